@@ -1,0 +1,1 @@
+//! `device`: see ARCHITECTURE.md.

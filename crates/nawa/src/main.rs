@@ -1,0 +1,2 @@
+//! The `nawa` binary.
+fn main() {}

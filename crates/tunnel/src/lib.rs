@@ -1,0 +1,1 @@
+//! `tunnel`: see ARCHITECTURE.md.
