@@ -1,1 +1,7 @@
 //! `device`: see ARCHITECTURE.md.
+
+pub mod netns;
+pub mod process;
+pub mod tap;
+
+pub use tap::Tap;

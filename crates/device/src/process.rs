@@ -1,0 +1,63 @@
+//! What a thread or a child asks of the kernel's scheduler and process table.
+
+use std::io;
+use std::num::NonZeroU64;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use rustix::mm::{MlockAllFlags, mlockall};
+use rustix::process::{Signal, set_parent_process_death_signal, setpriority_process};
+use rustix::thread::set_current_timer_slack;
+
+/// Makes the child that `command` starts die (SIGKILL) with the **thread** that starts it.
+pub fn die_with_parent(command: &mut Command) {
+    let in_child = || Ok(set_parent_process_death_signal(Some(Signal::KILL))?);
+    // SAFETY: the closure runs between fork and exec and makes one system call; it allocates and locks nothing.
+    unsafe { command.pre_exec(in_child) };
+}
+
+/// What [`real_time`] could get.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Priority {
+    /// SCHED_RR with the priority asked for.
+    RealTime,
+    /// Nice −20: SCHED_RR was refused.
+    Nice,
+    /// As it was: both were refused.
+    Unchanged,
+}
+
+/// Lets the calling thread wake up on time: SCHED_RR at `priority` (1 to 99), timers without slack, the process's
+/// memory locked. What the kernel refuses is left as it was. Children do not inherit the priority.
+pub fn real_time(priority: i32) -> Priority {
+    let _ = mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT);
+    let _ = set_current_timer_slack(NonZeroU64::new(1));
+    if round_robin(priority).is_ok() {
+        return Priority::RealTime;
+    }
+    // On Linux this is the calling thread's own nice value.
+    match setpriority_process(None, -20) {
+        Ok(()) => Priority::Nice,
+        Err(_) => Priority::Unchanged,
+    }
+}
+
+fn round_robin(priority: i32) -> io::Result<()> {
+    let parameters = libc::sched_param { sched_priority: priority };
+    let policy = libc::SCHED_RR | libc::SCHED_RESET_ON_FORK;
+    // SAFETY: 0 is the calling thread; `parameters` is read only, and outlives the call.
+    let result = unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_still_runs_and_reports() {
+        let mut command = Command::new("true");
+        die_with_parent(&mut command);
+        assert!(command.status().unwrap().success());
+    }
+}

@@ -1,0 +1,83 @@
+//! TAP: a network interface whose Ethernet frames a program reads and writes.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::fs::OpenOptionsExt;
+
+/// A TAP interface without packet information and without offload: what is read and written are whole Ethernet frames,
+/// checksums filled in. It exists as long as this value does.
+#[derive(Debug)]
+pub struct Tap {
+    file: File,
+}
+
+impl Tap {
+    /// Makes the interface `name` (at most 15 bytes) in the calling thread's network namespace, non-blocking.
+    ///
+    /// Fails without CAP_NET_ADMIN or `/dev/net/tun`, and where `name` is taken or too long.
+    pub fn create(name: &str) -> io::Result<Self> {
+        let flags = libc::O_NONBLOCK | libc::O_CLOEXEC;
+        let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open("/dev/net/tun")?;
+        attach(&file, name)?;
+        Ok(Self { file })
+    }
+
+    /// Reads the next frame that the kernel sends out of the interface; its length in bytes.
+    ///
+    /// [`io::ErrorKind::WouldBlock`] when there is none. A frame longer than `buffer` is cut.
+    pub fn recv(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        Ok(rustix::io::read(&self.file, buffer)?)
+    }
+
+    /// Hands one whole frame to the kernel, as if it had arrived at the interface; its length in bytes.
+    ///
+    /// Fails where the interface is down (EIO) or the frame is shorter than an Ethernet header (EINVAL).
+    pub fn send(&self, frame: &[u8]) -> io::Result<usize> {
+        Ok(rustix::io::write(&self.file, frame)?)
+    }
+}
+
+impl AsFd for Tap {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+/// Turns an open `/dev/net/tun` into the TAP `name`.
+fn attach(file: &File, name: &str) -> io::Result<()> {
+    let request = request(name)?;
+    // SAFETY: TUNSETIFF reads one `ifreq`, which `request` is and outlives the call; the descriptor is open.
+    let result = unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF, &raw const request) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+fn request(name: &str) -> io::Result<libc::ifreq> {
+    if name.is_empty() || name.len() >= libc::IFNAMSIZ || name.contains('\0') {
+        let reason = format!("`{name}` is no interface name: use 1 to {} bytes", libc::IFNAMSIZ - 1);
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
+    }
+    // SAFETY: all zero is a valid `ifreq`: it is made of integers, arrays of them and nullable pointers.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
+        *to = from.cast_signed() as libc::c_char;
+    }
+    request.ifr_ifru.ifru_flags = (libc::IFF_TAP | libc::IFF_NO_PI) as libc::c_short;
+    Ok(request)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_of_sixteen_bytes_is_refused() {
+        let error = Tap::create("sixteen-bytes-00").unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+    }
+
+    #[test]
+    fn an_empty_name_is_refused() {
+        assert_eq!(request("").map(|_| ()).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+    }
+}
