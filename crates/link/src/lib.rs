@@ -1,1 +1,55 @@
-//! `link`: see ARCHITECTURE.md.
+//! Emulated network links without I/O: one direction of a link as a seeded state machine.
+//!
+//! Nothing in here reads a clock. `now` is the time since an epoch that the caller chose; it may be
+//! virtual (a simulation) or real (an emulator between network interfaces). What happens on a link
+//! depends only on its configuration, its seed, and on when frames were handed to [`Link::send`],
+//! never on when [`Link::poll`] was called: a caller who is late does not delay the frames behind.
+//!
+//! A frame's way through a [`Link`], in this order (each step is a field of [`LinkConfig`]):
+//!
+//! 1. it is dropped if the link is down ([`LinkConfig::blackouts`], [`Link::set_up`]);
+//! 2. it is lost with [`LinkConfig::loss`], unless the loss is behind the queue;
+//! 3. it waits in the drop-tail [`LinkConfig::queue`];
+//! 4. it is transmitted at [`LinkConfig::capacity`], more than once if an [`Arq`] repeats lost frames;
+//! 5. it is lost with [`LinkConfig::loss`] if that is behind the queue, or duplicated;
+//! 6. each copy may be corrupted, and arrives after delay, jitter and reordering.
+//!
+//! ```
+//! use std::time::Duration;
+//! use link::{Bitrate, Capacity, Link, LinkConfig};
+//!
+//! let config = LinkConfig {
+//!     capacity: Capacity::Fixed(Bitrate::from_mbps(12.0)),
+//!     delay: Duration::from_millis(10),
+//!     ..LinkConfig::default()
+//! };
+//! let mut link = Link::new(config, 1);
+//! link.send(Duration::ZERO, vec![0; 1500]); // 1 ms on the wire
+//! link.send(Duration::ZERO, vec![1; 1500]);
+//!
+//! assert_eq!(link.poll_timeout(), Some(Duration::from_millis(11)));
+//! let late = Duration::from_millis(50);
+//! assert_eq!(link.poll(late), Some((Duration::from_millis(11), vec![0; 1500])));
+//! assert_eq!(link.poll(late), Some((Duration::from_millis(12), vec![1; 1500])));
+//! assert_eq!(link.poll(late), None);
+//! ```
+//!
+//! Begin reading at `link.rs`.
+
+mod config;
+mod dice;
+mod flight;
+mod link;
+mod loss;
+mod outage;
+mod stats;
+pub mod trace;
+mod transmitter;
+pub mod units;
+
+pub use config::{Arq, Capacity, LinkConfig, Queue, Reorder};
+pub use link::Link;
+pub use loss::Loss;
+pub use stats::{Stats, Tally};
+pub use trace::{CellularConfig, Outages, Trace, TraceError, TracePosition};
+pub use units::{Bitrate, ByteCount, PacketCount, Probability, UnitError};
