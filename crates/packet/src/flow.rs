@@ -1,0 +1,84 @@
+//! Which packets belong together.
+
+use crate::ip::{self, Ip};
+use std::net::IpAddr;
+
+/// A number that all packets of one flow and direction share: addresses, protocol and, for unfragmented TCP and
+/// UDP, ports. Fragments of one packet share one too.
+///
+/// `seed` keeps two users of the hash from splitting flows alike. Not proof against someone who looks for collisions.
+pub fn flow_hash(ip: &Ip<'_>, seed: u64) -> u64 {
+    let hash = address(address(mix(seed ^ u64::from(ip.protocol())), ip.source()), ip.destination());
+    match ports(ip) {
+        Some(ports) => mix(hash ^ u64::from(u32::from_be_bytes(ports))),
+        None => hash,
+    }
+}
+
+fn ports(ip: &Ip<'_>) -> Option<[u8; 4]> {
+    let whole = matches!(ip.protocol(), ip::TCP | ip::UDP) && !ip.is_fragment();
+    ip.payload().first_chunk().copied().filter(|_| whole)
+}
+
+fn address(hash: u64, address: IpAddr) -> u64 {
+    match address {
+        IpAddr::V4(a) => mix(hash ^ u64::from(a.to_bits())),
+        IpAddr::V6(a) => {
+            let bits = a.to_bits();
+            mix(mix(hash ^ (bits >> 64) as u64) ^ bits as u64)
+        }
+    }
+}
+
+/// MurmurHash3's 64-bit finaliser, after an odd constant so that 0 does not stay 0.
+fn mix(value: u64) -> u64 {
+    let mut x = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    x = (x ^ x >> 33).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    x = (x ^ x >> 33).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+    x ^ x >> 33
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Build, TcpFields, bytes};
+    use proptest::prelude::*;
+
+    fn hash(packet: &[u8]) -> u64 {
+        flow_hash(&Ip::parse(packet).unwrap(), 1)
+    }
+
+    #[test]
+    fn tells_flows_apart() {
+        let tcp = Build::v4().tcp(TcpFields::default(), b"a");
+        let mut port = tcp.clone();
+        port[23] ^= 1;
+        assert_eq!(hash(&tcp), hash(&Build::v4().tcp(TcpFields { seq: 9, ..Default::default() }, b"bc")));
+        assert_ne!(hash(&tcp), hash(&port));
+        assert_ne!(hash(&tcp), hash(&Build::v4().udp(b"a")));
+        assert_ne!(hash(&tcp), hash(&Build::v6().tcp(TcpFields::default(), b"a")));
+        let (there, back) = (("192.0.2.1", "192.0.2.2"), ("192.0.2.2", "192.0.2.1"));
+        assert_ne!(
+            hash(&Build::between(there.0, there.1).udp(b"")),
+            hash(&Build::between(back.0, back.1).udp(b""))
+        );
+    }
+
+    #[test]
+    fn fragments_stay_together() {
+        let (mut first, mut later) = (Build::v4().udp(b"12345678"), Build::v4().udp(b"abcdefgh"));
+        first[6] = 0x20; // more fragments
+        later[7] = 0x02; // offset 16 bytes
+        later[20] ^= 0xff; // payload where ports would be
+        assert_eq!(hash(&first), hash(&later));
+    }
+
+    proptest! {
+        #[test]
+        fn never_panics(packet in bytes(), seed: u64) {
+            if let Ok(ip) = Ip::parse(&packet) {
+                flow_hash(&ip, seed);
+            }
+        }
+    }
+}

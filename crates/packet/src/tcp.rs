@@ -1,0 +1,159 @@
+//! TCP headers (RFC 9293) and the clamp of their maximum segment size.
+
+use crate::ip::{self, Ip, replace_checksum};
+
+/// FIN, as a bit of [`Tcp::flags`].
+pub const FIN: u8 = 0x01;
+/// SYN.
+pub const SYN: u8 = 0x02;
+/// PSH.
+pub const PSH: u8 = 0x08;
+/// ACK.
+pub const ACK: u8 = 0x10;
+/// CWR (RFC 3168 §6.1).
+pub const CWR: u8 = 0x80;
+
+/// Where the checksum lies in a TCP header.
+pub(crate) const CHECKSUM: usize = 16;
+
+/// A checked TCP header and what follows it.
+#[derive(Clone, Copy, Debug)]
+pub struct Tcp<'a> {
+    bytes: &'a [u8],
+    header_len: usize,
+}
+
+impl<'a> Tcp<'a> {
+    /// The TCP segment in `ip`; `None` if it is none, cut off, or a later fragment.
+    pub fn parse(ip: &Ip<'a>) -> Option<Self> {
+        let bytes = ip.payload();
+        if ip.protocol() != ip::TCP || !ip.has_transport_header() || bytes.len() < 20 {
+            return None;
+        }
+        let header_len = usize::from(bytes[12] >> 4) * 4;
+        (20..=bytes.len()).contains(&header_len).then_some(Self { bytes, header_len })
+    }
+
+    /// The header with its options, in bytes: 20 to 60.
+    pub fn header_len(&self) -> usize {
+        self.header_len
+    }
+
+    /// Sequence number of the first payload byte (or SYN).
+    pub fn sequence(&self) -> u32 {
+        let b = self.bytes;
+        u32::from_be_bytes([b[4], b[5], b[6], b[7]])
+    }
+
+    /// The flags from CWR (0x80) down to FIN (0x01).
+    pub fn flags(&self) -> u8 {
+        self.bytes[13]
+    }
+
+    /// What follows the header.
+    pub fn payload(&self) -> &'a [u8] {
+        &self.bytes[self.header_len..]
+    }
+
+    /// Offset in the TCP header of the maximum segment size's two bytes (RFC 9293 §3.7.1).
+    fn mss_at(&self) -> Option<usize> {
+        let mut at = 20;
+        while at < self.header_len {
+            let left = &self.bytes[at..self.header_len];
+            match *left {
+                [0, ..] => return None,
+                [1, ..] => at += 1,
+                [2, 4, _, _, ..] => return Some(at + 2),
+                [_, length, ..] if length >= 2 => at += usize::from(length),
+                _ => return None,
+            }
+        }
+        None
+    }
+}
+
+/// Lowers the maximum segment size that a SYN announces to what fits into `mtu` (in bytes, of the IP packet), and
+/// corrects the checksum. Returns whether it did; never raises one (RFC 6691 §2 says which headers count).
+pub fn clamp_mss(packet: &mut [u8], mtu: u16) -> bool {
+    let Some((tcp_at, mss_at, headers)) = find_mss(packet) else { return false };
+    let Some(limit) = mtu.checked_sub(headers).filter(|limit| *limit > 0) else { return false };
+    let old = u16::from_be_bytes([packet[mss_at], packet[mss_at + 1]]);
+    if old <= limit {
+        return false;
+    }
+    packet[mss_at..mss_at + 2].copy_from_slice(&limit.to_be_bytes());
+    let odd = (mss_at - tcp_at) % 2 == 1;
+    let turn = |word: u16| if odd { word.swap_bytes() } else { word };
+    replace_checksum(packet, tcp_at + CHECKSUM, turn(old), turn(limit));
+    true
+}
+
+/// Offsets of the TCP header and its MSS value, and the bytes of fixed headers, if `packet` is a SYN with one.
+fn find_mss(packet: &[u8]) -> Option<(usize, usize, u16)> {
+    let ip = Ip::parse(packet).ok()?;
+    let tcp = Tcp::parse(&ip).filter(|tcp| tcp.flags() & SYN != 0)?;
+    let headers = if ip.version() == 4 { 40 } else { 60 };
+    Some((ip.header_len(), ip.header_len() + tcp.mss_at()?, headers))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Build, TcpFields, bytes, checksums_right};
+    use proptest::prelude::*;
+
+    fn syn(options: &[u8]) -> TcpFields<'_> {
+        TcpFields { seq: 5, flags: SYN, options, ..Default::default() }
+    }
+
+    #[test]
+    fn clamps() {
+        const AT_EVEN: &[u8] = &[2, 4, 0x05, 0xb4, 1, 1, 1, 1];
+        const AT_ODD: &[u8] = &[1, 2, 4, 0x05, 0xb4, 1, 1, 1];
+        const AFTER_OTHERS: &[u8] = &[8, 10, 0, 0, 0, 0, 0, 0, 0, 0, 4, 2, 1, 2, 4, 0x05, 0xb4, 0, 0, 0];
+        for (build, mtu, expected) in [(Build::v4(), 1340, 1300u16), (Build::v6(), 1340, 1280)] {
+            for options in [AT_EVEN, AT_ODD, AFTER_OTHERS] {
+                let mut packet = build.tcp(syn(options), b"");
+                assert!(clamp_mss(&mut packet, mtu), "{options:?}");
+                let (_, at, _) = find_mss(&packet).unwrap();
+                assert_eq!(packet[at..at + 2], expected.to_be_bytes());
+                assert!(checksums_right(&packet));
+                assert!(!clamp_mss(&mut packet, mtu), "once is enough");
+            }
+        }
+    }
+
+    #[test]
+    fn leaves_alone() {
+        let mss = [2, 4, 0x05, 0xb4];
+        let cases = [
+            ("an MSS that fits", Build::v4().tcp(syn(&mss), b""), 1500),
+            ("no SYN", Build::v4().tcp(TcpFields { flags: ACK, ..syn(&mss) }, b""), 600),
+            ("no MSS", Build::v4().tcp(syn(&[1, 1, 1, 1]), b""), 600),
+            ("an MSS behind the end of options", Build::v4().tcp(syn(&[0, 1, 1, 1, 2, 4, 9, 9]), b""), 600),
+            ("an option of length 0", Build::v4().tcp(syn(&[9, 0, 2, 4, 9, 9, 0, 0]), b""), 600),
+            ("an option beyond the header", Build::v4().tcp(syn(&[9, 44, 0, 0]), b""), 600),
+            ("an MSS cut off by the header's end", Build::v4().tcp(syn(&[1, 1, 2, 4]), &[9, 9]), 600),
+            ("an MTU below the headers", Build::v4().tcp(syn(&mss), b""), 40),
+            ("UDP", Build::v4().udp(&mss), 600),
+        ];
+        for (name, packet, mtu) in cases {
+            let mut changed = packet.clone();
+            assert!(!clamp_mss(&mut changed, mtu), "{name}");
+            assert_eq!(changed, packet, "{name}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn never_panics_and_keeps_checksums(
+            options in proptest::collection::vec(0u8..12, 0..=10), six: bool, mtu: u16, mut junk in bytes()
+        ) {
+            let options: Vec<u8> = options.iter().flat_map(|o| [*o, 4, 200, *o]).collect();
+            let mut packet = if six { Build::v6() } else { Build::v4() }.tcp(syn(&options), b"x");
+            clamp_mss(&mut packet, mtu);
+            prop_assert!(checksums_right(&packet));
+            clamp_mss(&mut junk, mtu);
+        }
+    }
+}
