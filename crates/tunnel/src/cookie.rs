@@ -1,0 +1,234 @@
+//! mac1, mac2 and cookies, as WireGuard's paper §5.3 and §5.4.7: who does not know the receiver's public key costs it
+//! one hash; under load, who cannot receive at its source address costs it one more.
+
+use std::{net::SocketAddr, time::Duration};
+
+use blake2::{
+    Blake2s256, Blake2sMac, Digest,
+    digest::{KeyInit, Mac, consts::U16},
+};
+use chacha20poly1305::{AeadInPlace, Key, Tag, XChaCha20Poly1305, XNonce};
+use rand_chacha::{
+    ChaCha20Rng,
+    rand_core::{RngCore, SeedableRng},
+};
+use zeroize::Zeroizing;
+
+use crate::{
+    keys::PublicKey,
+    wire::{self, COOKIE_REPLY_LEN, Kind, TAG_LEN},
+};
+
+/// How long a cookie, and the secret it comes from, is good for.
+pub const COOKIE_LIFETIME: Duration = Duration::from_secs(120);
+const MACS_LEN: usize = 2 * TAG_LEN;
+const NONCE_LEN: usize = 24;
+
+type Mac16 = [u8; TAG_LEN];
+
+/// The responder's side.
+pub struct CookieChecker {
+    mac1_key: [u8; 32],
+    cookie_key: [u8; 32],
+    rng: ChaCha20Rng,
+    secret: Zeroizing<[u8; 32]>,
+    secret_since: Option<Duration>,
+}
+
+impl CookieChecker {
+    /// For messages to `me`. 32 bytes are drawn from `rng`.
+    pub fn new(me: &PublicKey, rng: &mut impl RngCore) -> Self {
+        let mut seed = Zeroizing::new([0; 32]);
+        rng.fill_bytes(&mut *seed);
+        Self {
+            mac1_key: key(b"nawa mac1", me),
+            cookie_key: key(b"nawa cookie", me),
+            rng: ChaCha20Rng::from_seed(*seed),
+            secret: Zeroizing::new([0; 32]),
+            secret_since: None,
+        }
+    }
+
+    /// Whether the sender of a handshake message knows this end's public key.
+    pub fn check_mac1(&self, message: &[u8]) -> bool {
+        split(message).is_some_and(|(body, mac1, _)| verify(&self.mac1_key, body, mac1))
+    }
+
+    /// Whether the sender of a handshake message has got a cookie of the last two minutes at `source`.
+    pub fn check_mac2(&mut self, now: Duration, source: SocketAddr, message: &[u8]) -> bool {
+        let cookie = self.cookie(now, source);
+        let Some((_, _, mac2)) = split(message) else { return false };
+        verify(&cookie, &message[..message.len() - TAG_LEN], mac2)
+    }
+
+    /// The cookie reply to a handshake message whose mac1 is good. `None` if `message` is too short to be one.
+    pub fn reply(
+        &mut self,
+        now: Duration,
+        source: SocketAddr,
+        message: &[u8],
+    ) -> Option<[u8; COOKIE_REPLY_LEN]> {
+        let mut cookie = self.cookie(now, source);
+        let (_, mac1, _) = split(message)?;
+        let mut reply = [0; COOKIE_REPLY_LEN];
+        reply[0] = Kind::CookieReply.first_byte();
+        reply[4..8].copy_from_slice(&message[4..8]);
+        self.rng.fill_bytes(&mut reply[8..8 + NONCE_LEN]);
+        let nonce = XNonce::clone_from_slice(&reply[8..8 + NONCE_LEN]);
+        let tag = XChaCha20Poly1305::new(Key::from_slice(&self.cookie_key))
+            .encrypt_in_place_detached(&nonce, mac1, &mut cookie)
+            .ok()?;
+        reply[32..48].copy_from_slice(&cookie);
+        reply[48..].copy_from_slice(&tag);
+        Some(reply)
+    }
+
+    /// The cookie of a source address, port included.
+    fn cookie(&mut self, now: Duration, source: SocketAddr) -> Mac16 {
+        if self.secret_since.is_none_or(|since| now.saturating_sub(since) >= COOKIE_LIFETIME) {
+            self.rng.fill_bytes(&mut *self.secret);
+            self.secret_since = Some(now);
+        }
+        mac(&*self.secret, &address_bytes(source))
+    }
+}
+
+impl std::fmt::Debug for CookieChecker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("CookieChecker(…)")
+    }
+}
+
+/// The sender's side: fills in the macs. One for each (local address, receiver), as a cookie is bound to the source.
+pub struct CookieJar {
+    mac1_key: [u8; 32],
+    cookie_key: [u8; 32],
+    last_mac1: Option<Mac16>,
+    cookie: Option<(Mac16, Duration)>,
+}
+
+impl CookieJar {
+    /// For handshake messages to `receiver`.
+    pub fn new(receiver: &PublicKey) -> Self {
+        Self {
+            mac1_key: key(b"nawa mac1", receiver),
+            cookie_key: key(b"nawa cookie", receiver),
+            last_mac1: None,
+            cookie: None,
+        }
+    }
+
+    /// Fills in mac1, and mac2 if there is a cookie of the last two minutes, over the last 32 bytes of a handshake
+    /// message.
+    ///
+    /// # Panics
+    /// If `message` is shorter than a handshake message.
+    pub fn stamp(&mut self, now: Duration, message: &mut [u8]) {
+        let at = message.len() - MACS_LEN;
+        let mac1 = mac(&self.mac1_key, &message[..at]);
+        message[at..at + TAG_LEN].copy_from_slice(&mac1);
+        self.last_mac1 = Some(mac1);
+        let mac2 = match self.cookie {
+            Some((cookie, since)) if now.saturating_sub(since) < COOKIE_LIFETIME => {
+                mac(&cookie, &message[..at + TAG_LEN])
+            }
+            _ => [0; TAG_LEN],
+        };
+        message[at + TAG_LEN..].copy_from_slice(&mac2);
+    }
+
+    /// Takes a cookie reply to the last stamped message; false if it is not one. The caller then sends that message
+    /// again, stamped again, but no sooner than it would have done anyway.
+    pub fn accept(&mut self, now: Duration, reply: &[u8]) -> bool {
+        let Ok(wire::Message::CookieReply { .. }) = wire::Message::parse(reply) else { return false };
+        let Some(mac1) = self.last_mac1 else { return false };
+        let mut cookie: Mac16 = wire::array(reply, 32);
+        let opened = XChaCha20Poly1305::new(Key::from_slice(&self.cookie_key)).decrypt_in_place_detached(
+            XNonce::from_slice(&reply[8..32]),
+            &mac1,
+            &mut cookie,
+            Tag::from_slice(&reply[48..]),
+        );
+        if opened.is_err() {
+            return false;
+        }
+        self.cookie = Some((cookie, now));
+        true
+    }
+}
+
+impl std::fmt::Debug for CookieJar {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("CookieJar(…)")
+    }
+}
+
+/// Says when handshakes come faster than they should: a bucket of tokens that refills at a constant rate.
+#[derive(Debug)]
+pub struct LoadGauge {
+    /// Tokens per second.
+    rate: f64,
+    burst: f64,
+    tokens: f64,
+    last: Duration,
+}
+
+impl LoadGauge {
+    /// Up to `burst` handshakes at once and `rate` per second for long are no load.
+    pub fn new(rate: u32, burst: u32) -> Self {
+        let burst = f64::from(burst);
+        Self { rate: f64::from(rate), burst, tokens: burst, last: Duration::ZERO }
+    }
+
+    /// Counts one handshake message; true if there have been too many.
+    pub fn under_load(&mut self, now: Duration) -> bool {
+        let elapsed = now.saturating_sub(self.last).as_secs_f64();
+        self.last = self.last.max(now);
+        self.tokens = (self.tokens + elapsed * self.rate).min(self.burst);
+        if self.tokens < 1.0 {
+            return true;
+        }
+        self.tokens -= 1.0;
+        false
+    }
+}
+
+/// IP address as 16 bytes (IPv4 mapped) and port.
+pub(crate) fn address_bytes(address: SocketAddr) -> [u8; 18] {
+    let ip = match address.ip() {
+        std::net::IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+        std::net::IpAddr::V6(ip) => ip,
+    };
+    let mut bytes = [0; 18];
+    bytes[..16].copy_from_slice(&ip.octets());
+    bytes[16..].copy_from_slice(&address.port().to_be_bytes());
+    bytes
+}
+
+/// All before the macs, mac1, mac2.
+fn split(message: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
+    let at = message.len().checked_sub(MACS_LEN).filter(|at| *at >= 8)?;
+    let (body, macs) = message.split_at(at);
+    Some((body, &macs[..TAG_LEN], &macs[TAG_LEN..]))
+}
+
+fn key(label: &[u8], owner: &PublicKey) -> [u8; 32] {
+    Blake2s256::new().chain_update(label).chain_update(owner.as_bytes()).finalize().into()
+}
+
+fn keyed(key: &[u8], data: &[u8]) -> Blake2sMac<U16> {
+    let mut mac =
+        <Blake2sMac<U16> as KeyInit>::new_from_slice(key).expect("keys of up to 32 bytes are taken");
+    mac.update(data);
+    mac
+}
+
+/// Keyed BLAKE2s of 16 bytes.
+pub(crate) fn mac(key: &[u8], data: &[u8]) -> Mac16 {
+    keyed(key, data).finalize().into_bytes().into()
+}
+
+/// Compares in constant time.
+pub(crate) fn verify(key: &[u8], data: &[u8], expected: &[u8]) -> bool {
+    keyed(key, data).verify_slice(expected).is_ok()
+}

@@ -1,0 +1,413 @@
+//! The handshake `Noise_IKpsk2_25519_ChaChaPoly_BLAKE2s` (Noise Protocol Framework, revision 34, §7.5 and §9), thin
+//! over `snow`. Both messages carry a payload of `PAYLOAD_LEN` bytes; `CookieJar::stamp` fills in their macs.
+
+use std::sync::{Arc, Mutex};
+
+use rand_chacha::{
+    ChaCha20Rng,
+    rand_core::{RngCore, SeedableRng},
+};
+use snow::{
+    Builder, HandshakeState,
+    params::{CipherChoice, DHChoice, HashChoice},
+    resolvers::{CryptoResolver, DefaultResolver},
+    types,
+};
+use x25519_dalek::StaticSecret;
+use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
+
+use crate::{
+    keys::{PresharedKey, PrivateKey, PublicKey},
+    session::{Cipher, OpeningKey, SealingKey},
+    wire::{self, INITIATION_LEN, Kind, PAYLOAD_LEN, RESPONSE_LEN, WireError},
+};
+
+const PATTERN: &str = "Noise_IKpsk2_25519_ChaChaPoly_BLAKE2s";
+const MACS_LEN: usize = 32;
+const INITIATION_HEADER_LEN: usize = 8;
+const RESPONSE_HEADER_LEN: usize = 12;
+
+/// What a handshake message carries, see `InitiationPayload` and the others.
+pub type Payload = [u8; PAYLOAD_LEN];
+
+/// Why a handshake message is worth nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum NoiseError {
+    /// It is not a message of the expected type.
+    #[error(transparent)]
+    Wire(#[from] WireError),
+    /// It answers another initiation.
+    #[error("this response answers another initiation")]
+    OtherIndex,
+    /// Forged, damaged, or meant for another key or preshared key.
+    #[error("this handshake message does not fit the keys: check both ends' public and preshared keys")]
+    Rejected,
+    /// A content that this version does not know.
+    #[error("this handshake message's payload is unknown; update the older end")]
+    Payload,
+}
+
+impl From<snow::Error> for NoiseError {
+    fn from(_: snow::Error) -> Self {
+        Self::Rejected
+    }
+}
+
+/// What the two ends talk about; mixed into the handshake, so that a message for one never passes for the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Prologue {
+    /// Peer with peer.
+    Tunnel,
+    /// Client with relay.
+    Relay,
+}
+
+impl Prologue {
+    fn as_bytes(self) -> &'static [u8] {
+        match self {
+            Self::Tunnel => b"nawa tunnel v1",
+            Self::Relay => b"nawa relay v1",
+        }
+    }
+}
+
+/// The two keys of a session as one end sees them. Wiped when dropped.
+#[derive(ZeroizeOnDrop)]
+pub struct SessionKeys {
+    send: [u8; 32],
+    receive: [u8; 32],
+}
+
+impl SessionKeys {
+    /// Makes them usable with the cipher that the responder chose.
+    pub fn with(&self, cipher: Cipher) -> (SealingKey, OpeningKey) {
+        (SealingKey::new(cipher, &self.send), OpeningKey::new(cipher, &self.receive))
+    }
+
+    /// The initiator sends with the first key (Noise §5.2, `Split`).
+    fn split(state: &mut HandshakeState) -> Self {
+        let (mut first, mut second) = state.dangerously_get_raw_split();
+        let (send, receive) = if state.is_initiator() { (first, second) } else { (second, first) };
+        first.zeroize();
+        second.zeroize();
+        Self { send, receive }
+    }
+}
+
+impl std::fmt::Debug for SessionKeys {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("SessionKeys(…)")
+    }
+}
+
+/// What a completed handshake gives its initiator.
+#[derive(Debug)]
+pub struct Finished {
+    /// The session's keys.
+    pub keys: SessionKeys,
+    /// The responder's index, the `receiver` of what is sent to it.
+    pub remote_index: u32,
+    /// The response's payload.
+    pub payload: Payload,
+}
+
+/// One initiation that waits for its response.
+pub struct Initiator {
+    state: HandshakeState,
+    index: u32,
+}
+
+impl Initiator {
+    /// Starts a handshake with `peer`: the state to keep, and the message to stamp and send. 32 bytes are drawn from
+    /// `rng`. Fails only with a `peer` or `psk` that is no usable key.
+    pub fn new(
+        rng: &mut impl RngCore,
+        prologue: Prologue,
+        me: &PrivateKey,
+        peer: &PublicKey,
+        psk: &PresharedKey,
+        index: u32,
+        payload: &Payload,
+    ) -> Result<(Self, Vec<u8>), NoiseError> {
+        let randomness = Randomness::default();
+        randomness.seed(rng);
+        let mut state = builder(&randomness, prologue, me)?
+            .remote_public_key(peer.as_bytes())?
+            .psk(2, psk.as_bytes())?
+            .build_initiator()?;
+        let mut message = vec![0; INITIATION_LEN];
+        message[0] = Kind::Initiation.first_byte();
+        message[4..8].copy_from_slice(&index.to_be_bytes());
+        state.write_message(payload, &mut message[INITIATION_HEADER_LEN..INITIATION_LEN - MACS_LEN])?;
+        Ok((Self { state, index }, message))
+    }
+
+    /// This end's index, which the response names.
+    pub fn index(&self) -> u32 {
+        self.index
+    }
+
+    /// Takes the response. After an error the initiation still waits for the right one.
+    pub fn finish(&mut self, response: &[u8]) -> Result<Finished, NoiseError> {
+        let wire::Message::Response { sender, receiver } = wire::Message::parse(response)? else {
+            return Err(WireError::Type(response[0] & 15).into());
+        };
+        if receiver != self.index {
+            return Err(NoiseError::OtherIndex);
+        }
+        let mut payload = [0; PAYLOAD_LEN];
+        self.state.read_message(&response[RESPONSE_HEADER_LEN..RESPONSE_LEN - MACS_LEN], &mut payload)?;
+        Ok(Finished { keys: SessionKeys::split(&mut self.state), remote_index: sender, payload })
+    }
+}
+
+impl std::fmt::Debug for Initiator {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Initiator({})", self.index)
+    }
+}
+
+/// An initiation that has been read and can be replied to. Its sender holds the private key of `peer` or replays a
+/// message of somebody who does.
+pub struct Responder {
+    /// Who sent the initiation.
+    pub peer: PublicKey,
+    /// The initiation's payload.
+    pub payload: Payload,
+    /// The initiator's index, the `receiver` of what is sent to it.
+    pub remote_index: u32,
+    /// Tells one initiation from every other: what a memory of replays keeps.
+    pub ephemeral: [u8; 32],
+    state: HandshakeState,
+    randomness: Randomness,
+}
+
+impl Responder {
+    /// Reads an initiation; the caller has checked its mac1. Costs two X25519 operations.
+    pub fn read(prologue: Prologue, me: &PrivateKey, initiation: &[u8]) -> Result<Self, NoiseError> {
+        let wire::Message::Initiation { sender } = wire::Message::parse(initiation)? else {
+            return Err(WireError::Type(initiation[0] & 15).into());
+        };
+        let randomness = Randomness::default();
+        let mut state = builder(&randomness, prologue, me)?.build_responder()?;
+        let mut payload = [0; PAYLOAD_LEN];
+        state.read_message(&initiation[INITIATION_HEADER_LEN..INITIATION_LEN - MACS_LEN], &mut payload)?;
+        let peer: [u8; 32] =
+            state.get_remote_static().and_then(|key| key.try_into().ok()).ok_or(NoiseError::Rejected)?;
+        let ephemeral = wire::array(initiation, INITIATION_HEADER_LEN);
+        Ok(Self { peer: peer.into(), payload, remote_index: sender, ephemeral, state, randomness })
+    }
+
+    /// The response to stamp and send, and the session's keys. 32 bytes are drawn from `rng`.
+    pub fn reply(
+        mut self,
+        rng: &mut impl RngCore,
+        psk: &PresharedKey,
+        index: u32,
+        payload: &Payload,
+    ) -> Result<(Vec<u8>, SessionKeys), NoiseError> {
+        self.randomness.seed(rng);
+        self.state.set_psk(2, psk.as_bytes())?;
+        let mut message = vec![0; RESPONSE_LEN];
+        message[0] = Kind::Response.first_byte();
+        message[4..8].copy_from_slice(&index.to_be_bytes());
+        message[8..12].copy_from_slice(&self.remote_index.to_be_bytes());
+        self.state.write_message(payload, &mut message[RESPONSE_HEADER_LEN..RESPONSE_LEN - MACS_LEN])?;
+        Ok((message, SessionKeys::split(&mut self.state)))
+    }
+}
+
+impl std::fmt::Debug for Responder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Responder({}, {})", self.peer, self.remote_index)
+    }
+}
+
+/// What a tunnel's initiation says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InitiationPayload {
+    /// The initiator's daemon's life.
+    pub incarnation: u64,
+    /// AES-GCM is fast at the initiator.
+    pub fast_aes: bool,
+}
+
+impl InitiationPayload {
+    /// Incarnation 8, flags 1 (bit 0: AES-GCM is fast), zeroes.
+    pub fn encode(&self) -> Payload {
+        payload(&[&self.incarnation.to_be_bytes(), &[u8::from(self.fast_aes)]])
+    }
+
+    /// Unknown flags are ignored.
+    pub fn decode(payload: &Payload) -> Self {
+        Self { incarnation: u64::from_be_bytes(wire::array(payload, 0)), fast_aes: payload[8] & 1 != 0 }
+    }
+
+    /// The cipher for a responder that is itself `fast_aes` or not.
+    pub fn choose(&self, fast_aes: bool) -> Cipher {
+        if self.fast_aes && fast_aes { Cipher::Aes256Gcm } else { Cipher::ChaCha20Poly1305 }
+    }
+}
+
+/// What a tunnel's response says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ResponsePayload {
+    /// The responder's daemon's life.
+    pub incarnation: u64,
+    /// What both ends seal data with.
+    pub cipher: Cipher,
+}
+
+impl ResponsePayload {
+    /// Incarnation 8, cipher 1 (0: ChaCha20-Poly1305, 1: AES-256-GCM), zeroes.
+    pub fn encode(&self) -> Payload {
+        payload(&[&self.incarnation.to_be_bytes(), &[self.cipher as u8]])
+    }
+
+    /// Fails on a cipher that this version does not know.
+    pub fn decode(payload: &Payload) -> Result<Self, NoiseError> {
+        let cipher = match payload[8] {
+            0 => Cipher::ChaCha20Poly1305,
+            1 => Cipher::Aes256Gcm,
+            _ => return Err(NoiseError::Payload),
+        };
+        Ok(Self { incarnation: u64::from_be_bytes(wire::array(payload, 0)), cipher })
+    }
+}
+
+/// Puts the parts one after the other; they fit by construction.
+pub(crate) fn payload(parts: &[&[u8]]) -> Payload {
+    let mut out = [0; PAYLOAD_LEN];
+    let mut at = 0;
+    for part in parts {
+        out[at..at + part.len()].copy_from_slice(part);
+        at += part.len();
+    }
+    out
+}
+
+/// A bounded memory of initiations, by their ephemeral keys: the last 64.
+#[derive(Debug, Default)]
+pub struct HandshakeSeen {
+    last: std::collections::VecDeque<[u8; 32]>,
+}
+
+impl HandshakeSeen {
+    const CAPACITY: usize = 64;
+
+    /// True the first time that `ephemeral` is given, as far back as the memory goes.
+    pub fn is_new(&mut self, ephemeral: &[u8; 32]) -> bool {
+        if self.last.contains(ephemeral) {
+            return false;
+        }
+        if self.last.len() == Self::CAPACITY {
+            self.last.pop_front();
+        }
+        self.last.push_back(*ephemeral);
+        true
+    }
+}
+
+fn builder<'a>(
+    randomness: &Randomness,
+    prologue: Prologue,
+    me: &'a PrivateKey,
+) -> Result<Builder<'a>, NoiseError> {
+    let params = PATTERN.parse().map_err(NoiseError::from)?;
+    let builder = Builder::with_resolver(params, Box::new(Resolver(randomness.clone())));
+    Ok(builder.prologue(prologue.as_bytes())?.local_private_key(me.as_bytes())?)
+}
+
+/// The generator of one handshake; a responder seeds it only when it replies.
+#[derive(Clone, Default)]
+struct Randomness(Arc<Mutex<Option<ChaCha20Rng>>>);
+
+impl Randomness {
+    fn seed(&self, rng: &mut impl RngCore) {
+        let mut seed = Zeroizing::new([0; 32]);
+        rng.fill_bytes(&mut *seed);
+        if let Ok(mut slot) = self.0.lock() {
+            *slot = Some(ChaCha20Rng::from_seed(*seed));
+        }
+    }
+}
+
+impl types::Random for Randomness {
+    fn try_fill_bytes(&mut self, dest: &mut [u8]) -> Result<(), snow::Error> {
+        let mut slot = self.0.lock().map_err(|_| snow::Error::Rng)?;
+        slot.as_mut().ok_or(snow::Error::Rng)?.fill_bytes(dest);
+        Ok(())
+    }
+}
+
+/// `snow`'s algorithms with the caller's randomness and a Diffie-Hellman that wipes its keys.
+struct Resolver(Randomness);
+
+impl CryptoResolver for Resolver {
+    fn resolve_rng(&self) -> Option<Box<dyn types::Random>> {
+        Some(Box::new(self.0.clone()))
+    }
+
+    fn resolve_dh(&self, choice: &DHChoice) -> Option<Box<dyn types::Dh>> {
+        (*choice == DHChoice::Curve25519).then(|| Box::new(X25519::default()) as Box<dyn types::Dh>)
+    }
+
+    fn resolve_hash(&self, choice: &HashChoice) -> Option<Box<dyn types::Hash>> {
+        DefaultResolver.resolve_hash(choice)
+    }
+
+    fn resolve_cipher(&self, choice: &CipherChoice) -> Option<Box<dyn types::Cipher>> {
+        DefaultResolver.resolve_cipher(choice)
+    }
+}
+
+/// X25519 that refuses points of low order (RFC 7748 §6.1) and wipes the private key.
+#[derive(Default)]
+struct X25519 {
+    private: Zeroizing<[u8; 32]>,
+    public: [u8; 32],
+}
+
+impl types::Dh for X25519 {
+    fn name(&self) -> &'static str {
+        "25519"
+    }
+
+    fn pub_len(&self) -> usize {
+        32
+    }
+
+    fn priv_len(&self) -> usize {
+        32
+    }
+
+    fn set(&mut self, private: &[u8]) {
+        self.private.copy_from_slice(private);
+        self.public = x25519_dalek::PublicKey::from(&StaticSecret::from(*self.private)).to_bytes();
+    }
+
+    fn generate(&mut self, rng: &mut dyn types::Random) -> Result<(), snow::Error> {
+        let mut private = Zeroizing::new([0; 32]);
+        rng.try_fill_bytes(&mut *private)?;
+        self.set(&*private);
+        Ok(())
+    }
+
+    fn pubkey(&self) -> &[u8] {
+        &self.public
+    }
+
+    fn privkey(&self) -> &[u8] {
+        &*self.private
+    }
+
+    fn dh(&self, public: &[u8], out: &mut [u8]) -> Result<(), snow::Error> {
+        let public = x25519_dalek::PublicKey::from(wire::array::<32>(public, 0));
+        let shared = StaticSecret::from(*self.private).diffie_hellman(&public);
+        if !shared.was_contributory() {
+            return Err(snow::Error::Dh);
+        }
+        out[..32].copy_from_slice(shared.as_bytes());
+        Ok(())
+    }
+}
