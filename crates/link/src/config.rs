@@ -10,6 +10,9 @@ use crate::units::{Bitrate, Probability};
 
 /// One direction of a link. The default is a perfect link: no limit, no delay, no loss, up to 1000
 /// packets waiting.
+///
+/// What a link holds is bounded by its queue and, behind it, by capacity times delay: a link that is
+/// [`Capacity::Unlimited`] holds all that is sent within its delay.
 #[derive(Debug, Clone)]
 pub struct LinkConfig {
     /// How fast frames leave the queue.

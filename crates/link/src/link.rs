@@ -108,7 +108,7 @@ impl Link {
     }
 
     /// The next frame that has arrived by `now`, and when exactly it arrived; `None` if there is none (yet).
-    /// Times of successive frames do not fall, unless the caller let frames arrive before they were polled.
+    /// The times of successive frames never fall, however late they are polled.
     pub fn poll(&mut self, now: Duration) -> Option<(Duration, Vec<u8>)> {
         self.advance(now);
         let (arrival, frame) = self.flight.pop(self.now)?;
