@@ -1,2 +1,16 @@
-//! The `nawa` binary.
-fn main() {}
+//! `nawa`: many weak links, one strong line. Wiring only: the command line ([`cli`]), one file per command
+//! ([`command`]), the configuration file ([`config`]), the running daemon ([`daemon`]) and the socket by which
+//! commands reach it ([`control`]). The work is done by the crates `tunnel` and `lab`.
+
+mod cli;
+mod command;
+mod config;
+mod control;
+mod daemon;
+mod failure;
+mod logging;
+mod notify;
+
+fn main() -> std::process::ExitCode {
+    cli::main()
+}

@@ -1,0 +1,64 @@
+# What a fresh machine needs is git, make and Rust (rustup). Each target installs what else is missing from the
+# distribution's packages, says what, and asks for root by sudo where it needs it.
+
+CARGO ?= cargo
+PREFIX ?= /usr/local
+NAWA := target/release/nawa
+
+# The lab makes network namespaces and TAP devices: that takes root.
+SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint lint-tools bench fuzz install rivals build cargo-present
+
+help:
+	@echo "make demo      one file over three bad links: the best link alone, MPTCP, Nawa (about two minutes; root)"
+	@echo "make test      all tests (root, for those in network namespaces)"
+	@echo "make lint      rustfmt, clippy, cargo-deny"
+	@echo "make bench     the lab's tunnel experiment, short (root)"
+	@echo "make fuzz      the fuzzers, a minute each (nightly Rust, cargo-fuzz)"
+	@echo "make rivals    builds what the lab compares with: boringtun, wireguard-go"
+	@echo "make install   the binary, the systemd unit and a sample configuration under $(PREFIX)"
+
+cargo-present:
+	@command -v $(CARGO) >/dev/null || { echo "make: there is no cargo; install Rust from https://rustup.rs" >&2; exit 1; }
+
+build: cargo-present
+	@scripts/install-packages build
+	$(CARGO) build --release --locked --package nawa
+
+demo: build
+	@scripts/install-packages demo
+	@$(if $(SUDO),echo "make: sudo, because the lab makes network namespaces and TAP devices")
+	$(SUDO) $(NAWA) lab run demo
+
+test: cargo-present
+	@scripts/install-packages build test
+	@CARGO="$(CARGO)" scripts/test
+
+lint: cargo-present
+	@scripts/install-packages lint
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	@if command -v cargo-deny >/dev/null; then $(CARGO) deny --workspace check bans licenses sources; \
+	else echo "make: cargo-deny is not installed, so licences and sources go unchecked; run make lint-tools"; fi
+
+lint-tools: cargo-present
+	$(CARGO) install --locked cargo-deny
+
+bench: build
+	@scripts/install-packages demo
+	$(SUDO) $(NAWA) lab run tunnel --quick
+
+fuzz: cargo-present
+	@scripts/fuzz
+
+rivals: cargo-present
+	@scripts/install-packages build rivals
+	@scripts/build-rivals
+
+install: build
+	$(SUDO) install -D -m 0755 $(NAWA) $(DESTDIR)$(PREFIX)/bin/nawa
+	$(SUDO) install -D -m 0644 packaging/nawa.toml $(DESTDIR)$(PREFIX)/share/doc/nawa/nawa.toml
+	sed 's|/usr/bin/nawa|$(PREFIX)/bin/nawa|' packaging/nawa.service > target/nawa.service
+	$(SUDO) install -D -m 0644 target/nawa.service $(DESTDIR)$(PREFIX)/lib/systemd/system/nawa.service

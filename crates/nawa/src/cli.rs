@@ -1,0 +1,155 @@
+//! The command line: what may be typed, and which file does it.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::command;
+use crate::failure::Failure;
+use crate::logging;
+
+const EXIT_STATUSES: &str = "\
+Exit status: 0 done, 1 failed, 2 bad input (file, flag, key), 3 no daemon running.";
+
+/// Many weak links, one strong line: one encrypted tunnel over several bad networks.
+///
+/// Without a command: the state of the running daemon, as `nawa status`.
+#[derive(Parser, Debug)]
+#[command(name = "nawa", version, after_help = EXIT_STATUSES)]
+struct Cli {
+    /// What to log: error, warn, info, debug, trace, or a filter such as `tunnel=debug` [default: $RUST_LOG, or
+    /// info]
+    #[arg(long, global = true, value_name = "LEVEL")]
+    log_level: Option<String>,
+
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// Prints a new private key, as `wg genkey` does
+    Keygen,
+    /// Reads a private key from stdin and prints its public key, as `wg pubkey` does
+    Pubkey,
+    /// Checks a configuration file and prints FILE:LINE:COLUMN and what to do for each error
+    Check(File),
+    /// Runs what a configuration file asks for, in the foreground, until SIGINT or SIGTERM
+    Run(Run),
+    /// Does the same in the background: returns when it is up, or says why not
+    Up(File),
+    /// Stops the daemon and waits until it is gone
+    Down,
+    /// Shows the state of the running daemon
+    Status(Status),
+    /// Emulated networks and experiments on this machine (needs root)
+    #[command(subcommand)]
+    Lab(Lab),
+}
+
+#[derive(Args, Debug)]
+struct File {
+    /// The configuration file
+    #[arg(default_value = "/etc/nawa/nawa.toml")]
+    file: PathBuf,
+}
+
+#[derive(Args, Debug)]
+struct Run {
+    #[command(flatten)]
+    file: File,
+    /// Started by `nawa up`: leave its terminal, and log to the journal once ready
+    #[arg(long, hide = true)]
+    background: bool,
+}
+
+#[derive(Args, Debug)]
+struct Status {
+    /// One JSON object instead of tables; every unit is in its key's name
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Subcommand, Debug)]
+enum Lab {
+    /// Names the experiments
+    List,
+    /// Runs an experiment: says how long it will take, measures, prints a table
+    Run(LabRun),
+}
+
+/// The options of one experiment's run.
+#[derive(Args, Debug)]
+pub struct LabRun {
+    /// The experiment's name, as `nawa lab list` prints it
+    pub name: String,
+    /// End within about two minutes
+    #[arg(long, conflicts_with = "paper")]
+    pub quick: bool,
+    /// The paper's own sizes and repetitions
+    #[arg(long)]
+    pub paper: bool,
+    /// Seed of all that is random in the emulated links
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// A folder of recorded traces to use instead of generated ones
+    #[arg(long, value_name = "DIR")]
+    pub traces: Option<PathBuf>,
+    /// Write the results as JSON
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Write a report to open in a browser
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+}
+
+/// Parses the command line, runs the command, and turns its failure into sentences and an exit status.
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match logging::start(cli.log_level.as_deref()).and_then(|()| dispatch(cli.command)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => report(&failure),
+    }
+}
+
+fn dispatch(command: Option<Command>) -> Result<(), Failure> {
+    match command {
+        None => command::status::run(false),
+        Some(Command::Keygen) => command::keygen::run(),
+        Some(Command::Pubkey) => command::pubkey::run(),
+        Some(Command::Check(File { file })) => command::check::run(&file),
+        Some(Command::Run(Run { file, background })) => command::run::run(&file.file, background),
+        Some(Command::Up(File { file })) => command::up::run(&file),
+        Some(Command::Down) => command::down::run(),
+        Some(Command::Status(Status { json })) => command::status::run(json),
+        Some(Command::Lab(Lab::List)) => command::lab::list(),
+        Some(Command::Lab(Lab::Run(options))) => command::lab::run(options),
+    }
+}
+
+fn report(failure: &Failure) -> ExitCode {
+    for line in &failure.lines {
+        eprintln!("{line}");
+    }
+    ExitCode::from(failure.status)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_definitions_are_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_file_defaults_to_etc() {
+        let cli = Cli::try_parse_from(["nawa", "check"]).expect("`nawa check` parses");
+        let Some(Command::Check(File { file })) = cli.command else { panic!("not `check`") };
+        assert_eq!(file, PathBuf::from("/etc/nawa/nawa.toml"));
+    }
+}

@@ -1,0 +1,37 @@
+//! `nawa lab`
+
+use lab::{RunOptions, Size};
+
+use crate::cli::LabRun;
+use crate::failure::Failure;
+
+/// Names the experiments, each with a line about it.
+pub fn list() -> Result<(), Failure> {
+    let widest = lab::list().iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    lab::list().iter().try_for_each(|(name, about)| super::print(&format!("{name:widest$}  {about}")))
+}
+
+/// Runs one.
+pub fn run(run: LabRun) -> Result<(), Failure> {
+    let name = run.name.clone();
+    lab::run(&name, &options(run)).map_err(|error| match error.is_bad_input() {
+        true => Failure::bad_input(error),
+        false => Failure::failed(error),
+    })
+}
+
+fn options(run: LabRun) -> RunOptions {
+    let size = match (run.quick, run.paper) {
+        (true, _) => Size::Quick,
+        (_, true) => Size::Paper,
+        _ => Size::Normal,
+    };
+    RunOptions {
+        size,
+        seed: run.seed.unwrap_or(RunOptions::SEED),
+        traces: run.traces,
+        json: run.json,
+        html: run.html,
+        ..RunOptions::default()
+    }
+}

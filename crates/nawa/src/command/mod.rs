@@ -1,0 +1,25 @@
+//! One file per command.
+
+pub mod check;
+pub mod down;
+pub mod keygen;
+pub mod lab;
+pub mod pubkey;
+pub mod run;
+pub mod status;
+pub mod up;
+
+use std::io::Write;
+
+use crate::failure::Failure;
+
+/// The line on stderr by which whoever started the daemon knows that it forwards traffic.
+pub const READY: &str = "nawa: ready";
+
+/// Prints `text` and a line's end on stdout.
+///
+/// # Errors
+/// Failed if nobody reads any more.
+pub fn print(text: &str) -> Result<(), Failure> {
+    writeln!(std::io::stdout(), "{text}").map_err(|error| Failure::failed(format!("cannot print: {error}")))
+}

@@ -1,0 +1,133 @@
+//! From what is written to what is meant, with every contradiction named.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use tunnel::{PrivateKey, PublicKey};
+
+use super::document::{self, Document};
+use super::peer;
+use super::source::Source;
+use super::value::{self, Listen};
+use super::{Relay, Settings, Tunnel, secret};
+
+/// Checks `document`. `None` if anything is wrong; `source` then knows what.
+pub fn check(source: &mut Source, document: Document) -> Option<Settings> {
+    sections_belong_together(source, &document);
+    let key = document.node.read().and_then(|node| private_key(source, &node));
+    let me = key.as_ref().map(PrivateKey::public);
+    let peers = peer::all(source, document.peers, me.as_ref());
+    let written = document.tunnel.read();
+    if written.as_ref().is_some_and(|tunnel| tunnel.listen.is_none()) {
+        complain_of_unreachable(source, &peers);
+    }
+    let tunnel = written.map(|written| tunnel(source, written));
+    let relay =
+        document.relay.read().map(|written| relay(source, written, tunnel.as_ref().map(|t| t.listen)));
+    let tunnel =
+        tunnel.map(|tunnel| Tunnel { peers: peers.into_iter().map(|peer| peer.value).collect(), ..tunnel });
+    Some(Settings { key: key?, tunnel, relay })
+}
+
+fn private_key(source: &mut Source, node: &document::Node) -> Option<PrivateKey> {
+    let path = source.folder().join(node.key_file.get_ref());
+    source.expect(node.key_file.span(), secret::read(&path))
+}
+
+fn sections_belong_together(source: &mut Source, document: &Document) {
+    if document.node.is_absent() {
+        source.complain(0..0, "there is no [node] section; write one with key-file = \"FILE\"");
+    }
+    if document.tunnel.is_absent() && document.relay.is_absent() {
+        source.complain(0..0, "there is nothing to run; write a [tunnel] or a [relay] section");
+    }
+    if let (true, Some(peer)) = (document.tunnel.is_absent(), document.peers.first()) {
+        source.complain(peer.name.span(), "a peer needs a [tunnel] section; write one");
+    }
+}
+
+/// An end that lists no path and has no fixed port can neither call nor be called.
+fn complain_of_unreachable(source: &mut Source, peers: &[peer::Checked]) {
+    for peer in peers.iter().filter(|peer| peer.value.paths.is_empty()) {
+        source.complain(
+            peer.span.clone(),
+            "this peer has no usable [[peer.path]] and [tunnel] has no `listen`, so neither end can call; write one",
+        );
+    }
+}
+
+/// All of `[tunnel]`; the peers come later. What is wrong is replaced by something harmless.
+fn tunnel(source: &mut Source, written: document::Tunnel) -> Tunnel {
+    let interface = source.expect(written.interface.span(), value::interface(written.interface.get_ref()));
+    if written.addresses.get_ref().is_empty() {
+        source.complain(
+            written.addresses.span(),
+            "the interface has no address; write at least one, as \"10.77.0.1/24\"",
+        );
+    }
+    let addresses = written.addresses.into_inner();
+    let addresses = addresses
+        .iter()
+        .filter_map(|text| source.expect(text.span(), value::address(text.get_ref())))
+        .collect();
+    let scheduler =
+        written.scheduler.and_then(|text| source.expect(text.span(), value::scheduler(text.get_ref())));
+    let mtu = written.mtu.and_then(|mtu| source.expect(mtu.span(), value::mtu(mtu.get_ref())));
+    let listen =
+        written.listen.and_then(|listen| source.expect(listen.span(), value::listen(listen.get_ref())));
+    Tunnel {
+        interface: interface.unwrap_or_default(),
+        addresses,
+        listen: listen.unwrap_or(Listen::Port(0)),
+        scheduler: scheduler.unwrap_or_default(),
+        mtu: mtu.unwrap_or_default(),
+        fwmark: written.fwmark,
+        peers: Vec::new(),
+    }
+}
+
+fn relay(source: &mut Source, written: document::Relay, tunnel: Option<Listen>) -> Relay {
+    let span = written.listen.span();
+    let listen =
+        source.expect(span.clone(), value::listen(written.listen.get_ref())).unwrap_or(Listen::Port(0));
+    if tunnel.is_some_and(|tunnel| tunnel.collides_with(listen)) {
+        source.complain(span, "[tunnel] listens here already; give the relay another port");
+    }
+    if let Some(mode) = written.mode {
+        source.expect(mode.span(), relay_mode(mode.get_ref()));
+    }
+    if written.allow.get_ref().is_empty() {
+        source.complain(written.allow.span(), "nobody may use this relay; list the public keys that may");
+    }
+    let allow: Vec<_> =
+        written.allow.into_inner().iter().map(|key| (key.span(), public_key(source, key))).collect();
+    unique(
+        source,
+        allow.iter().filter_map(|(span, key)| Some((span.clone(), *key.as_ref()?))),
+        "this key is listed twice; remove one",
+    );
+    Relay { listen, allow: allow.into_iter().filter_map(|(_, key)| key).collect() }
+}
+
+fn relay_mode(mode: &str) -> Result<(), String> {
+    match mode {
+        "auto" | "userspace" => Ok(()),
+        "xdp" => Err("the relay mode \"xdp\" is not built yet; write \"auto\" or \"userspace\"".into()),
+        _ => Err(format!("there is no relay mode \"{mode}\"; write \"auto\" or \"userspace\"")),
+    }
+}
+
+/// Parses a public key.
+pub fn public_key(source: &mut Source, text: &toml::Spanned<String>) -> Option<PublicKey> {
+    source.expect(text.span(), text.get_ref().parse::<PublicKey>())
+}
+
+/// Complains about every value that was there before.
+pub fn unique<T: Ord>(source: &mut Source, values: impl Iterator<Item = (Range<usize>, T)>, what: &str) {
+    let mut seen = BTreeMap::new();
+    for (span, value) in values {
+        if seen.insert(value, ()).is_some() {
+            source.complain(span, what);
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! The file as written: its sections and keys, with the place of each value. [`super::check`] gives them meaning.
+
+use std::path::PathBuf;
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue, ValueDeserializer};
+
+use super::source::Source;
+
+/// Sections that later strands bring. They are refused by name, so that nobody believes them to work.
+const NOT_BUILT: [&str; 5] = ["flight", "bicast", "coding", "flood", "metrics"];
+const SECTIONS: &str = "the sections are [node], [tunnel], [[peer]], [[peer.path]] and [relay]";
+
+/// Every section that could be read.
+#[derive(Debug, Default)]
+pub struct Document {
+    /// `[node]`
+    pub node: Section<Node>,
+    /// `[tunnel]`
+    pub tunnel: Section<Tunnel>,
+    /// `[[peer]]`, in the file's order
+    pub peers: Vec<Peer>,
+    /// `[relay]`
+    pub relay: Section<Relay>,
+}
+
+/// A section that stands at most once in the file.
+#[derive(Debug, Default)]
+pub enum Section<T> {
+    /// It does not stand there.
+    #[default]
+    Absent,
+    /// It stands there, and what is wrong with it has been said.
+    Wrong,
+    /// It could be read.
+    Read(T),
+}
+
+impl<T> Section<T> {
+    /// Whether the file lacks it.
+    pub fn is_absent(&self) -> bool {
+        matches!(self, Section::Absent)
+    }
+
+    /// What it holds, if that could be read.
+    pub fn read(self) -> Option<T> {
+        match self {
+            Section::Read(value) => Some(value),
+            Section::Absent | Section::Wrong => None,
+        }
+    }
+}
+
+impl<T> From<Option<T>> for Section<T> {
+    fn from(read: Option<T>) -> Self {
+        read.map_or(Section::Wrong, Section::Read)
+    }
+}
+
+/// `[node]`
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Node {
+    /// File of the base64 private key, mode 0600.
+    pub key_file: Spanned<PathBuf>,
+}
+
+/// `[tunnel]`
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Tunnel {
+    /// Name of the TUN interface to make.
+    pub interface: Spanned<String>,
+    /// Its addresses with prefix lengths.
+    pub addresses: Spanned<Vec<Spanned<String>>>,
+    /// UDP port or `"ADDRESS:PORT"`.
+    pub listen: Option<Spanned<toml::Value>>,
+    /// `"auto"` or `"paper"`.
+    pub scheduler: Option<Spanned<String>>,
+    /// `"auto"` or a number of bytes.
+    pub mtu: Option<Spanned<toml::Value>>,
+    /// Mark on the outer packets.
+    #[serde(default)]
+    pub fwmark: u32,
+}
+
+/// `[[peer]]`
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Peer {
+    /// What status calls it.
+    pub name: Spanned<String>,
+    /// Base64.
+    pub public_key: Spanned<String>,
+    /// File of a base64 key of 32 bytes, mode 0600.
+    pub preshared_key_file: Option<Spanned<PathBuf>>,
+    /// Inner prefixes that belong to the peer.
+    pub routes: Spanned<Vec<Spanned<String>>>,
+    /// Duration with a unit.
+    pub keepalive: Option<Spanned<toml::Value>>,
+    /// `[[peer.path]]`, read on its own so that one wrong path hides no other.
+    #[serde(skip)]
+    pub paths: Vec<Path>,
+}
+
+/// `[[peer.path]]`
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Path {
+    /// What status calls it.
+    pub name: Spanned<String>,
+    /// Interface or address to leave by.
+    pub local: Option<Spanned<String>>,
+    /// `HOST:PORT` of the peer.
+    pub remote: Spanned<String>,
+    /// The relay in between.
+    pub via: Option<Via>,
+    /// Carries data only while no other path does.
+    #[serde(default)]
+    pub backup: bool,
+}
+
+/// `via = { … }` of a path.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Via {
+    /// `HOST:PORT` of the relay.
+    pub address: Spanned<String>,
+    /// Base64.
+    pub public_key: Spanned<String>,
+}
+
+/// `[relay]`
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Relay {
+    /// UDP port or `"ADDRESS:PORT"`.
+    pub listen: Spanned<toml::Value>,
+    /// Base64 public keys that may relay here.
+    pub allow: Spanned<Vec<Spanned<String>>>,
+    /// `"auto"` or `"userspace"`.
+    pub mode: Option<Spanned<String>>,
+}
+
+/// Reads every section it can, and complains about the rest. `None` if the text is not TOML at all.
+pub fn read(source: &mut Source) -> Option<Document> {
+    let (root, errors) = DeTable::parse_recoverable(source.text());
+    errors.iter().for_each(|error| source.complain_of_toml(error));
+    if !errors.is_empty() {
+        return None;
+    }
+    let mut document = Document::default();
+    for (key, value) in root.into_inner() {
+        section(source, &mut document, key, value);
+    }
+    Some(document)
+}
+
+type Key<'i> = Spanned<std::borrow::Cow<'i, str>>;
+type Value<'i> = Spanned<DeValue<'i>>;
+
+fn section(source: &mut Source, document: &mut Document, key: Key, value: Value) {
+    match key.get_ref().as_ref() {
+        "node" => document.node = table(source, value).into(),
+        "tunnel" => document.tunnel = table(source, value).into(),
+        "relay" => document.relay = table(source, value).into(),
+        "peer" => {
+            document.peers =
+                tables(source, "peer", value).into_iter().filter_map(|v| peer(source, v)).collect()
+        }
+        strand if NOT_BUILT.contains(&strand) => {
+            source
+                .complain(key.span(), format!("the strand `{strand}` is not built yet; remove the section"));
+        }
+        other => source.complain(key.span(), format!("unknown section or key `{other}`; {SECTIONS}")),
+    }
+}
+
+/// Deserialises one table.
+fn table<T: DeserializeOwned>(source: &mut Source, value: Value) -> Option<T> {
+    let whole = value.span();
+    match T::deserialize(ValueDeserializer::from(value)) {
+        Ok(value) => Some(value),
+        Err(error) if error.span().is_some() => {
+            source.complain_of_toml(&error);
+            None
+        }
+        Err(error) => {
+            source.complain(whole, error.message());
+            None
+        }
+    }
+}
+
+/// The elements of an array of tables.
+fn tables<'i>(source: &mut Source, name: &str, value: Value<'i>) -> Vec<Value<'i>> {
+    let span = value.span();
+    match value.into_inner() {
+        DeValue::Array(elements) => elements.into_iter().collect(),
+        _ => {
+            source.complain(span, format!("`{name}` is a list; write [[{name}]]"));
+            Vec::new()
+        }
+    }
+}
+
+fn peer(source: &mut Source, mut value: Value) -> Option<Peer> {
+    let paths = match value.get_mut() {
+        DeValue::Table(keys) => keys.remove("path"),
+        _ => None,
+    };
+    let paths = paths.map_or_else(Vec::new, |paths| tables(source, "peer.path", paths));
+    let paths = paths.into_iter().filter_map(|path| table(source, path)).collect();
+    let peer: Peer = table(source, value)?;
+    Some(Peer { paths, ..peer })
+}

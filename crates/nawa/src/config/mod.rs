@@ -1,0 +1,136 @@
+//! The configuration file: read ([`document`]), checked ([`check`], [`peer`]), resolved ([`resolve`]). A file with
+//! one mistake starts nothing, and all its mistakes are named at once.
+
+mod check;
+mod document;
+mod peer;
+mod resolve;
+mod secret;
+mod source;
+mod value;
+
+#[cfg(test)]
+mod tests;
+
+use std::path;
+use std::time::Duration;
+
+use ipnet::IpNet;
+use tunnel::config::{Local, Mtu, Scheduler};
+use tunnel::{PresharedKey, PrivateKey, PublicKey};
+
+pub use source::Complaint;
+pub use value::{HostPort, Listen};
+
+use crate::failure::Failure;
+use source::Source;
+
+/// What a file asks for.
+#[derive(Debug)]
+pub struct Settings {
+    /// Who this node is, to peers and to relays.
+    pub key: PrivateKey,
+    /// The tunnel, if this node is an end of one.
+    pub tunnel: Option<Tunnel>,
+    /// The relay, if this node is one.
+    pub relay: Option<Relay>,
+}
+
+/// `[tunnel]` with its peers.
+#[derive(Debug)]
+pub struct Tunnel {
+    /// The TUN interface to make.
+    pub interface: String,
+    /// Its addresses.
+    pub addresses: Vec<IpNet>,
+    /// Where peers reach this end; port 0 if they need not.
+    pub listen: Listen,
+    /// How packets are spread over paths.
+    pub scheduler: Scheduler,
+    /// Of the TUN interface.
+    pub mtu: Mtu,
+    /// On the outer packets; 0 leaves them unmarked.
+    pub fwmark: u32,
+    /// The other ends.
+    pub peers: Vec<Peer>,
+}
+
+/// `[[peer]]`
+#[derive(Debug)]
+pub struct Peer {
+    /// Unique.
+    pub name: String,
+    /// Unique.
+    pub public_key: PublicKey,
+    /// 32 zero bytes if there is none.
+    pub preshared_key: PresharedKey,
+    /// Inner prefixes, of one peer each.
+    pub routes: Vec<IpNet>,
+    /// More than nothing, at most an hour.
+    pub keepalive: Option<Duration>,
+    /// At most 16.
+    pub paths: Vec<Path>,
+}
+
+/// `[[peer.path]]`
+#[derive(Debug)]
+pub struct Path {
+    /// Unique within the peer.
+    pub name: String,
+    /// Where to leave this host.
+    pub local: Local,
+    /// The peer, perhaps by name.
+    pub remote: HostPort,
+    /// The relay in between.
+    pub via: Option<Via>,
+    /// Carries data only while no other path does.
+    pub backup: bool,
+}
+
+/// `via` of a path.
+#[derive(Debug)]
+pub struct Via {
+    /// The relay, perhaps by name.
+    pub address: HostPort,
+    /// Who it is.
+    pub public_key: PublicKey,
+}
+
+/// `[relay]`
+#[derive(Debug)]
+pub struct Relay {
+    /// Where clients and destinations reach it.
+    pub listen: Listen,
+    /// Who may relay; at least one.
+    pub allow: Vec<PublicKey>,
+}
+
+/// Reads and checks `file`.
+///
+/// # Errors
+/// Bad input with a line for everything that is wrong.
+pub fn load(file: &path::Path) -> Result<Settings, Failure> {
+    load_text(file).map_err(|complaints| {
+        let mut failure = Failure::bad_input("");
+        failure.lines = complaints.iter().map(Complaint::to_string).collect();
+        failure
+    })
+}
+
+fn load_text(file: &path::Path) -> Result<Settings, Vec<Complaint>> {
+    let text = std::fs::read_to_string(file).map_err(|error| {
+        vec![Complaint::about_file(file, format!("cannot be read: {error}; name a file that can"))]
+    })?;
+    parse(file, &text)
+}
+
+fn parse(file: &path::Path, text: &str) -> Result<Settings, Vec<Complaint>> {
+    let mut source = Source::new(file, text);
+    let document = document::read(&mut source);
+    let settings = document.and_then(|document| check::check(&mut source, document));
+    let complaints = source.into_complaints();
+    match settings {
+        Some(settings) if complaints.is_empty() => Ok(settings),
+        _ => Err(complaints),
+    }
+}

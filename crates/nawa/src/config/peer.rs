@@ -1,0 +1,112 @@
+//! `[[peer]]` and `[[peer.path]]`.
+
+use std::ops::Range;
+
+use toml::Spanned;
+use tunnel::config::{Local, MAX_PATHS};
+use tunnel::{PresharedKey, PublicKey};
+
+use super::check::{public_key, unique};
+use super::document;
+use super::source::Source;
+use super::value::{self, HostPort};
+use super::{Path, Peer, Via, secret};
+
+/// A peer, and where its name stands.
+pub struct Checked {
+    /// Its meaning.
+    pub value: Peer,
+    /// For complaints about the whole peer.
+    pub span: Range<usize>,
+}
+
+/// Checks every peer by itself, then all of them together. Those without a usable name, key or route are left out.
+pub fn all(source: &mut Source, written: Vec<document::Peer>, me: Option<&PublicKey>) -> Vec<Checked> {
+    unique(source, written.iter().map(spanned_name), "another peer has this name; choose another name");
+    let keys = written.iter().map(|peer| (peer.public_key.span(), peer.public_key.get_ref().clone()));
+    unique(source, keys, "another peer has this key; a peer is listed once, with all its paths");
+    unique_routes(source, &written);
+    written.into_iter().filter_map(|peer| one(source, peer, me)).collect()
+}
+
+fn spanned_name(peer: &document::Peer) -> (Range<usize>, String) {
+    (peer.name.span(), peer.name.get_ref().clone())
+}
+
+fn unique_routes(source: &mut Source, peers: &[document::Peer]) {
+    let routes = peers.iter().flat_map(|peer| peer.routes.get_ref());
+    let routes = routes.filter_map(|text| Some((text.span(), value::route(text.get_ref()).ok()?)));
+    unique(source, routes, "this route is listed already; a prefix belongs to one peer");
+}
+
+fn one(source: &mut Source, written: document::Peer, me: Option<&PublicKey>) -> Option<Checked> {
+    let span = written.name.span();
+    let name = source.expect(span.clone(), value::label(written.name.get_ref()));
+    let key = public_key(source, &written.public_key);
+    if key.is_some() && key.as_ref() == me {
+        source.complain(written.public_key.span(), "this is this node's own key; write the peer's");
+    }
+    let preshared_key = written.preshared_key_file.and_then(|file| preshared_key(source, &file));
+    let routes = routes(source, written.routes);
+    let keepalive =
+        written.keepalive.and_then(|text| source.expect(text.span(), value::keepalive(text.get_ref())));
+    let paths = paths(source, written.paths);
+    let preshared_key = preshared_key.unwrap_or_default();
+    let value = Peer { name: name?, public_key: key?, preshared_key, routes, keepalive, paths };
+    Some(Checked { value, span })
+}
+
+fn preshared_key(source: &mut Source, file: &Spanned<std::path::PathBuf>) -> Option<PresharedKey> {
+    let path = source.folder().join(file.get_ref());
+    source.expect(file.span(), secret::read(&path))
+}
+
+fn routes(source: &mut Source, written: Spanned<Vec<Spanned<String>>>) -> Vec<ipnet::IpNet> {
+    if written.get_ref().is_empty() {
+        source.complain(
+            written.span(),
+            "this peer has no route, so nothing reaches it; write its inner addresses",
+        );
+    }
+    written
+        .get_ref()
+        .iter()
+        .filter_map(|text| source.expect(text.span(), value::route(text.get_ref())))
+        .collect()
+}
+
+fn paths(source: &mut Source, written: Vec<document::Path>) -> Vec<Path> {
+    let names = written.iter().map(|path| (path.name.span(), path.name.get_ref().clone()));
+    unique(source, names, "another path of this peer has this name; choose another name");
+    if let Some(extra) = written.get(MAX_PATHS) {
+        source.complain(
+            extra.name.span(),
+            format!("a peer has at most {MAX_PATHS} paths; remove this and what follows"),
+        );
+    }
+    written.into_iter().filter_map(|written| path(source, written)).collect()
+}
+
+fn path(source: &mut Source, written: document::Path) -> Option<Path> {
+    let name = source.expect(written.name.span(), value::label(written.name.get_ref()));
+    let local = match written.local {
+        Some(text) => source.expect(text.span(), value::local(text.get_ref())),
+        None => Some(Local::Any),
+    };
+    let remote = host_port(source, &written.remote);
+    let via = match written.via {
+        Some(written) => via(source, written).map(Some),
+        None => Some(None),
+    };
+    Some(Path { name: name?, local: local?, remote: remote?, via: via?, backup: written.backup })
+}
+
+fn via(source: &mut Source, written: document::Via) -> Option<Via> {
+    let address = host_port(source, &written.address);
+    let public_key = public_key(source, &written.public_key);
+    Some(Via { address: address?, public_key: public_key? })
+}
+
+fn host_port(source: &mut Source, text: &Spanned<String>) -> Option<HostPort> {
+    source.expect(text.span(), text.get_ref().parse::<HostPort>())
+}

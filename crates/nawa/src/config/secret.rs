@@ -1,0 +1,45 @@
+//! Key files: read once, never printed, forgotten with zeros.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::str::FromStr;
+
+use tunnel::keys::KeyError;
+use zeroize::Zeroizing;
+
+/// A key is 44 characters; this leaves room for white space and a confused user.
+const LONGEST_FILE: u64 = 4096;
+
+/// Reads a base64 key of 32 bytes from `path`.
+///
+/// # Errors
+/// One sentence if the file is missing, may be read by others than its owner, or holds no key.
+pub fn read<K: FromStr<Err = KeyError>>(path: &Path) -> Result<K, String> {
+    let text = contents(path)?;
+    text.parse().map_err(|error| format!("{}: {error}", path.display()))
+}
+
+fn contents(path: &Path) -> Result<Zeroizing<String>, String> {
+    let shown = path.display();
+    let mut file = File::open(path).map_err(|error| {
+        format!("cannot open {shown}: {error}; make it with `umask 077; nawa keygen > {shown}`")
+    })?;
+    let metadata = file.metadata().map_err(|error| format!("cannot look at {shown}: {error}"))?;
+    if !metadata.is_file() {
+        return Err(format!("{shown} is not a regular file; name the file that holds the key"));
+    }
+    if metadata.mode() & 0o077 != 0 {
+        return Err(format!(
+            "{shown} may be read by others (mode {:04o}); run chmod 600 {shown}",
+            metadata.mode() & 0o7777
+        ));
+    }
+    let mut text = Zeroizing::new(String::with_capacity(LONGEST_FILE as usize));
+    file.by_ref()
+        .take(LONGEST_FILE)
+        .read_to_string(&mut text)
+        .map_err(|error| format!("cannot read {shown}: {error}"))?;
+    Ok(text)
+}

@@ -1,0 +1,99 @@
+//! Where in the file something is wrong, and the list of all that is.
+
+use std::fmt::{self, Display};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+/// One thing that is wrong with a configuration file. Displays as `FILE:LINE:COLUMN: what is wrong; what to do`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Complaint {
+    file: PathBuf,
+    /// Line and column from 1; the column counts characters. `None` if the file could not be read at all.
+    position: Option<(usize, usize)>,
+    what: String,
+}
+
+impl Complaint {
+    /// The whole file is at fault.
+    pub fn about_file(file: &Path, what: impl Display) -> Self {
+        Complaint { file: file.to_owned(), position: None, what: what.to_string() }
+    }
+}
+
+impl Display for Complaint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:", self.file.display())?;
+        if let Some((line, column)) = self.position {
+            write!(f, "{line}:{column}:")?;
+        }
+        write!(f, " {}", self.what)
+    }
+}
+
+/// A configuration file's text, and what has been found wrong with it so far.
+pub struct Source<'a> {
+    file: &'a Path,
+    text: &'a str,
+    complaints: Vec<Complaint>,
+}
+
+impl<'a> Source<'a> {
+    /// Nothing is wrong with `text` yet.
+    pub fn new(file: &'a Path, text: &'a str) -> Self {
+        Source { file, text, complaints: Vec::new() }
+    }
+
+    /// The text.
+    pub fn text(&self) -> &'a str {
+        self.text
+    }
+
+    /// The folder that relative paths in the file start from.
+    pub fn folder(&self) -> &'a Path {
+        self.file.parent().unwrap_or(Path::new(""))
+    }
+
+    /// Notes that what stands at the bytes `span` is wrong.
+    pub fn complain(&mut self, span: Range<usize>, what: impl Display) {
+        let position = Some(position(self.text, span.start));
+        self.complaints.push(Complaint { file: self.file.to_owned(), position, what: what.to_string() });
+    }
+
+    /// Notes an error of the TOML parser or of serde.
+    pub fn complain_of_toml(&mut self, error: &toml::de::Error) {
+        let what = error.message().trim_end().replace('\n', ", ");
+        self.complain(error.span().unwrap_or(0..0), what);
+    }
+
+    /// Unwraps `result`, or notes its error at `span`.
+    pub fn expect<T>(&mut self, span: Range<usize>, result: Result<T, impl Display>) -> Option<T> {
+        result.map_err(|error| self.complain(span, error)).ok()
+    }
+
+    /// All complaints in the file's order.
+    pub fn into_complaints(mut self) -> Vec<Complaint> {
+        self.complaints.sort();
+        self.complaints
+    }
+}
+
+/// Line and column, from 1, of the byte `offset`.
+fn position(text: &str, offset: usize) -> (usize, usize) {
+    let before = text.get(..offset).unwrap_or(text);
+    let line = before.matches('\n').count() + 1;
+    let column = before.rsplit('\n').next().unwrap_or("").chars().count() + 1;
+    (line, column)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_count_from_one_in_characters() {
+        assert_eq!(position("ab\ncd", 0), (1, 1));
+        assert_eq!(position("ab\ncd", 3), (2, 1));
+        assert_eq!(position("縄 = 1", 4), (1, 3));
+        assert_eq!(position("ab", 99), (1, 3));
+    }
+}

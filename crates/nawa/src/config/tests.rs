@@ -1,0 +1,297 @@
+//! Bad files and the exact complaints about them, and the sample, which shows every option.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use tunnel::config::{Local, Mtu, Scheduler};
+
+use super::{Complaint, Listen, Settings, parse};
+
+/// RFC 7748 §6.1: Alice's private key, her public key, Bob's public key.
+const ALICE_PRIVATE: &str = "dwdtCnMYpX08FsFyUbJmRd9ML4frwJkqsXf7pR25LCo=";
+const ALICE: &str = "hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo=";
+const BOB: &str = "3p7bfXt9wbTTW2HC7OQ1Nz+DQ8hbeGdNrfx+FG+IK08=";
+
+const NODE: &str = "[node]\nkey-file = 'key'\n";
+const TUNNEL: &str = "[tunnel]\ninterface = 'nawa0'\naddresses = ['10.77.0.1/24']\nlisten = 51900\n";
+
+/// A folder with a good key, one that others may read, and one that is none.
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for (name, mode, text) in [
+        ("key", 0o600, ALICE_PRIVATE),
+        ("open", 0o644, ALICE_PRIVATE),
+        ("short", 0o600, "AAAA"),
+        ("psk", 0o600, BOB),
+    ] {
+        let path = folder.path().join(name);
+        fs::write(&path, text).expect("a key file");
+        fs::set_permissions(&path, Permissions::from_mode(mode)).expect("its mode");
+    }
+    folder
+}
+
+fn read(folder: &Path, text: &str) -> Result<Settings, Vec<Complaint>> {
+    parse(&folder.join("nawa.toml"), text)
+}
+
+/// What is said about `text`, a line each, without the folder.
+fn complaints(text: &str) -> String {
+    let folder = folder();
+    let Err(complaints) = read(folder.path(), text) else { return "nothing".into() };
+    let prefix = format!("{}/", folder.path().display());
+    let lines: Vec<_> =
+        complaints.iter().map(|complaint| complaint.to_string().replace(&prefix, "")).collect();
+    lines.join("\n")
+}
+
+fn peer(more: &str) -> String {
+    format!("[[peer]]\nname = 'office'\npublic-key = '{BOB}'\nroutes = ['10.77.0.2/32']\n{more}")
+}
+
+fn path(more: &str) -> String {
+    format!("[[peer.path]]\nname = 'lte'\nremote = '203.0.113.7:51900'\n{more}")
+}
+
+#[track_caller]
+fn assert_complaints(text: &str, expected: &str) {
+    assert_eq!(complaints(text), expected, "about:\n{text}");
+}
+
+#[test]
+fn what_is_not_toml() {
+    assert_complaints("[node\n", "nawa.toml:1:6: unclosed table, expected `]`");
+    assert_complaints("node = 1\nnode = 2\n", "nawa.toml:2:1: duplicate key");
+}
+
+#[test]
+fn sections() {
+    let missing = "nawa.toml:1:1: there is no [node] section; write one with key-file = \"FILE\"\n\
+        nawa.toml:1:1: there is nothing to run; write a [tunnel] or a [relay] section";
+    assert_complaints("", missing);
+    assert_complaints(
+        &format!("{NODE}{TUNNEL}[[floot]]\n"),
+        "nawa.toml:7:3: unknown section or key `floot`; \
+         the sections are [node], [tunnel], [[peer]], [[peer.path]] and [relay]",
+    );
+    assert_complaints(
+        &format!("{NODE}{}", peer("")),
+        "nawa.toml:1:1: there is nothing to run; write a [tunnel] or a [relay] section\n\
+         nawa.toml:4:8: a peer needs a [tunnel] section; write one",
+    );
+    assert_complaints(&format!("{NODE}{TUNNEL}[peer]\n"), "nawa.toml:7:1: `peer` is a list; write [[peer]]");
+}
+
+#[test]
+fn strands_that_are_not_built_are_refused_by_name() {
+    for (strand, header) in [
+        ("flight", "[flight]"),
+        ("bicast", "[bicast]"),
+        ("metrics", "[metrics]"),
+        ("coding", "[[coding]]"),
+        ("flood", "[[flood]]"),
+    ] {
+        let column = header.rfind('[').expect("a header") + 2;
+        assert_complaints(
+            &format!("{NODE}{TUNNEL}{header}\n"),
+            &format!("nawa.toml:7:{column}: the strand `{strand}` is not built yet; remove the section"),
+        );
+    }
+}
+
+#[test]
+fn key_files() {
+    let about = |key: &str| complaints(&format!("[node]\nkey-file = '{key}'\n{TUNNEL}"));
+    assert_eq!(
+        about("none"),
+        "nawa.toml:2:12: cannot open none: No such file or directory (os error 2); \
+         make it with `umask 077; nawa keygen > none`"
+    );
+    assert_eq!(about("open"), "nawa.toml:2:12: open may be read by others (mode 0644); run chmod 600 open");
+    assert_eq!(
+        about("short"),
+        "nawa.toml:2:12: short: this key holds 3 bytes instead of 32; copy all 44 characters of it"
+    );
+    assert!(about(".").ends_with("is not a regular file; name the file that holds the key"));
+}
+
+#[test]
+fn unknown_and_missing_keys() {
+    assert_complaints(
+        &format!("{NODE}[tunnel]\ninterface = 'nawa0'\naddresses = ['10.77.0.1/24']\nmtuu = 1400\n"),
+        "nawa.toml:6:1: unknown field `mtuu`, expected one of \
+         `interface`, `addresses`, `listen`, `scheduler`, `mtu`, `fwmark`",
+    );
+    assert_complaints(
+        &format!("{NODE}[tunnel]\naddresses = ['10.77.0.1/24']\n"),
+        "nawa.toml:3:1: missing field `interface`",
+    );
+}
+
+#[test]
+fn values_of_the_tunnel() {
+    assert_complaints(
+        &format!(
+            "{NODE}[tunnel]\ninterface = 'a/b'\naddresses = ['10.77.0.1']\nlisten = 0\nscheduler = 'fast'\nmtu = 900\n"
+        ),
+        "nawa.toml:4:13: \"a/b\" cannot name an interface; write 1 to 15 letters, digits, `-`, `_` or `.`\n\
+         nawa.toml:5:14: \"10.77.0.1\" is not an address with a prefix length; write e.g. \"10.77.0.1/24\"\n\
+         nawa.toml:6:10: 0 is not a port; write a UDP port from 1 to 65535, or \"ADDRESS:PORT\"\n\
+         nawa.toml:7:13: there is no scheduler \"fast\"; write \"auto\" or \"paper\"\n\
+         nawa.toml:8:7: 900 is not an MTU; write \"auto\" or a number of bytes from 1280 to 9000",
+    );
+    assert_complaints(
+        &format!("{NODE}[tunnel]\ninterface = 'nawa0'\naddresses = []\nlisten = 'lo'\n"),
+        "nawa.toml:5:13: the interface has no address; write at least one, as \"10.77.0.1/24\"\n\
+         nawa.toml:6:10: \"lo\" is not where one can listen; write a UDP port from 1 to 65535, or \"ADDRESS:PORT\"",
+    );
+}
+
+#[test]
+fn values_of_a_peer() {
+    assert_complaints(
+        &format!("{NODE}{TUNNEL}{}", peer("keepalive = 20\n")),
+        "nawa.toml:11:13: 20 has no unit; write a duration with its unit, as \"20s\"",
+    );
+    assert_complaints(
+        &format!("{NODE}{TUNNEL}{}", peer("keepalive = '2h'\n")),
+        "nawa.toml:11:13: \"2h\" is out of range; write more than nothing and at most \"1h\"",
+    );
+    assert_complaints(
+        &format!("{NODE}{TUNNEL}[[peer]]\nname = 'a b'\npublic-key = 'x'\nroutes = ['10.77.0.2/24']\n"),
+        "nawa.toml:8:8: \"a b\" is not a name; write 1 to 32 letters, digits, `-`, `_` or `.`\n\
+         nawa.toml:9:14: this key is not base64; expected 44 characters as `nawa keygen` or `nawa pubkey` print them\n\
+         nawa.toml:10:11: \"10.77.0.2/24\" has bits set behind its prefix length; \
+         write \"10.77.0.0/24\" for the network or \"10.77.0.2/32\" for the host",
+    );
+    assert_complaints(
+        &format!("{NODE}{TUNNEL}[[peer]]\nname = 'me'\npublic-key = '{ALICE}'\nroutes = []\n"),
+        "nawa.toml:9:14: this is this node's own key; write the peer's\n\
+         nawa.toml:10:10: this peer has no route, so nothing reaches it; write its inner addresses",
+    );
+}
+
+#[test]
+fn what_peers_may_not_share() {
+    assert_complaints(
+        &format!("{NODE}{TUNNEL}{}{}", peer(""), peer("")),
+        "nawa.toml:12:8: another peer has this name; choose another name\n\
+         nawa.toml:13:14: another peer has this key; a peer is listed once, with all its paths\n\
+         nawa.toml:14:11: this route is listed already; a prefix belongs to one peer",
+    );
+}
+
+#[test]
+fn somebody_has_to_call() {
+    let deaf = "[tunnel]\ninterface = 'nawa0'\naddresses = ['10.77.0.1/24']\n";
+    assert_complaints(
+        &format!("{NODE}{deaf}{}", peer("")),
+        "nawa.toml:7:8: this peer has no usable [[peer.path]] and [tunnel] has no `listen`, \
+         so neither end can call; write one",
+    );
+    assert_complaints(&format!("{NODE}{deaf}{}{}", peer(""), path("")), "nothing");
+}
+
+#[test]
+fn values_of_paths() {
+    assert_complaints(
+        &format!(
+            "{NODE}{TUNNEL}{}{}{}",
+            peer(""),
+            path(&format!("local = 'ppp 0'\nvia = {{ address = 'relay', public-key = '{BOB}' }}\n")),
+            path("backup = 'yes'\n")
+        ),
+        "nawa.toml:14:9: \"ppp 0\" cannot name an interface; write 1 to 15 letters, digits, `-`, `_` or `.`\n\
+         nawa.toml:15:19: \"relay\" is not HOST:PORT; write e.g. \"203.0.113.7:51900\" or \"[2001:db8::1]:51900\"\n\
+         nawa.toml:19:10: invalid type: string \"yes\", expected a boolean",
+    );
+    assert_complaints(
+        &format!("{NODE}{TUNNEL}{}{}{}", peer(""), path(""), path("")),
+        "nawa.toml:15:8: another path of this peer has this name; choose another name",
+    );
+}
+
+#[test]
+fn sixteen_paths_and_no_more() {
+    let paths = |count: usize| -> String {
+        let one = |i| format!("[[peer.path]]\nname = 'p{i}'\nremote = '203.0.113.7:51900'\n");
+        (0..count).map(one).collect()
+    };
+    assert_complaints(&format!("{NODE}{TUNNEL}{}{}", peer(""), paths(16)), "nothing");
+    assert_complaints(
+        &format!("{NODE}{TUNNEL}{}{}", peer(""), paths(17)),
+        "nawa.toml:60:8: a peer has at most 16 paths; remove this and what follows",
+    );
+}
+
+#[test]
+fn values_of_the_relay() {
+    assert_complaints(
+        &format!("{NODE}{TUNNEL}[relay]\nlisten = 51900\nallow = []\nmode = 'xdp'\n"),
+        "nawa.toml:8:10: [tunnel] listens here already; give the relay another port\n\
+         nawa.toml:9:9: nobody may use this relay; list the public keys that may\n\
+         nawa.toml:10:8: the relay mode \"xdp\" is not built yet; write \"auto\" or \"userspace\"",
+    );
+    assert_complaints(
+        &format!("{NODE}[relay]\nlisten = 51901\nallow = ['{BOB}', '{BOB}']\n"),
+        "nawa.toml:5:58: this key is listed twice; remove one",
+    );
+}
+
+#[test]
+fn a_file_that_is_not_there() {
+    let complaints = super::load_text(Path::new("/nonexistent/nawa.toml")).expect_err("no such file");
+    let lines: Vec<_> = complaints.iter().map(Complaint::to_string).collect();
+    assert_eq!(
+        lines,
+        [
+            "/nonexistent/nawa.toml: cannot be read: No such file or directory (os error 2); name a file that can"
+        ]
+    );
+}
+
+/// `packaging/nawa.toml` as shipped, with its keys put where it expects them.
+#[test]
+fn the_sample_is_good_and_shows_every_option() {
+    let folder = folder();
+    let sample = include_str!("../../../../packaging/nawa.toml")
+        .replace("/etc/nawa/key", "key")
+        .replace("/etc/nawa/office.psk", "psk");
+    let settings = read(folder.path(), &sample).expect("the sample is a good file");
+    let tunnel = settings.tunnel.expect("it has a tunnel");
+    assert_eq!((tunnel.interface.as_str(), tunnel.listen, tunnel.fwmark), ("nawa0", Listen::Port(51900), 0));
+    assert_eq!((tunnel.scheduler, tunnel.mtu), (Scheduler::Auto, Mtu::Auto));
+    let [office] = &tunnel.peers[..] else { panic!("it has one peer") };
+    assert_eq!(office.keepalive, Some(std::time::Duration::from_secs(20)));
+    let locals: Vec<_> = office.paths.iter().map(|path| &path.local).collect();
+    assert_eq!(locals[0], &Local::Interface("wwan0".into()));
+    assert_eq!(office.paths.iter().filter(|path| path.via.is_some()).count(), 2);
+    assert!(office.paths.iter().any(|path| path.backup));
+    assert_eq!(settings.relay.expect("it has a relay").listen, Listen::Port(51901));
+    for key in [
+        "key-file",
+        "interface",
+        "addresses",
+        "listen",
+        "scheduler",
+        "mtu",
+        "fwmark",
+        "name",
+        "public-key",
+        "preshared-key-file",
+        "routes",
+        "keepalive",
+        "local",
+        "remote",
+        "via",
+        "backup",
+        "allow",
+        "mode",
+    ] {
+        assert!(
+            sample.lines().any(|line| line.starts_with(&format!("{key} = "))),
+            "the sample does not show `{key}`"
+        );
+    }
+}

@@ -1,0 +1,269 @@
+//! The values of single keys: what may be written, and what it means.
+
+use std::fmt::{self, Display};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::str::FromStr;
+use std::time::Duration;
+
+use ipnet::IpNet;
+use tunnel::config::{Local, Mtu, Scheduler};
+
+/// IPv6's least; 9000 is what jumbo frames carry.
+const MTU_RANGE: std::ops::RangeInclusive<i64> = 1280..=9000;
+/// Longer than any NAT keeps a mapping.
+const LONGEST_KEEPALIVE: Duration = Duration::from_secs(3600);
+/// IFNAMSIZ without its final zero.
+const LONGEST_INTERFACE_NAME: usize = 15;
+
+/// Where a socket listens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Listen {
+    /// This port on every local address, IPv4 and IPv6; 0 takes any free port.
+    Port(u16),
+    /// This address only.
+    Address(SocketAddr),
+}
+
+impl Listen {
+    /// The UDP port.
+    pub fn port(self) -> u16 {
+        match self {
+            Listen::Port(port) => port,
+            Listen::Address(address) => address.port(),
+        }
+    }
+
+    /// Whether two sockets that listen so would get in each other's way.
+    pub fn collides_with(self, other: Listen) -> bool {
+        let same_address = match (self, other) {
+            (Listen::Address(a), Listen::Address(b)) => a.ip() == b.ip(),
+            _ => true,
+        };
+        same_address && self.port() == other.port() && self.port() != 0
+    }
+}
+
+/// A port, or a string `ADDRESS:PORT`.
+pub fn listen(value: &toml::Value) -> Result<Listen, String> {
+    const WRITE: &str = "write a UDP port from 1 to 65535, or \"ADDRESS:PORT\"";
+    if let Some(number) = value.as_integer() {
+        return match u16::try_from(number) {
+            Ok(port) if port > 0 => Ok(Listen::Port(port)),
+            _ => Err(format!("{number} is not a port; {WRITE}")),
+        };
+    }
+    let text = value.as_str().unwrap_or_default();
+    match text.parse::<SocketAddr>() {
+        Ok(address) if address.port() > 0 => Ok(Listen::Address(address)),
+        _ => Err(format!("{value} is not where one can listen; {WRITE}")),
+    }
+}
+
+/// `"auto"` or `"paper"`.
+pub fn scheduler(text: &str) -> Result<Scheduler, String> {
+    match text {
+        "auto" => Ok(Scheduler::Auto),
+        "paper" => Ok(Scheduler::Paper),
+        _ => Err(format!("there is no scheduler \"{text}\"; write \"auto\" or \"paper\"")),
+    }
+}
+
+/// `"auto"` or bytes.
+pub fn mtu(value: &toml::Value) -> Result<Mtu, String> {
+    let fixed = value.as_integer().filter(|bytes| MTU_RANGE.contains(bytes));
+    match fixed.map(u16::try_from) {
+        Some(Ok(bytes)) => Ok(Mtu::Fixed(bytes)),
+        _ if value.as_str() == Some("auto") => Ok(Mtu::Auto),
+        _ => Err(format!(
+            "{value} is not an MTU; write \"auto\" or a number of bytes from {} to {}",
+            MTU_RANGE.start(),
+            MTU_RANGE.end()
+        )),
+    }
+}
+
+/// A name the kernel takes for an interface.
+pub fn interface(name: &str) -> Result<String, String> {
+    let good = !name.is_empty()
+        && name.len() <= LONGEST_INTERFACE_NAME
+        && name.bytes().all(|b| b.is_ascii_graphic() && !b"/:%".contains(&b))
+        && name != "."
+        && name != "..";
+    if good {
+        Ok(name.to_owned())
+    } else {
+        Err(format!(
+            "\"{name}\" cannot name an interface; write 1 to {LONGEST_INTERFACE_NAME} letters, digits, `-`, `_` or `.`"
+        ))
+    }
+}
+
+/// What people read in status, logs and metrics.
+pub fn label(name: &str) -> Result<String, String> {
+    let good = (1..=32).contains(&name.len())
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b));
+    if good {
+        Ok(name.to_owned())
+    } else {
+        Err(format!("\"{name}\" is not a name; write 1 to 32 letters, digits, `-`, `_` or `.`"))
+    }
+}
+
+/// An interface address with its prefix length.
+pub fn address(text: &str) -> Result<IpNet, String> {
+    text.parse().map_err(|_| {
+        format!("\"{text}\" is not an address with a prefix length; write e.g. \"10.77.0.1/24\"")
+    })
+}
+
+/// A prefix without host bits.
+pub fn route(text: &str) -> Result<IpNet, String> {
+    let route: IpNet =
+        text.parse().map_err(|_| format!("\"{text}\" is not a prefix; write e.g. \"10.77.0.2/32\""))?;
+    if route.addr() == route.network() {
+        return Ok(route);
+    }
+    Err(format!(
+        "\"{text}\" has bits set behind its prefix length; write \"{}\" for the network or \"{}/{}\" for the host",
+        route.trunc(),
+        route.addr(),
+        route.max_prefix_len()
+    ))
+}
+
+/// An interface's name or one of this host's addresses.
+pub fn local(text: &str) -> Result<Local, String> {
+    match text.parse::<IpAddr>() {
+        Ok(address) => Ok(Local::Address(address)),
+        Err(_) => interface(text).map(Local::Interface),
+    }
+}
+
+/// A duration with its unit, more than nothing and at most an hour.
+pub fn keepalive(value: &toml::Value) -> Result<Duration, String> {
+    const WRITE: &str = "write a duration with its unit, as \"20s\"";
+    let text = value.as_str().ok_or_else(|| format!("{value} has no unit; {WRITE}"))?;
+    let duration = duration(text).ok_or_else(|| format!("\"{text}\" is not a duration; {WRITE}"))?;
+    if duration.is_zero() || duration > LONGEST_KEEPALIVE {
+        return Err(format!("\"{text}\" is out of range; write more than nothing and at most \"1h\""));
+    }
+    Ok(duration)
+}
+
+/// A whole number with one of the units ms, s, min, h.
+fn duration(text: &str) -> Option<Duration> {
+    let digits = text.find(|c: char| !c.is_ascii_digit())?;
+    let (number, unit) = text.split_at(digits);
+    let milliseconds = match unit {
+        "ms" => 1,
+        "s" => 1_000,
+        "min" => 60_000,
+        "h" => 3_600_000,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(milliseconds).map(Duration::from_millis)
+}
+
+/// A host, by name or address, and a UDP port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostPort {
+    host: String,
+    port: u16,
+}
+
+impl HostPort {
+    /// Asks the resolver. With `local` given, only an address of its family will do.
+    ///
+    /// # Errors
+    /// One sentence if the name has no such address now.
+    pub fn resolve(&self, local: Option<IpAddr>) -> Result<SocketAddr, String> {
+        let fits = |address: &SocketAddr| local.is_none_or(|local| local.is_ipv4() == address.is_ipv4());
+        let found = (self.host.as_str(), self.port).to_socket_addrs().map_err(|error| {
+            format!("cannot resolve \"{}\": {error}; write its address, or mend the resolver", self.host)
+        })?;
+        found.into_iter().find(fits).ok_or_else(|| {
+            format!("\"{}\" has no address of the same family as `local`; change one of the two", self.host)
+        })
+    }
+}
+
+impl FromStr for HostPort {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || {
+            format!(
+                "\"{text}\" is not HOST:PORT; write e.g. \"203.0.113.7:51900\" or \"[2001:db8::1]:51900\""
+            )
+        };
+        let (host, port) = match text.parse::<SocketAddr>() {
+            Ok(address) => (address.ip().to_string(), address.port()),
+            Err(_) => {
+                let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
+                (host.to_owned(), port.parse().map_err(|_| wrong())?)
+            }
+        };
+        let named = host.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b));
+        let good = port > 0
+            && !host.is_empty()
+            && (named || host.parse::<IpAddr>().is_ok() && text.starts_with('['));
+        if good { Ok(HostPort { host, port }) } else { Err(wrong()) }
+    }
+}
+
+impl Display for HostPort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.host.contains(':') {
+            write!(f, "[{}]:{}", self.host, self.port)
+        } else {
+            write!(f, "{}:{}", self.host, self.port)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_need_a_known_unit() {
+        assert_eq!(duration("250ms"), Some(Duration::from_millis(250)));
+        assert_eq!(duration("20s"), Some(Duration::from_secs(20)));
+        assert_eq!(duration("2min"), Some(Duration::from_secs(120)));
+        assert_eq!(duration("1h"), Some(Duration::from_secs(3600)));
+        for bad in
+            ["", "20", "s", "-1s", "1.5s", "1 s", "1d", "99999999999999999999s", "18446744073709551615h"]
+        {
+            assert_eq!(duration(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn hosts_need_a_port_and_ipv6_needs_brackets() {
+        for good in ["203.0.113.7:51900", "[2001:db8::1]:51900", "relay.example:1"] {
+            assert_eq!(good.parse::<HostPort>().map(|host| host.to_string()).as_deref(), Ok(good));
+        }
+        for bad in
+            ["", ":1", "host", "host:", "host:0", "host:65536", "2001:db8::1:51900", "a b:1", "[host]:1"]
+        {
+            assert!(bad.parse::<HostPort>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_resolved_address_has_the_family_of_the_local_one() {
+        let host: HostPort = "127.0.0.1:9".parse().expect("an address and a port");
+        assert_eq!(host.resolve(None), Ok("127.0.0.1:9".parse().expect("an address")));
+        assert!(host.resolve(Some("::1".parse().expect("an address"))).is_err());
+    }
+
+    #[test]
+    fn sockets_collide_on_the_same_port_of_the_same_address() {
+        let address = |text: &str| Listen::Address(text.parse().expect("an address"));
+        assert!(Listen::Port(1).collides_with(Listen::Port(1)));
+        assert!(Listen::Port(1).collides_with(address("10.0.0.1:1")));
+        assert!(!address("10.0.0.2:1").collides_with(address("10.0.0.1:1")));
+        assert!(!Listen::Port(1).collides_with(Listen::Port(2)));
+        assert!(!Listen::Port(0).collides_with(Listen::Port(0)));
+    }
+}

@@ -1,0 +1,93 @@
+//! The commands' side of the control socket.
+
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+
+use rustix::net::sockopt::socket_peercred;
+use serde_json::Value;
+
+use super::{ROOT, Request, address};
+use crate::failure::Failure;
+
+/// A connection to the daemon of this network namespace.
+pub struct Daemon {
+    stream: BufReader<UnixStream>,
+    pid: i32,
+}
+
+impl Daemon {
+    /// Finds the daemon.
+    ///
+    /// # Errors
+    /// No daemon, or the socket cannot be used.
+    pub fn connect() -> Result<Daemon, Failure> {
+        Daemon::find()?.ok_or_else(Failure::no_daemon)
+    }
+
+    /// The daemon, if one runs.
+    ///
+    /// # Errors
+    /// Failed if the socket's name is held by somebody who is no daemon.
+    pub fn find() -> Result<Option<Daemon>, Failure> {
+        let stream = match address().and_then(|address| UnixStream::connect_addr(&address)) {
+            Ok(stream) => stream,
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused => return Ok(None),
+            Err(error) => {
+                return Err(Failure::failed(format!("cannot reach the control socket @nawa: {error}")));
+            }
+        };
+        let holder = socket_peercred(&stream).map_err(|error| {
+            Failure::failed(format!("cannot tell who holds the control socket @nawa: {error}"))
+        })?;
+        if holder.uid.as_raw() != ROOT {
+            let (pid, uid) = (holder.pid.as_raw_nonzero(), holder.uid.as_raw());
+            let what = format!(
+                "process {pid} of user {uid} holds the control socket @nawa and is no daemon; end it"
+            );
+            return Err(Failure::failed(what));
+        }
+        Ok(Some(Daemon { stream: BufReader::new(stream), pid: holder.pid.as_raw_nonzero().get() }))
+    }
+
+    /// The daemon's process.
+    pub fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// Asks, and returns the answer.
+    ///
+    /// # Errors
+    /// Failed if the daemon refuses or goes away; its refusal is the sentence.
+    pub fn ask(&mut self, request: Request) -> Result<Value, Failure> {
+        let line = self.exchange(request).map_err(|error| {
+            Failure::failed(format!(
+                "the daemon (process {}) went away while asked: {error}; try again",
+                self.pid
+            ))
+        })?;
+        let answer: Value = serde_json::from_str(&line).map_err(|error| {
+            Failure::failed(format!("the daemon (process {}) answers no JSON: {error}", self.pid))
+        })?;
+        match answer.get("error").and_then(Value::as_str) {
+            Some(refusal) => Err(Failure::failed(refusal)),
+            None => Ok(answer),
+        }
+    }
+
+    fn exchange(&mut self, request: Request) -> std::io::Result<String> {
+        let mut line = serde_json::to_string(&request)?;
+        line.push('\n');
+        self.stream.get_mut().write_all(line.as_bytes())?;
+        let mut answer = String::new();
+        match self.stream.read_line(&mut answer)? {
+            0 => Err(ErrorKind::UnexpectedEof.into()),
+            _ => Ok(answer),
+        }
+    }
+
+    /// Waits until the daemon's process is gone: the kernel then closes the connection.
+    pub fn wait_until_gone(mut self) {
+        // A reset says the same as an end.
+        let _ = self.stream.read_to_end(&mut Vec::new());
+    }
+}

@@ -1,0 +1,53 @@
+//! How commands reach the daemon: the abstract unix socket `@nawa`. Abstract names belong to the network namespace, so
+//! there is at most one daemon in each, and holding the name is the lock. One JSON object per line, each way:
+//!
+//! | request | answer |
+//! |---|---|
+//! | `{"command":"status"}` | the state, as `nawa status --json` prints it |
+//! | `{"command":"stop"}` | `{"stopping":true}`; the connection closes when the daemon is gone |
+//! | anything else, or not root | `{"error":"one sentence"}` |
+
+pub mod client;
+pub mod server;
+
+use std::io;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::SocketAddr;
+
+use serde::{Deserialize, Serialize};
+
+/// The name behind the zero byte.
+const NAME: &str = "nawa";
+/// The longest request line; a longer one is cut off and so refused.
+const LONGEST_REQUEST: u64 = 4096;
+/// The uid that may hold and use the socket.
+const ROOT: u32 = 0;
+
+/// What a command asks of the daemon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "command", rename_all = "kebab-case")]
+pub enum Request {
+    /// The whole state.
+    Status,
+    /// Stop cleanly.
+    Stop,
+}
+
+fn address() -> io::Result<SocketAddr> {
+    SocketAddr::from_abstract_name(NAME)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_what_scripts_send() {
+        let parse = |text: &str| serde_json::from_str::<Request>(text).ok();
+        assert_eq!(parse(r#"{"command":"status"}"#), Some(Request::Status));
+        assert_eq!(parse(r#"{"command":"stop"}"#), Some(Request::Stop));
+        for bad in ["", "{}", "status", r#"{"command":"reboot"}"#] {
+            assert_eq!(parse(bad), None, "{bad}");
+        }
+    }
+}

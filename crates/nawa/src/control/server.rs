@@ -1,0 +1,81 @@
+//! The daemon's side of the control socket.
+
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::Arc;
+use std::thread;
+
+use rustix::net::sockopt::socket_peercred;
+use serde_json::{Value, json};
+
+use super::client::Daemon;
+use super::{LONGEST_REQUEST, ROOT, Request, address};
+use crate::failure::Failure;
+
+/// The name `@nawa`, taken. Nobody is answered before [`Server::serve`].
+pub struct Server {
+    listener: UnixListener,
+}
+
+impl Server {
+    /// Takes the name.
+    ///
+    /// # Errors
+    /// Failed if another daemon runs in this network namespace.
+    pub fn bind() -> Result<Server, Failure> {
+        match address().and_then(|address| UnixListener::bind_addr(&address)) {
+            Ok(listener) => Ok(Server { listener }),
+            Err(error) if error.kind() == ErrorKind::AddrInUse => Err(already_running()),
+            Err(error) => Err(Failure::failed(format!("cannot open the control socket @nawa: {error}"))),
+        }
+    }
+
+    /// Answers requests with `answer` on threads of its own, for as long as the process lives.
+    pub fn serve(self, answer: impl Fn(Request) -> Value + Send + Sync + 'static) -> io::Result<()> {
+        let answer = Arc::new(answer);
+        let accept = move || {
+            for stream in self.listener.incoming().flatten() {
+                let answer = Arc::clone(&answer);
+                let spawned =
+                    thread::Builder::new().name("control".into()).spawn(move || talk(stream, &*answer));
+                if let Err(error) = spawned {
+                    tracing::warn!(%error, "cannot answer on the control socket");
+                }
+            }
+        };
+        thread::Builder::new().name("control".into()).spawn(accept).map(drop)
+    }
+}
+
+fn already_running() -> Failure {
+    let who = match Daemon::find() {
+        Ok(Some(daemon)) => format!(" (process {})", daemon.pid()),
+        Ok(None) => String::new(),
+        Err(failure) => return failure,
+    };
+    Failure::failed(format!(
+        "another nawa daemon{who} runs in this network namespace; stop it with `nawa down` or use another namespace"
+    ))
+}
+
+/// One connection: requests are answered until it ends.
+fn talk(stream: UnixStream, answer: &dyn Fn(Request) -> Value) {
+    let is_root = socket_peercred(&stream).is_ok_and(|peer| peer.uid.as_raw() == ROOT);
+    let mut reader = BufReader::new(stream);
+    while let Ok(Some(line)) = read_request(&mut reader) {
+        let reply = match serde_json::from_str(&line) {
+            _ if !is_root => json!({"error": "only root may talk to the daemon; use sudo"}),
+            Ok(request) => answer(request),
+            Err(error) => json!({"error": format!("this is no request: {error}")}),
+        };
+        if reader.get_mut().write_all(format!("{reply}\n").as_bytes()).is_err() {
+            return;
+        }
+    }
+}
+
+fn read_request(reader: &mut BufReader<UnixStream>) -> io::Result<Option<String>> {
+    let mut line = String::new();
+    let length = reader.take(LONGEST_REQUEST).read_line(&mut line)?;
+    Ok((length > 0).then_some(line))
+}

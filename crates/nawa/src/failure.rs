@@ -1,0 +1,52 @@
+//! How a command fails: one clear sentence for people, an exit status for scripts.
+
+use std::fmt::Display;
+
+/// The exit statuses that scripts rely on; 0 is "done".
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// The command was understood and did not succeed.
+    Failed = 1,
+    /// A file, a flag or a key is wrong. clap's usage errors have the same number.
+    BadInput = 2,
+    /// No daemon is running in this network namespace.
+    NoDaemon = 3,
+}
+
+/// Why a command ends with a status other than 0. Each of `lines` is a whole sentence.
+#[derive(Debug)]
+pub struct Failure {
+    /// The exit status.
+    pub status: u8,
+    /// What to print on stderr.
+    pub lines: Vec<String>,
+}
+
+impl Failure {
+    /// Exit status 1.
+    pub fn failed(why: impl Display) -> Self {
+        Failure::new(Status::Failed, why)
+    }
+
+    /// Exit status 2.
+    pub fn bad_input(why: impl Display) -> Self {
+        Failure::new(Status::BadInput, why)
+    }
+
+    /// Exit status 3, always in the same words.
+    pub fn no_daemon() -> Self {
+        Failure::new(
+            Status::NoDaemon,
+            "no nawa daemon is running in this network namespace; start one with `nawa up`",
+        )
+    }
+
+    /// A child ended with `status` and said why in `lines`.
+    pub fn of_child(status: u8, lines: Vec<String>) -> Self {
+        Failure { status, lines }
+    }
+
+    fn new(status: Status, why: impl Display) -> Self {
+        Failure { status: status as u8, lines: vec![format!("nawa: {why}")] }
+    }
+}
