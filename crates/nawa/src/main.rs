@@ -10,6 +10,7 @@ mod daemon;
 mod failure;
 mod logging;
 mod notify;
+mod strands;
 
 fn main() -> std::process::ExitCode {
     cli::main()

@@ -1,0 +1,85 @@
+//! The commands that need neither root nor a daemon: what they print, and their exit status.
+
+mod common;
+
+use std::io::Write;
+use std::process::{Output, Stdio};
+
+use common::{Node, nawa, output, stderr, stdout, succeed};
+
+fn with_input(arguments: &[&str], input: &str) -> Output {
+    let mut child = nawa(arguments.iter().copied())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("nawa starts");
+    child.stdin.take().expect("stdin is piped").write_all(input.as_bytes()).expect("nawa reads");
+    child.wait_with_output().expect("nawa ends")
+}
+
+#[test]
+fn keys_are_44_characters_and_differ() {
+    let keys = [succeed(&mut nawa(["keygen"])), succeed(&mut nawa(["keygen"]))];
+    assert_ne!(keys[0], keys[1]);
+    for key in keys {
+        assert_eq!((key.len(), key.ends_with("=\n")), (45, true));
+    }
+}
+
+/// RFC 7748 §6.1.
+#[test]
+fn a_private_key_gives_its_public_key() {
+    let output = with_input(&["pubkey"], "dwdtCnMYpX08FsFyUbJmRd9ML4frwJkqsXf7pR25LCo=\n");
+    assert_eq!(stdout(&output), "hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo=\n");
+    assert_eq!(output.status.code(), Some(0));
+}
+
+#[test]
+fn a_bad_key_is_bad_input_in_one_sentence() {
+    for bad in ["", "not a key\n", "AAAA\n", &"A".repeat(10_000)] {
+        let output = with_input(&["pubkey"], bad);
+        assert_eq!(output.status.code(), Some(2));
+        assert_eq!(stderr(&output).lines().count(), 1, "{}", stderr(&output));
+        assert_eq!(stdout(&output), "");
+    }
+}
+
+#[test]
+fn wrong_flags_are_bad_input() {
+    for arguments in [&["--wrong"][..], &["wrong"], &["lab"], &["lab", "run", "demo", "--quick", "--paper"]] {
+        assert_eq!(output(&mut nawa(arguments.iter().copied())).status.code(), Some(2), "{arguments:?}");
+    }
+    let output = output(&mut nawa(["--log-level", "tunnel=loud", "keygen"]));
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(stdout(&output), "");
+}
+
+#[test]
+fn a_good_file_is_checked_in_silence() {
+    let node = Node::new();
+    let file = node.write("[relay]\nlisten = 51901\nallow = ['3p7bfXt9wbTTW2HC7OQ1Nz+DQ8hbeGdNrfx+FG+IK08=']\n");
+    let output = output(&mut nawa(["check", file.to_str().expect("UTF-8")]));
+    assert_eq!((output.status.code(), stdout(&output), stderr(&output)), (Some(0), String::new(), String::new()));
+}
+
+#[test]
+fn every_error_of_a_bad_file_has_its_line() {
+    let node = Node::new();
+    let file = node.write("[relay]\nlisten = 0\nallow = ['x']\n[flight]\n");
+    let file = file.to_str().expect("UTF-8");
+    for command in ["check", "run"] {
+        let output = output(&mut nawa([command, file]));
+        assert_eq!(output.status.code(), Some(2));
+        let complaints = stderr(&output);
+        let places: Vec<_> = complaints.lines().map(|line| line.split(' ').next().unwrap_or_default()).collect();
+        assert_eq!(places, [format!("{file}:4:10:"), format!("{file}:5:10:"), format!("{file}:6:2:")]);
+    }
+}
+
+#[test]
+fn the_lab_names_its_experiments() {
+    let list = succeed(&mut nawa(["lab", "list"]));
+    assert!(list.lines().any(|line| line.starts_with("demo ")), "{list}");
+    assert_eq!(output(&mut nawa(["lab", "run", "nothing"])).status.code(), Some(2));
+}

@@ -1,0 +1,206 @@
+//! What the tests of the binary share.
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
+use std::fs::{self, Permissions};
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Says that the test `name` cannot run here, and why; `make test` compares with `expected-skips.txt`.
+pub fn skip(name: &str, reason: &str) {
+    eprintln!("SKIPPED: {name}: {reason}");
+}
+
+/// Whether network namespaces with TUN devices can be made here; skips the test `name` if not.
+pub fn namespaces_or_skip(name: &str) -> bool {
+    let reason = if !rustix::process::geteuid().is_root() {
+        "needs root to make network namespaces"
+    } else if fs::File::open("/dev/net/tun").is_err() {
+        "needs /dev/net/tun"
+    } else {
+        return true;
+    };
+    skip(name, reason);
+    false
+}
+
+/// The binary under test.
+pub fn nawa<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nawa"));
+    command.args(arguments).stdin(Stdio::null());
+    command
+}
+
+/// Runs to the end.
+#[track_caller]
+pub fn output(command: &mut Command) -> Output {
+    command.output().unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"))
+}
+
+/// Runs to the end, which has to be a success, and returns stdout.
+#[track_caller]
+pub fn succeed(command: &mut Command) -> String {
+    let output = output(command);
+    assert!(output.status.success(), "{command:?}: {}{}", stdout(&output), stderr(&output));
+    stdout(&output)
+}
+
+/// What it printed.
+pub fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// What it complained about.
+pub fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// A network namespace, removed with everything in it when dropped.
+pub struct Namespace {
+    name: String,
+}
+
+impl Namespace {
+    /// A new one with `lo` up. The name tells the lab's clean-up whose it is.
+    pub fn new() -> Namespace {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("nawalab-{}-t{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        succeed(Command::new("ip").args(["netns", "add", &name]));
+        let namespace = Namespace { name };
+        namespace.ip("link set lo up");
+        namespace
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// `program` inside.
+    pub fn command<'a>(&self, program: &str, arguments: impl IntoIterator<Item = &'a str>) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.name, program]).args(arguments).stdin(Stdio::null());
+        command
+    }
+
+    /// The binary under test inside.
+    pub fn nawa<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Command {
+        self.command(env!("CARGO_BIN_EXE_nawa"), arguments)
+    }
+
+    /// `ip` inside, which has to succeed.
+    #[track_caller]
+    pub fn ip(&self, arguments: &str) -> String {
+        succeed(Command::new("ip").args(["-n", &self.name]).args(arguments.split(' ')))
+    }
+
+    /// A cable between two namespaces: `a`'s end and `b`'s end, each an interface name and an address with prefix.
+    #[track_caller]
+    pub fn connect(a: (&Namespace, &str, &str), b: (&Namespace, &str, &str)) {
+        a.0.ip(&format!("link add {} type veth peer name {} netns {}", a.1, b.1, b.0.name()));
+        for (namespace, interface, address) in [a, b] {
+            namespace.ip(&format!("address add {address} dev {interface}"));
+            namespace.ip(&format!("link set {interface} up"));
+        }
+    }
+
+    /// Whether `interface` exists.
+    pub fn has_interface(&self, interface: &str) -> bool {
+        output(Command::new("ip").args(["-n", &self.name, "link", "show", interface])).status.success()
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        let inside = output(Command::new("ip").args(["netns", "pids", &self.name]));
+        for pid in stdout(&inside).split_whitespace().filter_map(|pid| pid.parse().ok()) {
+            if let Some(pid) = rustix::process::Pid::from_raw(pid) {
+                let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+            }
+        }
+        output(Command::new("ip").args(["netns", "delete", &self.name]));
+    }
+}
+
+/// A `nawa run` in the foreground, killed when dropped.
+pub struct Daemon {
+    child: Child,
+    stderr: Option<BufReader<std::process::ChildStderr>>,
+}
+
+impl Daemon {
+    /// Starts it in `namespace` and waits until it is ready.
+    #[track_caller]
+    pub fn start(namespace: &Namespace, file: &Path) -> Daemon {
+        let file = file.to_str().expect("a temporary folder's name is UTF-8");
+        let mut child = namespace.nawa(["run", file]).stderr(Stdio::piped()).spawn().expect("nawa starts");
+        let mut stderr = BufReader::new(child.stderr.take().expect("stderr is piped"));
+        let mut said = String::new();
+        while !said.ends_with("nawa: ready\n") {
+            let length = stderr.read_line(&mut said).expect("stderr can be read");
+            assert!(length > 0, "nawa run ended before it was ready: {said}");
+        }
+        // The pipe stays open, and its 64 kB hold what a daemon logs in a test.
+        Daemon { child, stderr: Some(stderr) }
+    }
+
+    /// Sends a signal.
+    pub fn signal(&self, signal: rustix::process::Signal) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, signal).expect("the daemon runs");
+    }
+
+    /// The next line on stderr that holds `what`.
+    #[track_caller]
+    pub fn read_until(&mut self, what: &str) -> String {
+        let stderr = self.stderr.as_mut().expect("stderr is piped");
+        let mut line = String::new();
+        while !line.contains(what) {
+            line.clear();
+            assert!(stderr.read_line(&mut line).expect("stderr can be read") > 0, "never said: {what}");
+        }
+        line
+    }
+
+    /// Waits until it has ended; its exit status, `None` if a signal ended it.
+    pub fn wait(mut self) -> Option<i32> {
+        self.child.wait().expect("the daemon can be waited for").code()
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A node's folder: its key, and files beside it.
+pub struct Node {
+    folder: tempfile::TempDir,
+    /// What others know it by.
+    pub public_key: String,
+}
+
+impl Node {
+    /// A new folder with a new key in `key`.
+    pub fn new() -> Node {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let private = succeed(&mut nawa(["keygen"]));
+        let path = folder.path().join("key");
+        fs::write(&path, &private).expect("the key file");
+        fs::set_permissions(&path, Permissions::from_mode(0o600)).expect("its mode");
+        let input = fs::File::open(&path).expect("the key file");
+        let public_key = succeed(nawa(["pubkey"]).stdin(input)).trim().to_owned();
+        Node { folder, public_key }
+    }
+
+    /// Writes `nawa.toml` with `[node]` and `more`.
+    pub fn write(&self, more: &str) -> PathBuf {
+        let path = self.folder.path().join("nawa.toml");
+        fs::write(&path, format!("[node]\nkey-file = \"key\"\n{more}")).expect("the configuration file");
+        path
+    }
+}

@@ -1,0 +1,174 @@
+//! The daemon in network namespaces: starting, asking, stopping, and what a crash leaves.
+
+mod common;
+
+use std::path::PathBuf;
+
+use common::{Daemon, Namespace, Node, namespaces_or_skip, output, stderr, stdout, succeed};
+use rustix::process::Signal;
+
+/// A tunnel's end whose peer never answers: enough for a daemon to run.
+fn lonely() -> (Node, PathBuf) {
+    let node = Node::new();
+    let file = node.write(
+        "[tunnel]\ninterface = 'nawa0'\naddresses = ['10.77.0.1/24']\nlisten = 51900\n\
+         [[peer]]\nname = 'office'\npublic-key = '3p7bfXt9wbTTW2HC7OQ1Nz+DQ8hbeGdNrfx+FG+IK08='\n\
+         routes = ['10.88.0.0/16']\n",
+    );
+    (node, file)
+}
+
+#[test]
+fn without_a_daemon_commands_end_with_3() {
+    if !namespaces_or_skip("without_a_daemon_commands_end_with_3") {
+        return;
+    }
+    let namespace = Namespace::new();
+    for arguments in [&[][..], &["status"], &["status", "--json"], &["down"]] {
+        let output = output(&mut namespace.nawa(arguments.iter().copied()));
+        assert_eq!(output.status.code(), Some(3), "{arguments:?}");
+        assert_eq!(stderr(&output).lines().count(), 1, "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn up_and_down_leave_nothing() {
+    if !namespaces_or_skip("up_and_down_leave_nothing") {
+        return;
+    }
+    let (namespace, (_node, file)) = (Namespace::new(), lonely());
+    let file = file.to_str().expect("UTF-8");
+    let before = (namespace.ip("-o link"), namespace.ip("route show table all"));
+    for _ in 0..2 {
+        succeed(&mut namespace.nawa(["up", file]));
+        assert!(namespace.has_interface("nawa0"));
+        assert!(namespace.ip("route").contains("10.88.0.0/16 dev nawa0"), "{}", namespace.ip("route"));
+        let again = output(&mut namespace.nawa(["up", file]));
+        assert_eq!(again.status.code(), Some(1));
+        assert!(stderr(&again).contains("already up"), "{}", stderr(&again));
+        succeed(&mut namespace.nawa(["down"]));
+        assert_eq!((namespace.ip("-o link"), namespace.ip("route show table all")), before);
+    }
+}
+
+#[test]
+fn up_says_why_not() {
+    if !namespaces_or_skip("up_says_why_not") {
+        return;
+    }
+    let (namespace, node) = (Namespace::new(), Node::new());
+    let file = node.write("[flight]\n");
+    let output = output(&mut namespace.nawa(["up", file.to_str().expect("UTF-8")]));
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("the strand `flight` is not built yet"), "{}", stderr(&output));
+}
+
+#[test]
+fn one_daemon_in_each_namespace() {
+    if !namespaces_or_skip("one_daemon_in_each_namespace") {
+        return;
+    }
+    let (namespace, other) = (Namespace::new(), Namespace::new());
+    let (_node, file) = lonely();
+    let _daemon = Daemon::start(&namespace, &file);
+    let second = output(&mut namespace.nawa(["run", file.to_str().expect("UTF-8")]));
+    assert_eq!(second.status.code(), Some(1));
+    assert!(stderr(&second).starts_with("nawa: another nawa daemon (process "), "{}", stderr(&second));
+    let _elsewhere = Daemon::start(&other, &file);
+}
+
+#[test]
+fn signals_stop_it_cleanly() {
+    if !namespaces_or_skip("signals_stop_it_cleanly") {
+        return;
+    }
+    let (namespace, (_node, file)) = (Namespace::new(), lonely());
+    for signal in [Signal::INT, Signal::TERM] {
+        let daemon = Daemon::start(&namespace, &file);
+        daemon.signal(signal);
+        assert_eq!(daemon.wait(), Some(0));
+        assert!(!namespace.has_interface("nawa0"));
+    }
+}
+
+#[test]
+fn sighup_checks_the_file_and_goes_on() {
+    if !namespaces_or_skip("sighup_checks_the_file_and_goes_on") {
+        return;
+    }
+    let (namespace, (node, file)) = (Namespace::new(), lonely());
+    let mut daemon = Daemon::start(&namespace, &file);
+    daemon.signal(Signal::HUP);
+    daemon.read_until("the file is good");
+    node.write("[flight]\n");
+    daemon.signal(Signal::HUP);
+    daemon.read_until("the strand `flight` is not built yet");
+    succeed(&mut namespace.nawa(["status"]));
+}
+
+#[test]
+fn a_crash_leaves_nothing() {
+    if !namespaces_or_skip("a_crash_leaves_nothing") {
+        return;
+    }
+    let (namespace, (_node, file)) = (Namespace::new(), lonely());
+    let before = (namespace.ip("-o link"), namespace.ip("route show table all"));
+    let daemon = Daemon::start(&namespace, &file);
+    daemon.signal(Signal::KILL);
+    assert_eq!(daemon.wait(), None);
+    assert_eq!((namespace.ip("-o link"), namespace.ip("route show table all")), before);
+    assert_eq!(output(&mut namespace.nawa(["down"])).status.code(), Some(3));
+    drop(Daemon::start(&namespace, &file));
+}
+
+/// `van` reaches `office` directly and through a relay that stands on both their networks:
+///
+/// ```text
+/// van 10.1.0.1 ──────────────────────────────── 10.1.0.2 office
+/// van 10.2.0.1 ── 10.2.0.9 relay 10.3.0.9 ────── 10.3.0.2 office
+/// ```
+#[test]
+fn two_ends_and_a_relay() {
+    if !namespaces_or_skip("two_ends_and_a_relay") {
+        return;
+    }
+    let [van, office, relay] = std::array::from_fn(|_| Namespace::new());
+    Namespace::connect((&van, "direct", "10.1.0.1/24"), (&office, "direct", "10.1.0.2/24"));
+    Namespace::connect((&van, "relayed", "10.2.0.1/24"), (&relay, "west", "10.2.0.9/24"));
+    Namespace::connect((&relay, "east", "10.3.0.9/24"), (&office, "relayed", "10.3.0.2/24"));
+    let nodes: [Node; 3] = std::array::from_fn(|_| Node::new());
+    let [van_key, office_key, relay_key] = nodes.each_ref().map(|node| node.public_key.as_str());
+    let files = [
+        nodes[0].write(&format!(
+            "[tunnel]\ninterface = 'nawa0'\naddresses = ['10.77.0.1/24', 'fd77::1/64']\n\
+             [[peer]]\nname = 'office'\npublic-key = '{office_key}'\nroutes = ['10.77.0.2/32', 'fd77::2/128']\n\
+             [[peer.path]]\nname = 'direct'\nlocal = 'direct'\nremote = '10.1.0.2:51900'\n\
+             [[peer.path]]\nname = 'relayed'\nlocal = '10.2.0.1'\nremote = '10.3.0.2:51900'\n\
+             via = {{ address = '10.2.0.9:51901', public-key = '{relay_key}' }}\n"
+        )),
+        nodes[1].write(&format!(
+            "[tunnel]\ninterface = 'nawa0'\naddresses = ['10.77.0.2/24', 'fd77::2/64']\nlisten = 51900\n\
+             [[peer]]\nname = 'van'\npublic-key = '{van_key}'\nroutes = ['10.77.0.1/32', 'fd77::1/128']\n"
+        )),
+        nodes[2].write(&format!("[relay]\nlisten = 51901\nallow = ['{van_key}']\n")),
+    ];
+    let [_van, _office, _relay] = [(&van, 0), (&office, 1), (&relay, 2)].map(|(at, i)| Daemon::start(at, &files[i]));
+    let ping = |from: &Namespace, to: &str| succeed(&mut from.command("ping", ["-c", "1", "-w", "30", to]));
+    ping(&van, "10.77.0.2");
+    ping(&office, "fd77::1");
+
+    // Each path alone carries the connection.
+    van.ip("link set direct down");
+    ping(&van, "10.77.0.2");
+    van.ip("link set direct up");
+    van.ip("link set relayed down");
+    ping(&van, "10.77.0.2");
+
+    let state = output(&mut van.nawa(["status", "--json"]));
+    let state: serde_json::Value = serde_json::from_str(&stdout(&state)).expect("one JSON object");
+    let names = state.pointer("/tunnel/peers/0/paths").and_then(|paths| paths.as_array()).expect("paths");
+    let names: Vec<_> = names.iter().filter_map(|path| path["name"].as_str()).collect();
+    assert_eq!(names, ["direct", "relayed"]);
+    let table = succeed(&mut van.nawa([]));
+    assert!(table.contains("office") && table.contains("relayed"), "{table}");
+}
