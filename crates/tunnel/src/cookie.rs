@@ -232,3 +232,121 @@ pub(crate) fn mac(key: &[u8], data: &[u8]) -> Mac16 {
 pub(crate) fn verify(key: &[u8], data: &[u8], expected: &[u8]) -> bool {
     keyed(key, data).verify_slice(expected).is_ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::{INITIATION_LEN, RESPONSE_LEN};
+
+    const T: Duration = Duration::from_secs(1000);
+
+    fn ends() -> (CookieChecker, CookieJar) {
+        let me = PublicKey::from([5; 32]);
+        (CookieChecker::new(&me, &mut ChaCha20Rng::seed_from_u64(1)), CookieJar::new(&me))
+    }
+
+    fn source(text: &str) -> SocketAddr {
+        text.parse().unwrap()
+    }
+
+    fn message(fill: u8) -> Vec<u8> {
+        let mut message = vec![fill; INITIATION_LEN];
+        message[0] = Kind::Initiation.first_byte();
+        message
+    }
+
+    #[test]
+    fn mac1_proves_knowledge_of_the_public_key() {
+        let (checker, mut jar) = ends();
+        let mut good = message(1);
+        assert!(!checker.check_mac1(&good));
+        jar.stamp(T, &mut good);
+        assert!(checker.check_mac1(&good));
+        CookieJar::new(&PublicKey::from([6; 32])).stamp(T, &mut good);
+        assert!(!checker.check_mac1(&good));
+    }
+
+    #[test]
+    fn mac1_covers_every_byte_before_it() {
+        let (checker, mut jar) = ends();
+        let mut good = message(1);
+        jar.stamp(T, &mut good);
+        for at in 0..INITIATION_LEN - TAG_LEN {
+            let mut damaged = good.clone();
+            damaged[at] ^= 1;
+            assert!(!checker.check_mac1(&damaged), "byte {at}");
+        }
+        assert!((0..40).all(|len| !checker.check_mac1(&good[..len])));
+    }
+
+    #[test]
+    fn mac2_needs_a_cookie_for_this_address_and_port() {
+        let (mut checker, mut jar) = ends();
+        let here = source("192.0.2.1:7");
+        let mut message = message(1);
+        jar.stamp(T, &mut message);
+        assert!(!checker.check_mac2(T, here, &message));
+        let reply = checker.reply(T, here, &message).unwrap();
+        assert!(jar.accept(T, &reply));
+        jar.stamp(T, &mut message);
+        assert!(checker.check_mac1(&message) && checker.check_mac2(T, here, &message));
+        assert!(!checker.check_mac2(T, source("192.0.2.1:8"), &message));
+        assert!(!checker.check_mac2(T, source("192.0.2.2:7"), &message));
+        message[9] ^= 1;
+        assert!(!checker.check_mac2(T, here, &message));
+    }
+
+    #[test]
+    fn a_cookie_ends_after_two_minutes_at_both_ends() {
+        let (mut checker, mut jar) = ends();
+        let here = source("[2001:db8::1]:7");
+        let mut message = message(1);
+        jar.stamp(T, &mut message);
+        assert!(jar.accept(T, &checker.reply(T, here, &message).unwrap()));
+        let late = T + COOKIE_LIFETIME - Duration::from_nanos(1);
+        jar.stamp(late, &mut message);
+        assert!(checker.check_mac2(late, here, &message));
+        assert!(!checker.check_mac2(T + COOKIE_LIFETIME, here, &message));
+        jar.stamp(T + COOKIE_LIFETIME, &mut message);
+        assert_eq!(message[INITIATION_LEN - TAG_LEN..], [0; TAG_LEN]);
+    }
+
+    #[test]
+    fn a_cookie_reply_fits_only_the_message_it_answers() {
+        let (mut checker, mut jar) = ends();
+        let here = source("192.0.2.1:7");
+        let (mut first, mut second) = (message(1), message(2));
+        assert!(!jar.accept(T, &checker.reply(T, here, &first).unwrap()));
+        jar.stamp(T, &mut first);
+        let reply = checker.reply(T, here, &first).unwrap();
+        jar.stamp(T, &mut second);
+        assert!(!jar.accept(T, &reply));
+        let mut reply = checker.reply(T, here, &second).unwrap();
+        reply[40] ^= 1;
+        assert!(!jar.accept(T, &reply));
+        reply[40] ^= 1;
+        assert!(jar.accept(T, &reply));
+    }
+
+    #[test]
+    fn a_cookie_reply_is_smaller_than_its_question_and_names_its_sender() {
+        let (mut checker, _) = ends();
+        let mut question = message(1);
+        question[4..8].copy_from_slice(&9u32.to_be_bytes());
+        let reply = checker.reply(T, source("192.0.2.1:7"), &question).unwrap();
+        assert!(reply.len() < RESPONSE_LEN);
+        assert_eq!(wire::Message::parse(&reply), Ok(wire::Message::CookieReply { receiver: 9 }));
+        assert_eq!(checker.reply(T, source("192.0.2.1:7"), &question[..39]), None);
+    }
+
+    #[test]
+    fn the_gauge_allows_a_burst_and_a_rate() {
+        let mut gauge = LoadGauge::new(10, 5);
+        let mut count = |now| (0..100).take_while(|_| !gauge.under_load(now)).count();
+        assert_eq!(count(T), 5);
+        assert_eq!(count(T), 0);
+        assert_eq!(count(T + Duration::from_millis(350)), 3);
+        assert_eq!(count(T), 0);
+        assert_eq!(count(T + Duration::from_secs(60)), 5);
+    }
+}

@@ -411,3 +411,194 @@ impl types::Dh for X25519 {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Ends {
+        rng: ChaCha20Rng,
+        here: PrivateKey,
+        there: PrivateKey,
+        psk: PresharedKey,
+    }
+
+    impl Ends {
+        fn new() -> Self {
+            let mut rng = ChaCha20Rng::seed_from_u64(1);
+            let (here, there) = (PrivateKey::generate(&mut rng), PrivateKey::generate(&mut rng));
+            Self { rng, here, there, psk: PresharedKey::default() }
+        }
+
+        fn initiate(&mut self) -> (Initiator, Vec<u8>) {
+            let peer = self.there.public();
+            let payload = [7; PAYLOAD_LEN];
+            Initiator::new(&mut self.rng, Prologue::Tunnel, &self.here, &peer, &self.psk, 1, &payload)
+                .unwrap()
+        }
+
+        fn respond(&mut self, initiation: &[u8]) -> (Vec<u8>, SessionKeys) {
+            let responder = Responder::read(Prologue::Tunnel, &self.there, initiation).unwrap();
+            responder.reply(&mut self.rng, &self.psk, 2, &[8; PAYLOAD_LEN]).unwrap()
+        }
+    }
+
+    fn assert_same(here: &SessionKeys, there: &SessionKeys) {
+        assert_eq!((here.send, here.receive), (there.receive, there.send));
+        assert_ne!(here.send, here.receive);
+    }
+
+    #[test]
+    fn both_ends_get_the_same_keys_and_payloads() {
+        let mut ends = Ends::new();
+        let (mut initiator, initiation) = ends.initiate();
+        assert_eq!(initiation.len(), INITIATION_LEN);
+        let responder = Responder::read(Prologue::Tunnel, &ends.there, &initiation).unwrap();
+        assert_eq!((responder.peer, responder.payload), (ends.here.public(), [7; PAYLOAD_LEN]));
+        assert_eq!((responder.remote_index, &responder.ephemeral[..]), (1, &initiation[8..40]));
+        let (response, keys) = responder.reply(&mut ends.rng, &ends.psk, 2, &[8; PAYLOAD_LEN]).unwrap();
+        assert_eq!(response.len(), RESPONSE_LEN);
+        let finished = initiator.finish(&response).unwrap();
+        assert_eq!((finished.remote_index, finished.payload), (2, [8; PAYLOAD_LEN]));
+        assert_same(&finished.keys, &keys);
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_bytes() {
+        let run = || {
+            let mut ends = Ends::new();
+            let initiation = ends.initiate().1;
+            (ends.respond(&initiation).0, initiation)
+        };
+        assert_eq!(run(), run());
+    }
+
+    #[test]
+    fn two_handshakes_share_nothing() {
+        let mut ends = Ends::new();
+        let (first, second) = (ends.initiate().1, ends.initiate().1);
+        assert_ne!(first[8..40], second[8..40]);
+        assert_ne!(ends.respond(&first).1.send, ends.respond(&first).1.send);
+    }
+
+    #[test]
+    fn a_bogus_response_leaves_the_initiation_usable() {
+        let mut ends = Ends::new();
+        let (mut initiator, initiation) = ends.initiate();
+        let (response, keys) = ends.respond(&initiation);
+        for at in [RESPONSE_HEADER_LEN, RESPONSE_HEADER_LEN + 32, RESPONSE_LEN - MACS_LEN - 1] {
+            let mut bogus = response.clone();
+            bogus[at] ^= 1;
+            assert_eq!(initiator.finish(&bogus).err(), Some(NoiseError::Rejected));
+        }
+        let mut low_order = response.clone();
+        low_order[RESPONSE_HEADER_LEN..][..32].fill(0);
+        assert_eq!(initiator.finish(&low_order).err(), Some(NoiseError::Rejected));
+        assert_same(&initiator.finish(&response).unwrap().keys, &keys);
+    }
+
+    #[test]
+    fn a_response_to_another_index_is_refused() {
+        let mut ends = Ends::new();
+        let (mut initiator, initiation) = ends.initiate();
+        let mut response = ends.respond(&initiation).0;
+        response[11] ^= 1;
+        assert_eq!(initiator.finish(&response).err(), Some(NoiseError::OtherIndex));
+    }
+
+    #[test]
+    fn another_type_is_refused() {
+        let mut ends = Ends::new();
+        let (mut initiator, initiation) = ends.initiate();
+        let response = ends.respond(&initiation).0;
+        assert_eq!(initiator.finish(&initiation).err(), Some(WireError::Type(1).into()));
+        let read = Responder::read(Prologue::Tunnel, &ends.there, &response);
+        assert_eq!(read.err(), Some(WireError::Type(2).into()));
+    }
+
+    #[test]
+    fn a_damaged_initiation_is_refused() {
+        let mut ends = Ends::new();
+        let initiation = ends.initiate().1;
+        for at in INITIATION_HEADER_LEN..INITIATION_LEN - MACS_LEN {
+            let mut damaged = initiation.clone();
+            damaged[at] ^= 1;
+            let read = Responder::read(Prologue::Tunnel, &ends.there, &damaged);
+            assert_eq!(read.err(), Some(NoiseError::Rejected), "byte {at}");
+        }
+    }
+
+    #[test]
+    fn another_prologue_or_key_is_refused() {
+        let mut ends = Ends::new();
+        let initiation = ends.initiate().1;
+        let relay = Responder::read(Prologue::Relay, &ends.there, &initiation);
+        assert_eq!(relay.err(), Some(NoiseError::Rejected));
+        let other = Responder::read(Prologue::Tunnel, &ends.here, &initiation);
+        assert_eq!(other.err(), Some(NoiseError::Rejected));
+    }
+
+    #[test]
+    fn another_preshared_key_is_refused() {
+        let mut ends = Ends::new();
+        let (mut initiator, initiation) = ends.initiate();
+        ends.psk = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=".parse().unwrap();
+        let response = ends.respond(&initiation).0;
+        assert_eq!(initiator.finish(&response).err(), Some(NoiseError::Rejected));
+    }
+
+    #[test]
+    fn a_peer_of_low_order_is_refused() {
+        let mut ends = Ends::new();
+        let peer = PublicKey::from([0; 32]);
+        let payload = [0; PAYLOAD_LEN];
+        let new = Initiator::new(&mut ends.rng, Prologue::Tunnel, &ends.here, &peer, &ends.psk, 1, &payload);
+        assert_eq!(new.err(), Some(NoiseError::Rejected));
+    }
+
+    #[test]
+    fn payloads_and_back() {
+        for fast_aes in [false, true] {
+            let payload = InitiationPayload { incarnation: 0x0102030405060708, fast_aes };
+            assert_eq!(InitiationPayload::decode(&payload.encode()), payload);
+        }
+        for cipher in [Cipher::ChaCha20Poly1305, Cipher::Aes256Gcm] {
+            let payload = ResponsePayload { incarnation: u64::MAX, cipher };
+            assert_eq!(ResponsePayload::decode(&payload.encode()), Ok(payload));
+        }
+        assert_eq!(ResponsePayload::decode(&[2; PAYLOAD_LEN]), Err(NoiseError::Payload));
+    }
+
+    #[test]
+    fn aes_is_chosen_only_if_both_ends_are_fast_with_it() {
+        for (there, here, cipher) in [
+            (true, true, Cipher::Aes256Gcm),
+            (true, false, Cipher::ChaCha20Poly1305),
+            (false, true, Cipher::ChaCha20Poly1305),
+            (false, false, Cipher::ChaCha20Poly1305),
+        ] {
+            assert_eq!(InitiationPayload { incarnation: 0, fast_aes: there }.choose(here), cipher);
+        }
+    }
+
+    #[test]
+    fn the_memory_of_initiations_is_bounded() {
+        let mut seen = HandshakeSeen::default();
+        let ephemeral = |i: u8| [i; 32];
+        for i in 0..=64 {
+            assert!(seen.is_new(&ephemeral(i)));
+            assert!(!seen.is_new(&ephemeral(i)));
+        }
+        assert_eq!(seen.last.len(), 64);
+        assert!(seen.is_new(&ephemeral(0)));
+        assert!(!seen.is_new(&ephemeral(64)));
+    }
+
+    #[test]
+    fn keys_are_not_shown() {
+        let mut ends = Ends::new();
+        let (initiator, initiation) = ends.initiate();
+        assert_eq!(format!("{initiator:?}"), "Initiator(1)");
+        assert_eq!(format!("{:?}", ends.respond(&initiation).1), "SessionKeys(…)");
+    }
+}

@@ -1,18 +1,139 @@
 //! A client's side of one session at a relay: sans-IO.
+//!
+//! Initiation (destination, session id or 0) → response (session id, lifetime) → third message, which proves that the
+//! client holds the fresh key and receives at its address. The relay answers that with a message of the same type
+//! once the destination has consented: only then is there a session. Each question is repeated with a growing,
+//! jittered interval; the whole is repeated before the session's lifetime ends.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{collections::VecDeque, net::SocketAddr, time::Duration};
 
-use rand_core::RngCore;
+use rand_chacha::{
+    ChaCha20Rng,
+    rand_core::{RngCore, SeedableRng},
+};
+use zeroize::Zeroizing;
 
-use crate::keys::{PrivateKey, PublicKey};
+use crate::{
+    cookie::{self, CookieJar},
+    keys::{PresharedKey, PrivateKey, PublicKey},
+    noise::{self, Finished, Initiator, Payload, Prologue, SessionKeys},
+    session::Cipher,
+    wire::{self, HEADER_LEN, Kind, Message, REGISTERED_LEN},
+};
 
-/// One session at one relay, kept alive. After any `handle_*` and after `poll_timeout`'s time has come, drain
+/// Before the first repetition: most round trips are shorter. It doubles with each.
+const FIRST_INTERVAL: Duration = Duration::from_millis(500);
+/// The interval grows no further than this.
+const LONGEST_INTERVAL: Duration = Duration::from_secs(8);
+/// A response to an earlier initiation is good as well: the round trip may be longer than the interval.
+const INITIATIONS_IN_FLIGHT: usize = 4;
+/// Third messages per handshake; then the relay is asked anew.
+const CONFIRMATIONS: u64 = 3;
+
+/// What the initiation to a relay says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RegisterPayload {
+    /// Where the client's datagrams are to go.
+    pub destination: SocketAddr,
+    /// The session that the client has, or 0.
+    pub session: u64,
+}
+
+impl RegisterPayload {
+    /// Address 16 (IPv4 mapped), port 2, session id 8, zeroes.
+    pub fn encode(&self) -> Payload {
+        noise::payload(&[&cookie::address_bytes(self.destination), &self.session.to_be_bytes()])
+    }
+
+    /// Any payload is one.
+    pub fn decode(payload: &Payload) -> Self {
+        let ip = std::net::Ipv6Addr::from(wire::array::<16>(payload, 0)).to_canonical();
+        let destination = SocketAddr::new(ip, u16::from_be_bytes(wire::array(payload, 16)));
+        Self { destination, session: u64::from_be_bytes(wire::array(payload, 18)) }
+    }
+}
+
+/// What a relay's response says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SessionPayload {
+    /// The relay's name for the session.
+    pub session: u64,
+    /// The relay forgets a session that is idle for so long; whole seconds.
+    pub lifetime: Duration,
+}
+
+impl SessionPayload {
+    /// Session id 8, lifetime in seconds 4, zeroes.
+    pub fn encode(&self) -> Payload {
+        let seconds = u32::try_from(self.lifetime.as_secs()).unwrap_or(u32::MAX);
+        noise::payload(&[&self.session.to_be_bytes(), &seconds.to_be_bytes()])
+    }
+
+    /// Any payload is one.
+    pub fn decode(payload: &Payload) -> Self {
+        let seconds = u32::from_be_bytes(wire::array(payload, 8));
+        let lifetime = Duration::from_secs(seconds.into());
+        Self { session: u64::from_be_bytes(wire::array(payload, 0)), lifetime }
+    }
+}
+
+/// A message of type 5: the session id sealed with the handshake's key, path id 0 and `counter` as nonce.
+pub(crate) fn registered(keys: &SessionKeys, receiver: u32, counter: u64, session: u64) -> Vec<u8> {
+    let mut header = [0; HEADER_LEN];
+    header[0] = Kind::Registered.first_byte();
+    header[4..8].copy_from_slice(&receiver.to_be_bytes());
+    header[8..].copy_from_slice(&counter.to_be_bytes());
+    let mut message = vec![0; REGISTERED_LEN];
+    message[..HEADER_LEN].copy_from_slice(&header);
+    message[HEADER_LEN..HEADER_LEN + 8].copy_from_slice(&session.to_be_bytes());
+    keys.with(Cipher::ChaCha20Poly1305).0.seal(0, counter, &header, &mut message[HEADER_LEN..]);
+    message
+}
+
+/// The session id in a message of type 5, if it fits the keys.
+pub(crate) fn open_registered(keys: &SessionKeys, message: &[u8]) -> Option<u64> {
+    let Ok(Message::Registered { counter, sealed, .. }) = Message::parse(message) else { return None };
+    let mut body = *sealed;
+    let opening = keys.with(Cipher::ChaCha20Poly1305).1;
+    let plaintext = opening.open(0, counter, &wire::array(message, 0), &mut body).ok()?;
+    Some(u64::from_be_bytes(wire::array(plaintext, 0)))
+}
+
+/// A handshake whose third message has been sent.
+#[derive(Debug)]
+struct Confirming {
+    keys: SessionKeys,
+    index: u32,
+    remote_index: u32,
+    offer: SessionPayload,
+    /// Third messages sent.
+    sent: u64,
+}
+
+/// One session at one relay, kept alive. After any `handle_*` or `refresh`, and when `poll_timeout` has come, drain
 /// `poll_transmit`; what it gives goes to the relay, over the path that the session is for.
 #[derive(Debug)]
-pub struct Registration {}
+pub struct Registration {
+    me: PrivateKey,
+    relay: PublicKey,
+    destination: SocketAddr,
+    rng: ChaCha20Rng,
+    jar: CookieJar,
+    initiators: VecDeque<Initiator>,
+    confirming: Option<Confirming>,
+    /// Id and the time at which it is no longer known to be good.
+    session: Option<(u64, Duration)>,
+    /// The session's id, also after that time.
+    last_id: u64,
+    /// Asking, as opposed to resting until the lifetime's end comes near.
+    asking: bool,
+    interval: Duration,
+    due: Duration,
+    last_initiation: Option<Duration>,
+}
 
 impl Registration {
-    /// Asks `relay` for a session with `destination`. Asks at once.
+    /// Asks `relay` for a session with `destination`, at once. 32 bytes are drawn from `rng`.
     pub fn new(
         now: Duration,
         me: &PrivateKey,
@@ -20,36 +141,140 @@ impl Registration {
         destination: SocketAddr,
         rng: &mut impl RngCore,
     ) -> Self {
-        let _ = (now, me, relay, destination, rng);
-        todo!()
+        let mut seed = Zeroizing::new([0; 32]);
+        rng.fill_bytes(&mut *seed);
+        Self {
+            me: me.clone(),
+            relay: *relay,
+            destination,
+            rng: ChaCha20Rng::from_seed(*seed),
+            jar: CookieJar::new(relay),
+            initiators: VecDeque::new(),
+            confirming: None,
+            session: None,
+            last_id: 0,
+            asking: true,
+            interval: FIRST_INTERVAL,
+            due: now,
+            last_initiation: None,
+        }
     }
 
     /// Takes a datagram of type 2, 3 or 5 from the relay's address; false if it is not for this registration.
     pub fn handle_message(&mut self, now: Duration, message: &[u8]) -> bool {
-        let _ = (now, message);
-        todo!()
+        match Message::parse(message) {
+            Ok(Message::Response { receiver, .. }) => self.handle_response(now, receiver, message),
+            Ok(Message::CookieReply { .. }) => self.jar.accept(now, message),
+            Ok(Message::Registered { receiver, .. }) => self.handle_answer(now, receiver, message),
+            _ => false,
+        }
     }
 
-    /// Registers anew, at once but no more often than the back-off allows: the own address has changed, or nothing
-    /// comes back. The session keeps its id if the relay still knows it.
+    /// Registers anew, but no more often than the interval allows: the own address has changed, or nothing comes
+    /// back. The session keeps its id if the relay still knows it.
     pub fn refresh(&mut self, now: Duration) {
-        let _ = now;
-        todo!()
+        if !self.asking {
+            self.ask(self.last_initiation.map_or(now, |last| now.max(last + FIRST_INTERVAL)));
+        }
     }
 
     /// What to send to the relay now.
     pub fn poll_transmit(&mut self, now: Duration) -> Option<Vec<u8>> {
-        let _ = now;
-        todo!()
+        if self.session.is_some_and(|(_, end)| end <= now) {
+            self.session = None;
+        }
+        if self.due > now {
+            return None;
+        }
+        if !self.asking {
+            self.ask(now);
+        }
+        self.plan_repetition(now);
+        if self.confirming.as_ref().is_some_and(|confirming| confirming.sent < CONFIRMATIONS) {
+            return self.confirm();
+        }
+        self.initiate(now)
     }
 
     /// When to call `poll_transmit` again.
     pub fn poll_timeout(&self) -> Option<Duration> {
-        todo!()
+        Some(self.session.map_or(self.due, |(_, end)| self.due.min(end)))
     }
 
-    /// The session's id, once the relay forwards and until its lifetime has ended.
+    /// The session's id: from the relay's answer, which says that it forwards, to the end of the lifetime.
     pub fn session(&self) -> Option<u64> {
-        todo!()
+        self.session.map(|(id, _)| id)
+    }
+
+    /// Where the relay is to forward to.
+    pub fn destination(&self) -> SocketAddr {
+        self.destination
+    }
+
+    fn ask(&mut self, due: Duration) {
+        self.asking = true;
+        self.interval = FIRST_INTERVAL;
+        self.due = due;
+    }
+
+    fn plan_repetition(&mut self, now: Duration) {
+        self.due = now + self.jittered(self.interval);
+        self.interval = (2 * self.interval).min(LONGEST_INTERVAL);
+    }
+
+    /// Between 1 and 1.25 times `interval`.
+    fn jittered(&mut self, interval: Duration) -> Duration {
+        interval + interval.mul_f64(f64::from(self.rng.next_u32()) / f64::from(u32::MAX) / 4.0)
+    }
+
+    fn initiate(&mut self, now: Duration) -> Option<Vec<u8>> {
+        self.confirming = None;
+        self.last_initiation = Some(now);
+        let index = self.rng.next_u32();
+        let payload = RegisterPayload { destination: self.destination, session: self.last_id }.encode();
+        let psk = PresharedKey::default();
+        let started =
+            Initiator::new(&mut self.rng, Prologue::Relay, &self.me, &self.relay, &psk, index, &payload);
+        // A relay key that is no point of the curve's large subgroup never answers, as a wrong one.
+        let (initiator, mut message) = started.ok()?;
+        if self.initiators.len() == INITIATIONS_IN_FLIGHT {
+            self.initiators.pop_front();
+        }
+        self.initiators.push_back(initiator);
+        self.jar.stamp(now, &mut message);
+        Some(message)
+    }
+
+    fn confirm(&mut self) -> Option<Vec<u8>> {
+        let confirming = self.confirming.as_mut()?;
+        let Confirming { keys, remote_index, offer, sent, .. } = confirming;
+        let message = registered(keys, *remote_index, *sent, offer.session);
+        *sent += 1;
+        Some(message)
+    }
+
+    fn handle_response(&mut self, now: Duration, receiver: u32, message: &[u8]) -> bool {
+        let waiting = self.initiators.iter_mut().find(|initiator| initiator.index() == receiver);
+        let Some(Ok(finished)) = waiting.map(|initiator| initiator.finish(message)) else { return false };
+        let Finished { keys, remote_index, payload } = finished;
+        let offer = SessionPayload::decode(&payload);
+        self.initiators.clear();
+        self.confirming = Some(Confirming { keys, index: receiver, remote_index, offer, sent: 0 });
+        self.due = now;
+        true
+    }
+
+    fn handle_answer(&mut self, now: Duration, receiver: u32, message: &[u8]) -> bool {
+        let Some(confirming) = &self.confirming else { return false };
+        let SessionPayload { session, lifetime } = confirming.offer;
+        if confirming.index != receiver || open_registered(&confirming.keys, message) != Some(session) {
+            return false;
+        }
+        self.confirming = None;
+        self.session = Some((session, now + lifetime));
+        self.last_id = session;
+        self.asking = false;
+        self.due = now + self.jittered(lifetime / 2).max(FIRST_INTERVAL);
+        true
     }
 }

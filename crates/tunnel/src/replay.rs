@@ -61,3 +61,63 @@ fn word(sequence: u64) -> usize {
 fn bit(sequence: u64) -> u64 {
     1 << (sequence % WORD_BITS)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn accepts_each_once_in_any_order() {
+        let mut window = ReplayWindow::default();
+        for sequence in [0, 2, 1, 70, 63, 64, 8191, 100] {
+            assert!(window.accept(sequence), "{sequence}");
+            assert!(!window.accept(sequence), "{sequence}");
+        }
+    }
+
+    #[test]
+    fn spans_at_least_8192_and_no_more_than_it_says() {
+        const { assert!(ReplayWindow::SPAN >= 8192) };
+        let mut window = ReplayWindow::default();
+        assert!(window.accept(100_000));
+        assert!(window.accept(100_001 - ReplayWindow::SPAN));
+        assert!(!window.accept(100_000 - ReplayWindow::SPAN));
+    }
+
+    #[test]
+    fn survives_jumps_to_the_end() {
+        let mut window = ReplayWindow::default();
+        assert!(window.accept(5));
+        assert!(window.accept(u64::MAX - 1));
+        assert!(!window.would_accept(u64::MAX));
+        assert!(!window.accept(u64::MAX - 1));
+        assert!(window.accept(u64::MAX - 2));
+        assert!(!window.accept(5));
+    }
+
+    fn step() -> impl Strategy<Value = i64> {
+        prop_oneof![5 => -80..80i64, 2 => -20_000..20_000i64, 1 => 0..200_000i64]
+    }
+
+    proptest! {
+        #[test]
+        fn agrees_with_a_set(steps in proptest::collection::vec(step(), 0..400)) {
+            let (mut window, mut model) = (ReplayWindow::default(), HashSet::new());
+            let (mut at, mut end) = (0u64, 0u64);
+            for step in steps {
+                at = at.saturating_add_signed(step);
+                let expected = (at >= end || end - at <= ReplayWindow::SPAN) && !model.contains(&at);
+                prop_assert_eq!(window.would_accept(at), expected);
+                prop_assert_eq!(window.accept(at), expected);
+                if expected {
+                    model.insert(at);
+                    end = end.max(at + 1);
+                }
+            }
+        }
+    }
+}

@@ -100,3 +100,65 @@ fn nonce(path: u16, sequence: u64) -> Nonce {
     bytes[4..].copy_from_slice(&sequence.to_be_bytes());
     Nonce::assume_unique_for_key(bytes)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CIPHERS: [Cipher; 2] = [Cipher::ChaCha20Poly1305, Cipher::Aes256Gcm];
+    const HEADER: [u8; HEADER_LEN] = [3; HEADER_LEN];
+
+    fn keys(cipher: Cipher) -> (SealingKey, OpeningKey) {
+        (SealingKey::new(cipher, &[9; 32]), OpeningKey::new(cipher, &[9; 32]))
+    }
+
+    fn sealed(key: &SealingKey) -> Vec<u8> {
+        let mut body = b"some plaintext".to_vec();
+        body.extend([0; TAG_LEN]);
+        key.seal(1, 2, &HEADER, &mut body);
+        body
+    }
+
+    #[test]
+    fn opens_what_was_sealed() {
+        for cipher in CIPHERS {
+            let (sealing, opening) = keys(cipher);
+            let mut body = sealed(&sealing);
+            assert_eq!(opening.open(1, 2, &HEADER, &mut body).unwrap(), b"some plaintext");
+        }
+    }
+
+    #[test]
+    fn refuses_another_path_sequence_header_or_key() {
+        for cipher in CIPHERS {
+            let (sealing, opening) = keys(cipher);
+            let mut header = HEADER;
+            header[15] ^= 1;
+            for (path, sequence, header) in [(2, 2, HEADER), (1, 3, HEADER), (1, 2, header)] {
+                assert_eq!(opening.open(path, sequence, &header, &mut sealed(&sealing)), Err(OpenError));
+            }
+            let other = OpeningKey::new(cipher, &[8; 32]);
+            assert_eq!(other.open(1, 2, &HEADER, &mut sealed(&sealing)), Err(OpenError));
+        }
+    }
+
+    #[test]
+    fn refuses_damage_and_short_bodies() {
+        for cipher in CIPHERS {
+            let (sealing, opening) = keys(cipher);
+            for at in 0..sealed(&sealing).len() {
+                let mut body = sealed(&sealing);
+                body[at] ^= 1;
+                assert_eq!(opening.open(1, 2, &HEADER, &mut body), Err(OpenError));
+                let mut body = sealed(&sealing);
+                assert_eq!(opening.open(1, 2, &HEADER, &mut body[..at]), Err(OpenError));
+            }
+        }
+    }
+
+    #[test]
+    fn path_and_sequence_do_not_overlap_in_the_nonce() {
+        assert_ne!(nonce(1, 0).as_ref(), nonce(0, 1 << 56).as_ref());
+        assert_eq!(nonce(0x0102, 3).as_ref(), &[0, 0, 1, 2, 0, 0, 0, 0, 0, 0, 0, 3]);
+    }
+}
