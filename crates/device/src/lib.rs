@@ -1,7 +1,21 @@
-//! `device`: see ARCHITECTURE.md.
+//! Input and output on Linux, without logic of the protocols: [`Tun`] and [`UdpSocket`] move packets in batches,
+//! [`net`] sets up interfaces, [`poller`] waits; [`Tap`], [`netns`] and [`process`] are what the lab needs.
+//!
+//! All unsafe code and all `libc` of the workspace is here.
 
+mod interface_request;
+pub mod net;
+mod netlink;
 pub mod netns;
+pub mod poller;
 pub mod process;
 pub mod tap;
+pub mod tun;
+pub mod udp;
+mod virtio;
 
+pub use net::Net;
+pub use poller::{Poller, Signals, Waker, monotonic};
 pub use tap::Tap;
+pub use tun::Tun;
+pub use udp::UdpSocket;

@@ -1,0 +1,234 @@
+//! Waiting: for descriptors, for a moment, for another thread, for signals.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::buffer::spare_capacity;
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::event::{EventfdFlags, Timespec, eventfd};
+use rustix::time::{ClockId, clock_gettime};
+
+/// Events returned by one wait at most; the rest come with the next.
+const EVENTS: usize = 32;
+
+/// Time since the machine started, without sleep (CLOCK_MONOTONIC): the edge's clock, which cores get as `now`.
+pub fn monotonic() -> Duration {
+    let now = clock_gettime(ClockId::Monotonic);
+    Duration::new(now.tv_sec.max(0) as u64, now.tv_nsec as u32)
+}
+
+/// What a descriptor is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interest {
+    /// Something to read.
+    Read,
+    /// Room to write.
+    Write,
+    /// Either.
+    Both,
+}
+
+/// A descriptor that is ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ready {
+    /// The token it was added with.
+    pub token: u64,
+    /// There is something to read, or an error or end to find by reading.
+    pub readable: bool,
+    /// There is room to write.
+    pub writable: bool,
+}
+
+/// An epoll instance, level-triggered.
+pub struct Poller {
+    epoll: OwnedFd,
+    events: Vec<epoll::Event>,
+}
+
+impl std::fmt::Debug for Poller {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Poller").field("epoll", &self.epoll).finish_non_exhaustive()
+    }
+}
+
+impl Poller {
+    /// Fails only where descriptors or memory have run out.
+    pub fn new() -> io::Result<Self> {
+        Ok(Self { epoll: epoll::create(CreateFlags::CLOEXEC)?, events: Vec::with_capacity(EVENTS) })
+    }
+
+    /// Waits for `source` from now on; `token` comes back when it is ready. Closing the descriptor ends it.
+    pub fn add(&self, source: impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
+        Ok(epoll::add(&self.epoll, source, EventData::new_u64(token), flags(interest))?)
+    }
+
+    /// Waits for something else of a `source` added before.
+    pub fn change(&self, source: impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
+        Ok(epoll::modify(&self.epoll, source, EventData::new_u64(token), flags(interest))?)
+    }
+
+    /// Waits for `source` no longer.
+    pub fn remove(&self, source: impl AsFd) -> io::Result<()> {
+        Ok(epoll::delete(&self.epoll, source)?)
+    }
+
+    /// Sleeps until something is ready or `timeout` (to the nanosecond; `None`: no limit) is over. Nothing is ready
+    /// too when a signal came.
+    pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<impl Iterator<Item = Ready> + '_> {
+        self.events.clear();
+        let timeout = timeout.map(timespec);
+        match epoll::wait(&self.epoll, spare_capacity(&mut self.events), timeout.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(self.events.iter().map(ready)),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+fn timespec(timeout: Duration) -> Timespec {
+    let tv_sec = i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX);
+    Timespec { tv_sec, tv_nsec: timeout.subsec_nanos().into() }
+}
+
+fn flags(interest: Interest) -> EventFlags {
+    match interest {
+        Interest::Read => EventFlags::IN,
+        Interest::Write => EventFlags::OUT,
+        Interest::Both => EventFlags::IN | EventFlags::OUT,
+    }
+}
+
+fn ready(event: &epoll::Event) -> Ready {
+    // Copied out first: epoll's event is packed.
+    let (flags, data) = (event.flags, event.data);
+    let readable = flags.intersects(EventFlags::IN | EventFlags::ERR | EventFlags::HUP);
+    Ready { token: data.u64(), readable, writable: flags.intersects(EventFlags::OUT | EventFlags::ERR) }
+}
+
+/// Wakes a thread that waits in [`Poller::wait`]. Clones wake the same one.
+#[derive(Clone, Debug)]
+pub struct Waker(Arc<OwnedFd>);
+
+impl Waker {
+    /// Add it to the poller that is to be woken.
+    pub fn new() -> io::Result<Self> {
+        Ok(Self(Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)))
+    }
+
+    /// Makes it readable until [`Waker::reset`]. Waking twice is waking once.
+    pub fn wake(&self) {
+        // Refused only when the counter is full, and then it is readable already.
+        let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
+    }
+
+    /// Makes it unreadable; call it before looking for what the waker announces.
+    pub fn reset(&self) {
+        let _ = rustix::io::read(&self.0, &mut [0; 8]);
+    }
+}
+
+impl AsFd for Waker {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// What somebody asks a daemon by signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// SIGINT or SIGTERM: stop.
+    Stop,
+    /// SIGHUP: read the configuration again.
+    Reload,
+}
+
+/// SIGINT, SIGTERM and SIGHUP as something to read.
+#[derive(Debug)]
+pub struct Signals(OwnedFd);
+
+impl Signals {
+    /// Blocks the three signals for the calling thread and those it starts afterwards, so that they are read here
+    /// instead of ending the process. Call it before starting threads.
+    pub fn new() -> io::Result<Self> {
+        // SAFETY: all zero is a valid `sigset_t`, and sigemptyset initialises it anyway; sigaddset gets valid signal
+        // numbers; pthread_sigmask and signalfd only read the set, which outlives them.
+        let descriptor = unsafe {
+            let mut set: libc::sigset_t = std::mem::zeroed();
+            libc::sigemptyset(&raw mut set);
+            for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+                libc::sigaddset(&raw mut set, signal);
+            }
+            match libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) {
+                0 => libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK),
+                error => return Err(io::Error::from_raw_os_error(error)),
+            }
+        };
+        if descriptor < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: signalfd just returned this descriptor, and nothing else owns it.
+        Ok(Self(unsafe { OwnedFd::from_raw_fd(descriptor) }))
+    }
+
+    /// The next signal that came, if any.
+    pub fn next(&self) -> Option<Signal> {
+        let mut info = [0; size_of::<libc::signalfd_siginfo>()];
+        let length = rustix::io::read(&self.0, &mut info).ok()?;
+        let number =
+            info.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes)).filter(|_| length == info.len())?;
+        Some(if number == libc::SIGHUP as u32 { Signal::Reload } else { Signal::Stop })
+    }
+}
+
+impl AsFd for Signals {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tokens(poller: &mut Poller, timeout: Duration) -> Vec<u64> {
+        poller.wait(Some(timeout)).unwrap().map(|ready| ready.token).collect()
+    }
+
+    #[test]
+    fn another_thread_wakes_it() {
+        let (mut poller, waker) = (Poller::new().unwrap(), Waker::new().unwrap());
+        poller.add(&waker, 7, Interest::Read).unwrap();
+        assert_eq!(tokens(&mut poller, Duration::ZERO), []);
+        let other = waker.clone();
+        std::thread::spawn(move || other.wake()).join().unwrap();
+        assert_eq!(tokens(&mut poller, Duration::from_secs(60)), [7]);
+        waker.reset();
+        assert_eq!(tokens(&mut poller, Duration::ZERO), []);
+    }
+
+    #[test]
+    fn a_timeout_is_never_early() {
+        let mut poller = Poller::new().unwrap();
+        let (before, timeout) = (monotonic(), Duration::from_micros(300));
+        assert_eq!(tokens(&mut poller, timeout), []);
+        assert!(monotonic() - before >= timeout);
+    }
+
+    #[test]
+    fn a_signal_is_read() {
+        // On a thread of its own, because the mask is the thread's and the signal is sent to it alone.
+        let work = || {
+            let (signals, mut poller) = (Signals::new().unwrap(), Poller::new().unwrap());
+            poller.add(&signals, 1, Interest::Read).unwrap();
+            assert_eq!(signals.next(), None);
+            for (number, expected) in [(libc::SIGHUP, Signal::Reload), (libc::SIGTERM, Signal::Stop)] {
+                // SAFETY: the calling thread lives, and the signal is blocked in it.
+                assert_eq!(unsafe { libc::pthread_kill(libc::pthread_self(), number) }, 0);
+                assert_eq!(tokens(&mut poller, Duration::from_secs(60)), [1]);
+                assert_eq!(signals.next(), Some(expected));
+            }
+        };
+        std::thread::spawn(work).join().unwrap();
+    }
+}

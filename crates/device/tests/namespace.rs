@@ -1,0 +1,262 @@
+//! TUN, netlink and UDP in network namespaces that live as long as a thread.
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::sync::Barrier;
+use std::time::Duration;
+
+use device::poller::Interest;
+use device::udp::{Options, RecvBatch, Transmit, UdpSocket};
+use device::{Net, Poller, Tun, Waker};
+
+const LEFT: &str = "10.9.0.1";
+const RIGHT: &str = "10.9.0.2";
+
+/// Runs `work` on a thread in a network namespace of its own, which has nothing but loopback, switched on.
+fn in_namespace<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    let inside = || {
+        // SAFETY: a new network namespace for this thread alone invalidates no descriptor and no memory.
+        unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNET) }.unwrap();
+        Net::open().unwrap().set_up(1).unwrap();
+        work()
+    };
+    std::thread::scope(|scope| scope.spawn(inside).join())
+        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+/// Says why, where this test cannot run.
+fn skipped(name: &str) -> bool {
+    let skip = if !rustix::process::geteuid().is_root() {
+        "not root, which a network namespace needs"
+    } else if !std::path::Path::new("/dev/net/tun").exists() {
+        "no /dev/net/tun"
+    } else {
+        return false;
+    };
+    eprintln!("SKIPPED: {name}: {skip}");
+    true
+}
+
+/// A TUN that is up, with MTU 1400 and this address in a /24.
+fn tun(address: &str) -> Tun {
+    let tun = Tun::create("nawa%d").unwrap();
+    let mut net = Net::open().unwrap();
+    let link = net.link(tun.name()).unwrap();
+    net.set_mtu(link.index, 1400).unwrap();
+    net.set_queue_length(link.index, 1000).unwrap();
+    net.add_address(link.index, address.parse().unwrap(), 24).unwrap();
+    net.set_up(link.index).unwrap();
+    tun
+}
+
+#[test]
+fn netlink_does_what_it_is_asked() {
+    if skipped("netlink_does_what_it_is_asked") {
+        return;
+    }
+    in_namespace(|| {
+        let tun = tun(LEFT);
+        let mut net = Net::open().unwrap();
+        let link = net.link(tun.name()).unwrap();
+        assert_eq!((link.name.as_str(), link.mtu, link.up), (tun.name(), 1400, true));
+        assert_eq!(net.link_at(link.index).unwrap(), link);
+        for (address, prefix) in [("192.0.2.0", 24), ("2001:db8::", 32)] {
+            let prefix_address: IpAddr = address.parse().unwrap();
+            net.add_route(prefix_address, prefix, link.index).unwrap();
+            net.add_route(prefix_address, prefix, link.index).expect("twice is once");
+            assert_eq!(net.way_to(prefix_address, 0).unwrap().interface, link.index);
+            net.delete_route(prefix_address, prefix, link.index).unwrap();
+            let error = net.way_to(prefix_address, 0).unwrap_err();
+            assert_eq!(error.kind(), std::io::ErrorKind::NetworkUnreachable, "{error}");
+        }
+        net.add_address(link.index, "fd77::1".parse().unwrap(), 64).unwrap();
+        net.add_address(link.index, "fd77::1".parse().unwrap(), 64).expect("twice is once");
+        let way = net.way_to("fd77::2".parse().unwrap(), 0).unwrap();
+        assert_eq!(way.source, Some("fd77::1".parse().unwrap()), "usable at once");
+        let error = net.add_address(99, LEFT.parse().unwrap(), 24).unwrap_err();
+        assert!(error.to_string().starts_with("cannot add address 10.9.0.1/24 to interface 99: "), "{error}");
+        let error = net.link("none").unwrap_err();
+        assert!(error.to_string().starts_with("cannot find interface `none`: "), "{error}");
+        net.set_down(link.index).unwrap();
+        assert!(!net.link_at(link.index).unwrap().up);
+    });
+}
+
+/// Moves packets between two TUNs until woken; returns the most that one read brought.
+fn pump(mut tuns: [Tun; 2], stop: &Waker) -> usize {
+    let mut poller = Poller::new().unwrap();
+    poller.add(stop, 2, Interest::Read).unwrap();
+    for (token, tun) in tuns.iter().enumerate() {
+        poller.add(tun, token as u64, Interest::Read).unwrap();
+    }
+    let (mut most, mut batch) = (0, Vec::new());
+    loop {
+        let ready: Vec<_> =
+            poller.wait(Some(Duration::from_secs(30))).unwrap().map(|ready| ready.token).collect();
+        assert!(!ready.is_empty(), "nothing moves");
+        if ready.contains(&2) {
+            return most;
+        }
+        for token in ready {
+            let from = token as usize;
+            while let Ok(count) = tuns[from].recv(|packet| batch.push(packet.to_vec())) {
+                most = most.max(count);
+                if batch.len() >= 256 {
+                    break;
+                }
+            }
+            assert_eq!(tuns[1 - from].send(&batch).unwrap(), batch.len());
+            batch.clear();
+        }
+    }
+}
+
+/// Runs `left` and `right` on two hosts joined by their TUNs; the most packets that one read brought.
+fn between(left: impl FnOnce() + Send, right: impl FnOnce() + Send) -> usize {
+    let (sender, tuns) = std::sync::mpsc::channel();
+    let (stop, both_up, both_done) = (Waker::new().unwrap(), Barrier::new(3), Barrier::new(2));
+    let host = |address, work: Box<dyn FnOnce() + Send + '_>| {
+        in_namespace(|| {
+            sender.send(tun(address)).unwrap();
+            both_up.wait();
+            work();
+            // A host's namespace must outlive what the other still expects from it.
+            both_done.wait();
+            stop.wake();
+        });
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| host(LEFT, Box::new(left)));
+        scope.spawn(|| host(RIGHT, Box::new(right)));
+        let tuns = [tuns.recv().unwrap(), tuns.recv().unwrap()];
+        both_up.wait();
+        pump(tuns, &stop)
+    })
+}
+
+fn pattern(length: usize) -> Vec<u8> {
+    (0..length as u32).flat_map(|i| i.wrapping_mul(2_654_435_761).to_le_bytes()).take(length).collect()
+}
+
+#[test]
+fn tcp_survives_being_cut_and_joined() {
+    if skipped("tcp_survives_being_cut_and_joined") {
+        return;
+    }
+    let data = pattern(8 << 20);
+    let listening = Barrier::new(2);
+    let serve = || {
+        let listener = TcpListener::bind((RIGHT, 80)).unwrap();
+        listening.wait();
+        let mut received = Vec::new();
+        listener.accept().unwrap().0.read_to_end(&mut received).unwrap();
+        assert!(received == data, "{} bytes came, of {}", received.len(), data.len());
+    };
+    let send = || {
+        listening.wait();
+        let mut stream = TcpStream::connect((RIGHT, 80)).unwrap();
+        stream.write_all(&data).unwrap();
+        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        // Its end shows that the other has read all.
+        assert_eq!(stream.read(&mut [0]).unwrap(), 0);
+    };
+    let most = between(send, serve);
+    assert!(most > 1, "no read brought more than one packet: there is no offload");
+}
+
+#[test]
+fn udp_survives_being_cut_and_joined() {
+    if skipped("udp_survives_being_cut_and_joined") {
+        return;
+    }
+    const SIZE: usize = 1200;
+    let data = pattern(60 * SIZE - 700);
+    let bound = Barrier::new(2);
+    let options = Options::default();
+    let remote: SocketAddr = (RIGHT.parse::<IpAddr>().unwrap(), 5000).into();
+    let receive = || {
+        let socket = UdpSocket::bind(remote, options).unwrap();
+        bound.wait();
+        let (mut poller, mut batch, mut all) =
+            (Poller::new().unwrap(), RecvBatch::default(), Vec::<Vec<u8>>::new());
+        poller.add(&socket, 0, Interest::Read).unwrap();
+        while all.len() < data.len().div_ceil(SIZE) {
+            assert_ne!(poller.wait(Some(Duration::from_secs(10))).unwrap().count(), 0, "{} came", all.len());
+            let _ = socket.recv(&mut batch, |meta, datagram| {
+                assert_eq!((meta.remote.ip(), meta.tos), (LEFT.parse::<IpAddr>().unwrap(), 2));
+                all.push(datagram.to_vec());
+            });
+        }
+        assert!(all.iter().eq(data.chunks(SIZE)));
+    };
+    let send = || {
+        let socket = UdpSocket::bind((LEFT.parse::<IpAddr>().unwrap(), 0).into(), options).unwrap();
+        bound.wait();
+        let interface = Net::open().unwrap().way_to(remote.ip(), 0).unwrap().interface;
+        let train = Transmit {
+            remote,
+            local: None,
+            interface: Some(interface),
+            tos: 2,
+            segment_size: Some(SIZE),
+            contents: &data,
+        };
+        assert!(socket.send(&[train]).failures.is_empty());
+    };
+    between(send, receive);
+}
+
+#[test]
+fn every_failure_to_send_is_told() {
+    if skipped("every_failure_to_send_is_told") {
+        return;
+    }
+    in_namespace(|| {
+        let _tun = tun(LEFT);
+        let socket = UdpSocket::bind("0.0.0.0:0".parse().unwrap(), Options::default()).unwrap();
+        let to = |remote: &str, size, contents| {
+            let remote: SocketAddr = (remote.parse::<IpAddr>().unwrap(), 9).into();
+            Transmit { remote, local: None, interface: None, tos: 0, segment_size: Some(size), contents }
+        };
+        let data = vec![0; 60_000];
+        let report =
+            socket.send(&[to("192.0.2.1", 1200, &data), to(RIGHT, 1373, &data), to(RIGHT, 1372, &data)]);
+        let codes: Vec<_> = report.failures.iter().map(|f| (f.index, f.error.raw_os_error())).collect();
+        assert_eq!(codes, [(0, Some(libc::ENETUNREACH)), (1, Some(libc::EMSGSIZE))]);
+    });
+}
+
+#[test]
+fn a_full_buffer_ends_a_batch() {
+    if skipped("a_full_buffer_ends_a_batch") {
+        return;
+    }
+    in_namespace(|| {
+        // Nobody answers on this link, so that datagrams wait for the neighbour's address.
+        let _tap = device::Tap::create("nawatap").unwrap();
+        let mut net = Net::open().unwrap();
+        let link = net.link("nawatap").unwrap();
+        net.add_address(link.index, LEFT.parse().unwrap(), 24).unwrap();
+        net.set_up(link.index).unwrap();
+        let socket = UdpSocket::bind("0.0.0.0:0".parse().unwrap(), Options::default()).unwrap();
+        rustix::net::sockopt::set_socket_send_buffer_size(&socket, 20_000).unwrap();
+        let remote = (RIGHT.parse::<IpAddr>().unwrap(), 9).into();
+        let datagram = Transmit {
+            remote,
+            local: None,
+            interface: None,
+            tos: 0,
+            segment_size: None,
+            contents: &[0; 1000],
+        };
+        let batch = [datagram; 100];
+        let report = socket.send(&batch);
+        let first = report.failures.first().expect("100 kB do not fit into the buffer").index;
+        assert!(first > 0);
+        assert!(
+            report.failures.iter().map(|f| f.index).eq(first..batch.len()),
+            "all from the first that blocked"
+        );
+        assert!(report.failures.iter().all(|f| f.error.kind() == std::io::ErrorKind::WouldBlock));
+    });
+}
