@@ -103,4 +103,12 @@ mod tests {
         let order: Vec<_> = std::iter::from_fn(|| flight.pop(ms(30))).collect();
         assert_eq!(order, [(ms(5), vec![4]), (ms(20), vec![2]), (ms(20), vec![3]), (ms(30), vec![1])]);
     }
+
+    #[test]
+    fn frames_held_back_to_the_same_moment_keep_order() {
+        let mut flight = Flight::default();
+        (0..9).for_each(|n| flight.push_held_back(ms(5), vec![n]));
+        let order: Vec<_> = std::iter::from_fn(|| flight.pop(ms(5))).map(|(_, frame)| frame[0]).collect();
+        assert_eq!(order, [0, 1, 2, 3, 4, 5, 6, 7, 8]);
+    }
 }

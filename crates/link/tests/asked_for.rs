@@ -156,17 +156,68 @@ proptest! {
     }
 }
 
-#[test]
-fn a_frame_given_up_was_tried_and_waited_for() {
+/// Frames of 1 ms each, sent at 0, tried at most twice, 5 ms apart, of which half the attempts fail.
+fn tried_twice(count: u8, seed: u64) -> (Arrivals, Stats) {
     let config = LinkConfig {
         capacity: Capacity::Fixed(Bitrate::from_mbps(8.0)),
-        loss: Loss::Bernoulli(Probability::ONE),
-        arq: Some(Arq { attempts: 3, retry_delay: ms(5) }),
+        loss: Loss::Bernoulli(p(0.5)),
+        arq: Some(Arq { attempts: 2, retry_delay: ms(5) }),
         ..LinkConfig::default()
     };
-    let (arrivals, link) = polled_late(&config, 0, &[(Duration::ZERO, Call::Send(vec![0; 1000]))]);
-    assert!(arrivals.is_empty());
-    assert_eq!((link.stats().lost.frames, link.stats().repeated.frames), (PacketCount(1), PacketCount(2)));
+    let calls: Vec<_> = (0..count).map(|n| (Duration::ZERO, Call::Send(vec![n; 1000]))).collect();
+    let (arrivals, link) = polled_late(&config, seed, &calls);
+    (arrivals, *link.stats())
+}
+
+#[test]
+fn a_repetition_takes_its_time() {
+    for (arrivals, stats) in (0..64).map(|seed| tried_twice(1, seed)) {
+        let expected = match (stats.lost.frames.get(), stats.repeated.frames.get()) {
+            (0, 0) => vec![(ms(1), vec![0; 1000])],
+            (0, 1) => vec![(ms(2 + 5), vec![0; 1000])],
+            (1, 1) => vec![],
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(arrivals, expected);
+    }
+}
+
+#[test]
+fn frames_wait_for_one_that_is_given_up() {
+    let runs = (0..64).map(|seed| tried_twice(2, seed));
+    let given_up = |(arrivals, stats): &(Arrivals, Stats)| {
+        stats.repeated.frames == PacketCount(1) && arrivals.len() == 1 && arrivals[0].1[0] == 1
+    };
+    let found: Vec<_> = runs.filter(given_up).collect();
+    assert!(!found.is_empty());
+    assert!(found.iter().all(|(arrivals, _)| arrivals[0].0 == ms(2 + 5)));
+}
+
+#[test]
+fn a_queue_in_bytes_is_filled_to_the_byte() {
+    let config = LinkConfig {
+        capacity: Capacity::Fixed(Bitrate::from_mbps(1.0)),
+        queue: Queue::Bytes(1000),
+        ..LinkConfig::default()
+    };
+    let sizes = [500, 600, 401, 400, 1, 0];
+    let calls = sizes.map(|size| (Duration::ZERO, Call::Send(vec![0; size])));
+    let (arrivals, _) = polled_late(&config, 0, &calls);
+    assert_eq!(arrivals.iter().map(|(_, frame)| frame.len()).collect::<Vec<_>>(), [500, 600, 400, 0]);
+}
+
+/// A frame that is cut off leaves what it would have used of the trace to others.
+#[test]
+fn a_cut_frees_the_capacity_of_the_frame_it_took() {
+    let trace = Trace::from_mahimahi("10\n20\n").unwrap();
+    let config = LinkConfig { capacity: Capacity::Trace(trace.into()), ..LinkConfig::default() };
+    let calls = [
+        (ms(0), Call::Send(vec![0; 3000])),
+        (ms(5), Call::Up(false)),
+        (ms(6), Call::Up(true)),
+        (ms(6), Call::Send(vec![0; 1500])),
+    ];
+    assert_eq!(polled_late(&config, 0, &calls).0, [(ms(10), vec![0; 1500])]);
 }
 
 /// 1000 bytes at 8 Mbit/s take 1 ms. Frames 0 to 3 are sent at 0; the link is down from 1.5 to 10 ms.
