@@ -8,6 +8,7 @@ use std::time::Duration;
 use device::poller::Interest;
 use device::udp::{Options, RecvBatch, Transmit, UdpSocket};
 use device::{Net, Poller, Tun, Waker};
+use packet::gro::Accepts;
 
 const LEFT: &str = "10.9.0.1";
 const RIGHT: &str = "10.9.0.2";
@@ -82,8 +83,9 @@ fn netlink_does_what_it_is_asked() {
     });
 }
 
-/// Moves packets between two TUNs until woken; returns the most that one read brought.
-fn pump(mut tuns: [Tun; 2], stop: &Waker) -> usize {
+/// Moves packets between two TUNs until woken; returns the most that one read brought, and what the TUNs accept.
+fn pump(mut tuns: [Tun; 2], stop: &Waker) -> (usize, Accepts) {
+    let accepts = tuns[0].accepts();
     let mut poller = Poller::new().unwrap();
     poller.add(stop, 2, Interest::Read).unwrap();
     for (token, tun) in tuns.iter().enumerate() {
@@ -95,7 +97,8 @@ fn pump(mut tuns: [Tun; 2], stop: &Waker) -> usize {
             poller.wait(Some(Duration::from_secs(30))).unwrap().map(|ready| ready.token).collect();
         assert!(!ready.is_empty(), "nothing moves");
         if ready.contains(&2) {
-            return most;
+            assert!(tuns.iter().all(|tun| tun.accepts() == accepts), "the kernel refused a super-packet");
+            return (most, accepts);
         }
         for token in ready {
             let from = token as usize;
@@ -111,8 +114,8 @@ fn pump(mut tuns: [Tun; 2], stop: &Waker) -> usize {
     }
 }
 
-/// Runs `left` and `right` on two hosts joined by their TUNs; the most packets that one read brought.
-fn between(left: impl FnOnce() + Send, right: impl FnOnce() + Send) -> usize {
+/// Runs `left` and `right` on two hosts joined by their TUNs; see [`pump`].
+fn between(left: impl FnOnce() + Send, right: impl FnOnce() + Send) -> (usize, Accepts) {
     let (sender, tuns) = std::sync::mpsc::channel();
     let (stop, both_up, both_done) = (Waker::new().unwrap(), Barrier::new(3), Barrier::new(2));
     let host = |address, work: Box<dyn FnOnce() + Send + '_>| {
@@ -160,8 +163,8 @@ fn tcp_survives_being_cut_and_joined() {
         // Its end shows that the other has read all.
         assert_eq!(stream.read(&mut [0]).unwrap(), 0);
     };
-    let most = between(send, serve);
-    assert!(most > 1, "no read brought more than one packet: there is no offload");
+    let (most, accepts) = between(send, serve);
+    assert_eq!(most > 1, accepts.tcp, "the most that one read brought: {most}");
 }
 
 #[test]
@@ -203,7 +206,8 @@ fn udp_survives_being_cut_and_joined() {
         };
         assert!(socket.send(&[train]).failures.is_empty());
     };
-    between(send, receive);
+    let (most, accepts) = between(send, receive);
+    assert_eq!(most > 1, accepts.udp, "the most that one read brought: {most}");
 }
 
 #[test]
