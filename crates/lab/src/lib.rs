@@ -1,1 +1,37 @@
-//! `lab`: see ARCHITECTURE.md.
+//! `lab`: networks of namespaces joined by emulated links, real programs on them, and what they measured.
+//!
+//! Begin with [`experiment`]: an experiment is data, a list of cases, each one network, one system under test and one
+//! thing to do with it. [`run`] carries them out:
+//!
+//! - [`network`] builds hosts and relays as namespaces ([`namespace`]); their links are TAPs that one real-time
+//!   thread ([`emulator`]) joins by [`link::Link`];
+//! - [`system`] makes one system ready in it: plain TCP, MPTCP, Nawa as a user starts it, a rival;
+//! - [`program`], [`http`], [`fetch`], [`ping`] and [`iperf`] run real programs and time what reaches them;
+//! - [`report`] prints the table and writes the JSON.
+//!
+//! Everything is removed at the end ([`cleanup`]): when a value is dropped, on SIGINT and SIGTERM, and by the next run
+//! after a SIGKILL.
+
+mod cleanup;
+mod clock;
+mod congestion;
+mod demo;
+pub mod emulator;
+mod error;
+pub mod experiment;
+pub mod fetch;
+pub mod http;
+pub mod iperf;
+pub mod namespace;
+pub mod network;
+pub mod ping;
+pub mod program;
+pub mod report;
+mod runner;
+pub mod system;
+mod tunnel;
+
+pub use cleanup::{remove_orphans, start as start_cleanup};
+pub use error::Error;
+pub use experiment::{RunOptions, Size, list};
+pub use runner::run;

@@ -1,0 +1,102 @@
+//! Nothing of the lab stays: namespaces `nawalab-PID-*` and folders of the same name in the temporary directory.
+//!
+//! What a process owns goes when its values are dropped, or when SIGINT or SIGTERM arrives. What a killed process left
+//! is found by the number in the name and removed by the next run.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rustix::process::{Pid, Signal, kill_process};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::error::{Doing, Error};
+use crate::namespace::{FOLDER, PREFIX, ip};
+
+/// Held while something that must be removed is made; taken for good when a signal ends the process.
+static MAKING: Mutex<()> = Mutex::new(());
+
+pub(crate) fn hold_off() -> MutexGuard<'static, ()> {
+    MAKING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Removes what dead processes left; from now on SIGINT and SIGTERM remove what this one made and end it with status
+/// 128 + signal, as a shell reports it.
+pub fn start() -> Result<(), Error> {
+    remove_orphans();
+    let mut signals = Signals::new([SIGINT, SIGTERM]).doing(|| "watch for SIGINT and SIGTERM".into())?;
+    let watch = move || {
+        if let Some(signal) = signals.forever().next() {
+            let _for_good = hold_off();
+            remove_of(|owner| owner == std::process::id());
+            eprintln!("interrupted; everything the lab made is removed");
+            std::process::exit(128 + signal);
+        }
+    };
+    std::thread::Builder::new().name("signals".into()).spawn(watch).doing(|| "start a thread".into())?;
+    Ok(())
+}
+
+/// Removes namespaces and temporary folders whose owner is dead; how many there were.
+pub fn remove_orphans() -> usize {
+    remove_of(|owner| !Path::new("/proc").join(owner.to_string()).exists())
+}
+
+/// Kills what runs in the namespace `name`, then removes it. Anything that is not the lab's is left alone.
+pub(crate) fn remove(name: &str) {
+    if owner(name).is_none() {
+        return;
+    }
+    for pid in pids(name) {
+        let _ = kill_process(pid, Signal::KILL);
+    }
+    let _ = ip(&["netns", "del", name], "");
+}
+
+fn remove_of(mine: impl Fn(u32) -> bool) -> usize {
+    let namespaces = named(Path::new(FOLDER), &mine);
+    let folders = named(&std::env::temp_dir(), &mine);
+    namespaces.iter().for_each(|name| remove(name));
+    for name in &folders {
+        let _ = fs::remove_dir_all(std::env::temp_dir().join(name));
+    }
+    namespaces.len() + folders.len()
+}
+
+/// The lab's entries of `folder` whose owner is `mine`.
+fn named(folder: &Path, mine: impl Fn(u32) -> bool) -> Vec<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    names.filter(|name| owner(name).is_some_and(&mine)).collect()
+}
+
+/// The process that made `nawalab-PID-…`.
+fn owner(name: &str) -> Option<u32> {
+    name.strip_prefix(PREFIX)?.split_once('-')?.0.parse().ok()
+}
+
+fn pids(namespace: &str) -> Vec<Pid> {
+    let Ok(output) = Command::new("ip").args(["netns", "pids", namespace]).output() else {
+        return Vec::new();
+    };
+    let own = std::process::id().cast_signed();
+    let text = String::from_utf8_lossy(&output.stdout);
+    let numbers = text.lines().filter_map(|line| line.parse::<i32>().ok());
+    numbers.filter(|&pid| pid != own).filter_map(Pid::from_raw).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_labs_own_names_have_an_owner() {
+        assert_eq!(owner("nawalab-17-1-a"), Some(17));
+        assert_eq!(owner("nawalab-tests-a"), None);
+        assert_eq!(owner("nawalab-17"), None);
+        assert_eq!(owner("other-17-a"), None);
+        assert_eq!(owner("my-nawalab-17-a"), None);
+    }
+}

@@ -1,0 +1,58 @@
+//! The congestion control of a namespace's TCP.
+//!
+//! A namespace may only take as its default what its kernel does not restrict: Reno, BBR and whatever the kernel was
+//! built with as default. Any other is named by the routes instead (`congctl`), which is not restricted and holds for
+//! the connections over them, MPTCP's subflows among them, at either end.
+
+use std::io::ErrorKind;
+
+use crate::error::Error;
+use crate::namespace::Namespace;
+use crate::program::output;
+
+/// Sets the congestion control of the connections that `host` makes or accepts from now on, over the routes that it has.
+pub(crate) fn set(host: &Namespace, name: &str) -> Result<(), Error> {
+    match host.sysctl("ipv4/tcp_congestion_control", name) {
+        Err(Error::Io { source, .. }) if source.kind() == ErrorKind::PermissionDenied => {
+            set_routes(host, name)
+        }
+        other => other,
+    }
+}
+
+fn set_routes(host: &Namespace, name: &str) -> Result<(), Error> {
+    let shown = output(host, "ip", &["-N", "-4", "route", "show", "table", "all"])?;
+    let lines: Vec<String> = shown.lines().filter_map(|route| with_congestion_control(route, name)).collect();
+    host.ip(&lines)
+}
+
+/// The line of `ip -batch` that gives a route, as `ip route show` prints it, a congestion control; `None` for a
+/// route to the host itself, over which nothing is measured.
+fn with_congestion_control(route: &str, name: &str) -> Option<String> {
+    let to_itself =
+        route.starts_with("local ") || route.starts_with("broadcast ") || route.contains(" table 255");
+    let without = route.split(" congctl ").next().unwrap_or(route).trim();
+    (!to_itself).then(|| format!("route replace {without} congctl {name}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn routes_to_other_hosts_name_the_congestion_control() {
+        let route = "default via 10.1.1.2 dev p1 table 101 ";
+        let line = with_congestion_control(route, "cubic").unwrap();
+        assert_eq!(line, "route replace default via 10.1.1.2 dev p1 table 101 congctl cubic");
+        assert_eq!(with_congestion_control(&line["route replace ".len()..], "cubic").unwrap(), line);
+    }
+
+    #[test]
+    fn routes_to_the_host_itself_stay() {
+        assert_eq!(
+            with_congestion_control("local 10.0.0.2 dev lo table 255 proto 2 scope 254", "cubic"),
+            None
+        );
+        assert_eq!(with_congestion_control("broadcast 10.1.1.255 dev p1 table 255", "cubic"), None);
+    }
+}

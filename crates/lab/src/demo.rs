@@ -1,0 +1,145 @@
+//! `demo`: one file over three bad links, by every system that Linux offers for it and by Nawa.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use link::{Bitrate, Capacity, CellularConfig, LinkConfig, Loss, Probability, Queue, Trace};
+
+use crate::error::{Doing, Error};
+use crate::experiment::{Case, Cut, Experiment, RunOptions, Size, Workload};
+use crate::network::{PathSpec, Topology};
+use crate::system::{NawaSetup, System};
+
+pub(crate) const ABOUT: &str =
+    "one file over LTE, Wi-Fi and satellite: the best single link, MPTCP, and Nawa, also with a link cut";
+
+/// Chosen so that the whole takes about two minutes.
+const FILE_BYTES: u64 = 24 << 20;
+
+/// Index of the Wi-Fi link in [`paths`].
+const WIFI: usize = 1;
+
+const NOTES: [&str; 6] = [
+    "lte: 45 ms one way; mean 10 Mbit/s with LTE's variation and outages (generated, or recorded with --traces); \
+     drop-tail queue of 500 kB, 400 ms at the mean rate",
+    "wifi: 10 ms one way; 15 Mbit/s; 2 % loss in bursts of 3 packets on average (Gilbert-Elliott), both directions, \
+     before the queue; drop-tail queue of 100 packets",
+    "satellite: 150 ms one way; 5 Mbit/s; drop-tail queue of 100 packets",
+    "rates count whole Ethernet frames and hold in each direction; every system gets a new network whose links start \
+     from the same seed when its transfer starts, after one small warm-up file",
+    "time_s runs from curl's start to the end of its output; longest_stall_ms is the longest time between two bytes \
+     that reached what reads curl's output",
+    "rtt_loaded_p95_ms: `ping` ten times a second during the transfer, through the tunnel for Nawa, else on the link \
+     of the connection; mptcp does not carry pings: its are those of the link that it starts on",
+];
+
+pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
+    let topology = Topology::Relayed(paths(options)?);
+    let case = |name: &'static str, system, congestion_control, cut, seconds| Case {
+        key: vec![("system", name.into())],
+        topology: topology.clone(),
+        system,
+        congestion_control,
+        workload: Workload::Fetch { bytes: FILE_BYTES, cut },
+        estimate: Duration::from_secs(seconds),
+    };
+    let cut = Cut { path: WIFI, at: 1.0 / 3.0, time: Duration::from_secs(3) };
+    let cases = vec![
+        case("cubic", System::BestTcp, "cubic", None, 30),
+        case("bbr", System::BestTcp, "bbr", None, 24),
+        case("mptcp", System::Mptcp, "cubic", None, 24),
+        case("nawa", System::Nawa(NawaSetup::AUTO), "cubic", None, 15),
+        case("nawa-cut", System::Nawa(NawaSetup::AUTO), "cubic", Some(cut), 17),
+    ];
+    let repeats = if options.size == Size::Paper { 3 } else { 1 };
+    let mut notes: Vec<String> = NOTES.map(str::to_owned).to_vec();
+    notes.push("mptcp, nawa and nawa-cut use CUBIC".into());
+    notes.push("nawa-cut: the Wi-Fi link is cut after a third of the file, for 3 s".into());
+    Ok(Experiment { name: "demo", cases, repeats, paper: Vec::new(), notes })
+}
+
+/// The three links. Queues are of the size that such links have in reality, and the same for every system.
+fn paths(options: &RunOptions) -> Result<Vec<PathSpec>, Error> {
+    Ok(vec![lte(options)?, wifi(), satellite()])
+}
+
+fn lte(options: &RunOptions) -> Result<PathSpec, Error> {
+    let [up, down] = lte_traces(options)?.map(|trace| LinkConfig {
+        capacity: Capacity::Trace(Arc::new(trace)),
+        delay: Duration::from_millis(45),
+        queue: Queue::Bytes(500_000),
+        ..LinkConfig::default()
+    });
+    Ok(PathSpec { name: "lte".into(), up, down })
+}
+
+/// Up and down: the first recording in `--traces` by name, as `NAME.up` and `NAME.down` (mahimahi), or generated ones.
+fn lte_traces(options: &RunOptions) -> Result<[Trace; 2], Error> {
+    let Some(folder) = &options.traces else {
+        let config = CellularConfig::default();
+        return Ok([0, 1].map(|stream| Trace::cellular(options.seed.wrapping_mul(2) + stream, &config)));
+    };
+    let entries = std::fs::read_dir(folder).doing(|| format!("read the folder {}", folder.display()))?;
+    let files = entries.flatten().map(|entry| entry.path());
+    let both = files
+        .filter(|path| path.extension().is_some_and(|e| e == "down") && path.with_extension("up").exists());
+    let down = both.min().ok_or_else(|| Error::NoTrace(folder.clone()))?;
+    Ok([load(&down.with_extension("up"))?, load(&down)?])
+}
+
+fn load(path: &std::path::Path) -> Result<Trace, Error> {
+    let text = std::fs::read_to_string(path).doing(|| format!("read the trace {}", path.display()))?;
+    Trace::from_mahimahi(&text)
+        .map_err(|error| Error::BadTrace { path: path.into(), reason: error.to_string() })
+}
+
+fn wifi() -> PathSpec {
+    let loss = Probability::new(0.02).and_then(|mean| Loss::gilbert_elliott(mean, 3.0));
+    let link = LinkConfig {
+        capacity: Capacity::Fixed(Bitrate::from_mbps(15.0)),
+        delay: Duration::from_millis(10),
+        loss: loss.expect("2 % in bursts of 3 is a Gilbert-Elliott loss"),
+        queue: Queue::Packets(100),
+        ..LinkConfig::default()
+    };
+    PathSpec::symmetric("wifi", link)
+}
+
+fn satellite() -> PathSpec {
+    let link = LinkConfig {
+        capacity: Capacity::Fixed(Bitrate::from_mbps(5.0)),
+        delay: Duration::from_millis(150),
+        queue: Queue::Packets(100),
+        ..LinkConfig::default()
+    };
+    PathSpec::symmetric("satellite", link)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cut_link_is_the_wifi() {
+        let paths = paths(&RunOptions::default()).unwrap();
+        assert_eq!(paths[WIFI].name, "wifi");
+        assert_eq!(paths[WIFI].down.loss.mean(), 0.02);
+    }
+
+    #[test]
+    fn a_folder_without_traces_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = RunOptions { traces: Some(folder.path().into()), ..RunOptions::default() };
+        assert!(matches!(experiment(&options), Err(Error::NoTrace(_))));
+    }
+
+    #[test]
+    fn a_bad_trace_is_an_error_with_its_line() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("x.down"), "1\n2\n").unwrap();
+        std::fs::write(folder.path().join("x.up"), "1\ntwo\n").unwrap();
+        let options = RunOptions { traces: Some(folder.path().into()), ..RunOptions::default() };
+        let error = experiment(&options).unwrap_err().to_string();
+        assert!(error.contains("x.up") && error.contains('2'), "{error}");
+    }
+}

@@ -1,0 +1,189 @@
+//! Experiments as data: cases, each a network, a system under test and a workload.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+use crate::error::Error;
+use crate::network::Topology;
+use crate::system::System;
+use crate::{demo, tunnel};
+
+/// What a run may be asked for.
+#[derive(Clone, Debug)]
+pub struct RunOptions {
+    /// How much is measured.
+    pub size: Size,
+    /// What all chances are drawn from.
+    pub seed: u64,
+    /// A folder of recorded traces to use instead of generated ones.
+    pub traces: Option<PathBuf>,
+    /// Where to write the results as JSON.
+    pub json: Option<PathBuf>,
+    /// Where to write the results as a page.
+    pub html: Option<PathBuf>,
+    /// The `nawa` that is started as a system under test.
+    pub nawa: PathBuf,
+}
+
+impl RunOptions {
+    /// The seed where none is asked for.
+    pub const SEED: u64 = 1;
+}
+
+impl Default for RunOptions {
+    fn default() -> Self {
+        // Not `/proc/self/exe` itself: another program starts it, for which that is its own.
+        let nawa = std::fs::read_link("/proc/self/exe").unwrap_or_else(|_| "nawa".into());
+        Self { size: Size::Normal, seed: Self::SEED, traces: None, json: None, html: None, nawa }
+    }
+}
+
+/// How much an experiment measures.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Size {
+    /// `--quick`: every system, the cases whose figures are quoted, within about two minutes.
+    Quick,
+    /// As much as the experiment needs by itself.
+    #[default]
+    Normal,
+    /// `--paper`: the paper's sizes and repetitions.
+    Paper,
+}
+
+/// Names and values of a case's key or of its metrics, in order.
+pub type Fields<T> = Vec<(&'static str, T)>;
+
+/// A list of cases under one name.
+#[derive(Clone, Debug)]
+pub struct Experiment {
+    /// As `nawa lab run` takes it.
+    pub name: &'static str,
+    /// What is measured.
+    pub cases: Vec<Case>,
+    /// How often, each time all cases after one another.
+    pub repeats: usize,
+    /// What a paper published for the same cases.
+    pub paper: Vec<Published>,
+    /// What a reader of the figures has to know.
+    pub notes: Vec<String>,
+}
+
+/// One system on one network, doing one thing.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// What tells it from the other cases, as in the JSON.
+    pub key: Fields<Value>,
+    /// The network, built anew for each run.
+    pub topology: Topology,
+    /// What is under test.
+    pub system: System,
+    /// The congestion control of both ends' TCP.
+    pub congestion_control: &'static str,
+    /// What is done with it.
+    pub workload: Workload,
+    /// How long one run takes, about.
+    pub estimate: Duration,
+}
+
+/// What is done with a system, and thereby what is measured.
+#[derive(Clone, Debug)]
+pub enum Workload {
+    /// A file is fetched by curl, `ping` beside it.
+    Fetch {
+        /// The file's size.
+        bytes: u64,
+        /// A link that is cut on the way.
+        cut: Option<Cut>,
+    },
+    /// One TCP flow of iperf3 from client to server.
+    Stream {
+        /// How long it is measured, whole seconds.
+        time: Duration,
+    },
+}
+
+/// A link that is cut in mid-transfer and comes back.
+#[derive(Clone, Copy, Debug)]
+pub struct Cut {
+    /// The path (from 0).
+    pub path: usize,
+    /// Cut when this share of the file has arrived.
+    pub at: f64,
+    /// How long it stays cut.
+    pub time: Duration,
+}
+
+/// A published result.
+#[derive(Clone, Debug)]
+pub struct Published {
+    /// The case, named as ours.
+    pub key: Fields<Value>,
+    /// What was published.
+    pub metrics: Fields<f64>,
+}
+
+impl Experiment {
+    /// How long the whole takes, about.
+    pub fn estimate(&self) -> Duration {
+        let once: Duration = self.cases.iter().map(|case| case.estimate).sum();
+        once * u32::try_from(self.repeats).unwrap_or(u32::MAX)
+    }
+
+    /// The case's key as one word, as "cubic 50+10".
+    pub fn title(case: &Case) -> String {
+        let words = case.key.iter().map(|(_, value)| plain(value));
+        words.collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// A JSON value as a person writes it.
+pub(crate) fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// Fields as a JSON object.
+pub(crate) fn object<T: Clone + Into<Value>>(fields: &Fields<T>) -> Map<String, Value> {
+    fields.iter().map(|(name, value)| ((*name).to_owned(), value.clone().into())).collect()
+}
+
+type Make = fn(&RunOptions) -> Result<Experiment, Error>;
+
+const EXPERIMENTS: [(&str, &str, Make); 2] =
+    [("demo", demo::ABOUT, demo::experiment), ("tunnel", tunnel::ABOUT, tunnel::experiment)];
+
+/// The experiments: name, and in one line what each measures.
+pub fn list() -> Vec<(&'static str, &'static str)> {
+    EXPERIMENTS.iter().map(|&(name, about, _)| (name, about)).collect()
+}
+
+/// The experiment `name` as `options` want it.
+pub fn find(name: &str, options: &RunOptions) -> Result<Experiment, Error> {
+    let found = EXPERIMENTS.iter().find(|(known, ..)| *known == name);
+    let (_, _, make) = found.ok_or_else(|| Error::UnknownExperiment(name.into()))?;
+    make(options)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_experiment_is_bad_input() {
+        let error = find("nothing", &RunOptions::default()).unwrap_err();
+        assert!(error.is_bad_input(), "{error}");
+    }
+
+    #[test]
+    fn every_experiment_has_distinct_cases_of_a_stated_length() {
+        for (name, _) in list() {
+            let experiment = find(name, &RunOptions::default()).unwrap();
+            assert_eq!(experiment.name, name);
+            assert!(experiment.repeats > 0 && !experiment.estimate().is_zero());
+            let titles: std::collections::BTreeSet<_> =
+                experiment.cases.iter().map(Experiment::title).collect();
+            assert_eq!(titles.len(), experiment.cases.len());
+        }
+    }
+}

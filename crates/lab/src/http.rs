@@ -1,0 +1,106 @@
+//! An HTTP server for the files of a folder: busybox's, started per connection as inetd does.
+//!
+//! The lab makes the listening socket itself, because that is what decides the protocol (TCP or MPTCP) and the
+//! congestion control of every connection accepted from it, MPTCP's later subflows among them. Neither a namespace's
+//! default nor a route could: the first may be refused ([`crate::network`]), the second does not reach those subflows.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use rustix::net::{
+    AddressFamily, Protocol, Shutdown, SocketFlags, SocketType, accept_with, bind, ipproto, listen, shutdown,
+    socket_with, sockopt,
+};
+
+use crate::error::{Doing, Error};
+use crate::namespace::Namespace;
+
+/// What carries HTTP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// TCP.
+    Tcp,
+    /// MPTCP, for clients that ask for it; TCP for the others.
+    Mptcp,
+}
+
+/// A server that accepts connections until it is dropped.
+#[derive(Debug)]
+pub struct HttpServer {
+    listener: Arc<OwnedFd>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl HttpServer {
+    /// Serves the files of `folder` at `address`, an address of `host`, by `transport` with the `congestion_control`
+    /// named. It accepts connections when this returns.
+    pub fn start(
+        host: &Namespace,
+        transport: Transport,
+        congestion_control: &str,
+        address: SocketAddr,
+        folder: &Path,
+    ) -> Result<Self, Error> {
+        let listener = host.run(|| make_listener(transport, congestion_control, address))?;
+        let listener = Arc::new(listener.doing(|| format!("listen at {address} with {congestion_control}"))?);
+        let (serving, namespace, folder) = (listener.clone(), host.path(), folder.to_owned());
+        let serve = move || match device::netns::enter(&namespace) {
+            Ok(()) => serve(&serving, &folder),
+            Err(error) => eprintln!("the HTTP server cannot enter its namespace: {error}"),
+        };
+        let thread = std::thread::Builder::new().name("http".into()).spawn(serve);
+        Ok(Self { listener, thread: Some(thread.doing(|| "start a thread".into())?) })
+    }
+}
+
+impl Drop for HttpServer {
+    fn drop(&mut self) {
+        // Wakes the thread, whose `accept` fails from now on.
+        let _ = shutdown(&*self.listener, Shutdown::Both);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn make_listener(transport: Transport, congestion_control: &str, address: SocketAddr) -> io::Result<OwnedFd> {
+    let protocol: Option<Protocol> = match transport {
+        Transport::Tcp => Some(ipproto::TCP),
+        Transport::Mptcp => Some(ipproto::MPTCP),
+    };
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let socket = socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, protocol)?;
+    sockopt::set_socket_reuseaddr(&socket, true)?;
+    sockopt::set_tcp_congestion(&socket, congestion_control)?;
+    bind(&socket, &address)?;
+    listen(&socket, 64)?;
+    Ok(socket)
+}
+
+/// Hands each connection to a busybox of its own. They end with this thread.
+fn serve(listener: &OwnedFd, folder: &PathBuf) {
+    let mut children = Vec::new();
+    while let Ok(connection) = accept_with(listener, SocketFlags::CLOEXEC) {
+        match answer(connection, folder) {
+            Ok(child) => children.push(child),
+            Err(error) => eprintln!("cannot start `busybox httpd` (Debian package `busybox`): {error}"),
+        }
+    }
+    for mut child in children {
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+}
+
+fn answer(connection: OwnedFd, folder: &Path) -> io::Result<Child> {
+    let mut command = Command::new("busybox");
+    command.args(["httpd", "-i", "-h"]).arg(folder);
+    command.stdin(connection.try_clone()?).stdout(connection).stderr(Stdio::null());
+    device::process::die_with_parent(&mut command);
+    command.spawn()
+}

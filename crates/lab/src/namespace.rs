@@ -1,0 +1,127 @@
+//! One network namespace, `nawalab-PID-LABEL`, made and removed with iproute2.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::cleanup;
+use crate::error::{Doing, Error};
+
+/// What every namespace of the lab begins with. Nothing else is ever touched.
+pub(crate) const PREFIX: &str = "nawalab-";
+
+/// Where iproute2 keeps namespaces.
+pub(crate) const FOLDER: &str = "/run/netns";
+
+/// A network namespace of this process; dropping it kills what still runs inside and removes it.
+#[derive(Debug)]
+pub struct Namespace {
+    name: String,
+}
+
+impl Namespace {
+    /// Makes the namespace `nawalab-PID-LABEL`, its loopback up, IPv6 without duplicate address detection, plain TCP
+    /// that remembers nothing of earlier connections.
+    pub fn create(label: &str) -> Result<Self, Error> {
+        let name = format!("{PREFIX}{}-{label}", std::process::id());
+        let _not_while_cleaning = cleanup::hold_off();
+        ip(&["netns", "add", &name], "")?;
+        let namespace = Self { name };
+        namespace.ip(&["link set lo up".into()])?;
+        for (key, value) in SYSCTLS {
+            namespace.sysctl(key, value)?;
+        }
+        Ok(namespace)
+    }
+
+    /// The name that `ip netns` shows.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The file that [`device::netns::enter`] takes.
+    pub fn path(&self) -> PathBuf {
+        Path::new(FOLDER).join(&self.name)
+    }
+
+    /// Runs lines of `ip -batch` inside; the first that fails is the error.
+    pub fn ip(&self, lines: &[String]) -> Result<(), Error> {
+        ip(&["-n", &self.name, "-batch", "-"], &(lines.join("\n") + "\n"))
+    }
+
+    /// Sets `/proc/sys/net/KEY`, as `ipv4/ip_forward`.
+    pub fn sysctl(&self, key: &str, value: &str) -> Result<(), Error> {
+        let path = format!("/proc/sys/net/{key}");
+        self.run(|| std::fs::write(&path, value))?.doing(|| format!("set {path} to {value} in {}", self.name))
+    }
+
+    /// What `work` returns inside, on a thread of its own.
+    pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, Error> {
+        device::netns::run_in(&self.path(), work).doing(|| format!("enter the namespace {}", self.name))
+    }
+
+    /// A command that runs `program` inside. Its process is `program`'s own and dies with the thread that starts it.
+    pub fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.name]).arg(program).stdin(Stdio::null());
+        device::process::die_with_parent(&mut command);
+        command
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        cleanup::remove(&self.name);
+    }
+}
+
+const SYSCTLS: [(&str, &str); 5] = [
+    ("ipv6/conf/all/accept_dad", "0"),
+    ("ipv6/conf/default/accept_dad", "0"),
+    ("ipv4/conf/all/rp_filter", "0"),
+    ("ipv4/conf/default/rp_filter", "0"),
+    ("ipv4/tcp_no_metrics_save", "1"),
+];
+
+/// Runs `ip` with `input` on its standard input.
+pub(crate) fn ip(arguments: &[&str], input: &str) -> Result<(), Error> {
+    let mut command = Command::new("ip");
+    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().doing(|| "start `ip` (Debian package `iproute2`)".into())?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // `ip` may have ended already; then its status says why.
+        let _ = stdin.write_all(input.as_bytes());
+    }
+    let output = child.wait_with_output().doing(|| "wait for `ip`".into())?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(Error::program(&format!("ip {}", arguments.join(" ")), explain(said.trim(), input)))
+}
+
+/// `ip -batch` names the line that failed by number only: adds the line itself.
+fn explain(said: &str, input: &str) -> String {
+    let number = said.rsplit("-:").next().and_then(|tail| tail.trim().parse::<usize>().ok());
+    match number.and_then(|n| input.lines().nth(n.checked_sub(1)?)) {
+        Some(line) => format!("{} (at `{line}`)", said.replace('\n', "; ")),
+        None => said.replace('\n', "; "),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_batch_names_its_line() {
+        let said = "RTNETLINK answers: File exists\nCommand failed -:2";
+        let explained = explain(said, "link set lo up\naddr add 10.0.0.1/8 dev lo\n");
+        assert!(explained.ends_with("(at `addr add 10.0.0.1/8 dev lo`)"), "{explained}");
+    }
+
+    #[test]
+    fn other_errors_stay_as_they_are() {
+        assert_eq!(explain("no such namespace", ""), "no such namespace");
+    }
+}

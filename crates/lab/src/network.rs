@@ -1,0 +1,261 @@
+//! Hosts `a` (client) and `b` (server) and what lies between them, as namespaces.
+//!
+//! ```text
+//!   a ─p1─[emulated link 1]─c1─ r1 ─s1─(veth)─p1─ b      10.1.1.1 ─ 10.1.1.2 │ 10.1.2.1 ─ 10.1.2.2
+//!   a ─p2─[emulated link 2]─c1─ r2 ─s1─(veth)─p2─ b      10.2.1.1 ─ …
+//! ```
+//!
+//! `b` has the address [`SERVER`] on its loopback and is reached at it over every path: the source address decides
+//! which, so that plain programs can be bound to one (`curl --interface`). The relay hosts forward plain IP, so that
+//! every system crosses the same hops. Neighbours are static: no ARP is lost on a link. IPv6 is off on the links, so
+//! that nothing but the systems under test uses them.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use device::Tap;
+use link::{LinkConfig, Stats};
+
+use crate::congestion;
+use crate::emulator::{Emulator, Wire};
+use crate::error::{Doing, Error};
+use crate::namespace::Namespace;
+
+/// The server's address, the same over every path.
+pub const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
+
+/// The two ends of one path's emulated link.
+#[derive(Clone, Debug)]
+pub struct PathSpec {
+    /// Its name in reports and in Nawa's configuration.
+    pub name: String,
+    /// From the client towards the server.
+    pub up: LinkConfig,
+    /// From the server towards the client.
+    pub down: LinkConfig,
+}
+
+impl PathSpec {
+    /// A path that is alike in both directions.
+    pub fn symmetric(name: impl Into<String>, link: LinkConfig) -> Self {
+        Self { name: name.into(), up: link.clone(), down: link }
+    }
+}
+
+/// What lies between client and server.
+#[derive(Clone, Debug)]
+pub enum Topology {
+    /// One path per entry (at most 200), each an emulated link, a relay host and an unshaped hop.
+    Relayed(Vec<PathSpec>),
+    /// One veth pair and nothing else.
+    Direct,
+}
+
+impl Topology {
+    /// The paths' names, in order.
+    pub fn path_names(&self) -> Vec<String> {
+        match self {
+            Topology::Relayed(paths) => paths.iter().map(|path| path.name.clone()).collect(),
+            Topology::Direct => vec!["direct".into()],
+        }
+    }
+}
+
+/// A network that is up. Dropping it removes it.
+#[derive(Debug)]
+pub struct Network {
+    // Dropped in this order: the TAPs first, then the namespaces they are in.
+    wires: Vec<Wire>,
+    /// The client's host.
+    pub client: Namespace,
+    /// The server's host.
+    pub server: Namespace,
+    /// The relay hosts, one per path; none in a direct topology.
+    pub relays: Vec<Namespace>,
+    names: Vec<String>,
+}
+
+impl Network {
+    /// Builds `topology`, its links' chances drawn from `seed`. Any number of networks may be up at once.
+    pub fn build(emulator: &Emulator, topology: &Topology, seed: u64) -> Result<Self, Error> {
+        static NUMBER: AtomicU64 = AtomicU64::new(1);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let client = Namespace::create(&format!("{number}-a"))?;
+        let server = Namespace::create(&format!("{number}-b"))?;
+        let names = topology.path_names();
+        let mut network = Self { wires: Vec::new(), client, server, relays: Vec::new(), names };
+        network.server.ip(&[format!("addr add {SERVER}/32 dev lo")])?;
+        match topology {
+            Topology::Direct => network.add_direct()?,
+            Topology::Relayed(paths) => {
+                for (index, path) in (1..).zip(paths) {
+                    let relay = Namespace::create(&format!("{number}-r{index}"))?;
+                    network.add_path(
+                        emulator,
+                        relay,
+                        Path { index },
+                        path,
+                        seed.wrapping_add(index.into()),
+                    )?;
+                }
+            }
+        }
+        Ok(network)
+    }
+
+    /// The paths' names, in order.
+    pub fn path_names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// The client's address on path `path` (from 0): what it binds to leave by it.
+    pub fn client_address(&self, path: usize) -> IpAddr {
+        self.path(path).address(1, 1)
+    }
+
+    /// The relay host's address on the client's side of path `path` (from 0).
+    pub fn relay_address(&self, path: usize) -> IpAddr {
+        self.path(path).address(1, 2)
+    }
+
+    /// The client's interface of path `path` (from 0).
+    pub fn interface(&self, path: usize) -> String {
+        self.path(path).interface()
+    }
+
+    /// Sets the congestion control of both ends' TCP, as `cubic`, over the routes that there are now.
+    pub fn set_congestion_control(&self, name: &str) -> Result<(), Error> {
+        [&self.client, &self.server].iter().try_for_each(|host| congestion::set(host, name))
+    }
+
+    /// Cuts or restores the emulated link of path `path` (from 0). A direct path has none.
+    pub fn set_up(&self, path: usize, up: bool) {
+        if let Some(wire) = self.wires.get(path) {
+            wire.set_up(up);
+        }
+    }
+
+    /// Sets the time of all emulated links to zero, so that a measurement starts at the start of their traces.
+    pub fn restart_links(&self) {
+        self.wires.iter().for_each(Wire::restart);
+    }
+
+    /// What each emulated link carried since the last restart: up, down.
+    pub fn stats(&self) -> Result<Vec<[Stats; 2]>, Error> {
+        self.wires.iter().map(Wire::stats).collect()
+    }
+
+    fn path(&self, path: usize) -> Path {
+        Path { index: u8::try_from(path + 1).unwrap_or(u8::MAX) }
+    }
+
+    fn add_direct(&mut self) -> Result<(), Error> {
+        let path = Path { index: 1 };
+        let server = self.server.name();
+        self.client.ip(&[format!("link add p1 type veth peer name p1 netns {server}")])?;
+        self.client.ip(&path.end("p1", [1, 1], [1, 2]))?;
+        self.server.ip(&path.end("p1", [1, 2], [1, 1]))?;
+        self.client.ip(&path.client_routes())
+    }
+
+    fn add_path(
+        &mut self,
+        emulator: &Emulator,
+        relay: Namespace,
+        path: Path,
+        spec: &PathSpec,
+        seed: u64,
+    ) -> Result<(), Error> {
+        let interface = path.interface();
+        let taps = [tap(&self.client, &interface)?, tap(&relay, "c1")?];
+        relay.ip(&[format!("link add s1 type veth peer name {interface} netns {}", self.server.name())])?;
+        for (host, device) in
+            [(&self.client, &*interface), (&relay, "c1"), (&relay, "s1"), (&self.server, &interface)]
+        {
+            host.sysctl(&format!("ipv6/conf/{device}/disable_ipv6"), "1")?;
+        }
+        relay.sysctl("ipv4/ip_forward", "1")?;
+        self.client.ip(&path.end(&interface, [1, 1], [1, 2]))?;
+        relay.ip(&path.end("c1", [1, 2], [1, 1]))?;
+        relay.ip(&path.end("s1", [2, 1], [2, 2]))?;
+        self.server.ip(&path.end(&interface, [2, 2], [2, 1]))?;
+        self.client.ip(&path.client_routes())?;
+        relay.ip(&[format!("route add {SERVER} via {}", path.address(2, 2))])?;
+        self.server.ip(&path.server_routes())?;
+        self.wires.push(emulator.join(taps, [spec.up.clone(), spec.down.clone()], seed)?);
+        self.relays.push(relay);
+        Ok(())
+    }
+}
+
+/// Addresses and `ip` lines of one path. Segment 1 is the client's link, segment 2 the server's.
+#[derive(Clone, Copy)]
+struct Path {
+    /// From 1.
+    index: u8,
+}
+
+impl Path {
+    fn interface(self) -> String {
+        format!("p{}", self.index)
+    }
+
+    fn address(self, segment: u8, host: u8) -> IpAddr {
+        Ipv4Addr::new(10, self.index, segment, host).into()
+    }
+
+    fn mac(self, segment: u8, host: u8) -> String {
+        format!("02:00:00:{:02x}:{segment:02x}:{host:02x}", self.index)
+    }
+
+    /// Brings `device` up as host `own` of its segment, with `peer` as its static neighbour.
+    fn end(self, device: &str, [segment, own]: [u8; 2], [_, peer]: [u8; 2]) -> Vec<String> {
+        let (address, neighbour) = (self.address(segment, own), self.address(segment, peer));
+        vec![
+            format!("link set {device} address {} up", self.mac(segment, own)),
+            format!("addr add {address}/24 dev {device}"),
+            format!(
+                "neigh replace {neighbour} lladdr {} dev {device} nud permanent",
+                self.mac(segment, peer)
+            ),
+        ]
+    }
+
+    /// What leaves with this path's address takes this path; the first path is the default for the rest.
+    fn client_routes(self) -> Vec<String> {
+        let (own, next) = (self.address(1, 1), self.address(1, 2));
+        let (table, index) = (100 + u16::from(self.index), self.index);
+        vec![
+            format!("rule add from {own} table {table}"),
+            format!("route add default via {next} table {table}"),
+            format!("route add default via {next} metric {index}"),
+        ]
+    }
+
+    fn server_routes(self) -> Vec<String> {
+        let index = self.index;
+        vec![format!("route add 10.{index}.1.0/24 via {}", self.address(2, 1))]
+    }
+}
+
+fn tap(host: &Namespace, name: &str) -> Result<Tap, Error> {
+    host.run(|| Tap::create(name))?.doing(|| format!("make the TAP {name} in {}", host.name()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_has_its_own_addresses() {
+        let path = Path { index: 3 };
+        assert_eq!(path.address(2, 1).to_string(), "10.3.2.1");
+        assert_eq!(path.mac(1, 2), "02:00:00:03:01:02");
+    }
+
+    #[test]
+    fn an_end_knows_its_neighbour() {
+        let lines = Path { index: 1 }.end("c1", [1, 2], [1, 1]);
+        assert_eq!(lines[2], "neigh replace 10.1.1.1 lladdr 02:00:00:01:01:01 dev c1 nud permanent");
+    }
+}

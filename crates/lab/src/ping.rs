@@ -1,0 +1,99 @@
+//! Round-trip times while something else is going on: `ping`, ten times a second.
+
+use std::io::Read;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use crate::error::{Doing, Error};
+use crate::namespace::Namespace;
+use crate::program::{Process, output};
+
+/// A `ping` that runs until it is stopped or dropped.
+#[derive(Debug)]
+pub struct Ping {
+    process: Process,
+}
+
+impl Ping {
+    /// Pings `target` from `host`, leaving with `source` where one is given.
+    pub fn start(host: &Namespace, source: Option<IpAddr>, target: IpAddr) -> Result<Self, Error> {
+        let mut arguments = vec!["-n".to_owned(), "-i".into(), "0.1".into()];
+        arguments.extend(bind(source));
+        arguments.push(target.to_string());
+        Ok(Self { process: Process::start(host, "ping", &arguments)? })
+    }
+
+    /// Stops it; the round-trip times of the answers, in order.
+    pub fn stop(mut self) -> Result<Vec<Duration>, Error> {
+        let mut pipe = self.process.stdout()?;
+        self.process.signal(Signal::INT);
+        let mut text = String::new();
+        pipe.read_to_string(&mut text).doing(|| "read what `ping` says".into())?;
+        Ok(text.lines().filter_map(round_trip).collect())
+    }
+}
+
+/// Waits for one answer from `target`, at most for `limit`.
+pub fn await_answer(
+    host: &Namespace,
+    source: Option<IpAddr>,
+    target: IpAddr,
+    limit: Duration,
+) -> Result<(), Error> {
+    let seconds = limit.as_secs();
+    let deadline = seconds.to_string();
+    // With a deadline, `-c 1` waits for one answer and asks again until then.
+    let mut arguments = ["-n", "-q", "-i", "0.1", "-c", "1", "-w", &deadline].map(str::to_owned).to_vec();
+    arguments.extend(bind(source));
+    arguments.push(target.to_string());
+    match output(host, "ping", &arguments) {
+        Ok(_) => Ok(()),
+        Err(Error::Program { .. }) => {
+            Err(Error::Late { what: format!("{target} did not answer `ping`"), seconds })
+        }
+        Err(other) => Err(other),
+    }
+}
+
+/// The value that `percent` of `times` do not exceed (nearest rank); `None` of none.
+pub fn percentile(times: &[Duration], percent: usize) -> Option<Duration> {
+    let mut sorted = times.to_vec();
+    sorted.sort_unstable();
+    let rank = (sorted.len() * percent).div_ceil(100).max(1);
+    sorted.get(rank - 1).copied()
+}
+
+fn bind(source: Option<IpAddr>) -> Vec<String> {
+    source.map_or_else(Vec::new, |source| vec!["-I".into(), source.to_string()])
+}
+
+/// `64 bytes from 10.0.0.2: icmp_seq=1 ttl=63 time=20.3 ms`
+fn round_trip(line: &str) -> Option<Duration> {
+    let (_, after) = line.split_once(" time=")?;
+    let milliseconds: f64 = after.split(' ').next()?.parse().ok()?;
+    Duration::try_from_secs_f64(milliseconds / 1000.0).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_read_and_the_rest_is_not() {
+        let line = "64 bytes from 10.0.0.2: icmp_seq=1 ttl=63 time=20.3 ms";
+        assert_eq!(round_trip(line), Some(Duration::from_micros(20_300)));
+        assert_eq!(round_trip("rtt min/avg/max/mdev = 20.1/20.2/20.3/0.1 ms"), None);
+        assert_eq!(round_trip("64 bytes from 10.0.0.2: time=x ms"), None);
+    }
+
+    #[test]
+    fn percentiles_are_nearest_ranks() {
+        let times: Vec<Duration> = (1..=20).rev().map(Duration::from_millis).collect();
+        assert_eq!(percentile(&times, 95), Some(Duration::from_millis(19)));
+        assert_eq!(percentile(&times, 100), Some(Duration::from_millis(20)));
+        assert_eq!(percentile(&times[..1], 95), Some(Duration::from_millis(20)));
+        assert_eq!(percentile(&[], 95), None);
+    }
+}

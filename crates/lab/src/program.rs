@@ -1,0 +1,171 @@
+//! Real programs in a namespace.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::Read;
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::{Child, ChildStdout, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::clock;
+use crate::error::{Doing, Error};
+use crate::namespace::Namespace;
+
+/// The Debian packages of what the lab runs.
+const PACKAGES: [(&str, &str); 6] = [
+    ("ip", "iproute2"),
+    ("curl", "curl"),
+    ("busybox", "busybox"),
+    ("mptcpize", "mptcpize"),
+    ("ping", "iputils-ping"),
+    ("iperf3", "iperf3"),
+];
+
+/// Fails with the Debian package of the first program that is not in PATH.
+pub fn require(programs: &[&'static str]) -> Result<(), Error> {
+    for &program in programs {
+        if find(program).is_none() {
+            let package =
+                PACKAGES.iter().find(|(name, _)| *name == program).map_or(program, |(_, package)| package);
+            return Err(Error::MissingProgram { program: program.into(), package });
+        }
+    }
+    Ok(())
+}
+
+fn find(program: &str) -> Option<OsString> {
+    let folders = std::env::var_os("PATH")?;
+    let found =
+        std::env::split_paths(&folders).map(|folder| folder.join(program)).find(|path| path.is_file());
+    found.map(Into::into)
+}
+
+/// A program that runs in a namespace; dropping it kills it.
+#[derive(Debug)]
+pub struct Process {
+    name: String,
+    child: Child,
+    errors: File,
+}
+
+impl Process {
+    /// Starts `program` in `host`, its standard output for [`Process::stdout`].
+    ///
+    /// It lives no longer than the calling thread.
+    pub fn start<A: AsRef<OsStr>>(
+        host: &Namespace,
+        program: impl AsRef<OsStr>,
+        arguments: &[A],
+    ) -> Result<Self, Error> {
+        let path = Path::new(program.as_ref());
+        let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
+        let errors = tempfile::tempfile().doing(|| "make a temporary file".into())?;
+        let mut command = host.command(program.as_ref());
+        command.args(arguments).stdout(Stdio::piped());
+        command.stderr(errors.try_clone().doing(|| "open a file again".into())?);
+        let child = command.spawn().doing(|| format!("start `{name}`"))?;
+        Ok(Self { name, child, errors })
+    }
+
+    /// The pipe from its standard output, once.
+    pub fn stdout(&mut self) -> Result<ChildStdout, Error> {
+        self.child.stdout.take().ok_or_else(|| Error::program(&self.name, "its output is already being read"))
+    }
+
+    /// Sends it a signal, if it still runs.
+    pub fn signal(&mut self, signal: Signal) {
+        if !self.has_ended() {
+            let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+            let _ = pid.map(|pid| kill_process(pid, signal));
+        }
+    }
+
+    /// True once it has ended.
+    pub fn has_ended(&mut self) -> bool {
+        !matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Fails if it has ended, with what it said.
+    pub fn check(&mut self) -> Result<(), Error> {
+        if !self.has_ended() {
+            return Ok(());
+        }
+        Err(Error::program(&self.name, self.complaint("it ended without a word")))
+    }
+
+    /// Waits for its end; what it said on standard error is the reason of a failure.
+    pub fn finish(mut self) -> Result<(), Error> {
+        let status = self.child.wait().doing(|| format!("wait for `{}`", self.name))?;
+        if status.success() {
+            Ok(())
+        } else {
+            Err(Error::program(&self.name, self.complaint(&status.to_string())))
+        }
+    }
+
+    /// The end of what it said on standard error, or else `otherwise`.
+    pub fn complaint(&self, otherwise: &str) -> String {
+        let said = self.said();
+        let lines: Vec<&str> = said.lines().filter(|line| !line.trim().is_empty()).collect();
+        let last = &lines[lines.len().saturating_sub(3)..];
+        if last.is_empty() { otherwise.into() } else { last.join("; ") }
+    }
+
+    /// All it said on standard error so far, at most 64 KiB.
+    pub fn said(&self) -> String {
+        let mut said = vec![0; 65_536];
+        // The offset is the program's to move: read without it.
+        let length = self.errors.read_at(&mut said, 0).unwrap_or(0);
+        String::from_utf8_lossy(&said[..length]).into_owned()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Runs `program` in `host` to its end; its standard output.
+pub fn output<A: AsRef<OsStr>>(
+    host: &Namespace,
+    program: impl AsRef<OsStr>,
+    arguments: &[A],
+) -> Result<String, Error> {
+    let mut process = Process::start(host, program, arguments)?;
+    let mut text = String::new();
+    process.stdout()?.read_to_string(&mut text).doing(|| format!("read what `{}` says", process.name))?;
+    process.finish()?;
+    Ok(text)
+}
+
+/// Waits until `server`, running in `host`, accepts TCP connections at `address`.
+pub fn await_port(host: &Namespace, server: &mut Process, address: SocketAddr) -> Result<(), Error> {
+    let limit = Duration::from_secs(5);
+    let connected = host.run(|| {
+        let attempt = || (TcpStream::connect(address).is_ok() || server.has_ended()).then_some(());
+        clock::poll_until(limit, attempt)
+    })?;
+    server.check()?;
+    connected.ok_or_else(|| Error::Late {
+        what: format!("`{}` did not listen", server.name),
+        seconds: limit.as_secs(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_program_names_its_package() {
+        let error = require(&["no-such-program-anywhere"]).unwrap_err();
+        assert!(matches!(error, Error::MissingProgram { package: "no-such-program-anywhere", .. }));
+        assert_eq!(PACKAGES.iter().find(|(name, _)| *name == "ping"), Some(&("ping", "iputils-ping")));
+    }
+}

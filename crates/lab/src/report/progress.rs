@@ -1,0 +1,115 @@
+//! How far a run is: a bar on a terminal, lines elsewhere.
+
+use std::io::IsTerminal;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::error::Error;
+use crate::experiment::{Case, Experiment};
+use crate::runner::Sample;
+
+use super::number;
+
+/// How often the bar moves.
+const TICK: Duration = Duration::from_millis(200);
+
+/// Shows how far a run is. The bar's length is the time that the run is said to take.
+pub(crate) struct Progress {
+    bar: ProgressBar,
+    done: Duration,
+    ticker: Option<(Sender<()>, JoinHandle<()>)>,
+}
+
+impl Progress {
+    /// Says how long the run takes.
+    pub(crate) fn start(experiment: &Experiment) -> Self {
+        let (name, runs) = (experiment.name, experiment.cases.len() * experiment.repeats);
+        println!("{name}: {runs} runs, about {}", rough(experiment.estimate()));
+        let bar =
+            if std::io::stdout().is_terminal() { bar(experiment.estimate()) } else { ProgressBar::hidden() };
+        Self { bar, done: Duration::ZERO, ticker: None }
+    }
+
+    pub(crate) fn begin(&mut self, case: &Case) {
+        self.bar.set_message(Experiment::title(case));
+        let (bar, done, estimate) = (self.bar.clone(), self.done, case.estimate);
+        let (stop, stopped) = channel();
+        let tick = move || {
+            let mut elapsed = Duration::ZERO;
+            while stopped.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
+                elapsed = (elapsed + TICK).min(estimate);
+                bar.set_position(millis(done + elapsed));
+            }
+        };
+        // Without the thread the bar moves from case to case only.
+        self.ticker = std::thread::Builder::new().spawn(tick).ok().map(|thread| (stop, thread));
+    }
+
+    pub(crate) fn end(&mut self, case: &Case, sample: &Sample) {
+        let metrics: Vec<String> =
+            sample.metrics.iter().map(|(name, value)| format!("{name} {}", number(*value))).collect();
+        self.line(case, &metrics.join(", "));
+    }
+
+    pub(crate) fn fail(&mut self, case: &Case, error: &Error) {
+        self.line(case, &format!("not measured: {error}"));
+    }
+
+    pub(crate) fn finish(&mut self) {
+        self.bar.finish_and_clear();
+    }
+
+    fn line(&mut self, case: &Case, text: &str) {
+        self.stop_ticker();
+        self.done += case.estimate;
+        self.bar.set_position(millis(self.done));
+        let line = format!("{}: {text}", Experiment::title(case));
+        self.bar.suspend(|| println!("{line}"));
+    }
+
+    fn stop_ticker(&mut self) {
+        if let Some((stop, thread)) = self.ticker.take() {
+            drop(stop);
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.stop_ticker();
+    }
+}
+
+fn bar(estimate: Duration) -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(Some(millis(estimate)), ProgressDrawTarget::stdout());
+    let style = ProgressStyle::with_template("{wide_bar} {percent:>3} % {elapsed_precise} {msg}");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// As a person says it: seconds below two minutes, then minutes.
+fn rough(duration: Duration) -> String {
+    match duration.as_secs() {
+        seconds @ 0..120 => format!("{seconds} s"),
+        seconds => format!("{} min", seconds.div_ceil(60)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_said_roughly() {
+        assert_eq!(rough(Duration::from_secs(90)), "90 s");
+        assert_eq!(rough(Duration::from_secs(121)), "3 min");
+    }
+}

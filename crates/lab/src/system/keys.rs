@@ -1,0 +1,39 @@
+//! X25519 key pairs, made by the `nawa` under test as a user makes them.
+
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::error::{Doing, Error};
+
+/// A key pair, each key in base64.
+pub(super) struct KeyPair {
+    pub(super) private: String,
+    pub(super) public: String,
+}
+
+impl KeyPair {
+    pub(super) fn generate(nawa: &Path) -> Result<Self, Error> {
+        let private = run(nawa, "keygen", "")?;
+        let public = run(nawa, "pubkey", &private)?;
+        Ok(Self { private: private.trim().into(), public: public.trim().into() })
+    }
+}
+
+/// What `nawa COMMAND` prints when it reads `input`.
+fn run(nawa: &Path, command: &str, input: &str) -> Result<String, Error> {
+    let name = format!("nawa {command}");
+    let mut child = Command::new(nawa);
+    child.arg(command).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = child.spawn().doing(|| format!("start `{name}`"))?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // If it has ended already, its status says why.
+        let _ = stdin.write_all(input.as_bytes());
+    }
+    let mut text = String::new();
+    if let Some(mut stdout) = child.stdout.take() {
+        stdout.read_to_string(&mut text).doing(|| format!("read what `{name}` says"))?;
+    }
+    let status = child.wait().doing(|| format!("wait for `{name}`"))?;
+    if status.success() { Ok(text) } else { Err(Error::program(&name, status.to_string())) }
+}

@@ -1,0 +1,134 @@
+//! Nawa as a user sets it up: keys by `nawa keygen`, one configuration file per host, `nawa run` on each.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io::Write as _;
+use std::net::{IpAddr, Ipv4Addr};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::clock;
+use crate::error::{Doing, Error};
+use crate::namespace::Namespace;
+use crate::network::{Network, SERVER};
+use crate::ping;
+use crate::program::Process;
+
+use super::keys::KeyPair;
+use super::{Means, NawaSetup, Ready};
+
+const INNER_SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 77, 0, 2));
+const START_LIMIT: Duration = Duration::from_secs(15);
+
+/// One host's name in file names, and its keys.
+struct Identity {
+    name: String,
+    key_file: PathBuf,
+    public_key: String,
+}
+
+pub(super) fn start(setup: &NawaSetup, network: &Network, means: &Means) -> Result<Ready, Error> {
+    let identity = |name: String| Identity::generate(means, name);
+    let (client, server) = (identity("a".into())?, identity("b".into())?);
+    let relays = (1..=network.relays.len()).map(|index| identity(format!("r{index}")));
+    let relays = relays.collect::<Result<Vec<_>, _>>()?;
+
+    let mut files = vec![(&network.server, &server, server_file(setup, &server, &client))];
+    let relay_file = |relay: &Identity| relay_file(relay, &client);
+    files.extend(network.relays.iter().zip(&relays).map(|(host, relay)| (host, relay, relay_file(relay))));
+    files.push((&network.client, &client, client_file(setup, network, &client, &server, &relays)));
+
+    let run =
+        |(host, identity, text): (&Namespace, &Identity, String)| run(means, host, &identity.name, &text);
+    let processes = files.into_iter().map(run).collect::<Result<Vec<_>, _>>()?;
+    let mut ready = Ready::tunnel(INNER_SERVER, processes);
+    ping::await_answer(&network.client, None, INNER_SERVER, START_LIMIT)
+        .or_else(|late| ready.check().and(Err(late)))?;
+    Ok(ready)
+}
+
+/// Starts `nawa run` with a file of this `text`; returns when it says that it is ready.
+fn run(means: &Means, host: &Namespace, name: &str, text: &str) -> Result<Process, Error> {
+    let path = means.folder.join(format!("{name}.toml"));
+    fs::write(&path, text).doing(|| format!("write {}", path.display()))?;
+    let mut process = Process::start(host, means.nawa, &["run".as_ref(), path.as_os_str()])?;
+    let settled = || (process.said().contains("ready") || process.has_ended()).then_some(());
+    let settled = clock::poll_until(START_LIMIT, settled);
+    process.check()?;
+    let seconds = START_LIMIT.as_secs();
+    settled
+        .ok_or_else(|| Error::Late { what: format!("`nawa run {name}.toml` did not get ready"), seconds })?;
+    Ok(process)
+}
+
+impl Identity {
+    fn generate(means: &Means, name: String) -> Result<Self, Error> {
+        let keys = KeyPair::generate(means.nawa)?;
+        let key_file = means.folder.join(format!("{name}.key"));
+        let mut options = fs::OpenOptions::new();
+        let file = options.write(true).create_new(true).mode(0o600).open(&key_file);
+        let written = file.and_then(|mut file| writeln!(file, "{}", keys.private));
+        written.doing(|| format!("write {}", key_file.display()))?;
+        Ok(Self { name, key_file, public_key: keys.public })
+    }
+}
+
+fn node(identity: &Identity) -> String {
+    format!("[node]\nkey-file = {:?}\n", identity.key_file)
+}
+
+fn tunnel(setup: &NawaSetup, address: &str) -> String {
+    let scheduler = setup.scheduler;
+    format!(
+        "\n[tunnel]\ninterface = \"nawa0\"\naddresses = [\"{address}/24\"]\nlisten = 51900\n\
+         scheduler = \"{scheduler}\"\n"
+    )
+}
+
+fn peer(peer: &Identity, address: &str) -> String {
+    let Identity { name, public_key, .. } = peer;
+    format!("\n[[peer]]\nname = \"{name}\"\npublic-key = \"{public_key}\"\nroutes = [\"{address}/32\"]\n")
+}
+
+fn server_file(setup: &NawaSetup, server: &Identity, client: &Identity) -> String {
+    node(server) + &tunnel(setup, "10.77.0.2") + &peer(client, "10.77.0.1")
+}
+
+fn relay_file(relay: &Identity, client: &Identity) -> String {
+    node(relay) + &format!("\n[relay]\nlisten = 51901\nallow = [\"{}\"]\n", client.public_key)
+}
+
+fn client_file(
+    setup: &NawaSetup,
+    network: &Network,
+    client: &Identity,
+    server: &Identity,
+    relays: &[Identity],
+) -> String {
+    let mut text = node(client) + &tunnel(setup, "10.77.0.1") + &peer(server, "10.77.0.2");
+    for (path, name) in network.path_names().iter().enumerate() {
+        let interface = network.interface(path);
+        let head = format!("\n[[peer.path]]\nname = \"{name}\"\nlocal = \"{interface}\"\n");
+        let _ = writeln!(text, "{head}remote = \"{SERVER}:51900\"");
+        if let Some(relay) = relays.get(path) {
+            let (address, key) = (network.relay_address(path), &relay.public_key);
+            let _ = writeln!(text, "via = {{ address = \"{address}:51901\", public-key = \"{key}\" }}");
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_as_a_user_writes_them() {
+        let relay = Identity { name: "r1".into(), key_file: "r1.key".into(), public_key: "AAAA".into() };
+        let text = relay_file(&relay, &relay);
+        assert_eq!(text, "[node]\nkey-file = \"r1.key\"\n\n[relay]\nlisten = 51901\nallow = [\"AAAA\"]\n");
+        let text = server_file(&NawaSetup::AUTO, &relay, &relay);
+        assert!(text.contains("listen = 51900\nscheduler = \"auto\"\n\n[[peer]]\nname = \"r1\""), "{text}");
+    }
+}
