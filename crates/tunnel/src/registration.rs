@@ -106,6 +106,8 @@ struct Confirming {
     index: u32,
     remote_index: u32,
     offer: SessionPayload,
+    /// No later than the relay's own start of the lifetime: before the first third message.
+    since: Duration,
     /// Third messages sent.
     sent: u64,
 }
@@ -259,7 +261,10 @@ impl Registration {
         let Finished { keys, remote_index, payload } = finished;
         let offer = SessionPayload::decode(&payload);
         self.initiators.clear();
-        self.confirming = Some(Confirming { keys, index: receiver, remote_index, offer, sent: 0 });
+        // The relay is there: it is the destination that may let us wait, and that should be noticed soon.
+        self.interval = FIRST_INTERVAL;
+        self.confirming =
+            Some(Confirming { keys, index: receiver, remote_index, offer, since: now, sent: 0 });
         self.due = now;
         true
     }
@@ -270,11 +275,228 @@ impl Registration {
         if confirming.index != receiver || open_registered(&confirming.keys, message) != Some(session) {
             return false;
         }
+        self.session = Some((session, confirming.since + lifetime));
         self.confirming = None;
-        self.session = Some((session, now + lifetime));
         self.last_id = session;
         self.asking = false;
         self.due = now + self.jittered(lifetime / 2).max(FIRST_INTERVAL);
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::noise::Responder;
+
+    const T: Duration = Duration::from_secs(10);
+    const LIFETIME: Duration = Duration::from_secs(180);
+
+    /// A relay with one session and no rules.
+    struct Relay {
+        key: PrivateKey,
+        rng: ChaCha20Rng,
+        keys: Option<SessionKeys>,
+        named: u64,
+    }
+
+    impl Relay {
+        fn new() -> Self {
+            let mut rng = ChaCha20Rng::seed_from_u64(1);
+            Self { key: PrivateKey::generate(&mut rng), rng, keys: None, named: 0 }
+        }
+
+        fn client(&mut self) -> Registration {
+            let me = PrivateKey::generate(&mut self.rng);
+            Registration::new(T, &me, &self.key.public(), destination(), &mut self.rng)
+        }
+
+        fn respond(&mut self, initiation: &[u8]) -> Vec<u8> {
+            let handshake = Responder::read(Prologue::Relay, &self.key, initiation).unwrap();
+            let asked = RegisterPayload::decode(&handshake.payload);
+            assert_eq!(asked.destination, destination());
+            self.named = asked.session;
+            let offer = SessionPayload { session: 77, lifetime: LIFETIME }.encode();
+            let (response, keys) =
+                handshake.reply(&mut self.rng, &PresharedKey::default(), 5, &offer).unwrap();
+            self.keys = Some(keys);
+            response
+        }
+
+        fn answer(&self, initiation: &[u8]) -> Vec<u8> {
+            let index = u32::from_be_bytes(wire::array(initiation, 4));
+            registered(self.keys.as_ref().unwrap(), index, 0, 77)
+        }
+
+        /// A client with a session, confirmed at T.
+        fn registered(&mut self) -> Registration {
+            let mut client = self.client();
+            self.complete(&mut client, T);
+            client
+        }
+
+        fn complete(&mut self, client: &mut Registration, now: Duration) {
+            let initiation = client.poll_transmit(now).unwrap();
+            let response = self.respond(&initiation);
+            assert!(client.handle_message(now, &response));
+            let third = client.poll_transmit(now).unwrap();
+            assert_eq!(open_registered(self.keys.as_ref().unwrap(), &third), Some(77));
+            assert!(client.handle_message(now, &self.answer(&initiation)));
+        }
+    }
+
+    fn destination() -> SocketAddr {
+        "203.0.113.7:51900".parse().unwrap()
+    }
+
+    /// What a client sends if nobody answers, and when.
+    fn unanswered(client: &mut Registration, count: usize) -> Vec<(Duration, Vec<u8>)> {
+        let next = |client: &mut Registration| {
+            let due = client.poll_timeout().unwrap();
+            client.poll_transmit(due).map(|message| (due, message))
+        };
+        std::iter::from_fn(|| Some(next(client))).flatten().take(count).collect()
+    }
+
+    #[test]
+    fn payloads_and_back() {
+        for text in ["203.0.113.7:51900", "[2001:db8::7]:1"] {
+            let payload = RegisterPayload { destination: text.parse().unwrap(), session: u64::MAX - 1 };
+            assert_eq!(RegisterPayload::decode(&payload.encode()), payload);
+        }
+        let payload = SessionPayload { session: 1 << 60, lifetime: LIFETIME };
+        assert_eq!(SessionPayload::decode(&payload.encode()), payload);
+    }
+
+    #[test]
+    fn there_is_a_session_only_when_the_relay_has_answered_the_third_message() {
+        let mut relay = Relay::new();
+        let mut client = relay.client();
+        let initiation = client.poll_transmit(T).unwrap();
+        assert_eq!(relay.respond(&initiation).len(), wire::RESPONSE_LEN);
+        let response = relay.respond(&initiation);
+        assert!(client.handle_message(T, &response));
+        assert!(client.poll_transmit(T).is_some());
+        assert_eq!((client.session(), client.poll_transmit(T)), (None, None));
+        let answer = relay.answer(&initiation);
+        assert!(client.handle_message(T, &answer));
+        assert_eq!(client.session(), Some(77));
+        assert!(!client.handle_message(T, &answer));
+    }
+
+    #[test]
+    fn repeats_with_a_growing_bounded_interval() {
+        let sent = unanswered(&mut Relay::new().client(), 20);
+        let gaps: Vec<Duration> = sent.windows(2).map(|pair| pair[1].0 - pair[0].0).collect();
+        let mut interval = FIRST_INTERVAL;
+        for gap in gaps {
+            assert!(gap >= interval && gap <= interval.mul_f64(1.25), "{gap:?}");
+            interval = (2 * interval).min(LONGEST_INTERVAL);
+        }
+    }
+
+    #[test]
+    fn keeps_few_initiations_and_takes_a_late_response() {
+        let mut relay = Relay::new();
+        let mut client = relay.client();
+        let sent = unanswered(&mut client, 6);
+        assert_eq!(client.initiators.len(), INITIATIONS_IN_FLIGHT);
+        let now = sent[5].0;
+        let too_late = relay.respond(&sent[1].1);
+        assert!(!client.handle_message(now, &too_late));
+        let late = relay.respond(&sent[2].1);
+        assert!(client.handle_message(now, &late));
+        client.poll_transmit(now).unwrap();
+        assert!(client.handle_message(now, &relay.answer(&sent[2].1)));
+        assert_eq!(client.session(), Some(77));
+    }
+
+    #[test]
+    fn a_bogus_response_or_answer_changes_nothing() {
+        let mut relay = Relay::new();
+        let mut client = relay.client();
+        let initiation = client.poll_transmit(T).unwrap();
+        let response = relay.respond(&initiation);
+        let mut bogus = response.clone();
+        bogus[50] ^= 1;
+        assert!(!client.handle_message(T, &bogus));
+        assert!(client.handle_message(T, &response));
+        let mut bogus = relay.answer(&initiation);
+        bogus[20] ^= 1;
+        assert!(!client.handle_message(T, &bogus));
+        assert!(client.handle_message(T, &relay.answer(&initiation)));
+        assert!(!client.handle_message(T, &initiation));
+        assert!(!client.handle_message(T, &[]));
+    }
+
+    #[test]
+    fn asks_anew_when_the_third_message_stays_unanswered() {
+        let mut relay = Relay::new();
+        let mut client = relay.client();
+        let initiation = client.poll_transmit(T).unwrap();
+        let response = relay.respond(&initiation);
+        assert!(client.handle_message(T, &response));
+        let kinds: Vec<u8> = unanswered(&mut client, 5).iter().map(|(_, message)| message[0] & 15).collect();
+        assert_eq!(kinds, [5, 5, 5, 1, 1]);
+    }
+
+    #[test]
+    fn each_repeated_third_message_has_its_own_counter() {
+        let mut relay = Relay::new();
+        let mut client = relay.client();
+        let initiation = client.poll_transmit(T).unwrap();
+        let response = relay.respond(&initiation);
+        client.handle_message(T, &response);
+        let counters: Vec<u8> = unanswered(&mut client, 3).iter().map(|(_, message)| message[15]).collect();
+        assert_eq!(counters, [0, 1, 2]);
+    }
+
+    #[test]
+    fn registers_again_before_the_lifetime_ends_and_names_its_session() {
+        let mut relay = Relay::new();
+        let mut client = relay.registered();
+        let due = client.poll_timeout().unwrap();
+        assert!(due >= T + LIFETIME / 2 && due < T + LIFETIME);
+        relay.complete(&mut client, due);
+        assert_eq!((relay.named, client.session()), (77, Some(77)));
+    }
+
+    #[test]
+    fn the_session_ends_with_its_lifetime() {
+        let mut client = Relay::new().registered();
+        let mut now = T;
+        while now < T + LIFETIME {
+            assert_eq!(client.session(), Some(77), "{now:?}");
+            now = client.poll_timeout().unwrap();
+            client.poll_transmit(now);
+        }
+        assert_eq!(client.session(), None);
+    }
+
+    #[test]
+    fn refreshes_when_asked_but_not_too_often() {
+        let mut relay = Relay::new();
+        let mut client = relay.registered();
+        client.refresh(T);
+        assert_eq!(client.poll_transmit(T), None);
+        assert_eq!(client.poll_timeout(), Some(T + FIRST_INTERVAL));
+        relay.complete(&mut client, T + FIRST_INTERVAL);
+        let later = T + Duration::from_secs(20);
+        client.refresh(later);
+        assert!(client.poll_transmit(later).is_some());
+        for _ in 0..10 {
+            client.refresh(later);
+            assert_eq!(client.poll_transmit(later), None);
+        }
+        assert_eq!(client.session(), Some(77));
+    }
+
+    #[test]
+    fn a_relay_key_of_low_order_is_never_answered_and_never_panics() {
+        let mut relay = Relay::new();
+        let me = PrivateKey::generate(&mut relay.rng);
+        let mut client = Registration::new(T, &me, &[0; 32].into(), destination(), &mut relay.rng);
+        assert_eq!(client.poll_transmit(T), None);
+        assert!(client.poll_timeout() > Some(T));
     }
 }
