@@ -1,1 +1,32 @@
-//! `tunnel`: see ARCHITECTURE.md.
+//! The tunnel of paper 003: one encrypted interface over many UDP paths and relays.
+//!
+//! Begin with [`endpoint`], the sans-IO whole; then the paper's parts: [`xmit`] chooses a path, [`weights`] holds
+//! equations (1) to (3), [`recv_enqueue`] keeps what a path receives and reports it, [`packet_queue`] restores order.
+
+pub mod address;
+pub mod config;
+pub mod cookie;
+pub mod endpoint;
+pub mod frame;
+pub mod keys;
+pub mod noise;
+pub mod packet_queue;
+pub mod path;
+pub mod peer;
+pub mod rate;
+pub mod recv_enqueue;
+pub mod registration;
+pub mod relay;
+pub mod replay;
+pub mod routes;
+pub mod sent;
+pub mod session;
+pub mod sessions;
+pub mod status;
+pub mod unconfirmed;
+pub mod weights;
+pub mod wire;
+pub mod xmit;
+
+pub use config::{Config, Local, Mtu, PathConfig, PeerConfig, Scheduler, Via};
+pub use keys::{PresharedKey, PrivateKey, PublicKey};

@@ -194,7 +194,7 @@ impl Responder {
         state.read_message(&initiation[INITIATION_HEADER_LEN..INITIATION_LEN - MACS_LEN], &mut payload)?;
         let peer: [u8; 32] =
             state.get_remote_static().and_then(|key| key.try_into().ok()).ok_or(NoiseError::Rejected)?;
-        let ephemeral = wire::array(initiation, INITIATION_HEADER_LEN);
+        let ephemeral = ephemeral(initiation);
         Ok(Self { peer: peer.into(), payload, remote_index: sender, ephemeral, state, randomness })
     }
 
@@ -284,6 +284,14 @@ pub(crate) fn payload(parts: &[&[u8]]) -> Payload {
         at += part.len();
     }
     out
+}
+
+/// What tells an initiation, of the right length, from every other: its ephemeral key.
+///
+/// # Panics
+/// If `initiation` is shorter than an initiation.
+pub fn ephemeral(initiation: &[u8]) -> [u8; 32] {
+    wire::array(initiation, INITIATION_HEADER_LEN)
 }
 
 /// A bounded memory of initiations, by their ephemeral keys: the last 64.

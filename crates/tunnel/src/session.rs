@@ -5,7 +5,8 @@ use ring::aead::{AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, Unboun
 use crate::wire::{HEADER_LEN, TAG_LEN};
 
 /// What data packets are sealed with; the number is the wire's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
 #[repr(u8)]
 pub enum Cipher {
     /// RFC 8439. Fast everywhere.

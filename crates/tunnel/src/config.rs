@@ -1,0 +1,98 @@
+//! What a tunnel endpoint is told: the configuration file's `[tunnel]`, `[[peer]]` and `[[peer.path]]`, checked and
+//! resolved. Nothing here comes from a network.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use ipnet::IpNet;
+use serde::Serialize;
+
+use crate::{PresharedKey, PublicKey};
+
+/// At most this many paths to a peer, listed or learned.
+pub const MAX_PATHS: usize = 16;
+
+/// How packets are spread over the paths of a peer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Scheduler {
+    /// Windows by what each path delivers, resends over another path, steering by predicted arrival and weight.
+    #[default]
+    Auto,
+    /// The paper's: weights by equations (1) to (3) and nothing else.
+    Paper,
+}
+
+/// The MTU of the TUN interface.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mtu {
+    /// The least that every path in use carries, at least 1280.
+    #[default]
+    Auto,
+    /// As given, in bytes; a path that cannot carry it is not used.
+    Fixed(u16),
+}
+
+/// One end of the tunnel.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// How packets are spread.
+    pub scheduler: Scheduler,
+    /// The MTU of the TUN interface.
+    pub mtu: Mtu,
+    /// The other ends.
+    pub peers: Vec<PeerConfig>,
+}
+
+/// One other end.
+#[derive(Clone, Debug)]
+pub struct PeerConfig {
+    /// For status and logs; unique.
+    pub name: String,
+    /// Who it is; unique.
+    pub public_key: PublicKey,
+    /// 32 zero bytes if there is none.
+    pub preshared_key: PresharedKey,
+    /// Inner addresses that this peer may use and is routed.
+    pub routes: Vec<IpNet>,
+    /// Send something on each path at least this often, if given.
+    pub keepalive: Option<Duration>,
+    /// The paths this end lists, at most [`MAX_PATHS`]; empty at an end that only learns them.
+    pub paths: Vec<PathConfig>,
+}
+
+/// One way to reach a peer.
+#[derive(Clone, Debug)]
+pub struct PathConfig {
+    /// For status and logs; unique within the peer.
+    pub name: String,
+    /// Where to leave this host.
+    pub local: Local,
+    /// The peer's address.
+    pub remote: SocketAddr,
+    /// The relay to go through.
+    pub via: Option<Via>,
+    /// Use it only while no other path works.
+    pub backup: bool,
+}
+
+/// Where a path leaves this host.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Local {
+    /// Wherever the routing table says.
+    #[default]
+    Any,
+    /// By this interface.
+    Interface(String),
+    /// From this address.
+    Address(IpAddr),
+}
+
+/// A relay.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Via {
+    /// Its address.
+    pub address: SocketAddr,
+    /// Who it is.
+    pub public_key: PublicKey,
+}

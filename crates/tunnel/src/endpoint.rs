@@ -1,0 +1,367 @@
+//! One end of the tunnel, sans-IO: datagrams and inner packets in, trains of datagrams and inner packets out.
+//!
+//! After any `handle_*`, call [`Endpoint::handle_timeout`], drain [`Endpoint::poll_transmit`] and [`Endpoint::poll_inner`],
+//! then sleep until [`Endpoint::poll_timeout`] or the next event. `now` is a duration since an epoch of the caller's
+//! choice; it never goes back.
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use rand_chacha::ChaCha20Rng;
+use rand_core::{RngCore, SeedableRng};
+
+use crate::address::{Address, LocalAddress, Train};
+use crate::config::{Config, Mtu};
+use crate::cookie::{CookieChecker, CookieJar, LoadGauge};
+use crate::keys::{PrivateKey, PublicKey};
+use crate::noise::{self, Prologue, Responder};
+use crate::path::MIN_INNER_MTU;
+use crate::peer::{Earliest, Peer};
+use crate::routes::Routes;
+use crate::sessions::{Identities, Indices};
+use crate::wire::{self, Direction, Message};
+
+/// More handshakes than this per second ask for cookies; bursts of [`HANDSHAKE_BURST`] do not.
+const HANDSHAKES_PER_SECOND: u32 = 50;
+const HANDSHAKE_BURST: u32 = 100;
+/// Messages without a peer that wait to be sent: cookie replies, relay echoes.
+const MAX_REPLIES: usize = 256;
+
+/// Where a datagram came from, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival {
+    /// Its source.
+    pub remote: SocketAddr,
+    /// The address that it was sent to: replies leave from it.
+    pub local: Option<IpAddr>,
+    /// Its traffic class: DSCP and ECN.
+    pub tos: u8,
+}
+
+/// Counts of datagrams that belong to no peer.
+#[derive(Clone, Copy, Debug, Default, serde::Serialize)]
+pub struct Counters {
+    /// Not of Nawa's wire format, or meant for a relay.
+    pub received_invalid: u64,
+    /// Handshake messages whose mac1 is not for this end's key.
+    pub received_bad_mac1: u64,
+    /// Handshakes answered by a cookie because there were too many.
+    pub cookies_sent: u64,
+    /// Handshakes of keys that are no peer's, or that were replayed.
+    pub refused_handshakes: u64,
+    /// Packets that name no session.
+    pub received_unknown_session: u64,
+    /// Inner packets to addresses that no peer is routed.
+    pub dropped_no_route: u64,
+    /// Inner packets larger than the tunnel's MTU, answered by ICMP where that is allowed.
+    pub dropped_too_big: u64,
+}
+
+/// One end of the tunnel.
+pub struct Endpoint {
+    me: PrivateKey,
+    public: PublicKey,
+    rng: ChaCha20Rng,
+    /// The other ends, in the order of the configuration.
+    peers: Vec<Peer>,
+    routes: Routes,
+    /// Session indices, of established, pending and attempted sessions.
+    indices: Indices,
+    checker: CookieChecker,
+    gauge: LoadGauge,
+    replies: VecDeque<(Address, Vec<u8>)>,
+    to_tun: VecDeque<Vec<u8>>,
+    mtu: Mtu,
+    inner_mtu: u16,
+    next_peer: usize,
+    counters: Counters,
+}
+
+impl Endpoint {
+    /// An end that has heard of nobody. `seed` is what all its random bytes come from.
+    pub fn new(config: Config, me: PrivateKey, seed: [u8; 32]) -> Self {
+        let mut rng = ChaCha20Rng::from_seed(seed);
+        let public = me.public();
+        let incarnation = rng.next_u64();
+        let mut routes = Routes::default();
+        let mut peers = Vec::new();
+        for (index, peer) in config.peers.into_iter().enumerate() {
+            peer.routes.iter().for_each(|net| routes.insert(*net, index));
+            let ids = Identities {
+                me: me.clone(),
+                peer: peer.public_key,
+                preshared: peer.preshared_key.clone(),
+                incarnation,
+            };
+            peers.push(Peer::new(peer, config.scheduler, config.mtu, ids));
+        }
+        Endpoint {
+            checker: CookieChecker::new(&public, &mut rng),
+            gauge: LoadGauge::new(HANDSHAKES_PER_SECOND, HANDSHAKE_BURST),
+            me,
+            public,
+            rng,
+            peers,
+            routes,
+            indices: Indices::new(),
+            replies: VecDeque::new(),
+            to_tun: VecDeque::new(),
+            mtu: config.mtu,
+            inner_mtu: match config.mtu {
+                Mtu::Auto => MIN_INNER_MTU,
+                Mtu::Fixed(mtu) => mtu,
+            },
+            next_peer: 0,
+            counters: Counters::default(),
+        }
+    }
+
+    /// This end's key.
+    pub fn public_key(&self) -> &PublicKey {
+        &self.public
+    }
+
+    /// The other ends.
+    pub fn peers(&self) -> &[Peer] {
+        &self.peers
+    }
+
+    /// Counts of what belongs to no peer.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// The MTU that the TUN interface should have now.
+    pub fn inner_mtu(&self) -> u16 {
+        self.inner_mtu
+    }
+
+    /// The interface or address that path `path` of peer `peer` (in the order of the configuration) leaves by came,
+    /// changed or, if `None`, went. Until it came the path is not used.
+    pub fn set_local(&mut self, now: Duration, peer: usize, path: usize, local: Option<LocalAddress>) {
+        if let Some(peer) = self.peers.get_mut(peer) {
+            peer.set_local(now, path, local, &self.me, &mut self.rng);
+        }
+    }
+
+    /// A datagram came. Its bytes are overwritten.
+    pub fn handle_datagram(&mut self, now: Duration, arrival: &Arrival, datagram: &mut [u8]) {
+        let local = LocalAddress { ip: arrival.local, interface: None };
+        let mut from = Address::direct(arrival.remote, local);
+        let mut datagram = datagram;
+        if let Some((direction, session, inner)) = wire::peel(datagram) {
+            // What came down goes back up.
+            let back = if direction == Direction::Up { Direction::Down } else { Direction::Up };
+            from.via = Some((back, session));
+            let start = datagram.len() - inner.len();
+            datagram = &mut datagram[start..];
+        }
+        match Message::parse(datagram) {
+            Ok(Message::Transport(header)) => match self.indices.get(&header.receiver) {
+                Some(&peer) => {
+                    let peer = &mut self.peers[peer];
+                    peer.handle_transport(now, &from, arrival.tos, header, datagram, &mut self.rng);
+                    self.collect_inner();
+                }
+                None => self.counters.received_unknown_session += 1,
+            },
+            Ok(Message::Initiation { .. }) => self.handle_initiation(now, from, datagram),
+            Ok(Message::Response { receiver, .. }) => self.handle_response(now, from, receiver, datagram),
+            Ok(Message::CookieReply { receiver }) => self.handle_cookie(now, from, receiver, datagram),
+            Ok(Message::Registered { .. }) => {
+                self.peers.iter_mut().any(|p| p.handle_relay(now, &from, datagram));
+            }
+            Ok(Message::Challenge { session, token }) if from.via.is_none() => {
+                self.reply(from, wire::echo(session, token).to_vec());
+            }
+            Ok(_) | Err(_) => self.counters.received_invalid += 1,
+        }
+    }
+
+    /// The TUN gave an inner packet.
+    pub fn handle_inner(&mut self, now: Duration, packet: &mut [u8]) {
+        let Ok(ip) = packet::Ip::parse(packet) else { return };
+        let Some(peer) = self.routes.find(ip.destination()) else {
+            self.counters.dropped_no_route += 1;
+            return;
+        };
+        if packet.len() > usize::from(self.inner_mtu) {
+            self.counters.dropped_too_big += 1;
+            let mut answer = Vec::new();
+            if packet::packet_too_big(packet, self.inner_mtu, &mut answer) {
+                self.to_tun.push_back(answer);
+            }
+            return;
+        }
+        packet::clamp_mss(packet, self.inner_mtu);
+        self.peers[peer].handle_inner(now, packet);
+    }
+
+    /// Whether the TUN should be read now. While not, packets wait in its own queue, which slows local senders down;
+    /// that happens once every peer that has something to send has enough of it.
+    pub fn wants_inner(&self, now: Duration) -> bool {
+        let mut busy = self.peers.iter().filter(|p| !p.is_drained()).peekable();
+        busy.peek().is_none() || busy.any(|p| p.wants_inner(now))
+    }
+
+    /// Does what is due.
+    pub fn handle_timeout(&mut self, now: Duration) {
+        for peer in &mut self.peers {
+            peer.handle_timeout(now, &mut self.rng, &self.indices);
+        }
+        self.note_indices();
+        self.update_mtu();
+        self.collect_inner();
+    }
+
+    /// When to call [`handle_timeout`](Self::handle_timeout).
+    pub fn poll_timeout(&self, now: Duration) -> Option<Duration> {
+        let mut next = Earliest(None);
+        self.peers.iter().for_each(|p| next.add(p.poll_timeout(now)));
+        next.0
+    }
+
+    /// Fills `train` with what is to be sent next to one address; false if nothing is.
+    pub fn poll_transmit(&mut self, now: Duration, train: &mut Train) -> bool {
+        train.clear();
+        if let Some((to, message)) = self.replies.pop_front() {
+            train.put(&to, 0, |out| out.extend(message));
+            return true;
+        }
+        // Peers take turns.
+        for _ in 0..self.peers.len() {
+            self.next_peer = (self.next_peer + 1) % self.peers.len();
+            if self.peers[self.next_peer].poll_transmit(now, train) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// The next packet for the TUN.
+    pub fn poll_inner(&mut self) -> Option<Vec<u8>> {
+        self.to_tun.pop_front()
+    }
+
+    // ---- handshakes ---------------------------------------------------------------------------------------------
+
+    fn handle_initiation(&mut self, now: Duration, from: Address, message: &[u8]) {
+        if !self.checker.check_mac1(message) {
+            self.counters.received_bad_mac1 += 1;
+            return;
+        }
+        if self.ask_for_cookie(now, &from, message) {
+            return;
+        }
+        let ephemeral = noise::ephemeral(message);
+        if let Some((at, response)) =
+            self.peers.iter_mut().enumerate().find_map(|(i, p)| Some((i, p.sessions.repeat_response(&ephemeral)?)))
+        {
+            self.send_response(now, at, from, response);
+            return;
+        }
+        let Ok(responder) = Responder::read(Prologue::Tunnel, &self.me, message) else {
+            self.counters.refused_handshakes += 1;
+            return;
+        };
+        let Some(at) = self.peers.iter().position(|p| *p.public_key() == responder.peer) else {
+            self.counters.refused_handshakes += 1;
+            return;
+        };
+        let sessions = &mut self.peers[at].sessions;
+        match sessions.handle_initiation(now, responder, &mut self.rng, &self.indices) {
+            Some(response) => {
+                self.note_indices();
+                self.send_response(now, at, from, response);
+            }
+            None => self.counters.refused_handshakes += 1,
+        }
+    }
+
+    fn send_response(&mut self, now: Duration, peer: usize, to: Address, mut response: Vec<u8>) {
+        CookieJar::new(self.peers[peer].public_key()).stamp(now, &mut response);
+        self.reply(to, response);
+    }
+
+    /// Under load, who cannot show that it receives at its address gets a cookie and nothing else. The proof is of the
+    /// address as this end sees it: through a relay, the relay's.
+    fn ask_for_cookie(&mut self, now: Duration, from: &Address, message: &[u8]) -> bool {
+        if !self.gauge.under_load(now) || self.checker.check_mac2(now, from.remote, message) {
+            return false;
+        }
+        if let Some(reply) = self.checker.reply(now, from.remote, message) {
+            self.counters.cookies_sent += 1;
+            self.reply(*from, reply.to_vec());
+        }
+        true
+    }
+
+    fn handle_response(&mut self, now: Duration, from: Address, receiver: u32, message: &[u8]) {
+        if !self.checker.check_mac1(message) {
+            self.counters.received_bad_mac1 += 1;
+            return;
+        }
+        match self.indices.get(&receiver) {
+            Some(&peer) => self.peers[peer].handle_response(now, message),
+            None => {
+                self.peers.iter_mut().any(|p| p.handle_relay(now, &from, message));
+            }
+        }
+    }
+
+    fn handle_cookie(&mut self, now: Duration, from: Address, receiver: u32, message: &[u8]) {
+        let Some(&peer) = self.indices.get(&receiver) else {
+            self.peers.iter_mut().any(|p| p.handle_relay(now, &from, message));
+            return;
+        };
+        let here = |a: Option<&Address>| a.is_some_and(|a| a.is_same_place(&from));
+        for path in self.peers[peer].paths.iter_mut().filter(|p| here(p.address())) {
+            path.jar.accept(now, message);
+        }
+    }
+
+    fn reply(&mut self, to: Address, message: Vec<u8>) {
+        if self.replies.len() < MAX_REPLIES {
+            self.replies.push_back((to, message));
+        }
+    }
+
+    // ---- helpers ------------------------------------------------------------------------------------------------
+
+    /// Takes ordered packets from the peers, keeps those that the peer may send, and makes them fit.
+    fn collect_inner(&mut self) {
+        for at in 0..self.peers.len() {
+            while let Some(mut packet) = self.peers[at].poll_inner() {
+                let Ok(ip) = packet::Ip::parse(&packet) else { continue };
+                if self.routes.find(ip.source()) != Some(at) {
+                    self.peers[at].counters.received_foreign_source += 1;
+                    continue;
+                }
+                packet::clamp_mss(&mut packet, self.inner_mtu);
+                self.to_tun.push_back(packet);
+            }
+        }
+    }
+
+    fn update_mtu(&mut self) {
+        if self.mtu == Mtu::Auto
+            && let Some(mtu) = self.peers.iter().filter_map(Peer::inner_mtu).min()
+        {
+            self.inner_mtu = mtu.max(MIN_INNER_MTU);
+        }
+    }
+
+    /// Makes the index table say what the peers' sessions do, when they changed.
+    fn note_indices(&mut self) {
+        let count: usize = self.peers.iter().map(|p| p.sessions.indices().count()).sum();
+        let known = |p: &Peer| p.sessions.indices().all(|i| self.indices.contains_key(&i));
+        if count == self.indices.len() && self.peers.iter().all(known) {
+            return;
+        }
+        self.indices.clear();
+        for (at, peer) in self.peers.iter().enumerate() {
+            self.indices.extend(peer.sessions.indices().map(|i| (i, at)));
+        }
+    }
+}

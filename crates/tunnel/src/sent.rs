@@ -1,0 +1,407 @@
+//! What one path has in flight, what of it was lost, and when the path is taken to be silent.
+//!
+//! Loss is told per path, by its own sequence (RFC 9002 §6.1 in spirit): a packet is lost when one sent enough packets
+//! later has arrived. How many are enough adapts: a packet that arrives after it was declared lost raises the threshold to
+//! its displacement (RFC 8985 §6.2). A path from which nothing has come back for its probe time-out is silent: all that
+//! is in flight on it is handed back, and it gets nothing but probes until it answers.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use crate::frame::Report;
+use crate::rate::{Rate, Snapshot};
+
+/// RFC 9002 §6.1.1.
+const FIRST_THRESHOLD: u64 = 3;
+const MAX_THRESHOLD: u64 = 1024;
+/// A report waits at most this long at the receiver, with its timers' slack.
+const REPORT_DELAY: Duration = Duration::from_millis(30);
+const MIN_VARIATION: Duration = Duration::from_millis(30);
+/// Before a round trip was measured.
+const INITIAL_RTT: Duration = Duration::from_millis(333);
+/// A silent path is probed at least this often.
+const MAX_PROBE_INTERVAL: Duration = Duration::from_secs(1);
+/// What a path forgets of packets that nothing was heard of.
+const MAX_TRACKED: usize = 1 << 16;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    InFlight,
+    Lost,
+    Acked,
+}
+
+#[derive(Debug)]
+struct Packet {
+    state: State,
+    bytes: u32,
+    /// The order sequence of the data it carries.
+    order: Option<u64>,
+    /// The size it probes, as an outer IP packet.
+    probed: Option<u16>,
+    snapshot: Snapshot,
+    at: Duration,
+}
+
+/// What a packet carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// An inner packet of this order sequence.
+    Data(u64),
+    /// Something to be acknowledged; it may probe this size of an outer IP packet.
+    Probe(Option<u16>),
+    /// Feedback.
+    Report,
+}
+
+/// What a report or a time-out says about what was sent. Reused, so that no allocation is made per report.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// Order sequences that arrived.
+    pub confirmed: Vec<u64>,
+    /// Order sequences whose packet is taken to be lost.
+    pub lost: Vec<u64>,
+    /// Probed sizes that arrived.
+    pub probed: Vec<u16>,
+    /// Whether anything new was acknowledged.
+    pub progress: bool,
+}
+
+impl Outcome {
+    /// Empties it.
+    pub fn clear(&mut self) {
+        self.confirmed.clear();
+        self.lost.clear();
+        self.probed.clear();
+        self.progress = false;
+    }
+}
+
+/// Smoothed round-trip time (RFC 6298 §2).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Rtt {
+    smoothed: Option<Duration>,
+    variation: Duration,
+}
+
+impl Rtt {
+    fn add(&mut self, rtt: Duration) {
+        let Some(smoothed) = self.smoothed else {
+            *self = Rtt { smoothed: Some(rtt), variation: rtt / 2 };
+            return;
+        };
+        self.variation = (self.variation * 3 + smoothed.abs_diff(rtt)) / 4;
+        self.smoothed = Some((smoothed * 7 + rtt) / 8);
+    }
+
+    /// The smoothed round-trip time, once measured.
+    pub fn smoothed(&self) -> Option<Duration> {
+        self.smoothed
+    }
+
+    /// Nothing for this long is silence.
+    fn probe_timeout(&self) -> Duration {
+        let rtt = self.smoothed.unwrap_or(INITIAL_RTT);
+        rtt + (self.variation * 4).max(MIN_VARIATION) + REPORT_DELAY
+    }
+}
+
+/// The sending side of one path.
+#[derive(Debug)]
+pub struct Sent {
+    base: u64,
+    packets: VecDeque<Packet>,
+    in_flight: usize,
+    largest_acked: Option<u64>,
+    threshold: u64,
+    rtt: Rtt,
+    /// When something was last acknowledged, or the first packet sent after silence.
+    last_progress: Duration,
+    /// Probe time-outs since then.
+    silent: u32,
+    sent_packets: u64,
+    sent_bytes: u64,
+    lost_packets: u64,
+    /// The path's model.
+    pub rate: Rate,
+}
+
+impl Default for Sent {
+    fn default() -> Self {
+        Sent {
+            base: 0,
+            packets: VecDeque::new(),
+            in_flight: 0,
+            largest_acked: None,
+            threshold: FIRST_THRESHOLD,
+            rtt: Rtt::default(),
+            last_progress: Duration::ZERO,
+            silent: 0,
+            sent_packets: 0,
+            sent_bytes: 0,
+            lost_packets: 0,
+            rate: Rate::new(),
+        }
+    }
+}
+
+impl Sent {
+    /// The next packet's path sequence.
+    pub fn next_sequence(&self) -> u64 {
+        self.base + self.packets.len() as u64
+    }
+
+    /// Records the packet that takes [`next_sequence`](Self::next_sequence). `size` is its UDP payload's.
+    pub fn handle_sent(&mut self, now: Duration, size: usize, content: Content) {
+        let (order, probed) = match content {
+            Content::Data(order) => (Some(order), None),
+            Content::Probe(size) => (None, size),
+            Content::Report => (None, None),
+        };
+        // Nobody reports the arrival of a report by itself, and a size that does not pass is no loss: neither is in flight.
+        let bytes = if matches!(content, Content::Data(_) | Content::Probe(None)) { size } else { 0 };
+        if bytes > 0 && self.in_flight == 0 && self.silent == 0 {
+            self.last_progress = now;
+        }
+        let snapshot = self.rate.handle_sent(now, bytes, self.in_flight);
+        self.packets.push_back(Packet {
+            state: State::InFlight,
+            bytes: bytes as u32,
+            order,
+            probed,
+            snapshot,
+            at: now,
+        });
+        self.in_flight += bytes;
+        self.sent_packets += 1;
+        self.sent_bytes += size as u64;
+        if self.packets.len() > MAX_TRACKED {
+            self.forget_first();
+        }
+    }
+
+    /// The receiver's report about this path.
+    pub fn handle_report(&mut self, now: Duration, report: &Report, out: &mut Outcome) {
+        let (mut acked, mut largest) = (0, None);
+        for range in &report.ranges {
+            let low = (*range.start()).max(self.base);
+            let high = (*range.end()).min(self.next_sequence().wrapping_sub(1));
+            if self.packets.is_empty() || low > high {
+                continue;
+            }
+            for sequence in low..=high {
+                acked += self.ack(sequence, out);
+            }
+            if out.progress && largest.is_none() {
+                largest = Some(high);
+            }
+        }
+        if let Some(sequence) = largest.filter(|_| out.progress) {
+            self.progress(now, report, sequence, acked);
+        }
+        self.detect_lost(out);
+        self.forget();
+    }
+
+    /// The probe time-out has passed: everything in flight is handed back as lost and the path is silent.
+    pub fn handle_timeout(&mut self, now: Duration, out: &mut Outcome) -> bool {
+        if self.poll_timeout().is_none_or(|t| t > now) {
+            return false;
+        }
+        self.silent = self.silent.saturating_add(1);
+        for i in 0..self.packets.len() {
+            self.lose(i, out);
+        }
+        self.forget();
+        self.silent_since(now);
+        true
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) has something to do: then the path should be probed.
+    pub fn poll_timeout(&self) -> Option<Duration> {
+        if self.silent > 0 {
+            let backoff = self.rtt.probe_timeout() * (1 << self.silent.min(6));
+            return Some(self.last_progress + backoff.min(MAX_PROBE_INTERVAL));
+        }
+        (self.in_flight > 0).then(|| self.last_progress + self.rtt.probe_timeout())
+    }
+
+    /// Whether nothing has come back for a probe time-out.
+    pub fn is_silent(&self) -> bool {
+        self.silent > 0
+    }
+
+    /// Probe time-outs since something last came back.
+    pub fn silences(&self) -> u32 {
+        self.silent
+    }
+
+    /// Bytes sent and neither acknowledged nor taken to be lost.
+    pub fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    /// Round-trip time.
+    pub fn rtt(&self) -> &Rtt {
+        &self.rtt
+    }
+
+    /// Packets sent, bytes sent, packets lost.
+    pub fn totals(&self) -> (u64, u64, u64) {
+        (self.sent_packets, self.sent_bytes, self.lost_packets)
+    }
+
+    fn silent_since(&mut self, now: Duration) {
+        // The back-off counts from each probe.
+        self.last_progress = now;
+    }
+
+    fn ack(&mut self, sequence: u64, out: &mut Outcome) -> usize {
+        let packet = &mut self.packets[(sequence - self.base) as usize];
+        let was = std::mem::replace(&mut packet.state, State::Acked);
+        if was == State::Acked {
+            return 0;
+        }
+        let bytes = packet.bytes as usize;
+        out.progress = true;
+        out.confirmed.extend(packet.order.take());
+        out.probed.extend(packet.probed.take());
+        if was == State::Lost {
+            self.lost_packets -= 1;
+            let displaced = self.largest_acked.unwrap_or(0).saturating_sub(sequence) + 1;
+            if self.silent == 0 {
+                self.threshold = self.threshold.max(displaced).min(MAX_THRESHOLD);
+            }
+            return 0;
+        }
+        self.in_flight -= bytes;
+        bytes
+    }
+
+    fn progress(&mut self, now: Duration, report: &Report, sequence: u64, acked: usize) {
+        let packet = &self.packets[(sequence - self.base) as usize];
+        let waited = Duration::from_micros(u64::from(report.report_delay));
+        let rtt = now.saturating_sub(packet.at).saturating_sub(waited);
+        let snapshot = packet.snapshot;
+        let is_new = self.largest_acked.is_none_or(|l| sequence > l);
+        if std::mem::take(&mut self.silent) > 0 {
+            self.rate.restart();
+        }
+        self.last_progress = now;
+        if is_new {
+            self.largest_acked = Some(sequence);
+            self.rtt.add(rtt);
+            self.rate.handle_acked(now, acked, &snapshot, report.arrival, rtt, self.in_flight);
+        }
+    }
+
+    fn detect_lost(&mut self, out: &mut Outcome) {
+        let Some(largest) = self.largest_acked else { return };
+        let below = (largest + 1).saturating_sub(self.threshold).saturating_sub(self.base) as usize;
+        for i in 0..below.min(self.packets.len()) {
+            self.lose(i, out);
+        }
+    }
+
+    fn lose(&mut self, i: usize, out: &mut Outcome) {
+        let packet = &mut self.packets[i];
+        if packet.state != State::InFlight {
+            return;
+        }
+        packet.state = State::Lost;
+        self.in_flight -= packet.bytes as usize;
+        self.lost_packets += 1;
+        // The order sequence stays: should the packet arrive after all, that confirms it.
+        out.lost.extend(packet.order);
+    }
+
+    /// Forgets what is settled, but remembers losses for a while, to notice those that were none.
+    fn forget(&mut self) {
+        let keep = self.largest_acked.unwrap_or(0).saturating_sub(MAX_THRESHOLD);
+        while let Some(first) = self.packets.front() {
+            let done = first.state == State::Acked || (first.state == State::Lost && self.base < keep);
+            if !done {
+                break;
+            }
+            self.forget_first();
+        }
+    }
+
+    fn forget_first(&mut self) {
+        if let Some(first) = self.packets.pop_front() {
+            self.base += 1;
+            if first.state == State::InFlight {
+                self.in_flight -= first.bytes as usize;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn send(s: &mut Sent, at: u32, n: u64) {
+        for _ in 0..n {
+            let order = s.next_sequence();
+            s.handle_sent(at * MS, 1000, Content::Data(order));
+        }
+    }
+
+    fn report(s: &mut Sent, at: u32, ranges: &[(u64, u64)]) -> Outcome {
+        let mut out = Outcome::default();
+        let ranges = ranges.iter().map(|r| r.0..=r.1).collect();
+        s.handle_report(at * MS, &Report { ranges, arrival: at * 1000, ..Report::default() }, &mut out);
+        out
+    }
+
+    #[test]
+    fn a_packet_is_lost_when_three_later_ones_arrived() {
+        let mut s = Sent::default();
+        send(&mut s, 0, 5);
+        assert_eq!(report(&mut s, 20, &[(1, 2)]).lost, []);
+        let out = report(&mut s, 21, &[(1, 3)]);
+        assert_eq!((out.confirmed, out.lost), (vec![3], vec![0]));
+        assert_eq!(s.in_flight(), 1000);
+        assert_eq!(s.totals().2, 1);
+    }
+
+    #[test]
+    fn a_path_that_reorders_is_given_more_time() {
+        let mut s = Sent::default();
+        send(&mut s, 0, 20);
+        assert_eq!(report(&mut s, 20, &[(1, 5)]).lost, [0]);
+        let out = report(&mut s, 21, &[(0, 5)]);
+        assert_eq!((out.confirmed, s.totals().2), (vec![0], 0));
+        assert_eq!(report(&mut s, 22, &[(7, 11), (0, 5)]).lost, []);
+        assert_eq!(report(&mut s, 22, &[(7, 12), (0, 5)]).lost, [6]);
+    }
+
+    #[test]
+    fn silence_hands_everything_back_and_ends_with_an_answer() {
+        let mut s = Sent::default();
+        send(&mut s, 0, 3);
+        report(&mut s, 20, &[(0, 0)]);
+        let timeout = s.poll_timeout().unwrap();
+        let mut out = Outcome::default();
+        assert!(!s.handle_timeout(timeout - MS, &mut out));
+        assert!(s.handle_timeout(timeout, &mut out));
+        assert_eq!((&out.lost[..], s.in_flight(), s.is_silent()), (&[1, 2][..], 0, true));
+        let again = s.poll_timeout().unwrap();
+        assert!(again > timeout && again <= timeout + MAX_PROBE_INTERVAL);
+        assert_eq!(report(&mut s, 900, &[(0, 2)]).confirmed, [1, 2]);
+        assert!(!s.is_silent());
+    }
+
+    #[test]
+    fn reports_of_what_was_never_sent_change_nothing() {
+        let mut s = Sent::default();
+        assert!(!report(&mut s, 1, &[(0, 9)]).progress);
+        send(&mut s, 1, 2);
+        assert!(!report(&mut s, 2, &[(5, u64::MAX - 1)]).progress);
+        assert_eq!(report(&mut s, 3, &[(0, u64::MAX - 1)]).confirmed, [0, 1]);
+        assert_eq!((s.in_flight(), s.next_sequence()), (0, 2));
+    }
+}

@@ -1,0 +1,302 @@
+//! The keys shared with one peer: handshakes, confirmation, rotation.
+//!
+//! The end that starts a handshake sends the same initiation over every path; the first response wins. Its responder has
+//! a *pending* session until a transport packet opens under it; only that packet makes it a session to send on. Several
+//! pending sessions are kept, so that a replayed initiation evicts nothing. Old sessions still open what was
+//! sent under them for [`REJECT_AFTER`] and longer than any path delays.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+
+use rand_core::RngCore;
+
+use crate::keys::{PresharedKey, PrivateKey, PublicKey};
+use crate::noise::{Initiator, InitiationPayload, Prologue, Responder, ResponsePayload};
+use crate::session::{Cipher, OpeningKey, SealingKey, aes_gcm_is_fast};
+
+/// A session older than this is renewed by the end that started it (WireGuard §6.1: Rekey-After-Time).
+const REKEY_AFTER: Duration = Duration::from_secs(120);
+/// If that end did not, the other does after this.
+const REKEY_AFTER_AS_RESPONDER: Duration = Duration::from_secs(150);
+/// Nothing is sent on a session older than this (Reject-After-Time).
+pub const REJECT_AFTER: Duration = Duration::from_secs(180);
+/// What was sent at the last moment is still opened so much later: longer than the slowest path.
+const LAST_ARRIVAL: Duration = Duration::from_secs(30);
+/// A pending session that nothing has confirmed is forgotten.
+const PENDING_LIFE: Duration = Duration::from_secs(15);
+/// A full table of pending sessions takes a new one in place of one of at least this age.
+const PENDING_PROTECTED: Duration = Duration::from_secs(3);
+const MAX_PENDING: usize = 8;
+const MAX_SESSIONS: usize = 4;
+/// A response is repeated to so many addresses that the same initiation came from.
+const MAX_REPEATS: u8 = 32;
+/// Initiations seen are remembered, so that an old one that is replayed does nothing.
+const MAX_SEEN: usize = 64;
+/// The same initiation is sent again after these times, then a new one is made.
+const RETRIES: [Duration; 4] =
+    [Duration::from_millis(400), Duration::from_millis(800), Duration::from_secs(2), Duration::from_secs(4)];
+
+/// Keys in use between two daemons.
+pub struct Session {
+    /// This end's name for it.
+    pub index: u32,
+    /// The other end's.
+    pub remote_index: u32,
+    /// For what this end sends.
+    pub sealing: SealingKey,
+    /// For what it receives.
+    pub opening: OpeningKey,
+    /// What both seal with.
+    pub cipher: Cipher,
+    /// The other daemon's life.
+    pub incarnation: u64,
+    created: Duration,
+    initiator: bool,
+}
+
+impl Session {
+    /// How old it is.
+    pub fn age(&self, now: Duration) -> Duration {
+        now.saturating_sub(self.created)
+    }
+}
+
+struct Pending {
+    session: Session,
+    ephemeral: [u8; 32],
+    response: Vec<u8>,
+    repeats: u8,
+}
+
+struct Attempt {
+    initiator: Initiator,
+    message: Vec<u8>,
+    started: Duration,
+    /// How often it was sent.
+    sent: usize,
+}
+
+/// Both ends' identities, and how this end shows itself.
+pub struct Identities {
+    /// This end's key.
+    pub me: PrivateKey,
+    /// The peer's.
+    pub peer: PublicKey,
+    /// Zero if there is none.
+    pub preshared: PresharedKey,
+    /// This daemon's life.
+    pub incarnation: u64,
+}
+
+/// The sessions with one peer.
+pub struct Sessions {
+    ids: Identities,
+    /// Confirmed, the newest last.
+    confirmed: Vec<Session>,
+    pending: Vec<Pending>,
+    attempt: Option<Attempt>,
+    seen: VecDeque<[u8; 32]>,
+    /// The peer's life that the last session was with.
+    incarnation: Option<u64>,
+}
+
+/// The peer (its place in the list) of every session index that this endpoint has given out.
+pub type Indices = HashMap<u32, usize>;
+
+/// An index that names no session.
+fn unused(rng: &mut impl RngCore, taken: &Indices) -> u32 {
+    loop {
+        let index = rng.next_u32();
+        if !taken.contains_key(&index) {
+            return index;
+        }
+    }
+}
+
+impl Sessions {
+    /// None yet.
+    pub fn new(ids: Identities) -> Self {
+        Sessions { ids, confirmed: Vec::new(), pending: Vec::new(), attempt: None, seen: VecDeque::new(), incarnation: None }
+    }
+
+    /// The session to send on.
+    pub fn current(&self, now: Duration) -> Option<&Session> {
+        self.confirmed.last().filter(|s| now < s.created + REJECT_AFTER)
+    }
+
+    /// The session that a transport packet names, and whether it is confirmed.
+    pub fn find(&self, index: u32) -> Option<(&Session, bool)> {
+        let confirmed = self.confirmed.iter().find(|s| s.index == index).map(|s| (s, true));
+        confirmed.or_else(|| self.pending.iter().find(|p| p.session.index == index).map(|p| (&p.session, false)))
+    }
+
+    /// A transport packet opened under the pending session `index`. True if the peer has begun a new life with it.
+    pub fn confirm(&mut self, index: u32) -> bool {
+        let Some(at) = self.pending.iter().position(|p| p.session.index == index) else { return false };
+        let session = self.pending.swap_remove(at).session;
+        self.admit(session)
+    }
+
+    /// Every index in use.
+    pub fn indices(&self) -> impl Iterator<Item = u32> {
+        let attempt = self.attempt.iter().map(|a| a.initiator.index());
+        self.confirmed.iter().map(|s| s.index).chain(self.pending.iter().map(|p| p.session.index)).chain(attempt)
+    }
+
+    /// Wants a new session: none that will last, or (`renew`) the peer does not answer.
+    pub fn wants_handshake(&self, now: Duration, renew: bool) -> bool {
+        self.attempt.is_none()
+            && self.confirmed.last().is_none_or(|s| {
+                let after = if s.initiator { REKEY_AFTER } else { REKEY_AFTER_AS_RESPONDER };
+                now >= s.created + after || (renew && now >= s.created + RETRIES[2])
+            })
+    }
+
+    /// When [`wants_handshake`](Self::wants_handshake) without `renew` becomes true.
+    pub fn poll_rekey(&self) -> Option<Duration> {
+        let s = self.confirmed.last().filter(|_| self.attempt.is_none())?;
+        Some(s.created + if s.initiator { REKEY_AFTER } else { REKEY_AFTER_AS_RESPONDER })
+    }
+
+    /// Starts a handshake.
+    pub fn start(&mut self, now: Duration, rng: &mut impl RngCore, taken: &Indices) {
+        let payload =
+            InitiationPayload { incarnation: self.ids.incarnation, fast_aes: aes_gcm_is_fast() }.encode();
+        let ids = &self.ids;
+        let (me, peer, psk) = (&ids.me, &ids.peer, &ids.preshared);
+        let index = unused(rng, taken);
+        match Initiator::new(rng, Prologue::Tunnel, me, peer, psk, index, &payload) {
+            Ok((initiator, message)) => {
+                self.attempt = Some(Attempt { initiator, message, started: now, sent: 0 });
+            }
+            Err(error) => tracing::error!(peer = %ids.peer, %error, "cannot start a handshake: its key is unusable"),
+        }
+    }
+
+    /// The initiation, when it is time to send it (again) over every path.
+    pub fn poll_initiation(&mut self, now: Duration) -> Option<&[u8]> {
+        if self.attempt.as_ref().is_none_or(|a| now < a.due()) {
+            return None;
+        }
+        self.attempt = self.attempt.take().filter(|a| a.sent < RETRIES.len());
+        let attempt = self.attempt.as_mut()?;
+        attempt.sent += 1;
+        Some(&attempt.message)
+    }
+
+    /// When [`poll_initiation`](Self::poll_initiation) has something to do.
+    pub fn poll_timeout(&self) -> Option<Duration> {
+        self.attempt.as_ref().map(Attempt::due)
+    }
+
+    /// Whether a handshake is under way.
+    pub fn is_attempting(&self) -> bool {
+        self.attempt.is_some()
+    }
+
+    /// A response to this end's initiation. `Some(true)`: there is a session and the peer has begun a new life.
+    pub fn handle_response(&mut self, now: Duration, response: &[u8]) -> Option<bool> {
+        let attempt = self.attempt.as_mut()?;
+        let finished = attempt.initiator.finish(response).ok()?;
+        let payload = ResponsePayload::decode(&finished.payload).ok()?;
+        let (sealing, opening) = finished.keys.with(payload.cipher);
+        let session = Session {
+            index: attempt.initiator.index(),
+            remote_index: finished.remote_index,
+            sealing,
+            opening,
+            cipher: payload.cipher,
+            incarnation: payload.incarnation,
+            created: now,
+            initiator: true,
+        };
+        self.attempt = None;
+        Some(self.admit(session))
+    }
+
+    /// The same initiation came again, over another path or because the response was lost: the same response.
+    pub fn repeat_response(&mut self, ephemeral: &[u8; 32]) -> Option<Vec<u8>> {
+        let pending = self.pending.iter_mut().find(|p| p.ephemeral == *ephemeral && p.repeats < MAX_REPEATS)?;
+        pending.repeats += 1;
+        Some(pending.response.clone())
+    }
+
+    /// An initiation that proved its sender to hold the peer's key, now or when it was recorded.
+    pub fn handle_initiation(
+        &mut self,
+        now: Duration,
+        responder: Responder,
+        rng: &mut impl RngCore,
+        taken: &Indices,
+    ) -> Option<Vec<u8>> {
+        if self.seen.contains(&responder.ephemeral) || !self.make_room(now) {
+            return None;
+        }
+        let offer = InitiationPayload::decode(&responder.payload);
+        let cipher = offer.choose(aes_gcm_is_fast());
+        let payload = ResponsePayload { incarnation: self.ids.incarnation, cipher }.encode();
+        let (ephemeral, remote_index, index) = (responder.ephemeral, responder.remote_index, unused(rng, taken));
+        let (response, keys) = responder.reply(rng, &self.ids.preshared, index, &payload).ok()?;
+        let (sealing, opening) = keys.with(cipher);
+        let session = Session {
+            index,
+            remote_index,
+            sealing,
+            opening,
+            cipher,
+            incarnation: offer.incarnation,
+            created: now,
+            initiator: false,
+        };
+        self.remember(ephemeral);
+        self.pending.push(Pending { session, ephemeral, response: response.clone(), repeats: 0 });
+        Some(response)
+    }
+
+    /// Forgets what is too old.
+    pub fn handle_timeout(&mut self, now: Duration) {
+        self.confirmed.retain(|s| now < s.created + REJECT_AFTER + LAST_ARRIVAL);
+        self.pending.retain(|p| now < p.session.created + PENDING_LIFE);
+    }
+
+    fn make_room(&mut self, now: Duration) -> bool {
+        if self.pending.len() < MAX_PENDING {
+            return true;
+        }
+        let oldest = (0..self.pending.len()).min_by_key(|&i| self.pending[i].session.created);
+        let oldest = oldest.filter(|&i| now >= self.pending[i].session.created + PENDING_PROTECTED);
+        oldest.map(|i| self.pending.swap_remove(i)).is_some()
+    }
+
+    fn remember(&mut self, ephemeral: [u8; 32]) {
+        if self.seen.len() == MAX_SEEN {
+            self.seen.pop_front();
+        }
+        self.seen.push_back(ephemeral);
+    }
+
+    /// A session to send on. The keys of the peer's former life go, or what was sent under them could be replayed into
+    /// its new life's empty windows.
+    fn admit(&mut self, session: Session) -> bool {
+        let before = self.incarnation.replace(session.incarnation);
+        let reborn = before.is_some_and(|life| life != session.incarnation);
+        if reborn {
+            self.confirmed.clear();
+        }
+        self.pending.retain(|p| p.session.incarnation == session.incarnation);
+        if self.confirmed.len() == MAX_SESSIONS {
+            self.confirmed.remove(0);
+        }
+        self.confirmed.push(session);
+        reborn
+    }
+}
+
+impl Attempt {
+    fn due(&self) -> Duration {
+        match self.sent {
+            0 => self.started,
+            n => self.started + RETRIES[..n].iter().sum::<Duration>(),
+        }
+    }
+}

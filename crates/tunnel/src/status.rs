@@ -1,0 +1,177 @@
+//! What an endpoint shows of itself: whatever decides, with its unit.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::config::Scheduler;
+use crate::endpoint::{Counters, Endpoint};
+use crate::packet_queue;
+use crate::path::Path;
+use crate::peer::{Peer, PeerCounters};
+
+/// An endpoint's state.
+#[derive(Clone, Debug, Serialize)]
+pub struct TunnelStatus {
+    /// This end's public key.
+    pub public_key: String,
+    /// The MTU of the TUN interface, bytes.
+    pub mtu: u16,
+    /// Datagrams and packets that belong to no peer.
+    pub counters: Counters,
+    /// The other ends.
+    pub peers: Vec<PeerStatus>,
+}
+
+/// A peer's state.
+#[derive(Clone, Debug, Serialize)]
+pub struct PeerStatus {
+    /// Its name.
+    pub name: String,
+    /// Its public key.
+    pub public_key: String,
+    /// Whether there are keys and a path to send on.
+    pub up: bool,
+    /// How packets are spread.
+    pub scheduler: Scheduler,
+    /// What data is sealed with.
+    pub cipher: Option<crate::session::Cipher>,
+    /// Age of the session, s.
+    pub session_age_s: Option<f64>,
+    /// Bytes of inner packets waiting to be sent.
+    pub queue_bytes: usize,
+    /// Bytes kept to be sent again.
+    pub unconfirmed_bytes: usize,
+    /// Bytes waiting behind gaps.
+    pub reorder_bytes: usize,
+    /// Inner packets sent again on another path.
+    pub resent_packets: u64,
+    /// Inner packets that were never confirmed.
+    pub given_up_packets: u64,
+    /// Inner packets received.
+    pub order: packet_queue::Counters,
+    /// What was refused.
+    pub counters: PeerCounters,
+    /// Its paths.
+    pub paths: Vec<PathStatus>,
+}
+
+/// A path's state. Rates and round trips are those of the direction away from this end.
+#[derive(Clone, Debug, Serialize)]
+pub struct PathStatus {
+    /// Unique in the life of the daemon that lists it.
+    pub id: u16,
+    /// Its name.
+    pub name: String,
+    /// `up`, `silent` (nothing comes back), `checking` (not proved yet) or `down` (no interface or relay session).
+    pub state: &'static str,
+    /// Used only while no other path works.
+    pub backup: bool,
+    /// Listed by this end.
+    pub listed: bool,
+    /// Where its datagrams go: the peer's address or the relay's.
+    pub remote: Option<SocketAddr>,
+    /// Whether through a relay.
+    pub relayed: bool,
+    /// Largest outer packet that passes, bytes.
+    pub mtu: u16,
+    /// Smoothed round-trip time.
+    pub rtt_ms: Option<f64>,
+    /// Least round-trip time of the last ten seconds.
+    pub rtt_min_ms: Option<f64>,
+    /// One-way delay beyond that of the fastest path.
+    pub delay_over_best_ms: Option<f64>,
+    /// What the path delivers.
+    pub rate_bps: Option<f64>,
+    /// The paper's weight, 0 to 1.
+    pub weight: f64,
+    /// Bytes that may be in flight, and are.
+    pub window_bytes: usize,
+    /// Bytes in flight.
+    pub in_flight_bytes: usize,
+    /// Packets sent.
+    pub sent_packets: u64,
+    /// Bytes of UDP payload sent.
+    pub sent_bytes: u64,
+    /// Packets sent that did not arrive.
+    pub lost_packets: u64,
+    /// Packets received.
+    pub received_packets: u64,
+    /// Bytes of UDP payload received.
+    pub received_bytes: u64,
+}
+
+impl Endpoint {
+    /// What it shows.
+    pub fn status(&self, now: Duration) -> TunnelStatus {
+        TunnelStatus {
+            public_key: self.public_key().to_string(),
+            mtu: self.inner_mtu(),
+            counters: *self.counters(),
+            peers: self.peers().iter().map(|p| peer_status(p, now)).collect(),
+        }
+    }
+}
+
+fn peer_status(peer: &Peer, now: Duration) -> PeerStatus {
+    let (reorder_bytes, order, unconfirmed) = peer.order_state();
+    let (given_up_packets, resent_packets) = unconfirmed.totals();
+    let session = peer.sessions.current(now);
+    let best = peer.paths.iter().filter_map(|p| p.delay).min();
+    PeerStatus {
+        name: peer.config.name.clone(),
+        public_key: peer.public_key().to_string(),
+        up: peer.can_send(now),
+        scheduler: peer.scheduler(),
+        cipher: session.map(|s| s.cipher),
+        session_age_s: session.map(|s| s.age(now).as_secs_f64()),
+        queue_bytes: peer.queue_bytes(),
+        unconfirmed_bytes: unconfirmed.bytes(),
+        reorder_bytes,
+        resent_packets,
+        given_up_packets,
+        order: *order,
+        counters: peer.counters,
+        paths: peer.paths.iter().map(|p| path_status(p, best)).collect(),
+    }
+}
+
+fn path_status(path: &Path, best_delay: Option<i64>) -> PathStatus {
+    let (sent_packets, sent_bytes, lost_packets) = path.sent.totals();
+    PathStatus {
+        id: path.id,
+        name: path.name.clone(),
+        state: state(path),
+        backup: path.backup,
+        listed: path.config.is_some(),
+        remote: path.address().map(|a| a.remote),
+        relayed: path.address().is_some_and(|a| a.via.is_some()),
+        mtu: path.mtu(),
+        rtt_ms: path.sent.rtt().smoothed().map(millis),
+        rtt_min_ms: path.sent.rate.min_rtt().map(millis),
+        delay_over_best_ms: path.delay.zip(best_delay).map(|(d, b)| (d - b) as f64 / 1e3),
+        rate_bps: path.sent.rate.bytes_per_second().map(|r| r * 8.0),
+        weight: path.weight.get(),
+        window_bytes: path.sent.rate.window(),
+        in_flight_bytes: path.sent.in_flight(),
+        sent_packets,
+        sent_bytes,
+        lost_packets,
+        received_packets: path.received.packets(),
+        received_bytes: path.received.bytes(),
+    }
+}
+
+fn state(path: &Path) -> &'static str {
+    match path.address() {
+        None => "down",
+        Some(_) if path.is_up() => "up",
+        Some(_) if path.sent.is_silent() => "silent",
+        Some(_) => "checking",
+    }
+}
+
+fn millis(t: Duration) -> f64 {
+    t.as_secs_f64() * 1e3
+}

@@ -1,0 +1,229 @@
+//! Inner packets sent and not yet confirmed: what a path loses is sent again on another from here.
+//!
+//! A packet keeps its order sequence however often it is sent; the receiver drops copies by it. It is given up when it
+//! could not be confirmed within [`DEADLINE`], or at once where nothing is repeated (the paper's scheduler). The floor, the
+//! lowest sequence not confirmed and not given up, tells the receiver which gaps will never be filled.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// A packet older than this is not sent again: its sender has sent it again itself (RFC 6298 §2.4: one second).
+pub const DEADLINE: Duration = Duration::from_secs(1);
+
+#[derive(Debug)]
+struct Slot {
+    /// `None` once confirmed or given up, or where nothing is repeated.
+    packet: Option<Vec<u8>>,
+    done: bool,
+    sent: Duration,
+    /// Copies in flight.
+    copies: u8,
+}
+
+/// The order stream at its sender.
+#[derive(Debug)]
+pub struct Unconfirmed {
+    base: u64,
+    slots: VecDeque<Slot>,
+    resends: VecDeque<u64>,
+    bytes: usize,
+    max_bytes: usize,
+    repeat: bool,
+    given_up: u64,
+    resent: u64,
+}
+
+impl Unconfirmed {
+    /// An empty store. Without `repeat` it keeps no packets and gives up what is lost at once.
+    pub fn new(repeat: bool, max_bytes: usize) -> Self {
+        Unconfirmed {
+            base: 0,
+            slots: VecDeque::new(),
+            resends: VecDeque::new(),
+            bytes: 0,
+            max_bytes,
+            repeat,
+            given_up: 0,
+            resent: 0,
+        }
+    }
+
+    /// The lowest order sequence that may still be sent.
+    pub fn floor(&self) -> u64 {
+        self.base
+    }
+
+    /// The next fresh order sequence.
+    pub fn next(&self) -> u64 {
+        self.base + self.slots.len() as u64
+    }
+
+    /// Whether what is lost is sent again.
+    pub fn repeats(&self) -> bool {
+        self.repeat
+    }
+
+    /// Whether there is no room for another packet.
+    pub fn is_full(&self) -> bool {
+        self.bytes >= self.max_bytes
+    }
+
+    /// Bytes kept.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Packets given up, packets sent again.
+    pub fn totals(&self) -> (u64, u64) {
+        (self.given_up, self.resent)
+    }
+
+    /// A packet goes out for the first time, under the sequence [`next`](Self::next).
+    pub fn push(&mut self, now: Duration, packet: Vec<u8>) {
+        let packet = self.repeat.then_some(packet);
+        self.bytes += packet.as_ref().map_or(0, Vec::len);
+        self.slots.push_back(Slot { packet, done: false, sent: now, copies: 1 });
+    }
+
+    /// A copy arrived.
+    pub fn handle_confirmed(&mut self, order: u64) {
+        self.finish(order);
+        self.trim();
+    }
+
+    /// A copy is taken to be lost: the last one in flight puts the packet up to be sent again, or gives it up.
+    pub fn handle_lost(&mut self, now: Duration, order: u64) {
+        let Some(slot) = self.slot(order).filter(|s| !s.done) else { return };
+        slot.copies = slot.copies.saturating_sub(1);
+        if slot.copies > 0 {
+            return;
+        }
+        if slot.packet.is_none() || now >= slot.sent + DEADLINE {
+            self.give_up(order);
+        } else {
+            self.resends.push_back(order);
+        }
+    }
+
+    /// Gives up what has waited too long to be sent again.
+    pub fn handle_timeout(&mut self, now: Duration) {
+        while let Some(order) = self.front_resend() {
+            if self.slot(order).is_some_and(|s| now < s.sent + DEADLINE) {
+                return;
+            }
+            self.give_up(order);
+        }
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) has something to do.
+    pub fn poll_timeout(&self) -> Option<Duration> {
+        let order = *self.resends.front()?;
+        self.slots.get(order.checked_sub(self.base)? as usize).map(|s| s.sent + DEADLINE)
+    }
+
+    /// The packet to send again next.
+    pub fn peek_resend(&mut self) -> Option<(u64, &[u8])> {
+        let order = self.front_resend()?;
+        let packet = self.slot(order)?.packet.as_deref()?;
+        Some((order, packet))
+    }
+
+    /// The packet that [`peek_resend`](Self::peek_resend) showed was sent.
+    pub fn pop_resend(&mut self) {
+        if let Some(order) = self.resends.pop_front()
+            && let Some(slot) = self.slot(order)
+        {
+            slot.copies += 1;
+            self.resent += 1;
+        }
+    }
+
+    fn front_resend(&mut self) -> Option<u64> {
+        while let Some(&order) = self.resends.front() {
+            if self.slot(order).is_some_and(|s| !s.done) {
+                return Some(order);
+            }
+            self.resends.pop_front();
+        }
+        None
+    }
+
+    fn slot(&mut self, order: u64) -> Option<&mut Slot> {
+        self.slots.get_mut(order.checked_sub(self.base)? as usize)
+    }
+
+    fn give_up(&mut self, order: u64) {
+        self.given_up += 1;
+        self.finish(order);
+        self.trim();
+    }
+
+    fn finish(&mut self, order: u64) {
+        let Some(slot) = self.slot(order) else { return };
+        slot.done = true;
+        let freed = slot.packet.take().map_or(0, |p| p.len());
+        self.bytes -= freed;
+    }
+
+    fn trim(&mut self) {
+        while self.slots.front().is_some_and(|s| s.done) {
+            self.slots.pop_front();
+            self.base += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: Duration = Duration::from_secs(1);
+
+    fn store(n: u8, repeat: bool) -> Unconfirmed {
+        let mut u = Unconfirmed::new(repeat, 1000);
+        (0..n).for_each(|i| u.push(Duration::ZERO, vec![i]));
+        u
+    }
+
+    #[test]
+    fn the_floor_is_the_lowest_not_confirmed() {
+        let mut u = store(3, true);
+        u.handle_confirmed(1);
+        assert_eq!((u.floor(), u.next(), u.bytes()), (0, 3, 2));
+        u.handle_confirmed(0);
+        u.handle_confirmed(0);
+        assert_eq!((u.floor(), u.next(), u.bytes()), (2, 3, 1));
+    }
+
+    #[test]
+    fn what_is_lost_is_offered_again_once_per_loss_of_its_last_copy() {
+        let mut u = store(2, true);
+        u.handle_lost(Duration::ZERO, 1);
+        assert_eq!(u.peek_resend(), Some((1, &[1][..])));
+        u.pop_resend();
+        assert_eq!(u.peek_resend(), None);
+        u.handle_lost(Duration::ZERO, 1);
+        assert_eq!(u.peek_resend(), Some((1, &[1][..])));
+        u.handle_confirmed(1);
+        assert_eq!(u.peek_resend(), None, "confirmed after all");
+    }
+
+    #[test]
+    fn the_deadline_gives_up() {
+        let mut u = store(2, true);
+        u.handle_lost(Duration::ZERO, 0);
+        assert_eq!(u.poll_timeout(), Some(DEADLINE));
+        u.handle_timeout(S);
+        assert_eq!((u.floor(), u.totals().0), (1, 1));
+        u.handle_lost(2 * S, 1);
+        assert_eq!((u.floor(), u.bytes()), (2, 0));
+    }
+
+    #[test]
+    fn without_repetition_a_loss_is_given_up_at_once() {
+        let mut u = store(2, false);
+        u.handle_lost(Duration::ZERO, 0);
+        assert_eq!(u.peek_resend(), None);
+        assert_eq!((u.floor(), u.bytes()), (1, 0));
+    }
+}
