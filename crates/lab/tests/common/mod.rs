@@ -1,0 +1,30 @@
+//! What the namespace tests share.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// True, after saying so by name, where the test `name` cannot run.
+pub fn skip(name: &str) -> bool {
+    let reason = if !rustix::process::geteuid().is_root() {
+        "needs root"
+    } else if std::fs::File::open("/dev/net/tun").is_err() {
+        "needs /dev/net/tun"
+    } else {
+        return false;
+    };
+    println!("SKIPPED: {name}: {reason}");
+    true
+}
+
+/// Namespace tests run one at a time.
+pub fn alone() -> MutexGuard<'static, ()> {
+    static LOCK: Mutex<()> = Mutex::new(());
+    LOCK.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Names of `folder`'s entries that belong to the process `owner`.
+pub fn left_in(folder: &str, owner: u32) -> Vec<String> {
+    let prefix = format!("nawalab-{owner}-");
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    names.filter(|name| name.starts_with(&prefix)).collect()
+}

@@ -1,0 +1,172 @@
+//! Real programs over an emulated link, and that nothing stays.
+
+mod common;
+
+use std::io::{BufRead, BufReader, Read};
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use common::{alone, left_in, skip};
+use lab::emulator::Emulator;
+use lab::fetch::{Request, fetch, race};
+use lab::http::{HttpServer, Transport};
+use lab::network::{Network, PathSpec, SERVER, Topology};
+use lab::ping::Ping;
+use link::{Bitrate, Capacity, LinkConfig, Queue};
+use sha2::{Digest, Sha256};
+
+const DELAY: Duration = Duration::from_millis(5);
+
+fn two_paths() -> Topology {
+    let link = LinkConfig {
+        capacity: Capacity::Fixed(Bitrate::from_mbps(20.0)),
+        delay: DELAY,
+        queue: Queue::Packets(100),
+        ..LinkConfig::default()
+    };
+    Topology::Relayed(vec![PathSpec::symmetric("one", link.clone()), PathSpec::symmetric("two", link)])
+}
+
+/// A folder with the file `file`, and the file's hash.
+fn folder(bytes: usize) -> (tempfile::TempDir, [u8; 32]) {
+    let folder = tempfile::tempdir().unwrap();
+    let content: Vec<u8> = (0..bytes).map(|index| (index * 7 + index / 251) as u8).collect();
+    std::fs::write(folder.path().join("file"), &content).unwrap();
+    (folder, Sha256::digest(&content).into())
+}
+
+fn serve(network: &Network, transport: Transport, folder: &Path) -> HttpServer {
+    HttpServer::start(&network.server, transport, "cubic", SocketAddr::new(SERVER, 80), folder).unwrap()
+}
+
+fn request(source: IpAddr) -> Request {
+    Request { server: SERVER, file: "file".into(), source: Some(source) }
+}
+
+#[test]
+fn a_file_crosses_each_path_and_nothing_remains() {
+    if skip("a_file_crosses_each_path_and_nothing_remains") {
+        return;
+    }
+    let _alone = alone();
+    let emulator = Emulator::start().unwrap();
+    let (folder, hash) = folder(300_000);
+    {
+        let network = Network::build(&emulator, &two_paths(), 1).unwrap();
+        let _server = serve(&network, Transport::Tcp, folder.path());
+        for path in 0..2 {
+            network.restart_links();
+            let transfer = fetch(&network.client, &[], &request(network.client_address(path))).unwrap();
+            assert_eq!((transfer.bytes, transfer.sha256), (300_000, hash));
+            let stats = network.stats().unwrap();
+            assert!(stats[path][1].delivered.bytes.get() > 300_000, "the bound path carried it");
+            assert!(stats[1 - path][1].delivered.bytes.get() < 1000, "and no other");
+        }
+    }
+    assert_eq!(left_in("/run/netns", std::process::id()), Vec::<String>::new());
+}
+
+#[test]
+fn mptcp_uses_both_paths_of_its_own_network() {
+    if skip("mptcp_uses_both_paths_of_its_own_network") {
+        return;
+    }
+    let _alone = alone();
+    let emulator = Emulator::start().unwrap();
+    let networks = [1, 2].map(|seed| Network::build(&emulator, &two_paths(), seed).unwrap());
+    let (folder, hash) = folder(4_000_000);
+    let means = lab::system::Means { nawa: Path::new("nawa"), folder: folder.path(), best_path: 0 };
+    let ready = lab::system::System::Mptcp.start(&networks[0], &means).unwrap();
+    let _server = serve(&networks[0], ready.transport, folder.path());
+    let request = request(networks[0].client_address(0));
+    let transfer = fetch(&networks[0].client, ready.launcher, &request).unwrap();
+    assert_eq!((transfer.bytes, transfer.sha256), (4_000_000, hash));
+    for [_, down] in networks[0].stats().unwrap() {
+        assert!(down.delivered.bytes.get() > 100_000, "both paths carried a part: {down:?}");
+    }
+    for [_, down] in networks[1].stats().unwrap() {
+        assert_eq!(down.delivered.bytes.get(), 0, "the other network is another one");
+    }
+}
+
+#[test]
+fn no_answer_is_faster_than_the_links() {
+    if skip("no_answer_is_faster_than_the_links") {
+        return;
+    }
+    let _alone = alone();
+    let emulator = Emulator::start().unwrap();
+    let network = Network::build(&emulator, &two_paths(), 1).unwrap();
+    let (folder, _) = folder(2_000_000);
+    let _server = serve(&network, Transport::Tcp, folder.path());
+    let source = network.client_address(1);
+    let ping = Ping::start(&network.client, Some(source), SERVER).unwrap();
+    fetch(&network.client, &[], &request(source)).unwrap();
+    let times = ping.stop().unwrap();
+    assert!(!times.is_empty());
+    assert!(times.iter().all(|&time| time >= 2 * DELAY), "{times:?}");
+}
+
+#[test]
+fn a_transfer_outlives_a_cut() {
+    if skip("a_transfer_outlives_a_cut") {
+        return;
+    }
+    let _alone = alone();
+    let emulator = Emulator::start().unwrap();
+    let network = Network::build(&emulator, &two_paths(), 1).unwrap();
+    let (folder, hash) = folder(1_000_000);
+    let _server = serve(&network, Transport::Tcp, folder.path());
+    let mut restore = None;
+    let cut = Duration::from_millis(500);
+    let mut watch = |count, now| {
+        if restore.is_none() && count > 300_000 {
+            network.set_up(0, false);
+            restore = Some(now + cut);
+        } else if restore.is_some_and(|at| now >= at) {
+            network.set_up(0, true);
+        }
+        restore
+    };
+    let (_, transfer) =
+        race(&network.client, &[], &[request(network.client_address(0))], &mut watch).unwrap();
+    assert_eq!(transfer.sha256, hash);
+    assert!(transfer.longest_stall >= cut, "nothing crosses a cut link");
+    assert!(network.stats().unwrap()[0][1].blackout_dropped.frames.get() > 0);
+}
+
+/// Not a test by itself: what `a_killed_run_is_cleaned_up_by_the_next` kills.
+#[test]
+#[ignore = "started by another test"]
+fn holds_a_network_until_it_is_killed() {
+    let emulator = Emulator::start().unwrap();
+    let network = Network::build(&emulator, &two_paths(), 1).unwrap();
+    let _ping = Ping::start(&network.client, None, SERVER).unwrap();
+    eprintln!("up");
+    // Ends without an answer when the parent goes, so that nothing stays if that test fails.
+    let _ = std::io::stdin().read(&mut [0]);
+}
+
+#[test]
+fn a_killed_run_is_cleaned_up_by_the_next() {
+    if skip("a_killed_run_is_cleaned_up_by_the_next") {
+        return;
+    }
+    let _alone = alone();
+    let mut run = Command::new(std::env::current_exe().unwrap())
+        .args(["--ignored", "--exact", "--nocapture", "holds_a_network_until_it_is_killed"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(run.stderr.take().unwrap()).lines();
+    assert!(lines.map_while(Result::ok).any(|line| line.contains("up")), "the run did not get up");
+    assert_eq!(left_in("/run/netns", run.id()).len(), 4, "two hosts, two relays");
+    run.kill().unwrap();
+    run.wait().unwrap();
+    assert!(lab::remove_orphans() >= 4);
+    assert_eq!(left_in("/run/netns", run.id()), Vec::<String>::new());
+}
