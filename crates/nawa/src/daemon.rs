@@ -31,7 +31,8 @@ pub fn run(file: &Path, settings: Settings, ready: impl FnOnce()) -> Result<(), 
     let control = Server::bind()?;
     let resolved = settings.resolve()?;
     let (sender, events) = channel();
-    forward_signals(sender.clone()).map_err(|error| Failure::failed(format!("cannot watch signals: {error}")))?;
+    forward_signals(sender.clone())
+        .map_err(|error| Failure::failed(format!("cannot watch signals: {error}")))?;
     let strands = Strands::start(resolved, &sender)?;
     answer(control, strands.status(), sender)
         .map_err(|error| Failure::failed(format!("cannot answer on the control socket: {error}")))?;
@@ -43,25 +44,31 @@ pub fn run(file: &Path, settings: Settings, ready: impl FnOnce()) -> Result<(), 
     result
 }
 
-/// SIGINT, SIGTERM and SIGHUP become events, in their order. All threads started later leave them to this one.
+/// SIGINT, SIGTERM and SIGHUP become events. All threads started later leave them to the one started here.
 fn forward_signals(events: Sender<Event>) -> io::Result<()> {
     let signals = Signals::new()?;
-    let mut poller = Poller::new()?;
-    poller.add(&signals, 0, Interest::Read)?;
     let forward = move || {
-        while poller.wait(None).is_ok() {
-            while let Some(signal) = signals.next() {
-                let event = match signal {
-                    Signal::Reload => Event::Reload,
-                    Signal::Stop => Event::Stop,
-                };
-                if events.send(event).is_err() {
-                    return;
-                }
-            }
+        if let Err(error) = watch(&signals, &events) {
+            let _ = events.send(Event::Ended(format!("cannot watch signals any more: {error}")));
         }
     };
     thread::Builder::new().name("signals".into()).spawn(forward).map(drop)
+}
+
+fn watch(signals: &Signals, events: &Sender<Event>) -> io::Result<()> {
+    let mut poller = Poller::new()?;
+    poller.add(signals, 0, Interest::Read)?;
+    loop {
+        poller.wait(None)?.for_each(drop);
+        while let Some(signal) = signals.next() {
+            let event = match signal {
+                Signal::Reload => Event::Reload,
+                Signal::Stop => Event::Stop,
+            };
+            // Once nobody listens the process is ending.
+            let _ = events.send(event);
+        }
+    }
 }
 
 fn answer(control: Server, status: Status, events: Sender<Event>) -> io::Result<()> {

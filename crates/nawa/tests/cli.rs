@@ -58,9 +58,13 @@ fn wrong_flags_are_bad_input() {
 #[test]
 fn a_good_file_is_checked_in_silence() {
     let node = Node::new();
-    let file = node.write("[relay]\nlisten = 51901\nallow = ['3p7bfXt9wbTTW2HC7OQ1Nz+DQ8hbeGdNrfx+FG+IK08=']\n");
+    let file =
+        node.write("[relay]\nlisten = 51901\nallow = ['3p7bfXt9wbTTW2HC7OQ1Nz+DQ8hbeGdNrfx+FG+IK08=']\n");
     let output = output(&mut nawa(["check", file.to_str().expect("UTF-8")]));
-    assert_eq!((output.status.code(), stdout(&output), stderr(&output)), (Some(0), String::new(), String::new()));
+    assert_eq!(
+        (output.status.code(), stdout(&output), stderr(&output)),
+        (Some(0), String::new(), String::new())
+    );
 }
 
 #[test]
@@ -72,7 +76,8 @@ fn every_error_of_a_bad_file_has_its_line() {
         let output = output(&mut nawa([command, file]));
         assert_eq!(output.status.code(), Some(2));
         let complaints = stderr(&output);
-        let places: Vec<_> = complaints.lines().map(|line| line.split(' ').next().unwrap_or_default()).collect();
+        let places: Vec<_> =
+            complaints.lines().map(|line| line.split(' ').next().unwrap_or_default()).collect();
         assert_eq!(places, [format!("{file}:4:10:"), format!("{file}:5:10:"), format!("{file}:6:2:")]);
     }
 }

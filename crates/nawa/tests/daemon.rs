@@ -20,9 +20,7 @@ fn lonely() -> (Node, PathBuf) {
 
 #[test]
 fn without_a_daemon_commands_end_with_3() {
-    if !namespaces_or_skip("without_a_daemon_commands_end_with_3") {
-        return;
-    }
+    let Some(_alone) = namespaces_or_skip("without_a_daemon_commands_end_with_3") else { return };
     let namespace = Namespace::new();
     for arguments in [&[][..], &["status"], &["status", "--json"], &["down"]] {
         let output = output(&mut namespace.nawa(arguments.iter().copied()));
@@ -33,9 +31,7 @@ fn without_a_daemon_commands_end_with_3() {
 
 #[test]
 fn up_and_down_leave_nothing() {
-    if !namespaces_or_skip("up_and_down_leave_nothing") {
-        return;
-    }
+    let Some(_alone) = namespaces_or_skip("up_and_down_leave_nothing") else { return };
     let (namespace, (_node, file)) = (Namespace::new(), lonely());
     let file = file.to_str().expect("UTF-8");
     let before = (namespace.ip("-o link"), namespace.ip("route show table all"));
@@ -53,9 +49,7 @@ fn up_and_down_leave_nothing() {
 
 #[test]
 fn up_says_why_not() {
-    if !namespaces_or_skip("up_says_why_not") {
-        return;
-    }
+    let Some(_alone) = namespaces_or_skip("up_says_why_not") else { return };
     let (namespace, node) = (Namespace::new(), Node::new());
     let file = node.write("[flight]\n");
     let output = output(&mut namespace.nawa(["up", file.to_str().expect("UTF-8")]));
@@ -65,9 +59,7 @@ fn up_says_why_not() {
 
 #[test]
 fn one_daemon_in_each_namespace() {
-    if !namespaces_or_skip("one_daemon_in_each_namespace") {
-        return;
-    }
+    let Some(_alone) = namespaces_or_skip("one_daemon_in_each_namespace") else { return };
     let (namespace, other) = (Namespace::new(), Namespace::new());
     let (_node, file) = lonely();
     let _daemon = Daemon::start(&namespace, &file);
@@ -79,12 +71,11 @@ fn one_daemon_in_each_namespace() {
 
 #[test]
 fn signals_stop_it_cleanly() {
-    if !namespaces_or_skip("signals_stop_it_cleanly") {
-        return;
-    }
+    let Some(_alone) = namespaces_or_skip("signals_stop_it_cleanly") else { return };
     let (namespace, (_node, file)) = (Namespace::new(), lonely());
     for signal in [Signal::INT, Signal::TERM] {
         let daemon = Daemon::start(&namespace, &file);
+        assert!(namespace.has_interface("nawa0"));
         daemon.signal(signal);
         assert_eq!(daemon.wait(), Some(0));
         assert!(!namespace.has_interface("nawa0"));
@@ -93,9 +84,7 @@ fn signals_stop_it_cleanly() {
 
 #[test]
 fn sighup_checks_the_file_and_goes_on() {
-    if !namespaces_or_skip("sighup_checks_the_file_and_goes_on") {
-        return;
-    }
+    let Some(_alone) = namespaces_or_skip("sighup_checks_the_file_and_goes_on") else { return };
     let (namespace, (node, file)) = (Namespace::new(), lonely());
     let mut daemon = Daemon::start(&namespace, &file);
     daemon.signal(Signal::HUP);
@@ -108,12 +97,11 @@ fn sighup_checks_the_file_and_goes_on() {
 
 #[test]
 fn a_crash_leaves_nothing() {
-    if !namespaces_or_skip("a_crash_leaves_nothing") {
-        return;
-    }
+    let Some(_alone) = namespaces_or_skip("a_crash_leaves_nothing") else { return };
     let (namespace, (_node, file)) = (Namespace::new(), lonely());
     let before = (namespace.ip("-o link"), namespace.ip("route show table all"));
     let daemon = Daemon::start(&namespace, &file);
+    assert!(namespace.has_interface("nawa0"));
     daemon.signal(Signal::KILL);
     assert_eq!(daemon.wait(), None);
     assert_eq!((namespace.ip("-o link"), namespace.ip("route show table all")), before);
@@ -129,9 +117,7 @@ fn a_crash_leaves_nothing() {
 /// ```
 #[test]
 fn two_ends_and_a_relay() {
-    if !namespaces_or_skip("two_ends_and_a_relay") {
-        return;
-    }
+    let Some(_alone) = namespaces_or_skip("two_ends_and_a_relay") else { return };
     let [van, office, relay] = std::array::from_fn(|_| Namespace::new());
     Namespace::connect((&van, "direct", "10.1.0.1/24"), (&office, "direct", "10.1.0.2/24"));
     Namespace::connect((&van, "relayed", "10.2.0.1/24"), (&relay, "west", "10.2.0.9/24"));
@@ -152,7 +138,8 @@ fn two_ends_and_a_relay() {
         )),
         nodes[2].write(&format!("[relay]\nlisten = 51901\nallow = ['{van_key}']\n")),
     ];
-    let [_van, _office, _relay] = [(&van, 0), (&office, 1), (&relay, 2)].map(|(at, i)| Daemon::start(at, &files[i]));
+    let [_van, _office, _relay] =
+        [(&van, 0), (&office, 1), (&relay, 2)].map(|(at, i)| Daemon::start(at, &files[i]));
     let ping = |from: &Namespace, to: &str| succeed(&mut from.command("ping", ["-c", "1", "-w", "30", to]));
     ping(&van, "10.77.0.2");
     ping(&office, "fd77::1");

@@ -19,6 +19,7 @@ use ipnet::IpNet;
 use tunnel::config::{Local, Mtu, Scheduler};
 use tunnel::{PresharedKey, PrivateKey, PublicKey};
 
+pub use resolve::Resolved;
 pub use source::Complaint;
 pub use value::{HostPort, Listen};
 

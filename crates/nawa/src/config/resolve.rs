@@ -1,15 +1,34 @@
 //! From host names to addresses, at start.
 
+use tunnel::PrivateKey;
 use tunnel::config::{Config, Local, PathConfig, PeerConfig, Via};
 
-use super::{Path, Peer, Tunnel};
+use super::{Path, Peer, Relay, Settings, Tunnel};
 use crate::failure::Failure;
 
-/// What the tunnel's core is told.
-///
-/// # Errors
-/// Failed if a host name has no address now.
-pub fn tunnel(tunnel: &Tunnel) -> Result<Config, Failure> {
+/// What the daemon starts.
+#[derive(Debug)]
+pub struct Resolved {
+    /// Who this node is.
+    pub key: PrivateKey,
+    /// The tunnel's edges, and what its core is told.
+    pub tunnel: Option<(Tunnel, Config)>,
+    /// As in the file.
+    pub relay: Option<Relay>,
+}
+
+impl Settings {
+    /// Asks the resolver for every host name.
+    ///
+    /// # Errors
+    /// Failed if one has no address now.
+    pub fn resolve(self) -> Result<Resolved, Failure> {
+        let core = self.tunnel.as_ref().map(core).transpose()?;
+        Ok(Resolved { key: self.key, tunnel: self.tunnel.zip(core), relay: self.relay })
+    }
+}
+
+fn core(tunnel: &Tunnel) -> Result<Config, Failure> {
     let peers = tunnel.peers.iter().map(peer).collect::<Result<_, _>>()?;
     Ok(Config { scheduler: tunnel.scheduler, mtu: tunnel.mtu, peers })
 }

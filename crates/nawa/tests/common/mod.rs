@@ -7,23 +7,27 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Says that the test `name` cannot run here, and why; `make test` compares with `expected-skips.txt`.
 pub fn skip(name: &str, reason: &str) {
     eprintln!("SKIPPED: {name}: {reason}");
 }
 
-/// Whether network namespaces with TUN devices can be made here; skips the test `name` if not.
-pub fn namespaces_or_skip(name: &str) -> bool {
+/// Held by the one test that works in network namespaces at a time; `None` skips the test `name`, because no
+/// namespaces with TUN devices can be made here.
+pub fn namespaces_or_skip(name: &str) -> Option<MutexGuard<'static, ()>> {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let reason = if !rustix::process::geteuid().is_root() {
         "needs root to make network namespaces"
     } else if fs::File::open("/dev/net/tun").is_err() {
         "needs /dev/net/tun"
     } else {
-        return true;
+        // A test that failed has poisoned it, and that is no reason for the next to fail.
+        return Some(ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner));
     };
     skip(name, reason);
-    false
+    None
 }
 
 /// The binary under test.
