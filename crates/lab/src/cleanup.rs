@@ -22,6 +22,11 @@ pub(crate) fn hold_off() -> MutexGuard<'static, ()> {
     MAKING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Does not return if a signal is ending the process: what failed then failed for that reason.
+pub(crate) fn await_end_if_interrupted() {
+    drop(hold_off());
+}
+
 /// Removes what dead processes left; from now on SIGINT and SIGTERM remove what this one made and end it with status
 /// 128 + signal, as a shell reports it.
 pub fn start() -> Result<(), Error> {

@@ -7,7 +7,8 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -83,7 +84,7 @@ fn make_listener(transport: Transport, congestion_control: &str, address: Socket
 }
 
 /// Hands each connection to a busybox of its own. They end with this thread.
-fn serve(listener: &OwnedFd, folder: &PathBuf) {
+fn serve(listener: &OwnedFd, folder: &Path) {
     let mut children = Vec::new();
     while let Ok(connection) = accept_with(listener, SocketFlags::CLOEXEC) {
         match answer(connection, folder) {
@@ -101,6 +102,7 @@ fn answer(connection: OwnedFd, folder: &Path) -> io::Result<Child> {
     let mut command = Command::new("busybox");
     command.args(["httpd", "-i", "-h"]).arg(folder);
     command.stdin(connection.try_clone()?).stdout(connection).stderr(Stdio::null());
+    command.process_group(0);
     device::process::die_with_parent(&mut command);
     command.spawn()
 }

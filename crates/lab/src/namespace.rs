@@ -1,6 +1,7 @@
 //! One network namespace, `nawalab-PID-LABEL`, made and removed with iproute2.
 
 use std::io::Write;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -60,10 +61,11 @@ impl Namespace {
         device::netns::run_in(&self.path(), work).doing(|| format!("enter the namespace {}", self.name))
     }
 
-    /// A command that runs `program` inside. Its process is `program`'s own and dies with the thread that starts it.
+    /// A command that runs `program` inside. Its process is `program`'s own and dies with the thread that starts it;
+    /// Ctrl-C is for the lab alone, which then stops what it started.
     pub fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = Command::new("ip");
-        command.args(["netns", "exec", &self.name]).arg(program).stdin(Stdio::null());
+        command.args(["netns", "exec", &self.name]).arg(program).stdin(Stdio::null()).process_group(0);
         device::process::die_with_parent(&mut command);
         command
     }

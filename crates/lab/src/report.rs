@@ -82,7 +82,7 @@ impl<'a> Report<'a> {
 
     fn table(&self) -> Table {
         let mut table = Table::new();
-        table.load_preset(presets::UTF8_HORIZONTAL_ONLY);
+        table.load_preset(presets::NOTHING);
         let (keys, metrics) = self.columns();
         table.set_header(keys.iter().chain(&metrics));
         for (key, values, _) in self.results() {

@@ -46,6 +46,7 @@ pub fn run(name: &str, options: &RunOptions) -> Result<(), Error> {
                 }
                 Err(corrupted @ Error::Corrupted { .. }) => return Err(corrupted),
                 Err(error) => {
+                    cleanup::await_end_if_interrupted();
                     progress.fail(case, &error);
                     report.fail(index, &error);
                     failure = Some(error);
