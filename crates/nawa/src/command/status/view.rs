@@ -1,0 +1,55 @@
+//! Of what the daemon shows, what the tables need. Scripts read the JSON, which has more.
+
+use serde::Deserialize;
+
+/// The whole state.
+#[derive(Deserialize)]
+pub struct State {
+    /// The daemon's version.
+    pub version: String,
+    /// The daemon's process.
+    pub pid: u32,
+    /// The interface's name.
+    pub interface: Option<String>,
+    /// If this node is an end of a tunnel.
+    pub tunnel: Option<Tunnel>,
+    /// If this node is a relay.
+    pub relay: Option<serde_json::Map<String, serde_json::Value>>,
+}
+
+/// `tunnel::status::TunnelStatus`
+#[derive(Deserialize)]
+pub struct Tunnel {
+    pub public_key: String,
+    pub mtu: u16,
+    pub peers: Vec<Peer>,
+}
+
+/// `tunnel::status::PeerStatus`
+#[derive(Deserialize)]
+pub struct Peer {
+    pub name: String,
+    pub up: bool,
+    pub scheduler: String,
+    pub cipher: Option<String>,
+    pub resent_packets: u64,
+    pub given_up_packets: u64,
+    pub paths: Vec<Path>,
+}
+
+/// `tunnel::status::PathStatus`
+#[derive(Deserialize)]
+pub struct Path {
+    pub name: String,
+    pub state: String,
+    pub backup: bool,
+    pub remote: Option<String>,
+    pub relayed: bool,
+    pub rtt_ms: Option<f64>,
+    pub rate_bps: Option<f64>,
+    pub weight: f64,
+    pub sent_packets: u64,
+    pub sent_bytes: u64,
+    pub lost_packets: u64,
+    pub received_bytes: u64,
+}
