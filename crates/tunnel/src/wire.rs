@@ -123,18 +123,19 @@ pub struct TransportHeader {
 impl TransportHeader {
     /// Reads the header of a transport packet, which has at least a tag after it.
     pub fn parse(datagram: &[u8]) -> Result<Self, WireError> {
-        if Kind::of(datagram)? != Kind::Transport {
-            return Err(WireError::Type(datagram[0] & 15));
+        match Message::parse(datagram)? {
+            Message::Transport(header) => Ok(header),
+            _ => Err(WireError::Type(datagram[0] & 15)),
         }
-        at_least(datagram, Kind::Transport, HEADER_LEN + TAG_LEN)?;
-        if datagram[1] != 0 {
-            return Err(WireError::Reserved(Kind::Transport));
-        }
-        Ok(Self {
+    }
+
+    /// Reads a datagram whose length has been checked.
+    fn read(datagram: &[u8]) -> Self {
+        Self {
             path: u16::from_be_bytes(array(datagram, 2)),
             receiver: u32::from_be_bytes(array(datagram, 4)),
             sequence: u64::from_be_bytes(array(datagram, 8)),
-        })
+        }
     }
 
     /// The header as bytes.
@@ -208,11 +209,9 @@ impl<'a> Message<'a> {
     /// Checks version, type, exact length and reserved bytes.
     pub fn parse(datagram: &'a [u8]) -> Result<Self, WireError> {
         let kind = Kind::of(datagram)?;
-        if kind == Kind::Transport {
-            return TransportHeader::parse(datagram).map(Self::Transport);
-        }
         check_length(kind, datagram)?;
-        if datagram[1..4] != [0; 3] {
+        let reserved = if kind == Kind::Transport { 1..2 } else { 1..4 };
+        if datagram[reserved].iter().any(|byte| *byte != 0) {
             return Err(WireError::Reserved(kind));
         }
         Ok(Self::read(kind, datagram))
@@ -231,9 +230,7 @@ impl<'a> Message<'a> {
             Kind::Initiation => Self::Initiation { sender: index(4) },
             Kind::Response => Self::Response { sender: index(4), receiver: index(8) },
             Kind::CookieReply => Self::CookieReply { receiver: index(4) },
-            Kind::Transport => {
-                Self::Transport(TransportHeader { path: 0, receiver: index(4), sequence: long(8) })
-            }
+            Kind::Transport => Self::Transport(TransportHeader::read(datagram)),
             Kind::Registered => {
                 let sealed = datagram.last_chunk().expect("the length has been checked");
                 Self::Registered { receiver: index(4), counter: long(8), sealed }

@@ -62,7 +62,8 @@ impl Entry {
 }
 
 impl RelayTable {
-    /// Holds the table for a batch of datagrams. Handshakes wait until it is dropped.
+    /// Holds the table for a batch of datagrams. Handshakes wait until it is dropped: drop it before this thread
+    /// calls `RelayControl`.
     pub fn read(&self) -> RelayReader<'_> {
         let sessions = self.sessions.read().unwrap_or_else(PoisonError::into_inner);
         RelayReader { sessions, counters: &self.counters }

@@ -1,0 +1,366 @@
+//! Who has which session: the relay's state and what moves it. `handshake` holds the three messages.
+
+mod handshake;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    net::SocketAddr,
+    sync::Arc,
+    time::Duration,
+};
+
+use rand_chacha::{
+    ChaCha20Rng,
+    rand_core::{RngCore, SeedableRng},
+};
+use zeroize::Zeroizing;
+
+use super::{Action, DropReason, IDLE, Limits, RelayTable, canonical, table::Entry};
+use crate::{
+    cookie::{self, CookieChecker, LoadGauge},
+    keys::{PrivateKey, PublicKey},
+    noise::{HandshakeSeen, SessionKeys},
+    registration,
+    wire::{self, CHALLENGE_LEN, INITIATION_LEN, Message, REGISTERED_LEN, TAG_LEN},
+};
+
+/// A handshake waits so long for its third message: a slow link's round trips, several times.
+const PENDING_LIFETIME: Duration = Duration::from_secs(10);
+/// Times between the challenges after one registration.
+const CHALLENGE_INTERVALS: [Duration; 5] = [
+    Duration::from_millis(500),
+    Duration::from_secs(1),
+    Duration::from_secs(2),
+    Duration::from_secs(4),
+    Duration::from_secs(8),
+];
+/// More handshakes per second than this, after a burst of twice as many, and cookies are asked for. One costs up to
+/// a millisecond of a processor.
+const HANDSHAKES_PER_SECOND: u32 = 200;
+
+/// A handshake that waits for its third message.
+#[derive(Debug)]
+struct Pending {
+    key: PublicKey,
+    source: SocketAddr,
+    destination: SocketAddr,
+    session: u64,
+    remote_index: u32,
+    keys: SessionKeys,
+    expires: Duration,
+}
+
+/// A session as its registration sees it.
+#[derive(Debug)]
+struct Session {
+    key: PublicKey,
+    client: SocketAddr,
+    destination: SocketAddr,
+    open: bool,
+    index: u32,
+    remote_index: u32,
+    keys: SessionKeys,
+    /// The next counter that a repeated third message may carry.
+    next_counter: u64,
+    answers: u64,
+    /// When to look whether the session is idle.
+    idle_due: Duration,
+    /// When the next challenge is due, and how many have been sent.
+    challenge: Option<(Duration, usize)>,
+}
+
+impl Session {
+    fn answer(&mut self, id: u64) -> Vec<u8> {
+        let answer = registration::registered(&self.keys, self.remote_index, self.answers, id);
+        self.answers += 1;
+        answer
+    }
+}
+
+/// An allowed key that has been heard.
+#[derive(Debug, Default)]
+struct Client {
+    seen: HandshakeSeen,
+    pending: VecDeque<u32>,
+    sessions: BTreeSet<u64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Deadline {
+    Pending(u32),
+    Challenge(u64),
+    Idle(u64),
+}
+
+/// Handshakes, challenges and expiry. After `handle_datagram`, and when `poll_timeout` has come, drain
+/// `poll_transmit`.
+#[derive(Debug)]
+pub struct RelayControl {
+    me: PrivateKey,
+    allow: BTreeSet<PublicKey>,
+    limits: Limits,
+    table: Arc<RelayTable>,
+    rng: ChaCha20Rng,
+    checker: CookieChecker,
+    gauge: LoadGauge,
+    token_key: Zeroizing<[u8; 32]>,
+    clients: BTreeMap<PublicKey, Client>,
+    pending: BTreeMap<u32, Pending>,
+    sessions: BTreeMap<u64, Session>,
+    /// Sessions by the relay's index of the handshake that confirmed them last.
+    indices: BTreeMap<u32, u64>,
+    /// Confirmed clients' addresses: as destinations they need no challenge.
+    addresses: BTreeSet<(SocketAddr, u64)>,
+    /// Destinations that have not consented.
+    waiting: BTreeSet<(SocketAddr, u64)>,
+    deadlines: BTreeSet<(Duration, Deadline)>,
+    outbox: VecDeque<(SocketAddr, Vec<u8>)>,
+}
+
+impl RelayControl {
+    /// A relay with `me`'s key for the clients that `allow` lists. 32 bytes are drawn from `rng`.
+    pub fn new(
+        me: PrivateKey,
+        allow: impl IntoIterator<Item = PublicKey>,
+        limits: Limits,
+        rng: &mut impl RngCore,
+    ) -> Self {
+        let mut seed = Zeroizing::new([0; 32]);
+        rng.fill_bytes(&mut *seed);
+        let mut rng = ChaCha20Rng::from_seed(*seed);
+        let checker = CookieChecker::new(&me.public(), &mut rng);
+        let mut token_key = Zeroizing::new([0; 32]);
+        rng.fill_bytes(&mut *token_key);
+        Self {
+            me,
+            allow: allow.into_iter().collect(),
+            limits,
+            table: Arc::default(),
+            rng,
+            checker,
+            gauge: LoadGauge::new(HANDSHAKES_PER_SECOND, 2 * HANDSHAKES_PER_SECOND),
+            token_key,
+            clients: BTreeMap::new(),
+            pending: BTreeMap::new(),
+            sessions: BTreeMap::new(),
+            indices: BTreeMap::new(),
+            addresses: BTreeSet::new(),
+            waiting: BTreeSet::new(),
+            deadlines: BTreeSet::new(),
+            outbox: VecDeque::new(),
+        }
+    }
+
+    /// The forwarding table, for the threads that forward.
+    pub fn table(&self) -> Arc<RelayTable> {
+        self.table.clone()
+    }
+
+    /// Takes any datagram that came to the relay's port. Those of types 8 and 9 may go to the table directly.
+    pub fn handle_datagram(&mut self, now: Duration, source: SocketAddr, datagram: &[u8]) -> Action {
+        let source = canonical(source);
+        let taken = match Message::parse(datagram) {
+            Err(_) => Err(DropReason::Malformed),
+            Ok(Message::Relayed { .. }) => return self.table.read().forward(now, source, datagram),
+            Ok(Message::Initiation { .. }) => self.handle_initiation(now, source, datagram),
+            Ok(Message::Registered { receiver, .. }) if self.pending.contains_key(&receiver) => {
+                self.handle_confirmation(now, source, receiver, datagram)
+            }
+            Ok(Message::Registered { receiver, counter, .. }) => {
+                self.handle_repeated(now, source, receiver, counter, datagram)
+            }
+            Ok(Message::Echo { session, token }) => self.handle_echo(source, session, token),
+            Ok(_) => Err(DropReason::NotForRelay),
+        };
+        taken.unwrap_or_else(|reason| self.table.counters().drop(reason))
+    }
+
+    /// What to send, and where to: challenges to destinations, answers to clients.
+    pub fn poll_transmit(&mut self, now: Duration) -> Option<(SocketAddr, Vec<u8>)> {
+        while let Some((due, deadline)) = self.deadlines.first().copied()
+            && due <= now
+        {
+            self.deadlines.pop_first();
+            self.handle_deadline(now, deadline);
+        }
+        self.outbox.pop_front()
+    }
+
+    /// When to call `poll_transmit` again.
+    pub fn poll_timeout(&self) -> Option<Duration> {
+        self.deadlines.first().map(|(due, _)| *due)
+    }
+
+    /// Makes the session or moves it.
+    fn confirm(&mut self, now: Duration, index: u32, pending: Pending, next_counter: u64) {
+        let id = pending.session;
+        let before = self.take_session(id);
+        let open = before.is_some_and(|old| old.open && old.destination == pending.destination);
+        let credit = INITIATION_LEN + REGISTERED_LEN;
+        let mut entry = Entry::new(now, pending.source, pending.destination, credit);
+        entry.open = open;
+        self.table.write().insert(id, entry);
+        self.clients.entry(pending.key).or_default().sessions.insert(id);
+        self.addresses.insert((pending.source, id));
+        self.indices.insert(index, id);
+        if !open {
+            self.waiting.insert((pending.destination, id));
+        }
+        let idle_due = now + IDLE;
+        self.deadlines.insert((idle_due, Deadline::Idle(id)));
+        let session = Session {
+            key: pending.key,
+            client: pending.source,
+            destination: pending.destination,
+            open,
+            index,
+            remote_index: pending.remote_index,
+            keys: pending.keys,
+            next_counter,
+            answers: 0,
+            idle_due,
+            challenge: None,
+        };
+        self.sessions.insert(id, session);
+    }
+
+    fn open_if_registered(&mut self, id: u64) {
+        let destination = self.sessions.get(&id).map(|session| session.destination);
+        if destination.is_some_and(|address| of(&self.addresses, address).next().is_some()) {
+            self.open(id);
+        }
+    }
+
+    /// A client that registers from `address` consents to be a destination there.
+    fn open_waiting_for(&mut self, address: SocketAddr) {
+        let waiting: Vec<u64> = of(&self.waiting, address).collect();
+        for id in waiting {
+            self.open_and_tell(id);
+        }
+    }
+
+    fn answer_or_ask(&mut self, now: Duration, id: u64) -> Action {
+        match self.sessions.get_mut(&id) {
+            Some(session) if session.open => Action::Reply(session.answer(id)),
+            _ => {
+                self.challenge(now, id, 0);
+                Action::Taken
+            }
+        }
+    }
+
+    /// A destination's consent.
+    fn handle_echo(
+        &mut self,
+        source: SocketAddr,
+        id: u64,
+        token: [u8; TAG_LEN],
+    ) -> Result<Action, DropReason> {
+        let session = self.sessions.get(&id).ok_or(DropReason::UnknownSession)?;
+        if session.destination != source {
+            return Err(DropReason::WrongSource);
+        }
+        if !cookie::verify(&*self.token_key, &token_input(id, source), &token) {
+            return Err(DropReason::Token);
+        }
+        self.open_and_tell(id);
+        Ok(Action::Taken)
+    }
+
+    /// Opens a session and answers its client, who has been waiting.
+    fn open_and_tell(&mut self, id: u64) {
+        if !self.open(id) {
+            return;
+        }
+        if let Some(session) = self.sessions.get_mut(&id) {
+            let answer = session.answer(id);
+            self.outbox.push_back((session.client, answer));
+        }
+    }
+
+    /// Lets data through; false if it was let through already.
+    fn open(&mut self, id: u64) -> bool {
+        let Some(session) = self.sessions.get_mut(&id).filter(|session| !session.open) else { return false };
+        session.open = true;
+        self.waiting.remove(&(session.destination, id));
+        if let Some((due, _)) = session.challenge.take() {
+            self.deadlines.remove(&(due, Deadline::Challenge(id)));
+        }
+        if let Some(entry) = self.table.write().get_mut(&id) {
+            entry.open = true;
+        }
+        true
+    }
+
+    /// Sends a destination the `count`th challenge, if the client has sent enough for it, and plans the next.
+    fn challenge(&mut self, now: Duration, id: u64, count: usize) {
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        session.challenge = None;
+        let Some(interval) = CHALLENGE_INTERVALS.get(count) else { return };
+        let due = now + *interval;
+        session.challenge = Some((due, count + 1));
+        self.deadlines.insert((due, Deadline::Challenge(id)));
+        let to = session.destination;
+        if self.table.with(id, |entry| entry.spend(CHALLENGE_LEN)) == Some(true) {
+            let token = cookie::mac(&*self.token_key, &token_input(id, to));
+            self.outbox.push_back((to, wire::challenge(id, token).to_vec()));
+        }
+    }
+
+    fn handle_deadline(&mut self, now: Duration, deadline: Deadline) {
+        match deadline {
+            Deadline::Pending(index) => {
+                self.forget_pending(index);
+            }
+            Deadline::Challenge(id) => {
+                let count = self.sessions.get(&id).and_then(|session| session.challenge);
+                self.challenge(now, id, count.map_or(usize::MAX, |(_, count)| count));
+            }
+            Deadline::Idle(id) => self.forget_if_idle(now, id),
+        }
+    }
+
+    fn forget_if_idle(&mut self, now: Duration, id: u64) {
+        let due = self.table.with(id, Entry::heard).map_or(now, |heard| heard + IDLE);
+        match self.sessions.get_mut(&id) {
+            Some(session) if due > now => {
+                session.idle_due = due;
+                self.deadlines.insert((due, Deadline::Idle(id)));
+            }
+            _ => {
+                self.table.write().remove(&id);
+                self.take_session(id);
+            }
+        }
+    }
+
+    /// Takes a session out of all but the forwarding table.
+    fn take_session(&mut self, id: u64) -> Option<Session> {
+        let session = self.sessions.remove(&id)?;
+        self.indices.remove(&session.index);
+        self.addresses.remove(&(session.client, id));
+        self.waiting.remove(&(session.destination, id));
+        self.deadlines.remove(&(session.idle_due, Deadline::Idle(id)));
+        if let Some((due, _)) = session.challenge {
+            self.deadlines.remove(&(due, Deadline::Challenge(id)));
+        }
+        if let Some(client) = self.clients.get_mut(&session.key) {
+            client.sessions.remove(&id);
+        }
+        Some(session)
+    }
+}
+
+/// The sessions of `address` in a set sorted by address.
+fn of(set: &BTreeSet<(SocketAddr, u64)>, address: SocketAddr) -> impl Iterator<Item = u64> + '_ {
+    set.range((address, 0)..=(address, u64::MAX)).map(|(_, id)| *id)
+}
+
+fn token_input(session: u64, destination: SocketAddr) -> [u8; 26] {
+    let mut input = [0; 26];
+    input[..8].copy_from_slice(&session.to_be_bytes());
+    input[8..].copy_from_slice(&cookie::address_bytes(destination));
+    input
+}

@@ -1,0 +1,206 @@
+//! The three messages of a registration.
+
+use std::{net::SocketAddr, time::Duration};
+
+use rand_chacha::rand_core::RngCore;
+
+use super::{Deadline, PENDING_LIFETIME, Pending, RelayControl};
+use crate::{
+    cookie::CookieJar,
+    keys::{PresharedKey, PublicKey},
+    noise::{Prologue, Responder},
+    registration::{self, RegisterPayload, SessionPayload},
+    relay::{Action, DropReason, IDLE, is_destination},
+    wire::{self, REGISTERED_LEN},
+};
+
+impl RelayControl {
+    pub(super) fn handle_initiation(
+        &mut self,
+        now: Duration,
+        source: SocketAddr,
+        message: &[u8],
+    ) -> Result<Action, DropReason> {
+        if !self.checker.check_mac1(message) {
+            return Err(DropReason::Mac1);
+        }
+        if self.gauge.under_load(now) && !self.checker.check_mac2(now, source, message) {
+            let reply = self.checker.reply(now, source, message).ok_or(DropReason::Malformed)?;
+            return Ok(Action::Reply(reply.to_vec()));
+        }
+        let handshake =
+            Responder::read(Prologue::Relay, &self.me, message).map_err(|_| DropReason::Handshake)?;
+        let asked = self.admit(&handshake)?;
+        self.respond(now, source, handshake, asked).map(Action::Reply)
+    }
+
+    /// Whether an initiation deserves a response. Changes nothing but the memory of initiations.
+    fn admit(&mut self, handshake: &Responder) -> Result<RegisterPayload, DropReason> {
+        if !self.allow.contains(&handshake.peer) {
+            return Err(DropReason::NotAllowed);
+        }
+        if !self.clients.entry(handshake.peer).or_default().seen.is_new(&handshake.ephemeral) {
+            return Err(DropReason::Replayed);
+        }
+        let asked = RegisterPayload::decode(&handshake.payload);
+        if !is_destination(asked.destination) {
+            return Err(DropReason::Destination);
+        }
+        Ok(asked)
+    }
+
+    fn respond(
+        &mut self,
+        now: Duration,
+        source: SocketAddr,
+        handshake: Responder,
+        asked: RegisterPayload,
+    ) -> Result<Vec<u8>, DropReason> {
+        let (key, remote_index) = (handshake.peer, handshake.remote_index);
+        let session = match self.known_session(&key, source, &asked) {
+            Some(session) => session,
+            None => self.new_session(&key)?,
+        };
+        let index = self.new_index(&key)?;
+        let payload = SessionPayload { session, lifetime: IDLE }.encode();
+        let (mut response, keys) = handshake
+            .reply(&mut self.rng, &PresharedKey::default(), index, &payload)
+            .map_err(|_| DropReason::Handshake)?;
+        CookieJar::new(&key).stamp(now, &mut response);
+        let destination = asked.destination;
+        let expires = now + PENDING_LIFETIME;
+        self.deadlines.insert((expires, Deadline::Pending(index)));
+        self.clients.entry(key).or_default().pending.push_back(index);
+        let pending = Pending { key, source, destination, session, remote_index, keys, expires };
+        self.pending.insert(index, pending);
+        Ok(response)
+    }
+
+    /// The session that the client names, or the one that it has already between the same addresses.
+    fn known_session(&self, key: &PublicKey, source: SocketAddr, asked: &RegisterPayload) -> Option<u64> {
+        let own = &self.clients.get(key)?.sessions;
+        if own.contains(&asked.session) {
+            return Some(asked.session);
+        }
+        let same = |id: &&u64| {
+            self.sessions.get(id).is_some_and(|s| s.client == source && s.destination == asked.destination)
+        };
+        own.iter().find(same).copied()
+    }
+
+    /// The id of a session to be made when the handshake is confirmed.
+    fn new_session(&mut self, key: &PublicKey) -> Result<u64, DropReason> {
+        self.check_session_limits(key)?;
+        loop {
+            let session = self.rng.next_u64();
+            if session != 0 && !self.sessions.contains_key(&session) {
+                return Ok(session);
+            }
+        }
+    }
+
+    fn check_session_limits(&self, key: &PublicKey) -> Result<(), DropReason> {
+        let own = self.clients.get(key).map_or(0, |client| client.sessions.len());
+        if own >= self.limits.sessions_per_key || self.sessions.len() >= self.limits.sessions {
+            return Err(DropReason::SessionLimit);
+        }
+        Ok(())
+    }
+
+    /// An index for a pending handshake of `key`, whose oldest one may have to go.
+    fn new_index(&mut self, key: &PublicKey) -> Result<u32, DropReason> {
+        let own = &self.clients.entry(*key).or_default().pending;
+        if let Some(oldest) = own.front().copied().filter(|_| own.len() >= self.limits.pending_per_key) {
+            self.forget_pending(oldest);
+        }
+        if self.pending.len() >= self.limits.pending {
+            return Err(DropReason::PendingLimit);
+        }
+        loop {
+            let index = self.rng.next_u32();
+            if !self.pending.contains_key(&index) && !self.indices.contains_key(&index) {
+                return Ok(index);
+            }
+        }
+    }
+
+    pub(super) fn forget_pending(&mut self, index: u32) -> Option<Pending> {
+        let pending = self.pending.remove(&index)?;
+        self.deadlines.remove(&(pending.expires, Deadline::Pending(index)));
+        if let Some(client) = self.clients.get_mut(&pending.key) {
+            client.pending.retain(|other| *other != index);
+        }
+        Some(pending)
+    }
+
+    /// The third message of a handshake.
+    pub(super) fn handle_confirmation(
+        &mut self,
+        now: Duration,
+        source: SocketAddr,
+        index: u32,
+        message: &[u8],
+    ) -> Result<Action, DropReason> {
+        let pending = self.pending.get(&index).ok_or(DropReason::UnknownHandshake)?;
+        if pending.source != source {
+            return Err(DropReason::WrongSource);
+        }
+        if registration::open_registered(&pending.keys, message) != Some(pending.session) {
+            return Err(DropReason::Confirmation);
+        }
+        if !self.sessions.contains_key(&pending.session) {
+            let key = pending.key;
+            self.check_session_limits(&key)?;
+        }
+        let pending = self.forget_pending(index).ok_or(DropReason::UnknownHandshake)?;
+        self.forget_older(&pending);
+        let id = pending.session;
+        self.confirm(now, index, pending, counter(message) + 1);
+        self.open_if_registered(id);
+        self.open_waiting_for(source);
+        Ok(self.answer_or_ask(now, id))
+    }
+
+    /// The key's other handshakes for the same session must not move it back.
+    fn forget_older(&mut self, confirmed: &Pending) {
+        let own = self.clients.get(&confirmed.key).map(|client| client.pending.clone()).unwrap_or_default();
+        for index in own {
+            if self.pending.get(&index).is_some_and(|other| other.session == confirmed.session) {
+                self.forget_pending(index);
+            }
+        }
+    }
+
+    /// A third message that was repeated because no answer has come.
+    pub(super) fn handle_repeated(
+        &mut self,
+        now: Duration,
+        source: SocketAddr,
+        index: u32,
+        counter: u64,
+        message: &[u8],
+    ) -> Result<Action, DropReason> {
+        let id = *self.indices.get(&index).ok_or(DropReason::UnknownHandshake)?;
+        let session = self.sessions.get_mut(&id).ok_or(DropReason::UnknownHandshake)?;
+        if session.client != source {
+            return Err(DropReason::WrongSource);
+        }
+        if counter < session.next_counter || counter == u64::MAX {
+            return Err(DropReason::Replayed);
+        }
+        if registration::open_registered(&session.keys, message) != Some(id) {
+            return Err(DropReason::Confirmation);
+        }
+        session.next_counter = counter + 1;
+        self.table.with(id, |entry| {
+            entry.hear(now);
+            entry.add_credit(REGISTERED_LEN);
+        });
+        Ok(if session.open { Action::Reply(session.answer(id)) } else { Action::Taken })
+    }
+}
+
+/// The counter of a third message.
+fn counter(message: &[u8]) -> u64 {
+    u64::from_be_bytes(wire::array(message, 8))
+}

@@ -1,0 +1,95 @@
+//! Bounds, idleness and load.
+
+use super::*;
+
+#[test]
+fn sessions_per_key_are_limited() {
+    let mut net = Net::with(Limits { sessions_per_key: 2, ..Limits::default() });
+    let places = [1, 2, 3].map(|port| SocketAddr::new(home().ip(), port));
+    net.waiting(1, places[0], office());
+    let mut late = net.client(1, office());
+    let third = net.third(&mut late, places[2]);
+    net.waiting(1, places[1], office());
+    assert_eq!(net.give(places[2], &third), Action::Drop(DropReason::SessionLimit));
+    let initiation = net.client(1, office()).poll_transmit(net.now).unwrap();
+    assert_eq!(net.give(places[2], &initiation), Action::Drop(DropReason::SessionLimit));
+    net.waiting(2, places[2], office());
+    assert_eq!(net.relay.table().len(), 3);
+}
+
+#[test]
+fn sessions_in_all_are_limited() {
+    let mut net = Net::with(Limits { sessions: 1, ..Limits::default() });
+    net.waiting(1, home(), office());
+    let initiation = net.client(2, office()).poll_transmit(net.now).unwrap();
+    assert_eq!(net.give(away(), &initiation), Action::Drop(DropReason::SessionLimit));
+}
+
+#[test]
+fn pending_handshakes_are_limited_per_key_and_in_all() {
+    let mut net = Net::with(Limits { pending_per_key: 2, pending: 3, ..Limits::default() });
+    let mut clients = [0; 3].map(|_| net.client(1, office()));
+    let thirds: Vec<_> = clients.iter_mut().map(|client| net.third(client, home())).collect();
+    assert_eq!(net.relay.pending.len(), 2);
+    assert_eq!(net.give(home(), &thirds[0]), Action::Drop(DropReason::UnknownHandshake));
+    let first = net.client(2, office()).poll_transmit(net.now).unwrap();
+    net.reply(away(), &first);
+    let second = net.client(2, office()).poll_transmit(net.now).unwrap();
+    assert_eq!(net.give(away(), &second), Action::Drop(DropReason::PendingLimit));
+    assert_eq!(net.give(home(), &thirds[2]), Action::Taken);
+}
+
+#[test]
+fn an_idle_session_is_forgotten_with_all_that_belongs_to_it() {
+    let mut net = Net::new();
+    let session = net.open(1, home(), office()).session().unwrap();
+    net.pass(IDLE - Duration::from_secs(1));
+    assert_eq!(net.down(office(), session), Action::Forward { to: home() });
+    net.pass(Duration::from_secs(1));
+    assert_eq!(net.up(home(), session), Action::Drop(DropReason::UnknownSession));
+    assert_eq!(net.sizes(), [0; 7]);
+    assert!(net.relay.clients[&key(1).public()].sessions.is_empty());
+}
+
+#[test]
+fn a_client_that_sends_keeps_its_session() {
+    let mut net = Net::new();
+    let session = net.open(1, home(), office()).session().unwrap();
+    for _ in 0..5 {
+        net.pass(IDLE - Duration::from_secs(1));
+        assert_eq!(net.up(home(), session), Action::Forward { to: office() });
+    }
+}
+
+#[test]
+fn refreshing_often_leaves_nothing_behind() {
+    let mut net = Net::new();
+    let mut client = net.open(1, home(), office());
+    let before = net.sizes();
+    for _ in 0..50 {
+        net.pass(Duration::from_secs(1));
+        client.refresh(net.now);
+        let third = net.third(&mut client, home());
+        let answer = net.reply(home(), &third);
+        assert!(client.handle_message(net.now, &answer));
+    }
+    assert_eq!(net.sizes(), before);
+}
+
+#[test]
+fn under_load_only_who_receives_at_its_address_gets_through() {
+    let mut net = Net::new();
+    let flood = initiation(&mut net, 1, to_office(0)).1;
+    while !matches!(net.give(away(), &flood), Action::Reply(reply) if reply.len() == wire::COOKIE_REPLY_LEN) {
+    }
+    let mut client = net.client(1, office());
+    let first = client.poll_transmit(net.now).unwrap();
+    let cookie = net.reply(home(), &first);
+    assert!(client.handle_message(net.now, &cookie));
+    let next = client.poll_timeout().unwrap();
+    let second = client.poll_transmit(next).unwrap();
+    net.relay.gauge = LoadGauge::new(0, 0);
+    assert_eq!(net.reply(away(), &second).len(), wire::COOKIE_REPLY_LEN);
+    let response = net.reply(home(), &second);
+    assert!(client.handle_message(next, &response));
+}
