@@ -9,6 +9,7 @@
 //! - All is bounded: sessions and pending handshakes per key and in total. What is idle is forgotten.
 
 mod control;
+mod status;
 mod table;
 
 use std::{
@@ -16,8 +17,11 @@ use std::{
     time::Duration,
 };
 
+use serde::Serialize;
+
 pub use self::{
     control::RelayControl,
+    status::{RelayStatus, SessionStatus},
     table::{Counters, RelayReader, RelayTable},
 };
 
@@ -59,7 +63,8 @@ pub enum Action {
 }
 
 /// Why a datagram was dropped.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum DropReason {
     /// No message of this version.
     Malformed,

@@ -54,11 +54,11 @@ struct Pending {
 
 /// A session as its registration sees it.
 #[derive(Debug)]
-struct Session {
-    key: PublicKey,
-    client: SocketAddr,
-    destination: SocketAddr,
-    open: bool,
+pub(super) struct Session {
+    pub key: PublicKey,
+    pub client: SocketAddr,
+    pub destination: SocketAddr,
+    pub open: bool,
     index: u32,
     remote_index: u32,
     keys: SessionKeys,
@@ -156,6 +156,24 @@ impl RelayControl {
     /// The forwarding table, for the threads that forward.
     pub fn table(&self) -> Arc<RelayTable> {
         self.table.clone()
+    }
+
+    /// Changes who may relay. The sessions of those who no longer may end.
+    pub fn set_allow(&mut self, allow: impl IntoIterator<Item = PublicKey>) {
+        self.allow = allow.into_iter().collect();
+        let gone: Vec<PublicKey> =
+            self.clients.keys().filter(|key| !self.allow.contains(key)).copied().collect();
+        for key in gone {
+            self.forget_client(&key);
+        }
+    }
+
+    pub(super) fn sessions(&self) -> impl Iterator<Item = (u64, &Session)> {
+        self.sessions.iter().map(|(id, session)| (*id, session))
+    }
+
+    pub(super) fn pending_handshakes(&self) -> usize {
+        self.pending.len()
     }
 
     /// Takes any datagram that came to the relay's port. Those of types 8 and 9 may go to the table directly.
@@ -329,11 +347,25 @@ impl RelayControl {
                 session.idle_due = due;
                 self.deadlines.insert((due, Deadline::Idle(id)));
             }
-            _ => {
-                self.table.write().remove(&id);
-                self.take_session(id);
-            }
+            _ => self.forget_session(id),
         }
+    }
+
+    fn forget_session(&mut self, id: u64) {
+        self.table.write().remove(&id);
+        self.take_session(id);
+    }
+
+    fn forget_client(&mut self, key: &PublicKey) {
+        let Some(client) = self.clients.get(key) else { return };
+        let (pending, sessions) = (client.pending.clone(), client.sessions.clone());
+        for index in pending {
+            self.forget_pending(index);
+        }
+        for id in sessions {
+            self.forget_session(id);
+        }
+        self.clients.remove(key);
     }
 
     /// Takes a session out of all but the forwarding table.

@@ -1,6 +1,7 @@
 //! Bounds, idleness and load.
 
 use super::*;
+use crate::relay::SessionStatus;
 
 #[test]
 fn sessions_per_key_are_limited() {
@@ -92,4 +93,39 @@ fn under_load_only_who_receives_at_its_address_gets_through() {
     assert_eq!(net.reply(away(), &second).len(), wire::COOKIE_REPLY_LEN);
     let response = net.reply(home(), &second);
     assert!(client.handle_message(next, &response));
+}
+
+#[test]
+fn who_is_no_longer_allowed_loses_all() {
+    let mut net = Net::new();
+    let session = net.open(1, home(), office()).session().unwrap();
+    let kept = net.open(2, away(), office()).session().unwrap();
+    let mut late = net.client(1, office());
+    let third = net.third(&mut late, away());
+    net.relay.set_allow([key(2).public()]);
+    assert_eq!(net.up(home(), session), Action::Drop(DropReason::UnknownSession));
+    assert_eq!(net.give(away(), &third), Action::Drop(DropReason::UnknownHandshake));
+    assert_eq!(net.up(away(), kept), Action::Forward { to: office() });
+    net.pass(IDLE);
+    assert_eq!(net.sizes(), [0; 7]);
+}
+
+#[test]
+fn the_status_shows_sessions_and_counts() {
+    let mut net = Net::new();
+    let session = net.open(1, home(), office()).session().unwrap();
+    net.up(home(), session);
+    net.up(away(), session);
+    net.pass(Duration::from_secs(2));
+    let status = net.relay.status(net.now);
+    let expected = SessionStatus {
+        client_key: key(1).public(),
+        client: home(),
+        destination: office(),
+        open: true,
+        idle_s: 2.0,
+    };
+    assert_eq!(status.sessions, [expected]);
+    assert_eq!((status.forwarded_packets, status.pending_handshakes), (1, 0));
+    assert_eq!(status.dropped_packets, [(DropReason::WrongSource, 1)].into());
 }
