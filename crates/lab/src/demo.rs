@@ -14,7 +14,7 @@ pub(crate) const ABOUT: &str =
     "one file over LTE, Wi-Fi and satellite: the best single link, MPTCP, and Nawa, also with a link cut";
 
 /// Chosen so that the whole takes about two minutes.
-const FILE_BYTES: u64 = 24 << 20;
+const FILE_BYTES: u64 = 32 << 20;
 
 /// Index of the Wi-Fi link in [`paths`].
 const WIFI: usize = 1;
@@ -45,11 +45,11 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
     };
     let cut = Cut { path: WIFI, at: 1.0 / 3.0, time: Duration::from_secs(3) };
     let cases = vec![
-        case("cubic", System::BestTcp, "cubic", None, 30),
-        case("bbr", System::BestTcp, "bbr", None, 24),
-        case("mptcp", System::Mptcp, "cubic", None, 24),
-        case("nawa", System::Nawa(NawaSetup::AUTO), "cubic", None, 15),
-        case("nawa-cut", System::Nawa(NawaSetup::AUTO), "cubic", Some(cut), 17),
+        case("cubic", System::BestTcp, "cubic", None, 32),
+        case("bbr", System::BestTcp, "bbr", None, 22),
+        case("mptcp", System::Mptcp, "cubic", None, 26),
+        case("nawa", System::Nawa(NawaSetup::AUTO), "cubic", None, 16),
+        case("nawa-cut", System::Nawa(NawaSetup::AUTO), "cubic", Some(cut), 18),
     ];
     let repeats = if options.size == Size::Paper { 3 } else { 1 };
     let mut notes: Vec<String> = NOTES.map(str::to_owned).to_vec();

@@ -1,7 +1,7 @@
 //! Carries out an experiment: a new network per run, results as they come.
 
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
@@ -122,17 +122,11 @@ impl<'a> Lab<'a> {
         network.set_congestion_control(case.congestion_control)?;
         let sample = match case.workload {
             Workload::Fetch { bytes, cut } => self.fetch(case, &network, &ready, bytes, cut)?,
-            Workload::Stream { time } => {
-                let _server = Iperf::serve(&network.server, ready.launcher, ready.server)?;
-                network.restart_links();
-                let congestion_control = case.congestion_control;
-                let iperf =
-                    Iperf { server: ready.server, source: ready.sources[0], congestion_control, time };
-                let goodput = iperf.run(&network.client, ready.launcher)?;
-                Sample { metrics: vec![("goodput_mbps", goodput)], remark: None }
-            }
+            Workload::Stream { time } => stream(case, &network, &ready, time)?,
         };
         ready.check()?;
+        drop(ready);
+        cleanup::remove_own_sockets();
         Ok(sample)
     }
 
@@ -176,6 +170,15 @@ impl<'a> Lab<'a> {
         }
         Some(format!("the best single link was {}", network.path_names()[winner]))
     }
+}
+
+fn stream(case: &Case, network: &Network, ready: &Ready, time: Duration) -> Result<Sample, Error> {
+    let _server = Iperf::serve(&network.server, ready.launcher, ready.server)?;
+    network.restart_links();
+    let congestion_control = case.congestion_control;
+    let iperf = Iperf { server: ready.server, source: ready.sources[0], congestion_control, time };
+    let goodput = iperf.run(&network.client, ready.launcher)?;
+    Ok(Sample { metrics: vec![("goodput_mbps", goodput)], remark: None })
 }
 
 fn requests(ready: &Ready, file: &str) -> Vec<Request> {

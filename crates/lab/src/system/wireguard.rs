@@ -9,6 +9,7 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
+use crate::cleanup::{SOCKET_PREFIX, SOCKETS};
 use crate::clock;
 use crate::error::{Doing, Error};
 use crate::namespace::Namespace;
@@ -49,7 +50,7 @@ pub(super) fn start(program: &str, network: &Network, means: &Means) -> Result<R
         find(program).ok_or_else(|| Error::program(program, "it is not installed: run `make rivals`"))?;
     let (client, server) = (KeyPair::generate(means.nawa)?, KeyPair::generate(means.nawa)?);
     // The sockets' folder is shared by all namespaces: the interfaces' names have to differ.
-    let interface = |end| format!("wg{}{end}", std::process::id());
+    let interface = |end| format!("{SOCKET_PREFIX}{}{end}", std::process::id());
     let ends = [
         End {
             host: &network.server,
@@ -93,7 +94,7 @@ impl End<'_> {
     }
 
     fn configure(&self, process: &mut Process) -> Result<(), Error> {
-        let socket = format!("/var/run/wireguard/{}.sock", self.interface);
+        let socket = format!("{SOCKETS}/{}.sock", self.interface);
         let connect =
             || UnixStream::connect(&socket).ok().map(Some).or_else(|| process.has_ended().then_some(None));
         let stream = clock::poll_until(START_LIMIT, connect).flatten();
