@@ -32,32 +32,60 @@ pub fn run(name: &str, options: &RunOptions) -> Result<(), Error> {
     check_host()?;
     program::require(&programs(&experiment))?;
     cleanup::start()?;
-    let mut report = Report::new(&experiment, options);
     let mut lab = Lab::new(options)?;
-    let mut progress = Progress::start(&experiment);
-    let mut failure = None;
+    let mut results = Results::new(&experiment, options);
     for repeat in 0..experiment.repeats {
         for (index, case) in experiment.cases.iter().enumerate() {
-            progress.begin(case);
-            match lab.measure(case, repeat as u64) {
-                Ok(sample) => {
-                    progress.end(case, &sample);
-                    report.add(index, sample);
-                }
-                Err(corrupted @ Error::Corrupted { .. }) => return Err(corrupted),
-                Err(error) => {
-                    cleanup::await_end_if_interrupted();
-                    progress.fail(case, &error);
-                    report.fail(index, &error);
-                    failure = Some(error);
-                }
-            }
+            results.progress.begin(case);
+            results.take(index, case, lab.measure(case, repeat as u64))?;
         }
     }
-    progress.finish();
-    report.print();
-    report.write(options)?;
-    if report.is_empty() { failure.map_or(Ok(()), Err) } else { Ok(()) }
+    results.finish(options)
+}
+
+/// What has been measured so far, and what has not.
+struct Results<'a> {
+    report: Report<'a>,
+    progress: Progress,
+    failure: Option<Error>,
+}
+
+impl<'a> Results<'a> {
+    fn new(experiment: &'a Experiment, options: &RunOptions) -> Self {
+        Self {
+            report: Report::new(experiment, options),
+            progress: Progress::start(experiment),
+            failure: None,
+        }
+    }
+
+    fn take(&mut self, index: usize, case: &Case, outcome: Result<Sample, Error>) -> Result<(), Error> {
+        match outcome {
+            Ok(sample) => {
+                self.progress.end(case, &sample);
+                self.report.add(index, sample);
+            }
+            Err(corrupted @ Error::Corrupted { .. }) => return Err(corrupted),
+            Err(error) => {
+                cleanup::await_end_if_interrupted();
+                self.progress.fail(case, &error);
+                self.report.fail(index, &error);
+                self.failure = Some(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Fails with the last failure if nothing was measured.
+    fn finish(self, options: &RunOptions) -> Result<(), Error> {
+        self.progress.finish();
+        self.report.print();
+        self.report.write(options)?;
+        match self.failure {
+            Some(failure) if self.report.is_empty() => Err(failure),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// What one run of a case measured.

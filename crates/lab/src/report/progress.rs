@@ -58,7 +58,7 @@ impl Progress {
         self.line(case, &format!("not measured: {error}"));
     }
 
-    pub(crate) fn finish(&mut self) {
+    pub(crate) fn finish(&self) {
         self.bar.finish_and_clear();
     }
 
