@@ -1,11 +1,11 @@
 //! Waiting: for descriptors, for a moment, for another thread, for signals.
 
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
 use rustix::time::{ClockId, clock_gettime};
@@ -42,21 +42,16 @@ pub struct Ready {
 }
 
 /// An epoll instance, level-triggered.
+#[derive(Debug)]
 pub struct Poller {
     epoll: OwnedFd,
-    events: Vec<epoll::Event>,
-}
-
-impl std::fmt::Debug for Poller {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Poller").field("epoll", &self.epoll).finish_non_exhaustive()
-    }
+    ready: Vec<Ready>,
 }
 
 impl Poller {
     /// Fails only where descriptors or memory have run out.
     pub fn new() -> io::Result<Self> {
-        Ok(Self { epoll: epoll::create(CreateFlags::CLOEXEC)?, events: Vec::with_capacity(EVENTS) })
+        Ok(Self { epoll: epoll::create(CreateFlags::CLOEXEC)?, ready: Vec::with_capacity(EVENTS) })
     }
 
     /// Waits for `source` from now on; `token` comes back when it is ready. Closing the descriptor ends it.
@@ -77,12 +72,15 @@ impl Poller {
     /// Sleeps until something is ready or `timeout` (to the nanosecond; `None`: no limit) is over. Nothing is ready
     /// too when a signal came.
     pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<impl Iterator<Item = Ready> + '_> {
-        self.events.clear();
+        self.ready.clear();
         let timeout = timeout.map(timespec);
-        match epoll::wait(&self.epoll, spare_capacity(&mut self.events), timeout.as_ref()) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(self.events.iter().map(ready)),
-            Err(error) => Err(error.into()),
+        let mut events = [const { MaybeUninit::uninit() }; EVENTS];
+        match epoll::wait(&self.epoll, &mut events, timeout.as_ref()) {
+            Ok((events, _)) => self.ready.extend(events.iter().map(|event| ready(event))),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
         }
+        Ok(self.ready.iter().copied())
     }
 }
 

@@ -6,6 +6,7 @@
 pub mod address;
 pub mod config;
 pub mod cookie;
+pub mod daemon;
 pub mod endpoint;
 pub mod frame;
 pub mod keys;
@@ -17,6 +18,7 @@ pub mod rate;
 pub mod recv_enqueue;
 pub mod registration;
 pub mod relay;
+pub mod relay_daemon;
 pub mod replay;
 pub mod routes;
 pub mod sent;

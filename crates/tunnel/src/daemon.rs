@@ -1,0 +1,183 @@
+//! The tunnel running: a thread that owns the TUN interface, the UDP sockets and the [`Endpoint`](crate::endpoint::Endpoint)
+//! between them. Begin with [`start`]; the thread's loop is in `turn.rs`.
+
+mod interface;
+mod locals;
+mod sockets;
+mod supervise;
+mod turn;
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use device::Waker;
+use ipnet::IpNet;
+
+use crate::config::Config;
+use crate::keys::PrivateKey;
+use crate::status::TunnelStatus;
+
+use interface::Interface;
+use sockets::Sockets;
+pub(crate) use supervise::supervise;
+use turn::Turn;
+
+/// The thread answers within a turn, which takes milliseconds; a machine that swaps may need longer.
+const STATUS_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Where a socket listens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Listen {
+    /// This port on every local address, IPv4 and, where the host has it, IPv6; 0 takes any free port.
+    Port(u16),
+    /// This address only.
+    Address(SocketAddr),
+}
+
+/// What [`start`] makes and runs.
+#[derive(Debug)]
+pub struct Settings {
+    /// The TUN interface to make; at most 15 bytes.
+    pub interface: String,
+    /// Its addresses, each with its prefix.
+    pub addresses: Vec<IpNet>,
+    /// Where peers reach this end.
+    pub listen: Listen,
+    /// Mark of the outer packets (SO_MARK); 0: none.
+    pub fwmark: u32,
+    /// What the core is told.
+    pub tunnel: Config,
+    /// Who this end is.
+    pub key: PrivateKey,
+}
+
+/// Why the tunnel does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The interface's name is taken.
+    #[error("interface `{0}` exists already; remove it with `ip link delete {0}` or choose another name")]
+    InterfaceExists(String),
+    /// The TUN interface cannot be made.
+    #[error("{0}; this needs root (CAP_NET_ADMIN) and /dev/net/tun")]
+    Tun(io::Error),
+    /// The interface cannot be given its addresses.
+    #[error(
+        "{0}; see that the tunnel's addresses and interface name are right and that IPv6 is not switched off"
+    )]
+    Interface(io::Error),
+    /// A peer's route is there already, to somewhere else.
+    #[error("{0}; delete that route, or give the peer narrower routes")]
+    Route(io::Error),
+    /// The UDP port is taken, or the address is not local.
+    #[error("{0}; listen on another port, or stop the program that has this one")]
+    Listen(io::Error),
+    /// Descriptors, memory or randomness have run out.
+    #[error("cannot start the tunnel's thread: {0}; see the limits on open files and memory")]
+    Resources(#[from] io::Error),
+}
+
+/// What the thread is asked.
+enum Request {
+    Status(SyncSender<TunnelStatus>),
+    Stop,
+}
+
+/// A running tunnel; dropping it stops it.
+#[derive(Debug)]
+pub struct Running {
+    watch: Watch,
+    address: SocketAddr,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Asks a tunnel for its state, from any thread, also when it has ended.
+#[derive(Clone, Debug)]
+pub struct Watch {
+    requests: Sender<Request>,
+    waker: Waker,
+}
+
+/// Makes the interface with its addresses and routes and the sockets, all in the calling thread's network namespace,
+/// and starts the thread. `on_end` is called, with the reason, only if the thread ends without being told to.
+///
+/// A default route among a peer's routes is added as it stands: what keeps the outer packets off it is up to whoever
+/// asks for it, by `fwmark` and a routing rule or by the paths' own routes.
+///
+/// # Errors
+/// [`StartError`]; then nothing is left behind.
+pub fn start(
+    settings: Settings,
+    on_end: impl FnOnce(String) + Send + 'static,
+) -> Result<Running, StartError> {
+    let sockets = Sockets::bind(settings.listen, settings.fwmark).map_err(StartError::Listen)?;
+    let address = sockets.local_address().map_err(StartError::Listen)?;
+    let interface = Interface::make(&settings)?;
+    let (requests, receiver) = mpsc::channel();
+    let watch = Watch { requests, waker: Waker::new()? };
+    let inbox = Inbox { receiver, waker: watch.waker.clone() };
+    let turn = Turn::new(settings.tunnel, settings.key, interface, sockets, inbox)?;
+    let thread = supervise("tunnel", on_end, move || turn.run())?;
+    Ok(Running { watch, address, thread: Some(thread) })
+}
+
+impl Running {
+    /// What asks for the state.
+    pub fn watch(&self) -> Watch {
+        self.watch.clone()
+    }
+
+    /// The state now; `None` if the thread has ended or does not answer.
+    pub fn status(&self) -> Option<TunnelStatus> {
+        self.watch.status()
+    }
+
+    /// Where it listens; the IP address is unspecified if everywhere.
+    pub fn local_address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Stops it and waits until its interface is gone.
+    pub fn stop(self) {}
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.watch.ask(Request::Stop);
+        if let Some(thread) = self.thread.take() {
+            // A panic has been told to `on_end`.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Watch {
+    /// The state now; `None` if the thread has ended or does not answer within two seconds.
+    pub fn status(&self) -> Option<TunnelStatus> {
+        let (sender, answer) = mpsc::sync_channel(1);
+        self.ask(Request::Status(sender));
+        answer.recv_timeout(STATUS_TIMEOUT).ok()
+    }
+
+    fn ask(&self, request: Request) {
+        // Refused only when the thread has ended: then there is nothing to stop, and the answer never comes.
+        let _ = self.requests.send(request);
+        self.waker.wake();
+    }
+}
+
+/// The thread's end of [`Watch`].
+struct Inbox {
+    receiver: Receiver<Request>,
+    waker: Waker,
+}
+
+impl Inbox {
+    /// What was asked since the last time.
+    fn take(&self) -> impl Iterator<Item = Request> + '_ {
+        self.waker.reset();
+        self.receiver.try_iter()
+    }
+}

@@ -1,0 +1,208 @@
+//! The thread's loop. A turn: wait, take what came from the network and, while the core wants it, from the TUN; then
+//! hand out what the core has for either.
+
+use std::io;
+use std::time::Duration;
+
+use device::poller::{Interest, Poller, monotonic};
+use device::udp::RecvBatch;
+use rand_core::{OsRng, TryRngCore};
+
+use super::interface::Interface;
+use super::locals::Locals;
+use super::sockets::Sockets;
+use super::{Inbox, Request};
+use crate::address::Train;
+use crate::config::Config;
+use crate::endpoint::{Arrival, Endpoint};
+use crate::keys::PrivateKey;
+
+const TUN: u64 = 0;
+const WAKER: u64 = 1;
+/// The sockets' tokens start here.
+const SOCKETS: u64 = 2;
+/// Reads of the TUN in a turn, of up to 64 KiB each: the network's datagrams wait meanwhile.
+const READS: usize = 4;
+/// Trains sent at once.
+const TRAINS: usize = 32;
+
+/// What is ready.
+#[derive(Clone, Copy, Debug, Default)]
+struct Ready {
+    tun: bool,
+    waker: bool,
+    sockets: [bool; 2],
+}
+
+/// All that the thread owns.
+pub struct Turn {
+    endpoint: Endpoint,
+    interface: Interface,
+    sockets: Sockets,
+    locals: Locals,
+    inbox: Inbox,
+    poller: Poller,
+    /// Whether the poller waits for the TUN.
+    reading: bool,
+    batch: RecvBatch,
+    trains: Vec<Train>,
+    inner: Vec<Vec<u8>>,
+}
+
+impl Turn {
+    /// Everything is made; nothing has been sent yet. The network namespace is the calling thread's.
+    pub fn new(
+        config: Config,
+        key: PrivateKey,
+        interface: Interface,
+        sockets: Sockets,
+        inbox: Inbox,
+    ) -> io::Result<Self> {
+        let poller = Poller::new()?;
+        poller.add(&interface.tun, TUN, Interest::Read)?;
+        poller.add(&inbox.waker, WAKER, Interest::Read)?;
+        for (token, socket) in (SOCKETS..).zip(sockets.iter()) {
+            poller.add(socket, token, Interest::Read)?;
+        }
+        let locals = Locals::new(&config)?;
+        let mut seed = [0; 32];
+        OsRng.try_fill_bytes(&mut seed).map_err(|error| io::Error::other(error.to_string()))?;
+        Ok(Self {
+            endpoint: Endpoint::new(config, key, seed),
+            interface,
+            sockets,
+            locals,
+            inbox,
+            poller,
+            reading: true,
+            batch: RecvBatch::default(),
+            trains: (0..TRAINS).map(|_| Train::default()).collect(),
+            inner: Vec::new(),
+        })
+    }
+
+    /// Runs until it is told to stop.
+    pub fn run(mut self) -> io::Result<()> {
+        device::process::precise_timers();
+        let mut now = monotonic();
+        loop {
+            let ready = self.wait(now)?;
+            now = monotonic();
+            if ready.waker && self.answer(now) {
+                return Ok(());
+            }
+            self.look_at_locals(now);
+            self.take_datagrams(now, ready);
+            if ready.tun {
+                self.take_inner(now)?;
+            }
+            self.endpoint.handle_timeout(now);
+            self.send_datagrams(now);
+            self.send_inner()?;
+            self.interface.set_mtu(self.endpoint.inner_mtu());
+            self.watch_tun(now)?;
+        }
+    }
+
+    fn wait(&mut self, now: Duration) -> io::Result<Ready> {
+        let due = [self.endpoint.poll_timeout(now), self.locals.due()].into_iter().flatten().min();
+        let timeout = due.map(|due| due.saturating_sub(monotonic()));
+        let mut all = Ready::default();
+        for ready in self.poller.wait(timeout)? {
+            match ready.token {
+                TUN => all.tun = true,
+                WAKER => all.waker = true,
+                socket => all.sockets[(socket - SOCKETS) as usize] = true,
+            }
+        }
+        Ok(all)
+    }
+
+    /// Answers what was asked; true if that was to stop.
+    fn answer(&mut self, now: Duration) -> bool {
+        for request in self.inbox.take() {
+            match request {
+                // Who asked may have lost patience.
+                Request::Status(sender) => drop(sender.try_send(self.endpoint.status(now))),
+                Request::Stop => return true,
+            }
+        }
+        false
+    }
+
+    fn look_at_locals(&mut self, now: Duration) {
+        for change in self.locals.look(now) {
+            self.endpoint.set_local(now, change.peer, change.path, change.local);
+        }
+    }
+
+    /// One batch of each socket that is ready; more comes with the next turn.
+    fn take_datagrams(&mut self, now: Duration, ready: Ready) {
+        let (endpoint, batch) = (&mut self.endpoint, &mut self.batch);
+        let ready = ready.sockets.iter();
+        for (socket, _) in self.sockets.iter().zip(ready).filter(|(_, ready)| **ready) {
+            let received = socket.recv(batch, |meta, datagram| {
+                let arrival = Arrival { remote: meta.remote, local: meta.local, tos: meta.tos };
+                endpoint.handle_datagram(now, &arrival, datagram);
+            });
+            // What a socket reports here is what became of an earlier datagram, or short memory: it passes.
+            if let Err(error) = received {
+                tracing::trace!("cannot receive: {error}");
+            }
+        }
+    }
+
+    fn take_inner(&mut self, now: Duration) -> io::Result<()> {
+        for _ in 0..READS {
+            if !self.endpoint.wants_inner(now) {
+                break;
+            }
+            let endpoint = &mut self.endpoint;
+            match self.interface.tun.recv(|packet| endpoint.handle_inner(now, packet)) {
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => return Err(gone(&error)),
+            }
+        }
+        Ok(())
+    }
+
+    fn send_datagrams(&mut self, now: Duration) {
+        loop {
+            let endpoint = &mut self.endpoint;
+            let empty = self.trains.iter_mut().position(|train| !endpoint.poll_transmit(now, train));
+            let filled = empty.unwrap_or(self.trains.len());
+            self.sockets.send(now, &self.trains[..filled]);
+            if filled < self.trains.len() {
+                return;
+            }
+        }
+    }
+
+    /// All in one batch, so that the packets of a flow go as one.
+    fn send_inner(&mut self) -> io::Result<()> {
+        let endpoint = &mut self.endpoint;
+        self.inner.extend(std::iter::from_fn(|| endpoint.poll_inner()));
+        self.interface.tun.send(&self.inner).map_err(|error| gone(&error))?;
+        self.inner.clear();
+        Ok(())
+    }
+
+    /// Waits for the TUN only while its packets are wanted: readiness is by level, so it would wake at once.
+    fn watch_tun(&mut self, now: Duration) -> io::Result<()> {
+        let wanted = self.endpoint.wants_inner(now);
+        if wanted != self.reading {
+            self.reading = wanted;
+            if wanted {
+                self.poller.add(&self.interface.tun, TUN, Interest::Read)?;
+            } else {
+                self.poller.remove(&self.interface.tun)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn gone(error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("its TUN interface is gone: {error}"))
+}
