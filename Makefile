@@ -3,7 +3,8 @@
 
 CARGO ?= cargo
 PREFIX ?= /usr/local
-NAWA := target/release/nawa
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+NAWA := $(TARGET)/release/nawa
 
 # The lab makes network namespaces and TAP devices: that takes root.
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
@@ -29,7 +30,7 @@ build: cargo-present
 
 demo: build
 	@scripts/install-packages demo
-	@$(if $(SUDO),echo "make: sudo, because the lab makes network namespaces and TAP devices")
+	@[ -z "$(SUDO)" ] || echo "make: sudo, because the lab makes network namespaces and TAP devices"
 	$(SUDO) $(NAWA) lab run demo
 
 test: cargo-present
@@ -60,5 +61,5 @@ rivals: cargo-present
 install: build
 	$(SUDO) install -D -m 0755 $(NAWA) $(DESTDIR)$(PREFIX)/bin/nawa
 	$(SUDO) install -D -m 0644 packaging/nawa.toml $(DESTDIR)$(PREFIX)/share/doc/nawa/nawa.toml
-	sed 's|/usr/bin/nawa|$(PREFIX)/bin/nawa|' packaging/nawa.service > target/nawa.service
-	$(SUDO) install -D -m 0644 target/nawa.service $(DESTDIR)$(PREFIX)/lib/systemd/system/nawa.service
+	sed 's|/usr/bin/nawa|$(PREFIX)/bin/nawa|' packaging/nawa.service > $(TARGET)/nawa.service
+	$(SUDO) install -D -m 0644 $(TARGET)/nawa.service $(DESTDIR)$(PREFIX)/lib/systemd/system/nawa.service
