@@ -8,12 +8,14 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use serde_json::Value;
+
 use crate::clock;
 use crate::error::{Doing, Error};
 use crate::namespace::Namespace;
 use crate::network::{Network, SERVER};
 use crate::ping;
-use crate::program::Process;
+use crate::program::{Process, output};
 
 use super::keys::KeyPair;
 use super::{Means, NawaSetup, Ready};
@@ -122,6 +124,13 @@ fn client_file(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn paths_that_are_up_are_counted() {
+        let status = r#"{"tunnel": {"peers": [{"paths": [{"state": "up"}, {"state": "checking"}]}]}}"#;
+        assert_eq!(paths_up(&serde_json::from_str(status).unwrap()), 1);
+        assert_eq!(paths_up(&Value::Null), 0);
+    }
 
     #[test]
     fn files_are_as_a_user_writes_them() {
