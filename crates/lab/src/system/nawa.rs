@@ -45,9 +45,30 @@ pub(super) fn start(setup: &NawaSetup, network: &Network, means: &Means) -> Resu
         |(host, identity, text): (&Namespace, &Identity, String)| run(means, host, &identity.name, &text);
     let processes = files.into_iter().map(run).collect::<Result<Vec<_>, _>>()?;
     let mut ready = Ready::tunnel(INNER_SERVER, processes);
-    ping::await_answer(&network.client, None, INNER_SERVER, START_LIMIT)
-        .or_else(|late| ready.check().and(Err(late)))?;
+    let answer = await_paths(network, means);
+    let answer = answer.and_then(|()| ping::await_answer(&network.client, None, INNER_SERVER, START_LIMIT));
+    answer.or_else(|late| ready.check().and(Err(late)))?;
     Ok(ready)
+}
+
+/// Waits until the client's `nawa status --json` shows every path as up.
+fn await_paths(network: &Network, means: &Means) -> Result<(), Error> {
+    let wanted = network.path_names().len();
+    let mut up = 0;
+    let all_up = || {
+        let status = output(&network.client, means.nawa, &["status", "--json"]).ok()?;
+        up = paths_up(&serde_json::from_str(&status).ok()?);
+        (up == wanted).then_some(())
+    };
+    let seconds = START_LIMIT.as_secs();
+    let all_up = clock::poll_until(START_LIMIT, all_up);
+    all_up
+        .ok_or_else(|| Error::Late { what: format!("only {up} of {wanted} paths of Nawa came up"), seconds })
+}
+
+fn paths_up(status: &Value) -> usize {
+    let paths = status["tunnel"]["peers"][0]["paths"].as_array();
+    paths.map_or(0, |paths| paths.iter().filter(|path| path["state"] == "up").count())
 }
 
 /// Starts `nawa run` with a file of this `text`; returns when it says that it is ready.
