@@ -120,10 +120,10 @@ impl Net {
         self.change(request, flags, &format!("add address {address}/{prefix} to interface {index}"))
     }
 
-    /// Routes a prefix to an interface, in the main table, in place of such a route that is there.
+    /// Routes a prefix to an interface, in the main table; fails with `AlreadyExists` where such a route is there.
     pub fn add_route(&mut self, destination: IpAddr, prefix: u8, index: u32) -> io::Result<()> {
         let request = route(libc::RTM_NEWROUTE, destination, prefix, index);
-        let flags = libc::NLM_F_CREATE | libc::NLM_F_REPLACE;
+        let flags = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
         self.change(request, flags, &format!("route {destination}/{prefix} to interface {index}"))
     }
 

@@ -64,7 +64,8 @@ fn netlink_does_what_it_is_asked() {
         for (address, prefix) in [("192.0.2.0", 24), ("2001:db8::", 32)] {
             let prefix_address: IpAddr = address.parse().unwrap();
             net.add_route(prefix_address, prefix, link.index).unwrap();
-            net.add_route(prefix_address, prefix, link.index).expect("twice is once");
+            let error = net.add_route(prefix_address, prefix, link.index).unwrap_err();
+            assert_eq!(error.kind(), std::io::ErrorKind::AlreadyExists, "{error}");
             assert_eq!(net.way_to(prefix_address, 0).unwrap().interface, link.index);
             net.delete_route(prefix_address, prefix, link.index).unwrap();
             let error = net.way_to(prefix_address, 0).unwrap_err();

@@ -110,3 +110,25 @@ fn both_families_share_a_port() {
     assert_eq!(error.kind(), std::io::ErrorKind::AddrInUse);
     assert!(error.to_string().starts_with(&format!("cannot bind UDP {address}")), "{error}");
 }
+
+#[test]
+fn datagrams_are_steered_by_their_first_byte() {
+    let options = Options { reuse_port: true, v6_only: true, ..Options::default() };
+    for any in ["127.0.0.1:0", "[::1]:0"] {
+        let first = UdpSocket::bind(any.parse().unwrap(), options).unwrap();
+        let remote = first.local_address().unwrap();
+        let second = UdpSocket::bind(remote, options).unwrap();
+        first.steer(0x19).unwrap();
+        // Many senders: without steering the kernel would spread them over both.
+        for _ in 0..16 {
+            let (sender, _) = bind(any);
+            let report = sender.send(&[to(remote, b"\x18up"), to(remote, b"\x19down"), to(remote, b"\x01")]);
+            assert!(report.failures.is_empty(), "{report:?}");
+        }
+        let bytes = |socket, count| {
+            receive(socket, count).into_iter().map(|(_, datagram)| datagram[0]).collect::<Vec<_>>()
+        };
+        assert_eq!(bytes(&second, 16), [0x19; 16]);
+        assert_eq!(bytes(&first, 32), [0x18, 0x01].repeat(16));
+    }
+}

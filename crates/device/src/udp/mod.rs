@@ -48,6 +48,21 @@ impl UdpSocket {
         Ok(Self { socket, refused: Mutex::default() })
     }
 
+    /// Of the sockets that share its port ([`Options::reuse_port`]), the one that was bound second gets the datagrams
+    /// whose first byte is `first`, the one that was bound first all others.
+    pub fn steer(&self, first: u8) -> io::Result<()> {
+        let code = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
+        // Byte 0 of the payload; a datagram without one ends the program with 0. What is returned counts the sockets.
+        let mut program = [
+            code(libc::BPF_LD | libc::BPF_B | libc::BPF_ABS, 0, 0, 0),
+            code(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, first.into()),
+            code(libc::BPF_RET | libc::BPF_K, 0, 0, 1),
+            code(libc::BPF_RET | libc::BPF_K, 0, 0, 0),
+        ];
+        let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+        set(&self.socket, libc::SOL_SOCKET, libc::SO_ATTACH_REUSEPORT_CBPF, filter)
+    }
+
     /// The address it is bound to.
     pub fn local_address(&self) -> io::Result<SocketAddr> {
         let name = rustix::net::getsockname(&self.socket)?;
@@ -67,7 +82,7 @@ fn open(address: SocketAddr, options: Options) -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(family, SocketType::DGRAM, flags, None)?;
     if v6 {
-        set(&socket, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, options.v6_only.into())?;
+        set(&socket, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, libc::c_int::from(options.v6_only))?;
     }
     if options.reuse_port {
         set(&socket, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
@@ -111,9 +126,11 @@ fn inform(socket: &OwnedFd, v6: bool) -> io::Result<()> {
     options.iter().try_for_each(|(level, name, value)| set(socket, *level, *name, *value))
 }
 
-fn set(socket: &OwnedFd, level: libc::c_int, name: libc::c_int, value: libc::c_int) -> io::Result<()> {
-    let length = size_of_val(&value) as libc::socklen_t;
-    // SAFETY: the option's value is one int, which outlives the call; the descriptor is open.
+/// `T` is the type that the kernel takes for this option.
+fn set<T: Copy>(socket: &OwnedFd, level: libc::c_int, name: libc::c_int, value: T) -> io::Result<()> {
+    let length = size_of::<T>() as libc::socklen_t;
+    // SAFETY: the option's value is one `T`, which outlives the call, as does what it points to; the kernel only reads
+    // both. The descriptor is open.
     let result =
         unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, (&raw const value).cast(), length) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }

@@ -34,6 +34,26 @@ pub struct RecvBatch {
     names: [Name; MESSAGES],
     /// Bytes of data and of control messages that each message of the last call has; `None`: cut off.
     lengths: [Option<(usize, usize)>; MESSAGES],
+    /// Messages of the last call.
+    filled: usize,
+}
+
+impl RecvBatch {
+    /// The trains that the last receive brought: datagrams of [`Meta::segment_size`] bytes (the last may be shorter)
+    /// of one sender, one after the other; never empty.
+    pub fn trains(&self) -> impl Iterator<Item = (Meta, &[u8])> {
+        let train = |index: usize| {
+            self.meta(index).map(|(meta, length)| (meta, &self.buffers[index * MESSAGE..][..length]))
+        };
+        (0..self.filled).filter_map(train)
+    }
+
+    /// What came with a message of the last call, and its length, if it is whole and not empty.
+    fn meta(&self, index: usize) -> Option<(Meta, usize)> {
+        let (length, control) = self.lengths[index].filter(|(length, _)| *length > 0)?;
+        let remote = self.names[index].address()?;
+        Some((read_meta(remote, length, self.controls[index].messages(control)), length))
+    }
 }
 
 impl Default for RecvBatch {
@@ -43,6 +63,7 @@ impl Default for RecvBatch {
             controls: [Control::default(); MESSAGES],
             names: [Name::default(); MESSAGES],
             lengths: [None; MESSAGES],
+            filled: 0,
         }
     }
 }
@@ -77,18 +98,24 @@ impl UdpSocket {
         batch: &mut RecvBatch,
         mut each: impl FnMut(Meta, &mut [u8]),
     ) -> io::Result<usize> {
-        let received = self.receive(batch)?;
+        self.fill(batch)?;
         let mut count = 0;
-        for index in 0..received {
-            let Some((length, control)) = batch.lengths[index] else { continue };
-            let Some(remote) = batch.names[index].address() else { continue };
-            let meta = read_meta(remote, length, batch.controls[index].messages(control));
-            if length > 0 {
+        for index in 0..batch.filled {
+            if let Some((meta, length)) = batch.meta(index) {
                 count += 1;
                 each(meta, &mut batch.buffers[index * MESSAGE..][..length]);
             }
         }
         Ok(count)
+    }
+
+    /// Receives once into `batch`, for [`RecvBatch::trains`]; what was in it is gone.
+    ///
+    /// [`io::ErrorKind::WouldBlock`] when there is nothing.
+    pub fn fill(&self, batch: &mut RecvBatch) -> io::Result<()> {
+        batch.filled = 0;
+        batch.filled = self.receive(batch)?;
+        Ok(())
     }
 
     /// One `recvmmsg`; the number of messages.
