@@ -40,7 +40,7 @@ pub fn run(file: &Path, settings: Settings, ready: impl FnOnce()) -> Result<(), 
     ready();
     let result = wait(file, &events);
     notify::stopping();
-    strands.stop();
+    drop(strands);
     result
 }
 

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use tunnel::daemon::Listen;
 use tunnel::{PrivateKey, PublicKey};
 
 use super::document::{self, Document};
 use super::peer;
 use super::source::Source;
-use super::value::{self, Listen};
+use super::value;
 use super::{Relay, Settings, Tunnel, secret};
 
 /// Checks `document`. `None` if anything is wrong; `source` then knows what.
@@ -90,7 +91,7 @@ fn relay(source: &mut Source, written: document::Relay, tunnel: Option<Listen>) 
     let span = written.listen.span();
     let listen =
         source.expect(span.clone(), value::listen(written.listen.get_ref())).unwrap_or(Listen::Port(0));
-    if tunnel.is_some_and(|tunnel| tunnel.collides_with(listen)) {
+    if tunnel.is_some_and(|tunnel| value::collide(tunnel, listen)) {
         source.complain(span, "[tunnel] listens here already; give the relay another port");
     }
     if let Some(mode) = written.mode {

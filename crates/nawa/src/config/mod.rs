@@ -17,11 +17,12 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 use tunnel::config::{Local, Mtu, Scheduler};
+use tunnel::daemon::Listen;
 use tunnel::{PresharedKey, PrivateKey, PublicKey};
 
 pub use resolve::Resolved;
 pub use source::Complaint;
-pub use value::{HostPort, Listen};
+pub use value::HostPort;
 
 use crate::failure::Failure;
 use source::Source;

@@ -5,8 +5,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use tunnel::config::{Local, Mtu, Scheduler};
+use tunnel::daemon::Listen;
 
-use super::{Complaint, Listen, Settings, parse};
+use super::{Complaint, Settings, parse};
 
 /// RFC 7748 §6.1: Alice's private key, her public key, Bob's public key.
 const ALICE_PRIVATE: &str = "dwdtCnMYpX08FsFyUbJmRd9ML4frwJkqsXf7pR25LCo=";

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 use tunnel::config::{Local, Mtu, Scheduler};
+use tunnel::daemon::Listen;
 
 /// IPv6's least; 9000 is what jumbo frames carry.
 const MTU_RANGE: std::ops::RangeInclusive<i64> = 1280..=9000;
@@ -15,32 +16,17 @@ const LONGEST_KEEPALIVE: Duration = Duration::from_secs(3600);
 /// IFNAMSIZ without its final zero.
 const LONGEST_INTERFACE_NAME: usize = 15;
 
-/// Where a socket listens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Listen {
-    /// This port on every local address, IPv4 and IPv6; 0 takes any free port.
-    Port(u16),
-    /// This address only.
-    Address(SocketAddr),
-}
-
-impl Listen {
-    /// The UDP port.
-    pub fn port(self) -> u16 {
-        match self {
-            Listen::Port(port) => port,
-            Listen::Address(address) => address.port(),
-        }
-    }
-
-    /// Whether two sockets that listen so would get in each other's way.
-    pub fn collides_with(self, other: Listen) -> bool {
-        let same_address = match (self, other) {
-            (Listen::Address(a), Listen::Address(b)) => a.ip() == b.ip(),
-            _ => true,
-        };
-        same_address && self.port() == other.port() && self.port() != 0
-    }
+/// Whether two sockets that listen so would get in each other's way.
+pub fn collide(one: Listen, other: Listen) -> bool {
+    let port = |listen| match listen {
+        Listen::Port(port) => port,
+        Listen::Address(address) => address.port(),
+    };
+    let same_address = match (one, other) {
+        (Listen::Address(one), Listen::Address(other)) => one.ip() == other.ip(),
+        _ => true,
+    };
+    same_address && port(one) == port(other) && port(one) != 0
 }
 
 /// A port, or a string `ADDRESS:PORT`.
@@ -260,10 +246,10 @@ mod tests {
     #[test]
     fn sockets_collide_on_the_same_port_of_the_same_address() {
         let address = |text: &str| Listen::Address(text.parse().expect("an address"));
-        assert!(Listen::Port(1).collides_with(Listen::Port(1)));
-        assert!(Listen::Port(1).collides_with(address("10.0.0.1:1")));
-        assert!(!address("10.0.0.2:1").collides_with(address("10.0.0.1:1")));
-        assert!(!Listen::Port(1).collides_with(Listen::Port(2)));
-        assert!(!Listen::Port(0).collides_with(Listen::Port(0)));
+        assert!(collide(Listen::Port(1), Listen::Port(1)));
+        assert!(collide(Listen::Port(1), address("10.0.0.1:1")));
+        assert!(!collide(address("10.0.0.2:1"), address("10.0.0.1:1")));
+        assert!(!collide(Listen::Port(1), Listen::Port(2)));
+        assert!(!collide(Listen::Port(0), Listen::Port(0)));
     }
 }
