@@ -34,4 +34,4 @@ mod tunnel;
 pub use cleanup::{remove_orphans, start as start_cleanup};
 pub use error::Error;
 pub use experiment::{RunOptions, Size, list};
-pub use runner::run;
+pub use runner::{run, run_experiment};

@@ -28,12 +28,16 @@ const WARM_UP_BYTES: u64 = 64 << 10;
 /// A case that cannot be measured gets a note and no number. Fails where nothing could be measured, or a file arrived
 /// changed.
 pub fn run(name: &str, options: &RunOptions) -> Result<(), Error> {
-    let experiment = experiment::find(name, options)?;
+    run_experiment(&experiment::find(name, options)?, options)
+}
+
+/// Runs `experiment` as [`run`] does.
+pub fn run_experiment(experiment: &Experiment, options: &RunOptions) -> Result<(), Error> {
     check_host()?;
-    program::require(&programs(&experiment))?;
+    program::require(&programs(experiment))?;
     cleanup::start()?;
     let mut lab = Lab::new(options)?;
-    let mut results = Results::new(&experiment, options);
+    let mut results = Results::new(experiment, options);
     for repeat in 0..experiment.repeats {
         for (index, case) in experiment.cases.iter().enumerate() {
             results.progress.begin(case);
