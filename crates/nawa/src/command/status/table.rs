@@ -1,15 +1,15 @@
 //! The state as tables for people.
 
 use std::fmt::{Display, Write};
+use std::ops::Range;
 
 use comfy_table::{CellAlignment, Table, presets::NOTHING};
 
-use super::view::{Path, Peer, State, Tunnel};
+use super::view::{Path, Peer, Relay, Session, State, Tunnel};
 
-const HEADER: [&str; 9] =
+const PATH_HEADER: [&str; 9] =
     ["path", "state", "rtt ms", "Mbit/s", "weight", "loss %", "sent MB", "received MB", "to"];
-/// Columns that hold numbers.
-const NUMBERS: std::ops::Range<usize> = 2..8;
+const SESSION_HEADER: [&str; 5] = ["client", "its key", "destination", "state", "idle s"];
 const UNKNOWN: &str = "–";
 
 /// Lines of text, each ended.
@@ -19,9 +19,7 @@ pub fn render(state: &State) -> String {
         render_tunnel(&mut text, state.interface.as_deref().unwrap_or(UNKNOWN), tunnel);
     }
     if let Some(relay) = &state.relay {
-        let figures: Vec<_> =
-            relay.iter().map(|(name, value)| format!("{} {value}", name.replace('_', " "))).collect();
-        line(&mut text, format!("relay: {}", figures.join(", ")));
+        render_relay(&mut text, relay);
     }
     text
 }
@@ -36,7 +34,8 @@ fn render_tunnel(text: &mut String, interface: &str, tunnel: &Tunnel) {
     for peer in &tunnel.peers {
         line(text, format!("\n{}", peer_line(peer)));
         if !peer.paths.is_empty() {
-            paths(&peer.paths).lines().for_each(|row| line(text, row.trim_end()));
+            let rows = peer.paths.iter().map(path_row).collect();
+            rows_under(PATH_HEADER, rows, 2..8).lines().for_each(|row| line(text, row.trim_end()));
         }
     }
 }
@@ -53,10 +52,40 @@ fn peer_line(peer: &Peer) -> String {
     )
 }
 
-fn paths(paths: &[Path]) -> Table {
+fn render_relay(text: &mut String, relay: &Relay) {
+    let dropped: Vec<_> = relay.dropped_packets.iter().map(|(why, count)| format!("{why} {count}")).collect();
+    line(
+        text,
+        format!(
+            "\nrelay: {} sessions, {} packets and {} MB forwarded, dropped: {}",
+            relay.sessions.len(),
+            relay.forwarded_packets,
+            megabytes(relay.forwarded_bytes),
+            if dropped.is_empty() { "none".into() } else { dropped.join(", ") }
+        ),
+    );
+    if !relay.sessions.is_empty() {
+        let rows = relay.sessions.iter().map(session_row).collect();
+        rows_under(SESSION_HEADER, rows, 4..5).lines().for_each(|row| line(text, row.trim_end()));
+    }
+}
+
+fn session_row(session: &Session) -> [String; 5] {
+    let state = if session.open { "open" } else { "waits for the destination" };
+    [
+        session.client.clone(),
+        session.client_key.clone(),
+        session.destination.clone(),
+        state.into(),
+        number(Some(session.idle_s), 0),
+    ]
+}
+
+/// `numbers`: the columns that hold numbers.
+fn rows_under<const N: usize>(header: [&str; N], rows: Vec<[String; N]>, numbers: Range<usize>) -> Table {
     let mut table = Table::new();
-    table.load_preset(NOTHING).set_header(HEADER).add_rows(paths.iter().map(row));
-    for column in NUMBERS {
+    table.load_preset(NOTHING).set_header(header).add_rows(rows);
+    for column in numbers {
         if let Some(column) = table.column_mut(column) {
             column.set_cell_alignment(CellAlignment::Right);
         }
@@ -64,7 +93,7 @@ fn paths(paths: &[Path]) -> Table {
     table
 }
 
-fn row(path: &Path) -> [String; 9] {
+fn path_row(path: &Path) -> [String; 9] {
     let state = if path.backup { format!("{}, backup", path.state) } else { path.state.clone() };
     let relay = if path.relayed { " (relay)" } else { "" };
     [
@@ -74,14 +103,18 @@ fn row(path: &Path) -> [String; 9] {
         number(path.rate_bps.map(|rate| rate / 1e6), 2),
         number(Some(path.weight), 2),
         number(percent(path.lost_packets, path.sent_packets), 1),
-        number(Some(path.sent_bytes as f64 / 1e6), 1),
-        number(Some(path.received_bytes as f64 / 1e6), 1),
+        megabytes(path.sent_bytes),
+        megabytes(path.received_bytes),
         path.remote.as_ref().map_or(UNKNOWN.into(), |remote| format!("{remote}{relay}")),
     ]
 }
 
 fn number(value: Option<f64>, decimals: usize) -> String {
     value.map_or(UNKNOWN.into(), |value| format!("{value:.decimals$}"))
+}
+
+fn megabytes(bytes: u64) -> String {
+    number(Some(bytes as f64 / 1e6), 1)
 }
 
 /// `None` of nothing.
@@ -112,7 +145,12 @@ mod tests {
                 "resent_packets": 3, "given_up_packets": 0,
                 "paths": [path("lte", false, Some(90.25), 100), path("sat", true, None, 0)],
             }]},
-            "relay": {"sessions": 2, "forwarded_bytes": 10},
+            "relay": {
+                "sessions": [{"client_key": "VAN=", "client": "10.2.0.1:4", "destination": "10.3.0.2:5",
+                              "open": true, "idle_s": 0.25}],
+                "pending_handshakes": 0, "forwarded_packets": 7, "forwarded_bytes": 7_000_000,
+                "dropped_packets": {"no-session": 2},
+            },
         });
         let state = serde_json::from_value(state).expect("what the daemon shows");
         let expected = "\
@@ -123,7 +161,10 @@ peer office: up, scheduler auto, aes-256-gcm, 3 packets sent again, 0 given up
  path  state       rtt ms  Mbit/s  weight  loss %  sent MB  received MB  to
  lte   up            90.2    9.87    0.62     2.0     12.3          0.0  198.51.100.2:51901 (relay)
  sat   up, backup       –    9.87    0.62       –     12.3          0.0  –
-relay: forwarded bytes 10, sessions 2
+
+relay: 1 sessions, 7 packets and 7.0 MB forwarded, dropped: no-session 2
+ client      its key  destination  state  idle s
+ 10.2.0.1:4  VAN=     10.3.0.2:5   open        0
 ";
         assert_eq!(render(&state), expected);
     }

@@ -1,5 +1,7 @@
 //! Of what the daemon shows, what the tables need. Scripts read the JSON, which has more.
 
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
 
 /// The whole state.
@@ -14,7 +16,7 @@ pub struct State {
     /// If this node is an end of a tunnel.
     pub tunnel: Option<Tunnel>,
     /// If this node is a relay.
-    pub relay: Option<serde_json::Map<String, serde_json::Value>>,
+    pub relay: Option<Relay>,
 }
 
 /// `tunnel::status::TunnelStatus`
@@ -52,4 +54,23 @@ pub struct Path {
     pub sent_bytes: u64,
     pub lost_packets: u64,
     pub received_bytes: u64,
+}
+
+/// `tunnel::relay::RelayStatus`
+#[derive(Deserialize)]
+pub struct Relay {
+    pub sessions: Vec<Session>,
+    pub forwarded_packets: u64,
+    pub forwarded_bytes: u64,
+    pub dropped_packets: BTreeMap<String, u64>,
+}
+
+/// `tunnel::relay::SessionStatus`
+#[derive(Deserialize)]
+pub struct Session {
+    pub client_key: String,
+    pub client: String,
+    pub destination: String,
+    pub open: bool,
+    pub idle_s: f64,
 }
