@@ -4,16 +4,13 @@
 mod interface;
 mod locals;
 mod sockets;
-mod supervise;
 mod turn;
+mod worker;
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
-use std::thread::JoinHandle;
-use std::time::Duration;
 
-use device::Waker;
+use device::udp::Options;
 use ipnet::IpNet;
 
 use crate::config::Config;
@@ -21,12 +18,10 @@ use crate::keys::PrivateKey;
 use crate::status::TunnelStatus;
 
 use interface::Interface;
-use sockets::Sockets;
-pub(crate) use supervise::supervise;
+pub(crate) use sockets::Sockets;
 use turn::Turn;
-
-/// The thread answers within a turn, which takes milliseconds; a machine that swaps may need longer.
-const STATUS_TIMEOUT: Duration = Duration::from_secs(2);
+pub use worker::Watch;
+pub(crate) use worker::{Inbox, Worker, watch};
 
 /// Where a socket listens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,25 +74,11 @@ pub enum StartError {
     Resources(#[from] io::Error),
 }
 
-/// What the thread is asked.
-enum Request {
-    Status(SyncSender<TunnelStatus>),
-    Stop,
-}
-
 /// A running tunnel; dropping it stops it.
 #[derive(Debug)]
 pub struct Running {
-    watch: Watch,
+    worker: Worker<TunnelStatus>,
     address: SocketAddr,
-    thread: Option<JoinHandle<()>>,
-}
-
-/// Asks a tunnel for its state, from any thread, also when it has ended.
-#[derive(Clone, Debug)]
-pub struct Watch {
-    requests: Sender<Request>,
-    waker: Waker,
 }
 
 /// Makes the interface with its addresses and routes and the sockets, all in the calling thread's network namespace,
@@ -112,26 +93,25 @@ pub fn start(
     settings: Settings,
     on_end: impl FnOnce(String) + Send + 'static,
 ) -> Result<Running, StartError> {
-    let sockets = Sockets::bind(settings.listen, settings.fwmark).map_err(StartError::Listen)?;
+    let options = Options { fwmark: settings.fwmark, ..Options::default() };
+    let sockets = Sockets::bind(settings.listen, options).map_err(StartError::Listen)?;
     let address = sockets.local_address().map_err(StartError::Listen)?;
     let interface = Interface::make(&settings)?;
-    let (requests, receiver) = mpsc::channel();
-    let watch = Watch { requests, waker: Waker::new()? };
-    let inbox = Inbox { receiver, waker: watch.waker.clone() };
+    let (watch, inbox) = watch()?;
     let turn = Turn::new(settings.tunnel, settings.key, interface, sockets, inbox)?;
-    let thread = supervise("tunnel", on_end, move || turn.run())?;
-    Ok(Running { watch, address, thread: Some(thread) })
+    let worker = Worker::start("tunnel", watch, on_end, move || turn.run())?;
+    Ok(Running { worker, address })
 }
 
 impl Running {
     /// What asks for the state.
-    pub fn watch(&self) -> Watch {
-        self.watch.clone()
+    pub fn watch(&self) -> Watch<TunnelStatus> {
+        self.worker.watch().clone()
     }
 
     /// The state now; `None` if the thread has ended or does not answer.
     pub fn status(&self) -> Option<TunnelStatus> {
-        self.watch.status()
+        self.worker.watch().status()
     }
 
     /// Where it listens; the IP address is unspecified if everywhere.
@@ -141,43 +121,4 @@ impl Running {
 
     /// Stops it and waits until its interface is gone.
     pub fn stop(self) {}
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.watch.ask(Request::Stop);
-        if let Some(thread) = self.thread.take() {
-            // A panic has been told to `on_end`.
-            let _ = thread.join();
-        }
-    }
-}
-
-impl Watch {
-    /// The state now; `None` if the thread has ended or does not answer within two seconds.
-    pub fn status(&self) -> Option<TunnelStatus> {
-        let (sender, answer) = mpsc::sync_channel(1);
-        self.ask(Request::Status(sender));
-        answer.recv_timeout(STATUS_TIMEOUT).ok()
-    }
-
-    fn ask(&self, request: Request) {
-        // Refused only when the thread has ended: then there is nothing to stop, and the answer never comes.
-        let _ = self.requests.send(request);
-        self.waker.wake();
-    }
-}
-
-/// The thread's end of [`Watch`].
-struct Inbox {
-    receiver: Receiver<Request>,
-    waker: Waker,
-}
-
-impl Inbox {
-    /// What was asked since the last time.
-    fn take(&self) -> impl Iterator<Item = Request> + '_ {
-        self.waker.reset();
-        self.receiver.try_iter()
-    }
 }

@@ -1,13 +1,22 @@
 //! The relay running: two threads, one for each direction, on sockets that share a port. The kernel gives datagrams
-//! that go down to the second, all others, with the handshakes, to the first.
+//! that go down to the second, all others, with the handshakes, to the first. Begin with [`start`]; the threads' loops
+//! are in `forward.rs`.
+
+mod forward;
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use serde::Serialize;
+use device::udp::Options;
+use rand_core::{OsRng, TryRngCore};
 
-use crate::daemon::Listen;
+use crate::daemon::{Listen, Sockets, Watch, Worker, watch};
 use crate::keys::{PrivateKey, PublicKey};
+use crate::relay::{Limits, RelayControl, RelayStatus};
+use crate::wire::Kind;
+
+use forward::{Forwarder, Replies};
 
 /// What [`start`] runs.
 #[derive(Debug)]
@@ -31,25 +40,17 @@ pub enum StartError {
     Resources(#[from] io::Error),
 }
 
-/// A relay's state.
-#[derive(Clone, Debug, Serialize)]
-pub struct RelayStatus {
-    /// The relay's public key.
-    pub public_key: String,
-    /// Sessions known now.
-    pub sessions: usize,
-}
-
 /// A running relay; dropping it stops it.
 #[derive(Debug)]
-pub struct RelayRunning {}
-
-/// Asks a relay for its state, from any thread.
-#[derive(Clone, Debug)]
-pub struct Watch {}
+pub struct RelayRunning {
+    up: Worker<RelayStatus>,
+    /// Only held, so that it stops with the other.
+    _down: Worker<()>,
+    address: SocketAddr,
+}
 
 /// Binds in the calling thread's network namespace and starts the threads. `on_end` is called, with the reason, only if
-/// a thread ends without being told to.
+/// a thread ends without being told to, and once at most.
 ///
 /// # Errors
 /// [`StartError`]; then nothing is left behind.
@@ -57,33 +58,78 @@ pub fn start(
     settings: Settings,
     on_end: impl FnOnce(String) + Send + 'static,
 ) -> Result<RelayRunning, StartError> {
-    let _ = (settings, on_end);
-    Err(StartError::Listen(io::ErrorKind::Unsupported.into()))
+    let (up, down, address) = bind(settings.listen).map_err(StartError::Listen)?;
+    let mut rng = OsRng.unwrap_err();
+    let control = RelayControl::new(settings.key, settings.allow, Limits::default(), &mut rng);
+    let (table, replies) = (control.table(), Arc::new(Replies::default()));
+    let (up_watch, up_inbox) = watch()?;
+    let (down_watch, down_inbox) = watch()?;
+    let up = Forwarder::new(up, replies.clone(), up_inbox)?;
+    let down = Forwarder::new(down, replies, down_inbox)?;
+    let on_end = Once::new(on_end);
+    let ends = on_end.clone();
+    let down =
+        Worker::start("relay-down", down_watch, move |why| ends.call(why), move || down.run_down(&table))?;
+    let up = Worker::start("relay", up_watch, move |why| on_end.call(why), move || up.run_up(control))?;
+    Ok(RelayRunning { up, _down: down, address })
+}
+
+/// The sockets for what goes up and down, and where they are.
+fn bind(listen: Listen) -> io::Result<(Sockets, Sockets, SocketAddr)> {
+    // Without sharing first: a port that another program shares would be shared with it.
+    let probe = Sockets::bind(listen, Options::default())?;
+    let address = probe.local_address()?;
+    drop(probe);
+    let listen = match listen {
+        Listen::Port(_) => Listen::Port(address.port()),
+        Listen::Address(_) => Listen::Address(address),
+    };
+    let options = Options { reuse_port: true, ..Options::default() };
+    let (up, down) = (Sockets::bind(listen, options)?, Sockets::bind(listen, options)?);
+    for socket in up.iter() {
+        socket.steer(Kind::RelayDown.first_byte())?;
+    }
+    Ok((up, down, address))
+}
+
+/// A callback that two threads share.
+struct Once<F>(Arc<Mutex<Option<F>>>);
+
+impl<F: FnOnce(String)> Once<F> {
+    fn new(call: F) -> Self {
+        Self(Arc::new(Mutex::new(Some(call))))
+    }
+
+    fn call(&self, why: String) {
+        let call = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(call) = call {
+            call(why);
+        }
+    }
+}
+
+impl<F> Clone for Once<F> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
 }
 
 impl RelayRunning {
     /// What asks for the state.
-    pub fn watch(&self) -> Watch {
-        Watch {}
+    pub fn watch(&self) -> Watch<RelayStatus> {
+        self.up.watch().clone()
     }
 
-    /// The state now.
-    pub fn status(&self) -> RelayStatus {
-        RelayStatus { public_key: String::new(), sessions: 0 }
+    /// The state now; `None` if the thread has ended or does not answer.
+    pub fn status(&self) -> Option<RelayStatus> {
+        self.up.watch().status()
     }
 
-    /// Where it listens.
+    /// Where it listens; the IP address is unspecified if everywhere.
     pub fn local_address(&self) -> SocketAddr {
-        SocketAddr::from(([0, 0, 0, 0], 0))
+        self.address
     }
 
     /// Stops it and waits until its threads have ended.
     pub fn stop(self) {}
-}
-
-impl Watch {
-    /// The state now; of a relay that has ended, the last.
-    pub fn status(&self) -> RelayStatus {
-        RelayStatus { public_key: String::new(), sessions: 0 }
-    }
 }

@@ -9,7 +9,6 @@ use device::UdpSocket;
 use device::udp::{Options, SendFailure, Transmit};
 
 use super::Listen;
-use crate::address::Train;
 
 /// Times a free IPv4 port is looked for whose number is free in IPv6 too.
 const PORT_TRIES: usize = 16;
@@ -27,8 +26,8 @@ pub struct Sockets {
 
 impl Sockets {
     /// Binds where `listen` says.
-    pub fn bind(listen: Listen, fwmark: u32) -> io::Result<Self> {
-        let options = Options { fwmark, v6_only: true, reuse_port: false };
+    pub fn bind(listen: Listen, options: Options) -> io::Result<Self> {
+        let options = Options { v6_only: true, ..options };
         let one = |address| UdpSocket::bind(address, options);
         let (v4, v6) = match listen {
             Listen::Address(address) if address.is_ipv4() => (Some(one(address)?), None),
@@ -50,11 +49,10 @@ impl Sockets {
         self.v4.iter().chain(&self.v6)
     }
 
-    /// Sends `trains` in order. What cannot be sent is lost, as on any network.
-    pub fn send(&mut self, now: Duration, trains: &[Train]) {
+    /// Sends all in order, but for the order of IPv4 and IPv6. What cannot be sent is lost, as on any network.
+    pub fn send<'a>(&mut self, now: Duration, all: impl Iterator<Item = Transmit<'a>> + Clone) {
         for v4 in [true, false] {
-            let transmits: Vec<_> =
-                trains.iter().filter_map(transmit).filter(|t| t.remote.is_ipv4() == v4).collect();
+            let transmits: Vec<_> = all.clone().filter(|transmit| transmit.remote.is_ipv4() == v4).collect();
             if transmits.is_empty() {
                 continue;
             }
@@ -107,16 +105,4 @@ fn any_port(one: impl Fn(SocketAddr) -> io::Result<UdpSocket>) -> io::Result<Pai
         result = everywhere(0, &one);
     }
     result
-}
-
-fn transmit(train: &Train) -> Option<Transmit<'_>> {
-    let to = train.to?;
-    Some(Transmit {
-        remote: to.remote,
-        local: to.local.ip,
-        interface: to.local.interface,
-        tos: train.tos,
-        segment_size: Some(train.segment_size),
-        contents: &train.contents,
-    })
 }

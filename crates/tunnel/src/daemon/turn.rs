@@ -5,17 +5,18 @@ use std::io;
 use std::time::Duration;
 
 use device::poller::{Interest, Poller, monotonic};
-use device::udp::RecvBatch;
+use device::udp::{RecvBatch, Transmit};
 use rand_core::{OsRng, TryRngCore};
 
+use super::Inbox;
 use super::interface::Interface;
 use super::locals::Locals;
 use super::sockets::Sockets;
-use super::{Inbox, Request};
 use crate::address::Train;
 use crate::config::Config;
 use crate::endpoint::{Arrival, Endpoint};
 use crate::keys::PrivateKey;
+use crate::status::TunnelStatus;
 
 const TUN: u64 = 0;
 const WAKER: u64 = 1;
@@ -40,7 +41,7 @@ pub struct Turn {
     interface: Interface,
     sockets: Sockets,
     locals: Locals,
-    inbox: Inbox,
+    inbox: Inbox<TunnelStatus>,
     poller: Poller,
     /// Whether the poller waits for the TUN.
     reading: bool,
@@ -56,7 +57,7 @@ impl Turn {
         key: PrivateKey,
         interface: Interface,
         sockets: Sockets,
-        inbox: Inbox,
+        inbox: Inbox<TunnelStatus>,
     ) -> io::Result<Self> {
         let poller = Poller::new()?;
         poller.add(&interface.tun, TUN, Interest::Read)?;
@@ -88,7 +89,7 @@ impl Turn {
         loop {
             let ready = self.wait(now)?;
             now = monotonic();
-            if ready.waker && self.answer(now) {
+            if ready.waker && self.inbox.answer(|| self.endpoint.status(now)) {
                 return Ok(());
             }
             self.look_at_locals(now);
@@ -116,18 +117,6 @@ impl Turn {
             }
         }
         Ok(all)
-    }
-
-    /// Answers what was asked; true if that was to stop.
-    fn answer(&mut self, now: Duration) -> bool {
-        for request in self.inbox.take() {
-            match request {
-                // Who asked may have lost patience.
-                Request::Status(sender) => drop(sender.try_send(self.endpoint.status(now))),
-                Request::Stop => return true,
-            }
-        }
-        false
     }
 
     fn look_at_locals(&mut self, now: Duration) {
@@ -172,7 +161,7 @@ impl Turn {
             let endpoint = &mut self.endpoint;
             let empty = self.trains.iter_mut().position(|train| !endpoint.poll_transmit(now, train));
             let filled = empty.unwrap_or(self.trains.len());
-            self.sockets.send(now, &self.trains[..filled]);
+            self.sockets.send(now, self.trains[..filled].iter().filter_map(transmit));
             if filled < self.trains.len() {
                 return;
             }
@@ -205,4 +194,16 @@ impl Turn {
 
 fn gone(error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("its TUN interface is gone: {error}"))
+}
+
+fn transmit(train: &Train) -> Option<Transmit<'_>> {
+    let to = train.to?;
+    Some(Transmit {
+        remote: to.remote,
+        local: to.local.ip,
+        interface: to.local.interface,
+        tos: train.tos,
+        segment_size: Some(train.segment_size),
+        contents: &train.contents,
+    })
 }

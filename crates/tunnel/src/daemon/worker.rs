@@ -1,0 +1,175 @@
+//! A thread that can be asked for its state and stopped, and whose end somebody hears about.
+
+use std::any::Any;
+use std::fmt;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+use device::Waker;
+
+/// A thread answers within a turn, which takes milliseconds; a machine that swaps may need longer.
+const STATUS_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// What a thread is asked.
+pub(crate) enum Request<S> {
+    Status(SyncSender<S>),
+    Stop,
+}
+
+/// Asks a thread for its state, `S`, from any other, also when it has ended.
+pub struct Watch<S> {
+    requests: Sender<Request<S>>,
+    waker: Waker,
+}
+
+impl<S> Watch<S> {
+    /// The state now; `None` if the thread has ended or does not answer within two seconds.
+    pub fn status(&self) -> Option<S> {
+        let (sender, answer) = mpsc::sync_channel(1);
+        self.ask(Request::Status(sender));
+        answer.recv_timeout(STATUS_TIMEOUT).ok()
+    }
+
+    fn ask(&self, request: Request<S>) {
+        // Refused only when the thread has ended: then there is nothing to stop, and the answer never comes.
+        let _ = self.requests.send(request);
+        self.waker.wake();
+    }
+}
+
+impl<S> Clone for Watch<S> {
+    fn clone(&self) -> Self {
+        Self { requests: self.requests.clone(), waker: self.waker.clone() }
+    }
+}
+
+impl<S> fmt::Debug for Watch<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watch").finish_non_exhaustive()
+    }
+}
+
+/// The thread's end of a [`Watch`].
+pub(crate) struct Inbox<S> {
+    receiver: Receiver<Request<S>>,
+    /// To be waited for.
+    pub waker: Waker,
+}
+
+impl<S> Inbox<S> {
+    /// Answers what was asked since the last time; true if that was to stop.
+    pub fn answer(&self, status: impl Fn() -> S) -> bool {
+        self.waker.reset();
+        for request in self.receiver.try_iter() {
+            match request {
+                // Who asked may have lost patience.
+                Request::Status(sender) => drop(sender.try_send(status())),
+                Request::Stop => return true,
+            }
+        }
+        false
+    }
+}
+
+/// Both ends.
+pub(crate) fn watch<S>() -> io::Result<(Watch<S>, Inbox<S>)> {
+    let (requests, receiver) = mpsc::channel();
+    let waker = Waker::new()?;
+    Ok((Watch { requests, waker: waker.clone() }, Inbox { receiver, waker }))
+}
+
+/// The thread; dropping this stops it and waits for its end.
+#[derive(Debug)]
+pub(crate) struct Worker<S> {
+    watch: Watch<S>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl<S> Worker<S> {
+    /// Starts `work`, which looks into the inbox that belongs to `watch`. `on_end` is told if it fails or panics, not if
+    /// it returns `Ok`.
+    pub fn start(
+        name: &'static str,
+        watch: Watch<S>,
+        on_end: impl FnOnce(String) + Send + 'static,
+        work: impl FnOnce() -> io::Result<()> + Send + 'static,
+    ) -> io::Result<Self> {
+        let thread = Builder::new().name(name.into()).spawn(move || supervise(name, on_end, work))?;
+        Ok(Self { watch, thread: Some(thread) })
+    }
+
+    /// What asks for the state.
+    pub fn watch(&self) -> &Watch<S> {
+        &self.watch
+    }
+}
+
+impl<S> Drop for Worker<S> {
+    fn drop(&mut self) {
+        self.watch.ask(Request::Stop);
+        if let Some(thread) = self.thread.take() {
+            // A panic has been told to `on_end`.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn supervise(name: &str, on_end: impl FnOnce(String), work: impl FnOnce() -> io::Result<()>) {
+    // Nothing that `work` owns is looked at after a panic.
+    match catch_unwind(AssertUnwindSafe(work)) {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => on_end(format!("the {name} has ended: {error}; start it again")),
+        Err(panic) => {
+            on_end(format!("the {name} has ended by a bug, please report it: {}", message(&*panic)));
+        }
+    }
+}
+
+fn message(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use device::poller::{Interest, Poller};
+
+    /// What `on_end` is told of a thread that does `work`.
+    fn told(work: impl FnOnce() -> io::Result<()> + Send + 'static) -> Option<String> {
+        let (sender, receiver) = mpsc::channel();
+        let on_end = move |reason| sender.send(reason).unwrap();
+        drop(Worker::<()>::start("worker", watch().unwrap().0, on_end, work).unwrap());
+        receiver.recv().ok()
+    }
+
+    #[test]
+    fn only_an_unexpected_end_is_told() {
+        assert_eq!(told(|| Ok(())), None);
+        let failed = told(|| Err(io::Error::other("no more")));
+        assert_eq!(failed.as_deref(), Some("the worker has ended: no more; start it again"));
+        let bug = told(|| panic!("at {}", 7));
+        assert_eq!(bug.as_deref(), Some("the worker has ended by a bug, please report it: at 7"));
+    }
+
+    #[test]
+    fn it_answers_until_it_is_stopped() {
+        let (watch, inbox) = watch::<u32>().unwrap();
+        let work = move || {
+            let mut poller = Poller::new()?;
+            poller.add(&inbox.waker, 0, Interest::Read)?;
+            while !inbox.answer(|| 7) {
+                poller.wait(None)?.for_each(drop);
+            }
+            Ok(())
+        };
+        let worker = Worker::start("worker", watch, |reason| panic!("{reason}"), work).unwrap();
+        let watch = worker.watch().clone();
+        assert_eq!((watch.status(), worker.watch().status()), (Some(7), Some(7)));
+        drop(worker);
+        assert_eq!(watch.status(), None);
+    }
+}
