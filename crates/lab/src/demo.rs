@@ -20,8 +20,8 @@ const FILE_BYTES: u64 = 32 << 20;
 const WIFI: usize = 1;
 
 const NOTES: [&str; 6] = [
-    "lte: 45 ms one way; mean 10 Mbit/s with LTE's variation and outages (generated, or recorded with --traces); \
-     drop-tail queue of 500 kB, 400 ms at the mean rate",
+    "lte: 45 ms one way; mean 10 Mbit/s with a cellular link's variation and outages (generated; with --traces, the \
+     first recording there, at its own rate); drop-tail queue of 500 kB, 400 ms at 10 Mbit/s",
     "wifi: 10 ms one way; 15 Mbit/s; 2 % loss, in fades of 5 packets on average that lose half of them \
      (Gilbert-Elliott), in both directions, before the queue; drop-tail queue of 100 packets",
     "satellite: 150 ms one way; 5 Mbit/s; drop-tail queue of 100 packets",
