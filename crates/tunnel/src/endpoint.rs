@@ -255,8 +255,11 @@ impl Endpoint {
             return;
         }
         let ephemeral = noise::ephemeral(message);
-        if let Some((at, response)) =
-            self.peers.iter_mut().enumerate().find_map(|(i, p)| Some((i, p.sessions.repeat_response(&ephemeral)?)))
+        if let Some((at, response)) = self
+            .peers
+            .iter_mut()
+            .enumerate()
+            .find_map(|(i, p)| Some((i, p.sessions.repeat_response(&ephemeral)?)))
         {
             self.send_response(now, at, from, response);
             return;

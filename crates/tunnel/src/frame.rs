@@ -199,8 +199,10 @@ fn parse_report(r: &mut Reader<'_>) -> Result<Report, FrameError> {
             end = low.checked_sub(gap + 1).filter(|_| gap > 0).ok_or(FrameError::Range)?;
         }
         let length = u64::from(r.u32()?);
-        let start =
-            (end + 1).checked_sub(length).filter(|_| length > 0 && end < u64::MAX).ok_or(FrameError::Range)?;
+        let start = (end + 1)
+            .checked_sub(length)
+            .filter(|_| length > 0 && end < u64::MAX)
+            .ok_or(FrameError::Range)?;
         ranges.push(start..=end);
     }
     if ranges.len() > MAX_RANGES {
@@ -377,7 +379,10 @@ mod tests {
     #[test]
     fn announcement_survives_the_wire() {
         let mut out = Vec::new();
-        put_announce(&mut out, [(2, "lte", false), (4, "a name of more than thirty-two bytes", true)].into_iter());
+        put_announce(
+            &mut out,
+            [(2, "lte", false), (4, "a name of more than thirty-two bytes", true)].into_iter(),
+        );
         let Ok(Frame::Announce(paths)) = Frame::parse(&mut out) else { panic!("no announcement") };
         assert_eq!(paths[0], Announced { id: 2, name: "lte".into(), backup: false });
         assert_eq!((paths[1].name.len(), paths[1].backup), (MAX_NAME, true));

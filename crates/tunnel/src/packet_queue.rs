@@ -62,7 +62,8 @@ impl PacketQueue {
 
     /// The 64-bit sequence nearest to what is expected, of a wire sequence's low 32 bits.
     pub fn unwrap(&self, order: u32) -> u64 {
-        let near = self.next.or_else(|| self.held.keys().next().copied()).unwrap_or(ORIGIN + u64::from(order));
+        let near =
+            self.next.or_else(|| self.held.keys().next().copied()).unwrap_or(ORIGIN + u64::from(order));
         near.wrapping_add_signed(i64::from(order.wrapping_sub(near as u32) as i32))
     }
 

@@ -27,6 +27,8 @@ const MTU_TRIES: u8 = 3;
 const MTU_RETRY: Duration = Duration::from_millis(500);
 /// A path's size is looked for again after this long.
 const MTU_LIFE: Duration = Duration::from_secs(600);
+/// Markers keep at least this distance.
+const SHORTEST_MARKER: Duration = Duration::from_millis(20);
 const CHALLENGE_RETRY: Duration = Duration::from_millis(300);
 const CHALLENGE_TRIES: u8 = 8;
 /// Bytes of a packet with a challenge.
@@ -320,7 +322,7 @@ impl Path {
 
     /// The marker is being sent: the next comes later, at the latest after `longest`.
     pub fn back_off_marker(&mut self, now: Duration, longest: Duration) {
-        self.marker_step = (self.marker_step * 4).min(longest);
+        self.marker_step = (self.marker_step * 4).clamp(SHORTEST_MARKER, longest);
         self.next_marker = Some(now + self.marker_step);
     }
 

@@ -29,7 +29,7 @@ const MAX_UNCONFIRMED: usize = 16 << 20;
 const MIN_QUEUE: usize = 32 << 10;
 const MAX_QUEUE: usize = 1 << 20;
 const QUEUE_TIME: Duration = Duration::from_millis(10);
-/// A gap waits for a resend between these times (RFC 6298's least RTO is one second).
+/// A gap waits at least and at most so long (RFC 6298's least RTO is one second: then its sender sends it again itself).
 const MIN_HOLD: Duration = Duration::from_millis(150);
 const MAX_HOLD: Duration = Duration::from_secs(1);
 /// A report waits for more to report between these times, a quarter of the least round trip in between.
@@ -439,7 +439,8 @@ impl Peer {
             path.announcements -= 1;
             path.next_marker = Some(now + MARKER_AUTO);
             let listed = listed.iter().map(|(id, name, backup)| (*id, name.as_str(), *backup));
-            return path.pack(now, session, 0, Content::Probe(None), train, |out| frame::put_announce(out, listed));
+            return path
+                .pack(now, session, 0, Content::Probe(None), train, |out| frame::put_announce(out, listed));
         }
         path.pack(now, session, 0, Content::Probe(None), train, |out| {
             frame::put_probe(out, order, micros(now), 0);
@@ -452,7 +453,8 @@ impl Peer {
         }
         let Some(session) = self.sessions.current(now) else { return false };
         let Some(at) = self.report_path() else { return false };
-        let mut due: Vec<_> = (0..self.paths.len()).filter(|&i| self.paths[i].received.unreported().0 > 0).collect();
+        let mut due: Vec<_> =
+            (0..self.paths.len()).filter(|&i| self.paths[i].received.unreported().0 > 0).collect();
         due.sort_by_key(|&i| self.paths[i].received.unreported().1);
         // As many as fit for certain: a full report is 300 bytes.
         due.truncate(4);
@@ -478,11 +480,9 @@ impl Peer {
             return false;
         }
         let resend = self.unconfirmed.peek_resend().is_some();
-        let Some((at, resend)) = self
-            .choose(now, resend)
-            .map(|at| (at, resend))
-            .or_else(|| self.choose(now, false).filter(|_| resend && !self.queue.is_empty()).map(|at| (at, false)))
-        else {
+        let Some((at, resend)) = self.choose(now, resend).map(|at| (at, resend)).or_else(|| {
+            self.choose(now, false).filter(|_| resend && !self.queue.is_empty()).map(|at| (at, false))
+        }) else {
             return false;
         };
         let before = train.contents.len();
@@ -694,7 +694,8 @@ impl Peer {
             return;
         }
         let live = |r: &&Received| r.last_arrival().is_some_and(|t| now < t + LIVE);
-        if let Some(passed) = self.paths.iter().map(|p| &p.received).filter(live).map(Received::passed).min() {
+        if let Some(passed) = self.paths.iter().map(|p| &p.received).filter(live).map(Received::passed).min()
+        {
             self.ordered.handle_passed(passed);
         }
     }
@@ -830,10 +831,26 @@ impl Peer {
         path.is_validated().then(|| path.last_sent() + every)
     }
 
-    /// How long a gap may wait.
+    /// How long a gap may wait. A peer that repeats says itself when it has given a packet up; of one that does not, the
+    /// slowest path is waited for.
     fn hold(&self) -> Duration {
+        if self.peer_repeats {
+            return MAX_HOLD;
+        }
         let rtt = self.paths.iter().filter(|p| p.is_up()).filter_map(|p| p.sent.rtt().smoothed()).max();
-        (rtt.unwrap_or_default() * 3 / 2 + Duration::from_millis(100)).clamp(MIN_HOLD, MAX_HOLD)
+        let resend = rtt.unwrap_or_default() * 3 / 2 + Duration::from_millis(100);
+        (resend + self.spread()).clamp(MIN_HOLD, MAX_HOLD)
+    }
+
+    /// By how much one-way delays from the peer differ from path to path at present.
+    fn spread(&self) -> Duration {
+        let mut delays = self.paths.iter().filter_map(|p| p.received.last_delay());
+        let Some(first) = delays.next() else { return Duration::ZERO };
+        let (low, high) = delays.fold((0, 0), |(low, high): (i32, i32), delay| {
+            let over = delay.wrapping_sub(first) as i32;
+            (low.min(over), high.max(over))
+        });
+        Duration::from_micros(u64::from(high.abs_diff(low)))
     }
 
     /// Bytes that wait behind gaps; what became of inner packets; bytes kept for resending.
@@ -886,7 +903,8 @@ fn position(unconfirmed: &Unconfirmed) -> Order {
 
 /// The relay's session of a path, once there is one, is the path's address.
 fn adopt_session(now: Duration, path: &mut Path) {
-    let (Some(config), Some(registration), Some(local)) = (&path.config, &path.registration, path.local()) else {
+    let (Some(config), Some(registration), Some(local)) = (&path.config, &path.registration, path.local())
+    else {
         return;
     };
     let Some(via) = &config.via else { return };

@@ -164,7 +164,7 @@ impl Rate {
         if largest.delivered >= self.round_end {
             self.round += 1;
             self.round_end = self.delivered;
-            self.check_full(largest.app_limited);
+            self.check_full(largest.app_limited, rtt);
         }
         self.sample(largest, arrival);
         self.delivered_arrival = arrival;
@@ -217,8 +217,8 @@ impl Rate {
         }
     }
 
-    /// Startup ends when three rounds brought no quarter more.
-    fn check_full(&mut self, app_limited: bool) {
+    /// Startup ends when three rounds brought no quarter more, or one if a queue has built up by then.
+    fn check_full(&mut self, app_limited: bool, rtt: Duration) {
         let rate = self.bytes_per_second().unwrap_or(0.0);
         if self.phase != Phase::Startup || app_limited {
             return;
@@ -228,7 +228,8 @@ impl Rate {
             return;
         }
         self.full.1 += 1;
-        if self.full.1 >= 3 {
+        let queued = self.min_rtt().is_some_and(|min| rtt > min + min / 4 + REPORT_DELAY);
+        if queued || self.full.1 >= 3 {
             self.phase = Phase::Drain;
         }
     }

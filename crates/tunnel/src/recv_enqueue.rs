@@ -29,6 +29,7 @@ pub struct Received {
     unreported: u32,
     first_unreported: Option<Duration>,
     delay: DelaySum,
+    last_delay: Option<u32>,
     margin: u64,
     settled: Option<u64>,
     /// Path sequence and the order sequence below which it says that all was sent, not yet settled.
@@ -46,6 +47,7 @@ impl Default for Received {
             unreported: 0,
             first_unreported: None,
             delay: DelaySum::default(),
+            last_delay: None,
             margin: FIRST_MARGIN,
             settled: None,
             marks: VecDeque::new(),
@@ -80,7 +82,14 @@ impl Received {
 
     /// The packet carried its sender's clock.
     pub fn handle_time(&mut self, now: Duration, time: u32) {
-        self.delay.add(micros(now).wrapping_sub(time));
+        let delay = micros(now).wrapping_sub(time);
+        self.last_delay = Some(delay);
+        self.delay.add(delay);
+    }
+
+    /// The one-way delay of the last packet that carried its sender's clock: the receiver's clock minus that, wrapping.
+    pub fn last_delay(&self) -> Option<u32> {
+        self.last_delay
     }
 
     /// The packet says that every order sequence below `order` given to this path was sent on it before.

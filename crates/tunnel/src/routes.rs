@@ -42,7 +42,9 @@ mod tests {
     #[test]
     fn the_longest_prefix_wins() {
         let mut routes = Routes::default();
-        for (peer, net) in ["10.0.0.0/8", "10.1.0.0/16", "10.1.2.3/32", "fd77::/64", "0.0.0.0/0"].iter().enumerate() {
+        for (peer, net) in
+            ["10.0.0.0/8", "10.1.0.0/16", "10.1.2.3/32", "fd77::/64", "0.0.0.0/0"].iter().enumerate()
+        {
             routes.insert(net.parse().unwrap(), peer);
         }
         for (address, peer) in [

@@ -11,7 +11,7 @@ use std::time::Duration;
 use rand_core::RngCore;
 
 use crate::keys::{PresharedKey, PrivateKey, PublicKey};
-use crate::noise::{Initiator, InitiationPayload, Prologue, Responder, ResponsePayload};
+use crate::noise::{InitiationPayload, Initiator, Prologue, Responder, ResponsePayload};
 use crate::session::{Cipher, OpeningKey, SealingKey, aes_gcm_is_fast};
 
 /// A session older than this is renewed by the end that started it (WireGuard §6.1: Rekey-After-Time).
@@ -116,7 +116,14 @@ fn unused(rng: &mut impl RngCore, taken: &Indices) -> u32 {
 impl Sessions {
     /// None yet.
     pub fn new(ids: Identities) -> Self {
-        Sessions { ids, confirmed: Vec::new(), pending: Vec::new(), attempt: None, seen: VecDeque::new(), incarnation: None }
+        Sessions {
+            ids,
+            confirmed: Vec::new(),
+            pending: Vec::new(),
+            attempt: None,
+            seen: VecDeque::new(),
+            incarnation: None,
+        }
     }
 
     /// The session to send on.
@@ -127,7 +134,8 @@ impl Sessions {
     /// The session that a transport packet names, and whether it is confirmed.
     pub fn find(&self, index: u32) -> Option<(&Session, bool)> {
         let confirmed = self.confirmed.iter().find(|s| s.index == index).map(|s| (s, true));
-        confirmed.or_else(|| self.pending.iter().find(|p| p.session.index == index).map(|p| (&p.session, false)))
+        confirmed
+            .or_else(|| self.pending.iter().find(|p| p.session.index == index).map(|p| (&p.session, false)))
     }
 
     /// A transport packet opened under the pending session `index`. True if the peer has begun a new life with it.
@@ -140,7 +148,11 @@ impl Sessions {
     /// Every index in use.
     pub fn indices(&self) -> impl Iterator<Item = u32> {
         let attempt = self.attempt.iter().map(|a| a.initiator.index());
-        self.confirmed.iter().map(|s| s.index).chain(self.pending.iter().map(|p| p.session.index)).chain(attempt)
+        self.confirmed
+            .iter()
+            .map(|s| s.index)
+            .chain(self.pending.iter().map(|p| p.session.index))
+            .chain(attempt)
     }
 
     /// Wants a new session: none that will last, or (`renew`) the peer does not answer.
@@ -169,7 +181,9 @@ impl Sessions {
             Ok((initiator, message)) => {
                 self.attempt = Some(Attempt { initiator, message, started: now, sent: 0 });
             }
-            Err(error) => tracing::error!(peer = %ids.peer, %error, "cannot start a handshake: its key is unusable"),
+            Err(error) => {
+                tracing::error!(peer = %ids.peer, %error, "cannot start a handshake: its key is unusable")
+            }
         }
     }
 
@@ -216,7 +230,8 @@ impl Sessions {
 
     /// The same initiation came again, over another path or because the response was lost: the same response.
     pub fn repeat_response(&mut self, ephemeral: &[u8; 32]) -> Option<Vec<u8>> {
-        let pending = self.pending.iter_mut().find(|p| p.ephemeral == *ephemeral && p.repeats < MAX_REPEATS)?;
+        let pending =
+            self.pending.iter_mut().find(|p| p.ephemeral == *ephemeral && p.repeats < MAX_REPEATS)?;
         pending.repeats += 1;
         Some(pending.response.clone())
     }
@@ -235,7 +250,8 @@ impl Sessions {
         let offer = InitiationPayload::decode(&responder.payload);
         let cipher = offer.choose(aes_gcm_is_fast());
         let payload = ResponsePayload { incarnation: self.ids.incarnation, cipher }.encode();
-        let (ephemeral, remote_index, index) = (responder.ephemeral, responder.remote_index, unused(rng, taken));
+        let (ephemeral, remote_index, index) =
+            (responder.ephemeral, responder.remote_index, unused(rng, taken));
         let (response, keys) = responder.reply(rng, &self.ids.preshared, index, &payload).ok()?;
         let (sealing, opening) = keys.with(cipher);
         let session = Session {

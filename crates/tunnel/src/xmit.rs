@@ -90,7 +90,10 @@ mod tests {
     #[test]
     fn an_unmeasured_path_is_like_the_slowest() {
         let unknown = View { delay: None, ..view(0, true, 0, 0, 0.0) };
-        assert_eq!(by_arrival([unknown, view(1, true, 0, 10, 0.0), view(2, true, 0, 40, 0.0)].into_iter(), true), Some(1));
+        assert_eq!(
+            by_arrival([unknown, view(1, true, 0, 10, 0.0), view(2, true, 0, 40, 0.0)].into_iter(), true),
+            Some(1)
+        );
         assert_eq!(by_arrival([unknown].into_iter(), false), Some(0));
     }
 }

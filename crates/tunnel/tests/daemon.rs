@@ -5,7 +5,7 @@ mod common;
 use std::time::Duration;
 
 use common::{Namespace, join, namespaces_or_skip};
-use device::poller::{Interest, Poller, monotonic};
+use device::poller::{Poller, monotonic};
 use device::udp::{Options, UdpSocket};
 use ipnet::IpNet;
 use rand_chacha::ChaCha20Rng;
@@ -104,7 +104,7 @@ fn packets_pass_over_every_path_and_nothing_is_left() {
     assert!(eventually(&ends[1], all_up).peers[0].paths.iter().all(|path| !path.listed));
     let mtu = eventually(&ends[0], |status| status.mtu > 1400).mtu;
     left.run(&format!("ping -c 1 -W 5 -M do -s {} 10.77.0.2", mtu - 28));
-    ends.map(Running::stop);
+    ends.into_iter().for_each(Running::stop);
     assert_eq!((left.interfaces().len(), right.interfaces().len()), (2, 2));
 }
 
@@ -161,7 +161,8 @@ fn what_is_in_the_way_is_named_and_nothing_is_left() {
     let socket = taken(51900);
     assert!(matches!(start(), Err(StartError::Listen(_))));
     drop(socket);
-    host.run("ip link add nawa0 type dummy");
+    // One without a program is the trap: it could be taken over.
+    host.run("ip tuntap add dev nawa0 mode tun");
     assert!(matches!(start(), Err(StartError::InterfaceExists(name)) if name == "nawa0"));
     host.run("ip link delete nawa0");
     host.run("ip route add 10.77.0.2/32 dev lo");
