@@ -4,6 +4,9 @@ use std::sync::mpsc::Sender;
 
 use serde_json::{Value, json};
 use tunnel::config::Config;
+use tunnel::daemon::Watch;
+use tunnel::relay::RelayStatus;
+use tunnel::status::TunnelStatus;
 use tunnel::{PrivateKey, daemon, relay_daemon};
 
 use crate::config::{Relay, Resolved, Tunnel};
@@ -23,8 +26,8 @@ struct RunningTunnel {
 
 /// What `nawa status` asks.
 pub struct Status {
-    tunnel: Option<(String, daemon::Watch)>,
-    relay: Option<relay_daemon::Watch>,
+    tunnel: Option<(String, Watch<TunnelStatus>)>,
+    relay: Option<Watch<RelayStatus>>,
 }
 
 impl Strands {
@@ -63,7 +66,7 @@ fn start_tunnel(
         tunnel: config,
         key,
     };
-    let running = daemon::start(settings, ended("tunnel", events)).map_err(Failure::failed)?;
+    let running = daemon::start(settings, ended(events)).map_err(Failure::failed)?;
     tracing::info!(interface, listen = %running.local_address(), "the tunnel runs");
     Ok(RunningTunnel { interface, running })
 }
@@ -74,16 +77,16 @@ fn start_relay(
     events: &Sender<Event>,
 ) -> Result<relay_daemon::RelayRunning, Failure> {
     let settings = relay_daemon::Settings { listen: relay.listen, allow: relay.allow, key };
-    let running = relay_daemon::start(settings, ended("relay", events)).map_err(Failure::failed)?;
+    let running = relay_daemon::start(settings, ended(events)).map_err(Failure::failed)?;
     tracing::info!(listen = %running.local_address(), "the relay runs");
     Ok(running)
 }
 
-fn ended(strand: &'static str, events: &Sender<Event>) -> impl FnOnce(String) + Send + 'static {
+fn ended(events: &Sender<Event>) -> impl FnOnce(String) + Send + 'static {
     let events = events.clone();
     move |why| {
         // Once nobody listens the process is ending.
-        let _ = events.send(Event::Ended(format!("the {strand} ended by itself: {why}")));
+        let _ = events.send(Event::Ended(why));
     }
 }
 
@@ -92,17 +95,18 @@ impl Status {
     pub fn now(&self) -> Value {
         let mut state = json!({"schema": 1, "version": env!("CARGO_PKG_VERSION"), "pid": std::process::id()});
         if let Some((interface, tunnel)) = &self.tunnel {
-            match tunnel.status() {
-                Some(tunnel) => state["tunnel"] = json!(tunnel),
-                None => {
-                    return json!({"error": "the tunnel does not answer; see its log, or restart the daemon"});
-                }
-            }
+            let Some(tunnel) = tunnel.status() else { return silent("tunnel") };
             state["interface"] = json!(interface);
+            state["tunnel"] = json!(tunnel);
         }
         if let Some(relay) = &self.relay {
-            state["relay"] = json!(relay.status());
+            let Some(relay) = relay.status() else { return silent("relay") };
+            state["relay"] = json!(relay);
         }
         state
     }
+}
+
+fn silent(strand: &str) -> Value {
+    json!({"error": format!("the {strand} does not answer; see the daemon's log, or restart it")})
 }

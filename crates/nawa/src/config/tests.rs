@@ -296,3 +296,26 @@ fn the_sample_is_good_and_shows_every_option() {
         );
     }
 }
+
+/// The files in README.md and docs/tunnel.md that begin with `[node]`, or after a comment with it.
+#[test]
+fn the_files_in_the_documentation_are_good() {
+    let folder = folder();
+    let pages = [include_str!("../../../../README.md"), include_str!("../../../../docs/tunnel.md")];
+    let files: Vec<_> = pages
+        .iter()
+        .flat_map(|page| page.split("```toml\n").skip(1))
+        .map(|rest| rest.split("```").next().unwrap_or_default())
+        .filter(|file| file.contains("[node]"))
+        .collect();
+    assert_eq!(files.len(), 3);
+    for file in files {
+        let file = file.replace("/etc/nawa/key", "key");
+        let file = ["VAN", "OFFICE"]
+            .iter()
+            .fold(file, |file, who| file.replace(&format!("{who}'S PUBLIC KEY"), BOB));
+        if let Err(complaints) = read(folder.path(), &file) {
+            panic!("{complaints:?} about:\n{file}");
+        }
+    }
+}
