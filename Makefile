@@ -48,7 +48,7 @@ lint-tools: cargo-present
 	$(CARGO) install --locked cargo-deny
 
 bench: build
-	@scripts/install-packages demo
+	@scripts/install-packages bench
 	$(SUDO) $(NAWA) lab run tunnel --quick
 
 fuzz: cargo-present

@@ -1,5 +1,6 @@
 //! The command line: what may be typed, and which file does it.
 
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -130,7 +131,8 @@ fn dispatch(command: Option<Command>) -> Result<(), Failure> {
 
 fn report(failure: &Failure) -> ExitCode {
     for line in &failure.lines {
-        eprintln!("{line}");
+        // Where nobody listens, the exit status still speaks.
+        let _ = writeln!(io::stderr(), "{line}");
     }
     ExitCode::from(failure.status)
 }

@@ -1,5 +1,8 @@
 //! `nawa run`
 
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::AsFd;
 use std::path::Path;
 
 use crate::failure::Failure;
@@ -12,10 +15,15 @@ pub fn run(file: &Path, background: bool) -> Result<(), Failure> {
         let _ = rustix::process::setsid();
     }
     let settings = config::load(file)?;
-    daemon::run(file, settings, || {
-        eprintln!("{}", super::READY);
-        if background {
-            logging::leave_terminal();
-        }
-    })
+    daemon::run(file, settings, || tell_ready(background))
+}
+
+/// The line goes to the stderr that it was started with; whoever reads it may close that at once.
+fn tell_ready(background: bool) {
+    let stderr = io::stderr().as_fd().try_clone_to_owned();
+    if background {
+        logging::leave_terminal();
+    }
+    // A closed stderr is no reason to stop.
+    let _ = stderr.and_then(|stderr| writeln!(File::from(stderr), "{}", super::READY));
 }
