@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use common::{Daemon, Namespace, Node, namespaces_or_skip, output, stderr, stdout, succeed};
@@ -67,6 +69,26 @@ fn one_daemon_in_each_namespace() {
     assert_eq!(second.status.code(), Some(1));
     assert!(stderr(&second).starts_with("nawa: another nawa daemon (process "), "{}", stderr(&second));
     let _elsewhere = Daemon::start(&other, &file);
+}
+
+#[test]
+fn only_root_may_ask() {
+    let Some(_alone) = namespaces_or_skip("only_root_may_ask") else { return };
+    let (namespace, (_node, file)) = (Namespace::new(), lonely());
+    let _daemon = Daemon::start(&namespace, &file);
+    // A copy, because the folder of the build may be closed to others.
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).expect("its mode");
+    let copy = folder.path().join("nawa");
+    fs::copy(env!("CARGO_BIN_EXE_nawa"), &copy).expect("a copy of nawa");
+    let copy = copy.to_str().expect("UTF-8");
+    for command in ["status", "down"] {
+        let nobody = ["--reuid=65534", "--regid=65534", "--clear-groups", copy, command];
+        let output = output(&mut namespace.command("setpriv", nobody));
+        assert_eq!(output.status.code(), Some(1));
+        assert_eq!(stderr(&output), "nawa: only root may talk to the daemon; use sudo\n");
+    }
+    succeed(&mut namespace.nawa(["status"]));
 }
 
 #[test]

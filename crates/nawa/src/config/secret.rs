@@ -1,7 +1,7 @@
 //! Key files: read once, never printed, forgotten with zeros.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::str::FromStr;
@@ -23,9 +23,7 @@ pub fn read<K: FromStr<Err = KeyError>>(path: &Path) -> Result<K, String> {
 
 fn contents(path: &Path) -> Result<Zeroizing<String>, String> {
     let shown = path.display();
-    let mut file = File::open(path).map_err(|error| {
-        format!("cannot open {shown}: {error}; make it with `umask 077; nawa keygen > {shown}`")
-    })?;
+    let mut file = File::open(path).map_err(|error| cannot_open(path, &error))?;
     let metadata = file.metadata().map_err(|error| format!("cannot look at {shown}: {error}"))?;
     if !metadata.is_file() {
         return Err(format!("{shown} is not a regular file; name the file that holds the key"));
@@ -42,4 +40,14 @@ fn contents(path: &Path) -> Result<Zeroizing<String>, String> {
         .read_to_string(&mut text)
         .map_err(|error| format!("cannot read {shown}: {error}"))?;
     Ok(text)
+}
+
+fn cannot_open(path: &Path, error: &io::Error) -> String {
+    let shown = path.display();
+    match error.kind() {
+        ErrorKind::NotFound => {
+            format!("there is no {shown}; make it with `umask 077; nawa keygen > {shown}`")
+        }
+        _ => format!("cannot open {shown}: {error}; run nawa as the user who may read it, root for a daemon"),
+    }
 }
