@@ -76,7 +76,7 @@ impl Poller {
         let timeout = timeout.map(timespec);
         let mut events = [const { MaybeUninit::uninit() }; EVENTS];
         match epoll::wait(&self.epoll, &mut events, timeout.as_ref()) {
-            Ok((events, _)) => self.ready.extend(events.iter().map(|event| ready(event))),
+            Ok((events, _)) => self.ready.extend(events.iter().map(ready)),
             Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }

@@ -61,7 +61,7 @@ fn relay(namespace: &Namespace, allow: PublicKey) -> RelayRunning {
     namespace.within(|| relay_daemon::start(settings, |why| panic!("{why}"))).unwrap()
 }
 
-/// The state once it is as `wanted`. Each question is answered at the end of a turn, so this follows events.
+/// The state once it is as `wanted`, asked for again and again.
 #[track_caller]
 fn eventually(running: &Running, wanted: impl Fn(&TunnelStatus) -> bool) -> TunnelStatus {
     let (deadline, mut poller) = (monotonic() + PATIENCE, Poller::new().unwrap());
