@@ -5,6 +5,7 @@
 //! is found by the number in the name and removed by the next run.
 
 use std::fs;
+use std::io::Write as _;
 use std::path::Path;
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -43,7 +44,8 @@ pub fn start() -> Result<(), Error> {
         if let Some(signal) = signals.forever().next() {
             let _for_good = hold_off();
             remove_of(|owner| owner == std::process::id());
-            eprintln!("interrupted; everything the lab made is removed");
+            // Nobody may be reading any more.
+            let _ = writeln!(std::io::stderr(), "interrupted; everything the lab made is removed");
             std::process::exit(128 + signal);
         }
     };

@@ -3,6 +3,7 @@
 mod progress;
 
 use std::fmt::Write as _;
+use std::io::Write as _;
 
 use comfy_table::{CellAlignment, Table, presets};
 use serde_json::{Value, json};
@@ -53,10 +54,8 @@ impl<'a> Report<'a> {
 
     /// Prints the table and the notes.
     pub(crate) fn print(&self) {
-        println!("{}", self.table());
-        for note in self.all_notes() {
-            println!("  {note}");
-        }
+        say(&self.table().to_string());
+        self.all_notes().for_each(|note| say(&format!("  {note}")));
     }
 
     /// Writes the files that `options` name.
@@ -140,6 +139,11 @@ impl<'a> Report<'a> {
         let _ = write!(page, "</table>\n<ul>\n{notes}</ul>\n<pre>{conditions}</pre>\n");
         page
     }
+}
+
+/// Prints a line; if nobody reads any more, the files are still written and the exit status still says how it went.
+fn say(line: &str) {
+    let _ = writeln!(std::io::stdout(), "{line}");
 }
 
 /// Under which conditions the figures were made.

@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::experiment::{Case, Experiment};
 use crate::runner::Sample;
 
-use super::number;
+use super::{number, say};
 
 /// How often the bar moves.
 const TICK: Duration = Duration::from_millis(200);
@@ -27,7 +27,7 @@ impl Progress {
     /// Says how long the run takes.
     pub(crate) fn start(experiment: &Experiment) -> Self {
         let (name, runs) = (experiment.name, experiment.cases.len() * experiment.repeats);
-        println!("{name}: {runs} runs, about {}", rough(experiment.estimate()));
+        say(&format!("{name}: {runs} runs, about {}", rough(experiment.estimate())));
         let bar =
             if std::io::stdout().is_terminal() { bar(experiment.estimate()) } else { ProgressBar::hidden() };
         Self { bar, done: Duration::ZERO, ticker: None }
@@ -67,7 +67,7 @@ impl Progress {
         self.done += case.estimate;
         self.bar.set_position(millis(self.done));
         let line = format!("{}: {text}", Experiment::title(case));
-        self.bar.suspend(|| println!("{line}"));
+        self.bar.suspend(|| say(&line));
     }
 
     fn stop_ticker(&mut self) {
