@@ -94,7 +94,7 @@ impl Endpoint {
                 preshared: peer.preshared_key.clone(),
                 incarnation,
             };
-            peers.push(Peer::new(peer, config.scheduler, config.mtu, ids));
+            peers.push(Peer::new(peer, config.scheduler, config.mtu, ids, rng.next_u64()));
         }
         Endpoint {
             checker: CookieChecker::new(&public, &mut rng),
@@ -196,13 +196,6 @@ impl Endpoint {
         }
         packet::clamp_mss(packet, self.inner_mtu);
         self.peers[peer].handle_inner(now, packet);
-    }
-
-    /// Whether the TUN should be read now. While not, packets wait in its own queue, which slows local senders down;
-    /// that happens once every peer that has something to send has enough of it.
-    pub fn wants_inner(&self, now: Duration) -> bool {
-        let mut busy = self.peers.iter().filter(|p| !p.is_drained()).peekable();
-        busy.peek().is_none() || busy.any(|p| p.wants_inner(now))
     }
 
     /// Does what is due.

@@ -199,10 +199,8 @@ fn parse_report(r: &mut Reader<'_>) -> Result<Report, FrameError> {
             end = low.checked_sub(gap + 1).filter(|_| gap > 0).ok_or(FrameError::Range)?;
         }
         let length = u64::from(r.u32()?);
-        let start = (end + 1)
-            .checked_sub(length)
-            .filter(|_| length > 0 && end < u64::MAX)
-            .ok_or(FrameError::Range)?;
+        let start = end.checked_add(1).and_then(|e| e.checked_sub(length)).filter(|_| length > 0);
+        let start = start.ok_or(FrameError::Range)?;
         ranges.push(start..=end);
     }
     if ranges.len() > MAX_RANGES {

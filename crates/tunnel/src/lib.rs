@@ -8,6 +8,7 @@ pub mod config;
 pub mod cookie;
 pub mod daemon;
 pub mod endpoint;
+pub mod flow_queue;
 pub mod frame;
 pub mod keys;
 pub mod noise;

@@ -394,8 +394,8 @@ impl MtuSearch {
     }
 
     fn start_round(&mut self, now: Duration, least: u16, search: bool) {
-        let larger = SIZES.into_iter().filter(|s| search && *s > least);
-        let candidate = larger.skip(self.size).next().filter(|s| *s > self.carried);
+        let mut larger = SIZES.into_iter().filter(|s| search && *s > least);
+        let candidate = larger.nth(self.size).filter(|s| *s > self.carried);
         if let Some(size) = candidate {
             self.due.push(size);
             self.tries += 1;

@@ -7,6 +7,7 @@ use rand_core::RngCore;
 
 use crate::address::{Address, LocalAddress, Train};
 use crate::config::{MAX_PATHS, Mtu, PeerConfig, Scheduler};
+use crate::flow_queue::FlowQueue;
 use crate::frame::{self, Announced, Data, Frame, Order, Report};
 use crate::keys::{PrivateKey, PublicKey};
 use crate::packet_queue::PacketQueue;
@@ -24,11 +25,11 @@ use crate::{weights, xmit};
 const MAX_HELD: usize = 16 << 20;
 /// Bytes of packets kept for sending again, at most.
 const MAX_UNCONFIRMED: usize = 16 << 20;
-/// Bytes of inner packets that wait to be sent: at least this, at most that, in between what the paths carry in
-/// [`QUEUE_TIME`].
-const MIN_QUEUE: usize = 32 << 10;
-const MAX_QUEUE: usize = 1 << 20;
-const QUEUE_TIME: Duration = Duration::from_millis(10);
+/// More waits than the fast paths carry when it is more than all paths carry in this time, and at least so much.
+const SATURATED: Duration = Duration::from_millis(10);
+const SATURATED_LEAST: usize = 16 << 10;
+/// Bytes of inner packets kept until there are keys and a path: the first of a connection.
+const MAX_EARLY: usize = 32 << 10;
 /// A gap waits at least and at most so long (RFC 6298's least RTO is one second: then its sender sends it again itself).
 const MIN_HOLD: Duration = Duration::from_millis(150);
 const MAX_HOLD: Duration = Duration::from_secs(1);
@@ -60,8 +61,6 @@ const KEEPALIVE: Duration = Duration::from_secs(25);
 pub struct PeerCounters {
     /// Inner packets taken from the TUN for this peer.
     pub sent_packets: u64,
-    /// Inner packets dropped because too many waited.
-    pub dropped_queue_full: u64,
     /// Inner packets dropped because no path in use carries their size any more.
     pub dropped_too_big: u64,
     /// Inner packets dropped for want of a session or a path.
@@ -93,10 +92,12 @@ pub struct Peer {
     /// The parity of the ids that this end gives its paths.
     parity: u16,
     next_id: u16,
-    queue: VecDeque<Vec<u8>>,
-    queue_bytes: usize,
+    queue: FlowQueue,
+    /// The packet to be sent next, taken from the queue.
+    staged: Option<Vec<u8>>,
     /// More waits than the paths carry; ends when the queue has nearly drained.
     saturated: bool,
+    saturated_at: usize,
     unconfirmed: Unconfirmed,
     ordered: PacketQueue,
     peer_repeats: bool,
@@ -117,7 +118,7 @@ pub struct Peer {
 
 impl Peer {
     /// A peer that nothing was heard of.
-    pub fn new(config: PeerConfig, scheduler: Scheduler, mtu: Mtu, ids: Identities) -> Self {
+    pub fn new(config: PeerConfig, scheduler: Scheduler, mtu: Mtu, ids: Identities, seed: u64) -> Self {
         let parity = u16::from(ids.me.public() > config.public_key);
         let sizes = match mtu {
             Mtu::Auto => MtuSizes { least: MIN_INNER_MTU, search: true },
@@ -130,9 +131,10 @@ impl Peer {
             paths: Vec::new(),
             parity,
             next_id: parity,
-            queue: VecDeque::new(),
-            queue_bytes: 0,
+            queue: FlowQueue::new(seed),
+            staged: None,
             saturated: false,
+            saturated_at: SATURATED_LEAST,
             unconfirmed: Unconfirmed::new(scheduler == Scheduler::Auto, MAX_UNCONFIRMED),
             ordered: PacketQueue::new(MAX_HELD),
             peer_repeats: false,
@@ -258,26 +260,18 @@ impl Peer {
 
     /// An inner packet for this peer. False if it was dropped.
     pub fn handle_inner(&mut self, now: Duration, packet: &[u8]) -> bool {
-        if self.queue_bytes >= MIN_QUEUE && !self.can_send(now) {
+        if self.queue.bytes() >= MAX_EARLY && !self.can_send(now) {
             self.counters.dropped_no_session += 1;
-            return false;
-        }
-        if self.queue_bytes >= 2 * MAX_QUEUE {
-            self.counters.dropped_queue_full += 1;
             return false;
         }
         self.last_data = Some(now);
         self.counters.sent_packets += 1;
-        self.queue_bytes += packet.len();
-        self.queue.push_back(packet.to_vec());
-        self.saturated |= self.queue_bytes >= self.queue_limit();
+        if !self.is_waiting() {
+            self.note_app_limited();
+        }
+        self.queue.push(now, packet);
+        self.saturated |= self.queue.bytes() >= self.saturated_at;
         true
-    }
-
-    /// Whether more inner packets are of use now; while not, they wait in the TUN's own queue, which tells local
-    /// senders to slow down.
-    pub fn wants_inner(&self, now: Duration) -> bool {
-        !self.can_send(now) || (self.queue_bytes < self.queue_limit() && !self.unconfirmed.is_full())
     }
 
     /// Whether there are keys and a path to send on.
@@ -285,9 +279,9 @@ impl Peer {
         self.sessions.current(now).is_some() && self.tier() != u8::MAX
     }
 
-    /// Whether nothing waits to be sent.
-    pub fn is_drained(&self) -> bool {
-        self.queue.is_empty()
+    /// Whether inner packets wait to be sent (again).
+    fn is_waiting(&self) -> bool {
+        self.staged.is_some() || !self.queue.is_empty() || self.unconfirmed.has_resend()
     }
 
     /// The next inner packet from the peer, in order.
@@ -313,6 +307,7 @@ impl Peer {
         if now >= self.next_weights && self.is_active(now) {
             self.next_weights = now + weights::PERIOD;
             weights::update(self.paths.iter_mut().filter(|p| p.is_up()).map(|p| &mut p.weight));
+            self.measure_paths();
         }
     }
 
@@ -336,7 +331,7 @@ impl Peer {
 
     fn poll_session_timeout(&self, now: Duration, next: &mut Earliest) {
         let active = self.is_active(now);
-        let waiting = !self.queue.is_empty();
+        let waiting = self.is_waiting();
         next.add(self.report_due().filter(|_| self.report_path().is_some()));
         next.add(active.then_some(self.next_weights));
         for path in &self.paths {
@@ -344,8 +339,10 @@ impl Peer {
             next.add(path.sent.poll_timeout().filter(|_| path.address().is_some()));
             next.add(path.next_marker.filter(|_| active && path.is_validated()));
             next.add(self.keepalive_at(path));
-            if waiting && tier_of(path).is_some() && path.sent.in_flight() < path.sent.rate.window() {
-                next.add(Some(path.sent.rate.next_send()));
+            // What could be sent by now has been; a path that is due and was not chosen waits for another.
+            let next_send = path.sent.rate.next_send();
+            if waiting && next_send > now && path.sent.in_flight() < path.sent.rate.window() {
+                next.add(Some(next_send));
             }
         }
     }
@@ -476,19 +473,27 @@ impl Peer {
         if self.sessions.current(now).is_none() {
             return false;
         }
-        if self.queue.is_empty() && self.unconfirmed.peek_resend().is_none() {
-            return false;
-        }
-        let resend = self.unconfirmed.peek_resend().is_some();
-        let Some((at, resend)) = self.choose(now, resend).map(|at| (at, resend)).or_else(|| {
-            self.choose(now, false).filter(|_| resend && !self.queue.is_empty()).map(|at| (at, false))
-        }) else {
-            return false;
+        // What has to be sent again comes first, unless its path is to be waited for.
+        let again = self.unconfirmed.peek_resend().is_some().then(|| self.choose(now, true)).flatten();
+        let (at, resend) = match again {
+            Some(at) => (at, true),
+            None if self.stage(now) => match self.choose(now, false) {
+                Some(at) => (at, false),
+                None => return false,
+            },
+            None => return false,
         };
-        let before = train.contents.len();
-        while self.pack_next(now, at, resend, train) {}
-        self.note_app_limited();
-        train.contents.len() > before
+        while (resend || self.stage(now)) && self.pack_next(now, at, resend, train) {}
+        !train.is_empty()
+    }
+
+    /// Makes the next fresh packet ready; false if there is none or no memory to keep it in.
+    fn stage(&mut self, now: Duration) -> bool {
+        if self.staged.is_none() && !self.unconfirmed.is_full() {
+            self.staged = self.queue.pop(now);
+            self.saturated &= self.queue.bytes() >= self.saturated_at / 4;
+        }
+        self.staged.is_some()
     }
 
     /// Sends one packet on path `at` if the path has room and it fits the train.
@@ -502,7 +507,7 @@ impl Peer {
                 Some(found) => found,
                 None => return false,
             },
-            false => match self.queue.front() {
+            false => match &self.staged {
                 Some(packet) => (self.unconfirmed.next(), &packet[..]),
                 None => return false,
             },
@@ -524,19 +529,18 @@ impl Peer {
             path.virtual_time += size as f64 / path.weight.get().max(1e-3);
             path.restart_marker(now, if repeats { MARKER_AUTO } else { MARKER_PAPER });
             self.run = if first { path.sent.rate.burst() } else { self.run }.saturating_sub(size);
-        } else {
-            self.counters.dropped_too_big += 1;
         }
         if resend {
-            self.unconfirmed.pop_resend();
-            return fits;
-        }
-        if let Some(packet) = self.queue.pop_front() {
-            self.queue_bytes -= packet.len();
-            self.saturated &= self.queue_bytes >= self.queue_limit() / 4;
             if fits {
-                self.unconfirmed.push(now, packet);
+                self.unconfirmed.pop_resend()
+            } else {
+                self.unconfirmed.give_up_resend()
             }
+            return true;
+        }
+        self.counters.dropped_too_big += u64::from(!fits);
+        if let Some(packet) = self.staged.take().filter(|_| fits) {
+            self.unconfirmed.push(now, packet);
         }
         true
     }
@@ -557,7 +561,7 @@ impl Peer {
 
     fn choose(&self, now: Duration, resend: bool) -> Option<usize> {
         let tier = self.tier();
-        let backlog = if resend { 0 } else { self.queue_bytes };
+        let backlog = if resend { 0 } else { self.queue.bytes() };
         let views = || {
             self.paths.iter().enumerate().filter(|(_, p)| tier_of(p) == Some(tier)).map(|(index, path)| {
                 let rate = &path.sent.rate;
@@ -584,17 +588,18 @@ impl Peer {
         self.paths.iter().filter_map(tier_of).min().unwrap_or(u8::MAX)
     }
 
-    /// What the queue may hold.
-    fn queue_limit(&self) -> usize {
-        let rate: f64 =
-            self.paths.iter().filter(|p| p.is_up()).filter_map(|p| p.sent.rate.bytes_per_second()).sum();
-        ((rate * QUEUE_TIME.as_secs_f64()) as usize).clamp(MIN_QUEUE, MAX_QUEUE)
+    /// Tells the queue what the paths in use carry, and how long they take.
+    fn measure_paths(&mut self) {
+        let tier = self.tier();
+        let used = || self.paths.iter().filter(|p| tier_of(p) == Some(tier)).map(|p| &p.sent);
+        let rate: f64 = used().filter_map(|s| s.rate.bytes_per_second()).sum();
+        let rtt = used().filter_map(|s| s.rate.min_rtt()).max().unwrap_or_default();
+        self.queue.set_path(rtt, rate);
+        self.saturated_at = ((rate * SATURATED.as_secs_f64()) as usize).max(SATURATED_LEAST);
     }
 
+    /// Nothing waits though paths have room: what is in flight on them shows less than they carry.
     fn note_app_limited(&mut self) {
-        if !self.queue.is_empty() {
-            return;
-        }
         for path in self.paths.iter_mut().filter(|p| p.is_up()) {
             let in_flight = path.sent.in_flight();
             if in_flight < path.sent.rate.window() {
@@ -865,7 +870,12 @@ impl Peer {
 
     /// Bytes of inner packets waiting to be sent.
     pub fn queue_bytes(&self) -> usize {
-        self.queue_bytes
+        self.queue.bytes()
+    }
+
+    /// Inner packets dropped, and marked, to keep the queue short.
+    pub fn queue_totals(&self) -> (u64, u64) {
+        self.queue.totals()
     }
 
     /// The least inner packet size over the paths in use, in bytes.

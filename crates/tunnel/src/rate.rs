@@ -53,7 +53,7 @@ pub struct Rate {
     delivered: u64,
     delivered_arrival: u32,
     first_sent: Duration,
-    app_limited_until: u64,
+    app_limited_until: Option<u64>,
     round: u64,
     round_end: u64,
     /// (round, bytes/s), falling rates: the first is the greatest.
@@ -73,7 +73,7 @@ impl Rate {
             delivered: 0,
             delivered_arrival: 0,
             first_sent: Duration::ZERO,
-            app_limited_until: 0,
+            app_limited_until: None,
             round: 0,
             round_end: 0,
             max: VecDeque::new(),
@@ -131,21 +131,21 @@ impl Rate {
             self.first_sent = now;
         }
         let cost = Duration::from_secs_f64(bytes as f64 / self.pacing());
-        // A timer that fires late costs no rate, up to a few milliseconds.
-        let earliest = now.saturating_sub(Duration::from_millis(4));
-        self.next_send = self.next_send.max(earliest) + cost;
+        // A timer that fires late costs no rate, up to a few milliseconds; and a few packets after a pause go at once.
+        let credit = Duration::from_millis(4).max(Duration::from_secs_f64(SLACK / self.pacing()));
+        self.next_send = self.next_send.max(now.saturating_sub(credit)) + cost;
         Snapshot {
             sent: now,
             delivered: self.delivered,
             delivered_arrival: self.delivered_arrival,
             first_sent: self.first_sent,
-            app_limited: self.app_limited_until > self.delivered,
+            app_limited: self.app_limited_until.is_some_and(|until| self.delivered <= until),
         }
     }
 
     /// Nothing was waiting to be sent though the path had room: what is in flight now shows less than the path carries.
     pub fn handle_app_limited(&mut self, in_flight: usize) {
-        self.app_limited_until = self.delivered + in_flight.max(1) as u64;
+        self.app_limited_until = Some(self.delivered + in_flight as u64);
     }
 
     /// A report acknowledged `acked` bytes; `largest` belongs to the latest sent of them, which arrived at `arrival`
@@ -255,9 +255,11 @@ impl Rate {
             Phase::Drain => 1.0 / STARTUP_GAIN,
             Phase::Cruise => CYCLE[self.cycle.0],
         };
+        let rate = self.bytes_per_second().unwrap_or(0.0);
+        // Until the path was full once, what it delivered is what it was asked for: the initial window goes at once.
         let rtt = self.min_rtt().unwrap_or(Duration::from_millis(10)).max(Duration::from_micros(100));
-        let rate = self.bytes_per_second().unwrap_or(INITIAL_WINDOW / rtt.as_secs_f64());
-        (gain * rate).max(1000.0)
+        let initial = if self.phase == Phase::Startup { INITIAL_WINDOW / rtt.as_secs_f64() } else { 1000.0 };
+        (gain * rate).max(initial)
     }
 }
 

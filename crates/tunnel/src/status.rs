@@ -41,6 +41,10 @@ pub struct PeerStatus {
     pub session_age_s: Option<f64>,
     /// Bytes of inner packets waiting to be sent.
     pub queue_bytes: usize,
+    /// Inner packets dropped to keep the queue short (CoDel).
+    pub queue_dropped_packets: u64,
+    /// Inner packets marked for the same reason (ECN).
+    pub queue_marked_packets: u64,
     /// Bytes kept to be sent again.
     pub unconfirmed_bytes: usize,
     /// Bytes waiting behind gaps.
@@ -117,6 +121,7 @@ impl Endpoint {
 fn peer_status(peer: &Peer, now: Duration) -> PeerStatus {
     let (reorder_bytes, order, unconfirmed) = peer.order_state();
     let (given_up_packets, resent_packets) = unconfirmed.totals();
+    let (queue_dropped_packets, queue_marked_packets) = peer.queue_totals();
     let session = peer.sessions.current(now);
     let best = peer.paths.iter().filter_map(|p| p.delay).min();
     PeerStatus {
@@ -127,6 +132,8 @@ fn peer_status(peer: &Peer, now: Duration) -> PeerStatus {
         cipher: session.map(|s| s.cipher),
         session_age_s: session.map(|s| s.age(now).as_secs_f64()),
         queue_bytes: peer.queue_bytes(),
+        queue_dropped_packets,
+        queue_marked_packets,
         unconfirmed_bytes: unconfirmed.bytes(),
         reorder_bytes,
         resent_packets,

@@ -121,6 +121,11 @@ impl Unconfirmed {
         self.slots.get(order.checked_sub(self.base)? as usize).map(|s| s.sent + DEADLINE)
     }
 
+    /// Whether something waits to be sent again.
+    pub fn has_resend(&self) -> bool {
+        !self.resends.is_empty()
+    }
+
     /// The packet to send again next.
     pub fn peek_resend(&mut self) -> Option<(u64, &[u8])> {
         let order = self.front_resend()?;
@@ -135,6 +140,13 @@ impl Unconfirmed {
         {
             slot.copies += 1;
             self.resent += 1;
+        }
+    }
+
+    /// The packet that [`peek_resend`](Self::peek_resend) showed fits no path any more.
+    pub fn give_up_resend(&mut self) {
+        if let Some(order) = self.resends.pop_front() {
+            self.give_up(order);
         }
     }
 

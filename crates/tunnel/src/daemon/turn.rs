@@ -1,4 +1,4 @@
-//! The thread's loop. A turn: wait, take what came from the network and, while the core wants it, from the TUN; then
+//! The thread's loop. A turn: wait, take what came from the network and from the TUN; then
 //! hand out what the core has for either.
 
 use std::io;
@@ -43,8 +43,6 @@ pub struct Turn {
     locals: Locals,
     inbox: Inbox<TunnelStatus>,
     poller: Poller,
-    /// Whether the poller waits for the TUN.
-    reading: bool,
     batch: RecvBatch,
     trains: Vec<Train>,
     inner: Vec<Vec<u8>>,
@@ -75,7 +73,6 @@ impl Turn {
             locals,
             inbox,
             poller,
-            reading: true,
             batch: RecvBatch::default(),
             trains: (0..TRAINS).map(|_| Train::default()).collect(),
             inner: Vec::new(),
@@ -101,7 +98,6 @@ impl Turn {
             self.send_datagrams(now);
             self.send_inner()?;
             self.interface.set_mtu(self.endpoint.inner_mtu());
-            self.watch_tun(now)?;
         }
     }
 
@@ -143,9 +139,6 @@ impl Turn {
 
     fn take_inner(&mut self, now: Duration) -> io::Result<()> {
         for _ in 0..READS {
-            if !self.endpoint.wants_inner(now) {
-                break;
-            }
             let endpoint = &mut self.endpoint;
             match self.interface.tun.recv(|packet| endpoint.handle_inner(now, packet)) {
                 Ok(_) => {}
@@ -174,20 +167,6 @@ impl Turn {
         self.inner.extend(std::iter::from_fn(|| endpoint.poll_inner()));
         self.interface.tun.send(&self.inner).map_err(|error| gone(&error))?;
         self.inner.clear();
-        Ok(())
-    }
-
-    /// Waits for the TUN only while its packets are wanted: readiness is by level, so it would wake at once.
-    fn watch_tun(&mut self, now: Duration) -> io::Result<()> {
-        let wanted = self.endpoint.wants_inner(now);
-        if wanted != self.reading {
-            self.reading = wanted;
-            if wanted {
-                self.poller.add(&self.interface.tun, TUN, Interest::Read)?;
-            } else {
-                self.poller.remove(&self.interface.tun)?;
-            }
-        }
         Ok(())
     }
 }
