@@ -6,12 +6,13 @@ use crate::wire::{HEADER_LEN, TAG_LEN};
 
 /// What data packets are sealed with; the number is the wire's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "kebab-case")]
 #[repr(u8)]
 pub enum Cipher {
     /// RFC 8439. Fast everywhere.
+    #[serde(rename = "chacha20-poly1305")]
     ChaCha20Poly1305 = 0,
     /// NIST SP 800-38D. Faster with AES instructions.
+    #[serde(rename = "aes-256-gcm")]
     Aes256Gcm = 1,
 }
 
