@@ -4,8 +4,9 @@
 //! buffer, and a plain one would fill. Here each flow has its own queue, served in turn, a flow that sends little first;
 //! and a flow whose packets wait too long is told so by one mark (ECN) or loss at a time (RFC 8289).
 //!
-//! CoDel's interval is the round trip that the tunnel itself makes, and its target a quarter of that: the paths differ in
-//! delay, so a flow over all of them needs a queue of about that much to use them after it has halved its window.
+//! CoDel's interval is the round trip over the slowest path, and its target a quarter of that, or what the next slower path
+//! takes longer than the faster ones: a path is used for its rate once the faster ones have so much before them
+//! ([`xmit`](crate::xmit)), so a flow that is to use it must be let queue so much.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -14,8 +15,10 @@ use packet::{Ecn, Ip};
 
 /// RFC 8289 §4.4.
 const MIN_INTERVAL: Duration = Duration::from_millis(100);
-/// Target over interval. RFC 8289 §4.3 has 5 to 10 %, for one path of one delay.
+/// Target over interval. RFC 8289 §4.3 has 5 to 10 %, for many flows.
 const TARGET_SHARE: u32 = 4;
+/// A path that takes longer than the others by more than this is not worth the queue that it needs.
+const MAX_TARGET: Duration = Duration::from_millis(200);
 /// Below so many bytes nothing is dropped: there is no queue to speak of.
 const LITTLE: usize = 2 * 1500;
 /// Bytes that may wait, at least and at most.
@@ -28,6 +31,15 @@ const FLOWS: usize = 256;
 struct Waiting {
     packet: Vec<u8>,
     since: Duration,
+}
+
+/// A packet whose turn it is.
+#[derive(Debug)]
+pub struct Next {
+    /// The packet.
+    pub packet: Vec<u8>,
+    /// Nothing else of its flow waits.
+    pub alone: bool,
 }
 
 #[derive(Debug, Default)]
@@ -52,6 +64,7 @@ pub struct FlowQueue {
     bytes: usize,
     max_bytes: usize,
     interval: Duration,
+    target: Duration,
     seed: u64,
     dropped: u64,
     marked: u64,
@@ -67,16 +80,19 @@ impl FlowQueue {
             bytes: 0,
             max_bytes: MIN_BYTES,
             interval: MIN_INTERVAL,
+            target: MIN_INTERVAL / TARGET_SHARE,
             seed,
             dropped: 0,
             marked: 0,
         }
     }
 
-    /// The round-trip time that flows see without a queue, and what the paths carry, bytes per second. Memory is bounded
-    /// by two such round trips.
-    pub fn set_path(&mut self, rtt: Duration, rate: f64) {
+    /// The round-trip time that flows see without a queue, by how much delay grows from one path to the next slower one at
+    /// most, and what the paths carry together, bytes per second. Memory is bounded by two round trips.
+    pub fn set_paths(&mut self, rtt: Duration, step: Duration, rate: f64) {
         self.interval = rtt.max(MIN_INTERVAL);
+        let step = if step < MAX_TARGET { step + step / 8 } else { Duration::ZERO };
+        self.target = step.max(self.interval / TARGET_SHARE);
         self.max_bytes = ((rate * 2.0 * self.interval.as_secs_f64()) as usize).clamp(MIN_BYTES, MAX_BYTES);
     }
 
@@ -113,7 +129,7 @@ impl FlowQueue {
     }
 
     /// The next packet.
-    pub fn pop(&mut self, now: Duration) -> Option<Vec<u8>> {
+    pub fn pop(&mut self, now: Duration) -> Option<Next> {
         loop {
             let is_fresh = !self.fresh.is_empty();
             let list = if is_fresh { &mut self.fresh } else { &mut self.old };
@@ -126,7 +142,7 @@ impl FlowQueue {
             }
             if let Some(packet) = self.dequeue(now, at) {
                 self.flows[at].deficit -= packet.len() as isize;
-                return Some(packet);
+                return Some(Next { packet, alone: self.flows[at].packets.is_empty() });
             }
             let list = if is_fresh { &mut self.fresh } else { &mut self.old };
             list.pop_front();
@@ -172,7 +188,6 @@ impl FlowQueue {
 
     /// The flow's first packet, and whether packets have waited too long for an interval.
     fn take(&mut self, now: Duration, at: usize) -> Option<(Vec<u8>, bool)> {
-        let target = self.interval / TARGET_SHARE;
         let flow = &mut self.flows[at];
         let Some(Waiting { packet, since }) = flow.packets.pop_front() else {
             flow.dropping = false;
@@ -181,7 +196,7 @@ impl FlowQueue {
         };
         flow.bytes -= packet.len();
         self.bytes -= packet.len();
-        if now.saturating_sub(since) < target || flow.bytes <= LITTLE {
+        if now.saturating_sub(since) < self.target || flow.bytes <= LITTLE {
             flow.above_until = None;
             return Some((packet, false));
         }
@@ -237,7 +252,7 @@ mod tests {
         fill(&mut q, MS, 1, 0, 20);
         (0..4).for_each(|_| drop(q.pop(MS)));
         q.push(MS, &packet(2, 0, 99));
-        let next: Vec<_> = (0..2).filter_map(|_| q.pop(MS)).map(|p| p[999]).collect();
+        let next: Vec<_> = (0..2).filter_map(|_| q.pop(MS)).map(|n| n.packet[999]).collect();
         assert!(next.contains(&99), "{next:?}");
     }
 
@@ -245,7 +260,7 @@ mod tests {
     fn order_within_a_flow_is_kept_and_nothing_is_lost_without_a_queue() {
         let mut q = FlowQueue::new(1);
         fill(&mut q, MS, 1, 0, 50);
-        let tags: Vec<_> = std::iter::from_fn(|| q.pop(20 * MS)).map(|p| p[999]).collect();
+        let tags: Vec<_> = std::iter::from_fn(|| q.pop(20 * MS)).map(|n| n.packet[999]).collect();
         assert_eq!(tags, (0..50).collect::<Vec<_>>());
         assert_eq!((q.bytes(), q.totals()), (0, (0, 0)));
     }
@@ -281,7 +296,7 @@ mod tests {
     #[test]
     fn a_longer_round_trip_is_given_more_time() {
         let mut q = FlowQueue::new(1);
-        q.set_path(400 * MS, 1e6);
+        q.set_paths(400 * MS, Duration::ZERO, 1e6);
         fill(&mut q, Duration::ZERO, 1, 0, 60);
         for t in 0..300 {
             q.push(t * MS, &packet(1, 0, 0));
@@ -296,7 +311,7 @@ mod tests {
         q.push(MS, &packet(2, 0, 7));
         (0..8).for_each(|_| fill(&mut q, MS, 1, 0, 50));
         assert!(q.bytes() <= MIN_BYTES);
-        let tags: Vec<_> = std::iter::from_fn(|| q.pop(MS)).map(|p| (p[21], p[999])).collect();
+        let tags: Vec<_> = std::iter::from_fn(|| q.pop(MS)).map(|n| (n.packet[21], n.packet[999])).collect();
         assert!(tags.contains(&(2, 7)) && tags.last() == Some(&(1, 49)));
     }
 }

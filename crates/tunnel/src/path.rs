@@ -29,8 +29,9 @@ const MTU_RETRY: Duration = Duration::from_millis(500);
 const MTU_LIFE: Duration = Duration::from_secs(600);
 /// Markers keep at least this distance.
 const SHORTEST_MARKER: Duration = Duration::from_millis(20);
+/// A challenge is repeated after this, then after twice as long each time, up to sixteen times as long.
 const CHALLENGE_RETRY: Duration = Duration::from_millis(300);
-const CHALLENGE_TRIES: u8 = 8;
+const CHALLENGE_DOUBLINGS: u8 = 4;
 /// Bytes of a packet with a challenge.
 const CHALLENGE: usize = RELAY_HEADER_LEN + HEADER_LEN + 12 + TAG_LEN;
 /// Bytes to an address that has not proved that it receives, over bytes from it (RFC 9000 §8.1).
@@ -59,8 +60,7 @@ impl Place {
     }
 
     fn challenge_at(&self) -> Option<Duration> {
-        let wanted = !self.validated && self.tries < CHALLENGE_TRIES && self.may_take(CHALLENGE);
-        wanted.then_some(self.next_challenge)
+        (!self.validated && self.may_take(CHALLENGE)).then_some(self.next_challenge)
     }
 }
 
@@ -171,7 +171,9 @@ impl Path {
         self.mtu.restart(now);
     }
 
-    /// An authenticated packet came from `from`. `newest`: none sent later on this path has come before.
+    /// An authenticated packet came from `from`. `newest`: none sent later on this path has come before. What this end's
+    /// configuration says is not given up for it: two ends that both followed a forwarder who then goes would never
+    /// meet again.
     pub fn handle_arrival(
         &mut self,
         now: Duration,
@@ -183,7 +185,7 @@ impl Path {
         let place = match &mut self.place {
             None => self.place.insert(Place::unproved(*from, now, rng)),
             Some(p) if p.address.is_same_place(from) => p,
-            Some(_) if !newest => return,
+            Some(_) if !newest || self.config.is_some() => return,
             Some(_) => match &mut self.candidate {
                 Some(c) if c.address.is_same_place(from) => c,
                 candidate => candidate.insert(Place::unproved(*from, now, rng)),
@@ -275,8 +277,8 @@ impl Path {
         let Some(place) = [&mut self.candidate, &mut self.place].into_iter().flatten().find(due) else {
             return false;
         };
-        place.tries += 1;
-        place.next_challenge = now + CHALLENGE_RETRY;
+        place.next_challenge = now + CHALLENGE_RETRY * (1 << place.tries);
+        place.tries = (place.tries + 1).min(CHALLENGE_DOUBLINGS);
         place.sent += CHALLENGE as u64;
         let (address, token) = (place.address, place.token);
         let size = self.seal(session, &address, 0, train, |out| put_challenge(out, token, false));

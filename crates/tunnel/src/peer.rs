@@ -7,7 +7,7 @@ use rand_core::RngCore;
 
 use crate::address::{Address, LocalAddress, Train};
 use crate::config::{MAX_PATHS, Mtu, PeerConfig, Scheduler};
-use crate::flow_queue::FlowQueue;
+use crate::flow_queue::{FlowQueue, Next};
 use crate::frame::{self, Announced, Data, Frame, Order, Report};
 use crate::keys::{PrivateKey, PublicKey};
 use crate::packet_queue::PacketQueue;
@@ -25,9 +25,6 @@ use crate::{weights, xmit};
 const MAX_HELD: usize = 16 << 20;
 /// Bytes of packets kept for sending again, at most.
 const MAX_UNCONFIRMED: usize = 16 << 20;
-/// More waits than the fast paths carry when it is more than all paths carry in this time, and at least so much.
-const SATURATED: Duration = Duration::from_millis(10);
-const SATURATED_LEAST: usize = 16 << 10;
 /// Bytes of inner packets kept until there are keys and a path: the first of a connection.
 const MAX_EARLY: usize = 32 << 10;
 /// A gap waits at least and at most so long (RFC 6298's least RTO is one second: then its sender sends it again itself).
@@ -94,10 +91,7 @@ pub struct Peer {
     next_id: u16,
     queue: FlowQueue,
     /// The packet to be sent next, taken from the queue.
-    staged: Option<Vec<u8>>,
-    /// More waits than the paths carry; ends when the queue has nearly drained.
-    saturated: bool,
-    saturated_at: usize,
+    staged: Option<Next>,
     unconfirmed: Unconfirmed,
     ordered: PacketQueue,
     peer_repeats: bool,
@@ -133,8 +127,6 @@ impl Peer {
             next_id: parity,
             queue: FlowQueue::new(seed),
             staged: None,
-            saturated: false,
-            saturated_at: SATURATED_LEAST,
             unconfirmed: Unconfirmed::new(scheduler == Scheduler::Auto, MAX_UNCONFIRMED),
             ordered: PacketQueue::new(MAX_HELD),
             peer_repeats: false,
@@ -270,7 +262,6 @@ impl Peer {
             self.note_app_limited();
         }
         self.queue.push(now, packet);
-        self.saturated |= self.queue.bytes() >= self.saturated_at;
         true
     }
 
@@ -491,7 +482,6 @@ impl Peer {
     fn stage(&mut self, now: Duration) -> bool {
         if self.staged.is_none() && !self.unconfirmed.is_full() {
             self.staged = self.queue.pop(now);
-            self.saturated &= self.queue.bytes() >= self.saturated_at / 4;
         }
         self.staged.is_some()
     }
@@ -508,7 +498,7 @@ impl Peer {
                 None => return false,
             },
             false => match &self.staged {
-                Some(packet) => (self.unconfirmed.next(), &packet[..]),
+                Some(next) => (self.unconfirmed.next(), &next.packet[..]),
                 None => return false,
             },
         };
@@ -539,8 +529,8 @@ impl Peer {
             return true;
         }
         self.counters.dropped_too_big += u64::from(!fits);
-        if let Some(packet) = self.staged.take().filter(|_| fits) {
-            self.unconfirmed.push(now, packet);
+        if let Some(next) = self.staged.take().filter(|_| fits) {
+            self.unconfirmed.push(now, next.packet);
         }
         true
     }
@@ -561,7 +551,9 @@ impl Peer {
 
     fn choose(&self, now: Duration, resend: bool) -> Option<usize> {
         let tier = self.tier();
-        let backlog = if resend { 0 } else { self.queue.bytes() };
+        // What has to be sent again, and the only packet of a flow, go before all that waits.
+        let alone = resend || self.staged.as_ref().is_none_or(|n| n.alone);
+        let backlog = if alone { 0 } else { self.queue.bytes() };
         let views = || {
             self.paths.iter().enumerate().filter(|(_, p)| tier_of(p) == Some(tier)).map(|(index, path)| {
                 let rate = &path.sent.rate;
@@ -571,15 +563,16 @@ impl Peer {
                 xmit::View {
                     index,
                     room,
-                    wait: wait + rate.transmit_time(backlog),
+                    wait,
                     delay: path.delay,
+                    rate: rate.pacing(),
                     virtual_time: path.virtual_time,
                 }
             })
         };
         match self.scheduler {
             Scheduler::Paper => xmit::by_weight(views()),
-            Scheduler::Auto => xmit::by_arrival(views(), self.saturated && !resend),
+            Scheduler::Auto => xmit::by_arrival(views(), backlog),
         }
     }
 
@@ -594,8 +587,11 @@ impl Peer {
         let used = || self.paths.iter().filter(|p| tier_of(p) == Some(tier)).map(|p| &p.sent);
         let rate: f64 = used().filter_map(|s| s.rate.bytes_per_second()).sum();
         let rtt = used().filter_map(|s| s.rate.min_rtt()).max().unwrap_or_default();
-        self.queue.set_path(rtt, rate);
-        self.saturated_at = ((rate * SATURATED.as_secs_f64()) as usize).max(SATURATED_LEAST);
+        let mut delays: Vec<i64> =
+            self.paths.iter().filter(|p| tier_of(p) == Some(tier)).filter_map(|p| p.delay).collect();
+        delays.sort_unstable();
+        let step = delays.windows(2).map(|d| d[1] - d[0]).max().unwrap_or(0);
+        self.queue.set_paths(rtt, Duration::from_micros(step.unsigned_abs()), rate);
     }
 
     /// Nothing waits though paths have room: what is in flight on them shows less than they carry.
@@ -647,7 +643,7 @@ impl Peer {
                     self.handle_report(now, report);
                 }
             }
-            Frame::Announce(paths) => self.handle_announce(&paths),
+            Frame::Announce(paths) => self.handle_announce(now, &paths),
             Frame::Probe(order, time) => {
                 self.paths[at].received.handle_time(now, time);
                 self.handle_order(now, at, sequence, order);
@@ -727,7 +723,7 @@ impl Peer {
         self.settle(now);
     }
 
-    fn handle_announce(&mut self, announced: &[Announced]) {
+    fn handle_announce(&mut self, now: Duration, announced: &[Announced]) {
         for one in announced.iter().take(MAX_PATHS) {
             if one.id % 2 == self.parity {
                 self.counters.received_malformed += 1;
@@ -738,8 +734,7 @@ impl Peer {
                 (path.name, path.backup) = (one.name.clone(), one.backup);
             }
         }
-        let listed = |p: &Path| p.config.is_some() || announced.iter().any(|a| a.id == p.id);
-        self.paths.retain(listed);
+        self.forget_learned(now, |p| !announced.iter().any(|a| a.id == p.id));
     }
 
     // ---- helpers ------------------------------------------------------------------------------------------------
@@ -752,6 +747,15 @@ impl Peer {
         for &order in &self.outcome.lost {
             self.unconfirmed.handle_lost(now, order);
         }
+    }
+
+    /// Forgets those of the paths that the peer listed which `gone` names; what was on its way over them is lost.
+    fn forget_learned(&mut self, now: Duration, gone: impl Fn(&Path) -> bool) {
+        self.outcome.clear();
+        let gone = |p: &Path| p.config.is_none() && gone(p);
+        self.paths.iter_mut().filter(|p| gone(p)).for_each(|p| p.sent.abandon(&mut self.outcome));
+        self.paths.retain(|p| !gone(p));
+        self.settle(now);
     }
 
     fn notice_silence(&mut self, now: Duration) {
@@ -798,7 +802,7 @@ impl Peer {
         if reborn {
             self.ordered = PacketQueue::new(MAX_HELD);
             self.delay_base = None;
-            self.paths.retain(|p| p.config.is_some());
+            self.forget_learned(now, |_| true);
             for path in &mut self.paths {
                 path.received = Received::default();
                 path.replay = ReplayWindow::default();

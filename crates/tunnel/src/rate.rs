@@ -166,10 +166,10 @@ impl Rate {
             self.round_end = self.delivered;
             self.check_full(largest.app_limited, rtt);
         }
-        self.sample(largest, arrival);
+        self.sample(largest, arrival, rtt);
         self.delivered_arrival = arrival;
         self.first_sent = largest.sent;
-        self.advance(now, in_flight);
+        self.advance(now, in_flight, rtt);
     }
 
     /// The path was silent and answers again: forget its rate, keep its round-trip time.
@@ -180,7 +180,7 @@ impl Rate {
         self.probe_rtt_until = None;
     }
 
-    fn sample(&mut self, p: &Snapshot, arrival: u32) {
+    fn sample(&mut self, p: &Snapshot, arrival: u32, rtt: Duration) {
         if p.delivered == 0 {
             return; // The receiver's clock at the interval's start is not known yet.
         }
@@ -198,7 +198,10 @@ impl Rate {
             self.max.pop_back();
         }
         self.max.push_back((self.round, rate));
-        while self.max.front().is_some_and(|m| m.0 + RATE_ROUNDS < self.round) {
+        // A queue in spite of the window says that the link has become slower: only the last rounds count.
+        let queued = self.min_rtt().is_some_and(|min| rtt > 2 * min + 2 * REPORT_DELAY);
+        let rounds = if queued { 1 } else { RATE_ROUNDS };
+        while self.max.front().is_some_and(|m| m.0 + rounds < self.round) {
             self.max.pop_front();
         }
     }
@@ -228,13 +231,12 @@ impl Rate {
             return;
         }
         self.full.1 += 1;
-        let queued = self.min_rtt().is_some_and(|min| rtt > min + min / 4 + REPORT_DELAY);
-        if queued || self.full.1 >= 3 {
+        if self.is_queued(rtt) || self.full.1 >= 3 {
             self.phase = Phase::Drain;
         }
     }
 
-    fn advance(&mut self, now: Duration, in_flight: usize) {
+    fn advance(&mut self, now: Duration, in_flight: usize, last_rtt: Duration) {
         let rtt = self.min_rtt().unwrap_or_default().max(REPORT_DELAY);
         let bdp = self.bytes_per_second().unwrap_or(0.0) * rtt.as_secs_f64();
         if self.phase == Phase::Drain && in_flight as f64 <= bdp + SLACK {
@@ -243,13 +245,20 @@ impl Rate {
         }
         let (at, since) = self.cycle;
         let drained = CYCLE[at] < 1.0 && in_flight as f64 <= bdp;
-        if self.phase == Phase::Cruise && (drained || now >= since + rtt) {
+        // A probe goes on for as long as the path takes more without a queue: a link that recovers is followed at once.
+        let probing = CYCLE[at] > 1.0 && !self.is_queued(last_rtt);
+        if self.phase == Phase::Cruise && !probing && (drained || now >= since + rtt) {
             self.cycle = ((at + 1) % CYCLE.len(), now);
         }
     }
 
+    /// Whether a round trip shows a queue on the path, beyond what reports and jitter add.
+    fn is_queued(&self, rtt: Duration) -> bool {
+        self.min_rtt().is_some_and(|min| rtt > min + min / 4 + REPORT_DELAY)
+    }
+
     /// Bytes per second that the pacer lets go.
-    fn pacing(&self) -> f64 {
+    pub fn pacing(&self) -> f64 {
         let gain = match self.phase {
             Phase::Startup => STARTUP_GAIN,
             Phase::Drain => 1.0 / STARTUP_GAIN,

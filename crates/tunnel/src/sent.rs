@@ -217,6 +217,11 @@ impl Sent {
         true
     }
 
+    /// The path is about to be forgotten: everything in flight is handed back as lost.
+    pub fn abandon(&mut self, out: &mut Outcome) {
+        (0..self.packets.len()).for_each(|i| self.lose(i, out));
+    }
+
     /// When [`handle_timeout`](Self::handle_timeout) has something to do: then the path should be probed.
     pub fn poll_timeout(&self) -> Option<Duration> {
         if self.silent > 0 {

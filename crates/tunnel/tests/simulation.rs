@@ -118,14 +118,15 @@ fn the_same_seed_gives_the_same_bytes() {
     assert_ne!(run(3, Scheduler::Auto).transcript, run(4, Scheduler::Auto).transcript);
 }
 
-/// Keeps the tunnel full from end 1 to end 0 for `seconds` after a second of quiet; Mbit/s of inner packets.
-fn saturate(net: &mut Net, seconds: u64) -> f64 {
+/// Offers `mbps` from end 1 to end 0 for `seconds` after a second of quiet; Mbit/s of inner packets that came.
+fn offer(net: &mut Net, mbps: f64, seconds: u64) -> f64 {
     net.run(net.now + 1000 * MS, |_| ());
-    let start = net.received[0].len();
+    let (start, begin) = (net.received[0].len(), net.now);
     let size = usize::from(net.ends[1].inner_mtu());
+    let gap = Bitrate::from_mbps(mbps).transmit_time(size);
     let mut number = 0;
     net.run(net.now + Duration::from_secs(seconds), |net| {
-        while net.ends[1].peers()[0].queue_bytes() < 32_000 {
+        while net.now >= begin + gap * number as u32 {
             net.send(1, number, size);
             number += 1;
         }
@@ -148,7 +149,7 @@ fn windows_fill_every_path_without_being_told_its_rate() {
     ] {
         let links = links.into_iter().map(|l| (l.clone(), l)).collect();
         let mut net = Net::new(&Options { scheduler: Scheduler::Auto, seed: 1 }, links);
-        let rate = saturate(&mut net, 10);
+        let rate = offer(&mut net, 1.2 * capacity, 10);
         if std::env::var_os("NAWA_SHOW").is_some() {
             println!("{rate:.2} of {capacity} Mbit/s\n{:#?}", net.ends[1].status(net.now).peers);
         }

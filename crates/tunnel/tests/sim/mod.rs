@@ -1,7 +1,12 @@
-//! Two endpoints over emulated links, in virtual time.
+//! Two endpoints over emulated links, in virtual time, and whoever listens, delays and forges between them.
+//!
+//! Each test file uses a part of this.
+#![allow(dead_code)]
 
+use std::cell::RefCell;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::rc::Rc;
 use std::time::Duration;
 
 use link::{Link, LinkConfig};
@@ -9,6 +14,7 @@ use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
 use tunnel::address::{LocalAddress, Train};
 use tunnel::endpoint::{Arrival, Endpoint};
+use tunnel::status::PeerStatus;
 use tunnel::{Config, Local, Mtu, PathConfig, PeerConfig, PresharedKey, PrivateKey, Scheduler};
 
 /// Bytes that a link counts around a UDP payload: Ethernet, IPv4, UDP.
@@ -31,75 +37,181 @@ pub struct Net {
     pub offered: [u64; 2],
     /// A running hash of every datagram and the time it left at.
     pub transcript: u64,
+    /// Where end 1 sees each of end 0's paths come from: a NAT may change it.
+    pub seen_at: Vec<SocketAddr>,
+    /// Where end 1 is.
+    pub server: SocketAddr,
+    /// Sees every datagram that leaves an end for the other, may change it, and decides whether it goes on.
+    pub tap: Option<Tap>,
+    /// What was sent to addresses that are neither end's.
+    pub strays: Vec<Stray>,
+    configs: [Config; 2],
+    keys: [PrivateKey; 2],
     train: Train,
 }
+
+/// A datagram on its way.
+#[derive(Clone, Debug)]
+pub struct Datagram {
+    /// When it left.
+    pub at: Duration,
+    /// Who sent it.
+    pub from: usize,
+    /// Over which path.
+    pub wire: usize,
+    pub tos: u8,
+    pub bytes: Vec<u8>,
+}
+
+impl Datagram {
+    /// The lower half of byte 0: 1 initiation, 2 response, 3 cookie reply, 4 transport.
+    pub fn kind(&self) -> u8 {
+        self.bytes[0] & 15
+    }
+}
+
+/// A datagram to an address of somebody else.
+#[derive(Clone, Debug)]
+pub struct Stray {
+    pub from: usize,
+    pub to: SocketAddr,
+    pub bytes: Vec<u8>,
+}
+
+/// False: the datagram is lost.
+pub type Tap = Box<dyn FnMut(&mut Datagram) -> bool>;
 
 pub struct Options {
     pub scheduler: Scheduler,
     pub seed: u64,
 }
 
-fn inner(end: usize) -> Ipv4Addr {
+/// The inner IPv4 address of an end.
+pub fn inner(end: usize) -> Ipv4Addr {
     Ipv4Addr::new(10, 77, 0, 1 + end as u8)
 }
 
-fn outer(end: usize, wire: usize) -> SocketAddr {
-    match end {
-        0 => SocketAddr::from(([10, 1, wire as u8, 1], 1000)),
-        _ => SocketAddr::from(([192, 0, 2, 1], 51900)),
+/// The inner IPv6 address of an end.
+pub fn inner6(end: usize) -> Ipv6Addr {
+    Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, 1 + end as u16)
+}
+
+/// The local address of end 0's path; without a NAT it is where end 1 sees it.
+pub fn client(wire: usize) -> SocketAddr {
+    SocketAddr::from(([10, 1, wire as u8, 1], 1000))
+}
+
+fn client6(wire: usize) -> SocketAddr {
+    SocketAddr::from((Ipv6Addr::new(0x2001, 0xdb8, 1, wire as u16, 0, 0, 0, 1), 1000))
+}
+
+/// A path of `end`'s over wire `wire`.
+pub fn path(wire: usize, local: SocketAddr, remote: SocketAddr) -> PathConfig {
+    PathConfig {
+        name: format!("wire{wire}"),
+        local: Local::Address(local.ip()),
+        remote,
+        via: None,
+        backup: false,
     }
 }
 
 impl Net {
     /// Two ends that have not spoken yet, over links of these kinds (there, back).
     pub fn new(options: &Options, links: Vec<(LinkConfig, LinkConfig)>) -> Net {
+        Net::with(options, links, false, |_, _| ())
+    }
+
+    /// The same over perfect links of `delay`, with configurations changed by `tweak(end, configuration)`.
+    pub fn quick(wires: usize, delay: Duration, tweak: impl Fn(usize, &mut Config)) -> Net {
+        let link = LinkConfig { delay, ..LinkConfig::default() };
+        let options = Options { scheduler: Scheduler::Auto, seed: 1 };
+        Net::with(&options, vec![(link.clone(), link); wires], false, tweak)
+    }
+
+    /// The same with outer addresses of IPv6, if `v6`.
+    pub fn with(
+        options: &Options,
+        links: Vec<(LinkConfig, LinkConfig)>,
+        v6: bool,
+        tweak: impl Fn(usize, &mut Config),
+    ) -> Net {
         let mut rng = ChaCha20Rng::seed_from_u64(options.seed);
         let keys = [PrivateKey::generate(&mut rng), PrivateKey::generate(&mut rng)];
-        let paths = |end: usize| match end {
-            0 => (0..links.len())
-                .map(|wire| PathConfig {
-                    name: format!("wire{wire}"),
-                    local: Local::Address(outer(0, wire).ip()),
-                    remote: outer(1, wire),
-                    via: None,
-                    backup: false,
-                })
-                .collect(),
-            _ => Vec::new(),
-        };
-        let end = |end: usize| {
+        let seen_at: Vec<_> = (0..links.len()).map(|w| if v6 { client6(w) } else { client(w) }).collect();
+        let ip = if v6 { "2001:db8::1" } else { "192.0.2.1" };
+        let server = SocketAddr::new(ip.parse().expect("an address"), 51900);
+        let config = |end: usize| {
+            let paths = seen_at.iter().enumerate().map(|(wire, local)| path(wire, *local, server));
             let peer = PeerConfig {
                 name: "other".into(),
                 public_key: keys[1 - end].public(),
                 preshared_key: PresharedKey::default(),
-                routes: vec![IpAddr::V4(inner(1 - end)).into()],
+                routes: vec![IpAddr::V4(inner(1 - end)).into(), IpAddr::V6(inner6(1 - end)).into()],
                 keepalive: None,
-                paths: paths(end),
+                paths: paths.filter(|_| end == 0).collect(),
             };
-            let config = Config { scheduler: options.scheduler, mtu: Mtu::Auto, peers: vec![peer] };
-            let mut seed = [end as u8; 32];
-            seed[..8].copy_from_slice(&options.seed.to_be_bytes());
-            Endpoint::new(config, keys[end].clone(), seed)
+            let mut config = Config { scheduler: options.scheduler, mtu: Mtu::Auto, peers: vec![peer] };
+            tweak(end, &mut config);
+            config
         };
-        let mut ends = [end(0), end(1)];
-        let now = Duration::from_secs(1);
-        for wire in 0..links.len() {
-            let local = LocalAddress { ip: Some(outer(0, wire).ip()), interface: None };
-            ends[0].set_local(now, 0, wire, Some(local));
-        }
+        let configs = [config(0), config(1)];
+        let end =
+            |end: usize| Endpoint::new(configs[end].clone(), keys[end].clone(), seed(end, options.seed));
         let wire = |(i, (there, back)): (usize, (LinkConfig, LinkConfig))| Wire {
             there: Link::new(there, options.seed.wrapping_mul(1000) + 2 * i as u64),
             back: Link::new(back, options.seed.wrapping_mul(1000) + 2 * i as u64 + 1),
         };
-        let wires = links.into_iter().enumerate().map(wire).collect();
-        Net {
-            now,
-            ends,
-            wires,
+        let mut net = Net {
+            now: Duration::from_secs(1),
+            ends: [end(0), end(1)],
+            wires: links.into_iter().enumerate().map(wire).collect(),
             received: [Vec::new(), Vec::new()],
             offered: [0; 2],
             transcript: 0,
+            seen_at,
+            server,
+            tap: None,
+            strays: Vec::new(),
+            configs,
+            keys,
             train: Train::default(),
+        };
+        (0..2).for_each(|end| net.set_locals(end));
+        net
+    }
+
+    /// The daemon of `end` dies and starts again.
+    pub fn restart(&mut self, end: usize, seed_of_life: u64) {
+        let config = self.configs[end].clone();
+        self.ends[end] = Endpoint::new(config, self.keys[end].clone(), seed(end, seed_of_life));
+        self.set_locals(end);
+    }
+
+    /// Somebody sends `bytes` to `end` from `from`; what the end answers goes its way.
+    pub fn inject(&mut self, end: usize, from: SocketAddr, bytes: &[u8]) {
+        let local = if end == 0 { client(0) } else { self.server };
+        let arrival = Arrival { remote: from, local: Some(local.ip()), tos: 0 };
+        self.ends[end].handle_datagram(self.now, &arrival, &mut bytes.to_vec());
+        self.turn(end);
+    }
+
+    /// Lets `time` pass.
+    pub fn pass(&mut self, time: Duration) {
+        self.run(self.now + time, |_| ());
+    }
+
+    /// What the peer of `end` is like.
+    pub fn peer(&self, end: usize) -> PeerStatus {
+        self.ends[end].status(self.now).peers.remove(0)
+    }
+
+    fn set_locals(&mut self, end: usize) {
+        for (index, path) in self.configs[end].peers[0].paths.clone().iter().enumerate() {
+            if let Local::Address(ip) = path.local {
+                let local = LocalAddress { ip: Some(ip), interface: None };
+                self.ends[end].set_local(self.now, 0, index, Some(local));
+            }
         }
     }
 
@@ -138,30 +250,51 @@ impl Net {
         self.received[end].iter().map(|p| u64::from_be_bytes(p[28..36].try_into().unwrap())).collect()
     }
 
-    fn turn(&mut self, end: usize) {
-        let endpoint = &mut self.ends[end];
-        endpoint.handle_timeout(self.now);
-        while endpoint.poll_transmit(self.now, &mut self.train) {
-            let to = self.train.to.expect("a train goes somewhere");
+    /// Lets `end` do and send what it has to.
+    pub fn turn(&mut self, end: usize) {
+        self.ends[end].handle_timeout(self.now);
+        while self.ends[end].poll_transmit(self.now, &mut self.train) {
+            let train = std::mem::take(&mut self.train);
+            let to = train.to.expect("a train goes somewhere");
             let wire = match end {
-                0 => (0..self.wires.len()).find(|&w| to.local.ip == Some(outer(0, w).ip())),
-                _ => (0..self.wires.len()).find(|&w| to.remote == outer(0, w)),
+                0 if to.remote != self.server => None,
+                0 => {
+                    self.seen_at.iter().enumerate().position(|(w, _)| to.local.ip == Some(self.local(w).ip()))
+                }
+                _ => self.seen_at.iter().position(|a| *a == to.remote),
             };
-            let Some(wire) = wire.map(|w| &mut self.wires[w]) else { continue };
-            let link = if end == 0 { &mut wire.there } else { &mut wire.back };
-            for datagram in self.train.datagrams() {
-                let mut hasher = DefaultHasher::new();
-                (self.transcript, self.now, end, datagram).hash(&mut hasher);
-                self.transcript = hasher.finish();
-                let mut frame = vec![0; AROUND];
-                frame[0] = self.train.tos;
-                frame.extend_from_slice(datagram);
-                link.send(self.now, frame);
+            for bytes in train.datagrams() {
+                match wire {
+                    Some(wire) => self.transmit(end, wire, train.tos, bytes),
+                    None => self.strays.push(Stray { from: end, to: to.remote, bytes: bytes.to_vec() }),
+                }
             }
+            self.train = train;
         }
-        while let Some(packet) = endpoint.poll_inner() {
+        while let Some(packet) = self.ends[end].poll_inner() {
             self.received[end].push(packet);
         }
+    }
+
+    fn transmit(&mut self, end: usize, wire: usize, tos: u8, bytes: &[u8]) {
+        let mut hasher = DefaultHasher::new();
+        (self.transcript, self.now, end, bytes).hash(&mut hasher);
+        self.transcript = hasher.finish();
+        let mut datagram = Datagram { at: self.now, from: end, wire, tos, bytes: bytes.to_vec() };
+        if !self.tap.as_mut().is_none_or(|tap| tap(&mut datagram)) {
+            return;
+        }
+        let mut frame = vec![0; AROUND];
+        frame[0] = datagram.tos;
+        frame.extend(datagram.bytes);
+        let wire = &mut self.wires[wire];
+        let link = if end == 0 { &mut wire.there } else { &mut wire.back };
+        link.send(self.now, frame);
+    }
+
+    /// The local address of end 0's path.
+    fn local(&self, wire: usize) -> SocketAddr {
+        if self.server.is_ipv6() { client6(wire) } else { client(wire) }
     }
 
     fn next(&self) -> Duration {
@@ -171,11 +304,13 @@ impl Net {
     }
 
     fn deliver(&mut self) {
-        for (i, wire) in self.wires.iter_mut().enumerate() {
+        for i in 0..self.wires.len() {
+            let ways = [(self.seen_at[i], self.server), (self.server, self.local(i))];
+            let wire = &mut self.wires[i];
             for (link, end) in [(&mut wire.there, 1), (&mut wire.back, 0)] {
+                let (remote, local) = ways[1 - end];
                 while let Some((_, mut frame)) = link.poll(self.now) {
-                    let arrival =
-                        Arrival { remote: outer(1 - end, i), local: Some(outer(end, i).ip()), tos: frame[0] };
+                    let arrival = Arrival { remote, local: Some(local.ip()), tos: frame[0] };
                     self.ends[end].handle_datagram(self.now, &arrival, &mut frame[AROUND..]);
                 }
             }
@@ -183,7 +318,14 @@ impl Net {
     }
 }
 
-fn udp_packet(source: Ipv4Addr, destination: Ipv4Addr, size: usize) -> Vec<u8> {
+fn seed(end: usize, life: u64) -> [u8; 32] {
+    let mut seed = [end as u8; 32];
+    seed[..8].copy_from_slice(&life.to_be_bytes());
+    seed
+}
+
+/// An inner UDP packet of `size` bytes.
+pub fn udp_packet(source: Ipv4Addr, destination: Ipv4Addr, size: usize) -> Vec<u8> {
     let mut p = vec![0; size.max(36)];
     let length = p.len() as u16;
     p[0] = 0x45;
@@ -193,4 +335,23 @@ fn udp_packet(source: Ipv4Addr, destination: Ipv4Addr, size: usize) -> Vec<u8> {
     p[16..20].copy_from_slice(&destination.octets());
     p[24..26].copy_from_slice(&(length - 20).to_be_bytes());
     p
+}
+
+/// Notes every datagram that leaves an end for the other; what `passes` refuses is lost.
+pub fn record(
+    net: &mut Net,
+    mut passes: impl FnMut(&Datagram) -> bool + 'static,
+) -> Rc<RefCell<Vec<Datagram>>> {
+    let log = Rc::new(RefCell::new(Vec::new()));
+    let noted = log.clone();
+    net.tap = Some(Box::new(move |datagram| {
+        noted.borrow_mut().push(datagram.clone());
+        passes(datagram)
+    }));
+    log
+}
+
+/// The `n`th address of somebody who has nothing to do here.
+pub fn stranger(n: u32) -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::from(0xcb00_7100 + (n & 0xffff)), 4000 + (n % 1000) as u16))
 }
