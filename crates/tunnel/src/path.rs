@@ -183,6 +183,8 @@ impl Path {
         rng: &mut impl RngCore,
     ) {
         let place = match &mut self.place {
+            // Its interface is not there, whatever comes in by another.
+            None if self.config.is_some() => return,
             None => self.place.insert(Place::unproved(*from, now, rng)),
             Some(p) if p.address.is_same_place(from) => p,
             Some(_) if !newest || self.config.is_some() => return,

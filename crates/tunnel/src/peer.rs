@@ -1,6 +1,6 @@
 //! One other end: its sessions, paths and order stream, brought together.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use rand_core::RngCore;
@@ -18,7 +18,7 @@ use crate::replay::ReplayWindow;
 use crate::sent::{Content, Outcome};
 use crate::sessions::{Identities, Indices, Sessions};
 use crate::unconfirmed::Unconfirmed;
-use crate::wire::{Direction, HEADER_LEN, TransportHeader};
+use crate::wire::{Direction, HEADER_LEN, RELAY_HEADER_LEN, TAG_LEN, TransportHeader};
 use crate::{weights, xmit};
 
 /// Bytes of packets that wait behind gaps, at most.
@@ -43,8 +43,11 @@ const MARKER_LONGEST: Duration = Duration::from_millis(250);
 const ANNOUNCEMENTS: u8 = 3;
 /// Without data for so long, the tunnel is idle: markers stop.
 const IDLE: Duration = Duration::from_secs(5);
-/// Bytes of a packet that is no data, at least for what an unproved address may be sent.
+/// Bytes of a packet that is no data, at least for what an unproved address may be sent; of an announcement or feedback.
 const SMALL: usize = 100;
+const LARGE: usize = MIN_INNER_MTU as usize + RELAY_HEADER_LEN + HEADER_LEN + TAG_LEN;
+/// One-way delays change by more only when a clock has been set or stood still, as in a suspended host: on all paths.
+const CLOCK_STEP: i64 = 1_000_000;
 /// A path that was not heard on for so long has no say about gaps.
 const LIVE: Duration = Duration::from_secs(1);
 /// Every path silent for so long: perhaps the peer has lost its keys.
@@ -86,6 +89,9 @@ pub struct Peer {
     pub sessions: Sessions,
     /// Ways to it, this end's first, in the order of the configuration.
     pub paths: Vec<Path>,
+    /// Ids of the peer's that it has ceased to list. They are not learned again in its life: this end's sequences would
+    /// begin anew under the same keys, and with them the nonces.
+    retired: BTreeSet<u16>,
     /// The parity of the ids that this end gives its paths.
     parity: u16,
     next_id: u16,
@@ -123,6 +129,7 @@ impl Peer {
             sizes,
             sessions: Sessions::new(ids),
             paths: Vec::new(),
+            retired: BTreeSet::new(),
             parity,
             next_id: parity,
             queue: FlowQueue::new(seed),
@@ -309,7 +316,8 @@ impl Peer {
         next.add(self.sessions.poll_rekey().filter(|_| self.can_reach(now)));
         next.add(self.unconfirmed.poll_timeout());
         next.add(self.ordered.poll_timeout(self.hold()));
-        for path in &self.paths {
+        // Without an interface there is no way to ask a relay.
+        for path in self.paths.iter().filter(|p| p.local().is_some()) {
             next.add(path.registration.as_ref().and_then(Registration::poll_timeout));
         }
         if self.sessions.current(now).is_some() {
@@ -423,7 +431,7 @@ impl Peer {
             .filter_map(|p| p.config.as_ref().map(|c| (p.id, c.name.clone(), c.backup)))
             .collect();
         let path = &mut self.paths[at];
-        if path.announcements > 0 && !listed.is_empty() {
+        if path.announcements > 0 && !listed.is_empty() && path.may_take(LARGE) {
             path.announcements -= 1;
             path.next_marker = Some(now + MARKER_AUTO);
             let listed = listed.iter().map(|(id, name, backup)| (*id, name.as_str(), *backup));
@@ -607,7 +615,7 @@ impl Peer {
     /// Reports take the path with the least round trip; every fourth the next best, for fear that the best has died.
     fn report_path(&self) -> Option<usize> {
         let rtt = |i: &usize| self.paths[*i].sent.rtt().smoothed().unwrap_or(Duration::MAX);
-        let usable = |i: &usize| self.paths[*i].may_take(400);
+        let usable = |i: &usize| self.paths[*i].may_take(LARGE);
         let mut up: Vec<_> = (0..self.paths.len()).filter(usable).collect();
         up.sort_by_key(|i| (self.paths[*i].sent.silences(), rtt(i)));
         let second = self.reports_sent % 4 == 3;
@@ -711,7 +719,10 @@ impl Peer {
             let base = *self.delay_base.get_or_insert(report.delay.min);
             let mean = report.delay.min.wrapping_add(report.delay.mean_over_min);
             let delay = i64::from(mean.wrapping_sub(base) as i32);
-            path.delay = Some(path.delay.map_or(delay, |old| old + (delay - old) / 4));
+            path.delay = match path.delay {
+                Some(old) if (delay - old).abs() < CLOCK_STEP => Some(old + (delay - old) / 4),
+                _ => Some(delay),
+            };
         }
         for &size in &self.outcome.probed {
             path.handle_probed(size);
@@ -734,7 +745,9 @@ impl Peer {
                 (path.name, path.backup) = (one.name.clone(), one.backup);
             }
         }
-        self.forget_learned(now, |p| !announced.iter().any(|a| a.id == p.id));
+        let gone = |p: &Path| p.config.is_none() && !announced.iter().any(|a| a.id == p.id);
+        self.retired.extend(self.paths.iter().filter(|p| gone(p)).map(|p| p.id));
+        self.forget_learned(now, gone);
     }
 
     // ---- helpers ------------------------------------------------------------------------------------------------
@@ -763,6 +776,11 @@ impl Peer {
             self.outcome.clear();
             let path = &mut self.paths[at];
             if path.address().is_none() {
+                // Its interface went, or its session at the relay, and with it what was under way.
+                if path.sent.in_flight() > 0 {
+                    path.sent.abandon(&mut self.outcome);
+                    self.settle(now);
+                }
                 continue;
             }
             let silent = path.sent.poll_timeout().is_some_and(|t| t <= now);
@@ -802,6 +820,7 @@ impl Peer {
         if reborn {
             self.ordered = PacketQueue::new(MAX_HELD);
             self.delay_base = None;
+            self.retired.clear();
             self.forget_learned(now, |_| true);
             for path in &mut self.paths {
                 path.received = Received::default();
@@ -822,7 +841,7 @@ impl Peer {
             return Some(at);
         }
         let learned = self.paths.iter().filter(|p| p.config.is_none()).count();
-        if id % 2 == self.parity || learned == MAX_PATHS {
+        if id % 2 == self.parity || learned == MAX_PATHS || self.retired.contains(&id) {
             self.counters.refused_paths += 1;
             return None;
         }

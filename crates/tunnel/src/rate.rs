@@ -46,6 +46,13 @@ pub struct Snapshot {
     app_limited: bool,
 }
 
+impl Snapshot {
+    /// Of a packet that is sent for want of data, or whatever the window says: it shows less than the path carries.
+    pub fn app_limited(self) -> Self {
+        Snapshot { app_limited: true, ..self }
+    }
+}
+
 /// One path's model.
 #[derive(Debug)]
 pub struct Rate {

@@ -163,7 +163,10 @@ impl Sent {
         if bytes > 0 && self.in_flight == 0 && self.silent == 0 {
             self.last_progress = now;
         }
-        let snapshot = self.rate.handle_sent(now, bytes, self.in_flight);
+        let mut snapshot = self.rate.handle_sent(now, bytes, self.in_flight);
+        if order.is_none() {
+            snapshot = snapshot.app_limited();
+        }
         self.packets.push_back(Packet {
             state: State::InFlight,
             bytes: bytes as u32,
@@ -217,7 +220,7 @@ impl Sent {
         true
     }
 
-    /// The path is about to be forgotten: everything in flight is handed back as lost.
+    /// The path is about to be forgotten, or there is no way to send on it any more: everything in flight is handed back as lost.
     pub fn abandon(&mut self, out: &mut Outcome) {
         (0..self.packets.len()).for_each(|i| self.lose(i, out));
     }
@@ -398,6 +401,34 @@ mod tests {
         assert!(again > timeout && again <= timeout + MAX_PROBE_INTERVAL);
         assert_eq!(report(&mut s, 900, &[(0, 2)]).confirmed, [1, 2]);
         assert!(!s.is_silent());
+    }
+
+    #[test]
+    fn a_path_that_goes_hands_everything_back_at_once() {
+        let mut s = Sent::default();
+        send(&mut s, 0, 3);
+        let mut out = Outcome::default();
+        s.abandon(&mut out);
+        assert_eq!((&out.lost[..], s.in_flight(), s.next_sequence()), (&[0, 1, 2][..], 0, 3));
+    }
+
+    #[test]
+    fn markers_in_a_pause_do_not_lower_what_the_path_is_taken_to_carry() {
+        let mut s = Sent::default();
+        for t in 0..200 {
+            send(&mut s, t, 1);
+            if let Some(arrived) = t.checked_sub(20) {
+                report(&mut s, t, &[(0, arrived.into())]);
+            }
+        }
+        let rate = s.rate.bytes_per_second().unwrap();
+        assert!(rate > 900_000.0, "{rate}: a packet of 1000 bytes each millisecond");
+        for t in (300..6000).step_by(250) {
+            let marker = s.next_sequence();
+            s.handle_sent(t * MS, 60, Content::Probe(None));
+            report(&mut s, t + 20, &[(0, marker)]);
+        }
+        assert!(s.rate.bytes_per_second().unwrap() >= rate);
     }
 
     #[test]

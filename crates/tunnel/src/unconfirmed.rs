@@ -10,6 +10,9 @@ use std::time::Duration;
 /// A packet older than this is not sent again: its sender has sent it again itself (RFC 6298 §2.4: one second).
 pub const DEADLINE: Duration = Duration::from_secs(1);
 
+/// So many packets are followed at most; the oldest is given up for a further one.
+const MAX_SLOTS: usize = 1 << 18;
+
 #[derive(Debug)]
 struct Slot {
     /// `None` once confirmed or given up, or where nothing is repeated.
@@ -83,6 +86,9 @@ impl Unconfirmed {
         let packet = self.repeat.then_some(packet);
         self.bytes += packet.as_ref().map_or(0, Vec::len);
         self.slots.push_back(Slot { packet, done: false, sent: now, copies: 1 });
+        if self.slots.len() > MAX_SLOTS {
+            self.give_up(self.base);
+        }
     }
 
     /// A copy arrived.
@@ -229,6 +235,17 @@ mod tests {
         assert_eq!((u.floor(), u.totals().0), (1, 1));
         u.handle_lost(2 * S, 1);
         assert_eq!((u.floor(), u.bytes()), (2, 0));
+    }
+
+    #[test]
+    fn one_that_nothing_is_heard_of_does_not_make_the_store_grow() {
+        let mut u = store(1, true);
+        for order in 1..=MAX_SLOTS as u64 {
+            u.push(Duration::ZERO, vec![0]);
+            u.handle_confirmed(order);
+        }
+        assert_eq!((u.floor(), u.next(), u.bytes()), (u.next(), MAX_SLOTS as u64 + 1, 0));
+        assert_eq!(u.totals().0, 1);
     }
 
     #[test]
