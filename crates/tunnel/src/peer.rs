@@ -727,7 +727,7 @@ impl Peer {
         for &size in &self.outcome.probed {
             path.handle_probed(size);
         }
-        if was_silent && self.outcome.progress {
+        if was_silent && self.outcome.progress || path.sent.take_swallowing() {
             // It may lead elsewhere now.
             path.restart_mtu(now);
         }

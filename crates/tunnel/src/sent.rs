@@ -21,6 +21,12 @@ const MIN_VARIATION: Duration = Duration::from_millis(30);
 const INITIAL_RTT: Duration = Duration::from_millis(333);
 /// A silent path is probed at least this often.
 const MAX_PROBE_INTERVAL: Duration = Duration::from_secs(1);
+/// UDP payloads larger than this carry inner packets beyond IPv6's least MTU, whatever is around them.
+const LARGE: u32 = 1280 + 12 + 44;
+/// So many large packets lost over so long, and none arrived though smaller ones did: large ones do not pass (RFC 8899
+/// §4.3).
+const SWALLOWED: u32 = 8;
+const SWALLOWED_FOR: Duration = Duration::from_secs(1);
 /// What a path forgets of packets that nothing was heard of.
 const MAX_TRACKED: usize = 1 << 16;
 
@@ -122,6 +128,8 @@ pub struct Sent {
     sent_packets: u64,
     sent_bytes: u64,
     lost_packets: u64,
+    /// Large packets lost since one arrived: how many, when the first and the last of them were sent.
+    swallowed: (u32, Duration, Duration),
     /// The path's model.
     pub rate: Rate,
 }
@@ -140,6 +148,7 @@ impl Default for Sent {
             sent_packets: 0,
             sent_bytes: 0,
             lost_packets: 0,
+            swallowed: (0, Duration::ZERO, Duration::ZERO),
             rate: Rate::new(),
         }
     }
@@ -244,6 +253,16 @@ impl Sent {
         self.silent
     }
 
+    /// Whether large packets have stopped to arrive while others did not. Once told, it takes as many again.
+    pub fn take_swallowing(&mut self) -> bool {
+        let (count, first, last) = self.swallowed;
+        let swallows = count >= SWALLOWED && last >= first + SWALLOWED_FOR;
+        if swallows {
+            self.swallowed.0 = 0;
+        }
+        swallows
+    }
+
     /// Bytes sent and neither acknowledged nor taken to be lost.
     pub fn in_flight(&self) -> usize {
         self.in_flight
@@ -269,6 +288,9 @@ impl Sent {
         let was = std::mem::replace(&mut packet.state, State::Acked);
         if was == State::Acked {
             return 0;
+        }
+        if packet.bytes > LARGE {
+            self.swallowed.0 = 0;
         }
         let bytes = packet.bytes as usize;
         out.progress = true;
@@ -317,6 +339,10 @@ impl Sent {
             return;
         }
         packet.state = State::Lost;
+        if packet.bytes > LARGE {
+            let (count, first, _) = self.swallowed;
+            self.swallowed = (count + 1, if count == 0 { packet.at } else { first }, packet.at);
+        }
         self.in_flight -= packet.bytes as usize;
         self.lost_packets += 1;
         // The order sequence stays: should the packet arrive after all, that confirms it.
