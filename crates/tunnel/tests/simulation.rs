@@ -9,7 +9,7 @@ use link::{Bitrate, Capacity, LinkConfig, Loss, Probability, Queue, Reorder};
 use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore, SeedableRng};
 use sim::{Net, Options};
-use tunnel::Scheduler;
+use tunnel::{Scheduler, Via};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -185,4 +185,42 @@ fn a_path_that_dies_under_load_stalls_nothing_for_long() {
     assert_eq!(order.lost_packets, 0, "what died on the path was sent again: {order:?}");
     let path = &net.ends[1].status(net.now).peers[0].paths;
     assert!(path.iter().all(|p| p.state == "up"), "the path is used again");
+}
+
+#[test]
+fn what_was_under_way_on_an_interface_that_goes_is_sent_again() {
+    let mut net = Net::quick(2, 50 * MS, |_, _| ());
+    net.run(2000 * MS, |_| ());
+    for number in 0..500 {
+        if number == 200 {
+            net.set_up(1, false);
+        }
+        if number == 250 {
+            assert!(net.peer(0).paths[1].in_flight_bytes > 0);
+            net.ends[0].set_local(net.now, 0, 1, None);
+        }
+        net.send(0, number, 1000);
+        net.pass(MS);
+    }
+    net.pass(3000 * MS);
+    let order = net.peer(1).order;
+    assert!(order.lost_packets == 0 && order.delivered_packets > 300, "{order:?}");
+    let (_, _, unconfirmed) = net.ends[0].peers()[0].order_state();
+    assert_eq!(unconfirmed.floor(), unconfirmed.next(), "nothing is waited for");
+}
+
+#[test]
+fn a_relay_that_cannot_be_asked_for_want_of_an_interface_wakes_nobody() {
+    let mut net = Net::quick(1, 10 * MS, |end, config| {
+        let address = "198.51.100.2:51901".parse().expect("an address");
+        let public_key = config.peers[0].public_key;
+        config.peers[0].paths.iter_mut().for_each(|path| path.via = Some(Via { address, public_key }));
+        assert_eq!(config.peers[0].paths.is_empty(), end == 1);
+    });
+    net.pass(10 * MS);
+    assert!(!net.strays.is_empty(), "the relay is asked");
+    net.ends[0].set_local(net.now, 0, 0, None);
+    net.now += 60_000 * MS;
+    net.turn(0);
+    assert!(net.ends[0].poll_timeout(net.now).is_none_or(|t| t > net.now));
 }
