@@ -322,7 +322,7 @@ impl Peer {
         }
         if self.sessions.current(now).is_some() {
             self.poll_session_timeout(now, &mut next);
-        } else if !self.sessions.is_attempting() && self.can_reach(now) {
+        } else if self.sessions.can_start() && self.can_reach(now) {
             next.add(Some(now));
         }
         next.0

@@ -95,6 +95,8 @@ pub struct Sessions {
     confirmed: Vec<Session>,
     pending: Vec<Pending>,
     attempt: Option<Attempt>,
+    /// The peer's key is no point of the large subgroup (RFC 7748 §6.1): no handshake will ever begin.
+    hopeless: bool,
     seen: VecDeque<[u8; 32]>,
     /// The peer's life that the last session was with.
     incarnation: Option<u64>,
@@ -121,6 +123,7 @@ impl Sessions {
             confirmed: Vec::new(),
             pending: Vec::new(),
             attempt: None,
+            hopeless: false,
             seen: VecDeque::new(),
             incarnation: None,
         }
@@ -158,6 +161,7 @@ impl Sessions {
     /// Wants a new session: none that will last, or (`renew`) the peer does not answer.
     pub fn wants_handshake(&self, now: Duration, renew: bool) -> bool {
         self.attempt.is_none()
+            && !self.hopeless
             && self.confirmed.last().is_none_or(|s| {
                 let after = if s.initiator { REKEY_AFTER } else { REKEY_AFTER_AS_RESPONDER };
                 now >= s.created + after || (renew && now >= s.created + RETRIES[2])
@@ -182,7 +186,8 @@ impl Sessions {
                 self.attempt = Some(Attempt { initiator, message, started: now, sent: 0 });
             }
             Err(error) => {
-                tracing::error!(peer = %ids.peer, %error, "cannot start a handshake: its key is unusable")
+                tracing::error!(peer = %ids.peer, %error, "cannot start a handshake: its key is unusable");
+                self.hopeless = true;
             }
         }
     }
@@ -203,9 +208,9 @@ impl Sessions {
         self.attempt.as_ref().map(Attempt::due)
     }
 
-    /// Whether a handshake is under way.
-    pub fn is_attempting(&self) -> bool {
-        self.attempt.is_some()
+    /// Whether a handshake may be started at once if there is no session.
+    pub fn can_start(&self) -> bool {
+        self.attempt.is_none() && !self.hopeless
     }
 
     /// A response to this end's initiation. `Some(true)`: there is a session and the peer has begun a new life.

@@ -9,7 +9,7 @@ use link::{Bitrate, Capacity, LinkConfig, Loss, Probability, Queue, Reorder};
 use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore, SeedableRng};
 use sim::{Net, Options};
-use tunnel::{Scheduler, Via};
+use tunnel::{PublicKey, Scheduler, Via};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -221,6 +221,15 @@ fn a_relay_that_cannot_be_asked_for_want_of_an_interface_wakes_nobody() {
     assert!(!net.strays.is_empty(), "the relay is asked");
     net.ends[0].set_local(net.now, 0, 0, None);
     net.now += 60_000 * MS;
+    net.turn(0);
+    assert!(net.ends[0].poll_timeout(net.now).is_none_or(|t| t > net.now));
+}
+
+#[test]
+fn a_peer_whose_key_is_no_key_wakes_nobody() {
+    let mut net = Net::quick(1, 10 * MS, |_, config| {
+        config.peers[0].public_key = PublicKey::from([0; 32]);
+    });
     net.turn(0);
     assert!(net.ends[0].poll_timeout(net.now).is_none_or(|t| t > net.now));
 }
