@@ -64,7 +64,7 @@ impl PacketQueue {
     pub fn unwrap(&self, order: u32) -> u64 {
         let near =
             self.next.or_else(|| self.held.keys().next().copied()).unwrap_or(ORIGIN + u64::from(order));
-        near.wrapping_add_signed(i64::from(order.wrapping_sub(near as u32) as i32))
+        near.saturating_add_signed(i64::from(order.wrapping_sub(near as u32) as i32))
     }
 
     /// A packet arrived.
@@ -249,6 +249,15 @@ mod tests {
         q.handle_timeout(11 * MS, 10 * MS);
         assert_eq!(out(&mut q), [6, 7]);
         assert_eq!(q.counters().lost_packets, 0);
+    }
+
+    #[test]
+    fn sequences_that_only_go_down_end_at_zero() {
+        let mut q = PacketQueue::new(1000);
+        for step in 0..5u32 {
+            put(&mut q, MS, 0u32.wrapping_sub(step.wrapping_mul(0x7fff_ffff)));
+        }
+        assert!(q.unwrap(0x8000_0001) < 1 << 33);
     }
 
     #[test]

@@ -1,0 +1,72 @@
+//! The fuzzers' corpus on stable Rust: one input per reason to reject, and no input that makes anything panic.
+
+#[path = "../fuzz/targets.rs"]
+mod targets;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use packet::gso::{self, Segmentation};
+use packet::{Ip, PacketError};
+
+/// The files of `tests/corpus/TARGET`, by name.
+fn corpus(target: &str) -> BTreeMap<String, Vec<u8>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus").join(target);
+    let entries = std::fs::read_dir(&folder).expect("the corpus is there").map(|e| e.expect("an entry"));
+    entries
+        .map(|e| (e.file_name().into_string().expect("a name"), std::fs::read(e.path()).expect("a file")))
+        .collect()
+}
+
+#[test]
+fn no_input_of_the_corpus_makes_a_target_panic() {
+    let targets: [(&str, fn(&[u8])); 3] =
+        [("views", targets::views), ("gso", targets::gso), ("gro", targets::gro)];
+    for (name, target) in targets {
+        let files = corpus(name);
+        assert!(files.len() >= 10, "{name}");
+        files.values().for_each(|bytes| target(bytes));
+    }
+}
+
+#[test]
+fn every_reason_to_reject_a_packet_has_its_file() {
+    let files = corpus("views");
+    let is = |name: &str, right: fn(&PacketError) -> bool| {
+        let error = Ip::parse(&files[name]).expect_err(name);
+        assert!(right(&error), "{name}: {error}");
+    };
+    for name in ["empty", "one-byte", "short-v4", "short-v6", "extension-cut"] {
+        is(name, |e| matches!(e, PacketError::Short { .. }));
+    }
+    is("version", |e| *e == PacketError::Version(5));
+    for name in ["length-v4-more", "length-v4-less", "length-v6"] {
+        is(name, |e| matches!(e, PacketError::Length { .. }));
+    }
+    for name in ["header-length-v4-small", "header-length-v4-beyond"] {
+        is(name, |e| matches!(e, PacketError::HeaderLength(_)));
+    }
+    is("extensions-many", |e| matches!(e, PacketError::Extensions(_)));
+    for (name, bytes) in files.iter().filter(|(name, _)| name.starts_with("good-")) {
+        assert!(Ip::parse(bytes).is_ok(), "{name}");
+    }
+}
+
+#[test]
+fn every_reason_to_refuse_to_cut_a_packet_has_its_file() {
+    let files = corpus("gso");
+    let cut = |name: &str| {
+        let (head, packet) = files[name].split_first_chunk::<3>().expect(name);
+        let kind = if head[0] & 1 == 0 { Segmentation::Tcp } else { Segmentation::Udp };
+        let size = usize::from(u16::from_be_bytes([head[1], head[2]]));
+        gso::split(&mut packet.to_vec(), kind, size, |_| ())
+    };
+    for name in ["size-zero", "udp-as-tcp", "tcp-as-udp", "fragment", "tcp-offset"] {
+        assert!(matches!(cut(name), Err(PacketError::Segmentation(_))), "{name}: {:?}", cut(name));
+    }
+    assert!(matches!(cut("version"), Err(PacketError::Version(5))));
+    assert!(matches!(cut("short"), Err(PacketError::Short { .. })));
+    for (name, count) in [("good-tcp", 10), ("good-tcp-v6", 10), ("good-udp", 3), ("good-udp-v6", 9)] {
+        assert_eq!(cut(name), Ok(count), "{name}");
+    }
+}

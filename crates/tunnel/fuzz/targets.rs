@@ -1,0 +1,180 @@
+//! What the fuzzers call, and `tests/corpus.rs` on stable Rust. No bytes may make it panic, or grow without bound.
+#![allow(dead_code)]
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use rand_chacha::ChaCha20Rng;
+use rand_core::{RngCore, SeedableRng};
+use tunnel::address::Train;
+use tunnel::cookie::CookieJar;
+use tunnel::endpoint::{Arrival, Endpoint};
+use tunnel::frame::Frame;
+use tunnel::noise::{InitiationPayload, Initiator, Prologue, ResponsePayload};
+use tunnel::relay::{Limits, RelayControl};
+use tunnel::session::SealingKey;
+use tunnel::wire::{self, HEADER_LEN, Message, TAG_LEN, TransportHeader};
+use tunnel::{Config, Local, Mtu, PathConfig, PeerConfig, PresharedKey, PrivateKey, Scheduler};
+
+/// A datagram.
+pub fn wire(data: &[u8]) {
+    let parsed = Message::parse(data);
+    assert_eq!(wire::peel(data).is_some(), matches!(parsed, Ok(Message::Relayed { .. })));
+    assert_eq!(TransportHeader::parse(data).is_ok(), matches!(parsed, Ok(Message::Transport(_))));
+}
+
+/// A plaintext.
+pub fn frame(data: &[u8]) {
+    if let Ok(Frame::Feedback(_, reports)) = Frame::parse(&mut data.to_vec()) {
+        for ranges in reports.iter().map(|r| &r.ranges) {
+            assert!(ranges.windows(2).all(|w| *w[1].end() < *w[0].start()), "downwards and disjoint");
+        }
+    }
+}
+
+/// Datagrams, each behind its length in two bytes and a byte that says who sends it, how much later, and whether mac1
+/// is made right.
+pub fn endpoint(data: &[u8]) {
+    let mut end = Side::new();
+    let mut jar = CookieJar::new(end.endpoint.public_key());
+    for (how, bytes) in chunks(data) {
+        let mut datagram = bytes.to_vec();
+        if how & 0x80 != 0 && datagram.len() >= 32 {
+            jar.stamp(end.now, &mut datagram);
+        }
+        end.take(how, &mut datagram);
+    }
+    end.check();
+}
+
+/// Frames under a good session, each behind its length in two bytes and a byte as for `endpoint`; the path and the
+/// path sequence are the first three bytes.
+pub fn session(data: &[u8]) {
+    let mut end = Side::new();
+    let Some((key, receiver)) = end.shake_hands() else { panic!("a genuine handshake was refused") };
+    for (how, bytes) in chunks(data) {
+        let Some(([path, high, low], plain)) = bytes.split_first_chunk::<3>() else { continue };
+        let sequence = u64::from(u16::from_be_bytes([*high, *low]));
+        let top = if how & 0x80 == 0 { 0 } else { u64::MAX << 16 };
+        let header = TransportHeader { path: u16::from(*path), receiver, sequence: top | sequence };
+        let mut datagram = header.to_bytes().to_vec();
+        datagram.extend(plain);
+        datagram.resize(datagram.len() + TAG_LEN, 0);
+        let (head, body) = datagram.split_at_mut(HEADER_LEN);
+        key.seal(header.path, header.sequence, head.first_chunk().expect("a header"), body);
+        end.take(how, &mut datagram);
+    }
+    end.check();
+}
+
+/// Datagrams to a relay, as for `endpoint`.
+pub fn relay(data: &[u8]) {
+    let mut rng = ChaCha20Rng::seed_from_u64(1);
+    let (me, client) = (PrivateKey::generate(&mut rng), PrivateKey::generate(&mut rng));
+    let limits = Limits { sessions_per_key: 2, sessions: 4, pending_per_key: 2, pending: 4 };
+    let mut now = Duration::from_secs(1);
+    let mut jar = CookieJar::new(&me.public());
+    let mut relay = RelayControl::new(me, [client.public()], limits, &mut rng);
+    for (how, bytes) in chunks(data) {
+        let mut datagram = bytes.to_vec();
+        if how & 0x80 != 0 && datagram.len() >= 32 {
+            jar.stamp(now, &mut datagram);
+        }
+        now += Duration::from_millis(1 << (how >> 2 & 15));
+        let _ = relay.handle_datagram(now, address(how), &datagram);
+        while relay.poll_transmit(now).is_some() {}
+        assert!(relay.table().len() <= 4);
+    }
+}
+
+fn chunks(mut data: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
+    std::iter::from_fn(move || {
+        let ([high, low, how], rest) = data.split_first_chunk::<3>()?;
+        let length = usize::from(u16::from_be_bytes([*high, *low])).min(rest.len());
+        let (chunk, rest) = rest.split_at(length);
+        data = rest;
+        Some((*how, chunk))
+    })
+}
+
+/// The two lowest bits of `how` choose among four addresses.
+fn address(how: u8) -> SocketAddr {
+    SocketAddr::from(([203, 0, 113, how & 3], 4000))
+}
+
+/// An endpoint and its peer's keys.
+struct Side {
+    endpoint: Endpoint,
+    peer: PrivateKey,
+    rng: ChaCha20Rng,
+    now: Duration,
+    train: Train,
+}
+
+impl Side {
+    fn new() -> Self {
+        let mut rng = ChaCha20Rng::seed_from_u64(1);
+        let (me, peer) = (PrivateKey::generate(&mut rng), PrivateKey::generate(&mut rng));
+        let path =
+            PathConfig { name: "a".into(), local: Local::Any, remote: address(0), via: None, backup: false };
+        let config = PeerConfig {
+            name: "peer".into(),
+            public_key: peer.public(),
+            preshared_key: PresharedKey::default(),
+            routes: vec!["10.77.0.0/24".parse().expect("a net")],
+            keepalive: None,
+            paths: vec![path],
+        };
+        let config = Config { scheduler: Scheduler::Auto, mtu: Mtu::Auto, peers: vec![config] };
+        let mut endpoint = Endpoint::new(config, me, [3; 32]);
+        let now = Duration::from_secs(1);
+        endpoint.set_local(now, 0, 0, Some(Default::default()));
+        Side { endpoint, peer, rng, now, train: Train::default() }
+    }
+
+    /// The key that the peer seals with after a genuine handshake, and the index that its packets name.
+    fn shake_hands(&mut self) -> Option<(SealingKey, u32)> {
+        let payload = InitiationPayload { incarnation: 5, fast_aes: false }.encode();
+        let key = *self.endpoint.public_key();
+        let none = PresharedKey::default();
+        let index = self.rng.next_u32();
+        let (mut initiator, mut message) =
+            Initiator::new(&mut self.rng, Prologue::Tunnel, &self.peer, &key, &none, index, &payload).ok()?;
+        CookieJar::new(&key).stamp(self.now, &mut message);
+        let arrival = Arrival { remote: address(0), local: None, tos: 0 };
+        self.endpoint.handle_datagram(self.now, &arrival, &mut message);
+        while self.endpoint.poll_transmit(self.now, &mut self.train) {
+            let Ok(finished) = initiator.finish(&self.train.contents) else { continue };
+            let cipher = ResponsePayload::decode(&finished.payload).ok()?.cipher;
+            return Some((finished.keys.with(cipher).0, finished.remote_index));
+        }
+        None
+    }
+
+    /// A datagram comes, after up to half a minute; inner packets go in; all that is to come out does.
+    fn take(&mut self, how: u8, datagram: &mut [u8]) {
+        self.now += Duration::from_millis(1 << (how >> 2 & 15));
+        let arrival = Arrival { remote: address(how), local: None, tos: how & 3 };
+        self.endpoint.handle_datagram(self.now, &arrival, datagram);
+        for size in [40, 1200] {
+            let mut inner = vec![0; size];
+            inner[0] = 0x45;
+            inner[2..4].copy_from_slice(&(size as u16).to_be_bytes());
+            inner[16..20].copy_from_slice(&[10, 77, 0, 1]);
+            self.endpoint.handle_inner(self.now, &mut inner);
+        }
+        self.endpoint.handle_timeout(self.now);
+        let mut trains = 0;
+        while self.endpoint.poll_transmit(self.now, &mut self.train) {
+            trains += 1;
+            assert!(trains < 10_000, "it never stops sending");
+        }
+        while self.endpoint.poll_inner().is_some() {}
+        let _ = self.endpoint.poll_timeout(self.now);
+    }
+
+    fn check(&self) {
+        let peer = self.endpoint.status(self.now).peers.remove(0);
+        assert!(peer.paths.len() <= 17 && peer.reorder_bytes <= 16 << 20 && peer.queue_bytes <= 8 << 20);
+    }
+}

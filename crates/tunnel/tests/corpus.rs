@@ -1,0 +1,82 @@
+//! The fuzzers' corpus on stable Rust: one input per reason to reject, and no input that makes anything panic.
+
+#[path = "../fuzz/targets.rs"]
+mod targets;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use tunnel::frame::{Frame, FrameError};
+use tunnel::wire::{Kind, Message, WireError};
+
+/// The files of `tests/corpus/TARGET`, by name.
+fn corpus(target: &str) -> BTreeMap<String, Vec<u8>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus").join(target);
+    let entries = std::fs::read_dir(&folder).expect("the corpus is there").map(|e| e.expect("an entry"));
+    entries
+        .map(|e| (e.file_name().into_string().expect("a name"), std::fs::read(e.path()).expect("a file")))
+        .collect()
+}
+
+#[test]
+fn no_input_of_the_corpus_makes_a_target_panic() {
+    let targets: [(&str, fn(&[u8])); 5] = [
+        ("wire", targets::wire),
+        ("frame", targets::frame),
+        ("endpoint", targets::endpoint),
+        ("session", targets::session),
+        ("relay", targets::relay),
+    ];
+    for (name, target) in targets {
+        let files = corpus(name);
+        assert!(files.len() > 20, "{name}");
+        files.values().for_each(|bytes| target(bytes));
+    }
+}
+
+#[test]
+fn every_reason_to_reject_a_datagram_has_its_file() {
+    let length = |kind, got, expected| Some(WireError::Length { kind, got, expected });
+    let reserved = |kind| Some(WireError::Reserved(kind));
+    let expected = [
+        ("empty", Some(WireError::Empty)),
+        ("version", Some(WireError::Version(2))),
+        ("type", Some(WireError::Type(15))),
+        ("short-initiation", length(Kind::Initiation, 167, 168)),
+        ("long-response", length(Kind::Response, 125, 124)),
+        ("short-cookie-reply", length(Kind::CookieReply, 63, 64)),
+        ("short-transport", length(Kind::Transport, 31, 32)),
+        ("short-registered", length(Kind::Registered, 39, 40)),
+        ("short-relay-up", length(Kind::RelayUp, 12, 13)),
+        ("empty-relay-down", length(Kind::RelayDown, 12, 13)),
+        ("long-challenge", length(Kind::Challenge, 29, 28)),
+        ("short-echo", length(Kind::Echo, 27, 28)),
+        ("reserved-initiation", reserved(Kind::Initiation)),
+        ("reserved-transport", reserved(Kind::Transport)),
+        ("reserved-relay-up", reserved(Kind::RelayUp)),
+    ];
+    let mut files = corpus("wire");
+    for (name, error) in expected {
+        let bytes = files.remove(name).unwrap_or_else(|| panic!("no file {name}"));
+        assert_eq!(Message::parse(&bytes).err(), error, "{name}");
+    }
+    for (name, bytes) in files {
+        assert!(name.starts_with("good-") && Message::parse(&bytes).is_ok(), "{name}");
+    }
+}
+
+#[test]
+fn every_reason_to_reject_a_frame_has_its_file() {
+    let reasons = [
+        ("empty", FrameError::Truncated),
+        ("cut-", FrameError::Truncated),
+        ("kind", FrameError::Kind),
+        ("range-", FrameError::Range),
+        ("name-", FrameError::Name),
+    ];
+    for (name, mut bytes) in corpus("frame") {
+        let reason = reasons.iter().find(|(start, _)| name.starts_with(start)).map(|(_, error)| *error);
+        assert_eq!(Frame::parse(&mut bytes).err(), reason, "{name}");
+        assert!(reason.is_some() || name.starts_with("good-"), "{name}");
+    }
+}
