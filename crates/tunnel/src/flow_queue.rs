@@ -157,7 +157,7 @@ impl FlowQueue {
 
     /// CoDel's dequeue (RFC 8289 §5.5).
     fn dequeue(&mut self, now: Duration, at: usize) -> Option<Vec<u8>> {
-        let (mut packet, mut late) = self.take(now, at)?;
+        let (mut packet, mut late, mut waited) = self.take(now, at)?;
         if !late {
             self.flows[at].dropping = false;
             return Some(packet);
@@ -173,21 +173,22 @@ impl FlowQueue {
         while self.flows[at].dropping && now >= self.flows[at].drop_next {
             let flow = &mut self.flows[at];
             let base = flow.drop_next.max(now.saturating_sub(self.interval));
-            flow.drop_next = base + self.interval.div_f64(f64::from(flow.count).sqrt());
+            flow.drop_next = base + (self.interval + waited).div_f64(f64::from(flow.count).sqrt());
             flow.count += 1;
             if mark(&mut packet) {
                 self.marked += 1;
                 return Some(packet);
             }
             self.dropped += 1;
-            (packet, late) = self.take(now, at)?;
+            (packet, late, waited) = self.take(now, at)?;
             self.flows[at].dropping &= late;
         }
         Some(packet)
     }
 
-    /// The flow's first packet, and whether packets have waited too long for an interval.
-    fn take(&mut self, now: Duration, at: usize) -> Option<(Vec<u8>, bool)> {
+    /// The flow's first packet, whether packets have waited too long for an interval, and how long this one waited. While
+    /// packets wait, a flow hears of what was done to it so much later: that long is added to the interval.
+    fn take(&mut self, now: Duration, at: usize) -> Option<(Vec<u8>, bool, Duration)> {
         let flow = &mut self.flows[at];
         let Some(Waiting { packet, since }) = flow.packets.pop_front() else {
             flow.dropping = false;
@@ -196,12 +197,13 @@ impl FlowQueue {
         };
         flow.bytes -= packet.len();
         self.bytes -= packet.len();
-        if now.saturating_sub(since) < self.target || flow.bytes <= LITTLE {
+        let waited = now.saturating_sub(since);
+        if waited < self.target || flow.bytes <= LITTLE {
             flow.above_until = None;
-            return Some((packet, false));
+            return Some((packet, false, waited));
         }
         let until = *flow.above_until.get_or_insert(now + self.interval);
-        Some((packet, now >= until))
+        Some((packet, now >= until, waited))
     }
 
     fn drop_from_fattest(&mut self) {

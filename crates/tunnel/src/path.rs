@@ -400,15 +400,16 @@ impl MtuSearch {
     fn start_round(&mut self, now: Duration, least: u16, search: bool) {
         let mut larger = SIZES.into_iter().filter(|s| search && *s > least);
         let candidate = larger.nth(self.size).filter(|s| *s > self.carried);
+        // The last goes out first: the larger one, so that its report does not come after the other's.
+        if self.carried == 0 {
+            self.due.push(least);
+        }
         if let Some(size) = candidate {
             self.due.push(size);
             self.tries += 1;
             if self.tries == MTU_TRIES {
                 (self.size, self.tries) = (self.size + 1, 0);
             }
-        }
-        if self.carried == 0 {
-            self.due.push(least);
         }
         if self.due.is_empty() {
             // The largest that passes is known. Later, it is looked for again from the top.
@@ -440,8 +441,8 @@ mod tests {
 
     #[test]
     fn the_largest_size_that_passes_is_found() {
-        assert_eq!(probes(1500, 1364), (vec![1364, 1500], 1500));
-        assert_eq!(probes(1492, 1364), (vec![1364, 1500, 1500, 1500, 1492], 1492));
+        assert_eq!(probes(1500, 1364), (vec![1500, 1364], 1500));
+        assert_eq!(probes(1492, 1364), (vec![1500, 1364, 1500, 1500, 1492], 1492));
         assert_eq!(probes(1364, 1364).1, 1364);
         assert_eq!(probes(1300, 1364).1, 0);
     }

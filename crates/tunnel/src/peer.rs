@@ -265,9 +265,6 @@ impl Peer {
         }
         self.last_data = Some(now);
         self.counters.sent_packets += 1;
-        if !self.is_waiting() {
-            self.note_app_limited();
-        }
         self.queue.push(now, packet);
         true
     }
@@ -354,6 +351,7 @@ impl Peer {
             || self.poll_control(now, train)
             || self.poll_report(now, train)
             || self.poll_data(now, train)
+            || self.note_app_limited(now)
     }
 
     fn poll_handshake(&mut self, now: Duration, train: &mut Train) -> bool {
@@ -560,8 +558,12 @@ impl Peer {
     fn choose(&self, now: Duration, resend: bool) -> Option<usize> {
         let tier = self.tier();
         // What has to be sent again, and the only packet of a flow, go before all that waits.
-        let alone = resend || self.staged.as_ref().is_none_or(|n| n.alone);
-        let backlog = if alone { 0 } else { self.queue.bytes() };
+        let alone = self.staged.as_ref().is_none_or(|n| n.alone);
+        let backlog = match (resend, alone) {
+            (true, _) => self.unconfirmed.resend_packets().saturating_sub(1) * usize::from(MIN_INNER_MTU),
+            (false, true) => 0,
+            (false, false) => self.queue.bytes(),
+        };
         let views = || {
             self.paths.iter().enumerate().filter(|(_, p)| tier_of(p) == Some(tier)).map(|(index, path)| {
                 let rate = &path.sent.rate;
@@ -602,14 +604,13 @@ impl Peer {
         self.queue.set_paths(rtt, Duration::from_micros(step.unsigned_abs()), rate);
     }
 
-    /// Nothing waits though paths have room: what is in flight on them shows less than they carry.
-    fn note_app_limited(&mut self) {
-        for path in self.paths.iter_mut().filter(|p| p.is_up()) {
+    /// Nothing more is sent now though paths have room: what is in flight on them shows less than they carry.
+    fn note_app_limited(&mut self, now: Duration) -> bool {
+        for path in self.paths.iter_mut().filter(|p| has_room(self.scheduler, p, now, false)) {
             let in_flight = path.sent.in_flight();
-            if in_flight < path.sent.rate.window() {
-                path.sent.rate.handle_app_limited(in_flight);
-            }
+            path.sent.rate.handle_app_limited(in_flight);
         }
+        false
     }
 
     /// Reports take the path with the least round trip; every fourth the next best, for fear that the best has died.
@@ -720,7 +721,8 @@ impl Peer {
             let mean = report.delay.min.wrapping_add(report.delay.mean_over_min);
             let delay = i64::from(mean.wrapping_sub(base) as i32);
             path.delay = match path.delay {
-                Some(old) if (delay - old).abs() < CLOCK_STEP => Some(old + (delay - old) / 4),
+                // Jitter and queues raise it slowly; that a path has become faster is believed at once.
+                Some(old) if (delay - old).abs() < CLOCK_STEP => Some(delay.min(old + (delay - old) / 4)),
                 _ => Some(delay),
             };
         }

@@ -315,6 +315,8 @@ impl Sent {
         let snapshot = packet.snapshot;
         let is_new = self.largest_acked.is_none_or(|l| sequence > l);
         if std::mem::take(&mut self.silent) > 0 {
+            // The round trips of what was sent into the silence say when it ended, not how long the path is.
+            self.rtt = Rtt::default();
             self.rate.restart();
         }
         self.last_progress = now;

@@ -132,6 +132,11 @@ impl Unconfirmed {
         !self.resends.is_empty()
     }
 
+    /// How many packets wait to be sent again, some of them perhaps confirmed by now.
+    pub fn resend_packets(&self) -> usize {
+        self.resends.len()
+    }
+
     /// The packet to send again next.
     pub fn peek_resend(&mut self) -> Option<(u64, &[u8])> {
         let order = self.front_resend()?;
