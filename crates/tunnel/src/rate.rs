@@ -11,6 +11,8 @@ use std::time::Duration;
 
 /// Growth per round trip that doubles the rate each time: 2/ln 2.
 const STARTUP_GAIN: f64 = 2.885;
+/// In-flight limit over the bandwidth-delay product meanwhile: at most as much again queues on the path.
+const STARTUP_WINDOW_GAIN: f64 = 2.0;
 /// Pacing gains, one least round-trip time each: probe for more, drain what the probe queued, cruise.
 const CYCLE: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
 /// In-flight limit over the bandwidth-delay product while cruising: room for one probe and jitter.
@@ -110,7 +112,7 @@ impl Rate {
         let bdp = rate * rtt.as_secs_f64();
         let gain = match (self.probe_rtt_until, self.phase) {
             (Some(_), _) => return (bdp / 2.0 + SLACK) as usize,
-            (None, Phase::Startup) => STARTUP_GAIN,
+            (None, Phase::Startup) => STARTUP_WINDOW_GAIN,
             (None, _) => WINDOW_GAIN,
         };
         let window = gain * bdp + rate * REPORT_DELAY.as_secs_f64() + SLACK;
