@@ -255,7 +255,7 @@ impl Shape {
         let udp: &[u8; 8] = ip.payload().first_chunk()?;
         let length = usize::from(u16::from_be_bytes([udp[4], udp[5]]));
         let joinable = length == ip.payload().len() && length > 8 && udp[6..8] != [0, 0];
-        joinable.then_some(Self {
+        joinable.then(|| Self {
             kind: Segmentation::Udp,
             ip_length: ip.header_len(),
             headers: ip.header_len() + 8,
