@@ -1,0 +1,196 @@
+//! What comes from a peer: transport packets and the frames in them.
+
+use std::time::Duration;
+
+use rand_core::RngCore;
+
+use super::Peer;
+use crate::address::Address;
+use crate::config::MAX_PATHS;
+use crate::frame::{Announced, Data, Frame, Order, Report};
+use crate::path::Path;
+use crate::recv_enqueue::Received;
+use crate::wire::{HEADER_LEN, TransportHeader};
+
+/// One-way delays change by more only when a clock has been set or stood still, as in a suspended host: on all paths.
+const CLOCK_STEP: i64 = 1_000_000;
+/// A path that was not heard on for so long has no say about gaps.
+const LIVE: Duration = Duration::from_secs(1);
+
+impl Peer {
+    /// A transport packet that names one of this peer's sessions.
+    pub fn handle_transport(
+        &mut self,
+        now: Duration,
+        from: &Address,
+        tos: u8,
+        header: TransportHeader,
+        datagram: &mut [u8],
+        rng: &mut impl RngCore,
+    ) {
+        let size = datagram.len() + from.relay_header_len();
+        let Some((session, confirmed)) = self.sessions.find(header.receiver) else { return };
+        let known = self.paths.iter().position(|p| p.id == header.path);
+        // A packet of a new life meets the old life's windows: only a confirmed session's packets are held against them.
+        if confirmed && known.is_some_and(|i| !self.paths[i].replay.would_accept(header.sequence)) {
+            self.counters.received_replayed += 1;
+            return;
+        }
+        let (head, body) = datagram.split_at_mut(HEADER_LEN);
+        let Some(head) = head.first_chunk() else { return };
+        let Ok(plain) = session.opening.open(header.path, header.sequence, head, body) else {
+            self.counters.received_forged += 1;
+            return;
+        };
+        if !confirmed {
+            let reborn = self.sessions.confirm(header.receiver);
+            self.begin_session(now, reborn);
+        }
+        let Some(at) = self.find_path(header.path) else { return };
+        let reportable = plain.first() != Some(&2);
+        let path = &mut self.paths[at];
+        if !path.replay.accept(header.sequence) {
+            self.counters.received_replayed += 1;
+            return;
+        }
+        let newest = path.received.handle_packet(now, header.sequence, size, reportable);
+        path.handle_arrival(now, from, size, newest, rng);
+        self.last_heard = Some(now);
+        match Frame::parse(plain) {
+            Ok(frame) => self.handle_frame(now, at, from, tos, header.sequence, frame),
+            Err(_) => self.counters.received_malformed += 1,
+        }
+    }
+
+    fn handle_frame(
+        &mut self,
+        now: Duration,
+        at: usize,
+        from: &Address,
+        tos: u8,
+        sequence: u64,
+        frame: Frame<'_>,
+    ) {
+        match frame {
+            Frame::Data(header, packet) => self.handle_data(now, at, tos, sequence, &header, packet),
+            Frame::Feedback(order, reports) => {
+                self.handle_order(now, at, sequence, order);
+                for report in &reports {
+                    self.handle_report(now, report);
+                }
+            }
+            Frame::Announce(paths) => self.handle_announce(now, &paths),
+            Frame::Probe(order, time) => {
+                self.paths[at].received.handle_time(now, time);
+                self.handle_order(now, at, sequence, order);
+            }
+            Frame::Challenge(token) => self.paths[at].response = Some(token),
+            Frame::Response(token) => {
+                self.paths[at].handle_response(now, from, token);
+            }
+        }
+    }
+
+    fn handle_data(
+        &mut self,
+        now: Duration,
+        at: usize,
+        tos: u8,
+        sequence: u64,
+        header: &Data,
+        packet: &mut [u8],
+    ) {
+        self.last_data = Some(now);
+        self.peer_repeats = header.resends;
+        let received = &mut self.paths[at].received;
+        received.handle_time(now, header.time);
+        let order = self.ordered.unwrap(header.order);
+        if !header.resend {
+            received.handle_mark(sequence, order + 1);
+        }
+        if !combine_ecn(packet, tos) {
+            self.counters.dropped_congestion += 1;
+            self.ordered.insert(now, order, &[]);
+            return;
+        }
+        self.ordered.insert(now, order, packet);
+        self.give_up_passed(now);
+    }
+
+    fn handle_order(&mut self, now: Duration, at: usize, sequence: u64, order: Order) {
+        let floor = self.ordered.unwrap(order.floor);
+        self.ordered.handle_floor(floor);
+        let next = self.ordered.unwrap(order.next);
+        self.paths[at].received.handle_mark(sequence, next);
+        self.give_up_passed(now);
+    }
+
+    /// Where the peer repeats nothing, a gap that every live path has passed is lost.
+    pub(super) fn give_up_passed(&mut self, now: Duration) {
+        if self.peer_repeats {
+            return;
+        }
+        let live = |r: &&Received| r.last_arrival().is_some_and(|t| now < t + LIVE);
+        if let Some(passed) = self.paths.iter().map(|p| &p.received).filter(live).map(Received::passed).min()
+        {
+            self.ordered.handle_passed(passed);
+        }
+    }
+
+    fn handle_report(&mut self, now: Duration, report: &Report) {
+        let Some(path) = self.paths.iter_mut().find(|p| p.id == report.path) else { return };
+        let was_silent = path.sent.is_silent();
+        self.outcome.clear();
+        path.sent.handle_report(now, report, &mut self.outcome);
+        path.weight.handle_delay(&report.delay);
+        if report.delay.samples > 0 {
+            let base = *self.delay_base.get_or_insert(report.delay.min);
+            let mean = report.delay.min.wrapping_add(report.delay.mean_over_min);
+            let delay = i64::from(mean.wrapping_sub(base) as i32);
+            path.delay = match path.delay {
+                // Jitter and queues raise it slowly; that a path has become faster is believed at once.
+                Some(old) if (delay - old).abs() < CLOCK_STEP => Some(delay.min(old + (delay - old) / 4)),
+                _ => Some(delay),
+            };
+        }
+        for &size in &self.outcome.probed {
+            path.handle_probed(size);
+        }
+        if was_silent && self.outcome.progress || path.sent.take_swallowing() {
+            // It may lead elsewhere now.
+            path.restart_mtu(now);
+        }
+        self.settle(now);
+    }
+
+    fn handle_announce(&mut self, now: Duration, announced: &[Announced]) {
+        for one in announced.iter().take(MAX_PATHS) {
+            if one.id % 2 == self.parity {
+                self.counters.received_malformed += 1;
+                continue;
+            }
+            if let Some(at) = self.find_path(one.id) {
+                let path = &mut self.paths[at];
+                (path.name, path.backup) = (one.name.clone(), one.backup);
+            }
+        }
+        let gone = |p: &Path| p.config.is_none() && !announced.iter().any(|a| a.id == p.id);
+        self.retired.extend(self.paths.iter().filter(|p| gone(p)).map(|p| p.id));
+        self.forget_learned(now, gone);
+    }
+}
+
+/// RFC 6040 §4.2: congestion marked outside is carried inside. False if the packet has to be dropped.
+fn combine_ecn(inner: &mut [u8], outer_tos: u8) -> bool {
+    let Ok(ip) = packet::Ip::parse(inner) else { return true };
+    let before = ip.ecn();
+    match packet::ecn::decapsulate(before, packet::Ecn::from_tos(outer_tos)) {
+        None => false,
+        Some(after) => {
+            if after != before {
+                packet::set_ecn(inner, after);
+            }
+            true
+        }
+    }
+}
