@@ -89,7 +89,10 @@ impl PacketQueue {
     /// The sender will send nothing below `floor` any more.
     pub fn handle_floor(&mut self, floor: u64) {
         match self.next {
-            None => self.next = Some(floor),
+            // What came before this was known is in front of it or behind it.
+            None => {
+                self.next = Some(self.held.first_key_value().map_or(floor, |(first, _)| floor.min(*first)))
+            }
             Some(next) if floor <= next => return,
             Some(_) => {}
         }
@@ -258,6 +261,19 @@ mod tests {
             put(&mut q, MS, 0u32.wrapping_sub(step.wrapping_mul(0x7fff_ffff)));
         }
         assert!(q.unwrap(0x8000_0001) < 1 << 33);
+    }
+
+    #[test]
+    fn what_came_before_the_first_floor_and_is_below_it_is_handed_on() {
+        let mut q = PacketQueue::new(1000);
+        for order in [5, 3, 8] {
+            put(&mut q, MS, order);
+        }
+        q.handle_floor(q.unwrap(7));
+        assert_eq!(out(&mut q), [3, 5]);
+        q.handle_floor(q.unwrap(8));
+        assert_eq!(out(&mut q), [8]);
+        assert_eq!((q.counters().delivered_packets, q.counters().lost_packets), (3, 3));
     }
 
     #[test]
