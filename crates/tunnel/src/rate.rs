@@ -25,8 +25,8 @@ const MIN_RTT_LIFE: Duration = Duration::from_secs(10);
 const PROBE_RTT: Duration = Duration::from_millis(100);
 /// The receiver reports within this time, so this much more is in flight.
 const REPORT_DELAY: Duration = Duration::from_millis(6);
-/// In flight before anything was measured, bytes (RFC 6928's ten segments).
-const INITIAL_WINDOW: f64 = 15_000.0;
+/// In flight before anything was measured, bytes: 32 packets, as QUIC deployments start with, paced over a round trip.
+const INITIAL_WINDOW: f64 = 45_000.0;
 /// A few packets are always allowed, so that rate samples come and small bandwidth-delay products are filled.
 const SLACK: f64 = 4.0 * 1500.0;
 
