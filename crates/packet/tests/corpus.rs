@@ -18,9 +18,12 @@ fn corpus(target: &str) -> BTreeMap<String, Vec<u8>> {
         .collect()
 }
 
+/// What a fuzzer runs on each input.
+type Target = fn(&[u8]);
+
 #[test]
 fn no_input_of_the_corpus_makes_a_target_panic() {
-    let targets: [(&str, fn(&[u8])); 3] =
+    let targets: [(&str, Target); 3] =
         [("views", targets::views), ("gso", targets::gso), ("gro", targets::gro)];
     for (name, target) in targets {
         let files = corpus(name);

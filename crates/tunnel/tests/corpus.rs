@@ -18,9 +18,12 @@ fn corpus(target: &str) -> BTreeMap<String, Vec<u8>> {
         .collect()
 }
 
+/// What a fuzzer runs on each input.
+type Target = fn(&[u8]);
+
 #[test]
 fn no_input_of_the_corpus_makes_a_target_panic() {
-    let targets: [(&str, fn(&[u8])); 5] = [
+    let targets: [(&str, Target); 5] = [
         ("wire", targets::wire),
         ("frame", targets::frame),
         ("endpoint", targets::endpoint),

@@ -179,8 +179,8 @@ fn many_recorded_initiations_do_not_keep_the_genuine_handshake_out() {
     for pause in [MS, 25 * MS] {
         let mut net = net();
         let old = initiations(&mut net, 100);
-        for n in 0..100 {
-            net.inject(1, stranger(n as u32), &old[n]);
+        for (n, initiation) in (0..).zip(&old) {
+            net.inject(1, stranger(n), initiation);
             net.pass(pause);
         }
         net.restart(0, 77);
