@@ -337,7 +337,7 @@ impl Peer {
             self.sessions.start(now, rng, taken);
         }
         let Some(message) = self.sessions.poll_initiation(now).map(<[u8]>::to_vec) else { return };
-        for path in &mut self.paths {
+        for path in self.paths.iter_mut().filter(|p| p.is_validated()) {
             let Some(address) = path.address().copied() else { continue };
             let mut stamped = message.clone();
             path.jar.stamp(now, &mut stamped);

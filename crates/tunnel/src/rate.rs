@@ -181,6 +181,11 @@ impl Rate {
         self.advance(now, in_flight, rtt);
     }
 
+    /// A report acknowledged `acked` bytes, all sent before something that was acknowledged earlier.
+    pub fn handle_acked_late(&mut self, acked: usize) {
+        self.delivered += acked as u64;
+    }
+
     /// The path was silent and answers again: forget its rate, keep its round-trip time.
     pub fn restart(&mut self) {
         self.max.clear();

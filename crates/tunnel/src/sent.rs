@@ -324,6 +324,8 @@ impl Sent {
             self.largest_acked = Some(sequence);
             self.rtt.add(rtt);
             self.rate.handle_acked(now, acked, &snapshot, report.arrival, rtt, self.in_flight);
+        } else {
+            self.rate.handle_acked_late(acked);
         }
     }
 

@@ -153,10 +153,11 @@ impl Peer {
             return false;
         }
         // What has to be sent again comes first, unless its path is to be waited for.
-        let again = self.unconfirmed.peek_resend().is_some().then(|| self.choose(now, true)).flatten();
+        let size = self.unconfirmed.peek_resend().map(|(_, packet)| packet.len());
+        let again = size.and_then(|size| self.choose(now, true, size));
         let (at, resend) = match again {
             Some(at) => (at, true),
-            None if self.stage(now) => match self.choose(now, false) {
+            None if self.stage(now) => match self.choose(now, false, self.staged_size()) {
                 Some(at) => (at, false),
                 None => return false,
             },
@@ -237,8 +238,12 @@ impl Peer {
 
     // ---- choosing -----------------------------------------------------------------------------------------------
 
-    fn choose(&self, now: Duration, resend: bool) -> Option<usize> {
+    /// The path for a packet of `size` bytes, of those that carry it if any does.
+    fn choose(&self, now: Duration, resend: bool, size: usize) -> Option<usize> {
         let tier = self.tier();
+        let usable = |p: &&Path| tier_of(p) == Some(tier);
+        let carries = |p: &Path| usize::from(p.inner_mtu()) >= size;
+        let any_carries = self.paths.iter().filter(usable).any(carries);
         // What has to be sent again, and the only packet of a flow, go before all that waits.
         let alone = self.staged.as_ref().is_none_or(|n| n.alone);
         let backlog = match (resend, alone) {
@@ -247,7 +252,8 @@ impl Peer {
             (false, false) => self.queue.bytes(),
         };
         let views = || {
-            self.paths.iter().enumerate().filter(|(_, p)| tier_of(p) == Some(tier)).map(|(index, path)| {
+            let paths = self.paths.iter().enumerate();
+            paths.filter(|(_, p)| usable(p) && (carries(p) || !any_carries)).map(|(index, path)| {
                 let rate = &path.sent.rate;
                 let room = has_room(self.scheduler, path, now, false);
                 let excess = (path.sent.in_flight() + 1500).saturating_sub(rate.window());
@@ -266,6 +272,10 @@ impl Peer {
             Scheduler::Paper => xmit::by_weight(views()),
             Scheduler::Auto => xmit::by_arrival(views(), backlog),
         }
+    }
+
+    fn staged_size(&self) -> usize {
+        self.staged.as_ref().map_or(0, |next| next.packet.len())
     }
 
     /// The best kind of path there is now.
