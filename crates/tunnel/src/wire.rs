@@ -1,4 +1,4 @@
-//! What the bytes on the wire are, and every reason to reject them. The layout is ARCHITECTURE.md's; integers are
+//! What the bytes on the wire are, and every reason to reject them. The layout is docs/wire.md's; integers are
 //! big-endian. A `Message` borrows from the datagram; nothing here is secret or verified yet.
 
 /// The version in the upper half of byte 0.
