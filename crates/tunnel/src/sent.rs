@@ -125,6 +125,9 @@ pub struct Sent {
     last_progress: Duration,
     /// Probe time-outs since then.
     silent: u32,
+    /// Since the silence began, something sent before it was acknowledged: the path was slow, not dead (as F-RTO has it,
+    /// RFC 5682), and still is what it was.
+    was_slow: bool,
     sent_packets: u64,
     sent_bytes: u64,
     lost_packets: u64,
@@ -145,6 +148,7 @@ impl Default for Sent {
             rtt: Rtt::default(),
             last_progress: Duration::ZERO,
             silent: 0,
+            was_slow: false,
             sent_packets: 0,
             sent_bytes: 0,
             lost_packets: 0,
@@ -221,6 +225,7 @@ impl Sent {
             return false;
         }
         self.silent = self.silent.saturating_add(1);
+        self.was_slow &= self.silent > 1;
         for i in 0..self.packets.len() {
             self.lose(i, out);
         }
@@ -293,11 +298,13 @@ impl Sent {
             self.swallowed.0 = 0;
         }
         let bytes = packet.bytes as usize;
+        let is_data = packet.order.is_some();
         out.progress = true;
         out.confirmed.extend(packet.order.take());
         out.probed.extend(packet.probed.take());
         if was == State::Lost {
             self.lost_packets -= 1;
+            self.was_slow |= self.silent > 0 && is_data;
             let displaced = self.largest_acked.unwrap_or(0).saturating_sub(sequence) + 1;
             if self.silent == 0 {
                 self.threshold = self.threshold.max(displaced).min(MAX_THRESHOLD);
@@ -317,7 +324,9 @@ impl Sent {
         if std::mem::take(&mut self.silent) > 0 {
             // The round trips of what was sent into the silence say when it ended, not how long the path is.
             self.rtt = Rtt::default();
-            self.rate.restart();
+            if !std::mem::take(&mut self.was_slow) {
+                self.rate.restart();
+            }
         }
         self.last_progress = now;
         if is_new {
@@ -431,6 +440,30 @@ mod tests {
         assert!(again > timeout && again <= timeout + MAX_PROBE_INTERVAL);
         assert_eq!(report(&mut s, 900, &[(0, 2)]).confirmed, [1, 2]);
         assert!(!s.is_silent());
+    }
+
+    /// What a path is taken to carry before it falls silent with two packets under way, and after a report of `ranges`.
+    fn rates_around_a_silence(ranges: &[(u64, u64)]) -> (f64, f64) {
+        let mut s = Sent::default();
+        send(&mut s, 0, 3);
+        report(&mut s, 20, &[(0, 0)]);
+        send(&mut s, 20, 3);
+        report(&mut s, 40, &[(0, 3)]);
+        let before = s.rate.bytes_per_second().unwrap();
+        let mut out = Outcome::default();
+        assert!(s.handle_timeout(s.poll_timeout().unwrap(), &mut out));
+        s.handle_sent(500 * MS, 50, Content::Probe(None));
+        report(&mut s, 900, ranges);
+        assert!(!s.is_silent());
+        (before, s.rate.bytes_per_second().unwrap_or(0.0))
+    }
+
+    #[test]
+    fn a_path_that_was_dead_is_measured_anew_and_one_that_was_slow_is_not() {
+        let (before, after) = rates_around_a_silence(&[(6, 6), (0, 3)]);
+        assert!(after < before / 10.0, "{after} of {before}");
+        let (before, after) = rates_around_a_silence(&[(0, 6)]);
+        assert_eq!(after, before);
     }
 
     #[test]
