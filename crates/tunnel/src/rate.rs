@@ -14,7 +14,7 @@ const STARTUP_GAIN: f64 = 2.885;
 /// In-flight limit over the bandwidth-delay product meanwhile: at most as much again queues on the path.
 const STARTUP_WINDOW_GAIN: f64 = 2.0;
 /// Pacing gains, one least round-trip time each: probe for more, drain what the probe queued, cruise.
-const CYCLE: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
+const CYCLE: [f64; 4] = [1.25, 0.75, 1.0, 1.0];
 /// In-flight limit over the bandwidth-delay product while cruising: room for one probe and jitter.
 const WINDOW_GAIN: f64 = 1.5;
 /// Round trips over which the greatest delivery rate counts.
