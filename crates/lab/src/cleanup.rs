@@ -55,7 +55,14 @@ pub fn start() -> Result<(), Error> {
 
 /// Removes namespaces and temporary folders whose owner is dead; how many there were.
 pub fn remove_orphans() -> usize {
-    remove_of(|owner| !Path::new("/proc").join(owner.to_string()).exists())
+    remove_of(|owner| !is_alive(owner))
+}
+
+/// A killed process that its parent has not waited for yet is dead (proc_pid_stat(5): states Z and X).
+fn is_alive(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+    state.is_some_and(|state| !matches!(state, 'Z' | 'X'))
 }
 
 /// Kills what runs in the namespace `name`, then removes it. Anything that is not the lab's is left alone.
@@ -121,6 +128,20 @@ fn pids(namespace: &str) -> Vec<Pid> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_killed_process_is_dead_before_its_parent_has_waited_for_it() {
+        assert!(is_alive(std::process::id()));
+        let mut child = Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
+        assert!(is_alive(child.id()));
+        child.kill().unwrap();
+        let pid = Pid::from_child(&child);
+        let ended = rustix::process::WaitIdOptions::EXITED | rustix::process::WaitIdOptions::NOWAIT;
+        rustix::process::waitid(rustix::process::WaitId::Pid(pid), ended).unwrap();
+        assert!(!is_alive(child.id()));
+        child.wait().unwrap();
+        assert!(!is_alive(child.id()));
+    }
 
     #[test]
     fn only_the_labs_own_names_have_an_owner() {
