@@ -5,6 +5,8 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 
+use crate::interface_request;
+
 /// A TAP interface without packet information and without offload: what is read and written are whole Ethernet frames,
 /// checksums filled in. It exists as long as this value does.
 #[derive(Debug)]
@@ -46,24 +48,10 @@ impl AsFd for Tap {
 
 /// Turns an open `/dev/net/tun` into the TAP `name`.
 fn attach(file: &File, name: &str) -> io::Result<()> {
-    let request = request(name)?;
+    let request = interface_request::with_flags(name, libc::IFF_TAP | libc::IFF_NO_PI)?;
     // SAFETY: TUNSETIFF reads one `ifreq`, which `request` is and outlives the call; the descriptor is open.
     let result = unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF, &raw const request) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
-}
-
-fn request(name: &str) -> io::Result<libc::ifreq> {
-    if name.is_empty() || name.len() >= libc::IFNAMSIZ || name.contains('\0') {
-        let reason = format!("`{name}` is no interface name: use 1 to {} bytes", libc::IFNAMSIZ - 1);
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
-    }
-    // SAFETY: all zero is a valid `ifreq`: it is made of integers, arrays of them and nullable pointers.
-    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
-        *to = from.cast_signed() as libc::c_char;
-    }
-    request.ifr_ifru.ifru_flags = (libc::IFF_TAP | libc::IFF_NO_PI) as libc::c_short;
-    Ok(request)
 }
 
 #[cfg(test)]
@@ -74,10 +62,5 @@ mod tests {
     fn a_name_of_sixteen_bytes_is_refused() {
         let error = Tap::create("sixteen-bytes-00").unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
-    }
-
-    #[test]
-    fn an_empty_name_is_refused() {
-        assert_eq!(request("").map(|_| ()).unwrap_err().kind(), io::ErrorKind::InvalidInput);
     }
 }

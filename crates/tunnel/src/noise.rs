@@ -297,14 +297,24 @@ impl HandshakeSeen {
 
     /// True the first time that `ephemeral` is given, as far back as the memory goes.
     pub fn is_new(&mut self, ephemeral: &[u8; 32]) -> bool {
-        if self.last.contains(ephemeral) {
-            return false;
+        let new = !self.contains(ephemeral);
+        if new {
+            self.remember(*ephemeral);
         }
+        new
+    }
+
+    /// Whether `ephemeral` is remembered.
+    pub fn contains(&self, ephemeral: &[u8; 32]) -> bool {
+        self.last.contains(ephemeral)
+    }
+
+    /// Remembers `ephemeral` in place of the oldest.
+    pub fn remember(&mut self, ephemeral: [u8; 32]) {
         if self.last.len() == Self::CAPACITY {
             self.last.pop_front();
         }
-        self.last.push_back(*ephemeral);
-        true
+        self.last.push_back(ephemeral);
     }
 }
 

@@ -186,13 +186,6 @@ impl Peer {
         false
     }
 
-    /// A handshake message for this peer's sessions is to be sent to an address.
-    pub fn send_message(&mut self, to: Address, message: Vec<u8>) {
-        if self.outbox.len() < 4 * MAX_PATHS {
-            self.outbox.push_back((to, message));
-        }
-    }
-
     /// A response came.
     pub fn handle_response(&mut self, now: Duration, response: &[u8]) {
         if let Some(reborn) = self.sessions.handle_response(now, response) {

@@ -5,13 +5,13 @@
 //! pending sessions are kept, so that a replayed initiation evicts nothing. Old sessions still open what was
 //! sent under them for [`REJECT_AFTER`] and longer than any path delays.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::time::Duration;
 
 use rand_core::RngCore;
 
 use crate::keys::{PresharedKey, PrivateKey, PublicKey};
-use crate::noise::{InitiationPayload, Initiator, Prologue, Responder, ResponsePayload};
+use crate::noise::{HandshakeSeen, InitiationPayload, Initiator, Prologue, Responder, ResponsePayload};
 use crate::session::{Cipher, OpeningKey, SealingKey, aes_gcm_is_fast};
 
 /// A session older than this is renewed by the end that started it (WireGuard §6.1: Rekey-After-Time).
@@ -30,8 +30,6 @@ const MAX_PENDING: usize = 8;
 const MAX_SESSIONS: usize = 4;
 /// A response is repeated to so many addresses that the same initiation came from.
 const MAX_REPEATS: u8 = 32;
-/// Initiations seen are remembered, so that an old one that is replayed does nothing.
-const MAX_SEEN: usize = 64;
 /// The same initiation is sent again after these times, then a new one is made.
 const RETRIES: [Duration; 4] =
     [Duration::from_millis(400), Duration::from_millis(800), Duration::from_secs(2), Duration::from_secs(4)];
@@ -97,7 +95,8 @@ pub struct Sessions {
     attempt: Option<Attempt>,
     /// The peer's key is no point of the large subgroup (RFC 7748 §6.1): no handshake will ever begin.
     hopeless: bool,
-    seen: VecDeque<[u8; 32]>,
+    /// So that an old initiation that is replayed does nothing.
+    seen: HandshakeSeen,
     /// The peer's life that the last session was with.
     incarnation: Option<u64>,
 }
@@ -124,7 +123,7 @@ impl Sessions {
             pending: Vec::new(),
             attempt: None,
             hopeless: false,
-            seen: VecDeque::new(),
+            seen: HandshakeSeen::default(),
             incarnation: None,
         }
     }
@@ -269,7 +268,7 @@ impl Sessions {
             created: now,
             initiator: false,
         };
-        self.remember(ephemeral);
+        self.seen.remember(ephemeral);
         self.pending.push(Pending { session, ephemeral, response: response.clone(), repeats: 0 });
         Some(response)
     }
@@ -287,13 +286,6 @@ impl Sessions {
         let oldest = (0..self.pending.len()).min_by_key(|&i| self.pending[i].session.created);
         let oldest = oldest.filter(|&i| now >= self.pending[i].session.created + PENDING_PROTECTED);
         oldest.map(|i| self.pending.swap_remove(i)).is_some()
-    }
-
-    fn remember(&mut self, ephemeral: [u8; 32]) {
-        if self.seen.len() == MAX_SEEN {
-            self.seen.pop_front();
-        }
-        self.seen.push_back(ephemeral);
     }
 
     /// A session to send on. The keys of the peer's former life go, or what was sent under them could be replayed into
