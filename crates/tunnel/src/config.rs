@@ -7,6 +7,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 use serde::Serialize;
 
+use crate::weights::Congestion;
 use crate::{PresharedKey, PublicKey};
 
 /// At most this many paths to a peer, listed or learned.
@@ -21,6 +22,19 @@ pub enum Scheduler {
     Auto,
     /// The paper's: weights by equations (1) to (3) and nothing else.
     Paper,
+    /// The paper's with absolute one-way delays in place of equation (1): what clocks that disagree do to it. To show
+    /// the fault, not to be used.
+    PaperAbsolute,
+}
+
+impl Scheduler {
+    /// What the paths' weights follow.
+    pub fn congestion(self) -> Congestion {
+        match self {
+            Scheduler::Auto | Scheduler::Paper => Congestion::Increase,
+            Scheduler::PaperAbsolute => Congestion::Absolute,
+        }
+    }
 }
 
 /// The MTU of the TUN interface.

@@ -237,7 +237,8 @@ impl Peer {
         self.give_up_passed(now);
         if now >= self.next_weights && self.is_active(now) {
             self.next_weights = now + weights::PERIOD;
-            weights::update(self.paths.iter_mut().filter(|p| p.is_up()).map(|p| &mut p.weight));
+            let weights = self.paths.iter_mut().filter(|p| p.is_up()).map(|p| &mut p.weight);
+            weights::update(weights, self.scheduler.congestion());
             self.measure_paths();
         }
     }

@@ -77,7 +77,7 @@ pub struct Tunnel {
     pub addresses: Spanned<Vec<Spanned<String>>>,
     /// UDP port or `"ADDRESS:PORT"`.
     pub listen: Option<Spanned<toml::Value>>,
-    /// `"auto"` or `"paper"`.
+    /// `"auto"`, `"paper"` or `"paper-absolute"`.
     pub scheduler: Option<Spanned<String>>,
     /// `"auto"` or a number of bytes.
     pub mtu: Option<Spanned<toml::Value>>,

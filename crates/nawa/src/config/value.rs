@@ -45,11 +45,12 @@ pub fn listen(value: &toml::Value) -> Result<Listen, String> {
     }
 }
 
-/// `"auto"` or `"paper"`.
+/// `"auto"`, `"paper"` or `"paper-absolute"`.
 pub fn scheduler(text: &str) -> Result<Scheduler, String> {
     match text {
         "auto" => Ok(Scheduler::Auto),
         "paper" => Ok(Scheduler::Paper),
+        "paper-absolute" => Ok(Scheduler::PaperAbsolute),
         _ => Err(format!("there is no scheduler \"{text}\"; write \"auto\" or \"paper\"")),
     }
 }

@@ -269,7 +269,7 @@ impl Peer {
             })
         };
         match self.scheduler {
-            Scheduler::Paper => xmit::by_weight(views()),
+            Scheduler::Paper | Scheduler::PaperAbsolute => xmit::by_weight(views()),
             Scheduler::Auto => xmit::by_arrival(views(), backlog),
         }
     }
@@ -329,7 +329,7 @@ impl Peer {
 /// The paper's scheduler knows no windows. A burst that has begun may go on though the pacer is not due again.
 fn has_room(scheduler: Scheduler, path: &Path, now: Duration, in_burst: bool) -> bool {
     let rate = &path.sent.rate;
-    scheduler == Scheduler::Paper
+    scheduler != Scheduler::Auto
         || (path.sent.in_flight() < rate.window() && (in_burst || rate.next_send() <= now))
 }
 
