@@ -25,6 +25,7 @@ pub mod routes;
 pub mod sent;
 pub mod session;
 pub mod sessions;
+pub mod skew;
 pub mod status;
 pub mod unconfirmed;
 pub mod weights;

@@ -20,6 +20,7 @@ use crate::registration::Registration;
 use crate::replay::ReplayWindow;
 use crate::sent::Outcome;
 use crate::sessions::{Identities, Indices, Sessions};
+use crate::skew::Skew;
 use crate::unconfirmed::Unconfirmed;
 use crate::weights;
 use crate::wire::Direction;
@@ -98,6 +99,7 @@ pub struct Peer {
     last_heard: Option<Duration>,
     next_weights: Duration,
     delay_base: Option<u32>,
+    skew: Skew,
     reports_sent: u64,
     /// Counts.
     pub counters: PeerCounters,
@@ -132,6 +134,7 @@ impl Peer {
             last_heard: None,
             next_weights: Duration::ZERO,
             delay_base: None,
+            skew: Skew::default(),
             reports_sent: 0,
             counters: PeerCounters::default(),
             config,
@@ -238,7 +241,10 @@ impl Peer {
         if now >= self.next_weights && self.is_active(now) {
             self.next_weights = now + weights::PERIOD;
             let weights = self.paths.iter_mut().filter(|p| p.is_up()).map(|p| &mut p.weight);
-            weights::update(weights, self.scheduler.congestion());
+            // The paper's equations know no skew.
+            let skew = if self.scheduler == Scheduler::Auto { self.skew.over(weights::PERIOD) } else { 0.0 };
+            weights::update(weights, self.scheduler.congestion(), skew);
+            self.skew.update(now, self.paths.iter_mut().map(|p| &mut p.weight.minima));
             self.measure_paths();
         }
     }
@@ -350,6 +356,7 @@ impl Peer {
         if reborn {
             self.ordered = PacketQueue::new(MAX_HELD);
             self.delay_base = None;
+            self.skew = Skew::default();
             self.retired.clear();
             self.forget_learned(now, |_| true);
             for path in &mut self.paths {
@@ -414,6 +421,11 @@ impl Peer {
     /// Bytes that wait behind gaps; what became of inner packets; bytes kept for resending.
     pub fn order_state(&self) -> (usize, &crate::packet_queue::Counters, &Unconfirmed) {
         (self.ordered.held_bytes(), self.ordered.counters(), &self.unconfirmed)
+    }
+
+    /// How much faster the peer's clock runs than this end's.
+    pub fn skew(&self) -> &Skew {
+        &self.skew
     }
 
     /// How packets are spread.

@@ -318,7 +318,9 @@ impl Sent {
     fn progress(&mut self, now: Duration, report: &Report, sequence: u64, acked: usize) {
         let packet = &self.packets[(sequence - self.base) as usize];
         let waited = Duration::from_micros(u64::from(report.report_delay));
-        let rtt = now.saturating_sub(packet.at).saturating_sub(waited);
+        // By the peer's clock, which may have been set meanwhile, or lie.
+        let waited = Some(waited).filter(|w| *w <= REPORT_DELAY);
+        let rtt = waited.map(|waited| now.saturating_sub(packet.at).saturating_sub(waited));
         let snapshot = packet.snapshot;
         let is_new = self.largest_acked.is_none_or(|l| sequence > l);
         if std::mem::take(&mut self.silent) > 0 {
@@ -331,10 +333,13 @@ impl Sent {
         self.last_progress = now;
         if is_new {
             self.largest_acked = Some(sequence);
-            self.rtt.add(rtt);
-            self.rate.handle_acked(now, acked, &snapshot, report.arrival, rtt, self.in_flight);
-        } else {
-            self.rate.handle_acked_late(acked);
+        }
+        match rtt.filter(|_| is_new) {
+            Some(rtt) => {
+                self.rtt.add(rtt);
+                self.rate.handle_acked(now, acked, &snapshot, report.arrival, rtt, self.in_flight);
+            }
+            None => self.rate.handle_acked_late(acked),
         }
     }
 
@@ -492,6 +497,18 @@ mod tests {
             report(&mut s, t + 20, &[(0, marker)]);
         }
         assert!(s.rate.bytes_per_second().unwrap() >= rate);
+    }
+
+    #[test]
+    fn a_wait_that_no_report_has_is_no_part_of_a_round_trip() {
+        let mut s = Sent::default();
+        send(&mut s, 0, 1);
+        report(&mut s, 50, &[(0, 0)]);
+        // The receiver's clock was set forward by 45 ms between an arrival and its report.
+        send(&mut s, 100, 1);
+        let set = Report { path: 0, report_delay: 45_000, ranges: vec![0..=1], ..Report::default() };
+        s.handle_report(150 * MS, &set, &mut Outcome::default());
+        assert_eq!((s.in_flight(), s.rate.min_rtt()), (0, Some(50 * MS)));
     }
 
     #[test]

@@ -53,6 +53,8 @@ pub struct PeerStatus {
     pub resent_packets: u64,
     /// Inner packets that were never confirmed.
     pub given_up_packets: u64,
+    /// How much faster the peer's clock runs than this end's, parts per million, as delays show it.
+    pub clock_skew_ppm: f64,
     /// Inner packets received.
     pub order: packet_queue::Counters,
     /// What was refused.
@@ -138,6 +140,7 @@ fn peer_status(peer: &Peer, now: Duration) -> PeerStatus {
         reorder_bytes,
         resent_packets,
         given_up_packets,
+        clock_skew_ppm: peer.skew().ppm(),
         order: *order,
         counters: peer.counters,
         paths: peer.paths.iter().map(|p| path_status(p, best)).collect(),

@@ -15,6 +15,7 @@
 use std::time::Duration;
 
 use crate::frame::Delay;
+use crate::skew::Minima;
 
 /// α of equation (3).
 pub const ALPHA: f64 = 0.25;
@@ -42,11 +43,21 @@ pub struct Weight {
     over_min: f64,
     samples: f64,
     jitter: f64,
+    /// For the clocks' skew.
+    pub minima: Minima,
 }
 
 impl Default for Weight {
     fn default() -> Self {
-        Weight { weight: 1.0, previous_min: None, min: None, over_min: 0.0, samples: 0.0, jitter: 0.0 }
+        Weight {
+            weight: 1.0,
+            previous_min: None,
+            min: None,
+            over_min: 0.0,
+            samples: 0.0,
+            jitter: 0.0,
+            minima: Minima::default(),
+        }
     }
 }
 
@@ -61,6 +72,7 @@ impl Weight {
         if delay.samples == 0 {
             return;
         }
+        self.minima.add(delay.min);
         let new = f64::from(delay.samples);
         let min = self.min.unwrap_or(delay.min);
         let below = f64::from(delay.min.wrapping_sub(min) as i32);
@@ -87,9 +99,10 @@ impl Weight {
     }
 }
 
-/// Ends a period for the paths in use: equations (1) to (3), then the weights' sum is made 1 again.
-pub fn update<'a>(paths: impl Iterator<Item = &'a mut Weight>, congestion: Congestion) {
-    let mut paths: Vec<_> = paths.map(|w| (w.end_period(congestion), w)).collect();
+/// Ends a period for the paths in use: equations (1) to (3), then the weights' sum is made 1 again. `skew`: by how much
+/// delays seem to grow in a period because one clock is faster, µs; it is no part of D.
+pub fn update<'a>(paths: impl Iterator<Item = &'a mut Weight>, congestion: Congestion, skew: f64) {
+    let mut paths: Vec<_> = paths.map(|w| (w.end_period(congestion).map(|d| d - skew), w)).collect();
     normalise(paths.iter_mut().map(|(_, w)| &mut **w));
     let jitter = paths.iter().map(|(_, w)| w.jitter).fold(f64::INFINITY, f64::min);
     let floor = RESOLUTION + jitter;
@@ -130,7 +143,7 @@ mod tests {
             for (w, &(min, mean)) in w.iter_mut().zip(delays) {
                 w.handle_delay(&delay(min.wrapping_add(offset), mean.wrapping_add(offset)));
             }
-            update(w.iter_mut(), Congestion::Increase);
+            update(w.iter_mut(), Congestion::Increase, 0.0);
         }
         w.iter().map(Weight::get).collect()
     }
@@ -188,9 +201,9 @@ mod tests {
     #[test]
     fn weights_are_renormalised_as_paths_go() {
         let mut w = vec![Weight::default(); 4];
-        update(w.iter_mut(), Congestion::Increase);
+        update(w.iter_mut(), Congestion::Increase, 0.0);
         assert!((w[0].get() - 0.25).abs() < 1e-9);
-        update(w[..2].iter_mut(), Congestion::Increase);
+        update(w[..2].iter_mut(), Congestion::Increase, 0.0);
         assert!((w[0].get() - 0.5).abs() < 1e-9);
     }
 
@@ -202,7 +215,7 @@ mod tests {
             for (w, ms) in w.iter_mut().zip([10u32, 20, 30]) {
                 w.handle_delay(&delay((ms * 1000).wrapping_sub(15_000), (ms * 1000).wrapping_sub(15_000)));
             }
-            update(w.iter_mut(), Congestion::Absolute);
+            update(w.iter_mut(), Congestion::Absolute, 0.0);
         }
         assert!(w[0].get() < 0.0 && w[1].get() > 1.0, "{w:?}");
     }

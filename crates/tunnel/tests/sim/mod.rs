@@ -3,12 +3,15 @@
 //! Each test file uses a part of this.
 #![allow(dead_code)]
 
+mod clock;
+
 use std::cell::RefCell;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
 
+pub use clock::Clock;
 use link::{Link, LinkConfig};
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
@@ -29,6 +32,8 @@ pub struct Wire {
 /// Two endpoints, 0 (lists the paths) and 1, and what lies between.
 pub struct Net {
     pub now: Duration,
+    /// What the ends' clocks make of it.
+    pub clocks: [Clock; 2],
     pub ends: [Endpoint; 2],
     pub wires: Vec<Wire>,
     /// Inner packets that came out at each end.
@@ -164,6 +169,7 @@ impl Net {
         };
         let mut net = Net {
             now: Duration::from_secs(1),
+            clocks: Default::default(),
             ends: [end(0), end(1)],
             wires: links.into_iter().enumerate().map(wire).collect(),
             received: [Vec::new(), Vec::new()],
@@ -192,7 +198,7 @@ impl Net {
     pub fn inject(&mut self, end: usize, from: SocketAddr, bytes: &[u8]) {
         let local = if end == 0 { client(0) } else { self.server };
         let arrival = Arrival { remote: from, local: Some(local.ip()), tos: 0 };
-        self.ends[end].handle_datagram(self.now, &arrival, &mut bytes.to_vec());
+        self.ends[end].handle_datagram(self.clock(end), &arrival, &mut bytes.to_vec());
         self.turn(end);
     }
 
@@ -201,16 +207,21 @@ impl Net {
         self.run(self.now + time, |_| ());
     }
 
+    /// What the clock of `end` shows.
+    pub fn clock(&self, end: usize) -> Duration {
+        self.clocks[end].read(self.now)
+    }
+
     /// What the peer of `end` is like.
     pub fn peer(&self, end: usize) -> PeerStatus {
-        self.ends[end].status(self.now).peers.remove(0)
+        self.ends[end].status(self.clock(end)).peers.remove(0)
     }
 
     fn set_locals(&mut self, end: usize) {
         for (index, path) in self.configs[end].peers[0].paths.clone().iter().enumerate() {
             if let Local::Address(ip) = path.local {
                 let local = LocalAddress { ip: Some(ip), interface: None };
-                self.ends[end].set_local(self.now, 0, index, Some(local));
+                self.ends[end].set_local(self.clock(end), 0, index, Some(local));
             }
         }
     }
@@ -242,7 +253,7 @@ impl Net {
     pub fn send(&mut self, end: usize, number: u64, size: usize) {
         let mut packet = udp_packet(inner(end), inner(1 - end), size);
         packet[28..36].copy_from_slice(&number.to_be_bytes());
-        self.ends[end].handle_inner(self.now, &mut packet);
+        self.ends[end].handle_inner(self.clock(end), &mut packet);
     }
 
     /// The numbers in what came out at `end`.
@@ -252,8 +263,9 @@ impl Net {
 
     /// Lets `end` do and send what it has to.
     pub fn turn(&mut self, end: usize) {
-        self.ends[end].handle_timeout(self.now);
-        while self.ends[end].poll_transmit(self.now, &mut self.train) {
+        let now = self.clock(end);
+        self.ends[end].handle_timeout(now);
+        while self.ends[end].poll_transmit(now, &mut self.train) {
             let train = std::mem::take(&mut self.train);
             let to = train.to.expect("a train goes somewhere");
             let wire = match end {
@@ -298,7 +310,8 @@ impl Net {
     }
 
     fn next(&self) -> Duration {
-        let timers = self.ends.iter().filter_map(|e| e.poll_timeout(self.now));
+        let timer = |end: usize| Some(self.clocks[end].when(self.ends[end].poll_timeout(self.clock(end))?));
+        let timers = (0..2).filter_map(timer);
         let links = self.wires.iter().flat_map(|w| [w.there.poll_timeout(), w.back.poll_timeout()]).flatten();
         timers.chain(links).min().unwrap_or(Duration::MAX)
     }
@@ -306,12 +319,13 @@ impl Net {
     fn deliver(&mut self) {
         for i in 0..self.wires.len() {
             let ways = [(self.seen_at[i], self.server), (self.server, self.local(i))];
+            let clocks = [self.clock(0), self.clock(1)];
             let wire = &mut self.wires[i];
             for (link, end) in [(&mut wire.there, 1), (&mut wire.back, 0)] {
                 let (remote, local) = ways[1 - end];
                 while let Some((_, mut frame)) = link.poll(self.now) {
                     let arrival = Arrival { remote, local: Some(local.ip()), tos: frame[0] };
-                    self.ends[end].handle_datagram(self.now, &arrival, &mut frame[AROUND..]);
+                    self.ends[end].handle_datagram(clocks[end], &arrival, &mut frame[AROUND..]);
                 }
             }
         }
