@@ -115,8 +115,14 @@ impl Side {
     fn new() -> Self {
         let mut rng = ChaCha20Rng::seed_from_u64(1);
         let (me, peer) = (PrivateKey::generate(&mut rng), PrivateKey::generate(&mut rng));
-        let path =
-            PathConfig { name: "a".into(), local: Local::Any, remote: address(0), via: None, backup: false };
+        let path = PathConfig {
+            name: "a".into(),
+            local: Local::Any,
+            remote: address(0),
+            via: None,
+            backup: false,
+            receive: true,
+        };
         let config = PeerConfig {
             name: "peer".into(),
             public_key: peer.public(),

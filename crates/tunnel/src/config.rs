@@ -86,8 +86,17 @@ pub struct PathConfig {
     pub remote: SocketAddr,
     /// The relay to go through.
     pub via: Option<Via>,
-    /// Use it only while no other path works.
+    /// Use it only while no other path works, both ends.
     pub backup: bool,
+    /// Whether the peer is to send on it beside others. If not, to the peer it is a backup; this end uses it as ever.
+    pub receive: bool,
+}
+
+impl PathConfig {
+    /// Whether the peer is told to send on it only while no other path works.
+    pub fn is_backup_for_peer(&self) -> bool {
+        self.backup || !self.receive
+    }
 }
 
 /// Where a path leaves this host.

@@ -49,7 +49,14 @@ fn net(text: &str) -> IpNet {
 }
 
 fn path(name: &str, local: Local, remote: &str, via: Option<Via>) -> PathConfig {
-    PathConfig { name: name.into(), local, remote: remote.parse().unwrap(), via, backup: false }
+    PathConfig {
+        name: name.into(),
+        local,
+        remote: remote.parse().unwrap(),
+        via,
+        backup: false,
+        receive: true,
+    }
 }
 
 fn run(namespace: &Namespace, settings: Settings) -> Running {

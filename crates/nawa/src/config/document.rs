@@ -120,6 +120,13 @@ pub struct Path {
     /// Carries data only while no other path does.
     #[serde(default)]
     pub backup: bool,
+    /// The peer sends on it beside other paths.
+    #[serde(default = "yes")]
+    pub receive: bool,
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// `via = { … }` of a path.

@@ -87,6 +87,8 @@ pub struct Path {
     pub via: Option<Via>,
     /// Carries data only while no other path does.
     pub backup: bool,
+    /// The peer sends on it beside other paths, not only while no other works.
+    pub receive: bool,
 }
 
 /// `via` of a path.

@@ -98,7 +98,14 @@ fn path(source: &mut Source, written: document::Path) -> Option<Path> {
         Some(written) => via(source, written).map(Some),
         None => Some(None),
     };
-    Some(Path { name: name?, local: local?, remote: remote?, via: via?, backup: written.backup })
+    Some(Path {
+        name: name?,
+        local: local?,
+        remote: remote?,
+        via: via?,
+        backup: written.backup,
+        receive: written.receive,
+    })
 }
 
 fn via(source: &mut Source, written: document::Via) -> Option<Via> {

@@ -65,5 +65,6 @@ fn path(path: &Path) -> Result<PathConfig, String> {
         remote,
         via: via.transpose()?,
         backup: path.backup,
+        receive: path.receive,
     })
 }

@@ -286,6 +286,7 @@ fn the_sample_is_good_and_shows_every_option() {
         "remote",
         "via",
         "backup",
+        "receive",
         "allow",
         "mode",
     ] {

@@ -108,7 +108,7 @@ impl Peer {
         let listed: Vec<_> = self
             .paths
             .iter()
-            .filter_map(|p| p.config.as_ref().map(|c| (p.id, c.name.clone(), c.backup)))
+            .filter_map(|p| p.config.as_ref().map(|c| (p.id, c.name.clone(), c.is_backup_for_peer())))
             .collect();
         let path = &mut self.paths[at];
         if path.announcements > 0 && !listed.is_empty() && path.may_take(LARGE) {

@@ -118,6 +118,7 @@ pub fn path(wire: usize, local: SocketAddr, remote: SocketAddr) -> PathConfig {
         remote,
         via: None,
         backup: false,
+        receive: true,
     }
 }
 
