@@ -10,59 +10,20 @@ use crate::config::PathConfig;
 use crate::cookie::CookieJar;
 use crate::frame::{DATA_HEADER, put_challenge};
 use crate::keys::PublicKey;
+use crate::mtu_search::{MtuSearch, MtuSizes};
+use crate::place::{Places, Proved};
 use crate::recv_enqueue::Received;
 use crate::registration::Registration;
 use crate::replay::ReplayWindow;
-use crate::sent::{Content, Sent};
+use crate::sent::{Content, Outcome, Sent};
 use crate::sessions::Session;
 use crate::weights::Weight;
-use crate::wire::{HEADER_LEN, RELAY_HEADER_LEN, TAG_LEN, TransportHeader};
+use crate::wire::{HEADER_LEN, TAG_LEN, TransportHeader};
 
 /// IPv6's least MTU (RFC 8200 §5): what the inner interface always has.
 pub const MIN_INNER_MTU: u16 = 1280;
-/// Outer packet sizes to look for (RFC 8899): Ethernet, PPPoE, and what tunnels and mobile networks leave.
-const SIZES: [u16; 5] = [1500, 1492, 1460, 1420, 1400];
-/// Probes of a size before it is taken not to pass.
-const MTU_TRIES: u8 = 3;
-const MTU_RETRY: Duration = Duration::from_millis(500);
-/// A path's size is looked for again after this long.
-const MTU_LIFE: Duration = Duration::from_secs(600);
 /// Markers keep at least this distance.
 const SHORTEST_MARKER: Duration = Duration::from_millis(20);
-/// A challenge is repeated after this, then after twice as long each time, up to sixteen times as long.
-const CHALLENGE_RETRY: Duration = Duration::from_millis(300);
-const CHALLENGE_DOUBLINGS: u8 = 4;
-/// Bytes of a packet with a challenge.
-const CHALLENGE: usize = RELAY_HEADER_LEN + HEADER_LEN + 12 + TAG_LEN;
-/// Bytes to an address that has not proved that it receives, over bytes from it (RFC 9000 §8.1).
-const AMPLIFICATION: u64 = 3;
-
-/// An address that the peer was heard from, and what it may be sent.
-#[derive(Debug)]
-struct Place {
-    address: Address,
-    validated: bool,
-    received: u64,
-    sent: u64,
-    token: u64,
-    tries: u8,
-    next_challenge: Duration,
-}
-
-impl Place {
-    fn unproved(address: Address, now: Duration, rng: &mut impl RngCore) -> Self {
-        let token = rng.next_u64();
-        Place { address, validated: false, received: 0, sent: 0, token, tries: 0, next_challenge: now }
-    }
-
-    fn may_take(&self, bytes: usize) -> bool {
-        self.validated || self.sent + bytes as u64 <= AMPLIFICATION * self.received
-    }
-
-    fn challenge_at(&self) -> Option<Duration> {
-        (!self.validated && self.may_take(CHALLENGE)).then_some(self.next_challenge)
-    }
-}
 
 /// A way to the peer.
 pub struct Path {
@@ -90,8 +51,6 @@ pub struct Path {
     pub virtual_time: f64,
     /// Smoothed one-way delay to the peer, µs, with an offset common to all paths.
     pub delay: Option<i64>,
-    /// A response to send.
-    pub response: Option<u64>,
     /// A probe is to be sent, for whatever reason.
     pub probe_wanted: bool,
     /// Announcements still to be sent in place of probes.
@@ -102,8 +61,9 @@ pub struct Path {
     pub next_marker: Option<Duration>,
     marker_step: Duration,
     last_sent: Duration,
-    place: Option<Place>,
-    candidate: Option<Place>,
+    places: Places,
+    /// A challenge to answer, to where it came from.
+    response: Option<(Address, u64)>,
     local: Option<LocalAddress>,
     mtu: MtuSearch,
 }
@@ -124,15 +84,14 @@ impl Path {
             weight: Weight::default(),
             virtual_time: 0.0,
             delay: None,
-            response: None,
             probe_wanted: false,
             announcements: 0,
             in_rotation: false,
             next_marker: None,
             marker_step: Duration::ZERO,
             last_sent: Duration::ZERO,
-            place: None,
-            candidate: None,
+            places: Places::default(),
+            response: None,
             local: None,
             mtu: MtuSearch::default(),
         }
@@ -140,7 +99,7 @@ impl Path {
 
     /// Where to send, if anywhere is known.
     pub fn address(&self) -> Option<&Address> {
-        self.place.as_ref().map(|p| &p.address)
+        self.places.address()
     }
 
     /// Where this path leaves the host; `None` while its interface is not there.
@@ -155,25 +114,12 @@ impl Path {
 
     /// Sends to `address` from now on, which this end's configuration or relay vouches for.
     pub fn set_address(&mut self, now: Duration, address: Option<Address>) {
-        if self.address() == address.as_ref() {
-            return;
+        if self.places.set_home(now, address) {
+            self.mtu.look_again(now);
         }
-        self.candidate = None;
-        self.place = address.map(|address| Place {
-            address,
-            validated: true,
-            received: 0,
-            sent: 0,
-            token: 0,
-            tries: 0,
-            next_challenge: now,
-        });
-        self.mtu.restart(now);
     }
 
-    /// An authenticated packet came from `from`. `newest`: none sent later on this path has come before. What this end's
-    /// configuration says is not given up for it: two ends that both followed a forwarder who then goes would never
-    /// meet again.
+    /// An authenticated packet came from `from`. `newest`: none sent later on this path has come before.
     pub fn handle_arrival(
         &mut self,
         now: Duration,
@@ -182,65 +128,74 @@ impl Path {
         newest: bool,
         rng: &mut impl RngCore,
     ) {
-        let place = match &mut self.place {
-            // Its interface is not there, whatever comes in by another.
-            None if self.config.is_some() => return,
-            None => self.place.insert(Place::unproved(*from, now, rng)),
-            Some(p) if p.address.is_same_place(from) => p,
-            Some(_) if !newest || self.config.is_some() => return,
-            Some(_) => match &mut self.candidate {
-                Some(c) if c.address.is_same_place(from) => c,
-                candidate => candidate.insert(Place::unproved(*from, now, rng)),
-            },
-        };
-        place.received += bytes as u64;
+        // While its interface is not there it leads nowhere, whatever comes in by another.
+        if self.config.is_none() || self.address().is_some() {
+            self.places.handle_arrival(now, from, bytes, newest, rng);
+        }
     }
 
-    /// The peer answered a challenge from `from`: it receives there. True if that moved the path.
-    pub fn handle_response(&mut self, now: Duration, from: &Address, token: u64) -> bool {
-        let proves = |p: &Place| !p.validated && p.token == token && p.address.is_same_place(from);
-        if self.candidate.as_ref().is_some_and(proves) {
-            self.place = self.candidate.take();
-        } else if !self.place.as_ref().is_some_and(proves) {
-            return false;
+    /// A challenge came from `from`, which the answer goes back to.
+    pub fn handle_challenge(&mut self, from: &Address, token: u64) {
+        self.response = Some((self.places.way_back(from), token));
+    }
+
+    /// The peer answered a challenge from `from`: it receives there. On another host the path may be any other; what was
+    /// in flight to the old one is handed back as lost.
+    pub fn handle_response(&mut self, now: Duration, from: &Address, token: u64, out: &mut Outcome) {
+        match self.places.handle_response(from, token) {
+            Proved::Nothing => return,
+            Proved::Here => {}
+            Proved::Moved { same_host } => self.sent.handle_move(now, same_host, out),
         }
-        if let Some(place) = &mut self.place {
-            place.validated = true;
-        }
-        self.mtu.restart(now);
+        self.mtu.look_again(now);
         self.next_marker = Some(now);
-        true
+    }
+
+    /// Nothing comes back: perhaps the peer is where the configuration says, and perhaps the relay has forgotten.
+    pub fn handle_silence(&mut self, now: Duration, rng: &mut impl RngCore) {
+        self.probe_wanted = true;
+        self.places.look_at_home(now, rng);
+        if let Some(registration) = &mut self.registration {
+            registration.refresh(now);
+        }
+    }
+
+    /// Where a handshake finds the peer: where the path leads, and where the configuration says.
+    pub fn handshake_addresses(&self) -> impl Iterator<Item = Address> + use<> {
+        let here = self.places.address().filter(|_| self.is_validated());
+        let home = self.places.home().filter(|home| here.is_none_or(|here| !here.is_same_place(home)));
+        [here.copied(), home.copied()].into_iter().flatten()
     }
 
     /// Whether the peer is known to receive at the path's address.
     pub fn is_validated(&self) -> bool {
-        self.place.as_ref().is_some_and(|p| p.validated)
+        self.places.is_validated()
     }
 
     /// Whether data may be sent: somewhere to go, room for an inner packet of the least size, no silence.
     pub fn is_up(&self) -> bool {
-        self.is_validated() && self.mtu.carried > 0 && !self.sent.is_silent()
+        self.is_validated() && self.mtu.carried() > 0 && !self.sent.is_silent()
     }
 
     /// Whether data may be tried for want of anything better: as [`is_up`](Self::is_up), but silent for a moment.
     pub fn is_perhaps_up(&self) -> bool {
-        self.is_validated() && self.mtu.carried > 0 && self.sent.silences() <= 2
+        self.is_validated() && self.mtu.carried() > 0 && self.sent.silences() <= 2
     }
 
     /// The largest inner packet that is known to pass, 0 before any was.
     pub fn inner_mtu(&self) -> u16 {
-        let carried = usize::from(self.mtu.carried);
+        let carried = usize::from(self.mtu.carried());
         carried.saturating_sub(self.overhead()) as u16
     }
 
     /// The largest outer packet that is known to pass, 0 before any was.
     pub fn mtu(&self) -> u16 {
-        self.mtu.carried
+        self.mtu.carried()
     }
 
     /// A size that was probed passed.
     pub fn handle_probed(&mut self, size: u16) {
-        self.mtu.carried = self.mtu.carried.max(size);
+        self.mtu.handle_carried(size);
     }
 
     /// Bytes of UDP payload for `inner` bytes of inner packet.
@@ -266,32 +221,41 @@ impl Path {
     ) -> bool {
         let Some(address) = self.address().copied() else { return false };
         let size = self.seal(session, &address, tos, train, write);
-        if let Some(place) = &mut self.place {
-            place.sent += size as u64;
-        }
+        self.places.handle_sent(size);
         self.count(now, size, content);
         true
     }
 
     /// The challenge that is due, to the address that it is about.
     pub fn pack_challenge(&mut self, now: Duration, session: &Session, train: &mut Train) -> bool {
-        let due = |p: &&mut Place| p.challenge_at().is_some_and(|t| t <= now);
-        let Some(place) = [&mut self.candidate, &mut self.place].into_iter().flatten().find(due) else {
-            return false;
-        };
-        place.next_challenge = now + CHALLENGE_RETRY * (1 << place.tries);
-        place.tries = (place.tries + 1).min(CHALLENGE_DOUBLINGS);
-        place.sent += CHALLENGE as u64;
-        let (address, token) = (place.address, place.token);
-        let size = self.seal(session, &address, 0, train, |out| put_challenge(out, token, false));
-        // Not in flight: that it is not answered says nothing about the path's present address.
-        self.count(now, size, Content::Report);
+        let Some((address, token)) = self.places.poll_challenge(now) else { return false };
+        self.pack_elsewhere(now, session, &address, train, |out| put_challenge(out, token, false));
         true
+    }
+
+    /// The answer to a challenge, to where that came from (RFC 9000 §8.2.2): no larger than it.
+    pub fn pack_response(&mut self, now: Duration, session: &Session, train: &mut Train) -> bool {
+        let Some((address, token)) = self.response.take() else { return false };
+        self.pack_elsewhere(now, session, &address, train, |out| put_challenge(out, token, true));
+        true
+    }
+
+    /// Not in flight: that it is not answered says nothing about the path's present address.
+    fn pack_elsewhere(
+        &mut self,
+        now: Duration,
+        session: &Session,
+        address: &Address,
+        train: &mut Train,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) {
+        let size = self.seal(session, address, 0, train, write);
+        self.count(now, size, Content::Report);
     }
 
     /// Whether `bytes` may be sent to the path's address.
     pub fn may_take(&self, bytes: usize) -> bool {
-        self.place.as_ref().is_some_and(|p| p.may_take(bytes))
+        self.places.may_take(bytes)
     }
 
     /// The size of an outer packet to probe now, and the bytes of plaintext that make it so large.
@@ -305,17 +269,20 @@ impl Path {
         Some((size, usize::from(size) - around))
     }
 
-    /// Looks for the size anew: the path may lead elsewhere now.
+    /// Looks for the size anew: what was known does not pass any more.
     pub fn restart_mtu(&mut self, now: Duration) {
         self.mtu.restart(now);
     }
 
+    /// The path may lead elsewhere now: a larger size may pass. That a smaller one does not is noticed by its loss.
+    pub fn look_for_larger_mtu(&mut self, now: Duration) {
+        self.mtu.look_again(now);
+    }
+
     /// When [`poll_mtu_probe`](Self::poll_mtu_probe) or [`pack_challenge`](Self::pack_challenge) has something to do.
     pub fn poll_timeout(&self) -> Option<Duration> {
-        let challenge =
-            [&self.candidate, &self.place].into_iter().flatten().filter_map(Place::challenge_at).min();
-        let probe = self.is_validated().then_some(self.mtu.next);
-        challenge.into_iter().chain(probe).min()
+        let probe = self.is_validated().then_some(self.mtu.next());
+        self.places.poll_timeout().into_iter().chain(probe).min()
     }
 
     /// Something that the peer has to see was sent: if nothing follows, a marker does after `step`, `4 step`, …
@@ -359,91 +326,5 @@ impl Path {
     fn count(&mut self, now: Duration, size: usize, content: Content) {
         self.last_sent = now;
         self.sent.handle_sent(now, size, content);
-    }
-}
-
-/// Which sizes are looked for: inner packets of `least` bytes must pass, and, if `search`, larger ones are tried.
-#[derive(Clone, Copy, Debug)]
-pub struct MtuSizes {
-    /// Bytes of inner packet that a path must carry to be used.
-    pub least: u16,
-    /// Look for the largest outer packet that passes.
-    pub search: bool,
-}
-
-/// Packetization-layer path MTU discovery (RFC 8899) by probes that the feedback confirms.
-#[derive(Debug, Default)]
-struct MtuSearch {
-    /// The largest outer packet that passed; 0 if none did.
-    carried: u16,
-    /// Place in the falling sizes, and how often that size was probed.
-    size: usize,
-    tries: u8,
-    due: Vec<u16>,
-    next: Duration,
-}
-
-impl MtuSearch {
-    fn restart(&mut self, now: Duration) {
-        *self = MtuSearch { next: now, ..MtuSearch::default() };
-    }
-
-    /// Walks down the sizes, one each [`MTU_RETRY`], and until anything passed probes the least beside it, so that the path
-    /// is of use while larger ones are tried.
-    fn poll(&mut self, now: Duration, least: u16, search: bool) -> Option<u16> {
-        if self.due.is_empty() && now >= self.next {
-            self.start_round(now, least, search);
-        }
-        self.due.pop()
-    }
-
-    fn start_round(&mut self, now: Duration, least: u16, search: bool) {
-        let mut larger = SIZES.into_iter().filter(|s| search && *s > least);
-        let candidate = larger.nth(self.size).filter(|s| *s > self.carried);
-        // The last goes out first: the larger one, so that its report does not come after the other's.
-        if self.carried == 0 {
-            self.due.push(least);
-        }
-        if let Some(size) = candidate {
-            self.due.push(size);
-            self.tries += 1;
-            if self.tries == MTU_TRIES {
-                (self.size, self.tries) = (self.size + 1, 0);
-            }
-        }
-        if self.due.is_empty() {
-            // The largest that passes is known. Later, it is looked for again from the top.
-            (self.size, self.tries, self.next) = (0, 0, now + MTU_LIFE);
-        } else {
-            self.next = now + MTU_RETRY;
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The sizes probed until nothing more is, over a path that carries `mtu`.
-    fn probes(mtu: u16, least: u16) -> (Vec<u16>, u16) {
-        let (mut search, mut now, mut sizes) = (MtuSearch::default(), Duration::ZERO, Vec::new());
-        for _ in 0..30 {
-            while let Some(size) = search.poll(now, least, true) {
-                sizes.push(size);
-                if size <= mtu {
-                    search.carried = search.carried.max(size);
-                }
-            }
-            now += MTU_RETRY;
-        }
-        (sizes, search.carried)
-    }
-
-    #[test]
-    fn the_largest_size_that_passes_is_found() {
-        assert_eq!(probes(1500, 1364), (vec![1500, 1364], 1500));
-        assert_eq!(probes(1492, 1364), (vec![1500, 1364, 1500, 1500, 1492], 1492));
-        assert_eq!(probes(1364, 1364).1, 1364);
-        assert_eq!(probes(1300, 1364).1, 0);
     }
 }

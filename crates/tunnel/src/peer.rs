@@ -13,8 +13,9 @@ use crate::address::{Address, LocalAddress};
 use crate::config::{MAX_PATHS, Mtu, PeerConfig, Scheduler};
 use crate::flow_queue::{FlowQueue, Next};
 use crate::keys::{PrivateKey, PublicKey};
+use crate::mtu_search::MtuSizes;
 use crate::packet_queue::PacketQueue;
-use crate::path::{MIN_INNER_MTU, MtuSizes, Path};
+use crate::path::{MIN_INNER_MTU, Path};
 use crate::recv_enqueue::Received;
 use crate::registration::Registration;
 use crate::replay::ReplayWindow;
@@ -232,7 +233,7 @@ impl Peer {
         for path in &mut self.paths {
             adopt_session(now, path);
         }
-        self.notice_silence(now);
+        self.notice_silence(now, rng);
         self.join_rotation();
         self.unconfirmed.handle_timeout(now);
         let hold = self.hold();
@@ -307,7 +308,7 @@ impl Peer {
         self.settle(now);
     }
 
-    fn notice_silence(&mut self, now: Duration) {
+    fn notice_silence(&mut self, now: Duration, rng: &mut impl RngCore) {
         for at in 0..self.paths.len() {
             self.outcome.clear();
             let path = &mut self.paths[at];
@@ -321,10 +322,7 @@ impl Peer {
             }
             let silent = path.sent.poll_timeout().is_some_and(|t| t <= now);
             if silent && path.sent.handle_timeout(now, &mut self.outcome) {
-                path.probe_wanted = true;
-                if let Some(registration) = path.registration.as_mut().filter(|_| path.sent.silences() > 2) {
-                    registration.refresh(now);
-                }
+                path.handle_silence(now, rng);
                 self.settle(now);
             }
         }
@@ -337,11 +335,12 @@ impl Peer {
             self.sessions.start(now, rng, taken);
         }
         let Some(message) = self.sessions.poll_initiation(now).map(<[u8]>::to_vec) else { return };
-        for path in self.paths.iter_mut().filter(|p| p.is_validated()) {
-            let Some(address) = path.address().copied() else { continue };
-            let mut stamped = message.clone();
-            path.jar.stamp(now, &mut stamped);
-            self.outbox.push_back((address, stamped));
+        for path in &mut self.paths {
+            for address in path.handshake_addresses() {
+                let mut stamped = message.clone();
+                path.jar.stamp(now, &mut stamped);
+                self.outbox.push_back((address, stamped));
+            }
         }
     }
 

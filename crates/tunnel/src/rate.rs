@@ -194,6 +194,12 @@ impl Rate {
         self.probe_rtt_until = None;
     }
 
+    /// The path leads elsewhere now: forget all that was measured.
+    pub fn handle_move(&mut self) {
+        self.restart();
+        self.min_rtt = None;
+    }
+
     fn sample(&mut self, p: &Snapshot, arrival: u32, rtt: Duration) {
         if p.delivered == 0 {
             return; // The receiver's clock at the interval's start is not known yet.

@@ -26,7 +26,7 @@ const LARGE: u32 = 1280 + 12 + 44;
 /// So many large packets lost over so long, and none arrived though smaller ones did: large ones do not pass (RFC 8899
 /// §4.3).
 const SWALLOWED: u32 = 8;
-const SWALLOWED_FOR: Duration = Duration::from_secs(1);
+const SWALLOWED_FOR: Duration = Duration::from_millis(300);
 /// What a path forgets of packets that nothing was heard of.
 const MAX_TRACKED: usize = 1 << 16;
 
@@ -237,6 +237,18 @@ impl Sent {
     /// The path is about to be forgotten, or there is no way to send on it any more: everything in flight is handed back as lost.
     pub fn abandon(&mut self, out: &mut Outcome) {
         (0..self.packets.len()).for_each(|i| self.lose(i, out));
+    }
+
+    /// The path leads elsewhere from now on: what was in flight is handed back as lost, and unless it is the same host
+    /// nothing is known of its links any more (RFC 9000 §9.4).
+    pub fn handle_move(&mut self, now: Duration, same_host: bool, out: &mut Outcome) {
+        self.abandon(out);
+        if !same_host {
+            self.rtt = Rtt::default();
+            self.rate.handle_move();
+        }
+        self.silent = 0;
+        self.last_progress = now;
     }
 
     /// When [`handle_timeout`](Self::handle_timeout) has something to do: then the path should be probed.

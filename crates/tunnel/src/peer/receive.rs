@@ -84,9 +84,11 @@ impl Peer {
                 self.paths[at].received.handle_time(now, time);
                 self.handle_order(now, at, sequence, order);
             }
-            Frame::Challenge(token) => self.paths[at].response = Some(token),
+            Frame::Challenge(token) => self.paths[at].handle_challenge(from, token),
             Frame::Response(token) => {
-                self.paths[at].handle_response(now, from, token);
+                self.outcome.clear();
+                self.paths[at].handle_response(now, from, token, &mut self.outcome);
+                self.settle(now);
             }
         }
     }
@@ -156,9 +158,10 @@ impl Peer {
         for &size in &self.outcome.probed {
             path.handle_probed(size);
         }
-        if was_silent && self.outcome.progress || path.sent.take_swallowing() {
-            // It may lead elsewhere now.
+        if path.sent.take_swallowing() {
             path.restart_mtu(now);
+        } else if was_silent && self.outcome.progress {
+            path.look_for_larger_mtu(now);
         }
         self.settle(now);
     }

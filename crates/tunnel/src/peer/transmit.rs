@@ -60,16 +60,11 @@ impl Peer {
         for at in 0..self.paths.len() {
             let sizes = self.sizes;
             let path = &mut self.paths[at];
-            if path.pack_challenge(now, session, train) {
+            if path.pack_challenge(now, session, train) || path.pack_response(now, session, train) {
                 return true;
             }
             if !path.may_take(SMALL) {
                 continue;
-            }
-            if let Some(token) = path.response.take() {
-                return path.pack(now, session, 0, Content::Probe(None), train, |out| {
-                    frame::put_challenge(out, token, true);
-                });
             }
             if let Some((size, plain)) = path.poll_mtu_probe(now, sizes) {
                 return path.pack(now, session, 0, Content::Probe(Some(size)), train, |out| {
