@@ -272,7 +272,7 @@ impl Peer {
     fn poll_session_timeout(&self, now: Duration, next: &mut Earliest) {
         let active = self.is_active(now);
         let waiting = self.is_waiting();
-        next.add(self.report_due().filter(|_| self.report_path().is_some()));
+        next.add(self.report_due().filter(|_| self.report_path(now).is_some()));
         next.add(active.then_some(self.next_weights));
         for path in &self.paths {
             next.add(path.poll_timeout());
@@ -321,8 +321,10 @@ impl Peer {
                 continue;
             }
             let silent = path.sent.poll_timeout().is_some_and(|t| t <= now);
-            if silent && path.sent.handle_timeout(now, &mut self.outcome) {
-                path.handle_silence(now, rng);
+            if silent {
+                if path.sent.handle_timeout(now, &mut self.outcome) {
+                    path.handle_silence(now, rng);
+                }
                 self.settle(now);
             }
         }
@@ -454,12 +456,15 @@ impl Peer {
     }
 }
 
+/// The tier of what may be tried when there is neither a path in use nor a backup.
+const LAST_RESORT: u8 = 2;
+
 /// Paths in use, backups, and what may be tried when there is neither.
 fn tier_of(path: &Path) -> Option<u8> {
     match (path.is_up(), path.backup, path.is_perhaps_up()) {
         (true, false, _) => Some(0),
         (true, true, _) => Some(1),
-        (false, _, true) => Some(2),
+        (false, _, true) => Some(LAST_RESORT),
         _ => None,
     }
 }

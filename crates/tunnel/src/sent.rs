@@ -105,10 +105,14 @@ impl Rtt {
         self.smoothed
     }
 
-    /// Nothing for this long is silence.
+    /// What is not reported for this long is lost (RFC 9002 §6.2.1).
     fn probe_timeout(&self) -> Duration {
-        let rtt = self.smoothed.unwrap_or(INITIAL_RTT);
-        rtt + (self.variation * 4).max(MIN_VARIATION) + REPORT_DELAY
+        self.smoothed.unwrap_or(INITIAL_RTT) + self.patience()
+    }
+
+    /// How much later than expected a report may come.
+    fn patience(&self) -> Duration {
+        (self.variation * 4).max(MIN_VARIATION) + REPORT_DELAY
     }
 }
 
@@ -121,10 +125,14 @@ pub struct Sent {
     largest_acked: Option<u64>,
     threshold: u64,
     rtt: Rtt,
-    /// When something was last acknowledged, or the first packet sent after silence.
+    /// The oldest packet in flight, or where to look for it.
+    oldest: u64,
+    /// When something was last acknowledged, or sent while nothing was in flight.
     last_progress: Duration,
-    /// Probe time-outs since then.
+    /// Probes wanted since the path fell silent, when that was, and when the next is due.
     silent: u32,
+    silent_since: Duration,
+    next_probe: Duration,
     /// Since the silence began, something sent before it was acknowledged: the path was slow, not dead (as F-RTO has it,
     /// RFC 5682), and still is what it was.
     was_slow: bool,
@@ -146,8 +154,11 @@ impl Default for Sent {
             largest_acked: None,
             threshold: FIRST_THRESHOLD,
             rtt: Rtt::default(),
+            oldest: 0,
             last_progress: Duration::ZERO,
             silent: 0,
+            silent_since: Duration::ZERO,
+            next_probe: Duration::ZERO,
             was_slow: false,
             sent_packets: 0,
             sent_bytes: 0,
@@ -189,6 +200,9 @@ impl Sent {
             at: now,
         });
         self.in_flight += bytes;
+        if self.in_flight == bytes {
+            self.find_oldest();
+        }
         self.sent_packets += 1;
         self.sent_bytes += size as u64;
         if self.packets.len() > MAX_TRACKED {
@@ -216,27 +230,33 @@ impl Sent {
             self.progress(now, report, sequence, acked);
         }
         self.detect_lost(out);
+        self.find_oldest();
         self.forget();
     }
 
-    /// The probe time-out has passed: everything in flight is handed back as lost and the path is silent.
+    /// What has been in flight for longer than the probe time-out is handed back as lost, and the path is silent. True if
+    /// it should be probed (again).
     pub fn handle_timeout(&mut self, now: Duration, out: &mut Outcome) -> bool {
-        if self.poll_timeout().is_none_or(|t| t > now) {
+        let mut falls_silent = false;
+        if self.overdue_at().is_some_and(|t| t <= now) {
+            self.lose_overdue(now, out);
+            falls_silent = self.silent == 0;
+        }
+        if falls_silent {
+            (self.silent_since, self.was_slow) = (now, false);
+        } else if self.silent == 0 || now < self.next_probe {
             return false;
         }
         self.silent = self.silent.saturating_add(1);
-        self.was_slow &= self.silent > 1;
-        for i in 0..self.packets.len() {
-            self.lose(i, out);
-        }
-        self.forget();
-        self.silent_since(now);
+        let backoff = self.rtt.probe_timeout() * (1 << self.silent.min(6));
+        self.next_probe = now + backoff.min(MAX_PROBE_INTERVAL);
         true
     }
 
     /// The path is about to be forgotten, or there is no way to send on it any more: everything in flight is handed back as lost.
     pub fn abandon(&mut self, out: &mut Outcome) {
         (0..self.packets.len()).for_each(|i| self.lose(i, out));
+        self.find_oldest();
     }
 
     /// The path leads elsewhere from now on: what was in flight is handed back as lost, and unless it is the same host
@@ -251,13 +271,16 @@ impl Sent {
         self.last_progress = now;
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) has something to do: then the path should be probed.
+    /// When [`handle_timeout`](Self::handle_timeout) has something to do.
     pub fn poll_timeout(&self) -> Option<Duration> {
-        if self.silent > 0 {
-            let backoff = self.rtt.probe_timeout() * (1 << self.silent.min(6));
-            return Some(self.last_progress + backoff.min(MAX_PROBE_INTERVAL));
-        }
-        (self.in_flight > 0).then(|| self.last_progress + self.rtt.probe_timeout())
+        let probe = (self.silent > 0).then_some(self.next_probe);
+        self.overdue_at().into_iter().chain(probe).min()
+    }
+
+    /// When the oldest packet in flight is to be given up. While others are acknowledged it may yet be.
+    fn overdue_at(&self) -> Option<Duration> {
+        let overdue = self.oldest()?.at + self.rtt.probe_timeout();
+        Some(if self.silent > 0 { overdue } else { overdue.max(self.last_progress + self.rtt.patience()) })
     }
 
     /// Whether nothing has come back for a probe time-out.
@@ -295,9 +318,24 @@ impl Sent {
         (self.sent_packets, self.sent_bytes, self.lost_packets)
     }
 
-    fn silent_since(&mut self, now: Duration) {
-        // The back-off counts from each probe.
-        self.last_progress = now;
+    fn lose_overdue(&mut self, now: Duration, out: &mut Outcome) {
+        let timeout = self.rtt.probe_timeout();
+        while self.oldest().is_some_and(|p| p.at + timeout <= now) {
+            self.lose((self.oldest - self.base) as usize, out);
+            self.find_oldest();
+        }
+    }
+
+    /// The oldest packet in flight that counts.
+    fn oldest(&self) -> Option<&Packet> {
+        self.packets.get(self.oldest.checked_sub(self.base)? as usize).filter(|_| self.in_flight > 0)
+    }
+
+    fn find_oldest(&mut self) {
+        let counts = |p: &Packet| p.state == State::InFlight && p.bytes > 0;
+        self.oldest = self.oldest.max(self.base);
+        let behind = self.packets.range((self.oldest - self.base) as usize..);
+        self.oldest += behind.take_while(|p| !counts(p)).count() as u64;
     }
 
     fn ack(&mut self, sequence: u64, out: &mut Outcome) -> usize {
@@ -310,13 +348,13 @@ impl Sent {
             self.swallowed.0 = 0;
         }
         let bytes = packet.bytes as usize;
-        let is_data = packet.order.is_some();
+        // Sent before the silence.
+        self.was_slow |= self.silent > 0 && packet.order.is_some() && packet.at < self.silent_since;
         out.progress = true;
         out.confirmed.extend(packet.order.take());
         out.probed.extend(packet.probed.take());
         if was == State::Lost {
             self.lost_packets -= 1;
-            self.was_slow |= self.silent > 0 && is_data;
             let displaced = self.largest_acked.unwrap_or(0).saturating_sub(sequence) + 1;
             if self.silent == 0 {
                 self.threshold = self.threshold.max(displaced).min(MAX_THRESHOLD);

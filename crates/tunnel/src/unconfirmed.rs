@@ -4,7 +4,7 @@
 //! could not be confirmed within [`DEADLINE`], or at once where nothing is repeated (the paper's scheduler). The floor, the
 //! lowest sequence not confirmed and not given up, tells the receiver which gaps will never be filled.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 /// A packet older than this is not sent again: its sender has sent it again itself (RFC 6298 §2.4: one second).
@@ -28,7 +28,8 @@ struct Slot {
 pub struct Unconfirmed {
     base: u64,
     slots: VecDeque<Slot>,
-    resends: VecDeque<u64>,
+    /// The lowest goes first: the receiver waits for it.
+    resends: BTreeSet<u64>,
     bytes: usize,
     max_bytes: usize,
     repeat: bool,
@@ -42,7 +43,7 @@ impl Unconfirmed {
         Unconfirmed {
             base: 0,
             slots: VecDeque::new(),
-            resends: VecDeque::new(),
+            resends: BTreeSet::new(),
             bytes: 0,
             max_bytes,
             repeat,
@@ -107,7 +108,7 @@ impl Unconfirmed {
         if slot.packet.is_none() || now >= slot.sent + DEADLINE {
             self.give_up(order);
         } else {
-            self.resends.push_back(order);
+            self.resends.insert(order);
         }
     }
 
@@ -123,7 +124,7 @@ impl Unconfirmed {
 
     /// When [`handle_timeout`](Self::handle_timeout) has something to do.
     pub fn poll_timeout(&self) -> Option<Duration> {
-        let order = *self.resends.front()?;
+        let order = *self.resends.first()?;
         self.slots.get(order.checked_sub(self.base)? as usize).map(|s| s.sent + DEADLINE)
     }
 
@@ -146,7 +147,7 @@ impl Unconfirmed {
 
     /// The packet that [`peek_resend`](Self::peek_resend) showed was sent.
     pub fn pop_resend(&mut self) {
-        if let Some(order) = self.resends.pop_front()
+        if let Some(order) = self.resends.pop_first()
             && let Some(slot) = self.slot(order)
         {
             slot.copies += 1;
@@ -156,17 +157,17 @@ impl Unconfirmed {
 
     /// The packet that [`peek_resend`](Self::peek_resend) showed fits no path any more.
     pub fn give_up_resend(&mut self) {
-        if let Some(order) = self.resends.pop_front() {
+        if let Some(order) = self.resends.pop_first() {
             self.give_up(order);
         }
     }
 
     fn front_resend(&mut self) -> Option<u64> {
-        while let Some(&order) = self.resends.front() {
+        while let Some(&order) = self.resends.first() {
             if self.slot(order).is_some_and(|s| !s.done) {
                 return Some(order);
             }
-            self.resends.pop_front();
+            self.resends.pop_first();
         }
         None
     }

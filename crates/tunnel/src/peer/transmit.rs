@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Peer, tier_of};
+use super::{LAST_RESORT, Peer, tier_of};
 use crate::address::{Address, Train};
 use crate::config::Scheduler;
 use crate::frame::{self, Data, Order, Report};
@@ -22,6 +22,8 @@ const REPORT_PACKETS: u32 = 128;
 const MARKER_PAPER: Duration = Duration::from_millis(20);
 const MARKER_AUTO: Duration = Duration::from_millis(100);
 const MARKER_LONGEST: Duration = Duration::from_millis(250);
+/// Of a path whose round trip was never measured.
+const UNKNOWN_RTT: Duration = Duration::from_secs(1);
 /// Bytes of a packet that is no data, at least for what an unproved address may be sent; of an announcement or feedback.
 const SMALL: usize = 100;
 const LARGE: usize = MIN_INNER_MTU as usize + RELAY_HEADER_LEN + HEADER_LEN + TAG_LEN;
@@ -85,7 +87,7 @@ impl Peer {
         let given_up = self.unconfirmed.totals().0;
         if self.unconfirmed.repeats() && given_up != self.given_up_announced {
             self.given_up_announced = given_up;
-            if let Some(at) = self.report_path() {
+            if let Some(at) = self.report_path(now) {
                 self.paths[at].probe_wanted = true;
             }
         }
@@ -123,7 +125,7 @@ impl Peer {
             return false;
         }
         let Some(session) = self.sessions.current(now) else { return false };
-        let Some(at) = self.report_path() else { return false };
+        let Some(at) = self.report_path(now) else { return false };
         let mut due: Vec<_> =
             (0..self.paths.len()).filter(|&i| self.paths[i].received.unreported().0 > 0).collect();
         due.sort_by_key(|&i| self.paths[i].received.unreported().1);
@@ -236,7 +238,10 @@ impl Peer {
     /// The path for a packet of `size` bytes, of those that carry it if any does.
     fn choose(&self, now: Duration, resend: bool, size: usize) -> Option<usize> {
         let tier = self.tier();
-        let usable = |p: &&Path| tier_of(p) == Some(tier);
+        // Of paths that are all silent, the one that the peer was last heard on.
+        let heard = |p: &Path| if tier == LAST_RESORT { p.received.last_arrival() } else { None };
+        let last = self.paths.iter().filter(|p| tier_of(p) == Some(tier)).map(heard).max().flatten();
+        let usable = |p: &&Path| tier_of(p) == Some(tier) && heard(p) == last;
         let carries = |p: &Path| usize::from(p.inner_mtu()) >= size;
         let any_carries = self.paths.iter().filter(usable).any(carries);
         // What has to be sent again, and the only packet of a flow, go before all that waits.
@@ -300,14 +305,18 @@ impl Peer {
         false
     }
 
-    /// Reports take the path with the least round trip; every fourth the next best, for fear that the best has died.
-    pub(super) fn report_path(&self) -> Option<usize> {
-        let rtt = |i: &usize| self.paths[*i].sent.rtt().smoothed().unwrap_or(Duration::MAX);
-        let usable = |i: &usize| self.paths[*i].may_take(LARGE);
-        let mut up: Vec<_> = (0..self.paths.len()).filter(usable).collect();
-        up.sort_by_key(|i| (self.paths[*i].sent.silences(), rtt(i)));
+    /// Reports take the path with the least round trip, if something came over it just now: a path that has died is left
+    /// before its own silence is noticed, or the peer would take all others for silent too. Every fourth takes the next.
+    pub(super) fn report_path(&self, now: Duration) -> Option<usize> {
+        let quiet = |p: &Path| now.saturating_sub(p.received.last_arrival().unwrap_or_default());
+        let late = |i: &usize| {
+            let path = &self.paths[*i];
+            (path.sent.silences(), path.sent.rtt().smoothed().unwrap_or(UNKNOWN_RTT) + quiet(path))
+        };
+        let mut usable: Vec<_> = (0..self.paths.len()).filter(|i| self.paths[*i].may_take(LARGE)).collect();
+        usable.sort_by_key(late);
         let second = self.reports_sent % 4 == 3;
-        up.get(usize::from(second)).or(up.first()).copied()
+        usable.get(usize::from(second)).or(usable.first()).copied()
     }
 
     pub(super) fn report_due(&self) -> Option<Duration> {
