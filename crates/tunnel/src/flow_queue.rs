@@ -8,10 +8,14 @@
 //! takes longer than the faster ones: a path is used for its rate once the faster ones have so much before them
 //! ([`xmit`](crate::xmit)), so a flow that is to use it must be let queue so much.
 
+//!
+//! What TCP sends again goes before all else of its flow: its receiver holds back everything until that comes, and one
+//! loss in a queue of half a second would stall it for as long.
+
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use packet::{Ecn, Ip};
+use packet::{Ecn, Ip, Tcp};
 
 /// RFC 8289 §4.4.
 const MIN_INTERVAL: Duration = Duration::from_millis(100);
@@ -22,8 +26,10 @@ const MAX_TARGET: Duration = Duration::from_millis(200);
 /// Below so many bytes nothing is dropped: there is no queue to speak of.
 const LITTLE: usize = 2 * 1500;
 /// Bytes that may wait, at least and at most.
-const MIN_BYTES: usize = 256 << 10;
+const MIN_BYTES: usize = 1 << 20;
 const MAX_BYTES: usize = 8 << 20;
+/// A path that dies is noticed within this.
+const STALL: Duration = Duration::from_millis(500);
 const QUANTUM: isize = 1514;
 const FLOWS: usize = 256;
 
@@ -42,9 +48,20 @@ pub struct Next {
     pub alone: bool,
 }
 
+/// How far the TCP flow that was last seen in a queue has come.
+#[derive(Clone, Copy, Debug)]
+struct Progress {
+    flow: u64,
+    /// The sequence after the last byte that was sent.
+    next: u32,
+}
+
 #[derive(Debug, Default)]
 struct Flow {
     packets: VecDeque<Waiting>,
+    /// What TCP sends again.
+    again: VecDeque<Vec<u8>>,
+    progress: Option<Progress>,
     bytes: usize,
     deficit: isize,
     listed: bool,
@@ -88,12 +105,14 @@ impl FlowQueue {
     }
 
     /// The round-trip time that flows see without a queue, by how much delay grows from one path to the next slower one at
-    /// most, and what the paths carry together, bytes per second. Memory is bounded by two round trips.
+    /// most, and what the paths carry together, bytes per second. Memory is bounded by
+    /// half a second more than two round trips: what a sender lets go when a gap is filled is no standing queue.
     pub fn set_paths(&mut self, rtt: Duration, step: Duration, rate: f64) {
         self.interval = rtt.max(MIN_INTERVAL);
         let step = if step < MAX_TARGET { step + step / 8 } else { Duration::ZERO };
         self.target = step.max(self.interval / TARGET_SHARE);
-        self.max_bytes = ((rate * 2.0 * self.interval.as_secs_f64()) as usize).clamp(MIN_BYTES, MAX_BYTES);
+        let time = 2 * self.interval + STALL;
+        self.max_bytes = ((rate * time.as_secs_f64()) as usize).clamp(MIN_BYTES, MAX_BYTES);
     }
 
     /// Bytes waiting.
@@ -113,12 +132,17 @@ impl FlowQueue {
 
     /// A packet comes.
     pub fn push(&mut self, now: Duration, packet: &[u8]) {
-        let hash = Ip::parse(packet).map_or(0, |ip| packet::flow_hash(&ip, self.seed));
+        let ip = Ip::parse(packet).ok();
+        let hash = ip.as_ref().map_or(0, |ip| packet::flow_hash(ip, self.seed));
         let at = hash as usize % FLOWS;
         let flow = &mut self.flows[at];
         flow.bytes += packet.len();
         self.bytes += packet.len();
-        flow.packets.push_back(Waiting { packet: packet.to_vec(), since: now });
+        if ip.is_some_and(|ip| flow.is_sent_again(hash, &ip)) {
+            flow.again.push_back(packet.to_vec());
+        } else {
+            flow.packets.push_back(Waiting { packet: packet.to_vec(), since: now });
+        }
         if !flow.listed {
             (flow.listed, flow.deficit) = (true, QUANTUM);
             self.fresh.push_back(at);
@@ -140,9 +164,9 @@ impl FlowQueue {
                 self.old.push_back(at);
                 continue;
             }
-            if let Some(packet) = self.dequeue(now, at) {
-                self.flows[at].deficit -= packet.len() as isize;
-                return Some(Next { packet, alone: self.flows[at].packets.is_empty() });
+            if let Some(next) = self.take_again(at).or_else(|| self.dequeue(now, at)) {
+                self.flows[at].deficit -= next.packet.len() as isize;
+                return Some(next);
             }
             let list = if is_fresh { &mut self.fresh } else { &mut self.old };
             list.pop_front();
@@ -155,8 +179,21 @@ impl FlowQueue {
         }
     }
 
+    /// The first that TCP sends again: as if it were the only one of its flow.
+    fn take_again(&mut self, at: usize) -> Option<Next> {
+        let packet = self.flows[at].again.pop_front()?;
+        self.flows[at].bytes -= packet.len();
+        self.bytes -= packet.len();
+        Some(Next { packet, alone: true })
+    }
+
+    fn dequeue(&mut self, now: Duration, at: usize) -> Option<Next> {
+        let packet = self.control_delay(now, at)?;
+        Some(Next { packet, alone: self.flows[at].packets.is_empty() })
+    }
+
     /// CoDel's dequeue (RFC 8289 §5.5).
-    fn dequeue(&mut self, now: Duration, at: usize) -> Option<Vec<u8>> {
+    fn control_delay(&mut self, now: Duration, at: usize) -> Option<Vec<u8>> {
         let (mut packet, mut late, mut waited) = self.take(now, at)?;
         if !late {
             self.flows[at].dropping = false;
@@ -208,12 +245,26 @@ impl FlowQueue {
 
     fn drop_from_fattest(&mut self) {
         if let Some(flow) = self.flows.iter_mut().max_by_key(|f| f.bytes)
-            && let Some(first) = flow.packets.pop_front()
+            && let Some(first) = flow.packets.pop_front().map(|w| w.packet).or_else(|| flow.again.pop_front())
         {
-            flow.bytes -= first.packet.len();
-            self.bytes -= first.packet.len();
+            flow.bytes -= first.len();
+            self.bytes -= first.len();
             self.dropped += 1;
         }
+    }
+}
+
+impl Flow {
+    /// Whether `ip`, of the flow with this hash, carries bytes that TCP has sent before.
+    fn is_sent_again(&mut self, hash: u64, ip: &Ip<'_>) -> bool {
+        let Some(tcp) = Tcp::parse(ip).filter(|tcp| !tcp.payload().is_empty()) else { return false };
+        let end = tcp.sequence().wrapping_add(tcp.payload().len() as u32);
+        let known = self.progress.filter(|p| p.flow == hash);
+        let again = known.is_some_and(|p| (end.wrapping_sub(p.next) as i32) <= 0);
+        if !again {
+            self.progress = Some(Progress { flow: hash, next: end });
+        }
+        again
     }
 }
 
@@ -307,11 +358,49 @@ mod tests {
         assert_eq!(q.totals().0, 0);
     }
 
+    /// A TCP packet of 100 bytes from `sequence` on.
+    fn segment(port: u8, sequence: u32) -> Vec<u8> {
+        let mut p = packet(port, 0, 0);
+        p.truncate(140);
+        p[9] = 6;
+        p[2..4].copy_from_slice(&140u16.to_be_bytes());
+        p[24..28].copy_from_slice(&sequence.to_be_bytes());
+        p[32] = 0x50;
+        p
+    }
+
+    #[test]
+    fn what_tcp_sends_again_goes_first_in_its_own_order() {
+        let mut q = FlowQueue::new(1);
+        let start = u32::MAX - 450;
+        let sequence = |n: u32| start.wrapping_add(100 * n);
+        for n in [0, 1, 2, 3, 4, 5, 6, 2, 4, 7] {
+            q.push(MS, &segment(1, sequence(n)));
+        }
+        let order: Vec<_> = std::iter::from_fn(|| q.pop(MS))
+            .map(|n| u32::from_be_bytes(n.packet[24..28].try_into().unwrap()).wrapping_sub(start) / 100)
+            .collect();
+        assert_eq!(order, [2, 4, 0, 1, 2, 3, 4, 5, 6, 7]);
+        assert_eq!(q.bytes(), 0);
+    }
+
+    #[test]
+    fn another_flow_in_the_same_place_is_not_taken_for_an_older_one() {
+        let mut flow = Flow::default();
+        let again = |flow: &mut Flow, hash, sequence| {
+            flow.is_sent_again(hash, &Ip::parse(&segment(1, sequence)).unwrap())
+        };
+        assert!(!again(&mut flow, 1, 5000));
+        assert!(!again(&mut flow, 2, 100));
+        assert!(!again(&mut flow, 1, 5100));
+        assert!(again(&mut flow, 1, 5000));
+    }
+
     #[test]
     fn memory_is_bounded_at_the_cost_of_the_fattest_flow() {
         let mut q = FlowQueue::new(1);
         q.push(MS, &packet(2, 0, 7));
-        (0..8).for_each(|_| fill(&mut q, MS, 1, 0, 50));
+        (0..30).for_each(|_| fill(&mut q, MS, 1, 0, 50));
         assert!(q.bytes() <= MIN_BYTES);
         let tags: Vec<_> = std::iter::from_fn(|| q.pop(MS)).map(|n| (n.packet[21], n.packet[999])).collect();
         assert!(tags.contains(&(2, 7)) && tags.last() == Some(&(1, 49)));

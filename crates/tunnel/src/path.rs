@@ -22,6 +22,10 @@ use crate::wire::{HEADER_LEN, TAG_LEN, TransportHeader};
 
 /// IPv6's least MTU (RFC 8200 §5): what the inner interface always has.
 pub const MIN_INNER_MTU: u16 = 1280;
+/// One-way delays change by more only when a clock has been set or stood still, as in a suspended host: on all paths.
+const CLOCK_STEP: i64 = 1_000_000;
+/// How long the least one-way delay counts: clocks drift.
+const LEAST_DELAY_LIFE: Duration = Duration::from_secs(10);
 /// Markers keep at least this distance.
 const SHORTEST_MARKER: Duration = Duration::from_millis(20);
 
@@ -51,6 +55,8 @@ pub struct Path {
     pub virtual_time: f64,
     /// Smoothed one-way delay to the peer, µs, with an offset common to all paths.
     pub delay: Option<i64>,
+    /// The least of late, and when it was seen.
+    pub least_delay: Option<(i64, Duration)>,
     /// A probe is to be sent, for whatever reason.
     pub probe_wanted: bool,
     /// Announcements still to be sent in place of probes.
@@ -84,6 +90,7 @@ impl Path {
             weight: Weight::default(),
             virtual_time: 0.0,
             delay: None,
+            least_delay: None,
             probe_wanted: false,
             announcements: 0,
             in_rotation: false,
@@ -154,6 +161,9 @@ impl Path {
     /// Nothing comes back: perhaps the peer is where the configuration says, and perhaps the relay has forgotten.
     pub fn handle_silence(&mut self, now: Duration, rng: &mut impl RngCore) {
         self.probe_wanted = true;
+        if !self.sent.is_silent() {
+            return;
+        }
         self.places.look_at_home(now, rng);
         if let Some(registration) = &mut self.registration {
             registration.refresh(now);
@@ -165,6 +175,29 @@ impl Path {
         let here = self.places.address().filter(|_| self.is_validated());
         let home = self.places.home().filter(|home| here.is_none_or(|here| !here.is_same_place(home)));
         [here.copied(), home.copied()].into_iter().flatten()
+    }
+
+    /// When a packet sent now arrives, µs, with an offset common to all paths: as delays are reported or, if that is later,
+    /// behind what is in flight.
+    pub fn predicted_delay(&self) -> Option<i64> {
+        let (least, _) = self.least_delay?;
+        let queue = self.sent.rate.queue_delay(self.sent.in_flight());
+        Some(self.delay?.max(least + queue.as_micros() as i64))
+    }
+
+    /// A report gave `delay` as the mean, and `least` as the least one-way delay, µs, over a common offset.
+    pub fn handle_delay(&mut self, now: Duration, delay: i64, least: i64) {
+        self.delay = match self.delay {
+            // Jitter and queues raise it slowly; that a path has become faster is believed at once.
+            Some(old) if (delay - old).abs() < CLOCK_STEP => Some(delay.min(old + (delay - old) / 4)),
+            _ => Some(delay),
+        };
+        let holds = |(old, at): &(i64, Duration)| {
+            least > *old && least - *old < CLOCK_STEP && now < *at + LEAST_DELAY_LIFE
+        };
+        if !self.least_delay.as_ref().is_some_and(holds) {
+            self.least_delay = Some((least, now));
+        }
     }
 
     /// Whether the peer is known to receive at the path's address.

@@ -363,7 +363,7 @@ impl Peer {
             for path in &mut self.paths {
                 path.received = Received::default();
                 path.replay = ReplayWindow::default();
-                path.delay = None;
+                (path.delay, path.least_delay) = (None, None);
             }
         }
         for path in &mut self.paths {

@@ -65,8 +65,10 @@ pub struct Rate {
     app_limited_until: Option<u64>,
     round: u64,
     round_end: u64,
-    /// (round, bytes/s), falling rates: the first is the greatest.
-    max: VecDeque<(u64, f64)>,
+    /// (round, time, bytes/s), falling rates: the first is the greatest.
+    max: VecDeque<(u64, Duration, f64)>,
+    /// The last rate that was more than a want of data, bytes/s.
+    latest: f64,
     min_rtt: Option<(Duration, Duration)>,
     probe_rtt_until: Option<Duration>,
     full: (f64, u8),
@@ -86,6 +88,7 @@ impl Rate {
             round: 0,
             round_end: 0,
             max: VecDeque::new(),
+            latest: 0.0,
             min_rtt: None,
             probe_rtt_until: None,
             full: (0.0, 0),
@@ -96,7 +99,7 @@ impl Rate {
 
     /// Delivery rate in bytes per second, once one was measured.
     pub fn bytes_per_second(&self) -> Option<f64> {
-        self.max.front().map(|m| m.1)
+        self.max.front().map(|m| m.2)
     }
 
     /// The least round-trip time of late.
@@ -132,6 +135,12 @@ impl Rate {
     /// How long `bytes` take at the path's rate; nothing while that is unknown.
     pub fn transmit_time(&self, bytes: usize) -> Duration {
         self.bytes_per_second().map_or(Duration::ZERO, |r| Duration::from_secs_f64(bytes as f64 / r.max(1.0)))
+    }
+
+    /// How long a packet sent now waits on the path behind what is in flight, as the path delivers at present.
+    pub fn queue_delay(&self, in_flight: usize) -> Duration {
+        let Some(min) = self.min_rtt().filter(|_| self.latest > 0.0) else { return Duration::ZERO };
+        Duration::from_secs_f64(in_flight as f64 / self.latest).saturating_sub(min + REPORT_DELAY)
     }
 
     /// Sends a packet: takes its share of the pacer's time.
@@ -175,7 +184,7 @@ impl Rate {
             self.round_end = self.delivered;
             self.check_full(largest.app_limited, rtt);
         }
-        self.sample(largest, arrival, rtt);
+        self.sample(now, largest, arrival, rtt);
         self.delivered_arrival = arrival;
         self.first_sent = largest.sent;
         self.advance(now, in_flight, rtt);
@@ -189,6 +198,7 @@ impl Rate {
     /// The path was silent and answers again: forget its rate, keep its round-trip time.
     pub fn restart(&mut self) {
         self.max.clear();
+        self.latest = 0.0;
         self.full = (0.0, 0);
         self.phase = Phase::Startup;
         self.probe_rtt_until = None;
@@ -200,7 +210,7 @@ impl Rate {
         self.min_rtt = None;
     }
 
-    fn sample(&mut self, p: &Snapshot, arrival: u32, rtt: Duration) {
+    fn sample(&mut self, now: Duration, p: &Snapshot, arrival: u32, rtt: Duration) {
         if p.delivered == 0 {
             return; // The receiver's clock at the interval's start is not known yet.
         }
@@ -214,14 +224,16 @@ impl Rate {
         if p.app_limited && self.bytes_per_second().is_some_and(|max| rate < max) {
             return;
         }
-        while self.max.back().is_some_and(|m| m.1 <= rate) {
+        self.latest = if p.app_limited { self.latest.max(rate) } else { rate };
+        while self.max.back().is_some_and(|m| m.2 <= rate) {
             self.max.pop_back();
         }
-        self.max.push_back((self.round, rate));
-        // A queue in spite of the window says that the link has become slower: only the last rounds count.
-        let queued = self.min_rtt().is_some_and(|min| rtt > 2 * min + 2 * REPORT_DELAY);
-        let rounds = if queued { 1 } else { RATE_ROUNDS };
-        while self.max.front().is_some_and(|m| m.0 + rounds < self.round) {
+        self.max.push_back((self.round, now, rate));
+        // A queue in spite of the window says that the link has become slower: only the last of it counts.
+        let min = self.min_rtt().unwrap_or(rtt);
+        let queued = rtt > 2 * min + 2 * REPORT_DELAY;
+        let old = |m: &(u64, Duration, f64)| m.0 + RATE_ROUNDS < self.round || queued && m.1 + 2 * min < now;
+        while self.max.front().is_some_and(old) {
             self.max.pop_front();
         }
     }

@@ -129,6 +129,8 @@ pub struct Sent {
     oldest: u64,
     /// When something was last acknowledged, or sent while nothing was in flight.
     last_progress: Duration,
+    /// A probe was not reported, and nothing since.
+    in_doubt: bool,
     /// Probes wanted since the path fell silent, when that was, and when the next is due.
     silent: u32,
     silent_since: Duration,
@@ -156,6 +158,7 @@ impl Default for Sent {
             rtt: Rtt::default(),
             oldest: 0,
             last_progress: Duration::ZERO,
+            in_doubt: false,
             silent: 0,
             silent_since: Duration::ZERO,
             next_probe: Duration::ZERO,
@@ -234,13 +237,17 @@ impl Sent {
         self.forget();
     }
 
-    /// What has been in flight for longer than the probe time-out is handed back as lost, and the path is silent. True if
-    /// it should be probed (again).
+    /// What has been in flight for longer than the probe time-out is handed back as lost, and the path is silent; or, if it
+    /// was one probe only, whose report may have been lost elsewhere, in doubt. True if it should be probed (again).
     pub fn handle_timeout(&mut self, now: Duration, out: &mut Outcome) -> bool {
         let mut falls_silent = false;
         if self.overdue_at().is_some_and(|t| t <= now) {
-            self.lose_overdue(now, out);
-            falls_silent = self.silent == 0;
+            let data = self.lose_overdue(now, out);
+            let in_doubt = std::mem::replace(&mut self.in_doubt, true);
+            falls_silent = self.silent == 0 && (data || in_doubt);
+            if self.silent == 0 && !falls_silent {
+                return true;
+            }
         }
         if falls_silent {
             (self.silent_since, self.was_slow) = (now, false);
@@ -318,12 +325,16 @@ impl Sent {
         (self.sent_packets, self.sent_bytes, self.lost_packets)
     }
 
-    fn lose_overdue(&mut self, now: Duration, out: &mut Outcome) {
+    /// True if there was data among it.
+    fn lose_overdue(&mut self, now: Duration, out: &mut Outcome) -> bool {
         let timeout = self.rtt.probe_timeout();
-        while self.oldest().is_some_and(|p| p.at + timeout <= now) {
+        let mut data = false;
+        while let Some(packet) = self.oldest().filter(|p| p.at + timeout <= now) {
+            data |= packet.order.is_some();
             self.lose((self.oldest - self.base) as usize, out);
             self.find_oldest();
         }
+        data
     }
 
     /// The oldest packet in flight that counts.
@@ -380,7 +391,7 @@ impl Sent {
                 self.rate.restart();
             }
         }
-        self.last_progress = now;
+        (self.last_progress, self.in_doubt) = (now, false);
         if is_new {
             self.largest_acked = Some(sequence);
         }

@@ -12,8 +12,6 @@ use crate::path::Path;
 use crate::recv_enqueue::Received;
 use crate::wire::{HEADER_LEN, TransportHeader};
 
-/// One-way delays change by more only when a clock has been set or stood still, as in a suspended host: on all paths.
-const CLOCK_STEP: i64 = 1_000_000;
 /// A path that was not heard on for so long has no say about gaps.
 const LIVE: Duration = Duration::from_secs(1);
 
@@ -147,13 +145,9 @@ impl Peer {
         path.weight.handle_delay(&report.delay);
         if report.delay.samples > 0 {
             let base = *self.delay_base.get_or_insert(report.delay.min);
-            let mean = report.delay.min.wrapping_add(report.delay.mean_over_min);
-            let delay = i64::from(mean.wrapping_sub(base) as i32);
-            path.delay = match path.delay {
-                // Jitter and queues raise it slowly; that a path has become faster is believed at once.
-                Some(old) if (delay - old).abs() < CLOCK_STEP => Some(delay.min(old + (delay - old) / 4)),
-                _ => Some(delay),
-            };
+            let over = |delay: u32| i64::from(delay.wrapping_sub(base) as i32);
+            let least = over(report.delay.min);
+            path.handle_delay(now, least + i64::from(report.delay.mean_over_min), least);
         }
         for &size in &self.outcome.probed {
             path.handle_probed(size);

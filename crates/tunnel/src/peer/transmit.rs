@@ -262,7 +262,7 @@ impl Peer {
                     index,
                     room,
                     wait,
-                    delay: path.delay,
+                    delay: path.predicted_delay(),
                     rate: rate.pacing(),
                     virtual_time: path.virtual_time,
                 }

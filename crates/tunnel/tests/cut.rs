@@ -1,0 +1,85 @@
+//! The best of three bad links dies without notice under load, and returns: the demo's links in virtual time.
+
+mod sim;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use link::{Bitrate, Capacity, CellularConfig, LinkConfig, Loss, Probability, Queue, Trace};
+use sim::{Net, Options};
+use tunnel::Scheduler;
+
+const MS: Duration = Duration::from_millis(1);
+const S: Duration = Duration::from_secs(1);
+/// The place of the Wi-Fi link in [`links`].
+const WIFI: usize = 1;
+
+fn plain(mbps: f64, delay: u32) -> LinkConfig {
+    LinkConfig {
+        capacity: Capacity::Fixed(Bitrate::from_mbps(mbps)),
+        delay: delay * MS,
+        queue: Queue::Packets(100),
+        ..LinkConfig::default()
+    }
+}
+
+/// Cellular, Wi-Fi with fades, and a satellite.
+fn links(seed: u64) -> Vec<(LinkConfig, LinkConfig)> {
+    let lte = |way: u64| LinkConfig {
+        capacity: Capacity::Trace(Arc::new(Trace::cellular(2 * seed + way, &CellularConfig::default()))),
+        queue: Queue::Bytes(500_000),
+        ..plain(10.0, 45)
+    };
+    let share = |v| Probability::new(v).expect("a share");
+    let loss = Loss::GilbertElliott {
+        good_to_bad: share(0.008),
+        bad_to_good: share(0.2),
+        loss_good: Probability::ZERO,
+        loss_bad: share(0.5),
+    };
+    let wifi = LinkConfig { loss, ..plain(15.0, 10) };
+    vec![(lte(0), lte(1)), (wifi.clone(), wifi), (plain(5.0, 150), plain(5.0, 150))]
+}
+
+/// A download, acknowledged every second packet, with the Wi-Fi link dead from 3 s to 6 s: the longest time between two
+/// packets, and the link's bytes before, during and in the 3 s after.
+fn stall(seed: u64) -> (Duration, [u64; 3]) {
+    let mut net = Net::new(&Options { scheduler: Scheduler::Auto, seed }, links(seed));
+    net.pass(S);
+    let (mut sent, mut acknowledged, mut last, mut stall) = (0, 0, (0, net.now), Duration::ZERO);
+    let bytes = [4, 7, 10].map(|until| {
+        net.set_up(WIFI, until != 7);
+        let before = net.peer(0).paths[WIFI].received_bytes;
+        net.run(until * S, |net| {
+            let received = net.received[0].len();
+            if received > last.0 {
+                stall = stall.max(net.now - last.1);
+                last = (received, net.now);
+            }
+            while net.ends[1].peers()[0].queue_bytes() < 150_000 {
+                net.send(1, sent, 1200);
+                sent += 1;
+            }
+            while acknowledged + 2 <= received {
+                acknowledged += 2;
+                net.send(0, acknowledged as u64, 60);
+            }
+        });
+        net.peer(0).paths[WIFI].received_bytes - before
+    });
+    assert!(net.numbers(0).windows(2).all(|w| w[0] < w[1]), "seed {seed}: once and in order");
+    (stall, bytes)
+}
+
+#[test]
+fn a_cut_stalls_for_less_than_half_a_second_and_the_link_is_used_again() {
+    for seed in 1..=8 {
+        let (stall, [before, _, after]) = stall(seed);
+        // Virtual time: not timings but arithmetic, with room.
+        assert!(stall < 500 * MS, "seed {seed}: {stall:?}");
+        assert!(
+            after > before / 2,
+            "seed {seed}: {after} bytes in the 3 s after its return, {before} before"
+        );
+    }
+}
