@@ -1,6 +1,7 @@
 //! What a tunnel endpoint is told: the configuration file's `[tunnel]`, `[[peer]]` and `[[peer.path]]`, checked and
 //! resolved. Nothing here comes from a network.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
@@ -58,6 +59,66 @@ pub struct Config {
     pub peers: Vec<PeerConfig>,
 }
 
+/// Why a configuration is not taken up.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    /// Two peers of one name.
+    #[error("two peers are called {0}; give one of them another name")]
+    PeerName(String),
+    /// Two peers with one key.
+    #[error("peer {0} has the key of another peer; list a peer once, with all its paths")]
+    PeerKey(String),
+    /// A prefix routed to two peers, or twice to one.
+    #[error("peer {0} has the route {1}, which is listed already; a prefix belongs to one peer")]
+    Route(String, IpNet),
+    /// Two paths of one name.
+    #[error("peer {0} has a path {1} already; choose another name, or change that path")]
+    PathName(String, String),
+    /// More than [`MAX_PATHS`].
+    #[error("peer {0} would have more than {MAX_PATHS} paths; remove one first")]
+    TooManyPaths(String),
+    /// A life gives each path its own id, and has some thirty thousand for each peer.
+    #[error("peer {0} has had too many paths since the daemon was started; start it anew")]
+    NoIds(String),
+}
+
+impl Config {
+    /// Whether it contradicts itself.
+    ///
+    /// # Errors
+    /// The first contradiction.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        let (mut names, mut keys, mut routes) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+        for peer in &self.peers {
+            let name = || peer.name.clone();
+            if !names.insert(&peer.name) {
+                return Err(ConfigError::PeerName(name()));
+            }
+            if !keys.insert(&peer.public_key) {
+                return Err(ConfigError::PeerKey(name()));
+            }
+            if let Some(route) = peer.routes.iter().find(|route| !routes.insert(route.trunc())) {
+                return Err(ConfigError::Route(name(), *route));
+            }
+            peer.validate_paths()?;
+        }
+        Ok(())
+    }
+}
+
+impl PeerConfig {
+    fn validate_paths(&self) -> Result<(), ConfigError> {
+        let mut names = BTreeSet::new();
+        if let Some(path) = self.paths.iter().find(|path| !names.insert(&path.name)) {
+            return Err(ConfigError::PathName(self.name.clone(), path.name.clone()));
+        }
+        if self.paths.len() > MAX_PATHS {
+            return Err(ConfigError::TooManyPaths(self.name.clone()));
+        }
+        Ok(())
+    }
+}
+
 /// One other end.
 #[derive(Clone, Debug)]
 pub struct PeerConfig {
@@ -76,7 +137,7 @@ pub struct PeerConfig {
 }
 
 /// One way to reach a peer.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathConfig {
     /// For status and logs; unique within the peer.
     pub name: String,

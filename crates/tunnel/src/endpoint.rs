@@ -4,6 +4,8 @@
 //! then sleep until [`Endpoint::poll_timeout`] or the next event. `now` is a duration since an epoch of the caller's
 //! choice; it never goes back.
 
+mod reconfigure;
+
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -12,12 +14,12 @@ use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore, SeedableRng};
 
 use crate::address::{Address, LocalAddress, Train};
-use crate::config::{Config, Mtu};
+use crate::config::{Config, Mtu, PeerConfig};
 use crate::cookie::{CookieChecker, CookieJar, LoadGauge};
 use crate::keys::{PrivateKey, PublicKey};
 use crate::noise::{self, Prologue, Responder};
 use crate::path::MIN_INNER_MTU;
-use crate::peer::{Earliest, Peer};
+use crate::peer::{Common, Earliest, Peer};
 use crate::routes::Routes;
 use crate::sessions::{Identities, Indices};
 use crate::wire::{self, Direction, Message};
@@ -84,18 +86,10 @@ impl Endpoint {
         let mut rng = ChaCha20Rng::from_seed(seed);
         let public = me.public();
         let incarnation = rng.next_u64();
-        let mut routes = Routes::default();
-        let mut peers = Vec::new();
-        for (index, peer) in config.peers.into_iter().enumerate() {
-            peer.routes.iter().for_each(|net| routes.insert(*net, index));
-            let ids = Identities {
-                me: me.clone(),
-                peer: peer.public_key,
-                preshared: peer.preshared_key.clone(),
-                incarnation,
-            };
-            peers.push(Peer::new(peer, config.scheduler, config.mtu, ids, rng.next_u64()));
-        }
+        let routes = routes_of(&config);
+        let common = Common { scheduler: config.scheduler, mtu: config.mtu };
+        let peers = config.peers.into_iter().map(|peer| peer_of(peer, common, &me, incarnation, &mut rng));
+        let peers = peers.collect();
         Endpoint {
             checker: CookieChecker::new(&public, &mut rng),
             gauge: LoadGauge::new(HANDSHAKES_PER_SECOND, HANDSHAKE_BURST),
@@ -355,9 +349,38 @@ impl Endpoint {
         if count == self.indices.len() && self.peers.iter().all(known) {
             return;
         }
+        self.rebuild_indices();
+    }
+
+    fn rebuild_indices(&mut self) {
         self.indices.clear();
         for (at, peer) in self.peers.iter().enumerate() {
             self.indices.extend(peer.sessions.indices().map(|i| (i, at)));
         }
     }
+}
+
+fn routes_of(config: &Config) -> Routes {
+    let mut routes = Routes::default();
+    for (index, peer) in config.peers.iter().enumerate() {
+        peer.routes.iter().for_each(|net| routes.insert(*net, index));
+    }
+    routes
+}
+
+/// A peer that nothing was heard of; to it, this is the life `incarnation`.
+fn peer_of(
+    config: PeerConfig,
+    common: Common,
+    me: &PrivateKey,
+    incarnation: u64,
+    rng: &mut ChaCha20Rng,
+) -> Peer {
+    let ids = Identities {
+        me: me.clone(),
+        peer: config.public_key,
+        preshared: config.preshared_key.clone(),
+        incarnation,
+    };
+    Peer::new(config, common.scheduler, common.mtu, ids, rng.next_u64())
 }

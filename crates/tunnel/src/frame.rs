@@ -6,7 +6,7 @@
 //! |---|---|
 //! | 1 data | order stream 2, order sequence 4, time 4, inner IP packet |
 //! | 2 feedback | count 1, reserved 1, [`Order`] 8, time 4, then `count` path reports |
-//! | 3 announce | count 1, reserved 1, then per path: id 2, flags 1 (bit 0: backup), name length 1, name |
+//! | 3 announce | count 1, generation 1, then per path: id 2, flags 1 (bit 0: backup), name length 1, name |
 //! | 4 probe | reserved 2, [`Order`] 8, time 4, zeros (padding: its size is what it probes) |
 //! | 5 challenge, 6 response | reserved 2, token 8 |
 //!
@@ -124,8 +124,8 @@ pub enum Frame<'a> {
     Data(Data, &'a mut [u8]),
     /// What was received.
     Feedback(Order, Vec<Report>),
-    /// The paths of the end that lists them.
-    Announce(Vec<Announced>),
+    /// The paths of the end that lists them, and which edition of the list it is (wrapping).
+    Announce(u8, Vec<Announced>),
     /// A marker: says how far the order sequence went, and how large a packet this path carries.
     Probe(Order, u32),
     /// Prove that you receive at this address.
@@ -210,10 +210,9 @@ fn parse_report(r: &mut Reader<'_>) -> Result<Report, FrameError> {
 }
 
 fn parse_announce<'a>(r: &mut Reader<'_>) -> Result<Frame<'a>, FrameError> {
-    let count = r.u8()?;
-    r.skip(1)?;
+    let (count, generation) = (r.u8()?, r.u8()?);
     let paths = (0..count).map(|_| parse_announced(r)).collect::<Result<_, _>>()?;
-    Ok(Frame::Announce(paths))
+    Ok(Frame::Announce(generation, paths))
 }
 
 fn parse_announced(r: &mut Reader<'_>) -> Result<Announced, FrameError> {
@@ -250,9 +249,13 @@ pub fn put_challenge(out: &mut Vec<u8>, token: u64, answer: bool) {
     out.extend(token.to_be_bytes());
 }
 
-/// Appends an announcement; names are cut to [`MAX_NAME`] bytes.
-pub fn put_announce<'a>(out: &mut Vec<u8>, paths: impl ExactSizeIterator<Item = (u16, &'a str, bool)>) {
-    out.extend([3, 0, paths.len() as u8, 0]);
+/// Appends an announcement, edition `generation` of the list; names are cut to [`MAX_NAME`] bytes.
+pub fn put_announce<'a>(
+    out: &mut Vec<u8>,
+    generation: u8,
+    paths: impl ExactSizeIterator<Item = (u16, &'a str, bool)>,
+) {
+    out.extend([3, 0, paths.len() as u8, generation]);
     for (id, name, backup) in paths {
         let name = &name[..name.floor_char_boundary(MAX_NAME)];
         out.extend(id.to_be_bytes());
@@ -379,9 +382,10 @@ mod tests {
         let mut out = Vec::new();
         put_announce(
             &mut out,
+            7,
             [(2, "lte", false), (4, "a name of more than thirty-two bytes", true)].into_iter(),
         );
-        let Ok(Frame::Announce(paths)) = Frame::parse(&mut out) else { panic!("no announcement") };
+        let Ok(Frame::Announce(7, paths)) = Frame::parse(&mut out) else { panic!("no announcement") };
         assert_eq!(paths[0], Announced { id: 2, name: "lte".into(), backup: false });
         assert_eq!((paths[1].name.len(), paths[1].backup), (MAX_NAME, true));
     }

@@ -12,7 +12,7 @@ const MTU_RETRY: Duration = Duration::from_millis(500);
 const MTU_LIFE: Duration = Duration::from_secs(600);
 
 /// Which sizes are looked for: inner packets of `least` bytes must pass, and, if `search`, larger ones are tried.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MtuSizes {
     /// Bytes of inner packet that a path must carry to be used.
     pub least: u16,

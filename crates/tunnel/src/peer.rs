@@ -2,6 +2,7 @@
 //! to it in [`transmit`]; here is what it knows and what time does to it.
 
 mod receive;
+mod reconfigure;
 mod transmit;
 
 use std::collections::{BTreeSet, VecDeque};
@@ -26,6 +27,8 @@ use crate::unconfirmed::Unconfirmed;
 use crate::weights;
 use crate::wire::Direction;
 
+pub use reconfigure::Common;
+
 /// Bytes of packets that wait behind gaps, at most.
 const MAX_HELD: usize = 16 << 20;
 /// Bytes of packets kept for sending again, at most.
@@ -35,7 +38,7 @@ const MAX_EARLY: usize = 32 << 10;
 /// A gap waits at least and at most so long (RFC 6298's least RTO is one second: then its sender sends it again itself).
 const MIN_HOLD: Duration = Duration::from_millis(150);
 const MAX_HOLD: Duration = Duration::from_secs(1);
-/// A new session begins with so many announcements on each path.
+/// A new session and a changed list begin with so many announcements on each path.
 const ANNOUNCEMENTS: u8 = 3;
 /// Without data for so long, the tunnel is idle: markers stop.
 const IDLE: Duration = Duration::from_secs(5);
@@ -84,6 +87,9 @@ pub struct Peer {
     /// The parity of the ids that this end gives its paths.
     parity: u16,
     next_id: u16,
+    /// The edition of this end's list of paths, and of the peer's that was taken up last.
+    generation: u8,
+    peer_generation: Option<u8>,
     queue: FlowQueue,
     /// The packet to be sent next, taken from the queue.
     staged: Option<Next>,
@@ -110,18 +116,16 @@ impl Peer {
     /// A peer that nothing was heard of.
     pub fn new(config: PeerConfig, scheduler: Scheduler, mtu: Mtu, ids: Identities, seed: u64) -> Self {
         let parity = u16::from(ids.me.public() > config.public_key);
-        let sizes = match mtu {
-            Mtu::Auto => MtuSizes { least: MIN_INNER_MTU, search: true },
-            Mtu::Fixed(mtu) => MtuSizes { least: mtu, search: false },
-        };
         let mut peer = Peer {
             scheduler,
-            sizes,
+            sizes: sizes_of(mtu),
             sessions: Sessions::new(ids),
             paths: Vec::new(),
             retired: BTreeSet::new(),
             parity,
             next_id: parity,
+            generation: 0,
+            peer_generation: None,
             queue: FlowQueue::new(seed),
             staged: None,
             unconfirmed: Unconfirmed::new(scheduler == Scheduler::Auto, MAX_UNCONFIRMED),
@@ -140,9 +144,8 @@ impl Peer {
             counters: PeerCounters::default(),
             config,
         };
-        for path in peer.config.paths.clone() {
-            let path = Path::new(peer.next_id, &peer.config.public_key, Some(path));
-            peer.next_id += 2;
+        for config in peer.config.paths.clone() {
+            let path = peer.new_path(&config);
             peer.paths.push(path);
         }
         peer
@@ -159,10 +162,16 @@ impl Peer {
         me: &PrivateKey,
         rng: &mut impl RngCore,
     ) {
+        let Some(path) = self.paths.get_mut(index).filter(|path| path.local() != local) else { return };
+        path.set_local(local);
+        self.find_way(now, index, me, rng);
+    }
+
+    /// Points this end's path `index` at what its configuration names, from where it leaves this host.
+    fn find_way(&mut self, now: Duration, index: usize, me: &PrivateKey, rng: &mut impl RngCore) {
         let Some(path) = self.paths.get_mut(index) else { return };
         let Some(config) = path.config.clone() else { return };
-        path.set_local(local);
-        match (&config.via, local) {
+        match (&config.via, path.local()) {
             (_, None) => path.set_address(now, None),
             (None, Some(local)) => path.set_address(now, Some(Address::direct(config.remote, local))),
             (Some(via), Some(_)) => match &mut path.registration {
@@ -359,6 +368,7 @@ impl Peer {
             self.delay_base = None;
             self.skew = Skew::default();
             self.retired.clear();
+            self.peer_generation = None;
             self.forget_learned(now, |_| true);
             for path in &mut self.paths {
                 path.received = Received::default();
@@ -366,11 +376,7 @@ impl Peer {
                 (path.delay, path.least_delay) = (None, None);
             }
         }
-        for path in &mut self.paths {
-            path.announcements = ANNOUNCEMENTS;
-            path.probe_wanted = true;
-            path.next_marker = Some(now);
-        }
+        self.announce(now);
     }
 
     /// The path with `id`; a path of the peer's that is new is added, as long as it has not too many.
@@ -458,6 +464,13 @@ impl Peer {
 
 /// The tier of what may be tried when there is neither a path in use nor a backup.
 const LAST_RESORT: u8 = 2;
+
+fn sizes_of(mtu: Mtu) -> MtuSizes {
+    match mtu {
+        Mtu::Auto => MtuSizes { least: MIN_INNER_MTU, search: true },
+        Mtu::Fixed(mtu) => MtuSizes { least: mtu, search: false },
+    }
+}
 
 /// Paths in use, backups, and what may be tried when there is neither.
 fn tier_of(path: &Path) -> Option<u8> {

@@ -128,6 +128,17 @@ impl Sessions {
         }
     }
 
+    /// Another preshared key: what was agreed on under the old one is void, and the next handshake is under the new one.
+    pub fn set_preshared_key(&mut self, key: &PresharedKey) {
+        if key.as_bytes() == self.ids.preshared.as_bytes() {
+            return;
+        }
+        self.ids.preshared = key.clone();
+        self.confirmed.clear();
+        self.pending.clear();
+        self.attempt = None;
+    }
+
     /// The session to send on.
     pub fn current(&self, now: Duration) -> Option<&Session> {
         self.confirmed.last().filter(|s| now < s.created + REJECT_AFTER)

@@ -67,6 +67,11 @@ impl Unconfirmed {
         self.repeat
     }
 
+    /// From now on what is lost is sent again, or is not; what is kept is kept.
+    pub fn set_repeats(&mut self, repeat: bool) {
+        self.repeat = repeat;
+    }
+
     /// Whether there is no room for another packet.
     pub fn is_full(&self) -> bool {
         self.bytes >= self.max_bytes

@@ -77,7 +77,7 @@ impl Peer {
                     self.handle_report(now, report);
                 }
             }
-            Frame::Announce(paths) => self.handle_announce(now, &paths),
+            Frame::Announce(generation, paths) => self.handle_announce(now, generation, &paths),
             Frame::Probe(order, time) => {
                 self.paths[at].received.handle_time(now, time);
                 self.handle_order(now, at, sequence, order);
@@ -160,7 +160,14 @@ impl Peer {
         self.settle(now);
     }
 
-    fn handle_announce(&mut self, now: Duration, announced: &[Announced]) {
+    /// The peer lists its paths. Editions come over paths of different delays: one that is not newer says nothing new,
+    /// and an older one would retire a path that has been added since.
+    fn handle_announce(&mut self, now: Duration, generation: u8, announced: &[Announced]) {
+        let newer = |last: u8| generation.wrapping_sub(last).cast_signed() > 0;
+        if !self.peer_generation.is_none_or(newer) {
+            return;
+        }
+        self.peer_generation = Some(generation);
         for one in announced.iter().take(MAX_PATHS) {
             if one.id % 2 == self.parity {
                 self.counters.received_malformed += 1;

@@ -102,18 +102,15 @@ impl Peer {
     /// A probe; the first few after a session began say which paths this end lists instead.
     fn pack_probe(&mut self, now: Duration, at: usize, order: Order, train: &mut Train) -> bool {
         let Some(session) = self.sessions.current(now) else { return false };
-        let listed: Vec<_> = self
-            .paths
-            .iter()
-            .filter_map(|p| p.config.as_ref().map(|c| (p.id, c.name.clone(), c.is_backup_for_peer())))
-            .collect();
+        let (listed, has_listed, generation) = (self.listed(), self.has_listed(), self.generation);
         let path = &mut self.paths[at];
-        if path.announcements > 0 && !listed.is_empty() && path.may_take(LARGE) {
+        if path.announcements > 0 && has_listed && path.may_take(LARGE) {
             path.announcements -= 1;
             path.next_marker = Some(now + MARKER_AUTO);
             let listed = listed.iter().map(|(id, name, backup)| (*id, name.as_str(), *backup));
-            return path
-                .pack(now, session, 0, Content::Probe(None), train, |out| frame::put_announce(out, listed));
+            return path.pack(now, session, 0, Content::Probe(None), train, |out| {
+                frame::put_announce(out, generation, listed);
+            });
         }
         path.pack(now, session, 0, Content::Probe(None), train, |out| {
             frame::put_probe(out, order, micros(now), 0);

@@ -1,0 +1,137 @@
+//! A new configuration for a peer that is known already: what is the same goes on undisturbed.
+
+use std::time::Duration;
+
+use rand_core::RngCore;
+
+use super::{ANNOUNCEMENTS, Peer, sizes_of};
+use crate::config::{Mtu, PathConfig, PeerConfig, Scheduler};
+use crate::keys::PrivateKey;
+use crate::path::Path;
+
+/// What a new configuration brings beside the peer's own section.
+#[derive(Clone, Copy, Debug)]
+pub struct Common {
+    /// How packets are spread.
+    pub scheduler: Scheduler,
+    /// The MTU of the TUN interface.
+    pub mtu: Mtu,
+}
+
+impl Peer {
+    /// Whether there are ids for the paths of `config` that are new: each is used once in a life.
+    pub fn has_ids_for(&self, config: &PeerConfig) -> bool {
+        let known = |one: &&PathConfig| self.config.paths.iter().any(|path| path.name == one.name);
+        let new = config.paths.len() - config.paths.iter().filter(known).count();
+        usize::from(u16::MAX - self.next_id) >= 2 * new
+    }
+
+    /// Takes up `config`, which is about the same public key and for whose paths [there are ids](Self::has_ids_for). Paths
+    /// are known by their names. Where a path leaves this host is told by [`set_local`](Self::set_local) as ever: at once
+    /// for a path that is new or has another [`Local`](crate::config::Local).
+    pub fn reconfigure(
+        &mut self,
+        now: Duration,
+        config: PeerConfig,
+        common: Common,
+        me: &PrivateKey,
+        rng: &mut impl RngCore,
+    ) {
+        let listed = self.listed();
+        self.sessions.set_preshared_key(&config.preshared_key);
+        self.set_common(now, common);
+        self.replace_paths(now, &config.paths, me, rng);
+        self.config = config;
+        if self.listed() != listed {
+            self.generation = self.generation.wrapping_add(1);
+            self.announce(now);
+        }
+    }
+
+    /// What the peer is told of this end's paths: id, name, and whether they are backups to it.
+    pub(super) fn listed(&self) -> Vec<(u16, String, bool)> {
+        let listed = self.paths.iter().filter_map(|path| Some((path.id, path.config.as_ref()?)));
+        listed.map(|(id, config)| (id, config.name.clone(), config.is_backup_for_peer())).collect()
+    }
+
+    /// An end that never listed a path has nothing to announce; one that did says so too when none is left.
+    pub(super) fn has_listed(&self) -> bool {
+        self.next_id != self.parity
+    }
+
+    /// Tells the peer on every path which paths there are.
+    pub(super) fn announce(&mut self, now: Duration) {
+        for path in &mut self.paths {
+            path.announcements = ANNOUNCEMENTS;
+            path.probe_wanted = true;
+            path.next_marker = Some(now);
+        }
+    }
+
+    /// The addresses of the interface that listed path `index` leaves by have changed, or the routes to it: the peer and
+    /// the relay are to hear at once where it comes from now.
+    pub fn handle_address_change(&mut self, now: Duration, index: usize) {
+        let Some(path) = self.paths.get_mut(index).filter(|path| path.config.is_some()) else { return };
+        path.probe_wanted = true;
+        if let Some(registration) = &mut path.registration {
+            registration.refresh(now);
+        }
+    }
+
+    fn set_common(&mut self, now: Duration, common: Common) {
+        if common.scheduler != self.scheduler {
+            self.scheduler = common.scheduler;
+            self.unconfirmed.set_repeats(common.scheduler == Scheduler::Auto);
+        }
+        let sizes = sizes_of(common.mtu);
+        if sizes != self.sizes {
+            self.sizes = sizes;
+            self.paths.iter_mut().for_each(|path| path.restart_mtu(now));
+        }
+    }
+
+    /// Makes the listed paths those of `wanted`, in that order and before the learned ones.
+    fn replace_paths(
+        &mut self,
+        now: Duration,
+        wanted: &[PathConfig],
+        me: &PrivateKey,
+        rng: &mut impl RngCore,
+    ) {
+        let (mut old, learned): (Vec<_>, Vec<_>) =
+            self.paths.drain(..).partition(|path| path.config.is_some());
+        for (index, config) in wanted.iter().enumerate() {
+            let at = old.iter().position(|path| path.name == config.name);
+            let path = at.map(|at| old.remove(at));
+            let leads_elsewhere = path.as_ref().is_some_and(|path| leads_elsewhere(path, config));
+            let path = path.unwrap_or_else(|| self.new_path(config));
+            self.paths.push(path);
+            self.configure(index, config);
+            if leads_elsewhere {
+                self.paths[index].registration = None;
+                self.find_way(now, index, me, rng);
+            }
+        }
+        self.paths.extend(learned);
+        self.outcome.clear();
+        old.iter_mut().for_each(|path| path.sent.abandon(&mut self.outcome));
+        self.settle(now);
+    }
+
+    fn configure(&mut self, index: usize, config: &PathConfig) {
+        let path = &mut self.paths[index];
+        path.backup = config.backup;
+        path.config = Some(config.clone());
+    }
+
+    /// A path that this end lists from now on.
+    pub(super) fn new_path(&mut self, config: &PathConfig) -> Path {
+        let path = Path::new(self.next_id, &self.config.public_key, Some(config.clone()));
+        self.next_id += 2;
+        path
+    }
+}
+
+fn leads_elsewhere(path: &Path, config: &PathConfig) -> bool {
+    path.config.as_ref().is_some_and(|old| (old.remote, &old.via) != (config.remote, &config.via))
+}
