@@ -1,8 +1,9 @@
 //! Input and output on Linux, without logic of the protocols: [`Tun`] and [`UdpSocket`] move packets in batches,
-//! [`net`] sets up interfaces, [`poller`] waits; [`Tap`], [`netns`] and [`process`] are what the lab needs.
+//! [`net`] sets up interfaces, [`Changes`] tells what became of them, [`poller`] waits; [`Tap`], [`netns`] and [`process`] are what the lab needs.
 //!
 //! All unsafe code and all `libc` of the workspace is here.
 
+mod changes;
 mod interface_request;
 pub mod net;
 mod netlink;
@@ -14,6 +15,7 @@ pub mod tun;
 pub mod udp;
 mod virtio;
 
+pub use changes::{Changes, News};
 pub use net::Net;
 pub use poller::{Poller, Signals, Waker, monotonic};
 pub use tap::Tap;

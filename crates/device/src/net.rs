@@ -110,14 +110,18 @@ impl Net {
     /// Gives an interface an address with its prefix's length in bits; an IPv6 one is usable at once (no duplicate
     /// address detection). One that is there already stays.
     pub fn add_address(&mut self, index: u32, address: IpAddr, prefix: u8) -> io::Result<()> {
-        let [a, b, c, d] = index.to_ne_bytes();
-        let request = Message::new(libc::RTM_NEWADDR)
-            .fixed(&[family(address), prefix, 0, 0, a, b, c, d])
-            .address(libc::IFA_LOCAL, address)
+        let request = interface_address(libc::RTM_NEWADDR, index, address, prefix)
             .address(libc::IFA_ADDRESS, address)
             .number(ADDRESS_FLAGS, libc::IFA_F_NODAD);
         let flags = libc::NLM_F_CREATE | libc::NLM_F_REPLACE;
         self.change(request, flags, &format!("add address {address}/{prefix} to interface {index}"))
+    }
+
+    /// Takes such an address away; fails where there is none. Where it was the first of its prefix, the kernel takes the
+    /// others of that prefix with it, and with an interface's last address of a family its routes.
+    pub fn delete_address(&mut self, index: u32, address: IpAddr, prefix: u8) -> io::Result<()> {
+        let request = interface_address(libc::RTM_DELADDR, index, address, prefix);
+        self.change(request, 0, &format!("delete address {address}/{prefix} from interface {index}"))
     }
 
     /// Routes a prefix to an interface, in the main table; fails with `AlreadyExists` where such a route is there.
@@ -195,6 +199,13 @@ fn switch_header(index: u32, up: bool) -> [u8; LINK_HEADER] {
     header[8..12].copy_from_slice(&(if up { flag } else { 0 }).to_ne_bytes());
     header[12..16].copy_from_slice(&flag.to_ne_bytes());
     header
+}
+
+/// A request about an address of an interface.
+fn interface_address(kind: u16, index: u32, address: IpAddr, prefix: u8) -> Message {
+    let [a, b, c, d] = index.to_ne_bytes();
+    let header = [family(address), prefix, 0, 0, a, b, c, d];
+    Message::new(kind).fixed(&header).address(libc::IFA_LOCAL, address)
 }
 
 /// A request about the unicast route of a prefix to an interface, in the main table.

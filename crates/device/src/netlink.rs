@@ -62,7 +62,8 @@ impl Message {
 /// One message from the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reply<'a> {
-    kind: u16,
+    /// What it is about, as `RTM_NEWLINK`.
+    pub(crate) kind: u16,
     /// That of the request.
     pub(crate) sequence: u32,
     /// What follows the header.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use device::poller::Interest;
 use device::udp::{Options, RecvBatch, Transmit, UdpSocket};
-use device::{Net, Poller, Tun, Waker};
+use device::{Changes, Net, News, Poller, Tun, Waker};
 use packet::gro::Accepts;
 
 const LEFT: &str = "10.9.0.1";
@@ -79,8 +79,34 @@ fn netlink_does_what_it_is_asked() {
         assert!(error.to_string().starts_with("cannot add address 10.9.0.1/24 to interface 99: "), "{error}");
         let error = net.link("none").unwrap_err();
         assert!(error.to_string().starts_with("cannot find interface `none`: "), "{error}");
+        net.delete_address(link.index, "fd77::1".parse().unwrap(), 64).unwrap();
+        net.delete_address(link.index, "fd77::1".parse().unwrap(), 64).expect_err("it is gone");
         net.set_down(link.index).unwrap();
         assert!(!net.link_at(link.index).unwrap().up);
+    });
+}
+
+#[test]
+fn changes_are_told() {
+    if skipped("changes_are_told") {
+        return;
+    }
+    in_namespace(|| {
+        let (changes, mut poller) = (Changes::subscribe().unwrap(), Poller::new().unwrap());
+        poller.add(&changes, 1, Interest::Read).unwrap();
+        let mut told = || {
+            assert_eq!(poller.wait(Some(Duration::from_secs(30))).unwrap().count(), 1, "nothing is told");
+            changes.take().unwrap()
+        };
+        let (tun, mut net) = (tun(LEFT), Net::open().unwrap());
+        let index = net.link(tun.name()).unwrap().index;
+        let news = told();
+        assert!(news.links && news.interfaces.contains(&index), "{news:?}");
+        net.add_route("192.0.2.0".parse().unwrap(), 24, index).unwrap();
+        assert_eq!(told(), News { interfaces: [index].into(), ..News::default() });
+        net.add_address(index, RIGHT.parse().unwrap(), 32).unwrap();
+        assert!(told().interfaces.contains(&index));
+        assert_eq!(changes.take().unwrap(), News::default(), "once");
     });
 }
 

@@ -4,7 +4,12 @@ mod sim;
 
 use std::time::Duration;
 
-use sim::Net;
+use link::{Bitrate, Capacity, LinkConfig, Loss, Probability, Queue};
+use rand_chacha::ChaCha20Rng;
+use rand_core::{RngCore, SeedableRng};
+use sim::{Net, Options};
+use tunnel::config::ConfigError;
+use tunnel::{Mtu, PathConfig, PresharedKey, Scheduler};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -50,4 +55,276 @@ fn on_a_path_not_for_receiving_the_peer_sends_only_for_want_of_another() {
     net.pass(1000 * MS);
     assert!(sent_bytes(&net, 1)[1] - before[1] > 500_000, "what else there is, is used");
     assert_eq!(net.numbers(0).len(), 1000);
+}
+
+/// Every packet that came out had gone in, once and in order, and the order stream accounts for every one.
+fn check(net: &Net, offered: [u64; 2], what: &str) {
+    for end in 0..2 {
+        let (status, other) = (net.peer(end), net.peer(1 - end));
+        let numbers = net.numbers(end);
+        assert!(numbers.windows(2).all(|pair| pair[0] < pair[1]), "{what}: a packet twice or out of order");
+        let order = status.order;
+        assert_eq!(order.delivered_packets, numbers.len() as u64, "{what}");
+        let dropped = other.counters.dropped_no_session + other.queue_dropped_packets;
+        let too_big = net.ends[1 - end].counters().dropped_too_big + other.counters.dropped_too_big;
+        let accounted = order.delivered_packets + order.lost_packets + dropped + too_big;
+        assert_eq!(accounted, offered[1 - end], "{what}: {status:#?} {other:#?}");
+        assert_eq!((status.reorder_bytes, other.queue_bytes, other.unconfirmed_bytes), (0, 0, 0), "{what}");
+        assert_eq!(status.counters.received_malformed, 0, "{what}");
+    }
+}
+
+fn names(net: &Net, end: usize) -> Vec<String> {
+    let mut names: Vec<_> = net.peer(end).paths.into_iter().map(|path| path.name).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_path_that_is_added_is_used_and_one_that_goes_loses_nothing() {
+    let mut net = Net::quick(3, 20 * MS, |end, config| {
+        if end == 0 {
+            config.peers[0].paths.truncate(1);
+        }
+    });
+    net.pass(1000 * MS);
+    let third = net.path(2);
+    let mut add = Some(third);
+    for number in 0..3000 {
+        match number {
+            1000 => {
+                net.reconfigure(0, |c| c.peers[0].paths.extend(add.take())).expect("a good configuration")
+            }
+            2000 => net.reconfigure(0, |c| drop(c.peers[0].paths.remove(0))).expect("a good configuration"),
+            _ => {}
+        }
+        net.send(0, number, 1000);
+        net.send(1, number, 1000);
+        net.pass(MS);
+    }
+    assert!(net.peer(1).paths.iter().all(|path| path.sent_bytes > 500_000), "the new one was used");
+    net.pass(3000 * MS);
+    check(&net, [3000, 3000], "three paths");
+    assert_eq!([net.peer(0), net.peer(1)].map(|peer| peer.order.lost_packets), [0, 0]);
+    // Ids are not used again, and the other end has forgotten the first path.
+    let ids =
+        |end: usize| net.peer(end).paths.iter().map(|path| (path.id, path.name.clone())).collect::<Vec<_>>();
+    assert_eq!((ids(0).len(), ids(0)), (1, ids(1)));
+    assert_eq!(net.peer(0).paths[0].name, "wire2");
+}
+
+#[test]
+fn the_last_path_may_go_and_another_come() {
+    let mut net = Net::quick(2, 20 * MS, |end, config| {
+        if end == 0 {
+            config.peers[0].paths.truncate(1);
+        }
+    });
+    net.pass(1000 * MS);
+    net.reconfigure(0, |config| config.peers[0].paths.clear()).expect("a good configuration");
+    net.pass(1000 * MS);
+    assert_eq!(names(&net, 0), Vec::<String>::new());
+    let path = net.path(1);
+    net.reconfigure(0, |config| config.peers[0].paths.push(path)).expect("a good configuration");
+    net.pass(1000 * MS);
+    send(&mut net, 1, 0..10);
+    send(&mut net, 0, 0..10);
+    net.pass(1000 * MS);
+    assert_eq!((net.numbers(0).len(), net.numbers(1).len()), (10, 10));
+    assert_eq!((names(&net, 0), names(&net, 1)), (vec!["wire1".into()], vec!["wire1".into()]));
+}
+
+#[test]
+fn what_is_the_same_is_not_touched() {
+    let mut net = Net::quick(2, 20 * MS, |_, _| ());
+    send(&mut net, 0, 0..200);
+    let before = format!("{:?}", net.peer(0));
+    let config = net.config(0).clone();
+    net.ends[0].reconfigure(net.now, config).expect("a good configuration");
+    assert_eq!(format!("{:?}", net.peer(0)), before);
+    // Another order in the file is no change either.
+    let shown = |net: &Net| {
+        let mut paths: Vec<_> = net.peer(0).paths.iter().map(|path| format!("{path:?}")).collect();
+        paths.sort();
+        paths
+    };
+    let before = shown(&net);
+    let mut config = net.config(0).clone();
+    config.peers[0].paths.reverse();
+    net.ends[0].reconfigure(net.now, config).expect("a good configuration");
+    assert_eq!(shown(&net), before);
+    assert_eq!(net.peer(0).paths[0].name, "wire1");
+    net.pass(1000 * MS);
+    check(&net, [200, 0], "the same");
+}
+
+#[test]
+fn a_bad_configuration_changes_nothing() {
+    let mut net = Net::quick(1, 20 * MS, |_, _| ());
+    net.pass(1000 * MS);
+    let before = format!("{:?}", net.peer(0));
+    let one = net.path(0);
+    let twice = net.reconfigure(0, |config| config.peers[0].paths.push(one.clone()));
+    assert_eq!(twice, Err(ConfigError::PathName("other".into(), "wire0".into())));
+    let many = net.reconfigure(0, |config| {
+        let numbered = (0..17).map(|n| PathConfig { name: n.to_string(), ..one.clone() });
+        config.peers[0].paths = numbered.collect();
+    });
+    assert_eq!(many, Err(ConfigError::TooManyPaths("other".into())));
+    let peers = net.reconfigure(0, |config| config.peers.push(config.peers[0].clone()));
+    assert_eq!(peers, Err(ConfigError::PeerName("other".into())));
+    assert_eq!(format!("{:?}", net.peer(0)), before);
+}
+
+#[test]
+fn ids_are_not_used_twice_in_a_life() {
+    let mut net = Net::quick(1, 20 * MS, |_, _| ());
+    let mut last = None;
+    for number in 0.. {
+        let named = PathConfig { name: format!("n{number}"), ..net.path(0) };
+        let config = |c: &mut tunnel::Config| c.peers[0].paths = vec![named];
+        let mut wanted = net.config(0).clone();
+        config(&mut wanted);
+        if let Err(error) = net.ends[0].reconfigure(net.now, wanted) {
+            assert_eq!((error, number > 32_000), (ConfigError::NoIds("other".into()), true));
+            break;
+        }
+        let id = net.peer(0).paths[0].id;
+        assert!(last.is_none_or(|last| last < id), "{last:?} {id}");
+        last = Some(id);
+    }
+}
+
+#[test]
+fn a_peer_that_goes_is_forgotten_and_comes_back_as_new() {
+    let mut net = Net::quick(2, 20 * MS, |_, _| ());
+    for end in [0, 1] {
+        net.pass(1000 * MS);
+        send(&mut net, 0, 0..100);
+        let peers = net.config(end).peers.clone();
+        net.reconfigure(end, |config| config.peers.clear()).expect("a good configuration");
+        assert_eq!(net.ends[end].peers().len(), 0);
+        send(&mut net, 0, 100..110);
+        send(&mut net, 1, 100..110);
+        assert!(net.ends[end].counters().dropped_no_route > 0, "{:?}", net.ends[end].counters());
+        net.pass(5000 * MS);
+        net.received = [Vec::new(), Vec::new()];
+        net.reconfigure(end, |config| config.peers = peers).expect("a good configuration");
+        net.pass(10_000 * MS);
+        send(&mut net, 0, 200..300);
+        send(&mut net, 1, 200..300);
+        net.pass(2000 * MS);
+        let fresh = |end: usize| net.numbers(end).into_iter().filter(|n| *n >= 200).count();
+        assert_eq!((fresh(0), fresh(1)), (100, 100), "end {end}: {:#?}", net.peer(end));
+        net.received = [Vec::new(), Vec::new()];
+    }
+}
+
+#[test]
+fn another_preshared_key_takes_another_handshake() {
+    let mut net = Net::quick(1, 20 * MS, |_, _| ());
+    send(&mut net, 0, 0..100);
+    let secret: PresharedKey = "3p7bfXt9wbTTW2HC7OQ1Nz+DQ8hbeGdNrfx+FG+IK08=".parse().expect("a key");
+    net.reconfigure(0, |config| config.peers[0].preshared_key = secret.clone())
+        .expect("a good configuration");
+    assert_eq!(net.peer(0).cipher, None);
+    net.pass(3000 * MS);
+    assert!(!net.peer(0).up, "the other end has the old one");
+    net.reconfigure(1, |config| config.peers[0].preshared_key = secret).expect("a good configuration");
+    net.pass(10_000 * MS);
+    send(&mut net, 0, 100..200);
+    send(&mut net, 1, 0..100);
+    net.pass(2000 * MS);
+    assert_eq!(net.numbers(1)[net.numbers(1).len() - 100..], (100..200).collect::<Vec<_>>());
+    assert_eq!(net.numbers(0), (0..100).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_list_that_comes_late_retires_no_newer_path() {
+    let mut net = Net::quick(2, 20 * MS, |end, config| {
+        if end == 0 {
+            config.peers[0].paths.truncate(1);
+        }
+    });
+    // A session begins with three lists; the network keeps all but the first until another has come.
+    let begin = net.now;
+    let held = sim::record(&mut net, move |datagram| datagram.from == 1 || datagram.at < begin + 100 * MS);
+    net.pass(500 * MS);
+    let held = held.borrow().clone();
+    let path = net.path(1);
+    net.tap = None;
+    net.reconfigure(0, |config| config.peers[0].paths.push(path)).expect("a good configuration");
+    net.pass(500 * MS);
+    assert_eq!(names(&net, 1), ["wire0", "wire1"]);
+    let late = |datagram: &&sim::Datagram| datagram.from == 0 && datagram.at >= begin + 100 * MS;
+    for datagram in held.iter().filter(late) {
+        net.inject(1, sim::client(0), &datagram.bytes);
+    }
+    net.pass(500 * MS);
+    assert_eq!(names(&net, 1), ["wire0", "wire1"]);
+    assert!(net.peer(1).paths.iter().all(|path| path.state == "up"));
+}
+
+/// A link that loses, delays and reorders.
+fn rough(rng: &mut ChaCha20Rng) -> LinkConfig {
+    let mut upto = |n: u32| rng.next_u32() % n;
+    LinkConfig {
+        capacity: Capacity::Fixed(Bitrate::from_mbps(2.0 + f64::from(upto(100)) / 10.0)),
+        delay: upto(100) * MS,
+        jitter: upto(20) * MS,
+        loss: Loss::gilbert_elliott(Probability::new(0.03).expect("a share"), 3.0).expect("a loss"),
+        queue: Queue::Packets(100),
+        ..LinkConfig::default()
+    }
+}
+
+/// Changes end 0's configuration in one of the ways that a user may.
+fn edit(net: &mut Net, rng: &mut ChaCha20Rng) {
+    let wire = (rng.next_u32() % 4) as usize;
+    let how = rng.next_u32() % 8;
+    let path = net.path(wire);
+    let edited = net.reconfigure(0, |config| {
+        let paths = &mut config.peers[0].paths;
+        let at = paths.iter().position(|one| one.name == path.name);
+        match (how, at) {
+            (0..=2, None) => paths.push(path),
+            (3..=4, Some(at)) if paths.len() > 1 => drop(paths.remove(at)),
+            (5, Some(at)) => paths[at].backup ^= true,
+            (6, Some(at)) => paths[at].receive ^= true,
+            (7, _) => config.mtu = if config.mtu == Mtu::Auto { Mtu::Fixed(1280) } else { Mtu::Auto },
+            _ => paths.rotate_left(1),
+        }
+    });
+    edited.expect("a good configuration");
+}
+
+#[test]
+fn whatever_is_changed_under_load_every_packet_comes_once_or_is_counted() {
+    let (mut delivered, mut offered) = (0, 0);
+    for seed in 0..200 {
+        let mut rng = ChaCha20Rng::seed_from_u64(seed);
+        let links = (0..4).map(|_| (rough(&mut rng), rough(&mut rng))).collect();
+        let scheduler = if seed % 4 == 0 { Scheduler::Paper } else { Scheduler::Auto };
+        let mut net = Net::new(&Options { scheduler, seed }, links);
+        net.pass(2000 * MS);
+        let (mut numbers, mut next, mut change) = ([0, 0], net.now, net.now + 100 * MS);
+        net.run(net.now + 2000 * MS, |net| {
+            while net.now >= next {
+                next += Duration::from_micros(u64::from(rng.next_u32() % 6000));
+                let end = (rng.next_u32() % 2) as usize;
+                net.send(end, numbers[end], 40 + (rng.next_u32() % 1200) as usize);
+                numbers[end] += 1;
+            }
+            if net.now >= change {
+                change += 100 * MS;
+                edit(net, &mut rng);
+            }
+        });
+        net.pass(8000 * MS);
+        check(&net, numbers, &format!("seed {seed}"));
+        offered += numbers.iter().sum::<u64>();
+        delivered += net.numbers(0).len() + net.numbers(1).len();
+    }
+    // Not a rate: what paths that go had under way is not lost with them.
+    assert!(delivered as f64 > 0.9 * offered as f64, "{delivered} of {offered}");
 }

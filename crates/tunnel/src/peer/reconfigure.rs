@@ -55,14 +55,15 @@ impl Peer {
     }
 
     /// An end that never listed a path has nothing to announce; one that did says so too when none is left.
-    pub(super) fn has_listed(&self) -> bool {
+    fn has_listed(&self) -> bool {
         self.next_id != self.parity
     }
 
     /// Tells the peer on every path which paths there are.
     pub(super) fn announce(&mut self, now: Duration) {
+        let announcements = if self.has_listed() { ANNOUNCEMENTS } else { 0 };
         for path in &mut self.paths {
-            path.announcements = ANNOUNCEMENTS;
+            path.announcements = announcements;
             path.probe_wanted = true;
             path.next_marker = Some(now);
         }
@@ -76,6 +77,11 @@ impl Peer {
         if let Some(registration) = &mut path.registration {
             registration.refresh(now);
         }
+    }
+
+    /// When a marker is due on `path`: while the tunnel is in use, and until the peer was told the paths often enough.
+    pub(super) fn marker_at(&self, path: &Path, active: bool) -> Option<Duration> {
+        path.next_marker.filter(|_| (active || path.announcements > 0) && path.is_validated())
     }
 
     fn set_common(&mut self, now: Duration, common: Common) {

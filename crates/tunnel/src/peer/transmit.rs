@@ -93,8 +93,8 @@ impl Peer {
         }
         for at in 0..self.paths.len() {
             let keepalive = self.keepalive_at(&self.paths[at]);
+            let marker = self.marker_at(&self.paths[at], active);
             let path = &mut self.paths[at];
-            let marker = path.next_marker.filter(|_| active && path.is_validated());
             path.probe_wanted |= keepalive.into_iter().chain(marker).any(|t| t <= now);
         }
     }
@@ -102,9 +102,9 @@ impl Peer {
     /// A probe; the first few after a session began say which paths this end lists instead.
     fn pack_probe(&mut self, now: Duration, at: usize, order: Order, train: &mut Train) -> bool {
         let Some(session) = self.sessions.current(now) else { return false };
-        let (listed, has_listed, generation) = (self.listed(), self.has_listed(), self.generation);
+        let (listed, generation) = (self.listed(), self.generation);
         let path = &mut self.paths[at];
-        if path.announcements > 0 && has_listed && path.may_take(LARGE) {
+        if path.announcements > 0 && path.may_take(LARGE) {
             path.announcements -= 1;
             path.next_marker = Some(now + MARKER_AUTO);
             let listed = listed.iter().map(|(id, name, backup)| (*id, name.as_str(), *backup));

@@ -16,6 +16,7 @@ use link::{Link, LinkConfig};
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
 use tunnel::address::{LocalAddress, Train};
+use tunnel::config::ConfigError;
 use tunnel::endpoint::{Arrival, Endpoint};
 use tunnel::status::PeerStatus;
 use tunnel::{Config, Local, Mtu, PathConfig, PeerConfig, PresharedKey, PrivateKey, Scheduler};
@@ -195,6 +196,27 @@ impl Net {
         self.set_locals(end);
     }
 
+    /// `end` is told a changed configuration, and where its paths leave.
+    pub fn reconfigure(&mut self, end: usize, edit: impl FnOnce(&mut Config)) -> Result<(), ConfigError> {
+        let mut config = self.configs[end].clone();
+        edit(&mut config);
+        self.ends[end].reconfigure(self.now, config.clone())?;
+        self.configs[end] = config;
+        self.set_locals(end);
+        self.turn(end);
+        Ok(())
+    }
+
+    /// What `end` was told last.
+    pub fn config(&self, end: usize) -> &Config {
+        &self.configs[end]
+    }
+
+    /// A path of end 0's over wire `wire`.
+    pub fn path(&self, wire: usize) -> PathConfig {
+        path(wire, self.local(wire), self.server)
+    }
+
     /// Somebody sends `bytes` to `end` from `from`; what the end answers goes its way.
     pub fn inject(&mut self, end: usize, from: SocketAddr, bytes: &[u8]) {
         let local = if end == 0 { client(0) } else { self.server };
@@ -219,7 +241,8 @@ impl Net {
     }
 
     fn set_locals(&mut self, end: usize) {
-        for (index, path) in self.configs[end].peers[0].paths.clone().iter().enumerate() {
+        let paths = self.configs[end].peers.first().map_or(Vec::new(), |peer| peer.paths.clone());
+        for (index, path) in paths.iter().enumerate() {
             if let Local::Address(ip) = path.local {
                 let local = LocalAddress { ip: Some(ip), interface: None };
                 self.ends[end].set_local(self.clock(end), 0, index, Some(local));

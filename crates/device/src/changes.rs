@@ -1,0 +1,129 @@
+//! News of interfaces, addresses and routes, as the kernel tells them (rtnetlink multicast, RFC 3549 §2.1).
+
+use std::collections::BTreeSet;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::io::Errno;
+use rustix::net::netlink::SocketAddrNetlink;
+use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, bind, recv, socket_with};
+
+use crate::netlink::{Reply, attributes, replies};
+
+/// What is listened to.
+const GROUPS: libc::c_int = libc::RTMGRP_LINK
+    | libc::RTMGRP_IPV4_IFADDR
+    | libc::RTMGRP_IPV6_IFADDR
+    | libc::RTMGRP_IPV4_ROUTE
+    | libc::RTMGRP_IPV6_ROUTE;
+/// The longest that one receive returns, in bytes.
+const NEWS: usize = 32 << 10;
+/// `struct rtmsg`, in bytes.
+const ROUTE_HEADER: usize = 12;
+
+/// What has changed since it was last asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct News {
+    /// An interface came, went, or went up or down.
+    pub links: bool,
+    /// Indices of the interfaces whose addresses, or the routes by which, changed.
+    pub interfaces: BTreeSet<u32>,
+    /// There was more than the kernel kept: anything may have changed.
+    pub overrun: bool,
+}
+
+/// A subscription, in the network namespace that the thread was in when it was made.
+#[derive(Debug)]
+pub struct Changes(OwnedFd);
+
+impl Changes {
+    /// Fails only where descriptors or memory have run out, or where a sandbox forbids it.
+    pub fn subscribe() -> io::Result<Self> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None)?;
+        bind(&socket, &SocketAddrNetlink::new(0, GROUPS as u32))?;
+        Ok(Self(socket))
+    }
+
+    /// All that is new; nothing new is not an error.
+    ///
+    /// # Errors
+    /// The subscription has ended, and it stays readable: drop it.
+    pub fn take(&self) -> io::Result<News> {
+        let (mut news, mut buffer) = (News::default(), vec![0; NEWS]);
+        loop {
+            match recv(&self.0, &mut buffer[..], RecvFlags::empty()) {
+                Ok((length, _)) => replies(&buffer[..length]).for_each(|reply| news.add(&reply)),
+                Err(Errno::NOBUFS) => news.overrun = true,
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Ok(news),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+impl AsFd for Changes {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl News {
+    fn add(&mut self, message: &Reply<'_>) {
+        match message.kind {
+            libc::RTM_NEWLINK | libc::RTM_DELLINK => self.links = true,
+            libc::RTM_NEWADDR | libc::RTM_DELADDR => self.interfaces.extend(address_index(message.body)),
+            libc::RTM_NEWROUTE | libc::RTM_DELROUTE => self.interfaces.extend(route_index(message.body)),
+            _ => {}
+        }
+    }
+}
+
+/// The interface of a `struct ifaddrmsg`: family 1, prefix 1, flags 1, scope 1, index 4.
+fn address_index(body: &[u8]) -> Option<u32> {
+    word(body.get(4..8)?)
+}
+
+/// The interface that a route leaves by; one with several next hops names none here, and changes with their addresses.
+fn route_index(body: &[u8]) -> Option<u32> {
+    let mut found = attributes(body.get(ROUTE_HEADER..)?);
+    word(found.find(|(kind, _)| *kind == libc::RTA_OIF)?.1)
+}
+
+fn word(bytes: &[u8]) -> Option<u32> {
+    bytes.try_into().ok().map(u32::from_ne_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::netlink::Message;
+
+    fn news(messages: &[Vec<u8>]) -> News {
+        let mut news = News::default();
+        messages.iter().for_each(|bytes| replies(bytes).for_each(|reply| news.add(&reply)));
+        news
+    }
+
+    #[test]
+    fn messages_name_their_interfaces() {
+        let index = |n: u32| n.to_ne_bytes();
+        let link = Message::new(libc::RTM_NEWLINK).fixed(&[0; 16]).finish(0, 0);
+        let address = Message::new(libc::RTM_DELADDR).fixed(&[2, 24, 0, 0]).fixed(&index(7)).finish(0, 0);
+        let route = Message::new(libc::RTM_NEWROUTE).fixed(&[0; 12]).number(libc::RTA_OIF, 9).finish(0, 0);
+        assert_eq!(news(&[]), News::default());
+        assert_eq!(news(&[link]), News { links: true, ..News::default() });
+        assert_eq!(news(&[address, route]).interfaces, BTreeSet::from([7, 9]));
+    }
+
+    #[test]
+    fn what_is_cut_off_names_none() {
+        for kind in [libc::RTM_NEWADDR, libc::RTM_NEWROUTE] {
+            for length in [0, 4] {
+                let message = Message::new(kind).fixed(&vec![1; length]).finish(0, 0);
+                assert_eq!(news(&[message]), News::default());
+            }
+        }
+    }
+}
