@@ -21,7 +21,7 @@ use interface::Interface;
 pub(crate) use sockets::Sockets;
 use turn::Turn;
 pub use worker::Watch;
-pub(crate) use worker::{Inbox, Worker, watch};
+pub(crate) use worker::{Asked, Inbox, Worker, watch};
 
 /// Where a socket listens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +47,15 @@ pub struct Settings {
     pub tunnel: Config,
     /// Who this end is.
     pub key: PrivateKey,
+}
+
+/// What a running tunnel can be told anew: all of it, also what stays. What else is in [`Settings`] takes a new start.
+#[derive(Clone, Debug)]
+pub struct Reconfiguration {
+    /// The TUN interface's addresses, each with its prefix.
+    pub addresses: Vec<IpNet>,
+    /// What the core is told.
+    pub config: Config,
 }
 
 /// Why the tunnel does not start.
@@ -77,7 +86,7 @@ pub enum StartError {
 /// A running tunnel; dropping it stops it.
 #[derive(Debug)]
 pub struct Running {
-    worker: Worker<TunnelStatus>,
+    worker: Worker<TunnelStatus, Reconfiguration>,
     address: SocketAddr,
 }
 
@@ -105,8 +114,16 @@ pub fn start(
 
 impl Running {
     /// What asks for the state.
-    pub fn watch(&self) -> Watch<TunnelStatus> {
+    pub fn watch(&self) -> Watch<TunnelStatus, Reconfiguration> {
         self.worker.watch().clone()
+    }
+
+    /// Takes up `change` and returns when it has. Sessions, and whatever is the same, go on.
+    ///
+    /// # Errors
+    /// One sentence; then all is as before.
+    pub fn reconfigure(&self, change: Reconfiguration) -> Result<(), String> {
+        self.worker.watch().change(change).map_err(|why| format!("the tunnel goes on as it was: {why}"))
     }
 
     /// The state now; `None` if the thread has ended or does not answer.

@@ -286,7 +286,7 @@ impl Peer {
         for path in &self.paths {
             next.add(path.poll_timeout());
             next.add(path.sent.poll_timeout().filter(|_| path.address().is_some()));
-            next.add(self.marker_at(path, active));
+            next.add(path.next_marker.filter(|_| active && path.is_validated()));
             next.add(self.keepalive_at(path));
             // What could be sent by now has been; a path that is due and was not chosen waits for another.
             let next_send = path.sent.rate.next_send();

@@ -43,7 +43,7 @@ pub enum StartError {
 /// A running relay; dropping it stops it.
 #[derive(Debug)]
 pub struct RelayRunning {
-    up: Worker<RelayStatus>,
+    up: Worker<RelayStatus, Vec<PublicKey>>,
     /// Only held, so that it stops with the other.
     _down: Worker<()>,
     address: SocketAddr,
@@ -116,8 +116,16 @@ impl<F> Clone for Once<F> {
 
 impl RelayRunning {
     /// What asks for the state.
-    pub fn watch(&self) -> Watch<RelayStatus> {
+    pub fn watch(&self) -> Watch<RelayStatus, Vec<PublicKey>> {
         self.up.watch().clone()
+    }
+
+    /// Changes who may relay. The sessions of those who no longer may end.
+    ///
+    /// # Errors
+    /// One sentence if the threads have ended.
+    pub fn set_allow(&self, allow: Vec<PublicKey>) -> Result<(), String> {
+        self.up.watch().change(allow).map_err(|why| format!("the relay cannot be changed: {why}"))
     }
 
     /// The state now; `None` if the thread has ended or does not answer.

@@ -6,7 +6,7 @@ use device::{Net, Tun};
 use ipnet::IpNet;
 
 use super::{Settings, StartError};
-use crate::config::Mtu;
+use crate::config::{Config, Mtu};
 use crate::path::MIN_INNER_MTU;
 
 /// Packets (with offload: super-packets) that the kernel keeps while the tunnel does not read; more are dropped, which
@@ -22,6 +22,15 @@ pub struct Interface {
     net: Net,
     index: u32,
     mtu: u16,
+    /// What it was given, in this order.
+    pieces: Vec<Piece>,
+}
+
+/// What an interface is given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Piece {
+    Address(IpNet),
+    Route(IpNet),
 }
 
 impl Interface {
@@ -37,10 +46,37 @@ impl Interface {
             Mtu::Auto => MIN_INNER_MTU,
             Mtu::Fixed(mtu) => mtu,
         };
-        let index = configure(&mut net, name, mtu, &settings.addresses).map_err(StartError::Interface)?;
-        let routes = settings.tunnel.peers.iter().flat_map(|peer| &peer.routes);
-        add_routes(&mut net, index, routes, &settings.addresses).map_err(StartError::Route)?;
-        Ok(Self { tun, net, index, mtu })
+        let index = configure(&mut net, name, mtu).map_err(StartError::Interface)?;
+        let mut interface = Self { tun, net, index, mtu, pieces: Vec::new() };
+        interface.reconfigure(&settings.addresses, &settings.tunnel)?;
+        Ok(interface)
+    }
+
+    /// Its index in its network namespace.
+    pub fn index(&self) -> u32 {
+        self.index
+    }
+
+    /// Has these addresses, and the routes of the peers in `config`, from now on. What is the same is not touched.
+    ///
+    /// # Errors
+    /// One that is new could not be added; then all is as before.
+    pub fn reconfigure(&mut self, addresses: &[IpNet], config: &Config) -> Result<(), StartError> {
+        let wanted = pieces(addresses, config);
+        let new: Vec<_> = wanted.iter().filter(|piece| !self.pieces.contains(piece)).collect();
+        for (count, piece) in new.iter().enumerate() {
+            if let Err(error) = self.add(piece) {
+                new[..count].iter().rev().for_each(|piece| self.delete(piece));
+                return Err(piece.refused(error));
+            }
+        }
+        let old = std::mem::replace(&mut self.pieces, wanted);
+        let gone: Vec<_> = old.iter().filter(|piece| !self.pieces.contains(piece)).collect();
+        gone.iter().rev().for_each(|piece| self.delete(piece));
+        if !gone.is_empty() {
+            self.put_back();
+        }
+        Ok(())
     }
 
     /// Takes packets of up to `mtu` bytes from now on.
@@ -54,29 +90,58 @@ impl Interface {
             tracing::warn!("{error}; the tunnel goes on with the interface's old MTU");
         }
     }
+
+    /// Fails with `AlreadyExists` for a route that is there already.
+    fn add(&mut self, piece: &Piece) -> io::Result<()> {
+        match piece {
+            Piece::Address(net) => self.net.add_address(self.index, net.addr(), net.prefix_len()),
+            Piece::Route(net) => self.net.add_route(net.network(), net.prefix_len(), self.index),
+        }
+    }
+
+    fn delete(&mut self, piece: &Piece) {
+        let deleted = match piece {
+            Piece::Address(net) => self.net.delete_address(self.index, net.addr(), net.prefix_len()),
+            Piece::Route(net) => self.net.delete_route(net.network(), net.prefix_len(), self.index),
+        };
+        // Somebody else has done it, perhaps the kernel.
+        if let Err(error) = deleted {
+            tracing::debug!("{error}");
+        }
+    }
+
+    /// With an address the kernel may have taken others of its prefix, and the routes.
+    fn put_back(&mut self) {
+        for piece in self.pieces.clone() {
+            match self.add(&piece) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => tracing::warn!("{error}"),
+                _ => {}
+            }
+        }
+    }
 }
 
-/// Everything but routes; the interface's index.
-fn configure(net: &mut Net, name: &str, mtu: u16, addresses: &[IpNet]) -> io::Result<u32> {
+impl Piece {
+    fn refused(&self, error: io::Error) -> StartError {
+        match self {
+            Piece::Address(_) => StartError::Interface(error),
+            Piece::Route(_) => StartError::Route(error),
+        }
+    }
+}
+
+/// Everything but addresses and routes; the interface's index.
+fn configure(net: &mut Net, name: &str, mtu: u16) -> io::Result<u32> {
     let index = net.link(name)?.index;
     net.set_mtu(index, mtu.into())?;
     net.set_queue_length(index, QUEUE)?;
-    for address in addresses {
-        net.add_address(index, address.addr(), address.prefix_len())?;
-    }
     net.set_up(index)?;
     Ok(index)
 }
 
-/// Routes that are there already are somebody else's, and stay, except those that came with the interface's addresses.
-fn add_routes<'a>(
-    net: &mut Net,
-    index: u32,
-    routes: impl Iterator<Item = &'a IpNet>,
-    addresses: &[IpNet],
-) -> io::Result<()> {
-    for route in routes.filter(|route| !addresses.iter().any(|address| address.trunc() == **route)) {
-        net.add_route(route.network(), route.prefix_len(), index)?;
-    }
-    Ok(())
+/// Routes that are there already are somebody else's, and stay, except those that come with the interface's addresses.
+fn pieces(addresses: &[IpNet], config: &Config) -> Vec<Piece> {
+    let routes = config.peers.iter().flat_map(|peer| &peer.routes);
+    let routes = routes.filter(|route| !addresses.iter().any(|address| address.trunc() == **route));
+    addresses.iter().copied().map(Piece::Address).chain(routes.copied().map(Piece::Route)).collect()
 }

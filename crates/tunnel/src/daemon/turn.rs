@@ -8,10 +8,10 @@ use device::poller::{Interest, Poller, monotonic};
 use device::udp::{RecvBatch, Transmit};
 use rand_core::{OsRng, TryRngCore};
 
-use super::Inbox;
 use super::interface::Interface;
-use super::locals::Locals;
+use super::locals::{Change, Locals};
 use super::sockets::Sockets;
+use super::{Asked, Inbox, Reconfiguration};
 use crate::address::Train;
 use crate::config::Config;
 use crate::endpoint::{Arrival, Endpoint};
@@ -20,8 +20,9 @@ use crate::status::TunnelStatus;
 
 const TUN: u64 = 0;
 const WAKER: u64 = 1;
+const CHANGES: u64 = 2;
 /// The sockets' tokens start here.
-const SOCKETS: u64 = 2;
+const SOCKETS: u64 = 3;
 /// Reads of the TUN in a turn, of up to 64 KiB each: the network's datagrams wait meanwhile.
 const READS: usize = 4;
 /// Trains sent at once.
@@ -32,20 +33,27 @@ const TRAINS: usize = 32;
 struct Ready {
     tun: bool,
     waker: bool,
+    changes: bool,
     sockets: [bool; 2],
 }
 
 /// All that the thread owns.
 pub struct Turn {
-    endpoint: Endpoint,
-    interface: Interface,
+    ends: Ends,
     sockets: Sockets,
-    locals: Locals,
-    inbox: Inbox<TunnelStatus>,
+    inbox: Inbox<TunnelStatus, Reconfiguration>,
     poller: Poller,
     batch: RecvBatch,
     trains: Vec<Train>,
     inner: Vec<Vec<u8>>,
+}
+
+/// What the configuration is about.
+struct Ends {
+    now: Duration,
+    endpoint: Endpoint,
+    interface: Interface,
+    locals: Locals,
 }
 
 impl Turn {
@@ -55,7 +63,7 @@ impl Turn {
         key: PrivateKey,
         interface: Interface,
         sockets: Sockets,
-        inbox: Inbox<TunnelStatus>,
+        inbox: Inbox<TunnelStatus, Reconfiguration>,
     ) -> io::Result<Self> {
         let poller = Poller::new()?;
         poller.add(&interface.tun, TUN, Interest::Read)?;
@@ -63,14 +71,15 @@ impl Turn {
         for (token, socket) in (SOCKETS..).zip(sockets.iter()) {
             poller.add(socket, token, Interest::Read)?;
         }
-        let locals = Locals::new(&config)?;
+        let locals = Locals::new(&config, interface.index())?;
+        if let Some(changes) = locals.changes() {
+            poller.add(changes, CHANGES, Interest::Read)?;
+        }
         let mut seed = [0; 32];
         OsRng.try_fill_bytes(&mut seed).map_err(|error| io::Error::other(error.to_string()))?;
         Ok(Self {
-            endpoint: Endpoint::new(config, key, seed),
-            interface,
+            ends: Ends { now: monotonic(), endpoint: Endpoint::new(config, key, seed), interface, locals },
             sockets,
-            locals,
             inbox,
             poller,
             batch: RecvBatch::default(),
@@ -82,48 +91,57 @@ impl Turn {
     /// Runs until it is told to stop.
     pub fn run(mut self) -> io::Result<()> {
         device::process::precise_timers();
-        let mut now = monotonic();
         loop {
-            let ready = self.wait(now)?;
-            now = monotonic();
-            if ready.waker && self.inbox.answer(|| self.endpoint.status(now)) {
+            let ready = self.wait()?;
+            let now = monotonic();
+            self.ends.now = now;
+            if ready.waker && self.inbox.answer(&mut self.ends) {
                 return Ok(());
             }
-            self.look_at_locals(now);
+            self.look_at_locals(now, ready);
             self.take_datagrams(now, ready);
             if ready.tun {
                 self.take_inner(now)?;
             }
-            self.endpoint.handle_timeout(now);
+            self.ends.endpoint.handle_timeout(now);
             self.send_datagrams(now);
             self.send_inner()?;
-            self.interface.set_mtu(self.endpoint.inner_mtu());
+            self.ends.interface.set_mtu(self.ends.endpoint.inner_mtu());
         }
     }
 
-    fn wait(&mut self, now: Duration) -> io::Result<Ready> {
-        let due = [self.endpoint.poll_timeout(now), self.locals.due()].into_iter().flatten().min();
+    fn wait(&mut self) -> io::Result<Ready> {
+        let Ends { now, endpoint, locals, .. } = &self.ends;
+        let due = [endpoint.poll_timeout(*now), locals.due()].into_iter().flatten().min();
         let timeout = due.map(|due| due.saturating_sub(monotonic()));
         let mut all = Ready::default();
         for ready in self.poller.wait(timeout)? {
             match ready.token {
                 TUN => all.tun = true,
                 WAKER => all.waker = true,
+                CHANGES => all.changes = true,
                 socket => all.sockets[(socket - SOCKETS) as usize] = true,
             }
         }
         Ok(all)
     }
 
-    fn look_at_locals(&mut self, now: Duration) {
-        for change in self.locals.look(now) {
-            self.endpoint.set_local(now, change.peer, change.path, change.local);
+    fn look_at_locals(&mut self, now: Duration, ready: Ready) {
+        let Ends { endpoint, locals, .. } = &mut self.ends;
+        if ready.changes {
+            locals.listen();
+        }
+        for (peer, path, change) in locals.look(now) {
+            match change {
+                Change::Local(local) => endpoint.set_local(now, peer, path, local),
+                Change::Addresses => endpoint.handle_address_change(now, peer, path),
+            }
         }
     }
 
     /// One batch of each socket that is ready; more comes with the next turn.
     fn take_datagrams(&mut self, now: Duration, ready: Ready) {
-        let (endpoint, batch) = (&mut self.endpoint, &mut self.batch);
+        let (endpoint, batch) = (&mut self.ends.endpoint, &mut self.batch);
         let ready = ready.sockets.iter();
         for (socket, _) in self.sockets.iter().zip(ready).filter(|(_, ready)| **ready) {
             let received = socket.recv(batch, |meta, datagram| {
@@ -139,8 +157,8 @@ impl Turn {
 
     fn take_inner(&mut self, now: Duration) -> io::Result<()> {
         for _ in 0..READS {
-            let endpoint = &mut self.endpoint;
-            match self.interface.tun.recv(|packet| endpoint.handle_inner(now, packet)) {
+            let endpoint = &mut self.ends.endpoint;
+            match self.ends.interface.tun.recv(|packet| endpoint.handle_inner(now, packet)) {
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) => return Err(gone(&error)),
@@ -151,7 +169,7 @@ impl Turn {
 
     fn send_datagrams(&mut self, now: Duration) {
         loop {
-            let endpoint = &mut self.endpoint;
+            let endpoint = &mut self.ends.endpoint;
             let empty = self.trains.iter_mut().position(|train| !endpoint.poll_transmit(now, train));
             let filled = empty.unwrap_or(self.trains.len());
             self.sockets.send(now, self.trains[..filled].iter().filter_map(transmit));
@@ -163,11 +181,26 @@ impl Turn {
 
     /// All in one batch, so that the packets of a flow go as one.
     fn send_inner(&mut self) -> io::Result<()> {
-        let endpoint = &mut self.endpoint;
+        let endpoint = &mut self.ends.endpoint;
         self.inner.extend(std::iter::from_fn(|| endpoint.poll_inner()));
-        self.interface.tun.send(&self.inner).map_err(|error| gone(&error))?;
+        self.ends.interface.tun.send(&self.inner).map_err(|error| gone(&error))?;
         self.inner.clear();
         Ok(())
+    }
+}
+
+impl Asked<TunnelStatus, Reconfiguration> for Ends {
+    fn status(&self) -> TunnelStatus {
+        self.endpoint.status(self.now)
+    }
+
+    /// What may be refused comes first and is undone; what remains cannot fail.
+    fn change(&mut self, change: Reconfiguration) -> Result<(), String> {
+        let Reconfiguration { addresses, config } = change;
+        self.endpoint.check(&config).map_err(|error| error.to_string())?;
+        self.interface.reconfigure(&addresses, &config).map_err(|error| error.to_string())?;
+        self.locals.reconfigure(&config);
+        self.endpoint.reconfigure(self.now, config).map_err(|error| error.to_string())
     }
 }
 

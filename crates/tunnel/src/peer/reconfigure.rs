@@ -79,11 +79,6 @@ impl Peer {
         }
     }
 
-    /// When a marker is due on `path`: while the tunnel is in use, and until the peer was told the paths often enough.
-    pub(super) fn marker_at(&self, path: &Path, active: bool) -> Option<Duration> {
-        path.next_marker.filter(|_| (active || path.announcements > 0) && path.is_validated())
-    }
-
     fn set_common(&mut self, now: Duration, common: Common) {
         if common.scheduler != self.scheduler {
             self.scheduler = common.scheduler;

@@ -93,8 +93,8 @@ impl Peer {
         }
         for at in 0..self.paths.len() {
             let keepalive = self.keepalive_at(&self.paths[at]);
-            let marker = self.marker_at(&self.paths[at], active);
             let path = &mut self.paths[at];
+            let marker = path.next_marker.filter(|_| active && path.is_validated());
             path.probe_wanted |= keepalive.into_iter().chain(marker).any(|t| t <= now);
         }
     }

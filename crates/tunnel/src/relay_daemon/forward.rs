@@ -10,7 +10,8 @@ use std::time::Duration;
 use device::poller::{Interest, Poller, monotonic};
 use device::udp::{Meta, RecvBatch, Transmit};
 
-use crate::daemon::{Inbox, Sockets};
+use crate::daemon::{Asked, Inbox, Sockets};
+use crate::keys::PublicKey;
 use crate::relay::{Action, RelayControl, RelayStatus, RelayTable};
 use crate::wire::Kind;
 
@@ -41,10 +42,10 @@ impl Replies {
 }
 
 /// What each of the two threads owns.
-pub struct Forwarder<S> {
+pub struct Forwarder<S, C = ()> {
     sockets: Sockets,
     replies: Arc<Replies>,
-    inbox: Inbox<S>,
+    inbox: Inbox<S, C>,
     poller: Poller,
     batch: RecvBatch,
 }
@@ -56,9 +57,9 @@ struct Ready {
     sockets: [bool; 2],
 }
 
-impl<S> Forwarder<S> {
+impl<S, C> Forwarder<S, C> {
     /// Fails only where descriptors have run out.
-    pub fn new(sockets: Sockets, replies: Arc<Replies>, inbox: Inbox<S>) -> io::Result<Self> {
+    pub fn new(sockets: Sockets, replies: Arc<Replies>, inbox: Inbox<S, C>) -> io::Result<Self> {
         let poller = Poller::new()?;
         poller.add(&inbox.waker, WAKER, Interest::Read)?;
         for (token, socket) in (SOCKETS..).zip(sockets.iter()) {
@@ -101,7 +102,7 @@ impl Forwarder<()> {
     pub fn run_down(mut self, table: &RelayTable) -> io::Result<()> {
         loop {
             let ready = self.wait(None)?;
-            if ready.waker && self.inbox.answer(|| ()) {
+            if ready.waker && self.inbox.answer(&mut NoState) {
                 return Ok(());
             }
             let now = monotonic();
@@ -110,16 +111,47 @@ impl Forwarder<()> {
     }
 }
 
-impl Forwarder<RelayStatus> {
+/// The thread for what goes down has nothing to show or to change.
+struct NoState;
+
+impl Asked<(), ()> for NoState {
+    fn status(&self) {}
+
+    fn change(&mut self, (): ()) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+/// The core, and the time of this turn.
+struct Timed {
+    now: Duration,
+    control: RelayControl,
+}
+
+impl Asked<RelayStatus, Vec<PublicKey>> for Timed {
+    fn status(&self) -> RelayStatus {
+        self.control.status(self.now)
+    }
+
+    fn change(&mut self, allow: Vec<PublicKey>) -> Result<(), String> {
+        self.control.set_allow(allow);
+        Ok(())
+    }
+}
+
+impl Forwarder<RelayStatus, Vec<PublicKey>> {
     /// Does all else until it is told to stop.
-    pub fn run_up(mut self, mut control: RelayControl) -> io::Result<()> {
+    pub fn run_up(mut self, control: RelayControl) -> io::Result<()> {
+        let mut timed = Timed { now: monotonic(), control };
         loop {
-            let timeout = control.poll_timeout().map(|due| due.saturating_sub(monotonic()));
+            let timeout = timed.control.poll_timeout().map(|due| due.saturating_sub(monotonic()));
             let ready = self.wait(timeout)?;
             let now = monotonic();
-            if ready.waker && self.inbox.answer(|| control.status(now)) {
+            timed.now = now;
+            if ready.waker && self.inbox.answer(&mut timed) {
                 return Ok(());
             }
+            let control = &mut timed.control;
             let replies = self.replies.clone();
             self.forward(now, ready, |meta, datagram| {
                 let action = control.handle_datagram(now, meta.remote, datagram);
@@ -128,7 +160,7 @@ impl Forwarder<RelayStatus> {
                 }
                 action
             });
-            self.send_own(now, &mut control);
+            self.send_own(now, control);
         }
     }
 
