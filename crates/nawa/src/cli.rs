@@ -3,10 +3,13 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
 use crate::command;
+use crate::config::value;
+use crate::control::{Request, path};
 use crate::failure::Failure;
 use crate::logging;
 
@@ -44,6 +47,11 @@ enum Command {
     Down,
     /// Shows the state of the running daemon
     Status(Status),
+    /// Shows the state of the paths again and again, with what has gone over each since the last time
+    Monitor(Monitor),
+    /// Shows and changes the tunnel's paths while it runs; the file, when it is read again, overrides these changes
+    #[command(subcommand)]
+    Path(PathCommand),
     /// Emulated networks and experiments on this machine (needs root)
     #[command(subcommand)]
     Lab(Lab),
@@ -70,6 +78,40 @@ struct Status {
     /// One JSON object instead of tables; every unit is in its key's name
     #[arg(long)]
     json: bool,
+}
+
+#[derive(Args, Debug)]
+struct Monitor {
+    /// One JSON object a line instead of tables; every unit is in its key's name
+    #[arg(long)]
+    json: bool,
+    /// The time from one to the next, with its unit
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = value::interval)]
+    interval: Duration,
+}
+
+#[derive(Subcommand, Debug)]
+enum PathCommand {
+    /// Shows the paths of all peers, of one, or one path
+    Show(PathShow),
+    /// Adds a path to a peer
+    Add(path::Add),
+    /// Removes a path that this end lists; what is under way on it is sent again over others
+    Del(path::Del),
+    /// Changes what is given of a path that this end lists
+    Set(path::Set),
+}
+
+/// Which paths to show, and how.
+#[derive(Args, Debug)]
+pub struct PathShow {
+    /// The peer's name
+    pub peer: Option<String>,
+    /// The path's name
+    pub name: Option<String>,
+    /// One JSON object instead of tables; every unit is in its key's name
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Subcommand, Debug)]
@@ -124,6 +166,11 @@ fn dispatch(command: Option<Command>) -> Result<(), Failure> {
         Some(Command::Up(File { file })) => command::up::run(&file),
         Some(Command::Down) => command::down::run(),
         Some(Command::Status(Status { json })) => command::status::run(json),
+        Some(Command::Monitor(Monitor { json, interval })) => command::monitor::run(json, interval),
+        Some(Command::Path(PathCommand::Show(show))) => command::path::show(&show),
+        Some(Command::Path(PathCommand::Add(add))) => command::path::change(Request::PathAdd(add)),
+        Some(Command::Path(PathCommand::Del(del))) => command::path::change(Request::PathDel(del)),
+        Some(Command::Path(PathCommand::Set(set))) => command::path::set(set),
         Some(Command::Lab(Lab::List)) => command::lab::list(),
         Some(Command::Lab(Lab::Run(options))) => command::lab::run(options),
     }

@@ -2,22 +2,23 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
 use device::poller::{Interest, Poller, Signal, Signals};
 
-use crate::config::{self, Settings};
-use crate::control::{Request, server::Server};
+use crate::config::Settings;
+use crate::control::server::Server;
 use crate::failure::Failure;
+use crate::live::Live;
 use crate::notify;
-use crate::strands::{Status, Strands};
 
 /// What the daemon waits for.
 pub enum Event {
     /// SIGINT, SIGTERM or `nawa down`.
     Stop,
-    /// SIGHUP.
+    /// SIGHUP: read the file again.
     Reload,
     /// A strand ended by itself, which it should not; the sentence says why.
     Ended(String),
@@ -33,14 +34,16 @@ pub fn run(file: &Path, settings: Settings, ready: impl FnOnce()) -> Result<(), 
     let (sender, events) = channel();
     forward_signals(sender.clone())
         .map_err(|error| Failure::failed(format!("cannot watch signals: {error}")))?;
-    let strands = Strands::start(resolved, &sender)?;
-    answer(control, strands.status(), sender)
+    let live = Arc::new(Live::start(resolved, sender)?);
+    let answering = Arc::clone(&live);
+    control
+        .serve(move |request| answering.answer(request))
         .map_err(|error| Failure::failed(format!("cannot answer on the control socket: {error}")))?;
     notify::ready();
     ready();
-    let result = wait(file, &events);
+    let result = wait(file, &live, &events);
     notify::stopping();
-    drop(strands);
+    live.stop();
     result
 }
 
@@ -71,35 +74,13 @@ fn watch(signals: &Signals, events: &Sender<Event>) -> io::Result<()> {
     }
 }
 
-fn answer(control: Server, status: Status, events: Sender<Event>) -> io::Result<()> {
-    control.serve(move |request| match request {
-        Request::Status => status.now(),
-        Request::Stop => {
-            // If nobody listens, the daemon is on its way out already.
-            let _ = events.send(Event::Stop);
-            serde_json::json!({"stopping": true})
-        }
-    })
-}
-
 /// Returns when it is time to stop.
-fn wait(file: &Path, events: &Receiver<Event>) -> Result<(), Failure> {
+fn wait(file: &Path, live: &Live, events: &Receiver<Event>) -> Result<(), Failure> {
     loop {
         match events.recv() {
             Ok(Event::Stop) | Err(_) => return Ok(()),
-            Ok(Event::Reload) => look_at(file),
+            Ok(Event::Reload) => live.reload(file),
             Ok(Event::Ended(why)) => return Err(Failure::failed(why)),
         }
-    }
-}
-
-/// A reload only checks the file for now.
-fn look_at(file: &Path) {
-    match config::load(file) {
-        Ok(_) => tracing::warn!(
-            file = %file.display(),
-            "the file is good, but a running daemon cannot take it up yet; use `nawa down` and `nawa up`"
-        ),
-        Err(failure) => failure.lines.iter().for_each(|line| tracing::error!("{line}")),
     }
 }

@@ -1,6 +1,6 @@
 //! `nawa`: many weak links, one strong line. Wiring only: the command line ([`cli`]), one file per command
 //! ([`command`]), the configuration file ([`config`]), the running daemon ([`daemon`]) and the socket by which
-//! commands reach it ([`control`]). The work is done by the crates `tunnel` and `lab`.
+//! commands reach it ([`control`]); [`live`] changes what runs. The work is done by the crates `tunnel` and `lab`.
 
 mod cli;
 mod command;
@@ -8,6 +8,7 @@ mod config;
 mod control;
 mod daemon;
 mod failure;
+mod live;
 mod logging;
 mod notify;
 mod strands;

@@ -9,6 +9,12 @@ pub fn ready() {
     tell("READY=1\n");
 }
 
+/// The daemon reads its file again; [`ready`] follows, whatever comes of it.
+pub fn reloading() {
+    let now = device::monotonic().as_micros();
+    tell(&format!("RELOADING=1\nMONOTONIC_USEC={now}\n"));
+}
+
 /// The daemon is on its way out.
 pub fn stopping() {
     tell("STOPPING=1\n");

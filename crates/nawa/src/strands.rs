@@ -4,50 +4,141 @@ use std::sync::mpsc::Sender;
 
 use serde_json::{Value, json};
 use tunnel::config::Config;
-use tunnel::daemon::Watch;
+use tunnel::daemon::{Listen, Reconfiguration, Watch};
 use tunnel::relay::RelayStatus;
 use tunnel::status::TunnelStatus;
-use tunnel::{PrivateKey, daemon, relay_daemon};
+use tunnel::{PrivateKey, PublicKey, daemon, relay_daemon};
 
 use crate::config::{Relay, Resolved, Tunnel};
 use crate::daemon::Event;
-use crate::failure::Failure;
 
 /// All that runs. Dropping it stops all, and waits until what they made is gone.
 pub struct Strands {
+    public_key: PublicKey,
     tunnel: Option<RunningTunnel>,
-    relay: Option<relay_daemon::RelayRunning>,
+    relay: Option<RunningRelay>,
 }
 
 struct RunningTunnel {
     interface: String,
+    listen: Listen,
+    fwmark: u32,
+    /// What is in force.
+    now: Reconfiguration,
     running: daemon::Running,
 }
 
+struct RunningRelay {
+    listen: Listen,
+    running: relay_daemon::RelayRunning,
+}
+
 /// What `nawa status` asks.
+#[derive(Clone)]
 pub struct Status {
-    tunnel: Option<(String, Watch<TunnelStatus>)>,
-    relay: Option<Watch<RelayStatus>>,
+    tunnel: Option<(String, Watch<TunnelStatus, Reconfiguration>)>,
+    relay: Option<Watch<RelayStatus, Vec<PublicKey>>>,
 }
 
 impl Strands {
     /// Starts what `resolved` asks for. A strand that ends by itself sends [`Event::Ended`].
     ///
     /// # Errors
-    /// Failed if one cannot start; then none runs.
-    pub fn start(resolved: Resolved, events: &Sender<Event>) -> Result<Strands, Failure> {
+    /// One sentence if one cannot start; then none runs.
+    pub fn start(resolved: Resolved, events: &Sender<Event>) -> Result<Strands, String> {
         let Resolved { key, tunnel, relay } = resolved;
+        let public_key = key.public();
         let relay = relay.map(|relay| start_relay(relay, key.clone(), events)).transpose()?;
         let tunnel = tunnel.map(|(tunnel, config)| start_tunnel(tunnel, config, key, events)).transpose()?;
-        Ok(Strands { tunnel, relay })
+        Ok(Strands { public_key, tunnel, relay })
     }
 
     /// What asks for the state, for as long as they run.
     pub fn status(&self) -> Status {
         Status {
             tunnel: self.tunnel.as_ref().map(|tunnel| (tunnel.interface.clone(), tunnel.running.watch())),
-            relay: self.relay.as_ref().map(relay_daemon::RelayRunning::watch),
+            relay: self.relay.as_ref().map(|relay| relay.running.watch()),
         }
+    }
+
+    /// Runs what `resolved` asks for from now on. What is the same goes on undisturbed.
+    ///
+    /// # Errors
+    /// A sentence for each thing that cannot change in a running daemon, or for what failed; then all is as before.
+    pub fn reload(&mut self, resolved: Resolved, events: &Sender<Event>) -> Result<(), Vec<String>> {
+        let refused = self.refusals(&resolved);
+        if !refused.is_empty() {
+            return Err(refused);
+        }
+        let Resolved { key, tunnel, relay } = resolved;
+        // What may fail comes first: what has been started is dropped again if something after it fails.
+        let (new_relay, allow) = match (relay, &self.relay) {
+            (Some(relay), None) => (Some(start_relay(relay, key.clone(), events).map_err(one)?), None),
+            (relay, _) => (None, relay.map(|relay| relay.allow)),
+        };
+        let new_tunnel = match (tunnel, &mut self.tunnel) {
+            (Some((tunnel, config)), None) => Some(start_tunnel(tunnel, config, key, events).map_err(one)?),
+            (Some((tunnel, config)), Some(running)) => {
+                running.reconfigure(Reconfiguration { addresses: tunnel.addresses, config }).map_err(one)?;
+                None
+            }
+            (None, _) => {
+                self.tunnel = None;
+                None
+            }
+        };
+        match (allow, &self.relay) {
+            (Some(allow), Some(relay)) => relay.running.set_allow(allow).map_err(one)?,
+            _ => self.relay = None,
+        }
+        self.tunnel = new_tunnel.or(self.tunnel.take());
+        self.relay = new_relay.or(self.relay.take());
+        Ok(())
+    }
+
+    /// Changes the tunnel's configuration by `edit`, in a copy that comes into force as a whole.
+    ///
+    /// # Errors
+    /// One sentence; then all is as before.
+    pub fn edit(&mut self, edit: impl FnOnce(&mut Config) -> Result<(), String>) -> Result<(), String> {
+        let missing = "this daemon runs no tunnel; write a [tunnel] section and reload, with `kill -HUP`";
+        let tunnel = self.tunnel.as_mut().ok_or(missing)?;
+        let mut wanted = tunnel.now.clone();
+        edit(&mut wanted.config)?;
+        tunnel.reconfigure(wanted)
+    }
+
+    /// What `resolved` would change that cannot change in a running daemon.
+    fn refusals(&self, resolved: &Resolved) -> Vec<String> {
+        let mut fixed = vec![("[node] key-file", resolved.key.public() == self.public_key)];
+        if let (Some((new, _)), Some(old)) = (&resolved.tunnel, &self.tunnel) {
+            fixed.push(("[tunnel] interface", new.interface == old.interface));
+            fixed.push(("[tunnel] listen", new.listen == old.listen));
+            fixed.push(("[tunnel] fwmark", new.fwmark == old.fwmark));
+        }
+        if let (Some(new), Some(old)) = (&resolved.relay, &self.relay) {
+            fixed.push(("[relay] listen", new.listen == old.listen));
+        }
+        let changed = fixed.into_iter().filter(|(_, same)| !same);
+        changed.map(|(what, _)| refusal(what)).collect()
+    }
+}
+
+fn refusal(what: &str) -> String {
+    format!(
+        "{what} cannot change while the daemon runs, so nothing has changed; use `nawa down && nawa up`, or put it back"
+    )
+}
+
+fn one(why: String) -> Vec<String> {
+    vec![why]
+}
+
+impl RunningTunnel {
+    fn reconfigure(&mut self, wanted: Reconfiguration) -> Result<(), String> {
+        self.running.reconfigure(wanted.clone())?;
+        self.now = wanted;
+        Ok(())
     }
 }
 
@@ -56,30 +147,21 @@ fn start_tunnel(
     config: Config,
     key: PrivateKey,
     events: &Sender<Event>,
-) -> Result<RunningTunnel, Failure> {
-    let interface = tunnel.interface.clone();
-    let settings = daemon::Settings {
-        interface: tunnel.interface,
-        addresses: tunnel.addresses,
-        listen: tunnel.listen,
-        fwmark: tunnel.fwmark,
-        tunnel: config,
-        key,
-    };
-    let running = daemon::start(settings, ended(events)).map_err(Failure::failed)?;
+) -> Result<RunningTunnel, String> {
+    let Tunnel { interface, addresses, listen, fwmark, .. } = tunnel;
+    let now = Reconfiguration { addresses: addresses.clone(), config: config.clone() };
+    let settings =
+        daemon::Settings { interface: interface.clone(), addresses, listen, fwmark, tunnel: config, key };
+    let running = daemon::start(settings, ended(events)).map_err(|error| error.to_string())?;
     tracing::info!(interface, listen = %running.local_address(), "the tunnel runs");
-    Ok(RunningTunnel { interface, running })
+    Ok(RunningTunnel { interface, listen, fwmark, now, running })
 }
 
-fn start_relay(
-    relay: Relay,
-    key: PrivateKey,
-    events: &Sender<Event>,
-) -> Result<relay_daemon::RelayRunning, Failure> {
+fn start_relay(relay: Relay, key: PrivateKey, events: &Sender<Event>) -> Result<RunningRelay, String> {
     let settings = relay_daemon::Settings { listen: relay.listen, allow: relay.allow, key };
-    let running = relay_daemon::start(settings, ended(events)).map_err(Failure::failed)?;
+    let running = relay_daemon::start(settings, ended(events)).map_err(|error| error.to_string())?;
     tracing::info!(listen = %running.local_address(), "the relay runs");
-    Ok(running)
+    Ok(RunningRelay { listen: relay.listen, running })
 }
 
 fn ended(events: &Sender<Event>) -> impl FnOnce(String) + Send + 'static {

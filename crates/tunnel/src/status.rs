@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::config::Scheduler;
+use crate::config::{Local, Scheduler};
 use crate::endpoint::{Counters, Endpoint};
 use crate::packet_queue;
 use crate::path::Path;
@@ -76,6 +76,10 @@ pub struct PathStatus {
     pub backup: bool,
     /// Listed by this end.
     pub listed: bool,
+    /// Where it leaves this host, where the configuration says so: an interface or an address.
+    pub local: Option<String>,
+    /// Whether the peer sends on it beside others, on a path that this end lists.
+    pub receive: Option<bool>,
     /// Where its datagrams go: the peer's address or the relay's.
     pub remote: Option<SocketAddr>,
     /// Whether through a relay.
@@ -155,6 +159,8 @@ fn path_status(path: &Path, best_delay: Option<i64>) -> PathStatus {
         state: state(path),
         backup: path.backup,
         listed: path.config.is_some(),
+        local: path.config.as_ref().and_then(|config| local(&config.local)),
+        receive: path.config.as_ref().map(|config| config.receive),
         remote: path.address().map(|a| a.remote),
         relayed: path.address().is_some_and(|a| a.via.is_some()),
         mtu: path.mtu(),
@@ -170,6 +176,14 @@ fn path_status(path: &Path, best_delay: Option<i64>) -> PathStatus {
         lost_packets,
         received_packets: path.received.packets(),
         received_bytes: path.received.bytes(),
+    }
+}
+
+fn local(local: &Local) -> Option<String> {
+    match local {
+        Local::Any => None,
+        Local::Interface(name) => Some(name.clone()),
+        Local::Address(ip) => Some(ip.to_string()),
     }
 }
 

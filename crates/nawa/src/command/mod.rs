@@ -4,6 +4,8 @@ pub mod check;
 pub mod down;
 pub mod keygen;
 pub mod lab;
+pub mod monitor;
+pub mod path;
 pub mod pubkey;
 pub mod run;
 pub mod status;

@@ -3,11 +3,12 @@
 
 mod check;
 mod document;
+pub mod edit;
 mod peer;
 mod resolve;
 mod secret;
 mod source;
-mod value;
+pub mod value;
 
 #[cfg(test)]
 mod tests;

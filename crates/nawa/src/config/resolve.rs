@@ -1,4 +1,4 @@
-//! From host names to addresses, at start.
+//! From host names to addresses, when a file or a path is taken up.
 
 use tunnel::PrivateKey;
 use tunnel::config::{Config, Local, PathConfig, PeerConfig, Via};
@@ -48,8 +48,12 @@ fn peer(peer: &Peer) -> Result<PeerConfig, Failure> {
     })
 }
 
-/// A relayed path's local address has to fit the relay, a direct one's the peer.
-fn path(path: &Path) -> Result<PathConfig, String> {
+/// Asks the resolver for a path's host names. A relayed path's local address has to fit the relay, a direct one's the
+/// peer.
+///
+/// # Errors
+/// One sentence.
+pub fn path(path: &Path) -> Result<PathConfig, String> {
     let local = match path.local {
         Local::Address(address) => Some(address),
         _ => None,

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
 use tunnel::config::{Local, Mtu, Scheduler};
 use tunnel::daemon::Listen;
 
@@ -13,6 +14,8 @@ use tunnel::daemon::Listen;
 const MTU_RANGE: std::ops::RangeInclusive<i64> = 1280..=9000;
 /// Longer than any NAT keeps a mapping.
 const LONGEST_KEEPALIVE: Duration = Duration::from_secs(3600);
+/// Asking more often shows nothing new.
+const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
 /// IFNAMSIZ without its final zero.
 const LONGEST_INTERFACE_NAME: usize = 15;
 
@@ -137,6 +140,13 @@ pub fn keepalive(value: &toml::Value) -> Result<Duration, String> {
     Ok(duration)
 }
 
+/// The time from one round of `nawa monitor` to the next: with its unit, a tenth of a second to an hour.
+pub fn interval(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("\"{text}\" is no interval; write a duration from \"100ms\" to \"1h\"");
+    let range = SHORTEST_INTERVAL..=LONGEST_KEEPALIVE;
+    duration(text).filter(|interval| range.contains(interval)).ok_or_else(wrong)
+}
+
 /// A whole number with one of the units ms, s, min, h.
 fn duration(text: &str) -> Option<Duration> {
     let digits = text.find(|c: char| !c.is_ascii_digit())?;
@@ -152,7 +162,8 @@ fn duration(text: &str) -> Option<Duration> {
 }
 
 /// A host, by name or address, and a UDP port.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct HostPort {
     host: String,
     port: u16,
@@ -195,6 +206,26 @@ impl FromStr for HostPort {
             && !host.is_empty()
             && (named || host.parse::<IpAddr>().is_ok() && text.starts_with('['));
         if good { Ok(HostPort { host, port }) } else { Err(wrong()) }
+    }
+}
+
+impl From<SocketAddr> for HostPort {
+    fn from(address: SocketAddr) -> Self {
+        HostPort { host: address.ip().to_string(), port: address.port() }
+    }
+}
+
+impl TryFrom<String> for HostPort {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<HostPort> for String {
+    fn from(address: HostPort) -> Self {
+        address.to_string()
     }
 }
 

@@ -5,9 +5,15 @@
 //! |---|---|
 //! | `{"command":"status"}` | the state, as `nawa status --json` prints it |
 //! | `{"command":"stop"}` | `{"stopping":true}`; the connection closes when the daemon is gone |
+//! | `{"command":"path-add","peer":"office","name":"lte","remote":"203.0.113.7:51900"}` | `{"changed":true}` |
+//! | `{"command":"path-set","peer":"office","name":"lte","backup":true}` | `{"changed":true}` |
+//! | `{"command":"path-del","peer":"office","name":"lte"}` | `{"changed":true}` |
 //! | anything else, or not root | `{"error":"one sentence"}` |
+//!
+//! What else a path may be given is in [`path`]; an answer comes when the change is in force.
 
 pub mod client;
+pub mod path;
 pub mod server;
 
 use std::io;
@@ -24,13 +30,19 @@ const LONGEST_REQUEST: u64 = 4096;
 const ROOT: u32 = 0;
 
 /// What a command asks of the daemon.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "kebab-case")]
 pub enum Request {
     /// The whole state.
     Status,
     /// Stop cleanly.
     Stop,
+    /// Add a path.
+    PathAdd(path::Add),
+    /// Remove a path.
+    PathDel(path::Del),
+    /// Change a path.
+    PathSet(path::Set),
 }
 
 fn address() -> io::Result<SocketAddr> {
@@ -46,7 +58,23 @@ mod tests {
         let parse = |text: &str| serde_json::from_str::<Request>(text).ok();
         assert_eq!(parse(r#"{"command":"status"}"#), Some(Request::Status));
         assert_eq!(parse(r#"{"command":"stop"}"#), Some(Request::Stop));
-        for bad in ["", "{}", "status", r#"{"command":"reboot"}"#] {
+        let del = path::Del { peer: "office".into(), name: "lte".into() };
+        assert_eq!(
+            parse(r#"{"command":"path-del","peer":"office","name":"lte"}"#),
+            Some(Request::PathDel(del))
+        );
+        let add = r#"{"command":"path-add","peer":"office","name":"lte","remote":"192.0.2.1:9"}"#;
+        let Some(Request::PathAdd(add)) = parse(add) else { panic!("not understood: {add}") };
+        assert_eq!((add.local, add.backup, add.receive), (None, false, true));
+        for bad in [
+            "",
+            "{}",
+            "status",
+            r#"{"command":"reboot"}"#,
+            r#"{"command":"path-del","peer":"office"}"#,
+            r#"{"command":"path-add","peer":"office","name":"lte","remote":"nowhere"}"#,
+            r#"{"command":"path-set","peer":"office","name":"lte","colour":"red"}"#,
+        ] {
             assert_eq!(parse(bad), None, "{bad}");
         }
     }

@@ -1,8 +1,11 @@
 //! `nawa status`
 
-mod table;
-mod view;
+pub mod table;
+pub mod view;
 
+use serde_json::Value;
+
+use self::view::State;
 use crate::control::{Request, client::Daemon};
 use crate::failure::Failure;
 
@@ -12,10 +15,17 @@ pub fn run(json: bool) -> Result<(), Failure> {
     if json {
         return super::print(&state.to_string());
     }
-    let state = serde_json::from_value(state).map_err(|error| {
+    super::print(table::render(&read(state)?).trim_end())
+}
+
+/// What the daemon shows, for tables.
+///
+/// # Errors
+/// Failed if the daemon shows something else.
+pub fn read(state: Value) -> Result<State, Failure> {
+    serde_json::from_value(state).map_err(|error| {
         Failure::failed(format!(
             "the daemon is of another version ({error}); use `nawa status --json`, or restart it"
         ))
-    })?;
-    super::print(table::render(&state).trim_end())
+    })
 }

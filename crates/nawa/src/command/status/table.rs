@@ -33,10 +33,7 @@ fn render_tunnel(text: &mut String, interface: &str, tunnel: &Tunnel) {
     line(text, format!("interface {interface}, mtu {}, public key {}", tunnel.mtu, tunnel.public_key));
     for peer in &tunnel.peers {
         line(text, format!("\n{}", peer_line(peer)));
-        if !peer.paths.is_empty() {
-            let rows = peer.paths.iter().map(path_row).collect();
-            rows_under(PATH_HEADER, rows, 2..8).lines().for_each(|row| line(text, row.trim_end()));
-        }
+        text.push_str(&paths(peer));
     }
 }
 
@@ -81,8 +78,8 @@ fn session_row(session: &Session) -> [String; 5] {
     ]
 }
 
-/// `numbers`: the columns that hold numbers.
-fn rows_under<const N: usize>(header: [&str; N], rows: Vec<[String; N]>, numbers: Range<usize>) -> Table {
+/// A table; `numbers`: the columns that hold numbers.
+pub fn rows_under<const N: usize>(header: [&str; N], rows: Vec<[String; N]>, numbers: Range<usize>) -> Table {
     let mut table = Table::new();
     table.load_preset(NOTHING).set_header(header).add_rows(rows);
     for column in numbers {
@@ -109,7 +106,19 @@ fn path_row(path: &Path) -> [String; 9] {
     ]
 }
 
-fn number(value: Option<f64>, decimals: usize) -> String {
+/// The paths of `peer` as a table, each line ended; empty if it has none.
+pub fn paths(peer: &Peer) -> String {
+    if peer.paths.is_empty() {
+        return String::new();
+    }
+    let rows = peer.paths.iter().map(path_row).collect();
+    let mut text = String::new();
+    rows_under(PATH_HEADER, rows, 2..8).lines().for_each(|row| line(&mut text, row.trim_end()));
+    text
+}
+
+/// A number with so many decimals, or that it is unknown.
+pub fn number(value: Option<f64>, decimals: usize) -> String {
     value.map_or(UNKNOWN.into(), |value| format!("{value:.decimals$}"))
 }
 
@@ -118,7 +127,7 @@ fn megabytes(bytes: u64) -> String {
 }
 
 /// `None` of nothing.
-fn percent(part: u64, whole: u64) -> Option<f64> {
+pub fn percent(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| 100.0 * part as f64 / whole as f64)
 }
 
@@ -130,7 +139,7 @@ mod tests {
 
     fn path(name: &str, backup: bool, rtt_ms: Option<f64>, sent_packets: u64) -> serde_json::Value {
         json!({
-            "name": name, "state": "up", "backup": backup, "remote": rtt_ms.map(|_| "198.51.100.2:51901"),
+            "id": 0, "name": name, "state": "up", "backup": backup, "remote": rtt_ms.map(|_| "198.51.100.2:51901"),
             "relayed": true, "rtt_ms": rtt_ms, "rate_bps": 9_870_000.0, "weight": 0.625,
             "sent_packets": sent_packets, "sent_bytes": 12_345_678, "lost_packets": 2, "received_bytes": 0,
         })

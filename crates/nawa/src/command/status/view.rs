@@ -42,6 +42,7 @@ pub struct Peer {
 /// `tunnel::status::PathStatus`
 #[derive(Deserialize)]
 pub struct Path {
+    pub id: u16,
     pub name: String,
     pub state: String,
     pub backup: bool,

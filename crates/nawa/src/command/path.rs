@@ -1,0 +1,105 @@
+//! `nawa path`
+
+use serde_json::{Value, json};
+
+use super::status::{self, table};
+use crate::cli::PathShow;
+use crate::control::{Request, client::Daemon, path::Set};
+use crate::failure::Failure;
+
+/// Shows the paths that are asked for.
+pub fn show(show: &PathShow) -> Result<(), Failure> {
+    let mut state = Daemon::connect()?.ask(Request::Status)?;
+    select(&mut state, show)?;
+    if show.json {
+        return super::print(&as_json(&state).to_string());
+    }
+    let state = status::read(state)?;
+    let peers = state.tunnel.map_or(Vec::new(), |tunnel| tunnel.peers);
+    let shown: Vec<_> =
+        peers.iter().map(|peer| format!("peer {}\n{}", peer.name, table::paths(peer))).collect();
+    super::print(shown.join("\n").trim_end())
+}
+
+/// Asks for a change; returns when it is in force.
+pub fn change(request: Request) -> Result<(), Failure> {
+    Daemon::connect()?.ask(request).map(drop)
+}
+
+/// Asks for a change of one path.
+pub fn set(set: Set) -> Result<(), Failure> {
+    if set.is_empty() {
+        return Err(Failure::bad_input("nothing to change; `nawa path set --help` says what may be given"));
+    }
+    change(Request::PathSet(set))
+}
+
+/// Leaves the peer and the path in `state` that are asked for.
+fn select(state: &mut Value, show: &PathShow) -> Result<(), Failure> {
+    let Some(peers) = state.pointer_mut("/tunnel/peers").and_then(Value::as_array_mut) else {
+        return Err(Failure::failed("this daemon runs no tunnel, so it has no paths"));
+    };
+    let Some(name) = &show.peer else { return Ok(()) };
+    keep(peers, name).map_err(|there| missing(&format!("peer {name}"), &there))?;
+    let (Some(path), Some(paths)) = (&show.name, peers[0]["paths"].as_array_mut()) else { return Ok(()) };
+    keep(paths, path).map_err(|there| missing(&format!("path {path} to peer {name}"), &there))
+}
+
+/// Leaves the one that is called `name`; the names that there are if none is.
+fn keep(named: &mut Vec<Value>, name: &str) -> Result<(), String> {
+    let names: Vec<_> = named.iter().filter_map(|one| one["name"].as_str()).collect();
+    let there = names.join(", ");
+    named.retain(|one| one["name"].as_str() == Some(name));
+    if named.is_empty() { Err(there) } else { Ok(()) }
+}
+
+fn missing(what: &str, there: &str) -> Failure {
+    let there = if there.is_empty() { "none" } else { there };
+    Failure::failed(format!("there is no {what}; there is: {there}"))
+}
+
+/// `{"paths": […]}`, each path as in `nawa status --json`, with its `peer`.
+fn as_json(state: &Value) -> Value {
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let mut all = Vec::new();
+    for peer in list(&state["tunnel"]["peers"]) {
+        for mut path in list(&peer["paths"]) {
+            path["peer"] = peer["name"].clone();
+            all.push(path);
+        }
+    }
+    json!({"paths": all})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state() -> Value {
+        let path = |name: &str| json!({"name": name});
+        json!({"tunnel": {"peers": [
+            {"name": "a", "paths": [path("x"), path("y")]},
+            {"name": "b", "paths": [path("x")]},
+        ]}})
+    }
+
+    fn selected(peer: Option<&str>, name: Option<&str>) -> Result<String, String> {
+        let (peer, name) = (peer.map(str::to_owned), name.map(str::to_owned));
+        let mut state = state();
+        let shown = select(&mut state, &PathShow { peer, name, json: true });
+        shown.map(|()| as_json(&state).to_string()).map_err(|failure| failure.lines.concat())
+    }
+
+    #[test]
+    fn what_is_asked_for_is_left() {
+        let all = r#"{"paths":[{"name":"x","peer":"a"},{"name":"y","peer":"a"},{"name":"x","peer":"b"}]}"#;
+        assert_eq!(selected(None, None).as_deref(), Ok(all));
+        assert_eq!(selected(Some("b"), None).as_deref(), Ok(r#"{"paths":[{"name":"x","peer":"b"}]}"#));
+        assert_eq!(selected(Some("a"), Some("y")).as_deref(), Ok(r#"{"paths":[{"name":"y","peer":"a"}]}"#));
+        assert_eq!(selected(Some("c"), None), Err("nawa: there is no peer c; there is: a, b".into()));
+        assert_eq!(
+            selected(Some("b"), Some("y")),
+            Err("nawa: there is no path y to peer b; there is: x".into())
+        );
+    }
+}

@@ -1,0 +1,173 @@
+//! One path of the configuration in force, changed as `nawa path` asks.
+
+use tunnel::PublicKey;
+use tunnel::config::{Config, Local, PathConfig, PeerConfig};
+
+use super::value::{self, HostPort};
+use super::{Path, Via, resolve};
+use crate::control::path::{Add, Del, Set};
+
+/// Adds a path behind the peer's others.
+///
+/// # Errors
+/// One sentence; `config` is as it was.
+pub fn add(config: &mut Config, add: &Add) -> Result<(), String> {
+    let peer = peer(config, &add.peer)?;
+    let path = Path {
+        name: value::label(&add.name)?,
+        local: local(add.local.as_deref())?.unwrap_or_default(),
+        remote: add.remote.clone(),
+        via: via(add.via.as_ref(), add.via_key.as_ref())?,
+        backup: add.backup,
+        receive: add.receive,
+    };
+    peer.paths.push(resolve::path(&path)?);
+    Ok(())
+}
+
+/// Removes a path.
+///
+/// # Errors
+/// One sentence if it is not there.
+pub fn del(config: &mut Config, del: &Del) -> Result<(), String> {
+    let peer = peer(config, &del.peer)?;
+    let at = position(peer, &del.name)?;
+    peer.paths.remove(at);
+    Ok(())
+}
+
+/// Changes what `set` gives of a path.
+///
+/// # Errors
+/// One sentence; `config` is as it was.
+pub fn set(config: &mut Config, set: &Set) -> Result<(), String> {
+    let peer = peer(config, &set.peer)?;
+    let at = position(peer, &set.name)?;
+    let mut path = written(&peer.paths[at]);
+    if let Some(remote) = &set.remote {
+        path.remote = remote.clone();
+    }
+    if let Some(local) = local(set.local.as_deref())?.or(set.no_local.then_some(Local::Any)) {
+        path.local = local;
+    }
+    if let Some(via) = via(set.via.as_ref(), set.via_key.as_ref())? {
+        path.via = Some(via);
+    }
+    if set.no_via {
+        path.via = None;
+    }
+    path.backup = set.backup.unwrap_or(path.backup);
+    path.receive = set.receive.unwrap_or(path.receive);
+    peer.paths[at] = resolve::path(&path)?;
+    Ok(())
+}
+
+fn peer<'a>(config: &'a mut Config, name: &str) -> Result<&'a mut PeerConfig, String> {
+    let names: Vec<_> = config.peers.iter().map(|peer| peer.name.clone()).collect();
+    let missing = || format!("there is no peer {name}; the peers are: {}", list(&names));
+    config.peers.iter_mut().find(|peer| peer.name == name).ok_or_else(missing)
+}
+
+fn position(peer: &PeerConfig, name: &str) -> Result<usize, String> {
+    let names = || peer.paths.iter().map(|path| path.name.clone()).collect::<Vec<_>>();
+    let missing = || {
+        let names = list(&names());
+        format!("peer {} has no path {name} that is listed here; those are: {names}", peer.name)
+    };
+    peer.paths.iter().position(|path| path.name == name).ok_or_else(missing)
+}
+
+fn list(names: &[String]) -> String {
+    if names.is_empty() { "none".into() } else { names.join(", ") }
+}
+
+fn local(text: Option<&str>) -> Result<Option<Local>, String> {
+    text.map(value::local).transpose()
+}
+
+fn via(address: Option<&HostPort>, key: Option<&PublicKey>) -> Result<Option<Via>, String> {
+    match (address, key) {
+        (Some(address), Some(key)) => Ok(Some(Via { address: address.clone(), public_key: *key })),
+        (None, None) => Ok(None),
+        _ => Err("a relay needs its address and its public key; give both `via` and `via-key`".into()),
+    }
+}
+
+/// A path as a file would have it.
+fn written(path: &PathConfig) -> Path {
+    let via = path.via.as_ref();
+    Path {
+        name: path.name.clone(),
+        local: path.local.clone(),
+        remote: path.remote.into(),
+        via: via.map(|via| Via { address: via.address.into(), public_key: via.public_key }),
+        backup: path.backup,
+        receive: path.receive,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tunnel::{Mtu, PresharedKey, Scheduler};
+
+    use super::*;
+
+    fn config() -> Config {
+        let peer = PeerConfig {
+            name: "office".into(),
+            public_key: [7; 32].into(),
+            preshared_key: PresharedKey::default(),
+            routes: Vec::new(),
+            keepalive: None,
+            paths: Vec::new(),
+        };
+        Config { scheduler: Scheduler::Auto, mtu: Mtu::Auto, peers: vec![peer] }
+    }
+
+    fn read<T: serde::de::DeserializeOwned>(json: serde_json::Value) -> T {
+        serde_json::from_value(json).expect("a request")
+    }
+
+    #[test]
+    fn a_path_comes_changes_and_goes() {
+        let mut config = config();
+        let new = serde_json::json!({"peer": "office", "name": "lte", "remote": "192.0.2.1:9"});
+        add(&mut config, &read(new)).expect("it is new");
+        let path = |config: &Config| config.peers[0].paths[0].clone();
+        assert_eq!(
+            (path(&config).local, path(&config).backup, path(&config).receive),
+            (Local::Any, false, true)
+        );
+        let key = PublicKey::from([9; 32]);
+        let change = serde_json::json!({
+            "peer": "office", "name": "lte", "local": "wwan0", "backup": true,
+            "via": "192.0.2.2:8", "via-key": key.to_string(),
+        });
+        set(&mut config, &read(change)).expect("it is there");
+        assert_eq!(path(&config).local, Local::Interface("wwan0".into()));
+        assert_eq!(path(&config).remote, "192.0.2.1:9".parse().expect("an address"));
+        assert!(path(&config).backup && path(&config).via.is_some_and(|via| via.public_key == key));
+        let back = serde_json::json!({"peer": "office", "name": "lte", "no-via": true, "no-local": true});
+        set(&mut config, &read(back)).expect("it is there");
+        assert_eq!((path(&config).local, path(&config).via), (Local::Any, None));
+        del(&mut config, &Del { peer: "office".into(), name: "lte".into() }).expect("it is there");
+        assert_eq!(config.peers[0].paths, []);
+    }
+
+    #[test]
+    fn what_is_refused_says_what_there_is() {
+        let mut config = config();
+        let gone = |peer: &str| Del { peer: peer.into(), name: "lte".into() };
+        let refused = del(&mut config, &gone("home")).expect_err("no such peer");
+        assert_eq!(refused, "there is no peer home; the peers are: office");
+        let refused = del(&mut config, &gone("office")).expect_err("no such path");
+        assert_eq!(refused, "peer office has no path lte that is listed here; those are: none");
+        let half =
+            serde_json::json!({"peer": "office", "name": "a", "remote": "192.0.2.1:9", "via": "192.0.2.2:8"});
+        assert!(add(&mut config, &read(half)).is_err());
+        let mixed =
+            serde_json::json!({"peer": "office", "name": "a", "remote": "192.0.2.1:9", "local": "::1"});
+        assert!(add(&mut config, &read(mixed)).is_err());
+        assert_eq!(config.peers[0].paths, []);
+    }
+}

@@ -1,0 +1,106 @@
+//! `nawa path add|del|set`: what may be typed is what is asked of the daemon. A member of a request has the name of its
+//! flag, and the value that would stand in the file.
+
+use clap::Args;
+use serde::{Deserialize, Serialize};
+use tunnel::PublicKey;
+
+use crate::config::value::{self, HostPort};
+
+/// Adds a path.
+#[derive(Args, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Add {
+    /// The peer's name
+    pub peer: String,
+    /// What to call the path; another name than the peer's other paths have
+    #[arg(value_parser = label)]
+    pub name: String,
+    /// The peer's address, as seen from the relay if there is one
+    #[arg(long, value_name = "HOST:PORT")]
+    pub remote: HostPort,
+    /// The interface, or this host's address, to leave by [default: as the routing table says]
+    #[arg(long, value_name = "DEV|ADDRESS", value_parser = local)]
+    pub local: Option<String>,
+    /// A relay to go through
+    #[arg(long, value_name = "HOST:PORT", requires = "via_key")]
+    pub via: Option<HostPort>,
+    /// The relay's public key
+    #[arg(long, value_name = "KEY", requires = "via")]
+    pub via_key: Option<PublicKey>,
+    /// Carry data only while no other path does
+    #[arg(long)]
+    #[serde(default)]
+    pub backup: bool,
+    /// Whether the peer sends on it beside other paths
+    #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set)]
+    #[serde(default = "yes")]
+    pub receive: bool,
+}
+
+/// Removes a path.
+#[derive(Args, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Del {
+    /// The peer's name
+    pub peer: String,
+    /// The path's name
+    pub name: String,
+}
+
+/// Changes what is given of a path.
+#[derive(Args, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Set {
+    /// The peer's name
+    pub peer: String,
+    /// The path's name
+    pub name: String,
+    /// The peer's address, as seen from the relay if there is one
+    #[arg(long, value_name = "HOST:PORT")]
+    pub remote: Option<HostPort>,
+    /// The interface, or this host's address, to leave by
+    #[arg(long, value_name = "DEV|ADDRESS", value_parser = local)]
+    pub local: Option<String>,
+    /// Leave as the routing table says
+    #[arg(long, conflicts_with = "local")]
+    #[serde(default)]
+    pub no_local: bool,
+    /// The relay to go through
+    #[arg(long, value_name = "HOST:PORT", requires = "via_key")]
+    pub via: Option<HostPort>,
+    /// The relay's public key
+    #[arg(long, value_name = "KEY", requires = "via")]
+    pub via_key: Option<PublicKey>,
+    /// Go directly
+    #[arg(long, conflicts_with = "via")]
+    #[serde(default)]
+    pub no_via: bool,
+    /// Carry data only while no other path does
+    #[arg(long, value_name = "BOOL")]
+    pub backup: Option<bool>,
+    /// Whether the peer sends on it beside other paths
+    #[arg(long, value_name = "BOOL")]
+    pub receive: Option<bool>,
+}
+
+impl Set {
+    /// Whether it changes nothing.
+    pub fn is_empty(&self) -> bool {
+        let Set { remote, local, no_local, via, no_via, backup, receive, .. } = self;
+        (remote.is_none() && local.is_none() && via.is_none() && backup.is_none() && receive.is_none())
+            && !(*no_local || *no_via)
+    }
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn label(text: &str) -> Result<String, String> {
+    value::label(text)
+}
+
+fn local(text: &str) -> Result<String, String> {
+    value::local(text).map(|_| text.to_owned())
+}

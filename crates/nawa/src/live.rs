@@ -1,0 +1,91 @@
+//! What runs, and how it is changed while it runs: by the file, read again, or by `nawa path`.
+
+use std::path::Path;
+use std::sync::mpsc::Sender;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use serde_json::{Value, json};
+
+use crate::config::{self, Resolved, edit};
+use crate::control::Request;
+use crate::daemon::Event;
+use crate::failure::Failure;
+use crate::notify;
+use crate::strands::{Status, Strands};
+
+/// The running strands. Changes take their turn; asking for the state waits for none of them.
+pub struct Live {
+    strands: Mutex<Option<Strands>>,
+    status: Mutex<Status>,
+    events: Sender<Event>,
+}
+
+impl Live {
+    /// Starts what `resolved` asks for; see [`Strands::start`].
+    ///
+    /// # Errors
+    /// Failed if a strand cannot start; then none runs.
+    pub fn start(resolved: Resolved, events: Sender<Event>) -> Result<Live, Failure> {
+        let strands = Strands::start(resolved, &events).map_err(Failure::failed)?;
+        let status = Mutex::new(strands.status());
+        Ok(Live { strands: Mutex::new(Some(strands)), status, events })
+    }
+
+    /// Answers a request of the control socket.
+    pub fn answer(&self, request: Request) -> Value {
+        match request {
+            Request::Status => lock(&self.status).clone().now(),
+            Request::Stop => {
+                // If nobody listens, the daemon is on its way out already.
+                let _ = self.events.send(Event::Stop);
+                json!({"stopping": true})
+            }
+            Request::PathAdd(add) => self.edit(|config| edit::add(config, &add)),
+            Request::PathDel(del) => self.edit(|config| edit::del(config, &del)),
+            Request::PathSet(set) => self.edit(|config| edit::set(config, &set)),
+        }
+    }
+
+    /// Reads `file` again and takes up what it says. What is wrong with it is logged, and then all goes on as it was.
+    pub fn reload(&self, file: &Path) {
+        notify::reloading();
+        match self.try_reload(file) {
+            Ok(()) => tracing::info!(file = %file.display(), "the file is taken up"),
+            Err(lines) => lines.iter().for_each(|line| tracing::error!("{line}")),
+        }
+        notify::ready();
+    }
+
+    /// Stops all, and waits until what it made is gone.
+    pub fn stop(&self) {
+        lock(&self.strands).take();
+    }
+
+    fn try_reload(&self, file: &Path) -> Result<(), Vec<String>> {
+        let resolved = config::load(file).and_then(config::Settings::resolve);
+        let resolved = resolved.map_err(|failure| failure.lines)?;
+        self.change(|strands| strands.reload(resolved, &self.events)).unwrap_or(Ok(()))
+    }
+
+    fn edit(&self, edit: impl FnOnce(&mut tunnel::Config) -> Result<(), String>) -> Value {
+        match self.change(|strands| strands.edit(edit)) {
+            Some(Ok(())) => json!({"changed": true}),
+            Some(Err(why)) => json!({"error": why}),
+            None => json!({"error": "the daemon is on its way out"}),
+        }
+    }
+
+    /// `None` if all has been stopped.
+    fn change<T>(&self, change: impl FnOnce(&mut Strands) -> T) -> Option<T> {
+        let mut strands = lock(&self.strands);
+        let strands = strands.as_mut()?;
+        let result = change(strands);
+        *lock(&self.status) = strands.status();
+        Some(result)
+    }
+}
+
+/// A change that panicked left strands that are whole: they are replaced one at a time.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
