@@ -63,7 +63,10 @@ impl Live {
 
     fn try_reload(&self, file: &Path) -> Result<(), Vec<String>> {
         let resolved = config::load(file).and_then(config::Settings::resolve);
-        let resolved = resolved.map_err(|failure| failure.lines)?;
+        // The log says whose words these are.
+        let plain = |line: String| line.strip_prefix("nawa: ").map_or(line.clone(), str::to_owned);
+        let resolved =
+            resolved.map_err(|failure| failure.lines.into_iter().map(plain).collect::<Vec<_>>())?;
         self.change(|strands| strands.reload(resolved, &self.events)).unwrap_or(Ok(()))
     }
 

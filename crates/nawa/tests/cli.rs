@@ -47,7 +47,21 @@ fn a_bad_key_is_bad_input_in_one_sentence() {
 
 #[test]
 fn wrong_flags_are_bad_input() {
-    for arguments in [&["--wrong"][..], &["wrong"], &["lab"], &["lab", "run", "demo", "--quick", "--paper"]] {
+    let wrong: [&[&str]; 12] = [
+        &["--wrong"],
+        &["wrong"],
+        &["lab"],
+        &["lab", "run", "demo", "--quick", "--paper"],
+        &["monitor", "--interval", "1"],
+        &["path"],
+        &["path", "add", "office", "lte"],
+        &["path", "add", "office", "l/te", "--remote", "192.0.2.1:9"],
+        &["path", "add", "office", "lte", "--remote", "192.0.2.1"],
+        &["path", "add", "office", "lte", "--remote", "192.0.2.1:9", "--via", "192.0.2.2:9"],
+        &["path", "set", "office", "lte", "--local", "not an interface"],
+        &["path", "set", "office", "lte"],
+    ];
+    for arguments in wrong {
         assert_eq!(output(&mut nawa(arguments.iter().copied())).status.code(), Some(2), "{arguments:?}");
     }
     let output = output(&mut nawa(["--log-level", "tunnel=loud", "keygen"]));

@@ -24,7 +24,18 @@ fn lonely() -> (Node, PathBuf) {
 fn without_a_daemon_commands_end_with_3() {
     let Some(_alone) = namespaces_or_skip("without_a_daemon_commands_end_with_3") else { return };
     let namespace = Namespace::new();
-    for arguments in [&[][..], &["status"], &["status", "--json"], &["down"]] {
+    let commands: [&[&str]; 9] = [
+        &[],
+        &["status"],
+        &["status", "--json"],
+        &["monitor"],
+        &["path", "show"],
+        &["path", "add", "office", "lte", "--remote", "192.0.2.1:9"],
+        &["path", "set", "office", "lte", "--backup", "true"],
+        &["path", "del", "office", "lte"],
+        &["down"],
+    ];
+    for arguments in commands {
         let output = output(&mut namespace.nawa(arguments.iter().copied()));
         assert_eq!(output.status.code(), Some(3), "{arguments:?}");
         assert_eq!(stderr(&output).lines().count(), 1, "{}", stderr(&output));
@@ -102,19 +113,6 @@ fn signals_stop_it_cleanly() {
         assert_eq!(daemon.wait(), Some(0));
         assert!(!namespace.has_interface("nawa0"));
     }
-}
-
-#[test]
-fn sighup_checks_the_file_and_goes_on() {
-    let Some(_alone) = namespaces_or_skip("sighup_checks_the_file_and_goes_on") else { return };
-    let (namespace, (node, file)) = (Namespace::new(), lonely());
-    let mut daemon = Daemon::start(&namespace, &file);
-    daemon.signal(Signal::HUP);
-    daemon.read_until("the file is good");
-    node.write("[flight]\n");
-    daemon.signal(Signal::HUP);
-    daemon.read_until("the strand `flight` is not built yet");
-    succeed(&mut namespace.nawa(["status"]));
 }
 
 #[test]

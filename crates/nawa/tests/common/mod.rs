@@ -8,6 +8,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// What is waited for happens within milliseconds, unless the machine is busy with other things.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Says that the test `name` cannot run here, and why; `make test` compares with `expected-skips.txt`.
 pub fn skip(name: &str, reason: &str) {
@@ -110,6 +114,18 @@ impl Namespace {
         }
     }
 
+    /// What `work` returns on a thread inside.
+    pub fn within<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+        device::netns::run_in(&Path::new("/run/netns").join(&self.name), work).expect("it can be entered")
+    }
+
+    /// The daemon's state.
+    #[track_caller]
+    pub fn status(&self) -> serde_json::Value {
+        let state = succeed(&mut self.nawa(["status", "--json"]));
+        serde_json::from_str(&state).expect("one JSON object")
+    }
+
     /// Whether `interface` exists.
     pub fn has_interface(&self, interface: &str) -> bool {
         output(Command::new("ip").args(["-n", &self.name, "link", "show", interface])).status.success()
@@ -139,7 +155,13 @@ impl Daemon {
     #[track_caller]
     pub fn start(namespace: &Namespace, file: &Path) -> Daemon {
         let file = file.to_str().expect("a temporary folder's name is UTF-8");
-        let mut child = namespace.nawa(["run", file]).stderr(Stdio::piped()).spawn().expect("nawa starts");
+        Daemon::spawn(&mut namespace.nawa(["run", file]))
+    }
+
+    /// Starts `command`, a `nawa run`, and waits until it is ready.
+    #[track_caller]
+    pub fn spawn(command: &mut Command) -> Daemon {
+        let mut child = command.stderr(Stdio::piped()).spawn().expect("nawa starts");
         let mut stderr = BufReader::new(child.stderr.take().expect("stderr is piped"));
         let mut said = String::new();
         while !said.ends_with("nawa: ready\n") {
@@ -181,6 +203,20 @@ impl Drop for Daemon {
     }
 }
 
+/// What `look` finds, as soon as it finds it.
+#[track_caller]
+pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let deadline = device::monotonic() + PATIENCE;
+    let mut poller = device::Poller::new().expect("a poller");
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(device::monotonic() < deadline, "never: {what}");
+        poller.wait(Some(Duration::from_millis(20))).expect("waiting").for_each(drop);
+    }
+}
+
 /// A node's folder: its key, and files beside it.
 pub struct Node {
     folder: tempfile::TempDir,
@@ -199,6 +235,11 @@ impl Node {
         let input = fs::File::open(&path).expect("the key file");
         let public_key = succeed(nawa(["pubkey"]).stdin(input)).trim().to_owned();
         Node { folder, public_key }
+    }
+
+    /// Its private key's file.
+    pub fn key(&self) -> PathBuf {
+        self.folder.path().join("key")
     }
 
     /// Writes `nawa.toml` with `[node]` and `more`.

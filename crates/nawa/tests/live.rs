@@ -1,0 +1,464 @@
+//! A daemon that is told to change while it runs, by its file and by `nawa path`, and whose links change under it.
+
+mod common;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::UnixDatagram;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use common::{Daemon, Namespace, Node, eventually, namespaces_or_skip, output, stderr, stdout, succeed};
+use rustix::process::Signal;
+use serde_json::Value;
+
+/// Two ends, joined by the cables `lte` (10.1.0.0/24) and `wifi` (10.2.0.0/24): `van` is .1 and lists paths, `office` is .2.
+struct Pair {
+    van: Namespace,
+    office: Namespace,
+    nodes: [Node; 2],
+}
+
+/// `[[peer.path]]` over cable `cable`.
+fn path(cable: &str) -> String {
+    let net = if cable == "lte" { 1 } else { 2 };
+    format!("[[peer.path]]\nname = '{cable}'\nlocal = '{cable}'\nremote = '10.{net}.0.2:51900'\n")
+}
+
+impl Pair {
+    fn new() -> Pair {
+        let (van, office) = (Namespace::new(), Namespace::new());
+        Namespace::connect((&van, "lte", "10.1.0.1/24"), (&office, "lte", "10.1.0.2/24"));
+        Namespace::connect((&van, "wifi", "10.2.0.1/24"), (&office, "wifi", "10.2.0.2/24"));
+        Pair { van, office, nodes: [Node::new(), Node::new()] }
+    }
+
+    /// The van's file: `tunnel` and `peer` go into those sections, `more` behind them.
+    fn van_file(&self, tunnel: &str, peer: &str, more: &str) -> PathBuf {
+        let key = &self.nodes[1].public_key;
+        self.nodes[0].write(&format!(
+            "[tunnel]\ninterface = 'nawa0'\naddresses = ['10.77.0.1/24']\n{tunnel}\n\
+             [[peer]]\nname = 'office'\npublic-key = '{key}'\nroutes = ['10.77.0.2/32']\n{peer}\n{more}"
+        ))
+    }
+
+    fn office_file(&self) -> PathBuf {
+        let key = &self.nodes[0].public_key;
+        self.nodes[1].write(&format!(
+            "[tunnel]\ninterface = 'nawa0'\naddresses = ['10.77.0.2/24']\nlisten = 51900\n\
+             [[peer]]\nname = 'van'\npublic-key = '{key}'\nroutes = ['10.77.0.1/32']\n"
+        ))
+    }
+
+    /// Both daemons, the van's with these paths, and a packet through the tunnel.
+    fn start(&self, paths: &str) -> [Daemon; 2] {
+        let daemons = [
+            Daemon::start(&self.van, &self.van_file("", "", paths)),
+            Daemon::start(&self.office, &self.office_file()),
+        ];
+        self.ping();
+        daemons
+    }
+
+    #[track_caller]
+    fn ping(&self) {
+        succeed(&mut self.van.command("ping", ["-c", "1", "-w", "30", "10.77.0.2"]));
+    }
+
+    /// The state of the van's paths, as `nawa path show` has it.
+    #[track_caller]
+    fn states(&self, of: &Namespace) -> Vec<(String, String)> {
+        let text = succeed(&mut of.nawa(["path", "show", "--json"]));
+        let shown: Value = serde_json::from_str(&text).expect("one JSON object");
+        let text = |value: &Value| value.as_str().expect("a text").to_owned();
+        let paths = shown["paths"].as_array().expect("a list").iter();
+        paths.map(|path| (text(&path["name"]), text(&path["state"]))).collect()
+    }
+
+    #[track_caller]
+    fn wait_for(&self, of: &Namespace, wanted: &[(&str, &str)]) {
+        let wanted: Vec<_> =
+            wanted.iter().map(|(name, state)| (name.to_string(), state.to_string())).collect();
+        eventually(&format!("{wanted:?}"), || (self.states(of) == wanted).then_some(()));
+    }
+}
+
+fn reload(daemon: &mut Daemon) {
+    daemon.signal(Signal::HUP);
+    let line = daemon.read_until("file");
+    assert!(line.contains("the file is taken up"), "{line}");
+}
+
+/// A TCP stream through the tunnel, as long as `during` runs; `during` gets what waits until more has arrived.
+fn stream(pair: &Pair, during: impl FnOnce(&dyn Fn())) {
+    let (arrived, stop) = (AtomicU64::new(0), AtomicBool::new(false));
+    let listener = pair.office.within(|| TcpListener::bind("10.77.0.2:9")).expect("the tunnel's address");
+    let receive = || {
+        let (mut stream, mut buffer) = (listener.accept().expect("a connection").0, vec![0; 1 << 16]);
+        loop {
+            match stream.read(&mut buffer).expect("the stream goes on") {
+                0 => return arrived.load(Relaxed),
+                length => arrived.fetch_add(length as u64, Relaxed),
+            };
+        }
+    };
+    let send = || {
+        let mut stream = TcpStream::connect("10.77.0.2:9").expect("a connection");
+        let mut sent = 0;
+        while !stop.load(Relaxed) {
+            stream.write_all(&[7; 4096]).expect("the stream goes on");
+            sent += 4096;
+            // Some 30 Mbit/s: the tests share the machine.
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        sent
+    };
+    std::thread::scope(|scope| {
+        let receiver = scope.spawn(receive);
+        let sender = scope.spawn(|| pair.van.within(send));
+        let progress = || {
+            let goal = arrived.load(Relaxed) + 400_000;
+            eventually("the stream goes on", || (arrived.load(Relaxed) > goal).then_some(()));
+        };
+        during(&progress);
+        progress();
+        stop.store(true, Relaxed);
+        let sent = sender.join().expect("all was sent");
+        assert_eq!(receiver.join().expect("all was received"), sent);
+    });
+}
+
+#[test]
+fn a_stream_goes_on_through_reloads() {
+    let Some(_alone) = namespaces_or_skip("a_stream_goes_on_through_reloads") else { return };
+    let pair = Pair::new();
+    let [mut van, mut office] = pair.start(&path("lte"));
+    stream(&pair, |progress| {
+        progress();
+        reload(&mut office);
+        pair.van_file("", "", &(path("lte") + &path("wifi")));
+        reload(&mut van);
+        pair.wait_for(&pair.van, &[("lte", "up"), ("wifi", "up")]);
+        progress();
+        pair.van_file("", "keepalive = '5s'", &path("wifi"));
+        reload(&mut van);
+        progress();
+        pair.van_file("mtu = 1300\nscheduler = 'paper'", "", &path("wifi"));
+        reload(&mut van);
+        progress();
+        pair.van_file("", "", &path("lte"));
+        reload(&mut van);
+        progress();
+    });
+    assert_eq!(pair.states(&pair.van), [("lte".into(), "up".into())]);
+}
+
+#[test]
+fn a_stream_goes_on_while_paths_are_changed() {
+    let Some(_alone) = namespaces_or_skip("a_stream_goes_on_while_paths_are_changed") else { return };
+    let pair = Pair::new();
+    let _daemons = pair.start(&path("lte"));
+    let nawa = |arguments: &[&str]| succeed(&mut pair.van.nawa(arguments.iter().copied()));
+    stream(&pair, |progress| {
+        progress();
+        nawa(&["path", "add", "office", "wifi", "--remote", "10.2.0.2:51900", "--local", "wifi"]);
+        pair.wait_for(&pair.van, &[("lte", "up"), ("wifi", "up")]);
+        pair.wait_for(&pair.office, &[("lte", "up"), ("wifi", "up")]);
+        progress();
+        nawa(&["path", "set", "office", "lte", "--backup", "true"]);
+        assert!(nawa(&["path", "show", "office", "lte"]).contains("up, backup"));
+        progress();
+        nawa(&["path", "del", "office", "lte"]);
+        pair.wait_for(&pair.van, &[("wifi", "up")]);
+        pair.wait_for(&pair.office, &[("wifi", "up")]);
+        progress();
+        // The same path over the other cable.
+        nawa(&["path", "set", "office", "wifi", "--remote", "10.1.0.2:51900", "--local", "10.1.0.1"]);
+        pair.van.ip("link set wifi down");
+        progress();
+    });
+    let shown = nawa(&["path", "show", "office", "wifi", "--json"]);
+    let shown: Value = serde_json::from_str(&shown).expect("one JSON object");
+    let path = &shown["paths"][0];
+    assert_eq!((path["remote"].as_str(), path["local"].as_str()), (Some("10.1.0.2:51900"), Some("10.1.0.1")));
+}
+
+#[test]
+fn what_cannot_be_changed_is_refused_in_one_sentence() {
+    let Some(_alone) = namespaces_or_skip("what_cannot_be_changed_is_refused_in_one_sentence") else {
+        return;
+    };
+    let pair = Pair::new();
+    let _daemons = pair.start(&path("lte"));
+    let before = pair.states(&pair.van);
+    let many: Vec<String> = (0..16).map(|n| format!("p{n}")).collect();
+    for name in &many[1..] {
+        succeed(&mut pair.van.nawa(["path", "add", "office", name, "--remote", "10.1.0.2:51900"]));
+    }
+    let add = ["path", "add", "office", "lte", "--remote", "10.1.0.2:51900"];
+    for (arguments, said) in [
+        (&add[..], "peer office has a path lte already"),
+        (&["path", "add", "office", "p0", "--remote", "10.1.0.2:51900"], "more than 16 paths"),
+        (&["path", "add", "home", "lte", "--remote", "10.1.0.2:51900"], "there is no peer home"),
+        (&["path", "add", "office", "c", "--remote", "no.such.host.invalid:1"], "cannot resolve"),
+        (&["path", "del", "office", "none"], "peer office has no path none"),
+        (&["path", "set", "office", "none", "--backup", "true"], "peer office has no path none"),
+        (&["path", "set", "office", "lte", "--local", "::1"], "no address of the same family"),
+        (&["path", "show", "home"], "there is no peer home"),
+        (&["path", "show", "office", "none"], "there is no path none"),
+    ] {
+        let output = output(&mut pair.van.nawa(arguments.iter().copied()));
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains(said), "{arguments:?}: {}", stderr(&output));
+        assert_eq!(stderr(&output).lines().count(), 1, "{}", stderr(&output));
+    }
+    for name in &many[1..] {
+        succeed(&mut pair.van.nawa(["path", "del", "office", name]));
+    }
+    assert_eq!(pair.states(&pair.van), before);
+    // The end that learns its paths lists none that could be changed.
+    let learned = output(&mut pair.office.nawa(["path", "del", "van", "lte"]));
+    assert_eq!(learned.status.code(), Some(1), "{}", stderr(&learned));
+}
+
+#[test]
+fn a_reload_that_cannot_be_done_changes_nothing() {
+    let Some(_alone) = namespaces_or_skip("a_reload_that_cannot_be_done_changes_nothing") else { return };
+    let pair = Pair::new();
+    let [mut van, _office] = pair.start(&path("lte"));
+    pair.van.ip("route add 192.0.2.0/24 dev wifi");
+    let before = (pair.van.ip("address show dev nawa0"), pair.van.ip("route"));
+    let both = path("lte") + &path("wifi");
+    let other = Node::new();
+    let good = std::fs::read_to_string(pair.van_file("", "", &both)).expect("the file");
+    let file = pair.van_file("", "", "");
+    for (from, to, said) in [
+        ("'nawa0'", "'nawa1'", "[tunnel] interface cannot change while the daemon runs"),
+        ("[tunnel]", "[tunnel]\nlisten = 51999", "[tunnel] listen cannot change while the daemon runs"),
+        ("[tunnel]", "[tunnel]\nfwmark = 7", "[tunnel] fwmark cannot change while the daemon runs"),
+        (
+            "\"key\"",
+            &format!("'{}'", other.key().display()),
+            "[node] key-file cannot change while the daemon runs",
+        ),
+        (
+            "'10.77.0.2/32'",
+            "'10.77.0.2/32', '192.0.2.0/24'",
+            "the tunnel goes on as it was: cannot route 192.0.2.0/24",
+        ),
+        ("'10.77.0.2/32'", "'10.77.0.2'", "nawa.toml:10:11: "),
+        ("name = 'wifi'", "name = 'lte'", "another path of this peer has this name"),
+        ("10.1.0.2", "no.such.host.invalid", "cannot resolve"),
+    ] {
+        assert!(good.contains(from), "{from}");
+        std::fs::write(&file, good.replacen(from, to, 1)).expect("the file");
+        van.signal(Signal::HUP);
+        let line = van.read_until("ERROR");
+        assert!(line.contains(said), "{line}");
+        assert_eq!((pair.van.ip("address show dev nawa0"), pair.van.ip("route")), before, "{said}");
+        assert_eq!(pair.states(&pair.van), [("lte".into(), "up".into())], "{said}");
+    }
+    pair.ping();
+    std::fs::write(&file, good).expect("the file");
+    reload(&mut van);
+    pair.wait_for(&pair.van, &[("lte", "up"), ("wifi", "up")]);
+}
+
+#[test]
+fn addresses_and_routes_follow_the_file() {
+    let Some(_alone) = namespaces_or_skip("addresses_and_routes_follow_the_file") else { return };
+    let pair = Pair::new();
+    let [mut van, _office] = pair.start(&path("lte"));
+    let file = pair.van_file("", "", &path("lte"));
+    let text = std::fs::read_to_string(&file).expect("the file");
+    let write = |from: &str, to: &str| std::fs::write(&file, text.replacen(from, to, 1)).expect("the file");
+    write("'10.77.0.2/32'", "'10.77.0.2/32', '10.99.0.0/16', 'fd99::/64'");
+    reload(&mut van);
+    assert!(pair.van.ip("route").contains("10.99.0.0/16 dev nawa0"));
+    assert!(pair.van.ip("-6 route").contains("fd99::/64 dev nawa0"));
+    // Another address of the same prefix: the kernel takes it with the first, and the routes with the last.
+    write("'10.77.0.1/24'", "'10.77.0.9/24', 'fd77::9/64'");
+    reload(&mut van);
+    let (addresses, routes) = (pair.van.ip("address show dev nawa0"), pair.van.ip("route"));
+    assert!(addresses.contains("10.77.0.9/24") && addresses.contains("fd77::9/64"), "{addresses}");
+    assert!(!addresses.contains("10.77.0.1/24"), "{addresses}");
+    assert!(routes.contains("10.77.0.2 dev nawa0") && !routes.contains("10.99.0.0/16"), "{routes}");
+    write("", "");
+    reload(&mut van);
+    pair.ping();
+}
+
+#[test]
+fn strands_come_and_go_with_the_file() {
+    let Some(_alone) = namespaces_or_skip("strands_come_and_go_with_the_file") else { return };
+    let pair = Pair::new();
+    let [mut van, _office] = pair.start(&path("lte"));
+    let (key, other) = (&pair.nodes[1].public_key, &pair.nodes[0].public_key);
+    pair.van_file("", "", &format!("{}[relay]\nlisten = 51901\nallow = ['{key}']\n", path("lte")));
+    reload(&mut van);
+    assert!(pair.van.status()["relay"].is_object());
+    pair.van_file("", "", &format!("{}[relay]\nlisten = 51902\nallow = ['{key}']\n", path("lte")));
+    van.signal(Signal::HUP);
+    let line = van.read_until("ERROR");
+    assert!(line.contains("[relay] listen cannot change while the daemon runs"), "{line}");
+    pair.nodes[0].write(&format!("[relay]\nlisten = 51901\nallow = ['{key}', '{other}']\n"));
+    reload(&mut van);
+    assert!(pair.van.status()["relay"].is_object() && pair.van.status()["tunnel"].is_null());
+    assert!(!pair.van.has_interface("nawa0"));
+    let no_tunnel = output(&mut pair.van.nawa(["path", "show"]));
+    assert_eq!(no_tunnel.status.code(), Some(1), "{}", stdout(&no_tunnel));
+    pair.van_file("", "", &path("lte"));
+    reload(&mut van);
+    assert!(pair.van.status()["relay"].is_null());
+    pair.ping();
+}
+
+#[test]
+fn systemd_is_told_of_reloads() {
+    let Some(_alone) = namespaces_or_skip("systemd_is_told_of_reloads") else { return };
+    let pair = Pair::new();
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let address = folder.path().join("notify");
+    let socket = UnixDatagram::bind(&address).expect("a socket");
+    socket.set_read_timeout(Some(Duration::from_secs(30))).expect("a time-out");
+    let told = || {
+        let mut buffer = [0; 256];
+        let length = socket.recv(&mut buffer).expect("a message");
+        String::from_utf8_lossy(&buffer[..length]).into_owned()
+    };
+    let file = pair.van_file("", "", &path("lte"));
+    let mut command = pair.van.nawa(["run", file.to_str().expect("UTF-8")]);
+    let daemon = Daemon::spawn(command.env("NOTIFY_SOCKET", &address));
+    assert_eq!(told(), "READY=1\n");
+    for good in [true, false] {
+        if !good {
+            pair.nodes[0].write("[flight]\n");
+        }
+        daemon.signal(Signal::HUP);
+        let reloading = told();
+        let since = reloading.strip_prefix("RELOADING=1\nMONOTONIC_USEC=").map(str::trim_end);
+        let since: u128 = since.and_then(|since| since.parse().ok()).expect("since when");
+        assert!(since <= device::monotonic().as_micros() && since > 0, "{reloading}");
+        assert_eq!(told(), "READY=1\n");
+    }
+    daemon.signal(Signal::TERM);
+    assert_eq!(told(), "STOPPING=1\n");
+    assert_eq!(daemon.wait(), Some(0));
+}
+
+#[test]
+fn monitor_goes_on_until_it_is_interrupted_or_the_daemon_goes() {
+    let name = "monitor_goes_on_until_it_is_interrupted_or_the_daemon_goes";
+    let Some(_alone) = namespaces_or_skip(name) else { return };
+    let pair = Pair::new();
+    let [van, _office] = pair.start(&path("lte"));
+    let monitor = |more: &[&str]| {
+        let arguments = ["monitor", "--interval", "100ms"].iter().chain(more).copied();
+        let mut command = pair.van.nawa(arguments);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("nawa starts")
+    };
+    let mut child = monitor(&["--json"]);
+    let mut lines = BufReader::new(child.stdout.take().expect("stdout is piped")).lines();
+    let mut round = || -> Value {
+        let line = lines.next().expect("a round").expect("text");
+        serde_json::from_str(&line).expect("one JSON object a line")
+    };
+    let rounds = [round(), round()];
+    assert!(rounds[0]["t_s"].as_f64() < rounds[1]["t_s"].as_f64(), "{rounds:?}");
+    assert!(
+        rounds[0]["paths"][0]["sent_bps"].is_null() && rounds[1]["paths"][0]["sent_bps"].is_f64(),
+        "{rounds:?}"
+    );
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, Signal::INT).expect("it runs");
+    assert_eq!(child.wait().expect("it ends").code(), Some(0));
+
+    let mut child = monitor(&[]);
+    let mut lines =
+        BufReader::new(child.stdout.take().expect("stdout is piped")).lines().map_while(Result::ok);
+    assert!(lines.any(|line| line.contains("out Mbit/s")) && lines.any(|line| line.contains("out Mbit/s")));
+    van.signal(Signal::KILL);
+    van.wait();
+    lines.for_each(drop);
+    let ended = child.wait_with_output().expect("it ends");
+    assert_eq!((ended.status.code(), stderr(&ended).lines().count()), (Some(1), 1), "{}", stderr(&ended));
+}
+
+#[test]
+fn an_uplink_gets_another_address() {
+    let Some(_alone) = namespaces_or_skip("an_uplink_gets_another_address") else { return };
+    let pair = Pair::new();
+    let free = "[[peer.path]]\nname = 'lte'\nremote = '10.1.0.2:51900'\n".to_owned();
+    for paths in [path("lte"), free] {
+        let _daemons = pair.start(&paths);
+        stream(&pair, |progress| {
+            progress();
+            pair.van.ip("address del 10.1.0.1/24 dev lte");
+            pair.van.ip("address add 10.1.0.3/24 dev lte");
+            progress();
+            eventually("the office sees the new address", || {
+                let remote = &pair.office.status()["tunnel"]["peers"][0]["paths"][0]["remote"];
+                remote.as_str()?.starts_with("10.1.0.3:").then_some(())
+            });
+        });
+        pair.wait_for(&pair.van, &[("lte", "up")]);
+        pair.van.ip("address del 10.1.0.3/24 dev lte");
+        pair.van.ip("address add 10.1.0.1/24 dev lte");
+    }
+}
+
+#[test]
+fn a_link_goes_down_and_comes_up() {
+    let Some(_alone) = namespaces_or_skip("a_link_goes_down_and_comes_up") else { return };
+    let pair = Pair::new();
+    let _daemons = pair.start(&(path("lte") + &path("wifi")));
+    pair.wait_for(&pair.van, &[("lte", "up"), ("wifi", "up")]);
+    stream(&pair, |progress| {
+        for cable in ["lte", "wifi"] {
+            progress();
+            pair.van.ip(&format!("link set {cable} down"));
+            let down = |name| (name, if name == cable { "down" } else { "up" });
+            pair.wait_for(&pair.van, &["lte", "wifi"].map(down));
+            progress();
+            pair.van.ip(&format!("link set {cable} up"));
+            pair.wait_for(&pair.van, &[("lte", "up"), ("wifi", "up")]);
+        }
+    });
+}
+
+/// `van` reaches `office` through a relay only:
+///
+/// ```text
+/// van 10.3.0.1 ── 10.3.0.9 relay 10.4.0.9 ── 10.4.0.2 office
+/// ```
+#[test]
+fn a_relay_is_started_anew_and_refuses_whom_it_no_longer_allows() {
+    let name = "a_relay_is_started_anew_and_refuses_whom_it_no_longer_allows";
+    let Some(_alone) = namespaces_or_skip(name) else { return };
+    let (pair, relay, node) = (Pair::new(), Namespace::new(), Node::new());
+    Namespace::connect((&pair.van, "west", "10.3.0.1/24"), (&relay, "west", "10.3.0.9/24"));
+    Namespace::connect((&relay, "east", "10.4.0.9/24"), (&pair.office, "east", "10.4.0.2/24"));
+    let allow = |key: &str| node.write(&format!("[relay]\nlisten = 51901\nallow = ['{key}']\n"));
+    let [van_key, office_key] = pair.nodes.each_ref().map(|node| node.public_key.as_str());
+    let file = allow(van_key);
+    let mut daemon = Daemon::start(&relay, &file);
+    let _ends = pair.start(&format!(
+        "[[peer.path]]\nname = 'relayed'\nremote = '10.4.0.2:51900'\n\
+         via = {{ address = '10.3.0.9:51901', public-key = '{}' }}\n",
+        node.public_key
+    ));
+    daemon.signal(Signal::KILL);
+    daemon.wait();
+    daemon = Daemon::start(&relay, &file);
+    pair.ping();
+    assert_eq!(relay.status()["relay"]["sessions"].as_array().map(Vec::len), Some(1));
+
+    allow(office_key);
+    reload(&mut daemon);
+    assert_eq!(relay.status()["relay"]["sessions"].as_array().map(Vec::len), Some(0));
+    allow(van_key);
+    reload(&mut daemon);
+    pair.ping();
+}
