@@ -87,7 +87,10 @@ impl Peer {
         let sizes = sizes_of(common.mtu);
         if sizes != self.sizes {
             self.sizes = sizes;
-            self.paths.iter_mut().for_each(|path| path.restart_mtu(now));
+            let (fit, short): (Vec<_>, Vec<_>) =
+                self.paths.iter_mut().partition(|path| path.inner_mtu() >= sizes.least);
+            fit.into_iter().for_each(|path| path.look_for_larger_mtu(now));
+            short.into_iter().for_each(|path| path.restart_mtu(now));
         }
     }
 
