@@ -106,12 +106,12 @@ fn stream(pair: &Pair, during: impl FnOnce(&dyn Fn())) {
     };
     let send = || {
         let mut stream = TcpStream::connect("10.77.0.2:9").expect("a connection");
-        let mut sent = 0;
+        let (mut sent, mut pace) = (0, device::Poller::new().expect("a poller"));
         while !stop.load(Relaxed) {
             stream.write_all(&[7; 4096]).expect("the stream goes on");
             sent += 4096;
             // Some 30 Mbit/s: the tests share the machine.
-            std::thread::sleep(Duration::from_millis(1));
+            pace.wait(Some(Duration::from_millis(1))).expect("waiting").for_each(drop);
         }
         sent
     };

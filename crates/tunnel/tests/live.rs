@@ -266,6 +266,22 @@ fn a_list_that_comes_late_retires_no_newer_path() {
     assert!(net.peer(1).paths.iter().all(|path| path.state == "up"));
 }
 
+#[test]
+fn a_changed_address_is_told_at_once_on_an_idle_tunnel() {
+    let mut net = Net::quick(2, 20 * MS, |_, _| ());
+    send(&mut net, 0, 0..100);
+    net.pass(8000 * MS);
+    let new = "198.51.100.9:4321".parse().expect("an address");
+    net.seen_at[1] = new;
+    net.ends[0].handle_address_change(net.now, 0, 1);
+    net.pass(200 * MS);
+    let remotes: Vec<_> = net.peer(1).paths.iter().map(|path| path.remote).collect();
+    assert_eq!(remotes, [Some(sim::client(0)), Some(new)]);
+    // A path that there is not, and one that the other end lists, have no addresses here.
+    net.ends[0].handle_address_change(net.now, 0, 9);
+    net.ends[1].handle_address_change(net.now, 0, 0);
+}
+
 /// A link that loses, delays and reorders.
 fn rough(rng: &mut ChaCha20Rng) -> LinkConfig {
     let mut upto = |n: u32| rng.next_u32() % n;
