@@ -8,14 +8,18 @@ use std::time::Duration;
 
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
-use rustix::time::{ClockId, clock_gettime};
 
 /// Events returned by one wait at most; the rest come with the next.
 const EVENTS: usize = 32;
 
 /// Time since the machine started, without sleep (CLOCK_MONOTONIC): the edge's clock, which cores get as `now`.
+///
+/// By libc, which reads it without a system call, and not from the vDSO directly: whoever preloads another
+/// `clock_gettime`, as faketime(1) does, sets this clock too.
 pub fn monotonic() -> Duration {
-    let now = clock_gettime(ClockId::Monotonic);
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `now` is a timespec of ours to write to, and outlives the call. CLOCK_MONOTONIC never fails.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
     Duration::new(now.tv_sec.max(0) as u64, now.tv_nsec as u32)
 }
 
