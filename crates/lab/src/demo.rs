@@ -6,7 +6,7 @@ use std::time::Duration;
 use link::{Bitrate, Capacity, CellularConfig, LinkConfig, Loss, Probability, Queue, Trace};
 
 use crate::error::{Doing, Error};
-use crate::experiment::{Case, Cut, Experiment, RunOptions, Size, Workload};
+use crate::experiment::{Case, Change, Event, Experiment, RunOptions, Size, Workload};
 use crate::network::{PathSpec, Topology};
 use crate::system::{NawaSetup, System};
 
@@ -35,15 +35,16 @@ const NOTES: [&str; 6] = [
 
 pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
     let topology = Topology::Relayed(paths(options)?);
-    let case = |name: &'static str, system, congestion_control, cut, seconds| Case {
+    let case = |name: &'static str, system, congestion_control, event, seconds| Case {
         key: vec![("system", name.into())],
         topology: topology.clone(),
         system,
         congestion_control,
-        workload: Workload::Fetch { bytes: FILE_BYTES, cut },
+        workload: Workload::Fetch { bytes: FILE_BYTES, event },
         estimate: Duration::from_secs(seconds),
     };
-    let cut = Cut { path: WIFI, at: 1.0 / 3.0, time: Duration::from_secs(3) };
+    let change = Change::Cut { path: WIFI, time: Duration::from_secs(3) };
+    let cut = Event { change, at: 1.0 / 3.0 };
     let cases = vec![
         case("cubic", System::BestTcp, "cubic", None, 32),
         case("bbr", System::BestTcp, "bbr", None, 22),

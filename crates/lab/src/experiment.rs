@@ -6,9 +6,10 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use crate::error::Error;
+use crate::iperf::Protocol;
 use crate::network::Topology;
 use crate::system::System;
-use crate::{demo, tunnel};
+use crate::{demo, events, tunnel};
 
 /// What a run may be asked for.
 #[derive(Clone, Debug)]
@@ -94,25 +95,47 @@ pub enum Workload {
     Fetch {
         /// The file's size.
         bytes: u64,
-        /// A link that is cut on the way.
-        cut: Option<Cut>,
+        /// What happens on the way.
+        event: Option<Event>,
     },
-    /// One TCP flow of iperf3 from client to server.
+    /// One flow of iperf3 from client to server.
     Stream {
+        /// What it sends.
+        protocol: Protocol,
         /// How long it is measured, whole seconds.
         time: Duration,
     },
 }
 
-/// A link that is cut in mid-transfer and comes back.
+/// Something that happens in mid-transfer.
 #[derive(Clone, Copy, Debug)]
-pub struct Cut {
-    /// The path (from 0).
-    pub path: usize,
-    /// Cut when this share of the file has arrived.
+pub struct Event {
+    /// What.
+    pub change: Change,
+    /// When this share of the file has arrived.
     pub at: f64,
-    /// How long it stays cut.
-    pub time: Duration,
+}
+
+/// What may happen to a network while it is used.
+#[derive(Clone, Copy, Debug)]
+pub enum Change {
+    /// A link is cut, without notice and in both directions, and comes back.
+    Cut {
+        /// The path (from 0).
+        path: usize,
+        /// How long it stays cut.
+        time: Duration,
+    },
+    /// The client's address on the first path changes.
+    ReaddressClient,
+    /// The client's addresses on all paths change at once.
+    ReaddressClientAll,
+    /// A NAT on the first path gives the client another port.
+    Rebind,
+    /// The server's address changes.
+    ReaddressServer,
+    /// The first path's relay is killed and started again.
+    RelayRestart,
 }
 
 /// A published result.
@@ -144,14 +167,17 @@ pub(crate) fn plain(value: &Value) -> String {
 }
 
 /// Fields as a JSON object.
-pub(crate) fn object<T: Clone + Into<Value>>(fields: &Fields<T>) -> Map<String, Value> {
-    fields.iter().map(|(name, value)| ((*name).to_owned(), value.clone().into())).collect()
+pub(crate) fn object<N: AsRef<str>, T: Clone + Into<Value>>(fields: &[(N, T)]) -> Map<String, Value> {
+    fields.iter().map(|(name, value)| (name.as_ref().to_owned(), value.clone().into())).collect()
 }
 
 type Make = fn(&RunOptions) -> Result<Experiment, Error>;
 
-const EXPERIMENTS: [(&str, &str, Make); 2] =
-    [("demo", demo::ABOUT, demo::experiment), ("tunnel", tunnel::ABOUT, tunnel::experiment)];
+const EXPERIMENTS: [(&str, &str, Make); 3] = [
+    ("demo", demo::ABOUT, demo::experiment),
+    ("tunnel", tunnel::ABOUT, tunnel::experiment),
+    ("tunnel-events", events::ABOUT, events::experiment),
+];
 
 /// The experiments: name, and in one line what each measures.
 pub fn list() -> Vec<(&'static str, &'static str)> {

@@ -1,13 +1,24 @@
-//! TCP throughput by iperf3, for seconds rather than for a file.
+//! Throughput by iperf3, TCP's or UDP's, for seconds rather than for a file.
 
+use std::fs;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use link::Bitrate;
 use serde::Deserialize;
 
 use crate::error::Error;
 use crate::namespace::Namespace;
 use crate::program::{Process, await_port, output};
+
+/// What iperf3 sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// One TCP flow, as fast as its congestion control lets it.
+    Tcp,
+    /// One UDP flow of [`Iperf::UDP_PAYLOAD`] bytes a packet at this rate of payload; `None` is as fast as iperf3 can.
+    Udp(Option<Bitrate>),
+}
 
 /// How one iperf3 test is made.
 #[derive(Clone, Debug)]
@@ -18,85 +29,158 @@ pub struct Iperf {
     pub source: Option<IpAddr>,
     /// The congestion control that both ends ask for, as `cubic`.
     pub congestion_control: &'static str,
+    /// What is sent.
+    pub protocol: Protocol,
     /// How long is measured; a further [`Iperf::WARM_UP`] before it is not.
     pub time: Duration,
 }
 
+/// What arrived.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Throughput {
+    /// Payload, in Mbit/s.
+    pub goodput_mbps: f64,
+    /// The share of packets sent that did not arrive, 0 to 1; UDP only.
+    pub loss_ratio: Option<f64>,
+}
+
 impl Iperf {
-    /// The start of each test that is not counted: TCP is still finding its rate.
+    /// The start of each test that is not counted: TCP, and a tunnel, are still finding their rate.
     pub const WARM_UP: Duration = Duration::from_secs(2);
 
-    /// Starts the server, which stays up for any number of tests. `launcher` precedes the command, as `mptcpize run`.
+    /// Bytes of payload in each UDP packet: with what Nawa adds it fits into links of 1500 bytes.
+    pub const UDP_PAYLOAD: usize = 1350;
+
+    /// Starts the server, for one test. `launcher` precedes the command, as `mptcpize run`.
     pub fn serve(host: &Namespace, launcher: &[&str], address: IpAddr) -> Result<Process, Error> {
         let address_text = address.to_string();
-        let words = [launcher, &["iperf3", "-s", "-B", &address_text]].concat();
+        let words = [launcher, &["iperf3", "-s", "-J", "-B", &address_text]].concat();
         let mut server = Process::start(host, words[0], &words[1..])?;
         await_port(host, &mut server, (address, 5201).into())?;
         Ok(server)
     }
 
-    /// One flow from `host` to the server: what arrived, in Mbit/s.
-    pub fn run(&self, host: &Namespace, launcher: &[&str]) -> Result<f64, Error> {
+    /// One flow from `host` to the server: what arrived.
+    pub fn run(&self, host: &Namespace, launcher: &[&str]) -> Result<Throughput, Error> {
         let words = self.words(launcher);
-        let report = output(host, &words[0], &words[1..])?;
-        goodput_mbps(&report)
+        throughput(&output(host, &words[0], &words[1..])?)
     }
 
     fn words(&self, launcher: &[&str]) -> Vec<String> {
         let mut words: Vec<String> = launcher.iter().map(|&word| word.into()).collect();
-        words.extend(["iperf3".into(), "-J".into(), "-c".into(), self.server.to_string()]);
-        words.extend(["-C".into(), self.congestion_control.into()]);
-        words.extend(["-t".into(), self.time.as_secs().to_string()]);
-        words.extend(["-O".into(), Self::WARM_UP.as_secs().to_string()]);
+        words.extend(["iperf3", "-J", "--get-server-output", "-c"].map(str::to_owned));
+        words.push(self.server.to_string());
+        words.extend(["-t".into(), (Self::WARM_UP + self.time).as_secs().to_string()]);
+        words.extend(self.protocol_words());
         if let Some(source) = self.source {
             words.extend(["-B".into(), source.to_string()]);
         }
         words
     }
+
+    fn protocol_words(&self) -> Vec<String> {
+        match self.protocol {
+            Protocol::Tcp => vec!["-C".into(), self.congestion_control.into()],
+            Protocol::Udp(rate) => {
+                let rate = rate.map_or(0, Bitrate::as_bps).to_string();
+                let (payload, buffer) = (Self::UDP_PAYLOAD.to_string(), socket_buffer().to_string());
+                ["-u", "-b", &rate, "-l", &payload, "-w", &buffer].map(str::to_owned).into()
+            }
+        }
+    }
+}
+
+/// The largest socket buffer, in bytes, that the kernel grants both ways; at most 4 MiB.
+fn socket_buffer() -> usize {
+    let limit = |name| fs::read_to_string(format!("/proc/sys/net/core/{name}")).ok()?.trim().parse().ok();
+    [limit("rmem_max"), limit("wmem_max")].into_iter().flatten().fold(4 << 20, usize::min)
 }
 
 #[derive(Deserialize)]
 struct Report {
-    end: Option<End>,
+    server_output_json: Option<ServerReport>,
     error: Option<String>,
 }
 
 #[derive(Deserialize)]
-struct End {
-    sum_received: Option<Sum>,
+struct ServerReport {
+    intervals: Vec<Interval>,
 }
 
 #[derive(Deserialize)]
-struct Sum {
-    bits_per_second: f64,
+struct Interval {
+    sum: Sum,
 }
 
-fn goodput_mbps(report: &str) -> Result<f64, Error> {
+/// What the server received in one second.
+#[derive(Clone, Copy, Default, Deserialize)]
+struct Sum {
+    start: f64,
+    seconds: f64,
+    bytes: u64,
+    #[serde(default)]
+    packets: u64,
+    #[serde(default)]
+    lost_packets: i64,
+}
+
+/// Of the server's seconds after the warm-up. What ends the test, shorter than half a second, is not counted: the sender
+/// has stopped. (iperf3's own `--omit` counts what it leaves out as lost.)
+fn throughput(report: &str) -> Result<Throughput, Error> {
     let report: Report = serde_json::from_str(report)
         .map_err(|error| Error::program("iperf3", format!("bad JSON: {error}")))?;
     if let Some(error) = report.error {
         return Err(Error::program("iperf3", error));
     }
-    let sum = report.end.and_then(|end| end.sum_received);
-    sum.map(|sum| sum.bits_per_second / 1e6).ok_or_else(|| Error::program("iperf3", "its report has no sum"))
+    let intervals = report.server_output_json.map(|server| server.intervals).unwrap_or_default();
+    let counted = |sum: &Sum| sum.start >= Iperf::WARM_UP.as_secs_f64() - 0.5 && sum.seconds > 0.5;
+    let sums: Vec<Sum> = intervals.iter().map(|interval| interval.sum).filter(counted).collect();
+    if sums.is_empty() {
+        return Err(Error::program("iperf3", "its server reports no second"));
+    }
+    let total = |value: fn(&Sum) -> f64| sums.iter().map(value).sum::<f64>();
+    let packets = total(|sum| sum.packets as f64);
+    Ok(Throughput {
+        goodput_mbps: total(|sum| sum.bytes as f64) * 8e-6 / total(|sum| sum.seconds),
+        loss_ratio: (packets > 0.0).then(|| (total(|sum| sum.lost_packets as f64) / packets).max(0.0)),
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn report(seconds: &[&str]) -> String {
+        let intervals: Vec<String> =
+            seconds.iter().map(|second| format!("{{\"sum\": {{{second}}}}}")).collect();
+        format!("{{\"server_output_json\": {{\"intervals\": [{}]}}}}", intervals.join(","))
+    }
+
     #[test]
-    fn the_receivers_sum_counts() {
-        let report =
-            r#"{"end": {"sum_sent": {"bits_per_second": 3e6}, "sum_received": {"bits_per_second": 2e6}}}"#;
-        assert_eq!(goodput_mbps(report).unwrap(), 2.0);
+    fn the_receivers_seconds_after_the_warm_up_count() {
+        let report = report(&[
+            r#""start": 0, "seconds": 1, "bytes": 9000000, "packets": 100, "lost_packets": 90"#,
+            r#""start": 1, "seconds": 1, "bytes": 9000000, "packets": 100, "lost_packets": 90"#,
+            r#""start": 2.001, "seconds": 1, "bytes": 250000, "packets": 100, "lost_packets": 10"#,
+            r#""start": 3, "seconds": 1, "bytes": 750000, "packets": 300, "lost_packets": 10"#,
+            r#""start": 4, "seconds": 0.01, "bytes": 12150, "packets": 9, "lost_packets": 9"#,
+        ]);
+        let throughput = throughput(&report).unwrap();
+        assert_eq!(throughput, Throughput { goodput_mbps: 4.0, loss_ratio: Some(0.05) });
+    }
+
+    #[test]
+    fn tcp_loses_nothing_that_it_would_count() {
+        let throughput = throughput(&report(&[r#""start": 2, "seconds": 1, "bytes": 125000"#])).unwrap();
+        assert_eq!(throughput, Throughput { goodput_mbps: 1.0, loss_ratio: None });
     }
 
     #[test]
     fn an_error_is_an_error() {
-        let error = goodput_mbps(r#"{"error": "unable to connect"}"#).unwrap_err();
+        let error = throughput(r#"{"error": "unable to connect"}"#).unwrap_err();
         assert_eq!(error.to_string(), "`iperf3` failed: unable to connect");
-        assert!(goodput_mbps("{}").is_err());
-        assert!(goodput_mbps("iperf3: nonsense").is_err());
+        assert!(throughput("{}").is_err());
+        assert!(throughput(&report(&[])).is_err());
+        assert!(throughput("iperf3: nonsense").is_err());
     }
 }

@@ -7,6 +7,7 @@
 //!   thread ([`emulator`]) joins by [`link::Link`];
 //! - [`system`] makes one system ready in it: plain TCP, MPTCP, Nawa as a user starts it, a rival;
 //! - [`program`], [`http`], [`fetch`], [`ping`] and [`iperf`] run real programs and time what reaches them;
+//! - `disturbance` cuts links, changes addresses and restarts relays in mid-transfer;
 //! - [`report`] prints the table and writes the JSON.
 //!
 //! Everything is removed at the end ([`cleanup`]): when a value is dropped, on SIGINT and SIGTERM, and by the next run
@@ -16,20 +17,25 @@ mod cleanup;
 mod clock;
 mod congestion;
 mod demo;
+mod disturbance;
 pub mod emulator;
 mod error;
+mod events;
 pub mod experiment;
 pub mod fetch;
 pub mod http;
 pub mod iperf;
 pub mod namespace;
 pub mod network;
+mod partial;
 pub mod ping;
 pub mod program;
 pub mod report;
 mod runner;
+mod statistics;
 pub mod system;
 mod tunnel;
+mod workload;
 
 pub use cleanup::{remove_orphans, start as start_cleanup};
 pub use error::Error;

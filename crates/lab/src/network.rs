@@ -10,6 +10,8 @@
 //! every system crosses the same hops. Neighbours are static: no ARP is lost on a link. IPv6 is off on the links, so
 //! that nothing but the systems under test uses them.
 
+mod change;
+
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicU64, Ordering};
 

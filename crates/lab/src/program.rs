@@ -16,13 +16,14 @@ use crate::error::{Doing, Error};
 use crate::namespace::Namespace;
 
 /// The Debian packages of what the lab runs.
-const PACKAGES: [(&str, &str); 6] = [
+const PACKAGES: [(&str, &str); 7] = [
     ("ip", "iproute2"),
     ("curl", "curl"),
     ("busybox", "busybox"),
     ("mptcpize", "mptcpize"),
     ("ping", "iputils-ping"),
     ("iperf3", "iperf3"),
+    ("nft", "nftables"),
 ];
 
 /// Fails with the Debian package of the first program that is not in PATH.
@@ -48,6 +49,7 @@ fn find(program: &str) -> Option<OsString> {
 #[derive(Debug)]
 pub struct Process {
     name: String,
+    words: Vec<OsString>,
     child: Child,
     errors: File,
 }
@@ -61,14 +63,32 @@ impl Process {
         program: impl AsRef<OsStr>,
         arguments: &[A],
     ) -> Result<Self, Error> {
-        let path = Path::new(program.as_ref());
+        let mut words = vec![program.as_ref().to_owned()];
+        words.extend(arguments.iter().map(|argument| argument.as_ref().to_owned()));
+        Self::start_words(host, words)
+    }
+
+    fn start_words(host: &Namespace, words: Vec<OsString>) -> Result<Self, Error> {
+        let path = Path::new(&words[0]);
         let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
         let errors = tempfile::tempfile().doing(|| "make a temporary file".into())?;
-        let mut command = host.command(program.as_ref());
-        command.args(arguments).stdout(Stdio::piped());
+        let mut command = host.command(&words[0]);
+        command.args(&words[1..]).stdout(Stdio::piped());
         command.stderr(errors.try_clone().doing(|| "open a file again".into())?);
         let child = command.spawn().doing(|| format!("start `{name}`"))?;
-        Ok(Self { name, child, errors })
+        Ok(Self { name, words, child, errors })
+    }
+
+    /// Kills it, and starts the same command again in `host`.
+    pub fn restart(&mut self, host: &Namespace) -> Result<(), Error> {
+        self.kill();
+        *self = Self::start_words(host, std::mem::take(&mut self.words))?;
+        Ok(())
+    }
+
+    fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 
     /// The pipe from its standard output, once.
@@ -126,8 +146,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.kill();
     }
 }
 

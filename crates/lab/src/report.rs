@@ -6,12 +6,13 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 
 use comfy_table::{CellAlignment, Table, presets};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::clock;
 use crate::error::{Doing, Error};
 use crate::experiment::{Experiment, Fields, RunOptions, Size, object, plain};
 use crate::runner::Sample;
+use crate::statistics::{Interval, interval, median};
 
 pub(crate) use progress::Progress;
 
@@ -73,10 +74,16 @@ impl<'a> Report<'a> {
         self.notes.iter().chain(&self.experiment.notes)
     }
 
-    fn results(&self) -> impl Iterator<Item = (&'a Fields<Value>, Fields<f64>, &Vec<Sample>)> {
+    fn results(&self) -> Vec<Outcome<'_>> {
         let measured =
             self.experiment.cases.iter().zip(&self.samples).filter(|(_, samples)| !samples.is_empty());
-        measured.map(|(case, samples)| (&case.key, medians(samples), samples))
+        let mut results: Vec<Outcome> =
+            measured.map(|(case, samples)| Outcome::of(&case.key, samples)).collect();
+        let multiples: Vec<_> = results.iter().map(|result| times_one_path(result, &results)).collect();
+        for (result, multiple) in results.iter_mut().zip(multiples) {
+            result.metrics.extend(multiple.map(|multiple| ("times_one_path", multiple, None)));
+        }
+        results
     }
 
     fn table(&self) -> Table {
@@ -84,10 +91,9 @@ impl<'a> Report<'a> {
         table.load_preset(presets::NOTHING);
         let (keys, metrics) = self.columns();
         table.set_header(keys.iter().chain(&metrics));
-        for (key, values, _) in self.results() {
-            let cells = keys.iter().map(|name| field(key, name).map(plain).unwrap_or_default());
-            let numbers = metrics.iter().map(|name| field(&values, name).map(|value| number(*value)));
-            table.add_row(cells.chain(numbers.map(Option::unwrap_or_default)));
+        for result in self.results() {
+            let cells = keys.iter().map(|name| field(result.key, name).map(plain).unwrap_or_default());
+            table.add_row(cells.chain(metrics.iter().map(|name| result.cell(name))));
         }
         for column in table.column_iter_mut().skip(keys.len()) {
             column.set_cell_alignment(CellAlignment::Right);
@@ -96,20 +102,16 @@ impl<'a> Report<'a> {
     }
 
     /// The names of keys and of metrics, each in the order in which it first occurs.
-    fn columns(&self) -> (Vec<&'static str>, Vec<&'static str>) {
+    fn columns(&self) -> (Vec<&str>, Vec<&str>) {
         let (mut keys, mut metrics) = (Vec::new(), Vec::new());
-        for (key, values, _) in self.results() {
-            keys.extend(key.iter().map(|(name, _)| *name));
-            metrics.extend(values.iter().map(|(name, _)| *name));
+        for result in self.results() {
+            keys.extend(result.key.iter().map(|(name, _)| *name));
+            metrics.extend(result.metrics.iter().map(|(name, ..)| *name));
         }
         (distinct(keys), distinct(metrics))
     }
 
     fn json(&self) -> Value {
-        let result = |(key, metrics, samples): (&Fields<Value>, Fields<f64>, &Vec<Sample>)| {
-            let samples: Vec<_> = samples.iter().map(|sample| object(&sample.metrics)).collect();
-            json!({ "case": object(key), "metrics": object(&metrics), "samples": samples })
-        };
         let paper = self.experiment.paper.iter();
         let paper =
             paper.map(|entry| json!({ "case": object(&entry.key), "metrics": object(&entry.metrics) }));
@@ -117,7 +119,7 @@ impl<'a> Report<'a> {
             "schema": 1,
             "experiment": self.experiment.name,
             "conditions": self.conditions,
-            "results": self.results().map(result).collect::<Vec<_>>(),
+            "results": self.results().iter().map(Outcome::json).collect::<Vec<_>>(),
             "paper": paper.collect::<Vec<_>>(),
             "notes": self.all_notes().collect::<Vec<_>>(),
         })
@@ -167,25 +169,78 @@ fn conditions(options: &RunOptions) -> Value {
     })
 }
 
-/// The median of each metric over those samples that have it.
-fn medians(samples: &[Sample]) -> Fields<f64> {
-    let names = distinct(samples.iter().flat_map(|sample| &sample.metrics).map(|(name, _)| *name).collect());
-    let values =
-        |name| samples.iter().filter_map(move |sample| field(&sample.metrics, name)).copied().collect();
-    names.into_iter().map(|name| (name, median(values(name)))).collect()
+/// One case's results.
+struct Outcome<'a> {
+    key: &'a Fields<Value>,
+    /// Name, median over those samples that have it, and where the median lies.
+    metrics: Vec<(&'a str, f64, Option<Interval>)>,
+    samples: &'a [Sample],
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_unstable_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    if values.len() % 2 == 1 { values[middle] } else { (values[middle - 1] + values[middle]) / 2.0 }
+impl<'a> Outcome<'a> {
+    fn of(key: &'a Fields<Value>, samples: &'a [Sample]) -> Self {
+        let all = samples.iter().flat_map(|sample| &sample.metrics);
+        let names = distinct(all.map(|(name, _)| name.as_str()).collect());
+        let values = |name| -> Vec<f64> {
+            samples.iter().filter_map(|sample| field(&sample.metrics, name)).copied().collect()
+        };
+        let of = |name| (name, median(values(name)), interval(values(name)));
+        Self { key, metrics: names.into_iter().map(of).collect(), samples }
+    }
+
+    fn metric(&self, name: &str) -> Option<f64> {
+        self.metrics.iter().find(|(known, ..)| *known == name).map(|(_, value, _)| *value)
+    }
+
+    /// The median, and where it lies if there was more than one sample.
+    fn cell(&self, name: &str) -> String {
+        let Some((_, value, interval)) = self.metrics.iter().find(|(known, ..)| *known == name) else {
+            return String::new();
+        };
+        match interval {
+            Some(Interval { low, high, .. }) if self.samples.len() > 1 => {
+                format!("{} [{}..{}]", number(*value), number(*low), number(*high))
+            }
+            _ => number(*value),
+        }
+    }
+
+    fn json(&self) -> Value {
+        let metrics: Map<String, Value> =
+            self.metrics.iter().map(|(name, value, _)| ((*name).to_owned(), (*value).into())).collect();
+        let interval = |(name, _, interval): &(&str, f64, Option<Interval>)| {
+            let Interval { low, high, confidence } = (*interval)?;
+            let kind = interval.as_ref()?.kind();
+            Some((
+                (*name).to_owned(),
+                json!({ "low": low, "high": high, "confidence": confidence, "kind": kind }),
+            ))
+        };
+        let intervals: Map<String, Value> = self.metrics.iter().filter_map(interval).collect();
+        let samples: Vec<_> = self.samples.iter().map(|sample| object(&sample.metrics)).collect();
+        json!({ "case": object(self.key), "metrics": metrics, "intervals": intervals, "samples": samples })
+    }
 }
 
-fn field<'f, T>(fields: &'f Fields<T>, name: &str) -> Option<&'f T> {
-    fields.iter().find(|(known, _)| *known == name).map(|(_, value)| value)
+/// The goodput as a multiple of what the same case has over one path, for cases over more than one.
+fn times_one_path(result: &Outcome, results: &[Outcome]) -> Option<f64> {
+    let without = |key: &Fields<Value>| -> Fields<Value> {
+        key.iter().filter(|(name, _)| *name != "paths").cloned().collect()
+    };
+    field(result.key, "paths").filter(|&paths| *paths != 1)?;
+    let one = |other: &&Outcome| {
+        field(other.key, "paths").is_some_and(|paths| *paths == 1)
+            && without(other.key) == without(result.key)
+    };
+    let one = results.iter().find(one)?.metric("goodput_mbps").filter(|&goodput| goodput > 0.0)?;
+    Some(result.metric("goodput_mbps")? / one)
 }
 
-fn distinct(mut names: Vec<&'static str>) -> Vec<&'static str> {
+fn field<'f, N: AsRef<str>, T>(fields: &'f [(N, T)], name: &str) -> Option<&'f T> {
+    fields.iter().find(|(known, _)| known.as_ref() == name).map(|(_, value)| value)
+}
+
+fn distinct(mut names: Vec<&str>) -> Vec<&str> {
     let mut seen = std::collections::BTreeSet::new();
     names.retain(|name| seen.insert(*name));
     names
@@ -213,7 +268,7 @@ mod tests {
     use crate::experiment;
 
     fn sample(goodput: f64) -> Sample {
-        Sample { metrics: vec![("goodput_mbps", goodput)], remark: None }
+        Sample { metrics: vec![("goodput_mbps".into(), goodput)], ..Sample::default() }
     }
 
     #[test]
@@ -226,6 +281,7 @@ mod tests {
         assert_eq!(json["schema"], 1);
         assert_eq!(json["results"][0]["metrics"]["goodput_mbps"], 2.5);
         assert_eq!(json["results"][0]["samples"].as_array().unwrap().len(), 3);
+        assert_eq!(json["results"][0]["intervals"]["goodput_mbps"]["low"], 1.0);
         assert_eq!(json["results"].as_array().unwrap().len(), 1, "a case without samples has no result");
         assert_eq!(json["paper"][9]["case"]["paths"], 10);
     }
@@ -241,9 +297,13 @@ mod tests {
     }
 
     #[test]
-    fn a_median_of_two_lies_between_them() {
-        assert_eq!(median(vec![4.0, 1.0]), 2.5);
-        assert_eq!(median(vec![4.0]), 4.0);
+    fn many_paths_are_compared_with_one() {
+        let key = |system: &str, paths: u32| vec![("system", system.into()), ("paths", paths.into())];
+        let keys = [key("a", 10), key("a", 1), key("b", 10)];
+        let samples = [[sample(85.0)], [sample(10.0)], [sample(50.0)]];
+        let results: Vec<Outcome> = keys.iter().zip(&samples).map(|(key, s)| Outcome::of(key, s)).collect();
+        let times: Vec<_> = results.iter().map(|result| times_one_path(result, &results)).collect();
+        assert_eq!(times, [Some(8.5), None, None]);
     }
 
     #[test]

@@ -1,26 +1,16 @@
 //! Carries out an experiment: a new network per run, results as they come.
 
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
-
-use rand_chacha::ChaCha8Rng;
-use rand_core::{RngCore, SeedableRng};
-use sha2::{Digest, Sha256};
+use serde::{Deserialize, Serialize};
 
 use crate::emulator::Emulator;
 use crate::error::{Doing, Error};
-use crate::experiment::{self, Case, Cut, Experiment, Fields, RunOptions, Workload};
-use crate::fetch::{Request, Transfer, fetch, race};
-use crate::http::HttpServer;
-use crate::iperf::Iperf;
+use crate::experiment::{self, Case, Change, Event, Experiment, RunOptions, Workload};
 use crate::network::Network;
-use crate::ping::{Ping, percentile};
+use crate::partial::Partial;
 use crate::report::{Progress, Report};
-use crate::system::{Means, Ready, System};
+use crate::system::{Means, System};
+use crate::workload::{Bench, fetch, stream};
 use crate::{cleanup, namespace, program};
-
-/// What every system fetches before it is measured.
-const WARM_UP_BYTES: u64 = 64 << 10;
 
 /// Runs the experiment `name`: says how long it takes, shows how far it is, prints the results and writes them where
 /// `options` ask for it.
@@ -37,11 +27,17 @@ pub fn run_experiment(experiment: &Experiment, options: &RunOptions) -> Result<(
     program::require(&programs(experiment))?;
     cleanup::start()?;
     let mut lab = Lab::new(options)?;
-    let mut results = Results::new(experiment, options);
+    let mut results = Results::new(experiment, options)?;
     for repeat in 0..experiment.repeats {
         for (index, case) in experiment.cases.iter().enumerate() {
+            if let Some(sample) = results.earlier.take(index, repeat) {
+                lab.learn(case, &sample);
+                results.report.add(index, sample);
+                continue;
+            }
             results.progress.begin(case);
-            results.take(index, case, lab.measure(case, repeat as u64))?;
+            let outcome = lab.measure(case, repeat as u64);
+            results.take(index, repeat, case, outcome)?;
         }
     }
     results.finish(options)
@@ -52,20 +48,26 @@ struct Results<'a> {
     report: Report<'a>,
     progress: Progress,
     failure: Option<Error>,
+    earlier: Partial,
 }
 
 impl<'a> Results<'a> {
-    fn new(experiment: &'a Experiment, options: &RunOptions) -> Self {
-        Self {
-            report: Report::new(experiment, options),
-            progress: Progress::start(experiment),
-            failure: None,
-        }
+    fn new(experiment: &'a Experiment, options: &RunOptions) -> Result<Self, Error> {
+        let (earlier, said) = Partial::open(experiment, options)?;
+        let progress = Progress::start(experiment, said.as_deref(), |case, n| earlier.has(case, n));
+        Ok(Self { report: Report::new(experiment, options), progress, failure: None, earlier })
     }
 
-    fn take(&mut self, index: usize, case: &Case, outcome: Result<Sample, Error>) -> Result<(), Error> {
+    fn take(
+        &mut self,
+        index: usize,
+        repeat: usize,
+        case: &Case,
+        outcome: Result<Sample, Error>,
+    ) -> Result<(), Error> {
         match outcome {
             Ok(sample) => {
+                self.earlier.record(index, repeat, &sample)?;
                 self.progress.end(case, &sample);
                 self.report.add(index, sample);
             }
@@ -85,6 +87,7 @@ impl<'a> Results<'a> {
         self.progress.finish();
         self.report.print();
         self.report.write(options)?;
+        self.earlier.remove();
         match self.failure {
             Some(failure) if self.report.is_empty() => Err(failure),
             _ => Ok(()),
@@ -93,11 +96,14 @@ impl<'a> Results<'a> {
 }
 
 /// What one run of a case measured.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Sample {
-    pub(crate) metrics: Fields<f64>,
+    /// Names and values, in order.
+    pub(crate) metrics: Vec<(String, f64)>,
     /// What else there is to say, such as which link was best.
     pub(crate) remark: Option<String>,
+    /// The path (from 0) of the connection that was first to finish.
+    pub(crate) winner: Option<usize>,
 }
 
 /// Fails, in one sentence, where the lab cannot work at all.
@@ -121,6 +127,9 @@ fn programs(experiment: &Experiment) -> Vec<&'static str> {
 impl Workload {
     fn programs(&self) -> &'static [&'static str] {
         match self {
+            Workload::Fetch { event: Some(Event { change: Change::Rebind, .. }), .. } => {
+                &["curl", "busybox", "ping", "nft"]
+            }
             Workload::Fetch { .. } => &["curl", "busybox", "ping"],
             Workload::Stream { .. } => &["iperf3", "ping"],
         }
@@ -152,124 +161,28 @@ impl<'a> Lab<'a> {
         let means = Means { nawa: &self.options.nawa, folder: folder.path(), best_path: self.best_path };
         let mut ready = case.system.start(&network, &means)?;
         network.set_congestion_control(case.congestion_control)?;
+        let bench = Bench {
+            case,
+            network: &network,
+            nawa: &self.options.nawa,
+            files: self.folder.path(),
+            seed: self.options.seed,
+        };
         let sample = match case.workload {
-            Workload::Fetch { bytes, cut } => self.fetch(case, &network, &ready, bytes, cut)?,
-            Workload::Stream { time } => stream(case, &network, &ready, time)?,
+            Workload::Fetch { bytes, event } => fetch(&bench, &mut ready, bytes, event)?,
+            Workload::Stream { protocol, time } => stream(&bench, &ready, protocol, time)?,
         };
         ready.check()?;
         drop(ready);
         cleanup::remove_own_sockets();
+        self.learn(case, &sample);
         Ok(sample)
     }
 
-    fn fetch(
-        &mut self,
-        case: &Case,
-        network: &Network,
-        ready: &Ready,
-        bytes: u64,
-        cut: Option<Cut>,
-    ) -> Result<Sample, Error> {
-        let seed = self.options.seed;
-        let (file, hash) = random_file(self.folder.path(), bytes, seed)?;
-        let (warm_up, _) = random_file(self.folder.path(), WARM_UP_BYTES, seed)?;
-        let address = (ready.server, 80).into();
-        let cc = case.congestion_control;
-        let _server = HttpServer::start(&network.server, ready.transport, cc, address, self.folder.path())?;
-        for request in requests(ready, &warm_up) {
-            fetch(&network.client, ready.launcher, &request)?;
+    /// Remembers which path was best for CUBIC.
+    fn learn(&mut self, case: &Case, sample: &Sample) {
+        if case.system == System::BestTcp && case.congestion_control == "cubic" {
+            self.best_path = sample.winner.unwrap_or(self.best_path);
         }
-        network.restart_links();
-        let pings =
-            ready.ping_sources.iter().map(|&source| Ping::start(&network.client, source, ready.server));
-        let mut pings = pings.collect::<Result<Vec<_>, _>>()?;
-        let mut cutter = Cutter::new(network, cut, bytes);
-        let mut watch = |count, now| cutter.watch(count, now);
-        let (winner, transfer) = race(&network.client, ready.launcher, &requests(ready, &file), &mut watch)?;
-        if (transfer.bytes, transfer.sha256) != (bytes, hash) {
-            return Err(Error::Corrupted { system: Experiment::title(case) });
-        }
-        let metrics = fetch_metrics(&transfer, pings.swap_remove(winner))?;
-        Ok(Sample { metrics, remark: self.remark(case, network, winner) })
-    }
-
-    fn remark(&mut self, case: &Case, network: &Network, winner: usize) -> Option<String> {
-        if case.system != System::BestTcp {
-            return None;
-        }
-        if case.congestion_control == "cubic" {
-            self.best_path = winner;
-        }
-        Some(format!("the best single link was {}", network.path_names()[winner]))
-    }
-}
-
-fn stream(case: &Case, network: &Network, ready: &Ready, time: Duration) -> Result<Sample, Error> {
-    let _server = Iperf::serve(&network.server, ready.launcher, ready.server)?;
-    network.restart_links();
-    let congestion_control = case.congestion_control;
-    let iperf = Iperf { server: ready.server, source: ready.sources[0], congestion_control, time };
-    let goodput = iperf.run(&network.client, ready.launcher)?;
-    Ok(Sample { metrics: vec![("goodput_mbps", goodput)], remark: None })
-}
-
-fn requests(ready: &Ready, file: &str) -> Vec<Request> {
-    let request = |&source: &Option<_>| Request { server: ready.server, file: file.into(), source };
-    ready.sources.iter().map(request).collect()
-}
-
-fn fetch_metrics(transfer: &Transfer, ping: Ping) -> Result<Fields<f64>, Error> {
-    let mut metrics = vec![
-        ("time_s", transfer.time.as_secs_f64()),
-        ("goodput_mbps", transfer.goodput_mbps()),
-        ("longest_stall_ms", transfer.longest_stall.as_secs_f64() * 1e3),
-    ];
-    if let Some(time) = percentile(&ping.stop()?, 95) {
-        metrics.insert(2, ("rtt_loaded_p95_ms", time.as_secs_f64() * 1e3));
-    }
-    Ok(metrics)
-}
-
-/// A file of `bytes` random bytes in `folder`, made once per size: its name and SHA-256.
-fn random_file(folder: &Path, bytes: u64, seed: u64) -> Result<(String, [u8; 32]), Error> {
-    let name = format!("{bytes}.bin");
-    let path: PathBuf = folder.join(&name);
-    let mut content = vec![0; usize::try_from(bytes).unwrap_or(usize::MAX)];
-    ChaCha8Rng::seed_from_u64(seed).fill_bytes(&mut content);
-    if !path.exists() {
-        std::fs::write(&path, &content).doing(|| format!("write {}", path.display()))?;
-    }
-    Ok((name, Sha256::digest(&content).into()))
-}
-
-/// Cuts a path in mid-transfer and restores it.
-struct Cutter<'a> {
-    network: &'a Network,
-    cut: Option<Cut>,
-    at_bytes: u64,
-    restore_at: Option<Instant>,
-}
-
-impl<'a> Cutter<'a> {
-    fn new(network: &'a Network, cut: Option<Cut>, bytes: u64) -> Self {
-        let at_bytes = cut.map_or(0, |cut| (bytes as f64 * cut.at) as u64);
-        Self { network, cut, at_bytes, restore_at: None }
-    }
-
-    /// Does what is due when `count` bytes have arrived; when to be asked again at the latest.
-    fn watch(&mut self, count: u64, now: Instant) -> Option<Instant> {
-        let cut = self.cut?;
-        match self.restore_at {
-            None if count >= self.at_bytes => {
-                self.network.set_up(cut.path, false);
-                self.restore_at = Some(now + cut.time);
-            }
-            Some(at) if now >= at => {
-                self.network.set_up(cut.path, true);
-                (self.cut, self.restore_at) = (None, None);
-            }
-            _ => {}
-        }
-        self.restore_at
     }
 }

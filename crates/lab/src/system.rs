@@ -1,6 +1,7 @@
 //! Systems under test, each made ready in a network, after which all look alike: a way to start programs, an address
 //! to reach, sources to bind.
 
+mod clocks;
 mod keys;
 mod nawa;
 mod wireguard;
@@ -13,6 +14,7 @@ use crate::http::Transport;
 use crate::network::{Network, SERVER};
 use crate::program::Process;
 
+pub use clocks::Clocks;
 pub use wireguard::find as find_rival;
 
 /// What carries the bytes.
@@ -31,15 +33,42 @@ pub enum System {
 }
 
 /// How Nawa is configured.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NawaSetup {
-    /// `scheduler` in the configuration: "auto" or "paper".
+    /// `scheduler` in the configuration: "auto", "paper" or "paper-absolute".
     pub scheduler: &'static str,
+    /// The clocks that its two ends see.
+    pub clocks: Clocks,
+    /// Which paths the server may send over.
+    pub back: Back,
+    /// True for paths through the relays, false for paths from end to end.
+    pub relayed: bool,
 }
 
 impl NawaSetup {
-    /// What Nawa does when nothing is configured.
-    pub const AUTO: NawaSetup = NawaSetup { scheduler: "auto" };
+    /// What Nawa does when nothing is configured, through relays.
+    pub const AUTO: NawaSetup =
+        NawaSetup { scheduler: "auto", clocks: Clocks::Same, back: Back::All, relayed: true };
+}
+
+/// The paths of the direction back, from server to client.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Back {
+    /// All of them.
+    #[default]
+    All,
+    /// The first alone, as in the paper's measurements.
+    One,
+}
+
+impl Back {
+    /// As in the JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Back::All => "all",
+            Back::One => "one",
+        }
+    }
 }
 
 /// What a system may need to be started.
@@ -67,6 +96,8 @@ pub struct Ready {
     /// Where other traffic of the client (`ping`) leaves, per connection.
     pub ping_sources: Vec<Option<IpAddr>>,
     processes: Vec<Process>,
+    /// The relays' programs, one per path; none where a system has none.
+    relays: Vec<Process>,
 }
 
 impl System {
@@ -75,6 +106,14 @@ impl System {
         match self {
             System::Mptcp => &["mptcpize"],
             _ => &[],
+        }
+    }
+
+    /// The bytes that have reached the client over each path; `None` where that cannot be read just now.
+    pub fn received(&self, network: &Network, nawa: &Path) -> Option<Vec<u64>> {
+        match self {
+            System::Nawa(_) => nawa::received(network, nawa),
+            _ => Some(network.stats().ok()?.iter().map(|[_, down]| down.delivered.bytes.get()).collect()),
         }
     }
 
@@ -100,6 +139,7 @@ impl Ready {
             ping_sources: sources.clone(),
             sources,
             processes: Vec::new(),
+            relays: Vec::new(),
         }
     }
 
@@ -112,12 +152,18 @@ impl Ready {
             sources: vec![None],
             ping_sources: vec![None],
             processes,
+            relays: Vec::new(),
         }
     }
 
     /// Fails if a program of the system has ended.
     pub fn check(&mut self) -> Result<(), Error> {
-        self.processes.iter_mut().try_for_each(Process::check)
+        self.processes.iter_mut().chain(&mut self.relays).try_for_each(Process::check)
+    }
+
+    /// Kills the relay of path `path` (from 0) and starts it again; nothing where there is none.
+    pub fn restart_relay(&mut self, network: &Network, path: usize) -> Result<(), Error> {
+        self.relays.get_mut(path).map_or(Ok(()), |relay| relay.restart(&network.relays[path]))
     }
 }
 

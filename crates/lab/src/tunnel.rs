@@ -1,97 +1,199 @@
-//! `tunnel`: one TCP flow over several links, and over a link that nothing limits (paper 003).
+//! `tunnel`: one flow over one to ten links, TCP and UDP, with clocks that agree and clocks that do not (paper 003).
+
+mod paper;
+mod plan;
 
 use std::time::Duration;
 
 use link::{Bitrate, Capacity, LinkConfig, Queue};
 
 use crate::error::Error;
-use crate::experiment::{Case, Experiment, Published, RunOptions, Size, Workload};
-use crate::iperf::Iperf;
+use crate::experiment::{Case, Experiment, RunOptions, Size, Workload};
+use crate::iperf::{Iperf, Protocol};
 use crate::network::{PathSpec, Topology};
-use crate::system::{NawaSetup, System, find_rival};
+use crate::system::{Back, Clocks, NawaSetup, System, find_rival};
 
-pub(crate) const ABOUT: &str =
-    "one TCP flow over 1 to 10 links of 10 Mbit/s, over 50 + 10 Mbit/s, and unshaped";
-
-/// What starting and stopping a case takes beside its measurement.
-const OVERHEAD: Duration = Duration::from_secs(2);
+pub(crate) const ABOUT: &str = "one flow, TCP or UDP, over 1 to 10 links of 10 Mbit/s, over uneven links, and unshaped; clocks same and apart";
 
 /// Rivals: the system's name and its program.
 const RIVALS: [(&str, &str); 2] = [("boringtun", "boringtun-cli"), ("wireguard-go", "wireguard-go")];
 
-/// TCP over 1 to 10 paths in Mbit/s (paper 003, clocks synchronised).
-const PAPER_TCP: [f64; 10] = [9.33, 18.1, 26.3, 34.9, 43.1, 50.2, 57.6, 65.0, 72.9, 77.8];
-
-const NOTES: [&str; 4] = [
-    "goodput_mbps: one iperf3 flow from client to server, CUBIC, as received; the first 2 s are not counted",
-    "50+10: two links of 50 and 10 Mbit/s, 10 ms one way each, drop-tail queues of 100 packets; no rate is configured",
+const NOTES: [&str; 10] = [
+    "goodput_mbps: payload of one iperf3 flow from client to server, as its server reports it by the second; the \
+     first 2 s are not counted; TCP is CUBIC",
+    "udp: packets of 1350 bytes of payload, offered as payload at 110 % of the sum of the links' rates (unshaped: as \
+     fast as iperf3 can), so that something must be lost; loss_ratio: the share of those sent that did not arrive",
+    "times_one_path: goodput over that of the same system over one path in this run",
     "10x10: N links of 10 Mbit/s, no delay, drop-tail queues of 100 packets",
+    "50+10: two links of 50 and 10 Mbit/s, 10 ms one way each, drop-tail queues of 100 packets; no rate is configured",
+    "10+10+10slow: three links of 10 Mbit/s, 10, 10 and 120 ms one way, drop-tail queues of 100 packets; cubic is on \
+     one fast link",
     "unshaped: one veth pair; both ends and iperf3 share this machine's CPUs",
+    "clocks: offset: the server's clock is an hour ahead (a time namespace); drift: the server's runs 200 ppm too \
+     fast, the client's 200 ppm too slowly; step: the server's jumps forward by 50 ms every 2 s",
+    "back: one: the server sends over the first path only, as in the paper; mptcp takes 9 paths at most; plain is UDP \
+     without a tunnel on one link",
+    "nawa-paper is equations (1) to (3); nawa-paper-absolute puts absolute one-way delays into (2) instead of (1), as \
+     the authors' program must have, and stands beside their figures with clocks apart",
 ];
 
 pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
     let (seconds, repeats) = match options.size {
-        Size::Quick => (4, 1),
-        Size::Normal => (10, 3),
+        Size::Quick => (3, 1),
+        Size::Normal => (8, 3),
         Size::Paper => (20, 3),
     };
     let time = Duration::from_secs(seconds);
-    let mut cases = uneven(time);
-    let counts: Vec<usize> = if options.size == Size::Paper { (1..=10).collect() } else { vec![1, 10] };
-    cases.extend(counts.iter().flat_map(|&count| equal(count, time)));
-    cases.extend(unshaped(time));
+    let rows = plan::rows(options.size);
+    let cases = rows.iter().flat_map(Row::variants).map(|variant| variant.case(time)).collect();
     let mut notes: Vec<String> = NOTES.map(str::to_owned).to_vec();
     for (name, program) in missing_rivals() {
         notes.push(format!("{name}: not measured, `{program}` is not installed (`make rivals` builds it)"));
     }
-    Ok(Experiment { name: "tunnel", cases, repeats, paper: published(), notes })
-}
-
-fn uneven(time: Duration) -> Vec<Case> {
-    let delay = Duration::from_millis(10);
-    let topology = Topology::Relayed(vec![path("fast", 50.0, delay), path("slow", 10.0, delay)]);
-    let systems = [("cubic", System::Tcp), ("mptcp", System::Mptcp), ("nawa", System::Nawa(NawaSetup::AUTO))];
-    systems.map(|(name, system)| case(name, system, "50+10", &topology, time)).into()
-}
-
-fn equal(count: usize, time: Duration) -> Vec<Case> {
-    let paths = (1..=count).map(|index| path(&format!("path{index}"), 10.0, Duration::ZERO)).collect();
-    let topology = Topology::Relayed(paths);
-    let paper = NawaSetup { scheduler: "paper" };
-    let systems = [
-        ("mptcp", System::Mptcp),
-        ("nawa", System::Nawa(NawaSetup::AUTO)),
-        ("nawa-paper", System::Nawa(paper)),
-    ];
-    systems.map(|(name, system)| case(name, system, "10x10", &topology, time)).into()
-}
-
-fn unshaped(time: Duration) -> Vec<Case> {
-    let mut systems = vec![("cubic", System::Tcp), ("nawa", System::Nawa(NawaSetup::AUTO))];
-    let installed = RIVALS.iter().filter(|(_, program)| find_rival(program).is_some());
-    systems.extend(installed.map(|&(name, program)| (name, System::WireGuard(program))));
-    let make = |(name, system)| case(name, system, "unshaped", &Topology::Direct, time);
-    systems.into_iter().map(make).collect()
+    Ok(Experiment { name: "tunnel", cases, repeats, paper: paper::published(), notes })
 }
 
 fn missing_rivals() -> impl Iterator<Item = (&'static str, &'static str)> {
     RIVALS.into_iter().filter(|(_, program)| find_rival(program).is_none())
 }
 
-fn case(name: &str, system: System, links: &str, topology: &Topology, time: Duration) -> Case {
-    let paths = topology.path_names().len();
-    Case {
-        key: vec![
-            ("system", name.into()),
-            ("links", links.into()),
-            ("paths", paths.into()),
-            ("transport", "tcp".into()),
-        ],
-        topology: topology.clone(),
-        system,
-        congestion_control: "cubic",
-        workload: Workload::Stream { time },
-        estimate: time + Iperf::WARM_UP + OVERHEAD,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Transport {
+    Tcp,
+    Udp,
+}
+
+/// The links that a case has, by their name in the JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Links {
+    /// So many of 10 Mbit/s, without delay.
+    Equal(usize),
+    /// Two of 50 and 10 Mbit/s.
+    Uneven,
+    /// Two fast ones and one of the same rate with a long delay.
+    Slow,
+    /// Nothing limits them.
+    Unshaped,
+}
+
+/// One row of a plan: all that some systems are measured with.
+struct Row {
+    systems: Vec<&'static str>,
+    links: Vec<Links>,
+    transports: Vec<Transport>,
+    clocks: Vec<Clocks>,
+    back: Back,
+}
+
+/// One case's key.
+struct Variant {
+    system: &'static str,
+    links: Links,
+    transport: Transport,
+    clocks: Clocks,
+    back: Back,
+}
+
+impl Row {
+    fn variants(&self) -> Vec<Variant> {
+        let mut variants = Vec::new();
+        for &system in &self.systems {
+            for &transport in &self.transports {
+                for &clocks in &self.clocks {
+                    let variant = |&links| Variant { system, links, transport, clocks, back: self.back };
+                    variants.extend(self.links.iter().map(variant));
+                }
+            }
+        }
+        variants
+    }
+}
+
+impl Variant {
+    fn case(&self, time: Duration) -> Case {
+        let topology = self.links.topology();
+        let paths = self.paths(&topology);
+        Case {
+            key: vec![
+                ("system", self.system.into()),
+                ("links", self.links.name().into()),
+                ("paths", paths.into()),
+                ("transport", self.transport.name().into()),
+                ("clocks", self.clocks.name().into()),
+                ("back", self.back.name().into()),
+            ],
+            system: self.system(),
+            congestion_control: "cubic",
+            workload: Workload::Stream { protocol: self.transport.protocol(&topology), time },
+            estimate: time + Iperf::WARM_UP + overhead(paths),
+            topology,
+        }
+    }
+
+    /// As many as the system uses.
+    fn paths(&self, topology: &Topology) -> usize {
+        match self.system() {
+            System::Tcp | System::WireGuard(_) => 1,
+            _ => topology.path_names().len(),
+        }
+    }
+
+    fn system(&self) -> System {
+        let setup = NawaSetup { clocks: self.clocks, back: self.back, ..NawaSetup::AUTO };
+        match self.system {
+            "cubic" | "plain" => System::Tcp,
+            "mptcp" => System::Mptcp,
+            "nawa" => System::Nawa(setup),
+            "nawa-paper" => System::Nawa(NawaSetup { scheduler: "paper", ..setup }),
+            "nawa-paper-absolute" => System::Nawa(NawaSetup { scheduler: "paper-absolute", ..setup }),
+            rival => {
+                let program = RIVALS.iter().find(|(name, _)| *name == rival).map(|(_, program)| *program);
+                System::WireGuard(program.unwrap_or(rival))
+            }
+        }
+    }
+}
+
+impl Transport {
+    fn name(self) -> &'static str {
+        match self {
+            Transport::Tcp => "tcp",
+            Transport::Udp => "udp",
+        }
+    }
+
+    fn protocol(self, topology: &Topology) -> Protocol {
+        match self {
+            Transport::Tcp => Protocol::Tcp,
+            Transport::Udp => Protocol::Udp(offered(topology)),
+        }
+    }
+}
+
+impl Links {
+    fn name(self) -> &'static str {
+        match self {
+            Links::Equal(_) => "10x10",
+            Links::Uneven => "50+10",
+            Links::Slow => "10+10+10slow",
+            Links::Unshaped => "unshaped",
+        }
+    }
+
+    fn topology(self) -> Topology {
+        let path = |name: &str, mbps, milliseconds| path(name, mbps, Duration::from_millis(milliseconds));
+        match self {
+            Links::Equal(count) => {
+                Topology::Relayed((1..=count).map(|n| path(&format!("path{n}"), 10.0, 0)).collect())
+            }
+            Links::Uneven => Topology::Relayed(vec![path("fast", 50.0, 10), path("slow", 10.0, 10)]),
+            Links::Slow => Topology::Relayed(vec![
+                path("fast1", 10.0, 10),
+                path("fast2", 10.0, 10),
+                path("slow", 10.0, 120),
+            ]),
+            Links::Unshaped => Topology::Direct,
+        }
     }
 }
 
@@ -103,26 +205,33 @@ fn path(name: &str, mbps: f64, delay: Duration) -> PathSpec {
     )
 }
 
-fn published() -> Vec<Published> {
-    let one = |(paths, mbps): (usize, f64)| Published {
-        key: vec![
-            ("system", "nawa-paper".into()),
-            ("links", "10x10".into()),
-            ("paths", paths.into()),
-            ("transport", "tcp".into()),
-        ],
-        metrics: vec![("goodput_mbps", mbps)],
-    };
-    (1..).zip(PAPER_TCP).map(one).collect()
+/// 110 % of the sum of the links' rates; `None` where they have none.
+fn offered(topology: &Topology) -> Option<Bitrate> {
+    let Topology::Relayed(paths) = topology else { return None };
+    let rates = paths.iter().map(|path| match path.up.capacity {
+        Capacity::Fixed(rate) => Some(rate.as_bps()),
+        _ => None,
+    });
+    let sum: u64 = rates.sum::<Option<u64>>()?;
+    Some(Bitrate::from_bps(sum * 11 / 10))
+}
+
+/// What starting and stopping a case takes beside its measurement.
+fn overhead(paths: usize) -> Duration {
+    Duration::from_millis(800 + 120 * paths as u64)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn sized(size: Size) -> Experiment {
+        experiment(&RunOptions { size, ..RunOptions::default() }).unwrap()
+    }
+
     #[test]
-    fn the_papers_size_covers_one_to_ten_paths() {
-        let experiment = experiment(&RunOptions { size: Size::Paper, ..RunOptions::default() }).unwrap();
+    fn the_papers_size_covers_all_that_it_published() {
+        let experiment = sized(Size::Paper);
         for published in &experiment.paper {
             assert!(experiment.cases.iter().any(|case| case.key == published.key), "{published:?}");
         }
@@ -130,7 +239,22 @@ mod tests {
 
     #[test]
     fn quick_ends_within_about_two_minutes() {
-        let experiment = experiment(&RunOptions { size: Size::Quick, ..RunOptions::default() }).unwrap();
-        assert!(experiment.estimate() <= Duration::from_secs(130), "{:?}", experiment.estimate());
+        let estimate = sized(Size::Quick).estimate();
+        assert!(estimate <= Duration::from_secs(130), "{estimate:?}");
+    }
+
+    #[test]
+    fn udp_is_offered_more_than_the_links_carry() {
+        assert_eq!(offered(&Links::Equal(10).topology()), Some(Bitrate::from_mbps(110.0)));
+        assert_eq!(offered(&Links::Unshaped.topology()), None);
+    }
+
+    #[test]
+    fn every_size_has_distinct_cases() {
+        for size in [Size::Quick, Size::Normal, Size::Paper] {
+            let titles: Vec<_> = sized(size).cases.iter().map(Experiment::title).collect();
+            let distinct: std::collections::BTreeSet<_> = titles.iter().collect();
+            assert_eq!(distinct.len(), titles.len(), "{size:?}");
+        }
     }
 }

@@ -24,12 +24,21 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Says how long the run takes.
-    pub(crate) fn start(experiment: &Experiment) -> Self {
-        let (name, runs) = (experiment.name, experiment.cases.len() * experiment.repeats);
-        say(&format!("{name}: {runs} runs, about {}", rough(experiment.estimate())));
-        let bar =
-            if std::io::stdout().is_terminal() { bar(experiment.estimate()) } else { ProgressBar::hidden() };
+    /// Says how long the run takes; of the samples that `has` knows, none is taken. `said` comes first.
+    pub(crate) fn start(
+        experiment: &Experiment,
+        said: Option<&str>,
+        has: impl Fn(usize, usize) -> bool,
+    ) -> Self {
+        let left = (0..experiment.repeats).flat_map(|repeat| {
+            let cases = experiment.cases.iter().enumerate();
+            cases.filter(|&(index, _)| !has(index, repeat)).map(|(_, case)| case.estimate).collect::<Vec<_>>()
+        });
+        let left: Vec<Duration> = left.collect();
+        let (runs, estimate) = (left.len(), left.iter().sum());
+        said.into_iter().for_each(say);
+        say(&format!("{}: {runs} runs, about {}", experiment.name, rough(estimate)));
+        let bar = if std::io::stdout().is_terminal() { bar(estimate) } else { ProgressBar::hidden() };
         Self { bar, done: Duration::ZERO, ticker: None }
     }
 
@@ -95,11 +104,12 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// As a person says it: seconds below two minutes, then minutes.
+/// As a person says it: seconds below two minutes, then minutes, then hours.
 fn rough(duration: Duration) -> String {
     match duration.as_secs() {
         seconds @ 0..120 => format!("{seconds} s"),
-        seconds => format!("{} min", seconds.div_ceil(60)),
+        seconds @ 120..7200 => format!("{} min", seconds.div_ceil(60)),
+        seconds => format!("{:.1} h", seconds as f64 / 3600.0),
     }
 }
 
@@ -111,5 +121,6 @@ mod tests {
     fn durations_are_said_roughly() {
         assert_eq!(rough(Duration::from_secs(90)), "90 s");
         assert_eq!(rough(Duration::from_secs(121)), "3 min");
+        assert_eq!(rough(Duration::from_secs(9000)), "2.5 h");
     }
 }

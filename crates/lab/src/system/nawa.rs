@@ -1,11 +1,12 @@
 //! Nawa as a user sets it up: keys by `nawa keygen`, one configuration file per host, `nawa run` on each.
 
+use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs;
 use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -17,8 +18,9 @@ use crate::network::{Network, SERVER};
 use crate::ping;
 use crate::program::{Process, output};
 
+use super::clocks::End;
 use super::keys::KeyPair;
-use super::{Means, NawaSetup, Ready};
+use super::{Back, Means, NawaSetup, Ready};
 
 const INNER_SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 77, 0, 2));
 const START_LIMIT: Duration = Duration::from_secs(15);
@@ -33,22 +35,40 @@ struct Identity {
 pub(super) fn start(setup: &NawaSetup, network: &Network, means: &Means) -> Result<Ready, Error> {
     let identity = |name: String| Identity::generate(means, name);
     let (client, server) = (identity("a".into())?, identity("b".into())?);
-    let relays = (1..=network.relays.len()).map(|index| identity(format!("r{index}")));
+    let hosts = if setup.relayed { &network.relays[..] } else { &[] };
+    let relays = (1..=hosts.len()).map(|index| identity(format!("r{index}")));
     let relays = relays.collect::<Result<Vec<_>, _>>()?;
 
-    let mut files = vec![(&network.server, &server, server_file(setup, &server, &client))];
-    let relay_file = |relay: &Identity| relay_file(relay, &client);
-    files.extend(network.relays.iter().zip(&relays).map(|(host, relay)| (host, relay, relay_file(relay))));
-    files.push((&network.client, &client, client_file(setup, network, &client, &server, &relays)));
+    let end = |end, host: &Namespace, identity: &Identity, text: String| {
+        let launcher = setup.clocks.launcher(end, means.folder)?;
+        run(means, host, &launcher, &identity.name, &text)
+    };
+    let far = end(End::Server, &network.server, &server, server_file(setup, &server, &client))?;
+    let relay = |(host, relay): (&Namespace, &Identity)| {
+        run(means, host, &[], &relay.name, &relay_file(relay, &client))
+    };
+    let between = hosts.iter().zip(&relays).map(relay).collect::<Result<Vec<_>, _>>()?;
+    let text = client_file(setup, network, &client, &server, &relays);
+    let near = end(End::Client, &network.client, &client, text)?;
 
-    let run =
-        |(host, identity, text): (&Namespace, &Identity, String)| run(means, host, &identity.name, &text);
-    let processes = files.into_iter().map(run).collect::<Result<Vec<_>, _>>()?;
-    let mut ready = Ready::tunnel(INNER_SERVER, processes);
+    let mut ready = Ready { relays: between, ..Ready::tunnel(INNER_SERVER, vec![far, near]) };
     let answer = await_paths(network, means);
     let answer = answer.and_then(|()| ping::await_answer(&network.client, None, INNER_SERVER, START_LIMIT));
     answer.or_else(|late| ready.check().and(Err(late)))?;
     Ok(ready)
+}
+
+/// The bytes that the client has received over each path, as its `nawa status --json` has them; none of a path that it
+/// does not show.
+pub(super) fn received(network: &Network, nawa: &Path) -> Option<Vec<u64>> {
+    let status: Value =
+        serde_json::from_str(&output(&network.client, nawa, &["status", "--json"]).ok()?).ok()?;
+    let paths = status["tunnel"]["peers"][0]["paths"].as_array()?;
+    let bytes = |name: &String| {
+        let path = paths.iter().find(|path| path["name"] == name.as_str());
+        path.and_then(|path| path["received_bytes"].as_u64()).unwrap_or(0)
+    };
+    Some(network.path_names().iter().map(bytes).collect())
 }
 
 /// Waits until the client's `nawa status --json` shows every path as up.
@@ -71,11 +91,19 @@ fn paths_up(status: &Value) -> usize {
     paths.map_or(0, |paths| paths.iter().filter(|path| path["state"] == "up").count())
 }
 
-/// Starts `nawa run` with a file of this `text`; returns when it says that it is ready.
-fn run(means: &Means, host: &Namespace, name: &str, text: &str) -> Result<Process, Error> {
+/// Starts `nawa run` with a file of this `text`, by `launcher`; returns when it says that it is ready.
+fn run(
+    means: &Means,
+    host: &Namespace,
+    launcher: &[OsString],
+    name: &str,
+    text: &str,
+) -> Result<Process, Error> {
     let path = means.folder.join(format!("{name}.toml"));
     fs::write(&path, text).doing(|| format!("write {}", path.display()))?;
-    let mut process = Process::start(host, means.nawa, &["run".as_ref(), path.as_os_str()])?;
+    let mut words = launcher.to_vec();
+    words.extend([means.nawa.into(), "run".into(), path.into()]);
+    let mut process = Process::start(host, &words[0], &words[1..])?;
     let settled = || (process.said().contains("ready") || process.has_ended()).then_some(());
     let settled = clock::poll_until(START_LIMIT, settled);
     process.check()?;
@@ -134,6 +162,9 @@ fn client_file(
         let interface = network.interface(path);
         let head = format!("\n[[peer.path]]\nname = \"{name}\"\nlocal = \"{interface}\"\n");
         let _ = writeln!(text, "{head}remote = \"{SERVER}:51900\"");
+        if setup.back == Back::One && path > 0 {
+            text += "receive = false\n";
+        }
         if let Some(relay) = relays.get(path) {
             let (address, key) = (network.relay_address(path), &relay.public_key);
             let _ = writeln!(text, "via = {{ address = \"{address}:51901\", public-key = \"{key}\" }}");

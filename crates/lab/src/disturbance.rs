@@ -1,0 +1,142 @@
+//! What happens to a network in mid-transfer, and how long it takes until the paths concerned carry data again.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use link::{Bitrate, Capacity};
+
+use crate::error::Error;
+use crate::experiment::{Change, Event};
+use crate::network::{Network, Topology};
+use crate::system::{Ready, System};
+
+/// How often is looked at what the paths have carried.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// What was under way at the event's end has arrived by then, and does not count.
+const DRAINED: Duration = Duration::from_millis(200);
+
+/// The share of its link's rate at which a path carries data again, rather than probes.
+const USED: f64 = 0.1;
+
+/// Lets an event happen when its time has come, and watches what follows.
+pub(crate) struct Disturbance<'a> {
+    pub(crate) network: &'a Network,
+    pub(crate) ready: &'a mut Ready,
+    pub(crate) system: System,
+    pub(crate) nawa: &'a Path,
+    /// The rate of each path towards the client; 0 where it is not constant, so that any data counts.
+    pub(crate) rates: Vec<Bitrate>,
+    pub(crate) bytes: u64,
+    pub(crate) phase: Phase,
+}
+
+/// How far an event is.
+pub(crate) enum Phase {
+    /// It has not begun.
+    Before(Event),
+    /// A link is cut until then.
+    Cut { path: usize, until: Instant },
+    /// The paths in `waiting` have not been used again.
+    After(After),
+    /// All paths have been used again after this time, or nothing was to happen, or it could not be made to happen.
+    Over(Result<Option<Duration>, Error>),
+}
+
+/// What is watched after an event.
+pub(crate) struct After {
+    since: Instant,
+    waiting: Vec<usize>,
+    look_at: Instant,
+    last: Option<(Instant, Vec<u64>)>,
+}
+
+impl Disturbance<'_> {
+    /// Does what is due when `count` bytes have arrived; when to be asked again at the latest.
+    pub(crate) fn watch(&mut self, count: u64, now: Instant) -> Option<Instant> {
+        match &mut self.phase {
+            Phase::Before(event) if count as f64 >= self.bytes as f64 * event.at => {
+                let change = event.change;
+                self.phase = self.begin(change, now).unwrap_or_else(|error| Phase::Over(Err(error)));
+            }
+            Phase::Cut { path, until } if now >= *until => {
+                self.network.set_up(*path, true);
+                self.phase = Phase::After(After::new(vec![*path], now));
+            }
+            Phase::After(after) if now >= after.look_at => {
+                after.look_at = now + LOOK_EVERY;
+                self.look(now);
+            }
+            _ => {}
+        }
+        match &self.phase {
+            Phase::Cut { until, .. } => Some(*until),
+            Phase::After(after) => Some(after.look_at),
+            _ => None,
+        }
+    }
+
+    /// How long it took, after the event's end, until every path concerned was used again; `None` if one was not, or
+    /// nothing happened.
+    pub(crate) fn used_again(self) -> Result<Option<Duration>, Error> {
+        match self.phase {
+            Phase::Over(outcome) => outcome,
+            _ => Ok(None),
+        }
+    }
+
+    fn begin(&mut self, change: Change, now: Instant) -> Result<Phase, Error> {
+        let all: Vec<usize> = (0..self.rates.len()).collect();
+        let paths = match change {
+            Change::Cut { path, time } => {
+                self.network.set_up(path, false);
+                return Ok(Phase::Cut { path, until: now + time });
+            }
+            Change::ReaddressClient => vec![0],
+            Change::ReaddressClientAll | Change::ReaddressServer => all,
+            Change::Rebind | Change::RelayRestart => vec![0],
+        };
+        match change {
+            Change::Rebind => self.network.rebind(0)?,
+            Change::RelayRestart => self.ready.restart_relay(self.network, 0)?,
+            Change::ReaddressServer => self.network.readdress_server()?,
+            _ => paths.iter().try_for_each(|&path| self.network.readdress_client(path))?,
+        }
+        Ok(Phase::After(After::new(paths, now)))
+    }
+
+    fn look(&mut self, now: Instant) {
+        let received = self.system.received(self.network, self.nawa);
+        let (Phase::After(after), Some(received)) = (&mut self.phase, received) else { return };
+        if let Some((before, last)) = &after.last {
+            let seconds = (now - *before).as_secs_f64();
+            let used = |path: usize| {
+                let bits = received[path].saturating_sub(last[path]) as f64 * 8.0;
+                bits > self.rates[path].as_bps() as f64 * USED * seconds
+            };
+            after.waiting.retain(|&path| !used(path));
+        }
+        after.last = Some((now, received));
+        if after.waiting.is_empty() {
+            self.phase = Phase::Over(Ok(Some(now - after.since)));
+        }
+    }
+}
+
+impl After {
+    fn new(waiting: Vec<usize>, since: Instant) -> Self {
+        Self { since, waiting, look_at: since + DRAINED, last: None }
+    }
+}
+
+/// The rates of the paths' links towards the client; 0 where one is not constant.
+pub(crate) fn rates(topology: &Topology) -> Vec<Bitrate> {
+    let rate = |capacity: &Capacity| match capacity {
+        Capacity::Fixed(rate) => *rate,
+        _ => Bitrate::from_bps(0),
+    };
+    match topology {
+        Topology::Relayed(paths) => paths.iter().map(|path| rate(&path.down.capacity)).collect(),
+        Topology::Direct => vec![Bitrate::from_bps(0)],
+    }
+}

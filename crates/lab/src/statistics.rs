@@ -1,0 +1,99 @@
+//! Medians, and how sure they are.
+
+/// The least confidence that an interval from order statistics is chosen for.
+const CONFIDENCE: f64 = 0.9;
+
+/// Fewer samples than this have no interval from order statistics: not even their extremes enclose the median with
+/// [`CONFIDENCE`].
+pub(crate) const SAMPLES_MIN: usize = 5;
+
+/// Where a median lies.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Interval {
+    pub(crate) low: f64,
+    pub(crate) high: f64,
+    /// The probability that the interval encloses the median, whatever the distribution, as long as samples are
+    /// independent; `None` for the samples' extremes, where there are fewer than [`SAMPLES_MIN`].
+    pub(crate) confidence: Option<f64>,
+}
+
+impl Interval {
+    /// What it is, in words.
+    pub(crate) fn kind(&self) -> String {
+        match self.confidence {
+            Some(confidence) => {
+                format!("{:.1} % interval of the median, from order statistics", confidence * 100.0)
+            }
+            None => "min..max".into(),
+        }
+    }
+}
+
+/// The median; of an even number the mean of the middle two; NaN of none.
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_unstable_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    match values.len() {
+        0 => f64::NAN,
+        count if count % 2 == 1 => values[middle],
+        _ => (values[middle - 1] + values[middle]) / 2.0,
+    }
+}
+
+/// The narrowest pair of symmetric order statistics that encloses the median with [`CONFIDENCE`]; `None` of no values.
+///
+/// The k-th smallest and k-th largest of n enclose it with probability 1 − 2 Σ C(n, i) / 2ⁿ, i < k (the binomial
+/// distribution of how many samples lie below the median).
+pub(crate) fn interval(mut values: Vec<f64>) -> Option<Interval> {
+    values.sort_unstable_by(f64::total_cmp);
+    let count = values.len();
+    let (mut skipped, mut confidence) = (0, enclosed(count, 1));
+    while enclosed(count, skipped + 2) >= CONFIDENCE {
+        skipped += 1;
+        confidence = enclosed(count, skipped + 1);
+    }
+    let (low, high) = (*values.get(skipped)?, *values.get(count - 1 - skipped)?);
+    Some(Interval { low, high, confidence: (count >= SAMPLES_MIN).then_some(confidence) })
+}
+
+/// The probability that the `k`-th smallest and `k`-th largest of `count` samples enclose the median.
+fn enclosed(count: usize, k: usize) -> f64 {
+    let (mut term, mut tail) = (0.5f64.powi(i32::try_from(count).unwrap_or(i32::MAX)), 0.0);
+    for i in 0..k {
+        tail += term;
+        term *= count.saturating_sub(i) as f64 / (i + 1) as f64;
+    }
+    1.0 - 2.0 * tail
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(count: u32) -> Interval {
+        interval((1..=count).rev().map(f64::from).collect()).unwrap()
+    }
+
+    #[test]
+    fn a_median_of_two_lies_between_them() {
+        assert_eq!(median(vec![4.0, 1.0]), 2.5);
+        assert_eq!(median(vec![4.0]), 4.0);
+    }
+
+    #[test]
+    fn intervals_are_those_of_the_tables() {
+        // n = 5: 1 - 2/32; n = 9, second of each end: 1 - 2 * 10/512; n = 20, the sixth: 1 - 2 * 21700/2^20.
+        assert_eq!(of(5), Interval { low: 1.0, high: 5.0, confidence: Some(0.9375) });
+        assert_eq!(of(9), Interval { low: 2.0, high: 8.0, confidence: Some(1.0 - 20.0 / 512.0) });
+        let twenty = of(20);
+        assert_eq!((twenty.low, twenty.high), (6.0, 15.0));
+        assert!((twenty.confidence.unwrap() - 0.9586).abs() < 1e-4);
+    }
+
+    #[test]
+    fn few_samples_have_only_their_extremes() {
+        assert_eq!(of(4), Interval { low: 1.0, high: 4.0, confidence: None });
+        assert_eq!(of(1).kind(), "min..max");
+        assert_eq!(interval(Vec::new()), None);
+    }
+}

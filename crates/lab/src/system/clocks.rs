@@ -1,0 +1,145 @@
+//! Clocks that disagree: what precedes a program's command so that its CLOCK_MONOTONIC is not the other end's.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use crate::error::{Doing, Error};
+
+/// `clock_shim.c` as a shared object (`build.rs`).
+const SHIM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/clock_shim.so"));
+
+/// How far apart the clocks are with [`Clocks::Offset`].
+const OFFSET: Duration = Duration::from_secs(3600);
+
+/// How much too fast, in millionths, the server's clock runs with [`Clocks::Drift`], and too slowly the client's.
+const DRIFT_PPM: i64 = 200;
+
+/// How far, and how often, the server's clock jumps forward with [`Clocks::Step`].
+const STEP: Duration = Duration::from_millis(50);
+const STEP_EVERY: Duration = Duration::from_secs(2);
+
+/// The clocks of a tunnel's two ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Clocks {
+    /// Both see the machine's.
+    #[default]
+    Same,
+    /// The server runs in a time namespace whose clocks are an hour ahead.
+    Offset,
+    /// The server's clock runs 200 ppm too fast, the client's 200 ppm too slowly.
+    Drift,
+    /// The server's clock jumps forward by 50 ms every 2 s.
+    Step,
+}
+
+/// One of a tunnel's ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    Client,
+    Server,
+}
+
+impl Clocks {
+    /// All of them.
+    pub const ALL: [Clocks; 4] = [Clocks::Same, Clocks::Offset, Clocks::Drift, Clocks::Step];
+
+    /// As in the JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Clocks::Same => "same",
+            Clocks::Offset => "offset",
+            Clocks::Drift => "drift",
+            Clocks::Step => "step",
+        }
+    }
+
+    /// The words that precede a command at `end`. Files that it needs are written to `folder`.
+    pub(super) fn launcher(self, end: End, folder: &Path) -> Result<Vec<OsString>, Error> {
+        match (self, end) {
+            (Clocks::Offset, End::Server) => Ok(time_namespace(OFFSET)),
+            (Clocks::Drift, End::Server) => shim(folder, DRIFT_PPM, Duration::ZERO, Duration::ZERO),
+            (Clocks::Drift, End::Client) => shim(folder, -DRIFT_PPM, Duration::ZERO, Duration::ZERO),
+            (Clocks::Step, End::Server) => shim(folder, 0, STEP, STEP_EVERY),
+            _ => Ok(Vec::new()),
+        }
+    }
+}
+
+/// A namespace's offsets hold for the processes that are forked after they were written: unshare(1) forks.
+fn time_namespace(offset: Duration) -> Vec<OsString> {
+    let seconds = offset.as_secs().to_string();
+    let words =
+        ["unshare", "--time", "--monotonic", &seconds, "--boottime", &seconds, "--fork", "--kill-child"];
+    words.map(OsString::from).into()
+}
+
+fn shim(folder: &Path, ppm: i64, step: Duration, every: Duration) -> Result<Vec<OsString>, Error> {
+    let path = folder.join("clock_shim.so");
+    fs::write(&path, SHIM).doing(|| format!("write {}", path.display()))?;
+    let mut preload = OsString::from("LD_PRELOAD=");
+    preload.push(&path);
+    let settings = format!("NAWALAB_CLOCK={ppm} {} {}", step.as_nanos(), every.as_nanos());
+    Ok(vec!["env".into(), preload, settings.into()])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    /// Not a test by itself: prints the monotonic clock that this program sees.
+    #[test]
+    #[ignore = "started by other tests"]
+    fn prints_its_clock() {
+        println!("clock {} ns", device::monotonic().as_nanos());
+    }
+
+    /// The monotonic clock that a program sees that is started with `launcher`.
+    fn seen(launcher: &[OsString]) -> Duration {
+        let mut words = launcher.to_vec();
+        words.push(std::env::current_exe().unwrap().into());
+        words.extend(
+            ["--ignored", "--nocapture", "--exact", "system::clocks::tests::prints_its_clock"]
+                .map(Into::into),
+        );
+        let output = Command::new(&words[0]).args(&words[1..]).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let number = text.split_once("clock ").and_then(|(_, rest)| rest.split_once(" ns"));
+        Duration::from_nanos(number.unwrap_or_else(|| panic!("{text}")).0.parse().unwrap())
+    }
+
+    /// What the clock shows, for the shortest and for the longest true time at which it may have been read.
+    fn shown(launcher: &[OsString], clock: impl Fn(f64) -> f64) {
+        let before = device::monotonic().as_secs_f64();
+        let seen = seen(launcher).as_secs_f64();
+        let after = device::monotonic().as_secs_f64();
+        assert!(clock(before) <= seen + 1e-5 && seen <= clock(after) + 1e-5, "{before} {seen} {after}");
+    }
+
+    #[test]
+    fn a_program_sees_the_drift_and_the_steps() {
+        let folder = tempfile::tempdir().unwrap();
+        shown(&shim(folder.path(), 0, Duration::ZERO, Duration::ZERO).unwrap(), |t| t);
+        shown(&shim(folder.path(), 100_000, Duration::ZERO, Duration::ZERO).unwrap(), |t| t * 1.1);
+        shown(&shim(folder.path(), -100_000, Duration::ZERO, Duration::ZERO).unwrap(), |t| t * 0.9);
+        let (step, every) = (Duration::from_secs(7), Duration::from_secs(1));
+        shown(&shim(folder.path(), 0, step, every).unwrap(), |t| t + t.floor() * 7.0);
+    }
+
+    #[test]
+    fn a_time_namespace_is_an_hour_ahead() {
+        if !rustix::process::geteuid().is_root() {
+            println!("SKIPPED: a_time_namespace_is_an_hour_ahead: needs root");
+            return;
+        }
+        shown(&time_namespace(OFFSET), |t| t + 3600.0);
+    }
+
+    #[test]
+    fn clocks_that_are_the_same_need_nothing() {
+        assert_eq!(Clocks::Same.launcher(End::Server, Path::new("/")).unwrap(), Vec::<OsString>::new());
+        assert_eq!(Clocks::Offset.launcher(End::Client, Path::new("/")).unwrap(), Vec::<OsString>::new());
+    }
+}
