@@ -1,11 +1,11 @@
-//! Runs a part of an experiment by hand: `NAWA=target/debug/nawa cargo run -p lab --example lab -- demo nawa nawa-cut`
-//! runs only the cases whose key has one of the words after the experiment's name; without such a word, all.
-//! `SEED` and `REPEATS` are what they say. `NAWA` is the `nawa` under test.
+//! Runs a part of an experiment by hand: `NAWA=target/debug/nawa cargo run -p lab --example lab -- tunnel
+//! system=nawa,nawa-paper paths=10` runs only the cases whose key has one of the values named for each of these keys.
+//! `SIZE` (quick, paper), `SEED`, `REPEATS` and `JSON` are what they say. `NAWA` is the `nawa` under test.
 
 use std::process::ExitCode;
 
-use lab::experiment::{Experiment, find};
-use lab::{Error, RunOptions, run_experiment};
+use lab::experiment::{Case, Experiment, find};
+use lab::{Error, RunOptions, Size, run_experiment};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -23,21 +23,36 @@ fn main() -> ExitCode {
 }
 
 fn run(name: &str, words: &[String]) -> Result<(), Error> {
-    let mut options = RunOptions::default();
-    if let Some(nawa) = std::env::var_os("NAWA") {
-        options.nawa = std::path::absolute(nawa).unwrap_or_default();
-    }
-    options.seed = variable("SEED").unwrap_or(RunOptions::SEED);
-    let mut experiment = find(name, &options)?;
-    if !words.is_empty() {
-        experiment
-            .cases
-            .retain(|case| Experiment::title(case).split(' ').any(|word| words.iter().any(|w| w == word)));
-    }
-    experiment.repeats = variable("REPEATS").map_or(experiment.repeats, |repeats| repeats as usize);
+    let options = options();
+    let mut experiment: Experiment = find(name, &options)?;
+    experiment.cases.retain(|case| words.iter().all(|word| has(case, word)));
+    experiment.repeats = number("REPEATS").map_or(experiment.repeats, |repeats| repeats as usize);
     run_experiment(&experiment, &options)
 }
 
-fn variable(name: &str) -> Option<u64> {
+fn options() -> RunOptions {
+    let size = match std::env::var("SIZE").as_deref() {
+        Ok("quick") => Size::Quick,
+        Ok("paper") => Size::Paper,
+        _ => Size::Normal,
+    };
+    let mut options =
+        RunOptions { size, json: std::env::var_os("JSON").map(Into::into), ..RunOptions::default() };
+    if let Some(nawa) = std::env::var_os("NAWA") {
+        options.nawa = std::path::absolute(nawa).unwrap_or_default();
+    }
+    options.seed = number("SEED").unwrap_or(RunOptions::SEED);
+    options
+}
+
+/// Whether `case` has one of the values in `word`, "KEY=VALUE,VALUE".
+fn has(case: &Case, word: &str) -> bool {
+    let (key, values) = word.split_once('=').unwrap_or(("system", word));
+    let own = case.key.iter().find(|(name, _)| *name == key).map(|(_, value)| value);
+    let own = own.map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned));
+    own.is_some_and(|own| values.split(',').any(|value| value == own))
+}
+
+fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }

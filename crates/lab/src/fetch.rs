@@ -134,15 +134,17 @@ fn receive(
 }
 
 fn first(events: &Receiver<Event>, mut running: usize, watch: Watch) -> Result<(usize, Transfer), Error> {
-    let mut first_has = 0;
-    let mut wake = watch(0, clock::now());
+    let (mut first_has, mut last) = (0, clock::now());
+    let mut wake = watch(0, last);
     while running > 0 {
-        match next(events, wake)? {
-            Some(Event::Bytes { index: 0, count, at }) => {
-                first_has = count;
-                wake = watch(first_has, at);
+        match next(events, wake, last + STUCK)? {
+            Some(Event::Bytes { index, count, at }) => {
+                last = at;
+                if index == 0 {
+                    first_has = count;
+                    wake = watch(first_has, at);
+                }
             }
-            Some(Event::Bytes { .. }) => {}
             Some(Event::End { index, transfer: Some(transfer) }) => return Ok((index, transfer)),
             Some(Event::End { .. }) => running -= 1,
             None => wake = watch(first_has, clock::now()),
@@ -151,15 +153,15 @@ fn first(events: &Receiver<Event>, mut running: usize, watch: Watch) -> Result<(
     Err(Error::program("curl", "its output could not be read"))
 }
 
-/// The next event; `None` if `wake` comes first.
-fn next(events: &Receiver<Event>, wake: Option<Instant>) -> Result<Option<Event>, Error> {
-    let limit = wake.map_or(STUCK, |wake| wake.saturating_duration_since(clock::now()));
-    match events.recv_timeout(limit) {
+/// The next event; `None` if `wake` comes first. Fails where nothing has come until `stuck`.
+fn next(events: &Receiver<Event>, wake: Option<Instant>, stuck: Instant) -> Result<Option<Event>, Error> {
+    let until = wake.map_or(stuck, |wake| wake.min(stuck));
+    match events.recv_timeout(until.saturating_duration_since(clock::now())) {
         Ok(event) => Ok(Some(event)),
-        Err(RecvTimeoutError::Timeout) if wake.is_some() => Ok(None),
+        Err(RecvTimeoutError::Timeout) if until < stuck => Ok(None),
         Err(_) => Err(Error::Late { what: "no byte reached curl".into(), seconds: STUCK.as_secs() }),
     }
 }
 
 /// A transfer that brings nothing for this long is given up.
-const STUCK: Duration = Duration::from_secs(60);
+const STUCK: Duration = Duration::from_secs(30);

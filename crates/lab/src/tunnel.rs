@@ -29,7 +29,8 @@ const NOTES: [&str; 10] = [
     "10+10+10slow: three links of 10 Mbit/s, 10, 10 and 120 ms one way, drop-tail queues of 100 packets; cubic is on \
      one fast link",
     "unshaped: one veth pair; both ends and iperf3 share this machine's CPUs",
-    "clocks: offset: the server's clock is an hour ahead (a time namespace); drift: the server's runs 200 ppm too \
+    "clocks: offset: the server's clock is an hour ahead (a time namespace); behind: 20 ms behind, so \
+     that one-way delays as seen have either sign; drift: the server's runs 200 ppm too \
      fast, the client's 200 ppm too slowly; step: the server's jumps forward by 50 ms every 2 s",
     "back: one: the server sends over the first path only, as in the paper; mptcp takes 9 paths at most; plain is UDP \
      without a tunnel on one link",

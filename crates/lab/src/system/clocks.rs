@@ -13,6 +13,9 @@ const SHIM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/clock_shim.so"));
 /// How far apart the clocks are with [`Clocks::Offset`].
 const OFFSET: Duration = Duration::from_secs(3600);
 
+/// How far the server's clock is behind with [`Clocks::Behind`].
+const BEHIND: Duration = Duration::from_millis(20);
+
 /// How much too fast, in millionths, the server's clock runs with [`Clocks::Drift`], and too slowly the client's.
 const DRIFT_PPM: i64 = 200;
 
@@ -28,6 +31,8 @@ pub enum Clocks {
     Same,
     /// The server runs in a time namespace whose clocks are an hour ahead.
     Offset,
+    /// The server's clock is behind by as much as packets take: what is seen of delays has either sign.
+    Behind,
     /// The server's clock runs 200 ppm too fast, the client's 200 ppm too slowly.
     Drift,
     /// The server's clock jumps forward by 50 ms every 2 s.
@@ -43,13 +48,14 @@ pub(super) enum End {
 
 impl Clocks {
     /// All of them.
-    pub const ALL: [Clocks; 4] = [Clocks::Same, Clocks::Offset, Clocks::Drift, Clocks::Step];
+    pub const ALL: [Clocks; 5] = [Clocks::Same, Clocks::Offset, Clocks::Behind, Clocks::Drift, Clocks::Step];
 
     /// As in the JSON.
     pub fn name(self) -> &'static str {
         match self {
             Clocks::Same => "same",
             Clocks::Offset => "offset",
+            Clocks::Behind => "behind",
             Clocks::Drift => "drift",
             Clocks::Step => "step",
         }
@@ -57,13 +63,15 @@ impl Clocks {
 
     /// The words that precede a command at `end`. Files that it needs are written to `folder`.
     pub(super) fn launcher(self, end: End, folder: &Path) -> Result<Vec<OsString>, Error> {
-        match (self, end) {
-            (Clocks::Offset, End::Server) => Ok(time_namespace(OFFSET)),
-            (Clocks::Drift, End::Server) => shim(folder, DRIFT_PPM, Duration::ZERO, Duration::ZERO),
-            (Clocks::Drift, End::Client) => shim(folder, -DRIFT_PPM, Duration::ZERO, Duration::ZERO),
-            (Clocks::Step, End::Server) => shim(folder, 0, STEP, STEP_EVERY),
-            _ => Ok(Vec::new()),
-        }
+        let wrong = match (self, end) {
+            (Clocks::Offset, End::Server) => return Ok(time_namespace(OFFSET)),
+            (Clocks::Behind, End::Server) => Wrong { behind: BEHIND, ..Wrong::default() },
+            (Clocks::Drift, End::Server) => Wrong { ppm: DRIFT_PPM, ..Wrong::default() },
+            (Clocks::Drift, End::Client) => Wrong { ppm: -DRIFT_PPM, ..Wrong::default() },
+            (Clocks::Step, End::Server) => Wrong { step: STEP, every: STEP_EVERY, ..Wrong::default() },
+            _ => return Ok(Vec::new()),
+        };
+        wrong.launcher(folder)
     }
 }
 
@@ -75,13 +83,26 @@ fn time_namespace(offset: Duration) -> Vec<OsString> {
     words.map(OsString::from).into()
 }
 
-fn shim(folder: &Path, ppm: i64, step: Duration, every: Duration) -> Result<Vec<OsString>, Error> {
-    let path = folder.join("clock_shim.so");
-    fs::write(&path, SHIM).doing(|| format!("write {}", path.display()))?;
-    let mut preload = OsString::from("LD_PRELOAD=");
-    preload.push(&path);
-    let settings = format!("NAWALAB_CLOCK={ppm} {} {}", step.as_nanos(), every.as_nanos());
-    Ok(vec!["env".into(), preload, settings.into()])
+/// What the shim is to do to a clock.
+#[derive(Clone, Copy, Debug, Default)]
+struct Wrong {
+    behind: Duration,
+    ppm: i64,
+    step: Duration,
+    /// Zero: no steps.
+    every: Duration,
+}
+
+impl Wrong {
+    fn launcher(self, folder: &Path) -> Result<Vec<OsString>, Error> {
+        let path = folder.join("clock_shim.so");
+        fs::write(&path, SHIM).doing(|| format!("write {}", path.display()))?;
+        let mut preload = OsString::from("LD_PRELOAD=");
+        preload.push(&path);
+        let Self { behind, ppm, step, every } = self;
+        let [behind, step, every] = [behind, step, every].map(|time| time.as_nanos());
+        Ok(vec!["env".into(), preload, format!("NAWALAB_CLOCK=-{behind} {ppm} {step} {every}").into()])
+    }
 }
 
 #[cfg(test)]
@@ -121,11 +142,14 @@ mod tests {
     #[test]
     fn a_program_sees_the_drift_and_the_steps() {
         let folder = tempfile::tempdir().unwrap();
-        shown(&shim(folder.path(), 0, Duration::ZERO, Duration::ZERO).unwrap(), |t| t);
-        shown(&shim(folder.path(), 100_000, Duration::ZERO, Duration::ZERO).unwrap(), |t| t * 1.1);
-        shown(&shim(folder.path(), -100_000, Duration::ZERO, Duration::ZERO).unwrap(), |t| t * 0.9);
+        let shown =
+            |wrong: Wrong, clock: fn(f64) -> f64| shown(&wrong.launcher(folder.path()).unwrap(), clock);
+        shown(Wrong::default(), |t| t);
+        shown(Wrong { behind: Duration::from_secs(10), ..Wrong::default() }, |t| t - 10.0);
+        shown(Wrong { ppm: 100_000, ..Wrong::default() }, |t| t * 1.1);
+        shown(Wrong { ppm: -100_000, ..Wrong::default() }, |t| t * 0.9);
         let (step, every) = (Duration::from_secs(7), Duration::from_secs(1));
-        shown(&shim(folder.path(), 0, step, every).unwrap(), |t| t + t.floor() * 7.0);
+        shown(Wrong { step, every, ..Wrong::default() }, |t| t + t.floor() * 7.0);
     }
 
     #[test]

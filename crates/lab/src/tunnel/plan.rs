@@ -50,6 +50,11 @@ fn quick() -> Vec<Row> {
         row(&["nawa", "nawa-paper"], &ends),
         Row { clocks: apart.clone(), transports: vec![Tcp, Udp], ..row(&["nawa"], &ends) },
         Row { clocks: apart, ..row(&["nawa-paper-absolute"], &ends[1..]) },
+        Row {
+            clocks: vec![Clocks::Behind],
+            transports: vec![Udp],
+            ..row(&["nawa-paper-absolute"], &ends[1..])
+        },
     ]
 }
 
