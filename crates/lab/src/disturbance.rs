@@ -11,7 +11,7 @@ use crate::network::{Network, Topology};
 use crate::system::{Ready, System};
 
 /// How often is looked at what the paths have carried.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// What was under way at the event's end has arrived by then, and does not count.
 const DRAINED: Duration = Duration::from_millis(200);

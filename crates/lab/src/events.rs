@@ -26,8 +26,8 @@ const NOTES: [&str; 4] = [
      server to client, CUBIC; the event comes when a quarter of it has arrived",
     "longest_stall_ms: the longest time between two bytes that reached what reads curl's output",
     "used_again_s: from the event's end (cut: the link's return) until every path concerned has received more than a \
-     tenth of its link's rate for 0.1 s, by `nawa status` (mptcp: by the link); looked at from 0.2 s on, when what was \
-     under way has arrived, every 0.1 s",
+     tenth of its link's rate for 0.2 s, by `nawa status` (mptcp: by the link); looked at from 0.2 s on, when what was \
+     under way has arrived, every 0.2 s, so that 0.4 is the least",
     "cut: the 10 ms link, both directions, for 3 s; readdress-client: the client's address on it; \
      readdress-client-all: on all; rebind: a NAT gives the client another port on it and drops what is sent to the old \
      one; relay-restart: its relay, by SIGKILL; readdress-server: the server's only address, paths without relays",

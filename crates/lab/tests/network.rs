@@ -3,7 +3,7 @@
 mod common;
 
 use std::io::{BufRead, BufReader, Read};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -135,6 +135,71 @@ fn a_transfer_outlives_a_cut() {
     assert_eq!(transfer.sha256, hash);
     assert!(transfer.longest_stall >= cut, "nothing crosses a cut link");
     assert!(network.stats().unwrap()[0][1].blackout_dropped.frames.get() > 0);
+}
+
+/// Sends a datagram from `from`, bound in the client, to `to`, bound in `far`; where it seems to come from, and whether
+/// an answer to there comes back.
+fn exchange(
+    network: &Network,
+    from: SocketAddr,
+    far: &lab::namespace::Namespace,
+    to: SocketAddr,
+) -> (SocketAddr, bool) {
+    let bound = |address| {
+        let socket = UdpSocket::bind(address).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        socket
+    };
+    let near = network.client.run(|| bound(from)).unwrap();
+    let far = far.run(|| bound(to)).unwrap();
+    near.send_to(b"there", to).unwrap();
+    let (_, seen) = far.recv_from(&mut [0; 9]).unwrap();
+    far.send_to(b"back", seen).unwrap();
+    (seen, near.recv(&mut [0; 9]).is_ok())
+}
+
+#[test]
+fn a_rebound_client_is_seen_from_another_port_and_not_told() {
+    if skip("a_rebound_client_is_seen_from_another_port_and_not_told") {
+        return;
+    }
+    let _alone = alone();
+    let emulator = Emulator::start().unwrap();
+    let network = Network::build(&emulator, &two_paths(), 1).unwrap();
+    let from = |path| SocketAddr::new(network.client_address(path), 51_900);
+    let to = |path| SocketAddr::new(network.relay_address(path), 51_901);
+    assert_eq!(exchange(&network, from(0), &network.relays[0], to(0)), (from(0), true));
+    network.rebind(0).unwrap();
+    let (seen, answered) = exchange(&network, from(0), &network.relays[0], to(0));
+    assert_eq!(seen.ip(), from(0).ip());
+    assert_ne!(seen.port(), 51_900);
+    assert!(answered, "what is sent to the new port arrives");
+    assert_eq!(
+        exchange(&network, from(1), &network.relays[1], to(1)),
+        (from(1), true),
+        "the other path stays"
+    );
+    let lost = network.relays[0].run(|| UdpSocket::bind(to(0)).unwrap().send_to(b"back", from(0))).unwrap();
+    assert!(lost.is_err(), "what is sent to the old port is dropped");
+}
+
+#[test]
+fn hosts_are_reached_at_their_new_addresses_only() {
+    if skip("hosts_are_reached_at_their_new_addresses_only") {
+        return;
+    }
+    let _alone = alone();
+    let emulator = Emulator::start().unwrap();
+    let network = Network::build(&emulator, &two_paths(), 1).unwrap();
+    network.readdress_client(1).unwrap();
+    network.readdress_server().unwrap();
+    let (server, second) = (SocketAddr::from(([10, 0, 0, 3], 7)), SocketAddr::from(([10, 2, 1, 101], 7)));
+    for from in [SocketAddr::new(network.client_address(0), 7), second] {
+        assert_eq!(exchange(&network, from, &network.server, server), (from, true));
+    }
+    let old = SocketAddr::new(network.client_address(1), 7);
+    assert!(network.client.run(|| UdpSocket::bind(old)).unwrap().is_err());
+    assert!(network.server.run(|| UdpSocket::bind((SERVER, 7))).unwrap().is_err());
 }
 
 /// Not a test by itself: what `a_killed_run_is_cleaned_up_by_the_next` kills.
