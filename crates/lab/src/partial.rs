@@ -56,6 +56,11 @@ impl Partial {
         Ok((Self { samples, file: Some((path, file)) }, said))
     }
 
+    /// How many samples of an earlier run are left to take.
+    pub(crate) fn len(&self) -> usize {
+        self.samples.len()
+    }
+
     /// True if this sample need not be taken again.
     pub(crate) fn has(&self, case: usize, repeat: usize) -> bool {
         self.samples.contains_key(&(case, repeat))

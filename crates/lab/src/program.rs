@@ -111,10 +111,14 @@ impl Process {
 
     /// Fails if it has ended, with what it said.
     pub fn check(&mut self) -> Result<(), Error> {
-        if !self.has_ended() {
-            return Ok(());
+        match self.child.try_wait() {
+            Ok(None) => Ok(()),
+            Ok(Some(status)) => {
+                let reason = format!("it has ended ({status}): {}", self.complaint("without a word"));
+                Err(Error::program(&self.name, reason))
+            }
+            Err(_) => Err(Error::program(&self.name, "it is lost")),
         }
-        Err(Error::program(&self.name, self.complaint("it ended without a word")))
     }
 
     /// Waits for its end; what it said on standard error is the reason of a failure.

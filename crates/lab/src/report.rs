@@ -53,9 +53,16 @@ impl<'a> Report<'a> {
         }
     }
 
+    /// Says in the conditions that so many samples are of earlier runs, which were interrupted.
+    pub(crate) fn continues(&mut self, samples: usize) {
+        self.conditions["samples_of_earlier_runs"] = samples.into();
+    }
+
     /// Prints the table and the notes.
     pub(crate) fn print(&self) {
         say(&self.table().to_string());
+        let kinds = distinct_kinds(&self.results());
+        kinds.iter().for_each(|(samples, kind)| say(&format!("  [low..high] of {samples} samples: {kind}")));
         self.all_notes().for_each(|note| say(&format!("  {note}")));
     }
 
@@ -220,6 +227,16 @@ impl<'a> Outcome<'a> {
         let samples: Vec<_> = self.samples.iter().map(|sample| object(&sample.metrics)).collect();
         json!({ "case": object(self.key), "metrics": metrics, "intervals": intervals, "samples": samples })
     }
+}
+
+/// What the intervals in the table are, by the number of samples.
+fn distinct_kinds(results: &[Outcome]) -> std::collections::BTreeMap<usize, String> {
+    let many = results.iter().filter(|result| result.samples.len() > 1);
+    let kind = |result: &Outcome| {
+        let interval = result.metrics.iter().find_map(|(.., interval)| *interval)?;
+        Some((result.samples.len(), interval.kind()))
+    };
+    many.filter_map(kind).collect()
 }
 
 /// The goodput as a multiple of what the same case has over one path, for cases over more than one.

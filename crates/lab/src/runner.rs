@@ -55,7 +55,11 @@ impl<'a> Results<'a> {
     fn new(experiment: &'a Experiment, options: &RunOptions) -> Result<Self, Error> {
         let (earlier, said) = Partial::open(experiment, options)?;
         let progress = Progress::start(experiment, said.as_deref(), |case, n| earlier.has(case, n));
-        Ok(Self { report: Report::new(experiment, options), progress, failure: None, earlier })
+        let mut report = Report::new(experiment, options);
+        if earlier.len() > 0 {
+            report.continues(earlier.len());
+        }
+        Ok(Self { report, progress, failure: None, earlier })
     }
 
     fn take(

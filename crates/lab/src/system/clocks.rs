@@ -96,7 +96,10 @@ struct Wrong {
 impl Wrong {
     fn launcher(self, folder: &Path) -> Result<Vec<OsString>, Error> {
         let path = folder.join("clock_shim.so");
-        fs::write(&path, SHIM).doing(|| format!("write {}", path.display()))?;
+        // The other end may have mapped it already: written again, its code would vanish.
+        if !path.exists() {
+            fs::write(&path, SHIM).doing(|| format!("write {}", path.display()))?;
+        }
         let mut preload = OsString::from("LD_PRELOAD=");
         preload.push(&path);
         let Self { behind, ppm, step, every } = self;

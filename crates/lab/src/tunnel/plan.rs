@@ -73,8 +73,10 @@ fn normal() -> Vec<Row> {
         },
     ];
     rows.extend(without_tunnel());
-    let systems = ["nawa", "nawa-paper", "nawa-paper-absolute"];
-    rows.push(Row { transports: both, clocks: near, back: Back::One, ..row(&systems, &some) });
+    rows.push(Row { back: Back::One, transports: both.clone(), ..row(&["nawa", "nawa-paper"], &some) });
+    let apart = vec![Clocks::Offset, Clocks::Behind];
+    let systems = ["nawa", "nawa-paper-absolute"];
+    rows.push(Row { back: Back::One, transports: both, clocks: apart, ..row(&systems, &some) });
     rows
 }
 
@@ -83,7 +85,7 @@ fn paper() -> Vec<Row> {
     let all: Vec<Links> = (1..=10).map(Links::Equal).collect();
     let both = vec![Tcp, Udp];
     let systems = ["nawa", "nawa-paper", "nawa-paper-absolute"];
-    let near = vec![Clocks::Same, Clocks::Offset];
+    let near = vec![Clocks::Same, Clocks::Offset, Clocks::Behind];
     let mut rows = vec![
         row(&["mptcp"], &all[..MPTCP_PATHS_MAX]),
         Row { transports: both.clone(), clocks: Clocks::ALL.to_vec(), ..row(&systems, &all) },
