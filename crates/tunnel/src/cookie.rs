@@ -51,7 +51,7 @@ impl CookieChecker {
 
     /// Whether the sender of a handshake message knows this end's public key.
     pub fn check_mac1(&self, message: &[u8]) -> bool {
-        split(message).is_some_and(|(body, mac1, _)| verify(&self.mac1_key, body, mac1))
+        check_mac1(&self.mac1_key, message)
     }
 
     /// Whether the sender of a handshake message has got a cookie of the last two minutes at `source`.
@@ -110,12 +110,12 @@ pub struct CookieJar {
 impl CookieJar {
     /// For handshake messages to `receiver`.
     pub fn new(receiver: &PublicKey) -> Self {
-        Self {
-            mac1_key: key(b"nawa mac1", receiver),
-            cookie_key: key(b"nawa cookie", receiver),
-            last_mac1: None,
-            cookie: None,
-        }
+        Self::with_mac1_key(receiver, key(b"nawa mac1", receiver))
+    }
+
+    /// The same with another key for mac1.
+    pub(crate) fn with_mac1_key(receiver: &PublicKey, mac1_key: [u8; 32]) -> Self {
+        Self { mac1_key, cookie_key: key(b"nawa cookie", receiver), last_mac1: None, cookie: None }
     }
 
     /// Fills in mac1, and mac2 if there is a cookie of the last two minutes, over the last 32 bytes of a handshake
@@ -203,6 +203,11 @@ pub(crate) fn address_bytes(address: SocketAddr) -> [u8; 18] {
     bytes[..16].copy_from_slice(&ip.octets());
     bytes[16..].copy_from_slice(&address.port().to_be_bytes());
     bytes
+}
+
+/// Whether a handshake message's mac1 was made with `key`.
+pub(crate) fn check_mac1(key: &[u8; 32], message: &[u8]) -> bool {
+    split(message).is_some_and(|(body, mac1, _)| verify(key, body, mac1))
 }
 
 /// All before the macs, mac1, mac2.

@@ -22,11 +22,17 @@ use crate::path::MIN_INNER_MTU;
 use crate::peer::{Common, Earliest, Peer};
 use crate::routes::Routes;
 use crate::sessions::{Identities, Indices};
+use crate::sources::Sources;
 use crate::wire::{self, Direction, Message};
 
 /// More handshakes than this per second ask for cookies; bursts of [`HANDSHAKE_BURST`] do not.
 const HANDSHAKES_PER_SECOND: u32 = 50;
 const HANDSHAKE_BURST: u32 = 100;
+/// With a cookie, each host may do so often a handshake, after a burst (WireGuard's ratelimiter).
+const SOURCE_INTERVAL: Duration = Duration::from_millis(50);
+const SOURCE_BURST: u32 = 5;
+/// Hosts that this is remembered of.
+const MAX_SOURCES: usize = 4096;
 /// Messages without a peer that wait to be sent: cookie replies, relay echoes.
 const MAX_REPLIES: usize = 256;
 
@@ -52,6 +58,8 @@ pub struct Counters {
     pub cookies_sent: u64,
     /// Handshakes of keys that are no peer's, or that were replayed.
     pub refused_handshakes: u64,
+    /// Handshakes of hosts that do too many.
+    pub limited_handshakes: u64,
     /// Packets that name no session.
     pub received_unknown_session: u64,
     /// Inner packets to addresses that no peer is routed.
@@ -72,6 +80,7 @@ pub struct Endpoint {
     indices: Indices,
     checker: CookieChecker,
     gauge: LoadGauge,
+    sources: Sources,
     replies: VecDeque<(Address, Vec<u8>)>,
     to_tun: VecDeque<Vec<u8>>,
     mtu: Mtu,
@@ -93,6 +102,7 @@ impl Endpoint {
         Endpoint {
             checker: CookieChecker::new(&public, &mut rng),
             gauge: LoadGauge::new(HANDSHAKES_PER_SECOND, HANDSHAKE_BURST),
+            sources: Sources::new(SOURCE_INTERVAL, SOURCE_BURST, MAX_SOURCES),
             me,
             public,
             rng,
@@ -238,7 +248,7 @@ impl Endpoint {
             self.counters.received_bad_mac1 += 1;
             return;
         }
-        if self.ask_for_cookie(now, &from, message) {
+        if self.gauge.under_load(now) && !self.is_welcome(now, &from, message) {
             return;
         }
         let ephemeral = noise::ephemeral(message);
@@ -274,17 +284,19 @@ impl Endpoint {
         self.reply(to, response);
     }
 
-    /// Under load, who cannot show that it receives at its address gets a cookie and nothing else. The proof is of the
-    /// address as this end sees it: through a relay, the relay's.
-    fn ask_for_cookie(&mut self, now: Duration, from: &Address, message: &[u8]) -> bool {
-        if !self.gauge.under_load(now) || self.checker.check_mac2(now, from.remote, message) {
-            return false;
+    /// Under load, who cannot show that it receives at its address gets a cookie and nothing else, and who can may do a
+    /// few handshakes per second. The proof is of the address as this end sees it: through a relay, the relay's.
+    fn is_welcome(&mut self, now: Duration, from: &Address, message: &[u8]) -> bool {
+        if self.checker.check_mac2(now, from.remote, message) {
+            let welcome = self.sources.take(now, from.remote.ip());
+            self.counters.limited_handshakes += u64::from(!welcome);
+            return welcome;
         }
         if let Some(reply) = self.checker.reply(now, from.remote, message) {
             self.counters.cookies_sent += 1;
             self.reply(*from, reply.to_vec());
         }
-        true
+        false
     }
 
     fn handle_response(&mut self, now: Duration, from: Address, receiver: u32, message: &[u8]) {

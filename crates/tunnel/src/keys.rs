@@ -87,6 +87,13 @@ impl PrivateKey {
         PublicKey(x25519_dalek::PublicKey::from(&StaticSecret::from(self.0)).to_bytes())
     }
 
+    /// What this key and `other` have in common (X25519, RFC 7748 §6.1); `None` if `other` is no point of the large
+    /// subgroup.
+    pub(crate) fn agree(&self, other: &PublicKey) -> Option<Zeroizing<[u8; 32]>> {
+        let shared = StaticSecret::from(self.0).diffie_hellman(&x25519_dalek::PublicKey::from(other.0));
+        shared.was_contributory().then(|| Zeroizing::new(shared.to_bytes()))
+    }
+
     /// The key as `nawa keygen` prints it.
     pub fn to_base64(&self) -> Zeroizing<String> {
         Zeroizing::new(STANDARD.encode(self.0))

@@ -134,6 +134,12 @@ impl Initiator {
         Ok((Self { state, index }, message))
     }
 
+    /// Gives this end another index, in the state and in its message.
+    pub(crate) fn rename(&mut self, index: u32, message: &mut [u8]) {
+        self.index = index;
+        message[4..8].copy_from_slice(&index.to_be_bytes());
+    }
+
     /// This end's index, which the response names.
     pub fn index(&self) -> u32 {
         self.index
@@ -220,19 +226,23 @@ impl std::fmt::Debug for Responder {
 pub struct InitiationPayload {
     /// The initiator's daemon's life.
     pub incarnation: u64,
+    /// Initiations that this life has made for this peer, this one included.
+    pub counter: u64,
     /// AES-GCM is fast at the initiator.
     pub fast_aes: bool,
 }
 
 impl InitiationPayload {
-    /// Incarnation 8, flags 1 (bit 0: AES-GCM is fast), zeroes.
+    /// Incarnation 8, counter 8, flags 1 (bit 0: AES-GCM is fast), zeroes.
     pub fn encode(&self) -> Payload {
-        payload(&[&self.incarnation.to_be_bytes(), &[u8::from(self.fast_aes)]])
+        let (incarnation, counter) = (self.incarnation.to_be_bytes(), self.counter.to_be_bytes());
+        payload(&[&incarnation, &counter, &[u8::from(self.fast_aes)]])
     }
 
     /// Unknown flags are ignored.
     pub fn decode(payload: &Payload) -> Self {
-        Self { incarnation: u64::from_be_bytes(wire::array(payload, 0)), fast_aes: payload[8] & 1 != 0 }
+        let long = |at| u64::from_be_bytes(wire::array(payload, at));
+        Self { incarnation: long(0), counter: long(8), fast_aes: payload[16] & 1 != 0 }
     }
 
     /// The cipher for a responder that is itself `fast_aes` or not.
@@ -477,7 +487,7 @@ mod tests {
     #[test]
     fn payloads_and_back() {
         for fast_aes in [false, true] {
-            let payload = InitiationPayload { incarnation: 0x0102030405060708, fast_aes };
+            let payload = InitiationPayload { incarnation: 0x0102030405060708, counter: 1 << 60, fast_aes };
             assert_eq!(InitiationPayload::decode(&payload.encode()), payload);
         }
         for cipher in [Cipher::ChaCha20Poly1305, Cipher::Aes256Gcm] {
@@ -495,7 +505,10 @@ mod tests {
             (false, true, Cipher::ChaCha20Poly1305),
             (false, false, Cipher::ChaCha20Poly1305),
         ] {
-            assert_eq!(InitiationPayload { incarnation: 0, fast_aes: there }.choose(here), cipher);
+            assert_eq!(
+                InitiationPayload { incarnation: 0, counter: 1, fast_aes: there }.choose(here),
+                cipher
+            );
         }
     }
 

@@ -16,6 +16,7 @@ use zeroize::Zeroizing;
 use crate::{
     cookie::{self, CookieJar},
     keys::{PresharedKey, PrivateKey, PublicKey},
+    knock::Knock,
     noise::{self, Finished, Initiator, Payload, Prologue, SessionKeys},
     session::Cipher,
     wire::{self, HEADER_LEN, Kind, Message, REGISTERED_LEN},
@@ -37,19 +38,30 @@ pub struct RegisterPayload {
     pub destination: SocketAddr,
     /// The session that the client has, or 0.
     pub session: u64,
+    /// A random name for this client since it started.
+    pub life: u32,
+    /// Initiations that this life has made, this one included.
+    pub counter: u16,
 }
 
 impl RegisterPayload {
-    /// Address 16 (IPv4 mapped), port 2, session id 8, zeroes.
+    /// Address 16 (IPv4 mapped), port 2, session id 8, life 4, counter 2.
     pub fn encode(&self) -> Payload {
-        noise::payload(&[&cookie::address_bytes(self.destination), &self.session.to_be_bytes()])
+        let (life, counter) = (self.life.to_be_bytes(), self.counter.to_be_bytes());
+        let destination = cookie::address_bytes(self.destination);
+        noise::payload(&[&destination, &self.session.to_be_bytes(), &life, &counter])
     }
 
     /// Any payload is one.
     pub fn decode(payload: &Payload) -> Self {
         let ip = std::net::Ipv6Addr::from(wire::array::<16>(payload, 0)).to_canonical();
         let destination = SocketAddr::new(ip, u16::from_be_bytes(wire::array(payload, 16)));
-        Self { destination, session: u64::from_be_bytes(wire::array(payload, 18)) }
+        Self {
+            destination,
+            session: u64::from_be_bytes(wire::array(payload, 18)),
+            life: u32::from_be_bytes(wire::array(payload, 26)),
+            counter: u16::from_be_bytes(wire::array(payload, 30)),
+        }
     }
 }
 
@@ -120,7 +132,11 @@ pub struct Registration {
     relay: PublicKey,
     destination: SocketAddr,
     rng: ChaCha20Rng,
-    jar: CookieJar,
+    /// `None`: the relay's key is unusable, and nothing is ever sent.
+    knock: Option<(Knock, CookieJar)>,
+    life: u32,
+    /// Initiations made in this life.
+    made: u16,
     initiators: VecDeque<Initiator>,
     confirming: Option<Confirming>,
     /// Id and the time at which it is no longer known to be good.
@@ -145,12 +161,19 @@ impl Registration {
     ) -> Self {
         let mut seed = Zeroizing::new([0; 32]);
         rng.fill_bytes(&mut *seed);
+        let mut rng = ChaCha20Rng::from_seed(*seed);
+        let knock = Knock::of_client(me, relay);
         Self {
             me: me.clone(),
             relay: *relay,
             destination,
-            rng: ChaCha20Rng::from_seed(*seed),
-            jar: CookieJar::new(relay),
+            life: rng.next_u32(),
+            rng,
+            knock: knock.map(|knock| {
+                let jar = knock.jar();
+                (knock, jar)
+            }),
+            made: 0,
             initiators: VecDeque::new(),
             confirming: None,
             session: None,
@@ -166,7 +189,9 @@ impl Registration {
     pub fn handle_message(&mut self, now: Duration, message: &[u8]) -> bool {
         match Message::parse(message) {
             Ok(Message::Response { receiver, .. }) => self.handle_response(now, receiver, message),
-            Ok(Message::CookieReply { .. }) => self.jar.accept(now, message),
+            Ok(Message::CookieReply { .. }) => {
+                self.knock.as_mut().is_some_and(|(_, jar)| jar.accept(now, message))
+            }
             Ok(Message::Registered { receiver, .. }) => self.handle_answer(now, receiver, message),
             _ => false,
         }
@@ -232,19 +257,30 @@ impl Registration {
     fn initiate(&mut self, now: Duration) -> Option<Vec<u8>> {
         self.confirming = None;
         self.last_initiation = Some(now);
-        let index = self.rng.next_u32();
-        let payload = RegisterPayload { destination: self.destination, session: self.last_id }.encode();
+        let payload = self.next_payload().encode();
         let psk = PresharedKey::default();
         let started =
-            Initiator::new(&mut self.rng, Prologue::Relay, &self.me, &self.relay, &psk, index, &payload);
+            Initiator::new(&mut self.rng, Prologue::Relay, &self.me, &self.relay, &psk, 0, &payload);
         // A relay key that is no point of the curve's large subgroup never answers, as a wrong one.
-        let (initiator, mut message) = started.ok()?;
+        let (mut initiator, mut message) = started.ok()?;
+        let (knock, jar) = self.knock.as_mut()?;
+        initiator.rename(knock.index(&noise::ephemeral(&message)), &mut message);
         if self.initiators.len() == INITIATIONS_IN_FLIGHT {
             self.initiators.pop_front();
         }
         self.initiators.push_back(initiator);
-        self.jar.stamp(now, &mut message);
+        jar.stamp(now, &mut message);
         Some(message)
+    }
+
+    /// A life whose counter has run out is followed by another.
+    fn next_payload(&mut self) -> RegisterPayload {
+        if self.made == u16::MAX {
+            (self.life, self.made) = (self.rng.next_u32(), 0);
+        }
+        self.made += 1;
+        let (destination, session) = (self.destination, self.last_id);
+        RegisterPayload { destination, session, life: self.life, counter: self.made }
     }
 
     fn confirm(&mut self) -> Option<Vec<u8>> {
@@ -361,7 +397,12 @@ mod tests {
     #[test]
     fn payloads_and_back() {
         for text in ["203.0.113.7:51900", "[2001:db8::7]:1"] {
-            let payload = RegisterPayload { destination: text.parse().unwrap(), session: u64::MAX - 1 };
+            let payload = RegisterPayload {
+                destination: text.parse().unwrap(),
+                session: u64::MAX - 1,
+                life: 1 << 31,
+                counter: 258,
+            };
             assert_eq!(RegisterPayload::decode(&payload.encode()), payload);
         }
         let payload = SessionPayload { session: 1 << 60, lifetime: LIFETIME };

@@ -3,9 +3,11 @@
 //! - A client that `allow` lists registers by a handshake of three messages. Its session, and the client's address
 //!   in it, exist or change only with the third, sealed under the handshake's fresh key and taken once, from the
 //!   address that the first came from.
-//! - The destination gets nothing but challenges until it has echoed one or has itself registered from that address,
-//!   and no more bytes of them than the client sent for it.
-//! - No answer is larger than its question; a message whose mac1 is wrong costs one hash.
+//! - Who is not in `allow` gets no answer whatever, nor does the host whose address it takes (`knock`).
+//! - The destination gets nothing but challenges until it has echoed one or has itself registered from that address:
+//!   no more bytes of them than the client sent for it, and few for each host, whoever asks. Consent ends when the
+//!   destination is not heard any more.
+//! - No answer is larger than its question.
 //! - All is bounded: sessions and pending handshakes per key and in total. What is idle is forgotten.
 
 mod control;
@@ -70,14 +72,16 @@ pub enum DropReason {
     Malformed,
     /// A message of a type that a relay does not take.
     NotForRelay,
-    /// The sender does not know the relay's public key.
+    /// The sender names a client, whose private key it does not have.
     Mac1,
     /// The handshake does not fit the relay's key.
     Handshake,
-    /// The key is not in `allow`.
+    /// The sender is no client in `allow`, or does not know the relay's public key.
     NotAllowed,
-    /// An initiation that came before.
+    /// A message that came before, or is older than one that did.
     Replayed,
+    /// Too many handshakes, in all or from one host.
+    Load,
     /// An address that cannot be a destination.
     Destination,
     /// Too many sessions, of the key or in all.
@@ -100,13 +104,14 @@ pub enum DropReason {
 
 impl DropReason {
     /// All reasons, in the order of their numbers.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Malformed,
         Self::NotForRelay,
         Self::Mac1,
         Self::Handshake,
         Self::NotAllowed,
         Self::Replayed,
+        Self::Load,
         Self::Destination,
         Self::SessionLimit,
         Self::PendingLimit,

@@ -2,7 +2,7 @@
 //!
 //! The end that starts a handshake sends the same initiation over every path; the first response wins. Its responder has
 //! a *pending* session until a transport packet opens under it; only that packet makes it a session to send on. Several
-//! pending sessions are kept, so that a replayed initiation evicts nothing. Old sessions still open what was
+//! pending sessions are kept, one for each life, so that a replayed initiation evicts nothing. Old sessions still open what was
 //! sent under them for [`REJECT_AFTER`] and longer than any path delays.
 
 use std::collections::HashMap;
@@ -11,7 +11,8 @@ use std::time::Duration;
 use rand_core::RngCore;
 
 use crate::keys::{PresharedKey, PrivateKey, PublicKey};
-use crate::noise::{HandshakeSeen, InitiationPayload, Initiator, Prologue, Responder, ResponsePayload};
+use crate::lives::Lives;
+use crate::noise::{InitiationPayload, Initiator, Prologue, Responder, ResponsePayload};
 use crate::session::{Cipher, OpeningKey, SealingKey, aes_gcm_is_fast};
 
 /// A session older than this is renewed by the end that started it (WireGuard §6.1: Rekey-After-Time).
@@ -95,8 +96,10 @@ pub struct Sessions {
     attempt: Option<Attempt>,
     /// The peer's key is no point of the large subgroup (RFC 7748 §6.1): no handshake will ever begin.
     hopeless: bool,
-    /// So that an old initiation that is replayed does nothing.
-    seen: HandshakeSeen,
+    /// Initiations made.
+    made: u64,
+    /// Initiations taken: an old one that is replayed does nothing.
+    taken: Lives,
     /// The peer's life that the last session was with.
     incarnation: Option<u64>,
 }
@@ -123,7 +126,8 @@ impl Sessions {
             pending: Vec::new(),
             attempt: None,
             hopeless: false,
-            seen: HandshakeSeen::default(),
+            made: 0,
+            taken: Lives::default(),
             incarnation: None,
         }
     }
@@ -186,9 +190,10 @@ impl Sessions {
 
     /// Starts a handshake.
     pub fn start(&mut self, now: Duration, rng: &mut impl RngCore, taken: &Indices) {
-        let payload =
-            InitiationPayload { incarnation: self.ids.incarnation, fast_aes: aes_gcm_is_fast() }.encode();
+        self.made += 1;
         let ids = &self.ids;
+        let (incarnation, counter, fast_aes) = (ids.incarnation, self.made, aes_gcm_is_fast());
+        let payload = InitiationPayload { incarnation, counter, fast_aes }.encode();
         let (me, peer, psk) = (&ids.me, &ids.peer, &ids.preshared);
         let index = unused(rng, taken);
         match Initiator::new(rng, Prologue::Tunnel, me, peer, psk, index, &payload) {
@@ -259,10 +264,11 @@ impl Sessions {
         rng: &mut impl RngCore,
         taken: &Indices,
     ) -> Option<Vec<u8>> {
-        if self.seen.contains(&responder.ephemeral) || !self.make_room(now) {
+        let offer = InitiationPayload::decode(&responder.payload);
+        let (life, counter) = (offer.incarnation, offer.counter);
+        if !self.taken.is_fresh(life, counter) || !self.make_room(now, life) {
             return None;
         }
-        let offer = InitiationPayload::decode(&responder.payload);
         let cipher = offer.choose(aes_gcm_is_fast());
         let payload = ResponsePayload { incarnation: self.ids.incarnation, cipher }.encode();
         let (ephemeral, remote_index, index) =
@@ -279,7 +285,7 @@ impl Sessions {
             created: now,
             initiator: false,
         };
-        self.seen.remember(ephemeral);
+        self.taken.take(life, counter);
         self.pending.push(Pending { session, ephemeral, response: response.clone(), repeats: 0 });
         Some(response)
     }
@@ -290,7 +296,9 @@ impl Sessions {
         self.pending.retain(|p| now < p.session.created + PENDING_LIFE);
     }
 
-    fn make_room(&mut self, now: Duration) -> bool {
+    /// A life's newer initiation takes the place of its older one.
+    fn make_room(&mut self, now: Duration, life: u64) -> bool {
+        self.pending.retain(|p| p.session.incarnation != life);
         if self.pending.len() < MAX_PENDING {
             return true;
         }

@@ -21,8 +21,11 @@ use super::{Action, DropReason, IDLE, Limits, RelayTable, canonical, table::Entr
 use crate::{
     cookie::{self, CookieChecker, LoadGauge},
     keys::{PrivateKey, PublicKey},
+    knock::Door,
+    lives::Lives,
     noise::{HandshakeSeen, SessionKeys},
     registration,
+    sources::Sources,
     wire::{self, CHALLENGE_LEN, INITIATION_LEN, Message, REGISTERED_LEN, TAG_LEN},
 };
 
@@ -39,6 +42,16 @@ const CHALLENGE_INTERVALS: [Duration; 5] = [
 /// More handshakes per second than this, after a burst of twice as many, and cookies are asked for. One costs up to
 /// a millisecond of a processor.
 const HANDSHAKES_PER_SECOND: u32 = 200;
+/// With a cookie, each host may do so often a handshake; WireGuard's rate.
+const HANDSHAKE_INTERVAL: Duration = Duration::from_millis(50);
+const HANDSHAKE_BURST: u32 = 5;
+/// Cookies in a second, after a burst of as many: only a client's initiation, or a copy of it, gets one.
+const COOKIES_PER_SECOND: u32 = 100;
+/// A host that has not consented gets a challenge so often, after a burst, whoever has asked for it.
+const CHALLENGE_INTERVAL: Duration = Duration::from_secs(15);
+const CHALLENGE_BURST: u32 = 8;
+/// Hosts that either is remembered of.
+const MAX_HOSTS: usize = 4096;
 
 /// A handshake that waits for its third message.
 #[derive(Debug)]
@@ -83,6 +96,7 @@ impl Session {
 #[derive(Debug, Default)]
 struct Client {
     seen: HandshakeSeen,
+    taken: Lives,
     pending: VecDeque<u32>,
     sessions: BTreeSet<u64>,
 }
@@ -99,12 +113,17 @@ enum Deadline {
 #[derive(Debug)]
 pub struct RelayControl {
     me: PrivateKey,
-    allow: BTreeSet<PublicKey>,
+    door: Door,
     limits: Limits,
     table: Arc<RelayTable>,
     rng: ChaCha20Rng,
     checker: CookieChecker,
     gauge: LoadGauge,
+    cookies: LoadGauge,
+    /// Hosts that do handshakes while there are many.
+    askers: Sources,
+    /// Hosts that have been sent challenges.
+    asked: Sources,
     token_key: Zeroizing<[u8; 32]>,
     clients: BTreeMap<PublicKey, Client>,
     pending: BTreeMap<u32, Pending>,
@@ -134,13 +153,16 @@ impl RelayControl {
         let mut token_key = Zeroizing::new([0; 32]);
         rng.fill_bytes(&mut *token_key);
         Self {
+            door: Door::new(&me, allow),
             me,
-            allow: allow.into_iter().collect(),
             limits,
             table: Arc::default(),
             rng,
             checker,
             gauge: LoadGauge::new(HANDSHAKES_PER_SECOND, 2 * HANDSHAKES_PER_SECOND),
+            cookies: LoadGauge::new(COOKIES_PER_SECOND, COOKIES_PER_SECOND),
+            askers: Sources::new(HANDSHAKE_INTERVAL, HANDSHAKE_BURST, MAX_HOSTS),
+            asked: Sources::new(CHALLENGE_INTERVAL, CHALLENGE_BURST, MAX_HOSTS),
             token_key,
             clients: BTreeMap::new(),
             pending: BTreeMap::new(),
@@ -160,9 +182,8 @@ impl RelayControl {
 
     /// Changes who may relay. The sessions of those who no longer may end.
     pub fn set_allow(&mut self, allow: impl IntoIterator<Item = PublicKey>) {
-        self.allow = allow.into_iter().collect();
-        let gone: Vec<PublicKey> =
-            self.clients.keys().filter(|key| !self.allow.contains(key)).copied().collect();
+        self.door = Door::new(&self.me, allow);
+        let gone: Vec<PublicKey> = self.clients.keys().filter(|key| !self.door.knows(key)).copied().collect();
         for key in gone {
             self.forget_client(&key);
         }
@@ -189,7 +210,7 @@ impl RelayControl {
             Ok(Message::Registered { receiver, counter, .. }) => {
                 self.handle_repeated(now, source, receiver, counter, datagram)
             }
-            Ok(Message::Echo { session, token }) => self.handle_echo(source, session, token),
+            Ok(Message::Echo { session, token }) => self.handle_echo(now, source, session, token),
             Ok(_) => Err(DropReason::NotForRelay),
         };
         taken.unwrap_or_else(|reason| self.table.counters().drop(reason))
@@ -215,10 +236,13 @@ impl RelayControl {
     fn confirm(&mut self, now: Duration, index: u32, pending: Pending, next_counter: u64) {
         let id = pending.session;
         let before = self.take_session(id);
-        let open = before.is_some_and(|old| old.open && old.destination == pending.destination);
+        let answered = self.table.with(id, Entry::answered).unwrap_or_default();
+        let open = before.is_some_and(|old| old.open && old.destination == pending.destination)
+            && now < answered + IDLE;
         let credit = INITIATION_LEN + REGISTERED_LEN;
         let mut entry = Entry::new(now, pending.source, pending.destination, credit);
         entry.open = open;
+        entry.answer(answered);
         self.table.write().insert(id, entry);
         self.clients.entry(pending.key).or_default().sessions.insert(id);
         self.addresses.insert((pending.source, id));
@@ -244,18 +268,18 @@ impl RelayControl {
         self.sessions.insert(id, session);
     }
 
-    fn open_if_registered(&mut self, id: u64) {
+    fn open_if_registered(&mut self, now: Duration, id: u64) {
         let destination = self.sessions.get(&id).map(|session| session.destination);
         if destination.is_some_and(|address| of(&self.addresses, address).next().is_some()) {
-            self.open(id);
+            self.open(now, id);
         }
     }
 
     /// A client that registers from `address` consents to be a destination there.
-    fn open_waiting_for(&mut self, address: SocketAddr) {
+    fn open_waiting_for(&mut self, now: Duration, address: SocketAddr) {
         let waiting: Vec<u64> = of(&self.waiting, address).collect();
         for id in waiting {
-            self.open_and_tell(id);
+            self.open_and_tell(now, id);
         }
     }
 
@@ -272,6 +296,7 @@ impl RelayControl {
     /// A destination's consent.
     fn handle_echo(
         &mut self,
+        now: Duration,
         source: SocketAddr,
         id: u64,
         token: [u8; TAG_LEN],
@@ -283,13 +308,14 @@ impl RelayControl {
         if !cookie::verify(&*self.token_key, &token_input(id, source), &token) {
             return Err(DropReason::Token);
         }
-        self.open_and_tell(id);
+        self.asked.forgive(source.ip());
+        self.open_and_tell(now, id);
         Ok(Action::Taken)
     }
 
     /// Opens a session and answers its client, who has been waiting.
-    fn open_and_tell(&mut self, id: u64) {
-        if !self.open(id) {
+    fn open_and_tell(&mut self, now: Duration, id: u64) {
+        if !self.open(now, id) {
             return;
         }
         if let Some(session) = self.sessions.get_mut(&id) {
@@ -299,7 +325,7 @@ impl RelayControl {
     }
 
     /// Lets data through; false if it was let through already.
-    fn open(&mut self, id: u64) -> bool {
+    fn open(&mut self, now: Duration, id: u64) -> bool {
         let Some(session) = self.sessions.get_mut(&id).filter(|session| !session.open) else { return false };
         session.open = true;
         self.waiting.remove(&(session.destination, id));
@@ -308,11 +334,13 @@ impl RelayControl {
         }
         if let Some(entry) = self.table.write().get_mut(&id) {
             entry.open = true;
+            entry.answer(now);
         }
         true
     }
 
-    /// Sends a destination the `count`th challenge, if the client has sent enough for it, and plans the next.
+    /// Sends a destination the `count`th challenge, if the client has sent enough for it and the host has not had too
+    /// many, and plans the next.
     fn challenge(&mut self, now: Duration, id: u64, count: usize) {
         let Some(session) = self.sessions.get_mut(&id) else { return };
         session.challenge = None;
@@ -321,7 +349,8 @@ impl RelayControl {
         session.challenge = Some((due, count + 1));
         self.deadlines.insert((due, Deadline::Challenge(id)));
         let to = session.destination;
-        if self.table.with(id, |entry| entry.spend(CHALLENGE_LEN)) == Some(true) {
+        let paid = self.table.with(id, |entry| entry.spend(CHALLENGE_LEN)) == Some(true);
+        if paid && self.asked.take(now, to.ip()) {
             let token = cookie::mac(&*self.token_key, &token_input(id, to));
             self.outbox.push_back((to, wire::challenge(id, token).to_vec()));
         }
@@ -346,8 +375,26 @@ impl RelayControl {
             Some(session) if due > now => {
                 session.idle_due = due;
                 self.deadlines.insert((due, Deadline::Idle(id)));
+                self.close_if_unanswered(now, id);
             }
             _ => self.forget_session(id),
+        }
+    }
+
+    /// Consent ends with who gave it: the address may be somebody else's by now.
+    fn close_if_unanswered(&mut self, now: Duration, id: u64) {
+        let answered = self.table.with(id, Entry::answered).unwrap_or_default();
+        let Some(session) = self.sessions.get_mut(&id).filter(|s| s.open && answered + IDLE <= now) else {
+            return;
+        };
+        session.open = false;
+        self.waiting.insert((session.destination, id));
+        if let Some(entry) = self.table.write().get_mut(&id) {
+            entry.open = false;
+        }
+        self.open_if_registered(now, id);
+        if self.sessions.get(&id).is_some_and(|session| !session.open) {
+            self.challenge(now, id, 0);
         }
     }
 

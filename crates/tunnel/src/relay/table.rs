@@ -33,6 +33,8 @@ pub(super) struct Entry {
     pub open: bool,
     /// When the client was last heard, µs since the epoch.
     heard: AtomicU64,
+    /// When the destination was last heard or consented, µs since the epoch.
+    answered: AtomicU64,
     /// Bytes from the client that have not been forwarded: what a destination may be asked with.
     credit: AtomicU64,
 }
@@ -40,7 +42,7 @@ pub(super) struct Entry {
 impl Entry {
     pub fn new(now: Duration, client: SocketAddr, destination: SocketAddr, credit: usize) -> Self {
         let (heard, credit) = (AtomicU64::new(micros(now)), AtomicU64::new(credit as u64));
-        Self { client, destination, open: false, heard, credit }
+        Self { client, destination, open: false, heard, answered: AtomicU64::new(0), credit }
     }
 
     pub fn hear(&self, now: Duration) {
@@ -49,6 +51,14 @@ impl Entry {
 
     pub fn heard(&self) -> Duration {
         Duration::from_micros(self.heard.load(Relaxed))
+    }
+
+    pub fn answer(&self, now: Duration) {
+        self.answered.fetch_max(micros(now), Relaxed);
+    }
+
+    pub fn answered(&self) -> Duration {
+        Duration::from_micros(self.answered.load(Relaxed))
     }
 
     pub fn add_credit(&self, bytes: usize) {
@@ -121,7 +131,7 @@ impl RelayReader<'_> {
         let entry = self.sessions.get(&session).ok_or(DropReason::UnknownSession)?;
         match direction {
             Direction::Up => up(now, source, datagram, entry),
-            Direction::Down => down(source, entry),
+            Direction::Down => down(now, source, entry),
         }
     }
 }
@@ -139,13 +149,14 @@ fn up(now: Duration, source: SocketAddr, datagram: &[u8], entry: &Entry) -> Resu
     Ok(entry.destination)
 }
 
-fn down(source: SocketAddr, entry: &Entry) -> Result<SocketAddr, DropReason> {
+fn down(now: Duration, source: SocketAddr, entry: &Entry) -> Result<SocketAddr, DropReason> {
     if source != entry.destination {
         return Err(DropReason::WrongSource);
     }
     if !entry.open {
         return Err(DropReason::NotOpen);
     }
+    entry.answer(now);
     Ok(entry.client)
 }
 

@@ -8,7 +8,8 @@ use super::{Deadline, PENDING_LIFETIME, Pending, RelayControl};
 use crate::{
     cookie::CookieJar,
     keys::{PresharedKey, PublicKey},
-    noise::{Prologue, Responder},
+    knock::Unknown,
+    noise::{self, Prologue, Responder},
     registration::{self, RegisterPayload, SessionPayload},
     relay::{Action, DropReason, IDLE, is_destination},
     wire::{self, REGISTERED_LEN},
@@ -21,28 +22,49 @@ impl RelayControl {
         source: SocketAddr,
         message: &[u8],
     ) -> Result<Action, DropReason> {
-        if !self.checker.check_mac1(message) {
-            return Err(DropReason::Mac1);
+        let key = self.door.find(message)?;
+        let ephemeral = noise::ephemeral(message);
+        if self.clients.get(&key).is_some_and(|client| client.seen.contains(&ephemeral)) {
+            return Err(DropReason::Replayed);
         }
-        if self.gauge.under_load(now) && !self.checker.check_mac2(now, source, message) {
-            let reply = self.checker.reply(now, source, message).ok_or(DropReason::Malformed)?;
-            return Ok(Action::Reply(reply.to_vec()));
+        if self.gauge.under_load(now) {
+            if !self.checker.check_mac2(now, source, message) {
+                return self.ask_for_cookie(now, source, message);
+            }
+            if !self.askers.take(now, source.ip()) {
+                return Err(DropReason::Load);
+            }
         }
         let handshake =
             Responder::read(Prologue::Relay, &self.me, message).map_err(|_| DropReason::Handshake)?;
-        let asked = self.admit(&handshake)?;
+        let asked = self.admit(&key, &handshake)?;
         self.respond(now, source, handshake, asked).map(Action::Reply)
     }
 
-    /// Whether an initiation deserves a response. Changes nothing but the memory of initiations.
-    fn admit(&mut self, handshake: &Responder) -> Result<RegisterPayload, DropReason> {
-        if !self.allow.contains(&handshake.peer) {
-            return Err(DropReason::NotAllowed);
+    fn ask_for_cookie(
+        &mut self,
+        now: Duration,
+        source: SocketAddr,
+        message: &[u8],
+    ) -> Result<Action, DropReason> {
+        if self.cookies.under_load(now) {
+            return Err(DropReason::Load);
         }
-        if !self.clients.entry(handshake.peer).or_default().seen.is_new(&handshake.ephemeral) {
-            return Err(DropReason::Replayed);
+        let reply = self.checker.reply(now, source, message).ok_or(DropReason::Malformed)?;
+        Ok(Action::Reply(reply.to_vec()))
+    }
+
+    /// Whether an initiation deserves a response. Changes nothing but the memory of initiations.
+    fn admit(&mut self, key: &PublicKey, handshake: &Responder) -> Result<RegisterPayload, DropReason> {
+        if handshake.peer != *key {
+            return Err(DropReason::Handshake);
         }
         let asked = RegisterPayload::decode(&handshake.payload);
+        let client = self.clients.entry(*key).or_default();
+        if !client.taken.take(asked.life.into(), asked.counter.into()) {
+            return Err(DropReason::Replayed);
+        }
+        client.seen.remember(handshake.ephemeral);
         if !is_destination(asked.destination) {
             return Err(DropReason::Destination);
         }
@@ -156,8 +178,8 @@ impl RelayControl {
         self.forget_older(&pending);
         let id = pending.session;
         self.confirm(now, index, pending, counter(message) + 1);
-        self.open_if_registered(id);
-        self.open_waiting_for(source);
+        self.open_if_registered(now, id);
+        self.open_waiting_for(now, source);
         Ok(self.answer_or_ask(now, id))
     }
 
@@ -203,4 +225,13 @@ impl RelayControl {
 /// The counter of a third message.
 fn counter(message: &[u8]) -> u64 {
     u64::from_be_bytes(wire::array(message, 8))
+}
+
+impl From<Unknown> for DropReason {
+    fn from(unknown: Unknown) -> Self {
+        match unknown {
+            Unknown::Index => Self::NotAllowed,
+            Unknown::Mac1 => Self::Mac1,
+        }
+    }
 }

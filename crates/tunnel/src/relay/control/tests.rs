@@ -11,9 +11,9 @@ mod limits;
 
 use super::*;
 use crate::{
-    cookie::CookieJar,
     keys::PresharedKey,
-    noise::{Initiator, Prologue},
+    knock::Knock,
+    noise::{self, Initiator, Prologue},
     registration::{RegisterPayload, Registration, SessionPayload},
     wire::{Direction, RELAY_HEADER_LEN, relay_header},
 };
@@ -172,16 +172,29 @@ fn data(direction: Direction, session: u64) -> Vec<u8> {
 
 /// An initiation made by hand.
 fn initiation(net: &mut Net, seed: u64, payload: RegisterPayload) -> (Initiator, Vec<u8>) {
+    knock(net, seed, seed, Prologue::Relay, payload)
+}
+
+/// The same by who knocks as client `knocker`, whose initiation is client `seed`'s.
+fn knock(
+    net: &mut Net,
+    knocker: u64,
+    seed: u64,
+    prologue: Prologue,
+    payload: RegisterPayload,
+) -> (Initiator, Vec<u8>) {
     let psk = PresharedKey::default();
-    let (initiator, mut message) =
-        Initiator::new(&mut net.rng, Prologue::Relay, &key(seed), &net.relay_key, &psk, 7, &payload.encode())
+    let (mut initiator, mut message) =
+        Initiator::new(&mut net.rng, prologue, &key(seed), &net.relay_key, &psk, 0, &payload.encode())
             .unwrap();
-    CookieJar::new(&net.relay_key).stamp(net.now, &mut message);
+    let knock = Knock::of_client(&key(knocker), &net.relay_key).unwrap();
+    initiator.rename(knock.index(&noise::ephemeral(&message)), &mut message);
+    knock.jar().stamp(net.now, &mut message);
     (initiator, message)
 }
 
 fn to_office(session: u64) -> RegisterPayload {
-    RegisterPayload { destination: office(), session }
+    RegisterPayload { destination: office(), session, life: 7, counter: 1 }
 }
 
 #[test]
@@ -228,11 +241,7 @@ fn a_wrong_mac1_costs_one_hash() {
 #[test]
 fn a_handshake_for_a_tunnel_is_none_for_a_relay() {
     let mut net = Net::new();
-    let (psk, payload) = (PresharedKey::default(), to_office(0).encode());
-    let (key, relay) = (key(1), net.relay_key);
-    let mut message =
-        Initiator::new(&mut net.rng, Prologue::Tunnel, &key, &relay, &psk, 7, &payload).unwrap().1;
-    CookieJar::new(&net.relay_key).stamp(net.now, &mut message);
+    let message = knock(&mut net, 1, 1, Prologue::Tunnel, to_office(0)).1;
     assert_eq!(net.give(home(), &message), Action::Drop(DropReason::Handshake));
 }
 
@@ -362,6 +371,9 @@ fn step(net: &mut Net, client: &mut Registration, mut copies: impl FnMut() -> u3
     let due = client.poll_timeout().into_iter().chain(net.relay.poll_timeout()).min().unwrap();
     net.now = net.now.max(due);
     net.collect();
+    if let Some(session) = client.session() {
+        net.down(office(), session);
+    }
     while let Some(message) = client.poll_transmit(net.now) {
         for _ in 0..copies() {
             if let Action::Reply(reply) = net.give(home(), &message) {

@@ -107,3 +107,52 @@ fn a_challenge_that_is_lost_is_repeated() {
     net.pass(Duration::from_secs(60));
     assert_eq!(net.sent[&office()], 2 * CHALLENGE_LEN);
 }
+
+/// Whoever and how many ask for it.
+#[test]
+fn a_host_that_does_not_answer_gets_few_challenges_in_all() {
+    let mut net = Net::with(Limits { sessions_per_key: 1000, pending_per_key: 1000, ..Limits::default() });
+    let minutes = 10;
+    for minute in 0..minutes {
+        for n in 0..20 {
+            let destination = SocketAddr::new(office().ip(), 1 + n + 20 * minute);
+            net.waiting(1 + u64::from(n % 2), SocketAddr::new(home().ip(), 1 + n + 20 * minute), destination);
+        }
+        net.pass(Duration::from_secs(60));
+    }
+    let challenges = net.mail.iter().filter(|(to, _)| to.ip() == office().ip()).count();
+    assert!(challenges <= CHALLENGE_BURST as usize + 4 * usize::from(minutes), "{challenges}");
+    assert!(net.mail.iter().all(|(_, message)| message.len() == CHALLENGE_LEN));
+}
+
+#[test]
+fn consent_ends_when_the_destination_is_not_heard() {
+    let mut net = Net::new();
+    let session = net.open(1, home(), office()).session().unwrap();
+    net.mail.clear();
+    for second in 1..IDLE.as_secs() {
+        net.pass(Duration::from_secs(1));
+        assert_eq!(net.up(home(), session), Action::Forward { to: office() }, "after {second} s");
+    }
+    net.pass(Duration::from_secs(1));
+    assert_eq!(net.up(home(), session), Action::Drop(DropReason::NotOpen));
+    let (id, token) = net.challenge_to(office());
+    net.give(office(), &wire::echo(id, token));
+    assert_eq!(net.up(home(), session), Action::Forward { to: office() });
+}
+
+#[test]
+fn registering_again_does_not_renew_a_silent_destinations_consent() {
+    let mut net = Net::new();
+    let mut client = net.open(1, home(), office());
+    let session = client.session().unwrap();
+    for _ in 0..2 {
+        net.pass(IDLE / 2);
+        client.refresh(net.now);
+        let third = net.third(&mut client, home());
+        if let Action::Reply(answer) = net.give(home(), &third) {
+            assert!(client.handle_message(net.now, &answer));
+        }
+    }
+    assert_eq!(net.up(home(), session), Action::Drop(DropReason::NotOpen));
+}

@@ -18,22 +18,36 @@ fn a_replayed_initiation_moves_nothing() {
     assert_eq!(net.relay.sessions.values().next().unwrap().client, home());
 }
 
-/// Also one that is too old to be remembered.
+/// However many have been recorded.
 #[test]
-fn a_replayed_initiation_evicts_no_handshake() {
+fn replayed_and_older_initiations_get_no_answer_and_evict_no_handshake() {
     let mut net = Net::new();
-    let old = initiation(&mut net, 1, to_office(0)).1;
-    net.reply(home(), &old);
-    for _ in 0..64 {
-        let newer = initiation(&mut net, 1, to_office(0)).1;
-        net.reply(home(), &newer);
+    let made = |net: &mut Net, counter| initiation(net, 1, RegisterPayload { counter, ..to_office(0) }).1;
+    let withheld = made(&mut net, 1);
+    let recorded: Vec<_> = (2..302).map(|counter| made(&mut net, counter)).collect();
+    for message in &recorded {
+        net.reply(home(), message);
     }
     net.pass(PENDING_LIFETIME);
     let mut client = net.client(1, office());
     let third = net.third(&mut client, home());
-    net.reply(away(), &old);
+    for message in recorded.iter().chain([&withheld]) {
+        assert_eq!(net.give(away(), message), Action::Drop(DropReason::Replayed));
+        net.pass(Duration::from_millis(10));
+    }
     assert_eq!(net.give(home(), &third), Action::Taken);
     assert_eq!(net.relay.sessions.values().next().unwrap().client, home());
+}
+
+#[test]
+fn another_clients_name_does_not_help() {
+    let mut net = Net::new();
+    // One who is not allowed, and one who is, knock in the name of client 1.
+    let stranger = knock(&mut net, 3, 1, Prologue::Relay, to_office(0)).1;
+    assert_eq!(net.give(home(), &stranger), Action::Drop(DropReason::NotAllowed));
+    let other = knock(&mut net, 1, 2, Prologue::Relay, to_office(0)).1;
+    assert_eq!(net.give(home(), &other), Action::Drop(DropReason::Handshake));
+    assert!(net.relay.clients.is_empty());
 }
 
 #[test]
@@ -136,7 +150,7 @@ fn an_older_handshake_does_not_move_a_session_back() {
 fn a_new_destination_has_to_consent_again() {
     let mut net = Net::new();
     let session = net.open(1, home(), office()).session().unwrap();
-    let elsewhere = RegisterPayload { destination: address("203.0.113.8:1"), session };
+    let elsewhere = RegisterPayload { destination: address("203.0.113.8:1"), ..to_office(session) };
     let (mut initiator, message) = initiation(&mut net, 1, elsewhere);
     let response = net.reply(home(), &message);
     let finished = initiator.finish(&response).unwrap();

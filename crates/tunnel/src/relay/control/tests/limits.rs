@@ -59,6 +59,7 @@ fn a_client_that_sends_keeps_its_session() {
     for _ in 0..5 {
         net.pass(IDLE - Duration::from_secs(1));
         assert_eq!(net.up(home(), session), Action::Forward { to: office() });
+        assert_eq!(net.down(office(), session), Action::Forward { to: home() });
     }
 }
 
@@ -81,18 +82,59 @@ fn refreshing_often_leaves_nothing_behind() {
 fn under_load_only_who_receives_at_its_address_gets_through() {
     let mut net = Net::new();
     let flood = initiation(&mut net, 1, to_office(0)).1;
-    while !matches!(net.give(away(), &flood), Action::Reply(reply) if reply.len() == wire::COOKIE_REPLY_LEN) {
-    }
+    net.reply(away(), &flood);
+    net.relay.gauge = LoadGauge::new(0, 0);
     let mut client = net.client(1, office());
     let first = client.poll_transmit(net.now).unwrap();
     let cookie = net.reply(home(), &first);
     assert!(client.handle_message(net.now, &cookie));
     let next = client.poll_timeout().unwrap();
     let second = client.poll_transmit(next).unwrap();
-    net.relay.gauge = LoadGauge::new(0, 0);
     assert_eq!(net.reply(away(), &second).len(), wire::COOKIE_REPLY_LEN);
     let response = net.reply(home(), &second);
     assert!(client.handle_message(next, &response));
+}
+
+/// As many initiations of an allowed client as anybody has recorded, from wherever he says.
+#[test]
+fn copies_of_a_clients_initiations_get_few_cookies_and_one_answer_each() {
+    let mut net = Net::new();
+    let recorded: Vec<_> =
+        (0..200).map(|_| net.client(1, office()).poll_transmit(net.now).unwrap()).collect();
+    let mut answers = [0; 2];
+    for n in 0..20_000u32 {
+        let victim = SocketAddr::from((n.to_be_bytes(), 7));
+        match net.give(victim, &recorded[n as usize % recorded.len()]) {
+            Action::Reply(reply) => answers[usize::from(reply.len() == wire::COOKIE_REPLY_LEN)] += 1,
+            other => assert!(matches!(other, Action::Drop(_)), "{other:?}"),
+        }
+    }
+    assert!(answers[0] <= recorded.len(), "responses: {}", answers[0]);
+    assert!(answers[1] <= COOKIES_PER_SECOND as usize, "cookies: {}", answers[1]);
+    assert!(net.relay.table().is_empty() && net.mail.is_empty());
+    assert!(net.relay.pending.len() <= Limits::default().pending_per_key);
+}
+
+#[test]
+fn a_host_with_a_cookie_may_do_few_handshakes() {
+    let mut net = Net::new();
+    net.relay.gauge = LoadGauge::new(0, 0);
+    let mut clients: Vec<_> = (0..50).map(|_| net.client(1, office())).collect();
+    let mut answered = 0;
+    for client in &mut clients {
+        let first = client.poll_transmit(net.now).unwrap();
+        let cookie = net.reply(home(), &first);
+        assert!(client.handle_message(net.now, &cookie));
+    }
+    for client in &mut clients {
+        let due = client.poll_timeout().unwrap();
+        let second = client.poll_transmit(due).unwrap();
+        match net.give(home(), &second) {
+            Action::Reply(response) if response.len() == wire::RESPONSE_LEN => answered += 1,
+            other => assert_eq!(other, Action::Drop(DropReason::Load)),
+        }
+    }
+    assert_eq!(answered, HANDSHAKE_BURST);
 }
 
 #[test]
