@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::iperf::Protocol;
 use crate::network::Topology;
 use crate::system::System;
-use crate::{demo, events, tunnel};
+use crate::{demo, events, hostile, tunnel};
 
 /// What a run may be asked for.
 #[derive(Clone, Debug)]
@@ -105,6 +105,13 @@ pub enum Workload {
         /// How long it is measured, whole seconds.
         time: Duration,
     },
+    /// One TCP flow while somebody attacks.
+    Attacked {
+        /// How long it is measured, whole seconds.
+        time: Duration,
+        /// Who is attacked with what.
+        attack: hostile::Attack,
+    },
 }
 
 /// Something that happens in mid-transfer.
@@ -173,10 +180,11 @@ pub(crate) fn object<N: AsRef<str>, T: Clone + Into<Value>>(fields: &[(N, T)]) -
 
 type Make = fn(&RunOptions) -> Result<Experiment, Error>;
 
-const EXPERIMENTS: [(&str, &str, Make); 3] = [
+const EXPERIMENTS: [(&str, &str, Make); 4] = [
     ("demo", demo::ABOUT, demo::experiment),
     ("tunnel", tunnel::ABOUT, tunnel::experiment),
     ("tunnel-events", events::ABOUT, events::experiment),
+    ("tunnel-hostile", hostile::ABOUT, hostile::experiment),
 ];
 
 /// The experiments: name, and in one line what each measures.

@@ -13,6 +13,7 @@
 //! Everything is removed at the end ([`cleanup`]): when a value is dropped, on SIGINT and SIGTERM, and by the next run
 //! after a SIGKILL.
 
+mod attack;
 mod cleanup;
 mod clock;
 mod congestion;
@@ -23,6 +24,7 @@ mod error;
 mod events;
 pub mod experiment;
 pub mod fetch;
+mod hostile;
 pub mod http;
 pub mod iperf;
 pub mod namespace;

@@ -104,6 +104,15 @@ impl Process {
         }
     }
 
+    /// Memory that it has in RAM, in MiB.
+    pub fn resident_mb(&self) -> Result<f64, Error> {
+        let path = format!("/proc/{}/status", self.child.id());
+        let text = std::fs::read_to_string(&path).doing(|| format!("read {path}"))?;
+        let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kilobytes = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<f64>().ok());
+        kilobytes.map(|kb| kb / 1024.0).ok_or_else(|| Error::program(&self.name, "it has ended"))
+    }
+
     /// True once it has ended.
     pub fn has_ended(&mut self) -> bool {
         !matches!(self.child.try_wait(), Ok(None))

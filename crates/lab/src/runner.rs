@@ -10,7 +10,7 @@ use crate::partial::Partial;
 use crate::report::{Progress, Report};
 use crate::system::{Means, System};
 use crate::workload::{Bench, fetch, stream};
-use crate::{cleanup, namespace, program};
+use crate::{cleanup, hostile, namespace, program};
 
 /// Runs the experiment `name`: says how long it takes, shows how far it is, prints the results and writes them where
 /// `options` ask for it.
@@ -135,7 +135,7 @@ impl Workload {
                 &["curl", "busybox", "ping", "nft"]
             }
             Workload::Fetch { .. } => &["curl", "busybox", "ping"],
-            Workload::Stream { .. } => &["iperf3", "ping"],
+            Workload::Stream { .. } | Workload::Attacked { .. } => &["iperf3", "ping"],
         }
     }
 }
@@ -146,6 +146,7 @@ struct Lab<'a> {
     folder: tempfile::TempDir,
     /// The path on which a single CUBIC connection did best so far.
     best_path: usize,
+    baselines: hostile::Baselines,
 }
 
 impl<'a> Lab<'a> {
@@ -154,7 +155,13 @@ impl<'a> Lab<'a> {
         let prefix = format!("{}{}-", namespace::PREFIX, std::process::id());
         let folder = tempfile::Builder::new().prefix(&prefix).tempdir();
         let folder = folder.doing(|| "make a temporary folder".into())?;
-        Ok(Self { options, emulator: Emulator::start()?, folder, best_path: 0 })
+        Ok(Self {
+            options,
+            emulator: Emulator::start()?,
+            folder,
+            best_path: 0,
+            baselines: Default::default(),
+        })
     }
 
     /// One run of one case, on a network of its own. All cases of a repeat see the same chances.
@@ -175,6 +182,9 @@ impl<'a> Lab<'a> {
         let sample = match case.workload {
             Workload::Fetch { bytes, event } => fetch(&bench, &mut ready, bytes, event)?,
             Workload::Stream { protocol, time } => stream(&bench, &ready, protocol, time)?,
+            Workload::Attacked { time, attack } => {
+                hostile::measure(&bench, &ready, &means, time, attack, &mut self.baselines)?
+            }
         };
         ready.check()?;
         drop(ready);

@@ -129,6 +129,13 @@ impl System {
     }
 }
 
+impl Means<'_> {
+    /// The public key of the Nawa that was started as `name`.
+    pub(crate) fn public_key(&self, name: &str) -> Result<[u8; 32], Error> {
+        keys::public_key(self.nawa, &self.folder.join(format!("{name}.key")))
+    }
+}
+
 impl Ready {
     fn plain(sources: Vec<IpAddr>) -> Self {
         let sources: Vec<_> = sources.into_iter().map(Some).collect();
@@ -154,6 +161,11 @@ impl Ready {
             processes,
             relays: Vec::new(),
         }
+    }
+
+    /// Memory that process `index` (in the order in which they were started) has in RAM, in MiB.
+    pub(crate) fn resident_mb(&self, index: usize) -> Result<f64, Error> {
+        self.processes.get(index).map_or(Ok(0.0), Process::resident_mb)
     }
 
     /// Fails if a program of the system has ended.

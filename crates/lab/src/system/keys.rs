@@ -4,6 +4,8 @@ use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use base64::{Engine, engine::general_purpose::STANDARD};
+
 use crate::error::{Doing, Error};
 
 /// A key pair, each key in base64.
@@ -18,6 +20,15 @@ impl KeyPair {
         let public = run(nawa, "pubkey", &private)?;
         Ok(Self { private: private.trim().into(), public: public.trim().into() })
     }
+}
+
+/// The public key of the private key in `file`.
+pub(super) fn public_key(nawa: &Path, file: &Path) -> Result<[u8; 32], Error> {
+    let private = std::fs::read_to_string(file).doing(|| format!("read {}", file.display()))?;
+    let public = STANDARD.decode(run(nawa, "pubkey", &private)?.trim()).ok();
+    public
+        .and_then(|bytes| bytes.try_into().ok())
+        .ok_or_else(|| Error::program("nawa pubkey", "it printed no key"))
 }
 
 /// What `nawa COMMAND` prints when it reads `input`.

@@ -1,0 +1,212 @@
+//! An attacker: a host of its own beside the victim, which sends it a constant flood of datagrams.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::time::Duration;
+
+use blake2::{Blake2s256, Blake2sMac, Digest, digest::KeyInit, digest::Mac, digest::consts::U16};
+use device::raw::{RawSender, Sniffer};
+use rand_chacha::ChaCha8Rng;
+use rand_core::{RngCore, SeedableRng};
+
+use crate::clock;
+use crate::error::{Doing, Error};
+use crate::namespace::Namespace;
+
+/// Datagrams per second.
+pub const RATE: u32 = 50_000;
+/// Different datagrams, which are sent in turn.
+const VARIETY: usize = 4096;
+/// Bytes of UDP payload, where the kind does not say.
+const PAYLOAD: usize = 168;
+/// IPv4 and UDP headers.
+const HEADERS: usize = 28;
+/// How long is waited for traffic to record.
+const RECORDING: Duration = Duration::from_millis(1500);
+/// The flood is kept up by batches this far apart.
+const TICK: Duration = Duration::from_millis(1);
+
+/// What the flood consists of. Sources are made up, but for what was recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flood {
+    /// Random bytes to a closed port: what the flood costs without Nawa.
+    ClosedPort,
+    /// Random bytes.
+    Garbage,
+    /// Well-formed transport packets, and data for relays, of sessions that do not exist.
+    UnknownSession,
+    /// Initiations with a good mac1 by somebody who knows the victim's public key.
+    Handshakes,
+    /// What a client sent lately, from its address.
+    Replays,
+}
+
+/// Who is attacked, and how it is reached.
+#[derive(Debug)]
+pub struct Victim<'a> {
+    /// Its host.
+    pub host: &'a Namespace,
+    /// The address that it listens at.
+    pub address: IpAddr,
+    /// The UDP port.
+    pub port: u16,
+    /// Its public key.
+    pub public_key: [u8; 32],
+    /// Where, and on which interface, its genuine traffic can be recorded.
+    pub recorded: (&'a Namespace, &'a str),
+}
+
+/// An attacker's host, joined to the victim's by a cable.
+#[derive(Debug)]
+pub struct Attacker {
+    host: Namespace,
+}
+
+impl Attacker {
+    /// Makes the host. Whatever the victim sends to addresses it does not know goes to the attacker, as to the
+    /// Internet.
+    pub fn join(victim: &Namespace) -> Result<Self, Error> {
+        static NUMBER: AtomicU32 = AtomicU32::new(1);
+        let host = Namespace::create(&format!("x{}", NUMBER.fetch_add(1, Ordering::Relaxed)))?;
+        host.ip(&[format!("link add x0 type veth peer name x0 netns {}", victim.name())])?;
+        for (namespace, own, other) in [(&host, 1, 2), (victim, 2, 1)] {
+            namespace.sysctl("ipv6/conf/x0/disable_ipv6", "1")?;
+            namespace.ip(&[
+                format!("link set x0 address 02:00:00:fa:00:0{own} up"),
+                format!("addr add 10.250.0.{own}/24 dev x0"),
+                format!("neigh replace 10.250.0.{other} lladdr 02:00:00:fa:00:0{other} dev x0 nud permanent"),
+                format!("route add default via 10.250.0.{other}"),
+            ])?;
+        }
+        Ok(Self { host })
+    }
+
+    /// Floods `victim` until `stop`: datagrams per second that were sent.
+    pub fn run(&self, flood: Flood, victim: &Victim, stop: &AtomicBool) -> Result<f64, Error> {
+        let packets = packets(flood, victim)?;
+        let sender = self.host.run(RawSender::new)?.doing(|| "open a raw socket".into())?;
+        let (start, sent) = (clock::now(), AtomicU64::new(0));
+        while !stop.load(Ordering::Relaxed) {
+            let done = sent.load(Ordering::Relaxed);
+            let due = (start.elapsed().as_secs_f64() * f64::from(RATE)) as u64;
+            // What could not be sent in time is not made up for.
+            let count = (due - done.min(due)).min(u64::from(RATE) / 100);
+            let at = done as usize % packets.len();
+            let batch = packets.iter().cycle().skip(at).take(count as usize);
+            sender.send(batch.map(Vec::as_slice));
+            sent.store(done + count, Ordering::Relaxed);
+            std::thread::park_timeout(TICK);
+        }
+        Ok(sent.into_inner() as f64 / start.elapsed().as_secs_f64())
+    }
+}
+
+/// The datagrams of a flood as packets of IPv4.
+fn packets(flood: Flood, victim: &Victim) -> Result<Vec<Vec<u8>>, Error> {
+    let mut rng = ChaCha8Rng::seed_from_u64(7);
+    let IpAddr::V4(to) = victim.address else { return Ok(Vec::new()) };
+    if flood == Flood::Replays {
+        return record(victim, to);
+    }
+    let port = if flood == Flood::ClosedPort { 9 } else { victim.port };
+    let mut one = || {
+        let mut payload = vec![0; PAYLOAD];
+        rng.fill_bytes(&mut payload);
+        shape(flood, &victim.public_key, &mut payload);
+        // 11.0.0.0/8: nobody in the lab.
+        let from = Ipv4Addr::from(0x0b00_0000 | rng.next_u32() >> 8);
+        packet((from, 1024 | rng.next_u32() as u16), (to, port), &payload)
+    };
+    Ok((0..VARIETY).map(|_| one()).collect())
+}
+
+/// Makes random bytes look like what they are to be.
+fn shape(flood: Flood, public_key: &[u8; 32], payload: &mut [u8]) {
+    match flood {
+        Flood::Garbage | Flood::ClosedPort | Flood::Replays => {}
+        Flood::UnknownSession => {
+            // Type 4 or 8, by chance.
+            payload[0] = if payload[1] & 1 == 0 { 0x14 } else { 0x18 };
+            payload[1..4].fill(0);
+        }
+        Flood::Handshakes => {
+            payload[..4].copy_from_slice(&[0x11, 0, 0, 0]);
+            let key = Blake2s256::new().chain_update(b"nawa mac1").chain_update(public_key).finalize();
+            let at = payload.len() - 32;
+            if let Ok(mac) = <Blake2sMac<U16> as KeyInit>::new_from_slice(&key) {
+                let mac1 = mac.chain_update(&payload[..at]).finalize().into_bytes();
+                payload[at..at + 16].copy_from_slice(&mac1);
+            }
+        }
+    }
+}
+
+/// A packet of IPv4 and UDP without a UDP checksum; the kernel makes the IP header's.
+fn packet((from, source): (Ipv4Addr, u16), (to, port): (Ipv4Addr, u16), payload: &[u8]) -> Vec<u8> {
+    let length = (HEADERS + payload.len()) as u16;
+    let mut packet = vec![0; HEADERS];
+    packet[0] = 0x45;
+    packet[2..4].copy_from_slice(&length.to_be_bytes());
+    packet[8..10].copy_from_slice(&[64, 17]);
+    packet[12..16].copy_from_slice(&from.octets());
+    packet[16..20].copy_from_slice(&to.octets());
+    packet[20..22].copy_from_slice(&source.to_be_bytes());
+    packet[22..24].copy_from_slice(&port.to_be_bytes());
+    packet[24..26].copy_from_slice(&(length - 20).to_be_bytes());
+    packet.extend(payload);
+    packet
+}
+
+/// Records datagrams that are on their way to the victim or a relay of its, and addresses them to the victim.
+fn record(victim: &Victim, to: Ipv4Addr) -> Result<Vec<Vec<u8>>, Error> {
+    let (host, interface) = victim.recorded;
+    let sniffer = host.run(|| Sniffer::new(interface))?.doing(|| format!("listen on {interface}"))?;
+    let (mut buffer, mut packets) = (vec![0; 65_536], Vec::new());
+    clock::poll_until(RECORDING, || {
+        while let Some(seen) = sniffer.next(&mut buffer) {
+            packets.extend(readdress(seen, to, victim.port));
+        }
+        (packets.len() >= VARIETY).then_some(())
+    });
+    if packets.is_empty() {
+        return Err(Error::program("the attacker", format!("there was nothing to record on {interface}")));
+    }
+    Ok(packets)
+}
+
+/// A UDP datagram as `seen`, to another destination; `None` for anything else, and for trains.
+fn readdress(seen: &[u8], to: Ipv4Addr, port: u16) -> Option<Vec<u8>> {
+    let usable = (HEADERS + 32..=1500).contains(&seen.len()) && seen[0] == 0x45 && seen[9] == 17;
+    let from = Ipv4Addr::from(*seen.get(12..16)?.first_chunk::<4>()?);
+    let source = u16::from_be_bytes([seen[20], seen[21]]);
+    usable.then(|| packet((from, source), (to, port), &seen[HEADERS..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_are_of_ipv4_and_udp() {
+        let packet = packet((Ipv4Addr::LOCALHOST, 5), (Ipv4Addr::new(10, 0, 0, 2), 6), &[7; 10]);
+        assert_eq!((packet.len(), packet[3], packet[25]), (38, 38, 18));
+        let again = readdress(&[&packet[..], &[7; 30]].concat(), Ipv4Addr::new(10, 0, 0, 3), 9).unwrap();
+        assert_eq!((&again[12..16], &again[16..20], again[23]), (&[127, 0, 0, 1][..], &[10, 0, 0, 3][..], 9));
+        assert_eq!(readdress(&packet[..20], Ipv4Addr::LOCALHOST, 9), None);
+    }
+
+    #[test]
+    fn each_kind_has_its_shape() {
+        let made = |flood| {
+            let mut payload = vec![3; PAYLOAD];
+            shape(flood, &[1; 32], &mut payload);
+            payload
+        };
+        assert_eq!(made(Flood::Garbage), vec![3; PAYLOAD]);
+        assert_eq!(made(Flood::UnknownSession)[..4], [0x18, 0, 0, 0]);
+        let initiation = made(Flood::Handshakes);
+        assert_eq!(initiation[..4], [0x11, 0, 0, 0]);
+        assert_ne!(initiation[136..152], [3; 16]);
+    }
+}

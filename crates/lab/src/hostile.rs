@@ -1,0 +1,246 @@
+//! `tunnel-hostile`: one TCP flow through the tunnel while a host of its own floods the server or a relay.
+
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use link::{Bitrate, Capacity, LinkConfig, Queue};
+use serde_json::Value;
+
+use crate::attack::{Attacker, Flood, Victim};
+use crate::error::Error;
+use crate::experiment::{Case, Experiment, Fields, RunOptions, Size, Workload};
+use crate::iperf::{Iperf, Protocol};
+use crate::namespace::Namespace;
+use crate::network::{Network, PathSpec, SERVER, Topology};
+use crate::program::output;
+use crate::runner::Sample;
+use crate::system::{Means, NawaSetup, Ready, System};
+use crate::workload::{Bench, stream};
+
+pub(crate) const ABOUT: &str =
+    "one TCP flow while 50,000 hostile datagrams a second reach the server or a relay";
+
+/// What starting and stopping a case takes beside its measurement.
+const OVERHEAD: Duration = Duration::from_secs(3);
+
+const NOTES: [&str; 6] = [
+    "goodput_mbps: one iperf3 flow from client to server, CUBIC, as received; the first 2 s are not counted",
+    "ratio: goodput by that without attack in the same round; ratio_own: by that under the same flood to a closed port \
+     of the same host, that is what Nawa's own work costs (attacker, server, relays and iperf3 share this machine's \
+     CPUs)",
+    "attack_pps: datagrams per second that the attacker sent; sources are made up, but for replays",
+    "handshakes: initiations whose mac1 is good; replays: what the client has just sent, from its address",
+    "rss_mb, rss_growth_mb: memory of the attacked nawa at the end, and how much more than before",
+    "changes: peers, paths, addresses and sessions that are not in its status as they were before the attack",
+];
+
+/// Who is flooded with what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attack {
+    /// The first relay, not the server.
+    pub relay: bool,
+    /// With what; `None` is no attack.
+    pub flood: Option<Flood>,
+}
+
+/// Goodput without attack, and under the flood that Nawa does not see, for each network and victim of this round.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Baselines(Vec<(Value, Attack, f64)>);
+
+impl Baselines {
+    fn find(&self, links: &Value, attack: Attack) -> Option<f64> {
+        self.0.iter().rev().find(|(l, a, _)| l == links && *a == attack).map(|(.., goodput)| *goodput)
+    }
+
+    /// Remembers `goodput`, and what share of the baselines it is.
+    fn compare(&mut self, links: &Value, attack: Attack, goodput: f64) -> Fields<f64> {
+        self.0.push((links.clone(), attack, goodput));
+        let none = self.find(links, Attack { relay: false, flood: None });
+        let own =
+            attack.flood.and_then(|_| self.find(links, Attack { flood: Some(Flood::ClosedPort), ..attack }));
+        let ratio = |name, base: Option<f64>| base.map(|base| (name, goodput / base));
+        [ratio("ratio", none), ratio("ratio_own", own)].into_iter().flatten().collect()
+    }
+}
+
+pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
+    let (seconds, repeats) = match options.size {
+        Size::Quick => (3, 1),
+        Size::Normal => (6, 3),
+        Size::Paper => (10, 9),
+    };
+    let time = Duration::from_secs(seconds);
+    let mut cases = Vec::new();
+    for (links, topology, victims) in [("2x50", two_paths(), 2), ("unshaped", Topology::Direct, 1)] {
+        cases.push(case(links, &topology, Attack { relay: false, flood: None }, time));
+        for relay in [false, true].into_iter().take(victims) {
+            let attacks = FLOODS.map(|(_, flood)| Attack { relay, flood: Some(flood) });
+            cases.extend(attacks.map(|attack| case(links, &topology, attack, time)));
+        }
+    }
+    let notes = NOTES.map(str::to_owned).to_vec();
+    Ok(Experiment { name: "tunnel-hostile", cases, repeats, paper: Vec::new(), notes })
+}
+
+/// The first has to come first: the others are compared with it.
+const FLOODS: [(&str, Flood); 5] = [
+    ("closed port", Flood::ClosedPort),
+    ("garbage", Flood::Garbage),
+    ("unknown session", Flood::UnknownSession),
+    ("handshakes", Flood::Handshakes),
+    ("replays", Flood::Replays),
+];
+
+fn case(links: &str, topology: &Topology, attack: Attack, time: Duration) -> Case {
+    let name = FLOODS.iter().find(|(_, flood)| Some(*flood) == attack.flood).map_or("none", |(name, _)| name);
+    let at = match attack {
+        Attack { flood: None, .. } => "-",
+        Attack { relay: true, .. } => "relay",
+        Attack { relay: false, .. } => "server",
+    };
+    Case {
+        key: vec![("links", links.into()), ("at", at.into()), ("attack", name.into())],
+        topology: topology.clone(),
+        system: System::Nawa(NawaSetup::AUTO),
+        congestion_control: "cubic",
+        workload: Workload::Attacked { time, attack },
+        estimate: time + Iperf::WARM_UP + OVERHEAD,
+    }
+}
+
+fn two_paths() -> Topology {
+    let path = |name: &str| {
+        let (capacity, delay) = (Capacity::Fixed(Bitrate::from_mbps(50.0)), Duration::from_millis(10));
+        let queue = Queue::Packets(100);
+        PathSpec::symmetric(name, LinkConfig { capacity, delay, queue, ..LinkConfig::default() })
+    };
+    Topology::Relayed(vec![path("one"), path("two")])
+}
+
+/// One TCP flow under the attack.
+pub(crate) fn measure(
+    bench: &Bench,
+    ready: &Ready,
+    means: &Means,
+    time: Duration,
+    attack: Attack,
+    baselines: &mut Baselines,
+) -> Result<Sample, Error> {
+    let flow = || stream(bench, ready, Protocol::Tcp, time);
+    let mut sample = match attack.flood {
+        None => flow()?,
+        Some(flood) => under(flood, bench, ready, means, attack.relay, flow)?,
+    };
+    let goodput = sample.metrics.first().map_or(0.0, |(_, value)| *value);
+    let ratios = baselines.compare(&bench.case.key[0].1, attack, goodput);
+    sample.metrics.splice(1..1, ratios.into_iter().map(|(name, value)| (name.to_owned(), value)));
+    Ok(sample)
+}
+
+/// What `flow` measures while the server, or the first relay, is flooded; and what that does to its memory and state.
+fn under(
+    flood: Flood,
+    bench: &Bench,
+    ready: &Ready,
+    means: &Means,
+    relay: bool,
+    flow: impl FnOnce() -> Result<Sample, Error>,
+) -> Result<Sample, Error> {
+    let victim = victim(relay, bench.network, means)?;
+    let process = usize::from(relay);
+    let attacker = Attacker::join(victim.host)?;
+    let (state, rss) = (self::state(victim.host, means)?, ready.resident_mb(process)?);
+    let stop = AtomicBool::new(false);
+    let (sample, attack_pps) = std::thread::scope(|scope| {
+        let flood = scope.spawn(|| attacker.run(flood, &victim, &stop));
+        let sample = flow();
+        stop.store(true, Ordering::Relaxed);
+        (sample, flood.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    });
+    let (mut sample, attack_pps, rss_after) = (sample?, attack_pps?, ready.resident_mb(process)?);
+    let changes = differences(&state, &self::state(victim.host, means)?) as f64;
+    let more = [
+        ("attack_pps", attack_pps),
+        ("rss_mb", rss_after),
+        ("rss_growth_mb", rss_after - rss),
+        ("changes", changes),
+    ];
+    sample.metrics.extend(more.map(|(name, value)| (name.to_owned(), value)));
+    Ok(sample)
+}
+
+fn victim<'a>(relay: bool, network: &'a Network, means: &Means) -> Result<Victim<'a>, Error> {
+    let recorded = network.relays.first().map_or((&network.server, "p1"), |relay| (relay, "c1"));
+    let at = |host, address: IpAddr, port, name: &str| -> Result<Victim<'a>, Error> {
+        let public_key = means.public_key(name)?;
+        Ok(Victim { host, address, port, public_key, recorded })
+    };
+    match network.relays.first().filter(|_| relay) {
+        Some(relay) => at(relay, network.relay_address(0), 51901, "r1"),
+        None => at(&network.server, SERVER, 51900, "b"),
+    }
+}
+
+/// What a status says of who is there and where, one line each.
+fn state(host: &Namespace, means: &Means) -> Result<Vec<String>, Error> {
+    let text = output(host, means.nawa, &["status", "--json"])?;
+    let status: Value = serde_json::from_str(&text)
+        .map_err(|error| Error::program("nawa status", format!("bad JSON: {error}")))?;
+    Ok(lines(&status))
+}
+
+fn lines(status: &Value) -> Vec<String> {
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let peers = list(&status["tunnel"]["peers"]);
+    let paths = peers.iter().flat_map(|peer| list(&peer["paths"]));
+    let paths =
+        paths.map(|path| format!("{} {} {} {}", path["name"], path["id"], path["remote"], path["state"]));
+    let sessions = list(&status["relay"]["sessions"]).into_iter();
+    let sessions =
+        sessions.map(|s| format!("{} {} {} {}", s["client_key"], s["client"], s["destination"], s["open"]));
+    paths.chain(sessions).collect()
+}
+
+fn differences(before: &[String], after: &[String]) -> usize {
+    let only = |a: &[String], b: &[String]| a.iter().filter(|line| !b.contains(line)).count();
+    only(before, after) + only(after, before)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_came_and_what_went_are_differences() {
+        let status = |state: &str| {
+            let path = format!(r#"{{"name": "lte", "id": 3, "remote": "a", "state": "{state}"}}"#);
+            let text = format!(r#"{{"tunnel": {{"peers": [{{"paths": [{path}]}}]}}}}"#);
+            lines(&serde_json::from_str(&text).unwrap())
+        };
+        assert_eq!(status("up").len(), 1);
+        assert_eq!(differences(&status("up"), &status("up")), 0);
+        assert_eq!(differences(&status("up"), &status("silent")), 2);
+        assert_eq!(differences(&status("up"), &[]), 1);
+    }
+
+    #[test]
+    fn ratios_are_those_of_the_same_round() {
+        let mut baselines = Baselines::default();
+        let attack = |flood| Attack { relay: true, flood };
+        let links = Value::from("2x50");
+        for round in [100.0, 50.0] {
+            baselines.compare(&links, Attack { relay: false, flood: None }, round);
+            baselines.compare(&links, attack(Some(Flood::ClosedPort)), round * 0.9);
+            let ratios = baselines.compare(&links, attack(Some(Flood::Garbage)), round * 0.45);
+            assert_eq!(ratios, [("ratio", 0.45), ("ratio_own", 0.5)]);
+        }
+        assert_eq!(baselines.compare(&"unshaped".into(), attack(Some(Flood::Garbage)), 1.0), []);
+    }
+
+    #[test]
+    fn quick_ends_within_three_minutes() {
+        let experiment = experiment(&RunOptions { size: Size::Quick, ..RunOptions::default() }).unwrap();
+        assert!(experiment.estimate() <= Duration::from_secs(180), "{:?}", experiment.estimate());
+    }
+}
