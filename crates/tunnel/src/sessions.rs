@@ -27,7 +27,8 @@ const LAST_ARRIVAL: Duration = Duration::from_secs(30);
 const PENDING_LIFE: Duration = Duration::from_secs(15);
 /// A full table of pending sessions takes a new one in place of one of at least this age.
 const PENDING_PROTECTED: Duration = Duration::from_secs(3);
-const MAX_PENDING: usize = 8;
+/// What comes in that time without a cookie, and more.
+const MAX_PENDING: usize = 256;
 const MAX_SESSIONS: usize = 4;
 /// A response is repeated to so many addresses that the same initiation came from.
 const MAX_REPEATS: u8 = 32;
@@ -266,7 +267,7 @@ impl Sessions {
     ) -> Option<Vec<u8>> {
         let offer = InitiationPayload::decode(&responder.payload);
         let (life, counter) = (offer.incarnation, offer.counter);
-        if !self.taken.is_fresh(life, counter) || !self.make_room(now, life) {
+        if !self.taken.take(life, counter) || !self.make_room(now, life) {
             return None;
         }
         let cipher = offer.choose(aes_gcm_is_fast());
@@ -285,7 +286,6 @@ impl Sessions {
             created: now,
             initiator: false,
         };
-        self.taken.take(life, counter);
         self.pending.push(Pending { session, ephemeral, response: response.clone(), repeats: 0 });
         Some(response)
     }

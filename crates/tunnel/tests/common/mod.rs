@@ -1,4 +1,5 @@
-//! Network namespaces for the tests of the daemons.
+//! Network namespaces for the tests of the daemons. Each test file uses a part of this.
+#![allow(dead_code)]
 
 use std::path::PathBuf;
 use std::process::Command;

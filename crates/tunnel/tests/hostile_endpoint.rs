@@ -1,0 +1,274 @@
+//! Somebody without the peer's key sends datagrams to an endpoint: nothing changes but counters, little is answered.
+
+mod sim;
+
+use std::collections::{HashMap, HashSet};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use rand_chacha::ChaCha20Rng;
+use rand_core::{RngCore, SeedableRng};
+use sim::{Datagram, Net, record, stranger};
+use tunnel::cookie::CookieJar;
+use tunnel::noise::{InitiationPayload, Initiator, Prologue};
+use tunnel::{PresharedKey, PrivateKey, PublicKey};
+
+const MS: Duration = Duration::from_millis(1);
+const S: Duration = Duration::from_secs(1);
+const INITIATION: u8 = 1;
+const COOKIE_REPLY: u8 = 3;
+const TRANSPORT: u8 = 4;
+const TYPES: std::ops::RangeInclusive<u8> = 1..=4;
+
+/// Two ends with a session, and one datagram of each type that was on the wire.
+fn established() -> (Net, HashMap<u8, Datagram>) {
+    let mut net = Net::quick(2, 10 * MS, |_, _| ());
+    let log = record(&mut net, |_| true);
+    net.pass(S);
+    for n in 0..20 {
+        (0..2).for_each(|end| net.send(end, n, 300));
+        net.pass(10 * MS);
+    }
+    net.pass(S);
+    net.tap = None;
+    let mut samples: HashMap<_, _> = log.borrow().iter().map(|d| (d.kind(), d.clone())).collect();
+    // Cookie replies come under load only.
+    let cookie = vec![0x13; 64];
+    let of_cookie = Datagram { bytes: [&cookie[..1], &[0; 3], &cookie[4..]].concat(), ..samples[&2].clone() };
+    samples.insert(COOKIE_REPLY, of_cookie);
+    (net, samples)
+}
+
+/// What both ends know of each other, but for counts of what they refused.
+fn state(net: &Net) -> [String; 2] {
+    [0, 1].map(|end| {
+        let mut peer = net.peer(end);
+        peer.counters = Default::default();
+        format!("{peer:?} {}", net.received[end].len())
+    })
+}
+
+fn initiation(rng: &mut ChaCha20Rng, key: &PrivateKey, to: &PublicKey, life: u64, counter: u64) -> Vec<u8> {
+    let payload = InitiationPayload { incarnation: life, counter, fast_aes: false }.encode();
+    let none = PresharedKey::default();
+    let index = rng.next_u32();
+    Initiator::new(rng, Prologue::Tunnel, key, to, &none, index, &payload).expect("usable keys").1
+}
+
+fn stamped(net: &Net, mut message: Vec<u8>) -> Vec<u8> {
+    CookieJar::new(net.ends[1].public_key()).stamp(net.now, &mut message);
+    message
+}
+
+#[test]
+fn a_datagram_cut_to_any_length_changes_nothing() {
+    let (mut net, samples) = established();
+    let before = state(&net);
+    for kind in TYPES {
+        let sample = &samples[&kind];
+        for length in 0..sample.bytes.len() {
+            net.inject(1 - sample.from, stranger(7), &sample.bytes[..length]);
+        }
+    }
+    assert_eq!(state(&net), before);
+    assert!(net.strays.is_empty());
+}
+
+#[test]
+fn a_datagram_with_anything_appended_changes_nothing() {
+    let (mut net, samples) = established();
+    let before = state(&net);
+    for kind in TYPES {
+        let sample = &samples[&kind];
+        for length in [1, 2, 15, 16, 17, 100, 1000, 9000, 65_507 - sample.bytes.len()] {
+            let longer = [&sample.bytes[..], &vec![0; length]].concat();
+            net.inject(1 - sample.from, stranger(7), &longer);
+        }
+    }
+    assert_eq!(state(&net), before);
+    assert!(net.strays.is_empty());
+}
+
+#[test]
+fn a_datagram_with_any_bit_flipped_changes_nothing() {
+    let (mut net, samples) = established();
+    let before = state(&net);
+    for kind in TYPES {
+        let sample = &samples[&kind];
+        // mac2 matters under load only: what has nothing wrong but that is a copy.
+        let end = sample.bytes.len() - if kind < COOKIE_REPLY { 16 } else { 0 };
+        for bit in 0..8 * end {
+            let mut flipped = sample.bytes.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            net.inject(1 - sample.from, stranger(7), &flipped);
+        }
+    }
+    assert_eq!(state(&net), before);
+    assert!(net.strays.is_empty());
+}
+
+#[test]
+fn a_key_that_is_no_peers_gets_nothing_but_counted() {
+    let (mut net, _) = established();
+    let mut rng = ChaCha20Rng::seed_from_u64(8);
+    let before = state(&net);
+    let to = *net.ends[1].public_key();
+    for n in 0..20 {
+        let other = PrivateKey::generate(&mut rng);
+        let message = initiation(&mut rng, &other, &to, 1, 1);
+        let message = stamped(&net, message);
+        net.inject(1, stranger(n), &message);
+    }
+    assert_eq!(net.ends[1].counters().refused_handshakes, 20);
+    assert_eq!(state(&net), before);
+    assert!(net.strays.is_empty());
+}
+
+/// The largest flood that a link of 100 Mbit/s carries, for ten seconds, in virtual time.
+#[test]
+fn a_flood_of_handshakes_from_spoofed_addresses_is_neither_amplified_nor_remembered() {
+    let (mut net, _) = established();
+    let mut rng = ChaCha20Rng::seed_from_u64(5);
+    let before = state(&net);
+    let mut jar = CookieJar::new(net.ends[1].public_key());
+    for n in 0..100_000u32 {
+        let mut message = vec![0; 168];
+        rng.fill_bytes(&mut message[4..]);
+        message[0] = 0x11;
+        jar.stamp(net.now, &mut message);
+        net.inject(1, stranger(n), &message);
+    }
+    assert_eq!(state(&net), before);
+    assert_eq!(net.strays.len() as u64, net.ends[1].counters().cookies_sent);
+    assert!(net.strays.iter().all(|s| s.bytes.len() == 64), "cookie replies, less than what asked for them");
+    let tried = net.ends[1].counters().refused_handshakes;
+    assert!(tried <= 100, "{tried} handshakes cost exponentiations");
+}
+
+/// Who receives at one address may use the cookie that it got there.
+#[test]
+fn one_host_with_a_cookie_does_not_starve_others() {
+    let (mut net, _) = established();
+    let mut rng = ChaCha20Rng::seed_from_u64(6);
+    let flooder = PrivateKey::generate(&mut rng);
+    let to = *net.ends[1].public_key();
+    let mut jar = CookieJar::new(&to);
+    for n in 0..5000u32 {
+        let mut message = initiation(&mut rng, &flooder, &to, 1, u64::from(n));
+        jar.stamp(net.now, &mut message);
+        let port = 1 + (n % 50) as u16;
+        // One address for all: a cookie is bound to the port too.
+        net.inject(1, SocketAddr::from(([203, 0, 113, 1], if n < 200 { 1 } else { port })), &message);
+        while let Some(stray) = net.strays.pop() {
+            assert!(jar.accept(net.now, &stray.bytes) || stray.to.port() != 1);
+        }
+        net.pass(MS);
+    }
+    let counters = *net.ends[1].counters();
+    assert!(counters.limited_handshakes > 0, "{counters:?}");
+    // 50 per second for all, and 20 for the host that has a cookie, beside the bursts.
+    assert!(counters.refused_handshakes <= 100 + 5 * (50 + 20) + 5, "{counters:?}");
+    // Another life of the peer gets in all the same.
+    net.restart(0, 99);
+    net.pass(3 * S);
+    assert!(net.peer(0).session_age_s.is_some_and(|age| age < 4.0));
+}
+
+/// First messages of `lives` lives of end 0, `each` of each, none of which arrived.
+fn recorded(net: &mut Net, lives: u64, each: usize) -> Vec<Vec<u8>> {
+    let log = record(net, |_| false);
+    for life in 0..lives {
+        net.restart(0, 1000 + life);
+        let start = log.borrow().len();
+        let fresh = |log: &[Datagram]| log.iter().map(|d| d.bytes.clone()).collect::<HashSet<_>>().len();
+        while fresh(&log.borrow()[start..]) < each {
+            net.pass(S);
+        }
+    }
+    net.tap = None;
+    let mut seen = HashSet::new();
+    let all = log.borrow();
+    all.iter()
+        .filter(|d| d.from == 0 && d.kind() == INITIATION && seen.insert(d.bytes.clone()))
+        .map(|d| d.bytes.clone())
+        .collect()
+}
+
+#[test]
+fn an_initiation_older_than_one_that_was_taken_is_refused_without_an_answer() {
+    let mut net = Net::quick(1, 10 * MS, |_, _| ());
+    let of_one_life = recorded(&mut net, 1, 5);
+    net.inject(1, stranger(1), of_one_life.last().unwrap());
+    assert_eq!(net.strays.len(), 1, "the newest is answered");
+    net.pass(20 * S);
+    let before = state(&net)[1].clone();
+    let refused = net.ends[1].counters().refused_handshakes;
+    for message in &of_one_life {
+        net.inject(1, stranger(2), message);
+    }
+    assert_eq!(net.ends[1].counters().refused_handshakes, refused + of_one_life.len() as u64);
+    assert_eq!(net.strays.len(), 1);
+    assert_eq!(state(&net)[1], before);
+}
+
+#[test]
+fn a_thousand_recorded_initiations_work_once_each_and_delay_a_handshake_by_little() {
+    let mut net = Net::quick(1, 10 * MS, |_, _| ());
+    let all = recorded(&mut net, 1000, 1);
+    assert!(all.len() >= 1000);
+    let mut n = 0;
+    let mut replay = |net: &mut Net, count: usize| {
+        for _ in 0..count {
+            net.inject(1, stranger(n as u32), &all[n % all.len()]);
+            net.pass(21 * MS);
+            n += 1;
+        }
+    };
+    // Each once, slowly enough that no cookies are asked for; then they are worth nothing.
+    replay(&mut net, all.len());
+    net.strays.clear();
+    net.restart(0, 77);
+    let start = net.now;
+    while net.peer(1).session_age_s.is_none() {
+        replay(&mut net, 1);
+        assert!(net.now < start + 5 * S, "no session within five seconds");
+    }
+    replay(&mut net, 500);
+    let kinds: HashSet<_> = net.strays.iter().map(|s| (s.bytes[0], s.from)).collect();
+    assert!(net.strays.is_empty(), "no recording is answered again: {kinds:?}");
+}
+
+#[test]
+fn a_relays_challenge_gets_one_echo_of_its_size_and_nothing_else() {
+    let (mut net, _) = established();
+    let before = state(&net);
+    let challenge = [&[0x1a, 0, 0, 0][..], &[7; 24]].concat();
+    for n in 0..1000 {
+        net.inject(1, stranger(n), &challenge);
+    }
+    assert_eq!(state(&net), before);
+    assert!(net.strays.iter().all(|s| s.bytes.len() == challenge.len()));
+    assert_eq!(net.strays.len(), 1000);
+}
+
+#[test]
+fn relay_headers_around_anything_change_nothing() {
+    let (mut net, samples) = established();
+    let before = state(&net);
+    for kind in TYPES {
+        for first in [0x18, 0x19] {
+            let sample = &samples[&kind];
+            let wrapped = [&[first, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8][..], &sample.bytes].concat();
+            let twice = [&wrapped[..12], &wrapped].concat();
+            for bytes in [&wrapped[..12], &wrapped[..13], &twice] {
+                net.inject(1 - sample.from, stranger(9), bytes);
+            }
+            // What was on the wire is a copy, whatever is around it.
+            if kind == TRANSPORT {
+                net.inject(1 - sample.from, stranger(9), &wrapped);
+            }
+        }
+    }
+    assert_eq!(state(&net), before);
+    assert!(net.strays.is_empty());
+}
