@@ -7,13 +7,15 @@ use std::time::Duration;
 use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore, SeedableRng};
 use tunnel::address::Train;
-use tunnel::cookie::CookieJar;
+use tunnel::cookie::{CookieChecker, CookieJar};
 use tunnel::endpoint::{Arrival, Endpoint};
 use tunnel::frame::Frame;
-use tunnel::noise::{InitiationPayload, Initiator, Prologue, ResponsePayload};
+use tunnel::knock::{Door, Knock};
+use tunnel::noise::{self, InitiationPayload, Initiator, Prologue, Responder, ResponsePayload};
+use tunnel::registration::{RegisterPayload, Registration, SessionPayload};
 use tunnel::relay::{Limits, RelayControl};
 use tunnel::session::SealingKey;
-use tunnel::wire::{self, HEADER_LEN, Message, TAG_LEN, TransportHeader};
+use tunnel::wire::{self, HEADER_LEN, INITIATION_LEN, Message, PAYLOAD_LEN, TAG_LEN, TransportHeader};
 use tunnel::{Config, Local, Mtu, PathConfig, PeerConfig, PresharedKey, PrivateKey, Scheduler};
 
 /// A datagram.
@@ -73,11 +75,14 @@ pub fn relay(data: &[u8]) {
     let (me, client) = (PrivateKey::generate(&mut rng), PrivateKey::generate(&mut rng));
     let limits = Limits { sessions_per_key: 2, sessions: 4, pending_per_key: 2, pending: 4 };
     let mut now = Duration::from_secs(1);
-    let mut jar = CookieJar::new(&me.public());
+    let knock = Knock::of_client(&client, &me.public()).expect("usable keys");
+    let mut jar = knock.jar();
     let mut relay = RelayControl::new(me, [client.public()], limits, &mut rng);
     for (how, bytes) in chunks(data) {
         let mut datagram = bytes.to_vec();
-        if how & 0x80 != 0 && datagram.len() >= 32 {
+        if how & 0x80 != 0 && datagram.len() >= INITIATION_LEN {
+            let index = knock.index(&noise::ephemeral(&datagram));
+            datagram[4..8].copy_from_slice(&index.to_be_bytes());
             jar.stamp(now, &mut datagram);
         }
         now += Duration::from_millis(1 << (how >> 2 & 15));
@@ -85,6 +90,81 @@ pub fn relay(data: &[u8]) {
         while relay.poll_transmit(now).is_some() {}
         assert!(relay.table().len() <= 4);
     }
+}
+
+/// Handshake messages: the first byte says which genuine one the rest is xored over. One that has been changed before
+/// its macs is refused by everybody; one that has not is taken.
+pub fn handshake(data: &[u8]) {
+    let Some((which, change)) = data.split_first() else { return };
+    let mut rng = ChaCha20Rng::seed_from_u64(1);
+    let (me, peer) = (PrivateKey::generate(&mut rng), PrivateKey::generate(&mut rng));
+    let psk = PresharedKey::default();
+    let mut payload = [0; PAYLOAD_LEN];
+    payload.iter_mut().zip(change.iter().skip(INITIATION_LEN)).for_each(|(to, from)| *to = *from);
+    payloads(&payload);
+    let relay = which & 4 != 0;
+    let prologue = if relay { Prologue::Relay } else { Prologue::Tunnel };
+    let started = Initiator::new(&mut rng, prologue, &peer, &me.public(), &psk, 9, &payload);
+    let (mut initiator, mut initiation) = started.expect("usable keys");
+    CookieJar::new(&me.public()).stamp(Duration::ZERO, &mut initiation);
+    let genuine = Responder::read(prologue, &me, &initiation).expect("a genuine initiation");
+    let (mut response, _) = genuine.reply(&mut rng, &psk, 7, &payload).expect("a response");
+    let mut checker = CookieChecker::new(&me.public(), &mut rng);
+    let mut jar = CookieJar::new(&me.public());
+    jar.stamp(Duration::ZERO, &mut initiation.clone());
+    let mut cookie = checker.reply(Duration::ZERO, address(0), &initiation).expect("a cookie").to_vec();
+    let message = match which & 3 {
+        0 => &mut initiation,
+        1 => &mut response,
+        _ => &mut cookie,
+    };
+    let changed = |end: usize| change.iter().take(end).any(|byte| *byte != 0);
+    let bytes = message.len();
+    let (head, noise) = (changed(if which & 3 == 1 { 12 } else { 8 }), changed(bytes - 32));
+    message.iter_mut().zip(change).for_each(|(to, from)| *to ^= *from);
+    match which & 3 {
+        0 => {
+            let read = Responder::read(prologue, &me, message).is_ok();
+            assert!(!noise || !read || head, "a changed initiation is read");
+            assert!(noise || read, "a genuine initiation is refused");
+            assert_eq!(checker.check_mac1(message), !changed(bytes - 16), "mac1 covers all before it");
+            assert!(
+                Door::new(&me, [peer.public()]).find(message).is_err(),
+                "stamped for the public key only"
+            );
+        }
+        1 => {
+            let taken = initiator.finish(message).is_ok();
+            assert!(!noise || !taken || head, "a changed response is taken");
+            assert!(noise || taken, "a genuine response is refused");
+        }
+        _ => assert_eq!(
+            jar.accept(Duration::ZERO, message),
+            !changed(bytes) || only_index(change),
+            "a cookie reply"
+        ),
+    }
+    let mut client = Registration::new(Duration::ZERO, &peer, &me.public(), address(1), &mut rng);
+    let _ = client.poll_transmit(Duration::ZERO);
+    assert!(!client.handle_message(Duration::ZERO, message), "it answers nothing that this client has sent");
+}
+
+/// The receiver's index in a cookie reply is not authenticated: it only says who is to look.
+fn only_index(change: &[u8]) -> bool {
+    change.iter().enumerate().take(64).all(|(at, byte)| *byte == 0 || (4..8).contains(&at))
+}
+
+/// Any payload is one, and says the same when written again.
+fn payloads(payload: &[u8; PAYLOAD_LEN]) {
+    let initiation = InitiationPayload::decode(payload);
+    assert_eq!(InitiationPayload::decode(&initiation.encode()), initiation);
+    if let Ok(response) = ResponsePayload::decode(payload) {
+        assert_eq!(ResponsePayload::decode(&response.encode()), Ok(response));
+    }
+    let register = RegisterPayload::decode(payload);
+    assert_eq!(RegisterPayload::decode(&register.encode()), register);
+    let session = SessionPayload::decode(payload);
+    assert_eq!(SessionPayload::decode(&session.encode()), session);
 }
 
 fn chunks(mut data: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
@@ -140,7 +220,7 @@ impl Side {
 
     /// The key that the peer seals with after a genuine handshake, and the index that its packets name.
     fn shake_hands(&mut self) -> Option<(SealingKey, u32)> {
-        let payload = InitiationPayload { incarnation: 5, fast_aes: false }.encode();
+        let payload = InitiationPayload { incarnation: 5, counter: 1, fast_aes: false }.encode();
         let key = *self.endpoint.public_key();
         let none = PresharedKey::default();
         let index = self.rng.next_u32();

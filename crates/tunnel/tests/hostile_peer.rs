@@ -60,8 +60,14 @@ impl Liar {
     fn new(scheduler: Scheduler) -> Self {
         let mut rng = ChaCha20Rng::seed_from_u64(1);
         let (me, peer) = (PrivateKey::generate(&mut rng), PrivateKey::generate(&mut rng));
-        let path =
-            PathConfig { name: "a".into(), local: Local::Any, remote: home(), via: None, backup: false };
+        let path = PathConfig {
+            name: "a".into(),
+            local: Local::Any,
+            remote: home(),
+            via: None,
+            backup: false,
+            receive: true,
+        };
         let config = |public_key, net: &str, paths| PeerConfig {
             name: "peer".into(),
             public_key,
