@@ -129,7 +129,7 @@ fn load_text(file: &path::Path) -> Result<Settings, Vec<Complaint>> {
     parse(file, &text)
 }
 
-fn parse(file: &path::Path, text: &str) -> Result<Settings, Vec<Complaint>> {
+pub(crate) fn parse(file: &path::Path, text: &str) -> Result<Settings, Vec<Complaint>> {
     let mut source = Source::new(file, text);
     let document = document::read(&mut source);
     let settings = document.and_then(|document| check::check(&mut source, document));

@@ -319,3 +319,24 @@ fn the_files_in_the_documentation_are_good() {
         }
     }
 }
+
+/// What the fuzzer starts from: one file per mistake, and some that have none but that their keys are not there.
+#[test]
+fn the_corpus_is_taken_or_complained_about() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/config");
+    let keys = self::folder();
+    let mut count = 0;
+    for entry in fs::read_dir(folder).expect("the corpus").map(|entry| entry.expect("an entry")) {
+        let bytes = fs::read(entry.path()).expect("a file");
+        let name = entry.file_name().into_string().expect("a name");
+        let Ok(text) = std::str::from_utf8(&bytes) else { continue };
+        match read(keys.path(), text) {
+            Ok(_) => assert!(name.contains("good"), "{name} has nothing wrong with it"),
+            Err(complaints) => {
+                assert!(!complaints.is_empty() && !name.contains("good"), "{name}: {complaints:?}")
+            }
+        }
+        count += 1;
+    }
+    assert!(count > 30, "{count} files");
+}

@@ -7,6 +7,7 @@ use proptest::prelude::{ProptestConfig, any, prop_assert, prop_assert_eq, propte
 
 mod destination;
 mod handshake;
+mod hostile;
 mod limits;
 
 use super::*;
