@@ -40,7 +40,7 @@ impl Knock {
 
     fn new(me: &PrivateKey, other: &PublicKey, relay: &PublicKey, client: &PublicKey) -> Option<Self> {
         let shared = me.agree(other)?;
-        let mac1_key = Blake2s256::new().chain_update(b"nawa relay mac1").chain_update(&*shared).finalize();
+        let mac1_key = Blake2s256::new().chain_update(b"nawa relay mac1").chain_update(*shared).finalize();
         let hint = first(b"nawa relay client", relay, client.as_bytes());
         Some(Self { relay: *relay, hint, mac1_key: mac1_key.into() })
     }

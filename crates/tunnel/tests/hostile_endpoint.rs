@@ -33,8 +33,8 @@ fn established() -> (Net, HashMap<u8, Datagram>) {
     net.tap = None;
     let mut samples: HashMap<_, _> = log.borrow().iter().map(|d| (d.kind(), d.clone())).collect();
     // Cookie replies come under load only.
-    let cookie = vec![0x13; 64];
-    let of_cookie = Datagram { bytes: [&cookie[..1], &[0; 3], &cookie[4..]].concat(), ..samples[&2].clone() };
+    let bytes = [&[0x13, 0, 0, 0][..], &[0x77; 60]].concat();
+    let of_cookie = Datagram { bytes, ..samples[&2].clone() };
     samples.insert(COOKIE_REPLY, of_cookie);
     (net, samples)
 }

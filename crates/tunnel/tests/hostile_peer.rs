@@ -411,12 +411,10 @@ fn a_peer_that_moves_all_the_time_makes_nobody_get_more_than_three_times_its_byt
 fn inner_packets_with_a_source_that_is_not_the_peers_are_dropped() {
     let mut liar = Liar::new(Scheduler::Auto);
     let to = [10, 99, 0, 1];
-    let mut order = 0;
     let sources =
         [[10, 88, 0, 1], [10, 99, 0, 1], [127, 0, 0, 1], [0; 4], [255; 4], [224, 0, 0, 1], [192, 0, 2, 1]];
-    for source in sources {
+    for (order, source) in (0..).zip(sources) {
         liar.data(liar.listed, home(), order, &inner_packet(source, to, 100));
-        order += 1;
     }
     liar.pass(2 * S);
     assert_eq!(liar.status().counters.received_foreign_source, sources.len() as u64);
