@@ -100,14 +100,12 @@ impl Net {
         }
     }
 
-    /// UDP payloads that reached the victim's host since the last call.
+    /// What packets of IPv4 that reached the victim's host since the last call carry, behind 28 bytes of headers.
     fn seen_by_victim(&self) -> Vec<Vec<u8>> {
         let mut buffer = vec![0; 65_536];
         let mut seen = Vec::new();
         while let Some(packet) = self.victim.next(&mut buffer) {
-            if packet[9] == 17 {
-                seen.push(packet[28..].to_vec());
-            }
+            seen.push(packet[28.min(packet.len())..].to_vec());
         }
         seen
     }
