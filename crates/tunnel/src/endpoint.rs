@@ -28,6 +28,10 @@ use crate::wire::{self, Direction, Message};
 /// More handshakes than this per second ask for cookies; bursts of [`HANDSHAKE_BURST`] do not.
 const HANDSHAKES_PER_SECOND: u32 = 50;
 const HANDSHAKE_BURST: u32 = 100;
+/// So many cookies in a second, after a burst, to addresses that no peer is known to be at: a flood is not worth more
+/// work.
+const COOKIES_PER_SECOND: u32 = 5000;
+const COOKIE_BURST: u32 = 500;
 /// With a cookie, each host may do so often a handshake, after a burst (WireGuard's ratelimiter).
 const SOURCE_INTERVAL: Duration = Duration::from_millis(50);
 const SOURCE_BURST: u32 = 5;
@@ -58,7 +62,7 @@ pub struct Counters {
     pub cookies_sent: u64,
     /// Handshakes of keys that are no peer's, or that were replayed.
     pub refused_handshakes: u64,
-    /// Handshakes of hosts that do too many.
+    /// Handshakes that got no answer, not even a cookie, because there were too many, in all or from one host.
     pub limited_handshakes: u64,
     /// Packets that name no session.
     pub received_unknown_session: u64,
@@ -80,6 +84,7 @@ pub struct Endpoint {
     indices: Indices,
     checker: CookieChecker,
     gauge: LoadGauge,
+    cookies: LoadGauge,
     sources: Sources,
     replies: VecDeque<(Address, Vec<u8>)>,
     to_tun: VecDeque<Vec<u8>>,
@@ -102,6 +107,7 @@ impl Endpoint {
         Endpoint {
             checker: CookieChecker::new(&public, &mut rng),
             gauge: LoadGauge::new(HANDSHAKES_PER_SECOND, HANDSHAKE_BURST),
+            cookies: LoadGauge::new(COOKIES_PER_SECOND, COOKIE_BURST),
             sources: Sources::new(SOURCE_INTERVAL, SOURCE_BURST, MAX_SOURCES),
             me,
             public,
@@ -287,16 +293,26 @@ impl Endpoint {
     /// Under load, who cannot show that it receives at its address gets a cookie and nothing else, and who can may do a
     /// few handshakes per second. The proof is of the address as this end sees it: through a relay, the relay's.
     fn is_welcome(&mut self, now: Duration, from: &Address, message: &[u8]) -> bool {
+        let host = from.remote.ip();
         if self.checker.check_mac2(now, from.remote, message) {
-            let welcome = self.sources.take(now, from.remote.ip());
+            let welcome = self.sources.take(now, host);
             self.counters.limited_handshakes += u64::from(!welcome);
             return welcome;
         }
-        if let Some(reply) = self.checker.reply(now, from.remote, message) {
+        // A flood from made-up addresses does not keep a cookie from where a peer is known to be.
+        if self.cookies.under_load(now) && !(self.is_known(from) && self.sources.take(now, host)) {
+            self.counters.limited_handshakes += 1;
+        } else if let Some(reply) = self.checker.reply(now, from.remote, message) {
             self.counters.cookies_sent += 1;
             self.reply(*from, reply.to_vec());
         }
         false
+    }
+
+    /// Whether a path of a peer's leads there.
+    fn is_known(&self, from: &Address) -> bool {
+        let mut addresses = self.peers.iter().flat_map(|p| &p.paths).filter_map(|path| path.address());
+        addresses.any(|address| address.is_same_place(from))
     }
 
     fn handle_response(&mut self, now: Duration, from: Address, receiver: u32, message: &[u8]) {

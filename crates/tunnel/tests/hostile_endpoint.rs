@@ -139,10 +139,44 @@ fn a_flood_of_handshakes_from_spoofed_addresses_is_neither_amplified_nor_remembe
         net.inject(1, stranger(n), &message);
     }
     assert_eq!(state(&net), before);
-    assert_eq!(net.strays.len() as u64, net.ends[1].counters().cookies_sent);
+    let counters = *net.ends[1].counters();
+    assert_eq!(net.strays.len() as u64, counters.cookies_sent);
+    assert!(counters.limited_handshakes > 90_000, "{counters:?}");
     assert!(net.strays.iter().all(|s| s.bytes.len() == 64), "cookie replies, less than what asked for them");
     let tried = net.ends[1].counters().refused_handshakes;
     assert!(tried <= 100, "{tried} handshakes cost exponentiations");
+}
+
+/// Neither one that asks anew from where the peer is known to be, nor one whose address nobody knows.
+#[test]
+fn a_peer_gets_in_through_a_flood_of_handshakes() {
+    for moved in [false, true] {
+        let (mut net, _) = established();
+        let mut rng = ChaCha20Rng::seed_from_u64(5);
+        let mut jar = CookieJar::new(net.ends[1].public_key());
+        let mut flood = |net: &mut Net, count: u32| {
+            for n in 0..count {
+                let mut message = vec![0; 168];
+                rng.fill_bytes(&mut message[4..]);
+                message[0] = 0x11;
+                jar.stamp(net.now, &mut message);
+                net.inject(1, stranger(n), &message);
+            }
+        };
+        flood(&mut net, 1000);
+        if moved {
+            net.seen_at = vec![stranger(60_001), stranger(60_002)];
+        }
+        net.restart(0, 99);
+        let start = net.now;
+        while net.peer(0).session_age_s.is_none() {
+            // 20,000 per second.
+            flood(&mut net, 20);
+            net.pass(MS);
+            let limit = if moved { 60 * S } else { 2 * S };
+            assert!(net.now < start + limit, "no session, moved: {moved}");
+        }
+    }
 }
 
 /// Who receives at one address may use the cookie that it got there.
