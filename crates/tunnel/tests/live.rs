@@ -9,7 +9,7 @@ use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore, SeedableRng};
 use sim::{Net, Options};
 use tunnel::config::ConfigError;
-use tunnel::{Mtu, PathConfig, PresharedKey, Scheduler};
+use tunnel::{Mtu, PathConfig, PeerConfig, PresharedKey, Scheduler};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -198,7 +198,8 @@ fn ids_are_not_used_twice_in_a_life() {
 #[test]
 fn a_peer_that_goes_is_forgotten_and_comes_back_as_new() {
     let mut net = Net::quick(2, 20 * MS, |_, _| ());
-    for end in [0, 1] {
+    // Twice at each end: it comes back as somebody new each time.
+    for end in [0, 1, 0, 1] {
         net.pass(1000 * MS);
         send(&mut net, 0, 0..100);
         let peers = net.config(end).peers.clone();
@@ -218,6 +219,26 @@ fn a_peer_that_goes_is_forgotten_and_comes_back_as_new() {
         assert_eq!((fresh(0), fresh(1)), (100, 100), "end {end}: {:#?}", net.peer(end));
         net.received = [Vec::new(), Vec::new()];
     }
+}
+
+#[test]
+fn a_peer_that_is_listed_before_others_takes_nothing_from_them() {
+    let mut net = Net::quick(1, 20 * MS, |_, _| ());
+    send(&mut net, 0, 0..100);
+    let stranger = PeerConfig {
+        name: "stranger".into(),
+        public_key: [9; 32].into(),
+        routes: vec!["10.99.0.0/16".parse().expect("a prefix")],
+        ..net.config(1).peers[0].clone()
+    };
+    net.reconfigure(1, |config| config.peers.insert(0, stranger)).expect("a good configuration");
+    for number in 100..200 {
+        net.send(0, number, 1000);
+        net.send(1, number, 1000);
+        net.pass(MS);
+    }
+    net.pass(1000 * MS);
+    assert_eq!((net.numbers(0).len(), net.numbers(1).len()), (100, 200));
 }
 
 #[test]
