@@ -224,6 +224,7 @@ fn a_peer_that_goes_is_forgotten_and_comes_back_as_new() {
 #[test]
 fn a_peer_that_is_listed_before_others_takes_nothing_from_them() {
     let mut net = Net::quick(1, 20 * MS, |_, _| ());
+    net.pass(1000 * MS);
     send(&mut net, 0, 0..100);
     let stranger = PeerConfig {
         name: "stranger".into(),
