@@ -175,10 +175,12 @@ impl Peer {
             (_, None) => path.set_address(now, None),
             (None, Some(local)) => path.set_address(now, Some(Address::direct(config.remote, local))),
             (Some(via), Some(_)) => match &mut path.registration {
-                Some(registration) => registration.refresh(now),
+                Some(registration) => registration.restart(now),
                 none => *none = Some(Registration::new(now, me, &via.public_key, config.remote, rng)),
             },
         }
+        // The other end is to hear at once that it leads somewhere again.
+        path.probe_wanted |= path.local().is_some();
     }
 
     // ---- what arrives -------------------------------------------------------------------------------------------

@@ -205,6 +205,12 @@ impl Registration {
         }
     }
 
+    /// Registers anew at once: the way to the relay is another, and what has been asked may have gone nowhere.
+    pub fn restart(&mut self, now: Duration) {
+        self.confirming = None;
+        self.ask(now);
+    }
+
     /// What to send to the relay now.
     pub fn poll_transmit(&mut self, now: Duration) -> Option<Vec<u8>> {
         if self.session.is_some_and(|(_, end)| end <= now) {
@@ -530,6 +536,20 @@ mod tests {
             assert_eq!(client.poll_transmit(later), None);
         }
         assert_eq!(client.session(), Some(77));
+    }
+
+    #[test]
+    fn restarts_at_once_also_while_it_asks() {
+        let mut relay = Relay::new();
+        let mut client = relay.registered();
+        let later = T + Duration::from_secs(20);
+        client.refresh(later);
+        assert!(client.poll_transmit(later).is_some());
+        let then = later + FIRST_INTERVAL / 5;
+        assert_eq!(client.poll_transmit(then), None);
+        client.restart(then);
+        relay.complete(&mut client, then);
+        assert_eq!((relay.named, client.session()), (77, Some(77)));
     }
 
     #[test]

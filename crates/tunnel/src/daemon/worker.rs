@@ -183,7 +183,11 @@ mod tests {
         }
 
         fn change(&mut self, change: u32) -> Result<(), String> {
-            if change == 0 { Err("zero is refused".into()) } else { Ok(*self = change) }
+            if change == 0 {
+                return Err("zero is refused".into());
+            }
+            *self = change;
+            Ok(())
         }
     }
 

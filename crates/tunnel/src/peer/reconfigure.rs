@@ -75,7 +75,7 @@ impl Peer {
         let Some(path) = self.paths.get_mut(index).filter(|path| path.config.is_some()) else { return };
         path.probe_wanted = true;
         if let Some(registration) = &mut path.registration {
-            registration.refresh(now);
+            registration.restart(now);
         }
     }
 
