@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use link::{Bitrate, Capacity};
 
+use crate::clock;
 use crate::error::Error;
 use crate::experiment::{Change, Event};
 use crate::network::{Network, Topology};
@@ -61,11 +62,11 @@ impl Disturbance<'_> {
             }
             Phase::Cut { path, until } if now >= *until => {
                 self.network.set_up(*path, true);
-                self.phase = Phase::After(After::new(vec![*path], now));
+                self.phase = Phase::After(After::new(vec![*path]));
             }
             Phase::After(after) if now >= after.look_at => {
                 after.look_at = now + LOOK_EVERY;
-                self.look(now);
+                self.look();
             }
             _ => {}
         }
@@ -87,26 +88,25 @@ impl Disturbance<'_> {
 
     fn begin(&mut self, change: Change, now: Instant) -> Result<Phase, Error> {
         let all: Vec<usize> = (0..self.rates.len()).collect();
-        let paths = match change {
+        let waiting = match change {
             Change::Cut { path, time } => {
                 self.network.set_up(path, false);
                 return Ok(Phase::Cut { path, until: now + time });
             }
-            Change::ReaddressClient => vec![0],
-            Change::ReaddressClientAll | Change::ReaddressServer => all,
-            Change::Rebind | Change::RelayRestart => vec![0],
+            Change::ReaddressClient => self.network.readdress_client(0).map(|()| vec![0]),
+            Change::ReaddressClientAll => {
+                all.iter().try_for_each(|&path| self.network.readdress_client(path)).map(|()| all)
+            }
+            Change::Rebind => self.network.rebind(0).map(|()| vec![0]),
+            Change::ReaddressServer => self.network.readdress_server().map(|()| all),
+            Change::RelayRestart => self.ready.restart_relay(self.network, 0).map(|()| vec![0]),
         };
-        match change {
-            Change::Rebind => self.network.rebind(0)?,
-            Change::RelayRestart => self.ready.restart_relay(self.network, 0)?,
-            Change::ReaddressServer => self.network.readdress_server()?,
-            _ => paths.iter().try_for_each(|&path| self.network.readdress_client(path))?,
-        }
-        Ok(Phase::After(After::new(paths, now)))
+        Ok(Phase::After(After::new(waiting?)))
     }
 
-    fn look(&mut self, now: Instant) {
-        let received = self.system.received(self.network, self.nawa);
+    fn look(&mut self) {
+        // Not when the byte came that is being told of: that may have been a while ago.
+        let (now, received) = (clock::now(), self.system.received(self.network, self.nawa));
         let (Phase::After(after), Some(received)) = (&mut self.phase, received) else { return };
         if let Some((before, last)) = &after.last {
             let seconds = (now - *before).as_secs_f64();
@@ -124,7 +124,9 @@ impl Disturbance<'_> {
 }
 
 impl After {
-    fn new(waiting: Vec<usize>, since: Instant) -> Self {
+    /// From now on.
+    fn new(waiting: Vec<usize>) -> Self {
+        let since = clock::now();
         Self { since, waiting, look_at: since + DRAINED, last: None }
     }
 }

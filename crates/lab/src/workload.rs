@@ -67,8 +67,7 @@ pub(crate) fn fetch(
         fetch::fetch(&network.client, ready.launcher, &request)?;
     }
     network.restart_links();
-    let pings = ready.ping_sources.iter().map(|&source| Ping::start(&network.client, source, ready.server));
-    let mut pings = pings.collect::<Result<Vec<_>, _>>()?;
+    let mut pings = start_pings(network, ready)?;
     let (launcher, requests) = (ready.launcher, requests(ready, &file));
     let mut disturbance = bench.disturbance(ready, bytes, event);
     let mut watch = |count, now| disturbance.watch(count, now);
@@ -79,11 +78,16 @@ pub(crate) fn fetch(
     let mut metrics = fetch_metrics(&transfer, pings.swap_remove(winner))?;
     let used_again = disturbance.used_again()?;
     metrics.extend(used_again.map(|time| ("used_again_s".to_owned(), time.as_secs_f64())));
-    let best = || format!("the best single link was {}", network.path_names()[winner]);
-    let idle = || "not used again before the file's end".to_owned();
-    let remark = (case.system == System::BestTcp).then(best);
-    let remark = remark.or_else(|| (event.is_some() && used_again.is_none()).then(idle));
-    Ok(Sample { metrics, remark, winner: Some(winner) })
+    let best = (case.system == System::BestTcp)
+        .then(|| format!("the best single link was {}", network.path_names()[winner]));
+    let idle = (event.is_some() && used_again.is_none())
+        .then(|| "a path was not used again before the file's end".to_owned());
+    Ok(Sample { metrics, remark: best.or(idle), winner: Some(winner) })
+}
+
+fn start_pings(network: &Network, ready: &Ready) -> Result<Vec<Ping>, Error> {
+    let start = |&source: &Option<_>| Ping::start(&network.client, source, ready.server);
+    ready.ping_sources.iter().map(start).collect()
 }
 
 impl Bench<'_> {
