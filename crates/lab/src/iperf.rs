@@ -40,8 +40,11 @@ pub struct Iperf {
 pub struct Throughput {
     /// Payload, in Mbit/s.
     pub goodput_mbps: f64,
-    /// The share of packets sent that did not arrive, 0 to 1; UDP only.
+    /// The share of packets sent that did not arrive, 0 to 1; what still waits somewhere is not lost. UDP only.
     pub loss_ratio: Option<f64>,
+    /// Payload that was sent, in Mbit/s, over the whole test: less than asked for where iperf3 did not get the CPU.
+    /// UDP only.
+    pub offered_mbps: Option<f64>,
 }
 
 impl Iperf {
@@ -98,8 +101,20 @@ fn socket_buffer() -> usize {
 
 #[derive(Deserialize)]
 struct Report {
+    end: Option<End>,
     server_output_json: Option<ServerReport>,
     error: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct End {
+    /// Of what was sent; UDP only.
+    sum: Option<Sent>,
+}
+
+#[derive(Deserialize)]
+struct Sent {
+    bits_per_second: f64,
 }
 
 #[derive(Deserialize)]
@@ -132,6 +147,7 @@ fn throughput(report: &str) -> Result<Throughput, Error> {
     if let Some(error) = report.error {
         return Err(Error::program("iperf3", error));
     }
+    let sent = report.end.and_then(|end| end.sum);
     let intervals = report.server_output_json.map(|server| server.intervals).unwrap_or_default();
     let counted = |sum: &Sum| sum.start >= Iperf::WARM_UP.as_secs_f64() - 0.5 && sum.seconds > 0.5;
     let sums: Vec<Sum> = intervals.iter().map(|interval| interval.sum).filter(counted).collect();
@@ -143,6 +159,7 @@ fn throughput(report: &str) -> Result<Throughput, Error> {
     Ok(Throughput {
         goodput_mbps: total(|sum| sum.bytes as f64) * 8e-6 / total(|sum| sum.seconds),
         loss_ratio: (packets > 0.0).then(|| (total(|sum| sum.lost_packets as f64) / packets).max(0.0)),
+        offered_mbps: sent.map(|sum| sum.bits_per_second * 1e-6),
     })
 }
 
@@ -153,7 +170,8 @@ mod tests {
     fn report(seconds: &[&str]) -> String {
         let intervals: Vec<String> =
             seconds.iter().map(|second| format!("{{\"sum\": {{{second}}}}}")).collect();
-        format!("{{\"server_output_json\": {{\"intervals\": [{}]}}}}", intervals.join(","))
+        let server = format!("{{\"intervals\": [{}]}}", intervals.join(","));
+        format!(r#"{{"end": {{"sum": {{"bits_per_second": 5e6}}}}, "server_output_json": {server}}}"#)
     }
 
     #[test]
@@ -166,13 +184,14 @@ mod tests {
             r#""start": 4, "seconds": 0.01, "bytes": 12150, "packets": 9, "lost_packets": 9"#,
         ]);
         let throughput = throughput(&report).unwrap();
-        assert_eq!(throughput, Throughput { goodput_mbps: 4.0, loss_ratio: Some(0.05) });
+        assert_eq!((throughput.goodput_mbps, throughput.loss_ratio), (4.0, Some(0.05)));
+        assert_eq!(throughput.offered_mbps, Some(5.0));
     }
 
     #[test]
     fn tcp_loses_nothing_that_it_would_count() {
         let throughput = throughput(&report(&[r#""start": 2, "seconds": 1, "bytes": 125000"#])).unwrap();
-        assert_eq!(throughput, Throughput { goodput_mbps: 1.0, loss_ratio: None });
+        assert_eq!((throughput.goodput_mbps, throughput.loss_ratio), (1.0, None));
     }
 
     #[test]

@@ -22,7 +22,8 @@ const NOTES: [&str; 10] = [
     "goodput_mbps: payload of one iperf3 flow from client to server, as its server reports it by the second; the \
      first 2 s are not counted; TCP is CUBIC",
     "udp: packets of 1350 bytes of payload, offered as payload at 110 % of the sum of the links' rates (unshaped: as \
-     fast as iperf3 can), so that something must be lost; loss_ratio: the share of those sent that did not arrive",
+     fast as iperf3 can), so that something must be lost; loss_ratio: the share of those sent that did not arrive, by the gaps \
+     between those that did; what waits in a queue is not lost; offered_mbps: what iperf3 did send",
     "times_one_path: goodput over that of the same system over one path in this run",
     "10x10: N links of 10 Mbit/s, no delay, drop-tail queues of 100 packets",
     "50+10: two links of 50 and 10 Mbit/s, 10 ms one way each, drop-tail queues of 100 packets; no rate is configured",

@@ -48,6 +48,7 @@ pub(crate) fn stream(
     let throughput = iperf.run(&network.client, ready.launcher)?;
     let mut metrics = vec![("goodput_mbps".to_owned(), throughput.goodput_mbps)];
     metrics.extend(throughput.loss_ratio.map(|ratio| ("loss_ratio".to_owned(), ratio)));
+    metrics.extend(throughput.offered_mbps.map(|rate| ("offered_mbps".to_owned(), rate)));
     Ok(Sample { metrics, ..Sample::default() })
 }
 
