@@ -368,7 +368,7 @@ fn a_peer_that_announces_a_thousand_paths_gets_sixteen() {
         let paths: Vec<_> =
             names.iter().enumerate().map(|(n, name)| (ids(n), name.as_str(), false)).collect();
         let mut plain = Vec::new();
-        frame::put_announce(&mut plain, paths.into_iter());
+        frame::put_announce(&mut plain, round as u8 + 1, paths.into_iter());
         liar.say(liar.listed, home(), &plain);
         liar.pass(S);
         liar.check();
@@ -513,7 +513,7 @@ fn frames_cut_at_any_length_are_counted_and_nothing_else() {
     let mut frames = vec![Vec::new(); 4];
     let report = Report { path: liar.listed, ranges: vec![1..=5, 0..=0], ..Report::default() };
     frame::put_feedback(&mut frames[0], Order::default(), 0, &[report], 60_000);
-    frame::put_announce(&mut frames[1], [(OWN, "name", false)].into_iter());
+    frame::put_announce(&mut frames[1], 1, [(OWN, "name", false)].into_iter());
     frame::put_probe(&mut frames[2], Order::default(), 0, 16);
     frame::put_challenge(&mut frames[3], 7, true);
     let mut cut = 0;
