@@ -12,6 +12,8 @@ use crate::path::Path;
 use crate::recv_enqueue::Received;
 use crate::wire::{HEADER_LEN, TransportHeader};
 
+/// A silent path that something comes in on is probed at most this often.
+const RETURN_PROBE: Duration = Duration::from_millis(50);
 /// A path that was not heard on for so long has no say about gaps.
 const LIVE: Duration = Duration::from_secs(1);
 
@@ -53,6 +55,8 @@ impl Peer {
         }
         let newest = path.received.handle_packet(now, header.sequence, size, reportable);
         path.handle_arrival(now, from, size, newest, rng);
+        // What comes in suggests that something gets out again.
+        path.probe_wanted |= path.sent.is_silent() && now >= path.last_sent() + RETURN_PROBE;
         self.last_heard = Some(now);
         match Frame::parse(plain) {
             Ok(frame) => self.handle_frame(now, at, from, tos, header.sequence, frame),

@@ -303,17 +303,20 @@ impl Peer {
     }
 
     /// Reports take the path with the least round trip, if something came over it just now: a path that has died is left
-    /// before its own silence is noticed, or the peer would take all others for silent too. Every fourth takes the next.
+    /// before its own silence is noticed, or the peer would take all others for silent too. Every fourth takes the next,
+    /// unless that is a backup.
     pub(super) fn report_path(&self, now: Duration) -> Option<usize> {
         let quiet = |p: &Path| now.saturating_sub(p.received.last_arrival().unwrap_or_default());
         let late = |i: &usize| {
             let path = &self.paths[*i];
-            (path.sent.silences(), path.sent.rtt().smoothed().unwrap_or(UNKNOWN_RTT) + quiet(path))
+            let rtt = path.sent.rtt().smoothed().unwrap_or(UNKNOWN_RTT);
+            let spared = if path.backup { MARKER_LONGEST } else { Duration::ZERO };
+            (path.sent.silences(), rtt + quiet(path) + spared)
         };
         let mut usable: Vec<_> = (0..self.paths.len()).filter(|i| self.paths[*i].may_take(LARGE)).collect();
         usable.sort_by_key(late);
-        let second = self.reports_sent % 4 == 3;
-        usable.get(usize::from(second)).or(usable.first()).copied()
+        let second = usable.get(1).filter(|i| self.reports_sent % 4 == 3 && !self.paths[**i].backup);
+        second.or(usable.first()).copied()
     }
 
     pub(super) fn report_due(&self) -> Option<Duration> {
