@@ -44,6 +44,14 @@ pub(crate) enum Phase {
     Over(Result<Option<Duration>, Error>),
 }
 
+/// When every path concerned was used again.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct UsedAgain {
+    /// After the event's end; if `in_time` is false, they were not for at least so long.
+    pub(crate) after: Duration,
+    pub(crate) in_time: bool,
+}
+
 /// What is watched after an event.
 pub(crate) struct After {
     since: Instant,
@@ -77,13 +85,15 @@ impl Disturbance<'_> {
         }
     }
 
-    /// How long it took, after the event's end, until every path concerned was used again; `None` if one was not, or
-    /// nothing happened.
-    pub(crate) fn used_again(self) -> Result<Option<Duration>, Error> {
-        match self.phase {
-            Phase::Over(outcome) => outcome,
-            _ => Ok(None),
-        }
+    /// How long it took, after the event's end, until every path concerned was used again; `None` if nothing happened.
+    pub(crate) fn used_again(self) -> Result<Option<UsedAgain>, Error> {
+        let outcome = match self.phase {
+            Phase::Over(outcome) => return Ok(outcome?.map(|after| UsedAgain { after, in_time: true })),
+            Phase::After(after) => Some(clock::now() - after.since),
+            Phase::Cut { .. } => Some(Duration::ZERO),
+            Phase::Before(_) => None,
+        };
+        Ok(outcome.map(|after| UsedAgain { after, in_time: false }))
     }
 
     fn begin(&mut self, change: Change, now: Instant) -> Result<Phase, Error> {

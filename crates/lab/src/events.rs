@@ -27,7 +27,8 @@ const NOTES: [&str; 4] = [
     "longest_stall_ms: the longest time between two bytes that reached what reads curl's output",
     "used_again_s: from the event's end (cut: the link's return) until every path concerned has received more than a \
      tenth of its link's rate for 0.2 s, by `nawa status` (mptcp: by the link); looked at from 0.2 s on, when what was \
-     under way has arrived, every 0.2 s, so that 0.4 is the least",
+     under way has arrived, every 0.2 s, so that 0.4 is the least; \
+     a run in which one is not until the file's end counts with the time until then",
     "cut: the 10 ms link, both directions, for 3 s; readdress-client: the client's address on it; \
      readdress-client-all: on all; rebind: a NAT gives the client another port on it and drops what is sent to the old \
      one; relay-restart: its relay, by SIGKILL; readdress-server: the server's only address, paths without relays",
