@@ -155,6 +155,12 @@ impl Endpoint {
         }
     }
 
+    /// What went to `remote` could not leave from `source`, which is no address of this host any more.
+    pub fn handle_source_gone(&mut self, remote: SocketAddr, source: IpAddr) {
+        let paths = self.peers.iter_mut().flat_map(|peer| &mut peer.paths);
+        paths.for_each(|path| path.handle_source_gone(remote, source));
+    }
+
     /// A datagram came. Its bytes are overwritten.
     pub fn handle_datagram(&mut self, now: Duration, arrival: &Arrival, datagram: &mut [u8]) {
         let local = LocalAddress { ip: arrival.local, interface: None };

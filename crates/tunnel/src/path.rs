@@ -1,6 +1,7 @@
 //! One path: its address and whether the peer is known to receive there, the packet size it carries, and when it has
 //! something to say.
 
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use rand_core::RngCore;
@@ -156,6 +157,12 @@ impl Path {
         }
         self.mtu.look_again(now);
         self.next_marker = Some(now);
+    }
+
+    /// The address `source` that datagrams to `remote` left from is gone: unless this end was told to leave from there, it
+    /// leaves from wherever the routing table says, and tells the peer.
+    pub fn handle_source_gone(&mut self, remote: SocketAddr, source: IpAddr) {
+        self.probe_wanted |= self.places.forget_source(remote, source);
     }
 
     /// Nothing comes back: perhaps the peer is where the configuration says, and perhaps the relay has forgotten.

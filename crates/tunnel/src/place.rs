@@ -7,6 +7,7 @@
 //! What this end's configuration says is `home`. A path that moved away from it and falls silent asks for the peer at home
 //! again: so two ends that both followed a forwarder who then went away meet again. Through a relay there is only home.
 
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use rand_core::RngCore;
@@ -122,7 +123,13 @@ impl Places {
         let back = self.way_back(from);
         let place = match &mut self.here {
             None => self.here.insert(Place::unproved(now, *from, rng)),
-            Some(p) if p.address.is_same_place(from) => p,
+            Some(p) if p.address.is_same_place(from) => {
+                if newest {
+                    // Replies leave from the address that was hit.
+                    p.address.local = back.local;
+                }
+                p
+            }
             Some(_) if !newest || relayed => return,
             Some(_) => match &mut self.candidate {
                 Some(c) if c.address.is_same_place(from) => c,
@@ -135,6 +142,19 @@ impl Places {
     /// How to answer what came from `from`: where this end was told to leave by, it goes on to leave by.
     pub fn way_back(&self, from: &Address) -> Address {
         Address { local: self.home.map_or(from.local, |home| home.local), ..*from }
+    }
+
+    /// `source` is no address of this host any more. True if what goes to `remote` left from there, and leaves from
+    /// elsewhere now.
+    pub fn forget_source(&mut self, remote: SocketAddr, source: IpAddr) -> bool {
+        let leaves = |p: &&mut Place| p.address.remote == remote && p.address.local.ip == Some(source);
+        match self.here.as_mut().filter(leaves).filter(|_| self.home.is_none()) {
+            Some(here) => {
+                here.address.local.ip = None;
+                true
+            }
+            None => false,
+        }
     }
 
     /// The path is silent: is the peer where the configuration says?

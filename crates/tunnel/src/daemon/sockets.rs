@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use device::UdpSocket;
@@ -12,6 +12,8 @@ use super::Listen;
 
 /// Times a free IPv4 port is looked for whose number is free in IPv6 too.
 const PORT_TRIES: usize = 16;
+/// EINVAL: what sendmsg says to a source address (IP_PKTINFO) that is not the host's.
+const NO_SUCH_SOURCE: i32 = 22;
 /// One line in the log for each kind of failure in this time.
 const LOG_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -49,8 +51,14 @@ impl Sockets {
         self.v4.iter().chain(&self.v6)
     }
 
-    /// Sends all in order, but for the order of IPv4 and IPv6. What cannot be sent is lost, as on any network.
-    pub fn send<'a>(&mut self, now: Duration, all: impl Iterator<Item = Transmit<'a>> + Clone) {
+    /// Sends all in order, but for the order of IPv4 and IPv6. What cannot be sent is lost, as on any network; `gone` is
+    /// told where to and from where, if that was for its source address, which this host has no more.
+    pub fn send<'a>(
+        &mut self,
+        now: Duration,
+        all: impl Iterator<Item = Transmit<'a>> + Clone,
+        mut gone: impl FnMut(SocketAddr, IpAddr),
+    ) {
         for v4 in [true, false] {
             let transmits: Vec<_> = all.clone().filter(|transmit| transmit.remote.is_ipv4() == v4).collect();
             if transmits.is_empty() {
@@ -62,7 +70,11 @@ impl Sockets {
                 None => vec![SendFailure { index: 0, error: io::ErrorKind::Unsupported.into() }],
             };
             for SendFailure { index, error } in failures {
-                self.log(now, transmits[index].remote, &error);
+                let Transmit { remote, local, .. } = transmits[index];
+                self.log(now, remote, &error);
+                if let Some(local) = local.filter(|_| error.raw_os_error() == Some(NO_SUCH_SOURCE)) {
+                    gone(remote, local);
+                }
             }
         }
     }

@@ -172,7 +172,8 @@ impl Turn {
             let endpoint = &mut self.ends.endpoint;
             let empty = self.trains.iter_mut().position(|train| !endpoint.poll_transmit(now, train));
             let filled = empty.unwrap_or(self.trains.len());
-            self.sockets.send(now, self.trains[..filled].iter().filter_map(transmit));
+            let trains = self.trains[..filled].iter().filter_map(transmit);
+            self.sockets.send(now, trains, |remote, source| endpoint.handle_source_gone(remote, source));
             if filled < self.trains.len() {
                 return;
             }

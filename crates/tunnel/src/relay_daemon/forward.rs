@@ -21,6 +21,9 @@ const SOCKETS: u64 = 1;
 /// Clients whose way back is remembered; beyond that all are forgotten, and learned again.
 const MAX_REPLIES: usize = 1 << 16;
 
+/// A relay whose address is gone has to be configured anew in its clients.
+fn lost(_remote: SocketAddr, _source: IpAddr) {}
+
 /// Which of the relay's addresses each client uses: what goes down to it has to leave from there, or no NAT and no
 /// client would know it. Learned from what the core accepts.
 #[derive(Debug, Default)]
@@ -91,8 +94,8 @@ impl<S, C> Forwarder<S, C> {
             let mut out = Outgoing::default();
             self.batch.trains().for_each(|(meta, train)| out.add(&meta, train, |d| decide(&meta, d)));
             let replies = &self.replies;
-            self.sockets.send(now, out.runs.iter().map(|run| run.transmit(replies)));
-            self.sockets.send(now, out.answers.iter().map(|(meta, answer)| answer_to(meta, answer)));
+            self.sockets.send(now, out.runs.iter().map(|run| run.transmit(replies)), lost);
+            self.sockets.send(now, out.answers.iter().map(|(meta, answer)| answer_to(meta, answer)), lost);
         }
     }
 }
@@ -170,7 +173,7 @@ impl Forwarder<RelayStatus, Vec<PublicKey>> {
             let local = self.replies.from(remote);
             let transmit =
                 Transmit { remote, local, interface: None, tos: 0, segment_size: None, contents: &message };
-            self.sockets.send(now, std::iter::once(transmit));
+            self.sockets.send(now, std::iter::once(transmit), lost);
         }
     }
 }
