@@ -12,8 +12,6 @@ use super::Listen;
 
 /// Times a free IPv4 port is looked for whose number is free in IPv6 too.
 const PORT_TRIES: usize = 16;
-/// EINVAL: what sendmsg says to a source address (IP_PKTINFO) that is not the host's.
-const NO_SUCH_SOURCE: i32 = 22;
 /// One line in the log for each kind of failure in this time.
 const LOG_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -52,7 +50,7 @@ impl Sockets {
     }
 
     /// Sends all in order, but for the order of IPv4 and IPv6. What cannot be sent is lost, as on any network; `gone` is
-    /// told where to and from where, if that was for its source address, which this host has no more.
+    /// told where to and from where, if that may be for its source address, which this host has no more.
     pub fn send<'a>(
         &mut self,
         now: Duration,
@@ -72,7 +70,7 @@ impl Sockets {
             for SendFailure { index, error } in failures {
                 let Transmit { remote, local, .. } = transmits[index];
                 self.log(now, remote, &error);
-                if let Some(local) = local.filter(|_| error.raw_os_error() == Some(NO_SUCH_SOURCE)) {
+                if let Some(local) = local.filter(|_| may_be_gone(&error)) {
                     gone(remote, local);
                 }
             }
@@ -87,6 +85,12 @@ impl Sockets {
             tracing::debug!("cannot send to {remote}: {error}");
         }
     }
+}
+
+/// What kernels say to a source address (IP_PKTINFO) that is not the host's.
+fn may_be_gone(error: &io::Error) -> bool {
+    use io::ErrorKind::{AddrNotAvailable, InvalidInput, NetworkUnreachable};
+    matches!(error.kind(), AddrNotAvailable | InvalidInput | NetworkUnreachable)
 }
 
 type Pair = (Option<UdpSocket>, Option<UdpSocket>);
