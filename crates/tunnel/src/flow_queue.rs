@@ -26,10 +26,8 @@ const MAX_TARGET: Duration = Duration::from_millis(200);
 /// Below so many bytes nothing is dropped: there is no queue to speak of.
 const LITTLE: usize = 2 * 1500;
 /// Bytes that may wait, at least and at most.
-const MIN_BYTES: usize = 1 << 20;
+const MIN_BYTES: usize = 256 << 10;
 const MAX_BYTES: usize = 8 << 20;
-/// A path that dies is noticed within this.
-const STALL: Duration = Duration::from_millis(500);
 const QUANTUM: isize = 1514;
 const FLOWS: usize = 256;
 
@@ -106,13 +104,12 @@ impl FlowQueue {
 
     /// The round-trip time that flows see without a queue, by how much delay grows from one path to the next slower one at
     /// most, and what the paths carry together, bytes per second. Memory is bounded by
-    /// half a second more than two round trips: what a sender lets go when a gap is filled is no standing queue.
+    /// two round trips.
     pub fn set_paths(&mut self, rtt: Duration, step: Duration, rate: f64) {
         self.interval = rtt.max(MIN_INTERVAL);
         let step = if step < MAX_TARGET { step + step / 8 } else { Duration::ZERO };
         self.target = step.max(self.interval / TARGET_SHARE);
-        let time = 2 * self.interval + STALL;
-        self.max_bytes = ((rate * time.as_secs_f64()) as usize).clamp(MIN_BYTES, MAX_BYTES);
+        self.max_bytes = ((rate * 2.0 * self.interval.as_secs_f64()) as usize).clamp(MIN_BYTES, MAX_BYTES);
     }
 
     /// Bytes waiting.

@@ -65,8 +65,8 @@ pub struct Rate {
     app_limited_until: Option<u64>,
     round: u64,
     round_end: u64,
-    /// (round, time, bytes/s), falling rates: the first is the greatest.
-    max: VecDeque<(u64, Duration, f64)>,
+    /// (round, bytes/s), falling rates: the first is the greatest.
+    max: VecDeque<(u64, f64)>,
     /// The last rate that was more than a want of data, bytes/s.
     latest: f64,
     min_rtt: Option<(Duration, Duration)>,
@@ -99,7 +99,7 @@ impl Rate {
 
     /// Delivery rate in bytes per second, once one was measured.
     pub fn bytes_per_second(&self) -> Option<f64> {
-        self.max.front().map(|m| m.2)
+        self.max.front().map(|m| m.1)
     }
 
     /// The least round-trip time of late.
@@ -184,7 +184,7 @@ impl Rate {
             self.round_end = self.delivered;
             self.check_full(largest.app_limited, rtt);
         }
-        self.sample(now, largest, arrival, rtt);
+        self.sample(largest, arrival, rtt);
         self.delivered_arrival = arrival;
         self.first_sent = largest.sent;
         self.advance(now, in_flight, rtt);
@@ -210,7 +210,7 @@ impl Rate {
         self.min_rtt = None;
     }
 
-    fn sample(&mut self, now: Duration, p: &Snapshot, arrival: u32, rtt: Duration) {
+    fn sample(&mut self, p: &Snapshot, arrival: u32, rtt: Duration) {
         if p.delivered == 0 {
             return; // The receiver's clock at the interval's start is not known yet.
         }
@@ -221,19 +221,18 @@ impl Rate {
             return; // Too short to tell.
         }
         let rate = (self.delivered - p.delivered) as f64 / interval.as_secs_f64();
+        self.latest = if p.app_limited { self.latest.max(rate) } else { rate };
         if p.app_limited && self.bytes_per_second().is_some_and(|max| rate < max) {
             return;
         }
-        self.latest = if p.app_limited { self.latest.max(rate) } else { rate };
-        while self.max.back().is_some_and(|m| m.2 <= rate) {
+        while self.max.back().is_some_and(|m| m.1 <= rate) {
             self.max.pop_back();
         }
-        self.max.push_back((self.round, now, rate));
-        // A queue in spite of the window says that the link has become slower: only the last of it counts.
-        let min = self.min_rtt().unwrap_or(rtt);
-        let queued = rtt > 2 * min + 2 * REPORT_DELAY;
-        let old = |m: &(u64, Duration, f64)| m.0 + RATE_ROUNDS < self.round || queued && m.1 + 2 * min < now;
-        while self.max.front().is_some_and(old) {
+        self.max.push_back((self.round, rate));
+        // A queue in spite of the window says that the link has become slower: only the last rounds count.
+        let queued = self.min_rtt().is_some_and(|min| rtt > 2 * min + 2 * REPORT_DELAY);
+        let rounds = if queued { 1 } else { RATE_ROUNDS };
+        while self.max.front().is_some_and(|m| m.0 + rounds < self.round) {
             self.max.pop_front();
         }
     }

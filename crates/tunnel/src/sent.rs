@@ -287,7 +287,11 @@ impl Sent {
     /// When the oldest packet in flight is to be given up. While others are acknowledged it may yet be.
     fn overdue_at(&self) -> Option<Duration> {
         let overdue = self.oldest()?.at + self.rtt.probe_timeout();
-        Some(if self.silent > 0 { overdue } else { overdue.max(self.last_progress + self.rtt.patience()) })
+        Some(if self.silent > 0 {
+            overdue
+        } else {
+            overdue.max(self.last_progress + self.rtt.probe_timeout())
+        })
     }
 
     /// Whether nothing has come back for a probe time-out.
