@@ -178,9 +178,12 @@ fn record(victim: &Victim, to: Ipv4Addr) -> Result<Vec<Vec<u8>>, Error> {
 /// A UDP datagram as `seen`, to another destination; `None` for anything else, and for trains.
 fn readdress(seen: &[u8], to: Ipv4Addr, port: u16) -> Option<Vec<u8>> {
     let usable = (HEADERS + 32..=1500).contains(&seen.len()) && seen[0] == 0x45 && seen[9] == 17;
-    let from = Ipv4Addr::from(*seen.get(12..16)?.first_chunk::<4>()?);
+    if !usable {
+        return None;
+    }
+    let from = Ipv4Addr::from(*seen[12..16].first_chunk::<4>()?);
     let source = u16::from_be_bytes([seen[20], seen[21]]);
-    usable.then(|| packet((from, source), (to, port), &seen[HEADERS..]))
+    Some(packet((from, source), (to, port), &seen[HEADERS..]))
 }
 
 #[cfg(test)]
