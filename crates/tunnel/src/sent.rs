@@ -2,8 +2,9 @@
 //!
 //! Loss is told per path, by its own sequence (RFC 9002 §6.1 in spirit): a packet is lost when one sent enough packets
 //! later has arrived. How many are enough adapts: a packet that arrives after it was declared lost raises the threshold to
-//! its displacement (RFC 8985 §6.2). A path from which nothing has come back for its probe time-out is silent: all that
-//! is in flight on it is handed back, and it gets nothing but probes until it answers.
+//! its displacement (RFC 8985 §6.2). A path on which data is overdue, and from which nothing has come back for its probe
+//! time-out, is silent: what is overdue is handed back, the oldest first, and the path gets nothing but probes until it
+//! answers. One probe that is not reported only puts it in doubt: the report may have been lost elsewhere.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -284,7 +285,7 @@ impl Sent {
         self.overdue_at().into_iter().chain(probe).min()
     }
 
-    /// When the oldest packet in flight is to be given up. While others are acknowledged it may yet be.
+    /// When the oldest packet in flight is to be given up: not while others are acknowledged, for it may yet be.
     fn overdue_at(&self) -> Option<Duration> {
         let overdue = self.oldest()?.at + self.rtt.probe_timeout();
         Some(if self.silent > 0 {
