@@ -1,5 +1,5 @@
 //! What the fuzzers call, and `tests/corpus.rs` on stable Rust. No bytes may make it panic.
-#![allow(dead_code)]
+#![allow(dead_code, reason = "each fuzzer calls one of these")]
 
 use packet::gro::{Accepts, Trains};
 use packet::gso::{self, Segmentation};

@@ -1,6 +1,6 @@
 //! The two state machines against reference models, and what is small enough for a model of its own. As `targets.rs`,
 //! called by the fuzzers and by `tests/corpus.rs`.
-#![allow(dead_code)]
+#![allow(dead_code, reason = "each fuzzer calls one of these")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;

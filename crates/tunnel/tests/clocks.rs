@@ -4,18 +4,13 @@ mod sim;
 
 use std::time::Duration;
 
-use link::{Bitrate, Capacity, LinkConfig, Queue};
-use sim::{Clock, Net, Options};
+use link::{Bitrate, LinkConfig};
+use sim::{Clock, Net, Options, plain};
 use tunnel::Scheduler;
 
 const MS: Duration = Duration::from_millis(1);
 const S: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3600);
-
-fn plain(mbps: f64, delay: Duration) -> LinkConfig {
-    let capacity = Capacity::Fixed(Bitrate::from_mbps(mbps));
-    LinkConfig { capacity, delay, queue: Queue::Packets(100), ..LinkConfig::default() }
-}
 
 /// Every clock that the ends may have: by name, end 0's and end 1's.
 fn clocks() -> Vec<(&'static str, [Clock; 2])> {

@@ -5,8 +5,8 @@ mod sim;
 use std::sync::Arc;
 use std::time::Duration;
 
-use link::{Bitrate, Capacity, CellularConfig, LinkConfig, Loss, Probability, Queue, Trace};
-use sim::{Net, Options};
+use link::{Capacity, CellularConfig, LinkConfig, Loss, Probability, Queue, Trace};
+use sim::{Net, Options, plain};
 use tunnel::Scheduler;
 
 const MS: Duration = Duration::from_millis(1);
@@ -14,21 +14,12 @@ const S: Duration = Duration::from_secs(1);
 /// The place of the Wi-Fi link in [`links`].
 const WIFI: usize = 1;
 
-fn plain(mbps: f64, delay: u32) -> LinkConfig {
-    LinkConfig {
-        capacity: Capacity::Fixed(Bitrate::from_mbps(mbps)),
-        delay: delay * MS,
-        queue: Queue::Packets(100),
-        ..LinkConfig::default()
-    }
-}
-
 /// Cellular, Wi-Fi with fades, and a satellite.
 fn links(seed: u64) -> Vec<(LinkConfig, LinkConfig)> {
     let lte = |way: u64| LinkConfig {
         capacity: Capacity::Trace(Arc::new(Trace::cellular(2 * seed + way, &CellularConfig::default()))),
         queue: Queue::Bytes(500_000),
-        ..plain(10.0, 45)
+        ..plain(10.0, 45 * MS)
     };
     let share = |v| Probability::new(v).expect("a share");
     let loss = Loss::GilbertElliott {
@@ -37,8 +28,8 @@ fn links(seed: u64) -> Vec<(LinkConfig, LinkConfig)> {
         loss_good: Probability::ZERO,
         loss_bad: share(0.5),
     };
-    let wifi = LinkConfig { loss, ..plain(15.0, 10) };
-    vec![(lte(0), lte(1)), (wifi.clone(), wifi), (plain(5.0, 150), plain(5.0, 150))]
+    let wifi = LinkConfig { loss, ..plain(15.0, 10 * MS) };
+    vec![(lte(0), lte(1)), (wifi.clone(), wifi), (plain(5.0, 150 * MS), plain(5.0, 150 * MS))]
 }
 
 /// A download, acknowledged every second packet, with the Wi-Fi link dead from 3 s to 6 s: the longest time between two

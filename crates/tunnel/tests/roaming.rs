@@ -5,18 +5,11 @@ mod sim;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use link::{Bitrate, Capacity, LinkConfig, Queue};
-use sim::{Net, Options, stranger};
+use sim::{Net, Options, plain, stranger};
 use tunnel::Scheduler;
 
 const MS: Duration = Duration::from_millis(1);
 const S: Duration = Duration::from_secs(1);
-
-fn plain(mbps: f64, delay: Duration) -> (LinkConfig, LinkConfig) {
-    let capacity = Capacity::Fixed(Bitrate::from_mbps(mbps));
-    let link = LinkConfig { capacity, delay, queue: Queue::Packets(100), ..LinkConfig::default() };
-    (link.clone(), link)
-}
 
 /// A download over the tunnel: end 1 always has something to send, end 0 acknowledges every second packet.
 struct Download {
@@ -31,7 +24,7 @@ struct Download {
 impl Download {
     /// Two seconds of it, over paths of 10 ms and more.
     fn new(wires: u32) -> Download {
-        let links = (0..wires).map(|i| plain(10.0, (i + 1) * 10 * MS)).collect();
+        let links = (0..wires).map(|i| plain(10.0, (i + 1) * 10 * MS)).map(|l| (l.clone(), l)).collect();
         let mut net = Net::new(&Options { scheduler: Scheduler::Auto, seed: 1 }, links);
         net.pass(S);
         let last = (0, net.now);

@@ -5,25 +5,16 @@ mod sim;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use link::{Bitrate, Capacity, LinkConfig, Loss, Probability, Queue, Reorder};
+use link::{Bitrate, LinkConfig, Loss, Probability, Queue, Reorder};
 use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore, SeedableRng};
-use sim::{Net, Options};
+use sim::{Net, Options, plain};
 use tunnel::{PublicKey, Scheduler, Via};
 
 const MS: Duration = Duration::from_millis(1);
 
 fn share(v: f64) -> Probability {
     Probability::new(v).expect("a share")
-}
-
-fn plain(mbps: f64, delay: u32) -> LinkConfig {
-    LinkConfig {
-        capacity: Capacity::Fixed(Bitrate::from_mbps(mbps)),
-        delay: delay * MS,
-        queue: Queue::Packets(100),
-        ..LinkConfig::default()
-    }
 }
 
 /// A link that does everything a link may do to packets, as `rng` likes.
@@ -37,7 +28,7 @@ fn nasty(rng: &mut ChaCha20Rng) -> LinkConfig {
         duplicate: share(f64::from(upto(3)) / 100.0),
         corrupt: share(f64::from(upto(3)) / 100.0),
         queue: Queue::Packets(10 + upto(100) as usize),
-        ..plain(mbps, upto(100))
+        ..plain(mbps, upto(100) * MS)
     }
 }
 
@@ -142,10 +133,10 @@ fn windows_fill_every_path_without_being_told_its_rate() {
         ..link
     };
     for (links, capacity) in [
-        (vec![plain(10.0, 10)], 10.0),
-        (vec![plain(50.0, 10), plain(10.0, 10)], 60.0),
-        (vec![plain(10.0, 0); 10], 100.0),
-        (vec![plain(10.0, 45), bursty(plain(15.0, 10)), plain(5.0, 150)], 30.0),
+        (vec![plain(10.0, 10 * MS)], 10.0),
+        (vec![plain(50.0, 10 * MS), plain(10.0, 10 * MS)], 60.0),
+        (vec![plain(10.0, Duration::ZERO); 10], 100.0),
+        (vec![plain(10.0, 45 * MS), bursty(plain(15.0, 10 * MS)), plain(5.0, 150 * MS)], 30.0),
     ] {
         let links = links.into_iter().map(|l| (l.clone(), l)).collect();
         let mut net = Net::new(&Options { scheduler: Scheduler::Auto, seed: 1 }, links);
@@ -162,7 +153,7 @@ fn windows_fill_every_path_without_being_told_its_rate() {
 
 #[test]
 fn a_path_that_dies_under_load_stalls_nothing_for_long() {
-    let links = vec![plain(10.0, 45), plain(15.0, 10), plain(5.0, 150)];
+    let links = vec![plain(10.0, 45 * MS), plain(15.0, 10 * MS), plain(5.0, 150 * MS)];
     let links = links.into_iter().map(|l| (l.clone(), l)).collect();
     let mut net = Net::new(&Options { scheduler: Scheduler::Auto, seed: 1 }, links);
     net.run(2000 * MS, |_| ());

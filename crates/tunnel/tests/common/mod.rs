@@ -1,5 +1,5 @@
 //! Network namespaces for the tests of the daemons. Each test file uses a part of this.
-#![allow(dead_code)]
+#![allow(dead_code, reason = "each test file uses a part of this")]
 
 use std::path::PathBuf;
 use std::process::Command;

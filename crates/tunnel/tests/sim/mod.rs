@@ -1,7 +1,7 @@
 //! Two endpoints over emulated links, in virtual time, and whoever listens, delays and forges between them.
 //!
 //! Each test file uses a part of this.
-#![allow(dead_code)]
+#![allow(dead_code, reason = "each test file uses a part of this")]
 
 mod clock;
 
@@ -12,7 +12,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 pub use clock::Clock;
-use link::{Link, LinkConfig};
+use link::{Bitrate, Capacity, Link, LinkConfig, Queue};
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
 use tunnel::address::{LocalAddress, Train};
@@ -90,6 +90,12 @@ pub type Tap = Box<dyn FnMut(&mut Datagram) -> bool>;
 pub struct Options {
     pub scheduler: Scheduler,
     pub seed: u64,
+}
+
+/// A link of this rate and one-way delay with a queue of 100 packets, that does nothing else to packets.
+pub fn plain(mbps: f64, delay: Duration) -> LinkConfig {
+    let capacity = Capacity::Fixed(Bitrate::from_mbps(mbps));
+    LinkConfig { capacity, delay, queue: Queue::Packets(100), ..LinkConfig::default() }
 }
 
 /// The inner IPv4 address of an end.

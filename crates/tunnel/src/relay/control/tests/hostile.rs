@@ -2,14 +2,20 @@
 
 use super::*;
 
-/// A relay with a session, and each datagram that made it, with its source.
-fn recorded() -> (Net, Vec<(SocketAddr, Vec<u8>)>) {
+/// A relay, and a registration up to its third message, which the relay has not got yet.
+fn asked() -> (Net, [Vec<u8>; 3]) {
     let mut net = Net::new();
     let mut client = net.client(1, office());
     let first = client.poll_transmit(net.now).unwrap();
     let response = net.reply(home(), &first);
     assert!(client.handle_message(net.now, &response));
     let third = client.poll_transmit(net.now).unwrap();
+    (net, [first, response, third])
+}
+
+/// A relay with a session, and each datagram that made it, with its source.
+fn recorded() -> (Net, Vec<(SocketAddr, Vec<u8>)>) {
+    let (mut net, [first, _, third]) = asked();
     assert_eq!(net.give(home(), &third), Action::Taken);
     let (session, token) = net.challenge_to(office());
     let echo = wire::echo(session, token).to_vec();
@@ -73,12 +79,7 @@ fn a_datagram_with_any_bit_flipped_changes_nothing() {
 
 #[test]
 fn what_the_relay_sent_is_worth_nothing_to_it() {
-    let mut net = Net::new();
-    let mut client = net.client(1, office());
-    let first = client.poll_transmit(net.now).unwrap();
-    let response = net.reply(home(), &first);
-    assert!(client.handle_message(net.now, &response));
-    let third = client.poll_transmit(net.now).unwrap();
+    let (mut net, [_, response, third]) = asked();
     net.give(home(), &third);
     let challenge = net.mail_to(office()).unwrap();
     let Ok(Message::Challenge { session, token }) = Message::parse(&challenge) else { panic!("a challenge") };
