@@ -18,7 +18,7 @@ pub use ecn::Ecn;
 pub use flow::flow_hash;
 pub use icmp::packet_too_big;
 pub use ip::{Ip, set_ecn};
-pub use tcp::{Tcp, clamp_mss};
+pub use tcp::{Tcp, clamp_mss, is_pure_ack};
 
 /// Why bytes are no packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

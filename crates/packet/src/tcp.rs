@@ -6,6 +6,8 @@ use crate::ip::{self, Ip, replace_checksum};
 pub const FIN: u8 = 0x01;
 /// SYN.
 pub const SYN: u8 = 0x02;
+/// RST.
+pub const RST: u8 = 0x04;
 /// PSH.
 pub const PSH: u8 = 0x08;
 /// ACK.
@@ -72,6 +74,13 @@ impl<'a> Tcp<'a> {
     }
 }
 
+/// Whether `packet` is a TCP acknowledgement and nothing else: no data, and no place in the sequence of either end.
+pub fn is_pure_ack(packet: &[u8]) -> bool {
+    let Ok(ip) = Ip::parse(packet) else { return false };
+    let only_ack = |tcp: &Tcp| tcp.payload().is_empty() && tcp.flags() & (SYN | FIN | RST | ACK) == ACK;
+    Tcp::parse(&ip).is_some_and(|tcp| only_ack(&tcp))
+}
+
 /// Lowers the maximum segment size that a SYN announces to what fits into `mtu` (in bytes, of the IP packet), and
 /// corrects the checksum. Returns whether it did; never raises one (RFC 6691 §2 says which headers count).
 pub fn clamp_mss(packet: &mut [u8], mtu: u16) -> bool {
@@ -121,6 +130,17 @@ mod tests {
                 assert!(!clamp_mss(&mut packet, mtu), "once is enough");
             }
         }
+    }
+
+    #[test]
+    fn a_pure_ack_is_nothing_else() {
+        let with = |flags, data: &[u8]| Build::v4().tcp(TcpFields { flags, ..Default::default() }, data);
+        assert!(is_pure_ack(&with(ACK, b"")) && is_pure_ack(&with(ACK | CWR, b"")));
+        assert!(is_pure_ack(&Build::v6().tcp(TcpFields { flags: ACK, ..Default::default() }, b"")));
+        for flags in [0, ACK | SYN, ACK | FIN, ACK | RST] {
+            assert!(!is_pure_ack(&with(flags, b"")), "{flags}");
+        }
+        assert!(!is_pure_ack(&with(ACK, b"x")) && !is_pure_ack(&Build::v4().udp(b"")) && !is_pure_ack(b""));
     }
 
     #[test]

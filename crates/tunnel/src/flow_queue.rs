@@ -4,13 +4,13 @@
 //! buffer, and a plain one would fill. Here each flow has its own queue, served in turn, a flow that sends little first;
 //! and a flow whose packets wait too long is told so by one mark (ECN) or loss at a time (RFC 8289).
 //!
-//! CoDel's interval is the round trip over the slowest path, and its target a quarter of that, or what the next slower path
-//! takes longer than the faster ones: a path is used for its rate once the faster ones have so much before them
+//! CoDel's interval is twice the least round trip over the slowest path, and its target a quarter of that round trip, or what
+//! the next slower path takes longer than the faster ones: a path is used for its rate once the faster ones have so much before them
 //! ([`xmit`](crate::xmit)), so a flow that is to use it must be let queue so much.
-
 //!
-//! What TCP sends again goes before all else of its flow: its receiver holds back everything until that comes, and one
-//! loss in a queue of half a second would stall it for as long.
+//! What was dropped here and TCP sends again goes before all else of its flow: its receiver holds back everything until that
+//! comes, and one loss in a queue of half a second would stall it for as long. What else TCP sends again was delayed, not
+//! lost, and takes its turn.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use std::time::Duration;
 use packet::{Ecn, Ip, Tcp};
 
 /// RFC 8289 §4.4.
-const MIN_INTERVAL: Duration = Duration::from_millis(100);
+const MIN_RTT: Duration = Duration::from_millis(100);
 /// Target over interval. RFC 8289 §4.3 has 5 to 10 %, for many flows.
 const TARGET_SHARE: u32 = 4;
 /// A path that takes longer than the others by more than this is not worth the queue that it needs.
@@ -28,6 +28,8 @@ const LITTLE: usize = 2 * 1500;
 /// Bytes that may wait, at least and at most.
 const MIN_BYTES: usize = 256 << 10;
 const MAX_BYTES: usize = 8 << 20;
+/// Drops that are remembered of a flow.
+const MAX_MISSING: usize = 64;
 const QUANTUM: isize = 1514;
 const FLOWS: usize = 256;
 
@@ -46,20 +48,20 @@ pub struct Next {
     pub alone: bool,
 }
 
-/// How far the TCP flow that was last seen in a queue has come.
+/// A TCP segment that was dropped here and has not come again.
 #[derive(Clone, Copy, Debug)]
-struct Progress {
+struct Missing {
     flow: u64,
-    /// The sequence after the last byte that was sent.
-    next: u32,
+    sequence: u32,
 }
 
 #[derive(Debug, Default)]
 struct Flow {
     packets: VecDeque<Waiting>,
-    /// What TCP sends again.
+    /// What TCP sends again of that which was dropped here.
     again: VecDeque<Vec<u8>>,
-    progress: Option<Progress>,
+    /// The last [`MAX_MISSING`].
+    missing: VecDeque<Missing>,
     bytes: usize,
     deficit: isize,
     listed: bool,
@@ -94,8 +96,8 @@ impl FlowQueue {
             old: VecDeque::new(),
             bytes: 0,
             max_bytes: MIN_BYTES,
-            interval: MIN_INTERVAL,
-            target: MIN_INTERVAL / TARGET_SHARE,
+            interval: 2 * MIN_RTT,
+            target: MIN_RTT / TARGET_SHARE,
             seed,
             dropped: 0,
             marked: 0,
@@ -106,10 +108,12 @@ impl FlowQueue {
     /// most, and what the paths carry together, bytes per second. Memory is bounded by
     /// two round trips.
     pub fn set_paths(&mut self, rtt: Duration, step: Duration, rate: f64) {
-        self.interval = rtt.max(MIN_INTERVAL);
+        let rtt = rtt.max(MIN_RTT);
+        // Under load a flow's round trip has the paths' own queues in it.
+        self.interval = 2 * rtt;
         let step = if step < MAX_TARGET { step + step / 8 } else { Duration::ZERO };
-        self.target = step.max(self.interval / TARGET_SHARE);
-        self.max_bytes = ((rate * 2.0 * self.interval.as_secs_f64()) as usize).clamp(MIN_BYTES, MAX_BYTES);
+        self.target = step.max(rtt / TARGET_SHARE);
+        self.max_bytes = ((rate * 2.0 * rtt.as_secs_f64()) as usize).clamp(MIN_BYTES, MAX_BYTES);
     }
 
     /// Bytes waiting.
@@ -135,7 +139,7 @@ impl FlowQueue {
         let flow = &mut self.flows[at];
         flow.bytes += packet.len();
         self.bytes += packet.len();
-        if ip.is_some_and(|ip| flow.is_sent_again(hash, &ip)) {
+        if ip.is_some_and(|ip| flow.is_missing(hash, &ip)) {
             flow.again.push_back(packet.to_vec());
         } else {
             flow.packets.push_back(Waiting { packet: packet.to_vec(), since: now });
@@ -213,7 +217,7 @@ impl FlowQueue {
                 self.marked += 1;
                 return Some(packet);
             }
-            self.dropped += 1;
+            self.note_drop(at, &packet);
             (packet, late, waited) = self.take(now, at)?;
             self.flows[at].dropping &= late;
         }
@@ -241,27 +245,40 @@ impl FlowQueue {
     }
 
     fn drop_from_fattest(&mut self) {
-        if let Some(flow) = self.flows.iter_mut().max_by_key(|f| f.bytes)
-            && let Some(first) = flow.packets.pop_front().map(|w| w.packet).or_else(|| flow.again.pop_front())
-        {
+        let Some(at) = (0..FLOWS).max_by_key(|&at| self.flows[at].bytes) else { return };
+        let flow = &mut self.flows[at];
+        if let Some(first) = flow.packets.pop_front().map(|w| w.packet).or_else(|| flow.again.pop_front()) {
             flow.bytes -= first.len();
             self.bytes -= first.len();
-            self.dropped += 1;
+            self.note_drop(at, &first);
+        }
+    }
+
+    fn note_drop(&mut self, at: usize, packet: &[u8]) {
+        self.dropped += 1;
+        if let Ok(ip) = Ip::parse(packet) {
+            self.flows[at].note_missing(packet::flow_hash(&ip, self.seed), &ip);
         }
     }
 }
 
 impl Flow {
-    /// Whether `ip`, of the flow with this hash, carries bytes that TCP has sent before.
-    fn is_sent_again(&mut self, hash: u64, ip: &Ip<'_>) -> bool {
-        let Some(tcp) = Tcp::parse(ip).filter(|tcp| !tcp.payload().is_empty()) else { return false };
-        let end = tcp.sequence().wrapping_add(tcp.payload().len() as u32);
-        let known = self.progress.filter(|p| p.flow == hash);
-        let again = known.is_some_and(|p| (end.wrapping_sub(p.next) as i32) <= 0);
-        if !again {
-            self.progress = Some(Progress { flow: hash, next: end });
+    /// Whether `ip`, of the flow with this hash, brings again what was dropped here.
+    fn is_missing(&mut self, hash: u64, ip: &Ip<'_>) -> bool {
+        let Some(tcp) = Tcp::parse(ip).filter(|_| !self.missing.is_empty()) else { return false };
+        let before = self.missing.len();
+        self.missing.retain(|m| {
+            m.flow != hash || m.sequence.wrapping_sub(tcp.sequence()) as usize >= tcp.payload().len()
+        });
+        self.missing.len() < before
+    }
+
+    fn note_missing(&mut self, hash: u64, ip: &Ip<'_>) {
+        let Some(tcp) = Tcp::parse(ip).filter(|tcp| !tcp.payload().is_empty()) else { return };
+        if self.missing.len() == MAX_MISSING {
+            self.missing.pop_front();
         }
-        again
+        self.missing.push_back(Missing { flow: hash, sequence: tcp.sequence() });
     }
 }
 
@@ -329,9 +346,9 @@ mod tests {
     #[test]
     fn a_standing_queue_is_told_one_loss_at_a_time() {
         assert_eq!(
-            stand(0, 120).totals().0,
+            stand(0, 220).totals().0,
             0,
-            "the target passes at 25 ms, an interval of 100 ms after that"
+            "the target passes at 25 ms, an interval of 200 ms after that"
         );
         let dropped = stand(0, 300).totals().0;
         assert!((1..=4).contains(&dropped), "{dropped}");
@@ -366,31 +383,36 @@ mod tests {
         p
     }
 
+    /// The sequences over 100 of what comes out.
+    fn sequences(q: &mut FlowQueue, start: u32) -> Vec<u32> {
+        let sequence = |p: &[u8]| u32::from_be_bytes(*p[24..28].first_chunk().unwrap());
+        std::iter::from_fn(|| q.pop(MS)).map(|n| sequence(&n.packet).wrapping_sub(start) / 100).collect()
+    }
+
     #[test]
-    fn what_tcp_sends_again_goes_first_in_its_own_order() {
+    fn what_was_dropped_and_tcp_sends_again_goes_first() {
         let mut q = FlowQueue::new(1);
         let start = u32::MAX - 450;
-        let sequence = |n: u32| start.wrapping_add(100 * n);
-        for n in [0, 1, 2, 3, 4, 5, 6, 2, 4, 7] {
-            q.push(MS, &segment(1, sequence(n)));
-        }
-        let order: Vec<_> = std::iter::from_fn(|| q.pop(MS))
-            .map(|n| u32::from_be_bytes(n.packet[24..28].try_into().unwrap()).wrapping_sub(start) / 100)
-            .collect();
-        assert_eq!(order, [2, 4, 0, 1, 2, 3, 4, 5, 6, 7]);
+        let send = |q: &mut FlowQueue, n: u32| q.push(MS, &segment(1, start.wrapping_add(100 * n)));
+        (0..7).for_each(|n| send(&mut q, n));
+        (0..2).for_each(|_| q.drop_from_fattest());
+        // 3 was delayed, not dropped.
+        [7, 1, 3, 0, 0].into_iter().for_each(|n| send(&mut q, n));
+        assert_eq!(sequences(&mut q, start), [1, 0, 2, 3, 4, 5, 6, 7, 3, 0]);
         assert_eq!(q.bytes(), 0);
     }
 
     #[test]
-    fn another_flow_in_the_same_place_is_not_taken_for_an_older_one() {
+    fn what_another_flow_in_the_same_place_misses_is_not_this_ones() {
         let mut flow = Flow::default();
-        let again = |flow: &mut Flow, hash, sequence| {
-            flow.is_sent_again(hash, &Ip::parse(&segment(1, sequence)).unwrap())
-        };
-        assert!(!again(&mut flow, 1, 5000));
-        assert!(!again(&mut flow, 2, 100));
-        assert!(!again(&mut flow, 1, 5100));
-        assert!(again(&mut flow, 1, 5000));
+        let (lost, other) = (segment(1, 5000), segment(1, 5100));
+        let ip = |p| Ip::parse(p).unwrap();
+        flow.note_missing(1, &ip(&lost));
+        assert!(!flow.is_missing(2, &ip(&lost)) && !flow.is_missing(1, &ip(&other)));
+        assert!(flow.is_missing(1, &ip(&lost)));
+        assert!(!flow.is_missing(1, &ip(&lost)), "once");
+        (0..100).for_each(|n| flow.note_missing(1, &Ip::parse(&segment(1, n)).unwrap()));
+        assert_eq!(flow.missing.len(), MAX_MISSING);
     }
 
     #[test]

@@ -10,6 +10,8 @@
 //! - when more bytes wait than the queue may hold.
 //!
 //! A sequence that was handed on or given up is never handed on again: copies and resends end here.
+//!
+//! What has no place in an order ([`insert_at_once`](PacketQueue::insert_at_once)) waits for nothing: only its sequence does.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -89,6 +91,15 @@ impl PacketQueue {
         }
     }
 
+    /// A packet arrived that is worth the more the sooner it is handed on, whatever comes before it.
+    pub fn insert_at_once(&mut self, now: Duration, order: u64, packet: &[u8]) {
+        let copies = self.counters.duplicate_packets;
+        self.insert(now, order, &[]);
+        if self.counters.duplicate_packets == copies {
+            self.ready.push_back(packet.to_vec());
+        }
+    }
+
     /// The sender will send nothing below `floor` any more.
     pub fn handle_floor(&mut self, floor: u64) {
         match self.next {
@@ -151,7 +162,9 @@ impl PacketQueue {
     fn hand_on(&mut self, packet: Vec<u8>) {
         self.next = self.next.map(|n| n + 1);
         self.counters.delivered_packets += 1;
-        self.ready.push_back(packet);
+        if !packet.is_empty() {
+            self.ready.push_back(packet);
+        }
     }
 
     fn drain(&mut self) {
@@ -207,6 +220,22 @@ mod tests {
         }
         assert_eq!(out(&mut q), [0, 1, 2, 3]);
         assert_eq!(q.counters().duplicate_packets, 3);
+        assert_eq!(q.held_bytes(), 0);
+    }
+
+    #[test]
+    fn what_has_no_place_in_the_order_waits_for_nothing_and_comes_once() {
+        let mut q = started();
+        let at_once = |q: &mut PacketQueue, order: u32| q.insert_at_once(MS, q.unwrap(order), &[order as u8]);
+        put(&mut q, MS, 1);
+        at_once(&mut q, 2);
+        at_once(&mut q, 2);
+        assert_eq!(out(&mut q), [2]);
+        put(&mut q, MS, 3);
+        put(&mut q, MS, 0);
+        at_once(&mut q, 2);
+        assert_eq!(out(&mut q), [0, 1, 3]);
+        assert_eq!((q.counters().delivered_packets, q.counters().duplicate_packets), (4, 2));
         assert_eq!(q.held_bytes(), 0);
     }
 

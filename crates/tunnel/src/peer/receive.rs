@@ -117,7 +117,13 @@ impl Peer {
             self.ordered.insert(now, order, &[]);
             return;
         }
-        self.ordered.insert(now, order, packet);
+        // A later acknowledgement says all that an earlier one does (RFC 9293 §3.10.7.4): it waits for none, or one that is
+        // late would stop the sender at the other end, until it takes all for lost.
+        if header.resends && packet::is_pure_ack(packet) {
+            self.ordered.insert_at_once(now, order, packet);
+        } else {
+            self.ordered.insert(now, order, packet);
+        }
         self.give_up_passed(now);
     }
 
