@@ -4,18 +4,18 @@
 //! buffer, and a plain one would fill. Here each flow has its own queue, served in turn, a flow that sends little first;
 //! and a flow whose packets wait too long is told so by one mark (ECN) or loss at a time (RFC 8289).
 //!
-//! CoDel's interval is twice the least round trip over the slowest path, and its target a quarter of that round trip, or what
-//! the next slower path takes longer than the faster ones: a path is used for its rate once the faster ones have so much before them
-//! ([`xmit`](crate::xmit)), so a flow that is to use it must be let queue so much.
+//! CoDel's interval is twice the least round trip over the slowest path, for under load a flow's round trip has the paths'
+//! own queues in it. Its target is a quarter of that round trip, or what the next slower path takes longer than the faster
+//! ones: a path is used for its rate once the faster ones have so much before them ([`xmit`](crate::xmit)), so a flow that is
+//! to use it must be let queue so much.
 //!
-//! What was dropped here and TCP sends again goes before all else of its flow: its receiver holds back everything until that
-//! comes, and one loss in a queue of half a second would stall it for as long. What else TCP sends again was delayed, not
-//! lost, and takes its turn.
+//! A flow's packets never overtake one another here, not even what TCP sends again: its timestamp would make the receiver
+//! discard what it has overtaken as old (PAWS, RFC 7323 §5).
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use packet::{Ecn, Ip, Tcp};
+use packet::{Ecn, Ip};
 
 /// RFC 8289 §4.4.
 const MIN_RTT: Duration = Duration::from_millis(100);
@@ -28,8 +28,6 @@ const LITTLE: usize = 2 * 1500;
 /// Bytes that may wait, at least and at most.
 const MIN_BYTES: usize = 256 << 10;
 const MAX_BYTES: usize = 8 << 20;
-/// Drops that are remembered of a flow.
-const MAX_MISSING: usize = 64;
 const QUANTUM: isize = 1514;
 const FLOWS: usize = 256;
 
@@ -48,20 +46,9 @@ pub struct Next {
     pub alone: bool,
 }
 
-/// A TCP segment that was dropped here and has not come again.
-#[derive(Clone, Copy, Debug)]
-struct Missing {
-    flow: u64,
-    sequence: u32,
-}
-
 #[derive(Debug, Default)]
 struct Flow {
     packets: VecDeque<Waiting>,
-    /// What TCP sends again of that which was dropped here.
-    again: VecDeque<Vec<u8>>,
-    /// The last [`MAX_MISSING`].
-    missing: VecDeque<Missing>,
     bytes: usize,
     deficit: isize,
     listed: bool,
@@ -105,11 +92,9 @@ impl FlowQueue {
     }
 
     /// The round-trip time that flows see without a queue, by how much delay grows from one path to the next slower one at
-    /// most, and what the paths carry together, bytes per second. Memory is bounded by
-    /// two round trips.
+    /// most, and what the paths carry together, bytes per second. Memory is bounded by two round trips.
     pub fn set_paths(&mut self, rtt: Duration, step: Duration, rate: f64) {
         let rtt = rtt.max(MIN_RTT);
-        // Under load a flow's round trip has the paths' own queues in it.
         self.interval = 2 * rtt;
         let step = if step < MAX_TARGET { step + step / 8 } else { Duration::ZERO };
         self.target = step.max(rtt / TARGET_SHARE);
@@ -133,17 +118,12 @@ impl FlowQueue {
 
     /// A packet comes.
     pub fn push(&mut self, now: Duration, packet: &[u8]) {
-        let ip = Ip::parse(packet).ok();
-        let hash = ip.as_ref().map_or(0, |ip| packet::flow_hash(ip, self.seed));
+        let hash = Ip::parse(packet).map_or(0, |ip| packet::flow_hash(&ip, self.seed));
         let at = hash as usize % FLOWS;
         let flow = &mut self.flows[at];
         flow.bytes += packet.len();
         self.bytes += packet.len();
-        if ip.is_some_and(|ip| flow.is_missing(hash, &ip)) {
-            flow.again.push_back(packet.to_vec());
-        } else {
-            flow.packets.push_back(Waiting { packet: packet.to_vec(), since: now });
-        }
+        flow.packets.push_back(Waiting { packet: packet.to_vec(), since: now });
         if !flow.listed {
             (flow.listed, flow.deficit) = (true, QUANTUM);
             self.fresh.push_back(at);
@@ -165,9 +145,9 @@ impl FlowQueue {
                 self.old.push_back(at);
                 continue;
             }
-            if let Some(next) = self.take_again(at).or_else(|| self.dequeue(now, at)) {
-                self.flows[at].deficit -= next.packet.len() as isize;
-                return Some(next);
+            if let Some(packet) = self.dequeue(now, at) {
+                self.flows[at].deficit -= packet.len() as isize;
+                return Some(Next { packet, alone: self.flows[at].packets.is_empty() });
             }
             let list = if is_fresh { &mut self.fresh } else { &mut self.old };
             list.pop_front();
@@ -180,21 +160,8 @@ impl FlowQueue {
         }
     }
 
-    /// The first that TCP sends again: as if it were the only one of its flow.
-    fn take_again(&mut self, at: usize) -> Option<Next> {
-        let packet = self.flows[at].again.pop_front()?;
-        self.flows[at].bytes -= packet.len();
-        self.bytes -= packet.len();
-        Some(Next { packet, alone: true })
-    }
-
-    fn dequeue(&mut self, now: Duration, at: usize) -> Option<Next> {
-        let packet = self.control_delay(now, at)?;
-        Some(Next { packet, alone: self.flows[at].packets.is_empty() })
-    }
-
     /// CoDel's dequeue (RFC 8289 §5.5).
-    fn control_delay(&mut self, now: Duration, at: usize) -> Option<Vec<u8>> {
+    fn dequeue(&mut self, now: Duration, at: usize) -> Option<Vec<u8>> {
         let (mut packet, mut late, mut waited) = self.take(now, at)?;
         if !late {
             self.flows[at].dropping = false;
@@ -217,7 +184,7 @@ impl FlowQueue {
                 self.marked += 1;
                 return Some(packet);
             }
-            self.note_drop(at, &packet);
+            self.dropped += 1;
             (packet, late, waited) = self.take(now, at)?;
             self.flows[at].dropping &= late;
         }
@@ -245,40 +212,13 @@ impl FlowQueue {
     }
 
     fn drop_from_fattest(&mut self) {
-        let Some(at) = (0..FLOWS).max_by_key(|&at| self.flows[at].bytes) else { return };
-        let flow = &mut self.flows[at];
-        if let Some(first) = flow.packets.pop_front().map(|w| w.packet).or_else(|| flow.again.pop_front()) {
-            flow.bytes -= first.len();
-            self.bytes -= first.len();
-            self.note_drop(at, &first);
+        if let Some(flow) = self.flows.iter_mut().max_by_key(|f| f.bytes)
+            && let Some(first) = flow.packets.pop_front()
+        {
+            flow.bytes -= first.packet.len();
+            self.bytes -= first.packet.len();
+            self.dropped += 1;
         }
-    }
-
-    fn note_drop(&mut self, at: usize, packet: &[u8]) {
-        self.dropped += 1;
-        if let Ok(ip) = Ip::parse(packet) {
-            self.flows[at].note_missing(packet::flow_hash(&ip, self.seed), &ip);
-        }
-    }
-}
-
-impl Flow {
-    /// Whether `ip`, of the flow with this hash, brings again what was dropped here.
-    fn is_missing(&mut self, hash: u64, ip: &Ip<'_>) -> bool {
-        let Some(tcp) = Tcp::parse(ip).filter(|_| !self.missing.is_empty()) else { return false };
-        let before = self.missing.len();
-        self.missing.retain(|m| {
-            m.flow != hash || m.sequence.wrapping_sub(tcp.sequence()) as usize >= tcp.payload().len()
-        });
-        self.missing.len() < before
-    }
-
-    fn note_missing(&mut self, hash: u64, ip: &Ip<'_>) {
-        let Some(tcp) = Tcp::parse(ip).filter(|tcp| !tcp.payload().is_empty()) else { return };
-        if self.missing.len() == MAX_MISSING {
-            self.missing.pop_front();
-        }
-        self.missing.push_back(Missing { flow: hash, sequence: tcp.sequence() });
     }
 }
 
@@ -372,54 +312,11 @@ mod tests {
         assert_eq!(q.totals().0, 0);
     }
 
-    /// A TCP packet of 100 bytes from `sequence` on.
-    fn segment(port: u8, sequence: u32) -> Vec<u8> {
-        let mut p = packet(port, 0, 0);
-        p.truncate(140);
-        p[9] = 6;
-        p[2..4].copy_from_slice(&140u16.to_be_bytes());
-        p[24..28].copy_from_slice(&sequence.to_be_bytes());
-        p[32] = 0x50;
-        p
-    }
-
-    /// The sequences over 100 of what comes out.
-    fn sequences(q: &mut FlowQueue, start: u32) -> Vec<u32> {
-        let sequence = |p: &[u8]| u32::from_be_bytes(*p[24..28].first_chunk().unwrap());
-        std::iter::from_fn(|| q.pop(MS)).map(|n| sequence(&n.packet).wrapping_sub(start) / 100).collect()
-    }
-
-    #[test]
-    fn what_was_dropped_and_tcp_sends_again_goes_first() {
-        let mut q = FlowQueue::new(1);
-        let start = u32::MAX - 450;
-        let send = |q: &mut FlowQueue, n: u32| q.push(MS, &segment(1, start.wrapping_add(100 * n)));
-        (0..7).for_each(|n| send(&mut q, n));
-        (0..2).for_each(|_| q.drop_from_fattest());
-        // 3 was delayed, not dropped.
-        [7, 1, 3, 0, 0].into_iter().for_each(|n| send(&mut q, n));
-        assert_eq!(sequences(&mut q, start), [1, 0, 2, 3, 4, 5, 6, 7, 3, 0]);
-        assert_eq!(q.bytes(), 0);
-    }
-
-    #[test]
-    fn what_another_flow_in_the_same_place_misses_is_not_this_ones() {
-        let mut flow = Flow::default();
-        let (lost, other) = (segment(1, 5000), segment(1, 5100));
-        let ip = |p| Ip::parse(p).unwrap();
-        flow.note_missing(1, &ip(&lost));
-        assert!(!flow.is_missing(2, &ip(&lost)) && !flow.is_missing(1, &ip(&other)));
-        assert!(flow.is_missing(1, &ip(&lost)));
-        assert!(!flow.is_missing(1, &ip(&lost)), "once");
-        (0..100).for_each(|n| flow.note_missing(1, &Ip::parse(&segment(1, n)).unwrap()));
-        assert_eq!(flow.missing.len(), MAX_MISSING);
-    }
-
     #[test]
     fn memory_is_bounded_at_the_cost_of_the_fattest_flow() {
         let mut q = FlowQueue::new(1);
         q.push(MS, &packet(2, 0, 7));
-        (0..30).for_each(|_| fill(&mut q, MS, 1, 0, 50));
+        (0..8).for_each(|_| fill(&mut q, MS, 1, 0, 50));
         assert!(q.bytes() <= MIN_BYTES);
         let tags: Vec<_> = std::iter::from_fn(|| q.pop(MS)).map(|n| (n.packet[21], n.packet[999])).collect();
         assert!(tags.contains(&(2, 7)) && tags.last() == Some(&(1, 49)));

@@ -221,7 +221,10 @@ impl Rate {
             return; // Too short to tell.
         }
         let rate = (self.delivered - p.delivered) as f64 / interval.as_secs_f64();
-        self.latest = if p.app_limited { self.latest.max(rate) } else { rate };
+        // A want of data shows no less than the path carries, and nothing at all before it was full once.
+        if !p.app_limited || (self.latest > 0.0 && rate > self.latest) {
+            self.latest = rate;
+        }
         if p.app_limited && self.bytes_per_second().is_some_and(|max| rate < max) {
             return;
         }
