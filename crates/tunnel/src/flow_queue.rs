@@ -92,13 +92,16 @@ impl FlowQueue {
     }
 
     /// The round-trip time that flows see without a queue, by how much delay grows from one path to the next slower one at
-    /// most, and what the paths carry together, bytes per second. Memory is bounded by two round trips.
+    /// most, and what the paths carry together, bytes per second. Memory is bounded by two round trips of the best of late.
     pub fn set_paths(&mut self, rtt: Duration, step: Duration, rate: f64) {
         let rtt = rtt.max(MIN_RTT);
         self.interval = 2 * rtt;
         let step = if step < MAX_TARGET { step + step / 8 } else { Duration::ZERO };
         self.target = step.max(rtt / TARGET_SHARE);
-        self.max_bytes = ((rate * 2.0 * rtt.as_secs_f64()) as usize).clamp(MIN_BYTES, MAX_BYTES);
+        // A path that is gone takes its share of the limit with it by and by: what waits already is CoDel's to shorten, one loss
+        // at a time.
+        let max = ((rate * 2.0 * rtt.as_secs_f64()) as usize).clamp(MIN_BYTES, MAX_BYTES);
+        self.max_bytes = max.max(self.max_bytes - self.max_bytes / 16);
     }
 
     /// Bytes waiting.
@@ -310,6 +313,20 @@ mod tests {
             q.pop(t * MS);
         }
         assert_eq!(q.totals().0, 0);
+    }
+
+    #[test]
+    fn what_waits_outlives_the_path_that_it_was_to_take() {
+        let mut q = FlowQueue::new(1);
+        q.set_paths(300 * MS, Duration::ZERO, 2e6);
+        (0..20).for_each(|_| fill(&mut q, MS, 1, 0, 50));
+        let waiting = q.bytes();
+        q.set_paths(100 * MS, Duration::ZERO, 1e5);
+        q.push(MS, &packet(1, 0, 0));
+        assert_eq!((q.bytes(), q.totals().0), (waiting + 1000, 0));
+        (0..40).for_each(|_| q.set_paths(100 * MS, Duration::ZERO, 1e5));
+        q.push(MS, &packet(1, 0, 0));
+        assert!(q.bytes() <= MIN_BYTES);
     }
 
     #[test]
