@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only
+ *
+ * FS-AT, Flight Size Auto Tuning (paper 001): limits what a sender has in flight to what the path
+ * carries. Equation numbers are the paper's.
+ *
+ * Pure integers, no kernel types: compiled into the BPF congestion control and, through `cc`, into the
+ * Rust core. No loops, no division by a variable, no pointer but to the structs handed in. Units: bytes
+ * and microseconds. Times wrap; only differences count, so that an interval may last 71 minutes.
+ *
+ * The congestion avoidance below (`the base`: reno, cubic) stays outside: its cwnd is handed in, the
+ * window comes out. A base must not let cwnd grow while `fsat_window` is below it, as TCP does not let it
+ * grow while the application limits (RFC 7661).
+ */
+#ifndef NAWA_FSAT_H
+#define NAWA_FSAT_H
+
+#ifndef __VMLINUX_H__
+#include <linux/types.h>
+#endif
+
+#define FSAT_INLINE static inline __attribute__((always_inline))
+
+/* target where nothing is limited: `snd_cwnd_max` in the paper, whatever that is at the time. */
+#define FSAT_NO_LIMIT (~(__u32)0)
+/* The paper's smallest target (its evaluation), bytes. At least two segments, so that a receiver that
+ * delays ACKs does not stop the flow. */
+#define FSAT_MIN_TARGET 8192U
+
+/* What is added to the published equations; 0 is the paper's algorithm (`fsat_paper`). */
+struct fsat_config {
+	__u32 additions; /* FSAT_ADD_* */
+};
+
+/* One ACK of TCP, or one report of the tunnel. */
+struct fsat_ack {
+	__u32 now_us;      /* wraps */
+	__u32 rtt_us;      /* this ACK's RTT sample, 0 = none */
+	__u32 delivered;   /* bytes newly known to have arrived (cumulative + SACK) */
+	__u32 lost;        /* bytes newly judged lost */
+	__u32 flight;      /* bytes outstanding now: sent, neither acknowledged nor SACKed */
+	__u32 cwnd;        /* the base's cwnd, bytes */
+	__u32 cwnd_max;    /* snd_cwnd_max: what the advertised window and the send buffer allow */
+	__u32 mss;         /* bytes */
+	__u32 app_limited; /* not 0: the application, not the window, limits what is sent */
+};
+
+/* A connection's state. All 0 is not a valid one: fsat_init. */
+struct fsat {
+	__u32 target;            /* ceiling of space; FSAT_NO_LIMIT */
+	__u32 space;             /* the limit of what is in flight */
+	__u32 rtt_min_us;        /* least RTT; 0 before the first sample */
+	__u32 rcv_bytes;         /* rcv_bytes_n-(m): of the last whole period n */
+	__u32 flight_n;          /* flight_size_n: at the start of that period */
+	__u32 s;                 /* smoothed rcv_bytes */
+	__u32 dev;               /* its mean deviation */
+	__u32 period_start_us;   /* the present period */
+	__u32 period_rcv_bytes;  /* rcv_bytes_n-(p): so far */
+	__u32 period_flight;     /* outstanding at its start */
+	__u32 period_app_limited;/* not 0: the application limited in it */
+	__u32 losses_radio;      /* judge(3)'s verdicts, counted; wrap */
+	__u32 losses_congestion;
+};
+
+FSAT_INLINE __u32 fsat_min(__u32 a, __u32 b) { return a < b ? a : b; }
+FSAT_INLINE __u32 fsat_max(__u32 a, __u32 b) { return a > b ? a : b; }
+/* No amount reaches FSAT_NO_LIMIT. */
+FSAT_INLINE __u32 fsat_amount(__u64 bytes) { return bytes < FSAT_NO_LIMIT ? (__u32)bytes : FSAT_NO_LIMIT - 1; }
+FSAT_INLINE __u32 fsat_twice(__u32 bytes) { return fsat_amount(2ULL * bytes); }
+
+FSAT_INLINE __u32 fsat_min_target(const struct fsat_ack *a)
+{
+	return fsat_max(FSAT_MIN_TARGET, fsat_twice(a->mss));
+}
+
+/* (5), (10): what was outstanding at the period's start arrived within one rtt_min, so none of it waited. */
+FSAT_INLINE int fsat_nothing_queues(const struct fsat *f)
+{
+	return f->flight_n <= f->rcv_bytes;
+}
+
+/* (9): dev first, with the old mean; the first measurement as in RFC 6298 (2.2). */
+FSAT_INLINE void fsat_headroom(struct fsat *f)
+{
+	__u32 rcv = f->rcv_bytes, away = f->s > rcv ? f->s - rcv : rcv - f->s;
+
+	if (!f->s) {
+		f->s = rcv;
+		f->dev = rcv / 2;
+		return;
+	}
+	f->dev = (__u32)((3ULL * f->dev + away) / 4);
+	f->s = (__u32)((7ULL * f->s + rcv) / 8);
+}
+
+/* (9): tw_rcv_bytes, the BDP and room for its variation. */
+FSAT_INLINE __u32 fsat_tw_rcv_bytes(const struct fsat *f)
+{
+	return fsat_min(fsat_amount(f->s + 4ULL * f->dev), fsat_twice(f->rcv_bytes));
+}
+
+/* judge(1), once per rtt_min: target_n+1, (5) to (7). */
+FSAT_INLINE __u32 fsat_judge1(const struct fsat *f)
+{
+	__u32 tw = fsat_tw_rcv_bytes(f);
+
+	if (fsat_nothing_queues(f))
+		return FSAT_NO_LIMIT;                          /* (5) */
+	if (f->target < tw || f->target == FSAT_NO_LIMIT)
+		return tw;                                     /* (6) */
+	return (__u32)(((__u64)tw + f->target) / 2);           /* (7) */
+}
+
+/* judge(2), at every measurement: target_n, to follow growth at once. */
+FSAT_INLINE __u32 fsat_judge2(const struct fsat *f)
+{
+	return fsat_max(f->target, fsat_twice(f->period_rcv_bytes)); /* (8) */
+}
+
+/* The steps of space towards target: up by what arrived (RFC 3465), down by half of it, as rate halving
+ * does. Down from where it limits: what lies above cwnd limits nothing. */
+FSAT_INLINE __u32 fsat_step(const struct fsat *f, const struct fsat_ack *a)
+{
+	__u32 target = fsat_min(f->target, fsat_max(a->cwnd_max, fsat_min_target(a)));
+	__u32 space = f->space, down = a->delivered / 2;
+
+	if (space <= target)
+		return fsat_min(target, fsat_amount((__u64)space + a->delivered));
+	space = fsat_min(space, fsat_max(a->cwnd, target));
+	return space - target > down ? space - down : target;
+}
+
+FSAT_INLINE void fsat_begin_period(struct fsat *f, const struct fsat_ack *a)
+{
+	f->period_start_us = a->now_us;
+	f->period_rcv_bytes = 0;
+	f->period_flight = a->flight;
+	f->period_app_limited = a->app_limited;
+}
+
+/* A period in which the application limits understates the BDP: it may raise target and s, never lower
+ * them. */
+FSAT_INLINE void fsat_end_period(struct fsat *f, const struct fsat_ack *a)
+{
+	__u32 floor = f->period_app_limited ? f->target : fsat_min_target(a);
+
+	f->rcv_bytes = f->period_rcv_bytes;
+	f->flight_n = f->period_flight;
+	if (!f->period_app_limited || f->rcv_bytes >= f->s)
+		fsat_headroom(f);
+	f->target = fsat_max(fsat_judge1(f), floor);
+	fsat_begin_period(f, a);
+}
+
+/* The measurement that this ACK is: (8), and if the period is over, (5) to (7) and (9). */
+FSAT_INLINE void fsat_measure(struct fsat *f, const struct fsat_ack *a)
+{
+	f->period_rcv_bytes = fsat_amount((__u64)f->period_rcv_bytes + a->delivered);
+	f->period_app_limited |= a->app_limited;
+	f->target = fsat_judge2(f);
+	if (a->now_us - f->period_start_us >= f->rtt_min_us)
+		fsat_end_period(f, a);
+}
+
+/* A new connection that may have `flight_limit` bytes in flight until something is known. */
+FSAT_INLINE void fsat_init(struct fsat *f, const struct fsat_config *c, __u32 now_us, __u32 flight_limit)
+{
+	(void)c;
+	*f = (struct fsat){
+		.target = FSAT_NO_LIMIT,
+		.space = flight_limit,
+		.period_start_us = now_us,
+	};
+}
+
+/* An ACK or a report: measures, judges, and moves space one step. */
+FSAT_INLINE void fsat_on_ack(struct fsat *f, const struct fsat_config *c, const struct fsat_ack *a)
+{
+	int first = !f->rtt_min_us;
+
+	(void)c;
+	if (a->rtt_us && (first || a->rtt_us < f->rtt_min_us))
+		f->rtt_min_us = a->rtt_us;
+	if (first)
+		fsat_begin_period(f, a);
+	else
+		fsat_measure(f, a);
+	f->space = fsat_step(f, a);
+}
+
+/* (4): how much may be in flight, bytes. The advertised window itself is left to TCP; never less than one
+ * segment. */
+FSAT_INLINE __u32 fsat_window(const struct fsat *f, const struct fsat_ack *a)
+{
+	return fsat_max(fsat_min(a->cwnd, f->space), a->mss);
+}
+
+/* judge(3): ssthresh, bytes, from the base's cwnd and its present ssthresh; counts the verdict. */
+FSAT_INLINE __u32 fsat_on_loss(struct fsat *f, const struct fsat_config *c, __u32 cwnd, __u32 ssthresh, __u32 mss)
+{
+	(void)c;
+	if (fsat_nothing_queues(f)) {
+		f->losses_radio++;
+		return fsat_max(cwnd, ssthresh);               /* (10) */
+	}
+	f->losses_congestion++;
+	return fsat_max(fsat_max(f->rcv_bytes, f->flight_n / 2), fsat_twice(mss)); /* (11) */
+}
+
+/* At which rate to send, bytes per second; 0 leaves it to TCP. */
+FSAT_INLINE __u64 fsat_pacing_rate(const struct fsat *f, const struct fsat_config *c, const struct fsat_ack *a)
+{
+	(void)f, (void)c, (void)a;
+	return 0;
+}
+
+#endif

@@ -1,0 +1,99 @@
+//! The C side, `bpf/fsat.h`: the same structs and functions that the BPF object has.
+
+/// `struct fsat_config`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RawConfig {
+    pub additions: u32,
+}
+
+/// `struct fsat_ack`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RawAck {
+    pub now_us: u32,
+    pub rtt_us: u32,
+    pub delivered: u32,
+    pub lost: u32,
+    pub flight: u32,
+    pub cwnd: u32,
+    pub cwnd_max: u32,
+    pub mss: u32,
+    pub app_limited: u32,
+}
+
+/// `struct fsat`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RawFsat {
+    pub target: u32,
+    pub space: u32,
+    pub rtt_min_us: u32,
+    pub rcv_bytes: u32,
+    pub flight_n: u32,
+    pub s: u32,
+    pub dev: u32,
+    pub period_start_us: u32,
+    pub period_rcv_bytes: u32,
+    pub period_flight: u32,
+    pub period_app_limited: u32,
+    pub losses_radio: u32,
+    pub losses_congestion: u32,
+}
+
+/// `FSAT_NO_LIMIT`.
+pub const NO_LIMIT: u32 = u32::MAX;
+
+unsafe extern "C" {
+    fn nawa_fsat_size() -> u32;
+    fn nawa_fsat_init(f: *mut RawFsat, c: *const RawConfig, now_us: u32, flight_limit: u32);
+    fn nawa_fsat_on_ack(f: *mut RawFsat, c: *const RawConfig, a: *const RawAck);
+    fn nawa_fsat_window(f: *const RawFsat, a: *const RawAck) -> u32;
+    fn nawa_fsat_on_loss(f: *mut RawFsat, c: *const RawConfig, cwnd: u32, ssthresh: u32, mss: u32) -> u32;
+    fn nawa_fsat_pacing_rate(f: *const RawFsat, c: *const RawConfig, a: *const RawAck) -> u64;
+}
+
+impl RawFsat {
+    pub fn new(config: &RawConfig, now_us: u32, flight_limit: u32) -> RawFsat {
+        let mut state = RawFsat::default();
+        // SAFETY: both point to live structs of C's layout (a test compares the sizes); nothing is kept.
+        unsafe { nawa_fsat_init(&mut state, config, now_us, flight_limit) };
+        state
+    }
+
+    pub fn on_ack(&mut self, config: &RawConfig, ack: &RawAck) {
+        // SAFETY: as in `new`.
+        unsafe { nawa_fsat_on_ack(self, config, ack) }
+    }
+
+    pub fn window(&self, ack: &RawAck) -> u32 {
+        // SAFETY: as in `new`.
+        unsafe { nawa_fsat_window(self, ack) }
+    }
+
+    pub fn on_loss(&mut self, config: &RawConfig, cwnd: u32, ssthresh: u32, mss: u32) -> u32 {
+        // SAFETY: as in `new`.
+        unsafe { nawa_fsat_on_loss(self, config, cwnd, ssthresh, mss) }
+    }
+
+    pub fn pacing_rate(&self, config: &RawConfig, ack: &RawAck) -> u64 {
+        // SAFETY: as in `new`.
+        unsafe { nawa_fsat_pacing_rate(self, config, ack) }
+    }
+
+    /// The size of C's struct, bytes.
+    pub fn c_size() -> usize {
+        // SAFETY: takes nothing and returns a constant.
+        unsafe { nawa_fsat_size() as usize }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rust_and_c_agree_on_the_size() {
+        assert_eq!(RawFsat::c_size(), size_of::<RawFsat>());
+    }
+}
