@@ -45,6 +45,7 @@ pub struct RawFsat {
 pub const NO_LIMIT: u32 = u32::MAX;
 
 unsafe extern "C" {
+    #[cfg(test)]
     fn nawa_fsat_size() -> u32;
     fn nawa_fsat_init(f: *mut RawFsat, c: *const RawConfig, now_us: u32, flight_limit: u32);
     fn nawa_fsat_on_ack(f: *mut RawFsat, c: *const RawConfig, a: *const RawAck);
@@ -82,6 +83,7 @@ impl RawFsat {
     }
 
     /// The size of C's struct, bytes.
+    #[cfg(test)]
     pub fn c_size() -> usize {
         // SAFETY: takes nothing and returns a constant.
         unsafe { nawa_fsat_size() as usize }

@@ -1,0 +1,90 @@
+//! The links and rivals that `fsat` is designed on. Cellular traces are generated, never recorded ones.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use flight::Additions;
+use link::{Bitrate, Capacity, CellularConfig, Loss, Probability, Queue, Trace};
+
+use super::{Flow, Kind, LinkConfig, Profile, Scenario};
+
+const fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+/// A flow with FS-AT on CUBIC, or on the base alone.
+pub fn flow(fsat: Option<Additions>, base: Kind, start: Duration, back: Duration) -> Flow {
+    Flow { profile: Profile { fsat, base, ..Profile::default() }, start, back: vec![(Duration::ZERO, back)] }
+}
+
+/// One way of a link: `rate` in Mbit/s, `delay` ms, `queue` packets, loss in percent before the queue.
+pub fn fixed(mbps: f64, delay: u64, queue: usize, loss_percent: f64) -> LinkConfig {
+    LinkConfig {
+        capacity: Capacity::Fixed(Bitrate::from_mbps(mbps)),
+        delay: ms(delay),
+        queue: Queue::Packets(queue),
+        loss: bernoulli(loss_percent),
+        ..LinkConfig::default()
+    }
+}
+
+fn bernoulli(percent: f64) -> Loss {
+    Probability::new(percent / 100.0).map_or(Loss::None, Loss::Bernoulli)
+}
+
+/// A generated cellular link, RTT 60 ms with its way back, 2000 packets of queue.
+pub fn cellular(mbps: f64, seed: u64, loss_percent: f64) -> LinkConfig {
+    let config = CellularConfig { mean: Bitrate::from_mbps(mbps), ..CellularConfig::default() };
+    LinkConfig {
+        capacity: Capacity::Trace(Arc::new(Trace::cellular(seed, &config))),
+        delay: ms(30),
+        queue: Queue::Packets(2000),
+        loss: bernoulli(loss_percent),
+        ..LinkConfig::default()
+    }
+}
+
+/// The paper's link: RTT 180 ms, advertised window 96 kB, initial window 3, deep buffer, 80 s.
+pub fn paper(mbps: f64, loss_percent: f64, fsat: Option<Additions>, seed: u64) -> Scenario {
+    let profile = Profile { fsat, base: Kind::Reno, initial: 3.0, rwnd: 66, ..Profile::default() };
+    let flow = Flow { profile, start: Duration::ZERO, back: vec![(Duration::ZERO, ms(90))] };
+    Scenario {
+        link: fixed(mbps, 90, 1000, loss_percent),
+        flows: vec![flow],
+        from: Duration::ZERO,
+        until: ms(80_000),
+        seed,
+    }
+}
+
+/// One flow on a cellular link, 60 s.
+pub fn radio(mbps: f64, loss_percent: f64, fsat: Option<Additions>, seed: u64) -> Scenario {
+    Scenario {
+        link: cellular(mbps, seed, loss_percent),
+        flows: vec![flow(fsat, Kind::Cubic, Duration::ZERO, ms(30))],
+        from: ms(2000),
+        until: ms(62_000),
+        seed,
+    }
+}
+
+/// `n` flows of `kinds` in turn on 10 Mbit/s, RTT 60 ms (BDP 50 packets), starting `apart`; measured from
+/// a while after the last one's start.
+pub fn shared(kinds: &[Option<Additions>], queue: usize, apart: Duration, seed: u64) -> Scenario {
+    let flows = (0u32..).zip(kinds).map(|(n, kind)| flow(*kind, Kind::Cubic, apart * n, ms(30)));
+    let last = apart * (kinds.len() as u32 - 1);
+    Scenario {
+        link: fixed(10.0, 30, queue, 0.0),
+        flows: flows.collect(),
+        from: last,
+        until: last + ms(90_000),
+        seed,
+    }
+}
+
+/// A route that becomes longer, then shorter than at first: RTT 60, 160, 40 ms, 30 s each.
+pub fn route_change(fsat: Option<Additions>, seed: u64) -> Scenario {
+    let mut flow = flow(fsat, Kind::Cubic, Duration::ZERO, ms(50));
+    flow.back = vec![(Duration::ZERO, ms(50)), (ms(30_000), ms(150)), (ms(60_000), ms(30))];
+    Scenario { link: fixed(10.0, 10, 1000, 0.0), flows: vec![flow], from: ms(2000), until: ms(90_000), seed }
+}
