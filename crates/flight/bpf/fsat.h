@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only
  *
  * FS-AT, Flight Size Auto Tuning (paper 001): limits what a sender has in flight to what the path
- * carries. Equation numbers are the paper's.
+ * carries. Equation numbers are the paper's; what `fsat` adds is in docs/flight.md.
  *
  * Pure integers, no kernel types: compiled into the BPF congestion control and, through `cc`, into the
- * Rust core. No loops, no division by a variable, no pointer but to the structs handed in. Units: bytes
- * and microseconds. Times wrap; only differences count, so that an interval may last 71 minutes.
+ * Rust core. No loops, no pointer but to the structs handed in. Units: bytes and microseconds. Times wrap;
+ * only differences count, so that an interval may last 71 minutes.
  *
  * The congestion avoidance below (`the base`: reno, cubic) stays outside: its cwnd is handed in, the
  * window comes out. A base must not let cwnd grow while `fsat_window` is below it, as TCP does not let it
@@ -26,7 +26,23 @@
  * delays ACKs does not stop the flow. */
 #define FSAT_MIN_TARGET 8192U
 
-/* What is added to the published equations; 0 is the paper's algorithm (`fsat_paper`). */
+/* What `fsat` adds, each switched by itself. None: `fsat_paper`. */
+#define FSAT_ADD_BEST  1U /* judges losses by the best BDP of late, not by the last */
+#define FSAT_ADD_DRAIN 2U /* lets the queue run dry now and then, to learn rtt_min */
+#define FSAT_ADD_FAIR  4U /* a constant on top of target, so that equal flows get equal shares */
+#define FSAT_ADD_PACE  8U /* a rate */
+#define FSAT_ADDITIONS (FSAT_ADD_BEST | FSAT_ADD_DRAIN | FSAT_ADD_FAIR | FSAT_ADD_PACE)
+
+/* Chosen on generated traces (examples/ablation.rs), and none of them sharp. */
+#define FSAT_BEST_US          8000000U /* a spell of FSAT_ADD_BEST; the last two count */
+#define FSAT_FAIR_SEGMENTS    2U
+#define FSAT_DRAIN_FIRST_US   2000000U /* a drain is due: at first, after the begin */
+#define FSAT_DRAIN_AGAIN_US   2000000U /* after one that found another RTT than it looked for */
+#define FSAT_DRAIN_US        30000000U /* otherwise, after the queue was last dry */
+#define FSAT_DRAIN_REST_US    1000000U /* at the earliest after another, if the queue is not ours */
+#define FSAT_DRAIN_JOIN_US    2000000U /* at the earliest after the queue was dry, if others drain */
+#define FSAT_FOREIGN_PERIODS  8U       /* so many in a row with more queue than is ours */
+
 struct fsat_config {
 	__u32 additions; /* FSAT_ADD_* */
 };
@@ -59,6 +75,25 @@ struct fsat {
 	__u32 period_app_limited;/* not 0: the application limited in it */
 	__u32 losses_radio;      /* judge(3)'s verdicts, counted; wrap */
 	__u32 losses_congestion;
+	/* FSAT_ADD_BEST */
+	__u32 best[2];           /* the greatest rcv_bytes of the present spell, and of the one before */
+	__u32 best_us;           /* when the present spell began */
+	/* FSAT_ADD_DRAIN */
+	__u32 draining;          /* not 0: the queue is let run dry */
+	__u32 drains;            /* begun so far; wraps */
+	__u32 dry_us;            /* when the queue was last as dry as it gets; while draining, the begin */
+	__u32 drained_us;        /* when the last drain ended */
+	__u32 falls_us;          /* while draining: when RTT last fell */
+	__u32 drain_rcv_bytes;   /* while draining: rcv_bytes before */
+	__u32 rtt_low_us;        /* the least RTT since the last drain, or in this one */
+	__u32 rtt_found_us;      /* the least RTT that the last drain found; 0: there was none */
+	__u32 rtt_known;         /* not 0: it found what it looked for */
+	__u32 again;             /* not 0: the next is soon */
+	__u32 period_rtt_us;     /* the least RTT of the present period */
+	__u32 rtt_usual_us;      /* a moving average of that */
+	__u32 foreign;           /* periods in a row with more queue than is ours */
+	/* FSAT_ADD_PACE */
+	__u32 srtt_us;           /* RFC 6298 */
 };
 
 FSAT_INLINE __u32 fsat_min(__u32 a, __u32 b) { return a < b ? a : b; }
@@ -66,11 +101,20 @@ FSAT_INLINE __u32 fsat_max(__u32 a, __u32 b) { return a > b ? a : b; }
 /* No amount reaches FSAT_NO_LIMIT. */
 FSAT_INLINE __u32 fsat_amount(__u64 bytes) { return bytes < FSAT_NO_LIMIT ? (__u32)bytes : FSAT_NO_LIMIT - 1; }
 FSAT_INLINE __u32 fsat_twice(__u32 bytes) { return fsat_amount(2ULL * bytes); }
+/* A moving average, one eighth for the new value; the first as it is. */
+FSAT_INLINE __u32 fsat_average(__u32 old, __u32 new) { return old ? (__u32)((7ULL * old + new) / 8) : new; }
+
+FSAT_INLINE int fsat_adds(const struct fsat_config *c, __u32 addition)
+{
+	return (c->additions & addition) != 0;
+}
 
 FSAT_INLINE __u32 fsat_min_target(const struct fsat_ack *a)
 {
 	return fsat_max(FSAT_MIN_TARGET, fsat_twice(a->mss));
 }
+
+/* ---- The paper ---- */
 
 /* (5), (10): what was outstanding at the period's start arrived within one rtt_min, so none of it waited. */
 FSAT_INLINE int fsat_nothing_queues(const struct fsat *f)
@@ -83,13 +127,8 @@ FSAT_INLINE void fsat_headroom(struct fsat *f)
 {
 	__u32 rcv = f->rcv_bytes, away = f->s > rcv ? f->s - rcv : rcv - f->s;
 
-	if (!f->s) {
-		f->s = rcv;
-		f->dev = rcv / 2;
-		return;
-	}
-	f->dev = (__u32)((3ULL * f->dev + away) / 4);
-	f->s = (__u32)((7ULL * f->s + rcv) / 8);
+	f->dev = f->s ? (__u32)((3ULL * f->dev + away) / 4) : rcv / 2;
+	f->s = fsat_average(f->s, rcv);
 }
 
 /* (9): tw_rcv_bytes, the BDP and room for its variation. */
@@ -116,18 +155,145 @@ FSAT_INLINE __u32 fsat_judge2(const struct fsat *f)
 	return fsat_max(f->target, fsat_twice(f->period_rcv_bytes)); /* (8) */
 }
 
-/* The steps of space towards target: up by what arrived (RFC 3465), down by half of it, as rate halving
- * does. Down from where it limits: what lies above cwnd limits nothing. */
-FSAT_INLINE __u32 fsat_step(const struct fsat *f, const struct fsat_ack *a)
+/* (11): ssthresh after a loss by congestion, from the BDP just before it. */
+FSAT_INLINE __u32 fsat_ssthresh(const struct fsat *f, __u32 rcv_bytes, __u32 mss)
 {
-	__u32 target = fsat_min(f->target, fsat_max(a->cwnd_max, fsat_min_target(a)));
+	return fsat_max(fsat_max(rcv_bytes, f->flight_n / 2), fsat_twice(mss));
+}
+
+/* The steps of space towards `target`: up by what arrived (RFC 3465), down by half of it, as rate halving
+ * does. Down from where it limits: what lies above cwnd limits nothing. */
+FSAT_INLINE __u32 fsat_step(const struct fsat *f, const struct fsat_ack *a, __u32 target)
+{
 	__u32 space = f->space, down = a->delivered / 2;
 
+	target = fsat_min(target, fsat_max(a->cwnd_max, fsat_min_target(a)));
 	if (space <= target)
 		return fsat_min(target, fsat_amount((__u64)space + a->delivered));
 	space = fsat_min(space, fsat_max(a->cwnd, target));
 	return space - target > down ? space - down : target;
 }
+
+/* ---- FSAT_ADD_BEST: a loss in a dip of the rate says nothing about the BDP ---- */
+
+FSAT_INLINE __u32 fsat_best(const struct fsat *f) { return fsat_max(f->best[0], f->best[1]); }
+
+FSAT_INLINE void fsat_note_best(struct fsat *f, __u32 now_us)
+{
+	if (now_us - f->best_us >= FSAT_BEST_US) {
+		f->best[1] = f->best[0];
+		f->best[0] = 0;
+		f->best_us = now_us;
+	}
+	f->best[0] = fsat_max(f->best[0], f->rcv_bytes);
+}
+
+/* (10) with the best: no more was outstanding than the path is known to carry. */
+FSAT_INLINE int fsat_within_best(const struct fsat *f)
+{
+	return f->flight_n <= fsat_best(f);
+}
+
+/* ---- FSAT_ADD_DRAIN: what stands in the queue hides rtt_min ---- */
+
+/* What a drain leaves in flight: too little to queue, enough to go on measuring. */
+FSAT_INLINE __u32 fsat_drain_level(const struct fsat *f, const struct fsat_ack *a)
+{
+	return fsat_max(f->drain_rcv_bytes / 2, fsat_amount(4ULL * a->mss));
+}
+
+/* By Little's law RTT is at most twice rtt_min if the queue is ours alone, since target is at most twice
+ * rcv_bytes. More, for long, is another's queue, or a longer route. */
+FSAT_INLINE void fsat_note_rtt(struct fsat *f)
+{
+	__u32 rtt = f->period_rtt_us;
+
+	if (rtt == FSAT_NO_LIMIT)
+		return;
+	f->rtt_usual_us = fsat_average(f->rtt_usual_us, rtt);
+	f->foreign = rtt / 9 > f->rtt_min_us / 4 ? fsat_min(f->foreign + 1, FSAT_FOREIGN_PERIODS) : 0;
+}
+
+FSAT_INLINE int fsat_drain_due(const struct fsat *f, const struct fsat_ack *a)
+{
+	__u32 dry = a->now_us - f->dry_us, drained = a->now_us - f->drained_us;
+	__u32 after = !f->rtt_found_us ? FSAT_DRAIN_FIRST_US : f->again ? FSAT_DRAIN_AGAIN_US : FSAT_DRAIN_US;
+
+	if (dry >= after)
+		return 1;
+	if (f->foreign >= FSAT_FOREIGN_PERIODS && drained >= FSAT_DRAIN_REST_US)
+		return 1;
+	return dry >= FSAT_DRAIN_JOIN_US && a->rtt_us < f->rtt_usual_us - f->rtt_usual_us / 8;
+}
+
+FSAT_INLINE void fsat_begin_drain(struct fsat *f, const struct fsat_ack *a)
+{
+	f->draining = 1;
+	f->drains++;
+	f->dry_us = a->now_us;
+	f->falls_us = a->now_us;
+	f->drain_rcv_bytes = fsat_min(f->space, f->rcv_bytes);
+	if (!f->rtt_found_us)
+		f->rtt_found_us = f->rtt_min_us;
+}
+
+/* The queue is dry, by a drain or by itself. */
+FSAT_INLINE void fsat_dry(struct fsat *f, const struct fsat_ack *a)
+{
+	if (f->draining)
+		f->space = fsat_max(f->space, f->drain_rcv_bytes);
+	f->draining = 0;
+	f->foreign = 0;
+	f->dry_us = a->now_us;
+	f->drained_us = a->now_us;
+	f->rtt_low_us = FSAT_NO_LIMIT;
+}
+
+/* RTT falls no more: rtt_min is the least that the last two drains found, so that it takes two to raise it. */
+FSAT_INLINE void fsat_end_drain(struct fsat *f, const struct fsat_ack *a)
+{
+	__u32 low = f->rtt_low_us, before = f->rtt_found_us, least = fsat_min(low, before);
+	int above = low > before && low - before > before / 8, below = low < before - before / 8;
+
+	f->again = below || (above && least == f->rtt_min_us);
+	f->rtt_known = !above && !below;
+	f->rtt_min_us = least;
+	f->rtt_found_us = low;
+	fsat_dry(f, a);
+}
+
+/* Whether a drain that has gone so far has to go on: RTT falls, or what was in flight before still is. */
+FSAT_INLINE int fsat_drain_acts(const struct fsat *f, const struct fsat_ack *a, __u32 low)
+{
+	int emptying = a->flight > fsat_drain_level(f, a) + a->mss;
+
+	return a->rtt_us < low - low / 16 || (emptying && a->now_us - f->dry_us < 8ULL * a->rtt_us);
+}
+
+FSAT_INLINE void fsat_drain(struct fsat *f, const struct fsat_ack *a)
+{
+	__u32 low = f->rtt_low_us;
+
+	f->period_rtt_us = fsat_min(f->period_rtt_us, a->rtt_us);
+	if (f->rtt_known && a->rtt_us <= f->rtt_min_us + f->rtt_min_us / 8) {
+		fsat_dry(f, a);
+		return;
+	}
+	f->rtt_low_us = fsat_min(low, a->rtt_us);
+	if (f->draining) {
+		if (fsat_drain_acts(f, a, low))
+			f->falls_us = a->now_us;
+		else if (a->now_us - f->falls_us >= a->rtt_us / 2)
+			fsat_end_drain(f, a);
+	} else {
+		if (a->rtt_us <= low) /* whoever shares the queue sees the same: all drain together */
+			f->dry_us = a->now_us;
+		if (f->target != FSAT_NO_LIMIT && fsat_drain_due(f, a))
+			fsat_begin_drain(f, a);
+	}
+}
+
+/* ---- Periods ---- */
 
 FSAT_INLINE void fsat_begin_period(struct fsat *f, const struct fsat_ack *a)
 {
@@ -135,31 +301,59 @@ FSAT_INLINE void fsat_begin_period(struct fsat *f, const struct fsat_ack *a)
 	f->period_rcv_bytes = 0;
 	f->period_flight = a->flight;
 	f->period_app_limited = a->app_limited;
+	f->period_rtt_us = FSAT_NO_LIMIT;
 }
 
-/* A period in which the application limits understates the BDP: it may raise target and s, never lower
- * them. */
-FSAT_INLINE void fsat_end_period(struct fsat *f, const struct fsat_ack *a)
+/* A period in which the application limits, or a drain, understates the BDP: it may raise target and s,
+ * never lower them. */
+FSAT_INLINE void fsat_end_period(struct fsat *f, const struct fsat_config *c, const struct fsat_ack *a)
 {
-	__u32 floor = f->period_app_limited ? f->target : fsat_min_target(a);
+	int understates = f->period_app_limited || f->draining;
+	__u32 floor = understates ? f->target : fsat_min_target(a);
 
 	f->rcv_bytes = f->period_rcv_bytes;
 	f->flight_n = f->period_flight;
-	if (!f->period_app_limited || f->rcv_bytes >= f->s)
+	if (!understates || f->rcv_bytes >= f->s)
 		fsat_headroom(f);
 	f->target = fsat_max(fsat_judge1(f), floor);
+	if (fsat_adds(c, FSAT_ADD_BEST))
+		fsat_note_best(f, a->now_us);
+	if (fsat_adds(c, FSAT_ADD_DRAIN))
+		fsat_note_rtt(f);
 	fsat_begin_period(f, a);
 }
 
 /* The measurement that this ACK is: (8), and if the period is over, (5) to (7) and (9). */
-FSAT_INLINE void fsat_measure(struct fsat *f, const struct fsat_ack *a)
+FSAT_INLINE void fsat_measure(struct fsat *f, const struct fsat_config *c, const struct fsat_ack *a)
 {
 	f->period_rcv_bytes = fsat_amount((__u64)f->period_rcv_bytes + a->delivered);
 	f->period_app_limited |= a->app_limited;
 	f->target = fsat_judge2(f);
 	if (a->now_us - f->period_start_us >= f->rtt_min_us)
-		fsat_end_period(f, a);
+		fsat_end_period(f, c, a);
 }
+
+/* Moves space one step; a drain stops sending until no more than its level is in flight. */
+FSAT_INLINE __u32 fsat_moved_space(const struct fsat *f, const struct fsat_config *c, const struct fsat_ack *a)
+{
+	__u64 more = fsat_adds(c, FSAT_ADD_FAIR) ? (__u64)FSAT_FAIR_SEGMENTS * a->mss : 0;
+
+	if (!f->draining)
+		return fsat_step(f, a, fsat_amount(f->target + more));
+	if (f->rtt_known) /* it ends as soon as rtt_min is seen: gently */
+		return fsat_step(f, a, fsat_drain_level(f, a));
+	return fsat_drain_level(f, a);
+}
+
+FSAT_INLINE void fsat_sample_rtt(struct fsat *f, const struct fsat_config *c, const struct fsat_ack *a)
+{
+	if (!f->rtt_min_us || a->rtt_us < f->rtt_min_us)
+		f->rtt_min_us = a->rtt_us;
+	if (fsat_adds(c, FSAT_ADD_PACE))
+		f->srtt_us = fsat_average(f->srtt_us, a->rtt_us);
+}
+
+/* ---- What a sender calls ---- */
 
 /* A new connection that may have `flight_limit` bytes in flight until something is known. */
 FSAT_INLINE void fsat_init(struct fsat *f, const struct fsat_config *c, __u32 now_us, __u32 flight_limit)
@@ -169,6 +363,10 @@ FSAT_INLINE void fsat_init(struct fsat *f, const struct fsat_config *c, __u32 no
 		.target = FSAT_NO_LIMIT,
 		.space = flight_limit,
 		.period_start_us = now_us,
+		.best_us = now_us,
+		.dry_us = now_us,
+		.drained_us = now_us,
+		.rtt_low_us = FSAT_NO_LIMIT,
 	};
 }
 
@@ -177,14 +375,15 @@ FSAT_INLINE void fsat_on_ack(struct fsat *f, const struct fsat_config *c, const 
 {
 	int first = !f->rtt_min_us;
 
-	(void)c;
-	if (a->rtt_us && (first || a->rtt_us < f->rtt_min_us))
-		f->rtt_min_us = a->rtt_us;
+	if (a->rtt_us)
+		fsat_sample_rtt(f, c, a);
 	if (first)
 		fsat_begin_period(f, a);
 	else
-		fsat_measure(f, a);
-	f->space = fsat_step(f, a);
+		fsat_measure(f, c, a);
+	if (a->rtt_us && fsat_adds(c, FSAT_ADD_DRAIN))
+		fsat_drain(f, a);
+	f->space = fsat_moved_space(f, c, a);
 }
 
 /* (4): how much may be in flight, bytes. The advertised window itself is left to TCP; never less than one
@@ -197,20 +396,30 @@ FSAT_INLINE __u32 fsat_window(const struct fsat *f, const struct fsat_ack *a)
 /* judge(3): ssthresh, bytes, from the base's cwnd and its present ssthresh; counts the verdict. */
 FSAT_INLINE __u32 fsat_on_loss(struct fsat *f, const struct fsat_config *c, __u32 cwnd, __u32 ssthresh, __u32 mss)
 {
-	(void)c;
-	if (fsat_nothing_queues(f)) {
+	int best = fsat_adds(c, FSAT_ADD_BEST);
+
+	if (fsat_nothing_queues(f) || (best && fsat_within_best(f))) {
 		f->losses_radio++;
 		return fsat_max(cwnd, ssthresh);               /* (10) */
 	}
 	f->losses_congestion++;
-	return fsat_max(fsat_max(f->rcv_bytes, f->flight_n / 2), fsat_twice(mss)); /* (11) */
+	return fsat_ssthresh(f, best ? fsat_max(fsat_best(f), f->rcv_bytes) : f->rcv_bytes, mss); /* (11) */
 }
 
-/* At which rate to send, bytes per second; 0 leaves it to TCP. */
+/* judge(3) where the path itself says that it is congested (ECN): (11). */
+FSAT_INLINE __u32 fsat_on_mark(struct fsat *f, __u32 mss)
+{
+	f->losses_congestion++;
+	return fsat_ssthresh(f, f->rcv_bytes, mss);
+}
+
+/* At which rate to send, bytes per second; 0 leaves it to TCP. Half as much again as the window needs, so
+ * that the rate never is what limits. */
 FSAT_INLINE __u64 fsat_pacing_rate(const struct fsat *f, const struct fsat_config *c, const struct fsat_ack *a)
 {
-	(void)f, (void)c, (void)a;
-	return 0;
+	if (!fsat_adds(c, FSAT_ADD_PACE) || !f->srtt_us)
+		return 0;
+	return (f->target == FSAT_NO_LIMIT ? 2000000ULL : 1500000ULL) * fsat_window(f, a) / f->srtt_us;
 }
 
 #endif

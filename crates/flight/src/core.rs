@@ -11,10 +11,30 @@ pub struct Additions(u32);
 impl Additions {
     /// The paper's equations and nothing else: `fsat_paper`.
     pub const PAPER: Additions = Additions(0);
+    /// Losses are judged by the best BDP of late, not by the last: `FSAT_ADD_BEST`.
+    pub const BEST: Additions = Additions(1);
+    /// The queue is let run dry now and then, to learn rtt_min: `FSAT_ADD_DRAIN`.
+    pub const DRAIN: Additions = Additions(2);
+    /// A constant on top of target, so that equal flows get equal shares: `FSAT_ADD_FAIR`.
+    pub const FAIR: Additions = Additions(4);
+    /// A rate to send at: `FSAT_ADD_PACE`.
+    pub const PACE: Additions = Additions(8);
+    /// All that is added: `fsat`.
+    pub const FSAT: Additions = Additions(15);
+
+    /// As `FSAT_ADD_*`.
+    pub fn bits(self) -> u32 {
+        self.0
+    }
 
     /// From `FSAT_ADD_*`.
     pub fn from_bits(bits: u32) -> Additions {
         Additions(bits)
+    }
+
+    /// All of these but `other`.
+    pub fn without(self, other: Additions) -> Additions {
+        Additions(self.0 & !other.0)
     }
 }
 
@@ -60,6 +80,10 @@ pub struct State {
     pub flight: u64,
     /// The least RTT; `None` before the first sample.
     pub rtt_min: Option<Duration>,
+    /// Whether the queue is let run dry at present, to learn rtt_min.
+    pub draining: bool,
+    /// How often that has been begun.
+    pub drains: u32,
     /// Losses that judge(3) put down to radio.
     pub losses_radio: u32,
     /// Losses that judge(3) put down to congestion.
@@ -91,6 +115,11 @@ impl FsAt {
         self.raw.on_loss(&self.config, bytes(cwnd), bytes(ssthresh), mss).into()
     }
 
+    /// The path itself says that it is congested (ECN): the base's new ssthresh in bytes, FS-AT (11).
+    pub fn on_mark(&mut self, mss: u32) -> u64 {
+        self.raw.on_mark(mss).into()
+    }
+
     /// At which rate to send, bytes per second; `None` if FS-AT does not mind.
     pub fn pacing_rate(&self) -> Option<u64> {
         Some(self.raw.pacing_rate(&self.config, &self.last)).filter(|rate| *rate > 0)
@@ -98,13 +127,20 @@ impl FsAt {
 
     /// What it knows and decided.
     pub fn state(&self) -> State {
-        let raw = &self.raw;
+        State::from(&self.raw)
+    }
+}
+
+impl From<&RawFsat> for State {
+    fn from(raw: &RawFsat) -> State {
         State {
             target: (raw.target != NO_LIMIT).then_some(raw.target.into()),
             space: raw.space.into(),
             rcv_bytes: raw.rcv_bytes.into(),
             flight: raw.flight_n.into(),
             rtt_min: (raw.rtt_min_us > 0).then(|| Duration::from_micros(raw.rtt_min_us.into())),
+            draining: raw.draining != 0,
+            drains: raw.drains,
             losses_radio: raw.losses_radio,
             losses_congestion: raw.losses_congestion,
         }

@@ -39,6 +39,22 @@ pub struct RawFsat {
     pub period_app_limited: u32,
     pub losses_radio: u32,
     pub losses_congestion: u32,
+    pub best: [u32; 2],
+    pub best_us: u32,
+    pub draining: u32,
+    pub drains: u32,
+    pub dry_us: u32,
+    pub drained_us: u32,
+    pub falls_us: u32,
+    pub drain_rcv_bytes: u32,
+    pub rtt_low_us: u32,
+    pub rtt_found_us: u32,
+    pub rtt_known: u32,
+    pub again: u32,
+    pub period_rtt_us: u32,
+    pub rtt_usual_us: u32,
+    pub foreign: u32,
+    pub srtt_us: u32,
 }
 
 /// `FSAT_NO_LIMIT`.
@@ -51,6 +67,7 @@ unsafe extern "C" {
     fn nawa_fsat_on_ack(f: *mut RawFsat, c: *const RawConfig, a: *const RawAck);
     fn nawa_fsat_window(f: *const RawFsat, a: *const RawAck) -> u32;
     fn nawa_fsat_on_loss(f: *mut RawFsat, c: *const RawConfig, cwnd: u32, ssthresh: u32, mss: u32) -> u32;
+    fn nawa_fsat_on_mark(f: *mut RawFsat, mss: u32) -> u32;
     fn nawa_fsat_pacing_rate(f: *const RawFsat, c: *const RawConfig, a: *const RawAck) -> u64;
 }
 
@@ -75,6 +92,11 @@ impl RawFsat {
     pub fn on_loss(&mut self, config: &RawConfig, cwnd: u32, ssthresh: u32, mss: u32) -> u32 {
         // SAFETY: as in `new`.
         unsafe { nawa_fsat_on_loss(self, config, cwnd, ssthresh, mss) }
+    }
+
+    pub fn on_mark(&mut self, mss: u32) -> u32 {
+        // SAFETY: as in `new`.
+        unsafe { nawa_fsat_on_mark(self, mss) }
     }
 
     pub fn pacing_rate(&self, config: &RawConfig, ack: &RawAck) -> u64 {

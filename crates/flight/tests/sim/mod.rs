@@ -13,7 +13,7 @@ use std::time::Duration;
 use link::{Link, LinkConfig};
 
 pub use base::Kind;
-pub use sender::{FRAME, MSS, Packet, Profile, Sender};
+pub use sender::{FRAME, Packet, Profile, Sender};
 
 /// A flow: when it sends, and how long its packets take but for the link.
 #[derive(Debug, Clone)]
@@ -95,6 +95,9 @@ struct End {
     delivered_before: u64,
 }
 
+/// Looks at a sender whenever it may have sent, with the packets that wait on the link.
+pub type Look = Box<dyn FnMut(Duration, usize, &Sender, u64)>;
+
 /// A run in progress.
 pub struct World {
     scenario: Scenario,
@@ -107,8 +110,7 @@ pub struct World {
     queue_time: f64,
     queue_max: u64,
     before: (u64, u64),
-    /// Called after each event, to look.
-    pub trace: Option<Box<dyn FnMut(Duration, usize, &Sender, u64)>>,
+    pub look: Option<Look>,
 }
 
 impl World {
@@ -133,7 +135,7 @@ impl World {
             queue_time: 0.0,
             queue_max: 0,
             before: (0, 0),
-            trace: None,
+            look: None,
             scenario,
         };
         for flow in 0..world.scenario.flows.len() {
@@ -212,6 +214,7 @@ impl World {
                 }
             }
             What::DelayedAck => self.flush_due(flow),
+            What::Timer if self.ends[flow].timer_at != Some(now) => return,
             What::Timer => {
                 self.ends[flow].timer_at = None;
                 if let Some(sender) = &mut self.ends[flow].sender
@@ -231,8 +234,8 @@ impl World {
             self.link.send(now, encode(flow, &packet));
         }
         let waiting = self.link.stats().queue.frames.0;
-        if let Some(trace) = &mut self.trace {
-            trace(now, flow, sender, waiting);
+        if let Some(look) = &mut self.look {
+            look(now, flow, sender, waiting);
         }
         let app = sender_app_tick(&self.scenario.flows[flow].profile, now);
         let pace = (sender.next_send > now).then_some(sender.next_send);

@@ -31,7 +31,15 @@ pub struct Profile {
 
 impl Default for Profile {
     fn default() -> Profile {
-        Profile { fsat: None, base: Kind::Cubic, initial: 10.0, rwnd: 4000, pace: true, app: None, report: None }
+        Profile {
+            fsat: None,
+            base: Kind::Cubic,
+            initial: 10.0,
+            rwnd: 4000,
+            pace: true,
+            app: None,
+            report: None,
+        }
     }
 }
 
@@ -138,9 +146,10 @@ impl Sender {
             return Some(self.una + index as u64);
         }
         let next = self.una + self.slots.len() as u64;
-        let offered = self.profile.app.map_or(u64::MAX, |rate| {
-            ((now.saturating_sub(self.started)).as_secs_f64() * rate) as u64
-        });
+        let offered = self
+            .profile
+            .app
+            .map_or(u64::MAX, |rate| ((now.saturating_sub(self.started)).as_secs_f64() * rate) as u64);
         self.app_limited = next >= offered;
         (!self.app_limited && (self.slots.len() as u64) < self.profile.rwnd).then_some(next)
     }
@@ -190,7 +199,8 @@ impl Sender {
         }
         let packets = self.delivered - before;
         if self.recovery.is_some() {
-            self.base.cwnd = (self.base.cwnd - packets as f64 / 2.0).max(self.base.ssthresh.min(self.base.cwnd));
+            self.base.cwnd =
+                (self.base.cwnd - packets as f64 / 2.0).max(self.base.ssthresh.min(self.base.cwnd));
         }
         let growing = self.base.cwnd < self.base.ssthresh || !was_recovering;
         if packets > 0 && self.cwnd_limited && growing {
@@ -284,17 +294,23 @@ impl Sender {
         self.window = self.base.cwnd;
         let Some(fsat) = &mut self.fsat else { return };
         let cwnd = (self.base.cwnd * f64::from(MSS)) as u64;
-        fsat.on_ack(now, &Ack {
-            rtt: Some(Duration::from_secs_f64(rtt)),
-            delivered: packets * u64::from(MSS),
-            lost: lost * u64::from(MSS),
-            flight: (self.flying + self.lost) * u64::from(MSS),
-            cwnd,
-            cwnd_max: self.profile.rwnd * u64::from(MSS),
-            mss: MSS,
-            app_limited: self.app_limited,
-        });
-        self.window = self.base.cwnd.min(fsat.window(cwnd) as f64 / f64::from(MSS));
+        fsat.on_ack(
+            now,
+            &Ack {
+                rtt: Some(Duration::from_secs_f64(rtt)),
+                delivered: packets * u64::from(MSS),
+                lost: lost * u64::from(MSS),
+                flight: (self.flying + self.lost) * u64::from(MSS),
+                cwnd,
+                cwnd_max: self.profile.rwnd * u64::from(MSS),
+                mss: MSS,
+                app_limited: self.app_limited,
+            },
+        );
+        let window = fsat.window(cwnd);
+        if window < cwnd {
+            self.window = window as f64 / f64::from(MSS);
+        }
     }
 
     fn rto(&self) -> Duration {
