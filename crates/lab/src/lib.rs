@@ -24,6 +24,8 @@ mod error;
 mod events;
 pub mod experiment;
 pub mod fetch;
+mod flight;
+pub mod flows;
 mod hostile;
 pub mod http;
 pub mod iperf;
@@ -36,6 +38,7 @@ pub mod report;
 mod runner;
 mod statistics;
 pub mod system;
+mod traces;
 mod tunnel;
 mod workload;
 
