@@ -1,6 +1,6 @@
 //! Runs a part of an experiment by hand: `NAWA=target/debug/nawa cargo run -p lab --example lab -- tunnel
 //! system=nawa,nawa-paper paths=10` runs only the cases whose key has one of the values named for each of these keys.
-//! `SIZE` (quick, paper), `SEED`, `REPEATS` and `JSON` are what they say. `NAWA` is the `nawa` under test.
+//! `SIZE` (quick, paper), `SEED`, `REPEATS`, `JSON`, `TRACES` and `SERIES` are what they say. `NAWA` is the `nawa` under test.
 
 use std::process::ExitCode;
 
@@ -41,6 +41,8 @@ fn options() -> RunOptions {
     if let Some(nawa) = std::env::var_os("NAWA") {
         options.nawa = std::path::absolute(nawa).unwrap_or_default();
     }
+    options.traces = std::env::var_os("TRACES").map(Into::into);
+    options.series = std::env::var_os("SERIES").map(Into::into);
     options.seed = number("SEED").unwrap_or(RunOptions::SEED);
     options
 }

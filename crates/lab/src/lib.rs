@@ -17,6 +17,7 @@ mod attack;
 mod cleanup;
 mod clock;
 mod congestion;
+mod controls;
 mod demo;
 mod disturbance;
 pub mod emulator;

@@ -43,11 +43,6 @@ impl<'a> Report<'a> {
         self.repeats[case].push(repeat);
     }
 
-    /// A note that is not of one case.
-    pub(crate) fn remark(&mut self, text: String) {
-        self.notes.push(text);
-    }
-
     pub(crate) fn fail(&mut self, case: usize, error: &Error) {
         self.note(case, &format!("not measured: {error}"));
     }

@@ -13,7 +13,7 @@ use crate::partial::Partial;
 use crate::report::{Progress, Report};
 use crate::system::{Means, Ready, System};
 use crate::workload::{Bench, fetch, stream};
-use crate::{cleanup, flight, hostile, namespace, program};
+use crate::{cleanup, controls, flight, hostile, namespace, program};
 
 /// Runs the experiment `name`: says how long it takes, shows how far it is, prints the results and writes them where
 /// `options` ask for it.
@@ -29,6 +29,8 @@ pub fn run_experiment(experiment: &Experiment, options: &RunOptions) -> Result<(
     check_host()?;
     program::require(&programs(experiment))?;
     cleanup::start()?;
+    let (experiment, _controls) = controls::provide(experiment, &options.nawa)?;
+    let experiment = &experiment;
     let mut lab = Lab::new(options)?;
     let mut results = Results::new(experiment, options)?;
     for repeat in 0..experiment.repeats {
