@@ -270,12 +270,11 @@ fn distinct(mut names: Vec<&str>) -> Vec<&str> {
 
 /// Three digits are enough: nothing here is measured more precisely.
 pub(crate) fn number(value: f64) -> String {
-    let decimals = if value.abs() >= 100.0 {
-        0
-    } else if value.abs() >= 10.0 {
-        1
-    } else {
-        2
+    let decimals = match value.abs() {
+        100.0.. => 0,
+        10.0.. => 1,
+        1.0.. => 2,
+        _ => 3,
     };
     format!("{value:.decimals$}")
 }
@@ -331,5 +330,6 @@ mod tests {
     #[test]
     fn numbers_have_three_digits() {
         assert_eq!([number(1234.5), number(12.34), number(1.234)], ["1234", "12.3", "1.23"]);
+        assert_eq!([number(0.9953), number(0.0)], ["0.995", "0.000"]);
     }
 }

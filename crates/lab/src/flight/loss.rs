@@ -39,13 +39,13 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
         Size::Paper => (&ALL, 300, 10),
     };
     let cases: Vec<Case> = losses.iter().flat_map(|&loss| cases(loss, losses.len(), seconds)).collect();
-    let [goodput, queue] = AGAINST_RENO;
+    let [goodput_of_reno, _] = AGAINST_RENO;
     Ok(Experiment {
         name: "flight-loss",
         side_by_side: cases.len(),
         cases,
         repeats,
-        ratios: vec![OF_LOSSLESS, goodput, queue],
+        ratios: vec![OF_LOSSLESS, goodput_of_reno],
         paper: Vec::new(),
         notes: notes(&ABOUT_THIS),
     })
