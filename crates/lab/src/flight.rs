@@ -195,12 +195,18 @@ mod tests {
 
     #[test]
     fn every_size_compares_all_controls_with_the_same_links() {
-        for experiment in [Size::Quick, Size::Normal, Size::Paper].into_iter().flat_map(all) {
-            for name in CONTROLS {
-                let uses = |case: &&Case| case.key[0] == ("cc", name.into());
-                let count = experiment.cases.iter().filter(uses).count();
-                let least = if experiment.name == "flight-fairness" { 0 } else { experiment.cases.len() / 5 };
-                assert!(count >= least, "{} {name}", experiment.name);
+        for make in [wired, loss, radio] {
+            for size in [Size::Quick, Size::Normal, Size::Paper] {
+                let experiment = make(&RunOptions { size, ..RunOptions::default() }).unwrap();
+                for case in &experiment.cases {
+                    let same_link = |other: &&Case| other.key[1..] == case.key[1..];
+                    let names = experiment.cases.iter().filter(same_link).map(|other| &other.key[0].1);
+                    let names: Vec<_> = names.collect();
+                    assert!(
+                        CONTROLS.iter().all(|name| names.iter().any(|&known| known == name)),
+                        "{names:?}"
+                    );
+                }
             }
         }
     }

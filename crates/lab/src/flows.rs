@@ -24,9 +24,8 @@ use crate::network::{Network, SERVER};
 /// The server's port for the first flow; each has its own.
 const PORT: u16 = 5001;
 
-/// What the kernel may tune a socket's buffers to, in bytes, so that no flow without a window of its own is limited by
-/// them.
-const BUFFER_MAX: u32 = 32 << 20;
+/// What the kernel may tune a socket's buffers to, in bytes, so that they limit no flow.
+pub const BUFFER_MAX: u32 = 32 << 20;
 
 /// Flows, and when they are measured. Times count from the links' restart.
 #[derive(Clone, Debug)]
@@ -35,6 +34,8 @@ pub struct FlowTest {
     pub flows: Vec<FlowSpec>,
     /// The senders' initial window, in segments; `None` is the kernel's.
     pub initial_window: Option<u32>,
+    /// The greatest receive buffer, in bytes, that the kernel tunes a flow to which has none of its own (`tcp_rmem`).
+    pub receive_buffer_max: u32,
     /// When measuring begins.
     pub from: Duration,
     /// When it ends; `None` is when every flow's bytes have arrived.
@@ -114,14 +115,18 @@ pub(crate) fn run(
     seed: u64,
     watch: Option<Watch>,
 ) -> Result<Outcome, Error> {
-    let limits = format!("4096 131072 {BUFFER_MAX}");
-    network.server.sysctl("ipv4/tcp_rmem", &limits)?;
-    network.client.sysctl("ipv4/tcp_wmem", &limits)?;
+    network.server.sysctl("ipv4/tcp_rmem", &buffer_limits(test.receive_buffer_max))?;
+    network.client.sysctl("ipv4/tcp_wmem", &buffer_limits(BUFFER_MAX))?;
     test.initial_window.map_or(Ok(()), |segments| network.set_initial_window(segments))?;
     let mut running = Running::listen(network, test, seed)?;
     network.restart_links();
     running.started = clock::now();
     running.until_end(test, watch)
+}
+
+/// Least, default and greatest, as `tcp_rmem` and `tcp_wmem` take them.
+fn buffer_limits(max: u32) -> String {
+    format!("4096 {} {max}", max.min(131_072))
 }
 
 struct Running<'a> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use common::{alone, left_in, skip};
 use lab::experiment::{Case, Experiment, Ratio, Reference, Workload};
-use lab::flows::{FlowSpec, FlowTest};
+use lab::flows::{BUFFER_MAX, FlowSpec, FlowTest};
 use lab::network::{PathSpec, Topology};
 use lab::system::System;
 use lab::{RunOptions, run_experiment};
@@ -29,6 +29,7 @@ fn case(cc: &'static str, flows: Vec<FlowSpec>) -> Case {
     };
     let test = FlowTest {
         initial_window: Some(3),
+        receive_buffer_max: BUFFER_MAX,
         from: Duration::ZERO,
         until: None,
         limit: Duration::from_secs(60),

@@ -8,7 +8,7 @@ use link::{Bitrate, Capacity, Loss, Queue};
 use super::{DELAY, case, notes, overhead, topology};
 use crate::error::Error;
 use crate::experiment::{Case, Experiment, RunOptions, Size};
-use crate::flows::{FlowSpec, FlowTest};
+use crate::flows::{BUFFER_MAX, FlowSpec, FlowTest};
 
 pub(crate) const ABOUT: &str = "flows of two congestion controls on 1 Mbit/s, RTT 180 ms, buffers of 0.5 to 10 BDP: shares and queue (paper 001)";
 
@@ -98,6 +98,7 @@ impl Setup {
         let test = FlowTest {
             flows: flows(self.name, Duration::ZERO).chain(flows(self.against, late)).collect(),
             initial_window: None,
+            receive_buffer_max: BUFFER_MAX,
             from: late + STARTS,
             until: Some(until),
             limit: until,

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::error::Error;
 use crate::experiment::{Case, Experiment, Ratio, Reference, RunOptions, Size};
-use crate::flows::FlowTest;
+use crate::flows::{BUFFER_MAX, FlowTest};
 
 pub(crate) const ABOUT: &str =
     "one TCP flow over 1 Mbit/s, RTT 180 ms, with 0 to 1 % random loss (paper 001) and on to 5 %";
@@ -59,6 +59,7 @@ fn cases(loss: f64, losses: usize, seconds: u64) -> impl Iterator<Item = Case> {
         let test = FlowTest {
             flows: vec![windowed(name, None)],
             initial_window: Some(INITIAL_WINDOW),
+            receive_buffer_max: BUFFER_MAX,
             from: Duration::ZERO,
             until: Some(time),
             limit: time,

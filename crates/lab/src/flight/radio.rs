@@ -9,7 +9,7 @@ use link::{Bitrate, Capacity, CellularConfig, Outages, Queue, Trace};
 use super::{AGAINST_RENO, CONTROLS, case, notes, overhead, percent, topology};
 use crate::error::{Doing, Error};
 use crate::experiment::{Case, Experiment, Ratio, Reference, RunOptions, Size};
-use crate::flows::{FlowSpec, FlowTest};
+use crate::flows::{BUFFER_MAX, FlowSpec, FlowTest};
 
 pub(crate) const ABOUT: &str =
     "one TCP flow over cellular traces, RTT 60 ms, a queue of 2000 packets, without loss and with 1 %";
@@ -77,7 +77,8 @@ fn cases(cell: &Cell, loss: f64, time: Duration) -> impl Iterator<Item = Case> {
         let start = [Duration::ZERO; 2];
         let flow = FlowSpec { congestion_control: name, start, bytes: None, receive_buffer: None };
         let (from, until) = (Duration::ZERO, Some(time));
-        let test = FlowTest { flows: vec![flow], initial_window: None, from, until, limit: time };
+        let (flows, receive_buffer_max) = (vec![flow], BUFFER_MAX);
+        let test = FlowTest { flows, initial_window: None, receive_buffer_max, from, until, limit: time };
         let key =
             vec![("cc", name.into()), ("trace", cell.name.clone().into()), ("loss_percent", loss.into())];
         case(key, topology.clone(), test, time + overhead(SIDE_BY_SIDE))
