@@ -8,6 +8,7 @@ mod series;
 mod wired;
 
 use std::path::Path;
+use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use link::{Capacity, LinkConfig, Loss, Probability, Queue};
@@ -117,14 +118,25 @@ pub(crate) fn measure(
     seed: u64,
     series: Option<&Path>,
 ) -> Result<Sample, Error> {
-    let title = Experiment::title(bench.case);
-    let mut series = series.map(|folder| Series::create(folder, &title, seed)).transpose()?;
-    let outcome = match &mut series {
-        Some(series) => flows::run(bench.network, test, seed, Some(&mut |look| series.write(look)))?,
+    let outcome = match series {
+        Some(folder) => watched(bench, test, seed, folder)?,
         None => flows::run(bench.network, test, seed, None)?,
     };
     let metrics = metrics(&bench.case.topology, &outcome);
     Ok(Sample { metrics: named(metrics), ..Sample::default() })
+}
+
+fn watched(bench: &Bench, test: &FlowTest, seed: u64, folder: &Path) -> Result<Outcome, Error> {
+    let title = Experiment::title(bench.case);
+    let mut series = Series::create(folder, &title, seed)?;
+    std::thread::scope(|scope| {
+        let (stop, stopped) = channel();
+        let title = &title;
+        scope.spawn(move || series::log_state(folder, title, seed, bench, &stopped));
+        let outcome = flows::run(bench.network, test, seed, Some(&mut |look| series.write(look)));
+        drop(stop);
+        outcome
+    })
 }
 
 fn named(metrics: Fields<f64>) -> Vec<(String, f64)> {

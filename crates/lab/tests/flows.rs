@@ -95,6 +95,7 @@ fn flows_side_by_side_are_measured_and_nothing_remains() {
     assert_eq!(json["results"].as_array().unwrap().len(), 2, "what is missing has no result");
     let notes = json["notes"].to_string();
     assert!(notes.contains("nawa_test_none: not measured"), "{notes}");
-    assert_eq!(std::fs::read_dir(series).unwrap().count(), 2);
+    let csv = std::fs::read_to_string(series.join("reno 1 1.csv")).unwrap();
+    assert!(csv.lines().count() > 10 && csv.starts_with("time_s,queue_packets,flow,cwnd_packets"), "{csv}");
     assert_eq!(left_in("/run/netns", std::process::id()), Vec::<String>::new());
 }

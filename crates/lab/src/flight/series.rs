@@ -1,11 +1,18 @@
-//! What happens in the course of one run, for people to look at: one file per case and seed.
+//! What happens in the course of one run, for people to look at: two files per case and seed.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::Path;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
 
+use serde_json::Value;
+
+use crate::clock;
 use crate::error::{Doing, Error};
 use crate::flows::Look;
+use crate::program::output;
+use crate::workload::Bench;
 
 /// A file of comma-separated values, a line per look and flow.
 pub(super) struct Series(BufWriter<File>);
@@ -16,10 +23,8 @@ const HEADER: &str = "time_s,queue_packets,flow,cwnd_packets,ssthresh_packets,un
 impl Series {
     /// In `folder`, which is made if it is not there.
     pub(super) fn create(folder: &Path, title: &str, seed: u64) -> Result<Self, Error> {
-        let path = folder.join(format!("{} {seed}.csv", title.replace('/', "_")));
-        let made = fs::create_dir_all(folder).and_then(|()| File::create(&path));
-        let mut file = BufWriter::new(made.doing(|| format!("make {}", path.display()))?);
-        writeln!(file, "{HEADER}").doing(|| format!("write {}", path.display()))?;
+        let mut file = file(folder, title, seed, "csv")?;
+        writeln!(file, "{HEADER}").doing(|| "write a series".into())?;
         Ok(Self(file))
     }
 
@@ -42,4 +47,31 @@ impl Series {
             );
         }
     }
+}
+
+/// What `nawa flight show` is asked every so often.
+const ASK_EVERY: Duration = Duration::from_millis(250);
+
+/// FS-AT's own view of the client's connections (target, space, rcv_bytes, rtt_min, losses): the connections in
+/// `nawa flight show --json` with the time, a line each time, until `stopped` is closed. Nothing where no connection is
+/// FS-AT's.
+pub(super) fn log_state(folder: &Path, title: &str, seed: u64, bench: &Bench, stopped: &Receiver<()>) {
+    let started = clock::now();
+    let Ok(mut file) = file(folder, title, seed, "jsonl") else { return };
+    while stopped.recv_timeout(ASK_EVERY) == Err(RecvTimeoutError::Timeout) {
+        let time = (clock::now() - started).as_secs_f64();
+        let Ok(text) = output(&bench.network.client, bench.nawa, &["flight", "show", "--json"]) else {
+            return;
+        };
+        let connections = serde_json::from_str(&text).map(|mut state: Value| state["connections"].take());
+        if let Ok(connections) = connections {
+            let _ = writeln!(file, "{}", serde_json::json!({ "time_s": time, "connections": connections }));
+        }
+    }
+}
+
+fn file(folder: &Path, title: &str, seed: u64, extension: &str) -> Result<BufWriter<File>, Error> {
+    let path = folder.join(format!("{} {seed}.{extension}", title.replace('/', "_")));
+    let made = fs::create_dir_all(folder).and_then(|()| File::create(&path));
+    Ok(BufWriter::new(made.doing(|| format!("make {}", path.display()))?))
 }
