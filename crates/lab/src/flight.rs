@@ -1,6 +1,7 @@
 //! The experiments of paper 001 (FS-AT): kernel TCP over one emulated link, what it carries and what it lets wait.
 
 mod fairness;
+mod hsdpa;
 mod loss;
 mod paper;
 mod radio;

@@ -53,5 +53,5 @@ pub use link::Link;
 pub use loss::Loss;
 pub use queue::QueueStats;
 pub use stats::{Stats, Tally};
-pub use trace::{CellularConfig, Outages, Trace, TraceError, TracePosition};
+pub use trace::{CellularConfig, FadingConfig, Outages, Trace, TraceError, TracePosition};
 pub use units::{Bitrate, ByteCount, PacketCount, Probability, UnitError};

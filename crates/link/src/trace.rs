@@ -5,6 +5,7 @@
 //! before it plus its own (a service curve; Le Boudec and Thiran, Network Calculus, 1.3).
 
 mod cellular;
+mod fading;
 mod parse;
 
 use std::fmt;
@@ -13,6 +14,7 @@ use std::time::Duration;
 use crate::units::{Bitrate, ByteCount, nanoseconds};
 
 pub use cellular::{CellularConfig, Outages};
+pub use fading::FadingConfig;
 pub use parse::TraceError;
 
 /// 10⁻⁹ bit: what 1 bit/s carries in 1 ns, so that the curve has no rounding.
