@@ -7,6 +7,8 @@
 //!   thread ([`emulator`]) joins by [`link::Link`];
 //! - [`system`] makes one system ready in it: plain TCP, MPTCP, Nawa as a user starts it, a rival;
 //! - [`program`], [`http`], [`fetch`], [`ping`] and [`iperf`] run real programs and time what reaches them;
+//! - [`flows`] are TCP flows of the lab's own, for the experiments of `flight`; `controls` has the kernel load what they
+//!   need;
 //! - `disturbance` cuts links, changes addresses and restarts relays in mid-transfer;
 //! - [`report`] prints the table and writes the JSON.
 //!
