@@ -1,6 +1,6 @@
 //! Input and output on Linux, without logic of the protocols: [`Tun`] and [`UdpSocket`] move packets in batches,
 //! [`net`] sets up interfaces, [`Changes`] tells what became of them, [`poller`] waits; [`Tap`],
-//! [`raw`], [`netns`] and [`process`] are what the lab needs.
+//! [`raw`], [`netns`], [`tcp`] and [`process`] are what the lab needs.
 //!
 //! All unsafe code and all `libc` of the workspace is here.
 
@@ -13,6 +13,7 @@ pub mod poller;
 pub mod process;
 pub mod raw;
 pub mod tap;
+pub mod tcp;
 pub mod tun;
 pub mod udp;
 mod virtio;

@@ -1,6 +1,7 @@
 //! Runs a part of an experiment by hand: `NAWA=target/debug/nawa cargo run -p lab --example lab -- tunnel
 //! system=nawa,nawa-paper paths=10` runs only the cases whose key has one of the values named for each of these keys.
-//! `SIZE` (quick, paper), `SEED`, `REPEATS` and `JSON` are what they say. `NAWA` is the `nawa` under test.
+//! `SIZE` (quick, paper), `SEED`, `REPEATS`, `JSON`, `TRACES`, `SERIES` and `SIDE_BY_SIDE` are what they
+//! say. `NAWA` is the `nawa` under test.
 
 use std::process::ExitCode;
 
@@ -27,6 +28,7 @@ fn run(name: &str, words: &[String]) -> Result<(), Error> {
     let mut experiment: Experiment = find(name, &options)?;
     experiment.cases.retain(|case| words.iter().all(|word| has(case, word)));
     experiment.repeats = number("REPEATS").map_or(experiment.repeats, |repeats| repeats as usize);
+    experiment.side_by_side = number("SIDE_BY_SIDE").map_or(experiment.side_by_side, |cases| cases as usize);
     run_experiment(&experiment, &options)
 }
 
@@ -41,6 +43,8 @@ fn options() -> RunOptions {
     if let Some(nawa) = std::env::var_os("NAWA") {
         options.nawa = std::path::absolute(nawa).unwrap_or_default();
     }
+    options.traces = std::env::var_os("TRACES").map(Into::into);
+    options.series = std::env::var_os("SERIES").map(Into::into);
     options.seed = number("SEED").unwrap_or(RunOptions::SEED);
     options
 }

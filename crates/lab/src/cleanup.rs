@@ -4,10 +4,12 @@
 //! What a process owns goes when its values are dropped, or when SIGINT or SIGTERM arrives. What a killed process left
 //! is found by the number in the name and removed by the next run.
 
+use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs;
 use std::io::Write as _;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -30,6 +32,47 @@ pub(crate) fn hold_off() -> MutexGuard<'static, ()> {
     MAKING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Commands that undo what no namespace or folder holds, by number.
+static UNDO: Mutex<BTreeMap<u64, Vec<OsString>>> = Mutex::new(BTreeMap::new());
+
+/// Something to be undone by a command, when this is dropped or a signal ends the process.
+#[derive(Debug)]
+pub(crate) struct AtEnd(u64);
+
+/// Undoes by `words`, a program and its arguments. Call it before doing what is to be undone.
+pub(crate) fn at_end(words: Vec<OsString>) -> AtEnd {
+    let mut undo = UNDO.lock().unwrap_or_else(PoisonError::into_inner);
+    let number = undo.last_key_value().map_or(0, |(last, _)| last + 1);
+    undo.insert(number, words);
+    AtEnd(number)
+}
+
+impl AtEnd {
+    /// There is nothing to undo.
+    pub(crate) fn forget(self) {
+        UNDO.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.0);
+    }
+}
+
+impl Drop for AtEnd {
+    fn drop(&mut self) {
+        let words = UNDO.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.0);
+        words.iter().for_each(|words| call(words));
+    }
+}
+
+fn undo_all() {
+    let mut undo = UNDO.lock().unwrap_or_else(PoisonError::into_inner);
+    std::mem::take(&mut *undo).values().rev().for_each(|words| call(words));
+}
+
+/// Runs a command to its end, whatever comes of it.
+fn call(words: &[OsString]) {
+    if let [program, arguments @ ..] = words {
+        let _ = Command::new(program).args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).status();
+    }
+}
+
 /// Does not return if a signal is ending the process: what failed then failed for that reason.
 pub(crate) fn await_end_if_interrupted() {
     drop(hold_off());
@@ -44,6 +87,7 @@ pub fn start() -> Result<(), Error> {
         if let Some(signal) = signals.forever().next() {
             let _for_good = hold_off();
             remove_of(|owner| owner == std::process::id());
+            undo_all();
             // Nobody may be reading any more.
             let _ = writeln!(std::io::stderr(), "interrupted; everything the lab made is removed");
             std::process::exit(128 + signal);
@@ -141,6 +185,16 @@ mod tests {
         assert!(!is_alive(child.id()));
         child.wait().unwrap();
         assert!(!is_alive(child.id()));
+    }
+
+    #[test]
+    fn what_was_done_is_undone_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let words = |name: &str| vec!["mkdir".into(), folder.path().join(name).into()];
+        at_end(words("forgotten")).forget();
+        drop(at_end(words("undone")));
+        assert!(folder.path().join("undone").exists() && !folder.path().join("forgotten").exists());
+        assert!(UNDO.lock().unwrap().is_empty());
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The congestion control of a namespace's TCP.
+//! The congestion control of a namespace's TCP, and what else routes say of it.
 //!
 //! A namespace may only take as its default what its kernel does not restrict: Reno, BBR and whatever the kernel was
 //! built with as default. Any other is named by the routes instead (`congctl`), which is not restricted and holds for
@@ -14,25 +14,29 @@ use crate::program::output;
 pub(crate) fn set(host: &Namespace, name: &str) -> Result<(), Error> {
     match host.sysctl("ipv4/tcp_congestion_control", name) {
         Err(Error::Io { source, .. }) if source.kind() == ErrorKind::PermissionDenied => {
-            set_routes(host, name)
+            set_routes(host, "congctl", name)
         }
         other => other,
     }
 }
 
-fn set_routes(host: &Namespace, name: &str) -> Result<(), Error> {
+/// Gives all routes of `host` to others the attribute `name` (as `congctl`, `initcwnd`) with `value`.
+pub(crate) fn set_routes(host: &Namespace, name: &str, value: &str) -> Result<(), Error> {
     let shown = output(host, "ip", &["-N", "-4", "route", "show", "table", "all"])?;
-    let lines: Vec<String> = shown.lines().filter_map(|route| with_congestion_control(route, name)).collect();
+    let lines: Vec<String> = shown.lines().filter_map(|route| with_attribute(route, name, value)).collect();
     host.ip(&lines)
 }
 
-/// The line of `ip -batch` that gives a route, as `ip route show` prints it, a congestion control; `None` for a
+/// The line of `ip -batch` that gives a route, as `ip route show` prints it, an attribute of one word; `None` for a
 /// route to the host itself, over which nothing is measured.
-fn with_congestion_control(route: &str, name: &str) -> Option<String> {
+fn with_attribute(route: &str, name: &str, value: &str) -> Option<String> {
     let to_itself =
         route.starts_with("local ") || route.starts_with("broadcast ") || route.contains(" table 255");
-    let without = route.split(" congctl ").next().unwrap_or(route).trim();
-    (!to_itself).then(|| format!("route replace {without} congctl {name}"))
+    let mut words: Vec<&str> = route.split_whitespace().collect();
+    if let Some(at) = words.iter().position(|&word| word == name) {
+        words.drain(at..words.len().min(at + 2));
+    }
+    (!to_itself).then(|| format!("route replace {} {name} {value}", words.join(" ")))
 }
 
 #[cfg(test)]
@@ -42,17 +46,21 @@ mod tests {
     #[test]
     fn routes_to_other_hosts_name_the_congestion_control() {
         let route = "default via 10.1.1.2 dev p1 table 101 ";
-        let line = with_congestion_control(route, "cubic").unwrap();
+        let line = with_attribute(route, "congctl", "cubic").unwrap();
         assert_eq!(line, "route replace default via 10.1.1.2 dev p1 table 101 congctl cubic");
-        assert_eq!(with_congestion_control(&line["route replace ".len()..], "cubic").unwrap(), line);
+        let shown = format!("{} initcwnd 3 ", &line["route replace ".len()..]);
+        assert_eq!(
+            with_attribute(&shown, "congctl", "reno").unwrap(),
+            "route replace default via 10.1.1.2 dev p1 table 101 initcwnd 3 congctl reno"
+        );
     }
 
     #[test]
     fn routes_to_the_host_itself_stay() {
         assert_eq!(
-            with_congestion_control("local 10.0.0.2 dev lo table 255 proto 2 scope 254", "cubic"),
+            with_attribute("local 10.0.0.2 dev lo table 255 proto 2 scope 254", "congctl", "cubic"),
             None
         );
-        assert_eq!(with_congestion_control("broadcast 10.1.1.255 dev p1 table 255", "cubic"), None);
+        assert_eq!(with_attribute("broadcast 10.1.1.255 dev p1 table 255", "initcwnd", "3"), None);
     }
 }

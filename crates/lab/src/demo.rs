@@ -9,6 +9,7 @@ use crate::error::{Doing, Error};
 use crate::experiment::{Case, Change, Event, Experiment, RunOptions, Size, Workload};
 use crate::network::{PathSpec, Topology};
 use crate::system::{NawaSetup, System};
+use crate::traces::load;
 
 pub(crate) const ABOUT: &str =
     "one file over LTE, Wi-Fi and satellite: the best single link, MPTCP, and Nawa, also with a link cut";
@@ -56,7 +57,7 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
     let mut notes: Vec<String> = NOTES.map(str::to_owned).to_vec();
     notes.push("mptcp, nawa and nawa-cut use CUBIC".into());
     notes.push("nawa-cut: the Wi-Fi link is cut after a third of the file, for 3 s".into());
-    Ok(Experiment { name: "demo", cases, repeats, paper: Vec::new(), notes })
+    Ok(Experiment { name: "demo", cases, repeats, notes, ..Experiment::default() })
 }
 
 /// The three links. Queues are of the size that such links have in reality, and the same for every system.
@@ -86,12 +87,6 @@ fn lte_traces(options: &RunOptions) -> Result<[Trace; 2], Error> {
         .filter(|path| path.extension().is_some_and(|e| e == "down") && path.with_extension("up").exists());
     let down = both.min().ok_or_else(|| Error::NoTrace(folder.clone()))?;
     Ok([load(&down.with_extension("up"))?, load(&down)?])
-}
-
-fn load(path: &std::path::Path) -> Result<Trace, Error> {
-    let text = std::fs::read_to_string(path).doing(|| format!("read the trace {}", path.display()))?;
-    Trace::from_mahimahi(&text)
-        .map_err(|error| Error::BadTrace { path: path.into(), reason: error.to_string() })
 }
 
 fn wifi() -> PathSpec {

@@ -149,6 +149,7 @@ pub(crate) fn rates(topology: &Topology) -> Vec<Bitrate> {
     };
     match topology {
         Topology::Relayed(paths) => paths.iter().map(|path| rate(&path.down.capacity)).collect(),
+        Topology::Single(path) => vec![rate(&path.down.capacity)],
         Topology::Direct => vec![Bitrate::from_bps(0)],
     }
 }

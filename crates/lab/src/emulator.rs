@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use device::Tap;
-use link::{LinkConfig, Stats};
+use link::{LinkConfig, QueueStats, Stats};
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::error::{Doing, Error};
@@ -72,6 +72,11 @@ impl Wire {
     /// What each direction carried and dropped since it was joined or restarted.
     pub fn stats(&self) -> Result<[Stats; 2], Error> {
         self.control.ask(|reply| Command::Stats { id: self.id, reply })
+    }
+
+    /// What has waited in each direction's queue since it was joined or restarted, until now.
+    pub fn queues(&self) -> Result<[QueueStats; 2], Error> {
+        self.control.ask(|reply| Command::Queues { id: self.id, reply })
     }
 }
 

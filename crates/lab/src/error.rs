@@ -25,6 +25,9 @@ pub enum Error {
     /// No experiment has this name.
     #[error("no experiment is called `{0}`: `nawa lab list` names them")]
     UnknownExperiment(String),
+    /// The kernel has no such congestion control.
+    #[error("the kernel has no congestion control `{0}`")]
+    NoCongestionControl(String),
     /// The folder of traces holds none that can be used.
     #[error("the folder {} holds no pair of traces NAME.up and NAME.down", .0.display())]
     NoTrace(PathBuf),

@@ -52,7 +52,7 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
         Size::Paper => 9,
     };
     let notes = NOTES.map(str::to_owned).to_vec();
-    Ok(Experiment { name: "tunnel-events", cases, repeats, paper: Vec::new(), notes })
+    Ok(Experiment { name: "tunnel-events", cases, repeats, notes, ..Experiment::default() })
 }
 
 fn case(name: &str, event: &str, system: System, change: Change) -> Case {

@@ -6,10 +6,11 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use crate::error::Error;
+use crate::flows::FlowTest;
 use crate::iperf::Protocol;
 use crate::network::Topology;
 use crate::system::System;
-use crate::{demo, events, hostile, tunnel};
+use crate::{demo, events, flight, hostile, tunnel};
 
 /// What a run may be asked for.
 #[derive(Clone, Debug)]
@@ -24,6 +25,8 @@ pub struct RunOptions {
     pub json: Option<PathBuf>,
     /// Where to write the results as a page.
     pub html: Option<PathBuf>,
+    /// A folder for what happens in the course of each run of the `flight` experiments.
+    pub series: Option<PathBuf>,
     /// The `nawa` that is started as a system under test.
     pub nawa: PathBuf,
 }
@@ -37,7 +40,15 @@ impl Default for RunOptions {
     fn default() -> Self {
         // Not `/proc/self/exe` itself: another program starts it, for which that is its own.
         let nawa = std::fs::read_link("/proc/self/exe").unwrap_or_else(|_| "nawa".into());
-        Self { size: Size::Normal, seed: Self::SEED, traces: None, json: None, html: None, nawa }
+        Self {
+            size: Size::Normal,
+            seed: Self::SEED,
+            traces: None,
+            json: None,
+            html: None,
+            series: None,
+            nawa,
+        }
     }
 }
 
@@ -57,18 +68,52 @@ pub enum Size {
 pub type Fields<T> = Vec<(&'static str, T)>;
 
 /// A list of cases under one name.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Experiment {
     /// As `nawa lab run` takes it.
     pub name: &'static str,
     /// What is measured.
     pub cases: Vec<Case>,
-    /// How often, each time all cases after one another.
+    /// So many cases, in their order, are measured at the same time, each in a network of its own. 1 where a case may
+    /// need all that the machine has.
+    pub side_by_side: usize,
+    /// How often, each time all cases.
     pub repeats: usize,
+    /// What is compared with what, sample by sample.
+    pub ratios: Vec<Ratio>,
     /// What a paper published for the same cases.
     pub paper: Vec<Published>,
     /// What a reader of the figures has to know.
     pub notes: Vec<String>,
+}
+
+/// A metric as a share of what the same repeat measured in the case that differs in one field of its key.
+#[derive(Clone, Copy, Debug)]
+pub struct Ratio {
+    /// As in the JSON.
+    pub name: &'static str,
+    /// What is compared.
+    pub metric: &'static str,
+    /// The field, and its value in the case that is compared with.
+    pub of: (&'static str, Reference),
+}
+
+/// A value of a field of a key.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Reference {
+    /// A name.
+    Name(&'static str),
+    /// A number.
+    Number(f64),
+}
+
+impl Reference {
+    pub(crate) fn is(self, value: &Value) -> bool {
+        match self {
+            Reference::Name(name) => value.as_str() == Some(name),
+            Reference::Number(number) => value.as_f64() == Some(number),
+        }
+    }
 }
 
 /// One system on one network, doing one thing.
@@ -105,6 +150,8 @@ pub enum Workload {
         /// How long it is measured, whole seconds.
         time: Duration,
     },
+    /// TCP flows of the lab's own, with congestion controls of their own.
+    Flows(Box<FlowTest>),
     /// One TCP flow while somebody attacks.
     Attacked {
         /// How long it is measured, whole seconds.
@@ -157,8 +204,13 @@ pub struct Published {
 impl Experiment {
     /// How long the whole takes, about.
     pub fn estimate(&self) -> Duration {
-        let once: Duration = self.cases.iter().map(|case| case.estimate).sum();
+        let once: Duration = self.groups().map(|group| longest(group.iter())).sum();
         once * u32::try_from(self.repeats).unwrap_or(u32::MAX)
+    }
+
+    /// The cases, cut into those that are measured at the same time.
+    pub fn groups(&self) -> impl Iterator<Item = &[Case]> {
+        self.cases.chunks(self.side_by_side.max(1))
     }
 
     /// The case's key as one word, as "cubic 50+10".
@@ -166,6 +218,11 @@ impl Experiment {
         let words = case.key.iter().map(|(_, value)| plain(value));
         words.collect::<Vec<_>>().join(" ")
     }
+}
+
+/// How long cases take side by side.
+pub(crate) fn longest<'a>(cases: impl Iterator<Item = &'a Case>) -> Duration {
+    cases.map(|case| case.estimate).max().unwrap_or_default()
 }
 
 /// A JSON value as a person writes it.
@@ -180,11 +237,15 @@ pub(crate) fn object<N: AsRef<str>, T: Clone + Into<Value>>(fields: &[(N, T)]) -
 
 type Make = fn(&RunOptions) -> Result<Experiment, Error>;
 
-const EXPERIMENTS: [(&str, &str, Make); 4] = [
+const EXPERIMENTS: [(&str, &str, Make); 8] = [
     ("demo", demo::ABOUT, demo::experiment),
     ("tunnel", tunnel::ABOUT, tunnel::experiment),
     ("tunnel-events", events::ABOUT, events::experiment),
     ("tunnel-hostile", hostile::ABOUT, hostile::experiment),
+    ("flight-wired", flight::ABOUT_WIRED, flight::wired),
+    ("flight-loss", flight::ABOUT_LOSS, flight::loss),
+    ("flight-fairness", flight::ABOUT_FAIRNESS, flight::fairness),
+    ("flight-radio", flight::ABOUT_RADIO, flight::radio),
 ];
 
 /// The experiments: name, and in one line what each measures.

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use link::{Bitrate, Capacity, LinkConfig, Queue};
@@ -80,7 +81,7 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
         }
     }
     let notes = NOTES.map(str::to_owned).to_vec();
-    Ok(Experiment { name: "tunnel-hostile", cases, repeats, paper: Vec::new(), notes })
+    Ok(Experiment { name: "tunnel-hostile", cases, repeats, notes, ..Experiment::default() })
 }
 
 /// The first has to come first: the others are compared with it.
@@ -125,7 +126,7 @@ pub(crate) fn measure(
     means: &Means,
     time: Duration,
     attack: Attack,
-    baselines: &mut Baselines,
+    baselines: &Mutex<Baselines>,
 ) -> Result<Sample, Error> {
     let flow = || stream(bench, ready, Protocol::Tcp, time);
     let mut sample = match attack.flood {
@@ -133,6 +134,7 @@ pub(crate) fn measure(
         Some(flood) => under(flood, bench, ready, means, attack.relay, flow)?,
     };
     let goodput = sample.metrics.first().map_or(0.0, |(_, value)| *value);
+    let mut baselines = baselines.lock().unwrap_or_else(PoisonError::into_inner);
     let ratios = baselines.compare(&bench.case.key[0].1, attack, goodput);
     sample.metrics.splice(1..1, ratios.into_iter().map(|(name, value)| (name.to_owned(), value)));
     Ok(sample)

@@ -7,6 +7,8 @@
 //!   thread ([`emulator`]) joins by [`link::Link`];
 //! - [`system`] makes one system ready in it: plain TCP, MPTCP, Nawa as a user starts it, a rival;
 //! - [`program`], [`http`], [`fetch`], [`ping`] and [`iperf`] run real programs and time what reaches them;
+//! - [`flows`] are TCP flows of the lab's own, for the experiments of `flight`; `controls` has the kernel load what they
+//!   need;
 //! - `disturbance` cuts links, changes addresses and restarts relays in mid-transfer;
 //! - [`report`] prints the table and writes the JSON.
 //!
@@ -17,6 +19,7 @@ mod attack;
 mod cleanup;
 mod clock;
 mod congestion;
+mod controls;
 mod demo;
 mod disturbance;
 pub mod emulator;
@@ -24,6 +27,8 @@ mod error;
 mod events;
 pub mod experiment;
 pub mod fetch;
+mod flight;
+pub mod flows;
 mod hostile;
 pub mod http;
 pub mod iperf;
@@ -36,6 +41,7 @@ pub mod report;
 mod runner;
 mod statistics;
 pub mod system;
+mod traces;
 mod tunnel;
 mod workload;
 

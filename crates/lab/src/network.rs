@@ -16,7 +16,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use device::Tap;
-use link::{LinkConfig, Stats};
+use link::{LinkConfig, QueueStats, Stats};
 
 use crate::congestion;
 use crate::emulator::{Emulator, Wire};
@@ -49,6 +49,8 @@ impl PathSpec {
 pub enum Topology {
     /// One path per entry (at most 200), each an emulated link, a relay host and an unshaped hop.
     Relayed(Vec<PathSpec>),
+    /// One emulated link from host to host.
+    Single(Box<PathSpec>),
     /// One veth pair and nothing else.
     Direct,
 }
@@ -58,6 +60,7 @@ impl Topology {
     pub fn path_names(&self) -> Vec<String> {
         match self {
             Topology::Relayed(paths) => paths.iter().map(|path| path.name.clone()).collect(),
+            Topology::Single(path) => vec![path.name.clone()],
             Topology::Direct => vec!["direct".into()],
         }
     }
@@ -89,6 +92,7 @@ impl Network {
         network.server.ip(&[format!("addr add {SERVER}/32 dev lo")])?;
         match topology {
             Topology::Direct => network.add_direct()?,
+            Topology::Single(path) => network.add_single(emulator, path, seed)?,
             Topology::Relayed(paths) => {
                 for (index, path) in (1..).zip(paths) {
                     let relay = Namespace::create(&format!("{number}-r{index}"))?;
@@ -130,6 +134,12 @@ impl Network {
         [&self.client, &self.server].iter().try_for_each(|host| congestion::set(host, name))
     }
 
+    /// Sets the initial window, in segments, of connections that the client makes from now on, over the routes that it
+    /// has now.
+    pub fn set_initial_window(&self, segments: u32) -> Result<(), Error> {
+        congestion::set_routes(&self.client, "initcwnd", &segments.to_string())
+    }
+
     /// Cuts or restores the emulated link of path `path` (from 0). A direct path has none.
     pub fn set_up(&self, path: usize, up: bool) {
         if let Some(wire) = self.wires.get(path) {
@@ -147,14 +157,34 @@ impl Network {
         self.wires.iter().map(Wire::stats).collect()
     }
 
+    /// What has waited in the queues of each emulated link since the last restart: up, down.
+    pub fn queues(&self) -> Result<Vec<[QueueStats; 2]>, Error> {
+        self.wires.iter().map(Wire::queues).collect()
+    }
+
     fn path(&self, path: usize) -> Path {
         Path { index: u8::try_from(path + 1).unwrap_or(u8::MAX) }
     }
 
     fn add_direct(&mut self) -> Result<(), Error> {
-        let path = Path { index: 1 };
         let server = self.server.name();
         self.client.ip(&[format!("link add p1 type veth peer name p1 netns {server}")])?;
+        self.address_neighbours()
+    }
+
+    fn add_single(&mut self, emulator: &Emulator, spec: &PathSpec, seed: u64) -> Result<(), Error> {
+        let taps = [tap(&self.client, "p1")?, tap(&self.server, "p1")?];
+        [&self.client, &self.server]
+            .iter()
+            .try_for_each(|host| host.sysctl("ipv6/conf/p1/disable_ipv6", "1"))?;
+        self.address_neighbours()?;
+        self.wires.push(emulator.join(taps, [spec.up.clone(), spec.down.clone()], seed)?);
+        Ok(())
+    }
+
+    /// The interfaces `p1` of client and server are the two ends of one link.
+    fn address_neighbours(&self) -> Result<(), Error> {
+        let path = Path { index: 1 };
         self.client.ip(&path.end("p1", [1, 1], [1, 2]))?;
         self.server.ip(&path.end("p1", [1, 2], [1, 1]))?;
         self.client.ip(&path.client_routes())

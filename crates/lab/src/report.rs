@@ -1,6 +1,7 @@
 //! What a run shows: how long it takes, how far it is, a table, and the results as JSON or as a page.
 
 mod progress;
+mod ratios;
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -22,20 +23,24 @@ pub(crate) struct Report<'a> {
     experiment: &'a Experiment,
     conditions: Value,
     samples: Vec<Vec<Sample>>,
+    /// The repeats in which the samples were taken.
+    repeats: Vec<Vec<usize>>,
     notes: Vec<String>,
 }
 
 impl<'a> Report<'a> {
     pub(crate) fn new(experiment: &'a Experiment, options: &RunOptions) -> Self {
         let samples = vec![Vec::new(); experiment.cases.len()];
-        Self { experiment, conditions: conditions(options), samples, notes: Vec::new() }
+        let repeats = vec![Vec::new(); experiment.cases.len()];
+        Self { experiment, conditions: conditions(options), samples, repeats, notes: Vec::new() }
     }
 
-    pub(crate) fn add(&mut self, case: usize, sample: Sample) {
+    pub(crate) fn add(&mut self, case: usize, repeat: usize, sample: Sample) {
         if let Some(remark) = &sample.remark {
             self.note(case, remark);
         }
         self.samples[case].push(sample);
+        self.repeats[case].push(repeat);
     }
 
     pub(crate) fn fail(&mut self, case: usize, error: &Error) {
@@ -265,12 +270,11 @@ fn distinct(mut names: Vec<&str>) -> Vec<&str> {
 
 /// Three digits are enough: nothing here is measured more precisely.
 pub(crate) fn number(value: f64) -> String {
-    let decimals = if value.abs() >= 100.0 {
-        0
-    } else if value.abs() >= 10.0 {
-        1
-    } else {
-        2
+    let decimals = match value.abs() {
+        100.0.. => 0,
+        10.0.. => 1,
+        1.0.. => 2,
+        _ => 3,
     };
     format!("{value:.decimals$}")
 }
@@ -293,7 +297,7 @@ mod tests {
         let options = RunOptions::default();
         let experiment = experiment::find("tunnel", &options).unwrap();
         let mut report = Report::new(&experiment, &options);
-        [3.0, 1.0, 2.5].into_iter().for_each(|goodput| report.add(0, sample(goodput)));
+        (0..).zip([3.0, 1.0, 2.5]).for_each(|(repeat, goodput)| report.add(0, repeat, sample(goodput)));
         let json = report.json();
         assert_eq!(json["schema"], 1);
         assert_eq!(json["results"][0]["metrics"]["goodput_mbps"], 2.5);
@@ -326,5 +330,6 @@ mod tests {
     #[test]
     fn numbers_have_three_digits() {
         assert_eq!([number(1234.5), number(12.34), number(1.234)], ["1234", "12.3", "1.23"]);
+        assert_eq!([number(0.9953), number(0.0)], ["0.995", "0.000"]);
     }
 }

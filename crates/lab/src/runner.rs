@@ -1,5 +1,8 @@
 //! Carries out an experiment: a new network per run, results as they come.
 
+use std::path::Path;
+use std::sync::Mutex;
+
 use serde::{Deserialize, Serialize};
 
 use crate::emulator::Emulator;
@@ -8,9 +11,9 @@ use crate::experiment::{self, Case, Change, Event, Experiment, RunOptions, Workl
 use crate::network::Network;
 use crate::partial::Partial;
 use crate::report::{Progress, Report};
-use crate::system::{Means, System};
+use crate::system::{Means, Ready, System};
 use crate::workload::{Bench, fetch, stream};
-use crate::{cleanup, hostile, namespace, program};
+use crate::{cleanup, controls, flight, hostile, namespace, program};
 
 /// Runs the experiment `name`: says how long it takes, shows how far it is, prints the results and writes them where
 /// `options` ask for it.
@@ -26,21 +29,48 @@ pub fn run_experiment(experiment: &Experiment, options: &RunOptions) -> Result<(
     check_host()?;
     program::require(&programs(experiment))?;
     cleanup::start()?;
+    let (experiment, _controls) = controls::provide(experiment, &options.nawa)?;
+    let experiment = &experiment;
     let mut lab = Lab::new(options)?;
     let mut results = Results::new(experiment, options)?;
     for repeat in 0..experiment.repeats {
-        for (index, case) in experiment.cases.iter().enumerate() {
-            if let Some(sample) = results.earlier.take(index, repeat) {
-                lab.learn(case, &sample);
-                results.report.add(index, sample);
-                continue;
-            }
-            results.progress.begin(case);
-            let outcome = lab.measure(case, repeat as u64);
-            results.take(index, repeat, case, outcome)?;
+        let mut index = 0;
+        for group in experiment.groups() {
+            run_group(&mut lab, &mut results, (index, group), repeat)?;
+            index += group.len();
         }
     }
     results.finish(options)
+}
+
+/// Measures those of `group`, whose first case has the index given, that no earlier run has measured.
+fn run_group(
+    lab: &mut Lab,
+    results: &mut Results,
+    (first, group): (usize, &[Case]),
+    repeat: usize,
+) -> Result<(), Error> {
+    let mut missing = Vec::new();
+    for (index, case) in (first..).zip(group) {
+        match results.earlier.take(index, repeat) {
+            Some(sample) => {
+                lab.learn(case, &sample);
+                results.report.add(index, repeat, sample);
+            }
+            None => missing.push((index, case)),
+        }
+    }
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let cases: Vec<&Case> = missing.iter().map(|&(_, case)| case).collect();
+    results.progress.begin(&cases);
+    let outcomes = lab.measure(&cases, repeat as u64);
+    for ((index, case), outcome) in missing.into_iter().zip(outcomes) {
+        results.take(index, repeat, case, outcome)?;
+    }
+    results.progress.end();
+    Ok(())
 }
 
 /// What has been measured so far, and what has not.
@@ -72,8 +102,8 @@ impl<'a> Results<'a> {
         match outcome {
             Ok(sample) => {
                 self.earlier.record(index, repeat, &sample)?;
-                self.progress.end(case, &sample);
-                self.report.add(index, sample);
+                self.progress.show(case, &sample);
+                self.report.add(index, repeat, sample);
             }
             Err(corrupted @ Error::Corrupted { .. }) => return Err(corrupted),
             Err(error) => {
@@ -87,8 +117,9 @@ impl<'a> Results<'a> {
     }
 
     /// Fails with the last failure if nothing was measured.
-    fn finish(self, options: &RunOptions) -> Result<(), Error> {
+    fn finish(mut self, options: &RunOptions) -> Result<(), Error> {
         self.progress.finish();
+        self.report.compare();
         self.report.print();
         self.report.write(options)?;
         self.earlier.remove();
@@ -136,8 +167,17 @@ impl Workload {
             }
             Workload::Fetch { .. } => &["curl", "busybox", "ping"],
             Workload::Stream { .. } | Workload::Attacked { .. } => &["iperf3", "ping"],
+            Workload::Flows(_) => &[],
         }
     }
+}
+
+/// A network, and a system in it that carries traffic.
+struct Prepared<'a> {
+    case: &'a Case,
+    ready: Ready,
+    network: Network,
+    folder: tempfile::TempDir,
 }
 
 struct Lab<'a> {
@@ -146,7 +186,7 @@ struct Lab<'a> {
     folder: tempfile::TempDir,
     /// The path on which a single CUBIC connection did best so far.
     best_path: usize,
-    baselines: hostile::Baselines,
+    baselines: Mutex<hostile::Baselines>,
 }
 
 impl<'a> Lab<'a> {
@@ -164,14 +204,38 @@ impl<'a> Lab<'a> {
         })
     }
 
-    /// One run of one case, on a network of its own. All cases of a repeat see the same chances.
-    fn measure(&mut self, case: &Case, repeat: u64) -> Result<Sample, Error> {
+    /// One run of each case, each on a network of its own, at the same time. All cases of a repeat see the same chances.
+    fn measure(&mut self, cases: &[&Case], repeat: u64) -> Vec<Result<Sample, Error>> {
         let seed = self.options.seed.wrapping_add(repeat * 1000);
+        // All are ready before the first is measured: making a network takes CPU.
+        let prepared: Vec<_> = cases.iter().map(|case| self.prepare(case, seed)).collect();
+        let lab = &*self;
+        let outcomes = std::thread::scope(|scope| {
+            let measure = |one: Result<Prepared, Error>| lab.measure_one(one?, seed);
+            let start = |one| scope.spawn(move || measure(one));
+            let threads: Vec<_> = prepared.into_iter().map(start).collect();
+            let end = |thread: std::thread::ScopedJoinHandle<_>| {
+                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            };
+            threads.into_iter().map(end).collect::<Vec<_>>()
+        });
+        cleanup::remove_own_sockets();
+        for (case, outcome) in cases.iter().zip(&outcomes) {
+            outcome.iter().for_each(|sample| self.learn(case, sample));
+        }
+        outcomes
+    }
+
+    fn prepare<'c>(&self, case: &'c Case, seed: u64) -> Result<Prepared<'c>, Error> {
         let network = Network::build(&self.emulator, &case.topology, seed)?;
         let folder = tempfile::tempdir_in(&self.folder).doing(|| "make a temporary folder".into())?;
-        let means = Means { nawa: &self.options.nawa, folder: folder.path(), best_path: self.best_path };
-        let mut ready = case.system.start(&network, &means)?;
+        let ready = case.system.start(&network, &self.means(folder.path()))?;
         network.set_congestion_control(case.congestion_control)?;
+        Ok(Prepared { case, ready, network, folder })
+    }
+
+    fn measure_one(&self, prepared: Prepared, seed: u64) -> Result<Sample, Error> {
+        let Prepared { case, mut ready, network, folder } = prepared;
         let bench = Bench {
             case,
             network: &network,
@@ -179,18 +243,21 @@ impl<'a> Lab<'a> {
             files: self.folder.path(),
             seed: self.options.seed,
         };
-        let sample = match case.workload {
-            Workload::Fetch { bytes, event } => fetch(&bench, &mut ready, bytes, event)?,
-            Workload::Stream { protocol, time } => stream(&bench, &ready, protocol, time)?,
-            Workload::Attacked { time, attack } => {
-                hostile::measure(&bench, &ready, &means, time, attack, &mut self.baselines)?
+        let sample = match &case.workload {
+            &Workload::Fetch { bytes, event } => fetch(&bench, &mut ready, bytes, event)?,
+            &Workload::Stream { protocol, time } => stream(&bench, &ready, protocol, time)?,
+            Workload::Flows(test) => flight::measure(&bench, test, seed, self.options.series.as_deref())?,
+            &Workload::Attacked { time, attack } => {
+                let means = self.means(folder.path());
+                hostile::measure(&bench, &ready, &means, time, attack, &self.baselines)?
             }
         };
         ready.check()?;
-        drop(ready);
-        cleanup::remove_own_sockets();
-        self.learn(case, &sample);
         Ok(sample)
+    }
+
+    fn means<'m>(&'m self, folder: &'m Path) -> Means<'m> {
+        Means { nawa: &self.options.nawa, folder, best_path: self.best_path }
     }
 
     /// Remembers which path was best for CUBIC.

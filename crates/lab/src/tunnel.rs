@@ -52,7 +52,8 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
     for (name, program) in missing_rivals() {
         notes.push(format!("{name}: not measured, `{program}` is not installed (`make rivals` builds it)"));
     }
-    Ok(Experiment { name: "tunnel", cases, repeats, paper: paper::published(), notes })
+    let paper = paper::published();
+    Ok(Experiment { name: "tunnel", cases, repeats, paper, notes, ..Experiment::default() })
 }
 
 fn missing_rivals() -> impl Iterator<Item = (&'static str, &'static str)> {

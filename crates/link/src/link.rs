@@ -8,6 +8,7 @@ use crate::dice::Dice;
 use crate::flight::Flight;
 use crate::loss::LossProcess;
 use crate::outage::Blackouts;
+use crate::queue::QueueStats;
 use crate::stats::Stats;
 use crate::transmitter::Transmitter;
 
@@ -34,7 +35,9 @@ pub struct Link {
     blackouts: Blackouts,
     loss: LossProcess,
     dice: Dice,
-    waiting: VecDeque<Vec<u8>>,
+    /// When each came, and the frame.
+    waiting: VecDeque<(Duration, Vec<u8>)>,
+    queue: QueueStats,
     transmitter: Transmitter,
     transmission: Option<Transmission>,
     flight: Flight,
@@ -63,6 +66,7 @@ impl Link {
             loss: LossProcess::new(config.loss, Dice::new(seed, LOSS_STREAM)),
             dice: Dice::new(seed, WIRE_STREAM),
             waiting: VecDeque::new(),
+            queue: QueueStats::default(),
             transmitter: Transmitter::new(config.capacity.clone()),
             transmission: None,
             flight: Flight::default(),
@@ -81,6 +85,12 @@ impl Link {
         &self.stats
     }
 
+    /// What has waited in the queue from time 0 until `now`.
+    pub fn queue_stats(&mut self, now: Duration) -> QueueStats {
+        self.advance(now);
+        self.queue.at(self.now)
+    }
+
     /// A frame enters the link.
     pub fn send(&mut self, now: Duration, frame: Vec<u8>) {
         self.advance(now);
@@ -90,11 +100,13 @@ impl Link {
         } else if self.loses_before_queue() {
             self.stats.lost.add(&frame);
         } else if self.transmission.is_none() {
+            self.queue.pass();
             self.begin(self.now, frame);
             self.advance(now);
         } else if self.has_room(frame.len()) {
             self.stats.enqueue(&frame);
-            self.waiting.push_back(frame);
+            self.queue.enter(self.now);
+            self.waiting.push_back((self.now, frame));
         } else {
             self.stats.queue_dropped.add(&frame);
         }
@@ -159,8 +171,9 @@ impl Link {
         if self.transmission.is_some() {
             return;
         }
-        if let Some(frame) = self.waiting.pop_front() {
+        if let Some((entered, frame)) = self.waiting.pop_front() {
             self.stats.queue.remove(&frame);
+            self.queue.leave(time, entered);
             self.begin(time, frame);
         }
     }

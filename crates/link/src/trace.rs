@@ -5,14 +5,16 @@
 //! before it plus its own (a service curve; Le Boudec and Thiran, Network Calculus, 1.3).
 
 mod cellular;
+mod fading;
 mod parse;
 
 use std::fmt;
 use std::time::Duration;
 
-use crate::units::{Bitrate, nanoseconds};
+use crate::units::{Bitrate, ByteCount, nanoseconds};
 
 pub use cellular::{CellularConfig, Outages};
+pub use fading::FadingConfig;
 pub use parse::TraceError;
 
 /// 10⁻⁹ bit: what 1 bit/s carries in 1 ns, so that the curve has no rounding.
@@ -72,6 +74,11 @@ impl Trace {
     /// The mean rate over one period.
     pub fn mean(&self) -> Bitrate {
         Bitrate::from_bps((self.total / self.period as u128) as u64)
+    }
+
+    /// What the trace offers to carry from its begin until just before `time`.
+    pub fn offered(&self, time: Duration) -> ByteCount {
+        ByteCount(u64::try_from(self.offered_before(time) / NANOBITS_PER_BYTE).unwrap_or(u64::MAX))
     }
 
     /// Carries `bytes` more behind `position`, not before `start`: when the last of them has been carried
@@ -184,5 +191,6 @@ mod tests {
         assert_eq!(carry(&trace, &mut at, 103, 0), Duration::from_millis(103));
         assert_eq!(carry(&trace, &mut at, 103, 750), Duration::from_millis(106));
         assert_eq!(trace.mean(), Bitrate::from_bps(4_200_000));
+        assert_eq!(trace.offered(Duration::from_millis(11)), ByteCount(5250 + 1500));
     }
 }

@@ -254,3 +254,17 @@ fn links_that_differ_in_delay_lose_the_same_frames() {
     let lost = |config| run(config, 7, 1000).1.stats().lost;
     assert_eq!(lost(lossy), lost(other));
 }
+
+#[test]
+fn a_queue_is_weighted_by_time() {
+    let capacity = Capacity::Fixed(Bitrate::from_bps(800_000)); // 1 ms for each frame
+    let mut link = Link::new(LinkConfig { capacity, ..LinkConfig::default() }, 1);
+    (0..4).for_each(|n| link.send(Duration::ZERO, numbered(n)));
+    let first = link.queue_stats(Duration::from_micros(1500));
+    let all = link.queue_stats(ms(6));
+    // They wait 0, 1, 2 and 3 ms: three frames in the first of these, two in the second, one in the third.
+    assert_eq!((first.mean_frames(), all.mean_frames()), (4.0 / 1.5, 1.0));
+    assert_eq!(all.since(&first).mean_frames(), 2.0 / 4.5);
+    assert_eq!(all.sojourn(50.0).unwrap().as_micros(), 1000);
+    assert_eq!(all.sojourn(100.0).unwrap().as_micros(), 2976, "3 ms, to 1.6 %");
+}

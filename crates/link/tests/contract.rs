@@ -46,6 +46,23 @@ proptest! {
         prop_assert_eq!(on_time, late);
     }
 
+    /// What waited is known exactly, however seldom it is asked for.
+    #[test]
+    fn asking_for_the_queue_changes_nothing(config in config(), seed: u64, calls in calls()) {
+        let (mut asked, mut unasked) = (Link::new(config.clone(), seed), Link::new(config, seed));
+        let mut time = Duration::ZERO;
+        for (now, call) in calls {
+            for step in [1, 2] {
+                asked.queue_stats(time + (now - time) * step / 2);
+            }
+            time = now;
+            apply(&mut asked, now, call.clone());
+            apply(&mut unasked, now, call);
+        }
+        let end = Duration::from_secs(3600);
+        prop_assert_eq!(asked.queue_stats(end), unasked.queue_stats(end));
+    }
+
     #[test]
     fn every_frame_is_counted_once(config in config(), seed: u64, calls in calls()) {
         let (arrivals, link) = polled_late(&config, seed, &calls);

@@ -142,6 +142,9 @@ pub struct LabRun {
     /// Write the results as JSON
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+    /// Write what happens in the course of each run of the `flight` experiments (queue, cwnd, RTT) as CSV files
+    #[arg(long, value_name = "DIR")]
+    pub series: Option<PathBuf>,
     /// Write a report to open in a browser
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,

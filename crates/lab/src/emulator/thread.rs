@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, Sender};
 use std::time::{Duration, Instant};
 
 use device::Tap;
-use link::{Link, LinkConfig, Stats};
+use link::{Link, LinkConfig, QueueStats, Stats};
 use rustix::event::{Timespec, epoll};
 
 use crate::clock;
@@ -31,6 +31,7 @@ pub(super) enum Command {
     SetUp { id: u64, up: bool },
     Restart { id: u64 },
     Stats { id: u64, reply: Sender<[Stats; 2]> },
+    Queues { id: u64, reply: Sender<[QueueStats; 2]> },
     Remove { id: u64, reply: Sender<()> },
     Stop,
 }
@@ -160,6 +161,11 @@ impl Worker {
                     let _ = reply.send(joint.lanes.each_ref().map(Lane::stats));
                 }
             }
+            Command::Queues { id, reply } => {
+                if let Some(joint) = self.joints.get_mut(&id) {
+                    let _ = reply.send(joint.lanes.each_mut().map(|lane| lane.queue(now)));
+                }
+            }
             Command::SetUp { id, up } => {
                 if let Some(joint) = self.joints.get_mut(&id) {
                     joint.set_up(now, up);
@@ -229,6 +235,11 @@ impl Lane {
     fn next_due(&self) -> Option<Duration> {
         let due = |clocked: &Clocked| clocked.link.poll_timeout().map(|due| clocked.zero + due);
         self.links.iter().filter_map(due).min()
+    }
+
+    fn queue(&mut self, now: Duration) -> QueueStats {
+        let queue = |clocked: &mut Clocked| clocked.link.queue_stats(now.saturating_sub(clocked.zero));
+        self.links.back_mut().map(queue).unwrap_or_default()
     }
 
     fn stats(&self) -> Stats {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::error::Error;
-use crate::experiment::{Case, Experiment};
+use crate::experiment::{Case, Experiment, longest};
 use crate::runner::Sample;
 
 use super::{number, say};
@@ -20,6 +20,8 @@ const TICK: Duration = Duration::from_millis(200);
 pub(crate) struct Progress {
     bar: ProgressBar,
     done: Duration,
+    /// The estimate of what is being measured.
+    current: Duration,
     ticker: Option<(Sender<()>, JoinHandle<()>)>,
 }
 
@@ -30,21 +32,29 @@ impl Progress {
         said: Option<&str>,
         has: impl Fn(usize, usize) -> bool,
     ) -> Self {
-        let left = (0..experiment.repeats).flat_map(|repeat| {
-            let cases = experiment.cases.iter().enumerate();
-            cases.filter(|&(index, _)| !has(index, repeat)).map(|(_, case)| case.estimate).collect::<Vec<_>>()
-        });
-        let left: Vec<Duration> = left.collect();
-        let (runs, estimate) = (left.len(), left.iter().sum());
+        let (mut runs, mut estimate) = (0, Duration::ZERO);
+        for repeat in 0..experiment.repeats {
+            let mut indices = 0..;
+            for group in experiment.groups() {
+                let cases = group.iter().zip(&mut indices).filter(|&(_, index)| !has(index, repeat));
+                let left: Vec<&Case> = cases.map(|(case, _)| case).collect();
+                runs += left.len();
+                estimate += longest(left.into_iter());
+            }
+        }
         said.into_iter().for_each(say);
         say(&format!("{}: {runs} runs, about {}", experiment.name, rough(estimate)));
         let bar = if std::io::stdout().is_terminal() { bar(estimate) } else { ProgressBar::hidden() };
-        Self { bar, done: Duration::ZERO, ticker: None }
+        Self { bar, done: Duration::ZERO, current: Duration::ZERO, ticker: None }
     }
 
-    pub(crate) fn begin(&mut self, case: &Case) {
-        self.bar.set_message(Experiment::title(case));
-        let (bar, done, estimate) = (self.bar.clone(), self.done, case.estimate);
+    /// These are being measured, at the same time.
+    pub(crate) fn begin(&mut self, cases: &[&Case]) {
+        let others = cases.len().saturating_sub(1);
+        let title = cases.first().map(|case| Experiment::title(case)).unwrap_or_default();
+        self.bar.set_message(if others == 0 { title } else { format!("{title} and {others} more") });
+        self.current = longest(cases.iter().copied());
+        let (bar, done, estimate) = (self.bar.clone(), self.done, self.current);
         let (stop, stopped) = channel();
         let tick = move || {
             let mut elapsed = Duration::ZERO;
@@ -57,7 +67,7 @@ impl Progress {
         self.ticker = std::thread::Builder::new().spawn(tick).ok().map(|thread| (stop, thread));
     }
 
-    pub(crate) fn end(&mut self, case: &Case, sample: &Sample) {
+    pub(crate) fn show(&mut self, case: &Case, sample: &Sample) {
         let metrics: Vec<String> =
             sample.metrics.iter().map(|(name, value)| format!("{name} {}", number(*value))).collect();
         self.line(case, &metrics.join(", "));
@@ -67,14 +77,19 @@ impl Progress {
         self.line(case, &format!("not measured: {error}"));
     }
 
+    /// What was begun is over.
+    pub(crate) fn end(&mut self) {
+        self.stop_ticker();
+        self.done += self.current;
+        self.bar.set_position(millis(self.done));
+    }
+
     pub(crate) fn finish(&self) {
         self.bar.finish_and_clear();
     }
 
     fn line(&mut self, case: &Case, text: &str) {
         self.stop_ticker();
-        self.done += case.estimate;
-        self.bar.set_position(millis(self.done));
         let line = format!("{}: {text}", Experiment::title(case));
         self.bar.suspend(|| say(&line));
     }

@@ -32,6 +32,7 @@ fn options(run: LabRun) -> RunOptions {
         traces: run.traces,
         json: run.json,
         html: run.html,
+        series: run.series,
         ..RunOptions::default()
     }
 }

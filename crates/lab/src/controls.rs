@@ -1,0 +1,129 @@
+//! Congestion controls that the kernel has only as long as somebody provides them: `fsat` and `fsat_paper`.
+//!
+//! The lab has them loaded as a user would, by `nawa flight on`, and taken off again by `nawa flight off` if it was the
+//! one that put them on. They are the kernel's, not a namespace's, so whoever needs them holds a lock.
+
+use std::collections::BTreeSet;
+use std::fs::{File, OpenOptions};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::cleanup::{self, AtEnd};
+use crate::error::{Doing, Error};
+use crate::experiment::{Case, Experiment, Workload};
+
+/// What `nawa flight on` provides.
+const PROVIDED: [&str; 2] = ["fsat", "fsat_paper"];
+
+/// Held by whoever needs them.
+const LOCK: &str = "/run/lock/nawa-fsat.lock";
+
+/// What the kernel has now.
+const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
+
+/// Keeps the congestion controls that an experiment needs; dropping it takes off what it put on.
+#[derive(Debug)]
+pub(crate) struct Controls {
+    // Dropped in this order.
+    _loaded: Option<AtEnd>,
+    _lock: Option<File>,
+}
+
+/// Provides what the cases of `experiment` need, and leaves out those cases that need what the kernel does not have then,
+/// with a note each.
+pub(crate) fn provide(experiment: &Experiment, nawa: &Path) -> Result<(Experiment, Controls), Error> {
+    let needed: BTreeSet<&str> = experiment.cases.iter().flat_map(needs).collect();
+    let mut experiment = experiment.clone();
+    let mut controls = Controls { _loaded: None, _lock: None };
+    let mut reason = None;
+    if PROVIDED.iter().any(|name| needed.contains(name)) {
+        controls._lock = Some(lock()?);
+        if !PROVIDED.iter().all(|&name| available(name)) {
+            match load(nawa) {
+                Ok(loaded) => controls._loaded = Some(loaded),
+                Err(error) => reason = Some(error),
+            }
+        }
+    }
+    for name in needed.into_iter().filter(|name| !available(name)) {
+        experiment.cases.retain(|case| !needs(case).any(|needed| needed == name));
+        experiment.notes.insert(0, missing(name, reason.as_ref()));
+    }
+    Ok((experiment, controls))
+}
+
+/// The congestion controls that a case names by itself.
+fn needs(case: &Case) -> impl Iterator<Item = &'static str> {
+    let flows = match &case.workload {
+        Workload::Flows(test) => &*test.flows,
+        _ => &[],
+    };
+    flows.iter().map(|flow| flow.congestion_control)
+}
+
+fn available(name: &str) -> bool {
+    let names = std::fs::read_to_string(AVAILABLE).unwrap_or_default();
+    names.split_whitespace().any(|known| known == name)
+}
+
+fn missing(name: &str, reason: Option<&Error>) -> String {
+    let why =
+        reason.filter(|_| PROVIDED.contains(&name)).map(|error| format!(": {error}")).unwrap_or_default();
+    format!("{name}: not measured, {}{why}", Error::NoCongestionControl(name.into()))
+}
+
+/// Waits until nobody else needs them.
+fn lock() -> Result<File, Error> {
+    let file = OpenOptions::new().create(true).truncate(false).write(true).open(LOCK);
+    let file = file.doing(|| format!("open {LOCK}"))?;
+    if file.try_lock().is_err() {
+        println!("waiting for whoever holds {LOCK}, because fsat is the whole kernel's");
+        file.lock().doing(|| format!("lock {LOCK}"))?;
+    }
+    Ok(file)
+}
+
+fn load(nawa: &Path) -> Result<AtEnd, Error> {
+    let nawa: PathBuf = nawa.into();
+    let undo = cleanup::at_end(vec![nawa.clone().into(), "flight".into(), "off".into()]);
+    let output = Command::new(&nawa).args(["flight", "on"]).stdin(Stdio::null()).output();
+    let output = output.doing(|| format!("start `{}`", nawa.display()))?;
+    if output.status.success() {
+        return Ok(undo);
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let last = said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("without a word");
+    undo.forget();
+    Err(Error::program("nawa flight on", last))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::{RunOptions, find};
+
+    #[test]
+    fn a_case_needs_the_controls_of_all_its_flows() {
+        let experiment = find("flight-fairness", &RunOptions::default()).unwrap();
+        let mixed = experiment.cases.iter().find(|case| case.key[0].1 == "fsat" && case.key[1].1 == "bbr");
+        assert_eq!(needs(mixed.unwrap()).collect::<BTreeSet<_>>(), BTreeSet::from(["bbr", "fsat"]));
+    }
+
+    #[test]
+    fn what_is_missing_is_named_with_its_reason() {
+        let reason = Error::program("nawa flight on", "no struct_ops");
+        assert_eq!(
+            missing("fsat", Some(&reason)),
+            "fsat: not measured, the kernel has no congestion control `fsat`: `nawa flight on` failed: no struct_ops"
+        );
+        assert!(!missing("vegas", Some(&reason)).contains("struct_ops"));
+    }
+
+    #[test]
+    fn an_experiment_without_a_missing_control_stays_as_it_is() {
+        let experiment = find("demo", &RunOptions::default()).unwrap();
+        let (provided, _controls) = provide(&experiment, Path::new("no-such-nawa")).unwrap();
+        assert_eq!(provided.cases.len(), experiment.cases.len());
+        assert_eq!(provided.notes, experiment.notes);
+    }
+}

@@ -1,0 +1,121 @@
+//! `flight-fairness`: equal numbers of flows of two congestion controls on one link (paper 001, figure 14), and of one
+//! control with latecomers.
+
+use std::time::Duration;
+
+use link::{Bitrate, Capacity, Loss, Queue};
+
+use super::{DELAY, case, notes, overhead, topology};
+use crate::error::Error;
+use crate::experiment::{Case, Experiment, RunOptions, Size};
+use crate::flows::{BUFFER_MAX, FlowSpec, FlowTest};
+
+pub(crate) const ABOUT: &str = "flows of two congestion controls on 1 Mbit/s, RTT 180 ms, buffers of 0.5 to 10 BDP: shares and queue (paper 001)";
+
+const RATE_KBPS: u64 = 1000;
+
+/// 1 Mbit/s for 180 ms, in packets of 1500 bytes.
+const BDP_PACKETS: f64 = 15.0;
+
+/// Flows start within this time, as the paper's do.
+const STARTS: Duration = Duration::from_secs(5);
+
+/// When latecomers start, within [`STARTS`] of it.
+const LATE: Duration = Duration::from_secs(20);
+
+/// Who is measured against whom. A control against itself has latecomers as well.
+const PAIRS: [(&str, &str); 10] = [
+    ("cubic", "reno"),
+    ("fsat_paper", "reno"),
+    ("fsat", "reno"),
+    ("fsat_paper", "cubic"),
+    ("fsat", "cubic"),
+    ("fsat_paper", "bbr"),
+    ("fsat", "bbr"),
+    ("reno", "reno"),
+    ("fsat_paper", "fsat_paper"),
+    ("fsat", "fsat"),
+];
+
+const ABOUT_THIS: [&str; 3] = [
+    "1 Mbit/s, RTT 180 ms, drop-tail queue of buffer_bdp times 15 packets; `flows` flows of cc and as many of `against`, \
+     which start at random within 5 s; starts=late: those of `against` start 20 to 25 s later than the others may",
+    "goodput_mbps: of all flows of cc, from 5 s (late: 30 s) on, when all have started, to the end; share: that of the \
+     sum of all flows; jain: Jain's index over all flows; queue_max_packets from the very start",
+    "windows as the kernel tunes them; initial window that of the kernel",
+];
+
+pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
+    let (buffers, flows, seconds, repeats, side_by_side): (&[f64], &[usize], _, _, _) = match options.size {
+        Size::Quick => (&[0.5, 2.0, 10.0], &[1], 85, 1, 40),
+        Size::Normal => (&[0.5, 1.0, 2.0, 5.0, 10.0], &[1, 2, 4], 150, 3, 40),
+        Size::Paper => (&[0.5, 1.0, 2.0, 3.0, 5.0, 10.0], &[1, 2, 4], 300, 10, 40),
+    };
+    let mut cases = Vec::new();
+    for &(name, against) in &PAIRS {
+        for &flows in flows {
+            for &buffer in buffers {
+                let starts: &[bool] = if name == against { &[false, true] } else { &[false] };
+                let setup =
+                    |&late| Setup { name, against, flows, buffer, late, seconds, side_by_side }.case();
+                cases.extend(starts.iter().map(setup));
+            }
+        }
+    }
+    Ok(Experiment {
+        name: "flight-fairness",
+        side_by_side,
+        cases,
+        repeats,
+        notes: notes(&ABOUT_THIS),
+        ..Experiment::default()
+    })
+}
+
+struct Setup {
+    name: &'static str,
+    against: &'static str,
+    flows: usize,
+    buffer: f64,
+    late: bool,
+    seconds: u64,
+    side_by_side: usize,
+}
+
+impl Setup {
+    fn case(&self) -> Case {
+        let late = if self.late { STARTS + LATE } else { Duration::ZERO };
+        let until = Duration::from_secs(self.seconds) + late;
+        let flows = |name, start: Duration| {
+            let spec = FlowSpec {
+                congestion_control: name,
+                start: [start, start + STARTS],
+                bytes: None,
+                receive_buffer: None,
+            };
+            std::iter::repeat_n(spec, self.flows)
+        };
+        let test = FlowTest {
+            flows: flows(self.name, Duration::ZERO).chain(flows(self.against, late)).collect(),
+            initial_window: None,
+            receive_buffer_max: BUFFER_MAX,
+            from: late + STARTS,
+            until: Some(until),
+            limit: until,
+        };
+        let key = vec![
+            ("cc", self.name.into()),
+            ("against", self.against.into()),
+            ("flows", self.flows.into()),
+            ("buffer_bdp", self.buffer.into()),
+            ("starts", if self.late { "late" } else { "random" }.into()),
+        ];
+        case(key, self.topology(), test, until + overhead(self.side_by_side))
+    }
+
+    fn topology(&self) -> crate::network::Topology {
+        let capacity = Capacity::Fixed(Bitrate::from_bps(RATE_KBPS * 1000));
+        let queue = Queue::Packets((self.buffer * BDP_PACKETS).round() as usize);
+        topology(capacity.clone(), capacity, DELAY, queue, Loss::None)
+    }
+}

@@ -1,0 +1,214 @@
+//! `flight-radio`: one flow over cellular links whose rate varies, generated or recorded, with and without loss.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use link::{Bitrate, Capacity, CellularConfig, LinkConfig, Outages, Queue, Trace};
+
+use super::hsdpa::{SCENARIOS, Scenario, published};
+use super::{AGAINST_RENO, CONTROLS, case, notes, overhead, percent};
+use crate::error::{Doing, Error};
+use crate::experiment::{Case, Experiment, Ratio, Reference, RunOptions, Size};
+use crate::flows::{BUFFER_MAX, FlowSpec, FlowTest};
+use crate::network::{PathSpec, Topology};
+
+pub(crate) const ABOUT: &str =
+    "one TCP flow over cellular traces, without loss and with 1 %, and over the HSDPA channels of paper 001";
+
+const DELAY: Duration = Duration::from_millis(30);
+const QUEUE: Queue = Queue::Packets(2000);
+const LOSSES: [f64; 2] = [0.0, 1.0];
+
+/// Cases at the same time: their links carry up to some 20 Mbit/s each.
+const SIDE_BY_SIDE: usize = 10;
+
+const RATIOS: [Ratio; 4] = [
+    Ratio {
+        name: "goodput_of_lossless",
+        metric: "goodput_mbps",
+        of: ("loss_percent", Reference::Number(0.0)),
+    },
+    Ratio { name: "p95_of_bbr", metric: "queue_p95_ms", of: ("cc", Reference::Name("bbr")) },
+    AGAINST_RENO[0],
+    AGAINST_RENO[1],
+];
+
+const ABOUT_THIS: [&str; 4] = [
+    "hsdpa-*: the paper's channels (standstill, pedestrian 3 km/h, vehicle 30 km/h; geometry in dB), RTT 180 ms, \
+     advertised window 96 KiB, initial window 3; a fading channel whose throughput per ten frames has the published mean \
+     and deviation; 2 % of the frames are repeated by the link, 12 ms later, and arrive in order",
+    "the others: RTT 60 ms, drop-tail queue of 2000 packets, windows as the kernel tunes them; loss before the queue; every run begins \
+     at the trace's begin",
+    "utilisation: frames delivered, of what the trace offers from the flow's start to the end (60 s; --quick: 15 s)",
+    "generated traces (seeded): 3g 1.5 Mbit/s, driving 5 Mbit/s, lte 10 Mbit/s on average, with fades and outages; with \
+     --traces every recording NAME.down of the folder, acknowledgements over NAME.up or, if there is none, over a link \
+     that limits nothing",
+];
+
+pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
+    let (seconds, repeats) = match options.size {
+        Size::Quick => (15, 1),
+        Size::Normal => (60, 3),
+        Size::Paper => (60, 10),
+    };
+    let mut cells = match &options.traces {
+        Some(folder) => recorded(folder)?,
+        None => generated(options.seed),
+    };
+    cells.extend(hsdpa(options));
+    let time = Duration::from_secs(seconds);
+    let of =
+        |cell: &Cell| -> Vec<Case> { cell.losses.iter().flat_map(|&loss| cell.cases(loss, time)).collect() };
+    let cases: Vec<Case> = cells.iter().flat_map(of).collect();
+    Ok(Experiment {
+        name: "flight-radio",
+        side_by_side: SIDE_BY_SIDE,
+        cases,
+        repeats,
+        ratios: RATIOS.into(),
+        paper: published(),
+        notes: notes(&ABOUT_THIS),
+    })
+}
+
+/// A cellular link, and what is measured on it.
+struct Cell {
+    name: String,
+    down: LinkConfig,
+    up: LinkConfig,
+    losses: &'static [f64],
+    receive_buffer: Option<u32>,
+    initial_window: Option<u32>,
+}
+
+impl Cell {
+    /// A link whose rate is all that varies, with and without loss.
+    fn of_rate(name: &str, [down, up]: [Capacity; 2]) -> Self {
+        let link = |capacity| LinkConfig { capacity, delay: DELAY, queue: QUEUE, ..LinkConfig::default() };
+        Self {
+            name: name.into(),
+            down: link(down),
+            up: link(up),
+            losses: &LOSSES,
+            receive_buffer: None,
+            initial_window: None,
+        }
+    }
+
+    /// A channel of the paper, under the paper's conditions.
+    fn hsdpa(scenario: &Scenario, seed: u64) -> Self {
+        let link = LinkConfig { delay: super::DELAY, queue: super::DEEP, ..LinkConfig::default() };
+        Self {
+            name: scenario.name(),
+            down: scenario.link(seed, link.clone()),
+            up: link,
+            losses: &LOSSES[..1],
+            receive_buffer: Some(super::RECEIVE_BUFFER),
+            initial_window: Some(super::INITIAL_WINDOW),
+        }
+    }
+
+    fn cases(&self, loss: f64, time: Duration) -> impl Iterator<Item = Case> {
+        let mut link = PathSpec { name: self.name.clone(), up: self.down.clone(), down: self.up.clone() };
+        if loss > 0.0 {
+            link.up.loss = percent(loss);
+        }
+        CONTROLS.into_iter().map(move |name| {
+            let start = [Duration::ZERO; 2];
+            let flow = FlowSpec {
+                congestion_control: name,
+                start,
+                bytes: None,
+                receive_buffer: self.receive_buffer,
+            };
+            let test = FlowTest {
+                flows: vec![flow],
+                initial_window: self.initial_window,
+                receive_buffer_max: BUFFER_MAX,
+                from: Duration::ZERO,
+                until: Some(time),
+                limit: time,
+            };
+            let key =
+                vec![("cc", name.into()), ("trace", self.name.clone().into()), ("loss_percent", loss.into())];
+            let topology = Topology::Single(Box::new(link.clone()));
+            case(key, topology, test, time + overhead(SIDE_BY_SIDE))
+        })
+    }
+}
+
+/// The paper's channels; for a quick run one of each kind.
+fn hsdpa(options: &RunOptions) -> impl Iterator<Item = Cell> {
+    let (quick, seed) = (options.size == Size::Quick, options.seed);
+    let wanted = SCENARIOS.iter().filter(move |scenario| !quick || scenario.geometry == 5);
+    wanted.map(move |scenario| Cell::hsdpa(scenario, seed))
+}
+
+/// Three kinds of links; the same seed gives the same.
+fn generated(seed: u64) -> Vec<Cell> {
+    let kind = |name: &str, mbps, variation, outage_every, outage_ms| {
+        let outages =
+            Outages { every: Duration::from_secs(outage_every), length: Duration::from_millis(outage_ms) };
+        let (mean, outages) = (Bitrate::from_mbps(mbps), Some(outages));
+        (name.to_owned(), CellularConfig { mean, variation, outages, ..CellularConfig::default() })
+    };
+    let kinds =
+        [kind("3g", 1.5, 0.4, 30, 400), kind("driving", 5.0, 0.8, 10, 500), kind("lte", 10.0, 0.5, 20, 200)];
+    let trace = |seed, config: &_| Capacity::Trace(Arc::new(Trace::cellular(seed, config)));
+    let cell = |(number, (name, config)): (u64, (String, CellularConfig))| {
+        let seed = seed.wrapping_mul(1000).wrapping_add(2 * number);
+        Cell::of_rate(&name, [trace(seed, &config), trace(seed.wrapping_add(1), &config)])
+    };
+    (0..).zip(kinds).map(cell).collect()
+}
+
+/// All recordings `NAME.down` of a folder (mahimahi), by name, with `NAME.up` where it is there.
+fn recorded(folder: &Path) -> Result<Vec<Cell>, Error> {
+    let entries = std::fs::read_dir(folder).doing(|| format!("read the folder {}", folder.display()))?;
+    let files = entries.flatten().map(|entry| entry.path());
+    let mut files: Vec<PathBuf> =
+        files.filter(|path| path.extension().is_some_and(|e| e == "down")).collect();
+    files.sort();
+    if files.is_empty() {
+        return Err(Error::NoTrace(folder.into()));
+    }
+    files.iter().map(|file| cell(file)).collect()
+}
+
+fn cell(file: &Path) -> Result<Cell, Error> {
+    let back = file.with_extension("up");
+    let up = if back.exists() { load(&back)? } else { Capacity::Unlimited };
+    let name = file.file_stem().unwrap_or_default().to_string_lossy();
+    Ok(Cell::of_rate(&name, [load(file)?, up]))
+}
+
+fn load(file: &Path) -> Result<Capacity, Error> {
+    Ok(Capacity::Trace(Arc::new(crate::traces::load(file)?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn recordings_replace_the_generated_traces() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("x.down"), "1\n2\n").unwrap();
+        std::fs::write(folder.path().join("y.down"), "1\n2\n").unwrap();
+        std::fs::write(folder.path().join("y.up"), "3\n").unwrap();
+        let options = RunOptions { traces: Some(folder.path().into()), ..RunOptions::default() };
+        let experiment = experiment(&options).unwrap();
+        let own = |case: &&Case| !case.key[1].1.as_str().unwrap().starts_with("hsdpa");
+        assert_eq!(experiment.cases.iter().filter(own).count(), 2 * LOSSES.len() * CONTROLS.len());
+        assert_eq!(experiment.cases[0].key[1], ("trace", "x".into()));
+    }
+
+    #[test]
+    fn a_seed_gives_the_same_links() {
+        let capacities = |seed| {
+            format!("{:?}", generated(seed).iter().map(|cell| cell.down.capacity.clone()).collect::<Vec<_>>())
+        };
+        assert_eq!(capacities(3), capacities(3));
+    }
+}

@@ -1,0 +1,77 @@
+//! What happens in the course of one run, for people to look at: two files per case and seed.
+
+use std::fs::{self, File};
+use std::io::{BufWriter, Write};
+use std::path::Path;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::clock;
+use crate::error::{Doing, Error};
+use crate::flows::Look;
+use crate::program::output;
+use crate::workload::Bench;
+
+/// A file of comma-separated values, a line per look and flow.
+pub(super) struct Series(BufWriter<File>);
+
+const HEADER: &str = "time_s,queue_packets,flow,cwnd_packets,ssthresh_packets,unacked_packets,window_bytes,rtt_ms,\
+                      min_rtt_ms,acked_bytes,retransmitted_packets,pacing_bytes_per_s";
+
+impl Series {
+    /// In `folder`, which is made if it is not there.
+    pub(super) fn create(folder: &Path, title: &str, seed: u64) -> Result<Self, Error> {
+        let mut file = file(folder, title, seed, "csv")?;
+        writeln!(file, "{HEADER}").doing(|| "write a series".into())?;
+        Ok(Self(file))
+    }
+
+    /// What cannot be written is missing from the file, and the measurement goes on.
+    pub(super) fn write(&mut self, look: Look) {
+        for (flow, info) in look.infos.iter().enumerate() {
+            let Some(info) = info else { continue };
+            let (time, queue) = (look.time.as_secs_f64(), look.queued);
+            let (rtt, min_rtt) = (info.rtt.as_secs_f64() * 1e3, info.min_rtt.as_secs_f64() * 1e3);
+            let _ = writeln!(
+                self.0,
+                "{time:.3},{queue},{flow},{},{},{},{},{rtt:.3},{min_rtt:.3},{},{},{}",
+                info.cwnd,
+                info.ssthresh,
+                info.unacked,
+                info.snd_wnd,
+                info.bytes_acked,
+                info.retransmitted,
+                info.pacing_rate
+            );
+        }
+    }
+}
+
+/// What `nawa flight show` is asked every so often.
+const ASK_EVERY: Duration = Duration::from_millis(250);
+
+/// FS-AT's own view of the client's connections (target, space, rcv_bytes, rtt_min, losses): the connections in
+/// `nawa flight show --json` with the time, a line each time, until `stopped` is closed. Nothing where no connection is
+/// FS-AT's.
+pub(super) fn log_state(folder: &Path, title: &str, seed: u64, bench: &Bench, stopped: &Receiver<()>) {
+    let started = clock::now();
+    let Ok(mut file) = file(folder, title, seed, "jsonl") else { return };
+    while stopped.recv_timeout(ASK_EVERY) == Err(RecvTimeoutError::Timeout) {
+        let time = (clock::now() - started).as_secs_f64();
+        let Ok(text) = output(&bench.network.client, bench.nawa, &["flight", "show", "--json"]) else {
+            return;
+        };
+        let connections = serde_json::from_str(&text).map(|mut state: Value| state["connections"].take());
+        if let Ok(connections) = connections {
+            let _ = writeln!(file, "{}", serde_json::json!({ "time_s": time, "connections": connections }));
+        }
+    }
+}
+
+fn file(folder: &Path, title: &str, seed: u64, extension: &str) -> Result<BufWriter<File>, Error> {
+    let path = folder.join(format!("{} {seed}.{extension}", title.replace('/', "_")));
+    let made = fs::create_dir_all(folder).and_then(|()| File::create(&path));
+    Ok(BufWriter::new(made.doing(|| format!("make {}", path.display()))?))
+}

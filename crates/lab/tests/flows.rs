@@ -1,0 +1,101 @@
+//! One small experiment from end to end: flows side by side, a congestion control that is not there, the JSON.
+
+mod common;
+
+use std::time::Duration;
+
+use common::{alone, left_in, skip};
+use lab::experiment::{Case, Experiment, Ratio, Reference, Workload};
+use lab::flows::{BUFFER_MAX, FlowSpec, FlowTest};
+use lab::network::{PathSpec, Topology};
+use lab::system::System;
+use lab::{RunOptions, run_experiment};
+use link::{Bitrate, Capacity, LinkConfig, Queue};
+use serde_json::Value;
+
+const BYTES: u64 = 200_000;
+
+fn flow(congestion_control: &'static str, start_ms: u64) -> FlowSpec {
+    let start = [Duration::from_millis(start_ms); 2];
+    FlowSpec { congestion_control, start, bytes: Some(BYTES), receive_buffer: Some(50_000) }
+}
+
+fn case(cc: &'static str, flows: Vec<FlowSpec>) -> Case {
+    let link = LinkConfig {
+        capacity: Capacity::Fixed(Bitrate::from_mbps(5.0)),
+        delay: Duration::from_millis(5),
+        queue: Queue::Packets(30),
+        ..LinkConfig::default()
+    };
+    let test = FlowTest {
+        initial_window: Some(3),
+        receive_buffer_max: BUFFER_MAX,
+        from: Duration::ZERO,
+        until: None,
+        limit: Duration::from_secs(60),
+        flows,
+    };
+    Case {
+        key: vec![("cc", cc.into()), ("flows", 1.into())],
+        topology: Topology::Single(Box::new(PathSpec::symmetric("link", link))),
+        system: System::Tcp,
+        congestion_control: "reno",
+        workload: Workload::Flows(Box::new(test)),
+        estimate: Duration::from_secs(1),
+    }
+}
+
+fn experiment() -> Experiment {
+    let missing = case("nawa_test_none", vec![flow("nawa_test_none", 0)]);
+    Experiment {
+        name: "flows-test",
+        cases: vec![
+            case("reno", vec![flow("reno", 0)]),
+            missing,
+            case("cubic", vec![flow("cubic", 0), flow("cubic", 100)]),
+        ],
+        side_by_side: 3,
+        repeats: 1,
+        ratios: vec![Ratio { name: "of_reno", metric: "goodput_mbps", of: ("cc", Reference::Name("reno")) }],
+        ..Experiment::default()
+    }
+}
+
+/// The metric `name` of the result whose `cc` is `cc`.
+fn metric(json: &Value, cc: &str, name: &str) -> f64 {
+    let results = json["results"].as_array().unwrap();
+    let result = results.iter().find(|result| result["case"]["cc"] == cc).unwrap();
+    result["metrics"][name].as_f64().unwrap_or_else(|| panic!("{cc} {name}: {result:#}"))
+}
+
+#[test]
+fn flows_side_by_side_are_measured_and_nothing_remains() {
+    if skip("flows_side_by_side_are_measured_and_nothing_remains") {
+        return;
+    }
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let (file, series) = (folder.path().join("x.json"), folder.path().join("series"));
+    let options =
+        RunOptions { json: Some(file.clone()), series: Some(series.clone()), ..RunOptions::default() };
+    run_experiment(&experiment(), &options).unwrap();
+    let json: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    for cc in ["reno", "cubic"] {
+        let goodput = metric(&json, cc, "goodput_mbps");
+        assert!(goodput > 0.0 && goodput < 5.0, "{cc}: no link carries more than its rate: {goodput}");
+        assert!(metric(&json, cc, "utilisation") <= 1.0);
+        let (mean, max) = (metric(&json, cc, "queue_mean_packets"), metric(&json, cc, "queue_max_packets"));
+        assert!(mean <= max && max <= 30.0, "{cc}: {mean} of {max}");
+        assert!(metric(&json, cc, "window_bytes") < 100_000.0, "the receive buffer bounds the window");
+    }
+    let ratio = metric(&json, "cubic", "goodput_mbps") / metric(&json, "reno", "goodput_mbps");
+    assert!((metric(&json, "cubic", "of_reno") - ratio).abs() < 1e-9);
+    let jain = metric(&json, "cubic", "jain");
+    assert!((0.5..=1.0).contains(&jain), "{jain}");
+    assert_eq!(json["results"].as_array().unwrap().len(), 2, "what is missing has no result");
+    let notes = json["notes"].to_string();
+    assert!(notes.contains("nawa_test_none: not measured"), "{notes}");
+    let csv = std::fs::read_to_string(series.join("reno 1 1.csv")).unwrap();
+    assert!(csv.lines().count() > 10 && csv.starts_with("time_s,queue_packets,flow,cwnd_packets"), "{csv}");
+    assert_eq!(left_in("/run/netns", std::process::id()), Vec::<String>::new());
+}
