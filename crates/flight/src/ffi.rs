@@ -104,6 +104,14 @@ impl RawFsat {
         unsafe { nawa_fsat_pacing_rate(self, config, ack) }
     }
 
+    /// As the BPF object keeps it; `None` if `bytes` is shorter.
+    #[cfg(feature = "kernel")]
+    pub fn from_bytes(bytes: &[u8]) -> Option<RawFsat> {
+        let bytes = bytes.get(..size_of::<RawFsat>())?;
+        // SAFETY: as many bytes as the struct has, and any are valid numbers; they may be unaligned.
+        Some(unsafe { bytes.as_ptr().cast::<RawFsat>().read_unaligned() })
+    }
+
     /// The size of C's struct, bytes.
     #[cfg(test)]
     pub fn c_size() -> usize {
