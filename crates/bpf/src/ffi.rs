@@ -54,6 +54,12 @@ pub fn unregister(map: BorrowedFd) -> io::Result<()> {
     checked(unsafe { libbpf_sys::bpf_map_delete_elem(map.as_raw_fd(), ptr::from_ref(&key).cast()) }).map(drop)
 }
 
+/// Gives the calling thread a root and a working folder of its own, without which it may not change its mounts.
+pub fn unshare_files() -> io::Result<()> {
+    // SAFETY: takes nothing from other threads but what they change of root, working folder and umask later.
+    Ok(unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::FS) }?)
+}
+
 /// Counts the time and the runs of all BPF programs for as long as it is open.
 pub fn enable_run_time() -> io::Result<OwnedFd> {
     // SAFETY: takes a number.

@@ -1,26 +1,31 @@
-//! Where what has to outlive a command is kept: a folder in the BPF file system of the first process's mounts, so that
-//! commands in other mount namespaces (`ip netns exec` makes one) find it too.
+//! Where what has to outlive a command is kept: a folder in the BPF file system on /sys/fs/bpf, as the first process
+//! sees it. A command may have mounts of its own (`ip netns exec` makes some, with a /sys that has no such file
+//! system), and what is pinned in those would end with it and be found by nobody.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::statfs;
 use rustix::mount::{MountFlags, mount};
+use rustix::process::Pid;
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-use crate::Error;
+use crate::{Error, ffi};
 
-const BPFFS: &str = "/proc/1/root/sys/fs/bpf";
+const BPFFS: &str = "sys/fs/bpf";
 const BPFFS_MAGIC: u64 = 0xcafe_4a11;
 
 /// The folder, made if it is not there. Where no BPF file system is mounted on /sys/fs/bpf, it mounts one, as systemd
 /// does.
 ///
 /// # Errors
-/// If there is none and none can be mounted from here.
+/// If there is none and none can be mounted.
 pub fn folder() -> Result<PathBuf, Error> {
-    if !is_bpffs(Path::new(BPFFS)) {
-        mount_bpffs().map_err(Error::NoBpffs)?;
+    let first = first_process();
+    if !is_bpffs(&root(first).join(BPFFS)) {
+        mount_bpffs(first).map_err(Error::NoBpffs)?;
     }
     let path = existing();
     fs::create_dir_all(&path).map_err(|error| Error::Pin { path: path.clone(), error })?;
@@ -29,7 +34,29 @@ pub fn folder() -> Result<PathBuf, Error> {
 
 /// The folder, which may not be there.
 pub fn existing() -> PathBuf {
-    Path::new(BPFFS).join("nawa")
+    root(first_process()).join(BPFFS).join("nawa")
+}
+
+/// The first of this process's ancestors whose mounts it may see: process 1 but for containers and sandboxes.
+fn first_process() -> i32 {
+    let parent = |pid: &i32| parent(*pid).filter(|parent| *parent > 0);
+    let line: Vec<_> = std::iter::successors(Some(std::process::id() as i32), parent).collect();
+    let sees = |pid: &&i32| fs::metadata(root(**pid)).is_ok() && mounts(**pid).is_ok();
+    line.iter().rev().find(sees).copied().unwrap_or(Pid::INIT.as_raw_nonzero().get())
+}
+
+/// As the process's status says.
+fn parent(pid: i32) -> Option<i32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()
+}
+
+fn root(pid: i32) -> PathBuf {
+    PathBuf::from(format!("/proc/{pid}/root"))
+}
+
+fn mounts(pid: i32) -> io::Result<File> {
+    File::open(format!("/proc/{pid}/ns/mnt"))
 }
 
 /// Removes the pin `path`; that it is not there is no error.
@@ -49,12 +76,17 @@ fn is_bpffs(path: &Path) -> bool {
     statfs(path).is_ok_and(|fs| fs.f_type as u64 & 0xffff_ffff == BPFFS_MAGIC)
 }
 
-/// Only where the first process sees it: a mount elsewhere would end with this command.
-fn mount_bpffs() -> io::Result<()> {
-    if fs::read_link("/proc/self/ns/mnt")? != fs::read_link("/proc/1/ns/mnt")? {
-        return Err(io::Error::other("this process has mounts of its own"));
-    }
-    mount("bpf", "/sys/fs/bpf", "bpf", MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC, None)?;
+/// On a thread of its own, which moves to where the mount has to be.
+fn mount_bpffs(process: i32) -> io::Result<()> {
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    let there = move || -> io::Result<()> {
+        let mounts = mounts(process)?;
+        ffi::unshare_files()?;
+        move_into_link_name_space(mounts.as_fd(), Some(LinkNameSpaceType::Mount))?;
+        Ok(mount("bpf", Path::new("/").join(BPFFS), "bpf", flags, None)?)
+    };
+    std::thread::scope(|scope| scope.spawn(there).join())
+        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
     tracing::debug!("mounted a BPF file system on /sys/fs/bpf");
     Ok(())
 }

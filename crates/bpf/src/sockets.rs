@@ -21,7 +21,8 @@ pub fn read(object: &[u8], program: &str, map: &str, value: usize) -> Result<Vec
     }
     libbpf_rs::set_print(Some((PrintLevel::Debug, |_, line| tracing::debug!("{}", line.trim_end()))));
     let refused = |error| Error::Refused { program: program.to_owned(), error };
-    let loaded = ObjectBuilder::default().open_memory(object).and_then(|open| open.load()).map_err(refused)?;
+    let loaded =
+        ObjectBuilder::default().open_memory(object).and_then(|open| open.load()).map_err(refused)?;
     let iterator = loaded.progs_mut().find(|one| one.name() == program);
     let iterator = iterator.ok_or(Error::NoStructOps)?;
     for map in maps {

@@ -188,7 +188,8 @@ fn find_link(name: &str, kernel: &TcpStructOps) -> Result<Option<Registration>, 
 fn find_map(name: &str, kernel: &TcpStructOps) -> Result<Option<Registration>, Error> {
     for map in MapInfoIter::default().filter(|map| map.ty == MapType::StructOps) {
         let Some(value) = value(map.id, kernel) else { continue };
-        if value.get(4..8) == Some(&IN_USE.to_ne_bytes()) && name_in(&value, kernel).as_deref() == Some(name) {
+        if value.get(4..8) == Some(&IN_USE.to_ne_bytes()) && name_in(&value, kernel).as_deref() == Some(name)
+        {
             let map = MapHandle::from_map_id(map.id).map_err(|e| Error::loader("open the map", e))?;
             let fd = map.as_fd().try_clone_to_owned().map_err(Error::system("keep the map"))?;
             return Ok(Some(Registration::Map(fd)));

@@ -8,6 +8,7 @@
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
 static long (*const bpf_probe_read_kernel)(void *to, __u32 size, const void *from) = (void *)113;
+static struct tcp_sock *(*const bpf_skc_to_tcp_sock)(void *sk) = (void *)137;
 
 INLINE void addresses(struct record *r, const struct sock_common *common)
 {
@@ -20,27 +21,34 @@ INLINE void addresses(struct record *r, const struct sock_common *common)
 	}
 }
 
-SEC("iter/bpf_sk_storage_map")
-int show(u64 *context)
+INLINE void identify(struct record *r, const struct sock_common *common)
 {
-	struct bpf_iter__bpf_sk_storage_map *ctx = (void *)context;
-	struct tcp_sock *tp = (struct tcp_sock *)ctx->sk;
-	const struct sock_common *common;
-	struct record r = {};
+	r->namespace = common->skc_net.net->ns.inum;
+	r->local_port = common->skc_num;
+	r->remote_port_be = common->skc_dport;
+	r->family = common->skc_family;
+	r->tcp_state = common->skc_state;
+	addresses(r, common);
+}
 
-	if (!ctx->sk || !ctx->value)
+SEC("iter/bpf_sk_storage_map")
+int show(struct bpf_iter__bpf_sk_storage_map *ctx)
+{
+	const struct connection *c = ctx->value;
+	struct sock *sk = ctx->sk;
+	struct record r = {};
+	struct tcp_sock *tp;
+
+	if (!sk || !c)
 		return 0;
-	common = &tp->inet_conn.icsk_inet.sk.__sk_common;
-	r.namespace = common->skc_net.net->ns.inum;
-	r.local_port = common->skc_num;
-	r.remote_port_be = common->skc_dport;
-	r.family = common->skc_family;
-	r.tcp_state = common->skc_state;
+	tp = bpf_skc_to_tcp_sock(sk);
+	if (!tp)
+		return 0;
+	identify(&r, &sk->__sk_common);
 	r.mss = tp->mss_cache;
 	r.window = tp->snd_cwnd;
-	addresses(&r, common);
 	bpf_probe_read_kernel(r.scheme, sizeof(r.scheme), &tp->inet_conn.icsk_ca_ops->name);
-	bpf_probe_read_kernel(&r.connection, sizeof(r.connection), ctx->value);
+	r.connection = *c;
 	bpf_seq_write(ctx->meta->seq, &r, sizeof(r));
 	return 0;
 }

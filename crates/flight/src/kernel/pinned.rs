@@ -44,8 +44,10 @@ pub fn off() -> Result<bool, Error> {
 /// What [`on`] pinned.
 pub fn pinned() -> Vec<PathBuf> {
     let entries = fs::read_dir(pins::existing()).into_iter().flatten().flatten();
-    let mut paths: Vec<_> =
-        entries.filter(|entry| entry.file_type().is_ok_and(|ty| !ty.is_symlink())).map(|e| e.path()).collect();
+    let mut paths: Vec<_> = entries
+        .filter(|entry| entry.file_type().is_ok_and(|ty| !ty.is_symlink()))
+        .map(|e| e.path())
+        .collect();
     paths.sort();
     paths
 }
