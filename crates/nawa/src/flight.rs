@@ -1,8 +1,11 @@
-//! The congestion controls `fsat` and `fsat_paper`: what may be chosen of them, and their state as JSON.
+//! The congestion controls `fsat` and `fsat_paper`: what may be chosen of them, what the daemon provides, and their
+//! state as JSON.
 
 use clap::ValueEnum;
-use flight::kernel::{self, Connection, Error, FSAT, FSAT_PAPER};
+use flight::kernel::{self, Connection, Error, FSAT, FSAT_PAPER, Registration, Scheme};
 use serde::{Deserialize, Serialize};
+
+use crate::config::Flight;
 
 /// The congestion avoidance below FS-AT, as it is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
@@ -31,6 +34,70 @@ impl From<kernel::Base> for Base {
             kernel::Base::Cubic => Base::Cubic,
         }
     }
+}
+
+/// What the daemon provides. Dropping it gives the namespace the default that it had, and lets the registrations go;
+/// so does the process's end, but for the default: the next start then knows it.
+pub struct Provided {
+    settings: Flight,
+    registrations: Vec<Registration>,
+}
+
+impl Provided {
+    /// Registers both, and makes `fsat` the default if it is to be.
+    ///
+    /// # Errors
+    /// One sentence; then nothing is registered.
+    pub fn start(settings: Flight) -> Result<Provided, String> {
+        let mut provided = Provided { settings, registrations: Vec::new() };
+        for scheme in Scheme::published(settings.base.into()) {
+            provided.registrations.push(kernel::register(&scheme).map_err(sentence)?);
+        }
+        provided.set_default().map_err(sentence)?;
+        tracing::info!(default = settings.default, base = ?settings.base, "fsat and fsat_paper are registered");
+        Ok(provided)
+    }
+
+    /// Makes `now` what `settings` asks for. Connections that exist go on as they are.
+    ///
+    /// # Errors
+    /// One sentence; then `now` is as it was.
+    pub fn reconfigure(now: &mut Option<Provided>, settings: Option<Flight>) -> Result<(), String> {
+        match (settings, &mut *now) {
+            (None, _) => *now = None,
+            (Some(settings), Some(running)) if settings.base == running.settings.base => {
+                running.settings = settings;
+                running.set_default().map_err(sentence)?;
+            }
+            (Some(settings), _) => {
+                let new = Provided::start(settings)?;
+                // What they held is what the new one holds.
+                if let Some(mut old) = now.replace(new) {
+                    old.registrations.clear();
+                    old.settings.default = false;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn set_default(&self) -> Result<(), Error> {
+        if self.settings.default { kernel::default::take(FSAT) } else { kernel::default::restore(FSAT) }
+    }
+}
+
+impl Drop for Provided {
+    fn drop(&mut self) {
+        let default = if self.registrations.is_empty() { Ok(()) } else { kernel::default::restore(FSAT) };
+        let ended = self.registrations.drain(..).map(Registration::end);
+        for error in ended.chain([default]).filter_map(Result::err) {
+            tracing::warn!("{error}");
+        }
+    }
+}
+
+fn sentence(error: Error) -> String {
+    error.to_string()
 }
 
 /// What `nawa flight show --json` prints.
