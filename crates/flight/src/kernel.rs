@@ -12,7 +12,7 @@ use bpf::probe::TcpStructOps;
 use bpf::struct_ops::{self, Loaded, Source};
 
 pub use bpf::struct_ops::Registration;
-pub use bpf::{Error, lock};
+pub use bpf::{Error, cost, lock};
 pub use connections::{Connection, connections};
 pub use pinned::{off, on, pinned};
 

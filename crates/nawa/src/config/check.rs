@@ -38,11 +38,12 @@ fn private_key(source: &mut Source, node: &document::Node) -> Option<PrivateKey>
 }
 
 fn sections_belong_together(source: &mut Source, document: &Document) {
-    let alone = document.tunnel.is_absent() && document.relay.is_absent();
-    if document.node.is_absent() && !(alone && !document.flight.is_absent()) {
+    let needs_key = !document.tunnel.is_absent() || !document.relay.is_absent();
+    let nothing = !needs_key && document.flight.is_absent();
+    if document.node.is_absent() && (needs_key || nothing) {
         source.complain(0..0, "there is no [node] section; write one with key-file = \"FILE\"");
     }
-    if alone && document.flight.is_absent() {
+    if nothing {
         source.complain(0..0, "there is nothing to run; write a [tunnel], a [relay] or a [flight] section");
     }
     if let (true, Some(peer)) = (document.tunnel.is_absent(), document.peers.first()) {
