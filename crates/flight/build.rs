@@ -6,7 +6,7 @@ fn main() {
     }
     cc::Build::new().file("src/ffi.c").include("bpf").warnings_into_errors(true).compile("fsat");
     if std::env::var_os("CARGO_FEATURE_KERNEL").is_some() {
-        for program in ["bpf/fsat.bpf.c", "bpf/show.bpf.c", "bpf/cubic.bpf.c"] {
+        for program in ["bpf/fsat.bpf.c", "bpf/show.bpf.c", "bpf/cubic.bpf.c", "bpf/vectors.bpf.c"] {
             bpf::compile::compile(program, &["bpf/fsat.h", "bpf/connection.h"]);
         }
     }

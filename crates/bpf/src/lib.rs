@@ -17,6 +17,8 @@ pub mod pins;
 #[cfg(feature = "load")]
 pub mod probe;
 #[cfg(feature = "load")]
+pub mod run;
+#[cfg(feature = "load")]
 pub mod sockets;
 #[cfg(feature = "load")]
 pub mod struct_ops;

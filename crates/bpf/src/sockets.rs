@@ -24,7 +24,7 @@ pub fn read(object: &[u8], program: &str, map: &str, value: usize) -> Result<Vec
     let loaded =
         ObjectBuilder::default().open_memory(object).and_then(|open| open.load()).map_err(refused)?;
     let iterator = loaded.progs_mut().find(|one| one.name() == program);
-    let iterator = iterator.ok_or(Error::NoStructOps)?;
+    let iterator = iterator.ok_or_else(|| Error::NoProgram(program.to_owned()))?;
     for map in maps {
         let link = iterator.attach_iter(map.as_fd()).map_err(refused)?;
         let mut iteration = Iter::new(&link).map_err(refused)?;

@@ -118,9 +118,11 @@ INLINE struct fsat_ack measured(const struct tcp_sock *tp, const struct connecti
 INLINE u32 window(const struct tcp_sock *tp, const struct connection *c)
 {
 	struct fsat_ack a = { .cwnd = bytes(tp, c->cwnd), .mss = mss(tp) };
-	u32 packets = fsat_window(&c->fsat, &a) / a.mss;
+	u32 window = fsat_window(&c->fsat, &a);
 
-	return packets ? packets : 1;
+	if (window == a.cwnd) /* free of rounding, and of a division */
+		return c->cwnd;
+	return window > a.mss ? window / a.mss : 1;
 }
 
 /* RFC 9937: how many packets this ACK allows to send on the way to `goal`. */

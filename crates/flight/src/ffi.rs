@@ -112,6 +112,14 @@ impl RawFsat {
         Some(unsafe { bytes.as_ptr().cast::<RawFsat>().read_unaligned() })
     }
 
+    /// As the BPF object keeps it.
+    #[cfg(all(test, feature = "kernel"))]
+    pub fn to_bytes(self) -> Vec<u8> {
+        let bytes = std::ptr::from_ref(&self).cast::<u8>();
+        // SAFETY: as many bytes as the struct has, which is numbers without gaps.
+        unsafe { std::slice::from_raw_parts(bytes, size_of::<RawFsat>()) }.to_vec()
+    }
+
     /// The size of C's struct, bytes.
     #[cfg(test)]
     pub fn c_size() -> usize {

@@ -7,6 +7,8 @@
 mod connections;
 pub mod default;
 mod pinned;
+#[cfg(test)]
+mod vectors;
 
 use bpf::probe::TcpStructOps;
 use bpf::struct_ops::{self, Loaded, Source};
