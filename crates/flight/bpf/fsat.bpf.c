@@ -203,7 +203,7 @@ INLINE void acknowledged(struct sock *sk, const struct rate_sample *rs)
 
 /* The kernel's signature since 6.10: (sk, ack, flag, rs). */
 SEC("struct_ops")
-int fsat_cong_control(u64 *ctx)
+int fsat_tcp_cong_control(u64 *ctx)
 {
 	acknowledged((struct sock *)ctx[0], (const struct rate_sample *)ctx[3]);
 	return 0;
@@ -211,7 +211,7 @@ int fsat_cong_control(u64 *ctx)
 
 /* Before: (sk, rs). */
 SEC("struct_ops")
-int fsat_cong_control_6_9(u64 *ctx)
+int fsat_tcp_cong_control_6_9(u64 *ctx)
 {
 	acknowledged((struct sock *)ctx[0], (const struct rate_sample *)ctx[1]);
 	return 0;
@@ -245,7 +245,7 @@ INLINE u32 judged(struct sock *sk, struct connection *c)
 
 /* A loss, or a mark, begins something: judge(3). */
 SEC("struct_ops")
-u32 fsat_ssthresh(u64 *ctx)
+u32 fsat_tcp_ssthresh(u64 *ctx)
 {
 	struct sock *sk = (struct sock *)ctx[0];
 	struct tcp_sock *tp = (struct tcp_sock *)sk;
@@ -263,7 +263,7 @@ u32 fsat_ssthresh(u64 *ctx)
 }
 
 SEC("struct_ops")
-int fsat_set_state(u64 *ctx)
+int fsat_tcp_set_state(u64 *ctx)
 {
 	struct sock *sk = (struct sock *)ctx[0];
 	struct tcp_sock *tp = (struct tcp_sock *)sk;
@@ -282,7 +282,7 @@ int fsat_set_state(u64 *ctx)
 
 /* The loss was none. */
 SEC("struct_ops")
-u32 fsat_undo_cwnd(u64 *ctx)
+u32 fsat_tcp_undo_cwnd(u64 *ctx)
 {
 	struct sock *sk = (struct sock *)ctx[0];
 	struct tcp_sock *tp = (struct tcp_sock *)sk;
@@ -314,7 +314,7 @@ INLINE void restart_after_idle(struct tcp_sock *tp, struct connection *c)
 }
 
 SEC("struct_ops")
-int fsat_cwnd_event(u64 *ctx)
+int fsat_tcp_cwnd_event(u64 *ctx)
 {
 	struct sock *sk = (struct sock *)ctx[0];
 	struct tcp_sock *tp = (struct tcp_sock *)sk;
@@ -333,7 +333,7 @@ int fsat_cwnd_event(u64 *ctx)
 }
 
 SEC("struct_ops")
-int fsat_init_connection(u64 *ctx)
+int fsat_tcp_init(u64 *ctx)
 {
 	struct sock *sk = (struct sock *)ctx[0];
 	struct tcp_sock *tp = (struct tcp_sock *)sk;
@@ -354,7 +354,7 @@ int fsat_init_connection(u64 *ctx)
 }
 
 SEC("struct_ops")
-int fsat_release(u64 *ctx)
+int fsat_tcp_release(u64 *ctx)
 {
 	bpf_sk_storage_delete(&fsat_sockets, (struct sock *)ctx[0]);
 	return 0;
@@ -363,19 +363,19 @@ int fsat_release(u64 *ctx)
 #define FSAT(control)                                \
 	{                                            \
 		.name = "fsat",                      \
-		.ssthresh = (void *)fsat_ssthresh,   \
-		.set_state = (void *)fsat_set_state, \
-		.cwnd_event = (void *)fsat_cwnd_event, \
+		.ssthresh = (void *)fsat_tcp_ssthresh,   \
+		.set_state = (void *)fsat_tcp_set_state, \
+		.cwnd_event = (void *)fsat_tcp_cwnd_event, \
 		.cong_control = (void *)control,     \
-		.undo_cwnd = (void *)fsat_undo_cwnd, \
-		.init = (void *)fsat_init_connection, \
-		.release = (void *)fsat_release,     \
+		.undo_cwnd = (void *)fsat_tcp_undo_cwnd, \
+		.init = (void *)fsat_tcp_init, \
+		.release = (void *)fsat_tcp_release,     \
 		.flags = TCP_CONG_NON_RESTRICTED,    \
 	}
 
 /* The loader creates the one that fits the kernel, and gives it its name. */
 SEC(".struct_ops.link")
-struct tcp_congestion_ops fsat_ops = FSAT(fsat_cong_control);
+struct tcp_congestion_ops fsat_ops = FSAT(fsat_tcp_cong_control);
 
 SEC(".struct_ops.link")
-struct tcp_congestion_ops fsat_ops_6_9 = FSAT(fsat_cong_control_6_9);
+struct tcp_congestion_ops fsat_ops_6_9 = FSAT(fsat_tcp_cong_control_6_9);

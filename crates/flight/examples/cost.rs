@@ -88,8 +88,8 @@ fn register(system: &str) -> Outcome<Option<(Registration, &'static str)>> {
     let base = if system.ends_with("reno") { Base::Reno } else { Base::Cubic };
     let [fsat, paper] = Scheme::published(base);
     Ok(match name(system) {
-        FSAT => Some((kernel::register(&fsat)?, "fsat_")),
-        FSAT_PAPER => Some((kernel::register(&paper)?, "fsat_")),
+        FSAT => Some((kernel::register(&fsat)?, "fsat_tcp_")),
+        FSAT_PAPER => Some((kernel::register(&paper)?, "fsat_tcp_")),
         "bpf_cubic" => Some((kernel::register_rival()?, "cubic_")),
         _ => None,
     })
