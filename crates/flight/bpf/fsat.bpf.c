@@ -298,12 +298,12 @@ u32 fsat_tcp_undo_cwnd(u64 *ctx)
 /* ---- a connection's life ---- */
 
 /* RFC 5681, 4.1: an idle connection forgets; half of its cwnd for each RTO, down to the initial window. */
-INLINE void restart_after_idle(struct tcp_sock *tp, struct connection *c)
+INLINE void restart_after_idle(struct tcp_sock *tp, struct connection *c, u32 idle, u32 rto)
 {
-	u32 idle = (u32)bpf_jiffies64() - tp->lsndtime, rto = tp->inet_conn.icsk_rto, cwnd = c->cwnd;
 	struct net *net = tp->inet_conn.icsk_inet.sk.__sk_common.skc_net.net;
+	u32 cwnd = c->cwnd;
 
-	if (idle <= rto || !rto || !net->ipv4.sysctl_tcp_slow_start_after_idle)
+	if (!rto || !net->ipv4.sysctl_tcp_slow_start_after_idle)
 		return;
 	if (tp->snd_ssthresh < cwnd - cwnd / 4)
 		tp->snd_ssthresh = cwnd - cwnd / 4;
@@ -318,15 +318,16 @@ int fsat_tcp_cwnd_event(u64 *ctx)
 {
 	struct sock *sk = (struct sock *)ctx[0];
 	struct tcp_sock *tp = (struct tcp_sock *)sk;
-	int event = (int)ctx[1];
+	u32 idle = (u32)bpf_jiffies64() - tp->lsndtime, rto = tp->inet_conn.icsk_rto;
 	struct connection *c;
 
-	if (event != CA_EVENT_TX_START)
+	if ((int)ctx[1] != CA_EVENT_TX_START)
 		return 0;
-	c = of(sk);
-	if (!c)
-		return 0;
-	restart_after_idle(tp, c);
+	if (idle > rto) {
+		c = of(sk);
+		if (c)
+			restart_after_idle(tp, c, idle, rto);
+	}
 	if (options.base == BASE_CUBIC)
 		cubictcp_cwnd_event(sk, CA_EVENT_TX_START);
 	return 0;
