@@ -27,6 +27,8 @@ fn alone_or_skip(name: &str) -> Option<Alone> {
         return None;
     }
     let registration = kernel::lock::registration().expect("the lock can be taken");
+    // What a killed run of something else left.
+    kernel::off().expect("nothing stays registered");
     Some(Alone { _namespaces: namespaces, _registration: registration })
 }
 
