@@ -28,6 +28,7 @@ struct connection {
 	__u32 prr_delivered; /* packets since recovery began, RFC 9937 */
 	__u32 una;           /* snd_una at the last ACK */
 	__u32 state;         /* enum tcp_ca_state */
+	__u32 paced_us;      /* when the rate was last set */
 };
 
 /* What the iterator writes of each connection. */

@@ -55,6 +55,9 @@ INLINE u32 bytes(const struct tcp_sock *tp, u32 packets)
 
 /* ---- congestion avoidance, on its own cwnd ---- */
 
+/* At the most often that the rate is set anew. */
+#define PACE_US 250
+
 /* Puts the base's cwnd into the socket for the time of a call. */
 #define ON_OWN_CWND(tp, c, call)           \
 	do {                               \
@@ -162,11 +165,16 @@ INLINE u64 rate_of_bursts(const struct tcp_sock *tp)
 	return srtt ? rate / srtt : rate;
 }
 
-INLINE void pace(struct sock *sk, const struct connection *c, const struct fsat_ack *a)
+/* Some four times an RTT: its divisions are a good part of what an ACK costs. */
+INLINE void pace(struct sock *sk, struct connection *c, const struct fsat_ack *a)
 {
 	struct fsat_config config_ = config();
-	u64 rate = fsat_pacing_rate(&c->fsat, &config_, a), most = sk->sk_max_pacing_rate;
+	u64 rate, most = sk->sk_max_pacing_rate;
 
+	if (c->paced_us && a->now_us - c->paced_us < PACE_US + c->fsat.rtt_min_us / 4)
+		return;
+	c->paced_us = a->now_us | 1; /* 0 is never */
+	rate = fsat_pacing_rate(&c->fsat, &config_, a);
 	if (rate && sk->sk_pacing_status == SK_PACING_NONE)
 		sk->sk_pacing_status = SK_PACING_NEEDED;
 	if (!rate)

@@ -25,14 +25,13 @@ fn main() -> Outcome<()> {
     let rounds = numbers.next().transpose()?.unwrap_or(9);
     let time = Duration::from_secs(numbers.next().transpose()?.unwrap_or(2));
     let _alone = kernel::lock::registration()?;
-    // A network's segments for the cost of an ACK, what loopback does best for throughput.
-    let (network, loopback) = (Namespace::new("network", 1500)?, Namespace::new("loopback", 65536)?);
+    let namespace = Namespace::new()?;
     let mut costs: [Vec<f64>; SYSTEMS.len()] = Default::default();
     let mut rates = costs.clone();
     for round in 0..rounds {
         for (i, system) in SYSTEMS.iter().enumerate() {
-            costs[i].push(network.within(|| cost(system, time))?);
-            rates[i].push(loopback.within(|| rate(system, time))?);
+            costs[i].push(namespace.within(|| cost(system, time))?);
+            rates[i].push(namespace.within(|| rate(system, time))?);
         }
         eprintln!("round {} of {rounds}", round + 1);
     }
@@ -144,10 +143,10 @@ fn acks() -> Outcome<u64> {
 struct Namespace(String);
 
 impl Namespace {
-    fn new(name: &str, mtu: u32) -> Outcome<Namespace> {
-        let namespace = Namespace(format!("nawalab-{}-{name}", std::process::id()));
-        ip(&["netns", "add", &namespace.0])?;
-        ip(&["-n", &namespace.0, "link", "set", "lo", "up", "mtu", &mtu.to_string()])?;
+    fn new() -> Outcome<Namespace> {
+        let namespace = Namespace(format!("nawalab-{}-cost", std::process::id()));
+        run("ip", ["netns", "add", &namespace.0])?;
+        run("ip", ["-n", &namespace.0, "link", "set", "lo", "up"])?;
         Ok(namespace)
     }
 
@@ -159,11 +158,12 @@ impl Namespace {
 
 impl Drop for Namespace {
     fn drop(&mut self) {
-        let _ = ip(&["netns", "delete", &self.0]);
+        let _ = run("ip", ["netns", "delete", &self.0]);
     }
 }
 
-fn ip(arguments: &[&str]) -> Outcome<()> {
-    let status = Command::new("ip").args(arguments).status()?;
-    if status.success() { Ok(()) } else { Err(format!("ip {} failed", arguments.join(" ")).into()) }
+fn run<'a>(program: &str, arguments: impl IntoIterator<Item = &'a str>) -> Outcome<()> {
+    let mut command = Command::new(program);
+    let status = command.args(arguments).status()?;
+    if status.success() { Ok(()) } else { Err(format!("{command:?} failed").into()) }
 }

@@ -12,8 +12,8 @@ const SHOW: &[u8] = bpf::object!("show.bpf.o");
 const AF_INET: u16 = 2;
 /// `TCP_LISTEN`: such a socket has state only if its congestion control was chosen late; it sends nothing.
 const LISTEN: u16 = 10;
-/// `struct connection`, in bytes: FS-AT's state, two options, five numbers.
-const CONNECTION: usize = size_of::<RawFsat>() + 7 * 4;
+/// `struct connection`, in bytes: FS-AT's state, two options, six numbers.
+const CONNECTION: usize = size_of::<RawFsat>() + 8 * 4;
 /// `struct record` before its `connection`, in bytes.
 const HEADER: usize = 68;
 
