@@ -104,6 +104,22 @@ impl RawFsat {
         unsafe { nawa_fsat_pacing_rate(self, config, ack) }
     }
 
+    /// As the BPF object keeps it; `None` if `bytes` is shorter.
+    #[cfg(feature = "kernel")]
+    pub fn from_bytes(bytes: &[u8]) -> Option<RawFsat> {
+        let bytes = bytes.get(..size_of::<RawFsat>())?;
+        // SAFETY: as many bytes as the struct has, and any are valid numbers; they may be unaligned.
+        Some(unsafe { bytes.as_ptr().cast::<RawFsat>().read_unaligned() })
+    }
+
+    /// As the BPF object keeps it.
+    #[cfg(all(test, feature = "kernel"))]
+    pub fn to_bytes(self) -> Vec<u8> {
+        let bytes = std::ptr::from_ref(&self).cast::<u8>();
+        // SAFETY: as many bytes as the struct has, which is numbers without gaps.
+        unsafe { std::slice::from_raw_parts(bytes, size_of::<RawFsat>()) }.to_vec()
+    }
+
     /// The size of C's struct, bytes.
     #[cfg(test)]
     pub fn c_size() -> usize {

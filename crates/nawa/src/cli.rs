@@ -52,6 +52,15 @@ enum Command {
     /// Shows and changes the tunnel's paths while it runs; the file, when it is read again, overrides these changes
     #[command(subcommand)]
     Path(PathCommand),
+    /// The congestion controls `fsat` and `fsat_paper` for this kernel's TCP (needs root)
+    ///
+    /// FS-AT limits what a TCP connection has in flight to what its path carries, so that deep buffers stay empty,
+    /// and does not take a radio's losses for congestion. It works at the sender alone, for every TCP application:
+    /// those that ask for it (TCP_CONGESTION "fsat"), or all of a network namespace (--default). `fsat_paper` is the
+    /// algorithm as published, `fsat` adds what the paper leaves open. Registering is for the whole kernel, whatever
+    /// the namespace; what a congestion control does stays with the connections that use it.
+    #[command(subcommand)]
+    Flight(Flight),
     /// Emulated networks and experiments on this machine (needs root)
     #[command(subcommand)]
     Lab(Lab),
@@ -109,6 +118,45 @@ pub struct PathShow {
     pub peer: Option<String>,
     /// The path's name
     pub name: Option<String>,
+    /// One JSON object instead of tables; every unit is in its key's name
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Subcommand, Debug)]
+enum Flight {
+    /// Registers them until `nawa flight off` or a reboot; what is registered already is replaced
+    ///
+    /// Connections that exist go on as they are, new ones get what is registered now: that is how to upgrade, or to
+    /// change the base.
+    On(FlightOn),
+    /// Takes all back that `on` did
+    ///
+    /// Each namespace gets the default congestion control that it had before --default, unless somebody has changed
+    /// it since. Connections that use them go on as they are until they end.
+    Off,
+    /// Shows what is registered, and what is known of each connection of this namespace
+    ///
+    /// target: the ceiling of what may be in flight, `-` where nothing queues and nothing is limited; space: what may
+    /// be in flight now; rcv_bytes: what arrived within the least RTT, the path's BDP; cwnd: the base's own, which
+    /// limits only below space; lost: losses judged radio (not answered) and congestion (answered).
+    Show(FlightShow),
+}
+
+/// What to register.
+#[derive(Args, Debug)]
+pub struct FlightOn {
+    /// Make `fsat` the default of this network namespace: for every connection that does not ask for another
+    #[arg(long)]
+    pub default: bool,
+    /// The congestion avoidance below, the kernel's own: how cwnd grows while nothing queues
+    #[arg(long, value_enum, default_value_t)]
+    pub base: crate::flight::Base,
+}
+
+/// How to show it.
+#[derive(Args, Debug)]
+pub struct FlightShow {
     /// One JSON object instead of tables; every unit is in its key's name
     #[arg(long)]
     pub json: bool,
@@ -174,6 +222,9 @@ fn dispatch(command: Option<Command>) -> Result<(), Failure> {
         Some(Command::Path(PathCommand::Add(add))) => command::path::change(Request::PathAdd(add)),
         Some(Command::Path(PathCommand::Del(del))) => command::path::change(Request::PathDel(del)),
         Some(Command::Path(PathCommand::Set(set))) => command::path::set(set),
+        Some(Command::Flight(Flight::On(on))) => command::flight::on(&on),
+        Some(Command::Flight(Flight::Off)) => command::flight::off(),
+        Some(Command::Flight(Flight::Show(show))) => command::flight::show(&show),
         Some(Command::Lab(Lab::List)) => command::lab::list(),
         Some(Command::Lab(Lab::Run(options))) => command::lab::run(options),
     }

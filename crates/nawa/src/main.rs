@@ -8,6 +8,7 @@ mod config;
 mod control;
 mod daemon;
 mod failure;
+mod flight;
 mod live;
 mod logging;
 mod notify;

@@ -1,4 +1,5 @@
-//! The strands that a file asks for, running: the tunnel and the relay, each on threads of its own.
+//! The strands that a file asks for, running: the tunnel and the relay, each on threads of its own, and the congestion
+//! controls, which the kernel runs.
 
 use std::sync::mpsc::Sender;
 
@@ -11,12 +12,14 @@ use tunnel::{PrivateKey, PublicKey, daemon, relay_daemon};
 
 use crate::config::{Relay, Resolved, Tunnel};
 use crate::daemon::Event;
+use crate::flight::{self, Provided};
 
 /// All that runs. Dropping it stops all, and waits until what they made is gone.
 pub struct Strands {
-    public_key: PublicKey,
+    public_key: Option<PublicKey>,
     tunnel: Option<RunningTunnel>,
     relay: Option<RunningRelay>,
+    flight: Option<Provided>,
 }
 
 struct RunningTunnel {
@@ -38,6 +41,7 @@ struct RunningRelay {
 pub struct Status {
     tunnel: Option<(String, Watch<TunnelStatus, Reconfiguration>)>,
     relay: Option<Watch<RelayStatus, Vec<PublicKey>>>,
+    flight: bool,
 }
 
 impl Strands {
@@ -46,11 +50,15 @@ impl Strands {
     /// # Errors
     /// One sentence if one cannot start; then none runs.
     pub fn start(resolved: Resolved, events: &Sender<Event>) -> Result<Strands, String> {
-        let Resolved { key, tunnel, relay } = resolved;
-        let public_key = key.public();
-        let relay = relay.map(|relay| start_relay(relay, key.clone(), events)).transpose()?;
-        let tunnel = tunnel.map(|(tunnel, config)| start_tunnel(tunnel, config, key, events)).transpose()?;
-        Ok(Strands { public_key, tunnel, relay })
+        let Resolved { key, tunnel, relay, flight } = resolved;
+        let public_key = key.as_ref().map(PrivateKey::public);
+        let flight = flight.map(Provided::start).transpose()?;
+        let relay = relay.zip(key.clone());
+        let relay = relay.map(|(relay, key)| start_relay(relay, key, events)).transpose()?;
+        let tunnel = tunnel.zip(key);
+        let tunnel =
+            tunnel.map(|((tunnel, config), key)| start_tunnel(tunnel, config, key, events)).transpose()?;
+        Ok(Strands { public_key, tunnel, relay, flight })
     }
 
     /// What asks for the state, for as long as they run.
@@ -58,6 +66,7 @@ impl Strands {
         Status {
             tunnel: self.tunnel.as_ref().map(|tunnel| (tunnel.interface.clone(), tunnel.running.watch())),
             relay: self.relay.as_ref().map(|relay| relay.running.watch()),
+            flight: self.flight.is_some(),
         }
     }
 
@@ -70,15 +79,18 @@ impl Strands {
         if !refused.is_empty() {
             return Err(refused);
         }
-        let Resolved { key, tunnel, relay } = resolved;
+        let Resolved { key, tunnel, relay, flight } = resolved;
+        let public_key = key.as_ref().map(PrivateKey::public);
         // What may fail comes first: what has been started is dropped again if something after it fails.
-        let (new_relay, allow) = match (relay, &self.relay) {
-            (Some(relay), None) => (Some(start_relay(relay, key.clone(), events).map_err(one)?), None),
-            (relay, _) => (None, relay.map(|relay| relay.allow)),
+        let (new_relay, allow) = match (relay.zip(key.clone()), &self.relay) {
+            (Some((relay, key)), None) => (Some(start_relay(relay, key, events).map_err(one)?), None),
+            (relay, _) => (None, relay.map(|(relay, _)| relay.allow)),
         };
-        let new_tunnel = match (tunnel, &mut self.tunnel) {
-            (Some((tunnel, config)), None) => Some(start_tunnel(tunnel, config, key, events).map_err(one)?),
-            (Some((tunnel, config)), Some(running)) => {
+        let new_tunnel = match (tunnel.zip(key), &mut self.tunnel) {
+            (Some(((tunnel, config), key)), None) => {
+                Some(start_tunnel(tunnel, config, key, events).map_err(one)?)
+            }
+            (Some(((tunnel, config), _)), Some(running)) => {
                 running.reconfigure(Reconfiguration { addresses: tunnel.addresses, config }).map_err(one)?;
                 None
             }
@@ -93,7 +105,8 @@ impl Strands {
         }
         self.tunnel = new_tunnel.or(self.tunnel.take());
         self.relay = new_relay.or(self.relay.take());
-        Ok(())
+        self.public_key = public_key.or(self.public_key);
+        Provided::reconfigure(&mut self.flight, flight).map_err(one)
     }
 
     /// Changes the tunnel's configuration by `edit`, in a copy that comes into force as a whole.
@@ -110,7 +123,8 @@ impl Strands {
 
     /// What `resolved` would change that cannot change in a running daemon.
     fn refusals(&self, resolved: &Resolved) -> Vec<String> {
-        let mut fixed = vec![("[node] key-file", resolved.key.public() == self.public_key)];
+        let key = resolved.key.as_ref().map(PrivateKey::public).zip(self.public_key);
+        let mut fixed = vec![("[node] key-file", key.is_none_or(|(new, old)| new == old))];
         if let (Some((new, _)), Some(old)) = (&resolved.tunnel, &self.tunnel) {
             fixed.push(("[tunnel] interface", new.interface == old.interface));
             fixed.push(("[tunnel] listen", new.listen == old.listen));
@@ -184,6 +198,10 @@ impl Status {
         if let Some(relay) = &self.relay {
             let Some(relay) = relay.status() else { return silent("relay") };
             state["relay"] = json!(relay);
+        }
+        if self.flight {
+            state["flight"] = flight::State::read()
+                .map_or_else(|error| json!({"error": error.to_string()}), |now| json!(now));
         }
         state
     }

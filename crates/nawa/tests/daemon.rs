@@ -2,11 +2,11 @@
 
 mod common;
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-use common::{Daemon, Namespace, Node, namespaces_or_skip, output, stderr, stdout, succeed};
+use common::{
+    Daemon, Namespace, Node, copy_for_anybody, namespaces_or_skip, output, stderr, stdout, succeed,
+};
 use rustix::process::Signal;
 
 /// A tunnel's end whose peer never answers: enough for a daemon to run.
@@ -64,10 +64,10 @@ fn up_and_down_leave_nothing() {
 fn up_says_why_not() {
     let Some(_alone) = namespaces_or_skip("up_says_why_not") else { return };
     let (namespace, node) = (Namespace::new(), Node::new());
-    let file = node.write("[flight]\n");
+    let file = node.write("[bicast]\n");
     let output = output(&mut namespace.nawa(["up", file.to_str().expect("UTF-8")]));
     assert_eq!(output.status.code(), Some(2));
-    assert!(stderr(&output).contains("the strand `flight` is not built yet"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("the strand `bicast` is not built yet"), "{}", stderr(&output));
 }
 
 #[test]
@@ -87,14 +87,10 @@ fn only_root_may_ask() {
     let Some(_alone) = namespaces_or_skip("only_root_may_ask") else { return };
     let (namespace, (_node, file)) = (Namespace::new(), lonely());
     let _daemon = Daemon::start(&namespace, &file);
-    // A copy, because the folder of the build may be closed to others.
     let folder = tempfile::tempdir().expect("a temporary folder");
-    fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).expect("its mode");
-    let copy = folder.path().join("nawa");
-    fs::copy(env!("CARGO_BIN_EXE_nawa"), &copy).expect("a copy of nawa");
-    let copy = copy.to_str().expect("UTF-8");
+    let copy = copy_for_anybody(folder.path());
     for command in ["status", "down"] {
-        let nobody = ["--reuid=65534", "--regid=65534", "--clear-groups", copy, command];
+        let nobody = ["--reuid=65534", "--regid=65534", "--clear-groups", &copy, command];
         let output = output(&mut namespace.command("setpriv", nobody));
         assert_eq!(output.status.code(), Some(1));
         assert_eq!(stderr(&output), "nawa: only root may talk to the daemon; use sudo\n");

@@ -2,6 +2,7 @@
 
 pub mod check;
 pub mod down;
+pub mod flight;
 pub mod keygen;
 pub mod lab;
 pub mod monitor;

@@ -9,10 +9,12 @@ use device::monotonic;
 use device::poller::{Interest, Poller, Signals};
 use serde::Serialize;
 
+use super::flight;
 use super::status::table::{number, percent, rows_under};
 use super::status::{self, view};
 use crate::control::{Request, client::Daemon};
 use crate::failure::Failure;
+use crate::flight::Line as Connection;
 
 const HEADER: [&str; 7] = ["path", "state", "rtt ms", "loss %", "weight", "out Mbit/s", "in Mbit/s"];
 /// Clears a terminal: cursor home, erase what is below.
@@ -24,6 +26,8 @@ struct Round {
     /// Since the first round.
     t_s: f64,
     paths: Vec<Line>,
+    /// Under `fsat` and `fsat_paper`, if the daemon provides them.
+    flight: Vec<Connection>,
 }
 
 /// A path. What is since the last round is absent in the first.
@@ -105,7 +109,8 @@ fn round(state: &view::State, now: Duration, begin: Duration, last: &mut Last) -
         counts.insert(key, count);
     }
     *last = Some((now, counts));
-    Round { t_s: now.saturating_sub(begin).as_secs_f64(), paths }
+    let flight = state.flight.as_ref().map_or(Vec::new(), |flight| flight.connections.clone());
+    Round { t_s: now.saturating_sub(begin).as_secs_f64(), paths, flight }
 }
 
 fn line(peer: &view::Peer, path: &view::Path, since: Option<(Duration, Count)>) -> Line {
@@ -162,6 +167,7 @@ fn render(round: &Round) -> String {
             .lines()
             .for_each(|row| text.push_str(&format!("{}\n", row.trim_end())));
     }
+    text.push_str(&flight::table(&round.flight));
     text
 }
 

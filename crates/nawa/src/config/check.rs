@@ -10,7 +10,8 @@ use super::document::{self, Document};
 use super::peer;
 use super::source::Source;
 use super::value;
-use super::{Relay, Settings, Tunnel, secret};
+use super::{Flight, Relay, Settings, Tunnel, secret};
+use crate::flight::Base;
 
 /// Checks `document`. `None` if anything is wrong; `source` then knows what.
 pub fn check(source: &mut Source, document: Document) -> Option<Settings> {
@@ -27,7 +28,8 @@ pub fn check(source: &mut Source, document: Document) -> Option<Settings> {
         document.relay.read().map(|written| relay(source, written, tunnel.as_ref().map(|t| t.listen)));
     let tunnel =
         tunnel.map(|tunnel| Tunnel { peers: peers.into_iter().map(|peer| peer.value).collect(), ..tunnel });
-    Some(Settings { key: key?, tunnel, relay })
+    let flight = document.flight.read().map(|written| flight(source, written));
+    Some(Settings { key, tunnel, relay, flight })
 }
 
 fn private_key(source: &mut Source, node: &document::Node) -> Option<PrivateKey> {
@@ -36,11 +38,13 @@ fn private_key(source: &mut Source, node: &document::Node) -> Option<PrivateKey>
 }
 
 fn sections_belong_together(source: &mut Source, document: &Document) {
-    if document.node.is_absent() {
+    let needs_key = !document.tunnel.is_absent() || !document.relay.is_absent();
+    let nothing = !needs_key && document.flight.is_absent();
+    if document.node.is_absent() && (needs_key || nothing) {
         source.complain(0..0, "there is no [node] section; write one with key-file = \"FILE\"");
     }
-    if document.tunnel.is_absent() && document.relay.is_absent() {
-        source.complain(0..0, "there is nothing to run; write a [tunnel] or a [relay] section");
+    if nothing {
+        source.complain(0..0, "there is nothing to run; write a [tunnel], a [relay] or a [flight] section");
     }
     if let (true, Some(peer)) = (document.tunnel.is_absent(), document.peers.first()) {
         source.complain(peer.name.span(), "a peer needs a [tunnel] section; write one");
@@ -108,6 +112,19 @@ fn relay(source: &mut Source, written: document::Relay, tunnel: Option<Listen>) 
         "this key is listed twice; remove one",
     );
     Relay { listen, allow: allow.into_iter().filter_map(|(_, key)| key).collect() }
+}
+
+fn flight(source: &mut Source, written: document::Flight) -> Flight {
+    let base = written.base.and_then(|base| source.expect(base.span(), flight_base(base.get_ref())));
+    Flight { default: written.default, base: base.unwrap_or_default() }
+}
+
+fn flight_base(base: &str) -> Result<Base, String> {
+    match base {
+        "cubic" => Ok(Base::Cubic),
+        "reno" => Ok(Base::Reno),
+        _ => Err(format!("there is no base \"{base}\"; write \"cubic\" or \"reno\"")),
+    }
 }
 
 fn relay_mode(mode: &str) -> Result<(), String> {

@@ -10,8 +10,8 @@ use toml::de::{DeTable, DeValue, ValueDeserializer};
 use super::source::Source;
 
 /// Sections that later strands bring. They are refused by name, so that nobody believes them to work.
-const NOT_BUILT: [&str; 5] = ["flight", "bicast", "coding", "flood", "metrics"];
-const SECTIONS: &str = "the sections are [node], [tunnel], [[peer]], [[peer.path]] and [relay]";
+const NOT_BUILT: [&str; 4] = ["bicast", "coding", "flood", "metrics"];
+const SECTIONS: &str = "the sections are [node], [tunnel], [[peer]], [[peer.path]], [relay] and [flight]";
 
 /// Every section that could be read.
 #[derive(Debug, Default)]
@@ -24,6 +24,8 @@ pub struct Document {
     pub peers: Vec<Peer>,
     /// `[relay]`
     pub relay: Section<Relay>,
+    /// `[flight]`
+    pub flight: Section<Flight>,
 }
 
 /// A section that stands at most once in the file.
@@ -151,6 +153,17 @@ pub struct Relay {
     pub mode: Option<Spanned<String>>,
 }
 
+/// `[flight]`
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Flight {
+    /// `fsat` as this namespace's default.
+    #[serde(default)]
+    pub default: bool,
+    /// `"cubic"` or `"reno"`.
+    pub base: Option<Spanned<String>>,
+}
+
 /// Reads every section it can, and complains about the rest. `None` if the text is not TOML at all.
 pub fn read(source: &mut Source) -> Option<Document> {
     let (root, errors) = DeTable::parse_recoverable(source.text());
@@ -173,6 +186,7 @@ fn section(source: &mut Source, document: &mut Document, key: Key, value: Value)
         "node" => document.node = table(source, value).into(),
         "tunnel" => document.tunnel = table(source, value).into(),
         "relay" => document.relay = table(source, value).into(),
+        "flight" => document.flight = table(source, value).into(),
         "peer" => {
             document.peers =
                 tables(source, "peer", value).into_iter().filter_map(|v| peer(source, v)).collect()

@@ -26,17 +26,20 @@ pub use source::Complaint;
 pub use value::HostPort;
 
 use crate::failure::Failure;
+use crate::flight::Base;
 use source::Source;
 
 /// What a file asks for.
 #[derive(Debug)]
 pub struct Settings {
-    /// Who this node is, to peers and to relays.
-    pub key: PrivateKey,
+    /// Who this node is, to peers and to relays; there is one with a tunnel or a relay.
+    pub key: Option<PrivateKey>,
     /// The tunnel, if this node is an end of one.
     pub tunnel: Option<Tunnel>,
     /// The relay, if this node is one.
     pub relay: Option<Relay>,
+    /// The congestion controls, if the daemon is to provide them.
+    pub flight: Option<Flight>,
 }
 
 /// `[tunnel]` with its peers.
@@ -108,6 +111,15 @@ pub struct Relay {
     pub listen: Listen,
     /// Who may relay; at least one.
     pub allow: Vec<PublicKey>,
+}
+
+/// `[flight]`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flight {
+    /// `fsat` is this namespace's default.
+    pub default: bool,
+    /// The congestion avoidance below.
+    pub base: Base,
 }
 
 /// Reads and checks `file`.

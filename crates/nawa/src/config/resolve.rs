@@ -3,18 +3,20 @@
 use tunnel::PrivateKey;
 use tunnel::config::{Config, Local, PathConfig, PeerConfig, Via};
 
-use super::{Path, Peer, Relay, Settings, Tunnel};
+use super::{Flight, Path, Peer, Relay, Settings, Tunnel};
 use crate::failure::Failure;
 
 /// What the daemon starts.
 #[derive(Debug)]
 pub struct Resolved {
-    /// Who this node is.
-    pub key: PrivateKey,
+    /// Who this node is; there is one with a tunnel or a relay.
+    pub key: Option<PrivateKey>,
     /// The tunnel's edges, and what its core is told.
     pub tunnel: Option<(Tunnel, Config)>,
     /// As in the file.
     pub relay: Option<Relay>,
+    /// As in the file.
+    pub flight: Option<Flight>,
 }
 
 impl Settings {
@@ -24,7 +26,7 @@ impl Settings {
     /// Failed if one has no address now.
     pub fn resolve(self) -> Result<Resolved, Failure> {
         let core = self.tunnel.as_ref().map(core).transpose()?;
-        Ok(Resolved { key: self.key, tunnel: self.tunnel.zip(core), relay: self.relay })
+        Ok(Resolved { key: self.key, tunnel: self.tunnel.zip(core), relay: self.relay, flight: self.flight })
     }
 }
 

@@ -7,7 +7,8 @@ use std::path::Path;
 use tunnel::config::{Local, Mtu, Scheduler};
 use tunnel::daemon::Listen;
 
-use super::{Complaint, Settings, parse};
+use super::{Complaint, Flight, Settings, parse};
+use crate::flight::Base;
 
 /// RFC 7748 §6.1: Alice's private key, her public key, Bob's public key.
 const ALICE_PRIVATE: &str = "dwdtCnMYpX08FsFyUbJmRd9ML4frwJkqsXf7pR25LCo=";
@@ -69,16 +70,16 @@ fn what_is_not_toml() {
 #[test]
 fn sections() {
     let missing = "nawa.toml:1:1: there is no [node] section; write one with key-file = \"FILE\"\n\
-        nawa.toml:1:1: there is nothing to run; write a [tunnel] or a [relay] section";
+        nawa.toml:1:1: there is nothing to run; write a [tunnel], a [relay] or a [flight] section";
     assert_complaints("", missing);
     assert_complaints(
         &format!("{NODE}{TUNNEL}[[floot]]\n"),
         "nawa.toml:7:3: unknown section or key `floot`; \
-         the sections are [node], [tunnel], [[peer]], [[peer.path]] and [relay]",
+         the sections are [node], [tunnel], [[peer]], [[peer.path]], [relay] and [flight]",
     );
     assert_complaints(
         &format!("{NODE}{}", peer("")),
-        "nawa.toml:1:1: there is nothing to run; write a [tunnel] or a [relay] section\n\
+        "nawa.toml:1:1: there is nothing to run; write a [tunnel], a [relay] or a [flight] section\n\
          nawa.toml:4:8: a peer needs a [tunnel] section; write one",
     );
     assert_complaints(&format!("{NODE}{TUNNEL}[peer]\n"), "nawa.toml:7:1: `peer` is a list; write [[peer]]");
@@ -86,19 +87,27 @@ fn sections() {
 
 #[test]
 fn strands_that_are_not_built_are_refused_by_name() {
-    for (strand, header) in [
-        ("flight", "[flight]"),
-        ("bicast", "[bicast]"),
-        ("metrics", "[metrics]"),
-        ("coding", "[[coding]]"),
-        ("flood", "[[flood]]"),
-    ] {
+    for (strand, header) in
+        [("bicast", "[bicast]"), ("metrics", "[metrics]"), ("coding", "[[coding]]"), ("flood", "[[flood]]")]
+    {
         let column = header.rfind('[').expect("a header") + 2;
         assert_complaints(
             &format!("{NODE}{TUNNEL}{header}\n"),
             &format!("nawa.toml:7:{column}: the strand `{strand}` is not built yet; remove the section"),
         );
     }
+}
+
+#[test]
+fn congestion_controls_need_no_key() {
+    let folder = folder();
+    let settings = read(folder.path(), "[flight]\ndefault = true\nbase = 'reno'\n").expect("a good file");
+    assert_eq!(settings.flight, Some(Flight { default: true, base: Base::Reno }));
+    assert!(settings.key.is_none() && settings.tunnel.is_none());
+    assert_complaints(
+        "[flight]\nbase = 'vegas'\n",
+        "nawa.toml:2:8: there is no base \"vegas\"; write \"cubic\" or \"reno\"",
+    );
 }
 
 #[test]
@@ -269,7 +278,10 @@ fn the_sample_is_good_and_shows_every_option() {
     assert_eq!(office.paths.iter().filter(|path| path.via.is_some()).count(), 2);
     assert!(office.paths.iter().any(|path| path.backup));
     assert_eq!(settings.relay.expect("it has a relay").listen, Listen::Port(51901));
+    assert_eq!(settings.flight, Some(Flight { default: false, base: Base::Cubic }));
     for key in [
+        "default",
+        "base",
         "key-file",
         "interface",
         "addresses",

@@ -249,3 +249,11 @@ impl Node {
         path
     }
 }
+
+/// A copy of the binary under test in `folder`, because the folder of the build may be closed to others.
+pub fn copy_for_anybody(folder: &Path) -> String {
+    fs::set_permissions(folder, Permissions::from_mode(0o755)).expect("its mode");
+    let copy = folder.join("nawa");
+    fs::copy(env!("CARGO_BIN_EXE_nawa"), &copy).expect("a copy of nawa");
+    copy.into_os_string().into_string().expect("UTF-8")
+}

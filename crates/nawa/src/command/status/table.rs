@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use comfy_table::{CellAlignment, Table, presets::NOTHING};
 
-use super::view::{Path, Peer, Relay, Session, State, Tunnel};
+use super::view::{Flight, Path, Peer, Relay, Session, State, Tunnel};
 
 const PATH_HEADER: [&str; 9] =
     ["path", "state", "rtt ms", "Mbit/s", "weight", "loss %", "sent MB", "received MB", "to"];
@@ -21,7 +21,19 @@ pub fn render(state: &State) -> String {
     if let Some(relay) = &state.relay {
         render_relay(&mut text, relay);
     }
+    if let Some(flight) = &state.flight {
+        line(&mut text, format!("\n{}", flight_line(flight)));
+    }
     text
+}
+
+fn flight_line(flight: &Flight) -> String {
+    let Flight { registered, default, connections, error } = flight;
+    if let Some(error) = error {
+        return format!("flight: {error}");
+    }
+    let (registered, count) = (registered.join(", "), connections.len());
+    format!("flight: {registered} registered, default {default}, {count} connections; see `nawa flight show`")
 }
 
 /// Writing to a `String` cannot fail.
@@ -160,6 +172,7 @@ mod tests {
                 "pending_handshakes": 0, "forwarded_packets": 7, "forwarded_bytes": 7_000_000,
                 "dropped_packets": {"no-session": 2},
             },
+            "flight": {"schema": 1, "registered": ["fsat"], "default": "fsat", "connections": []},
         });
         let state = serde_json::from_value(state).expect("what the daemon shows");
         let expected = "\
@@ -174,6 +187,8 @@ peer office: up, scheduler auto, aes-256-gcm, 3 packets sent again, 0 given up
 relay: 1 sessions, 7 packets and 7.0 MB forwarded, dropped: no-session 2
  client      its key  destination  state  idle s
  10.2.0.1:4  VAN=     10.3.0.2:5   open        0
+
+flight: fsat registered, default fsat, 0 connections; see `nawa flight show`
 ";
         assert_eq!(render(&state), expected);
     }

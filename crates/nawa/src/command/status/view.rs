@@ -17,6 +17,20 @@ pub struct State {
     pub tunnel: Option<Tunnel>,
     /// If this node is a relay.
     pub relay: Option<Relay>,
+    /// If it provides the congestion controls.
+    pub flight: Option<Flight>,
+}
+
+/// `flight::State`, or why it cannot be read.
+#[derive(Deserialize)]
+pub struct Flight {
+    #[serde(default)]
+    pub registered: Vec<String>,
+    #[serde(default)]
+    pub default: String,
+    #[serde(default)]
+    pub connections: Vec<crate::flight::Line>,
+    pub error: Option<String>,
 }
 
 /// `tunnel::status::TunnelStatus`

@@ -1,0 +1,67 @@
+//! The calls of libbpf that `libbpf-rs` does not offer: links by descriptors.
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::ptr;
+
+/// libbpf returns negative errors.
+fn checked(result: i32) -> io::Result<i32> {
+    if result < 0 { Err(io::Error::from_raw_os_error(-result)) } else { Ok(result) }
+}
+
+fn owned(result: i32) -> io::Result<OwnedFd> {
+    // SAFETY: what is not an error is a new descriptor, which nobody else owns.
+    checked(result).map(|fd| unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+fn c_path(path: &Path) -> io::Result<CString> {
+    CString::new(path.as_os_str().as_bytes()).map_err(io::Error::other)
+}
+
+/// The link with that id.
+pub fn link_by_id(id: u32) -> io::Result<OwnedFd> {
+    // SAFETY: takes a number.
+    owned(unsafe { libbpf_sys::bpf_link_get_fd_by_id(id) })
+}
+
+/// Puts `map`, a struct_ops map that is ready, in the place of what `link` registers.
+pub fn update_link(link: BorrowedFd, map: BorrowedFd) -> io::Result<()> {
+    // SAFETY: two open descriptors; no options.
+    checked(unsafe { libbpf_sys::bpf_link_update(link.as_raw_fd(), map.as_raw_fd(), ptr::null()) }).map(drop)
+}
+
+/// Pins what `fd` is at `path`.
+pub fn pin(fd: BorrowedFd, path: &Path) -> io::Result<()> {
+    let path = c_path(path)?;
+    // SAFETY: an open descriptor and a string that outlives the call.
+    checked(unsafe { libbpf_sys::bpf_obj_pin(fd.as_raw_fd(), path.as_ptr()) }).map(drop)
+}
+
+/// Opens what is pinned at `path`.
+pub fn open_pin(path: &Path) -> io::Result<OwnedFd> {
+    let path = c_path(path)?;
+    // SAFETY: a string that outlives the call.
+    owned(unsafe { libbpf_sys::bpf_obj_get(path.as_ptr()) })
+}
+
+/// Takes a struct_ops map's only element out: unregisters it, if it was registered without a link.
+pub fn unregister(map: BorrowedFd) -> io::Result<()> {
+    let key = 0u32;
+    // SAFETY: the key of a struct_ops map is 4 bytes.
+    checked(unsafe { libbpf_sys::bpf_map_delete_elem(map.as_raw_fd(), ptr::from_ref(&key).cast()) }).map(drop)
+}
+
+/// Gives the calling thread a root and a working folder of its own, without which it may not change its mounts.
+pub fn unshare_files() -> io::Result<()> {
+    // SAFETY: takes nothing from other threads but what they change of root, working folder and umask later.
+    Ok(unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::FS) }?)
+}
+
+/// Counts the time and the runs of all BPF programs for as long as it is open.
+pub fn enable_run_time() -> io::Result<OwnedFd> {
+    // SAFETY: takes a number.
+    owned(unsafe { libbpf_sys::bpf_enable_stats(libbpf_sys::BPF_STATS_RUN_TIME) })
+}

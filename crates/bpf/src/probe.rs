@@ -1,0 +1,68 @@
+//! What this kernel can do, read from its own description of its types rather than from its version.
+
+use std::ffi::OsStr;
+
+use libbpf_rs::ReferencesType;
+use libbpf_rs::btf::types::{Composite, Func, FuncProto, Ptr, Struct};
+use libbpf_rs::btf::{Btf, BtfType, TypeId};
+
+use crate::Error;
+
+/// How this kernel takes a TCP congestion control.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TcpStructOps {
+    /// By links, which end with their last holder (since 6.4); without, a registration outlives the loader.
+    pub links: bool,
+    /// `cong_control` takes `(sk, ack, flag, rs)` (since 6.10), not `(sk, rs)`.
+    pub cong_control_with_flag: bool,
+    /// The functions of CUBIC can be called by programs.
+    pub cubic: bool,
+    /// Where a registered struct_ops map's value holds the name, in bytes from its start.
+    pub(crate) name_at: usize,
+    /// The type of that value.
+    pub(crate) value_type: u32,
+}
+
+/// Finds out.
+///
+/// # Errors
+/// Not root, or what this kernel lacks.
+pub fn tcp_struct_ops() -> Result<TcpStructOps, Error> {
+    if !rustix::process::geteuid().is_root() {
+        return Err(Error::NotRoot);
+    }
+    let types = Btf::from_vmlinux().map_err(|error| Error::NoTypes(error.to_string()))?;
+    describe(&types).ok_or(Error::NoStructOps)
+}
+
+fn describe(types: &Btf) -> Option<TcpStructOps> {
+    let ops: Struct = types.type_by_name("tcp_congestion_ops")?;
+    let value: Struct = types.type_by_name("bpf_struct_ops_tcp_congestion_ops")?;
+    let struct_ops: Struct = types.type_by_name("bpf_struct_ops")?;
+    let name_at = offset(&Composite::from(value), "data")? + offset(&Composite::from(ops), "name")?;
+    let cubic = ["cubictcp_init", "cubictcp_cong_avoid", "cubictcp_recalc_ssthresh", "cubictcp_state"];
+    Some(TcpStructOps {
+        links: offset(&Composite::from(struct_ops), "update").is_some(),
+        cong_control_with_flag: parameters(types, &Composite::from(ops), "cong_control")? > 2,
+        cubic: cubic.iter().all(|function| types.type_by_name::<Func>(function).is_some()),
+        name_at,
+        value_type: u32::from(value.type_id()),
+    })
+}
+
+/// Of the member `name`, in bytes.
+fn offset(composite: &Composite, name: &str) -> Option<usize> {
+    let found = composite.iter().find(|member| member.name == Some(OsStr::new(name)))?;
+    match found.attr {
+        libbpf_rs::btf::types::MemberAttr::Normal { offset } => Some(offset as usize / 8),
+        libbpf_rs::btf::types::MemberAttr::BitField { .. } => None,
+    }
+}
+
+/// How many the function that the member `name` points to takes.
+fn parameters(types: &Btf, composite: &Composite, name: &str) -> Option<usize> {
+    let ty: TypeId = composite.iter().find(|member| member.name == Some(OsStr::new(name)))?.ty;
+    let pointer: Ptr = types.type_by_id(ty)?;
+    let pointee: BtfType = pointer.referenced_type();
+    Some(FuncProto::try_from(pointee.skip_mods_and_typedefs()).ok()?.len())
+}

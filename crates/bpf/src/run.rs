@@ -1,0 +1,32 @@
+//! Running a BPF program by hand, as tests do.
+
+use libbpf_rs::{Object, ObjectBuilder, PrintLevel, ProgramInput};
+
+use crate::Error;
+
+/// A loaded object whose programs of type `syscall` can be run.
+pub struct Runnable(Object);
+
+impl Runnable {
+    /// Loads `object`.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn load(object: &[u8]) -> Result<Runnable, Error> {
+        libbpf_rs::set_print(Some((PrintLevel::Debug, |_, line| tracing::debug!("{}", line.trim_end()))));
+        let refused = |error| Error::Refused { program: "to run by hand".into(), error };
+        let open = ObjectBuilder::default().open_memory(object).map_err(refused)?;
+        Ok(Runnable(open.load().map_err(refused)?))
+    }
+
+    /// Runs `program` on `context`, which it may change.
+    ///
+    /// # Errors
+    /// If there is none, or the kernel does not run it.
+    pub fn run(&self, program: &str, context: &mut [u8]) -> Result<(), Error> {
+        let found = self.0.progs_mut().find(|one| one.name() == program);
+        let found = found.ok_or(Error::NoProgram(program.to_owned()))?;
+        let input = ProgramInput { context_in: Some(context), ..ProgramInput::default() };
+        found.test_run(input).map(drop).map_err(|error| Error::loader("run a BPF program", error))
+    }
+}

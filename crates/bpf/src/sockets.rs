@@ -1,0 +1,42 @@
+//! What BPF programs keep for each socket: socket storage maps, found by name and read by an iterator.
+
+use std::io::Read;
+use std::os::fd::AsFd;
+
+use libbpf_rs::query::MapInfoIter;
+use libbpf_rs::{Iter, MapHandle, MapType, ObjectBuilder, PrintLevel};
+
+use crate::Error;
+
+/// Runs the iterator `program` of `object` over every socket storage map of the name `map` with values of `value`
+/// bytes, and returns all that it writes.
+///
+/// # Errors
+/// If the kernel refuses the iterator.
+pub fn read(object: &[u8], program: &str, map: &str, value: usize) -> Result<Vec<u8>, Error> {
+    let mut written = Vec::new();
+    let maps: Vec<_> = maps(map, value).collect();
+    if maps.is_empty() {
+        return Ok(written);
+    }
+    libbpf_rs::set_print(Some((PrintLevel::Debug, |_, line| tracing::debug!("{}", line.trim_end()))));
+    let refused = |error| Error::Refused { program: program.to_owned(), error };
+    let loaded =
+        ObjectBuilder::default().open_memory(object).and_then(|open| open.load()).map_err(refused)?;
+    let iterator = loaded.progs_mut().find(|one| one.name() == program);
+    let iterator = iterator.ok_or_else(|| Error::NoProgram(program.to_owned()))?;
+    for map in maps {
+        let link = iterator.attach_iter(map.as_fd()).map_err(refused)?;
+        let mut iteration = Iter::new(&link).map_err(refused)?;
+        iteration.read_to_end(&mut written).map_err(Error::system("read the sockets' state"))?;
+    }
+    Ok(written)
+}
+
+fn maps(name: &str, value: usize) -> impl Iterator<Item = MapHandle> {
+    let fits = move |map: &libbpf_rs::query::MapInfo| {
+        map.ty == MapType::SkStorage && map.name == *name && map.value_size as usize == value
+    };
+    // One that is gone by now is of no interest.
+    MapInfoIter::default().filter(fits).filter_map(|map| MapHandle::from_map_id(map.id).ok())
+}

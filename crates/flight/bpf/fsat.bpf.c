@@ -1,0 +1,390 @@
+// SPDX-License-Identifier: MIT OR GPL-2.0-only
+/*
+ * FS-AT as a TCP congestion control. What is FS-AT stands in fsat.h; here is what lies between it and Linux:
+ *
+ *  - Congestion avoidance is the kernel's own (`base`), by its kfuncs. It works on a cwnd of its own,
+ *    `connection.cwnd`, put into the socket for the time of the call. What TCP obeys is the window, the lesser
+ *    of that and FS-AT's space (4).
+ *  - With `cong_control` the kernel leaves recovery to us: proportional rate reduction (RFC 9937) towards the
+ *    window, which judge(3) has cut or not; slow start after idle (RFC 5681, 4.1); the rate that bounds bursts.
+ *
+ * Packets here, bytes there: FS-AT's amounts are packets times mss_cache.
+ */
+#include "helpers.h"
+#include "connection.h"
+
+char LICENSE[] SEC("license") = "Dual MIT/GPL";
+
+const volatile struct options options SEC(".rodata.options");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct connection);
+} fsat_sockets SEC(".maps");
+
+KFUNC void tcp_reno_cong_avoid(struct sock *sk, u32 ack, u32 acked);
+KFUNC void cubictcp_init(struct sock *sk);
+KFUNC void cubictcp_cong_avoid(struct sock *sk, u32 ack, u32 acked);
+KFUNC u32 cubictcp_recalc_ssthresh(struct sock *sk);
+KFUNC void cubictcp_state(struct sock *sk, u8 new_state);
+KFUNC void cubictcp_cwnd_event(struct sock *sk, enum tcp_ca_event event);
+
+INLINE struct connection *of(struct sock *sk)
+{
+	return bpf_sk_storage_get(&fsat_sockets, sk, 0, 0);
+}
+
+INLINE struct fsat_config config(void)
+{
+	return (struct fsat_config){ .additions = options.additions };
+}
+
+INLINE u32 mss(const struct tcp_sock *tp)
+{
+	u32 mss = tp->mss_cache;
+
+	return mss ? mss : 1;
+}
+
+INLINE u32 bytes(const struct tcp_sock *tp, u32 packets)
+{
+	return fsat_amount((u64)packets * mss(tp));
+}
+
+/* ---- congestion avoidance, on its own cwnd ---- */
+
+/* At the most often that the rate is set anew. */
+#define PACE_US 250
+
+/* Puts the base's cwnd into the socket for the time of a call. */
+#define ON_OWN_CWND(tp, c, call)           \
+	do {                               \
+		u32 window = tp->snd_cwnd; \
+		tp->snd_cwnd = c->cwnd;    \
+		call;                      \
+		c->cwnd = tp->snd_cwnd;    \
+		tp->snd_cwnd = window;     \
+	} while (0)
+
+INLINE void cong_avoid(struct sock *sk, u32 acked)
+{
+	struct tcp_sock *tp = (struct tcp_sock *)sk;
+
+	if (options.base == BASE_CUBIC)
+		cubictcp_cong_avoid(sk, tp->snd_una, acked);
+	else
+		tcp_reno_cong_avoid(sk, tp->snd_una, acked);
+}
+
+/* What CUBIC learns in `pkts_acked`, without HyStart: ending slow start early is FS-AT's part. */
+INLINE void tell_delay(struct inet_connection_sock *icsk, const struct fsat *f)
+{
+	struct bictcp *cubic = (struct bictcp *)icsk->icsk_ca_priv;
+
+	if (options.base == BASE_CUBIC)
+		cubic->delay_min = f->rtt_min_us;
+}
+
+/* cwnd grows only while it limits, not space: as Linux did when the paper was written. */
+INLINE void grow(struct sock *sk, struct connection *c, u32 acked)
+{
+	struct tcp_sock *tp = (struct tcp_sock *)sk;
+
+	if (c->cwnd > tp->snd_cwnd)
+		return;
+	tell_delay(&tp->inet_conn, &c->fsat);
+	ON_OWN_CWND(tp, c, cong_avoid(sk, acked));
+}
+
+/* ---- each ACK ---- */
+
+INLINE struct fsat_ack measured(const struct tcp_sock *tp, const struct connection *c, const struct rate_sample *rs)
+{
+	long rtt = rs->rtt_us;
+	int lost = rs->losses;
+
+	return (struct fsat_ack){
+		.now_us = (u32)tp->tcp_mstamp,
+		.rtt_us = rtt > 0 ? (u32)rtt : 0,
+		.delivered = bytes(tp, rs->acked_sacked),
+		.lost = bytes(tp, lost > 0 ? lost : 0),
+		.flight = bytes(tp, tp->packets_out - tp->sacked_out),
+		.cwnd = bytes(tp, c->cwnd),
+		.cwnd_max = tp->max_window,
+		.mss = mss(tp),
+		.app_limited = rs->is_app_limited,
+	};
+}
+
+INLINE u32 window(const struct tcp_sock *tp, const struct connection *c)
+{
+	struct fsat_ack a = { .cwnd = bytes(tp, c->cwnd), .mss = mss(tp) };
+	u32 window = fsat_window(&c->fsat, &a);
+
+	if (window == a.cwnd) /* free of rounding, and of a division */
+		return c->cwnd;
+	return window > a.mss ? window / a.mss : 1;
+}
+
+/* RFC 9937: how many packets this ACK allows to send on the way to `goal`. */
+INLINE s32 reduction(const struct tcp_sock *tp, const struct connection *c, s32 in_flight, s32 goal, bool safe, u32 acked)
+{
+	s32 out = tp->prr_out, delivered = c->prr_delivered, allowed = delivered - out;
+	u32 prior = tp->prior_cwnd;
+
+	if (in_flight > goal)
+		return (s32)(((u64)c->prr_delivered * goal + prior - 1) / (prior ? prior : 1)) - out;
+	if (allowed < (s32)acked)
+		allowed = acked;
+	allowed += safe;
+	return allowed < goal - in_flight ? allowed : goal - in_flight;
+}
+
+INLINE u32 recovering(const struct tcp_sock *tp, struct connection *c, bool safe, u32 acked)
+{
+	s32 in_flight = tp->packets_out - tp->sacked_out - tp->lost_out + tp->retrans_out;
+	s32 send, least = !tp->prr_out;
+
+	if (!acked)
+		return tp->snd_cwnd;
+	c->prr_delivered += acked;
+	send = reduction(tp, c, in_flight, window(tp, c), safe, acked);
+	send = in_flight + (send > least ? send : least);
+	return send > 1 ? send : 1;
+}
+
+/* What the kernel sets without `cong_control`: bounds TSO bursts and the host's own queue. */
+INLINE u64 rate_of_bursts(const struct tcp_sock *tp)
+{
+	u32 cwnd = tp->snd_cwnd, out = tp->packets_out, srtt = tp->srtt_us;
+	u64 rate = (u64)mss(tp) * (cwnd > out ? cwnd : out) * (USEC_PER_SEC / 100 * 8);
+
+	rate *= cwnd < tp->snd_ssthresh / 2 ? 200 : 120;
+	return srtt ? rate / srtt : rate;
+}
+
+/* Some four times an RTT: its divisions are a good part of what an ACK costs. */
+INLINE void pace(struct sock *sk, struct connection *c, const struct fsat_ack *a)
+{
+	struct fsat_config config_ = config();
+	u64 rate, most = sk->sk_max_pacing_rate;
+
+	if (c->paced_us && a->now_us - c->paced_us < PACE_US + c->fsat.rtt_min_us / 4)
+		return;
+	c->paced_us = a->now_us | 1; /* 0 is never */
+	rate = fsat_pacing_rate(&c->fsat, &config_, a);
+	if (rate && sk->sk_pacing_status == SK_PACING_NONE)
+		sk->sk_pacing_status = SK_PACING_NEEDED;
+	if (!rate)
+		rate = rate_of_bursts((struct tcp_sock *)sk);
+	sk->sk_pacing_rate = rate < most ? rate : most;
+}
+
+INLINE void acknowledged(struct sock *sk, const struct rate_sample *rs)
+{
+	struct tcp_sock *tp = (struct tcp_sock *)sk;
+	struct connection *c = of(sk);
+	struct fsat_config config_ = config();
+	u32 acked = rs->acked_sacked;
+	struct fsat_ack a;
+	bool advanced;
+
+	if (!c) { /* no memory for it when the connection began */
+		tcp_reno_cong_avoid(sk, tp->snd_una, acked);
+		return;
+	}
+	advanced = tp->snd_una != c->una;
+	c->una = tp->snd_una;
+	a = measured(tp, c, rs);
+	fsat_on_ack(&c->fsat, &config_, &a);
+	if (c->state == TCP_CA_CWR || c->state == TCP_CA_Recovery) {
+		tp->snd_cwnd = recovering(tp, c, advanced && !rs->losses, acked);
+	} else {
+		if (advanced)
+			grow(sk, c, acked);
+		tp->snd_cwnd = window(tp, c);
+	}
+	pace(sk, c, &a);
+}
+
+/* The kernel's signature since 6.10: (sk, ack, flag, rs). */
+SEC("struct_ops")
+int fsat_tcp_cong_control(u64 *ctx)
+{
+	acknowledged((struct sock *)ctx[0], (const struct rate_sample *)ctx[3]);
+	return 0;
+}
+
+/* Before: (sk, rs). */
+SEC("struct_ops")
+int fsat_tcp_cong_control_6_9(u64 *ctx)
+{
+	acknowledged((struct sock *)ctx[0], (const struct rate_sample *)ctx[1]);
+	return 0;
+}
+
+/* ---- losses ---- */
+
+/* Nothing is lost, and the connection uses ECN: a router has marked, which is congestion by its own word. */
+INLINE bool marked(const struct tcp_sock *tp)
+{
+	return !tp->lost_out && (tp->ecn_flags & TCP_ECN_OK);
+}
+
+INLINE u32 judged(struct sock *sk, struct connection *c)
+{
+	struct tcp_sock *tp = (struct tcp_sock *)sk;
+	struct fsat_config config_ = config();
+	u32 radio = c->fsat.losses_radio, ssthresh;
+
+	if (marked(tp))
+		ssthresh = fsat_on_mark(&c->fsat, mss(tp));
+	else
+		ssthresh = fsat_on_loss(&c->fsat, &config_, bytes(tp, c->cwnd), bytes(tp, tp->snd_ssthresh), mss(tp));
+	if (c->fsat.losses_radio != radio) /* (10), free of rounding */
+		return c->cwnd > tp->snd_ssthresh ? c->cwnd : tp->snd_ssthresh;
+	if (options.base == BASE_CUBIC)
+		ON_OWN_CWND(tp, c, cubictcp_recalc_ssthresh(sk));
+	ssthresh /= mss(tp);
+	return ssthresh > 2 ? ssthresh : 2;
+}
+
+/* A loss, or a mark, begins something: judge(3). */
+SEC("struct_ops")
+u32 fsat_tcp_ssthresh(u64 *ctx)
+{
+	struct sock *sk = (struct sock *)ctx[0];
+	struct tcp_sock *tp = (struct tcp_sock *)sk;
+	struct connection *c = of(sk);
+	u32 ssthresh;
+
+	if (!c)
+		return tp->snd_cwnd > 4 ? tp->snd_cwnd / 2 : 2;
+	c->prior_cwnd = c->cwnd;
+	c->prr_delivered = 0;
+	ssthresh = judged(sk, c);
+	if (c->cwnd > ssthresh)
+		c->cwnd = ssthresh;
+	return ssthresh;
+}
+
+SEC("struct_ops")
+int fsat_tcp_set_state(u64 *ctx)
+{
+	struct sock *sk = (struct sock *)ctx[0];
+	struct tcp_sock *tp = (struct tcp_sock *)sk;
+	u8 state = ctx[1];
+	struct connection *c = of(sk);
+
+	if (!c)
+		return 0;
+	c->state = state;
+	if (state == TCP_CA_Loss) /* a timeout: the kernel has cut its cwnd to what is in flight, and one */
+		c->cwnd = tp->snd_cwnd;
+	if (options.base == BASE_CUBIC)
+		ON_OWN_CWND(tp, c, cubictcp_state(sk, state));
+	return 0;
+}
+
+/* The loss was none. */
+SEC("struct_ops")
+u32 fsat_tcp_undo_cwnd(u64 *ctx)
+{
+	struct sock *sk = (struct sock *)ctx[0];
+	struct tcp_sock *tp = (struct tcp_sock *)sk;
+	struct connection *c = of(sk);
+
+	if (!c)
+		return tp->snd_cwnd > tp->prior_cwnd ? tp->snd_cwnd : tp->prior_cwnd;
+	if (c->cwnd < c->prior_cwnd)
+		c->cwnd = c->prior_cwnd;
+	return window(tp, c);
+}
+
+/* ---- a connection's life ---- */
+
+/* RFC 5681, 4.1: an idle connection forgets; half of its cwnd for each RTO, down to the initial window. */
+INLINE void restart_after_idle(struct tcp_sock *tp, struct connection *c, u32 idle, u32 rto)
+{
+	struct net *net = tp->inet_conn.icsk_inet.sk.__sk_common.skc_net.net;
+	u32 cwnd = c->cwnd;
+
+	if (!rto || !net->ipv4.sysctl_tcp_slow_start_after_idle)
+		return;
+	if (tp->snd_ssthresh < cwnd - cwnd / 4)
+		tp->snd_ssthresh = cwnd - cwnd / 4;
+	for (int i = 0; i < 32 && idle > rto && cwnd > TCP_INIT_CWND; i++, idle -= rto)
+		cwnd = cwnd / 2 > TCP_INIT_CWND ? cwnd / 2 : TCP_INIT_CWND;
+	c->cwnd = cwnd;
+	tp->snd_cwnd = window(tp, c);
+}
+
+SEC("struct_ops")
+int fsat_tcp_cwnd_event(u64 *ctx)
+{
+	struct sock *sk = (struct sock *)ctx[0];
+	struct tcp_sock *tp = (struct tcp_sock *)sk;
+	u32 idle = (u32)bpf_jiffies64() - tp->lsndtime, rto = tp->inet_conn.icsk_rto;
+	struct connection *c;
+
+	if ((int)ctx[1] != CA_EVENT_TX_START)
+		return 0;
+	if (idle > rto) {
+		c = of(sk);
+		if (c)
+			restart_after_idle(tp, c, idle, rto);
+	}
+	if (options.base == BASE_CUBIC)
+		cubictcp_cwnd_event(sk, CA_EVENT_TX_START);
+	return 0;
+}
+
+SEC("struct_ops")
+int fsat_tcp_init(u64 *ctx)
+{
+	struct sock *sk = (struct sock *)ctx[0];
+	struct tcp_sock *tp = (struct tcp_sock *)sk;
+	struct connection *c = bpf_sk_storage_get(&fsat_sockets, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+	struct fsat_config config_ = config();
+
+	if (options.base == BASE_CUBIC)
+		cubictcp_init(sk);
+	if (!c)
+		return 0;
+	*c = (struct connection){
+		.options = { .base = options.base, .additions = options.additions },
+		.cwnd = tp->snd_cwnd,
+		.una = tp->snd_una,
+	};
+	fsat_init(&c->fsat, &config_, (u32)tp->tcp_mstamp, bytes(tp, tp->snd_cwnd));
+	return 0;
+}
+
+SEC("struct_ops")
+int fsat_tcp_release(u64 *ctx)
+{
+	bpf_sk_storage_delete(&fsat_sockets, (struct sock *)ctx[0]);
+	return 0;
+}
+
+#define FSAT(control)                                \
+	{                                            \
+		.name = "fsat",                      \
+		.ssthresh = (void *)fsat_tcp_ssthresh,   \
+		.set_state = (void *)fsat_tcp_set_state, \
+		.cwnd_event = (void *)fsat_tcp_cwnd_event, \
+		.cong_control = (void *)control,     \
+		.undo_cwnd = (void *)fsat_tcp_undo_cwnd, \
+		.init = (void *)fsat_tcp_init, \
+		.release = (void *)fsat_tcp_release,     \
+		.flags = TCP_CONG_NON_RESTRICTED,    \
+	}
+
+/* The loader creates the one that fits the kernel, and gives it its name. */
+SEC(".struct_ops.link")
+struct tcp_congestion_ops fsat_ops = FSAT(fsat_tcp_cong_control);
+
+SEC(".struct_ops.link")
+struct tcp_congestion_ops fsat_ops_6_9 = FSAT(fsat_tcp_cong_control_6_9);

@@ -1,0 +1,139 @@
+//! `nawa flight`
+
+use std::fmt::Write;
+
+use flight::kernel::{self, Scheme};
+
+use super::status::table::{number, rows_under};
+use crate::cli::{FlightOn, FlightShow};
+use crate::failure::Failure;
+use crate::flight::{Line, State};
+
+const HEADER: [&str; 10] = [
+    "local",
+    "remote",
+    "control",
+    "target kB",
+    "space kB",
+    "rcv_bytes kB",
+    "cwnd kB",
+    "rtt_min ms",
+    "radio",
+    "congestion",
+];
+
+/// Registers both until `off`.
+pub fn on(on: &FlightOn) -> Result<(), Failure> {
+    kernel::on(&Scheme::published(on.base.into())).map_err(Failure::failed)?;
+    if on.default {
+        kernel::default::take(kernel::FSAT).map_err(Failure::failed)?;
+    }
+    Ok(())
+}
+
+/// Takes that back.
+pub fn off() -> Result<(), Failure> {
+    if kernel::off().map_err(Failure::failed)? {
+        return Ok(());
+    }
+    Err(Failure::failed(
+        "there is nothing to switch off; `nawa flight on` has not been used since the last `off`",
+    ))
+}
+
+/// Shows what is known.
+pub fn show(show: &FlightShow) -> Result<(), Failure> {
+    let state = State::read().map_err(Failure::failed)?;
+    if show.json {
+        let text = serde_json::to_string(&state);
+        return super::print(&text.map_err(|error| Failure::failed(format!("no JSON: {error}")))?);
+    }
+    super::print(render(&state).trim_end())
+}
+
+fn render(state: &State) -> String {
+    let registered = match state.registered.as_slice() {
+        [] => "nothing; `nawa flight on` registers them".to_owned(),
+        names => names.join(", "),
+    };
+    let mut text = format!("registered: {registered}\ndefault of this namespace: {}\n", state.default);
+    text.push_str(&table(&state.connections));
+    text
+}
+
+/// The connections as a table, each line ended; empty if there are none.
+pub fn table(connections: &[Line]) -> String {
+    let mut text = String::new();
+    if !connections.is_empty() {
+        // Writing to a `String` cannot fail.
+        let _ = writeln!(text);
+        let rows = connections.iter().map(row).collect();
+        rows_under(HEADER, rows, 3..10)
+            .lines()
+            .for_each(|row| text.push_str(&format!("{}\n", row.trim_end())));
+    }
+    text
+}
+
+fn row(line: &Line) -> [String; 10] {
+    let kilobytes = |bytes: Option<u64>| number(bytes.map(|bytes| bytes as f64 / 1e3), 1);
+    [
+        line.local.clone(),
+        line.remote.clone(),
+        line.congestion_control.clone(),
+        kilobytes(line.target_bytes),
+        kilobytes(Some(line.space_bytes)),
+        kilobytes(Some(line.rcv_bytes)),
+        kilobytes(Some(line.cwnd_bytes)),
+        number(line.rtt_min_us.map(|rtt| rtt as f64 / 1e3), 1),
+        line.losses_radio.to_string(),
+        line.losses_congestion.to_string(),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flight::Base;
+
+    #[test]
+    fn a_connection_is_a_row() {
+        let connection = Line {
+            local: "10.1.0.1:4000".into(),
+            remote: "10.1.0.2:443".into(),
+            congestion_control: "fsat".into(),
+            base: Base::Cubic,
+            target_bytes: None,
+            space_bytes: 45_600,
+            rcv_bytes: 22_500,
+            flight_bytes: 20_000,
+            rtt_min_us: Some(180_250),
+            cwnd_bytes: 96_000,
+            window_bytes: 45_600,
+            losses_radio: 3,
+            losses_congestion: 1,
+        };
+        let state = State {
+            schema: 1,
+            registered: vec!["fsat".into(), "fsat_paper".into()],
+            default: "cubic".into(),
+            connections: vec![connection],
+        };
+        let expected = "\
+registered: fsat, fsat_paper
+default of this namespace: cubic
+
+ local          remote        control  target kB  space kB  rcv_bytes kB  cwnd kB  rtt_min ms  radio  congestion
+ 10.1.0.1:4000  10.1.0.2:443  fsat             –      45.6          22.5     96.0       180.2      3           1
+";
+        assert_eq!(render(&state), expected);
+    }
+
+    #[test]
+    fn nothing_registered_says_what_to_do() {
+        let state = State { schema: 1, registered: vec![], default: "bbr".into(), connections: vec![] };
+        let expected =
+            "registered: nothing; `nawa flight on` registers them\ndefault of this namespace: bbr\n";
+        assert_eq!(render(&state), expected);
+    }
+}

@@ -1,0 +1,192 @@
+//! The congestion controls `fsat` and `fsat_paper`: what may be chosen of them, what the daemon provides, and their
+//! state as JSON.
+
+use clap::ValueEnum;
+use flight::kernel::{self, Connection, Error, FSAT, FSAT_PAPER, Registration, Scheme};
+use serde::{Deserialize, Serialize};
+
+use crate::config::Flight;
+
+/// The congestion avoidance below FS-AT, as it is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Base {
+    /// As RFC 5681: grows by a segment an RTT
+    Reno,
+    /// As RFC 9438: grows by time, faster on long fat paths
+    #[default]
+    Cubic,
+}
+
+impl From<Base> for kernel::Base {
+    fn from(base: Base) -> Self {
+        match base {
+            Base::Reno => kernel::Base::Reno,
+            Base::Cubic => kernel::Base::Cubic,
+        }
+    }
+}
+
+impl From<kernel::Base> for Base {
+    fn from(base: kernel::Base) -> Self {
+        match base {
+            kernel::Base::Reno => Base::Reno,
+            kernel::Base::Cubic => Base::Cubic,
+        }
+    }
+}
+
+/// What the daemon provides. Dropping it gives the namespace the default that it had, and lets the registrations go;
+/// so does the process's end, but for the default: the next start then knows it.
+pub struct Provided {
+    settings: Flight,
+    registrations: Vec<Registration>,
+}
+
+impl Provided {
+    /// Registers both, and makes `fsat` the default if it is to be.
+    ///
+    /// # Errors
+    /// One sentence; then nothing is registered.
+    pub fn start(settings: Flight) -> Result<Provided, String> {
+        let mut provided = Provided { settings, registrations: Vec::new() };
+        for scheme in Scheme::published(settings.base.into()) {
+            provided.registrations.push(kernel::register(&scheme).map_err(sentence)?);
+        }
+        provided.set_default().map_err(sentence)?;
+        tracing::info!(default = settings.default, base = ?settings.base, "fsat and fsat_paper are registered");
+        Ok(provided)
+    }
+
+    /// Makes `now` what `settings` asks for. Connections that exist go on as they are.
+    ///
+    /// # Errors
+    /// One sentence; then `now` is as it was.
+    pub fn reconfigure(now: &mut Option<Provided>, settings: Option<Flight>) -> Result<(), String> {
+        match (settings, &mut *now) {
+            (None, _) => *now = None,
+            (Some(settings), Some(running)) if settings.base == running.settings.base => {
+                running.settings = settings;
+                running.set_default().map_err(sentence)?;
+            }
+            (Some(settings), _) => {
+                let new = Provided::start(settings)?;
+                // What they held is what the new one holds.
+                if let Some(mut old) = now.replace(new) {
+                    old.registrations.clear();
+                    old.settings.default = false;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn set_default(&self) -> Result<(), Error> {
+        if self.settings.default { kernel::default::take(FSAT) } else { kernel::default::restore(FSAT) }
+    }
+}
+
+impl Drop for Provided {
+    fn drop(&mut self) {
+        let default = if self.registrations.is_empty() { Ok(()) } else { kernel::default::restore(FSAT) };
+        let ended = self.registrations.drain(..).map(Registration::end);
+        for error in ended.chain([default]).filter_map(Result::err) {
+            tracing::warn!("{error}");
+        }
+    }
+}
+
+fn sentence(error: Error) -> String {
+    error.to_string()
+}
+
+/// What `nawa flight show --json` prints.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct State {
+    /// Of this format.
+    pub schema: u32,
+    /// Those of ours that sockets can choose now.
+    pub registered: Vec<String>,
+    /// The namespace's default congestion control.
+    pub default: String,
+    /// Of this namespace, by addresses.
+    pub connections: Vec<Line>,
+}
+
+/// A connection. Bytes and µs, as the keys say.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Line {
+    /// Address and port of this end.
+    pub local: String,
+    /// Of the other end.
+    pub remote: String,
+    /// `fsat`, `fsat_paper`.
+    pub congestion_control: String,
+    /// What lies below.
+    pub base: Base,
+    /// `None` where nothing is limited.
+    pub target_bytes: Option<u64>,
+    /// What may be in flight by FS-AT.
+    pub space_bytes: u64,
+    /// What arrived within the last least RTT.
+    pub rcv_bytes: u64,
+    /// What was in flight when that began.
+    pub flight_bytes: u64,
+    /// `None` before the first sample.
+    pub rtt_min_us: Option<u64>,
+    /// The base's.
+    pub cwnd_bytes: u64,
+    /// What TCP may have in flight: the lesser of cwnd and space, less in recovery.
+    pub window_bytes: u64,
+    /// Losses that were not answered.
+    pub losses_radio: u32,
+    /// Losses that were.
+    pub losses_congestion: u32,
+}
+
+impl State {
+    /// Of this thread's network namespace, now.
+    ///
+    /// # Errors
+    /// What the kernel lacks or says.
+    pub fn read() -> Result<State, Error> {
+        kernel::probe()?;
+        let here = kernel::default::namespace()?;
+        let mut connections = kernel::connections()?;
+        connections.retain(|connection| connection.namespace == here);
+        connections.sort_by_key(|connection| (connection.local, connection.remote));
+        let available = kernel::default::available()?;
+        let ours = |name: &&str| available.iter().any(|one| one == name);
+        Ok(State {
+            schema: 1,
+            registered: [FSAT, FSAT_PAPER]
+                .iter()
+                .filter(|name| ours(name))
+                .map(ToString::to_string)
+                .collect(),
+            default: kernel::default::default()?,
+            connections: connections.iter().map(Line::from).collect(),
+        })
+    }
+}
+
+impl From<&Connection> for Line {
+    fn from(connection: &Connection) -> Line {
+        let fsat = &connection.fsat;
+        Line {
+            local: connection.local.to_string(),
+            remote: connection.remote.to_string(),
+            congestion_control: connection.scheme.clone(),
+            base: connection.base.into(),
+            target_bytes: fsat.target,
+            space_bytes: fsat.space,
+            rcv_bytes: fsat.rcv_bytes,
+            flight_bytes: fsat.flight,
+            rtt_min_us: fsat.rtt_min.map(|rtt| rtt.as_micros() as u64),
+            cwnd_bytes: connection.cwnd,
+            window_bytes: connection.window,
+            losses_radio: fsat.losses_radio,
+            losses_congestion: fsat.losses_congestion,
+        }
+    }
+}
