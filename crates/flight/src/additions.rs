@@ -101,7 +101,7 @@ fn drain_ends_when_rtt_falls_no_more() {
     assert_eq!(state.draining, 1, "more than half of the BDP is in flight");
     let took = until(&mut state, 310_000, 100_000, 9000, 0);
     assert_eq!(took, 40_000, "half an RTT after it last had to go on");
-    assert_eq!((state.rtt_known, state.again), (1, 0));
+    assert_eq!(state.rtt_known, 1);
     assert!(state.space >= 20_000, "and sending goes on where it was");
 }
 
@@ -110,13 +110,13 @@ fn drain_raises_rtt_min_at_the_second_time_and_lowers_it_at_once() {
     let found = |state: &RawFsat, rtt_us| {
         let mut state = RawFsat { draining: 1, drain_rcv_bytes: 20_000, ..*state };
         until(&mut state, 100_000, rtt_us, 9000, 0);
-        (state.rtt_min_us, state.again, state)
+        (state.rtt_min_us, state.rtt_known, state)
     };
     let start = RawFsat { rtt_found_us: 100_000, ..standing(0) };
-    let (rtt_min, again, once) = found(&start, 250_000);
-    assert_eq!((rtt_min, again), (100_000, 1));
-    let (rtt_min, _, twice) = found(&once, 240_000);
-    assert_eq!(rtt_min, 240_000);
+    let (rtt_min, known, once) = found(&start, 250_000);
+    assert_eq!((rtt_min, known), (100_000, 0), "so the next is soon");
+    let (rtt_min, known, twice) = found(&once, 240_000);
+    assert_eq!((rtt_min, known), (240_000, 1));
     assert_eq!(found(&twice, 80_000).0, 80_000);
 }
 
@@ -133,7 +133,7 @@ fn drain_is_not_due_where_nothing_queues() {
 #[test]
 fn drain_is_due_when_rtt_stays_longer_than_our_queue_makes_it() {
     let first_drain = |rtt_us| {
-        let mut state = RawFsat { rtt_found_us: 100_000, rtt_low_us: 1, ..standing(0) };
+        let mut state = RawFsat { rtt_found_us: 100_000, rtt_known: 1, rtt_low_us: 1, ..standing(0) };
         (state.rtt_usual_us, state.dev) = (rtt_us, 0);
         until(&mut state, 0, rtt_us, 40_000, 1)
     };
