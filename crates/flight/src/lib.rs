@@ -4,13 +4,14 @@
 //! are made of too. This crate is its sans-IO face in Rust; begin reading at [`FsAt`]. Nothing here reads a
 //! clock: `now` is the time since an epoch of the caller's.
 
-#[cfg(test)]
-mod additions;
 pub mod core;
-#[cfg(test)]
-mod equations;
 mod ffi;
-#[cfg(test)]
-mod vectors;
 
 pub use crate::core::{Ack, Additions, FsAt, State};
+
+#[cfg(test)]
+mod additions;
+#[cfg(test)]
+mod equations;
+#[cfg(test)]
+mod vectors;
