@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only
  *
  * FS-AT, Flight Size Auto Tuning (paper 001): limits what a sender has in flight to what the path
- * carries. Equation numbers are the paper's; what `fsat` adds is in docs/flight.md.
+ * carries. Equation numbers are the paper's; what `fsat` adds is in docs/fs-at.md.
  *
  * Pure integers, no kernel types: compiled into the BPF congestion control and, through `cc`, into the
  * Rust core. No loops, no pointer but to the structs handed in. Units: bytes and microseconds. Times wrap;
@@ -85,10 +85,9 @@ struct fsat {
 	__u32 drained_us;        /* when the last drain ended */
 	__u32 falls_us;          /* while draining: when RTT last fell */
 	__u32 drain_rcv_bytes;   /* while draining: rcv_bytes before */
-	__u32 rtt_low_us;        /* the least RTT since the last drain, or in this one */
+	__u32 rtt_low_us;        /* the least RTT since the end of the last drain */
 	__u32 rtt_found_us;      /* the least RTT that the last drain found; 0: there was none */
-	__u32 rtt_known;         /* not 0: it found what it looked for */
-	__u32 again;             /* not 0: the next is soon */
+	__u32 rtt_known;         /* not 0: it found what it looked for, and less was not seen since */
 	__u32 period_rtt_us;     /* the least RTT of the present period */
 	__u32 rtt_usual_us;      /* a moving average of that */
 	__u32 foreign;           /* periods in a row with more queue than is ours */
@@ -217,7 +216,7 @@ FSAT_INLINE void fsat_note_rtt(struct fsat *f)
 FSAT_INLINE int fsat_drain_due(const struct fsat *f, const struct fsat_ack *a)
 {
 	__u32 dry = a->now_us - f->dry_us, drained = a->now_us - f->drained_us;
-	__u32 after = !f->rtt_found_us ? FSAT_DRAIN_FIRST_US : f->again ? FSAT_DRAIN_AGAIN_US : FSAT_DRAIN_US;
+	__u32 after = !f->rtt_found_us ? FSAT_DRAIN_FIRST_US : f->rtt_known ? FSAT_DRAIN_US : FSAT_DRAIN_AGAIN_US;
 
 	if (dry >= after)
 		return 1;
@@ -255,7 +254,6 @@ FSAT_INLINE void fsat_end_drain(struct fsat *f, const struct fsat_ack *a)
 	__u32 low = f->rtt_low_us, before = f->rtt_found_us, least = fsat_min(low, before);
 	int above = low > before && low - before > before / 8, below = low < before - before / 8;
 
-	f->again = below || (above && least == f->rtt_min_us);
 	f->rtt_known = !above && !below;
 	f->rtt_min_us = least;
 	f->rtt_found_us = low;
@@ -347,6 +345,8 @@ FSAT_INLINE __u32 fsat_moved_space(const struct fsat *f, const struct fsat_confi
 
 FSAT_INLINE void fsat_sample_rtt(struct fsat *f, const struct fsat_config *c, const struct fsat_ack *a)
 {
+	if (a->rtt_us < f->rtt_min_us - f->rtt_min_us / 8)
+		f->rtt_known = 0;
 	if (!f->rtt_min_us || a->rtt_us < f->rtt_min_us)
 		f->rtt_min_us = a->rtt_us;
 	if (fsat_adds(c, FSAT_ADD_PACE))

@@ -50,7 +50,6 @@ pub struct RawFsat {
     pub rtt_low_us: u32,
     pub rtt_found_us: u32,
     pub rtt_known: u32,
-    pub again: u32,
     pub period_rtt_us: u32,
     pub rtt_usual_us: u32,
     pub foreign: u32,

@@ -13,3 +13,10 @@ mod ffi;
 pub mod kernel;
 
 pub use crate::core::{Ack, Additions, FsAt, State};
+
+#[cfg(test)]
+mod additions;
+#[cfg(test)]
+mod equations;
+#[cfg(test)]
+mod vectors;

@@ -82,9 +82,9 @@ pub fn shared(kinds: &[Option<Additions>], queue: usize, apart: Duration, seed: 
     }
 }
 
-/// A route that becomes longer, then shorter than at first: RTT 60, 160, 40 ms, 30 s each.
+/// A route that becomes longer, then shorter than at first: RTT 60, 160, 40 ms, 30 s each, and the last for 50 s.
 pub fn route_change(fsat: Option<Additions>, seed: u64) -> Scenario {
     let mut flow = flow(fsat, Kind::Cubic, Duration::ZERO, ms(50));
     flow.back = vec![(Duration::ZERO, ms(50)), (ms(30_000), ms(150)), (ms(60_000), ms(30))];
-    Scenario { link: fixed(10.0, 10, 1000, 0.0), flows: vec![flow], from: ms(2000), until: ms(90_000), seed }
+    Scenario { link: fixed(10.0, 10, 1000, 0.0), flows: vec![flow], from: ms(2000), until: ms(110_000), seed }
 }
