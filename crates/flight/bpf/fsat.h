@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only
  *
  * FS-AT, Flight Size Auto Tuning (paper 001): limits what a sender has in flight to what the path
- * carries. Equation numbers are the paper's; what `fsat` adds is in docs/fs-at.md.
+ * carries. Equation numbers are the paper's; what `fsat` adds is in docs/flight.md.
  *
  * Pure integers, no kernel types: compiled into the BPF congestion control and, through `cc`, into the
  * Rust core. No loops, no pointer but to the structs handed in. Units: bytes and microseconds. Times wrap;

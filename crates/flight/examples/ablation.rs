@@ -1,6 +1,6 @@
 //! What each addition of `fsat` gains, in virtual time: `cargo run --release -p flight --example ablation [CASE,…]`.
 //!
-//! A row is a case, a column a system; docs/fs-at.md says what the numbers of each case are.
+//! A row is a case, a column a system; docs/flight.md says what the numbers of each case are.
 
 #[path = "../tests/sim/mod.rs"]
 mod sim;
