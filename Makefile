@@ -10,11 +10,12 @@ NAWA := $(TARGET)/release/nawa
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint lint-tools bench fuzz install rivals build cargo-present
+.PHONY: help demo test guest lint lint-tools bench fuzz install rivals build cargo-present
 
 help:
 	@echo "make demo      one file over three bad links: the best link alone, MPTCP, Nawa (about two minutes; root)"
 	@echo "make test      all tests (root, for those in network namespaces)"
+	@echo "make guest     Debian kernels and qemu, so that make test tries other kernels too"
 	@echo "make lint      rustfmt, clippy, cargo-deny"
 	@echo "make bench     the lab's tunnel experiment, short (root)"
 	@echo "make fuzz      the fuzzers, a minute each (nightly Rust, cargo-fuzz)"
@@ -36,6 +37,10 @@ demo: build
 test: cargo-present
 	@scripts/install-packages build test
 	@CARGO="$(CARGO)" scripts/test
+
+guest:
+	@scripts/install-packages guest
+	@scripts/guest-kernel 6.1 6.12
 
 lint: cargo-present
 	@scripts/install-packages lint

@@ -1,6 +1,8 @@
 //! What the tests of the binary share.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
+pub mod flight;
+
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
@@ -11,7 +13,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// What is waited for happens within milliseconds, unless the machine is busy with other things.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Says that the test `name` cannot run here, and why; `make test` compares with `expected-skips.txt`.
 pub fn skip(name: &str, reason: &str) {
