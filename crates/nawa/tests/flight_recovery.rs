@@ -1,0 +1,143 @@
+//! The kernel's loss recovery under FS-AT: what is lost, marked or late costs no more than it has to.
+
+mod common;
+
+use std::io::{ErrorKind, Read};
+use std::time::Duration;
+
+use common::flight::{CONTROLS, Net, Sample, link, registered_or_skip};
+use link::{Capacity, LinkConfig, Queue, Trace};
+
+const MIB: u64 = 1 << 20;
+
+/// Packets that may be in flight beyond cwnd: the one that a tail loss probe sends (RFC 8985, 7.3).
+const PROBE: u64 = 1;
+
+/// 3 MiB from one end to the other, with what `ss` said meanwhile.
+fn transfer(net: &Net) -> Vec<Sample> {
+    let (mut stream, mut samples) = (net.connect(), Vec::new());
+    stream.transfer(3 * MIB, || samples.extend(net.samples()));
+    stream.finish();
+    samples
+}
+
+#[track_caller]
+fn assert_within_cwnd(control: &str, samples: &[Sample]) {
+    for sample in samples {
+        assert!(sample.in_flight() <= sample.cwnd() + PROBE, "{control}: {}", sample.line);
+    }
+    for recovery in samples.chunk_by(|one, next| one.recovers() == next.recovers()) {
+        let most = recovery[0].cwnd().max(recovery[0].ssthresh());
+        let burst =
+            recovery.iter().find(|sample| sample.recovers() && sample.cwnd() > most.saturating_add(PROBE));
+        assert!(burst.is_none(), "{control}: more than {most} in recovery: {burst:?}");
+    }
+}
+
+#[test]
+fn what_is_lost_is_sent_again_without_a_timeout() {
+    let Some(_on) = registered_or_skip("what_is_lost_is_sent_again_without_a_timeout") else { return };
+    for (lost, packets) in [("300", 1), ("300-304", 5)] {
+        for control in CONTROLS {
+            let net = Net::new(control, link());
+            net.rules(&[&format!("data numgen inc mod 1000000 {lost} counter drop")]);
+            let samples = transfer(&net);
+            assert_eq!(net.counted(), [packets]);
+            assert_eq!(net.counter("TCPTimeouts"), 0, "{control}, {lost}");
+            assert!(net.counter("RetransSegs") >= packets, "{control}, {lost}");
+            assert_within_cwnd(control, &samples);
+        }
+    }
+}
+
+#[test]
+fn a_lost_retransmission_is_sent_again() {
+    let Some(_on) = registered_or_skip("a_lost_retransmission_is_sent_again") else { return };
+    for control in CONTROLS {
+        let net = Net::new(control, link());
+        // So many that some of what is sent again is lost again.
+        net.rules(&["data numgen inc mod 33 7 counter drop"]);
+        assert_within_cwnd(control, &transfer(&net));
+        assert!(net.counted()[0] > 50);
+    }
+}
+
+/// A link that carries nothing for 1.2 s, much longer than a timeout, and loses nothing.
+fn stalling() -> LinkConfig {
+    let rates = Trace::from_seconds_mbps("0 20\n0.8 0\n2 20\n60 20").expect("a trace");
+    LinkConfig { capacity: Capacity::Trace(rates.into()), queue: Queue::Packets(1000), ..link() }
+}
+
+#[test]
+fn a_spurious_timeout_is_undone() {
+    let Some(_on) = registered_or_skip("a_spurious_timeout_is_undone") else { return };
+    // With timestamps Eifel detection (RFC 3522) sees that it was spurious, without them F-RTO (RFC 5682).
+    for (timestamps, control) in ["1", "0"].into_iter().flat_map(|on| CONTROLS.map(|control| (on, control))) {
+        let net = Net::new(control, stalling());
+        net.sysctl("ipv4/tcp_timestamps", timestamps);
+        let (mut stream, mut samples) = (net.connect(), Vec::new());
+        net.network.restart_links();
+        stream.transfer(4 * MIB, || samples.extend(net.samples()));
+        stream.finish();
+        let of = format!("{control}, timestamps {timestamps}");
+        let timeouts = net.counter("TCPTimeouts");
+        assert!(timeouts > 0, "{of}: the stall was no longer than a timeout");
+        assert!(net.counter("TCPLossUndo") > 0, "{of}");
+        assert!(timestamps == "1" || net.counter("TCPSpuriousRTOs") > 0, "{of}");
+        assert_undone(&of, timeouts, &samples);
+    }
+}
+
+/// The window is what it was before the timeouts, and only what they and a probe sent again was sent again.
+#[track_caller]
+fn assert_undone(of: &str, timeouts: u64, samples: &[Sample]) {
+    let timed_out = |sample: &Sample| sample.number("backoff") > 0;
+    let first = samples.iter().position(timed_out).expect("a sample during the stall");
+    let last = samples.iter().rposition(timed_out).expect("a sample during the stall");
+    let (before, after) = (&samples[first - 1], &samples[last + 1]);
+    let both = format!("{of}: before {}\nafter {}", before.line, after.line);
+    assert!(after.ssthresh() >= before.ssthresh(), "{both}");
+    assert!(after.cwnd() >= before.cwnd() / 2, "{both}");
+    assert!(after.resent() - before.resent() <= timeouts + PROBE, "{both}");
+}
+
+#[test]
+fn a_mark_is_answered_as_a_loss_is() {
+    let Some(_on) = registered_or_skip("a_mark_is_answered_as_a_loss_is") else { return };
+    for control in CONTROLS {
+        let net = Net::new(control, link());
+        net.sysctl("ipv4/tcp_ecn", "1");
+        let rules = [
+            "data ip ecn ect0 numgen inc mod 1000000 150 counter ip ecn set ce",
+            "data tcp flags & (syn | cwr) == cwr counter",
+        ];
+        net.rules(&rules);
+        let samples = transfer(&net);
+        assert_eq!(net.counted(), [1, 1], "{control}: one mark, one CWR");
+        assert_eq!(net.counter("RetransSegs"), 0, "{control}");
+        let (before, after): (Vec<&Sample>, Vec<&Sample>) =
+            samples.iter().partition(|sample| sample.number("delivered_ce") == 0);
+        let most = before.iter().map(|sample| sample.cwnd()).max().expect("a sample before the mark");
+        let ssthresh = after.last().expect("a sample after the mark").ssthresh();
+        assert!(ssthresh < most, "{control}: ssthresh is {ssthresh}, cwnd was {most}");
+        let least = after.iter().map(|sample| sample.cwnd()).min();
+        assert!(least < Some(most), "{control}: from {most} to {least:?}");
+    }
+}
+
+#[test]
+fn a_reset_ends_the_connection_and_no_other() {
+    let Some(_on) = registered_or_skip("a_reset_ends_the_connection_and_no_other") else { return };
+    for control in CONTROLS {
+        let net = Net::new(control, link());
+        let mut stream = net.connect();
+        stream.transfer(MIB, || ());
+        stream.send(100_000);
+        net.wait_for("something in flight", |sample| sample.in_flight() > 0);
+        rustix::net::sockopt::set_socket_linger(&stream.far, Some(Duration::ZERO)).expect("a socket");
+        drop(stream.far);
+        let end = stream.near.read(&mut [0]).expect_err("the connection was reset");
+        assert_eq!(end.kind(), ErrorKind::ConnectionReset, "{control}");
+        net.connect().transfer(MIB, || ());
+    }
+}
