@@ -28,7 +28,9 @@ pub enum Error {
     #[error("no BPF file system is mounted on /sys/fs/bpf ({0}); use `mount -t bpf bpf /sys/fs/bpf`")]
     NoBpffs(std::io::Error),
     /// The name is taken by somebody else.
-    #[error("the kernel has a congestion control named {0} that is not Nawa's; unload it first")]
+    #[error(
+        "the kernel has a congestion control named {0} that is not Nawa's; choose another name, or unload it"
+    )]
     NameTaken(String),
     /// The verifier, or a limit.
     #[error(

@@ -34,6 +34,7 @@ pub struct Source<'a> {
 pub struct Loaded {
     object: Object,
     map: String,
+    name: String,
     links: bool,
 }
 
@@ -56,7 +57,7 @@ pub fn load(source: Source, kernel: &TcpStructOps) -> Result<Loaded, Error> {
     let mut open = ObjectBuilder::default().open_memory(source.object).map_err(refused)?;
     prepare(&mut open, source, kernel).map_err(refused)?;
     let object = open.load().map_err(refused)?;
-    Ok(Loaded { object, map: source.map.to_owned(), links: kernel.links })
+    Ok(Loaded { object, map: source.map.to_owned(), name: source.name.to_owned(), links: kernel.links })
 }
 
 fn prepare(open: &mut OpenObject, source: Source, kernel: &TcpStructOps) -> libbpf_rs::Result<()> {
@@ -88,9 +89,9 @@ impl Loaded {
         } else if let Some(Registration::Link(link)) = before {
             return self.update(link);
         }
-        let links = self.links;
+        let (links, name) = (self.links, self.name.clone());
         let mut map = self.map().ok_or(Error::NoStructOps)?;
-        let mut link = map.attach_struct_ops().map_err(not_registered)?;
+        let mut link = map.attach_struct_ops().map_err(|error| not_registered(error, name))?;
         if links {
             let link = link.as_fd().try_clone_to_owned().map_err(Error::system("keep the link"))?;
             return Ok(Registration::Link(link));
@@ -117,9 +118,9 @@ impl Loaded {
     }
 }
 
-fn not_registered(error: libbpf_rs::Error) -> Error {
+fn not_registered(error: libbpf_rs::Error, name: String) -> Error {
     match error.kind() {
-        libbpf_rs::ErrorKind::AlreadyExists => Error::NameTaken(String::new()),
+        libbpf_rs::ErrorKind::AlreadyExists => Error::NameTaken(name),
         _ => Error::loader("register", error),
     }
 }

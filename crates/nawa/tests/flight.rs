@@ -197,6 +197,15 @@ fn anybody_may_choose_it() {
 }
 
 #[test]
+fn a_name_that_the_kernel_has_is_refused() {
+    let Some(_alone) = alone_or_skip("a_name_that_the_kernel_has_is_refused") else { return };
+    let [scheme, _] = kernel::Scheme::published(kernel::Base::Reno);
+    let refused = kernel::register(&kernel::Scheme { name: "reno".into(), ..scheme });
+    let words = "the kernel has a congestion control named reno that is not Nawa's; choose another name, or unload it";
+    assert_eq!(refused.expect_err("it is taken").to_string(), words);
+}
+
+#[test]
 fn not_for_anybody_to_register() {
     let Some(_alone) = alone_or_skip("not_for_anybody_to_register") else { return };
     let namespace = Namespace::new();
