@@ -38,7 +38,7 @@
 #define FSAT_FAIR_SEGMENTS    2U
 #define FSAT_DRAIN_FIRST_US   2000000U /* a drain is due: at first, after the begin */
 #define FSAT_DRAIN_AGAIN_US   2000000U /* after one that found another RTT than it looked for */
-#define FSAT_DRAIN_US        30000000U /* otherwise, after the queue was last dry */
+#define FSAT_DRAIN_US        45000000U /* otherwise, after the queue was last dry */
 #define FSAT_DRAIN_REST_US    1000000U /* at the earliest after another, if the queue is not ours */
 #define FSAT_DRAIN_JOIN_US    2000000U /* at the earliest after the queue was dry, if others drain */
 #define FSAT_FOREIGN_PERIODS  8U       /* so many in a row with more queue than is ours */
