@@ -5,9 +5,14 @@
 //! draft-cheng-iccrg-delivery-rate-estimation-02, but the time in which packets arrived is taken from the receiver's
 //! clock, so that a slow or bunched return path does not blur it. Loss does not enter: a wireless link that loses two
 //! packets in a hundred still carries the other ninety-eight.
+//!
+//! The greatest rate is that of the past: on a link that varies FS-AT ([`flight`]) holds what is in flight below it, to what
+//! arrived within the last least round trip and room for its variation. A report is the ACK of its equations (4) to (9).
 
 use std::collections::VecDeque;
 use std::time::Duration;
+
+use flight::{Ack, Additions, FsAt};
 
 /// Growth per round trip that doubles the rate each time: 2/ln 2.
 const STARTUP_GAIN: f64 = 2.885;
@@ -29,6 +34,9 @@ const REPORT_DELAY: Duration = Duration::from_millis(6);
 const INITIAL_WINDOW: f64 = 45_000.0;
 /// A few packets are always allowed, so that rate samples come and small bandwidth-delay products are filled.
 const SLACK: f64 = 4.0 * 1500.0;
+/// Bytes of a full packet, and of all that a path could ever have in flight: the `mss` and `snd_cwnd_max` of FS-AT.
+const PACKET: u32 = 1400;
+const MAX_WINDOW: u64 = 64 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
@@ -74,6 +82,7 @@ pub struct Rate {
     full: (f64, u8),
     cycle: (usize, Duration),
     next_send: Duration,
+    fsat: FsAt,
 }
 
 impl Rate {
@@ -94,6 +103,7 @@ impl Rate {
             full: (0.0, 0),
             cycle: (2, Duration::ZERO),
             next_send: Duration::ZERO,
+            fsat: unlimited(),
         }
     }
 
@@ -109,6 +119,17 @@ impl Rate {
 
     /// Bytes that may be in flight.
     pub fn window(&self) -> usize {
+        let model = self.model_window();
+        if self.phase == Phase::Startup || self.bytes_per_second().is_none() {
+            return model;
+        }
+        // Room for a probe, and for what another path hands over when it dies.
+        let room = WINDOW_GAIN * self.fsat.state().rcv_bytes as f64;
+        model.min(self.fsat.window(model as u64).max(room as u64) as usize + SLACK as usize)
+    }
+
+    /// As the model of the path has it.
+    fn model_window(&self) -> usize {
         let (Some(rate), Some(rtt)) = (self.bytes_per_second(), self.min_rtt()) else {
             return INITIAL_WINDOW as usize;
         };
@@ -188,11 +209,34 @@ impl Rate {
         self.delivered_arrival = arrival;
         self.first_sent = largest.sent;
         self.advance(now, in_flight, rtt);
+        self.limit(now, acked, in_flight, Some(rtt), largest.app_limited);
     }
 
     /// A report acknowledged `acked` bytes, all sent before something that was acknowledged earlier.
-    pub fn handle_acked_late(&mut self, acked: usize) {
+    pub fn handle_acked_late(&mut self, now: Duration, acked: usize, in_flight: usize) {
         self.delivered += acked as u64;
+        self.limit(now, acked, in_flight, None, false);
+    }
+
+    fn limit(
+        &mut self,
+        now: Duration,
+        acked: usize,
+        in_flight: usize,
+        rtt: Option<Duration>,
+        app_limited: bool,
+    ) {
+        let ack = Ack {
+            rtt,
+            delivered: acked as u64,
+            flight: in_flight as u64,
+            cwnd: self.model_window() as u64,
+            cwnd_max: MAX_WINDOW,
+            mss: PACKET,
+            app_limited,
+            ..Ack::default()
+        };
+        self.fsat.on_ack(now, &ack);
     }
 
     /// The path was silent and answers again: forget its rate, keep its round-trip time.
@@ -202,6 +246,7 @@ impl Rate {
         self.full = (0.0, 0);
         self.phase = Phase::Startup;
         self.probe_rtt_until = None;
+        self.fsat = unlimited();
     }
 
     /// The path leads elsewhere now: forget all that was measured.
@@ -304,6 +349,11 @@ impl Rate {
         let initial = if self.phase == Phase::Startup { INITIAL_WINDOW / rtt.as_secs_f64() } else { 1000.0 };
         (gain * rate).max(initial)
     }
+}
+
+/// The published equations: what `fsat` adds to them is the rest of this file's.
+fn unlimited() -> FsAt {
+    FsAt::new(Additions::PAPER, Duration::ZERO, MAX_WINDOW)
 }
 
 impl Default for Rate {

@@ -124,6 +124,8 @@ pub struct Sent {
     packets: VecDeque<Packet>,
     in_flight: usize,
     largest_acked: Option<u64>,
+    /// When that was sent, and when it arrived by the receiver's clock, µs.
+    newest: (Duration, u32),
     threshold: u64,
     rtt: Rtt,
     /// The oldest packet in flight, or where to look for it.
@@ -155,6 +157,7 @@ impl Default for Sent {
             packets: VecDeque::new(),
             in_flight: 0,
             largest_acked: None,
+            newest: (Duration::ZERO, 0),
             threshold: FIRST_THRESHOLD,
             rtt: Rtt::default(),
             oldest: 0,
@@ -389,6 +392,17 @@ impl Sent {
         let rtt = waited.map(|waited| now.saturating_sub(packet.at).saturating_sub(waited));
         let snapshot = packet.snapshot;
         let is_new = self.largest_acked.is_none_or(|l| sequence > l);
+        let at = packet.at;
+        let arrived_late = self.grown(at, report.arrival);
+        if is_new {
+            (self.largest_acked, self.newest) = (Some(sequence), (at, report.arrival));
+        }
+        let before_silence = self.silent > 0 && at < self.silent_since;
+        if before_silence && now > at + arrived_late + self.rtt.probe_timeout() {
+            // It was the report that took long. What it tells was so before the silence.
+            self.rate.handle_acked_late(now, acked, self.in_flight);
+            return;
+        }
         if std::mem::take(&mut self.silent) > 0 {
             // The round trips of what was sent into the silence say when it ended, not how long the path is.
             self.rtt = Rtt::default();
@@ -397,15 +411,24 @@ impl Sent {
             }
         }
         (self.last_progress, self.in_doubt) = (now, false);
-        if is_new {
-            self.largest_acked = Some(sequence);
-        }
         match rtt.filter(|_| is_new) {
             Some(rtt) => {
                 self.rtt.add(rtt);
                 self.rate.handle_acked(now, acked, &snapshot, report.arrival, rtt, self.in_flight);
             }
-            None => self.rate.handle_acked_late(acked),
+            None => self.rate.handle_acked_late(now, acked, self.in_flight),
+        }
+    }
+
+    /// By how much longer than the newest before it a packet sent at `at` was under way.
+    fn grown(&self, at: Duration, arrival: u32) -> Duration {
+        let (sent, arrived) = self.newest;
+        let between = arrival.wrapping_sub(arrived).cast_signed().max(0).cast_unsigned();
+        let between = Duration::from_micros(between.into());
+        if self.largest_acked.is_some() {
+            between.saturating_sub(at.saturating_sub(sent))
+        } else {
+            Duration::ZERO
         }
     }
 
@@ -535,6 +558,26 @@ mod tests {
         assert!(after < before / 10.0, "{after} of {before}");
         let (before, after) = rates_around_a_silence(&[(0, 6)]);
         assert_eq!(after, before);
+    }
+
+    /// Whether a path with packets under way that fell silent is so still when, 80 ms later, a report says that the first
+    /// of them arrived `transit` ms after it was sent.
+    fn silent_after(transit: u32) -> bool {
+        let mut s = Sent::default();
+        send(&mut s, 0, 1);
+        report(&mut s, 20, &[(0, 0)]);
+        send(&mut s, 30, 2);
+        let falls_silent = s.poll_timeout().unwrap();
+        assert!(s.handle_timeout(falls_silent, &mut Outcome::default()) && s.is_silent());
+        let late = Report { arrival: (30 + transit) * 1000, ranges: vec![0..=1], ..Report::default() };
+        s.handle_report(falls_silent + 80 * MS, &late, &mut Outcome::default());
+        s.is_silent()
+    }
+
+    #[test]
+    fn a_late_report_of_what_arrived_in_time_ends_no_silence_and_what_arrived_late_does() {
+        assert!(silent_after(20));
+        assert!(!silent_after(130));
     }
 
     #[test]
