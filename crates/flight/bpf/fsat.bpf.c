@@ -103,13 +103,11 @@ INLINE void grow(struct sock *sk, struct connection *c, u32 acked)
 INLINE struct fsat_ack measured(const struct tcp_sock *tp, const struct connection *c, const struct rate_sample *rs)
 {
 	long rtt = rs->rtt_us;
-	int lost = rs->losses;
 
 	return (struct fsat_ack){
 		.now_us = (u32)tp->tcp_mstamp,
 		.rtt_us = rtt > 0 ? (u32)rtt : 0,
 		.delivered = bytes(tp, rs->acked_sacked),
-		.lost = bytes(tp, lost > 0 ? lost : 0),
 		.flight = bytes(tp, tp->packets_out - tp->sacked_out),
 		.cwnd = bytes(tp, c->cwnd),
 		.cwnd_max = tp->max_window,

@@ -52,7 +52,6 @@ struct fsat_ack {
 	__u32 now_us;      /* wraps */
 	__u32 rtt_us;      /* this ACK's RTT sample, 0 = none */
 	__u32 delivered;   /* bytes newly known to have arrived (cumulative + SACK) */
-	__u32 lost;        /* bytes newly judged lost */
 	__u32 flight;      /* bytes outstanding now: sent, neither acknowledged nor SACKed */
 	__u32 cwnd;        /* the base's cwnd, bytes */
 	__u32 cwnd_max;    /* snd_cwnd_max: what the advertised window and the send buffer allow */

@@ -45,8 +45,6 @@ pub struct Ack {
     pub rtt: Option<Duration>,
     /// Bytes newly known to have arrived, in order or not.
     pub delivered: u64,
-    /// Bytes newly judged lost.
-    pub lost: u64,
     /// Bytes outstanding after it: sent, not known to have arrived.
     pub flight: u64,
     /// The congestion window of the congestion avoidance below, bytes.
@@ -152,7 +150,6 @@ fn raw_ack(now: Duration, ack: &Ack) -> RawAck {
         now_us: micros(now),
         rtt_us: ack.rtt.map_or(0, |rtt| rtt.as_micros().clamp(1, u32::MAX.into()) as u32),
         delivered: bytes(ack.delivered),
-        lost: bytes(ack.lost),
         flight: bytes(ack.flight),
         cwnd: bytes(ack.cwnd),
         cwnd_max: bytes(ack.cwnd_max),

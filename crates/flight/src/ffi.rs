@@ -14,7 +14,6 @@ pub struct RawAck {
     pub now_us: u32,
     pub rtt_us: u32,
     pub delivered: u32,
-    pub lost: u32,
     pub flight: u32,
     pub cwnd: u32,
     pub cwnd_max: u32,

@@ -1,7 +1,7 @@
 //! `tests/vectors/*.txt`: what is done to a connection and what becomes of it, line by line.
 //!
 //!     init ADDITIONS NOW FLIGHT_LIMIT
-//!     ack NOW RTT DELIVERED LOST FLIGHT CWND CWND_MAX MSS APP_LIMITED = TARGET SPACE RTT_MIN RCV_BYTES WINDOW RATE
+//!     ack NOW RTT DELIVERED FLIGHT CWND CWND_MAX MSS APP_LIMITED = TARGET SPACE RTT_MIN RCV_BYTES WINDOW RATE
 //!     loss CWND SSTHRESH MSS = SSTHRESH
 //!
 //! Bytes and microseconds, the latter wrapping; TARGET is `-` where nothing is limited. `#` begins a comment.
@@ -57,10 +57,10 @@ impl Replay {
 }
 
 fn ack_from(numbers: &[u32]) -> RawAck {
-    let &[now_us, rtt_us, delivered, lost, flight, cwnd, cwnd_max, mss, app_limited] = numbers else {
-        panic!("an ack has nine numbers: {numbers:?}");
+    let &[now_us, rtt_us, delivered, flight, cwnd, cwnd_max, mss, app_limited] = numbers else {
+        panic!("an ack has eight numbers: {numbers:?}");
     };
-    RawAck { now_us, rtt_us, delivered, lost, flight, cwnd, cwnd_max, mss, app_limited }
+    RawAck { now_us, rtt_us, delivered, flight, cwnd, cwnd_max, mss, app_limited }
 }
 
 fn replay(text: &str) {
@@ -110,7 +110,7 @@ fn generate(additions: u32, seed: u64) -> String {
         let delivered = 1448 * numbers.below(5);
         let flight = 20_000 + queue + numbers.below(20_000);
         let limited = u32::from(numbers.below(20) == 0);
-        line(format!("ack {now} {rtt} {delivered} 0 {flight} 90000 96000 1448 {limited}"));
+        line(format!("ack {now} {rtt} {delivered} {flight} 90000 96000 1448 {limited}"));
     }
     text
 }

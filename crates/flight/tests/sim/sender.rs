@@ -207,7 +207,7 @@ impl Sender {
             self.base.grow(now.as_secs_f64(), packets as f64, self.srtt);
             self.base.cwnd = self.base.cwnd.min(self.profile.rwnd as f64);
         }
-        self.tell_fsat(now, rtt, packets, lost);
+        self.tell_fsat(now, rtt, packets);
         self.rto_at = (!self.slots.is_empty()).then(|| now + self.rto());
     }
 
@@ -290,7 +290,7 @@ impl Sender {
         })
     }
 
-    fn tell_fsat(&mut self, now: Duration, rtt: f64, packets: u64, lost: u64) {
+    fn tell_fsat(&mut self, now: Duration, rtt: f64, packets: u64) {
         self.window = self.base.cwnd;
         let Some(fsat) = &mut self.fsat else { return };
         let cwnd = (self.base.cwnd * f64::from(MSS)) as u64;
@@ -299,7 +299,6 @@ impl Sender {
             &Ack {
                 rtt: Some(Duration::from_secs_f64(rtt)),
                 delivered: packets * u64::from(MSS),
-                lost: lost * u64::from(MSS),
                 flight: (self.flying + self.lost) * u64::from(MSS),
                 cwnd,
                 cwnd_max: self.profile.rwnd * u64::from(MSS),
