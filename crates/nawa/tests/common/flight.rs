@@ -43,7 +43,10 @@ pub fn registered_or_skip(name: &str) -> Option<Registered> {
 }
 
 impl Drop for Registered {
-    fn drop(&mut self) {}
+    /// While the lock is still held, so that the next begins with nothing registered.
+    fn drop(&mut self) {
+        let _ = super::nawa(["flight", "off"]).output();
+    }
 }
 
 /// `nawa flight on` or `off`.
