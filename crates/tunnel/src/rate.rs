@@ -234,7 +234,6 @@ impl Rate {
             cwnd_max: MAX_WINDOW,
             mss: PACKET,
             app_limited,
-            ..Ack::default()
         };
         self.fsat.on_ack(now, &ack);
     }
