@@ -3,6 +3,7 @@
 use bpf::run::Runnable;
 
 use crate::ffi::{RawAck, RawConfig, RawFsat};
+use crate::vectors::{Event, Numbers, events, files};
 
 const VECTORS: &[u8] = bpf::object!("vectors.bpf.o");
 const STATE: usize = size_of::<RawFsat>();
@@ -73,23 +74,11 @@ fn here(raw: &mut RawFsat, config: &RawConfig, ack: &RawAck, call: Call, ssthres
     After { state: raw.to_bytes(), result, rate: raw.pacing_rate(config, ack) }
 }
 
-/// Numbers that look random and are always the same (xorshift).
-struct Numbers(u64);
-
-impl Numbers {
-    fn next(&mut self, below: u32) -> u32 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        ((self.0 >> 32) % u64::from(below)) as u32
-    }
-}
-
 /// A flow that is sometimes plausible and sometimes not.
 fn next_ack(numbers: &mut Numbers, before: &RawAck) -> RawAck {
-    let wild = numbers.next(50) == 0;
+    let wild = numbers.below(50) == 0;
     let any = |numbers: &mut Numbers, usual: u32| {
-        if wild { numbers.next(u32::MAX) } else { numbers.next(usual) }
+        if wild { numbers.below(u32::MAX) } else { numbers.below(usual) }
     };
     RawAck {
         now_us: before.now_us.wrapping_add(any(numbers, 20_000)),
@@ -99,17 +88,46 @@ fn next_ack(numbers: &mut Numbers, before: &RawAck) -> RawAck {
         cwnd: any(numbers, 200_000).max(1448),
         cwnd_max: 96_000,
         mss: 1448,
-        app_limited: numbers.next(20) / 19,
+        app_limited: numbers.below(20) / 19,
+    }
+}
+
+/// The program, or `None` if the test `name` is skipped.
+fn program_or_skip(name: &str) -> Option<Runnable> {
+    if crate::kernel::probe().is_err() {
+        eprintln!("SKIPPED: {name}: needs root and a kernel with struct_ops");
+        return None;
+    }
+    Some(Runnable::load(VECTORS).expect("the kernel takes it"))
+}
+
+#[test]
+fn the_kernel_replays_the_vectors_of_the_files() {
+    let Some(program) = program_or_skip("the_kernel_replays_the_vectors_of_the_files") else { return };
+    for text in files() {
+        let (mut config, mut raw) = (RawConfig { additions: 0 }, RawFsat::default());
+        let mut state = raw.to_bytes();
+        for (line, event, _) in events(text) {
+            let (ack, call, ssthresh) = match event {
+                Event::Init(begins, ack) => {
+                    config = begins;
+                    (ack, Call::Init, 0)
+                }
+                Event::Ack(ack) => (ack, Call::Ack, 0),
+                Event::Loss(ack, ssthresh) => (ack, Call::Loss, ssthresh),
+            };
+            // What Rust computes is compared with the file by `crate::vectors`.
+            let native = here(&mut raw, &config, &ack, call, ssthresh);
+            let kernel = in_kernel(&program, &state, &config, &ack, call, ssthresh);
+            assert_eq!(kernel, native, "line {line}");
+            state = kernel.state;
+        }
     }
 }
 
 #[test]
 fn the_kernel_computes_what_rust_computes() {
-    if super::probe().is_err() {
-        eprintln!("SKIPPED: the_kernel_computes_what_rust_computes: needs root and a kernel with struct_ops");
-        return;
-    }
-    let program = Runnable::load(VECTORS).expect("the kernel takes it");
+    let Some(program) = program_or_skip("the_kernel_computes_what_rust_computes") else { return };
     // Each addition by itself, none, and all.
     for additions in (0..8).map(|bit| 1 << bit).chain([0, u32::MAX]) {
         let (config, mut numbers) = (RawConfig { additions }, Numbers(0x9e37_79b9_7f4a_7c15));
@@ -117,12 +135,12 @@ fn the_kernel_computes_what_rust_computes() {
             (RawFsat::default(), RawAck { mss: 1448, cwnd: 14_480, ..RawAck::default() });
         let mut state = raw.to_bytes();
         for n in 0..1000 {
-            let call = match (n, numbers.next(30)) {
+            let call = match (n, numbers.below(30)) {
                 (0, _) => Call::Init,
                 (_, 0) => Call::Loss,
                 _ => Call::Ack,
             };
-            let ssthresh = numbers.next(200_000);
+            let ssthresh = numbers.below(200_000);
             let native = here(&mut raw, &config, &ack, call, ssthresh);
             let kernel = in_kernel(&program, &state, &config, &ack, call, ssthresh);
             assert_eq!(kernel, native, "additions {additions}, call {n}: {ack:?}");
