@@ -9,7 +9,8 @@ use packet::{Ecn, Ip, Tcp};
 pub fn views(data: &[u8]) {
     if let Ok(ip) = Ip::parse(data) {
         let _ = (ip.source(), ip.destination(), ip.tos(), ip.ecn(), ip.dont_fragment(), ip.is_fragment());
-        let _ = (packet::flow_hash(&ip, 1), Tcp::parse(&ip).map(|tcp| (tcp.sequence(), tcp.payload().len())));
+        let _ = (packet::flow_hash(&ip, 1), packet::reverse_flow_hash(&ip, 1));
+        let _ = Tcp::parse(&ip).map(|tcp| (tcp.sequence(), tcp.payload().len(), tcp.window_scale()));
     }
     let mut reply = Vec::new();
     if packet::packet_too_big(data, 1280, &mut reply) {
@@ -20,6 +21,7 @@ pub fn views(data: &[u8]) {
         assert!(!packet::clamp_mss(&mut changed, 1280), "once is enough");
     }
     packet::set_ecn(&mut changed, Ecn::from_tos(3));
+    packet::set_window(&mut changed, 7);
     assert_eq!(changed.len(), data.len());
 }
 
