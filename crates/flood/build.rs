@@ -1,0 +1,8 @@
+//! Compiles frames and window, the C header that the XDP program is made of as well.
+
+fn main() {
+    for file in ["bpf/flood.h", "src/ffi.c"] {
+        println!("cargo::rerun-if-changed={file}");
+    }
+    cc::Build::new().file("src/ffi.c").include("bpf").warnings_into_errors(true).compile("flood");
+}
