@@ -6,7 +6,9 @@
 
 mod ffi;
 pub mod frame;
+pub mod suppression;
 pub mod window;
 
 pub use frame::{DATA_MAX, ETHERTYPE, Format, Frame, Header, Kind, Padding, Verdict, Wire};
+pub use suppression::Suppression;
 pub use window::{RateLimit, Rules, Window};
