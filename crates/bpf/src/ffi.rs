@@ -65,3 +65,43 @@ pub fn enable_run_time() -> io::Result<OwnedFd> {
     // SAFETY: takes a number.
     owned(unsafe { libbpf_sys::bpf_enable_stats(libbpf_sys::BPF_STATS_RUN_TIME) })
 }
+
+/// Attaches `program` to the interface with this index, by a link.
+pub fn attach_xdp(program: BorrowedFd, interface: u32, flags: u32) -> io::Result<OwnedFd> {
+    // SAFETY: all zero is "nothing of that" in every member.
+    let mut options: libbpf_sys::bpf_link_create_opts = unsafe { std::mem::zeroed() };
+    options.sz = size_of_val(&options) as libbpf_sys::size_t;
+    options.flags = flags;
+    let interface = i32::try_from(interface).map_err(io::Error::other)?;
+    // SAFETY: an open descriptor, and options that outlive the call.
+    owned(unsafe {
+        libbpf_sys::bpf_link_create(program.as_raw_fd(), interface, libbpf_sys::BPF_XDP, &raw const options)
+    })
+}
+
+/// The XDP program that passes every frame, in two instructions: `r0 = XDP_PASS; exit`.
+pub fn load_pass() -> io::Result<OwnedFd> {
+    let instruction = |code: u32, imm: i32| {
+        // SAFETY: all zero is a valid instruction: integers.
+        let mut instruction: libbpf_sys::bpf_insn = unsafe { std::mem::zeroed() };
+        instruction.code = code as u8;
+        instruction.imm = imm;
+        instruction
+    };
+    let pass = libbpf_sys::XDP_PASS as i32;
+    let program = [
+        instruction(libbpf_sys::BPF_ALU64 | libbpf_sys::BPF_MOV | libbpf_sys::BPF_K, pass),
+        instruction(libbpf_sys::BPF_JMP | libbpf_sys::BPF_EXIT, 0),
+    ];
+    // SAFETY: two strings and as many instructions as given, which outlive the call; no options.
+    owned(unsafe {
+        libbpf_sys::bpf_prog_load(
+            libbpf_sys::BPF_PROG_TYPE_XDP,
+            c"nawa_pass".as_ptr(),
+            c"Dual MIT/GPL".as_ptr(),
+            program.as_ptr(),
+            program.len() as libbpf_sys::size_t,
+            ptr::null_mut(),
+        )
+    })
+}

@@ -10,7 +10,7 @@ use crate::flows::FlowTest;
 use crate::iperf::Protocol;
 use crate::network::Topology;
 use crate::system::System;
-use crate::{demo, events, flight, hostile, tunnel};
+use crate::{demo, events, flight, flood, hostile, tunnel};
 
 /// What a run may be asked for.
 #[derive(Clone, Debug)]
@@ -159,6 +159,8 @@ pub enum Workload {
         /// Who is attacked with what.
         attack: hostile::Attack,
     },
+    /// Messages flooded over a medium of their own; the case's topology stands by unused.
+    Flood(Box<flood::Test>),
 }
 
 /// Something that happens in mid-transfer.
@@ -237,7 +239,7 @@ pub(crate) fn object<N: AsRef<str>, T: Clone + Into<Value>>(fields: &[(N, T)]) -
 
 type Make = fn(&RunOptions) -> Result<Experiment, Error>;
 
-const EXPERIMENTS: [(&str, &str, Make); 8] = [
+const EXPERIMENTS: [(&str, &str, Make); 9] = [
     ("demo", demo::ABOUT, demo::experiment),
     ("tunnel", tunnel::ABOUT, tunnel::experiment),
     ("tunnel-events", events::ABOUT, events::experiment),
@@ -246,6 +248,7 @@ const EXPERIMENTS: [(&str, &str, Make); 8] = [
     ("flight-loss", flight::ABOUT_LOSS, flight::loss),
     ("flight-fairness", flight::ABOUT_FAIRNESS, flight::fairness),
     ("flight-radio", flight::ABOUT_RADIO, flight::radio),
+    ("flood-reach", flood::ABOUT_REACH, flood::reach),
 ];
 
 /// The experiments: name, and in one line what each measures.

@@ -9,6 +9,7 @@
 //! - [`program`], [`http`], [`fetch`], [`ping`] and [`iperf`] run real programs and time what reaches them;
 //! - [`flows`] are TCP flows of the lab's own, for the experiments of `flight`; `controls` has the kernel load what they
 //!   need;
+//! - `flood` has a medium of its own, in namespaces and in virtual time;
 //! - `disturbance` cuts links, changes addresses and restarts relays in mid-transfer;
 //! - [`report`] prints the table and writes the JSON.
 //!
@@ -28,6 +29,7 @@ mod events;
 pub mod experiment;
 pub mod fetch;
 mod flight;
+mod flood;
 pub mod flows;
 mod hostile;
 pub mod http;

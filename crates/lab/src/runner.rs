@@ -13,7 +13,7 @@ use crate::partial::Partial;
 use crate::report::{Progress, Report};
 use crate::system::{Means, Ready, System};
 use crate::workload::{Bench, fetch, stream};
-use crate::{cleanup, controls, flight, hostile, namespace, program};
+use crate::{cleanup, controls, flight, flood, hostile, namespace, program};
 
 /// Runs the experiment `name`: says how long it takes, shows how far it is, prints the results and writes them where
 /// `options` ask for it.
@@ -168,6 +168,7 @@ impl Workload {
             Workload::Fetch { .. } => &["curl", "busybox", "ping"],
             Workload::Stream { .. } | Workload::Attacked { .. } => &["iperf3", "ping"],
             Workload::Flows(_) => &[],
+            Workload::Flood(test) => test.programs(),
         }
     }
 }
@@ -251,6 +252,7 @@ impl<'a> Lab<'a> {
                 let means = self.means(folder.path());
                 hostile::measure(&bench, &ready, &means, time, attack, &self.baselines)?
             }
+            Workload::Flood(test) => flood::measure(test, &self.means(folder.path()), seed)?,
         };
         ready.check()?;
         Ok(sample)

@@ -34,13 +34,17 @@
 //! assert_eq!(link.poll(late), None);
 //! ```
 //!
+//! Many nodes on a shared medium ([`Medium`]) hear each other over links as an [`Adjacency`] says.
+//!
 //! Begin reading at `link.rs`.
 
+mod adjacency;
 mod config;
 mod dice;
 mod flight;
 mod link;
 mod loss;
+mod medium;
 mod outage;
 mod queue;
 mod stats;
@@ -48,9 +52,11 @@ pub mod trace;
 mod transmitter;
 pub mod units;
 
+pub use adjacency::{Adjacency, Position, Walk};
 pub use config::{Arq, Capacity, LinkConfig, Queue, Reorder};
 pub use link::Link;
 pub use loss::Loss;
+pub use medium::{Arrival, Medium};
 pub use queue::QueueStats;
 pub use stats::{Stats, Tally};
 pub use trace::{CellularConfig, FadingConfig, Outages, Trace, TraceError, TracePosition};

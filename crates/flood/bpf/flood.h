@@ -1,0 +1,373 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only
+ *
+ * Flooding (paper 000): the frames, the tag, and which frames are new. Integers only, no kernel and no C library: the
+ * same file is compiled into the XDP program (flood.bpf.c) and into the Rust core (src/ffi.c).
+ *
+ * Whoever includes it has __u8, __u16, __u32 and __u64.
+ *
+ * A frame follows the EtherType 0x88B5, or is a UDP datagram's payload. All numbers are big-endian.
+ *
+ *   wire 0, the paper's figure 7     ID 1 · SEQ 1 · TTL 1 · LEN 2 · DATA
+ *   wire 1                           version 4 bits · kind 4 bits · TTL 1 · LEN 2 · ID 4 · EPOCH 4 · SEQ 4 · TAG 8 · DATA
+ *
+ * Behind 14 bytes of Ethernet, wire 1's numbers lie where a machine that aligns can load them whole.
+ */
+#ifndef NAWA_FLOOD_H
+#define NAWA_FLOOD_H
+
+#define FLOOD_INLINE static inline __attribute__((always_inline))
+
+/* Bytes of a message at most, the paper's. */
+#define FLOOD_DATA_MAX 2307
+/* Bytes of the header by wire version. */
+#define FLOOD_HEADER_0 5
+#define FLOOD_HEADER_1 24
+/* Where it has the TTL. */
+#define FLOOD_TTL_AT_0 2
+#define FLOOD_TTL_AT_1 1
+/* A shorter Ethernet payload is padded with bytes that belong to no frame (IEEE 802.3, 3.2.7). */
+#define FLOOD_ETHERNET_PAD 46
+/* What a frame may have behind its data as a UDP payload. */
+#define FLOOD_NO_PAD 0
+
+/* What a frame is for, in wire 1. Relays do not look at it. */
+enum flood_kind {
+	FLOOD_DATA = 0,
+	FLOOD_ECHO_REQUEST = 1, /* data begin with the ID that is to answer */
+	FLOOD_ECHO_REPLY = 2,   /* the request's data */
+	FLOOD_KINDS = 3,
+};
+
+/* What becomes of a frame. The order is that of the counters. */
+enum flood_verdict {
+	FLOOD_NEW = 0,       /* heard for the first time: deliver it, relay it */
+	FLOOD_SHORT,         /* cut before the end of its header */
+	FLOOD_VERSION,       /* of another version or of no known kind */
+	FLOOD_LENGTH,        /* LEN is not what follows */
+	FLOOD_EXPIRED,       /* TTL 0: should have been dropped by who sent it */
+	FLOOD_OWN,           /* this node's own ID */
+	FLOOD_DUPLICATE,     /* heard before */
+	FLOOD_OLD,           /* behind the window: cannot be told from a duplicate */
+	FLOOD_OLD_EPOCH,     /* of an earlier life of its source */
+	FLOOD_BAD_TAG,       /* not from who has the key */
+	FLOOD_LIMITED,       /* its source has sent more than it may */
+	FLOOD_VERDICTS,
+};
+
+/* What is the same for all nodes of a network, and who this one is. */
+struct flood_config {
+	__u64 key[2];        /* SipHash's, as the machine loads 16 bytes; 0 without `keyed` */
+	__u32 id;
+	__u32 wire;          /* 0 or 1 */
+	__u32 keyed;         /* whether tags are checked; wire 1 only */
+	__u32 credit_tick;   /* rate limit: credit per tick, FLOOD_FRAME a frame; 0: none */
+	__u32 credit_max;    /* and at most; FLOOD_FRAME at least */
+	__u32 reserved;
+};
+
+struct flood_header {
+	__u32 id;
+	__u32 epoch;         /* 0 in wire 0 */
+	__u32 seq;
+	__u16 len;           /* of the data */
+	__u8 ttl;
+	__u8 kind;           /* FLOOD_DATA in wire 0 */
+};
+
+/* Time is a count of 2^20 ns, about a millisecond, that wraps after 52 days. */
+#define FLOOD_TICK_SHIFT 20
+/* In wire 0, a source that was silent so long, in ticks (about a second), may begin anywhere: it may have restarted. */
+#define FLOOD_SILENCE 954
+/* What a frame costs of a source's credit. */
+#define FLOOD_FRAME 65536
+
+/* Bits of the window, and how far behind the newest it tells new from heard: entering a word forgets all its 64. */
+#define FLOOD_WINDOW 256
+#define FLOOD_BEHIND 192
+#define FLOOD_WORDS (FLOOD_WINDOW / 64)
+
+/* What is kept for each source. `seen` has a bit for each sequence number, at that number modulo the window. */
+struct flood_source {
+	__u32 epoch;
+	__u32 highest;
+	__u32 heard;         /* tick of the last frame that was new */
+	__u32 credit;
+	__u64 seen[FLOOD_WORDS];
+};
+
+FLOOD_INLINE __u16 flood_be16(__u16 x)
+{
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+	return __builtin_bswap16(x);
+#else
+	return x;
+#endif
+}
+
+FLOOD_INLINE __u32 flood_be32(__u32 x)
+{
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+	return __builtin_bswap32(x);
+#else
+	return x;
+#endif
+}
+
+FLOOD_INLINE __u64 flood_le64(__u64 x)
+{
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+	return x;
+#else
+	return __builtin_bswap64(x);
+#endif
+}
+
+/* Loads of what may be unaligned. In BPF the plain load is one instruction and the verifier knows where it is allowed;
+ * elsewhere the C library's copy of a constant size is. */
+#ifdef __bpf__
+#define FLOOD_LOAD(type, at) (*(const type *)(at))
+/* The compiler has to take `x` for new, so that each comparison with the packet's end stays as it stands here. */
+#define FLOOD_ANEW(x) __asm__ volatile("" : "+r"(x))
+#else
+#define FLOOD_ANEW(x)
+#define FLOOD_LOAD(type, at) ({ type flood_x; __builtin_memcpy(&flood_x, (at), sizeof(flood_x)); flood_x; })
+#endif
+
+/* --- the frame --- */
+
+FLOOD_INLINE __u32 flood_header_length(const struct flood_config *c)
+{
+	return c->wire ? FLOOD_HEADER_1 : FLOOD_HEADER_0;
+}
+
+/* Reads the header of the frame that takes the `length` bytes from `at` up to `end` (the verifier knows the one, not
+ * the other). Behind its data there may be padding up to a whole length of `pad`. Returns FLOOD_NEW, and then `len` bytes
+ * of data do follow, or why it is no frame. */
+FLOOD_INLINE __u32 flood_parse(struct flood_header *h, const struct flood_config *c, const __u8 *at, const __u8 *end,
+			       __u32 length, __u32 pad)
+{
+	const __u32 header = flood_header_length(c);
+
+	if (c->wire) {
+		if (at + FLOOD_HEADER_1 > end)
+			return FLOOD_SHORT;
+		if (at[0] >> 4 != 1 || (at[0] & 15) >= FLOOD_KINDS)
+			return FLOOD_VERSION;
+		h->kind = at[0] & 15;
+		h->ttl = at[1];
+		h->len = flood_be16(FLOOD_LOAD(__u16, at + 2));
+		h->id = flood_be32(FLOOD_LOAD(__u32, at + 4));
+		h->epoch = flood_be32(FLOOD_LOAD(__u32, at + 8));
+		h->seq = flood_be32(FLOOD_LOAD(__u32, at + 12));
+	} else {
+		if (at + FLOOD_HEADER_0 > end)
+			return FLOOD_SHORT;
+		h->kind = FLOOD_DATA;
+		h->id = at[0];
+		h->seq = at[1];
+		h->ttl = at[2];
+		h->len = (__u16)(at[3] << 8 | at[4]);
+		h->epoch = 0;
+	}
+	if (h->len > FLOOD_DATA_MAX || header + h->len > length)
+		return FLOOD_LENGTH;
+	if (header + h->len != length && length > pad)
+		return FLOOD_LENGTH;
+	return h->ttl ? FLOOD_NEW : FLOOD_EXPIRED;
+}
+
+/* --- the tag: SipHash-2-4 (Aumasson, Bernstein 2012) of header and data, without TTL and tag --- */
+
+struct flood_sip {
+	__u64 v0, v1, v2, v3;
+};
+
+FLOOD_INLINE __u64 flood_rotate(__u64 x, int bits)
+{
+	return x << bits | x >> (64 - bits);
+}
+
+FLOOD_INLINE void flood_sip_round(struct flood_sip *s)
+{
+	s->v0 += s->v1;
+	s->v1 = flood_rotate(s->v1, 13) ^ s->v0;
+	s->v0 = flood_rotate(s->v0, 32);
+	s->v2 += s->v3;
+	s->v3 = flood_rotate(s->v3, 16) ^ s->v2;
+	s->v0 += s->v3;
+	s->v3 = flood_rotate(s->v3, 21) ^ s->v0;
+	s->v2 += s->v1;
+	s->v1 = flood_rotate(s->v1, 17) ^ s->v2;
+	s->v2 = flood_rotate(s->v2, 32);
+}
+
+FLOOD_INLINE void flood_sip_init(struct flood_sip *s, const __u64 key[2])
+{
+	const __u64 k0 = flood_le64(key[0]), k1 = flood_le64(key[1]);
+
+	s->v0 = k0 ^ 0x736f6d6570736575ULL;
+	s->v1 = k1 ^ 0x646f72616e646f6dULL;
+	s->v2 = k0 ^ 0x6c7967656e657261ULL;
+	s->v3 = k1 ^ 0x7465646279746573ULL;
+}
+
+/* Eight bytes, the first the lowest. */
+FLOOD_INLINE void flood_sip_word(struct flood_sip *s, __u64 m)
+{
+	s->v3 ^= m;
+	flood_sip_round(s);
+	flood_sip_round(s);
+	s->v0 ^= m;
+}
+
+/* `last`: what is left of fewer than eight bytes, and the length of all modulo 256 in the highest byte. */
+FLOOD_INLINE __u64 flood_sip_end(struct flood_sip *s, __u64 last)
+{
+	flood_sip_word(s, last);
+	s->v2 ^= 0xff;
+	flood_sip_round(s);
+	flood_sip_round(s);
+	flood_sip_round(s);
+	flood_sip_round(s);
+	return s->v0 ^ s->v1 ^ s->v2 ^ s->v3;
+}
+
+/* Words of 8 bytes that hold the longest frame, a power of two. */
+#define FLOOD_FRAME_WORDS 512
+
+/* The tag of a frame whose header flood_parse has found good: of its 16 bytes before the tag with TTL 0, and of its data;
+ * as the machine would load it from the frame. `frame` is a copy of the frame in aligned words. First comes this, then
+ * flood_sip_word of each whole word of the data, then flood_tag_end. */
+FLOOD_INLINE void flood_tag_begin(struct flood_sip *s, const struct flood_config *c, const __u64 *frame)
+{
+	flood_sip_init(s, c->key);
+	flood_sip_word(s, flood_le64(frame[0]) & ~0xff00ULL);
+	flood_sip_word(s, flood_le64(frame[1]));
+}
+
+/* Of the data, the word of this number. */
+FLOOD_INLINE __u64 flood_data_word(const __u64 *frame, __u64 number)
+{
+	return flood_le64(frame[(number + FLOOD_HEADER_1 / 8) & (FLOOD_FRAME_WORDS - 1)]);
+}
+
+FLOOD_INLINE __u64 flood_tag_end(struct flood_sip *s, const struct flood_header *h, const __u64 *frame)
+{
+	const __u32 odd = h->len & 7;
+	__u64 last = 0;
+
+	if (odd)
+		last = flood_data_word(frame, h->len >> 3) << (64 - 8 * odd) >> (64 - 8 * odd);
+	return flood_le64(flood_sip_end(s, last | (__u64)((16 + h->len) & 255) << 56));
+}
+
+/* --- which frames are new --- */
+
+/* How far `seq` is ahead of the newest one; negative behind it. Serial arithmetic (RFC 1982): SEQ wraps. */
+FLOOD_INLINE int flood_ahead(const struct flood_source *s, const struct flood_config *c, __u32 seq)
+{
+	const __u32 ahead = seq - s->highest;
+
+	return c->wire ? (int)ahead : (int)(signed char)(__u8)ahead;
+}
+
+/* Whether what is kept of the source says nothing of this frame: the source has begun anew. */
+FLOOD_INLINE __u32 flood_begins(const struct flood_source *s, const struct flood_config *c,
+				const struct flood_header *h, __u32 now)
+{
+	if (c->wire)
+		return h->epoch > s->epoch;
+	/* Another processor may have heard it a little later than `now`. */
+	return (int)(now - s->heard) > FLOOD_SILENCE;
+}
+
+/* FLOOD_NEW, or why the frame is not, by what is kept of its source. Changes nothing: the tag is looked at only of
+ * what is new, and nothing is remembered of what has a bad one. */
+FLOOD_INLINE __u32 flood_check(const struct flood_source *s, const struct flood_config *c,
+			       const struct flood_header *h, __u32 now)
+{
+	int ahead;
+
+	if (flood_begins(s, c, h, now))
+		return FLOOD_NEW;
+	if (h->epoch < s->epoch)
+		return FLOOD_OLD_EPOCH;
+	ahead = flood_ahead(s, c, h->seq);
+	if (ahead > 0)
+		return FLOOD_NEW;
+	if (ahead <= -FLOOD_BEHIND)
+		return FLOOD_OLD;
+	return s->seen[h->seq / 64 % FLOOD_WORDS] >> (h->seq & 63) & 1 ? FLOOD_DUPLICATE : FLOOD_NEW;
+}
+
+/* A source's state before its first frame. */
+FLOOD_INLINE void flood_source_init(struct flood_source *s, const struct flood_config *c,
+				    const struct flood_header *h, __u32 now)
+{
+	__u32 i;
+
+	s->epoch = h->epoch;
+	s->highest = h->seq;
+	s->heard = now;
+	s->credit = c->credit_max;
+	for (i = 0; i < FLOOD_WORDS; i++)
+		s->seen[i] = 0;
+}
+
+/* Gives the source what time has brought it and takes a frame's price; 0 if it cannot pay. */
+FLOOD_INLINE __u32 flood_pay(struct flood_source *s, const struct flood_config *c, __u32 now)
+{
+	const int passed = (int)(now - s->heard);
+	__u64 credit = s->credit;
+
+	if (!c->credit_tick)
+		return 1;
+	if (passed > 0)
+		credit += (__u64)passed * c->credit_tick;
+	if (credit > c->credit_max)
+		credit = c->credit_max;
+	if (credit < FLOOD_FRAME) {
+		s->credit = (__u32)credit;
+		return 0;
+	}
+	s->credit = (__u32)credit - FLOOD_FRAME;
+	return 1;
+}
+
+/* Remembers a frame that flood_check called new. Returns FLOOD_NEW, FLOOD_LIMITED, or FLOOD_DUPLICATE where another
+ * processor has just taken a copy of the same frame. A frame that is limited is remembered: its copies are no better. */
+FLOOD_INLINE __u32 flood_take(struct flood_source *s, const struct flood_config *c, const struct flood_header *h,
+			      __u32 now)
+{
+	const __u64 bit = 1ULL << (h->seq & 63);
+	__u32 i, word = h->seq / 64, words;
+	__u32 paid;
+
+	if (flood_begins(s, c, h, now)) {
+		__u32 credit = s->credit, heard = s->heard;
+
+		/* A new life has no new credit. */
+		flood_source_init(s, c, h, now);
+		s->credit = credit;
+		s->heard = heard;
+	} else if (flood_ahead(s, c, h->seq) > 0) {
+		words = c->wire ? word - s->highest / 64 : (word - s->highest / 64) % FLOOD_WORDS;
+		for (i = 0; i < FLOOD_WORDS; i++)
+			if (i < words)
+				s->seen[(word - i) % FLOOD_WORDS] = 0;
+		s->highest = h->seq;
+	}
+	paid = flood_pay(s, c, now);
+	s->heard = now;
+	if (__sync_fetch_and_or(&s->seen[word % FLOOD_WORDS], bit) & bit)
+		return FLOOD_DUPLICATE;
+	return paid ? FLOOD_NEW : FLOOD_LIMITED;
+}
+
+/* Whether a frame that is new goes on: with TTL n it is sent again with n - 1, as long as that is not 0. */
+FLOOD_INLINE __u32 flood_goes_on(const struct flood_header *h)
+{
+	return h->ttl > 1;
+}
+
+#endif

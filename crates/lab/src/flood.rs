@@ -1,0 +1,51 @@
+//! The experiments of paper 000: messages flooded over a medium that many nodes share.
+
+mod reach;
+mod simulation;
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::error::Error;
+use crate::experiment::{Case, Fields, Workload};
+use crate::network::Topology;
+use crate::runner::Sample;
+use crate::system::{Means, System};
+
+pub(crate) use reach::{ABOUT as ABOUT_REACH, experiment as reach};
+
+/// What is done on a medium of its own.
+#[derive(Clone, Debug)]
+pub enum Test {
+    /// `flood-reach`, in virtual time.
+    Reach(reach::ReachTest),
+}
+
+/// A case that brings its own network.
+fn case(key: Fields<Value>, test: Test, estimate: Duration) -> Case {
+    Case {
+        key,
+        topology: Topology::Direct,
+        system: System::Tcp,
+        congestion_control: "reno",
+        workload: Workload::Flood(Box::new(test)),
+        estimate,
+    }
+}
+
+impl Test {
+    /// What it runs.
+    pub(crate) fn programs(&self) -> &'static [&'static str] {
+        match self {
+            Test::Reach(_) => &[],
+        }
+    }
+}
+
+/// One sample.
+pub(crate) fn measure(test: &Test, _means: &Means, seed: u64) -> Result<Sample, Error> {
+    match test {
+        Test::Reach(test) => reach::measure(test, seed),
+    }
+}

@@ -1,0 +1,186 @@
+//! The strand's own core, a node for each place on a medium in virtual time.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use flood::suppression::Rules as Suppressing;
+use flood::{Format, Padding, Rules, Suppression, Verdict, Window, Wire, frame::Kind};
+use link::{Adjacency, LinkConfig, Medium};
+use rand_chacha::ChaCha8Rng;
+use rand_core::SeedableRng;
+
+/// ID, epoch and SEQ.
+type Key = (u32, u32, u32);
+
+/// A network in virtual time.
+pub(crate) struct Simulation {
+    format: Format,
+    medium: Medium,
+    nodes: Vec<Node>,
+    /// When each node wants to be asked what it sends.
+    due: BTreeSet<(Duration, usize)>,
+    now: Duration,
+    seq: u32,
+}
+
+struct Node {
+    window: Window,
+    suppression: Suppression<Key, Vec<u8>, ChaCha8Rng>,
+}
+
+/// What became of one message.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Flooded {
+    /// Nodes that have it, the source included.
+    pub(crate) reached: usize,
+    /// Frames that were sent, by all together.
+    pub(crate) transmissions: u64,
+    /// From the source's sending to the last node's hearing it.
+    pub(crate) last: Duration,
+}
+
+impl Simulation {
+    /// Nobody has sent anything. All chances are drawn from `seed`.
+    pub(crate) fn new(adjacency: &Adjacency, link: LinkConfig, rules: Suppressing, seed: u64) -> Self {
+        let format = Format::new(Wire::One, None);
+        let node = |id: usize| Node {
+            window: Window::new(Rules { format, id: number(id), rate_limit: None }),
+            suppression: Suppression::new(rules, rng(seed, id)),
+        };
+        Self {
+            format,
+            medium: Medium::new(adjacency, link, seed),
+            nodes: (0..adjacency.nodes()).map(node).collect(),
+            due: BTreeSet::new(),
+            now: Duration::ZERO,
+            seq: 0,
+        }
+    }
+
+    /// From now on nodes hear each other so.
+    pub(crate) fn set_adjacency(&mut self, adjacency: &Adjacency) {
+        self.medium.set_adjacency(adjacency);
+    }
+
+    /// `source` sends a message of `bytes` with `ttl`; goes on until nobody has anything left to send.
+    pub(crate) fn flood(&mut self, source: usize, bytes: usize, ttl: u8) -> Flooded {
+        let (began, before) = (self.now, self.medium.transmissions());
+        self.seq += 1;
+        let header = flood::Header { id: number(source), epoch: 1, seq: self.seq, ttl, kind: Kind::Data };
+        let frame = self.format.write(&header, &vec![0; bytes]);
+        self.change(source, |node, now| node.suppression.handle_own(now, key(&header), frame));
+        let (mut reached, mut last) = (1, began);
+        while let Some(now) = self.next() {
+            self.now = now;
+            while let Some(arrival) = self.medium.poll(now) {
+                if self.hear(arrival.at, &arrival.frame) {
+                    (reached, last) = (reached + 1, now);
+                }
+            }
+            self.transmit();
+        }
+        Flooded { reached, transmissions: self.medium.transmissions() - before, last: last - began }
+    }
+
+    fn next(&self) -> Option<Duration> {
+        let due = self.due.first().map(|&(time, _)| time);
+        self.medium.poll_timeout().into_iter().chain(due).min()
+    }
+
+    /// True if the message is new to the node.
+    fn hear(&mut self, at: usize, bytes: &[u8]) -> bool {
+        let format = self.format;
+        self.change(at, |node, now| match node.window.handle_frame(now, bytes, Padding::None) {
+            Ok(frame) => {
+                if let Some(relayed) = format.relayed(&frame, bytes) {
+                    node.suppression.handle_first(now, key(&frame.header), relayed);
+                }
+                true
+            }
+            Err(Verdict::Duplicate | Verdict::Own) => {
+                let copy = format.read(bytes, Padding::None);
+                copy.iter().for_each(|frame| node.suppression.handle_copy(key(&frame.header), 1));
+                false
+            }
+            Err(_) => false,
+        })
+    }
+
+    /// Sends what is due.
+    fn transmit(&mut self) {
+        while let Some((_, index)) = self.due.first().copied().filter(|&(due, _)| due <= self.now) {
+            let frame = self.change(index, |node, now| node.suppression.poll_transmit(now));
+            frame.iter().for_each(|frame| self.medium.send(self.now, index, frame));
+        }
+    }
+
+    /// Something happens at a node now; when it is due changes.
+    fn change<T>(&mut self, index: usize, event: impl FnOnce(&mut Node, Duration) -> T) -> T {
+        let node = &mut self.nodes[index];
+        if let Some(due) = node.suppression.poll_timeout() {
+            self.due.remove(&(due, index));
+        }
+        let result = event(node, self.now);
+        self.due.extend(node.suppression.poll_timeout().map(|due| (due, index)));
+        result
+    }
+}
+
+fn key(header: &flood::Header) -> Key {
+    (header.id, header.epoch, header.seq)
+}
+
+fn number(node: usize) -> u32 {
+    u32::try_from(node).unwrap_or(u32::MAX)
+}
+
+/// Each node's own stream of the seed.
+fn rng(seed: u64, node: usize) -> ChaCha8Rng {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    rng.set_stream(node as u64 + 1);
+    rng
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TTL: u8 = 255;
+
+    fn run(adjacency: &Adjacency, rules: Suppressing, seed: u64) -> Flooded {
+        Simulation::new(adjacency, LinkConfig::default(), rules, seed).flood(0, 100, TTL)
+    }
+
+    #[test]
+    fn pure_flooding_reaches_all_of_any_connected_network_with_one_frame_each() {
+        let mut networks = vec![Adjacency::chain(40), Adjacency::grid(7, 9), Adjacency::complete(30)];
+        networks.extend((0..20).filter_map(|seed| Adjacency::geometric(60, 6.0 + seed as f64, seed)));
+        assert!(networks.len() > 10);
+        for network in &networks {
+            let Flooded { reached, transmissions, .. } = run(network, Suppressing::PURE, 1);
+            assert_eq!((reached, transmissions), (network.nodes(), network.nodes() as u64));
+        }
+    }
+
+    #[test]
+    fn ttl_ends_a_message_that_many_hops_away() {
+        let mut chain = Simulation::new(&Adjacency::chain(10), LinkConfig::default(), Suppressing::PURE, 1);
+        assert_eq!(chain.flood(0, 100, 4).reached, 5);
+    }
+
+    #[test]
+    fn a_node_takes_no_message_twice_and_every_message_once() {
+        let mut net = Simulation::new(&Adjacency::grid(5, 5), LinkConfig::default(), Suppressing::PURE, 1);
+        for round in 0..50 {
+            assert_eq!(net.flood(round % 25, 20, TTL).reached, 25);
+        }
+    }
+
+    #[test]
+    fn suppression_sends_less_and_the_same_seed_the_same() {
+        let network = Adjacency::geometric(100, 20.0, 5).unwrap();
+        let once = run(&network, Suppressing::SUPPRESSED, 9);
+        assert!(once.transmissions < 50 && once.reached > 90, "{once:?}");
+        assert_eq!(once, run(&network, Suppressing::SUPPRESSED, 9));
+    }
+}
