@@ -9,6 +9,7 @@
 //! - [`program`], [`http`], [`fetch`], [`ping`] and [`iperf`] run real programs and time what reaches them;
 //! - [`flows`] are TCP flows of the lab's own, for the experiments of `flight`; `controls` has the kernel load what they
 //!   need;
+//! - [`guest`] boots another kernel in a namespace, for what the running one lacks;
 //! - `disturbance` cuts links, changes addresses and restarts relays in mid-transfer;
 //! - [`report`] prints the table and writes the JSON.
 //!
@@ -29,6 +30,7 @@ pub mod experiment;
 pub mod fetch;
 mod flight;
 pub mod flows;
+pub mod guest;
 mod hostile;
 pub mod http;
 pub mod iperf;
