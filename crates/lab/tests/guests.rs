@@ -61,6 +61,9 @@ fn a_guest_does_what_it_is_told_and_is_gone() {
     job.finish(LIMIT).unwrap();
     assert!(zeros.iter().all(|&byte| byte == 0));
 
+    guest.tell("echo told >/run/told").unwrap();
+    assert_eq!(guest.run("cat /run/told").unwrap(), "told\n");
+
     assert!(processes(&host) > 0);
     drop(guest);
     drop(host);

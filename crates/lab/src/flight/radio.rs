@@ -7,7 +7,7 @@ use std::time::Duration;
 use link::{Bitrate, Capacity, CellularConfig, LinkConfig, Outages, Queue, Trace};
 
 use super::hsdpa::{SCENARIOS, Scenario, published};
-use super::{AGAINST_RENO, CONTROLS, case, notes, overhead, percent};
+use super::{AGAINST_RENO, CONTROLS, GUESTS, case, flow, notes, overhead, percent};
 use crate::error::{Doing, Error};
 use crate::experiment::{Case, Experiment, Ratio, Reference, RunOptions, Size};
 use crate::flows::{BUFFER_MAX, FlowSpec, FlowTest};
@@ -21,7 +21,7 @@ const QUEUE: Queue = Queue::Packets(2000);
 const LOSSES: [f64; 2] = [0.0, 1.0];
 
 /// Cases at the same time: their links carry up to some 20 Mbit/s each.
-const SIDE_BY_SIDE: usize = 10;
+const SIDE_BY_SIDE: usize = 16;
 
 const RATIOS: [Ratio; 4] = [
     Ratio {
@@ -115,15 +115,8 @@ impl Cell {
             link.up.loss = percent(loss);
         }
         CONTROLS.into_iter().map(move |name| {
-            let start = [Duration::ZERO; 2];
-            let flow = FlowSpec {
-                congestion_control: name,
-                start,
-                bytes: None,
-                receive_buffer: self.receive_buffer,
-            };
             let test = FlowTest {
-                flows: vec![flow],
+                flows: vec![FlowSpec { receive_buffer: self.receive_buffer, ..flow(name) }],
                 initial_window: self.initial_window,
                 receive_buffer_max: BUFFER_MAX,
                 from: Duration::ZERO,
@@ -133,7 +126,7 @@ impl Cell {
             let key =
                 vec![("cc", name.into()), ("trace", self.name.clone().into()), ("loss_percent", loss.into())];
             let topology = Topology::Single(Box::new(link.clone()));
-            case(key, topology, test, time + overhead(SIDE_BY_SIDE))
+            case(key, topology, test, time + overhead(SIDE_BY_SIDE, SIDE_BY_SIDE * GUESTS / CONTROLS.len()))
         })
     }
 }

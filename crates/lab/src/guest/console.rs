@@ -1,6 +1,6 @@
 //! What is said over a guest's console: one line each way at a time.
 //!
-//! To the guest goes `NUMBER COMMAND`; the command is a line of shell. Back comes `NUMBER |TEXT` for each line that it
+//! To the guest goes `NUMBER COMMAND`; the command is a line of shell, number 0 for the guest's first process itself. Back comes `NUMBER |TEXT` for each line that it
 //! says, and `NUMBER =STATUS` at its end. Before that the guest says once that it is ready, or `!WHAT: WHY`. Whatever else
 //! appears there is the kernel's own talk, and is passed over. When the console is closed, the guest powers off.
 
@@ -40,6 +40,7 @@ step() {{
 step ip link set lo up
 {steps}echo "{READY}"
 while read -r number line; do
+    [ "$number" != {ITSELF} ] || {{ eval "$line" >/dev/null 2>&1; continue; }}
     {{
         {{ sh -c "$line" </dev/null 2>&1; echo $? >"/run/$number"; }} |
             while IFS= read -r said || [ -n "$said" ]; do echo "$number |$said"; done
@@ -113,13 +114,21 @@ impl Console {
 
     /// Has the guest run `line`, which is cut at a line's end.
     pub(super) fn start(&mut self, line: &str) -> Result<Job, Error> {
-        let line = line.lines().next().unwrap_or_default();
         self.jobs += 1;
         let (sender, said) = channel();
         self.listeners.lock().unwrap_or_else(PoisonError::into_inner).insert(self.jobs, sender);
-        let written = writeln!(self.stdin, "{} {line}", self.jobs);
-        written.doing(|| "write to a guest's console".into())?;
+        self.write(self.jobs, line)?;
         Ok(Job { line: line.into(), said })
+    }
+
+    pub(super) fn tell(&mut self, line: &str) -> Result<(), Error> {
+        self.write(ITSELF, line)
+    }
+
+    fn write(&mut self, number: u64, line: &str) -> Result<(), Error> {
+        let line = line.lines().next().unwrap_or_default();
+        let written = self.stdin.write_all(format!("{number} {line}\n").as_bytes());
+        written.doing(|| "write to a guest's console".into())
     }
 }
 
