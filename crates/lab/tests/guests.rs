@@ -13,8 +13,11 @@ const LIMIT: Duration = Duration::from_secs(30);
 
 fn spec() -> GuestSpec {
     GuestSpec {
-        modules: vec!["tcp_vegas alpha=1 beta=3".into()],
-        sysctls: vec![("net.ipv4.tcp_congestion_control".into(), "vegas".into())],
+        modules: vec!["tcp_vegas alpha=1 beta=3".into(), "sctp".into()],
+        sysctls: vec![
+            ("net.ipv4.tcp_congestion_control".into(), "vegas".into()),
+            ("net.sctp.cookie_hmac_alg".into(), "none".into()),
+        ],
         interfaces: vec![Interface {
             tap: "g0".into(),
             mac: "02:00:00:00:09:02".into(),
