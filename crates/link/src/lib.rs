@@ -34,9 +34,10 @@
 //! assert_eq!(link.poll(late), None);
 //! ```
 //!
-//! Begin reading at `link.rs`.
+//! Begin reading at `link.rs`; the shared medium of 802.11 stations is [`dcf`].
 
 mod config;
+pub mod dcf;
 mod dice;
 mod flight;
 mod link;
