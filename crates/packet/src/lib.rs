@@ -10,7 +10,7 @@ pub mod gro;
 pub mod gso;
 mod icmp;
 pub mod ip;
-mod tcp;
+pub mod tcp;
 #[cfg(test)]
 mod testing;
 
