@@ -20,7 +20,7 @@ pub fn header(data: &[u8]) {
 /// length in two bytes, the frame.
 pub fn layer(data: &[u8]) {
     let Some((mode, mut rest)) = data.split_first() else { return };
-    let mode = [Mode::Off, Mode::Piggy, Mode::Delayed, Mode::Controlled][usize::from(mode % 4)];
+    let mode = [Mode::Off, Mode::Piggy, Mode::Delayed, Mode::Controlled, Mode::Any][usize::from(mode % 5)];
     let mac = Mac([2, 0, 0, 0, 0, 2]);
     let mut layer = NcLayer::new(Config { mode, wait: Duration::from_millis(2), mac, mtu: 1560 });
     let mut now = Duration::ZERO;
@@ -32,7 +32,7 @@ pub fn layer(data: &[u8]) {
         if side % 2 == 0 {
             layer.handle_master(now, frame.to_vec())
         } else {
-            layer.handle_slave(frame)
+            layer.handle_slave(now, frame)
         }
         while let Some(handed) = layer.poll_master() {
             layer.handle_master(now, handed);

@@ -16,6 +16,9 @@ pub enum Mode {
     /// The paper's: the later half of a run of data waits for an ACK.
     #[default]
     Controlled,
+    /// Beyond the paper: any two opposing packets between two neighbours, whatever their flows and protocols. What meets
+    /// in the interface queue, and what has waited for it on the way that has fewer packets.
+    Any,
 }
 
 /// A node's NC layer.

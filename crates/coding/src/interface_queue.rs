@@ -51,6 +51,11 @@ impl InterfaceQueue {
         }
     }
 
+    /// How many packets that `fit` wait.
+    pub fn count_packets(&self, fit: impl Fn(&Transit) -> bool) -> usize {
+        self.entries.iter().filter(|e| matches!(e, Entry::Packet(packet) if fit(packet))).count()
+    }
+
     /// Whether one more frame may wait.
     pub fn has_room(&self) -> bool {
         self.entries.len() < MAX_FRAMES

@@ -12,6 +12,7 @@ use crate::encoder::{Part, encode, payload_len};
 use crate::ethernet::{self, Frame, Mac, ip_frame};
 use crate::flow_table::FlowTable;
 use crate::header::{self, Coded, Header};
+use crate::hold::Holds;
 use crate::interface_queue::{Entry, InterfaceQueue};
 use crate::stats::{Kept, Stats};
 use crate::transit::Transit;
@@ -26,6 +27,7 @@ use crate::wait_queue::MAX_WQ_LEN;
 pub struct NcLayer {
     config: Config,
     flows: FlowTable,
+    holds: Holds,
     interface_queue: InterfaceQueue,
     decoding_buffer: DecodingBuffer,
     arrivals: Arrivals,
@@ -39,6 +41,7 @@ impl NcLayer {
         Self {
             config,
             flows: FlowTable::default(),
+            holds: Holds::default(),
             interface_queue: InterfaceQueue::default(),
             decoding_buffer: DecodingBuffer::default(),
             arrivals: Arrivals::default(),
@@ -61,7 +64,7 @@ impl NcLayer {
     pub fn kept(&self) -> Kept {
         Kept {
             queued: self.interface_queue.len(),
-            held: self.flows.held(),
+            held: self.flows.held() + self.holds.len(),
             flows: self.flows.len(),
             copies: self.decoding_buffer.len(),
             arrivals: self.arrivals.len(),
@@ -82,7 +85,8 @@ impl NcLayer {
     }
 
     /// A frame that the slave heard, also one for another node (`nc_rcv`, figure 5).
-    pub fn handle_slave(&mut self, frame: &[u8]) {
+    pub fn handle_slave(&mut self, now: Duration, frame: &[u8]) {
+        self.holds.note_activity(now);
         let Some(heard) = Frame::parse(frame).filter(|heard| heard.source != self.config.mac) else { return };
         let for_us = heard.destination == self.config.mac || heard.destination.is_group();
         match heard.ethertype {
@@ -105,11 +109,12 @@ impl NcLayer {
     pub fn poll_slave(&mut self, now: Duration) -> Option<Vec<u8>> {
         self.expire(now);
         let entry = self.interface_queue.pop()?;
+        self.holds.note_activity(now);
         self.stats.sent += 1;
         Some(match entry {
             Entry::Untouched(frame) => frame,
             Entry::Sum(pair) => self.send_sum(&pair),
-            Entry::Packet(packet) => match self.meet(&packet) {
+            Entry::Packet(packet) => match self.meet(now, &packet) {
                 Some(partner) => self.send_sum(&[packet, partner]),
                 None => self.send_plain(&packet),
             },
@@ -119,23 +124,45 @@ impl NcLayer {
     /// When to call [`poll_slave`](Self::poll_slave) next if nothing happens before; the past if something waits there.
     pub fn poll_timeout(&self) -> Option<Duration> {
         let waiting = (!self.interface_queue.is_empty()).then_some(Duration::ZERO);
-        waiting.or_else(|| self.flows.next_expiry())
+        let held = [self.flows.next_expiry(), self.holds.next_expiry()];
+        waiting.or_else(|| held.into_iter().flatten().min())
     }
 
     /// The packet in a frame from IP; `None` if the layer leaves the frame as it is.
     fn transit(&self, now: Duration, frame: &[u8]) -> Option<Transit> {
         let Frame { destination, ethertype, payload, .. } = Frame::parse(frame)?;
         let is_ip = matches!(ethertype, ethernet::IPV4 | ethernet::IPV6) && !destination.is_group();
-        if self.config.mode == Mode::Off || !is_ip || header::PLAIN + payload.len() > self.config.mtu {
+        let any = self.config.mode == Mode::Any;
+        let fits = any || header::PLAIN + payload.len() <= self.config.mtu;
+        if self.config.mode == Mode::Off || !is_ip || !fits {
             return None;
         }
-        let datagram = Datagram::parse(payload.to_vec()).ok().filter(|d| d.segment().is_some())?;
+        let datagram = Datagram::parse(payload.to_vec()).ok().filter(|d| any || d.segment().is_some())?;
         let previous_hop = self.arrivals.sender(&datagram);
         Some(Transit { datagram, previous_hop, next_hop: destination, came: now })
     }
 
-    /// What figure 4 does with a TCP packet.
     fn route(&mut self, now: Duration, packet: Transit) {
+        match self.config.mode {
+            Mode::Any if packet.previous_hop.is_some() => self.wait_or_go(now, packet),
+            Mode::Any => self.enqueue(Entry::Packet(packet)),
+            _ => self.xmit(now, packet),
+        }
+    }
+
+    /// Mode `any`: a packet that has no partner yet waits for one, if that is worth it.
+    fn wait_or_go(&mut self, now: Duration, packet: Transit) {
+        self.stats.relayed += 1;
+        let partners = self.interface_queue.count_packets(|other| other.opposes(&packet));
+        let until = now.saturating_add(self.config.wait);
+        let out = self.holds.insert(now, until, packet, partners);
+        let (waited, came_now) = out.into_iter().partition(|packet| packet.came < now);
+        self.send_pushed_out(now, waited);
+        Vec::into_iter(came_now).for_each(|packet| self.enqueue(Entry::Packet(packet)));
+    }
+
+    /// What figure 4 does with a TCP packet.
+    fn xmit(&mut self, now: Duration, packet: Transit) {
         let flow = packet.datagram.segment().map(|segment| segment.flow);
         let Some(flow) = flow.filter(|_| packet.previous_hop.is_some()) else {
             return self.enqueue(Entry::Packet(packet));
@@ -172,8 +199,7 @@ impl NcLayer {
         if push || held > MAX_WQ_LEN {
             out.extend(flow.wait_queue.push_out());
         }
-        self.stats.pushed_out += out.len() as u64;
-        self.send_held(now, out);
+        self.send_pushed_out(now, out);
     }
 
     /// An ACK is coded with the head of its flow's wait queue, or goes by itself.
@@ -195,9 +221,14 @@ impl NcLayer {
     }
 
     fn expire(&mut self, now: Duration) {
-        let expired = self.flows.expire(now);
+        let expired = [self.flows.expire(now), self.holds.expire(now)].concat();
         self.stats.expired += expired.len() as u64;
         self.send_held(now, expired);
+    }
+
+    fn send_pushed_out(&mut self, now: Duration, packets: Vec<Transit>) {
+        self.stats.pushed_out += packets.len() as u64;
+        self.send_held(now, packets);
     }
 
     /// Packets that waited for a partner go by themselves.
@@ -215,11 +246,29 @@ impl NcLayer {
         }
     }
 
-    /// PiggyCode: the partner of a packet that leaves, an ACK for data or data for an ACK, of the same flow.
-    fn meet(&mut self, leaving: &Transit) -> Option<Transit> {
-        if self.config.mode != Mode::Piggy {
-            return None;
+    /// The partner of a packet that leaves, if the mode codes what meets in the interface queue.
+    fn meet(&mut self, now: Duration, leaving: &Transit) -> Option<Transit> {
+        match self.config.mode {
+            Mode::Piggy => self.meet_ack_or_data(leaving),
+            Mode::Any => self.meet_any(now, leaving),
+            _ => None,
         }
+    }
+
+    /// Mode `any`: what waits in the queue came before what is held, for it was pushed out by that.
+    fn meet_any(&mut self, now: Duration, leaving: &Transit) -> Option<Transit> {
+        let mtu = self.config.mtu;
+        let fits = |other: &Transit| payload_len(&other.datagram, &leaving.datagram) <= mtu;
+        let queued = self.interface_queue.take_packet(|other| other.opposes(leaving) && fits(other));
+        queued.or_else(|| {
+            let held = self.holds.take_partner(leaving, mtu)?;
+            self.stats.released(now.saturating_sub(held.came));
+            Some(held)
+        })
+    }
+
+    /// PiggyCode: an ACK for data or data for an ACK, of the same flow.
+    fn meet_ack_or_data(&mut self, leaving: &Transit) -> Option<Transit> {
         let wanted = match leaving.datagram.kind() {
             Kind::Data => Kind::Ack,
             Kind::Ack => Kind::Data,
@@ -238,7 +287,7 @@ impl NcLayer {
     fn send_plain(&mut self, packet: &Transit) -> Vec<u8> {
         self.decoding_buffer.insert(&packet.datagram);
         let bytes = packet.datagram.bytes();
-        let Some(segment) = packet.datagram.segment() else {
+        let Some(segment) = packet.datagram.segment().filter(|_| self.config.mode != Mode::Any) else {
             return ip_frame(packet.next_hop, self.config.mac, bytes);
         };
         let room = header::PLAIN + bytes.len();

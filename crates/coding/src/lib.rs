@@ -26,6 +26,7 @@ mod encoder;
 pub mod ethernet;
 mod flow_table;
 pub mod header;
+mod hold;
 mod interface_queue;
 mod layer;
 mod recent;

@@ -174,7 +174,7 @@ fn a_replayed_sum_is_no_worse_than_a_replayed_packet() {
 
 #[test]
 fn memory_is_bounded_whatever_comes() {
-    for mode in [Mode::Piggy, Mode::Delayed, Mode::Controlled] {
+    for mode in [Mode::Piggy, Mode::Delayed, Mode::Controlled, Mode::Any] {
         let mut layer = layer(2, mode);
         for n in 0..20_000u32 {
             let (port, payload) = ((n % 700) as u16, [1; 30]);

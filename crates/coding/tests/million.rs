@@ -115,7 +115,7 @@ impl World {
         let among = self.air.len().min(4) as u32;
         let index = if self.below(4) == 0 { self.below(among) as usize } else { 0 };
         let (node, heard) = self.air.remove(index);
-        self.layers[node].handle_slave(&heard);
+        self.layers[node].handle_slave(self.now, &heard);
         while let Some(handed) = self.layers[node].poll_master() {
             let packet = Frame::parse(&handed).unwrap().payload.to_vec();
             if node == 1 { self.forward(packet) } else { self.arrive(&packet) }
@@ -173,11 +173,12 @@ fn check(mode: Mode, packets: u32) {
 
 #[test]
 fn a_million_packets_arrive_as_they_were_sent() {
-    check(Mode::Controlled, 1_000_000);
+    check(Mode::Any, 1_000_000);
 }
 
 #[test]
 fn the_other_modes_deliver_what_was_sent_too() {
+    check(Mode::Controlled, 200_000);
     check(Mode::Delayed, 200_000);
     check(Mode::Piggy, 200_000);
 }

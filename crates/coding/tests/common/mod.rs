@@ -145,7 +145,7 @@ pub fn ip_frame(from: usize, to: usize, packet: &[u8]) -> Vec<u8> {
 
 /// Lets node `relay` receive `packet` from its neighbour `from` and forward it to `to`.
 pub fn relay(layer: &mut NcLayer, now: Duration, [from, relay, to]: [usize; 3], packet: &[u8]) {
-    layer.handle_slave(&ip_frame(from, relay, packet));
+    layer.handle_slave(now, &ip_frame(from, relay, packet));
     let handed = layer.poll_master().expect("what is for the relay goes to its IP");
     let packet = Frame::parse(&handed).unwrap().payload.to_vec();
     layer.handle_master(now, ip_frame(relay, to, &forwarded(packet)));
@@ -158,7 +158,7 @@ pub fn sent(layer: &mut NcLayer, now: Duration) -> Vec<Vec<u8>> {
 
 /// What node `layer` hands to IP when it hears `frames`.
 pub fn heard(layer: &mut NcLayer, frames: &[Vec<u8>]) -> Vec<Vec<u8>> {
-    frames.iter().for_each(|frame| layer.handle_slave(frame));
+    frames.iter().for_each(|frame| layer.handle_slave(ms(0), frame));
     let packet = |frame: Vec<u8>| Frame::parse(&frame).unwrap().payload.to_vec();
     std::iter::from_fn(|| layer.poll_master()).map(packet).collect()
 }
