@@ -37,9 +37,11 @@
 //! Many nodes on a shared medium ([`Medium`]) hear each other over links as an [`Adjacency`] says.
 //!
 //! Begin reading at `link.rs`.
+//! Begin reading at `link.rs`; the shared medium of 802.11 stations is [`dcf`].
 
 mod adjacency;
 mod config;
+pub mod dcf;
 mod dice;
 mod flight;
 mod link;
