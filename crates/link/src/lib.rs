@@ -34,10 +34,10 @@
 //! assert_eq!(link.poll(late), None);
 //! ```
 //!
-//! Many nodes on a shared medium ([`Medium`]) hear each other over links as an [`Adjacency`] says.
+//! Many nodes on a shared medium ([`Medium`]) hear each other over links as an [`Adjacency`] says; the shared medium of
+//! 802.11 stations, who contend for it, is [`dcf`].
 //!
 //! Begin reading at `link.rs`.
-//! Begin reading at `link.rs`; the shared medium of 802.11 stations is [`dcf`].
 
 mod adjacency;
 mod config;

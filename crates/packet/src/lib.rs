@@ -10,6 +10,7 @@ pub mod gro;
 pub mod gso;
 mod icmp;
 pub mod ip;
+pub mod sctp;
 pub mod tcp;
 #[cfg(test)]
 mod testing;
@@ -18,6 +19,7 @@ pub use ecn::Ecn;
 pub use flow::{flow_hash, reverse_flow_hash};
 pub use icmp::packet_too_big;
 pub use ip::{Ip, set_ecn};
+pub use sctp::Sctp;
 pub use tcp::{Tcp, clamp_mss, is_pure_ack, set_window};
 
 /// Why bytes are no packet.

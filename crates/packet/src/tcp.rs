@@ -49,20 +49,26 @@ impl<'a> Tcp<'a> {
         u32::from_be_bytes([b[4], b[5], b[6], b[7]])
     }
 
-    /// Acknowledgement number: the next byte that the sender of this segment expects; means nothing without [`ACK`].
-    pub fn acknowledgement(&self) -> u32 {
+    /// What its sender expects next; means something with [`ACK`] only.
+    pub fn acknowledgment(&self) -> u32 {
         let b = self.bytes;
         u32::from_be_bytes([b[8], b[9], b[10], b[11]])
     }
 
-    /// The window field as it stands, not scaled.
+    /// The receive window as it stands in the header, unscaled.
     pub fn window(&self) -> u16 {
         u16::from_be_bytes([self.bytes[14], self.bytes[15]])
     }
 
     /// The shift that a SYN offers for its sender's windows, 0 to 14; larger ones count as 14 (RFC 7323 §2.3).
     pub fn window_scale(&self) -> Option<u8> {
-        self.option(3, 3).map(|at| self.bytes[at].min(14))
+        self.option(3, |length| length == 3).map(|at| self.bytes[at + 2].min(14))
+    }
+
+    /// How many blocks the SACK option has, 0 to 4 (RFC 2018 §3).
+    pub fn sack_blocks(&self) -> usize {
+        let option = self.option(5, |length| length >= 10 && length % 8 == 2);
+        option.map_or(0, |at| usize::from(self.bytes[at + 1] - 2) / 8)
     }
 
     /// The flags from CWR (0x80) down to FIN (0x01).
@@ -77,18 +83,22 @@ impl<'a> Tcp<'a> {
 
     /// Offset in the TCP header of the maximum segment size's two bytes (RFC 9293 §3.7.1).
     fn mss_at(&self) -> Option<usize> {
-        self.option(2, 4)
+        self.option(2, |length| length == 4).map(|at| at + 2)
     }
 
-    /// Offset in the TCP header of what the first option of this kind and length says.
-    fn option(&self, kind: u8, len: usize) -> Option<usize> {
+    /// Offset in the TCP header of the first option of this kind whose length is right and that the header holds.
+    fn option(&self, kind: u8, right: impl Fn(u8) -> bool) -> Option<usize> {
         let mut at = 20;
         while at < self.header_len {
             let left = &self.bytes[at..self.header_len];
             match *left {
                 [0, ..] => return None,
                 [1, ..] => at += 1,
-                [k, l, ..] if k == kind && usize::from(l) == len && len <= left.len() => return Some(at + 2),
+                [found, length, ..]
+                    if found == kind && right(length) && usize::from(length) <= left.len() =>
+                {
+                    return Some(at);
+                }
                 [_, length, ..] if length >= 2 => at += usize::from(length),
                 _ => return None,
             }
@@ -164,6 +174,20 @@ mod tests {
                 assert!(!clamp_mss(&mut packet, mtu), "once is enough");
             }
         }
+    }
+
+    #[test]
+    fn counts_sack_blocks() {
+        let count = |options: &[u8]| {
+            let packet = Build::v4().tcp(TcpFields { ack: 7, options, ..Default::default() }, b"");
+            let tcp = Tcp::parse(&Ip::parse(&packet).unwrap()).unwrap();
+            assert_eq!((tcp.acknowledgment(), tcp.window()), (7, 0x0100));
+            tcp.sack_blocks()
+        };
+        let blocks = |length: u8| [&[1, 1, 5, length][..], &[0; 32]].concat();
+        assert_eq!([10, 18, 26, 34].map(|length| count(&blocks(length))), [1, 2, 3, 4]);
+        assert_eq!([2, 9, 12, 42].map(|length| count(&blocks(length))), [0; 4], "lengths that cannot be");
+        assert_eq!((count(&[]), count(&[4, 2, 1, 1])), (0, 0), "permitted is not used");
     }
 
     #[test]

@@ -108,7 +108,7 @@ impl Window {
             return None;
         }
         let scale = self.scale.filter(|_| self.flow == flow && ack)?;
-        self.handle_acknowledged(now, segment.acknowledgement(), target);
+        self.handle_acknowledged(now, segment.acknowledgment(), target);
         let field = self.limit? as u32 >> if self.offers { scale } else { 0 };
         (field < u32::from(segment.window())).then_some(field as u16)
     }
