@@ -1,7 +1,7 @@
 //! The relay inside the driver: `bpf/flood.bpf.c`, loaded for one interface.
 
 use bpf::Error;
-use bpf::xdp::{self, Attached, Loaded, Ring};
+use bpf::xdp::{self, Attached, Loaded, Ring, Run};
 
 use crate::ffi::RawConfig;
 use crate::frame::Verdict;
@@ -82,6 +82,14 @@ impl Driver {
     /// Takes what came up; call it until there is nothing.
     pub fn take(&self) -> Vec<Record> {
         self.ring.take(BATCH).iter().filter_map(|bytes| record(bytes)).collect()
+    }
+
+    /// Runs the program by hand on an Ethernet frame, `repeat` times.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn run(&self, frame: &[u8], repeat: u32) -> Result<Run, Error> {
+        self.loaded.run(PROGRAM, frame, repeat)
     }
 
     /// Readable when something came up.
@@ -190,7 +198,7 @@ mod tests {
                 // Time stands still here and as good as that there: what time does is another test's.
                 let heard = window.handle_frame(std::time::Duration::ZERO, &bytes, Padding::Ethernet);
                 verdicts[heard.as_ref().err().map_or(0, |verdict| *verdict as usize)] += 1;
-                let run = driver.loaded.run(PROGRAM, &ethernet(&bytes), 1).expect("it runs");
+                let run = driver.run(&ethernet(&bytes), 1).expect("it runs");
                 let relayed = heard.as_ref().ok().and_then(|frame| rules.format.relayed(frame, &bytes));
                 assert_eq!(run.verdict, if relayed.is_some() { XDP_TX } else { XDP_DROP }, "{n}: {heard:?}");
                 if let Some(relayed) = relayed {
@@ -217,7 +225,7 @@ mod tests {
         driver.listen(true).expect("it can be told");
         let header = Header { id: 2, ttl: 255, ..Header::default() };
         let frame = rules.format.write(&header, &[0x5a; crate::DATA_MAX]);
-        let run = driver.loaded.run(PROGRAM, &ethernet(&frame), 1).expect("it runs");
+        let run = driver.run(&ethernet(&frame), 1).expect("it runs");
         assert_eq!(run.verdict, XDP_TX);
         assert_eq!(driver.take(), [Record { verdict: Verdict::New, frame }]);
     }
@@ -231,14 +239,14 @@ mod tests {
         let run = |seq: u32, kind: Kind, target: u32| {
             let header = Header { id: 2, epoch: 1, seq, ttl: 3, kind };
             let frame = rules.format.write(&header, &target.to_be_bytes());
-            assert_eq!(driver.loaded.run(PROGRAM, &ethernet(&frame), 1).expect("it runs").verdict, XDP_TX);
+            assert_eq!(driver.run(&ethernet(&frame), 1).expect("it runs").verdict, XDP_TX);
             driver.take().len()
         };
         assert_eq!(run(1, Kind::Data, 1), 0);
         assert_eq!(run(2, Kind::EchoRequest, 9), 0);
         assert_eq!(run(3, Kind::EchoRequest, 1), 1, "a ping for this node");
         assert_eq!(run(4, Kind::EchoReply, 1), 0);
-        let other = driver.loaded.run(PROGRAM, &[0; 60], 1).expect("it runs");
+        let other = driver.run(&[0; 60], 1).expect("it runs");
         assert_eq!(other.verdict, XDP_PASS, "what is no flood passes");
     }
 
@@ -248,7 +256,7 @@ mod tests {
         let Some(driver) = driver_or_skip("what_waits_is_decided_above", &rules, true) else { return };
         let frame = rules.format.write(&Header { id: 2, seq: 3, ttl: 9, ..Header::default() }, b"hello");
         for _ in 0..2 {
-            let run = driver.loaded.run(PROGRAM, &ethernet(&frame), 1).expect("it runs");
+            let run = driver.run(&ethernet(&frame), 1).expect("it runs");
             assert_eq!(run.verdict, XDP_DROP);
         }
         let copy = Record { verdict: Verdict::Duplicate, frame: frame[..5].to_vec() };
@@ -263,7 +271,7 @@ mod tests {
         for seq in 0..100 {
             let frame =
                 rules.format.write(&Header { id: 2, epoch: 1, seq, ttl: 3, ..Header::default() }, b"");
-            driver.loaded.run(PROGRAM, &ethernet(&frame), 1).expect("it runs");
+            driver.run(&ethernet(&frame), 1).expect("it runs");
         }
         let counts = driver.counts().expect("counts");
         assert!(counts.verdicts[Verdict::Limited as usize] > 0, "{counts:?}");
