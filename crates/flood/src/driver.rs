@@ -23,6 +23,15 @@ pub struct Counts {
     pub lost: u64,
 }
 
+/// What goes up, and how.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Handing {
+    /// The program relays nothing but hands all up, copies too.
+    pub all: bool,
+    /// Nobody is woken by what comes up: whoever wants it looks again and again.
+    pub quiet: bool,
+}
+
 /// A frame that came up, from its header on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
@@ -39,12 +48,12 @@ pub struct Driver {
 }
 
 impl Driver {
-    /// Loads it. `mac`: the interface's address. `hand_up`: it relays nothing but hands all up, copies too.
+    /// Loads it. `mac`: the interface's address.
     ///
     /// # Errors
     /// What the kernel says.
-    pub fn load(rules: &Rules, mac: [u8; 6], hand_up: bool) -> Result<Driver, Error> {
-        let loaded = xdp::load(OBJECT, &[("setup", &setup(&rules.raw(), mac, hand_up))])?;
+    pub fn load(rules: &Rules, mac: [u8; 6], handing: Handing) -> Result<Driver, Error> {
+        let loaded = xdp::load(OBJECT, &[("setup", &setup(&rules.raw(), mac, handing))])?;
         let ring = loaded.ring("frames")?;
         Ok(Driver { loaded, ring })
     }
@@ -99,15 +108,14 @@ impl Driver {
 }
 
 /// `struct flood_setup`.
-fn setup(config: &RawConfig, mac: [u8; 6], hand_up: bool) -> Vec<u8> {
+fn setup(config: &RawConfig, mac: [u8; 6], handing: Handing) -> Vec<u8> {
     let RawConfig { key, id, wire, keyed, credit_tick, credit_max, reserved } = *config;
     let mut bytes: Vec<u8> = key.iter().flat_map(|half| half.to_ne_bytes()).collect();
     let words = [id, wire, keyed, credit_tick, credit_max, reserved];
     bytes.extend(words.iter().flat_map(|word| word.to_ne_bytes()));
     bytes.extend(mac);
     bytes.extend([0; 2]);
-    bytes.extend(u32::from(hand_up).to_ne_bytes());
-    bytes.extend([0; 4]);
+    bytes.extend([handing.all, handing.quiet].map(|is| u32::from(is).to_ne_bytes()).as_flattened());
     bytes
 }
 
@@ -129,12 +137,13 @@ mod tests {
     const XDP_PASS: u32 = 2;
     const XDP_TX: u32 = 3;
 
-    fn driver_or_skip(name: &str, rules: &Rules, hand_up: bool) -> Option<Driver> {
+    fn driver_or_skip(name: &str, rules: &Rules, all: bool) -> Option<Driver> {
         if !rustix::process::geteuid().is_root() {
             eprintln!("SKIPPED: {name}: needs root to load BPF programs");
             return None;
         }
-        Some(Driver::load(rules, MAC, hand_up).expect("the kernel takes it"))
+        let handing = Handing { all, quiet: all };
+        Some(Driver::load(rules, MAC, handing).expect("the kernel takes it"))
     }
 
     fn rules(wire: Wire, key: Option<[u8; 16]>) -> Rules {
