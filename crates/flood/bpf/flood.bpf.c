@@ -197,7 +197,7 @@ INLINE __u32 judge(struct xdp_md *ctx, const struct flood_config *c, const struc
 /* Each place is a constant to the verifier, which the compiler would like to make a variable of. */
 INLINE void set(__u8 *at, __u8 value)
 {
-	FLOOD_ANEW(at);
+	__asm__ volatile("" : "+r"(at));
 	*at = value;
 }
 

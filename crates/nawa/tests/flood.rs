@@ -340,7 +340,7 @@ fn two_nodes_with_one_id_make_no_storm() {
 #[test]
 fn what_outsiders_send_goes_no_further() {
     let Some(_alone) = namespaces_or_skip("what_outsiders_send_goes_no_further") else { return };
-    // The first two in the driver, then without XDP.
+    // Relayed in the driver, and handed up by it.
     for mode in ["mode = 'driver'\n", "mode = 'driver'\nsuppress = true\n"] {
         let network = Network::new(2);
         let _daemons = [1, 2].map(|number| network.start(number, &format!("{mode}key-file = 'flood.key'\n")));
