@@ -498,6 +498,14 @@ fn a_reload_changes_what_it_names_alone() {
     sender.recv(PATIENCE).expect_err("the node it was connected to has stopped");
     let sender = network.listen(1);
     assert_eq!(sender.node().ttl, 3);
+
+    let text = fs::read_to_string(network.file(1, "")).expect("the file").replace("air0", "none0");
+    fs::write(network.file(1, ""), text).expect("the file");
+    one.signal(Signal::HUP);
+    one.read_until("cannot flood on `none0`");
+    eventually("what ran before runs", || {
+        network.node(1).within(|| Client::connect("air0")).ok().filter(|client| client.node().ttl == 3)
+    });
 }
 
 #[test]
