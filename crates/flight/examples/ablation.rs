@@ -55,6 +55,14 @@ fn cases() -> Vec<Case> {
             cases::radio(mbps, loss, s, n)
         }));
     }
+    for (name, doppler, rates) in [
+        ("pa3 5dB", 5.6, [1627, 1099]),
+        ("pa3 -5dB", 5.6, [22, 876]),
+        ("va30 5dB", 55.6, [1223, 388]),
+        ("va30 -5dB", 55.6, [343, 482]),
+    ] {
+        cases.push(case(name, carried, move |s, n| cases::fading(doppler, rates, s, n)));
+    }
     for (flows, queue, apart) in [(2, 1000, 5000), (4, 1000, 2000), (8, 1000, 600), (4, 50, 2000)] {
         let name = format!("{flows} late {}bdp", queue / 50);
         cases.push(case(&name, fair, move |s, n| {
@@ -103,6 +111,11 @@ fn used(mbps: f64) -> impl Fn(&[Outcome]) -> String {
 /// Utilisation / 95th percentile of the queueing delay.
 fn delayed(mbps: f64) -> impl Fn(&[Outcome]) -> String {
     move |runs| format!("{:.3}/{:.0}ms", utilisation(runs, mbps), mean(runs, |run| run.queue_p95_ms))
+}
+
+/// Goodput in kbit/s / mean queue, packets.
+fn carried(runs: &[Outcome]) -> String {
+    format!("{:.0}/{:.1}", mean(runs, Outcome::goodput) * 8e-3, mean(runs, |run| run.queue_mean))
 }
 
 /// Jain's index / mean queue in BDP / utilisation.

@@ -214,20 +214,15 @@ impl Machine {
         Ok((machine, Console::new(stdin, stdout)?))
     }
 
-    /// `error`, with what the kernel complained of.
+    /// `error`, or why the kernel gave up.
     fn explain(&self, error: Error) -> Error {
-        let mut said = vec![0; 4096];
+        let mut said = vec![0; 65_536];
         let length = self.errors.read_at(&mut said, 0).unwrap_or(0);
         let said = String::from_utf8_lossy(&said[..length]);
-        let lines: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).take(3).collect();
-        match lines.is_empty() {
-            true => error,
-            false => Error::program(KERNEL, format!("{error}; its kernel said: {}", lines.join("; "))),
-        }
+        let panic = said.lines().find(|line| line.contains("Kernel panic"));
+        panic.map_or(error, |panic| Error::program(KERNEL, panic.trim()))
     }
-}
 
-impl Machine {
     /// The first process of its namespace, with which all others go.
     fn first(&self) -> Option<Pid> {
         let pid = self.child.id();

@@ -89,4 +89,7 @@ fn a_guest_that_cannot_be_set_up_says_why() {
     let refused = GuestSpec { sysctls: vec![("net.no.such".into(), "1".into())], ..GuestSpec::default() };
     let error = guest::boot(&host, &refused).unwrap().finish().unwrap_err().to_string();
     assert!(error.contains("net.no.such"), "{error}");
+    let small = GuestSpec { memory_mb: 16, ..GuestSpec::default() };
+    let error = guest::boot(&host, &small).unwrap().finish().unwrap_err().to_string();
+    assert!(error.contains("linux.uml"), "{error}");
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flight::Additions;
-use link::{Bitrate, Capacity, CellularConfig, Loss, Probability, Queue, Trace};
+use link::{Bitrate, Capacity, CellularConfig, FadingConfig, Loss, Probability, Queue, Trace};
 
 use super::{Flow, Kind, LinkConfig, Profile, Scenario};
 
@@ -66,6 +66,23 @@ pub fn radio(mbps: f64, loss_percent: f64, fsat: Option<Additions>, seed: u64) -
         until: ms(62_000),
         seed,
     }
+}
+
+/// A generated channel as HSDPA's, its rate fading between 64 kbit/s and 3.36 Mbit/s around `centre_kbps` with
+/// `deviation_kbps`, under the conditions of [`paper`].
+pub fn fading(
+    doppler_hz: f64,
+    [centre_kbps, deviation_kbps]: [u64; 2],
+    fsat: Option<Additions>,
+    seed: u64,
+) -> Scenario {
+    let [centre, deviation, floor, peak] =
+        [centre_kbps, deviation_kbps, 64, 3360].map(|kbps| Bitrate::from_bps(kbps * 1000));
+    let bounds = [floor, peak];
+    let config = FadingConfig { centre, deviation, bounds, doppler_hz, tick: ms(10), duration: ms(120_000) };
+    let mut scenario = paper(1.0, 0.0, fsat, seed);
+    scenario.link.capacity = Capacity::Trace(Arc::new(Trace::fading(seed, &config)));
+    scenario
 }
 
 /// `n` flows of `kinds` in turn on 10 Mbit/s, RTT 60 ms (BDP 50 packets), starting `apart`; measured from
