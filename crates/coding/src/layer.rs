@@ -1,5 +1,7 @@
 //! The NC layer (figures 3 and 6): between IP on the master interface and the MAC below the slave interface.
 
+mod any;
+
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -11,7 +13,7 @@ use crate::decoding_buffer::DecodingBuffer;
 use crate::encoder::{encode, payload_len};
 use crate::ethernet::{self, Frame, Mac, ip_frame};
 use crate::flow_table::FlowTable;
-use crate::header::{self, Coded, Header, Report};
+use crate::header::{self, Coded, Header};
 use crate::hold::Holds;
 use crate::interface_queue::{Entry, InterfaceQueue};
 use crate::neighbours::{Greeting, Neighbours};
@@ -140,19 +142,6 @@ impl NcLayer {
         waiting.or_else(|| due.into_iter().flatten().min())
     }
 
-    /// The next report or greeting that is due. They go first: what they say is late otherwise.
-    fn report(&mut self, now: Duration) -> Option<Vec<u8>> {
-        let (to, report) = match self.reception.poll(now) {
-            Some(report) => report,
-            None => self.greeting.poll(now).then_some((Mac::BROADCAST, Report::default()))?,
-        };
-        self.stats.reports += 1;
-        self.stats.sent += 1;
-        let mut frame = ethernet::begin(to, self.config.mac, ethernet::NC, header::REPORT);
-        report.emit(&mut frame);
-        Some(frame)
-    }
-
     /// The packet in a frame from IP; `None` if the layer leaves the frame as it is.
     fn transit(&self, now: Duration, frame: &[u8]) -> Option<Transit> {
         let Frame { destination, ethertype, payload, .. } = Frame::parse(frame)?;
@@ -176,28 +165,6 @@ impl NcLayer {
             Mode::Any => self.enqueue(Entry::Packet(packet)),
             _ => self.xmit(now, packet),
         }
-    }
-
-    /// Mode `any`: a packet that has no partner yet waits for one, if that is worth it.
-    fn wait_or_go(&mut self, now: Duration, packet: Transit) {
-        self.stats.relayed += 1;
-        if !self.can_be_coded(now, &packet) {
-            let held = self.holds.release(&packet);
-            self.send_held(now, held);
-            return self.enqueue(Entry::Packet(packet));
-        }
-        let partners = self.interface_queue.count_packets(|other| other.opposes(&packet));
-        let until = now.saturating_add(self.config.wait);
-        let out = self.holds.insert(now, until, packet, partners);
-        let (waited, came_now) = out.into_iter().partition(|packet| packet.came < now);
-        self.send_pushed_out(now, waited);
-        Vec::into_iter(came_now).for_each(|packet| self.enqueue(Entry::Packet(packet)));
-    }
-
-    /// Mode `any`: whether the neighbours on both sides decode.
-    fn can_be_coded(&self, now: Duration, packet: &Transit) -> bool {
-        let mut hops = packet.previous_hop.into_iter().chain([packet.next_hop]);
-        packet.previous_hop.is_some() && hops.all(|hop| self.neighbours.decodes(now, hop))
     }
 
     /// What figure 4 does with a TCP packet.
@@ -294,24 +261,6 @@ impl NcLayer {
         }
     }
 
-    /// Mode `any`: what waits in the queue came before what is held, for it was pushed out by that.
-    fn meet_any(&mut self, now: Duration, leaving: &Transit) -> Option<Transit> {
-        if !self.can_be_coded(now, leaving) {
-            return None;
-        }
-        let (mtu, neighbours) = (self.config.mtu, &self.neighbours);
-        let fits = |other: &Transit| {
-            other.opposes(leaving)
-                && payload_len(&other.datagram, &leaving.datagram) <= mtu
-                && neighbours.overhears(leaving.in_order(other).1)
-        };
-        self.interface_queue.take_packet(fits).or_else(|| {
-            let held = self.holds.take_partner(fits)?;
-            self.stats.released(now.saturating_sub(held.came));
-            Some(held)
-        })
-    }
-
     /// PiggyCode: an ACK for data or data for an ACK, of the same flow.
     fn meet_ack_or_data(&mut self, leaving: &Transit) -> Option<Transit> {
         let wanted = match leaving.datagram.kind() {
@@ -371,14 +320,6 @@ impl NcLayer {
                 self.send_again(again);
             }
             Ok(Header::Report(_)) => {}
-        }
-    }
-
-    /// Packets that were missed go first, and by themselves.
-    fn send_again(&mut self, packets: Vec<Transit>) {
-        for packet in packets.into_iter().rev() {
-            let alone = Transit { previous_hop: None, ..packet };
-            self.stats.sent_again += u64::from(self.interface_queue.push_front(Entry::Packet(alone)));
         }
     }
 
