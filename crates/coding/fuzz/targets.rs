@@ -45,5 +45,5 @@ pub fn layer(data: &[u8]) {
         now += Duration::from_millis(2);
         layer.poll_slave(now);
     }
-    assert_eq!((layer.kept().queued, layer.kept().held), (0, 0));
+    assert_eq!((layer.kept(now).queued, layer.kept(now).held), (0, 0));
 }

@@ -71,8 +71,8 @@ mod tests {
     /// What `LEFT`, which sent `kept`, gets out of the sum of `longer` to `RIGHT` and `shorter` to itself.
     fn at_left(kept: &Datagram, damage: impl Fn(&mut [u8])) -> Result<Datagram, DecodeError> {
         let [longer, shorter] = [packet(50, 1), packet(20, 2)];
-        let part = |datagram, receiver| Part { datagram, receiver, number: 0 };
-        let mut frame = encode(RELAY, part(&longer, RIGHT), part(&shorter, LEFT));
+        let part = |datagram, receiver| Part { datagram, receiver };
+        let mut frame = encode(RELAY, part(&longer, RIGHT), part(&shorter, LEFT), 0, false);
         damage(&mut frame);
         let frame = Frame::parse(&frame).unwrap();
         let Ok(Header::Coded(coded)) = Header::parse(frame.payload) else { panic!("a sum") };
@@ -98,13 +98,13 @@ mod tests {
         let kept = packet(50, 9);
         let digest = kept.label().digest.to_be_bytes();
         let wrong = Err(DecodeError::WrongPartner(packet(20, 2).label().digest));
-        assert_eq!(at_left(&kept, |frame| frame[26..30].copy_from_slice(&digest)), wrong);
+        assert_eq!(at_left(&kept, |frame| frame[24..28].copy_from_slice(&digest)), wrong);
     }
 
     #[test]
     fn damage_anywhere_in_the_sum_is_detected() {
         let wrong = Err(DecodeError::WrongPartner(packet(20, 2).label().digest));
-        for at in 42..42 + 90 {
+        for at in 40..40 + 90 {
             assert_eq!(at_left(&packet(50, 1), |frame| frame[at] ^= 1), wrong, "byte {at}");
         }
     }

@@ -11,17 +11,16 @@ pub struct Part<'a> {
     pub datagram: &'a Datagram,
     /// The next hop.
     pub receiver: Mac,
-    /// Counts the coded packets for that neighbour.
-    pub number: u16,
 }
 
-/// The frame from `source` that carries the sum of two packets: to `first`'s receiver, overheard by `second`'s.
-pub fn encode(source: Mac, first: Part<'_>, second: Part<'_>) -> Vec<u8> {
+/// The frame from `source` that carries the sum of two packets: to `first`'s receiver, overheard by `second`'s, which
+/// counts such frames by `number` and wants a packet again that it misses, if it is `wanted`.
+pub fn encode(source: Mac, first: Part<'_>, second: Part<'_>, number: u16, wanted: bool) -> Vec<u8> {
     let sum = add(first.datagram.canonical(), &second.datagram.canonical());
     let mut frame = ethernet::begin(first.receiver, source, ethernet::NC, CODED + sum.len());
     let header = Coded {
-        first_number: first.number,
-        second_number: second.number,
+        wanted,
+        number,
         second_receiver: second.receiver,
         first: first.datagram.label(),
         second: second.datagram.label(),

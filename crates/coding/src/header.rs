@@ -12,21 +12,26 @@
 //! +-------------------------------+
 //!
 //! +-------+-------+---------------+-------------------------------+
-//! |version| kind  |   reserved    | number for the first receiver |  a sum of two: 28 bytes
+//! |version| kind  |W|  reserved   | number for the second receiver|  a sum of two: 26 bytes
 //! +-------+-------+---------------+-------------------------------+
-//! | number for the second receiver| MAC of the second receiver    |
-//! +-------------------------------+                               |
-//! |                                                               |
-//! +---------------------------------------------------------------+
-//! | first packet: digest                                          |
-//! +-------------------------------+---------------+---------------+
-//! | length                        | TOS           | hop limit     |
-//! +-------------------------------+---------------+---------------+
-//! | second packet: digest, length, TOS, hop limit                 |
-//! |                                                               |
+//! | MAC of the second receiver                                    |
+//! |                               +-------------------------------+
+//! |                               | first packet: digest, length, |
+//! | TOS, hop limit; second packet: the same …
 //! +---------------------------------------------------------------+
 //! | sum of both packets, as long as the longer …
+//!
+//! +-------+-------+---------------+-------------------------------+
+//! |version| kind  |   reserved    | newest number overheard       |  a report, or, to all, a greeting: 14 bytes
+//! +-------+-------+---------------+-------------------------------+
+//! | numbers missed, ever          | bit i: newest - i is missing  |
+//! +-------------------------------+                               |
+//! |                                                               |
+//! |                               +-------------------------------+
+//! +-------------------------------+
 //! ```
+//!
+//! Mode `any` sends no plain NC packets, but IP as it is. W says that the second packet is wanted again if it is missed.
 //!
 //! All numbers are big-endian. The first packet's receiver is the frame's destination; the second one overhears. The
 //! paper names a packet in a sum by sequence number and checksum of its TCP header; here it is a digest of the whole
@@ -38,11 +43,17 @@ use crate::ethernet::Mac;
 /// Bytes before the packet in a plain frame.
 pub const PLAIN: usize = 10;
 /// Bytes before the sum in a coded frame.
-pub const CODED: usize = 28;
+pub const CODED: usize = 26;
+/// Bytes of a report.
+pub const REPORT: usize = 14;
 
 const VERSION: u8 = 1;
 const KIND_PLAIN: u8 = 0;
 const KIND_CODED: u8 = 1;
+const KIND_REPORT: u8 = 2;
+
+/// The flag of a sum whose second packet is wanted again.
+const WANTED: u8 = 0x80;
 
 /// Why bytes behind the NC EtherType are no NC packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -84,6 +95,8 @@ pub enum Header<'a> {
     Plain(Plain<'a>),
     /// A sum of two.
     Coded(Coded<'a>),
+    /// What a neighbour overheard.
+    Report(Report),
 }
 
 /// A TCP packet that was not coded.
@@ -102,10 +115,10 @@ pub struct Plain<'a> {
 /// The sum of two packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Coded<'a> {
-    /// Counts the coded packets for the frame's destination.
-    pub first_number: u16,
-    /// Counts the coded packets for the second receiver.
-    pub second_number: u16,
+    /// Whether the second packet is wanted again if it is missed.
+    pub wanted: bool,
+    /// Counts the sums that the second receiver is to overhear.
+    pub number: u16,
     /// Whom the second packet is for.
     pub second_receiver: Mac,
     /// The packet for the frame's destination.
@@ -123,12 +136,14 @@ impl<'a> Header<'a> {
         if first >> 4 != VERSION {
             return Err(HeaderError::Version(first >> 4));
         }
-        if reserved != 0 {
+        let flags = if first & 15 == KIND_CODED { WANTED } else { 0 };
+        if reserved & !flags != 0 {
             return Err(HeaderError::Reserved(reserved));
         }
         match first & 15 {
             KIND_PLAIN => Ok(Header::Plain(Plain::parse(bytes)?)),
             KIND_CODED => Ok(Header::Coded(Coded::parse(bytes)?)),
+            KIND_REPORT => Ok(Header::Report(Report::parse(bytes)?)),
             kind => Err(HeaderError::Kind(kind)),
         }
     }
@@ -148,14 +163,14 @@ impl<'a> Plain<'a> {
 impl<'a> Coded<'a> {
     fn parse(bytes: &'a [u8]) -> Result<Self, HeaderError> {
         let header: &[u8; CODED] = chunk(bytes, 0)?;
-        let (first, second) = (label(chunk(header, 12)?)?, label(chunk(header, 20)?)?);
+        let (first, second) = (label(chunk(header, 10)?)?, label(chunk(header, 18)?)?);
         let need = usize::from(first.length.max(second.length));
         let sum = &bytes[CODED..];
         let sum = sum.get(..need).ok_or(HeaderError::Sum { need, have: sum.len() })?;
         Ok(Self {
-            first_number: u16::from_be_bytes(*chunk(header, 2)?),
-            second_number: u16::from_be_bytes(*chunk(header, 4)?),
-            second_receiver: Mac(*chunk(header, 6)?),
+            wanted: header[1] & WANTED != 0,
+            number: u16::from_be_bytes(*chunk(header, 2)?),
+            second_receiver: Mac(*chunk(header, 4)?),
             first,
             second,
             sum,
@@ -164,9 +179,8 @@ impl<'a> Coded<'a> {
 
     /// Writes the header and the sum behind a frame's EtherType.
     pub fn emit(&self, frame: &mut Vec<u8>) {
-        frame.extend([VERSION << 4 | KIND_CODED, 0]);
-        frame.extend(self.first_number.to_be_bytes());
-        frame.extend(self.second_number.to_be_bytes());
+        frame.extend([VERSION << 4 | KIND_CODED, if self.wanted { WANTED } else { 0 }]);
+        frame.extend(self.number.to_be_bytes());
         frame.extend(self.second_receiver.0);
         for label in [self.first, self.second] {
             frame.extend(label.digest.to_be_bytes());
@@ -174,6 +188,36 @@ impl<'a> Coded<'a> {
             frame.extend([label.tos, label.hop_limit]);
         }
         frame.extend(self.sum);
+    }
+}
+
+/// What a neighbour overheard of the sums whose second receiver it was.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// The newest number.
+    pub newest: u16,
+    /// Numbers missed or not decoded since ever, modulo 2^16.
+    pub lost: u16,
+    /// Bit i: the number i before the newest is missing.
+    pub missing: u64,
+}
+
+impl Report {
+    fn parse(bytes: &[u8]) -> Result<Self, HeaderError> {
+        let report: &[u8; REPORT] = chunk(bytes, 0)?;
+        Ok(Self {
+            newest: u16::from_be_bytes(*chunk(report, 2)?),
+            lost: u16::from_be_bytes(*chunk(report, 4)?),
+            missing: u64::from_be_bytes(*chunk(report, 6)?),
+        })
+    }
+
+    /// Writes the report behind a frame's EtherType.
+    pub fn emit(&self, frame: &mut Vec<u8>) {
+        frame.extend([VERSION << 4 | KIND_REPORT, 0]);
+        frame.extend(self.newest.to_be_bytes());
+        frame.extend(self.lost.to_be_bytes());
+        frame.extend(self.missing.to_be_bytes());
     }
 }
 
@@ -207,8 +251,8 @@ mod tests {
     fn coded(sum: &[u8]) -> Coded<'_> {
         let label = |digest, length| Label { digest, length, tos: 3, hop_limit: 63 };
         Coded {
-            first_number: 1,
-            second_number: 2,
+            wanted: true,
+            number: 2,
             second_receiver: Mac([2, 0, 0, 0, 0, 3]),
             first: label(0x0102_0304, 40),
             second: label(0x0506_0708, 20),
@@ -223,6 +267,14 @@ mod tests {
         assert_eq!(bytes.len(), CODED + 40);
         bytes.extend([0; 6]);
         assert_eq!(Header::parse(&bytes), Ok(Header::Coded(coded(&sum))));
+    }
+
+    #[test]
+    fn a_report_is_read_as_it_was_written() {
+        let (report, mut bytes) = (Report { newest: 7, lost: 300, missing: 1 << 63 | 5 }, Vec::new());
+        report.emit(&mut bytes);
+        assert_eq!((bytes.len(), Header::parse(&bytes)), (REPORT, Ok(Header::Report(report))));
+        assert!(Header::parse(&bytes[..REPORT - 1]).is_err());
     }
 
     #[test]

@@ -11,7 +11,6 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use crate::encoder::payload_len;
 use crate::ethernet::Mac;
 use crate::transit::Transit;
 
@@ -108,13 +107,20 @@ impl Holds {
         (own.budget / ONE) as usize
     }
 
-    /// The first packet that `leaving` can be coded with: its wait was worth it.
-    pub fn take_partner(&mut self, leaving: &Transit, mtu: usize) -> Option<Transit> {
-        let fits = |held: &Transit| payload_len(&held.datagram, &leaving.datagram) <= mtu;
-        let index = self.held.iter().position(|h| h.packet.opposes(leaving) && fits(&h.packet))?;
+    /// The first packet that `fits`: its wait was worth it.
+    pub fn take_partner(&mut self, fits: impl Fn(&Transit) -> bool) -> Option<Transit> {
+        let index = self.held.iter().position(|held| fits(&held.packet))?;
         let packet = self.held.remove(index)?.packet;
         self.learn(&packet, Experience::succeeded);
         Some(packet)
+    }
+
+    /// What waits on the same way as `packet`, which is not to wait, so that nothing is overtaken.
+    pub fn release(&mut self, packet: &Transit) -> Vec<Transit> {
+        match way(packet) {
+            Some(way) => self.take_all(|held| is_on(&held.packet, way)),
+            None => Vec::new(),
+        }
     }
 
     /// A frame was heard, or sent.
@@ -269,9 +275,9 @@ mod tests {
             holds.note_activity(us(0));
             if n % (ratio + 1) == 0 {
                 let back = packet(RIGHT, LEFT, n);
-                holds.take_partner(&back, 1500);
+                holds.take_partner(|other| other.opposes(&back));
                 holds.insert(us(0), us(10_000), back, 1);
-                holds.take_partner(&packet(LEFT, RIGHT, n), 1500);
+                holds.take_partner(|other| other.opposes(&packet(LEFT, RIGHT, n)));
             } else {
                 there(holds, us(0), n);
             }

@@ -37,6 +37,15 @@ impl InterfaceQueue {
         room
     }
 
+    /// Puts an entry at the front, where it does not wait; false if there is no room, and it is dropped.
+    pub fn push_front(&mut self, entry: Entry) -> bool {
+        let room = self.has_room();
+        if room {
+            self.entries.push_front(entry);
+        }
+        room
+    }
+
     /// The entry whose turn it is.
     pub fn pop(&mut self) -> Option<Entry> {
         self.entries.pop_front()

@@ -1,5 +1,7 @@
 //! The NC layer (figures 3 and 6): between IP on the master interface and the MAC below the slave interface.
 
+mod any;
+
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -8,12 +10,14 @@ use crate::config::{Config, Mode};
 use crate::datagram::{Datagram, Kind, without_padding};
 use crate::decoder::{DecodeError, decode};
 use crate::decoding_buffer::DecodingBuffer;
-use crate::encoder::{Part, encode, payload_len};
+use crate::encoder::{encode, payload_len};
 use crate::ethernet::{self, Frame, Mac, ip_frame};
 use crate::flow_table::FlowTable;
 use crate::header::{self, Coded, Header};
 use crate::hold::Holds;
 use crate::interface_queue::{Entry, InterfaceQueue};
+use crate::neighbours::{Greeting, Neighbours};
+use crate::reception::Reception;
 use crate::stats::{Kept, Stats};
 use crate::transit::Transit;
 use crate::wait_queue::MAX_WQ_LEN;
@@ -28,6 +32,9 @@ pub struct NcLayer {
     config: Config,
     flows: FlowTable,
     holds: Holds,
+    neighbours: Neighbours,
+    reception: Reception,
+    greeting: Greeting,
     interface_queue: InterfaceQueue,
     decoding_buffer: DecodingBuffer,
     arrivals: Arrivals,
@@ -42,6 +49,9 @@ impl NcLayer {
             config,
             flows: FlowTable::default(),
             holds: Holds::default(),
+            neighbours: Neighbours::default(),
+            reception: Reception::default(),
+            greeting: Greeting::default(),
             interface_queue: InterfaceQueue::default(),
             decoding_buffer: DecodingBuffer::default(),
             arrivals: Arrivals::default(),
@@ -61,11 +71,12 @@ impl NcLayer {
     }
 
     /// What the layer keeps.
-    pub fn kept(&self) -> Kept {
+    pub fn kept(&self, now: Duration) -> Kept {
         Kept {
             queued: self.interface_queue.len(),
             held: self.flows.held() + self.holds.len(),
             flows: self.flows.len(),
+            left_out: self.neighbours.left_out(now),
             copies: self.decoding_buffer.len(),
             arrivals: self.arrivals.len(),
         }
@@ -90,7 +101,7 @@ impl NcLayer {
         let Some(heard) = Frame::parse(frame).filter(|heard| heard.source != self.config.mac) else { return };
         let for_us = heard.destination == self.config.mac || heard.destination.is_group();
         match heard.ethertype {
-            ethernet::NC => self.receive_nc(&heard, for_us),
+            ethernet::NC => self.receive_nc(now, &heard, for_us),
             ethernet::IPV4 | ethernet::IPV6 if for_us => {
                 self.note_arrival(&heard);
                 self.delivered.push_back(frame.to_vec());
@@ -108,14 +119,17 @@ impl NcLayer {
     /// The next frame for the slave. Call it only when the slave takes one.
     pub fn poll_slave(&mut self, now: Duration) -> Option<Vec<u8>> {
         self.expire(now);
+        if let Some(report) = self.report(now) {
+            return Some(report);
+        }
         let entry = self.interface_queue.pop()?;
         self.holds.note_activity(now);
         self.stats.sent += 1;
         Some(match entry {
             Entry::Untouched(frame) => frame,
-            Entry::Sum(pair) => self.send_sum(&pair),
+            Entry::Sum(pair) => self.send_sum(now, &pair),
             Entry::Packet(packet) => match self.meet(now, &packet) {
-                Some(partner) => self.send_sum(&[packet, partner]),
+                Some(partner) => self.send_sum(now, &[packet, partner]),
                 None => self.send_plain(&packet),
             },
         })
@@ -124,8 +138,8 @@ impl NcLayer {
     /// When to call [`poll_slave`](Self::poll_slave) next if nothing happens before; the past if something waits there.
     pub fn poll_timeout(&self) -> Option<Duration> {
         let waiting = (!self.interface_queue.is_empty()).then_some(Duration::ZERO);
-        let held = [self.flows.next_expiry(), self.holds.next_expiry()];
-        waiting.or_else(|| held.into_iter().flatten().min())
+        let due = [self.flows.next_expiry(), self.holds.next_expiry(), self.reception.next_due()];
+        waiting.or_else(|| due.into_iter().flatten().min())
     }
 
     /// The packet in a frame from IP; `None` if the layer leaves the frame as it is.
@@ -143,22 +157,14 @@ impl NcLayer {
     }
 
     fn route(&mut self, now: Duration, packet: Transit) {
+        if self.config.mode == Mode::Any {
+            self.greeting.note_traffic(now);
+        }
         match self.config.mode {
             Mode::Any if packet.previous_hop.is_some() => self.wait_or_go(now, packet),
             Mode::Any => self.enqueue(Entry::Packet(packet)),
             _ => self.xmit(now, packet),
         }
-    }
-
-    /// Mode `any`: a packet that has no partner yet waits for one, if that is worth it.
-    fn wait_or_go(&mut self, now: Duration, packet: Transit) {
-        self.stats.relayed += 1;
-        let partners = self.interface_queue.count_packets(|other| other.opposes(&packet));
-        let until = now.saturating_add(self.config.wait);
-        let out = self.holds.insert(now, until, packet, partners);
-        let (waited, came_now) = out.into_iter().partition(|packet| packet.came < now);
-        self.send_pushed_out(now, waited);
-        Vec::into_iter(came_now).for_each(|packet| self.enqueue(Entry::Packet(packet)));
     }
 
     /// What figure 4 does with a TCP packet.
@@ -255,18 +261,6 @@ impl NcLayer {
         }
     }
 
-    /// Mode `any`: what waits in the queue came before what is held, for it was pushed out by that.
-    fn meet_any(&mut self, now: Duration, leaving: &Transit) -> Option<Transit> {
-        let mtu = self.config.mtu;
-        let fits = |other: &Transit| payload_len(&other.datagram, &leaving.datagram) <= mtu;
-        let queued = self.interface_queue.take_packet(|other| other.opposes(leaving) && fits(other));
-        queued.or_else(|| {
-            let held = self.holds.take_partner(leaving, mtu)?;
-            self.stats.released(now.saturating_sub(held.came));
-            Some(held)
-        })
-    }
-
     /// PiggyCode: an ACK for data or data for an ACK, of the same flow.
     fn meet_ack_or_data(&mut self, leaving: &Transit) -> Option<Transit> {
         let wanted = match leaving.datagram.kind() {
@@ -296,21 +290,20 @@ impl NcLayer {
         frame
     }
 
-    /// The longer packet's receiver gets the frame, with link ACKs; the other's overhears it.
-    fn send_sum(&mut self, pair: &[Transit; 2]) -> Vec<u8> {
+    fn send_sum(&mut self, now: Duration, pair: &[Transit; 2]) -> Vec<u8> {
         self.stats.sent_coded += 1;
         pair.iter().for_each(|packet| self.decoding_buffer.insert(&packet.datagram));
-        let [one, other] = pair.each_ref().map(|packet| Part {
-            datagram: &packet.datagram,
-            receiver: packet.next_hop,
-            number: 0,
-        });
-        let longer_first = one.datagram.bytes().len() >= other.datagram.bytes().len();
-        let (first, second) = if longer_first { (one, other) } else { (other, one) };
-        encode(self.config.mac, first, second)
+        let (first, second) = pair[0].in_order(&pair[1]);
+        let any = self.config.mode == Mode::Any;
+        let number = if any { self.neighbours.number(now, second) } else { 0 };
+        let wanted = any && second.is_wanted();
+        encode(self.config.mac, first.part(), second.part(), number, wanted)
     }
 
-    fn receive_nc(&mut self, heard: &Frame<'_>, for_us: bool) {
+    fn receive_nc(&mut self, now: Duration, heard: &Frame<'_>, for_us: bool) {
+        if self.config.mode == Mode::Any {
+            self.neighbours.note(now, heard.source);
+        }
         match Header::parse(heard.payload) {
             Err(_) => self.stats.malformed += 1,
             Ok(Header::Plain(_)) if !for_us => {}
@@ -321,12 +314,22 @@ impl NcLayer {
                     None => self.stats.malformed += 1,
                 }
             }
-            Ok(Header::Coded(coded)) => self.receive_coded(heard, &coded),
+            Ok(Header::Coded(coded)) => self.receive_coded(now, heard, &coded),
+            Ok(Header::Report(report)) if heard.destination == self.config.mac => {
+                let again = self.neighbours.handle_report(now, heard.source, &report);
+                self.send_again(again);
+            }
+            Ok(Header::Report(_)) => {}
         }
     }
 
-    fn receive_coded(&mut self, heard: &Frame<'_>, coded: &Coded<'_>) {
-        match decode(&self.decoding_buffer, self.config.mac, heard.destination, coded) {
+    fn receive_coded(&mut self, now: Duration, heard: &Frame<'_>, coded: &Coded<'_>) {
+        let decoded = decode(&self.decoding_buffer, self.config.mac, heard.destination, coded);
+        let overheard = heard.destination != self.config.mac && coded.second_receiver == self.config.mac;
+        if overheard && self.config.mode == Mode::Any {
+            self.reception.note(now, heard.source, coded.number, decoded.is_ok(), coded.wanted);
+        }
+        match decoded {
             Ok(datagram) => {
                 self.stats.decoded += 1;
                 self.deliver(heard.source, &datagram);

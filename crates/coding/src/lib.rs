@@ -14,6 +14,9 @@
 //!           MAC (slave interface)
 //! ```
 //!
+//! Mode `any` goes beyond the paper: `layer/any.rs`, with what it holds (`hold.rs`), which neighbours decode
+//! (`neighbours.rs`) and what this node overheard (`reception.rs`).
+//!
 //! Begin reading at [`NcLayer`]. It has no I/O: frames go in and come out, time is an argument. The node that drives it
 //! gives the master interface the slave's MAC address, and has the slave hear frames that are for its neighbours.
 
@@ -29,7 +32,9 @@ pub mod header;
 mod hold;
 mod interface_queue;
 mod layer;
+mod neighbours;
 mod recent;
+mod reception;
 mod stats;
 mod transit;
 mod wait_queue;

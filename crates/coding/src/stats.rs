@@ -31,6 +31,10 @@ pub struct Stats {
     pub wrong_partner: u64,
     /// Frames with the NC EtherType that are none; dropped.
     pub malformed: u64,
+    /// Packets sent again because the neighbour that should have overheard them did not (mode `any`).
+    pub sent_again: u64,
+    /// Reports and greetings sent (mode `any`).
+    pub reports: u64,
     /// Frames dropped because the interface queue was full.
     pub queue_dropped: u64,
 }
@@ -46,6 +50,8 @@ pub struct Kept {
     pub flows: usize,
     /// Copies of sent packets in the decoding buffer.
     pub copies: usize,
+    /// Neighbours that are not coded for at present, because they miss too much of it (mode `any`).
+    pub left_out: usize,
     /// Packets handed to IP whose senders are remembered.
     pub arrivals: usize,
 }

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use crate::datagram::Datagram;
+use crate::datagram::{Datagram, Kind};
+use crate::encoder::Part;
 use crate::ethernet::Mac;
 
 /// A packet, where it came from and where it goes.
@@ -24,5 +25,21 @@ impl Transit {
         self.previous_hop == Some(other.next_hop)
             && other.previous_hop == Some(self.next_hop)
             && self.next_hop != other.next_hop
+    }
+
+    /// The order of two packets in a sum: the longer is sent to its next hop, with link ACKs; the other is overheard.
+    pub fn in_order<'a>(&'a self, other: &'a Transit) -> (&'a Transit, &'a Transit) {
+        let longer = self.datagram.bytes().len() >= other.datagram.bytes().len();
+        if longer { (self, other) } else { (other, self) }
+    }
+
+    /// As part of a sum.
+    pub(crate) fn part(&self) -> Part<'_> {
+        Part { datagram: &self.datagram, receiver: self.next_hop }
+    }
+
+    /// Whether no later packet makes up for it, as for an ACK.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.datagram.kind() != Kind::Ack
     }
 }

@@ -1,31 +1,48 @@
 //! What coding saves over chains of the 802.11 medium at 54 Mbit/s, with a model of TCP in virtual time.
 //!
-//! The same seed gives the same figures, so these are no measurements of this machine.
+//! Medians of seeds, since one seed's figure is off by a percent or two. The constants of mode `any` were chosen with seed
+//! 1, which is therefore not among them. The same seeds give the same figures, so these are no measurements of this
+//! machine.
 
 mod common;
 mod sim;
 
 use coding::Mode;
 use common::ms;
-use sim::{Outcome, Scenario, run};
+use sim::{Scenario, run};
 
-/// How much more goodput than without coding, and how many fewer packets for a segment, in percent.
+const SEEDS: [u64; 5] = [2, 3, 4, 5, 6];
+
+/// Medians: how much more goodput than without coding, and how many fewer packets for a segment, in percent.
 struct Gain {
     goodput: f64,
     saved: f64,
-    outcome: Outcome,
+    data_per_ack: f64,
 }
 
 fn gain(scenario: &Scenario) -> Gain {
-    let plain = run(&Scenario { mode: Mode::Off, ..scenario.clone() });
-    let outcome = run(scenario);
-    let goodput = (outcome.goodput_mbps / plain.goodput_mbps - 1.0) * 100.0;
-    let saved = (1.0 - outcome.sent_per_segment / plain.sent_per_segment) * 100.0;
+    let of = |seed| {
+        let scenario = Scenario { seed, seconds: 5, ..scenario.clone() };
+        let (plain, outcome) = (run(&Scenario { mode: Mode::Off, ..scenario.clone() }), run(&scenario));
+        let goodput = (outcome.goodput_mbps / plain.goodput_mbps - 1.0) * 100.0;
+        let saved = (1.0 - outcome.sent_per_segment / plain.sent_per_segment) * 100.0;
+        [goodput, saved, outcome.data_per_ack]
+    };
+    let outcomes = SEEDS.map(of);
+    let [goodput, saved, data_per_ack] = [0, 1, 2].map(|column| {
+        let mut values = outcomes.map(|outcome| outcome[column]);
+        values.sort_by(f64::total_cmp);
+        values
+    });
+    let show = |[least, _, median, _, most]: [f64; 5]| format!("{median:+.1} ({least:+.1} to {most:+.1}) %");
+    let Scenario { mode, hops, wait, window, flows, both_ways, overhearing_loss, .. } = scenario;
     println!(
-        "{scenario:?}: goodput {goodput:+.1} %, {saved:.1} % fewer packets, RTT {:.1} ms",
-        outcome.rtt_ms
+        "{mode:?}, {hops} hops, wait {wait:?}, window {window}, {flows} flows, both ways {both_ways}, {overhearing_loss} \
+         of overhearing lost: goodput {}, packets saved {}",
+        show(goodput),
+        show(saved)
     );
-    Gain { goodput, saved, outcome }
+    Gain { goodput: goodput[2], saved: saved[2], data_per_ack: data_per_ack[2] }
 }
 
 /// The most that coding data with ACKs saves: (h - 1) / (h (d + 1)) for h hops and d packets of data for an ACK.
@@ -59,17 +76,17 @@ fn delayed_suffers_from_long_waits_as_the_paper_says() {
 
 #[test]
 fn any_saves_nearly_what_can_be_saved() {
-    for (hops, goodput_bound) in [(2, 10.1), (3, 13.9)] {
+    for (hops, goodput) in [(2, 6.0), (3, 10.0)] {
         let gain = gain(&Scenario { hops, mode: Mode::Any, ..Scenario::default() });
-        let share = gain.saved / bound(hops, gain.outcome.data_per_ack);
-        assert!(share >= 0.94 && gain.goodput >= 0.8 * goodput_bound, "{hops} hops: {share:.3} of the bound");
+        let share = gain.saved / bound(hops, gain.data_per_ack);
+        assert!(share >= 0.9 && gain.goodput >= goodput, "{hops} hops: {share:.3} of the bound");
     }
 }
 
 #[test]
 fn any_gains_where_the_paper_does_not() {
     for (flows, both_ways) in [(1, true), (2, true), (2, false)] {
-        for (hops, least) in [(2, 25.0), (3, 30.0)] {
+        for (hops, least) in [(2, 20.0), (3, 25.0)] {
             let scenario = Scenario { hops, flows, both_ways, ..Scenario::default() };
             let any = gain(&Scenario { mode: Mode::Any, ..scenario.clone() });
             let controlled = gain(&Scenario { mode: Mode::Controlled, ..scenario });
@@ -85,6 +102,18 @@ fn any_starves_no_small_window() {
         for window in [4, 8] {
             let gain = gain(&Scenario { hops, window, mode: Mode::Any, ..Scenario::default() });
             assert!(gain.goodput >= -1.0, "{hops} hops, window {window}: {:.1} %", gain.goodput);
+        }
+    }
+}
+
+#[test]
+fn any_steps_aside_when_overhearing_fails() {
+    for (hops, window, both_ways) in [(2, 4, false), (2, 64, true), (3, 4, false), (3, 64, false)] {
+        for loss in [0.1, 0.5] {
+            let scenario =
+                Scenario { hops, window, both_ways, overhearing_loss: loss, ..Scenario::default() };
+            let gain = gain(&Scenario { mode: Mode::Any, ..scenario });
+            assert!(gain.goodput >= -3.0, "{hops} hops, window {window}, {loss} lost: {:.1} %", gain.goodput);
         }
     }
 }

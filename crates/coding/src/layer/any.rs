@@ -1,0 +1,73 @@
+//! Mode `any` (beyond the paper): any two opposing packets, past neighbours that overhear.
+
+use std::time::Duration;
+
+use super::NcLayer;
+use crate::encoder::payload_len;
+use crate::ethernet::{self, Mac};
+use crate::header::{self, Report};
+use crate::interface_queue::Entry;
+use crate::transit::Transit;
+
+impl NcLayer {
+    /// A packet that has no partner yet waits for one, if that is worth it.
+    pub(super) fn wait_or_go(&mut self, now: Duration, packet: Transit) {
+        self.stats.relayed += 1;
+        if !self.can_be_coded(now, &packet) {
+            let held = self.holds.release(&packet);
+            self.send_held(now, held);
+            return self.enqueue(Entry::Packet(packet));
+        }
+        let partners = self.interface_queue.count_packets(|other| other.opposes(&packet));
+        let until = now.saturating_add(self.config.wait);
+        let out = self.holds.insert(now, until, packet, partners);
+        let (waited, came_now) = out.into_iter().partition(|packet| packet.came < now);
+        self.send_pushed_out(now, waited);
+        Vec::into_iter(came_now).for_each(|packet| self.enqueue(Entry::Packet(packet)));
+    }
+
+    /// Whether the neighbours on both sides decode.
+    fn can_be_coded(&self, now: Duration, packet: &Transit) -> bool {
+        let mut hops = packet.previous_hop.into_iter().chain([packet.next_hop]);
+        packet.previous_hop.is_some() && hops.all(|hop| self.neighbours.decodes(now, hop))
+    }
+
+    /// The partner of a packet that leaves: what waits in the queue came before what is held, for it was pushed out by that.
+    pub(super) fn meet_any(&mut self, now: Duration, leaving: &Transit) -> Option<Transit> {
+        if !self.can_be_coded(now, leaving) {
+            return None;
+        }
+        let (mtu, neighbours) = (self.config.mtu, &self.neighbours);
+        let fits = |other: &Transit| {
+            other.opposes(leaving)
+                && payload_len(&other.datagram, &leaving.datagram) <= mtu
+                && neighbours.overhears(leaving.in_order(other).1)
+        };
+        self.interface_queue.take_packet(fits).or_else(|| {
+            let held = self.holds.take_partner(fits)?;
+            self.stats.released(now.saturating_sub(held.came));
+            Some(held)
+        })
+    }
+
+    /// The next report or greeting that is due. They go first: what they say is late otherwise.
+    pub(super) fn report(&mut self, now: Duration) -> Option<Vec<u8>> {
+        let (to, report) = match self.reception.poll(now) {
+            Some(report) => report,
+            None => self.greeting.poll(now).then_some((Mac::BROADCAST, Report::default()))?,
+        };
+        self.stats.reports += 1;
+        self.stats.sent += 1;
+        let mut frame = ethernet::begin(to, self.config.mac, ethernet::NC, header::REPORT);
+        report.emit(&mut frame);
+        Some(frame)
+    }
+
+    /// Packets that were missed go first, and by themselves.
+    pub(super) fn send_again(&mut self, packets: Vec<Transit>) {
+        for packet in packets.into_iter().rev() {
+            let alone = Transit { previous_hop: None, ..packet };
+            self.stats.sent_again += u64::from(self.interface_queue.push_front(Entry::Packet(alone)));
+        }
+    }
+}

@@ -1,0 +1,324 @@
+//! Which neighbours can be coded for, and what of it they miss (mode `any`).
+//!
+//! A neighbour has to have said that it decodes (any NC frame of its own says so, a greeting once in a while at least).
+//! The one that overhears reports what it missed. What is worth it is sent again; and a neighbour that misses too much,
+//! or reports nothing, is not coded for until it is given another chance, later each time.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use crate::ethernet::Mac;
+use crate::header::Report;
+use crate::transit::Transit;
+
+/// Neighbours known at once.
+const MAX_NEIGHBOURS: usize = 64;
+/// Copies kept for each, to be sent again: as many as a report names.
+const MAX_COPIES: usize = 64;
+/// Time between two greetings, for the first few, any of which may be lost, and later.
+const GREET_EVERY: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(5));
+/// How many are the first few.
+const FIRST_GREETINGS: u32 = 3;
+/// A neighbour that was silent for so long may not decode any more.
+const KNOWN_FOR: Duration = Duration::from_secs(16);
+/// Sums without a report after which overhearing has failed.
+const MAX_UNREPORTED: u32 = 256;
+/// Reported sums that are enough to judge by.
+const JUDGED_FROM: u32 = 16;
+/// Reported sums after which all counts are halved.
+const HALVED_AT: u32 = 256;
+/// More than one of so many missed is too much.
+const TOO_MUCH: u32 = 8;
+/// More than one of so many missed is too much for what is wanted again: that comes late, and a flow takes it for lost.
+const TOO_MUCH_WANTED: u32 = 32;
+/// Sums of what is wanted again that may be unreported while too little is known, at first and after it was left out.
+const TRIALS: (u32, u32) = (4, 1);
+/// How long a neighbour is left out, at first and at most.
+const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(64));
+
+/// A neighbour, as one that sums are sent past.
+#[derive(Debug)]
+struct Neighbour {
+    known_until: Duration,
+    /// Of the next sum that it is to overhear.
+    number: u16,
+    unreported: u32,
+    copies: VecDeque<(u16, Transit)>,
+    reported: Option<Report>,
+    expected: u32,
+    missed: u32,
+    out_until: Duration,
+    pause: Duration,
+}
+
+/// By MAC address.
+#[derive(Debug, Default)]
+pub struct Neighbours(BTreeMap<Mac, Neighbour>);
+
+impl Neighbours {
+    /// A neighbour sent an NC frame.
+    pub fn note(&mut self, now: Duration, mac: Mac) {
+        if self.0.len() >= MAX_NEIGHBOURS && !self.0.contains_key(&mac) {
+            let oldest = self.0.iter().min_by_key(|(_, known)| known.known_until).map(|(mac, _)| *mac);
+            oldest.and_then(|oldest| self.0.remove(&oldest));
+        }
+        self.0.entry(mac).or_insert_with(Neighbour::new).known_until = now + KNOWN_FOR;
+    }
+
+    /// Whether sums are worth sending past this neighbour, and to it.
+    pub fn decodes(&self, now: Duration, mac: Mac) -> bool {
+        self.0.get(&mac).is_some_and(|known| now < known.known_until && now >= known.out_until)
+    }
+
+    /// Whether the next hop of `packet` can be trusted to overhear it.
+    pub fn overhears(&self, packet: &Transit) -> bool {
+        let trusted = |known: &Neighbour| match known.expected {
+            0..JUDGED_FROM if known.pause > PAUSE.0 => known.unreported < TRIALS.1,
+            0..JUDGED_FROM => known.unreported < TRIALS.0,
+            expected => known.missed * TOO_MUCH_WANTED <= expected,
+        };
+        !packet.is_wanted() || self.0.get(&packet.next_hop).is_some_and(trusted)
+    }
+
+    /// The number of a sum that the next hop of `packet` is to overhear. A copy is kept of what is wanted again.
+    pub fn number(&mut self, now: Duration, packet: &Transit) -> u16 {
+        let Some(known) = self.0.get_mut(&packet.next_hop) else { return 0 };
+        let number = known.number;
+        known.number = number.wrapping_add(1);
+        known.unreported += 1;
+        if known.unreported >= MAX_UNREPORTED {
+            known.leave_out(now);
+        }
+        if packet.is_wanted() {
+            known.copies.push_back((number, packet.clone()));
+            if known.copies.len() > MAX_COPIES {
+                known.copies.pop_front();
+            }
+        }
+        number
+    }
+
+    /// A neighbour reports what it overheard. Returns what to send again.
+    pub fn handle_report(&mut self, now: Duration, mac: Mac, report: &Report) -> Vec<Transit> {
+        match self.0.get_mut(&mac) {
+            Some(known) => known.handle_report(now, report),
+            None => Vec::new(),
+        }
+    }
+
+    /// Neighbours that are left out at `now`.
+    pub fn left_out(&self, now: Duration) -> usize {
+        self.0.values().filter(|known| now < known.out_until).count()
+    }
+}
+
+/// When to say to all neighbours that this node decodes: only while it sends packets that could be coded.
+#[derive(Debug, Default)]
+pub struct Greeting {
+    last: Option<Duration>,
+    count: u32,
+    due: bool,
+}
+
+impl Greeting {
+    /// A packet that could be coded is about to be sent.
+    pub fn note_traffic(&mut self, now: Duration) {
+        let Some(last) = self.last else {
+            self.due = true;
+            return;
+        };
+        let silence = now.saturating_sub(last);
+        if silence >= KNOWN_FOR {
+            self.count = 0;
+        }
+        let every = if self.count < FIRST_GREETINGS { GREET_EVERY.0 } else { GREET_EVERY.1 };
+        self.due |= silence >= every;
+    }
+
+    /// Whether to greet now.
+    pub fn poll(&mut self, now: Duration) -> bool {
+        if self.due {
+            (self.last, self.count) = (Some(now), self.count + 1);
+        }
+        std::mem::take(&mut self.due)
+    }
+}
+
+impl Neighbour {
+    fn new() -> Self {
+        Self {
+            known_until: Duration::ZERO,
+            number: 0,
+            unreported: 0,
+            copies: VecDeque::new(),
+            reported: None,
+            expected: 0,
+            missed: 0,
+            out_until: Duration::ZERO,
+            pause: PAUSE.0,
+        }
+    }
+
+    fn handle_report(&mut self, now: Duration, report: &Report) -> Vec<Transit> {
+        let before = self.reported.replace(*report);
+        let since = |field: fn(&Report) -> u16| before.map_or(0, |b| field(report).wrapping_sub(field(&b)));
+        let (expected, missed) = (since(|report| report.newest), since(|report| report.lost));
+        // More than was sent since: one of both began anew.
+        if u32::from(expected) <= self.unreported && missed <= expected {
+            self.judge(now, expected.into(), missed.into());
+        }
+        self.unreported = 0;
+        let is_missing = |number: u16| {
+            let behind = report.newest.wrapping_sub(number);
+            behind < 64 && report.missing >> behind & 1 == 1
+        };
+        let (again, waiting) = self.copies.drain(..).partition(|(number, _)| is_missing(*number));
+        self.copies = waiting;
+        VecDeque::into_iter(again).map(|(_, packet)| packet).collect()
+    }
+
+    fn judge(&mut self, now: Duration, expected: u32, missed: u32) {
+        self.expected += expected;
+        self.missed += missed;
+        if self.expected < JUDGED_FROM {
+            return;
+        }
+        if self.missed * TOO_MUCH > self.expected {
+            self.leave_out(now);
+        } else if self.expected >= HALVED_AT {
+            (self.expected, self.missed) = (self.expected / 2, self.missed / 2);
+            self.pause = PAUSE.0;
+        }
+    }
+
+    fn leave_out(&mut self, now: Duration) {
+        (self.expected, self.missed, self.unreported) = (0, 0, 0);
+        self.out_until = now.saturating_add(self.pause);
+        self.pause = (self.pause * 2).min(PAUSE.1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::datagram::Datagram;
+
+    const NEIGHBOUR: Mac = Mac([2, 0, 0, 0, 0, 3]);
+
+    fn s(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    fn packet(n: u8) -> Transit {
+        let mut bytes = vec![n; 60];
+        bytes[..8].copy_from_slice(&[0x60, 0, 0, 0, 0, 20, 17, 9]);
+        let datagram = Datagram::parse(bytes).unwrap();
+        Transit { datagram, previous_hop: Some(Mac([2; 6])), next_hop: NEIGHBOUR, came: s(0) }
+    }
+
+    fn send(neighbours: &mut Neighbours, now: Duration, count: u16) -> u16 {
+        (0..count).map(|n| neighbours.number(now, &packet(n as u8))).last().unwrap()
+    }
+
+    fn known() -> Neighbours {
+        let mut neighbours = Neighbours::default();
+        neighbours.note(s(0), NEIGHBOUR);
+        neighbours.handle_report(s(0), NEIGHBOUR, &Report { newest: u16::MAX, ..Report::default() });
+        neighbours
+    }
+
+    #[test]
+    fn one_that_says_nothing_is_not_coded_for() {
+        let mut neighbours = Neighbours::default();
+        assert!(!neighbours.decodes(s(0), NEIGHBOUR));
+        neighbours.note(s(0), NEIGHBOUR);
+        assert!(neighbours.decodes(s(15), NEIGHBOUR) && !neighbours.decodes(s(16), NEIGHBOUR));
+    }
+
+    #[test]
+    fn greetings_go_with_traffic_and_become_rare() {
+        let (mut greeting, mut at) = (Greeting::default(), Vec::new());
+        for millis in (0..12_000).step_by(50).chain([60_000]) {
+            let now = Duration::from_millis(millis);
+            greeting.note_traffic(now);
+            if greeting.poll(now) {
+                at.push(millis);
+            }
+        }
+        assert_eq!(at, [0, 250, 500, 5500, 10_500, 60_000]);
+    }
+
+    #[test]
+    fn what_is_missing_is_sent_again_once() {
+        let mut neighbours = known();
+        let newest = send(&mut neighbours, s(0), 5);
+        let report = Report { newest, lost: 1, missing: 0b100 };
+        assert_eq!(neighbours.handle_report(s(0), NEIGHBOUR, &report), [packet(2)]);
+        assert_eq!(neighbours.handle_report(s(0), NEIGHBOUR, &report), []);
+    }
+
+    #[test]
+    fn one_that_misses_too_much_is_left_out_for_longer_each_time() {
+        let mut neighbours = known();
+        let (mut now, mut lost) = (s(0), 0);
+        for pause in [1, 2, 4] {
+            let newest = send(&mut neighbours, now, 20);
+            lost += 10;
+            neighbours.handle_report(now, NEIGHBOUR, &Report { newest, lost, missing: 0 });
+            assert!(!neighbours.decodes(now + s(pause) - s(1) / 1000, NEIGHBOUR), "{pause}");
+            assert!(neighbours.decodes(now + s(pause), NEIGHBOUR), "{pause}");
+            now += s(pause);
+        }
+    }
+
+    #[test]
+    fn what_is_wanted_again_takes_more_trust() {
+        let mut neighbours = known();
+        let mut report = Report { newest: send(&mut neighbours, s(0), 4), ..Report::default() };
+        assert!(!neighbours.overhears(&packet(0)), "four trials without a report");
+        neighbours.handle_report(s(0), NEIGHBOUR, &report);
+        assert!(neighbours.overhears(&packet(0)));
+        for (count, lost, trusted) in [(60, 1, true), (30, 3, false), (250, 0, true)] {
+            report =
+                Report { newest: send(&mut neighbours, s(0), count), lost: report.lost + lost, missing: 0 };
+            neighbours.handle_report(s(0), NEIGHBOUR, &report);
+            assert_eq!(
+                (neighbours.overhears(&packet(0)), neighbours.decodes(s(0), NEIGHBOUR)),
+                (trusted, true)
+            );
+        }
+    }
+
+    #[test]
+    fn one_that_reports_nothing_is_left_out() {
+        let mut neighbours = known();
+        send(&mut neighbours, s(0), 255);
+        assert!(neighbours.decodes(s(0), NEIGHBOUR));
+        send(&mut neighbours, s(0), 1);
+        assert_eq!((neighbours.decodes(s(0), NEIGHBOUR), neighbours.left_out(s(0))), (false, 1));
+    }
+
+    #[test]
+    fn a_report_that_cannot_be_true_decides_nothing() {
+        let mut neighbours = known();
+        send(&mut neighbours, s(0), 20);
+        neighbours.handle_report(
+            s(0),
+            NEIGHBOUR,
+            &Report { newest: 30_000, lost: 30_000, missing: u64::MAX },
+        );
+        assert!(neighbours.decodes(s(0), NEIGHBOUR));
+    }
+
+    #[test]
+    fn neighbours_and_copies_are_bounded() {
+        let mut neighbours = known();
+        send(&mut neighbours, s(0), 1000);
+        assert_eq!(neighbours.0[&NEIGHBOUR].copies.len(), MAX_COPIES);
+        for n in 0..1000u32 {
+            let [_, _, high, low] = n.to_be_bytes();
+            neighbours.note(s(n.into()), Mac([4, 0, 0, 0, high, low]));
+        }
+        assert_eq!(neighbours.0.len(), MAX_NEIGHBOURS);
+    }
+}

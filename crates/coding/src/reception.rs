@@ -1,0 +1,147 @@
+//! What this node overheard of each relay's sums, and when to report it (mode `any`).
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::ethernet::Mac;
+use crate::header::Report;
+
+/// Relays that are kept account of; one more takes the place of the one that was silent for longest.
+const MAX_RELAYS: usize = 32;
+/// Sums between two reports while some are missed, and while none is.
+const EVERY: (u16, u16) = (16, 128);
+/// A report is not put off for longer.
+const DELAY: Duration = Duration::from_millis(300);
+/// A jump of the numbers by more is a relay that began anew.
+const JUMP: u16 = 1024;
+
+/// The second packets of one relay's sums, which nobody repeats if they are missed.
+#[derive(Debug)]
+struct Heard {
+    report: Report,
+    /// Sums since the last report, and whether one was missed.
+    unreported: u16,
+    missed: bool,
+    due: Option<Duration>,
+    last: Duration,
+}
+
+/// By relay.
+#[derive(Debug, Default)]
+pub struct Reception(BTreeMap<Mac, Heard>);
+
+impl Reception {
+    /// A sum whose second packet is for this node. If packets before it, or this one, are `wanted` again and missing, it
+    /// is reported at once.
+    pub fn note(&mut self, now: Duration, relay: Mac, number: u16, decoded: bool, wanted: bool) {
+        if self.0.len() >= MAX_RELAYS && !self.0.contains_key(&relay) {
+            let oldest = self.0.iter().min_by_key(|(_, heard)| heard.last).map(|(relay, _)| *relay);
+            oldest.and_then(|oldest| self.0.remove(&oldest));
+        }
+        let heard = self.0.entry(relay).or_insert_with(|| Heard::new(number));
+        heard.note(number, decoded);
+        heard.last = now;
+        let every = if heard.missed { EVERY.0 } else { EVERY.1 };
+        let at_once = heard.unreported >= every || (heard.missed && wanted);
+        let due = if at_once { now } else { now.saturating_add(DELAY) };
+        heard.due = Some(heard.due.map_or(due, |before| before.min(due)));
+    }
+
+    /// The next report that is due at `now`, and whom it is for.
+    pub fn poll(&mut self, now: Duration) -> Option<(Mac, Report)> {
+        let (relay, heard) = self.0.iter_mut().find(|(_, heard)| heard.due.is_some_and(|due| due <= now))?;
+        (heard.due, heard.unreported, heard.missed) = (None, 0, false);
+        Some((*relay, heard.report))
+    }
+
+    /// When [`poll`](Self::poll) has something next.
+    pub fn next_due(&self) -> Option<Duration> {
+        self.0.values().filter_map(|heard| heard.due).min()
+    }
+}
+
+impl Heard {
+    /// As if the sum before `number` had been heard, and none was missed.
+    fn new(number: u16) -> Self {
+        let report = Report { newest: number.wrapping_sub(1), ..Report::default() };
+        Self { report, unreported: 0, missed: false, due: None, last: Duration::ZERO }
+    }
+
+    fn note(&mut self, number: u16, decoded: bool) {
+        let report = &mut self.report;
+        let ahead = number.wrapping_sub(report.newest);
+        if ahead > u16::MAX / 2 || ahead == 0 {
+            let late = report.newest.wrapping_sub(number).into();
+            let bit = 1u64.checked_shl(late).unwrap_or(0);
+            report.missing &= !(bit * u64::from(decoded));
+            return;
+        }
+        if ahead > JUMP {
+            let lost = report.lost;
+            *self = Self::new(number);
+            self.report.lost = lost;
+            return self.note(number, decoded);
+        }
+        // One bit for each number from the one after the newest to this one, which is bit 0.
+        let unheard = 1u64.checked_shl(ahead.into()).map_or(u64::MAX, |bit| bit - 1) & !u64::from(decoded);
+        report.missing = report.missing.checked_shl(ahead.into()).unwrap_or(0) | unheard;
+        report.newest = number;
+        let missed = ahead - u16::from(decoded);
+        report.lost = report.lost.wrapping_add(missed);
+        self.unreported = self.unreported.saturating_add(ahead);
+        self.missed |= missed > 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RELAY: Mac = Mac([2, 0, 0, 0, 0, 2]);
+
+    fn ms(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    #[test]
+    fn what_is_missing_is_reported_once_and_at_once_if_it_is_wanted() {
+        let mut reception = Reception::default();
+        for number in [65_534, 65_535, 2] {
+            reception.note(ms(1), RELAY, number, true, true);
+        }
+        let report = Report { newest: 2, lost: 2, missing: 0b110 };
+        assert_eq!((reception.poll(ms(1)), reception.poll(ms(500))), (Some((RELAY, report)), None));
+        reception.note(ms(2), RELAY, 3, false, false);
+        assert_eq!((reception.poll(ms(301)), reception.next_due()), (None, Some(ms(302))));
+        assert_eq!(reception.poll(ms(302)), Some((RELAY, Report { newest: 3, lost: 3, missing: 0b1101 })));
+    }
+
+    #[test]
+    fn while_nothing_is_missed_reports_are_rare() {
+        let mut reception = Reception::default();
+        let mut due = |number| {
+            reception.note(ms(1), RELAY, number, true, true);
+            reception.poll(ms(1)).is_some()
+        };
+        assert_eq!((0..1280).filter(|number| due(*number)).count(), 10);
+    }
+
+    #[test]
+    fn a_relay_that_begins_anew_has_lost_nothing() {
+        let mut reception = Reception::default();
+        reception.note(ms(1), RELAY, 9, true, true);
+        reception.note(ms(1), RELAY, 9 + 5000, true, true);
+        reception.note(ms(1), RELAY, 8, true, true);
+        assert_eq!(reception.poll(ms(400)), Some((RELAY, Report { newest: 5009, lost: 0, missing: 0 })));
+    }
+
+    #[test]
+    fn relays_are_bounded() {
+        let mut reception = Reception::default();
+        for n in 0..1000u32 {
+            let [_, _, high, low] = n.to_be_bytes();
+            reception.note(ms(n.into()), Mac([2, 0, 0, 0, high, low]), 0, true, true);
+        }
+        assert!(reception.0.len() <= MAX_RELAYS);
+    }
+}

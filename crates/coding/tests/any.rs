@@ -1,0 +1,114 @@
+//! Mode `any`, seen from outside.
+
+mod common;
+
+use coding::ethernet::{self, Frame};
+use coding::header::{Header, Report};
+use coding::{Mac, Mode, NcLayer};
+use common::{data, forwarded, frame, heard, ip_frame, layer, mac, ms, relay, sent, udp};
+
+const THERE: [usize; 3] = [1, 2, 3];
+const BACK: [usize; 3] = [3, 2, 1];
+
+fn greeting(from: usize) -> Vec<u8> {
+    let mut payload = Vec::new();
+    Report::default().emit(&mut payload);
+    frame(from, Mac::BROADCAST, ethernet::NC, &payload)
+}
+
+/// Relay 2, which knows that 1 and 3 decode and has greeted them itself.
+fn greeted_relay() -> NcLayer {
+    let mut layer = layer(2, Mode::Any);
+    heard(&mut layer, &[greeting(1), greeting(3)]);
+    relay(&mut layer, ms(0), THERE, &data(100));
+    assert_eq!(sent(&mut layer, ms(0)), [greeting(2), ip_frame(2, 3, &forwarded(data(100)))]);
+    layer
+}
+
+/// A datagram of host 1 for host 3, or of 3 for 1, of `length` bytes, numbered.
+fn datagram(there: bool, n: u8, length: usize) -> Vec<u8> {
+    let (from, to) = if there { (1, 3) } else { (3, 1) };
+    udp(from, to, &vec![n; length])
+}
+
+fn coded(frame: &[u8]) -> (Mac, coding::header::Coded<'_>) {
+    let frame = Frame::parse(frame).unwrap();
+    match Header::parse(frame.payload) {
+        Ok(Header::Coded(coded)) => (frame.destination, coded),
+        other => panic!("{other:?} is no sum"),
+    }
+}
+
+#[test]
+fn packets_of_any_protocol_are_coded_and_others_have_no_header() {
+    let mut middle = greeted_relay();
+    let [mut left, mut right] = [1, 3].map(|n| layer(n, Mode::Any));
+    let (there, back) = (datagram(true, 1, 300), datagram(false, 2, 200));
+    for (layer, n, packet) in [(&mut left, 1, &there), (&mut right, 3, &back)] {
+        layer.handle_master(ms(0), ip_frame(n, 2, packet));
+        assert_eq!(sent(layer, ms(0)), [greeting(n), ip_frame(n, 2, packet)]);
+    }
+    relay(&mut middle, ms(0), THERE, &there);
+    relay(&mut middle, ms(0), BACK, &back);
+    let sums = sent(&mut middle, ms(0));
+    assert_eq!((sums.len(), coded(&sums[0]).0), (1, mac(3)), "to the longer packet's next hop");
+    assert_eq!(heard(&mut left, &sums), [forwarded(back)]);
+    assert_eq!(heard(&mut right, &sums), [forwarded(there)]);
+}
+
+#[test]
+fn nothing_is_coded_for_neighbours_that_never_said_that_they_decode() {
+    let mut layer = layer(2, Mode::Any);
+    heard(&mut layer, &[greeting(1)]);
+    relay(&mut layer, ms(0), THERE, &datagram(true, 1, 300));
+    relay(&mut layer, ms(0), BACK, &datagram(false, 2, 200));
+    let frames = sent(&mut layer, ms(0));
+    assert_eq!((frames.len(), layer.stats().sent_coded), (3, 0), "a greeting and two packets");
+}
+
+#[test]
+fn what_was_not_overheard_is_reported_and_sent_again() {
+    let mut middle = greeted_relay();
+    let mut left = layer(1, Mode::Any);
+    let mut sums = Vec::new();
+    for n in 0..3 {
+        let there = datagram(true, n, 300);
+        left.handle_master(ms(0), ip_frame(1, 2, &there));
+        sent(&mut left, ms(0));
+        relay(&mut middle, ms(0), THERE, &there);
+        relay(&mut middle, ms(0), BACK, &datagram(false, n, 200));
+        sums.extend(sent(&mut middle, ms(0)));
+    }
+    assert_eq!(sums.iter().map(|sum| coded(sum).1.number).collect::<Vec<_>>(), [0, 1, 2]);
+    assert_eq!(heard(&mut left, &[sums[0].clone(), sums[2].clone()]).len(), 2);
+    let reports = sent(&mut left, ms(0));
+    assert_eq!(reports.len(), 1, "a gap before what is wanted again is reported at once");
+    heard(&mut middle, &reports);
+    let again = forwarded(datagram(false, 1, 200));
+    assert_eq!(sent(&mut middle, ms(0)), [ip_frame(2, 1, &again)]);
+    assert_eq!(middle.stats().sent_again, 1);
+}
+
+#[test]
+fn a_report_for_another_relay_says_only_that_its_sender_decodes() {
+    let mut layer = greeted_relay();
+    let mut payload = Vec::new();
+    Report { newest: 9, lost: 9, missing: u64::MAX }.emit(&mut payload);
+    heard(&mut layer, &[frame(1, mac(7), ethernet::NC, &payload)]);
+    assert_eq!((sent(&mut layer, ms(0)).len(), layer.kept(ms(0)).left_out), (0, 0));
+}
+
+#[test]
+fn a_hold_ends_when_the_medium_falls_silent() {
+    let mut layer = greeted_relay();
+    relay(&mut layer, ms(0), BACK, &datagram(false, 1, 200));
+    sent(&mut layer, ms(0));
+    relay(&mut layer, ms(0), THERE, &datagram(true, 1, 200));
+    relay(&mut layer, ms(0), THERE, &datagram(true, 2, 200));
+    sent(&mut layer, ms(0));
+    relay(&mut layer, ms(0), BACK, &datagram(false, 2, 200));
+    assert_eq!((sent(&mut layer, ms(0)).len(), layer.kept(ms(0)).held), (0, 1));
+    let silent = layer.poll_timeout().unwrap();
+    assert!(silent < ms(10), "{silent:?}");
+    assert_eq!((sent(&mut layer, silent).len(), layer.kept(silent).held), (1, 0));
+}
