@@ -65,3 +65,16 @@ pub fn enable_run_time() -> io::Result<OwnedFd> {
     // SAFETY: takes a number.
     owned(unsafe { libbpf_sys::bpf_enable_stats(libbpf_sys::BPF_STATS_RUN_TIME) })
 }
+
+/// Attaches `program` to the interface with this index, by a link.
+pub fn attach_xdp(program: BorrowedFd, interface: u32, flags: u32) -> io::Result<OwnedFd> {
+    // SAFETY: all zero is "nothing of that" in every member.
+    let mut options: libbpf_sys::bpf_link_create_opts = unsafe { std::mem::zeroed() };
+    options.sz = size_of_val(&options) as libbpf_sys::size_t;
+    options.flags = flags;
+    let interface = i32::try_from(interface).map_err(io::Error::other)?;
+    // SAFETY: an open descriptor, and options that outlive the call.
+    owned(unsafe {
+        libbpf_sys::bpf_link_create(program.as_raw_fd(), interface, libbpf_sys::BPF_XDP, &raw const options)
+    })
+}

@@ -1,6 +1,7 @@
 //! BPF programs: compiling them ([`compile`], for build scripts), and with the feature `load` finding out what this
 //! kernel can do ([`probe`]), loading and registering them ([`struct_ops`]), reading what they know of sockets
-//! ([`sockets`]) and where they are kept ([`pins`]). `include/vmlinux.h` holds the kernel's types that programs use.
+//! ([`sockets`]), attaching them to interfaces ([`xdp`]) and where they are kept ([`pins`]). `include/vmlinux.h` holds the
+//! kernel's types that programs use.
 
 pub mod compile;
 
@@ -13,6 +14,8 @@ mod ffi;
 #[cfg(feature = "load")]
 pub mod lock;
 #[cfg(feature = "load")]
+mod maps;
+#[cfg(feature = "load")]
 pub mod pins;
 #[cfg(feature = "load")]
 pub mod probe;
@@ -22,6 +25,8 @@ pub mod run;
 pub mod sockets;
 #[cfg(feature = "load")]
 pub mod struct_ops;
+#[cfg(feature = "load")]
+pub mod xdp;
 
 #[cfg(feature = "load")]
 pub use error::Error;

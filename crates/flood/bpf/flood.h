@@ -123,7 +123,10 @@ FLOOD_INLINE __u64 flood_le64(__u64 x)
  * elsewhere the C library's copy of a constant size is. */
 #ifdef __bpf__
 #define FLOOD_LOAD(type, at) (*(const type *)(at))
+/* The compiler has to take `x` for new, so that each comparison with the packet's end stays as it stands here. */
+#define FLOOD_ANEW(x) __asm__ volatile("" : "+r"(x))
 #else
+#define FLOOD_ANEW(x)
 #define FLOOD_LOAD(type, at) ({ type flood_x; __builtin_memcpy(&flood_x, (at), sizeof(flood_x)); flood_x; })
 #endif
 
@@ -249,12 +252,14 @@ FLOOD_INLINE __u64 flood_tag(const struct flood_config *c, const struct flood_he
 	flood_sip_word(&s, flood_le64(FLOOD_LOAD(__u64, at)) & ~0xff00ULL);
 	flood_sip_word(&s, flood_le64(FLOOD_LOAD(__u64, at + 8)));
 	for (i = 0; i < FLOOD_DATA_MAX / 8 && i < words; i++) {
+		FLOOD_ANEW(data);
 		if (data + 8 > end)
 			return 0;
 		flood_sip_word(&s, flood_le64(FLOOD_LOAD(__u64, data)));
 		data += 8;
 	}
 	for (i = 0; i < 7 && i < odd; i++) {
+		FLOOD_ANEW(data);
 		if (data + 1 > end)
 			return 0;
 		last |= (__u64)*data << (8 * i);

@@ -4,6 +4,8 @@
 //! `bpf/flood.h` is the protocol, integers only: the frame, its tag, which frames are new. This crate is its sans-IO face
 //! in Rust; begin reading at [`Window`]. Nothing here reads a clock: `now` is the time since an epoch of the caller's.
 
+#[cfg(feature = "node")]
+pub mod driver;
 mod ffi;
 pub mod frame;
 pub mod suppression;

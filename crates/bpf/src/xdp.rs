@@ -1,0 +1,168 @@
+//! XDP programs: loading, attaching to an interface for as long as a descriptor is held, and their maps.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use libbpf_rs::{
+    MapCore, MapFlags, Object, ObjectBuilder, PrintLevel, ProgramInput, RingBuffer, RingBufferBuilder,
+};
+
+use crate::{Error, ffi};
+
+/// Where in the kernel a program runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// In the driver, before the kernel makes a packet of a frame.
+    Native,
+    /// After that: where the driver knows no XDP.
+    Generic,
+}
+
+/// An object whose programs the kernel has accepted.
+pub struct Loaded {
+    pub(crate) object: Object,
+}
+
+/// A program at an interface. It goes with this, or with the process.
+#[derive(Debug)]
+pub struct Attached {
+    /// Where it runs.
+    pub mode: Mode,
+    _link: OwnedFd,
+}
+
+/// What a run by hand came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// The program's verdict.
+    pub verdict: u32,
+    /// The frame then.
+    pub frame: Vec<u8>,
+    /// Of one run, on average.
+    pub time: Duration,
+}
+
+/// Has the kernel check `object`. Each of `constants` is the whole content of the section `.rodata.NAME`.
+///
+/// # Errors
+/// What the kernel says.
+pub fn load(object: &[u8], constants: &[(&str, &[u8])]) -> Result<Loaded, Error> {
+    libbpf_rs::set_print(Some((PrintLevel::Debug, |_, line| tracing::debug!("{}", line.trim_end()))));
+    let refused = |error| Error::Refused { program: "for XDP".into(), error };
+    let mut open = ObjectBuilder::default().open_memory(object).map_err(refused)?;
+    for mut map in open.maps_mut() {
+        let name = map.name().to_string_lossy().into_owned();
+        let set = constants.iter().find(|(section, _)| name.ends_with(&format!(".rodata.{section}")));
+        if let Some((_, bytes)) = set {
+            map.set_initial_value(bytes).map_err(refused)?;
+        }
+    }
+    Ok(Loaded { object: open.load().map_err(refused)? })
+}
+
+impl Loaded {
+    /// Attaches `program` to the interface with this index: in its driver, or where that knows no XDP, above it.
+    ///
+    /// # Errors
+    /// What the kernel says of the latter; something else may be attached there.
+    pub fn attach(&self, program: &str, interface: u32) -> Result<Attached, Error> {
+        let found = self.object.progs_mut().find(|one| one.name() == program);
+        let found = found.ok_or_else(|| Error::NoProgram(program.to_owned()))?;
+        if let Ok(link) = ffi::attach_xdp(found.as_fd(), interface, libbpf_sys::XDP_FLAGS_DRV_MODE) {
+            return Ok(Attached { mode: Mode::Native, _link: link });
+        }
+        let link = ffi::attach_xdp(found.as_fd(), interface, libbpf_sys::XDP_FLAGS_SKB_MODE);
+        let link = link.map_err(Error::system("attach an XDP program to the interface"))?;
+        Ok(Attached { mode: Mode::Generic, _link: link })
+    }
+
+    /// Sets what the section whose name ends with `name` holds, as a whole.
+    ///
+    /// # Errors
+    /// If there is none of that size.
+    pub fn set(&self, name: &str, value: &[u8]) -> Result<(), Error> {
+        let found = self.object.maps().find(|map| map.name().to_string_lossy().ends_with(name));
+        let found = found.ok_or_else(|| Error::NoProgram(name.to_owned()))?;
+        let changed = found.update(&0u32.to_ne_bytes(), value, MapFlags::ANY);
+        changed.map_err(|error| Error::loader("change a BPF program's variables", error))
+    }
+
+    /// The sum over all processors of the numbers of 64 bits that a per-CPU array's first element has.
+    ///
+    /// # Errors
+    /// If there is no such map.
+    pub fn sums(&self, name: &str) -> Result<Vec<u64>, Error> {
+        let map = self.object.maps().find(|map| map.name() == name);
+        let map = map.ok_or_else(|| Error::NoProgram(name.to_owned()))?;
+        let read = map.lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY);
+        let values = read.map_err(|error| Error::loader("read a BPF program's counters", error))?;
+        let mut sums = vec![0; map.value_size() as usize / 8];
+        for value in values.unwrap_or_default() {
+            for (sum, bytes) in sums.iter_mut().zip(value.chunks_exact(8)) {
+                *sum += bytes.try_into().map_or(0, u64::from_ne_bytes);
+            }
+        }
+        Ok(sums)
+    }
+
+    /// The reading end of the ring buffer `name`.
+    ///
+    /// # Errors
+    /// If there is no such map.
+    pub fn ring(&self, name: &str) -> Result<Ring, Error> {
+        let map = self.object.maps().find(|map| map.name() == name);
+        let map = map.ok_or_else(|| Error::NoProgram(name.to_owned()))?;
+        let failed = |error| Error::loader("read a ring buffer", error);
+        let taken = Arc::new(Mutex::new(Vec::new()));
+        let into = Arc::clone(&taken);
+        let take = move |bytes: &[u8]| {
+            into.lock().unwrap_or_else(PoisonError::into_inner).push(bytes.to_vec());
+            0
+        };
+        let fd = map.as_fd().try_clone_to_owned().map_err(Error::system("keep a ring buffer"))?;
+        let mut builder = RingBufferBuilder::new();
+        builder.add(&map, take).map_err(failed)?;
+        Ok(Ring { ring: builder.build().map_err(failed)?, taken, fd })
+    }
+
+    /// Runs `program` by hand on `frame`, `repeat` times.
+    ///
+    /// # Errors
+    /// If the kernel does not run it.
+    pub fn run(&self, program: &str, frame: &[u8], repeat: u32) -> Result<Run, Error> {
+        let found = self.object.progs_mut().find(|one| one.name() == program);
+        let found = found.ok_or_else(|| Error::NoProgram(program.to_owned()))?;
+        let mut out = vec![0; 4096];
+        let input = ProgramInput {
+            data_in: Some(frame),
+            data_out: Some(&mut out),
+            repeat,
+            ..ProgramInput::default()
+        };
+        let output = found.test_run(input).map_err(|error| Error::loader("run a BPF program", error))?;
+        let frame = output.data.map(|data| data.to_vec()).unwrap_or_default();
+        Ok(Run { verdict: output.return_value, frame, time: output.duration })
+    }
+}
+
+/// The reading end of a ring buffer. Readable when there is something.
+pub struct Ring {
+    ring: RingBuffer<'static>,
+    taken: Arc<Mutex<Vec<Vec<u8>>>>,
+    fd: OwnedFd,
+}
+
+impl Ring {
+    /// Takes up to `most` records out, oldest first.
+    pub fn take(&self, most: usize) -> Vec<Vec<u8>> {
+        self.ring.consume_raw_n(most);
+        std::mem::take(&mut *self.taken.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl AsFd for Ring {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}

@@ -1,0 +1,273 @@
+//! The relay inside the driver: `bpf/flood.bpf.c`, loaded for one interface.
+
+use bpf::Error;
+use bpf::xdp::{self, Attached, Loaded, Ring};
+
+use crate::ffi::RawConfig;
+use crate::frame::Verdict;
+use crate::window::Rules;
+
+const OBJECT: &[u8] = bpf::object!("flood.bpf.o");
+const PROGRAM: &str = "flood_relay";
+/// Records taken from the ring at once.
+const BATCH: usize = 64;
+
+/// What the program has counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Frames by verdict, in the order of [`Verdict::ALL`].
+    pub verdicts: [u64; Verdict::ALL.len()],
+    /// Frames sent again.
+    pub relayed: u64,
+    /// Frames that had no room in the ring.
+    pub lost: u64,
+}
+
+/// A frame that came up, from its header on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// [`Verdict::New`]; or [`Verdict::Duplicate`], and then only the header.
+    pub verdict: Verdict,
+    /// The frame.
+    pub frame: Vec<u8>,
+}
+
+/// The program, accepted by the kernel.
+pub struct Driver {
+    loaded: Loaded,
+    ring: Ring,
+}
+
+impl Driver {
+    /// Loads it. `mac`: the interface's address. `hand_up`: it relays nothing but hands all up, copies too.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn load(rules: &Rules, mac: [u8; 6], hand_up: bool) -> Result<Driver, Error> {
+        let loaded = xdp::load(OBJECT, &[("setup", &setup(&rules.raw(), mac, hand_up))])?;
+        let ring = loaded.ring("frames")?;
+        Ok(Driver { loaded, ring })
+    }
+
+    /// Begins to relay at the interface with this index, for as long as what is returned lives.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn attach(&self, interface: u32) -> Result<Attached, Error> {
+        self.loaded.attach(PROGRAM, interface)
+    }
+
+    /// Whether data are wanted up here; pings for this node always are.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn listen(&self, wanted: bool) -> Result<(), Error> {
+        self.loaded.set(".bss.control", &u32::from(wanted).to_ne_bytes())
+    }
+
+    /// What it has counted since it was loaded.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn counts(&self) -> Result<Counts, Error> {
+        let sums = self.loaded.sums("counts")?;
+        let mut counts = Counts::default();
+        let (verdicts, rest) = sums.split_at(Verdict::ALL.len().min(sums.len()));
+        counts.verdicts.iter_mut().zip(verdicts).for_each(|(count, sum)| *count = *sum);
+        if let [relayed, lost, ..] = rest {
+            (counts.relayed, counts.lost) = (*relayed, *lost);
+        }
+        Ok(counts)
+    }
+
+    /// Takes what came up; call it until there is nothing.
+    pub fn take(&self) -> Vec<Record> {
+        self.ring.take(BATCH).iter().filter_map(|bytes| record(bytes)).collect()
+    }
+
+    /// Readable when something came up.
+    pub fn ring(&self) -> &Ring {
+        &self.ring
+    }
+}
+
+/// `struct flood_setup`.
+fn setup(config: &RawConfig, mac: [u8; 6], hand_up: bool) -> Vec<u8> {
+    let RawConfig { key, id, wire, keyed, credit_tick, credit_max, reserved } = *config;
+    let mut bytes: Vec<u8> = key.iter().flat_map(|half| half.to_ne_bytes()).collect();
+    let words = [id, wire, keyed, credit_tick, credit_max, reserved];
+    bytes.extend(words.iter().flat_map(|word| word.to_ne_bytes()));
+    bytes.extend(mac);
+    bytes.extend([0; 2]);
+    bytes.extend(u32::from(hand_up).to_ne_bytes());
+    bytes.extend([0; 4]);
+    bytes
+}
+
+/// `struct flood_record`, and behind it so many bytes of the frame as it says.
+fn record(bytes: &[u8]) -> Option<Record> {
+    let word = |at: usize| bytes.get(at..at + 4)?.try_into().ok().map(u32::from_ne_bytes);
+    let (verdict, length) = (Verdict::from_number(word(0)?), word(4)? as usize);
+    Some(Record { verdict, frame: bytes.get(8..8 + length)?.to_vec() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::{ETHERTYPE, Format, Header, Kind, Padding, Wire};
+    use crate::window::{RateLimit, Window};
+
+    const MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
+    const XDP_DROP: u32 = 1;
+    const XDP_PASS: u32 = 2;
+    const XDP_TX: u32 = 3;
+
+    fn driver_or_skip(name: &str, rules: &Rules, hand_up: bool) -> Option<Driver> {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("SKIPPED: {name}: needs root to load BPF programs");
+            return None;
+        }
+        Some(Driver::load(rules, MAC, hand_up).expect("the kernel takes it"))
+    }
+
+    fn rules(wire: Wire, key: Option<[u8; 16]>) -> Rules {
+        Rules { format: Format::new(wire, key), id: 1, rate_limit: None }
+    }
+
+    fn ethernet(frame: &[u8]) -> Vec<u8> {
+        let mut bytes = vec![0xff; 6];
+        bytes.extend([2, 0, 0, 0, 0, 9]);
+        bytes.extend(ETHERTYPE.to_be_bytes());
+        bytes.extend(frame);
+        bytes
+    }
+
+    /// Numbers that look random and are the same for the same seed (xorshift).
+    struct Numbers(u64);
+
+    impl Numbers {
+        fn below(&mut self, limit: u64) -> u64 {
+            self.0 ^= self.0 << 13;
+            self.0 ^= self.0 >> 7;
+            self.0 ^= self.0 << 17;
+            (self.0 >> 16) % limit
+        }
+    }
+
+    /// A frame of a plausible flood, sometimes spoilt.
+    fn arrival(numbers: &mut Numbers, rules: &Rules) -> Vec<u8> {
+        let header = Header {
+            id: numbers.below(4) as u32,
+            epoch: 100 + numbers.below(3) as u32 * numbers.below(2) as u32,
+            seq: (numbers.below(600) as u32).wrapping_sub(300) & rules.format.wire().id_max(),
+            ttl: numbers.below(4) as u8,
+            kind: Kind::Data,
+        };
+        let data: Vec<u8> = (0..numbers.below(120)).map(|_| numbers.below(256) as u8).collect();
+        let mut bytes = rules.format.write(&header, &data);
+        match numbers.below(8) {
+            0 => bytes.truncate(numbers.below(bytes.len() as u64 + 1) as usize),
+            1 => {
+                let at = numbers.below(bytes.len() as u64) as usize;
+                bytes[at] ^= 1 << numbers.below(8);
+            }
+            2 => bytes.resize(bytes.len().max(46), 0),
+            _ => {}
+        }
+        bytes
+    }
+
+    #[test]
+    fn the_driver_decides_what_rust_decides() {
+        for (wire, key) in [(Wire::Paper, None), (Wire::One, None), (Wire::One, Some([7; 16]))] {
+            let rules = rules(wire, key);
+            let name = "the_driver_decides_what_rust_decides";
+            let Some(driver) = driver_or_skip(name, &rules, false) else { return };
+            driver.listen(true).expect("it can be told");
+            let (mut window, mut numbers) = (Window::new(rules), Numbers(0x9e37_79b9_7f4a_7c15));
+            let mut verdicts = [0; Verdict::ALL.len()];
+            for n in 0..3000 {
+                let bytes = arrival(&mut numbers, &rules);
+                // Time stands still here and as good as that there: what time does is another test's.
+                let heard = window.handle_frame(std::time::Duration::ZERO, &bytes, Padding::Ethernet);
+                verdicts[heard.as_ref().err().map_or(0, |verdict| *verdict as usize)] += 1;
+                let run = driver.loaded.run(PROGRAM, &ethernet(&bytes), 1).expect("it runs");
+                let relayed = heard.as_ref().ok().and_then(|frame| rules.format.relayed(frame, &bytes));
+                assert_eq!(run.verdict, if relayed.is_some() { XDP_TX } else { XDP_DROP }, "{n}: {heard:?}");
+                if let Some(relayed) = relayed {
+                    assert_eq!(&run.frame[14..14 + relayed.len()], relayed, "{n}");
+                    assert_eq!(run.frame[6..12], MAC);
+                }
+                let records = driver.take();
+                let up = records.first().map(|record| record.frame.as_slice());
+                let whole = heard.map(|frame| &bytes[..wire.header_bytes() + frame.data.len()]);
+                assert_eq!((records.len() <= 1, up), (true, whole.ok()), "{n}");
+            }
+            assert_eq!(driver.counts().expect("counts").verdicts, verdicts);
+            let seen = |verdict: Verdict| verdicts[verdict as usize] > 0;
+            assert!([Verdict::New, Verdict::Duplicate, Verdict::Own, Verdict::Length].into_iter().all(seen));
+            assert_eq!(seen(Verdict::BadTag), key.is_some());
+        }
+    }
+
+    #[test]
+    fn the_longest_message_passes_the_verifier_and_comes_up() {
+        let rules = rules(Wire::One, Some([7; 16]));
+        let name = "the_longest_message_passes_the_verifier_and_comes_up";
+        let Some(driver) = driver_or_skip(name, &rules, false) else { return };
+        driver.listen(true).expect("it can be told");
+        let header = Header { id: 2, ttl: 255, ..Header::default() };
+        let frame = rules.format.write(&header, &[0x5a; crate::DATA_MAX]);
+        let run = driver.loaded.run(PROGRAM, &ethernet(&frame), 1).expect("it runs");
+        assert_eq!(run.verdict, XDP_TX);
+        assert_eq!(driver.take(), [Record { verdict: Verdict::New, frame }]);
+    }
+
+    #[test]
+    fn what_is_not_wanted_does_not_come_up() {
+        let rules = rules(Wire::One, None);
+        let Some(driver) = driver_or_skip("what_is_not_wanted_does_not_come_up", &rules, false) else {
+            return;
+        };
+        let run = |seq: u32, kind: Kind, target: u32| {
+            let header = Header { id: 2, epoch: 1, seq, ttl: 3, kind };
+            let frame = rules.format.write(&header, &target.to_be_bytes());
+            assert_eq!(driver.loaded.run(PROGRAM, &ethernet(&frame), 1).expect("it runs").verdict, XDP_TX);
+            driver.take().len()
+        };
+        assert_eq!(run(1, Kind::Data, 1), 0);
+        assert_eq!(run(2, Kind::EchoRequest, 9), 0);
+        assert_eq!(run(3, Kind::EchoRequest, 1), 1, "a ping for this node");
+        assert_eq!(run(4, Kind::EchoReply, 1), 0);
+        let other = driver.loaded.run(PROGRAM, &[0; 60], 1).expect("it runs");
+        assert_eq!(other.verdict, XDP_PASS, "what is no flood passes");
+    }
+
+    #[test]
+    fn what_waits_is_decided_above() {
+        let rules = rules(Wire::Paper, None);
+        let Some(driver) = driver_or_skip("what_waits_is_decided_above", &rules, true) else { return };
+        let frame = rules.format.write(&Header { id: 2, seq: 3, ttl: 9, ..Header::default() }, b"hello");
+        for _ in 0..2 {
+            let run = driver.loaded.run(PROGRAM, &ethernet(&frame), 1).expect("it runs");
+            assert_eq!(run.verdict, XDP_DROP);
+        }
+        let copy = Record { verdict: Verdict::Duplicate, frame: frame[..5].to_vec() };
+        assert_eq!(driver.take(), [Record { verdict: Verdict::New, frame }, copy]);
+    }
+
+    #[test]
+    fn the_driver_limits_rates() {
+        let limit = Some(RateLimit { frames_per_s: 1 });
+        let rules = Rules { rate_limit: limit, ..rules(Wire::One, None) };
+        let Some(driver) = driver_or_skip("the_driver_limits_rates", &rules, false) else { return };
+        for seq in 0..100 {
+            let frame =
+                rules.format.write(&Header { id: 2, epoch: 1, seq, ttl: 3, ..Header::default() }, b"");
+            driver.loaded.run(PROGRAM, &ethernet(&frame), 1).expect("it runs");
+        }
+        let counts = driver.counts().expect("counts");
+        assert!(counts.verdicts[Verdict::Limited as usize] > 0, "{counts:?}");
+        assert!(counts.relayed >= 32, "{counts:?}");
+    }
+}
