@@ -88,22 +88,20 @@ impl Loaded {
         changed.map_err(|error| Error::loader("change a BPF program's variables", error))
     }
 
-    /// The sum over all processors of the numbers of 64 bits that a per-CPU array's first element has.
+    /// The elements of a per-CPU array of numbers of 64 bits, each summed over all processors.
     ///
     /// # Errors
     /// If there is no such map.
     pub fn sums(&self, name: &str) -> Result<Vec<u64>, Error> {
         let map = self.object.maps().find(|map| map.name() == name);
         let map = map.ok_or_else(|| Error::NoProgram(name.to_owned()))?;
-        let read = map.lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY);
-        let values = read.map_err(|error| Error::loader("read a BPF program's counters", error))?;
-        let mut sums = vec![0; map.value_size() as usize / 8];
-        for value in values.unwrap_or_default() {
-            for (sum, bytes) in sums.iter_mut().zip(value.chunks_exact(8)) {
-                *sum += bytes.try_into().map_or(0, u64::from_ne_bytes);
-            }
-        }
-        Ok(sums)
+        let sum = |key: u32| {
+            let values = map.lookup_percpu(&key.to_ne_bytes(), MapFlags::ANY)?.unwrap_or_default();
+            let number = |value: &Vec<u8>| value.as_slice().try_into().map_or(0, u64::from_ne_bytes);
+            Ok(values.iter().map(number).sum())
+        };
+        let sums: libbpf_rs::Result<_> = (0..map.max_entries()).map(sum).collect();
+        sums.map_err(|error| Error::loader("read a BPF program's counters", error))
     }
 
     /// The reading end of the ring buffer `name`.

@@ -33,10 +33,23 @@ struct flood_control {
 
 struct flood_control control SEC(".bss.control");
 
-struct flood_counts {
-	__u64 verdicts[FLOOD_VERDICTS];
-	__u64 relayed;
-	__u64 lost;          /* not delivered: the ring was full */
+/* Where a processor copies the frame whose tag it checks. */
+struct flood_copy {
+	__u64 frame[FLOOD_FRAME_WORDS];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct flood_copy);
+} copies SEC(".maps");
+
+/* What is counted, by the number of the counter: the verdicts, and after them these. */
+enum flood_counter {
+	FLOOD_RELAYED = FLOOD_VERDICTS, /* new, and sent again; FLOOD_NEW counts those that were not */
+	FLOOD_LOST,                     /* not delivered: the ring was full */
+	FLOOD_COUNTERS,
 };
 
 struct {
@@ -48,9 +61,9 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
+	__uint(max_entries, FLOOD_COUNTERS);
 	__type(key, __u32);
-	__type(value, struct flood_counts);
+	__type(value, __u64);
 } counts SEC(".maps");
 
 /* What goes up: a verdict, the number of bytes, and so many of the frame. */
@@ -66,6 +79,15 @@ struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 1 << 20);
 } frames SEC(".maps");
+
+/* One element each: without CAP_PERFMON the verifier allows no arithmetic on pointers that depends on the way taken. */
+INLINE void count(__u32 counter)
+{
+	__u64 *counted = bpf_map_lookup_elem(&counts, &counter);
+
+	if (counted)
+		++*counted;
+}
 
 INLINE struct flood_config load_config(void)
 {
@@ -99,12 +121,12 @@ INLINE int hand_up_as(struct xdp_md *ctx, __u32 verdict, __u32 length, const __u
 	return 1;
 }
 
-INLINE void hand_up(struct xdp_md *ctx, struct flood_counts *count, __u32 verdict, __u32 length)
+INLINE void hand_up(struct xdp_md *ctx, __u32 verdict, __u32 length)
 {
 	const int done = length <= SMALL - sizeof(struct flood_record) ? hand_up_as(ctx, verdict, length, SMALL)
 								       : hand_up_as(ctx, verdict, length, LARGE);
 	if (!done)
-		count->lost++;
+		count(FLOOD_LOST);
 }
 
 INLINE __u32 wanted(const struct flood_config *c, const struct flood_header *h, const __u8 *frame, const __u8 *end)
@@ -118,7 +140,34 @@ INLINE __u32 wanted(const struct flood_config *c, const struct flood_header *h, 
 	       flood_be32(FLOOD_LOAD(__u32, target)) == c->id;
 }
 
-INLINE __u32 judge(const struct flood_config *c, const struct flood_header *h, const __u8 *frame, const __u8 *end)
+struct walk {
+	struct flood_sip sip;
+	const __u64 *frame;
+};
+
+static long walk_word(__u64 number, struct walk *walk)
+{
+	flood_sip_word(&walk->sip, flood_data_word(walk->frame, number));
+	return 0;
+}
+
+/* By bpf_loop, and in a copy: of a program without CAP_PERFMON, the verifier follows every branch that a processor might
+ * speculate on, which has no end in a loop, and allows constant places of a packet only. */
+INLINE __u32 tag_is_good(struct xdp_md *ctx, const struct flood_config *c, const struct flood_header *h)
+{
+	const __u32 zero = 0, length = FLOOD_HEADER_1 + h->len;
+	struct flood_copy *copy = bpf_map_lookup_elem(&copies, &zero);
+	struct walk walk;
+
+	if (!copy || length > sizeof(copy->frame) || bpf_xdp_load_bytes(ctx, ETHERNET, copy->frame, length))
+		return 0;
+	walk.frame = copy->frame;
+	flood_tag_begin(&walk.sip, c, copy->frame);
+	bpf_loop(h->len / 8, walk_word, &walk, 0);
+	return flood_tag_end(&walk.sip, h, copy->frame) == copy->frame[2];
+}
+
+INLINE __u32 judge(struct xdp_md *ctx, const struct flood_config *c, const struct flood_header *h)
 {
 	const __u32 now = (__u32)(bpf_ktime_get_coarse_ns() >> FLOOD_TICK_SHIFT), id = h->id;
 	struct flood_source *source = bpf_map_lookup_elem(&sources, &id);
@@ -132,7 +181,7 @@ INLINE __u32 judge(const struct flood_config *c, const struct flood_header *h, c
 	}
 	/* After the window: most copies that a node hears are duplicates. Before anything is remembered: what has a bad tag
 	 * leaves no trace. */
-	if (c->keyed && !flood_tag_good(c, h, frame, end))
+	if (c->keyed && !tag_is_good(ctx, c, h))
 		return FLOOD_BAD_TAG;
 	if (!source) {
 		flood_source_init(&begun, c, h, now);
@@ -145,6 +194,13 @@ INLINE __u32 judge(const struct flood_config *c, const struct flood_header *h, c
 	return flood_take(source, c, h, now);
 }
 
+/* Each place is a constant to the verifier, which the compiler would like to make a variable of. */
+INLINE void set(__u8 *at, __u8 value)
+{
+	FLOOD_ANEW(at);
+	*at = value;
+}
+
 SEC("xdp")
 int flood_relay(struct xdp_md *ctx)
 {
@@ -152,40 +208,29 @@ int flood_relay(struct xdp_md *ctx)
 	__u8 *start = (__u8 *)(long)ctx->data, *end = (__u8 *)(long)ctx->data_end;
 	__u8 *frame = start + ETHERNET;
 	struct flood_header h = {};
-	struct flood_counts *count;
-	__u32 zero = 0, verdict, length;
+	__u32 verdict, length;
 
 	if (frame > end || *(__u16 *)(start + 12) != flood_be16(ETHERTYPE))
 		return XDP_PASS;
-	count = bpf_map_lookup_elem(&counts, &zero);
-	if (!count)
-		return XDP_DROP;
 	length = (__u32)bpf_xdp_get_buff_len(ctx) - ETHERNET;
 	verdict = flood_parse(&h, &c, frame, end, length, FLOOD_ETHERNET_PAD);
 	if (verdict == FLOOD_NEW)
-		verdict = h.id == c.id ? FLOOD_OWN : judge(&c, &h, frame, end);
-	if (verdict < FLOOD_VERDICTS)
-		count->verdicts[verdict]++;
+		verdict = h.id == c.id ? FLOOD_OWN : judge(ctx, &c, &h);
 	if (verdict == FLOOD_DUPLICATE && setup.hand_up)
-		hand_up(ctx, count, verdict, flood_header_length(&c));
-	if (verdict != FLOOD_NEW)
-		return XDP_DROP;
-	if (setup.hand_up) {
-		hand_up(ctx, count, verdict, flood_header_length(&c) + h.len);
+		hand_up(ctx, verdict, flood_header_length(&c));
+	else if (verdict == FLOOD_NEW && (setup.hand_up || wanted(&c, &h, frame, end)))
+		hand_up(ctx, verdict, flood_header_length(&c) + h.len);
+	if (verdict != FLOOD_NEW || setup.hand_up || !flood_goes_on(&h)) {
+		count(verdict);
 		return XDP_DROP;
 	}
-	if (wanted(&c, &h, frame, end))
-		hand_up(ctx, count, verdict, flood_header_length(&c) + h.len);
-	/* The ring's helpers may have moved nothing, but the verifier wants to see it. */
-	start = (__u8 *)(long)ctx->data;
-	end = (__u8 *)(long)ctx->data_end;
-	frame = start + ETHERNET;
-	if (!flood_goes_on(&h) || frame + FLOOD_HEADER_0 > end)
-		return XDP_DROP;
-	frame[flood_ttl_at(&c)]--;
+	count(FLOOD_RELAYED);
+	if (c.wire)
+		set(frame + FLOOD_TTL_AT_1, h.ttl - 1);
+	else
+		set(frame + FLOOD_TTL_AT_0, h.ttl - 1);
 	*(__u16 *)(start + 6) = *(const volatile __u16 *)&setup.mac[0];
 	*(__u16 *)(start + 8) = *(const volatile __u16 *)&setup.mac[2];
 	*(__u16 *)(start + 10) = *(const volatile __u16 *)&setup.mac[4];
-	count->relayed++;
 	return XDP_TX;
 }

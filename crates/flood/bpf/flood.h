@@ -22,6 +22,9 @@
 /* Bytes of the header by wire version. */
 #define FLOOD_HEADER_0 5
 #define FLOOD_HEADER_1 24
+/* Where it has the TTL. */
+#define FLOOD_TTL_AT_0 2
+#define FLOOD_TTL_AT_1 1
 /* A shorter Ethernet payload is padded with bytes that belong to no frame (IEEE 802.3, 3.2.7). */
 #define FLOOD_ETHERNET_PAD 46
 /* What a frame may have behind its data as a UDP payload. */
@@ -137,12 +140,6 @@ FLOOD_INLINE __u32 flood_header_length(const struct flood_config *c)
 	return c->wire ? FLOOD_HEADER_1 : FLOOD_HEADER_0;
 }
 
-/* Where the TTL lies in the frame. */
-FLOOD_INLINE __u32 flood_ttl_at(const struct flood_config *c)
-{
-	return c->wire ? 1 : 2;
-}
-
 /* Reads the header of the frame that takes the `length` bytes from `at` up to `end` (the verifier knows the one, not
  * the other). Behind its data there may be padding up to a whole length of `pad`. Returns FLOOD_NEW, and then `len` bytes
  * of data do follow, or why it is no frame. */
@@ -235,47 +232,33 @@ FLOOD_INLINE __u64 flood_sip_end(struct flood_sip *s, __u64 last)
 	return s->v0 ^ s->v1 ^ s->v2 ^ s->v3;
 }
 
-/* The tag of the frame at `at`, whose header flood_parse has found good: of its 16 bytes before the tag with TTL 0, and
- * of its data. As the machine would load it from the frame. */
-FLOOD_INLINE __u64 flood_tag(const struct flood_config *c, const struct flood_header *h, const __u8 *at,
-			     const __u8 *end)
-{
-	const __u8 *data = at + FLOOD_HEADER_1;
-	const __u32 words = h->len >> 3, odd = h->len & 7;
-	struct flood_sip s;
-	__u64 last = 0;
-	__u32 i;
+/* Words of 8 bytes that hold the longest frame, a power of two. */
+#define FLOOD_FRAME_WORDS 512
 
-	if (data > end)
-		return 0;
-	flood_sip_init(&s, c->key);
-	flood_sip_word(&s, flood_le64(FLOOD_LOAD(__u64, at)) & ~0xff00ULL);
-	flood_sip_word(&s, flood_le64(FLOOD_LOAD(__u64, at + 8)));
-	for (i = 0; i < FLOOD_DATA_MAX / 8 && i < words; i++) {
-		FLOOD_ANEW(data);
-		if (data + 8 > end)
-			return 0;
-		flood_sip_word(&s, flood_le64(FLOOD_LOAD(__u64, data)));
-		data += 8;
-	}
-	for (i = 0; i < 7 && i < odd; i++) {
-		FLOOD_ANEW(data);
-		if (data + 1 > end)
-			return 0;
-		last |= (__u64)*data << (8 * i);
-		data++;
-	}
-	last |= (__u64)((16 + h->len) & 255) << 56;
-	return flood_le64(flood_sip_end(&s, last));
+/* The tag of a frame whose header flood_parse has found good: of its 16 bytes before the tag with TTL 0, and of its data;
+ * as the machine would load it from the frame. `frame` is a copy of the frame in aligned words. First comes this, then
+ * flood_sip_word of each whole word of the data, then flood_tag_end. */
+FLOOD_INLINE void flood_tag_begin(struct flood_sip *s, const struct flood_config *c, const __u64 *frame)
+{
+	flood_sip_init(s, c->key);
+	flood_sip_word(s, flood_le64(frame[0]) & ~0xff00ULL);
+	flood_sip_word(s, flood_le64(frame[1]));
 }
 
-/* Whether the tag that the frame carries is right; not to be asked of wire 0. */
-FLOOD_INLINE __u32 flood_tag_good(const struct flood_config *c, const struct flood_header *h, const __u8 *at,
-				  const __u8 *end)
+/* Of the data, the word of this number. */
+FLOOD_INLINE __u64 flood_data_word(const __u64 *frame, __u64 number)
 {
-	if (at + FLOOD_HEADER_1 > end)
-		return 0;
-	return flood_tag(c, h, at, end) == FLOOD_LOAD(__u64, at + 16);
+	return flood_le64(frame[(number + FLOOD_HEADER_1 / 8) & (FLOOD_FRAME_WORDS - 1)]);
+}
+
+FLOOD_INLINE __u64 flood_tag_end(struct flood_sip *s, const struct flood_header *h, const __u64 *frame)
+{
+	const __u32 odd = h->len & 7;
+	__u64 last = 0;
+
+	if (odd)
+		last = flood_data_word(frame, h->len >> 3) << (64 - 8 * odd) >> (64 - 8 * odd);
+	return flood_le64(flood_sip_end(s, last | (__u64)((16 + h->len) & 255) << 56));
 }
 
 /* --- which frames are new --- */

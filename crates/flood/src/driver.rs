@@ -71,13 +71,12 @@ impl Driver {
     /// What the kernel says.
     pub fn counts(&self) -> Result<Counts, Error> {
         let sums = self.loaded.sums("counts")?;
-        let mut counts = Counts::default();
-        let (verdicts, rest) = sums.split_at(Verdict::ALL.len().min(sums.len()));
-        counts.verdicts.iter_mut().zip(verdicts).for_each(|(count, sum)| *count = *sum);
-        if let [relayed, lost, ..] = rest {
-            (counts.relayed, counts.lost) = (*relayed, *lost);
-        }
-        Ok(counts)
+        let sum = |at: usize| sums.get(at).copied().unwrap_or_default();
+        let (relayed, lost) = (sum(Verdict::ALL.len()), sum(Verdict::ALL.len() + 1));
+        let mut verdicts = std::array::from_fn(sum);
+        // The program counts what it relays apart.
+        verdicts[Verdict::New as usize] += relayed;
+        Ok(Counts { verdicts, relayed, lost })
     }
 
     /// Takes what came up; call it until there is nothing.
