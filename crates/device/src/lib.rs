@@ -9,6 +9,7 @@ mod interface_request;
 pub mod net;
 mod netlink;
 pub mod netns;
+pub mod packet_socket;
 pub mod poller;
 pub mod process;
 pub mod raw;

@@ -41,4 +41,15 @@ struct medium_delays {
 	__u32 count;         /* it wraps: the last MEDIUM_DELAYS are there */
 };
 
+/* Bytes of a frame of a stream that are written anew each time; a multiple of 8. */
+#define MEDIUM_HEAD 64
+
+struct medium_stream {
+	__u32 seq;           /* the last that was sent */
+	__u32 udp;           /* whether the message is in a datagram */
+	__u64 next;          /* when the next is due, in ns */
+	__u64 interval;      /* from one to the next */
+	__u64 head[MEDIUM_HEAD / 8];
+};
+
 #endif

@@ -1,5 +1,8 @@
 //! The experiments of paper 000: messages flooded over a medium that many nodes share.
 
+mod frames;
+mod node;
+mod rate;
 mod reach;
 mod simulation;
 
@@ -13,11 +16,14 @@ use crate::network::Topology;
 use crate::runner::Sample;
 use crate::system::{Means, System};
 
+pub(crate) use rate::{ABOUT as ABOUT_RATE, experiment as rate};
 pub(crate) use reach::{ABOUT as ABOUT_REACH, experiment as reach};
 
 /// What is done on a medium of its own.
 #[derive(Clone, Debug)]
 pub enum Test {
+    /// `flood-rate`.
+    Rate(rate::RateTest),
     /// `flood-reach`, in virtual time.
     Reach(reach::ReachTest),
 }
@@ -38,14 +44,16 @@ impl Test {
     /// What it runs.
     pub(crate) fn programs(&self) -> &'static [&'static str] {
         match self {
+            Test::Rate(_) => &["ethtool"],
             Test::Reach(_) => &[],
         }
     }
 }
 
 /// One sample.
-pub(crate) fn measure(test: &Test, _means: &Means, seed: u64) -> Result<Sample, Error> {
+pub(crate) fn measure(test: &Test, means: &Means, seed: u64) -> Result<Sample, Error> {
     match test {
+        Test::Rate(test) => rate::measure(test, means),
         Test::Reach(test) => reach::measure(test, seed),
     }
 }

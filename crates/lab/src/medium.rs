@@ -31,6 +31,10 @@ const NODES_MAX: usize = 256;
 const FIRST: u32 = 10;
 const LOSSES: u32 = 1 << 20;
 const DELAYS: u32 = 1 << 18;
+const HEAD: usize = 64;
+
+/// Of a stream's program in one call, which takes some milliseconds to begin and to end by itself.
+const RUNS: u32 = 100_000;
 
 /// Native XDP takes no more on a veth.
 const MTU: u32 = 3000;
@@ -162,9 +166,24 @@ impl Medium {
         self.nodes[node].run(|| attach_named(&self.loaded, program, interface_index()?))?
     }
 
-    /// `node` sends `frame`, Ethernet header and all, from within the kernel.
-    pub fn send(&self, node: usize, frame: &[u8]) -> Result<(), Error> {
-        self.nodes[node].run(|| Ok(self.loaded.send("transmit", frame, interface_index()?, 1)?))?
+    /// Has `node` send `frame`, Ethernet header and all, from within the kernel, each time with the next SEQ (wire version
+    /// 1): one every `interval` as nearly as the CPU manages, for `time` and a little more.
+    pub fn stream(&self, node: usize, frame: &[u8], interval: Duration, time: Duration) -> Result<(), Error> {
+        let seq = word(&self.loaded.lookup(".bss.stream", 0)?.unwrap_or_default(), 0) as u32;
+        let udp = u32::from(frame.get(12..14) == Some(&[8, 0]));
+        let now = device::monotonic();
+        let clocks = [now, interval].map(|time| (time.as_nanos() as u64).to_ne_bytes());
+        let words = [seq, udp].map(u32::to_ne_bytes);
+        let head = frame.get(..HEAD).unwrap_or_default();
+        self.loaded.set(".bss.stream", &[words.as_flattened(), clocks.as_flattened(), head].concat())?;
+        let send = || {
+            let interface = interface_index()?;
+            while device::monotonic() < now + time {
+                self.loaded.send("generate", frame, interface, RUNS)?;
+            }
+            Ok(())
+        };
+        self.nodes[node].run(send)?
     }
 
     fn taken(&self) -> Result<u32, Error> {

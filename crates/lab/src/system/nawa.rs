@@ -92,7 +92,7 @@ fn paths_up(status: &Value) -> usize {
 }
 
 /// Starts `nawa run` with a file of this `text`, by `launcher`; returns when it says that it is ready.
-fn run(
+pub(crate) fn run(
     means: &Means,
     host: &Namespace,
     launcher: &[OsString],

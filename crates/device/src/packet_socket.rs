@@ -1,0 +1,81 @@
+//! Packet sockets: whole Ethernet frames of one EtherType, past the kernel's protocols (packet(7)).
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with};
+
+/// Asked for as the receive buffer, in bytes.
+const BUFFER: libc::c_int = 4 << 20;
+
+/// A non-blocking packet socket at one interface. What leaves this host is not heard.
+#[derive(Debug)]
+pub struct PacketSocket {
+    socket: OwnedFd,
+    mac: [u8; 6],
+}
+
+impl PacketSocket {
+    /// At the interface with this index, in the calling thread's network namespace. With `ethertype`, it hears frames
+    /// of that; without, it only sends. Fails without CAP_NET_RAW, and where the interface has no Ethernet address.
+    pub fn open(interface: u32, ethertype: Option<u16>) -> io::Result<Self> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None)?;
+        set(&socket, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1)?;
+        // What the kernel's limit cuts off is no error.
+        let _ = set(&socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, BUFFER);
+        let mut name = address();
+        name.sll_protocol = ethertype.unwrap_or(0).to_be();
+        name.sll_ifindex = i32::try_from(interface).map_err(io::Error::other)?;
+        let mut length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+        let fd = socket.as_raw_fd();
+        // SAFETY: the name is one `sockaddr_ll` of the length given, which outlives the call.
+        check(unsafe { libc::bind(fd, (&raw const name).cast(), length) })?;
+        // SAFETY: the kernel writes at most `length` bytes, which is what the name has.
+        check(unsafe { libc::getsockname(fd, (&raw mut name).cast(), &raw mut length) })?;
+        let mac = *name.sll_addr.first_chunk().expect("eight bytes");
+        if (name.sll_hatype, name.sll_halen) != (libc::ARPHRD_ETHER, 6) {
+            return Err(io::Error::other("the interface carries no Ethernet frames"));
+        }
+        Ok(Self { socket, mac })
+    }
+
+    /// The interface's address.
+    pub fn mac(&self) -> [u8; 6] {
+        self.mac
+    }
+
+    /// Sends one frame, from its destination address on.
+    pub fn send(&self, frame: &[u8]) -> io::Result<()> {
+        Ok(send(&self.socket, frame, SendFlags::empty()).map(drop)?)
+    }
+
+    /// The next frame; `None` if there is none. What is longer than `buffer` is cut.
+    pub fn recv<'b>(&self, buffer: &'b mut [u8]) -> Option<&'b [u8]> {
+        let (length, _) = recv(&self.socket, &mut *buffer, RecvFlags::empty()).ok()?;
+        buffer.get(..length)
+    }
+}
+
+impl AsFd for PacketSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+fn address() -> libc::sockaddr_ll {
+    // SAFETY: all zero is a valid `sockaddr_ll`: integers and bytes.
+    let mut name: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+    name.sll_family = libc::AF_PACKET as u16;
+    name
+}
+
+fn set(socket: &OwnedFd, level: libc::c_int, name: libc::c_int, value: libc::c_int) -> io::Result<()> {
+    let length = size_of_val(&value) as libc::socklen_t;
+    // SAFETY: the value is one int, which the kernel only reads and which outlives the call.
+    check(unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, (&raw const value).cast(), length) })
+}
+
+fn check(result: libc::c_int) -> io::Result<()> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
