@@ -2,8 +2,11 @@
 
 mod frames;
 mod node;
+mod ping;
 mod rate;
 mod reach;
+mod real;
+mod relay;
 mod simulation;
 
 use std::time::Duration;
@@ -18,10 +21,13 @@ use crate::system::{Means, System};
 
 pub(crate) use rate::{ABOUT as ABOUT_RATE, experiment as rate};
 pub(crate) use reach::{ABOUT as ABOUT_REACH, experiment as reach};
+pub(crate) use relay::{ABOUT as ABOUT_RELAY, experiment as relay};
 
 /// What is done on a medium of its own.
 #[derive(Clone, Debug)]
 pub enum Test {
+    /// `flood-relay`.
+    Relay(relay::RelayTest),
     /// `flood-rate`.
     Rate(rate::RateTest),
     /// `flood-reach`, in virtual time.
@@ -44,8 +50,8 @@ impl Test {
     /// What it runs.
     pub(crate) fn programs(&self) -> &'static [&'static str] {
         match self {
-            Test::Rate(_) => &["ethtool"],
-            Test::Reach(_) => &[],
+            Test::Relay(_) | Test::Rate(_) => &["ethtool", "nft"],
+            Test::Reach(_) => &["ethtool"],
         }
     }
 }
@@ -53,7 +59,8 @@ impl Test {
 /// One sample.
 pub(crate) fn measure(test: &Test, means: &Means, seed: u64) -> Result<Sample, Error> {
     match test {
+        Test::Relay(test) => relay::measure(test, means),
         Test::Rate(test) => rate::measure(test, means),
-        Test::Reach(test) => reach::measure(test, seed),
+        Test::Reach(test) => reach::measure(test, means, seed),
     }
 }

@@ -20,8 +20,8 @@ use crate::system::{Means, start_nawa};
 
 use super::frames::format;
 
-/// The UDP port of nodes that relay datagrams.
-pub(super) const PORT: u16 = 35_253;
+/// The UDP port of nodes that relay datagrams, if nothing else is configured.
+pub(super) const PORT: u16 = 51_902;
 /// How long the packet relay waits for a frame before it looks whether it is to end.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 const ETHERNET: usize = 14;
