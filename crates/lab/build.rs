@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 fn main() {
     bpf::compile::compile("bpf/medium.bpf.c", &["bpf/medium.h"]);
+    bpf::compile::compile("bpf/stages.bpf.c", &["bpf/medium.h", "bpf/stages.h"]);
     println!("cargo::rerun-if-changed=src/clock_shim.c");
     let folder = std::env::var_os("OUT_DIR").map(PathBuf::from).expect("cargo sets OUT_DIR");
     let mut compile =

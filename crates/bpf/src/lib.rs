@@ -30,6 +30,8 @@ pub mod xdp;
 
 #[cfg(feature = "load")]
 pub use error::Error;
+#[cfg(feature = "load")]
+pub use maps::Traced;
 
 /// A compiled object, aligned as the loader reads it.
 #[repr(C, align(8))]

@@ -1,4 +1,4 @@
-//! The maps of a loaded object by their names, and frames sent from within the kernel.
+//! The maps of a loaded object by their names, frames sent from within the kernel, and tracepoints.
 
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -13,6 +13,11 @@ const LIVE_FRAMES: u32 = 1 << 1;
 const CONTEXT_BYTES: usize = 24;
 const CONTEXT_END: std::ops::Range<usize> = 4..8;
 const CONTEXT_INTERFACE: std::ops::Range<usize> = 12..16;
+
+/// Programs at tracepoints.
+pub struct Traced {
+    _links: Vec<libbpf_rs::Link>,
+}
 
 impl Loaded {
     /// Sets the element `key` of the map `name`.
@@ -66,6 +71,17 @@ impl Loaded {
             .test_run(input)
             .map(drop)
             .map_err(|error| Error::loader("send frames from a BPF program", error))
+    }
+
+    /// Attaches all programs to the tracepoints that their sections name, for as long as what is returned lives.
+    ///
+    /// # Errors
+    /// What the kernel says, as where it has no such tracepoint.
+    pub fn trace(&self) -> Result<Traced, Error> {
+        let attach = |program: libbpf_rs::ProgramMut| program.attach_trace();
+        let links = self.object.progs_mut().map(attach).collect::<Result<Vec<_>, _>>();
+        let links = links.map_err(|error| Error::loader("attach a BPF program to a tracepoint", error))?;
+        Ok(Traced { _links: links })
     }
 
     fn map(&self, name: &str) -> Result<Map<'_>, Error> {

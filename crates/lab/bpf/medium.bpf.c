@@ -52,7 +52,8 @@ struct {
 /* A message on its way through a node. */
 struct passage {
 	__u64 message;
-	__u64 began;         /* when it left towards the node, in ns */
+	__u64 came;          /* when it came in from the node before, in ns */
+	__u64 began;         /* when it left towards this one */
 	__u64 ended;         /* whether it has come in again */
 };
 
@@ -74,6 +75,14 @@ struct {
 } delays SEC(".maps");
 
 struct medium_delays delays_taken SEC(".bss.taken");
+
+/* When this processor's last frame came in. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} came_in SEC(".maps");
 
 #define ETHERNET 14
 #define IP_UDP 28
@@ -111,11 +120,14 @@ INLINE void begin_passage(struct xdp_md *ctx, __u32 node)
 {
 	__u64 message = message_of(ctx);
 	struct passage *p = passage_of(message, node);
-	__u64 now = bpf_ktime_get_ns();
+	__u64 now = bpf_ktime_get_ns(), *came;
+	__u32 zero = 0;
 
-	if (!message || !p || (p->message == message && now - p->began < COPIES_NS))
+	came = bpf_map_lookup_elem(&came_in, &zero);
+	if (!came || !message || !p || (p->message == message && now - p->began < COPIES_NS))
 		return;
 	p->message = message;
+	p->came = *came;
 	p->began = now;
 	p->ended = 0;
 }
@@ -123,18 +135,22 @@ INLINE void begin_passage(struct xdp_md *ctx, __u32 node)
 /* A message comes in from a node: has it just left towards it? */
 INLINE void end_passage(struct xdp_md *ctx, __u32 node)
 {
-	__u64 now = bpf_ktime_get_ns(), message = message_of(ctx);
+	__u64 now = bpf_ktime_get_ns(), message = message_of(ctx), *came;
 	struct passage *p = passage_of(message, node);
 	struct medium_delay *delay;
-	__u32 slot;
+	__u32 slot = 0;
 
+	came = bpf_map_lookup_elem(&came_in, &slot);
+	if (came)
+		*came = now;
 	if (!message || !p || p->message != message || p->ended)
 		return;
 	slot = __sync_fetch_and_add(&delays_taken.count, 1) & (MEDIUM_DELAYS - 1);
 	delay = bpf_map_lookup_elem(&delays, &slot);
 	if (delay) {
 		delay->node = node;
-		delay->ns = now - p->began;
+		delay->hop_ns = now - p->came;
+		delay->relay_ns = now - p->began;
 	}
 	p->ended = 1;
 }

@@ -34,7 +34,9 @@ struct medium_node {
 
 struct medium_delay {
 	__u32 node;
-	__u32 ns;
+	__u32 hop_ns;        /* from its coming in from the node before */
+	__u32 relay_ns;      /* from its leaving towards this one */
+	__u32 reserved;
 };
 
 struct medium_delays {

@@ -1,5 +1,6 @@
 //! The experiments of paper 000: messages flooded over a medium that many nodes share.
 
+mod breakdown;
 mod frames;
 mod node;
 mod ping;
@@ -8,6 +9,7 @@ mod reach;
 mod real;
 mod relay;
 mod simulation;
+mod stages;
 
 use std::time::Duration;
 
@@ -19,6 +21,7 @@ use crate::network::Topology;
 use crate::runner::Sample;
 use crate::system::{Means, System};
 
+pub(crate) use breakdown::{ABOUT as ABOUT_BREAKDOWN, experiment as breakdown};
 pub(crate) use rate::{ABOUT as ABOUT_RATE, experiment as rate};
 pub(crate) use reach::{ABOUT as ABOUT_REACH, experiment as reach};
 pub(crate) use relay::{ABOUT as ABOUT_RELAY, experiment as relay};
@@ -28,6 +31,8 @@ pub(crate) use relay::{ABOUT as ABOUT_RELAY, experiment as relay};
 pub enum Test {
     /// `flood-relay`.
     Relay(relay::RelayTest),
+    /// `flood-breakdown`.
+    Breakdown(breakdown::StageTest),
     /// `flood-rate`.
     Rate(rate::RateTest),
     /// `flood-reach`, in virtual time.
@@ -50,7 +55,7 @@ impl Test {
     /// What it runs.
     pub(crate) fn programs(&self) -> &'static [&'static str] {
         match self {
-            Test::Relay(_) | Test::Rate(_) => &["ethtool", "nft"],
+            Test::Relay(_) | Test::Breakdown(_) | Test::Rate(_) => &["ethtool", "nft"],
             Test::Reach(_) => &["ethtool"],
         }
     }
@@ -60,6 +65,7 @@ impl Test {
 pub(crate) fn measure(test: &Test, means: &Means, seed: u64) -> Result<Sample, Error> {
     match test {
         Test::Relay(test) => relay::measure(test, means),
+        Test::Breakdown(test) => breakdown::measure(test, means),
         Test::Rate(test) => rate::measure(test, means),
         Test::Reach(test) => reach::measure(test, means, seed),
     }

@@ -56,7 +56,7 @@ pub struct Medium {
     _attached: Vec<Attached>,
     loaded: Loaded,
     nodes: Vec<Namespace>,
-    _host: Namespace,
+    host: Namespace,
     adjacency: Adjacency,
     starts: HashMap<(usize, usize), u32>,
     rng: ChaCha8Rng,
@@ -69,6 +69,17 @@ pub struct EdgeStats {
     pub offered: u64,
     /// Those that were lost.
     pub lost: u64,
+}
+
+/// A message that a node has sent on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Relayed {
+    /// Who.
+    pub node: usize,
+    /// From its coming into the medium to its coming in again from the node.
+    pub hop: Duration,
+    /// The part of it from its leaving the medium towards the node.
+    pub relay: Duration,
 }
 
 impl Medium {
@@ -96,7 +107,7 @@ impl Medium {
             _attached: attached,
             loaded,
             nodes,
-            _host: host,
+            host,
             adjacency: Adjacency::chain(0),
             starts: HashMap::new(),
             rng: ChaCha8Rng::seed_from_u64(config.seed),
@@ -132,6 +143,11 @@ impl Medium {
         &self.nodes
     }
 
+    /// The namespace that the medium is in.
+    pub(crate) fn host(&self) -> &Namespace {
+        &self.host
+    }
+
     /// How many frames of any kind `node` has sent.
     pub fn sent(&self, node: usize) -> Result<u64, Error> {
         Ok(word(&self.loaded.lookup("nodes", number(node))?.unwrap_or_default(), 0))
@@ -143,17 +159,15 @@ impl Medium {
         Ok(EdgeStats { offered: word(&value, 8), lost: word(&value, 16) })
     }
 
-    /// How long each relay of a timed message took since [`Medium::forget_delays`], and at which node: from its leaving
-    /// towards the node to its coming in from it.
-    pub fn delays(&self) -> Result<Vec<(usize, Duration)>, Error> {
-        let taken = self.taken()?.min(DELAYS);
+    /// The relays of timed messages since [`Medium::forget_delays`].
+    pub fn relays(&self) -> Result<Vec<Relayed>, Error> {
         let read = |slot| {
             let value = self.loaded.lookup("delays", slot)?.unwrap_or_default();
-            let both = word(&value, 0).to_ne_bytes();
-            let [node, ns] = [0, 4].map(|at| both[at..at + 4].try_into().map_or(0, u32::from_ne_bytes));
-            Ok((node as usize, Duration::from_nanos(ns.into())))
+            let number = |at| word(&value, at) as u32;
+            let time = |at| Duration::from_nanos(number(at).into());
+            Ok(Relayed { node: number(0) as usize, hop: time(4), relay: time(8) })
         };
-        (0..taken).map(read).collect()
+        (0..self.taken()?.min(DELAYS)).map(read).collect()
     }
 
     /// Begins to time anew.

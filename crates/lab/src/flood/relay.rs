@@ -10,6 +10,7 @@ use crate::error::Error;
 use crate::experiment::{Experiment, Fields, Published, Ratio, Reference, RunOptions, Size};
 use crate::medium::{Medium, MediumConfig};
 use crate::runner::Sample;
+use crate::statistics::median;
 use crate::system::{KeyPair, Means, write_key};
 
 use super::node::{Mode, Node};
@@ -26,9 +27,10 @@ const OVERHEAD: Duration = Duration::from_millis(2500);
 /// A round trip over four hops, about.
 const ROUND_TRIP: Duration = Duration::from_micros(400);
 
-const RATIOS: [Ratio; 3] = [
+const RATIOS: [Ratio; 4] = [
     Ratio { name: "of_application", metric: "relay_delay_us", of: ("mode", Reference::Name("application")) },
     Ratio { name: "of_xdp_tx", metric: "relay_delay_us", of: ("mode", Reference::Name("xdp-tx")) },
+    Ratio { name: "node_of_xdp_tx", metric: "relay_node_us", of: ("mode", Reference::Name("xdp-tx")) },
     Ratio { name: "of_no_tag", metric: "relay_delay_us", of: ("authenticated", Reference::Name("no")) },
 ];
 
@@ -98,8 +100,9 @@ fn paper() -> Vec<Published> {
 const NOTES: [&str; 6] = [
     "one_way_us: half the mean round trip of `nawa flood ping` with 100 bytes, as in the paper; p99_us: half of the \
      round trip's 99th percentile",
-    "relay_delay_us: median over all relays and both directions of the time from a message's leaving the medium towards \
-     a relay to its coming in from it; relay_mean_us and relay_p99_us: of the same",
+    "relay_delay_us: median over all relays and both directions of the time from a message's coming into the medium to \
+     its coming in again from the relay; relay_mean_us and relay_p99_us: of the same; relay_node_us: without the medium's \
+     own part, from the message's leaving the medium towards the relay on",
     "on a veth there is no interrupt: a relay in driver or kernel runs in the softirq of whoever sent, and what the paper \
      measured, relaying in a hard interrupt, is not in these figures",
     "xdp-tx: in place of the relay an XDP program that sends every frame back and does nothing else",
@@ -143,14 +146,23 @@ fn one_way(pings: &Pings) -> Vec<(String, f64)> {
 
 /// None over one hop: nobody relays.
 fn relays(medium: &Medium, hops: usize) -> Result<Vec<(String, f64)>, Error> {
-    let delays = medium.delays()?.into_iter().filter(|&(node, _)| (1..hops).contains(&node));
-    let mut us: Vec<f64> = delays.map(|(_, delay)| delay.as_nanos() as f64 / 1e3).collect();
-    us.sort_unstable_by(f64::total_cmp);
-    let (Some(median), Some(p99)) = (us.get(us.len() / 2), us.get(us.len() * 99 / 100)) else {
+    let relayed = medium.relays()?;
+    let between = relayed.iter().filter(|relayed| (1..hops).contains(&relayed.node));
+    let (mut hop, mut own) = (Vec::new(), Vec::new());
+    for relayed in between {
+        hop.push(relayed.hop.as_nanos() as f64 / 1e3);
+        own.push(relayed.relay.as_nanos() as f64 / 1e3);
+    }
+    if hop.is_empty() {
         return Ok(Vec::new());
-    };
-    let mean = us.iter().sum::<f64>() / us.len() as f64;
-    let metrics = [("relay_delay_us", *median), ("relay_mean_us", mean), ("relay_p99_us", *p99)];
+    }
+    hop.sort_unstable_by(f64::total_cmp);
+    let metrics = [
+        ("relay_delay_us", median(hop.clone())),
+        ("relay_mean_us", hop.iter().sum::<f64>() / hop.len() as f64),
+        ("relay_p99_us", hop[hop.len() * 99 / 100]),
+        ("relay_node_us", median(own)),
+    ];
     Ok(metrics.map(|(name, value)| (name.to_owned(), value)).to_vec())
 }
 
