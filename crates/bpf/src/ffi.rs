@@ -78,3 +78,30 @@ pub fn attach_xdp(program: BorrowedFd, interface: u32, flags: u32) -> io::Result
         libbpf_sys::bpf_link_create(program.as_raw_fd(), interface, libbpf_sys::BPF_XDP, &raw const options)
     })
 }
+
+/// The XDP program that passes every frame, in two instructions: `r0 = XDP_PASS; exit`.
+pub fn load_pass() -> io::Result<OwnedFd> {
+    let instruction = |code: u32, imm: i32| {
+        // SAFETY: all zero is a valid instruction: integers.
+        let mut instruction: libbpf_sys::bpf_insn = unsafe { std::mem::zeroed() };
+        instruction.code = code as u8;
+        instruction.imm = imm;
+        instruction
+    };
+    let pass = libbpf_sys::XDP_PASS as i32;
+    let program = [
+        instruction(libbpf_sys::BPF_ALU64 | libbpf_sys::BPF_MOV | libbpf_sys::BPF_K, pass),
+        instruction(libbpf_sys::BPF_JMP | libbpf_sys::BPF_EXIT, 0),
+    ];
+    // SAFETY: two strings and as many instructions as given, which outlive the call; no options.
+    owned(unsafe {
+        libbpf_sys::bpf_prog_load(
+            libbpf_sys::BPF_PROG_TYPE_XDP,
+            c"nawa_pass".as_ptr(),
+            c"Dual MIT/GPL".as_ptr(),
+            program.as_ptr(),
+            program.len() as libbpf_sys::size_t,
+            ptr::null_mut(),
+        )
+    })
+}

@@ -61,6 +61,18 @@ pub fn load(object: &[u8], constants: &[(&str, &[u8])]) -> Result<Loaded, Error>
     Ok(Loaded { object: open.load().map_err(refused)? })
 }
 
+/// Passes every frame that comes in by the interface with this index. The end of a veth needs some program, so that what
+/// one at the other end sends back (XDP_TX) arrives.
+///
+/// # Errors
+/// What the kernel says; something else may be attached there.
+pub fn pass(interface: u32) -> Result<Attached, Error> {
+    let program = ffi::load_pass().map_err(Error::system("load an XDP program"))?;
+    let link = ffi::attach_xdp(program.as_fd(), interface, libbpf_sys::XDP_FLAGS_DRV_MODE);
+    let link = link.map_err(Error::system("attach an XDP program to the interface"))?;
+    Ok(Attached { mode: Mode::Native, _link: link })
+}
+
 impl Loaded {
     /// Attaches `program` to the interface with this index: in its driver, or where that knows no XDP, above it.
     ///

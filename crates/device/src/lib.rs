@@ -1,9 +1,11 @@
 //! Input and output on Linux, without logic of the protocols: [`Tun`] and [`UdpSocket`] move packets in batches,
-//! [`net`] sets up interfaces, [`Changes`] tells what became of them, [`poller`] waits; [`Tap`],
-//! [`raw`], [`netns`], [`tcp`] and [`process`] are what the lab needs.
+//! [`PacketSocket`] and [`BroadcastSocket`] move what is for everybody on an interface's network, [`net`] sets up
+//! interfaces, [`Changes`] tells what became of them, [`poller`] waits; [`Tap`], [`raw`], [`netns`], [`tcp`] and
+//! [`process`] are what the lab needs.
 //!
 //! All unsafe code and all `libc` of the workspace is here.
 
+pub mod broadcast;
 mod changes;
 mod interface_request;
 pub mod net;
@@ -19,8 +21,10 @@ pub mod tun;
 pub mod udp;
 mod virtio;
 
+pub use broadcast::BroadcastSocket;
 pub use changes::{Changes, News};
 pub use net::Net;
+pub use packet_socket::PacketSocket;
 pub use poller::{Poller, Signals, Waker, monotonic};
 pub use tap::Tap;
 pub use tun::Tun;

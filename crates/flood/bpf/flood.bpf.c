@@ -5,7 +5,7 @@
  * XDP cannot send a frame and pass it up: the local copy goes through a ring buffer, and only while somebody listens.
  *
  * What waits cannot be decided here. With `hand_up`, nothing is relayed: the first copy goes up, and of each further one
- * the header, so that user space can count them and decide (src/suppression.rs).
+ * the header (of this node's own messages too), so that user space can count them and decide (src/suppression.rs).
  */
 #include "xdp.h"
 #include "flood.h"
@@ -216,7 +216,7 @@ int flood_relay(struct xdp_md *ctx)
 	verdict = flood_parse(&h, &c, frame, end, length, FLOOD_ETHERNET_PAD);
 	if (verdict == FLOOD_NEW)
 		verdict = h.id == c.id ? FLOOD_OWN : judge(ctx, &c, &h);
-	if (verdict == FLOOD_DUPLICATE && setup.hand_up)
+	if (setup.hand_up && (verdict == FLOOD_DUPLICATE || verdict == FLOOD_OWN))
 		hand_up(ctx, verdict, flood_header_length(&c));
 	else if (verdict == FLOOD_NEW && (setup.hand_up || wanted(&c, &h, frame, end)))
 		hand_up(ctx, verdict, flood_header_length(&c) + h.len);

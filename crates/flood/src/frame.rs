@@ -212,6 +212,15 @@ impl Format {
         Ok(Frame { header: raw.into(), data })
     }
 
+    /// The header alone, of a frame that may be cut behind it and was found good before; `None` if it is shorter.
+    pub fn header(&self, bytes: &[u8]) -> Option<Header> {
+        let header = self.wire().header_bytes();
+        let mut alone = bytes.get(..header)?.to_vec();
+        let length = header - if self.wire() == Wire::Paper { 2 } else { 22 };
+        alone[length..length + 2].fill(0);
+        self.read(&alone, Padding::None).ok().map(|frame| frame.header)
+    }
+
     /// Writes a frame, with its tag if there is a key; without, wire version 1 has 0 for it.
     ///
     /// # Panics

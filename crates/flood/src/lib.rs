@@ -2,15 +2,28 @@
 //! what it hears for the first time onto the network it came from, inside the driver.
 //!
 //! `bpf/flood.h` is the protocol, integers only: the frame, its tag, which frames are new. This crate is its sans-IO face
-//! in Rust; begin reading at [`Window`]. Nothing here reads a clock: `now` is the time since an epoch of the caller's.
+//! in Rust; begin reading at [`Window`]. Nothing of it reads a clock: `now` is the time since an epoch of the caller's.
+//!
+//! With the feature `node`: `bpf/flood.bpf.c` and [`driver`], the relay inside the driver; [`node`], which runs it or one of
+//! the other two relays on an interface; and [`Client`], by which applications send and receive.
 
 #[cfg(feature = "node")]
 pub mod driver;
 mod ffi;
 pub mod frame;
+#[cfg(feature = "node")]
+pub mod local;
+#[cfg(feature = "node")]
+mod medium;
+#[cfg(feature = "node")]
+pub mod nft;
+#[cfg(feature = "node")]
+pub mod node;
 pub mod suppression;
 pub mod window;
 
 pub use frame::{DATA_MAX, ETHERTYPE, Format, Frame, Header, Kind, Padding, Verdict, Wire};
+#[cfg(feature = "node")]
+pub use local::{Client, ClientError, Message};
 pub use suppression::Suppression;
 pub use window::{RateLimit, Rules, Window};

@@ -61,6 +61,9 @@ enum Command {
     /// the namespace; what a congestion control does stays with the connections that use it.
     #[command(subcommand)]
     Flight(Flight),
+    /// Messages to every node of an ad-hoc network, over an interface that a [[flood]] section names (needs root)
+    #[command(subcommand)]
+    Flood(Flood),
     /// Emulated networks and experiments on this machine (needs root)
     #[command(subcommand)]
     Lab(Lab),
@@ -163,6 +166,83 @@ pub struct FlightShow {
 }
 
 #[derive(Subcommand, Debug)]
+enum Flood {
+    /// Sends a message, or each line of stdin as one
+    Send(FloodSend),
+    /// Prints the messages that come, a line each
+    Recv(FloodRecv),
+    /// Sends pings to a node, which answers by itself, and prints how long each was under way
+    ///
+    /// With wire version 0, whose frames have no room to say that they are pings, the other node needs `nawa flood recv
+    /// --echo`, which sends every message back.
+    Ping(FloodPing),
+}
+
+/// What to send.
+#[derive(Args, Debug)]
+pub struct FloodSend {
+    /// The interface
+    pub interface: String,
+    /// The message [default: each line of stdin]
+    pub message: Option<String>,
+    /// How many hops it may go; 0: as the file says
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub ttl: u8,
+}
+
+/// What to receive, and how to show it.
+#[derive(Args, Debug)]
+pub struct FloodRecv {
+    /// The interface
+    pub interface: String,
+    /// End after so many messages
+    #[arg(long, value_name = "N")]
+    pub count: Option<u64>,
+    /// End, and fail, if none comes for so long
+    #[arg(long, value_name = "TIME", value_parser = value::pause)]
+    pub timeout: Option<Duration>,
+    /// One JSON object a line: the header, and the data as hexadecimal digits
+    #[arg(long)]
+    pub json: bool,
+    /// Send every message back, as `nawa flood ping` needs it with wire version 0
+    #[arg(long)]
+    pub echo: bool,
+    /// Look for messages again and again, which takes a processor, instead of sleeping until woken
+    #[arg(long)]
+    pub busy_poll: bool,
+}
+
+/// Whom to ping, and how.
+#[derive(Args, Debug)]
+pub struct FloodPing {
+    /// The interface
+    pub interface: String,
+    /// The other node's ID
+    pub id: u32,
+    /// How many pings
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    pub count: u32,
+    /// The time from one to the next, if the answer has come by then; 0ms: as soon as the answer comes
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = value::pause)]
+    pub interval: Duration,
+    /// How long to wait for an answer
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = value::pause)]
+    pub timeout: Duration,
+    /// Bytes of a message
+    #[arg(long, value_name = "BYTES", default_value_t = 56, value_parser = clap::value_parser!(u16).range(16..))]
+    pub size: u16,
+    /// How many hops it may go; 0: as the file says
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub ttl: u8,
+    /// One JSON object at the end instead of lines; every unit is in its key's name
+    #[arg(long)]
+    pub json: bool,
+    /// Look for answers again and again, which takes a processor, instead of sleeping until woken
+    #[arg(long)]
+    pub busy_poll: bool,
+}
+
+#[derive(Subcommand, Debug)]
 enum Lab {
     /// Names the experiments
     List,
@@ -225,6 +305,9 @@ fn dispatch(command: Option<Command>) -> Result<(), Failure> {
         Some(Command::Flight(Flight::On(on))) => command::flight::on(&on),
         Some(Command::Flight(Flight::Off)) => command::flight::off(),
         Some(Command::Flight(Flight::Show(show))) => command::flight::show(&show),
+        Some(Command::Flood(Flood::Send(send))) => command::flood::send(&send),
+        Some(Command::Flood(Flood::Recv(recv))) => command::flood::recv(&recv),
+        Some(Command::Flood(Flood::Ping(ping))) => command::flood::ping::run(&ping),
         Some(Command::Lab(Lab::List)) => command::lab::list(),
         Some(Command::Lab(Lab::Run(options))) => command::lab::run(options),
     }

@@ -46,7 +46,8 @@ impl Failure {
         Failure { status, lines }
     }
 
-    fn new(status: Status, why: impl Display) -> Self {
+    /// With this exit status.
+    pub fn new(status: Status, why: impl Display) -> Self {
         Failure { status: status as u8, lines: vec![format!("nawa: {why}")] }
     }
 }

@@ -9,6 +9,7 @@ mod control;
 mod daemon;
 mod failure;
 mod flight;
+mod flood;
 mod live;
 mod logging;
 mod notify;

@@ -1,5 +1,5 @@
-//! The strands that a file asks for, running: the tunnel and the relay, each on threads of its own, and the congestion
-//! controls, which the kernel runs.
+//! The strands that a file asks for, running: the tunnel, the relay and the nodes that flood, each on threads of its own,
+//! and the congestion controls, which the kernel runs.
 
 use std::sync::mpsc::Sender;
 
@@ -13,6 +13,7 @@ use tunnel::{PrivateKey, PublicKey, daemon, relay_daemon};
 use crate::config::{Relay, Resolved, Tunnel};
 use crate::daemon::Event;
 use crate::flight::{self, Provided};
+use crate::flood::Floods;
 
 /// All that runs. Dropping it stops all, and waits until what they made is gone.
 pub struct Strands {
@@ -20,6 +21,7 @@ pub struct Strands {
     tunnel: Option<RunningTunnel>,
     relay: Option<RunningRelay>,
     flight: Option<Provided>,
+    floods: Floods,
 }
 
 struct RunningTunnel {
@@ -42,6 +44,7 @@ pub struct Status {
     tunnel: Option<(String, Watch<TunnelStatus, Reconfiguration>)>,
     relay: Option<Watch<RelayStatus, Vec<PublicKey>>>,
     flight: bool,
+    floods: Vec<flood::node::Watch>,
 }
 
 impl Strands {
@@ -50,15 +53,18 @@ impl Strands {
     /// # Errors
     /// One sentence if one cannot start; then none runs.
     pub fn start(resolved: Resolved, events: &Sender<Event>) -> Result<Strands, String> {
-        let Resolved { key, tunnel, relay, flight } = resolved;
+        let Resolved { key, tunnel, relay, flight, floods } = resolved;
         let public_key = key.as_ref().map(PrivateKey::public);
         let flight = flight.map(Provided::start).transpose()?;
+        crate::flood::remove_leftovers();
+        let mut running = Floods::default();
+        running.reconfigure(floods, events)?;
         let relay = relay.zip(key.clone());
         let relay = relay.map(|(relay, key)| start_relay(relay, key, events)).transpose()?;
         let tunnel = tunnel.zip(key);
         let tunnel =
             tunnel.map(|((tunnel, config), key)| start_tunnel(tunnel, config, key, events)).transpose()?;
-        Ok(Strands { public_key, tunnel, relay, flight })
+        Ok(Strands { public_key, tunnel, relay, flight, floods: running })
     }
 
     /// What asks for the state, for as long as they run.
@@ -67,6 +73,7 @@ impl Strands {
             tunnel: self.tunnel.as_ref().map(|tunnel| (tunnel.interface.clone(), tunnel.running.watch())),
             relay: self.relay.as_ref().map(|relay| relay.running.watch()),
             flight: self.flight.is_some(),
+            floods: self.floods.watches(),
         }
     }
 
@@ -79,7 +86,7 @@ impl Strands {
         if !refused.is_empty() {
             return Err(refused);
         }
-        let Resolved { key, tunnel, relay, flight } = resolved;
+        let Resolved { key, tunnel, relay, flight, floods } = resolved;
         let public_key = key.as_ref().map(PrivateKey::public);
         // What may fail comes first: what has been started is dropped again if something after it fails.
         let (new_relay, allow) = match (relay.zip(key.clone()), &self.relay) {
@@ -106,6 +113,7 @@ impl Strands {
         self.tunnel = new_tunnel.or(self.tunnel.take());
         self.relay = new_relay.or(self.relay.take());
         self.public_key = public_key.or(self.public_key);
+        self.floods.reconfigure(floods, events).map_err(one)?;
         Provided::reconfigure(&mut self.flight, flight).map_err(one)
     }
 
@@ -178,7 +186,7 @@ fn start_relay(relay: Relay, key: PrivateKey, events: &Sender<Event>) -> Result<
     Ok(RunningRelay { listen: relay.listen, running })
 }
 
-fn ended(events: &Sender<Event>) -> impl FnOnce(String) + Send + 'static {
+pub(crate) fn ended(events: &Sender<Event>) -> impl FnOnce(String) + Send + 'static {
     let events = events.clone();
     move |why| {
         // Once nobody listens the process is ending.
@@ -202,6 +210,11 @@ impl Status {
         if self.flight {
             state["flight"] = flight::State::read()
                 .map_or_else(|error| json!({"error": error.to_string()}), |now| json!(now));
+        }
+        if !self.floods.is_empty() {
+            let states: Option<Vec<_>> = self.floods.iter().map(flood::node::Watch::status).collect();
+            let Some(states) = states else { return silent("flood") };
+            state["flood"] = json!(states);
         }
         state
     }

@@ -2,11 +2,16 @@
 
 use crate::control::{Request, client::Daemon};
 use crate::failure::Failure;
+use crate::flood;
 
 /// Stops the daemon and returns when it is gone. What it made belongs to its process (the interface, with addresses
-/// and routes, and the control socket), so a crash leaves nothing that would have to be removed here.
+/// and routes, XDP programs and the control socket), so a crash leaves nothing that would have to be removed here, but for
+/// the nftables of a flood in mode `kernel`.
 pub fn run() -> Result<(), Failure> {
-    let mut daemon = Daemon::connect()?;
+    let Some(mut daemon) = Daemon::find()? else {
+        flood::remove_leftovers();
+        return Err(Failure::no_daemon());
+    };
     daemon.ask(Request::Stop)?;
     daemon.wait_until_gone();
     Ok(())

@@ -3,6 +3,7 @@
 pub mod check;
 pub mod down;
 pub mod flight;
+pub mod flood;
 pub mod keygen;
 pub mod lab;
 pub mod monitor;

@@ -10,8 +10,9 @@ use toml::de::{DeTable, DeValue, ValueDeserializer};
 use super::source::Source;
 
 /// Sections that later strands bring. They are refused by name, so that nobody believes them to work.
-const NOT_BUILT: [&str; 4] = ["bicast", "coding", "flood", "metrics"];
-const SECTIONS: &str = "the sections are [node], [tunnel], [[peer]], [[peer.path]], [relay] and [flight]";
+const NOT_BUILT: [&str; 3] = ["bicast", "coding", "metrics"];
+const SECTIONS: &str =
+    "the sections are [node], [tunnel], [[peer]], [[peer.path]], [relay], [flight] and [[flood]]";
 
 /// Every section that could be read.
 #[derive(Debug, Default)]
@@ -26,6 +27,10 @@ pub struct Document {
     pub relay: Section<Relay>,
     /// `[flight]`
     pub flight: Section<Flight>,
+    /// `[[flood]]`, in the file's order
+    pub floods: Vec<Flood>,
+    /// Whether any stands there, be it wrong.
+    pub has_flood: bool,
 }
 
 /// A section that stands at most once in the file.
@@ -164,6 +169,42 @@ pub struct Flight {
     pub base: Option<Spanned<String>>,
 }
 
+/// `[[flood]]`
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Flood {
+    /// The interface, which somebody else makes.
+    pub interface: Spanned<String>,
+    /// The node's ID.
+    pub id: Spanned<u32>,
+    /// 0 or 1.
+    pub wire: Option<Spanned<u8>>,
+    /// `"driver"`, `"kernel"` or `"application"`.
+    pub mode: Option<Spanned<String>>,
+    /// File of a base64 key of 32 bytes, mode 0600.
+    pub key_file: Option<Spanned<PathBuf>>,
+    /// Of messages that name none.
+    pub ttl: Option<Spanned<u8>>,
+    /// UDP port of the modes `kernel` and `application`.
+    pub port: Option<Spanned<u16>>,
+    /// Frames per second of each source.
+    pub rate_limit: Option<Spanned<u32>>,
+    /// Whether relays wait and keep still where they are not needed.
+    #[serde(default)]
+    pub suppress: Option<Spanned<bool>>,
+    /// Duration with a unit.
+    pub jitter: Option<Spanned<String>>,
+    /// Copies.
+    pub threshold: Option<Spanned<u32>>,
+    /// Copies.
+    pub enough: Option<Spanned<u32>>,
+    /// Times.
+    pub repeats: Option<Spanned<u32>>,
+    /// Whether to spend a processor on looking for frames.
+    #[serde(default)]
+    pub busy_poll: bool,
+}
+
 /// Reads every section it can, and complains about the rest. `None` if the text is not TOML at all.
 pub fn read(source: &mut Source) -> Option<Document> {
     let (root, errors) = DeTable::parse_recoverable(source.text());
@@ -190,6 +231,11 @@ fn section(source: &mut Source, document: &mut Document, key: Key, value: Value)
         "peer" => {
             document.peers =
                 tables(source, "peer", value).into_iter().filter_map(|v| peer(source, v)).collect()
+        }
+        "flood" => {
+            document.has_flood = true;
+            document.floods =
+                tables(source, "flood", value).into_iter().filter_map(|v| table(source, v)).collect();
         }
         strand if NOT_BUILT.contains(&strand) => {
             source

@@ -4,6 +4,7 @@
 mod check;
 mod document;
 pub mod edit;
+mod flood;
 mod peer;
 mod resolve;
 mod secret;
@@ -21,6 +22,7 @@ use tunnel::config::{Local, Mtu, Scheduler};
 use tunnel::daemon::Listen;
 use tunnel::{PresharedKey, PrivateKey, PublicKey};
 
+pub use flood::Flood;
 pub use resolve::Resolved;
 pub use source::Complaint;
 pub use value::HostPort;
@@ -40,6 +42,8 @@ pub struct Settings {
     pub relay: Option<Relay>,
     /// The congestion controls, if the daemon is to provide them.
     pub flight: Option<Flight>,
+    /// The interfaces on which messages are flooded.
+    pub floods: Vec<Flood>,
 }
 
 /// `[tunnel]` with its peers.

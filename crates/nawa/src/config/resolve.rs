@@ -3,7 +3,7 @@
 use tunnel::PrivateKey;
 use tunnel::config::{Config, Local, PathConfig, PeerConfig, Via};
 
-use super::{Flight, Path, Peer, Relay, Settings, Tunnel};
+use super::{Flight, Flood, Path, Peer, Relay, Settings, Tunnel};
 use crate::failure::Failure;
 
 /// What the daemon starts.
@@ -17,6 +17,8 @@ pub struct Resolved {
     pub relay: Option<Relay>,
     /// As in the file.
     pub flight: Option<Flight>,
+    /// As in the file.
+    pub floods: Vec<Flood>,
 }
 
 impl Settings {
@@ -26,7 +28,8 @@ impl Settings {
     /// Failed if one has no address now.
     pub fn resolve(self) -> Result<Resolved, Failure> {
         let core = self.tunnel.as_ref().map(core).transpose()?;
-        Ok(Resolved { key: self.key, tunnel: self.tunnel.zip(core), relay: self.relay, flight: self.flight })
+        let Settings { key, tunnel, relay, flight, floods } = self;
+        Ok(Resolved { key, tunnel: tunnel.zip(core), relay, flight, floods })
     }
 }
 

@@ -4,6 +4,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use flood::node::Mode;
 use tunnel::config::{Local, Mtu, Scheduler};
 use tunnel::daemon::Listen;
 
@@ -70,16 +71,16 @@ fn what_is_not_toml() {
 #[test]
 fn sections() {
     let missing = "nawa.toml:1:1: there is no [node] section; write one with key-file = \"FILE\"\n\
-        nawa.toml:1:1: there is nothing to run; write a [tunnel], a [relay] or a [flight] section";
+        nawa.toml:1:1: there is nothing to run; write a [tunnel], a [relay], a [flight] or a [[flood]] section";
     assert_complaints("", missing);
     assert_complaints(
         &format!("{NODE}{TUNNEL}[[floot]]\n"),
         "nawa.toml:7:3: unknown section or key `floot`; \
-         the sections are [node], [tunnel], [[peer]], [[peer.path]], [relay] and [flight]",
+         the sections are [node], [tunnel], [[peer]], [[peer.path]], [relay], [flight] and [[flood]]",
     );
     assert_complaints(
         &format!("{NODE}{}", peer("")),
-        "nawa.toml:1:1: there is nothing to run; write a [tunnel], a [relay] or a [flight] section\n\
+        "nawa.toml:1:1: there is nothing to run; write a [tunnel], a [relay], a [flight] or a [[flood]] section\n\
          nawa.toml:4:8: a peer needs a [tunnel] section; write one",
     );
     assert_complaints(&format!("{NODE}{TUNNEL}[peer]\n"), "nawa.toml:7:1: `peer` is a list; write [[peer]]");
@@ -87,14 +88,49 @@ fn sections() {
 
 #[test]
 fn strands_that_are_not_built_are_refused_by_name() {
-    for (strand, header) in
-        [("bicast", "[bicast]"), ("metrics", "[metrics]"), ("coding", "[[coding]]"), ("flood", "[[flood]]")]
-    {
+    for (strand, header) in [("bicast", "[bicast]"), ("metrics", "[metrics]"), ("coding", "[[coding]]")] {
         let column = header.rfind('[').expect("a header") + 2;
         assert_complaints(
             &format!("{NODE}{TUNNEL}{header}\n"),
             &format!("nawa.toml:7:{column}: the strand `{strand}` is not built yet; remove the section"),
         );
+    }
+}
+
+#[test]
+fn what_a_flood_cannot_be() {
+    let flood = |more: &str| format!("[[flood]]\ninterface = 'wlan0'\nid = 7\n{more}");
+    let settings = read(folder().path(), &flood("")).expect("a good file");
+    assert_eq!(settings.floods[0].rules.id, 7);
+    for (more, expected) in [
+        ("wire = 2\n", "4:8: there is no wire version 2; write 0 (the paper's) or 1"),
+        (
+            "wire = 0\nkey-file = 'key'\n",
+            "5:12: wire version 0 has no room for a tag; remove the key, or write wire = 1",
+        ),
+        (
+            "mode = 'fast'\n",
+            "4:8: there is no mode \"fast\"; write \"driver\", \"kernel\" or \"application\"",
+        ),
+        (
+            "mode = 'kernel'\nkey-file = 'key'\n",
+            "5:12: nftables cannot check tags; remove the key, or write mode = \"driver\" or \"application\"",
+        ),
+        (
+            "mode = 'kernel'\nsuppress = true\n",
+            "5:12: nftables relay at once; remove this, or write mode = \"driver\" or \"application\"",
+        ),
+        ("ttl = 0\n", "4:7: a TTL of 0 reaches nobody; write 1 to 255"),
+        ("rate-limit = 100001\n", "4:14: a rate limit is 1 to 100000 frames per second; 0 is none"),
+        ("jitter = '2s'\n", "4:10: \"2s\" is no jitter; write a duration from \"0ms\" to \"1s\""),
+        ("repeats = 9\n", "4:11: more than 8 repeats make a storm; write fewer"),
+        (
+            "[[flood]]\ninterface = 'wlan0'\nid = 300\nwire = 0\n",
+            "5:13: another [[flood]] has this interface; an interface floods once\n\
+             nawa.toml:6:6: wire version 0 has IDs of 8 bits; write 0 to 255, or wire = 1",
+        ),
+    ] {
+        assert_complaints(&flood(more), &format!("nawa.toml:{expected}"));
     }
 }
 
@@ -266,6 +302,7 @@ fn the_sample_is_good_and_shows_every_option() {
     let folder = folder();
     let sample = include_str!("../../../../packaging/nawa.toml")
         .replace("/etc/nawa/key", "key")
+        .replace("/etc/nawa/flood.key", "key")
         .replace("/etc/nawa/office.psk", "psk");
     let settings = read(folder.path(), &sample).expect("the sample is a good file");
     let tunnel = settings.tunnel.expect("it has a tunnel");
@@ -279,7 +316,22 @@ fn the_sample_is_good_and_shows_every_option() {
     assert!(office.paths.iter().any(|path| path.backup));
     assert_eq!(settings.relay.expect("it has a relay").listen, Listen::Port(51901));
     assert_eq!(settings.flight, Some(Flight { default: false, base: Base::Cubic }));
+    let [flood] = &settings.floods[..] else { panic!("it floods on one interface") };
+    assert_eq!((flood.interface.as_str(), flood.mode, flood.ttl), ("wlan0", Mode::Driver, 16));
+    assert_eq!(flood.suppression, flood::suppression::Rules::PURE);
+    assert!(flood.rules.format.is_keyed() && flood.rules.rate_limit.is_none());
     for key in [
+        "id",
+        "wire",
+        "ttl",
+        "port",
+        "rate-limit",
+        "suppress",
+        "jitter",
+        "threshold",
+        "enough",
+        "repeats",
+        "busy-poll",
         "default",
         "base",
         "key-file",

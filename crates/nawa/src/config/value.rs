@@ -147,6 +147,18 @@ pub fn interval(text: &str) -> Result<Duration, String> {
     duration(text).filter(|interval| range.contains(interval)).ok_or_else(wrong)
 }
 
+/// The longest wait before a relay, at most a second.
+pub fn jitter(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("\"{text}\" is no jitter; write a duration from \"0ms\" to \"1s\"");
+    duration(text).filter(|jitter| *jitter <= Duration::from_secs(1)).ok_or_else(wrong)
+}
+
+/// How long to wait, with its unit, at most an hour.
+pub fn pause(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("\"{text}\" is no duration; write one from \"0ms\" to \"1h\"");
+    duration(text).filter(|time| *time <= LONGEST_KEEPALIVE).ok_or_else(wrong)
+}
+
 /// A whole number with one of the units ms, s, min, h.
 fn duration(text: &str) -> Option<Duration> {
     let digits = text.find(|c: char| !c.is_ascii_digit())?;

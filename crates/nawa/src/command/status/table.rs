@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use comfy_table::{CellAlignment, Table, presets::NOTHING};
 
-use super::view::{Flight, Path, Peer, Relay, Session, State, Tunnel};
+use super::view::{Flight, Flood, Path, Peer, Relay, Session, State, Tunnel};
 
 const PATH_HEADER: [&str; 9] =
     ["path", "state", "rtt ms", "Mbit/s", "weight", "loss %", "sent MB", "received MB", "to"];
@@ -24,7 +24,28 @@ pub fn render(state: &State) -> String {
     if let Some(flight) = &state.flight {
         line(&mut text, format!("\n{}", flight_line(flight)));
     }
+    for flood in &state.flood {
+        line(&mut text, format!("\n{}", flood_line(flood)));
+    }
     text
+}
+
+fn flood_line(flood: &Flood) -> String {
+    let dropped = flood.dropped_frames.iter().filter(|(_, count)| **count > 0);
+    let dropped: Vec<_> = dropped.map(|(why, count)| format!("{why} {count}")).collect();
+    format!(
+        "flood on {}: id {}, mode {} ({}), {}, {} frames sent, {} heard, {} relayed, {} receivers, dropped: {}",
+        flood.interface,
+        flood.id,
+        flood.mode,
+        flood.relay,
+        if flood.authenticated { "authenticated" } else { "not authenticated" },
+        flood.sent_frames,
+        flood.new_frames,
+        flood.relayed_frames,
+        flood.receivers,
+        if dropped.is_empty() { "none".into() } else { dropped.join(", ") }
+    )
 }
 
 fn flight_line(flight: &Flight) -> String {
@@ -173,6 +194,11 @@ mod tests {
                 "dropped_packets": {"no-session": 2},
             },
             "flight": {"schema": 1, "registered": ["fsat"], "default": "fsat", "connections": []},
+            "flood": [{
+                "interface": "wlan0", "id": 7, "mode": "driver", "relay": "xdp-native", "authenticated": true,
+                "sent_frames": 1, "new_frames": 20, "relayed_frames": 19, "receivers": 2,
+                "dropped_frames": {"duplicate": 40, "bad-tag": 0},
+            }],
         });
         let state = serde_json::from_value(state).expect("what the daemon shows");
         let expected = "\
@@ -189,6 +215,9 @@ relay: 1 sessions, 7 packets and 7.0 MB forwarded, dropped: no-session 2
  10.2.0.1:4  VAN=     10.3.0.2:5   open        0
 
 flight: fsat registered, default fsat, 0 connections; see `nawa flight show`
+
+flood on wlan0: id 7, mode driver (xdp-native), authenticated, 1 frames sent, 20 heard, 19 relayed, 2 receivers, \
+dropped: duplicate 40
 ";
         assert_eq!(render(&state), expected);
     }

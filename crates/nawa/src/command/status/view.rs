@@ -19,6 +19,24 @@ pub struct State {
     pub relay: Option<Relay>,
     /// If it provides the congestion controls.
     pub flight: Option<Flight>,
+    /// The interfaces on which it floods.
+    #[serde(default)]
+    pub flood: Vec<Flood>,
+}
+
+/// `flood::node::Status`
+#[derive(Deserialize)]
+pub struct Flood {
+    pub interface: String,
+    pub id: u32,
+    pub mode: String,
+    pub relay: String,
+    pub authenticated: bool,
+    pub sent_frames: u64,
+    pub new_frames: u64,
+    pub relayed_frames: u64,
+    pub receivers: u64,
+    pub dropped_frames: BTreeMap<String, u64>,
 }
 
 /// `flight::State`, or why it cannot be read.

@@ -1,0 +1,101 @@
+//! UDP to everybody on one interface's network: limited broadcast of IPv4 (RFC 919).
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, recvfrom, sendto, socket_with,
+    sockopt,
+};
+
+use crate::interface_request;
+
+/// Asked for as the receive buffer, in bytes.
+const BUFFER: usize = 4 << 20;
+
+/// A non-blocking UDP socket that hears what comes to a port by one interface, and sends to that port of all hosts there.
+/// What this host sends, which the kernel hands back, it does not hear.
+#[derive(Debug)]
+pub struct BroadcastSocket {
+    socket: OwnedFd,
+    everybody: SocketAddrV4,
+    here: Ipv4Addr,
+}
+
+impl BroadcastSocket {
+    /// On `interface` of the calling thread's network namespace, which has to have an address of IPv4. `checksums`: whether
+    /// datagrams carry a checksum.
+    pub fn bind(interface: &str, port: u16, checksums: bool) -> io::Result<Self> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, flags, None)?;
+        sockopt::set_socket_broadcast(&socket, true)?;
+        bind_to_device(&socket, interface)?;
+        if !checksums {
+            set_no_checksums(&socket)?;
+        }
+        // What the kernel's limit cuts off is no error.
+        let _ = sockopt::set_socket_recv_buffer_size_force(&socket, BUFFER);
+        bind(&socket, &SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port))?;
+        let here = address(&socket, interface)?;
+        Ok(Self { socket, everybody: SocketAddrV4::new(Ipv4Addr::BROADCAST, port), here })
+    }
+
+    /// Sends one datagram.
+    pub fn send(&self, datagram: &[u8]) -> io::Result<()> {
+        Ok(sendto(&self.socket, datagram, SendFlags::empty(), &self.everybody).map(drop)?)
+    }
+
+    /// The next datagram; `None` if there is none. What is longer than `buffer` is cut.
+    pub fn recv<'b>(&self, buffer: &'b mut [u8]) -> Option<&'b [u8]> {
+        loop {
+            let (length, _, from) = recvfrom(&self.socket, &mut *buffer, RecvFlags::empty()).ok()?;
+            let from = from.and_then(|from| SocketAddrV4::try_from(from).ok());
+            if from.is_none_or(|from| *from.ip() != self.here) {
+                return buffer.get(..length);
+            }
+        }
+    }
+}
+
+impl AsFd for BroadcastSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// The first address of IPv4 that `interface` has.
+fn address(socket: &OwnedFd, interface: &str) -> io::Result<Ipv4Addr> {
+    let mut request = interface_request::with_flags(interface, 0)?;
+    // SAFETY: SIOCGIFADDR reads the name in an `ifreq` and writes an address into it; it outlives the call.
+    let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFADDR, &raw mut request) };
+    if result < 0 {
+        let why = format!("`{interface}` has no IPv4 address: {}", io::Error::last_os_error());
+        return Err(io::Error::new(io::ErrorKind::AddrNotAvailable, why));
+    }
+    // SAFETY: the kernel has written a `sockaddr_in`, whose bytes are a `sockaddr`'s: family 2, port 2, address 4.
+    let bytes = unsafe { request.ifr_ifru.ifru_addr.sa_data };
+    let [a, b, c, d] = [bytes[2], bytes[3], bytes[4], bytes[5]].map(|byte| byte as u8);
+    Ok(Ipv4Addr::new(a, b, c, d))
+}
+
+fn bind_to_device(socket: &OwnedFd, interface: &str) -> io::Result<()> {
+    let (name, length) = (interface.as_ptr().cast(), interface.len() as libc::socklen_t);
+    // SAFETY: so many bytes of the name, which the kernel only reads and which outlive the call.
+    check(unsafe {
+        libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_BINDTODEVICE, name, length)
+    })
+}
+
+fn set_no_checksums(socket: &OwnedFd) -> io::Result<()> {
+    let (on, length) = (1 as libc::c_int, size_of::<libc::c_int>() as libc::socklen_t);
+    // SAFETY: one int, which the kernel only reads and which outlives the call.
+    check(unsafe {
+        let value = (&raw const on).cast();
+        libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_NO_CHECK, value, length)
+    })
+}
+
+fn check(result: libc::c_int) -> io::Result<()> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}

@@ -1,0 +1,171 @@
+//! What lies below a node: how frames come and go, and who relays them.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use bpf::xdp::{self, Attached};
+use device::{BroadcastSocket, Net, PacketSocket};
+
+use crate::driver::Driver;
+use crate::frame::{DATA_MAX, ETHERTYPE, Frame, Padding, Verdict, Wire};
+use crate::nft::Table;
+use crate::node::{Mode, Settings};
+use crate::window::Window;
+
+/// Destination, source and type.
+const ETHERNET: usize = 14;
+/// Headers of IPv4 and UDP.
+const UDP_IP: usize = 28;
+/// Longer than any frame with its Ethernet header.
+const LONGEST: usize = 4096;
+/// Frames taken from a socket at once.
+const BATCH: usize = 64;
+
+/// How an interface floods.
+pub(crate) enum Medium {
+    /// XDP relays; what is sent goes through a packet socket.
+    Driver { driver: Driver, attached: Attached, socket: PacketSocket },
+    /// This program relays Ethernet frames: the fallback of `driver`.
+    Packet { socket: PacketSocket, window: Window },
+    /// nftables relay datagrams.
+    Kernel { table: Table, socket: BroadcastSocket, window: Window },
+    /// This program relays datagrams.
+    Application { socket: BroadcastSocket, window: Window },
+}
+
+/// A frame that was heard.
+pub(crate) struct Heard {
+    pub(crate) verdict: Verdict,
+    /// From its header on; of what is not new, only the header may be there.
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl Medium {
+    /// What `settings` ask for; where the driver cannot, why not is told and a packet socket does it.
+    pub(crate) fn open(settings: &Settings) -> io::Result<(Medium, Option<String>)> {
+        let link = Net::open()?.link(&settings.interface)?;
+        let window = Window::new(settings.rules);
+        let (interface, port) = (settings.interface.as_str(), settings.port);
+        Ok(match settings.mode {
+            Mode::Driver => match Medium::driver(settings, link.index) {
+                Ok(medium) => (medium, None),
+                Err(why) => {
+                    let socket = PacketSocket::open(link.index, Some(ETHERTYPE))?;
+                    (Medium::Packet { socket, window }, Some(why))
+                }
+            },
+            Mode::Kernel => {
+                // nftables change TTL within a datagram, and mend no checksum.
+                let socket = BroadcastSocket::bind(interface, port, false)?;
+                let table = Table::install(interface, port, &settings.rules)?;
+                (Medium::Kernel { table, socket, window }, None)
+            }
+            Mode::Application => {
+                let socket = BroadcastSocket::bind(interface, port, true)?;
+                (Medium::Application { socket, window }, None)
+            }
+        })
+    }
+
+    fn driver(settings: &Settings, index: u32) -> Result<Medium, String> {
+        let socket = PacketSocket::open(index, None).map_err(|error| error.to_string())?;
+        let driver = Driver::load(&settings.rules, socket.mac(), settings.waits());
+        let driver = driver.map_err(|error| error.to_string())?;
+        let attached = driver.attach(index).map_err(|error| error.to_string())?;
+        Ok(Medium::Driver { driver, attached, socket })
+    }
+
+    /// Who relays, as state shows it.
+    pub(crate) fn relay(&self) -> &'static str {
+        match self {
+            Medium::Driver { attached, .. } => match attached.mode {
+                xdp::Mode::Native => "xdp-native",
+                xdp::Mode::Generic => "xdp-generic",
+            },
+            Medium::Packet { .. } => "packet-socket",
+            Medium::Kernel { .. } => "nftables",
+            Medium::Application { .. } => "udp-socket",
+        }
+    }
+
+    /// Bytes of data that fit into a frame on an interface of this MTU.
+    pub(crate) fn data_max(&self, mtu: u32, wire: Wire) -> usize {
+        let headers = match self {
+            Medium::Driver { .. } | Medium::Packet { .. } => 0,
+            Medium::Kernel { .. } | Medium::Application { .. } => UDP_IP,
+        };
+        (mtu as usize).saturating_sub(headers + wire.header_bytes()).min(DATA_MAX)
+    }
+
+    /// Whether this program relays, and not the kernel.
+    pub(crate) fn relays_here(&self) -> bool {
+        matches!(self, Medium::Packet { .. } | Medium::Application { .. })
+    }
+
+    /// Whether data are wanted here.
+    pub(crate) fn listen(&self, wanted: bool) -> io::Result<()> {
+        match self {
+            Medium::Driver { driver, .. } => driver.listen(wanted).map_err(io::Error::other),
+            _ => Ok(()),
+        }
+    }
+
+    /// Sends a frame, from its header on.
+    pub(crate) fn send(&self, frame: &[u8]) -> io::Result<()> {
+        match self {
+            Medium::Driver { socket, .. } | Medium::Packet { socket, .. } => {
+                let mut bytes = Vec::with_capacity(ETHERNET + frame.len());
+                bytes.extend([0xff; 6]);
+                bytes.extend(socket.mac());
+                bytes.extend(ETHERTYPE.to_be_bytes());
+                bytes.extend(frame);
+                socket.send(&bytes)
+            }
+            Medium::Kernel { socket, .. } | Medium::Application { socket, .. } => socket.send(frame),
+        }
+    }
+
+    /// Some of what was heard; nothing if there is no more.
+    pub(crate) fn take(&mut self, now: Duration) -> Vec<Heard> {
+        let mut buffer = [0; LONGEST];
+        match self {
+            Medium::Driver { driver, .. } => {
+                let heard =
+                    |record: crate::driver::Record| Heard { verdict: record.verdict, bytes: record.frame };
+                driver.take().into_iter().map(heard).collect()
+            }
+            Medium::Packet { socket, window } => batch(|| {
+                let bytes = socket.recv(&mut buffer)?.get(ETHERNET..).unwrap_or_default();
+                Some(judge(window, now, bytes, Padding::Ethernet))
+            }),
+            Medium::Kernel { socket, window, .. } | Medium::Application { socket, window } => {
+                batch(|| Some(judge(window, now, socket.recv(&mut buffer)?, Padding::None)))
+            }
+        }
+    }
+}
+
+fn batch(next: impl FnMut() -> Option<Heard>) -> Vec<Heard> {
+    std::iter::from_fn(next).take(BATCH).collect()
+}
+
+fn judge(window: &mut Window, now: Duration, bytes: &[u8], padding: Padding) -> Heard {
+    let header = window.rules().format.wire().header_bytes();
+    match window.handle_frame(now, bytes, padding) {
+        Ok(Frame { data, .. }) => {
+            Heard { verdict: Verdict::New, bytes: bytes[..header + data.len()].to_vec() }
+        }
+        Err(verdict) => Heard { verdict, bytes: bytes[..header.min(bytes.len())].to_vec() },
+    }
+}
+
+impl AsFd for Medium {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Medium::Driver { driver, .. } => driver.ring().as_fd(),
+            Medium::Packet { socket, .. } => socket.as_fd(),
+            Medium::Kernel { socket, .. } | Medium::Application { socket, .. } => socket.as_fd(),
+        }
+    }
+}

@@ -1,0 +1,525 @@
+//! A node running: the thread between an interface's [`Medium`] and the applications of this host. Begin with [`start`].
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::mpsc::{Receiver as Inbox, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use device::poller::Interest;
+use device::{Net, Poller, Waker, monotonic};
+use rand_core::RngCore;
+use serde::Serialize;
+
+use crate::frame::{Frame, Header, Kind, Padding, Verdict, Wire};
+use crate::local::{Ask, CLIENTS, LONGEST, Listener, Receiver, Welcome};
+use crate::medium::{Heard, Medium};
+use crate::suppression::{self, Suppression};
+use crate::window::Rules;
+
+const WAKER: u64 = 0;
+const MEDIUM: u64 = 1;
+const LISTENER: u64 = 2;
+/// Tokens of applications are this and more.
+const FIRST_CLIENT: u64 = 16;
+/// Packets taken from one application before others have their turn.
+const TURN: usize = 64;
+/// How long whoever asks for the state waits.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Who relays.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// The driver: the paper's proposal. Frames of the EtherType 0x88B5.
+    #[default]
+    Driver,
+    /// The kernel's IP layer: the paper's conventional method 2. UDP.
+    Kernel,
+    /// This program: the paper's conventional method 1. UDP.
+    Application,
+}
+
+/// What a node is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// The interface, which exists.
+    pub interface: String,
+    /// ID, format of frames, rate limit.
+    pub rules: Rules,
+    /// Who relays.
+    pub mode: Mode,
+    /// Of messages that name none.
+    pub ttl: u8,
+    /// UDP port, where frames go in UDP.
+    pub port: u16,
+    /// Greater in each of this node's lives than in the one before.
+    pub epoch: u32,
+    /// When to relay.
+    pub suppression: suppression::Rules,
+    /// Looks for frames again and again, which takes a processor, instead of sleeping until woken.
+    pub busy_poll: bool,
+}
+
+impl Settings {
+    /// Whether relays wait, so that the driver alone cannot decide.
+    pub(crate) fn waits(&self) -> bool {
+        self.suppression != suppression::Rules::PURE
+    }
+}
+
+/// What a node knows of itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Status {
+    /// The interface.
+    pub interface: String,
+    /// The node's ID.
+    pub id: u32,
+    /// Of this life; null in wire version 0.
+    pub epoch: Option<u32>,
+    /// The wire version.
+    pub wire: u8,
+    /// What the file asks for: `driver`, `kernel`, `application`.
+    pub mode: &'static str,
+    /// What does it: `xdp-native`, `xdp-generic`, `packet-socket`, `nftables`, `udp-socket`.
+    pub relay: &'static str,
+    /// Why that is not what the file asks for.
+    pub fallback: Option<String>,
+    /// Whether frames carry tags.
+    pub authenticated: bool,
+    /// Bytes that a message may have.
+    pub data_max_bytes: usize,
+    /// Messages of this host.
+    pub sent_frames: u64,
+    /// Messages of this host that the interface did not take.
+    pub unsent_frames: u64,
+    /// Frames of others that were new: heard for the first time.
+    pub new_frames: u64,
+    /// Frames of others sent again by this node.
+    pub relayed_frames: u64,
+    /// Of those new, how many were not relayed because neighbours had relayed them.
+    pub suppressed_frames: u64,
+    /// Sent once more, because too few copies were heard.
+    pub repeated_frames: u64,
+    /// Handed to applications, each to each.
+    pub delivered_messages: u64,
+    /// Dropped for applications that read too slowly, and for want of room between driver and node.
+    pub undelivered_messages: u64,
+    /// Pings for this node that it answered.
+    pub answered_pings: u64,
+    /// Applications that listen.
+    pub receivers: usize,
+    /// Frames that went no further, by reason.
+    pub dropped_frames: BTreeMap<&'static str, u64>,
+}
+
+/// Why a node does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The interface, the kernel or privileges.
+    #[error("cannot flood on `{0}`: {1}")]
+    Medium(String, io::Error),
+    /// The name of the local socket.
+    #[error("cannot open the socket @nawa-flood-{0}: {1}; another node runs on this interface")]
+    Name(String, io::Error),
+    /// Descriptors or memory.
+    #[error("cannot start the thread that floods: {0}; see the limits on open files and memory")]
+    Resources(#[from] io::Error),
+}
+
+enum Question {
+    Status(Sender<Status>),
+    Stop,
+}
+
+/// A running node. Dropping it stops it, and returns when what it made is gone.
+#[derive(Debug)]
+pub struct Running {
+    watch: Watch,
+    thread: Option<JoinHandle<()>>,
+    settings: Settings,
+}
+
+/// Asks a running node for its state.
+#[derive(Clone, Debug)]
+pub struct Watch {
+    questions: Sender<Question>,
+    waker: Waker,
+}
+
+impl std::fmt::Debug for Question {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Question")
+    }
+}
+
+impl Watch {
+    /// The state now; `None` if the node has ended or does not answer.
+    pub fn status(&self) -> Option<Status> {
+        let (sender, answer) = channel();
+        self.questions.send(Question::Status(sender)).ok()?;
+        self.waker.wake();
+        answer.recv_timeout(PATIENCE).ok()
+    }
+}
+
+impl Running {
+    /// What asks for the state.
+    pub fn watch(&self) -> Watch {
+        self.watch.clone()
+    }
+
+    /// What it runs by.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // One that has ended listens no more.
+        let _ = self.watch.questions.send(Question::Stop);
+        self.watch.waker.wake();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Starts a node in the calling thread's network namespace. `rng` draws the waits before relays. `on_end` is called, with
+/// the reason, only if the node ends without being told to.
+///
+/// # Errors
+/// [`StartError`]; then nothing is left behind.
+pub fn start(
+    settings: Settings,
+    rng: impl RngCore + Send + 'static,
+    on_end: impl FnOnce(String) + Send + 'static,
+) -> Result<Running, StartError> {
+    let interface = settings.interface.clone();
+    let listener = Listener::bind(&interface).map_err(|error| StartError::Name(interface.clone(), error))?;
+    let cannot = |error| StartError::Medium(interface.clone(), error);
+    let mtu = Net::open()?.link(&interface).map_err(cannot)?.mtu;
+    let (medium, fallback) = Medium::open(&settings).map_err(cannot)?;
+    if let Some(why) = &fallback {
+        tracing::warn!(interface, "relays in a program, not in the driver: {why}");
+    }
+    let (questions, inbox) = channel();
+    let watch = Watch { questions, waker: Waker::new()? };
+    let poller = Poller::new()?;
+    poller.add(&watch.waker, WAKER, Interest::Read)?;
+    poller.add(&medium, MEDIUM, Interest::Read)?;
+    poller.add(&listener, LISTENER, Interest::Read)?;
+    let data_max = medium.data_max(mtu, settings.rules.format.wire());
+    let node = Node {
+        suppression: settings.waits().then(|| Suppression::new(settings.suppression, rng)),
+        settings: settings.clone(),
+        medium,
+        fallback,
+        data_max,
+        poller,
+        waker: watch.waker.clone(),
+        inbox,
+        listener,
+        clients: BTreeMap::new(),
+        next_client: FIRST_CLIENT,
+        next_seq: 0,
+        counts: Counts::default(),
+    };
+    let run = move || {
+        if let Err(error) = node.run() {
+            on_end(format!("flooding on `{interface}` has ended: {error}"));
+        }
+    };
+    let thread = std::thread::Builder::new().name("flood".into()).spawn(run)?;
+    Ok(Running { watch, thread: Some(thread), settings })
+}
+
+/// What this program counts itself.
+#[derive(Default)]
+struct Counts {
+    sent: u64,
+    unsent: u64,
+    relayed: u64,
+    delivered: u64,
+    answered: u64,
+    /// Dropped for receivers that are gone.
+    undelivered: u64,
+    verdicts: [u64; Verdict::ALL.len()],
+}
+
+/// Tells messages apart: ID, epoch, SEQ.
+type Key = (u32, u32, u32);
+
+struct Node<R> {
+    settings: Settings,
+    medium: Medium,
+    fallback: Option<String>,
+    data_max: usize,
+    suppression: Option<Suppression<Key, Vec<u8>, R>>,
+    poller: Poller,
+    waker: Waker,
+    inbox: Inbox<Question>,
+    listener: Listener,
+    clients: BTreeMap<u64, Receiver>,
+    next_client: u64,
+    next_seq: u32,
+    counts: Counts,
+}
+
+impl<R: RngCore> Node<R> {
+    fn run(mut self) -> io::Result<()> {
+        loop {
+            let timeout = if self.settings.busy_poll { Some(Duration::ZERO) } else { self.timeout() };
+            let ready: Vec<_> = self.poller.wait(timeout)?.collect();
+            self.hear()?;
+            for ready in ready {
+                match ready.token {
+                    WAKER if self.answer() => return Ok(()),
+                    LISTENER => self.accept()?,
+                    token @ FIRST_CLIENT.. => self.serve(token)?,
+                    _ => {}
+                }
+            }
+            self.transmit();
+        }
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        let due = self.suppression.as_ref()?.poll_timeout()?;
+        Some(due.saturating_sub(monotonic()))
+    }
+
+    /// What was heard: one batch, so that a flood of frames starves nobody.
+    fn hear(&mut self) -> io::Result<()> {
+        for Heard { verdict, bytes } in self.medium.take(monotonic()) {
+            self.counts.verdicts[verdict as usize] += 1;
+            match verdict {
+                Verdict::New => self.new_frame(&bytes),
+                Verdict::Duplicate | Verdict::Own => self.copy(&bytes),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn new_frame(&mut self, bytes: &[u8]) {
+        let format = self.settings.rules.format;
+        let Ok(frame) = format.read(bytes, Padding::None) else { return };
+        let relayed = format.relayed(&frame, bytes);
+        let now = monotonic();
+        match (&mut self.suppression, relayed) {
+            (Some(suppression), Some(relayed)) => suppression.handle_first(now, key(&frame.header), relayed),
+            (None, Some(relayed)) if self.medium.relays_here() => {
+                self.counts.relayed += u64::from(self.medium.send(&relayed).is_ok());
+            }
+            _ => {}
+        }
+        self.deliver(&frame);
+    }
+
+    /// Another copy of a message that is known; only its header is looked at.
+    fn copy(&mut self, bytes: &[u8]) {
+        if let (Some(suppression), Some(header)) =
+            (&mut self.suppression, self.settings.rules.format.header(bytes))
+        {
+            suppression.handle_copy(key(&header), 1);
+        }
+    }
+
+    fn deliver(&mut self, frame: &Frame) {
+        if frame.header.kind == Kind::EchoRequest {
+            let mine =
+                frame.data.first_chunk().is_some_and(|id| u32::from_be_bytes(*id) == self.settings.rules.id);
+            if mine {
+                self.counts.answered += 1;
+                self.send(Kind::EchoReply, 0, frame.data);
+            }
+            return;
+        }
+        for receiver in self.clients.values_mut().filter(|receiver| receiver.listening) {
+            receiver.deliver(&frame.header, frame.data);
+            self.counts.delivered += 1;
+        }
+        self.watch_full();
+    }
+
+    fn send(&mut self, kind: Kind, ttl: u8, data: &[u8]) {
+        let Settings { rules, epoch, .. } = self.settings;
+        let wire = rules.format.wire();
+        if data.len() > self.data_max || (wire == Wire::Paper && kind != Kind::Data) {
+            self.counts.unsent += 1;
+            return;
+        }
+        let ttl = if ttl == 0 { self.settings.ttl } else { ttl };
+        let header = Header { id: rules.id, epoch, seq: self.next_seq, ttl, kind };
+        self.next_seq = wire.next(self.next_seq);
+        let frame = rules.format.write(&header, data);
+        match &mut self.suppression {
+            Some(suppression) => suppression.handle_own(monotonic(), key(&header), frame),
+            None => match self.medium.send(&frame) {
+                Ok(()) => self.counts.sent += 1,
+                Err(_) => self.counts.unsent += 1,
+            },
+        }
+    }
+
+    /// What suppression has kept until now.
+    fn transmit(&mut self) {
+        let Some(suppression) = &mut self.suppression else { return };
+        while let Some(frame) = suppression.poll_transmit(monotonic()) {
+            let own = self
+                .settings
+                .rules
+                .format
+                .header(&frame)
+                .is_some_and(|header| header.id == self.settings.rules.id);
+            match (self.medium.send(&frame), own) {
+                (Ok(()), true) => self.counts.sent += 1,
+                (Ok(()), false) => self.counts.relayed += 1,
+                (Err(_), _) => self.counts.unsent += 1,
+            }
+        }
+    }
+
+    fn accept(&mut self) -> io::Result<()> {
+        while let Some(mut client) = self.listener.accept() {
+            if self.clients.len() >= CLIENTS {
+                continue;
+            }
+            client.welcome(&self.welcome());
+            self.poller.add(&client, self.next_client, Interest::Read)?;
+            self.clients.insert(self.next_client, client);
+            self.next_client += 1;
+        }
+        Ok(())
+    }
+
+    fn welcome(&self) -> Welcome {
+        let Settings { rules, epoch, ttl, .. } = self.settings;
+        let wire = rules.format.wire();
+        let epoch = if wire == Wire::Paper { 0 } else { epoch };
+        Welcome { id: rules.id, epoch, wire: wire as u8, ttl, data_max_bytes: self.data_max }
+    }
+
+    fn serve(&mut self, token: u64) -> io::Result<()> {
+        let mut buffer = [0; LONGEST];
+        if let Some(client) = self.clients.get_mut(&token) {
+            client.flush();
+        }
+        for _ in 0..TURN {
+            let Some(client) = self.clients.get_mut(&token) else { return Ok(()) };
+            match client.next(&mut buffer) {
+                Ok(None) => break,
+                Err(_) => {
+                    let gone = self.clients.remove(&token);
+                    self.counts.undelivered += gone.map_or(0, |client| client.dropped);
+                    return self.listen();
+                }
+                Ok(Some(packet)) => match Ask::parse(packet) {
+                    Some(Ask::Deliver) => {
+                        client.listening = true;
+                        self.listen()?;
+                    }
+                    Some(Ask::Send { kind, ttl, data }) => self.send(kind, ttl, data),
+                    None => self.counts.unsent += 1,
+                },
+            }
+        }
+        self.watch_full();
+        Ok(())
+    }
+
+    /// Tells the medium whether anybody listens.
+    fn listen(&self) -> io::Result<()> {
+        self.medium.listen(self.clients.values().any(|client| client.listening))
+    }
+
+    /// Waits for room where an application has not taken all, and only there.
+    fn watch_full(&mut self) {
+        for (token, client) in &mut self.clients {
+            let full = client.waiting() > 0;
+            if full != client.watched_for_room {
+                client.watched_for_room = full;
+                let interest = if full { Interest::Both } else { Interest::Read };
+                // Refused only of what is not watched, and every client is.
+                let _ = self.poller.change(&*client, *token, interest);
+            }
+        }
+    }
+
+    /// True if it is time to stop.
+    fn answer(&mut self) -> bool {
+        self.waker.reset();
+        while let Ok(question) = self.inbox.try_recv() {
+            match question {
+                Question::Stop => return true,
+                // Who asked may have lost patience.
+                Question::Status(sender) => drop(sender.send(self.status())),
+            }
+        }
+        false
+    }
+
+    fn status(&self) -> Status {
+        let Settings { rules, epoch, mode, .. } = self.settings;
+        let wire = rules.format.wire();
+        let (mut verdicts, mut relayed, mut lost) = (self.counts.verdicts, self.counts.relayed, 0);
+        match &self.medium {
+            Medium::Driver { driver, .. } => {
+                let counts = driver.counts().unwrap_or_default();
+                (verdicts, lost) = (counts.verdicts, counts.lost);
+                relayed += counts.relayed;
+            }
+            Medium::Kernel { table, .. } => {
+                let [sent, duplicate, own, limited, expired] = table.counts().unwrap_or_default();
+                relayed = sent;
+                verdicts[Verdict::Duplicate as usize] += duplicate;
+                verdicts[Verdict::Own as usize] += own;
+                verdicts[Verdict::Limited as usize] += limited;
+                verdicts[Verdict::Expired as usize] += expired;
+            }
+            Medium::Packet { .. } | Medium::Application { .. } => {}
+        }
+        let waited = self.suppression.as_ref().map(Suppression::stats).unwrap_or_default();
+        let dropped = Verdict::ALL.iter().filter(|verdict| **verdict != Verdict::New);
+        Status {
+            interface: self.settings.interface.clone(),
+            id: rules.id,
+            epoch: (wire == Wire::One).then_some(epoch),
+            wire: wire as u8,
+            mode: mode.name(),
+            relay: self.medium.relay(),
+            fallback: self.fallback.clone(),
+            authenticated: rules.format.is_keyed(),
+            data_max_bytes: self.data_max,
+            sent_frames: self.counts.sent,
+            unsent_frames: self.counts.unsent,
+            new_frames: verdicts[Verdict::New as usize],
+            relayed_frames: relayed,
+            suppressed_frames: waited.suppressed,
+            repeated_frames: waited.repeated,
+            delivered_messages: self.counts.delivered,
+            undelivered_messages: lost
+                + self.counts.undelivered
+                + self.clients.values().map(|client| client.dropped).sum::<u64>(),
+            answered_pings: self.counts.answered,
+            receivers: self.clients.values().filter(|client| client.listening).count(),
+            dropped_frames: dropped.map(|verdict| (verdict.name(), verdicts[*verdict as usize])).collect(),
+        }
+    }
+}
+
+fn key(header: &Header) -> Key {
+    (header.id, header.epoch, header.seq)
+}
+
+impl Mode {
+    /// As the file has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Mode::Driver => "driver",
+            Mode::Kernel => "kernel",
+            Mode::Application => "application",
+        }
+    }
+}
