@@ -166,6 +166,9 @@ int enter(struct xdp_md *ctx)
 	__sync_fetch_and_add(&counts->sent, 1);
 	if (setup.timed)
 		end_passage(ctx, node);
+	/* No copies for those who do not hear it. */
+	if (counts->hearers == 1)
+		return bpf_redirect_map(&ports, counts->hearer + MEDIUM_FIRST, 0);
 	return bpf_redirect_map(&ports, 0, BPF_F_BROADCAST | BPF_F_EXCLUDE_INGRESS);
 }
 

@@ -30,6 +30,8 @@ struct medium_edge {
 
 struct medium_node {
 	__u64 sent;
+	__u32 hearers;
+	__u32 hearer;        /* the only one, if there is one only */
 };
 
 struct medium_delay {

@@ -129,6 +129,9 @@ impl Medium {
         for edge in edges(adjacency) {
             self.set_heard(edge, true)?;
         }
+        for node in 0..adjacency.nodes() {
+            self.set_hearers(node, adjacency.hearers(node))?;
+        }
         self.adjacency = adjacency.clone();
         Ok(())
     }
@@ -203,6 +206,13 @@ impl Medium {
     fn taken(&self) -> Result<u32, Error> {
         let value = self.loaded.lookup(".bss.taken", 0)?.unwrap_or_default();
         Ok(value.get(..4).and_then(|bytes| bytes.try_into().ok()).map_or(0, u32::from_ne_bytes))
+    }
+
+    fn set_hearers(&self, node: usize, hearers: &[usize]) -> Result<(), Error> {
+        let words = [hearers.len(), hearers.first().copied().unwrap_or_default()];
+        let words = words.map(|word| number(word).to_ne_bytes());
+        let value = [&self.sent(node)?.to_ne_bytes(), words.as_flattened()].concat();
+        Ok(self.loaded.update("nodes", number(node), &value)?)
     }
 
     fn set_heard(&mut self, (from, to): (usize, usize), heard: bool) -> Result<(), Error> {

@@ -22,10 +22,13 @@ pub(crate) const ABOUT: &str =
 const MESSAGE_BYTES: usize = 100;
 /// More is loss.
 const LOSS: f64 = 0.001;
-/// Frames per second: the search is between these.
-const RATES: [f64; 2] = [10_000.0, 3_000_000.0];
-/// Halvings of the ratio between the highest rate carried and the lowest not carried.
-const STEPS: usize = 9;
+/// Frames per second that are tried first; then each time this much more.
+const FIRST: f64 = 10_000.0;
+const STEP: f64 = 1.15;
+/// As many rates in a row that are not carried end the search: one alone may be the machine's.
+const FAILURES: usize = 2;
+/// Until a rate of about a million is not carried.
+const STEPS: u32 = 33;
 /// What the relay has still to send when the generator has ended.
 const SETTLE: Duration = Duration::from_millis(30);
 
@@ -53,7 +56,7 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
     let probe = Duration::from_millis(if options.size == Size::Quick { 200 } else { 500 });
     let cases = MODES.map(|mode| {
         let key: Fields<Value> = vec![("mode", mode.name().into())];
-        let estimate = (probe + SETTLE) * STEPS as u32 + Duration::from_millis(800);
+        let estimate = (probe + SETTLE) * STEPS + Duration::from_millis(800);
         case(key, Test::Rate(RateTest { mode, probe }), estimate)
     });
     Ok(Experiment {
@@ -68,7 +71,7 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
 }
 
 const NOTES: [&str; 4] = [
-    "generator, relay and sink in a row on one medium; messages of 100 bytes, each with the next sequence number, sent \
+    "generator, relay and sink on one medium, each heard by the next alone; messages of 100 bytes, each with the next sequence number, sent \
      from within the kernel (XDP); the highest rate at which less than 0.1 % of what left for the relay was not relayed",
     "on a veth a relay in driver or kernel runs on the generator's CPU and slows it down rather than lose frames: its \
      rate includes generating and carrying; programs have another CPU, if there is one",
@@ -78,25 +81,25 @@ const NOTES: [&str; 4] = [
 ];
 
 pub(super) fn measure(test: &RateTest, means: &Means) -> Result<Sample, Error> {
-    let medium = Medium::build(&link::Adjacency::chain(3), MediumConfig::default())?;
+    let medium = Medium::build(&link::Adjacency::one_way(3), MediumConfig::default())?;
     let _silent = [medium.attach(0, "sink")?, medium.attach(2, "sink")?];
     let mut relay = Node::start(&medium, 1, test.mode, None, means)?;
-    let (mut low, mut high, mut best) = (RATES[0], RATES[1], None);
-    for _ in 0..STEPS {
-        let rate = (low * high).sqrt();
+    let (mut rate, mut best, mut failures, mut fastest) = (FIRST, None, 0, 0.0);
+    // From below: what has been too much may stay with a relay for a while, as in a set that is full.
+    while failures < FAILURES {
         let probe = probe(&medium, test, rate)?;
         relay.check()?;
         if probe.is_carried() {
             best = best.into_iter().chain([probe.relayed_per_s]).reduce(f64::max);
         }
-        // What the generator cannot send the relay cannot be asked to carry.
-        if probe.is_carried() && probe.offered_per_s > rate * 0.98 { low = rate } else { high = rate }
+        // Where the generator gets no faster, the relay is not asked for more.
+        let more = probe.offered_per_s > fastest * 1.02;
+        fastest = probe.offered_per_s.max(fastest);
+        failures = if probe.is_carried() && more { 0 } else { failures + 1 };
+        rate *= STEP;
     }
     let best = best.ok_or_else(|| {
-        Error::program(
-            "flood-rate",
-            format!("{} carries not even {:.0} frames/s", test.mode.name(), RATES[0]),
-        )
+        Error::program("flood-rate", format!("{} carries not even {FIRST:.0} frames/s", test.mode.name()))
     })?;
     Ok(Sample { metrics: vec![("frames_per_s".into(), best)], ..Sample::default() })
 }
