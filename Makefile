@@ -15,7 +15,7 @@ SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 help:
 	@echo "make demo      one file over three bad links: the best link alone, MPTCP, Nawa (about two minutes; root)"
 	@echo "make test      all tests (root, for those in network namespaces)"
-	@echo "make guest     Debian kernels and qemu, so that make test tries other kernels too"
+	@echo "make guest     other kernels: Debian's in qemu for make test, user-mode Linux for rivals in the lab"
 	@echo "make lint      rustfmt, clippy, cargo-deny"
 	@echo "make bench     the lab's tunnel experiment, short (root)"
 	@echo "make fuzz      the fuzzers, a minute each (nightly Rust, cargo-fuzz)"
@@ -41,6 +41,7 @@ test: cargo-present
 guest:
 	@scripts/install-packages guest
 	@scripts/guest-kernel 6.1 6.12
+	@scripts/install-packages lab-guest
 
 lint: cargo-present
 	@scripts/install-packages lint

@@ -126,10 +126,7 @@ FLOOD_INLINE __u64 flood_le64(__u64 x)
  * elsewhere the C library's copy of a constant size is. */
 #ifdef __bpf__
 #define FLOOD_LOAD(type, at) (*(const type *)(at))
-/* The compiler has to take `x` for new, so that each comparison with the packet's end stays as it stands here. */
-#define FLOOD_ANEW(x) __asm__ volatile("" : "+r"(x))
 #else
-#define FLOOD_ANEW(x)
 #define FLOOD_LOAD(type, at) ({ type flood_x; __builtin_memcpy(&flood_x, (at), sizeof(flood_x)); flood_x; })
 #endif
 

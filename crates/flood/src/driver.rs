@@ -1,7 +1,7 @@
 //! The relay inside the driver: `bpf/flood.bpf.c`, loaded for one interface.
 
 use bpf::Error;
-use bpf::xdp::{self, Attached, Loaded, Ring};
+use bpf::xdp::{self, Attached, Loaded, Ring, Run};
 
 use crate::ffi::RawConfig;
 use crate::frame::Verdict;
@@ -23,6 +23,15 @@ pub struct Counts {
     pub lost: u64,
 }
 
+/// What goes up, and how.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Handing {
+    /// The program relays nothing but hands all up, copies too.
+    pub all: bool,
+    /// Nobody is woken by what comes up: whoever wants it looks again and again.
+    pub quiet: bool,
+}
+
 /// A frame that came up, from its header on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
@@ -39,12 +48,12 @@ pub struct Driver {
 }
 
 impl Driver {
-    /// Loads it. `mac`: the interface's address. `hand_up`: it relays nothing but hands all up, copies too.
+    /// Loads it. `mac`: the interface's address.
     ///
     /// # Errors
     /// What the kernel says.
-    pub fn load(rules: &Rules, mac: [u8; 6], hand_up: bool) -> Result<Driver, Error> {
-        let loaded = xdp::load(OBJECT, &[("setup", &setup(&rules.raw(), mac, hand_up))])?;
+    pub fn load(rules: &Rules, mac: [u8; 6], handing: Handing) -> Result<Driver, Error> {
+        let loaded = xdp::load(OBJECT, &[("setup", &setup(&rules.raw(), mac, handing))])?;
         let ring = loaded.ring("frames")?;
         Ok(Driver { loaded, ring })
     }
@@ -84,6 +93,14 @@ impl Driver {
         self.ring.take(BATCH).iter().filter_map(|bytes| record(bytes)).collect()
     }
 
+    /// Runs the program by hand on an Ethernet frame, `repeat` times.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn run(&self, frame: &[u8], repeat: u32) -> Result<Run, Error> {
+        self.loaded.run(PROGRAM, frame, repeat)
+    }
+
     /// Readable when something came up.
     pub fn ring(&self) -> &Ring {
         &self.ring
@@ -91,15 +108,14 @@ impl Driver {
 }
 
 /// `struct flood_setup`.
-fn setup(config: &RawConfig, mac: [u8; 6], hand_up: bool) -> Vec<u8> {
+fn setup(config: &RawConfig, mac: [u8; 6], handing: Handing) -> Vec<u8> {
     let RawConfig { key, id, wire, keyed, credit_tick, credit_max, reserved } = *config;
     let mut bytes: Vec<u8> = key.iter().flat_map(|half| half.to_ne_bytes()).collect();
     let words = [id, wire, keyed, credit_tick, credit_max, reserved];
     bytes.extend(words.iter().flat_map(|word| word.to_ne_bytes()));
     bytes.extend(mac);
     bytes.extend([0; 2]);
-    bytes.extend(u32::from(hand_up).to_ne_bytes());
-    bytes.extend([0; 4]);
+    bytes.extend([handing.all, handing.quiet].map(|is| u32::from(is).to_ne_bytes()).as_flattened());
     bytes
 }
 
@@ -121,12 +137,13 @@ mod tests {
     const XDP_PASS: u32 = 2;
     const XDP_TX: u32 = 3;
 
-    fn driver_or_skip(name: &str, rules: &Rules, hand_up: bool) -> Option<Driver> {
+    fn driver_or_skip(name: &str, rules: &Rules, all: bool) -> Option<Driver> {
         if !rustix::process::geteuid().is_root() {
             eprintln!("SKIPPED: {name}: needs root to load BPF programs");
             return None;
         }
-        Some(Driver::load(rules, MAC, hand_up).expect("the kernel takes it"))
+        let handing = Handing { all, quiet: all };
+        Some(Driver::load(rules, MAC, handing).expect("the kernel takes it"))
     }
 
     fn rules(wire: Wire, key: Option<[u8; 16]>) -> Rules {
@@ -190,7 +207,7 @@ mod tests {
                 // Time stands still here and as good as that there: what time does is another test's.
                 let heard = window.handle_frame(std::time::Duration::ZERO, &bytes, Padding::Ethernet);
                 verdicts[heard.as_ref().err().map_or(0, |verdict| *verdict as usize)] += 1;
-                let run = driver.loaded.run(PROGRAM, &ethernet(&bytes), 1).expect("it runs");
+                let run = driver.run(&ethernet(&bytes), 1).expect("it runs");
                 let relayed = heard.as_ref().ok().and_then(|frame| rules.format.relayed(frame, &bytes));
                 assert_eq!(run.verdict, if relayed.is_some() { XDP_TX } else { XDP_DROP }, "{n}: {heard:?}");
                 if let Some(relayed) = relayed {
@@ -217,7 +234,7 @@ mod tests {
         driver.listen(true).expect("it can be told");
         let header = Header { id: 2, ttl: 255, ..Header::default() };
         let frame = rules.format.write(&header, &[0x5a; crate::DATA_MAX]);
-        let run = driver.loaded.run(PROGRAM, &ethernet(&frame), 1).expect("it runs");
+        let run = driver.run(&ethernet(&frame), 1).expect("it runs");
         assert_eq!(run.verdict, XDP_TX);
         assert_eq!(driver.take(), [Record { verdict: Verdict::New, frame }]);
     }
@@ -231,14 +248,14 @@ mod tests {
         let run = |seq: u32, kind: Kind, target: u32| {
             let header = Header { id: 2, epoch: 1, seq, ttl: 3, kind };
             let frame = rules.format.write(&header, &target.to_be_bytes());
-            assert_eq!(driver.loaded.run(PROGRAM, &ethernet(&frame), 1).expect("it runs").verdict, XDP_TX);
+            assert_eq!(driver.run(&ethernet(&frame), 1).expect("it runs").verdict, XDP_TX);
             driver.take().len()
         };
         assert_eq!(run(1, Kind::Data, 1), 0);
         assert_eq!(run(2, Kind::EchoRequest, 9), 0);
         assert_eq!(run(3, Kind::EchoRequest, 1), 1, "a ping for this node");
         assert_eq!(run(4, Kind::EchoReply, 1), 0);
-        let other = driver.loaded.run(PROGRAM, &[0; 60], 1).expect("it runs");
+        let other = driver.run(&[0; 60], 1).expect("it runs");
         assert_eq!(other.verdict, XDP_PASS, "what is no flood passes");
     }
 
@@ -248,7 +265,7 @@ mod tests {
         let Some(driver) = driver_or_skip("what_waits_is_decided_above", &rules, true) else { return };
         let frame = rules.format.write(&Header { id: 2, seq: 3, ttl: 9, ..Header::default() }, b"hello");
         for _ in 0..2 {
-            let run = driver.loaded.run(PROGRAM, &ethernet(&frame), 1).expect("it runs");
+            let run = driver.run(&ethernet(&frame), 1).expect("it runs");
             assert_eq!(run.verdict, XDP_DROP);
         }
         let copy = Record { verdict: Verdict::Duplicate, frame: frame[..5].to_vec() };
@@ -263,7 +280,7 @@ mod tests {
         for seq in 0..100 {
             let frame =
                 rules.format.write(&Header { id: 2, epoch: 1, seq, ttl: 3, ..Header::default() }, b"");
-            driver.loaded.run(PROGRAM, &ethernet(&frame), 1).expect("it runs");
+            driver.run(&ethernet(&frame), 1).expect("it runs");
         }
         let counts = driver.counts().expect("counts");
         assert!(counts.verdicts[Verdict::Limited as usize] > 0, "{counts:?}");

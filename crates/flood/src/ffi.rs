@@ -2,7 +2,7 @@
 
 /// `struct flood_config`.
 #[repr(C)]
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct RawConfig {
     pub key: [u64; 2],
     pub id: u32,
@@ -72,6 +72,14 @@ unsafe extern "C" {
     fn nawa_flood_source_size() -> u32;
     #[cfg(test)]
     fn nawa_flood_config_size() -> u32;
+}
+
+impl std::fmt::Debug for RawConfig {
+    /// Without the key.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let RawConfig { id, wire, keyed, credit_tick, credit_max, .. } = self;
+        write!(f, "RawConfig({id}, {wire}, {keyed}, {credit_tick}, {credit_max})")
+    }
 }
 
 impl RawConfig {

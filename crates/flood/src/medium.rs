@@ -7,7 +7,7 @@ use std::time::Duration;
 use bpf::xdp::{self, Attached};
 use device::{BroadcastSocket, Net, PacketSocket};
 
-use crate::driver::Driver;
+use crate::driver::{Driver, Handing};
 use crate::frame::{DATA_MAX, ETHERTYPE, Frame, Padding, Verdict, Wire};
 use crate::nft::Table;
 use crate::node::{Mode, Settings};
@@ -70,7 +70,8 @@ impl Medium {
 
     fn driver(settings: &Settings, index: u32) -> Result<Medium, String> {
         let socket = PacketSocket::open(index, None).map_err(|error| error.to_string())?;
-        let driver = Driver::load(&settings.rules, socket.mac(), settings.waits());
+        let handing = Handing { all: settings.waits(), quiet: settings.busy_poll };
+        let driver = Driver::load(&settings.rules, socket.mac(), handing);
         let driver = driver.map_err(|error| error.to_string())?;
         let attached = driver.attach(index).map_err(|error| error.to_string())?;
         Ok(Medium::Driver { driver, attached, socket })

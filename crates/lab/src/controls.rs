@@ -3,7 +3,7 @@
 //! The lab has them loaded as a user would, by `nawa flight on`, and taken off again by `nawa flight off` if it was the
 //! one that put them on. They are the kernel's, not a namespace's, so whoever needs them holds a lock.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -11,6 +11,7 @@ use std::process::{Command, Stdio};
 use crate::cleanup::{self, AtEnd};
 use crate::error::{Doing, Error};
 use crate::experiment::{Case, Experiment, Workload};
+use crate::flows::{FlowSpec, Origin, check_origin};
 
 /// What `nawa flight on` provides.
 const PROVIDED: [&str; 2] = ["fsat", "fsat_paper"];
@@ -32,8 +33,8 @@ pub(crate) struct Controls {
 /// Provides what the cases of `experiment` need, and leaves out those cases that need what the kernel does not have then,
 /// with a note each.
 pub(crate) fn provide(experiment: &Experiment, nawa: &Path) -> Result<(Experiment, Controls), Error> {
+    let mut experiment = without_missing_guests(experiment.clone());
     let needed: BTreeSet<&str> = experiment.cases.iter().flat_map(needs).collect();
-    let mut experiment = experiment.clone();
     let mut controls = Controls { _loaded: None, _lock: None };
     let mut reason = None;
     if PROVIDED.iter().any(|name| needed.contains(name)) {
@@ -52,13 +53,31 @@ pub(crate) fn provide(experiment: &Experiment, nawa: &Path) -> Result<(Experimen
     Ok((experiment, controls))
 }
 
-/// The congestion controls that a case names by itself.
-fn needs(case: &Case) -> impl Iterator<Item = &'static str> {
-    let flows = match &case.workload {
-        Workload::Flows(test) => &*test.flows,
+fn flows(case: &Case) -> &[FlowSpec] {
+    match &case.workload {
+        Workload::Flows(test) => &test.flows,
         _ => &[],
-    };
-    flows.iter().map(|flow| flow.congestion_control)
+    }
+}
+
+/// The congestion controls of the running kernel that a case names by itself.
+fn needs(case: &Case) -> impl Iterator<Item = &'static str> {
+    let own = |flow: &&FlowSpec| flow.origin == Origin::Host;
+    flows(case).iter().filter(own).map(|flow| flow.congestion_control)
+}
+
+/// Leaves out the cases whose flows no guest can send, with a note for each congestion control.
+fn without_missing_guests(mut experiment: Experiment) -> Experiment {
+    let of_guest = |flow: &FlowSpec| flow.origin != Origin::Host;
+    let wanted = experiment.cases.iter().flat_map(flows).filter(|flow| of_guest(flow));
+    let wanted: BTreeMap<_, _> = wanted.map(|flow| (flow.congestion_control, flow)).collect();
+    let reason = |(name, flow)| Some((name, check_origin(flow).err()?.to_string()));
+    let missing: BTreeMap<&str, String> = wanted.into_iter().filter_map(reason).collect();
+    let lacks = |flow: &FlowSpec| of_guest(flow) && missing.contains_key(flow.congestion_control);
+    experiment.cases.retain(|case| !flows(case).iter().any(lacks));
+    let note = |(name, reason)| format!("{name} in a guest: not measured, {reason}");
+    experiment.notes.splice(0..0, missing.iter().map(note));
+    experiment
 }
 
 fn available(name: &str) -> bool {

@@ -20,7 +20,7 @@ pub enum Error {
         /// The program as it is called.
         program: String,
         /// The Debian package that has it.
-        package: &'static str,
+        package: String,
     },
     /// No experiment has this name.
     #[error("no experiment is called `{0}`: `nawa lab list` names them")]

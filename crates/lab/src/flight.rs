@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use crate::error::Error;
 use crate::experiment::{Case, Experiment, Fields, Ratio, Reference, Workload};
-use crate::flows::{self, FlowOutcome, FlowSpec, FlowTest, Outcome};
+use crate::flows::{self, FlowOutcome, FlowSpec, FlowTest, Guests, Origin, Outcome};
 use crate::network::{PathSpec, Topology};
 use crate::runner::Sample;
 use crate::system::System;
@@ -31,7 +31,21 @@ pub(crate) use radio::{ABOUT as ABOUT_RADIO, experiment as radio};
 pub(crate) use wired::{ABOUT as ABOUT_WIRED, experiment as wired};
 
 /// The congestion controls that are compared, the one that others are compared with first.
-const CONTROLS: [&str; 5] = ["reno", "cubic", "bbr", "fsat_paper", "fsat"];
+/// [`origin`] says which of them are a guest's.
+const CONTROLS: [&str; 8] = ["reno", "cubic", "bbr", "fsat_paper", "fsat", "reno-guest", "vegas", "westwood"];
+
+/// What [`CONTROLS`] has of guests.
+const GUESTS: usize = 3;
+
+/// The congestion control of the row `name`, and whose it is. Vegas has the paper's α and β.
+fn origin(name: &'static str) -> (&'static str, Origin) {
+    match name {
+        "reno-guest" => ("reno", Origin::Guest { module: None }),
+        "vegas" => (name, Origin::Guest { module: Some("tcp_vegas alpha=1 beta=3") }),
+        "westwood" => (name, Origin::Guest { module: Some("tcp_westwood") }),
+        _ => (name, Origin::Host),
+    }
+}
 
 /// One way; the paper's RTT is 180 ms.
 const DELAY: Duration = Duration::from_millis(90);
@@ -54,19 +68,25 @@ const PAYLOAD: usize = 1448;
 /// What making a network and taking it down takes beside the measurement, per case.
 const OVERHEAD: Duration = Duration::from_millis(150);
 
+/// What booting a guest takes.
+const BOOT: Duration = Duration::from_millis(900);
+
 const AGAINST_RENO: [Ratio; 2] = [
     Ratio { name: "goodput_of_reno", metric: "goodput_mbps", of: ("cc", Reference::Name("reno")) },
     Ratio { name: "queue_of_reno", metric: "queue_mean_packets", of: ("cc", Reference::Name("reno")) },
 ];
 
 /// What a reader of any of these figures has to know.
-const NOTES: [&str; 4] = [
+const NOTES: [&str; 5] = [
     "kernel TCP from client to server over one emulated link; rates count whole Ethernet frames, of which payload is \
      1448 of 1514 bytes",
     "queue_*: towards the server; mean weighted by time, every change counted; queue_p95_ms: how long frames waited \
      until their transmission began",
     "*_of_*: medians of the ratios within each repeat, whose cases see the same chances and, as far as they fit, run \
      at the same time",
+    "reno-guest, vegas (alpha 1, beta 3), westwood: sent by a user-mode-linux guest (Linux 6.1) one hop before the client, \
+     which only forwards; reno-guest beside reno is what a guest changes; retransmissions and window_bytes of guests are \
+     not known",
     "window_bytes: what the receiver advertises at the end; CUBIC has HyStart, as the kernel has it",
 ];
 
@@ -102,39 +122,53 @@ fn case(key: Fields<Value>, topology: Topology, test: FlowTest, estimate: Durati
     }
 }
 
-/// One flow with the paper's advertised window.
-fn windowed(congestion_control: &'static str, bytes: Option<u64>) -> FlowSpec {
-    FlowSpec { congestion_control, start: [Duration::ZERO; 2], bytes, receive_buffer: Some(RECEIVE_BUFFER) }
+/// A flow of the row `name` that starts at once and sends until the end, its window the kernel's.
+fn flow(name: &'static str) -> FlowSpec {
+    let (congestion_control, origin) = origin(name);
+    FlowSpec { congestion_control, origin, start: [Duration::ZERO; 2], bytes: None, receive_buffer: None }
 }
 
-/// What `cases` cases side by side take beside their measurement.
-fn overhead(cases: usize) -> Duration {
-    OVERHEAD * u32::try_from(cases).unwrap_or(u32::MAX)
+/// One flow with the paper's advertised window.
+fn windowed(name: &'static str, bytes: Option<u64>) -> FlowSpec {
+    FlowSpec { bytes, receive_buffer: Some(RECEIVE_BUFFER), ..flow(name) }
+}
+
+/// What `cases` cases side by side, with so many guests, take beside their measurement.
+fn overhead(cases: usize, guests: usize) -> Duration {
+    let times = |count| u32::try_from(count).unwrap_or(u32::MAX);
+    OVERHEAD * times(cases) + BOOT * times(guests)
 }
 
 /// Runs the flows of a case; with `series`, a folder, what happened in the course of time goes there.
 pub(crate) fn measure(
     bench: &Bench,
+    guests: &mut Guests,
     test: &FlowTest,
     seed: u64,
     series: Option<&Path>,
 ) -> Result<Sample, Error> {
     let outcome = match series {
-        Some(folder) => watched(bench, test, seed, folder)?,
-        None => flows::run(bench.network, test, seed, None)?,
+        Some(folder) => watched(bench, guests, test, seed, folder)?,
+        None => flows::run(bench.network, guests, test, seed, None)?,
     };
     let metrics = metrics(&bench.case.topology, &outcome);
     Ok(Sample { metrics: named(metrics), ..Sample::default() })
 }
 
-fn watched(bench: &Bench, test: &FlowTest, seed: u64, folder: &Path) -> Result<Outcome, Error> {
+fn watched(
+    bench: &Bench,
+    guests: &mut Guests,
+    test: &FlowTest,
+    seed: u64,
+    folder: &Path,
+) -> Result<Outcome, Error> {
     let title = Experiment::title(bench.case);
     let mut series = Series::create(folder, &title, seed)?;
     std::thread::scope(|scope| {
         let (stop, stopped) = channel();
         let title = &title;
         scope.spawn(move || series::log_state(folder, title, seed, bench, &stopped));
-        let outcome = flows::run(bench.network, test, seed, Some(&mut |look| series.write(look)));
+        let outcome = flows::run(bench.network, guests, test, seed, Some(&mut |look| series.write(look)));
         drop(stop);
         outcome
     })
@@ -152,7 +186,6 @@ fn metrics(topology: &Topology, outcome: &Outcome) -> Fields<f64> {
         1 => vec![("goodput_mbps", rates[0])],
         _ => shares(&rates),
     };
-    let retransmitted: u32 = outcome.flows.iter().map(|flow| flow.info.retransmitted).sum();
     let p95 = outcome.queue.sojourn(95.0).unwrap_or_default();
     metrics.extend([
         ("queue_mean_packets", outcome.queue.mean_frames()),
@@ -160,9 +193,17 @@ fn metrics(topology: &Topology, outcome: &Outcome) -> Fields<f64> {
         ("queue_p95_ms", p95.as_secs_f64() * 1e3),
     ]);
     metrics.extend(utilisation(topology, outcome).map(|share| ("utilisation", share)));
-    let window = outcome.flows.iter().map(|flow| flow.info.snd_wnd).max().unwrap_or(0);
-    metrics.extend([("retransmitted_packets", retransmitted.into()), ("window_bytes", window.into())]);
+    metrics.extend(senders(outcome));
     metrics
+}
+
+/// What only senders know; nothing where one of them is a guest.
+fn senders(outcome: &Outcome) -> Fields<f64> {
+    let infos: Option<Vec<_>> = outcome.flows.iter().map(|flow| flow.info).collect();
+    let Some(infos) = infos else { return Vec::new() };
+    let retransmitted: u32 = infos.iter().map(|info| info.retransmitted).sum();
+    let window = infos.iter().map(|info| info.snd_wnd).max().unwrap_or(0);
+    vec![("retransmitted_packets", retransmitted.into()), ("window_bytes", window.into())]
 }
 
 /// How flows share a link: the goodput of the first half, its share, and the fairness index of all (Jain, Chiu and

@@ -4,6 +4,7 @@
 //! advertised window can be set and its state read ([`device::tcp`]). Nothing in here knows which congestion control it
 //! times.
 
+mod guests;
 mod socket;
 
 use std::io;
@@ -19,7 +20,10 @@ use rand_core::{RngCore, SeedableRng};
 
 use crate::clock;
 use crate::error::{Doing, Error};
+use crate::guest::Job;
 use crate::network::{Network, SERVER};
+
+pub(crate) use guests::{Guests, check as check_origin};
 
 /// The server's port for the first flow; each has its own.
 const PORT: u16 = 5001;
@@ -49,6 +53,8 @@ pub struct FlowTest {
 pub struct FlowSpec {
     /// As `cubic`.
     pub congestion_control: &'static str,
+    /// Whose TCP sends it.
+    pub origin: Origin,
     /// It starts at a time between these, drawn from the seed.
     pub start: [Duration; 2],
     /// What it sends; `None` is until the end.
@@ -56,6 +62,19 @@ pub struct FlowSpec {
     /// The receiver's buffer (`SO_RCVBUF`), in bytes, which decides the window that it advertises; `None` leaves it to
     /// the kernel's tuning.
     pub receive_buffer: Option<u32>,
+}
+
+/// Whose TCP sends a flow. The receiver is always the running kernel's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Origin {
+    /// That of the running kernel, in the client's namespace.
+    #[default]
+    Host,
+    /// A guest's, one hop before the client, for congestion controls that the running kernel lacks.
+    Guest {
+        /// The module that has the congestion control, as `modprobe` takes it, unless the guest's kernel itself does.
+        module: Option<&'static str>,
+    },
 }
 
 /// What flows did while they were measured.
@@ -81,8 +100,8 @@ pub(crate) struct FlowOutcome {
     pub(crate) bytes: u64,
     /// From its start, or that of the measurement, to the end, or its last byte.
     pub(crate) time: Duration,
-    /// The sender's state at the end.
-    pub(crate) info: TcpInfo,
+    /// The sender's state at the end; a guest's is not known.
+    pub(crate) info: Option<TcpInfo>,
 }
 
 impl FlowOutcome {
@@ -108,9 +127,10 @@ pub(crate) struct Look {
 /// How often a [`Watch`] is told.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// Runs `test` over the first path of `network`; starts are drawn from `seed`.
+/// Runs `test` over the first path of `network`; starts are drawn from `seed`. `guests` are those of the test.
 pub(crate) fn run(
     network: &Network,
+    guests: &mut Guests,
     test: &FlowTest,
     seed: u64,
     watch: Option<Watch>,
@@ -118,7 +138,7 @@ pub(crate) fn run(
     network.server.sysctl("ipv4/tcp_rmem", &buffer_limits(test.receive_buffer_max))?;
     network.client.sysctl("ipv4/tcp_wmem", &buffer_limits(BUFFER_MAX))?;
     test.initial_window.map_or(Ok(()), |segments| network.set_initial_window(segments))?;
-    let mut running = Running::listen(network, test, seed)?;
+    let mut running = Running::listen(network, guests, test, seed)?;
     network.restart_links();
     running.started = clock::now();
     running.until_end(test, watch)
@@ -129,8 +149,14 @@ fn buffer_limits(max: u32) -> String {
     format!("4096 {} {max}", max.min(131_072))
 }
 
+/// What flow `index` connects to.
+fn address(index: usize) -> SocketAddr {
+    (SERVER, PORT.saturating_add(u16::try_from(index).unwrap_or(u16::MAX))).into()
+}
+
 struct Running<'a> {
     network: &'a Network,
+    guests: &'a mut Guests,
     poller: Poller,
     flows: Vec<Flow>,
     started: Instant,
@@ -144,12 +170,28 @@ struct Flow {
     address: SocketAddr,
     listener: OwnedFd,
     receiver: Option<OwnedFd>,
-    sender: Option<OwnedFd>,
+    sender: Option<Sender>,
     /// Still to be handed to the kernel.
     unsent: u64,
     received: u64,
     /// When the last byte came.
     last: Duration,
+}
+
+/// The end of a flow that sends.
+enum Sender {
+    Own(OwnedFd),
+    Guest(Job),
+}
+
+impl Sender {
+    /// A guest's is out of reach.
+    fn socket(&self) -> Option<&OwnedFd> {
+        match self {
+            Sender::Own(socket) => Some(socket),
+            Sender::Guest(_) => None,
+        }
+    }
 }
 
 /// What was counted when measuring began.
@@ -166,17 +208,22 @@ const RECEIVER: u64 = 1;
 const SENDER: u64 = 2;
 
 impl<'a> Running<'a> {
-    fn listen(network: &'a Network, test: &FlowTest, seed: u64) -> Result<Self, Error> {
+    fn listen(
+        network: &'a Network,
+        guests: &'a mut Guests,
+        test: &FlowTest,
+        seed: u64,
+    ) -> Result<Self, Error> {
         let mut dice = ChaCha8Rng::seed_from_u64(seed);
         let poller = Poller::new().doing(|| "make an epoll instance".into())?;
         let mut flows = Vec::new();
-        for (port, spec) in (PORT..).zip(&test.flows) {
-            let flow = Flow::listen(network, spec, (SERVER, port).into(), draw(spec.start, &mut dice))?;
-            let token = 3 * flows.len() as u64 + LISTENER;
+        for (index, spec) in test.flows.iter().enumerate() {
+            let flow = Flow::listen(network, spec, address(index), draw(spec.start, &mut dice))?;
+            let token = 3 * index as u64 + LISTENER;
             poller.add(&flow.listener, token, Interest::Read).doing(|| "wait for a socket".into())?;
             flows.push(flow);
         }
-        Ok(Self { network, poller, flows, started: clock::now(), buffer: vec![0; 1 << 16] })
+        Ok(Self { network, guests, poller, flows, started: clock::now(), buffer: vec![0; 1 << 16] })
     }
 
     fn now(&self) -> Duration {
@@ -222,12 +269,16 @@ impl<'a> Running<'a> {
     }
 
     fn start_due(&mut self, now: Duration) -> Result<(), Error> {
-        for (index, flow) in (0..).zip(&mut self.flows) {
+        for (index, flow) in self.flows.iter_mut().enumerate() {
             if flow.sender.is_none() && now >= flow.start {
+                if let Some(job) = self.guests.start(index)? {
+                    flow.sender = Some(Sender::Guest(job));
+                    continue;
+                }
                 let sender = flow.connect(self.network)?;
-                let token = 3 * index + SENDER;
+                let token = 3 * index as u64 + SENDER;
                 self.poller.add(&sender, token, Interest::Write).doing(|| "wait for a socket".into())?;
-                flow.sender = Some(sender);
+                flow.sender = Some(Sender::Own(sender));
             }
         }
         Ok(())
@@ -257,18 +308,20 @@ impl<'a> Running<'a> {
     }
 
     fn infos(&self) -> Vec<Option<TcpInfo>> {
-        self.flows.iter().map(|flow| flow.sender.as_ref().and_then(|sender| tcp::info(sender).ok())).collect()
+        let info = |flow: &Flow| tcp::info(flow.sender.as_ref()?.socket()?).ok();
+        self.flows.iter().map(info).collect()
     }
 
     fn outcome(&self, mark: Mark) -> Result<Outcome, Error> {
         let end = self.mark()?;
+        self.flows.iter().try_for_each(Flow::check)?;
         let queue = end.queue.since(&mark.queue);
         let delivered = end.stats.delivered.bytes.get().saturating_sub(mark.stats.delivered.bytes.get());
         let flow = |((flow, before), info): ((&Flow, &u64), Option<TcpInfo>)| {
             let ended = flow.spec.bytes == Some(flow.received);
             let until = if ended { flow.last } else { end.at };
             let time = until.saturating_sub(flow.start.max(mark.at));
-            FlowOutcome { bytes: flow.received - before, time, info: info.unwrap_or_default() }
+            FlowOutcome { bytes: flow.received - before, time, info }
         };
         let flows = self.flows.iter().zip(&mark.received).zip(self.infos()).map(flow).collect();
         let queue_max = end.stats.queue_max_frames.get();
@@ -306,12 +359,24 @@ impl Flow {
     }
 
     fn connect(&self, network: &Network) -> Result<OwnedFd, Error> {
-        let name = self.spec.congestion_control;
-        match network.client.run(|| socket::connect(self.address, name))? {
+        let (name, address) = (self.spec.congestion_control, self.address);
+        match network.client.run(|| socket::connect(address, name))? {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 Err(Error::NoCongestionControl(name.into()))
             }
             connected => connected.doing(|| format!("connect to {}", self.address)),
+        }
+    }
+
+    /// Fails if its guest has not brought a connection about.
+    fn check(&self) -> Result<(), Error> {
+        match (&self.sender, &self.receiver) {
+            (Some(Sender::Guest(job)), None) => {
+                // By now it has said what there is to say.
+                let said = job.next_line(Duration::ZERO).ok().flatten();
+                Err(Error::program("nc", said.unwrap_or_else(|| "no connection came from a guest".into())))
+            }
+            _ => Ok(()),
         }
     }
 
@@ -335,7 +400,7 @@ impl Flow {
     }
 
     fn send(&mut self, poller: &Poller, content: &[u8]) -> io::Result<()> {
-        let Some(sender) = &self.sender else { return Ok(()) };
+        let Some(sender) = self.sender.as_ref().and_then(Sender::socket) else { return Ok(()) };
         let length = content.len().min(usize::try_from(self.unsent).unwrap_or(usize::MAX));
         self.unsent -= socket::send(sender, &content[..length])?;
         if self.unsent == 0 { poller.remove(sender) } else { Ok(()) }

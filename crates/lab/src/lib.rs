@@ -10,6 +10,7 @@
 //! - [`flows`] are TCP flows of the lab's own, for the experiments of `flight`; `controls` has the kernel load what they
 //!   need;
 //! - [`medium`] is what nodes share that flood messages, and `flood` the experiments on it and in virtual time;
+//! - [`guest`] boots another kernel in a namespace, for what the running one lacks;
 //! - `disturbance` cuts links, changes addresses and restarts relays in mid-transfer;
 //! - [`report`] prints the table and writes the JSON.
 //!
@@ -31,6 +32,7 @@ pub mod fetch;
 mod flight;
 mod flood;
 pub mod flows;
+pub mod guest;
 mod hostile;
 pub mod http;
 pub mod iperf;

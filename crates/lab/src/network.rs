@@ -11,6 +11,7 @@
 //! that nothing but the systems under test uses them.
 
 mod change;
+mod guest;
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::Read;
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Stdio};
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::error::{Doing, Error};
 use crate::namespace::Namespace;
 
 /// The Debian packages of what the lab runs.
-const PACKAGES: [(&str, &str); 8] = [
+const PACKAGES: [(&str, &str); 9] = [
     ("ip", "iproute2"),
     ("ethtool", "ethtool"),
     ("curl", "curl"),
@@ -25,25 +25,27 @@ const PACKAGES: [(&str, &str); 8] = [
     ("ping", "iputils-ping"),
     ("iperf3", "iperf3"),
     ("nft", "nftables"),
+    ("linux.uml", "user-mode-linux"),
 ];
 
 /// Fails with the Debian package of the first program that is not in PATH.
 pub fn require(programs: &[&'static str]) -> Result<(), Error> {
-    for &program in programs {
-        if find(program).is_none() {
-            let package =
-                PACKAGES.iter().find(|(name, _)| *name == program).map_or(program, |(_, package)| package);
-            return Err(Error::MissingProgram { program: program.into(), package });
-        }
+    match programs.iter().find(|program| find(program.as_ref()).is_none()) {
+        Some(program) => Err(missing(program)),
+        None => Ok(()),
     }
-    Ok(())
 }
 
-fn find(program: &str) -> Option<OsString> {
+/// That `program` is missing, and the Debian package that has it, which for most is called like it.
+pub(crate) fn missing(program: &str) -> Error {
+    let package = PACKAGES.iter().find(|(name, _)| *name == program).map_or(program, |(_, package)| package);
+    Error::MissingProgram { program: program.into(), package: package.into() }
+}
+
+/// The file of `program`, which is a path or a name to look for in PATH.
+pub(crate) fn find(program: &Path) -> Option<PathBuf> {
     let folders = std::env::var_os("PATH")?;
-    let found =
-        std::env::split_paths(&folders).map(|folder| folder.join(program)).find(|path| path.is_file());
-    found.map(Into::into)
+    std::env::split_paths(&folders).map(|folder| folder.join(program)).find(|path| path.is_file())
 }
 
 /// A program that runs in a namespace; dropping it kills it.
@@ -198,7 +200,9 @@ mod tests {
     #[test]
     fn a_missing_program_names_its_package() {
         let error = require(&["no-such-program-anywhere"]).unwrap_err();
-        assert!(matches!(error, Error::MissingProgram { package: "no-such-program-anywhere", .. }));
+        assert!(
+            matches!(error, Error::MissingProgram { package, .. } if package == "no-such-program-anywhere")
+        );
         assert_eq!(PACKAGES.iter().find(|(name, _)| *name == "ping"), Some(&("ping", "iputils-ping")));
     }
 }

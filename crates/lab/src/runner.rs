@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::emulator::Emulator;
 use crate::error::{Doing, Error};
 use crate::experiment::{self, Case, Change, Event, Experiment, RunOptions, Workload};
+use crate::flows::Guests;
 use crate::network::Network;
 use crate::partial::Partial;
 use crate::report::{Progress, Report};
@@ -177,6 +178,7 @@ impl Workload {
 struct Prepared<'a> {
     case: &'a Case,
     ready: Ready,
+    guests: Guests,
     network: Network,
     folder: tempfile::TempDir,
 }
@@ -209,7 +211,11 @@ impl<'a> Lab<'a> {
     fn measure(&mut self, cases: &[&Case], repeat: u64) -> Vec<Result<Sample, Error>> {
         let seed = self.options.seed.wrapping_add(repeat * 1000);
         // All are ready before the first is measured: making a network takes CPU.
-        let prepared: Vec<_> = cases.iter().map(|case| self.prepare(case, seed)).collect();
+        let mut prepared: Vec<_> = cases.iter().map(|case| self.prepare(case, seed)).collect();
+        for one in &mut prepared {
+            let up = one.as_mut().map_or(Ok(()), |prepared| prepared.guests.finish());
+            up.err().into_iter().for_each(|error| *one = Err(error));
+        }
         let lab = &*self;
         let outcomes = std::thread::scope(|scope| {
             let measure = |one: Result<Prepared, Error>| lab.measure_one(one?, seed);
@@ -232,11 +238,15 @@ impl<'a> Lab<'a> {
         let folder = tempfile::tempdir_in(&self.folder).doing(|| "make a temporary folder".into())?;
         let ready = case.system.start(&network, &self.means(folder.path()))?;
         network.set_congestion_control(case.congestion_control)?;
-        Ok(Prepared { case, ready, network, folder })
+        let guests = match &case.workload {
+            Workload::Flows(test) => Guests::boot(&network, test)?,
+            _ => Guests::default(),
+        };
+        Ok(Prepared { case, ready, guests, network, folder })
     }
 
     fn measure_one(&self, prepared: Prepared, seed: u64) -> Result<Sample, Error> {
-        let Prepared { case, mut ready, network, folder } = prepared;
+        let Prepared { case, mut ready, mut guests, network, folder } = prepared;
         let bench = Bench {
             case,
             network: &network,
@@ -247,7 +257,9 @@ impl<'a> Lab<'a> {
         let sample = match &case.workload {
             &Workload::Fetch { bytes, event } => fetch(&bench, &mut ready, bytes, event)?,
             &Workload::Stream { protocol, time } => stream(&bench, &ready, protocol, time)?,
-            Workload::Flows(test) => flight::measure(&bench, test, seed, self.options.series.as_deref())?,
+            Workload::Flows(test) => {
+                flight::measure(&bench, &mut guests, test, seed, self.options.series.as_deref())?
+            }
             &Workload::Attacked { time, attack } => {
                 let means = self.means(folder.path());
                 hostile::measure(&bench, &ready, &means, time, attack, &self.baselines)?

@@ -6,9 +6,15 @@ use link::Trace;
 
 use crate::error::{Doing, Error};
 
-/// Reads a mahimahi trace.
+/// How the name of a file with lines of seconds and Mbit/s ends; any other is mahimahi's.
+pub(crate) const RATES: &str = "txt";
+
+/// Reads a trace, in the format that its name says.
 pub(crate) fn load(path: &Path) -> Result<Trace, Error> {
     let text = std::fs::read_to_string(path).doing(|| format!("read the trace {}", path.display()))?;
-    Trace::from_mahimahi(&text)
-        .map_err(|error| Error::BadTrace { path: path.into(), reason: error.to_string() })
+    let trace = match path.extension().is_some_and(|extension| extension == RATES) {
+        true => Trace::from_seconds_mbps(&text),
+        false => Trace::from_mahimahi(&text),
+    };
+    trace.map_err(|error| Error::BadTrace { path: path.into(), reason: error.to_string() })
 }

@@ -4,9 +4,9 @@ mod common;
 
 use std::time::Duration;
 
-use common::{alone, left_in, skip};
+use common::{alone, left_in, skip, skip_without_guests};
 use lab::experiment::{Case, Experiment, Ratio, Reference, Workload};
-use lab::flows::{BUFFER_MAX, FlowSpec, FlowTest};
+use lab::flows::{BUFFER_MAX, FlowSpec, FlowTest, Origin};
 use lab::network::{PathSpec, Topology};
 use lab::system::System;
 use lab::{RunOptions, run_experiment};
@@ -17,7 +17,13 @@ const BYTES: u64 = 200_000;
 
 fn flow(congestion_control: &'static str, start_ms: u64) -> FlowSpec {
     let start = [Duration::from_millis(start_ms); 2];
-    FlowSpec { congestion_control, start, bytes: Some(BYTES), receive_buffer: Some(50_000) }
+    FlowSpec {
+        congestion_control,
+        origin: Origin::Host,
+        start,
+        bytes: Some(BYTES),
+        receive_buffer: Some(50_000),
+    }
 }
 
 fn case(cc: &'static str, flows: Vec<FlowSpec>) -> Case {
@@ -97,5 +103,30 @@ fn flows_side_by_side_are_measured_and_nothing_remains() {
     assert!(notes.contains("nawa_test_none: not measured"), "{notes}");
     let csv = std::fs::read_to_string(series.join("reno 1 1.csv")).unwrap();
     assert!(csv.lines().count() > 10 && csv.starts_with("time_s,queue_packets,flow,cwnd_packets"), "{csv}");
+    assert_eq!(left_in("/run/netns", std::process::id()), Vec::<String>::new());
+}
+
+#[test]
+fn flows_of_guests_are_measured_beside_the_hosts() {
+    if skip_without_guests("flows_of_guests_are_measured_beside_the_hosts") {
+        return;
+    }
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("x.json");
+    let guest = FlowSpec { origin: Origin::Guest { module: Some("tcp_vegas") }, ..flow("vegas", 100) };
+    let none = FlowSpec { origin: Origin::Guest { module: Some("tcp_none") }, ..flow("none", 0) };
+    let both = vec![flow("reno", 0), guest.clone(), guest];
+    let cases = vec![case("vegas", both), case("none", vec![none])];
+    let experiment = Experiment { cases, ratios: Vec::new(), ..experiment() };
+    let options = RunOptions { json: Some(file.clone()), ..RunOptions::default() };
+    run_experiment(&experiment, &options).unwrap();
+    let json: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    let jain = metric(&json, "vegas", "jain");
+    assert!((1.0 / 3.0..=1.0).contains(&jain), "all three have arrived: {jain}");
+    assert!(metric(&json, "vegas", "utilisation") <= 1.0);
+    assert!(json["results"][0]["metrics"]["window_bytes"].is_null(), "a guest's is not known");
+    let notes = json["notes"].to_string();
+    assert!(notes.contains("none in a guest: not measured"), "{notes}");
     assert_eq!(left_in("/run/netns", std::process::id()), Vec::<String>::new());
 }

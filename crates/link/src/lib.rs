@@ -34,12 +34,14 @@
 //! assert_eq!(link.poll(late), None);
 //! ```
 //!
-//! Many nodes on a shared medium ([`Medium`]) hear each other over links as an [`Adjacency`] says.
+//! Many nodes on a shared medium ([`Medium`]) hear each other over links as an [`Adjacency`] says; the shared medium of
+//! 802.11 stations, who contend for it, is [`dcf`].
 //!
 //! Begin reading at `link.rs`.
 
 mod adjacency;
 mod config;
+pub mod dcf;
 mod dice;
 mod flight;
 mod link;

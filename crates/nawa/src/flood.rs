@@ -20,8 +20,19 @@ impl Floods {
     /// starts anew.
     ///
     /// # Errors
-    /// One sentence if a node cannot start; nodes after it are then not running.
+    /// One sentence if a node cannot start; then those run that ran before.
     pub fn reconfigure(&mut self, wanted: Vec<Flood>, events: &Sender<Event>) -> Result<(), String> {
+        let before = self.0.iter().map(|(flood, _)| flood.clone()).collect();
+        let result = self.run(wanted, events);
+        if result.is_err()
+            && let Err(error) = self.run(before, events)
+        {
+            tracing::error!("what flooded before cannot start again: {error}");
+        }
+        result
+    }
+
+    fn run(&mut self, wanted: Vec<Flood>, events: &Sender<Event>) -> Result<(), String> {
         self.0.retain(|(flood, _)| wanted.contains(flood));
         for flood in wanted {
             if self.0.iter().any(|(running, _)| *running == flood) {

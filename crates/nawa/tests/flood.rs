@@ -212,6 +212,67 @@ fn a_ping_is_answered() {
 }
 
 #[test]
+fn what_waits_before_relaying_reaches_everybody_too() {
+    let Some(_alone) = namespaces_or_skip("what_waits_before_relaying_reaches_everybody_too") else { return };
+    for more in [
+        "suppress = true\n",
+        "suppress = true\nbusy-poll = true\n",
+        "mode = 'application'\nsuppress = true\n",
+        "mode = 'application'\njitter = '5ms'\n",
+    ] {
+        let network = Network::new(3);
+        let _daemons = [1, 2, 3].map(|number| network.start(number, more));
+        let (sender, receivers) = (network.listen(1), [network.listen(2), network.listen(3)]);
+        for number in 0..30u8 {
+            sender.send(0, &[number]).expect("it goes");
+        }
+        for receiver in &receivers {
+            for number in 0..30 {
+                let message = receiver.recv(PATIENCE).expect("the node runs").expect("it comes");
+                assert_eq!(message.data, [number], "{more}");
+            }
+        }
+        // Each of the others has relayed each message, or found that it need not.
+        for number in [2, 3] {
+            eventually("all is decided", || {
+                let decided =
+                    ["/relayed_frames", "/suppressed_frames"].map(|what| network.counted(number, what));
+                (decided.iter().sum::<u64>() >= 30).then_some(())
+            });
+        }
+        network.wait_for(1, "/sent_frames", 30);
+    }
+}
+
+#[test]
+fn a_frame_goes_as_many_hops_as_its_ttl_says() {
+    let Some(_alone) = namespaces_or_skip("a_frame_goes_as_many_hops_as_its_ttl_says") else { return };
+    for mode in ["mode = 'driver'\n", "mode = 'driver'\njitter = '1ms'\n"] {
+        let network = Network::new(1);
+        let _daemon = network.start(1, mode);
+        let (receiver, outsider) = (network.listen(1), network.socket());
+        let format = Format::new(Wire::One, None);
+        for (seq, ttl) in [(1, 255), (2, 2), (3, 1)] {
+            let header = Header { id: 9, epoch: 1, seq, ttl, kind: Kind::Data };
+            outsider.send(&ethernet(&format.write(&header, b"on its way"))).expect("it goes");
+            assert_eq!(receiver.recv(PATIENCE).expect("the node runs").expect("it comes").header.ttl, ttl);
+            // What the node sends again is the next thing that the outsider hears of it.
+            let mut buffer = [0; 4096];
+            let mut heard = || {
+                let bytes = outsider.recv(&mut buffer)?;
+                Some(format.read(bytes.get(14..)?, flood::Padding::Ethernet).ok()?.header)
+            };
+            if ttl > 1 {
+                assert_eq!(eventually("it goes on", &mut heard), Header { ttl: ttl - 1, ..header });
+            } else {
+                network.wait_for(1, "/new_frames", 3);
+                assert_eq!(heard(), None, "TTL 1 goes no further");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_restarted_node_is_heard() {
     let Some(_alone) = namespaces_or_skip("a_restarted_node_is_heard") else { return };
     let network = Network::new(2);
@@ -279,7 +340,7 @@ fn two_nodes_with_one_id_make_no_storm() {
 #[test]
 fn what_outsiders_send_goes_no_further() {
     let Some(_alone) = namespaces_or_skip("what_outsiders_send_goes_no_further") else { return };
-    // The first two in the driver, then without XDP.
+    // Relayed in the driver, and handed up by it.
     for mode in ["mode = 'driver'\n", "mode = 'driver'\nsuppress = true\n"] {
         let network = Network::new(2);
         let _daemons = [1, 2].map(|number| network.start(number, &format!("{mode}key-file = 'flood.key'\n")));
@@ -437,6 +498,14 @@ fn a_reload_changes_what_it_names_alone() {
     sender.recv(PATIENCE).expect_err("the node it was connected to has stopped");
     let sender = network.listen(1);
     assert_eq!(sender.node().ttl, 3);
+
+    let text = fs::read_to_string(network.file(1, "")).expect("the file").replace("air0", "none0");
+    fs::write(network.file(1, ""), text).expect("the file");
+    one.signal(Signal::HUP);
+    one.read_until("cannot flood on `none0`");
+    eventually("what ran before runs", || {
+        network.node(1).within(|| Client::connect("air0")).ok().filter(|client| client.node().ttl == 3)
+    });
 }
 
 #[test]

@@ -3,13 +3,15 @@
 
 use packet::gro::{Accepts, Trains};
 use packet::gso::{self, Segmentation};
-use packet::{Ecn, Ip, Tcp};
+use packet::sctp::{self, Content};
+use packet::{Ecn, Ip, Sctp, Tcp};
 
 /// Every view and every rewrite of one packet.
 pub fn views(data: &[u8]) {
     if let Ok(ip) = Ip::parse(data) {
         let _ = (ip.source(), ip.destination(), ip.tos(), ip.ecn(), ip.dont_fragment(), ip.is_fragment());
-        let _ = (packet::flow_hash(&ip, 1), Tcp::parse(&ip).map(|tcp| (tcp.sequence(), tcp.payload().len())));
+        let _ = (packet::flow_hash(&ip, 1), packet::reverse_flow_hash(&ip, 1));
+        let _ = Tcp::parse(&ip).map(|tcp| (tcp.sequence(), tcp.payload().len(), tcp.window_scale()));
     }
     let mut reply = Vec::new();
     if packet::packet_too_big(data, 1280, &mut reply) {
@@ -20,6 +22,7 @@ pub fn views(data: &[u8]) {
         assert!(!packet::clamp_mss(&mut changed, 1280), "once is enough");
     }
     packet::set_ecn(&mut changed, Ecn::from_tos(3));
+    packet::set_window(&mut changed, 7);
     assert_eq!(changed.len(), data.len());
 }
 
@@ -38,6 +41,38 @@ pub fn gso(data: &[u8]) {
         count += 1;
     });
     assert_eq!(result.unwrap_or(0), count);
+}
+
+/// An SCTP packet from its common header on, and an IP packet that may carry one.
+pub fn sctp(data: &[u8]) {
+    if let Ok(ip) = Ip::parse(data) {
+        let _ = Sctp::parse(&ip, sctp::UDP_PORT).map(|sctp| (sctp.verification_tag(), sctp.chunks().count()));
+    }
+    let Ok(sctp) = Sctp::from_bytes(data) else { return };
+    let mut length = 0;
+    for chunk in sctp.chunks().flatten() {
+        length += 4 + chunk.value.len();
+        match chunk.content() {
+            Ok(Content::Init(init) | Content::InitAck(init)) => {
+                let _ = sctp::addresses(init.parameters).count();
+            }
+            Ok(Content::Asconf(_, parameters)) => {
+                let _ = sctp::changes(parameters).count();
+            }
+            Ok(Content::Sack(sack)) => {
+                let lists = sack.gap_blocks().count() + sack.duplicates().count();
+                assert_eq!(12 + 4 * lists, chunk.value.len().min(12 + 4 * lists), "no more than it has");
+            }
+            Ok(Content::Heartbeat(info) | Content::HeartbeatAck(info)) => {
+                let _ = info.count();
+            }
+            _ => {}
+        }
+    }
+    assert!(12 + length <= data.len(), "chunks do not overlap");
+    let mut changed = data.to_vec();
+    sctp::fill_checksum(&mut changed);
+    assert!(Sctp::from_bytes(&changed).is_ok_and(|sctp| sctp.checksum_right()));
 }
 
 /// Packets, each behind its length in two bytes.

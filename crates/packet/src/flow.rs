@@ -8,8 +8,18 @@ use std::net::IpAddr;
 ///
 /// `seed` keeps two users of the hash from splitting flows alike. Not proof against someone who looks for collisions.
 pub fn flow_hash(ip: &Ip<'_>, seed: u64) -> u64 {
-    let hash = address(address(mix(seed ^ u64::from(ip.protocol())), ip.source()), ip.destination());
-    match ports(ip) {
+    hash(ip.protocol(), ip.source(), ip.destination(), ports(ip), seed)
+}
+
+/// What [`flow_hash`] gives for the packets that answer `ip`.
+pub fn reverse_flow_hash(ip: &Ip<'_>, seed: u64) -> u64 {
+    let ports = ports(ip).map(|[a, b, c, d]| [c, d, a, b]);
+    hash(ip.protocol(), ip.destination(), ip.source(), ports, seed)
+}
+
+fn hash(protocol: u8, source: IpAddr, destination: IpAddr, ports: Option<[u8; 4]>, seed: u64) -> u64 {
+    let hash = address(address(mix(seed ^ u64::from(protocol)), source), destination);
+    match ports {
         Some(ports) => mix(hash ^ u64::from(u32::from_be_bytes(ports))),
         None => hash,
     }
@@ -45,7 +55,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn hash(packet: &[u8]) -> u64 {
-        flow_hash(&Ip::parse(packet).unwrap(), 1)
+        super::flow_hash(&Ip::parse(packet).unwrap(), 1)
     }
 
     #[test]
@@ -65,6 +75,16 @@ mod tests {
     }
 
     #[test]
+    fn an_answer_is_of_the_reverse_flow() {
+        let there = Build::between("192.0.2.1", "192.0.2.2").tcp(TcpFields::default(), b"a");
+        let mut back = Build::between("192.0.2.2", "192.0.2.1").tcp(TcpFields::default(), b"");
+        let ports = [back[22], back[23], back[20], back[21]];
+        back[20..24].copy_from_slice(&ports);
+        assert_eq!(reverse_flow_hash(&Ip::parse(&back).unwrap(), 1), hash(&there));
+        assert_ne!(hash(&back), hash(&there));
+    }
+
+    #[test]
     fn fragments_stay_together() {
         let (mut first, mut later) = (Build::v4().udp(b"12345678"), Build::v4().udp(b"abcdefgh"));
         first[6] = 0x20; // more fragments
@@ -78,6 +98,7 @@ mod tests {
         fn never_panics(packet in bytes(), seed: u64) {
             if let Ok(ip) = Ip::parse(&packet) {
                 flow_hash(&ip, seed);
+                reverse_flow_hash(&ip, seed);
             }
         }
     }

@@ -9,6 +9,8 @@ pub const ICMP: u8 = 1;
 pub const TCP: u8 = 6;
 /// UDP.
 pub const UDP: u8 = 17;
+/// SCTP.
+pub const SCTP: u8 = 132;
 /// ICMP for IPv6.
 pub const ICMPV6: u8 = 58;
 

@@ -10,15 +10,17 @@ pub mod gro;
 pub mod gso;
 mod icmp;
 pub mod ip;
-mod tcp;
+pub mod sctp;
+pub mod tcp;
 #[cfg(test)]
 mod testing;
 
 pub use ecn::Ecn;
-pub use flow::flow_hash;
+pub use flow::{flow_hash, reverse_flow_hash};
 pub use icmp::packet_too_big;
 pub use ip::{Ip, set_ecn};
-pub use tcp::{Tcp, clamp_mss, is_pure_ack};
+pub use sctp::Sctp;
+pub use tcp::{Tcp, clamp_mss, is_pure_ack, set_window};
 
 /// Why bytes are no packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

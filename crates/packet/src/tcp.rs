@@ -17,6 +17,8 @@ pub const CWR: u8 = 0x80;
 
 /// Where the checksum lies in a TCP header.
 pub(crate) const CHECKSUM: usize = 16;
+/// Where the window lies in it.
+const WINDOW: usize = 14;
 
 /// A checked TCP header and what follows it.
 #[derive(Clone, Copy, Debug)]
@@ -47,6 +49,28 @@ impl<'a> Tcp<'a> {
         u32::from_be_bytes([b[4], b[5], b[6], b[7]])
     }
 
+    /// What its sender expects next; means something with [`ACK`] only.
+    pub fn acknowledgment(&self) -> u32 {
+        let b = self.bytes;
+        u32::from_be_bytes([b[8], b[9], b[10], b[11]])
+    }
+
+    /// The receive window as it stands in the header, unscaled.
+    pub fn window(&self) -> u16 {
+        u16::from_be_bytes([self.bytes[14], self.bytes[15]])
+    }
+
+    /// The shift that a SYN offers for its sender's windows, 0 to 14; larger ones count as 14 (RFC 7323 §2.3).
+    pub fn window_scale(&self) -> Option<u8> {
+        self.option(3, |length| length == 3).map(|at| self.bytes[at + 2].min(14))
+    }
+
+    /// How many blocks the SACK option has, 0 to 4 (RFC 2018 §3).
+    pub fn sack_blocks(&self) -> usize {
+        let option = self.option(5, |length| length >= 10 && length % 8 == 2);
+        option.map_or(0, |at| usize::from(self.bytes[at + 1] - 2) / 8)
+    }
+
     /// The flags from CWR (0x80) down to FIN (0x01).
     pub fn flags(&self) -> u8 {
         self.bytes[13]
@@ -59,13 +83,22 @@ impl<'a> Tcp<'a> {
 
     /// Offset in the TCP header of the maximum segment size's two bytes (RFC 9293 §3.7.1).
     fn mss_at(&self) -> Option<usize> {
+        self.option(2, |length| length == 4).map(|at| at + 2)
+    }
+
+    /// Offset in the TCP header of the first option of this kind whose length is right and that the header holds.
+    fn option(&self, kind: u8, right: impl Fn(u8) -> bool) -> Option<usize> {
         let mut at = 20;
         while at < self.header_len {
             let left = &self.bytes[at..self.header_len];
             match *left {
                 [0, ..] => return None,
                 [1, ..] => at += 1,
-                [2, 4, _, _, ..] => return Some(at + 2),
+                [found, length, ..]
+                    if found == kind && right(length) && usize::from(length) <= left.len() =>
+                {
+                    return Some(at);
+                }
                 [_, length, ..] if length >= 2 => at += usize::from(length),
                 _ => return None,
             }
@@ -95,6 +128,17 @@ pub fn clamp_mss(packet: &mut [u8], mtu: u16) -> bool {
     let turn = |word: u16| if odd { word.swap_bytes() } else { word };
     replace_checksum(packet, tcp_at + CHECKSUM, turn(old), turn(limit));
     true
+}
+
+/// Writes the window field of the TCP segment in `packet` and corrects the checksum; nothing if it is no TCP segment.
+pub fn set_window(packet: &mut [u8], window: u16) {
+    let Some(tcp_at) = Ip::parse(packet).ok().and_then(|ip| Tcp::parse(&ip).map(|_| ip.header_len())) else {
+        return;
+    };
+    let at = tcp_at + WINDOW;
+    let old = u16::from_be_bytes([packet[at], packet[at + 1]]);
+    packet[at..at + 2].copy_from_slice(&window.to_be_bytes());
+    replace_checksum(packet, tcp_at + CHECKSUM, old, window);
 }
 
 /// Offsets of the TCP header and its MSS value, and the bytes of fixed headers, if `packet` is a SYN with one.
@@ -133,6 +177,20 @@ mod tests {
     }
 
     #[test]
+    fn counts_sack_blocks() {
+        let count = |options: &[u8]| {
+            let packet = Build::v4().tcp(TcpFields { ack: 7, options, ..Default::default() }, b"");
+            let tcp = Tcp::parse(&Ip::parse(&packet).unwrap()).unwrap();
+            assert_eq!((tcp.acknowledgment(), tcp.window()), (7, 0x0100));
+            tcp.sack_blocks()
+        };
+        let blocks = |length: u8| [&[1, 1, 5, length][..], &[0; 32]].concat();
+        assert_eq!([10, 18, 26, 34].map(|length| count(&blocks(length))), [1, 2, 3, 4]);
+        assert_eq!([2, 9, 12, 42].map(|length| count(&blocks(length))), [0; 4], "lengths that cannot be");
+        assert_eq!((count(&[]), count(&[4, 2, 1, 1])), (0, 0), "permitted is not used");
+    }
+
+    #[test]
     fn a_pure_ack_is_nothing_else() {
         let with = |flags, data: &[u8]| Build::v4().tcp(TcpFields { flags, ..Default::default() }, data);
         assert!(is_pure_ack(&with(ACK, b"")) && is_pure_ack(&with(ACK | CWR, b"")));
@@ -141,6 +199,30 @@ mod tests {
             assert!(!is_pure_ack(&with(flags, b"")), "{flags}");
         }
         assert!(!is_pure_ack(&with(ACK, b"x")) && !is_pure_ack(&Build::v4().udp(b"")) && !is_pure_ack(b""));
+    }
+
+    #[test]
+    fn a_window_is_read_and_written() {
+        for build in [Build::v4(), Build::v6()] {
+            let mut packet = build.tcp(syn(&[2, 4, 5, 0xb4, 1, 3, 3, 7]), b"data");
+            set_window(&mut packet, 4711);
+            let ip = Ip::parse(&packet).unwrap();
+            let tcp = Tcp::parse(&ip).unwrap();
+            assert_eq!((tcp.window(), tcp.window_scale()), (4711, Some(7)));
+            assert!(checksums_right(&packet));
+        }
+        let scale = |options: &[u8]| {
+            let packet = Build::v4().tcp(syn(options), b"");
+            Tcp::parse(&Ip::parse(&packet).unwrap()).unwrap().window_scale()
+        };
+        assert_eq!(scale(&[3, 3, 200, 1]), Some(14));
+        for none in [&[1, 1, 1, 1][..], &[1, 1, 3, 3], &[3, 4, 7, 7], &[0, 3, 3, 7]] {
+            assert_eq!(scale(none), None, "{none:?}");
+        }
+        let mut udp = Build::v4().udp(b"twenty bytes and some more");
+        let before = udp.clone();
+        set_window(&mut udp, 1);
+        assert_eq!(udp, before);
     }
 
     #[test]

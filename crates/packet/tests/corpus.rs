@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use packet::gso::{self, Segmentation};
-use packet::{Ip, PacketError};
+use packet::sctp::{Content, SctpError};
+use packet::{Ip, PacketError, Sctp};
 
 /// The files of `tests/corpus/TARGET`, by name.
 fn corpus(target: &str) -> BTreeMap<String, Vec<u8>> {
@@ -23,8 +24,8 @@ type Target = fn(&[u8]);
 
 #[test]
 fn no_input_of_the_corpus_makes_a_target_panic() {
-    let targets: [(&str, Target); 3] =
-        [("views", targets::views), ("gso", targets::gso), ("gro", targets::gro)];
+    let targets: [(&str, Target); 4] =
+        [("views", targets::views), ("gso", targets::gso), ("gro", targets::gro), ("sctp", targets::sctp)];
     for (name, target) in targets {
         let files = corpus(name);
         assert!(files.len() >= 10, "{name}");
@@ -71,5 +72,41 @@ fn every_reason_to_refuse_to_cut_a_packet_has_its_file() {
     assert!(matches!(cut("short"), Err(PacketError::Short { .. })));
     for (name, count) in [("good-tcp", 10), ("good-tcp-v6", 10), ("good-udp", 3), ("good-udp-v6", 9)] {
         assert_eq!(cut(name), Ok(count), "{name}");
+    }
+}
+
+/// The first thing in the packet that is refused.
+fn sctp_error(bytes: &[u8]) -> Option<SctpError> {
+    let read = |bytes| {
+        for chunk in Sctp::from_bytes(bytes)?.chunks() {
+            if let Content::Init(init) = chunk?.content()? {
+                { init.parameters }.try_for_each(|parameter| parameter?.address().map(drop))?;
+            }
+        }
+        Ok(())
+    };
+    read(bytes).err()
+}
+
+#[test]
+fn every_reason_to_refuse_sctp_has_its_file() {
+    let files = corpus("sctp");
+    let is = |name: &str, right: fn(&SctpError) -> bool| {
+        let error = sctp_error(&files[name]).expect(name);
+        assert!(right(&error), "{name}: {error}");
+    };
+    for name in ["empty", "header-cut"] {
+        is(name, |e| matches!(e, SctpError::Short(_)));
+    }
+    for name in ["chunk-length-zero", "chunk-length-beyond", "chunk-cut", "parameter-length-zero"] {
+        is(name, |e| matches!(e, SctpError::Length { .. }));
+    }
+    for name in ["data-cut", "init-cut", "sack-cut", "sack-counts", "shutdown-cut", "asconf-cut"] {
+        is(name, |e| matches!(e, SctpError::Content { .. }));
+    }
+    is("init-address-length", |e| matches!(e, SctpError::Address { .. }));
+    for (name, bytes) in files.iter().filter(|(name, _)| name.starts_with("good-")) {
+        let bytes = Ip::parse(bytes).map_or(&bytes[..], |ip| ip.payload());
+        assert_eq!(sctp_error(bytes), None, "{name}");
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! The TUN gives no back-pressure (the kernel orphans what it writes into one), so the tunnel itself is the bottleneck's
 //! buffer, and a plain one would fill. Here each flow has its own queue, served in turn, a flow that sends little first;
-//! and a flow whose packets wait too long is told so by one mark (ECN) or loss at a time (RFC 8289).
+//! and a flow whose packets wait too long is told so: TCP by the window that it may use ([`window`](crate::window)), who does
+//! not listen to that by one mark (ECN) or loss at a time (RFC 8289).
 //!
 //! CoDel's interval is twice the least round trip over the slowest path, for under load a flow's round trip has the paths'
 //! own queues in it. Its target is a quarter of that round trip, or what the next slower path takes longer than the faster
@@ -15,7 +16,9 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use packet::{Ecn, Ip};
+use packet::{Ecn, Ip, Tcp};
+
+use crate::window::Window;
 
 /// RFC 8289 §4.4.
 const MIN_RTT: Duration = Duration::from_millis(100);
@@ -28,6 +31,9 @@ const LITTLE: usize = 2 * 1500;
 /// Bytes that may wait, at least and at most.
 const MIN_BYTES: usize = 256 << 10;
 const MAX_BYTES: usize = 8 << 20;
+/// A flow that is told by its window loses only if it does not obey: if packets wait for twice the target for so many
+/// intervals, in which what waited before it was told drains.
+const DEAF: u32 = 4;
 const QUANTUM: isize = 1514;
 const FLOWS: usize = 256;
 
@@ -57,6 +63,7 @@ struct Flow {
     dropping: bool,
     drop_next: Duration,
     count: u32,
+    window: Window,
 }
 
 /// Packets of many flows, waiting.
@@ -114,6 +121,11 @@ impl FlowQueue {
         self.bytes == 0
     }
 
+    /// Flows that are told by their windows what they may have in flight.
+    pub fn limited_flows(&self) -> usize {
+        self.flows.iter().filter(|flow| flow.window.is_limited()).count()
+    }
+
     /// Packets dropped; packets marked.
     pub fn totals(&self) -> (u64, u64) {
         (self.dropped, self.marked)
@@ -121,9 +133,11 @@ impl FlowQueue {
 
     /// A packet comes.
     pub fn push(&mut self, now: Duration, packet: &[u8]) {
-        let hash = Ip::parse(packet).map_or(0, |ip| packet::flow_hash(&ip, self.seed));
+        let ip = Ip::parse(packet).ok();
+        let hash = ip.as_ref().map_or(0, |ip| packet::flow_hash(ip, self.seed));
         let at = hash as usize % FLOWS;
         let flow = &mut self.flows[at];
+        flow.window.handle_sent(now, hash, ip.as_ref().and_then(Tcp::parse).as_ref());
         flow.bytes += packet.len();
         self.bytes += packet.len();
         flow.packets.push_back(Waiting { packet: packet.to_vec(), since: now });
@@ -134,6 +148,22 @@ impl FlowQueue {
         while self.bytes > self.max_bytes {
             self.drop_from_fattest();
         }
+    }
+
+    /// A packet that answers a flow of this queue's comes back: it tells the flow's sender what it may have in flight.
+    pub fn handle_returned(&mut self, now: Duration, packet: &mut [u8]) {
+        let Ok(ip) = Ip::parse(packet) else { return };
+        let Some(segment) = Tcp::parse(&ip) else { return };
+        let hash = packet::reverse_flow_hash(&ip, self.seed);
+        let window = &mut self.flows[hash as usize % FLOWS].window;
+        if let Some(field) = window.handle_returned(now, hash, &segment, self.target) {
+            packet::set_window(packet, field);
+        }
+    }
+
+    /// The paths that are left carry only so much of what they did.
+    pub fn handle_loss_of_paths(&mut self, left: f64) {
+        self.flows.iter_mut().for_each(|flow| flow.window.handle_loss_of_paths(left));
     }
 
     /// The next packet.
@@ -206,11 +236,16 @@ impl FlowQueue {
         flow.bytes -= packet.len();
         self.bytes -= packet.len();
         let waited = now.saturating_sub(since);
-        if waited < self.target || flow.bytes <= LITTLE {
+        flow.window.handle_waited(waited);
+        let (target, interval) = match flow.window.is_limited() {
+            true => (2 * self.target, DEAF * self.interval),
+            false => (self.target, self.interval),
+        };
+        if waited < target || flow.bytes <= LITTLE {
             flow.above_until = None;
             return Some((packet, false, waited));
         }
-        let until = *flow.above_until.get_or_insert(now + self.interval);
+        let until = *flow.above_until.get_or_insert(now + interval);
         Some((packet, now >= until, waited))
     }
 

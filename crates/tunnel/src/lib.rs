@@ -34,6 +34,7 @@ pub mod sources;
 pub mod status;
 pub mod unconfirmed;
 pub mod weights;
+pub mod window;
 pub mod wire;
 pub mod xmit;
 

@@ -335,10 +335,21 @@ impl Peer {
             if silent {
                 if path.sent.handle_timeout(now, &mut self.outcome) {
                     path.handle_silence(now, rng);
+                    if path.sent.silences() == 1 {
+                        self.handle_loss_of_path(at);
+                    }
                 }
                 self.settle(now);
             }
         }
+    }
+
+    /// Path `at` carries nothing any more.
+    fn handle_loss_of_path(&mut self, at: usize) {
+        let carried = |p: &Path| p.sent.rate.bytes_per_second().unwrap_or(0.0);
+        let gone = carried(&self.paths[at]);
+        let left: f64 = self.paths.iter().filter(|p| p.is_up()).map(carried).sum();
+        self.queue.handle_loss_of_paths(left / (left + gone).max(1.0));
     }
 
     fn shake_hands(&mut self, now: Duration, rng: &mut impl RngCore, taken: &Indices) {
@@ -445,6 +456,11 @@ impl Peer {
     /// Bytes of inner packets waiting to be sent.
     pub fn queue_bytes(&self) -> usize {
         self.queue.bytes()
+    }
+
+    /// TCP flows that are told by their windows what they may have in flight.
+    pub fn limited_flows(&self) -> usize {
+        self.queue.limited_flows()
     }
 
     /// Inner packets dropped, and marked, to keep the queue short.

@@ -45,6 +45,8 @@ pub struct PeerStatus {
     pub queue_dropped_packets: u64,
     /// Inner packets marked for the same reason (ECN).
     pub queue_marked_packets: u64,
+    /// TCP flows whose windows say what they may have in flight, so that no loss has to.
+    pub limited_flows: usize,
     /// Bytes kept to be sent again.
     pub unconfirmed_bytes: usize,
     /// Bytes waiting behind gaps.
@@ -140,6 +142,7 @@ fn peer_status(peer: &Peer, now: Duration) -> PeerStatus {
         queue_bytes: peer.queue_bytes(),
         queue_dropped_packets,
         queue_marked_packets,
+        limited_flows: peer.limited_flows(),
         unconfirmed_bytes: unconfirmed.bytes(),
         reorder_bytes,
         resent_packets,

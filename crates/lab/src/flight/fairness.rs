@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use link::{Bitrate, Capacity, Loss, Queue};
 
-use super::{DELAY, case, notes, overhead, topology};
+use super::{DELAY, case, flow, notes, overhead, topology};
 use crate::error::Error;
 use crate::experiment::{Case, Experiment, RunOptions, Size};
 use crate::flows::{BUFFER_MAX, FlowSpec, FlowTest};
@@ -24,8 +24,11 @@ const STARTS: Duration = Duration::from_secs(5);
 const LATE: Duration = Duration::from_secs(20);
 
 /// Who is measured against whom. A control against itself has latecomers as well.
-const PAIRS: [(&str, &str); 10] = [
+const PAIRS: [(&str, &str); 13] = [
     ("cubic", "reno"),
+    ("reno-guest", "reno"),
+    ("vegas", "reno"),
+    ("westwood", "reno"),
     ("fsat_paper", "reno"),
     ("fsat", "reno"),
     ("fsat_paper", "cubic"),
@@ -47,9 +50,9 @@ const ABOUT_THIS: [&str; 3] = [
 
 pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
     let (buffers, flows, seconds, repeats, side_by_side): (&[f64], &[usize], _, _, _) = match options.size {
-        Size::Quick => (&[0.5, 2.0, 10.0], &[1], 85, 1, 40),
-        Size::Normal => (&[0.5, 1.0, 2.0, 5.0, 10.0], &[1, 2, 4], 150, 3, 40),
-        Size::Paper => (&[0.5, 1.0, 2.0, 3.0, 5.0, 10.0], &[1, 2, 4], 300, 10, 40),
+        Size::Quick => (&[0.5, 2.0, 10.0], &[1], 85, 1, 48),
+        Size::Normal => (&[0.5, 1.0, 2.0, 5.0, 10.0], &[1, 2, 4], 150, 3, 48),
+        Size::Paper => (&[0.5, 1.0, 2.0, 3.0, 5.0, 10.0], &[1, 2, 4], 300, 10, 48),
     };
     let mut cases = Vec::new();
     for &(name, against) in &PAIRS {
@@ -87,12 +90,7 @@ impl Setup {
         let late = if self.late { STARTS + LATE } else { Duration::ZERO };
         let until = Duration::from_secs(self.seconds) + late;
         let flows = |name, start: Duration| {
-            let spec = FlowSpec {
-                congestion_control: name,
-                start: [start, start + STARTS],
-                bytes: None,
-                receive_buffer: None,
-            };
+            let spec = FlowSpec { start: [start, start + STARTS], ..flow(name) };
             std::iter::repeat_n(spec, self.flows)
         };
         let test = FlowTest {
@@ -110,7 +108,7 @@ impl Setup {
             ("buffer_bdp", self.buffer.into()),
             ("starts", if self.late { "late" } else { "random" }.into()),
         ];
-        case(key, self.topology(), test, until + overhead(self.side_by_side))
+        case(key, self.topology(), test, until + overhead(self.side_by_side, self.side_by_side / 4))
     }
 
     fn topology(&self) -> crate::network::Topology {

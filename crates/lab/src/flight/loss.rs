@@ -5,7 +5,8 @@ use std::time::Duration;
 use link::{Bitrate, Capacity};
 
 use super::{
-    AGAINST_RENO, CONTROLS, DEEP, DELAY, INITIAL_WINDOW, case, notes, overhead, percent, topology, windowed,
+    AGAINST_RENO, CONTROLS, DEEP, DELAY, GUESTS, INITIAL_WINDOW, case, notes, overhead, percent, topology,
+    windowed,
 };
 use crate::error::Error;
 use crate::experiment::{Case, Experiment, Ratio, Reference, RunOptions, Size};
@@ -65,6 +66,6 @@ fn cases(loss: f64, losses: usize, seconds: u64) -> impl Iterator<Item = Case> {
             limit: time,
         };
         let key = vec![("cc", name.into()), ("rate_kbps", RATE_KBPS.into()), ("loss_percent", loss.into())];
-        case(key, topology.clone(), test, time + overhead(losses * CONTROLS.len()))
+        case(key, topology.clone(), test, time + overhead(losses * CONTROLS.len(), losses * GUESTS))
     })
 }

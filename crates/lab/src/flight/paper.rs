@@ -4,7 +4,6 @@ use crate::experiment::Published;
 
 const RATES_KBPS: [u64; 5] = [64, 384, 1000, 2000, 4000];
 
-/// Vegas (α 1, β 3) is not measured: most kernels come without it.
 const QUEUE_MAX: [(&str, [f64; 5]); 4] = [
     ("reno", [65.0, 61.0, 51.0, 36.0, 28.0]),
     ("drs", [21.0, 17.0, 27.0, 37.0, 23.0]),

@@ -7,11 +7,12 @@ use std::time::Duration;
 use link::{Bitrate, Capacity, CellularConfig, LinkConfig, Outages, Queue, Trace};
 
 use super::hsdpa::{SCENARIOS, Scenario, published};
-use super::{AGAINST_RENO, CONTROLS, case, notes, overhead, percent};
+use super::{AGAINST_RENO, CONTROLS, GUESTS, case, flow, notes, overhead, percent};
 use crate::error::{Doing, Error};
 use crate::experiment::{Case, Experiment, Ratio, Reference, RunOptions, Size};
 use crate::flows::{BUFFER_MAX, FlowSpec, FlowTest};
 use crate::network::{PathSpec, Topology};
+use crate::traces::{self, RATES};
 
 pub(crate) const ABOUT: &str =
     "one TCP flow over cellular traces, without loss and with 1 %, and over the HSDPA channels of paper 001";
@@ -21,7 +22,7 @@ const QUEUE: Queue = Queue::Packets(2000);
 const LOSSES: [f64; 2] = [0.0, 1.0];
 
 /// Cases at the same time: their links carry up to some 20 Mbit/s each.
-const SIDE_BY_SIDE: usize = 10;
+const SIDE_BY_SIDE: usize = 16;
 
 const RATIOS: [Ratio; 4] = [
     Ratio {
@@ -42,8 +43,8 @@ const ABOUT_THIS: [&str; 4] = [
      at the trace's begin",
     "utilisation: frames delivered, of what the trace offers from the flow's start to the end (60 s; --quick: 15 s)",
     "generated traces (seeded): 3g 1.5 Mbit/s, driving 5 Mbit/s, lte 10 Mbit/s on average, with fades and outages; with \
-     --traces every recording NAME.down of the folder, acknowledgements over NAME.up or, if there is none, over a link \
-     that limits nothing",
+     --traces every recording NAME.down (mahimahi) or NAME.txt (lines of seconds and Mbit/s) of the folder, acknowledgements \
+     over NAME.up or, if there is none, over a link that limits nothing",
 ];
 
 pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
@@ -115,15 +116,8 @@ impl Cell {
             link.up.loss = percent(loss);
         }
         CONTROLS.into_iter().map(move |name| {
-            let start = [Duration::ZERO; 2];
-            let flow = FlowSpec {
-                congestion_control: name,
-                start,
-                bytes: None,
-                receive_buffer: self.receive_buffer,
-            };
             let test = FlowTest {
-                flows: vec![flow],
+                flows: vec![FlowSpec { receive_buffer: self.receive_buffer, ..flow(name) }],
                 initial_window: self.initial_window,
                 receive_buffer_max: BUFFER_MAX,
                 from: Duration::ZERO,
@@ -133,7 +127,7 @@ impl Cell {
             let key =
                 vec![("cc", name.into()), ("trace", self.name.clone().into()), ("loss_percent", loss.into())];
             let topology = Topology::Single(Box::new(link.clone()));
-            case(key, topology, test, time + overhead(SIDE_BY_SIDE))
+            case(key, topology, test, time + overhead(SIDE_BY_SIDE, SIDE_BY_SIDE * GUESTS / CONTROLS.len()))
         })
     }
 }
@@ -163,12 +157,12 @@ fn generated(seed: u64) -> Vec<Cell> {
     (0..).zip(kinds).map(cell).collect()
 }
 
-/// All recordings `NAME.down` of a folder (mahimahi), by name, with `NAME.up` where it is there.
+/// All recordings `NAME.down` (mahimahi) and `NAME.txt` (rates) of a folder, by name, with `NAME.up` where it is there.
 fn recorded(folder: &Path) -> Result<Vec<Cell>, Error> {
     let entries = std::fs::read_dir(folder).doing(|| format!("read the folder {}", folder.display()))?;
     let files = entries.flatten().map(|entry| entry.path());
     let mut files: Vec<PathBuf> =
-        files.filter(|path| path.extension().is_some_and(|e| e == "down")).collect();
+        files.filter(|path| path.extension().is_some_and(|e| e == "down" || e == RATES)).collect();
     files.sort();
     if files.is_empty() {
         return Err(Error::NoTrace(folder.into()));
@@ -184,7 +178,7 @@ fn cell(file: &Path) -> Result<Cell, Error> {
 }
 
 fn load(file: &Path) -> Result<Capacity, Error> {
-    Ok(Capacity::Trace(Arc::new(crate::traces::load(file)?)))
+    Ok(Capacity::Trace(Arc::new(traces::load(file)?)))
 }
 
 #[cfg(test)]
@@ -196,11 +190,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("x.down"), "1\n2\n").unwrap();
         std::fs::write(folder.path().join("y.down"), "1\n2\n").unwrap();
+        std::fs::write(folder.path().join("z.txt"), "0 1.5\n1 0.5\n").unwrap();
         std::fs::write(folder.path().join("y.up"), "3\n").unwrap();
         let options = RunOptions { traces: Some(folder.path().into()), ..RunOptions::default() };
         let experiment = experiment(&options).unwrap();
         let own = |case: &&Case| !case.key[1].1.as_str().unwrap().starts_with("hsdpa");
-        assert_eq!(experiment.cases.iter().filter(own).count(), 2 * LOSSES.len() * CONTROLS.len());
+        assert_eq!(experiment.cases.iter().filter(own).count(), 3 * LOSSES.len() * CONTROLS.len());
         assert_eq!(experiment.cases[0].key[1], ("trace", "x".into()));
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use link::{Bitrate, Capacity, Loss};
 
 use super::{
-    AGAINST_RENO, CONTROLS, DEEP, DELAY, FRAME, INITIAL_WINDOW, PAYLOAD, RECEIVE_BUFFER, case, notes,
+    AGAINST_RENO, CONTROLS, DEEP, DELAY, FRAME, GUESTS, INITIAL_WINDOW, PAYLOAD, RECEIVE_BUFFER, case, notes,
     overhead, paper, topology, windowed,
 };
 use crate::error::Error;
@@ -62,7 +62,9 @@ fn cases(rate_kbps: u64, seconds: Option<u64>) -> impl Iterator<Item = Case> {
     let bytes = seconds.map_or(BYTES, |seconds| BYTES.min(rate_kbps * 1000 / 8 * seconds));
     let rate = Bitrate::from_bps(rate_kbps * 1000);
     let ideal = rate.transmit_time(usize::try_from(bytes).unwrap_or(usize::MAX) / PAYLOAD * FRAME);
-    let estimate = ideal.mul_f64(1.05) + Duration::from_secs(2) + overhead(ROWS * RATES_KBPS.len());
+    let estimate = ideal.mul_f64(1.05)
+        + Duration::from_secs(2)
+        + overhead(ROWS * RATES_KBPS.len(), GUESTS * RATES_KBPS.len());
     let capacity = Capacity::Fixed(rate);
     let topology = topology(capacity.clone(), capacity, DELAY, DEEP, Loss::None);
     let controls = CONTROLS.map(|name| (name, windowed(name, Some(bytes))));

@@ -28,3 +28,18 @@ pub fn left_in(folder: &str, owner: u32) -> Vec<String> {
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
     names.filter(|name| name.starts_with(&prefix)).collect()
 }
+
+/// As [`skip`], also where no guest can be booted.
+#[allow(dead_code, reason = "not every test boots one")]
+pub fn skip_without_guests(name: &str) -> bool {
+    if skip(name) {
+        return true;
+    }
+    match lab::guest::check(&["tcp_vegas"]) {
+        Ok(()) => false,
+        Err(error) => {
+            println!("SKIPPED: {name}: {error}: make guest");
+            true
+        }
+    }
+}

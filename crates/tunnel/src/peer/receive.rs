@@ -6,7 +6,7 @@ use rand_core::RngCore;
 
 use super::Peer;
 use crate::address::Address;
-use crate::config::MAX_PATHS;
+use crate::config::{MAX_PATHS, Scheduler};
 use crate::frame::{Announced, Data, Frame, Order, Report};
 use crate::path::Path;
 use crate::recv_enqueue::Received;
@@ -116,6 +116,9 @@ impl Peer {
             self.counters.dropped_congestion += 1;
             self.ordered.insert(now, order, &[]);
             return;
+        }
+        if self.scheduler == Scheduler::Auto {
+            self.queue.handle_returned(now, packet);
         }
         // A later acknowledgement says all that an earlier one does (RFC 9293 §3.10.7.4): it waits for none, or one that is
         // late would stop the sender at the other end, until it takes all for lost.

@@ -1,0 +1,100 @@
+//! The C side, `bpf/bicast.h`: the same structs and functions that the BPF object has.
+
+/// `struct bicast_sctp`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RawSctp {
+    pub found: u32,
+    pub tsn_low: u32,
+    pub tsn_high: u32,
+}
+
+/// `struct bicast_association`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RawAssociation {
+    pub tsn_known: u32,
+    pub tsn_highest: u32,
+}
+
+/// `struct bicast_segment`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RawSegment {
+    pub seq: u32,
+    pub ack: u32,
+    pub length: u32,
+    pub flags: u32,
+    pub window: u32,
+    pub sack_blocks: u32,
+}
+
+/// `struct bicast_connection`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RawConnection {
+    pub next_known: u32,
+    pub next: u32,
+    pub ack_known: u32,
+    pub ack: u32,
+    pub window: u32,
+}
+
+unsafe extern "C" {
+    fn nawa_bicast_chunk_seen(p: *mut RawSctp, kind: u32, flags: u32, tsn: u32, gaps: u32);
+    fn nawa_bicast_sctp_classify(a: *mut RawAssociation, p: *const RawSctp) -> u32;
+    fn nawa_bicast_tcp_classify(c: *mut RawConnection, s: *const RawSegment) -> u32;
+    fn nawa_bicast_wanted(mode: u32, reasons: u32) -> u32;
+    fn nawa_bicast_within_budget(sent_bytes: u64, extra_bytes: u64, length: u32, percent: u32) -> u32;
+    #[cfg(test)]
+    fn nawa_bicast_size(which: u32) -> u32;
+}
+
+impl RawSctp {
+    pub fn chunk_seen(&mut self, kind: u8, flags: u8, tsn: u32, gaps: u32) {
+        // SAFETY: points to a live struct of C's layout (a test compares the sizes); nothing is kept.
+        unsafe { nawa_bicast_chunk_seen(self, kind.into(), flags.into(), tsn, gaps) }
+    }
+}
+
+impl RawAssociation {
+    pub fn classify(&mut self, packet: &RawSctp) -> u32 {
+        // SAFETY: as in `chunk_seen`.
+        unsafe { nawa_bicast_sctp_classify(self, packet) }
+    }
+}
+
+impl RawConnection {
+    pub fn classify(&mut self, segment: &RawSegment) -> u32 {
+        // SAFETY: as in `chunk_seen`.
+        unsafe { nawa_bicast_tcp_classify(self, segment) }
+    }
+}
+
+pub fn wanted(mode: u32, reasons: u32) -> u32 {
+    // SAFETY: takes and returns numbers.
+    unsafe { nawa_bicast_wanted(mode, reasons) }
+}
+
+pub fn within_budget(sent_bytes: u64, extra_bytes: u64, length: u32, percent: u32) -> bool {
+    // SAFETY: takes and returns numbers.
+    unsafe { nawa_bicast_within_budget(sent_bytes, extra_bytes, length, percent) != 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rust_and_c_agree_on_the_sizes() {
+        let rust = [
+            size_of::<RawSctp>(),
+            size_of::<RawAssociation>(),
+            size_of::<RawSegment>(),
+            size_of::<RawConnection>(),
+        ];
+        // SAFETY: takes and returns a number.
+        let c = [0, 1, 2, 3].map(|which| unsafe { nawa_bicast_size(which) } as usize);
+        assert_eq!(rust, c);
+    }
+}

@@ -1,0 +1,12 @@
+//! Selective bicast (paper 004): sends the packets that control retransmission over two paths, the rest over one.
+//!
+//! Which packets those are is `bpf/bicast.h`, integers only, which the programs on tc's hooks are made of too; [`core`]
+//! is its sans-IO face in Rust, for SCTP and TCP. Begin reading there.
+
+pub mod core;
+mod ffi;
+
+pub use crate::core::{Association, Connection, Mode, Reasons, within_budget};
+
+#[cfg(test)]
+mod vectors;

@@ -1,0 +1,35 @@
+//! How a node codes.
+
+use std::time::Duration;
+
+use crate::ethernet::Mac;
+
+/// What is coded, and what waits for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Mode {
+    /// Nothing: packets go as they are.
+    Off,
+    /// PiggyCode (Scalia et al.): what meets in the interface queue.
+    Piggy,
+    /// Delayed-PiggyCode (Hu et al.): all data waits for an ACK.
+    Delayed,
+    /// The paper's: the later half of a run of data waits for an ACK.
+    #[default]
+    Controlled,
+    /// Beyond the paper: any two opposing packets between two neighbours, whatever their flows and protocols. What meets
+    /// in the interface queue, and what has waited for it on the way that has fewer packets.
+    Any,
+}
+
+/// A node's NC layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// What is coded.
+    pub mode: Mode,
+    /// How long a packet waits for a partner at most.
+    pub wait: Duration,
+    /// The MAC address of the slave interface, which the master has too.
+    pub mac: Mac,
+    /// What the slave carries behind an Ethernet header, in bytes.
+    pub mtu: usize,
+}

@@ -1,0 +1,344 @@
+//! What waits for a partner in mode `any`, and whether that is worth it (beyond the paper).
+//!
+//! The paper's rule, for any ratio: of a run of packets, as many of the later ones wait as partners are due. The ratio of
+//! both ways through this node is learnt by counting (two of data for an ACK, or anything else), so no protocol is
+//! assumed.
+//!
+//! A hold can starve nobody: all holds end as soon as the medium falls silent, since then nobody has a partner to send.
+//! And packets of a way are held only as long as most of its holds are worth it; after that a trial is made once in a
+//! while, to see whether that has changed.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use crate::encoder::payload_len;
+use crate::ethernet::Mac;
+use crate::transit::Transit;
+
+/// Ways that are known at once: 8 neighbours, each with each other.
+const MAX_WAYS: usize = 64;
+/// Packets of one way that wait at most.
+const MAX_HELD: u32 = 32;
+/// One packet of a budget.
+const ONE: u32 = 256;
+/// Packets after which counts of both ways are halved, so that they follow what changes.
+const HALVE_AT: u32 = 64;
+/// An opposite packet this old does not announce another.
+const FRESH: Duration = Duration::from_millis(200);
+/// Credit that a failure costs: a silence costs the time of several transmissions, a success saves that of one.
+const FAILURE_COST: u32 = 4;
+/// The most credit: failures in a row that a good way survives.
+const MAX_CREDIT: u32 = 16;
+/// Packets that pass after credit is used up until the next trial, at first and at most.
+const PAUSE: (u32, u32) = (16, 1024);
+/// Silence that ends holds, as a multiple of the usual time from one frame to the next: frames of stations two hops away
+/// are not heard.
+const SILENCE_GAPS: u32 = 3;
+/// The least silence that ends holds: two full frames at 54 Mbit/s.
+const MIN_SILENCE: Duration = Duration::from_micros(800);
+
+/// From one neighbour through this node to another.
+type Way = (Mac, Mac);
+
+#[derive(Debug)]
+struct Held {
+    until: Duration,
+    packet: Transit,
+}
+
+/// What is known of a way.
+#[derive(Debug)]
+struct Experience {
+    /// Packets lately.
+    packets: u32,
+    last: Duration,
+    /// Packets that may wait, in parts of [`ONE`].
+    budget: u32,
+    /// While there is credit, packets are held.
+    credit: u32,
+    /// Packets that still pass until the next trial, and that will pass after it if it fails.
+    passing: u32,
+    pause: u32,
+}
+
+/// All packets that wait, and what is known of the ways that they take.
+#[derive(Debug, Default)]
+pub struct Holds {
+    held: VecDeque<Held>,
+    ways: BTreeMap<Way, Experience>,
+    activity: Activity,
+}
+
+impl Holds {
+    /// A packet that is about to be relayed waits until `until`, or for less. `partners` of its partners are about to
+    /// leave. Returns what goes now, in its order: those that are pushed out, and the packet itself if it is not to wait.
+    pub fn insert(
+        &mut self,
+        now: Duration,
+        until: Duration,
+        packet: Transit,
+        partners: usize,
+    ) -> Vec<Transit> {
+        let Some(way) = way(&packet) else { return vec![packet] };
+        self.count(now, way);
+        self.held.push_back(Held { until, packet });
+        let may_wait = self.may_wait(now, way) + partners.min(MAX_HELD as usize);
+        let mut waiting = self.held.iter().filter(|held| is_on(&held.packet, way)).count();
+        let mut out = Vec::new();
+        while waiting > may_wait {
+            waiting -= 1;
+            let head = self.held.iter().position(|held| is_on(&held.packet, way));
+            out.extend(head.and_then(|head| self.held.remove(head)).map(|held| held.packet));
+        }
+        out
+    }
+
+    /// How many packets of a way may wait, one more of them having come: the generalised `Qlen`.
+    fn may_wait(&mut self, now: Duration, way: Way) -> usize {
+        let opposite = self.ways.get(&(way.1, way.0));
+        let others = opposite.filter(|o| now.saturating_sub(o.last) < FRESH).map_or(0, |o| o.packets);
+        let Some(own) = self.ways.get_mut(&way) else { return 0 };
+        if others == 0 || !own.tries() {
+            own.budget = 0;
+            return 0;
+        }
+        let as_many = others * 5 >= own.packets * 4;
+        let share = if as_many { ONE } else { others * ONE / own.packets };
+        own.budget = (own.budget + share).min(MAX_HELD * ONE);
+        (own.budget / ONE) as usize
+    }
+
+    /// The first packet that `leaving` can be coded with: its wait was worth it.
+    pub fn take_partner(&mut self, leaving: &Transit, mtu: usize) -> Option<Transit> {
+        let fits = |held: &Transit| payload_len(&held.datagram, &leaving.datagram) <= mtu;
+        let index = self.held.iter().position(|h| h.packet.opposes(leaving) && fits(&h.packet))?;
+        let packet = self.held.remove(index)?.packet;
+        self.learn(&packet, Experience::succeeded);
+        Some(packet)
+    }
+
+    /// A frame was heard, or sent.
+    pub fn note_activity(&mut self, now: Duration) {
+        self.activity.note(now);
+    }
+
+    /// What has waited in vain: too long, or the medium is silent.
+    pub fn expire(&mut self, now: Duration) -> Vec<Transit> {
+        let silent = now >= self.activity.silent_at();
+        let expired = self.take_all(|held| silent || held.until <= now);
+        expired.iter().for_each(|packet| self.learn(packet, Experience::failed));
+        expired
+    }
+
+    /// When [`expire`](Self::expire) has something next, if nothing is heard.
+    pub fn next_expiry(&self) -> Option<Duration> {
+        let first = self.held.iter().map(|held| held.until).min()?;
+        Some(first.min(self.activity.silent_at()))
+    }
+
+    /// Packets that wait.
+    pub fn len(&self) -> usize {
+        self.held.len()
+    }
+
+    fn count(&mut self, now: Duration, way: Way) {
+        if self.ways.len() >= MAX_WAYS && !self.ways.contains_key(&way) {
+            let oldest = self.ways.iter().min_by_key(|(_, known)| known.last).map(|(way, _)| *way);
+            oldest.and_then(|oldest| self.ways.remove(&oldest));
+        }
+        let known = self.ways.entry(way).or_default();
+        known.packets += 1;
+        known.last = now;
+        if known.packets >= HALVE_AT {
+            known.packets /= 2;
+            if let Some(opposite) = self.ways.get_mut(&(way.1, way.0)) {
+                opposite.packets /= 2;
+            }
+        }
+    }
+
+    fn learn(&mut self, packet: &Transit, lesson: fn(&mut Experience)) {
+        if let Some(known) = way(packet).and_then(|way| self.ways.get_mut(&way)) {
+            lesson(known);
+        }
+    }
+
+    fn take_all(&mut self, which: impl Fn(&Held) -> bool) -> Vec<Transit> {
+        let (mut taken, mut left) = (Vec::new(), VecDeque::new());
+        for held in self.held.drain(..) {
+            if which(&held) { taken.push(held.packet) } else { left.push_back(held) }
+        }
+        self.held = left;
+        taken
+    }
+}
+
+impl Default for Experience {
+    fn default() -> Self {
+        Self { packets: 0, last: Duration::ZERO, budget: 0, credit: MAX_CREDIT, passing: 0, pause: PAUSE.0 }
+    }
+}
+
+impl Experience {
+    /// Whether the next packet waits: while there is credit, or for a trial.
+    fn tries(&mut self) -> bool {
+        if self.credit > 0 {
+            return true;
+        }
+        self.passing = self.passing.saturating_sub(1);
+        if self.passing == 0 {
+            self.credit = 1;
+        }
+        self.credit > 0
+    }
+
+    fn succeeded(&mut self) {
+        self.budget = self.budget.saturating_sub(ONE);
+        self.credit = (self.credit + 1).min(MAX_CREDIT);
+        self.pause = (self.pause / 2).max(PAUSE.0);
+    }
+
+    fn failed(&mut self) {
+        self.budget = self.budget.saturating_sub(ONE);
+        if self.credit > 0 {
+            self.credit = self.credit.saturating_sub(FAILURE_COST);
+            if self.credit == 0 {
+                self.passing = self.pause;
+                self.pause = (self.pause * 2).min(PAUSE.1);
+            }
+        }
+    }
+}
+
+/// How busy the medium is.
+#[derive(Debug, Default)]
+struct Activity {
+    last: Duration,
+    /// From one frame to the next, smoothed over eight.
+    gap: Duration,
+}
+
+impl Activity {
+    fn note(&mut self, now: Duration) {
+        let gap = now.saturating_sub(self.last).min(Duration::from_millis(20));
+        self.gap = (self.gap * 7 + gap) / 8;
+        self.last = now;
+    }
+
+    /// When nobody who had something to send would be silent still.
+    fn silent_at(&self) -> Duration {
+        self.last.saturating_add((SILENCE_GAPS * self.gap).max(MIN_SILENCE))
+    }
+}
+
+fn way(packet: &Transit) -> Option<Way> {
+    packet.previous_hop.map(|previous| (previous, packet.next_hop))
+}
+
+fn is_on(packet: &Transit, wanted: Way) -> bool {
+    way(packet) == Some(wanted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::datagram::Datagram;
+
+    const LEFT: Mac = Mac([2, 0, 0, 0, 0, 1]);
+    const RIGHT: Mac = Mac([2, 0, 0, 0, 0, 3]);
+
+    fn us(micros: u64) -> Duration {
+        Duration::from_micros(micros)
+    }
+
+    fn packet(from: Mac, to: Mac, n: u32) -> Transit {
+        let mut bytes = vec![0; 60];
+        (bytes[0], bytes[5], bytes[6]) = (0x60, 20, 17);
+        bytes[48..52].copy_from_slice(&n.to_be_bytes());
+        let datagram = Datagram::parse(bytes).unwrap();
+        Transit { datagram, previous_hop: Some(from), next_hop: to, came: us(0) }
+    }
+
+    fn there(holds: &mut Holds, now: Duration, n: u32) -> usize {
+        holds.insert(now, now + us(10_000), packet(LEFT, RIGHT, n), 0).len()
+    }
+
+    /// One packet back for each `ratio` there, all of which find a partner.
+    fn learn(holds: &mut Holds, ratio: u32) {
+        for n in 0..400 {
+            holds.note_activity(us(0));
+            if n % (ratio + 1) == 0 {
+                let back = packet(RIGHT, LEFT, n);
+                holds.take_partner(&back, 1500);
+                holds.insert(us(0), us(10_000), back, 1);
+                holds.take_partner(&packet(LEFT, RIGHT, n), 1500);
+            } else {
+                there(holds, us(0), n);
+            }
+        }
+        holds.take_all(|_| true);
+        holds.ways.values_mut().for_each(|known| known.budget = 0);
+    }
+
+    #[test]
+    fn nothing_waits_before_anything_came_the_other_way() {
+        let mut holds = Holds::default();
+        assert!((0..50).all(|n| there(&mut holds, us(0), n) == 1));
+    }
+
+    #[test]
+    fn the_share_that_waits_is_learnt() {
+        for ratio in [1, 2, 4] {
+            let mut holds = Holds::default();
+            learn(&mut holds, ratio);
+            let out: usize = (0..16).map(|n| there(&mut holds, us(100), n)).sum();
+            let expected = 16 - 16 / ratio as usize;
+            assert!(out.abs_diff(expected) <= 2, "{ratio} for one: {out} instead of {expected}");
+        }
+    }
+
+    #[test]
+    fn silence_ends_all_holds() {
+        let mut holds = Holds::default();
+        learn(&mut holds, 1);
+        assert_eq!(there(&mut holds, us(100), 0), 0);
+        assert_eq!(holds.next_expiry(), Some(MIN_SILENCE));
+        holds.note_activity(us(500));
+        let silent = holds.next_expiry().unwrap();
+        assert!(silent >= us(500) + MIN_SILENCE, "the medium was busy");
+        assert_eq!((holds.expire(silent - us(1)).len(), holds.expire(silent).len()), (0, 1));
+        assert_eq!((holds.len(), holds.next_expiry()), (0, None));
+    }
+
+    #[test]
+    fn what_fails_is_given_up_and_tried_again_ever_more_rarely() {
+        let mut holds = Holds::default();
+        learn(&mut holds, 1);
+        let mut waited = Vec::new();
+        for n in 0..3000u32 {
+            let now = us(u64::from(n) * 10);
+            let back = packet(RIGHT, LEFT, n);
+            holds.count(now, way(&back).unwrap());
+            if there(&mut holds, now, n) == 0 {
+                waited.push(n);
+                assert_eq!(holds.expire(now + us(50_000)).len(), 1);
+            }
+        }
+        let gaps: Vec<u32> = waited.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        assert!(gaps.len() < 16 && gaps.is_sorted() && gaps.last() > Some(&500), "{gaps:?}");
+    }
+
+    #[test]
+    fn what_is_known_is_bounded() {
+        let mut holds = Holds::default();
+        for n in 0..1000u32 {
+            let [_, _, high, low] = n.to_be_bytes();
+            let other = Mac([4, 0, 0, 0, high, low]);
+            holds.insert(us(n.into()), us(10_000), packet(RIGHT, other, n), 40);
+            holds.insert(us(n.into()), us(10_000), packet(other, RIGHT, n), 40);
+        }
+        assert!(holds.ways.len() <= MAX_WAYS);
+        let kept = (0..200).map(|n| there(&mut holds, us(2000), n)).filter(|out| *out == 0).count();
+        assert!(kept <= 2 * MAX_HELD as usize, "{kept}");
+    }
+}

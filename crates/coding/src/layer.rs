@@ -1,0 +1,353 @@
+//! The NC layer (figures 3 and 6): between IP on the master interface and the MAC below the slave interface.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use crate::arrivals::Arrivals;
+use crate::config::{Config, Mode};
+use crate::datagram::{Datagram, Kind, without_padding};
+use crate::decoder::{DecodeError, decode};
+use crate::decoding_buffer::DecodingBuffer;
+use crate::encoder::{Part, encode, payload_len};
+use crate::ethernet::{self, Frame, Mac, ip_frame};
+use crate::flow_table::FlowTable;
+use crate::header::{self, Coded, Header};
+use crate::hold::Holds;
+use crate::interface_queue::{Entry, InterfaceQueue};
+use crate::stats::{Kept, Stats};
+use crate::transit::Transit;
+use crate::wait_queue::MAX_WQ_LEN;
+
+/// One node's NC layer.
+///
+/// Events: [`handle_master`](Self::handle_master) and [`handle_slave`](Self::handle_slave). Output: after each, and at
+/// [`poll_timeout`](Self::poll_timeout), drain [`poll_master`](Self::poll_master); and
+/// [`poll_slave`](Self::poll_slave) whenever the slave takes a frame, not before: what has not left can still be coded.
+#[derive(Debug)]
+pub struct NcLayer {
+    config: Config,
+    flows: FlowTable,
+    holds: Holds,
+    interface_queue: InterfaceQueue,
+    decoding_buffer: DecodingBuffer,
+    arrivals: Arrivals,
+    delivered: VecDeque<Vec<u8>>,
+    stats: Stats,
+}
+
+impl NcLayer {
+    /// A layer with nothing in it.
+    pub fn new(config: Config) -> Self {
+        Self {
+            config,
+            flows: FlowTable::default(),
+            holds: Holds::default(),
+            interface_queue: InterfaceQueue::default(),
+            decoding_buffer: DecodingBuffer::default(),
+            arrivals: Arrivals::default(),
+            delivered: VecDeque::new(),
+            stats: Stats::default(),
+        }
+    }
+
+    /// Counters.
+    pub fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    /// The flows that this node relays, and what they have waiting.
+    pub fn flows(&self) -> &FlowTable {
+        &self.flows
+    }
+
+    /// What the layer keeps.
+    pub fn kept(&self) -> Kept {
+        Kept {
+            queued: self.interface_queue.len(),
+            held: self.flows.held() + self.holds.len(),
+            flows: self.flows.len(),
+            copies: self.decoding_buffer.len(),
+            arrivals: self.arrivals.len(),
+        }
+    }
+
+    /// Whether to read more from the master: while there is no room here, frames wait there.
+    pub fn has_room(&self) -> bool {
+        self.interface_queue.has_room()
+    }
+
+    /// A frame from IP (`nc_xmit`, figure 4).
+    pub fn handle_master(&mut self, now: Duration, frame: Vec<u8>) {
+        match self.transit(now, &frame) {
+            Some(packet) => self.route(now, packet),
+            None => self.enqueue(Entry::Untouched(frame)),
+        }
+    }
+
+    /// A frame that the slave heard, also one for another node (`nc_rcv`, figure 5).
+    pub fn handle_slave(&mut self, now: Duration, frame: &[u8]) {
+        self.holds.note_activity(now);
+        let Some(heard) = Frame::parse(frame).filter(|heard| heard.source != self.config.mac) else { return };
+        let for_us = heard.destination == self.config.mac || heard.destination.is_group();
+        match heard.ethertype {
+            ethernet::NC => self.receive_nc(&heard, for_us),
+            ethernet::IPV4 | ethernet::IPV6 if for_us => {
+                self.note_arrival(&heard);
+                self.delivered.push_back(frame.to_vec());
+            }
+            _ if for_us => self.delivered.push_back(frame.to_vec()),
+            _ => {}
+        }
+    }
+
+    /// The next frame for IP.
+    pub fn poll_master(&mut self) -> Option<Vec<u8>> {
+        self.delivered.pop_front()
+    }
+
+    /// The next frame for the slave. Call it only when the slave takes one.
+    pub fn poll_slave(&mut self, now: Duration) -> Option<Vec<u8>> {
+        self.expire(now);
+        let entry = self.interface_queue.pop()?;
+        self.holds.note_activity(now);
+        self.stats.sent += 1;
+        Some(match entry {
+            Entry::Untouched(frame) => frame,
+            Entry::Sum(pair) => self.send_sum(&pair),
+            Entry::Packet(packet) => match self.meet(now, &packet) {
+                Some(partner) => self.send_sum(&[packet, partner]),
+                None => self.send_plain(&packet),
+            },
+        })
+    }
+
+    /// When to call [`poll_slave`](Self::poll_slave) next if nothing happens before; the past if something waits there.
+    pub fn poll_timeout(&self) -> Option<Duration> {
+        let waiting = (!self.interface_queue.is_empty()).then_some(Duration::ZERO);
+        let held = [self.flows.next_expiry(), self.holds.next_expiry()];
+        waiting.or_else(|| held.into_iter().flatten().min())
+    }
+
+    /// The packet in a frame from IP; `None` if the layer leaves the frame as it is.
+    fn transit(&self, now: Duration, frame: &[u8]) -> Option<Transit> {
+        let Frame { destination, ethertype, payload, .. } = Frame::parse(frame)?;
+        let is_ip = matches!(ethertype, ethernet::IPV4 | ethernet::IPV6) && !destination.is_group();
+        let any = self.config.mode == Mode::Any;
+        let fits = any || header::PLAIN + payload.len() <= self.config.mtu;
+        if self.config.mode == Mode::Off || !is_ip || !fits {
+            return None;
+        }
+        let datagram = Datagram::parse(payload.to_vec()).ok().filter(|d| any || d.segment().is_some())?;
+        let previous_hop = self.arrivals.sender(&datagram);
+        Some(Transit { datagram, previous_hop, next_hop: destination, came: now })
+    }
+
+    fn route(&mut self, now: Duration, packet: Transit) {
+        match self.config.mode {
+            Mode::Any if packet.previous_hop.is_some() => self.wait_or_go(now, packet),
+            Mode::Any => self.enqueue(Entry::Packet(packet)),
+            _ => self.xmit(now, packet),
+        }
+    }
+
+    /// Mode `any`: a packet that has no partner yet waits for one, if that is worth it.
+    fn wait_or_go(&mut self, now: Duration, packet: Transit) {
+        self.stats.relayed += 1;
+        let partners = self.interface_queue.count_packets(|other| other.opposes(&packet));
+        let until = now.saturating_add(self.config.wait);
+        let out = self.holds.insert(now, until, packet, partners);
+        let (waited, came_now) = out.into_iter().partition(|packet| packet.came < now);
+        self.send_pushed_out(now, waited);
+        Vec::into_iter(came_now).for_each(|packet| self.enqueue(Entry::Packet(packet)));
+    }
+
+    /// What figure 4 does with a TCP packet.
+    fn xmit(&mut self, now: Duration, packet: Transit) {
+        let flow = packet.datagram.segment().map(|segment| segment.flow);
+        let Some(flow) = flow.filter(|_| packet.previous_hop.is_some()) else {
+            return self.enqueue(Entry::Packet(packet));
+        };
+        self.stats.relayed += 1;
+        if self.config.mode == Mode::Piggy {
+            return self.enqueue(Entry::Packet(packet));
+        }
+        match packet.datagram.kind() {
+            Kind::Open => {
+                let mut evicted = Vec::new();
+                self.flows.open(now, flow, &mut evicted);
+                self.send_held(now, evicted);
+                self.enqueue(Entry::Packet(packet));
+            }
+            Kind::Close => {
+                let held = self.flows.close(&flow);
+                self.send_held(now, held);
+                self.enqueue(Entry::Packet(packet));
+            }
+            Kind::Data => self.hold(now, flow, packet),
+            Kind::Ack => self.try_code(now, flow, packet),
+            Kind::Other => self.enqueue(Entry::Packet(packet)),
+        }
+    }
+
+    /// Data goes into its flow's wait queue; the controller may push out what waited there first.
+    fn hold(&mut self, now: Duration, key: crate::FlowKey, packet: Transit) {
+        let mut out = Vec::new();
+        let flow = self.flows.open(now, key, &mut out);
+        flow.wait_queue.insert(now.saturating_add(self.config.wait), packet);
+        let held = flow.wait_queue.len();
+        let push = self.config.mode == Mode::Controlled && flow.controller.inserted(held);
+        if push || held > MAX_WQ_LEN {
+            out.extend(flow.wait_queue.push_out());
+        }
+        self.send_pushed_out(now, out);
+    }
+
+    /// An ACK is coded with the head of its flow's wait queue, or goes by itself.
+    fn try_code(&mut self, now: Duration, key: crate::FlowKey, ack: Transit) {
+        let mut evicted = Vec::new();
+        let flow = self.flows.open(now, key, &mut evicted);
+        let partner = flow.wait_queue.take_partner(&ack, self.config.mtu);
+        if partner.is_some() {
+            flow.controller.left();
+        }
+        self.send_held(now, evicted);
+        match partner {
+            Some(data) => {
+                self.stats.released(now.saturating_sub(data.came));
+                self.enqueue(Entry::Sum(Box::new([data, ack])));
+            }
+            None => self.enqueue(Entry::Packet(ack)),
+        }
+    }
+
+    fn expire(&mut self, now: Duration) {
+        let expired = [self.flows.expire(now), self.holds.expire(now)].concat();
+        self.stats.expired += expired.len() as u64;
+        self.send_held(now, expired);
+    }
+
+    fn send_pushed_out(&mut self, now: Duration, packets: Vec<Transit>) {
+        self.stats.pushed_out += packets.len() as u64;
+        self.send_held(now, packets);
+    }
+
+    /// Packets that waited for a partner go by themselves.
+    fn send_held(&mut self, now: Duration, packets: Vec<Transit>) {
+        for packet in packets {
+            self.stats.released(now.saturating_sub(packet.came));
+            self.enqueue(Entry::Packet(packet));
+        }
+    }
+
+    fn enqueue(&mut self, entry: Entry) {
+        let packets = if matches!(entry, Entry::Sum(_)) { 2 } else { 1 };
+        if !self.interface_queue.push(entry) {
+            self.stats.queue_dropped += packets;
+        }
+    }
+
+    /// The partner of a packet that leaves, if the mode codes what meets in the interface queue.
+    fn meet(&mut self, now: Duration, leaving: &Transit) -> Option<Transit> {
+        match self.config.mode {
+            Mode::Piggy => self.meet_ack_or_data(leaving),
+            Mode::Any => self.meet_any(now, leaving),
+            _ => None,
+        }
+    }
+
+    /// Mode `any`: what waits in the queue came before what is held, for it was pushed out by that.
+    fn meet_any(&mut self, now: Duration, leaving: &Transit) -> Option<Transit> {
+        let mtu = self.config.mtu;
+        let fits = |other: &Transit| payload_len(&other.datagram, &leaving.datagram) <= mtu;
+        let queued = self.interface_queue.take_packet(|other| other.opposes(leaving) && fits(other));
+        queued.or_else(|| {
+            let held = self.holds.take_partner(leaving, mtu)?;
+            self.stats.released(now.saturating_sub(held.came));
+            Some(held)
+        })
+    }
+
+    /// PiggyCode: an ACK for data or data for an ACK, of the same flow.
+    fn meet_ack_or_data(&mut self, leaving: &Transit) -> Option<Transit> {
+        let wanted = match leaving.datagram.kind() {
+            Kind::Data => Kind::Ack,
+            Kind::Ack => Kind::Data,
+            _ => return None,
+        };
+        let flow = |packet: &Transit| packet.datagram.segment().map(|segment| segment.flow);
+        let mtu = self.config.mtu;
+        self.interface_queue.take_packet(|other| {
+            other.datagram.kind() == wanted
+                && flow(other) == flow(leaving)
+                && other.opposes(leaving)
+                && payload_len(&other.datagram, &leaving.datagram) <= mtu
+        })
+    }
+
+    fn send_plain(&mut self, packet: &Transit) -> Vec<u8> {
+        self.decoding_buffer.insert(&packet.datagram);
+        let bytes = packet.datagram.bytes();
+        let Some(segment) = packet.datagram.segment().filter(|_| self.config.mode != Mode::Any) else {
+            return ip_frame(packet.next_hop, self.config.mac, bytes);
+        };
+        let room = header::PLAIN + bytes.len();
+        let mut frame = ethernet::begin(packet.next_hop, self.config.mac, ethernet::NC, room);
+        header::emit_plain(&mut frame, &segment, bytes);
+        frame
+    }
+
+    /// The longer packet's receiver gets the frame, with link ACKs; the other's overhears it.
+    fn send_sum(&mut self, pair: &[Transit; 2]) -> Vec<u8> {
+        self.stats.sent_coded += 1;
+        pair.iter().for_each(|packet| self.decoding_buffer.insert(&packet.datagram));
+        let [one, other] = pair.each_ref().map(|packet| Part {
+            datagram: &packet.datagram,
+            receiver: packet.next_hop,
+            number: 0,
+        });
+        let longer_first = one.datagram.bytes().len() >= other.datagram.bytes().len();
+        let (first, second) = if longer_first { (one, other) } else { (other, one) };
+        encode(self.config.mac, first, second)
+    }
+
+    fn receive_nc(&mut self, heard: &Frame<'_>, for_us: bool) {
+        match Header::parse(heard.payload) {
+            Err(_) => self.stats.malformed += 1,
+            Ok(Header::Plain(_)) if !for_us => {}
+            Ok(Header::Plain(plain)) => {
+                let datagram = without_padding(plain.packet).and_then(|p| Datagram::parse(p.to_vec()).ok());
+                match datagram {
+                    Some(datagram) => self.deliver(heard.source, &datagram),
+                    None => self.stats.malformed += 1,
+                }
+            }
+            Ok(Header::Coded(coded)) => self.receive_coded(heard, &coded),
+        }
+    }
+
+    fn receive_coded(&mut self, heard: &Frame<'_>, coded: &Coded<'_>) {
+        match decode(&self.decoding_buffer, self.config.mac, heard.destination, coded) {
+            Ok(datagram) => {
+                self.stats.decoded += 1;
+                self.deliver(heard.source, &datagram);
+            }
+            Err(DecodeError::NotForUs) => {}
+            Err(DecodeError::NoPartner(_)) => self.stats.missing_partner += 1,
+            Err(DecodeError::WrongPartner(_)) => self.stats.wrong_partner += 1,
+        }
+    }
+
+    fn deliver(&mut self, sender: Mac, datagram: &Datagram) {
+        self.arrivals.insert(datagram, sender);
+        self.delivered.push_back(ip_frame(self.config.mac, sender, datagram.bytes()));
+    }
+
+    /// Remembers whom IP has a packet from that came without NC header.
+    fn note_arrival(&mut self, heard: &Frame<'_>) {
+        let datagram =
+            without_padding(heard.payload).and_then(|packet| Datagram::parse(packet.to_vec()).ok());
+        if let Some(datagram) = datagram.filter(|_| self.config.mode != Mode::Off) {
+            self.arrivals.insert(&datagram, heard.source);
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! The fuzzers' corpus on stable Rust: one input per reason to reject, and no input that makes anything panic.
+
+#[path = "../fuzz/targets.rs"]
+mod targets;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use coding::header::{Header, HeaderError};
+
+/// The files of `tests/corpus/TARGET`, by name.
+fn corpus(target: &str) -> BTreeMap<String, Vec<u8>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus").join(target);
+    let entries = std::fs::read_dir(&folder).expect("the corpus is there").map(|e| e.expect("an entry"));
+    entries
+        .map(|e| (e.file_name().into_string().expect("a name"), std::fs::read(e.path()).expect("a file")))
+        .collect()
+}
+
+#[test]
+fn no_input_of_the_corpus_makes_a_target_panic() {
+    for bytes in corpus("header").values() {
+        targets::header(bytes);
+    }
+    let files = corpus("layer");
+    assert!(files.len() >= 5);
+    for bytes in files.values() {
+        targets::layer(bytes);
+    }
+}
+
+#[test]
+fn every_reason_to_reject_a_header_has_its_file() {
+    let files = corpus("header");
+    let error = |name: &str| Header::parse(&files[name]).expect_err(name);
+    assert_eq!(error("empty"), HeaderError::Short { need: 2, have: 0 });
+    assert_eq!(error("one-byte"), HeaderError::Short { need: 2, have: 1 });
+    assert_eq!(error("version"), HeaderError::Version(2));
+    assert_eq!(error("kind"), HeaderError::Kind(9));
+    assert_eq!(error("reserved"), HeaderError::Reserved(0x80));
+    assert_eq!(error("plain-short"), HeaderError::Short { need: 10, have: 9 });
+    assert_eq!(error("coded-short"), HeaderError::Short { need: 28, have: 27 });
+    assert_eq!(error("length-first"), HeaderError::Length(19));
+    assert_eq!(error("length-second"), HeaderError::Length(0));
+    assert_eq!(error("sum-short"), HeaderError::Sum { need: 40, have: 39 });
+    for (name, bytes) in files.iter().filter(|(name, _)| name.starts_with("good-")) {
+        assert!(Header::parse(bytes).is_ok(), "{name}");
+    }
+}

@@ -1,0 +1,193 @@
+//! TCP over a chain of nodes with an NC layer each, over the 802.11 medium, in virtual time.
+#![allow(dead_code, reason = "each test uses what it needs")]
+
+pub mod tcp;
+
+use std::time::Duration;
+
+use coding::ethernet::Frame;
+use coding::{Mode, NcLayer, Stats};
+use link::dcf::{DcfConfig, Destination, Medium, Phy, Position};
+use link::{PacketCount, Probability};
+
+use crate::common::{config, forwarded, ip_frame, mac};
+use tcp::{Connection, MSS, mean_ms};
+
+/// What is simulated.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    pub mode: Mode,
+    pub hops: usize,
+    pub wait: Duration,
+    /// Segments.
+    pub window: u32,
+    pub flows: u16,
+    pub both_ways: bool,
+    pub overhearing_loss: f64,
+    pub phy: Phy,
+    pub seconds: u64,
+    pub seed: u64,
+}
+
+impl Default for Scenario {
+    fn default() -> Scenario {
+        Scenario {
+            mode: Mode::Off,
+            hops: 2,
+            wait: Duration::from_millis(10),
+            window: 64,
+            flows: 1,
+            both_ways: false,
+            overhearing_loss: 0.0,
+            phy: Phy::g54(),
+            seconds: 10,
+            seed: 1,
+        }
+    }
+}
+
+/// What came out.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    pub goodput_mbps: f64,
+    pub rtt_ms: f64,
+    /// By all nodes, per segment delivered.
+    pub sent_per_segment: f64,
+    pub data_per_ack: f64,
+    pub retransmitted: u64,
+    pub stats: Vec<Stats>,
+}
+
+impl Outcome {
+    pub fn coded(&self) -> u64 {
+        self.stats.iter().map(|stats| stats.sent_coded).sum()
+    }
+}
+
+struct World {
+    medium: Medium,
+    layers: Vec<NcLayer>,
+    connections: Vec<Connection>,
+    now: Duration,
+}
+
+pub fn run(scenario: &Scenario) -> Outcome {
+    let mut dcf = DcfConfig::new(scenario.phy, Position::chain(scenario.hops + 1, 90.0));
+    dcf.queue = PacketCount(1);
+    dcf.overhearing_loss = Probability::new(scenario.overhearing_loss).unwrap();
+    let last = scenario.hops as u8 + 1;
+    let there = (0..scenario.flows).map(|port| Connection::new(1, last, port, scenario.window));
+    let back = (100..100 + scenario.flows).map(|port| Connection::new(last, 1, port, scenario.window));
+    let back = back.filter(|_| scenario.both_ways);
+    let mut world = World {
+        medium: Medium::new(dcf, scenario.seed),
+        layers: (1..=scenario.hops + 1)
+            .map(|n| NcLayer::new(config(n, scenario.mode, scenario.wait)))
+            .collect(),
+        connections: there.chain(back).collect(),
+        now: Duration::ZERO,
+    };
+    world.run(Duration::from_secs(scenario.seconds));
+    world.outcome(scenario)
+}
+
+impl World {
+    fn run(&mut self, until: Duration) {
+        while self.now < until {
+            for index in 0..self.connections.len() {
+                self.fill(index);
+            }
+            self.transmit();
+            let next = self.next();
+            self.now = next.max(self.now);
+            while let Some(arrival) = self.medium.poll(self.now) {
+                self.layers[arrival.station].handle_slave(arrival.at, &arrival.frame);
+                self.forward(arrival.station);
+            }
+            for index in 0..self.connections.len() {
+                let connection = &mut self.connections[index];
+                let (from, to) = (connection.from, connection.to);
+                let [data, ack] = connection.handle_timers(self.now);
+                [(data, from, to), (ack, to, from)].into_iter().for_each(|(packet, from, to)| {
+                    packet.into_iter().for_each(|packet| self.originate(from, to, &packet));
+                });
+            }
+        }
+    }
+
+    fn next(&self) -> Duration {
+        let holds = self.layers.iter().enumerate().filter(|(n, _)| self.medium.room(*n).0 > 0);
+        let holds = holds.filter_map(|(_, layer)| layer.poll_timeout());
+        let timers = self.connections.iter().map(Connection::next_timer);
+        holds.chain(timers).chain(self.medium.poll_timeout()).min().unwrap()
+    }
+
+    fn fill(&mut self, index: usize) {
+        let (from, to) = (self.connections[index].from, self.connections[index].to);
+        while let Some(packet) = self.connections[index].poll_data(self.now) {
+            self.originate(from, to, &packet);
+        }
+    }
+
+    /// Host `from` sends a packet to host `to`, by its neighbour on the way.
+    fn originate(&mut self, from: u8, to: u8, packet: &[u8]) {
+        let from = usize::from(from);
+        let next = if usize::from(to) > from { from + 1 } else { from - 1 };
+        self.layers[from - 1].handle_master(self.now, ip_frame(from, next, packet));
+    }
+
+    fn transmit(&mut self) {
+        for n in 0..self.layers.len() {
+            while self.medium.room(n).0 > 0 {
+                let Some(frame) = self.layers[n].poll_slave(self.now) else { break };
+                let to = Frame::parse(&frame).unwrap().destination;
+                let to = (0..self.layers.len()).find(|n| mac(n + 1) == to);
+                let to = to.map_or(Destination::Broadcast, Destination::Station);
+                self.medium.send(self.now, n, to, frame).expect("there is room");
+            }
+        }
+    }
+
+    /// What IP of node `n` does with what it is handed.
+    fn forward(&mut self, n: usize) {
+        while let Some(frame) = self.layers[n].poll_master() {
+            let packet = Frame::parse(&frame).unwrap().payload.to_vec();
+            let (to, own) = (usize::from(packet[19]), n + 1);
+            if to == own {
+                self.arrive(own, &packet);
+            } else {
+                let next = if to > own { own + 1 } else { own - 1 };
+                self.layers[n].handle_master(self.now, ip_frame(own, next, &forwarded(packet)));
+            }
+        }
+    }
+
+    fn arrive(&mut self, host: usize, packet: &[u8]) {
+        let now = self.now;
+        let Some((index, (seq, ack, data))) =
+            self.connections.iter().enumerate().find_map(|(n, c)| Some((n, c.reads(packet)?)))
+        else {
+            return;
+        };
+        let connection = &mut self.connections[index];
+        let other = if host == usize::from(connection.from) { connection.to } else { connection.from };
+        let answer = if data { connection.handle_data(now, seq) } else { connection.handle_ack(now, ack) };
+        answer.into_iter().for_each(|packet| self.originate(host as u8, other, &packet));
+    }
+
+    fn outcome(&self, scenario: &Scenario) -> Outcome {
+        let segments: u64 = self.connections.iter().map(|c| u64::from(c.expected)).sum();
+        let acks: u64 = self.connections.iter().map(|c| c.acks).sum();
+        let rtts: Vec<Duration> = self.connections.iter().flat_map(|c| c.rtts.iter().copied()).collect();
+        let stats: Vec<Stats> = self.layers.iter().map(|layer| *layer.stats()).collect();
+        let sent: u64 = stats.iter().map(|stats| stats.sent).sum();
+        Outcome {
+            goodput_mbps: (segments * u64::from(MSS) * 8) as f64 / scenario.seconds as f64 / 1e6,
+            rtt_ms: mean_ms(&rtts),
+            sent_per_segment: sent as f64 / segments as f64,
+            data_per_ack: segments as f64 / acks as f64,
+            retransmitted: self.connections.iter().map(|c| c.retransmitted).sum(),
+            stats,
+        }
+    }
+}

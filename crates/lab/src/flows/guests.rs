@@ -1,0 +1,160 @@
+//! Guests that flows come from: hosts behind the client, which forwards for them, so that their flows take the same link.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::{BUFFER_MAX, FlowSpec, FlowTest, Origin, address, buffer_limits};
+use crate::error::Error;
+use crate::guest::{self, Booting, Guest, GuestSpec, Interface, Job};
+use crate::network::Network;
+
+/// Far above what a window's data takes.
+const MEMORY_MB: u32 = 256;
+
+/// What tells guests apart: those flows have one in common which have the same congestion control.
+type Kind = (&'static str, Option<&'static str>);
+
+/// How long a guest may take to get a flow's programs ready.
+const READY_LIMIT: Duration = Duration::from_secs(60);
+
+/// What they say then.
+const WAITING: &str = "waiting";
+
+/// The guests of a test.
+#[derive(Debug, Default)]
+pub(crate) struct Guests {
+    flows: Vec<FlowSpec>,
+    booting: Vec<(Kind, Booting)>,
+    ready: Vec<(Kind, Guest)>,
+    /// By the flow's index: programs that only wait for its start.
+    waiting: BTreeMap<usize, Job>,
+}
+
+/// Fails, in one sentence, where no guest can be the origin of `spec`.
+pub(crate) fn check(spec: &FlowSpec) -> Result<(), Error> {
+    let Some((_, module)) = kind(spec) else { return Ok(()) };
+    let names: Vec<&str> = module.and_then(|line| line.split(' ').next()).into_iter().collect();
+    guest::check(&names)
+}
+
+fn kind(spec: &FlowSpec) -> Option<Kind> {
+    match spec.origin {
+        Origin::Host => None,
+        Origin::Guest { module } => Some((spec.congestion_control, module)),
+    }
+}
+
+impl Guests {
+    /// Begins to boot what the flows of `test` need.
+    pub(crate) fn boot(network: &Network, test: &FlowTest) -> Result<Self, Error> {
+        let mut guests = Self { flows: test.flows.clone(), ..Self::default() };
+        for kind in test.flows.iter().filter_map(kind) {
+            if guests.booting.iter().all(|(known, _)| *known != kind) {
+                let number = u8::try_from(guests.booting.len()).unwrap_or(u8::MAX);
+                guests.booting.push((kind, boot(network, test, kind, number)?));
+            }
+        }
+        Ok(guests)
+    }
+
+    /// Waits until all are up and their flows' programs wait for the start: to fork takes a guest a while.
+    pub(crate) fn finish(&mut self) -> Result<(), Error> {
+        for (kind, booting) in self.booting.drain(..) {
+            self.ready.push((kind, booting.finish()?));
+        }
+        for (index, spec) in self.flows.iter().enumerate() {
+            let Some(guest) = guest_of(&mut self.ready, spec) else { continue };
+            self.waiting.insert(index, guest.start(&command(spec, index))?);
+        }
+        self.waiting.values().try_for_each(await_waiting)
+    }
+
+    /// Has flow `index` connect and send; `None` if it is not a guest's.
+    pub(super) fn start(&mut self, index: usize) -> Result<Option<Job>, Error> {
+        let Some(job) = self.waiting.remove(&index) else { return Ok(None) };
+        if let Some(guest) = guest_of(&mut self.ready, &self.flows[index]) {
+            guest.tell(&format!("echo >{}", gate(index)))?;
+        }
+        Ok(Some(job))
+    }
+}
+
+fn guest_of<'a>(ready: &'a mut [(Kind, Guest)], spec: &FlowSpec) -> Option<&'a mut Guest> {
+    let kind = kind(spec)?;
+    ready.iter_mut().find(|(known, _)| *known == kind).map(|(_, guest)| guest)
+}
+
+fn await_waiting(job: &Job) -> Result<(), Error> {
+    match job.next_line(READY_LIMIT)? {
+        Some(line) if line == WAITING => Ok(()),
+        said => Err(Error::program("a flow in a guest", said.unwrap_or_default())),
+    }
+}
+
+/// A pipe in the guest that flow `index` waits at.
+fn gate(index: usize) -> String {
+    format!("/run/gate-{index}")
+}
+
+/// The connection stays open when all is sent, as the lab's own do.
+fn command(spec: &FlowSpec, index: usize) -> String {
+    let (gate, to) = (gate(index), address(index));
+    let send = match spec.bytes {
+        Some(bytes) => format!("{{ head -c {bytes} /dev/zero; sleep 1000000; }}"),
+        None => "cat /dev/zero".into(),
+    };
+    let connect = format!("read -r _ <{gate}; exec nc {} {}", to.ip(), to.port());
+    format!("mkfifo {gate}; {send} | {{ echo {WAITING}; {connect}; }}")
+}
+
+fn boot(network: &Network, test: &FlowTest, kind: Kind, number: u8) -> Result<Booting, Error> {
+    let (congestion_control, module) = kind;
+    let place = network.place_guest(number);
+    let window = test.initial_window.map(|segments| format!(" initcwnd {segments}")).unwrap_or_default();
+    let mut lines = place.guest_lines.clone();
+    lines.push(format!("route add default via {}{window}", place.gateway));
+    let sysctl = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+    let spec = GuestSpec {
+        modules: module.iter().map(|&line| line.to_owned()).collect(),
+        sysctls: vec![
+            sysctl("net.ipv4.tcp_congestion_control", congestion_control),
+            sysctl("net.ipv4.tcp_no_metrics_save", "1"),
+            sysctl("net.ipv4.tcp_wmem", &buffer_limits(BUFFER_MAX)),
+        ],
+        interfaces: vec![Interface { tap: place.tap.clone(), mac: place.mac.clone(), lines }],
+        memory_mb: MEMORY_MB,
+        ..GuestSpec::default()
+    };
+    let booting = guest::boot(&network.client, &spec)?;
+    network.admit_guest(&place)?;
+    Ok(booting)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(bytes: Option<u64>) -> FlowSpec {
+        FlowSpec {
+            congestion_control: "vegas",
+            origin: Origin::Guest { module: Some("tcp_vegas alpha=1 beta=3") },
+            start: [Duration::ZERO; 2],
+            bytes,
+            receive_buffer: None,
+        }
+    }
+
+    #[test]
+    fn a_guest_sends_what_the_flow_sends() {
+        let some = command(&spec(Some(7)), 1);
+        assert!(some.contains("head -c 7 /dev/zero") && some.contains("nc 10.0.0.2 5002"), "{some}");
+        let all = command(&spec(None), 0);
+        assert!(all.contains("cat /dev/zero |") && all.contains("nc 10.0.0.2 5001"), "{all}");
+    }
+
+    #[test]
+    fn flows_of_one_control_share_a_guest() {
+        assert_eq!(kind(&spec(None)), kind(&spec(Some(1))));
+        assert_eq!(kind(&FlowSpec { origin: Origin::Host, ..spec(None) }), None);
+    }
+}

@@ -1,0 +1,269 @@
+//! Guests: another Linux on this machine, with what the running kernel lacks.
+//!
+//! A guest is user-mode Linux (Debian package `user-mode-linux`): a kernel that is a program, run in a namespace of the
+//! lab, with that package's modules. It has no disk; its files are an initramfs made for it ([`initramfs`]): busybox,
+//! `ip`, and what its [`GuestSpec`] names. Its interfaces are TAPs of the namespace. What it is to do goes in by its
+//! console, what its programs say comes out by it ([`console`]).
+//!
+//! A guest is gone, with all its processes, when the value is dropped, when its namespace is removed, or when the thread
+//! that booted it ends in whatever way.
+
+mod console;
+mod initramfs;
+mod modules;
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::cleanup;
+use crate::clock;
+use crate::error::{Doing, Error};
+use crate::namespace::{Namespace, PREFIX};
+use crate::program;
+
+use console::Console;
+pub use console::Job;
+use initramfs::Files;
+use modules::Modules;
+
+/// The kernel, as the Debian package installs it.
+const KERNEL: &str = "linux.uml";
+
+/// A guest is up in two seconds; with dozens of them on a busy machine it takes longer.
+const BOOT_LIMIT: Duration = Duration::from_secs(180);
+
+/// What one command of [`Guest::run`] may take.
+const RUN_LIMIT: Duration = Duration::from_secs(30);
+
+/// What a guest is made of.
+#[derive(Clone, Debug)]
+pub struct GuestSpec {
+    /// Modules as `modprobe` takes them, such as `tcp_vegas alpha=1 beta=3`, loaded in this order. Those that they
+    /// depend on are loaded before them.
+    pub modules: Vec<String>,
+    /// Keys and values, as `net.ipv4.tcp_congestion_control` and `vegas`, set in this order once modules are loaded.
+    pub sysctls: Vec<(String, String)>,
+    /// Its network interfaces: the first is `vec0` inside, the next `vec1`.
+    pub interfaces: Vec<Interface>,
+    /// Programs of this machine that it has as well, by name or path, with the libraries that they need. busybox and
+    /// `ip` are always there.
+    pub programs: Vec<PathBuf>,
+    /// Further files: path inside and content.
+    pub files: Vec<(PathBuf, Vec<u8>)>,
+    /// Its memory, in MiB, of which this machine gives what is in use. With 48 it sometimes does not come up.
+    pub memory_mb: u32,
+}
+
+impl Default for GuestSpec {
+    fn default() -> Self {
+        Self {
+            modules: Vec::new(),
+            sysctls: Vec::new(),
+            interfaces: Vec::new(),
+            programs: Vec::new(),
+            files: Vec::new(),
+            memory_mb: 128,
+        }
+    }
+}
+
+/// A network interface of a guest.
+#[derive(Clone, Debug)]
+pub struct Interface {
+    /// The TAP in the guest's namespace that is its other end, at most 15 bytes. It is made, and is up when
+    /// [`Booting`] is there; to the namespace it is an interface like any other.
+    pub tap: String,
+    /// The guest's MAC address, as `02:00:00:00:00:01`.
+    pub mac: String,
+    /// What `ip` is told inside once the interface is up, a line each, as `addr add 10.1.1.2/24 dev vec0`.
+    pub lines: Vec<String>,
+}
+
+/// A guest on its way up. Dropping it ends it.
+#[derive(Debug)]
+pub struct Booting(Guest);
+
+/// A guest that is up. Dropping it ends it.
+#[derive(Debug)]
+pub struct Guest {
+    machine: Machine,
+    console: Console,
+}
+
+/// Fails, in one sentence, where this machine has no guests, or their kernel lacks one of `modules`.
+pub fn check(modules: &[&str]) -> Result<(), Error> {
+    program::require(&[KERNEL, "busybox", "ip"])?;
+    let available = Modules::find()?;
+    modules.iter().try_for_each(|name| available.in_order(name).map(drop))
+}
+
+/// Begins to boot a guest in `host`. Several may boot at the same time; [`Booting::finish`] waits.
+///
+/// Fails where the kernel, a module, a program or a TAP is missing.
+pub fn boot(host: &Namespace, spec: &GuestSpec) -> Result<Booting, Error> {
+    check(&[])?;
+    let files = files(spec)?;
+    let lines: Vec<String> = spec.interfaces.iter().flat_map(tap_lines).collect();
+    host.ip(&lines)?;
+    let (machine, console) = Machine::start(host, spec, &files)?;
+    Ok(Booting(Guest { machine, console }))
+}
+
+impl Booting {
+    /// Waits until the guest is up, with all that its specification asks for done.
+    pub fn finish(self) -> Result<Guest, Error> {
+        let Booting(guest) = self;
+        match guest.console.await_ready(BOOT_LIMIT) {
+            Ok(()) => Ok(guest),
+            Err(error) => Err(guest.machine.explain(error)),
+        }
+    }
+}
+
+impl Guest {
+    /// Starts a line of shell in the guest; it runs beside whatever else does.
+    pub fn start(&mut self, line: &str) -> Result<Job, Error> {
+        self.console.start(line)
+    }
+
+    /// Has the guest's first process itself carry out a line of shell, which must not take long: without the time that it
+    /// takes to start another. What it says is lost.
+    pub fn tell(&mut self, line: &str) -> Result<(), Error> {
+        self.console.tell(line)
+    }
+
+    /// Runs a line of shell to its end, within half a minute; what it said, on standard output and standard error.
+    /// Fails if it does.
+    pub fn run(&mut self, line: &str) -> Result<String, Error> {
+        let job = self.start(line)?;
+        job.finish(RUN_LIMIT).map_err(|error| self.machine.explain(error))
+    }
+}
+
+fn tap_lines(interface: &Interface) -> [String; 2] {
+    let tap = &interface.tap;
+    [format!("tuntap add dev {tap} mode tap"), format!("link set {tap} up")]
+}
+
+/// All that the guest has.
+fn files(spec: &GuestSpec) -> Result<Files, Error> {
+    let mut files = Files::new();
+    let programs = [PathBuf::from("busybox"), "ip".into()];
+    programs.iter().chain(&spec.programs).try_for_each(|program| files.add_program(program))?;
+    let available = Modules::find()?;
+    let mut steps = Vec::new();
+    for line in &spec.modules {
+        let (name, parameters) = line.split_once(' ').unwrap_or((line, ""));
+        for module in available.in_order(name)? {
+            let own = if module.name == modules::plain(name) { parameters } else { "" };
+            let step = format!("insmod {} {own}", module.inside());
+            if !files.has(&module.inside()) {
+                files.add(module.inside(), module.read()?);
+                steps.push(step);
+            }
+        }
+    }
+    steps.extend(spec.sysctls.iter().map(|(key, value)| format!("sysctl -w '{key}={value}'")));
+    for (number, interface) in spec.interfaces.iter().enumerate() {
+        steps.push(format!("ip link set vec{number} up"));
+        steps.extend(interface.lines.iter().map(|line| format!("ip {line}")));
+    }
+    for (path, content) in &spec.files {
+        files.add(path.to_string_lossy(), content.clone());
+    }
+    files.add_executable("/init", console::init(&steps).into_bytes());
+    Ok(files)
+}
+
+/// The process that is a guest, and the folder of its own.
+#[derive(Debug)]
+struct Machine {
+    child: Child,
+    /// What its kernel complained of.
+    errors: File,
+    _folder: tempfile::TempDir,
+}
+
+impl Machine {
+    fn start(host: &Namespace, spec: &GuestSpec, files: &Files) -> Result<(Self, Console), Error> {
+        let _not_while_cleaning = cleanup::hold_off();
+        let prefix = format!("{PREFIX}{}-guest-", std::process::id());
+        let folder = tempfile::Builder::new().prefix(&prefix).tempdir();
+        let folder = folder.doing(|| "make a temporary folder".into())?;
+        let archive = folder.path().join("initramfs");
+        std::fs::write(&archive, files.pack()).doing(|| format!("write {}", archive.display()))?;
+        let errors = tempfile::tempfile().doing(|| "make a temporary file".into())?;
+        // A process namespace of its own: whoever dies, nothing of the guest is left. Its first process is a shell,
+        // because a kernel that panics sends itself a signal, which a first process would not get.
+        let mut command = host.command("unshare");
+        command.args(["--pid", "--fork", "--kill-child", "sh", "-c", "\"$@\"; exit $?", "sh", KERNEL]);
+        command.args(arguments(spec, folder.path()));
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.stderr(errors.try_clone().doing(|| "open a file again".into())?);
+        let mut child = command.spawn().doing(|| format!("start `{KERNEL}`"))?;
+        let pipes = (child.stdin.take(), child.stdout.take());
+        let machine = Self { child, errors, _folder: folder };
+        let (Some(stdin), Some(stdout)) = pipes else {
+            return Err(Error::program(KERNEL, "it has no console"));
+        };
+        Ok((machine, Console::new(stdin, stdout)?))
+    }
+
+    /// `error`, with what the kernel complained of.
+    fn explain(&self, error: Error) -> Error {
+        let mut said = vec![0; 4096];
+        let length = self.errors.read_at(&mut said, 0).unwrap_or(0);
+        let said = String::from_utf8_lossy(&said[..length]);
+        let lines: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).take(3).collect();
+        match lines.is_empty() {
+            true => error,
+            false => Error::program(KERNEL, format!("{error}; its kernel said: {}", lines.join("; "))),
+        }
+    }
+}
+
+impl Machine {
+    /// The first process of its namespace, with which all others go.
+    fn first(&self) -> Option<Pid> {
+        let pid = self.child.id();
+        let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
+        Pid::from_raw(children.split_whitespace().next()?.parse().ok()?)
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        // `unshare` waits for it, then ends by itself; killed first, it would leave that to whoever adopts orphans.
+        if self.first().is_none_or(|first| kill_process(first, Signal::KILL).is_err()) {
+            let _ = self.child.kill();
+        }
+        let _ = self.child.wait();
+    }
+}
+
+/// What the kernel is told. Its console is the standard input and output, its complaints go to standard error.
+fn arguments(spec: &GuestSpec, folder: &Path) -> Vec<String> {
+    let mut words: Vec<String> = ["root=/dev/ram0", "quiet", "loglevel=4", "panic=-1", "umid=guest"]
+        .into_iter()
+        .chain(["con=null", "con0=null,fd:2", "console=tty0", "ssl0=fd:0,fd:1"])
+        .map(str::to_owned)
+        .collect();
+    words.push(format!("mem={}M", spec.memory_mb));
+    words.push(format!("initrd={}", folder.join("initramfs").display()));
+    words.push(format!("uml_dir={}/", folder.display()));
+    let interface = |(number, interface): (usize, &Interface)| {
+        format!("vec{number}:transport=tap,ifname={},mac={}", interface.tap, interface.mac)
+    };
+    words.extend(spec.interfaces.iter().enumerate().map(interface));
+    words
+}
+
+/// How long `limit` still is, counted from `started`.
+fn left(started: std::time::Instant, limit: Duration) -> Duration {
+    limit.saturating_sub(clock::now() - started)
+}

@@ -1,0 +1,220 @@
+//! What is said over a guest's console: one line each way at a time.
+//!
+//! To the guest goes `NUMBER COMMAND`; the command is a line of shell, number 0 for the guest's first process itself. Back comes `NUMBER |TEXT` for each line that it
+//! says, and `NUMBER =STATUS` at its end. Before that the guest says once that it is ready, or `!WHAT: WHY`. Whatever else
+//! appears there is the kernel's own talk, and is passed over. When the console is closed, the guest powers off.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{ChildStdin, ChildStdout};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use super::left;
+use crate::clock;
+use crate::error::{Doing, Error};
+
+const READY: &str = "nawa-guest: ready";
+
+/// The number of what the guest says of itself; jobs are counted from 1.
+const ITSELF: u64 = 0;
+
+/// The guest's first program, which carries out `steps`, each a command of one line, before it listens.
+pub(super) fn init(steps: &[String]) -> String {
+    let steps: String = steps.iter().map(|step| format!("step {step}\n")).collect();
+    format!(
+        r#"#!/bin/busybox sh
+/bin/busybox --install -s /bin
+export PATH=/sbin:/usr/sbin:/bin:/usr/bin
+mount -t proc proc /proc
+mount -t sysfs sys /sys
+mount -t devtmpfs dev /dev
+exec </dev/ttyS0 >/dev/ttyS0 2>&1
+stty raw -echo
+step() {{
+    said=$("$@" 2>&1) && return
+    echo "!$*: "$said
+    poweroff -f
+}}
+step ip link set lo up
+{steps}echo "{READY}"
+while read -r number line; do
+    [ "$number" != {ITSELF} ] || {{ eval "$line" >/dev/null 2>&1; continue; }}
+    {{
+        {{ sh -c "$line" </dev/null 2>&1; echo $? >"/run/$number"; }} |
+            while IFS= read -r said || [ -n "$said" ]; do echo "$number |$said"; done
+        echo "$number =$(cat "/run/$number")"
+    }} &
+done
+poweroff -f
+"#
+    )
+}
+
+/// What a guest may say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Said {
+    Ready,
+    /// A step failed.
+    Failed(String),
+    Line(String),
+    Ended(i32),
+}
+
+/// One line from the console; `None` if it is not one of ours.
+fn parse(line: &str) -> Option<(u64, Said)> {
+    if line == READY {
+        return Some((ITSELF, Said::Ready));
+    }
+    if let Some(reason) = line.strip_prefix('!') {
+        return Some((ITSELF, Said::Failed(reason.trim().into())));
+    }
+    let (number, rest) = line.split_once(' ')?;
+    let number = number.parse().ok()?;
+    match (rest.strip_prefix('|'), rest.strip_prefix('=')) {
+        (Some(text), _) => Some((number, Said::Line(text.into()))),
+        (_, Some(status)) => Some((number, Said::Ended(status.parse().ok()?))),
+        _ => None,
+    }
+}
+
+type Listeners = Arc<Mutex<BTreeMap<u64, Sender<Said>>>>;
+
+/// The lab's end of a console.
+#[derive(Debug)]
+pub(super) struct Console {
+    stdin: ChildStdin,
+    listeners: Listeners,
+    itself: Receiver<Said>,
+    jobs: u64,
+}
+
+impl Console {
+    /// Reads on a thread of its own, until the guest is gone.
+    pub(super) fn new(stdin: ChildStdin, stdout: ChildStdout) -> Result<Self, Error> {
+        let (sender, itself) = channel();
+        let listeners: Listeners = Arc::new(Mutex::new(BTreeMap::from([(ITSELF, sender)])));
+        let shared = listeners.clone();
+        let read = move || read(stdout, &shared);
+        std::thread::Builder::new().name("guest".into()).spawn(read).doing(|| "start a thread".into())?;
+        Ok(Self { stdin, listeners, itself, jobs: ITSELF })
+    }
+
+    pub(super) fn await_ready(&self, limit: Duration) -> Result<(), Error> {
+        match self.itself.recv_timeout(limit) {
+            Ok(Said::Failed(reason)) => Err(Error::program("a guest's set-up", reason)),
+            Ok(_) => Ok(()),
+            Err(RecvTimeoutError::Disconnected) => Err(gone()),
+            Err(RecvTimeoutError::Timeout) => {
+                Err(Error::Late { what: "the guest did not come up".into(), seconds: limit.as_secs() })
+            }
+        }
+    }
+
+    /// Has the guest run `line`, which is cut at a line's end.
+    pub(super) fn start(&mut self, line: &str) -> Result<Job, Error> {
+        self.jobs += 1;
+        let (sender, said) = channel();
+        self.listeners.lock().unwrap_or_else(PoisonError::into_inner).insert(self.jobs, sender);
+        self.write(self.jobs, line)?;
+        Ok(Job { line: line.into(), said })
+    }
+
+    pub(super) fn tell(&mut self, line: &str) -> Result<(), Error> {
+        self.write(ITSELF, line)
+    }
+
+    fn write(&mut self, number: u64, line: &str) -> Result<(), Error> {
+        let line = line.lines().next().unwrap_or_default();
+        let written = self.stdin.write_all(format!("{number} {line}\n").as_bytes());
+        written.doing(|| "write to a guest's console".into())
+    }
+}
+
+fn read(stdout: ChildStdout, listeners: &Listeners) {
+    for line in BufReader::new(stdout).split(b'\n').map_while(Result::ok) {
+        let line = String::from_utf8_lossy(&line);
+        let Some((number, said)) = parse(line.trim_end_matches('\r')) else { continue };
+        let mut listeners = listeners.lock().unwrap_or_else(PoisonError::into_inner);
+        let ended = matches!(said, Said::Ended(_));
+        // Whoever started it may be gone; then nobody misses what it says.
+        let _ = listeners.get(&number).map(|listener| listener.send(said));
+        if ended {
+            listeners.remove(&number);
+        }
+    }
+    listeners.lock().unwrap_or_else(PoisonError::into_inner).clear();
+}
+
+fn gone() -> Error {
+    Error::program("linux.uml", "the guest has ended")
+}
+
+/// A command that runs in a guest. It goes on when this is dropped.
+#[derive(Debug)]
+pub struct Job {
+    line: String,
+    said: Receiver<Said>,
+}
+
+impl Job {
+    /// The next line that it says, waiting at most for `limit`; `None` once it has ended well. Fails if it fails, or says
+    /// nothing for that long.
+    pub fn next_line(&self, limit: Duration) -> Result<Option<String>, Error> {
+        match self.said.recv_timeout(limit) {
+            Ok(Said::Line(line)) => Ok(Some(line)),
+            Ok(Said::Ended(0)) => Ok(None),
+            Ok(Said::Ended(status)) => Err(Error::program(&self.line, format!("exit status {status}"))),
+            Ok(_) | Err(RecvTimeoutError::Disconnected) => Err(gone()),
+            Err(RecvTimeoutError::Timeout) => {
+                let what = format!("`{}` said nothing and did not end", self.line);
+                Err(Error::Late { what, seconds: limit.as_secs() })
+            }
+        }
+    }
+
+    /// Waits for its end; all it says. Fails if it fails, with the end of what it said, or has not ended within `limit`.
+    pub fn finish(self, limit: Duration) -> Result<String, Error> {
+        let started = clock::now();
+        let mut text = String::new();
+        loop {
+            match self.next_line(left(started, limit)) {
+                Ok(Some(line)) => text += &(line + "\n"),
+                Ok(None) => return Ok(text),
+                Err(Error::Program { program, reason }) => {
+                    let last = text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default();
+                    return Err(Error::Program { program, reason: format!("{reason}: {last}") });
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_the_protocol_are_told_from_the_kernels() {
+        assert_eq!(parse(READY), Some((0, Said::Ready)));
+        assert_eq!(
+            parse("!insmod x: no such file"),
+            Some((0, Said::Failed("insmod x: no such file".into())))
+        );
+        assert_eq!(parse("3 | two  words"), Some((3, Said::Line(" two  words".into()))));
+        assert_eq!(parse("3 =127"), Some((3, Said::Ended(127))));
+        for line in ["", "Core dump limits :", "3 =x", "x =1", "3 words", "reboot: System halted"] {
+            assert_eq!(parse(line), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn every_step_stands_in_init() {
+        let script = init(&["insmod /a.ko".into(), "ip link set vec0 up".into()]);
+        let at = |text: &str| script.find(text).unwrap_or_else(|| panic!("{text} in {script}"));
+        assert!(at("step insmod /a.ko\n") < at("step ip link set vec0 up\n"));
+        assert!(at("step ip link set vec0 up\n") < at(READY));
+    }
+}

@@ -1,0 +1,256 @@
+//! One station: its queue, and when its turn is (IEEE 802.11-2020 §10.3).
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use super::phy::Phy;
+use super::{Destination, StationStats};
+use crate::dice::Dice;
+
+/// A frame in a station's queue.
+#[derive(Debug)]
+pub(super) struct Outgoing {
+    pub(super) to: Destination,
+    pub(super) frame: Vec<u8>,
+    /// Tells a repetition from a new frame at the receiver.
+    pub(super) sequence: u64,
+}
+
+/// What a station does with the first frame of its queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// Waits for its turn, or for a frame.
+    Contending,
+    /// Transmits it.
+    Sending,
+    /// Waits until then for a link ACK to begin.
+    Awaiting(Duration),
+}
+
+#[derive(Debug)]
+pub(super) struct Station {
+    pub(super) queue: VecDeque<Outgoing>,
+    pub(super) stats: StationStats,
+    /// When to answer a frame, and whom.
+    pub(super) response: Option<(Duration, usize)>,
+    /// The sequence of the last frame read, by sender.
+    pub(super) last_read: Vec<Option<u64>>,
+    phase: Phase,
+    dice: Dice,
+    /// Failed attempts at the first frame.
+    failures: u32,
+    /// Slots of backoff left when the medium was last seen to become idle.
+    slots: u32,
+    /// No slot counts before this: when the last attempt, of whatever frame, was seen to be over.
+    counts_from: Duration,
+    /// When the first frame of the queue came.
+    came: Duration,
+    /// Signals of others that are sensed, and one for an own transmission.
+    busy: usize,
+    /// When `busy` became 0.
+    idle_from: Duration,
+    /// The network allocation vector: others have reserved the medium until then (§10.3.2.4).
+    nav: Duration,
+    /// The last signal could not be read, so that EIFS takes the place of DIFS.
+    unreadable: bool,
+    next_sequence: u64,
+}
+
+impl Station {
+    pub(super) fn new(dice: Dice, stations: usize) -> Station {
+        Station {
+            queue: VecDeque::new(),
+            stats: StationStats::default(),
+            response: None,
+            last_read: vec![None; stations],
+            phase: Phase::Contending,
+            dice,
+            failures: 0,
+            slots: 0,
+            counts_from: Duration::ZERO,
+            came: Duration::ZERO,
+            busy: 0,
+            idle_from: Duration::ZERO,
+            nav: Duration::ZERO,
+            unreadable: false,
+            next_sequence: 0,
+        }
+    }
+
+    /// A frame comes into the queue. The first one goes at once if the medium has been idle for long enough, and backs
+    /// off if it has not (§10.3.4.2).
+    pub(super) fn enqueue(&mut self, now: Duration, to: Destination, frame: Vec<u8>, phy: &Phy) {
+        if self.queue.is_empty() {
+            self.came = now;
+            if self.slots == 0 && (self.busy > 0 || now < self.access(phy)) {
+                self.back_off(now, phy);
+            }
+        }
+        self.queue.push_back(Outgoing { to, frame, sequence: self.next_sequence });
+        self.next_sequence += 1;
+    }
+
+    /// When the first frame of the queue will be transmitted if the medium stays idle.
+    pub(super) fn turn(&self, phy: &Phy) -> Option<Duration> {
+        let contends = self.phase == Phase::Contending && self.busy == 0 && !self.queue.is_empty();
+        contends.then(|| (self.access(phy) + self.slots * phy.slot()).max(self.came))
+    }
+
+    /// From when slots are counted.
+    fn access(&self, phy: &Phy) -> Duration {
+        let space = if self.unreadable { phy.eifs() } else { phy.difs() };
+        (self.idle_from.max(self.nav) + space).max(self.counts_from)
+    }
+
+    /// When to give up waiting for a link ACK; while something is received, only when that is over.
+    pub(super) fn ack_due(&self) -> Option<Duration> {
+        match self.phase {
+            Phase::Awaiting(until) if self.busy == 0 => Some(until.max(self.idle_from)),
+            _ => None,
+        }
+    }
+
+    /// A signal begins that this station senses or sends: the countdown stops.
+    pub(super) fn hear(&mut self, now: Duration, phy: &Phy) {
+        if self.busy == 0 {
+            let counted = now.saturating_sub(self.access(phy)).as_nanos() / phy.slot().as_nanos();
+            self.slots = self.slots.saturating_sub(u32::try_from(counted).unwrap_or(u32::MAX));
+        }
+        self.busy += 1;
+    }
+
+    /// A signal that it sensed or sent is over.
+    pub(super) fn hear_end(&mut self, now: Duration) {
+        self.busy -= 1;
+        if self.busy == 0 {
+            self.idle_from = now;
+        }
+    }
+
+    /// Whether the signal that is just over could be read.
+    pub(super) fn note_readable(&mut self, readable: bool) {
+        self.unreadable = !readable;
+    }
+
+    /// Others have the medium until `until`.
+    pub(super) fn reserve(&mut self, until: Duration) {
+        self.nav = self.nav.max(until);
+    }
+
+    /// Its first frame goes on the air.
+    pub(super) fn begin(&mut self) {
+        self.slots = 0;
+        self.phase = Phase::Sending;
+    }
+
+    /// Its first frame has been on the air.
+    pub(super) fn sent(&mut self, now: Duration, phy: &Phy) {
+        match self.queue.front().map(|outgoing| outgoing.to) {
+            Some(Destination::Station(_)) => self.phase = Phase::Awaiting(now + phy.ack_timeout()),
+            _ => self.finish(now, phy),
+        }
+    }
+
+    /// A link ACK for it was read.
+    pub(super) fn acknowledged(&mut self, now: Duration, phy: &Phy) {
+        if matches!(self.phase, Phase::Awaiting(_)) {
+            self.finish(now, phy);
+        }
+    }
+
+    /// No link ACK came: once more with a doubled window, or no more.
+    pub(super) fn unacknowledged(&mut self, now: Duration, attempts: u32, phy: &Phy) {
+        self.failures += 1;
+        if self.failures >= attempts {
+            self.stats.given_up += crate::PacketCount(1);
+            self.finish(now, phy);
+        } else {
+            self.stats.repeated += crate::PacketCount(1);
+            self.phase = Phase::Contending;
+            self.back_off(now, phy);
+        }
+    }
+
+    /// Done with the first frame, one way or the other. Before the next, a backoff, even if none waits (§10.3.4.3).
+    fn finish(&mut self, now: Duration, phy: &Phy) {
+        self.queue.pop_front();
+        self.failures = 0;
+        self.phase = Phase::Contending;
+        self.back_off(now, phy);
+    }
+
+    fn back_off(&mut self, now: Duration, phy: &Phy) {
+        self.counts_from = now;
+        let window = phy.contention_window(self.failures);
+        self.slots = self.dice.below(window as usize + 1) as u32;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PHY: Phy = Phy::g54();
+
+    fn us(micros: u64) -> Duration {
+        Duration::from_micros(micros)
+    }
+
+    fn station() -> Station {
+        Station::new(Dice::new(1, 0), 2)
+    }
+
+    #[test]
+    fn a_frame_goes_at_once_if_the_medium_was_idle() {
+        let mut station = station();
+        station.enqueue(us(1000), Destination::Broadcast, vec![], &PHY);
+        assert_eq!(station.turn(&PHY), Some(us(1000)));
+    }
+
+    #[test]
+    fn a_countdown_freezes_while_the_medium_is_busy() {
+        let mut station = station();
+        station.hear(us(0), &PHY);
+        station.enqueue(us(50), Destination::Broadcast, vec![], &PHY);
+        assert_eq!(station.turn(&PHY), None);
+        station.slots = 5;
+        station.hear_end(us(100));
+        assert_eq!(station.turn(&PHY), Some(us(100 + 28 + 5 * 9)));
+        station.hear(us(100 + 28 + 2 * 9 + 8), &PHY);
+        station.hear_end(us(300));
+        assert_eq!(station.turn(&PHY), Some(us(300 + 28 + 3 * 9)));
+        station.reserve(us(400));
+        assert_eq!(station.turn(&PHY), Some(us(400 + 28 + 3 * 9)));
+        station.note_readable(false);
+        assert_eq!(station.turn(&PHY), Some(us(400 + 88 + 3 * 9)));
+    }
+
+    #[test]
+    fn a_frame_is_given_up_after_its_attempts() {
+        let mut station = station();
+        station.enqueue(us(0), Destination::Station(1), vec![], &PHY);
+        for attempt in 1..=3 {
+            assert_eq!(station.queue.len(), 1, "{attempt}");
+            station.begin();
+            station.sent(us(10), &PHY);
+            assert_eq!(station.ack_due(), Some(us(10 + 39)));
+            station.unacknowledged(us(49), 3, &PHY);
+        }
+        assert!(station.queue.is_empty() && station.failures == 0);
+        assert_eq!((station.stats.repeated.0, station.stats.given_up.0), (2, 1));
+    }
+
+    #[test]
+    fn an_ack_is_awaited_until_what_is_received_is_over() {
+        let mut station = station();
+        station.enqueue(us(0), Destination::Station(1), vec![], &PHY);
+        station.begin();
+        station.sent(us(10), &PHY);
+        station.hear(us(20), &PHY);
+        assert_eq!(station.ack_due(), None);
+        station.hear_end(us(54));
+        assert_eq!(station.ack_due(), Some(us(54)));
+        station.acknowledged(us(54), &PHY);
+        assert!(station.queue.is_empty() && station.ack_due().is_none());
+    }
+}
