@@ -23,7 +23,7 @@ pub(crate) const ABOUT: &str =
 /// Round trips that are traced.
 const ROUND_TRIPS: u32 = 300;
 const WARM_UP: u32 = 50;
-const ESTIMATE: Duration = Duration::from_millis(2800);
+const ESTIMATE: Duration = Duration::from_millis(800);
 
 /// The ends of the chain, and the node between them.
 const NODES: usize = 3;

@@ -23,7 +23,7 @@ pub(crate) const ABOUT: &str =
 /// Before anything counts.
 const WARM_UP: u32 = 100;
 /// What making a chain and its nodes takes.
-const OVERHEAD: Duration = Duration::from_millis(2500);
+const OVERHEAD: Duration = Duration::from_millis(500);
 /// A round trip over four hops, about.
 const ROUND_TRIP: Duration = Duration::from_micros(400);
 
@@ -46,7 +46,7 @@ pub struct RelayTest {
 
 pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
     let (round_trips, repeats) = match options.size {
-        Size::Quick => (500, 1),
+        Size::Quick => (500, 9),
         Size::Normal => (2000, 9),
         Size::Paper => (10_000, 9),
     };
