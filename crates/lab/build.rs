@@ -1,8 +1,10 @@
-//! Compiles `src/clock_shim.c` into a shared object, which the lab carries with it.
+//! Compiles `src/clock_shim.c` into a shared object, and the lab's BPF programs; the lab carries both with it.
 
 use std::path::PathBuf;
 
 fn main() {
+    bpf::compile::compile("bpf/medium.bpf.c", &["bpf/medium.h"]);
+    bpf::compile::compile("bpf/stages.bpf.c", &["bpf/medium.h", "bpf/stages.h"]);
     println!("cargo::rerun-if-changed=src/clock_shim.c");
     let folder = std::env::var_os("OUT_DIR").map(PathBuf::from).expect("cargo sets OUT_DIR");
     let mut compile =

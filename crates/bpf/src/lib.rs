@@ -14,6 +14,8 @@ mod ffi;
 #[cfg(feature = "load")]
 pub mod lock;
 #[cfg(feature = "load")]
+mod maps;
+#[cfg(feature = "load")]
 pub mod pins;
 #[cfg(feature = "load")]
 pub mod probe;
@@ -28,6 +30,8 @@ pub mod xdp;
 
 #[cfg(feature = "load")]
 pub use error::Error;
+#[cfg(feature = "load")]
+pub use maps::Traced;
 
 /// A compiled object, aligned as the loader reads it.
 #[repr(C, align(8))]

@@ -21,7 +21,7 @@ pub enum Mode {
 
 /// An object whose programs the kernel has accepted.
 pub struct Loaded {
-    object: Object,
+    pub(crate) object: Object,
 }
 
 /// A program at an interface. It goes with this, or with the process.

@@ -47,6 +47,9 @@ pub enum Error {
         /// What it said, or how it ended.
         reason: String,
     },
+    /// The kernel does not take a BPF program of the lab's.
+    #[error("{0}")]
+    Bpf(#[from] bpf::Error),
     /// Something did not happen in time.
     #[error("{what} within {seconds} s")]
     Late {

@@ -239,7 +239,7 @@ pub(crate) fn object<N: AsRef<str>, T: Clone + Into<Value>>(fields: &[(N, T)]) -
 
 type Make = fn(&RunOptions) -> Result<Experiment, Error>;
 
-const EXPERIMENTS: [(&str, &str, Make); 9] = [
+const EXPERIMENTS: [(&str, &str, Make); 12] = [
     ("demo", demo::ABOUT, demo::experiment),
     ("tunnel", tunnel::ABOUT, tunnel::experiment),
     ("tunnel-events", events::ABOUT, events::experiment),
@@ -248,6 +248,9 @@ const EXPERIMENTS: [(&str, &str, Make); 9] = [
     ("flight-loss", flight::ABOUT_LOSS, flight::loss),
     ("flight-fairness", flight::ABOUT_FAIRNESS, flight::fairness),
     ("flight-radio", flight::ABOUT_RADIO, flight::radio),
+    ("flood-relay", flood::ABOUT_RELAY, flood::relay),
+    ("flood-breakdown", flood::ABOUT_BREAKDOWN, flood::breakdown),
+    ("flood-rate", flood::ABOUT_RATE, flood::rate),
     ("flood-reach", flood::ABOUT_REACH, flood::reach),
 ];
 

@@ -1,7 +1,15 @@
 //! The experiments of paper 000: messages flooded over a medium that many nodes share.
 
+mod breakdown;
+mod frames;
+mod node;
+mod ping;
+mod rate;
 mod reach;
+mod real;
+mod relay;
 mod simulation;
+mod stages;
 
 use std::time::Duration;
 
@@ -13,11 +21,20 @@ use crate::network::Topology;
 use crate::runner::Sample;
 use crate::system::{Means, System};
 
+pub(crate) use breakdown::{ABOUT as ABOUT_BREAKDOWN, experiment as breakdown};
+pub(crate) use rate::{ABOUT as ABOUT_RATE, experiment as rate};
 pub(crate) use reach::{ABOUT as ABOUT_REACH, experiment as reach};
+pub(crate) use relay::{ABOUT as ABOUT_RELAY, experiment as relay};
 
 /// What is done on a medium of its own.
 #[derive(Clone, Debug)]
 pub enum Test {
+    /// `flood-relay`.
+    Relay(relay::RelayTest),
+    /// `flood-breakdown`.
+    Breakdown(breakdown::StageTest),
+    /// `flood-rate`.
+    Rate(rate::RateTest),
     /// `flood-reach`, in virtual time.
     Reach(reach::ReachTest),
 }
@@ -38,14 +55,18 @@ impl Test {
     /// What it runs.
     pub(crate) fn programs(&self) -> &'static [&'static str] {
         match self {
-            Test::Reach(_) => &[],
+            Test::Relay(_) | Test::Breakdown(_) | Test::Rate(_) => &["ethtool", "nft"],
+            Test::Reach(_) => &["ethtool"],
         }
     }
 }
 
 /// One sample.
-pub(crate) fn measure(test: &Test, _means: &Means, seed: u64) -> Result<Sample, Error> {
+pub(crate) fn measure(test: &Test, means: &Means, seed: u64) -> Result<Sample, Error> {
     match test {
-        Test::Reach(test) => reach::measure(test, seed),
+        Test::Relay(test) => relay::measure(test, means),
+        Test::Breakdown(test) => breakdown::measure(test, means),
+        Test::Rate(test) => rate::measure(test, means),
+        Test::Reach(test) => reach::measure(test, means, seed),
     }
 }

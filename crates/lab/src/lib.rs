@@ -9,7 +9,7 @@
 //! - [`program`], [`http`], [`fetch`], [`ping`] and [`iperf`] run real programs and time what reaches them;
 //! - [`flows`] are TCP flows of the lab's own, for the experiments of `flight`; `controls` has the kernel load what they
 //!   need;
-//! - `flood` has a medium of its own, in namespaces and in virtual time;
+//! - [`medium`] is what nodes share that flood messages, and `flood` the experiments on it and in virtual time;
 //! - [`guest`] boots another kernel in a namespace, for what the running one lacks;
 //! - `disturbance` cuts links, changes addresses and restarts relays in mid-transfer;
 //! - [`report`] prints the table and writes the JSON.
@@ -36,6 +36,7 @@ pub mod guest;
 mod hostile;
 pub mod http;
 pub mod iperf;
+pub mod medium;
 pub mod namespace;
 pub mod network;
 mod partial;

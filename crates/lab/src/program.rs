@@ -16,8 +16,9 @@ use crate::error::{Doing, Error};
 use crate::namespace::Namespace;
 
 /// The Debian packages of what the lab runs.
-const PACKAGES: [(&str, &str); 8] = [
+const PACKAGES: [(&str, &str); 9] = [
     ("ip", "iproute2"),
+    ("ethtool", "ethtool"),
     ("curl", "curl"),
     ("busybox", "busybox"),
     ("mptcpize", "mptcpize"),

@@ -15,6 +15,8 @@ use crate::network::{Network, SERVER};
 use crate::program::Process;
 
 pub use clocks::Clocks;
+pub(crate) use keys::{KeyPair, write as write_key};
+pub(crate) use nawa::run as start_nawa;
 pub use wireguard::find as find_rival;
 
 /// What carries the bytes.

@@ -23,6 +23,11 @@ impl Adjacency {
         Adjacency::where_heard(nodes, |a, b| a.abs_diff(b) == 1)
     }
 
+    /// `nodes` in a row, each heard by the next alone.
+    pub fn one_way(nodes: usize) -> Adjacency {
+        Adjacency::where_heard(nodes, |a, b| a + 1 == b)
+    }
+
     /// `width` × `height` nodes, row by row, each heard by those left, right, above and below.
     pub fn grid(width: usize, height: usize) -> Adjacency {
         let place = |node: usize| (node % width.max(1), node / width.max(1));
@@ -191,6 +196,14 @@ mod tests {
         assert_eq!(chain.hearers(2), [1, 3]);
         assert_eq!(chain.diameter(), Some(4));
         assert_eq!(chain.hops(4)[0], Some(4));
+    }
+
+    #[test]
+    fn one_way_leads_nowhere_back() {
+        let line = Adjacency::one_way(3);
+        assert_eq!(line.hops(0), [Some(0), Some(1), Some(2)]);
+        assert_eq!(line.hops(2), [None, None, Some(0)]);
+        assert!(!line.is_connected());
     }
 
     #[test]

@@ -55,6 +55,12 @@ impl Loss {
         }
     }
 
+    /// Whether each of successive frames is lost, drawn from `seed`, without end.
+    pub fn draw(self, seed: u64) -> impl Iterator<Item = bool> {
+        let mut process = LossProcess::new(self, Dice::new(seed, 0));
+        std::iter::from_fn(move || Some(process.loses()))
+    }
+
     /// Stationary probability of the bad state; 0 if the chain never leaves a state.
     fn share_bad(&self) -> f64 {
         match *self {
@@ -107,6 +113,15 @@ mod tests {
         let loss = Loss::gilbert_elliott(p(0.02), 4.0).unwrap();
         assert!((loss.mean() - 0.02).abs() < 1e-12);
         assert_eq!(Loss::gilbert_elliott(p(0.0), 1.0).unwrap().mean(), 0.0);
+    }
+
+    #[test]
+    fn what_is_drawn_is_the_loss_that_was_asked_for() {
+        let loss = Loss::Bernoulli(p(0.2));
+        let lost = loss.draw(1).take(10_000).filter(|&lost| lost).count();
+        assert!((1800..2200).contains(&lost), "{lost}");
+        assert!(loss.draw(7).take(99).eq(loss.draw(7).take(99)));
+        assert!(!Loss::None.draw(1).take(100).any(|lost| lost));
     }
 
     #[test]

@@ -9,9 +9,10 @@ use serde_json::Value;
 use crate::error::Error;
 use crate::experiment::{Case, Experiment, Fields, Ratio, Reference, RunOptions, Size};
 use crate::runner::Sample;
+use crate::system::Means;
 
 use super::simulation::{Flooded, Simulation};
-use super::{Test, case};
+use super::{Test, case, real};
 
 pub(crate) const ABOUT: &str =
     "flooding networks of 100 nodes and more: share reached, frames per message, pure and suppressed";
@@ -24,6 +25,8 @@ const RATE: Bitrate = Bitrate::from_bps(1_000_000);
 const TTL: u8 = 255;
 /// Networks, and one message in each, that make one sample.
 const NETWORKS: u64 = 50;
+/// So many daemons a machine of two processors starts within some seconds.
+const REAL_NODES: usize = 30;
 /// How far nodes that walk hear each other, in sides of the square: 100 nodes then have about 20 neighbours.
 const WALK_RADIUS: f64 = 0.27;
 /// In sides of the square per second: 30 m/s if a side is 1 km.
@@ -44,6 +47,14 @@ pub struct ReachTest {
     layout: Layout,
     loss_percent: u32,
     rules: Rules,
+    clock: Clock,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Clock {
+    Virtual,
+    /// `nawa` in namespaces.
+    Real,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -55,17 +66,23 @@ enum Layout {
 }
 
 pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
-    let kinds = [
-        (100, Layout::Still { degree: 20 }, 0),
-        (100, Layout::Still { degree: 20 }, 20),
-        (100, Layout::Still { degree: 8 }, 0),
-        (100, Layout::Still { degree: 8 }, 20),
-        (300, Layout::Still { degree: 20 }, 20),
-        (100, Layout::Walking, 20),
+    let still = |degree| Layout::Still { degree };
+    let mut kinds = vec![
+        (100, still(20), 0, Clock::Virtual),
+        (100, still(20), 20, Clock::Virtual),
+        (100, still(8), 0, Clock::Virtual),
+        (100, still(8), 20, Clock::Virtual),
+        (300, still(20), 20, Clock::Virtual),
+        (100, Layout::Walking, 20, Clock::Virtual),
+        (REAL_NODES, still(12), 20, Clock::Virtual),
+        (REAL_NODES, still(12), 20, Clock::Real),
     ];
+    if options.size != Size::Quick {
+        kinds.push((100, still(20), 20, Clock::Real));
+    }
     Ok(Experiment {
         name: "flood-reach",
-        cases: kinds.into_iter().flat_map(|(nodes, layout, loss)| algorithms(nodes, layout, loss)).collect(),
+        cases: kinds.into_iter().flat_map(algorithms).collect(),
         side_by_side: 1,
         repeats: if options.size == Size::Quick { 3 } else { 9 },
         ratios: AGAINST_PURE.to_vec(),
@@ -74,16 +91,18 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
     })
 }
 
-const NOTES: [&str; 4] = [
+const NOTES: [&str; 5] = [
     "clock virtual: the strand's core on an emulated medium without collisions at 1 Mbit/s, each sample the mean of one \
      message of 100 bytes in each of 50 random connected networks (walk: of 50 messages, 1 s apart, whether connected or \
      not), each hearer losing frames independently",
+    "clock real: `nawa` in mode driver in a namespace for each node, on one network a sample, 20 messages by `nawa flood \
+     send`; new_frames of all nodes' status, and frames counted at the medium, which has no delay",
     "suppressed: threshold 3, enough 2, repeats 1, jitter 10 ms, chosen on other networks than these (docs/lab.md)",
     "transmissions_per_message counts all frames of all nodes, the source's and repeats included",
     "last_node_ms: until the last of those that were reached; suppression pays for fewer frames with its jitter",
 ];
 
-fn algorithms(nodes: usize, layout: Layout, loss_percent: u32) -> [Case; 2] {
+fn algorithms((nodes, layout, loss_percent, clock): (usize, Layout, u32, Clock)) -> [Case; 2] {
     [("pure", Rules::PURE), ("suppressed", Rules::SUPPRESSED)].map(|(algorithm, rules)| {
         let (degree, movement) = match layout {
             Layout::Still { degree } => (degree.into(), "none"),
@@ -95,15 +114,26 @@ fn algorithms(nodes: usize, layout: Layout, loss_percent: u32) -> [Case; 2] {
             ("loss_percent", loss_percent.into()),
             ("degree", degree),
             ("movement", movement.into()),
-            ("clock", "virtual".into()),
+            ("clock", if clock == Clock::Virtual { "virtual" } else { "real" }.into()),
         ];
-        let test = ReachTest { nodes, layout, loss_percent, rules };
-        case(key, Test::Reach(test), Duration::from_millis(nodes as u64 * 10))
+        let test = ReachTest { nodes, layout, loss_percent, rules, clock };
+        let per_node = Duration::from_millis(if clock == Clock::Virtual { 10 } else { 300 });
+        case(key, Test::Reach(test), per_node * nodes as u32)
     })
 }
 
 /// The mean over [`NETWORKS`] messages.
-pub(super) fn measure(test: &ReachTest, seed: u64) -> Result<Sample, Error> {
+pub(super) fn measure(test: &ReachTest, means: &Means, seed: u64) -> Result<Sample, Error> {
+    match (test.clock, test.layout) {
+        (Clock::Real, Layout::Still { degree }) => {
+            let network = network(test, degree, seed)?;
+            real::measure(&network, loss(test.loss_percent), test.rules, means, seed)
+        }
+        _ => simulate(test, seed),
+    }
+}
+
+fn simulate(test: &ReachTest, seed: u64) -> Result<Sample, Error> {
     let messages = match test.layout {
         Layout::Still { degree } => still(test, degree, seed)?,
         Layout::Walking => walking(test, seed),
@@ -125,13 +155,17 @@ pub(super) fn measure(test: &ReachTest, seed: u64) -> Result<Sample, Error> {
 fn still(test: &ReachTest, degree: u32, seed: u64) -> Result<Vec<Flooded>, Error> {
     let flood = |index| {
         let seed = seed.wrapping_mul(1_000_000).wrapping_add(index);
-        let network = Adjacency::geometric(test.nodes, degree.into(), seed).ok_or_else(|| {
-            Error::program("flood-reach", format!("no connected network of degree {degree} was found"))
-        })?;
+        let network = network(test, degree, seed)?;
         let mut simulation = Simulation::new(&network, link(test.loss_percent), test.rules, seed);
         Ok(simulation.flood(seed as usize % test.nodes, MESSAGE_BYTES, TTL))
     };
     (0..NETWORKS).map(flood).collect()
+}
+
+fn network(test: &ReachTest, degree: u32, seed: u64) -> Result<Adjacency, Error> {
+    let found = Adjacency::geometric(test.nodes, degree.into(), seed);
+    let none = || format!("no connected network of {} nodes of degree {degree} was found", test.nodes);
+    found.ok_or_else(|| Error::program("flood-reach", none()))
 }
 
 fn walking(test: &ReachTest, seed: u64) -> Vec<Flooded> {
@@ -147,9 +181,12 @@ fn walking(test: &ReachTest, seed: u64) -> Vec<Flooded> {
 }
 
 fn link(loss_percent: u32) -> LinkConfig {
-    let loss = Probability::new(f64::from(loss_percent) / 100.0).unwrap_or(Probability::ONE);
-    let loss = if loss_percent == 0 { Loss::None } else { Loss::Bernoulli(loss) };
-    LinkConfig { capacity: Capacity::Fixed(RATE), loss, ..LinkConfig::default() }
+    LinkConfig { capacity: Capacity::Fixed(RATE), loss: loss(loss_percent), ..LinkConfig::default() }
+}
+
+fn loss(percent: u32) -> Loss {
+    let loss = Probability::new(f64::from(percent) / 100.0).unwrap_or(Probability::ONE);
+    if percent == 0 { Loss::None } else { Loss::Bernoulli(loss) }
 }
 
 #[cfg(test)]
@@ -157,9 +194,14 @@ mod tests {
     use super::*;
 
     fn mean(algorithm: Rules, loss_percent: u32) -> [f64; 2] {
-        let test =
-            ReachTest { nodes: 100, layout: Layout::Still { degree: 20 }, loss_percent, rules: algorithm };
-        let sample = measure(&test, 1).unwrap();
+        let test = ReachTest {
+            nodes: 100,
+            layout: Layout::Still { degree: 20 },
+            loss_percent,
+            rules: algorithm,
+            clock: Clock::Virtual,
+        };
+        let sample = simulate(&test, 1).unwrap();
         [sample.metrics[0].1, sample.metrics[1].1]
     }
 

@@ -1,7 +1,9 @@
 //! X25519 key pairs, made by the `nawa` under test as a user makes them.
 
+use std::fs::OpenOptions;
 use std::io::{Read, Write};
-use std::path::Path;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
@@ -9,17 +11,26 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use crate::error::{Doing, Error};
 
 /// A key pair, each key in base64.
-pub(super) struct KeyPair {
-    pub(super) private: String,
-    pub(super) public: String,
+pub(crate) struct KeyPair {
+    pub(crate) private: String,
+    pub(crate) public: String,
 }
 
 impl KeyPair {
-    pub(super) fn generate(nawa: &Path) -> Result<Self, Error> {
+    pub(crate) fn generate(nawa: &Path) -> Result<Self, Error> {
         let private = run(nawa, "keygen", "")?;
         let public = run(nawa, "pubkey", &private)?;
         Ok(Self { private: private.trim().into(), public: public.trim().into() })
     }
+}
+
+/// Writes the private key into `folder`, into a file that only its owner may read.
+pub(crate) fn write(keys: &KeyPair, folder: &Path, name: &str) -> Result<PathBuf, Error> {
+    let path = folder.join(format!("{name}.key"));
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
+    let written = file.and_then(|mut file| writeln!(file, "{}", keys.private));
+    written.doing(|| format!("write {}", path.display()))?;
+    Ok(path)
 }
 
 /// The public key of the private key in `file`.

@@ -3,9 +3,7 @@
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs;
-use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -19,7 +17,7 @@ use crate::ping;
 use crate::program::{Process, output};
 
 use super::clocks::End;
-use super::keys::KeyPair;
+use super::keys::{self, KeyPair};
 use super::{Back, Means, NawaSetup, Ready};
 
 const INNER_SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 77, 0, 2));
@@ -92,7 +90,7 @@ fn paths_up(status: &Value) -> usize {
 }
 
 /// Starts `nawa run` with a file of this `text`, by `launcher`; returns when it says that it is ready.
-fn run(
+pub(crate) fn run(
     means: &Means,
     host: &Namespace,
     launcher: &[OsString],
@@ -116,11 +114,7 @@ fn run(
 impl Identity {
     fn generate(means: &Means, name: String) -> Result<Self, Error> {
         let keys = KeyPair::generate(means.nawa)?;
-        let key_file = means.folder.join(format!("{name}.key"));
-        let mut options = fs::OpenOptions::new();
-        let file = options.write(true).create_new(true).mode(0o600).open(&key_file);
-        let written = file.and_then(|mut file| writeln!(file, "{}", keys.private));
-        written.doing(|| format!("write {}", key_file.display()))?;
+        let key_file = keys::write(&keys, means.folder, &name)?;
         Ok(Self { name, key_file, public_key: keys.public })
     }
 }

@@ -1,0 +1,186 @@
+//! `flood-breakdown`: where the time of relaying, sending and receiving goes, stage by stage.
+
+use std::time::Duration;
+
+use link::Adjacency;
+use serde_json::Value;
+
+use crate::error::{Doing, Error};
+use crate::experiment::{Experiment, Fields, Published, RunOptions, Size};
+use crate::medium::{INTERFACE, Medium, MediumConfig};
+use crate::namespace::Namespace;
+use crate::runner::Sample;
+use crate::system::Means;
+
+use super::node::{Mode, Node};
+use super::ping::ping;
+use super::stages::{Kind, Tracer, passages};
+use super::{Test, case};
+
+pub(crate) const ABOUT: &str =
+    "where a message's time goes in a node: driver, protocols, scheduling, application";
+
+/// Round trips that are traced.
+const ROUND_TRIPS: u32 = 300;
+const WARM_UP: u32 = 50;
+const ESTIMATE: Duration = Duration::from_millis(800);
+
+/// The ends of the chain, and the node between them.
+const NODES: usize = 3;
+
+/// One stage of one way through one node.
+#[derive(Clone, Debug)]
+pub struct StageTest {
+    mode: Mode,
+    node: usize,
+    way: &'static [Kind],
+    /// From which of its events to which.
+    stage: (usize, usize),
+    threaded: bool,
+}
+
+/// A way through a node, and what its stages are called.
+struct Way {
+    mode: Mode,
+    direction: &'static str,
+    node: usize,
+    threaded: bool,
+    kinds: &'static [Kind],
+    stages: &'static [&'static str],
+}
+
+const fn way(
+    (mode, threaded): (Mode, bool),
+    (direction, node): (&'static str, usize),
+    kinds: &'static [Kind],
+    stages: &'static [&'static str],
+) -> Way {
+    Way { mode, direction, node, threaded, kinds, stages }
+}
+
+const RELAY: (&str, usize) = ("relay", 1);
+const SEND: (&str, usize) = ("send", 0);
+const RECEIVE: (&str, usize) = ("receive", 2);
+const IN: &str = "driver-and-deferral";
+
+const WAYS: [Way; 11] = {
+    use Kind::*;
+    use Mode::*;
+    [
+        way((Driver, false), RELAY, &[Leave, Enter], &[IN]),
+        way((Kernel, false), RELAY, &[Leave, Receive, Queue, Enter], &[IN, "ip", "driver-out"]),
+        way(
+            (Application, false),
+            RELAY,
+            &[Leave, Receive, Wake, Run, Call, Queue, Enter],
+            &[IN, "ip-udp", "wake-and-schedule", "application", "udp-ip-out", "driver-out"],
+        ),
+        way((Driver, false), SEND, &[Call, Queue, Enter], &["packet-socket", "driver-out"]),
+        way((Kernel, false), SEND, &[Call, Queue, Enter], &["udp-ip-out", "driver-out"]),
+        way((Application, false), SEND, &[Call, Queue, Enter], &["udp-ip-out", "driver-out"]),
+        way((Driver, false), RECEIVE, &[Leave, Wake, Run], &[IN, "wake-and-schedule"]),
+        way((Kernel, false), RECEIVE, &[Leave, Receive, Wake, Run], &[IN, "ip-udp", "wake-and-schedule"]),
+        way(
+            (Application, false),
+            RECEIVE,
+            &[Leave, Receive, Wake, Run],
+            &[IN, "ip-udp", "wake-and-schedule"],
+        ),
+        way((Driver, true), RELAY, &[Leave, NapiRun, Enter], &["deferral", "driver"]),
+        way(
+            (Kernel, true),
+            RELAY,
+            &[Leave, NapiRun, Receive, Queue, Enter],
+            &["deferral", "driver", "ip", "driver-out"],
+        ),
+    ]
+};
+
+pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
+    Ok(Experiment {
+        name: "flood-breakdown",
+        cases: WAYS.iter().flat_map(cases).collect(),
+        side_by_side: 1,
+        repeats: if options.size == Size::Quick { 1 } else { 9 },
+        ratios: Vec::new(),
+        paper: paper(),
+        notes: NOTES.map(str::to_owned).to_vec(),
+    })
+}
+
+fn cases(way: &Way) -> impl Iterator<Item = crate::experiment::Case> {
+    let &Way { mode, direction, node, threaded, kinds, .. } = way;
+    let each = way.stages.iter().enumerate().map(|(stage, name)| ((stage, stage + 1), *name));
+    // A way of one stage is that stage.
+    let all = (way.stages.len() > 1).then_some(((0, way.stages.len()), "all"));
+    each.chain(all).map(move |(stage, name)| {
+        let key: Fields<Value> = vec![
+            ("mode", mode.name().into()),
+            ("direction", direction.into()),
+            ("stage", name.into()),
+            ("napi", if threaded { "threaded" } else { "softirq" }.into()),
+        ];
+        case(key, Test::Breakdown(StageTest { mode, node, way: kinds, stage, threaded }), ESTIMATE)
+    })
+}
+
+/// Table 2, and table 1 for the relay: no stages but in figure 12, which has no numbers.
+fn paper() -> Vec<Published> {
+    let published = [
+        ("application", [970.0, 230.0, 1820.0]),
+        ("kernel", [950.0, 230.0, 1810.0]),
+        ("driver", [350.0, 200.0, 1400.0]),
+    ];
+    let of = |(mode, us): (&'static str, [f64; 3])| {
+        ["relay", "send", "receive"].into_iter().zip(us).map(move |(direction, us)| Published {
+            key: vec![("mode", mode.into()), ("direction", direction.into()), ("stage", "all".into())],
+            metrics: vec![("delay_us", us)],
+        })
+    };
+    published.into_iter().flat_map(of).collect()
+}
+
+const NOTES: [&str; 5] = [
+    "the middle node of a chain of three relays, the first sends (`nawa flood ping`), the last receives; medians between \
+     the kernel's tracepoints, which themselves take some tenths of a microsecond each",
+    "driver-and-deferral: from the medium's handing a frame over until the node's kernel has a packet of it, or, in mode \
+     driver, until it is back in the medium; in a softirq the wait for the poll cannot be told from the poll",
+    "threaded: the node's driver is polled by a kernel thread (threaded NAPI); deferral is then the time until that runs",
+    "a veth has no hard interrupt: relaying in one, as the paper did, and the time from it to the softirq cannot be \
+     measured here",
+    "application: from its running to the system call that sends; send begins with that call",
+];
+
+pub(super) fn measure(test: &StageTest, means: &Means) -> Result<Sample, Error> {
+    let medium = Medium::build(&Adjacency::chain(NODES), MediumConfig::default())?;
+    let start = |node| Node::start(&medium, node, test.mode, None, means);
+    let mut nodes = (0..NODES).map(start).collect::<Result<Vec<_>, _>>()?;
+    if test.threaded {
+        poll_by_thread(medium.node(test.node))?;
+    }
+    ping(&medium, 0, NODES - 1, WARM_UP, means)?;
+    let tracer = Tracer::start(&medium)?;
+    ping(&medium, 0, NODES - 1, ROUND_TRIPS, means)?;
+    let mut times = passages(&tracer.events()?, test.node, test.way, test.stage);
+    nodes.iter_mut().try_for_each(Node::check)?;
+    times.sort_unstable();
+    let median = times.get(times.len() / 2).ok_or_else(|| {
+        Error::program("flood-breakdown", "no message went through all of the stages that were expected")
+    })?;
+    Ok(Sample { metrics: vec![("delay_us".into(), *median as f64 / 1e3)], ..Sample::default() })
+}
+
+/// The node's driver gets a kernel thread for its polls.
+fn poll_by_thread(node: &Namespace) -> Result<(), Error> {
+    let path = format!("/sys/class/net/{INTERFACE}/threaded");
+    // `ip netns exec` mounts the namespace's own /sys.
+    let mut tee = node.command("sh");
+    let output = tee.args(["-c", &format!("echo 1 > {path}")]).output().doing(|| "start `sh`".into())?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(Error::program(
+        "sh",
+        format!("cannot write {path}: {}", String::from_utf8_lossy(&output.stderr).trim()),
+    ))
+}

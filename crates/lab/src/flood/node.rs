@@ -1,0 +1,155 @@
+//! Nodes that relay: `nawa` as a user starts it, and what it is compared with.
+
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use bpf::xdp::Attached;
+use device::packet_socket::PacketSocket;
+use flood::{ETHERTYPE, Padding, Rules, Window};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::clock;
+use crate::error::{Doing, Error};
+use crate::medium::{INTERFACE, Medium, interface_index};
+use crate::program::Process;
+use crate::system::{Means, start_nawa};
+
+use super::frames::format;
+
+/// The UDP port of nodes that relay datagrams, if nothing else is configured.
+pub(super) const PORT: u16 = 51_902;
+/// How long the packet relay waits for a frame before it looks whether it is to end.
+const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+const ETHERNET: usize = 14;
+
+/// What relays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// `nawa`, inside the driver.
+    Driver,
+    /// `nawa`, at the IP layer.
+    Kernel,
+    /// `nawa`, a program with a UDP socket.
+    Application,
+    /// An XDP program that sends every frame back and does nothing else.
+    XdpTx,
+    /// A program of the lab's with a packet socket and nothing else: the best that an application can do.
+    Packet,
+}
+
+impl Mode {
+    /// As in the JSON.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Mode::Driver => "driver",
+            Mode::Kernel => "kernel",
+            Mode::Application => "application",
+            Mode::XdpTx => "xdp-tx",
+            Mode::Packet => "packet-application",
+        }
+    }
+
+    /// Whether messages are in datagrams.
+    pub(super) fn is_udp(self) -> bool {
+        matches!(self, Mode::Kernel | Mode::Application)
+    }
+}
+
+/// A node that relays; dropping it ends that.
+pub(super) enum Node {
+    Nawa(Process),
+    Bare(#[expect(dead_code, reason = "it relays as long as it lives")] Attached),
+    Packet(#[expect(dead_code, reason = "it relays as long as it lives")] PacketRelay),
+}
+
+impl Node {
+    /// `node` begins to relay.
+    pub(super) fn start(
+        medium: &Medium,
+        node: usize,
+        mode: Mode,
+        key: Option<&Path>,
+        means: &Means,
+    ) -> Result<Self, Error> {
+        match mode {
+            Mode::Driver | Mode::Kernel | Mode::Application => {
+                let text = configuration(node, mode, key, "");
+                start_nawa(means, medium.node(node), &[], &format!("n{node}"), &text).map(Node::Nawa)
+            }
+            Mode::XdpTx => medium.attach(node, "echo").map(Node::Bare),
+            Mode::Packet => PacketRelay::start(medium, node).map(Node::Packet),
+        }
+    }
+
+    /// Fails if it has ended.
+    pub(super) fn check(&mut self) -> Result<(), Error> {
+        match self {
+            Node::Nawa(process) => process.check(),
+            Node::Bare(_) | Node::Packet(_) => Ok(()),
+        }
+    }
+}
+
+/// A node's file, with the network's key if there is one; `more` are lines of its section.
+pub(super) fn configuration(node: usize, mode: Mode, key: Option<&Path>, more: &str) -> String {
+    let (id, mode) = (node + 1, mode.name());
+    let key = key.map(|path| format!("key-file = {path:?}\n")).unwrap_or_default();
+    format!("[[flood]]\ninterface = \"{INTERFACE}\"\nid = {id}\nwire = 1\nmode = \"{mode}\"\n{key}{more}")
+}
+
+/// A thread with a packet socket: it drops what it has heard, as `nawa` does, and sends on what is new.
+pub(super) struct PacketRelay {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl PacketRelay {
+    fn start(medium: &Medium, node: usize) -> Result<Self, Error> {
+        let open = || {
+            let socket = PacketSocket::open(interface_index()?, Some(ETHERTYPE));
+            socket.doing(|| "open a packet socket".into())
+        };
+        let socket = medium.node(node).run(open)??;
+        let rules = Rules { format: format(), id: node as u32 + 1, rate_limit: None };
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let thread = std::thread::Builder::new().spawn(move || relay(&socket, rules, &stopped));
+        Ok(Self { stop, thread: Some(thread.doing(|| "start a thread".into())?) })
+    }
+}
+
+impl Drop for PacketRelay {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+fn relay(socket: &PacketSocket, rules: Rules, stopped: &AtomicBool) {
+    let mut window = Window::new(rules);
+    let began = clock::now();
+    let mut buffer = [0; 2400];
+    while !stopped.load(Ordering::Relaxed) {
+        let mut wanted = [PollFd::from_borrowed_fd(socket.as_fd(), PollFlags::IN)];
+        let _ = poll(&mut wanted, Some(&LOOK));
+        while let Some(frame) = socket.recv(&mut buffer) {
+            relay_one(socket, &mut window, began.elapsed(), frame);
+        }
+    }
+}
+
+fn relay_one(socket: &PacketSocket, window: &mut Window, now: Duration, frame: &[u8]) {
+    let Some((ethernet, bytes)) = frame.split_at_checked(ETHERNET) else { return };
+    let format = window.rules().format;
+    let Ok(new) = window.handle_frame(now, bytes, Padding::Ethernet) else { return };
+    if let Some(relayed) = format.relayed(&new, bytes) {
+        let mut frame = ethernet.to_vec();
+        frame[6..12].copy_from_slice(&socket.mac());
+        frame.extend(relayed);
+        let _ = socket.send(&frame);
+    }
+}

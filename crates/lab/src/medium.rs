@@ -1,0 +1,304 @@
+//! A medium that many nodes share, in namespaces: one XDP program between veths, each node's the only interface that it
+//! has.
+//!
+//! ```text
+//!   node 0: f0 ── n0 ┐
+//!   node 1: f0 ── n1 ┼ the medium's namespace: enter → all others → leave, if they hear the sender
+//!   node 2: f0 ── n2 ┘
+//! ```
+//!
+//! Loss is drawn by [`link::Loss`]. Delay and jitter there are not: XDP cannot hold a frame back. [`link::Medium`] has
+//! both, in virtual time.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use bpf::xdp::{Attached, Loaded};
+use link::{Adjacency, Loss};
+use rand_chacha::ChaCha8Rng;
+use rand_core::{RngCore, SeedableRng};
+
+use crate::error::{Doing, Error};
+use crate::namespace::Namespace;
+
+/// Every node's interface.
+pub const INTERFACE: &str = "f0";
+
+const OBJECT: &[u8] = bpf::object!("medium.bpf.o");
+
+// As in bpf/medium.h.
+const NODES_MAX: usize = 256;
+const FIRST: u32 = 10;
+const LOSSES: u32 = 1 << 20;
+const DELAYS: u32 = 1 << 18;
+const HEAD: usize = 64;
+
+/// Of a stream's program in one call, which takes some milliseconds to begin and to end by itself.
+const RUNS: u32 = 100_000;
+
+/// Native XDP takes no more on a veth.
+const MTU: u32 = 3000;
+
+/// What a medium does.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MediumConfig {
+    /// Which frames are lost, for each hearer independently.
+    pub loss: Loss,
+    /// What losses are drawn from.
+    pub seed: u64,
+    /// The wire version of the messages whose relays are timed; `None`: nothing is.
+    pub timed_wire: Option<u8>,
+}
+
+/// A medium that is up; dropping it removes it.
+pub struct Medium {
+    // Dropped in this order.
+    _attached: Vec<Attached>,
+    loaded: Loaded,
+    nodes: Vec<Namespace>,
+    host: Namespace,
+    adjacency: Adjacency,
+    starts: HashMap<(usize, usize), u32>,
+    rng: ChaCha8Rng,
+}
+
+/// What crossed an edge.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EdgeStats {
+    /// Frames that were sent while this edge's end heard the sender.
+    pub offered: u64,
+    /// Those that were lost.
+    pub lost: u64,
+}
+
+/// A message that a node has sent on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Relayed {
+    /// Who.
+    pub node: usize,
+    /// From its coming into the medium to its coming in again from the node.
+    pub hop: Duration,
+    /// The part of it from its leaving the medium towards the node.
+    pub relay: Duration,
+}
+
+impl Medium {
+    /// One namespace for each node of `adjacency` (at most 256), with the interface [`INTERFACE`], the MAC address that
+    /// [`mac`] names and the address that [`address`] does.
+    pub fn build(adjacency: &Adjacency, config: MediumConfig) -> Result<Self, Error> {
+        if adjacency.nodes() > NODES_MAX {
+            let reason = format!("{} nodes are more than {NODES_MAX}", adjacency.nodes());
+            return Err(Error::program("medium", reason));
+        }
+        let host = Namespace::create("m")?;
+        let numbers = 0..adjacency.nodes();
+        let nodes =
+            numbers.map(|node| Namespace::create(&format!("n{node}"))).collect::<Result<Vec<_>, _>>()?;
+        quiet(&host)?;
+        nodes.iter().try_for_each(quiet)?;
+        host.ip(&(0..).zip(&nodes).map(|(node, to)| veth(node, to)).collect::<Vec<_>>())?;
+        host.ip(&nodes.iter().enumerate().map(|(n, _)| format!("link set n{n} up")).collect::<Vec<_>>())?;
+        (0..).zip(&nodes).try_for_each(|(node, host)| bring_up(node, host))?;
+        let loaded = host.run(|| load(&config))??;
+        let ports = (0..).map(|node| FIRST + node).take(nodes.len());
+        let attach = || ports.map(|port| attach(&loaded, port)).collect::<Result<Vec<_>, Error>>();
+        let attached = host.run(attach)??;
+        let mut medium = Self {
+            _attached: attached,
+            loaded,
+            nodes,
+            host,
+            adjacency: Adjacency::chain(0),
+            starts: HashMap::new(),
+            rng: ChaCha8Rng::seed_from_u64(config.seed),
+        };
+        medium.set_adjacency(adjacency)?;
+        Ok(medium)
+    }
+
+    /// From now on nodes hear each other as `adjacency` says, which has as many.
+    pub fn set_adjacency(&mut self, adjacency: &Adjacency) -> Result<(), Error> {
+        let edges = |adjacency: &Adjacency| -> Vec<(usize, usize)> {
+            (0..adjacency.nodes()).flat_map(|a| adjacency.hearers(a).iter().map(move |&b| (a, b))).collect()
+        };
+        for (from, to) in edges(&self.adjacency) {
+            if !adjacency.hearers(from).contains(&to) {
+                self.set_heard((from, to), false)?;
+            }
+        }
+        for edge in edges(adjacency) {
+            self.set_heard(edge, true)?;
+        }
+        for node in 0..adjacency.nodes() {
+            self.set_hearers(node, adjacency.hearers(node))?;
+        }
+        self.adjacency = adjacency.clone();
+        Ok(())
+    }
+
+    /// The namespace of `node` (from 0).
+    pub fn node(&self, node: usize) -> &Namespace {
+        &self.nodes[node]
+    }
+
+    /// All nodes' namespaces.
+    pub fn nodes(&self) -> &[Namespace] {
+        &self.nodes
+    }
+
+    /// The namespace that the medium is in.
+    pub(crate) fn host(&self) -> &Namespace {
+        &self.host
+    }
+
+    /// How many frames of any kind `node` has sent.
+    pub fn sent(&self, node: usize) -> Result<u64, Error> {
+        Ok(word(&self.loaded.lookup("nodes", number(node))?.unwrap_or_default(), 0))
+    }
+
+    /// What crossed from one node to another.
+    pub fn edge(&self, from: usize, to: usize) -> Result<EdgeStats, Error> {
+        let value = self.loaded.lookup("edges", index(from, to))?.unwrap_or_default();
+        Ok(EdgeStats { offered: word(&value, 8), lost: word(&value, 16) })
+    }
+
+    /// The relays of timed messages since [`Medium::forget_delays`].
+    pub fn relays(&self) -> Result<Vec<Relayed>, Error> {
+        let read = |slot| {
+            let value = self.loaded.lookup("delays", slot)?.unwrap_or_default();
+            let number = |at| word(&value, at) as u32;
+            let time = |at| Duration::from_nanos(number(at).into());
+            Ok(Relayed { node: number(0) as usize, hop: time(4), relay: time(8) })
+        };
+        (0..self.taken()?.min(DELAYS)).map(read).collect()
+    }
+
+    /// Begins to time anew.
+    pub fn forget_delays(&self) -> Result<(), Error> {
+        Ok(self.loaded.set(".bss.taken", &0u32.to_ne_bytes())?)
+    }
+
+    /// Attaches one of the lab's own programs to `node`'s interface.
+    pub fn attach(&self, node: usize, program: &str) -> Result<Attached, Error> {
+        self.nodes[node].run(|| attach_named(&self.loaded, program, interface_index()?))?
+    }
+
+    /// Has `node` send `frame`, Ethernet header and all, from within the kernel, each time with the next SEQ (wire version
+    /// 1): one every `interval` as nearly as the CPU manages, for `time` and a little more.
+    pub fn stream(&self, node: usize, frame: &[u8], interval: Duration, time: Duration) -> Result<(), Error> {
+        let seq = word(&self.loaded.lookup(".bss.stream", 0)?.unwrap_or_default(), 0) as u32;
+        let udp = u32::from(frame.get(12..14) == Some(&[8, 0]));
+        let now = device::monotonic();
+        let clocks = [now, interval].map(|time| (time.as_nanos() as u64).to_ne_bytes());
+        let words = [seq, udp].map(u32::to_ne_bytes);
+        let head = frame.get(..HEAD).unwrap_or_default();
+        self.loaded.set(".bss.stream", &[words.as_flattened(), clocks.as_flattened(), head].concat())?;
+        let send = || {
+            let interface = interface_index()?;
+            while device::monotonic() < now + time {
+                self.loaded.send("generate", frame, interface, RUNS)?;
+            }
+            Ok(())
+        };
+        self.nodes[node].run(send)?
+    }
+
+    fn taken(&self) -> Result<u32, Error> {
+        let value = self.loaded.lookup(".bss.taken", 0)?.unwrap_or_default();
+        Ok(value.get(..4).and_then(|bytes| bytes.try_into().ok()).map_or(0, u32::from_ne_bytes))
+    }
+
+    fn set_hearers(&self, node: usize, hearers: &[usize]) -> Result<(), Error> {
+        let words = [hearers.len(), hearers.first().copied().unwrap_or_default()];
+        let words = words.map(|word| number(word).to_ne_bytes());
+        let value = [&self.sent(node)?.to_ne_bytes(), words.as_flattened()].concat();
+        Ok(self.loaded.update("nodes", number(node), &value)?)
+    }
+
+    fn set_heard(&mut self, (from, to): (usize, usize), heard: bool) -> Result<(), Error> {
+        let rng = &mut self.rng;
+        let start = *self.starts.entry((from, to)).or_insert_with(|| rng.next_u32() % LOSSES);
+        let EdgeStats { offered, lost } = self.edge(from, to)?;
+        let words = [u32::from(heard), start].map(u32::to_ne_bytes);
+        let value = [words.as_flattened(), &offered.to_ne_bytes(), &lost.to_ne_bytes()].concat();
+        Ok(self.loaded.update("edges", index(from, to), &value)?)
+    }
+}
+
+/// The MAC address of `node`'s interface.
+pub fn mac(node: usize) -> String {
+    format!("02:00:00:00:00:{node:02x}")
+}
+
+/// The IPv4 address of `node`'s interface, in a network of 24 bits.
+pub fn address(node: usize) -> std::net::Ipv4Addr {
+    std::net::Ipv4Addr::new(10, 99, 0, u8::try_from(node).unwrap_or(u8::MAX).saturating_add(1))
+}
+
+/// Nobody says anything unasked.
+fn quiet(host: &Namespace) -> Result<(), Error> {
+    ["all", "default"].iter().try_for_each(|of| host.sysctl(&format!("ipv6/conf/{of}/disable_ipv6"), "1"))
+}
+
+fn veth(node: u32, to: &Namespace) -> String {
+    let (index, name, mac) = (FIRST + node, to.name(), mac(node as usize));
+    format!(
+        "link add n{node} index {index} mtu {MTU} type veth peer name {INTERFACE} address {mac} mtu {MTU} netns {name}"
+    )
+}
+
+/// Checksums are written where the packet is made, and frames get to a node whether or not it has an XDP program.
+fn bring_up(node: u32, host: &Namespace) -> Result<(), Error> {
+    let (address, last) = (address(node as usize), "brd 10.99.0.255");
+    host.ip(&[format!("addr add {address}/24 {last} dev {INTERFACE}"), format!("link set {INTERFACE} up")])?;
+    let mut ethtool = host.command("ethtool");
+    let output = ethtool.args(["-K", INTERFACE, "tx", "off", "gro", "on"]).output();
+    let output = output.doing(|| "start `ethtool` (Debian package `ethtool`)".into())?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(Error::program("ethtool", String::from_utf8_lossy(&output.stderr).trim()))
+}
+
+fn load(config: &MediumConfig) -> Result<Loaded, Error> {
+    let lossy = config.loss.mean() > 0.0;
+    let wire = u32::from(config.timed_wire.unwrap_or_default());
+    let setup = [wire, config.timed_wire.is_some().into(), lossy.into(), 0].map(u32::to_ne_bytes);
+    let loaded = bpf::xdp::load(OBJECT, &[("setup", setup.as_flattened())])?;
+    if lossy {
+        let mut lost = config.loss.draw(config.seed);
+        for slot in 0..LOSSES / 64 {
+            let bits = (0..64).fold(0u64, |word, bit| word | u64::from(lost.next() == Some(true)) << bit);
+            loaded.update("losses", slot, &bits.to_ne_bytes())?;
+        }
+    }
+    Ok(loaded)
+}
+
+fn attach(loaded: &Loaded, port: u32) -> Result<Attached, Error> {
+    loaded.set_port("ports", port, port, "leave")?;
+    attach_named(loaded, "enter", port)
+}
+
+fn attach_named(loaded: &Loaded, program: &str, interface: u32) -> Result<Attached, Error> {
+    Ok(loaded.attach(program, interface)?)
+}
+
+/// Of [`INTERFACE`] in the calling thread's namespace.
+pub(crate) fn interface_index() -> Result<u32, Error> {
+    let link = device::Net::open().and_then(|mut net| net.link(INTERFACE));
+    link.map(|link| link.index).doing(|| format!("find the interface {INTERFACE}"))
+}
+
+fn index(from: usize, to: usize) -> u32 {
+    number(from * NODES_MAX + to)
+}
+
+fn number(node: usize) -> u32 {
+    u32::try_from(node).unwrap_or(u32::MAX)
+}
+
+/// Eight bytes from `at`.
+fn word(bytes: &[u8], at: usize) -> u64 {
+    bytes.get(at..at + 8).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_ne_bytes)
+}
