@@ -1,6 +1,6 @@
 //! BPF programs: compiling them ([`compile`], for build scripts), and with the feature `load` finding out what this
-//! kernel can do ([`probe`]), loading and registering them ([`struct_ops`]), reading what they know of sockets
-//! ([`sockets`]) and where they are kept ([`pins`]). `include/vmlinux.h` holds the kernel's types that programs use.
+//! kernel can do ([`probe`]), loading and registering them ([`struct_ops`]), attaching them to interfaces
+//! ([`tc`]), reading what they know of sockets ([`sockets`]) and where they are kept ([`pins`]). `include/vmlinux.h` holds the kernel's types that programs use.
 
 pub mod compile;
 
@@ -22,9 +22,17 @@ pub mod run;
 pub mod sockets;
 #[cfg(feature = "load")]
 pub mod struct_ops;
+#[cfg(feature = "load")]
+pub mod tc;
 
 #[cfg(feature = "load")]
 pub use error::Error;
+
+/// Whether this process may load programs at all.
+#[cfg(feature = "load")]
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
 
 /// A compiled object, aligned as the loader reads it.
 #[repr(C, align(8))]

@@ -4,6 +4,7 @@
 //!
 //! All unsafe code and all `libc` of the workspace is here.
 
+mod addresses;
 mod changes;
 mod interface_request;
 pub mod net;
@@ -18,6 +19,7 @@ pub mod tun;
 pub mod udp;
 mod virtio;
 
+pub use addresses::addresses;
 pub use changes::{Changes, News};
 pub use net::Net;
 pub use poller::{Poller, Signals, Waker, monotonic};
