@@ -151,6 +151,7 @@ INLINE void learn_from_sent(struct __sk_buff *skb, const struct walk *w, const s
 		local_tag = bpf_map_lookup_elem(&handshakes, key);
 		if (local_tag) {
 			join(key, a, *local_tag);
+			cookie_sent(skb, w, a);
 			bpf_map_delete_elem(&handshakes, key);
 		}
 	}

@@ -4,8 +4,9 @@
  * that is not the peer's would be an attack on somebody, and one from an address that the peer does not know has it
  * answer with an ABORT that ends the association (RFC 9260 8.4 (8)). So
  *
- *   - an address of the peer counts once a HEARTBEAT that this host's stack sent there is answered, as for the stack
- *     itself (RFC 9260 5.4); INIT, INIT ACK and ASCONF tell the stack where to send HEARTBEATs;
+ *   - an address of the peer counts once a HEARTBEAT that this host's stack sent there is answered, or if the handshake
+ *     went there, as for the stack itself (RFC 9260 5.4); INIT, INIT ACK and ASCONF tell the stack where to send
+ *     HEARTBEATs;
  *   - an address of this host counts once a packet with the association's tag has arrived at it;
  *   - ASCONF takes addresses away at once (RFC 5061 4.2.2).
  */
@@ -81,6 +82,15 @@ INLINE void probe_sent(struct __sk_buff *skb, const struct walk *w, const struct
 	remote->probed_ns = bpf_ktime_get_coarse_ns();
 	remote->unanswered++;
 	bpf_map_update_elem(&probes, &probe, &key->tag, BPF_ANY);
+}
+
+/* The cookie goes to, or came from, the address that the handshake has proved to be the peer's. */
+INLINE void cookie_sent(const struct __sk_buff *skb, const struct walk *w, struct association *a)
+{
+	struct remote *remote = remote_slot(a, &w->destination);
+
+	if (remote && !same(&remote->address, &w->destination))
+		*remote = (struct remote){ .address = w->destination, .confirmed = 1, .interface = skb->ifindex };
 }
 
 INLINE void confirm(struct association *a, __u32 nonce)

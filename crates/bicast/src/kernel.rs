@@ -61,7 +61,7 @@ impl Programs {
         if !bpf::is_root() {
             return Err(Error::NotRoot);
         }
-        libbpf_rs::set_print(Some((PrintLevel::Debug, |_, line| tracing::debug!("{}", line.trim_end()))));
+        hush();
         let refused = |error| Error::Refused { program: "bicast".into(), error };
         let open = ObjectBuilder::default().open_memory(OBJECT).map_err(refused)?;
         let object = open.load().map_err(refused)?;
@@ -183,7 +183,13 @@ impl Watch {
 /// Takes off what a crash left on the interface with this index; only kernels before 6.6 leave anything. True if there
 /// was something.
 pub fn remove_left(interface: u32) -> bool {
+    hush();
     tc::remove_left(interface, PREFIX)
+}
+
+/// What libbpf says is for developers.
+fn hush() {
+    libbpf_rs::set_print(Some((PrintLevel::Debug, |_, line| tracing::debug!("{}", line.trim_end()))));
 }
 
 fn failed(error: libbpf_rs::Error) -> Error {

@@ -31,7 +31,7 @@ pub struct Attached(How);
 #[derive(Debug)]
 enum How {
     Link { _link: OwnedFd },
-    Filter(TcHook),
+    Filter { interface: u32, direction: Direction },
 }
 
 impl Attached {
@@ -43,9 +43,9 @@ impl Attached {
 
 impl Drop for Attached {
     fn drop(&mut self) {
-        if let How::Filter(hook) = &mut self.0 {
+        if let How::Filter { interface, direction } = self.0 {
             // The interface may be gone, and its filters with it.
-            let _ = hook.detach();
+            let _ = any_program(interface, direction).detach();
         }
     }
 }
@@ -75,7 +75,7 @@ pub fn attach_filter(program: BorrowedFd, interface: u32, direction: Direction) 
     let mut hook = hook(program, interface, direction);
     hook.create().map_err(failed)?;
     hook.replace(true);
-    hook.attach().map(|hook| Attached(How::Filter(hook))).map_err(failed)
+    hook.attach().map(|_| Attached(How::Filter { interface, direction })).map_err(failed)
 }
 
 fn hook(program: BorrowedFd, interface: u32, direction: Direction) -> TcHook {
@@ -88,13 +88,16 @@ fn hook(program: BorrowedFd, interface: u32, direction: Direction) -> TcHook {
     hook
 }
 
+/// To ask and to detach, which look at no program.
+fn any_program(interface: u32, direction: Direction) -> TcHook {
+    hook(io::stderr().as_fd(), interface, direction)
+}
+
 /// Removes filters that a crash left on the interface with index `interface`, if the programs' names start with
 /// `prefix`. True if there were any.
 pub fn remove_left(interface: u32, prefix: &str) -> bool {
-    let stderr = io::stderr();
     let remove = |direction| {
-        // Neither asking nor detaching looks at a program.
-        let mut hook = hook(stderr.as_fd(), interface, direction);
+        let mut hook = any_program(interface, direction);
         let ours = hook.query().is_ok_and(|id| name_of(id).is_some_and(|name| name.starts_with(prefix)));
         ours && hook.detach().is_ok()
     };

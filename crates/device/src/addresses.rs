@@ -1,5 +1,6 @@
 //! The addresses of interfaces.
 
+use std::collections::BTreeSet;
 use std::ffi::CStr;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -9,25 +10,43 @@ use std::ptr;
 ///
 /// Fails only where memory or descriptors have run out.
 pub fn addresses(interface: &str) -> io::Result<Vec<IpAddr>> {
+    let mut found = Vec::new();
+    each(|name, address| {
+        if name == interface {
+            found.extend(address);
+        }
+    })?;
+    Ok(found)
+}
+
+/// The names of all interfaces of the calling thread's network namespace.
+///
+/// Fails only where memory or descriptors have run out.
+pub fn interfaces() -> io::Result<BTreeSet<String>> {
+    let mut found = BTreeSet::new();
+    each(|name, _| found.extend([name.to_owned()]))?;
+    Ok(found)
+}
+
+/// Every interface at least once, and with each of its addresses.
+fn each(mut work: impl FnMut(&str, Option<IpAddr>)) -> io::Result<()> {
     let mut list: *mut libc::ifaddrs = ptr::null_mut();
     // SAFETY: `list` is written once; what it is then is freed below.
     if unsafe { libc::getifaddrs(&mut list) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    let (mut found, mut next) = (Vec::new(), list);
+    let mut next = list;
     // SAFETY: the list's members are valid until it is freed, and its last one's `ifa_next` is null.
     while let Some(one) = unsafe { next.as_ref() } {
         // SAFETY: the name is a string of C.
         let name = unsafe { CStr::from_ptr(one.ifa_name) };
-        if name.to_bytes() == interface.as_bytes() {
-            // SAFETY: null, or an address of the family that it says.
-            found.extend(unsafe { address(one.ifa_addr) });
-        }
+        // SAFETY: null, or an address of the family that it says.
+        work(&name.to_string_lossy(), unsafe { address(one.ifa_addr) });
         next = one.ifa_next;
     }
     // SAFETY: it came from getifaddrs, and nothing of it is used any more.
     unsafe { libc::freeifaddrs(list) };
-    Ok(found)
+    Ok(())
 }
 
 /// # Safety
@@ -56,6 +75,7 @@ mod tests {
 
     #[test]
     fn an_interface_that_is_not_there_has_none() {
-        assert_eq!(addresses("not-there-0").unwrap(), []);
+        assert!(addresses("not-there-0").unwrap().is_empty());
+        assert!(!interfaces().unwrap().contains("not-there-0"));
     }
 }

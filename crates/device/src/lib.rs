@@ -19,7 +19,7 @@ pub mod tun;
 pub mod udp;
 mod virtio;
 
-pub use addresses::addresses;
+pub use addresses::{addresses, interfaces};
 pub use changes::{Changes, News};
 pub use net::Net;
 pub use poller::{Poller, Signals, Waker, monotonic};

@@ -1,5 +1,5 @@
 //! The strands that a file asks for, running: the tunnel and the relay, each on threads of its own, and the congestion
-//! controls, which the kernel runs.
+//! controls and copies, which the kernel makes.
 
 use std::sync::mpsc::Sender;
 
@@ -20,6 +20,7 @@ pub struct Strands {
     tunnel: Option<RunningTunnel>,
     relay: Option<RunningRelay>,
     flight: Option<Provided>,
+    bicast: Option<bicast::daemon::Running>,
 }
 
 struct RunningTunnel {
@@ -42,6 +43,7 @@ pub struct Status {
     tunnel: Option<(String, Watch<TunnelStatus, Reconfiguration>)>,
     relay: Option<Watch<RelayStatus, Vec<PublicKey>>>,
     flight: bool,
+    bicast: Option<bicast::daemon::View>,
 }
 
 impl Strands {
@@ -50,15 +52,16 @@ impl Strands {
     /// # Errors
     /// One sentence if one cannot start; then none runs.
     pub fn start(resolved: Resolved, events: &Sender<Event>) -> Result<Strands, String> {
-        let Resolved { key, tunnel, relay, flight } = resolved;
+        let Resolved { key, tunnel, relay, flight, bicast } = resolved;
         let public_key = key.as_ref().map(PrivateKey::public);
         let flight = flight.map(Provided::start).transpose()?;
+        let bicast = bicast.map(crate::bicast::start).transpose()?;
         let relay = relay.zip(key.clone());
         let relay = relay.map(|(relay, key)| start_relay(relay, key, events)).transpose()?;
         let tunnel = tunnel.zip(key);
         let tunnel =
             tunnel.map(|((tunnel, config), key)| start_tunnel(tunnel, config, key, events)).transpose()?;
-        Ok(Strands { public_key, tunnel, relay, flight })
+        Ok(Strands { public_key, tunnel, relay, flight, bicast })
     }
 
     /// What asks for the state, for as long as they run.
@@ -67,6 +70,7 @@ impl Strands {
             tunnel: self.tunnel.as_ref().map(|tunnel| (tunnel.interface.clone(), tunnel.running.watch())),
             relay: self.relay.as_ref().map(|relay| relay.running.watch()),
             flight: self.flight.is_some(),
+            bicast: self.bicast.as_ref().map(|bicast| bicast.view()),
         }
     }
 
@@ -79,7 +83,7 @@ impl Strands {
         if !refused.is_empty() {
             return Err(refused);
         }
-        let Resolved { key, tunnel, relay, flight } = resolved;
+        let Resolved { key, tunnel, relay, flight, bicast } = resolved;
         let public_key = key.as_ref().map(PrivateKey::public);
         // What may fail comes first: what has been started is dropped again if something after it fails.
         let (new_relay, allow) = match (relay.zip(key.clone()), &self.relay) {
@@ -106,7 +110,8 @@ impl Strands {
         self.tunnel = new_tunnel.or(self.tunnel.take());
         self.relay = new_relay.or(self.relay.take());
         self.public_key = public_key.or(self.public_key);
-        Provided::reconfigure(&mut self.flight, flight).map_err(one)
+        Provided::reconfigure(&mut self.flight, flight).map_err(one)?;
+        crate::bicast::reconfigure(&mut self.bicast, bicast).map_err(one)
     }
 
     /// Changes the tunnel's configuration by `edit`, in a copy that comes into force as a whole.
@@ -202,6 +207,9 @@ impl Status {
         if self.flight {
             state["flight"] = flight::State::read()
                 .map_or_else(|error| json!({"error": error.to_string()}), |now| json!(now));
+        }
+        if let Some(bicast) = &self.bicast {
+            state["bicast"] = crate::bicast::state(bicast);
         }
         state
     }

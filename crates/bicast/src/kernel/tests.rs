@@ -196,7 +196,14 @@ fn the_tags_of_a_handshake_belong_together() {
         assert_eq!(world.watch.associations(), [], "a stranger's INIT ACK makes nothing");
         world.send(&carrier.out(1, OUT, &chunk(kind::COOKIE_ECHO, 0, &[1; 8])));
         world.receive(1, &carrier.incoming(2, IN, &data(1)));
-        assert_eq!(world.only().locals, [carrier.address(2, 1)]);
+        let known = world.only();
+        assert_eq!(known.locals, [carrier.address(2, 1)]);
+        let [remote] = &known.remotes[..] else { panic!("{known:?}") };
+        assert_eq!(
+            (remote.address, remote.usable),
+            (carrier.address(1, 2), true),
+            "the handshake went there"
+        );
         world.send(&carrier.out(1, OUT, &chunk(kind::SHUTDOWN_COMPLETE, 0, &[])));
         world.send(&carrier.out(1, OUT + 1, &init_ack(IN + 1)));
         world.send(&carrier.out(1, OUT + 1, &chunk(kind::COOKIE_ACK, 0, &[])));

@@ -4,9 +4,13 @@ use crate::control::{Request, client::Daemon};
 use crate::failure::Failure;
 
 /// Stops the daemon and returns when it is gone. What it made belongs to its process (the interface, with addresses
-/// and routes, and the control socket), so a crash leaves nothing that would have to be removed here.
+/// and routes, and the control socket), so a crash leaves nothing that would have to be
+/// removed here, but for bicast's filters on kernels before 6.6.
 pub fn run() -> Result<(), Failure> {
-    let mut daemon = Daemon::connect()?;
+    let Some(mut daemon) = Daemon::find()? else {
+        crate::bicast::remove_left();
+        return Err(Failure::no_daemon());
+    };
     daemon.ask(Request::Stop)?;
     daemon.wait_until_gone();
     Ok(())

@@ -29,7 +29,8 @@ pub fn check(source: &mut Source, document: Document) -> Option<Settings> {
     let tunnel =
         tunnel.map(|tunnel| Tunnel { peers: peers.into_iter().map(|peer| peer.value).collect(), ..tunnel });
     let flight = document.flight.read().map(|written| flight(source, written));
-    Some(Settings { key, tunnel, relay, flight })
+    let bicast = document.bicast.read().map(|written| super::bicast::check(source, written));
+    Some(Settings { key, tunnel, relay, flight, bicast })
 }
 
 fn private_key(source: &mut Source, node: &document::Node) -> Option<PrivateKey> {
@@ -39,12 +40,15 @@ fn private_key(source: &mut Source, node: &document::Node) -> Option<PrivateKey>
 
 fn sections_belong_together(source: &mut Source, document: &Document) {
     let needs_key = !document.tunnel.is_absent() || !document.relay.is_absent();
-    let nothing = !needs_key && document.flight.is_absent();
+    let nothing = !needs_key && document.flight.is_absent() && document.bicast.is_absent();
     if document.node.is_absent() && (needs_key || nothing) {
         source.complain(0..0, "there is no [node] section; write one with key-file = \"FILE\"");
     }
     if nothing {
-        source.complain(0..0, "there is nothing to run; write a [tunnel], a [relay] or a [flight] section");
+        source.complain(
+            0..0,
+            "there is nothing to run; write a [tunnel], [relay], [flight] or [bicast] section",
+        );
     }
     if let (true, Some(peer)) = (document.tunnel.is_absent(), document.peers.first()) {
         source.complain(peer.name.span(), "a peer needs a [tunnel] section; write one");

@@ -10,8 +10,9 @@ use toml::de::{DeTable, DeValue, ValueDeserializer};
 use super::source::Source;
 
 /// Sections that later strands bring. They are refused by name, so that nobody believes them to work.
-const NOT_BUILT: [&str; 4] = ["bicast", "coding", "flood", "metrics"];
-const SECTIONS: &str = "the sections are [node], [tunnel], [[peer]], [[peer.path]], [relay] and [flight]";
+const NOT_BUILT: [&str; 3] = ["coding", "flood", "metrics"];
+const SECTIONS: &str =
+    "the sections are [node], [tunnel], [[peer]], [[peer.path]], [relay], [flight] and [bicast]";
 
 /// Every section that could be read.
 #[derive(Debug, Default)]
@@ -26,6 +27,8 @@ pub struct Document {
     pub relay: Section<Relay>,
     /// `[flight]`
     pub flight: Section<Flight>,
+    /// `[bicast]`
+    pub bicast: Section<Bicast>,
 }
 
 /// A section that stands at most once in the file.
@@ -164,6 +167,20 @@ pub struct Flight {
     pub base: Option<Spanned<String>>,
 }
 
+/// `[bicast]`
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Bicast {
+    /// Between which packets are copied.
+    pub interfaces: Spanned<Vec<Spanned<String>>>,
+    /// `"selective"`, `"off"`, `"full"` or `"adaptive"`.
+    pub mode: Option<Spanned<String>>,
+    /// Percent of the bytes sent.
+    pub budget: Option<Spanned<toml::Value>>,
+    /// Of SCTP in UDP.
+    pub udp_port: Option<Spanned<toml::Value>>,
+}
+
 /// Reads every section it can, and complains about the rest. `None` if the text is not TOML at all.
 pub fn read(source: &mut Source) -> Option<Document> {
     let (root, errors) = DeTable::parse_recoverable(source.text());
@@ -187,6 +204,7 @@ fn section(source: &mut Source, document: &mut Document, key: Key, value: Value)
         "tunnel" => document.tunnel = table(source, value).into(),
         "relay" => document.relay = table(source, value).into(),
         "flight" => document.flight = table(source, value).into(),
+        "bicast" => document.bicast = table(source, value).into(),
         "peer" => {
             document.peers =
                 tables(source, "peer", value).into_iter().filter_map(|v| peer(source, v)).collect()

@@ -1,6 +1,7 @@
 //! The configuration file: read ([`document`]), checked ([`check`], [`peer`]), resolved ([`resolve`]). A file with
 //! one mistake starts nothing, and all its mistakes are named at once.
 
+mod bicast;
 mod check;
 mod document;
 pub mod edit;
@@ -21,6 +22,7 @@ use tunnel::config::{Local, Mtu, Scheduler};
 use tunnel::daemon::Listen;
 use tunnel::{PresharedKey, PrivateKey, PublicKey};
 
+pub use self::bicast::mode_name;
 pub use resolve::Resolved;
 pub use source::Complaint;
 pub use value::HostPort;
@@ -40,6 +42,8 @@ pub struct Settings {
     pub relay: Option<Relay>,
     /// The congestion controls, if the daemon is to provide them.
     pub flight: Option<Flight>,
+    /// The copies of SCTP's packets, if the daemon is to make them.
+    pub bicast: Option<::bicast::daemon::Config>,
 }
 
 /// `[tunnel]` with its peers.

@@ -17,6 +17,8 @@ pub struct Resolved {
     pub relay: Option<Relay>,
     /// As in the file.
     pub flight: Option<Flight>,
+    /// As in the file.
+    pub bicast: Option<bicast::daemon::Config>,
 }
 
 impl Settings {
@@ -26,7 +28,8 @@ impl Settings {
     /// Failed if one has no address now.
     pub fn resolve(self) -> Result<Resolved, Failure> {
         let core = self.tunnel.as_ref().map(core).transpose()?;
-        Ok(Resolved { key: self.key, tunnel: self.tunnel.zip(core), relay: self.relay, flight: self.flight })
+        let Settings { key, tunnel, relay, flight, bicast } = self;
+        Ok(Resolved { key, tunnel: tunnel.zip(core), relay, flight, bicast })
     }
 }
 
