@@ -299,6 +299,8 @@ fn the_sample_is_good_and_shows_every_option() {
     assert!(office.paths.iter().any(|path| path.backup));
     assert_eq!(settings.relay.expect("it has a relay").listen, Listen::Port(51901));
     assert_eq!(settings.flight, Some(Flight { default: false, base: Base::Cubic }));
+    let copies = settings.bicast.expect("it has copies").settings;
+    assert_eq!((copies.mode, copies.budget_percent), (bicast::Mode::default(), 20));
     for key in [
         "default",
         "base",
@@ -321,6 +323,9 @@ fn the_sample_is_good_and_shows_every_option() {
         "receive",
         "allow",
         "mode",
+        "interfaces",
+        "budget",
+        "udp-port",
     ] {
         assert!(
             sample.lines().any(|line| line.starts_with(&format!("{key} = "))),
