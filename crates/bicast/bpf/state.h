@@ -11,7 +11,7 @@
 #define ADDRESSES 4
 /* Associations remembered; then the one unused for longest is forgotten, which at worst costs its copies. */
 #define ASSOCIATIONS 16384
-/* HEARTBEATs in a row without an answer, after which a path is not used until it answers. */
+/* More HEARTBEATs in a row than this without an answer, and an address is not used until it answers. */
 #define UNANSWERED 2
 
 /* Network byte order; IPv4 as ::ffff:a.b.c.d. */

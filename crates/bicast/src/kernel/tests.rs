@@ -212,3 +212,13 @@ fn the_tags_of_a_handshake_belong_together() {
         assert_eq!((known.locals, known.duplicate_tsns), (vec![carrier.address(2, 1)], 3));
     });
 }
+
+#[test]
+fn a_filter_that_a_crash_left_is_replaced_and_removed() {
+    in_world("a_filter_that_a_crash_left_is_replaced_and_removed", |world| {
+        let interface = world.leave_filter();
+        assert_eq!(world.leave_filter(), interface, "the next start's takes its place");
+        assert!(crate::kernel::remove_left(interface));
+        assert!(!crate::kernel::remove_left(interface), "there was one, and it is gone");
+    });
+}

@@ -4,11 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::net::IpAddr;
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use bpf::tc::Direction;
 use device::{Net, Tap};
 use libbpf_rs::ProgramInput;
 
@@ -87,6 +89,16 @@ impl World {
         programs.set_own(&own).expect("a map");
         let watch = programs.watch().expect("maps");
         World { programs, watch, taps: [a, b], interfaces: [a_index, b_index] }
+    }
+
+    /// Attaches the egress program to the first interface as kernels before 6.6 do, and forgets it, as a crash does;
+    /// the interface's index.
+    pub fn leave_filter(&self) -> u32 {
+        let program =
+            self.programs.object.progs().find(|one| one.name() == "bicast_egress").expect("a program");
+        let attached = bpf::tc::attach_filter(program.as_fd(), self.interfaces[0], Direction::Egress);
+        std::mem::forget(attached.expect("it attaches"));
+        self.interfaces[0]
     }
 
     /// Has this host send `frame` from its first interface; the copies that leave from each. The frame itself is
