@@ -67,7 +67,7 @@ impl Error {
     }
 
     /// For `map_err`.
-    pub(crate) fn system(doing: &'static str) -> impl FnOnce(std::io::Error) -> Self {
+    pub fn system(doing: &'static str) -> impl FnOnce(std::io::Error) -> Self {
         move |error| Error::System { doing, error }
     }
 }

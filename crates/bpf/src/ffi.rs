@@ -33,6 +33,19 @@ pub fn update_link(link: BorrowedFd, map: BorrowedFd) -> io::Result<()> {
     checked(unsafe { libbpf_sys::bpf_link_update(link.as_raw_fd(), map.as_raw_fd(), ptr::null()) }).map(drop)
 }
 
+/// Links `program` to a tc hook of an interface (TCX, since Linux 6.6), before what is there.
+pub fn link_to_hook(program: BorrowedFd, interface: u32, egress: bool) -> io::Result<OwnedFd> {
+    let hook = if egress { libbpf_sys::BPF_TCX_EGRESS } else { libbpf_sys::BPF_TCX_INGRESS };
+    let options = libbpf_sys::bpf_link_create_opts {
+        sz: size_of::<libbpf_sys::bpf_link_create_opts>() as libbpf_sys::size_t,
+        flags: libbpf_sys::BPF_F_BEFORE,
+        ..Default::default()
+    };
+    let interface = i32::try_from(interface).map_err(io::Error::other)?;
+    // SAFETY: an open descriptor, numbers, and options that outlive the call.
+    owned(unsafe { libbpf_sys::bpf_link_create(program.as_raw_fd(), interface, hook, &options) })
+}
+
 /// Pins what `fd` is at `path`.
 pub fn pin(fd: BorrowedFd, path: &Path) -> io::Result<()> {
     let path = c_path(path)?;

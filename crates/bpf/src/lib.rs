@@ -1,7 +1,7 @@
 //! BPF programs: compiling them ([`compile`], for build scripts), and with the feature `load` finding out what this
 //! kernel can do ([`probe`]), loading and registering them ([`struct_ops`]), reading what they know of sockets
-//! ([`sockets`]), attaching them to interfaces ([`xdp`]) and where they are kept ([`pins`]). `include/vmlinux.h` holds the
-//! kernel's types that programs use.
+//! ([`sockets`]), attaching them to interfaces ([`xdp`], [`tc`]) and where they are kept ([`pins`]). `include/vmlinux.h`
+//! holds the kernel's types that programs use.
 
 pub mod compile;
 
@@ -26,12 +26,20 @@ pub mod sockets;
 #[cfg(feature = "load")]
 pub mod struct_ops;
 #[cfg(feature = "load")]
+pub mod tc;
+#[cfg(feature = "load")]
 pub mod xdp;
 
 #[cfg(feature = "load")]
 pub use error::Error;
 #[cfg(feature = "load")]
 pub use maps::Traced;
+
+/// Whether this process may load programs at all.
+#[cfg(feature = "load")]
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
 
 /// A compiled object, aligned as the loader reads it.
 #[repr(C, align(8))]

@@ -5,6 +5,7 @@
 //!
 //! All unsafe code and all `libc` of the workspace is here.
 
+mod addresses;
 pub mod broadcast;
 mod changes;
 mod interface_request;
@@ -21,6 +22,7 @@ pub mod tun;
 pub mod udp;
 mod virtio;
 
+pub use addresses::{addresses, interfaces};
 pub use broadcast::BroadcastSocket;
 pub use changes::{Changes, News};
 pub use net::Net;

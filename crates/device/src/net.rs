@@ -27,6 +27,8 @@ pub struct Link {
     pub name: String,
     /// The longest IP packet it takes, in bytes.
     pub mtu: u32,
+    /// Its frames are Ethernet's.
+    pub ethernet: bool,
     /// Switched on.
     pub up: bool,
     /// It carries packets: switched on, and its other end too.
@@ -237,6 +239,7 @@ fn read_link(body: &[u8]) -> Option<Link> {
         index: word(4),
         name: String::from_utf8_lossy(name.strip_suffix(&[0]).unwrap_or(name)).into_owned(),
         mtu: number(find(libc::IFLA_MTU)?)?,
+        ethernet: u16::from_ne_bytes([header[2], header[3]]) == libc::ARPHRD_ETHER,
         up: on(libc::IFF_UP),
         running: on(libc::IFF_UP) && on(libc::IFF_RUNNING),
     })

@@ -2,6 +2,7 @@
 //! ([`command`]), the configuration file ([`config`]), the running daemon ([`daemon`]) and the socket by which
 //! commands reach it ([`control`]); [`live`] changes what runs. The work is done by the crates `tunnel` and `lab`.
 
+mod bicast;
 mod cli;
 mod command;
 mod config;

@@ -1,5 +1,5 @@
 //! The strands that a file asks for, running: the tunnel, the relay and the nodes that flood, each on threads of its own,
-//! and the congestion controls, which the kernel runs.
+//! and the congestion controls and copies, which the kernel makes.
 
 use std::sync::mpsc::Sender;
 
@@ -22,6 +22,7 @@ pub struct Strands {
     relay: Option<RunningRelay>,
     flight: Option<Provided>,
     floods: Floods,
+    bicast: Option<bicast::daemon::Running>,
 }
 
 struct RunningTunnel {
@@ -45,6 +46,7 @@ pub struct Status {
     relay: Option<Watch<RelayStatus, Vec<PublicKey>>>,
     flight: bool,
     floods: Vec<flood::node::Watch>,
+    bicast: Option<bicast::daemon::View>,
 }
 
 impl Strands {
@@ -53,9 +55,10 @@ impl Strands {
     /// # Errors
     /// One sentence if one cannot start; then none runs.
     pub fn start(resolved: Resolved, events: &Sender<Event>) -> Result<Strands, String> {
-        let Resolved { key, tunnel, relay, flight, floods } = resolved;
+        let Resolved { key, tunnel, relay, flight, bicast, floods } = resolved;
         let public_key = key.as_ref().map(PrivateKey::public);
         let flight = flight.map(Provided::start).transpose()?;
+        let bicast = bicast.map(crate::bicast::start).transpose()?;
         crate::flood::remove_leftovers();
         let mut running = Floods::default();
         running.reconfigure(floods, events)?;
@@ -64,7 +67,7 @@ impl Strands {
         let tunnel = tunnel.zip(key);
         let tunnel =
             tunnel.map(|((tunnel, config), key)| start_tunnel(tunnel, config, key, events)).transpose()?;
-        Ok(Strands { public_key, tunnel, relay, flight, floods: running })
+        Ok(Strands { public_key, tunnel, relay, flight, bicast, floods: running })
     }
 
     /// What asks for the state, for as long as they run.
@@ -74,6 +77,7 @@ impl Strands {
             relay: self.relay.as_ref().map(|relay| relay.running.watch()),
             flight: self.flight.is_some(),
             floods: self.floods.watches(),
+            bicast: self.bicast.as_ref().map(|bicast| bicast.view()),
         }
     }
 
@@ -86,7 +90,7 @@ impl Strands {
         if !refused.is_empty() {
             return Err(refused);
         }
-        let Resolved { key, tunnel, relay, flight, floods } = resolved;
+        let Resolved { key, tunnel, relay, flight, bicast, floods } = resolved;
         let public_key = key.as_ref().map(PrivateKey::public);
         // What may fail comes first: what has been started is dropped again if something after it fails.
         let (new_relay, allow) = match (relay.zip(key.clone()), &self.relay) {
@@ -114,7 +118,8 @@ impl Strands {
         self.relay = new_relay.or(self.relay.take());
         self.public_key = public_key.or(self.public_key);
         self.floods.reconfigure(floods, events).map_err(one)?;
-        Provided::reconfigure(&mut self.flight, flight).map_err(one)
+        Provided::reconfigure(&mut self.flight, flight).map_err(one)?;
+        crate::bicast::reconfigure(&mut self.bicast, bicast).map_err(one)
     }
 
     /// Changes the tunnel's configuration by `edit`, in a copy that comes into force as a whole.
@@ -215,6 +220,10 @@ impl Status {
             let states: Option<Vec<_>> = self.floods.iter().map(flood::node::Watch::status).collect();
             let Some(states) = states else { return silent("flood") };
             state["flood"] = json!(states);
+        }
+
+        if let Some(bicast) = &self.bicast {
+            state["bicast"] = crate::bicast::state(bicast);
         }
         state
     }

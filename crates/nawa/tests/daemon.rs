@@ -64,10 +64,10 @@ fn up_and_down_leave_nothing() {
 fn up_says_why_not() {
     let Some(_alone) = namespaces_or_skip("up_says_why_not") else { return };
     let (namespace, node) = (Namespace::new(), Node::new());
-    let file = node.write("[bicast]\n");
+    let file = node.write("[metrics]\n");
     let output = output(&mut namespace.nawa(["up", file.to_str().expect("UTF-8")]));
     assert_eq!(output.status.code(), Some(2));
-    assert!(stderr(&output).contains("the strand `bicast` is not built yet"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("the strand `metrics` is not built yet"), "{}", stderr(&output));
 }
 
 #[test]

@@ -31,7 +31,8 @@ pub fn check(source: &mut Source, document: Document) -> Option<Settings> {
         tunnel.map(|tunnel| Tunnel { peers: peers.into_iter().map(|peer| peer.value).collect(), ..tunnel });
     let flight = document.flight.read().map(|written| flight(source, written));
     let floods = flood::all(source, document.floods);
-    Some(Settings { key, tunnel, relay, flight, floods })
+    let bicast = document.bicast.read().map(|written| super::bicast::check(source, written));
+    Some(Settings { key, tunnel, relay, flight, bicast, floods })
 }
 
 fn private_key(source: &mut Source, node: &document::Node) -> Option<PrivateKey> {
@@ -41,14 +42,15 @@ fn private_key(source: &mut Source, node: &document::Node) -> Option<PrivateKey>
 
 fn sections_belong_together(source: &mut Source, document: &Document) {
     let needs_key = !document.tunnel.is_absent() || !document.relay.is_absent();
-    let nothing = !needs_key && document.flight.is_absent() && !document.has_flood;
+    let none = document.flight.is_absent() && document.bicast.is_absent() && !document.has_flood;
+    let nothing = !needs_key && none;
     if document.node.is_absent() && (needs_key || nothing) {
         source.complain(0..0, "there is no [node] section; write one with key-file = \"FILE\"");
     }
     if nothing {
         source.complain(
             0..0,
-            "there is nothing to run; write a [tunnel], a [relay], a [flight] or a [[flood]] section",
+            "there is nothing to run; write a [tunnel], [relay], [flight], [bicast] or [[flood]] section",
         );
     }
     if let (true, Some(peer)) = (document.tunnel.is_absent(), document.peers.first()) {

@@ -10,9 +10,9 @@ use toml::de::{DeTable, DeValue, ValueDeserializer};
 use super::source::Source;
 
 /// Sections that later strands bring. They are refused by name, so that nobody believes them to work.
-const NOT_BUILT: [&str; 3] = ["bicast", "coding", "metrics"];
+const NOT_BUILT: [&str; 2] = ["coding", "metrics"];
 const SECTIONS: &str =
-    "the sections are [node], [tunnel], [[peer]], [[peer.path]], [relay], [flight] and [[flood]]";
+    "the sections are [node], [tunnel], [[peer]], [[peer.path]], [relay], [flight], [bicast] and [[flood]]";
 
 /// Every section that could be read.
 #[derive(Debug, Default)]
@@ -31,6 +31,8 @@ pub struct Document {
     pub floods: Vec<Flood>,
     /// Whether any stands there, be it wrong.
     pub has_flood: bool,
+    /// `[bicast]`
+    pub bicast: Section<Bicast>,
 }
 
 /// A section that stands at most once in the file.
@@ -205,6 +207,20 @@ pub struct Flood {
     pub busy_poll: bool,
 }
 
+/// `[bicast]`
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Bicast {
+    /// Between which packets are copied.
+    pub interfaces: Spanned<Vec<Spanned<String>>>,
+    /// `"selective"`, `"off"`, `"full"` or `"adaptive"`.
+    pub mode: Option<Spanned<String>>,
+    /// Percent of the bytes sent.
+    pub budget: Option<Spanned<toml::Value>>,
+    /// Of SCTP in UDP.
+    pub udp_port: Option<Spanned<toml::Value>>,
+}
+
 /// Reads every section it can, and complains about the rest. `None` if the text is not TOML at all.
 pub fn read(source: &mut Source) -> Option<Document> {
     let (root, errors) = DeTable::parse_recoverable(source.text());
@@ -228,6 +244,7 @@ fn section(source: &mut Source, document: &mut Document, key: Key, value: Value)
         "tunnel" => document.tunnel = table(source, value).into(),
         "relay" => document.relay = table(source, value).into(),
         "flight" => document.flight = table(source, value).into(),
+        "bicast" => document.bicast = table(source, value).into(),
         "peer" => {
             document.peers =
                 tables(source, "peer", value).into_iter().filter_map(|v| peer(source, v)).collect()

@@ -1,6 +1,7 @@
 //! The configuration file: read ([`document`]), checked ([`check`], [`peer`]), resolved ([`resolve`]). A file with
 //! one mistake starts nothing, and all its mistakes are named at once.
 
+mod bicast;
 mod check;
 mod document;
 pub mod edit;
@@ -22,6 +23,7 @@ use tunnel::config::{Local, Mtu, Scheduler};
 use tunnel::daemon::Listen;
 use tunnel::{PresharedKey, PrivateKey, PublicKey};
 
+pub use self::bicast::mode_name;
 pub use flood::Flood;
 pub use resolve::Resolved;
 pub use source::Complaint;
@@ -44,6 +46,8 @@ pub struct Settings {
     pub flight: Option<Flight>,
     /// The interfaces on which messages are flooded.
     pub floods: Vec<Flood>,
+    /// The copies of SCTP's packets, if the daemon is to make them.
+    pub bicast: Option<::bicast::daemon::Config>,
 }
 
 /// `[tunnel]` with its peers.

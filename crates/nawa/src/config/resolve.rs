@@ -19,6 +19,7 @@ pub struct Resolved {
     pub flight: Option<Flight>,
     /// As in the file.
     pub floods: Vec<Flood>,
+    pub bicast: Option<bicast::daemon::Config>,
 }
 
 impl Settings {
@@ -28,8 +29,8 @@ impl Settings {
     /// Failed if one has no address now.
     pub fn resolve(self) -> Result<Resolved, Failure> {
         let core = self.tunnel.as_ref().map(core).transpose()?;
-        let Settings { key, tunnel, relay, flight, floods } = self;
-        Ok(Resolved { key, tunnel: tunnel.zip(core), relay, flight, floods })
+        let Settings { key, tunnel, relay, flight, bicast, floods } = self;
+        Ok(Resolved { key, tunnel: tunnel.zip(core), relay, flight, bicast, floods })
     }
 }
 

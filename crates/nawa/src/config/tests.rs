@@ -71,16 +71,16 @@ fn what_is_not_toml() {
 #[test]
 fn sections() {
     let missing = "nawa.toml:1:1: there is no [node] section; write one with key-file = \"FILE\"\n\
-        nawa.toml:1:1: there is nothing to run; write a [tunnel], a [relay], a [flight] or a [[flood]] section";
+        nawa.toml:1:1: there is nothing to run; write a [tunnel], [relay], [flight], [bicast] or [[flood]] section";
     assert_complaints("", missing);
     assert_complaints(
         &format!("{NODE}{TUNNEL}[[floot]]\n"),
         "nawa.toml:7:3: unknown section or key `floot`; \
-         the sections are [node], [tunnel], [[peer]], [[peer.path]], [relay], [flight] and [[flood]]",
+         the sections are [node], [tunnel], [[peer]], [[peer.path]], [relay], [flight], [bicast] and [[flood]]",
     );
     assert_complaints(
         &format!("{NODE}{}", peer("")),
-        "nawa.toml:1:1: there is nothing to run; write a [tunnel], a [relay], a [flight] or a [[flood]] section\n\
+        "nawa.toml:1:1: there is nothing to run; write a [tunnel], [relay], [flight], [bicast] or [[flood]] section\n\
          nawa.toml:4:8: a peer needs a [tunnel] section; write one",
     );
     assert_complaints(&format!("{NODE}{TUNNEL}[peer]\n"), "nawa.toml:7:1: `peer` is a list; write [[peer]]");
@@ -88,7 +88,7 @@ fn sections() {
 
 #[test]
 fn strands_that_are_not_built_are_refused_by_name() {
-    for (strand, header) in [("bicast", "[bicast]"), ("metrics", "[metrics]"), ("coding", "[[coding]]")] {
+    for (strand, header) in [("metrics", "[metrics]"), ("coding", "[[coding]]")] {
         let column = header.rfind('[').expect("a header") + 2;
         assert_complaints(
             &format!("{NODE}{TUNNEL}{header}\n"),
@@ -132,6 +132,28 @@ fn what_a_flood_cannot_be() {
     ] {
         assert_complaints(&flood(more), &format!("nawa.toml:{expected}"));
     }
+}
+
+#[test]
+fn bicast_needs_no_key_and_two_interfaces() {
+    let folder = folder();
+    let text = "[bicast]\ninterfaces = ['wlan0', 'wlan1']\nmode = 'adaptive'\nbudget = '30%'\n";
+    let config = read(folder.path(), text).expect("a good file").bicast.expect("the section");
+    assert_eq!(config.interfaces, ["wlan0", "wlan1"]);
+    let settings = config.settings;
+    assert_eq!((settings.mode, settings.budget_percent), (bicast::Mode::Adaptive, 30));
+    assert_eq!(settings.udp_port, 9899);
+    assert_complaints(
+        "[bicast]\ninterfaces = ['wlan0', 'wlan0']\nmode = 'both'\nbudget = 30\nudp-port = 0\n",
+        "nawa.toml:2:24: this interface is named twice; remove one\n\
+         nawa.toml:3:8: there is no mode \"both\"; write \"off\", \"selective\", \"full\" or \"adaptive\"\n\
+         nawa.toml:4:10: 30 is not a share; write one from \"0%\" to \"100%\"\n\
+         nawa.toml:5:12: 0 is not a port; write one from 1 to 65535",
+    );
+    assert_complaints(
+        "[bicast]\ninterfaces = ['wlan0']\n",
+        "nawa.toml:2:14: copies need a second path; name two interfaces or more",
+    );
 }
 
 #[test]
@@ -320,6 +342,8 @@ fn the_sample_is_good_and_shows_every_option() {
     assert_eq!((flood.interface.as_str(), flood.mode, flood.ttl), ("wlan0", Mode::Driver, 16));
     assert_eq!(flood.suppression, flood::suppression::Rules::PURE);
     assert!(flood.rules.format.is_keyed() && flood.rules.rate_limit.is_none());
+    let copies = settings.bicast.expect("it has copies").settings;
+    assert_eq!((copies.mode, copies.budget_percent), (bicast::Mode::default(), 20));
     for key in [
         "id",
         "wire",
@@ -353,6 +377,9 @@ fn the_sample_is_good_and_shows_every_option() {
         "receive",
         "allow",
         "mode",
+        "interfaces",
+        "budget",
+        "udp-port",
     ] {
         assert!(
             sample.lines().any(|line| line.starts_with(&format!("{key} = "))),

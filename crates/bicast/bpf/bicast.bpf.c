@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: MIT OR GPL-2.0-only
+/* Selective bicast for SCTP on this host (paper 004, 3.2.1): a program on the egress hook of each interface in use
+ * sends a copy of what bicast.h names from another of them, between another pair of the association's addresses; one
+ * on the ingress hook learns what those are (ends.h).
+ *
+ * The copy is made before anything is changed, by bpf_clone_redirect, and changed in the egress hook of the interface
+ * that it leaves by, so nothing has to be put back in the original. Two bits of the mark tell the hook what it sees;
+ * both are taken off before the packet leaves, and the user's bits stay.
+ */
+#include "ends.h"
+
+char LICENSE[] SEC("license") = "Dual MIT/GPL";
+
+#define MARK_MASK 0x30000000
+#define MARK_COPY 0x10000000 /* to be given its addresses; cb[0] says which */
+#define MARK_DONE 0x20000000 /* a copy on its way out */
+
+/* Which of an association's addresses a copy goes between, and what is needed to choose them. */
+struct choice {
+	struct __sk_buff *skb;
+	const struct walk *w;
+	const struct association *a;
+	__u64 rank; /* of the best so far; 0: none */
+	__u32 local;
+	__u32 remote;
+	__u32 interface;
+};
+
+/* How good an address of the peer is for a copy of `w` that leaves by `interface`: less is better, 0 is not at all. One
+ * to which the stack's HEARTBEATs leave there comes before one to which they leave elsewhere, since that may have no
+ * route (bpf_fib_lookup tells only where packets are forwarded); another than the packet's own before that one; a
+ * shorter way before a longer one. */
+INLINE __u64 rank(const struct walk *w, const struct remote *r, __u32 interface)
+{
+	if (!r->confirmed || r->unanswered > UNANSWERED || is_ipv4(&r->address) == w->is_ipv6)
+		return 0;
+	return 1 + r->rtt_us + (same(&r->address, &w->destination) ? 1ull << 32 : 0) +
+	       (r->interface != interface ? 1ull << 33 : 0);
+}
+
+/* The interface that has this host's address, if that is another than the one that `w` leaves by; else 0. */
+INLINE __u32 other_interface(const struct __sk_buff *skb, const struct walk *w, const struct address *local)
+{
+	__u32 *interface = bpf_map_lookup_elem(&own, local);
+
+	if (!interface || *interface == skb->ifindex || is_ipv4(local) == w->is_ipv6)
+		return 0;
+	return *interface;
+}
+
+/* One pair of addresses. */
+static long consider(__u32 index, struct choice *c)
+{
+	__u32 local = index / ADDRESSES % ADDRESSES, remote = index % ADDRESSES;
+	const struct address *from = &c->a->locals[local];
+	const struct remote *to = &c->a->remotes[remote];
+	__u32 interface = other_interface(c->skb, c->w, from), mtu = 0;
+	__u64 is = interface ? rank(c->w, to, interface) : 0;
+
+	if (!is || (c->rank && is >= c->rank) || bpf_check_mtu(c->skb, interface, &mtu, 0, 0))
+		return 0;
+	c->rank = is;
+	c->local = local;
+	c->remote = remote;
+	c->interface = interface;
+	return 0;
+}
+
+/* Sends a copy of the packet, which itself stays as it is. */
+INLINE void copy(struct __sk_buff *skb, const struct walk *w, struct association *a, __u32 reasons)
+{
+	struct choice best = { .skb = skb, .w = w, .a = a };
+	__u32 mark = skb->mark;
+	long failed;
+
+	bpf_loop(ADDRESSES * ADDRESSES, consider, &best, 0);
+	if (!best.rank) {
+		add(&a->skipped[SKIPPED_NO_PATH], 1);
+		return;
+	}
+	skb->mark = (mark & ~MARK_MASK) | MARK_COPY;
+	skb->cb[0] = best.local | best.remote << 8;
+	failed = bpf_clone_redirect(skb, best.interface, 0);
+	skb->mark = mark;
+	if (failed) {
+		add(&a->skipped[SKIPPED_UNSENT], 1);
+		return;
+	}
+	add(&a->extra_bytes, w->ip_length);
+	for (int i = 0; i < 6; i++)
+		if (reasons & (1 << i))
+			add(&a->copies[i], 1);
+}
+
+INLINE int readdress_ipv4(struct __sk_buff *skb, const struct walk *w, const struct address *from,
+			  const struct address *to)
+{
+	__u32 new[2] = { from->words[3], to->words[3] };
+
+	return bpf_l3_csum_replace(skb, ETHERNET + 10, w->source.words[3], new[0], 4) ||
+	       bpf_l3_csum_replace(skb, ETHERNET + 10, w->destination.words[3], new[1], 4) ||
+	       bpf_skb_store_bytes(skb, ETHERNET + 12, new, sizeof(new), 0);
+}
+
+INLINE int readdress_udp(struct __sk_buff *skb, const struct walk *w, const struct address *from,
+			 const struct address *to)
+{
+	struct address old[2] = { w->source, w->destination }, new[2] = { *from, *to };
+	__s64 difference = bpf_csum_diff((__u32 *)old, sizeof(old), (__u32 *)new, sizeof(new), 0);
+
+	return bpf_l4_csum_replace(skb, w->udp_at + 6, 0, difference, BPF_F_PSEUDO_HDR | BPF_F_MARK_MANGLED_0);
+}
+
+/* Gives a copy its addresses and its next hop, on the interface that it leaves by. SCTP's checksum covers neither. */
+INLINE int send_copy(struct __sk_buff *skb, const struct settings *now)
+{
+	__u32 local = skb->cb[0] & 0xff, remote = skb->cb[0] >> 8 & 0xff;
+	struct walk *w = new_walk(SCRATCH_COPY);
+	struct address from, to;
+	struct association *a;
+	struct key key;
+	int failed;
+
+	if (!w || walk_headers(skb, w, now->udp_port) != WALKED_SCTP || local >= ADDRESSES || remote >= ADDRESSES)
+		return TC_ACT_SHOT;
+	key = (struct key){ w->tag, w->source_port, w->destination_port };
+	a = bpf_map_lookup_elem(&associations, &key);
+	if (!a)
+		return TC_ACT_SHOT;
+	from = a->locals[local];
+	to = a->remotes[remote].address;
+	if (is_none(&from) || is_none(&to))
+		return TC_ACT_SHOT;
+	if (w->is_ipv6)
+		failed = bpf_skb_store_bytes(skb, ETHERNET + 8, &from, 16, 0) ||
+			 bpf_skb_store_bytes(skb, ETHERNET + 24, &to, 16, 0);
+	else
+		failed = readdress_ipv4(skb, w, &from, &to);
+	if (failed || (w->udp_at && readdress_udp(skb, w, &from, &to)))
+		return TC_ACT_SHOT;
+	skb->mark = (skb->mark & ~MARK_MASK) | MARK_DONE;
+	return bpf_redirect_neigh(skb->ifindex, 0, 0, 0);
+}
+
+/* What is sent tells who the ends are. */
+INLINE void learn_from_sent(struct __sk_buff *skb, const struct walk *w, const struct key *key, struct association *a)
+{
+	__u32 *local_tag;
+
+	if (w->cookie) {
+		local_tag = bpf_map_lookup_elem(&handshakes, key);
+		if (local_tag) {
+			join(key, a, *local_tag);
+			cookie_sent(skb, w, a);
+			bpf_map_delete_elem(&handshakes, key);
+		}
+	}
+	if (w->heartbeat.length)
+		probe_sent(skb, w, key, a);
+	if (w->asconf.length)
+		changed(skb, w, a, 1);
+}
+
+/* INIT ACK has one end's tag in its header and the other's inside: `sent` says which. */
+INLINE void shake_hands(struct __sk_buff *skb, const struct walk *w, const struct key *key, int sent)
+{
+	__u32 inside, outside = key->tag;
+	struct key out = *key;
+
+	if (bpf_skb_load_bytes(skb, w->init_ack.at + 4, &inside, sizeof(inside)) || !inside || !outside)
+		return;
+	if (!sent)
+		out.tag = inside;
+	bpf_map_update_elem(&handshakes, &out, sent ? &inside : &outside, BPF_ANY);
+}
+
+/* Whether only an end of an association sends such a packet: what answers strangers makes no state. */
+INLINE int of_an_association(const struct walk *w)
+{
+	return (w->fields.found & FOUND_DATA) || w->cookie || w->heartbeat.length || w->sack.length;
+}
+
+INLINE void judge(struct __sk_buff *skb, const struct walk *w, const struct settings *now, const struct key *key)
+{
+	struct association *a;
+	__u32 reasons;
+
+	a = of_an_association(w) ? associate(key) : bpf_map_lookup_elem(&associations, key);
+	if (!a)
+		return;
+	a->seen_ns = bpf_ktime_get_coarse_ns();
+	learn_from_sent(skb, w, key, a);
+	reasons = bicast_wanted(now->mode, bicast_sctp_classify(&a->tsn, &w->fields));
+	if (reasons && now->mode == BICAST_ADAPTIVE &&
+	    !bicast_within_budget(a->sent_bytes, a->extra_bytes, w->ip_length, now->budget_percent)) {
+		add(&a->skipped[SKIPPED_BUDGET], 1);
+		reasons = 0;
+	}
+	add(&a->sent_packets, 1);
+	add(&a->sent_bytes, w->ip_length);
+	if (reasons)
+		copy(skb, w, a, reasons);
+	if (w->fields.found & FOUND_END)
+		forget(key, a);
+}
+
+/* A packet of this host's stack. */
+INLINE void consider_sent(struct __sk_buff *skb, const struct settings *now)
+{
+	struct walk *w = new_walk(SCRATCH_EGRESS);
+	enum walked walked;
+	struct key key;
+
+	if (!w)
+		return;
+	walked = walk(skb, w, now->udp_port);
+	if (walked == WALKED_MALFORMED)
+		count_odd(ODD_MALFORMED);
+	if (walked == WALKED_FRAGMENT)
+		count_odd(ODD_FRAGMENT);
+	if (walked != WALKED_SCTP)
+		return;
+	key = (struct key){ w->tag, w->source_port, w->destination_port };
+	if (w->init_ack.length)
+		shake_hands(skb, w, &key, 1);
+	else
+		judge(skb, w, now, &key);
+}
+
+SEC("tcx/egress")
+int bicast_egress(struct __sk_buff *skb)
+{
+	struct settings *now = bpf_map_lookup_elem(&settings, &(__u32){ 0 });
+	__u32 mark = skb->mark & MARK_MASK;
+
+	if (!now)
+		return TC_ACT_UNSPEC;
+	if (mark == MARK_COPY)
+		return send_copy(skb, now);
+	if (mark == MARK_DONE)
+		skb->mark &= ~MARK_MASK;
+	else
+		consider_sent(skb, now);
+	return TC_ACT_UNSPEC;
+}
+
+/* What has arrived for the association of `out`. */
+INLINE void learn_from_received(struct __sk_buff *skb, const struct walk *w, const struct key *out, struct association *a)
+{
+	__u16 counts[2];
+
+	arrived_at(a, &w->destination);
+	if (w->asconf.length)
+		changed(skb, w, a, 0);
+	if (w->sack.length && !bpf_skb_load_bytes(skb, w->sack.at + 12, counts, sizeof(counts)))
+		add(&a->duplicates, ntohs(counts[1]));
+	if (w->fields.found & FOUND_END)
+		forget(out, a);
+}
+
+SEC("tcx/ingress")
+int bicast_ingress(struct __sk_buff *skb)
+{
+	struct settings *now = bpf_map_lookup_elem(&settings, &(__u32){ 0 });
+	struct walk *w = new_walk(SCRATCH_INGRESS);
+	struct key key, out;
+	struct association *a;
+	__u32 *tag;
+
+	if (!now || !w || walk(skb, w, now->udp_port) != WALKED_SCTP)
+		return TC_ACT_UNSPEC;
+	key = (struct key){ w->tag, w->destination_port, w->source_port };
+	if (w->init_ack.length)
+		shake_hands(skb, w, &key, 0);
+	if (w->heartbeat_ack.length)
+		probe_answered(skb, w, &key);
+	out = key;
+	if (!w->abort_reflected) {
+		tag = bpf_map_lookup_elem(&inbound, &key);
+		if (!tag)
+			return TC_ACT_UNSPEC;
+		out.tag = *tag;
+	}
+	a = bpf_map_lookup_elem(&associations, &out);
+	if (a)
+		learn_from_received(skb, w, &out, a);
+	return TC_ACT_UNSPEC;
+}

@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only
+ *
+ * Who the two ends of an association are. Nothing that a packet merely claims is used for a copy: a copy to an address
+ * that is not the peer's would be an attack on somebody, and one from an address that the peer does not know has it
+ * answer with an ABORT that ends the association (RFC 9260 8.4 (8)). So
+ *
+ *   - an address of the peer counts once a HEARTBEAT that this host's stack sent there is answered, or if the handshake
+ *     went there, as for the stack itself (RFC 9260 5.4); INIT, INIT ACK and ASCONF tell the stack where to send
+ *     HEARTBEATs;
+ *   - an address of this host counts once a packet with the association's tag has arrived at it;
+ *   - ASCONF takes addresses away at once (RFC 5061 4.2.2).
+ */
+#ifndef NAWA_BICAST_ENDS_H
+#define NAWA_BICAST_ENDS_H
+
+#include "maps.h"
+
+#define INFORMATION 128 /* bytes of a HEARTBEAT that are hashed; stacks use 40 to 64 */
+#define ASCONF_DELETE 0xc002
+#define PARAMETER_IPV4 5
+#define PARAMETER_IPV6 6
+
+INLINE int same(const struct address *a, const struct address *b)
+{
+	/* One branch, not four: the verifier follows each. */
+	return !((a->words[0] ^ b->words[0]) | (a->words[1] ^ b->words[1]) | (a->words[2] ^ b->words[2]) |
+		 (a->words[3] ^ b->words[3]));
+}
+
+INLINE __u32 is_ipv4(const struct address *a)
+{
+	return !(a->words[0] | a->words[1] | (a->words[2] ^ ntohl(0xffff)));
+}
+
+INLINE int is_none(const struct address *a)
+{
+	return !(a->words[0] | a->words[1] | a->words[2] | a->words[3]);
+}
+
+/* FNV-1a over words, of a HEARTBEAT or its answer. What it says is random, so nobody else can tell the hash. */
+INLINE __u32 hash_information(struct __sk_buff *skb, struct place chunk)
+{
+	__u32 words[INFORMATION / 4] = {}, hash = 2166136261u, length = chunk.length - 4;
+
+	if (length > INFORMATION)
+		length = INFORMATION;
+	if (length < 8 || bpf_skb_load_bytes(skb, chunk.at + 4, words, length))
+		return 0;
+	for (int i = 0; i < INFORMATION / 4; i++)
+		hash = (hash ^ words[i]) * 16777619u;
+	return hash;
+}
+
+/* The place of `address` among the peer's: its own, a free one, or that of one that is silent. */
+INLINE struct remote *remote_slot(struct association *a, const struct address *address)
+{
+	struct remote *slot = 0;
+
+	for (int i = 0; i < ADDRESSES; i++) {
+		struct remote *one = &a->remotes[i];
+
+		if (same(&one->address, address))
+			return one;
+		if (is_none(&one->address) || (one->unanswered > UNANSWERED && !slot))
+			slot = one;
+	}
+	return slot;
+}
+
+/* This host's stack has sent a HEARTBEAT. */
+INLINE void probe_sent(struct __sk_buff *skb, const struct walk *w, const struct key *key, struct association *a)
+{
+	struct key probe = { hash_information(skb, w->heartbeat), key->local_port, key->remote_port };
+	struct remote *remote = remote_slot(a, &w->destination);
+
+	if (!remote || !probe.tag)
+		return;
+	if (!same(&remote->address, &w->destination))
+		*remote = (struct remote){ .address = w->destination };
+	remote->interface = skb->ifindex;
+	remote->nonce = probe.tag;
+	remote->probed_ns = bpf_ktime_get_coarse_ns();
+	remote->unanswered++;
+	bpf_map_update_elem(&probes, &probe, &key->tag, BPF_ANY);
+}
+
+/* The cookie goes to, or came from, the address that the handshake has proved to be the peer's. */
+INLINE void cookie_sent(const struct __sk_buff *skb, const struct walk *w, struct association *a)
+{
+	struct remote *remote = remote_slot(a, &w->destination);
+
+	if (remote && !same(&remote->address, &w->destination))
+		*remote = (struct remote){ .address = w->destination, .confirmed = 1, .interface = skb->ifindex };
+}
+
+INLINE void confirm(struct association *a, __u32 nonce)
+{
+	for (int i = 0; i < ADDRESSES; i++) {
+		struct remote *one = &a->remotes[i];
+
+		if (one->nonce != nonce || is_none(&one->address))
+			continue;
+		one->rtt_us = (bpf_ktime_get_coarse_ns() - one->probed_ns) / 1000;
+		one->confirmed = 1;
+		one->unanswered = 0;
+		one->nonce = 0;
+	}
+}
+
+/* The two tags of an association are known to belong together. */
+INLINE void join(const struct key *key, struct association *a, __u32 local_tag)
+{
+	struct key other = { local_tag, key->local_port, key->remote_port };
+
+	a->local_tag = local_tag;
+	bpf_map_update_elem(&inbound, &other, &key->tag, BPF_ANY);
+}
+
+/* A HEARTBEAT has been answered; `key` is that of the answer. */
+INLINE void probe_answered(struct __sk_buff *skb, const struct walk *w, const struct key *key)
+{
+	struct key probe = { hash_information(skb, w->heartbeat_ack), key->local_port, key->remote_port }, out = probe;
+	struct association *a;
+	__u32 *tag;
+
+	tag = probe.tag ? bpf_map_lookup_elem(&probes, &probe) : 0;
+	if (!tag)
+		return;
+	out.tag = *tag;
+	bpf_map_delete_elem(&probes, &probe);
+	a = bpf_map_lookup_elem(&associations, &out);
+	if (!a)
+		return;
+	confirm(a, probe.tag);
+	if (a->local_tag != key->tag)
+		join(&out, a, key->tag);
+}
+
+/* A packet of the association has arrived at `address`. */
+INLINE void arrived_at(struct association *a, const struct address *address)
+{
+	for (int i = 0; i < ADDRESSES; i++)
+		if (same(&a->locals[i], address))
+			return;
+	if (bpf_map_lookup_elem(&own, address))
+		a->locals[a->next_local++ % ADDRESSES] = *address;
+}
+
+INLINE void forget_address(struct association *a, const struct address *address, int ours)
+{
+	for (int i = 0; i < ADDRESSES; i++) {
+		if (ours && same(&a->locals[i], address))
+			a->locals[i] = (struct address){};
+		if (!ours && same(&a->remotes[i].address, address))
+			a->remotes[i] = (struct remote){};
+	}
+}
+
+INLINE void forget_others(struct association *a, const struct address *address, int ours)
+{
+	for (int i = 0; i < ADDRESSES; i++) {
+		if (ours && !same(&a->locals[i], address))
+			a->locals[i] = (struct address){};
+		if (!ours && !same(&a->remotes[i].address, address))
+			a->remotes[i] = (struct remote){};
+	}
+}
+
+struct changes {
+	struct __sk_buff *skb;
+	const struct walk *w;
+	struct association *a;
+	__u32 at;
+	__u32 end;
+	int ours;
+};
+
+/* One parameter of an ASCONF; 1 ends the loop. */
+static long change(__u32 index, struct changes *c)
+{
+	struct { __u16 type, length; __u32 correlation; __u16 inner, inner_length; } p;
+	struct address address = {};
+	__u32 length;
+
+	(void)index;
+	if (c->at + 4 > c->end || bpf_skb_load_bytes(c->skb, c->at, &p, 4))
+		return 1;
+	length = ntohs(p.length);
+	if (length < 4 || length > c->end - c->at)
+		return 1;
+	if (ntohs(p.type) == ASCONF_DELETE && length >= 16 && !bpf_skb_load_bytes(c->skb, c->at, &p, sizeof(p))) {
+		if (ntohs(p.inner) == PARAMETER_IPV4 && !bpf_skb_load_bytes(c->skb, c->at + 12, &address.words[3], 4)) {
+			if (address.words[3])
+				address.words[2] = ntohl(0xffff);
+		} else if (ntohs(p.inner) != PARAMETER_IPV6 || length < 28 || bpf_skb_load_bytes(c->skb, c->at + 12, &address, 16)) {
+			return 1;
+		}
+		/* The address of zeros stands for all but the packet's own (RFC 5061 4.2.2). */
+		if (is_none(&address))
+			forget_others(c->a, &c->w->source, c->ours);
+		else
+			forget_address(c->a, &address, c->ours);
+	}
+	c->at += (length + 3) & ~3u;
+	return 0;
+}
+
+/* Takes away what an ASCONF deletes: of this host's addresses (`ours`), or of the peer's. */
+INLINE void changed(struct __sk_buff *skb, const struct walk *w, struct association *a, int ours)
+{
+	struct changes c = { skb, w, a, w->asconf.at + 8, w->asconf.at + w->asconf.length, ours };
+
+	bpf_loop(2 * ADDRESSES + 8, change, &c, 0);
+}
+
+INLINE void forget(const struct key *key, const struct association *a)
+{
+	struct key other = { a->local_tag, key->local_port, key->remote_port };
+
+	bpf_map_delete_elem(&inbound, &other);
+	bpf_map_delete_elem(&associations, key);
+}
+
+#endif

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only
+ *
+ * The maps, and what is counted.
+ */
+#ifndef NAWA_BICAST_MAPS_H
+#define NAWA_BICAST_MAPS_H
+
+#include "walk.h"
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct settings);
+} settings SEC(".maps");
+
+/* This host's addresses on the interfaces in use, and which interface has each. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 256);
+	__type(key, struct address);
+	__type(value, __u32);
+} own SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, ASSOCIATIONS);
+	__type(key, struct key);
+	__type(value, struct association);
+} associations SEC(".maps");
+
+/* From the key of what this host receives to the tag of what it sends. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, ASSOCIATIONS);
+	__type(key, struct key);
+	__type(value, __u32);
+} inbound SEC(".maps");
+
+/* From the key of what this host sends to the tag of what it receives, while an association is being set up. A flood of
+ * INITs ends here and pushes out no association. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1024);
+	__type(key, struct key);
+	__type(value, __u32);
+} handshakes SEC(".maps");
+
+/* From a HEARTBEAT's hash, in the place of the tag, to the tag of what this host sends. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, ASSOCIATIONS);
+	__type(key, struct key);
+	__type(value, __u32);
+} probes SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, ODD_KINDS);
+	__type(key, __u32);
+	__type(value, __u64);
+} odd SEC(".maps");
+
+enum scratch {
+	SCRATCH_EGRESS = 0,
+	SCRATCH_INGRESS = 1,
+	SCRATCH_COPY = 2, /* the copy's egress hook runs inside that of its original */
+	SCRATCHES = 3,
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, SCRATCHES);
+	__type(key, __u32);
+	__type(value, struct walk);
+} scratch SEC(".maps");
+
+INLINE struct walk *new_walk(__u32 user)
+{
+	struct walk *w = bpf_map_lookup_elem(&scratch, &user);
+
+	if (w)
+		__builtin_memset(w, 0, sizeof(*w));
+	return w;
+}
+
+INLINE void count_odd(__u32 kind)
+{
+	__u64 *count = bpf_map_lookup_elem(&odd, &kind);
+
+	if (count)
+		++*count;
+}
+
+INLINE void add(__u64 *counter, __u64 amount)
+{
+	__sync_fetch_and_add(counter, amount);
+}
+
+static const struct association no_association;
+
+/* The association of that key, made if it is not there. */
+INLINE struct association *associate(const struct key *key)
+{
+	struct association *found = bpf_map_lookup_elem(&associations, key);
+
+	if (found)
+		return found;
+	bpf_map_update_elem(&associations, key, &no_association, BPF_NOEXIST);
+	return bpf_map_lookup_elem(&associations, key);
+}
+
+#endif

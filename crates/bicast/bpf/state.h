@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only
+ *
+ * What the programs on tc's hooks keep. Shared with Rust (`kernel/records.rs`).
+ */
+#ifndef NAWA_BICAST_STATE_H
+#define NAWA_BICAST_STATE_H
+
+#include "bicast.h"
+
+/* Addresses of either end that an association is known by; more are not used for copies. */
+#define ADDRESSES 4
+/* Associations remembered; then the one unused for longest is forgotten, which at worst costs its copies. */
+#define ASSOCIATIONS 16384
+/* More HEARTBEATs in a row than this without an answer, and an address is not used until it answers. */
+#define UNANSWERED 2
+
+/* Network byte order; IPv4 as ::ffff:a.b.c.d. */
+struct address {
+	__u32 words[4];
+};
+
+/* An association as one end's packets name it: ports and tag in network byte order. */
+struct key {
+	__u32 tag;
+	__u16 local_port;
+	__u16 remote_port;
+};
+
+/* An address of the peer. It is used once a HEARTBEAT that was sent to it has been answered (RFC 9260 5.4). */
+struct remote {
+	struct address address;
+	__u64 probed_ns;
+	__u32 nonce;      /* a hash of what that HEARTBEAT says, which its answer repeats */
+	__u32 rtt_us;     /* of the last answered one */
+	__u32 confirmed;
+	__u32 unanswered; /* since the last answer */
+	__u32 interface;  /* by which HEARTBEATs leave for it */
+	__u32 unused;
+};
+
+enum skipped {
+	SKIPPED_NO_PATH = 0,     /* no other interface that takes it, or no confirmed address */
+	SKIPPED_BUDGET = 1,
+	SKIPPED_UNSENT = 2,      /* the other interface did not take it */
+	SKIPPED_KINDS = 3,
+};
+
+/* By the tag and the ports of what this host sends. */
+struct association {
+	struct bicast_association tsn;
+	__u32 local_tag;    /* of what it receives; network byte order, 0 while unknown */
+	__u32 next_local;
+	__u64 seen_ns;      /* CLOCK_MONOTONIC */
+	__u64 sent_packets;
+	__u64 sent_bytes;   /* of IP packets, copies not counted */
+	__u64 extra_bytes;  /* of the copies */
+	__u64 duplicates;   /* TSNs that the peer reported as received twice */
+	__u64 copies[6];    /* by the bits of enum bicast_reason; one packet may count for several */
+	__u64 skipped[SKIPPED_KINDS];
+	struct address locals[ADDRESSES]; /* this host's, at which the peer's packets have arrived */
+	struct remote remotes[ADDRESSES];
+};
+
+/* Set while the programs run. */
+struct settings {
+	__u32 mode;           /* enum bicast_mode */
+	__u32 budget_percent; /* of the bytes sent; in adaptive mode */
+	__u32 udp_port;       /* of SCTP in UDP, host byte order */
+};
+
+/* Packets that were passed on and not understood, per CPU. */
+enum odd {
+	ODD_MALFORMED = 0,
+	ODD_FRAGMENT = 1,
+	ODD_KINDS = 2,
+};
+
+#endif

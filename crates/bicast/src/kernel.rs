@@ -1,0 +1,197 @@
+//! The programs on tc's hooks, `bpf/bicast.bpf.c`: loading and attaching them, telling them what to do, and reading
+//! what they know.
+
+mod records;
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod vectors;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use bpf::Error;
+use bpf::tc::{self, Attached, Direction};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, ObjectBuilder, PrintLevel};
+
+use crate::core::Mode;
+use records::address_bytes;
+
+pub use records::{Known, Remote};
+
+const OBJECT: &[u8] = bpf::object!("bicast.bpf.o");
+/// What our programs' names start with.
+const PREFIX: &str = "bicast_";
+
+/// What the programs do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// What is copied.
+    pub mode: Mode,
+    /// In adaptive mode: the most bytes of copies, in percent of the bytes sent.
+    pub budget_percent: u32,
+    /// The port of SCTP in UDP (RFC 6951).
+    pub udp_port: u16,
+}
+
+/// Packets that were passed on and not understood.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Odd {
+    /// A chunk that cannot be, or more of them than are looked at.
+    pub malformed_packets: u64,
+    /// Fragments of IP.
+    pub fragments: u64,
+}
+
+/// The loaded programs, and where they are attached. Dropping it takes them off.
+pub struct Programs {
+    object: Object,
+    attached: BTreeMap<u32, [Attached; 2]>,
+    own: BTreeSet<[u8; 16]>,
+}
+
+impl Programs {
+    /// Loads them; they are attached nowhere.
+    ///
+    /// # Errors
+    /// What the kernel lacks or says.
+    pub fn load(settings: &Settings) -> Result<Programs, Error> {
+        if !bpf::is_root() {
+            return Err(Error::NotRoot);
+        }
+        hush();
+        let refused = |error| Error::Refused { program: "bicast".into(), error };
+        let open = ObjectBuilder::default().open_memory(OBJECT).map_err(refused)?;
+        let object = open.load().map_err(refused)?;
+        let programs = Programs { object, attached: BTreeMap::new(), own: BTreeSet::new() };
+        programs.set(settings)?;
+        Ok(programs)
+    }
+
+    /// Has them do as `settings` say, from the next packet on.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn set(&self, settings: &Settings) -> Result<(), Error> {
+        let words = [settings.mode.to_word(), settings.budget_percent, settings.udp_port.into()];
+        let value: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        self.map("settings")?.update(&0u32.to_ne_bytes(), &value, MapFlags::ANY).map_err(failed)
+    }
+
+    /// Attaches them to exactly these interfaces, by index.
+    ///
+    /// # Errors
+    /// What the kernel says; the others are attached all the same.
+    pub fn attach(&mut self, interfaces: &BTreeSet<u32>) -> Result<(), Error> {
+        self.attached.retain(|index, _| interfaces.contains(index));
+        let new: Vec<u32> = interfaces.iter().filter(|i| !self.attached.contains_key(i)).copied().collect();
+        let mut result = Ok(());
+        for index in new {
+            match self.attach_one(index) {
+                Ok(attached) => drop(self.attached.insert(index, attached)),
+                Err(error) => result = Err(error),
+            }
+        }
+        result
+    }
+
+    fn attach_one(&self, index: u32) -> Result<[Attached; 2], Error> {
+        let attach = |name: &str, direction| {
+            let program = self.object.progs().find(|one| one.name() == name);
+            let program = program.ok_or_else(|| Error::NoProgram(name.to_owned()))?;
+            tc::attach(program.as_fd(), index, direction)
+        };
+        // What is learnt from what arrives goes first.
+        Ok([attach("bicast_ingress", Direction::Ingress)?, attach("bicast_egress", Direction::Egress)?])
+    }
+
+    /// Says which addresses this host has on the interfaces in use, each with its interface's index.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn set_own(&mut self, addresses: &BTreeMap<IpAddr, u32>) -> Result<(), Error> {
+        let map = self.map("own")?;
+        let new: BTreeMap<_, _> = addresses.iter().map(|(address, i)| (address_bytes(*address), i)).collect();
+        for gone in self.own.iter().filter(|address| !new.contains_key(*address)) {
+            map.delete(gone).map_err(failed)?;
+        }
+        for (address, interface) in &new {
+            map.update(address, &interface.to_ne_bytes(), MapFlags::ANY).map_err(failed)?;
+        }
+        self.own = new.into_keys().collect();
+        Ok(())
+    }
+
+    /// What can be asked from any thread.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn watch(&self) -> Result<Watch, Error> {
+        Ok(Watch { associations: self.map("associations")?, odd: self.map("odd")? })
+    }
+
+    fn map(&self, name: &'static str) -> Result<MapHandle, Error> {
+        let map = self.object.maps().find(|map| map.name() == name);
+        let map = map.ok_or_else(|| Error::NoProgram(name.to_owned()))?;
+        MapHandle::try_from(&map).map_err(failed)
+    }
+}
+
+/// What the programs know and have counted.
+#[derive(Debug)]
+pub struct Watch {
+    associations: MapHandle,
+    odd: MapHandle,
+}
+
+impl Watch {
+    /// The associations, by ports and tag.
+    pub fn associations(&self) -> Vec<Known> {
+        let value = |key: &[u8]| self.associations.lookup(key, MapFlags::ANY).ok().flatten();
+        let read = |key: Vec<u8>| Known::read(&key, &value(&key)?);
+        let mut known: Vec<_> = self.associations.keys().filter_map(read).collect();
+        known.sort_by_key(|known| (known.local_port, known.remote_port, known.tag));
+        known
+    }
+
+    /// Forgets those of which nothing has been sent for longer than `idle` at `now`, on the monotonic clock.
+    pub fn forget_idle(&self, now: Duration, idle: Duration) {
+        // Deleting while walking may lead back to the start.
+        for key in self.associations.keys().collect::<Vec<_>>() {
+            let value = self.associations.lookup(&key, MapFlags::ANY).ok().flatten();
+            let known = value.and_then(|value| Known::read(&key, &value));
+            if known.is_some_and(|known| now.saturating_sub(known.seen) > idle) {
+                // It may have ended meanwhile.
+                let _ = self.associations.delete(&key);
+            }
+        }
+    }
+
+    /// What was not understood.
+    pub fn odd(&self) -> Odd {
+        let sum = |kind: u32| {
+            let values = self.odd.lookup_percpu(&kind.to_ne_bytes(), MapFlags::ANY).ok().flatten();
+            let number = |value: Vec<u8>| value.first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes));
+            values.into_iter().flatten().map(number).sum()
+        };
+        Odd { malformed_packets: sum(0), fragments: sum(1) }
+    }
+}
+
+/// Takes off what a crash left on the interface with this index; only kernels before 6.6 leave anything. True if there
+/// was something.
+pub fn remove_left(interface: u32) -> bool {
+    hush();
+    tc::remove_left(interface, PREFIX)
+}
+
+/// What libbpf says is for developers.
+fn hush() {
+    libbpf_rs::set_print(Some((PrintLevel::Debug, |_, line| tracing::debug!("{}", line.trim_end()))));
+}
+
+fn failed(error: libbpf_rs::Error) -> Error {
+    Error::System { doing: "use a map of bicast", error: std::io::Error::other(error) }
+}

@@ -1,0 +1,224 @@
+//! The programs in the kernel: packet in, packet out.
+
+mod frames;
+mod hostile;
+mod world;
+
+use packet::checksum::{self, Sum};
+use packet::sctp::kind;
+use packet::{Ip, Sctp};
+
+use crate::core::Mode;
+use crate::kernel::Settings;
+use frames::{Carrier, ETHERNET, IN, MAC, OUT, chunk, data, deletes, heartbeat, sack};
+use world::{SETTINGS, World, in_world};
+
+/// Has the association's two links known to either end: each end's HEARTBEATs are answered.
+fn learn(world: &World, carrier: Carrier) {
+    for nth in [1, 2] {
+        let at = usize::from(nth) - 1;
+        world.send_from(at, &carrier.out(nth, OUT, &heartbeat(kind::HEARTBEAT, nth)));
+        world.receive(at, &carrier.incoming(nth, IN, &heartbeat(kind::HEARTBEAT_ACK, nth)));
+    }
+}
+
+/// The copies that leave from the second interface when `frame` is sent from the first; none leaves from that.
+#[track_caller]
+fn copies(world: &World, frame: &[u8]) -> usize {
+    let [first, second] = world.send(frame);
+    assert_eq!(first.len(), 0, "a copy goes another way than the packet");
+    second.len()
+}
+
+#[test]
+fn a_retransmission_leaves_twice() {
+    in_world("a_retransmission_leaves_twice", |world| {
+        for carrier in Carrier::ALL {
+            learn(world, carrier);
+            let frame = carrier.out(1, OUT, &data(10));
+            assert_eq!(copies(world, &frame), 0, "{carrier:?}: the first time");
+            let [_, copies] = world.send(&frame);
+            let [copy] = &copies[..] else { panic!("{carrier:?}: {copies:?}") };
+            assert_eq!(copy[..6], MAC, "{carrier:?}: to the neighbour");
+            // The other pair of addresses, with all checksums right, and all else as it was.
+            let expected = carrier.out(2, OUT, &data(10));
+            assert_eq!(copy[ETHERNET..], expected[ETHERNET..], "{carrier:?}");
+            let ip = Ip::parse(&copy[ETHERNET..]).expect("a packet");
+            let header = &copy[ETHERNET..ETHERNET + 20];
+            assert!(ip.version() == 6 || checksum::verify(Sum::default(), header));
+            assert!(Sctp::parse(&ip, 9899).expect("SCTP").checksum_right());
+            // The next carrier's is another association of the same ports and tags.
+            world.send(&carrier.out(1, OUT, &chunk(kind::SHUTDOWN_COMPLETE, 0, &[])));
+            assert_eq!(world.watch.associations(), [], "{carrier:?}");
+        }
+    });
+}
+
+#[test]
+fn what_controls_retransmission_is_copied_and_nothing_else() {
+    in_world("what_controls_retransmission_is_copied_and_nothing_else", |world| {
+        learn(world, Carrier::V4);
+        let beat = heartbeat(kind::HEARTBEAT, 9);
+        let cases: [(&str, Vec<u8>, usize); 8] = [
+            ("new data", data(10), 0),
+            ("a SACK without gaps", sack(0, 0), 0),
+            ("a SACK with gaps", sack(2, 0), 1),
+            ("old data bundled with new", [data(10), data(11)].concat(), 1),
+            ("old data bundled with a HEARTBEAT", [data(10), beat].concat(), 0),
+            ("a SACK with gaps bundled with new data", [sack(1, 1), data(12)].concat(), 1),
+            ("SHUTDOWN", chunk(kind::SHUTDOWN, 0, &[0; 4]), 0),
+            ("data below, after SHUTDOWN has forgotten it", data(3), 0),
+        ];
+        let mut copied = 0;
+        for (what, chunks, expected) in cases {
+            assert_eq!(copies(world, &Carrier::V4.out(1, OUT, &chunks)), expected, "{what}");
+            copied += expected as u64;
+        }
+        let known = world.only();
+        assert_eq!(known.copies["request"] + known.copies["retransmission"], copied);
+        assert_eq!(known.sent_packets, 2 + 8);
+        assert!(known.extra_bytes > 0 && known.extra_bytes < known.sent_bytes);
+    });
+}
+
+#[test]
+fn modes_say_what_is_copied() {
+    in_world("modes_say_what_is_copied", |world| {
+        learn(world, Carrier::V4);
+        let mut tsn = 100;
+        let mut send = |mode, budget_percent, chunks: fn(u32) -> Vec<u8>| {
+            world.programs.set(&Settings { mode, budget_percent, ..SETTINGS }).expect("a map");
+            tsn += 1;
+            copies(world, &Carrier::V4.out(1, OUT, &chunks(tsn)))
+        };
+        let old = |_| data(1);
+        let tail = |tsn| {
+            let mut tail = data(tsn);
+            tail[1] |= 8;
+            tail
+        };
+        assert_eq!([send(Mode::Off, 20, data), send(Mode::Off, 20, old)], [0, 0]);
+        assert_eq!([send(Mode::Selective, 0, data), send(Mode::Selective, 0, old)], [0, 1]);
+        assert_eq!([send(Mode::Full, 0, data), send(Mode::Full, 0, old)], [1, 1]);
+        assert_eq!([send(Mode::Adaptive, 20, data), send(Mode::Adaptive, 20, tail)], [0, 1]);
+        // The allowance lasts for a while, then the budget ends it.
+        let sent = (0..1000).take_while(|_| send(Mode::Adaptive, 0, old) == 1).count();
+        assert!((50..1000).contains(&sent), "{sent}");
+        assert_eq!(world.only().skipped["budget"], 1);
+    });
+}
+
+#[test]
+fn nothing_goes_where_no_heartbeat_was_answered() {
+    in_world("nothing_goes_where_no_heartbeat_was_answered", |world| {
+        let carrier = Carrier::V4;
+        let again = |world: &World| copies(world, &carrier.out(1, OUT, &data(10)));
+        again(world);
+        assert_eq!(again(world), 0, "no address is known");
+        world.send_from(1, &carrier.out(2, OUT, &heartbeat(kind::HEARTBEAT, 7)));
+        assert_eq!(again(world), 0, "not answered yet");
+        world.receive(1, &carrier.incoming(2, IN, &heartbeat(kind::HEARTBEAT_ACK, 8)));
+        assert_eq!(again(world), 0, "answered, but not what was asked");
+        world.receive(1, &carrier.incoming(2, IN, &heartbeat(kind::HEARTBEAT_ACK, 7)));
+        assert_eq!(again(world), 1);
+        assert_eq!(world.only().skipped["no-path"], 3);
+    });
+}
+
+#[test]
+fn a_path_that_fails_is_left_until_it_answers() {
+    in_world("a_path_that_fails_is_left_until_it_answers", |world| {
+        let carrier = Carrier::V4;
+        learn(world, carrier);
+        world.send(&carrier.out(1, OUT, &data(10)));
+        let beat = |world: &World| {
+            world.send_from(1, &carrier.out(2, OUT, &heartbeat(kind::HEARTBEAT, 7)));
+            copies(world, &carrier.out(1, OUT, &data(10)))
+        };
+        // The other address is then the packet's own, by another interface than its HEARTBEATs take: not in this net.
+        assert_eq!([beat(world), beat(world), beat(world), beat(world)], [1, 1, 0, 0]);
+        world.receive(1, &carrier.incoming(2, IN, &heartbeat(kind::HEARTBEAT_ACK, 7)));
+        assert_eq!(copies(world, &carrier.out(1, OUT, &data(10))), 1);
+    });
+}
+
+#[test]
+fn an_address_that_is_deleted_is_not_used() {
+    in_world("an_address_that_is_deleted_is_not_used", |world| {
+        let carrier = Carrier::V4;
+        let again = |world: &World| copies(world, &carrier.out(1, OUT, &data(10)));
+        for asconf in [deletes([10, 0, 1, 2], [10, 0, 2, 2]), deletes([10, 0, 1, 2], [0; 4])] {
+            learn(world, carrier);
+            again(world);
+            assert_eq!(again(world), 1);
+            world.receive(0, &carrier.incoming(1, 0x3333_3333, &asconf));
+            assert_eq!(again(world), 1, "of another association");
+            world.receive(0, &carrier.incoming(1, IN, &asconf));
+            assert_eq!(again(world), 0, "the peer's");
+        }
+        learn(world, carrier);
+        world.send(&carrier.out(1, OUT, &deletes([10, 0, 1, 1], [10, 0, 2, 1])));
+        assert_eq!(again(world), 0, "this host's");
+    });
+}
+
+#[test]
+fn the_end_of_an_association_is_its_end() {
+    in_world("the_end_of_an_association_is_its_end", |world| {
+        let carrier = Carrier::V4;
+        let abort = chunk(kind::ABORT, 0, &[]);
+        let reflected = chunk(kind::ABORT, 1, &[]);
+        let incoming = [
+            ("ABORT", IN, abort.clone()),
+            ("an ABORT with the T bit", OUT, reflected),
+            ("SHUTDOWN COMPLETE", IN, chunk(kind::SHUTDOWN_COMPLETE, 0, &[])),
+        ];
+        for (what, tag, chunks) in incoming {
+            learn(world, carrier);
+            world.receive(0, &carrier.incoming(1, 0x3333_3333, &chunks));
+            assert_eq!(world.watch.associations().len(), 1, "{what} with a tag that is not its own");
+            world.receive(0, &carrier.incoming(1, tag, &chunks));
+            assert_eq!(world.watch.associations().len(), 0, "{what}");
+        }
+        learn(world, carrier);
+        assert_eq!(copies(world, &carrier.out(1, OUT, &abort)), 0);
+        assert_eq!(world.watch.associations().len(), 0);
+    });
+}
+
+#[test]
+fn the_tags_of_a_handshake_belong_together() {
+    in_world("the_tags_of_a_handshake_belong_together", |world| {
+        let carrier = Carrier::V4;
+        let init_ack = |tag: u32| chunk(kind::INIT_ACK, 0, &[&tag.to_be_bytes()[..], &[0; 12]].concat());
+        // As client: INIT ACK arrives, COOKIE ECHO goes. As server: INIT ACK goes, COOKIE ACK goes.
+        world.receive(0, &carrier.incoming(1, IN, &init_ack(OUT)));
+        assert_eq!(world.watch.associations(), [], "a stranger's INIT ACK makes nothing");
+        world.send(&carrier.out(1, OUT, &chunk(kind::COOKIE_ECHO, 0, &[1; 8])));
+        world.receive(1, &carrier.incoming(2, IN, &data(1)));
+        let known = world.only();
+        assert_eq!(known.locals, [carrier.address(2, 1)]);
+        let [remote] = &known.remotes[..] else { panic!("{known:?}") };
+        assert_eq!(
+            (remote.address, remote.usable),
+            (carrier.address(1, 2), true),
+            "the handshake went there"
+        );
+        world.send(&carrier.out(1, OUT, &chunk(kind::SHUTDOWN_COMPLETE, 0, &[])));
+        world.send(&carrier.out(1, OUT + 1, &init_ack(IN + 1)));
+        world.send(&carrier.out(1, OUT + 1, &chunk(kind::COOKIE_ACK, 0, &[])));
+        world.receive(1, &carrier.incoming(2, IN + 1, &sack(0, 3)));
+        let known = world.only();
+        assert_eq!((known.locals, known.duplicate_tsns), (vec![carrier.address(2, 1)], 3));
+    });
+}
+
+#[test]
+fn a_filter_that_a_crash_left_is_replaced_and_removed() {
+    in_world("a_filter_that_a_crash_left_is_replaced_and_removed", |world| {
+        let interface = world.leave_filter();
+        assert_eq!(world.leave_filter(), interface, "the next start's takes its place");
+        assert!(crate::kernel::remove_left(interface));
+        assert!(!crate::kernel::remove_left(interface), "there was one, and it is gone");
+    });
+}

@@ -1,0 +1,163 @@
+//! A namespace with two TAPs, on which the programs are attached: packets go into them by the kernel's test-run call,
+//! and copies come out of the TAPs.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::net::IpAddr;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use bpf::tc::Direction;
+use device::{Net, Tap};
+use libbpf_rs::ProgramInput;
+
+use super::frames::{ETHERNET, MAC};
+use crate::core::Mode;
+use crate::kernel::{Known, Programs, Settings, Watch};
+
+/// Offsets in `struct __sk_buff`, and its size.
+const IFINDEX: usize = 40;
+const SK_BUFF: usize = 192;
+
+/// What the tests begin with.
+pub const SETTINGS: Settings = Settings { mode: Mode::Selective, budget_percent: 20, udp_port: 9899 };
+
+pub struct World {
+    pub programs: Programs,
+    pub watch: Watch,
+    taps: [Tap; 2],
+    interfaces: [u32; 2],
+}
+
+/// Removes the namespace.
+struct Namespace(String);
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        let _ = Command::new("ip").args(["netns", "delete", &self.0]).status();
+    }
+}
+
+/// Runs `test`, one at a time, unless it has to be skipped.
+pub fn in_world(name: &str, test: impl FnOnce(&mut World) + Send) {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    if !bpf::is_root() || File::open("/dev/net/tun").is_err() {
+        eprintln!("SKIPPED: {name}: needs root and /dev/net/tun to make network namespaces with TAPs");
+        return;
+    }
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    let namespace = Namespace(format!("nawalab-{}-b{count}", std::process::id()));
+    ip(&["netns", "add", &namespace.0]);
+    let path = Path::new("/run/netns").join(&namespace.0);
+    device::netns::run_in(&path, || test(&mut World::new())).expect("it can be entered");
+}
+
+#[track_caller]
+fn ip(arguments: &[&str]) {
+    let output = Command::new("ip").args(arguments).output().expect("ip starts");
+    assert!(output.status.success(), "ip {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+fn make(name: &str, net: &mut Net, nth: u8) -> (Tap, u32) {
+    let tap = Tap::create(name).expect("a TAP");
+    for address in [format!("10.0.{nth}.1/24"), format!("fd00:{nth}::1/64")] {
+        ip(&["address", "add", &address, "dev", name, "nodad"]);
+    }
+    ip(&["link", "set", name, "up"]);
+    let mac = MAC.map(|byte| format!("{byte:02x}")).join(":");
+    for address in [format!("10.0.{nth}.2"), format!("fd00:{nth}::2")] {
+        ip(&["neigh", "add", &address, "lladdr", &mac, "dev", name, "nud", "permanent"]);
+    }
+    (tap, net.link(name).expect("it is there").index)
+}
+
+impl World {
+    fn new() -> World {
+        let mut net = Net::open().expect("netlink");
+        let ((a, a_index), (b, b_index)) = (make("a0", &mut net, 1), make("b0", &mut net, 2));
+        let mut programs = Programs::load(&SETTINGS).expect("the kernel takes them");
+        programs.attach(&BTreeSet::from([a_index, b_index])).expect("they attach");
+        let address = |text: &str| text.parse::<IpAddr>().expect("an address");
+        let own =
+            [("10.0.1.1", a_index), ("fd00:1::1", a_index), ("10.0.2.1", b_index), ("fd00:2::1", b_index)];
+        let own: BTreeMap<_, _> = own.iter().map(|(text, index)| (address(text), *index)).collect();
+        programs.set_own(&own).expect("a map");
+        let watch = programs.watch().expect("maps");
+        World { programs, watch, taps: [a, b], interfaces: [a_index, b_index] }
+    }
+
+    /// Attaches the egress program to the first interface as kernels before 6.6 do, and forgets it, as a crash does;
+    /// the interface's index.
+    pub fn leave_filter(&self) -> u32 {
+        let program =
+            self.programs.object.progs().find(|one| one.name() == "bicast_egress").expect("a program");
+        let attached = bpf::tc::attach_filter(program.as_fd(), self.interfaces[0], Direction::Egress);
+        std::mem::forget(attached.expect("it attaches"));
+        self.interfaces[0]
+    }
+
+    /// Has this host send `frame` from its first interface; the copies that leave from each. The frame itself is
+    /// neither changed nor stopped.
+    #[track_caller]
+    pub fn send(&self, frame: &[u8]) -> [Vec<Vec<u8>>; 2] {
+        self.send_from(0, frame)
+    }
+
+    /// As [`World::send`], from that interface.
+    #[track_caller]
+    pub fn send_from(&self, nth: usize, frame: &[u8]) -> [Vec<Vec<u8>>; 2] {
+        self.copies();
+        self.run("bicast_egress", nth, frame);
+        self.copies()
+    }
+
+    /// Has `frame` arrive at that interface.
+    #[track_caller]
+    pub fn receive(&self, nth: usize, frame: &[u8]) {
+        self.run("bicast_ingress", nth, frame);
+    }
+
+    #[track_caller]
+    fn run(&self, name: &str, nth: usize, frame: &[u8]) {
+        let program = self.programs.object.progs_mut().find(|one| one.name() == name).expect("a program");
+        let mut context = vec![0; SK_BUFF];
+        context[IFINDEX..IFINDEX + 4].copy_from_slice(&self.interfaces[nth].to_ne_bytes());
+        let mut out = vec![0; frame.len() + 64];
+        let input = ProgramInput {
+            context_in: Some(&mut context),
+            data_in: Some(frame),
+            data_out: Some(&mut out),
+            ..ProgramInput::default()
+        };
+        let output = program.test_run(input).expect("it runs");
+        assert_eq!(output.return_value, u32::MAX, "TC_ACT_UNSPEC leaves it to others");
+        assert_eq!(output.data.as_deref().map(|data| &data[..frame.len()]), Some(frame), "as it was");
+    }
+
+    fn copies(&self) -> [Vec<Vec<u8>>; 2] {
+        self.taps.each_ref().map(|tap| {
+            let mut buffer = vec![0; 1 << 16];
+            let frames = std::iter::from_fn(|| tap.recv(&mut buffer).ok().map(|n| buffer[..n].to_vec()));
+            // The kernel's own neighbour discovery is of no interest.
+            frames.filter(|frame| is_transport(frame)).collect()
+        })
+    }
+
+    /// The only association that is known.
+    #[track_caller]
+    pub fn only(&self) -> Known {
+        let mut known = self.watch.associations();
+        assert_eq!(known.len(), 1, "{known:?}");
+        known.remove(0)
+    }
+}
+
+fn is_transport(frame: &[u8]) -> bool {
+    let protocol = if frame[12] == 8 { frame[ETHERNET + 9] } else { frame[ETHERNET + 6] };
+    protocol == packet::ip::SCTP || protocol == packet::ip::UDP
+}

@@ -1,0 +1,99 @@
+//! The copies of SCTP's packets: what the daemon runs, and its state as JSON.
+
+use bicast::daemon::{self, Config, Interface, Part, Running, View};
+use bicast::kernel::Known;
+use serde_json::{Value, json};
+
+use crate::config::mode_name;
+
+/// Starts what `config` asks for.
+///
+/// # Errors
+/// One sentence.
+pub fn start(config: Config) -> Result<Running, String> {
+    let mode = mode_name(config.settings.mode);
+    let running = daemon::start(config).map_err(|error| format!("[bicast]: {error}"))?;
+    tracing::info!(mode, "bicast runs");
+    Ok(running)
+}
+
+/// Makes `now` what `config` asks for. What is known of associations stays.
+///
+/// # Errors
+/// One sentence.
+pub fn reconfigure(now: &mut Option<Running>, config: Option<Config>) -> Result<(), String> {
+    match (config, &mut *now) {
+        (None, _) => *now = None,
+        (Some(config), Some(running)) => {
+            running.reconfigure(config).map_err(|error| format!("[bicast]: {error}"))?;
+        }
+        (Some(config), None) => *now = Some(start(config)?),
+    }
+    Ok(())
+}
+
+/// Takes off what a daemon that crashed left on this namespace's interfaces.
+pub fn remove_left() {
+    let Ok(mut net) = device::Net::open() else { return };
+    for name in device::interfaces().unwrap_or_default() {
+        if net.link(&name).is_ok_and(|link| bicast::kernel::remove_left(link.index)) {
+            tracing::info!(interface = name, "removed what a crash of bicast left");
+        }
+    }
+}
+
+/// What `nawa status --json` shows as `bicast`. Bytes, µs, seconds, as the keys say.
+pub fn state(view: &View) -> Value {
+    let (config, interfaces) = view.interfaces();
+    let watch = view.watch();
+    let (odd, now) = (watch.odd(), device::monotonic());
+    json!({
+        "mode": mode_name(config.settings.mode),
+        "budget_percent": config.settings.budget_percent,
+        "udp_port": config.settings.udp_port,
+        "idle_because": idle_because(&config, &interfaces),
+        "interfaces": interfaces.iter().map(interface).collect::<Vec<_>>(),
+        "malformed_packets": odd.malformed_packets,
+        "fragments": odd.fragments,
+        "associations": watch.associations().iter().map(|known| association(known, now)).collect::<Vec<_>>(),
+    })
+}
+
+/// Why nothing is copied at all.
+fn idle_because(config: &Config, interfaces: &[Interface]) -> Option<&'static str> {
+    if config.settings.mode == bicast::Mode::Off {
+        Some("the mode is off")
+    } else if daemon::usable(interfaces) < 2 {
+        Some("there are no two interfaces with addresses")
+    } else {
+        None
+    }
+}
+
+fn interface(interface: &Interface) -> Value {
+    let part = match interface.part {
+        Part::Absent => "absent",
+        Part::NotEthernet => "not-ethernet",
+        Part::NoAddress => "no-address",
+        Part::Used => "used",
+    };
+    json!({"name": interface.name, "state": part, "addresses": interface.addresses})
+}
+
+fn association(known: &Known, now: std::time::Duration) -> Value {
+    let remote = |remote: &bicast::kernel::Remote| json!({"address": remote.address, "usable": remote.usable, "rtt_us": remote.rtt.as_micros() as u64});
+    json!({
+        "local_port": known.local_port,
+        "remote_port": known.remote_port,
+        "tag": known.tag,
+        "local_addresses": known.locals,
+        "remote_addresses": known.remotes.iter().map(remote).collect::<Vec<_>>(),
+        "sent_packets": known.sent_packets,
+        "sent_bytes": known.sent_bytes,
+        "extra_bytes": known.extra_bytes,
+        "duplicated_packets": known.copies,
+        "not_duplicated_packets": known.skipped,
+        "duplicate_tsns": known.duplicate_tsns,
+        "idle_s": now.saturating_sub(known.seen).as_secs_f64(),
+    })
+}

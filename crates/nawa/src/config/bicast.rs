@@ -1,0 +1,74 @@
+//! `[bicast]`: what its keys mean.
+
+use bicast::Mode;
+use bicast::daemon::Config;
+use bicast::kernel::Settings;
+
+use super::check::unique;
+use super::document::Bicast;
+use super::source::Source;
+use super::value;
+
+/// Of the bytes sent, in percent.
+const BUDGET: u32 = 20;
+
+/// What is wrong is replaced by something harmless.
+pub fn check(source: &mut Source, written: Bicast) -> Config {
+    let span = written.interfaces.span();
+    let names = written.interfaces.into_inner();
+    let interfaces: Vec<_> = names
+        .iter()
+        .filter_map(|name| {
+            source.expect(name.span(), value::interface(name.get_ref())).map(|i| (name.span(), i))
+        })
+        .collect();
+    if names.len() < 2 {
+        source.complain(span, "copies need a second path; name two interfaces or more");
+    }
+    unique(source, interfaces.iter().cloned(), "this interface is named twice; remove one");
+    let mode = written.mode.and_then(|text| source.expect(text.span(), mode(text.get_ref())));
+    let budget_percent =
+        written.budget.and_then(|value| source.expect(value.span(), percent(value.get_ref())));
+    let udp_port = written.udp_port.and_then(|value| source.expect(value.span(), port(value.get_ref())));
+    let settings = Settings {
+        mode: mode.unwrap_or_default(),
+        budget_percent: budget_percent.unwrap_or(BUDGET),
+        udp_port: udp_port.unwrap_or(packet::sctp::UDP_PORT),
+    };
+    Config { interfaces: interfaces.into_iter().map(|(_, name)| name).collect(), settings }
+}
+
+fn mode(text: &str) -> Result<Mode, String> {
+    match text {
+        "off" => Ok(Mode::Off),
+        "selective" => Ok(Mode::Selective),
+        "full" => Ok(Mode::Full),
+        "adaptive" => Ok(Mode::Adaptive),
+        _ => Err(format!(
+            "there is no mode \"{text}\"; write \"off\", \"selective\", \"full\" or \"adaptive\""
+        )),
+    }
+}
+
+/// What status calls it.
+pub fn mode_name(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Off => "off",
+        Mode::Selective => "selective",
+        Mode::Full => "full",
+        Mode::Adaptive => "adaptive",
+    }
+}
+
+/// A whole number from 0 to 100 with its unit.
+fn percent(value: &toml::Value) -> Result<u32, String> {
+    let number = value.as_str().and_then(|text| text.strip_suffix('%')?.parse().ok());
+    number
+        .filter(|percent| *percent <= 100)
+        .ok_or_else(|| format!("{value} is not a share; write one from \"0%\" to \"100%\""))
+}
+
+fn port(value: &toml::Value) -> Result<u16, String> {
+    let port = value.as_integer().and_then(|number| u16::try_from(number).ok()).filter(|port| *port > 0);
+    port.ok_or_else(|| format!("{value} is not a port; write one from 1 to 65535"))
+}
