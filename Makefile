@@ -20,7 +20,7 @@ help:
 	@echo "make bench     the lab's tunnel experiment, short (root)"
 	@echo "make fuzz      the fuzzers, a minute each (nightly Rust, cargo-fuzz)"
 	@echo "make rivals    builds what the lab compares with: boringtun, wireguard-go"
-	@echo "make install   the binary, the systemd unit and a sample configuration under $(PREFIX)"
+	@echo "make install   the binary, the C library of flood, the systemd unit and a sample configuration under $(PREFIX)"
 
 cargo-present:
 	@command -v $(CARGO) >/dev/null || { echo "make: there is no cargo; install Rust from https://rustup.rs" >&2; exit 1; }
@@ -65,6 +65,10 @@ rivals: cargo-present
 	@scripts/build-rivals
 
 install: build
+	$(CARGO) build --release --locked --package flood-c
+	$(SUDO) install -D -m 0644 $(TARGET)/release/libnawa_flood.a $(DESTDIR)$(PREFIX)/lib/libnawa_flood.a
+	$(SUDO) install -D -m 0755 $(TARGET)/release/libnawa_flood.so $(DESTDIR)$(PREFIX)/lib/libnawa_flood.so
+	$(SUDO) install -D -m 0644 crates/flood-c/include/nawa-flood.h $(DESTDIR)$(PREFIX)/include/nawa-flood.h
 	$(SUDO) install -D -m 0755 $(NAWA) $(DESTDIR)$(PREFIX)/bin/nawa
 	$(SUDO) install -D -m 0644 packaging/nawa.toml $(DESTDIR)$(PREFIX)/share/doc/nawa/nawa.toml
 	sed 's|/usr/bin/nawa|$(PREFIX)/bin/nawa|' packaging/nawa.service > $(TARGET)/nawa.service
