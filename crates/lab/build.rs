@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 fn main() {
+    bpf::compile::compile("bpf/attack.bpf.c", &["bpf/attack.h"]);
     bpf::compile::compile("bpf/medium.bpf.c", &["bpf/medium.h"]);
     bpf::compile::compile("bpf/stages.bpf.c", &["bpf/medium.h", "bpf/stages.h"]);
     println!("cargo::rerun-if-changed=src/clock_shim.c");

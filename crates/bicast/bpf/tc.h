@@ -5,23 +5,7 @@
 #ifndef NAWA_BICAST_TC_H
 #define NAWA_BICAST_TC_H
 
-#include "helpers.h"
-
-struct __sk_buff {
-	__u32 len;
-	__u32 pkt_type;
-	__u32 mark;
-	__u32 queue_mapping;
-	__u32 protocol;
-	__u32 vlan_present;
-	__u32 vlan_tci;
-	__u32 vlan_proto;
-	__u32 priority;
-	__u32 ingress_ifindex;
-	__u32 ifindex;
-	__u32 tc_index;
-	__u32 cb[5];
-};
+#include "skb.h"
 
 #define TC_ACT_UNSPEC (-1)
 #define TC_ACT_SHOT 2

@@ -14,7 +14,7 @@ const CLANGS: [&str; 7] = ["clang", "clang-21", "clang-20", "clang-19", "clang-1
 /// Ends the build, with a sentence, if there is no clang or the program does not compile.
 pub fn compile(source: &str, headers: &[&str]) {
     let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("include");
-    let ours = ["vmlinux.h", "helpers.h", "xdp.h"].map(|header| include.join(header));
+    let ours = ["vmlinux.h", "helpers.h", "skb.h", "xdp.h"].map(|header| include.join(header));
     let watched = ours.iter().map(PathBuf::as_path).chain(headers.iter().map(Path::new));
     for file in watched.chain([Path::new(source)]) {
         println!("cargo::rerun-if-changed={}", file.display());

@@ -4,8 +4,8 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use libbpf_rs::{Map, MapCore, MapFlags, ProgramInput};
 
-use crate::Error;
 use crate::xdp::Loaded;
+use crate::{Error, tc};
 
 /// `BPF_F_TEST_XDP_LIVE_FRAMES`: a run by hand does with the frame what the program says.
 const LIVE_FRAMES: u32 = 1 << 1;
@@ -71,6 +71,21 @@ impl Loaded {
             .test_run(input)
             .map(drop)
             .map_err(|error| Error::loader("send frames from a BPF program", error))
+    }
+
+    /// Runs `program` on what leaves or comes in by the interface with this index ([`tc::attach`]).
+    ///
+    /// # Errors
+    /// If there is no such program, or what the kernel says.
+    pub fn attach_to_hook(
+        &self,
+        program: &str,
+        interface: u32,
+        direction: tc::Direction,
+    ) -> Result<tc::Attached, Error> {
+        let found = self.object.progs().find(|one| one.name() == program);
+        let found = found.ok_or_else(|| Error::NoProgram(program.to_owned()))?;
+        tc::attach(found.as_fd(), interface, direction)
     }
 
     /// Attaches all programs to the tracepoints that their sections name, for as long as what is returned lives.

@@ -8,6 +8,12 @@ pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
+/// Time that the calling thread has had on a processor.
+pub(crate) fn thread_cpu() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
 /// This moment as RFC 3339 in UTC, whole seconds.
 #[allow(clippy::disallowed_methods, reason = "a report names the time at which it was made")]
 pub(crate) fn timestamp() -> String {

@@ -1,14 +1,15 @@
 //! `tunnel-hostile`: one TCP flow through the tunnel while a host of its own floods the server or a relay.
 
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use link::{Bitrate, Capacity, LinkConfig, Queue};
 use serde_json::Value;
 
-use crate::attack::{Attacker, Flood, Victim};
+use crate::attack::{Attacker, Flood, Progress, Victim};
+use crate::clock;
 use crate::error::Error;
 use crate::experiment::{Case, Experiment, Fields, RunOptions, Size, Workload};
 use crate::iperf::{Iperf, Protocol};
@@ -23,14 +24,20 @@ pub(crate) const ABOUT: &str =
     "one TCP flow while 50,000 hostile datagrams a second reach the server or a relay";
 
 /// What starting and stopping a case takes beside its measurement.
-const OVERHEAD: Duration = Duration::from_secs(3);
+const OVERHEAD: Duration = Duration::from_secs(4);
+/// How long refusing alone is timed.
+const IDLE: Duration = Duration::from_secs(1);
+/// By then an attacker has recorded what it replays.
+const RECORDING_LIMIT: Duration = Duration::from_secs(3);
 
-const NOTES: [&str; 6] = [
+const NOTES: [&str; 7] = [
     "goodput_mbps: one iperf3 flow from client to server, CUBIC, as received; the first 2 s are not counted",
     "ratio: goodput by that without attack in the same round; ratio_own: by that under the same flood to a closed port \
      of the same host, that is what Nawa's own work costs (attacker, server, relays and iperf3 share this machine's \
      CPUs)",
     "attack_pps: datagrams per second that the attacker sent; sources are made up, but for replays",
+    "refusal_us: processor time of the attacked nawa for each hostile datagram, before the flow begins; attacker_us: the attacker's \
+     own for each, over the whole case, with what the victim's kernel does in its context until the datagram is queued",
     "handshakes: initiations whose mac1 is good; replays: what the client has just sent, from its address",
     "rss_mb, rss_growth_mb: memory of the attacked nawa at the end, and how much more than before",
     "changes: peers, paths, addresses and sessions that are not in its status as they were before the attack",
@@ -153,23 +160,36 @@ fn under(
     let process = usize::from(relay);
     let attacker = Attacker::join(victim.host)?;
     let (state, rss) = (self::state(victim.host, means)?, ready.resident_mb(process)?);
-    let stop = AtomicBool::new(false);
-    let (sample, attack_pps) = std::thread::scope(|scope| {
-        let flood = scope.spawn(|| attacker.run(flood, &victim, &stop));
+    let progress = Progress::default();
+    let (refusal, sample, flooded) = std::thread::scope(|scope| {
+        let flood = scope.spawn(|| attacker.run(flood, &victim, &progress));
+        let refusal = refusal(&progress, || ready.cpu_time(process));
         let sample = flow();
-        stop.store(true, Ordering::Relaxed);
-        (sample, flood.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        progress.stop.store(true, Ordering::Relaxed);
+        (refusal, sample, flood.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     });
-    let (mut sample, attack_pps, rss_after) = (sample?, attack_pps?, ready.resident_mb(process)?);
+    let (mut sample, flooded, rss_after) = (sample?, flooded?, ready.resident_mb(process)?);
     let changes = differences(&state, &self::state(victim.host, means)?) as f64;
     let more = [
-        ("attack_pps", attack_pps),
+        ("attack_pps", flooded.per_second),
+        ("attacker_us", flooded.attacker_us),
+        ("refusal_us", refusal?),
         ("rss_mb", rss_after),
         ("rss_growth_mb", rss_after - rss),
         ("changes", changes),
     ];
     sample.metrics.extend(more.map(|(name, value)| (name.to_owned(), value)));
     Ok(sample)
+}
+
+/// Processor time of the victim's for each hostile datagram, in µs, while there is nothing else to do.
+fn refusal(progress: &Progress, cpu_time: impl Fn() -> Result<Duration, Error>) -> Result<f64, Error> {
+    let now = || Ok::<_, Error>((cpu_time()?, progress.sent.load(Ordering::Relaxed)));
+    clock::poll_until(RECORDING_LIMIT, || (progress.sent.load(Ordering::Relaxed) > 0).then_some(()));
+    let (cpu, sent) = now()?;
+    std::thread::park_timeout(IDLE);
+    let (cpu_after, sent_after) = now()?;
+    Ok((cpu_after - cpu).as_secs_f64() * 1e6 / (sent_after - sent).max(1) as f64)
 }
 
 fn victim<'a>(relay: bool, network: &'a Network, means: &Means) -> Result<Victim<'a>, Error> {

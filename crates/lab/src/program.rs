@@ -116,6 +116,17 @@ impl Process {
         kilobytes.map(|kb| kb / 1024.0).ok_or_else(|| Error::program(&self.name, "it has ended"))
     }
 
+    /// Time that it has had on a processor, all its threads together; what interrupts took meanwhile is in it.
+    pub fn cpu_time(&self) -> Result<Duration, Error> {
+        let folder = format!("/proc/{}/task", self.child.id());
+        let threads = std::fs::read_dir(&folder).doing(|| format!("read {folder}"))?;
+        let on_cpu = |thread: std::fs::DirEntry| {
+            let text = std::fs::read_to_string(thread.path().join("schedstat")).ok()?;
+            text.split(' ').next()?.parse::<u64>().ok()
+        };
+        Ok(Duration::from_nanos(threads.flatten().filter_map(on_cpu).sum()))
+    }
+
     /// True once it has ended.
     pub fn has_ended(&mut self) -> bool {
         !matches!(self.child.try_wait(), Ok(None))

@@ -186,14 +186,19 @@ impl LoadGauge {
 
     /// Counts one handshake message; true if there have been too many.
     pub fn under_load(&mut self, now: Duration) -> bool {
+        let spent = self.is_spent(now);
+        if !spent {
+            self.tokens -= 1.0;
+        }
+        spent
+    }
+
+    /// Whether [`under_load`](Self::under_load) would say so; counts nothing.
+    pub fn is_spent(&mut self, now: Duration) -> bool {
         let elapsed = now.saturating_sub(self.last).as_secs_f64();
         self.last = self.last.max(now);
         self.tokens = (self.tokens + elapsed * self.rate).min(self.burst);
-        if self.tokens < 1.0 {
-            return true;
-        }
-        self.tokens -= 1.0;
-        false
+        self.tokens < 1.0
     }
 }
 
@@ -357,5 +362,12 @@ mod tests {
         assert_eq!(count(T + Duration::from_millis(350)), 3);
         assert_eq!(count(T), 0);
         assert_eq!(count(T + Duration::from_secs(60)), 5);
+    }
+
+    #[test]
+    fn asking_the_gauge_counts_nothing() {
+        let mut gauge = LoadGauge::new(10, 1);
+        assert!((0..100).all(|_| !gauge.is_spent(T)));
+        assert!(!gauge.under_load(T) && gauge.is_spent(T) && gauge.under_load(T));
     }
 }

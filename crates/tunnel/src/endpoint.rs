@@ -256,11 +256,18 @@ impl Endpoint {
     // ---- handshakes ---------------------------------------------------------------------------------------------
 
     fn handle_initiation(&mut self, now: Duration, from: Address, message: &[u8]) {
+        let loaded = self.gauge.is_spent(now);
+        let proven = loaded && self.checker.check_mac2(now, from.remote, message);
+        // What most of a flood comes to ends here, before mac1 costs a hash as well.
+        if loaded && !proven && self.cookies.is_spent(now) && !self.is_known(&from) {
+            self.counters.limited_handshakes += 1;
+            return;
+        }
         if !self.checker.check_mac1(message) {
             self.counters.received_bad_mac1 += 1;
             return;
         }
-        if self.gauge.under_load(now) && !self.is_welcome(now, &from, message) {
+        if self.gauge.under_load(now) && !self.is_welcome(now, &from, message, proven) {
             return;
         }
         let ephemeral = noise::ephemeral(message);
@@ -297,10 +304,10 @@ impl Endpoint {
     }
 
     /// Under load, who cannot show that it receives at its address gets a cookie and nothing else, and who can may do a
-    /// few handshakes per second. The proof is of the address as this end sees it: through a relay, the relay's.
-    fn is_welcome(&mut self, now: Duration, from: &Address, message: &[u8]) -> bool {
+    /// few handshakes per second. The proof (mac2) is of the address as this end sees it: through a relay, the relay's.
+    fn is_welcome(&mut self, now: Duration, from: &Address, message: &[u8], proven: bool) -> bool {
         let host = from.remote.ip();
-        if self.checker.check_mac2(now, from.remote, message) {
+        if proven {
             let welcome = self.sources.take(now, host);
             self.counters.limited_handshakes += u64::from(!welcome);
             return welcome;
