@@ -247,6 +247,9 @@ impl Peer {
         self.notice_silence(now, rng);
         self.join_rotation();
         self.unconfirmed.handle_timeout(now);
+        if self.has_choice() {
+            self.unconfirmed.repeat_overdue(now);
+        }
         let hold = self.hold();
         self.ordered.handle_timeout(now, hold);
         self.give_up_passed(now);
@@ -267,6 +270,7 @@ impl Peer {
         next.add(self.sessions.poll_timeout());
         next.add(self.sessions.poll_rekey().filter(|_| self.can_reach(now)));
         next.add(self.unconfirmed.poll_timeout());
+        next.add(self.unconfirmed.front_due().filter(|_| self.has_choice()));
         next.add(self.ordered.poll_timeout(self.hold()));
         // Without an interface there is no way to ask a relay.
         for path in self.paths.iter().filter(|p| p.local().is_some()) {
@@ -296,6 +300,12 @@ impl Peer {
                 next.add(Some(next_send));
             }
         }
+    }
+
+    /// Whether more than one path is in use.
+    fn has_choice(&self) -> bool {
+        let tier = self.tier();
+        tier != LAST_RESORT && self.paths.iter().filter(|p| tier_of(p) == Some(tier)).count() > 1
     }
 
     // ---- helpers ------------------------------------------------------------------------------------------------

@@ -17,6 +17,8 @@ const FIRST_THRESHOLD: u64 = 3;
 const MAX_THRESHOLD: u64 = 1024;
 /// A report waits at most this long at the receiver, with its timers' slack.
 const REPORT_DELAY: Duration = Duration::from_millis(30);
+/// More than that beyond what is expected, and a packet is overdue.
+const LATE: Duration = Duration::from_millis(100);
 const MIN_VARIATION: Duration = Duration::from_millis(30);
 /// Before a round trip was measured.
 const INITIAL_RTT: Duration = Duration::from_millis(333);
@@ -286,6 +288,22 @@ impl Sent {
     pub fn poll_timeout(&self) -> Option<Duration> {
         let probe = (self.silent > 0).then_some(self.next_probe);
         self.overdue_at().into_iter().chain(probe).min()
+    }
+
+    /// How long from now a report on what is sent now should take at most, as the path was at its best of late: what was
+    /// smoothed over an outage would say as long as that.
+    pub fn report_expected_in(&self) -> Duration {
+        (self.least_rtt() + self.rate.transmit_time(self.in_flight)) * 3 / 2 + LATE
+    }
+
+    /// Whether something is in flight, and nothing was reported for longer than that takes: the path may have died.
+    pub fn is_late(&self, now: Duration) -> bool {
+        let since = self.oldest().map(|oldest| oldest.at.max(self.last_progress));
+        since.is_some_and(|since| now > since + self.least_rtt() * 3 / 2 + LATE / 2)
+    }
+
+    fn least_rtt(&self) -> Duration {
+        self.rate.min_rtt().or(self.rtt.smoothed()).unwrap_or(INITIAL_RTT)
     }
 
     /// When the oldest packet in flight is to be given up: not while others are acknowledged, for it may yet be.

@@ -1,5 +1,7 @@
 //! Inner packets sent and not yet confirmed: what a path loses is sent again on another from here.
 //!
+//! What is late, but not lost for certain, is sent once more as soon as the receiver waits for it.
+//!
 //! A packet keeps its order sequence however often it is sent; the receiver drops copies by it. It is given up when it
 //! could not be confirmed within [`DEADLINE`], or at once where nothing is repeated (the paper's scheduler). The floor, the
 //! lowest sequence not confirmed and not given up, tells the receiver which gaps will never be filled.
@@ -21,6 +23,17 @@ struct Slot {
     sent: Duration,
     /// Copies in flight.
     copies: u8,
+    /// The path that the last copy went over, and when it should be confirmed.
+    way: Way,
+}
+
+/// How a packet was sent.
+#[derive(Clone, Copy, Debug)]
+pub struct Way {
+    /// The path's id.
+    pub path: u16,
+    /// By when it is confirmed if nothing is amiss.
+    pub due: Duration,
 }
 
 /// The order stream at its sender.
@@ -88,10 +101,10 @@ impl Unconfirmed {
     }
 
     /// A packet goes out for the first time, under the sequence [`next`](Self::next).
-    pub fn push(&mut self, now: Duration, packet: Vec<u8>) {
+    pub fn push(&mut self, now: Duration, packet: Vec<u8>, way: Way) {
         let packet = self.repeat.then_some(packet);
         self.bytes += packet.as_ref().map_or(0, Vec::len);
-        self.slots.push_back(Slot { packet, done: false, sent: now, copies: 1 });
+        self.slots.push_back(Slot { packet, done: false, sent: now, copies: 1, way });
         if self.slots.len() > MAX_SLOTS {
             self.give_up(self.base);
         }
@@ -115,6 +128,24 @@ impl Unconfirmed {
         } else {
             self.resends.insert(order);
         }
+    }
+
+    /// If the packet that the receiver waits for is overdue, puts up all that are to be sent once more, over another path
+    /// than the one that they are on: it may have died, which takes longer to be sure of.
+    pub fn repeat_overdue(&mut self, now: Duration) {
+        if self.front_due().is_none_or(|due| now < due) {
+            return;
+        }
+        let late =
+            |slot: &Slot| !slot.done && slot.packet.is_some() && slot.copies == 1 && slot.way.due <= now;
+        let overdue = (self.base..).zip(&self.slots).filter(|(_, slot)| late(slot)).map(|(order, _)| order);
+        self.resends.extend(overdue);
+    }
+
+    /// When [`repeat_overdue`](Self::repeat_overdue) has something to do.
+    pub fn front_due(&self) -> Option<Duration> {
+        let front = self.slots.front().filter(|slot| slot.copies == 1 && slot.packet.is_some());
+        front.filter(|_| self.resends.first() != Some(&self.base)).map(|slot| slot.way.due)
     }
 
     /// Gives up what has waited too long to be sent again.
@@ -150,12 +181,19 @@ impl Unconfirmed {
         Some((order, packet))
     }
 
+    /// The id of the path that the packet to send again next may still arrive by, and so should not take again.
+    pub fn resend_avoids(&mut self) -> Option<u16> {
+        let order = self.front_resend()?;
+        self.slot(order).filter(|slot| slot.copies > 0).map(|slot| slot.way.path)
+    }
+
     /// The packet that [`peek_resend`](Self::peek_resend) showed was sent.
-    pub fn pop_resend(&mut self) {
+    pub fn pop_resend(&mut self, way: Way) {
         if let Some(order) = self.resends.pop_first()
             && let Some(slot) = self.slot(order)
         {
             slot.copies += 1;
+            slot.way = way;
             self.resent += 1;
         }
     }
@@ -207,10 +245,11 @@ mod tests {
     use super::*;
 
     const S: Duration = Duration::from_secs(1);
+    const WAY: Way = Way { path: 7, due: S };
 
     fn store(n: u8, repeat: bool) -> Unconfirmed {
         let mut u = Unconfirmed::new(repeat, 1000);
-        (0..n).for_each(|i| u.push(Duration::ZERO, vec![i]));
+        (0..n).for_each(|i| u.push(Duration::ZERO, vec![i], WAY));
         u
     }
 
@@ -229,12 +268,35 @@ mod tests {
         let mut u = store(2, true);
         u.handle_lost(Duration::ZERO, 1);
         assert_eq!(u.peek_resend(), Some((1, &[1][..])));
-        u.pop_resend();
+        u.pop_resend(WAY);
         assert_eq!(u.peek_resend(), None);
         u.handle_lost(Duration::ZERO, 1);
         assert_eq!(u.peek_resend(), Some((1, &[1][..])));
         u.handle_confirmed(1);
         assert_eq!(u.peek_resend(), None, "confirmed after all");
+    }
+
+    #[test]
+    fn what_is_overdue_is_offered_once_more_if_the_receiver_waits_for_it() {
+        let mut u = Unconfirmed::new(true, 1000);
+        for (packet, due) in [3, 1, 1].into_iter().enumerate() {
+            u.push(Duration::ZERO, vec![packet as u8], Way { path: 7, due: due * S });
+        }
+        u.repeat_overdue(2 * S);
+        assert!(!u.has_resend(), "it waits for 0, which is not overdue");
+        u.handle_confirmed(0);
+        assert_eq!(u.front_due(), Some(S));
+        u.repeat_overdue(2 * S);
+        assert_eq!((u.resend_packets(), u.resend_avoids(), u.front_due()), (2, Some(7), None));
+        u.pop_resend(Way { path: 8, due: 5 * S });
+        assert_eq!(u.front_due(), None, "two copies are on their way");
+        u.handle_lost(2 * S, 1);
+        assert_eq!(u.front_due(), Some(5 * S));
+        u.handle_confirmed(2);
+        assert_eq!(u.peek_resend(), None, "confirmed after all");
+        u.handle_lost(Duration::ZERO, 1);
+        assert_eq!(u.resend_avoids(), None);
+        assert_eq!(u.peek_resend(), Some((1, &[1][..])));
     }
 
     #[test]
@@ -252,7 +314,7 @@ mod tests {
     fn one_that_nothing_is_heard_of_does_not_make_the_store_grow() {
         let mut u = store(1, true);
         for order in 1..=MAX_SLOTS as u64 {
-            u.push(Duration::ZERO, vec![0]);
+            u.push(Duration::ZERO, vec![0], WAY);
             u.handle_confirmed(order);
         }
         assert_eq!((u.floor(), u.next(), u.bytes()), (u.next(), MAX_SLOTS as u64 + 1, 0));

@@ -44,6 +44,9 @@ fn stall(seed: u64) -> (Duration, [u64; 3]) {
         net.run(until * S, |net| {
             let received = net.received[0].len();
             if received > last.0 {
+                if net.now - last.1 > 150 * MS {
+                    eprintln!("STALL {:?} to {:?} received {}", last.1, net.now, last.0);
+                }
                 stall = stall.max(net.now - last.1);
                 last = (received, net.now);
             }
@@ -64,7 +67,8 @@ fn stall(seed: u64) -> (Duration, [u64; 3]) {
 
 #[test]
 fn a_cut_stalls_for_less_than_half_a_second_and_the_link_is_used_again() {
-    for seed in 1..=8 {
+    // With 54, the cellular link has an outage soon after the return; with 89, another one during the cut.
+    for seed in (1..=8).chain([54, 89]) {
         let (stall, [before, _, after]) = stall(seed);
         // Virtual time: not timings but arithmetic, with room.
         assert!(stall < 500 * MS, "seed {seed}: {stall:?}");

@@ -9,7 +9,7 @@ use crate::frame::{self, Data, Order, Report};
 use crate::path::{MIN_INNER_MTU, Path};
 use crate::recv_enqueue::{Received, micros};
 use crate::sent::Content;
-use crate::unconfirmed::Unconfirmed;
+use crate::unconfirmed::{Unconfirmed, Way};
 use crate::wire::{HEADER_LEN, RELAY_HEADER_LEN, TAG_LEN};
 use crate::xmit;
 
@@ -148,10 +148,11 @@ impl Peer {
         }
         // What has to be sent again comes first, unless its path is to be waited for.
         let size = self.unconfirmed.peek_resend().map(|(_, packet)| packet.len());
-        let again = size.and_then(|size| self.choose(now, true, size));
+        let avoid = self.avoided();
+        let again = size.and_then(|size| self.choose(now, true, size, avoid));
         let (at, resend) = match again {
             Some(at) => (at, true),
-            None if self.stage(now) => match self.choose(now, false, self.staged_size()) {
+            None if self.stage(now) => match self.choose(now, false, self.staged_size(), None) {
                 Some(at) => (at, false),
                 None => return false,
             },
@@ -159,6 +160,11 @@ impl Peer {
         };
         while (resend || self.stage(now)) && self.pack_next(now, at, resend, train) {}
         !train.is_empty()
+    }
+
+    /// The id of the path that the packet to send again next is on already, if there are others.
+    fn avoided(&mut self) -> Option<u16> {
+        self.unconfirmed.resend_avoids().filter(|_| self.has_choice())
     }
 
     /// Makes the next fresh packet ready; false if there is none or no memory to keep it in.
@@ -171,6 +177,7 @@ impl Peer {
 
     /// Sends one packet on path `at` if the path has room and it fits the train.
     fn pack_next(&mut self, now: Duration, at: usize, resend: bool, train: &mut Train) -> bool {
+        let avoid = self.avoided().filter(|_| resend);
         let Some(session) = self.sessions.current(now) else { return false };
         let path = &mut self.paths[at];
         let Some(address) = path.address().copied() else { return false };
@@ -189,9 +196,10 @@ impl Peer {
         let size = path.payload_size(packet.len());
         let first = train.is_empty();
         let goes_on = first || (self.run >= size && has_room(self.scheduler, path, now, true));
-        if !train.takes(&address, tos, size) || !path.may_take(size) || !goes_on {
+        if !train.takes(&address, tos, size) || !path.may_take(size) || !goes_on || avoid == Some(path.id) {
             return false;
         }
+        let way = Way { path: path.id, due: now + path.sent.report_expected_in() };
         let fits = packet.len() <= usize::from(path.inner_mtu());
         if fits {
             let header = Data { resend, resends: repeats, stream: 0, order: order as u32, time: micros(now) };
@@ -205,7 +213,7 @@ impl Peer {
         }
         if resend {
             if fits {
-                self.unconfirmed.pop_resend()
+                self.unconfirmed.pop_resend(way)
             } else {
                 self.unconfirmed.give_up_resend()
             }
@@ -213,7 +221,7 @@ impl Peer {
         }
         self.counters.dropped_too_big += u64::from(!fits);
         if let Some(next) = self.staged.take().filter(|_| fits) {
-            self.unconfirmed.push(now, next.packet);
+            self.unconfirmed.push(now, next.packet, way);
         }
         true
     }
@@ -232,13 +240,17 @@ impl Peer {
 
     // ---- choosing -----------------------------------------------------------------------------------------------
 
-    /// The path for a packet of `size` bytes, of those that carry it if any does.
-    fn choose(&self, now: Duration, resend: bool, size: usize) -> Option<usize> {
+    /// The path for a packet of `size` bytes, of those that carry it if any does; not the one with the id `avoid`.
+    fn choose(&self, now: Duration, resend: bool, size: usize, avoid: Option<u16>) -> Option<usize> {
         let tier = self.tier();
         // Of paths that are all silent, the one that the peer was last heard on.
         let heard = |p: &Path| if tier == LAST_RESORT { p.received.last_arrival() } else { None };
         let last = self.paths.iter().filter(|p| tier_of(p) == Some(tier)).map(heard).max().flatten();
-        let usable = |p: &&Path| tier_of(p) == Some(tier) && heard(p) == last;
+        let usable = |p: &&Path| tier_of(p) == Some(tier) && heard(p) == last && Some(p.id) != avoid;
+        // What has been lost once is not entrusted to a path that may have died, if there is another.
+        let sure = |p: &Path| !resend || !p.sent.is_late(now);
+        let any_sure = self.paths.iter().filter(usable).any(sure);
+        let usable = |p: &&Path| usable(p) && (sure(p) || !any_sure);
         let carries = |p: &Path| usize::from(p.inner_mtu()) >= size;
         let any_carries = self.paths.iter().filter(usable).any(carries);
         // What has to be sent again, and the only packet of a flow, go before all that waits.
