@@ -1,7 +1,7 @@
 //! Input and output on Linux, without logic of the protocols: [`Tun`] and [`UdpSocket`] move packets in batches,
 //! [`PacketSocket`] and [`BroadcastSocket`] move what is for everybody on an interface's network, [`net`] sets up
-//! interfaces, [`Changes`] tells what became of them, [`poller`] waits; [`Tap`], [`raw`], [`netns`], [`tcp`] and
-//! [`process`] are what the lab needs.
+//! interfaces, [`Changes`] tells what became of them, [`poller`] waits; [`Tap`], [`Macvtap`], [`raw`], [`netns`],
+//! [`tcp`] and [`process`] are what the lab needs.
 //!
 //! All unsafe code and all `libc` of the workspace is here.
 
@@ -9,6 +9,7 @@ mod addresses;
 pub mod broadcast;
 mod changes;
 mod interface_request;
+pub mod macvtap;
 pub mod net;
 mod netlink;
 pub mod netns;
@@ -25,6 +26,7 @@ mod virtio;
 pub use addresses::{addresses, interfaces};
 pub use broadcast::BroadcastSocket;
 pub use changes::{Changes, News};
+pub use macvtap::Macvtap;
 pub use net::Net;
 pub use packet_socket::PacketSocket;
 pub use poller::{Poller, Signals, Waker, monotonic};
