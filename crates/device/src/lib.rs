@@ -1,7 +1,7 @@
 //! Input and output on Linux, without logic of the protocols: [`Tun`] and [`UdpSocket`] move packets in batches,
-//! [`PacketSocket`] and [`BroadcastSocket`] move what is for everybody on an interface's network, [`net`] sets up
-//! interfaces, [`Changes`] tells what became of them, [`poller`] waits; [`Tap`], [`Macvtap`], [`raw`], [`netns`],
-//! [`tcp`] and [`process`] are what the lab needs.
+//! [`PacketSocket`] and [`BroadcastSocket`] move what is for everybody on an interface's network, [`PromiscuousSocket`] and
+//! [`Tap`] all that an interface hears and sends, [`net`] sets up interfaces, [`Changes`] tells what became of them,
+//! [`poller`] waits; [`Macvtap`], [`raw`], [`netns`], [`tcp`] and [`process`] are what the lab needs.
 //!
 //! All unsafe code and all `libc` of the workspace is here.
 
@@ -16,6 +16,7 @@ pub mod netns;
 pub mod packet_socket;
 pub mod poller;
 pub mod process;
+pub mod promiscuous;
 pub mod raw;
 pub mod tap;
 pub mod tcp;
@@ -30,6 +31,7 @@ pub use macvtap::Macvtap;
 pub use net::Net;
 pub use packet_socket::PacketSocket;
 pub use poller::{Poller, Signals, Waker, monotonic};
+pub use promiscuous::PromiscuousSocket;
 pub use tap::Tap;
 pub use tun::Tun;
 pub use udp::UdpSocket;
