@@ -14,11 +14,27 @@ pub enum Mode {
     /// Delayed-PiggyCode (Hu et al.): all data waits for an ACK.
     Delayed,
     /// The paper's: the later half of a run of data waits for an ACK.
-    #[default]
     Controlled,
     /// Beyond the paper: any two opposing packets between two neighbours, whatever their flows and protocols. What meets
     /// in the interface queue, and what has waited for it on the way that has fewer packets.
+    #[default]
     Any,
+}
+
+impl Mode {
+    /// All of them.
+    pub const ALL: [Mode; 5] = [Mode::Off, Mode::Piggy, Mode::Delayed, Mode::Controlled, Mode::Any];
+
+    /// As a configuration file has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Mode::Off => "off",
+            Mode::Piggy => "piggy",
+            Mode::Delayed => "delayed",
+            Mode::Controlled => "controlled",
+            Mode::Any => "any",
+        }
+    }
 }
 
 /// A node's NC layer.

@@ -48,6 +48,12 @@ impl FlowTable {
         flow.into_iter().flat_map(|mut flow| std::iter::from_fn(move || flow.wait_queue.push_out())).collect()
     }
 
+    /// Forgets all flows. Returns what they had waiting.
+    pub fn clear(&mut self) -> Vec<Transit> {
+        let keys: Vec<_> = self.flows.keys().copied().collect();
+        keys.iter().flat_map(|key| self.close(key)).collect()
+    }
+
     /// Flows known.
     pub fn len(&self) -> usize {
         self.flows.len()

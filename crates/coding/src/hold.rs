@@ -123,6 +123,11 @@ impl Holds {
         }
     }
 
+    /// Everything that waits.
+    pub fn clear(&mut self) -> Vec<Transit> {
+        self.held.drain(..).map(|held| held.packet).collect()
+    }
+
     /// A frame was heard, or sent.
     pub fn note_activity(&mut self, now: Duration) {
         self.activity.note(now);

@@ -60,6 +60,18 @@ impl NcLayer {
         }
     }
 
+    /// Works as `config` says from now on. What waits for a partner goes by itself; nothing is lost.
+    pub fn reconfigure(&mut self, now: Duration, config: Config) {
+        let waiting = [self.flows.clear(), self.holds.clear()].concat();
+        self.send_held(now, waiting);
+        self.config = config;
+    }
+
+    /// How it works.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
     /// Counters.
     pub fn stats(&self) -> &Stats {
         &self.stats

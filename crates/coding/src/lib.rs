@@ -18,10 +18,13 @@
 //! (`neighbours.rs`) and what this node overheard (`reception.rs`).
 //!
 //! Begin reading at [`NcLayer`]. It has no I/O: frames go in and come out, time is an argument. The node that drives it
-//! gives the master interface the slave's MAC address, and has the slave hear frames that are for its neighbours.
+//! gives the master interface the slave's MAC address, and has the slave hear frames that are for its neighbours: with the
+//! feature `daemon`, that is `daemon.rs`, the only part that touches sockets and the clock.
 
 mod arrivals;
 mod config;
+#[cfg(feature = "daemon")]
+pub mod daemon;
 mod datagram;
 pub mod decoder;
 mod decoding_buffer;

@@ -1,7 +1,7 @@
 //! Input and output on Linux, without logic of the protocols: [`Tun`] and [`UdpSocket`] move packets in batches,
-//! [`PacketSocket`] and [`BroadcastSocket`] move what is for everybody on an interface's network, [`net`] sets up
-//! interfaces, [`Changes`] tells what became of them, [`poller`] waits; [`Tap`], [`raw`], [`netns`], [`tcp`] and
-//! [`process`] are what the lab needs.
+//! [`PacketSocket`] and [`BroadcastSocket`] move what is for everybody on an interface's network, [`PromiscuousSocket`] and
+//! [`Tap`] all that an interface hears and sends, [`net`] sets up interfaces, [`Changes`] tells what became of them,
+//! [`poller`] waits; [`Macvtap`], [`raw`], [`netns`], [`tcp`] and [`process`] are what the lab needs.
 //!
 //! All unsafe code and all `libc` of the workspace is here.
 
@@ -9,12 +9,14 @@ mod addresses;
 pub mod broadcast;
 mod changes;
 mod interface_request;
+pub mod macvtap;
 pub mod net;
 mod netlink;
 pub mod netns;
 pub mod packet_socket;
 pub mod poller;
 pub mod process;
+pub mod promiscuous;
 pub mod raw;
 pub mod tap;
 pub mod tcp;
@@ -25,9 +27,11 @@ mod virtio;
 pub use addresses::{addresses, interfaces};
 pub use broadcast::BroadcastSocket;
 pub use changes::{Changes, News};
+pub use macvtap::Macvtap;
 pub use net::Net;
 pub use packet_socket::PacketSocket;
 pub use poller::{Poller, Signals, Waker, monotonic};
+pub use promiscuous::PromiscuousSocket;
 pub use tap::Tap;
 pub use tun::Tun;
 pub use udp::UdpSocket;

@@ -29,6 +29,8 @@ pub struct Link {
     pub mtu: u32,
     /// Its frames are Ethernet's.
     pub ethernet: bool,
+    /// Its address as the frames have it, if that is one of six bytes.
+    pub mac: Option<[u8; 6]>,
     /// Switched on.
     pub up: bool,
     /// It carries packets: switched on, and its other end too.
@@ -100,6 +102,13 @@ impl Net {
     pub fn set_mtu(&mut self, index: u32, mtu: u32) -> io::Result<()> {
         let request = Message::new(libc::RTM_NEWLINK).fixed(&link_header(index)).number(libc::IFLA_MTU, mtu);
         self.change(request, 0, &format!("set the MTU of interface {index} to {mtu}"))
+    }
+
+    /// Gives an interface another Ethernet address.
+    pub fn set_mac(&mut self, index: u32, mac: [u8; 6]) -> io::Result<()> {
+        let request =
+            Message::new(libc::RTM_NEWLINK).fixed(&link_header(index)).attribute(libc::IFLA_ADDRESS, &mac);
+        self.change(request, 0, &format!("set the MAC address of interface {index}"))
     }
 
     /// Sets how many packets an interface queues before it drops.
@@ -240,6 +249,7 @@ fn read_link(body: &[u8]) -> Option<Link> {
         name: String::from_utf8_lossy(name.strip_suffix(&[0]).unwrap_or(name)).into_owned(),
         mtu: number(find(libc::IFLA_MTU)?)?,
         ethernet: u16::from_ne_bytes([header[2], header[3]]) == libc::ARPHRD_ETHER,
+        mac: find(libc::IFLA_ADDRESS).and_then(|bytes| bytes.try_into().ok()),
         up: on(libc::IFF_UP),
         running: on(libc::IFF_UP) && on(libc::IFF_RUNNING),
     })

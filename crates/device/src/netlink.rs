@@ -39,7 +39,7 @@ impl Message {
         }
     }
 
-    fn attribute(mut self, kind: u16, data: &[u8]) -> Self {
+    pub(crate) fn attribute(mut self, kind: u16, data: &[u8]) -> Self {
         let length = (ATTRIBUTE + data.len()) as u16;
         self.0.extend(length.to_ne_bytes());
         self.0.extend(kind.to_ne_bytes());

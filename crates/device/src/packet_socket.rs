@@ -63,19 +63,24 @@ impl AsFd for PacketSocket {
     }
 }
 
-fn address() -> libc::sockaddr_ll {
+pub(crate) fn address() -> libc::sockaddr_ll {
     // SAFETY: all zero is a valid `sockaddr_ll`: integers and bytes.
     let mut name: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
     name.sll_family = libc::AF_PACKET as u16;
     name
 }
 
-fn set(socket: &OwnedFd, level: libc::c_int, name: libc::c_int, value: libc::c_int) -> io::Result<()> {
+pub(crate) fn set(
+    socket: &OwnedFd,
+    level: libc::c_int,
+    name: libc::c_int,
+    value: libc::c_int,
+) -> io::Result<()> {
     let length = size_of_val(&value) as libc::socklen_t;
     // SAFETY: the value is one int, which the kernel only reads and which outlives the call.
     check(unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, (&raw const value).cast(), length) })
 }
 
-fn check(result: libc::c_int) -> io::Result<()> {
+pub(crate) fn check(result: libc::c_int) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

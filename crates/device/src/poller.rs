@@ -218,6 +218,18 @@ mod tests {
     }
 
     #[test]
+    fn a_timeout_is_not_rounded_to_a_millisecond() {
+        // A machine may be late every now and then, but not always.
+        let mut poller = Poller::new().unwrap();
+        let mut wait = || {
+            let before = monotonic();
+            assert_eq!(tokens(&mut poller, Duration::from_micros(50)), []);
+            monotonic() - before
+        };
+        assert!((0..1000).any(|_| wait() < Duration::from_millis(1)));
+    }
+
+    #[test]
     fn a_signal_is_read() {
         // On a thread of its own, because the mask is the thread's and the signal is sent to it alone.
         let work = || {

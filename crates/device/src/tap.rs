@@ -25,6 +25,16 @@ impl Tap {
         Ok(Self { file })
     }
 
+    /// Whether the interface seems to have a cable in it: without, the kernel sends nothing by it. At first it has.
+    ///
+    /// Fails on kernels before 4.20.
+    pub fn set_carrier(&self, on: bool) -> io::Result<()> {
+        let on = libc::c_int::from(on);
+        // SAFETY: TUNSETCARRIER reads one int, which outlives the call; the descriptor is open.
+        let result = unsafe { libc::ioctl(self.file.as_raw_fd(), libc::TUNSETCARRIER, &raw const on) };
+        if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+
     /// Reads the next frame that the kernel sends out of the interface; its length in bytes.
     ///
     /// [`io::ErrorKind::WouldBlock`] when there is none. A frame longer than `buffer` is cut.

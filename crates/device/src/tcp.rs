@@ -27,6 +27,8 @@ pub struct TcpInfo {
     pub pacing_rate: u64,
     /// Bytes that the peer has acknowledged.
     pub bytes_acked: u64,
+    /// Segments sent, with data or without, those sent again included.
+    pub segments_sent: u32,
 }
 
 /// The longest `struct tcp_info` that is looked at.
@@ -46,6 +48,19 @@ pub fn info(socket: impl AsFd) -> io::Result<TcpInfo> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(parse(&bytes)) }
 }
 
+/// From now on `socket` advertises a window of at most so many bytes. The kernel sets the limit anew whenever segments of
+/// another size arrive: set it after the first ones, and again.
+pub fn clamp_window(socket: impl AsFd, bytes: u32) -> io::Result<()> {
+    let value = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
+    let descriptor = socket.as_fd().as_raw_fd();
+    // SAFETY: the value is one int, which the kernel only reads and which outlives the call.
+    let result = unsafe {
+        let (value, length) = ((&raw const value).cast(), size_of_val(&value) as libc::socklen_t);
+        libc::setsockopt(descriptor, libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, value, length)
+    };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
 /// Offsets are those of `struct tcp_info` in linux/tcp.h, which only grows at its end.
 fn parse(bytes: &[u8; LENGTH]) -> TcpInfo {
     let u32_at = |offset: usize| u32::from_ne_bytes(std::array::from_fn(|index| bytes[offset + index]));
@@ -60,6 +75,7 @@ fn parse(bytes: &[u8; LENGTH]) -> TcpInfo {
         retransmitted: u32_at(100),
         pacing_rate: u64_at(104),
         bytes_acked: u64_at(120),
+        segments_sent: u32_at(136),
         min_rtt: micros_at(148),
         snd_wnd: u32_at(228),
     }

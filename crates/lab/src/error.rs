@@ -14,6 +14,15 @@ pub enum Error {
         "the lab's links need /dev/net/tun, which cannot be opened ({0}): load the module `tun` or pass the device in"
     )]
     NoTun(#[source] io::Error),
+    /// The kernel has no macvtap.
+    #[error(
+        "the kernel has no macvtap, which the 802.11 medium needs ({reason}): load the module `macvtap`, or use a kernel \
+         with CONFIG_MACVTAP"
+    )]
+    NoMacvtap {
+        /// What `ip` said.
+        reason: String,
+    },
     /// A program that the lab runs is not installed.
     #[error("the program `{program}` is missing: install the Debian package `{package}`")]
     MissingProgram {

@@ -10,7 +10,7 @@ use crate::flows::FlowTest;
 use crate::iperf::Protocol;
 use crate::network::Topology;
 use crate::system::System;
-use crate::{demo, events, flight, flood, hostile, tunnel};
+use crate::{coding, demo, events, flight, flood, hostile, tunnel};
 
 /// What a run may be asked for.
 #[derive(Clone, Debug)]
@@ -105,13 +105,23 @@ pub enum Reference {
     Name(&'static str),
     /// A number.
     Number(f64),
+    /// A name, in the case where another field has the number given, whatever that field is in ours.
+    NameAt(&'static str, (&'static str, f64)),
 }
 
 impl Reference {
     pub(crate) fn is(self, value: &Value) -> bool {
         match self {
-            Reference::Name(name) => value.as_str() == Some(name),
+            Reference::Name(name) | Reference::NameAt(name, _) => value.as_str() == Some(name),
             Reference::Number(number) => value.as_f64() == Some(number),
+        }
+    }
+
+    /// The other field that the case compared with is found by, and its value there.
+    pub(crate) fn other_field(self) -> Option<(&'static str, f64)> {
+        match self {
+            Reference::NameAt(_, other) => Some(other),
+            Reference::Name(_) | Reference::Number(_) => None,
         }
     }
 }
@@ -161,6 +171,8 @@ pub enum Workload {
     },
     /// Messages flooded over a medium of their own; the case's topology stands by unused.
     Flood(Box<flood::Test>),
+    /// TCP over a chain of nodes that share an 802.11 medium; the case's topology stands by unused.
+    Coding(Box<coding::Test>),
 }
 
 /// Something that happens in mid-transfer.
@@ -239,7 +251,7 @@ pub(crate) fn object<N: AsRef<str>, T: Clone + Into<Value>>(fields: &[(N, T)]) -
 
 type Make = fn(&RunOptions) -> Result<Experiment, Error>;
 
-const EXPERIMENTS: [(&str, &str, Make); 12] = [
+const EXPERIMENTS: [(&str, &str, Make); 15] = [
     ("demo", demo::ABOUT, demo::experiment),
     ("tunnel", tunnel::ABOUT, tunnel::experiment),
     ("tunnel-events", events::ABOUT, events::experiment),
@@ -252,6 +264,9 @@ const EXPERIMENTS: [(&str, &str, Make); 12] = [
     ("flood-breakdown", flood::ABOUT_BREAKDOWN, flood::breakdown),
     ("flood-rate", flood::ABOUT_RATE, flood::rate),
     ("flood-reach", flood::ABOUT_REACH, flood::reach),
+    ("coding-wait", coding::ABOUT_WAIT, coding::wait),
+    ("coding-gain", coding::ABOUT_GAIN, coding::gain),
+    ("coding-loss", coding::ABOUT_LOSS, coding::loss),
 ];
 
 /// The experiments: name, and in one line what each measures.

@@ -5,7 +5,7 @@
 //! times.
 
 mod guests;
-mod socket;
+pub(crate) mod socket;
 
 use std::io;
 use std::net::SocketAddr;

@@ -10,6 +10,7 @@
 //! - [`flows`] are TCP flows of the lab's own, for the experiments of `flight`; `controls` has the kernel load what they
 //!   need;
 //! - [`medium`] is what nodes share that flood messages, and `flood` the experiments on it and in virtual time;
+//! - [`dcf`] is the 802.11 medium in real time, and `coding` the experiments on it;
 //! - [`guest`] boots another kernel in a namespace, for what the running one lacks;
 //! - `disturbance` cuts links, changes addresses and restarts relays in mid-transfer;
 //! - [`report`] prints the table and writes the JSON.
@@ -20,8 +21,10 @@
 mod attack;
 mod cleanup;
 mod clock;
+mod coding;
 mod congestion;
 mod controls;
+pub mod dcf;
 mod demo;
 mod disturbance;
 pub mod emulator;

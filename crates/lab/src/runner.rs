@@ -14,7 +14,7 @@ use crate::partial::Partial;
 use crate::report::{Progress, Report};
 use crate::system::{Means, Ready, System};
 use crate::workload::{Bench, fetch, stream};
-use crate::{cleanup, controls, flight, flood, hostile, namespace, program};
+use crate::{cleanup, coding, controls, flight, flood, hostile, namespace, program};
 
 /// Runs the experiment `name`: says how long it takes, shows how far it is, prints the results and writes them where
 /// `options` ask for it.
@@ -170,6 +170,7 @@ impl Workload {
             Workload::Stream { .. } | Workload::Attacked { .. } => &["iperf3", "ping"],
             Workload::Flows(_) => &[],
             Workload::Flood(test) => test.programs(),
+            Workload::Coding(_) => &["ethtool"],
         }
     }
 }
@@ -265,6 +266,7 @@ impl<'a> Lab<'a> {
                 hostile::measure(&bench, &ready, &means, time, attack, &self.baselines)?
             }
             Workload::Flood(test) => flood::measure(test, &self.means(folder.path()), seed)?,
+            Workload::Coding(test) => coding::measure(test, &self.means(folder.path()), seed)?,
         };
         ready.check()?;
         Ok(sample)

@@ -4,6 +4,7 @@
 
 mod bicast;
 mod cli;
+mod coding;
 mod command;
 mod config;
 mod control;

@@ -1,5 +1,5 @@
-//! The strands that a file asks for, running: the tunnel, the relay and the nodes that flood, each on threads of its own,
-//! and the congestion controls and copies, which the kernel makes.
+//! The strands that a file asks for, running: the tunnel, the relay, the nodes that flood and those that code, each on
+//! threads of its own, and the congestion controls and copies, which the kernel makes.
 
 use std::sync::mpsc::Sender;
 
@@ -10,6 +10,7 @@ use tunnel::relay::RelayStatus;
 use tunnel::status::TunnelStatus;
 use tunnel::{PrivateKey, PublicKey, daemon, relay_daemon};
 
+use crate::coding::Codings;
 use crate::config::{Relay, Resolved, Tunnel};
 use crate::daemon::Event;
 use crate::flight::{self, Provided};
@@ -22,6 +23,7 @@ pub struct Strands {
     relay: Option<RunningRelay>,
     flight: Option<Provided>,
     floods: Floods,
+    codings: Codings,
     bicast: Option<bicast::daemon::Running>,
 }
 
@@ -46,6 +48,7 @@ pub struct Status {
     relay: Option<Watch<RelayStatus, Vec<PublicKey>>>,
     flight: bool,
     floods: Vec<flood::node::Watch>,
+    codings: Vec<coding::daemon::Watch>,
     bicast: Option<bicast::daemon::View>,
 }
 
@@ -55,19 +58,21 @@ impl Strands {
     /// # Errors
     /// One sentence if one cannot start; then none runs.
     pub fn start(resolved: Resolved, events: &Sender<Event>) -> Result<Strands, String> {
-        let Resolved { key, tunnel, relay, flight, bicast, floods } = resolved;
+        let Resolved { key, tunnel, relay, flight, bicast, floods, codings } = resolved;
         let public_key = key.as_ref().map(PrivateKey::public);
         let flight = flight.map(Provided::start).transpose()?;
         let bicast = bicast.map(crate::bicast::start).transpose()?;
         crate::flood::remove_leftovers();
         let mut running = Floods::default();
         running.reconfigure(floods, events)?;
+        let mut coding = Codings::default();
+        coding.reconfigure(codings, events)?;
         let relay = relay.zip(key.clone());
         let relay = relay.map(|(relay, key)| start_relay(relay, key, events)).transpose()?;
         let tunnel = tunnel.zip(key);
         let tunnel =
             tunnel.map(|((tunnel, config), key)| start_tunnel(tunnel, config, key, events)).transpose()?;
-        Ok(Strands { public_key, tunnel, relay, flight, bicast, floods: running })
+        Ok(Strands { public_key, tunnel, relay, flight, bicast, floods: running, codings: coding })
     }
 
     /// What asks for the state, for as long as they run.
@@ -77,6 +82,7 @@ impl Strands {
             relay: self.relay.as_ref().map(|relay| relay.running.watch()),
             flight: self.flight.is_some(),
             floods: self.floods.watches(),
+            codings: self.codings.watches(),
             bicast: self.bicast.as_ref().map(|bicast| bicast.view()),
         }
     }
@@ -90,7 +96,7 @@ impl Strands {
         if !refused.is_empty() {
             return Err(refused);
         }
-        let Resolved { key, tunnel, relay, flight, bicast, floods } = resolved;
+        let Resolved { key, tunnel, relay, flight, bicast, floods, codings } = resolved;
         let public_key = key.as_ref().map(PrivateKey::public);
         // What may fail comes first: what has been started is dropped again if something after it fails.
         let (new_relay, allow) = match (relay.zip(key.clone()), &self.relay) {
@@ -118,6 +124,7 @@ impl Strands {
         self.relay = new_relay.or(self.relay.take());
         self.public_key = public_key.or(self.public_key);
         self.floods.reconfigure(floods, events).map_err(one)?;
+        self.codings.reconfigure(codings, events).map_err(one)?;
         Provided::reconfigure(&mut self.flight, flight).map_err(one)?;
         crate::bicast::reconfigure(&mut self.bicast, bicast).map_err(one)
     }
@@ -221,7 +228,11 @@ impl Status {
             let Some(states) = states else { return silent("flood") };
             state["flood"] = json!(states);
         }
-
+        if !self.codings.is_empty() {
+            let states: Option<Vec<_>> = self.codings.iter().map(coding::daemon::Watch::status).collect();
+            let Some(states) = states else { return silent("coding") };
+            state["coding"] = json!(states);
+        }
         if let Some(bicast) = &self.bicast {
             state["bicast"] = crate::bicast::state(bicast);
         }

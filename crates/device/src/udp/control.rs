@@ -10,7 +10,7 @@ const HEADER: usize = WORD + 8;
 /// Room for all control messages of one datagram: packet information, TOS, segment size.
 #[derive(Clone, Copy)]
 #[repr(C, align(8))]
-pub(super) struct Control {
+pub(crate) struct Control {
     bytes: [u8; 128],
 }
 
@@ -21,11 +21,11 @@ impl Default for Control {
 }
 
 impl Control {
-    pub(super) fn as_mut_ptr(&mut self) -> *mut libc::c_void {
+    pub(crate) fn as_mut_ptr(&mut self) -> *mut libc::c_void {
         self.bytes.as_mut_ptr().cast()
     }
 
-    pub(super) const fn capacity() -> usize {
+    pub(crate) const fn capacity() -> usize {
         128
     }
 
@@ -40,7 +40,7 @@ impl Control {
     }
 
     /// Level, type and data of the messages in the first `length` bytes.
-    pub(super) fn messages(&self, length: usize) -> impl Iterator<Item = (i32, i32, &[u8])> {
+    pub(crate) fn messages(&self, length: usize) -> impl Iterator<Item = (i32, i32, &[u8])> {
         let mut rest = self.bytes.get(..length).unwrap_or_default();
         std::iter::from_fn(move || {
             let (size, after) = rest.split_first_chunk::<WORD>()?;
@@ -54,7 +54,7 @@ impl Control {
 }
 
 /// `N` bytes of `bytes` from `at`.
-pub(super) fn array<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+pub(crate) fn array<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     bytes.get(at..)?.first_chunk().copied()
 }
 

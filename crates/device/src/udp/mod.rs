@@ -1,7 +1,7 @@
 //! UDP in batches: many datagrams per system call (`sendmmsg`, `recvmmsg`), and many per message (UDP_SEGMENT,
 //! UDP_GRO), each with its local address, interface and TOS.
 
-mod control;
+pub(crate) mod control;
 mod receive;
 mod transmit;
 

@@ -14,7 +14,7 @@ use rustix::net::{
 const FLAGS: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
 
 /// Listens in the calling thread's namespace. The connections accepted from it have the receive buffer given, in bytes.
-pub(super) fn listen(address: SocketAddr, receive_buffer: Option<u32>) -> io::Result<OwnedFd> {
+pub(crate) fn listen(address: SocketAddr, receive_buffer: Option<u32>) -> io::Result<OwnedFd> {
     let socket = make()?;
     if let Some(bytes) = receive_buffer {
         sockopt::set_socket_recv_buffer_size_force(&socket, bytes as usize)?;
@@ -26,7 +26,7 @@ pub(super) fn listen(address: SocketAddr, receive_buffer: Option<u32>) -> io::Re
 
 /// Begins to connect from the calling thread's namespace. [`io::ErrorKind::NotFound`] if the kernel has no such
 /// congestion control.
-pub(super) fn connect(address: SocketAddr, congestion_control: &str) -> io::Result<OwnedFd> {
+pub(crate) fn connect(address: SocketAddr, congestion_control: &str) -> io::Result<OwnedFd> {
     let socket = make()?;
     sockopt::set_tcp_congestion(&socket, congestion_control)?;
     match rustix::net::connect(&socket, &address) {
@@ -36,20 +36,20 @@ pub(super) fn connect(address: SocketAddr, congestion_control: &str) -> io::Resu
 }
 
 /// The connection that waits, if any still does.
-pub(super) fn accept(listener: &OwnedFd) -> io::Result<Option<OwnedFd>> {
+pub(crate) fn accept(listener: &OwnedFd) -> io::Result<Option<OwnedFd>> {
     let Some(socket) = unless_blocked(accept_with(listener, FLAGS))? else { return Ok(None) };
     abort_on_close(&socket)?;
     Ok(Some(socket))
 }
 
 /// Reads once; how many bytes came.
-pub(super) fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> io::Result<u64> {
+pub(crate) fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> io::Result<u64> {
     let received = unless_blocked(recv(socket, buffer, RecvFlags::empty()))?;
     Ok(received.map_or(0, |(_, length)| length as u64))
 }
 
 /// Writes once; how many bytes the kernel took.
-pub(super) fn send(socket: &OwnedFd, content: &[u8]) -> io::Result<u64> {
+pub(crate) fn send(socket: &OwnedFd, content: &[u8]) -> io::Result<u64> {
     let sent = unless_blocked(rustix::net::send(socket, content, SendFlags::NOSIGNAL))?;
     Ok(sent.map_or(0, |length| length as u64))
 }

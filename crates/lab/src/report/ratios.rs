@@ -30,17 +30,25 @@ impl Report<'_> {
     fn reference(&self, ratio: &Ratio, case: usize) -> Option<usize> {
         let cases = &self.experiment.cases;
         let (name, value) = ratio.of;
-        let own = field(&cases[case].key, name).filter(|own| !value.is(own))?;
+        let other_field = value.other_field();
+        let own = &cases[case].key;
+        field(own, name)?;
+        let compared: Vec<&str> =
+            [Some(name), other_field.map(|(other, _)| other)].into_iter().flatten().collect();
         let candidate = |other: &Fields<Value>| {
-            field(other, name).is_some_and(|other| other != own && value.is(other))
-                && without(other, name).eq(without(&cases[case].key, name))
+            field(other, name).is_some_and(|found| value.is(found))
+                && other_field.is_none_or(|(name, at)| {
+                    field(other, name).is_some_and(|found| found.as_f64() == Some(at))
+                })
+                && without(other, &compared).eq(without(own, &compared))
         };
-        cases.iter().position(|other| candidate(&other.key))
+        cases.iter().position(|other| candidate(&other.key)).filter(|&found| found != case)
     }
 }
 
-fn without<'k>(key: &'k Fields<Value>, name: &'k str) -> impl Iterator<Item = &'k (&'static str, Value)> {
-    key.iter().filter(move |(known, _)| *known != name)
+/// The key without the fields of these names.
+fn without<'k>(key: &'k Fields<Value>, names: &'k [&str]) -> impl Iterator<Item = &'k (&'static str, Value)> {
+    key.iter().filter(move |(known, _)| !names.contains(known))
 }
 
 fn share(metric: &str, sample: &Sample, of: &Sample) -> Option<f64> {

@@ -6,6 +6,7 @@ use std::ops::Range;
 use tunnel::daemon::Listen;
 use tunnel::{PrivateKey, PublicKey};
 
+use super::coding;
 use super::document::{self, Document};
 use super::flood;
 use super::peer;
@@ -31,8 +32,9 @@ pub fn check(source: &mut Source, document: Document) -> Option<Settings> {
         tunnel.map(|tunnel| Tunnel { peers: peers.into_iter().map(|peer| peer.value).collect(), ..tunnel });
     let flight = document.flight.read().map(|written| flight(source, written));
     let floods = flood::all(source, document.floods);
+    let codings = coding::all(source, document.codings);
     let bicast = document.bicast.read().map(|written| super::bicast::check(source, written));
-    Some(Settings { key, tunnel, relay, flight, bicast, floods })
+    Some(Settings { key, tunnel, relay, flight, bicast, floods, codings })
 }
 
 fn private_key(source: &mut Source, node: &document::Node) -> Option<PrivateKey> {
@@ -42,7 +44,8 @@ fn private_key(source: &mut Source, node: &document::Node) -> Option<PrivateKey>
 
 fn sections_belong_together(source: &mut Source, document: &Document) {
     let needs_key = !document.tunnel.is_absent() || !document.relay.is_absent();
-    let none = document.flight.is_absent() && document.bicast.is_absent() && !document.has_flood;
+    let listed = document.has_flood || document.has_coding;
+    let none = document.flight.is_absent() && document.bicast.is_absent() && !listed;
     let nothing = !needs_key && none;
     if document.node.is_absent() && (needs_key || nothing) {
         source.complain(0..0, "there is no [node] section; write one with key-file = \"FILE\"");
@@ -50,11 +53,20 @@ fn sections_belong_together(source: &mut Source, document: &Document) {
     if nothing {
         source.complain(
             0..0,
-            "there is nothing to run; write a [tunnel], [relay], [flight], [bicast] or [[flood]] section",
+            "there is nothing to run; write a [tunnel], [relay], [flight], [bicast], [[coding]] or [[flood]] section",
         );
     }
     if let (true, Some(peer)) = (document.tunnel.is_absent(), document.peers.first()) {
         source.complain(peer.name.span(), "a peer needs a [tunnel] section; write one");
+    }
+    complain_of_bicast_below_coding(source, document);
+}
+
+fn complain_of_bicast_below_coding(source: &mut Source, document: &Document) {
+    let document::Section::Read(bicast) = &document.bicast else { return };
+    let slaves: Vec<_> = document.codings.iter().map(|coding| coding.interface.get_ref()).collect();
+    for name in bicast.interfaces.get_ref().iter().filter(|name| slaves.contains(&name.get_ref())) {
+        source.complain(name.span(), "[[coding]] has this interface, and IP runs on its master; name that");
     }
 }
 

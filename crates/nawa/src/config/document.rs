@@ -10,9 +10,9 @@ use toml::de::{DeTable, DeValue, ValueDeserializer};
 use super::source::Source;
 
 /// Sections that later strands bring. They are refused by name, so that nobody believes them to work.
-const NOT_BUILT: [&str; 2] = ["coding", "metrics"];
-const SECTIONS: &str =
-    "the sections are [node], [tunnel], [[peer]], [[peer.path]], [relay], [flight], [bicast] and [[flood]]";
+const NOT_BUILT: [&str; 1] = ["metrics"];
+const SECTIONS: &str = "the sections are [node], [tunnel], [[peer]], [[peer.path]], [relay], [flight], [bicast], [[coding]] \
+                        and [[flood]]";
 
 /// Every section that could be read.
 #[derive(Debug, Default)]
@@ -31,6 +31,10 @@ pub struct Document {
     pub floods: Vec<Flood>,
     /// Whether any stands there, be it wrong.
     pub has_flood: bool,
+    /// `[[coding]]`, in the file's order
+    pub codings: Vec<Coding>,
+    /// Whether any stands there, be it wrong.
+    pub has_coding: bool,
     /// `[bicast]`
     pub bicast: Section<Bicast>,
 }
@@ -207,6 +211,22 @@ pub struct Flood {
     pub busy_poll: bool,
 }
 
+/// `[[coding]]`
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Coding {
+    /// The slave, which somebody else makes.
+    pub interface: Spanned<String>,
+    /// Name of the master to make.
+    pub master: Spanned<String>,
+    /// The master's addresses with prefix lengths.
+    pub addresses: Spanned<Vec<Spanned<String>>>,
+    /// `"off"`, `"piggy"`, `"delayed"`, `"controlled"` or `"any"`.
+    pub mode: Option<Spanned<String>>,
+    /// Duration with a unit.
+    pub wait: Option<Spanned<String>>,
+}
+
 /// `[bicast]`
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -253,6 +273,11 @@ fn section(source: &mut Source, document: &mut Document, key: Key, value: Value)
             document.has_flood = true;
             document.floods =
                 tables(source, "flood", value).into_iter().filter_map(|v| table(source, v)).collect();
+        }
+        "coding" => {
+            document.has_coding = true;
+            document.codings =
+                tables(source, "coding", value).into_iter().filter_map(|v| table(source, v)).collect();
         }
         strand if NOT_BUILT.contains(&strand) => {
             source

@@ -3,6 +3,7 @@
 
 mod bicast;
 mod check;
+mod coding;
 mod document;
 pub mod edit;
 mod flood;
@@ -46,6 +47,8 @@ pub struct Settings {
     pub flight: Option<Flight>,
     /// The interfaces on which messages are flooded.
     pub floods: Vec<Flood>,
+    /// The interfaces on which packets are coded.
+    pub codings: Vec<::coding::daemon::Settings>,
     /// The copies of SCTP's packets, if the daemon is to make them.
     pub bicast: Option<::bicast::daemon::Config>,
 }

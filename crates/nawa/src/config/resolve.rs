@@ -19,6 +19,9 @@ pub struct Resolved {
     pub flight: Option<Flight>,
     /// As in the file.
     pub floods: Vec<Flood>,
+    /// As in the file.
+    pub codings: Vec<coding::daemon::Settings>,
+    /// As in the file.
     pub bicast: Option<bicast::daemon::Config>,
 }
 
@@ -29,8 +32,8 @@ impl Settings {
     /// Failed if one has no address now.
     pub fn resolve(self) -> Result<Resolved, Failure> {
         let core = self.tunnel.as_ref().map(core).transpose()?;
-        let Settings { key, tunnel, relay, flight, bicast, floods } = self;
-        Ok(Resolved { key, tunnel: tunnel.zip(core), relay, flight, bicast, floods })
+        let Settings { key, tunnel, relay, flight, bicast, floods, codings } = self;
+        Ok(Resolved { key, tunnel: tunnel.zip(core), relay, flight, bicast, floods, codings })
     }
 }
 

@@ -71,16 +71,16 @@ fn what_is_not_toml() {
 #[test]
 fn sections() {
     let missing = "nawa.toml:1:1: there is no [node] section; write one with key-file = \"FILE\"\n\
-        nawa.toml:1:1: there is nothing to run; write a [tunnel], [relay], [flight], [bicast] or [[flood]] section";
+        nawa.toml:1:1: there is nothing to run; write a [tunnel], [relay], [flight], [bicast], [[coding]] or [[flood]] section";
     assert_complaints("", missing);
     assert_complaints(
         &format!("{NODE}{TUNNEL}[[floot]]\n"),
         "nawa.toml:7:3: unknown section or key `floot`; \
-         the sections are [node], [tunnel], [[peer]], [[peer.path]], [relay], [flight], [bicast] and [[flood]]",
+         the sections are [node], [tunnel], [[peer]], [[peer.path]], [relay], [flight], [bicast], [[coding]] and [[flood]]",
     );
     assert_complaints(
         &format!("{NODE}{}", peer("")),
-        "nawa.toml:1:1: there is nothing to run; write a [tunnel], [relay], [flight], [bicast] or [[flood]] section\n\
+        "nawa.toml:1:1: there is nothing to run; write a [tunnel], [relay], [flight], [bicast], [[coding]] or [[flood]] section\n\
          nawa.toml:4:8: a peer needs a [tunnel] section; write one",
     );
     assert_complaints(&format!("{NODE}{TUNNEL}[peer]\n"), "nawa.toml:7:1: `peer` is a list; write [[peer]]");
@@ -88,13 +88,10 @@ fn sections() {
 
 #[test]
 fn strands_that_are_not_built_are_refused_by_name() {
-    for (strand, header) in [("metrics", "[metrics]"), ("coding", "[[coding]]")] {
-        let column = header.rfind('[').expect("a header") + 2;
-        assert_complaints(
-            &format!("{NODE}{TUNNEL}{header}\n"),
-            &format!("nawa.toml:7:{column}: the strand `{strand}` is not built yet; remove the section"),
-        );
-    }
+    assert_complaints(
+        &format!("{NODE}{TUNNEL}[metrics]\n"),
+        "nawa.toml:7:2: the strand `metrics` is not built yet; remove the section",
+    );
 }
 
 #[test]
@@ -132,6 +129,43 @@ fn what_a_flood_cannot_be() {
     ] {
         assert_complaints(&flood(more), &format!("nawa.toml:{expected}"));
     }
+}
+
+#[test]
+fn what_a_coding_cannot_be() {
+    let coding =
+        |more: &str| format!("[[coding]]\ninterface = 'mesh0'\nmaster = 'nc0'\naddresses = {more}\n");
+    let settings = read(folder().path(), &coding("['10.88.0.2/24']")).expect("a good file");
+    let change = &settings.codings[0].change;
+    assert_eq!((change.mode, change.wait), (coding::Mode::Any, std::time::Duration::from_millis(10)));
+    for (more, expected) in [
+        ("[]", "4:13: the master has no address; write at least one, as \"10.88.0.2/24\""),
+        (
+            "['10.88.0.2']",
+            "4:14: \"10.88.0.2\" is not an address with a prefix length; write e.g. \"10.77.0.1/24\"",
+        ),
+        (
+            "['10.88.0.2/24']\nmode = 'all'",
+            "5:8: there is no mode \"all\"; write one of \"off\", \"piggy\", \"delayed\", \"controlled\", \"any\"",
+        ),
+        ("['10.88.0.2/24']\nwait = '2s'", "5:8: \"2s\" is no wait; write a duration from \"0ms\" to \"1s\""),
+        ("['10.88.0.2/24']\nwait = 10", "5:8: invalid type: integer `10`, expected a string"),
+        (
+            "['10.88.0.2/24']\nhold = '1ms'",
+            "5:1: unknown field `hold`, expected one of `interface`, `master`, `addresses`, `mode`, `wait`",
+        ),
+        (
+            "['10.88.0.2/24']\n[[coding]]\ninterface = 'nc0'\nmaster = 'nc1'\naddresses = ['10.89.0.2/24']",
+            "6:13: this interface is named twice; every slave has a master of its own",
+        ),
+        (
+            "['10.88.0.2/24']\n[bicast]\ninterfaces = ['mesh0', 'wlan1']",
+            "6:15: [[coding]] has this interface, and IP runs on its master; name that",
+        ),
+    ] {
+        assert_complaints(&coding(more), &format!("nawa.toml:{expected}"));
+    }
+    assert_complaints("coding = 1\n", "nawa.toml:1:10: `coding` is a list; write [[coding]]");
 }
 
 #[test]
@@ -342,6 +376,9 @@ fn the_sample_is_good_and_shows_every_option() {
     assert_eq!((flood.interface.as_str(), flood.mode, flood.ttl), ("wlan0", Mode::Driver, 16));
     assert_eq!(flood.suppression, flood::suppression::Rules::PURE);
     assert!(flood.rules.format.is_keyed() && flood.rules.rate_limit.is_none());
+    let [coding] = &settings.codings[..] else { panic!("it codes on one interface") };
+    assert_eq!((coding.interface.as_str(), coding.master.as_str()), ("mesh0", "nc0"));
+    assert_eq!(coding.change.mode, coding::Mode::default());
     let copies = settings.bicast.expect("it has copies").settings;
     assert_eq!((copies.mode, copies.budget_percent), (bicast::Mode::default(), 20));
     for key in [
@@ -380,6 +417,8 @@ fn the_sample_is_good_and_shows_every_option() {
         "interfaces",
         "budget",
         "udp-port",
+        "master",
+        "wait",
     ] {
         assert!(
             sample.lines().any(|line| line.starts_with(&format!("{key} = "))),

@@ -153,6 +153,12 @@ pub fn jitter(text: &str) -> Result<Duration, String> {
     duration(text).filter(|jitter| *jitter <= Duration::from_secs(1)).ok_or_else(wrong)
 }
 
+/// How long a packet waits for a partner, at most a second.
+pub fn wait(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("\"{text}\" is no wait; write a duration from \"0ms\" to \"1s\"");
+    duration(text).filter(|wait| *wait <= Duration::from_secs(1)).ok_or_else(wrong)
+}
+
 /// How long to wait, with its unit, at most an hour.
 pub fn pause(text: &str) -> Result<Duration, String> {
     let wrong = || format!("\"{text}\" is no duration; write one from \"0ms\" to \"1h\"");

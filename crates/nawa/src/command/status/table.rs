@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use comfy_table::{CellAlignment, Table, presets::NOTHING};
 
-use super::view::{Flight, Flood, Path, Peer, Relay, Session, State, Tunnel};
+use super::view::{Coding, Flight, Flood, Path, Peer, Relay, Session, State, Tunnel};
 
 const PATH_HEADER: [&str; 9] =
     ["path", "state", "rtt ms", "Mbit/s", "weight", "loss %", "sent MB", "received MB", "to"];
@@ -27,6 +27,9 @@ pub fn render(state: &State) -> String {
     for flood in &state.flood {
         line(&mut text, format!("\n{}", flood_line(flood)));
     }
+    for coding in &state.coding {
+        line(&mut text, format!("\n{}", coding_line(coding)));
+    }
     text
 }
 
@@ -45,6 +48,26 @@ fn flood_line(flood: &Flood) -> String {
         flood.relayed_frames,
         flood.receivers,
         if dropped.is_empty() { "none".into() } else { dropped.join(", ") }
+    )
+}
+
+fn coding_line(coding: &Coding) -> String {
+    let Coding { interface, master, mode, .. } = coding;
+    if let Some(why) = &coding.waits_because {
+        return format!("coding on {interface} by {master}: mode {mode}, waits: {why}");
+    }
+    let held = (coding.held_packets > 0).then(|| coding.held_time_ms / coding.held_packets as f64);
+    format!(
+        "coding on {interface} by {master}: mode {mode}, {} frames sent, {} % of them sums, {} packets relayed, {} held for \
+         {} ms, {} decoded, {} not decoded, {} neighbours left out",
+        coding.sent_frames,
+        number(coding.coding_ratio.map(|ratio| ratio * 100.0), 1),
+        coding.relayed_packets,
+        coding.held_packets,
+        number(held, 1),
+        coding.decoded_packets,
+        coding.missing_partner_frames + coding.wrong_partner_frames,
+        coding.left_out_neighbours
     )
 }
 
@@ -178,6 +201,15 @@ mod tests {
         })
     }
 
+    fn coding(waits_because: Option<&str>) -> serde_json::Value {
+        json!({
+            "interface": "mesh0", "master": "nc0", "mode": "any", "waits_because": waits_because, "sent_frames": 200,
+            "sent_coded_frames": 25, "coding_ratio": 0.125, "relayed_packets": 90, "held_packets": 4,
+            "held_time_ms": 6.0, "decoded_packets": 30, "missing_partner_frames": 2, "wrong_partner_frames": 1,
+            "left_out_neighbours": 1,
+        })
+    }
+
     #[test]
     fn a_peer_with_two_paths() {
         let state = json!({
@@ -199,6 +231,7 @@ mod tests {
                 "sent_frames": 1, "new_frames": 20, "relayed_frames": 19, "receivers": 2,
                 "dropped_frames": {"duplicate": 40, "bad-tag": 0},
             }],
+            "coding": [coding(None), coding(Some("`mesh0` is down"))],
         });
         let state = serde_json::from_value(state).expect("what the daemon shows");
         let expected = "\
@@ -218,6 +251,11 @@ flight: fsat registered, default fsat, 0 connections; see `nawa flight show`
 
 flood on wlan0: id 7, mode driver (xdp-native), authenticated, 1 frames sent, 20 heard, 19 relayed, 2 receivers, \
 dropped: duplicate 40
+
+coding on mesh0 by nc0: mode any, 200 frames sent, 12.5 % of them sums, 90 packets relayed, 4 held for 1.5 ms, \
+30 decoded, 3 not decoded, 1 neighbours left out
+
+coding on mesh0 by nc0: mode any, waits: `mesh0` is down
 ";
         assert_eq!(render(&state), expected);
     }

@@ -22,6 +22,27 @@ pub struct State {
     /// The interfaces on which it floods.
     #[serde(default)]
     pub flood: Vec<Flood>,
+    /// The interfaces on which it codes.
+    #[serde(default)]
+    pub coding: Vec<Coding>,
+}
+
+/// `coding::daemon::Status`
+#[derive(Deserialize)]
+pub struct Coding {
+    pub interface: String,
+    pub master: String,
+    pub mode: String,
+    pub waits_because: Option<String>,
+    pub sent_frames: u64,
+    pub coding_ratio: Option<f64>,
+    pub relayed_packets: u64,
+    pub held_packets: u64,
+    pub held_time_ms: f64,
+    pub decoded_packets: u64,
+    pub missing_partner_frames: u64,
+    pub wrong_partner_frames: u64,
+    pub left_out_neighbours: u64,
 }
 
 /// `flood::node::Status`

@@ -1,0 +1,87 @@
+//! The master interface: a TAP with the slave's MAC address, which IP takes for the medium.
+
+use std::io;
+
+use device::{Net, Tap};
+use ipnet::IpNet;
+
+use super::StartError;
+use super::slave::Facts;
+use crate::header;
+
+/// The master, up; gone when dropped.
+#[derive(Debug)]
+pub struct Master {
+    /// Its frames.
+    pub tap: Tap,
+    net: Net,
+    index: u32,
+    mtu: u32,
+    addresses: Vec<IpNet>,
+}
+
+impl Master {
+    /// Makes it, with its addresses and without carrier.
+    pub fn make(name: &str, addresses: &[IpNet]) -> Result<Self, StartError> {
+        let mut net = Net::open()?;
+        if net.link(name).is_ok() {
+            return Err(StartError::MasterExists(name.to_owned()));
+        }
+        let failed = |error| StartError::Master(name.to_owned(), error);
+        let tap = Tap::create(name).map_err(failed)?;
+        tap.set_carrier(false).map_err(failed)?;
+        let link = net.link(name).map_err(failed)?;
+        let mut master = Self { tap, net, index: link.index, mtu: link.mtu, addresses: Vec::new() };
+        master.set_addresses(addresses).map_err(failed)?;
+        master.net.set_up(link.index).map_err(failed)?;
+        Ok(master)
+    }
+
+    /// The longest IP packet it takes, in bytes.
+    pub fn mtu(&self) -> u32 {
+        self.mtu
+    }
+
+    /// Stands for this slave from now on, with room for the NC header.
+    pub fn join(&mut self, slave: &Facts) -> io::Result<()> {
+        let mtu = slave.mtu - header::CODED as u32;
+        self.net.set_mac(self.index, slave.mac.0)?;
+        self.net.set_mtu(self.index, mtu)?;
+        self.mtu = mtu;
+        self.tap.set_carrier(true)
+    }
+
+    /// Has no cable, so that IP sends nothing.
+    pub fn part(&self) {
+        // If the interface is gone, the next read says so.
+        let _ = self.tap.set_carrier(false);
+    }
+
+    /// Has these addresses from now on. What is the same is not touched.
+    ///
+    /// # Errors
+    /// One that is new could not be added; then all is as before.
+    pub fn set_addresses(&mut self, wanted: &[IpNet]) -> io::Result<()> {
+        let new: Vec<_> = wanted.iter().filter(|net| !self.addresses.contains(net)).collect();
+        for (count, net) in new.iter().enumerate() {
+            if let Err(error) = self.net.add_address(self.index, net.addr(), net.prefix_len()) {
+                new[..count].iter().for_each(|net| self.delete(net));
+                return Err(error);
+            }
+        }
+        let old = std::mem::replace(&mut self.addresses, wanted.to_vec());
+        old.iter().filter(|net| !wanted.contains(net)).for_each(|net| self.delete(net));
+        // With an address the kernel may have taken others of its prefix.
+        for net in wanted {
+            self.net.add_address(self.index, net.addr(), net.prefix_len())?;
+        }
+        Ok(())
+    }
+
+    fn delete(&mut self, net: &IpNet) {
+        // Somebody else has done it, perhaps the kernel.
+        if let Err(error) = self.net.delete_address(self.index, net.addr(), net.prefix_len()) {
+            tracing::debug!("{error}");
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! The thread between master and slave: frames in, frames out, and what becomes of the slave.
+
+use std::io;
+use std::sync::mpsc::Receiver as Inbox;
+use std::time::Duration;
+
+use device::poller::Interest;
+use device::{Changes, Poller, Waker, monotonic};
+use rustix::io::Errno;
+
+use super::master::Master;
+use super::slave::{self, Slave};
+use super::{Change, Question, Settings, Status};
+use crate::config::Config;
+use crate::ethernet::Mac;
+use crate::layer::NcLayer;
+
+const WAKER: u64 = 0;
+const CHANGES: u64 = 1;
+const MASTER: u64 = 2;
+const SLAVE: u64 = 3;
+/// Frames taken from one side before the other has its turn.
+const TURN: usize = 64;
+/// When to offer a frame again that the interface had no room for: some interfaces say so, but not when that changes. A
+/// fraction of a frame's time on the air.
+const AGAIN: Duration = Duration::from_micros(100);
+/// The longest frame that is taken from the master.
+const LONGEST: usize = 65_535 + 18;
+
+/// A node.
+pub struct Node {
+    settings: Settings,
+    layer: NcLayer,
+    master: Master,
+    /// None while it cannot be used, for the reason in `because`.
+    slave: Option<Slave>,
+    because: Option<String>,
+    /// Encoded, and refused by the slave until now.
+    pending: Option<Vec<u8>>,
+    poller: Poller,
+    /// What the poller waits for: the master, and room at the slave.
+    reads_master: bool,
+    waits_for_room: bool,
+    changes: Changes,
+    waker: Waker,
+    inbox: Inbox<Question>,
+    buffer: Box<[u8]>,
+    unsent: u64,
+    undelivered: u64,
+}
+
+impl Node {
+    /// A node that has no slave yet; [`Node::refresh`] looks for it.
+    pub fn new(settings: Settings, master: Master, waker: Waker, inbox: Inbox<Question>) -> io::Result<Self> {
+        let Change { mode, wait, .. } = settings.change;
+        let poller = Poller::new()?;
+        let changes = Changes::subscribe()?;
+        poller.add(&waker, WAKER, Interest::Read)?;
+        poller.add(&changes, CHANGES, Interest::Read)?;
+        poller.add(&master.tap, MASTER, Interest::Read)?;
+        let layer = NcLayer::new(Config { mode, wait, mac: Mac::default(), mtu: 0 });
+        let buffer = vec![0; LONGEST].into();
+        Ok(Self {
+            settings,
+            layer,
+            master,
+            slave: None,
+            because: None,
+            pending: None,
+            poller,
+            reads_master: true,
+            waits_for_room: false,
+            changes,
+            waker,
+            inbox,
+            buffer,
+            unsent: 0,
+            undelivered: 0,
+        })
+    }
+
+    /// Works until it is told to stop. Fails where the master is gone, or the system's resources are.
+    pub fn run(mut self) -> io::Result<()> {
+        loop {
+            let timeout = self.transmit()?;
+            let ready: Vec<_> = self.poller.wait(timeout)?.collect();
+            for ready in ready {
+                match ready.token {
+                    WAKER if self.answer() => return Ok(()),
+                    CHANGES => self.note_changes()?,
+                    MASTER => self.take()?,
+                    SLAVE if ready.readable => self.hear(),
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// Frames from IP, as long as they have room in the layer; the others wait at the master.
+    fn take(&mut self) -> io::Result<()> {
+        for _ in 0..TURN {
+            if !self.layer.has_room() {
+                break;
+            }
+            match self.master.tap.recv(&mut self.buffer) {
+                Ok(length) => self.layer.handle_master(monotonic(), self.buffer[..length].to_vec()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => {
+                    let why = format!("its master `{}` is gone ({error})", self.settings.master);
+                    return Err(io::Error::new(error.kind(), why));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Frames from the medium.
+    fn hear(&mut self) {
+        let (Some(slave), layer) = (&mut self.slave, &mut self.layer) else { return };
+        for _ in 0..TURN {
+            let now = monotonic();
+            // What fails is the interface, and then there are news of it.
+            if slave.socket.recv(|frame| layer.handle_slave(now, frame)).is_err() {
+                break;
+            }
+        }
+        while let Some(frame) = self.layer.poll_master() {
+            self.undelivered += u64::from(self.master.tap.send(&frame).is_err());
+        }
+    }
+
+    /// Frames for the medium, as long as it takes them; how long to wait for what comes next.
+    fn transmit(&mut self) -> io::Result<Option<Duration>> {
+        let (timeout, full) = if self.slave.is_some() { self.send() } else { self.discard() };
+        if let Some(slave) = self.slave.as_ref().filter(|_| full != self.waits_for_room) {
+            self.poller.change(&slave.socket, SLAVE, if full { Interest::Both } else { Interest::Read })?;
+            self.waits_for_room = full;
+        }
+        let reads = self.layer.has_room();
+        if reads != self.reads_master {
+            let tap = &self.master.tap;
+            if reads {
+                self.poller.add(tap, MASTER, Interest::Read)?
+            } else {
+                self.poller.remove(tap)?
+            }
+            self.reads_master = reads;
+        }
+        Ok(timeout)
+    }
+
+    /// Sends; how long to wait, and whether for room.
+    fn send(&mut self) -> (Option<Duration>, bool) {
+        let Some(slave) = &self.slave else { return (None, false) };
+        for _ in 0..TURN {
+            let now = monotonic();
+            if self.pending.is_none() {
+                match self.layer.poll_timeout() {
+                    None => return (None, false),
+                    Some(due) if due > now => return (Some(due - now), false),
+                    Some(_) if !slave.socket.has_room() => return (None, true),
+                    Some(_) => self.pending = self.layer.poll_slave(now),
+                }
+            }
+            let Some(frame) = self.pending.take() else { continue };
+            match slave.socket.send(&frame).map_err(|error| Errno::from_io_error(&error)) {
+                Ok(()) => {}
+                Err(Some(Errno::AGAIN)) => {
+                    self.pending = Some(frame);
+                    return (None, true);
+                }
+                Err(Some(Errno::NOBUFS)) => {
+                    self.pending = Some(frame);
+                    return (Some(AGAIN), false);
+                }
+                Err(_) => self.unsent += 1,
+            }
+        }
+        (Some(Duration::ZERO), false)
+    }
+
+    /// As an interface without a cable does.
+    fn discard(&mut self) -> (Option<Duration>, bool) {
+        self.unsent += u64::from(self.pending.take().is_some());
+        while self.layer.poll_slave(monotonic()).is_some() {
+            self.unsent += 1;
+        }
+        (self.layer.poll_timeout().map(|due| due.saturating_sub(monotonic())), false)
+    }
+
+    fn note_changes(&mut self) -> io::Result<()> {
+        self.changes.take()?;
+        if let Err(error) = self.refresh() {
+            self.lose(error.to_string());
+        }
+        Ok(())
+    }
+
+    /// Looks at the slave, and uses it if that is possible.
+    ///
+    /// # Errors
+    /// It is as it should be, and cannot be opened.
+    pub fn refresh(&mut self) -> io::Result<()> {
+        match slave::look(&self.settings.interface) {
+            Ok(facts) if self.slave.as_ref().is_some_and(|slave| slave.facts == facts) => Ok(()),
+            Ok(facts) => self.adopt(facts),
+            Err(unusable) => {
+                self.lose(unusable.to_string());
+                Ok(())
+            }
+        }
+    }
+
+    fn adopt(&mut self, facts: slave::Facts) -> io::Result<()> {
+        self.slave = None;
+        let slave = Slave::open(facts)?;
+        self.master.join(&facts)?;
+        self.poller.add(&slave.socket, SLAVE, Interest::Read)?;
+        self.waits_for_room = false;
+        let (mac, mtu) = (facts.mac, facts.mtu as usize);
+        self.layer.reconfigure(monotonic(), Config { mac, mtu, ..*self.layer.config() });
+        (self.slave, self.because) = (Some(slave), None);
+        let Settings { interface, master, .. } = &self.settings;
+        tracing::info!(interface, master, mac = %mac, mtu = self.master.mtu(), "the slave is used");
+        Ok(())
+    }
+
+    /// Does without the slave. What waits for it is dropped: it would come out when nobody wants it any more.
+    fn lose(&mut self, because: String) {
+        if self.because.as_ref() != Some(&because) {
+            tracing::warn!(master = self.settings.master, "waits for its slave: {because}");
+        }
+        (self.slave, self.because) = (None, Some(because));
+        self.master.part();
+        self.layer.reconfigure(monotonic(), *self.layer.config());
+    }
+
+    /// True if it is time to stop.
+    fn answer(&mut self) -> bool {
+        self.waker.reset();
+        while let Ok(question) = self.inbox.try_recv() {
+            // Who asked may have lost patience.
+            match question {
+                Question::Stop => return true,
+                Question::Status(sender) => drop(sender.send(self.status())),
+                Question::Change(change, sender) => drop(sender.send(self.change(change))),
+            }
+        }
+        false
+    }
+
+    fn change(&mut self, change: Change) -> Result<(), String> {
+        self.master.set_addresses(&change.addresses).map_err(|error| error.to_string())?;
+        let Change { mode, wait, .. } = change;
+        self.layer.reconfigure(monotonic(), Config { mode, wait, ..*self.layer.config() });
+        self.settings.change = change;
+        Ok(())
+    }
+
+    fn status(&self) -> Status {
+        let (stats, kept) = (self.layer.stats(), self.layer.kept(monotonic()));
+        let Settings { interface, master, change } = &self.settings;
+        let ms = |time: Duration| time.as_secs_f64() * 1e3;
+        let ratio = stats.sent_coded as f64 / stats.sent as f64;
+        Status {
+            interface: interface.clone(),
+            master: master.clone(),
+            mode: change.mode.name(),
+            wait_ms: ms(change.wait),
+            mtu_bytes: self.master.mtu(),
+            waits_because: self.because.clone(),
+            sent_frames: stats.sent.saturating_sub(self.unsent),
+            sent_coded_frames: stats.sent_coded,
+            coding_ratio: (stats.sent > 0).then_some(ratio),
+            unsent_frames: self.unsent,
+            queue_dropped_frames: stats.queue_dropped,
+            relayed_packets: stats.relayed,
+            held_packets: stats.held,
+            held_1ms_packets: stats.held_1ms,
+            held_10ms_packets: stats.held_10ms,
+            held_time_ms: ms(stats.held_time),
+            expired_packets: stats.expired,
+            pushed_out_packets: stats.pushed_out,
+            decoded_packets: stats.decoded,
+            missing_partner_frames: stats.missing_partner,
+            wrong_partner_frames: stats.wrong_partner,
+            malformed_frames: stats.malformed,
+            sent_again_packets: stats.sent_again,
+            report_frames: stats.reports,
+            undelivered_frames: self.undelivered,
+            queued_frames: kept.queued,
+            waiting_packets: kept.held,
+            flows: kept.flows,
+            left_out_neighbours: kept.left_out,
+            copies: kept.copies,
+            arrivals: kept.arrivals,
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! All that an interface hears, and what is sent by it past the kernel's protocols: frames as they were on the medium.
+
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use packet::checksum::Sum;
+use packet::gso;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+
+use crate::packet_socket::{address, check, set};
+use crate::udp::control::{Control, array};
+use crate::virtio::VirtioHeader;
+
+/// The longest that one receive returns, in bytes: a train that the kernel joined, behind Ethernet's header.
+const READ: usize = VirtioHeader::LENGTH + ETHERNET + 65535;
+/// Bytes of an Ethernet header.
+const ETHERNET: usize = 14;
+/// Where the tag of a VLAN stands in a frame.
+const TAG: usize = 12;
+/// In `struct tpacket_auxdata`, at these bytes: there is a VLAN's tag, and it has an EtherType of its own.
+const VLAN_VALID: u32 = 1 << 4;
+const TPID_VALID: u32 = 1 << 6;
+const TCI_AT: usize = 16;
+const TPID_AT: usize = 18;
+
+/// A non-blocking packet socket that hears every frame at one interface, also those for others (promiscuous mode), and
+/// none that leaves this host. What the kernel did to frames is undone: it cuts what was joined (GRO), fills in checksums
+/// that were left to a card, and puts VLAN tags back.
+#[derive(Debug)]
+pub struct PromiscuousSocket {
+    socket: OwnedFd,
+    /// Bytes of memory that frames below may take while there is [`room`](Self::has_room).
+    below: u32,
+    buffer: Box<[u8]>,
+}
+
+impl PromiscuousSocket {
+    /// At the interface with this index and MTU, in the calling thread's network namespace. The mode ends with the socket.
+    /// Fails without CAP_NET_RAW, and where there is no such interface.
+    pub fn open(interface: u32, mtu: u32) -> io::Result<Self> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None)?;
+        for option in [libc::PACKET_IGNORE_OUTGOING, PACKET_VNET_HDR, PACKET_AUXDATA] {
+            set(&socket, libc::SOL_PACKET, option, 1)?;
+        }
+        // What the kernel's limit cuts off is no error.
+        let _ = set(&socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, RECEIVE_BUFFER);
+        // Two frames: one is being sent, one is ready. The kernel doubles the number, and calls half of it room.
+        let below = memory_of(mtu);
+        set(&socket, libc::SOL_SOCKET, libc::SO_SNDBUF, i32::try_from(below).map_err(io::Error::other)?)?;
+        listen(&socket, i32::try_from(interface).map_err(io::Error::other)?)?;
+        Ok(Self { socket, below, buffer: vec![0; READ].into() })
+    }
+
+    /// Whether at most one frame is still below, in the interface's queue or its driver. If not, the socket becomes
+    /// writable when that changes.
+    pub fn has_room(&self) -> bool {
+        let mut queued: libc::c_int = 0;
+        // SAFETY: SIOCOUTQ writes one int, which outlives the call.
+        let result = unsafe { libc::ioctl(self.socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut queued) };
+        result < 0 || queued.cast_unsigned() + 1 < self.below
+    }
+
+    /// Sends one frame, checksums filled in, from its destination address on.
+    ///
+    /// [`io::ErrorKind::WouldBlock`] where there is no room, ENOBUFS where the interface's own queue is full.
+    pub fn send(&self, frame: &[u8]) -> io::Result<()> {
+        let parts = [IoSlice::new(&[0; VirtioHeader::LENGTH]), IoSlice::new(frame)];
+        Ok(rustix::io::writev(&self.socket, &parts).map(drop)?)
+    }
+
+    /// Receives once and calls `each` with every frame that came; returns how many.
+    ///
+    /// [`io::ErrorKind::WouldBlock`] when there is none. 0 frames means that what came could not be cut. Fails once where the
+    /// interface has gone down or away.
+    pub fn recv(&mut self, mut each: impl FnMut(&[u8])) -> io::Result<usize> {
+        let mut control = Control::default();
+        let (length, told) = self.receive(&mut control)?;
+        let tag = control.messages(told).find_map(vlan_tag);
+        let Some((header, frame)) = VirtioHeader::parse(&mut self.buffer[..length]) else { return Ok(0) };
+        let Some(tag) = tag else { return Ok(undo(&header, frame, each)) };
+        let mut tagged = Vec::new();
+        Ok(undo(&header, frame, |frame| {
+            tagged.clear();
+            tagged.extend_from_slice(&frame[..TAG]);
+            tagged.extend_from_slice(&tag);
+            tagged.extend_from_slice(&frame[TAG..]);
+            each(&tagged);
+        }))
+    }
+
+    /// One `recvmsg`; bytes of data and of control messages.
+    fn receive(&mut self, control: &mut Control) -> io::Result<(usize, usize)> {
+        let mut part = libc::iovec { iov_base: self.buffer.as_mut_ptr().cast(), iov_len: self.buffer.len() };
+        // SAFETY: all zero is a valid `msghdr`: integers and nullable pointers.
+        let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
+        header.msg_iov = &raw mut part;
+        header.msg_iovlen = 1;
+        header.msg_control = control.as_mut_ptr();
+        header.msg_controllen = Control::capacity() as _;
+        // SAFETY: the header points to one iovec with the buffer and to a control buffer, of the lengths it gives; all
+        // outlive the call.
+        let length = unsafe { libc::recvmsg(self.socket.as_raw_fd(), &raw mut header, libc::MSG_DONTWAIT) };
+        let length = usize::try_from(length).map_err(|_| io::Error::last_os_error())?;
+        Ok((length, header.msg_controllen as usize))
+    }
+}
+
+impl AsFd for PromiscuousSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// Asked for as the receive buffer, in bytes.
+const RECEIVE_BUFFER: libc::c_int = 4 << 20;
+const PACKET_AUXDATA: libc::c_int = 8;
+const PACKET_VNET_HDR: libc::c_int = 15;
+/// `struct sk_buff` with its alignment, what drivers reserve before a frame, and what stands behind it
+/// (`struct skb_shared_info`), in bytes; about.
+const SKB: u32 = 256;
+const AROUND_DATA: u32 = 512;
+
+/// What a frame of that many bytes of payload takes in the kernel, and one byte.
+fn memory_of(mtu: u32) -> u32 {
+    (mtu + AROUND_DATA).next_power_of_two() + SKB + 1
+}
+
+fn listen(socket: &OwnedFd, interface: i32) -> io::Result<()> {
+    let mut name = address();
+    name.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
+    name.sll_ifindex = interface;
+    let length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+    // SAFETY: the name is one `sockaddr_ll` of the length given, which outlives the call.
+    check(unsafe { libc::bind(socket.as_raw_fd(), (&raw const name).cast(), length) })?;
+    let member = libc::packet_mreq {
+        mr_ifindex: interface,
+        mr_type: libc::PACKET_MR_PROMISC as u16,
+        mr_alen: 0,
+        mr_address: [0; 8],
+    };
+    let (level, option) = (libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP);
+    let length = size_of_val(&member) as libc::socklen_t;
+    // SAFETY: the value is one `packet_mreq`, which the kernel only reads and which outlives the call.
+    check(unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const member).cast(), length) })
+}
+
+/// The four bytes of a VLAN's tag that the kernel has taken out of the frame.
+fn vlan_tag((level, kind, data): (i32, i32, &[u8])) -> Option<[u8; 4]> {
+    let status = u32::from_ne_bytes(array(data, 0)?);
+    if (level, kind) != (libc::SOL_PACKET, PACKET_AUXDATA) || status & VLAN_VALID == 0 {
+        return None;
+    }
+    let word = |at| array(data, at).map(u16::from_ne_bytes);
+    let tpid = if status & TPID_VALID != 0 { word(TPID_AT)? } else { libc::ETH_P_8021Q as u16 };
+    let ([a, b], [c, d]) = (tpid.to_be_bytes(), word(TCI_AT)?.to_be_bytes());
+    Some([a, b, c, d])
+}
+
+/// Calls `each` with the frames that one receive brought; how many.
+fn undo(header: &VirtioHeader, frame: &mut [u8], mut each: impl FnMut(&[u8])) -> usize {
+    if frame.len() < ETHERNET {
+        return 0;
+    }
+    if let Some(kind) = header.segmentation() {
+        let (link, packet) = frame.split_at_mut(ETHERNET);
+        let mut one = Vec::new();
+        let cut = gso::split(packet, kind, header.segment_size(), |segment| {
+            one.clear();
+            one.extend_from_slice(link);
+            one.extend_from_slice(segment);
+            each(&one);
+        });
+        return cut.unwrap_or(0);
+    }
+    if let Some((start, at)) = header.checksum(frame.len()) {
+        let sum = Sum::default().bytes(&frame[start..]).finish_udp();
+        frame[at..at + 2].copy_from_slice(&sum.to_be_bytes());
+    }
+    each(frame);
+    1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tag_is_read_where_there_is_one() {
+        let mut data = [0; 20];
+        let read = |data: &[u8]| vlan_tag((libc::SOL_PACKET, PACKET_AUXDATA, data));
+        data[TCI_AT..TPID_AT].copy_from_slice(&5u16.to_ne_bytes());
+        assert_eq!(read(&data), None);
+        data[..4].copy_from_slice(&VLAN_VALID.to_ne_bytes());
+        assert_eq!(read(&data), Some([0x81, 0, 0, 5]));
+        data[..4].copy_from_slice(&(VLAN_VALID | TPID_VALID).to_ne_bytes());
+        data[TPID_AT..].copy_from_slice(&0x88a8u16.to_ne_bytes());
+        assert_eq!(read(&data), Some([0x88, 0xa8, 0, 5]));
+        assert_eq!(read(&data[..18]), None);
+    }
+
+    #[test]
+    fn frames_too_short_are_none() {
+        let header = VirtioHeader::default();
+        assert_eq!(undo(&header, &mut [0; 13], |_| panic!("a frame")), 0);
+        assert_eq!(undo(&header, &mut [0; 14], |frame| assert_eq!(frame.len(), 14)), 1);
+    }
+}

@@ -1,0 +1,86 @@
+//! What sums of two opposing packets can save at most.
+
+use link::dcf::Phy;
+
+/// Frames of a full segment and of an ACK, Ethernet header included.
+const DATA: usize = 1514;
+const ACK: usize = 66;
+
+/// What a sum of two packets has more than the longer of them.
+const HEADER: usize = 26;
+
+/// Packets that one end sent, for each of which every relay sends one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Sent {
+    /// Segments with data.
+    pub(super) data: u64,
+    /// Segments without.
+    pub(super) acks: u64,
+}
+
+/// The best that a chain can do by coding against itself without.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Bound {
+    /// Packets sent by all nodes, as a share of those without coding.
+    pub(super) packets: f64,
+    /// Goodput, as a multiple of that without coding, if the air is always busy and nobody collides.
+    pub(super) goodput: f64,
+}
+
+impl Bound {
+    /// Over so many hops, with what both ends sent. Every packet that a relay sends for one end finds one for the other,
+    /// as long as there are any; data finds data first, whose airtime is worth the most.
+    pub(super) fn of(hops: usize, there: Sent, back: Sent) -> Bound {
+        let (hops, relays) = (hops as f64, hops.saturating_sub(1) as f64);
+        let total = |sent: Sent| (sent.data + sent.acks) as f64;
+        let sums = total(there).min(total(back));
+        let data_sums = there.data.min(back.data) as f64;
+        let all = hops * (total(there) + total(back));
+        let airtime = hops
+            * ((there.data + back.data) as f64 * airtime(DATA)
+                + (there.acks + back.acks) as f64 * airtime(ACK));
+        let saved = |shorter: usize| airtime_of_two(shorter) - self::airtime(DATA + HEADER);
+        let saved = relays * (data_sums * saved(DATA) + (sums - data_sums) * saved(ACK));
+        if all == 0.0 {
+            return Bound { packets: 1.0, goodput: 1.0 };
+        }
+        Bound { packets: 1.0 - relays * sums / all, goodput: airtime / (airtime - saved) }
+    }
+}
+
+/// Of a full segment and another frame, by themselves.
+fn airtime_of_two(other: usize) -> f64 {
+    airtime(DATA) + airtime(other)
+}
+
+/// How long one frame of 802.11g at 54 Mbit/s takes, link ACK and mean backoff included, in microseconds.
+fn airtime(frame: usize) -> f64 {
+    let phy = Phy::g54();
+    let backoff = phy.slot() * phy.contention_window(0) / 2;
+    let all = phy.difs() + backoff + phy.data_time(frame) + phy.sifs() + phy.ack_time();
+    all.as_secs_f64() * 1e6
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_way_it_is_the_formula_of_the_paper() {
+        let (there, back) = (Sent { data: 10_000, acks: 0 }, Sent { data: 0, acks: 5000 });
+        for (hops, packets, goodput) in [(2, 1.0 / 6.0, 1.101), (3, 2.0 / 9.0, 1.139), (4, 0.25, 1.159)] {
+            let bound = Bound::of(hops, there, back);
+            assert!((1.0 - bound.packets - packets).abs() < 1e-9, "{bound:?}");
+            assert!((bound.goodput - goodput).abs() < 0.002, "{bound:?}");
+        }
+        assert_eq!(Bound::of(1, there, back).packets, 1.0);
+    }
+
+    #[test]
+    fn data_of_both_ways_is_worth_more() {
+        let both = Sent { data: 10_000, acks: 5000 };
+        let bound = Bound::of(2, both, both);
+        assert!((bound.packets - 0.75).abs() < 1e-9 && bound.goodput > 1.3, "{bound:?}");
+        assert_eq!(Bound::of(2, Sent::default(), Sent::default()).goodput, 1.0);
+    }
+}

@@ -1,0 +1,141 @@
+//! A chain of nodes on an 802.11 medium: what each has on the way from IP to its interface.
+
+use std::net::Ipv4Addr;
+
+use link::dcf::{DcfConfig, Phy, Position};
+
+use crate::dcf::{INTERFACE, Lateness, Medium, mac};
+use crate::error::Error;
+use crate::namespace::Namespace;
+use crate::program::Process;
+use crate::system::{Means, start_nawa};
+
+use super::Test;
+use super::counters::Counters;
+use super::mode::Mode;
+
+/// What `nawa` gives IP.
+const MASTER: &str = "nc0";
+
+/// Between neighbours, in metres: they read each other at the data rate, and nobody further does.
+const SPACING_M: f64 = 90.0;
+
+/// What IP sends at most, with coding and without.
+const IP_MTU: u32 = 1500;
+
+/// A chain that carries traffic; dropping it removes it.
+pub(super) struct Chain {
+    // Dropped in this order.
+    nodes: Vec<Process>,
+    medium: Medium,
+}
+
+impl Chain {
+    /// All nodes of `test` are ready, each knows its neighbours and the way to the others.
+    pub(super) fn start(test: &Test, means: &Means, seed: u64) -> Result<Self, Error> {
+        let stations = Position::chain(test.hops + 1, SPACING_M);
+        let config =
+            DcfConfig { overhearing_loss: test.overhearing_loss, ..DcfConfig::new(Phy::g54(), stations) };
+        let medium = Medium::build(config, seed)?;
+        let mut nodes = Vec::new();
+        for (number, node) in medium.nodes().iter().enumerate() {
+            forward(node)?;
+            let interface = match test.mode {
+                Mode::Plain => {
+                    node.ip(&[format!("addr add {}/24 dev {INTERFACE}", address(number))])?;
+                    INTERFACE
+                }
+                _ => {
+                    let text = configuration(test, number);
+                    nodes.push(start_nawa(means, node, &[], &format!("n{number}"), &text)?);
+                    MASTER
+                }
+            };
+            node.sysctl(&format!("ipv4/conf/{interface}/send_redirects"), "0")?;
+            node.ip(&way(number, test.hops + 1, interface))?;
+        }
+        Ok(Self { nodes, medium })
+    }
+
+    /// The first node and the last, and their addresses.
+    pub(super) fn ends(&self) -> (super::transfer::Host<'_>, super::transfer::Host<'_>) {
+        let last = self.medium.nodes().len() - 1;
+        let host = |n: usize| (self.medium.node(n), address(n));
+        (host(0), host(last))
+    }
+
+    /// What the layers of all nodes counted, or, where there are none, their stations.
+    pub(super) fn counters(&self, means: &Means) -> Result<Counters, Error> {
+        let stations = self.medium.stats()?.stations;
+        if self.nodes.is_empty() {
+            return Ok(Counters::of_stations(&stations));
+        }
+        let layers = self.medium.nodes().iter().map(|node| Counters::of_layer(node, means));
+        let layers = layers.collect::<Result<Vec<_>, _>>()?;
+        let repeated = Counters::of_stations(&stations).repeated;
+        Ok(Counters { repeated, ..layers.into_iter().sum() })
+    }
+
+    pub(super) fn lateness(&self) -> Result<Lateness, Error> {
+        Ok(self.medium.stats()?.lateness)
+    }
+
+    /// Fails if a node's `nawa` has ended.
+    pub(super) fn check(&mut self) -> Result<(), Error> {
+        self.nodes.iter_mut().try_for_each(Process::check)
+    }
+}
+
+fn address(node: usize) -> Ipv4Addr {
+    Ipv4Addr::new(10, 88, 0, u8::try_from(node + 1).unwrap_or(u8::MAX))
+}
+
+fn configuration(test: &Test, node: usize) -> String {
+    let (address, mode, wait) = (address(node), test.mode.name(), test.wait.as_millis());
+    format!(
+        "[[coding]]\ninterface = \"{INTERFACE}\"\nmaster = \"{MASTER}\"\naddresses = [\"{address}/24\"]\n\
+         mode = \"{mode}\"\nwait = \"{wait}ms\"\n"
+    )
+}
+
+/// Packets go out by the interface that they came in by: nobody is to be told of a shorter way.
+fn forward(node: &Namespace) -> Result<(), Error> {
+    node.sysctl("ipv4/ip_forward", "1")?;
+    ["all", "default"].iter().try_for_each(|of| {
+        node.sysctl(&format!("ipv4/conf/{of}/send_redirects"), "0")?;
+        node.sysctl(&format!("ipv4/conf/{of}/accept_redirects"), "0")
+    })
+}
+
+/// Lines of `ip` that give `node` its MTU, its neighbours and, by them, the way to the others of `count` nodes.
+fn way(node: usize, count: usize, interface: &str) -> Vec<String> {
+    let mut lines = vec![format!("link set {interface} mtu {IP_MTU} up")];
+    for other in (0..count).filter(|other| *other != node) {
+        let next = if other > node { node + 1 } else { node - 1 };
+        lines.push(match other == next {
+            true => {
+                format!("neigh replace {} lladdr {} dev {interface} nud permanent", address(next), mac(next))
+            }
+            false => format!("route replace {} via {} dev {interface}", address(other), address(next)),
+        });
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_in_the_middle_knows_both_neighbours_and_the_way_beyond() {
+        let lines = way(1, 4, "w0");
+        assert_eq!(
+            lines[1..],
+            [
+                "neigh replace 10.88.0.1 lladdr 02:00:00:00:00:01 dev w0 nud permanent",
+                "neigh replace 10.88.0.3 lladdr 02:00:00:00:00:03 dev w0 nud permanent",
+                "route replace 10.88.0.4 via 10.88.0.3 dev w0",
+            ]
+        );
+    }
+}

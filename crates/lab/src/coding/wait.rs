@@ -1,0 +1,110 @@
+//! `coding-wait`: one transfer over 2 and 3 hops, by mode and waiting time (paper 002, figures 7 to 12).
+
+use link::Probability;
+
+use super::mode::{Mode, wait_of};
+use super::transfer::{End, Plan};
+use super::{Test, case, notes, ratios};
+use crate::error::Error;
+use crate::experiment::{Case, Experiment, Published, Ratio, Reference, RunOptions, Size};
+
+pub(crate) const ABOUT: &str = "one TCP transfer over 2 and 3 hops of 802.11g, by mode and waiting time: goodput, RTT, packets sent (paper 002)";
+
+const WAITS_MS: [u64; 7] = [1, 3, 5, 10, 20, 50, 100];
+
+/// The paper's transfer, in packets.
+const PACKETS: u64 = 10_000;
+
+const ABOUT_THIS: [&str; 2] = [
+    "10,000 packets of 1448 bytes with --paper, 4,000 without, 1,500 with --quick; the windows are the kernel's",
+    "delayed with wait 0 is what the paper measured as PiggyCode; piggy codes in the interface queue, as PiggyCode was \
+     published",
+];
+
+pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
+    let (packets, repeats) = match options.size {
+        Size::Quick => (1_500, 1),
+        Size::Normal => (4_000, 5),
+        Size::Paper => (PACKETS, 9),
+    };
+    let cells = cells(options.size);
+    let cases = [2, 3]
+        .into_iter()
+        .flat_map(|hops| cells.iter().map(move |&(mode, wait_ms)| cell(mode, hops, wait_ms, packets)));
+    Ok(Experiment {
+        name: "coding-wait",
+        cases: cases.collect(),
+        side_by_side: 1,
+        repeats,
+        ratios: all_ratios(),
+        paper: paper(),
+        notes: notes(&ABOUT_THIS),
+    })
+}
+
+/// Modes with their waiting times, those without first: 0.
+fn cells(size: Size) -> Vec<(Mode, u64)> {
+    let waits = if size == Size::Quick { &[1, 10, 100][..] } else { &WAITS_MS };
+    let mut cells = vec![(Mode::Plain, 0), (Mode::Off, 0), (Mode::Piggy, 0), (Mode::Delayed, 0)];
+    for mode in [Mode::Delayed, Mode::Controlled, Mode::Any] {
+        cells.extend(waits.iter().map(|&wait| (mode, wait)));
+    }
+    cells
+}
+
+fn cell(mode: Mode, hops: usize, wait_ms: u64, packets: u64) -> Case {
+    let plan = Plan { flows: 1, both_ways: false, window: None, end: End::Packets(packets) };
+    let wait = wait_of(mode, wait_ms);
+    let key = vec![("mode", mode.name().into()), ("hops", hops.into()), ("wait_ms", wait_ms.into())];
+    case(key, Test { mode, hops, wait, plan, overhearing_loss: Probability::ZERO })
+}
+
+fn all_ratios() -> Vec<Ratio> {
+    let at_0 = |mode| Reference::NameAt(mode, ("wait_ms", 0.0));
+    let plain = ratios("mode", ["goodput_of_plain", "packets_of_plain"], at_0("plain"));
+    let off = ratios("mode", ["goodput_of_off", "packets_of_off"], at_0("off"));
+    let rtt = |name, of| Ratio { name, metric: "rtt_ms", of: ("mode", of) };
+    let rtts = [rtt("rtt_of_piggycode", at_0("delayed")), rtt("rtt_of_delayed", Reference::Name("delayed"))];
+    [&plain[..], &off, &rtts].concat()
+}
+
+/// What chapter 5.2 says of figures 7 to 12, which give no numbers: the best over all waiting times.
+fn paper() -> Vec<Published> {
+    let best = |mode: &str, hops: u32, metrics| Published {
+        key: vec![("mode", mode.into()), ("hops", hops.into()), ("wait_ms", "best".into())],
+        metrics,
+    };
+    vec![
+        best(
+            "controlled",
+            2,
+            vec![("goodput_of_plain", 1.06), ("packets_of_plain", 0.84), ("rtt_of_piggycode", 0.93)],
+        ),
+        best("delayed", 2, vec![("goodput_of_plain", 1.06), ("packets_of_plain", 0.85)]),
+        best(
+            "controlled",
+            3,
+            vec![("goodput_of_plain", 1.05), ("packets_of_plain", 0.79), ("rtt_of_piggycode", 0.87)],
+        ),
+        best(
+            "delayed",
+            3,
+            vec![("goodput_of_plain", 1.04), ("packets_of_plain", 0.80), ("rtt_of_piggycode", 0.94)],
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_papers_cases_are_there() {
+        let experiment = experiment(&RunOptions { size: Size::Paper, ..RunOptions::default() }).unwrap();
+        assert_eq!(experiment.cases.len(), 2 * (4 + 3 * WAITS_MS.len()));
+        for case in &experiment.cases {
+            let crate::experiment::Workload::Coding(test) = &case.workload else { panic!("{case:?}") };
+            assert!(matches!(test.plan.end, End::Packets(PACKETS)));
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! The nodes that code: those that the daemon runs.
+
+use std::sync::mpsc::Sender;
+
+use coding::daemon::{self, Change, Running, Settings, Watch};
+
+use crate::daemon::Event;
+use crate::strands;
+
+/// A running node for each `[[coding]]`. Dropping it stops them.
+#[derive(Default)]
+pub struct Codings(Vec<(Settings, Running)>);
+
+impl Codings {
+    /// Runs what `wanted` says from now on. A node whose interfaces are the same goes on and loses nothing.
+    ///
+    /// # Errors
+    /// One sentence; then those run that ran before.
+    pub fn reconfigure(&mut self, wanted: Vec<Settings>, events: &Sender<Event>) -> Result<(), String> {
+        let before = self.0.iter().map(|(settings, _)| settings.clone()).collect();
+        let result = self.run(wanted, events);
+        if result.is_err()
+            && let Err(error) = self.run(before, events)
+        {
+            tracing::error!("what coded before cannot start again: {error}");
+        }
+        result
+    }
+
+    fn run(&mut self, wanted: Vec<Settings>, events: &Sender<Event>) -> Result<(), String> {
+        self.0.retain(|(running, _)| wanted.iter().any(|settings| is_same(running, settings)));
+        for settings in wanted {
+            match self.0.iter_mut().find(|(running, _)| is_same(running, &settings)) {
+                Some((now, running)) => change(now, running, settings.change)?,
+                None => {
+                    let running = start(settings.clone(), events)?;
+                    self.0.push((settings, running));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What asks them for their state.
+    pub fn watches(&self) -> Vec<Watch> {
+        self.0.iter().map(|(_, running)| running.watch()).collect()
+    }
+}
+
+fn is_same(one: &Settings, other: &Settings) -> bool {
+    (&one.interface, &one.master) == (&other.interface, &other.master)
+}
+
+fn change(now: &mut Settings, running: &Running, wanted: Change) -> Result<(), String> {
+    if now.change != wanted {
+        running
+            .reconfigure(wanted.clone())
+            .map_err(|why| format!("coding on `{}` goes on as it was: {why}", now.interface))?;
+        now.change = wanted;
+    }
+    Ok(())
+}
+
+fn start(settings: Settings, events: &Sender<Event>) -> Result<Running, String> {
+    let (interface, master) = (settings.interface.clone(), settings.master.clone());
+    let mode = settings.change.mode.name();
+    let running = daemon::start(settings, strands::ended(events)).map_err(|error| error.to_string())?;
+    tracing::info!(interface, master, mode, "the node codes");
+    Ok(running)
+}
+
+/// Takes off what a daemon that crashed left on this namespace's interfaces.
+pub fn remove_left() {
+    let Ok(mut net) = device::Net::open() else { return };
+    for name in device::interfaces().unwrap_or_default() {
+        if net.link(&name).is_ok_and(|link| daemon::remove_left(link.index)) {
+            tracing::info!(interface = name, "removed what a crash of coding left");
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! `[[coding]]`.
+
+use std::time::Duration;
+
+use coding::Mode;
+use coding::daemon::{Change, Settings};
+
+use super::check::unique;
+use super::source::Source;
+use super::{document, value};
+
+/// How long a packet waits for a partner at most, if that is not written: the paper's best.
+const WAIT: Duration = Duration::from_millis(10);
+
+/// Checks every section by itself, then that no two share an interface.
+pub fn all(source: &mut Source, written: Vec<document::Coding>) -> Vec<Settings> {
+    let names = written.iter().flat_map(|coding| [&coding.interface, &coding.master]);
+    let names = names.map(|name| (name.span(), name.get_ref().clone()));
+    unique(source, names, "this interface is named twice; every slave has a master of its own");
+    written.into_iter().filter_map(|written| one(source, written)).collect()
+}
+
+fn one(source: &mut Source, written: document::Coding) -> Option<Settings> {
+    let interface = source.expect(written.interface.span(), value::interface(written.interface.get_ref()));
+    let master = source.expect(written.master.span(), value::interface(written.master.get_ref()));
+    if written.addresses.get_ref().is_empty() {
+        source.complain(
+            written.addresses.span(),
+            "the master has no address; write at least one, as \"10.88.0.2/24\"",
+        );
+    }
+    let addresses = written.addresses.into_inner();
+    let addresses = addresses
+        .iter()
+        .filter_map(|text| source.expect(text.span(), value::address(text.get_ref())))
+        .collect();
+    let mode = match &written.mode {
+        Some(text) => source.expect(text.span(), mode(text.get_ref())),
+        None => Some(Mode::default()),
+    };
+    let wait = match &written.wait {
+        Some(text) => source.expect(text.span(), value::wait(text.get_ref())),
+        None => Some(WAIT),
+    };
+    let change = Change { addresses, mode: mode?, wait: wait? };
+    Some(Settings { interface: interface?, master: master?, change })
+}
+
+fn mode(text: &str) -> Result<Mode, String> {
+    let names = Mode::ALL.map(|mode| format!("\"{}\"", mode.name())).join(", ");
+    let wrong = || format!("there is no mode \"{text}\"; write one of {names}");
+    Mode::ALL.into_iter().find(|mode| mode.name() == text).ok_or_else(wrong)
+}

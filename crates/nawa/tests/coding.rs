@@ -1,0 +1,391 @@
+//! Coding in real namespaces: a chain of nodes on a shared medium, real transfers over it, and what a hostile neighbour or a
+//! broken interface does to them.
+//!
+//! The medium is a bridge that forgets at once, in a namespace of its own: whatever one sends, all others hear. Each node's
+//! way onto it is slow, so that frames meet in the nodes' queues.
+
+mod common;
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::thread;
+
+use common::{Daemon, Namespace, eventually, namespaces_or_skip, output, stderr, stdout, succeed};
+use device::{PacketSocket, PromiscuousSocket};
+use rustix::process::Signal;
+use serde_json::Value;
+
+/// EtherType of network coding.
+const NC: u16 = 0x88b6;
+const MODES: [&str; 5] = ["off", "piggy", "delayed", "controlled", "any"];
+/// Modes whose holds make sure that opposing transfers are coded.
+const CODING: [&str; 3] = ["delayed", "controlled", "any"];
+
+/// Nodes 1, 2, … in a row, as their routes have it; in fact all hear all. `outsider` has an interface there too, and no daemon.
+struct Chain {
+    nodes: Vec<Namespace>,
+    outsider: Namespace,
+    folder: tempfile::TempDir,
+    medium: Namespace,
+}
+
+impl Chain {
+    fn new(count: usize) -> Chain {
+        let medium = Namespace::new();
+        medium.ip("link add name medium type bridge mcast_snooping 0 ageing_time 0");
+        medium.ip("link set medium up");
+        let nodes = (0..count).map(|_| Namespace::new()).collect();
+        let outsider = Namespace::new();
+        let chain =
+            Chain { nodes, outsider, folder: tempfile::tempdir().expect("a temporary folder"), medium };
+        (1..=count).for_each(|number| chain.join(number, chain.node(number)));
+        chain.join(100, &chain.outsider);
+        chain
+    }
+
+    /// Gives `node` its interface `air0`, slow on its way out.
+    fn join(&self, number: usize, node: &Namespace) {
+        self.medium.ip(&format!("link add port{number} type veth peer name air0 netns {}", node.name()));
+        self.medium.ip(&format!("link set port{number} master medium up"));
+        let slow = "qdisc add dev air0 root tbf rate 50mbit burst 1600 latency 100ms";
+        succeed(&mut node.command("tc", slow.split(' ')));
+        node.ip("link set air0 up");
+    }
+
+    fn node(&self, number: usize) -> &Namespace {
+        &self.nodes[number - 1]
+    }
+
+    fn file(&self, number: usize, more: &str) -> PathBuf {
+        let path = self.folder.path().join(format!("{number}.toml"));
+        let addresses = format!("addresses = ['10.88.0.{number}/24', 'fd88::{number}/64']");
+        let text = format!("[[coding]]\ninterface = 'air0'\nmaster = 'nc0'\n{addresses}\n{more}");
+        fs::write(&path, text).expect("the configuration file");
+        path
+    }
+
+    fn start(&self, number: usize, more: &str) -> Daemon {
+        let daemon = Daemon::start(self.node(number), &self.file(number, more));
+        self.route(number);
+        daemon
+    }
+
+    /// A daemon on every node.
+    fn start_all(&self, more: &str) -> Vec<Daemon> {
+        (1..=self.nodes.len()).map(|number| self.start(number, more)).collect()
+    }
+
+    /// The ways of node `number` to those that are not its neighbours, and theirs through it.
+    fn route(&self, number: usize) {
+        let node = self.node(number);
+        let on = ["net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1"];
+        let off = ["net.ipv4.conf.all.send_redirects=0", "net.ipv4.conf.nc0.send_redirects=0"];
+        succeed(&mut node.command("sysctl", ["-q", "-w"].into_iter().chain(on).chain(off)));
+        for far in (1..=self.nodes.len()).filter(|far| far.abs_diff(number) > 1) {
+            let next = if far > number { number + 1 } else { number - 1 };
+            node.ip(&format!("route replace 10.88.0.{far}/32 via 10.88.0.{next} dev nc0"));
+            node.ip(&format!("-6 route replace fd88::{far}/128 via fd88::{next} dev nc0"));
+        }
+    }
+
+    fn ping(&self, from: usize, address: &str) {
+        let ping = ["-q", "-n", "-c", "2", "-i", "0.2", "-W", "10", address];
+        succeed(&mut self.node(from).command("ping", ping));
+    }
+
+    fn status(&self, number: usize) -> Value {
+        self.node(number).status()["coding"][0].clone()
+    }
+
+    fn counted(&self, number: usize, name: &str) -> u64 {
+        self.status(number)[name].as_u64().unwrap_or_else(|| panic!("{name}: {}", self.status(number)))
+    }
+
+    /// Waits until node `number` has counted so many, or more.
+    fn wait_for(&self, number: usize, name: &str, least: u64) {
+        eventually(&format!("{name} of {least}"), || (self.counted(number, name) >= least).then_some(()));
+    }
+
+    /// The outsider's way onto the medium.
+    fn socket(&self) -> PacketSocket {
+        self.outsider.within(|| PacketSocket::open(index("air0"), None).expect("a packet socket"))
+    }
+
+    fn mac(&self, number: usize) -> [u8; 6] {
+        self.node(number).within(|| net().link("air0").expect("air0").mac.expect("an address"))
+    }
+}
+
+fn net() -> device::Net {
+    device::Net::open().expect("netlink")
+}
+
+fn index(interface: &str) -> u32 {
+    net().link(interface).expect("the interface").index
+}
+
+/// Bytes in which every piece differs from every other.
+fn bytes(length: u32, seed: u32) -> Vec<u8> {
+    (0..length / 4).flat_map(|n| (n.wrapping_mul(2_654_435_761) ^ seed).to_be_bytes()).collect()
+}
+
+/// Sends `data` by TCP from one host to another, at `address`, and compares what comes.
+fn transfer(from: &Namespace, to: &Namespace, address: &str, data: &[u8]) {
+    let listener = to.within(|| TcpListener::bind((address, 0)).expect("a port"));
+    let at = listener.local_addr().expect("an address");
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            let mut stream = from.within(|| TcpStream::connect(at).expect("it listens"));
+            stream.write_all(data).expect("it goes");
+        });
+        let (mut stream, mut received) = (listener.accept().expect("a connection").0, Vec::new());
+        stream.read_to_end(&mut received).expect("it comes");
+        assert!(received == data, "{} of {} bytes, or others", received.len(), data.len());
+    });
+}
+
+/// Both ways at once between the ends of the chain.
+fn both_ways(chain: &Chain, length: u32) {
+    let last = chain.nodes.len();
+    let (one, other) = (chain.node(1), chain.node(last));
+    thread::scope(|scope| {
+        scope.spawn(|| transfer(one, other, &format!("10.88.0.{last}"), &bytes(length, 1)));
+        scope.spawn(|| transfer(other, one, "10.88.0.1", &bytes(length, 2)));
+    });
+}
+
+#[test]
+fn every_mode_carries_everything_over_two_hops() {
+    let Some(_alone) = namespaces_or_skip("every_mode_carries_everything_over_two_hops") else { return };
+    for mode in MODES {
+        let chain = Chain::new(3);
+        let _daemons = chain.start_all(&format!("mode = '{mode}'\n"));
+        chain.ping(1, "10.88.0.3");
+        chain.ping(3, "fd88::1");
+        both_ways(&chain, 400_000);
+        transfer(chain.node(1), chain.node(3), "fd88::3", &bytes(200_000, 3));
+        if CODING.contains(&mode) {
+            eventually("something is decoded at both ends", || {
+                let decoded = [1, 3].map(|number| chain.counted(number, "decoded_packets"));
+                decoded.iter().all(|count| *count > 0).then_some(()).or_else(|| {
+                    both_ways(&chain, 400_000);
+                    None
+                })
+            });
+            assert!(chain.counted(2, "sent_coded_frames") > 0, "{}", chain.status(2));
+        } else if mode == "off" {
+            assert_eq!(chain.counted(2, "sent_coded_frames"), 0);
+        }
+        let status = chain.status(2);
+        assert_eq!((&status["mode"], &status["mtu_bytes"]), (&mode.into(), &(1500 - 26).into()), "{status}");
+        assert_eq!(
+            (&status["malformed_frames"], &status["waits_because"]),
+            (&0.into(), &Value::Null),
+            "{status}"
+        );
+    }
+}
+
+#[test]
+fn nothing_is_left_of_a_daemon_that_coded() {
+    let Some(_alone) = namespaces_or_skip("nothing_is_left_of_a_daemon_that_coded") else { return };
+    let chain = Chain::new(1);
+    let shown = || (chain.node(1).ip("-d link show air0"), chain.node(1).ip("-br link"));
+    let before = shown();
+    for signal in [Signal::TERM, Signal::KILL] {
+        let daemon = chain.start(1, "");
+        assert_ne!(shown(), before);
+        daemon.signal(signal);
+        daemon.wait();
+        eventually("the interfaces are as before", || (shown() == before).then_some(()));
+    }
+    // IP has the interface again.
+    chain.node(1).ip("address add 10.9.0.1/24 dev air0");
+    chain.outsider.ip("address add 10.9.0.2/24 dev air0");
+    chain.ping(1, "10.9.0.2");
+}
+
+#[test]
+fn coding_needs_three_capabilities() {
+    let Some(_alone) = namespaces_or_skip("coding_needs_three_capabilities") else { return };
+    let chain = Chain::new(2);
+    let start = |number: usize| {
+        let (file, binary) = (chain.file(number, ""), env!("CARGO_BIN_EXE_nawa"));
+        let few = ["--bounding-set", "-all,+net_admin,+bpf,+net_raw", "--inh-caps", "-all"];
+        let run = [binary, "run", file.to_str().expect("UTF-8")];
+        Daemon::spawn(&mut chain.node(number).command("setpriv", few.into_iter().chain(run)))
+    };
+    let _daemons = [start(1), start(2)];
+    chain.ping(1, "10.88.0.2");
+}
+
+#[test]
+fn a_reload_changes_mode_wait_and_addresses_under_a_transfer() {
+    let Some(_alone) = namespaces_or_skip("a_reload_changes_mode_wait_and_addresses_under_a_transfer") else {
+        return;
+    };
+    let chain = Chain::new(3);
+    let mut daemons = chain.start_all("mode = 'any'\n");
+    let (one, three) = (chain.node(1), chain.node(3));
+    let listener = three.within(|| TcpListener::bind(("10.88.0.3", 0)).expect("a port"));
+    let at = listener.local_addr().expect("an address");
+    let mut sender = one.within(|| TcpStream::connect(at).expect("it listens"));
+    let mut receiver = listener.accept().expect("a connection").0;
+    let index = chain.node(2).within(|| index("nc0"));
+    // Between two reloads some bytes have to get through, on the connection that was there before.
+    for (round, mode) in MODES.iter().enumerate() {
+        let text = fs::read_to_string(chain.file(2, &format!("mode = '{mode}'\nwait = '{round}ms'\n")));
+        let text = text.expect("the file").replace("['", &format!("['10.88.0.{}/24', '", 20 + round));
+        fs::write(chain.folder.path().join("2.toml"), text).expect("the file");
+        daemons[1].signal(Signal::HUP);
+        daemons[1].read_until("the file is taken up");
+        let status = chain.status(2);
+        assert_eq!((&status["mode"], &status["wait_ms"]), (&(*mode).into(), &(round as f64).into()));
+        let sent = bytes(100_000, round as u32);
+        let mut received = vec![0; sent.len()];
+        thread::scope(|scope| {
+            scope.spawn(|| sender.write_all(&sent).expect("it goes"));
+            receiver.read_exact(&mut received).expect("it comes");
+        });
+        assert!(received == sent, "{mode}");
+        let addresses = chain.node(2).ip("-br address show nc0");
+        let has = |number| addresses.contains(&format!("10.88.0.{number}/24"));
+        assert!(has(2) && has(20 + round) && !has(19 + round), "{addresses}");
+    }
+    assert_eq!(chain.node(2).within(|| self::index("nc0")), index, "the same interface");
+
+    // What cannot be changed is said, and all goes on.
+    let text = fs::read_to_string(chain.file(2, "")).expect("the file").replace("air0", "none0");
+    fs::write(chain.folder.path().join("2.toml"), text).expect("the file");
+    daemons[1].signal(Signal::HUP);
+    daemons[1].read_until("there is no interface `none0`");
+    eventually("what ran before runs", || (chain.status(2)["interface"] == "air0").then_some(()));
+}
+
+#[test]
+fn a_slave_that_goes_down_or_away_is_waited_for() {
+    let Some(_alone) = namespaces_or_skip("a_slave_that_goes_down_or_away_is_waited_for") else { return };
+    let chain = Chain::new(2);
+    let _daemons = chain.start_all("");
+    let waits = |what: &str| {
+        eventually(what, || {
+            chain.status(1)["waits_because"].as_str().is_some_and(|why| why.contains(what)).then_some(())
+        });
+    };
+    let resumes = || {
+        eventually("it resumes", || chain.status(1)["waits_because"].is_null().then_some(()));
+        chain.ping(1, "10.88.0.2");
+    };
+    chain.ping(1, "10.88.0.2");
+    chain.node(1).ip("link set air0 down");
+    waits("is down");
+    chain.node(1).ip("link set air0 up");
+    resumes();
+    chain.medium.ip("link delete port1");
+    waits("no interface `air0`");
+    chain.join(1, chain.node(1));
+    resumes();
+    chain.node(1).ip("address add 10.9.0.1/24 dev air0");
+    waits("has the address 10.9.0.1");
+    chain.node(1).ip("address flush dev air0");
+    resumes();
+    chain.node(1).ip("link set air0 mtu 1400");
+    eventually("the master follows", || (chain.status(1)["mtu_bytes"] == 1400 - 26).then_some(()));
+    chain.node(1).ip("link set air0 address 02:00:00:00:00:77");
+    eventually("the master follows", || chain.node(1).ip("link show nc0").contains("00:77").then_some(()));
+    resumes();
+}
+
+#[test]
+fn what_cannot_be_a_slave_or_a_master_is_refused() {
+    let Some(_alone) = namespaces_or_skip("what_cannot_be_a_slave_or_a_master_is_refused") else { return };
+    let chain = Chain::new(1);
+    let node = chain.node(1);
+    let refused = |text: &str, because: &str| {
+        let file = chain.folder.path().join("refused.toml");
+        fs::write(&file, text).expect("the file");
+        let run = output(&mut node.nawa(["run", file.to_str().expect("UTF-8")]));
+        assert_eq!((run.status.code(), stdout(&run).as_str()), (Some(1), ""), "{text}: {}", stderr(&run));
+        assert!(stderr(&run).contains(because), "{text}: {}", stderr(&run));
+        assert_eq!(
+            stderr(&run).lines().filter(|line| line.starts_with("nawa: ")).count(),
+            1,
+            "{}",
+            stderr(&run)
+        );
+    };
+    let good = fs::read_to_string(chain.file(1, "")).expect("the file");
+    refused(&good.replace("air0", "none0"), "there is no interface `none0`");
+    refused(&good.replace("air0", "lo"), "`lo` carries no Ethernet frames");
+    node.ip("link add nc0 type bridge");
+    refused(&good, "interface `nc0` exists already");
+    node.ip("link delete nc0");
+    node.ip("address add 10.9.0.1/24 dev air0");
+    refused(&good, "`air0` has the address 10.9.0.1");
+    node.ip("address flush dev air0");
+    node.ip("link set air0 mtu 580");
+    refused(&good, "the MTU of `air0` is 580 bytes, and 602 are needed");
+    assert!(!node.has_interface("nc0"));
+}
+
+#[test]
+fn hosts_that_do_not_code_are_reached() {
+    let Some(_alone) = namespaces_or_skip("hosts_that_do_not_code_are_reached") else { return };
+    let chain = Chain::new(2);
+    let _daemons = chain.start_all("");
+    // The outsider's kernel leaves checksums and segmentation to a card that is none.
+    chain.outsider.ip("address add 10.88.0.100/24 dev air0");
+    chain.outsider.ip("route add 10.88.0.1/32 via 10.88.0.2 dev air0");
+    chain.node(1).ip("route add 10.88.0.100/32 via 10.88.0.2 dev nc0");
+    for number in [2, 1] {
+        let address = format!("10.88.0.{number}");
+        transfer(&chain.outsider, chain.node(number), &address, &bytes(300_000, 4));
+        transfer(chain.node(number), &chain.outsider, "10.88.0.100", &bytes(300_000, 5));
+    }
+    // Nobody answered twice: IP has the slave's frames by the master alone.
+    let neighbours = chain.outsider.ip("neighbour show dev air0");
+    assert!(neighbours.contains("10.88.0.2"), "{neighbours}");
+    let duplicates =
+        succeed(&mut chain.outsider.command("ping", ["-n", "-c", "3", "-i", "0.2", "10.88.0.2"]));
+    assert!(!duplicates.contains("DUP") && duplicates.contains("3 received"), "{duplicates}");
+}
+
+#[test]
+fn what_a_hostile_neighbour_sends_does_no_harm() {
+    let Some(_alone) = namespaces_or_skip("what_a_hostile_neighbour_sends_does_no_harm") else { return };
+    let chain = Chain::new(3);
+    let _daemons = chain.start_all("");
+    let (outsider, victim) = (chain.socket(), chain.mac(2));
+    let from = [2, 0, 0, 0, 0, 0x64];
+    let frame = |to: [u8; 6], behind: &[u8]| [&to[..], &from, behind].concat();
+    let nc = |to: [u8; 6], payload: &[u8]| frame(to, &[&NC.to_be_bytes()[..], payload].concat());
+    // Of every kind and version, too short and too long, for the victim, for another, for all.
+    for first in 0..=255u8 {
+        for length in [0, 1, 9, 13, 25, 60, 1400] {
+            let payload = [vec![first], vec![first.wrapping_mul(31); length]].concat();
+            for to in [victim, chain.mac(1), [0xff; 6]] {
+                // The interface may be full: then it is one less.
+                let _ = outsider.send(&nc(to, &payload));
+            }
+        }
+    }
+    chain.wait_for(2, "malformed_frames", 100);
+    assert!(outsider.send(&[0; 13]).is_err(), "the kernel takes no frame without a header");
+
+    // What is not IP reaches the master as it was sent, the tag of a VLAN as well.
+    let mut master = chain.node(2).within(|| PromiscuousSocket::open(index("nc0"), 1500).expect("a socket"));
+    let tagged = [&[0x81, 0, 0, 5, 8, 0][..], &[0x45; 60]].concat();
+    let foreign = [&[0x88, 0xb7][..], &[7; 60]].concat();
+    for behind in [tagged, foreign] {
+        let sent = frame(victim, &behind);
+        eventually("it comes to the master", || {
+            let (mut found, _) = (None, outsider.send(&sent));
+            while master.recv(|heard| found = found.or((heard == sent).then_some(()))).is_ok() {}
+            found
+        });
+    }
+    both_ways(&chain, 100_000);
+    assert_eq!(chain.status(2)["waits_because"], Value::Null);
+}
