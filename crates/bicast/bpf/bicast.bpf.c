@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
-/* Selective bicast for SCTP on this host (paper 004, 3.2.1): a program on the egress hook of each interface in use
+/* Selective bicast for SCTP on this host, or on those that it forwards for (paper 004, 3.2.1): a program on the egress hook of each interface in use
  * sends a copy of what bicast.h names from another of them, between another pair of the association's addresses; one
  * on the ingress hook learns what those are (ends.h).
  *
@@ -38,23 +38,30 @@ INLINE __u64 rank(const struct walk *w, const struct remote *r, __u32 interface)
 	       (r->interface != interface ? 1ull << 33 : 0);
 }
 
-/* The interface that has this host's address, if that is another than the one that `w` leaves by; else 0. */
-INLINE __u32 other_interface(const struct __sk_buff *skb, const struct walk *w, const struct address *local)
+/* The interface that copies from this end's address leave by, if that is another than the one that `w` leaves by; else 0. */
+INLINE __u32 other_interface(const struct __sk_buff *skb, const struct walk *w, const struct local *local)
 {
-	__u32 *interface = bpf_map_lookup_elem(&own, local);
-
-	if (!interface || *interface == skb->ifindex || is_ipv4(local) == w->is_ipv6)
+	if (local->interface == skb->ifindex || is_ipv4(&local->address) == w->is_ipv6)
 		return 0;
-	return *interface;
+	return local->interface;
+}
+
+/* Whether there is any. */
+INLINE int has_other(const struct __sk_buff *skb, const struct walk *w, const struct association *a)
+{
+	__u32 any = 0;
+
+	for (int i = 0; i < ADDRESSES; i++)
+		any |= other_interface(skb, w, &a->locals[i]);
+	return any != 0;
 }
 
 /* One pair of addresses. */
 static long consider(__u32 index, struct choice *c)
 {
 	__u32 local = index / ADDRESSES % ADDRESSES, remote = index % ADDRESSES;
-	const struct address *from = &c->a->locals[local];
 	const struct remote *to = &c->a->remotes[remote];
-	__u32 interface = other_interface(c->skb, c->w, from), mtu = 0;
+	__u32 interface = other_interface(c->skb, c->w, &c->a->locals[local]), mtu = 0;
 	__u64 is = interface ? rank(c->w, to, interface) : 0;
 
 	if (!is || (c->rank && is >= c->rank) || bpf_check_mtu(c->skb, interface, &mtu, 0, 0))
@@ -66,6 +73,22 @@ static long consider(__u32 index, struct choice *c)
 	return 0;
 }
 
+/* Whether a copy may leave from the address chosen: this host's may have gone, or moved to another interface, since it was
+ * learnt. Then it is learnt anew. */
+INLINE int still_there(struct association *a, const struct choice *best)
+{
+	struct local *local = &a->locals[best->local % ADDRESSES];
+	__u32 *interface;
+
+	if (local->forwarded)
+		return 1;
+	interface = bpf_map_lookup_elem(&own, &local->address);
+	if (interface && *interface == best->interface)
+		return 1;
+	*local = (struct local){};
+	return 0;
+}
+
 /* Sends a copy of the packet, which itself stays as it is. */
 INLINE void copy(struct __sk_buff *skb, const struct walk *w, struct association *a, __u32 reasons)
 {
@@ -73,8 +96,9 @@ INLINE void copy(struct __sk_buff *skb, const struct walk *w, struct association
 	__u32 mark = skb->mark;
 	long failed;
 
-	bpf_loop(ADDRESSES * ADDRESSES, consider, &best, 0);
-	if (!best.rank) {
+	if (has_other(skb, w, a))
+		bpf_loop(ADDRESSES * ADDRESSES, consider, &best, 0);
+	if (!best.rank || !still_there(a, &best)) {
 		add(&a->skipped[SKIPPED_NO_PATH], 1);
 		return;
 	}
@@ -127,7 +151,7 @@ INLINE int send_copy(struct __sk_buff *skb, const struct settings *now)
 	a = bpf_map_lookup_elem(&associations, &key);
 	if (!a)
 		return TC_ACT_SHOT;
-	from = a->locals[local];
+	from = a->locals[local].address;
 	to = a->remotes[remote].address;
 	if (is_none(&from) || is_none(&to))
 		return TC_ACT_SHOT;
@@ -245,11 +269,12 @@ int bicast_egress(struct __sk_buff *skb)
 }
 
 /* What has arrived for the association of `out`. */
-INLINE void learn_from_received(struct __sk_buff *skb, const struct walk *w, const struct key *out, struct association *a)
+INLINE void learn_from_received(struct __sk_buff *skb, const struct settings *now, const struct walk *w,
+				const struct key *out, struct association *a)
 {
 	__u16 counts[2];
 
-	arrived_at(a, &w->destination);
+	arrived_at(skb, now, a, &w->destination);
 	if (w->asconf.length)
 		changed(skb, w, a, 0);
 	if (w->sack.length && !bpf_skb_load_bytes(skb, w->sack.at + 12, counts, sizeof(counts)))
@@ -283,6 +308,6 @@ int bicast_ingress(struct __sk_buff *skb)
 	}
 	a = bpf_map_lookup_elem(&associations, &out);
 	if (a)
-		learn_from_received(skb, w, &out, a);
+		learn_from_received(skb, now, w, &out, a);
 	return TC_ACT_UNSPEC;
 }

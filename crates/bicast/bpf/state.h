@@ -26,6 +26,13 @@ struct key {
 	__u16 remote_port;
 };
 
+/* An address of this end, at which the peer's packets have arrived. */
+struct local {
+	struct address address;
+	__u32 interface; /* that copies from it leave by */
+	__u32 forwarded; /* it is that of a host behind this one */
+};
+
 /* An address of the peer. It is used once a HEARTBEAT that was sent to it has been answered (RFC 9260 5.4). */
 struct remote {
 	struct address address;
@@ -57,7 +64,7 @@ struct association {
 	__u64 duplicates;   /* TSNs that the peer reported as received twice */
 	__u64 copies[6];    /* by the bits of enum bicast_reason; one packet may count for several */
 	__u64 skipped[SKIPPED_KINDS];
-	struct address locals[ADDRESSES]; /* this host's, at which the peer's packets have arrived */
+	struct local locals[ADDRESSES];
 	struct remote remotes[ADDRESSES];
 };
 
@@ -66,6 +73,7 @@ struct settings {
 	__u32 mode;           /* enum bicast_mode */
 	__u32 budget_percent; /* of the bytes sent; in adaptive mode */
 	__u32 udp_port;       /* of SCTP in UDP, host byte order */
+	__u32 forwarding;     /* copy also what is forwarded for other hosts */
 };
 
 /* Packets that were passed on and not understood, per CPU. */

@@ -34,6 +34,8 @@ pub struct Settings {
     pub budget_percent: u32,
     /// The port of SCTP in UDP (RFC 6951).
     pub udp_port: u16,
+    /// Whether packets are copied as well that this host forwards for others.
+    pub forwarding: bool,
 }
 
 /// Packets that were passed on and not understood.
@@ -75,7 +77,12 @@ impl Programs {
     /// # Errors
     /// What the kernel says.
     pub fn set(&self, settings: &Settings) -> Result<(), Error> {
-        let words = [settings.mode.to_word(), settings.budget_percent, settings.udp_port.into()];
+        let words = [
+            settings.mode.to_word(),
+            settings.budget_percent,
+            settings.udp_port.into(),
+            settings.forwarding.into(),
+        ];
         let value: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
         self.map("settings")?.update(&0u32.to_ne_bytes(), &value, MapFlags::ANY).map_err(failed)
     }

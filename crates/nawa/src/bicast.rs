@@ -51,6 +51,7 @@ pub fn state(view: &View) -> Value {
         "mode": mode_name(config.settings.mode),
         "budget_percent": config.settings.budget_percent,
         "udp_port": config.settings.udp_port,
+        "forwarding": config.settings.forwarding,
         "idle_because": idle_because(&config, &interfaces),
         "interfaces": interfaces.iter().map(interface).collect::<Vec<_>>(),
         "malformed_packets": odd.malformed_packets,

@@ -143,6 +143,49 @@ fn a_path_that_fails_is_left_until_it_answers() {
 }
 
 #[test]
+fn hosts_behind_a_router_are_helped_if_it_may() {
+    in_world("hosts_behind_a_router_are_helped_if_it_may", |world| {
+        let carrier = Carrier::V4;
+        let host = |nth: u8| std::net::IpAddr::from([10, 8, nth, 1]);
+        let out = |nth: u8, chunks: &[u8]| {
+            carrier.frame([host(nth), carrier.address(nth, 2)], [5000, 6000], OUT, chunks)
+        };
+        for (forwarding, expected) in [(false, 0), (true, 1)] {
+            world.programs.set(&Settings { forwarding, ..SETTINGS }).expect("a map");
+            for nth in [1, 2] {
+                let answer = heartbeat(kind::HEARTBEAT_ACK, nth);
+                let answer = carrier.frame([carrier.address(nth, 2), host(nth)], [6000, 5000], IN, &answer);
+                world.send_from(usize::from(nth) - 1, &out(nth, &heartbeat(kind::HEARTBEAT, nth)));
+                world.receive(usize::from(nth) - 1, &answer);
+            }
+            world.send(&out(1, &data(10)));
+            let [first, second] = world.send(&out(1, &data(10)));
+            assert_eq!((first.len(), second.len()), (0, expected), "{forwarding}");
+            for copy in second {
+                assert_eq!(copy[ETHERNET..], out(2, &data(10))[ETHERNET..]);
+            }
+        }
+    });
+}
+
+#[test]
+fn an_address_that_moves_is_left_until_packets_arrive_at_it() {
+    in_world("an_address_that_moves_is_left_until_packets_arrive_at_it", |world| {
+        let carrier = Carrier::V4;
+        learn(world, carrier);
+        let again = |world: &World| copies(world, &carrier.out(1, OUT, &data(10)));
+        again(world);
+        assert_eq!(again(world), 1);
+        world.take_address(carrier.address(2, 1));
+        assert_eq!([again(world), again(world)], [0, 0]);
+        world.give_addresses();
+        assert_eq!(again(world), 0);
+        world.receive(1, &carrier.incoming(2, IN, &data(1)));
+        assert_eq!(again(world), 1);
+    });
+}
+
+#[test]
 fn an_address_that_is_deleted_is_not_used() {
     in_world("an_address_that_is_deleted_is_not_used", |world| {
         let carrier = Carrier::V4;

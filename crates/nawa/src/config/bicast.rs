@@ -34,6 +34,7 @@ pub fn check(source: &mut Source, written: Bicast) -> Config {
         mode: mode.unwrap_or_default(),
         budget_percent: budget_percent.unwrap_or(BUDGET),
         udp_port: udp_port.unwrap_or(packet::sctp::UDP_PORT),
+        forwarding: written.forwarding.unwrap_or(false),
     };
     Config { interfaces: interfaces.into_iter().map(|(_, name)| name).collect(), settings }
 }
