@@ -111,6 +111,8 @@ INLINE void copy(struct __sk_buff *skb, const struct walk *w, struct association
 		return;
 	}
 	add(&a->extra_bytes, w->ip_length);
+	count(COUNT_COPIES, 1);
+	count(COUNT_EXTRA_BYTES, w->ip_length);
 	for (int i = 0; i < 6; i++)
 		if (reasons & (1 << i))
 			add(&a->copies[i], 1);
@@ -222,6 +224,8 @@ INLINE void judge(struct __sk_buff *skb, const struct walk *w, const struct sett
 	}
 	add(&a->sent_packets, 1);
 	add(&a->sent_bytes, w->ip_length);
+	count(COUNT_SENT_PACKETS, 1);
+	count(COUNT_SENT_BYTES, w->ip_length);
 	if (reasons)
 		copy(skb, w, a, reasons);
 	if (w->fields.found & FOUND_END)
@@ -239,9 +243,9 @@ INLINE void consider_sent(struct __sk_buff *skb, const struct settings *now)
 		return;
 	walked = walk(skb, w, now->udp_port);
 	if (walked == WALKED_MALFORMED)
-		count_odd(ODD_MALFORMED);
+		count(COUNT_MALFORMED, 1);
 	if (walked == WALKED_FRAGMENT)
-		count_odd(ODD_FRAGMENT);
+		count(COUNT_FRAGMENT, 1);
 	if (walked != WALKED_SCTP)
 		return;
 	key = (struct key){ w->tag, w->source_port, w->destination_port };

@@ -76,11 +76,15 @@ struct settings {
 	__u32 forwarding;     /* copy also what is forwarded for other hosts */
 };
 
-/* Packets that were passed on and not understood, per CPU. */
-enum odd {
-	ODD_MALFORMED = 0,
-	ODD_FRAGMENT = 1,
-	ODD_KINDS = 2,
+/* Counted for all associations together, ended ones as well, per CPU. */
+enum counter {
+	COUNT_MALFORMED = 0, /* packets that were passed on and not understood */
+	COUNT_FRAGMENT = 1,
+	COUNT_SENT_PACKETS = 2, /* copies not counted, as in struct association */
+	COUNT_SENT_BYTES = 3,
+	COUNT_COPIES = 4,
+	COUNT_EXTRA_BYTES = 5,
+	COUNTERS = 6,
 };
 
 #endif

@@ -10,7 +10,7 @@ use crate::flows::FlowTest;
 use crate::iperf::Protocol;
 use crate::network::Topology;
 use crate::system::System;
-use crate::{demo, events, flight, flood, hostile, tunnel};
+use crate::{bicast, demo, events, flight, flood, hostile, tunnel};
 
 /// What a run may be asked for.
 #[derive(Clone, Debug)]
@@ -161,6 +161,8 @@ pub enum Workload {
     },
     /// Messages flooded over a medium of their own; the case's topology stands by unused.
     Flood(Box<flood::Test>),
+    /// Files over SCTP between hosts with two paths; the case's topology stands by unused.
+    Bicast(Box<bicast::Test>),
 }
 
 /// Something that happens in mid-transfer.
@@ -239,7 +241,7 @@ pub(crate) fn object<N: AsRef<str>, T: Clone + Into<Value>>(fields: &[(N, T)]) -
 
 type Make = fn(&RunOptions) -> Result<Experiment, Error>;
 
-const EXPERIMENTS: [(&str, &str, Make); 12] = [
+const EXPERIMENTS: [(&str, &str, Make); 16] = [
     ("demo", demo::ABOUT, demo::experiment),
     ("tunnel", tunnel::ABOUT, tunnel::experiment),
     ("tunnel-events", events::ABOUT, events::experiment),
@@ -252,6 +254,10 @@ const EXPERIMENTS: [(&str, &str, Make); 12] = [
     ("flood-breakdown", flood::ABOUT_BREAKDOWN, flood::breakdown),
     ("flood-rate", flood::ABOUT_RATE, flood::rate),
     ("flood-reach", flood::ABOUT_REACH, flood::reach),
+    ("bicast-loss", bicast::ABOUT_LOSS, bicast::loss),
+    ("bicast-load", bicast::ABOUT_LOAD, bicast::load),
+    ("bicast-burst", bicast::ABOUT_BURST, bicast::burst),
+    ("bicast-uneven", bicast::ABOUT_UNEVEN, bicast::uneven),
 ];
 
 /// The experiments: name, and in one line what each measures.

@@ -10,6 +10,7 @@
 //! - [`flows`] are TCP flows of the lab's own, for the experiments of `flight`; `controls` has the kernel load what they
 //!   need;
 //! - [`medium`] is what nodes share that flood messages, and `flood` the experiments on it and in virtual time;
+//! - `bicast` are files over SCTP between hosts with two paths, by a program of its own (`transfer.c`);
 //! - [`guest`] boots another kernel in a namespace, for what the running one lacks;
 //! - `disturbance` cuts links, changes addresses and restarts relays in mid-transfer;
 //! - [`report`] prints the table and writes the JSON.
@@ -18,6 +19,7 @@
 //! after a SIGKILL.
 
 mod attack;
+mod bicast;
 mod cleanup;
 mod clock;
 mod congestion;

@@ -46,7 +46,7 @@ pub fn remove_left() {
 pub fn state(view: &View) -> Value {
     let (config, interfaces) = view.interfaces();
     let watch = view.watch();
-    let (odd, now) = (watch.odd(), device::monotonic());
+    let (counters, now) = (watch.counters(), device::monotonic());
     json!({
         "mode": mode_name(config.settings.mode),
         "budget_percent": config.settings.budget_percent,
@@ -54,8 +54,12 @@ pub fn state(view: &View) -> Value {
         "forwarding": config.settings.forwarding,
         "idle_because": idle_because(&config, &interfaces),
         "interfaces": interfaces.iter().map(interface).collect::<Vec<_>>(),
-        "malformed_packets": odd.malformed_packets,
-        "fragments": odd.fragments,
+        "malformed_packets": counters.malformed_packets,
+        "fragments": counters.fragments,
+        "sent_packets": counters.sent_packets,
+        "sent_bytes": counters.sent_bytes,
+        "duplicated_packets": counters.copies,
+        "extra_bytes": counters.extra_bytes,
         "associations": watch.associations().iter().map(|known| association(known, now)).collect::<Vec<_>>(),
     })
 }

@@ -78,6 +78,9 @@ fn what_controls_retransmission_is_copied_and_nothing_else() {
         assert_eq!(known.copies["request"] + known.copies["retransmission"], copied);
         assert_eq!(known.sent_packets, 2 + 8);
         assert!(known.extra_bytes > 0 && known.extra_bytes < known.sent_bytes);
+        let counters = world.watch.counters();
+        assert_eq!((counters.sent_packets, counters.copies), (2 + 8, copied));
+        assert_eq!((counters.sent_bytes, counters.extra_bytes), (known.sent_bytes, known.extra_bytes));
     });
 }
 
