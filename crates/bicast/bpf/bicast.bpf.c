@@ -89,8 +89,8 @@ INLINE int still_there(struct association *a, const struct choice *best)
 	return 0;
 }
 
-/* Sends a copy of the packet, which itself stays as it is. */
-INLINE void copy(struct __sk_buff *skb, const struct walk *w, struct association *a, __u32 reasons)
+/* Sends a copy of the packet, which itself stays as it is; whether it has left. */
+INLINE int copy(struct __sk_buff *skb, const struct walk *w, struct association *a, __u32 reasons)
 {
 	struct choice best = { .skb = skb, .w = w, .a = a };
 	__u32 mark = skb->mark;
@@ -100,7 +100,7 @@ INLINE void copy(struct __sk_buff *skb, const struct walk *w, struct association
 		bpf_loop(ADDRESSES * ADDRESSES, consider, &best, 0);
 	if (!best.rank || !still_there(a, &best)) {
 		add(&a->skipped[SKIPPED_NO_PATH], 1);
-		return;
+		return 0;
 	}
 	skb->mark = (mark & ~MARK_MASK) | MARK_COPY;
 	skb->cb[0] = best.local | best.remote << 8;
@@ -108,7 +108,7 @@ INLINE void copy(struct __sk_buff *skb, const struct walk *w, struct association
 	skb->mark = mark;
 	if (failed) {
 		add(&a->skipped[SKIPPED_UNSENT], 1);
-		return;
+		return 0;
 	}
 	add(&a->extra_bytes, w->ip_length);
 	count(COUNT_COPIES, 1);
@@ -116,6 +116,7 @@ INLINE void copy(struct __sk_buff *skb, const struct walk *w, struct association
 	for (int i = 0; i < 6; i++)
 		if (reasons & (1 << i))
 			add(&a->copies[i], 1);
+	return 1;
 }
 
 INLINE int readdress_ipv4(struct __sk_buff *skb, const struct walk *w, const struct address *from,
@@ -206,6 +207,17 @@ INLINE int of_an_association(const struct walk *w)
 	return (w->fields.found & FOUND_DATA) || w->cookie || w->heartbeat.length || w->sack.length;
 }
 
+/* The reasons to copy a packet in adaptive mode: the published ones, what the tail needs, and first transmissions as far as
+ * the other path has capacity to spare. */
+INLINE __u32 adapt(const struct walk *w, struct association *a, __u32 reasons)
+{
+	__u32 spare = 0;
+
+	if (w->fields.found & FOUND_DATA)
+		spare = bicast_spare_sent(&a->spare, reasons & BICAST_RETRANSMISSION);
+	return reasons == BICAST_REST && spare ? reasons : bicast_wanted(BICAST_ADAPTIVE, reasons);
+}
+
 INLINE void judge(struct __sk_buff *skb, const struct walk *w, const struct settings *now, const struct key *key)
 {
 	struct association *a;
@@ -216,9 +228,10 @@ INLINE void judge(struct __sk_buff *skb, const struct walk *w, const struct sett
 		return;
 	a->seen_ns = bpf_ktime_get_coarse_ns();
 	learn_from_sent(skb, w, key, a);
-	reasons = bicast_wanted(now->mode, bicast_sctp_classify(&a->tsn, &w->fields));
+	reasons = bicast_sctp_classify(&a->tsn, &w->fields);
+	reasons = now->mode == BICAST_ADAPTIVE ? adapt(w, a, reasons) : bicast_wanted(now->mode, reasons);
 	if (reasons && now->mode == BICAST_ADAPTIVE &&
-	    !bicast_within_budget(a->sent_bytes, a->extra_bytes, w->ip_length, now->budget_percent)) {
+	    !bicast_affordable(a->sent_bytes, a->extra_bytes, w->ip_length, now->budget_percent, reasons)) {
 		add(&a->skipped[SKIPPED_BUDGET], 1);
 		reasons = 0;
 	}
@@ -226,8 +239,8 @@ INLINE void judge(struct __sk_buff *skb, const struct walk *w, const struct sett
 	add(&a->sent_bytes, w->ip_length);
 	count(COUNT_SENT_PACKETS, 1);
 	count(COUNT_SENT_BYTES, w->ip_length);
-	if (reasons)
-		copy(skb, w, a, reasons);
+	if (reasons && copy(skb, w, a, reasons) && (w->fields.found & FOUND_DATA))
+		bicast_spare_copied(&a->spare, w->fields.tsn_low, bpf_ktime_get_ns() / 1000);
 	if (w->fields.found & FOUND_END)
 		forget(key, a);
 }
@@ -272,17 +285,30 @@ int bicast_egress(struct __sk_buff *skb)
 	return TC_ACT_UNSPEC;
 }
 
+/* The receiver's report of what it has twice. */
+INLINE void take_report(struct __sk_buff *skb, const struct walk *w, struct association *a)
+{
+	__u32 first = 0, count;
+	__u16 counts[2];
+
+	if (bpf_skb_load_bytes(skb, w->sack.at + 12, counts, sizeof(counts)))
+		return;
+	count = ntohs(counts[1]);
+	if (!count || bpf_skb_load_bytes(skb, w->sack.at + 16 + 4 * ntohs(counts[0]), &first, sizeof(first)))
+		return;
+	add(&a->duplicates, count);
+	bicast_spare_reported(&a->spare, ntohl(first), count, bpf_ktime_get_ns() / 1000);
+}
+
 /* What has arrived for the association of `out`. */
 INLINE void learn_from_received(struct __sk_buff *skb, const struct settings *now, const struct walk *w,
 				const struct key *out, struct association *a)
 {
-	__u16 counts[2];
-
 	arrived_at(skb, now, a, &w->destination);
 	if (w->asconf.length)
 		changed(skb, w, a, 0);
-	if (w->sack.length && !bpf_skb_load_bytes(skb, w->sack.at + 12, counts, sizeof(counts)))
-		add(&a->duplicates, ntohs(counts[1]));
+	if (w->sack.length)
+		take_report(skb, w, a);
 	if (w->fields.found & FOUND_END)
 		forget(out, a);
 }

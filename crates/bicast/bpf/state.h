@@ -5,7 +5,7 @@
 #ifndef NAWA_BICAST_STATE_H
 #define NAWA_BICAST_STATE_H
 
-#include "bicast.h"
+#include "spare.h"
 
 /* Addresses of either end that an association is known by; more are not used for copies. */
 #define ADDRESSES 4
@@ -66,6 +66,7 @@ struct association {
 	__u64 skipped[SKIPPED_KINDS];
 	struct local locals[ADDRESSES];
 	struct remote remotes[ADDRESSES];
+	struct bicast_spare spare;
 };
 
 /* Set while the programs run. */

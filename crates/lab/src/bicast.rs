@@ -27,14 +27,22 @@ pub enum Stack {
     /// Linux's, in guests behind the two hosts that run Nawa: the running kernel may have none, and a guest's kernel
     /// cannot run Nawa's programs.
     Linux,
+    /// The same, whose programs ask for HEARTBEATs on all paths at once: by itself it waits for some seconds, in which
+    /// nothing can be copied.
+    LinuxProbed,
     /// FreeBSD's as a library, on the two hosts that run Nawa.
     Usrsctp,
 }
 
 impl Stack {
+    fn is_in_guests(self) -> bool {
+        self != Stack::Usrsctp
+    }
+
     fn name(self) -> &'static str {
         match self {
             Stack::Linux => "linux",
+            Stack::LinuxProbed => "linux-probed",
             Stack::Usrsctp => "usrsctp",
         }
     }
@@ -42,7 +50,7 @@ impl Stack {
     /// Fails, in one sentence, where this machine does not have it.
     fn check(self) -> Result<(), Error> {
         match self {
-            Stack::Linux => guest::check(&["sctp"]),
+            Stack::Linux | Stack::LinuxProbed => guest::check(&["sctp"]),
             Stack::Usrsctp => transfer::check_usrsctp(),
         }
     }
@@ -117,7 +125,7 @@ pub(crate) fn prepare(test: &Test, emulator: &Emulator, means: &Means, seed: u64
 }
 
 fn configuration(test: &Test) -> String {
-    let forwarding = test.stack == Stack::Linux;
+    let forwarding = test.stack.is_in_guests();
     format!("[bicast]\ninterfaces = [\"p1\", \"p2\"]\nmode = \"{}\"\nforwarding = {forwarding}\n", test.mode)
 }
 

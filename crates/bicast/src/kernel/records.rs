@@ -9,7 +9,7 @@ use crate::core::Reasons;
 /// `struct key`.
 pub const KEY: usize = 8;
 /// `struct association`.
-pub const ASSOCIATION: usize = 416;
+pub const ASSOCIATION: usize = 488;
 /// `ADDRESSES`.
 const ADDRESSES: usize = 4;
 /// `struct address`.
@@ -18,13 +18,16 @@ const ADDRESS: usize = 16;
 const LOCAL: usize = 24;
 /// `struct remote`.
 const REMOTE: usize = 48;
+/// Where `struct bicast_spare` begins, and its `SPARE_WHOLE`.
+const SPARE: usize = 416;
+const SPARE_WHOLE: f64 = 256.0;
 /// `UNANSWERED`.
 const UNANSWERED: u32 = 2;
 /// `enum skipped`.
 const SKIPPED: [&str; 3] = ["no-path", "budget", "unsent"];
 
 /// An SCTP association of this host, by what it sends.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Known {
     /// Verification tag of what is sent.
     pub tag: u32,
@@ -46,6 +49,8 @@ pub struct Known {
     pub copies: BTreeMap<&'static str, u64>,
     /// Packets that were to be copied and were not, by why.
     pub skipped: BTreeMap<&'static str, u64>,
+    /// The share of first transmissions that is copied in adaptive mode, from 0 to 1.
+    pub spare_share: f64,
     /// This end's addresses that the peer sends to.
     pub locals: Vec<IpAddr>,
     /// The peer's.
@@ -85,6 +90,7 @@ impl Known {
             duplicate_tsns: long(value, 48),
             copies: copies.collect(),
             skipped: skipped.collect(),
+            spare_share: f64::from(word(value, SPARE + 4)) / SPARE_WHOLE,
             locals: locals.filter_map(|local| address(&local[..ADDRESS])).collect(),
             remotes: remotes.filter_map(remote).collect(),
         })

@@ -111,6 +111,24 @@ fn modes_say_what_is_copied() {
     });
 }
 
+/// `cargo test -p bicast --features kernel -- --ignored --nocapture what_a_packet_costs`
+#[test]
+#[ignore = "measures"]
+fn what_a_packet_costs() {
+    in_world("what_a_packet_costs", |world| {
+        let carrier = Carrier::V4;
+        let old = carrier.out(1, OUT, &data(1));
+        let cost = |world: &World, what: &str, frame: &[u8]| println!("{what}: {} ns", world.cost(frame));
+        world.send(&carrier.out(1, OUT, &data(10)));
+        cost(world, "a retransmission without another path", &old);
+        learn(world, carrier);
+        world.programs.set(&Settings { mode: Mode::Off, ..SETTINGS }).expect("a map");
+        cost(world, "a packet that is not copied", &old);
+        world.programs.set(&SETTINGS).expect("a map");
+        cost(world, "a packet that is copied, and its copy", &old);
+    });
+}
+
 #[test]
 fn nothing_goes_where_no_heartbeat_was_answered() {
     in_world("nothing_goes_where_no_heartbeat_was_answered", |world| {

@@ -17,7 +17,7 @@ pub(crate) const ABOUT_BURST: &str = "as bicast-load, where losses come in burst
 pub(crate) const ABOUT_UNEVEN: &str =
     "SCTP transfers over two paths of different rate or delay, from one host and from several";
 
-const STACKS: [Stack; 2] = [Stack::Linux, Stack::Usrsctp];
+const STACKS: [Stack; 3] = [Stack::Linux, Stack::LinuxProbed, Stack::Usrsctp];
 
 /// As in the JSON, and as the configuration has them.
 const MODES: [(&str, &str); 4] =
@@ -48,7 +48,8 @@ const NOTES: [&str; 5] = [
     "each transfer: 10 MiB from client to server, a process and a fixed primary path of its own, spread evenly over the \
      paths; one transfer: the mean of two runs, one on each path",
     "stack linux: kernel SCTP of Linux 6.1 in user-mode-linux guests behind the two hosts that run nawa, which forward; \
-     usrsctp: libusrsctp on those hosts, raw IP sockets; no counter or setting of either differs between modes",
+     linux-probed: the same, whose programs ask for HEARTBEATs on all paths at once (SPP_HB_DEMAND), where by itself it waits \
+     1.5 to 4.5 s, in which nothing can be copied; usrsctp: libusrsctp on those hosts, raw IP sockets; no counter or setting of either differs between modes",
     "loss = both: of each packet in each direction, drawn before the queue; data: from client to server alone",
     "transfer_s: mean over the transfers, at the receiver, from the association's being up to its last byte; \
      longest_gap_ms: the longest of all; gaps_over_500ms, t3_expiries, retransmitted_chunks: of all together",
@@ -152,7 +153,7 @@ fn estimate(cell: Cell, stack: Stack, mode: &str, paths: &[[LinkConfig; 2]; 2]) 
     let floor = BYTES as f64 * 8.0 / slowest * on_it as f64;
     let stalls = match (stack, mode) {
         (_, "full") => 0.5,
-        (Stack::Linux, "normal") => 5.0,
+        (Stack::Linux | Stack::LinuxProbed, "normal") => 5.0,
         _ => 2.0,
     };
     OVERHEAD + Duration::from_secs_f64(floor.max(stalls * cell.loss_percent + 8.4))

@@ -11,8 +11,8 @@
 
 use device::Tap;
 
+use super::Test;
 use super::transfer::Program;
-use super::{Stack, Test};
 use crate::emulator::{Emulator, Wire};
 use crate::error::{Doing, Error};
 use crate::guest::{self, Booting, Guest, GuestSpec, Interface};
@@ -75,7 +75,7 @@ impl Network {
             server.ip(&link_lines(path, [2, 1]))?;
         }
         let mut network = Self { wires, guests: Guests::default(), client, server, clients: Vec::new() };
-        if test.stack == Stack::Linux {
+        if test.stack.is_in_guests() {
             network.clients = (CLIENTS..).take(test.clients).collect();
             network.boot(program)?;
         }

@@ -5,6 +5,9 @@
  *   transfer send PORT BYTES PRIMARY OWN OWN PEER PEER      at the end lines of counters, NAME NUMBER
  *
  * Time counts at the receiver, from the association's being up to the last byte; gaps are between two of its reads.
+ * With "probe" before these words, each end asks for HEARTBEATs to all the other's addresses at once, by which they are
+ * known to be its own; usrsctp does so by itself, the kernel only after some seconds.
+ *
  * PRIMARY is 0 or 1, the peer's address that all goes to as long as SCTP itself does not decide otherwise.
  * Compiled as it is for the kernel's SCTP, and with -DUSRSCTP for that library, over raw IP sockets. */
 #include <arpa/inet.h>
@@ -80,6 +83,11 @@ static sctp make(struct sockaddr_in *own)
 
 #define set(s, option, value) check(usrsctp_setsockopt(s, IPPROTO_SCTP, option, &value, sizeof(value)) < 0, #option)
 
+static void probe(sctp s)
+{
+	(void)s;
+}
+
 static void join(sctp s, struct sockaddr_in *peer)
 {
 	sctp_assoc_t id;
@@ -145,6 +153,21 @@ static sctp make(struct sockaddr_in *own)
 	return s;
 }
 
+static void probe(sctp s)
+{
+	char room[sizeof(struct sctp_getaddrs) + 4 * sizeof(struct sockaddr_in)] = { 0 };
+	struct sctp_getaddrs *peer = (struct sctp_getaddrs *)room;
+	socklen_t length = sizeof(room);
+
+	check(getsockopt(s, IPPROTO_SCTP, SCTP_GET_PEER_ADDRS, room, &length), "the peer's addresses");
+	for (unsigned i = 0; i < peer->addr_num; i++) {
+		struct sctp_paddrparams now = { .spp_flags = SPP_HB_DEMAND };
+
+		memcpy(&now.spp_address, peer->addrs + i * sizeof(struct sockaddr_in), sizeof(struct sockaddr_in));
+		set(s, SCTP_PEER_ADDR_PARAMS, now);
+	}
+}
+
 static void join(sctp s, struct sockaddr_in *peer)
 {
 	check(setsockopt(s, IPPROTO_SCTP, SCTP_SOCKOPT_CONNECTX, peer, 2 * sizeof(*peer)) < 0, "connect");
@@ -184,6 +207,8 @@ static void tell_counters(void)
 
 /* ---- The transfer ---- */
 
+static int probing;
+
 static void receive(char **words)
 {
 	struct sockaddr_in own[2] = { address(words[1], words[0]), address(words[2], words[0]) };
@@ -194,6 +219,8 @@ static void receive(char **words)
 	double began = now(), last = began, longest = 0;
 	ssize_t length;
 
+	if (probing)
+		probe(s);
 	while ((length = take(s, buffer, sizeof(buffer))) > 0) {
 		double time = now();
 
@@ -222,6 +249,8 @@ static void transmit(char **words)
 	join(s, peer);
 	memcpy(&fixed.ssp_addr, &peer[0], sizeof(peer[0]));
 	set(s, SCTP_PRIMARY_ADDR, fixed);
+	if (probing)
+		probe(s);
 	for (; left; left -= sent) {
 		sent = give(s, message, left < MESSAGE ? left : MESSAGE);
 		check(sent <= 0, "send");
@@ -236,6 +265,9 @@ static void transmit(char **words)
 int main(int count, char **words)
 {
 	start();
+	probing = count > 1 && !strcmp(words[1], "probe");
+	count -= probing;
+	words += probing;
 	if (count == 5 && !strcmp(words[1], "receive"))
 		receive(words + 2);
 	else if (count == 9 && !strcmp(words[1], "send"))

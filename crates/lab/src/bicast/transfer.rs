@@ -43,7 +43,7 @@ impl Program {
     pub(super) fn make(stack: Stack, folder: &Path) -> Result<Self, Error> {
         let path = folder.join("transfer");
         match stack {
-            Stack::Linux => {
+            Stack::Linux | Stack::LinuxProbed => {
                 std::fs::write(&path, FOR_KERNEL).doing(|| format!("write {}", path.display()))?;
                 let executable = std::fs::Permissions::from_mode(0o755);
                 std::fs::set_permissions(&path, executable).doing(|| format!("change {}", path.display()))?;
@@ -135,10 +135,12 @@ pub(super) fn run(
     test: &Test,
     primaries: &[usize],
 ) -> Result<Vec<Outcome>, Error> {
+    let probe = (test.stack == Stack::LinuxProbed).then(|| "probe".to_owned());
+    let words = |own: Vec<String>| probe.clone().into_iter().chain(own).collect::<Vec<_>>();
     let mut receivers = Vec::new();
     let [first, second] = network.receiver().1;
     for number in 0..primaries.len() {
-        let words = ["receive".into(), port(number), first.clone(), second.clone()];
+        let words = words(vec!["receive".into(), port(number), first.clone(), second.clone()]);
         let mut receiver = program.start(network.receiver().0, &words, test.limit)?;
         receiver.expect_line(READY_LIMIT)?;
         receivers.push(receiver);
@@ -146,7 +148,7 @@ pub(super) fn run(
     let mut senders = Vec::new();
     for (number, primary) in primaries.iter().enumerate() {
         let (place, own) = network.sender(number);
-        let mut words = vec!["send".into(), port(number), test.bytes.to_string(), primary.to_string()];
+        let mut words = words(vec!["send".into(), port(number), test.bytes.to_string(), primary.to_string()]);
         words.extend(own.into_iter().chain([first.clone(), second.clone()]));
         senders.push(program.start(place, &words, test.limit)?);
     }

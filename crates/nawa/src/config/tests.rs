@@ -343,7 +343,7 @@ fn the_sample_is_good_and_shows_every_option() {
     assert_eq!(flood.suppression, flood::suppression::Rules::PURE);
     assert!(flood.rules.format.is_keyed() && flood.rules.rate_limit.is_none());
     let copies = settings.bicast.expect("it has copies").settings;
-    assert_eq!((copies.mode, copies.budget_percent), (bicast::Mode::default(), 20));
+    assert_eq!((copies.mode, copies.budget_percent), (bicast::Mode::default(), 100));
     for key in [
         "id",
         "wire",

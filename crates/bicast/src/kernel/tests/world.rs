@@ -155,6 +155,21 @@ impl World {
         assert_eq!(output.data.as_deref().map(|data| &data[..frame.len()]), Some(frame), "as it was");
     }
 
+    /// How long the egress program takes for `frame`, in ns: the mean of many runs.
+    pub fn cost(&self, frame: &[u8]) -> u128 {
+        let mut programs = self.programs.object.progs_mut();
+        let program = programs.find(|one| one.name() == "bicast_egress").expect("a program");
+        let mut context = vec![0; SK_BUFF];
+        context[IFINDEX..IFINDEX + 4].copy_from_slice(&self.interfaces[0].to_ne_bytes());
+        let input = ProgramInput {
+            context_in: Some(&mut context),
+            data_in: Some(frame),
+            repeat: 100_000,
+            ..ProgramInput::default()
+        };
+        program.test_run(input).expect("it runs").duration.as_nanos()
+    }
+
     fn copies(&self) -> [Vec<Vec<u8>>; 2] {
         self.taps.each_ref().map(|tap| {
             let mut buffer = vec![0; 1 << 16];
