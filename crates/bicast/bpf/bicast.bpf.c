@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
-/* Selective bicast for SCTP on this host (paper 004, 3.2.1): a program on the egress hook of each interface in use
+/* Selective bicast for SCTP on this host, or on those that it forwards for (paper 004, 3.2.1): a program on the egress hook of each interface in use
  * sends a copy of what bicast.h names from another of them, between another pair of the association's addresses; one
  * on the ingress hook learns what those are (ends.h).
  *
@@ -38,23 +38,30 @@ INLINE __u64 rank(const struct walk *w, const struct remote *r, __u32 interface)
 	       (r->interface != interface ? 1ull << 33 : 0);
 }
 
-/* The interface that has this host's address, if that is another than the one that `w` leaves by; else 0. */
-INLINE __u32 other_interface(const struct __sk_buff *skb, const struct walk *w, const struct address *local)
+/* The interface that copies from this end's address leave by, if that is another than the one that `w` leaves by; else 0. */
+INLINE __u32 other_interface(const struct __sk_buff *skb, const struct walk *w, const struct local *local)
 {
-	__u32 *interface = bpf_map_lookup_elem(&own, local);
-
-	if (!interface || *interface == skb->ifindex || is_ipv4(local) == w->is_ipv6)
+	if (local->interface == skb->ifindex || is_ipv4(&local->address) == w->is_ipv6)
 		return 0;
-	return *interface;
+	return local->interface;
+}
+
+/* Whether there is any. */
+INLINE int has_other(const struct __sk_buff *skb, const struct walk *w, const struct association *a)
+{
+	__u32 any = 0;
+
+	for (int i = 0; i < ADDRESSES; i++)
+		any |= other_interface(skb, w, &a->locals[i]);
+	return any != 0;
 }
 
 /* One pair of addresses. */
 static long consider(__u32 index, struct choice *c)
 {
 	__u32 local = index / ADDRESSES % ADDRESSES, remote = index % ADDRESSES;
-	const struct address *from = &c->a->locals[local];
 	const struct remote *to = &c->a->remotes[remote];
-	__u32 interface = other_interface(c->skb, c->w, from), mtu = 0;
+	__u32 interface = other_interface(c->skb, c->w, &c->a->locals[local]), mtu = 0;
 	__u64 is = interface ? rank(c->w, to, interface) : 0;
 
 	if (!is || (c->rank && is >= c->rank) || bpf_check_mtu(c->skb, interface, &mtu, 0, 0))
@@ -66,17 +73,34 @@ static long consider(__u32 index, struct choice *c)
 	return 0;
 }
 
-/* Sends a copy of the packet, which itself stays as it is. */
-INLINE void copy(struct __sk_buff *skb, const struct walk *w, struct association *a, __u32 reasons)
+/* Whether a copy may leave from the address chosen: this host's may have gone, or moved to another interface, since it was
+ * learnt. Then it is learnt anew. */
+INLINE int still_there(struct association *a, const struct choice *best)
+{
+	struct local *local = &a->locals[best->local % ADDRESSES];
+	__u32 *interface;
+
+	if (local->forwarded)
+		return 1;
+	interface = bpf_map_lookup_elem(&own, &local->address);
+	if (interface && *interface == best->interface)
+		return 1;
+	*local = (struct local){};
+	return 0;
+}
+
+/* Sends a copy of the packet, which itself stays as it is; whether it has left. */
+INLINE int copy(struct __sk_buff *skb, const struct walk *w, struct association *a, __u32 reasons)
 {
 	struct choice best = { .skb = skb, .w = w, .a = a };
 	__u32 mark = skb->mark;
 	long failed;
 
-	bpf_loop(ADDRESSES * ADDRESSES, consider, &best, 0);
-	if (!best.rank) {
+	if (has_other(skb, w, a))
+		bpf_loop(ADDRESSES * ADDRESSES, consider, &best, 0);
+	if (!best.rank || !still_there(a, &best)) {
 		add(&a->skipped[SKIPPED_NO_PATH], 1);
-		return;
+		return 0;
 	}
 	skb->mark = (mark & ~MARK_MASK) | MARK_COPY;
 	skb->cb[0] = best.local | best.remote << 8;
@@ -84,12 +108,15 @@ INLINE void copy(struct __sk_buff *skb, const struct walk *w, struct association
 	skb->mark = mark;
 	if (failed) {
 		add(&a->skipped[SKIPPED_UNSENT], 1);
-		return;
+		return 0;
 	}
 	add(&a->extra_bytes, w->ip_length);
+	count(COUNT_COPIES, 1);
+	count(COUNT_EXTRA_BYTES, w->ip_length);
 	for (int i = 0; i < 6; i++)
 		if (reasons & (1 << i))
 			add(&a->copies[i], 1);
+	return 1;
 }
 
 INLINE int readdress_ipv4(struct __sk_buff *skb, const struct walk *w, const struct address *from,
@@ -127,7 +154,7 @@ INLINE int send_copy(struct __sk_buff *skb, const struct settings *now)
 	a = bpf_map_lookup_elem(&associations, &key);
 	if (!a)
 		return TC_ACT_SHOT;
-	from = a->locals[local];
+	from = a->locals[local].address;
 	to = a->remotes[remote].address;
 	if (is_none(&from) || is_none(&to))
 		return TC_ACT_SHOT;
@@ -180,6 +207,17 @@ INLINE int of_an_association(const struct walk *w)
 	return (w->fields.found & FOUND_DATA) || w->cookie || w->heartbeat.length || w->sack.length;
 }
 
+/* The reasons to copy a packet in adaptive mode: the published ones, what the tail needs, and first transmissions as far as
+ * the other path has capacity to spare. */
+INLINE __u32 adapt(const struct walk *w, struct association *a, __u32 reasons)
+{
+	__u32 spare = 0;
+
+	if (w->fields.found & FOUND_DATA)
+		spare = bicast_spare_sent(&a->spare, reasons & BICAST_RETRANSMISSION);
+	return reasons == BICAST_REST && spare ? reasons : bicast_wanted(BICAST_ADAPTIVE, reasons);
+}
+
 INLINE void judge(struct __sk_buff *skb, const struct walk *w, const struct settings *now, const struct key *key)
 {
 	struct association *a;
@@ -190,16 +228,19 @@ INLINE void judge(struct __sk_buff *skb, const struct walk *w, const struct sett
 		return;
 	a->seen_ns = bpf_ktime_get_coarse_ns();
 	learn_from_sent(skb, w, key, a);
-	reasons = bicast_wanted(now->mode, bicast_sctp_classify(&a->tsn, &w->fields));
+	reasons = bicast_sctp_classify(&a->tsn, &w->fields);
+	reasons = now->mode == BICAST_ADAPTIVE ? adapt(w, a, reasons) : bicast_wanted(now->mode, reasons);
 	if (reasons && now->mode == BICAST_ADAPTIVE &&
-	    !bicast_within_budget(a->sent_bytes, a->extra_bytes, w->ip_length, now->budget_percent)) {
+	    !bicast_affordable(a->sent_bytes, a->extra_bytes, w->ip_length, now->budget_percent, reasons)) {
 		add(&a->skipped[SKIPPED_BUDGET], 1);
 		reasons = 0;
 	}
 	add(&a->sent_packets, 1);
 	add(&a->sent_bytes, w->ip_length);
-	if (reasons)
-		copy(skb, w, a, reasons);
+	count(COUNT_SENT_PACKETS, 1);
+	count(COUNT_SENT_BYTES, w->ip_length);
+	if (reasons && copy(skb, w, a, reasons) && (w->fields.found & FOUND_DATA))
+		bicast_spare_copied(&a->spare, w->fields.tsn_low, bpf_ktime_get_ns() / 1000);
 	if (w->fields.found & FOUND_END)
 		forget(key, a);
 }
@@ -215,9 +256,9 @@ INLINE void consider_sent(struct __sk_buff *skb, const struct settings *now)
 		return;
 	walked = walk(skb, w, now->udp_port);
 	if (walked == WALKED_MALFORMED)
-		count_odd(ODD_MALFORMED);
+		count(COUNT_MALFORMED, 1);
 	if (walked == WALKED_FRAGMENT)
-		count_odd(ODD_FRAGMENT);
+		count(COUNT_FRAGMENT, 1);
 	if (walked != WALKED_SCTP)
 		return;
 	key = (struct key){ w->tag, w->source_port, w->destination_port };
@@ -244,16 +285,30 @@ int bicast_egress(struct __sk_buff *skb)
 	return TC_ACT_UNSPEC;
 }
 
-/* What has arrived for the association of `out`. */
-INLINE void learn_from_received(struct __sk_buff *skb, const struct walk *w, const struct key *out, struct association *a)
+/* The receiver's report of what it has twice. */
+INLINE void take_report(struct __sk_buff *skb, const struct walk *w, struct association *a)
 {
+	__u32 first = 0, count;
 	__u16 counts[2];
 
-	arrived_at(a, &w->destination);
+	if (bpf_skb_load_bytes(skb, w->sack.at + 12, counts, sizeof(counts)))
+		return;
+	count = ntohs(counts[1]);
+	if (!count || bpf_skb_load_bytes(skb, w->sack.at + 16 + 4 * ntohs(counts[0]), &first, sizeof(first)))
+		return;
+	add(&a->duplicates, count);
+	bicast_spare_reported(&a->spare, ntohl(first), count, bpf_ktime_get_ns() / 1000);
+}
+
+/* What has arrived for the association of `out`. */
+INLINE void learn_from_received(struct __sk_buff *skb, const struct settings *now, const struct walk *w,
+				const struct key *out, struct association *a)
+{
+	arrived_at(skb, now, a, &w->destination);
 	if (w->asconf.length)
 		changed(skb, w, a, 0);
-	if (w->sack.length && !bpf_skb_load_bytes(skb, w->sack.at + 12, counts, sizeof(counts)))
-		add(&a->duplicates, ntohs(counts[1]));
+	if (w->sack.length)
+		take_report(skb, w, a);
 	if (w->fields.found & FOUND_END)
 		forget(out, a);
 }
@@ -283,6 +338,6 @@ int bicast_ingress(struct __sk_buff *skb)
 	}
 	a = bpf_map_lookup_elem(&associations, &out);
 	if (a)
-		learn_from_received(skb, w, &out, a);
+		learn_from_received(skb, now, w, &out, a);
 	return TC_ACT_UNSPEC;
 }

@@ -7,7 +7,8 @@
  *   - an address of the peer counts once a HEARTBEAT that this host's stack sent there is answered, or if the handshake
  *     went there, as for the stack itself (RFC 9260 5.4); INIT, INIT ACK and ASCONF tell the stack where to send
  *     HEARTBEATs;
- *   - an address of this host counts once a packet with the association's tag has arrived at it;
+ *   - an address of this host counts once a packet with the association's tag has arrived at it; with `forwarding`, that
+ *     of a host behind this one as well, on the interface by which it has arrived;
  *   - ASCONF takes addresses away at once (RFC 5061 4.2.2).
  */
 #ifndef NAWA_BICAST_ENDS_H
@@ -137,20 +138,35 @@ INLINE void probe_answered(struct __sk_buff *skb, const struct walk *w, const st
 }
 
 /* A packet of the association has arrived at `address`. */
-INLINE void arrived_at(struct association *a, const struct address *address)
+INLINE void arrived_at(const struct __sk_buff *skb, const struct settings *now, struct association *a,
+		       const struct address *address)
 {
-	for (int i = 0; i < ADDRESSES; i++)
-		if (same(&a->locals[i], address))
-			return;
-	if (bpf_map_lookup_elem(&own, address))
-		a->locals[a->next_local++ % ADDRESSES] = *address;
+	struct local local = { .address = *address };
+	__u32 *interface, by = skb->ifindex;
+
+	/* Else clang would choose between two pointers, one into the context, which the verifier does not follow. */
+	asm volatile("" : "+r"(by));
+	for (int i = 0; i < ADDRESSES; i++) {
+		if (!same(&a->locals[i].address, address))
+			continue;
+		/* Routes may change. */
+		if (a->locals[i].forwarded)
+			a->locals[i].interface = by;
+		return;
+	}
+	interface = bpf_map_lookup_elem(&own, address);
+	if (!interface && !now->forwarding)
+		return;
+	local.forwarded = !interface;
+	local.interface = interface ? *interface : by;
+	a->locals[a->next_local++ % ADDRESSES] = local;
 }
 
 INLINE void forget_address(struct association *a, const struct address *address, int ours)
 {
 	for (int i = 0; i < ADDRESSES; i++) {
-		if (ours && same(&a->locals[i], address))
-			a->locals[i] = (struct address){};
+		if (ours && same(&a->locals[i].address, address))
+			a->locals[i] = (struct local){};
 		if (!ours && same(&a->remotes[i].address, address))
 			a->remotes[i] = (struct remote){};
 	}
@@ -159,8 +175,8 @@ INLINE void forget_address(struct association *a, const struct address *address,
 INLINE void forget_others(struct association *a, const struct address *address, int ours)
 {
 	for (int i = 0; i < ADDRESSES; i++) {
-		if (ours && !same(&a->locals[i], address))
-			a->locals[i] = (struct address){};
+		if (ours && !same(&a->locals[i].address, address))
+			a->locals[i] = (struct local){};
 		if (!ours && !same(&a->remotes[i].address, address))
 			a->remotes[i] = (struct remote){};
 	}

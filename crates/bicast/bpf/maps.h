@@ -56,10 +56,10 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, ODD_KINDS);
+	__uint(max_entries, COUNTERS);
 	__type(key, __u32);
 	__type(value, __u64);
-} odd SEC(".maps");
+} counters SEC(".maps");
 
 enum scratch {
 	SCRATCH_EGRESS = 0,
@@ -84,12 +84,12 @@ INLINE struct walk *new_walk(__u32 user)
 	return w;
 }
 
-INLINE void count_odd(__u32 kind)
+INLINE void count(__u32 counter, __u64 amount)
 {
-	__u64 *count = bpf_map_lookup_elem(&odd, &kind);
+	__u64 *value = bpf_map_lookup_elem(&counters, &counter);
 
-	if (count)
-		++*count;
+	if (value)
+		*value += amount;
 }
 
 INLINE void add(__u64 *counter, __u64 amount)

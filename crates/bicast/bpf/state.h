@@ -5,7 +5,7 @@
 #ifndef NAWA_BICAST_STATE_H
 #define NAWA_BICAST_STATE_H
 
-#include "bicast.h"
+#include "spare.h"
 
 /* Addresses of either end that an association is known by; more are not used for copies. */
 #define ADDRESSES 4
@@ -24,6 +24,13 @@ struct key {
 	__u32 tag;
 	__u16 local_port;
 	__u16 remote_port;
+};
+
+/* An address of this end, at which the peer's packets have arrived. */
+struct local {
+	struct address address;
+	__u32 interface; /* that copies from it leave by */
+	__u32 forwarded; /* it is that of a host behind this one */
 };
 
 /* An address of the peer. It is used once a HEARTBEAT that was sent to it has been answered (RFC 9260 5.4). */
@@ -57,8 +64,9 @@ struct association {
 	__u64 duplicates;   /* TSNs that the peer reported as received twice */
 	__u64 copies[6];    /* by the bits of enum bicast_reason; one packet may count for several */
 	__u64 skipped[SKIPPED_KINDS];
-	struct address locals[ADDRESSES]; /* this host's, at which the peer's packets have arrived */
+	struct local locals[ADDRESSES];
 	struct remote remotes[ADDRESSES];
+	struct bicast_spare spare;
 };
 
 /* Set while the programs run. */
@@ -66,13 +74,18 @@ struct settings {
 	__u32 mode;           /* enum bicast_mode */
 	__u32 budget_percent; /* of the bytes sent; in adaptive mode */
 	__u32 udp_port;       /* of SCTP in UDP, host byte order */
+	__u32 forwarding;     /* copy also what is forwarded for other hosts */
 };
 
-/* Packets that were passed on and not understood, per CPU. */
-enum odd {
-	ODD_MALFORMED = 0,
-	ODD_FRAGMENT = 1,
-	ODD_KINDS = 2,
+/* Counted for all associations together, ended ones as well, per CPU. */
+enum counter {
+	COUNT_MALFORMED = 0, /* packets that were passed on and not understood */
+	COUNT_FRAGMENT = 1,
+	COUNT_SENT_PACKETS = 2, /* copies not counted, as in struct association */
+	COUNT_SENT_BYTES = 3,
+	COUNT_COPIES = 4,
+	COUNT_EXTRA_BYTES = 5,
+	COUNTERS = 6,
 };
 
 #endif

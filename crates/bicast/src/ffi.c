@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only
  *
  * bicast.h's functions, for Rust to call. */
-#include "bicast.h"
+#include "spare.h"
 
 void nawa_bicast_chunk_seen(struct bicast_sctp *p, __u32 type, __u32 flags, __u32 tsn, __u32 gaps)
 {
@@ -28,11 +28,27 @@ __u32 nawa_bicast_within_budget(__u64 sent_bytes, __u64 extra_bytes, __u32 lengt
 	return bicast_within_budget(sent_bytes, extra_bytes, length, percent);
 }
 
-/* In the order of the structs in the header. */
+__u32 nawa_bicast_spare_sent(struct bicast_spare *s, __u32 retransmission)
+{
+	return bicast_spare_sent(s, retransmission);
+}
+
+void nawa_bicast_spare_copied(struct bicast_spare *s, __u32 tsn, __u64 now_us)
+{
+	bicast_spare_copied(s, tsn, now_us);
+}
+
+void nawa_bicast_spare_reported(struct bicast_spare *s, __u32 tsn, __u32 count, __u64 now_us)
+{
+	bicast_spare_reported(s, tsn, count, now_us);
+}
+
+/* In the order of the structs in the headers. */
 __u32 nawa_bicast_size(__u32 which)
 {
 	const __u32 sizes[] = { sizeof(struct bicast_sctp), sizeof(struct bicast_association),
-				sizeof(struct bicast_segment), sizeof(struct bicast_connection) };
+				sizeof(struct bicast_segment), sizeof(struct bicast_connection),
+				sizeof(struct bicast_spare) };
 
-	return which < 4 ? sizes[which] : 0;
+	return which < 5 ? sizes[which] : 0;
 }

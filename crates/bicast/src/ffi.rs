@@ -40,12 +40,28 @@ pub struct RawConnection {
     pub window: u32,
 }
 
+/// `struct bicast_spare`.
+#[cfg(test)]
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RawSpare {
+    counts: [u32; 6],
+    times: [u64; 3],
+    epoch: [u32; 6],
+}
+
 unsafe extern "C" {
     fn nawa_bicast_chunk_seen(p: *mut RawSctp, kind: u32, flags: u32, tsn: u32, gaps: u32);
     fn nawa_bicast_sctp_classify(a: *mut RawAssociation, p: *const RawSctp) -> u32;
     fn nawa_bicast_tcp_classify(c: *mut RawConnection, s: *const RawSegment) -> u32;
     fn nawa_bicast_wanted(mode: u32, reasons: u32) -> u32;
     fn nawa_bicast_within_budget(sent_bytes: u64, extra_bytes: u64, length: u32, percent: u32) -> u32;
+    #[cfg(test)]
+    fn nawa_bicast_spare_sent(s: *mut RawSpare, retransmission: u32) -> u32;
+    #[cfg(test)]
+    fn nawa_bicast_spare_copied(s: *mut RawSpare, tsn: u32, now_us: u64);
+    #[cfg(test)]
+    fn nawa_bicast_spare_reported(s: *mut RawSpare, tsn: u32, count: u32, now_us: u64);
     #[cfg(test)]
     fn nawa_bicast_size(which: u32) -> u32;
 }
@@ -61,6 +77,24 @@ impl RawAssociation {
     pub fn classify(&mut self, packet: &RawSctp) -> u32 {
         // SAFETY: as in `chunk_seen`.
         unsafe { nawa_bicast_sctp_classify(self, packet) }
+    }
+}
+
+#[cfg(test)]
+impl RawSpare {
+    pub fn sent(&mut self, retransmission: bool) -> bool {
+        // SAFETY: as in `chunk_seen`.
+        unsafe { nawa_bicast_spare_sent(self, retransmission.into()) != 0 }
+    }
+
+    pub fn copied(&mut self, tsn: u32, now_us: u64) {
+        // SAFETY: as in `chunk_seen`.
+        unsafe { nawa_bicast_spare_copied(self, tsn, now_us) }
+    }
+
+    pub fn reported(&mut self, tsn: u32, count: u32, now_us: u64) {
+        // SAFETY: as in `chunk_seen`.
+        unsafe { nawa_bicast_spare_reported(self, tsn, count, now_us) }
     }
 }
 
@@ -92,9 +126,10 @@ mod tests {
             size_of::<RawAssociation>(),
             size_of::<RawSegment>(),
             size_of::<RawConnection>(),
+            size_of::<RawSpare>(),
         ];
         // SAFETY: takes and returns a number.
-        let c = [0, 1, 2, 3].map(|which| unsafe { nawa_bicast_size(which) } as usize);
+        let c = [0, 1, 2, 3, 4].map(|which| unsafe { nawa_bicast_size(which) } as usize);
         assert_eq!(rust, c);
     }
 }

@@ -34,15 +34,25 @@ pub struct Settings {
     pub budget_percent: u32,
     /// The port of SCTP in UDP (RFC 6951).
     pub udp_port: u16,
+    /// Whether packets are copied as well that this host forwards for others.
+    pub forwarding: bool,
 }
 
-/// Packets that were passed on and not understood.
+/// What is counted for all associations together, ended ones as well.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Odd {
-    /// A chunk that cannot be, or more of them than are looked at.
+pub struct Counters {
+    /// Passed on and not understood: a chunk that cannot be, or more of them than are looked at.
     pub malformed_packets: u64,
-    /// Fragments of IP.
+    /// Fragments of IP, passed on.
     pub fragments: u64,
+    /// Packets of associations, copies not counted.
+    pub sent_packets: u64,
+    /// Bytes of them, from the IP header on.
+    pub sent_bytes: u64,
+    /// Copies.
+    pub copies: u64,
+    /// Bytes of them.
+    pub extra_bytes: u64,
 }
 
 /// The loaded programs, and where they are attached. Dropping it takes them off.
@@ -75,7 +85,12 @@ impl Programs {
     /// # Errors
     /// What the kernel says.
     pub fn set(&self, settings: &Settings) -> Result<(), Error> {
-        let words = [settings.mode.to_word(), settings.budget_percent, settings.udp_port.into()];
+        let words = [
+            settings.mode.to_word(),
+            settings.budget_percent,
+            settings.udp_port.into(),
+            settings.forwarding.into(),
+        ];
         let value: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
         self.map("settings")?.update(&0u32.to_ne_bytes(), &value, MapFlags::ANY).map_err(failed)
     }
@@ -129,7 +144,7 @@ impl Programs {
     /// # Errors
     /// What the kernel says.
     pub fn watch(&self) -> Result<Watch, Error> {
-        Ok(Watch { associations: self.map("associations")?, odd: self.map("odd")? })
+        Ok(Watch { associations: self.map("associations")?, counters: self.map("counters")? })
     }
 
     fn map(&self, name: &'static str) -> Result<MapHandle, Error> {
@@ -143,7 +158,7 @@ impl Programs {
 #[derive(Debug)]
 pub struct Watch {
     associations: MapHandle,
-    odd: MapHandle,
+    counters: MapHandle,
 }
 
 impl Watch {
@@ -169,14 +184,21 @@ impl Watch {
         }
     }
 
-    /// What was not understood.
-    pub fn odd(&self) -> Odd {
-        let sum = |kind: u32| {
-            let values = self.odd.lookup_percpu(&kind.to_ne_bytes(), MapFlags::ANY).ok().flatten();
+    /// What has been counted.
+    pub fn counters(&self) -> Counters {
+        let sum = |counter: u32| {
+            let values = self.counters.lookup_percpu(&counter.to_ne_bytes(), MapFlags::ANY).ok().flatten();
             let number = |value: Vec<u8>| value.first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes));
             values.into_iter().flatten().map(number).sum()
         };
-        Odd { malformed_packets: sum(0), fragments: sum(1) }
+        Counters {
+            malformed_packets: sum(0),
+            fragments: sum(1),
+            sent_packets: sum(2),
+            sent_bytes: sum(3),
+            copies: sum(4),
+            extra_bytes: sum(5),
+        }
     }
 }
 

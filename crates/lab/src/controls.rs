@@ -33,7 +33,7 @@ pub(crate) struct Controls {
 /// Provides what the cases of `experiment` need, and leaves out those cases that need what the kernel does not have then,
 /// with a note each.
 pub(crate) fn provide(experiment: &Experiment, nawa: &Path) -> Result<(Experiment, Controls), Error> {
-    let mut experiment = without_missing_guests(experiment.clone());
+    let mut experiment = without_missing_stacks(without_missing_guests(experiment.clone()));
     let needed: BTreeSet<&str> = experiment.cases.iter().flat_map(needs).collect();
     let mut controls = Controls { _loaded: None, _lock: None };
     let mut reason = None;
@@ -77,6 +77,19 @@ fn without_missing_guests(mut experiment: Experiment) -> Experiment {
     experiment.cases.retain(|case| !flows(case).iter().any(lacks));
     let note = |(name, reason)| format!("{name} in a guest: not measured, {reason}");
     experiment.notes.splice(0..0, missing.iter().map(note));
+    experiment
+}
+
+/// Leaves out the cases whose SCTP this machine does not have, with a note for each stack.
+fn without_missing_stacks(mut experiment: Experiment) -> Experiment {
+    let mut missing = BTreeMap::new();
+    experiment.cases.retain(|case| {
+        let Workload::Bicast(test) = &case.workload else { return true };
+        let reason = missing.entry(test.stack()).or_insert_with(|| test.missing());
+        reason.is_none()
+    });
+    let note = |(stack, reason): (&str, Option<Error>)| Some(format!("{stack}: not measured, {}", reason?));
+    experiment.notes.splice(0..0, missing.into_iter().filter_map(note));
     experiment
 }
 

@@ -10,7 +10,7 @@ use crate::flows::FlowTest;
 use crate::iperf::Protocol;
 use crate::network::Topology;
 use crate::system::System;
-use crate::{coding, demo, events, flight, flood, hostile, tunnel};
+use crate::{bicast, coding, demo, events, flight, flood, hostile, tunnel};
 
 /// What a run may be asked for.
 #[derive(Clone, Debug)]
@@ -173,6 +173,8 @@ pub enum Workload {
     Flood(Box<flood::Test>),
     /// TCP over a chain of nodes that share an 802.11 medium; the case's topology stands by unused.
     Coding(Box<coding::Test>),
+    /// Files over SCTP between hosts with two paths; the case's topology stands by unused.
+    Bicast(Box<bicast::Test>),
 }
 
 /// Something that happens in mid-transfer.
@@ -251,7 +253,7 @@ pub(crate) fn object<N: AsRef<str>, T: Clone + Into<Value>>(fields: &[(N, T)]) -
 
 type Make = fn(&RunOptions) -> Result<Experiment, Error>;
 
-const EXPERIMENTS: [(&str, &str, Make); 15] = [
+const EXPERIMENTS: [(&str, &str, Make); 19] = [
     ("demo", demo::ABOUT, demo::experiment),
     ("tunnel", tunnel::ABOUT, tunnel::experiment),
     ("tunnel-events", events::ABOUT, events::experiment),
@@ -267,6 +269,10 @@ const EXPERIMENTS: [(&str, &str, Make); 15] = [
     ("coding-wait", coding::ABOUT_WAIT, coding::wait),
     ("coding-gain", coding::ABOUT_GAIN, coding::gain),
     ("coding-loss", coding::ABOUT_LOSS, coding::loss),
+    ("bicast-loss", bicast::ABOUT_LOSS, bicast::loss),
+    ("bicast-load", bicast::ABOUT_LOAD, bicast::load),
+    ("bicast-burst", bicast::ABOUT_BURST, bicast::burst),
+    ("bicast-uneven", bicast::ABOUT_UNEVEN, bicast::uneven),
 ];
 
 /// The experiments: name, and in one line what each measures.

@@ -11,6 +11,7 @@
 //!   need;
 //! - [`medium`] is what nodes share that flood messages, and `flood` the experiments on it and in virtual time;
 //! - [`dcf`] is the 802.11 medium in real time, and `coding` the experiments on it;
+//! - `bicast` are files over SCTP between hosts with two paths, by a program of its own (`transfer.c`);
 //! - [`guest`] boots another kernel in a namespace, for what the running one lacks;
 //! - `disturbance` cuts links, changes addresses and restarts relays in mid-transfer;
 //! - [`report`] prints the table and writes the JSON.
@@ -19,6 +20,7 @@
 //! after a SIGKILL.
 
 mod attack;
+mod bicast;
 mod cleanup;
 mod clock;
 mod coding;

@@ -146,6 +146,11 @@ impl Process {
 
     /// Waits for its end; what it said on standard error is the reason of a failure.
     pub fn finish(mut self) -> Result<(), Error> {
+        self.end()
+    }
+
+    /// As [`Process::finish`].
+    pub fn end(&mut self) -> Result<(), Error> {
         let status = self.child.wait().doing(|| format!("wait for `{}`", self.name))?;
         if status.success() {
             Ok(())

@@ -14,7 +14,7 @@ use crate::partial::Partial;
 use crate::report::{Progress, Report};
 use crate::system::{Means, Ready, System};
 use crate::workload::{Bench, fetch, stream};
-use crate::{cleanup, coding, controls, flight, flood, hostile, namespace, program};
+use crate::{bicast, cleanup, coding, controls, flight, flood, hostile, namespace, program};
 
 /// Runs the experiment `name`: says how long it takes, shows how far it is, prints the results and writes them where
 /// `options` ask for it.
@@ -171,6 +171,7 @@ impl Workload {
             Workload::Flows(_) => &[],
             Workload::Flood(test) => test.programs(),
             Workload::Coding(_) => &["ethtool"],
+            Workload::Bicast(_) => &[],
         }
     }
 }
@@ -180,8 +181,17 @@ struct Prepared<'a> {
     case: &'a Case,
     ready: Ready,
     guests: Guests,
+    sctp: Option<bicast::Prepared>,
     network: Network,
     folder: tempfile::TempDir,
+}
+
+impl Prepared<'_> {
+    /// Waits until all guests are up.
+    fn finish(&mut self) -> Result<(), Error> {
+        self.guests.finish()?;
+        self.sctp.as_mut().map_or(Ok(()), bicast::Prepared::finish)
+    }
 }
 
 struct Lab<'a> {
@@ -214,7 +224,7 @@ impl<'a> Lab<'a> {
         // All are ready before the first is measured: making a network takes CPU.
         let mut prepared: Vec<_> = cases.iter().map(|case| self.prepare(case, seed)).collect();
         for one in &mut prepared {
-            let up = one.as_mut().map_or(Ok(()), |prepared| prepared.guests.finish());
+            let up = one.as_mut().map_or(Ok(()), Prepared::finish);
             up.err().into_iter().for_each(|error| *one = Err(error));
         }
         let lab = &*self;
@@ -243,11 +253,17 @@ impl<'a> Lab<'a> {
             Workload::Flows(test) => Guests::boot(&network, test)?,
             _ => Guests::default(),
         };
-        Ok(Prepared { case, ready, guests, network, folder })
+        let sctp = match &case.workload {
+            Workload::Bicast(test) => {
+                Some(bicast::prepare(test, &self.emulator, &self.means(folder.path()), seed)?)
+            }
+            _ => None,
+        };
+        Ok(Prepared { case, ready, guests, sctp, network, folder })
     }
 
     fn measure_one(&self, prepared: Prepared, seed: u64) -> Result<Sample, Error> {
-        let Prepared { case, mut ready, mut guests, network, folder } = prepared;
+        let Prepared { case, mut ready, mut guests, sctp, network, folder } = prepared;
         let bench = Bench {
             case,
             network: &network,
@@ -267,6 +283,9 @@ impl<'a> Lab<'a> {
             }
             Workload::Flood(test) => flood::measure(test, &self.means(folder.path()), seed)?,
             Workload::Coding(test) => coding::measure(test, &self.means(folder.path()), seed)?,
+            Workload::Bicast(_) => {
+                sctp.map_or(Ok(Sample::default()), |sctp| sctp.measure(&self.options.nawa))?
+            }
         };
         ready.check()?;
         Ok(sample)

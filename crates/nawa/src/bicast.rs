@@ -46,15 +46,20 @@ pub fn remove_left() {
 pub fn state(view: &View) -> Value {
     let (config, interfaces) = view.interfaces();
     let watch = view.watch();
-    let (odd, now) = (watch.odd(), device::monotonic());
+    let (counters, now) = (watch.counters(), device::monotonic());
     json!({
         "mode": mode_name(config.settings.mode),
         "budget_percent": config.settings.budget_percent,
         "udp_port": config.settings.udp_port,
+        "forwarding": config.settings.forwarding,
         "idle_because": idle_because(&config, &interfaces),
         "interfaces": interfaces.iter().map(interface).collect::<Vec<_>>(),
-        "malformed_packets": odd.malformed_packets,
-        "fragments": odd.fragments,
+        "malformed_packets": counters.malformed_packets,
+        "fragments": counters.fragments,
+        "sent_packets": counters.sent_packets,
+        "sent_bytes": counters.sent_bytes,
+        "duplicated_packets": counters.copies,
+        "extra_bytes": counters.extra_bytes,
         "associations": watch.associations().iter().map(|known| association(known, now)).collect::<Vec<_>>(),
     })
 }
@@ -94,6 +99,7 @@ fn association(known: &Known, now: std::time::Duration) -> Value {
         "duplicated_packets": known.copies,
         "not_duplicated_packets": known.skipped,
         "duplicate_tsns": known.duplicate_tsns,
+        "spare_share": known.spare_share,
         "idle_s": now.saturating_sub(known.seen).as_secs_f64(),
     })
 }

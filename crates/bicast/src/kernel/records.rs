@@ -9,20 +9,25 @@ use crate::core::Reasons;
 /// `struct key`.
 pub const KEY: usize = 8;
 /// `struct association`.
-pub const ASSOCIATION: usize = 384;
+pub const ASSOCIATION: usize = 488;
 /// `ADDRESSES`.
 const ADDRESSES: usize = 4;
 /// `struct address`.
 const ADDRESS: usize = 16;
+/// `struct local`.
+const LOCAL: usize = 24;
 /// `struct remote`.
 const REMOTE: usize = 48;
+/// Where `struct bicast_spare` begins, and its `SPARE_WHOLE`.
+const SPARE: usize = 416;
+const SPARE_WHOLE: f64 = 256.0;
 /// `UNANSWERED`.
 const UNANSWERED: u32 = 2;
 /// `enum skipped`.
 const SKIPPED: [&str; 3] = ["no-path", "budget", "unsent"];
 
 /// An SCTP association of this host, by what it sends.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Known {
     /// Verification tag of what is sent.
     pub tag: u32,
@@ -44,7 +49,9 @@ pub struct Known {
     pub copies: BTreeMap<&'static str, u64>,
     /// Packets that were to be copied and were not, by why.
     pub skipped: BTreeMap<&'static str, u64>,
-    /// This host's addresses that the peer sends to.
+    /// The share of first transmissions that is copied in adaptive mode, from 0 to 1.
+    pub spare_share: f64,
+    /// This end's addresses that the peer sends to.
     pub locals: Vec<IpAddr>,
     /// The peer's.
     pub remotes: Vec<Remote>,
@@ -70,8 +77,8 @@ impl Known {
         let port = |at: usize| u16::from_be_bytes([key[at], key[at + 1]]);
         let copies = Reasons::NAMES.iter().enumerate().map(|(n, (_, name))| (*name, long(value, 56 + 8 * n)));
         let skipped = SKIPPED.iter().enumerate().map(|(n, name)| (*name, long(value, 104 + 8 * n)));
-        let locals = value[128..].chunks_exact(ADDRESS).take(ADDRESSES);
-        let remotes = value[192..].chunks_exact(REMOTE).take(ADDRESSES);
+        let locals = value[128..].chunks_exact(LOCAL).take(ADDRESSES);
+        let remotes = value[224..].chunks_exact(REMOTE).take(ADDRESSES);
         Some(Known {
             tag: u32::from_be_bytes([key[0], key[1], key[2], key[3]]),
             local_port: port(4),
@@ -83,7 +90,8 @@ impl Known {
             duplicate_tsns: long(value, 48),
             copies: copies.collect(),
             skipped: skipped.collect(),
-            locals: locals.filter_map(address).collect(),
+            spare_share: f64::from(word(value, SPARE + 4)) / SPARE_WHOLE,
+            locals: locals.filter_map(|local| address(&local[..ADDRESS])).collect(),
             remotes: remotes.filter_map(remote).collect(),
         })
     }
@@ -129,9 +137,9 @@ mod tests {
         put(56, &3u64.to_ne_bytes());
         put(104, &2u64.to_ne_bytes());
         put(128, &address_bytes("192.0.2.1".parse().unwrap()));
-        put(192, &address_bytes("2001:db8::1".parse().unwrap()));
-        put(192 + 28, &1500u32.to_ne_bytes());
-        put(192 + 32, &1u32.to_ne_bytes());
+        put(224, &address_bytes("2001:db8::1".parse().unwrap()));
+        put(224 + 28, &1500u32.to_ne_bytes());
+        put(224 + 32, &1u32.to_ne_bytes());
         let known = Known::read(&[0, 0, 0, 5, 3, 232, 7, 208], &value).unwrap();
         assert_eq!((known.tag, known.local_port, known.remote_port), (5, 1000, 2000));
         assert_eq!((known.sent_packets, known.extra_bytes), (7, 9));

@@ -78,6 +78,9 @@ fn what_controls_retransmission_is_copied_and_nothing_else() {
         assert_eq!(known.copies["request"] + known.copies["retransmission"], copied);
         assert_eq!(known.sent_packets, 2 + 8);
         assert!(known.extra_bytes > 0 && known.extra_bytes < known.sent_bytes);
+        let counters = world.watch.counters();
+        assert_eq!((counters.sent_packets, counters.copies), (2 + 8, copied));
+        assert_eq!((counters.sent_bytes, counters.extra_bytes), (known.sent_bytes, known.extra_bytes));
     });
 }
 
@@ -105,6 +108,24 @@ fn modes_say_what_is_copied() {
         let sent = (0..1000).take_while(|_| send(Mode::Adaptive, 0, old) == 1).count();
         assert!((50..1000).contains(&sent), "{sent}");
         assert_eq!(world.only().skipped["budget"], 1);
+    });
+}
+
+/// `cargo test -p bicast --features kernel -- --ignored --nocapture what_a_packet_costs`
+#[test]
+#[ignore = "measures"]
+fn what_a_packet_costs() {
+    in_world("what_a_packet_costs", |world| {
+        let carrier = Carrier::V4;
+        let old = carrier.out(1, OUT, &data(1));
+        let cost = |world: &World, what: &str, frame: &[u8]| println!("{what}: {} ns", world.cost(frame));
+        world.send(&carrier.out(1, OUT, &data(10)));
+        cost(world, "a retransmission without another path", &old);
+        learn(world, carrier);
+        world.programs.set(&Settings { mode: Mode::Off, ..SETTINGS }).expect("a map");
+        cost(world, "a packet that is not copied", &old);
+        world.programs.set(&SETTINGS).expect("a map");
+        cost(world, "a packet that is copied, and its copy", &old);
     });
 }
 
@@ -139,6 +160,49 @@ fn a_path_that_fails_is_left_until_it_answers() {
         assert_eq!([beat(world), beat(world), beat(world), beat(world)], [1, 1, 0, 0]);
         world.receive(1, &carrier.incoming(2, IN, &heartbeat(kind::HEARTBEAT_ACK, 7)));
         assert_eq!(copies(world, &carrier.out(1, OUT, &data(10))), 1);
+    });
+}
+
+#[test]
+fn hosts_behind_a_router_are_helped_if_it_may() {
+    in_world("hosts_behind_a_router_are_helped_if_it_may", |world| {
+        let carrier = Carrier::V4;
+        let host = |nth: u8| std::net::IpAddr::from([10, 8, nth, 1]);
+        let out = |nth: u8, chunks: &[u8]| {
+            carrier.frame([host(nth), carrier.address(nth, 2)], [5000, 6000], OUT, chunks)
+        };
+        for (forwarding, expected) in [(false, 0), (true, 1)] {
+            world.programs.set(&Settings { forwarding, ..SETTINGS }).expect("a map");
+            for nth in [1, 2] {
+                let answer = heartbeat(kind::HEARTBEAT_ACK, nth);
+                let answer = carrier.frame([carrier.address(nth, 2), host(nth)], [6000, 5000], IN, &answer);
+                world.send_from(usize::from(nth) - 1, &out(nth, &heartbeat(kind::HEARTBEAT, nth)));
+                world.receive(usize::from(nth) - 1, &answer);
+            }
+            world.send(&out(1, &data(10)));
+            let [first, second] = world.send(&out(1, &data(10)));
+            assert_eq!((first.len(), second.len()), (0, expected), "{forwarding}");
+            for copy in second {
+                assert_eq!(copy[ETHERNET..], out(2, &data(10))[ETHERNET..]);
+            }
+        }
+    });
+}
+
+#[test]
+fn an_address_that_moves_is_left_until_packets_arrive_at_it() {
+    in_world("an_address_that_moves_is_left_until_packets_arrive_at_it", |world| {
+        let carrier = Carrier::V4;
+        learn(world, carrier);
+        let again = |world: &World| copies(world, &carrier.out(1, OUT, &data(10)));
+        again(world);
+        assert_eq!(again(world), 1);
+        world.take_address(carrier.address(2, 1));
+        assert_eq!([again(world), again(world)], [0, 0]);
+        world.give_addresses();
+        assert_eq!(again(world), 0);
+        world.receive(1, &carrier.incoming(2, IN, &data(1)));
+        assert_eq!(again(world), 1);
     });
 }
 

@@ -10,7 +10,7 @@ use super::source::Source;
 use super::value;
 
 /// Of the bytes sent, in percent.
-const BUDGET: u32 = 20;
+const BUDGET: u32 = 100;
 
 /// What is wrong is replaced by something harmless.
 pub fn check(source: &mut Source, written: Bicast) -> Config {
@@ -34,6 +34,7 @@ pub fn check(source: &mut Source, written: Bicast) -> Config {
         mode: mode.unwrap_or_default(),
         budget_percent: budget_percent.unwrap_or(BUDGET),
         udp_port: udp_port.unwrap_or(packet::sctp::UDP_PORT),
+        forwarding: written.forwarding.unwrap_or(false),
     };
     Config { interfaces: interfaces.into_iter().map(|(_, name)| name).collect(), settings }
 }

@@ -239,6 +239,8 @@ pub struct Bicast {
     pub budget: Option<Spanned<toml::Value>>,
     /// Of SCTP in UDP.
     pub udp_port: Option<Spanned<toml::Value>>,
+    /// Also what is forwarded.
+    pub forwarding: Option<bool>,
 }
 
 /// Reads every section it can, and complains about the rest. `None` if the text is not TOML at all.

@@ -380,7 +380,7 @@ fn the_sample_is_good_and_shows_every_option() {
     assert_eq!((coding.interface.as_str(), coding.master.as_str()), ("mesh0", "nc0"));
     assert_eq!(coding.change.mode, coding::Mode::default());
     let copies = settings.bicast.expect("it has copies").settings;
-    assert_eq!((copies.mode, copies.budget_percent), (bicast::Mode::default(), 20));
+    assert_eq!((copies.mode, copies.budget_percent), (bicast::Mode::default(), 100));
     for key in [
         "id",
         "wire",

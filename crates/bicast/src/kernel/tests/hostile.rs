@@ -35,7 +35,7 @@ fn malformed_packets_pass_and_change_nothing() {
             world.receive(0, &Carrier::V4.incoming(1, IN, chunks));
         }
         assert_eq!(world.only(), before);
-        assert_eq!(world.watch.odd().malformed_packets, cases.len() as u64);
+        assert_eq!(world.watch.counters().malformed_packets, cases.len() as u64);
     });
 }
 
@@ -61,9 +61,9 @@ fn chunks_are_looked_at_up_to_a_bound() {
         learn(world, Carrier::V4);
         let stuffed = |count: usize| [chunk(11 + 9, 0, &[]).repeat(count - 1), sack(1, 0)].concat();
         assert_eq!(copies(world, &Carrier::V4.out(1, OUT, &stuffed(300))), 1);
-        assert_eq!(world.watch.odd().malformed_packets, 0);
+        assert_eq!(world.watch.counters().malformed_packets, 0);
         assert_eq!(copies(world, &Carrier::V4.out(1, OUT, &stuffed(600))), 0);
-        assert_eq!(world.watch.odd().malformed_packets, 1);
+        assert_eq!(world.watch.counters().malformed_packets, 1);
     });
 }
 
@@ -81,7 +81,7 @@ fn fragments_pass() {
         for frame in [first, later, v6] {
             assert_eq!(copies(world, &frame), 0);
         }
-        assert_eq!(world.watch.odd().fragments, 3);
+        assert_eq!(world.watch.counters().fragments, 3);
     });
 }
 
@@ -97,7 +97,7 @@ fn other_protocols_are_not_looked_at() {
             assert_eq!(copies(world, &frame), 0);
         }
         assert_eq!(world.watch.associations(), []);
-        assert_eq!(world.watch.odd(), crate::kernel::Odd::default());
+        assert_eq!(world.watch.counters(), crate::kernel::Counters::default());
     });
 }
 

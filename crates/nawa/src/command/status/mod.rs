@@ -1,5 +1,6 @@
 //! `nawa status`
 
+mod bicast;
 pub mod table;
 pub mod view;
 

@@ -24,6 +24,10 @@ pub fn render(state: &State) -> String {
     if let Some(flight) = &state.flight {
         line(&mut text, format!("\n{}", flight_line(flight)));
     }
+    if let Some(bicast) = &state.bicast {
+        line(&mut text, "");
+        text.push_str(&super::bicast::render(bicast));
+    }
     for flood in &state.flood {
         line(&mut text, format!("\n{}", flood_line(flood)));
     }

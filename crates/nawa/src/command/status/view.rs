@@ -19,6 +19,8 @@ pub struct State {
     pub relay: Option<Relay>,
     /// If it provides the congestion controls.
     pub flight: Option<Flight>,
+    /// If it copies SCTP's packets.
+    pub bicast: Option<super::bicast::Bicast>,
     /// The interfaces on which it floods.
     #[serde(default)]
     pub flood: Vec<Flood>,

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only
+ *
+ * How much of the first transmissions is worth copying in adaptive mode: none while few are lost, and else what the other
+ * path has to spare. Both are told by what the receiver reports as received twice (RFC 9260 3.3.4), so that the load of
+ * other hosts counts as well as this one's.
+ *
+ *   - Losses: by the share of retransmissions while little is copied, by that of copies not reported while much is.
+ *   - Spare capacity: by the time from a copy to its report. A report comes when the later of the two has arrived, so that
+ *     it waits in the queue of either path: in that of the other one, which then has no capacity to spare, or of the
+ *     packet's own, which then is full, and copies could not make it faster. The share grows by steps while no report
+ *     waits longer than QUEUED_US, falls with one that does, and
+ *     is halved by each that follows.
+ */
+#ifndef NAWA_BICAST_SPARE_H
+#define NAWA_BICAST_SPARE_H
+
+#include "bicast.h"
+
+#define SPARE_WHOLE 256     /* a share of all */
+#define SPARE_LEAST 4       /* goes on asking */
+#define SPARE_STEP 8
+#define QUEUED_US 10000     /* eight full packets at 10 Mbit/s */
+#define LEAST_US 10000000   /* how long the least time counts if none comes near it */
+#define UNREPORTED_US 500000 /* then a copy, or its report, was lost */
+#define UNREPORTED 4        /* so many in a row, and the other path does not carry them */
+#define EPOCH 256           /* packets with DATA, over which losses are judged */
+#define LOSSY_RETRANSMISSIONS 6 /* in an epoch: more than 2 % */
+#define EPOCH_COPIES 128    /* so many in an epoch, and reports tell more than retransmissions */
+
+/* Of an association; begin with zeros. Times in µs. */
+struct bicast_spare {
+	__u32 lossy;      /* whether copies of first transmissions are worth it */
+	__u32 share;      /* of them that is copied, of SPARE_WHOLE */
+	__u32 owed;       /* of one copy, of SPARE_WHOLE */
+	__u32 watched;    /* whether a report of `tsn` is awaited */
+	__u32 tsn;
+	__u32 unreported; /* in a row */
+	__u64 copied_us;  /* when `tsn` was */
+	__u64 least_us;   /* from a copy to its report */
+	__u64 least_at_us; /* when one came near it */
+	__u32 packets;    /* with DATA, in this epoch, as the next three */
+	__u32 retransmissions;
+	__u32 copies;
+	__u32 reported;
+	__u32 last;       /* the TSN reported last: a SACK may itself arrive twice */
+	__u32 late;       /* whether the last report was */
+};
+
+/* Losses are too frequent for the sender to repair alone. */
+BICAST_FN void bicast_spare_begin(struct bicast_spare *s)
+{
+	s->lossy = 1;
+	s->share = SPARE_WHOLE / 4;
+}
+
+BICAST_FN void bicast_spare_end_epoch(struct bicast_spare *s)
+{
+	if (s->copies >= EPOCH_COPIES)
+		s->lossy = s->reported * 16 < s->copies * 15;
+	else if (s->share <= SPARE_WHOLE / 2)
+		s->lossy = s->retransmissions >= LOSSY_RETRANSMISSIONS;
+	s->packets = s->retransmissions = s->copies = s->reported = 0;
+}
+
+/* A packet with DATA is sent: whether it is to be copied if it is a first transmission. */
+BICAST_FN __u32 bicast_spare_sent(struct bicast_spare *s, __u32 retransmission)
+{
+	s->retransmissions += !!retransmission;
+	if (!s->lossy && s->retransmissions >= LOSSY_RETRANSMISSIONS)
+		bicast_spare_begin(s);
+	if (++s->packets >= EPOCH)
+		bicast_spare_end_epoch(s);
+	if (!s->lossy || retransmission)
+		return 0;
+	s->owed += s->share;
+	if (s->owed < SPARE_WHOLE)
+		return 0;
+	s->owed -= SPARE_WHOLE;
+	return 1;
+}
+
+BICAST_FN void bicast_spare_halve(struct bicast_spare *s)
+{
+	s->share = s->share / 2 > SPARE_LEAST ? s->share / 2 : SPARE_LEAST;
+}
+
+/* Nothing has been heard of the copy that was watched. */
+BICAST_FN void bicast_spare_unreported(struct bicast_spare *s)
+{
+	s->watched = 0;
+	if (++s->unreported < UNREPORTED)
+		return;
+	s->unreported = 0;
+	bicast_spare_halve(s);
+}
+
+/* A packet with DATA whose lowest TSN is `tsn` has been copied at `now_us`. */
+BICAST_FN void bicast_spare_copied(struct bicast_spare *s, __u32 tsn, __u64 now_us)
+{
+	s->copies++;
+	if (s->watched && now_us - s->copied_us > UNREPORTED_US)
+		bicast_spare_unreported(s);
+	if (s->watched)
+		return;
+	s->watched = 1;
+	s->tsn = tsn;
+	s->copied_us = now_us;
+}
+
+BICAST_FN void bicast_spare_judge(struct bicast_spare *s, __u64 took_us, __u64 now_us)
+{
+	if (!s->least_us || took_us < s->least_us || now_us - s->least_at_us > LEAST_US)
+		s->least_us = took_us;
+	if (took_us <= s->least_us + QUEUED_US / 2)
+		s->least_at_us = now_us;
+	if (took_us > s->least_us + QUEUED_US) {
+		/* One alone may be jitter. */
+		if (s->late)
+			bicast_spare_halve(s);
+		else
+			s->share -= s->share / 8;
+		s->late = 1;
+		return;
+	}
+	s->late = 0;
+	s->share = s->share + SPARE_STEP < SPARE_WHOLE ? s->share + SPARE_STEP : SPARE_WHOLE;
+}
+
+/* The receiver reports `count` TSNs as received twice, the first of them `tsn`. */
+BICAST_FN void bicast_spare_reported(struct bicast_spare *s, __u32 tsn, __u32 count, __u64 now_us)
+{
+	if (s->last == tsn)
+		return;
+	s->last = tsn;
+	s->reported += count;
+	if (!s->watched || bicast_above(s->tsn, tsn))
+		return;
+	if (tsn == s->tsn) {
+		s->watched = s->unreported = 0;
+		bicast_spare_judge(s, now_us - s->copied_us, now_us);
+	} else {
+		/* A later one: this one, or its report, was lost. */
+		bicast_spare_unreported(s);
+	}
+}
+
+#endif

@@ -1,0 +1,232 @@
+//! The experiments of paper 004: files over SCTP between hosts with two paths, of which some packets go over both.
+
+mod experiments;
+mod network;
+mod transfer;
+
+use std::path::Path;
+use std::time::Duration;
+
+use link::LinkConfig;
+use serde_json::Value;
+
+use crate::emulator::Emulator;
+use crate::error::{Doing, Error};
+use crate::guest;
+use crate::program::output;
+use crate::runner::Sample;
+use crate::system::{Means, start_nawa};
+
+pub(crate) use experiments::{ABOUT_BURST, ABOUT_LOAD, ABOUT_LOSS, ABOUT_UNEVEN, burst, load, loss, uneven};
+use network::{Network, PATHS};
+use transfer::{Outcome, Program};
+
+/// Whose SCTP is at both ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stack {
+    /// Linux's, in guests behind the two hosts that run Nawa: the running kernel may have none, and a guest's kernel
+    /// cannot run Nawa's programs.
+    Linux,
+    /// The same, whose programs ask for HEARTBEATs on all paths at once: by itself it waits for some seconds, in which
+    /// nothing can be copied.
+    LinuxProbed,
+    /// FreeBSD's as a library, on the two hosts that run Nawa.
+    Usrsctp,
+}
+
+impl Stack {
+    fn is_in_guests(self) -> bool {
+        self != Stack::Usrsctp
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Stack::Linux => "linux",
+            Stack::LinuxProbed => "linux-probed",
+            Stack::Usrsctp => "usrsctp",
+        }
+    }
+
+    /// Fails, in one sentence, where this machine does not have it.
+    fn check(self) -> Result<(), Error> {
+        match self {
+            Stack::Linux | Stack::LinuxProbed => guest::check(&["sctp"]),
+            Stack::Usrsctp => transfer::check_usrsctp(),
+        }
+    }
+}
+
+/// Transfers at the same time between the same hosts.
+#[derive(Clone, Debug)]
+pub struct Test {
+    stack: Stack,
+    /// `mode` in the configuration of both hosts.
+    mode: &'static str,
+    /// Of each path: from client to server, and back.
+    paths: [[LinkConfig; 2]; PATHS],
+    /// How many, each a process with a primary path of its own. A single one is measured on each path, and the mean taken.
+    transfers: usize,
+    /// Hosts that they come from, behind the one that runs Nawa; 1 for usrsctp.
+    clients: usize,
+    bytes: u64,
+    /// When transfers that have not ended are given up.
+    limit: Duration,
+}
+
+impl Test {
+    /// The name of its stack.
+    pub(crate) fn stack(&self) -> &'static str {
+        self.stack.name()
+    }
+
+    /// Why this machine cannot carry it out.
+    pub(crate) fn missing(&self) -> Option<Error> {
+        self.stack.check().err()
+    }
+
+    /// The primary paths of its runs, each run on a network of its own.
+    fn runs(&self) -> Vec<Vec<usize>> {
+        match self.transfers {
+            1 => (0..PATHS).map(|path| vec![path]).collect(),
+            many => vec![(0..many).map(|number| number % PATHS).collect()],
+        }
+    }
+}
+
+/// Networks on which Nawa runs, with hosts on their way up.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    test: Test,
+    runs: Vec<Run>,
+}
+
+#[derive(Debug)]
+struct Run {
+    primaries: Vec<usize>,
+    network: Network,
+    program: Program,
+    // Dropped last: what it writes goes there.
+    _nawa: [crate::program::Process; 2],
+}
+
+/// Makes the networks of `test`; hosts that are guests begin to boot.
+pub(crate) fn prepare(test: &Test, emulator: &Emulator, means: &Means, seed: u64) -> Result<Prepared, Error> {
+    let program = Program::make(test.stack, means.folder)?;
+    let mut runs = Vec::new();
+    for (number, primaries) in test.runs().into_iter().enumerate() {
+        let network = Network::build(emulator, test, &program, seed.wrapping_add(500 * number as u64))?;
+        let nawa = [("client", &network.client), ("server", &network.server)].map(|(name, host)| {
+            start_nawa(means, host, &[], &format!("{name}{number}"), &configuration(test))
+        });
+        let [client, server] = nawa;
+        runs.push(Run { primaries, network, program: program.clone(), _nawa: [client?, server?] });
+    }
+    Ok(Prepared { test: test.clone(), runs })
+}
+
+fn configuration(test: &Test) -> String {
+    let forwarding = test.stack.is_in_guests();
+    format!("[bicast]\ninterfaces = [\"p1\", \"p2\"]\nmode = \"{}\"\nforwarding = {forwarding}\n", test.mode)
+}
+
+impl Prepared {
+    /// Waits until all hosts are up.
+    pub(crate) fn finish(&mut self) -> Result<(), Error> {
+        self.runs.iter_mut().try_for_each(|run| run.network.finish())
+    }
+
+    /// Does all transfers.
+    pub(crate) fn measure(mut self, nawa: &Path) -> Result<Sample, Error> {
+        let test = &self.test;
+        let all = std::thread::scope(|scope| {
+            let start = |run| scope.spawn(move || measure(run, test, nawa));
+            let threads: Vec<_> = self.runs.iter_mut().map(start).collect();
+            let end = |thread: std::thread::ScopedJoinHandle<_>| {
+                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            };
+            threads.into_iter().map(end).collect::<Result<Vec<_>, Error>>()
+        })?;
+        Ok(Sample { metrics: mean(&all), ..Sample::default() })
+    }
+}
+
+type Metrics = Vec<(String, f64)>;
+
+fn measure(run: &mut Run, test: &Test, nawa: &Path) -> Result<Metrics, Error> {
+    run.network.restart_links();
+    let outcomes = transfer::run(&mut run.network, &run.program, test, &run.primaries)?;
+    let copied = Copied::read(&run.network, nawa)?;
+    Ok(metrics(&outcomes, &copied))
+}
+
+/// The transfers' mean time, their longest gap, and what they counted together.
+fn metrics(outcomes: &[Outcome], copied: &Copied) -> Metrics {
+    let time: f64 = outcomes.iter().map(|outcome| outcome.seconds).sum::<f64>() / outcomes.len() as f64;
+    let gap = outcomes.iter().map(|outcome| outcome.longest_gap_ms).fold(0.0, f64::max);
+    let gaps: f64 = outcomes.iter().map(|outcome| outcome.long_gaps).sum();
+    let t3: f64 = outcomes.iter().map(|outcome| outcome.t3_expiries).sum();
+    let resent: f64 = outcomes.iter().map(|outcome| outcome.retransmitted_chunks).sum();
+    let values = [
+        ("transfer_s", time),
+        ("longest_gap_ms", gap),
+        ("gaps_over_500ms", gaps),
+        ("t3_expiries", t3),
+        ("retransmitted_chunks", resent),
+        ("extra_bytes_ratio", copied.extra / copied.sent.max(1.0)),
+    ];
+    values.map(|(name, value)| (name.to_owned(), value)).into()
+}
+
+/// Of each metric the mean over runs.
+fn mean(runs: &[Metrics]) -> Metrics {
+    let mean = |index: usize| {
+        let sum: f64 = runs.iter().map(|metrics| metrics[index].1).sum();
+        (runs[0][index].0.clone(), sum / runs.len() as f64)
+    };
+    (0..runs.first().map_or(0, Vec::len)).map(mean).collect()
+}
+
+/// Bytes that both hosts sent, and those of the copies beside them.
+#[derive(Clone, Copy, Debug, Default)]
+struct Copied {
+    sent: f64,
+    extra: f64,
+}
+
+impl Copied {
+    fn read(network: &Network, nawa: &Path) -> Result<Self, Error> {
+        let mut copied = Self::default();
+        for host in [&network.client, &network.server] {
+            let text = output(host, nawa, &["status", "--json"])?;
+            let status: Value = serde_json::from_str(&text)
+                .map_err(std::io::Error::from)
+                .doing(|| "read nawa's status".into())?;
+            let number = |key: &str| status["bicast"][key].as_f64();
+            let missing = || Error::program("nawa status --json", "it shows no bytes of bicast");
+            copied.sent += number("sent_bytes").ok_or_else(missing)?;
+            copied.extra += number("extra_bytes").ok_or_else(missing)?;
+        }
+        Ok(copied)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_several_transfers_did_is_added_or_averaged() {
+        let one = Outcome { seconds: 2.0, longest_gap_ms: 7.0, t3_expiries: 1.0, ..Outcome::default() };
+        let two = Outcome { seconds: 4.0, longest_gap_ms: 5.0, t3_expiries: 2.0, ..Outcome::default() };
+        let metrics = metrics(&[one, two], &Copied { sent: 200.0, extra: 10.0 });
+        let value = |name: &str| metrics.iter().find(|(known, _)| known == name).map(|(_, value)| *value);
+        assert_eq!((value("transfer_s"), value("longest_gap_ms")), (Some(3.0), Some(7.0)));
+        assert_eq!((value("t3_expiries"), value("extra_bytes_ratio")), (Some(3.0), Some(0.05)));
+    }
+
+    #[test]
+    fn a_single_transfer_is_the_mean_over_both_paths() {
+        let run = |value: f64| vec![("transfer_s".to_owned(), value)];
+        assert_eq!(mean(&[run(1.0), run(3.0)]), run(2.0));
+    }
+}

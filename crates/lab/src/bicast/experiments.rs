@@ -1,0 +1,270 @@
+//! `bicast-loss`, `bicast-load`, `bicast-burst`, `bicast-uneven`.
+
+use std::time::Duration;
+
+use link::{Bitrate, Capacity, LinkConfig, Loss, Probability, Queue};
+use serde_json::Value;
+
+use super::{Stack, Test};
+use crate::error::Error;
+use crate::experiment::{Case, Experiment, Fields, Ratio, Reference, RunOptions, Size, Workload};
+use crate::network::Topology;
+use crate::system::System;
+
+pub(crate) const ABOUT_LOSS: &str = "2 and 4 SCTP transfers over two paths with 1 to 6 % loss, by what is sent twice (paper 004, figures 8 and 9)";
+pub(crate) const ABOUT_LOAD: &str = "1 to 8 SCTP transfers over two paths with 1 and 5 % loss, by what is sent twice (paper 004, figures 10 and 11)";
+pub(crate) const ABOUT_BURST: &str = "as bicast-load, where losses come in bursts";
+pub(crate) const ABOUT_UNEVEN: &str =
+    "SCTP transfers over two paths of different rate or delay, from one host and from several";
+
+const STACKS: [Stack; 3] = [Stack::Linux, Stack::LinuxProbed, Stack::Usrsctp];
+
+/// As in the JSON, and as the configuration has them.
+const MODES: [(&str, &str); 4] =
+    [("normal", "off"), ("full", "full"), ("selective", "selective"), ("adaptive", "adaptive")];
+
+/// Paper 004, 4.2.
+const BYTES: u64 = 10 << 20;
+const RATE_MBPS: f64 = 10.0;
+const DELAY: Duration = Duration::from_millis(5);
+/// dummynet's, by which the paper's paths were emulated, unless told otherwise.
+const QUEUE: Queue = Queue::Packets(50);
+/// Mean length of a burst of losses, in packets.
+const BURST: f64 = 3.0;
+
+/// Cells at the same time; docs/lab.md has the calibration.
+const SIDE_BY_SIDE: usize = 8;
+
+/// What a sample takes beside its transfers: guests boot, daemons start.
+const OVERHEAD: Duration = Duration::from_secs(10);
+
+const RATIOS: [Ratio; 3] = [
+    Ratio { name: "time_of_normal", metric: "transfer_s", of: ("mode", Reference::Name("normal")) },
+    Ratio { name: "time_of_full", metric: "transfer_s", of: ("mode", Reference::Name("full")) },
+    Ratio { name: "time_of_selective", metric: "transfer_s", of: ("mode", Reference::Name("selective")) },
+];
+
+const NOTES: [&str; 5] = [
+    "each transfer: 10 MiB from client to server, a process and a fixed primary path of its own, spread evenly over the \
+     paths; one transfer: the mean of two runs, one on each path",
+    "stack linux: kernel SCTP of Linux 6.1 in user-mode-linux guests behind the two hosts that run nawa, which forward; \
+     linux-probed: the same, whose programs ask for HEARTBEATs on all paths at once (SPP_HB_DEMAND), where by itself it waits \
+     1.5 to 4.5 s, in which nothing can be copied; usrsctp: libusrsctp on those hosts, raw IP sockets; no counter or setting of either differs between modes",
+    "loss = both: of each packet in each direction, drawn before the queue; data: from client to server alone",
+    "transfer_s: mean over the transfers, at the receiver, from the association's being up to its last byte; \
+     longest_gap_ms: the longest of all; gaps_over_500ms, t3_expiries, retransmitted_chunks: of all together",
+    "extra_bytes_ratio: bytes of copies over bytes of the stacks' own packets, both ends together",
+];
+
+/// What a cell varies beside stack and mode.
+#[derive(Clone, Copy, Debug)]
+struct Cell {
+    loss_percent: f64,
+    /// False: from client to server alone.
+    both: bool,
+    transfers: usize,
+}
+
+impl Cell {
+    const fn both(loss_percent: f64, transfers: usize) -> Cell {
+        Cell { loss_percent, both: true, transfers }
+    }
+
+    const fn data(loss_percent: f64, transfers: usize) -> Cell {
+        Cell { loss_percent, both: false, transfers }
+    }
+}
+
+/// How a direction loses packets.
+type MakeLoss = fn(f64) -> Loss;
+
+fn independent(percent: f64) -> Loss {
+    Probability::new(percent / 100.0).map_or(Loss::None, Loss::Bernoulli)
+}
+
+fn bursts(percent: f64) -> Loss {
+    let mean = Probability::new(percent / 100.0).ok();
+    mean.and_then(|mean| Loss::gilbert_elliott(mean, BURST).ok()).unwrap_or_default()
+}
+
+fn link(rate_mbps: f64, delay: Duration, loss: Loss) -> LinkConfig {
+    let capacity = Capacity::Fixed(Bitrate::from_mbps(rate_mbps));
+    LinkConfig { capacity, delay, loss, queue: QUEUE, ..LinkConfig::default() }
+}
+
+/// Both directions of each path, given rates and delays.
+fn paths(cell: Cell, kind: [(f64, Duration); 2], make_loss: MakeLoss) -> [[LinkConfig; 2]; 2] {
+    kind.map(|(rate, delay)| {
+        let back = if cell.both { make_loss(cell.loss_percent) } else { Loss::None };
+        [link(rate, delay, make_loss(cell.loss_percent)), link(rate, delay, back)]
+    })
+}
+
+const EVEN: [(f64, Duration); 2] = [(RATE_MBPS, DELAY); 2];
+
+/// All stacks and modes of a cell; `more` stands at the key's end.
+fn cases(cell: Cell, paths: &[[LinkConfig; 2]; 2], clients: usize, more: Fields<Value>) -> Vec<Case> {
+    let mut cases = Vec::new();
+    for stack in STACKS {
+        // Several hosts are guests.
+        if stack == Stack::Usrsctp && clients > 1 {
+            continue;
+        }
+        for (mode, setting) in MODES {
+            let mut key: Fields<Value> = vec![
+                ("stack", stack.name().into()),
+                ("mode", mode.into()),
+                ("loss_percent", cell.loss_percent.into()),
+                ("loss", if cell.both { "both" } else { "data" }.into()),
+                ("transfers", cell.transfers.into()),
+            ];
+            key.extend(more.iter().cloned());
+            let estimate = estimate(cell, stack, mode, paths);
+            let test = Test {
+                stack,
+                mode: setting,
+                paths: paths.clone(),
+                transfers: cell.transfers,
+                clients,
+                bytes: BYTES,
+                limit: estimate * 5 + Duration::from_secs(120),
+            };
+            cases.push(Case {
+                key,
+                topology: Topology::Direct,
+                system: System::Tcp,
+                congestion_control: "reno",
+                workload: Workload::Bicast(Box::new(test)),
+                estimate,
+            });
+        }
+    }
+    cases
+}
+
+/// About: what the slower path needs for its share, and what timers add, which is most in the kernel's SCTP.
+fn estimate(cell: Cell, stack: Stack, mode: &str, paths: &[[LinkConfig; 2]; 2]) -> Duration {
+    let rate = |[up, _]: &[LinkConfig; 2]| match &up.capacity {
+        Capacity::Fixed(rate) => rate.as_bps() as f64,
+        _ => f64::INFINITY,
+    };
+    let slowest = paths.iter().map(rate).fold(f64::INFINITY, f64::min);
+    let on_it = if mode == "full" { cell.transfers } else { cell.transfers.div_ceil(2) };
+    let floor = BYTES as f64 * 8.0 / slowest * on_it as f64;
+    let stalls = match (stack, mode) {
+        (_, "full") => 0.5,
+        (Stack::Linux | Stack::LinuxProbed, "normal") => 5.0,
+        _ => 2.0,
+    };
+    OVERHEAD + Duration::from_secs_f64(floor.max(stalls * cell.loss_percent + 8.4))
+}
+
+/// Cells that take about as long stand side by side.
+fn sorted(mut cases: Vec<Case>) -> Vec<Case> {
+    cases.sort_by_key(|case| case.estimate);
+    cases
+}
+
+fn experiment(name: &'static str, cases: Vec<Case>, repeats: usize, notes: &[&str]) -> Experiment {
+    Experiment {
+        name,
+        cases: sorted(cases),
+        side_by_side: SIDE_BY_SIDE,
+        repeats,
+        ratios: RATIOS.to_vec(),
+        paper: Vec::new(),
+        notes: notes.iter().chain(&NOTES).map(|&note| note.to_owned()).collect(),
+    }
+}
+
+fn even(cells: &[Cell], make_loss: MakeLoss) -> Vec<Case> {
+    cells.iter().flat_map(|&cell| cases(cell, &paths(cell, EVEN, make_loss), 1, Vec::new())).collect()
+}
+
+pub(crate) fn loss(options: &RunOptions) -> Result<Experiment, Error> {
+    let all: Vec<Cell> = (1..=6).flat_map(|loss| [2, 4].map(|n| Cell::both(loss.into(), n))).collect();
+    let (cells, repeats) = match options.size {
+        Size::Quick => ([1.0, 3.0, 5.0].map(|loss| Cell::both(loss, 2)).to_vec(), 1),
+        Size::Normal => (all, 3),
+        Size::Paper => (all, 5),
+    };
+    let mut cells = cells;
+    if options.size != Size::Quick {
+        cells.extend([1.0, 3.0, 5.0].map(|loss| Cell::data(loss, 2)));
+    }
+    Ok(experiment("bicast-loss", even(&cells, independent), repeats, &[]))
+}
+
+pub(crate) fn load(options: &RunOptions) -> Result<Experiment, Error> {
+    let quick = [Cell::both(1.0, 1), Cell::both(1.0, 4), Cell::both(5.0, 1), Cell::both(5.0, 4)];
+    let all: Vec<Cell> =
+        [1.0, 5.0].iter().flat_map(|&loss| [1, 2, 4, 8].map(|n| Cell::both(loss, n))).collect();
+    let (cells, repeats) = match options.size {
+        Size::Quick => (quick.to_vec(), 1),
+        Size::Normal => (all, 3),
+        Size::Paper => (all, 5),
+    };
+    Ok(experiment("bicast-load", even(&cells, independent), repeats, &[]))
+}
+
+pub(crate) fn burst(options: &RunOptions) -> Result<Experiment, Error> {
+    let quick = [Cell::both(1.0, 1), Cell::both(5.0, 1), Cell::both(5.0, 4)];
+    let all: Vec<Cell> =
+        [1.0, 3.0, 5.0].iter().flat_map(|&loss| [1, 4].map(|n| Cell::both(loss, n))).collect();
+    let (cells, repeats) = if options.size == Size::Quick { (quick.to_vec(), 1) } else { (all, 3) };
+    let note = "losses of each direction in bursts of 3 packets in the mean (Gilbert)";
+    Ok(experiment("bicast-burst", even(&cells, bursts), repeats, &[note]))
+}
+
+/// The paths of `bicast-uneven`.
+const KINDS: [(&str, [(f64, Duration); 2]); 3] = [
+    ("10+2", [(10.0, DELAY), (2.0, DELAY)]),
+    ("5ms+50ms", [(RATE_MBPS, DELAY), (RATE_MBPS, Duration::from_millis(50))]),
+    ("10x2", EVEN),
+];
+
+pub(crate) fn uneven(options: &RunOptions) -> Result<Experiment, Error> {
+    let quick = options.size == Size::Quick;
+    let losses: &[f64] = if quick { &[5.0] } else { &[1.0, 5.0] };
+    let mut cases = Vec::new();
+    for &loss in losses {
+        for (links, kind) in KINDS {
+            // On paths that are alike only several hosts are new.
+            let clients = if links == "10x2" { 2 } else { 1 };
+            let cell = Cell::both(loss, 2 * clients);
+            let more = vec![("links", links.into()), ("clients", clients.into())];
+            cases.extend(self::cases(cell, &paths(cell, kind, independent), clients, more));
+        }
+    }
+    let note = "links: 10 and 2 Mbit/s, 5 ms; 10 Mbit/s, 5 and 50 ms; 10 Mbit/s, 5 ms. clients: hosts that transfers come \
+                from, each with one on each path, behind the same nawa";
+    Ok(experiment("bicast-uneven", cases, if quick { 1 } else { 3 }, &[note]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quick_ends_within_five_minutes() {
+        for make in [loss, load, burst, uneven] {
+            let experiment = make(&RunOptions { size: Size::Quick, ..RunOptions::default() }).unwrap();
+            let estimate = experiment.estimate();
+            assert!(estimate <= Duration::from_secs(300), "{}: {estimate:?}", experiment.name);
+        }
+    }
+
+    #[test]
+    fn every_size_compares_all_modes() {
+        for make in [loss, load, burst, uneven] {
+            for size in [Size::Quick, Size::Normal, Size::Paper] {
+                let experiment = make(&RunOptions { size, ..RunOptions::default() }).unwrap();
+                assert_eq!(experiment.cases.len() % MODES.len(), 0);
+                for (mode, _) in MODES {
+                    let of = experiment.cases.iter().filter(|case| case.key[1].1 == mode).count();
+                    assert_eq!(of, experiment.cases.len() / MODES.len(), "{}", experiment.name);
+                }
+            }
+        }
+    }
+}

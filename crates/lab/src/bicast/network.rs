@@ -1,0 +1,216 @@
+//! Hosts with two paths, and hosts behind them.
+//!
+//! ```text
+//!   guest ─vec0─g0─ a ─p1─[emulated link 1]─p1─ b ─g0─vec0─ guest
+//!         ─vec1─g1─   ─p2─[emulated link 2]─p2─   ─g1─vec1─
+//! ```
+//!
+//! `a` and `b` run Nawa. SCTP's ends are guests behind them, for which they forward, or programs on them. Each address of
+//! the one end reaches the other end's address of the same path, and by that path. On path p the link is 10.p.0.0/24, the
+//! n-th host behind `a` has 10.p.(10+n).2, that behind `b` 10.p.2.2.
+
+use device::Tap;
+
+use super::Test;
+use super::transfer::Program;
+use crate::emulator::{Emulator, Wire};
+use crate::error::{Doing, Error};
+use crate::guest::{self, Booting, Guest, GuestSpec, Interface};
+use crate::namespace::Namespace;
+
+/// Paths between the hosts.
+pub(super) const PATHS: usize = 2;
+
+/// The segment of the host behind `b`.
+const SERVER: u8 = 2;
+/// The segment of the first host behind `a`.
+const CLIENTS: u8 = 10;
+
+/// A network that is up. Dropping it removes it.
+#[derive(Debug)]
+pub(super) struct Network {
+    // Dropped in this order.
+    wires: Vec<Wire>,
+    guests: Guests,
+    /// The hosts that run Nawa.
+    pub(super) client: Namespace,
+    pub(super) server: Namespace,
+    clients: Vec<u8>,
+}
+
+/// The ends that are guests: the server first, then the clients.
+#[derive(Debug, Default)]
+struct Guests {
+    booting: Vec<Booting>,
+    up: Vec<Guest>,
+}
+
+/// Where one end of transfers is.
+pub(super) enum Place<'a> {
+    /// In a guest.
+    Guest(&'a mut Guest),
+    /// On a host.
+    Host(&'a Namespace),
+}
+
+impl Network {
+    pub(super) fn build(
+        emulator: &Emulator,
+        test: &Test,
+        program: &Program,
+        seed: u64,
+    ) -> Result<Self, Error> {
+        use std::sync::atomic::{AtomicU64, Ordering};
+        static NUMBER: AtomicU64 = AtomicU64::new(1);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let client = Namespace::create(&format!("{number}-sa"))?;
+        let server = Namespace::create(&format!("{number}-sb"))?;
+        let mut wires = Vec::new();
+        for (path, [up, down]) in (1u8..).zip(&test.paths) {
+            let name = format!("p{path}");
+            let taps = [tap(&client, &name)?, tap(&server, &name)?];
+            let links = [up.clone(), down.clone()];
+            wires.push(emulator.join(taps, links, seed.wrapping_add(path.into()))?);
+            client.ip(&link_lines(path, [1, 2]))?;
+            server.ip(&link_lines(path, [2, 1]))?;
+        }
+        let mut network = Self { wires, guests: Guests::default(), client, server, clients: Vec::new() };
+        if test.stack.is_in_guests() {
+            network.clients = (CLIENTS..).take(test.clients).collect();
+            network.boot(program)?;
+        }
+        Ok(network)
+    }
+
+    fn boot(&mut self, program: &Program) -> Result<(), Error> {
+        let segments: Vec<u8> = self.clients.clone();
+        let server = boot(&self.server, SERVER, 0, &segments, program)?;
+        self.guests.booting.push(server);
+        for (number, &segment) in segments.iter().enumerate() {
+            self.guests.booting.push(boot(&self.client, segment, number, &[SERVER], program)?);
+        }
+        for path in 1..=PATHS as u8 {
+            let via =
+                |segment: &u8, host| format!("route add 10.{path}.{segment}.0/24 via 10.{path}.0.{host}");
+            self.client.ip(&[via(&SERVER, 2)])?;
+            self.server.ip(&segments.iter().map(|segment| via(segment, 1)).collect::<Vec<_>>())?;
+        }
+        Ok(())
+    }
+
+    /// Waits until guests are up.
+    pub(super) fn finish(&mut self) -> Result<(), Error> {
+        for booting in self.guests.booting.drain(..) {
+            self.guests.up.push(booting.finish()?);
+        }
+        Ok(())
+    }
+
+    /// Sets the time of all links to zero.
+    pub(super) fn restart_links(&self) {
+        self.wires.iter().for_each(Wire::restart);
+    }
+
+    /// Where the receiving end is, and its addresses.
+    pub(super) fn receiver(&mut self) -> (Place<'_>, [String; PATHS]) {
+        match self.guests.up.first_mut() {
+            Some(guest) => (Place::Guest(guest), addresses(SERVER)),
+            None => (Place::Host(&self.server), host_addresses(2)),
+        }
+    }
+
+    /// Where sender `number` is, and its addresses.
+    pub(super) fn sender(&mut self, number: usize) -> (Place<'_>, [String; PATHS]) {
+        if self.clients.is_empty() {
+            return (Place::Host(&self.client), host_addresses(1));
+        }
+        // One of each primary path from every host.
+        let client = number / PATHS % self.clients.len();
+        (Place::Guest(&mut self.guests.up[1 + client]), addresses(self.clients[client]))
+    }
+
+    /// The guests that send.
+    pub(super) fn sending_guests(&mut self) -> impl Iterator<Item = &mut Guest> {
+        self.guests.up.iter_mut().skip(1)
+    }
+}
+
+/// Of a host behind, on each path.
+fn addresses(segment: u8) -> [String; PATHS] {
+    std::array::from_fn(|path| format!("10.{}.{segment}.2", path + 1))
+}
+
+/// Of `a` (1) or `b` (2), on each path.
+fn host_addresses(host: u8) -> [String; PATHS] {
+    std::array::from_fn(|path| format!("10.{}.0.{host}", path + 1))
+}
+
+fn mac(path: u8, segment: u8, host: u8) -> String {
+    format!("02:00:00:{path:02x}:{segment:02x}:{host:02x}")
+}
+
+/// Brings the end `own` of link `path` up. Neighbours are static: no ARP is lost.
+fn link_lines(path: u8, [own, peer]: [u8; 2]) -> Vec<String> {
+    vec![
+        format!("link set p{path} address {} up", mac(path, 0, own)),
+        format!("addr add 10.{path}.0.{own}/24 dev p{path}"),
+        format!("neigh replace 10.{path}.0.{peer} lladdr {} dev p{path} nud permanent", mac(path, 0, peer)),
+    ]
+}
+
+/// Begins to boot host `number` behind `host`, that of `segment`, which reaches what is in the segments `others`.
+fn boot(
+    host: &Namespace,
+    segment: u8,
+    number: usize,
+    others: &[u8],
+    program: &Program,
+) -> Result<Booting, Error> {
+    let interface = |index: usize| {
+        let path = index as u8 + 1;
+        let gateway = format!("10.{path}.{segment}.1");
+        let mut lines = vec![
+            format!("addr add 10.{path}.{segment}.2/24 dev vec{index}"),
+            format!("neigh replace {gateway} lladdr {} dev vec{index} nud permanent", mac(path, segment, 1)),
+        ];
+        lines.extend(others.iter().map(|other| format!("route add 10.{path}.{other}.0/24 via {gateway}")));
+        Interface { tap: format!("g{}", number * PATHS + index), mac: mac(path, segment, 2), lines }
+    };
+    let interfaces: Vec<Interface> = (0..PATHS).map(interface).collect();
+    let spec = GuestSpec {
+        modules: vec!["sctp".into()],
+        // Its kernel has no digest that a cookie could be signed by; without one it refuses to listen.
+        sysctls: vec![("net.sctp.cookie_hmac_alg".into(), "none".into())],
+        interfaces: interfaces.clone(),
+        programs: vec![program.path().into()],
+        ..GuestSpec::default()
+    };
+    let booting = guest::boot(host, &spec)?;
+    host.sysctl("ipv4/ip_forward", "1")?;
+    for (path, Interface { tap, mac: guest, .. }) in (1u8..).zip(&interfaces) {
+        host.sysctl(&format!("ipv6/conf/{tap}/disable_ipv6"), "1")?;
+        host.ip(&[
+            format!("link set {tap} address {}", mac(path, segment, 1)),
+            format!("addr add 10.{path}.{segment}.1/24 dev {tap}"),
+            format!("neigh replace 10.{path}.{segment}.2 lladdr {guest} dev {tap} nud permanent"),
+        ])?;
+    }
+    Ok(booting)
+}
+
+fn tap(host: &Namespace, name: &str) -> Result<Tap, Error> {
+    let tap = host.run(|| Tap::create(name))?.doing(|| format!("make the TAP {name} in {}", host.name()))?;
+    host.sysctl(&format!("ipv6/conf/{name}/disable_ipv6"), "1")?;
+    Ok(tap)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_ends_have_an_address_on_each_path() {
+        assert_eq!(addresses(SERVER), ["10.1.2.2", "10.2.2.2"]);
+        assert_eq!(host_addresses(1), ["10.1.0.1", "10.2.0.1"]);
+    }
+}

@@ -1,0 +1,229 @@
+//! The program that transfers, `transfer.c`, and one run of it at both ends.
+
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+use super::network::{Network, Place};
+use super::{Stack, Test};
+use crate::error::{Doing, Error};
+use crate::guest::Job;
+use crate::program::{self, Process};
+
+const SOURCE: &str = include_str!("transfer.c");
+/// The program for the kernel's SCTP (`build.rs`).
+const FOR_KERNEL: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/transfer"));
+
+/// The receiver's port for the first transfer; each has its own.
+const PORT: usize = 5001;
+
+/// How long programs may take to get ready.
+const READY_LIMIT: Duration = Duration::from_secs(60);
+
+/// The program, as a file.
+#[derive(Clone, Debug)]
+pub(super) struct Program(PathBuf);
+
+/// Fails where usrsctp is not installed.
+pub(super) fn check_usrsctp() -> Result<(), Error> {
+    program::require(&["cc"])?;
+    let mut compiler = Command::new("cc");
+    compiler.args(["-E", "-include", "usrsctp.h", "-x", "c", "/dev/null"]);
+    let status = compiler.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    match status {
+        Ok(status) if status.success() => Ok(()),
+        _ => Err(Error::MissingProgram { program: "usrsctp".into(), package: "libusrsctp-dev".into() }),
+    }
+}
+
+impl Program {
+    /// Writes it into `folder`; that for usrsctp is compiled now, with the library that is installed.
+    pub(super) fn make(stack: Stack, folder: &Path) -> Result<Self, Error> {
+        let path = folder.join("transfer");
+        match stack {
+            Stack::Linux | Stack::LinuxProbed => {
+                std::fs::write(&path, FOR_KERNEL).doing(|| format!("write {}", path.display()))?;
+                let executable = std::fs::Permissions::from_mode(0o755);
+                std::fs::set_permissions(&path, executable).doing(|| format!("change {}", path.display()))?;
+            }
+            Stack::Usrsctp => {
+                let source = folder.join("transfer.c");
+                std::fs::write(&source, SOURCE).doing(|| format!("write {}", source.display()))?;
+                let mut compiler = Command::new("cc");
+                compiler.args(["-O2", "-DUSRSCTP", "-o"]).args([&path, &source]);
+                let output = compiler.args(["-lusrsctp", "-lpthread"]).stdin(Stdio::null()).output();
+                let output = output.doing(|| "start `cc`".into())?;
+                if !output.status.success() {
+                    return Err(Error::program("cc", String::from_utf8_lossy(&output.stderr).trim()));
+                }
+            }
+        }
+        Ok(Self(path))
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Starts it at `place` with `words`; it is ended after `limit`.
+    fn start(&self, place: Place, words: &[String], limit: Duration) -> Result<Running, Error> {
+        let seconds = limit.as_secs().to_string();
+        match place {
+            // Programs of this machine have their name alone there.
+            Place::Guest(guest) => {
+                let job = guest.start(&format!("exec transfer {}", words.join(" ")))?;
+                Ok(Running::Guest(job))
+            }
+            Place::Host(host) => {
+                let mut arguments = vec![seconds, self.0.to_string_lossy().into_owned()];
+                arguments.extend_from_slice(words);
+                let mut process = Process::start(host, "timeout", &arguments)?;
+                let lines = BufReader::new(process.stdout()?);
+                Ok(Running::Host(process, lines))
+            }
+        }
+    }
+}
+
+/// A program at work.
+enum Running {
+    Guest(Job),
+    Host(Process, BufReader<ChildStdout>),
+}
+
+impl Running {
+    /// The next line that it says; `None` at its end. Fails if it has failed.
+    fn line(&mut self, limit: Duration) -> Result<Option<String>, Error> {
+        match self {
+            Running::Guest(job) => job.next_line(limit),
+            Running::Host(process, lines) => {
+                let mut line = String::new();
+                lines.read_line(&mut line).doing(|| "read what `transfer` says".into())?;
+                if line.is_empty() {
+                    process.end()?;
+                }
+                Ok(Some(line.trim().to_owned()).filter(|line| !line.is_empty()))
+            }
+        }
+    }
+
+    fn expect_line(&mut self, limit: Duration) -> Result<String, Error> {
+        self.line(limit)?.ok_or_else(|| Error::program("transfer", "it has ended without a word"))
+    }
+}
+
+/// What one transfer did.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Outcome {
+    /// At the receiver, from the association's being up to the last byte.
+    pub(super) seconds: f64,
+    /// Between two bytes reaching the receiving program.
+    pub(super) longest_gap_ms: f64,
+    /// Gaps over 500 ms.
+    pub(super) long_gaps: f64,
+    /// Of the sender's retransmission timer. The kernel counts for all transfers together: the first has the sum.
+    pub(super) t3_expiries: f64,
+    pub(super) retransmitted_chunks: f64,
+}
+
+/// Does the transfers of `test`, each with its primary path.
+pub(super) fn run(
+    network: &mut Network,
+    program: &Program,
+    test: &Test,
+    primaries: &[usize],
+) -> Result<Vec<Outcome>, Error> {
+    let probe = (test.stack == Stack::LinuxProbed).then(|| "probe".to_owned());
+    let words = |own: Vec<String>| probe.clone().into_iter().chain(own).collect::<Vec<_>>();
+    let mut receivers = Vec::new();
+    let [first, second] = network.receiver().1;
+    for number in 0..primaries.len() {
+        let words = words(vec!["receive".into(), port(number), first.clone(), second.clone()]);
+        let mut receiver = program.start(network.receiver().0, &words, test.limit)?;
+        receiver.expect_line(READY_LIMIT)?;
+        receivers.push(receiver);
+    }
+    let mut senders = Vec::new();
+    for (number, primary) in primaries.iter().enumerate() {
+        let (place, own) = network.sender(number);
+        let mut words = words(vec!["send".into(), port(number), test.bytes.to_string(), primary.to_string()]);
+        words.extend(own.into_iter().chain([first.clone(), second.clone()]));
+        senders.push(program.start(place, &words, test.limit)?);
+    }
+    let mut outcomes = Vec::new();
+    for (mut receiver, mut sender) in receivers.into_iter().zip(senders) {
+        let line = match receiver.expect_line(test.limit) {
+            Ok(line) => line,
+            // If the sender has failed, that is why.
+            Err(error) => return Err(sender.line(Duration::ZERO).err().unwrap_or(error)),
+        };
+        let mut outcome = read_receiver(&line, test.bytes)?;
+        while let Some(line) = sender.line(test.limit)? {
+            read_counter(&mut outcome, &line);
+        }
+        outcomes.push(outcome);
+    }
+    for guest in network.sending_guests() {
+        read_kernel(&mut outcomes[0], &guest.run("cat /proc/net/sctp/snmp")?);
+    }
+    Ok(outcomes)
+}
+
+fn port(number: usize) -> String {
+    (PORT + number).to_string()
+}
+
+fn read_receiver(line: &str, bytes: u64) -> Result<Outcome, Error> {
+    let numbers: Option<Vec<f64>> = line.split(' ').map(|word| word.parse().ok()).collect();
+    match numbers.as_deref() {
+        Some([received, seconds, longest_gap_ms, long_gaps]) if *received == bytes as f64 => Ok(Outcome {
+            seconds: *seconds,
+            longest_gap_ms: *longest_gap_ms,
+            long_gaps: *long_gaps,
+            ..Outcome::default()
+        }),
+        _ => {
+            Err(Error::program("transfer", format!("it received something else than {bytes} bytes: {line}")))
+        }
+    }
+}
+
+fn read_counter(outcome: &mut Outcome, line: &str) {
+    let Some((name, number)) = line.split_once(' ') else { return };
+    let number: f64 = number.trim().parse().unwrap_or(0.0);
+    match name {
+        "t3_expiries" => outcome.t3_expiries += number,
+        "retransmitted_chunks" => outcome.retransmitted_chunks += number,
+        _ => {}
+    }
+}
+
+/// Lines of NAME, blanks, NUMBER.
+fn read_kernel(outcome: &mut Outcome, text: &str) {
+    let number = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name));
+        line.and_then(|number| number.trim().parse::<f64>().ok()).unwrap_or(0.0)
+    };
+    outcome.t3_expiries += number("SctpT3RtxExpireds");
+    outcome.retransmitted_chunks += number("SctpFastRetransmits") + number("SctpT3Retransmits");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_programs_say_is_read() {
+        let mut outcome = read_receiver("100 1.500000 20.500 2", 100).unwrap();
+        assert_eq!((outcome.seconds, outcome.longest_gap_ms, outcome.long_gaps), (1.5, 20.5, 2.0));
+        read_counter(&mut outcome, "t3_expiries 3");
+        read_kernel(
+            &mut outcome,
+            "SctpT3RtxExpireds               \t4\nSctpFastRetransmits  7\nSctpT3Retransmits 1\n",
+        );
+        assert_eq!((outcome.t3_expiries, outcome.retransmitted_chunks), (7.0, 8.0));
+        assert!(read_receiver("99 1.5 20.5 2", 100).is_err(), "a byte is missing");
+    }
+}
