@@ -3,6 +3,7 @@
 
 use std::sync::mpsc::Sender;
 
+use device::News;
 use serde_json::{Value, json};
 use tunnel::config::Config;
 use tunnel::daemon::{Listen, Reconfiguration, Watch};
@@ -45,7 +46,7 @@ pub struct Status {
     tunnel: Option<(String, Watch<TunnelStatus, Reconfiguration>)>,
     relay: Option<Watch<RelayStatus, Vec<PublicKey>>>,
     flight: bool,
-    floods: Vec<flood::node::Watch>,
+    floods: Vec<crate::flood::View>,
     bicast: Option<bicast::daemon::View>,
 }
 
@@ -76,7 +77,7 @@ impl Strands {
             tunnel: self.tunnel.as_ref().map(|tunnel| (tunnel.interface.clone(), tunnel.running.watch())),
             relay: self.relay.as_ref().map(|relay| relay.running.watch()),
             flight: self.flight.is_some(),
-            floods: self.floods.watches(),
+            floods: self.floods.views(),
             bicast: self.bicast.as_ref().map(|bicast| bicast.view()),
         }
     }
@@ -120,6 +121,11 @@ impl Strands {
         self.floods.reconfigure(floods, events).map_err(one)?;
         Provided::reconfigure(&mut self.flight, flight).map_err(one)?;
         crate::bicast::reconfigure(&mut self.bicast, bicast).map_err(one)
+    }
+
+    /// Interfaces, addresses or routes have changed. The tunnel and bicast look for themselves.
+    pub fn follow_interfaces(&mut self, news: &News, events: &Sender<Event>) {
+        self.floods.follow_interfaces(&news.removed, events);
     }
 
     /// Changes the tunnel's configuration by `edit`, in a copy that comes into force as a whole.
@@ -217,9 +223,7 @@ impl Status {
                 .map_or_else(|error| json!({"error": error.to_string()}), |now| json!(now));
         }
         if !self.floods.is_empty() {
-            let states: Option<Vec<_>> = self.floods.iter().map(flood::node::Watch::status).collect();
-            let Some(states) = states else { return silent("flood") };
-            state["flood"] = json!(states);
+            state["flood"] = self.floods.iter().map(crate::flood::View::state).collect();
         }
 
         if let Some(bicast) = &self.bicast {
