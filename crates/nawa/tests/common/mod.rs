@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 pub mod flight;
+pub mod flood;
 
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader};
