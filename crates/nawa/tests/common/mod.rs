@@ -3,6 +3,7 @@
 
 pub mod flight;
 pub mod flood;
+pub mod guest;
 
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader};
