@@ -9,7 +9,8 @@
 //! - [`program`], [`http`], [`fetch`], [`ping`] and [`iperf`] run real programs and time what reaches them;
 //! - [`flows`] are TCP flows of the lab's own, for the experiments of `flight`; `controls` has the kernel load what they
 //!   need;
-//! - [`medium`] is what nodes share that flood messages, and `flood` the experiments on it and in virtual time;
+//! - [`medium`] is what nodes share that flood messages, [`air`] one with delay and jitter, and `flood` the experiments on
+//!   both and in virtual time;
 //! - [`guest`] boots another kernel in a namespace, for what the running one lacks;
 //! - `disturbance` cuts links, changes addresses and restarts relays in mid-transfer;
 //! - [`report`] prints the table and writes the JSON.
@@ -17,6 +18,7 @@
 //! Everything is removed at the end ([`cleanup`]): when a value is dropped, on SIGINT and SIGTERM, and by the next run
 //! after a SIGKILL.
 
+pub mod air;
 mod attack;
 mod cleanup;
 mod clock;
