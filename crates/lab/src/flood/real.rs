@@ -31,15 +31,15 @@ const ETHERNET: usize = 14;
 /// What nodes share.
 pub(super) enum Carrier {
     /// It loses frames, and has no delay.
-    Xdp(Medium),
+    Xdp(Box<Medium>),
     /// All that a link does.
     Air(Air),
 }
 
 impl Carrier {
     pub(super) fn xdp(adjacency: &Adjacency, link: &LinkConfig, seed: u64) -> Result<Self, Error> {
-        let config = MediumConfig { loss: link.loss.clone(), seed, timed_wire: None };
-        Medium::build(adjacency, config).map(Carrier::Xdp)
+        let config = MediumConfig { loss: link.loss, seed, timed_wire: None };
+        Ok(Carrier::Xdp(Box::new(Medium::build(adjacency, config)?)))
     }
 
     pub(super) fn air(adjacency: &Adjacency, link: LinkConfig, seed: u64) -> Result<Self, Error> {
