@@ -14,8 +14,9 @@ use crate::interface_request;
 /// Asked for as the receive buffer, in bytes.
 const BUFFER: usize = 4 << 20;
 
-/// A non-blocking UDP socket that hears what comes to a port by one interface, and sends to that port of all hosts there.
-/// What this host sends, which the kernel hands back, it does not hear.
+/// A non-blocking UDP socket that hears what comes to everybody at a port by one interface, and sends to that port of all
+/// hosts there. What comes to this host alone it does not hear, since that may come from beyond the network; nor what this
+/// host sends, which the kernel hands back.
 #[derive(Debug)]
 pub struct BroadcastSocket {
     socket: OwnedFd,
@@ -36,7 +37,7 @@ impl BroadcastSocket {
         }
         // What the kernel's limit cuts off is no error.
         let _ = sockopt::set_socket_recv_buffer_size_force(&socket, BUFFER);
-        bind(&socket, &SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port))?;
+        bind(&socket, &SocketAddrV4::new(Ipv4Addr::BROADCAST, port))?;
         let here = address(&socket, interface)?;
         Ok(Self { socket, everybody: SocketAddrV4::new(Ipv4Addr::BROADCAST, port), here })
     }

@@ -26,6 +26,8 @@ const ROUTE_HEADER: usize = 12;
 pub struct News {
     /// An interface came, went, or went up or down.
     pub links: bool,
+    /// Indices of the interfaces that went. One that has such an index now is another.
+    pub removed: BTreeSet<u32>,
     /// Indices of the interfaces whose addresses, or the routes by which, changed.
     pub interfaces: BTreeSet<u32>,
     /// There was more than the kernel kept: anything may have changed.
@@ -72,12 +74,22 @@ impl AsFd for Changes {
 impl News {
     fn add(&mut self, message: &Reply<'_>) {
         match message.kind {
-            libc::RTM_NEWLINK | libc::RTM_DELLINK => self.links = true,
+            libc::RTM_NEWLINK => self.links = true,
+            libc::RTM_DELLINK => {
+                self.links = true;
+                self.removed.extend(removed_index(message.body));
+            }
             libc::RTM_NEWADDR | libc::RTM_DELADDR => self.interfaces.extend(address_index(message.body)),
             libc::RTM_NEWROUTE | libc::RTM_DELROUTE => self.interfaces.extend(route_index(message.body)),
             _ => {}
         }
     }
+}
+
+/// The interface of a `struct ifinfomsg`: family 1, padding 1, type 2, index 4; a bridge (of its own family) tells of ports
+/// that leave it, too.
+fn removed_index(body: &[u8]) -> Option<u32> {
+    word(body.get(4..8).filter(|_| body[0] == libc::AF_UNSPEC as u8)?)
 }
 
 /// The interface of a `struct ifaddrmsg`: family 1, prefix 1, flags 1, scope 1, index 4.
@@ -110,10 +122,17 @@ mod tests {
     fn messages_name_their_interfaces() {
         let index = |n: u32| n.to_ne_bytes();
         let link = Message::new(libc::RTM_NEWLINK).fixed(&[0; 16]).finish(0, 0);
+        let gone = |family| {
+            let header = [[family, 0, 0, 0], index(5), [0; 4], [0; 4]];
+            Message::new(libc::RTM_DELLINK).fixed(header.as_flattened()).finish(0, 0)
+        };
         let address = Message::new(libc::RTM_DELADDR).fixed(&[2, 24, 0, 0]).fixed(&index(7)).finish(0, 0);
         let route = Message::new(libc::RTM_NEWROUTE).fixed(&[0; 12]).number(libc::RTA_OIF, 9).finish(0, 0);
         assert_eq!(news(&[]), News::default());
         assert_eq!(news(&[link]), News { links: true, ..News::default() });
+        assert_eq!(news(&[gone(libc::AF_UNSPEC as u8)]).removed, BTreeSet::from([5]));
+        let left = news(&[gone(libc::AF_BRIDGE as u8)]);
+        assert_eq!(left, News { links: true, ..News::default() }, "a port has left a bridge");
         assert_eq!(news(&[address, route]).interfaces, BTreeSet::from([7, 9]));
     }
 
@@ -124,6 +143,10 @@ mod tests {
                 let message = Message::new(kind).fixed(&vec![1; length]).finish(0, 0);
                 assert_eq!(news(&[message]), News::default());
             }
+        }
+        for length in [0, 7] {
+            let message = Message::new(libc::RTM_DELLINK).fixed(&vec![0; length]).finish(0, 0);
+            assert_eq!(news(&[message]).removed, BTreeSet::new());
         }
     }
 }

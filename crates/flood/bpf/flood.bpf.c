@@ -103,6 +103,9 @@ INLINE struct flood_config load_config(void)
 	return c;
 }
 
+/* Keeps the compiler from knowing what a variable holds. */
+#define KEEP(variable) __asm__ volatile("" : "+r"(variable))
+
 /* The sizes are fixed because the verifier wants to know them: most messages are small, and the ring holds more of these. */
 INLINE int hand_up_as(struct xdp_md *ctx, __u32 verdict, __u32 length, const __u32 size)
 {
@@ -112,13 +115,19 @@ INLINE int hand_up_as(struct xdp_md *ctx, __u32 verdict, __u32 length, const __u
 		return 0;
 	record->verdict = verdict;
 	record->length = length;
-	if (length < 1 || length > size - sizeof(*record) ||
-	    bpf_xdp_load_bytes(ctx, ETHERNET, record + 1, length)) {
-		bpf_ringbuf_discard(record, 0);
-		return 0;
-	}
+	/* Two comparisons, and each of the register that is used behind it: the compiler would make one of them, of a copy, and
+	 * Linux 6.1 does not know of a register what it knows of its copy. */
+	KEEP(length);
+	if (length > size - sizeof(*record))
+		goto none;
+	KEEP(length);
+	if (!length || bpf_xdp_load_bytes(ctx, ETHERNET, record + 1, length))
+		goto none;
 	bpf_ringbuf_submit(record, setup.quiet ? BPF_RB_NO_WAKEUP : 0);
 	return 1;
+none:
+	bpf_ringbuf_discard(record, 0);
+	return 0;
 }
 
 INLINE void hand_up(struct xdp_md *ctx, __u32 verdict, __u32 length)
@@ -197,7 +206,7 @@ INLINE __u32 judge(struct xdp_md *ctx, const struct flood_config *c, const struc
 /* Each place is a constant to the verifier, which the compiler would like to make a variable of. */
 INLINE void set(__u8 *at, __u8 value)
 {
-	__asm__ volatile("" : "+r"(at));
+	KEEP(at);
 	*at = value;
 }
 

@@ -337,6 +337,8 @@ FLOOD_INLINE __u32 flood_take(struct flood_source *s, const struct flood_config 
 			      __u32 now)
 {
 	const __u64 bit = 1ULL << (h->seq & 63);
+	/* Of the words of all sequence numbers, which wrap with them. */
+	const __u32 all = (c->wire ? 0xffffffff : 0xff) / 64;
 	__u32 i, word = h->seq / 64, words;
 	__u32 paid;
 
@@ -348,7 +350,7 @@ FLOOD_INLINE __u32 flood_take(struct flood_source *s, const struct flood_config 
 		s->credit = credit;
 		s->heard = heard;
 	} else if (flood_ahead(s, c, h->seq) > 0) {
-		words = c->wire ? word - s->highest / 64 : (word - s->highest / 64) % FLOOD_WORDS;
+		words = (word - s->highest / 64) & all;
 		for (i = 0; i < FLOOD_WORDS; i++)
 			if (i < words)
 				s->seen[(word - i) % FLOOD_WORDS] = 0;

@@ -1,16 +1,19 @@
 //! The relay in the kernel's IP layer, as Kernel-AODV has it (paper 000, 2.1): nftables in `ip prerouting`. A set of what was
 //! heard lately drops duplicates; a datagram that is new is sent again by `dup`, with one less TTL, and passed up as it
-//! came. What `dup` sends is a broadcast, so it comes back to this host too, where the set knows it.
+//! came. What `dup` sends is a broadcast, so it comes back to this host too, where the set knows it. What is no frame is
+//! passed up and nothing else: the program counts it.
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::process::{Command, Stdio};
 
-use crate::frame::Wire;
+use crate::frame::{DATA_MAX, Wire};
 use crate::window::{RateLimit, Rules};
 
 /// Elements of a set at most; while it is full, nothing new is relayed.
 const ELEMENTS: u32 = 65_536;
+/// Bytes of UDP's header.
+const UDP: usize = 8;
 
 /// The table of one interface. Dropping it removes it.
 #[derive(Debug)]
@@ -96,26 +99,37 @@ struct Fields {
     ttl: &'static str,
     /// Everything that tells one message from another.
     message: &'static str,
-    /// How long a message is remembered: until SEQ may come again.
+    /// How long a message is remembered: longer than its copies are under way, and not until SEQ comes again.
     remembered: &'static str,
+    /// What is of this version.
+    version: &'static str,
+    len: &'static str,
 }
 
 fn fields(wire: Wire) -> Fields {
     match wire {
-        Wire::Paper => {
-            Fields { id: "@th,64,8", ttl: "@th,80,8", message: "@th,64,8 . @th,72,8", remembered: "1s" }
-        }
+        Wire::Paper => Fields {
+            id: "@th,64,8",
+            ttl: "@th,80,8",
+            message: "@th,64,8 . @th,72,8",
+            remembered: "1s",
+            version: "",
+            len: "@th,88,16",
+        },
         Wire::One => Fields {
             id: "@th,96,32",
             ttl: "@th,72,8",
             message: "@th,96,32 . @th,128,32 . @th,160,32",
-            remembered: "60s",
+            remembered: "10s",
+            version: "@th,64,8 & 0xf0 == 0x10 @th,64,8 & 0x0f <= 2",
+            len: "@th,80,16",
         },
     }
 }
 
 fn ruleset(name: &str, interface: &str, port: u16, rules: &Rules) -> String {
-    let Fields { id, ttl, message, remembered } = fields(rules.format.wire());
+    let wire = rules.format.wire();
+    let Fields { id, ttl, message, remembered, version, len } = fields(wire);
     let mut down = String::new();
     let mut up = String::new();
     for ttl in 2..=255 {
@@ -123,6 +137,10 @@ fn ruleset(name: &str, interface: &str, port: u16, rules: &Rules) -> String {
         let _ = write!(down, "{ttl} : {}, ", ttl - 1);
         let _ = write!(up, "{} : {ttl}, ", ttl - 1);
     }
+    // UDP's own length, and the LEN that goes with it.
+    let header = UDP + wire.header_bytes();
+    let lengths: Vec<_> = (0..=DATA_MAX).map(|data| format!("{} . {data}", header + data)).collect();
+    let lengths = lengths.join(", ");
     let (own, limit) = (rules.id, rules.rate_limit.map_or(String::new(), |limit| limit_rule(id, limit)));
     let counters: String = ["relayed", "duplicate", "own", "limited", "expired"]
         .map(|counter| format!("counter {counter} {{}}\n"))
@@ -130,6 +148,7 @@ fn ruleset(name: &str, interface: &str, port: u16, rules: &Rules) -> String {
     format!(
         "table ip {name} {{\n{counters}\
          set heard {{ typeof {message}; flags dynamic,timeout; timeout {remembered}; size {ELEMENTS}; }}\n\
+         set lengths {{ typeof udp length . {len}; elements = {{ {lengths} }} }}\n\
          set rates {{ typeof {id}; flags dynamic,timeout; timeout 10s; size 4096; }}\n\
          chain flood {{\n\
          {id} {own} counter name own drop\n\
@@ -147,7 +166,8 @@ fn ruleset(name: &str, interface: &str, port: u16, rules: &Rules) -> String {
          }}\n\
          chain prerouting {{\n\
          type filter hook prerouting priority -300; policy accept;\n\
-         iifname \"{interface}\" ip daddr 255.255.255.255 udp dport {port} jump flood\n\
+         iifname \"{interface}\" ip daddr 255.255.255.255 udp dport {port} \
+         {version} udp length . {len} @lengths jump flood\n\
          }}\n}}\n"
     )
 }

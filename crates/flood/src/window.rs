@@ -181,6 +181,18 @@ mod tests {
     }
 
     #[test]
+    fn what_was_heard_before_the_wrap_is_known_behind_it() {
+        use Verdict::{Duplicate, New};
+        for wire in [Wire::Paper, Wire::One] {
+            let most = wire.id_max();
+            let seqs = [most - 70, most, 0, most, most - 70, 3, most, 0];
+            let heard = verdicts(rules(wire), &seqs.map(|seq| (0, 1, seq)));
+            let expected = [New, New, New, Duplicate, Duplicate, New, Duplicate, Duplicate];
+            assert_eq!(heard, expected, "{wire:?}");
+        }
+    }
+
+    #[test]
     fn a_restarted_node_is_heard_and_its_past_is_not() {
         use Verdict::{Duplicate, New, OldEpoch};
         let heard =

@@ -9,7 +9,8 @@
 //! - [`program`], [`http`], [`fetch`], [`ping`] and [`iperf`] run real programs and time what reaches them;
 //! - [`flows`] are TCP flows of the lab's own, for the experiments of `flight`; `controls` has the kernel load what they
 //!   need;
-//! - [`medium`] is what nodes share that flood messages, and `flood` the experiments on it and in virtual time;
+//! - [`medium`] is what nodes share that flood messages, [`air`] one with delay and jitter, and `flood` the experiments on
+//!   both and in virtual time;
 //! - [`dcf`] is the 802.11 medium in real time, and `coding` the experiments on it;
 //! - `bicast` are files over SCTP between hosts with two paths, by a program of its own (`transfer.c`);
 //! - [`guest`] boots another kernel in a namespace, for what the running one lacks;
@@ -19,6 +20,7 @@
 //! Everything is removed at the end ([`cleanup`]): when a value is dropped, on SIGINT and SIGTERM, and by the next run
 //! after a SIGKILL.
 
+pub mod air;
 mod attack;
 mod bicast;
 mod cleanup;

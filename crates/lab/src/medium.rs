@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Loss is drawn by [`link::Loss`]. Delay and jitter there are not: XDP cannot hold a frame back. [`link::Medium`] has
-//! both, in virtual time.
+//! both, in virtual time and in real time between TAPs ([`crate::air`]).
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -236,7 +236,7 @@ pub fn address(node: usize) -> std::net::Ipv4Addr {
 }
 
 /// Nobody says anything unasked.
-fn quiet(host: &Namespace) -> Result<(), Error> {
+pub(crate) fn quiet(host: &Namespace) -> Result<(), Error> {
     ["all", "default"].iter().try_for_each(|of| host.sysctl(&format!("ipv6/conf/{of}/disable_ipv6"), "1"))
 }
 
@@ -248,7 +248,7 @@ fn veth(node: u32, to: &Namespace) -> String {
 }
 
 /// Checksums are written where the packet is made, and frames get to a node whether or not it has an XDP program.
-fn bring_up(node: u32, host: &Namespace) -> Result<(), Error> {
+pub(crate) fn bring_up(node: u32, host: &Namespace) -> Result<(), Error> {
     let (address, last) = (address(node as usize), "brd 10.99.0.255");
     host.ip(&[format!("addr add {address}/24 {last} dev {INTERFACE}"), format!("link set {INTERFACE} up")])?;
     let mut ethtool = host.command("ethtool");

@@ -182,6 +182,7 @@ enum Flood {
 #[derive(Args, Debug)]
 pub struct FloodSend {
     /// The interface
+    #[arg(value_parser = value::interface)]
     pub interface: String,
     /// The message [default: each line of stdin]
     pub message: Option<String>,
@@ -194,9 +195,10 @@ pub struct FloodSend {
 #[derive(Args, Debug)]
 pub struct FloodRecv {
     /// The interface
+    #[arg(value_parser = value::interface)]
     pub interface: String,
     /// End after so many messages
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub count: Option<u64>,
     /// End, and fail, if none comes for so long
     #[arg(long, value_name = "TIME", value_parser = value::pause)]
@@ -216,6 +218,7 @@ pub struct FloodRecv {
 #[derive(Args, Debug)]
 pub struct FloodPing {
     /// The interface
+    #[arg(value_parser = value::interface)]
     pub interface: String,
     /// The other node's ID
     pub id: u32,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
+use device::Changes;
 use device::poller::{Interest, Poller, Signal, Signals};
 
 use crate::config::Settings;
@@ -34,7 +35,12 @@ pub fn run(file: &Path, settings: Settings, ready: impl FnOnce()) -> Result<(), 
     let (sender, events) = channel();
     forward_signals(sender.clone())
         .map_err(|error| Failure::failed(format!("cannot watch signals: {error}")))?;
+    let changes = Changes::subscribe();
     let live = Arc::new(Live::start(resolved, sender)?);
+    let followed = changes.and_then(|changes| follow_interfaces(changes, Arc::clone(&live)));
+    if let Err(error) = followed {
+        tracing::warn!("is not told of interfaces that come and go: {error}");
+    }
     let answering = Arc::clone(&live);
     control
         .serve(move |request| answering.answer(request))
@@ -72,6 +78,24 @@ fn watch(signals: &Signals, events: &Sender<Event>) -> io::Result<()> {
             let _ = events.send(event);
         }
     }
+}
+
+/// Tells what runs of interfaces that come and go, for as long as the process lives.
+fn follow_interfaces(changes: Changes, live: Arc<Live>) -> io::Result<()> {
+    let follow = move || -> io::Result<()> {
+        let mut poller = Poller::new()?;
+        poller.add(&changes, 0, Interest::Read)?;
+        loop {
+            poller.wait(None)?.for_each(drop);
+            live.follow_interfaces(&changes.take()?);
+        }
+    };
+    let report = move || {
+        if let Err(error) = follow() {
+            tracing::warn!("is not told of interfaces that come and go any more: {error}");
+        }
+    };
+    thread::Builder::new().name("interfaces".into()).spawn(report).map(drop)
 }
 
 /// Returns when it is time to stop.

@@ -1,19 +1,47 @@
-//! The nodes that flood: those that the daemon runs.
+//! The nodes that flood: those that the daemon runs. One whose interface goes waits for another with that name.
 
+use std::collections::BTreeSet;
 use std::sync::mpsc::Sender;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use device::Net;
 use flood::nft;
 use flood::node::{self, Running, Settings, Watch};
 use rand_core::{OsRng, TryRngCore};
+use serde_json::{Value, json};
 
 use crate::config::Flood;
 use crate::daemon::Event;
 use crate::strands;
 
-/// A running node for each `[[flood]]`. Dropping it stops them.
+/// A node for each `[[flood]]`. Dropping it stops them.
 #[derive(Default)]
-pub struct Floods(Vec<(Flood, Running)>);
+pub struct Floods {
+    nodes: Vec<(Flood, Node)>,
+    /// The epoch of the node that began last.
+    epoch: u32,
+}
+
+enum Node {
+    Runs {
+        /// The interface's index.
+        index: u32,
+        running: Running,
+    },
+    Waits {
+        /// Why it does not run.
+        why: String,
+    },
+}
+
+/// What says how a node is.
+#[derive(Clone)]
+pub struct View {
+    /// Asks it, if it runs.
+    watch: Option<Watch>,
+    /// Its state if it does not, or does not answer.
+    waits: Value,
+}
 
 impl Floods {
     /// Runs what `wanted` says from now on. A node whose section is the same goes on undisturbed; one that has changed
@@ -22,7 +50,7 @@ impl Floods {
     /// # Errors
     /// One sentence if a node cannot start; then those run that ran before.
     pub fn reconfigure(&mut self, wanted: Vec<Flood>, events: &Sender<Event>) -> Result<(), String> {
-        let before = self.0.iter().map(|(flood, _)| flood.clone()).collect();
+        let before = self.nodes.iter().map(|(flood, _)| flood.clone()).collect();
         let result = self.run(wanted, events);
         if result.is_err()
             && let Err(error) = self.run(before, events)
@@ -33,38 +61,100 @@ impl Floods {
     }
 
     fn run(&mut self, wanted: Vec<Flood>, events: &Sender<Event>) -> Result<(), String> {
-        self.0.retain(|(flood, _)| wanted.contains(flood));
+        self.nodes.retain(|(flood, _)| wanted.contains(flood));
         for flood in wanted {
-            if self.0.iter().any(|(running, _)| *running == flood) {
+            if self.nodes.iter().any(|(running, _)| *running == flood) {
                 continue;
             }
-            let running = start(&flood, events)?;
-            self.0.push((flood, running));
+            let node = start(&flood, &mut self.epoch, events)?;
+            self.nodes.push((flood, node));
         }
         Ok(())
     }
 
-    /// What asks them for their state.
-    pub fn watches(&self) -> Vec<Watch> {
-        self.0.iter().map(|(_, running)| running.watch()).collect()
+    /// Interfaces have come, gone or changed; those of `removed` have gone. Stops the nodes whose interface is not there
+    /// any more, and starts those whose interface is there again.
+    pub fn follow_interfaces(&mut self, removed: &BTreeSet<u32>, events: &Sender<Event>) {
+        if self.nodes.is_empty() {
+            return;
+        }
+        let Ok(mut net) = Net::open() else { return };
+        for (flood, node) in &mut self.nodes {
+            let interface = flood.interface.as_str();
+            let there = net.link(interface).ok().map(|link| link.index);
+            if let Node::Runs { index, .. } = node
+                && (there != Some(*index) || removed.contains(index))
+            {
+                tracing::warn!(interface, "the interface is gone; its node waits for another with that name");
+                // What it made has to be gone before the next node starts.
+                *node = Node::Waits { why: "the interface is gone".into() };
+            }
+            if let Node::Waits { why } = node
+                && there.is_some()
+            {
+                match start(flood, &mut self.epoch, events) {
+                    Ok(running) => *node = running,
+                    Err(error) if error == *why => {}
+                    Err(error) => {
+                        tracing::warn!("{error}; tried again when interfaces or addresses change");
+                        *why = error;
+                    }
+                }
+            }
+        }
+    }
+
+    /// What says how they are.
+    pub fn views(&self) -> Vec<View> {
+        self.nodes.iter().map(|(flood, node)| node.view(flood)).collect()
     }
 }
 
-fn start(flood: &Flood, events: &Sender<Event>) -> Result<Running, String> {
+impl Node {
+    fn view(&self, flood: &Flood) -> View {
+        let (watch, why) = match self {
+            Node::Runs { running, .. } => {
+                (Some(running.watch()), "the node does not answer: it is being stopped, or hangs")
+            }
+            Node::Waits { why } => (None, why.as_str()),
+        };
+        let waits = json!({
+            "interface": flood.interface, "id": flood.rules.id, "wire": flood.rules.format.wire() as u8,
+            "mode": flood.mode.name(), "relay": null, "waits": why,
+        });
+        View { watch, waits }
+    }
+}
+
+impl View {
+    /// As JSON.
+    pub fn state(&self) -> Value {
+        let state = self.watch.as_ref().and_then(Watch::status);
+        state.map_or_else(|| self.waits.clone(), |state| json!(state))
+    }
+}
+
+/// `last`: the epoch of the node that began last, and then of this one.
+fn start(flood: &Flood, last: &mut u32, events: &Sender<Event>) -> Result<Node, String> {
+    let interface = flood.interface.as_str();
+    let index = Net::open().and_then(|mut net| net.link(interface)).map(|link| link.index);
+    let index = index.map_err(|error| format!("cannot flood on `{interface}`: {error}"))?;
+    // Of two lives in one second, too, the second is heard.
+    *last = epoch().max(last.saturating_add(1));
     let settings = Settings {
         interface: flood.interface.clone(),
         rules: flood.rules,
         mode: flood.mode,
         ttl: flood.ttl,
         port: flood.port,
-        epoch: epoch(),
+        epoch: *last,
         suppression: flood.suppression,
         busy_poll: flood.busy_poll,
     };
     let running = node::start(settings, OsRng.unwrap_err(), strands::ended(events));
     let running = running.map_err(|error| error.to_string())?;
-    tracing::info!(interface = flood.interface, id = flood.rules.id, "the node floods");
-    Ok(running)
+    tracing::info!(interface, id = flood.rules.id, "the node floods");
+    Ok(Node::Runs { index, running })
 }
 
 /// Seconds since 1970 until 2106: greater in each life than in the one before, as long as the clock is not set back.

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::mpsc::Sender;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use device::News;
 use serde_json::{Value, json};
 
 use crate::config::{self, Resolved, edit};
@@ -54,6 +55,11 @@ impl Live {
             Err(lines) => lines.iter().for_each(|line| tracing::error!("{line}")),
         }
         notify::ready();
+    }
+
+    /// Interfaces, addresses or routes have changed.
+    pub fn follow_interfaces(&self, news: &News) {
+        self.change(|strands| strands.follow_interfaces(news, &self.events));
     }
 
     /// Stops all, and waits until what it made is gone.

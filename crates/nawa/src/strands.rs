@@ -3,6 +3,7 @@
 
 use std::sync::mpsc::Sender;
 
+use device::News;
 use serde_json::{Value, json};
 use tunnel::config::Config;
 use tunnel::daemon::{Listen, Reconfiguration, Watch};
@@ -47,7 +48,7 @@ pub struct Status {
     tunnel: Option<(String, Watch<TunnelStatus, Reconfiguration>)>,
     relay: Option<Watch<RelayStatus, Vec<PublicKey>>>,
     flight: bool,
-    floods: Vec<flood::node::Watch>,
+    floods: Vec<crate::flood::View>,
     codings: Vec<coding::daemon::Watch>,
     bicast: Option<bicast::daemon::View>,
 }
@@ -81,7 +82,7 @@ impl Strands {
             tunnel: self.tunnel.as_ref().map(|tunnel| (tunnel.interface.clone(), tunnel.running.watch())),
             relay: self.relay.as_ref().map(|relay| relay.running.watch()),
             flight: self.flight.is_some(),
-            floods: self.floods.watches(),
+            floods: self.floods.views(),
             codings: self.codings.watches(),
             bicast: self.bicast.as_ref().map(|bicast| bicast.view()),
         }
@@ -127,6 +128,11 @@ impl Strands {
         self.codings.reconfigure(codings, events).map_err(one)?;
         Provided::reconfigure(&mut self.flight, flight).map_err(one)?;
         crate::bicast::reconfigure(&mut self.bicast, bicast).map_err(one)
+    }
+
+    /// Interfaces, addresses or routes have changed. The tunnel and bicast look for themselves.
+    pub fn follow_interfaces(&mut self, news: &News, events: &Sender<Event>) {
+        self.floods.follow_interfaces(&news.removed, events);
     }
 
     /// Changes the tunnel's configuration by `edit`, in a copy that comes into force as a whole.
@@ -224,9 +230,7 @@ impl Status {
                 .map_or_else(|error| json!({"error": error.to_string()}), |now| json!(now));
         }
         if !self.floods.is_empty() {
-            let states: Option<Vec<_>> = self.floods.iter().map(flood::node::Watch::status).collect();
-            let Some(states) = states else { return silent("flood") };
-            state["flood"] = json!(states);
+            state["flood"] = self.floods.iter().map(crate::flood::View::state).collect();
         }
         if !self.codings.is_empty() {
             let states: Option<Vec<_>> = self.codings.iter().map(coding::daemon::Watch::status).collect();

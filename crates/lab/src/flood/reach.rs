@@ -11,8 +11,9 @@ use crate::experiment::{Case, Experiment, Fields, Ratio, Reference, RunOptions, 
 use crate::runner::Sample;
 use crate::system::Means;
 
+use super::real::{self, Carrier};
 use super::simulation::{Flooded, Simulation};
-use super::{Test, case, real};
+use super::{Test, case};
 
 pub(crate) const ABOUT: &str =
     "flooding networks of 100 nodes and more: share reached, frames per message, pure and suppressed";
@@ -22,11 +23,13 @@ const MESSAGE_BYTES: usize = 100;
 /// 802.11b's broadcast rate, the paper's.
 const RATE: Bitrate = Bitrate::from_bps(1_000_000);
 /// At least any diameter here.
-const TTL: u8 = 255;
+pub(super) const TTL: u8 = 255;
 /// Networks, and one message in each, that make one sample.
 const NETWORKS: u64 = 50;
 /// So many daemons a machine of two processors starts within some seconds.
 const REAL_NODES: usize = 30;
+/// Of delayed links, which hold each frame back by so much, and by up to as much again.
+const DELAY: Duration = Duration::from_millis(2);
 /// How far nodes that walk hear each other, in sides of the square: 100 nodes then have about 20 neighbours.
 const WALK_RADIUS: f64 = 0.27;
 /// In sides of the square per second: 30 m/s if a side is 1 km.
@@ -47,6 +50,7 @@ pub struct ReachTest {
     layout: Layout,
     loss_percent: u32,
     rules: Rules,
+    links: Links,
     clock: Clock,
 }
 
@@ -55,6 +59,15 @@ enum Clock {
     Virtual,
     /// `nawa` in namespaces.
     Real,
+}
+
+/// What lies between two nodes that hear each other.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Links {
+    /// Loss.
+    Prompt,
+    /// Delay and jitter too. In virtual time, the network, the messages and the losses are those of real time.
+    Delayed,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -68,17 +81,19 @@ enum Layout {
 pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
     let still = |degree| Layout::Still { degree };
     let mut kinds = vec![
-        (100, still(20), 0, Clock::Virtual),
-        (100, still(20), 20, Clock::Virtual),
-        (100, still(8), 0, Clock::Virtual),
-        (100, still(8), 20, Clock::Virtual),
-        (300, still(20), 20, Clock::Virtual),
-        (100, Layout::Walking, 20, Clock::Virtual),
-        (REAL_NODES, still(12), 20, Clock::Virtual),
-        (REAL_NODES, still(12), 20, Clock::Real),
+        (100, still(20), 0, Links::Prompt, Clock::Virtual),
+        (100, still(20), 20, Links::Prompt, Clock::Virtual),
+        (100, still(8), 0, Links::Prompt, Clock::Virtual),
+        (100, still(8), 20, Links::Prompt, Clock::Virtual),
+        (300, still(20), 20, Links::Prompt, Clock::Virtual),
+        (100, Layout::Walking, 20, Links::Prompt, Clock::Virtual),
+        (REAL_NODES, still(12), 20, Links::Prompt, Clock::Virtual),
+        (REAL_NODES, still(12), 20, Links::Prompt, Clock::Real),
+        (REAL_NODES, still(8), 50, Links::Delayed, Clock::Virtual),
+        (REAL_NODES, still(8), 50, Links::Delayed, Clock::Real),
     ];
     if options.size != Size::Quick {
-        kinds.push((100, still(20), 20, Clock::Real));
+        kinds.push((100, still(20), 20, Links::Prompt, Clock::Real));
     }
     Ok(Experiment {
         name: "flood-reach",
@@ -91,18 +106,22 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
     })
 }
 
-const NOTES: [&str; 5] = [
+const NOTES: [&str; 6] = [
     "clock virtual: the strand's core on an emulated medium without collisions at 1 Mbit/s, each sample the mean of one \
      message of 100 bytes in each of 50 random connected networks (walk: of 50 messages, 1 s apart, whether connected or \
      not), each hearer losing frames independently",
     "clock real: `nawa` in mode driver in a namespace for each node, on one network a sample, 20 messages by `nawa flood \
-     send`; new_frames of all nodes' status, and frames counted at the medium, which has no delay",
+     send`; new_frames of all nodes' status, and frames counted at the medium",
+    "delay_ms: each frame is under way for so long, and up to as long again; with clock virtual then on the network, with the \
+     messages and the losses of clock real, not on 50 networks",
     "suppressed: threshold 3, enough 2, repeats 1, jitter 10 ms, chosen on other networks than these (docs/lab.md)",
     "transmissions_per_message counts all frames of all nodes, the source's and repeats included",
     "last_node_ms: until the last of those that were reached; suppression pays for fewer frames with its jitter",
 ];
 
-fn algorithms((nodes, layout, loss_percent, clock): (usize, Layout, u32, Clock)) -> [Case; 2] {
+type Kind = (usize, Layout, u32, Links, Clock);
+
+fn algorithms((nodes, layout, loss_percent, links, clock): Kind) -> [Case; 2] {
     [("pure", Rules::PURE), ("suppressed", Rules::SUPPRESSED)].map(|(algorithm, rules)| {
         let (degree, movement) = match layout {
             Layout::Still { degree } => (degree.into(), "none"),
@@ -114,9 +133,10 @@ fn algorithms((nodes, layout, loss_percent, clock): (usize, Layout, u32, Clock))
             ("loss_percent", loss_percent.into()),
             ("degree", degree),
             ("movement", movement.into()),
+            ("delay_ms", if links == Links::Delayed { DELAY.as_millis() as u64 } else { 0 }.into()),
             ("clock", if clock == Clock::Virtual { "virtual" } else { "real" }.into()),
         ];
-        let test = ReachTest { nodes, layout, loss_percent, rules, clock };
+        let test = ReachTest { nodes, layout, loss_percent, rules, links, clock };
         let per_node = Duration::from_millis(if clock == Clock::Virtual { 10 } else { 300 });
         case(key, Test::Reach(test), per_node * nodes as u32)
     })
@@ -126,8 +146,12 @@ fn algorithms((nodes, layout, loss_percent, clock): (usize, Layout, u32, Clock))
 pub(super) fn measure(test: &ReachTest, means: &Means, seed: u64) -> Result<Sample, Error> {
     match (test.clock, test.layout) {
         (Clock::Real, Layout::Still { degree }) => {
-            let network = network(test, degree, seed)?;
-            real::measure(&network, loss(test.loss_percent), test.rules, means, seed)
+            let (network, link) = (network(test, degree, seed)?, link(test));
+            let carrier = match test.links {
+                Links::Prompt => Carrier::xdp(&network, &link, seed),
+                Links::Delayed => Carrier::air(&network, link, seed),
+            };
+            real::measure(&carrier?, test.rules, means)
         }
         _ => simulate(test, seed),
     }
@@ -135,6 +159,7 @@ pub(super) fn measure(test: &ReachTest, means: &Means, seed: u64) -> Result<Samp
 
 fn simulate(test: &ReachTest, seed: u64) -> Result<Sample, Error> {
     let messages = match test.layout {
+        Layout::Still { degree } if test.links == Links::Delayed => one_network(test, degree, seed)?,
         Layout::Still { degree } => still(test, degree, seed)?,
         Layout::Walking => walking(test, seed),
     };
@@ -156,10 +181,18 @@ fn still(test: &ReachTest, degree: u32, seed: u64) -> Result<Vec<Flooded>, Error
     let flood = |index| {
         let seed = seed.wrapping_mul(1_000_000).wrapping_add(index);
         let network = network(test, degree, seed)?;
-        let mut simulation = Simulation::new(&network, link(test.loss_percent), test.rules, seed);
+        let mut simulation = Simulation::new(&network, link(test), test.rules, seed);
         Ok(simulation.flood(seed as usize % test.nodes, MESSAGE_BYTES, TTL))
     };
     (0..NETWORKS).map(flood).collect()
+}
+
+/// What [`real`] does, in virtual time.
+fn one_network(test: &ReachTest, degree: u32, seed: u64) -> Result<Vec<Flooded>, Error> {
+    let network = network(test, degree, seed)?;
+    let mut simulation = Simulation::new(&network, link(test), test.rules, seed);
+    let flood = |message| simulation.flood(real::source(message, test.nodes), real::text(message).len(), TTL);
+    Ok((0..real::MESSAGES).map(flood).collect())
 }
 
 fn network(test: &ReachTest, degree: u32, seed: u64) -> Result<Adjacency, Error> {
@@ -171,8 +204,7 @@ fn network(test: &ReachTest, degree: u32, seed: u64) -> Result<Adjacency, Error>
 fn walking(test: &ReachTest, seed: u64) -> Vec<Flooded> {
     let mut walk = Walk::new(test.nodes, WALK_SPEED, seed);
     let mut adjacency = |now| Adjacency::within(&walk.positions(now), WALK_RADIUS);
-    let mut simulation =
-        Simulation::new(&adjacency(Duration::ZERO), link(test.loss_percent), test.rules, seed);
+    let mut simulation = Simulation::new(&adjacency(Duration::ZERO), link(test), test.rules, seed);
     let flood = |index: u32| {
         simulation.set_adjacency(&adjacency(WALK_PAUSE * index));
         simulation.flood(index as usize % test.nodes, MESSAGE_BYTES, TTL)
@@ -180,8 +212,10 @@ fn walking(test: &ReachTest, seed: u64) -> Vec<Flooded> {
     (0..NETWORKS as u32).map(flood).collect()
 }
 
-fn link(loss_percent: u32) -> LinkConfig {
-    LinkConfig { capacity: Capacity::Fixed(RATE), loss: loss(loss_percent), ..LinkConfig::default() }
+fn link(test: &ReachTest) -> LinkConfig {
+    let delay = if test.links == Links::Delayed { DELAY } else { Duration::ZERO };
+    let (capacity, loss) = (Capacity::Fixed(RATE), loss(test.loss_percent));
+    LinkConfig { capacity, loss, delay, jitter: delay, ..LinkConfig::default() }
 }
 
 fn loss(percent: u32) -> Loss {
@@ -199,6 +233,7 @@ mod tests {
             layout: Layout::Still { degree: 20 },
             loss_percent,
             rules: algorithm,
+            links: Links::Prompt,
             clock: Clock::Virtual,
         };
         let sample = simulate(&test, 1).unwrap();

@@ -1,67 +1,135 @@
 //! The real check of `flood-reach`: one `nawa` in each of some namespaces, and messages sent as a user sends them.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use flood::suppression::Rules;
-use link::{Adjacency, Loss};
+use link::{Adjacency, LinkConfig};
 use serde_json::Value;
 
+use crate::air::{Air, Event};
 use crate::clock;
 use crate::error::Error;
 use crate::medium::{INTERFACE, Medium, MediumConfig};
+use crate::namespace::Namespace;
 use crate::program::output;
 use crate::runner::Sample;
 use crate::system::{Means, start_nawa};
 
+use super::frames::format;
 use super::node::{Mode, configuration};
+use super::reach::TTL;
 
 /// Messages in one network.
-const MESSAGES: usize = 20;
+pub(super) const MESSAGES: usize = 20;
 /// Any longer without a frame, and nobody has anything left to send.
 const QUIET: Duration = Duration::from_millis(100);
 /// For a message.
 const LIMIT: Duration = Duration::from_secs(5);
+const ETHERNET: usize = 14;
 
-/// Floods [`MESSAGES`] messages over a medium with `nawa` at every node of `adjacency`.
-pub(super) fn measure(
-    adjacency: &Adjacency,
-    loss: Loss,
-    rules: Rules,
-    means: &Means,
-    seed: u64,
-) -> Result<Sample, Error> {
-    let medium = Medium::build(adjacency, MediumConfig { loss, seed, timed_wire: None })?;
+/// What nodes share.
+pub(super) enum Carrier {
+    /// It loses frames, and has no delay.
+    Xdp(Box<Medium>),
+    /// All that a link does.
+    Air(Air),
+}
+
+impl Carrier {
+    pub(super) fn xdp(adjacency: &Adjacency, link: &LinkConfig, seed: u64) -> Result<Self, Error> {
+        let config = MediumConfig { loss: link.loss, seed, timed_wire: None };
+        Ok(Carrier::Xdp(Box::new(Medium::build(adjacency, config)?)))
+    }
+
+    pub(super) fn air(adjacency: &Adjacency, link: LinkConfig, seed: u64) -> Result<Self, Error> {
+        Air::build(adjacency, link, seed).map(Carrier::Air)
+    }
+
+    fn nodes(&self) -> &[Namespace] {
+        match self {
+            Carrier::Xdp(medium) => medium.nodes(),
+            Carrier::Air(air) => air.nodes(),
+        }
+    }
+
+    /// Frames that all nodes have sent.
+    fn sent(&self) -> Result<u64, Error> {
+        match self {
+            Carrier::Xdp(medium) => (0..medium.nodes().len()).map(|node| medium.sent(node)).sum(),
+            Carrier::Air(air) => Ok(air.sent()),
+        }
+    }
+
+    /// The mean time from a message's being sent to its reaching the last node that it reaches, in ms, where that is seen.
+    fn last_node_ms(&self) -> Option<f64> {
+        match self {
+            Carrier::Xdp(_) => None,
+            Carrier::Air(air) => Some(mean_last_ms(&air.log().events)),
+        }
+    }
+}
+
+/// Which node sends this message.
+pub(super) fn source(message: usize, nodes: usize) -> usize {
+    message * 7 % nodes
+}
+
+pub(super) fn text(message: usize) -> String {
+    format!("message {message}")
+}
+
+/// Floods [`MESSAGES`] messages with `nawa` at every node of `carrier`.
+pub(super) fn measure(carrier: &Carrier, rules: Rules, means: &Means) -> Result<Sample, Error> {
     let more = if rules == Rules::PURE { "" } else { "suppress = true\n" };
-    let start = |node| {
-        let text = configuration(node, Mode::Driver, None, more);
-        start_nawa(means, medium.node(node), &[], &format!("n{node}"), &text)
+    let hosts = carrier.nodes();
+    let start = |(number, host)| {
+        let text = configuration(number, Mode::Driver, None, more);
+        start_nawa(means, host, &[], &format!("n{number}"), &text)
     };
-    let mut nodes = (0..adjacency.nodes()).map(start).collect::<Result<Vec<_>, _>>()?;
+    let mut nodes = hosts.iter().enumerate().map(start).collect::<Result<Vec<_>, _>>()?;
     for message in 0..MESSAGES {
-        let from = medium.node(message * 7 % adjacency.nodes());
-        let text = format!("message {message}");
-        output(from, means.nawa, &["flood", "send", INTERFACE, &text, "--ttl", "255"])?;
-        await_quiet(&medium)?;
+        let (from, text) = (&hosts[source(message, hosts.len())], text(message));
+        output(from, means.nawa, &["flood", "send", INTERFACE, &text, "--ttl", &TTL.to_string()])?;
+        await_quiet(carrier)?;
     }
     nodes.iter_mut().try_for_each(|node| node.check())?;
-    let all = (MESSAGES * adjacency.nodes()) as f64;
-    let heard = heard(&medium, means)? as f64;
+    let all = (MESSAGES * hosts.len()) as f64;
+    let heard = heard(hosts, means)? as f64;
     let metrics = [
         // Each source has its own message.
-        ("reached_ratio", (heard + MESSAGES as f64) / all),
-        ("transmissions_per_message", sent(&medium)? as f64 / MESSAGES as f64),
+        ("reached_ratio", Some((heard + MESSAGES as f64) / all)),
+        ("transmissions_per_message", Some(carrier.sent()? as f64 / MESSAGES as f64)),
+        ("last_node_ms", carrier.last_node_ms()),
     ];
-    Ok(Sample {
-        metrics: metrics.map(|(name, value)| (name.to_owned(), value)).to_vec(),
-        ..Sample::default()
-    })
+    let metrics = metrics.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
+    Ok(Sample { metrics: metrics.collect(), ..Sample::default() })
+}
+
+fn mean_last_ms(events: &[Event]) -> f64 {
+    // When a message was sent first, and when the last node heard it first.
+    let mut messages = BTreeMap::new();
+    let mut reached = BTreeMap::new();
+    for event in events {
+        let header = event.head.get(ETHERNET..).and_then(|frame| format().header(frame));
+        let Some(header) = header else { continue };
+        let message = (header.id, header.seq);
+        let (_, last) = messages.entry(message).or_insert((event.time, event.time));
+        // Its source, whose ID is one more than its number, has it already.
+        if event.heard && header.id as usize != event.node + 1 {
+            let first = *reached.entry((message, event.node)).or_insert(event.time);
+            *last = first.max(*last);
+        }
+    }
+    let times = messages.values().map(|(sent, last)| last.saturating_sub(*sent).as_secs_f64() * 1e3);
+    times.sum::<f64>() / messages.len().max(1) as f64
 }
 
 /// Waits until nobody sends any more.
-fn await_quiet(medium: &Medium) -> Result<(), Error> {
-    let (mut before, mut since) = (sent(medium)?, clock::now());
+fn await_quiet(carrier: &Carrier) -> Result<(), Error> {
+    let (mut before, mut since) = (carrier.sent()?, clock::now());
     let quiet = || {
-        let now = sent(medium).ok()?;
+        let now = carrier.sent().ok()?;
         if now != before {
             (before, since) = (now, clock::now());
         }
@@ -71,18 +139,13 @@ fn await_quiet(medium: &Medium) -> Result<(), Error> {
     clock::poll_until(LIMIT, quiet).ok_or_else(late)
 }
 
-/// Frames that all nodes have sent.
-fn sent(medium: &Medium) -> Result<u64, Error> {
-    (0..medium.nodes().len()).map(|node| medium.sent(node)).sum()
-}
-
 /// Messages that nodes have heard for the first time, as their `nawa status --json` has it.
-fn heard(medium: &Medium, means: &Means) -> Result<u64, Error> {
+fn heard(hosts: &[Namespace], means: &Means) -> Result<u64, Error> {
     let heard = |node| {
         let status = output(node, means.nawa, &["status", "--json"])?;
         let status: Option<Value> = serde_json::from_str(&status).ok();
         let heard = status.and_then(|status| status["flood"][0]["new_frames"].as_u64());
         heard.ok_or_else(|| Error::program("nawa status --json", "it has no flood[0].new_frames"))
     };
-    medium.nodes().iter().map(heard).sum()
+    hosts.iter().map(heard).sum()
 }

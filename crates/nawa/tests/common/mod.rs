@@ -2,6 +2,8 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 pub mod flight;
+pub mod flood;
+pub mod guest;
 
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader};

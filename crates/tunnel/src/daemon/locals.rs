@@ -165,6 +165,7 @@ mod tests {
             interfaces: interfaces.iter().copied().collect(),
             overrun,
             links: true,
+            ..News::default()
         };
         assert!(!concerns(&news(&[], false), &on(None)), "a link alone has no addresses");
         assert!(concerns(&news(&[3], false), &on(None)));

@@ -16,9 +16,10 @@ pub fn send(send: &FloodSend) -> Result<(), Failure> {
     if let Some(message) = &send.message {
         return client.send(send.ttl, message.as_bytes()).map_err(failure);
     }
-    for line in std::io::stdin().lock().lines() {
+    // Bytes: a message need not be text.
+    for line in std::io::stdin().lock().split(b'\n') {
         let line = line.map_err(|error| Failure::failed(format!("cannot read stdin: {error}")))?;
-        client.send(send.ttl, line.as_bytes()).map_err(failure)?;
+        client.send(send.ttl, &line).map_err(failure)?;
     }
     Ok(())
 }

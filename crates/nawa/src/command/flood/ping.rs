@@ -55,6 +55,14 @@ struct Pinger<'a> {
 /// Pings; fails if no answer came at all.
 pub fn run(ping: &FloodPing) -> Result<(), Failure> {
     let mut client = connect(&ping.interface)?;
+    if ping.id == client.node().id {
+        let what =
+            format!("{} is this node's own ID, and a node does not hear itself; write another's", ping.id);
+        return Err(Failure::bad_input(what));
+    }
+    if client.node().wire == 0 && ping.id > u8::MAX.into() {
+        return Err(Failure::bad_input("wire version 0 has IDs of 8 bits; write 0 to 255"));
+    }
     if usize::from(ping.size) > client.node().data_max_bytes {
         let most = client.node().data_max_bytes;
         return Err(Failure::bad_input(format!(

@@ -29,7 +29,7 @@ pub fn render(state: &State) -> String {
         text.push_str(&super::bicast::render(bicast));
     }
     for flood in &state.flood {
-        line(&mut text, format!("\n{}", flood_line(flood)));
+        render_flood(&mut text, flood);
     }
     for coding in &state.coding {
         line(&mut text, format!("\n{}", coding_line(coding)));
@@ -37,22 +37,40 @@ pub fn render(state: &State) -> String {
     text
 }
 
-fn flood_line(flood: &Flood) -> String {
+fn render_flood(text: &mut String, flood: &Flood) {
+    let Flood { interface, id, mode, .. } = flood;
+    let Some(relay) = &flood.relay else {
+        let why = flood.waits.as_deref().unwrap_or(UNKNOWN);
+        return line(text, format!("\nflood on {interface}: id {id}, mode {mode}, waits: {why}"));
+    };
+    let authenticated = if flood.authenticated { "authenticated" } else { "not authenticated" };
+    line(
+        text,
+        format!(
+            "\nflood on {interface}: id {id}, mode {mode} ({relay}), {authenticated}, {} receivers",
+            flood.receivers
+        ),
+    );
+    if let Some(why) = &flood.fallback {
+        line(text, format!(" not in the driver: {why}"));
+    }
+    // Of what should not be, only what is.
+    let failed = |count: u64, what: &str| if count > 0 { format!(", {count} {what}") } else { String::new() };
+    line(
+        text,
+        format!(
+            " {} frames sent{}, {} heard, {} relayed{}{}",
+            flood.sent_frames,
+            failed(flood.unsent_frames, "not sent"),
+            flood.new_frames,
+            flood.relayed_frames,
+            failed(flood.suppressed_frames, "left to neighbours"),
+            failed(flood.undelivered_messages, "messages not delivered"),
+        ),
+    );
     let dropped = flood.dropped_frames.iter().filter(|(_, count)| **count > 0);
     let dropped: Vec<_> = dropped.map(|(why, count)| format!("{why} {count}")).collect();
-    format!(
-        "flood on {}: id {}, mode {} ({}), {}, {} frames sent, {} heard, {} relayed, {} receivers, dropped: {}",
-        flood.interface,
-        flood.id,
-        flood.mode,
-        flood.relay,
-        if flood.authenticated { "authenticated" } else { "not authenticated" },
-        flood.sent_frames,
-        flood.new_frames,
-        flood.relayed_frames,
-        flood.receivers,
-        if dropped.is_empty() { "none".into() } else { dropped.join(", ") }
-    )
+    line(text, format!(" dropped: {}", if dropped.is_empty() { "none".into() } else { dropped.join(", ") }));
 }
 
 fn coding_line(coding: &Coding) -> String {
@@ -231,9 +249,12 @@ mod tests {
             },
             "flight": {"schema": 1, "registered": ["fsat"], "default": "fsat", "connections": []},
             "flood": [{
-                "interface": "wlan0", "id": 7, "mode": "driver", "relay": "xdp-native", "authenticated": true,
-                "sent_frames": 1, "new_frames": 20, "relayed_frames": 19, "receivers": 2,
+                "interface": "wlan0", "id": 7, "mode": "driver", "relay": "packet-socket", "authenticated": true,
+                "fallback": "another program is there", "sent_frames": 1, "unsent_frames": 0, "new_frames": 20,
+                "relayed_frames": 19, "suppressed_frames": 0, "receivers": 2, "undelivered_messages": 3,
                 "dropped_frames": {"duplicate": 40, "bad-tag": 0},
+            }, {
+                "interface": "wlan1", "id": 8, "mode": "kernel", "relay": null, "waits": "the interface is gone",
             }],
             "coding": [coding(None), coding(Some("`mesh0` is down"))],
         });
@@ -253,8 +274,12 @@ relay: 1 sessions, 7 packets and 7.0 MB forwarded, dropped: no-session 2
 
 flight: fsat registered, default fsat, 0 connections; see `nawa flight show`
 
-flood on wlan0: id 7, mode driver (xdp-native), authenticated, 1 frames sent, 20 heard, 19 relayed, 2 receivers, \
-dropped: duplicate 40
+flood on wlan0: id 7, mode driver (packet-socket), authenticated, 2 receivers
+ not in the driver: another program is there
+ 1 frames sent, 20 heard, 19 relayed, 3 messages not delivered
+ dropped: duplicate 40
+
+flood on wlan1: id 8, mode kernel, waits: the interface is gone
 
 coding on mesh0 by nc0: mode any, 200 frames sent, 12.5 % of them sums, 90 packets relayed, 4 held for 1.5 ms, \
 30 decoded, 3 not decoded, 1 neighbours left out

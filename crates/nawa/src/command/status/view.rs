@@ -53,12 +53,28 @@ pub struct Flood {
     pub interface: String,
     pub id: u32,
     pub mode: String,
-    pub relay: String,
+    /// What does it, unless it waits.
+    pub relay: Option<String>,
+    /// For what it waits; nothing else is known then.
+    pub waits: Option<String>,
+    pub fallback: Option<String>,
+    #[serde(default)]
     pub authenticated: bool,
+    #[serde(default)]
     pub sent_frames: u64,
+    #[serde(default)]
+    pub unsent_frames: u64,
+    #[serde(default)]
     pub new_frames: u64,
+    #[serde(default)]
     pub relayed_frames: u64,
+    #[serde(default)]
+    pub suppressed_frames: u64,
+    #[serde(default)]
     pub receivers: u64,
+    #[serde(default)]
+    pub undelivered_messages: u64,
+    #[serde(default)]
     pub dropped_frames: BTreeMap<String, u64>,
 }
 

@@ -1,0 +1,148 @@
+//! Flooding, the tunnel and bicast on other kernels; see [`common::guest`]. One guest does all, since booting takes longest.
+
+mod common;
+
+use common::flood::{Network, PATIENCE, text};
+use common::guest::Guest;
+use common::{Daemon, Namespace, Node, eventually, output, succeed};
+use rustix::process::Signal;
+use serde_json::Value;
+
+fn run_on(name: &str, version: &str) {
+    let guest = Guest {
+        inside: "inside_a_guest",
+        programs: &["ip", "ethtool", "nft", "ping", "tc", "setpriv"],
+        modules: &[
+            "llc",
+            "stp",
+            "bridge",
+            "veth",
+            "tun",
+            "nfnetlink",
+            "libcrc32c",
+            "nf_tables",
+            "nf_dup_ipv4",
+            "nft_dup_ipv4",
+            "nft_limit",
+            "nft_objref",
+            "sch_ingress",
+            "cls_bpf",
+        ],
+    };
+    guest.runs_on(name, version);
+}
+
+#[test]
+fn networks_run_on_linux_6_1() {
+    run_on("networks_run_on_linux_6_1", "6.1");
+}
+
+#[test]
+fn networks_run_on_linux_6_12() {
+    run_on("networks_run_on_linux_6_12", "6.12");
+}
+
+#[test]
+#[ignore = "started by others, inside a guest"]
+fn inside_a_guest() {
+    messages_are_flooded();
+    the_tunnel_carries_packets();
+    bicast_looks_at_packets();
+}
+
+fn messages_are_flooded() {
+    let network = Network::new(3);
+    let left = || {
+        let nft = succeed(&mut network.node(2).command("nft", ["list", "ruleset"]));
+        (network.node(2).ip("-d link show air0"), nft)
+    };
+    let before = left();
+    for (relay, lines) in [
+        ("xdp-native", "key-file = 'flood.key'\nrate-limit = 1000\n"),
+        ("xdp-native", "wire = 0\n"),
+        ("xdp-native", "suppress = true\njitter = '1ms'\nkey-file = 'flood.key'\n"),
+        ("nftables", "mode = 'kernel'\nrate-limit = 1000\n"),
+        ("nftables", "mode = 'kernel'\nwire = 0\n"),
+        ("udp-socket", "mode = 'application'\nkey-file = 'flood.key'\n"),
+    ] {
+        eprintln!("after {} s, {relay}: {lines}", device::monotonic().as_secs());
+        let _others = [network.start(1, lines), network.start(3, lines)];
+        let daemon = network.start(2, lines);
+        let status = network.status(2);
+        assert_eq!((&status["relay"], &status["fallback"]), (&relay.into(), &Value::Null), "{status}");
+        let (sender, receivers) = (network.connect(1), [network.listen(2), network.listen(3)]);
+        succeed(&mut network.node(1).nawa(["flood", "send", "air0", "message 0"]));
+        for number in 0..20 {
+            let message = format!("message {number}");
+            if number > 0 {
+                sender.send(0, message.as_bytes()).expect("it goes");
+            }
+            for receiver in &receivers {
+                assert_eq!(text(receiver.recv(PATIENCE).expect("the node runs")), message);
+            }
+        }
+        eventually("all is relayed", || {
+            let count = |name| network.counted(2, name);
+            (count("/relayed_frames") + count("/suppressed_frames") >= 20).then_some(())
+        });
+        if !lines.contains("wire = 0") {
+            let ping =
+                ["flood", "ping", "air0", "2", "--count", "5", "--interval", "0ms", "--timeout", "30s"];
+            succeed(&mut network.node(1).nawa(ping));
+        }
+        daemon.signal(Signal::KILL);
+        daemon.wait();
+        assert_eq!(output(&mut network.node(2).nawa(["down"])).status.code(), Some(3));
+        eventually("the interface is as before", || (left() == before).then_some(()));
+    }
+    without_cap_bpf(&network);
+}
+
+/// A packet socket relays.
+fn without_cap_bpf(network: &Network) {
+    let run = |number| Daemon::spawn(&mut network.without_bpf(number, &network.file(number, "")));
+    let _daemons = [run(1), run(2)];
+    assert_eq!(network.status(2)["relay"], "packet-socket");
+    let receiver = network.listen(2);
+    network.connect(1).send(0, b"by a packet socket").expect("it goes");
+    assert_eq!(text(receiver.recv(PATIENCE).expect("the node runs")), "by a packet socket");
+}
+
+fn the_tunnel_carries_packets() {
+    let (near, far) = (Namespace::new(), Namespace::new());
+    Namespace::connect((&near, "wan0", "10.1.0.1/24"), (&far, "wan0", "10.1.0.2/24"));
+    let nodes = [Node::new(), Node::new()];
+    let file = |of: usize, listen: &str, path: &str| {
+        let (key, own, other) = (&nodes[1 - of].public_key, of + 1, 2 - of);
+        nodes[of].write(&format!(
+            "[tunnel]\ninterface = 'nawa0'\naddresses = ['10.77.0.{own}/24']\n{listen}\n\
+             [[peer]]\nname = 'other'\npublic-key = '{key}'\nroutes = ['10.77.0.{other}/32']\n{path}"
+        ))
+    };
+    let path = "[[peer.path]]\nname = 'wan'\nlocal = 'wan0'\nremote = '10.1.0.2:51900'\n";
+    let (one, other) = (file(0, "", path), file(1, "listen = 51900", ""));
+    let _daemons = [Daemon::start(&far, &other), Daemon::start(&near, &one)];
+    succeed(&mut near.command("ping", ["-c", "3", "-i", "0.2", "-w", "30", "10.77.0.2"]));
+}
+
+/// What a killed daemon leaves on kernels without TCX links (before 6.6), `nawa down` removes.
+fn bicast_looks_at_packets() {
+    let (near, far) = (Namespace::new(), Namespace::new());
+    for (interface, net) in [("wlan0", 1), ("wlan1", 2)] {
+        let (here, there) = (format!("10.{net}.0.1/24"), format!("10.{net}.0.2/24"));
+        Namespace::connect((&near, interface, &here), (&far, interface, &there));
+    }
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("nawa.toml");
+    std::fs::write(&file, "[bicast]\ninterfaces = ['wlan0', 'wlan1']\n").expect("a file");
+    for _life in ["first", "second"] {
+        let daemon = Daemon::start(&near, &file);
+        let state = near.status()["bicast"].clone();
+        assert_eq!(state["idle_because"], Value::Null, "{state}");
+        daemon.signal(Signal::KILL);
+        daemon.wait();
+    }
+    assert_eq!(output(&mut near.nawa(["down"])).status.code(), Some(3));
+    let filters = |hook| succeed(&mut near.command("tc", ["filter", "show", "dev", "wlan0", hook]));
+    assert_eq!((filters("ingress"), filters("egress")), (String::new(), String::new()));
+}
