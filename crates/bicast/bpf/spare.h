@@ -17,9 +17,9 @@
 #include "bicast.h"
 
 #define SPARE_WHOLE 256     /* a share of all */
-#define SPARE_LEAST 4       /* goes on asking */
-#define SPARE_STEP 4
-#define QUEUED_US 10000     /* eight full packets at 10 Mbit/s */
+#define SPARE_LEAST 16      /* goes on asking */
+#define SPARE_STEP 8
+#define QUEUED_US 20000     /* sixteen full packets at 10 Mbit/s */
 #define LEAST_US 10000000   /* how long the least time counts if none comes near it */
 #define UNREPORTED_US 500000 /* then a copy, or its report, was lost */
 #define UNREPORTED 4        /* so many in a row, and the other path does not carry them */

@@ -128,7 +128,7 @@ fn copies_follow_a_capacity_that_changes_in_mid_transfer() {
     flow.run(3);
     let share = flow.run(20);
     assert!((0.05..0.25).contains(&share), "{share}");
-    assert!(flow.longest_queue_us < 150_000, "half of what it holds: {} µs", flow.longest_queue_us);
+    assert!(flow.longest_queue_us < 250_000, "it is never full, at 300 ms: {} µs", flow.longest_queue_us);
     flow.set_capacity(20);
     flow.run(3);
     let share = flow.run(10);
@@ -140,7 +140,7 @@ fn a_path_that_carries_nothing_is_only_asked() {
     let mut flow = Flow::new(5, None);
     flow.run(30);
     let share = flow.run(30);
-    assert!(share < 0.05, "{share}");
+    assert!(share < 0.1, "{share}");
 }
 
 #[test]
