@@ -89,6 +89,27 @@ INLINE int still_there(struct association *a, const struct choice *best)
 	return 0;
 }
 
+INLINE void count_copy(const struct walk *w, struct association *a, __u32 reasons)
+{
+	add(&a->extra_bytes, w->ip_length);
+	count(COUNT_COPIES, 1);
+	count(COUNT_EXTRA_BYTES, w->ip_length);
+	for (int i = 0; i < 6; i++)
+		if (reasons & (1 << i))
+			add(&a->copies[i], 1);
+}
+
+/* Sends the packet twice by its own path. */
+INLINE void repeat(struct __sk_buff *skb, const struct walk *w, struct association *a)
+{
+	__u32 mark = skb->mark;
+
+	skb->mark = (mark & ~MARK_MASK) | MARK_DONE;
+	if (!bpf_clone_redirect(skb, skb->ifindex, 0))
+		count_copy(w, a, BICAST_BEGIN);
+	skb->mark = mark;
+}
+
 /* Sends a copy of the packet, which itself stays as it is; whether it has left. */
 INLINE int copy(struct __sk_buff *skb, const struct walk *w, struct association *a, __u32 reasons)
 {
@@ -110,12 +131,7 @@ INLINE int copy(struct __sk_buff *skb, const struct walk *w, struct association 
 		add(&a->skipped[SKIPPED_UNSENT], 1);
 		return 0;
 	}
-	add(&a->extra_bytes, w->ip_length);
-	count(COUNT_COPIES, 1);
-	count(COUNT_EXTRA_BYTES, w->ip_length);
-	for (int i = 0; i < 6; i++)
-		if (reasons & (1 << i))
-			add(&a->copies[i], 1);
+	count_copy(w, a, reasons);
 	return 1;
 }
 
@@ -207,29 +223,29 @@ INLINE int of_an_association(const struct walk *w)
 	return (w->fields.found & FOUND_DATA) || w->cookie || w->heartbeat.length || w->sack.length;
 }
 
-/* The reasons to copy a packet in adaptive mode: the published ones, what the tail needs, and first transmissions as far as
- * the other path has capacity to spare. */
-INLINE __u32 adapt(const struct walk *w, struct association *a, __u32 reasons)
+/* The reasons to copy a packet in adaptive mode; nothing has been sent for `idle_ns` before it. */
+INLINE __u32 adapt(const struct walk *w, struct association *a, __u32 reasons, __u64 idle_ns)
 {
-	__u32 spare = 0;
-
 	if (w->fields.found & FOUND_DATA)
-		spare = bicast_spare_sent(&a->spare, reasons & BICAST_RETRANSMISSION);
-	return reasons == BICAST_REST && spare ? reasons : bicast_wanted(BICAST_ADAPTIVE, reasons);
+		return bicast_spare_sent(&a->spare, reasons, idle_ns / 1000);
+	return bicast_wanted(BICAST_ADAPTIVE, reasons);
 }
 
 INLINE void judge(struct __sk_buff *skb, const struct walk *w, const struct settings *now, const struct key *key)
 {
+	__u64 now_ns, idle_ns;
 	struct association *a;
 	__u32 reasons;
 
 	a = of_an_association(w) ? associate(key) : bpf_map_lookup_elem(&associations, key);
 	if (!a)
 		return;
-	a->seen_ns = bpf_ktime_get_coarse_ns();
+	now_ns = bpf_ktime_get_coarse_ns();
+	idle_ns = now_ns - a->seen_ns;
+	a->seen_ns = now_ns;
 	learn_from_sent(skb, w, key, a);
 	reasons = bicast_sctp_classify(&a->tsn, &w->fields);
-	reasons = now->mode == BICAST_ADAPTIVE ? adapt(w, a, reasons) : bicast_wanted(now->mode, reasons);
+	reasons = now->mode == BICAST_ADAPTIVE ? adapt(w, a, reasons, idle_ns) : bicast_wanted(now->mode, reasons);
 	if (reasons && now->mode == BICAST_ADAPTIVE &&
 	    !bicast_affordable(a->sent_bytes, a->extra_bytes, w->ip_length, now->budget_percent, reasons)) {
 		add(&a->skipped[SKIPPED_BUDGET], 1);
@@ -239,6 +255,8 @@ INLINE void judge(struct __sk_buff *skb, const struct walk *w, const struct sett
 	add(&a->sent_bytes, w->ip_length);
 	count(COUNT_SENT_PACKETS, 1);
 	count(COUNT_SENT_BYTES, w->ip_length);
+	if (now->mode != BICAST_OFF && makes_known(w, a))
+		repeat(skb, w, a);
 	if (reasons && copy(skb, w, a, reasons) && (w->fields.found & FOUND_DATA))
 		bicast_spare_copied(&a->spare, w->fields.tsn_low, bpf_ktime_get_ns() / 1000);
 	if (w->fields.found & FOUND_END)

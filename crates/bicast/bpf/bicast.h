@@ -21,7 +21,7 @@ enum bicast_reason {
 	BICAST_REQUEST = 2,        /* says what is missing */
 	BICAST_TAIL = 4,           /* nothing follows that would tell of its loss: the I bit (RFC 9260 3.3.1) */
 	BICAST_END = 8,            /* SHUTDOWN and its answers, FIN */
-	BICAST_BEGIN = 16,         /* SYN */
+	BICAST_BEGIN = 16,         /* SYN; of SCTP, what makes a path known */
 	BICAST_REST = 32,          /* none of these: only full bicast copies it */
 };
 

@@ -85,6 +85,18 @@ INLINE void probe_sent(struct __sk_buff *skb, const struct walk *w, const struct
 	bpf_map_update_elem(&probes, &probe, &key->tag, BPF_ANY);
 }
 
+/* Whether the packet makes a path known that is not: a HEARTBEAT to an address that has not answered one yet, or an answer.
+ * If it is lost, there is nothing to copy to until the next, which is often half a minute. */
+INLINE int makes_known(const struct walk *w, const struct association *a)
+{
+	__u32 known = 0;
+
+	for (int i = 0; i < ADDRESSES; i++)
+		if (same(&a->remotes[i].address, &w->destination))
+			known |= a->remotes[i].confirmed;
+	return w->heartbeat_ack.length || (w->heartbeat.length && !known);
+}
+
 /* The cookie goes to, or came from, the address that the handshake has proved to be the peer's. */
 INLINE void cookie_sent(const struct __sk_buff *skb, const struct walk *w, struct association *a)
 {

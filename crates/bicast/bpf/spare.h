@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only
  *
- * How much of the first transmissions is worth copying in adaptive mode: none while few are lost, and else what the other
- * path has to spare. Both are told by what the receiver reports as received twice (RFC 9260 3.3.4), so that the load of
+ * What is worth copying in adaptive mode. Retransmissions are, once many are lost, or one was that the sender's timer had to
+ * find: a stack that repairs by itself what is lost again (usrsctp) is slowed by copies of them where losses are few. First
+ * transmissions are while many are lost, as far as the other path has capacity to spare. Both are told by what the receiver reports as received twice (RFC 9260 3.3.4), so that the load of
  * other hosts counts as well as this one's.
  *
  *   - Losses: by the share of retransmissions while little is copied, by that of copies not reported while much is.
  *   - Spare capacity: by the time from a copy to its report. A report comes when the later of the two has arrived, so that
  *     it waits in the queue of either path: in that of the other one, which then has no capacity to spare, or of the
  *     packet's own, which then is full, and copies could not make it faster. The share grows by steps while no report
- *     waits longer than QUEUED_US, falls with one that does, and
- *     is halved by each that follows.
+ *     waits longer than QUEUED_US, falls with one that does, and is halved by each that follows.
  */
 #ifndef NAWA_BICAST_SPARE_H
 #define NAWA_BICAST_SPARE_H
@@ -17,14 +17,15 @@
 #include "bicast.h"
 
 #define SPARE_WHOLE 256     /* a share of all */
-#define SPARE_LEAST 4       /* goes on asking */
+#define SPARE_LEAST 16      /* goes on asking */
 #define SPARE_STEP 8
-#define QUEUED_US 10000     /* eight full packets at 10 Mbit/s */
+#define QUEUED_US 20000     /* sixteen full packets at 10 Mbit/s */
 #define LEAST_US 10000000   /* how long the least time counts if none comes near it */
 #define UNREPORTED_US 500000 /* then a copy, or its report, was lost */
 #define UNREPORTED 4        /* so many in a row, and the other path does not carry them */
+#define STALL_US 500000     /* nothing sent for so long before a retransmission: a timer's */
 #define EPOCH 256           /* packets with DATA, over which losses are judged */
-#define LOSSY_RETRANSMISSIONS 6 /* in an epoch: more than 2 % */
+#define LOSSY_RETRANSMISSIONS 8 /* in an epoch: more than 3 % */
 #define EPOCH_COPIES 128    /* so many in an epoch, and reports tell more than retransmissions */
 
 /* Of an association; begin with zeros. Times in µs. */
@@ -44,13 +45,15 @@ struct bicast_spare {
 	__u32 reported;
 	__u32 last;       /* the TSN reported last: a SACK may itself arrive twice */
 	__u32 late;       /* whether the last report was */
+	__u32 stalled;    /* a timer has had to find a loss */
+	__u32 unused;
 };
 
 /* Losses are too frequent for the sender to repair alone. */
 BICAST_FN void bicast_spare_begin(struct bicast_spare *s)
 {
 	s->lossy = 1;
-	s->share = SPARE_WHOLE / 4;
+	s->share = SPARE_WHOLE / 8;
 }
 
 BICAST_FN void bicast_spare_end_epoch(struct bicast_spare *s)
@@ -62,21 +65,30 @@ BICAST_FN void bicast_spare_end_epoch(struct bicast_spare *s)
 	s->packets = s->retransmissions = s->copies = s->reported = 0;
 }
 
-/* A packet with DATA is sent: whether it is to be copied if it is a first transmission. */
-BICAST_FN __u32 bicast_spare_sent(struct bicast_spare *s, __u32 retransmission)
+/* The reasons among those of a packet with DATA for which it is to be copied, but for the budget; nothing has been sent for
+ * `idle_us` before it. */
+BICAST_FN __u32 bicast_spare_sent(struct bicast_spare *s, __u32 reasons, __u64 idle_us)
 {
-	s->retransmissions += !!retransmission;
+	__u32 retransmission = reasons & BICAST_RETRANSMISSION, wanted = bicast_wanted(BICAST_ADAPTIVE, reasons);
+
+	if (retransmission) {
+		s->retransmissions++;
+		if (idle_us > STALL_US)
+			s->stalled = 1;
+	}
 	if (!s->lossy && s->retransmissions >= LOSSY_RETRANSMISSIONS)
 		bicast_spare_begin(s);
 	if (++s->packets >= EPOCH)
 		bicast_spare_end_epoch(s);
-	if (!s->lossy || retransmission)
-		return 0;
+	if (!s->lossy && !s->stalled)
+		wanted &= ~(__u32)BICAST_RETRANSMISSION;
+	if (!s->lossy || reasons != BICAST_REST)
+		return wanted;
 	s->owed += s->share;
 	if (s->owed < SPARE_WHOLE)
-		return 0;
+		return wanted;
 	s->owed -= SPARE_WHOLE;
-	return 1;
+	return BICAST_REST;
 }
 
 BICAST_FN void bicast_spare_halve(struct bicast_spare *s)

@@ -57,7 +57,7 @@ impl Reasons {
     pub const TAIL: Reasons = Reasons(4);
     /// It ends an association or a direction of a connection.
     pub const END: Reasons = Reasons(8);
-    /// It begins a connection.
+    /// It begins a connection, or makes a path of an association known.
     pub const BEGIN: Reasons = Reasons(16);
     /// None of these; only [`Mode::Full`] copies it.
     pub const REST: Reasons = Reasons(32);

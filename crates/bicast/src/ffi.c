@@ -28,9 +28,9 @@ __u32 nawa_bicast_within_budget(__u64 sent_bytes, __u64 extra_bytes, __u32 lengt
 	return bicast_within_budget(sent_bytes, extra_bytes, length, percent);
 }
 
-__u32 nawa_bicast_spare_sent(struct bicast_spare *s, __u32 retransmission)
+__u32 nawa_bicast_spare_sent(struct bicast_spare *s, __u32 reasons, __u64 idle_us)
 {
-	return bicast_spare_sent(s, retransmission);
+	return bicast_spare_sent(s, reasons, idle_us);
 }
 
 void nawa_bicast_spare_copied(struct bicast_spare *s, __u32 tsn, __u64 now_us)

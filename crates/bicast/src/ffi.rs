@@ -47,7 +47,7 @@ pub struct RawConnection {
 pub struct RawSpare {
     counts: [u32; 6],
     times: [u64; 3],
-    epoch: [u32; 6],
+    epoch: [u32; 8],
 }
 
 unsafe extern "C" {
@@ -57,7 +57,7 @@ unsafe extern "C" {
     fn nawa_bicast_wanted(mode: u32, reasons: u32) -> u32;
     fn nawa_bicast_within_budget(sent_bytes: u64, extra_bytes: u64, length: u32, percent: u32) -> u32;
     #[cfg(test)]
-    fn nawa_bicast_spare_sent(s: *mut RawSpare, retransmission: u32) -> u32;
+    fn nawa_bicast_spare_sent(s: *mut RawSpare, reasons: u32, idle_us: u64) -> u32;
     #[cfg(test)]
     fn nawa_bicast_spare_copied(s: *mut RawSpare, tsn: u32, now_us: u64);
     #[cfg(test)]
@@ -82,9 +82,9 @@ impl RawAssociation {
 
 #[cfg(test)]
 impl RawSpare {
-    pub fn sent(&mut self, retransmission: bool) -> bool {
+    pub fn sent(&mut self, reasons: u32, idle_us: u64) -> u32 {
         // SAFETY: as in `chunk_seen`.
-        unsafe { nawa_bicast_spare_sent(self, retransmission.into()) != 0 }
+        unsafe { nawa_bicast_spare_sent(self, reasons, idle_us) }
     }
 
     pub fn copied(&mut self, tsn: u32, now_us: u64) {

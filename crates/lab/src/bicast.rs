@@ -56,6 +56,11 @@ impl Stack {
     }
 }
 
+/// Fails, in one sentence, where this machine lacks one of the stacks.
+pub fn sctp_stacks() -> Result<(), Error> {
+    [Stack::Linux, Stack::Usrsctp].into_iter().try_for_each(Stack::check)
+}
+
 /// Transfers at the same time between the same hosts.
 #[derive(Clone, Debug)]
 pub struct Test {
@@ -74,6 +79,11 @@ pub struct Test {
 }
 
 impl Test {
+    /// Transfers so many bytes instead of the experiment's, as a test wants it.
+    pub fn set_bytes(&mut self, bytes: u64) {
+        self.bytes = bytes;
+    }
+
     /// The name of its stack.
     pub(crate) fn stack(&self) -> &'static str {
         self.stack.name()

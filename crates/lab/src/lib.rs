@@ -57,6 +57,7 @@ mod traces;
 mod tunnel;
 mod workload;
 
+pub use bicast::sctp_stacks;
 pub use cleanup::{remove_orphans, start as start_cleanup};
 pub use error::Error;
 pub use experiment::{RunOptions, Size, list};

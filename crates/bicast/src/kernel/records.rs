@@ -9,7 +9,7 @@ use crate::core::Reasons;
 /// `struct key`.
 pub const KEY: usize = 8;
 /// `struct association`.
-pub const ASSOCIATION: usize = 488;
+pub const ASSOCIATION: usize = 496;
 /// `ADDRESSES`.
 const ADDRESSES: usize = 4;
 /// `struct address`.

@@ -79,7 +79,8 @@ fn what_controls_retransmission_is_copied_and_nothing_else() {
         assert_eq!(known.sent_packets, 2 + 8);
         assert!(known.extra_bytes > 0 && known.extra_bytes < known.sent_bytes);
         let counters = world.watch.counters();
-        assert_eq!((counters.sent_packets, counters.copies), (2 + 8, copied));
+        // What made the paths known went twice as well.
+        assert_eq!((counters.sent_packets, counters.copies), (2 + 8, copied + 2));
         assert_eq!((counters.sent_bytes, counters.extra_bytes), (known.sent_bytes, known.extra_bytes));
     });
 }
@@ -104,7 +105,9 @@ fn modes_say_what_is_copied() {
         assert_eq!([send(Mode::Selective, 0, data), send(Mode::Selective, 0, old)], [0, 1]);
         assert_eq!([send(Mode::Full, 0, data), send(Mode::Full, 0, old)], [1, 1]);
         assert_eq!([send(Mode::Adaptive, 20, data), send(Mode::Adaptive, 20, tail)], [0, 1]);
-        // The allowance lasts for a while, then the budget ends it.
+        // Many are lost. Then the allowance lasts for a while, until the budget ends it.
+        let before = (0..10).take_while(|_| send(Mode::Adaptive, 0, old) == 0).count();
+        assert_eq!(before, 7, "the eighth shows it");
         let sent = (0..1000).take_while(|_| send(Mode::Adaptive, 0, old) == 1).count();
         assert!((50..1000).contains(&sent), "{sent}");
         assert_eq!(world.only().skipped["budget"], 1);
@@ -143,6 +146,22 @@ fn nothing_goes_where_no_heartbeat_was_answered() {
         world.receive(1, &carrier.incoming(2, IN, &heartbeat(kind::HEARTBEAT_ACK, 7)));
         assert_eq!(again(world), 1);
         assert_eq!(world.only().skipped["no-path"], 3);
+    });
+}
+
+#[test]
+fn what_makes_a_path_known_is_repeated_on_it() {
+    in_world("what_makes_a_path_known_is_repeated_on_it", |world| {
+        let carrier = Carrier::V4;
+        let beat = carrier.out(2, OUT, &heartbeat(kind::HEARTBEAT, 7));
+        let answer = carrier.out(2, OUT, &heartbeat(kind::HEARTBEAT_ACK, 9));
+        assert_eq!(world.send_from(1, &beat), [vec![], vec![beat.clone()]]);
+        assert_eq!(world.send_from(1, &answer), [vec![], vec![answer.clone()]]);
+        world.receive(1, &carrier.incoming(2, IN, &heartbeat(kind::HEARTBEAT_ACK, 7)));
+        assert_eq!(world.send_from(1, &beat).concat().len(), 0, "it is known");
+        assert_eq!(world.only().copies["begin"], 2);
+        world.programs.set(&Settings { mode: Mode::Off, ..SETTINGS }).expect("a map");
+        assert_eq!(world.send_from(1, &answer).concat().len(), 0);
     });
 }
 

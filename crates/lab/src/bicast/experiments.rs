@@ -32,7 +32,7 @@ const QUEUE: Queue = Queue::Packets(50);
 /// Mean length of a burst of losses, in packets.
 const BURST: f64 = 3.0;
 
-/// Cells at the same time; docs/lab.md has the calibration.
+/// Cells at the same time: they mostly wait, but guests feel a machine that is busy (docs/lab.md).
 const SIDE_BY_SIDE: usize = 8;
 
 /// What a sample takes beside its transfers: guests boot, daemons start.
@@ -49,7 +49,7 @@ const NOTES: [&str; 5] = [
      paths; one transfer: the mean of two runs, one on each path",
     "stack linux: kernel SCTP of Linux 6.1 in user-mode-linux guests behind the two hosts that run nawa, which forward; \
      linux-probed: the same, whose programs ask for HEARTBEATs on all paths at once (SPP_HB_DEMAND), where by itself it waits \
-     1.5 to 4.5 s, in which nothing can be copied; usrsctp: libusrsctp on those hosts, raw IP sockets; no counter or setting of either differs between modes",
+     for seconds, in which nothing can be copied; usrsctp: libusrsctp on those hosts, raw IP sockets; no counter or setting of either differs between modes",
     "loss = both: of each packet in each direction, drawn before the queue; data: from client to server alone",
     "transfer_s: mean over the transfers, at the receiver, from the association's being up to its last byte; \
      longest_gap_ms: the longest of all; gaps_over_500ms, t3_expiries, retransmitted_chunks: of all together",
