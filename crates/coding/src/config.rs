@@ -44,6 +44,8 @@ pub struct Config {
     pub mode: Mode,
     /// How long a packet waits for a partner at most.
     pub wait: Duration,
+    /// Whether a pure ACK takes the place of an earlier one of its connection that waits still, in every mode.
+    pub thin_acks: bool,
     /// The MAC address of the slave interface, which the master has too.
     pub mac: Mac,
     /// What the slave carries behind an Ethernet header, in bytes.

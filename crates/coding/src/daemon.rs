@@ -50,6 +50,8 @@ pub struct Change {
     pub mode: Mode,
     /// How long a packet waits for a partner at most.
     pub wait: Duration,
+    /// Whether a pure ACK takes the place of an earlier one of its connection that waits still.
+    pub thin_acks: bool,
 }
 
 /// What a node knows of itself. Frames are counted where they leave, packets where they are relayed; repetitions by the MAC
@@ -64,6 +66,8 @@ pub struct Status {
     pub mode: &'static str,
     /// How long a packet waits for a partner at most.
     pub wait_ms: f64,
+    /// Whether a pure ACK takes the place of an earlier one of its connection that waits still.
+    pub thin_acks: bool,
     /// Of the master.
     pub mtu_bytes: u32,
     /// Why the slave is not used at present; null if it is.
@@ -104,6 +108,8 @@ pub struct Status {
     pub sent_again_packets: u64,
     /// Reports and greetings.
     pub report_frames: u64,
+    /// Pure ACKs that a later one took the place of.
+    pub thinned_packets: u64,
     /// Frames that the master did not take, because it is down.
     pub undelivered_frames: u64,
     /// Frames in the interface queue.

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use crate::ethernet::Mac;
-use crate::transit::Transit;
+use crate::transit::{Transit, find_partner};
 
 /// Ways that are known at once: 8 neighbours, each with each other.
 const MAX_WAYS: usize = 64;
@@ -31,8 +31,8 @@ const MAX_CREDIT: u32 = 16;
 /// Packets that pass after credit is used up until the next trial, at first and at most.
 const PAUSE: (u32, u32) = (16, 1024);
 /// Silence that ends holds, as a multiple of the usual time from one frame to the next: frames of stations two hops away
-/// are not heard.
-const SILENCE_GAPS: u32 = 3;
+/// are not heard. A way whose holds were all worth it lately is given the second, any other the first.
+const SILENCE_GAPS: (u32, u32) = (3, 4);
 /// The least silence that ends holds: two full frames at 54 Mbit/s.
 const MIN_SILENCE: Duration = Duration::from_micros(800);
 
@@ -107,9 +107,10 @@ impl Holds {
         (own.budget / ONE) as usize
     }
 
-    /// The first packet that `fits`: its wait was worth it.
-    pub fn take_partner(&mut self, fits: impl Fn(&Transit) -> bool) -> Option<Transit> {
-        let index = self.held.iter().position(|held| fits(&held.packet))?;
+    /// The partner of `leaving`, as [`find_partner`] chooses it: its wait was worth it.
+    pub fn take_partner(&mut self, leaving: &Transit, fits: impl Fn(&Transit) -> bool) -> Option<Transit> {
+        let packets = (0..).zip(&self.held).map(|(index, held)| (index, &held.packet));
+        let index = find_partner(packets, leaving, fits)?;
         let packet = self.held.remove(index)?.packet;
         self.learn(&packet, Experience::succeeded);
         Some(packet)
@@ -135,16 +136,22 @@ impl Holds {
 
     /// What has waited in vain: too long, or the medium is silent.
     pub fn expire(&mut self, now: Duration) -> Vec<Transit> {
-        let silent = now >= self.activity.silent_at();
-        let expired = self.take_all(|held| silent || held.until <= now);
+        let [short, long] = [SILENCE_GAPS.0, SILENCE_GAPS.1].map(|gaps| now >= self.activity.silent_at(gaps));
+        let ways = &self.ways;
+        let is_over = |held: &Held| {
+            held.until <= now || if patience(ways, held) == SILENCE_GAPS.1 { long } else { short }
+        };
+        let (over, left) = self.held.drain(..).partition(is_over);
+        self.held = left;
+        let expired: Vec<_> = VecDeque::into_iter(over).map(|held| held.packet).collect();
         expired.iter().for_each(|packet| self.learn(packet, Experience::failed));
         expired
     }
 
     /// When [`expire`](Self::expire) has something next, if nothing is heard.
     pub fn next_expiry(&self) -> Option<Duration> {
-        let first = self.held.iter().map(|held| held.until).min()?;
-        Some(first.min(self.activity.silent_at()))
+        let due = |held: &Held| held.until.min(self.activity.silent_at(patience(&self.ways, held)));
+        self.held.iter().map(due).min()
     }
 
     /// Packets that wait.
@@ -237,9 +244,16 @@ impl Activity {
     }
 
     /// When nobody who had something to send would be silent still.
-    fn silent_at(&self) -> Duration {
-        self.last.saturating_add((SILENCE_GAPS * self.gap).max(MIN_SILENCE))
+    fn silent_at(&self, gaps: u32) -> Duration {
+        self.last.saturating_add((gaps * self.gap).max(MIN_SILENCE))
     }
+}
+
+/// How much silence ends a hold, in gaps: where senders wait for their windows, a long one costs more than it gains.
+fn patience(ways: &BTreeMap<Way, Experience>, held: &Held) -> u32 {
+    let known = way(&held.packet).and_then(|way| ways.get(&way));
+    let all_well = known.is_some_and(|known| known.credit >= MAX_CREDIT);
+    if all_well { SILENCE_GAPS.1 } else { SILENCE_GAPS.0 }
 }
 
 fn way(packet: &Transit) -> Option<Way> {
@@ -280,9 +294,9 @@ mod tests {
             holds.note_activity(us(0));
             if n % (ratio + 1) == 0 {
                 let back = packet(RIGHT, LEFT, n);
-                holds.take_partner(|other| other.opposes(&back));
+                holds.take_partner(&back, |_| true);
                 holds.insert(us(0), us(10_000), back, 1);
-                holds.take_partner(|other| other.opposes(&packet(LEFT, RIGHT, n)));
+                holds.take_partner(&packet(LEFT, RIGHT, n), |_| true);
             } else {
                 there(holds, us(0), n);
             }

@@ -5,7 +5,8 @@
 
 use std::collections::VecDeque;
 
-use crate::transit::Transit;
+use crate::ack_thinning;
+use crate::transit::{Transit, find_partner};
 
 /// Frames that may wait, as many as an interface's usual `txqueuelen`; one more is dropped.
 pub const MAX_FRAMES: usize = 1000;
@@ -19,6 +20,17 @@ pub enum Entry {
     Packet(Transit),
     /// Two packets that are sent as one: the first to its next hop, for the second's to overhear.
     Sum(Box<[Transit; 2]>),
+}
+
+impl Entry {
+    /// The one IP packet in it.
+    pub fn packet(&self) -> Option<&[u8]> {
+        match self {
+            Entry::Untouched(frame) => ack_thinning::packet_in(frame),
+            Entry::Packet(packet) => Some(packet.datagram.bytes()),
+            Entry::Sum(_) => None,
+        }
+    }
 }
 
 /// First in, first out.
@@ -46,14 +58,29 @@ impl InterfaceQueue {
         room
     }
 
+    /// Puts a packet in the place of the last that `is_superseded`; it comes back if there is none.
+    pub fn replace(&mut self, entry: Entry, is_superseded: impl Fn(&[u8]) -> bool) -> Option<Entry> {
+        match self.entries.iter_mut().rev().find(|older| older.packet().is_some_and(&is_superseded)) {
+            Some(older) => {
+                *older = entry;
+                None
+            }
+            None => Some(entry),
+        }
+    }
+
     /// The entry whose turn it is.
     pub fn pop(&mut self) -> Option<Entry> {
         self.entries.pop_front()
     }
 
-    /// Takes out the first packet that `fits`.
-    pub fn take_packet(&mut self, fits: impl Fn(&Transit) -> bool) -> Option<Transit> {
-        let index = self.entries.iter().position(|e| matches!(e, Entry::Packet(packet) if fits(packet)))?;
+    /// Takes out the partner of `leaving`, as [`find_partner`] chooses it.
+    pub fn take_partner(&mut self, leaving: &Transit, fits: impl Fn(&Transit) -> bool) -> Option<Transit> {
+        let packets = (0..).zip(&self.entries).filter_map(|(index, entry)| match entry {
+            Entry::Packet(packet) => Some((index, packet)),
+            _ => None,
+        });
+        let index = find_partner(packets, leaving, fits)?;
         match self.entries.remove(index) {
             Some(Entry::Packet(packet)) => Some(packet),
             _ => None,

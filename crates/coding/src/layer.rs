@@ -5,6 +5,9 @@ mod any;
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use packet::tcp;
+
+use crate::ack_thinning::is_superseded;
 use crate::arrivals::Arrivals;
 use crate::config::{Config, Mode};
 use crate::datagram::{Datagram, Kind, without_padding};
@@ -258,10 +261,20 @@ impl NcLayer {
     }
 
     fn enqueue(&mut self, entry: Entry) {
+        let Some(entry) = self.thin(entry) else { return };
         let packets = if matches!(entry, Entry::Sum(_)) { 2 } else { 1 };
         if !self.interface_queue.push(entry) {
             self.stats.queue_dropped += packets;
         }
+    }
+
+    /// Lets an ACK take an earlier one's place, if ACKs are thinned; anything else comes back.
+    fn thin(&mut self, entry: Entry) -> Option<Entry> {
+        let ack = entry.packet().filter(|packet| self.config.thin_acks && tcp::is_pure_ack(packet));
+        let Some(ack) = ack.map(<[u8]>::to_vec) else { return Some(entry) };
+        let left = self.interface_queue.replace(entry, |older| is_superseded(older, &ack));
+        self.stats.thinned += u64::from(left.is_none());
+        left
     }
 
     /// The partner of a packet that leaves, if the mode codes what meets in the interface queue.
@@ -282,10 +295,9 @@ impl NcLayer {
         };
         let flow = |packet: &Transit| packet.datagram.segment().map(|segment| segment.flow);
         let mtu = self.config.mtu;
-        self.interface_queue.take_packet(|other| {
+        self.interface_queue.take_partner(leaving, |other| {
             other.datagram.kind() == wanted
                 && flow(other) == flow(leaving)
-                && other.opposes(leaving)
                 && payload_len(&other.datagram, &leaving.datagram) <= mtu
         })
     }

@@ -29,6 +29,8 @@ const JUDGED_FROM: u32 = 16;
 const HALVED_AT: u32 = 256;
 /// More than one of so many missed is too much.
 const TOO_MUCH: u32 = 8;
+/// More than one of so many missed is too much to wait for: a hold has its price, and then not even that is sure.
+const TOO_MUCH_HELD: u32 = 16;
 /// More than one of so many missed is too much for what is wanted again: that comes late, and a flow takes it for lost.
 const TOO_MUCH_WANTED: u32 = 32;
 /// Sums of what is wanted again that may be unreported while too little is known, at first and after it was left out.
@@ -68,6 +70,12 @@ impl Neighbours {
     /// Whether sums are worth sending past this neighbour, and to it.
     pub fn decodes(&self, now: Duration, mac: Mac) -> bool {
         self.0.get(&mac).is_some_and(|known| now < known.known_until && now >= known.out_until)
+    }
+
+    /// Whether few enough sums are missed by this neighbour that packets are worth holding for it.
+    pub fn is_worth_waiting_for(&self, mac: Mac) -> bool {
+        let few = |known: &Neighbour| known.missed * TOO_MUCH_HELD <= known.expected.max(JUDGED_FROM);
+        self.0.get(&mac).is_some_and(few)
     }
 
     /// Whether the next hop of `packet` can be trusted to overhear it.
@@ -160,9 +168,13 @@ impl Neighbour {
     }
 
     fn handle_report(&mut self, now: Duration, report: &Report) -> Vec<Transit> {
-        let before = self.reported.replace(*report);
-        let since = |field: fn(&Report) -> u16| before.map_or(0, |b| field(report).wrapping_sub(field(&b)));
-        let (expected, missed) = (since(|report| report.newest), since(|report| report.lost));
+        let (expected, missed) = match self.reported.replace(*report) {
+            Some(before) => {
+                (report.newest.wrapping_sub(before.newest), report.lost.wrapping_sub(before.lost))
+            }
+            // All that was sent to it, since it counts from the first that it heard.
+            None => (self.number, report.lost),
+        };
         // More than was sent since: one of both began anew.
         if u32::from(expected) <= self.unreported && missed <= expected {
             self.judge(now, expected.into(), missed.into());
@@ -180,10 +192,8 @@ impl Neighbour {
     fn judge(&mut self, now: Duration, expected: u32, missed: u32) {
         self.expected += expected;
         self.missed += missed;
-        if self.expected < JUDGED_FROM {
-            return;
-        }
-        if self.missed * TOO_MUCH > self.expected {
+        // Whoever has missed too many for the first few sums need not be asked about the rest of them.
+        if self.missed * TOO_MUCH > self.expected.max(JUDGED_FROM) {
             self.leave_out(now);
         } else if self.expected >= HALVED_AT {
             (self.expected, self.missed) = (self.expected / 2, self.missed / 2);

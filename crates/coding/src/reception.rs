@@ -10,6 +10,8 @@ use crate::header::Report;
 const MAX_RELAYS: usize = 32;
 /// Sums between two reports while some are missed, and while none is.
 const EVERY: (u16, u16) = (16, 128);
+/// So many missed since the last report are reported at once: they may be reason enough to leave this node out.
+const ALARMING: u16 = 3;
 /// A report is not put off for longer.
 const DELAY: Duration = Duration::from_millis(300);
 /// A jump of the numbers by more is a relay that began anew.
@@ -19,9 +21,9 @@ const JUMP: u16 = 1024;
 #[derive(Debug)]
 struct Heard {
     report: Report,
-    /// Sums since the last report, and whether one was missed.
+    /// Sums since the last report, and how many of them were missed.
     unreported: u16,
-    missed: bool,
+    missed: u16,
     due: Option<Duration>,
     last: Duration,
 }
@@ -41,8 +43,8 @@ impl Reception {
         let heard = self.0.entry(relay).or_insert_with(|| Heard::new(number));
         heard.note(number, decoded);
         heard.last = now;
-        let every = if heard.missed { EVERY.0 } else { EVERY.1 };
-        let at_once = heard.unreported >= every || (heard.missed && wanted);
+        let every = if heard.missed > 0 { EVERY.0 } else { EVERY.1 };
+        let at_once = heard.unreported >= every || heard.missed >= ALARMING || (heard.missed > 0 && wanted);
         let due = if at_once { now } else { now.saturating_add(DELAY) };
         heard.due = Some(heard.due.map_or(due, |before| before.min(due)));
     }
@@ -50,7 +52,7 @@ impl Reception {
     /// The next report that is due at `now`, and whom it is for.
     pub fn poll(&mut self, now: Duration) -> Option<(Mac, Report)> {
         let (relay, heard) = self.0.iter_mut().find(|(_, heard)| heard.due.is_some_and(|due| due <= now))?;
-        (heard.due, heard.unreported, heard.missed) = (None, 0, false);
+        (heard.due, heard.unreported, heard.missed) = (None, 0, 0);
         Some((*relay, heard.report))
     }
 
@@ -64,7 +66,7 @@ impl Heard {
     /// As if the sum before `number` had been heard, and none was missed.
     fn new(number: u16) -> Self {
         let report = Report { newest: number.wrapping_sub(1), ..Report::default() };
-        Self { report, unreported: 0, missed: false, due: None, last: Duration::ZERO }
+        Self { report, unreported: 0, missed: 0, due: None, last: Duration::ZERO }
     }
 
     fn note(&mut self, number: u16, decoded: bool) {
@@ -89,7 +91,7 @@ impl Heard {
         let missed = ahead - u16::from(decoded);
         report.lost = report.lost.wrapping_add(missed);
         self.unreported = self.unreported.saturating_add(ahead);
-        self.missed |= missed > 0;
+        self.missed = self.missed.saturating_add(missed);
     }
 }
 

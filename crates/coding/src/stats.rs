@@ -35,6 +35,8 @@ pub struct Stats {
     pub sent_again: u64,
     /// Reports and greetings sent (mode `any`).
     pub reports: u64,
+    /// Pure ACKs that a later one took the place of.
+    pub thinned: u64,
     /// Frames dropped because the interface queue was full.
     pub queue_dropped: u64,
 }

@@ -1,7 +1,7 @@
 //! What coding saves over chains of the 802.11 medium at 54 Mbit/s, with a model of TCP in virtual time.
 //!
-//! Medians of seeds, since one seed's figure is off by a percent or two. The constants of mode `any` were chosen with seed
-//! 1, which is therefore not among them. The same seeds give the same figures, so these are no measurements of this
+//! Medians of seeds, since one seed's figure is off by a percent or two. The constants of mode `any` were chosen with seeds
+//! 1 and 11 to 14, which are therefore not among them. The same seeds give the same figures, so these are no measurements of this
 //! machine.
 
 mod common;
@@ -23,7 +23,8 @@ struct Gain {
 fn gain(scenario: &Scenario) -> Gain {
     let of = |seed| {
         let scenario = Scenario { seed, seconds: 5, ..scenario.clone() };
-        let (plain, outcome) = (run(&Scenario { mode: Mode::Off, ..scenario.clone() }), run(&scenario));
+        let plain = run(&Scenario { mode: Mode::Off, thin_acks: false, ..scenario.clone() });
+        let outcome = run(&scenario);
         let goodput = (outcome.goodput_mbps / plain.goodput_mbps - 1.0) * 100.0;
         let saved = (1.0 - outcome.sent_per_segment / plain.sent_per_segment) * 100.0;
         [goodput, saved, outcome.data_per_ack]
@@ -35,10 +36,10 @@ fn gain(scenario: &Scenario) -> Gain {
         values
     });
     let show = |[least, _, median, _, most]: [f64; 5]| format!("{median:+.1} ({least:+.1} to {most:+.1}) %");
-    let Scenario { mode, hops, wait, window, flows, both_ways, overhearing_loss, .. } = scenario;
+    let Scenario { mode, hops, wait, window, flows, both_ways, overhearing_loss, thin_acks, .. } = scenario;
     println!(
         "{mode:?}, {hops} hops, wait {wait:?}, window {window}, {flows} flows, both ways {both_ways}, {overhearing_loss} \
-         of overhearing lost: goodput {}, packets saved {}",
+         of overhearing lost, ACKs thinned {thin_acks}: goodput {}, packets saved {}",
         show(goodput),
         show(saved)
     );
@@ -76,22 +77,37 @@ fn delayed_suffers_from_long_waits_as_the_paper_says() {
 
 #[test]
 fn any_saves_nearly_what_can_be_saved() {
-    for (hops, goodput) in [(2, 6.0), (3, 10.0)] {
+    for (hops, goodput) in [(2, 7.0), (3, 11.0)] {
         let gain = gain(&Scenario { hops, mode: Mode::Any, ..Scenario::default() });
         let share = gain.saved / bound(hops, gain.data_per_ack);
-        assert!(share >= 0.9 && gain.goodput >= goodput, "{hops} hops: {share:.3} of the bound");
+        assert!(share >= 0.95 && gain.goodput >= goodput, "{hops} hops: {share:.3} of the bound");
     }
 }
 
 #[test]
 fn any_gains_where_the_paper_does_not() {
     for (flows, both_ways) in [(1, true), (2, true), (2, false)] {
-        for (hops, least) in [(2, 20.0), (3, 25.0)] {
+        for (hops, least) in [(2, 25.0), (3, 30.0)] {
             let scenario = Scenario { hops, flows, both_ways, ..Scenario::default() };
             let any = gain(&Scenario { mode: Mode::Any, ..scenario.clone() });
             let controlled = gain(&Scenario { mode: Mode::Controlled, ..scenario });
             assert!(any.goodput > controlled.goodput, "{hops} hops, {flows} flows, both ways {both_ways}");
             assert!(!both_ways || any.goodput >= least, "{hops} hops, {flows} flows: {:.1} %", any.goodput);
+        }
+    }
+}
+
+#[test]
+fn thinned_acks_and_coding_help_each_other() {
+    for hops in [2, 3] {
+        for both_ways in [false, true] {
+            let scenario = Scenario { hops, both_ways, thin_acks: true, ..Scenario::default() };
+            let alone = gain(&scenario);
+            let partner = gain(&Scenario { mode: Mode::Any, ..scenario });
+            assert!(
+                alone.goodput > 0.0 && partner.goodput > alone.goodput,
+                "{hops} hops, both ways {both_ways}"
+            );
         }
     }
 }
@@ -113,7 +129,7 @@ fn any_steps_aside_when_overhearing_fails() {
             let scenario =
                 Scenario { hops, window, both_ways, overhearing_loss: loss, ..Scenario::default() };
             let gain = gain(&Scenario { mode: Mode::Any, ..scenario });
-            assert!(gain.goodput >= -3.0, "{hops} hops, window {window}, {loss} lost: {:.1} %", gain.goodput);
+            assert!(gain.goodput >= -1.0, "{hops} hops, window {window}, {loss} lost: {:.1} %", gain.goodput);
         }
     }
 }

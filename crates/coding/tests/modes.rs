@@ -113,6 +113,36 @@ fn piggy_codes_what_meets_in_the_interface_queue() {
 }
 
 #[test]
+fn what_waits_goes_by_itself_when_the_mode_changes() {
+    for mode in [Mode::Delayed, Mode::Controlled] {
+        let mut layer = layer(2, mode);
+        let before: Vec<_> = (1..=4).flat_map(|n| send_data(&mut layer, n)).collect();
+        layer.reconfigure(ms(1), coding::Config { mode: Mode::Piggy, ..*layer.config() });
+        let all = [before, names(&sent(&mut layer, ms(1)))].concat();
+        assert_eq!(all, ["D1", "D2", "D3", "D4"], "{mode:?}");
+        assert_eq!((layer.kept(ms(1)).held, layer.poll_timeout()), (0, None));
+    }
+}
+
+#[test]
+fn a_later_ack_takes_an_earlier_ones_place() {
+    for mode in Mode::ALL {
+        for thin_acks in [false, true] {
+            let mut layer = NcLayer::new(coding::Config { thin_acks, ..common::config(2, mode, ms(10)) });
+            // The second is a duplicate, which tells of a loss and replaces nothing; those after it tell of progress.
+            for n in [1, 1, 2, 3] {
+                relay(&mut layer, ms(0), BACK, &ack(n));
+            }
+            relay(&mut layer, ms(0), BACK, &ack_of(9, true));
+            sent(&mut layer, ms(0));
+            let stats = layer.stats();
+            let expected = if thin_acks { (3, 2) } else { (5, 0) };
+            assert_eq!((stats.sent - stats.reports, stats.thinned), expected, "{mode:?}");
+        }
+    }
+}
+
+#[test]
 fn off_leaves_every_frame_as_it_is() {
     let mut layer = layer(2, Mode::Off);
     for packet in [data(1), data_of(2, true), common::udp(1, 3, b"x")] {

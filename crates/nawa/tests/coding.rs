@@ -80,9 +80,13 @@ impl Chain {
     /// The ways of node `number` to those that are not its neighbours, and theirs through it.
     fn route(&self, number: usize) {
         let node = self.node(number);
-        let on = ["net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1"];
-        let off = ["net.ipv4.conf.all.send_redirects=0", "net.ipv4.conf.nc0.send_redirects=0"];
-        succeed(&mut node.command("sysctl", ["-q", "-w"].into_iter().chain(on).chain(off)));
+        let on = ["ipv4/ip_forward", "ipv6/conf/all/forwarding"].map(|key| (key, "1"));
+        let off = ["ipv4/conf/all/send_redirects", "ipv4/conf/nc0/send_redirects"].map(|key| (key, "0"));
+        node.within(|| {
+            for (key, value) in on.into_iter().chain(off) {
+                fs::write(format!("/proc/sys/net/{key}"), value).expect("a sysctl of the namespace");
+            }
+        });
         for far in (1..=self.nodes.len()).filter(|far| far.abs_diff(number) > 1) {
             let next = if far > number { number + 1 } else { number - 1 };
             node.ip(&format!("route replace 10.88.0.{far}/32 via 10.88.0.{next} dev nc0"));
@@ -236,13 +240,16 @@ fn a_reload_changes_mode_wait_and_addresses_under_a_transfer() {
     let index = chain.node(2).within(|| index("nc0"));
     // Between two reloads some bytes have to get through, on the connection that was there before.
     for (round, mode) in MODES.iter().enumerate() {
-        let text = fs::read_to_string(chain.file(2, &format!("mode = '{mode}'\nwait = '{round}ms'\n")));
+        let text = fs::read_to_string(
+            chain.file(2, &format!("mode = '{mode}'\nwait = '{round}ms'\nthin-acks = true\n")),
+        );
         let text = text.expect("the file").replace("['", &format!("['10.88.0.{}/24', '", 20 + round));
         fs::write(chain.folder.path().join("2.toml"), text).expect("the file");
         daemons[1].signal(Signal::HUP);
         daemons[1].read_until("the file is taken up");
         let status = chain.status(2);
         assert_eq!((&status["mode"], &status["wait_ms"]), (&(*mode).into(), &(round as f64).into()));
+        assert_eq!(status["thin_acks"], true);
         let sent = bytes(100_000, round as u32);
         let mut received = vec![0; sent.len()];
         thread::scope(|scope| {

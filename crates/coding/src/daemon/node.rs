@@ -52,13 +52,13 @@ pub struct Node {
 impl Node {
     /// A node that has no slave yet; [`Node::refresh`] looks for it.
     pub fn new(settings: Settings, master: Master, waker: Waker, inbox: Inbox<Question>) -> io::Result<Self> {
-        let Change { mode, wait, .. } = settings.change;
+        let Change { mode, wait, thin_acks, .. } = settings.change;
         let poller = Poller::new()?;
         let changes = Changes::subscribe()?;
         poller.add(&waker, WAKER, Interest::Read)?;
         poller.add(&changes, CHANGES, Interest::Read)?;
         poller.add(&master.tap, MASTER, Interest::Read)?;
-        let layer = NcLayer::new(Config { mode, wait, mac: Mac::default(), mtu: 0 });
+        let layer = NcLayer::new(Config { mode, wait, thin_acks, mac: Mac::default(), mtu: 0 });
         let buffer = vec![0; LONGEST].into();
         Ok(Self {
             settings,
@@ -251,8 +251,8 @@ impl Node {
 
     fn change(&mut self, change: Change) -> Result<(), String> {
         self.master.set_addresses(&change.addresses).map_err(|error| error.to_string())?;
-        let Change { mode, wait, .. } = change;
-        self.layer.reconfigure(monotonic(), Config { mode, wait, ..*self.layer.config() });
+        let Change { mode, wait, thin_acks, .. } = change;
+        self.layer.reconfigure(monotonic(), Config { mode, wait, thin_acks, ..*self.layer.config() });
         self.settings.change = change;
         Ok(())
     }
@@ -267,6 +267,7 @@ impl Node {
             master: master.clone(),
             mode: change.mode.name(),
             wait_ms: ms(change.wait),
+            thin_acks: change.thin_acks,
             mtu_bytes: self.master.mtu(),
             waits_because: self.because.clone(),
             sent_frames: stats.sent.saturating_sub(self.unsent),
@@ -287,6 +288,7 @@ impl Node {
             malformed_frames: stats.malformed,
             sent_again_packets: stats.sent_again,
             report_frames: stats.reports,
+            thinned_packets: stats.thinned,
             undelivered_frames: self.undelivered,
             queued_frames: kept.queued,
             waiting_packets: kept.held,

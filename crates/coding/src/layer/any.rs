@@ -13,7 +13,7 @@ impl NcLayer {
     /// A packet that has no partner yet waits for one, if that is worth it.
     pub(super) fn wait_or_go(&mut self, now: Duration, packet: Transit) {
         self.stats.relayed += 1;
-        if !self.can_be_coded(now, &packet) {
+        if !self.can_be_held(now, &packet) {
             let held = self.holds.release(&packet);
             self.send_held(now, held);
             return self.enqueue(Entry::Packet(packet));
@@ -24,6 +24,12 @@ impl NcLayer {
         let (waited, came_now) = out.into_iter().partition(|packet| packet.came < now);
         self.send_pushed_out(now, waited);
         Vec::into_iter(came_now).for_each(|packet| self.enqueue(Entry::Packet(packet)));
+    }
+
+    /// Whether the neighbours on both sides decode, and miss too little for a hold to be in vain.
+    fn can_be_held(&self, now: Duration, packet: &Transit) -> bool {
+        let mut hops = packet.previous_hop.into_iter().chain([packet.next_hop]);
+        self.can_be_coded(now, packet) && hops.all(|hop| self.neighbours.is_worth_waiting_for(hop))
     }
 
     /// Whether the neighbours on both sides decode.
@@ -39,15 +45,20 @@ impl NcLayer {
         }
         let (mtu, neighbours) = (self.config.mtu, &self.neighbours);
         let fits = |other: &Transit| {
-            other.opposes(leaving)
-                && payload_len(&other.datagram, &leaving.datagram) <= mtu
+            payload_len(&other.datagram, &leaving.datagram) <= mtu
                 && neighbours.overhears(leaving.in_order(other).1)
         };
-        self.interface_queue.take_packet(fits).or_else(|| {
-            let held = self.holds.take_partner(fits)?;
-            self.stats.released(now.saturating_sub(held.came));
-            Some(held)
-        })
+        // A sum takes as long as its longer packet: what it saves is the shorter one's time.
+        let fits_well = |other: &Transit| fits(other) && leaving.is_about_as_long_as(other);
+        let (queue, holds, stats) = (&mut self.interface_queue, &mut self.holds, &mut self.stats);
+        let mut take = |fits: &dyn Fn(&Transit) -> bool| {
+            queue.take_partner(leaving, fits).or_else(|| {
+                let held = holds.take_partner(leaving, fits)?;
+                stats.released(now.saturating_sub(held.came));
+                Some(held)
+            })
+        };
+        take(&fits_well).or_else(|| take(&fits))
     }
 
     /// The next report or greeting that is due. They go first: what they say is late otherwise.

@@ -25,7 +25,7 @@ pub fn mac(n: usize) -> Mac {
 }
 
 pub fn config(n: usize, mode: Mode, wait: Duration) -> Config {
-    Config { mode, wait, mac: mac(n), mtu: MTU }
+    Config { mode, wait, thin_acks: false, mac: mac(n), mtu: MTU }
 }
 
 pub fn layer(n: usize, mode: Mode) -> NcLayer {

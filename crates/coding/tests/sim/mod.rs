@@ -6,7 +6,7 @@ pub mod tcp;
 use std::time::Duration;
 
 use coding::ethernet::Frame;
-use coding::{Mode, NcLayer, Stats};
+use coding::{Config, Mode, NcLayer, Stats};
 use link::dcf::{DcfConfig, Destination, Medium, Phy, Position};
 use link::{PacketCount, Probability};
 
@@ -19,6 +19,7 @@ pub struct Scenario {
     pub mode: Mode,
     pub hops: usize,
     pub wait: Duration,
+    pub thin_acks: bool,
     /// Segments.
     pub window: u32,
     pub flows: u16,
@@ -35,6 +36,7 @@ impl Default for Scenario {
             mode: Mode::Off,
             hops: 2,
             wait: Duration::from_millis(10),
+            thin_acks: false,
             window: 64,
             flows: 1,
             both_ways: false,
@@ -82,7 +84,8 @@ pub fn run(scenario: &Scenario) -> Outcome {
     let mut world = World {
         medium: Medium::new(dcf, scenario.seed),
         layers: (1..=scenario.hops + 1)
-            .map(|n| NcLayer::new(config(n, scenario.mode, scenario.wait)))
+            .map(|n| Config { thin_acks: scenario.thin_acks, ..config(n, scenario.mode, scenario.wait) })
+            .map(NcLayer::new)
             .collect(),
         connections: there.chain(back).collect(),
         now: Duration::ZERO,

@@ -42,7 +42,7 @@ fn one(source: &mut Source, written: document::Coding) -> Option<Settings> {
         Some(text) => source.expect(text.span(), value::wait(text.get_ref())),
         None => Some(WAIT),
     };
-    let change = Change { addresses, mode: mode?, wait: wait? };
+    let change = Change { addresses, mode: mode?, wait: wait?, thin_acks: written.thin_acks };
     Some(Settings { interface: interface?, master: master?, change })
 }
 

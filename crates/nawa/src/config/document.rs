@@ -225,6 +225,9 @@ pub struct Coding {
     pub mode: Option<Spanned<String>>,
     /// Duration with a unit.
     pub wait: Option<Spanned<String>>,
+    /// Whether later ACKs take the place of earlier ones.
+    #[serde(default)]
+    pub thin_acks: bool,
 }
 
 /// `[bicast]`

@@ -152,7 +152,7 @@ fn what_a_coding_cannot_be() {
         ("['10.88.0.2/24']\nwait = 10", "5:8: invalid type: integer `10`, expected a string"),
         (
             "['10.88.0.2/24']\nhold = '1ms'",
-            "5:1: unknown field `hold`, expected one of `interface`, `master`, `addresses`, `mode`, `wait`",
+            "5:1: unknown field `hold`, expected one of `interface`, `master`, `addresses`, `mode`, `wait`, `thin-acks`",
         ),
         (
             "['10.88.0.2/24']\n[[coding]]\ninterface = 'nc0'\nmaster = 'nc1'\naddresses = ['10.89.0.2/24']",
@@ -419,6 +419,7 @@ fn the_sample_is_good_and_shows_every_option() {
         "udp-port",
         "master",
         "wait",
+        "thin-acks",
     ] {
         assert!(
             sample.lines().any(|line| line.starts_with(&format!("{key} = "))),
