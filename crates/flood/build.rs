@@ -6,6 +6,6 @@ fn main() {
     }
     cc::Build::new().file("src/ffi.c").include("bpf").warnings_into_errors(true).compile("flood");
     if std::env::var_os("CARGO_FEATURE_NODE").is_some() {
-        bpf::compile::compile("bpf/flood.bpf.c", &["bpf/flood.h"]);
+        bpf::compile::compile("bpf/flood.bpf.c", &["bpf/flood.h", "bpf/board.h"]);
     }
 }

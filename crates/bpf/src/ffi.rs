@@ -92,6 +92,17 @@ pub fn attach_xdp(program: BorrowedFd, interface: u32, flags: u32) -> io::Result
     })
 }
 
+/// What XDP can do at the interface with this index: `NETDEV_XDP_ACT_…`.
+pub fn xdp_features(interface: u32) -> io::Result<u64> {
+    // SAFETY: all zero is valid: integers.
+    let mut options: libbpf_sys::bpf_xdp_query_opts = unsafe { std::mem::zeroed() };
+    options.sz = size_of_val(&options) as libbpf_sys::size_t;
+    let interface = i32::try_from(interface).map_err(io::Error::other)?;
+    // SAFETY: a number, and options that outlive the call, of the size that they say.
+    checked(unsafe { libbpf_sys::bpf_xdp_query(interface, 0, &raw mut options) })?;
+    Ok(options.feature_flags)
+}
+
 /// The XDP program that passes every frame, in two instructions: `r0 = XDP_PASS; exit`.
 pub fn load_pass() -> io::Result<OwnedFd> {
     let instruction = |code: u32, imm: i32| {

@@ -19,6 +19,9 @@ pub enum Mode {
     Generic,
 }
 
+/// `NETDEV_XDP_ACT_NDO_XMIT`.
+const NDO_XMIT: u64 = 1 << 2;
+
 /// An object whose programs the kernel has accepted.
 pub struct Loaded {
     pub(crate) object: Object,
@@ -48,6 +51,22 @@ pub struct Run {
 /// # Errors
 /// What the kernel says.
 pub fn load(object: &[u8], constants: &[(&str, &[u8])]) -> Result<Loaded, Error> {
+    load_programs(object, constants, None)
+}
+
+/// The same with `programs` alone, of all that the object has.
+///
+/// # Errors
+/// What the kernel says.
+pub fn load_only(object: &[u8], constants: &[(&str, &[u8])], programs: &[&str]) -> Result<Loaded, Error> {
+    load_programs(object, constants, Some(programs))
+}
+
+fn load_programs(
+    object: &[u8],
+    constants: &[(&str, &[u8])],
+    programs: Option<&[&str]>,
+) -> Result<Loaded, Error> {
     libbpf_rs::set_print(Some((PrintLevel::Debug, |_, line| tracing::debug!("{}", line.trim_end()))));
     let refused = |error| Error::Refused { program: "for XDP".into(), error };
     let mut open = ObjectBuilder::default().open_memory(object).map_err(refused)?;
@@ -58,7 +77,23 @@ pub fn load(object: &[u8], constants: &[(&str, &[u8])]) -> Result<Loaded, Error>
             map.set_initial_value(bytes).map_err(refused)?;
         }
     }
+    for mut program in open.progs_mut() {
+        let name = program.name().to_string_lossy().into_owned();
+        if let Some(wanted) = programs {
+            program.set_autoload(wanted.contains(&name.as_str()));
+        }
+    }
     Ok(Loaded { object: open.load().map_err(refused)? })
+}
+
+/// Whether the interface with this index takes frames that programs redirect to it. Kernels before 6.3 do not say: false.
+///
+/// # Errors
+/// What the kernel says.
+pub fn takes_redirected(interface: u32) -> Result<bool, Error> {
+    let features =
+        ffi::xdp_features(interface).map_err(Error::system("ask what XDP does at an interface"))?;
+    Ok(features & NDO_XMIT != 0)
 }
 
 /// Passes every frame that comes in by the interface with this index. The end of a veth needs some program, so that what
@@ -114,6 +149,16 @@ impl Loaded {
         };
         let sums: libbpf_rs::Result<_> = (0..map.max_entries()).map(sum).collect();
         sums.map_err(|error| Error::loader("read a BPF program's counters", error))
+    }
+
+    /// The map `name`, to be mapped into memory.
+    ///
+    /// # Errors
+    /// If there is no such map, or descriptors have run out.
+    pub fn descriptor(&self, name: &str) -> Result<OwnedFd, Error> {
+        let map = self.object.maps().find(|map| map.name() == name);
+        let map = map.ok_or_else(|| Error::NoProgram(name.to_owned()))?;
+        map.as_fd().try_clone_to_owned().map_err(Error::system("keep a BPF map"))
     }
 
     /// The reading end of the ring buffer `name`.

@@ -27,14 +27,23 @@ impl PacketSocket {
         let mut name = address();
         name.sll_protocol = ethertype.unwrap_or(0).to_be();
         name.sll_ifindex = i32::try_from(interface).map_err(io::Error::other)?;
+        let length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+        // SAFETY: the name is one `sockaddr_ll` of the length given, which outlives the call.
+        check(unsafe { libc::bind(socket.as_raw_fd(), (&raw const name).cast(), length) })?;
+        Self::adopt(socket)
+    }
+
+    /// A packet socket that somebody has opened and bound to an interface, and passed on.
+    pub fn adopt(socket: OwnedFd) -> io::Result<Self> {
+        let mut name = address();
         let mut length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
         let fd = socket.as_raw_fd();
-        // SAFETY: the name is one `sockaddr_ll` of the length given, which outlives the call.
-        check(unsafe { libc::bind(fd, (&raw const name).cast(), length) })?;
         // SAFETY: the kernel writes at most `length` bytes, which is what the name has.
         check(unsafe { libc::getsockname(fd, (&raw mut name).cast(), &raw mut length) })?;
         let mac = *name.sll_addr.first_chunk().expect("eight bytes");
-        if (name.sll_hatype, name.sll_halen) != (libc::ARPHRD_ETHER, 6) {
+        if (name.sll_family, name.sll_hatype, name.sll_halen)
+            != (libc::AF_PACKET as u16, libc::ARPHRD_ETHER, 6)
+        {
             return Err(io::Error::other("the interface carries no Ethernet frames"));
         }
         Ok(Self { socket, mac })
@@ -54,6 +63,12 @@ impl PacketSocket {
     pub fn recv<'b>(&self, buffer: &'b mut [u8]) -> Option<&'b [u8]> {
         let (length, _) = recv(&self.socket, &mut *buffer, RecvFlags::empty()).ok()?;
         buffer.get(..length)
+    }
+}
+
+impl From<PacketSocket> for OwnedFd {
+    fn from(socket: PacketSocket) -> Self {
+        socket.socket
     }
 }
 

@@ -63,6 +63,12 @@ impl Poller {
         Ok(epoll::add(&self.epoll, source, EventData::new_u64(token), flags(interest))?)
     }
 
+    /// The same, but ready once for each time that `source` has become readable or was so anew (edge-triggered): nobody
+    /// has to read from it.
+    pub fn add_edge(&self, source: impl AsFd, token: u64) -> io::Result<()> {
+        Ok(epoll::add(&self.epoll, source, EventData::new_u64(token), EventFlags::IN | EventFlags::ET)?)
+    }
+
     /// Waits for something else of a `source` added before.
     pub fn change(&self, source: impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
         Ok(epoll::modify(&self.epoll, source, EventData::new_u64(token), flags(interest))?)
@@ -85,6 +91,26 @@ impl Poller {
             Err(error) => return Err(error.into()),
         }
         Ok(self.ready.iter().copied())
+    }
+}
+
+impl AsFd for Poller {
+    /// Readable when something is ready.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+}
+
+impl From<OwnedFd> for Poller {
+    /// `epoll` is an epoll instance, maybe another process's.
+    fn from(epoll: OwnedFd) -> Self {
+        Self { epoll, ready: Vec::with_capacity(EVENTS) }
+    }
+}
+
+impl From<Poller> for OwnedFd {
+    fn from(poller: Poller) -> Self {
+        poller.epoll
     }
 }
 

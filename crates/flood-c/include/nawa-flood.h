@@ -4,7 +4,7 @@
  * namespace. Link with -lnawa_flood. One thread at a time may use a connection; several connections are independent.
  *
  * What fails returns a negative errno: -ECONNREFUSED no node, -EPIPE the node has stopped or does not want this user (only
- * root may), -EMSGSIZE too long, -ETIMEDOUT nothing came, -EINVAL an argument.
+ * root may), -EMSGSIZE too long, -ENETDOWN the interface is down, -ETIMEDOUT nothing came, -EINVAL an argument.
  */
 #ifndef NAWA_FLOOD_H
 #define NAWA_FLOOD_H
@@ -34,7 +34,8 @@ struct nawa_flood *nawa_flood_open(const char *interface);
 /* Has what is heard from now on delivered. */
 int nawa_flood_listen(struct nawa_flood *flood);
 
-/* Whether nawa_flood_recv looks again and again, which takes a processor, instead of sleeping until woken. */
+/* Whether nawa_flood_recv looks again and again, which takes a processor, instead of sleeping until woken. Before
+ * nawa_flood_listen, so that nobody is woken for this connection. */
 void nawa_flood_busy_poll(struct nawa_flood *flood, int busy);
 
 /* Sends a message. ttl: how many hops it may go; 0: as the node's file says. */
@@ -44,7 +45,7 @@ int nawa_flood_send(struct nawa_flood *flood, uint8_t ttl, const void *data, siz
  * `header` may be NULL. */
 long nawa_flood_recv(struct nawa_flood *flood, struct nawa_flood_header *header, void *data, size_t size, int timeout_ms);
 
-/* Readable when a message is there: for poll(2). It belongs to the connection. */
+/* For poll(2): readable when a message has come, until nawa_flood_recv finds no more. It belongs to the connection. */
 int nawa_flood_fd(const struct nawa_flood *flood);
 
 /* Bytes that a message may have. */

@@ -23,7 +23,7 @@ fn errno(error: &ClientError) -> c_int {
         ClientError::NoNode(_) => libc::ECONNREFUSED,
         ClientError::Closed => libc::EPIPE,
         ClientError::TooLong(..) => libc::EMSGSIZE,
-        ClientError::System(error) => error.raw_os_error().unwrap_or(libc::EIO),
+        ClientError::Unsent(error) | ClientError::System(error) => error.raw_os_error().unwrap_or(libc::EIO),
     }
 }
 

@@ -2,15 +2,27 @@
 /* Floods inside the driver (paper 000, 3.2): a frame of the EtherType 0x88B5 that is new goes back out of the interface
  * that it came in by (XDP_TX), before the kernel has made a packet of it. All other traffic passes.
  *
- * XDP cannot send a frame and pass it up: the local copy goes through a ring buffer, and only while somebody listens.
+ * XDP cannot send a frame and pass it up: the local copy goes onto the board (board.h), and only while somebody listens.
+ * Whoever sleeps is woken by the bell, a device that no frame leaves by: handing it one wakes those who wait for it, and as
+ * the kernel sends what a program has redirected when that has ended, the last device first, the relayed frame is on its way
+ * then. A ring buffer's own way of waking is an interrupt, which comes at once and takes longer than all else here; it is for
+ * what the node itself has to know: pings, and all messages where there is no bell.
  *
  * What waits cannot be decided here. With `hand_up`, nothing is relayed: the first copy goes up, and of each further one
  * the header (of this node's own messages too), so that user space can count them and decide (src/suppression.rs).
  */
 #include "xdp.h"
 #include "flood.h"
+#include "board.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
+
+#define BPF_MAP_TYPE_ARRAY 2
+#define BPF_MAP_TYPE_DEVMAP 14
+#define BPF_F_MMAPABLE 1024
+#define BPF_F_BROADCAST 8
+
+static long (*const bpf_redirect_map)(void *map, __u64 key, __u64 flags) = (void *)51;
 
 #define ETHERTYPE 0x88b5
 #define ETHERNET 14
@@ -26,9 +38,17 @@ struct flood_setup {
 
 const volatile struct flood_setup setup SEC(".rodata.setup");
 
+/* How applications get what is heard. */
+enum flood_listening {
+	FLOOD_NOBODY = 0,
+	FLOOD_BOARD,         /* by the board; all of them look by themselves */
+	FLOOD_BELL,          /* by the board, and are woken by the bell */
+	FLOOD_DAEMON,        /* from the node, to which all goes up */
+};
+
 /* What user space changes while it runs. */
 struct flood_control {
-	__u32 listening;     /* data are wanted up here */
+	__u32 listening;
 };
 
 struct flood_control control SEC(".bss.control");
@@ -48,7 +68,8 @@ struct {
 /* What is counted, by the number of the counter: the verdicts, and after them these. */
 enum flood_counter {
 	FLOOD_RELAYED = FLOOD_VERDICTS, /* new, and sent again; FLOOD_NEW counts those that were not */
-	FLOOD_LOST,                     /* not delivered: the ring was full */
+	FLOOD_LOST,                     /* had no room in the ring, or on the board */
+	FLOOD_POSTED,                   /* put onto the board */
 	FLOOD_COUNTERS,
 };
 
@@ -79,6 +100,30 @@ struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 1 << 20);
 } frames SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1 + BOARD_SLOTS);
+	__type(key, __u32);
+	__type(value, struct board_slot);
+} board SEC(".maps");
+
+/* The bell, and the bell again. */
+struct {
+	__uint(type, BPF_MAP_TYPE_DEVMAP);
+	__uint(max_entries, 2);
+	__uint(key_size, sizeof(__u32));
+	__uint(value_size, sizeof(__u32));
+} bell SEC(".maps");
+
+/* The bell, and this interface: the last is sent first. */
+struct {
+	__uint(type, BPF_MAP_TYPE_DEVMAP);
+	__uint(max_entries, 2);
+	__uint(key_size, sizeof(__u32));
+	__uint(value_size, sizeof(__u32));
+} bell_and_out SEC(".maps");
 
 /* One element each: without CAP_PERFMON the verifier allows no arithmetic on pointers that depends on the way taken. */
 INLINE void count(__u32 counter)
@@ -130,55 +175,96 @@ none:
 	return 0;
 }
 
-INLINE void hand_up(struct xdp_md *ctx, __u32 verdict, __u32 length)
+static __attribute__((noinline)) int hand_up(struct xdp_md *ctx, __u32 verdict, __u32 length)
 {
 	const int done = length <= SMALL - sizeof(struct flood_record) ? hand_up_as(ctx, verdict, length, SMALL)
 								       : hand_up_as(ctx, verdict, length, LARGE);
 	if (!done)
 		count(FLOOD_LOST);
+	return done;
 }
 
-INLINE __u32 wanted(const struct flood_config *c, const struct flood_header *h, const __u8 *frame, const __u8 *end)
+/* Puts the frame onto the board. Who finds another processor still writing into the slot, one board of messages later,
+ * gives up: two at once would make nonsense. */
+static __attribute__((noinline)) __u32 post(struct xdp_md *ctx, __u32 length)
+{
+	__u32 key = 0;
+	struct board_slot *slot = bpf_map_lookup_elem(&board, &key);
+	__u64 number, before;
+
+	if (!slot)
+		return 0;
+	number = __sync_fetch_and_add(&slot->stamp, 1);
+	key = 1 + (number & (BOARD_SLOTS - 1));
+	slot = bpf_map_lookup_elem(&board, &key);
+	if (!slot || length < 1 || length > sizeof(slot->frame))
+		return 0;
+	before = *(volatile __u64 *)&slot->stamp;
+	number = 2 * (number + 1);
+	if (before & 1 || __sync_val_compare_and_swap(&slot->stamp, before, number + 1) != before) {
+		count(FLOOD_LOST);
+		return 0;
+	}
+	slot->length = length;
+	/* Cannot fail: the frame is as long as its header says. */
+	bpf_xdp_load_bytes(ctx, ETHERNET, slot->frame, length);
+	/* Not before all that is written: an exchange is a barrier. */
+	__sync_lock_test_and_set(&slot->stamp, number);
+	count(FLOOD_POSTED);
+	return 1;
+}
+
+/* Whether the node itself has to know. */
+INLINE __u32 wanted(const struct flood_config *c, const struct flood_header *h, const __u8 *frame, const __u8 *end,
+		    __u32 listening)
 {
 	const __u8 *target = frame + FLOOD_HEADER_1;
 
-	if (*(volatile __u32 *)&control.listening)
+	if (listening == FLOOD_DAEMON)
 		return 1;
 	/* A ping for this node is answered whether anybody listens or not. */
 	return c->wire && h->kind == FLOOD_ECHO_REQUEST && target + 4 <= end &&
 	       flood_be32(FLOOD_LOAD(__u32, target)) == c->id;
 }
 
-struct walk {
-	struct flood_sip sip;
-	const __u64 *frame;
-};
+/* Enough for messages of 100 bytes in one go. */
+#define TURN 16
 
-static long walk_word(__u64 number, struct walk *walk)
+static long hash_turn(__u64 number, struct flood_tag *tag)
 {
-	flood_sip_word(&walk->sip, flood_data_word(walk->frame, number));
-	return 0;
+	return flood_tag_words(tag, (__u32)number * TURN, TURN);
 }
 
-/* By bpf_loop, and in a copy: of a program without CAP_PERFMON, the verifier follows every branch that a processor might
- * speculate on, which has no end in a loop, and allows constant places of a packet only. */
-INLINE __u32 tag_is_good(struct xdp_md *ctx, const struct flood_config *c, const struct flood_header *h)
+static long hash_word(__u64 number, struct flood_tag *tag)
+{
+	return flood_tag_words(tag, (__u32)number, 1);
+}
+
+/* By bpf_loop, since the verifier follows a loop in C to its end, and in a copy, since it allows constant places of a
+ * packet only. */
+INLINE __u32 tag_is_good(struct xdp_md *ctx, const struct flood_config *c, const struct flood_header *h,
+			 const __u32 wary)
 {
 	const __u32 zero = 0, length = FLOOD_HEADER_1 + h->len;
 	struct flood_copy *copy = bpf_map_lookup_elem(&copies, &zero);
-	struct walk walk;
+	struct flood_tag tag;
+	__u64 claimed;
 
 	if (!copy || length > sizeof(copy->frame) || bpf_xdp_load_bytes(ctx, ETHERNET, copy->frame, length))
 		return 0;
-	walk.frame = copy->frame;
-	flood_tag_begin(&walk.sip, c, copy->frame);
-	bpf_loop(h->len / 8, walk_word, &walk, 0);
-	return flood_tag_end(&walk.sip, h, copy->frame) == copy->frame[2];
+	claimed = copy->frame[2];
+	flood_tag_begin(&tag, c, h, copy->frame);
+	if (wary)
+		bpf_loop(FLOOD_FRAME_WORDS, hash_word, &tag, 0);
+	else
+		bpf_loop(FLOOD_FRAME_WORDS / TURN, hash_turn, &tag, 0);
+	return flood_tag_end(&tag) == claimed;
 }
 
-INLINE __u32 judge(struct xdp_md *ctx, const struct flood_config *c, const struct flood_header *h)
+INLINE __u32 judge(struct xdp_md *ctx, const struct flood_config *c, const struct flood_header *h, const __u32 wary)
 {
-	const __u32 now = (__u32)(bpf_ktime_get_coarse_ns() >> FLOOD_TICK_SHIFT), id = h->id;
+	const __u32 now = flood_needs_time(c) ? (__u32)(bpf_ktime_get_coarse_ns() >> FLOOD_TICK_SHIFT) : 0;
+	const __u32 id = h->id;
 	struct flood_source *source = bpf_map_lookup_elem(&sources, &id);
 	struct flood_source begun;
 	__u32 verdict;
@@ -190,7 +276,7 @@ INLINE __u32 judge(struct xdp_md *ctx, const struct flood_config *c, const struc
 	}
 	/* After the window: most copies that a node hears are duplicates. Before anything is remembered: what has a bad tag
 	 * leaves no trace. */
-	if (c->keyed && !tag_is_good(ctx, c, h))
+	if (c->keyed && !tag_is_good(ctx, c, h, wary))
 		return FLOOD_BAD_TAG;
 	if (!source) {
 		flood_source_init(&begun, c, h, now);
@@ -210,28 +296,30 @@ INLINE void set(__u8 *at, __u8 value)
 	*at = value;
 }
 
-SEC("xdp")
-int flood_relay(struct xdp_md *ctx)
+INLINE int relay(struct xdp_md *ctx, const __u32 wary)
 {
 	const struct flood_config c = load_config();
 	__u8 *start = (__u8 *)(long)ctx->data, *end = (__u8 *)(long)ctx->data_end;
 	__u8 *frame = start + ETHERNET;
 	struct flood_header h = {};
-	__u32 verdict, length;
+	const __u32 listening = *(volatile __u32 *)&control.listening;
+	__u32 verdict, length, rings = 0;
 
 	if (frame > end || *(__u16 *)(start + 12) != flood_be16(ETHERTYPE))
 		return XDP_PASS;
 	length = (__u32)bpf_xdp_get_buff_len(ctx) - ETHERNET;
 	verdict = flood_parse(&h, &c, frame, end, length, FLOOD_ETHERNET_PAD);
 	if (verdict == FLOOD_NEW)
-		verdict = h.id == c.id ? FLOOD_OWN : judge(ctx, &c, &h);
+		verdict = h.id == c.id ? FLOOD_OWN : judge(ctx, &c, &h, wary);
 	if (setup.hand_up && (verdict == FLOOD_DUPLICATE || verdict == FLOOD_OWN))
 		hand_up(ctx, verdict, flood_header_length(&c));
-	else if (verdict == FLOOD_NEW && (setup.hand_up || wanted(&c, &h, frame, end)))
+	else if (verdict == FLOOD_NEW && (setup.hand_up || wanted(&c, &h, frame, end, listening)))
 		hand_up(ctx, verdict, flood_header_length(&c) + h.len);
+	else if (verdict == FLOOD_NEW && listening && h.kind != FLOOD_ECHO_REQUEST)
+		rings = post(ctx, flood_header_length(&c) + h.len) && listening == FLOOD_BELL;
 	if (verdict != FLOOD_NEW || setup.hand_up || !flood_goes_on(&h)) {
 		count(verdict);
-		return XDP_DROP;
+		return rings ? bpf_redirect_map(&bell, 0, XDP_DROP) : XDP_DROP;
 	}
 	count(FLOOD_RELAYED);
 	if (c.wire)
@@ -241,5 +329,28 @@ int flood_relay(struct xdp_md *ctx)
 	*(__u16 *)(start + 6) = *(const volatile __u16 *)&setup.mac[0];
 	*(__u16 *)(start + 8) = *(const volatile __u16 *)&setup.mac[2];
 	*(__u16 *)(start + 10) = *(const volatile __u16 *)&setup.mac[4];
-	return XDP_TX;
+	return rings ? bpf_redirect_map(&bell_and_out, 0, BPF_F_BROADCAST) : XDP_TX;
+}
+
+SEC("xdp")
+int flood_relay(struct xdp_md *ctx)
+{
+	return relay(ctx, 0);
+}
+
+/* The same for a process without CAP_PERFMON, of whose programs the verifier follows every branch that a processor might
+ * speculate on, which has no end in the loop of a turn. */
+SEC("?xdp")
+int flood_relay_wary(struct xdp_md *ctx)
+{
+	return relay(ctx, 1);
+}
+
+/* Rings the bell as user space bids. Twice, so that its queue is filled by the copy: a frame that stays there has to be
+ * nobody's. */
+SEC("xdp")
+int flood_ring(struct xdp_md *ctx)
+{
+	(void)ctx;
+	return bpf_redirect_map(&bell, 0, BPF_F_BROADCAST);
 }

@@ -198,64 +198,68 @@ FLOOD_INLINE void flood_sip_round(struct flood_sip *s)
 	s->v2 = flood_rotate(s->v2, 32);
 }
 
-FLOOD_INLINE void flood_sip_init(struct flood_sip *s, const __u64 key[2])
-{
-	const __u64 k0 = flood_le64(key[0]), k1 = flood_le64(key[1]);
-
-	s->v0 = k0 ^ 0x736f6d6570736575ULL;
-	s->v1 = k1 ^ 0x646f72616e646f6dULL;
-	s->v2 = k0 ^ 0x6c7967656e657261ULL;
-	s->v3 = k1 ^ 0x7465646279746573ULL;
-}
-
-/* Eight bytes, the first the lowest. */
-FLOOD_INLINE void flood_sip_word(struct flood_sip *s, __u64 m)
-{
-	s->v3 ^= m;
-	flood_sip_round(s);
-	flood_sip_round(s);
-	s->v0 ^= m;
-}
-
-/* `last`: what is left of fewer than eight bytes, and the length of all modulo 256 in the highest byte. */
-FLOOD_INLINE __u64 flood_sip_end(struct flood_sip *s, __u64 last)
-{
-	flood_sip_word(s, last);
-	s->v2 ^= 0xff;
-	flood_sip_round(s);
-	flood_sip_round(s);
-	flood_sip_round(s);
-	flood_sip_round(s);
-	return s->v0 ^ s->v1 ^ s->v2 ^ s->v3;
-}
-
-/* Words of 8 bytes that hold the longest frame, a power of two. */
+/* Words of 8 bytes that hold the longest frame and what flood_tag_begin puts behind it, a power of two. */
 #define FLOOD_FRAME_WORDS 512
 
-/* The tag of a frame whose header flood_parse has found good: of its 16 bytes before the tag with TTL 0, and of its data;
- * as the machine would load it from the frame. `frame` is a copy of the frame in aligned words. First comes this, then
- * flood_sip_word of each whole word of the data, then flood_tag_end. */
-FLOOD_INLINE void flood_tag_begin(struct flood_sip *s, const struct flood_config *c, const __u64 *frame)
+/* A tag that is being computed. */
+struct flood_tag {
+	struct flood_sip sip;
+	const __u64 *words;
+	__u32 count;         /* of the words that flood_tag_words hashes */
+	__u32 reserved;
+};
+
+/* Begins the tag of a frame whose header flood_parse has found good: of its 16 bytes before the tag with TTL 0, and of
+ * its data. `words` is a copy of the frame, of which this makes what is hashed: from the second word on the header, the
+ * data, the last word, and two of zeroes for the rounds that end it. So one piece of code hashes everything, and there is
+ * little of it: in a relay that is used now and then, fetching code takes longer than running it. */
+FLOOD_INLINE void flood_tag_begin(struct flood_tag *t, const struct flood_config *c, const struct flood_header *h,
+				  __u64 *words)
 {
-	flood_sip_init(s, c->key);
-	flood_sip_word(s, flood_le64(frame[0]) & ~0xff00ULL);
-	flood_sip_word(s, flood_le64(frame[1]));
+	const __u64 k0 = flood_le64(c->key[0]), k1 = flood_le64(c->key[1]);
+	const __u32 last = (FLOOD_HEADER_1 + h->len) / 8 & (FLOOD_FRAME_WORDS - 1), odd = h->len & 7;
+	const __u64 rest = odd ? flood_le64(words[last]) << (64 - 8 * odd) >> (64 - 8 * odd) : 0;
+
+	t->sip.v0 = k0 ^ 0x736f6d6570736575ULL;
+	t->sip.v1 = k1 ^ 0x646f72616e646f6dULL;
+	t->sip.v2 = k0 ^ 0x6c7967656e657261ULL;
+	t->sip.v3 = k1 ^ 0x7465646279746573ULL;
+	words[2] = words[1];
+	words[1] = words[0] & flood_le64(~0xff00ULL);
+	/* The length of all, modulo 256, in the highest byte. */
+	words[last] = flood_le64(rest | (__u64)((16 + h->len) & 255) << 56);
+	words[(last + 1) & (FLOOD_FRAME_WORDS - 1)] = 0;
+	words[(last + 2) & (FLOOD_FRAME_WORDS - 1)] = 0;
+	t->words = words;
+	t->count = last + 2;
 }
 
-/* Of the data, the word of this number. */
-FLOOD_INLINE __u64 flood_data_word(const __u64 *frame, __u64 number)
+/* Hashes up to `many` words from `first` on, all before which are hashed; 1 if that was the end. */
+FLOOD_INLINE __u32 flood_tag_words(struct flood_tag *t, __u32 first, __u32 many)
 {
-	return flood_le64(frame[(number + FLOOD_HEADER_1 / 8) & (FLOOD_FRAME_WORDS - 1)]);
+	struct flood_sip s = t->sip;
+	__u32 i, at = first;
+
+	for (i = 0; i < many; i++, at++) {
+		const __u64 m = at < t->count ? flood_le64(t->words[(at + 1) & (FLOOD_FRAME_WORDS - 1)]) : 0;
+
+		if (at >= t->count)
+			break;
+		if (at + 2 == t->count)
+			s.v2 ^= 0xff;
+		s.v3 ^= m;
+		flood_sip_round(&s);
+		flood_sip_round(&s);
+		s.v0 ^= m;
+	}
+	t->sip = s;
+	return at >= t->count;
 }
 
-FLOOD_INLINE __u64 flood_tag_end(struct flood_sip *s, const struct flood_header *h, const __u64 *frame)
+/* The tag, as the machine would load it from the frame. */
+FLOOD_INLINE __u64 flood_tag_end(const struct flood_tag *t)
 {
-	const __u32 odd = h->len & 7;
-	__u64 last = 0;
-
-	if (odd)
-		last = flood_data_word(frame, h->len >> 3) << (64 - 8 * odd) >> (64 - 8 * odd);
-	return flood_le64(flood_sip_end(s, last | (__u64)((16 + h->len) & 255) << 56));
+	return flood_le64(t->sip.v0 ^ t->sip.v1 ^ t->sip.v2 ^ t->sip.v3);
 }
 
 /* --- which frames are new --- */
@@ -295,6 +299,12 @@ FLOOD_INLINE __u32 flood_check(const struct flood_source *s, const struct flood_
 	if (ahead <= -FLOOD_BEHIND)
 		return FLOOD_OLD;
 	return s->seen[h->seq / 64 % FLOOD_WORDS] >> (h->seq & 63) & 1 ? FLOOD_DUPLICATE : FLOOD_NEW;
+}
+
+/* Whether time decides anything, so that somebody has to look at a clock. */
+FLOOD_INLINE __u32 flood_needs_time(const struct flood_config *c)
+{
+	return !c->wire || c->credit_tick;
 }
 
 /* A source's state before its first frame. */

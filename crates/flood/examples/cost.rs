@@ -2,7 +2,7 @@
 //! cost of such a run on top, which the row "passed" shows. `cargo run --release -p flood --features node --example cost`,
 //! as root.
 
-use flood::driver::{Driver, Handing};
+use flood::driver::{Driver, Handing, Listening};
 use flood::{ETHERTYPE, Format, Header, Kind, Rules, Wire};
 
 const RUNS: u32 = 20_000;
@@ -32,19 +32,19 @@ fn median(driver: &Driver, format: &Format, ethertype: u16, fresh: bool) -> u128
 }
 
 fn main() {
-    let row =
-        |name: &str, key: Option<[u8; 16]>, listening: bool, ethertype: u16, fresh: bool, quiet: bool| {
-            let format = Format::new(Wire::One, key);
-            let rules = Rules { format, id: 1, rate_limit: None };
-            let handing = Handing { quiet, ..Handing::default() };
-            let driver = Driver::load(&rules, [2, 0, 0, 0, 0, 1], handing).expect("the kernel takes it");
-            driver.listen(listening).expect("it can be told");
-            println!("{name:30} {:5}", median(&driver, &format, ethertype, fresh));
-        };
-    row("passed: no flood", None, false, 0x0800, true, false);
-    row("duplicate", None, false, ETHERTYPE, false, false);
-    row("relayed", None, false, ETHERTYPE, true, false);
-    row("relayed, tag checked", Some(KEY), false, ETHERTYPE, true, false);
-    row("relayed and delivered", None, true, ETHERTYPE, true, false);
-    row("the same with busy-poll", None, true, ETHERTYPE, true, true);
+    use Listening::{Board, Nobody, Node};
+    let row = |name: &str, key: Option<[u8; 16]>, listening: Listening, ethertype: u16, fresh: bool| {
+        let format = Format::new(Wire::One, key);
+        let rules = Rules { format, id: 1, rate_limit: None };
+        let driver =
+            Driver::load(&rules, [2, 0, 0, 0, 0, 1], Handing::default()).expect("the kernel takes it");
+        driver.listen(listening).expect("it can be told");
+        println!("{name:30} {:5}", median(&driver, &format, ethertype, fresh));
+    };
+    row("passed: no flood", None, Nobody, 0x0800, true);
+    row("duplicate", None, Nobody, ETHERTYPE, false);
+    row("relayed", None, Nobody, ETHERTYPE, true);
+    row("relayed, tag checked", Some(KEY), Nobody, ETHERTYPE, true);
+    row("relayed, put onto the board", None, Board, ETHERTYPE, true);
+    row("relayed, the node woken", None, Node, ETHERTYPE, true);
 }

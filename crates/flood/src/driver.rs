@@ -1,5 +1,8 @@
 //! The relay inside the driver: `bpf/flood.bpf.c`, loaded for one interface.
 
+use std::io;
+use std::os::fd::OwnedFd;
+
 use bpf::Error;
 use bpf::xdp::{self, Attached, Loaded, Ring, Run};
 
@@ -9,6 +12,9 @@ use crate::window::Rules;
 
 const OBJECT: &[u8] = bpf::object!("flood.bpf.o");
 const PROGRAM: &str = "flood_relay";
+/// The same for who may not be trusted with long loops.
+const WARY: &str = "flood_relay_wary";
+const RING: &str = "flood_ring";
 /// Records taken from the ring at once.
 const BATCH: usize = 64;
 
@@ -19,8 +25,23 @@ pub struct Counts {
     pub verdicts: [u64; Verdict::ALL.len()],
     /// Frames sent again.
     pub relayed: u64,
-    /// Frames that had no room in the ring.
+    /// Frames that had no room in the ring, or on the board.
     pub lost: u64,
+    /// Frames put onto the board.
+    pub posted: u64,
+}
+
+/// How applications get what is heard: `enum flood_listening`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Listening {
+    /// Nobody listens.
+    Nobody,
+    /// By the board, without being woken.
+    Board,
+    /// By the board, and the bell rings.
+    Bell,
+    /// From the node, to which everything goes up.
+    Node,
 }
 
 /// What goes up, and how.
@@ -44,6 +65,7 @@ pub struct Record {
 /// The program, accepted by the kernel.
 pub struct Driver {
     loaded: Loaded,
+    program: &'static str,
     ring: Ring,
 }
 
@@ -53,9 +75,13 @@ impl Driver {
     /// # Errors
     /// What the kernel says.
     pub fn load(rules: &Rules, mac: [u8; 6], handing: Handing) -> Result<Driver, Error> {
-        let loaded = xdp::load(OBJECT, &[("setup", &setup(&rules.raw(), mac, handing))])?;
-        let ring = loaded.ring("frames")?;
-        Ok(Driver { loaded, ring })
+        let setup = setup(&rules.raw(), mac, handing);
+        let load = |program| {
+            let loaded = xdp::load_only(OBJECT, &[("setup", &setup)], &[program, RING])?;
+            let ring = loaded.ring("frames")?;
+            Ok(Driver { loaded, program, ring })
+        };
+        load(PROGRAM).or_else(|_: Error| load(WARY))
     }
 
     /// Begins to relay at the interface with this index, for as long as what is returned lives.
@@ -63,15 +89,48 @@ impl Driver {
     /// # Errors
     /// What the kernel says.
     pub fn attach(&self, interface: u32) -> Result<Attached, Error> {
-        self.loaded.attach(PROGRAM, interface)
+        self.loaded.attach(self.program, interface)
     }
 
-    /// Whether data are wanted up here; pings for this node always are.
+    /// How applications get what is heard from now on; pings for this node come up in any case.
     ///
     /// # Errors
     /// What the kernel says.
-    pub fn listen(&self, wanted: bool) -> Result<(), Error> {
-        self.loaded.set(".bss.control", &u32::from(wanted).to_ne_bytes())
+    pub fn listen(&self, how: Listening) -> Result<(), Error> {
+        self.loaded.set(".bss.control", &(how as u32).to_ne_bytes())
+    }
+
+    /// The board, for applications to map.
+    ///
+    /// # Errors
+    /// If descriptors have run out.
+    pub fn board(&self) -> Result<OwnedFd, Error> {
+        self.loaded.descriptor("board")
+    }
+
+    /// Takes the device with the index `bell` for the bell of who relays at `interface`.
+    ///
+    /// # Errors
+    /// If the kernel cannot redirect frames to one of them.
+    pub fn hang_bell(&self, bell: u32, interface: u32) -> Result<(), Error> {
+        if !xdp::takes_redirected(interface)? {
+            let error = io::Error::other("the driver takes no frames that are redirected to it");
+            return Err(Error::System { doing: "send and deliver a frame at once", error });
+        }
+        for (map, key, to) in
+            [("bell", 0, bell), ("bell", 1, bell), ("bell_and_out", 0, bell), ("bell_and_out", 1, interface)]
+        {
+            self.loaded.update(map, key, &to.to_ne_bytes())?;
+        }
+        Ok(())
+    }
+
+    /// Rings the bell, which is the device `bell`, with `frame`.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn ring(&self, frame: &[u8], bell: u32) -> Result<(), Error> {
+        self.loaded.send(RING, frame, bell, 1)
     }
 
     /// What it has counted since it was loaded.
@@ -81,11 +140,11 @@ impl Driver {
     pub fn counts(&self) -> Result<Counts, Error> {
         let sums = self.loaded.sums("counts")?;
         let sum = |at: usize| sums.get(at).copied().unwrap_or_default();
-        let (relayed, lost) = (sum(Verdict::ALL.len()), sum(Verdict::ALL.len() + 1));
+        let [relayed, lost, posted] = [0, 1, 2].map(|counter| sum(Verdict::ALL.len() + counter));
         let mut verdicts = std::array::from_fn(sum);
         // The program counts what it relays apart.
         verdicts[Verdict::New as usize] += relayed;
-        Ok(Counts { verdicts, relayed, lost })
+        Ok(Counts { verdicts, relayed, lost, posted })
     }
 
     /// Takes what came up; call it until there is nothing.
@@ -98,11 +157,11 @@ impl Driver {
     /// # Errors
     /// What the kernel says.
     pub fn run(&self, frame: &[u8], repeat: u32) -> Result<Run, Error> {
-        self.loaded.run(PROGRAM, frame, repeat)
+        self.loaded.run(self.program, frame, repeat)
     }
 
     /// Readable when something came up.
-    pub fn ring(&self) -> &Ring {
+    pub fn records(&self) -> &Ring {
         &self.ring
     }
 }
@@ -129,6 +188,7 @@ fn record(bytes: &[u8]) -> Option<Record> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::board::{Reader, SLOTS};
     use crate::frame::{ETHERTYPE, Format, Header, Kind, Padding, Wire};
     use crate::window::{RateLimit, Window};
 
@@ -199,7 +259,7 @@ mod tests {
             let rules = rules(wire, key);
             let name = "the_driver_decides_what_rust_decides";
             let Some(driver) = driver_or_skip(name, &rules, false) else { return };
-            driver.listen(true).expect("it can be told");
+            driver.listen(Listening::Node).expect("it can be told");
             let (mut window, mut numbers) = (Window::new(rules), Numbers(0x9e37_79b9_7f4a_7c15));
             let mut verdicts = [0; Verdict::ALL.len()];
             for n in 0..3000 {
@@ -231,7 +291,7 @@ mod tests {
         let rules = rules(Wire::One, Some([7; 16]));
         let name = "the_longest_message_passes_the_verifier_and_comes_up";
         let Some(driver) = driver_or_skip(name, &rules, false) else { return };
-        driver.listen(true).expect("it can be told");
+        driver.listen(Listening::Node).expect("it can be told");
         let header = Header { id: 2, ttl: 255, ..Header::default() };
         let frame = rules.format.write(&header, &[0x5a; crate::DATA_MAX]);
         let run = driver.run(&ethernet(&frame), 1).expect("it runs");
@@ -257,6 +317,44 @@ mod tests {
         assert_eq!(run(4, Kind::EchoReply, 1), 0);
         let other = driver.run(&[0; 60], 1).expect("it runs");
         assert_eq!(other.verdict, XDP_PASS, "what is no flood passes");
+    }
+
+    #[test]
+    fn the_board_has_what_was_heard() {
+        for (wire, key) in [(Wire::Paper, None), (Wire::One, Some([7; 16]))] {
+            let rules = rules(wire, key);
+            let Some(driver) = driver_or_skip("the_board_has_what_was_heard", &rules, false) else { return };
+            let hear = |seq: u32, ttl: u8, kind: Kind, length: usize| {
+                let header = Header { id: 2, epoch: 1, seq: seq & wire.id_max(), ttl, kind };
+                let frame = rules.format.write(&header, &vec![seq as u8; length]);
+                let run = driver.run(&ethernet(&frame), 1).expect("it runs");
+                assert_eq!(run.verdict, if ttl > 1 { XDP_TX } else { XDP_DROP });
+                frame
+            };
+            let mut reader = Reader::open(driver.board().expect("a board")).expect("it can be mapped");
+            let mut take = || {
+                let mut frame = Vec::new();
+                reader.take(&mut frame).then_some(frame)
+            };
+            hear(1, 9, Kind::Data, 10);
+            assert_eq!(take(), None, "nobody listens");
+            driver.listen(Listening::Board).expect("it can be told");
+            for (seq, ttl, length) in [(2, 9, 0), (3, 1, 1), (4, 2, 76), (5, 255, crate::DATA_MAX)] {
+                let frame = hear(seq, ttl, Kind::Data, length);
+                assert_eq!(take(), Some(frame), "as it was heard");
+            }
+            if wire == Wire::One {
+                hear(6, 9, Kind::EchoRequest, 8);
+                assert_eq!(take(), None, "pings are for nodes");
+            }
+            assert_eq!((driver.take(), driver.counts().expect("counts").posted), (vec![], 4));
+            // Who does not look keeps the last of them.
+            let last = 6 + SLOTS as u32 + 5;
+            let heard: Vec<_> = (7..=last).map(|seq| hear(seq, 9, Kind::Data, 50)).collect();
+            let taken: Vec<_> = std::iter::from_fn(take).collect();
+            assert_eq!((taken.len(), reader.dropped()), (SLOTS as usize, 5));
+            assert_eq!(taken, heard[5..]);
+        }
     }
 
     #[test]

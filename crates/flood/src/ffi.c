@@ -17,17 +17,15 @@ __u32 nawa_flood_parse(struct flood_header *h, const struct flood_config *c, con
 
 __u64 nawa_flood_tag(const struct flood_config *c, const struct flood_header *h, const __u8 *at, const __u8 *end)
 {
-	__u64 frame[FLOOD_FRAME_WORDS];
-	struct flood_sip s;
-	__u32 i;
+	__u64 words[FLOOD_FRAME_WORDS];
+	struct flood_tag tag;
 
 	if (at + FLOOD_HEADER_1 + h->len > end || h->len > FLOOD_DATA_MAX)
 		return 0;
-	memcpy(frame, at, FLOOD_HEADER_1 + h->len);
-	flood_tag_begin(&s, c, frame);
-	for (i = 0; i < h->len / 8u; i++)
-		flood_sip_word(&s, flood_data_word(frame, i));
-	return flood_tag_end(&s, h, frame);
+	memcpy(words, at, FLOOD_HEADER_1 + h->len);
+	flood_tag_begin(&tag, c, h, words);
+	flood_tag_words(&tag, 0, tag.count);
+	return flood_tag_end(&tag);
 }
 
 __u32 nawa_flood_check(const struct flood_source *s, const struct flood_config *c, const struct flood_header *h, __u32 now)

@@ -1,13 +1,15 @@
 //! What lies below a node: how frames come and go, and who relays them.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use bpf::xdp::{self, Attached};
 use device::{BroadcastSocket, Net, PacketSocket};
 
-use crate::driver::{Driver, Handing};
+use crate::bell::Bell;
+use crate::board::Writer;
+use crate::driver::{Driver, Handing, Listening};
 use crate::frame::{DATA_MAX, ETHERTYPE, Frame, Padding, Verdict, Wire};
 use crate::nft::Table;
 use crate::node::{Mode, Settings};
@@ -25,7 +27,7 @@ const BATCH: usize = 64;
 /// How an interface floods.
 pub(crate) enum Medium {
     /// XDP relays; what is sent goes through a packet socket.
-    Driver { driver: Driver, attached: Attached, socket: PacketSocket },
+    Driver { driver: Driver, attached: Attached, socket: PacketSocket, index: u32, waits: bool },
     /// This program relays Ethernet frames: the fallback of `driver`.
     Packet { socket: PacketSocket, window: Window },
     /// nftables relay datagrams.
@@ -74,7 +76,7 @@ impl Medium {
         let driver = Driver::load(&settings.rules, socket.mac(), handing);
         let driver = driver.map_err(|error| error.to_string())?;
         let attached = driver.attach(index).map_err(|error| error.to_string())?;
-        Ok(Medium::Driver { driver, attached, socket })
+        Ok(Medium::Driver { driver, attached, socket, index, waits: settings.waits() })
     }
 
     /// Who relays, as state shows it.
@@ -104,11 +106,44 @@ impl Medium {
         matches!(self, Medium::Packet { .. } | Medium::Application { .. })
     }
 
-    /// Whether data are wanted here.
-    pub(crate) fn listen(&self, wanted: bool) -> io::Result<()> {
+    /// Has messages delivered from now on.
+    pub(crate) fn listen(&self, how: Listening) -> io::Result<()> {
         match self {
-            Medium::Driver { driver, .. } => driver.listen(wanted).map_err(io::Error::other),
+            Medium::Driver { driver, .. } => driver.listen(how).map_err(io::Error::other),
             _ => Ok(()),
+        }
+    }
+
+    /// How applications get messages here.
+    pub(crate) fn delivery(&self) -> io::Result<Delivery> {
+        if let Medium::Driver {
+            driver,
+            attached: Attached { mode: xdp::Mode::Native, .. },
+            index,
+            waits: false,
+            ..
+        } = self
+        {
+            match Bell::of_driver(driver, *index) {
+                Ok(bell) => {
+                    return Ok(Delivery {
+                        board: driver.board().map_err(io::Error::other)?,
+                        bell,
+                        writer: None,
+                    });
+                }
+                Err(why) => tracing::info!("messages are delivered by the node, not by the driver: {why}"),
+            }
+        }
+        let (writer, board) = Writer::create()?;
+        Ok(Delivery { board, bell: Bell::of_node()?, writer: Some(writer) })
+    }
+
+    /// For one application, by which it sends without the node; `None` where it cannot.
+    pub(crate) fn outlet(&self) -> Option<PacketSocket> {
+        match self {
+            Medium::Driver { index, waits: false, .. } => PacketSocket::open(*index, None).ok(),
+            _ => None,
         }
     }
 
@@ -116,12 +151,7 @@ impl Medium {
     pub(crate) fn send(&self, frame: &[u8]) -> io::Result<()> {
         match self {
             Medium::Driver { socket, .. } | Medium::Packet { socket, .. } => {
-                let mut bytes = Vec::with_capacity(ETHERNET + frame.len());
-                bytes.extend([0xff; 6]);
-                bytes.extend(socket.mac());
-                bytes.extend(ETHERTYPE.to_be_bytes());
-                bytes.extend(frame);
-                socket.send(&bytes)
+                socket.send(&ethernet(socket.mac(), frame))
             }
             Medium::Kernel { socket, .. } | Medium::Application { socket, .. } => socket.send(frame),
         }
@@ -147,6 +177,40 @@ impl Medium {
     }
 }
 
+/// A frame to everybody, from its Ethernet header on.
+pub(crate) fn ethernet(mac: [u8; 6], frame: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(ETHERNET + frame.len());
+    bytes.extend([0xff; 6]);
+    bytes.extend(mac);
+    bytes.extend(ETHERTYPE.to_be_bytes());
+    bytes.extend(frame);
+    bytes
+}
+
+/// How applications get messages: a board, who writes it, and what wakes them.
+pub(crate) struct Delivery {
+    pub(crate) board: OwnedFd,
+    pub(crate) bell: Bell,
+    /// The XDP program if it is not this one.
+    writer: Option<Writer>,
+}
+
+impl Delivery {
+    /// Whether the XDP program does it all.
+    pub(crate) fn is_by_driver(&self) -> bool {
+        self.writer.is_none()
+    }
+
+    /// Puts a frame onto the board, where that is not done yet; whether it was not.
+    pub(crate) fn post(&mut self, frame: &[u8]) -> bool {
+        if let Some(writer) = &mut self.writer {
+            writer.post(frame);
+            self.bell.ring();
+        }
+        self.writer.is_some()
+    }
+}
+
 fn batch(next: impl FnMut() -> Option<Heard>) -> Vec<Heard> {
     std::iter::from_fn(next).take(BATCH).collect()
 }
@@ -164,7 +228,7 @@ fn judge(window: &mut Window, now: Duration, bytes: &[u8], padding: Padding) -> 
 impl AsFd for Medium {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
-            Medium::Driver { driver, .. } => driver.ring().as_fd(),
+            Medium::Driver { driver, .. } => driver.records().as_fd(),
             Medium::Packet { socket, .. } => socket.as_fd(),
             Medium::Kernel { socket, .. } | Medium::Application { socket, .. } => socket.as_fd(),
         }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::mpsc::{Receiver as Inbox, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -11,9 +12,11 @@ use device::{Net, Poller, Waker, monotonic};
 use rand_core::RngCore;
 use serde::Serialize;
 
+use crate::driver::Listening;
 use crate::frame::{Frame, Header, Kind, Padding, Verdict, Wire};
-use crate::local::{Ask, CLIENTS, LONGEST, Listener, Receiver, Welcome};
-use crate::medium::{Heard, Medium};
+use crate::local::{Application, Ask, CLIENTS, LONGEST, Listener, Waiting, Welcome};
+use crate::medium::{Delivery, Heard, Medium};
+use crate::sequence::Sequence;
 use crate::suppression::{self, Suppression};
 use crate::window::Rules;
 
@@ -100,9 +103,11 @@ pub struct Status {
     pub suppressed_frames: u64,
     /// Sent once more, because too few copies were heard.
     pub repeated_frames: u64,
-    /// Handed to applications, each to each.
+    /// Who delivers messages to applications: `driver` or `node`; null before the first listens.
+    pub delivery: Option<&'static str>,
+    /// Put where applications read them, once for all of them.
     pub delivered_messages: u64,
-    /// Dropped for applications that read too slowly, and for want of room between driver and node.
+    /// Lost by applications that read too slowly, each for itself, and for want of room between driver and node.
     pub undelivered_messages: u64,
     /// Pings for this node that it answered.
     pub answered_pings: u64,
@@ -210,6 +215,7 @@ pub fn start(
     poller.add(&medium, MEDIUM, Interest::Read)?;
     poller.add(&listener, LISTENER, Interest::Read)?;
     let data_max = medium.data_max(mtu, settings.rules.format.wire());
+    let (sequence, sequence_file) = Sequence::create(&settings.rules.format)?;
     let node = Node {
         suppression: settings.waits().then(|| Suppression::new(settings.suppression, rng)),
         settings: settings.clone(),
@@ -222,7 +228,9 @@ pub fn start(
         listener,
         clients: BTreeMap::new(),
         next_client: FIRST_CLIENT,
-        next_seq: 0,
+        delivery: None,
+        sequence,
+        sequence_file,
         counts: Counts::default(),
     };
     let run = move || {
@@ -237,12 +245,10 @@ pub fn start(
 /// What this program counts itself.
 #[derive(Default)]
 struct Counts {
-    sent: u64,
-    unsent: u64,
     relayed: u64,
     delivered: u64,
     answered: u64,
-    /// Dropped for receivers that are gone.
+    /// Lost by applications that are gone.
     undelivered: u64,
     verdicts: [u64; Verdict::ALL.len()],
 }
@@ -260,9 +266,12 @@ struct Node<R> {
     waker: Waker,
     inbox: Inbox<Question>,
     listener: Listener,
-    clients: BTreeMap<u64, Receiver>,
+    clients: BTreeMap<u64, Application>,
     next_client: u64,
-    next_seq: u32,
+    /// Since the first application listened.
+    delivery: Option<Delivery>,
+    sequence: Sequence,
+    sequence_file: OwnedFd,
     counts: Counts,
 }
 
@@ -314,7 +323,7 @@ impl<R: RngCore> Node<R> {
             }
             _ => {}
         }
-        self.deliver(&frame);
+        self.deliver(&frame, bytes);
     }
 
     /// Another copy of a message that is known; only its header is looked at.
@@ -326,7 +335,7 @@ impl<R: RngCore> Node<R> {
         }
     }
 
-    fn deliver(&mut self, frame: &Frame) {
+    fn deliver(&mut self, frame: &Frame, bytes: &[u8]) {
         if frame.header.kind == Kind::EchoRequest {
             let mine =
                 frame.data.first_chunk().is_some_and(|id| u32::from_be_bytes(*id) == self.settings.rules.id);
@@ -336,30 +345,25 @@ impl<R: RngCore> Node<R> {
             }
             return;
         }
-        for receiver in self.clients.values_mut().filter(|receiver| receiver.listening) {
-            receiver.deliver(&frame.header, frame.data);
-            self.counts.delivered += 1;
+        if self.clients.values().any(|client| client.listening.is_some())
+            && let Some(delivery) = &mut self.delivery
+        {
+            self.counts.delivered += u64::from(delivery.post(bytes));
         }
-        self.watch_full();
     }
 
     fn send(&mut self, kind: Kind, ttl: u8, data: &[u8]) {
         let Settings { rules, epoch, .. } = self.settings;
         let wire = rules.format.wire();
         if data.len() > self.data_max || (wire == Wire::Paper && kind != Kind::Data) {
-            self.counts.unsent += 1;
-            return;
+            return self.sequence.count(false);
         }
         let ttl = if ttl == 0 { self.settings.ttl } else { ttl };
-        let header = Header { id: rules.id, epoch, seq: self.next_seq, ttl, kind };
-        self.next_seq = wire.next(self.next_seq);
+        let header = Header { id: rules.id, epoch, seq: self.sequence.take(wire), ttl, kind };
         let frame = rules.format.write(&header, data);
         match &mut self.suppression {
             Some(suppression) => suppression.handle_own(monotonic(), key(&header), frame),
-            None => match self.medium.send(&frame) {
-                Ok(()) => self.counts.sent += 1,
-                Err(_) => self.counts.unsent += 1,
-            },
+            None => self.sequence.count(self.medium.send(&frame).is_ok()),
         }
     }
 
@@ -374,19 +378,22 @@ impl<R: RngCore> Node<R> {
                 .header(&frame)
                 .is_some_and(|header| header.id == self.settings.rules.id);
             match (self.medium.send(&frame), own) {
-                (Ok(()), true) => self.counts.sent += 1,
                 (Ok(()), false) => self.counts.relayed += 1,
-                (Err(_), _) => self.counts.unsent += 1,
+                (sent, _) => self.sequence.count(sent.is_ok()),
             }
         }
     }
 
     fn accept(&mut self) -> io::Result<()> {
-        while let Some(mut client) = self.listener.accept() {
+        while let Some(client) = self.listener.accept() {
             if self.clients.len() >= CLIENTS {
                 continue;
             }
-            client.welcome(&self.welcome());
+            let outlet = self.medium.outlet();
+            let outlet = outlet.as_ref().map(|socket| [socket.as_fd(), self.sequence_file.as_fd()]);
+            if client.welcome(&self.welcome(), outlet.as_ref().map_or(&[], |both| both.as_slice())).is_err() {
+                continue;
+            }
             self.poller.add(&client, self.next_client, Interest::Read)?;
             self.clients.insert(self.next_client, client);
             self.next_client += 1;
@@ -403,48 +410,62 @@ impl<R: RngCore> Node<R> {
 
     fn serve(&mut self, token: u64) -> io::Result<()> {
         let mut buffer = [0; LONGEST];
-        if let Some(client) = self.clients.get_mut(&token) {
-            client.flush();
-        }
         for _ in 0..TURN {
             let Some(client) = self.clients.get_mut(&token) else { return Ok(()) };
             match client.next(&mut buffer) {
                 Ok(None) => break,
-                Err(_) => {
-                    let gone = self.clients.remove(&token);
-                    self.counts.undelivered += gone.map_or(0, |client| client.dropped);
-                    return self.listen();
-                }
+                Err(_) => return self.leave(token),
                 Ok(Some(packet)) => match Ask::parse(packet) {
-                    Some(Ask::Deliver) => {
-                        client.listening = true;
-                        self.listen()?;
-                    }
+                    Some(Ask::Deliver { busy }) => self.listen(token, busy)?,
+                    Some(Ask::Dropped(messages)) => client.dropped = client.dropped.saturating_add(messages),
                     Some(Ask::Send { kind, ttl, data }) => self.send(kind, ttl, data),
-                    None => self.counts.unsent += 1,
+                    None => self.sequence.count(false),
                 },
             }
         }
-        self.watch_full();
         Ok(())
     }
 
-    /// Tells the medium whether anybody listens.
-    fn listen(&self) -> io::Result<()> {
-        self.medium.listen(self.clients.values().any(|client| client.listening))
+    /// An application listens from now on. One that cannot is told so by the end of its connection.
+    fn listen(&mut self, token: u64, busy: bool) -> io::Result<()> {
+        if let Err(why) = self.hand_board(token, busy) {
+            tracing::warn!(interface = self.settings.interface, "an application cannot listen: {why}");
+            self.leave(token)?;
+        }
+        Ok(())
     }
 
-    /// Waits for room where an application has not taken all, and only there.
-    fn watch_full(&mut self) {
-        for (token, client) in &mut self.clients {
-            let full = client.waiting() > 0;
-            if full != client.watched_for_room {
-                client.watched_for_room = full;
-                let interest = if full { Interest::Both } else { Interest::Read };
-                // Refused only of what is not watched, and every client is.
-                let _ = self.poller.change(&*client, *token, interest);
-            }
+    fn hand_board(&mut self, token: u64, busy: bool) -> io::Result<()> {
+        if self.delivery.is_none() {
+            self.delivery = Some(self.medium.delivery()?);
         }
+        let Some(Delivery { board, bell, .. }) = &self.delivery else { return Ok(()) };
+        let (board, bell) = (board.try_clone()?, bell.watch()?);
+        if let Some(client) = self.clients.get_mut(&token) {
+            client.listening = Some(if busy { Waiting::Busy } else { Waiting::Asleep });
+        }
+        self.set_listening()?;
+        // It begins to read where the board is when it gets it.
+        self.clients.get(&token).map_or(Ok(()), |client| client.deliver(board.as_fd(), bell.as_fd()))
+    }
+
+    /// An application is gone.
+    fn leave(&mut self, token: u64) -> io::Result<()> {
+        let lost = self.clients.remove(&token).map_or(0, |client| client.dropped);
+        self.counts.undelivered = self.counts.undelivered.saturating_add(lost);
+        self.set_listening()
+    }
+
+    /// Tells the medium who listens.
+    fn set_listening(&self) -> io::Result<()> {
+        let by_driver = self.delivery.as_ref().is_some_and(Delivery::is_by_driver);
+        let listening: Vec<_> = self.clients.values().filter_map(|client| client.listening).collect();
+        self.medium.listen(match (listening.is_empty(), by_driver, listening.contains(&Waiting::Asleep)) {
+            (true, _, _) => Listening::Nobody,
+            (_, false, _) => Listening::Node,
+            (_, true, true) => Listening::Bell,
+            (_, true, false) => Listening::Board,
+        })
     }
 
     /// True if it is time to stop.
@@ -463,11 +484,12 @@ impl<R: RngCore> Node<R> {
     fn status(&self) -> Status {
         let Settings { rules, epoch, mode, .. } = self.settings;
         let wire = rules.format.wire();
-        let (mut verdicts, mut relayed, mut lost) = (self.counts.verdicts, self.counts.relayed, 0);
+        let (mut verdicts, mut relayed) = (self.counts.verdicts, self.counts.relayed);
+        let (mut lost, mut posted) = (0, 0);
         match &self.medium {
             Medium::Driver { driver, .. } => {
                 let counts = driver.counts().unwrap_or_default();
-                (verdicts, lost) = (counts.verdicts, counts.lost);
+                (verdicts, lost, posted) = (counts.verdicts, counts.lost, counts.posted);
                 relayed += counts.relayed;
             }
             Medium::Kernel { table, .. } => {
@@ -480,6 +502,8 @@ impl<R: RngCore> Node<R> {
             }
             Medium::Packet { .. } | Medium::Application { .. } => {}
         }
+        let [sent, unsent] = self.sequence.counts();
+        let delivery = self.delivery.as_ref();
         let waited = self.suppression.as_ref().map(Suppression::stats).unwrap_or_default();
         let dropped = Verdict::ALL.iter().filter(|verdict| **verdict != Verdict::New);
         Status {
@@ -492,18 +516,22 @@ impl<R: RngCore> Node<R> {
             fallback: self.fallback.clone(),
             authenticated: rules.format.is_keyed(),
             data_max_bytes: self.data_max,
-            sent_frames: self.counts.sent,
-            unsent_frames: self.counts.unsent,
+            sent_frames: sent,
+            unsent_frames: unsent,
             new_frames: verdicts[Verdict::New as usize],
             relayed_frames: relayed,
             suppressed_frames: waited.suppressed,
             repeated_frames: waited.repeated,
-            delivered_messages: self.counts.delivered,
-            undelivered_messages: lost
-                + self.counts.undelivered
-                + self.clients.values().map(|client| client.dropped).sum::<u64>(),
+            delivery: delivery.map(|delivery| if delivery.is_by_driver() { "driver" } else { "node" }),
+            delivered_messages: posted + self.counts.delivered,
+            undelivered_messages: self
+                .clients
+                .values()
+                .fold(lost.saturating_add(self.counts.undelivered), |sum, one| {
+                    sum.saturating_add(one.dropped)
+                }),
             answered_pings: self.counts.answered,
-            receivers: self.clients.values().filter(|client| client.listening).count(),
+            receivers: self.clients.values().filter(|client| client.listening.is_some()).count(),
             dropped_frames: dropped.map(|verdict| (verdict.name(), verdicts[*verdict as usize])).collect(),
         }
     }

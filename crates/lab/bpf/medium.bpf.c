@@ -151,6 +151,7 @@ INLINE void end_passage(struct xdp_md *ctx, __u32 node)
 		delay->node = node;
 		delay->hop_ns = now - p->came;
 		delay->relay_ns = now - p->began;
+		delay->source = setup.wire ? __builtin_bswap32(message >> 32) : message >> 32 & 255;
 	}
 	p->ended = 1;
 }

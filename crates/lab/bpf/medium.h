@@ -38,7 +38,7 @@ struct medium_delay {
 	__u32 node;
 	__u32 hop_ns;        /* from its coming in from the node before */
 	__u32 relay_ns;      /* from its leaving towards this one */
-	__u32 reserved;
+	__u32 source;        /* the ID of who sent the message first */
 };
 
 struct medium_delays {

@@ -80,6 +80,8 @@ pub struct Relayed {
     pub hop: Duration,
     /// The part of it from its leaving the medium towards the node.
     pub relay: Duration,
+    /// The ID of who sent the message first.
+    pub source: u32,
 }
 
 impl Medium {
@@ -166,9 +168,11 @@ impl Medium {
     pub fn relays(&self) -> Result<Vec<Relayed>, Error> {
         let read = |slot| {
             let value = self.loaded.lookup("delays", slot)?.unwrap_or_default();
-            let number = |at| word(&value, at) as u32;
+            let number = |at: usize| {
+                value.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map_or(0, u32::from_ne_bytes)
+            };
             let time = |at| Duration::from_nanos(number(at).into());
-            Ok(Relayed { node: number(0) as usize, hop: time(4), relay: time(8) })
+            Ok(Relayed { node: number(0) as usize, hop: time(4), relay: time(8), source: number(12) })
         };
         (0..self.taken()?.min(DELAYS)).map(read).collect()
     }

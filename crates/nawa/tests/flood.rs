@@ -125,6 +125,80 @@ fn what_waits_before_relaying_reaches_everybody_too() {
 }
 
 #[test]
+fn applications_need_no_daemon_to_run() {
+    let Some(_alone) = namespaces_or_skip("applications_need_no_daemon_to_run") else { return };
+    for key in ["", "key-file = 'flood.key'\n"] {
+        let network = Network::new(2);
+        let daemons = [1, 2].map(|number| network.start(number, key));
+        let (one, two, third) = (network.listen(1), network.listen(2), network.listen(2));
+        assert_eq!(network.status(2)["delivery"], "driver");
+        daemons.iter().for_each(|daemon| daemon.signal(Signal::STOP));
+        for number in 0..100u8 {
+            one.send(0, &[number]).expect("it goes");
+            for receiver in [&two, &third] {
+                let message = receiver.recv(PATIENCE).expect("the node is there").expect("it comes");
+                assert_eq!((message.header.id, message.header.seq), (1, number.into()));
+                assert_eq!(message.data, [number]);
+            }
+            two.send(0, b"and back").expect("it goes");
+            assert_eq!(text(one.recv(PATIENCE).expect("the node is there")), "and back");
+        }
+        daemons.iter().for_each(|daemon| daemon.signal(Signal::CONT));
+        network.wait_for(2, "/relayed_frames", 100);
+        assert_eq!(network.counted(2, "/sent_frames"), 100);
+    }
+}
+
+#[test]
+fn who_does_not_read_loses_the_oldest_and_holds_up_nobody() {
+    let Some(_alone) = namespaces_or_skip("who_does_not_read_loses_the_oldest_and_holds_up_nobody") else {
+        return;
+    };
+    for mode in MODES {
+        let network = Network::new(2);
+        let _daemons = [1, 2].map(|number| network.start(number, mode));
+        let (sender, quick, slow) = (network.listen(1), network.listen(2), network.listen(2));
+        drop(network.listen(2));
+        for number in 0..3000u32 {
+            sender.send(0, &number.to_be_bytes()).expect("it goes");
+            let message = quick.recv(PATIENCE).expect("the node runs").expect("it comes");
+            assert_eq!((message.dropped, message.data), (0, number.to_be_bytes().to_vec()), "{mode}");
+        }
+        for number in 3000 - 1024..3000u32 {
+            let message = slow.recv(PATIENCE).expect("the node runs").expect("it comes");
+            assert_eq!(
+                (message.dropped, message.data),
+                (3000 - 1024, number.to_be_bytes().to_vec()),
+                "{mode}"
+            );
+        }
+        network.wait_for(2, "/undelivered_messages", 3000 - 1024);
+        assert_eq!(network.counted(2, "/delivered_messages"), 3000);
+    }
+}
+
+#[test]
+fn nothing_is_left_of_a_daemon_that_is_killed_beside_its_applications() {
+    let Some(_alone) =
+        namespaces_or_skip("nothing_is_left_of_a_daemon_that_is_killed_beside_its_applications")
+    else {
+        return;
+    };
+    let network = Network::new(1);
+    let shown = || network.node(1).ip("-d link show");
+    let before = shown();
+    for mode in MODES {
+        let daemon = network.start(1, mode);
+        let application = network.listen(1);
+        daemon.signal(Signal::KILL);
+        daemon.wait();
+        eventually("no interface is left", || (shown() == before).then_some(()));
+        application.recv(PATIENCE).expect_err("the node is gone");
+        application.send(0, b"to nobody").expect_err("the node is gone");
+    }
+}
+
+#[test]
 fn nothing_is_left_of_a_daemon() {
     let Some(_alone) = namespaces_or_skip("nothing_is_left_of_a_daemon") else { return };
     let network = Network::new(1);

@@ -60,7 +60,9 @@ const fn way(
 
 const RELAY: (&str, usize) = ("relay", 1);
 const SEND: (&str, usize) = ("send", 0);
-const RECEIVE: (&str, usize) = ("receive", 2);
+/// By the application that pings, whose answer comes past its node; in the other modes by the node that is pinged.
+const RECEIVE: (&str, usize) = ("receive", 0);
+const RECEIVE_IN_NODE: (&str, usize) = ("receive", 2);
 const IN: &str = "driver-and-deferral";
 
 const WAYS: [Way; 11] = {
@@ -79,10 +81,15 @@ const WAYS: [Way; 11] = {
         way((Kernel, false), SEND, &[Call, Queue, Enter], &["udp-ip-out", "driver-out"]),
         way((Application, false), SEND, &[Call, Queue, Enter], &["udp-ip-out", "driver-out"]),
         way((Driver, false), RECEIVE, &[Leave, Wake, Run], &[IN, "wake-and-schedule"]),
-        way((Kernel, false), RECEIVE, &[Leave, Receive, Wake, Run], &[IN, "ip-udp", "wake-and-schedule"]),
+        way(
+            (Kernel, false),
+            RECEIVE_IN_NODE,
+            &[Leave, Receive, Wake, Run],
+            &[IN, "ip-udp", "wake-and-schedule"],
+        ),
         way(
             (Application, false),
-            RECEIVE,
+            RECEIVE_IN_NODE,
             &[Leave, Receive, Wake, Run],
             &[IN, "ip-udp", "wake-and-schedule"],
         ),
@@ -140,9 +147,11 @@ fn paper() -> Vec<Published> {
     published.into_iter().flat_map(of).collect()
 }
 
-const NOTES: [&str; 5] = [
-    "the middle node of a chain of three relays, the first sends (`nawa flood ping`), the last receives; medians between \
-     the kernel's tracepoints, which themselves take some tenths of a microsecond each",
+const NOTES: [&str; 6] = [
+    "the middle node of a chain of three relays, the first sends (`nawa flood ping`); medians between the kernel's \
+     tracepoints, which themselves take some tenths of a microsecond each",
+    "in mode driver the application itself sends and receives, the answer at the first node; in the others a node does, the last \
+     receives, and between it and its applications there is another wake-up",
     "driver-and-deferral: from the medium's handing a frame over until the node's kernel has a packet of it, or, in mode \
      driver, until it is back in the medium; in a softirq the wait for the poll cannot be told from the poll",
     "threaded: the node's driver is polled by a kernel thread (threaded NAPI); deferral is then the time until that runs",
