@@ -1,5 +1,6 @@
 //! A chain of nodes on an 802.11 medium: what each has on the way from IP to its interface.
 
+use std::ffi::OsString;
 use std::net::Ipv4Addr;
 
 use link::dcf::{DcfConfig, Phy, Position};
@@ -20,6 +21,10 @@ const MASTER: &str = "nc0";
 /// Between neighbours, in metres: they read each other at the data rate, and nobody further does.
 const SPACING_M: f64 = 90.0;
 
+/// Before each node's `nawa`: a node has a processor to itself in truth, and shares this one only here. Where priority is
+/// refused, `nice` says so and goes on.
+const LAUNCHER: [&str; 3] = ["nice", "-n", "-20"];
+
 /// What IP sends at most, with coding and without.
 const IP_MTU: u32 = 1500;
 
@@ -37,6 +42,7 @@ impl Chain {
         let config =
             DcfConfig { overhearing_loss: test.overhearing_loss, ..DcfConfig::new(Phy::g54(), stations) };
         let medium = Medium::build(config, seed)?;
+        let launcher = LAUNCHER.map(OsString::from);
         let mut nodes = Vec::new();
         for (number, node) in medium.nodes().iter().enumerate() {
             forward(node)?;
@@ -47,7 +53,7 @@ impl Chain {
                 }
                 _ => {
                     let text = configuration(test, number);
-                    nodes.push(start_nawa(means, node, &[], &format!("n{number}"), &text)?);
+                    nodes.push(start_nawa(means, node, &launcher, &format!("n{number}"), &text)?);
                     MASTER
                 }
             };
