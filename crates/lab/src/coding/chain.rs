@@ -2,12 +2,14 @@
 
 use std::ffi::OsString;
 use std::net::Ipv4Addr;
+use std::time::Duration;
 
 use link::dcf::{DcfConfig, Phy, Position};
 
 use crate::dcf::{INTERFACE, Lateness, Medium, mac};
 use crate::error::Error;
 use crate::namespace::Namespace;
+use crate::ping;
 use crate::program::Process;
 use crate::system::{Means, start_nawa};
 
@@ -27,6 +29,9 @@ const LAUNCHER: [&str; 3] = ["nice", "-n", "-20"];
 
 /// What IP sends at most, with coding and without.
 const IP_MTU: u32 = 1500;
+
+/// For an answer from the far end.
+const READY_LIMIT: Duration = Duration::from_secs(10);
 
 /// A chain that carries traffic; dropping it removes it.
 pub(super) struct Chain {
@@ -60,7 +65,11 @@ impl Chain {
             node.sysctl(&format!("ipv4/conf/{interface}/send_redirects"), "0")?;
             node.ip(&way(number, test.hops + 1, interface))?;
         }
-        Ok(Self { nodes, medium })
+        let chain = Self { nodes, medium };
+        // An interface that has just come up loses what it is given first.
+        let ((first, _), (_, last)) = chain.ends();
+        ping::await_answer(first, None, last.into(), READY_LIMIT)?;
+        Ok(chain)
     }
 
     /// The first node and the last, and their addresses.
