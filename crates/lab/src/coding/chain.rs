@@ -106,10 +106,10 @@ fn address(node: usize) -> Ipv4Addr {
 }
 
 fn configuration(test: &Test, node: usize) -> String {
-    let (address, mode, wait) = (address(node), test.mode.name(), test.wait.as_millis());
+    let (address, mode, wait) = (address(node), test.mode.configuration(), test.wait.as_millis());
     format!(
         "[[coding]]\ninterface = \"{INTERFACE}\"\nmaster = \"{MASTER}\"\naddresses = [\"{address}/24\"]\n\
-         mode = \"{mode}\"\nwait = \"{wait}ms\"\n"
+         {mode}wait = \"{wait}ms\"\n"
     )
 }
 
