@@ -1,5 +1,5 @@
 // A TCP transfer over a chain of 802.11g stations at 54 Mbit/s in ns-3: what `link::dcf` is compared with. `make ns3`
-// builds and runs it. Argument: hops. Prints Mbit/s of payload.
+// builds and runs it. Arguments: hops, and the number of a stream of chances. Prints Mbit/s of payload.
 
 #include "ns3/applications-module.h"
 #include "ns3/core-module.h"
