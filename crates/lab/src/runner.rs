@@ -170,7 +170,7 @@ impl Workload {
             Workload::Stream { .. } | Workload::Attacked { .. } => &["iperf3", "ping"],
             Workload::Flows(_) => &[],
             Workload::Flood(test) => test.programs(),
-            Workload::Coding(_) => &["ethtool"],
+            Workload::Coding(_) => &["ethtool", "ping"],
             Workload::Bicast(_) => &[],
         }
     }

@@ -8,6 +8,8 @@ pub(super) enum Mode {
     /// The kernel forwards, without `nawa`.
     Plain,
     Off,
+    /// Codes nothing, and thins ACKs: what coding competes with.
+    Thinned,
     Piggy,
     Delayed,
     Controlled,
@@ -15,11 +17,12 @@ pub(super) enum Mode {
 }
 
 impl Mode {
-    /// As in the JSON, and, but for `plain`, in the configuration.
+    /// As in the JSON.
     pub(super) fn name(self) -> &'static str {
         match self {
             Mode::Plain => "plain",
             Mode::Off => "off",
+            Mode::Thinned => "thinned",
             Mode::Piggy => "piggy",
             Mode::Delayed => "delayed",
             Mode::Controlled => "controlled",
@@ -27,9 +30,17 @@ impl Mode {
         }
     }
 
+    /// The lines of a node's configuration.
+    pub(super) fn configuration(self) -> String {
+        match self {
+            Mode::Thinned => "mode = \"off\"\nthin-acks = true\n".into(),
+            mode => format!("mode = \"{}\"\n", mode.name()),
+        }
+    }
+
     /// Whether there is anything to count of sums.
     pub(super) fn codes(self) -> bool {
-        !matches!(self, Mode::Plain | Mode::Off)
+        !matches!(self, Mode::Plain | Mode::Off | Mode::Thinned)
     }
 
     /// Whether `wait` means anything to it.

@@ -212,10 +212,14 @@ impl Flow {
         let address = SocketAddr::from((address, port));
         let listener = target.run(|| socket::listen(address, plan.window.map(|_| RECEIVE_BUFFER)))?;
         let listener = listener.doing(|| format!("listen at {address}"))?;
+        let window = plan.window.map(|segments| segments.saturating_mul(SEGMENT as u32));
+        if let Some(window) = window {
+            // What has been advertised once is not taken back: the first window has to be small too.
+            tcp::clamp_window(&listener, window).doing(|| "limit a receiver's window".into())?;
+        }
         let sender = source.run(|| socket::connect(address, CONGESTION_CONTROL))?;
         let sender = sender.doing(|| format!("connect to {address}"))?;
         let unsent = if let End::Packets(packets) = plan.end { packets * SEGMENT } else { u64::MAX };
-        let window = plan.window.map(|segments| segments.saturating_mul(SEGMENT as u32));
         Ok(Self { from, listener, sender, receiver: None, window, unsent, received: 0, last: Duration::ZERO })
     }
 

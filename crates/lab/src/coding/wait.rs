@@ -45,7 +45,8 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
 /// Modes with their waiting times, those without first: 0.
 fn cells(size: Size) -> Vec<(Mode, u64)> {
     let waits = if size == Size::Quick { &[1, 10, 100][..] } else { &WAITS_MS };
-    let mut cells = vec![(Mode::Plain, 0), (Mode::Off, 0), (Mode::Piggy, 0), (Mode::Delayed, 0)];
+    let mut cells =
+        vec![(Mode::Plain, 0), (Mode::Off, 0), (Mode::Thinned, 0), (Mode::Piggy, 0), (Mode::Delayed, 0)];
     for mode in [Mode::Delayed, Mode::Controlled, Mode::Any] {
         cells.extend(waits.iter().map(|&wait| (mode, wait)));
     }
@@ -101,7 +102,7 @@ mod tests {
     #[test]
     fn the_papers_cases_are_there() {
         let experiment = experiment(&RunOptions { size: Size::Paper, ..RunOptions::default() }).unwrap();
-        assert_eq!(experiment.cases.len(), 2 * (4 + 3 * WAITS_MS.len()));
+        assert_eq!(experiment.cases.len(), 2 * (5 + 3 * WAITS_MS.len()));
         for case in &experiment.cases {
             let crate::experiment::Workload::Coding(test) = &case.workload else { panic!("{case:?}") };
             assert!(matches!(test.plan.end, End::Packets(PACKETS)));

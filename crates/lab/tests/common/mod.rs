@@ -43,3 +43,17 @@ pub fn skip_without_guests(name: &str) -> bool {
         }
     }
 }
+
+/// As [`skip`], for what needs the 802.11 medium in real time, where the kernel cannot have it.
+#[allow(dead_code, reason = "not every test has a medium")]
+pub fn skip_without_macvtap(name: &str) -> bool {
+    let _alone = alone();
+    let stations = link::dcf::Position::chain(1, 90.0);
+    match lab::dcf::Medium::build(link::dcf::DcfConfig::new(link::dcf::Phy::g54(), stations), 1) {
+        Err(error @ lab::Error::NoMacvtap { .. }) => {
+            println!("SKIPPED: {name}: {error}");
+            true
+        }
+        _ => false,
+    }
+}
