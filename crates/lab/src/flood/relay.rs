@@ -7,7 +7,7 @@ use link::Adjacency;
 use serde_json::Value;
 
 use crate::error::Error;
-use crate::experiment::{Experiment, Fields, Published, Ratio, Reference, RunOptions, Size};
+use crate::experiment::{Experiment, Fields, Published, Ratio, Reference, RunOptions, SideBySide, Size};
 use crate::medium::{Medium, MediumConfig};
 use crate::runner::Sample;
 use crate::statistics::median;
@@ -62,7 +62,7 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
     Ok(Experiment {
         name: "flood-relay",
         cases: cases.collect(),
-        side_by_side: 1,
+        side_by_side: SideBySide::Cases(1),
         repeats,
         ratios: RATIOS.to_vec(),
         paper: paper(),
