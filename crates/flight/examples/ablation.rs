@@ -14,13 +14,16 @@ use sim::{Outcome, Scenario, World, cases};
 /// A column; `None` is CUBIC, or Reno on the paper's link.
 type System = Option<Additions>;
 
+type Print = dyn Fn(&[Outcome]) -> String;
+type Missed = dyn Fn(&[Outcome], &[Outcome]) -> f64;
+
 /// A row.
 struct Case {
     name: String,
     scenario: Box<dyn Fn(System, u64) -> Scenario>,
-    print: Box<dyn Fn(&[Outcome]) -> String>,
+    print: Box<Print>,
     /// How far the runs of a system, the first, miss the goal; those of the base are the second.
-    missed: Box<dyn Fn(&[Outcome], &[Outcome]) -> f64>,
+    missed: Box<Missed>,
 }
 
 const SEEDS: u64 = 6;
@@ -138,7 +141,7 @@ fn in_turn(system: System, seed: u64) -> [System; 2] {
 /// The goodput of the one over that of CUBIC's, in the run of number `n`; the first run's seed is odd.
 fn shared(n: usize, run: &Outcome) -> f64 {
     let [first, second] = [run.flows[0].goodput, run.flows[1].goodput];
-    if n % 2 == 0 { first / second } else { second / first }
+    if n.is_multiple_of(2) { first / second } else { second / first }
 }
 
 // What is missed, in percent of goodput; a mean queue of a tenth of a BDP too much, or a delay 10 % too long, counts as
