@@ -55,6 +55,11 @@ impl Scheme {
         let scheme = |name: &str, additions| Scheme { name: name.to_owned(), base, additions };
         [scheme(FSAT, Additions::FSAT), scheme(FSAT_PAPER, Additions::PAPER)]
     }
+
+    /// The same under a longer name.
+    pub fn suffixed(self, suffix: &str) -> Scheme {
+        Scheme { name: self.name + suffix, ..self }
+    }
 }
 
 /// Whether this kernel can do it.

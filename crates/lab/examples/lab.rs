@@ -5,7 +5,7 @@
 
 use std::process::ExitCode;
 
-use lab::experiment::{Case, Experiment, find};
+use lab::experiment::{Case, Experiment, SideBySide, find};
 use lab::{Error, RunOptions, Size, run_experiment};
 
 fn main() -> ExitCode {
@@ -28,7 +28,8 @@ fn run(name: &str, words: &[String]) -> Result<(), Error> {
     let mut experiment: Experiment = find(name, &options)?;
     experiment.cases.retain(|case| words.iter().all(|word| has(case, word)));
     experiment.repeats = number("REPEATS").map_or(experiment.repeats, |repeats| repeats as usize);
-    experiment.side_by_side = number("SIDE_BY_SIDE").map_or(experiment.side_by_side, |cases| cases as usize);
+    experiment.side_by_side =
+        number("SIDE_BY_SIDE").map_or(experiment.side_by_side, |cases| SideBySide::Cases(cases as usize));
     run_experiment(&experiment, &options)
 }
 

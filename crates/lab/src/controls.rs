@@ -1,4 +1,5 @@
-//! Congestion controls that the kernel has only as long as somebody provides them: `fsat` and `fsat_paper`.
+//! Congestion controls that the kernel has only as long as somebody provides them: `fsat` and `fsat_paper`, on CUBIC
+//! and, by names of their own, on Reno.
 //!
 //! The lab has them loaded as a user would, by `nawa flight on`, and taken off again by `nawa flight off` if it was the
 //! one that put them on. They are the kernel's, not a namespace's, so whoever needs them holds a lock.
@@ -14,7 +15,16 @@ use crate::experiment::{Case, Experiment, Workload};
 use crate::flows::{FlowSpec, Origin, check_origin};
 
 /// What `nawa flight on` provides.
-const PROVIDED: [&str; 2] = ["fsat", "fsat_paper"];
+struct Provided {
+    names: [&'static str; 2],
+    base: &'static str,
+    suffix: &'static str,
+}
+
+const PROVIDED: [Provided; 2] = [
+    Provided { names: ["fsat", "fsat_paper"], base: "cubic", suffix: "" },
+    Provided { names: ["fsat_reno", "fsat_paper_reno"], base: "reno", suffix: "_reno" },
+];
 
 /// Held by whoever needs them.
 const LOCK: &str = "/run/lock/nawa-fsat.lock";
@@ -26,7 +36,7 @@ const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
 #[derive(Debug)]
 pub(crate) struct Controls {
     // Dropped in this order.
-    _loaded: Option<AtEnd>,
+    _loaded: Vec<AtEnd>,
     _lock: Option<File>,
 }
 
@@ -35,13 +45,16 @@ pub(crate) struct Controls {
 pub(crate) fn provide(experiment: &Experiment, nawa: &Path) -> Result<(Experiment, Controls), Error> {
     let mut experiment = without_missing_stacks(without_missing_guests(experiment.clone()));
     let needed: BTreeSet<&str> = experiment.cases.iter().flat_map(needs).collect();
-    let mut controls = Controls { _loaded: None, _lock: None };
+    let mut controls = Controls { _loaded: Vec::new(), _lock: None };
     let mut reason = None;
-    if PROVIDED.iter().any(|name| needed.contains(name)) {
-        controls._lock = Some(lock()?);
-        if !PROVIDED.iter().all(|&name| available(name)) {
-            match load(nawa) {
-                Ok(loaded) => controls._loaded = Some(loaded),
+    let wanted = |set: &&Provided| set.names.iter().any(|name| needed.contains(name));
+    for set in PROVIDED.iter().filter(wanted) {
+        if controls._lock.is_none() {
+            controls._lock = Some(lock()?);
+        }
+        if !set.names.iter().all(|&name| available(name)) {
+            match load(nawa, set) {
+                Ok(loaded) => controls._loaded.push(loaded),
                 Err(error) => reason = Some(error),
             }
         }
@@ -99,8 +112,8 @@ fn available(name: &str) -> bool {
 }
 
 fn missing(name: &str, reason: Option<&Error>) -> String {
-    let why =
-        reason.filter(|_| PROVIDED.contains(&name)).map(|error| format!(": {error}")).unwrap_or_default();
+    let provided = PROVIDED.iter().any(|set| set.names.contains(&name));
+    let why = reason.filter(|_| provided).map(|error| format!(": {error}")).unwrap_or_default();
     format!("{name}: not measured, {}{why}", Error::NoCongestionControl(name.into()))
 }
 
@@ -115,10 +128,12 @@ fn lock() -> Result<File, Error> {
     Ok(file)
 }
 
-fn load(nawa: &Path) -> Result<AtEnd, Error> {
+fn load(nawa: &Path, set: &Provided) -> Result<AtEnd, Error> {
     let nawa: PathBuf = nawa.into();
-    let undo = cleanup::at_end(vec![nawa.clone().into(), "flight".into(), "off".into()]);
-    let output = Command::new(&nawa).args(["flight", "on"]).stdin(Stdio::null()).output();
+    let off = ["flight", "off", "--suffix", set.suffix].map(Into::into);
+    let undo = cleanup::at_end([vec![nawa.clone().into()], off.into()].concat());
+    let on = ["flight", "on", "--base", set.base, "--suffix", set.suffix];
+    let output = Command::new(&nawa).args(on).stdin(Stdio::null()).output();
     let output = output.doing(|| format!("start `{}`", nawa.display()))?;
     if output.status.success() {
         return Ok(undo);

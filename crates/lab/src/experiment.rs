@@ -3,12 +3,14 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use link::Bitrate;
 use serde_json::{Map, Value};
 
 use crate::error::Error;
 use crate::flows::FlowTest;
 use crate::iperf::Protocol;
 use crate::network::Topology;
+use crate::schedule::Schedule;
 use crate::system::System;
 use crate::{bicast, coding, demo, events, flight, flood, hostile, tunnel};
 
@@ -74,9 +76,8 @@ pub struct Experiment {
     pub name: &'static str,
     /// What is measured.
     pub cases: Vec<Case>,
-    /// So many cases, in their order, are measured at the same time, each in a network of its own. 1 where a case may
-    /// need all that the machine has.
-    pub side_by_side: usize,
+    /// Which cases are measured at the same time, each in a network of its own.
+    pub side_by_side: SideBySide,
     /// How often, each time all cases.
     pub repeats: usize,
     /// What is compared with what, sample by sample.
@@ -85,6 +86,27 @@ pub struct Experiment {
     pub paper: Vec<Published>,
     /// What a reader of the figures has to know.
     pub notes: Vec<String>,
+}
+
+/// Which cases are measured at the same time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum SideBySide {
+    /// So many, in their order, and then as many again. 1 where a case may need all that the machine has.
+    Cases(usize),
+    /// Those, one after the other in the list, that agree in these fields of their keys; and groups of them, of any
+    /// repeat, up to a sum of their links' rates.
+    Links {
+        /// The fields.
+        alike: &'static [&'static str],
+        /// The sum.
+        up_to: Bitrate,
+    },
+}
+
+impl Default for SideBySide {
+    fn default() -> Self {
+        SideBySide::Cases(1)
+    }
 }
 
 /// A metric as a share of what the same repeat measured in the case that differs in one field of its key.
@@ -141,6 +163,12 @@ pub struct Case {
     pub workload: Workload,
     /// How long one run takes, about.
     pub estimate: Duration,
+}
+
+impl Case {
+    fn field(&self, name: &str) -> Option<&Value> {
+        self.key.iter().find(|(known, _)| *known == name).map(|(_, value)| value)
+    }
 }
 
 /// What is done with a system, and thereby what is measured.
@@ -220,13 +248,18 @@ pub struct Published {
 impl Experiment {
     /// How long the whole takes, about.
     pub fn estimate(&self) -> Duration {
-        let once: Duration = self.groups().map(|group| longest(group.iter())).sum();
-        once * u32::try_from(self.repeats).unwrap_or(u32::MAX)
+        Schedule::new(self, |_, _| false).estimate()
     }
 
-    /// The cases, cut into those that are measured at the same time.
-    pub fn groups(&self) -> impl Iterator<Item = &[Case]> {
-        self.cases.chunks(self.side_by_side.max(1))
+    /// The cases, cut into those that start at the same time.
+    pub(crate) fn groups(&self) -> Box<dyn Iterator<Item = &[Case]> + '_> {
+        match self.side_by_side {
+            SideBySide::Cases(count) => Box::new(self.cases.chunks(count.max(1))),
+            SideBySide::Links { alike, .. } => Box::new(
+                self.cases
+                    .chunk_by(|one, other| alike.iter().all(|name| one.field(name) == other.field(name))),
+            ),
+        }
     }
 
     /// The case's key as one word, as "cubic 50+10".

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use link::{Capacity, LinkConfig, Loss, Probability, Queue};
+use link::{Bitrate, Capacity, LinkConfig, Loss, Probability, Queue};
 use serde_json::Value;
 
 use crate::error::Error;
@@ -64,6 +64,9 @@ const FRAME: usize = 1514;
 
 /// The payload that a full frame carries, with TCP's timestamps.
 const PAYLOAD: usize = 1448;
+
+/// Links of constant rate are emulated at the same time up to this sum of their rates (docs/lab.md, "Calibration").
+const UP_TO: Bitrate = Bitrate::from_bps(56_000_000);
 
 /// What making a network and taking it down takes beside the measurement, per case.
 const OVERHEAD: Duration = Duration::from_millis(150);

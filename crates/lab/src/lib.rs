@@ -51,6 +51,7 @@ pub mod ping;
 pub mod program;
 pub mod report;
 mod runner;
+mod schedule;
 mod statistics;
 pub mod system;
 mod traces;

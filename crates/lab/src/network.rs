@@ -17,7 +17,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use device::Tap;
-use link::{LinkConfig, QueueStats, Stats};
+use link::{Bitrate, Capacity, LinkConfig, QueueStats, Stats};
 
 use crate::congestion;
 use crate::emulator::{Emulator, Wire};
@@ -64,6 +64,21 @@ impl Topology {
             Topology::Single(path) => vec![path.name.clone()],
             Topology::Direct => vec!["direct".into()],
         }
+    }
+
+    /// What all its links together carry towards the server; none where nothing limits it.
+    pub(crate) fn rate(&self) -> Bitrate {
+        let paths = match self {
+            Topology::Relayed(paths) => paths.as_slice(),
+            Topology::Single(path) => std::slice::from_ref(&**path),
+            Topology::Direct => &[],
+        };
+        let rate = |path: &PathSpec| match &path.up.capacity {
+            Capacity::Unlimited => 0,
+            Capacity::Fixed(rate) => rate.as_bps(),
+            Capacity::Trace(trace) => trace.mean().as_bps(),
+        };
+        Bitrate::from_bps(paths.iter().map(rate).sum())
     }
 }
 

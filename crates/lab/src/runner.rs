@@ -1,7 +1,10 @@
 //! Carries out an experiment: a new network per run, results as they come.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::mpsc::channel;
+use std::sync::{Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
@@ -12,6 +15,7 @@ use crate::flows::Guests;
 use crate::network::Network;
 use crate::partial::Partial;
 use crate::report::{Progress, Report};
+use crate::schedule::{Schedule, Turn};
 use crate::system::{Means, Ready, System};
 use crate::workload::{Bench, fetch, stream};
 use crate::{bicast, cleanup, coding, controls, flight, flood, hostile, namespace, program};
@@ -32,50 +36,45 @@ pub fn run_experiment(experiment: &Experiment, options: &RunOptions) -> Result<(
     cleanup::start()?;
     let (experiment, _controls) = controls::provide(experiment, &options.nawa)?;
     let experiment = &experiment;
-    let mut lab = Lab::new(options)?;
+    let lab = Lab::new(options)?;
     let mut results = Results::new(experiment, options)?;
-    for repeat in 0..experiment.repeats {
-        let mut index = 0;
-        for group in experiment.groups() {
-            run_group(&mut lab, &mut results, (index, group), repeat)?;
-            index += group.len();
-        }
-    }
+    results.add_earlier(&lab);
+    run_turns(&lab, &mut results)?;
     results.finish(options)
 }
 
-/// Measures those of `group`, whose first case has the index given, that no earlier run has measured.
-fn run_group(
-    lab: &mut Lab,
-    results: &mut Results,
-    (first, group): (usize, &[Case]),
-    repeat: usize,
-) -> Result<(), Error> {
-    let mut missing = Vec::new();
-    for (index, case) in (first..).zip(group) {
-        match results.earlier.take(index, repeat) {
-            Some(sample) => {
-                lab.learn(case, &sample);
-                results.report.add(index, repeat, sample);
+/// A turn that is over, and what came of each of its cases; or of the thread, if it panicked.
+type Ended = (Turn, std::thread::Result<Vec<Result<Sample, Error>>>);
+
+/// Measures what no earlier run has measured, turn by turn as the schedule lets them begin.
+fn run_turns(lab: &Lab, results: &mut Results) -> Result<(), Error> {
+    let experiment = results.experiment;
+    let (sender, ended) = channel::<Ended>();
+    std::thread::scope(|scope| {
+        loop {
+            while let Some(turn) = results.schedule.begin() {
+                let cases: Vec<&Case> = turn.cases.iter().map(|&index| &experiment.cases[index]).collect();
+                results.progress.begin(&cases);
+                let sender = sender.clone();
+                scope.spawn(move || {
+                    let measure = || lab.measure(&cases, turn.repeat as u64);
+                    let outcomes = catch_unwind(AssertUnwindSafe(measure));
+                    let _ = sender.send((turn, outcomes));
+                });
             }
-            None => missing.push((index, case)),
+            if results.schedule.is_idle() {
+                return Ok(());
+            }
+            let Ok((turn, outcomes)) = ended.recv() else { return Ok(()) };
+            results.end(&turn, outcomes.unwrap_or_else(|panic| resume_unwind(panic)))?;
         }
-    }
-    if missing.is_empty() {
-        return Ok(());
-    }
-    let cases: Vec<&Case> = missing.iter().map(|&(_, case)| case).collect();
-    results.progress.begin(&cases);
-    let outcomes = lab.measure(&cases, repeat as u64);
-    for ((index, case), outcome) in missing.into_iter().zip(outcomes) {
-        results.take(index, repeat, case, outcome)?;
-    }
-    results.progress.end();
-    Ok(())
+    })
 }
 
 /// What has been measured so far, and what has not.
 struct Results<'a> {
+    experiment: &'a Experiment,
+    schedule: Schedule,
     report: Report<'a>,
     progress: Progress,
     failure: Option<Error>,
@@ -85,21 +84,36 @@ struct Results<'a> {
 impl<'a> Results<'a> {
     fn new(experiment: &'a Experiment, options: &RunOptions) -> Result<Self, Error> {
         let (earlier, said) = Partial::open(experiment, options)?;
-        let progress = Progress::start(experiment, said.as_deref(), |case, n| earlier.has(case, n));
+        let schedule = Schedule::new(experiment, |case, repeat| earlier.has(case, repeat));
+        let progress = Progress::start(experiment, said.as_deref(), &schedule);
         let mut report = Report::new(experiment, options);
         if earlier.len() > 0 {
             report.continues(earlier.len());
         }
-        Ok(Self { report, progress, failure: None, earlier })
+        Ok(Self { experiment, schedule, report, progress, failure: None, earlier })
     }
 
-    fn take(
-        &mut self,
-        index: usize,
-        repeat: usize,
-        case: &Case,
-        outcome: Result<Sample, Error>,
-    ) -> Result<(), Error> {
+    /// Takes over what an earlier run has measured.
+    fn add_earlier(&mut self, lab: &Lab) {
+        for ((index, repeat), sample) in self.earlier.take() {
+            lab.learn(&self.experiment.cases[index], &sample);
+            self.report.add(index, repeat, sample);
+        }
+    }
+
+    fn end(&mut self, turn: &Turn, outcomes: Vec<Result<Sample, Error>>) -> Result<(), Error> {
+        self.schedule.end(turn);
+        if self.schedule.is_idle() {
+            cleanup::remove_own_sockets();
+        }
+        for (&index, outcome) in turn.cases.iter().zip(outcomes) {
+            self.take(index, turn.repeat, outcome)?;
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, index: usize, repeat: usize, outcome: Result<Sample, Error>) -> Result<(), Error> {
+        let case = &self.experiment.cases[index];
         match outcome {
             Ok(sample) => {
                 self.earlier.record(index, repeat, &sample)?;
@@ -199,7 +213,9 @@ struct Lab<'a> {
     emulator: Emulator,
     folder: tempfile::TempDir,
     /// The path on which a single CUBIC connection did best so far.
-    best_path: usize,
+    best_path: AtomicUsize,
+    /// Held by whoever makes networks: that takes CPU, and many guests that boot at once take long.
+    preparing: Mutex<()>,
     baselines: Mutex<hostile::Baselines>,
 }
 
@@ -213,35 +229,40 @@ impl<'a> Lab<'a> {
             options,
             emulator: Emulator::start()?,
             folder,
-            best_path: 0,
+            best_path: AtomicUsize::new(0),
+            preparing: Mutex::new(()),
             baselines: Default::default(),
         })
     }
 
     /// One run of each case, each on a network of its own, at the same time. All cases of a repeat see the same chances.
-    fn measure(&mut self, cases: &[&Case], repeat: u64) -> Vec<Result<Sample, Error>> {
+    fn measure(&self, cases: &[&Case], repeat: u64) -> Vec<Result<Sample, Error>> {
         let seed = self.options.seed.wrapping_add(repeat * 1000);
-        // All are ready before the first is measured: making a network takes CPU.
+        let prepared = self.prepare_all(cases, seed);
+        let outcomes = std::thread::scope(|scope| {
+            let measure = |one: Result<Prepared, Error>| self.measure_one(one?, seed);
+            let start = |one| scope.spawn(move || measure(one));
+            let threads: Vec<_> = prepared.into_iter().map(start).collect();
+            let end = |thread: std::thread::ScopedJoinHandle<_>| {
+                thread.join().unwrap_or_else(|panic| resume_unwind(panic))
+            };
+            threads.into_iter().map(end).collect::<Vec<_>>()
+        });
+        for (case, outcome) in cases.iter().zip(&outcomes) {
+            outcome.iter().for_each(|sample| self.learn(case, sample));
+        }
+        outcomes
+    }
+
+    /// All are ready before the first of them is measured.
+    fn prepare_all<'c>(&self, cases: &[&'c Case], seed: u64) -> Vec<Result<Prepared<'c>, Error>> {
+        let _one_at_a_time = self.preparing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut prepared: Vec<_> = cases.iter().map(|case| self.prepare(case, seed)).collect();
         for one in &mut prepared {
             let up = one.as_mut().map_or(Ok(()), Prepared::finish);
             up.err().into_iter().for_each(|error| *one = Err(error));
         }
-        let lab = &*self;
-        let outcomes = std::thread::scope(|scope| {
-            let measure = |one: Result<Prepared, Error>| lab.measure_one(one?, seed);
-            let start = |one| scope.spawn(move || measure(one));
-            let threads: Vec<_> = prepared.into_iter().map(start).collect();
-            let end = |thread: std::thread::ScopedJoinHandle<_>| {
-                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-            };
-            threads.into_iter().map(end).collect::<Vec<_>>()
-        });
-        cleanup::remove_own_sockets();
-        for (case, outcome) in cases.iter().zip(&outcomes) {
-            outcome.iter().for_each(|sample| self.learn(case, sample));
-        }
-        outcomes
+        prepared
     }
 
     fn prepare<'c>(&self, case: &'c Case, seed: u64) -> Result<Prepared<'c>, Error> {
@@ -292,13 +313,13 @@ impl<'a> Lab<'a> {
     }
 
     fn means<'m>(&'m self, folder: &'m Path) -> Means<'m> {
-        Means { nawa: &self.options.nawa, folder, best_path: self.best_path }
+        Means { nawa: &self.options.nawa, folder, best_path: self.best_path.load(Relaxed) }
     }
 
     /// Remembers which path was best for CUBIC.
-    fn learn(&mut self, case: &Case, sample: &Sample) {
+    fn learn(&self, case: &Case, sample: &Sample) {
         if case.system == System::BestTcp && case.congestion_control == "cubic" {
-            self.best_path = sample.winner.unwrap_or(self.best_path);
+            sample.winner.into_iter().for_each(|path| self.best_path.store(path, Relaxed));
         }
     }
 }

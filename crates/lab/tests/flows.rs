@@ -5,7 +5,7 @@ mod common;
 use std::time::Duration;
 
 use common::{alone, left_in, skip, skip_without_guests};
-use lab::experiment::{Case, Experiment, Ratio, Reference, Workload};
+use lab::experiment::{Case, Experiment, Ratio, Reference, SideBySide, Workload};
 use lab::flows::{BUFFER_MAX, FlowSpec, FlowTest, Origin};
 use lab::network::{PathSpec, Topology};
 use lab::system::System;
@@ -60,7 +60,7 @@ fn experiment() -> Experiment {
             missing,
             case("cubic", vec![flow("cubic", 0), flow("cubic", 100)]),
         ],
-        side_by_side: 3,
+        side_by_side: SideBySide::Cases(3),
         repeats: 1,
         ratios: vec![Ratio { name: "of_reno", metric: "goodput_mbps", of: ("cc", Reference::Name("reno")) }],
         ..Experiment::default()

@@ -137,7 +137,7 @@ enum Flight {
     ///
     /// Each namespace gets the default congestion control that it had before --default, unless somebody has changed
     /// it since. Connections that use them go on as they are until they end.
-    Off,
+    Off(FlightOff),
     /// Shows what is registered, and what is known of each connection of this namespace
     ///
     /// target: the ceiling of what may be in flight, `-` where nothing queues and nothing is limited; space: what may
@@ -155,6 +155,24 @@ pub struct FlightOn {
     /// The congestion avoidance below, the kernel's own: how cwnd grows while nothing queues
     #[arg(long, value_enum, default_value_t)]
     pub base: crate::flight::Base,
+    /// What to add to the names, so that both bases can be registered at the same time (the lab compares them)
+    #[arg(long, value_name = "TEXT", value_parser = suffix, default_value = "", hide = true)]
+    pub suffix: String,
+}
+
+/// The kernel takes names of 15 bytes, and files are called by them.
+fn suffix(text: &str) -> Result<String, String> {
+    let fits = text.len() <= 5 && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    fits.then(|| text.to_owned())
+        .ok_or_else(|| "it has at most five letters, digits and underscores".to_owned())
+}
+
+/// What to take back.
+#[derive(Args, Debug)]
+pub struct FlightOff {
+    /// Only what has this at the end of its name
+    #[arg(long, value_name = "TEXT", value_parser = suffix, default_value = "", hide = true)]
+    pub suffix: String,
 }
 
 /// How to show it.
@@ -306,7 +324,7 @@ fn dispatch(command: Option<Command>) -> Result<(), Failure> {
         Some(Command::Path(PathCommand::Del(del))) => command::path::change(Request::PathDel(del)),
         Some(Command::Path(PathCommand::Set(set))) => command::path::set(set),
         Some(Command::Flight(Flight::On(on))) => command::flight::on(&on),
-        Some(Command::Flight(Flight::Off)) => command::flight::off(),
+        Some(Command::Flight(Flight::Off(off))) => command::flight::off(&off),
         Some(Command::Flight(Flight::Show(show))) => command::flight::show(&show),
         Some(Command::Flood(Flood::Send(send))) => command::flood::send(&send),
         Some(Command::Flood(Flood::Recv(recv))) => command::flood::recv(&recv),

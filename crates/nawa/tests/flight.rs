@@ -28,13 +28,13 @@ fn alone_or_skip(name: &str) -> Option<Alone> {
     }
     let registration = kernel::lock::registration().expect("the lock can be taken");
     // What a killed run of something else left.
-    kernel::off().expect("nothing stays registered");
+    kernel::off("").expect("nothing stays registered");
     Some(Alone { _namespaces: namespaces, _registration: registration })
 }
 
 impl Drop for Alone {
     fn drop(&mut self) {
-        let _ = kernel::off();
+        let _ = kernel::off("");
     }
 }
 
@@ -86,6 +86,23 @@ fn on_and_off_and_on() {
         succeed(&mut namespace.nawa(["flight", "off"]));
     }
     assert!(!is_registered());
+}
+
+#[test]
+fn both_bases_are_registered_at_the_same_time_by_a_suffix() {
+    let Some(_alone) = alone_or_skip("both_bases_are_registered_at_the_same_time_by_a_suffix") else {
+        return;
+    };
+    let namespace = Namespace::new();
+    let on_reno =
+        || ["fsat_reno", "fsat_paper_reno"].iter().all(|name| available().iter().any(|one| one == name));
+    succeed(&mut namespace.nawa(["flight", "on"]));
+    succeed(&mut namespace.nawa(["flight", "on", "--base", "reno", "--suffix", "_reno"]));
+    assert!(is_registered() && on_reno());
+    succeed(&mut namespace.nawa(["flight", "off", "--suffix", "_reno"]));
+    assert!(is_registered() && !on_reno());
+    let long = output(&mut namespace.nawa(["flight", "on", "--suffix", "_cubic"]));
+    assert_eq!(long.status.code(), Some(2), "no name of more than 15 bytes");
 }
 
 #[test]

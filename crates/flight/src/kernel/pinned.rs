@@ -24,15 +24,18 @@ pub fn on(schemes: &[Scheme]) -> Result<(), Error> {
     default::refresh(FSAT)
 }
 
-/// Takes all back that [`on`] did: namespaces get the default that they had, and the names are free, unless a
-/// daemon holds them too. Connections go on as they are. False if there was nothing to take back.
+/// Takes all back that [`on`] did under names that end in `suffix`: namespaces get the default that they had, and the
+/// names are free, unless a daemon holds them too. Connections go on as they are. False if there was nothing to take back.
 ///
 /// # Errors
 /// What the kernel says.
-pub fn off() -> Result<bool, Error> {
+pub fn off(suffix: &str) -> Result<bool, Error> {
     let kernel = probe()?;
-    default::restore_everywhere(FSAT)?;
-    let pinned = pinned();
+    if FSAT.ends_with(suffix) {
+        default::restore_everywhere(FSAT)?;
+    }
+    let mut pinned = pinned();
+    pinned.retain(|path| path.to_string_lossy().ends_with(suffix));
     for path in &pinned {
         let registered = Registration::open(path, &kernel)?;
         pins::remove(path)?;

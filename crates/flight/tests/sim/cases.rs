@@ -99,6 +99,20 @@ pub fn shared(kinds: &[Option<Additions>], queue: usize, apart: Duration, seed: 
     }
 }
 
+/// `kinds` in turn on the lab's link: 1 Mbit/s, RTT 180 ms (BDP 15 packets), for 145 s from 5 s after the last one's
+/// start.
+pub fn slow(kinds: &[Option<Additions>], queue: usize, apart: Duration, seed: u64) -> Scenario {
+    let flows = (0u32..).zip(kinds).map(|(n, kind)| flow(*kind, Kind::Cubic, apart * n, ms(90)));
+    let from = apart * (kinds.len() as u32 - 1) + ms(5000);
+    Scenario {
+        link: fixed(1.0, 90, queue, 0.0),
+        flows: flows.collect(),
+        from,
+        until: from + ms(145_000),
+        seed,
+    }
+}
+
 /// A route that becomes longer, then shorter than at first: RTT 60, 160, 40 ms, 30 s each, and the last for 50 s.
 pub fn route_change(fsat: Option<Additions>, seed: u64) -> Scenario {
     let mut flow = flow(fsat, Kind::Cubic, Duration::ZERO, ms(50));

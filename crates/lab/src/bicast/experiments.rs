@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{Stack, Test};
 use crate::error::Error;
-use crate::experiment::{Case, Experiment, Fields, Ratio, Reference, RunOptions, Size, Workload};
+use crate::experiment::{Case, Experiment, Fields, Ratio, Reference, RunOptions, SideBySide, Size, Workload};
 use crate::network::Topology;
 use crate::system::System;
 
@@ -169,7 +169,7 @@ fn experiment(name: &'static str, cases: Vec<Case>, repeats: usize, notes: &[&st
     Experiment {
         name,
         cases: sorted(cases),
-        side_by_side: SIDE_BY_SIDE,
+        side_by_side: SideBySide::Cases(SIDE_BY_SIDE),
         repeats,
         ratios: RATIOS.to_vec(),
         paper: Vec::new(),

@@ -8,7 +8,7 @@ use super::mode::Mode;
 use super::transfer::{End, Plan};
 use super::{Test, case, notes, ratios};
 use crate::error::Error;
-use crate::experiment::{Case, Experiment, Reference, RunOptions, Size};
+use crate::experiment::{Case, Experiment, Reference, RunOptions, SideBySide, Size};
 
 pub(crate) const ABOUT: &str =
     "TCP over 2 to 4 hops of 802.11g, by window, flows and directions: goodput and packets sent, by mode";
@@ -41,7 +41,7 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
     Ok(Experiment {
         name: "coding-gain",
         cases: cases.collect(),
-        side_by_side: 1,
+        side_by_side: SideBySide::Cases(1),
         repeats,
         ratios: all_ratios(),
         paper: Vec::new(),

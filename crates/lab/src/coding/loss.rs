@@ -9,7 +9,7 @@ use super::mode::Mode;
 use super::transfer::{End, Plan};
 use super::{Test, case, notes};
 use crate::error::Error;
-use crate::experiment::{Case, Experiment, RunOptions, Size};
+use crate::experiment::{Case, Experiment, RunOptions, SideBySide, Size};
 
 pub(crate) const ABOUT: &str = "TCP over 2 and 3 hops of 802.11g where 0 to 50 % of what could be overheard is not: goodput and packets, by mode";
 
@@ -34,7 +34,7 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
     Ok(Experiment {
         name: "coding-loss",
         cases: cases.collect(),
-        side_by_side: 1,
+        side_by_side: SideBySide::Cases(1),
         repeats,
         ratios: all_ratios(),
         paper: Vec::new(),

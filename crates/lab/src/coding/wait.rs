@@ -6,7 +6,7 @@ use super::mode::{Mode, wait_of};
 use super::transfer::{End, Plan};
 use super::{Test, case, notes, ratios};
 use crate::error::Error;
-use crate::experiment::{Case, Experiment, Published, Ratio, Reference, RunOptions, Size};
+use crate::experiment::{Case, Experiment, Published, Ratio, Reference, RunOptions, SideBySide, Size};
 
 pub(crate) const ABOUT: &str = "one TCP transfer over 2 and 3 hops of 802.11g, by mode and waiting time: goodput, RTT, packets sent (paper 002)";
 
@@ -34,7 +34,7 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
     Ok(Experiment {
         name: "coding-wait",
         cases: cases.collect(),
-        side_by_side: 1,
+        side_by_side: SideBySide::Cases(1),
         repeats,
         ratios: all_ratios(),
         paper: paper(),

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use link::{Bitrate, Capacity, Loss, Queue};
 
-use super::{DELAY, case, flow, notes, overhead, topology};
+use super::{DELAY, UP_TO, case, flow, notes, overhead, topology};
 use crate::error::Error;
-use crate::experiment::{Case, Experiment, RunOptions, Size};
+use crate::experiment::{Case, Experiment, RunOptions, SideBySide, Size};
 use crate::flows::{BUFFER_MAX, FlowSpec, FlowTest};
 
 pub(crate) const ABOUT: &str = "flows of two congestion controls on 1 Mbit/s, RTT 180 ms, buffers of 0.5 to 10 BDP: shares and queue (paper 001)";
@@ -20,17 +20,23 @@ const BDP_PACKETS: f64 = 15.0;
 /// Flows start within this time, as the paper's do.
 const STARTS: Duration = Duration::from_secs(5);
 
+/// Those of one link, about.
+const CASES: usize = PAIRS.len() + 3;
+
 /// When latecomers start, within [`STARTS`] of it.
 const LATE: Duration = Duration::from_secs(20);
 
-/// Who is measured against whom. A control against itself has latecomers as well.
-const PAIRS: [(&str, &str); 13] = [
+/// Who is measured against whom. A control against itself has latecomers as well. `…_reno` have Reno's congestion
+/// avoidance below, as the paper's had; the others of FS-AT have CUBIC's.
+const PAIRS: [(&str, &str); 15] = [
     ("cubic", "reno"),
     ("reno-guest", "reno"),
     ("vegas", "reno"),
     ("westwood", "reno"),
     ("fsat_paper", "reno"),
     ("fsat", "reno"),
+    ("fsat_paper_reno", "reno"),
+    ("fsat_reno", "reno"),
     ("fsat_paper", "cubic"),
     ("fsat", "cubic"),
     ("fsat_paper", "bbr"),
@@ -40,7 +46,9 @@ const PAIRS: [(&str, &str); 13] = [
     ("fsat", "fsat"),
 ];
 
-const ABOUT_THIS: [&str; 3] = [
+const ABOUT_THIS: [&str; 4] = [
+    "fsat_paper_reno, fsat_reno: FS-AT with Reno's congestion avoidance below, as the paper's; the others of FS-AT have \
+     CUBIC's",
     "1 Mbit/s, RTT 180 ms, drop-tail queue of buffer_bdp times 15 packets; `flows` flows of cc and as many of `against`, \
      which start at random within 5 s; starts=late: those of `against` start 20 to 25 s later than the others may",
     "goodput_mbps: of all flows of cc, from 5 s (late: 30 s) on, when all have started, to the end; share: that of the \
@@ -49,25 +57,24 @@ const ABOUT_THIS: [&str; 3] = [
 ];
 
 pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
-    let (buffers, flows, seconds, repeats, side_by_side): (&[f64], &[usize], _, _, _) = match options.size {
-        Size::Quick => (&[0.5, 2.0, 10.0], &[1], 85, 1, 48),
-        Size::Normal => (&[0.5, 1.0, 2.0, 5.0, 10.0], &[1, 2, 4], 150, 3, 48),
-        Size::Paper => (&[0.5, 1.0, 2.0, 3.0, 5.0, 10.0], &[1, 2, 4], 300, 10, 48),
+    let (buffers, flows, seconds, repeats): (&[f64], &[usize], _, _) = match options.size {
+        Size::Quick => (&[0.5, 2.0, 10.0], &[1], 85, 1),
+        Size::Normal => (&[0.5, 1.0, 2.0, 5.0, 10.0], &[1, 2, 4], 150, 3),
+        Size::Paper => (&[0.5, 1.0, 2.0, 3.0, 5.0, 10.0], &[1, 2, 4], 300, 10),
     };
     let mut cases = Vec::new();
-    for &(name, against) in &PAIRS {
+    for &buffer in buffers {
         for &flows in flows {
-            for &buffer in buffers {
+            for &(name, against) in &PAIRS {
                 let starts: &[bool] = if name == against { &[false, true] } else { &[false] };
-                let setup =
-                    |&late| Setup { name, against, flows, buffer, late, seconds, side_by_side }.case();
+                let setup = |&late| Setup { name, against, flows, buffer, late, seconds }.case();
                 cases.extend(starts.iter().map(setup));
             }
         }
     }
     Ok(Experiment {
         name: "flight-fairness",
-        side_by_side,
+        side_by_side: SideBySide::Links { alike: &["flows", "buffer_bdp"], up_to: UP_TO },
         cases,
         repeats,
         notes: notes(&ABOUT_THIS),
@@ -82,7 +89,6 @@ struct Setup {
     buffer: f64,
     late: bool,
     seconds: u64,
-    side_by_side: usize,
 }
 
 impl Setup {
@@ -108,7 +114,7 @@ impl Setup {
             ("buffer_bdp", self.buffer.into()),
             ("starts", if self.late { "late" } else { "random" }.into()),
         ];
-        case(key, self.topology(), test, until + overhead(self.side_by_side, self.side_by_side / 4))
+        case(key, self.topology(), test, until + overhead(CASES, CASES / 4))
     }
 
     fn topology(&self) -> crate::network::Topology {

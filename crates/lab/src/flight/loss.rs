@@ -9,7 +9,7 @@ use super::{
     windowed,
 };
 use crate::error::Error;
-use crate::experiment::{Case, Experiment, Ratio, Reference, RunOptions, Size};
+use crate::experiment::{Case, Experiment, Ratio, Reference, RunOptions, SideBySide, Size};
 use crate::flows::{BUFFER_MAX, FlowTest};
 
 pub(crate) const ABOUT: &str =
@@ -43,7 +43,7 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
     let [goodput_of_reno, _] = AGAINST_RENO;
     Ok(Experiment {
         name: "flight-loss",
-        side_by_side: cases.len(),
+        side_by_side: SideBySide::Cases(cases.len()),
         cases,
         repeats,
         ratios: vec![OF_LOSSLESS, goodput_of_reno],

@@ -9,7 +9,7 @@ use link::{Bitrate, Capacity, CellularConfig, LinkConfig, Outages, Queue, Trace}
 use super::hsdpa::{SCENARIOS, Scenario, published};
 use super::{AGAINST_RENO, CONTROLS, GUESTS, case, flow, notes, overhead, percent};
 use crate::error::{Doing, Error};
-use crate::experiment::{Case, Experiment, Ratio, Reference, RunOptions, Size};
+use crate::experiment::{Case, Experiment, Ratio, Reference, RunOptions, SideBySide, Size};
 use crate::flows::{BUFFER_MAX, FlowSpec, FlowTest};
 use crate::network::{PathSpec, Topology};
 use crate::traces::{self, RATES};
@@ -67,7 +67,7 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
     let cases: Vec<Case> = cells.iter().flat_map(of).collect();
     Ok(Experiment {
         name: "flight-radio",
-        side_by_side,
+        side_by_side: SideBySide::Cases(side_by_side),
         cases,
         repeats,
         ratios: RATIOS.into(),

@@ -5,11 +5,11 @@ use std::time::Duration;
 use link::{Bitrate, Capacity, Loss};
 
 use super::{
-    AGAINST_RENO, CONTROLS, DEEP, DELAY, FRAME, GUESTS, INITIAL_WINDOW, PAYLOAD, RECEIVE_BUFFER, case, notes,
-    overhead, paper, topology, windowed,
+    AGAINST_RENO, CONTROLS, DEEP, DELAY, FRAME, GUESTS, INITIAL_WINDOW, PAYLOAD, RECEIVE_BUFFER, UP_TO, case,
+    notes, overhead, paper, topology, windowed,
 };
 use crate::error::Error;
-use crate::experiment::{Case, Experiment, RunOptions, Size};
+use crate::experiment::{Case, Experiment, RunOptions, SideBySide, Size};
 use crate::flows::{FlowSpec, FlowTest};
 
 pub(crate) const ABOUT: &str =
@@ -42,8 +42,8 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
     let cases: Vec<Case> = RATES_KBPS.into_iter().flat_map(|rate| cases(rate, seconds)).collect();
     Ok(Experiment {
         name: "flight-wired",
-        side_by_side: cases.len(),
         cases,
+        side_by_side: SideBySide::Links { alike: &["rate_kbps"], up_to: UP_TO },
         repeats,
         ratios: AGAINST_RENO.into(),
         paper: paper::wired(),
@@ -62,9 +62,7 @@ fn cases(rate_kbps: u64, seconds: Option<u64>) -> impl Iterator<Item = Case> {
     let bytes = seconds.map_or(BYTES, |seconds| BYTES.min(rate_kbps * 1000 / 8 * seconds));
     let rate = Bitrate::from_bps(rate_kbps * 1000);
     let ideal = rate.transmit_time(usize::try_from(bytes).unwrap_or(usize::MAX) / PAYLOAD * FRAME);
-    let estimate = ideal.mul_f64(1.05)
-        + Duration::from_secs(2)
-        + overhead(ROWS * RATES_KBPS.len(), GUESTS * RATES_KBPS.len());
+    let estimate = ideal.mul_f64(1.05) + Duration::from_secs(2) + overhead(ROWS, GUESTS);
     let capacity = Capacity::Fixed(rate);
     let topology = topology(capacity.clone(), capacity, DELAY, DEEP, Loss::None);
     let controls = CONTROLS.map(|name| (name, windowed(name, Some(bytes))));

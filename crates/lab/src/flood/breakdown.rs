@@ -6,7 +6,7 @@ use link::Adjacency;
 use serde_json::Value;
 
 use crate::error::{Doing, Error};
-use crate::experiment::{Experiment, Fields, Published, RunOptions, Size};
+use crate::experiment::{Experiment, Fields, Published, RunOptions, SideBySide, Size};
 use crate::medium::{INTERFACE, Medium, MediumConfig};
 use crate::namespace::Namespace;
 use crate::runner::Sample;
@@ -107,7 +107,7 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
     Ok(Experiment {
         name: "flood-breakdown",
         cases: WAYS.iter().flat_map(cases).collect(),
-        side_by_side: 1,
+        side_by_side: SideBySide::Cases(1),
         repeats: if options.size == Size::Quick { 1 } else { 9 },
         ratios: Vec::new(),
         paper: paper(),

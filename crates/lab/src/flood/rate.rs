@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::clock;
 use crate::error::Error;
-use crate::experiment::{Experiment, Fields, Ratio, Reference, RunOptions, Size};
+use crate::experiment::{Experiment, Fields, Ratio, Reference, RunOptions, SideBySide, Size};
 use crate::medium::{Medium, MediumConfig};
 use crate::runner::Sample;
 use crate::system::Means;
@@ -68,7 +68,7 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
     Ok(Experiment {
         name: "flood-rate",
         cases: cases.to_vec(),
-        side_by_side: 1,
+        side_by_side: SideBySide::Cases(1),
         repeats: if options.size == Size::Quick { 3 } else { 9 },
         ratios: RATIOS.to_vec(),
         paper: Vec::new(),

@@ -7,7 +7,7 @@ use link::{Adjacency, Bitrate, Capacity, LinkConfig, Loss, Probability, Walk};
 use serde_json::Value;
 
 use crate::error::Error;
-use crate::experiment::{Case, Experiment, Fields, Ratio, Reference, RunOptions, Size};
+use crate::experiment::{Case, Experiment, Fields, Ratio, Reference, RunOptions, SideBySide, Size};
 use crate::runner::Sample;
 use crate::system::Means;
 
@@ -98,7 +98,7 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
     Ok(Experiment {
         name: "flood-reach",
         cases: kinds.into_iter().flat_map(algorithms).collect(),
-        side_by_side: 1,
+        side_by_side: SideBySide::Cases(1),
         repeats: if options.size == Size::Quick { 3 } else { 9 },
         ratios: AGAINST_PURE.to_vec(),
         paper: Vec::new(),

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::clock;
 use crate::error::Error;
-use crate::experiment::{Experiment, Fields, Published, Ratio, Reference, RunOptions, Size};
+use crate::experiment::{Experiment, Fields, Published, Ratio, Reference, RunOptions, SideBySide, Size};
 use crate::medium::{INTERFACE, Medium, MediumConfig};
 use crate::program::{Process, output};
 use crate::runner::Sample;
@@ -70,7 +70,7 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
     Ok(Experiment {
         name: "flood-relay",
         cases: cases.collect(),
-        side_by_side: 1,
+        side_by_side: SideBySide::Cases(1),
         repeats,
         ratios: RATIOS.to_vec(),
         paper: paper(),

@@ -8,8 +8,9 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::error::Error;
-use crate::experiment::{Case, Experiment, longest};
+use crate::experiment::{Case, Experiment};
 use crate::runner::Sample;
+use crate::schedule::Schedule;
 
 use super::{number, say};
 
@@ -19,77 +20,43 @@ const TICK: Duration = Duration::from_millis(200);
 /// Shows how far a run is. The bar's length is the time that the run is said to take.
 pub(crate) struct Progress {
     bar: ProgressBar,
-    done: Duration,
-    /// The estimate of what is being measured.
-    current: Duration,
     ticker: Option<(Sender<()>, JoinHandle<()>)>,
 }
 
 impl Progress {
-    /// Says how long the run takes; of the samples that `has` knows, none is taken. `said` comes first.
-    pub(crate) fn start(
-        experiment: &Experiment,
-        said: Option<&str>,
-        has: impl Fn(usize, usize) -> bool,
-    ) -> Self {
-        let (mut runs, mut estimate) = (0, Duration::ZERO);
-        for repeat in 0..experiment.repeats {
-            let mut indices = 0..;
-            for group in experiment.groups() {
-                let cases = group.iter().zip(&mut indices).filter(|&(_, index)| !has(index, repeat));
-                let left: Vec<&Case> = cases.map(|(case, _)| case).collect();
-                runs += left.len();
-                estimate += longest(left.into_iter());
-            }
-        }
+    /// Says how long the run takes; `said` comes first.
+    pub(crate) fn start(experiment: &Experiment, said: Option<&str>, schedule: &Schedule) -> Self {
+        let estimate = schedule.estimate();
         said.into_iter().for_each(say);
-        say(&format!("{}: {runs} runs, about {}", experiment.name, rough(estimate)));
+        say(&format!("{}: {} runs, about {}", experiment.name, schedule.runs(), rough(estimate)));
         let bar = if std::io::stdout().is_terminal() { bar(estimate) } else { ProgressBar::hidden() };
-        Self { bar, done: Duration::ZERO, current: Duration::ZERO, ticker: None }
+        let ticker = tick(bar.clone(), estimate);
+        Self { bar, ticker }
     }
 
     /// These are being measured, at the same time.
-    pub(crate) fn begin(&mut self, cases: &[&Case]) {
+    pub(crate) fn begin(&self, cases: &[&Case]) {
         let others = cases.len().saturating_sub(1);
         let title = cases.first().map(|case| Experiment::title(case)).unwrap_or_default();
         self.bar.set_message(if others == 0 { title } else { format!("{title} and {others} more") });
-        self.current = longest(cases.iter().copied());
-        let (bar, done, estimate) = (self.bar.clone(), self.done, self.current);
-        let (stop, stopped) = channel();
-        let tick = move || {
-            let mut elapsed = Duration::ZERO;
-            while stopped.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
-                elapsed = (elapsed + TICK).min(estimate);
-                bar.set_position(millis(done + elapsed));
-            }
-        };
-        // Without the thread the bar moves from case to case only.
-        self.ticker = std::thread::Builder::new().spawn(tick).ok().map(|thread| (stop, thread));
     }
 
-    pub(crate) fn show(&mut self, case: &Case, sample: &Sample) {
+    pub(crate) fn show(&self, case: &Case, sample: &Sample) {
         let metrics: Vec<String> =
             sample.metrics.iter().map(|(name, value)| format!("{name} {}", number(*value))).collect();
         self.line(case, &metrics.join(", "));
     }
 
-    pub(crate) fn fail(&mut self, case: &Case, error: &Error) {
+    pub(crate) fn fail(&self, case: &Case, error: &Error) {
         self.line(case, &format!("not measured: {error}"));
     }
 
-    /// What was begun is over.
-    pub(crate) fn end(&mut self) {
+    pub(crate) fn finish(&mut self) {
         self.stop_ticker();
-        self.done += self.current;
-        self.bar.set_position(millis(self.done));
-    }
-
-    pub(crate) fn finish(&self) {
         self.bar.finish_and_clear();
     }
 
-    fn line(&mut self, case: &Case, text: &str) {
-        self.stop_ticker();
+    fn line(&self, case: &Case, text: &str) {
         let line = format!("{}: {text}", Experiment::title(case));
         self.bar.suspend(|| say(&line));
     }
@@ -106,6 +73,19 @@ impl Drop for Progress {
     fn drop(&mut self) {
         self.stop_ticker();
     }
+}
+
+/// Moves the bar with the time. Without the thread it stands still.
+fn tick(bar: ProgressBar, estimate: Duration) -> Option<(Sender<()>, JoinHandle<()>)> {
+    let (stop, stopped) = channel();
+    let tick = move || {
+        let mut elapsed = Duration::ZERO;
+        while stopped.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
+            elapsed = (elapsed + TICK).min(estimate);
+            bar.set_position(millis(elapsed));
+        }
+    };
+    std::thread::Builder::new().spawn(tick).ok().map(|thread| (stop, thread))
 }
 
 fn bar(estimate: Duration) -> ProgressBar {

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use flight::kernel::{self, Scheme};
 
 use super::status::table::{number, rows_under};
-use crate::cli::{FlightOn, FlightShow};
+use crate::cli::{FlightOff, FlightOn, FlightShow};
 use crate::failure::Failure;
 use crate::flight::{Line, State};
 
@@ -24,7 +24,8 @@ const HEADER: [&str; 10] = [
 
 /// Registers both until `off`.
 pub fn on(on: &FlightOn) -> Result<(), Failure> {
-    kernel::on(&Scheme::published(on.base.into())).map_err(Failure::failed)?;
+    let schemes = Scheme::published(on.base.into()).map(|scheme| scheme.suffixed(&on.suffix));
+    kernel::on(&schemes).map_err(Failure::failed)?;
     if on.default {
         kernel::default::take(kernel::FSAT).map_err(Failure::failed)?;
     }
@@ -32,8 +33,8 @@ pub fn on(on: &FlightOn) -> Result<(), Failure> {
 }
 
 /// Takes that back.
-pub fn off() -> Result<(), Failure> {
-    if kernel::off().map_err(Failure::failed)? {
+pub fn off(off: &FlightOff) -> Result<(), Failure> {
+    if kernel::off(&off.suffix).map_err(Failure::failed)? {
         return Ok(());
     }
     Err(Failure::failed(
