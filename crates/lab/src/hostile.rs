@@ -157,18 +157,19 @@ fn under(
     flow: impl FnOnce() -> Result<Sample, Error>,
 ) -> Result<Sample, Error> {
     let victim = victim(relay, bench.network, means)?;
-    let process = usize::from(relay);
+    let gone = || Error::program("nawa", "nothing runs where the attack goes");
+    let process = ready.attacked(relay).ok_or_else(gone)?;
     let attacker = Attacker::join(victim.host)?;
-    let (state, rss) = (self::state(victim.host, means)?, ready.resident_mb(process)?);
+    let (state, rss) = (self::state(victim.host, means)?, process.resident_mb()?);
     let progress = Progress::default();
     let (refusal, sample, flooded) = std::thread::scope(|scope| {
         let flood = scope.spawn(|| attacker.run(flood, &victim, &progress));
-        let refusal = refusal(&progress, || ready.cpu_time(process));
+        let refusal = refusal(&progress, || process.cpu_time());
         let sample = flow();
         progress.stop.store(true, Ordering::Relaxed);
         (refusal, sample, flood.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     });
-    let (mut sample, flooded, rss_after) = (sample?, flooded?, ready.resident_mb(process)?);
+    let (mut sample, flooded, rss_after) = (sample?, flooded?, process.resident_mb()?);
     let changes = differences(&state, &self::state(victim.host, means)?) as f64;
     let more = [
         ("attack_pps", flooded.per_second),

@@ -8,7 +8,6 @@ mod wireguard;
 
 use std::net::IpAddr;
 use std::path::Path;
-use std::time::Duration;
 
 use crate::error::Error;
 use crate::http::Transport;
@@ -166,14 +165,9 @@ impl Ready {
         }
     }
 
-    /// Memory that process `index` (in the order in which they were started) has in RAM, in MiB.
-    pub(crate) fn resident_mb(&self, index: usize) -> Result<f64, Error> {
-        self.processes.get(index).map_or(Ok(0.0), Process::resident_mb)
-    }
-
-    /// Time that process `index` has had on a processor.
-    pub(crate) fn cpu_time(&self, index: usize) -> Result<Duration, Error> {
-        self.processes.get(index).map_or(Ok(Duration::ZERO), Process::cpu_time)
+    /// The program that attackers are after: the first relay's, or the server's.
+    pub(crate) fn attacked(&self, relay: bool) -> Option<&Process> {
+        if relay { self.relays.first() } else { self.processes.first() }
     }
 
     /// Fails if a program of the system has ended.
