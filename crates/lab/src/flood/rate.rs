@@ -28,9 +28,9 @@ const STEP: f64 = 1.05;
 /// Steps at once until a rate is not carried, about twice as much each time. What lies between is then halved.
 const STRIDE: u32 = 14;
 /// A rate that is not carried is tried again: one failure may be the machine's.
-const ATTEMPTS: u32 = 2;
-/// A generator that sends less than this share of a rate is at its limit.
-const OFFERED: f64 = 0.95;
+const ATTEMPTS: u32 = 3;
+/// A generator that sends less than this share of a rate is at its limit; beginning and ending take it some of the time.
+const OFFERED: f64 = 0.9;
 /// About so many probes find a rate: strides up, attempts at what is too much, halvings.
 const PROBES: u32 = 14;
 /// What the relay has still to send when the generator has ended.
