@@ -206,8 +206,14 @@ static __attribute__((noinline)) __u32 post(struct xdp_md *ctx, __u32 length)
 		return 0;
 	}
 	slot->length = length;
-	/* Cannot fail: the frame is as long as its header says. */
-	bpf_xdp_load_bytes(ctx, ETHERNET, slot->frame, length);
+	/* Once more, and each of the register that is used behind it, for Linux 6.1 (as in hand_up_as). Cannot fail: the frame is
+	 * as long as its header says. */
+	KEEP(length);
+	if (length <= sizeof(slot->frame)) {
+		KEEP(length);
+		if (length)
+			bpf_xdp_load_bytes(ctx, ETHERNET, slot->frame, length);
+	}
 	/* Not before all that is written: an exchange is a barrier. */
 	__sync_lock_test_and_set(&slot->stamp, number);
 	count(FLOOD_POSTED);
@@ -245,12 +251,15 @@ static long hash_word(__u64 number, struct flood_tag *tag)
 INLINE __u32 tag_is_good(struct xdp_md *ctx, const struct flood_config *c, const struct flood_header *h,
 			 const __u32 wary)
 {
-	const __u32 zero = 0, length = FLOOD_HEADER_1 + h->len;
+	const __u32 zero = 0;
+	__u32 length = FLOOD_HEADER_1 + h->len;
 	struct flood_copy *copy = bpf_map_lookup_elem(&copies, &zero);
 	struct flood_tag tag;
 	__u64 claimed;
 
-	if (!copy || length > sizeof(copy->frame) || bpf_xdp_load_bytes(ctx, ETHERNET, copy->frame, length))
+	/* The compiler knows it from before, Linux 6.1 has forgotten it: that all fits, and what flood_tag_begin appends. */
+	KEEP(length);
+	if (!copy || length > sizeof(copy->frame) - 32 || bpf_xdp_load_bytes(ctx, ETHERNET, copy->frame, length))
 		return 0;
 	claimed = copy->frame[2];
 	flood_tag_begin(&tag, c, h, copy->frame);
