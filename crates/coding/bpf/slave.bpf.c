@@ -3,19 +3,9 @@
  * before this does; IP has it once, by the master. Everything else stays as it was: other EtherTypes, such as those of
  * 802.1X, and VLANs, which are interfaces of their own.
  */
-#include "helpers.h"
+#include "skb.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
-
-/* User-space ABI (linux/bpf.h), as far as it is used. */
-struct __sk_buff {
-	__u32 len;
-	__u32 pkt_type;
-	__u32 mark;
-	__u32 queue_mapping;
-	__u32 protocol;
-	__u32 vlan_present;
-};
 
 #define TC_ACT_UNSPEC (-1)
 #define TC_ACT_SHOT 2
