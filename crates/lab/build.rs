@@ -1,5 +1,5 @@
-//! Compiles `src/clock_shim.c` into a shared object, `src/bicast/transfer.c` into a program, and the lab's BPF programs; the
-//! lab carries all with it.
+//! Compiles `src/clock_shim.c` and `src/guest/xstate_shim.c` into shared objects, `src/bicast/transfer.c` into a program, and
+//! the lab's BPF programs; the lab carries all with it.
 
 use std::path::PathBuf;
 
@@ -8,6 +8,7 @@ fn main() {
     bpf::compile::compile("bpf/medium.bpf.c", &["bpf/medium.h"]);
     bpf::compile::compile("bpf/stages.bpf.c", &["bpf/medium.h", "bpf/stages.h"]);
     compile("src/clock_shim.c", "clock_shim.so", &["-shared"]);
+    compile("src/guest/xstate_shim.c", "xstate_shim.so", &["-shared"]);
     compile("src/bicast/transfer.c", "transfer", &[]);
 }
 

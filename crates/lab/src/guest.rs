@@ -33,6 +33,8 @@ use modules::Modules;
 
 /// The kernel, as the Debian package installs it.
 const KERNEL: &str = "linux.uml";
+/// `xstate_shim.c` as a shared object (`build.rs`).
+const SHIM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/xstate_shim.so"));
 
 /// A guest is up in two seconds; with dozens of them on a busy machine it takes longer.
 const BOOT_LIMIT: Duration = Duration::from_secs(180);
@@ -197,12 +199,15 @@ impl Machine {
         let folder = folder.doing(|| "make a temporary folder".into())?;
         let archive = folder.path().join("initramfs");
         std::fs::write(&archive, files.pack()).doing(|| format!("write {}", archive.display()))?;
+        let shim = folder.path().join("xstate_shim.so");
+        std::fs::write(&shim, SHIM).doing(|| format!("write {}", shim.display()))?;
         let errors = tempfile::tempfile().doing(|| "make a temporary file".into())?;
         // A process namespace of its own: whoever dies, nothing of the guest is left. Its first process is a shell,
         // because a kernel that panics sends itself a signal, which a first process would not get.
         let mut command = host.command("unshare");
         command.args(["--pid", "--fork", "--kill-child", "sh", "-c", "\"$@\"; exit $?", "sh", KERNEL]);
         command.args(arguments(spec, folder.path()));
+        command.env("LD_PRELOAD", &shim);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         command.stderr(errors.try_clone().doing(|| "open a file again".into())?);
         let mut child = command.spawn().doing(|| format!("start `{KERNEL}`"))?;
