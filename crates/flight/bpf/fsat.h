@@ -90,6 +90,7 @@ struct fsat {
 	__u32 period_rtt_us;     /* the least RTT of the present period */
 	__u32 rtt_usual_us;      /* a moving average of that */
 	__u32 foreign;           /* periods in a row with more queue than is ours */
+	__u32 two_segments_us;   /* how long two segments take on the link; 0: not known */
 	/* FSAT_ADD_PACE */
 	__u32 srtt_us;           /* RFC 6298 */
 };
@@ -202,14 +203,23 @@ FSAT_INLINE __u32 fsat_drain_level(const struct fsat *f, const struct fsat_ack *
 
 /* By Little's law RTT is at most twice rtt_min if the queue is ours alone, since target is at most twice
  * rcv_bytes. More, for long, is another's queue, or a longer route. */
-FSAT_INLINE void fsat_note_rtt(struct fsat *f)
+FSAT_INLINE void fsat_note_rtt(struct fsat *f, const struct fsat_ack *a)
 {
 	__u32 rtt = f->period_rtt_us;
 
+	if (!f->draining)
+		f->two_segments_us = fsat_amount(2ULL * f->rtt_min_us * a->mss / fsat_max(f->rcv_bytes, fsat_twice(a->mss)));
 	if (rtt == FSAT_NO_LIMIT)
 		return;
 	f->rtt_usual_us = fsat_average(f->rtt_usual_us, rtt);
 	f->foreign = rtt / 9 > f->rtt_min_us / 4 ? fsat_min(f->foreign + 1, FSAT_FOREIGN_PERIODS) : 0;
+}
+
+/* Whether RTTs differ by more than an eighth, and by more than chance: where the receiver acknowledges every second segment,
+ * RTT differs from one ACK to the next by what these take on the link. */
+FSAT_INLINE int fsat_differs(const struct fsat *f, __u32 less_us, __u32 more_us)
+{
+	return more_us > less_us && more_us - less_us > fsat_max(more_us / 8, f->two_segments_us);
 }
 
 FSAT_INLINE int fsat_drain_due(const struct fsat *f, const struct fsat_ack *a)
@@ -221,7 +231,7 @@ FSAT_INLINE int fsat_drain_due(const struct fsat *f, const struct fsat_ack *a)
 		return 1;
 	if (f->foreign >= FSAT_FOREIGN_PERIODS && drained >= FSAT_DRAIN_REST_US)
 		return 1;
-	return dry >= FSAT_DRAIN_JOIN_US && a->rtt_us < f->rtt_usual_us - f->rtt_usual_us / 8;
+	return dry >= FSAT_DRAIN_JOIN_US && fsat_differs(f, a->rtt_us, f->rtt_usual_us);
 }
 
 FSAT_INLINE void fsat_begin_drain(struct fsat *f, const struct fsat_ack *a)
@@ -251,9 +261,8 @@ FSAT_INLINE void fsat_dry(struct fsat *f, const struct fsat_ack *a)
 FSAT_INLINE void fsat_end_drain(struct fsat *f, const struct fsat_ack *a)
 {
 	__u32 low = f->rtt_low_us, before = f->rtt_found_us, least = fsat_min(low, before);
-	int above = low > before && low - before > before / 8, below = low < before - before / 8;
 
-	f->rtt_known = !above && !below;
+	f->rtt_known = !fsat_differs(f, low, before) && !fsat_differs(f, before, low);
 	f->rtt_min_us = least;
 	f->rtt_found_us = low;
 	fsat_dry(f, a);
@@ -272,7 +281,7 @@ FSAT_INLINE void fsat_drain(struct fsat *f, const struct fsat_ack *a)
 	__u32 low = f->rtt_low_us;
 
 	f->period_rtt_us = fsat_min(f->period_rtt_us, a->rtt_us);
-	if (f->rtt_known && a->rtt_us <= f->rtt_min_us + f->rtt_min_us / 8) {
+	if (f->rtt_known && !fsat_differs(f, f->rtt_min_us, a->rtt_us)) {
 		fsat_dry(f, a);
 		return;
 	}
@@ -316,7 +325,7 @@ FSAT_INLINE void fsat_end_period(struct fsat *f, const struct fsat_config *c, co
 	if (fsat_adds(c, FSAT_ADD_BEST))
 		fsat_note_best(f, a->now_us);
 	if (fsat_adds(c, FSAT_ADD_DRAIN))
-		fsat_note_rtt(f);
+		fsat_note_rtt(f, a);
 	fsat_begin_period(f, a);
 }
 

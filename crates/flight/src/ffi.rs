@@ -52,6 +52,7 @@ pub struct RawFsat {
     pub period_rtt_us: u32,
     pub rtt_usual_us: u32,
     pub foreign: u32,
+    pub two_segments_us: u32,
     pub srtt_us: u32,
 }
 

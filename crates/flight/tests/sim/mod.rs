@@ -72,6 +72,9 @@ impl Outcome {
     }
 }
 
+/// So many packets a receiver acknowledges one by one, at first, as Linux does.
+const QUICK_ACKS: u64 = 16;
+
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum What {
     Start,
@@ -262,7 +265,7 @@ impl World {
         if reports {
             return;
         }
-        if !in_order || end.untold.len() >= 2 {
+        if !in_order || end.untold.len() >= 2 || packet.seq < QUICK_ACKS {
             self.flush(flow);
         } else {
             let time = self.now + Duration::from_millis(40);
