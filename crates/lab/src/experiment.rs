@@ -82,6 +82,8 @@ pub struct Experiment {
     pub repeats: usize,
     /// What is compared with what, sample by sample.
     pub ratios: Vec<Ratio>,
+    /// What is added up over samples and cases, and then compared.
+    pub pooled: Option<Pooled>,
     /// What a paper published for the same cases.
     pub paper: Vec<Published>,
     /// What a reader of the figures has to know.
@@ -118,6 +120,16 @@ pub struct Ratio {
     pub metric: &'static str,
     /// The field, and its value in the case that is compared with.
     pub of: (&'static str, Reference),
+}
+
+/// A count that is too rare to have a ratio in each repeat: its sum over all samples of all cases that differ in some fields
+/// only, and what share that is of the sum in the cases compared with.
+#[derive(Clone, Copy, Debug)]
+pub struct Pooled {
+    /// The share, and of what. Only repeats count that both cases have.
+    pub ratio: Ratio,
+    /// The fields over which it is added up.
+    pub over: &'static [&'static str],
 }
 
 /// A value of a field of a key.
