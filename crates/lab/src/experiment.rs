@@ -298,7 +298,7 @@ pub(crate) fn object<N: AsRef<str>, T: Clone + Into<Value>>(fields: &[(N, T)]) -
 
 type Make = fn(&RunOptions) -> Result<Experiment, Error>;
 
-const EXPERIMENTS: [(&str, &str, Make); 19] = [
+const EXPERIMENTS: [(&str, &str, Make); 20] = [
     ("demo", demo::ABOUT, demo::experiment),
     ("tunnel", tunnel::ABOUT, tunnel::experiment),
     ("tunnel-events", events::ABOUT, events::experiment),
@@ -318,6 +318,7 @@ const EXPERIMENTS: [(&str, &str, Make); 19] = [
     ("bicast-load", bicast::ABOUT_LOAD, bicast::load),
     ("bicast-burst", bicast::ABOUT_BURST, bicast::burst),
     ("bicast-uneven", bicast::ABOUT_UNEVEN, bicast::uneven),
+    ("bicast-cut", bicast::ABOUT_CUT, bicast::cut),
 ];
 
 /// The experiments: name, and in one line what each measures.

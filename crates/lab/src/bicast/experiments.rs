@@ -1,5 +1,6 @@
-//! `bicast-loss`, `bicast-load`, `bicast-burst`, `bicast-uneven`.
+//! `bicast-loss`, `bicast-load`, `bicast-burst`, `bicast-uneven`, `bicast-cut`.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use link::{Bitrate, Capacity, LinkConfig, Loss, Probability, Queue};
@@ -18,6 +19,9 @@ pub(crate) const ABOUT_LOAD: &str = "1 to 8 SCTP transfers over two paths with 1
 pub(crate) const ABOUT_BURST: &str = "as bicast-load, where losses come in bursts";
 pub(crate) const ABOUT_UNEVEN: &str =
     "SCTP transfers over two paths of different rate or delay, from one host and from several";
+
+pub(crate) const ABOUT_CUT: &str =
+    "SCTP transfers over two paths of which one fails for some seconds in mid-transfer";
 
 const STACKS: [Stack; 3] = [Stack::Linux, Stack::LinuxProbed, Stack::Usrsctp];
 
@@ -153,6 +157,7 @@ fn cases(
                 paths: paths.clone(),
                 transfers: cell.transfers,
                 clients,
+                restored: None,
                 bytes: BYTES,
                 limit: estimate * 5 + Duration::from_secs(120),
             };
@@ -276,13 +281,33 @@ pub(crate) fn uneven(options: &RunOptions) -> Result<Experiment, Error> {
     Ok(experiment("bicast-uneven", cases, if quick { 1 } else { 3 }, &[note]))
 }
 
+/// When the first path of `bicast-cut` carries nothing, in both directions: well within the shortest transfer, and for some of the
+/// kernel's retransmission timeouts.
+const CUT: Range<Duration> = Duration::from_secs(2)..Duration::from_secs(6);
+
+pub(crate) fn cut(options: &RunOptions) -> Result<Experiment, Error> {
+    let quick = options.size == Size::Quick;
+    let cell = Cell::both(3.0, 2);
+    let mut paths = paths(cell, EVEN, independent);
+    paths[0].iter_mut().for_each(|link| link.blackouts = vec![CUT]);
+    let mut cases = cases(stacks(options.size), cell, &paths, 1, Vec::new());
+    for case in &mut cases {
+        case.estimate += CUT.end - CUT.start;
+        if let Workload::Bicast(test) = &mut case.workload {
+            test.restored = Some(CUT.end);
+        }
+    }
+    let note = "one transfer on each path; the first path is down from 2 s to 6 s after the start; copies_after_cut: made after that";
+    Ok(experiment("bicast-cut", cases, if quick { 1 } else { 3 }, &[note]))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn quick_ends_within_five_minutes() {
-        for make in [loss, load, burst, uneven] {
+        for make in [loss, load, burst, uneven, cut] {
             let experiment = make(&RunOptions { size: Size::Quick, ..RunOptions::default() }).unwrap();
             let estimate = experiment.estimate();
             assert!(estimate <= Duration::from_secs(300), "{}: {estimate:?}", experiment.name);
@@ -291,7 +316,7 @@ mod tests {
 
     #[test]
     fn every_size_compares_all_modes() {
-        for make in [loss, load, burst, uneven] {
+        for make in [loss, load, burst, uneven, cut] {
             for size in [Size::Quick, Size::Normal, Size::Paper] {
                 let experiment = make(&RunOptions { size, ..RunOptions::default() }).unwrap();
                 assert_eq!(experiment.cases.len() % MODES.len(), 0);
