@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only
  *
- * What is worth copying in adaptive mode. Retransmissions are, once many are lost, or one was that the sender's timer had to
- * find: a stack that repairs by itself what is lost again (usrsctp) is slowed by copies of them where losses are few. First
- * transmissions are while many are lost, as far as the other path has capacity to spare. Both are told by what the receiver reports as received twice (RFC 9260 3.3.4), so that the load of
- * other hosts counts as well as this one's.
+ * What is worth copying in adaptive mode. Retransmissions are once the sender's timer has had to find one that was lost
+ * again, and while many are lost and the other path has room. Else a stack that repairs by itself what is lost again is left
+ * alone: FreeBSD's (usrsctp) stays in fast recovery, its window as halved, until the next loss if a retransmission arrives
+ * before what was sent before it, as a copy does by a path with a shorter queue (docs/bicast.md). First transmissions are
+ * worth it while many are lost, as far as the other path has capacity to spare. That is told by what the receiver reports as received twice (RFC 9260 3.3.4), so that the load of other
+ * hosts counts as well as this one's.
  *
  *   - Losses: by the share of retransmissions while little is copied, by that of copies not reported while much is.
  *   - Spare capacity: by the time from a copy to its report. A report comes when the later of the two has arrived, so that
@@ -17,10 +19,11 @@
 #include "bicast.h"
 
 #define SPARE_WHOLE 256     /* a share of all */
-#define SPARE_LEAST 16      /* goes on asking */
-#define SPARE_STEP 8
-#define QUEUED_US 20000     /* sixteen full packets at 10 Mbit/s */
-#define LEAST_US 10000000   /* how long the least time counts if none comes near it */
+#define SPARE_BEGIN 16
+#define SPARE_LEAST 4       /* goes on asking */
+#define SPARE_STEP 8        /* at most a quarter of what there is */
+#define QUEUED_US 10000     /* eight full packets at 10 Mbit/s */
+#define LEAST_US 60000000   /* how long the least time counts if none comes near it: queues last, too */
 #define UNREPORTED_US 500000 /* then a copy, or its report, was lost */
 #define UNREPORTED 4        /* so many in a row, and the other path does not carry them */
 #define STALL_US 500000     /* nothing sent for so long before a retransmission: a timer's */
@@ -53,7 +56,7 @@ struct bicast_spare {
 BICAST_FN void bicast_spare_begin(struct bicast_spare *s)
 {
 	s->lossy = 1;
-	s->share = SPARE_WHOLE / 8;
+	s->share = SPARE_BEGIN;
 }
 
 BICAST_FN void bicast_spare_end_epoch(struct bicast_spare *s)
@@ -80,7 +83,7 @@ BICAST_FN __u32 bicast_spare_sent(struct bicast_spare *s, __u32 reasons, __u64 i
 		bicast_spare_begin(s);
 	if (++s->packets >= EPOCH)
 		bicast_spare_end_epoch(s);
-	if (!s->lossy && !s->stalled)
+	if (!s->stalled && !(s->lossy && s->share >= SPARE_BEGIN))
 		wanted &= ~(__u32)BICAST_RETRANSMISSION;
 	if (!s->lossy || reasons != BICAST_REST)
 		return wanted;
@@ -121,6 +124,8 @@ BICAST_FN void bicast_spare_copied(struct bicast_spare *s, __u32 tsn, __u64 now_
 
 BICAST_FN void bicast_spare_judge(struct bicast_spare *s, __u64 took_us, __u64 now_us)
 {
+	__u32 step;
+
 	if (!s->least_us || took_us < s->least_us || now_us - s->least_at_us > LEAST_US)
 		s->least_us = took_us;
 	if (took_us <= s->least_us + QUEUED_US / 2)
@@ -135,7 +140,8 @@ BICAST_FN void bicast_spare_judge(struct bicast_spare *s, __u64 took_us, __u64 n
 		return;
 	}
 	s->late = 0;
-	s->share = s->share + SPARE_STEP < SPARE_WHOLE ? s->share + SPARE_STEP : SPARE_WHOLE;
+	step = s->share / 4 < SPARE_STEP ? s->share / 4 : SPARE_STEP;
+	s->share = s->share + step < SPARE_WHOLE ? s->share + step : SPARE_WHOLE;
 }
 
 /* The receiver reports `count` TSNs as received twice, the first of them `tsn`. */

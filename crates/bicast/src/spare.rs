@@ -153,3 +153,11 @@ fn retransmissions_are_copied_once_the_sender_cannot_repair_alone() {
     let copied: Vec<_> = (0..9).map(|_| spare.sent(AGAIN, 0)).collect();
     assert_eq!(copied, [0, 0, 0, 0, 0, 0, 0, AGAIN, AGAIN], "many are lost");
 }
+
+#[test]
+fn where_the_other_path_is_full_retransmissions_wait_for_a_timer() {
+    let mut flow = Flow::new(5, None);
+    flow.run(30);
+    assert_eq!(flow.spare.sent(AGAIN, 0), 0);
+    assert_eq!(flow.spare.sent(AGAIN, SECOND_US), AGAIN);
+}

@@ -10,6 +10,7 @@ use std::time::Duration;
 use link::LinkConfig;
 use serde_json::Value;
 
+use crate::clock;
 use crate::emulator::Emulator;
 use crate::error::{Doing, Error};
 use crate::guest;
@@ -17,7 +18,8 @@ use crate::program::output;
 use crate::runner::Sample;
 use crate::system::{Means, start_nawa};
 
-pub(crate) use experiments::{ABOUT_BURST, ABOUT_LOAD, ABOUT_LOSS, ABOUT_UNEVEN, burst, load, loss, uneven};
+pub(crate) use experiments::{ABOUT_BURST, ABOUT_CUT, ABOUT_LOAD, ABOUT_LOSS, ABOUT_UNEVEN};
+pub(crate) use experiments::{burst, cut, load, loss, uneven};
 use network::{Network, PATHS};
 use transfer::{Outcome, Program};
 
@@ -73,6 +75,8 @@ pub struct Test {
     transfers: usize,
     /// Hosts that they come from, behind the one that runs Nawa; 1 for usrsctp.
     clients: usize,
+    /// When a path that fails on the way carries packets again.
+    restored: Option<Duration>,
     bytes: u64,
     /// When transfers that have not ended are given up.
     limit: Duration,
@@ -163,10 +167,22 @@ impl Prepared {
 type Metrics = Vec<(String, f64)>;
 
 fn measure(run: &mut Run, test: &Test, nawa: &Path) -> Result<Metrics, Error> {
+    let started = clock::now();
     run.network.restart_links();
-    let outcomes = transfer::run(&mut run.network, &run.program, test, &run.primaries)?;
+    let mut until_restored = None;
+    let outcomes = transfer::run(&mut run.network, &run.program, test, &run.primaries, |network| {
+        if let Some(restored) = test.restored {
+            let at = started + restored;
+            clock::poll_until(restored, || (clock::now() >= at).then_some(()));
+            until_restored = Some(Copied::read(network, nawa)?);
+        }
+        Ok(())
+    })?;
     let copied = Copied::read(&run.network, nawa)?;
-    Ok(metrics(&outcomes, &copied))
+    let mut metrics = metrics(&outcomes, &copied);
+    metrics
+        .extend(until_restored.map(|before| ("copies_after_cut".to_owned(), copied.copies - before.copies)));
+    Ok(metrics)
 }
 
 /// The transfers' mean time, their longest gap, and what they counted together.
@@ -196,11 +212,12 @@ fn mean(runs: &[Metrics]) -> Metrics {
     (0..runs.first().map_or(0, Vec::len)).map(mean).collect()
 }
 
-/// Bytes that both hosts sent, and those of the copies beside them.
+/// Bytes that both hosts sent, and those of the copies beside them; how many copies.
 #[derive(Clone, Copy, Debug, Default)]
 struct Copied {
     sent: f64,
     extra: f64,
+    copies: f64,
 }
 
 impl Copied {
@@ -215,6 +232,7 @@ impl Copied {
             let missing = || Error::program("nawa status --json", "it shows no bytes of bicast");
             copied.sent += number("sent_bytes").ok_or_else(missing)?;
             copied.extra += number("extra_bytes").ok_or_else(missing)?;
+            copied.copies += number("duplicated_packets").ok_or_else(missing)?;
         }
         Ok(copied)
     }
@@ -228,7 +246,7 @@ mod tests {
     fn what_several_transfers_did_is_added_or_averaged() {
         let one = Outcome { seconds: 2.0, longest_gap_ms: 7.0, t3_expiries: 1.0, ..Outcome::default() };
         let two = Outcome { seconds: 4.0, longest_gap_ms: 5.0, t3_expiries: 2.0, ..Outcome::default() };
-        let metrics = metrics(&[one, two], &Copied { sent: 200.0, extra: 10.0 });
+        let metrics = metrics(&[one, two], &Copied { sent: 200.0, extra: 10.0, copies: 1.0 });
         let value = |name: &str| metrics.iter().find(|(known, _)| known == name).map(|(_, value)| *value);
         assert_eq!((value("transfer_s"), value("longest_gap_ms")), (Some(3.0), Some(7.0)));
         assert_eq!((value("t3_expiries"), value("extra_bytes_ratio")), (Some(3.0), Some(0.05)));

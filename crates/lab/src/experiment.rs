@@ -82,6 +82,8 @@ pub struct Experiment {
     pub repeats: usize,
     /// What is compared with what, sample by sample.
     pub ratios: Vec<Ratio>,
+    /// What is added up over samples and cases, and then compared.
+    pub pooled: Option<Pooled>,
     /// What a paper published for the same cases.
     pub paper: Vec<Published>,
     /// What a reader of the figures has to know.
@@ -118,6 +120,16 @@ pub struct Ratio {
     pub metric: &'static str,
     /// The field, and its value in the case that is compared with.
     pub of: (&'static str, Reference),
+}
+
+/// A count that is too rare to have a ratio in each repeat: its sum over all samples of all cases that differ in some fields
+/// only, and what share that is of the sum in the cases compared with.
+#[derive(Clone, Copy, Debug)]
+pub struct Pooled {
+    /// The share, and of what. Only repeats count that both cases have.
+    pub ratio: Ratio,
+    /// The fields over which it is added up.
+    pub over: &'static [&'static str],
 }
 
 /// A value of a field of a key.
@@ -286,7 +298,7 @@ pub(crate) fn object<N: AsRef<str>, T: Clone + Into<Value>>(fields: &[(N, T)]) -
 
 type Make = fn(&RunOptions) -> Result<Experiment, Error>;
 
-const EXPERIMENTS: [(&str, &str, Make); 19] = [
+const EXPERIMENTS: [(&str, &str, Make); 20] = [
     ("demo", demo::ABOUT, demo::experiment),
     ("tunnel", tunnel::ABOUT, tunnel::experiment),
     ("tunnel-events", events::ABOUT, events::experiment),
@@ -306,6 +318,7 @@ const EXPERIMENTS: [(&str, &str, Make); 19] = [
     ("bicast-load", bicast::ABOUT_LOAD, bicast::load),
     ("bicast-burst", bicast::ABOUT_BURST, bicast::burst),
     ("bicast-uneven", bicast::ABOUT_UNEVEN, bicast::uneven),
+    ("bicast-cut", bicast::ABOUT_CUT, bicast::cut),
 ];
 
 /// The experiments: name, and in one line what each measures.

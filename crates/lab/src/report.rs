@@ -127,14 +127,18 @@ impl<'a> Report<'a> {
         let paper = self.experiment.paper.iter();
         let paper =
             paper.map(|entry| json!({ "case": object(&entry.key), "metrics": object(&entry.metrics) }));
-        json!({
+        let mut report = json!({
             "schema": 1,
             "experiment": self.experiment.name,
             "conditions": self.conditions,
             "results": self.results().iter().map(Outcome::json).collect::<Vec<_>>(),
             "paper": paper.collect::<Vec<_>>(),
             "notes": self.all_notes().collect::<Vec<_>>(),
-        })
+        });
+        if self.experiment.pooled.is_some() {
+            report["pooled"] = self.pools_json().into();
+        }
+        report
     }
 
     fn html(&self) -> String {

@@ -63,6 +63,7 @@ fn experiment() -> Experiment {
         side_by_side: SideBySide::Cases(3),
         repeats: 1,
         ratios: vec![Ratio { name: "of_reno", metric: "goodput_mbps", of: ("cc", Reference::Name("reno")) }],
+        pooled: None,
         ..Experiment::default()
     }
 }

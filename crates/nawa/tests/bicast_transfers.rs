@@ -7,18 +7,35 @@ use lab::experiment::{Experiment, Workload, find};
 use lab::{RunOptions, Size, run_experiment};
 use serde_json::Value;
 
-/// `bicast-loss` at 1 %, for these stacks and modes, of short files.
-fn experiment(options: &RunOptions, stacks: &[&str], modes: &[&str]) -> Experiment {
-    let mut experiment = find("bicast-loss", options).expect("it is there");
+/// The cases of `name` with these stacks, modes and loss, of files of `bytes`.
+fn experiment(
+    options: &RunOptions,
+    name: &str,
+    [stacks, modes]: [&[&str]; 2],
+    loss_percent: f64,
+    bytes: u64,
+) -> Experiment {
+    let mut experiment = find(name, options).expect("it is there");
     let is = |value: &Value, names: &[&str]| names.iter().any(|name| value == name);
-    experiment
-        .cases
-        .retain(|case| is(&case.key[0].1, stacks) && is(&case.key[1].1, modes) && case.key[2].1 == 1.0);
+    experiment.cases.retain(|case| {
+        is(&case.key[0].1, stacks) && is(&case.key[1].1, modes) && case.key[2].1 == loss_percent
+    });
     for case in &mut experiment.cases {
         let Workload::Bicast(test) = &mut case.workload else { panic!("{:?}", case.key) };
-        test.set_bytes(300_000);
+        test.set_bytes(bytes);
     }
     experiment
+}
+
+/// What `run` of it reports.
+fn report(make: impl Fn(&RunOptions) -> Experiment) -> Value {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let json = folder.path().join("x.json");
+    let nawa = env!("CARGO_BIN_EXE_nawa").into();
+    let options = RunOptions { size: Size::Quick, json: Some(json.clone()), nawa, ..RunOptions::default() };
+    run_experiment(&make(&options), &options).expect("it runs");
+    let text = std::fs::read_to_string(json).expect("a report");
+    serde_json::from_str(&text).expect("JSON")
 }
 
 #[test]
@@ -29,13 +46,8 @@ fn sctp_transfers_are_measured_by_mode() {
     if let Err(error) = lab::sctp_stacks() {
         return skip(name, &format!("{error}: make guest"));
     }
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let json = folder.path().join("x.json");
-    let nawa = env!("CARGO_BIN_EXE_nawa").into();
-    let options = RunOptions { size: Size::Quick, json: Some(json.clone()), nawa, ..RunOptions::default() };
-    run_experiment(&experiment(&options, &stacks, &["normal", "full"]), &options).expect("it runs");
-    let text = std::fs::read_to_string(json).expect("a report");
-    let report: Value = serde_json::from_str(&text).expect("JSON");
+    let report =
+        report(|options| experiment(options, "bicast-loss", [&stacks, &["normal", "full"]], 1.0, 300_000));
     let results = report["results"].as_array().expect("results");
     assert_eq!(results.len(), 4, "{}", report["notes"]);
     for result in results {
@@ -44,4 +56,19 @@ fn sctp_transfers_are_measured_by_mode() {
         let extra = metric("extra_bytes_ratio");
         assert_eq!(extra > 0.0, result["case"]["mode"] == "full", "{result:#}");
     }
+}
+
+#[test]
+fn a_path_fails_and_returns_in_mid_transfer() {
+    let name = "a_path_fails_and_returns_in_mid_transfer";
+    let Some(_alone) = namespaces_or_skip(name) else { return };
+    if let Err(error) = lab::sctp_stacks() {
+        return skip(name, &format!("{error}: make guest"));
+    }
+    // More than fits before the path fails, so that the transfer whose primary path it is ends after it is back.
+    let report =
+        report(|options| experiment(options, "bicast-cut", [&["usrsctp"], &["selective"]], 3.0, 6_000_000));
+    let result = &report["results"][0];
+    let metric = |name: &str| result["metrics"][name].as_f64().unwrap_or_else(|| panic!("{report:#}"));
+    assert!(metric("transfer_s") > 0.0 && metric("copies_after_cut") > 0.0, "{result:#}");
 }

@@ -128,12 +128,13 @@ pub(super) struct Outcome {
     pub(super) retransmitted_chunks: f64,
 }
 
-/// Does the transfers of `test`, each with its primary path.
+/// Does the transfers of `test`, each with its primary path, and `meanwhile` once all have begun.
 pub(super) fn run(
     network: &mut Network,
     program: &Program,
     test: &Test,
     primaries: &[usize],
+    meanwhile: impl FnOnce(&Network) -> Result<(), Error>,
 ) -> Result<Vec<Outcome>, Error> {
     let probe = (test.stack == Stack::LinuxProbed).then(|| "probe".to_owned());
     let words = |own: Vec<String>| probe.clone().into_iter().chain(own).collect::<Vec<_>>();
@@ -153,6 +154,7 @@ pub(super) fn run(
         words.extend(own.into_iter().chain([first.clone(), second.clone()]));
         senders.push(program.start(place, &words, test.limit)?);
     }
+    meanwhile(network)?;
     let mut outcomes = Vec::new();
     for (mut receiver, mut sender) in receivers.into_iter().zip(senders) {
         let line = match receiver.expect_line(test.limit) {

@@ -47,6 +47,7 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
         cases,
         repeats,
         ratios: vec![OF_LOSSLESS, goodput_of_reno],
+        pooled: None,
         paper: Vec::new(),
         notes: notes(&ABOUT_THIS),
     })

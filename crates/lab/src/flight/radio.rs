@@ -71,6 +71,7 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
         cases,
         repeats,
         ratios: RATIOS.into(),
+        pooled: None,
         paper: published(),
         notes: notes(&ABOUT_THIS),
     })

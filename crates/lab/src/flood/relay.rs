@@ -73,6 +73,7 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
         side_by_side: SideBySide::Cases(1),
         repeats,
         ratios: RATIOS.to_vec(),
+        pooled: None,
         paper: paper(),
         notes: NOTES.map(str::to_owned).to_vec(),
     })

@@ -1,14 +1,16 @@
-//! What was measured as a share of what the same repeat measured in another case.
+//! What was measured as a share of what the same repeat measured in another case, and of sums over all repeats.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::{Report, field};
-use crate::experiment::{Fields, Ratio};
+use super::{Report, field, number};
+use crate::experiment::{Fields, Pooled, Ratio, object, plain};
 use crate::runner::Sample;
 
 impl Report<'_> {
-    /// Adds the experiment's ratios to the samples that have one.
+    /// Adds the experiment's ratios to the samples that have one, and to the notes what is pooled.
     pub(crate) fn compare(&mut self) {
+        let sentences: Vec<String> = self.pools().iter().map(|pool| self.sentence(pool)).collect();
+        self.notes.extend(sentences);
         for ratio in &self.experiment.ratios {
             for case in 0..self.samples.len() {
                 self.add_ratio(ratio, case);
@@ -46,6 +48,84 @@ impl Report<'_> {
     }
 }
 
+/// A sum over samples, and that of the cases compared with over the same repeats.
+pub(super) struct Pool<'k> {
+    key: Vec<&'k (&'static str, Value)>,
+    sum: f64,
+    samples: usize,
+    /// 0 for the cases that others are compared with.
+    other: f64,
+}
+
+impl Report<'_> {
+    /// What the experiment pools, in the order of its cases.
+    pub(super) fn pools(&self) -> Vec<Pool<'_>> {
+        let Some(Pooled { ratio, over }) = self.experiment.pooled else { return Vec::new() };
+        let mut pools: Vec<Pool> = Vec::new();
+        for (case, own) in self.experiment.cases.iter().enumerate() {
+            let key: Vec<_> = without(&own.key, over).collect();
+            let known = pools.iter().position(|pool| pool.key == key);
+            let index = known.unwrap_or_else(|| {
+                pools.push(Pool { key, sum: 0.0, samples: 0, other: 0.0 });
+                pools.len() - 1
+            });
+            self.pool(&ratio, case, &mut pools[index]);
+        }
+        pools.retain(|pool| pool.samples > 0);
+        pools
+    }
+
+    /// Adds the samples of `case` to `pool`.
+    fn pool(&self, ratio: &Ratio, case: usize, pool: &mut Pool) {
+        let of = self.reference(ratio, case);
+        let value = |case: usize, index: usize| field(&self.samples[case][index].metrics, ratio.metric);
+        for (index, repeat) in self.repeats[case].iter().enumerate() {
+            let Some(own) = value(case, index) else { continue };
+            if let Some(of) = of {
+                let paired = self.repeats[of].iter().position(|other| other == repeat);
+                let Some(other) = paired.and_then(|other| value(of, other)) else { continue };
+                pool.other += other;
+            }
+            pool.sum += own;
+            pool.samples += 1;
+        }
+    }
+
+    fn sentence(&self, pool: &Pool) -> String {
+        let Some(Pooled { ratio, over }) = self.experiment.pooled else { return String::new() };
+        let key: Vec<String> = pool.key.iter().map(|(_, value)| plain(value)).collect();
+        let Pool { sum, samples, .. } = pool;
+        let mut text = format!(
+            "{}: {} {sum} in {samples} samples, over all {}",
+            key.join(" "),
+            ratio.metric,
+            over.join(", ")
+        );
+        if let Some(share) = pool.share() {
+            text += &format!("; {} {}", ratio.name, number(share));
+        }
+        text
+    }
+
+    /// The same as JSON.
+    pub(super) fn pools_json(&self) -> Vec<Value> {
+        let Some(Pooled { ratio, .. }) = self.experiment.pooled else { return Vec::new() };
+        let row = |pool: &Pool| {
+            let key: Fields<Value> = pool.key.iter().map(|&field| field.clone()).collect();
+            let mut metrics = vec![(ratio.metric, pool.sum)];
+            metrics.extend(pool.share().map(|share| (ratio.name, share)));
+            json!({ "case": object(&key), "metrics": object(&metrics), "samples": pool.samples })
+        };
+        self.pools().iter().map(row).collect()
+    }
+}
+
+impl Pool<'_> {
+    fn share(&self) -> Option<f64> {
+        (self.other > 0.0).then(|| self.sum / self.other)
+    }
+}
+
 /// The key without the fields of these names.
 fn without<'k>(key: &'k Fields<Value>, names: &'k [&str]) -> impl Iterator<Item = &'k (&'static str, Value)> {
     key.iter().filter(move |(known, _)| !names.contains(known))
@@ -80,6 +160,46 @@ mod tests {
         report.compare();
         let keys = experiment.cases.iter().map(|case| case.key.clone());
         keys.zip(report.samples.iter().cloned()).collect()
+    }
+
+    #[test]
+    fn what_is_rare_is_added_up_over_repeats_and_cells() {
+        let options = RunOptions::default();
+        let experiment = find("bicast-load", &options).unwrap();
+        let mut report = Report::new(&experiment, &options);
+        let mut cells = 0.0;
+        for (index, case) in experiment.cases.iter().enumerate() {
+            let is = |name: &str, value: Value| field(&case.key, name) == Some(&value);
+            let gaps = match (is("mode", "normal".into()), is("mode", "full".into())) {
+                (true, _) => 20.0,
+                (_, true) => 0.0,
+                _ => 1.0,
+            };
+            cells += f64::from(
+                is("stack", "usrsctp".into()) && is("mode", "full".into()) && is("loss_percent", 5.0.into()),
+            );
+            // A repeat that only one of the two has does not count.
+            for repeat in 0..if is("mode", "selective".into()) { 3 } else { 2 } {
+                let metrics = vec![("gaps_over_500ms".to_owned(), gaps)];
+                report.add(index, repeat, Sample { metrics, ..Sample::default() });
+            }
+        }
+        report.compare();
+        let rows = report.pools_json();
+        let row = |mode: &str| {
+            let is = |row: &&Value| {
+                let case = &row["case"];
+                case["stack"] == "usrsctp" && case["mode"] == mode && case["loss_percent"] == 5.0
+            };
+            rows.iter().find(is).unwrap_or_else(|| panic!("no row of {mode}"))
+        };
+        assert_eq!(row("normal")["metrics"], json!({ "gaps_over_500ms": 40.0 * cells }));
+        assert_eq!(row("full")["metrics"]["gaps_of_normal"], 0.0);
+        assert_eq!(
+            row("selective")["metrics"],
+            json!({ "gaps_over_500ms": 2.0 * cells, "gaps_of_normal": 0.05 })
+        );
+        assert!(report.notes.iter().any(|note| note.starts_with("usrsctp selective 5.0: gaps_over_500ms")));
     }
 
     #[test]
