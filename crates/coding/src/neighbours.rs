@@ -27,14 +27,16 @@ const MAX_UNREPORTED: u32 = 256;
 const JUDGED_FROM: u32 = 16;
 /// Reported sums after which all counts are halved.
 const HALVED_AT: u32 = 256;
-/// More than one of so many missed is too much.
-const TOO_MUCH: u32 = 8;
+/// More than one of so many missed is too much. A later ACK makes up for one that is missed, and who misses one of ten is hardly
+/// ever taken for one that misses more than this.
+const TOO_MUCH: u32 = 5;
 /// More than one of so many missed is too much to wait for: a hold has its price, and then not even that is sure.
 const TOO_MUCH_HELD: u32 = 16;
 /// More than one of so many missed is too much for what is wanted again: that comes late, and a flow takes it for lost.
 const TOO_MUCH_WANTED: u32 = 32;
-/// Sums of what is wanted again that may be unreported while too little is known, at first and after it was left out.
-const TRIALS: (u32, u32) = (4, 1);
+/// For so long after a neighbour came, or came back, nothing that is wanted again goes past it while too little is known: pure
+/// ACKs are to try it, which are reported by then. To a small window one packet of data that comes late is a time-out.
+const TRIAL_BY_ACKS: Duration = Duration::from_millis(500);
 /// How long a neighbour is left out, at first and at most.
 const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(64));
 
@@ -49,6 +51,7 @@ struct Neighbour {
     reported: Option<Report>,
     expected: u32,
     missed: u32,
+    /// Until then it is left out, or was: since then it can be coded for.
     out_until: Duration,
     pause: Duration,
 }
@@ -64,7 +67,7 @@ impl Neighbours {
             let oldest = self.0.iter().min_by_key(|(_, known)| known.known_until).map(|(mac, _)| *mac);
             oldest.and_then(|oldest| self.0.remove(&oldest));
         }
-        self.0.entry(mac).or_insert_with(Neighbour::new).known_until = now + KNOWN_FOR;
+        self.0.entry(mac).or_insert_with(|| Neighbour::new(now)).known_until = now + KNOWN_FOR;
     }
 
     /// Whether sums are worth sending past this neighbour, and to it.
@@ -79,11 +82,12 @@ impl Neighbours {
     }
 
     /// Whether the next hop of `packet` can be trusted to overhear it.
-    pub fn overhears(&self, packet: &Transit) -> bool {
+    pub fn overhears(&self, now: Duration, packet: &Transit) -> bool {
         let trusted = |known: &Neighbour| match known.expected {
-            0..JUDGED_FROM if known.pause > PAUSE.0 => known.unreported < TRIALS.1,
-            0..JUDGED_FROM => known.unreported < TRIALS.0,
-            expected => known.missed * TOO_MUCH_WANTED <= expected,
+            JUDGED_FROM.. => known.missed * TOO_MUCH_WANTED <= known.expected,
+            _ if now < known.out_until.saturating_add(TRIAL_BY_ACKS) => false,
+            // The more of them, the more have been overheard so far.
+            _ => known.unreported == 0 || (known.missed == 0 && known.unreported <= known.expected),
         };
         !packet.is_wanted() || self.0.get(&packet.next_hop).is_some_and(trusted)
     }
@@ -153,7 +157,7 @@ impl Greeting {
 }
 
 impl Neighbour {
-    fn new() -> Self {
+    fn new(now: Duration) -> Self {
         Self {
             known_until: Duration::ZERO,
             number: 0,
@@ -162,7 +166,7 @@ impl Neighbour {
             reported: None,
             expected: 0,
             missed: 0,
-            out_until: Duration::ZERO,
+            out_until: now,
             pause: PAUSE.0,
         }
     }
@@ -284,19 +288,35 @@ mod tests {
     #[test]
     fn what_is_wanted_again_takes_more_trust() {
         let mut neighbours = known();
-        let mut report = Report { newest: send(&mut neighbours, s(0), 4), ..Report::default() };
-        assert!(!neighbours.overhears(&packet(0)), "four trials without a report");
-        neighbours.handle_report(s(0), NEIGHBOUR, &report);
-        assert!(neighbours.overhears(&packet(0)));
+        assert!(!neighbours.overhears(s(0), &packet(0)), "pure ACKs go first");
+        let mut report = Report { newest: u16::MAX, ..Report::default() };
+        for trials in [1, 2, 4, 8] {
+            for _ in 0..trials {
+                assert!(neighbours.overhears(s(1), &packet(0)));
+                report.newest = send(&mut neighbours, s(1), 1);
+            }
+            assert!(!neighbours.overhears(s(1), &packet(0)), "{trials} trials without a report");
+            neighbours.handle_report(s(1), NEIGHBOUR, &report);
+        }
         for (count, lost, trusted) in [(60, 1, true), (30, 3, false), (250, 0, true)] {
             report =
-                Report { newest: send(&mut neighbours, s(0), count), lost: report.lost + lost, missing: 0 };
-            neighbours.handle_report(s(0), NEIGHBOUR, &report);
+                Report { newest: send(&mut neighbours, s(1), count), lost: report.lost + lost, missing: 0 };
+            neighbours.handle_report(s(1), NEIGHBOUR, &report);
             assert_eq!(
-                (neighbours.overhears(&packet(0)), neighbours.decodes(s(0), NEIGHBOUR)),
+                (neighbours.overhears(s(1), &packet(0)), neighbours.decodes(s(1), NEIGHBOUR)),
                 (trusted, true)
             );
         }
+    }
+
+    #[test]
+    fn one_that_missed_a_trial_gets_one_at_a_time() {
+        let mut neighbours = known();
+        let newest = send(&mut neighbours, s(1), 4);
+        neighbours.handle_report(s(1), NEIGHBOUR, &Report { newest, lost: 1, missing: 0b10 });
+        assert!(neighbours.overhears(s(1), &packet(0)));
+        send(&mut neighbours, s(1), 1);
+        assert!(!neighbours.overhears(s(1), &packet(0)));
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::time::Duration;
+
 use coding::ethernet::{self, Frame};
 use coding::header::{Header, Report};
 use coding::{Mac, Mode, NcLayer};
@@ -25,6 +27,30 @@ fn greeted_relay() -> NcLayer {
     layer
 }
 
+/// When data may be tried, and not only ACKs.
+const LATER: Duration = Duration::from_millis(500);
+
+/// The same relay, when data may be tried.
+fn trying_relay() -> NcLayer {
+    let mut layer = greeted_relay();
+    // Another greeting is due.
+    relay(&mut layer, LATER, THERE, &data(100));
+    sent(&mut layer, LATER);
+    layer
+}
+
+/// The relay gets a datagram each way. What it sends, at `now` or, if both wait, when it waits no longer.
+fn exchange(layer: &mut NcLayer, now: &mut Duration, n: u8) -> Vec<Vec<u8>> {
+    relay(layer, *now, THERE, &datagram(true, n, 300));
+    relay(layer, *now, BACK, &datagram(false, n, 200));
+    let frames = sent(layer, *now);
+    if !frames.is_empty() {
+        return frames;
+    }
+    *now = layer.poll_timeout().expect("packets wait");
+    sent(layer, *now)
+}
+
 /// A datagram of host 1 for host 3, or of 3 for 1, of `length` bytes, numbered.
 fn datagram(there: bool, n: u8, length: usize) -> Vec<u8> {
     let (from, to) = if there { (1, 3) } else { (3, 1) };
@@ -41,16 +67,16 @@ fn coded(frame: &[u8]) -> (Mac, coding::header::Coded<'_>) {
 
 #[test]
 fn packets_of_any_protocol_are_coded_and_others_have_no_header() {
-    let mut middle = greeted_relay();
+    let mut middle = trying_relay();
     let [mut left, mut right] = [1, 3].map(|n| layer(n, Mode::Any));
     let (there, back) = (datagram(true, 1, 300), datagram(false, 2, 200));
     for (layer, n, packet) in [(&mut left, 1, &there), (&mut right, 3, &back)] {
         layer.handle_master(ms(0), ip_frame(n, 2, packet));
         assert_eq!(sent(layer, ms(0)), [greeting(n), ip_frame(n, 2, packet)]);
     }
-    relay(&mut middle, ms(0), THERE, &there);
-    relay(&mut middle, ms(0), BACK, &back);
-    let sums = sent(&mut middle, ms(0));
+    relay(&mut middle, LATER, THERE, &there);
+    relay(&mut middle, LATER, BACK, &back);
+    let sums = sent(&mut middle, LATER);
     assert_eq!((sums.len(), coded(&sums[0]).0), (1, mac(3)), "to the longer packet's next hop");
     assert_eq!(heard(&mut left, &sums), [forwarded(back)]);
     assert_eq!(heard(&mut right, &sums), [forwarded(there)]);
@@ -68,24 +94,29 @@ fn nothing_is_coded_for_neighbours_that_never_said_that_they_decode() {
 
 #[test]
 fn what_was_not_overheard_is_reported_and_sent_again() {
-    let mut middle = greeted_relay();
+    let mut middle = trying_relay();
     let mut left = layer(1, Mode::Any);
-    let mut sums = Vec::new();
-    for n in 0..3 {
-        let there = datagram(true, n, 300);
-        left.handle_master(ms(0), ip_frame(1, 2, &there));
+    let (mut sums, mut now) = (Vec::new(), LATER);
+    for n in 0..4 {
+        left.handle_master(ms(0), ip_frame(1, 2, &datagram(true, n, 300)));
         sent(&mut left, ms(0));
-        relay(&mut middle, ms(0), THERE, &there);
-        relay(&mut middle, ms(0), BACK, &datagram(false, n, 200));
-        sums.extend(sent(&mut middle, ms(0)));
+        sums.extend(exchange(&mut middle, &mut now, n));
+        if n < 2 {
+            // The more are known to have been overheard, the more are tried without a report.
+            let mut payload = Vec::new();
+            Report { newest: n.into(), ..Report::default() }.emit(&mut payload);
+            middle.handle_slave(now, &frame(1, mac(2), ethernet::NC, &payload));
+        }
     }
-    assert_eq!(sums.iter().map(|sum| coded(sum).1.number).collect::<Vec<_>>(), [0, 1, 2]);
+    assert_eq!(sums.iter().map(|sum| coded(sum).1.number).collect::<Vec<_>>(), [0, 1, 2, 3]);
+    heard(&mut left, &sums[..1]);
+    let sums = &sums[1..];
     assert_eq!(heard(&mut left, &[sums[0].clone(), sums[2].clone()]).len(), 2);
     let reports = sent(&mut left, ms(0));
     assert_eq!(reports.len(), 1, "a gap before what is wanted again is reported at once");
-    heard(&mut middle, &reports);
-    let again = forwarded(datagram(false, 1, 200));
-    assert_eq!(sent(&mut middle, ms(0)), [ip_frame(2, 1, &again)]);
+    middle.handle_slave(now, &reports[0]);
+    let again = forwarded(datagram(false, 2, 200));
+    assert_eq!(sent(&mut middle, now), [ip_frame(2, 1, &again)]);
     assert_eq!(middle.stats().sent_again, 1);
 }
 
@@ -100,15 +131,15 @@ fn a_report_for_another_relay_says_only_that_its_sender_decodes() {
 
 #[test]
 fn a_hold_ends_when_the_medium_falls_silent() {
-    let mut layer = greeted_relay();
-    relay(&mut layer, ms(0), BACK, &datagram(false, 1, 200));
-    sent(&mut layer, ms(0));
-    relay(&mut layer, ms(0), THERE, &datagram(true, 1, 200));
-    relay(&mut layer, ms(0), THERE, &datagram(true, 2, 200));
-    sent(&mut layer, ms(0));
-    relay(&mut layer, ms(0), BACK, &datagram(false, 2, 200));
-    assert_eq!((sent(&mut layer, ms(0)).len(), layer.kept(ms(0)).held), (0, 1));
+    let mut layer = trying_relay();
+    relay(&mut layer, LATER, BACK, &datagram(false, 1, 200));
+    sent(&mut layer, LATER);
+    relay(&mut layer, LATER, THERE, &datagram(true, 1, 200));
+    relay(&mut layer, LATER, THERE, &datagram(true, 2, 200));
+    sent(&mut layer, LATER);
+    relay(&mut layer, LATER, BACK, &datagram(false, 2, 200));
+    assert_eq!((sent(&mut layer, LATER).len(), layer.kept(LATER).held), (0, 1));
     let silent = layer.poll_timeout().unwrap();
-    assert!(silent < ms(10), "{silent:?}");
+    assert!(silent < LATER + ms(10), "{silent:?}");
     assert_eq!((sent(&mut layer, silent).len(), layer.kept(silent).held), (1, 0));
 }

@@ -124,12 +124,22 @@ fn any_starves_no_small_window() {
 
 #[test]
 fn any_steps_aside_when_overhearing_fails() {
-    for (hops, window, both_ways) in [(2, 4, false), (2, 64, true), (3, 4, false), (3, 64, false)] {
+    let windows = [(2, 4), (2, 64), (3, 4), (3, 64)];
+    for (hops, window, both_ways) in windows.iter().flat_map(|&(h, w)| [(h, w, false), (h, w, true)]) {
         for loss in [0.1, 0.5] {
             let scenario =
                 Scenario { hops, window, both_ways, overhearing_loss: loss, ..Scenario::default() };
             let gain = gain(&Scenario { mode: Mode::Any, ..scenario });
             assert!(gain.goodput >= -1.0, "{hops} hops, window {window}, {loss} lost: {:.1} %", gain.goodput);
         }
+    }
+}
+
+#[test]
+fn any_gains_where_a_tenth_is_not_overheard() {
+    for (hops, goodput) in [(2, 5.0), (3, 7.0)] {
+        let scenario = Scenario { hops, overhearing_loss: 0.1, ..Scenario::default() };
+        let gain = gain(&Scenario { mode: Mode::Any, ..scenario });
+        assert!(gain.goodput >= goodput, "{hops} hops: {:.1} %", gain.goodput);
     }
 }

@@ -28,8 +28,8 @@ const PRIORITY: i32 = 10;
 const BATCH: usize = 64;
 /// The longest frame.
 const FRAME_MAX: usize = 65_550;
-/// What is kept of a frame: enough for the headers of those who look at it.
-const HEAD: usize = 64;
+/// What is kept of a frame: enough for the headers of those who look at it, of `flood`'s in datagrams too.
+const HEAD: usize = 66;
 /// Frames that are kept, a few MB; of more, only the numbers.
 const KEPT: usize = 1 << 16;
 const WAKER: u64 = u64::MAX;
@@ -125,7 +125,7 @@ impl Drop for Air {
 }
 
 impl Log {
-    fn add(&mut self, time: Duration, node: usize, heard: bool, frame: &[u8]) {
+    pub(crate) fn add(&mut self, time: Duration, node: usize, heard: bool, frame: &[u8]) {
         self.sent += u64::from(!heard);
         if self.events.len() < KEPT {
             let head = frame[..frame.len().min(HEAD)].to_vec();

@@ -1,5 +1,6 @@
 //! The experiments of paper 002: TCP over a chain of nodes that share an 802.11 medium, relays coding or not.
 
+mod batman;
 mod bound;
 mod chain;
 mod counters;
@@ -20,7 +21,7 @@ use crate::network::Topology;
 use crate::runner::Sample;
 use crate::system::{Means, System};
 
-use bound::Bound;
+use bound::{Bound, papers_rule};
 use chain::Chain;
 use counters::Counters;
 use mode::Mode;
@@ -35,6 +36,9 @@ const SEGMENT: u64 = 1448;
 
 /// What making a chain and its nodes takes, for each node, and taking it down.
 const OVERHEAD: Duration = Duration::from_millis(350);
+
+/// What guests at the nodes take to be up, to find each other and to learn who overhears whom: each says so every second.
+const GUESTS: Duration = Duration::from_secs(12);
 
 /// One transfer, or several at once, over a chain.
 #[derive(Clone, Debug)]
@@ -63,7 +67,9 @@ impl Test {
                 Duration::from_secs_f64(bits / rate / 1e6)
             }
         };
-        time + OVERHEAD * u32::try_from(self.hops + 1).unwrap_or(u32::MAX)
+        let guests = matches!(self.mode, Mode::Batman { .. });
+        let settling = if guests { GUESTS } else { Duration::ZERO };
+        time + OVERHEAD * u32::try_from(self.hops + 1).unwrap_or(u32::MAX) + settling
     }
 }
 
@@ -109,7 +115,7 @@ pub(crate) fn measure(test: &Test, means: &Means, seed: u64) -> Result<Sample, E
 
 fn of_transfer(test: &Test, outcome: &Outcome) -> Fields<f64> {
     let bound = Bound::of(test.hops, outcome.there, outcome.back);
-    vec![
+    let mut metrics = vec![
         ("goodput_mbps", outcome.goodput_mbps()),
         ("rtt_ms", outcome.rtt.as_secs_f64() * 1e3),
         ("data_per_ack", outcome.data_per_ack()),
@@ -117,7 +123,11 @@ fn of_transfer(test: &Test, outcome: &Outcome) -> Fields<f64> {
         ("window_bytes", outcome.window.into()),
         ("bound_packets_ratio", bound.packets),
         ("bound_goodput_ratio", bound.goodput),
-    ]
+    ];
+    if test.mode == Mode::Controlled {
+        metrics.push(("rule_packets_ratio", papers_rule(test.hops, outcome.there, outcome.back)));
+    }
+    metrics
 }
 
 /// Nodes without a layer have sent what their stations were given.
@@ -132,11 +142,14 @@ fn of_layers(test: &Test, outcome: &Outcome, counters: &Counters) -> Fields<f64>
         let share = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
         metrics.extend([
             ("coded_packets", counters.coded as f64),
-            ("coding_ratio", share(2 * counters.coded, counters.relayed)),
             ("undecoded_packets", counters.undecoded as f64),
         ]);
+        if counters.relayed > 0 {
+            metrics.push(("coding_ratio", share(2 * counters.coded, counters.relayed)));
+        }
         if counters.held > 0 {
             metrics.extend([
+                ("held_in_vain_ratio", share(counters.expired, counters.held)),
                 ("held_ms", counters.held_time.as_secs_f64() * 1e3 / counters.held as f64),
                 ("held_1ms_ratio", share(counters.held_1ms, counters.held)),
                 ("held_10ms_ratio", share(counters.held_10ms, counters.held)),
@@ -147,15 +160,19 @@ fn of_layers(test: &Test, outcome: &Outcome, counters: &Counters) -> Fields<f64>
 }
 
 /// What a reader of any of these figures has to know.
-const NOTES: [&str; 6] = [
+const NOTES: [&str; 8] = [
     "the running kernel's TCP (CUBIC) over a chain of namespaces on one emulated 802.11g medium (54 Mbit/s, stations 90 m apart: \
      neighbours read each other, all sense each other); 1448 bytes a segment",
     "mode plain: the kernel alone, without nawa; off: nawa on every node, which codes nothing; *_of_plain, *_of_off: \
      ratios within each repeat; *_packets_*: of packets_per_segment",
+    "mode batman: batman-adv of Linux 6.1 with its network coding in a guest at each node, batman-off: without; TCP's ends are the \
+     same as in all modes; its own messages count as packets",
     "packets_sent: frames that all nodes' NC layers handed to their interfaces (plain: that all stations took), the MAC's \
      repetitions apart; packets_per_segment: for each segment that arrived",
     "bound_packets_ratio, bound_goodput_ratio: the least packets and the most goodput that sums of two opposing packets \
      allow against no coding, from this run's count of packets of both ways (and 802.11's airtimes)",
+    "rule_packets_ratio: the least packets that the paper's rule sends in this run, which codes one data packet of two at most, \
+     however many ACKs there are; held_in_vain_ratio: of the held, those whose time ran out",
     "coding_ratio: packets that relays sent in sums, of all that they relayed; held_ms: mean time in wait queues; \
      held_1ms_ratio, held_10ms_ratio: of the held, those that left within 1 and 10 ms",
     "rtt_ms: mean of the senders' smoothed round-trip time, every 10 ms; medium_late_us: by how much frames came later to \

@@ -27,12 +27,15 @@ pub(crate) fn set_routes(host: &Namespace, name: &str, value: &str) -> Result<()
     host.ip(&lines)
 }
 
+/// What `ip route show` says of a route's state at the moment, and `ip route replace` takes for an error.
+const STATES: [&str; 2] = ["dead", "linkdown"];
+
 /// The line of `ip -batch` that gives a route, as `ip route show` prints it, an attribute of one word; `None` for a
 /// route to the host itself, over which nothing is measured.
 fn with_attribute(route: &str, name: &str, value: &str) -> Option<String> {
     let to_itself =
         route.starts_with("local ") || route.starts_with("broadcast ") || route.contains(" table 255");
-    let mut words: Vec<&str> = route.split_whitespace().collect();
+    let mut words: Vec<&str> = route.split_whitespace().filter(|word| !STATES.contains(word)).collect();
     if let Some(at) = words.iter().position(|&word| word == name) {
         words.drain(at..words.len().min(at + 2));
     }
@@ -53,6 +56,13 @@ mod tests {
             with_attribute(&shown, "congctl", "reno").unwrap(),
             "route replace default via 10.1.1.2 dev p1 table 101 initcwnd 3 congctl reno"
         );
+    }
+
+    #[test]
+    fn a_route_whose_interface_has_no_carrier_yet_is_given_as_one_that_has() {
+        let route = "10.1.1.0/24 dev p1 proto 2 scope 253 src 10.1.1.1 dead linkdown ";
+        let line = with_attribute(route, "congctl", "cubic").unwrap();
+        assert_eq!(line, "route replace 10.1.1.0/24 dev p1 proto 2 scope 253 src 10.1.1.1 congctl cubic");
     }
 
     #[test]

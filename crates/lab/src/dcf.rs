@@ -20,10 +20,12 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use bpf::xdp::Attached;
 use device::{Macvtap, Waker};
 use link::PacketCount;
 use link::dcf::{DcfConfig, StationStats};
 
+use crate::air::Log;
 use crate::error::{Doing, Error};
 use crate::namespace::Namespace;
 use crate::program::output;
@@ -46,8 +48,9 @@ const FIRST: usize = 100;
 pub struct Medium {
     // Dropped in this order: the thread and its taps, then the namespaces that they are in.
     thread: Thread,
+    passing: Vec<Attached>,
     nodes: Vec<Namespace>,
-    _host: Namespace,
+    host: Namespace,
 }
 
 /// What a medium did.
@@ -96,7 +99,23 @@ impl Medium {
         let taps = nodes.iter().enumerate().map(|(n, node)| connect(&host, n, node));
         let taps = taps.collect::<Result<Vec<_>, _>>()?;
         let config = DcfConfig { queue: PacketCount(1), ..config };
-        Ok(Self { thread: Thread::start(config, seed, taps)?, nodes, _host: host })
+        Ok(Self { thread: Thread::start(config, seed, taps)?, passing: Vec::new(), nodes, host })
+    }
+
+    /// From now on also takes what nodes' drivers send before the kernel has made a packet of it (XDP_TX), which vanishes
+    /// where a veth's other end has no program. Their queues are not stopped then.
+    pub fn take_from_drivers(&mut self) -> Result<(), Error> {
+        let pass = || {
+            let mut net = device::Net::open().doing(|| "open a netlink socket".into())?;
+            let mut pass = |n| {
+                let end = format!("a{n}");
+                let link = net.link(&end).doing(|| format!("find the interface {end}"))?;
+                Ok(bpf::xdp::pass(link.index)?)
+            };
+            (0..self.nodes.len()).map(&mut pass).collect::<Result<Vec<_>, Error>>()
+        };
+        self.passing = self.host.run(pass)??;
+        Ok(())
     }
 
     /// The namespace of `node` (from 0).
@@ -107,6 +126,12 @@ impl Medium {
     /// All nodes' namespaces.
     pub fn nodes(&self) -> &[Namespace] {
         &self.nodes
+    }
+
+    /// What nodes have sent and heard since this was called last, by the clock of the emulating thread: when it took a frame
+    /// and when it handed it over. The first call begins that.
+    pub fn log(&self) -> Result<Log, Error> {
+        self.thread.ask(|reply| Command::Log { reply })
     }
 
     /// What happened since the medium was built.

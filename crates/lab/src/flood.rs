@@ -64,7 +64,7 @@ impl Test {
 /// One sample.
 pub(crate) fn measure(test: &Test, means: &Means, seed: u64) -> Result<Sample, Error> {
     match test {
-        Test::Relay(test) => relay::measure(test, means),
+        Test::Relay(test) => relay::measure(test, means, seed),
         Test::Breakdown(test) => breakdown::measure(test, means),
         Test::Rate(test) => rate::measure(test, means),
         Test::Reach(test) => reach::measure(test, means, seed),

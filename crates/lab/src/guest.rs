@@ -82,6 +82,8 @@ pub struct Interface {
     pub tap: String,
     /// The guest's MAC address, as `02:00:00:00:00:01`.
     pub mac: String,
+    /// Further options of the guest's driver, as `mtu=1560,headroom=128`.
+    pub options: Option<String>,
     /// What `ip` is told inside once the interface is up, a line each, as `addr add 10.1.1.2/24 dev vec0`.
     pub lines: Vec<String>,
 }
@@ -257,7 +259,8 @@ fn arguments(spec: &GuestSpec, folder: &Path) -> Vec<String> {
     words.push(format!("initrd={}", folder.join("initramfs").display()));
     words.push(format!("uml_dir={}/", folder.display()));
     let interface = |(number, interface): (usize, &Interface)| {
-        format!("vec{number}:transport=tap,ifname={},mac={}", interface.tap, interface.mac)
+        let options = interface.options.iter().map(|options| format!(",{options}")).collect::<String>();
+        format!("vec{number}:transport=tap,ifname={},mac={}{options}", interface.tap, interface.mac)
     };
     words.extend(spec.interfaces.iter().enumerate().map(interface));
     words

@@ -21,6 +21,7 @@ fn spec() -> GuestSpec {
         interfaces: vec![Interface {
             tap: "g0".into(),
             mac: "02:00:00:00:09:02".into(),
+            options: None,
             lines: vec!["addr add 10.9.0.2/24 dev vec0".into()],
         }],
         programs: vec!["env".into()],

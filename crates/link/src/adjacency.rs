@@ -51,12 +51,8 @@ impl Adjacency {
     /// neighbours in the mean, borders included; drawn anew from `seed` until all are connected. `None` if that
     /// does not come about: so few neighbours hardly ever connect so many nodes.
     pub fn geometric(nodes: usize, mean_degree: f64, seed: u64) -> Option<Adjacency> {
-        let mut dice = Dice::new(seed, POSITION_STREAM);
-        let draw = |_| {
-            let positions: Vec<Position> = (0..nodes).map(|_| Position::random(&mut dice)).collect();
-            Adjacency::within(&positions, radius_of(&positions, mean_degree))
-        };
-        (0..DRAWS).map(draw).find(Adjacency::is_connected)
+        let (positions, radius) = Position::scattered(nodes, mean_degree, seed)?;
+        Some(Adjacency::within(&positions, radius))
     }
 
     fn where_heard(nodes: usize, heard: impl Fn(usize, usize) -> bool) -> Adjacency {
@@ -130,6 +126,19 @@ pub struct Position {
 }
 
 impl Position {
+    /// The places of the nodes of [`Adjacency::geometric`], and the radius within which they hear each other.
+    pub fn scattered(nodes: usize, mean_degree: f64, seed: u64) -> Option<(Vec<Position>, f64)> {
+        let mut dice = Dice::new(seed, POSITION_STREAM);
+        let draw = |_| {
+            let positions: Vec<Position> = (0..nodes).map(|_| Position::random(&mut dice)).collect();
+            let radius = radius_of(&positions, mean_degree);
+            (positions, radius)
+        };
+        let connected =
+            |(positions, radius): &(Vec<Position>, f64)| Adjacency::within(positions, *radius).is_connected();
+        (0..DRAWS).map(draw).find(connected)
+    }
+
     fn random(dice: &mut Dice) -> Position {
         Position { x: dice.unit(), y: dice.unit() }
     }

@@ -46,7 +46,7 @@ impl NcLayer {
         let (mtu, neighbours) = (self.config.mtu, &self.neighbours);
         let fits = |other: &Transit| {
             payload_len(&other.datagram, &leaving.datagram) <= mtu
-                && neighbours.overhears(leaving.in_order(other).1)
+                && neighbours.overhears(now, leaving.in_order(other).1)
         };
         // A sum takes as long as its longer packet: what it saves is the shorter one's time.
         let fits_well = |other: &Transit| fits(other) && leaving.is_about_as_long_as(other);

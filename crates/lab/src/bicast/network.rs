@@ -174,7 +174,12 @@ fn boot(
             format!("neigh replace {gateway} lladdr {} dev vec{index} nud permanent", mac(path, segment, 1)),
         ];
         lines.extend(others.iter().map(|other| format!("route add 10.{path}.{other}.0/24 via {gateway}")));
-        Interface { tap: format!("g{}", number * PATHS + index), mac: mac(path, segment, 2), lines }
+        Interface {
+            tap: format!("g{}", number * PATHS + index),
+            mac: mac(path, segment, 2),
+            options: None,
+            lines,
+        }
     };
     let interfaces: Vec<Interface> = (0..PATHS).map(interface).collect();
     let spec = GuestSpec {

@@ -48,6 +48,16 @@ impl Bound {
     }
 }
 
+/// The least packets, as a share of those without coding, that the paper's rule sends: it holds one of two data packets, and
+/// codes it with an ACK of its flow.
+pub(super) fn papers_rule(hops: usize, there: Sent, back: Sent) -> f64 {
+    let (hops, relays) = (hops as f64, hops.saturating_sub(1) as f64);
+    let sums =
+        (there.data as f64 / 2.0).min(back.acks as f64) + (back.data as f64 / 2.0).min(there.acks as f64);
+    let all = hops * (there.data + there.acks + back.data + back.acks) as f64;
+    if all == 0.0 { 1.0 } else { 1.0 - relays * sums / all }
+}
+
 /// Of a full segment and another frame, by themselves.
 fn airtime_of_two(other: usize) -> f64 {
     airtime(DATA) + airtime(other)
@@ -74,6 +84,16 @@ mod tests {
             assert!((bound.goodput - goodput).abs() < 0.002, "{bound:?}");
         }
         assert_eq!(Bound::of(1, there, back).packets, 1.0);
+    }
+
+    #[test]
+    fn more_acks_than_one_for_two_only_add_to_what_the_papers_rule_sends() {
+        let there = Sent { data: 10_000, acks: 0 };
+        let saved = |acks| 1.0 - papers_rule(2, there, Sent { data: 0, acks });
+        assert!((saved(5000) - 1.0 / 6.0).abs() < 1e-9);
+        assert!((saved(6000) - 0.5 * 5000.0 / 16_000.0).abs() < 1e-9);
+        assert!((saved(4000) - 0.5 * 4000.0 / 14_000.0).abs() < 1e-9);
+        assert_eq!(papers_rule(2, Sent::default(), Sent::default()), 1.0);
     }
 
     #[test]

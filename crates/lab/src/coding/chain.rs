@@ -1,19 +1,22 @@
 //! A chain of nodes on an 802.11 medium: what each has on the way from IP to its interface.
 
 use std::ffi::OsString;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use link::dcf::{DcfConfig, Phy, Position};
 
+use crate::clock;
 use crate::dcf::{INTERFACE, Lateness, Medium, mac};
 use crate::error::Error;
+use crate::guest::Guest;
 use crate::namespace::Namespace;
 use crate::ping;
-use crate::program::Process;
+use crate::program::{Process, output};
 use crate::system::{Means, start_nawa};
 
 use super::Test;
+use super::batman;
 use super::counters::Counters;
 use super::mode::Mode;
 
@@ -33,10 +36,14 @@ const IP_MTU: u32 = 1500;
 /// For an answer from the far end.
 const READY_LIMIT: Duration = Duration::from_secs(10);
 
+/// The same from guests.
+const SETTLED_LIMIT: Duration = Duration::from_secs(60);
+
 /// A chain that carries traffic; dropping it removes it.
 pub(super) struct Chain {
     // Dropped in this order.
     nodes: Vec<Process>,
+    guests: Vec<Guest>,
     medium: Medium,
 }
 
@@ -47,6 +54,9 @@ impl Chain {
         let config =
             DcfConfig { overhearing_loss: test.overhearing_loss, ..DcfConfig::new(Phy::g54(), stations) };
         let medium = Medium::build(config, seed)?;
+        if let Mode::Batman { codes } = test.mode {
+            return Self::start_guests(medium, codes);
+        }
         let launcher = LAUNCHER.map(OsString::from);
         let mut nodes = Vec::new();
         for (number, node) in medium.nodes().iter().enumerate() {
@@ -65,10 +75,29 @@ impl Chain {
             node.sysctl(&format!("ipv4/conf/{interface}/send_redirects"), "0")?;
             node.ip(&way(number, test.hops + 1, interface))?;
         }
-        let chain = Self { nodes, medium };
+        let chain = Self { nodes, guests: Vec::new(), medium };
         // An interface that has just come up loses what it is given first.
         let ((first, _), (_, last)) = chain.ends();
         ping::await_answer(first, None, last.into(), READY_LIMIT)?;
+        Ok(chain)
+    }
+
+    fn start_guests(medium: Medium, codes: bool) -> Result<Self, Error> {
+        let chain = Self { nodes: Vec::new(), guests: batman::start(&medium, codes)?, medium };
+        let ends = chain.ends();
+        for (host, address) in [ends.0, ends.1] {
+            host.ip(&[format!("addr add {address}/24 dev {}", batman::HOST_INTERFACE)])?;
+        }
+        // While the way is not known yet, nobody answers for the address, and `ping` gives up.
+        let (host, far) = (ends.0.0, IpAddr::from(ends.1.1));
+        let answered = || ping::await_answer(host, None, far, Duration::from_secs(2)).ok();
+        let late = || Error::Late {
+            what: "the guests did not find each other".into(),
+            seconds: SETTLED_LIMIT.as_secs(),
+        };
+        clock::poll_until(SETTLED_LIMIT, answered).ok_or_else(late)?;
+        // That takes as long as nodes take to learn who overhears whom.
+        output(host, "ping", &["-n", "-q", "-i", "0.5", "-c", "10", &far.to_string()])?;
         Ok(chain)
     }
 
@@ -80,10 +109,16 @@ impl Chain {
     }
 
     /// What the layers of all nodes counted, or, where there are none, their stations.
-    pub(super) fn counters(&self, means: &Means) -> Result<Counters, Error> {
+    pub(super) fn counters(&mut self, means: &Means) -> Result<Counters, Error> {
         let stations = self.medium.stats()?.stations;
         if self.nodes.is_empty() {
-            return Ok(Counters::of_stations(&stations));
+            let mut counters = Counters::of_stations(&stations);
+            for guest in &mut self.guests {
+                let (coded, undecoded) = batman::sums(guest)?;
+                (counters.coded, counters.undecoded) =
+                    (counters.coded + coded, counters.undecoded + undecoded);
+            }
+            return Ok(counters);
         }
         let layers = self.medium.nodes().iter().map(|node| Counters::of_layer(node, means));
         let layers = layers.collect::<Result<Vec<_>, _>>()?;

@@ -25,6 +25,8 @@ pub(super) struct Counters {
     pub(super) held_time: Duration,
     pub(super) held_1ms: u64,
     pub(super) held_10ms: u64,
+    /// Of them, those that no partner came for in time.
+    pub(super) expired: u64,
     /// Packets that were in sums and could not be decoded.
     pub(super) undecoded: u64,
     /// Dropped because an interface queue was full.
@@ -61,6 +63,7 @@ impl Counters {
             held_time: Duration::try_from_secs_f64(status["held_time_ms"].as_f64()? / 1e3).ok()?,
             held_1ms: count("held_1ms_packets")?,
             held_10ms: count("held_10ms_packets")?,
+            expired: count("expired_packets")?,
             undecoded: count("missing_partner_frames")? + count("wrong_partner_frames")?,
             dropped: count("queue_dropped_frames")?,
             repeated: 0,
@@ -86,6 +89,7 @@ impl Counters {
             held_time: time(self.held_time, other.held_time),
             held_1ms: count(self.held_1ms, other.held_1ms),
             held_10ms: count(self.held_10ms, other.held_10ms),
+            expired: count(self.expired, other.expired),
             undecoded: count(self.undecoded, other.undecoded),
             dropped: count(self.dropped, other.dropped),
             repeated: count(self.repeated, other.repeated),

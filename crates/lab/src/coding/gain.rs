@@ -18,6 +18,9 @@ const MODES: [Mode; 4] = [Mode::Plain, Mode::Off, Mode::Controlled, Mode::Any];
 /// Where it is not what varies.
 pub(super) const WAIT: Duration = Duration::from_millis(10);
 
+/// In guests, which take long to begin: not with `--quick`, and only for [`RIVALLED`].
+const RIVALS: [Mode; 2] = [Mode::Batman { codes: false }, Mode::Batman { codes: true }];
+
 const ABOUT_THIS: [&str; 2] = [
     "each case for a fixed time, slow start included; window_segments: what receivers advertise at most; directions 2: as \
      many flows from either end",
@@ -36,7 +39,11 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
         Size::Normal => (Duration::from_secs(5), 5),
         Size::Paper => (Duration::from_secs(10), 9),
     };
-    let cases = cells(options.size).into_iter().flat_map(|cell| MODES.map(|mode| case_of(cell, mode, time)));
+    let cases = cells(options.size).into_iter().flat_map(|cell| {
+        let rivals =
+            RIVALS.into_iter().filter(move |_| options.size != Size::Quick && RIVALLED.contains(&cell));
+        MODES.into_iter().chain(rivals).map(move |mode| case_of(cell, mode, time))
+    });
     let cases = [case_of(ONE_HOP, Mode::Plain, time)].into_iter().chain(cases);
     Ok(Experiment {
         name: "coding-gain",
@@ -67,6 +74,9 @@ fn cells(size: Size) -> Vec<Cell> {
     }
     cells
 }
+
+/// The cells that are measured with [`RIVALS`] too.
+const RIVALLED: [Cell; 4] = [(2, 64, 1, 1), (2, 64, 1, 2), (3, 64, 1, 1), (3, 64, 1, 2)];
 
 fn case_of((hops, window, flows, directions): Cell, mode: Mode, time: Duration) -> Case {
     let plan = Plan { flows, both_ways: directions == 2, window: Some(window), end: End::Time(time) };

@@ -14,6 +14,10 @@ pub(super) enum Mode {
     Delayed,
     Controlled,
     Any,
+    /// batman-adv forwards, with its network coding or without.
+    Batman {
+        codes: bool,
+    },
 }
 
 impl Mode {
@@ -27,6 +31,8 @@ impl Mode {
             Mode::Delayed => "delayed",
             Mode::Controlled => "controlled",
             Mode::Any => "any",
+            Mode::Batman { codes: true } => "batman",
+            Mode::Batman { codes: false } => "batman-off",
         }
     }
 
@@ -40,7 +46,7 @@ impl Mode {
 
     /// Whether there is anything to count of sums.
     pub(super) fn codes(self) -> bool {
-        !matches!(self, Mode::Plain | Mode::Off | Mode::Thinned)
+        !matches!(self, Mode::Plain | Mode::Off | Mode::Thinned | Mode::Batman { codes: false })
     }
 
     /// Whether `wait` means anything to it.

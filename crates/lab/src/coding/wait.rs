@@ -51,6 +51,9 @@ fn cells(size: Size) -> Vec<(Mode, u64)> {
     for mode in [Mode::Delayed, Mode::Controlled, Mode::Any] {
         cells.extend(waits.iter().map(|&wait| (mode, wait)));
     }
+    if size != Size::Quick {
+        cells.extend([false, true].map(|codes| (Mode::Batman { codes }, 0)));
+    }
     cells
 }
 
@@ -103,7 +106,7 @@ mod tests {
     #[test]
     fn the_papers_cases_are_there() {
         let experiment = experiment(&RunOptions { size: Size::Paper, ..RunOptions::default() }).unwrap();
-        assert_eq!(experiment.cases.len(), 2 * (5 + 3 * WAITS_MS.len()));
+        assert_eq!(experiment.cases.len(), 2 * (7 + 3 * WAITS_MS.len()));
         for case in &experiment.cases {
             let crate::experiment::Workload::Coding(test) = &case.workload else { panic!("{case:?}") };
             assert!(matches!(test.plan.end, End::Packets(PACKETS)));

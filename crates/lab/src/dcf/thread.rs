@@ -14,6 +14,7 @@ use link::PacketCount;
 use link::dcf::{DcfConfig, Destination, Medium};
 
 use super::{Lateness, MediumStats};
+use crate::air::Log;
 
 /// SCHED_RR priority, as the emulated links have it.
 const PRIORITY: i32 = 10;
@@ -26,7 +27,13 @@ const WAKE: u64 = u64::MAX;
 
 #[derive(Debug)]
 pub(super) enum Command {
-    Stats { reply: Sender<MediumStats> },
+    Stats {
+        reply: Sender<MediumStats>,
+    },
+    /// Begins a log anew; the reply is what was in it.
+    Log {
+        reply: Sender<Log>,
+    },
     Stop,
 }
 
@@ -38,6 +45,8 @@ pub(super) struct Worker {
     poller: Poller,
     started: Duration,
     lateness: Lateness,
+    /// If somebody wants one.
+    log: Option<Log>,
     buffer: Vec<u8>,
 }
 
@@ -73,6 +82,7 @@ impl Worker {
             poller,
             started: monotonic(),
             lateness: Lateness::default(),
+            log: None,
             buffer: vec![0; FRAME_MAX],
         })
     }
@@ -115,7 +125,9 @@ impl Worker {
     fn catch_up(&mut self) -> io::Result<()> {
         while let Some(due) = self.medium.poll_timeout().filter(|due| *due <= self.now()) {
             while let Some(arrival) = self.medium.poll(due) {
-                self.lateness.note(self.now().saturating_sub(arrival.at));
+                let now = self.now();
+                self.lateness.note(now.saturating_sub(arrival.at));
+                self.log.iter_mut().for_each(|log| log.add(now, arrival.station, true, &arrival.frame));
                 // What the kernel refuses is lost, as in a full receive ring.
                 let _ = self.stations[arrival.station].tap.send(&arrival.frame);
             }
@@ -132,7 +144,8 @@ impl Worker {
             let Ok(length) = self.stations[station].tap.recv(&mut self.buffer) else {
                 return self.watch(station, true);
             };
-            let frame = &self.buffer[..length];
+            let (now, frame) = (self.now(), &self.buffer[..length]);
+            self.log.iter_mut().for_each(|log| log.add(now, station, false, frame));
             // Nobody has another address, and nobody would answer.
             if let Some(to) = destination(frame, &self.stations) {
                 let _ = self.medium.send(time, station, to, frame.to_vec());
@@ -159,6 +172,9 @@ impl Worker {
                 Command::Stats { reply } => {
                     let stations = (0..self.stations.len()).map(|n| *self.medium.stats(n)).collect();
                     let _ = reply.send(MediumStats { stations, lateness: self.lateness });
+                }
+                Command::Log { reply } => {
+                    let _ = reply.send(self.log.replace(Log::default()).unwrap_or_default());
                 }
             }
         }

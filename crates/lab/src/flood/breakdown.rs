@@ -168,9 +168,9 @@ pub(super) fn measure(test: &StageTest, means: &Means) -> Result<Sample, Error> 
     if test.threaded {
         poll_by_thread(medium.node(test.node))?;
     }
-    ping(&medium, 0, NODES - 1, WARM_UP, means)?;
+    ping(medium.node(0), INTERFACE, NODES - 1, WARM_UP, means)?;
     let tracer = Tracer::start(&medium)?;
-    ping(&medium, 0, NODES - 1, ROUND_TRIPS, means)?;
+    ping(medium.node(0), INTERFACE, NODES - 1, ROUND_TRIPS, means)?;
     let mut times = passages(&tracer.events()?, test.node, test.way, test.stage);
     nodes.iter_mut().try_for_each(Node::check)?;
     times.sort_unstable();

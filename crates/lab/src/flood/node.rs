@@ -77,7 +77,7 @@ impl Node {
     ) -> Result<Self, Error> {
         match mode {
             Mode::Driver | Mode::Kernel | Mode::Application => {
-                let text = configuration(node, mode, key, "");
+                let text = configuration(INTERFACE, node, mode, key, "");
                 start_nawa(means, medium.node(node), &[], &format!("n{node}"), &text).map(Node::Nawa)
             }
             Mode::XdpTx => medium.attach(node, "echo").map(Node::Bare),
@@ -95,10 +95,16 @@ impl Node {
 }
 
 /// A node's file, with the network's key if there is one; `more` are lines of its section.
-pub(super) fn configuration(node: usize, mode: Mode, key: Option<&Path>, more: &str) -> String {
+pub(super) fn configuration(
+    interface: &str,
+    node: usize,
+    mode: Mode,
+    key: Option<&Path>,
+    more: &str,
+) -> String {
     let (id, mode) = (node + 1, mode.name());
     let key = key.map(|path| format!("key-file = {path:?}\n")).unwrap_or_default();
-    format!("[[flood]]\ninterface = \"{INTERFACE}\"\nid = {id}\nwire = 1\nmode = \"{mode}\"\n{key}{more}")
+    format!("[[flood]]\ninterface = \"{interface}\"\nid = {id}\nwire = 1\nmode = \"{mode}\"\n{key}{more}")
 }
 
 /// A thread with a packet socket: it drops what it has heard, as `nawa` does, and sends on what is new.

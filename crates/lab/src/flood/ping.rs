@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::error::Error;
-use crate::medium::{INTERFACE, Medium};
+use crate::namespace::Namespace;
 use crate::program::output;
 use crate::system::Means;
 
@@ -16,18 +16,18 @@ pub(super) struct Pings {
     pub(super) lost: u64,
 }
 
-/// `count` pings of 100 bytes, one after another, from node to node.
+/// `count` pings of 100 bytes, one after another, from a node over its `interface` to node `to`.
 pub(super) fn ping(
-    medium: &Medium,
-    from: usize,
+    from: &Namespace,
+    interface: &str,
     to: usize,
     count: u32,
     means: &Means,
 ) -> Result<Pings, Error> {
     let (id, count) = ((to + 1).to_string(), count.to_string());
     let words =
-        ["flood", "ping", INTERFACE, &id, "--count", &count, "--interval", "0ms", "--size", "100", "--json"];
-    let said = output(medium.node(from), means.nawa, &words)?;
+        ["flood", "ping", interface, &id, "--count", &count, "--interval", "0ms", "--size", "100", "--json"];
+    let said = output(from, means.nawa, &words)?;
     let report = serde_json::from_str(&said).ok().and_then(|report| read(&report));
     report.ok_or_else(|| Error::program("nawa flood ping", format!("it says {said:?}")))
 }

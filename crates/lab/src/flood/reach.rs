@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use flood::suppression::Rules;
-use link::{Adjacency, Bitrate, Capacity, LinkConfig, Loss, Probability, Walk};
+use link::dcf::{self, DcfConfig, Phy, Reach};
+use link::{Adjacency, Bitrate, Capacity, LinkConfig, Loss, Position, Probability, Walk};
 use serde_json::Value;
 
 use crate::error::Error;
@@ -50,7 +51,7 @@ pub struct ReachTest {
     layout: Layout,
     loss_percent: u32,
     rules: Rules,
-    links: Links,
+    between: Between,
     clock: Clock,
 }
 
@@ -63,11 +64,13 @@ enum Clock {
 
 /// What lies between two nodes that hear each other.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Links {
-    /// Loss.
+enum Between {
+    /// A link with loss.
     Prompt,
     /// Delay and jitter too. In virtual time, the network, the messages and the losses are those of real time.
     Delayed,
+    /// 802.11b at 1 Mbit/s, the paper's: stations contend for the medium, and those that do not hear each other collide.
+    Dcf,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -78,22 +81,39 @@ enum Layout {
     Walking,
 }
 
+impl ReachTest {
+    /// Whether virtual time has the network and the messages of the same case in real time.
+    fn is_as_in_real_time(&self) -> bool {
+        match self.between {
+            Between::Prompt => false,
+            Between::Delayed => true,
+            Between::Dcf => self.nodes == REAL_NODES,
+        }
+    }
+}
+
 pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
     let still = |degree| Layout::Still { degree };
     let mut kinds = vec![
-        (100, still(20), 0, Links::Prompt, Clock::Virtual),
-        (100, still(20), 20, Links::Prompt, Clock::Virtual),
-        (100, still(8), 0, Links::Prompt, Clock::Virtual),
-        (100, still(8), 20, Links::Prompt, Clock::Virtual),
-        (300, still(20), 20, Links::Prompt, Clock::Virtual),
-        (100, Layout::Walking, 20, Links::Prompt, Clock::Virtual),
-        (REAL_NODES, still(12), 20, Links::Prompt, Clock::Virtual),
-        (REAL_NODES, still(12), 20, Links::Prompt, Clock::Real),
-        (REAL_NODES, still(8), 50, Links::Delayed, Clock::Virtual),
-        (REAL_NODES, still(8), 50, Links::Delayed, Clock::Real),
+        (100, still(20), 0, Between::Prompt, Clock::Virtual),
+        (100, still(20), 20, Between::Prompt, Clock::Virtual),
+        (100, still(8), 0, Between::Prompt, Clock::Virtual),
+        (100, still(8), 20, Between::Prompt, Clock::Virtual),
+        (300, still(20), 20, Between::Prompt, Clock::Virtual),
+        (100, Layout::Walking, 20, Between::Prompt, Clock::Virtual),
+        (REAL_NODES, still(12), 20, Between::Prompt, Clock::Virtual),
+        (REAL_NODES, still(12), 20, Between::Prompt, Clock::Real),
+        (REAL_NODES, still(8), 50, Between::Delayed, Clock::Virtual),
+        (REAL_NODES, still(8), 50, Between::Delayed, Clock::Real),
+        (100, still(20), 0, Between::Dcf, Clock::Virtual),
+        (100, still(20), 20, Between::Dcf, Clock::Virtual),
+        (100, still(8), 0, Between::Dcf, Clock::Virtual),
+        (100, still(8), 20, Between::Dcf, Clock::Virtual),
+        (REAL_NODES, still(12), 0, Between::Dcf, Clock::Virtual),
+        (REAL_NODES, still(12), 0, Between::Dcf, Clock::Real),
     ];
     if options.size != Size::Quick {
-        kinds.push((100, still(20), 20, Links::Prompt, Clock::Real));
+        kinds.push((100, still(20), 20, Between::Prompt, Clock::Real));
     }
     Ok(Experiment {
         name: "flood-reach",
@@ -107,22 +127,24 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
     })
 }
 
-const NOTES: [&str; 6] = [
-    "clock virtual: the strand's core on an emulated medium without collisions at 1 Mbit/s, each sample the mean of one \
+const NOTES: [&str; 7] = [
+    "clock virtual: the strand's core on an emulated medium at 1 Mbit/s, without collisions if it is of links, each sample the mean of one \
      message of 100 bytes in each of 50 random connected networks (walk: of 50 messages, 1 s apart, whether connected or \
      not), each hearer losing frames independently",
     "clock real: `nawa` in mode driver in a namespace for each node, on one network a sample, 20 messages by `nawa flood \
      send`; new_frames of all nodes' status, and frames counted at the medium",
     "delay_ms: each frame is under way for so long, and up to as long again; with clock virtual then on the network, with the \
      messages and the losses of clock real, not on 50 networks",
+    "medium dcf: 802.11b's broadcasts at 1 Mbit/s by the lab's model, preambles and contention included; nodes sense whom \
+     they hear, so that others beside them are hidden, and frames collide; 30 nodes with clock virtual: as with delay_ms",
     "suppressed: threshold 3, enough 2, repeats 1, jitter 10 ms, chosen on other networks than these (docs/lab.md)",
     "transmissions_per_message counts all frames of all nodes, the source's and repeats included",
     "last_node_ms: until the last of those that were reached; suppression pays for fewer frames with its jitter",
 ];
 
-type Kind = (usize, Layout, u32, Links, Clock);
+type Kind = (usize, Layout, u32, Between, Clock);
 
-fn algorithms((nodes, layout, loss_percent, links, clock): Kind) -> [Case; 2] {
+fn algorithms((nodes, layout, loss_percent, between, clock): Kind) -> [Case; 2] {
     [("pure", Rules::PURE), ("suppressed", Rules::SUPPRESSED)].map(|(algorithm, rules)| {
         let (degree, movement) = match layout {
             Layout::Still { degree } => (degree.into(), "none"),
@@ -134,10 +156,11 @@ fn algorithms((nodes, layout, loss_percent, links, clock): Kind) -> [Case; 2] {
             ("loss_percent", loss_percent.into()),
             ("degree", degree),
             ("movement", movement.into()),
-            ("delay_ms", if links == Links::Delayed { DELAY.as_millis() as u64 } else { 0 }.into()),
+            ("medium", if between == Between::Dcf { "dcf" } else { "links" }.into()),
+            ("delay_ms", if between == Between::Delayed { DELAY.as_millis() as u64 } else { 0 }.into()),
             ("clock", if clock == Clock::Virtual { "virtual" } else { "real" }.into()),
         ];
-        let test = ReachTest { nodes, layout, loss_percent, rules, links, clock };
+        let test = ReachTest { nodes, layout, loss_percent, rules, between, clock };
         let per_node = Duration::from_millis(if clock == Clock::Virtual { 10 } else { 300 });
         case(key, Test::Reach(test), per_node * nodes as u32)
     })
@@ -147,10 +170,11 @@ fn algorithms((nodes, layout, loss_percent, links, clock): Kind) -> [Case; 2] {
 pub(super) fn measure(test: &ReachTest, means: &Means, seed: u64) -> Result<Sample, Error> {
     match (test.clock, test.layout) {
         (Clock::Real, Layout::Still { degree }) => {
-            let (network, link) = (network(test, degree, seed)?, link(test));
-            let carrier = match test.links {
-                Links::Prompt => Carrier::xdp(&network, &link, seed),
-                Links::Delayed => Carrier::air(&network, link, seed),
+            let network = || network(test, degree, seed);
+            let carrier = match test.between {
+                Between::Prompt => Carrier::xdp(&network()?, &link(test), seed),
+                Between::Delayed => Carrier::air(&network()?, link(test), seed),
+                Between::Dcf => Carrier::dcf(stations(test, degree, seed)?, seed),
             };
             real::measure(&carrier?, test.rules, means)
         }
@@ -160,7 +184,7 @@ pub(super) fn measure(test: &ReachTest, means: &Means, seed: u64) -> Result<Samp
 
 fn simulate(test: &ReachTest, seed: u64) -> Result<Sample, Error> {
     let messages = match test.layout {
-        Layout::Still { degree } if test.links == Links::Delayed => one_network(test, degree, seed)?,
+        Layout::Still { degree } if test.is_as_in_real_time() => one_network(test, degree, seed)?,
         Layout::Still { degree } => still(test, degree, seed)?,
         Layout::Walking => walking(test, seed),
     };
@@ -181,8 +205,7 @@ fn simulate(test: &ReachTest, seed: u64) -> Result<Sample, Error> {
 fn still(test: &ReachTest, degree: u32, seed: u64) -> Result<Vec<Flooded>, Error> {
     let flood = |index| {
         let seed = seed.wrapping_mul(1_000_000).wrapping_add(index);
-        let network = network(test, degree, seed)?;
-        let mut simulation = Simulation::new(&network, link(test), test.rules, seed);
+        let mut simulation = simulation(test, degree, seed)?;
         Ok(simulation.flood(seed as usize % test.nodes, MESSAGE_BYTES, TTL))
     };
     (0..NETWORKS).map(flood).collect()
@@ -190,14 +213,34 @@ fn still(test: &ReachTest, degree: u32, seed: u64) -> Result<Vec<Flooded>, Error
 
 /// What [`real`] does, in virtual time.
 fn one_network(test: &ReachTest, degree: u32, seed: u64) -> Result<Vec<Flooded>, Error> {
-    let network = network(test, degree, seed)?;
-    let mut simulation = Simulation::new(&network, link(test), test.rules, seed);
+    let mut simulation = simulation(test, degree, seed)?;
     let flood = |message| simulation.flood(real::source(message, test.nodes), real::text(message).len(), TTL);
     Ok((0..real::MESSAGES).map(flood).collect())
 }
 
+fn simulation(test: &ReachTest, degree: u32, seed: u64) -> Result<Simulation, Error> {
+    Ok(match test.between {
+        Between::Dcf => Simulation::over_dcf(stations(test, degree, seed)?, test.rules, seed),
+        _ => Simulation::over_links(&network(test, degree, seed)?, link(test), test.rules, seed),
+    })
+}
+
 fn network(test: &ReachTest, degree: u32, seed: u64) -> Result<Adjacency, Error> {
-    let found = Adjacency::geometric(test.nodes, degree.into(), seed);
+    let (places, radius) = places(test, degree, seed)?;
+    Ok(Adjacency::within(&places, radius))
+}
+
+/// The same network of 802.11b stations: its radius is how far a broadcast is read, and sensed.
+fn stations(test: &ReachTest, degree: u32, seed: u64) -> Result<DcfConfig, Error> {
+    let (places, radius) = places(test, degree, seed)?;
+    let scale = Reach::default().receive_m / radius;
+    let station = |place: &Position| dcf::Position { x: place.x * scale, y: place.y * scale };
+    let config = DcfConfig::new(Phy::b1(), places.iter().map(station).collect());
+    Ok(DcfConfig { loss: probability(test.loss_percent), ..config })
+}
+
+fn places(test: &ReachTest, degree: u32, seed: u64) -> Result<(Vec<Position>, f64), Error> {
+    let found = Position::scattered(test.nodes, degree.into(), seed);
     let none = || format!("no connected network of {} nodes of degree {degree} was found", test.nodes);
     found.ok_or_else(|| Error::program("flood-reach", none()))
 }
@@ -205,7 +248,7 @@ fn network(test: &ReachTest, degree: u32, seed: u64) -> Result<Adjacency, Error>
 fn walking(test: &ReachTest, seed: u64) -> Vec<Flooded> {
     let mut walk = Walk::new(test.nodes, WALK_SPEED, seed);
     let mut adjacency = |now| Adjacency::within(&walk.positions(now), WALK_RADIUS);
-    let mut simulation = Simulation::new(&adjacency(Duration::ZERO), link(test), test.rules, seed);
+    let mut simulation = Simulation::over_links(&adjacency(Duration::ZERO), link(test), test.rules, seed);
     let flood = |index: u32| {
         simulation.set_adjacency(&adjacency(WALK_PAUSE * index));
         simulation.flood(index as usize % test.nodes, MESSAGE_BYTES, TTL)
@@ -214,27 +257,30 @@ fn walking(test: &ReachTest, seed: u64) -> Vec<Flooded> {
 }
 
 fn link(test: &ReachTest) -> LinkConfig {
-    let delay = if test.links == Links::Delayed { DELAY } else { Duration::ZERO };
+    let delay = if test.between == Between::Delayed { DELAY } else { Duration::ZERO };
     let (capacity, loss) = (Capacity::Fixed(RATE), loss(test.loss_percent));
     LinkConfig { capacity, loss, delay, jitter: delay, ..LinkConfig::default() }
 }
 
 fn loss(percent: u32) -> Loss {
-    let loss = Probability::new(f64::from(percent) / 100.0).unwrap_or(Probability::ONE);
-    if percent == 0 { Loss::None } else { Loss::Bernoulli(loss) }
+    if percent == 0 { Loss::None } else { Loss::Bernoulli(probability(percent)) }
+}
+
+fn probability(percent: u32) -> Probability {
+    Probability::new(f64::from(percent) / 100.0).unwrap_or(Probability::ONE)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn mean(algorithm: Rules, loss_percent: u32) -> [f64; 2] {
+    fn mean(algorithm: Rules, loss_percent: u32, between: Between) -> [f64; 2] {
         let test = ReachTest {
             nodes: 100,
             layout: Layout::Still { degree: 20 },
             loss_percent,
             rules: algorithm,
-            links: Links::Prompt,
+            between,
             clock: Clock::Virtual,
         };
         let sample = simulate(&test, 1).unwrap();
@@ -243,13 +289,20 @@ mod tests {
 
     #[test]
     fn pure_flooding_reaches_everybody_where_nothing_is_lost() {
-        assert_eq!(mean(Rules::PURE, 0), [1.0, 100.0]);
+        assert_eq!(mean(Rules::PURE, 0, Between::Prompt), [1.0, 100.0]);
     }
 
     #[test]
     fn suppression_reaches_nearly_everybody_with_few_frames_where_a_fifth_is_lost() {
         // Virtual time and fixed seeds: these are no measurements, but what the code computes.
-        let [reached, sent] = mean(Rules::SUPPRESSED, 20);
+        let [reached, sent] = mean(Rules::SUPPRESSED, 20, Between::Prompt);
         assert!(reached >= 0.99 && sent <= 40.0, "{reached} {sent}");
+    }
+
+    #[test]
+    fn on_the_air_frames_collide_and_suppression_still_sends_less() {
+        let [pure, suppressed] = [Rules::PURE, Rules::SUPPRESSED].map(|rules| mean(rules, 0, Between::Dcf));
+        assert!(pure[0] > 0.99 && suppressed[0] > 0.9, "{pure:?} {suppressed:?}");
+        assert!(suppressed[1] < pure[1] && pure[1] <= 100.0, "{pure:?} {suppressed:?}");
     }
 }

@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use flood::suppression::Rules;
+use link::dcf::DcfConfig;
 use link::{Adjacency, LinkConfig};
 use serde_json::Value;
 
 use crate::air::{Air, Event};
 use crate::clock;
+use crate::dcf;
 use crate::error::Error;
-use crate::medium::{INTERFACE, Medium, MediumConfig};
+use crate::medium::{self, Medium, MediumConfig};
 use crate::namespace::Namespace;
 use crate::program::output;
 use crate::runner::Sample;
@@ -34,6 +36,8 @@ pub(super) enum Carrier {
     Xdp(Box<Medium>),
     /// All that a link does.
     Air(Air),
+    /// 802.11.
+    Dcf(dcf::Medium),
 }
 
 impl Carrier {
@@ -46,10 +50,25 @@ impl Carrier {
         Air::build(adjacency, link, seed).map(Carrier::Air)
     }
 
+    pub(super) fn dcf(config: DcfConfig, seed: u64) -> Result<Self, Error> {
+        let mut medium = dcf::Medium::build(config, seed)?;
+        medium.take_from_drivers()?;
+        medium.log()?;
+        Ok(Carrier::Dcf(medium))
+    }
+
+    fn interface(&self) -> &'static str {
+        match self {
+            Carrier::Xdp(_) | Carrier::Air(_) => medium::INTERFACE,
+            Carrier::Dcf(_) => dcf::INTERFACE,
+        }
+    }
+
     fn nodes(&self) -> &[Namespace] {
         match self {
             Carrier::Xdp(medium) => medium.nodes(),
             Carrier::Air(air) => air.nodes(),
+            Carrier::Dcf(medium) => medium.nodes(),
         }
     }
 
@@ -58,15 +77,19 @@ impl Carrier {
         match self {
             Carrier::Xdp(medium) => (0..medium.nodes().len()).map(|node| medium.sent(node)).sum(),
             Carrier::Air(air) => Ok(air.sent()),
+            Carrier::Dcf(medium) => {
+                Ok(medium.stats()?.stations.iter().map(|one| one.transmitted.frames.get()).sum())
+            }
         }
     }
 
     /// The mean time from a message's being sent to its reaching the last node that it reaches, in ms, where that is seen.
-    fn last_node_ms(&self) -> Option<f64> {
-        match self {
+    fn last_node_ms(&self) -> Result<Option<f64>, Error> {
+        Ok(match self {
             Carrier::Xdp(_) => None,
             Carrier::Air(air) => Some(mean_last_ms(&air.log().events)),
-        }
+            Carrier::Dcf(medium) => Some(mean_last_ms(&medium.log()?.events)),
+        })
     }
 }
 
@@ -82,15 +105,15 @@ pub(super) fn text(message: usize) -> String {
 /// Floods [`MESSAGES`] messages with `nawa` at every node of `carrier`.
 pub(super) fn measure(carrier: &Carrier, rules: Rules, means: &Means) -> Result<Sample, Error> {
     let more = if rules == Rules::PURE { "" } else { "suppress = true\n" };
-    let hosts = carrier.nodes();
+    let (hosts, interface) = (carrier.nodes(), carrier.interface());
     let start = |(number, host)| {
-        let text = configuration(number, Mode::Driver, None, more);
+        let text = configuration(interface, number, Mode::Driver, None, more);
         start_nawa(means, host, &[], &format!("n{number}"), &text)
     };
     let mut nodes = hosts.iter().enumerate().map(start).collect::<Result<Vec<_>, _>>()?;
     for message in 0..MESSAGES {
         let (from, text) = (&hosts[source(message, hosts.len())], text(message));
-        output(from, means.nawa, &["flood", "send", INTERFACE, &text, "--ttl", &TTL.to_string()])?;
+        output(from, means.nawa, &["flood", "send", interface, &text, "--ttl", &TTL.to_string()])?;
         await_quiet(carrier)?;
     }
     nodes.iter_mut().try_for_each(|node| node.check())?;
@@ -100,7 +123,7 @@ pub(super) fn measure(carrier: &Carrier, rules: Rules, means: &Means) -> Result<
         // Each source has its own message.
         ("reached_ratio", Some((heard + MESSAGES as f64) / all)),
         ("transmissions_per_message", Some(carrier.sent()? as f64 / MESSAGES as f64)),
-        ("last_node_ms", carrier.last_node_ms()),
+        ("last_node_ms", carrier.last_node_ms()?),
     ];
     let metrics = metrics.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
     Ok(Sample { metrics: metrics.collect(), ..Sample::default() })

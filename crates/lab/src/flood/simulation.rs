@@ -5,12 +5,62 @@ use std::time::Duration;
 
 use flood::suppression::Rules as Suppressing;
 use flood::{Format, Padding, Rules, Suppression, Verdict, Window, Wire, frame::Kind};
-use link::{Adjacency, LinkConfig, Medium};
+use link::dcf::{self, DcfConfig, Destination};
+use link::{Adjacency, LinkConfig};
 use rand_chacha::ChaCha8Rng;
 use rand_core::SeedableRng;
 
 /// ID, epoch and SEQ.
 type Key = (u32, u32, u32);
+
+/// What Ethernet puts before a frame, which the 802.11 model takes off again.
+const ETHERNET: usize = 14;
+
+/// What frames go over.
+enum Medium {
+    /// A link for each two that hear each other: nobody waits for others, nothing collides.
+    Links(Box<link::Medium>),
+    /// 802.11.
+    Dcf(Box<dcf::Medium>),
+}
+
+impl Medium {
+    fn send(&mut self, now: Duration, from: usize, frame: &[u8]) {
+        match self {
+            Medium::Links(medium) => medium.send(now, from, frame),
+            Medium::Dcf(medium) => {
+                let frame = [&[0; ETHERNET], frame].concat();
+                // What a full interface queue refuses is lost, as in a node.
+                let _ = medium.send(now, from, Destination::Broadcast, frame);
+            }
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Duration> {
+        match self {
+            Medium::Links(medium) => medium.poll_timeout(),
+            Medium::Dcf(medium) => medium.poll_timeout(),
+        }
+    }
+
+    /// Who has heard the next frame by `now`, and the frame.
+    fn poll(&mut self, now: Duration) -> Option<(usize, Vec<u8>)> {
+        match self {
+            Medium::Links(medium) => medium.poll(now).map(|arrival| (arrival.at, arrival.frame)),
+            Medium::Dcf(medium) => {
+                medium.poll(now).map(|arrival| (arrival.station, arrival.frame[ETHERNET..].to_vec()))
+            }
+        }
+    }
+
+    /// By all of `nodes` together.
+    fn transmissions(&self, nodes: usize) -> u64 {
+        match self {
+            Medium::Links(medium) => medium.transmissions(),
+            Medium::Dcf(medium) => (0..nodes).map(|node| medium.stats(node).transmitted.frames.get()).sum(),
+        }
+    }
+}
 
 /// A network in virtual time.
 pub(crate) struct Simulation {
@@ -40,8 +90,19 @@ pub(crate) struct Flooded {
 }
 
 impl Simulation {
-    /// Nobody has sent anything. All chances are drawn from `seed`.
-    pub(crate) fn new(adjacency: &Adjacency, link: LinkConfig, rules: Suppressing, seed: u64) -> Self {
+    /// Nobody has sent anything; nodes hear each other over links. All chances are drawn from `seed`.
+    pub(crate) fn over_links(adjacency: &Adjacency, link: LinkConfig, rules: Suppressing, seed: u64) -> Self {
+        let medium = Medium::Links(Box::new(link::Medium::new(adjacency, link, seed)));
+        Self::new(medium, adjacency.nodes(), rules, seed)
+    }
+
+    /// The same, and they are 802.11 stations.
+    pub(crate) fn over_dcf(config: DcfConfig, rules: Suppressing, seed: u64) -> Self {
+        let nodes = config.stations.len();
+        Self::new(Medium::Dcf(Box::new(dcf::Medium::new(config, seed))), nodes, rules, seed)
+    }
+
+    fn new(medium: Medium, nodes: usize, rules: Suppressing, seed: u64) -> Self {
         let format = Format::new(Wire::One, None);
         let node = |id: usize| Node {
             window: Window::new(Rules { format, id: number(id), rate_limit: None }),
@@ -49,22 +110,24 @@ impl Simulation {
         };
         Self {
             format,
-            medium: Medium::new(adjacency, link, seed),
-            nodes: (0..adjacency.nodes()).map(node).collect(),
+            medium,
+            nodes: (0..nodes).map(node).collect(),
             due: BTreeSet::new(),
             now: Duration::ZERO,
             seq: 0,
         }
     }
 
-    /// From now on nodes hear each other so.
+    /// From now on nodes hear each other so, over links; stations stay where they are.
     pub(crate) fn set_adjacency(&mut self, adjacency: &Adjacency) {
-        self.medium.set_adjacency(adjacency);
+        if let Medium::Links(medium) = &mut self.medium {
+            medium.set_adjacency(adjacency);
+        }
     }
 
     /// `source` sends a message of `bytes` with `ttl`; goes on until nobody has anything left to send.
     pub(crate) fn flood(&mut self, source: usize, bytes: usize, ttl: u8) -> Flooded {
-        let (began, before) = (self.now, self.medium.transmissions());
+        let (began, before) = (self.now, self.medium.transmissions(self.nodes.len()));
         self.seq += 1;
         let header = flood::Header { id: number(source), epoch: 1, seq: self.seq, ttl, kind: Kind::Data };
         let frame = self.format.write(&header, &vec![0; bytes]);
@@ -72,14 +135,15 @@ impl Simulation {
         let (mut reached, mut last) = (1, began);
         while let Some(now) = self.next() {
             self.now = now;
-            while let Some(arrival) = self.medium.poll(now) {
-                if self.hear(arrival.at, &arrival.frame) {
+            while let Some((at, frame)) = self.medium.poll(now) {
+                if self.hear(at, &frame) {
                     (reached, last) = (reached + 1, now);
                 }
             }
             self.transmit();
         }
-        Flooded { reached, transmissions: self.medium.transmissions() - before, last: last - began }
+        let transmissions = self.medium.transmissions(self.nodes.len()) - before;
+        Flooded { reached, transmissions, last: last - began }
     }
 
     fn next(&self) -> Option<Duration> {
@@ -148,7 +212,7 @@ mod tests {
     const TTL: u8 = 255;
 
     fn run(adjacency: &Adjacency, rules: Suppressing, seed: u64) -> Flooded {
-        Simulation::new(adjacency, LinkConfig::default(), rules, seed).flood(0, 100, TTL)
+        Simulation::over_links(adjacency, LinkConfig::default(), rules, seed).flood(0, 100, TTL)
     }
 
     #[test]
@@ -164,16 +228,35 @@ mod tests {
 
     #[test]
     fn ttl_ends_a_message_that_many_hops_away() {
-        let mut chain = Simulation::new(&Adjacency::chain(10), LinkConfig::default(), Suppressing::PURE, 1);
+        let mut chain =
+            Simulation::over_links(&Adjacency::chain(10), LinkConfig::default(), Suppressing::PURE, 1);
         assert_eq!(chain.flood(0, 100, 4).reached, 5);
     }
 
     #[test]
     fn a_node_takes_no_message_twice_and_every_message_once() {
-        let mut net = Simulation::new(&Adjacency::grid(5, 5), LinkConfig::default(), Suppressing::PURE, 1);
+        let mut net =
+            Simulation::over_links(&Adjacency::grid(5, 5), LinkConfig::default(), Suppressing::PURE, 1);
         for round in 0..50 {
             assert_eq!(net.flood(round % 25, 20, TTL).reached, 25);
         }
+    }
+
+    #[test]
+    fn on_the_air_relays_wait_for_whom_they_hear_and_collide_with_others() {
+        let flood = |stations, seed| {
+            let config = DcfConfig::new(dcf::Phy::b1(), stations);
+            Simulation::over_dcf(config, Suppressing::PURE, seed).flood(0, 100, TTL)
+        };
+        // Those that hear each other take turns.
+        let Flooded { reached, transmissions, last } = flood(dcf::Position::chain(5, 20.0), 1);
+        assert_eq!((reached, transmissions), (5, 5));
+        let first = dcf::Phy::b1().broadcast_time(ETHERNET + 124);
+        assert!(last >= first && last < first * 2, "all hear the source: {last:?}");
+        // Two that do not are hidden from each other: they send at the same time, and who hears both reads neither.
+        let at = |x, y| dcf::Position { x, y };
+        let hidden = vec![at(0.0, 0.0), at(55.0, 75.0), at(55.0, -75.0), at(110.0, 0.0)];
+        assert!((0..50).all(|seed| flood(hidden.clone(), seed).reached == 3));
     }
 
     #[test]
