@@ -209,6 +209,7 @@ impl Side {
             preshared_key: PresharedKey::default(),
             routes: vec!["10.77.0.0/24".parse().expect("a net")],
             keepalive: None,
+            resend: true,
             paths: vec![path],
         };
         let config = Config { scheduler: Scheduler::Auto, mtu: Mtu::Auto, peers: vec![config] };

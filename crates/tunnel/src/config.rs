@@ -132,6 +132,8 @@ pub struct PeerConfig {
     pub routes: Vec<IpNet>,
     /// Send something on each path at least this often, if given.
     pub keepalive: Option<Duration>,
+    /// Whether what a path lost is sent again over another ([`Scheduler::Auto`] only).
+    pub resend: bool,
     /// The paths this end lists, at most [`MAX_PATHS`]; empty at an end that only learns them.
     pub paths: Vec<PathConfig>,
 }

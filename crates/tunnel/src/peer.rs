@@ -128,7 +128,7 @@ impl Peer {
             peer_generation: None,
             queue: FlowQueue::new(seed),
             staged: None,
-            unconfirmed: Unconfirmed::new(scheduler == Scheduler::Auto, MAX_UNCONFIRMED),
+            unconfirmed: Unconfirmed::new(repeats(scheduler, &config), MAX_UNCONFIRMED),
             ordered: PacketQueue::new(MAX_HELD),
             peer_repeats: false,
             run: 0,
@@ -492,6 +492,11 @@ impl Peer {
 
 /// The tier of what may be tried when there is neither a path in use nor a backup.
 const LAST_RESORT: u8 = 2;
+
+/// Whether what a path loses is sent again.
+fn repeats(scheduler: Scheduler, config: &PeerConfig) -> bool {
+    scheduler == Scheduler::Auto && config.resend
+}
 
 fn sizes_of(mtu: Mtu) -> MtuSizes {
     match mtu {

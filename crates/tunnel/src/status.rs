@@ -35,6 +35,8 @@ pub struct PeerStatus {
     pub up: bool,
     /// How packets are spread.
     pub scheduler: Scheduler,
+    /// Whether what a path loses is sent again over another.
+    pub resend: bool,
     /// What data is sealed with.
     pub cipher: Option<crate::session::Cipher>,
     /// Age of the session, s.
@@ -137,6 +139,7 @@ fn peer_status(peer: &Peer, now: Duration) -> PeerStatus {
         public_key: peer.public_key().to_string(),
         up: peer.can_send(now),
         scheduler: peer.scheduler(),
+        resend: unconfirmed.repeats(),
         cipher: session.map(|s| s.cipher),
         session_age_s: session.map(|s| s.age(now).as_secs_f64()),
         queue_bytes: peer.queue_bytes(),

@@ -32,6 +32,7 @@ fn settings(end: u8, paths: Vec<PathConfig>) -> Settings {
         preshared_key: PresharedKey::default(),
         routes: routes.iter().map(|route| route.parse().unwrap()).collect(),
         keepalive: None,
+        resend: true,
         paths,
     };
     Settings {

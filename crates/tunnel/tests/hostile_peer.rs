@@ -74,6 +74,7 @@ impl Liar {
             preshared_key: PresharedKey::default(),
             routes: vec![net.parse().expect("a net")],
             keepalive: None,
+            resend: true,
             paths,
         };
         let other = PrivateKey::generate(&mut rng).public();

@@ -119,6 +119,7 @@ mod tests {
             preshared_key: PresharedKey::default(),
             routes: Vec::new(),
             keepalive: None,
+            resend: true,
             paths: Vec::new(),
         };
         Config { scheduler: Scheduler::Auto, mtu: Mtu::Auto, peers: vec![peer] }

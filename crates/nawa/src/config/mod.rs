@@ -85,6 +85,8 @@ pub struct Peer {
     pub routes: Vec<IpNet>,
     /// More than nothing, at most an hour.
     pub keepalive: Option<Duration>,
+    /// What a path lost is sent again over another.
+    pub resend: bool,
     /// At most 16.
     pub paths: Vec<Path>,
 }

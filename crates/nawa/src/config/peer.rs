@@ -52,7 +52,8 @@ fn one(source: &mut Source, written: document::Peer, me: Option<&PublicKey>) -> 
         written.keepalive.and_then(|text| source.expect(text.span(), value::keepalive(text.get_ref())));
     let paths = paths(source, written.paths);
     let preshared_key = preshared_key.unwrap_or_default();
-    let value = Peer { name: name?, public_key: key?, preshared_key, routes, keepalive, paths };
+    let resend = written.resend;
+    let value = Peer { name: name?, public_key: key?, preshared_key, routes, keepalive, resend, paths };
     Some(Checked { value, span })
 }
 

@@ -407,6 +407,7 @@ fn the_sample_is_good_and_shows_every_option() {
         "preshared-key-file",
         "routes",
         "keepalive",
+        "resend",
         "local",
         "remote",
         "via",

@@ -162,6 +162,7 @@ impl Net {
                 preshared_key: PresharedKey::default(),
                 routes: vec![IpAddr::V4(inner(1 - end)).into(), IpAddr::V6(inner6(1 - end)).into()],
                 keepalive: None,
+                resend: true,
                 paths: paths.filter(|_| end == 0).collect(),
             };
             let mut config = Config { scheduler: options.scheduler, mtu: Mtu::Auto, peers: vec![peer] };
