@@ -38,6 +38,9 @@ const MAX_EARLY: usize = 32 << 10;
 /// A gap waits at least and at most so long (RFC 6298's least RTO is one second: then its sender sends it again itself).
 const MIN_HOLD: Duration = Duration::from_millis(150);
 const MAX_HOLD: Duration = Duration::from_secs(1);
+/// Where nothing is sent again (`auto`), a gap waits for what packets may overtake one another by: how much paths differ, a
+/// quarter of the round trip (RFC 8985 §6.2 has the same), and at least this.
+const LEAST_REORDERING: Duration = Duration::from_millis(10);
 /// A new session and a changed list begin with so many announcements on each path.
 const ANNOUNCEMENTS: u8 = 3;
 /// Without data for so long, the tunnel is idle: markers stop.
@@ -427,13 +430,17 @@ impl Peer {
     }
 
     /// How long a gap may wait. A peer that repeats says itself when it has given a packet up; of one that does not, the
-    /// slowest path is waited for.
+    /// slowest path is waited for. In `auto` no longer than that takes: whoever is to send again should hear of it.
     fn hold(&self) -> Duration {
         if self.peer_repeats {
             return MAX_HOLD;
         }
         let rtt = self.paths.iter().filter(|p| p.is_up()).filter_map(|p| p.sent.rtt().smoothed()).max();
-        let resend = rtt.unwrap_or_default() * 3 / 2 + Duration::from_millis(100);
+        let rtt = rtt.unwrap_or_default();
+        if self.scheduler == Scheduler::Auto {
+            return (self.spread() + rtt / 4).clamp(LEAST_REORDERING, MAX_HOLD);
+        }
+        let resend = rtt * 3 / 2 + Duration::from_millis(100);
         (resend + self.spread()).clamp(MIN_HOLD, MAX_HOLD)
     }
 

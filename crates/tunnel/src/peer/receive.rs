@@ -122,7 +122,7 @@ impl Peer {
         }
         // A later acknowledgement says all that an earlier one does (RFC 9293 §3.10.7.4): it waits for none, or one that is
         // late would stop the sender at the other end, until it takes all for lost.
-        if header.resends && packet::is_pure_ack(packet) {
+        if self.scheduler == Scheduler::Auto && packet::is_pure_ack(packet) {
             self.ordered.insert_at_once(now, order, packet);
         } else {
             self.ordered.insert(now, order, packet);
