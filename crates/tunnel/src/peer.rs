@@ -11,7 +11,8 @@ use std::time::Duration;
 use rand_core::RngCore;
 
 use crate::address::{Address, LocalAddress};
-use crate::config::{MAX_PATHS, Mtu, PeerConfig, Scheduler};
+use crate::config::{Bicast, MAX_PATHS, Mtu, PeerConfig, Scheduler};
+use crate::copies::{Copies, CopyCounters};
 use crate::flow_queue::{FlowQueue, Next};
 use crate::keys::{PrivateKey, PublicKey};
 use crate::mtu_search::MtuSizes;
@@ -97,6 +98,8 @@ pub struct Peer {
     /// The packet to be sent next, taken from the queue.
     staged: Option<Next>,
     unconfirmed: Unconfirmed,
+    /// `None` if nothing goes over two paths.
+    copies: Option<Copies>,
     ordered: PacketQueue,
     peer_repeats: bool,
     /// Bytes that the burst under way may still carry.
@@ -132,6 +135,7 @@ impl Peer {
             queue: FlowQueue::new(seed),
             staged: None,
             unconfirmed: Unconfirmed::new(repeats(scheduler, &config), MAX_UNCONFIRMED),
+            copies: (config.bicast == Bicast::Selective).then(|| Copies::new(seed)),
             ordered: PacketQueue::new(MAX_HELD),
             peer_repeats: false,
             run: 0,
@@ -458,6 +462,11 @@ impl Peer {
     /// Bytes that wait behind gaps; what became of inner packets; bytes kept for resending.
     pub fn order_state(&self) -> (usize, &crate::packet_queue::Counters, &Unconfirmed) {
         (self.ordered.held_bytes(), self.ordered.counters(), &self.unconfirmed)
+    }
+
+    /// What went over two paths; `None` if nothing is to.
+    pub fn copy_counters(&self) -> Option<&CopyCounters> {
+        self.copies.as_ref().map(Copies::counters)
     }
 
     /// How much faster the peer's clock runs than this end's.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::config::{Local, Scheduler};
+use crate::copies::CopyCounters;
 use crate::endpoint::{Counters, Endpoint};
 use crate::packet_queue;
 use crate::path::Path;
@@ -57,6 +58,8 @@ pub struct PeerStatus {
     pub resent_packets: u64,
     /// Inner packets that were never confirmed.
     pub given_up_packets: u64,
+    /// What went over two paths; none if nothing is to.
+    pub bicast: Option<CopyCounters>,
     /// How much faster the peer's clock runs than this end's, parts per million, as delays show it.
     pub clock_skew_ppm: f64,
     /// Inner packets received.
@@ -150,6 +153,7 @@ fn peer_status(peer: &Peer, now: Duration) -> PeerStatus {
         reorder_bytes,
         resent_packets,
         given_up_packets,
+        bicast: peer.copy_counters().cloned(),
         clock_skew_ppm: peer.skew().ppm(),
         order: *order,
         counters: peer.counters,

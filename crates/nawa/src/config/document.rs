@@ -116,6 +116,8 @@ pub struct Peer {
     /// What a path lost is sent again over another.
     #[serde(default = "yes")]
     pub resend: bool,
+    /// `"off"` or `"selective"`.
+    pub bicast: Option<Spanned<String>>,
     /// `[[peer.path]]`, read on its own so that one wrong path hides no other.
     #[serde(skip)]
     pub paths: Vec<Path>,

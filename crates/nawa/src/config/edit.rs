@@ -108,7 +108,7 @@ fn written(path: &PathConfig) -> Path {
 
 #[cfg(test)]
 mod tests {
-    use tunnel::{Mtu, PresharedKey, Scheduler};
+    use tunnel::{Bicast, Mtu, PresharedKey, Scheduler};
 
     use super::*;
 
@@ -120,6 +120,7 @@ mod tests {
             routes: Vec::new(),
             keepalive: None,
             resend: true,
+            bicast: Bicast::Off,
             paths: Vec::new(),
         };
         Config { scheduler: Scheduler::Auto, mtu: Mtu::Auto, peers: vec![peer] }

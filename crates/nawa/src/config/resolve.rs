@@ -54,6 +54,7 @@ fn peer(peer: &Peer) -> Result<PeerConfig, Failure> {
         routes: peer.routes.clone(),
         keepalive: peer.keepalive,
         resend: peer.resend,
+        bicast: peer.bicast,
         paths: resolved.collect::<Result<_, _>>()?,
     })
 }

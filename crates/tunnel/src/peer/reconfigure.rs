@@ -5,7 +5,8 @@ use std::time::Duration;
 use rand_core::RngCore;
 
 use super::{ANNOUNCEMENTS, Peer, repeats, sizes_of};
-use crate::config::{Mtu, PathConfig, PeerConfig, Scheduler};
+use crate::config::{Bicast, Mtu, PathConfig, PeerConfig, Scheduler};
+use crate::copies::Copies;
 use crate::keys::PrivateKey;
 use crate::path::Path;
 
@@ -42,6 +43,10 @@ impl Peer {
         self.set_common(now, common);
         self.replace_paths(now, &config.paths, me, rng);
         self.unconfirmed.set_repeats(repeats(self.scheduler, &config));
+        match config.bicast {
+            Bicast::Off => self.copies = None,
+            Bicast::Selective => drop(self.copies.get_or_insert_with(|| Copies::new(rng.next_u64()))),
+        }
         self.config = config;
         if self.listed() != listed {
             self.generation = self.generation.wrapping_add(1);
