@@ -180,6 +180,8 @@ pub enum Workload {
         bytes: u64,
         /// What happens on the way.
         event: Option<Event>,
+        /// Whether what TCP's loss recovery and Nawa's copies cost is counted as well.
+        recovery: bool,
     },
     /// One flow of iperf3 from client to server.
     Stream {
@@ -286,7 +288,7 @@ pub(crate) fn object<N: AsRef<str>, T: Clone + Into<Value>>(fields: &[(N, T)]) -
 
 type Make = fn(&RunOptions) -> Result<Experiment, Error>;
 
-const EXPERIMENTS: [(&str, &str, Make); 19] = [
+const EXPERIMENTS: [(&str, &str, Make); 20] = [
     ("demo", demo::ABOUT, demo::experiment),
     ("tunnel", tunnel::ABOUT, tunnel::experiment),
     ("tunnel-events", events::ABOUT, events::experiment),
@@ -306,6 +308,7 @@ const EXPERIMENTS: [(&str, &str, Make); 19] = [
     ("bicast-load", bicast::ABOUT_LOAD, bicast::load),
     ("bicast-burst", bicast::ABOUT_BURST, bicast::burst),
     ("bicast-uneven", bicast::ABOUT_UNEVEN, bicast::uneven),
+    ("bicast-tcp", bicast::ABOUT_TCP, bicast::tcp),
 ];
 
 /// The experiments: name, and in one line what each measures.
