@@ -2,6 +2,7 @@
 
 mod experiments;
 mod network;
+mod tcp;
 mod transfer;
 
 use std::path::Path;
@@ -21,6 +22,7 @@ use crate::system::{Means, start_nawa};
 pub(crate) use experiments::{ABOUT_BURST, ABOUT_CUT, ABOUT_LOAD, ABOUT_LOSS, ABOUT_UNEVEN};
 pub(crate) use experiments::{burst, cut, load, loss, uneven};
 use network::{Network, PATHS};
+pub(crate) use tcp::{ABOUT as ABOUT_TCP, experiment as tcp};
 use transfer::{Outcome, Program};
 
 /// Whose SCTP is at both ends.

@@ -41,7 +41,7 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
         topology: topology.clone(),
         system,
         congestion_control,
-        workload: Workload::Fetch { bytes: FILE_BYTES, event },
+        workload: Workload::Fetch { bytes: FILE_BYTES, event, recovery: false },
         estimate: Duration::from_secs(seconds),
     };
     let change = Change::Cut { path: WIFI, time: Duration::from_secs(3) };

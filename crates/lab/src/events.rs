@@ -61,7 +61,11 @@ fn case(name: &str, event: &str, system: System, change: Change) -> Case {
         topology: Topology::Relayed([10, 20, 30].map(path).to_vec()),
         system,
         congestion_control: "cubic",
-        workload: Workload::Fetch { bytes: FILE_BYTES, event: Some(Event { change, at: AT }) },
+        workload: Workload::Fetch {
+            bytes: FILE_BYTES,
+            event: Some(Event { change, at: AT }),
+            recovery: false,
+        },
         estimate: Duration::from_secs(13),
     }
 }

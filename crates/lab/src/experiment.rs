@@ -192,6 +192,8 @@ pub enum Workload {
         bytes: u64,
         /// What happens on the way.
         event: Option<Event>,
+        /// Whether what TCP's loss recovery and Nawa's copies cost is counted as well.
+        recovery: bool,
     },
     /// One flow of iperf3 from client to server.
     Stream {
@@ -319,6 +321,7 @@ const EXPERIMENTS: [(&str, &str, Make); 20] = [
     ("bicast-burst", bicast::ABOUT_BURST, bicast::burst),
     ("bicast-uneven", bicast::ABOUT_UNEVEN, bicast::uneven),
     ("bicast-cut", bicast::ABOUT_CUT, bicast::cut),
+    ("bicast-tcp", bicast::ABOUT_TCP, bicast::tcp),
 ];
 
 /// The experiments: name, and in one line what each measures.

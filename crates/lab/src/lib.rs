@@ -49,6 +49,7 @@ pub mod network;
 mod partial;
 pub mod ping;
 pub mod program;
+mod recovery;
 pub mod report;
 mod runner;
 mod schedule;

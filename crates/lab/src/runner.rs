@@ -293,7 +293,7 @@ impl<'a> Lab<'a> {
             seed: self.options.seed,
         };
         let sample = match &case.workload {
-            &Workload::Fetch { bytes, event } => fetch(&bench, &mut ready, bytes, event)?,
+            &Workload::Fetch { bytes, event, recovery } => fetch(&bench, &mut ready, bytes, event, recovery)?,
             &Workload::Stream { protocol, time } => stream(&bench, &ready, protocol, time)?,
             Workload::Flows(test) => {
                 flight::measure(&bench, &mut guests, test, seed, self.options.series.as_deref())?

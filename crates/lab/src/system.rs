@@ -45,12 +45,22 @@ pub struct NawaSetup {
     pub back: Back,
     /// True for paths through the relays, false for paths from end to end.
     pub relayed: bool,
+    /// `resend` of the peer, at both ends.
+    pub resend: bool,
+    /// `bicast` of the peer, at both ends: "off" or "selective".
+    pub bicast: &'static str,
 }
 
 impl NawaSetup {
     /// What Nawa does when nothing is configured, through relays.
-    pub const AUTO: NawaSetup =
-        NawaSetup { scheduler: "auto", clocks: Clocks::Same, back: Back::All, relayed: true };
+    pub const AUTO: NawaSetup = NawaSetup {
+        scheduler: "auto",
+        clocks: Clocks::Same,
+        back: Back::All,
+        relayed: true,
+        resend: true,
+        bicast: "off",
+    };
 }
 
 /// The paths of the direction back, from server to client.

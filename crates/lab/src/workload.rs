@@ -15,6 +15,7 @@ use crate::http::HttpServer;
 use crate::iperf::{Iperf, Protocol};
 use crate::network::Network;
 use crate::ping::{Ping, percentile};
+use crate::recovery::Recovery;
 use crate::runner::Sample;
 use crate::system::{Ready, System};
 
@@ -52,12 +53,14 @@ pub(crate) fn stream(
     Ok(Sample { metrics, ..Sample::default() })
 }
 
-/// One file by curl, on each of the system's connections at once; `event` happens on the way.
+/// One file by curl, on each of the system's connections at once; `event` happens on the way. With `recovery`, what that
+/// cost is counted.
 pub(crate) fn fetch(
     bench: &Bench,
     ready: &mut Ready,
     bytes: u64,
     event: Option<Event>,
+    recovery: bool,
 ) -> Result<Sample, Error> {
     let (case, network) = (bench.case, bench.network);
     let (file, hash) = random_file(bench.files, bytes, bench.seed)?;
@@ -68,6 +71,7 @@ pub(crate) fn fetch(
         fetch::fetch(&network.client, ready.launcher, &request)?;
     }
     network.restart_links();
+    let before = recovery.then(|| Recovery::read(network, bench.nawa)).transpose()?;
     let mut pings = start_pings(network, ready)?;
     let (launcher, requests) = (ready.launcher, requests(ready, &file));
     let mut disturbance = bench.disturbance(ready, bytes, event);
@@ -77,6 +81,9 @@ pub(crate) fn fetch(
         return Err(Error::Corrupted { system: Experiment::title(case) });
     }
     let mut metrics = fetch_metrics(&transfer, pings.swap_remove(winner))?;
+    if let Some(before) = before {
+        metrics.extend(Recovery::read(network, bench.nawa)?.since(&before, bytes));
+    }
     let used_again = disturbance.used_again()?;
     metrics.extend(used_again.map(|used| ("used_again_s".to_owned(), used.after.as_secs_f64())));
     let best = (case.system == System::BestTcp)

@@ -186,6 +186,38 @@ fn a_stream_goes_on_while_paths_are_changed() {
 }
 
 #[test]
+fn copies_begin_and_end_with_a_reload() {
+    let Some(_alone) = namespaces_or_skip("copies_begin_and_end_with_a_reload") else { return };
+    let pair = Pair::new();
+    let both = path("lte") + &path("wifi");
+    let [mut van, _office] = pair.start(&both);
+    pair.wait_for(&pair.van, &[("lte", "up"), ("wifi", "up")]);
+    let peer = |of: &Namespace| {
+        let text = succeed(&mut of.nawa(["status", "--json"]));
+        let status: Value = serde_json::from_str(&text).expect("one JSON object");
+        status["tunnel"]["peers"][0].clone()
+    };
+    assert_eq!(peer(&pair.van)["bicast"], Value::Null);
+    pair.van_file("", "bicast = 'selective'\nresend = false", &both);
+    reload(&mut van);
+    // It ends when all that was sent has arrived, once and in order, as TCP has it; its beginning and end went twice.
+    stream(&pair, |progress| progress());
+    let counted = eventually("the end of the stream goes twice", || {
+        let counted = &peer(&pair.van)["bicast"];
+        counted["duplicated_packets"]["end"].is_u64().then(|| counted.clone())
+    });
+    assert_eq!(peer(&pair.van)["resend"], false);
+    assert!(counted["duplicated_packets"]["begin"].as_u64() > Some(0), "{counted}");
+    assert!(counted["extra_bytes"].as_u64() > Some(0), "{counted}");
+    assert!(peer(&pair.office)["order"]["duplicate_packets"].as_u64() > Some(0), "the copies ended there");
+    assert!(succeed(&mut pair.van.nawa(["status"])).contains("\n sent twice: begin "));
+    pair.van_file("", "", &both);
+    reload(&mut van);
+    let peer = peer(&pair.van);
+    assert_eq!((&peer["bicast"], &peer["resend"]), (&Value::Null, &Value::Bool(true)));
+}
+
+#[test]
 fn what_cannot_be_changed_is_refused_in_one_sentence() {
     let Some(_alone) = namespaces_or_skip("what_cannot_be_changed_is_refused_in_one_sentence") else {
         return;

@@ -16,7 +16,7 @@ use tunnel::registration::{RegisterPayload, Registration, SessionPayload};
 use tunnel::relay::{Limits, RelayControl};
 use tunnel::session::SealingKey;
 use tunnel::wire::{self, HEADER_LEN, INITIATION_LEN, Message, PAYLOAD_LEN, TAG_LEN, TransportHeader};
-use tunnel::{Config, Local, Mtu, PathConfig, PeerConfig, PresharedKey, PrivateKey, Scheduler};
+use tunnel::{Bicast, Config, Local, Mtu, PathConfig, PeerConfig, PresharedKey, PrivateKey, Scheduler};
 
 /// A datagram.
 pub fn wire(data: &[u8]) {
@@ -209,6 +209,8 @@ impl Side {
             preshared_key: PresharedKey::default(),
             routes: vec!["10.77.0.0/24".parse().expect("a net")],
             keepalive: None,
+            resend: true,
+            bicast: Bicast::Off,
             paths: vec![path],
         };
         let config = Config { scheduler: Scheduler::Auto, mtu: Mtu::Auto, peers: vec![config] };

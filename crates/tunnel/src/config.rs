@@ -38,6 +38,16 @@ impl Scheduler {
     }
 }
 
+/// Which packets to a peer go over two paths.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Bicast {
+    /// None.
+    #[default]
+    Off,
+    /// Those of TCP's and SCTP's that control retransmission ([`copies`](crate::copies)).
+    Selective,
+}
+
 /// The MTU of the TUN interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mtu {
@@ -132,6 +142,10 @@ pub struct PeerConfig {
     pub routes: Vec<IpNet>,
     /// Send something on each path at least this often, if given.
     pub keepalive: Option<Duration>,
+    /// Whether what a path lost is sent again over another ([`Scheduler::Auto`] only).
+    pub resend: bool,
+    /// Which packets go over two paths.
+    pub bicast: Bicast,
     /// The paths this end lists, at most [`MAX_PATHS`]; empty at an end that only learns them.
     pub paths: Vec<PathConfig>,
 }

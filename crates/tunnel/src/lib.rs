@@ -6,6 +6,7 @@
 pub mod address;
 pub mod config;
 pub mod cookie;
+pub mod copies;
 pub mod daemon;
 pub mod endpoint;
 pub mod flow_queue;
@@ -38,5 +39,5 @@ pub mod window;
 pub mod wire;
 pub mod xmit;
 
-pub use config::{Config, Local, Mtu, PathConfig, PeerConfig, Scheduler, Via};
+pub use config::{Bicast, Config, Local, Mtu, PathConfig, PeerConfig, Scheduler, Via};
 pub use keys::{PresharedKey, PrivateKey, PublicKey};

@@ -72,6 +72,11 @@ impl PacketQueue {
         near.saturating_add_signed(i64::from(order.wrapping_sub(near as u32) as i32))
     }
 
+    /// Whether `order` was handed on or given up, or waits: what arrives under it now is a copy.
+    pub fn knows(&self, order: u64) -> bool {
+        self.next.is_some_and(|next| order < next) || self.held.contains_key(&order)
+    }
+
     /// A packet arrived.
     pub fn insert(&mut self, now: Duration, order: u64, packet: &[u8]) {
         if self.next == Some(order) {
@@ -79,7 +84,7 @@ impl PacketQueue {
             self.drain();
             return;
         }
-        if self.next.is_some_and(|next| order < next) || self.held.contains_key(&order) {
+        if self.knows(order) {
             self.counters.duplicate_packets += 1;
             return;
         }
@@ -313,9 +318,13 @@ mod tests {
         let mut q = PacketQueue::new(1000);
         q.handle_floor(q.unwrap(u32::MAX));
         for order in [0, u32::MAX, 1] {
+            assert!(!q.knows(q.unwrap(order)));
+            put(&mut q, MS, order);
+            assert!(q.knows(q.unwrap(order)));
             put(&mut q, MS, order);
         }
         assert_eq!(out(&mut q), [255, 0, 1]);
+        assert_eq!(q.counters().duplicate_packets, 3);
     }
 
     proptest! {

@@ -11,7 +11,8 @@ use std::time::Duration;
 use rand_core::RngCore;
 
 use crate::address::{Address, LocalAddress};
-use crate::config::{MAX_PATHS, Mtu, PeerConfig, Scheduler};
+use crate::config::{Bicast, MAX_PATHS, Mtu, PeerConfig, Scheduler};
+use crate::copies::{Copies, CopyCounters};
 use crate::flow_queue::{FlowQueue, Next};
 use crate::keys::{PrivateKey, PublicKey};
 use crate::mtu_search::MtuSizes;
@@ -38,6 +39,9 @@ const MAX_EARLY: usize = 32 << 10;
 /// A gap waits at least and at most so long (RFC 6298's least RTO is one second: then its sender sends it again itself).
 const MIN_HOLD: Duration = Duration::from_millis(150);
 const MAX_HOLD: Duration = Duration::from_secs(1);
+/// Where nothing is sent again (`auto`), a gap waits for what packets may overtake one another by: how much paths differ, a
+/// quarter of the round trip (RFC 8985 §6.2 has the same), and at least this.
+const LEAST_REORDERING: Duration = Duration::from_millis(10);
 /// A new session and a changed list begin with so many announcements on each path.
 const ANNOUNCEMENTS: u8 = 3;
 /// Without data for so long, the tunnel is idle: markers stop.
@@ -94,6 +98,8 @@ pub struct Peer {
     /// The packet to be sent next, taken from the queue.
     staged: Option<Next>,
     unconfirmed: Unconfirmed,
+    /// `None` if nothing goes over two paths.
+    copies: Option<Copies>,
     ordered: PacketQueue,
     peer_repeats: bool,
     /// Bytes that the burst under way may still carry.
@@ -128,7 +134,8 @@ impl Peer {
             peer_generation: None,
             queue: FlowQueue::new(seed),
             staged: None,
-            unconfirmed: Unconfirmed::new(scheduler == Scheduler::Auto, MAX_UNCONFIRMED),
+            unconfirmed: Unconfirmed::new(repeats(scheduler, &config), MAX_UNCONFIRMED),
+            copies: (config.bicast == Bicast::Selective).then(|| Copies::new(seed)),
             ordered: PacketQueue::new(MAX_HELD),
             peer_repeats: false,
             run: 0,
@@ -427,13 +434,17 @@ impl Peer {
     }
 
     /// How long a gap may wait. A peer that repeats says itself when it has given a packet up; of one that does not, the
-    /// slowest path is waited for.
+    /// slowest path is waited for. In `auto` no longer than that takes: whoever is to send again should hear of it.
     fn hold(&self) -> Duration {
         if self.peer_repeats {
             return MAX_HOLD;
         }
         let rtt = self.paths.iter().filter(|p| p.is_up()).filter_map(|p| p.sent.rtt().smoothed()).max();
-        let resend = rtt.unwrap_or_default() * 3 / 2 + Duration::from_millis(100);
+        let rtt = rtt.unwrap_or_default();
+        if self.scheduler == Scheduler::Auto {
+            return (self.spread() + rtt / 4).clamp(LEAST_REORDERING, MAX_HOLD);
+        }
+        let resend = rtt * 3 / 2 + Duration::from_millis(100);
         (resend + self.spread()).clamp(MIN_HOLD, MAX_HOLD)
     }
 
@@ -451,6 +462,11 @@ impl Peer {
     /// Bytes that wait behind gaps; what became of inner packets; bytes kept for resending.
     pub fn order_state(&self) -> (usize, &crate::packet_queue::Counters, &Unconfirmed) {
         (self.ordered.held_bytes(), self.ordered.counters(), &self.unconfirmed)
+    }
+
+    /// What went over two paths; `None` if nothing is to.
+    pub fn copy_counters(&self) -> Option<&CopyCounters> {
+        self.copies.as_ref().map(Copies::counters)
     }
 
     /// How much faster the peer's clock runs than this end's.
@@ -492,6 +508,11 @@ impl Peer {
 
 /// The tier of what may be tried when there is neither a path in use nor a backup.
 const LAST_RESORT: u8 = 2;
+
+/// Whether what a path loses is sent again.
+fn repeats(scheduler: Scheduler, config: &PeerConfig) -> bool {
+    scheduler == Scheduler::Auto && config.resend
+}
 
 fn sizes_of(mtu: Mtu) -> MtuSizes {
     match mtu {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::config::{Local, Scheduler};
+use crate::copies::CopyCounters;
 use crate::endpoint::{Counters, Endpoint};
 use crate::packet_queue;
 use crate::path::Path;
@@ -35,6 +36,8 @@ pub struct PeerStatus {
     pub up: bool,
     /// How packets are spread.
     pub scheduler: Scheduler,
+    /// Whether what a path loses is sent again over another.
+    pub resend: bool,
     /// What data is sealed with.
     pub cipher: Option<crate::session::Cipher>,
     /// Age of the session, s.
@@ -55,6 +58,8 @@ pub struct PeerStatus {
     pub resent_packets: u64,
     /// Inner packets that were never confirmed.
     pub given_up_packets: u64,
+    /// What went over two paths; none if nothing is to.
+    pub bicast: Option<CopyCounters>,
     /// How much faster the peer's clock runs than this end's, parts per million, as delays show it.
     pub clock_skew_ppm: f64,
     /// Inner packets received.
@@ -137,6 +142,7 @@ fn peer_status(peer: &Peer, now: Duration) -> PeerStatus {
         public_key: peer.public_key().to_string(),
         up: peer.can_send(now),
         scheduler: peer.scheduler(),
+        resend: unconfirmed.repeats(),
         cipher: session.map(|s| s.cipher),
         session_age_s: session.map(|s| s.age(now).as_secs_f64()),
         queue_bytes: peer.queue_bytes(),
@@ -147,6 +153,7 @@ fn peer_status(peer: &Peer, now: Duration) -> PeerStatus {
         reorder_bytes,
         resent_packets,
         given_up_packets,
+        bicast: peer.copy_counters().cloned(),
         clock_skew_ppm: peer.skew().ppm(),
         order: *order,
         counters: peer.counters,

@@ -110,6 +110,14 @@ impl Unconfirmed {
         }
     }
 
+    /// One more copy of `order` was sent, though nothing says that the last was lost.
+    pub fn handle_copied(&mut self, order: u64, way: Way) {
+        if let Some(slot) = self.slot(order).filter(|slot| !slot.done) {
+            slot.copies += 1;
+            slot.way = way;
+        }
+    }
+
     /// A copy arrived.
     pub fn handle_confirmed(&mut self, order: u64) {
         self.finish(order);
@@ -297,6 +305,18 @@ mod tests {
         u.handle_lost(Duration::ZERO, 1);
         assert_eq!(u.resend_avoids(), None);
         assert_eq!(u.peek_resend(), Some((1, &[1][..])));
+    }
+
+    #[test]
+    fn what_went_twice_is_lost_when_both_are() {
+        for repeat in [true, false] {
+            let mut u = store(2, repeat);
+            u.handle_copied(1, Way { path: 8, due: 2 * S });
+            u.handle_lost(Duration::ZERO, 1);
+            assert_eq!((u.has_resend(), u.totals().0), (false, 0));
+            u.handle_lost(Duration::ZERO, 1);
+            assert_eq!((u.has_resend(), u.totals().0), (repeat, u64::from(!repeat)));
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@ use device::udp::{Options, UdpSocket};
 use ipnet::IpNet;
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
-use tunnel::config::{Config, Local, Mtu, PathConfig, PeerConfig, Scheduler, Via};
+use tunnel::config::{Bicast, Config, Local, Mtu, PathConfig, PeerConfig, Scheduler, Via};
 use tunnel::daemon::{self, Listen, Running, Settings, StartError};
 use tunnel::relay_daemon::{self, RelayRunning};
 use tunnel::status::TunnelStatus;
@@ -32,6 +32,8 @@ fn settings(end: u8, paths: Vec<PathConfig>) -> Settings {
         preshared_key: PresharedKey::default(),
         routes: routes.iter().map(|route| route.parse().unwrap()).collect(),
         keepalive: None,
+        resend: true,
+        bicast: Bicast::Off,
         paths,
     };
     Settings {

@@ -14,7 +14,7 @@ use tunnel::noise::{InitiationPayload, Initiator, Prologue, ResponsePayload};
 use tunnel::session::{OpeningKey, SealingKey};
 use tunnel::status::PeerStatus;
 use tunnel::wire::{HEADER_LEN, TAG_LEN, TransportHeader};
-use tunnel::{Config, Local, Mtu, PathConfig, PeerConfig, PresharedKey, PrivateKey, Scheduler};
+use tunnel::{Bicast, Config, Local, Mtu, PathConfig, PeerConfig, PresharedKey, PrivateKey, Scheduler};
 
 const MS: Duration = Duration::from_millis(1);
 const S: Duration = Duration::from_secs(1);
@@ -74,6 +74,8 @@ impl Liar {
             preshared_key: PresharedKey::default(),
             routes: vec![net.parse().expect("a net")],
             keepalive: None,
+            resend: true,
+            bicast: Bicast::Off,
             paths,
         };
         let other = PrivateKey::generate(&mut rng).public();

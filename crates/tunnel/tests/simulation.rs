@@ -9,7 +9,7 @@ use link::{Bitrate, LinkConfig, Loss, Probability, Queue, Reorder};
 use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore, SeedableRng};
 use sim::{Net, Options, plain};
-use tunnel::{PublicKey, Scheduler, Via};
+use tunnel::{Config, PeerConfig, PublicKey, Scheduler, Via};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -32,11 +32,16 @@ fn nasty(rng: &mut ChaCha20Rng) -> LinkConfig {
     }
 }
 
-/// One run: both ends send for a second, at random, over three nasty links; one of them dies for a while.
 fn run(seed: u64, scheduler: Scheduler) -> Net {
+    run_with(seed, scheduler, |_| ())
+}
+
+/// One run: both ends send for a second, at random, over three nasty links; one of them dies for a while.
+fn run_with(seed: u64, scheduler: Scheduler, tweak: impl Fn(&mut PeerConfig)) -> Net {
     let mut rng = ChaCha20Rng::seed_from_u64(seed);
     let links = (0..3).map(|_| (nasty(&mut rng), nasty(&mut rng))).collect();
-    let mut net = Net::new(&Options { scheduler, seed }, links);
+    let tweak = |_, config: &mut Config| config.peers.iter_mut().for_each(&tweak);
+    let mut net = Net::with(&Options { scheduler, seed }, links, false, tweak);
     net.run(3000 * MS, |_| ());
     let mut numbers = [0, 0];
     let mut next = net.now;
@@ -96,6 +101,17 @@ fn a_thousand_seeds_deliver_every_packet_once_or_count_it_lost() {
 fn the_papers_scheduler_delivers_every_packet_once_or_counts_it_lost() {
     for seed in 0..200 {
         check(&run(seed, Scheduler::Paper), seed);
+    }
+}
+
+#[test]
+fn without_resends_every_packet_is_delivered_once_or_counted_lost() {
+    for seed in 0..200 {
+        let net = run_with(seed, Scheduler::Auto, |peer| peer.resend = false);
+        check(&net, seed);
+        for end in 0..2 {
+            assert_eq!((net.peer(end).resend, net.peer(end).resent_packets), (false, 0), "seed {seed}");
+        }
     }
 }
 

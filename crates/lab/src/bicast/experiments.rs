@@ -103,12 +103,12 @@ fn independent(percent: f64) -> Loss {
     Probability::new(percent / 100.0).map_or(Loss::None, Loss::Bernoulli)
 }
 
-fn bursts(percent: f64) -> Loss {
+pub(super) fn bursts(percent: f64) -> Loss {
     let mean = Probability::new(percent / 100.0).ok();
     mean.and_then(|mean| Loss::gilbert_elliott(mean, BURST).ok()).unwrap_or_default()
 }
 
-fn link(rate_mbps: f64, delay: Duration, loss: Loss) -> LinkConfig {
+pub(super) fn link(rate_mbps: f64, delay: Duration, loss: Loss) -> LinkConfig {
     let capacity = Capacity::Fixed(Bitrate::from_mbps(rate_mbps));
     LinkConfig { capacity, delay, loss, queue: QUEUE, ..LinkConfig::default() }
 }

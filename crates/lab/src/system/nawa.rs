@@ -131,13 +131,17 @@ fn tunnel(setup: &NawaSetup, address: &str) -> String {
     )
 }
 
-fn peer(peer: &Identity, address: &str) -> String {
+fn peer(setup: &NawaSetup, peer: &Identity, address: &str) -> String {
     let Identity { name, public_key, .. } = peer;
-    format!("\n[[peer]]\nname = \"{name}\"\npublic-key = \"{public_key}\"\nroutes = [\"{address}/32\"]\n")
+    let NawaSetup { resend, bicast, .. } = setup;
+    format!(
+        "\n[[peer]]\nname = \"{name}\"\npublic-key = \"{public_key}\"\nroutes = [\"{address}/32\"]\n\
+         resend = {resend}\nbicast = \"{bicast}\"\n"
+    )
 }
 
 fn server_file(setup: &NawaSetup, server: &Identity, client: &Identity) -> String {
-    node(server) + &tunnel(setup, "10.77.0.2") + &peer(client, "10.77.0.1")
+    node(server) + &tunnel(setup, "10.77.0.2") + &peer(setup, client, "10.77.0.1")
 }
 
 fn relay_file(relay: &Identity, client: &Identity) -> String {
@@ -151,7 +155,7 @@ fn client_file(
     server: &Identity,
     relays: &[Identity],
 ) -> String {
-    let mut text = node(client) + &tunnel(setup, "10.77.0.1") + &peer(server, "10.77.0.2");
+    let mut text = node(client) + &tunnel(setup, "10.77.0.1") + &peer(setup, server, "10.77.0.2");
     for (path, name) in network.path_names().iter().enumerate() {
         let interface = network.interface(path);
         let head = format!("\n[[peer.path]]\nname = \"{name}\"\nlocal = \"{interface}\"\n");

@@ -113,6 +113,11 @@ pub struct Peer {
     pub routes: Spanned<Vec<Spanned<String>>>,
     /// Duration with a unit.
     pub keepalive: Option<Spanned<toml::Value>>,
+    /// What a path lost is sent again over another.
+    #[serde(default = "yes")]
+    pub resend: bool,
+    /// `"off"` or `"selective"`.
+    pub bicast: Option<Spanned<String>>,
     /// `[[peer.path]]`, read on its own so that one wrong path hides no other.
     #[serde(skip)]
     pub paths: Vec<Path>,

@@ -108,7 +108,7 @@ fn written(path: &PathConfig) -> Path {
 
 #[cfg(test)]
 mod tests {
-    use tunnel::{Mtu, PresharedKey, Scheduler};
+    use tunnel::{Bicast, Mtu, PresharedKey, Scheduler};
 
     use super::*;
 
@@ -119,6 +119,8 @@ mod tests {
             preshared_key: PresharedKey::default(),
             routes: Vec::new(),
             keepalive: None,
+            resend: true,
+            bicast: Bicast::Off,
             paths: Vec::new(),
         };
         Config { scheduler: Scheduler::Auto, mtu: Mtu::Auto, peers: vec![peer] }

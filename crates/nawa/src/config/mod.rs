@@ -85,6 +85,10 @@ pub struct Peer {
     pub routes: Vec<IpNet>,
     /// More than nothing, at most an hour.
     pub keepalive: Option<Duration>,
+    /// What a path lost is sent again over another.
+    pub resend: bool,
+    /// Which packets go over two paths.
+    pub bicast: tunnel::Bicast,
     /// At most 16.
     pub paths: Vec<Path>,
 }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use toml::Spanned;
 use tunnel::config::{Local, MAX_PATHS};
-use tunnel::{PresharedKey, PublicKey};
+use tunnel::{Bicast, PresharedKey, PublicKey};
 
 use super::check::{public_key, unique};
 use super::document;
@@ -52,8 +52,26 @@ fn one(source: &mut Source, written: document::Peer, me: Option<&PublicKey>) -> 
         written.keepalive.and_then(|text| source.expect(text.span(), value::keepalive(text.get_ref())));
     let paths = paths(source, written.paths);
     let preshared_key = preshared_key.unwrap_or_default();
-    let value = Peer { name: name?, public_key: key?, preshared_key, routes, keepalive, paths };
+    let bicast = written.bicast.and_then(|text| source.expect(text.span(), bicast(text.get_ref())));
+    let value = Peer {
+        name: name?,
+        public_key: key?,
+        preshared_key,
+        routes,
+        keepalive,
+        resend: written.resend,
+        bicast: bicast.unwrap_or_default(),
+        paths,
+    };
     Some(Checked { value, span })
+}
+
+fn bicast(text: &str) -> Result<Bicast, String> {
+    match text {
+        "off" => Ok(Bicast::Off),
+        "selective" => Ok(Bicast::Selective),
+        _ => Err(format!("a peer's bicast cannot be \"{text}\"; write \"off\" or \"selective\"")),
+    }
 }
 
 fn preshared_key(source: &mut Source, file: &Spanned<std::path::PathBuf>) -> Option<PresharedKey> {

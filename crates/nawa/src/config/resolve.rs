@@ -53,6 +53,8 @@ fn peer(peer: &Peer) -> Result<PeerConfig, Failure> {
         preshared_key: peer.preshared_key.clone(),
         routes: peer.routes.clone(),
         keepalive: peer.keepalive,
+        resend: peer.resend,
+        bicast: peer.bicast,
         paths: resolved.collect::<Result<_, _>>()?,
     })
 }

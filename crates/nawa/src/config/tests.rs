@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use flood::node::Mode;
-use tunnel::config::{Local, Mtu, Scheduler};
+use tunnel::config::{Bicast, Local, Mtu, Scheduler};
 use tunnel::daemon::Listen;
 
 use super::{Complaint, Flight, Settings, parse};
@@ -260,6 +260,10 @@ fn values_of_a_peer() {
         "nawa.toml:11:13: \"2h\" is out of range; write more than nothing and at most \"1h\"",
     );
     assert_complaints(
+        &format!("{NODE}{TUNNEL}{}", peer("bicast = 'full'\n")),
+        "nawa.toml:11:10: a peer's bicast cannot be \"full\"; write \"off\" or \"selective\"",
+    );
+    assert_complaints(
         &format!("{NODE}{TUNNEL}[[peer]]\nname = 'a b'\npublic-key = 'x'\nroutes = ['10.77.0.2/24']\n"),
         "nawa.toml:8:8: \"a b\" is not a name; write 1 to 32 letters, digits, `-`, `_` or `.`\n\
          nawa.toml:9:14: this key is not base64; expected 44 characters as `nawa keygen` or `nawa pubkey` print them\n\
@@ -365,6 +369,7 @@ fn the_sample_is_good_and_shows_every_option() {
     assert_eq!((tunnel.interface.as_str(), tunnel.listen, tunnel.fwmark), ("nawa0", Listen::Port(51900), 0));
     assert_eq!((tunnel.scheduler, tunnel.mtu), (Scheduler::Auto, Mtu::Auto));
     let [office] = &tunnel.peers[..] else { panic!("it has one peer") };
+    assert_eq!((office.resend, office.bicast), (true, Bicast::Off));
     assert_eq!(office.keepalive, Some(std::time::Duration::from_secs(20)));
     let locals: Vec<_> = office.paths.iter().map(|path| &path.local).collect();
     assert_eq!(locals[0], &Local::Interface("wwan0".into()));
@@ -407,6 +412,8 @@ fn the_sample_is_good_and_shows_every_option() {
         "preshared-key-file",
         "routes",
         "keepalive",
+        "resend",
+        "bicast",
         "local",
         "remote",
         "via",

@@ -106,6 +106,9 @@ impl Peer {
     ) {
         self.last_data = Some(now);
         self.peer_repeats = header.resends;
+        if let Some(copies) = &mut self.copies {
+            copies.handle_received(packet.len());
+        }
         let received = &mut self.paths[at].received;
         received.handle_time(now, header.time);
         let order = self.ordered.unwrap(header.order);
@@ -117,12 +120,13 @@ impl Peer {
             self.ordered.insert(now, order, &[]);
             return;
         }
-        if self.scheduler == Scheduler::Auto {
+        // A copy says nothing new; that of a SYN would make a connection of before begin again.
+        if self.scheduler == Scheduler::Auto && !self.ordered.knows(order) {
             self.queue.handle_returned(now, packet);
         }
         // A later acknowledgement says all that an earlier one does (RFC 9293 §3.10.7.4): it waits for none, or one that is
         // late would stop the sender at the other end, until it takes all for lost.
-        if header.resends && packet::is_pure_ack(packet) {
+        if self.scheduler == Scheduler::Auto && packet::is_pure_ack(packet) {
             self.ordered.insert_at_once(now, order, packet);
         } else {
             self.ordered.insert(now, order, packet);

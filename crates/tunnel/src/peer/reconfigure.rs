@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use rand_core::RngCore;
 
-use super::{ANNOUNCEMENTS, Peer, sizes_of};
-use crate::config::{Mtu, PathConfig, PeerConfig, Scheduler};
+use super::{ANNOUNCEMENTS, Peer, repeats, sizes_of};
+use crate::config::{Bicast, Mtu, PathConfig, PeerConfig, Scheduler};
+use crate::copies::Copies;
 use crate::keys::PrivateKey;
 use crate::path::Path;
 
@@ -41,6 +42,11 @@ impl Peer {
         self.sessions.set_preshared_key(&config.preshared_key);
         self.set_common(now, common);
         self.replace_paths(now, &config.paths, me, rng);
+        self.unconfirmed.set_repeats(repeats(self.scheduler, &config));
+        match config.bicast {
+            Bicast::Off => self.copies = None,
+            Bicast::Selective => drop(self.copies.get_or_insert_with(|| Copies::new(rng.next_u64()))),
+        }
         self.config = config;
         if self.listed() != listed {
             self.generation = self.generation.wrapping_add(1);
@@ -80,10 +86,7 @@ impl Peer {
     }
 
     fn set_common(&mut self, now: Duration, common: Common) {
-        if common.scheduler != self.scheduler {
-            self.scheduler = common.scheduler;
-            self.unconfirmed.set_repeats(common.scheduler == Scheduler::Auto);
-        }
+        self.scheduler = common.scheduler;
         let sizes = sizes_of(common.mtu);
         if sizes != self.sizes {
             self.sizes = sizes;

@@ -5,10 +5,12 @@ use std::time::Duration;
 use super::{LAST_RESORT, Peer, tier_of};
 use crate::address::{Address, Train};
 use crate::config::Scheduler;
+use crate::copies::{Copies, Copy};
 use crate::frame::{self, Data, Order, Report};
 use crate::path::{MIN_INNER_MTU, Path};
 use crate::recv_enqueue::{Received, micros};
 use crate::sent::Content;
+use crate::sessions::Session;
 use crate::unconfirmed::{Unconfirmed, Way};
 use crate::wire::{HEADER_LEN, RELAY_HEADER_LEN, TAG_LEN};
 use crate::xmit;
@@ -31,7 +33,9 @@ const LARGE: usize = MIN_INNER_MTU as usize + RELAY_HEADER_LEN + HEADER_LEN + TA
 impl Peer {
     /// Fills `train` with what is to be sent next to one address; false if nothing is.
     pub fn poll_transmit(&mut self, now: Duration, train: &mut Train) -> bool {
-        self.poll_handshake(now, train)
+        // Before a probe that says that the original was sent, or its loss would be taken for the copy's as well.
+        self.poll_copies(now, train)
+            || self.poll_handshake(now, train)
             || self.poll_control(now, train)
             || self.poll_report(now, train)
             || self.poll_data(now, train)
@@ -181,7 +185,7 @@ impl Peer {
         let Some(session) = self.sessions.current(now) else { return false };
         let path = &mut self.paths[at];
         let Some(address) = path.address().copied() else { return false };
-        let repeats = self.unconfirmed.repeats();
+        let resends = self.unconfirmed.repeats();
         let (order, packet) = match resend {
             true => match self.unconfirmed.peek_resend() {
                 Some(found) => found,
@@ -199,16 +203,11 @@ impl Peer {
         if !train.takes(&address, tos, size) || !path.may_take(size) || !goes_on || avoid == Some(path.id) {
             return false;
         }
-        let way = Way { path: path.id, due: now + path.sent.report_expected_in() };
+        let way = way_by(path, now);
         let fits = packet.len() <= usize::from(path.inner_mtu());
         if fits {
-            let header = Data { resend, resends: repeats, stream: 0, order: order as u32, time: micros(now) };
-            path.pack(now, session, tos, Content::Data(order), train, |out| {
-                frame::put_data(out, &header);
-                out.extend_from_slice(packet);
-            });
-            path.virtual_time += size as f64 / path.weight.get().max(1e-3);
-            path.restart_marker(now, if repeats { MARKER_AUTO } else { MARKER_PAPER });
+            let data = Outgoing { order, packet, tos, resend, resends };
+            pack_data(path, now, session, &data, train);
             self.run = if first { path.sent.rate.burst() } else { self.run }.saturating_sub(size);
         }
         if resend {
@@ -221,9 +220,58 @@ impl Peer {
         }
         self.counters.dropped_too_big += u64::from(!fits);
         if let Some(next) = self.staged.take().filter(|_| fits) {
+            if let Some(copies) = &mut self.copies {
+                copies.handle_sent(now, self.unconfirmed.next(), &next.packet, way.path);
+            }
             self.unconfirmed.push(now, next.packet, way);
         }
         true
+    }
+
+    /// One copy of what went out last, over the best of the paths that it did not take.
+    fn poll_copies(&mut self, now: Duration, train: &mut Train) -> bool {
+        while let Some(copy) = self.copies.as_mut().and_then(Copies::take) {
+            let sent = self.pack_copy(now, &copy, train);
+            if let Some(copies) = &mut self.copies {
+                if sent { copies.count_sent(&copy) } else { copies.count_missed("no-path") }
+            }
+            if sent {
+                return true;
+            }
+        }
+        false
+    }
+
+    fn pack_copy(&mut self, now: Duration, copy: &Copy, train: &mut Train) -> bool {
+        let packet = &copy.packet[..];
+        let at = self.second_path(now, copy.path, packet.len());
+        let (Some(at), Some(session)) = (at, self.sessions.current(now)) else { return false };
+        let path = &mut self.paths[at];
+        let way = way_by(path, now);
+        let tos = packet::Ip::parse(packet).map_or(0, |ip| ip.tos());
+        let resends = self.unconfirmed.repeats();
+        let data = Outgoing { order: copy.order, packet, tos, resend: false, resends };
+        pack_data(path, now, session, &data, train);
+        self.unconfirmed.handle_copied(copy.order, way);
+        true
+    }
+
+    /// The path on which a copy of `size` bytes arrives first, but not that with the id `first`. One that seems to have died
+    /// comes last and is not left out: where little is sent, a path seems so after every burst of losses, which is when copies
+    /// are needed. A copy may wait behind as much as the path holds, and no longer: it comes when it comes, whatever fits.
+    fn second_path(&self, now: Duration, first: u16, size: usize) -> Option<usize> {
+        let spare_backups = self.tier() == 0;
+        let takes = |p: &Path| {
+            p.is_perhaps_up()
+                && !(p.backup && spare_backups)
+                && usize::from(p.inner_mtu()) >= size
+                && p.may_take(p.payload_size(size))
+                && p.sent.in_flight() < 2 * p.sent.rate.window()
+        };
+        let order =
+            |p: &Path| (p.sent.is_silent(), p.sent.is_late(now), p.predicted_delay().unwrap_or(i64::MAX));
+        let others = self.paths.iter().enumerate().filter(|(_, p)| p.id != first && takes(p));
+        others.min_by_key(|(_, p)| order(p)).map(|(at, _)| at)
     }
 
     /// A path that came up takes its turn where the others stand: it has no arrears.
@@ -340,6 +388,33 @@ impl Peer {
         };
         self.paths.iter().filter_map(|p| due(&p.received)).min()
     }
+}
+
+/// An inner packet on its way out.
+struct Outgoing<'a> {
+    order: u64,
+    packet: &'a [u8],
+    tos: u8,
+    /// It was sent before, and others since.
+    resend: bool,
+    /// What is lost is sent again.
+    resends: bool,
+}
+
+fn pack_data(path: &mut Path, now: Duration, session: &Session, data: &Outgoing, train: &mut Train) {
+    let &Outgoing { order, packet, tos, resend, resends } = data;
+    let header = Data { resend, resends, stream: 0, order: order as u32, time: micros(now) };
+    path.pack(now, session, tos, Content::Data(order), train, |out| {
+        frame::put_data(out, &header);
+        out.extend_from_slice(packet);
+    });
+    path.virtual_time += path.payload_size(packet.len()) as f64 / path.weight.get().max(1e-3);
+    path.restart_marker(now, if resends { MARKER_AUTO } else { MARKER_PAPER });
+}
+
+/// What is sent on `path` now goes this way.
+fn way_by(path: &Path, now: Duration) -> Way {
+    Way { path: path.id, due: now + path.sent.report_expected_in() }
 }
 
 /// The paper's scheduler knows no windows. A burst that has begun may go on though the pacer is not due again.

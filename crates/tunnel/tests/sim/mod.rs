@@ -19,7 +19,7 @@ use tunnel::address::{LocalAddress, Train};
 use tunnel::config::ConfigError;
 use tunnel::endpoint::{Arrival, Endpoint};
 use tunnel::status::PeerStatus;
-use tunnel::{Config, Local, Mtu, PathConfig, PeerConfig, PresharedKey, PrivateKey, Scheduler};
+use tunnel::{Bicast, Config, Local, Mtu, PathConfig, PeerConfig, PresharedKey, PrivateKey, Scheduler};
 
 /// Bytes that a link counts around a UDP payload: Ethernet, IPv4, UDP.
 const AROUND: usize = 14 + 20 + 8;
@@ -162,6 +162,8 @@ impl Net {
                 preshared_key: PresharedKey::default(),
                 routes: vec![IpAddr::V4(inner(1 - end)).into(), IpAddr::V6(inner6(1 - end)).into()],
                 keepalive: None,
+                resend: true,
+                bicast: Bicast::Off,
                 paths: paths.filter(|_| end == 0).collect(),
             };
             let mut config = Config { scheduler: options.scheduler, mtu: Mtu::Auto, peers: vec![peer] };

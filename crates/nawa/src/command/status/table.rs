@@ -1,11 +1,12 @@
 //! The state as tables for people.
 
+use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
 use std::ops::Range;
 
 use comfy_table::{CellAlignment, Table, presets::NOTHING};
 
-use super::view::{Coding, Flight, Flood, Path, Peer, Relay, Session, State, Tunnel};
+use super::view::{Coding, Copies, Flight, Flood, Path, Peer, Relay, Session, State, Tunnel};
 
 const PATH_HEADER: [&str; 9] =
     ["path", "state", "rtt ms", "Mbit/s", "weight", "loss %", "sent MB", "received MB", "to"];
@@ -68,9 +69,7 @@ fn render_flood(text: &mut String, flood: &Flood) {
             failed(flood.undelivered_messages, "messages not delivered"),
         ),
     );
-    let dropped = flood.dropped_frames.iter().filter(|(_, count)| **count > 0);
-    let dropped: Vec<_> = dropped.map(|(why, count)| format!("{why} {count}")).collect();
-    line(text, format!(" dropped: {}", if dropped.is_empty() { "none".into() } else { dropped.join(", ") }));
+    line(text, format!(" dropped: {}", counts(&flood.dropped_frames)));
 }
 
 fn coding_line(coding: &Coding) -> String {
@@ -102,6 +101,13 @@ fn flight_line(flight: &Flight) -> String {
     format!("flight: {registered} registered, default {default}, {count} connections; see `nawa flight show`")
 }
 
+/// Those that are not 0, by name.
+fn counts(counts: &BTreeMap<String, u64>) -> String {
+    let counts = counts.iter().filter(|(_, count)| **count > 0);
+    let counts: Vec<_> = counts.map(|(what, count)| format!("{what} {count}")).collect();
+    if counts.is_empty() { "none".into() } else { counts.join(", ") }
+}
+
 /// Writing to a `String` cannot fail.
 fn line(text: &mut String, line: impl Display) {
     let _ = writeln!(text, "{line}");
@@ -111,6 +117,7 @@ fn render_tunnel(text: &mut String, interface: &str, tunnel: &Tunnel) {
     line(text, format!("interface {interface}, mtu {}, public key {}", tunnel.mtu, tunnel.public_key));
     for peer in &tunnel.peers {
         line(text, format!("\n{}", peer_line(peer)));
+        peer.bicast.iter().for_each(|copies| line(text, copies_line(copies)));
         text.push_str(&paths(peer));
     }
 }
@@ -127,8 +134,16 @@ fn peer_line(peer: &Peer) -> String {
     )
 }
 
+fn copies_line(copies: &Copies) -> String {
+    format!(
+        " sent twice: {}; not: {}; {} % more bytes",
+        counts(&copies.duplicated_packets),
+        counts(&copies.not_duplicated_packets),
+        number(percent(copies.extra_bytes, copies.sent_bytes), 1)
+    )
+}
+
 fn render_relay(text: &mut String, relay: &Relay) {
-    let dropped: Vec<_> = relay.dropped_packets.iter().map(|(why, count)| format!("{why} {count}")).collect();
     line(
         text,
         format!(
@@ -136,7 +151,7 @@ fn render_relay(text: &mut String, relay: &Relay) {
             relay.sessions.len(),
             relay.forwarded_packets,
             megabytes(relay.forwarded_bytes),
-            if dropped.is_empty() { "none".into() } else { dropped.join(", ") }
+            counts(&relay.dropped_packets)
         ),
     );
     if !relay.sessions.is_empty() {
@@ -238,7 +253,10 @@ mod tests {
             "schema": 1, "version": "0.1.0", "pid": 7, "interface": "nawa0",
             "tunnel": {"public_key": "KEY=", "mtu": 1400, "peers": [{
                 "name": "office", "up": true, "scheduler": "auto", "cipher": "aes-256-gcm",
-                "resent_packets": 3, "given_up_packets": 0,
+                "resent_packets": 3, "given_up_packets": 0, "bicast": {
+                    "sent_bytes": 2000, "extra_bytes": 50, "duplicated_packets": {"begin": 1, "request": 7},
+                    "not_duplicated_packets": {},
+                },
                 "paths": [path("lte", false, Some(90.25), 100), path("sat", true, None, 0)],
             }]},
             "relay": {
@@ -264,6 +282,7 @@ nawa 0.1.0, process 7
 interface nawa0, mtu 1400, public key KEY=
 
 peer office: up, scheduler auto, aes-256-gcm, 3 packets sent again, 0 given up
+ sent twice: begin 1, request 7; not: none; 2.5 % more bytes
  path  state       rtt ms  Mbit/s  weight  loss %  sent MB  received MB  to
  lte   up            90.2    9.87    0.62     2.0     12.3          0.0  198.51.100.2:51901 (relay)
  sat   up, backup       –    9.87    0.62       –     12.3          0.0  –

@@ -107,7 +107,17 @@ pub struct Peer {
     pub cipher: Option<String>,
     pub resent_packets: u64,
     pub given_up_packets: u64,
+    pub bicast: Option<Copies>,
     pub paths: Vec<Path>,
+}
+
+/// `tunnel::copies::CopyCounters`
+#[derive(Deserialize)]
+pub struct Copies {
+    pub sent_bytes: u64,
+    pub extra_bytes: u64,
+    pub duplicated_packets: BTreeMap<String, u64>,
+    pub not_duplicated_packets: BTreeMap<String, u64>,
 }
 
 /// `tunnel::status::PathStatus`

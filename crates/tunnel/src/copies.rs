@@ -1,0 +1,292 @@
+//! Copies of packets that control retransmission, over a second path (paper 004, in the tunnel).
+//!
+//! Of TCP's and SCTP's packets on their way to a peer, [`bicast`] tells those that ask for a retransmission, are one, or begin
+//! or end a connection: if one is lost, its sender waits for a timer. Such a packet goes out as ever, and once more over the
+//! best of the other paths, under the same order sequence, by which the far end drops whichever comes second. Copies leave
+//! before anything else does, so that no path overtakes them: for the far end they are packets like others.
+//!
+//! What is remembered of a flow costs as much for any number of them; one that was forgotten, or whose place another has
+//! taken, goes without copies of its next retransmission.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use bicast::{Association, Connection, Mode, Reasons, within_budget};
+use packet::sctp::UDP_PORT;
+use packet::{Ip, Sctp, Tcp};
+use serde::Serialize;
+
+/// Flows that are remembered, in sets of [`WAYS`], of which the one that was unused for longest makes room.
+const FLOWS: usize = 4096;
+const WAYS: usize = 4;
+/// A flow that was silent for so long is forgotten: longer than its sender's timers are (Linux's longest has two minutes).
+const FORGET_AFTER: Duration = Duration::from_secs(300);
+/// Bytes of copies in percent of all that goes either way, for requests answer what comes in: more than is to be expected at
+/// 5 % loss, and the end for whoever sends nothing but retransmissions.
+const BUDGET_PERCENT: u32 = 10;
+/// 2⁶⁴ over the golden ratio: spreads keys that differ little.
+const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// A packet to be sent once more.
+#[derive(Debug)]
+pub struct Copy {
+    /// Its order sequence.
+    pub order: u64,
+    /// Its bytes.
+    pub packet: Vec<u8>,
+    /// The id of the path that it has taken already.
+    pub path: u16,
+    reasons: Reasons,
+}
+
+/// What was copied, and what was not.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct CopyCounters {
+    /// Bytes of inner packets, without copies.
+    pub sent_bytes: u64,
+    /// Bytes of inner packets from the peer, with its copies.
+    pub received_bytes: u64,
+    /// Bytes of copies.
+    pub extra_bytes: u64,
+    /// Copies by why; one may have several reasons.
+    pub duplicated_packets: BTreeMap<&'static str, u64>,
+    /// Packets that were to be copied and were not, by why.
+    pub not_duplicated_packets: BTreeMap<&'static str, u64>,
+}
+
+/// What decides about copies to one peer.
+#[derive(Debug)]
+pub struct Copies {
+    flows: Vec<Flow>,
+    seed: u64,
+    /// No more than one train has: nothing else is sent before they are.
+    waiting: VecDeque<Copy>,
+    counters: CopyCounters,
+}
+
+/// A connection of TCP's or an association of SCTP's, by what is sent.
+#[derive(Clone, Copy, Debug, Default)]
+struct Flow {
+    key: u64,
+    used: Duration,
+    tcp: Connection,
+    sctp: Association,
+}
+
+impl Copies {
+    /// Knows no flow; `seed` makes their places unpredictable.
+    pub fn new(seed: u64) -> Self {
+        Copies {
+            flows: vec![Flow::default(); FLOWS],
+            seed,
+            waiting: VecDeque::new(),
+            counters: CopyCounters::default(),
+        }
+    }
+
+    /// `packet` was sent under the sequence `order` over the path with the id `path`.
+    pub fn handle_sent(&mut self, now: Duration, order: u64, packet: &[u8], path: u16) {
+        self.counters.sent_bytes += packet.len() as u64;
+        let reasons = self.classify(now, packet);
+        if is_wanted(reasons) {
+            self.waiting.push_back(Copy { order, packet: packet.to_vec(), path, reasons });
+        }
+    }
+
+    /// An inner packet of so many bytes came from the peer.
+    pub fn handle_received(&mut self, bytes: usize) {
+        self.counters.received_bytes += bytes as u64;
+    }
+
+    /// The next packet to be sent once more.
+    pub fn take(&mut self) -> Option<Copy> {
+        loop {
+            let copy = self.waiting.pop_front()?;
+            let CopyCounters { sent_bytes, received_bytes, extra_bytes, .. } = self.counters;
+            if within_budget(
+                sent_bytes + received_bytes,
+                extra_bytes,
+                copy.packet.len() as u32,
+                BUDGET_PERCENT,
+            ) {
+                return Some(copy);
+            }
+            self.count_missed("budget");
+        }
+    }
+
+    /// `copy` was sent.
+    pub fn count_sent(&mut self, copy: &Copy) {
+        self.counters.extra_bytes += copy.packet.len() as u64;
+        for (_, name) in Reasons::NAMES.iter().filter(|(reason, _)| copy.reasons.contains(*reason)) {
+            *self.counters.duplicated_packets.entry(name).or_default() += 1;
+        }
+    }
+
+    /// A copy was not sent.
+    pub fn count_missed(&mut self, why: &'static str) {
+        *self.counters.not_duplicated_packets.entry(why).or_default() += 1;
+    }
+
+    /// What was copied so far.
+    pub fn counters(&self) -> &CopyCounters {
+        &self.counters
+    }
+
+    fn classify(&mut self, now: Duration, packet: &[u8]) -> Reasons {
+        let Ok(ip) = Ip::parse(packet) else { return Reasons::default() };
+        if let Some(segment) = Tcp::parse(&ip) {
+            self.flow(now, packet::flow_hash(&ip, self.seed)).tcp.classify(&segment)
+        } else if let Some(sctp) = Sctp::parse(&ip, UDP_PORT) {
+            // An association's packets have several addresses.
+            let ports = u32::from(sctp.source_port()) << 16 | u32::from(sctp.destination_port());
+            let key = u64::from(sctp.verification_tag()) << 32 | u64::from(ports);
+            self.flow(now, key ^ self.seed).sctp.classify(&sctp)
+        } else {
+            Reasons::default()
+        }
+    }
+
+    /// What is known of the flow `key`.
+    fn flow(&mut self, now: Duration, key: u64) -> &mut Flow {
+        let set = (key.wrapping_mul(GOLDEN) >> 32) as usize % (FLOWS / WAYS);
+        let ways = &mut self.flows[set * WAYS..][..WAYS];
+        let known = ways.iter().position(|flow| flow.key == key);
+        let unused = || ways.iter().enumerate().min_by_key(|(_, flow)| flow.used).map(|(at, _)| at);
+        let flow = &mut ways[known.or_else(unused).unwrap_or(0)];
+        if flow.key != key || now >= flow.used + FORGET_AFTER {
+            *flow = Flow { key, ..Flow::default() };
+        }
+        flow.used = now;
+        flow
+    }
+}
+
+/// As published, and what begins or ends a connection: of its loss, too, only a timer tells.
+fn is_wanted(reasons: Reasons) -> bool {
+    let ends = [Reasons::BEGIN, Reasons::END];
+    !Mode::Selective.wanted(reasons).is_empty() || ends.iter().any(|end| reasons.contains(*end))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const S: Duration = Duration::from_secs(1);
+
+    /// A segment of TCP's of `length` bytes of data.
+    fn segment(port: u16, flags: u8, sequence: u32, ack: u32, length: usize) -> Vec<u8> {
+        let mut p = ipv4(6, 20 + length);
+        p[20..22].copy_from_slice(&port.to_be_bytes());
+        p[24..28].copy_from_slice(&sequence.to_be_bytes());
+        p[28..32].copy_from_slice(&ack.to_be_bytes());
+        (p[32], p[33]) = (5 << 4, flags);
+        p
+    }
+
+    /// A packet from the address 10.0.0.`host` with DATA of this TSN.
+    fn data(host: u8, tag: u32, tsn: u32) -> Vec<u8> {
+        let mut p = ipv4(132, 12 + 20);
+        p[15] = host;
+        p[24..28].copy_from_slice(&tag.to_be_bytes());
+        p[35] = 17;
+        p[36..40].copy_from_slice(&tsn.to_be_bytes());
+        p
+    }
+
+    fn ipv4(protocol: u8, length: usize) -> Vec<u8> {
+        let mut p = vec![0; 20 + length];
+        let total = p.len() as u16;
+        (p[0], p[8], p[9], p[12]) = (0x45, 64, protocol, 10);
+        p[2..4].copy_from_slice(&total.to_be_bytes());
+        p
+    }
+
+    /// Whether `packet` is to be sent twice.
+    fn twice(copies: &mut Copies, now: Duration, packet: &[u8]) -> bool {
+        copies.handle_sent(now, 0, packet, 1);
+        let copy = copies.take();
+        copy.iter().for_each(|copy| copies.count_sent(copy));
+        copy.is_some()
+    }
+
+    #[test]
+    fn what_begins_ends_asks_and_repeats_goes_twice() {
+        let copies = &mut Copies::new(1);
+        let mut twice = |flags, sequence, ack, length| {
+            super::tests::twice(copies, S, &segment(1, flags, sequence, ack, length))
+        };
+        assert!(twice(2, u32::MAX, 0, 0), "SYN");
+        assert!(!twice(16, 0, 1, 100));
+        assert!(twice(16, 0, 1, 100), "again");
+        assert!(!twice(16, 100, 2, 0), "an acknowledgement");
+        assert!(twice(16, 100, 2, 0), "that says no more than the one before");
+        assert!(twice(17, 100, 3, 0), "FIN");
+        let counted = &copies.counters().duplicated_packets;
+        assert_eq!(format!("{counted:?}"), r#"{"begin": 1, "end": 1, "request": 1, "retransmission": 1}"#);
+        assert_eq!((copies.counters().sent_bytes, copies.counters().extra_bytes), (440, 260));
+    }
+
+    #[test]
+    fn an_association_is_the_same_from_every_address() {
+        let copies = &mut Copies::new(1);
+        assert!(!twice(copies, S, &data(1, 7, u32::MAX)));
+        assert!(!twice(copies, S, &data(2, 7, 0)));
+        assert!(!twice(copies, S, &data(1, 8, 0)), "another's");
+        assert!(twice(copies, S, &data(2, 7, u32::MAX)));
+    }
+
+    #[test]
+    fn a_flow_is_forgotten_in_time() {
+        let copies = &mut Copies::new(1);
+        let packet = segment(1, 16, 0, 0, 10);
+        assert!(!twice(copies, S, &packet));
+        assert!(twice(copies, 300 * S, &packet));
+        assert!(!twice(copies, 600 * S, &packet));
+    }
+
+    #[test]
+    fn a_hundred_thousand_flows_cost_as_much_as_one() {
+        let copies = &mut Copies::new(1);
+        let kept = segment(1, 16, 0, 0, 10);
+        twice(copies, S, &kept);
+        for tag in 0..100_000 {
+            assert!(!twice(copies, S + Duration::from_micros(tag.into()), &data(1, tag, 0)));
+            if tag % 100 == 0 {
+                twice(copies, S + Duration::from_micros(tag.into()), &kept);
+            }
+        }
+        assert_eq!((copies.flows.len(), copies.waiting.len()), (FLOWS, 0));
+        let before = copies.counters().duplicated_packets["retransmission"];
+        assert_eq!(before, 1000, "a flow that is used keeps its place");
+    }
+
+    #[test]
+    fn who_sends_nothing_but_retransmissions_is_not_copied_for_long() {
+        let copies = &mut Copies::new(1);
+        let packet = segment(1, 16, 0, 0, 1000);
+        let copied = (0..10_000).filter(|_| twice(copies, S, &packet)).count();
+        assert_eq!(copied as u64, copies.counters().duplicated_packets["retransmission"]);
+        let CopyCounters { sent_bytes, extra_bytes, .. } = *copies.counters();
+        assert!(extra_bytes * 10 <= sent_bytes + 150_000, "{extra_bytes} of {sent_bytes}");
+        assert!(copies.counters().not_duplicated_packets["budget"] > 8000);
+        copies.handle_received(1 << 20);
+        assert!(twice(copies, S, &packet));
+    }
+
+    proptest! {
+        #[test]
+        fn no_packet_is_too_strange(mut packet in proptest::collection::vec(any::<u8>(), 20..120), kind in 0usize..3) {
+            let length = packet.len() as u16;
+            (packet[0], packet[9]) = (0x45, [6, 17, 132][kind]);
+            packet[2..4].copy_from_slice(&length.to_be_bytes());
+            (packet[6], packet[7]) = (0, 0);
+            let mut copies = Copies::new(1);
+            for _ in 0..2 {
+                copies.handle_sent(S, 0, &packet, 1);
+            }
+            prop_assert!(copies.waiting.len() <= 2);
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! Packets that control retransmission over two paths, in virtual time.
+
+mod sim;
+
+use std::collections::BTreeSet;
+use std::iter::zip;
+use std::time::Duration;
+
+use link::{LinkConfig, Loss, Probability, Reorder};
+use rand_chacha::ChaCha20Rng;
+use rand_core::{RngCore, SeedableRng};
+use sim::{Net, Options, inner, plain, record};
+use tunnel::{Bicast, Config, Scheduler};
+
+const MS: Duration = Duration::from_millis(1);
+/// Payload of an inner segment, with the number of the packet in it.
+const DATA: usize = 1000;
+
+/// A segment of TCP's from `end`, of flow `port`, that begins at `sequence`; `number` tells it from every other packet.
+fn segment(end: usize, port: u16, sequence: u32, number: u64) -> Vec<u8> {
+    let mut p = vec![0; 40 + DATA];
+    let length = p.len() as u16;
+    (p[0], p[8], p[9]) = (0x45, 64, 6);
+    p[2..4].copy_from_slice(&length.to_be_bytes());
+    p[12..16].copy_from_slice(&inner(end).octets());
+    p[16..20].copy_from_slice(&inner(1 - end).octets());
+    p[20..22].copy_from_slice(&port.to_be_bytes());
+    p[24..28].copy_from_slice(&sequence.to_be_bytes());
+    (p[32], p[33]) = (5 << 4, 0x10);
+    p[40..48].copy_from_slice(&number.to_be_bytes());
+    p
+}
+
+fn send(net: &mut Net, end: usize, mut packet: Vec<u8>) {
+    net.ends[end].handle_inner(net.clock(end), &mut packet);
+}
+
+/// The numbers of the segments that came out at `end`.
+fn numbers(net: &Net, end: usize) -> Vec<u64> {
+    net.received[end].iter().map(|p| u64::from_be_bytes(p[40..48].try_into().unwrap())).collect()
+}
+
+/// Copies of the end 0's packets, by this reason.
+fn copies(net: &Net, reason: &str) -> u64 {
+    let counters = net.peer(0).bicast.expect("copies are made");
+    counters.duplicated_packets.get(reason).copied().unwrap_or(0)
+}
+
+fn selective(resend: bool) -> impl Fn(usize, &mut Config) {
+    move |_, config| {
+        let peer = &mut config.peers[0];
+        (peer.bicast, peer.resend) = (Bicast::Selective, resend);
+    }
+}
+
+/// Two perfect links between ends that know each other, and that copy what is worth it and send nothing again.
+fn two_paths() -> Net {
+    let mut net = Net::quick(2, 20 * MS, selective(false));
+    net.pass(2000 * MS);
+    net
+}
+
+/// The first large datagram of end 0 is lost from now on.
+fn lose_one(net: &mut Net) {
+    let mut lost = false;
+    record(net, move |datagram| {
+        let hit = !lost && datagram.from == 0 && datagram.bytes.len() > DATA;
+        lost |= hit;
+        !hit
+    });
+}
+
+#[test]
+fn a_retransmission_arrives_though_a_path_loses_it() {
+    let mut net = two_paths();
+    send(&mut net, 0, segment(0, 1, u32::MAX - 500, 1));
+    send(&mut net, 0, segment(0, 1, 499, 2));
+    net.pass(1000 * MS);
+    lose_one(&mut net);
+    // What was sent before, behind the wrap of the sequence numbers, once more.
+    send(&mut net, 0, segment(0, 1, u32::MAX - 500, 3));
+    net.pass(1000 * MS);
+    assert_eq!(numbers(&net, 1), [1, 2, 3]);
+    assert_eq!(copies(&net, "retransmission"), 1);
+    lose_one(&mut net);
+    send(&mut net, 0, segment(0, 1, 1499, 4));
+    net.pass(1000 * MS);
+    assert_eq!(numbers(&net, 1), [1, 2, 3], "what was never sent before is not copied");
+    assert_eq!(net.peer(0).bicast.map(|copies| copies.extra_bytes), Some(40 + DATA as u64));
+}
+
+#[test]
+fn what_follows_a_loss_is_not_held_until_its_senders_timer_runs_out() {
+    let mut net = two_paths();
+    for number in 0..20 {
+        send(&mut net, 0, segment(0, 1, 1000 * number, number.into()));
+        net.pass(10 * MS);
+    }
+    net.pass(100 * MS);
+    lose_one(&mut net);
+    (20..23).for_each(|number| send(&mut net, 0, segment(0, 1, 1000 * number, number.into())));
+    // One way takes 20 ms; nothing that comes later shows that the first is lost.
+    net.pass(45 * MS);
+    assert_eq!(numbers(&net, 1)[20..], [21, 22]);
+}
+
+#[test]
+fn both_copies_arrive_and_one_is_delivered() {
+    let mut net = two_paths();
+    for number in 0..10 {
+        send(&mut net, 0, segment(0, 1, 7000, number));
+        net.pass(100 * MS);
+    }
+    assert_eq!(numbers(&net, 1), (0..10).collect::<Vec<_>>());
+    assert_eq!(copies(&net, "retransmission"), 9);
+    let order = net.peer(1).order;
+    assert_eq!((order.delivered_packets, order.duplicate_packets, order.lost_packets), (10, 9, 0));
+}
+
+#[test]
+fn without_a_second_path_nothing_is_copied_and_it_says_so() {
+    let mut net = Net::quick(1, 20 * MS, selective(false));
+    net.pass(2000 * MS);
+    (0..3).for_each(|number| send(&mut net, 0, segment(0, 1, 7000, number)));
+    net.pass(1000 * MS);
+    let counters = net.peer(0).bicast.expect("copies are to be made");
+    assert_eq!((counters.extra_bytes, &counters.not_duplicated_packets["no-path"]), (0, &2));
+    assert_eq!(numbers(&net, 1), [0, 1, 2]);
+}
+
+#[test]
+fn a_changed_configuration_begins_and_ends_it() {
+    let mut net = two_paths();
+    let change = |net: &mut Net, bicast| {
+        net.reconfigure(0, |config| config.peers[0].bicast = bicast).expect("a good configuration");
+        for number in 0..3 {
+            send(net, 0, segment(0, 1, 7000, number));
+            net.pass(100 * MS);
+        }
+    };
+    change(&mut net, Bicast::Off);
+    assert!(net.peer(0).bicast.is_none());
+    assert_eq!(net.peer(1).order.duplicate_packets, 0);
+    change(&mut net, Bicast::Selective);
+    assert_eq!(copies(&net, "retransmission"), 2);
+}
+
+/// Both ends send new segments of three flows, and old ones, over links that do everything to packets.
+fn run(seed: u64, resend: bool) -> (Net, [u64; 2]) {
+    let share = |v: f64| Probability::new(v).expect("a share");
+    let link = |n: u64| LinkConfig {
+        jitter: 5 * MS,
+        reorder: Some(Reorder { probability: share(0.02), extra_delay: 20 * MS }),
+        loss: Loss::gilbert_elliott(share(0.05), 3.0).expect("a loss"),
+        duplicate: share(0.02),
+        corrupt: share(0.01),
+        ..plain(4.0 + n as f64, (10 + 15 * n as u32) * MS)
+    };
+    let links = (0..3).map(|n| (link(n), link(n))).collect();
+    let options = Options { scheduler: Scheduler::Auto, seed };
+    let mut net = Net::with(&options, links, false, selective(resend));
+    net.pass(3000 * MS);
+    let mut rng = ChaCha20Rng::seed_from_u64(seed);
+    let (mut offered, mut next, mut at) = ([0; 2], net.now, [[u32::MAX - 3000; 3]; 2]);
+    net.run(net.now + 1500 * MS, |net| {
+        while net.now >= next {
+            next += Duration::from_micros(u64::from(rng.next_u32() % 3000));
+            let (end, flow) = ((rng.next_u32() % 2) as usize, (rng.next_u32() % 3) as usize);
+            let back = if rng.next_u32().is_multiple_of(16) { DATA as u32 } else { 0 };
+            let sequence = &mut at[end][flow];
+            let packet = segment(end, flow as u16, sequence.wrapping_sub(back), offered[end]);
+            *sequence = sequence.wrapping_add(if back == 0 { DATA as u32 } else { 0 });
+            send(net, end, packet);
+            offered[end] += 1;
+        }
+    });
+    net.pass(8000 * MS);
+    (net, offered)
+}
+
+#[test]
+fn every_packet_is_delivered_once_or_counted_lost() {
+    for seed in 0..100 {
+        let (net, offered) = run(seed, seed % 2 == 0);
+        assert!(copies(&net, "retransmission") > 0, "seed {seed}");
+        for end in 0..2 {
+            let numbers = numbers(&net, end);
+            let distinct: BTreeSet<_> = numbers.iter().collect();
+            assert_eq!(distinct.len(), numbers.len(), "seed {seed}: a packet twice");
+            for flow in 0..3 {
+                let numbers: Vec<_> =
+                    zip(&net.received[end], &numbers).filter(|(p, _)| p[21] == flow).collect();
+                assert!(numbers.is_sorted_by_key(|(_, number)| **number), "seed {seed}: out of order");
+            }
+            let (order, other) = (net.peer(end).order, net.peer(1 - end));
+            assert_eq!(order.delivered_packets, numbers.len() as u64, "seed {seed}");
+            let accounted = order.delivered_packets + order.lost_packets + other.queue_dropped_packets;
+            assert_eq!(accounted, offered[1 - end], "seed {seed}: {order:?} {other:#?}");
+            assert_eq!((other.queue_bytes, other.unconfirmed_bytes), (0, 0), "seed {seed}: memory kept");
+            let (_, _, unconfirmed) = net.ends[end].peers()[0].order_state();
+            assert_eq!(unconfirmed.floor(), unconfirmed.next(), "seed {seed}: something is waited for");
+        }
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_bytes() {
+    let (one, two, other) = (run(3, false).0, run(3, false).0, run(4, false).0);
+    assert_eq!(one.transcript, two.transcript);
+    assert!(one.received == two.received);
+    assert_ne!(one.transcript, other.transcript);
+}
