@@ -300,7 +300,7 @@ pub(crate) fn object<N: AsRef<str>, T: Clone + Into<Value>>(fields: &[(N, T)]) -
 
 type Make = fn(&RunOptions) -> Result<Experiment, Error>;
 
-const EXPERIMENTS: [(&str, &str, Make); 20] = [
+const EXPERIMENTS: [(&str, &str, Make); 21] = [
     ("demo", demo::ABOUT, demo::experiment),
     ("tunnel", tunnel::ABOUT, tunnel::experiment),
     ("tunnel-events", events::ABOUT, events::experiment),
