@@ -65,6 +65,8 @@ fn systems() -> Vec<(&'static str, System)> {
         ("without drain", without(Additions::DRAIN)),
         ("without fair", without(Additions::FAIR)),
         ("without pace", without(Additions::PACE)),
+        ("without even", without(Additions::EVEN)),
+        ("without full", without(Additions::FULL)),
     ]
 }
 
