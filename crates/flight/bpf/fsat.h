@@ -31,16 +31,21 @@
 #define FSAT_ADD_DRAIN 2U /* lets the queue run dry now and then, to learn rtt_min */
 #define FSAT_ADD_FAIR  4U /* a constant on top of target, so that equal flows get equal shares */
 #define FSAT_ADD_PACE  8U /* a rate */
-#define FSAT_ADDITIONS (FSAT_ADD_BEST | FSAT_ADD_DRAIN | FSAT_ADD_FAIR | FSAT_ADD_PACE)
+#define FSAT_ADD_EVEN  16U /* what arrived, scaled to exactly one rtt_min */
+#define FSAT_ADD_FULL  32U /* a loss in a buffer that is full is congestion */
+#define FSAT_ADDITIONS \
+	(FSAT_ADD_BEST | FSAT_ADD_DRAIN | FSAT_ADD_FAIR | FSAT_ADD_PACE | FSAT_ADD_EVEN | FSAT_ADD_FULL)
 
 /* Chosen on generated traces (examples/ablation.rs), and none of them sharp. */
-#define FSAT_BEST_US          8000000U /* a spell of FSAT_ADD_BEST; the last two count */
+#define FSAT_SPELL_US         8000000U /* a spell of FSAT_ADD_BEST and FSAT_ADD_FULL; the last two count */
 #define FSAT_FAIR_SEGMENTS    2U
 #define FSAT_DRAIN_FIRST_US   2000000U /* a drain is due: at first, after the begin */
 #define FSAT_DRAIN_AGAIN_US   2000000U /* after one that found another RTT than it looked for */
 #define FSAT_DRAIN_US        45000000U /* otherwise, after the queue was last dry */
 #define FSAT_DRAIN_REST_US    1000000U /* at the earliest after another, if the queue is not ours */
 #define FSAT_DRAIN_JOIN_US    2000000U /* at the earliest after the queue was dry, if others drain */
+#define FSAT_DRAIN_ALONE_US   8000000U /* and after it ran dry by itself, once drains bring nothing new: */
+#define FSAT_DRAIN_QUIET      6U       /* so many in a row */
 #define FSAT_FOREIGN_PERIODS  8U       /* so many in a row with more queue than is ours */
 
 struct fsat_config {
@@ -59,6 +64,11 @@ struct fsat_ack {
 	__u32 app_limited; /* not 0: the application, not the window, limits what is sent */
 };
 
+/* Values of rtt_known. */
+#define FSAT_RTT_UNKNOWN 0U /* there was no drain, or the last found less; or less was seen since */
+#define FSAT_RTT_KNOWN   1U /* it found rtt_min */
+#define FSAT_RTT_DOUBTED 2U /* it found more, and rtt_min was not seen since */
+
 /* A connection's state. All 0 is not a valid one: fsat_init. */
 struct fsat {
 	__u32 target;            /* ceiling of space; FSAT_NO_LIMIT */
@@ -74,9 +84,11 @@ struct fsat {
 	__u32 period_app_limited;/* not 0: the application limited in it */
 	__u32 losses_radio;      /* judge(3)'s verdicts, counted; wrap */
 	__u32 losses_congestion;
-	/* FSAT_ADD_BEST */
+	/* FSAT_ADD_BEST, FSAT_ADD_FULL */
 	__u32 best[2];           /* the greatest rcv_bytes of the present spell, and of the one before */
-	__u32 best_us;           /* when the present spell began */
+	__u32 high_us[2];        /* the greatest RTT likewise */
+	__u32 spell_us;          /* when the present spell began */
+	__u32 rtt_us;            /* the last RTT */
 	/* FSAT_ADD_DRAIN */
 	__u32 draining;          /* not 0: the queue is let run dry */
 	__u32 drains;            /* begun so far; wraps */
@@ -86,13 +98,15 @@ struct fsat {
 	__u32 drain_rcv_bytes;   /* while draining: rcv_bytes before */
 	__u32 rtt_low_us;        /* the least RTT since the end of the last drain */
 	__u32 rtt_found_us;      /* the least RTT that the last drain found; 0: there was none */
-	__u32 rtt_known;         /* not 0: it found what it looked for, and less was not seen since */
+	__u32 rtt_known;         /* FSAT_RTT_*: whether it found what it looked for */
+	__u32 quiet;             /* drains in a row that found nothing new */
+	__u32 alone_us;          /* when RTT last was rtt_min, or nearly, without a drain of ours */
 	__u32 period_rtt_us;     /* the least RTT of the present period */
 	__u32 rtt_usual_us;      /* a moving average of that */
 	__u32 foreign;           /* periods in a row with more queue than is ours */
 	__u32 two_segments_us;   /* how long two segments take on the link; 0: not known */
 	/* FSAT_ADD_PACE */
-	__u32 srtt_us;           /* RFC 6298 */
+	__u32 srtt_us;           /* RFC 6298, but forgets what is more than four times the last RTT */
 };
 
 FSAT_INLINE __u32 fsat_min(__u32 a, __u32 b) { return a < b ? a : b; }
@@ -122,24 +136,24 @@ FSAT_INLINE int fsat_nothing_queues(const struct fsat *f)
 }
 
 /* (9): dev first, with the old mean; the first measurement as in RFC 6298 (2.2). */
-FSAT_INLINE void fsat_headroom(struct fsat *f)
+FSAT_INLINE void fsat_headroom(struct fsat *f, __u32 rcv)
 {
-	__u32 rcv = f->rcv_bytes, away = f->s > rcv ? f->s - rcv : rcv - f->s;
+	__u32 away = f->s > rcv ? f->s - rcv : rcv - f->s;
 
 	f->dev = f->s ? (__u32)((3ULL * f->dev + away) / 4) : rcv / 2;
 	f->s = fsat_average(f->s, rcv);
 }
 
 /* (9): tw_rcv_bytes, the BDP and room for its variation. */
-FSAT_INLINE __u32 fsat_tw_rcv_bytes(const struct fsat *f)
+FSAT_INLINE __u32 fsat_tw_rcv_bytes(const struct fsat *f, __u32 rcv)
 {
-	return fsat_min(fsat_amount(f->s + 4ULL * f->dev), fsat_twice(f->rcv_bytes));
+	return fsat_min(fsat_amount(f->s + 4ULL * f->dev), fsat_twice(rcv));
 }
 
 /* judge(1), once per rtt_min: target_n+1, (5) to (7). */
-FSAT_INLINE __u32 fsat_judge1(const struct fsat *f)
+FSAT_INLINE __u32 fsat_judge1(const struct fsat *f, __u32 rcv)
 {
-	__u32 tw = fsat_tw_rcv_bytes(f);
+	__u32 tw = fsat_tw_rcv_bytes(f, rcv);
 
 	if (fsat_nothing_queues(f))
 		return FSAT_NO_LIMIT;                          /* (5) */
@@ -149,9 +163,9 @@ FSAT_INLINE __u32 fsat_judge1(const struct fsat *f)
 }
 
 /* judge(2), at every measurement: target_n, to follow growth at once. */
-FSAT_INLINE __u32 fsat_judge2(const struct fsat *f)
+FSAT_INLINE __u32 fsat_judge2(const struct fsat *f, __u32 rcv)
 {
-	return fsat_max(f->target, fsat_twice(f->period_rcv_bytes)); /* (8) */
+	return fsat_max(f->target, fsat_twice(rcv)); /* (8) */
 }
 
 /* (11): ssthresh after a loss by congestion, from the BDP just before it. */
@@ -173,18 +187,37 @@ FSAT_INLINE __u32 fsat_step(const struct fsat *f, const struct fsat_ack *a, __u3
 	return space - target > down ? space - down : target;
 }
 
+/* ---- FSAT_ADD_EVEN: the ACK that ends a period comes late, with what arrived in more than one rtt_min ---- */
+
+FSAT_INLINE __u32 fsat_arrived(const struct fsat *f, const struct fsat_config *c, const struct fsat_ack *a)
+{
+	__u32 took = a->now_us - f->period_start_us;
+
+	if (took <= f->rtt_min_us || !fsat_adds(c, FSAT_ADD_EVEN))
+		return f->period_rcv_bytes;
+	return (__u32)((__u64)f->period_rcv_bytes * f->rtt_min_us / took);
+}
+
 /* ---- FSAT_ADD_BEST: a loss in a dip of the rate says nothing about the BDP ---- */
 
 FSAT_INLINE __u32 fsat_best(const struct fsat *f) { return fsat_max(f->best[0], f->best[1]); }
 
-FSAT_INLINE void fsat_note_best(struct fsat *f, __u32 now_us)
+FSAT_INLINE void fsat_begin_spell(struct fsat *f, __u32 now_us)
 {
-	if (now_us - f->best_us >= FSAT_BEST_US) {
-		f->best[1] = f->best[0];
-		f->best[0] = 0;
-		f->best_us = now_us;
-	}
-	f->best[0] = fsat_max(f->best[0], f->rcv_bytes);
+	f->best[1] = f->best[0];
+	f->best[0] = 0;
+	f->high_us[1] = f->high_us[0];
+	f->high_us[0] = 0;
+	f->spell_us = now_us;
+}
+
+/* Once per period. */
+FSAT_INLINE void fsat_note_best(struct fsat *f, const struct fsat_config *c, __u32 now_us)
+{
+	if (now_us - f->spell_us >= FSAT_SPELL_US)
+		fsat_begin_spell(f, now_us);
+	if (fsat_adds(c, FSAT_ADD_BEST))
+		f->best[0] = fsat_max(f->best[0], f->rcv_bytes);
 }
 
 /* (10) with the best: no more was outstanding than the path is known to carry. */
@@ -193,12 +226,43 @@ FSAT_INLINE int fsat_within_best(const struct fsat *f)
 	return f->flight_n <= fsat_best(f);
 }
 
+/* (11) with the best. */
+FSAT_INLINE __u32 fsat_best_ssthresh(const struct fsat *f, __u32 mss)
+{
+	return fsat_ssthresh(f, fsat_max(fsat_best(f), f->rcv_bytes), mss);
+}
+
+/* ---- FSAT_ADD_FULL: RTT is as great as it gets, so the buffer ends there ---- */
+
+/* Where no more is in flight than the path is known to carry, it has to be a shallow buffer, which others fill:
+ * RTT beyond twice rtt_min says that the rate is in a dip, and nothing about the buffer. */
+FSAT_INLINE int fsat_buffer_full(const struct fsat *f)
+{
+	__u32 high = fsat_max(f->high_us[0], f->high_us[1]), low = f->rtt_min_us;
+
+	if (f->rtt_us < high - high / 8 || high <= low + low / 4)
+		return 0;
+	return !fsat_within_best(f) || high / 2 <= low;
+}
+
+/* The others are at their losses as well. In a shallow buffer we give as much as CUBIC does. In a deep one, which
+ * FS-AT has left to them so far, a tenth, as long as that is more than (11). */
+FSAT_INLINE __u32 fsat_full_ssthresh(const struct fsat *f, __u32 cwnd, __u32 mss)
+{
+	if (fsat_within_best(f))
+		return fsat_max(fsat_max(f->rcv_bytes, fsat_amount(7ULL * cwnd / 10)), fsat_twice(mss));
+	return fsat_max(fsat_best_ssthresh(f, mss), fsat_amount(9ULL * cwnd / 10));
+}
+
 /* ---- FSAT_ADD_DRAIN: what stands in the queue hides rtt_min ---- */
 
-/* What a drain leaves in flight: too little to queue, enough to go on measuring. */
+/* What a drain leaves in flight: too little to queue, enough to go on measuring. Less as long as rtt_min may be
+ * too great, for rcv_bytes is too great with it. */
 FSAT_INLINE __u32 fsat_drain_level(const struct fsat *f, const struct fsat_ack *a)
 {
-	return fsat_max(f->drain_rcv_bytes / 2, fsat_amount(4ULL * a->mss));
+	__u32 share = f->rtt_known == FSAT_RTT_KNOWN ? 2 : 8;
+
+	return fsat_max(f->drain_rcv_bytes / share, fsat_amount(4ULL * a->mss));
 }
 
 /* By Little's law RTT is at most twice rtt_min if the queue is ours alone, since target is at most twice
@@ -212,7 +276,21 @@ FSAT_INLINE void fsat_note_rtt(struct fsat *f, const struct fsat_ack *a)
 	if (rtt == FSAT_NO_LIMIT)
 		return;
 	f->rtt_usual_us = fsat_average(f->rtt_usual_us, rtt);
-	f->foreign = rtt / 9 > f->rtt_min_us / 4 ? fsat_min(f->foreign + 1, FSAT_FOREIGN_PERIODS) : 0;
+	f->foreign = rtt / 2 > f->rtt_min_us ? fsat_min(f->foreign + 1, FSAT_FOREIGN_PERIODS) : 0;
+}
+
+/* How long after the queue was last dry. */
+FSAT_INLINE __u32 fsat_drain_after(const struct fsat *f)
+{
+	if (!f->rtt_found_us)
+		return FSAT_DRAIN_FIRST_US;
+	return f->rtt_known == FSAT_RTT_KNOWN ? FSAT_DRAIN_US : FSAT_DRAIN_AGAIN_US;
+}
+
+/* RTT comes down to rtt_min without us, on a link that varies or because others see to it: no need to join them. */
+FSAT_INLINE int fsat_dry_alone(const struct fsat *f, __u32 now_us)
+{
+	return f->quiet >= FSAT_DRAIN_QUIET && now_us - f->alone_us < FSAT_DRAIN_ALONE_US;
 }
 
 /* Whether RTTs differ by more than an eighth, and by more than chance: where the receiver acknowledges every second segment,
@@ -225,13 +303,12 @@ FSAT_INLINE int fsat_differs(const struct fsat *f, __u32 less_us, __u32 more_us)
 FSAT_INLINE int fsat_drain_due(const struct fsat *f, const struct fsat_ack *a)
 {
 	__u32 dry = a->now_us - f->dry_us, drained = a->now_us - f->drained_us;
-	__u32 after = !f->rtt_found_us ? FSAT_DRAIN_FIRST_US : f->rtt_known ? FSAT_DRAIN_US : FSAT_DRAIN_AGAIN_US;
 
-	if (dry >= after)
+	if (dry >= fsat_drain_after(f))
 		return 1;
 	if (f->foreign >= FSAT_FOREIGN_PERIODS && drained >= FSAT_DRAIN_REST_US)
 		return 1;
-	return dry >= FSAT_DRAIN_JOIN_US && fsat_differs(f, a->rtt_us, f->rtt_usual_us);
+	return dry >= FSAT_DRAIN_JOIN_US && fsat_differs(f, a->rtt_us, f->rtt_usual_us) && !fsat_dry_alone(f, a->now_us);
 }
 
 FSAT_INLINE void fsat_begin_drain(struct fsat *f, const struct fsat_ack *a)
@@ -261,8 +338,10 @@ FSAT_INLINE void fsat_dry(struct fsat *f, const struct fsat_ack *a)
 FSAT_INLINE void fsat_end_drain(struct fsat *f, const struct fsat_ack *a)
 {
 	__u32 low = f->rtt_low_us, before = f->rtt_found_us, least = fsat_min(low, before);
+	int above = fsat_differs(f, before, low), below = fsat_differs(f, low, before);
 
-	f->rtt_known = !fsat_differs(f, low, before) && !fsat_differs(f, before, low);
+	f->rtt_known = above ? FSAT_RTT_DOUBTED : below ? FSAT_RTT_UNKNOWN : FSAT_RTT_KNOWN;
+	f->quiet = above || below ? 0 : f->quiet + 1;
 	f->rtt_min_us = least;
 	f->rtt_found_us = low;
 	fsat_dry(f, a);
@@ -276,13 +355,29 @@ FSAT_INLINE int fsat_drain_acts(const struct fsat *f, const struct fsat_ack *a, 
 	return a->rtt_us < low - low / 16 || (emptying && a->now_us - f->dry_us < 8ULL * a->rtt_us);
 }
 
+/* RTT is rtt_min again, or nearly: the last drain has not found the truth if it found more. */
+FSAT_INLINE void fsat_confirm(struct fsat *f, const struct fsat_ack *a)
+{
+	if (f->rtt_known == FSAT_RTT_DOUBTED)
+		f->rtt_found_us = f->rtt_min_us;
+	f->rtt_known = FSAT_RTT_KNOWN;
+	f->quiet += f->draining;
+	fsat_dry(f, a);
+}
+
 FSAT_INLINE void fsat_drain(struct fsat *f, const struct fsat_ack *a)
 {
 	__u32 low = f->rtt_low_us;
+	int seen = !fsat_differs(f, f->rtt_min_us, a->rtt_us);
 
 	f->period_rtt_us = fsat_min(f->period_rtt_us, a->rtt_us);
-	if (f->rtt_known && !fsat_differs(f, f->rtt_min_us, a->rtt_us)) {
-		fsat_dry(f, a);
+	if (seen && !f->draining) {
+		f->alone_us = a->now_us;
+		if (!f->rtt_found_us) /* nothing queues yet */
+			f->dry_us = a->now_us;
+	}
+	if (seen && f->rtt_known != FSAT_RTT_UNKNOWN) {
+		fsat_confirm(f, a);
 		return;
 	}
 	f->rtt_low_us = fsat_min(low, a->rtt_us);
@@ -311,19 +406,18 @@ FSAT_INLINE void fsat_begin_period(struct fsat *f, const struct fsat_ack *a)
 }
 
 /* A period in which the application limits, or a drain, understates the BDP: it may raise target and s,
- * never lower them. */
-FSAT_INLINE void fsat_end_period(struct fsat *f, const struct fsat_config *c, const struct fsat_ack *a)
+ * never lower them. `arrived`: by fsat_arrived; (5), (10) and (11) compare with all of it. */
+FSAT_INLINE void fsat_end_period(struct fsat *f, const struct fsat_config *c, const struct fsat_ack *a, __u32 arrived)
 {
 	int understates = f->period_app_limited || f->draining;
 	__u32 floor = understates ? f->target : fsat_min_target(a);
 
 	f->rcv_bytes = f->period_rcv_bytes;
 	f->flight_n = f->period_flight;
-	if (!understates || f->rcv_bytes >= f->s)
-		fsat_headroom(f);
-	f->target = fsat_max(fsat_judge1(f), floor);
-	if (fsat_adds(c, FSAT_ADD_BEST))
-		fsat_note_best(f, a->now_us);
+	if (!understates || arrived >= f->s)
+		fsat_headroom(f, arrived);
+	f->target = fsat_max(fsat_judge1(f, arrived), floor);
+	fsat_note_best(f, c, a->now_us);
 	if (fsat_adds(c, FSAT_ADD_DRAIN))
 		fsat_note_rtt(f, a);
 	fsat_begin_period(f, a);
@@ -332,11 +426,14 @@ FSAT_INLINE void fsat_end_period(struct fsat *f, const struct fsat_config *c, co
 /* The measurement that this ACK is: (8), and if the period is over, (5) to (7) and (9). */
 FSAT_INLINE void fsat_measure(struct fsat *f, const struct fsat_config *c, const struct fsat_ack *a)
 {
+	__u32 arrived;
+
 	f->period_rcv_bytes = fsat_amount((__u64)f->period_rcv_bytes + a->delivered);
 	f->period_app_limited |= a->app_limited;
-	f->target = fsat_judge2(f);
+	arrived = fsat_arrived(f, c, a);
+	f->target = fsat_judge2(f, arrived);
 	if (a->now_us - f->period_start_us >= f->rtt_min_us)
-		fsat_end_period(f, c, a);
+		fsat_end_period(f, c, a, arrived);
 }
 
 /* Moves space one step; a drain stops sending until no more than its level is in flight. */
@@ -346,19 +443,24 @@ FSAT_INLINE __u32 fsat_moved_space(const struct fsat *f, const struct fsat_confi
 
 	if (!f->draining)
 		return fsat_step(f, a, fsat_amount(f->target + more));
-	if (f->rtt_known) /* it ends as soon as rtt_min is seen: gently */
+	if (f->rtt_known == FSAT_RTT_KNOWN) /* it ends as soon as rtt_min is seen: gently */
 		return fsat_step(f, a, fsat_drain_level(f, a));
 	return fsat_drain_level(f, a);
 }
 
 FSAT_INLINE void fsat_sample_rtt(struct fsat *f, const struct fsat_config *c, const struct fsat_ack *a)
 {
-	if (a->rtt_us < f->rtt_min_us - f->rtt_min_us / 8)
-		f->rtt_known = 0;
+	if (a->rtt_us < f->rtt_min_us - f->rtt_min_us / 8) {
+		f->rtt_known = FSAT_RTT_UNKNOWN;
+		f->quiet = 0;
+	}
 	if (!f->rtt_min_us || a->rtt_us < f->rtt_min_us)
 		f->rtt_min_us = a->rtt_us;
-	if (fsat_adds(c, FSAT_ADD_PACE))
-		f->srtt_us = fsat_average(f->srtt_us, a->rtt_us);
+	f->rtt_us = a->rtt_us;
+	if (fsat_adds(c, FSAT_ADD_FULL))
+		f->high_us[0] = fsat_max(f->high_us[0], a->rtt_us);
+	if (fsat_adds(c, FSAT_ADD_PACE)) /* an outage would be in the average for long: that begins anew */
+		f->srtt_us = fsat_average(f->srtt_us / 4 > a->rtt_us ? 0 : f->srtt_us, a->rtt_us);
 }
 
 /* ---- What a sender calls ---- */
@@ -371,7 +473,7 @@ FSAT_INLINE void fsat_init(struct fsat *f, const struct fsat_config *c, __u32 no
 		.target = FSAT_NO_LIMIT,
 		.space = flight_limit,
 		.period_start_us = now_us,
-		.best_us = now_us,
+		.spell_us = now_us,
 		.dry_us = now_us,
 		.drained_us = now_us,
 		.rtt_low_us = FSAT_NO_LIMIT,
@@ -404,14 +506,16 @@ FSAT_INLINE __u32 fsat_window(const struct fsat *f, const struct fsat_ack *a)
 /* judge(3): ssthresh, bytes, from the base's cwnd and its present ssthresh; counts the verdict. */
 FSAT_INLINE __u32 fsat_on_loss(struct fsat *f, const struct fsat_config *c, __u32 cwnd, __u32 ssthresh, __u32 mss)
 {
-	int best = fsat_adds(c, FSAT_ADD_BEST);
+	int best = fsat_adds(c, FSAT_ADD_BEST), full = fsat_adds(c, FSAT_ADD_FULL) && fsat_buffer_full(f);
 
-	if (fsat_nothing_queues(f) || (best && fsat_within_best(f))) {
+	if (fsat_nothing_queues(f) || (best && !full && fsat_within_best(f))) {
 		f->losses_radio++;
 		return fsat_max(cwnd, ssthresh);               /* (10) */
 	}
 	f->losses_congestion++;
-	return fsat_ssthresh(f, best ? fsat_max(fsat_best(f), f->rcv_bytes) : f->rcv_bytes, mss); /* (11) */
+	if (full)
+		return fsat_full_ssthresh(f, cwnd, mss);
+	return best ? fsat_best_ssthresh(f, mss) : fsat_ssthresh(f, f->rcv_bytes, mss); /* (11) */
 }
 
 /* judge(3) where the path itself says that it is congested (ECN): (11). */

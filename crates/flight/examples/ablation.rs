@@ -65,6 +65,8 @@ fn systems() -> Vec<(&'static str, System)> {
         ("without drain", without(Additions::DRAIN)),
         ("without fair", without(Additions::FAIR)),
         ("without pace", without(Additions::PACE)),
+        ("without even", without(Additions::EVEN)),
+        ("without full", without(Additions::FULL)),
     ]
 }
 
@@ -84,6 +86,7 @@ fn cases() -> Vec<Case> {
             cases::radio(mbps, loss, s, n)
         }));
     }
+    cases.push(case("out 5M", delayed(5.0), late(0.95, 5.0), |s, n| cases::outages(5.0, s, n)));
     for (name, doppler, rates) in [
         ("pa3 15dB", 5.6, [2356, 881]),
         ("pa3 5dB", 5.6, [1627, 1099]),

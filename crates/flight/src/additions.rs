@@ -3,6 +3,10 @@
 use crate::core::Additions;
 use crate::ffi::{NO_LIMIT, RawAck, RawConfig, RawFsat};
 
+/// `FSAT_RTT_KNOWN` and `FSAT_RTT_DOUBTED`.
+const KNOWN: u32 = 1;
+const DOUBTED: u32 = 2;
+
 fn config(additions: Additions) -> RawConfig {
     RawConfig { additions: additions.bits() }
 }
@@ -85,12 +89,25 @@ fn until(state: &mut RawFsat, from: u32, rtt_us: u32, flight: u32, draining: u32
 }
 
 #[test]
-fn drain_stops_sending_until_half_of_the_bdp_is_in_flight() {
+fn drain_stops_sending_until_little_is_in_flight() {
     let mut state = standing(0);
     state.rtt_low_us = 190_000; // so that 200 ms are no news
     let due = until(&mut state, 0, 200_000, 40_000, 1);
     assert_eq!(due, 2_000_000);
-    assert_eq!(state.space, state.rcv_bytes / 2);
+    assert_eq!(state.space, 4000, "four segments, which is more than an eighth of the BDP");
+}
+
+#[test]
+fn drain_is_gentle_once_rtt_min_is_known() {
+    let mut state = RawFsat { draining: 1, drain_rcv_bytes: 20_000, rtt_known: KNOWN, ..standing(0) };
+    state.on_ack(&config(Additions::DRAIN), &ack(10_000, 200_000, 40_000));
+    assert_eq!(state.space, 39_000, "half of what arrived less");
+    until(&mut state, 20_000, 112_500, 40_000, 0);
+    assert_eq!(
+        (state.rtt_known, state.quiet, state.drains),
+        (KNOWN, 1, 0),
+        "an eighth above rtt_min is enough"
+    );
 }
 
 #[test]
@@ -98,10 +115,10 @@ fn drain_ends_when_rtt_falls_no_more() {
     let mut state = RawFsat { draining: 1, drain_rcv_bytes: 20_000, rtt_found_us: 100_000, ..standing(0) };
     let early = ack(300_000, 100_000, 20_000);
     state.on_ack(&config(Additions::DRAIN), &early);
-    assert_eq!(state.draining, 1, "more than half of the BDP is in flight");
-    let took = until(&mut state, 310_000, 100_000, 9000, 0);
+    assert_eq!(state.draining, 1, "more is in flight than a drain leaves");
+    let took = until(&mut state, 310_000, 100_000, 5000, 0);
     assert_eq!(took, 40_000, "half an RTT after it last had to go on");
-    assert_eq!(state.rtt_known, 1);
+    assert_eq!((state.rtt_known, state.quiet), (KNOWN, 1));
     assert!(state.space >= 20_000, "and sending goes on where it was");
 }
 
@@ -109,15 +126,35 @@ fn drain_ends_when_rtt_falls_no_more() {
 fn drain_raises_rtt_min_at_the_second_time_and_lowers_it_at_once() {
     let found = |state: &RawFsat, rtt_us| {
         let mut state = RawFsat { draining: 1, drain_rcv_bytes: 20_000, ..*state };
-        until(&mut state, 100_000, rtt_us, 9000, 0);
+        until(&mut state, 100_000, rtt_us, 5000, 0);
         (state.rtt_min_us, state.rtt_known, state)
     };
     let start = RawFsat { rtt_found_us: 100_000, ..standing(0) };
     let (rtt_min, known, once) = found(&start, 250_000);
-    assert_eq!((rtt_min, known), (100_000, 0), "so the next is soon");
+    assert_eq!((rtt_min, known), (100_000, DOUBTED), "so the next is soon");
     let (rtt_min, known, twice) = found(&once, 240_000);
-    assert_eq!((rtt_min, known), (240_000, 1));
+    assert_eq!((rtt_min, known), (240_000, KNOWN));
     assert_eq!(found(&twice, 80_000).0, 80_000);
+}
+
+#[test]
+fn drain_that_found_more_is_refuted_by_rtt_min_itself() {
+    let mut state = RawFsat { rtt_found_us: 250_000, rtt_known: DOUBTED, ..standing(0) };
+    state.on_ack(&config(Additions::DRAIN), &ack(10_000, 112_500, 10_000));
+    assert_eq!((state.rtt_known, state.rtt_found_us), (KNOWN, 100_000));
+}
+
+#[test]
+fn drain_joins_others_but_not_where_the_queue_runs_dry_by_itself() {
+    let joins = |quiet, alone_us| {
+        let known = RawFsat { rtt_found_us: 100_000, rtt_known: KNOWN, rtt_low_us: 1, ..standing(0) };
+        let mut state = RawFsat { quiet, alone_us, period_start_us: 9_990_000, ..known };
+        state.on_ack(&config(Additions::DRAIN), &ack(10_000_000, 170_000, 40_000));
+        state.draining == 1
+    };
+    assert!(joins(6, 0), "that was ten seconds ago");
+    assert!(joins(5, 5_000_000), "as long as drains bring news");
+    assert!(!joins(6, 5_000_000));
 }
 
 #[test]
@@ -131,14 +168,25 @@ fn drain_is_not_due_where_nothing_queues() {
 }
 
 #[test]
+fn drain_is_not_due_before_anything_queued() {
+    let mut state = standing(0);
+    for n in 0..1000 {
+        state.on_ack(&config(Additions::DRAIN), &ack(10_000 * n, 105_000, 40_000));
+    }
+    assert_eq!(state.drains, 0);
+    state.rtt_low_us = 1; // so that the last RTTs are no news
+    assert_eq!(until(&mut state, 10_000_000, 180_000, 40_000, 1), 1_990_000, "2 s after the last of them");
+}
+
+#[test]
 fn drain_is_due_when_rtt_stays_longer_than_our_queue_makes_it() {
     let first_drain = |rtt_us| {
         let mut state = RawFsat { rtt_found_us: 100_000, rtt_known: 1, rtt_low_us: 1, ..standing(0) };
         (state.rtt_usual_us, state.dev) = (rtt_us, 0);
         until(&mut state, 0, rtt_us, 40_000, 1)
     };
-    assert!(first_drain(240_000) < 2_000_000);
-    assert_eq!(first_drain(210_000), 45_000_000);
+    assert!(first_drain(210_000) < 2_000_000);
+    assert_eq!(first_drain(200_000), 45_000_000);
 }
 
 #[test]
@@ -159,4 +207,52 @@ fn pace_is_half_as_much_again_as_the_window_needs() {
     let start = RawFsat { target: NO_LIMIT, ..state };
     assert_eq!(start.pacing_rate(&pace, &ack(0, 0, 0)), 400_000);
     assert_eq!(RawFsat { srtt_us: 0, ..state }.pacing_rate(&pace, &ack(0, 0, 0)), 0);
+}
+
+#[test]
+fn even_scales_what_arrived_to_one_rtt_min() {
+    let ended = |additions| {
+        let mut state = RawFsat { period_rcv_bytes: 23_000, target: 1, ..standing(0) };
+        state.on_ack(&config(additions), &ack(125_000, 200_000, 40_000));
+        (state.rcv_bytes, state.target)
+    };
+    // 25,000 bytes in 125 ms, 20,000 of them within 100 ms: (8), then halfway to s of 20,000, dev of 0 or 1250 by (9), (7).
+    assert_eq!(ended(Additions::PAPER), (25_000, (50_000 + 20_625 + 5000) / 2));
+    assert_eq!(ended(Additions::EVEN), (25_000, (40_000 + 20_000) / 2));
+}
+
+/// A loss with 40 kB in flight and a cwnd of 100 kB; the best BDP is `best`, the greatest RTT `high_us`.
+fn lost_where_full(best: u32, high_us: u32) -> u32 {
+    let full = Additions::from_bits(Additions::BEST.bits() | Additions::FULL.bits());
+    let mut state = RawFsat { best: [best, 0], high_us: [0, high_us], rtt_us: 140_000, ..standing(0) };
+    state.on_loss(&config(full), 100_000, NO_LIMIT, 1000)
+}
+
+#[test]
+fn full_a_loss_at_the_end_of_a_shallow_buffer_is_congestion() {
+    assert_eq!(lost_where_full(40_000, 160_000), 70_000);
+    assert_eq!(lost_where_full(40_000, 161_000), NO_LIMIT, "the buffer has room: the radio");
+}
+
+#[test]
+fn full_at_the_end_of_a_deep_buffer_a_tenth_is_given_up() {
+    assert_eq!(lost_where_full(39_000, 160_000), 90_000);
+    assert_eq!(lost_where_full(39_000, 161_000), 39_000, "the buffer has room: (11)");
+}
+
+#[test]
+fn full_a_dip_of_the_rate_is_no_shallow_buffer() {
+    let dip = RawFsat { best: [40_000, 0], high_us: [0, 202_000], rtt_us: 202_000, ..standing(0) };
+    let full = Additions::from_bits(Additions::BEST.bits() | Additions::FULL.bits());
+    assert_eq!({ dip }.on_loss(&config(full), 100_000, NO_LIMIT, 1000), NO_LIMIT);
+}
+
+#[test]
+fn pace_forgets_an_outage() {
+    let srtt_after = |rtt_us| {
+        let mut state = RawFsat { srtt_us: 400_000, ..standing(0) };
+        state.on_ack(&config(Additions::PACE), &ack(10_000, rtt_us, 40_000));
+        state.srtt_us
+    };
+    assert_eq!((srtt_after(100_000), srtt_after(99_999)), (362_500, 99_999));
 }

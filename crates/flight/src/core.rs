@@ -19,8 +19,12 @@ impl Additions {
     pub const FAIR: Additions = Additions(4);
     /// A rate to send at: `FSAT_ADD_PACE`.
     pub const PACE: Additions = Additions(8);
+    /// What arrived is scaled to exactly one rtt_min: `FSAT_ADD_EVEN`.
+    pub const EVEN: Additions = Additions(16);
+    /// A loss in a buffer that is full is congestion: `FSAT_ADD_FULL`.
+    pub const FULL: Additions = Additions(32);
     /// All that is added: `fsat`.
-    pub const FSAT: Additions = Additions(15);
+    pub const FSAT: Additions = Additions(63);
 
     /// As `FSAT_ADD_*`.
     pub fn bits(self) -> u32 {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flight::Additions;
-use link::{Bitrate, Capacity, CellularConfig, FadingConfig, Loss, Probability, Queue, Trace};
+use link::{Bitrate, Capacity, CellularConfig, FadingConfig, Loss, Outages, Probability, Queue, Trace};
 
 use super::{Flow, Kind, LinkConfig, Profile, Scenario};
 
@@ -33,10 +33,9 @@ fn bernoulli(percent: f64) -> Loss {
 }
 
 /// A generated cellular link, RTT 60 ms with its way back, 2000 packets of queue.
-pub fn cellular(mbps: f64, seed: u64, loss_percent: f64) -> LinkConfig {
-    let config = CellularConfig { mean: Bitrate::from_mbps(mbps), ..CellularConfig::default() };
+pub fn cellular(config: &CellularConfig, seed: u64, loss_percent: f64) -> LinkConfig {
     LinkConfig {
-        capacity: Capacity::Trace(Arc::new(Trace::cellular(seed, &config))),
+        capacity: Capacity::Trace(Arc::new(Trace::cellular(seed, config))),
         delay: ms(30),
         queue: Queue::Packets(2000),
         loss: bernoulli(loss_percent),
@@ -59,8 +58,20 @@ pub fn paper(mbps: f64, loss_percent: f64, fsat: Option<Additions>, seed: u64) -
 
 /// One flow on a cellular link, 60 s.
 pub fn radio(mbps: f64, loss_percent: f64, fsat: Option<Additions>, seed: u64) -> Scenario {
+    let config = CellularConfig { mean: Bitrate::from_mbps(mbps), ..CellularConfig::default() };
+    on_cellular(&config, loss_percent, fsat, seed)
+}
+
+/// The same on one that is gone for 1.5 s every 15 s, on average.
+pub fn outages(mbps: f64, fsat: Option<Additions>, seed: u64) -> Scenario {
+    let outages = Some(Outages { every: ms(15_000), length: ms(1500) });
+    let config = CellularConfig { mean: Bitrate::from_mbps(mbps), outages, ..CellularConfig::default() };
+    on_cellular(&config, 0.0, fsat, seed)
+}
+
+fn on_cellular(config: &CellularConfig, loss_percent: f64, fsat: Option<Additions>, seed: u64) -> Scenario {
     Scenario {
-        link: cellular(mbps, seed, loss_percent),
+        link: cellular(config, seed, loss_percent),
         flows: vec![flow(fsat, Kind::Cubic, Duration::ZERO, ms(30))],
         from: ms(2000),
         until: ms(62_000),
