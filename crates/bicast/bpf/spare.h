@@ -4,8 +4,8 @@
  * again, and while many are lost and the other path has room. Else a stack that repairs by itself what is lost again is left
  * alone: FreeBSD's (usrsctp) stays in fast recovery, its window as halved, until the next loss if a retransmission arrives
  * before what was sent before it, as a copy does by a path with a shorter queue (docs/bicast.md). First transmissions are
- * worth it while many are lost, as far as the other path has capacity to spare. That is told by what the receiver reports as received twice (RFC 9260 3.3.4), so that the load of other
- * hosts counts as well as this one's.
+ * worth it while many are lost, as far as the other path has capacity to spare. That is told by what the receiver
+ * reports as received twice (RFC 9260 3.3.4), so that the load of other hosts counts as well as this one's.
  *
  *   - Losses: by the share of retransmissions while little is copied, by that of copies not reported while much is.
  *   - Spare capacity: by the time from a copy to its report. A report comes when the later of the two has arrived, so that
