@@ -48,6 +48,8 @@ pub struct Test {
     /// How long a packet waits for a partner at most.
     wait: Duration,
     plan: Plan,
+    /// Whether hosts make several segments at a time, as Linux has done for every interface since 4.17.
+    bursts: bool,
     /// Of the unicast frames that a station could overhear.
     overhearing_loss: Probability,
 }

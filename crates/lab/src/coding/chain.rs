@@ -74,6 +74,9 @@ impl Chain {
             };
             node.sysctl(&format!("ipv4/conf/{interface}/send_redirects"), "0")?;
             node.ip(&way(number, test.hops + 1, interface))?;
+            if !test.bursts {
+                node.ip(&[format!("link set {interface} gso_max_segs 1")])?;
+            }
         }
         let chain = Self { nodes, guests: Vec::new(), medium };
         // An interface that has just come up loses what it is given first.

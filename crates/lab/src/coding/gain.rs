@@ -79,7 +79,7 @@ fn cells(size: Size) -> Vec<Cell> {
 const RIVALLED: [Cell; 4] = [(2, 64, 1, 1), (2, 64, 1, 2), (3, 64, 1, 1), (3, 64, 1, 2)];
 
 fn case_of((hops, window, flows, directions): Cell, mode: Mode, time: Duration) -> Case {
-    let plan = Plan { flows, both_ways: directions == 2, window: Some(window), end: End::Time(time) };
+    let plan = Plan { flows, both_ways: directions == 2, window, end: End::Time(time) };
     let key = vec![
         ("mode", mode.name().into()),
         ("hops", hops.into()),
@@ -88,5 +88,5 @@ fn case_of((hops, window, flows, directions): Cell, mode: Mode, time: Duration) 
         ("directions", directions.into()),
         ("overhearing_loss_percent", 0.into()),
     ];
-    case(key, Test { mode, hops, wait: WAIT, plan, overhearing_loss: Probability::ZERO })
+    case(key, Test { mode, hops, wait: WAIT, plan, bursts: true, overhearing_loss: Probability::ZERO })
 }

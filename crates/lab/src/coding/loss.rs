@@ -57,7 +57,7 @@ fn cells(size: Size) -> Vec<Cell> {
 }
 
 fn case_of((hops, window, percent): Cell, mode: Mode, time: Duration) -> Case {
-    let plan = Plan { flows: 1, both_ways: false, window: Some(window), end: End::Time(time) };
+    let plan = Plan { flows: 1, both_ways: false, window, end: End::Time(time) };
     let key = vec![
         ("mode", mode.name().into()),
         ("hops", hops.into()),
@@ -67,5 +67,5 @@ fn case_of((hops, window, percent): Cell, mode: Mode, time: Duration) -> Case {
         ("overhearing_loss_percent", percent.into()),
     ];
     let overhearing_loss = Probability::new(f64::from(percent) / 100.0).unwrap_or(Probability::ZERO);
-    case(key, Test { mode, hops, wait: WAIT, plan, overhearing_loss })
+    case(key, Test { mode, hops, wait: WAIT, plan, bursts: true, overhearing_loss })
 }

@@ -33,15 +33,15 @@ pub(super) struct Plan {
     pub(super) flows: usize,
     /// From either end to the other, or only from the first to the last.
     pub(super) both_ways: bool,
-    /// The window that receivers advertise at most, in segments; `None` is the kernel's tuning.
-    pub(super) window: Option<u32>,
+    /// The window that receivers advertise at most, in segments.
+    pub(super) window: u32,
     pub(super) end: End,
 }
 
 /// When a transfer is over.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum End {
-    /// When so many full segments of each flow have arrived.
+    /// When so many full segments of each flow have arrived, and the last ACK.
     Packets(u64),
     /// After so long.
     Time(Duration),
@@ -107,7 +107,7 @@ struct Flow {
     sender: OwnedFd,
     receiver: Option<OwnedFd>,
     /// What the receiver is to advertise at most, in bytes.
-    window: Option<u32>,
+    window: u32,
     unsent: u64,
     received: u64,
     /// When the last byte came.
@@ -149,7 +149,7 @@ impl Transfer {
         match plan.end {
             End::Time(time) => Ok(now >= time),
             End::Packets(packets) if now < limit => {
-                Ok(self.flows.iter().all(|flow| flow.received >= packets * SEGMENT))
+                Ok(self.flows.iter().all(|flow| flow.received >= packets * SEGMENT && flow.is_acknowledged()))
             }
             End::Packets(_) => {
                 Err(Error::Late { what: "the transfer did not end".into(), seconds: limit.as_secs() })
@@ -210,13 +210,11 @@ impl Flow {
     ) -> Result<Self, Error> {
         let port = PORTS[from].saturating_add(u16::try_from(number).unwrap_or(u16::MAX));
         let address = SocketAddr::from((address, port));
-        let listener = target.run(|| socket::listen(address, plan.window.map(|_| RECEIVE_BUFFER)))?;
+        let listener = target.run(|| socket::listen(address, Some(RECEIVE_BUFFER)))?;
         let listener = listener.doing(|| format!("listen at {address}"))?;
-        let window = plan.window.map(|segments| segments.saturating_mul(SEGMENT as u32));
-        if let Some(window) = window {
-            // What has been advertised once is not taken back: the first window has to be small too.
-            tcp::clamp_window(&listener, window).doing(|| "limit a receiver's window".into())?;
-        }
+        let window = plan.window.saturating_mul(SEGMENT as u32);
+        // What has been advertised once is not taken back: the first window has to be small too.
+        tcp::clamp_window(&listener, window).doing(|| "limit a receiver's window".into())?;
         let sender = source.run(|| socket::connect(address, CONGESTION_CONTROL))?;
         let sender = sender.doing(|| format!("connect to {address}"))?;
         let unsent = if let End::Packets(packets) = plan.end { packets * SEGMENT } else { u64::MAX };
@@ -234,9 +232,7 @@ impl Flow {
     fn receive(&mut self, buffer: &mut [u8], now: Duration) -> std::io::Result<()> {
         let Some(receiver) = &self.receiver else { return Ok(()) };
         let bytes = socket::receive(receiver, buffer)?;
-        if let Some(window) = self.window {
-            tcp::clamp_window(receiver, window)?;
-        }
+        tcp::clamp_window(receiver, self.window)?;
         if bytes > 0 {
             self.received += bytes;
             self.last = now;
@@ -250,6 +246,11 @@ impl Flow {
         if self.unsent == 0 { poller.remove(&self.sender) } else { Ok(()) }
     }
 
+    /// Whether all ACKs have come, so that what nodes counted is all that the transfer made them send.
+    fn is_acknowledged(&self) -> bool {
+        tcp::info(&self.sender).is_ok_and(|sender| sender.unacked == 0)
+    }
+
     /// The state of the sender and of the receiver.
     fn infos(&self) -> std::io::Result<(TcpInfo, TcpInfo)> {
         let receiver = self.receiver.as_ref().map(tcp::info).transpose()?;
@@ -257,5 +258,5 @@ impl Flow {
     }
 }
 
-/// Of a receiver whose window is limited: so much that nothing else limits it, and that the kernel leaves it alone.
+/// Of receivers: so much that nothing else limits it, and that the kernel leaves it alone.
 const RECEIVE_BUFFER: u32 = 2 << 20;
