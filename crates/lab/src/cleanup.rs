@@ -2,14 +2,15 @@
 //! sockets `nawalabPID*` that user-space WireGuard leaves behind.
 //!
 //! What a process owns goes when its values are dropped, or when SIGINT or SIGTERM arrives. What a killed process left
-//! is found by the number in the name and removed by the next run.
+//! is found by the number in the name and removed by the next run; what has no name of its own ([`at_end`]) goes at once.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
 use std::io::Write as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -32,45 +33,43 @@ pub(crate) fn hold_off() -> MutexGuard<'static, ()> {
     MAKING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Commands that undo what no namespace or folder holds, by number.
-static UNDO: Mutex<BTreeMap<u64, Vec<OsString>>> = Mutex::new(BTreeMap::new());
+/// Processes that undo what no namespace or folder holds, by number. Each waits until its standard input ends, which it
+/// does however this process ends.
+static UNDO: Mutex<BTreeMap<u64, Child>> = Mutex::new(BTreeMap::new());
 
-/// Something to be undone by a command, when this is dropped or a signal ends the process.
+/// Something to be undone by a command when this is dropped, or when the process ends, even killed.
 #[derive(Debug)]
 pub(crate) struct AtEnd(u64);
 
 /// Undoes by `words`, a program and its arguments. Call it before doing what is to be undone.
-pub(crate) fn at_end(words: Vec<OsString>) -> AtEnd {
+pub(crate) fn at_end(words: &[OsString]) -> Result<AtEnd, Error> {
+    let mut keeper = Command::new("sh");
+    keeper.args(["-c", r#"cat; exec "$@""#, "sh"]).args(words);
+    // A group of its own: what interrupts this process from a terminal must not end it.
+    let keeper = keeper.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
+    let keeper = keeper.spawn().doing(|| "start `sh`".into())?;
     let mut undo = UNDO.lock().unwrap_or_else(PoisonError::into_inner);
     let number = undo.last_key_value().map_or(0, |(last, _)| last + 1);
-    undo.insert(number, words);
-    AtEnd(number)
-}
-
-impl AtEnd {
-    /// There is nothing to undo.
-    pub(crate) fn forget(self) {
-        UNDO.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.0);
-    }
+    undo.insert(number, keeper);
+    Ok(AtEnd(number))
 }
 
 impl Drop for AtEnd {
     fn drop(&mut self) {
-        let words = UNDO.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.0);
-        words.iter().for_each(|words| call(words));
+        let keeper = UNDO.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.0);
+        keeper.into_iter().for_each(undo);
     }
 }
 
 fn undo_all() {
-    let mut undo = UNDO.lock().unwrap_or_else(PoisonError::into_inner);
-    std::mem::take(&mut *undo).values().rev().for_each(|words| call(words));
+    let mut keepers = UNDO.lock().unwrap_or_else(PoisonError::into_inner);
+    std::mem::take(&mut *keepers).into_values().rev().for_each(undo);
 }
 
-/// Runs a command to its end, whatever comes of it.
-fn call(words: &[OsString]) {
-    if let [program, arguments @ ..] = words {
-        let _ = Command::new(program).args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).status();
-    }
+/// Ends its input and waits, whatever comes of it.
+fn undo(mut keeper: Child) {
+    drop(keeper.stdin.take());
+    let _ = keeper.wait();
 }
 
 /// Does not return if a signal is ending the process: what failed then failed for that reason.
@@ -188,12 +187,13 @@ mod tests {
     }
 
     #[test]
-    fn what_was_done_is_undone_once() {
+    fn what_was_done_is_undone_once_and_not_before() {
         let folder = tempfile::tempdir().unwrap();
-        let words = |name: &str| vec!["mkdir".into(), folder.path().join(name).into()];
-        at_end(words("forgotten")).forget();
-        drop(at_end(words("undone")));
-        assert!(folder.path().join("undone").exists() && !folder.path().join("forgotten").exists());
+        let path = folder.path().join("undone");
+        let undo = at_end(&["mkdir".into(), path.clone().into()]).unwrap();
+        assert!(!path.exists());
+        drop(undo);
+        assert!(path.exists());
         assert!(UNDO.lock().unwrap().is_empty());
     }
 

@@ -2,7 +2,7 @@
 //! and, by names of their own, on Reno.
 //!
 //! The lab has them loaded as a user would, by `nawa flight on`, and taken off again by `nawa flight off` if it was the
-//! one that put them on. They are the kernel's, not a namespace's, so whoever needs them holds a lock.
+//! one that put them on, even if it is killed. They are the kernel's, not a namespace's, so whoever needs them holds a lock.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions};
@@ -131,7 +131,7 @@ fn lock() -> Result<File, Error> {
 fn load(nawa: &Path, set: &Provided) -> Result<AtEnd, Error> {
     let nawa: PathBuf = nawa.into();
     let off = ["flight", "off", "--suffix", set.suffix].map(Into::into);
-    let undo = cleanup::at_end([vec![nawa.clone().into()], off.into()].concat());
+    let undo = cleanup::at_end(&[vec![nawa.clone().into()], off.into()].concat())?;
     let on = ["flight", "on", "--base", set.base, "--suffix", set.suffix];
     let output = Command::new(&nawa).args(on).stdin(Stdio::null()).output();
     let output = output.doing(|| format!("start `{}`", nawa.display()))?;
@@ -140,7 +140,6 @@ fn load(nawa: &Path, set: &Provided) -> Result<AtEnd, Error> {
     }
     let said = String::from_utf8_lossy(&output.stderr);
     let last = said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("without a word");
-    undo.forget();
     Err(Error::program("nawa flight on", last))
 }
 
