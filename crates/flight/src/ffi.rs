@@ -57,6 +57,8 @@ pub struct RawFsat {
     pub rtt_usual_us: u32,
     pub foreign: u32,
     pub two_segments_us: u32,
+    pub arrived: u32,
+    pub steady: u32,
     pub srtt_us: u32,
 }
 
