@@ -94,6 +94,7 @@ struct fsat {
 	__u32 high_us[2];        /* the greatest RTT likewise */
 	__u32 spell_us;          /* when the present spell began */
 	__u32 rtt_us;            /* the last RTT */
+	__u32 rtt_least_us;      /* the least of all, whatever drains make of rtt_min */
 	/* FSAT_ADD_DRAIN */
 	__u32 draining;          /* not 0: the queue is let run dry; FSAT_DRAIN_* */
 	__u32 drains;            /* begun so far; wraps */
@@ -241,22 +242,33 @@ FSAT_INLINE __u32 fsat_best_ssthresh(const struct fsat *f, __u32 mss)
 
 /* ---- FSAT_ADD_FULL: RTT is as great as it gets, so the buffer ends there ---- */
 
+FSAT_INLINE __u32 fsat_high(const struct fsat *f) { return fsat_max(f->high_us[0], f->high_us[1]); }
+
 /* Where no more is in flight than the path is known to carry, it has to be a shallow buffer, which others fill:
  * RTT beyond twice rtt_min says that the rate is in a dip, and nothing about the buffer. */
 FSAT_INLINE int fsat_buffer_full(const struct fsat *f)
 {
-	__u32 high = fsat_max(f->high_us[0], f->high_us[1]), low = f->rtt_min_us;
+	__u32 high = fsat_high(f), low = f->rtt_min_us;
 
-	if (f->rtt_us < high - high / 8 || high <= low + low / 4)
+	if (f->rtt_us < high - high / 6 || high <= low + low / 4)
 		return 0;
 	return !fsat_within_best(f) || high / 2 <= low;
+}
+
+/* No more is in flight than the path carries, or the buffer holds half a BDP at most: by the least RTT of all, since
+ * rtt_min may contain a queue of others. */
+FSAT_INLINE int fsat_buffer_shallow(const struct fsat *f)
+{
+	__u32 high = fsat_high(f);
+
+	return fsat_within_best(f) || high - high / 3 <= f->rtt_least_us;
 }
 
 /* The others are at their losses as well. In a shallow buffer we give as much as CUBIC does. In a deep one, which
  * FS-AT has left to them so far, a tenth, as long as that is more than (11). */
 FSAT_INLINE __u32 fsat_full_ssthresh(const struct fsat *f, __u32 cwnd, __u32 mss)
 {
-	if (fsat_within_best(f))
+	if (fsat_buffer_shallow(f))
 		return fsat_max(fsat_max(f->rcv_bytes, fsat_amount(7ULL * cwnd / 10)), fsat_twice(mss));
 	return fsat_max(fsat_best_ssthresh(f, mss), fsat_amount(9ULL * cwnd / 10));
 }
@@ -504,8 +516,10 @@ FSAT_INLINE void fsat_sample_rtt(struct fsat *f, const struct fsat_config *c, co
 	if (!f->rtt_min_us || a->rtt_us < f->rtt_min_us)
 		f->rtt_min_us = a->rtt_us;
 	f->rtt_us = a->rtt_us;
-	if (fsat_adds(c, FSAT_ADD_FULL))
+	if (fsat_adds(c, FSAT_ADD_FULL)) {
 		f->high_us[0] = fsat_max(f->high_us[0], a->rtt_us);
+		f->rtt_least_us = f->rtt_least_us ? fsat_min(f->rtt_least_us, a->rtt_us) : a->rtt_us;
+	}
 	if (fsat_adds(c, FSAT_ADD_PACE)) /* an outage would be in the average for long: that begins anew */
 		f->srtt_us = fsat_average(f->srtt_us / 4 > a->rtt_us ? 0 : f->srtt_us, a->rtt_us);
 }

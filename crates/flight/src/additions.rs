@@ -280,14 +280,24 @@ fn lost_where_full(best: u32, high_us: u32) -> u32 {
 
 #[test]
 fn full_a_loss_at_the_end_of_a_shallow_buffer_is_congestion() {
-    assert_eq!(lost_where_full(40_000, 160_000), 70_000);
-    assert_eq!(lost_where_full(40_000, 161_000), NO_LIMIT, "the buffer has room: the radio");
+    assert_eq!(lost_where_full(40_000, 168_000), 70_000);
+    assert_eq!(lost_where_full(40_000, 169_000), NO_LIMIT, "the buffer has room: the radio");
 }
 
 #[test]
 fn full_at_the_end_of_a_deep_buffer_a_tenth_is_given_up() {
-    assert_eq!(lost_where_full(39_000, 160_000), 90_000);
-    assert_eq!(lost_where_full(39_000, 161_000), 39_000, "the buffer has room: (11)");
+    assert_eq!(lost_where_full(39_000, 168_000), 90_000);
+    assert_eq!(lost_where_full(39_000, 169_000), 39_000, "the buffer has room: (11)");
+}
+
+#[test]
+fn full_a_buffer_of_half_a_bdp_is_shallow_whatever_is_in_flight() {
+    let full = config(Additions::from_bits(Additions::BEST.bits() | Additions::FULL.bits()));
+    let lost = |rtt_least_us| {
+        let known = RawFsat { best: [39_000, 0], high_us: [150_000, 0], rtt_us: 140_000, ..standing(0) };
+        { RawFsat { rtt_least_us, ..known } }.on_loss(&full, 100_000, NO_LIMIT, 1000)
+    };
+    assert_eq!((lost(100_000), lost(99_999)), (70_000, 90_000));
 }
 
 #[test]
