@@ -47,6 +47,7 @@
 #define FSAT_DRAIN_ALONE_US   8000000U /* and after it ran dry by itself, once drains bring nothing new: */
 #define FSAT_DRAIN_QUIET      6U       /* so many in a row */
 #define FSAT_FOREIGN_PERIODS  8U       /* so many in a row with more queue than is ours */
+#define FSAT_STEADY_PERIODS   8U       /* so many in a row with one rate: nobody else comes or goes */
 
 struct fsat_config {
 	__u32 additions; /* FSAT_ADD_* */
@@ -69,6 +70,10 @@ struct fsat_ack {
 #define FSAT_RTT_KNOWN   1U /* it found rtt_min */
 #define FSAT_RTT_DOUBTED 2U /* it found more, and rtt_min was not seen since */
 
+/* Values of draining. */
+#define FSAT_DRAIN_SHALLOW 1U /* the queue is emptied, and the path hardly */
+#define FSAT_DRAIN_DEEP    2U /* and the path too, since RTT did not become rtt_min by that or is not to be trusted */
+
 /* A connection's state. All 0 is not a valid one: fsat_init. */
 struct fsat {
 	__u32 target;            /* ceiling of space; FSAT_NO_LIMIT */
@@ -89,8 +94,9 @@ struct fsat {
 	__u32 high_us[2];        /* the greatest RTT likewise */
 	__u32 spell_us;          /* when the present spell began */
 	__u32 rtt_us;            /* the last RTT */
+	__u32 rtt_least_us;      /* the least of all, whatever drains make of rtt_min */
 	/* FSAT_ADD_DRAIN */
-	__u32 draining;          /* not 0: the queue is let run dry */
+	__u32 draining;          /* not 0: the queue is let run dry; FSAT_DRAIN_* */
 	__u32 drains;            /* begun so far; wraps */
 	__u32 dry_us;            /* when the queue was last as dry as it gets; while draining, the begin */
 	__u32 drained_us;        /* when the last drain ended */
@@ -105,6 +111,8 @@ struct fsat {
 	__u32 rtt_usual_us;      /* a moving average of that */
 	__u32 foreign;           /* periods in a row with more queue than is ours */
 	__u32 two_segments_us;   /* how long two segments take on the link; 0: not known */
+	__u32 arrived;           /* what arrived in the last whole period, by fsat_arrived */
+	__u32 steady;            /* periods in a row in which that was the same, within an eighth */
 	/* FSAT_ADD_PACE */
 	__u32 srtt_us;           /* RFC 6298, but forgets what is more than four times the last RTT */
 };
@@ -234,35 +242,57 @@ FSAT_INLINE __u32 fsat_best_ssthresh(const struct fsat *f, __u32 mss)
 
 /* ---- FSAT_ADD_FULL: RTT is as great as it gets, so the buffer ends there ---- */
 
+FSAT_INLINE __u32 fsat_high(const struct fsat *f) { return fsat_max(f->high_us[0], f->high_us[1]); }
+
 /* Where no more is in flight than the path is known to carry, it has to be a shallow buffer, which others fill:
  * RTT beyond twice rtt_min says that the rate is in a dip, and nothing about the buffer. */
 FSAT_INLINE int fsat_buffer_full(const struct fsat *f)
 {
-	__u32 high = fsat_max(f->high_us[0], f->high_us[1]), low = f->rtt_min_us;
+	__u32 high = fsat_high(f), low = f->rtt_min_us;
 
-	if (f->rtt_us < high - high / 8 || high <= low + low / 4)
+	if (f->rtt_us < high - high / 6 || high <= low + low / 4)
 		return 0;
 	return !fsat_within_best(f) || high / 2 <= low;
+}
+
+/* No more is in flight than the path carries, or the buffer holds half a BDP at most: by the least RTT of all, since
+ * rtt_min may contain a queue of others. */
+FSAT_INLINE int fsat_buffer_shallow(const struct fsat *f)
+{
+	__u32 high = fsat_high(f);
+
+	return fsat_within_best(f) || high - high / 3 <= f->rtt_least_us;
 }
 
 /* The others are at their losses as well. In a shallow buffer we give as much as CUBIC does. In a deep one, which
  * FS-AT has left to them so far, a tenth, as long as that is more than (11). */
 FSAT_INLINE __u32 fsat_full_ssthresh(const struct fsat *f, __u32 cwnd, __u32 mss)
 {
-	if (fsat_within_best(f))
+	if (fsat_buffer_shallow(f))
 		return fsat_max(fsat_max(f->rcv_bytes, fsat_amount(7ULL * cwnd / 10)), fsat_twice(mss));
 	return fsat_max(fsat_best_ssthresh(f, mss), fsat_amount(9ULL * cwnd / 10));
 }
 
 /* ---- FSAT_ADD_DRAIN: what stands in the queue hides rtt_min ---- */
 
-/* What a drain leaves in flight: too little to queue, enough to go on measuring. Less as long as rtt_min may be
- * too great, for rcv_bytes is too great with it. */
+/* What a drain leaves in flight: too little to queue, enough to go on measuring. A deep one leaves less as long as
+ * rtt_min may be too great, for rcv_bytes is too great with it. */
 FSAT_INLINE __u32 fsat_drain_level(const struct fsat *f, const struct fsat_ack *a)
 {
-	__u32 share = f->rtt_known == FSAT_RTT_KNOWN ? 2 : 8;
+	__u32 bdp = f->drain_rcv_bytes, level = bdp - bdp / 8;
 
-	return fsat_max(f->drain_rcv_bytes / share, fsat_amount(4ULL * a->mss));
+	if (f->draining == FSAT_DRAIN_DEEP)
+		level = f->rtt_known == FSAT_RTT_KNOWN ? bdp / 2 : bdp / 8;
+	return fsat_max(level, fsat_amount(4ULL * a->mss));
+}
+
+/* Once per period. */
+FSAT_INLINE void fsat_note_arrived(struct fsat *f, __u32 arrived)
+{
+	__u32 away = arrived > f->arrived ? arrived - f->arrived : f->arrived - arrived;
+
+	f->steady = away <= f->arrived / 8 ? f->steady + 1 : 0;
+	f->arrived = arrived;
 }
 
 /* By Little's law RTT is at most twice rtt_min if the queue is ours alone, since target is at most twice
@@ -311,9 +341,18 @@ FSAT_INLINE int fsat_drain_due(const struct fsat *f, const struct fsat_ack *a)
 	return dry >= FSAT_DRAIN_JOIN_US && fsat_differs(f, a->rtt_us, f->rtt_usual_us) && !fsat_dry_alone(f, a->now_us);
 }
 
+/* Whether the queue can be expected to be ours alone and rtt_min to be right, so that emptying it is enough to see that.
+ * A flow that does not know its rtt_min knows of no others as long as its rate stays as it is. */
+FSAT_INLINE int fsat_alone(const struct fsat *f)
+{
+	if (f->rtt_known == FSAT_RTT_UNKNOWN)
+		return f->steady >= FSAT_STEADY_PERIODS && f->foreign < FSAT_FOREIGN_PERIODS;
+	return f->rtt_known == FSAT_RTT_KNOWN;
+}
+
 FSAT_INLINE void fsat_begin_drain(struct fsat *f, const struct fsat_ack *a)
 {
-	f->draining = 1;
+	f->draining = fsat_alone(f) ? FSAT_DRAIN_SHALLOW : FSAT_DRAIN_DEEP;
 	f->drains++;
 	f->dry_us = a->now_us;
 	f->falls_us = a->now_us;
@@ -355,13 +394,31 @@ FSAT_INLINE int fsat_drain_acts(const struct fsat *f, const struct fsat_ack *a, 
 	return a->rtt_us < low - low / 16 || (emptying && a->now_us - f->dry_us < 8ULL * a->rtt_us);
 }
 
+/* RTT falls no more. A shallow drain has shown rtt_min, or it has to go deep. */
+FSAT_INLINE void fsat_settle(struct fsat *f, const struct fsat_ack *a, int seen)
+{
+	__u32 settled = a->now_us - f->falls_us;
+
+	if (f->draining == FSAT_DRAIN_DEEP) {
+		if (settled >= a->rtt_us / 2)
+			fsat_end_drain(f, a);
+	} else if (settled >= a->rtt_us) { /* what RTT was before then says nothing of the level */
+		if (seen && !fsat_differs(f, f->rtt_low_us, f->rtt_found_us)) {
+			fsat_end_drain(f, a);
+			return;
+		}
+		f->draining = FSAT_DRAIN_DEEP;
+		f->falls_us = a->now_us;
+	}
+}
+
 /* RTT is rtt_min again, or nearly: the last drain has not found the truth if it found more. */
 FSAT_INLINE void fsat_confirm(struct fsat *f, const struct fsat_ack *a)
 {
 	if (f->rtt_known == FSAT_RTT_DOUBTED)
 		f->rtt_found_us = f->rtt_min_us;
 	f->rtt_known = FSAT_RTT_KNOWN;
-	f->quiet += f->draining;
+	f->quiet += f->draining != 0;
 	fsat_dry(f, a);
 }
 
@@ -384,8 +441,8 @@ FSAT_INLINE void fsat_drain(struct fsat *f, const struct fsat_ack *a)
 	if (f->draining) {
 		if (fsat_drain_acts(f, a, low))
 			f->falls_us = a->now_us;
-		else if (a->now_us - f->falls_us >= a->rtt_us / 2)
-			fsat_end_drain(f, a);
+		else
+			fsat_settle(f, a, seen);
 	} else {
 		if (a->rtt_us <= low) /* whoever shares the queue sees the same: all drain together */
 			f->dry_us = a->now_us;
@@ -418,8 +475,10 @@ FSAT_INLINE void fsat_end_period(struct fsat *f, const struct fsat_config *c, co
 		fsat_headroom(f, arrived);
 	f->target = fsat_max(fsat_judge1(f, arrived), floor);
 	fsat_note_best(f, c, a->now_us);
-	if (fsat_adds(c, FSAT_ADD_DRAIN))
+	if (fsat_adds(c, FSAT_ADD_DRAIN)) {
+		fsat_note_arrived(f, arrived);
 		fsat_note_rtt(f, a);
+	}
 	fsat_begin_period(f, a);
 }
 
@@ -457,8 +516,10 @@ FSAT_INLINE void fsat_sample_rtt(struct fsat *f, const struct fsat_config *c, co
 	if (!f->rtt_min_us || a->rtt_us < f->rtt_min_us)
 		f->rtt_min_us = a->rtt_us;
 	f->rtt_us = a->rtt_us;
-	if (fsat_adds(c, FSAT_ADD_FULL))
+	if (fsat_adds(c, FSAT_ADD_FULL)) {
 		f->high_us[0] = fsat_max(f->high_us[0], a->rtt_us);
+		f->rtt_least_us = f->rtt_least_us ? fsat_min(f->rtt_least_us, a->rtt_us) : a->rtt_us;
+	}
 	if (fsat_adds(c, FSAT_ADD_PACE)) /* an outage would be in the average for long: that begins anew */
 		f->srtt_us = fsat_average(f->srtt_us / 4 > a->rtt_us ? 0 : f->srtt_us, a->rtt_us);
 }

@@ -6,6 +6,9 @@ use crate::ffi::{NO_LIMIT, RawAck, RawConfig, RawFsat};
 /// `FSAT_RTT_KNOWN` and `FSAT_RTT_DOUBTED`.
 const KNOWN: u32 = 1;
 const DOUBTED: u32 = 2;
+/// `FSAT_DRAIN_SHALLOW` and `FSAT_DRAIN_DEEP`.
+const SHALLOW: u32 = 1;
+const DEEP: u32 = 2;
 
 fn config(additions: Additions) -> RawConfig {
     RawConfig { additions: additions.bits() }
@@ -90,16 +93,16 @@ fn until(state: &mut RawFsat, from: u32, rtt_us: u32, flight: u32, draining: u32
 
 #[test]
 fn drain_stops_sending_until_little_is_in_flight() {
-    let mut state = standing(0);
+    let mut state = RawFsat { rtt_known: DOUBTED, ..standing(0) };
     state.rtt_low_us = 190_000; // so that 200 ms are no news
-    let due = until(&mut state, 0, 200_000, 40_000, 1);
+    let due = until(&mut state, 0, 200_000, 40_000, DEEP);
     assert_eq!(due, 2_000_000);
     assert_eq!(state.space, 4000, "four segments, which is more than an eighth of the BDP");
 }
 
 #[test]
 fn drain_is_gentle_once_rtt_min_is_known() {
-    let mut state = RawFsat { draining: 1, drain_rcv_bytes: 20_000, rtt_known: KNOWN, ..standing(0) };
+    let mut state = RawFsat { draining: SHALLOW, drain_rcv_bytes: 20_000, rtt_known: KNOWN, ..standing(0) };
     state.on_ack(&config(Additions::DRAIN), &ack(10_000, 200_000, 40_000));
     assert_eq!(state.space, 39_000, "half of what arrived less");
     until(&mut state, 20_000, 112_500, 40_000, 0);
@@ -111,11 +114,54 @@ fn drain_is_gentle_once_rtt_min_is_known() {
 }
 
 #[test]
+fn drain_is_shallow_where_the_rate_was_the_same_for_eight_periods() {
+    let begun = |steady, foreign| {
+        let mut state = RawFsat { steady, foreign, rtt_low_us: 1, period_start_us: 1_990_000, ..standing(0) };
+        state.on_ack(&config(Additions::DRAIN), &ack(2_000_000, 200_000, 40_000));
+        (state.draining, state.space)
+    };
+    assert_eq!(begun(8, 0), (SHALLOW, 17_500), "an eighth less than the BDP");
+    assert_eq!(begun(7, 0), (DEEP, 4000));
+    assert_eq!(begun(8, 8), (DEEP, 4000), "and the queue our own");
+}
+
+#[test]
+fn drain_counts_periods_of_one_rate() {
+    let mut state = standing(0);
+    let mut steady = |period: u32, delivered| {
+        let end = RawAck { delivered, ..ack(100_000 * period, 200_000, 40_000) };
+        state.on_ack(&config(Additions::DRAIN), &end);
+        state.steady
+    };
+    assert_eq!([steady(1, 16_000), steady(2, 18_000), steady(3, 16_000)], [0, 1, 2]);
+    assert_eq!([steady(4, 13_000), steady(5, 13_000)], [0, 1]);
+}
+
+#[test]
+fn drain_goes_deep_if_a_shallow_one_does_not_show_rtt_min() {
+    let shallow =
+        RawFsat { draining: SHALLOW, drain_rcv_bytes: 20_000, rtt_found_us: 100_000, ..standing(0) };
+    let after = |known, rtt_us: u32| {
+        let mut state = RawFsat { rtt_known: known, rtt_low_us: rtt_us, ..shallow };
+        while state.draining == SHALLOW && state.period_start_us < 1_000_000 {
+            let now_us = state.period_start_us + 10_000;
+            state.on_ack(&config(Additions::DRAIN), &ack(now_us, rtt_us, 17_000));
+            state.period_start_us = now_us;
+        }
+        (state.period_start_us, state.draining)
+    };
+    assert_eq!(after(0, 112_000), (120_000, 0), "seen for one RTT");
+    assert_eq!(after(0, 120_000), (120_000, DEEP));
+    assert_eq!(after(KNOWN, 120_000), (120_000, DEEP));
+    assert_eq!(after(0, 80_000), (80_000, DEEP), "rtt_min was too great");
+}
+
+#[test]
 fn drain_ends_when_rtt_falls_no_more() {
-    let mut state = RawFsat { draining: 1, drain_rcv_bytes: 20_000, rtt_found_us: 100_000, ..standing(0) };
+    let mut state = RawFsat { draining: DEEP, drain_rcv_bytes: 20_000, rtt_found_us: 100_000, ..standing(0) };
     let early = ack(300_000, 100_000, 20_000);
     state.on_ack(&config(Additions::DRAIN), &early);
-    assert_eq!(state.draining, 1, "more is in flight than a drain leaves");
+    assert_eq!(state.draining, DEEP, "more is in flight than a drain leaves");
     let took = until(&mut state, 310_000, 100_000, 5000, 0);
     assert_eq!(took, 40_000, "half an RTT after it last had to go on");
     assert_eq!((state.rtt_known, state.quiet), (KNOWN, 1));
@@ -125,7 +171,7 @@ fn drain_ends_when_rtt_falls_no_more() {
 #[test]
 fn drain_raises_rtt_min_at_the_second_time_and_lowers_it_at_once() {
     let found = |state: &RawFsat, rtt_us| {
-        let mut state = RawFsat { draining: 1, drain_rcv_bytes: 20_000, ..*state };
+        let mut state = RawFsat { draining: DEEP, drain_rcv_bytes: 20_000, ..*state };
         until(&mut state, 100_000, rtt_us, 5000, 0);
         (state.rtt_min_us, state.rtt_known, state)
     };
@@ -150,7 +196,7 @@ fn drain_joins_others_but_not_where_the_queue_runs_dry_by_itself() {
         let known = RawFsat { rtt_found_us: 100_000, rtt_known: KNOWN, rtt_low_us: 1, ..standing(0) };
         let mut state = RawFsat { quiet, alone_us, period_start_us: 9_990_000, ..known };
         state.on_ack(&config(Additions::DRAIN), &ack(10_000_000, 170_000, 40_000));
-        state.draining == 1
+        state.draining == SHALLOW
     };
     assert!(joins(6, 0), "that was ten seconds ago");
     assert!(joins(5, 5_000_000), "as long as drains bring news");
@@ -175,7 +221,11 @@ fn drain_is_not_due_before_anything_queued() {
     }
     assert_eq!(state.drains, 0);
     state.rtt_low_us = 1; // so that the last RTTs are no news
-    assert_eq!(until(&mut state, 10_000_000, 180_000, 40_000, 1), 1_990_000, "2 s after the last of them");
+    assert_eq!(
+        until(&mut state, 10_000_000, 180_000, 40_000, SHALLOW),
+        1_990_000,
+        "2 s after the last of them"
+    );
 }
 
 #[test]
@@ -183,7 +233,7 @@ fn drain_is_due_when_rtt_stays_longer_than_our_queue_makes_it() {
     let first_drain = |rtt_us| {
         let mut state = RawFsat { rtt_found_us: 100_000, rtt_known: 1, rtt_low_us: 1, ..standing(0) };
         (state.rtt_usual_us, state.dev) = (rtt_us, 0);
-        until(&mut state, 0, rtt_us, 40_000, 1)
+        until(&mut state, 0, rtt_us, 40_000, SHALLOW)
     };
     assert!(first_drain(210_000) < 2_000_000);
     assert_eq!(first_drain(200_000), 45_000_000);
@@ -230,14 +280,24 @@ fn lost_where_full(best: u32, high_us: u32) -> u32 {
 
 #[test]
 fn full_a_loss_at_the_end_of_a_shallow_buffer_is_congestion() {
-    assert_eq!(lost_where_full(40_000, 160_000), 70_000);
-    assert_eq!(lost_where_full(40_000, 161_000), NO_LIMIT, "the buffer has room: the radio");
+    assert_eq!(lost_where_full(40_000, 168_000), 70_000);
+    assert_eq!(lost_where_full(40_000, 169_000), NO_LIMIT, "the buffer has room: the radio");
 }
 
 #[test]
 fn full_at_the_end_of_a_deep_buffer_a_tenth_is_given_up() {
-    assert_eq!(lost_where_full(39_000, 160_000), 90_000);
-    assert_eq!(lost_where_full(39_000, 161_000), 39_000, "the buffer has room: (11)");
+    assert_eq!(lost_where_full(39_000, 168_000), 90_000);
+    assert_eq!(lost_where_full(39_000, 169_000), 39_000, "the buffer has room: (11)");
+}
+
+#[test]
+fn full_a_buffer_of_half_a_bdp_is_shallow_whatever_is_in_flight() {
+    let full = config(Additions::from_bits(Additions::BEST.bits() | Additions::FULL.bits()));
+    let lost = |rtt_least_us| {
+        let known = RawFsat { best: [39_000, 0], high_us: [150_000, 0], rtt_us: 140_000, ..standing(0) };
+        { RawFsat { rtt_least_us, ..known } }.on_loss(&full, 100_000, NO_LIMIT, 1000)
+    };
+    assert_eq!((lost(100_000), lost(99_999)), (70_000, 90_000));
 }
 
 #[test]

@@ -42,6 +42,7 @@ pub struct RawFsat {
     pub high_us: [u32; 2],
     pub spell_us: u32,
     pub rtt_us: u32,
+    pub rtt_least_us: u32,
     pub draining: u32,
     pub drains: u32,
     pub dry_us: u32,
@@ -57,6 +58,8 @@ pub struct RawFsat {
     pub rtt_usual_us: u32,
     pub foreign: u32,
     pub two_segments_us: u32,
+    pub arrived: u32,
+    pub steady: u32,
     pub srtt_us: u32,
 }
 
