@@ -75,9 +75,13 @@ impl Neighbours {
         self.0.get(&mac).is_some_and(|known| now < known.known_until && now >= known.out_until)
     }
 
-    /// Whether few enough sums are missed by this neighbour that packets are worth holding for it.
+    /// Whether few enough sums are missed by this neighbour that packets are worth holding for it. One that was left out is
+    /// first to show it by what can be coded without.
     pub fn is_worth_waiting_for(&self, mac: Mac) -> bool {
-        let few = |known: &Neighbour| known.missed * TOO_MUCH_HELD <= known.expected.max(JUDGED_FROM);
+        let few = |known: &Neighbour| {
+            let is_on_trial = known.pause > PAUSE.0 && known.expected < JUDGED_FROM;
+            !is_on_trial && known.missed * TOO_MUCH_HELD <= known.expected.max(JUDGED_FROM)
+        };
         self.0.get(&mac).is_some_and(few)
     }
 
@@ -283,6 +287,18 @@ mod tests {
             assert!(neighbours.decodes(now + s(pause), NEIGHBOUR), "{pause}");
             now += s(pause);
         }
+    }
+
+    #[test]
+    fn nothing_is_held_for_one_that_was_left_out_before_it_has_shown_that_it_overhears() {
+        let mut neighbours = known();
+        assert!(neighbours.is_worth_waiting_for(NEIGHBOUR));
+        let newest = send(&mut neighbours, s(0), 20);
+        neighbours.handle_report(s(0), NEIGHBOUR, &Report { newest, lost: 10, missing: 0 });
+        assert!(!neighbours.is_worth_waiting_for(NEIGHBOUR));
+        let newest = send(&mut neighbours, s(1), 16);
+        neighbours.handle_report(s(1), NEIGHBOUR, &Report { newest, lost: 10, missing: 0 });
+        assert!(neighbours.is_worth_waiting_for(NEIGHBOUR));
     }
 
     #[test]
