@@ -6,6 +6,7 @@ use super::NcLayer;
 use crate::encoder::payload_len;
 use crate::ethernet::{self, Mac};
 use crate::header::{self, Report};
+use crate::hold::Leaving;
 use crate::interface_queue::Entry;
 use crate::transit::Transit;
 
@@ -18,9 +19,12 @@ impl NcLayer {
             self.send_held(now, held);
             return self.enqueue(Entry::Packet(packet));
         }
-        let partners = self.interface_queue.count_packets(|other| other.opposes(&packet));
+        let leaving = Leaving {
+            own: self.interface_queue.count_packets(|other| other.follows_the_way_of(&packet)),
+            partners: self.interface_queue.count_packets(|other| other.opposes(&packet)),
+        };
         let until = now.saturating_add(self.config.wait);
-        let out = self.holds.insert(now, until, packet, partners);
+        let out = self.holds.insert(now, until, packet, leaving);
         let (waited, came_now) = out.into_iter().partition(|packet| packet.came < now);
         self.send_pushed_out(now, waited);
         Vec::into_iter(came_now).for_each(|packet| self.enqueue(Entry::Packet(packet)));
