@@ -38,6 +38,8 @@ pub struct NcLayer {
     neighbours: Neighbours,
     reception: Reception,
     greeting: Greeting,
+    /// When many packets waited last (mode `any`).
+    many_waited: Option<Duration>,
     interface_queue: InterfaceQueue,
     decoding_buffer: DecodingBuffer,
     arrivals: Arrivals,
@@ -55,6 +57,7 @@ impl NcLayer {
             neighbours: Neighbours::default(),
             reception: Reception::default(),
             greeting: Greeting::default(),
+            many_waited: None,
             interface_queue: InterfaceQueue::default(),
             decoding_buffer: DecodingBuffer::default(),
             arrivals: Arrivals::default(),

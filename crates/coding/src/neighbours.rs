@@ -30,7 +30,8 @@ const HALVED_AT: u32 = 256;
 /// More than one of so many missed is too much. A later ACK makes up for one that is missed, and who misses one of ten is hardly
 /// ever taken for one that misses more than this.
 const TOO_MUCH: u32 = 5;
-/// More than one of so many missed is too much to wait for: a hold has its price, and then not even that is sure.
+/// More than one of so many missed is too much to wait for, while few packets wait: a hold has its price, and then not even that
+/// is sure.
 const TOO_MUCH_HELD: u32 = 16;
 /// More than one of so many missed is too much for what is wanted again: that comes late, and a flow takes it for lost.
 const TOO_MUCH_WANTED: u32 = 32;
@@ -75,9 +76,14 @@ impl Neighbours {
         self.0.get(&mac).is_some_and(|known| now < known.known_until && now >= known.out_until)
     }
 
-    /// Whether few enough sums are missed by this neighbour that packets are worth holding for it.
-    pub fn is_worth_waiting_for(&self, mac: Mac) -> bool {
-        let few = |known: &Neighbour| known.missed * TOO_MUCH_HELD <= known.expected.max(JUDGED_FROM);
+    /// Whether few enough sums are missed by this neighbour that packets are worth holding for it, while many wait here or few.
+    /// One that was left out is first to show it by what can be coded without.
+    pub fn is_worth_waiting_for(&self, mac: Mac, many_wait: bool) -> bool {
+        let few = |known: &Neighbour| {
+            let is_on_trial = known.pause > PAUSE.0 && known.expected < JUDGED_FROM;
+            let too_much = if many_wait { TOO_MUCH } else { TOO_MUCH_HELD };
+            !is_on_trial && known.missed * too_much <= known.expected.max(JUDGED_FROM)
+        };
         self.0.get(&mac).is_some_and(few)
     }
 
@@ -283,6 +289,26 @@ mod tests {
             assert!(neighbours.decodes(now + s(pause), NEIGHBOUR), "{pause}");
             now += s(pause);
         }
+    }
+
+    #[test]
+    fn nothing_is_held_for_one_that_was_left_out_before_it_has_shown_that_it_overhears() {
+        let mut neighbours = known();
+        assert!(neighbours.is_worth_waiting_for(NEIGHBOUR, false));
+        let newest = send(&mut neighbours, s(0), 20);
+        neighbours.handle_report(s(0), NEIGHBOUR, &Report { newest, lost: 10, missing: 0 });
+        assert!(!neighbours.is_worth_waiting_for(NEIGHBOUR, false));
+        let newest = send(&mut neighbours, s(1), 16);
+        neighbours.handle_report(s(1), NEIGHBOUR, &Report { newest, lost: 10, missing: 0 });
+        assert!(neighbours.is_worth_waiting_for(NEIGHBOUR, false));
+    }
+
+    #[test]
+    fn one_that_misses_a_tenth_is_worth_waiting_for_while_many_wait() {
+        let mut neighbours = known();
+        let newest = send(&mut neighbours, s(0), 100);
+        neighbours.handle_report(s(0), NEIGHBOUR, &Report { newest, lost: 10, missing: 0 });
+        assert_eq!([true, false].map(|many| neighbours.is_worth_waiting_for(NEIGHBOUR, many)), [true, false]);
     }
 
     #[test]

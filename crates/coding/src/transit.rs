@@ -27,6 +27,11 @@ impl Transit {
             && self.next_hop != other.next_hop
     }
 
+    /// Whether both come from one neighbour and go to one.
+    pub fn follows_the_way_of(&self, other: &Transit) -> bool {
+        self.previous_hop == other.previous_hop && self.next_hop == other.next_hop
+    }
+
     /// The order of two packets in a sum: the longer is sent to its next hop, with link ACKs; the other is overheard.
     pub fn in_order<'a>(&'a self, other: &'a Transit) -> (&'a Transit, &'a Transit) {
         let longer = self.datagram.bytes().len() >= other.datagram.bytes().len();

@@ -1,7 +1,7 @@
 //! What coding saves over chains of the 802.11 medium at 54 Mbit/s, with a model of TCP in virtual time.
 //!
 //! Medians of seeds, since one seed's figure is off by a percent or two. The constants of mode `any` were chosen with seeds
-//! 1 and 11 to 14, which are therefore not among them. The same seeds give the same figures, so these are no measurements of this
+//! 1 and 11 to 25, which are therefore not among them. The same seeds give the same figures, so these are no measurements of this
 //! machine.
 
 mod common;
@@ -117,7 +117,7 @@ fn any_starves_no_small_window() {
     for hops in [2, 3, 4] {
         for window in [4, 8] {
             let gain = gain(&Scenario { hops, window, mode: Mode::Any, ..Scenario::default() });
-            assert!(gain.goodput >= -1.0, "{hops} hops, window {window}: {:.1} %", gain.goodput);
+            assert!(gain.goodput >= 1.0, "{hops} hops, window {window}: {:.1} %", gain.goodput);
         }
     }
 }
@@ -137,7 +137,7 @@ fn any_steps_aside_when_overhearing_fails() {
 
 #[test]
 fn any_gains_where_a_tenth_is_not_overheard() {
-    for (hops, goodput) in [(2, 5.0), (3, 7.0)] {
+    for (hops, goodput) in [(2, 6.0), (3, 11.0)] {
         let scenario = Scenario { hops, overhearing_loss: 0.1, ..Scenario::default() };
         let gain = gain(&Scenario { mode: Mode::Any, ..scenario });
         assert!(gain.goodput >= goodput, "{hops} hops: {:.1} %", gain.goodput);

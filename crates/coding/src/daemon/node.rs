@@ -89,7 +89,7 @@ impl Node {
                     WAKER if self.answer() => return Ok(()),
                     CHANGES => self.note_changes()?,
                     MASTER => self.take()?,
-                    SLAVE if ready.readable => self.hear(),
+                    SLAVE if ready.readable => self.hear()?,
                     _ => {}
                 }
             }
@@ -114,9 +114,9 @@ impl Node {
         Ok(())
     }
 
-    /// Frames from the medium.
-    fn hear(&mut self) {
-        let (Some(slave), layer) = (&mut self.slave, &mut self.layer) else { return };
+    /// Frames from the medium. Those that this host forwards are at the master as soon as it has been given them.
+    fn hear(&mut self) -> io::Result<()> {
+        let (Some(slave), layer) = (&mut self.slave, &mut self.layer) else { return Ok(()) };
         for _ in 0..TURN {
             let now = monotonic();
             // What fails is the interface, and then there are news of it.
@@ -124,9 +124,12 @@ impl Node {
                 break;
             }
         }
+        let mut delivered = false;
         while let Some(frame) = self.layer.poll_master() {
+            delivered = true;
             self.undelivered += u64::from(self.master.tap.send(&frame).is_err());
         }
+        if delivered { self.take() } else { Ok(()) }
     }
 
     /// Frames for the medium, as long as it takes them; how long to wait for what comes next.

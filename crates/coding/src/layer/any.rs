@@ -6,21 +6,33 @@ use super::NcLayer;
 use crate::encoder::payload_len;
 use crate::ethernet::{self, Mac};
 use crate::header::{self, Report};
+use crate::hold::Leaving;
 use crate::interface_queue::Entry;
 use crate::transit::Transit;
+
+/// Packets that wait here while windows are large: to them, a packet that a neighbour does not overhear is no pause.
+const MANY: usize = 8;
+/// They are large for so long after so many waited.
+const LARGE_FOR: Duration = Duration::from_secs(1);
 
 impl NcLayer {
     /// A packet that has no partner yet waits for one, if that is worth it.
     pub(super) fn wait_or_go(&mut self, now: Duration, packet: Transit) {
         self.stats.relayed += 1;
+        if self.interface_queue.len() + self.holds.len() >= MANY {
+            self.many_waited = Some(now);
+        }
         if !self.can_be_held(now, &packet) {
             let held = self.holds.release(&packet);
             self.send_held(now, held);
             return self.enqueue(Entry::Packet(packet));
         }
-        let partners = self.interface_queue.count_packets(|other| other.opposes(&packet));
+        let leaving = Leaving {
+            own: self.interface_queue.count_packets(|other| other.follows_the_way_of(&packet)),
+            partners: self.interface_queue.count_packets(|other| other.opposes(&packet)),
+        };
         let until = now.saturating_add(self.config.wait);
-        let out = self.holds.insert(now, until, packet, partners);
+        let out = self.holds.insert(now, until, packet, leaving);
         let (waited, came_now) = out.into_iter().partition(|packet| packet.came < now);
         self.send_pushed_out(now, waited);
         Vec::into_iter(came_now).for_each(|packet| self.enqueue(Entry::Packet(packet)));
@@ -29,7 +41,8 @@ impl NcLayer {
     /// Whether the neighbours on both sides decode, and miss too little for a hold to be in vain.
     fn can_be_held(&self, now: Duration, packet: &Transit) -> bool {
         let mut hops = packet.previous_hop.into_iter().chain([packet.next_hop]);
-        self.can_be_coded(now, packet) && hops.all(|hop| self.neighbours.is_worth_waiting_for(hop))
+        let many_wait = self.many_waited.is_some_and(|last| now.saturating_sub(last) < LARGE_FOR);
+        self.can_be_coded(now, packet) && hops.all(|hop| self.neighbours.is_worth_waiting_for(hop, many_wait))
     }
 
     /// Whether the neighbours on both sides decode.
