@@ -134,7 +134,7 @@ pub(super) fn run(
     program: &Program,
     test: &Test,
     primaries: &[usize],
-    meanwhile: impl FnOnce(&Network) -> Result<(), Error>,
+    meanwhile: impl FnOnce(&mut Network) -> Result<(), Error>,
 ) -> Result<Vec<Outcome>, Error> {
     let probe = (test.stack == Stack::LinuxProbed).then(|| "probe".to_owned());
     let words = |own: Vec<String>| probe.clone().into_iter().chain(own).collect::<Vec<_>>();
