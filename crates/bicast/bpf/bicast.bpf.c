@@ -15,17 +15,6 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 #define MARK_COPY 0x10000000 /* to be given its addresses; cb[0] says which */
 #define MARK_DONE 0x20000000 /* a copy on its way out */
 
-/* Which of an association's addresses a copy goes between, and what is needed to choose them. */
-struct choice {
-	struct __sk_buff *skb;
-	const struct walk *w;
-	const struct association *a;
-	__u64 rank; /* of the best so far; 0: none */
-	__u32 local;
-	__u32 remote;
-	__u32 interface;
-};
-
 /* How good an address of the peer is for a copy of `w` that leaves by `interface`: less is better, 0 is not at all. One
  * to which the stack's HEARTBEATs leave there comes before one to which they leave elsewhere, since that may have no
  * route (bpf_fib_lookup tells only where packets are forwarded); another than the packet's own before that one; a
@@ -56,21 +45,15 @@ INLINE int has_other(const struct __sk_buff *skb, const struct walk *w, const st
 	return any != 0;
 }
 
-/* One pair of addresses. */
-static long consider(__u32 index, struct choice *c)
+/* One pair of addresses: `w->best` becomes it if it is better. */
+INLINE void consider(struct __sk_buff *skb, struct walk *w, const struct association *a, __u32 local, __u32 remote)
 {
-	__u32 local = index / ADDRESSES % ADDRESSES, remote = index % ADDRESSES;
-	const struct remote *to = &c->a->remotes[remote];
-	__u32 interface = other_interface(c->skb, c->w, &c->a->locals[local]), mtu = 0;
-	__u64 is = interface ? rank(c->w, to, interface) : 0;
+	__u32 interface = other_interface(skb, w, &a->locals[local]), mtu = 0;
+	__u64 is = interface ? rank(w, &a->remotes[remote], interface) : 0;
 
-	if (!is || (c->rank && is >= c->rank) || bpf_check_mtu(c->skb, interface, &mtu, 0, 0))
-		return 0;
-	c->rank = is;
-	c->local = local;
-	c->remote = remote;
-	c->interface = interface;
-	return 0;
+	if (!is || (w->best.rank && is >= w->best.rank) || bpf_check_mtu(skb, interface, &mtu, 0, 0))
+		return;
+	w->best = (struct choice){ is, local, remote, interface };
 }
 
 /* Whether a copy may leave from the address chosen: this host's may have gone, or moved to another interface, since it was
@@ -111,21 +94,21 @@ INLINE void repeat(struct __sk_buff *skb, const struct walk *w, struct associati
 }
 
 /* Sends a copy of the packet, which itself stays as it is; whether it has left. */
-INLINE int copy(struct __sk_buff *skb, const struct walk *w, struct association *a, __u32 reasons)
+INLINE int copy(struct __sk_buff *skb, struct walk *w, struct association *a, __u32 reasons)
 {
-	struct choice best = { .skb = skb, .w = w, .a = a };
 	__u32 mark = skb->mark;
 	long failed;
 
 	if (has_other(skb, w, a))
-		bpf_loop(ADDRESSES * ADDRESSES, consider, &best, 0);
-	if (!best.rank || !still_there(a, &best)) {
+		for (__u32 i = 0; i < ADDRESSES * ADDRESSES; i++)
+			consider(skb, w, a, i / ADDRESSES, i % ADDRESSES);
+	if (!w->best.rank || !still_there(a, &w->best)) {
 		add(&a->skipped[SKIPPED_NO_PATH], 1);
 		return 0;
 	}
 	skb->mark = (mark & ~MARK_MASK) | MARK_COPY;
-	skb->cb[0] = best.local | best.remote << 8;
-	failed = bpf_clone_redirect(skb, best.interface, 0);
+	skb->cb[0] = w->best.local | w->best.remote << 8;
+	failed = bpf_clone_redirect(skb, w->best.interface, 0);
 	skb->mark = mark;
 	if (failed) {
 		add(&a->skipped[SKIPPED_UNSENT], 1);
@@ -190,7 +173,7 @@ INLINE void learn_from_sent(struct __sk_buff *skb, const struct walk *w, const s
 {
 	__u32 *local_tag;
 
-	if (w->cookie) {
+	if (w->places[COOKIE].length) {
 		local_tag = bpf_map_lookup_elem(&handshakes, key);
 		if (local_tag) {
 			join(key, a, *local_tag);
@@ -198,9 +181,9 @@ INLINE void learn_from_sent(struct __sk_buff *skb, const struct walk *w, const s
 			bpf_map_delete_elem(&handshakes, key);
 		}
 	}
-	if (w->heartbeat.length)
+	if (w->places[HEARTBEAT].length)
 		probe_sent(skb, w, key, a);
-	if (w->asconf.length)
+	if (w->places[ASCONF].length)
 		changed(skb, w, a, 1);
 }
 
@@ -210,7 +193,7 @@ INLINE void shake_hands(struct __sk_buff *skb, const struct walk *w, const struc
 	__u32 inside, outside = key->tag;
 	struct key out = *key;
 
-	if (bpf_skb_load_bytes(skb, w->init_ack.at + 4, &inside, sizeof(inside)) || !inside || !outside)
+	if (bpf_skb_load_bytes(skb, w->places[INIT_ACK].at + 4, &inside, sizeof(inside)) || !inside || !outside)
 		return;
 	if (!sent)
 		out.tag = inside;
@@ -220,7 +203,8 @@ INLINE void shake_hands(struct __sk_buff *skb, const struct walk *w, const struc
 /* Whether only an end of an association sends such a packet: what answers strangers makes no state. */
 INLINE int of_an_association(const struct walk *w)
 {
-	return (w->fields.found & FOUND_DATA) || w->cookie || w->heartbeat.length || w->sack.length;
+	return (w->fields.found & FOUND_DATA) || w->places[COOKIE].length || w->places[HEARTBEAT].length ||
+	       w->places[SACK].length;
 }
 
 /* The reasons to copy a packet in adaptive mode; nothing has been sent for `idle_ns` before it. */
@@ -231,7 +215,7 @@ INLINE __u32 adapt(const struct walk *w, struct association *a, __u32 reasons, _
 	return bicast_wanted(BICAST_ADAPTIVE, reasons);
 }
 
-INLINE void judge(struct __sk_buff *skb, const struct walk *w, const struct settings *now, const struct key *key)
+INLINE void judge(struct __sk_buff *skb, struct walk *w, const struct settings *now, const struct key *key)
 {
 	__u64 now_ns, idle_ns;
 	struct association *a;
@@ -280,7 +264,7 @@ INLINE void consider_sent(struct __sk_buff *skb, const struct settings *now)
 	if (walked != WALKED_SCTP)
 		return;
 	key = (struct key){ w->tag, w->source_port, w->destination_port };
-	if (w->init_ack.length)
+	if (w->places[INIT_ACK].length)
 		shake_hands(skb, w, &key, 1);
 	else
 		judge(skb, w, now, &key);
@@ -309,10 +293,10 @@ INLINE void take_report(struct __sk_buff *skb, const struct walk *w, struct asso
 	__u32 first = 0, count;
 	__u16 counts[2];
 
-	if (bpf_skb_load_bytes(skb, w->sack.at + 12, counts, sizeof(counts)))
+	if (bpf_skb_load_bytes(skb, w->places[SACK].at + 12, counts, sizeof(counts)))
 		return;
 	count = ntohs(counts[1]);
-	if (!count || bpf_skb_load_bytes(skb, w->sack.at + 16 + 4 * ntohs(counts[0]), &first, sizeof(first)))
+	if (!count || bpf_skb_load_bytes(skb, w->places[SACK].at + 16 + 4 * ntohs(counts[0]), &first, sizeof(first)))
 		return;
 	add(&a->duplicates, count);
 	bicast_spare_reported(&a->spare, ntohl(first), count, bpf_ktime_get_ns() / 1000);
@@ -323,9 +307,9 @@ INLINE void learn_from_received(struct __sk_buff *skb, const struct settings *no
 				const struct key *out, struct association *a)
 {
 	arrived_at(skb, now, a, &w->destination);
-	if (w->asconf.length)
+	if (w->places[ASCONF].length)
 		changed(skb, w, a, 0);
-	if (w->sack.length)
+	if (w->places[SACK].length)
 		take_report(skb, w, a);
 	if (w->fields.found & FOUND_END)
 		forget(out, a);
@@ -343,9 +327,9 @@ int bicast_ingress(struct __sk_buff *skb)
 	if (!now || !w || walk(skb, w, now->udp_port) != WALKED_SCTP)
 		return TC_ACT_UNSPEC;
 	key = (struct key){ w->tag, w->destination_port, w->source_port };
-	if (w->init_ack.length)
+	if (w->places[INIT_ACK].length)
 		shake_hands(skb, w, &key, 0);
-	if (w->heartbeat_ack.length)
+	if (w->places[HEARTBEAT_ACK].length)
 		probe_answered(skb, w, &key);
 	out = key;
 	if (!w->abort_reflected) {

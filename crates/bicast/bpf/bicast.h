@@ -125,23 +125,29 @@ BICAST_FN void bicast_data_seen(struct bicast_sctp *p, __u32 flags, __u32 tsn)
 		p->found |= FOUND_IMMEDIATE;
 }
 
+/* What a chunk of each type says by its being there. */
+static const __u8 bicast_found[256] = {
+	[CHUNK_SACK] = FOUND_GAPS, /* if it has any */
+	[CHUNK_SHUTDOWN] = FOUND_SHUTDOWN,
+	[CHUNK_SHUTDOWN_ACK] = FOUND_SHUTDOWN,
+	[CHUNK_SHUTDOWN_COMPLETE] = FOUND_END,
+	[CHUNK_ABORT] = FOUND_END | FOUND_ABORT,
+	[CHUNK_HEARTBEAT] = FOUND_PATH,
+	[CHUNK_HEARTBEAT_ACK] = FOUND_PATH,
+	[CHUNK_INIT] = FOUND_PATH,
+	[CHUNK_INIT_ACK] = FOUND_PATH,
+	[CHUNK_COOKIE_ECHO] = FOUND_PATH,
+	[CHUNK_COOKIE_ACK] = FOUND_PATH,
+	[CHUNK_ASCONF] = FOUND_PATH,
+};
+
 /* Takes in one chunk: `tsn` is that of DATA, `gaps` the number of gap ack blocks of a SACK. */
 BICAST_FN void bicast_chunk_seen(struct bicast_sctp *p, __u32 type, __u32 flags, __u32 tsn, __u32 gaps)
 {
 	if (type == CHUNK_DATA || type == CHUNK_I_DATA)
 		bicast_data_seen(p, flags, tsn);
-	else if (type == CHUNK_SACK && gaps)
-		p->found |= FOUND_GAPS;
-	else if (type == CHUNK_SHUTDOWN || type == CHUNK_SHUTDOWN_ACK)
-		p->found |= FOUND_SHUTDOWN;
-	else if (type == CHUNK_SHUTDOWN_COMPLETE)
-		p->found |= FOUND_END;
-	else if (type == CHUNK_ABORT)
-		p->found |= FOUND_END | FOUND_ABORT;
-	else if (type == CHUNK_HEARTBEAT || type == CHUNK_HEARTBEAT_ACK || type == CHUNK_INIT ||
-		 type == CHUNK_INIT_ACK || type == CHUNK_COOKIE_ECHO || type == CHUNK_COOKIE_ACK ||
-		 type == CHUNK_ASCONF)
-		p->found |= FOUND_PATH;
+	else if (type != CHUNK_SACK || gaps)
+		p->found |= bicast_found[type & 255];
 }
 
 /* Whether the packet holds DATA that was sent before; remembers the highest TSN. */

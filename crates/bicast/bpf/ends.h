@@ -71,7 +71,7 @@ INLINE struct remote *remote_slot(struct association *a, const struct address *a
 /* This host's stack has sent a HEARTBEAT. */
 INLINE void probe_sent(struct __sk_buff *skb, const struct walk *w, const struct key *key, struct association *a)
 {
-	struct key probe = { hash_information(skb, w->heartbeat), key->local_port, key->remote_port };
+	struct key probe = { hash_information(skb, w->places[HEARTBEAT]), key->local_port, key->remote_port };
 	struct remote *remote = remote_slot(a, &w->destination);
 
 	if (!remote || !probe.tag)
@@ -94,7 +94,7 @@ INLINE int makes_known(const struct walk *w, const struct association *a)
 	for (int i = 0; i < ADDRESSES; i++)
 		if (same(&a->remotes[i].address, &w->destination))
 			known |= a->remotes[i].confirmed;
-	return w->heartbeat_ack.length || (w->heartbeat.length && !known);
+	return w->places[HEARTBEAT_ACK].length || (w->places[HEARTBEAT].length && !known);
 }
 
 /* The cookie goes to, or came from, the address that the handshake has proved to be the peer's. */
@@ -132,7 +132,8 @@ INLINE void join(const struct key *key, struct association *a, __u32 local_tag)
 /* A HEARTBEAT has been answered; `key` is that of the answer. */
 INLINE void probe_answered(struct __sk_buff *skb, const struct walk *w, const struct key *key)
 {
-	struct key probe = { hash_information(skb, w->heartbeat_ack), key->local_port, key->remote_port }, out = probe;
+	struct key probe = { hash_information(skb, w->places[HEARTBEAT_ACK]), key->local_port, key->remote_port };
+	struct key out = probe;
 	struct association *a;
 	__u32 *tag;
 
@@ -204,13 +205,12 @@ struct changes {
 };
 
 /* One parameter of an ASCONF; 1 ends the loop. */
-static long change(__u32 index, struct changes *c)
+INLINE int change(struct changes *c)
 {
 	struct { __u16 type, length; __u32 correlation; __u16 inner, inner_length; } p;
 	struct address address = {};
 	__u32 length;
 
-	(void)index;
 	if (c->at + 4 > c->end || bpf_skb_load_bytes(c->skb, c->at, &p, 4))
 		return 1;
 	length = ntohs(p.length);
@@ -236,9 +236,12 @@ static long change(__u32 index, struct changes *c)
 /* Takes away what an ASCONF deletes: of this host's addresses (`ours`), or of the peer's. */
 INLINE void changed(struct __sk_buff *skb, const struct walk *w, struct association *a, int ours)
 {
-	struct changes c = { skb, w, a, w->asconf.at + 8, w->asconf.at + w->asconf.length, ours };
+	const struct place *place = &w->places[ASCONF];
+	struct changes c = { skb, w, a, place->at + 8, place->at + place->length, ours };
 
-	bpf_loop(2 * ADDRESSES + 8, change, &c, 0);
+	for (int i = 0; i < 2 * ADDRESSES + 8; i++)
+		if (change(&c))
+			break;
 }
 
 INLINE void forget(const struct key *key, const struct association *a)

@@ -38,7 +38,6 @@ static __s64 (*const bpf_csum_diff)(__u32 *from, __u32 from_size, __u32 *to, __u
 static long (*const bpf_redirect_neigh)(__u32 ifindex, void *params, int size, __u64 flags) = (void *)152;
 static __u64 (*const bpf_ktime_get_coarse_ns)(void) = (void *)160;
 static long (*const bpf_check_mtu)(void *ctx, __u32 ifindex, __u32 *mtu, __s32 longer, __u64 flags) = (void *)163;
-static long (*const bpf_loop)(__u32 count, void *function, void *context, __u64 flags) = (void *)181;
 
 INLINE __u16 ntohs(__u16 value)
 {

@@ -12,7 +12,8 @@
 #define PROTOCOL_SCTP 132
 #define SCTP_HEADER 12
 #define UDP_HEADER 8
-/* Chunks that are looked at; a packet of the longest MTU in use, stuffed with the smallest DATA, has 450. */
+/* Chunks that are looked at; a packet of the longest MTU in use, stuffed with the smallest DATA, has 450. A plain loop, not
+ * bpf_loop, since a kernel without a JIT for BPF, as user-mode Linux is, calls no functions back. */
 #define CHUNKS 512
 
 /* Where a chunk lies: from its header on; length 0 if the packet has none of the kind. */
@@ -21,15 +22,43 @@ struct place {
 	__u32 length;
 };
 
+/* The chunks of which the place is kept, the last one of each kind. */
+enum kept {
+	OTHER = 0,
+	SACK = 1,
+	INIT_ACK = 2,
+	HEARTBEAT = 3,
+	HEARTBEAT_ACK = 4,
+	ASCONF = 5,
+	COOKIE = 6, /* COOKIE ECHO or COOKIE ACK */
+	PLACES = 8, /* a power of two */
+};
+
+/* Between which of an association's addresses a copy goes, and by which interface. */
+struct choice {
+	__u64 rank; /* less is better; 0: none */
+	__u32 local;
+	__u32 remote;
+	__u32 interface;
+};
+
+/* A chunk as it stands there, and, of DATA and SACK, what follows. */
+struct chunk {
+	__u8 type, flags;
+	__u16 length;
+	__u32 tsn;
+	__u16 counts[2]; /* gap ack blocks, and TSNs received twice */
+};
+
 /* A packet that carries SCTP. It lives in a map, because the verifier would follow every combination of what may be
  * found if it lay on the stack. */
 struct walk {
 	__u32 at;      /* of the next chunk, from the frame's start */
 	__u32 end;     /* of the packet */
 	__u32 wrong;
+	struct chunk chunk; /* at `at` */
 	struct bicast_sctp fields;
-	struct place sack, init_ack, heartbeat, heartbeat_ack, asconf;
-	__u32 cookie;  /* COOKIE ECHO or COOKIE ACK */
+	struct place places[PLACES]; /* by enum kept */
 	__u32 abort_reflected; /* an ABORT with the T bit: it has the tag of what it answers (RFC 9260 8.4) */
 	__u32 ip_length;
 	__u32 udp_at;  /* 0: none */
@@ -37,6 +66,7 @@ struct walk {
 	struct address source, destination;
 	__u16 source_port, destination_port; /* network byte order, as is the tag */
 	__u32 tag;
+	struct choice best; /* so far */
 };
 
 enum walked {
@@ -46,73 +76,65 @@ enum walked {
 	WALKED_FRAGMENT = 3,
 };
 
-INLINE __u32 smallest(__u32 type)
-{
-	if (type == CHUNK_DATA || type == CHUNK_SACK)
-		return 16;
-	if (type == CHUNK_INIT || type == CHUNK_INIT_ACK || type == CHUNK_I_DATA)
-		return 20;
-	return type == CHUNK_SHUTDOWN || type == CHUNK_ASCONF ? 8 : 4;
-}
-
-INLINE void note_place(struct walk *w, __u32 type, __u32 length)
-{
-	struct place place = { w->at, length };
-
-	if (type == CHUNK_SACK)
-		w->sack = place;
-	else if (type == CHUNK_INIT_ACK)
-		w->init_ack = place;
-	else if (type == CHUNK_HEARTBEAT)
-		w->heartbeat = place;
-	else if (type == CHUNK_HEARTBEAT_ACK)
-		w->heartbeat_ack = place;
-	else if (type == CHUNK_ASCONF)
-		w->asconf = place;
-	else if (type == CHUNK_COOKIE_ECHO || type == CHUNK_COOKIE_ACK)
-		w->cookie = 1;
-}
-
-struct stepping {
-	struct __sk_buff *skb;
-	struct walk *w;
+/* Tables, because the verifier follows no more than 8192 branches in a row. What the smallest chunk of each type has behind
+ * its header, in bytes. */
+static const __u8 least_value[256] = {
+	[CHUNK_DATA] = 12,    [CHUNK_INIT] = 16,   [CHUNK_INIT_ACK] = 16, [CHUNK_SACK] = 12,
+	[CHUNK_SHUTDOWN] = 4, [CHUNK_I_DATA] = 16, [CHUNK_ASCONF] = 4,
 };
 
-/* One chunk; 1 ends the loop. */
-static long step(__u32 index, struct stepping *s)
-{
-	struct walk *w = s->w;
-	__u32 length, type, flags, tsn = 0, gaps = 0;
-	struct { __u8 type, flags; __u16 length; } head;
-	__u16 counts[2];
+static const __u8 kept_as[256] = {
+	[CHUNK_SACK] = SACK,
+	[CHUNK_INIT_ACK] = INIT_ACK,
+	[CHUNK_HEARTBEAT] = HEARTBEAT,
+	[CHUNK_HEARTBEAT_ACK] = HEARTBEAT_ACK,
+	[CHUNK_ASCONF] = ASCONF,
+	[CHUNK_COOKIE_ECHO] = COOKIE,
+	[CHUNK_COOKIE_ACK] = COOKIE,
+};
 
-	(void)index;
+/* Reads a field again, of which the verifier then knows nothing. It walks through loops round by round; with what it knew of
+ * each chunk's type its states would multiply. */
+#define ANEW(field) (*(volatile typeof(field) *)&(field))
+
+/* The chunk at `w->at`: reads what counts of it, and whether it is well formed. */
+INLINE int read_chunk(struct __sk_buff *skb, struct walk *w)
+{
+	struct chunk *c = &w->chunk;
+	__u32 type, length;
+
+	if (bpf_skb_load_bytes(skb, w->at, c, 4))
+		return 0;
+	length = ntohs(ANEW(c->length));
+	if (length < 4 + least_value[c->type] || length > w->end - w->at)
+		return 0;
+	c->tsn = c->counts[0] = c->counts[1] = 0;
+	type = ANEW(c->type);
+	if (type == CHUNK_DATA || type == CHUNK_I_DATA)
+		return !bpf_skb_load_bytes(skb, w->at + 4, &c->tsn, sizeof(c->tsn));
+	if (type != CHUNK_SACK)
+		return 1;
+	if (bpf_skb_load_bytes(skb, w->at + 12, c->counts, sizeof(c->counts)))
+		return 0;
+	return ntohs(ANEW(c->length)) >= 16 + 4 * (ntohs(c->counts[0]) + ntohs(c->counts[1]));
+}
+
+/* One chunk; 1 ends the loop. */
+INLINE int step(struct __sk_buff *skb, struct walk *w)
+{
+	struct chunk *c = &w->chunk;
+
 	if (w->at >= w->end)
 		return 1;
-	w->wrong = 1;
-	if (bpf_skb_load_bytes(s->skb, w->at, &head, sizeof(head)))
+	if (!read_chunk(skb, w)) {
+		w->wrong = 1;
 		return 1;
-	length = ntohs(head.length);
-	type = head.type;
-	flags = head.flags;
-	if (length < smallest(type) || length > w->end - w->at)
-		return 1;
-	if (type == CHUNK_DATA || type == CHUNK_I_DATA) {
-		if (bpf_skb_load_bytes(s->skb, w->at + 4, &tsn, sizeof(tsn)))
-			return 1;
-	} else if (type == CHUNK_SACK) {
-		if (bpf_skb_load_bytes(s->skb, w->at + 12, counts, sizeof(counts)))
-			return 1;
-		gaps = ntohs(counts[0]);
-		if (length < 16 + 4 * (gaps + ntohs(counts[1])))
-			return 1;
 	}
-	w->wrong = 0;
-	bicast_chunk_seen(&w->fields, type, flags, ntohl(tsn), gaps);
-	note_place(w, type, length);
-	if (type == CHUNK_ABORT && (flags & 1))
-		w->abort_reflected = 1;
-	w->at += (length + 3) & ~3u;
+	bicast_chunk_seen(&w->fields, ANEW(c->type), ANEW(c->flags), ntohl(ANEW(c->tsn)), ntohs(ANEW(c->counts[0])));
+	w->places[kept_as[ANEW(c->type)] % PLACES] = (struct place){ w->at, ntohs(ANEW(c->length)) };
+	if (ANEW(c->type) == CHUNK_ABORT)
+		w->abort_reflected |= ANEW(c->flags) & 1;
+	w->at += (ntohs(ANEW(c->length)) + 3) & ~3u;
 	return 0;
 }
 
@@ -201,11 +223,12 @@ INLINE enum walked walk_headers(struct __sk_buff *skb, struct walk *w, __u32 udp
 INLINE enum walked walk(struct __sk_buff *skb, struct walk *w, __u32 udp_port)
 {
 	enum walked walked = walk_headers(skb, w, udp_port);
-	struct stepping stepping = { skb, w };
 
 	if (walked != WALKED_SCTP)
 		return walked;
-	bpf_loop(CHUNKS, step, &stepping, 0);
+	for (__u32 i = 0; i < CHUNKS; i++)
+		if (step(skb, w))
+			break;
 	return w->wrong || w->at < w->end ? WALKED_MALFORMED : WALKED_SCTP;
 }
 

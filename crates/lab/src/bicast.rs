@@ -6,6 +6,7 @@ mod tcp;
 mod transfer;
 
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use link::LinkConfig;
@@ -15,26 +16,25 @@ use crate::clock;
 use crate::emulator::Emulator;
 use crate::error::{Doing, Error};
 use crate::guest;
-use crate::program::output;
+use crate::program::require;
 use crate::runner::Sample;
 use crate::system::{Means, start_nawa};
 
 pub(crate) use experiments::{ABOUT_BURST, ABOUT_CUT, ABOUT_LOAD, ABOUT_LOSS, ABOUT_UNEVEN};
 pub(crate) use experiments::{burst, cut, load, loss, uneven};
-use network::{Network, PATHS};
+use network::{NawaInside, Network, PATHS};
 pub(crate) use tcp::{ABOUT as ABOUT_TCP, experiment as tcp};
 use transfer::{Outcome, Program};
 
 /// Whose SCTP is at both ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stack {
-    /// Linux's, in guests behind the two hosts that run Nawa: the running kernel may have none, and a guest's kernel
-    /// cannot run Nawa's programs.
+    /// Linux's, in guests behind the two hosts of the network: the running kernel may have none.
     Linux,
     /// The same, whose programs ask for HEARTBEATs on all paths at once: by itself it waits for some seconds, in which
     /// nothing can be copied.
     LinuxProbed,
-    /// FreeBSD's as a library, on the two hosts that run Nawa.
+    /// FreeBSD's as a library, on the two hosts themselves.
     Usrsctp,
 }
 
@@ -60,6 +60,24 @@ impl Stack {
     }
 }
 
+/// Where Nawa runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Where {
+    /// On the hosts that are SCTP's ends.
+    Host,
+    /// On a router in front of each.
+    Router,
+}
+
+impl Where {
+    fn name(self) -> &'static str {
+        match self {
+            Where::Host => "host",
+            Where::Router => "router",
+        }
+    }
+}
+
 /// Fails, in one sentence, where this machine lacks one of the stacks.
 pub fn sctp_stacks() -> Result<(), Error> {
     [Stack::Linux, Stack::Usrsctp].into_iter().try_for_each(Stack::check)
@@ -69,7 +87,8 @@ pub fn sctp_stacks() -> Result<(), Error> {
 #[derive(Clone, Debug)]
 pub struct Test {
     stack: Stack,
-    /// `mode` in the configuration of both hosts.
+    nawa_on: Where,
+    /// `mode` in the configuration of both.
     mode: &'static str,
     /// Of each path: from client to server, and back.
     paths: [[LinkConfig; 2]; PATHS],
@@ -97,7 +116,12 @@ impl Test {
 
     /// Why this machine cannot carry it out.
     pub(crate) fn missing(&self) -> Option<Error> {
-        self.stack.check().err()
+        let strip = if self.nawa_in_guests() { &["strip"][..] } else { &[] };
+        self.stack.check().and_then(|()| require(strip)).err()
+    }
+
+    fn nawa_in_guests(&self) -> bool {
+        self.stack.is_in_guests() && self.nawa_on == Where::Host
     }
 
     /// The primary paths of its runs, each run on a network of its own.
@@ -121,28 +145,47 @@ struct Run {
     primaries: Vec<usize>,
     network: Network,
     program: Program,
-    // Dropped last: what it writes goes there.
-    _nawa: [crate::program::Process; 2],
+    // Dropped last: what it writes goes there. None where it runs in guests.
+    _nawa: Vec<crate::program::Process>,
 }
 
 /// Makes the networks of `test`; hosts that are guests begin to boot.
 pub(crate) fn prepare(test: &Test, emulator: &Emulator, means: &Means, seed: u64) -> Result<Prepared, Error> {
     let program = Program::make(test.stack, means.folder)?;
+    let inside = test.nawa_in_guests().then(|| inside(test, means)).transpose()?;
     let mut runs = Vec::new();
     for (number, primaries) in test.runs().into_iter().enumerate() {
-        let network = Network::build(emulator, test, &program, seed.wrapping_add(500 * number as u64))?;
-        let nawa = [("client", &network.client), ("server", &network.server)].map(|(name, host)| {
-            start_nawa(means, host, &[], &format!("{name}{number}"), &configuration(test))
-        });
-        let [client, server] = nawa;
-        runs.push(Run { primaries, network, program: program.clone(), _nawa: [client?, server?] });
+        let seed = seed.wrapping_add(500 * number as u64);
+        let network = Network::build(emulator, test, &program, inside.as_ref(), seed)?;
+        let mut nawa = Vec::new();
+        if inside.is_none() {
+            for (name, host) in [("client", &network.client), ("server", &network.server)] {
+                let text = configuration(test, ["p1", "p2"]);
+                nawa.push(start_nawa(means, host, &[], &format!("{name}{number}"), &text)?);
+            }
+        }
+        runs.push(Run { primaries, network, program: program.clone(), _nawa: nawa });
     }
     Ok(Prepared { test: test.clone(), runs })
 }
 
-fn configuration(test: &Test) -> String {
-    let forwarding = test.stack.is_in_guests();
-    format!("[bicast]\ninterfaces = [\"p1\", \"p2\"]\nmode = \"{}\"\nforwarding = {forwarding}\n", test.mode)
+fn configuration(test: &Test, [one, two]: [&str; PATHS]) -> String {
+    let forwarding = test.nawa_on == Where::Router;
+    format!(
+        "[bicast]\ninterfaces = [\"{one}\", \"{two}\"]\nmode = \"{}\"\nforwarding = {forwarding}\n",
+        test.mode
+    )
+}
+
+/// Nawa as guests have it, without what only a debugger reads: a guest's files are in its memory.
+fn inside(test: &Test, means: &Means) -> Result<NawaInside, Error> {
+    let program = means.folder.join("nawa");
+    let output = Command::new("strip").arg("-o").args([&program, means.nawa]).stdin(Stdio::null()).output();
+    let output = output.doing(|| "start `strip`".into())?;
+    if !output.status.success() {
+        return Err(Error::program("strip", String::from_utf8_lossy(&output.stderr).trim()));
+    }
+    Ok(NawaInside { program, configuration: configuration(test, ["vec0", "vec1"]) })
 }
 
 impl Prepared {
@@ -180,7 +223,7 @@ fn measure(run: &mut Run, test: &Test, nawa: &Path) -> Result<Metrics, Error> {
         }
         Ok(())
     })?;
-    let copied = Copied::read(&run.network, nawa)?;
+    let copied = Copied::read(&mut run.network, nawa)?;
     let mut metrics = metrics(&outcomes, &copied);
     metrics
         .extend(until_restored.map(|before| ("copies_after_cut".to_owned(), copied.copies - before.copies)));
@@ -214,7 +257,7 @@ fn mean(runs: &[Metrics]) -> Metrics {
     (0..runs.first().map_or(0, Vec::len)).map(mean).collect()
 }
 
-/// Bytes that both hosts sent, and those of the copies beside them; how many copies.
+/// Bytes that both ends sent, and those of the copies beside them; how many copies.
 #[derive(Clone, Copy, Debug, Default)]
 struct Copied {
     sent: f64,
@@ -223,10 +266,9 @@ struct Copied {
 }
 
 impl Copied {
-    fn read(network: &Network, nawa: &Path) -> Result<Self, Error> {
+    fn read(network: &mut Network, nawa: &Path) -> Result<Self, Error> {
         let mut copied = Self::default();
-        for host in [&network.client, &network.server] {
-            let text = output(host, nawa, &["status", "--json"])?;
+        for text in network.status(nawa)? {
             let status: Value = serde_json::from_str(&text)
                 .map_err(std::io::Error::from)
                 .doing(|| "read nawa's status".into())?;

@@ -16,7 +16,7 @@ use crate::error::{Doing, Error};
 use crate::namespace::Namespace;
 
 /// The Debian packages of what the lab runs.
-const PACKAGES: [(&str, &str); 9] = [
+const PACKAGES: [(&str, &str); 10] = [
     ("ip", "iproute2"),
     ("ethtool", "ethtool"),
     ("curl", "curl"),
@@ -26,6 +26,7 @@ const PACKAGES: [(&str, &str); 9] = [
     ("iperf3", "iperf3"),
     ("nft", "nftables"),
     ("linux.uml", "user-mode-linux"),
+    ("strip", "binutils"),
 ];
 
 /// Fails with the Debian package of the first program that is not in PATH.

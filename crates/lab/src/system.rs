@@ -47,7 +47,7 @@ pub struct NawaSetup {
     pub relayed: bool,
     /// `resend` of the peer, at both ends.
     pub resend: bool,
-    /// `bicast` of the peer, at both ends: "off" or "selective".
+    /// `bicast` of the peer, at both ends: "off", "selective" or "adaptive".
     pub bicast: &'static str,
 }
 

@@ -58,6 +58,28 @@ fn sctp_transfers_are_measured_by_mode() {
     }
 }
 
+/// In the lab's guests: Linux 6.1 without a JIT for BPF and without BTF.
+#[test]
+fn nawa_runs_beside_kernel_sctp() {
+    let name = "nawa_runs_beside_kernel_sctp";
+    let Some(_alone) = namespaces_or_skip(name) else { return };
+    if let Err(error) = lab::sctp_stacks() {
+        return skip(name, &format!("{error}: make guest"));
+    }
+    let report = report(|_| {
+        let options = RunOptions { size: Size::Normal, ..RunOptions::default() };
+        let mut experiment =
+            experiment(&options, "bicast-load", [&["linux-probed"], &["full"]], 1.0, 300_000);
+        experiment.cases.retain(|case| case.key.contains(&("where", "host".into())));
+        experiment.cases.truncate(1);
+        experiment.repeats = 1;
+        experiment
+    });
+    let result = &report["results"][0];
+    let metric = |name: &str| result["metrics"][name].as_f64().unwrap_or_else(|| panic!("{report:#}"));
+    assert!(metric("transfer_s") > 0.0 && metric("extra_bytes_ratio") > 0.5, "{result:#}");
+}
+
 #[test]
 fn a_path_fails_and_returns_in_mid_transfer() {
     let name = "a_path_fails_and_returns_in_mid_transfer";

@@ -46,6 +46,8 @@ pub enum Bicast {
     Off,
     /// Those of TCP's and SCTP's that control retransmission ([`copies`](crate::copies)).
     Selective,
+    /// Those, and what has too little behind it for its loss to be noticed.
+    Adaptive,
 }
 
 /// The MTU of the TUN interface.

@@ -5,6 +5,8 @@
 //! best of the other paths, under the same order sequence, by which the far end drops whichever comes second. Copies leave
 //! before anything else does, so that no path overtakes them: for the far end they are packets like others.
 //!
+//! In adaptive mode also what has too little behind it for its loss to be noticed ([`tail`](crate::tail)).
+//!
 //! What is remembered of a flow costs as much for any number of them; one that was forgotten, or whose place another has
 //! taken, goes without copies of its next retransmission.
 
@@ -16,6 +18,8 @@ use packet::sctp::UDP_PORT;
 use packet::{Ip, Sctp, Tcp};
 use serde::Serialize;
 
+use crate::tail::Tail;
+
 /// Flows that are remembered, in sets of [`WAYS`], of which the one that was unused for longest makes room.
 const FLOWS: usize = 4096;
 const WAYS: usize = 4;
@@ -24,6 +28,10 @@ const FORGET_AFTER: Duration = Duration::from_secs(300);
 /// Bytes of copies in percent of all that goes either way, for requests answer what comes in: more than is to be expected at
 /// 5 % loss, and the end for whoever sends nothing but retransmissions.
 const BUDGET_PERCENT: u32 = 10;
+/// What copies for the tail alone may bring all copies to: what is left is for those that are worth more.
+const TAIL_BUDGET_PERCENT: u32 = 7;
+/// Flag of TCP.
+const ACK: u8 = 16;
 /// 2⁶⁴ over the golden ratio: spreads keys that differ little.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
@@ -57,6 +65,7 @@ pub struct CopyCounters {
 /// What decides about copies to one peer.
 #[derive(Debug)]
 pub struct Copies {
+    adaptive: bool,
     flows: Vec<Flow>,
     seed: u64,
     /// No more than one train has: nothing else is sent before they are.
@@ -70,13 +79,15 @@ struct Flow {
     key: u64,
     used: Duration,
     tcp: Connection,
+    tail: Tail,
     sctp: Association,
 }
 
 impl Copies {
-    /// Knows no flow; `seed` makes their places unpredictable.
-    pub fn new(seed: u64) -> Self {
+    /// Knows no flow; `seed` makes their places unpredictable. What the tail needs is copied as well if `adaptive`.
+    pub fn new(seed: u64, adaptive: bool) -> Self {
         Copies {
+            adaptive,
             flows: vec![Flow::default(); FLOWS],
             seed,
             waiting: VecDeque::new(),
@@ -84,18 +95,32 @@ impl Copies {
         }
     }
 
+    /// Changes what is copied from now on.
+    pub fn set_adaptive(&mut self, adaptive: bool) {
+        self.adaptive = adaptive;
+    }
+
     /// `packet` was sent under the sequence `order` over the path with the id `path`.
     pub fn handle_sent(&mut self, now: Duration, order: u64, packet: &[u8], path: u16) {
         self.counters.sent_bytes += packet.len() as u64;
         let reasons = self.classify(now, packet);
-        if is_wanted(reasons) {
+        if self.is_wanted(reasons) {
             self.waiting.push_back(Copy { order, packet: packet.to_vec(), path, reasons });
         }
     }
 
-    /// An inner packet of so many bytes came from the peer.
-    pub fn handle_received(&mut self, bytes: usize) {
-        self.counters.received_bytes += bytes as u64;
+    /// An inner packet came from the peer.
+    pub fn handle_received(&mut self, packet: &[u8]) {
+        self.counters.received_bytes += packet.len() as u64;
+        if !self.adaptive {
+            return;
+        }
+        let Ok(ip) = Ip::parse(packet) else { return };
+        let Some(segment) = Tcp::parse(&ip).filter(|segment| segment.flags() & ACK != 0) else { return };
+        let key = packet::reverse_flow_hash(&ip, self.seed);
+        if let Some(flow) = self.set(key).iter_mut().find(|flow| flow.key == key) {
+            flow.tail.acknowledged(segment.acknowledgment());
+        }
     }
 
     /// The next packet to be sent once more.
@@ -103,12 +128,8 @@ impl Copies {
         loop {
             let copy = self.waiting.pop_front()?;
             let CopyCounters { sent_bytes, received_bytes, extra_bytes, .. } = self.counters;
-            if within_budget(
-                sent_bytes + received_bytes,
-                extra_bytes,
-                copy.packet.len() as u32,
-                BUDGET_PERCENT,
-            ) {
+            let percent = if copy.reasons == Reasons::TAIL { TAIL_BUDGET_PERCENT } else { BUDGET_PERCENT };
+            if within_budget(sent_bytes + received_bytes, extra_bytes, copy.packet.len() as u32, percent) {
                 return Some(copy);
             }
             self.count_missed("budget");
@@ -136,7 +157,11 @@ impl Copies {
     fn classify(&mut self, now: Duration, packet: &[u8]) -> Reasons {
         let Ok(ip) = Ip::parse(packet) else { return Reasons::default() };
         if let Some(segment) = Tcp::parse(&ip) {
-            self.flow(now, packet::flow_hash(&ip, self.seed)).tcp.classify(&segment)
+            let adaptive = self.adaptive;
+            let flow = self.flow(now, packet::flow_hash(&ip, self.seed));
+            let reasons = flow.tcp.classify(&segment);
+            let tail = adaptive && flow.tail.sent(&segment, reasons);
+            if tail && reasons == Reasons::REST { Reasons::TAIL } else { reasons }
         } else if let Some(sctp) = Sctp::parse(&ip, UDP_PORT) {
             // An association's packets have several addresses.
             let ports = u32::from(sctp.source_port()) << 16 | u32::from(sctp.destination_port());
@@ -149,8 +174,7 @@ impl Copies {
 
     /// What is known of the flow `key`.
     fn flow(&mut self, now: Duration, key: u64) -> &mut Flow {
-        let set = (key.wrapping_mul(GOLDEN) >> 32) as usize % (FLOWS / WAYS);
-        let ways = &mut self.flows[set * WAYS..][..WAYS];
+        let ways = self.set(key);
         let known = ways.iter().position(|flow| flow.key == key);
         let unused = || ways.iter().enumerate().min_by_key(|(_, flow)| flow.used).map(|(at, _)| at);
         let flow = &mut ways[known.or_else(unused).unwrap_or(0)];
@@ -160,12 +184,19 @@ impl Copies {
         flow.used = now;
         flow
     }
-}
 
-/// As published, and what begins or ends a connection: of its loss, too, only a timer tells.
-fn is_wanted(reasons: Reasons) -> bool {
-    let ends = [Reasons::BEGIN, Reasons::END];
-    !Mode::Selective.wanted(reasons).is_empty() || ends.iter().any(|end| reasons.contains(*end))
+    /// Where the flow `key` is, if it is known.
+    fn set(&mut self, key: u64) -> &mut [Flow] {
+        let set = (key.wrapping_mul(GOLDEN) >> 32) as usize % (FLOWS / WAYS);
+        &mut self.flows[set * WAYS..][..WAYS]
+    }
+
+    /// As published, and what begins or ends a connection: of its loss, too, only a timer tells.
+    fn is_wanted(&self, reasons: Reasons) -> bool {
+        let mode = if self.adaptive { Mode::Adaptive } else { Mode::Selective };
+        let ends = [Reasons::BEGIN, Reasons::END];
+        !mode.wanted(reasons).is_empty() || ends.iter().any(|end| reasons.contains(*end))
+    }
 }
 
 #[cfg(test)]
@@ -213,7 +244,7 @@ mod tests {
 
     #[test]
     fn what_begins_ends_asks_and_repeats_goes_twice() {
-        let copies = &mut Copies::new(1);
+        let copies = &mut Copies::new(1, false);
         let mut twice = |flags, sequence, ack, length| {
             super::tests::twice(copies, S, &segment(1, flags, sequence, ack, length))
         };
@@ -228,9 +259,63 @@ mod tests {
         assert_eq!((copies.counters().sent_bytes, copies.counters().extra_bytes), (440, 260));
     }
 
+    /// The other end of the connection of `segment(port, …)` has all before `ack`.
+    fn acknowledge(copies: &mut Copies, port: u16, ack: u32) {
+        let mut p = segment(0, 16, 0, ack, 0);
+        let (source, destination) = p[12..20].split_at_mut(4);
+        source.swap_with_slice(destination);
+        p[22..24].copy_from_slice(&port.to_be_bytes());
+        copies.handle_received(&p);
+    }
+
+    #[test]
+    fn what_has_little_behind_it_goes_twice_in_adaptive_mode() {
+        for adaptive in [false, true] {
+            let copies = &mut Copies::new(1, adaptive);
+            let data = |copies: &mut Copies, nth: u32| {
+                twice(copies, S, &segment(1, 16, (nth * 100).wrapping_sub(150), 7, 100))
+            };
+            assert!(!data(copies, 0), "nothing is known of the other end");
+            acknowledge(copies, 1, 100u32.wrapping_sub(150));
+            let few: Vec<bool> = (1..7).map(|nth| data(copies, nth)).collect();
+            assert_eq!(few, [adaptive, adaptive, adaptive, adaptive, false, false]);
+            acknowledge(copies, 1, 100u32.wrapping_sub(150));
+            assert!(!data(copies, 7), "an old ACK");
+            acknowledge(copies, 1, 800u32.wrapping_sub(150));
+            assert_eq!(data(copies, 8), adaptive);
+        }
+    }
+
+    #[test]
+    fn acknowledgements_go_twice_for_a_while_after_a_request() {
+        for adaptive in [false, true] {
+            let copies = &mut Copies::new(1, adaptive);
+            let mut ack = |number| twice(copies, S, &segment(1, 16, 0, number, 0));
+            assert!(!ack(1) && !ack(2));
+            assert!(ack(2), "again: a request");
+            let after = (3..1000).take_while(|number| ack(*number)).count();
+            assert_eq!(after > 200, adaptive, "{after}");
+            assert!(after < 997);
+        }
+    }
+
+    #[test]
+    fn the_tail_leaves_some_of_the_budget() {
+        let copies = &mut Copies::new(1, true);
+        twice(copies, S, &segment(1, 16, 0, 7, 1000));
+        for nth in 1..1000 {
+            acknowledge(copies, 1, nth * 1000);
+            twice(copies, S, &segment(1, 16, nth * 1000, 7, 1000));
+        }
+        assert!(copies.counters().not_duplicated_packets["budget"] > 800);
+        let again = segment(1, 16, 0, 7, 1000);
+        let copied = (0..10).filter(|_| twice(copies, S, &again)).count();
+        assert_eq!(copied, 10, "retransmissions");
+    }
+
     #[test]
     fn an_association_is_the_same_from_every_address() {
-        let copies = &mut Copies::new(1);
+        let copies = &mut Copies::new(1, false);
         assert!(!twice(copies, S, &data(1, 7, u32::MAX)));
         assert!(!twice(copies, S, &data(2, 7, 0)));
         assert!(!twice(copies, S, &data(1, 8, 0)), "another's");
@@ -239,7 +324,7 @@ mod tests {
 
     #[test]
     fn a_flow_is_forgotten_in_time() {
-        let copies = &mut Copies::new(1);
+        let copies = &mut Copies::new(1, false);
         let packet = segment(1, 16, 0, 0, 10);
         assert!(!twice(copies, S, &packet));
         assert!(twice(copies, 300 * S, &packet));
@@ -248,7 +333,7 @@ mod tests {
 
     #[test]
     fn a_hundred_thousand_flows_cost_as_much_as_one() {
-        let copies = &mut Copies::new(1);
+        let copies = &mut Copies::new(1, false);
         let kept = segment(1, 16, 0, 0, 10);
         twice(copies, S, &kept);
         for tag in 0..100_000 {
@@ -264,14 +349,14 @@ mod tests {
 
     #[test]
     fn who_sends_nothing_but_retransmissions_is_not_copied_for_long() {
-        let copies = &mut Copies::new(1);
+        let copies = &mut Copies::new(1, false);
         let packet = segment(1, 16, 0, 0, 1000);
         let copied = (0..10_000).filter(|_| twice(copies, S, &packet)).count();
         assert_eq!(copied as u64, copies.counters().duplicated_packets["retransmission"]);
         let CopyCounters { sent_bytes, extra_bytes, .. } = *copies.counters();
         assert!(extra_bytes * 10 <= sent_bytes + 150_000, "{extra_bytes} of {sent_bytes}");
         assert!(copies.counters().not_duplicated_packets["budget"] > 8000);
-        copies.handle_received(1 << 20);
+        copies.handle_received(&[0; 1 << 20]);
         assert!(twice(copies, S, &packet));
     }
 
@@ -282,9 +367,10 @@ mod tests {
             (packet[0], packet[9]) = (0x45, [6, 17, 132][kind]);
             packet[2..4].copy_from_slice(&length.to_be_bytes());
             (packet[6], packet[7]) = (0, 0);
-            let mut copies = Copies::new(1);
+            let mut copies = Copies::new(1, true);
             for _ in 0..2 {
                 copies.handle_sent(S, 0, &packet, 1);
+                copies.handle_received(&packet);
             }
             prop_assert!(copies.waiting.len() <= 2);
         }

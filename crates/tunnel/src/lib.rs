@@ -33,6 +33,7 @@ pub mod sessions;
 pub mod skew;
 pub mod sources;
 pub mod status;
+pub mod tail;
 pub mod unconfirmed;
 pub mod weights;
 pub mod window;

@@ -135,7 +135,8 @@ impl Peer {
             queue: FlowQueue::new(seed),
             staged: None,
             unconfirmed: Unconfirmed::new(repeats(scheduler, &config), MAX_UNCONFIRMED),
-            copies: (config.bicast == Bicast::Selective).then(|| Copies::new(seed)),
+            copies: (config.bicast != Bicast::Off)
+                .then(|| Copies::new(seed, config.bicast == Bicast::Adaptive)),
             ordered: PacketQueue::new(MAX_HELD),
             peer_repeats: false,
             run: 0,

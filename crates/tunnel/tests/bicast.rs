@@ -46,16 +46,20 @@ fn copies(net: &Net, reason: &str) -> u64 {
     counters.duplicated_packets.get(reason).copied().unwrap_or(0)
 }
 
-fn selective(resend: bool) -> impl Fn(usize, &mut Config) {
+fn copying(bicast: Bicast, resend: bool) -> impl Fn(usize, &mut Config) {
     move |_, config| {
         let peer = &mut config.peers[0];
-        (peer.bicast, peer.resend) = (Bicast::Selective, resend);
+        (peer.bicast, peer.resend) = (bicast, resend);
     }
 }
 
 /// Two perfect links between ends that know each other, and that copy what is worth it and send nothing again.
 fn two_paths() -> Net {
-    let mut net = Net::quick(2, 20 * MS, selective(false));
+    two_paths_with(Bicast::Selective)
+}
+
+fn two_paths_with(bicast: Bicast) -> Net {
+    let mut net = Net::quick(2, 20 * MS, copying(bicast, false));
     net.pass(2000 * MS);
     net
 }
@@ -90,6 +94,29 @@ fn a_retransmission_arrives_though_a_path_loses_it() {
 }
 
 #[test]
+fn the_last_segment_arrives_in_adaptive_mode_though_a_path_loses_it() {
+    for (bicast, arrived) in [(Bicast::Selective, 2), (Bicast::Adaptive, 3)] {
+        let mut net = two_paths_with(bicast);
+        let acknowledge = |net: &mut Net, number: u32| {
+            let mut ack = segment(1, 0, 0, 0);
+            ack[22..24].copy_from_slice(&1u16.to_be_bytes());
+            ack[28..32].copy_from_slice(&number.to_be_bytes());
+            send(net, 1, ack);
+            net.pass(1000 * MS);
+        };
+        send(&mut net, 0, segment(0, 1, 0, 1));
+        acknowledge(&mut net, DATA as u32);
+        send(&mut net, 0, segment(0, 1, DATA as u32, 2));
+        acknowledge(&mut net, 2 * DATA as u32);
+        lose_one(&mut net);
+        send(&mut net, 0, segment(0, 1, 2 * DATA as u32, 3));
+        net.pass(1000 * MS);
+        assert_eq!(numbers(&net, 1).len(), arrived, "{bicast:?}");
+        assert_eq!(copies(&net, "tail"), if bicast == Bicast::Adaptive { 2 } else { 0 });
+    }
+}
+
+#[test]
 fn what_follows_a_loss_is_not_held_until_its_senders_timer_runs_out() {
     let mut net = two_paths();
     for number in 0..20 {
@@ -119,7 +146,7 @@ fn both_copies_arrive_and_one_is_delivered() {
 
 #[test]
 fn without_a_second_path_nothing_is_copied_and_it_says_so() {
-    let mut net = Net::quick(1, 20 * MS, selective(false));
+    let mut net = Net::quick(1, 20 * MS, copying(Bicast::Selective, false));
     net.pass(2000 * MS);
     (0..3).for_each(|number| send(&mut net, 0, segment(0, 1, 7000, number)));
     net.pass(1000 * MS);
@@ -158,7 +185,8 @@ fn run(seed: u64, resend: bool) -> (Net, [u64; 2]) {
     };
     let links = (0..3).map(|n| (link(n), link(n))).collect();
     let options = Options { scheduler: Scheduler::Auto, seed };
-    let mut net = Net::with(&options, links, false, selective(resend));
+    let bicast = if seed.is_multiple_of(3) { Bicast::Adaptive } else { Bicast::Selective };
+    let mut net = Net::with(&options, links, false, copying(bicast, resend));
     net.pass(3000 * MS);
     let mut rng = ChaCha20Rng::seed_from_u64(seed);
     let (mut offered, mut next, mut at) = ([0; 2], net.now, [[u32::MAX - 3000; 3]; 2]);

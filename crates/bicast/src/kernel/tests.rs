@@ -129,6 +129,8 @@ fn what_a_packet_costs() {
         cost(world, "a packet that is not copied", &old);
         world.programs.set(&SETTINGS).expect("a map");
         cost(world, "a packet that is copied, and its copy", &old);
+        world.leave_second();
+        cost(world, "a packet that is copied, and its copy as it is", &old);
     });
 }
 

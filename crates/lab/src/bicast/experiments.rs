@@ -6,7 +6,7 @@ use std::time::Duration;
 use link::{Bitrate, Capacity, LinkConfig, Loss, Probability, Queue};
 use serde_json::Value;
 
-use super::{Stack, Test};
+use super::{Stack, Test, Where};
 use crate::error::Error;
 use crate::experiment::{
     Case, Experiment, Fields, Pooled, Ratio, Reference, RunOptions, SideBySide, Size, Workload,
@@ -68,7 +68,7 @@ const GAPS: Pooled = Pooled {
 const NOTES: [&str; 5] = [
     "each transfer: 10 MiB from client to server, a process and a fixed primary path of its own, spread evenly over the \
      paths; one transfer: the mean of two runs, one on each path",
-    "stack linux: kernel SCTP of Linux 6.1 in user-mode-linux guests behind the two hosts that run nawa, which forward; \
+    "stack linux: kernel SCTP of Linux 6.1 in user-mode-linux guests behind two hosts, which forward, and run nawa unless said otherwise; \
      linux-probed: the same, whose programs ask for HEARTBEATs on all paths at once (SPP_HB_DEMAND), where by itself it waits \
      for seconds, in which nothing can be copied; usrsctp: libusrsctp on those hosts, raw IP sockets; no counter or setting of either differs between modes",
     "loss = both: of each packet in each direction, drawn before the queue; data: from client to server alone",
@@ -151,8 +151,10 @@ fn cases(
             ];
             key.extend(more.iter().cloned());
             let estimate = estimate(cell, stack, mode, paths);
+            let nawa_on = if stack.is_in_guests() { Where::Router } else { Where::Host };
             let test = Test {
                 stack,
+                nawa_on,
                 mode: setting,
                 paths: paths.clone(),
                 transfers: cell.transfers,
@@ -238,7 +240,33 @@ pub(crate) fn load(options: &RunOptions) -> Result<Experiment, Error> {
         Size::Normal => (all, 3),
         Size::Paper => (all, 5),
     };
-    Ok(experiment("bicast-load", even(options.size, &cells, independent), repeats, &[]))
+    let mut cases = even(options.size, &cells, independent);
+    if options.size != Size::Quick {
+        cases.extend(in_guests(&quick));
+    }
+    cases.iter_mut().for_each(say_where);
+    let note = "where: what nawa runs on, the hosts that are SCTP's ends (in their guests, if they are in guests) or a \
+                router in front of each";
+    Ok(experiment("bicast-load", cases, repeats, &[note]))
+}
+
+/// Kernel SCTP with Nawa beside it, in the guests.
+fn in_guests(cells: &[Cell]) -> Vec<Case> {
+    let of_cell = |&cell| cases(&[Stack::LinuxProbed], cell, &paths(cell, EVEN, independent), 1, Vec::new());
+    let mut cases: Vec<Case> = cells.iter().flat_map(of_cell).collect();
+    for case in &mut cases {
+        if let Workload::Bicast(test) = &mut case.workload {
+            test.nawa_on = Where::Host;
+        }
+    }
+    cases
+}
+
+/// Adds to the key what Nawa runs on.
+fn say_where(case: &mut Case) {
+    if let Workload::Bicast(test) = &case.workload {
+        case.key.push(("where", test.nawa_on.name().into()));
+    }
 }
 
 pub(crate) fn burst(options: &RunOptions) -> Result<Experiment, Error> {

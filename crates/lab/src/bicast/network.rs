@@ -5,9 +5,11 @@
 //!         ─vec1─g1─   ─p2─[emulated link 2]─p2─   ─g1─vec1─
 //! ```
 //!
-//! `a` and `b` run Nawa. SCTP's ends are guests behind them, for which they forward, or programs on them. Each address of
-//! the one end reaches the other end's address of the same path, and by that path. On path p the link is 10.p.0.0/24, the
+//! SCTP's ends are guests behind `a` and `b`, which forward for them, or programs on these. Nawa runs on `a` and `b`, or in the
+//! guests. Each address of the one end reaches the other end's address of the same path, and by that path. On path p the link is 10.p.0.0/24, the
 //! n-th host behind `a` has 10.p.(10+n).2, that behind `b` 10.p.2.2.
+
+use std::path::{Path, PathBuf};
 
 use device::Tap;
 
@@ -17,6 +19,7 @@ use crate::emulator::{Emulator, Wire};
 use crate::error::{Doing, Error};
 use crate::guest::{self, Booting, Guest, GuestSpec, Interface};
 use crate::namespace::Namespace;
+use crate::program::output;
 
 /// Paths between the hosts.
 pub(super) const PATHS: usize = 2;
@@ -32,11 +35,22 @@ pub(super) struct Network {
     // Dropped in this order.
     wires: Vec<Wire>,
     guests: Guests,
-    /// The hosts that run Nawa.
+    /// `a` and `b`.
     pub(super) client: Namespace,
     pub(super) server: Namespace,
     clients: Vec<u8>,
+    nawa_in_guests: bool,
 }
+
+/// What guests are given that run Nawa.
+#[derive(Debug)]
+pub(super) struct NawaInside {
+    pub(super) program: PathBuf,
+    pub(super) configuration: String,
+}
+
+/// Where that is.
+const CONFIGURATION: &str = "/etc/nawa.toml";
 
 /// The ends that are guests: the server first, then the clients.
 #[derive(Debug, Default)]
@@ -58,6 +72,7 @@ impl Network {
         emulator: &Emulator,
         test: &Test,
         program: &Program,
+        inside: Option<&NawaInside>,
         seed: u64,
     ) -> Result<Self, Error> {
         use std::sync::atomic::{AtomicU64, Ordering};
@@ -74,20 +89,27 @@ impl Network {
             client.ip(&link_lines(path, [1, 2]))?;
             server.ip(&link_lines(path, [2, 1]))?;
         }
-        let mut network = Self { wires, guests: Guests::default(), client, server, clients: Vec::new() };
+        let mut network = Self {
+            wires,
+            guests: Guests::default(),
+            client,
+            server,
+            clients: Vec::new(),
+            nawa_in_guests: inside.is_some(),
+        };
         if test.stack.is_in_guests() {
             network.clients = (CLIENTS..).take(test.clients).collect();
-            network.boot(program)?;
+            network.boot(&spec(program, inside))?;
         }
         Ok(network)
     }
 
-    fn boot(&mut self, program: &Program) -> Result<(), Error> {
+    fn boot(&mut self, spec: &GuestSpec) -> Result<(), Error> {
         let segments: Vec<u8> = self.clients.clone();
-        let server = boot(&self.server, SERVER, 0, &segments, program)?;
+        let server = boot(&self.server, SERVER, 0, &segments, spec)?;
         self.guests.booting.push(server);
         for (number, &segment) in segments.iter().enumerate() {
-            self.guests.booting.push(boot(&self.client, segment, number, &[SERVER], program)?);
+            self.guests.booting.push(boot(&self.client, segment, number, &[SERVER], spec)?);
         }
         for path in 1..=PATHS as u8 {
             let via =
@@ -98,12 +120,27 @@ impl Network {
         Ok(())
     }
 
-    /// Waits until guests are up.
+    /// Waits until guests are up, and Nawa in those that are to run it.
     pub(super) fn finish(&mut self) -> Result<(), Error> {
         for booting in self.guests.booting.drain(..) {
-            self.guests.up.push(booting.finish()?);
+            let mut guest = booting.finish()?;
+            if self.nawa_in_guests {
+                guest.run(&format!("nawa up {CONFIGURATION}"))?;
+            }
+            self.guests.up.push(guest);
         }
         Ok(())
+    }
+
+    /// What `nawa status --json` says wherever it runs.
+    pub(super) fn status(&mut self, nawa: &Path) -> Result<Vec<String>, Error> {
+        if self.nawa_in_guests {
+            return self.guests.up.iter_mut().map(|guest| guest.run("nawa status --json")).collect();
+        }
+        [&self.client, &self.server]
+            .map(|host| output(host, nawa, &["status", "--json"]))
+            .into_iter()
+            .collect()
     }
 
     /// Sets the time of all links to zero.
@@ -158,13 +195,32 @@ fn link_lines(path: u8, [own, peer]: [u8; 2]) -> Vec<String> {
     ]
 }
 
+/// What all guests have.
+fn spec(program: &Program, inside: Option<&NawaInside>) -> GuestSpec {
+    let mut spec = GuestSpec {
+        modules: vec!["sctp".into()],
+        // Its kernel has no digest that a cookie could be signed by; without one it refuses to listen.
+        sysctls: vec![("net.sctp.cookie_hmac_alg".into(), "none".into())],
+        programs: vec![program.path().into()],
+        ..GuestSpec::default()
+    };
+    if let Some(NawaInside { program, configuration }) = inside {
+        // What filters of clsact need.
+        spec.modules.extend(["sch_ingress".into(), "cls_bpf".into()]);
+        spec.programs.push(program.clone());
+        spec.files.push((CONFIGURATION.into(), configuration.clone().into_bytes()));
+        spec.memory_mb = 256;
+    }
+    spec
+}
+
 /// Begins to boot host `number` behind `host`, that of `segment`, which reaches what is in the segments `others`.
 fn boot(
     host: &Namespace,
     segment: u8,
     number: usize,
     others: &[u8],
-    program: &Program,
+    spec: &GuestSpec,
 ) -> Result<Booting, Error> {
     let interface = |index: usize| {
         let path = index as u8 + 1;
@@ -182,15 +238,7 @@ fn boot(
         }
     };
     let interfaces: Vec<Interface> = (0..PATHS).map(interface).collect();
-    let spec = GuestSpec {
-        modules: vec!["sctp".into()],
-        // Its kernel has no digest that a cookie could be signed by; without one it refuses to listen.
-        sysctls: vec![("net.sctp.cookie_hmac_alg".into(), "none".into())],
-        interfaces: interfaces.clone(),
-        programs: vec![program.path().into()],
-        ..GuestSpec::default()
-    };
-    let booting = guest::boot(host, &spec)?;
+    let booting = guest::boot(host, &GuestSpec { interfaces: interfaces.clone(), ..spec.clone() })?;
     host.sysctl("ipv4/ip_forward", "1")?;
     for (path, Interface { tap, mac: guest, .. }) in (1u8..).zip(&interfaces) {
         host.sysctl(&format!("ipv6/conf/{tap}/disable_ipv6"), "1")?;

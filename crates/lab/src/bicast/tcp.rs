@@ -15,7 +15,7 @@ const LOSS_PERCENT: f64 = 5.0;
 const RATE_MBPS: f64 = 10.0;
 const DELAY: Duration = Duration::from_millis(20);
 
-const MODES: [&str; 2] = ["off", "selective"];
+const MODES: [&str; 3] = ["off", "selective", "adaptive"];
 
 const RATIOS: [Ratio; 3] = [
     Ratio { name: "goodput_of_off", metric: "goodput_mbps", of: ("bicast", Reference::Name("off")) },

@@ -9,12 +9,15 @@
  * known to be its own; usrsctp does so by itself, the kernel only after some seconds.
  *
  * PRIMARY is 0 or 1, the peer's address that all goes to as long as SCTP itself does not decide otherwise.
- * Compiled as it is for the kernel's SCTP, and with -DUSRSCTP for that library, over raw IP sockets. */
+ * Compiled as it is for the kernel's SCTP, and with -DUSRSCTP for that library, over raw IP sockets; then a sender says
+ * "ready" and does not begin while another process has an exclusive lock on this program's file. */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -70,6 +73,17 @@ static void start(void)
 	/* Other associations of this host are other processes': do not abort them. */
 	usrsctp_sysctl_set_sctp_blackhole(2);
 	usrsctp_sysctl_set_sctp_ecn_enable(0);
+}
+
+/* Between the two calls above a process aborts what it sees of others' associations, and it can say so no earlier, since the
+ * first one resets it: waits until all have begun. */
+static void await_others(void)
+{
+	int file = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+
+	puts("ready");
+	fflush(stdout);
+	check(file < 0 || flock(file, LOCK_SH) || close(file), "wait for others");
 }
 
 static sctp make(struct sockaddr_in *own)
@@ -198,6 +212,10 @@ static void end(sctp s)
 	check(shutdown(s, SHUT_WR), "shutdown");
 }
 
+static void await_others(void)
+{
+}
+
 /* The kernel counts for all its associations together: /proc/net/sctp/snmp. */
 static void tell_counters(void)
 {
@@ -250,6 +268,7 @@ static void transmit(char **words)
 	ssize_t sent;
 
 	set(s, SCTP_NODELAY, yes);
+	await_others();
 	join(s, peer);
 	memcpy(&fixed.ssp_addr, &peer[0], sizeof(peer[0]));
 	set(s, SCTP_PRIMARY_ADDR, fixed);

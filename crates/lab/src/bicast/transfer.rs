@@ -1,10 +1,13 @@
 //! The program that transfers, `transfer.c`, and one run of it at both ends.
 
+use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdout, Command, Stdio};
 use std::time::Duration;
+
+use rustix::fs::{FlockOperation, flock};
 
 use super::network::{Network, Place};
 use super::{Stack, Test};
@@ -65,6 +68,14 @@ impl Program {
 
     pub(super) fn path(&self) -> &Path {
         &self.0
+    }
+
+    /// Holds senders of usrsctp back until this is dropped (`transfer.c`).
+    fn hold_senders(&self) -> Result<File, Error> {
+        let doing = || format!("lock {}", self.0.display());
+        let file = File::open(&self.0).doing(doing)?;
+        flock(&file, FlockOperation::LockExclusive).map_err(std::io::Error::from).doing(doing)?;
+        Ok(file)
     }
 
     /// Starts it at `place` with `words`; it is ended after `limit`.
@@ -134,7 +145,7 @@ pub(super) fn run(
     program: &Program,
     test: &Test,
     primaries: &[usize],
-    meanwhile: impl FnOnce(&Network) -> Result<(), Error>,
+    meanwhile: impl FnOnce(&mut Network) -> Result<(), Error>,
 ) -> Result<Vec<Outcome>, Error> {
     let probe = (test.stack == Stack::LinuxProbed).then(|| "probe".to_owned());
     let words = |own: Vec<String>| probe.clone().into_iter().chain(own).collect::<Vec<_>>();
@@ -148,12 +159,18 @@ pub(super) fn run(
         receivers.push(receiver);
     }
     let mut senders = Vec::new();
+    let held = (!test.stack.is_in_guests()).then(|| program.hold_senders()).transpose()?;
     for (number, primary) in primaries.iter().enumerate() {
         let (place, own) = network.sender(number);
         let mut words = words(vec!["send".into(), port(number), test.bytes.to_string(), primary.to_string()]);
         words.extend(own.into_iter().chain([first.clone(), second.clone()]));
-        senders.push(program.start(place, &words, test.limit)?);
+        let mut sender = program.start(place, &words, test.limit)?;
+        if held.is_some() {
+            sender.expect_line(READY_LIMIT)?;
+        }
+        senders.push(sender);
     }
+    drop(held);
     meanwhile(network)?;
     let mut outcomes = Vec::new();
     for (mut receiver, mut sender) in receivers.into_iter().zip(senders) {

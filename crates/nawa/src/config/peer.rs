@@ -70,7 +70,10 @@ fn bicast(text: &str) -> Result<Bicast, String> {
     match text {
         "off" => Ok(Bicast::Off),
         "selective" => Ok(Bicast::Selective),
-        _ => Err(format!("a peer's bicast cannot be \"{text}\"; write \"off\" or \"selective\"")),
+        "adaptive" => Ok(Bicast::Adaptive),
+        _ => {
+            Err(format!("a peer's bicast cannot be \"{text}\"; write \"off\", \"selective\" or \"adaptive\""))
+        }
     }
 }
 

@@ -261,7 +261,7 @@ fn values_of_a_peer() {
     );
     assert_complaints(
         &format!("{NODE}{TUNNEL}{}", peer("bicast = 'full'\n")),
-        "nawa.toml:11:10: a peer's bicast cannot be \"full\"; write \"off\" or \"selective\"",
+        "nawa.toml:11:10: a peer's bicast cannot be \"full\"; write \"off\", \"selective\" or \"adaptive\"",
     );
     assert_complaints(
         &format!("{NODE}{TUNNEL}[[peer]]\nname = 'a b'\npublic-key = 'x'\nroutes = ['10.77.0.2/24']\n"),

@@ -107,7 +107,7 @@ impl Peer {
         self.last_data = Some(now);
         self.peer_repeats = header.resends;
         if let Some(copies) = &mut self.copies {
-            copies.handle_received(packet.len());
+            copies.handle_received(packet);
         }
         let received = &mut self.paths[at].received;
         received.handle_time(now, header.time);

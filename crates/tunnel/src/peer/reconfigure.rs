@@ -43,9 +43,11 @@ impl Peer {
         self.set_common(now, common);
         self.replace_paths(now, &config.paths, me, rng);
         self.unconfirmed.set_repeats(repeats(self.scheduler, &config));
-        match config.bicast {
-            Bicast::Off => self.copies = None,
-            Bicast::Selective => drop(self.copies.get_or_insert_with(|| Copies::new(rng.next_u64()))),
+        if config.bicast == Bicast::Off {
+            self.copies = None;
+        } else {
+            let adaptive = config.bicast == Bicast::Adaptive;
+            self.copies.get_or_insert_with(|| Copies::new(rng.next_u64(), adaptive)).set_adaptive(adaptive);
         }
         self.config = config;
         if self.listed() != listed {
