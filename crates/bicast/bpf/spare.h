@@ -6,7 +6,7 @@
  * before it, and what of that is not copied as well then looks lost to the sender. All are copied from the start, while
  * packets are lost and the other path has room. Whether it has cannot be told while all are copied, since these copies
  * fill it as well; so copying rests now and then, until the last have left it, and single ones are tried: TRIES in a row
- * have to find no queue, twice as many once one has found some. What tells is the receiver's SACKs (RFC 9260 3.3.4), so that
+ * have to find no queue, three times as many once one has found some. What tells is the receiver's SACKs (RFC 9260 3.3.4), so that
  * the load of other hosts counts as well as this one's:
  *
  *   - A TSN is reported as received twice when the later of the two has arrived. If the packet's own path has no queue,
@@ -28,7 +28,7 @@
 #define MOST_RUN_US 2000000 /* and twice as long each time that it has, up to this */
 #define REST_US 125000      /* the same for how long none are where it has none */
 #define MOST_REST_US 4000000
-#define TRIES 8             /* in a row, and twice as many after one that found a queue */
+#define TRIES 8             /* in a row, and three times as many after one that found a queue */
 #define QUEUED_US 4000      /* three full packets at 10 Mbit/s */
 #define LEAST_US 60000000   /* how long the least time counts if none comes near it: queues last, too */
 #define UNREPORTED_US 500000 /* then a copy, or its report, was lost */
@@ -120,7 +120,7 @@ BICAST_FN void bicast_spare_tried(struct bicast_spare *s, __u32 waited, __u64 no
 		bicast_spare_rest(s, s->rest_us, now_us);
 		s->rest_us = bicast_spare_twice(s->rest_us, MOST_REST_US);
 		s->run_us = RUN_US;
-		s->tries = 2 * TRIES;
+		s->tries = 3 * TRIES;
 		s->room = 0;
 	} else if (!--s->tries) {
 		s->phase = SPARE_COPY;
