@@ -10,7 +10,7 @@ NAWA := $(TARGET)/release/nawa
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test guest lint lint-tools bench fuzz install rivals ns3 build cargo-present
+.PHONY: help demo test guest lint lint-tools bench fuzz install rivals ns3 usrsctp build cargo-present
 
 help:
 	@echo "make demo      one file over three bad links: the best link alone, MPTCP, Nawa (about two minutes; root)"
@@ -21,6 +21,7 @@ help:
 	@echo "make fuzz      the fuzzers, a minute each (nightly Rust, cargo-fuzz)"
 	@echo "make rivals    builds what the lab compares with: boringtun, wireguard-go"
 	@echo "make ns3       the 802.11 model compared with ns-3, which comes from PyPI"
+	@echo "make usrsctp   what copies of packets do to FreeBSD's SCTP, in virtual time"
 	@echo "make install   the binary, the C library of flood, the systemd unit and a sample configuration under $(PREFIX)"
 
 cargo-present:
@@ -68,6 +69,10 @@ rivals: cargo-present
 ns3: cargo-present
 	@scripts/install-packages build ns3
 	@CARGO="$(CARGO)" scripts/ns3
+
+usrsctp:
+	@scripts/install-packages usrsctp
+	@scripts/usrsctp
 
 install: build
 	$(CARGO) build --release --locked --package flood-c

@@ -211,7 +211,7 @@ INLINE int of_an_association(const struct walk *w)
 INLINE __u32 adapt(const struct walk *w, struct association *a, __u32 reasons, __u64 idle_ns)
 {
 	if (w->fields.found & FOUND_DATA)
-		return bicast_spare_sent(&a->spare, reasons, idle_ns / 1000);
+		return bicast_spare_sent(&a->spare, reasons, w->fields.tsn_low, idle_ns / 1000, bpf_ktime_get_ns() / 1000);
 	return bicast_wanted(BICAST_ADAPTIVE, reasons);
 }
 
@@ -233,6 +233,8 @@ INLINE void judge(struct __sk_buff *skb, struct walk *w, const struct settings *
 	if (reasons && now->mode == BICAST_ADAPTIVE &&
 	    !bicast_affordable(a->sent_bytes, a->extra_bytes, w->ip_length, now->budget_percent, reasons)) {
 		add(&a->skipped[SKIPPED_BUDGET], 1);
+		if (reasons == BICAST_REST)
+			bicast_spare_spent(&a->spare, bpf_ktime_get_ns() / 1000);
 		reasons = 0;
 	}
 	add(&a->sent_packets, 1);
@@ -242,7 +244,7 @@ INLINE void judge(struct __sk_buff *skb, struct walk *w, const struct settings *
 	if (now->mode != BICAST_OFF && makes_known(w, a))
 		repeat(skb, w, a);
 	if (reasons && copy(skb, w, a, reasons) && (w->fields.found & FOUND_DATA))
-		bicast_spare_copied(&a->spare, w->fields.tsn_low, bpf_ktime_get_ns() / 1000);
+		bicast_spare_copied(&a->spare, reasons, w->fields.tsn_low, bpf_ktime_get_ns() / 1000);
 	if (w->fields.found & FOUND_END)
 		forget(key, a);
 }
@@ -287,19 +289,29 @@ int bicast_egress(struct __sk_buff *skb)
 	return TC_ACT_UNSPEC;
 }
 
-/* The receiver's report of what it has twice. */
+/* What the receiver has, and its report of what it has twice. */
 INLINE void take_report(struct __sk_buff *skb, const struct walk *w, struct association *a)
 {
-	__u32 first = 0, count;
-	__u16 counts[2];
+	__u32 highest, first = 0, gaps, count, at = w->places[SACK].at, behind = at + 16;
+	__u16 counts[2], end;
 
-	if (bpf_skb_load_bytes(skb, w->places[SACK].at + 12, counts, sizeof(counts)))
+	if (bpf_skb_load_bytes(skb, at + 4, &highest, sizeof(highest)) ||
+	    bpf_skb_load_bytes(skb, at + 12, counts, sizeof(counts)))
 		return;
+	highest = ntohl(highest);
+	gaps = ntohs(counts[0]);
 	count = ntohs(counts[1]);
-	if (!count || bpf_skb_load_bytes(skb, w->places[SACK].at + 16 + 4 * ntohs(counts[0]), &first, sizeof(first)))
+	behind += 4 * gaps;
+	if (gaps) {
+		if (bpf_skb_load_bytes(skb, behind - 2, &end, sizeof(end)))
+			return;
+		highest += ntohs(end);
+	}
+	if (count && bpf_skb_load_bytes(skb, behind, &first, sizeof(first)))
 		return;
-	add(&a->duplicates, count);
-	bicast_spare_reported(&a->spare, ntohl(first), count, bpf_ktime_get_ns() / 1000);
+	if (count)
+		add(&a->duplicates, count);
+	bicast_spare_acknowledged(&a->spare, highest, ntohl(first), count, bpf_ktime_get_ns() / 1000);
 }
 
 /* What has arrived for the association of `out`. */

@@ -46,7 +46,8 @@ BICAST_FN __u32 bicast_wanted(__u32 mode, __u32 reasons)
  * short transfer are helped. */
 #define BICAST_ALLOWANCE 15000
 
-/* Of the budget, what copies of first transmissions leave to retransmissions and requests, which are worth more. */
+/* Of the budget, what copies of first transmissions leave to retransmissions and requests, which are worth more. One that
+ * suffices for everything is not divided. */
 #define BICAST_RESERVED_PERCENT 10
 
 /* Whether a copy of `length` bytes keeps all copies within `percent` of what has been sent. */
@@ -58,7 +59,7 @@ BICAST_FN __u32 bicast_within_budget(__u64 sent_bytes, __u64 extra_bytes, __u32 
 /* The same, for a packet with these reasons. */
 BICAST_FN __u32 bicast_affordable(__u64 sent_bytes, __u64 extra_bytes, __u32 length, __u32 percent, __u32 reasons)
 {
-	if (reasons == BICAST_REST)
+	if (reasons == BICAST_REST && percent < 100)
 		percent = percent > BICAST_RESERVED_PERCENT ? percent - BICAST_RESERVED_PERCENT : 0;
 	return bicast_within_budget(sent_bytes, extra_bytes, length, percent);
 }

@@ -1,164 +1,243 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only
  *
- * What is worth copying in adaptive mode. Retransmissions are once the sender's timer has had to find one that was lost
- * again, and while many are lost and the other path has room. Else a stack that repairs by itself what is lost again is left
- * alone: FreeBSD's (usrsctp) stays in fast recovery, its window as halved, until the next loss if a retransmission arrives
- * before what was sent before it, as a copy does by a path with a shorter queue (docs/bicast.md). First transmissions are
- * worth it while many are lost, as far as the other path has capacity to spare. That is told by what the receiver
- * reports as received twice (RFC 9260 3.3.4), so that the load of other hosts counts as well as this one's.
+ * What is worth copying in adaptive mode.
  *
- *   - Losses: by the share of retransmissions while little is copied, by that of copies not reported while much is.
- *   - Spare capacity: by the time from a copy to its report. A report comes when the later of the two has arrived, so that
- *     it waits in the queue of either path: in that of the other one, which then has no capacity to spare, or of the
- *     packet's own, which then is full, and copies could not make it faster. The share grows by steps while no report
- *     waits longer than QUEUED_US, falls with one that does, and is halved by each that follows.
+ * First transmissions: all or none. A copy by a path with a shorter queue than the packet's own overtakes what was sent
+ * before it, and what of that is not copied as well then looks lost to the sender. All are copied from the start, while
+ * packets are lost and the other path has room. Whether it has cannot be told while all are copied, since these copies
+ * fill it as well; so copying rests now and then, until the last have left it, and single ones are tried: TRIES in a row
+ * have to find no queue, three times as many once one has found some. What tells is the receiver's SACKs (RFC 9260 3.3.4), so that
+ * the load of other hosts counts as well as this one's:
+ *
+ *   - A TSN is reported as received twice when the later of the two has arrived. If the packet's own path has no queue,
+ *     that is how long the copy took.
+ *   - A copy that was faster than its packet is acknowledged before what was sent ahead of it. If the packet's own path has
+ *     a queue, that is how long the copy took.
+ *
+ * Retransmissions: once the sender's timer has had to find one that was lost again, and while many packets are lost and the
+ * other path had room when it was tried last. Else a stack that repairs by itself what is lost again is left alone: FreeBSD's
+ * (usrsctp) stays in fast recovery, its window as halved, until the next loss if a retransmission arrives before what was
+ * sent before it, as a copy does by a path with a shorter queue (docs/bicast.md).
  */
 #ifndef NAWA_BICAST_SPARE_H
 #define NAWA_BICAST_SPARE_H
 
 #include "bicast.h"
 
-#define SPARE_WHOLE 256     /* a share of all */
-#define SPARE_BEGIN 16
-#define SPARE_LEAST 4       /* goes on asking */
-#define SPARE_STEP 8        /* at most a quarter of what there is */
-#define QUEUED_US 10000     /* eight full packets at 10 Mbit/s */
+#define RUN_US 250000       /* all are copied for so long before it is asked whether the other path has room, */
+#define MOST_RUN_US 2000000 /* and twice as long each time that it has, up to this */
+#define REST_US 125000      /* the same for how long none are where it has none */
+#define MOST_REST_US 4000000
+#define TRIES 8             /* in a row, and three times as many after one that found a queue */
+#define QUEUED_US 4000      /* three full packets at 10 Mbit/s */
 #define LEAST_US 60000000   /* how long the least time counts if none comes near it: queues last, too */
 #define UNREPORTED_US 500000 /* then a copy, or its report, was lost */
-#define UNREPORTED 4        /* so many in a row, and the other path does not carry them */
+#define UNTRIED_US 100000   /* and beyond twice the least time, of a copy that is tried */
 #define STALL_US 500000     /* nothing sent for so long before a retransmission: a timer's */
-#define EPOCH 256           /* packets with DATA, over which losses are judged */
-#define LOSSY_RETRANSMISSIONS 8 /* in an epoch: more than 3 % */
-#define EPOCH_COPIES 128    /* so many in an epoch, and reports tell more than retransmissions */
+#define EPOCH 512           /* packets with DATA, over which losses are judged */
+#define LOSSY 2             /* so many lost in an epoch, and copies are worth it */
+#define MANY 12             /* or 2.3 %, and those of retransmissions are */
+#define UNREPORTED_PER_LOSS 3 /* a copy stays unreported if itself, its packet or the report is lost */
+
+enum spare_phase {
+	SPARE_NEW = 0,
+	SPARE_COPY = 1, /* all first transmissions */
+	SPARE_REST = 2, /* none; while packets are lost, until `until_us` */
+	SPARE_ASK = 3,  /* none; how long one takes by its own path */
+	SPARE_TRY = 4,  /* one at a time; how long it takes by the other path */
+};
 
 /* Of an association; begin with zeros. Times in µs. */
 struct bicast_spare {
-	__u32 lossy;      /* whether copies of first transmissions are worth it */
-	__u32 share;      /* of them that is copied, of SPARE_WHOLE */
-	__u32 owed;       /* of one copy, of SPARE_WHOLE */
-	__u32 watched;    /* whether a report of `tsn` is awaited */
+	__u32 phase;      /* enum spare_phase */
+	__u32 tries;      /* that still have to find room */
+	__u32 watched;    /* whether the fate of `tsn` is awaited */
 	__u32 tsn;
-	__u32 unreported; /* in a row */
-	__u64 copied_us;  /* when `tsn` was */
-	__u64 least_us;   /* from a copy to its report */
+	__u64 sent_us;    /* when `tsn` was */
+	__u64 until_us;   /* the end of this run or rest */
+	__u64 least_us;   /* from a packet to its acknowledgement, or from a copy to its report */
 	__u64 least_at_us; /* when one came near it */
+	__u32 took_us;    /* from a copy to its report, last */
+	__u32 queued;     /* whether the packets' own path has a queue */
+	__u32 run_us;     /* of the next one */
+	__u32 rest_us;
 	__u32 packets;    /* with DATA, in this epoch, as the next three */
 	__u32 retransmissions;
 	__u32 copies;
 	__u32 reported;
 	__u32 last;       /* the TSN reported last: a SACK may itself arrive twice */
-	__u32 late;       /* whether the last report was */
+	__u32 room;       /* whether the other path had some, last */
+	__u32 lossy;
+	__u32 many;
 	__u32 stalled;    /* a timer has had to find a loss */
 	__u32 unused;
 };
 
-/* Losses are too frequent for the sender to repair alone. */
-BICAST_FN void bicast_spare_begin(struct bicast_spare *s)
+BICAST_FN void bicast_spare_begin(struct bicast_spare *s, __u64 now_us)
 {
-	s->lossy = 1;
-	s->share = SPARE_BEGIN;
+	s->phase = SPARE_COPY;
+	s->until_us = now_us + RUN_US;
+	s->run_us = RUN_US;
+	s->rest_us = REST_US;
+	s->tries = TRIES;
+	s->lossy = s->room = 1;
 }
 
-BICAST_FN void bicast_spare_end_epoch(struct bicast_spare *s)
+BICAST_FN void bicast_spare_rest(struct bicast_spare *s, __u32 us, __u64 now_us)
 {
-	if (s->copies >= EPOCH_COPIES)
-		s->lossy = s->reported * 16 < s->copies * 15;
-	else if (s->share <= SPARE_WHOLE / 2)
-		s->lossy = s->retransmissions >= LOSSY_RETRANSMISSIONS;
-	s->packets = s->retransmissions = s->copies = s->reported = 0;
-}
-
-/* The reasons among those of a packet with DATA for which it is to be copied, but for the budget; nothing has been sent for
- * `idle_us` before it. */
-BICAST_FN __u32 bicast_spare_sent(struct bicast_spare *s, __u32 reasons, __u64 idle_us)
-{
-	__u32 retransmission = reasons & BICAST_RETRANSMISSION, wanted = bicast_wanted(BICAST_ADAPTIVE, reasons);
-
-	if (retransmission) {
-		s->retransmissions++;
-		if (idle_us > STALL_US)
-			s->stalled = 1;
-	}
-	if (!s->lossy && s->retransmissions >= LOSSY_RETRANSMISSIONS)
-		bicast_spare_begin(s);
-	if (++s->packets >= EPOCH)
-		bicast_spare_end_epoch(s);
-	if (!s->stalled && !(s->lossy && s->share >= SPARE_BEGIN))
-		wanted &= ~(__u32)BICAST_RETRANSMISSION;
-	if (!s->lossy || reasons != BICAST_REST)
-		return wanted;
-	s->owed += s->share;
-	if (s->owed < SPARE_WHOLE)
-		return wanted;
-	s->owed -= SPARE_WHOLE;
-	return BICAST_REST;
-}
-
-BICAST_FN void bicast_spare_halve(struct bicast_spare *s)
-{
-	s->share = s->share / 2 > SPARE_LEAST ? s->share / 2 : SPARE_LEAST;
-}
-
-/* Nothing has been heard of the copy that was watched. */
-BICAST_FN void bicast_spare_unreported(struct bicast_spare *s)
-{
+	s->phase = SPARE_REST;
+	s->until_us = now_us + us;
 	s->watched = 0;
-	if (++s->unreported < UNREPORTED)
-		return;
-	s->unreported = 0;
-	bicast_spare_halve(s);
 }
 
-/* A packet with DATA whose lowest TSN is `tsn` has been copied at `now_us`. */
-BICAST_FN void bicast_spare_copied(struct bicast_spare *s, __u32 tsn, __u64 now_us)
+BICAST_FN void bicast_spare_watch(struct bicast_spare *s, __u32 tsn, __u64 now_us)
 {
-	s->copies++;
-	if (s->watched && now_us - s->copied_us > UNREPORTED_US)
-		bicast_spare_unreported(s);
-	if (s->watched)
-		return;
 	s->watched = 1;
 	s->tsn = tsn;
-	s->copied_us = now_us;
+	s->sent_us = now_us;
 }
 
-BICAST_FN void bicast_spare_judge(struct bicast_spare *s, __u64 took_us, __u64 now_us)
+/* Whether what took so long has waited in a queue. */
+BICAST_FN __u32 bicast_spare_waited(struct bicast_spare *s, __u64 took_us, __u64 now_us)
 {
-	__u32 step;
-
 	if (!s->least_us || took_us < s->least_us || now_us - s->least_at_us > LEAST_US)
 		s->least_us = took_us;
 	if (took_us <= s->least_us + QUEUED_US / 2)
 		s->least_at_us = now_us;
-	if (took_us > s->least_us + QUEUED_US) {
-		/* One alone may be jitter. */
-		if (s->late)
-			bicast_spare_halve(s);
-		else
-			s->share -= s->share / 8;
-		s->late = 1;
-		return;
-	}
-	s->late = 0;
-	step = s->share / 4 < SPARE_STEP ? s->share / 4 : SPARE_STEP;
-	s->share = s->share + step < SPARE_WHOLE ? s->share + step : SPARE_WHOLE;
+	return took_us > s->least_us + QUEUED_US;
 }
 
-/* The receiver reports `count` TSNs as received twice, the first of them `tsn`. */
-BICAST_FN void bicast_spare_reported(struct bicast_spare *s, __u32 tsn, __u32 count, __u64 now_us)
+BICAST_FN __u32 bicast_spare_twice(__u32 us, __u32 most_us)
 {
-	if (s->last == tsn)
+	return us < most_us / 2 ? us * 2 : most_us;
+}
+
+/* A copy that was tried alone has found the other path with a queue, or without. */
+BICAST_FN void bicast_spare_tried(struct bicast_spare *s, __u32 waited, __u64 now_us)
+{
+	s->watched = 0;
+	if (waited) {
+		bicast_spare_rest(s, s->rest_us, now_us);
+		s->rest_us = bicast_spare_twice(s->rest_us, MOST_REST_US);
+		s->run_us = RUN_US;
+		s->tries = 3 * TRIES;
+		s->room = 0;
+	} else if (!--s->tries) {
+		s->phase = SPARE_COPY;
+		s->until_us = now_us + s->run_us;
+		s->run_us = bicast_spare_twice(s->run_us, MOST_RUN_US);
+		s->rest_us = REST_US;
+		s->tries = TRIES;
+		s->room = 1;
+	}
+}
+
+/* A run is over, or nothing is lost: rests, unless nothing waits in either path, which is known once one has been asked
+ * alone. */
+BICAST_FN void bicast_spare_end_run(struct bicast_spare *s, __u64 now_us)
+{
+	if (s->lossy && s->run_us > RUN_US && s->took_us <= s->least_us + QUEUED_US)
+		s->until_us = now_us + s->run_us;
+	else
+		bicast_spare_rest(s, s->took_us, now_us);
+}
+
+/* Whether a first transmission is to be copied. */
+BICAST_FN __u32 bicast_spare_first(struct bicast_spare *s, __u32 tsn, __u64 now_us)
+{
+	if (s->phase == SPARE_NEW)
+		bicast_spare_begin(s, now_us);
+	if (s->phase == SPARE_COPY && (!s->lossy || now_us > s->until_us))
+		bicast_spare_end_run(s, now_us);
+	if (s->phase == SPARE_TRY && s->watched && now_us - s->sent_us > 2 * s->least_us + UNTRIED_US)
+		s->watched = 0;
+	if (s->phase == SPARE_ASK && s->watched && now_us - s->sent_us > UNREPORTED_US)
+		s->watched = 0;
+	if (s->phase == SPARE_REST && s->lossy && now_us > s->until_us)
+		s->phase = SPARE_ASK;
+	if (s->phase == SPARE_ASK && !s->watched)
+		bicast_spare_watch(s, tsn, now_us);
+	return s->phase == SPARE_COPY || (s->phase == SPARE_TRY && !s->watched);
+}
+
+BICAST_FN void bicast_spare_count(struct bicast_spare *s, __u32 retransmission)
+{
+	__u32 unreported;
+
+	s->retransmissions += retransmission;
+	s->lossy |= s->retransmissions >= LOSSY;
+	s->many |= s->retransmissions >= MANY;
+	if (++s->packets < EPOCH)
 		return;
-	s->last = tsn;
-	s->reported += count;
-	if (!s->watched || bicast_above(s->tsn, tsn))
+	unreported = s->copies > s->reported ? s->copies - s->reported : 0;
+	s->lossy = s->retransmissions + unreported >= LOSSY;
+	s->many = s->retransmissions + unreported / UNREPORTED_PER_LOSS >= MANY;
+	s->packets = s->retransmissions = s->copies = s->reported = 0;
+}
+
+/* The reasons among those of a packet with DATA, whose lowest TSN is `tsn`, for which it is to be copied, but for the budget;
+ * nothing has been sent for `idle_us` before it. */
+BICAST_FN __u32 bicast_spare_sent(struct bicast_spare *s, __u32 reasons, __u32 tsn, __u64 idle_us, __u64 now_us)
+{
+	__u32 retransmission = reasons & BICAST_RETRANSMISSION, wanted = bicast_wanted(BICAST_ADAPTIVE, reasons);
+
+	bicast_spare_count(s, !!retransmission);
+	if (retransmission && idle_us > STALL_US)
+		s->stalled = 1;
+	if (!s->stalled && !(s->many && s->room))
+		wanted &= ~(__u32)BICAST_RETRANSMISSION;
+	if (reasons == BICAST_REST && bicast_spare_first(s, tsn, now_us))
+		return BICAST_REST;
+	return wanted;
+}
+
+/* The budget is spent: single copies would only make others look lost. */
+BICAST_FN void bicast_spare_spent(struct bicast_spare *s, __u64 now_us)
+{
+	bicast_spare_rest(s, MOST_RUN_US, now_us);
+}
+
+/* A packet with DATA, whose lowest TSN is `tsn`, has been copied for `reasons`. */
+BICAST_FN void bicast_spare_copied(struct bicast_spare *s, __u32 reasons, __u32 tsn, __u64 now_us)
+{
+	s->copies++;
+	if (reasons != BICAST_REST)
 		return;
-	if (tsn == s->tsn) {
-		s->watched = s->unreported = 0;
-		bicast_spare_judge(s, now_us - s->copied_us, now_us);
-	} else {
+	if (s->watched && now_us - s->sent_us > UNREPORTED_US) {
+		s->watched = 0;
+		s->took_us = UNREPORTED_US;
+	}
+	if (!s->watched)
+		bicast_spare_watch(s, tsn, now_us);
+}
+
+/* The receiver has `highest` and nothing above it, and reports `count` TSNs as received twice, the first of them `tsn`. */
+BICAST_FN void bicast_spare_acknowledged(struct bicast_spare *s, __u32 highest, __u32 tsn, __u32 count, __u64 now_us)
+{
+	__u32 reported = count && tsn != s->last, waited;
+	__u64 took_us = now_us - s->sent_us;
+
+	if (reported) {
+		s->last = tsn;
+		s->reported += count;
+	}
+	if (!s->watched || bicast_above(s->tsn, highest))
+		return;
+	if (s->phase == SPARE_ASK) {
+		s->queued = bicast_spare_waited(s, took_us, now_us);
+		s->phase = SPARE_TRY;
+		s->watched = 0;
+	} else if (s->phase == SPARE_TRY && s->queued && !bicast_spare_waited(s, took_us, now_us)) {
+		bicast_spare_tried(s, 0, now_us);
+	} else if (reported && tsn == s->tsn) {
+		s->watched = 0;
+		s->took_us = took_us;
+		waited = bicast_spare_waited(s, took_us, now_us);
+		if (s->phase == SPARE_TRY)
+			bicast_spare_tried(s, waited, now_us);
+	} else if (reported && bicast_above(tsn, s->tsn)) {
 		/* A later one: this one, or its report, was lost. */
-		bicast_spare_unreported(s);
+		s->watched = 0;
 	}
 }
 

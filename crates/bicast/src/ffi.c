@@ -28,19 +28,24 @@ __u32 nawa_bicast_within_budget(__u64 sent_bytes, __u64 extra_bytes, __u32 lengt
 	return bicast_within_budget(sent_bytes, extra_bytes, length, percent);
 }
 
-__u32 nawa_bicast_spare_sent(struct bicast_spare *s, __u32 reasons, __u64 idle_us)
+__u32 nawa_bicast_spare_sent(struct bicast_spare *s, __u32 reasons, __u32 tsn, __u64 idle_us, __u64 now_us)
 {
-	return bicast_spare_sent(s, reasons, idle_us);
+	return bicast_spare_sent(s, reasons, tsn, idle_us, now_us);
 }
 
-void nawa_bicast_spare_copied(struct bicast_spare *s, __u32 tsn, __u64 now_us)
+void nawa_bicast_spare_spent(struct bicast_spare *s, __u64 now_us)
 {
-	bicast_spare_copied(s, tsn, now_us);
+	bicast_spare_spent(s, now_us);
 }
 
-void nawa_bicast_spare_reported(struct bicast_spare *s, __u32 tsn, __u32 count, __u64 now_us)
+void nawa_bicast_spare_copied(struct bicast_spare *s, __u32 reasons, __u32 tsn, __u64 now_us)
 {
-	bicast_spare_reported(s, tsn, count, now_us);
+	bicast_spare_copied(s, reasons, tsn, now_us);
+}
+
+void nawa_bicast_spare_acknowledged(struct bicast_spare *s, __u32 highest, __u32 tsn, __u32 count, __u64 now_us)
+{
+	bicast_spare_acknowledged(s, highest, tsn, count, now_us);
 }
 
 /* In the order of the structs in the headers. */

@@ -45,9 +45,9 @@ pub struct RawConnection {
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RawSpare {
-    counts: [u32; 6],
-    times: [u64; 3],
-    epoch: [u32; 8],
+    phase: [u32; 4],
+    times: [u64; 4],
+    counts: [u32; 14],
 }
 
 unsafe extern "C" {
@@ -57,11 +57,13 @@ unsafe extern "C" {
     fn nawa_bicast_wanted(mode: u32, reasons: u32) -> u32;
     fn nawa_bicast_within_budget(sent_bytes: u64, extra_bytes: u64, length: u32, percent: u32) -> u32;
     #[cfg(test)]
-    fn nawa_bicast_spare_sent(s: *mut RawSpare, reasons: u32, idle_us: u64) -> u32;
+    fn nawa_bicast_spare_sent(s: *mut RawSpare, reasons: u32, tsn: u32, idle_us: u64, now_us: u64) -> u32;
     #[cfg(test)]
-    fn nawa_bicast_spare_copied(s: *mut RawSpare, tsn: u32, now_us: u64);
+    fn nawa_bicast_spare_spent(s: *mut RawSpare, now_us: u64);
     #[cfg(test)]
-    fn nawa_bicast_spare_reported(s: *mut RawSpare, tsn: u32, count: u32, now_us: u64);
+    fn nawa_bicast_spare_copied(s: *mut RawSpare, reasons: u32, tsn: u32, now_us: u64);
+    #[cfg(test)]
+    fn nawa_bicast_spare_acknowledged(s: *mut RawSpare, highest: u32, tsn: u32, count: u32, now_us: u64);
     #[cfg(test)]
     fn nawa_bicast_size(which: u32) -> u32;
 }
@@ -82,19 +84,24 @@ impl RawAssociation {
 
 #[cfg(test)]
 impl RawSpare {
-    pub fn sent(&mut self, reasons: u32, idle_us: u64) -> u32 {
+    pub fn sent(&mut self, reasons: u32, tsn: u32, idle_us: u64, now_us: u64) -> u32 {
         // SAFETY: as in `chunk_seen`.
-        unsafe { nawa_bicast_spare_sent(self, reasons, idle_us) }
+        unsafe { nawa_bicast_spare_sent(self, reasons, tsn, idle_us, now_us) }
     }
 
-    pub fn copied(&mut self, tsn: u32, now_us: u64) {
+    pub fn spent(&mut self, now_us: u64) {
         // SAFETY: as in `chunk_seen`.
-        unsafe { nawa_bicast_spare_copied(self, tsn, now_us) }
+        unsafe { nawa_bicast_spare_spent(self, now_us) }
     }
 
-    pub fn reported(&mut self, tsn: u32, count: u32, now_us: u64) {
+    pub fn copied(&mut self, reasons: u32, tsn: u32, now_us: u64) {
         // SAFETY: as in `chunk_seen`.
-        unsafe { nawa_bicast_spare_reported(self, tsn, count, now_us) }
+        unsafe { nawa_bicast_spare_copied(self, reasons, tsn, now_us) }
+    }
+
+    pub fn acknowledged(&mut self, highest: u32, tsn: u32, count: u32, now_us: u64) {
+        // SAFETY: as in `chunk_seen`.
+        unsafe { nawa_bicast_spare_acknowledged(self, highest, tsn, count, now_us) }
     }
 }
 

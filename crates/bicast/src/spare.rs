@@ -1,4 +1,4 @@
-//! `bpf/spare.h` in virtual time: one flow of packets, and what of it is copied to another path whose capacity changes.
+//! `bpf/spare.h` in virtual time: one flow of packets, and what of it is copied to another path that others use or not.
 
 use std::collections::VecDeque;
 
@@ -7,157 +7,209 @@ use rand_core::{RngCore, SeedableRng};
 
 use crate::ffi::RawSpare;
 
-/// A packet takes so long at 10 Mbit/s, and leaves so often: the first path is full.
+/// A packet takes so long at 10 Mbit/s, and leaves so often.
 const PACKET_US: u64 = 1200;
 const RTT_US: u64 = 11_000;
+const MS: u64 = 1000;
 const SECOND_US: u64 = 1_000_000;
 
 /// Reasons, as words: a first transmission, a retransmission.
 const FIRST: u32 = 32;
 const AGAIN: u32 = 1;
 
-/// The other path: a queue that serves one packet in `service_us`.
-struct Other {
-    service_us: u64,
-    free_at_us: u64,
+/// What copies meet on the other path.
+#[derive(Clone, Copy)]
+enum Other {
+    Idle,
+    /// It is full of others' packets: copies wait for so long.
+    Full(u64),
+    /// Nothing arrives.
+    Dead,
 }
 
 struct Flow {
     spare: RawSpare,
     dice: ChaCha8Rng,
     loss_percent: u64,
-    other: Option<Other>,
+    other: Other,
     now_us: u64,
     tsn: u32,
-    /// Reports under way: when they arrive, and of which TSN.
-    reports: VecDeque<(u64, u32)>,
-    longest_queue_us: u64,
+    /// SACKs under way: when they arrive, of which TSN, and whether it was received twice.
+    sacks: VecDeque<(u64, u32, bool)>,
 }
 
 impl Flow {
-    fn new(loss_percent: u64, other_mbps: Option<u64>) -> Flow {
-        let other = other_mbps.map(|mbps| Other { service_us: 12_000 / mbps, free_at_us: 0 });
+    fn new(loss_percent: u64, other: Other) -> Flow {
         let dice = ChaCha8Rng::seed_from_u64(1);
         let spare = RawSpare::default();
-        Flow {
-            spare,
-            dice,
-            loss_percent,
-            other,
-            now_us: 0,
-            tsn: 0,
-            reports: VecDeque::new(),
-            longest_queue_us: 0,
-        }
+        Flow { spare, dice, loss_percent, other, now_us: 0, tsn: 0, sacks: VecDeque::new() }
     }
 
     fn lost(&mut self) -> bool {
         u64::from(self.dice.next_u32()) % 100 < self.loss_percent
     }
 
-    fn set_capacity(&mut self, mbps: u64) {
-        self.other.as_mut().expect("there is another path").service_us = 12_000 / mbps;
-    }
-
     /// Sends for so long; the share of first transmissions that was copied meanwhile.
     fn run(&mut self, seconds: u64) -> f64 {
         let end_us = self.now_us + seconds * SECOND_US;
         let (mut sent, mut copied) = (0, 0);
-        self.longest_queue_us = 0;
         while self.now_us < end_us {
             self.now_us += PACKET_US;
             self.tsn = self.tsn.wrapping_add(1);
-            while self.reports.front().is_some_and(|(at_us, _)| *at_us <= self.now_us) {
-                let (at_us, tsn) = self.reports.pop_front().expect("one is there");
-                self.spare.reported(tsn, 1, at_us);
-            }
-            let copy = self.spare.sent(FIRST, 0) != 0;
+            self.take_sacks();
+            let copy = self.spare.sent(FIRST, self.tsn, 0, self.now_us) != 0;
             sent += 1;
             copied += u32::from(copy);
-            let arrived = !self.lost();
-            let twice = copy && self.send_copy(arrived);
-            if !arrived && !twice {
-                self.spare.sent(AGAIN, 0);
+            if copy {
+                self.spare.copied(FIRST, self.tsn, self.now_us);
             }
+            self.deliver(copy);
         }
         f64::from(copied) / f64::from(sent)
     }
 
-    /// Whether the copy arrives.
-    fn send_copy(&mut self, original_arrived: bool) -> bool {
-        self.spare.copied(self.tsn, self.now_us);
-        let lost = self.lost();
-        let Some(other) = self.other.as_mut().filter(|_| !lost) else { return false };
-        let begins_us = other.free_at_us.max(self.now_us);
-        let queued_us = begins_us - self.now_us;
-        // What is full drops.
-        if queued_us > 50 * other.service_us {
-            return false;
+    fn take_sacks(&mut self) {
+        self.sacks.make_contiguous().sort_unstable();
+        while let Some(&(at_us, tsn, twice)) = self.sacks.front().filter(|sack| sack.0 <= self.now_us) {
+            self.sacks.pop_front();
+            self.spare.acknowledged(tsn, tsn, u32::from(twice), at_us);
         }
-        other.free_at_us = begins_us + other.service_us;
-        self.longest_queue_us = self.longest_queue_us.max(queued_us);
-        if original_arrived && !self.lost() {
-            self.reports.push_back((self.now_us + RTT_US + queued_us, self.tsn));
+    }
+
+    fn deliver(&mut self, copy: bool) {
+        let original = (!self.lost()).then_some(self.now_us + RTT_US);
+        let copy = copy && !self.lost();
+        let copy = match self.other {
+            _ if !copy => None,
+            Other::Dead => None,
+            Other::Idle => Some(self.now_us + RTT_US),
+            Other::Full(wait_us) => Some(self.now_us + RTT_US + wait_us),
+        };
+        let arrivals: Vec<u64> = original.into_iter().chain(copy).collect();
+        for (n, at_us) in arrivals.iter().enumerate() {
+            if !self.lost() {
+                self.sacks.push_back((*at_us, self.tsn, n == 1));
+            }
         }
-        true
+        if arrivals.is_empty() {
+            self.spare.sent(AGAIN, self.tsn, 0, self.now_us);
+        }
     }
 }
 
 #[test]
-fn without_losses_nothing_is_copied() {
-    assert_eq!(Flow::new(0, Some(10)).run(20), 0.0);
-    assert!(Flow::new(1, Some(10)).run(20) < 0.1, "one in a hundred is the sender's own to repair");
+fn without_losses_nothing_is_copied_after_two_epochs() {
+    let mut flow = Flow::new(0, Other::Idle);
+    assert!(flow.run(2) > 0.4);
+    assert_eq!(flow.run(10), 0.0);
 }
 
 #[test]
 fn an_idle_path_takes_all_while_packets_are_lost() {
-    let mut flow = Flow::new(5, Some(20));
-    flow.run(3);
-    assert!(flow.run(10) > 0.95);
-    flow.loss_percent = 0;
-    flow.run(2);
-    assert_eq!(flow.run(10), 0.0, "and none when losses are over");
+    for loss_percent in [1, 5] {
+        let mut flow = Flow::new(loss_percent, Other::Idle);
+        assert!(flow.run(20) > 0.95, "{loss_percent} %");
+        flow.loss_percent = 0;
+        flow.run(2);
+        assert_eq!(flow.run(10), 0.0, "and none when losses are over");
+    }
 }
 
 #[test]
-fn copies_follow_a_capacity_that_changes_in_mid_transfer() {
-    let mut flow = Flow::new(5, Some(20));
-    flow.run(10);
-    // Room for a fifth, then for all again.
-    flow.set_capacity(2);
+fn copies_follow_others_load_that_changes_in_mid_transfer() {
+    let mut flow = Flow::new(5, Other::Idle);
+    flow.run(5);
+    flow.other = Other::Full(20 * MS);
     flow.run(3);
     let share = flow.run(20);
-    assert!((0.05..0.25).contains(&share), "{share}");
-    assert!(flow.longest_queue_us < 250_000, "it is never full, at 300 ms: {} µs", flow.longest_queue_us);
-    flow.set_capacity(20);
-    flow.run(3);
+    assert!(share < 0.01, "{share}");
+    flow.other = Other::Idle;
+    // The longest rest, and tries some of which are lost.
+    flow.run(8);
     let share = flow.run(10);
-    assert!(share > 0.9, "{share}");
+    assert!(share > 0.95, "{share}");
 }
 
 #[test]
 fn a_path_that_carries_nothing_is_only_asked() {
-    let mut flow = Flow::new(5, None);
-    flow.run(30);
+    let mut flow = Flow::new(5, Other::Dead);
+    flow.run(5);
     let share = flow.run(30);
-    assert!(share < 0.1, "{share}");
+    assert!(share < 0.02, "{share}: eight times a second");
+}
+
+/// All are copied until 250 ms, both paths then have queues, and copies leave off. `own_ms` and `other_ms`: what a packet
+/// takes alone. Whether the first eight copies that are tried lead to a run.
+fn tried(own_ms: u64, other_ms: u64) -> bool {
+    let mut spare = RawSpare::default();
+    let copy = |spare: &mut RawSpare, tsn, ms| {
+        let wanted = spare.sent(FIRST, tsn, 0, ms * MS) == FIRST;
+        if wanted {
+            spare.copied(FIRST, tsn, ms * MS);
+        }
+        wanted
+    };
+    assert!(copy(&mut spare, 1, 1000));
+    spare.acknowledged(1, 1, 1, 1010 * MS);
+    assert!(copy(&mut spare, 2, 1200));
+    spare.acknowledged(2, 2, 1, 1240 * MS);
+    assert!(!copy(&mut spare, 3, 1251), "the run is over, and the last report took 40 ms");
+    for tsn in [4, 5] {
+        spare.sent(AGAIN, tsn, 0, 1251 * MS);
+    }
+    assert!(!copy(&mut spare, 6, 1291), "copies are still under way");
+    assert!(!copy(&mut spare, 7, 1292), "asks how long a packet takes by its own path");
+    let mut now_ms = 1292 + own_ms;
+    spare.acknowledged(7, 0, 0, now_ms * MS);
+    for tsn in (8..24).step_by(2) {
+        if !copy(&mut spare, tsn, now_ms) {
+            return false;
+        }
+        assert!(!copy(&mut spare, tsn + 1, now_ms + 1), "one at a time");
+        let (first, second) = (own_ms.min(other_ms), own_ms.max(other_ms));
+        spare.acknowledged(tsn, 0, 0, (now_ms + first) * MS);
+        spare.acknowledged(tsn, tsn, 1, (now_ms + second) * MS);
+        now_ms += second;
+    }
+    copy(&mut spare, 24, now_ms) && copy(&mut spare, 25, now_ms)
+}
+
+#[test]
+fn single_copies_tell_whether_the_other_path_has_room() {
+    assert!(tried(10, 10), "neither path has a queue");
+    assert!(tried(40, 10), "copies overtake");
+    assert!(tried(40, 12), "so little is no queue");
+    assert!(!tried(10, 40), "the other path has one");
+    assert!(!tried(40, 35), "both have");
+    assert!(!tried(40, 40));
+}
+
+#[test]
+fn a_spent_budget_stops_copies_for_a_while() {
+    let mut flow = Flow::new(5, Other::Idle);
+    flow.run(2);
+    assert!(flow.run(2) > 0.99);
+    flow.spare.spent(flow.now_us);
+    assert!(flow.run(2) < 0.01);
+    flow.run(1);
+    assert!(flow.run(5) > 0.95);
 }
 
 #[test]
 fn retransmissions_are_copied_once_the_sender_cannot_repair_alone() {
     let mut spare = RawSpare::default();
-    assert_eq!([spare.sent(AGAIN, 0), spare.sent(AGAIN, 100_000)], [0, 0]);
-    assert_eq!(spare.sent(AGAIN, SECOND_US), AGAIN, "a timer has had to find it");
-    assert_eq!(spare.sent(AGAIN, 0), AGAIN, "and so from now on");
-    let mut spare = RawSpare::default();
-    let copied: Vec<_> = (0..9).map(|_| spare.sent(AGAIN, 0)).collect();
-    assert_eq!(copied, [0, 0, 0, 0, 0, 0, 0, AGAIN, AGAIN], "many are lost");
+    assert_eq!([spare.sent(AGAIN, 1, 0, 0), spare.sent(AGAIN, 1, 100 * MS, 0)], [0, 0]);
+    assert_eq!(spare.sent(AGAIN, 1, SECOND_US, 0), AGAIN, "a timer has had to find it");
+    assert_eq!(spare.sent(AGAIN, 1, 0, 0), AGAIN, "and so from now on");
 }
 
 #[test]
-fn where_the_other_path_is_full_retransmissions_wait_for_a_timer() {
-    let mut flow = Flow::new(5, None);
-    flow.run(30);
-    assert_eq!(flow.spare.sent(AGAIN, 0), 0);
-    assert_eq!(flow.spare.sent(AGAIN, SECOND_US), AGAIN);
+fn retransmissions_are_copied_while_many_are_lost_and_the_other_path_has_room() {
+    let mut spare = RawSpare::default();
+    spare.sent(FIRST, 1, 0, 0);
+    let copied: Vec<_> = (0..13).map(|_| spare.sent(AGAIN, 1, 0, 0)).collect();
+    assert_eq!(copied, [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, AGAIN, AGAIN]);
+    let mut flow = Flow::new(5, Other::Full(20 * MS));
+    flow.run(10);
+    assert_eq!(flow.spare.sent(AGAIN, 1, 0, flow.now_us), 0, "that path is full");
 }

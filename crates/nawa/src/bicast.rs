@@ -99,7 +99,7 @@ fn association(known: &Known, now: std::time::Duration) -> Value {
         "duplicated_packets": known.copies,
         "not_duplicated_packets": known.skipped,
         "duplicate_tsns": known.duplicate_tsns,
-        "spare_share": known.spare_share,
+        "copies_all": known.copies_all,
         "idle_s": now.saturating_sub(known.seen).as_secs_f64(),
     })
 }

@@ -9,7 +9,7 @@ use crate::core::Reasons;
 /// `struct key`.
 pub const KEY: usize = 8;
 /// `struct association`.
-pub const ASSOCIATION: usize = 496;
+pub const ASSOCIATION: usize = 520;
 /// `ADDRESSES`.
 const ADDRESSES: usize = 4;
 /// `struct address`.
@@ -18,9 +18,9 @@ const ADDRESS: usize = 16;
 const LOCAL: usize = 24;
 /// `struct remote`.
 const REMOTE: usize = 48;
-/// Where `struct bicast_spare` begins, and its `SPARE_WHOLE`.
+/// Where `struct bicast_spare` begins, and its `SPARE_COPY`.
 const SPARE: usize = 416;
-const SPARE_WHOLE: f64 = 256.0;
+const SPARE_COPY: u32 = 1;
 /// `UNANSWERED`.
 const UNANSWERED: u32 = 2;
 /// `enum skipped`.
@@ -49,8 +49,8 @@ pub struct Known {
     pub copies: BTreeMap<&'static str, u64>,
     /// Packets that were to be copied and were not, by why.
     pub skipped: BTreeMap<&'static str, u64>,
-    /// The share of first transmissions that is copied in adaptive mode, from 0 to 1.
-    pub spare_share: f64,
+    /// Whether all first transmissions are copied now, in adaptive mode.
+    pub copies_all: bool,
     /// This end's addresses that the peer sends to.
     pub locals: Vec<IpAddr>,
     /// The peer's.
@@ -90,7 +90,7 @@ impl Known {
             duplicate_tsns: long(value, 48),
             copies: copies.collect(),
             skipped: skipped.collect(),
-            spare_share: f64::from(word(value, SPARE + 4)) / SPARE_WHOLE,
+            copies_all: word(value, SPARE) == SPARE_COPY,
             locals: locals.filter_map(|local| address(&local[..ADDRESS])).collect(),
             remotes: remotes.filter_map(remote).collect(),
         })
