@@ -55,7 +55,7 @@ impl Chain {
             DcfConfig { overhearing_loss: test.overhearing_loss, ..DcfConfig::new(Phy::g54(), stations) };
         let medium = Medium::build(config, seed)?;
         if let Mode::Batman { codes } = test.mode {
-            return Self::start_guests(medium, codes);
+            return Self::start_guests(medium, codes, test.bursts);
         }
         let launcher = LAUNCHER.map(OsString::from);
         let mut nodes = Vec::new();
@@ -75,7 +75,7 @@ impl Chain {
             node.sysctl(&format!("ipv4/conf/{interface}/send_redirects"), "0")?;
             node.ip(&way(number, test.hops + 1, interface))?;
             if !test.bursts {
-                node.ip(&[format!("link set {interface} gso_max_segs 1")])?;
+                node.ip(&[one_segment_at_a_time(interface)])?;
             }
         }
         let chain = Self { nodes, guests: Vec::new(), medium };
@@ -85,11 +85,14 @@ impl Chain {
         Ok(chain)
     }
 
-    fn start_guests(medium: Medium, codes: bool) -> Result<Self, Error> {
+    fn start_guests(medium: Medium, codes: bool, bursts: bool) -> Result<Self, Error> {
         let chain = Self { nodes: Vec::new(), guests: batman::start(&medium, codes)?, medium };
         let ends = chain.ends();
         for (host, address) in [ends.0, ends.1] {
             host.ip(&[format!("addr add {address}/24 dev {}", batman::HOST_INTERFACE)])?;
+            if !bursts {
+                host.ip(&[one_segment_at_a_time(batman::HOST_INTERFACE)])?;
+            }
         }
         // While the way is not known yet, nobody answers for the address, and `ping` gives up.
         let (host, far) = (ends.0.0, IpAddr::from(ends.1.1));
@@ -173,6 +176,11 @@ fn way(node: usize, count: usize, interface: &str) -> Vec<String> {
         });
     }
     lines
+}
+
+/// A line of `ip`: what leaves by `interface` is made so, where the kernel would make bursts in software.
+fn one_segment_at_a_time(interface: &str) -> String {
+    format!("link set {interface} gso_max_segs 1")
 }
 
 #[cfg(test)]
