@@ -15,10 +15,8 @@ use crate::transit::Transit;
 const MAX_NEIGHBOURS: usize = 64;
 /// Copies kept for each, to be sent again: as many as a report names.
 const MAX_COPIES: usize = 64;
-/// Time between two greetings, for the first few, any of which may be lost, and later.
-const GREET_EVERY: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(5));
-/// How many are the first few.
-const FIRST_GREETINGS: u32 = 3;
+/// Time between two greetings: doubled from the first to the second, since any of them may be lost.
+const GREET_EVERY: (Duration, Duration) = (Duration::from_millis(25), Duration::from_secs(5));
 /// A neighbour that was silent for so long may not decode any more.
 const KNOWN_FOR: Duration = Duration::from_secs(16);
 /// Sums without a report after which overhearing has failed.
@@ -134,29 +132,25 @@ impl Neighbours {
 #[derive(Debug, Default)]
 pub struct Greeting {
     last: Option<Duration>,
-    count: u32,
+    every: Duration,
     due: bool,
 }
 
 impl Greeting {
     /// A packet that could be coded is about to be sent.
     pub fn note_traffic(&mut self, now: Duration) {
-        let Some(last) = self.last else {
-            self.due = true;
-            return;
-        };
-        let silence = now.saturating_sub(last);
+        let silence = self.last.map_or(KNOWN_FOR, |last| now.saturating_sub(last));
         if silence >= KNOWN_FOR {
-            self.count = 0;
+            self.every = Duration::ZERO;
         }
-        let every = if self.count < FIRST_GREETINGS { GREET_EVERY.0 } else { GREET_EVERY.1 };
-        self.due |= silence >= every;
+        self.due |= silence >= self.every;
     }
 
     /// Whether to greet now.
     pub fn poll(&mut self, now: Duration) -> bool {
         if self.due {
-            (self.last, self.count) = (Some(now), self.count + 1);
+            self.last = Some(now);
+            self.every = (self.every * 2).clamp(GREET_EVERY.0, GREET_EVERY.1);
         }
         std::mem::take(&mut self.due)
     }
@@ -258,14 +252,14 @@ mod tests {
     #[test]
     fn greetings_go_with_traffic_and_become_rare() {
         let (mut greeting, mut at) = (Greeting::default(), Vec::new());
-        for millis in (0..12_000).step_by(50).chain([60_000]) {
+        for millis in (0..12_000).step_by(25).chain([60_000, 60_025]) {
             let now = Duration::from_millis(millis);
             greeting.note_traffic(now);
             if greeting.poll(now) {
                 at.push(millis);
             }
         }
-        assert_eq!(at, [0, 250, 500, 5500, 10_500, 60_000]);
+        assert_eq!(at, [0, 25, 75, 175, 375, 775, 1575, 3175, 6375, 11_375, 60_000, 60_025]);
     }
 
     #[test]
