@@ -8,12 +8,13 @@ use crate::header::Report;
 
 /// Relays that are kept account of; one more takes the place of the one that was silent for longest.
 const MAX_RELAYS: usize = 32;
-/// Sums between two reports while some are missed, and while none is.
+/// Sums between two reports at most, while some are missed and while none is. At first each is reported, then half of them,
+/// and so on, for a relay trusts only what it knows.
 const EVERY: (u16, u16) = (16, 128);
 /// So many missed since the last report are reported at once: they may be reason enough to leave this node out.
 const ALARMING: u16 = 3;
 /// A report is not put off for longer.
-const DELAY: Duration = Duration::from_millis(300);
+const DELAY: Duration = Duration::from_secs(1);
 /// A jump of the numbers by more is a relay that began anew.
 const JUMP: u16 = 1024;
 
@@ -21,6 +22,8 @@ const JUMP: u16 = 1024;
 #[derive(Debug)]
 struct Heard {
     report: Report,
+    /// Sums after which the next report is due, while none is missed.
+    every: u16,
     /// Sums since the last report, and how many of them were missed.
     unreported: u16,
     missed: u16,
@@ -43,7 +46,7 @@ impl Reception {
         let heard = self.0.entry(relay).or_insert_with(|| Heard::new(number));
         heard.note(number, decoded);
         heard.last = now;
-        let every = if heard.missed > 0 { EVERY.0 } else { EVERY.1 };
+        let every = if heard.missed > 0 { EVERY.0.min(heard.every) } else { heard.every };
         let at_once = heard.unreported >= every || heard.missed >= ALARMING || (heard.missed > 0 && wanted);
         let due = if at_once { now } else { now.saturating_add(DELAY) };
         heard.due = Some(heard.due.map_or(due, |before| before.min(due)));
@@ -52,6 +55,7 @@ impl Reception {
     /// The next report that is due at `now`, and whom it is for.
     pub fn poll(&mut self, now: Duration) -> Option<(Mac, Report)> {
         let (relay, heard) = self.0.iter_mut().find(|(_, heard)| heard.due.is_some_and(|due| due <= now))?;
+        heard.every = (heard.every * 2).min(EVERY.1);
         (heard.due, heard.unreported, heard.missed) = (None, 0, 0);
         Some((*relay, heard.report))
     }
@@ -66,7 +70,7 @@ impl Heard {
     /// As if the sum before `number` had been heard, and none was missed.
     fn new(number: u16) -> Self {
         let report = Report { newest: number.wrapping_sub(1), ..Report::default() };
-        Self { report, unreported: 0, missed: 0, due: None, last: Duration::ZERO }
+        Self { report, every: 1, unreported: 0, missed: 0, due: None, last: Duration::ZERO }
     }
 
     fn note(&mut self, number: u16, decoded: bool) {
@@ -114,18 +118,19 @@ mod tests {
         let report = Report { newest: 2, lost: 2, missing: 0b110 };
         assert_eq!((reception.poll(ms(1)), reception.poll(ms(500))), (Some((RELAY, report)), None));
         reception.note(ms(2), RELAY, 3, false, false);
-        assert_eq!((reception.poll(ms(301)), reception.next_due()), (None, Some(ms(302))));
-        assert_eq!(reception.poll(ms(302)), Some((RELAY, Report { newest: 3, lost: 3, missing: 0b1101 })));
+        assert_eq!((reception.poll(ms(1001)), reception.next_due()), (None, Some(ms(1002))));
+        assert_eq!(reception.poll(ms(1002)), Some((RELAY, Report { newest: 3, lost: 3, missing: 0b1101 })));
     }
 
     #[test]
-    fn while_nothing_is_missed_reports_are_rare() {
+    fn while_nothing_is_missed_reports_become_rare() {
         let mut reception = Reception::default();
-        let mut due = |number| {
-            reception.note(ms(1), RELAY, number, true, true);
+        let mut due = |number: &u16| {
+            reception.note(ms(1), RELAY, *number, true, true);
             reception.poll(ms(1)).is_some()
         };
-        assert_eq!((0..1280).filter(|number| due(*number)).count(), 10);
+        let at: Vec<u16> = (1..=511).filter(&mut due).collect();
+        assert_eq!(at, [1, 3, 7, 15, 31, 63, 127, 255, 383, 511]);
     }
 
     #[test]
@@ -134,7 +139,7 @@ mod tests {
         reception.note(ms(1), RELAY, 9, true, true);
         reception.note(ms(1), RELAY, 9 + 5000, true, true);
         reception.note(ms(1), RELAY, 8, true, true);
-        assert_eq!(reception.poll(ms(400)), Some((RELAY, Report { newest: 5009, lost: 0, missing: 0 })));
+        assert_eq!(reception.poll(ms(1)), Some((RELAY, Report { newest: 5009, lost: 0, missing: 0 })));
     }
 
     #[test]
