@@ -10,12 +10,13 @@ use crate::error::Error;
 use crate::experiment::{Case, Experiment, RunOptions, SideBySide, Size};
 use crate::flows::{BUFFER_MAX, FlowSpec, FlowTest};
 
-pub(crate) const ABOUT: &str = "flows of two congestion controls on 1 Mbit/s, RTT 180 ms, buffers of 0.5 to 10 BDP: shares and queue (paper 001)";
+pub(crate) const ABOUT: &str = "flows of two congestion controls on 1 and 10 Mbit/s, RTT 180 ms, buffers of 0.5 to 10 BDP: shares and queue (paper 001)";
 
-const RATE_KBPS: u64 = 1000;
+/// The paper's link, whose BDP is 15 packets of 1500 bytes, and one with 150, for [`WIDE`] alone.
+const RATES_KBPS: [u64; 2] = [1000, 10_000];
 
-/// 1 Mbit/s for 180 ms, in packets of 1500 bytes.
-const BDP_PACKETS: f64 = 15.0;
+/// Beside whom `fsat` is measured on the wider link, beyond the paper; beside itself with latecomers.
+const WIDE: [&str; 2] = ["cubic", "fsat"];
 
 /// Flows start within this time, as the paper's do.
 const STARTS: Duration = Duration::from_secs(5);
@@ -49,7 +50,7 @@ const PAIRS: [(&str, &str); 15] = [
 const ABOUT_THIS: [&str; 4] = [
     "fsat_paper_reno, fsat_reno: FS-AT with Reno's congestion avoidance below, as the paper's; the others of FS-AT have \
      CUBIC's",
-    "1 Mbit/s, RTT 180 ms, drop-tail queue of buffer_bdp times 15 packets; `flows` flows of cc and as many of `against`, \
+    "rate_kbps 1000 or, for fsat beside CUBIC and itself, 10000; RTT 180 ms, drop-tail queue of buffer_bdp times 15 or 150 packets; `flows` flows of cc and as many of `against`, \
      which start at random within 5 s; starts=late: those of `against` start 20 to 25 s later than the others may",
     "goodput_mbps: of all flows of cc, from 5 s (late: 30 s) on, when all have started, to the end; share: that of the \
      sum of all flows; jain: Jain's index over all flows; queue_max_packets from the very start",
@@ -67,14 +68,17 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
         for &flows in flows {
             for &(name, against) in &PAIRS {
                 let starts: &[bool] = if name == against { &[false, true] } else { &[false] };
-                let setup = |&late| Setup { name, against, flows, buffer, late, seconds }.case();
-                cases.extend(starts.iter().map(setup));
+                let setup = |rate_kbps, late| Setup { rate_kbps, name, against, flows, buffer, late, seconds };
+                cases.extend(starts.iter().map(|&late| setup(RATES_KBPS[0], late).case()));
+                if name == "fsat" && WIDE.contains(&against) && options.size != Size::Quick {
+                    cases.push(setup(RATES_KBPS[1], against == name).case());
+                }
             }
         }
     }
     Ok(Experiment {
         name: "flight-fairness",
-        side_by_side: SideBySide::Links { alike: &["flows", "buffer_bdp"], up_to: UP_TO },
+        side_by_side: SideBySide::Links { alike: &["rate_kbps", "flows", "buffer_bdp"], up_to: UP_TO },
         cases,
         repeats,
         notes: notes(&ABOUT_THIS),
@@ -83,6 +87,7 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
 }
 
 struct Setup {
+    rate_kbps: u64,
     name: &'static str,
     against: &'static str,
     flows: usize,
@@ -108,6 +113,7 @@ impl Setup {
             limit: until,
         };
         let key = vec![
+            ("rate_kbps", self.rate_kbps.into()),
             ("cc", self.name.into()),
             ("against", self.against.into()),
             ("flows", self.flows.into()),
@@ -118,8 +124,9 @@ impl Setup {
     }
 
     fn topology(&self) -> crate::network::Topology {
-        let capacity = Capacity::Fixed(Bitrate::from_bps(RATE_KBPS * 1000));
-        let queue = Queue::Packets((self.buffer * BDP_PACKETS).round() as usize);
+        let capacity = Capacity::Fixed(Bitrate::from_bps(self.rate_kbps * 1000));
+        let bdp_packets = self.rate_kbps as f64 * 1e3 * 2.0 * DELAY.as_secs_f64() / (8.0 * 1500.0);
+        let queue = Queue::Packets((self.buffer * bdp_packets).round() as usize);
         topology(capacity.clone(), capacity, DELAY, queue, Loss::None)
     }
 }
