@@ -34,7 +34,9 @@ const MAX_CREDIT: u32 = 16;
 const PAUSE: (u32, u32) = (16, 1024);
 /// Silence that ends holds, as a multiple of the usual time from one frame to the next: frames of stations two hops away
 /// are not heard. A way whose holds were all worth it lately is given the second, any other the first.
-const SILENCE_GAPS: (u32, u32) = (3, 4);
+const SILENCE_GAPS: (u32, u32) = (3, 8);
+/// What the time from one frame to the next is taken for at least: about a frame's at 54 Mbit/s.
+const LEAST_GAP: Duration = Duration::from_micros(200);
 /// The least silence that ends holds: two full frames at 54 Mbit/s.
 const MIN_SILENCE: Duration = Duration::from_micros(800);
 
@@ -213,7 +215,7 @@ impl Holds {
 
 impl Default for Experience {
     fn default() -> Self {
-        Self { packets: 0, last: Duration::ZERO, budget: 0, credit: MAX_CREDIT, passing: 0, pause: PAUSE.0 }
+        Self { packets: 0, last: Duration::ZERO, budget: 0, credit: MAX_CREDIT - FAILURE_COST, passing: 0, pause: PAUSE.0 }
     }
 }
 
@@ -262,7 +264,9 @@ struct Activity {
 
 impl Activity {
     fn note(&mut self, now: Duration) {
-        let gap = now.saturating_sub(self.last).min(Duration::from_millis(20));
+        // A silence in which all held what they had says nothing of the medium's pace, and would make the next one longer.
+        let most = SILENCE_GAPS.0 * self.gap.max(LEAST_GAP);
+        let gap = now.saturating_sub(self.last).min(most);
         self.gap = (self.gap * 7 + gap) / 8;
         self.last = now;
     }

@@ -34,7 +34,8 @@ const TOO_MUCH_HELD: u32 = 16;
 /// More than one of so many missed is too much for what is wanted again: that comes late, and a flow takes it for lost.
 const TOO_MUCH_WANTED: u32 = 32;
 /// For so long after a neighbour came, or came back, nothing that is wanted again goes past it while too little is known: pure
-/// ACKs are to try it, which are reported by then. To a small window one packet of data that comes late is a time-out.
+/// ACKs are to try it, which are reported by then; and for as long again for each that it missed. To a small window one packet of
+/// data that comes late is a time-out.
 const TRIAL_BY_ACKS: Duration = Duration::from_millis(500);
 /// How long a neighbour is left out, at first and at most.
 const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(64));
@@ -89,7 +90,7 @@ impl Neighbours {
     pub fn overhears(&self, now: Duration, packet: &Transit) -> bool {
         let trusted = |known: &Neighbour| match known.expected {
             JUDGED_FROM.. => known.missed * TOO_MUCH_WANTED <= known.expected,
-            _ if now < known.out_until.saturating_add(TRIAL_BY_ACKS) => false,
+            _ if now < known.out_until.saturating_add(TRIAL_BY_ACKS * (1 + known.missed)) => false,
             // The more of them, the more have been overheard so far.
             _ => known.unreported == 0 || (known.missed == 0 && known.unreported <= known.expected),
         };
