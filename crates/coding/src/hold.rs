@@ -215,7 +215,14 @@ impl Holds {
 
 impl Default for Experience {
     fn default() -> Self {
-        Self { packets: 0, last: Duration::ZERO, budget: 0, credit: MAX_CREDIT - FAILURE_COST, passing: 0, pause: PAUSE.0 }
+        Self {
+            packets: 0,
+            last: Duration::ZERO,
+            budget: 0,
+            credit: MAX_CREDIT - FAILURE_COST,
+            passing: 0,
+            pause: PAUSE.0,
+        }
     }
 }
 

@@ -68,7 +68,8 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
         for &flows in flows {
             for &(name, against) in &PAIRS {
                 let starts: &[bool] = if name == against { &[false, true] } else { &[false] };
-                let setup = |rate_kbps, late| Setup { rate_kbps, name, against, flows, buffer, late, seconds };
+                let setup =
+                    |rate_kbps, late| Setup { rate_kbps, name, against, flows, buffer, late, seconds };
                 cases.extend(starts.iter().map(|&late| setup(RATES_KBPS[0], late).case()));
                 if name == "fsat" && WIDE.contains(&against) && options.size != Size::Quick {
                     cases.push(setup(RATES_KBPS[1], against == name).case());
