@@ -266,10 +266,14 @@ INLINE void consider_sent(struct __sk_buff *skb, const struct settings *now)
 	if (walked != WALKED_SCTP)
 		return;
 	key = (struct key){ w->tag, w->source_port, w->destination_port };
-	if (w->places[INIT_ACK].length)
+	if (w->places[INIT].length)
+		introduce(skb, &w->places[INIT], &key);
+	if (w->places[INIT_ACK].length) {
+		introduce(skb, &w->places[INIT_ACK], &key);
 		shake_hands(skb, w, &key, 1);
-	else
+	} else {
 		judge(skb, w, now, &key);
+	}
 }
 
 SEC("tcx/egress")

@@ -14,10 +14,10 @@
  *   - A copy that was faster than its packet is acknowledged before what was sent ahead of it. If the packet's own path has
  *     a queue, that is how long the copy took.
  *
- * Retransmissions: once the sender's timer has had to find one that was lost again, and while many packets are lost and the
- * other path had room when it was tried last. Else a stack that repairs by itself what is lost again is left alone: FreeBSD's
- * (usrsctp) stays in fast recovery, its window as halved, until the next loss if a retransmission arrives before what was
- * sent before it, as a copy does by a path with a shorter queue (docs/bicast.md).
+ * Retransmissions: all of a stack whose handshake shows that it is not FreeBSD's (usrsctp). That one stays in fast recovery, its
+ * window as halved, until the next loss if a retransmission arrives before what was sent before it, as a copy does by a path
+ * with a shorter queue (docs/bicast.md). Of it, and where no handshake was seen, once the sender's timer has had to find one
+ * that was lost again, and while many packets are lost and the other path had room when it was tried last.
  */
 #ifndef NAWA_BICAST_SPARE_H
 #define NAWA_BICAST_SPARE_H
@@ -70,7 +70,7 @@ struct bicast_spare {
 	__u32 lossy;
 	__u32 many;
 	__u32 stalled;    /* a timer has had to find a loss */
-	__u32 unused;
+	__u32 stack;      /* enum bicast_stack, of the sender */
 };
 
 BICAST_FN void bicast_spare_begin(struct bicast_spare *s, __u64 now_us)
@@ -184,7 +184,7 @@ BICAST_FN __u32 bicast_spare_sent(struct bicast_spare *s, __u32 reasons, __u32 t
 	bicast_spare_count(s, !!retransmission);
 	if (retransmission && idle_us > STALL_US)
 		s->stalled = 1;
-	if (!s->stalled && !(s->many && s->room))
+	if (s->stack != STACK_ADDRESSES_FIRST && !s->stalled && !(s->many && s->room))
 		wanted &= ~(__u32)BICAST_RETRANSMISSION;
 	if (reasons == BICAST_REST && bicast_spare_first(s, tsn, now_us))
 		return BICAST_REST;

@@ -47,7 +47,8 @@ pub struct RawConnection {
 pub struct RawSpare {
     phase: [u32; 4],
     times: [u64; 4],
-    counts: [u32; 14],
+    counts: [u32; 13],
+    pub stack: u32,
 }
 
 unsafe extern "C" {

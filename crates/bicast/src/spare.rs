@@ -196,6 +196,16 @@ fn a_spent_budget_stops_copies_for_a_while() {
 }
 
 #[test]
+fn retransmissions_of_a_stack_that_lists_its_addresses_first_are_copied() {
+    let first = |stack| {
+        let mut spare = RawSpare::default();
+        spare.stack = stack;
+        spare.sent(AGAIN, 1, 0, 0)
+    };
+    assert_eq!([0, 1, 2].map(first), [0, AGAIN, 0]);
+}
+
+#[test]
 fn retransmissions_are_copied_once_the_sender_cannot_repair_alone() {
     let mut spare = RawSpare::default();
     assert_eq!([spare.sent(AGAIN, 1, 0, 0), spare.sent(AGAIN, 1, 100 * MS, 0)], [0, 0]);
