@@ -191,6 +191,13 @@ BICAST_FN __u32 bicast_spare_sent(struct bicast_spare *s, __u32 reasons, __u32 t
 	return wanted;
 }
 
+/* Whether a packet with DATA that has been copied goes a third time, by its own path: what two paths lose of 5 % is still one
+ * retransmission in 400, for each of which a stack that retransmits no chunk twice waits for its timer. */
+BICAST_FN __u32 bicast_spare_thrice(const struct bicast_spare *s, __u32 reasons)
+{
+	return s->stack == STACK_ADDRESSES_FIRST && s->many && (reasons & BICAST_RETRANSMISSION);
+}
+
 /* The budget is spent: single copies would only make others look lost. */
 BICAST_FN void bicast_spare_spent(struct bicast_spare *s, __u64 now_us)
 {

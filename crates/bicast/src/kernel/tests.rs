@@ -132,6 +132,16 @@ fn what_a_packet_costs() {
         cost(world, "a packet that is not copied", &old);
         world.programs.set(&SETTINGS).expect("a map");
         cost(world, "a packet that is copied, and its copy", &old);
+        world.send(&carrier.out(1, OUT, &chunk(kind::SHUTDOWN_COMPLETE, 0, &[])));
+        after_init(world, &[&ADDRESS[..], &EXTENSIONS].concat());
+        learn(world, carrier);
+        world
+            .programs
+            .set(&Settings { mode: Mode::Adaptive, budget_percent: 1000, ..SETTINGS })
+            .expect("a map");
+        (0..20).for_each(|_| drop(world.send(&old)));
+        cost(world, "a packet that is copied twice, and its copies", &old);
+        world.programs.set(&SETTINGS).expect("a map");
         world.leave_second();
         cost(world, "a packet that is copied, and its copy as it is", &old);
     });
@@ -366,6 +376,41 @@ fn retransmissions_of_a_stack_that_lists_its_addresses_first_are_copied() {
             assert_eq!(copies(world, &again), expected);
             world.send(&Carrier::V4.out(1, OUT, &chunk(kind::SHUTDOWN_COMPLETE, 0, &[])));
         }
+    });
+}
+
+#[test]
+fn a_retransmission_leaves_a_third_time_while_many_are_lost() {
+    in_world("a_retransmission_leaves_a_third_time_while_many_are_lost", |world| {
+        let carrier = Carrier::V4;
+        let adaptive = |budget_percent| {
+            world
+                .programs
+                .set(&Settings { mode: Mode::Adaptive, budget_percent, ..SETTINGS })
+                .expect("a map");
+        };
+        adaptive(100);
+        after_init(world, &[&ADDRESS[..], &EXTENSIONS].concat());
+        learn(world, carrier);
+        let again = carrier.out(1, OUT, &data(10));
+        world.send(&again);
+        let leave = |world: &World| world.send(&again).map(|copies| copies.len());
+        let first: Vec<_> = (0..12).map(|_| leave(world)).collect();
+        assert_eq!((&first[..11], first[11]), (&[[0, 1]; 11][..], [1, 1]), "the twelfth shows it");
+        let before = world.only();
+        let [own, other] = world.send(&again);
+        assert_eq!(own, std::slice::from_ref(&again), "by its own path as it is");
+        assert_eq!(other[0][ETHERNET..], carrier.out(2, OUT, &data(10))[ETHERNET..]);
+        let after = world.only();
+        assert_eq!(after.copies["retransmission"] - before.copies["retransmission"], 2, "each copy counts");
+        assert_eq!(after.extra_bytes - before.extra_bytes, 2 * (again.len() - ETHERNET) as u64);
+        // What the budget has left for one copy is not enough for two.
+        adaptive(0);
+        let last = (0..1000).map(|_| leave(world)).take_while(|copies| copies[1] == 1).last();
+        assert!(matches!(last, Some([0 | 1, 1])));
+        assert!(world.only().extra_bytes <= 15_000);
+        world.programs.set(&SETTINGS).expect("a map");
+        assert_eq!(leave(world), [0, 1], "twice as published");
     });
 }
 
