@@ -22,7 +22,7 @@ const REMOTE: usize = 48;
 const SPARE: usize = 416;
 const SPARE_COPY: u32 = 1;
 /// Where the association's `stack` is, by `enum bicast_stack`.
-const STACK: usize = SPARE + 100;
+const STACK: usize = SPARE + 96;
 const STACKS: [&str; 3] = ["unknown", "addresses-first", "extensions-first"];
 /// `UNANSWERED`.
 const UNANSWERED: u32 = 2;
@@ -146,7 +146,7 @@ mod tests {
         put(224, &address_bytes("2001:db8::1".parse().unwrap()));
         put(224 + 28, &1500u32.to_ne_bytes());
         put(224 + 32, &1u32.to_ne_bytes());
-        put(516, &2u32.to_ne_bytes());
+        put(512, &2u32.to_ne_bytes());
         let known = Known::read(&[0, 0, 0, 5, 3, 232, 7, 208], &value).unwrap();
         assert_eq!((known.tag, known.local_port, known.remote_port), (5, 1000, 2000));
         assert_eq!((known.sent_packets, known.extra_bytes), (7, 9));
