@@ -84,8 +84,9 @@ INLINE void probe_sent(struct __sk_buff *skb, const struct walk *w, const struct
 	bpf_map_update_elem(&probes, &probe, &key->tag, BPF_ANY);
 }
 
-/* Whether the packet makes a path known that is not: a HEARTBEAT to an address that has not answered one yet, or an answer.
- * If it is lost, there is nothing to copy to until the next, which is often half a minute. */
+/* Whether the packet makes a path known that is not: a HEARTBEAT to an address that has not answered one yet, or an answer; if
+ * it is lost, there is nothing to copy to until the next, which is often half a minute. Or whether it is the handshake's cookie or
+ * the answer to that: if it is lost, the client sends nothing for seconds (RTO.Initial, RFC 9260 16). */
 INLINE int makes_known(const struct walk *w, const struct association *a)
 {
 	__u32 known = 0;
@@ -93,7 +94,7 @@ INLINE int makes_known(const struct walk *w, const struct association *a)
 	for (int i = 0; i < ADDRESSES; i++)
 		if (same(&a->remotes[i].address, &w->destination))
 			known |= a->remotes[i].confirmed;
-	return w->places[HEARTBEAT_ACK].length || (w->places[HEARTBEAT].length && !known);
+	return w->places[COOKIE].length || w->places[HEARTBEAT_ACK].length || (w->places[HEARTBEAT].length && !known);
 }
 
 /* The cookie goes to, or came from, the address that the handshake has proved to be the peer's. */

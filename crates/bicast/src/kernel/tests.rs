@@ -174,9 +174,16 @@ fn what_makes_a_path_known_is_repeated_on_it() {
         assert_eq!(world.send_from(1, &answer), [vec![], vec![answer.clone()]]);
         world.receive(1, &carrier.incoming(2, IN, &heartbeat(kind::HEARTBEAT_ACK, 7)));
         assert_eq!(world.send_from(1, &beat).concat().len(), 0, "it is known");
-        assert_eq!(world.only().copies["begin"], 2);
+        let cookies =
+            [kind::COOKIE_ECHO, kind::COOKIE_ACK].map(|kind| carrier.out(1, OUT, &chunk(kind, 0, &[1; 8])));
+        for cookie in &cookies {
+            assert_eq!(world.send(cookie), [vec![cookie.clone()], vec![]]);
+        }
+        assert_eq!(world.only().copies["begin"], 4);
         world.programs.set(&Settings { mode: Mode::Off, ..SETTINGS }).expect("a map");
-        assert_eq!(world.send_from(1, &answer).concat().len(), 0);
+        for frame in [&answer, &cookies[0]] {
+            assert_eq!(world.send_from(1, frame).concat().len(), 0);
+        }
     });
 }
 
