@@ -3,7 +3,7 @@
  * What is worth copying in adaptive mode.
  *
  * First transmissions: all or none. A copy by a path with a shorter queue than the packet's own overtakes what was sent
- * before it, and what of that is not copied as well then looks lost to the sender. All are copied from the start, while
+ * before it, and what of that is not copied as well then looks lost to the sender. The first few are copied, and all while
  * packets are lost and the other path has room. Whether it has cannot be told while all are copied, since these copies
  * fill it as well; so copying rests now and then, until the last have left it, and single ones are tried: so many in a row
  * have to find no queue, and three times as many once one has found some. What tells is the receiver's SACKs (RFC 9260 3.3.4), so that
@@ -27,6 +27,7 @@
 
 #include "bicast.h"
 
+#define FIRST 10            /* so many from the start; more would fill both paths while the sender looks for their rate */
 #define RUN_US 250000       /* all are copied for so long before it is asked whether the other path has room, */
 #define MOST_RUN_US 2000000 /* and twice as long each time that it has, up to this */
 #define REST_US 125000      /* the same for how long none are where it has none */
@@ -61,7 +62,7 @@ struct bicast_spare {
 	__u64 until_us;   /* the end of this run or rest */
 	__u64 least_us;   /* from a packet to its acknowledgement, or from a copy to its report */
 	__u64 least_at_us; /* when one came near it */
-	__u32 took_us;    /* from a copy to its report, last */
+	__u32 took_us;    /* from a copy to its report, last; at first a guess */
 	__u32 queued;     /* whether the packets' own path has a queue */
 	__u32 run_us;     /* of the next one */
 	__u32 rest_us;
@@ -93,7 +94,7 @@ BICAST_FN void bicast_spare_begin(struct bicast_spare *s, __u64 now_us)
 	s->phase = bicast_spare_careful(s) ? SPARE_ASK : SPARE_COPY;
 	s->until_us = now_us + RUN_US;
 	s->run_us = RUN_US;
-	s->rest_us = REST_US;
+	s->rest_us = s->took_us = REST_US;
 	s->tries = bicast_spare_tries(s);
 	s->lossy = 1;
 }
@@ -165,6 +166,12 @@ BICAST_FN void bicast_spare_asked(struct bicast_spare *s, __u64 took_us, __u64 n
 		bicast_spare_run(s, now_us);
 }
 
+/* Whether a run is over: the first one, of which `run_us` is still as it began, is short. */
+BICAST_FN __u32 bicast_spare_has_run(const struct bicast_spare *s, __u64 now_us)
+{
+	return now_us > s->until_us || (s->run_us == RUN_US && s->copies >= FIRST);
+}
+
 /* A run is over, or nothing is lost: rests, unless nothing waits in either path, which is known once one has been asked
  * alone. */
 BICAST_FN void bicast_spare_end_run(struct bicast_spare *s, __u64 now_us)
@@ -180,7 +187,7 @@ BICAST_FN __u32 bicast_spare_first(struct bicast_spare *s, __u32 tsn, __u64 now_
 {
 	if (s->phase == SPARE_NEW)
 		bicast_spare_begin(s, now_us);
-	if (s->phase == SPARE_COPY && (!s->lossy || now_us > s->until_us))
+	if (s->phase == SPARE_COPY && (!s->lossy || bicast_spare_has_run(s, now_us)))
 		bicast_spare_end_run(s, now_us);
 	if (s->phase == SPARE_TRY && s->watched && now_us - s->sent_us > 2 * s->least_us + UNTRIED_US)
 		s->watched = 0;
