@@ -82,14 +82,14 @@ INLINE void count_copy(const struct walk *w, struct association *a, __u32 reason
 			add(&a->copies[i], 1);
 }
 
-/* Sends the packet twice by its own path. */
-INLINE void repeat(struct __sk_buff *skb, const struct walk *w, struct association *a)
+/* Sends the packet once more by its own path. */
+INLINE void repeat(struct __sk_buff *skb, const struct walk *w, struct association *a, __u32 reasons)
 {
 	__u32 mark = skb->mark;
 
 	skb->mark = (mark & ~MARK_MASK) | MARK_DONE;
 	if (!bpf_clone_redirect(skb, skb->ifindex, 0))
-		count_copy(w, a, BICAST_BEGIN);
+		count_copy(w, a, reasons);
 	skb->mark = mark;
 }
 
@@ -242,9 +242,13 @@ INLINE void judge(struct __sk_buff *skb, struct walk *w, const struct settings *
 	count(COUNT_SENT_PACKETS, 1);
 	count(COUNT_SENT_BYTES, w->ip_length);
 	if (now->mode != BICAST_OFF && makes_known(w, a))
-		repeat(skb, w, a);
-	if (reasons && copy(skb, w, a, reasons) && (w->fields.found & FOUND_DATA))
+		repeat(skb, w, a, BICAST_BEGIN);
+	if (reasons && copy(skb, w, a, reasons) && (w->fields.found & FOUND_DATA)) {
 		bicast_spare_copied(&a->spare, reasons, w->fields.tsn_low, bpf_ktime_get_ns() / 1000);
+		if (now->mode == BICAST_ADAPTIVE && bicast_spare_thrice(&a->spare, reasons) &&
+		    bicast_affordable(a->sent_bytes, a->extra_bytes, w->ip_length, now->budget_percent, reasons))
+			repeat(skb, w, a, reasons);
+	}
 	if (w->fields.found & FOUND_END)
 		forget(key, a);
 }
@@ -266,10 +270,14 @@ INLINE void consider_sent(struct __sk_buff *skb, const struct settings *now)
 	if (walked != WALKED_SCTP)
 		return;
 	key = (struct key){ w->tag, w->source_port, w->destination_port };
-	if (w->places[INIT_ACK].length)
+	if (w->places[INIT].length)
+		introduce(skb, &w->places[INIT], &key);
+	if (w->places[INIT_ACK].length) {
+		introduce(skb, &w->places[INIT_ACK], &key);
 		shake_hands(skb, w, &key, 1);
-	else
+	} else {
 		judge(skb, w, now, &key);
+	}
 }
 
 SEC("tcx/egress")

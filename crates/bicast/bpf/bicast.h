@@ -90,6 +90,29 @@ enum bicast_chunk {
 	CHUNK_ASCONF = 0xc1,
 };
 
+/* Parameters of INIT and INIT ACK (RFC 9260 3.3.2, RFC 5061 4.2.7), and of ASCONF. */
+enum bicast_parameter {
+	PARAMETER_IPV4 = 5,
+	PARAMETER_IPV6 = 6,
+	PARAMETER_EXTENSIONS = 0x8008,
+};
+
+/* Whose an INIT or INIT ACK is, by the order of what it lists. Linux begins with its addresses; FreeBSD's stack, which is
+ * usrsctp's, ends with them, whatever its version and settings. What it lists as extensions depends on both. */
+enum bicast_stack {
+	STACK_UNKNOWN = 0,
+	STACK_ADDRESSES_FIRST = 1,
+	STACK_EXTENSIONS_FIRST = 2,
+};
+
+/* What a parameter tells of that, until one does. */
+BICAST_FN __u32 bicast_stack(__u32 parameter)
+{
+	if (parameter == PARAMETER_IPV4 || parameter == PARAMETER_IPV6)
+		return STACK_ADDRESSES_FIRST;
+	return parameter == PARAMETER_EXTENSIONS ? STACK_EXTENSIONS_FIRST : STACK_UNKNOWN;
+}
+
 #define CHUNK_FLAG_IMMEDIATE 8 /* of DATA: the I bit */
 
 enum bicast_found {

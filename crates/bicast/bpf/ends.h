@@ -18,8 +18,7 @@
 
 #define INFORMATION 128 /* bytes of a HEARTBEAT that are hashed; stacks use 40 to 64 */
 #define ASCONF_DELETE 0xc002
-#define PARAMETER_IPV4 5
-#define PARAMETER_IPV6 6
+#define PARAMETERS 16 /* of INIT and INIT ACK that are looked at; what tells whose they are is among the first six */
 
 INLINE int same(const struct address *a, const struct address *b)
 {
@@ -85,8 +84,9 @@ INLINE void probe_sent(struct __sk_buff *skb, const struct walk *w, const struct
 	bpf_map_update_elem(&probes, &probe, &key->tag, BPF_ANY);
 }
 
-/* Whether the packet makes a path known that is not: a HEARTBEAT to an address that has not answered one yet, or an answer.
- * If it is lost, there is nothing to copy to until the next, which is often half a minute. */
+/* Whether the packet makes a path known that is not: a HEARTBEAT to an address that has not answered one yet, or an answer; if
+ * it is lost, there is nothing to copy to until the next, which is often half a minute. Or whether it is the handshake's cookie or
+ * the answer to that: if it is lost, the client sends nothing for seconds (RTO.Initial, RFC 9260 16). */
 INLINE int makes_known(const struct walk *w, const struct association *a)
 {
 	__u32 known = 0;
@@ -94,7 +94,7 @@ INLINE int makes_known(const struct walk *w, const struct association *a)
 	for (int i = 0; i < ADDRESSES; i++)
 		if (same(&a->remotes[i].address, &w->destination))
 			known |= a->remotes[i].confirmed;
-	return w->places[HEARTBEAT_ACK].length || (w->places[HEARTBEAT].length && !known);
+	return w->places[COOKIE].length || w->places[HEARTBEAT_ACK].length || (w->places[HEARTBEAT].length && !known);
 }
 
 /* The cookie goes to, or came from, the address that the handshake has proved to be the peer's. */
@@ -120,11 +120,39 @@ INLINE void confirm(struct association *a, __u32 nonce)
 	}
 }
 
+/* The stack that sends an INIT or INIT ACK, as far as it can be told. */
+INLINE __u32 stack_of(struct __sk_buff *skb, const struct place *init)
+{
+	__u32 at = init->at + 20, end = init->at + init->length, stack = STACK_UNKNOWN;
+	struct { __u16 type, length; } parameter;
+
+	for (int i = 0; i < PARAMETERS && stack == STACK_UNKNOWN; i++) {
+		if (at + 4 > end || bpf_skb_load_bytes(skb, at, &parameter, sizeof(parameter)) || ntohs(parameter.length) < 4)
+			break;
+		stack = bicast_stack(ntohs(parameter.type));
+		at += (ntohs(parameter.length) + 3) & ~3u;
+	}
+	return stack;
+}
+
+/* An end of this side sends INIT or INIT ACK, which names the tag of what it will receive. */
+INLINE void introduce(struct __sk_buff *skb, const struct place *init, const struct key *key)
+{
+	struct key in = *key;
+	__u32 stack = stack_of(skb, init);
+
+	if (!bpf_skb_load_bytes(skb, init->at + 4, &in.tag, sizeof(in.tag)))
+		bpf_map_update_elem(&stacks, &in, &stack, BPF_ANY);
+}
+
 /* The two tags of an association are known to belong together. */
 INLINE void join(const struct key *key, struct association *a, __u32 local_tag)
 {
 	struct key other = { local_tag, key->local_port, key->remote_port };
+	__u32 *stack = bpf_map_lookup_elem(&stacks, &other);
 
+	if (stack)
+		a->spare.stack = *stack;
 	a->local_tag = local_tag;
 	bpf_map_update_elem(&inbound, &other, &key->tag, BPF_ANY);
 }

@@ -46,6 +46,15 @@ struct {
 	__type(value, __u32);
 } handshakes SEC(".maps");
 
+/* From the key of what this host receives to the stack (enum bicast_stack) that its INIT or INIT ACK shows. What a flood
+ * pushes out counts as not known. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1024);
+	__type(key, struct key);
+	__type(value, __u32);
+} stacks SEC(".maps");
+
 /* From a HEARTBEAT's hash, in the place of the tag, to the tag of what this host sends. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);

@@ -3,10 +3,10 @@
  * What is worth copying in adaptive mode.
  *
  * First transmissions: all or none. A copy by a path with a shorter queue than the packet's own overtakes what was sent
- * before it, and what of that is not copied as well then looks lost to the sender. All are copied from the start, while
+ * before it, and what of that is not copied as well then looks lost to the sender. The first few are copied, and all while
  * packets are lost and the other path has room. Whether it has cannot be told while all are copied, since these copies
- * fill it as well; so copying rests now and then, until the last have left it, and single ones are tried: TRIES in a row
- * have to find no queue, three times as many once one has found some. What tells is the receiver's SACKs (RFC 9260 3.3.4), so that
+ * fill it as well; so copying rests now and then, until the last have left it, and single ones are tried: so many in a row
+ * have to find no queue, and three times as many once one has found some. What tells is the receiver's SACKs (RFC 9260 3.3.4), so that
  * the load of other hosts counts as well as this one's:
  *
  *   - A TSN is reported as received twice when the later of the two has arrived. If the packet's own path has no queue,
@@ -14,21 +14,26 @@
  *   - A copy that was faster than its packet is acknowledged before what was sent ahead of it. If the packet's own path has
  *     a queue, that is how long the copy took.
  *
- * Retransmissions: once the sender's timer has had to find one that was lost again, and while many packets are lost and the
- * other path had room when it was tried last. Else a stack that repairs by itself what is lost again is left alone: FreeBSD's
- * (usrsctp) stays in fast recovery, its window as halved, until the next loss if a retransmission arrives before what was
- * sent before it, as a copy does by a path with a shorter queue (docs/bicast.md).
+ * Retransmissions: all of a stack whose handshake shows that it is not FreeBSD's (usrsctp), and a third time while many packets
+ * are lost. FreeBSD's stays in fast recovery, its window as halved, until the next loss if a retransmission arrives before what
+ * was sent before it, as a copy does by a path with a shorter queue (docs/bicast.md), so none of that. Where no handshake was
+ * seen, they are copied once the sender's timer has had to find one that was lost again.
+ *
+ * With FreeBSD's and where no handshake was seen all else is done with care, too: when all begin to be copied, the first overtake what
+ * waits in their own path, which then looks lost. So not from the start, and only when nothing waits there.
  */
 #ifndef NAWA_BICAST_SPARE_H
 #define NAWA_BICAST_SPARE_H
 
 #include "bicast.h"
 
+#define FIRST 10            /* so many from the start; more would fill both paths while the sender looks for their rate */
 #define RUN_US 250000       /* all are copied for so long before it is asked whether the other path has room, */
 #define MOST_RUN_US 2000000 /* and twice as long each time that it has, up to this */
 #define REST_US 125000      /* the same for how long none are where it has none */
 #define MOST_REST_US 4000000
-#define TRIES 8             /* in a row, and three times as many after one that found a queue */
+#define TRIES 8             /* in a row, and three times as many after one that found a queue; */
+#define CAREFUL_TRIES 16    /* with care */
 #define QUEUED_US 4000      /* three full packets at 10 Mbit/s */
 #define LEAST_US 60000000   /* how long the least time counts if none comes near it: queues last, too */
 #define UNREPORTED_US 500000 /* then a copy, or its report, was lost */
@@ -36,7 +41,7 @@
 #define STALL_US 500000     /* nothing sent for so long before a retransmission: a timer's */
 #define EPOCH 512           /* packets with DATA, over which losses are judged */
 #define LOSSY 2             /* so many lost in an epoch, and copies are worth it */
-#define MANY 12             /* or 2.3 %, and those of retransmissions are */
+#define MANY 12             /* or 2.3 %, and so are two of each retransmission */
 #define UNREPORTED_PER_LOSS 3 /* a copy stays unreported if itself, its packet or the report is lost */
 
 enum spare_phase {
@@ -50,14 +55,14 @@ enum spare_phase {
 /* Of an association; begin with zeros. Times in µs. */
 struct bicast_spare {
 	__u32 phase;      /* enum spare_phase */
-	__u32 tries;      /* that still have to find room */
+	__u32 tries;      /* that still have to find room; then, with care, none has to wait in the packets' own path */
 	__u32 watched;    /* whether the fate of `tsn` is awaited */
 	__u32 tsn;
 	__u64 sent_us;    /* when `tsn` was */
 	__u64 until_us;   /* the end of this run or rest */
 	__u64 least_us;   /* from a packet to its acknowledgement, or from a copy to its report */
 	__u64 least_at_us; /* when one came near it */
-	__u32 took_us;    /* from a copy to its report, last */
+	__u32 took_us;    /* from a copy to its report, last; at first a guess */
 	__u32 queued;     /* whether the packets' own path has a queue */
 	__u32 run_us;     /* of the next one */
 	__u32 rest_us;
@@ -66,21 +71,32 @@ struct bicast_spare {
 	__u32 copies;
 	__u32 reported;
 	__u32 last;       /* the TSN reported last: a SACK may itself arrive twice */
-	__u32 room;       /* whether the other path had some, last */
 	__u32 lossy;
 	__u32 many;
 	__u32 stalled;    /* a timer has had to find a loss */
+	__u32 stack;      /* enum bicast_stack, of the sender */
 	__u32 unused;
 };
 
+/* Whether what arrives earlier than it was sent may slow the sender down for long. */
+BICAST_FN __u32 bicast_spare_careful(const struct bicast_spare *s)
+{
+	return s->stack != STACK_ADDRESSES_FIRST;
+}
+
+BICAST_FN __u32 bicast_spare_tries(const struct bicast_spare *s)
+{
+	return bicast_spare_careful(s) ? CAREFUL_TRIES : TRIES;
+}
+
 BICAST_FN void bicast_spare_begin(struct bicast_spare *s, __u64 now_us)
 {
-	s->phase = SPARE_COPY;
+	s->phase = bicast_spare_careful(s) ? SPARE_ASK : SPARE_COPY;
 	s->until_us = now_us + RUN_US;
 	s->run_us = RUN_US;
-	s->rest_us = REST_US;
-	s->tries = TRIES;
-	s->lossy = s->room = 1;
+	s->rest_us = s->took_us = REST_US;
+	s->tries = bicast_spare_tries(s);
+	s->lossy = 1;
 }
 
 BICAST_FN void bicast_spare_rest(struct bicast_spare *s, __u32 us, __u64 now_us)
@@ -112,6 +128,15 @@ BICAST_FN __u32 bicast_spare_twice(__u32 us, __u32 most_us)
 	return us < most_us / 2 ? us * 2 : most_us;
 }
 
+BICAST_FN void bicast_spare_run(struct bicast_spare *s, __u64 now_us)
+{
+	s->phase = SPARE_COPY;
+	s->until_us = now_us + s->run_us;
+	s->run_us = bicast_spare_twice(s->run_us, MOST_RUN_US);
+	s->rest_us = REST_US;
+	s->tries = bicast_spare_tries(s);
+}
+
 /* A copy that was tried alone has found the other path with a queue, or without. */
 BICAST_FN void bicast_spare_tried(struct bicast_spare *s, __u32 waited, __u64 now_us)
 {
@@ -120,16 +145,31 @@ BICAST_FN void bicast_spare_tried(struct bicast_spare *s, __u32 waited, __u64 no
 		bicast_spare_rest(s, s->rest_us, now_us);
 		s->rest_us = bicast_spare_twice(s->rest_us, MOST_REST_US);
 		s->run_us = RUN_US;
-		s->tries = 3 * TRIES;
-		s->room = 0;
-	} else if (!--s->tries) {
-		s->phase = SPARE_COPY;
-		s->until_us = now_us + s->run_us;
-		s->run_us = bicast_spare_twice(s->run_us, MOST_RUN_US);
-		s->rest_us = REST_US;
-		s->tries = TRIES;
-		s->room = 1;
+		s->tries = 3 * bicast_spare_tries(s);
+	} else if (--s->tries) {
+		return;
+	} else if (bicast_spare_careful(s)) {
+		s->phase = SPARE_ASK;
+	} else {
+		bicast_spare_run(s, now_us);
 	}
+}
+
+/* A packet was on its way by its own path alone for so long. */
+BICAST_FN void bicast_spare_asked(struct bicast_spare *s, __u64 took_us, __u64 now_us)
+{
+	s->watched = 0;
+	s->queued = bicast_spare_waited(s, took_us, now_us);
+	if (s->tries)
+		s->phase = SPARE_TRY;
+	else if (!s->queued)
+		bicast_spare_run(s, now_us);
+}
+
+/* Whether a run is over: the first one, of which `run_us` is still as it began, is short. */
+BICAST_FN __u32 bicast_spare_has_run(const struct bicast_spare *s, __u64 now_us)
+{
+	return now_us > s->until_us || (s->run_us == RUN_US && s->copies >= FIRST);
 }
 
 /* A run is over, or nothing is lost: rests, unless nothing waits in either path, which is known once one has been asked
@@ -147,7 +187,7 @@ BICAST_FN __u32 bicast_spare_first(struct bicast_spare *s, __u32 tsn, __u64 now_
 {
 	if (s->phase == SPARE_NEW)
 		bicast_spare_begin(s, now_us);
-	if (s->phase == SPARE_COPY && (!s->lossy || now_us > s->until_us))
+	if (s->phase == SPARE_COPY && (!s->lossy || bicast_spare_has_run(s, now_us)))
 		bicast_spare_end_run(s, now_us);
 	if (s->phase == SPARE_TRY && s->watched && now_us - s->sent_us > 2 * s->least_us + UNTRIED_US)
 		s->watched = 0;
@@ -184,11 +224,18 @@ BICAST_FN __u32 bicast_spare_sent(struct bicast_spare *s, __u32 reasons, __u32 t
 	bicast_spare_count(s, !!retransmission);
 	if (retransmission && idle_us > STALL_US)
 		s->stalled = 1;
-	if (!s->stalled && !(s->many && s->room))
+	if (s->stack == STACK_EXTENSIONS_FIRST || (s->stack == STACK_UNKNOWN && !s->stalled))
 		wanted &= ~(__u32)BICAST_RETRANSMISSION;
 	if (reasons == BICAST_REST && bicast_spare_first(s, tsn, now_us))
 		return BICAST_REST;
 	return wanted;
+}
+
+/* Whether a packet with DATA that has been copied goes a third time, by its own path: what two paths lose of 5 % is still one
+ * retransmission in 400, for each of which a stack that retransmits no chunk twice waits for its timer. */
+BICAST_FN __u32 bicast_spare_thrice(const struct bicast_spare *s, __u32 reasons)
+{
+	return s->stack == STACK_ADDRESSES_FIRST && s->many && (reasons & BICAST_RETRANSMISSION);
 }
 
 /* The budget is spent: single copies would only make others look lost. */
@@ -224,9 +271,7 @@ BICAST_FN void bicast_spare_acknowledged(struct bicast_spare *s, __u32 highest, 
 	if (!s->watched || bicast_above(s->tsn, highest))
 		return;
 	if (s->phase == SPARE_ASK) {
-		s->queued = bicast_spare_waited(s, took_us, now_us);
-		s->phase = SPARE_TRY;
-		s->watched = 0;
+		bicast_spare_asked(s, took_us, now_us);
 	} else if (s->phase == SPARE_TRY && s->queued && !bicast_spare_waited(s, took_us, now_us)) {
 		bicast_spare_tried(s, 0, now_us);
 	} else if (reported && tsn == s->tsn) {

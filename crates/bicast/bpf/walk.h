@@ -31,6 +31,7 @@ enum kept {
 	HEARTBEAT_ACK = 4,
 	ASCONF = 5,
 	COOKIE = 6, /* COOKIE ECHO or COOKIE ACK */
+	INIT = 7,
 	PLACES = 8, /* a power of two */
 };
 
@@ -85,6 +86,7 @@ static const __u8 least_value[256] = {
 
 static const __u8 kept_as[256] = {
 	[CHUNK_SACK] = SACK,
+	[CHUNK_INIT] = INIT,
 	[CHUNK_INIT_ACK] = INIT_ACK,
 	[CHUNK_HEARTBEAT] = HEARTBEAT,
 	[CHUNK_HEARTBEAT_ACK] = HEARTBEAT_ACK,

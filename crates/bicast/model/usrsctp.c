@@ -208,6 +208,16 @@ static const unsigned char *walk(struct bicast_sctp *fields, const unsigned char
 	return sack;
 }
 
+/* Whose INIT or INIT ACK this is. */
+static __u32 stack_of(const unsigned char *bytes, int length)
+{
+	__u32 stack = STACK_UNKNOWN;
+
+	for (int at = 52; at + 4 <= length && stack == STACK_UNKNOWN; at += (half(bytes + at + 2) + 3) & ~3)
+		stack = bicast_stack(half(bytes + at));
+	return stack;
+}
+
 /* The server's port tells. */
 static __u32 transfer_of(const unsigned char *bytes, int direction)
 {
@@ -249,6 +259,8 @@ ssize_t sendmsg(int s, const struct msghdr *message, int flags)
 	path = bytes[17] - 1;
 	e = &ends[transfer_of(bytes, direction)][direction];
 	walk(&fields, bytes, length);
+	if (bytes[32] == CHUNK_INIT || bytes[32] == CHUNK_INIT_ACK)
+		e->spare.stack = stack_of(bytes, length);
 	reasons = reasons_to_copy(e, &fields, length);
 	e->sent_bytes += length;
 	transmit(path, direction, bytes, length);

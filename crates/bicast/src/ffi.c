@@ -33,6 +33,11 @@ __u32 nawa_bicast_spare_sent(struct bicast_spare *s, __u32 reasons, __u32 tsn, _
 	return bicast_spare_sent(s, reasons, tsn, idle_us, now_us);
 }
 
+__u32 nawa_bicast_spare_thrice(const struct bicast_spare *s, __u32 reasons)
+{
+	return bicast_spare_thrice(s, reasons);
+}
+
 void nawa_bicast_spare_spent(struct bicast_spare *s, __u64 now_us)
 {
 	bicast_spare_spent(s, now_us);

@@ -47,7 +47,9 @@ pub struct RawConnection {
 pub struct RawSpare {
     phase: [u32; 4],
     times: [u64; 4],
-    counts: [u32; 14],
+    counts: [u32; 12],
+    pub stack: u32,
+    unused: u32,
 }
 
 unsafe extern "C" {
@@ -58,6 +60,8 @@ unsafe extern "C" {
     fn nawa_bicast_within_budget(sent_bytes: u64, extra_bytes: u64, length: u32, percent: u32) -> u32;
     #[cfg(test)]
     fn nawa_bicast_spare_sent(s: *mut RawSpare, reasons: u32, tsn: u32, idle_us: u64, now_us: u64) -> u32;
+    #[cfg(test)]
+    fn nawa_bicast_spare_thrice(s: *const RawSpare, reasons: u32) -> u32;
     #[cfg(test)]
     fn nawa_bicast_spare_spent(s: *mut RawSpare, now_us: u64);
     #[cfg(test)]
@@ -87,6 +91,11 @@ impl RawSpare {
     pub fn sent(&mut self, reasons: u32, tsn: u32, idle_us: u64, now_us: u64) -> u32 {
         // SAFETY: as in `chunk_seen`.
         unsafe { nawa_bicast_spare_sent(self, reasons, tsn, idle_us, now_us) }
+    }
+
+    pub fn thrice(&self, reasons: u32) -> bool {
+        // SAFETY: as in `chunk_seen`.
+        unsafe { nawa_bicast_spare_thrice(self, reasons) != 0 }
     }
 
     pub fn spent(&mut self, now_us: u64) {

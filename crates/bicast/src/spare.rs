@@ -17,6 +17,18 @@ const SECOND_US: u64 = 1_000_000;
 const FIRST: u32 = 32;
 const AGAIN: u32 = 1;
 
+/// What a handshake began with: `enum bicast_stack`.
+const UNKNOWN: u32 = 0;
+const ADDRESSES: u32 = 1;
+const EXTENSIONS: u32 = 2;
+
+/// Of an association whose sender's handshake began so.
+fn spare_of(stack: u32) -> RawSpare {
+    let mut spare = RawSpare::default();
+    spare.stack = stack;
+    spare
+}
+
 /// What copies meet on the other path.
 #[derive(Clone, Copy)]
 enum Other {
@@ -40,8 +52,12 @@ struct Flow {
 
 impl Flow {
     fn new(loss_percent: u64, other: Other) -> Flow {
+        Flow::of(ADDRESSES, loss_percent, other)
+    }
+
+    fn of(stack: u32, loss_percent: u64, other: Other) -> Flow {
         let dice = ChaCha8Rng::seed_from_u64(1);
-        let spare = RawSpare::default();
+        let spare = spare_of(stack);
         Flow { spare, dice, loss_percent, other, now_us: 0, tsn: 0, sacks: VecDeque::new() }
     }
 
@@ -100,8 +116,27 @@ impl Flow {
 #[test]
 fn without_losses_nothing_is_copied_after_two_epochs() {
     let mut flow = Flow::new(0, Other::Idle);
-    assert!(flow.run(2) > 0.4);
+    assert!(flow.run(2) > 0.1);
     assert_eq!(flow.run(10), 0.0);
+}
+
+#[test]
+fn ten_are_copied_from_the_start() {
+    let mut spare = spare_of(ADDRESSES);
+    let copied: Vec<_> = (1..=11)
+        .map(|tsn| {
+            let copied = spare.sent(FIRST, tsn, 0, MS) == FIRST;
+            if copied {
+                spare.copied(FIRST, tsn, MS);
+            }
+            copied
+        })
+        .collect();
+    assert_eq!(copied, [[true; 10].as_slice(), &[false]].concat());
+    // None was reported, so the rest is the shortest.
+    spare.sent(FIRST, 12, 0, 127 * MS);
+    spare.acknowledged(12, 0, 0, 137 * MS);
+    assert_eq!(spare.sent(FIRST, 13, 0, 138 * MS), FIRST, "single ones are tried");
 }
 
 #[test]
@@ -141,7 +176,7 @@ fn a_path_that_carries_nothing_is_only_asked() {
 /// All are copied until 250 ms, both paths then have queues, and copies leave off. `own_ms` and `other_ms`: what a packet
 /// takes alone. Whether the first eight copies that are tried lead to a run.
 fn tried(own_ms: u64, other_ms: u64) -> bool {
-    let mut spare = RawSpare::default();
+    let mut spare = spare_of(ADDRESSES);
     let copy = |spare: &mut RawSpare, tsn, ms| {
         let wanted = spare.sent(FIRST, tsn, 0, ms * MS) == FIRST;
         if wanted {
@@ -196,20 +231,74 @@ fn a_spent_budget_stops_copies_for_a_while() {
 }
 
 #[test]
-fn retransmissions_are_copied_once_the_sender_cannot_repair_alone() {
-    let mut spare = RawSpare::default();
-    assert_eq!([spare.sent(AGAIN, 1, 0, 0), spare.sent(AGAIN, 1, 100 * MS, 0)], [0, 0]);
-    assert_eq!(spare.sent(AGAIN, 1, SECOND_US, 0), AGAIN, "a timer has had to find it");
+fn with_care_all_are_copied_where_nothing_waits() {
+    for stack in [UNKNOWN, EXTENSIONS] {
+        let mut flow = Flow::of(stack, 5, Other::Idle);
+        // Sixteen have to find room, each a round trip after the last; the lost ones are given up later.
+        assert!(flow.run(1) < 0.5);
+        flow.run(2);
+        assert!(flow.run(20) > 0.95);
+    }
+}
+
+#[test]
+fn with_care_copies_wait_until_their_packets_path_has_no_queue() {
+    let mut spare = spare_of(EXTENSIONS);
+    let mut now_us = SECOND_US;
+    let mut tsn = 0;
+    // A packet goes, and is acknowledged after so long, as received twice if a copy of it went, too: whether it did.
+    let mut send = |took_us| {
+        tsn += 1;
+        let copied = spare.sent(FIRST, tsn, 0, now_us) == FIRST;
+        if copied {
+            spare.copied(FIRST, tsn, now_us);
+        }
+        now_us += took_us;
+        spare.acknowledged(tsn, tsn, u32::from(copied), now_us);
+        copied
+    };
+    assert!(!send(10 * MS), "asks, and learns the least time");
+    for nth in 0..16 {
+        assert!(send(14 * MS - nth), "one at a time: 4 ms is no queue");
+    }
+    assert_eq!(
+        [send(40 * MS), send(30 * MS), send(14 * MS + 1)],
+        [false; 3],
+        "there is room, but its packet waits"
+    );
+    assert!(!send(14 * MS), "and does not any more");
+    assert_eq!([send(10 * MS), send(40 * MS)], [true; 2]);
+}
+
+#[test]
+fn retransmissions_are_copied_by_what_the_handshake_began_with() {
+    let mut spare = spare_of(ADDRESSES);
+    assert_eq!(spare.sent(AGAIN, 1, 0, 0), AGAIN, "from the first on");
+    let mut spare = spare_of(EXTENSIONS);
+    assert_eq!([0, SECOND_US].map(|idle_us| spare.sent(AGAIN, 1, idle_us, 0)), [0, 0]);
+    let mut spare = spare_of(UNKNOWN);
+    assert_eq!([0, 500 * MS].map(|idle_us| spare.sent(AGAIN, 1, idle_us, 0)), [0, 0]);
+    assert_eq!(spare.sent(AGAIN, 1, 500 * MS + 1, 0), AGAIN, "a timer has had to find it");
     assert_eq!(spare.sent(AGAIN, 1, 0, 0), AGAIN, "and so from now on");
 }
 
 #[test]
-fn retransmissions_are_copied_while_many_are_lost_and_the_other_path_has_room() {
-    let mut spare = RawSpare::default();
-    spare.sent(FIRST, 1, 0, 0);
-    let copied: Vec<_> = (0..13).map(|_| spare.sent(AGAIN, 1, 0, 0)).collect();
-    assert_eq!(copied, [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, AGAIN, AGAIN]);
-    let mut flow = Flow::new(5, Other::Full(20 * MS));
-    flow.run(10);
-    assert_eq!(flow.spare.sent(AGAIN, 1, 0, flow.now_us), 0, "that path is full");
+fn retransmissions_go_a_third_time_while_many_are_lost() {
+    let third = |spare: &mut RawSpare| {
+        spare.sent(AGAIN, 1, 0, 0);
+        spare.thrice(AGAIN)
+    };
+    let mut spare = spare_of(ADDRESSES);
+    let first: Vec<_> = (0..13).map(|_| third(&mut spare)).collect();
+    assert_eq!(first, [[false; 11].as_slice(), &[true; 2]].concat(), "12 of 512");
+    assert!(!spare.thrice(FIRST));
+    // To the end of these 512, and as many without: then few are lost.
+    (0..512 - 13 + 512).for_each(|tsn| {
+        spare.sent(FIRST, 2 + tsn, 0, 0);
+    });
+    assert!(!third(&mut spare));
+    for stack in [UNKNOWN, EXTENSIONS] {
+        let mut spare = spare_of(stack);
+        assert!(!(0..20).any(|_| third(&mut spare)));
+    }
 }

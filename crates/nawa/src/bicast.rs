@@ -100,6 +100,7 @@ fn association(known: &Known, now: std::time::Duration) -> Value {
         "not_duplicated_packets": known.skipped,
         "duplicate_tsns": known.duplicate_tsns,
         "copies_all": known.copies_all,
+        "handshake": known.handshake,
         "idle_s": now.saturating_sub(known.seen).as_secs_f64(),
     })
 }

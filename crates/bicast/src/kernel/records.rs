@@ -21,6 +21,9 @@ const REMOTE: usize = 48;
 /// Where `struct bicast_spare` begins, and its `SPARE_COPY`.
 const SPARE: usize = 416;
 const SPARE_COPY: u32 = 1;
+/// Where the association's `stack` is, by `enum bicast_stack`.
+const STACK: usize = SPARE + 96;
+const STACKS: [&str; 3] = ["unknown", "addresses-first", "extensions-first"];
 /// `UNANSWERED`.
 const UNANSWERED: u32 = 2;
 /// `enum skipped`.
@@ -51,6 +54,8 @@ pub struct Known {
     pub skipped: BTreeMap<&'static str, u64>,
     /// Whether all first transmissions are copied now, in adaptive mode.
     pub copies_all: bool,
+    /// What the stack's INIT or INIT ACK listed first, which tells FreeBSD's from others.
+    pub handshake: &'static str,
     /// This end's addresses that the peer sends to.
     pub locals: Vec<IpAddr>,
     /// The peer's.
@@ -91,6 +96,7 @@ impl Known {
             copies: copies.collect(),
             skipped: skipped.collect(),
             copies_all: word(value, SPARE) == SPARE_COPY,
+            handshake: STACKS.get(word(value, STACK) as usize).copied().unwrap_or(STACKS[0]),
             locals: locals.filter_map(|local| address(&local[..ADDRESS])).collect(),
             remotes: remotes.filter_map(remote).collect(),
         })
@@ -140,11 +146,13 @@ mod tests {
         put(224, &address_bytes("2001:db8::1".parse().unwrap()));
         put(224 + 28, &1500u32.to_ne_bytes());
         put(224 + 32, &1u32.to_ne_bytes());
+        put(512, &2u32.to_ne_bytes());
         let known = Known::read(&[0, 0, 0, 5, 3, 232, 7, 208], &value).unwrap();
         assert_eq!((known.tag, known.local_port, known.remote_port), (5, 1000, 2000));
         assert_eq!((known.sent_packets, known.extra_bytes), (7, 9));
         assert_eq!((known.copies["retransmission"], known.skipped["no-path"]), (3, 2));
         assert_eq!(known.locals, ["192.0.2.1".parse::<IpAddr>().unwrap()]);
+        assert_eq!(known.handshake, "extensions-first");
         let remote = &known.remotes[0];
         assert_eq!((remote.usable, remote.rtt), (true, Duration::from_micros(1500)));
         assert_eq!(known.remotes.len(), 1);

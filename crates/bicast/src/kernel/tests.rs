@@ -10,7 +10,7 @@ use packet::{Ip, Sctp};
 
 use crate::core::Mode;
 use crate::kernel::Settings;
-use frames::{Carrier, ETHERNET, IN, MAC, OUT, chunk, data, deletes, heartbeat, sack};
+use frames::{Carrier, ETHERNET, IN, MAC, OUT, chunk, data, deletes, heartbeat, init, sack};
 use world::{SETTINGS, World, in_world};
 
 /// Has the association's two links known to either end: each end's HEARTBEATs are answered.
@@ -88,6 +88,7 @@ fn what_controls_retransmission_is_copied_and_nothing_else() {
 #[test]
 fn modes_say_what_is_copied() {
     in_world("modes_say_what_is_copied", |world| {
+        after_init(world, &[&ADDRESS[..], &EXTENSIONS].concat());
         learn(world, Carrier::V4);
         let mut tsn = 100;
         let mut send = |mode, budget_percent, chunks: fn(u32) -> Vec<u8>| {
@@ -105,10 +106,9 @@ fn modes_say_what_is_copied() {
         assert_eq!([send(Mode::Selective, 0, data), send(Mode::Selective, 0, old)], [0, 1]);
         assert_eq!([send(Mode::Full, 0, data), send(Mode::Full, 0, old)], [1, 1]);
         assert_eq!([send(Mode::Adaptive, 20, data), send(Mode::Adaptive, 20, tail)], [1, 1]);
-        // Many are lost. Then the allowance lasts for a while, until the budget ends it.
-        let before = (0..20).take_while(|_| send(Mode::Adaptive, 0, old) == 0).count();
-        assert_eq!(before, 11, "the twelfth shows it");
-        let sent = (0..1000).take_while(|_| send(Mode::Adaptive, 0, old) == 1).count();
+        // The allowance lasts for a while, until the budget ends it.
+        let request = |_| sack(1, 0);
+        let sent = (0..1000).take_while(|_| send(Mode::Adaptive, 0, request) == 1).count();
         assert!((50..1000).contains(&sent), "{sent}");
         assert_eq!(world.only().skipped["budget"], 1);
         // First transmissions then wait, even if there is budget again.
@@ -132,6 +132,16 @@ fn what_a_packet_costs() {
         cost(world, "a packet that is not copied", &old);
         world.programs.set(&SETTINGS).expect("a map");
         cost(world, "a packet that is copied, and its copy", &old);
+        world.send(&carrier.out(1, OUT, &chunk(kind::SHUTDOWN_COMPLETE, 0, &[])));
+        after_init(world, &[&ADDRESS[..], &EXTENSIONS].concat());
+        learn(world, carrier);
+        world
+            .programs
+            .set(&Settings { mode: Mode::Adaptive, budget_percent: 1000, ..SETTINGS })
+            .expect("a map");
+        (0..20).for_each(|_| drop(world.send(&old)));
+        cost(world, "a packet that is copied twice, and its copies", &old);
+        world.programs.set(&SETTINGS).expect("a map");
         world.leave_second();
         cost(world, "a packet that is copied, and its copy as it is", &old);
     });
@@ -164,9 +174,16 @@ fn what_makes_a_path_known_is_repeated_on_it() {
         assert_eq!(world.send_from(1, &answer), [vec![], vec![answer.clone()]]);
         world.receive(1, &carrier.incoming(2, IN, &heartbeat(kind::HEARTBEAT_ACK, 7)));
         assert_eq!(world.send_from(1, &beat).concat().len(), 0, "it is known");
-        assert_eq!(world.only().copies["begin"], 2);
+        let cookies =
+            [kind::COOKIE_ECHO, kind::COOKIE_ACK].map(|kind| carrier.out(1, OUT, &chunk(kind, 0, &[1; 8])));
+        for cookie in &cookies {
+            assert_eq!(world.send(cookie), [vec![cookie.clone()], vec![]]);
+        }
+        assert_eq!(world.only().copies["begin"], 4);
         world.programs.set(&Settings { mode: Mode::Off, ..SETTINGS }).expect("a map");
-        assert_eq!(world.send_from(1, &answer).concat().len(), 0);
+        for frame in [&answer, &cookies[0]] {
+            assert_eq!(world.send_from(1, frame).concat().len(), 0);
+        }
     });
 }
 
@@ -278,7 +295,7 @@ fn the_end_of_an_association_is_its_end() {
 fn the_tags_of_a_handshake_belong_together() {
     in_world("the_tags_of_a_handshake_belong_together", |world| {
         let carrier = Carrier::V4;
-        let init_ack = |tag: u32| chunk(kind::INIT_ACK, 0, &[&tag.to_be_bytes()[..], &[0; 12]].concat());
+        let init_ack = |tag: u32| init(kind::INIT_ACK, tag, &[]);
         // As client: INIT ACK arrives, COOKIE ECHO goes. As server: INIT ACK goes, COOKIE ACK goes.
         world.receive(0, &carrier.incoming(1, IN, &init_ack(OUT)));
         assert_eq!(world.watch.associations(), [], "a stranger's INIT ACK makes nothing");
@@ -298,6 +315,109 @@ fn the_tags_of_a_handshake_belong_together() {
         world.receive(1, &carrier.incoming(2, IN + 1, &sack(0, 3)));
         let known = world.only();
         assert_eq!((known.locals, known.duplicate_tsns), (vec![carrier.address(2, 1)], 3));
+    });
+}
+
+/// Parameters of a handshake: addresses, extensions, and others.
+const ADDRESS: [u8; 8] = [0, 5, 0, 8, 10, 0, 1, 1];
+const ADDRESS_V6: [u8; 20] = [0, 6, 0, 20, 0xfd, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
+const EXTENSIONS: [u8; 12] = [0x80, 8, 0, 9, 0xc0, 0x0f, 0xc1, 0x80, 0x82, 0, 0, 0];
+const FORWARD_TSN: [u8; 4] = [0xc0, 0, 0, 4];
+
+/// As client: INIT goes, INIT ACK of the other stack arrives, COOKIE ECHO goes. What the association then knows.
+fn after_init(world: &World, parameters: &[u8]) -> &'static str {
+    let carrier = Carrier::V4;
+    world.send(&carrier.out(1, 0, &init(kind::INIT, IN, parameters)));
+    world.receive(0, &carrier.incoming(1, IN, &init(kind::INIT_ACK, OUT, &[])));
+    world.send(&carrier.out(1, OUT, &chunk(kind::COOKIE_ECHO, 0, &[1; 8])));
+    world.only().handshake
+}
+
+/// As server: INIT arrives, INIT ACK goes, COOKIE ACK goes.
+fn after_init_ack(world: &World, parameters: &[u8]) -> &'static str {
+    let carrier = Carrier::V4;
+    world.receive(0, &carrier.incoming(1, 0, &init(kind::INIT, OUT, &[])));
+    world.send(&carrier.out(1, OUT, &init(kind::INIT_ACK, IN, parameters)));
+    world.send(&carrier.out(1, OUT, &chunk(kind::COOKIE_ACK, 0, &[])));
+    world.only().handshake
+}
+
+#[test]
+fn a_handshake_tells_stacks_apart() {
+    in_world("a_handshake_tells_stacks_apart", |world| {
+        // A parameter of length 5 is padded to 8.
+        let odd = [0xc0, 9, 0, 5, 0, 0, 0, 0];
+        let cases: [(&str, Vec<u8>, &str); 10] = [
+            ("Linux", [&ADDRESS[..], &ADDRESS, &EXTENSIONS, &FORWARD_TSN].concat(), "addresses-first"),
+            ("Linux with IPv6", [&ADDRESS_V6[..], &EXTENSIONS].concat(), "addresses-first"),
+            ("usrsctp", [&FORWARD_TSN[..], &EXTENSIONS, &ADDRESS, &ADDRESS].concat(), "extensions-first"),
+            ("padding", [&odd[..], &ADDRESS, &EXTENSIONS].concat(), "addresses-first"),
+            ("neither", FORWARD_TSN.to_vec(), "unknown"),
+            ("nothing", vec![], "unknown"),
+            ("too many", [&FORWARD_TSN.repeat(16)[..], &ADDRESS].concat(), "unknown"),
+            ("as many as are looked at", [&FORWARD_TSN.repeat(15)[..], &ADDRESS].concat(), "addresses-first"),
+            ("a length of 0", [&[0xc0, 0, 0, 0][..], &ADDRESS].concat(), "unknown"),
+            ("one longer than the chunk", [&[0xc0, 0, 0xff, 0xff][..], &ADDRESS].concat(), "unknown"),
+        ];
+        for (what, parameters, expected) in cases {
+            for after in [after_init, after_init_ack] {
+                assert_eq!(after(world, &parameters), expected, "{what}");
+                world.send(&Carrier::V4.out(1, OUT, &chunk(kind::SHUTDOWN_COMPLETE, 0, &[])));
+            }
+        }
+    });
+}
+
+#[test]
+fn retransmissions_of_a_stack_that_lists_its_addresses_first_are_copied() {
+    in_world("retransmissions_of_a_stack_that_lists_its_addresses_first_are_copied", |world| {
+        world
+            .programs
+            .set(&Settings { mode: Mode::Adaptive, budget_percent: 100, ..SETTINGS })
+            .expect("a map");
+        for (parameters, expected) in [([&ADDRESS[..], &EXTENSIONS], 1), ([&EXTENSIONS[..], &ADDRESS], 0)] {
+            after_init(world, &parameters.concat());
+            learn(world, Carrier::V4);
+            let again = Carrier::V4.out(1, OUT, &data(10));
+            world.send(&again);
+            assert_eq!(copies(world, &again), expected);
+            world.send(&Carrier::V4.out(1, OUT, &chunk(kind::SHUTDOWN_COMPLETE, 0, &[])));
+        }
+    });
+}
+
+#[test]
+fn a_retransmission_leaves_a_third_time_while_many_are_lost() {
+    in_world("a_retransmission_leaves_a_third_time_while_many_are_lost", |world| {
+        let carrier = Carrier::V4;
+        let adaptive = |budget_percent| {
+            world
+                .programs
+                .set(&Settings { mode: Mode::Adaptive, budget_percent, ..SETTINGS })
+                .expect("a map");
+        };
+        adaptive(100);
+        after_init(world, &[&ADDRESS[..], &EXTENSIONS].concat());
+        learn(world, carrier);
+        let again = carrier.out(1, OUT, &data(10));
+        world.send(&again);
+        let leave = |world: &World| world.send(&again).map(|copies| copies.len());
+        let first: Vec<_> = (0..12).map(|_| leave(world)).collect();
+        assert_eq!((&first[..11], first[11]), (&[[0, 1]; 11][..], [1, 1]), "the twelfth shows it");
+        let before = world.only();
+        let [own, other] = world.send(&again);
+        assert_eq!(own, std::slice::from_ref(&again), "by its own path as it is");
+        assert_eq!(other[0][ETHERNET..], carrier.out(2, OUT, &data(10))[ETHERNET..]);
+        let after = world.only();
+        assert_eq!(after.copies["retransmission"] - before.copies["retransmission"], 2, "each copy counts");
+        assert_eq!(after.extra_bytes - before.extra_bytes, 2 * (again.len() - ETHERNET) as u64);
+        // What the budget has left for one copy is not enough for two.
+        adaptive(0);
+        let last = (0..1000).map(|_| leave(world)).take_while(|copies| copies[1] == 1).last();
+        assert!(matches!(last, Some([0 | 1, 1])));
+        assert!(world.only().extra_bytes <= 15_000);
+        world.programs.set(&SETTINGS).expect("a map");
+        assert_eq!(leave(world), [0, 1], "twice as published");
     });
 }
 

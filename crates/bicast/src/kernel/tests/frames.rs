@@ -107,6 +107,11 @@ pub fn sack(gaps: u8, duplicates: u8) -> Vec<u8> {
     chunk(kind::SACK, 0, &[&[0, 0, 0, 9, 0, 0, 0x20, 0, 0, gaps, 0, duplicates][..], &lists].concat())
 }
 
+/// INIT or INIT ACK of the end that receives packets with `tag`, with these parameters behind its fields.
+pub fn init(kind: u8, tag: u32, parameters: &[u8]) -> Vec<u8> {
+    chunk(kind, 0, &[&tag.to_be_bytes()[..], &[0; 12], parameters].concat())
+}
+
 /// A HEARTBEAT or its answer, with `nonce` in it.
 pub fn heartbeat(kind: u8, nonce: u8) -> Vec<u8> {
     chunk(kind, 0, &[&[0, 1, 0, 44][..], &[nonce; 40]].concat())
