@@ -46,7 +46,7 @@ pub enum Bicast {
     Off,
     /// Those of TCP's and SCTP's that control retransmission ([`copies`](crate::copies)).
     Selective,
-    /// Those, and what has too little behind it for its loss to be noticed.
+    /// Those, what has too little behind it for its loss to be noticed, and what then has not arrived.
     Adaptive,
 }
 

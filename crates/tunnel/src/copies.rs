@@ -5,7 +5,9 @@
 //! best of the other paths, under the same order sequence, by which the far end drops whichever comes second. Copies leave
 //! before anything else does, so that no path overtakes them: for the far end they are packets like others.
 //!
-//! In adaptive mode also what has too little behind it for its loss to be noticed ([`tail`](crate::tail)).
+//! In adaptive mode also what has too little behind it for its loss to be noticed ([`tail`](crate::tail)); and where the tunnel
+//! itself sends nothing again, what has not arrived and would be found by a timer goes once more, again with a copy
+//! ([`followed`](crate::followed)): a retransmission in any case, a flow's other data once the flow has fallen silent.
 //!
 //! What is remembered of a flow costs as much for any number of them; one that was forgotten, or whose place another has
 //! taken, goes without copies of its next retransmission.
@@ -18,6 +20,7 @@ use packet::sctp::UDP_PORT;
 use packet::{Ip, Sctp, Tcp};
 use serde::Serialize;
 
+use crate::followed::{Follow, Followed};
 use crate::tail::Tail;
 
 /// Flows that are remembered, in sets of [`WAYS`], of which the one that was unused for longest makes room.
@@ -30,6 +33,8 @@ const FORGET_AFTER: Duration = Duration::from_secs(300);
 const BUDGET_PERCENT: u32 = 10;
 /// What copies for the tail alone may bring all copies to: what is left is for those that are worth more.
 const TAIL_BUDGET_PERCENT: u32 = 7;
+/// What has not arrived goes once more so often.
+const TIMES: u8 = 3;
 /// Flag of TCP.
 const ACK: u8 = 16;
 /// 2⁶⁴ over the golden ratio: spreads keys that differ little.
@@ -44,6 +49,8 @@ pub struct Copy {
     pub packet: Vec<u8>,
     /// The id of the path that it has taken already.
     pub path: u16,
+    /// It was sent a while ago and has not arrived.
+    pub late: bool,
     reasons: Reasons,
 }
 
@@ -70,6 +77,12 @@ pub struct Copies {
     seed: u64,
     /// No more than one train has: nothing else is sent before they are.
     waiting: VecDeque<Copy>,
+    /// What is sent once more if it does not arrive.
+    follow: Follow,
+    /// The one of them that is being sent, until it is known by which path. What cannot be sent is followed no longer.
+    again: Option<Followed>,
+    /// How long it takes to hear that something has arrived.
+    patience: Duration,
     counters: CopyCounters,
 }
 
@@ -91,6 +104,9 @@ impl Copies {
             flows: vec![Flow::default(); FLOWS],
             seed,
             waiting: VecDeque::new(),
+            follow: Follow::default(),
+            again: None,
+            patience: Duration::ZERO,
             counters: CopyCounters::default(),
         }
     }
@@ -100,17 +116,42 @@ impl Copies {
         self.adaptive = adaptive;
     }
 
-    /// `packet` was sent under the sequence `order` over the path with the id `path`.
-    pub fn handle_sent(&mut self, now: Duration, order: u64, packet: &[u8], path: u16) {
+    /// `packet` was sent under the sequence `order` over the path with the id `path`. `patience`: how long it takes to hear of
+    /// its arrival, if known; none where the tunnel sends again what is lost.
+    pub fn handle_sent(
+        &mut self,
+        now: Duration,
+        order: u64,
+        packet: &[u8],
+        path: u16,
+        patience: Option<Duration>,
+    ) {
         self.counters.sent_bytes += packet.len() as u64;
-        let reasons = self.classify(now, packet);
+        let (flow, reasons) = self.classify(now, packet);
         if self.is_wanted(reasons) {
-            self.waiting.push_back(Copy { order, packet: packet.to_vec(), path, reasons });
+            self.waiting.push_back(Copy { order, packet: packet.to_vec(), path, late: false, reasons });
+        }
+        let Some(patience) = patience.filter(|_| self.adaptive) else { return };
+        self.patience = patience;
+        let always =
+            [Reasons::RETRANSMISSION, Reasons::BEGIN, Reasons::END].iter().any(|r| reasons.contains(*r));
+        let span = span(packet);
+        if always || span.is_some() {
+            if let Some((first, _)) = span {
+                self.follow.handle_retransmission(flow, first);
+            }
+            let (packet, due) = (packet.to_vec(), now + patience);
+            self.follow.insert(Followed { order, packet, path, flow, span, always, due, times: 0 });
         }
     }
 
+    /// The packet with the sequence `order` arrived.
+    pub fn handle_confirmed(&mut self, order: u64) {
+        self.follow.handle_confirmed(order);
+    }
+
     /// An inner packet came from the peer.
-    pub fn handle_received(&mut self, packet: &[u8]) {
+    pub fn handle_received(&mut self, now: Duration, packet: &[u8]) {
         self.counters.received_bytes += packet.len() as u64;
         if !self.adaptive {
             return;
@@ -120,13 +161,14 @@ impl Copies {
         let key = packet::reverse_flow_hash(&ip, self.seed);
         if let Some(flow) = self.set(key).iter_mut().find(|flow| flow.key == key) {
             flow.tail.acknowledged(segment.acknowledgment());
+            flow.used = now;
         }
     }
 
     /// The next packet to be sent once more.
-    pub fn take(&mut self) -> Option<Copy> {
+    pub fn take(&mut self, now: Duration) -> Option<Copy> {
         loop {
-            let copy = self.waiting.pop_front()?;
+            let copy = self.waiting.pop_front().or_else(|| self.take_late(now))?;
             let CopyCounters { sent_bytes, received_bytes, extra_bytes, .. } = self.counters;
             let percent = if copy.reasons == Reasons::TAIL { TAIL_BUDGET_PERCENT } else { BUDGET_PERCENT };
             if within_budget(sent_bytes + received_bytes, extra_bytes, copy.packet.len() as u32, percent) {
@@ -136,9 +178,49 @@ impl Copies {
         }
     }
 
-    /// `copy` was sent.
-    pub fn count_sent(&mut self, copy: &Copy) {
+    /// The next packet that should have arrived by now, and that its sender waits for.
+    fn take_late(&mut self, now: Duration) -> Option<Copy> {
+        loop {
+            let mut late = self.follow.take_due(now)?;
+            let known = self.set(late.flow).iter().find(|flow| flow.key == late.flow).copied();
+            let Some(flow) = known.filter(|flow| late.span.is_none_or(|(_, end)| !flow.tail.has(end))) else {
+                continue;
+            };
+            // While anything of its flow comes and goes, its sender will hear of it, and is not to take for reordering what
+            // was lost.
+            let silent_at = flow.used + self.patience;
+            if !late.always && silent_at > now {
+                late.due = silent_at;
+                self.follow.insert(late);
+                continue;
+            }
+            let (order, packet, path) = (late.order, late.packet.clone(), late.path);
+            self.again = Some(late);
+            return Some(Copy { order, packet, path, late: true, reasons: Reasons::default() });
+        }
+    }
+
+    /// When [`take`](Self::take) has something that it has not now.
+    pub fn poll_timeout(&self) -> Option<Duration> {
+        self.follow.poll_timeout()
+    }
+
+    /// `copy` was sent over the path with the id `path`.
+    pub fn handle_copied(&mut self, now: Duration, copy: Copy, path: u16) {
+        self.count_sent(&copy);
+        let Some(mut late) = self.again.take().filter(|_| copy.late) else { return };
+        self.waiting.push_back(Copy { path, ..copy });
+        (late.path, late.times, late.due) = (path, late.times + 1, now + self.patience);
+        if late.times < TIMES {
+            self.follow.insert(late);
+        }
+    }
+
+    fn count_sent(&mut self, copy: &Copy) {
         self.counters.extra_bytes += copy.packet.len() as u64;
+        if copy.late {
+            *self.counters.duplicated_packets.entry("late").or_default() += 1;
+        }
         for (_, name) in Reasons::NAMES.iter().filter(|(reason, _)| copy.reasons.contains(*reason)) {
             *self.counters.duplicated_packets.entry(name).or_default() += 1;
         }
@@ -154,21 +236,23 @@ impl Copies {
         &self.counters
     }
 
-    fn classify(&mut self, now: Duration, packet: &[u8]) -> Reasons {
-        let Ok(ip) = Ip::parse(packet) else { return Reasons::default() };
+    /// The flow of `packet`, and why it may be sent twice.
+    fn classify(&mut self, now: Duration, packet: &[u8]) -> (u64, Reasons) {
+        let Ok(ip) = Ip::parse(packet) else { return (0, Reasons::default()) };
         if let Some(segment) = Tcp::parse(&ip) {
             let adaptive = self.adaptive;
-            let flow = self.flow(now, packet::flow_hash(&ip, self.seed));
+            let key = packet::flow_hash(&ip, self.seed);
+            let flow = self.flow(now, key);
             let reasons = flow.tcp.classify(&segment);
             let tail = adaptive && flow.tail.sent(&segment, reasons);
-            if tail && reasons == Reasons::REST { Reasons::TAIL } else { reasons }
+            (key, if tail && reasons == Reasons::REST { Reasons::TAIL } else { reasons })
         } else if let Some(sctp) = Sctp::parse(&ip, UDP_PORT) {
             // An association's packets have several addresses.
             let ports = u32::from(sctp.source_port()) << 16 | u32::from(sctp.destination_port());
-            let key = u64::from(sctp.verification_tag()) << 32 | u64::from(ports);
-            self.flow(now, key ^ self.seed).sctp.classify(&sctp)
+            let key = (u64::from(sctp.verification_tag()) << 32 | u64::from(ports)) ^ self.seed;
+            (key, self.flow(now, key).sctp.classify(&sctp))
         } else {
-            Reasons::default()
+            (0, Reasons::default())
         }
     }
 
@@ -197,6 +281,13 @@ impl Copies {
         let ends = [Reasons::BEGIN, Reasons::END];
         !mode.wanted(reasons).is_empty() || ends.iter().any(|end| reasons.contains(*end))
     }
+}
+
+/// The sequence numbers of the first byte and behind the last, if `packet` is a segment with data.
+fn span(packet: &[u8]) -> Option<(u32, u32)> {
+    let ip = Ip::parse(packet).ok()?;
+    let segment = Tcp::parse(&ip).filter(|segment| !segment.payload().is_empty())?;
+    Some((segment.sequence(), segment.sequence().wrapping_add(segment.payload().len() as u32)))
 }
 
 #[cfg(test)]
@@ -236,10 +327,9 @@ mod tests {
 
     /// Whether `packet` is to be sent twice.
     fn twice(copies: &mut Copies, now: Duration, packet: &[u8]) -> bool {
-        copies.handle_sent(now, 0, packet, 1);
-        let copy = copies.take();
-        copy.iter().for_each(|copy| copies.count_sent(copy));
-        copy.is_some()
+        copies.handle_sent(now, 0, packet, 1, None);
+        let copy = copies.take(now);
+        copy.map(|copy| copies.handle_copied(now, copy, 2)).is_some()
     }
 
     #[test]
@@ -265,7 +355,7 @@ mod tests {
         let (source, destination) = p[12..20].split_at_mut(4);
         source.swap_with_slice(destination);
         p[22..24].copy_from_slice(&port.to_be_bytes());
-        copies.handle_received(&p);
+        copies.handle_received(S, &p);
     }
 
     #[test]
@@ -356,7 +446,7 @@ mod tests {
         let CopyCounters { sent_bytes, extra_bytes, .. } = *copies.counters();
         assert!(extra_bytes * 10 <= sent_bytes + 150_000, "{extra_bytes} of {sent_bytes}");
         assert!(copies.counters().not_duplicated_packets["budget"] > 8000);
-        copies.handle_received(&[0; 1 << 20]);
+        copies.handle_received(S, &[0; 1 << 20]);
         assert!(twice(copies, S, &packet));
     }
 
@@ -369,8 +459,8 @@ mod tests {
             (packet[6], packet[7]) = (0, 0);
             let mut copies = Copies::new(1, true);
             for _ in 0..2 {
-                copies.handle_sent(S, 0, &packet, 1);
-                copies.handle_received(&packet);
+                copies.handle_sent(S, 0, &packet, 1, Some(S));
+                copies.handle_received(S, &packet);
             }
             prop_assert!(copies.waiting.len() <= 2);
         }

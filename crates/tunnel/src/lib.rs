@@ -10,6 +10,7 @@ pub mod copies;
 pub mod daemon;
 pub mod endpoint;
 pub mod flow_queue;
+pub mod followed;
 pub mod frame;
 pub mod keys;
 pub mod knock;

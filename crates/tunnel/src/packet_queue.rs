@@ -9,11 +9,13 @@
 //! - when the packet behind it has waited for the hold time;
 //! - when more bytes wait than the queue may hold.
 //!
-//! A sequence that was handed on or given up is never handed on again: copies and resends end here.
+//! A sequence that was handed on or given up is never handed on again: copies and resends end here. But what was sent again on
+//! purpose, though its sender repeats nothing else, is handed on after it was given up
+//! ([`insert_late`](PacketQueue::insert_late)).
 //!
 //! What has no place in an order ([`insert_at_once`](PacketQueue::insert_at_once)) waits for nothing: only its sequence does.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 /// What became of the packets of an order stream.
@@ -40,6 +42,8 @@ pub struct PacketQueue {
     /// The next sequence to hand on; `None` until the sender's position is known.
     next: Option<u64>,
     held: BTreeMap<u64, Held>,
+    /// The newest of those that were given up.
+    given_up: BTreeSet<u64>,
     held_bytes: usize,
     max_bytes: usize,
     ready: VecDeque<Vec<u8>>,
@@ -48,6 +52,9 @@ pub struct PacketQueue {
 
 /// What a waiting packet costs beside its bytes, so that empty ones are not free.
 const ENTRY: usize = 64;
+
+/// So many sequences that were given up are remembered.
+const MAX_GIVEN_UP: u64 = 1024;
 
 /// Sequences start here, so that positions before a sender's first floor have a number too.
 const ORIGIN: u64 = 1 << 32;
@@ -58,6 +65,7 @@ impl PacketQueue {
         PacketQueue {
             next: None,
             held: BTreeMap::new(),
+            given_up: BTreeSet::new(),
             held_bytes: 0,
             max_bytes,
             ready: VecDeque::new(),
@@ -101,6 +109,21 @@ impl PacketQueue {
         let copies = self.counters.duplicate_packets;
         self.insert(now, order, &[]);
         if self.counters.duplicate_packets == copies {
+            self.ready.push_back(packet.to_vec());
+        }
+    }
+
+    /// Whether `order` was given up, of late.
+    pub fn gave_up(&self, order: u64) -> bool {
+        self.given_up.contains(&order)
+    }
+
+    /// A packet arrived that [was given up](Self::gave_up), and whose sender has sent it again for its receiver to miss it no
+    /// longer than need be.
+    pub fn insert_late(&mut self, order: u64, packet: &[u8]) {
+        if self.given_up.remove(&order) {
+            self.counters.lost_packets -= 1;
+            self.counters.delivered_packets += 1;
             self.ready.push_back(packet.to_vec());
         }
     }
@@ -184,6 +207,10 @@ impl PacketQueue {
     fn advance(&mut self, to: u64) {
         let next = self.next.unwrap_or(to);
         self.counters.lost_packets += to.saturating_sub(next);
+        self.given_up.extend(next.max(to.saturating_sub(MAX_GIVEN_UP))..to);
+        while self.given_up.len() as u64 > MAX_GIVEN_UP {
+            self.given_up.pop_first();
+        }
         self.next = Some(next.max(to));
     }
 
@@ -278,6 +305,24 @@ mod tests {
         q.handle_timeout(11 * MS, 10 * MS);
         assert_eq!(out(&mut q), [3, 5]);
         assert_eq!(q.counters().timed_out_packets, 4);
+    }
+
+    #[test]
+    fn what_was_given_up_and_comes_after_all_is_handed_on_once() {
+        let mut q = started();
+        put(&mut q, MS, 2);
+        q.handle_passed(q.unwrap(2));
+        assert_eq!(out(&mut q), [2]);
+        for order in [1, 1, 2] {
+            let order64 = q.unwrap(order);
+            assert_eq!(q.gave_up(order64), order == 1 && q.counters().lost_packets == 2);
+            q.insert_late(order64, &[order as u8]);
+        }
+        assert_eq!(out(&mut q), [1]);
+        assert_eq!((q.counters().delivered_packets, q.counters().lost_packets), (2, 1));
+        q.handle_floor(q.unwrap(1 << 30));
+        assert_eq!(q.given_up.len() as u64, MAX_GIVEN_UP);
+        assert!(q.gave_up(q.unwrap((1 << 30) - 1)));
     }
 
     #[test]

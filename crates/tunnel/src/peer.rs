@@ -278,6 +278,7 @@ impl Peer {
         next.add(self.sessions.poll_timeout());
         next.add(self.sessions.poll_rekey().filter(|_| self.can_reach(now)));
         next.add(self.unconfirmed.poll_timeout());
+        next.add(self.copies.as_ref().and_then(Copies::poll_timeout));
         next.add(self.unconfirmed.front_due().filter(|_| self.has_choice()));
         next.add(self.ordered.poll_timeout(self.hold()));
         // Without an interface there is no way to ask a relay.
@@ -322,6 +323,9 @@ impl Peer {
     fn settle(&mut self, now: Duration) {
         for &order in &self.outcome.confirmed {
             self.unconfirmed.handle_confirmed(order);
+            if let Some(copies) = &mut self.copies {
+                copies.handle_confirmed(order);
+            }
         }
         for &order in &self.outcome.lost {
             self.unconfirmed.handle_lost(now, order);

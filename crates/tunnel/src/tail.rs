@@ -43,6 +43,11 @@ impl Tail {
         self.acknowledged.is_some_and(|until| under_way(until) <= FEW * self.largest)
     }
 
+    /// Whether the peer's end has all before `number`.
+    pub fn has(&self, number: u32) -> bool {
+        self.acknowledged.is_some_and(|until| number.wrapping_sub(until) as i32 <= 0)
+    }
+
     /// The peer's end has all before this sequence number.
     pub fn acknowledged(&mut self, number: u32) {
         let newer = |known: u32| (number.wrapping_sub(known) as i32) > 0;

@@ -107,7 +107,7 @@ impl Peer {
         self.last_data = Some(now);
         self.peer_repeats = header.resends;
         if let Some(copies) = &mut self.copies {
-            copies.handle_received(packet);
+            copies.handle_received(now, packet);
         }
         let received = &mut self.paths[at].received;
         received.handle_time(now, header.time);
@@ -121,12 +121,15 @@ impl Peer {
             return;
         }
         // A copy says nothing new; that of a SYN would make a connection of before begin again.
-        if self.scheduler == Scheduler::Auto && !self.ordered.knows(order) {
+        let late = header.resend && !header.resends && self.ordered.gave_up(order);
+        if self.scheduler == Scheduler::Auto && (late || !self.ordered.knows(order)) {
             self.queue.handle_returned(now, packet);
         }
         // A later acknowledgement says all that an earlier one does (RFC 9293 §3.10.7.4): it waits for none, or one that is
         // late would stop the sender at the other end, until it takes all for lost.
-        if self.scheduler == Scheduler::Auto && packet::is_pure_ack(packet) {
+        if late {
+            self.ordered.insert_late(order, packet);
+        } else if self.scheduler == Scheduler::Auto && packet::is_pure_ack(packet) {
             self.ordered.insert_at_once(now, order, packet);
         } else {
             self.ordered.insert(now, order, packet);

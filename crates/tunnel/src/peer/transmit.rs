@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::{LAST_RESORT, Peer, tier_of};
+use super::{LAST_RESORT, LEAST_REORDERING, Peer, tier_of};
 use crate::address::{Address, Train};
 use crate::config::Scheduler;
-use crate::copies::{Copies, Copy};
+use crate::copies::Copy;
 use crate::frame::{self, Data, Order, Report};
 use crate::path::{MIN_INNER_MTU, Path};
 use crate::recv_enqueue::{Received, micros};
@@ -182,6 +182,7 @@ impl Peer {
     /// Sends one packet on path `at` if the path has room and it fits the train.
     fn pack_next(&mut self, now: Duration, at: usize, resend: bool, train: &mut Train) -> bool {
         let avoid = self.avoided().filter(|_| resend);
+        let patience = self.patience();
         let Some(session) = self.sessions.current(now) else { return false };
         let path = &mut self.paths[at];
         let Some(address) = path.address().copied() else { return false };
@@ -221,7 +222,7 @@ impl Peer {
         self.counters.dropped_too_big += u64::from(!fits);
         if let Some(next) = self.staged.take().filter(|_| fits) {
             if let Some(copies) = &mut self.copies {
-                copies.handle_sent(now, self.unconfirmed.next(), &next.packet, way.path);
+                copies.handle_sent(now, self.unconfirmed.next(), &next.packet, way.path, patience);
             }
             self.unconfirmed.push(now, next.packet, way);
         }
@@ -230,30 +231,44 @@ impl Peer {
 
     /// One copy of what went out last, over the best of the paths that it did not take.
     fn poll_copies(&mut self, now: Duration, train: &mut Train) -> bool {
-        while let Some(copy) = self.copies.as_mut().and_then(Copies::take) {
-            let sent = self.pack_copy(now, &copy, train);
+        while let Some(copy) = self.copies.as_mut().and_then(|copies| copies.take(now)) {
+            let path = self.pack_copy(now, &copy, train);
             if let Some(copies) = &mut self.copies {
-                if sent { copies.count_sent(&copy) } else { copies.count_missed("no-path") }
+                match path {
+                    Some(path) => copies.handle_copied(now, copy, path),
+                    None => copies.count_missed("no-path"),
+                }
             }
-            if sent {
+            if path.is_some() {
                 return true;
             }
         }
         false
     }
 
-    fn pack_copy(&mut self, now: Duration, copy: &Copy, train: &mut Train) -> bool {
+    /// The id of the path that it was sent over.
+    fn pack_copy(&mut self, now: Duration, copy: &Copy, train: &mut Train) -> Option<u16> {
         let packet = &copy.packet[..];
-        let at = self.second_path(now, copy.path, packet.len());
-        let (Some(at), Some(session)) = (at, self.sessions.current(now)) else { return false };
+        let at = self.second_path(now, copy.path, packet.len())?;
+        let session = self.sessions.current(now)?;
         let path = &mut self.paths[at];
         let way = way_by(path, now);
         let tos = packet::Ip::parse(packet).map_or(0, |ip| ip.tos());
         let resends = self.unconfirmed.repeats();
-        let data = Outgoing { order: copy.order, packet, tos, resend: false, resends };
+        let data = Outgoing { order: copy.order, packet, tos, resend: copy.late, resends };
         pack_data(path, now, session, &data, train);
         self.unconfirmed.handle_copied(copy.order, way);
-        true
+        Some(way.path)
+    }
+
+    /// How long it takes at most, if nothing is amiss, to hear that something has arrived: a round trip, a quarter that its
+    /// report waits, as much again, and 10 ms. None where everything is sent again, or no round trip is known.
+    fn patience(&self) -> Option<Duration> {
+        if self.unconfirmed.repeats() {
+            return None;
+        }
+        let rtts = self.paths.iter().filter(|p| p.is_up()).filter_map(|p| p.sent.rtt().smoothed());
+        Some(rtts.max()? * 3 / 2 + LEAST_REORDERING)
     }
 
     /// The path on which a copy of `size` bytes arrives first, but not that with the id `first`. One that seems to have died
