@@ -60,6 +60,9 @@ pub struct RawFsat {
     pub two_segments_us: u32,
     pub arrived: u32,
     pub steady: u32,
+    pub rtt_before_us: u32,
+    pub falls: u32,
+    pub undrained: u32,
     pub srtt_us: u32,
 }
 
