@@ -45,7 +45,7 @@
 #define FSAT_DRAIN_REST_US    1000000U /* at the earliest after another, if the queue is not ours */
 #define FSAT_DRAIN_JOIN_US    2000000U /* at the earliest after the queue was dry, if others drain */
 #define FSAT_DRAIN_ALONE_US   8000000U /* and after it ran dry by itself, once drains bring nothing new: */
-#define FSAT_DRAIN_QUIET      6U       /* so many in a row */
+#define FSAT_DRAIN_QUIET      2U       /* so many in a row */
 #define FSAT_FOREIGN_PERIODS  8U       /* so many in a row with more queue than is ours */
 #define FSAT_STEADY_PERIODS   8U       /* so many in a row with one rate: nobody else comes or goes */
 #define FSAT_FALLS_PERIODS    32U      /* RTT's falls are averaged over so many, */

@@ -203,9 +203,9 @@ fn drain_joins_others_but_not_where_the_queue_runs_dry_by_itself() {
         state.on_ack(&config(Additions::DRAIN), &ack(10_000_000, 170_000, 40_000));
         state.draining == SHALLOW
     };
-    assert!(joins(6, 0), "that was ten seconds ago");
-    assert!(joins(5, 5_000_000), "as long as drains bring news");
-    assert!(!joins(6, 5_000_000));
+    assert!(joins(2, 0), "that was ten seconds ago");
+    assert!(joins(1, 5_000_000), "as long as drains bring news");
+    assert!(!joins(2, 5_000_000));
 }
 
 #[test]
