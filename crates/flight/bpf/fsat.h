@@ -78,50 +78,54 @@ struct fsat_ack {
 #define FSAT_DRAIN_SHALLOW 1U /* the queue is emptied, and the path hardly */
 #define FSAT_DRAIN_DEEP    2U /* and the path too, since RTT did not become rtt_min by that or is not to be trusted */
 
-/* A connection's state. All 0 is not a valid one: fsat_init. */
+/* A connection's state. All 0 is not a valid one: fsat_init. What every ACK needs comes first, since a cache line
+ * that is not there costs more than all that is computed. */
 struct fsat {
 	__u32 target;            /* ceiling of space; FSAT_NO_LIMIT */
 	__u32 space;             /* the limit of what is in flight */
 	__u32 rtt_min_us;        /* least RTT; 0 before the first sample */
+	__u32 period_start_us;   /* the present period */
+	__u32 period_rcv_bytes;  /* rcv_bytes_n-(p): so far */
+	__u32 period_app_limited;/* not 0: the application limited in it */
+	__u32 rtt_us;            /* the last RTT */
+	/* FSAT_ADD_DRAIN */
+	__u32 draining;          /* not 0: the queue is let run dry; FSAT_DRAIN_* */
+	__u32 rtt_known;         /* FSAT_RTT_*: whether the last drain found what it looked for */
+	__u32 rtt_found_us;      /* the least RTT that the last drain found; 0: there was none */
+	__u32 rtt_low_us;        /* the least RTT since the end of the last drain */
+	__u32 alone_us;          /* when RTT last was rtt_min, or nearly, without a drain of ours */
+	__u32 dry_us;            /* when the queue was last as dry as it gets; while draining, the begin */
+	__u32 period_rtt_us;     /* the least RTT of the present period */
+	__u32 rtt_usual_us;      /* a moving average of that */
+	__u32 two_segments_us;   /* how long two segments take on the link; 0: not known */
+	__u32 foreign;           /* periods in a row with more queue than is ours */
+	__u32 falls;             /* in how many periods RTT fell, of late, of FSAT_FALLS_ALWAYS */
+	__u32 quiet;             /* drains in a row that found nothing new */
+	/* FSAT_ADD_PACE */
+	__u32 srtt_us;           /* RFC 6298, but forgets what is more than four times the last RTT */
+	/* FSAT_ADD_FULL */
+	__u32 rtt_least_us;      /* the least of all, whatever drains make of rtt_min */
+	__u32 high_us[2];        /* the greatest RTT of the present spell, and of the one before */
+	/* Once per period, or more rarely. */
 	__u32 rcv_bytes;         /* rcv_bytes_n-(m): of the last whole period n */
 	__u32 flight_n;          /* flight_size_n: at the start of that period */
 	__u32 s;                 /* smoothed rcv_bytes */
 	__u32 dev;               /* its mean deviation */
-	__u32 period_start_us;   /* the present period */
-	__u32 period_rcv_bytes;  /* rcv_bytes_n-(p): so far */
-	__u32 period_flight;     /* outstanding at its start */
-	__u32 period_app_limited;/* not 0: the application limited in it */
+	__u32 period_flight;     /* outstanding at the present period's start */
 	__u32 losses_radio;      /* judge(3)'s verdicts, counted; wrap */
 	__u32 losses_congestion;
 	/* FSAT_ADD_BEST, FSAT_ADD_FULL */
-	__u32 best[2];           /* the greatest rcv_bytes of the present spell, and of the one before */
-	__u32 high_us[2];        /* the greatest RTT likewise */
+	__u32 best[2];           /* the greatest rcv_bytes, as high_us */
 	__u32 spell_us;          /* when the present spell began */
-	__u32 rtt_us;            /* the last RTT */
-	__u32 rtt_least_us;      /* the least of all, whatever drains make of rtt_min */
 	/* FSAT_ADD_DRAIN */
-	__u32 draining;          /* not 0: the queue is let run dry; FSAT_DRAIN_* */
 	__u32 drains;            /* begun so far; wraps */
-	__u32 dry_us;            /* when the queue was last as dry as it gets; while draining, the begin */
 	__u32 drained_us;        /* when the last drain ended */
 	__u32 falls_us;          /* while draining: when RTT last fell */
 	__u32 drain_rcv_bytes;   /* while draining: rcv_bytes before */
-	__u32 rtt_low_us;        /* the least RTT since the end of the last drain */
-	__u32 rtt_found_us;      /* the least RTT that the last drain found; 0: there was none */
-	__u32 rtt_known;         /* FSAT_RTT_*: whether it found what it looked for */
-	__u32 quiet;             /* drains in a row that found nothing new */
-	__u32 alone_us;          /* when RTT last was rtt_min, or nearly, without a drain of ours */
-	__u32 period_rtt_us;     /* the least RTT of the present period */
-	__u32 rtt_usual_us;      /* a moving average of that */
-	__u32 foreign;           /* periods in a row with more queue than is ours */
-	__u32 two_segments_us;   /* how long two segments take on the link; 0: not known */
 	__u32 arrived;           /* what arrived in the last whole period, by fsat_arrived */
 	__u32 steady;            /* periods in a row in which that was the same, within an eighth */
 	__u32 rtt_before_us;     /* the least RTT of the last whole period */
-	__u32 falls;             /* in how many periods it fell, of late, of FSAT_FALLS_ALWAYS */
 	__u32 undrained;         /* periods since a drain of ours, up to FSAT_FALLS_AFTER */
-	/* FSAT_ADD_PACE */
-	__u32 srtt_us;           /* RFC 6298, but forgets what is more than four times the last RTT */
 };
 
 FSAT_INLINE __u32 fsat_min(__u32 a, __u32 b) { return a < b ? a : b; }
