@@ -21,14 +21,14 @@ struct options {
 /* A connection's state: FS-AT's, and that of congestion avoidance and recovery below it. Congestion
  * avoidance proper keeps its own in the socket, as without us. */
 struct connection {
-	struct fsat fsat;
-	struct options options;
 	__u32 cwnd;          /* the base's, packets; TCP's own cwnd is the window that comes out */
-	__u32 prior_cwnd;    /* before the last loss, for undoing it */
-	__u32 prr_delivered; /* packets since recovery began, RFC 9937 */
 	__u32 una;           /* snd_una at the last ACK */
 	__u32 state;         /* enum tcp_ca_state */
 	__u32 paced_us;      /* when the rate was last set */
+	struct fsat fsat;    /* with what is above, what every ACK needs fills two cache lines */
+	__u32 prior_cwnd;    /* before the last loss, for undoing it */
+	__u32 prr_delivered; /* packets since recovery began, RFC 9937 */
+	struct options options;
 };
 
 /* What the iterator writes of each connection. */

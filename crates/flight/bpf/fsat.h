@@ -45,9 +45,13 @@
 #define FSAT_DRAIN_REST_US    1000000U /* at the earliest after another, if the queue is not ours */
 #define FSAT_DRAIN_JOIN_US    2000000U /* at the earliest after the queue was dry, if others drain */
 #define FSAT_DRAIN_ALONE_US   8000000U /* and after it ran dry by itself, once drains bring nothing new: */
-#define FSAT_DRAIN_QUIET      6U       /* so many in a row */
+#define FSAT_DRAIN_QUIET      2U       /* so many in a row */
 #define FSAT_FOREIGN_PERIODS  8U       /* so many in a row with more queue than is ours */
 #define FSAT_STEADY_PERIODS   8U       /* so many in a row with one rate: nobody else comes or goes */
+#define FSAT_FALLS_PERIODS    32U      /* RTT's falls are averaged over so many, */
+#define FSAT_FALLS_AFTER      16U      /* from so many after a drain on, which makes others drain as well */
+#define FSAT_FALLS_ALWAYS     65536U   /* RTT falls in each of them */
+#define FSAT_FALLS_VARIES     (FSAT_FALLS_ALWAYS / 10)
 
 struct fsat_config {
 	__u32 additions; /* FSAT_ADD_* */
@@ -74,47 +78,54 @@ struct fsat_ack {
 #define FSAT_DRAIN_SHALLOW 1U /* the queue is emptied, and the path hardly */
 #define FSAT_DRAIN_DEEP    2U /* and the path too, since RTT did not become rtt_min by that or is not to be trusted */
 
-/* A connection's state. All 0 is not a valid one: fsat_init. */
+/* A connection's state. All 0 is not a valid one: fsat_init. What every ACK needs comes first, since a cache line
+ * that is not there costs more than all that is computed. */
 struct fsat {
 	__u32 target;            /* ceiling of space; FSAT_NO_LIMIT */
 	__u32 space;             /* the limit of what is in flight */
 	__u32 rtt_min_us;        /* least RTT; 0 before the first sample */
+	__u32 period_start_us;   /* the present period */
+	__u32 period_rcv_bytes;  /* rcv_bytes_n-(p): so far */
+	__u32 period_app_limited;/* not 0: the application limited in it */
+	__u32 rtt_us;            /* the last RTT */
+	/* FSAT_ADD_DRAIN */
+	__u32 draining;          /* not 0: the queue is let run dry; FSAT_DRAIN_* */
+	__u32 rtt_known;         /* FSAT_RTT_*: whether the last drain found what it looked for */
+	__u32 rtt_found_us;      /* the least RTT that the last drain found; 0: there was none */
+	__u32 rtt_low_us;        /* the least RTT since the end of the last drain */
+	__u32 alone_us;          /* when RTT last was rtt_min, or nearly, without a drain of ours */
+	__u32 dry_us;            /* when the queue was last as dry as it gets; while draining, the begin */
+	__u32 period_rtt_us;     /* the least RTT of the present period */
+	__u32 rtt_usual_us;      /* a moving average of that */
+	__u32 two_segments_us;   /* how long two segments take on the link; 0: not known */
+	__u32 foreign;           /* periods in a row with more queue than is ours */
+	__u32 falls;             /* in how many periods RTT fell, of late, of FSAT_FALLS_ALWAYS */
+	__u32 quiet;             /* drains in a row that found nothing new */
+	/* FSAT_ADD_PACE */
+	__u32 srtt_us;           /* RFC 6298, but forgets what is more than four times the last RTT */
+	/* FSAT_ADD_FULL */
+	__u32 rtt_least_us;      /* the least of all, whatever drains make of rtt_min */
+	__u32 high_us[2];        /* the greatest RTT of the present spell, and of the one before */
+	/* Once per period, or more rarely. */
 	__u32 rcv_bytes;         /* rcv_bytes_n-(m): of the last whole period n */
 	__u32 flight_n;          /* flight_size_n: at the start of that period */
 	__u32 s;                 /* smoothed rcv_bytes */
 	__u32 dev;               /* its mean deviation */
-	__u32 period_start_us;   /* the present period */
-	__u32 period_rcv_bytes;  /* rcv_bytes_n-(p): so far */
-	__u32 period_flight;     /* outstanding at its start */
-	__u32 period_app_limited;/* not 0: the application limited in it */
+	__u32 period_flight;     /* outstanding at the present period's start */
 	__u32 losses_radio;      /* judge(3)'s verdicts, counted; wrap */
 	__u32 losses_congestion;
 	/* FSAT_ADD_BEST, FSAT_ADD_FULL */
-	__u32 best[2];           /* the greatest rcv_bytes of the present spell, and of the one before */
-	__u32 high_us[2];        /* the greatest RTT likewise */
+	__u32 best[2];           /* the greatest rcv_bytes, as high_us */
 	__u32 spell_us;          /* when the present spell began */
-	__u32 rtt_us;            /* the last RTT */
-	__u32 rtt_least_us;      /* the least of all, whatever drains make of rtt_min */
 	/* FSAT_ADD_DRAIN */
-	__u32 draining;          /* not 0: the queue is let run dry; FSAT_DRAIN_* */
 	__u32 drains;            /* begun so far; wraps */
-	__u32 dry_us;            /* when the queue was last as dry as it gets; while draining, the begin */
 	__u32 drained_us;        /* when the last drain ended */
 	__u32 falls_us;          /* while draining: when RTT last fell */
 	__u32 drain_rcv_bytes;   /* while draining: rcv_bytes before */
-	__u32 rtt_low_us;        /* the least RTT since the end of the last drain */
-	__u32 rtt_found_us;      /* the least RTT that the last drain found; 0: there was none */
-	__u32 rtt_known;         /* FSAT_RTT_*: whether it found what it looked for */
-	__u32 quiet;             /* drains in a row that found nothing new */
-	__u32 alone_us;          /* when RTT last was rtt_min, or nearly, without a drain of ours */
-	__u32 period_rtt_us;     /* the least RTT of the present period */
-	__u32 rtt_usual_us;      /* a moving average of that */
-	__u32 foreign;           /* periods in a row with more queue than is ours */
-	__u32 two_segments_us;   /* how long two segments take on the link; 0: not known */
 	__u32 arrived;           /* what arrived in the last whole period, by fsat_arrived */
 	__u32 steady;            /* periods in a row in which that was the same, within an eighth */
-	/* FSAT_ADD_PACE */
-	__u32 srtt_us;           /* RFC 6298, but forgets what is more than four times the last RTT */
+	__u32 rtt_before_us;     /* the least RTT of the last whole period */
+	__u32 undrained;         /* periods since a drain of ours, up to FSAT_FALLS_AFTER */
 };
 
 FSAT_INLINE __u32 fsat_min(__u32 a, __u32 b) { return a < b ? a : b; }
@@ -295,8 +306,33 @@ FSAT_INLINE void fsat_note_arrived(struct fsat *f, __u32 arrived)
 	f->arrived = arrived;
 }
 
+/* Whether RTTs differ by more than an eighth, and by more than chance: where the receiver acknowledges every second segment,
+ * RTT differs from one ACK to the next by what these take on the link. */
+FSAT_INLINE int fsat_differs(const struct fsat *f, __u32 less_us, __u32 more_us)
+{
+	return more_us > less_us && more_us - less_us > fsat_max(more_us / 8, f->two_segments_us);
+}
+
+/* A queue that is shared rises by who comes, and falls where flows drain; one that falls every few periods is that of a
+ * link whose rate varies. */
+FSAT_INLINE int fsat_varies(const struct fsat *f)
+{
+	return f->falls > FSAT_FALLS_VARIES;
+}
+
+FSAT_INLINE void fsat_note_falls(struct fsat *f, __u32 rtt_us)
+{
+	f->undrained = f->draining ? 0 : fsat_min(f->undrained + 1, FSAT_FALLS_AFTER);
+	if (f->undrained == FSAT_FALLS_AFTER) {
+		f->falls -= f->falls / FSAT_FALLS_PERIODS;
+		if (fsat_differs(f, rtt_us, f->rtt_before_us))
+			f->falls += FSAT_FALLS_ALWAYS / FSAT_FALLS_PERIODS;
+	}
+	f->rtt_before_us = rtt_us;
+}
+
 /* By Little's law RTT is at most twice rtt_min if the queue is ours alone, since target is at most twice
- * rcv_bytes. More, for long, is another's queue, or a longer route. */
+ * rcv_bytes. More, for long, is another's queue, or a longer route; or the rate has fallen, where it varies. */
 FSAT_INLINE void fsat_note_rtt(struct fsat *f, const struct fsat_ack *a)
 {
 	__u32 rtt = f->period_rtt_us;
@@ -306,7 +342,8 @@ FSAT_INLINE void fsat_note_rtt(struct fsat *f, const struct fsat_ack *a)
 	if (rtt == FSAT_NO_LIMIT)
 		return;
 	f->rtt_usual_us = fsat_average(f->rtt_usual_us, rtt);
-	f->foreign = rtt / 2 > f->rtt_min_us ? fsat_min(f->foreign + 1, FSAT_FOREIGN_PERIODS) : 0;
+	fsat_note_falls(f, rtt);
+	f->foreign = rtt / 2 > f->rtt_min_us && !fsat_varies(f) ? fsat_min(f->foreign + 1, FSAT_FOREIGN_PERIODS) : 0;
 }
 
 /* How long after the queue was last dry. */
@@ -323,13 +360,6 @@ FSAT_INLINE int fsat_dry_alone(const struct fsat *f, __u32 now_us)
 	return f->quiet >= FSAT_DRAIN_QUIET && now_us - f->alone_us < FSAT_DRAIN_ALONE_US;
 }
 
-/* Whether RTTs differ by more than an eighth, and by more than chance: where the receiver acknowledges every second segment,
- * RTT differs from one ACK to the next by what these take on the link. */
-FSAT_INLINE int fsat_differs(const struct fsat *f, __u32 less_us, __u32 more_us)
-{
-	return more_us > less_us && more_us - less_us > fsat_max(more_us / 8, f->two_segments_us);
-}
-
 FSAT_INLINE int fsat_drain_due(const struct fsat *f, const struct fsat_ack *a)
 {
 	__u32 dry = a->now_us - f->dry_us, drained = a->now_us - f->drained_us;
@@ -338,7 +368,8 @@ FSAT_INLINE int fsat_drain_due(const struct fsat *f, const struct fsat_ack *a)
 		return 1;
 	if (f->foreign >= FSAT_FOREIGN_PERIODS && drained >= FSAT_DRAIN_REST_US)
 		return 1;
-	return dry >= FSAT_DRAIN_JOIN_US && fsat_differs(f, a->rtt_us, f->rtt_usual_us) && !fsat_dry_alone(f, a->now_us);
+	return dry >= FSAT_DRAIN_JOIN_US && fsat_differs(f, a->rtt_us, f->rtt_usual_us) && !fsat_varies(f)
+	    && !fsat_dry_alone(f, a->now_us);
 }
 
 /* Whether the queue can be expected to be ours alone and rtt_min to be right, so that emptying it is enough to see that.
@@ -587,12 +618,13 @@ FSAT_INLINE __u32 fsat_on_mark(struct fsat *f, __u32 mss)
 }
 
 /* At which rate to send, bytes per second; 0 leaves it to TCP. Half as much again as the window needs, so
- * that the rate never is what limits. */
+ * that the rate never is what limits; where the link's varies and may have risen, RTTs say so too late. */
 FSAT_INLINE __u64 fsat_pacing_rate(const struct fsat *f, const struct fsat_config *c, const struct fsat_ack *a)
 {
 	if (!fsat_adds(c, FSAT_ADD_PACE) || !f->srtt_us)
 		return 0;
-	return (f->target == FSAT_NO_LIMIT ? 2000000ULL : 1500000ULL) * fsat_window(f, a) / f->srtt_us;
+	return (f->target == FSAT_NO_LIMIT ? 2000000ULL : 1500000ULL) * fsat_window(f, a) /
+	       (fsat_varies(f) ? f->rtt_min_us : f->srtt_us);
 }
 
 #endif

@@ -21,14 +21,17 @@ struct vector {
 	__u32 rate[2];      /* the pacing rate, low word first */
 };
 
+/* Not on the stack, where the verifier follows what is in each word, along each path. */
+static struct fsat fsat;
+
 SEC("syscall")
 int run_vector(struct vector *ctx)
 {
 	struct fsat_config config = ctx->config;
 	struct fsat_ack ack = ctx->ack;
-	struct fsat fsat = ctx->fsat;
 	__u64 rate;
 
+	fsat = ctx->fsat;
 	if (ctx->call == CALL_INIT)
 		fsat_init(&fsat, &config, ack.now_us, ack.cwnd);
 	if (ctx->call == CALL_ACK)

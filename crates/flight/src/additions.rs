@@ -47,6 +47,11 @@ fn standing(now_us: u32) -> RawFsat {
     }
 }
 
+/// All that arrives in a period of [`standing`]: two segments take 10 ms.
+fn full_ack(now_us: u32, rtt_us: u32) -> RawAck {
+    RawAck { delivered: 20_000, ..ack(now_us, rtt_us, 40_000) }
+}
+
 #[test]
 fn best_a_loss_in_a_dip_falls_back_to_the_best_bdp() {
     let mut dip = RawFsat { flight_n: 50_000, rcv_bytes: 10_000, best: [0, 30_000], ..standing(0) };
@@ -198,9 +203,40 @@ fn drain_joins_others_but_not_where_the_queue_runs_dry_by_itself() {
         state.on_ack(&config(Additions::DRAIN), &ack(10_000_000, 170_000, 40_000));
         state.draining == SHALLOW
     };
-    assert!(joins(6, 0), "that was ten seconds ago");
-    assert!(joins(5, 5_000_000), "as long as drains bring news");
-    assert!(!joins(6, 5_000_000));
+    assert!(joins(2, 0), "that was ten seconds ago");
+    assert!(joins(1, 5_000_000), "as long as drains bring news");
+    assert!(!joins(2, 5_000_000));
+}
+
+#[test]
+fn drain_counts_periods_in_which_rtt_fell_by_itself() {
+    let mut state = RawFsat { undrained: 16, rtt_before_us: 200_000, ..standing(0) };
+    let mut falls = |period: u32, rtt_us| {
+        state.period_rtt_us = rtt_us;
+        state.on_ack(&config(Additions::DRAIN), &full_ack(100_000 * period, 200_000));
+        state.falls
+    };
+    assert_eq!(falls(1, 176_000), 0, "less than an eighth");
+    assert_eq!(falls(2, 154_000), 0, "as each time");
+    assert_eq!(falls(3, 134_000), 2048, "a 32nd of 65536");
+    assert_eq!(falls(4, 200_000), 1984, "a 32nd of that less");
+    assert_eq!(falls(5, 174_000), 3970);
+    state.draining = SHALLOW;
+    state.period_rtt_us = 100_000;
+    state.on_ack(&config(Additions::DRAIN), &full_ack(600_000, 200_000));
+    assert_eq!((state.falls, state.undrained), (3970, 0), "and not while a drain makes it fall, or after it");
+}
+
+#[test]
+fn drain_is_not_due_by_rtt_where_the_rate_varies() {
+    let due = |falls, rtt_us, foreign| {
+        let known = RawFsat { rtt_found_us: 100_000, rtt_known: KNOWN, rtt_low_us: 1, ..standing(0) };
+        let mut state = RawFsat { falls, foreign, period_rtt_us: 210_000, ..known };
+        state.on_ack(&config(Additions::DRAIN), &full_ack(3_000_000, rtt_us));
+        state.draining == SHALLOW
+    };
+    assert!(due(6553, 170_000, 0) && due(6553, 210_000, 7), "others drain, or it is others' queue");
+    assert!(!due(6554, 170_000, 0) && !due(6554, 210_000, 7));
 }
 
 #[test]
@@ -256,6 +292,8 @@ fn pace_is_half_as_much_again_as_the_window_needs() {
     assert_eq!(state.pacing_rate(&pace, &ack(0, 0, 0)), 300_000);
     let start = RawFsat { target: NO_LIMIT, ..state };
     assert_eq!(start.pacing_rate(&pace, &ack(0, 0, 0)), 400_000);
+    let varies = RawFsat { falls: 6554, ..state };
+    assert_eq!(varies.pacing_rate(&pace, &ack(0, 0, 0)), 600_000, "by the least RTT, 100 ms");
     assert_eq!(RawFsat { srtt_us: 0, ..state }.pacing_rate(&pace, &ack(0, 0, 0)), 0);
 }
 

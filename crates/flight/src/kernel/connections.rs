@@ -12,8 +12,11 @@ const SHOW: &[u8] = bpf::object!("show.bpf.o");
 const AF_INET: u16 = 2;
 /// `TCP_LISTEN`: such a socket has state only if its congestion control was chosen late; it sends nothing.
 const LISTEN: u16 = 10;
-/// `struct connection`, in bytes: FS-AT's state, two options, six numbers.
+/// `struct connection`, in bytes: four numbers, FS-AT's state, two numbers, two options.
 const CONNECTION: usize = size_of::<RawFsat>() + 8 * 4;
+/// Where FS-AT's state begins in `struct record`, and where the options do.
+const STATE: usize = HEADER + 4 * 4;
+const OPTIONS: usize = STATE + size_of::<RawFsat>() + 2 * 4;
 /// `struct record` before its `connection`, in bytes.
 const HEADER: usize = 68;
 
@@ -56,18 +59,17 @@ fn parse(record: &[u8]) -> Option<Connection> {
     if half(38) == LISTEN {
         return None;
     }
-    let raw = RawFsat::from_bytes(record.get(HEADER..)?)?;
-    let options = HEADER + size_of::<RawFsat>();
+    let raw = RawFsat::from_bytes(record.get(STATE..)?)?;
     let port = u16::from_be(half(34));
     Some(Connection {
         namespace: word(40),
         scheme: text(record.get(52..HEADER)?),
-        base: Base::from_word(word(options)),
-        additions: Additions::from_bits(word(options + 4)),
+        base: Base::from_word(word(OPTIONS)),
+        additions: Additions::from_bits(word(OPTIONS + 4)),
         local: SocketAddr::new(address(record.get(..16)?, family)?, half(32)),
         remote: SocketAddr::new(address(record.get(16..32)?, family)?, port),
         fsat: State::from(&raw),
-        cwnd: u64::from(word(options + 8)) * mss,
+        cwnd: u64::from(word(HEADER)) * mss,
         window: u64::from(word(48)) * mss,
     })
 }
@@ -110,9 +112,8 @@ mod tests {
         put(44, &1000u32.to_ne_bytes());
         put(48, &7u32.to_ne_bytes());
         put(52, b"fsat");
-        let options = HEADER + size_of::<RawFsat>();
-        put(options, &1u32.to_ne_bytes());
-        put(options + 8, &9u32.to_ne_bytes());
+        put(HEADER, &9u32.to_ne_bytes());
+        put(OPTIONS, &1u32.to_ne_bytes());
         let connection = parse(&record).expect("a record");
         assert_eq!(connection.local, "192.0.2.1:4000".parse().expect("an address"));
         assert_eq!(connection.remote, "192.0.2.2:443".parse().expect("an address"));

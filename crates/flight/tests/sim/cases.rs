@@ -69,6 +69,15 @@ pub fn outages(mbps: f64, fsat: Option<Additions>, seed: u64) -> Scenario {
     on_cellular(&config, 0.0, fsat, seed)
 }
 
+/// One whose rate jumps, in the median to 2.5 times as much or as little within a second, and that is gone for 1 s every
+/// 10 s, on average.
+pub fn jumps(mbps: f64, fsat: Option<Additions>, seed: u64) -> Scenario {
+    let outages = Some(Outages { every: ms(10_000), length: ms(1000) });
+    let mean = Bitrate::from_mbps(mbps);
+    let config = CellularConfig { mean, variation: 1.2, outages, ..CellularConfig::default() };
+    on_cellular(&config, 0.0, fsat, seed)
+}
+
 fn on_cellular(config: &CellularConfig, loss_percent: f64, fsat: Option<Additions>, seed: u64) -> Scenario {
     Scenario {
         link: cellular(config, seed, loss_percent),
