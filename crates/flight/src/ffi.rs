@@ -51,6 +51,7 @@ pub struct RawFsat {
     pub drain_rcv_bytes: u32,
     pub rtt_low_us: u32,
     pub rtt_found_us: u32,
+    pub rtt_found_before_us: u32,
     pub rtt_known: u32,
     pub quiet: u32,
     pub alone_us: u32,
