@@ -39,7 +39,7 @@
 /* Chosen on generated traces (examples/ablation.rs), and none of them sharp. */
 #define FSAT_SPELL_US         8000000U /* a spell of FSAT_ADD_BEST and FSAT_ADD_FULL; the last two count */
 #define FSAT_FAIR_SEGMENTS    2U
-#define FSAT_FEW_SEGMENTS     8U       /* up to so many in flight, what arrives within one rtt_min is chance */
+#define FSAT_FEW_SEGMENTS     12U      /* where it is no more, what arrives within one rtt_min is chance */
 #define FSAT_DELAYED_ACK_US   40000U   /* Linux's */
 #define FSAT_DRAIN_FIRST_US   2000000U /* a drain is due: at first, after the begin */
 #define FSAT_DRAIN_AGAIN_US   2000000U /* after one that found another RTT than it looked for */
@@ -133,8 +133,7 @@ FSAT_INLINE int fsat_adds(const struct fsat_config *c, __u32 addition)
 	return (c->additions & addition) != 0;
 }
 
-/* A quarter more: an RTT beyond that is a queue, and not chance. */
-FSAT_INLINE __u32 fsat_quarter_more(__u32 us) { return fsat_amount((__u64)us + us / 4); }
+FSAT_INLINE int fsat_few(__u32 bytes, __u32 mss) { return bytes <= fsat_amount((__u64)FSAT_FEW_SEGMENTS * mss); }
 
 /* With FSAT_ADD_FAIR what is constant is on top of target, and several flows in a short path have not room for more. */
 FSAT_INLINE __u32 fsat_min_target(const struct fsat_config *c, const struct fsat_ack *a)
@@ -150,11 +149,11 @@ FSAT_INLINE int fsat_nothing_queues(const struct fsat *f)
 	return f->flight_n <= f->rcv_bytes;
 }
 
-/* FSAT_ADD_DRAIN: the least RTT of the period says that something waits. Packets that are few, or come in bunches, may
- * all arrive within one rtt_min for all that. */
+/* FSAT_ADD_DRAIN: the least RTT of the period is half as much again as rtt_min, so something waits. Packets that are few,
+ * or come in bunches, may all arrive within one rtt_min for all that. */
 FSAT_INLINE int fsat_rtt_queues(const struct fsat *f)
 {
-	return f->period_rtt_us != FSAT_NO_LIMIT && f->period_rtt_us > fsat_quarter_more(f->rtt_min_us);
+	return f->period_rtt_us != FSAT_NO_LIMIT && f->period_rtt_us - f->period_rtt_us / 3 > f->rtt_min_us;
 }
 
 /* (9): dev first, with the old mean; the first measurement as in RFC 6298 (2.2). */
@@ -264,7 +263,7 @@ FSAT_INLINE int fsat_buffer_full(const struct fsat *f)
 {
 	__u32 high = fsat_high(f), low = f->rtt_min_us;
 
-	if (f->rtt_us < high - high / 6 || high <= fsat_quarter_more(low))
+	if (f->rtt_us < high - high / 6 || high <= low + low / 4)
 		return 0;
 	return !fsat_within_best(f) || high / 2 <= low + low / 8;
 }
@@ -272,7 +271,7 @@ FSAT_INLINE int fsat_buffer_full(const struct fsat *f)
 /* (10) at the end of a buffer: where few segments are in flight, RTT says better than their number whether any waited. */
 FSAT_INLINE int fsat_few_queue(const struct fsat *f, __u32 mss)
 {
-	return f->flight_n <= fsat_amount((__u64)FSAT_FEW_SEGMENTS * mss) && f->rtt_us > fsat_quarter_more(f->rtt_min_us);
+	return fsat_few(f->flight_n, mss) && f->rtt_us - f->rtt_us / 5 > f->rtt_min_us;
 }
 
 /* No more is in flight than the path carries, or the buffer holds half a BDP at most: by the least RTT of all, since
@@ -400,12 +399,12 @@ FSAT_INLINE void fsat_dry(struct fsat *f, const struct fsat_ack *a)
 	f->rtt_low_us = FSAT_NO_LIMIT;
 }
 
-/* RTT falls no more: rtt_min is the least that the last three drains found, so that it takes three to raise it: several
- * flows do not always drain together. */
+/* RTT falls no more: rtt_min is the least that the last two drains found, so that it takes two to raise it; three for a flow
+ * of few segments, which others may be as well, and not all drain together. */
 FSAT_INLINE void fsat_end_drain(struct fsat *f, const struct fsat_ack *a)
 {
 	__u32 low = f->rtt_low_us, last = f->rtt_found_us, before = f->rtt_found_before_us;
-	__u32 least = fsat_min(fsat_min(low, last), before ? before : last);
+	__u32 least = fsat_min(fsat_min(low, last), before && fsat_few(f->s, a->mss) ? before : last);
 	int above = fsat_differs(f, least, low), below = fsat_differs(f, low, last);
 
 	f->rtt_known = above ? FSAT_RTT_DOUBTED : below ? FSAT_RTT_UNKNOWN : FSAT_RTT_KNOWN;

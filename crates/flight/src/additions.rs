@@ -172,7 +172,7 @@ fn drain_ends_when_rtt_falls_no_more() {
 }
 
 #[test]
-fn drain_raises_rtt_min_at_the_third_time_and_lowers_it_at_once() {
+fn drain_raises_rtt_min_at_the_second_time_and_lowers_it_at_once() {
     let found = |state: &RawFsat, rtt_us| {
         let mut state = RawFsat { draining: DEEP, drain_rcv_bytes: 20_000, ..*state };
         until(&mut state, 100_000, rtt_us, 3500, 0);
@@ -182,10 +182,11 @@ fn drain_raises_rtt_min_at_the_third_time_and_lowers_it_at_once() {
     let (rtt_min, known, once) = found(&start, 250_000);
     assert_eq!((rtt_min, known), (100_000, DOUBTED), "so the next is soon");
     let (rtt_min, known, twice) = found(&once, 240_000);
-    assert_eq!((rtt_min, known), (100_000, DOUBTED));
-    let (rtt_min, known, thrice) = found(&twice, 245_000);
-    assert_eq!((rtt_min, known), (240_000, KNOWN), "the least of the last three");
-    assert_eq!(found(&thrice, 80_000).0, 80_000);
+    assert_eq!((rtt_min, known), (240_000, KNOWN));
+    assert_eq!(found(&twice, 80_000).0, 80_000);
+    let (rtt_min, known, twice) = found(&RawFsat { s: 8000, ..once }, 240_000);
+    assert_eq!((rtt_min, known), (100_000, DOUBTED), "few segments: at the third time");
+    assert_eq!(found(&RawFsat { s: 8000, ..twice }, 245_000).0, 240_000);
 }
 
 #[test]
@@ -329,14 +330,14 @@ fn full_a_dip_of_the_rate_is_no_shallow_buffer() {
 fn full_says_of_few_segments_whether_any_waited() {
     let full = config(Additions::from_bits(Additions::BEST.bits() | Additions::FULL.bits()));
     let lost = |flight_n, rtt_us, high_us| {
-        let known =
-            RawFsat { flight_n, rcv_bytes: 10_000, best: [10_000, 0], high_us: [high_us, 0], ..standing(0) };
-        { RawFsat { rtt_us, ..known } }.on_loss(&full, 100_000, NO_LIMIT, 1000)
+        let path = RawFsat { rcv_bytes: 20_000, best: [20_000, 0], ..standing(0) };
+        { RawFsat { flight_n, rtt_us, high_us: [high_us, 0], ..path } }
+            .on_loss(&full, 100_000, NO_LIMIT, 1000)
     };
-    assert_eq!(lost(8000, 126_000, 150_000), 70_000, "eight, of which (10) says that none waited");
-    assert_eq!(lost(8000, 125_000, 150_000), NO_LIMIT, "no more than a quarter above rtt_min");
-    assert_eq!(lost(8000, 126_000, 160_000), NO_LIMIT, "the buffer has room");
-    assert_eq!(lost(9000, 126_000, 150_000), NO_LIMIT, "nine are enough for (10)");
+    assert_eq!(lost(12_000, 126_000, 150_000), 70_000, "twelve, of which (10) says that none waited");
+    assert_eq!(lost(12_000, 125_000, 150_000), NO_LIMIT, "no more than a quarter above rtt_min");
+    assert_eq!(lost(12_000, 126_000, 160_000), NO_LIMIT, "the buffer has room");
+    assert_eq!(lost(13_000, 126_000, 150_000), NO_LIMIT, "thirteen are enough for (10)");
 }
 
 #[test]
@@ -348,8 +349,8 @@ fn drain_lets_rtt_say_what_queues() {
         state.on_ack(&config(additions), &ack(100_000, 200_000, 20_000));
         state.target
     };
-    assert_eq!(target(Additions::DRAIN, 125_000), NO_LIMIT);
-    assert_eq!(target(Additions::DRAIN, 126_000), 30_000, "halfway to s of 20 kB, (7)");
+    assert_eq!(target(Additions::DRAIN, 150_000), NO_LIMIT);
+    assert_eq!(target(Additions::DRAIN, 150_002), 30_000, "halfway to s of 20 kB, (7)");
     assert_eq!(target(Additions::PAPER, NO_LIMIT), NO_LIMIT);
 }
 
