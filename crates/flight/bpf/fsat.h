@@ -261,7 +261,7 @@ FSAT_INLINE __u32 fsat_high(const struct fsat *f) { return fsat_max(f->high_us[0
  * and what packets in it are in bunches: RTT beyond says that the rate is in a dip, and nothing about the buffer. */
 FSAT_INLINE int fsat_buffer_full(const struct fsat *f)
 {
-	__u32 high = fsat_high(f), low = f->rtt_min_us;
+	__u32 high = fsat_high(f), low = f->rtt_least_us; /* rtt_min may contain a queue of others */
 
 	if (f->rtt_us < high - high / 6 || high <= low + low / 4)
 		return 0;
@@ -274,8 +274,7 @@ FSAT_INLINE int fsat_few_queue(const struct fsat *f, __u32 mss)
 	return fsat_few(f->flight_n, mss) && f->rtt_us - f->rtt_us / 5 > f->rtt_min_us;
 }
 
-/* No more is in flight than the path carries, or the buffer holds half a BDP at most: by the least RTT of all, since
- * rtt_min may contain a queue of others. */
+/* No more is in flight than the path carries, or the buffer holds half a BDP at most. */
 FSAT_INLINE int fsat_buffer_shallow(const struct fsat *f)
 {
 	__u32 high = fsat_high(f);

@@ -290,7 +290,8 @@ fn even_scales_what_arrived_to_one_rtt_min() {
 /// A loss with 40 kB in flight and a cwnd of 100 kB; the best BDP is `best`, the greatest RTT `high_us`.
 fn lost_where_full(best: u32, high_us: u32) -> u32 {
     let full = Additions::from_bits(Additions::BEST.bits() | Additions::FULL.bits());
-    let mut state = RawFsat { best: [best, 0], high_us: [0, high_us], rtt_us: 140_000, ..standing(0) };
+    let path = RawFsat { rtt_least_us: 100_000, ..standing(0) };
+    let mut state = RawFsat { best: [best, 0], high_us: [0, high_us], rtt_us: 140_000, ..path };
     state.on_loss(&config(full), 100_000, NO_LIMIT, 1000)
 }
 
@@ -320,7 +321,8 @@ fn full_a_buffer_of_half_a_bdp_is_shallow_whatever_is_in_flight() {
 fn full_a_dip_of_the_rate_is_no_shallow_buffer() {
     let full = Additions::from_bits(Additions::BEST.bits() | Additions::FULL.bits());
     let lost = |rtt_us| {
-        let mut state = RawFsat { best: [40_000, 0], high_us: [0, rtt_us], rtt_us, ..standing(0) };
+        let path = RawFsat { best: [40_000, 0], rtt_least_us: 100_000, ..standing(0) };
+        let mut state = RawFsat { high_us: [0, rtt_us], rtt_us, ..path };
         state.on_loss(&config(full), 100_000, NO_LIMIT, 1000)
     };
     assert_eq!((lost(225_000), lost(226_000)), (70_000, NO_LIMIT));
@@ -330,7 +332,7 @@ fn full_a_dip_of_the_rate_is_no_shallow_buffer() {
 fn full_says_of_few_segments_whether_any_waited() {
     let full = config(Additions::from_bits(Additions::BEST.bits() | Additions::FULL.bits()));
     let lost = |flight_n, rtt_us, high_us| {
-        let path = RawFsat { rcv_bytes: 20_000, best: [20_000, 0], ..standing(0) };
+        let path = RawFsat { rcv_bytes: 20_000, best: [20_000, 0], rtt_least_us: 100_000, ..standing(0) };
         { RawFsat { flight_n, rtt_us, high_us: [high_us, 0], ..path } }
             .on_loss(&full, 100_000, NO_LIMIT, 1000)
     };
