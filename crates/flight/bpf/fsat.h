@@ -106,7 +106,7 @@ struct fsat {
 	__u32 drain_rcv_bytes;   /* while draining: rcv_bytes before */
 	__u32 rtt_low_us;        /* the least RTT since the end of the last drain */
 	__u32 rtt_found_us;      /* the least RTT that the last drain found; 0: there was none */
-	__u32 rtt_found_before_us; /* and the one before it; 0: there was none */
+	__u32 rtt_found_before_us; /* and the one before it; FSAT_NO_LIMIT: there was none */
 	__u32 rtt_known;         /* FSAT_RTT_*: whether it found what it looked for */
 	__u32 quiet;             /* drains in a row that found nothing new */
 	__u32 alone_us;          /* when RTT last was rtt_min, or nearly, without a drain of ours */
@@ -321,10 +321,11 @@ FSAT_INLINE int fsat_steady(const struct fsat *f) { return f->steady >= FSAT_STE
  * queue, or a longer route. */
 FSAT_INLINE void fsat_note_rtt(struct fsat *f, const struct fsat_ack *a)
 {
-	__u32 rtt = f->period_rtt_us, constant = fsat_steady(f) ? f->two_segments_us : 0;
+	__u32 rtt = f->period_rtt_us, two = fsat_amount(2ULL * f->rtt_min_us * a->mss / fsat_max(f->rcv_bytes, fsat_twice(a->mss)));
+	__u32 constant = fsat_steady(f) ? two : 0;
 
 	if (!f->draining)
-		f->two_segments_us = fsat_amount(2ULL * f->rtt_min_us * a->mss / fsat_max(f->rcv_bytes, fsat_twice(a->mss)));
+		f->two_segments_us = fsat_max(constant, fsat_min(two, FSAT_DELAYED_ACK_US));
 	if (rtt == FSAT_NO_LIMIT)
 		return;
 	f->rtt_usual_us = fsat_average(f->rtt_usual_us, rtt);
@@ -350,9 +351,7 @@ FSAT_INLINE int fsat_dry_alone(const struct fsat *f, __u32 now_us)
  * link, but then no longer than the receiver delays an ACK. */
 FSAT_INLINE int fsat_differs(const struct fsat *f, __u32 less_us, __u32 more_us)
 {
-	__u32 chance = fsat_steady(f) ? f->two_segments_us : fsat_min(f->two_segments_us, FSAT_DELAYED_ACK_US);
-
-	return more_us > less_us && more_us - less_us > fsat_max(more_us / 8, chance);
+	return more_us > less_us && more_us - less_us > fsat_max(more_us / 8, f->two_segments_us);
 }
 
 FSAT_INLINE int fsat_drain_due(const struct fsat *f, const struct fsat_ack *a)
@@ -403,7 +402,7 @@ FSAT_INLINE void fsat_dry(struct fsat *f, const struct fsat_ack *a)
 FSAT_INLINE void fsat_end_drain(struct fsat *f, const struct fsat_ack *a)
 {
 	__u32 low = f->rtt_low_us, last = f->rtt_found_us, before = f->rtt_found_before_us;
-	__u32 least = fsat_min(fsat_min(low, last), before && fsat_few(f->s, a->mss) ? before : last);
+	__u32 least = fsat_min(fsat_min(low, last), fsat_few(f->s, a->mss) ? before : last);
 	int above = fsat_differs(f, least, low), below = fsat_differs(f, low, last);
 
 	f->rtt_known = above ? FSAT_RTT_DOUBTED : below ? FSAT_RTT_UNKNOWN : FSAT_RTT_KNOWN;
@@ -566,6 +565,7 @@ FSAT_INLINE void fsat_init(struct fsat *f, const struct fsat_config *c, __u32 no
 		.dry_us = now_us,
 		.drained_us = now_us,
 		.rtt_low_us = FSAT_NO_LIMIT,
+		.rtt_found_before_us = FSAT_NO_LIMIT,
 	};
 }
 

@@ -39,6 +39,7 @@ fn standing(now_us: u32) -> RawFsat {
         period_start_us: now_us,
         period_flight: 40_000,
         rtt_low_us: NO_LIMIT,
+        rtt_found_before_us: NO_LIMIT,
         period_rtt_us: NO_LIMIT,
         rtt_usual_us: 200_000,
         dry_us: now_us,
@@ -358,15 +359,13 @@ fn drain_lets_rtt_say_what_queues() {
 
 #[test]
 fn drain_takes_two_segments_for_chance_as_far_as_ours_can_be() {
-    // One segment of 1 kB within an rtt_min of 100 ms: two would take 100 ms, if the link were ours.
-    let seen = |steady, rtt_us| {
-        let state = RawFsat { two_segments_us: 100_000, steady, rtt_known: KNOWN, ..standing(0) };
-        let mut state = RawFsat { draining: SHALLOW, drain_rcv_bytes: 20_000, ..state };
-        state.on_ack(&config(Additions::DRAIN), &ack(10_000, rtt_us, 20_000));
-        state.draining == 0
+    // 2 kB within an rtt_min of 100 ms: two segments of 1 kB would take that long, if the link were ours.
+    let chance = |steady| {
+        let mut state = RawFsat { arrived: 2000, steady, ..standing(0) };
+        state.on_ack(&config(Additions::DRAIN), &ack(100_000, 200_000, 40_000));
+        state.two_segments_us
     };
-    assert_eq!((seen(8, 200_000), seen(8, 201_000)), (true, false));
-    assert_eq!((seen(7, 140_000), seen(7, 141_000)), (true, false), "no longer than an ACK is delayed");
+    assert_eq!((chance(7), chance(6)), (100_000, 40_000), "else no longer than an ACK is delayed");
 }
 
 #[test]
