@@ -39,6 +39,8 @@
 /* Chosen on generated traces (examples/ablation.rs), and none of them sharp. */
 #define FSAT_SPELL_US         8000000U /* a spell of FSAT_ADD_BEST and FSAT_ADD_FULL; the last two count */
 #define FSAT_FAIR_SEGMENTS    2U
+#define FSAT_FEW_SEGMENTS     12U      /* where it is no more, what arrives within one rtt_min is chance */
+#define FSAT_DELAYED_ACK_US   40000U   /* Linux's */
 #define FSAT_DRAIN_FIRST_US   2000000U /* a drain is due: at first, after the begin */
 #define FSAT_DRAIN_AGAIN_US   2000000U /* after one that found another RTT than it looked for */
 #define FSAT_DRAIN_US        45000000U /* otherwise, after the queue was last dry */
@@ -97,7 +99,7 @@ struct fsat {
 	__u32 dry_us;            /* when the queue was last as dry as it gets; while draining, the begin */
 	__u32 period_rtt_us;     /* the least RTT of the present period */
 	__u32 rtt_usual_us;      /* a moving average of that */
-	__u32 two_segments_us;   /* how long two segments take on the link; 0: not known */
+	__u32 two_segments_us;   /* how long two segments take at our rate; 0: not known */
 	__u32 foreign;           /* periods in a row with more queue than is ours */
 	__u32 falls;             /* in how many periods RTT fell, of late, of FSAT_FALLS_ALWAYS */
 	__u32 quiet;             /* drains in a row that found nothing new */
@@ -122,6 +124,7 @@ struct fsat {
 	__u32 drained_us;        /* when the last drain ended */
 	__u32 falls_us;          /* while draining: when RTT last fell */
 	__u32 drain_rcv_bytes;   /* while draining: rcv_bytes before */
+	__u32 rtt_found_before_us; /* the least RTT that the drain before the last found; FSAT_NO_LIMIT: there was none */
 	__u32 arrived;           /* what arrived in the last whole period, by fsat_arrived */
 	__u32 steady;            /* periods in a row in which that was the same, within an eighth */
 	__u32 rtt_before_us;     /* the least RTT of the last whole period */
@@ -141,9 +144,12 @@ FSAT_INLINE int fsat_adds(const struct fsat_config *c, __u32 addition)
 	return (c->additions & addition) != 0;
 }
 
-FSAT_INLINE __u32 fsat_min_target(const struct fsat_ack *a)
+FSAT_INLINE int fsat_few(__u32 bytes, __u32 mss) { return bytes <= fsat_amount((__u64)FSAT_FEW_SEGMENTS * mss); }
+
+/* With FSAT_ADD_FAIR what is constant is on top of target, and several flows in a short path have not room for more. */
+FSAT_INLINE __u32 fsat_min_target(const struct fsat_config *c, const struct fsat_ack *a)
 {
-	return fsat_max(FSAT_MIN_TARGET, fsat_twice(a->mss));
+	return fsat_adds(c, FSAT_ADD_FAIR) ? fsat_twice(a->mss) : fsat_max(FSAT_MIN_TARGET, fsat_twice(a->mss));
 }
 
 /* ---- The paper ---- */
@@ -152,6 +158,13 @@ FSAT_INLINE __u32 fsat_min_target(const struct fsat_ack *a)
 FSAT_INLINE int fsat_nothing_queues(const struct fsat *f)
 {
 	return f->flight_n <= f->rcv_bytes;
+}
+
+/* FSAT_ADD_DRAIN: the least RTT of the period is half as much again as rtt_min, so something waits. Packets that are few,
+ * or come in bunches, may all arrive within one rtt_min for all that. */
+FSAT_INLINE int fsat_rtt_queues(const struct fsat *f)
+{
+	return f->period_rtt_us != FSAT_NO_LIMIT && f->period_rtt_us - f->period_rtt_us / 3 > f->rtt_min_us;
 }
 
 /* (9): dev first, with the old mean; the first measurement as in RFC 6298 (2.2). */
@@ -174,7 +187,7 @@ FSAT_INLINE __u32 fsat_judge1(const struct fsat *f, __u32 rcv)
 {
 	__u32 tw = fsat_tw_rcv_bytes(f, rcv);
 
-	if (fsat_nothing_queues(f))
+	if (fsat_nothing_queues(f) && !fsat_rtt_queues(f))
 		return FSAT_NO_LIMIT;                          /* (5) */
 	if (f->target < tw || f->target == FSAT_NO_LIMIT)
 		return tw;                                     /* (6) */
@@ -195,11 +208,11 @@ FSAT_INLINE __u32 fsat_ssthresh(const struct fsat *f, __u32 rcv_bytes, __u32 mss
 
 /* The steps of space towards `target`: up by what arrived (RFC 3465), down by half of it, as rate halving
  * does. Down from where it limits: what lies above cwnd limits nothing. */
-FSAT_INLINE __u32 fsat_step(const struct fsat *f, const struct fsat_ack *a, __u32 target)
+FSAT_INLINE __u32 fsat_step(const struct fsat *f, const struct fsat_config *c, const struct fsat_ack *a, __u32 target)
 {
 	__u32 space = f->space, down = a->delivered / 2;
 
-	target = fsat_min(target, fsat_max(a->cwnd_max, fsat_min_target(a)));
+	target = fsat_min(target, fsat_max(a->cwnd_max, fsat_min_target(c, a)));
 	if (space <= target)
 		return fsat_min(target, fsat_amount((__u64)space + a->delivered));
 	space = fsat_min(space, fsat_max(a->cwnd, target));
@@ -255,19 +268,24 @@ FSAT_INLINE __u32 fsat_best_ssthresh(const struct fsat *f, __u32 mss)
 
 FSAT_INLINE __u32 fsat_high(const struct fsat *f) { return fsat_max(f->high_us[0], f->high_us[1]); }
 
-/* Where no more is in flight than the path is known to carry, it has to be a shallow buffer, which others fill:
- * RTT beyond twice rtt_min says that the rate is in a dip, and nothing about the buffer. */
+/* Where no more is in flight than the path is known to carry, it has to be a shallow buffer, which others fill, one BDP
+ * and what packets in it are in bunches: RTT beyond says that the rate is in a dip, and nothing about the buffer. */
 FSAT_INLINE int fsat_buffer_full(const struct fsat *f)
 {
-	__u32 high = fsat_high(f), low = f->rtt_min_us;
+	__u32 high = fsat_high(f), low = f->rtt_least_us; /* rtt_min may contain a queue of others */
 
 	if (f->rtt_us < high - high / 6 || high <= low + low / 4)
 		return 0;
-	return !fsat_within_best(f) || high / 2 <= low;
+	return !fsat_within_best(f) || high / 2 <= low + low / 8;
 }
 
-/* No more is in flight than the path carries, or the buffer holds half a BDP at most: by the least RTT of all, since
- * rtt_min may contain a queue of others. */
+/* (10) at the end of a buffer: where few segments are in flight, RTT says better than their number whether any waited. */
+FSAT_INLINE int fsat_few_queue(const struct fsat *f, __u32 mss)
+{
+	return fsat_few(f->flight_n, mss) && f->rtt_us - f->rtt_us / 5 > f->rtt_min_us;
+}
+
+/* No more is in flight than the path carries, or the buffer holds half a BDP at most. */
 FSAT_INLINE int fsat_buffer_shallow(const struct fsat *f)
 {
 	__u32 high = fsat_high(f);
@@ -287,14 +305,15 @@ FSAT_INLINE __u32 fsat_full_ssthresh(const struct fsat *f, __u32 cwnd, __u32 mss
 /* ---- FSAT_ADD_DRAIN: what stands in the queue hides rtt_min ---- */
 
 /* What a drain leaves in flight: too little to queue, enough to go on measuring. A deep one leaves less as long as
- * rtt_min may be too great, for rcv_bytes is too great with it. */
+ * rtt_min may be too great, for rcv_bytes is too great with it. One segment at least: of eight flows, half a BDP of a path
+ * that carries 15. */
 FSAT_INLINE __u32 fsat_drain_level(const struct fsat *f, const struct fsat_ack *a)
 {
 	__u32 bdp = f->drain_rcv_bytes, level = bdp - bdp / 8;
 
 	if (f->draining == FSAT_DRAIN_DEEP)
 		level = f->rtt_known == FSAT_RTT_KNOWN ? bdp / 2 : bdp / 8;
-	return fsat_max(level, fsat_amount(4ULL * a->mss));
+	return fsat_max(level, a->mss);
 }
 
 /* Once per period. */
@@ -307,7 +326,8 @@ FSAT_INLINE void fsat_note_arrived(struct fsat *f, __u32 arrived)
 }
 
 /* Whether RTTs differ by more than an eighth, and by more than chance: where the receiver acknowledges every second segment,
- * RTT differs from one ACK to the next by what these take on the link. */
+ * RTT differs from one ACK to the next by what these take on the link. At our rate that is too long if others share the
+ * link, but then no longer than the receiver delays an ACK. */
 FSAT_INLINE int fsat_differs(const struct fsat *f, __u32 less_us, __u32 more_us)
 {
 	return more_us > less_us && more_us - less_us > fsat_max(more_us / 8, f->two_segments_us);
@@ -331,19 +351,26 @@ FSAT_INLINE void fsat_note_falls(struct fsat *f, __u32 rtt_us)
 	f->rtt_before_us = rtt_us;
 }
 
+FSAT_INLINE int fsat_steady(const struct fsat *f) { return f->steady >= FSAT_STEADY_PERIODS; }
+
 /* By Little's law RTT is at most twice rtt_min if the queue is ours alone, since target is at most twice
- * rcv_bytes. More, for long, is another's queue, or a longer route; or the rate has fallen, where it varies. */
+ * rcv_bytes, and FSAT_ADD_FAIR's two segments more where nobody seems to share the link. More, for long, is another's
+ * queue, or a longer route; or the rate has fallen, where it varies. */
 FSAT_INLINE void fsat_note_rtt(struct fsat *f, const struct fsat_ack *a)
 {
-	__u32 rtt = f->period_rtt_us;
+	__u32 rtt = f->period_rtt_us, two = fsat_amount(2ULL * f->rtt_min_us * a->mss / fsat_max(f->rcv_bytes, fsat_twice(a->mss)));
+	__u32 constant = fsat_steady(f) ? two : 0;
 
 	if (!f->draining)
-		f->two_segments_us = fsat_amount(2ULL * f->rtt_min_us * a->mss / fsat_max(f->rcv_bytes, fsat_twice(a->mss)));
+		f->two_segments_us = fsat_max(constant, fsat_min(two, FSAT_DELAYED_ACK_US));
 	if (rtt == FSAT_NO_LIMIT)
 		return;
 	f->rtt_usual_us = fsat_average(f->rtt_usual_us, rtt);
 	fsat_note_falls(f, rtt);
-	f->foreign = rtt / 2 > f->rtt_min_us && !fsat_varies(f) ? fsat_min(f->foreign + 1, FSAT_FOREIGN_PERIODS) : 0;
+	if ((rtt - fsat_min(rtt, constant)) / 2 > f->rtt_min_us && !fsat_varies(f))
+		f->foreign = fsat_min(f->foreign + 1, FSAT_FOREIGN_PERIODS);
+	else
+		f->foreign = 0;
 }
 
 /* How long after the queue was last dry. */
@@ -377,7 +404,7 @@ FSAT_INLINE int fsat_drain_due(const struct fsat *f, const struct fsat_ack *a)
 FSAT_INLINE int fsat_alone(const struct fsat *f)
 {
 	if (f->rtt_known == FSAT_RTT_UNKNOWN)
-		return f->steady >= FSAT_STEADY_PERIODS && f->foreign < FSAT_FOREIGN_PERIODS;
+		return fsat_steady(f) && f->foreign < FSAT_FOREIGN_PERIODS;
 	return f->rtt_known == FSAT_RTT_KNOWN;
 }
 
@@ -387,7 +414,7 @@ FSAT_INLINE void fsat_begin_drain(struct fsat *f, const struct fsat_ack *a)
 	f->drains++;
 	f->dry_us = a->now_us;
 	f->falls_us = a->now_us;
-	f->drain_rcv_bytes = fsat_min(f->space, f->rcv_bytes);
+	f->drain_rcv_bytes = fsat_min(f->space, fsat_min(f->rcv_bytes, f->s)); /* the last period may have had more by chance */
 	if (!f->rtt_found_us)
 		f->rtt_found_us = f->rtt_min_us;
 }
@@ -404,15 +431,18 @@ FSAT_INLINE void fsat_dry(struct fsat *f, const struct fsat_ack *a)
 	f->rtt_low_us = FSAT_NO_LIMIT;
 }
 
-/* RTT falls no more: rtt_min is the least that the last two drains found, so that it takes two to raise it. */
+/* RTT falls no more: rtt_min is the least that the last two drains found, so that it takes two to raise it; three for a flow
+ * of few segments, which others may be as well, and not all drain together. */
 FSAT_INLINE void fsat_end_drain(struct fsat *f, const struct fsat_ack *a)
 {
-	__u32 low = f->rtt_low_us, before = f->rtt_found_us, least = fsat_min(low, before);
-	int above = fsat_differs(f, before, low), below = fsat_differs(f, low, before);
+	__u32 low = f->rtt_low_us, last = f->rtt_found_us, before = f->rtt_found_before_us;
+	__u32 least = fsat_min(fsat_min(low, last), fsat_few(f->s, a->mss) ? before : last);
+	int above = fsat_differs(f, least, low), below = fsat_differs(f, low, last);
 
 	f->rtt_known = above ? FSAT_RTT_DOUBTED : below ? FSAT_RTT_UNKNOWN : FSAT_RTT_KNOWN;
 	f->quiet = above || below ? 0 : f->quiet + 1;
 	f->rtt_min_us = least;
+	f->rtt_found_before_us = last;
 	f->rtt_found_us = low;
 	fsat_dry(f, a);
 }
@@ -498,7 +528,7 @@ FSAT_INLINE void fsat_begin_period(struct fsat *f, const struct fsat_ack *a)
 FSAT_INLINE void fsat_end_period(struct fsat *f, const struct fsat_config *c, const struct fsat_ack *a, __u32 arrived)
 {
 	int understates = f->period_app_limited || f->draining;
-	__u32 floor = understates ? f->target : fsat_min_target(a);
+	__u32 floor = understates ? f->target : fsat_min_target(c, a);
 
 	f->rcv_bytes = f->period_rcv_bytes;
 	f->flight_n = f->period_flight;
@@ -532,9 +562,9 @@ FSAT_INLINE __u32 fsat_moved_space(const struct fsat *f, const struct fsat_confi
 	__u64 more = fsat_adds(c, FSAT_ADD_FAIR) ? (__u64)FSAT_FAIR_SEGMENTS * a->mss : 0;
 
 	if (!f->draining)
-		return fsat_step(f, a, fsat_amount(f->target + more));
+		return fsat_step(f, c, a, fsat_amount(f->target + more));
 	if (f->rtt_known == FSAT_RTT_KNOWN) /* it ends as soon as rtt_min is seen: gently */
-		return fsat_step(f, a, fsat_drain_level(f, a));
+		return fsat_step(f, c, a, fsat_drain_level(f, a));
 	return fsat_drain_level(f, a);
 }
 
@@ -569,6 +599,7 @@ FSAT_INLINE void fsat_init(struct fsat *f, const struct fsat_config *c, __u32 no
 		.dry_us = now_us,
 		.drained_us = now_us,
 		.rtt_low_us = FSAT_NO_LIMIT,
+		.rtt_found_before_us = FSAT_NO_LIMIT,
 	};
 }
 
@@ -600,7 +631,7 @@ FSAT_INLINE __u32 fsat_on_loss(struct fsat *f, const struct fsat_config *c, __u3
 {
 	int best = fsat_adds(c, FSAT_ADD_BEST), full = fsat_adds(c, FSAT_ADD_FULL) && fsat_buffer_full(f);
 
-	if (fsat_nothing_queues(f) || (best && !full && fsat_within_best(f))) {
+	if ((fsat_nothing_queues(f) && !(full && fsat_few_queue(f, mss))) || (best && !full && fsat_within_best(f))) {
 		f->losses_radio++;
 		return fsat_max(cwnd, ssthresh);               /* (10) */
 	}

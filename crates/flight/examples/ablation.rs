@@ -100,8 +100,14 @@ fn cases() -> Vec<Case> {
     }
     for (flows, queue, apart) in [(2, 1000, 5000), (4, 1000, 2000), (8, 1000, 600), (4, 50, 2000)] {
         let name = format!("{flows} late {}bdp", queue / 50);
-        cases.push(case(&name, fair, unfair, move |s, n| {
+        cases.push(case(&name, fair(10.0, 50.0), unfair(50.0), move |s, n| {
             cases::shared(&vec![s; flows], queue, staggered(apart, n), n)
+        }));
+    }
+    for (flows, queue) in [(4, 75), (4, 150), (8, 75), (8, 150)] {
+        let name = format!("1M {flows} late {}bdp", queue / 15);
+        cases.push(case(&name, fair(1.0, 15.0), unfair(15.0), move |s, n| {
+            cases::slow(&vec![s; flows], queue, &cases::latecomers(flows, n), n)
         }));
     }
     for queue in [25, 50, 100, 250, 500] {
@@ -110,10 +116,16 @@ fn cases() -> Vec<Case> {
             cases::shared(&in_turn(s, n), queue, staggered(1000, n), n)
         }));
     }
-    for queue in [8, 30, 150] {
+    for queue in [8, 15, 30, 150] {
         let name = format!("1M cubic {}bdp", (queue as f64 / 7.5).round() / 2.0);
         cases.push(case(&name, share, unequal, move |s, n| {
-            cases::slow(&in_turn(s, n), queue, staggered(1000, n), n)
+            cases::slow(&in_turn(s, n), queue, &[Duration::ZERO, staggered(1000, n)], n)
+        }));
+    }
+    for (each, queue) in [(2, 15), (2, 75), (4, 15), (4, 75)] {
+        let name = format!("1M {each}+{each} cubic {}bdp", queue / 15);
+        cases.push(case(&name, share, unequal, move |s, n| {
+            cases::slow(&in_turn(s, n).repeat(each), queue, &cases::scattered(2 * each, n), n)
         }));
     }
     cases.push(case("route", used(10.0), below(0.95, 10.0), cases::route_change));
@@ -142,9 +154,11 @@ fn in_turn(system: System, seed: u64) -> [System; 2] {
     if seed % 2 == 1 { [system, None] } else { [None, system] }
 }
 
-/// The goodput of the one over that of CUBIC's, in the run of number `n`; the first run's seed is odd.
+/// The goodput of the one over that of CUBIC's, or of some by turns with as many, in the run of number `n`; the first run's
+/// seed is odd.
 fn shared(n: usize, run: &Outcome) -> f64 {
-    let [first, second] = [run.flows[0].goodput, run.flows[1].goodput];
+    let [first, second] =
+        [0, 1].map(|turn| run.flows.iter().skip(turn).step_by(2).map(|flow| flow.goodput).sum::<f64>());
     if n.is_multiple_of(2) { first / second } else { second / first }
 }
 
@@ -172,9 +186,11 @@ fn less(own: &[Outcome], base: &[Outcome]) -> f64 {
 }
 
 /// Jain's index below 0.98, or a mean queue above 1.5 BDP.
-fn unfair(own: &[Outcome], _: &[Outcome]) -> f64 {
-    let queue = mean(own, |run| run.queue_mean / 50.0);
-    100.0 * (0.98 - mean(own, Outcome::jain)).max(0.0) + 10.0 * (queue - 1.5).max(0.0)
+fn unfair(bdp: f64) -> impl Fn(&[Outcome], &[Outcome]) -> f64 {
+    move |own, _| {
+        let queue = mean(own, |run| run.queue_mean / bdp);
+        100.0 * (0.98 - mean(own, Outcome::jain)).max(0.0) + 10.0 * (queue - 1.5).max(0.0)
+    }
 }
 
 /// A share beyond 1.5 times CUBIC's, or below 0.67 times.
@@ -217,9 +233,11 @@ fn carried(runs: &[Outcome]) -> String {
 }
 
 /// Jain's index / mean queue in BDP / utilisation.
-fn fair(runs: &[Outcome]) -> String {
-    let queue = mean(runs, |run| run.queue_mean / 50.0);
-    format!("{:.3}/{queue:.2}/{:.2}", mean(runs, Outcome::jain), utilisation(runs, 10.0))
+fn fair(mbps: f64, bdp: f64) -> impl Fn(&[Outcome]) -> String {
+    move |runs| {
+        let queue = mean(runs, |run| run.queue_mean / bdp);
+        format!("{:.3}/{queue:.2}/{:.2}", mean(runs, Outcome::jain), utilisation(runs, mbps))
+    }
 }
 
 /// Goodput as a multiple of CUBIC's beside it (geometric mean) / mean queue, packets.

@@ -39,6 +39,7 @@ fn standing(now_us: u32) -> RawFsat {
         period_start_us: now_us,
         period_flight: 40_000,
         rtt_low_us: NO_LIMIT,
+        rtt_found_before_us: NO_LIMIT,
         period_rtt_us: NO_LIMIT,
         rtt_usual_us: 200_000,
         dry_us: now_us,
@@ -102,7 +103,10 @@ fn drain_stops_sending_until_little_is_in_flight() {
     state.rtt_low_us = 190_000; // so that 200 ms are no news
     let due = until(&mut state, 0, 200_000, 40_000, DEEP);
     assert_eq!(due, 2_000_000);
-    assert_eq!(state.space, 4000, "four segments, which is more than an eighth of the BDP");
+    assert_eq!(state.space, 2500, "an eighth of the BDP");
+    let mut few = RawFsat { draining: DEEP, drain_rcv_bytes: 4000, ..state };
+    few.on_ack(&config(Additions::DRAIN), &ack(due + 10_000, 200_000, 40_000));
+    assert_eq!(few.space, 1000, "one segment at least");
 }
 
 #[test]
@@ -126,8 +130,8 @@ fn drain_is_shallow_where_the_rate_was_the_same_for_eight_periods() {
         (state.draining, state.space)
     };
     assert_eq!(begun(8, 0), (SHALLOW, 17_500), "an eighth less than the BDP");
-    assert_eq!(begun(7, 0), (DEEP, 4000));
-    assert_eq!(begun(8, 8), (DEEP, 4000), "and the queue our own");
+    assert_eq!(begun(7, 0), (DEEP, 2500));
+    assert_eq!(begun(8, 8), (DEEP, 2500), "and the queue our own");
 }
 
 #[test]
@@ -167,7 +171,7 @@ fn drain_ends_when_rtt_falls_no_more() {
     let early = ack(300_000, 100_000, 20_000);
     state.on_ack(&config(Additions::DRAIN), &early);
     assert_eq!(state.draining, DEEP, "more is in flight than a drain leaves");
-    let took = until(&mut state, 310_000, 100_000, 5000, 0);
+    let took = until(&mut state, 310_000, 100_000, 3500, 0);
     assert_eq!(took, 40_000, "half an RTT after it last had to go on");
     assert_eq!((state.rtt_known, state.quiet), (KNOWN, 1));
     assert!(state.space >= 20_000, "and sending goes on where it was");
@@ -177,7 +181,7 @@ fn drain_ends_when_rtt_falls_no_more() {
 fn drain_raises_rtt_min_at_the_second_time_and_lowers_it_at_once() {
     let found = |state: &RawFsat, rtt_us| {
         let mut state = RawFsat { draining: DEEP, drain_rcv_bytes: 20_000, ..*state };
-        until(&mut state, 100_000, rtt_us, 5000, 0);
+        until(&mut state, 100_000, rtt_us, 3500, 0);
         (state.rtt_min_us, state.rtt_known, state)
     };
     let start = RawFsat { rtt_found_us: 100_000, ..standing(0) };
@@ -186,6 +190,9 @@ fn drain_raises_rtt_min_at_the_second_time_and_lowers_it_at_once() {
     let (rtt_min, known, twice) = found(&once, 240_000);
     assert_eq!((rtt_min, known), (240_000, KNOWN));
     assert_eq!(found(&twice, 80_000).0, 80_000);
+    let (rtt_min, known, twice) = found(&RawFsat { s: 8000, ..once }, 240_000);
+    assert_eq!((rtt_min, known), (100_000, DOUBTED), "few segments: at the third time");
+    assert_eq!(found(&RawFsat { s: 8000, ..twice }, 245_000).0, 240_000);
 }
 
 #[test]
@@ -271,7 +278,7 @@ fn drain_is_due_when_rtt_stays_longer_than_our_queue_makes_it() {
         (state.rtt_usual_us, state.dev) = (rtt_us, 0);
         until(&mut state, 0, rtt_us, 40_000, SHALLOW)
     };
-    assert!(first_drain(210_000) < 2_000_000);
+    assert!(first_drain(221_000) < 2_000_000, "two segments of 1 kB are 10 ms, the BDP being 20 kB");
     assert_eq!(first_drain(200_000), 45_000_000);
 }
 
@@ -283,6 +290,16 @@ fn fair_is_two_segments_more_than_target() {
         state.space
     };
     assert_eq!((space(Additions::PAPER), space(Additions::FAIR)), (40_000, 42_000));
+}
+
+#[test]
+fn fair_lowers_target_to_two_segments() {
+    let target = |additions| {
+        let mut state = RawFsat { target: 0, s: 0, period_flight: 3000, ..standing(0) };
+        state.on_ack(&config(additions), &RawAck { delivered: 500, ..ack(100_000, 200_000, 3000) });
+        state.target
+    };
+    assert_eq!((target(Additions::PAPER), target(Additions::FAIR)), (8192, 2000));
 }
 
 #[test]
@@ -312,7 +329,8 @@ fn even_scales_what_arrived_to_one_rtt_min() {
 /// A loss with 40 kB in flight and a cwnd of 100 kB; the best BDP is `best`, the greatest RTT `high_us`.
 fn lost_where_full(best: u32, high_us: u32) -> u32 {
     let full = Additions::from_bits(Additions::BEST.bits() | Additions::FULL.bits());
-    let mut state = RawFsat { best: [best, 0], high_us: [0, high_us], rtt_us: 140_000, ..standing(0) };
+    let path = RawFsat { rtt_least_us: 100_000, ..standing(0) };
+    let mut state = RawFsat { best: [best, 0], high_us: [0, high_us], rtt_us: 140_000, ..path };
     state.on_loss(&config(full), 100_000, NO_LIMIT, 1000)
 }
 
@@ -340,9 +358,62 @@ fn full_a_buffer_of_half_a_bdp_is_shallow_whatever_is_in_flight() {
 
 #[test]
 fn full_a_dip_of_the_rate_is_no_shallow_buffer() {
-    let dip = RawFsat { best: [40_000, 0], high_us: [0, 202_000], rtt_us: 202_000, ..standing(0) };
     let full = Additions::from_bits(Additions::BEST.bits() | Additions::FULL.bits());
-    assert_eq!({ dip }.on_loss(&config(full), 100_000, NO_LIMIT, 1000), NO_LIMIT);
+    let lost = |rtt_us| {
+        let path = RawFsat { best: [40_000, 0], rtt_least_us: 100_000, ..standing(0) };
+        let mut state = RawFsat { high_us: [0, rtt_us], rtt_us, ..path };
+        state.on_loss(&config(full), 100_000, NO_LIMIT, 1000)
+    };
+    assert_eq!((lost(225_000), lost(226_000)), (70_000, NO_LIMIT));
+}
+
+#[test]
+fn full_says_of_few_segments_whether_any_waited() {
+    let full = config(Additions::from_bits(Additions::BEST.bits() | Additions::FULL.bits()));
+    let lost = |flight_n, rtt_us, high_us| {
+        let path = RawFsat { rcv_bytes: 20_000, best: [20_000, 0], rtt_least_us: 100_000, ..standing(0) };
+        { RawFsat { flight_n, rtt_us, high_us: [high_us, 0], ..path } }
+            .on_loss(&full, 100_000, NO_LIMIT, 1000)
+    };
+    assert_eq!(lost(12_000, 126_000, 150_000), 70_000, "twelve, of which (10) says that none waited");
+    assert_eq!(lost(12_000, 125_000, 150_000), NO_LIMIT, "no more than a quarter above rtt_min");
+    assert_eq!(lost(12_000, 126_000, 160_000), NO_LIMIT, "the buffer has room");
+    assert_eq!(lost(13_000, 126_000, 150_000), NO_LIMIT, "thirteen are enough for (10)");
+}
+
+#[test]
+fn drain_lets_rtt_say_what_queues() {
+    // 20 kB in flight, 20 kB arrive: by (5) nothing waits.
+    let target = |additions, least_rtt_us| {
+        let mut state = RawFsat { period_rcv_bytes: 18_000, period_flight: 20_000, ..standing(0) };
+        state.period_rtt_us = least_rtt_us;
+        state.on_ack(&config(additions), &ack(100_000, 200_000, 20_000));
+        state.target
+    };
+    assert_eq!(target(Additions::DRAIN, 150_000), NO_LIMIT);
+    assert_eq!(target(Additions::DRAIN, 150_002), 30_000, "halfway to s of 20 kB, (7)");
+    assert_eq!(target(Additions::PAPER, NO_LIMIT), NO_LIMIT);
+}
+
+#[test]
+fn drain_takes_two_segments_for_chance_as_far_as_ours_can_be() {
+    // 2 kB within an rtt_min of 100 ms: two segments of 1 kB would take that long, if the link were ours.
+    let chance = |steady| {
+        let mut state = RawFsat { arrived: 2000, steady, ..standing(0) };
+        state.on_ack(&config(Additions::DRAIN), &ack(100_000, 200_000, 40_000));
+        state.two_segments_us
+    };
+    assert_eq!((chance(7), chance(6)), (100_000, 40_000), "else no longer than an ACK is delayed");
+}
+
+#[test]
+fn drain_goes_back_to_no_more_than_is_usual() {
+    let began = |s| {
+        let mut state = RawFsat { rtt_low_us: 1, s, period_start_us: 1_990_000, ..standing(0) };
+        state.on_ack(&config(Additions::DRAIN), &ack(2_000_000, 200_000, 40_000));
+        state.drain_rcv_bytes
+    };
+    assert_eq!((began(15_000), began(25_000)), (15_000, 20_000));
 }
 
 #[test]

@@ -119,11 +119,10 @@ pub fn shared(kinds: &[Option<Additions>], queue: usize, apart: Duration, seed: 
     }
 }
 
-/// `kinds` in turn on the lab's link: 1 Mbit/s, RTT 180 ms (BDP 15 packets), for 145 s from 5 s after the last one's
-/// start.
-pub fn slow(kinds: &[Option<Additions>], queue: usize, apart: Duration, seed: u64) -> Scenario {
-    let flows = (0u32..).zip(kinds).map(|(n, kind)| flow(*kind, Kind::Cubic, apart * n, ms(90)));
-    let from = apart * (kinds.len() as u32 - 1) + ms(5000);
+/// `kinds` on the lab's link: 1 Mbit/s, RTT 180 ms (BDP 15 packets), for 145 s from 5 s after the last one's start.
+pub fn slow(kinds: &[Option<Additions>], queue: usize, starts: &[Duration], seed: u64) -> Scenario {
+    let flows = starts.iter().zip(kinds).map(|(start, kind)| flow(*kind, Kind::Cubic, *start, ms(90)));
+    let from = starts.iter().max().copied().unwrap_or_default() + ms(5000);
     Scenario {
         link: fixed(1.0, 90, queue, 0.0),
         flows: flows.collect(),
@@ -131,6 +130,19 @@ pub fn slow(kinds: &[Option<Additions>], queue: usize, apart: Duration, seed: u6
         until: from + ms(145_000),
         seed,
     }
+}
+
+/// When `n` flows of the lab start: somewhere within 5 s, as good as at random.
+pub fn scattered(n: usize, seed: u64) -> Vec<Duration> {
+    let mix = |n: u64| (n ^ n >> 31).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (1..=n as u64).map(|flow| ms((mix(mix(mix(seed) ^ flow)) >> 33) % 5000)).collect()
+}
+
+/// The same, but the second half of them 25 s later.
+pub fn latecomers(n: usize, seed: u64) -> Vec<Duration> {
+    let mut starts = scattered(n, seed);
+    starts[n / 2..].iter_mut().for_each(|start| *start += ms(25_000));
+    starts
 }
 
 /// A route that becomes longer, then shorter than at first: RTT 60, 160, 40 ms, 30 s each, and the last for 50 s.
