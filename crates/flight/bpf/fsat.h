@@ -146,6 +146,11 @@ FSAT_INLINE int fsat_adds(const struct fsat_config *c, __u32 addition)
 
 FSAT_INLINE int fsat_few(__u32 bytes, __u32 mss) { return bytes <= fsat_amount((__u64)FSAT_FEW_SEGMENTS * mss); }
 
+FSAT_INLINE int fsat_steady(const struct fsat *f) { return f->steady >= FSAT_STEADY_PERIODS; }
+
+/* Whether a flow of few segments seems to be one of several: alone, its rate would be the same for some periods. */
+FSAT_INLINE int fsat_crowded(const struct fsat *f, __u32 mss) { return fsat_few(f->s, mss) && !fsat_steady(f); }
+
 /* With FSAT_ADD_FAIR what is constant is on top of target, and several flows in a short path have not room for more. */
 FSAT_INLINE __u32 fsat_min_target(const struct fsat_config *c, const struct fsat_ack *a)
 {
@@ -305,15 +310,15 @@ FSAT_INLINE __u32 fsat_full_ssthresh(const struct fsat *f, __u32 cwnd, __u32 mss
 /* ---- FSAT_ADD_DRAIN: what stands in the queue hides rtt_min ---- */
 
 /* What a drain leaves in flight: too little to queue, enough to go on measuring. A deep one leaves less as long as
- * rtt_min may be too great, for rcv_bytes is too great with it. One segment at least: of eight flows, half a BDP of a path
- * that carries 15. */
+ * rtt_min may be too great, for rcv_bytes is too great with it. Four segments at least, in a crowd one: of eight flows, half a
+ * BDP of a path that carries 15. */
 FSAT_INLINE __u32 fsat_drain_level(const struct fsat *f, const struct fsat_ack *a)
 {
 	__u32 bdp = f->drain_rcv_bytes, level = bdp - bdp / 8;
 
 	if (f->draining == FSAT_DRAIN_DEEP)
 		level = f->rtt_known == FSAT_RTT_KNOWN ? bdp / 2 : bdp / 8;
-	return fsat_max(level, a->mss);
+	return fsat_max(level, fsat_amount((fsat_crowded(f, a->mss) ? 1ULL : 4ULL) * a->mss));
 }
 
 /* Once per period. */
@@ -350,8 +355,6 @@ FSAT_INLINE void fsat_note_falls(struct fsat *f, __u32 rtt_us)
 	}
 	f->rtt_before_us = rtt_us;
 }
-
-FSAT_INLINE int fsat_steady(const struct fsat *f) { return f->steady >= FSAT_STEADY_PERIODS; }
 
 /* By Little's law RTT is at most twice rtt_min if the queue is ours alone, since target is at most twice
  * rcv_bytes, and FSAT_ADD_FAIR's two segments more where nobody seems to share the link. More, for long, is another's
@@ -414,7 +417,9 @@ FSAT_INLINE void fsat_begin_drain(struct fsat *f, const struct fsat_ack *a)
 	f->drains++;
 	f->dry_us = a->now_us;
 	f->falls_us = a->now_us;
-	f->drain_rcv_bytes = fsat_min(f->space, fsat_min(f->rcv_bytes, f->s)); /* the last period may have had more by chance */
+	f->drain_rcv_bytes = fsat_min(f->space, f->rcv_bytes);
+	if (fsat_crowded(f, a->mss)) /* the last period may have had more by chance */
+		f->drain_rcv_bytes = fsat_min(f->drain_rcv_bytes, f->s);
 	if (!f->rtt_found_us)
 		f->rtt_found_us = f->rtt_min_us;
 }
@@ -431,12 +436,12 @@ FSAT_INLINE void fsat_dry(struct fsat *f, const struct fsat_ack *a)
 	f->rtt_low_us = FSAT_NO_LIMIT;
 }
 
-/* RTT falls no more: rtt_min is the least that the last two drains found, so that it takes two to raise it; three for a flow
- * of few segments, which others may be as well, and not all drain together. */
+/* RTT falls no more: rtt_min is the least that the last two drains found, so that it takes two to raise it; three in a
+ * crowd, since not all drain together. */
 FSAT_INLINE void fsat_end_drain(struct fsat *f, const struct fsat_ack *a)
 {
 	__u32 low = f->rtt_low_us, last = f->rtt_found_us, before = f->rtt_found_before_us;
-	__u32 least = fsat_min(fsat_min(low, last), fsat_few(f->s, a->mss) ? before : last);
+	__u32 least = fsat_min(fsat_min(low, last), fsat_crowded(f, a->mss) ? before : last);
 	int above = fsat_differs(f, least, low), below = fsat_differs(f, low, last);
 
 	f->rtt_known = above ? FSAT_RTT_DOUBTED : below ? FSAT_RTT_UNKNOWN : FSAT_RTT_KNOWN;

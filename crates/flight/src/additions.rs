@@ -103,10 +103,14 @@ fn drain_stops_sending_until_little_is_in_flight() {
     state.rtt_low_us = 190_000; // so that 200 ms are no news
     let due = until(&mut state, 0, 200_000, 40_000, DEEP);
     assert_eq!(due, 2_000_000);
-    assert_eq!(state.space, 2500, "an eighth of the BDP");
-    let mut few = RawFsat { draining: DEEP, drain_rcv_bytes: 4000, ..state };
-    few.on_ack(&config(Additions::DRAIN), &ack(due + 10_000, 200_000, 40_000));
-    assert_eq!(few.space, 1000, "one segment at least");
+    assert_eq!(state.space, 4000, "four segments, which is more than an eighth of the BDP");
+    let left = |s, steady| {
+        let mut few = RawFsat { draining: DEEP, drain_rcv_bytes: 4000, s, steady, ..state };
+        few.on_ack(&config(Additions::DRAIN), &ack(due + 10_000, 200_000, 40_000));
+        few.space
+    };
+    assert_eq!(left(12_000, 7), 1000, "one of a crowd: few segments, and not always as many");
+    assert_eq!((left(12_000, 8), left(12_001, 7)), (4000, 4000));
 }
 
 #[test]
@@ -130,8 +134,8 @@ fn drain_is_shallow_where_the_rate_was_the_same_for_eight_periods() {
         (state.draining, state.space)
     };
     assert_eq!(begun(8, 0), (SHALLOW, 17_500), "an eighth less than the BDP");
-    assert_eq!(begun(7, 0), (DEEP, 2500));
-    assert_eq!(begun(8, 8), (DEEP, 2500), "and the queue our own");
+    assert_eq!(begun(7, 0), (DEEP, 4000));
+    assert_eq!(begun(8, 8), (DEEP, 4000), "and the queue our own");
 }
 
 #[test]
@@ -191,7 +195,7 @@ fn drain_raises_rtt_min_at_the_second_time_and_lowers_it_at_once() {
     assert_eq!((rtt_min, known), (240_000, KNOWN));
     assert_eq!(found(&twice, 80_000).0, 80_000);
     let (rtt_min, known, twice) = found(&RawFsat { s: 8000, ..once }, 240_000);
-    assert_eq!((rtt_min, known), (100_000, DOUBTED), "few segments: at the third time");
+    assert_eq!((rtt_min, known), (100_000, DOUBTED), "in a crowd at the third time");
     assert_eq!(found(&RawFsat { s: 8000, ..twice }, 245_000).0, 240_000);
 }
 
@@ -407,13 +411,13 @@ fn drain_takes_two_segments_for_chance_as_far_as_ours_can_be() {
 }
 
 #[test]
-fn drain_goes_back_to_no_more_than_is_usual() {
+fn drain_goes_back_in_a_crowd_to_no_more_than_is_usual() {
     let began = |s| {
         let mut state = RawFsat { rtt_low_us: 1, s, period_start_us: 1_990_000, ..standing(0) };
         state.on_ack(&config(Additions::DRAIN), &ack(2_000_000, 200_000, 40_000));
         state.drain_rcv_bytes
     };
-    assert_eq!((began(15_000), began(25_000)), (15_000, 20_000));
+    assert_eq!((began(12_000), began(15_000)), (12_000, 20_000), "of the last period's 20 kB");
 }
 
 #[test]
