@@ -114,9 +114,9 @@ impl Setup {
             limit: until,
         };
         let key = vec![
-            ("rate_kbps", self.rate_kbps.into()),
             ("cc", self.name.into()),
             ("against", self.against.into()),
+            ("rate_kbps", self.rate_kbps.into()),
             ("flows", self.flows.into()),
             ("buffer_bdp", self.buffer.into()),
             ("starts", if self.late { "late" } else { "random" }.into()),
