@@ -11,7 +11,7 @@ use crate::wait_queue_controller::WaitQueueController;
 /// Flows known at once; one more takes the place of the one that was silent for longest.
 pub const MAX_FLOWS: usize = 256;
 
-/// A flow whose FIN was never seen is forgotten after this silence. Longer than any wait, so that nothing waits by then.
+/// A flow whose FIN was never seen is forgotten after this silence.
 pub const IDLE: Duration = Duration::from_secs(60);
 
 /// One TCP connection, both directions.
@@ -35,7 +35,7 @@ impl FlowTable {
     /// for it had waiting is put into `evicted`.
     pub fn open(&mut self, now: Duration, key: FlowKey, evicted: &mut Vec<Transit>) -> &mut Flow {
         if self.flows.len() >= MAX_FLOWS && !self.flows.contains_key(&key) {
-            self.evict(now, evicted);
+            self.evict(evicted);
         }
         let flow = self.flows.entry(key).or_default();
         flow.last = now;
@@ -74,7 +74,7 @@ impl FlowTable {
         self.flows.values().map(|flow| flow.controller.qlen()).max().unwrap_or_default()
     }
 
-    /// The packets whose time is over at `now`.
+    /// The packets whose time is over at `now`. Flows that were silent for [`IDLE`], and have none waiting, are forgotten.
     pub fn expire(&mut self, now: Duration) -> Vec<Transit> {
         let mut expired = Vec::new();
         for flow in self.flows.values_mut() {
@@ -83,6 +83,8 @@ impl FlowTable {
                 expired.push(packet);
             }
         }
+        let idle = |flow: &Flow| now.saturating_sub(flow.last) >= IDLE && flow.wait_queue.is_empty();
+        self.flows.retain(|_, flow| !idle(flow));
         expired
     }
 
@@ -91,12 +93,10 @@ impl FlowTable {
         self.flows.values().filter_map(|flow| flow.wait_queue.next_expiry()).min()
     }
 
-    /// Forgets all flows that were silent for [`IDLE`], and the one that was silent for longest in any case.
-    fn evict(&mut self, now: Duration, evicted: &mut Vec<Transit>) {
-        let idle = |flow: &Flow| now.saturating_sub(flow.last) >= IDLE;
-        let longest = self.flows.iter().min_by_key(|(_, flow)| flow.last).map(|(key, _)| *key);
-        let keys: Vec<FlowKey> =
-            self.flows.iter().filter(|(_, flow)| idle(flow)).map(|(key, _)| *key).chain(longest).collect();
-        keys.iter().for_each(|key| evicted.extend(self.close(key)));
+    /// Forgets the flow that was silent for longest.
+    fn evict(&mut self, evicted: &mut Vec<Transit>) {
+        if let Some(key) = self.flows.iter().min_by_key(|(_, flow)| flow.last).map(|(key, _)| *key) {
+            evicted.extend(self.close(&key));
+        }
     }
 }

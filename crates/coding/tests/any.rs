@@ -7,16 +7,12 @@ use std::time::Duration;
 use coding::ethernet::{self, Frame};
 use coding::header::{Header, Report};
 use coding::{Mac, Mode, NcLayer};
-use common::{data, forwarded, frame, heard, ip_frame, layer, mac, ms, relay, sent, udp};
+use common::{
+    LATER, data, forwarded, frame, greeting, heard, ip_frame, layer, mac, ms, relay, sent, trying_relay, udp,
+};
 
 const THERE: [usize; 3] = [1, 2, 3];
 const BACK: [usize; 3] = [3, 2, 1];
-
-fn greeting(from: usize) -> Vec<u8> {
-    let mut payload = Vec::new();
-    Report::default().emit(&mut payload);
-    frame(from, Mac::BROADCAST, ethernet::NC, &payload)
-}
 
 /// Relay 2, which knows that 1 and 3 decode and has greeted them itself.
 fn greeted_relay() -> NcLayer {
@@ -24,18 +20,6 @@ fn greeted_relay() -> NcLayer {
     heard(&mut layer, &[greeting(1), greeting(3)]);
     relay(&mut layer, ms(0), THERE, &data(100));
     assert_eq!(sent(&mut layer, ms(0)), [greeting(2), ip_frame(2, 3, &forwarded(data(100)))]);
-    layer
-}
-
-/// When data may be tried, and not only ACKs.
-const LATER: Duration = Duration::from_millis(500);
-
-/// The same relay, when data may be tried.
-fn trying_relay() -> NcLayer {
-    let mut layer = greeted_relay();
-    // Another greeting is due.
-    relay(&mut layer, LATER, THERE, &data(100));
-    sent(&mut layer, LATER);
     layer
 }
 

@@ -2,11 +2,14 @@
 
 mod common;
 
+use std::time::Duration;
+
 use coding::ethernet::{self, Frame};
 use coding::{MAX_FLOWS, MAX_WQ_LEN, Mode, NcLayer};
-use common::{Tcp, ack, data, forwarded, frame, heard, ip_frame, layer, mac, ms, relay, sent};
+use common::{LATER, Tcp, ack, data, forwarded, frame, heard, ip_frame, layer, mac, ms, relay, sent};
 
 const THERE: [usize; 3] = [1, 2, 3];
+const BACK: [usize; 3] = [3, 2, 1];
 
 /// What `layer` sends when IP gives it `frame` to forward or send.
 fn passed(layer: &mut NcLayer, frame: &[u8]) -> Vec<Vec<u8>> {
@@ -59,57 +62,87 @@ fn frames_shorter_than_ethernets_header_are_ignored() {
 
 #[test]
 fn foreign_ethertypes_pass_both_ways() {
-    let mut layer = layer(2, Mode::Controlled);
+    for mode in Mode::ALL {
+        foreign_ethertypes_pass(&mut layer(2, mode));
+    }
+}
+
+fn foreign_ethertypes_pass(layer: &mut NcLayer) {
     for ethertype in [0x0806, 0x88b5, 0x88cc, 0x0026] {
         let out = frame(2, mac(3), ethertype, b"content");
-        assert_eq!(passed(&mut layer, &out), [out]);
+        assert_eq!(passed(layer, &out), [out]);
         let broadcast = frame(1, coding::Mac::BROADCAST, ethertype, b"content");
-        assert_eq!(heard(&mut layer, &[broadcast]), [b"content"]);
+        assert_eq!(heard(layer, &[broadcast]), [b"content"]);
         let overheard = frame(1, mac(9), ethertype, b"content");
-        assert_eq!(heard(&mut layer, &[overheard]), [[0; 0]; 0], "{ethertype:#x} for another node");
+        assert_eq!(heard(layer, &[overheard]), [[0; 0]; 0], "{ethertype:#x} for another node");
     }
 }
 
 #[test]
 fn vlan_tags_are_not_looked_behind() {
-    let mut layer = layer(2, Mode::Delayed);
     let tagged = [&[0, 5, 8, 0], &*data(1)].concat();
-    let out = frame(2, mac(3), 0x8100, &tagged);
-    assert_eq!(passed(&mut layer, &out), [out]);
-    assert_eq!(heard(&mut layer, &[frame(1, mac(2), 0x8100, &tagged)]), [tagged]);
-    assert_eq!(layer.kept(ms(0)).held, 0);
+    for mode in Mode::ALL {
+        let mut layer = layer(2, mode);
+        let out = frame(2, mac(3), 0x8100, &tagged);
+        assert_eq!(passed(&mut layer, &out), [out]);
+        assert_eq!(heard(&mut layer, &[frame(1, mac(2), 0x8100, &tagged)]), [&*tagged]);
+        assert_eq!(layer.kept(ms(0)), coding::Kept::default(), "{mode:?}");
+    }
+}
+
+/// Relays `packet` in every mode while an ACK, or a datagram, goes the other way: all leave at once, and by themselves.
+fn passes_as_it_is(packet: &[u8]) {
+    for mode in Mode::ALL {
+        let mut layer = if mode == Mode::Any { common::trying_relay() } else { layer(2, mode) };
+        let before = layer.stats().sent_coded;
+        relay(&mut layer, LATER, THERE, packet);
+        let opposing = if mode == Mode::Any { common::udp(3, 1, &[7; 200]) } else { ack(0) };
+        relay(&mut layer, LATER, BACK, &opposing);
+        let frames = sent(&mut layer, LATER);
+        assert!(frames.contains(&ip_frame(2, 3, &forwarded(packet.to_vec()))), "{mode:?}");
+        sent(&mut layer, LATER + ms(10));
+        assert_eq!((layer.stats().sent_coded, layer.kept(LATER).held), (before, 0), "{mode:?}");
+    }
+}
+
+/// Data of `length` bytes.
+fn segment(length: usize) -> Vec<u8> {
+    let payload = vec![7; length];
+    let flags = common::ACK;
+    common::tcp(Tcp { six: false, from: 1, to: 3, port: 5001, flags, seq: 0, ack: 0, payload: &payload })
 }
 
 #[test]
 fn fragments_pass_as_they_are() {
     for [flags, offset] in [[0x20, 0], [0x20, 5], [0, 5]] {
-        let mut layer = layer(2, Mode::Delayed);
         let mut fragment = data(1);
         fragment[6..8].copy_from_slice(&[flags, offset]);
-        let fragment = forwarded(fragment);
-        relay(&mut layer, ms(0), THERE, &fragment);
-        assert_eq!(sent(&mut layer, ms(0)), [ip_frame(2, 3, &forwarded(fragment))]);
+        passes_as_it_is(&forwarded(fragment));
     }
 }
 
 #[test]
-fn jumbo_and_tso_packets_pass_as_they_are() {
-    let mut layer = layer(2, Mode::Delayed);
-    for length in [1551 - 40, 9000, 65_000] {
-        let payload = vec![7; length];
-        let tcp = Tcp {
-            six: false,
-            from: 1,
-            to: 3,
-            port: 1,
-            flags: common::ACK,
-            seq: 0,
-            ack: 0,
-            payload: &payload,
-        };
-        let packet = common::tcp(tcp);
-        relay(&mut layer, ms(0), THERE, &packet);
-        assert_eq!(sent(&mut layer, ms(0)), [ip_frame(2, 3, &forwarded(packet))], "{length}");
+fn fragments_of_ipv6_pass_as_they_are() {
+    let whole = common::data_of(1, true);
+    // The offset in units of eight bytes and, in the last bit, whether more follow.
+    for place in [1u16, 5 << 3 | 1, 5 << 3] {
+        let [high, low] = place.to_be_bytes();
+        let behind = [&[packet::ip::TCP, 0, high, low, 0, 0, 0, 7], &whole[40..]].concat();
+        passes_as_it_is(&common::ip(common::address(true, 1), common::address(true, 3), 44, &behind));
+    }
+}
+
+#[test]
+fn jumbo_packets_pass_as_they_are() {
+    for length in [common::MTU - coding::header::PLAIN + 1 - 40, 9000 - 40] {
+        passes_as_it_is(&segment(length));
+    }
+}
+
+#[test]
+fn tso_packets_pass_as_they_are() {
+    for length in [2 * 1448, 65_000] {
+        passes_as_it_is(&segment(length));
     }
 }
 
@@ -197,6 +230,24 @@ fn memory_is_bounded_whatever_comes() {
         let left = sent(&mut layer, ms(100)).len();
         assert!(left <= 1001 && layer.kept(ms(0)).held == 0, "{mode:?} {left}");
     }
+}
+
+#[test]
+fn one_flow_too_many_takes_the_place_of_the_most_silent() {
+    let mut layer = layer(2, Mode::Delayed);
+    let data_of = |port: usize| {
+        let (port, payload) = (port as u16, [1; 30]);
+        let flags = common::ACK;
+        common::tcp(Tcp { six: false, from: 1, to: 3, port, flags, seq: 0, ack: 0, payload: &payload })
+    };
+    for port in 0..MAX_FLOWS {
+        relay(&mut layer, Duration::from_micros(port as u64), THERE, &data_of(port));
+    }
+    assert_eq!((sent(&mut layer, ms(1)).len(), layer.flows().len()), (0, MAX_FLOWS));
+    relay(&mut layer, ms(1), THERE, &data_of(MAX_FLOWS));
+    let frames = sent(&mut layer, ms(1));
+    assert_eq!((frames.len(), layer.flows().len()), (1, MAX_FLOWS), "what it held is not lost");
+    assert!(frames[0].ends_with(&forwarded(data_of(0))));
 }
 
 #[test]

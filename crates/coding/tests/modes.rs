@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::time::Duration;
+
 use coding::ethernet::Frame;
 use coding::header::Header;
 use coding::{Mode, NcLayer};
@@ -200,6 +202,19 @@ fn a_flow_begins_with_syn_and_ends_with_fin() {
     let frames = sent(&mut layer, ms(0));
     assert_eq!((frames.len(), layer.flows().len()), (2, 0));
     assert_eq!(names(&frames[..1]), ["D1"], "what was held goes first");
+}
+
+/// Its FIN may have gone another way.
+#[test]
+fn a_flow_that_is_silent_for_a_minute_is_forgotten() {
+    let minute = Duration::from_secs(60);
+    let mut layer = layer(2, Mode::Delayed);
+    send_data(&mut layer, 1);
+    relay(&mut layer, ms(1), BACK, &ack_of(1, true));
+    assert_eq!((sent(&mut layer, minute - ms(1)).len(), layer.flows().len()), (2, 2));
+    relay(&mut layer, minute - ms(1), THERE, &data(2));
+    assert_eq!((sent(&mut layer, minute + ms(1)).len(), layer.flows().len()), (0, 1), "the other is in use");
+    assert_eq!((sent(&mut layer, minute * 2).len(), layer.flows().len()), (1, 0));
 }
 
 #[test]

@@ -1,8 +1,9 @@
-//! Runs a part of an experiment by hand: `NAWA=target/debug/nawa cargo run -p lab --example lab -- tunnel
-//! system=nawa,nawa-paper paths=10` runs only the cases whose key has one of the values named for each of these keys.
+//! Runs a part of an experiment by hand: `cargo run --release -p lab --example lab -- tunnel system=nawa,nawa-paper
+//! paths=10` runs only the cases whose key has one of the values named for each of these keys.
 //! `SIZE` (quick, paper), `SEED`, `REPEATS`, `JSON`, `TRACES`, `SERIES` and `SIDE_BY_SIDE` are what they
-//! say. `NAWA` is the `nawa` under test.
+//! say. `NAWA` is the `nawa` under test; without it, the one that `cargo build --release -p nawa` has put into the same folder.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use lab::experiment::{Case, Experiment, SideBySide, find};
@@ -25,6 +26,9 @@ fn main() -> ExitCode {
 
 fn run(name: &str, words: &[String]) -> Result<(), Error> {
     let options = options();
+    if !options.nawa.is_file() {
+        eprintln!("lab: there is no {}: build it (-p nawa), or name another by NAWA", options.nawa.display());
+    }
     let mut experiment: Experiment = find(name, &options)?;
     experiment.cases.retain(|case| words.iter().all(|word| has(case, word)));
     experiment.repeats = number("REPEATS").map_or(experiment.repeats, |repeats| repeats as usize);
@@ -41,13 +45,18 @@ fn options() -> RunOptions {
     };
     let mut options =
         RunOptions { size, json: std::env::var_os("JSON").map(Into::into), ..RunOptions::default() };
-    if let Some(nawa) = std::env::var_os("NAWA") {
-        options.nawa = std::path::absolute(nawa).unwrap_or_default();
-    }
+    let nawa = std::env::var_os("NAWA").map_or_else(built, PathBuf::from);
+    options.nawa = std::path::absolute(nawa).unwrap_or_default();
     options.traces = std::env::var_os("TRACES").map(Into::into);
     options.series = std::env::var_os("SERIES").map(Into::into);
     options.seed = number("SEED").unwrap_or(RunOptions::SEED);
     options
+}
+
+/// The `nawa` of the same build: this program is beside it in `examples`.
+fn built() -> PathBuf {
+    let this = std::env::current_exe().unwrap_or_default();
+    this.ancestors().nth(2).unwrap_or(&this).join("nawa")
 }
 
 /// Whether `case` has one of the values in `word`, "KEY=VALUE,VALUE".

@@ -34,19 +34,27 @@ pub enum Stack {
     /// The same, whose programs ask for HEARTBEATs on all paths at once: by itself it waits for some seconds, in which
     /// nothing can be copied.
     LinuxProbed,
+    /// That of the running kernel, where it has one, on the two hosts themselves; programs ask for HEARTBEATs likewise.
+    LinuxNative,
     /// FreeBSD's as a library, on the two hosts themselves.
     Usrsctp,
 }
 
 impl Stack {
     fn is_in_guests(self) -> bool {
-        self != Stack::Usrsctp
+        matches!(self, Stack::Linux | Stack::LinuxProbed)
+    }
+
+    /// Whether programs ask for HEARTBEATs.
+    fn is_probed(self) -> bool {
+        matches!(self, Stack::LinuxProbed | Stack::LinuxNative)
     }
 
     fn name(self) -> &'static str {
         match self {
             Stack::Linux => "linux",
             Stack::LinuxProbed => "linux-probed",
+            Stack::LinuxNative => "linux-native",
             Stack::Usrsctp => "usrsctp",
         }
     }
@@ -55,6 +63,7 @@ impl Stack {
     fn check(self) -> Result<(), Error> {
         match self {
             Stack::Linux | Stack::LinuxProbed => guest::check(&["sctp"]),
+            Stack::LinuxNative => transfer::check_native(),
             Stack::Usrsctp => transfer::check_usrsctp(),
         }
     }

@@ -23,6 +23,12 @@ pub enum Error {
         /// What `ip` said.
         reason: String,
     },
+    /// The kernel has no SCTP.
+    #[error("the running kernel has no SCTP: load the module `sctp`, or use a kernel with CONFIG_IP_SCTP")]
+    NoSctp,
+    /// The kernel has SCTP, and answers what is another stack's.
+    #[error("the running kernel's own SCTP would end usrsctp's associations: unload the module `sctp`")]
+    OtherSctp,
     /// A program that the lab runs is not installed.
     #[error("the program `{program}` is missing: install the Debian package `{package}`")]
     MissingProgram {

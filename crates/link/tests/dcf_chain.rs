@@ -1,4 +1,4 @@
-//! A chain of stations carries what one in ns-3 3.44 carries: 24.8, 12.7 and 8.5 Mbit/s of TCP goodput over 1, 2 and 3
+//! A chain of stations carries what one in ns-3 3.44 carries: 24.8, 12.6 and 8.3 Mbit/s of TCP goodput over 1, 2 and 3
 //! hops of 802.11g at 54 Mbit/s.
 
 use std::collections::BTreeMap;
@@ -78,7 +78,7 @@ fn chain(hops: usize) -> DcfConfig {
 
 #[test]
 fn tcp_over_a_chain_gets_what_ns_3_says() {
-    for (hops, ns3) in [(1, 24.8), (2, 12.7), (3, 8.5)] {
+    for (hops, ns3) in [(1, 24.8), (2, 12.6), (3, 8.3)] {
         let goodput = Transfer::new(chain(hops), 64, 1).run(Duration::from_secs(10));
         println!("{hops} hops: {goodput:.2} Mbit/s, ns-3 {ns3}");
         assert!((goodput / ns3 - 1.0).abs() < 0.1, "{hops} hops: {goodput} Mbit/s instead of {ns3}");

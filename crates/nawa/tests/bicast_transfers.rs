@@ -1,11 +1,19 @@
-//! The lab's SCTP transfers from end to end, small: both stacks, the copies of `[bicast]`, the JSON.
+//! The lab's SCTP transfers from end to end, small: all stacks, the copies of `[bicast]`, the JSON.
 
 mod common;
 
-use common::{namespaces_or_skip, skip};
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use common::{namespaces_or_skip, skip, succeed};
 use lab::experiment::{Experiment, Workload, find};
+use lab::guest::{self, GuestSpec};
 use lab::{RunOptions, Size, run_experiment};
 use serde_json::Value;
+
+/// The `nawa` under test.
+const NAWA: &str = env!("CARGO_BIN_EXE_nawa");
 
 /// The cases of `name` with these stacks, modes and loss, of files of `bytes`.
 fn experiment(
@@ -29,9 +37,12 @@ fn experiment(
 
 /// What `run` of it reports.
 fn report(make: impl Fn(&RunOptions) -> Experiment) -> Value {
+    report_of(Path::new(NAWA), make)
+}
+
+fn report_of(nawa: &Path, make: impl Fn(&RunOptions) -> Experiment) -> Value {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let json = folder.path().join("x.json");
-    let nawa = env!("CARGO_BIN_EXE_nawa").into();
+    let (json, nawa) = (folder.path().join("x.json"), nawa.into());
     let options = RunOptions { size: Size::Quick, json: Some(json.clone()), nawa, ..RunOptions::default() };
     run_experiment(&make(&options), &options).expect("it runs");
     let text = std::fs::read_to_string(json).expect("a report");
@@ -78,6 +89,59 @@ fn nawa_runs_beside_kernel_sctp() {
     let result = &report["results"][0];
     let metric = |name: &str| result["metrics"][name].as_f64().unwrap_or_else(|| panic!("{report:#}"));
     assert!(metric("transfer_s") > 0.0 && metric("extra_bytes_ratio") > 0.5, "{result:#}");
+}
+
+/// What the test below needs of the kernel that it takes for the running one.
+const NATIVE: [&str; 5] = ["sctp", "tun", "veth", "sch_ingress", "cls_bpf"];
+
+/// The lab on a host whose kernel has SCTP, which this machine's may not have: in a guest.
+#[test]
+fn the_running_kernels_sctp_is_measured() {
+    let name = "the_running_kernels_sctp_is_measured";
+    let Some(_alone) = namespaces_or_skip(name) else { return };
+    if let Err(error) = guest::check(&NATIVE) {
+        return skip(name, &format!("{error}: make guest"));
+    }
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let this = std::env::current_exe().expect("this program's path");
+    let programs = [("nawa", Path::new(NAWA)), ("inside", &this)].map(|(inside, program)| {
+        let path = folder.path().join(inside);
+        succeed(Command::new("strip").arg("-o").arg(&path).arg(program));
+        path
+    });
+    let spec = GuestSpec {
+        modules: NATIVE.map(str::to_owned).into(),
+        programs: programs.into(),
+        memory_mb: 600,
+        ..GuestSpec::default()
+    };
+    let host = lab::namespace::Namespace::create("native").expect("a namespace");
+    let mut guest = guest::boot(&host, &spec).and_then(guest::Booting::finish).expect("it boots");
+    let inside = "ip link set lo up; mkdir -p /tmp; inside --ignored --exact inside_a_guest";
+    let job = guest.start(&format!("{inside} --nocapture 2>&1")).expect("it starts");
+    while let Some(line) = job.next_line(Duration::from_secs(200)).expect("it passes") {
+        println!("{line}");
+    }
+}
+
+#[test]
+#[ignore = "started by another, inside a guest"]
+fn inside_a_guest() {
+    let report = report_of(Path::new("/bin/nawa"), |_| {
+        let options = RunOptions { size: Size::Normal, ..RunOptions::default() };
+        let mut experiment =
+            experiment(&options, "bicast-load", [&["linux-native"], &["normal", "full"]], 1.0, 300_000);
+        experiment.cases.retain(|case| case.key.contains(&("transfers", 2.into())));
+        experiment.repeats = 1;
+        experiment
+    });
+    let results = report["results"].as_array().expect("results");
+    assert_eq!(results.len(), 2, "{}", report["notes"]);
+    for result in results {
+        let metric = |name: &str| result["metrics"][name].as_f64().unwrap_or_else(|| panic!("{result:#}"));
+        assert!(metric("transfer_s") > 0.0, "{result:#}");
+        assert_eq!(metric("extra_bytes_ratio") > 0.5, result["case"]["mode"] == "full", "{result:#}");
+    }
 }
 
 #[test]

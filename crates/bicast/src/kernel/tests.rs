@@ -2,6 +2,7 @@
 
 mod frames;
 mod hostile;
+mod paths;
 mod world;
 
 use packet::checksum::{self, Sum};

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use coding::ethernet::{self, Frame};
+use coding::header::Report;
 use coding::{Config, Mac, Mode, NcLayer};
 use packet::checksum::Sum;
 use packet::ip::{TCP, UDP};
@@ -161,4 +162,26 @@ pub fn heard(layer: &mut NcLayer, frames: &[Vec<u8>]) -> Vec<Vec<u8>> {
     frames.iter().for_each(|frame| layer.handle_slave(ms(0), frame));
     let packet = |frame: Vec<u8>| Frame::parse(&frame).unwrap().payload.to_vec();
     std::iter::from_fn(|| layer.poll_master()).map(packet).collect()
+}
+
+/// What node `from` says in mode `any`: that it decodes.
+pub fn greeting(from: usize) -> Vec<u8> {
+    let mut payload = Vec::new();
+    Report::default().emit(&mut payload);
+    frame(from, Mac::BROADCAST, ethernet::NC, &payload)
+}
+
+/// When mode `any` tries data, and not only ACKs.
+pub const LATER: Duration = Duration::from_millis(500);
+
+/// Relay 2 between 1 and 3, which decode, in mode `any` when anything may be coded.
+pub fn trying_relay() -> NcLayer {
+    let mut layer = layer(2, Mode::Any);
+    heard(&mut layer, &[greeting(1), greeting(3)]);
+    for now in [ms(0), LATER] {
+        // It greets its neighbours.
+        relay(&mut layer, now, [1, 2, 3], &data(100));
+        sent(&mut layer, now);
+    }
+    layer
 }

@@ -23,7 +23,7 @@ pub(crate) const ABOUT_UNEVEN: &str =
 pub(crate) const ABOUT_CUT: &str =
     "SCTP transfers over two paths of which one fails for some seconds in mid-transfer";
 
-const STACKS: [Stack; 3] = [Stack::Linux, Stack::LinuxProbed, Stack::Usrsctp];
+const STACKS: [Stack; 4] = [Stack::Linux, Stack::LinuxProbed, Stack::LinuxNative, Stack::Usrsctp];
 
 /// With `--quick` kernel SCTP is measured with paths that are known from the start: without, most of a run's difference is
 /// when the kernel's first HEARTBEATs happen to go out.
@@ -70,7 +70,8 @@ const NOTES: [&str; 5] = [
      paths; one transfer: the mean of two runs, one on each path",
     "stack linux: kernel SCTP of Linux 6.1 in user-mode-linux guests behind two hosts, which forward, and run nawa unless said otherwise; \
      linux-probed: the same, whose programs ask for HEARTBEATs on all paths at once (SPP_HB_DEMAND), where by itself it waits \
-     for seconds, in which nothing can be copied; usrsctp: libusrsctp on those hosts, raw IP sockets; no counter or setting of either differs between modes",
+     for seconds, in which nothing can be copied; linux-native: the running kernel's SCTP on those hosts, asked likewise; \
+     usrsctp: libusrsctp on them, raw IP sockets; no counter or setting of either differs between modes",
     "loss = both: of each packet in each direction, drawn before the queue; data: from client to server alone",
     "transfer_s: mean over the transfers, at the receiver, from the association's being up to its last byte; \
      longest_gap_ms: the longest of all; gaps_over_500ms, t3_expiries, retransmitted_chunks: of all together",
@@ -138,7 +139,7 @@ fn cases(
     let mut cases = Vec::new();
     for &stack in stacks {
         // Several hosts are guests.
-        if stack == Stack::Usrsctp && clients > 1 {
+        if !stack.is_in_guests() && clients > 1 {
             continue;
         }
         for (mode, setting) in MODES {
@@ -187,7 +188,7 @@ fn estimate(cell: Cell, stack: Stack, mode: &str, paths: &[[LinkConfig; 2]; 2]) 
     let floor = BYTES as f64 * 8.0 / slowest * on_it as f64;
     let stalls = match (stack, mode) {
         (_, "full") => 0.5,
-        (Stack::Linux | Stack::LinuxProbed, "normal") => 5.0,
+        (Stack::Linux | Stack::LinuxProbed | Stack::LinuxNative, "normal") => 5.0,
         _ => 2.0,
     };
     OVERHEAD + Duration::from_secs_f64(floor.max(stalls * cell.loss_percent + 8.4))

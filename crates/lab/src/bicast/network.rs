@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 
 use device::Tap;
 
-use super::Test;
 use super::transfer::Program;
+use super::{Stack, Test};
 use crate::emulator::{Emulator, Wire};
 use crate::error::{Doing, Error};
 use crate::guest::{self, Booting, Guest, GuestSpec, Interface};
@@ -48,6 +48,9 @@ pub(super) struct NawaInside {
     pub(super) program: PathBuf,
     pub(super) configuration: String,
 }
+
+/// Of a namespace's SCTP.
+const COUNTERS: &str = "/proc/net/sctp/snmp";
 
 /// Where that is.
 const CONFIGURATION: &str = "/etc/nawa.toml";
@@ -97,6 +100,12 @@ impl Network {
             clients: Vec::new(),
             nawa_in_guests: inside.is_some(),
         };
+        if test.stack == Stack::LinuxNative {
+            // As in guests.
+            [&network.client, &network.server]
+                .iter()
+                .try_for_each(|host| host.sysctl("sctp/cookie_hmac_alg", "none"))?;
+        }
         if test.stack.is_in_guests() {
             network.clients = (CLIENTS..).take(test.clients).collect();
             network.boot(&spec(program, inside))?;
@@ -166,9 +175,13 @@ impl Network {
         (Place::Guest(&mut self.guests.up[1 + client]), addresses(self.clients[client]))
     }
 
-    /// The guests that send.
-    pub(super) fn sending_guests(&mut self) -> impl Iterator<Item = &mut Guest> {
-        self.guests.up.iter_mut().skip(1)
+    /// What the kernels that send have counted; usrsctp counts for itself.
+    pub(super) fn kernel_counters(&mut self, stack: Stack) -> Result<Vec<String>, Error> {
+        let senders = self.guests.up.iter_mut().skip(1);
+        match stack {
+            Stack::LinuxNative => Ok(vec![output(&self.client, "cat", &[COUNTERS])?]),
+            _ => senders.map(|guest| guest.run(&format!("cat {COUNTERS}"))).collect(),
+        }
     }
 }
 

@@ -29,8 +29,19 @@ const READY_LIMIT: Duration = Duration::from_secs(60);
 #[derive(Clone, Debug)]
 pub(super) struct Program(PathBuf);
 
-/// Fails where usrsctp is not installed.
+/// Fails where the running kernel has no SCTP. A socket would tell as well, but load the module, which usrsctp does not go
+/// with: the kernel answers packets of associations that it does not know with ABORTs (RFC 9260 8.4).
+pub(super) fn check_native() -> Result<(), Error> {
+    let protocols = std::fs::read_to_string("/proc/net/protocols").unwrap_or_default();
+    let has = protocols.lines().any(|line| line.split_whitespace().next() == Some("SCTP"));
+    has.then_some(()).ok_or(Error::NoSctp)
+}
+
+/// Fails where usrsctp is not installed, or would not be alone.
 pub(super) fn check_usrsctp() -> Result<(), Error> {
+    if check_native().is_ok() {
+        return Err(Error::OtherSctp);
+    }
     program::require(&["cc"])?;
     let mut compiler = Command::new("cc");
     compiler.args(["-E", "-include", "usrsctp.h", "-x", "c", "/dev/null"]);
@@ -46,7 +57,7 @@ impl Program {
     pub(super) fn make(stack: Stack, folder: &Path) -> Result<Self, Error> {
         let path = folder.join("transfer");
         match stack {
-            Stack::Linux | Stack::LinuxProbed => {
+            Stack::Linux | Stack::LinuxProbed | Stack::LinuxNative => {
                 std::fs::write(&path, FOR_KERNEL).doing(|| format!("write {}", path.display()))?;
                 let executable = std::fs::Permissions::from_mode(0o755);
                 std::fs::set_permissions(&path, executable).doing(|| format!("change {}", path.display()))?;
@@ -147,7 +158,7 @@ pub(super) fn run(
     primaries: &[usize],
     meanwhile: impl FnOnce(&mut Network) -> Result<(), Error>,
 ) -> Result<Vec<Outcome>, Error> {
-    let probe = (test.stack == Stack::LinuxProbed).then(|| "probe".to_owned());
+    let probe = test.stack.is_probed().then(|| "probe".to_owned());
     let words = |own: Vec<String>| probe.clone().into_iter().chain(own).collect::<Vec<_>>();
     let mut receivers = Vec::new();
     let [first, second] = network.receiver().1;
@@ -159,7 +170,7 @@ pub(super) fn run(
         receivers.push(receiver);
     }
     let mut senders = Vec::new();
-    let held = (!test.stack.is_in_guests()).then(|| program.hold_senders()).transpose()?;
+    let held = (test.stack == Stack::Usrsctp).then(|| program.hold_senders()).transpose()?;
     for (number, primary) in primaries.iter().enumerate() {
         let (place, own) = network.sender(number);
         let mut words = words(vec!["send".into(), port(number), test.bytes.to_string(), primary.to_string()]);
@@ -185,8 +196,8 @@ pub(super) fn run(
         }
         outcomes.push(outcome);
     }
-    for guest in network.sending_guests() {
-        read_kernel(&mut outcomes[0], &guest.run("cat /proc/net/sctp/snmp")?);
+    for text in network.kernel_counters(test.stack)? {
+        read_kernel(&mut outcomes[0], &text);
     }
     Ok(outcomes)
 }

@@ -119,7 +119,16 @@ pub fn heartbeat(kind: u8, nonce: u8) -> Vec<u8> {
 
 /// An ASCONF from the end with `sender`, that deletes `address`.
 pub fn deletes(sender: [u8; 4], address: [u8; 4]) -> Vec<u8> {
+    asconf(2, sender, address)
+}
+
+/// An ASCONF from the end with `sender`, that adds `address`.
+pub fn adds(sender: [u8; 4], address: [u8; 4]) -> Vec<u8> {
+    asconf(1, sender, address)
+}
+
+fn asconf(what: u8, sender: [u8; 4], address: [u8; 4]) -> Vec<u8> {
     let parameter = |address: [u8; 4]| [&[0, 5, 0, 8][..], &address].concat();
-    let change = [&[0xc0, 2, 0, 16, 0, 0, 0, 1][..], &parameter(address)].concat();
+    let change = [&[0xc0, what, 0, 16, 0, 0, 0, 1][..], &parameter(address)].concat();
     chunk(kind::ASCONF, 0, &[&[0, 0, 0, 1][..], &parameter(sender), &change].concat())
 }

@@ -1,4 +1,4 @@
-//! A namespace with two TAPs, on which the programs are attached: packets go into them by the kernel's test-run call,
+//! A namespace with two TAPs, or three, on which the programs are attached: packets go into them by the kernel's test-run call,
 //! and copies come out of the TAPs.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,9 +10,9 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use bpf::tc::Direction;
+use bpf::tc::{Attached, Direction};
 use device::{Net, Tap};
-use libbpf_rs::ProgramInput;
+use libbpf_rs::{ProgramInput, TC_EGRESS, TcHook};
 
 use super::frames::{ETHERNET, MAC};
 use crate::core::Mode;
@@ -29,8 +29,8 @@ pub const SETTINGS: Settings =
 pub struct World {
     pub programs: Programs,
     pub watch: Watch,
-    taps: [Tap; 2],
-    interfaces: [u32; 2],
+    taps: Vec<Tap>,
+    interfaces: Vec<u32>,
 }
 
 /// Removes the namespace.
@@ -84,12 +84,21 @@ impl World {
         let mut programs = Programs::load(&SETTINGS).expect("the kernel takes them");
         programs.attach(&BTreeSet::from([a_index, b_index])).expect("they attach");
         let watch = programs.watch().expect("maps");
-        let mut world = World { programs, watch, taps: [a, b], interfaces: [a_index, b_index] };
+        let mut world = World { programs, watch, taps: vec![a, b], interfaces: vec![a_index, b_index] };
         world.give_addresses();
         world
     }
 
-    /// Both interfaces have their addresses.
+    /// A third interface comes.
+    pub fn add_third(&mut self) {
+        let (tap, index) = make("c0", &mut Net::open().expect("netlink"), 3);
+        self.taps.push(tap);
+        self.interfaces.push(index);
+        self.programs.attach(&self.interfaces.iter().copied().collect()).expect("they attach");
+        self.give_addresses();
+    }
+
+    /// All interfaces have their addresses.
     pub fn give_addresses(&mut self) {
         self.programs.set_own(&self.addresses()).expect("a map");
     }
@@ -102,19 +111,35 @@ impl World {
     }
 
     fn addresses(&self) -> BTreeMap<IpAddr, u32> {
-        let [a, b] = self.interfaces;
-        let own = [("10.0.1.1", a), ("fd00:1::1", a), ("10.0.2.1", b), ("fd00:2::1", b)];
-        own.map(|(text, index)| (text.parse().expect("an address"), index)).into()
+        let of = |(nth, &index): (usize, &u32)| {
+            let own = [format!("10.0.{}.1", nth + 1), format!("fd00:{}::1", nth + 1)];
+            own.map(|text| (text.parse().expect("an address"), index))
+        };
+        self.interfaces.iter().enumerate().flat_map(of).collect()
     }
 
     /// Attaches the egress program to the first interface as kernels before 6.6 do, and forgets it, as a crash does;
     /// the interface's index.
     pub fn leave_filter(&self) -> u32 {
-        let program =
-            self.programs.object.progs().find(|one| one.name() == "bicast_egress").expect("a program");
-        let attached = bpf::tc::attach_filter(program.as_fd(), self.interfaces[0], Direction::Egress);
-        std::mem::forget(attached.expect("it attaches"));
+        std::mem::forget(self.attach_filter());
         self.interfaces[0]
+    }
+
+    /// Attaches the egress program to the first interface as kernels before 6.6 do.
+    pub fn attach_filter(&self) -> Attached {
+        let attached = bpf::tc::attach_filter(self.egress().as_fd(), self.interfaces[0], Direction::Egress);
+        attached.expect("it attaches")
+    }
+
+    /// A filter of somebody else's on that hook of the first interface.
+    pub fn filter_of_others(&self) -> TcHook {
+        let mut hook = TcHook::new(self.egress().as_fd());
+        hook.ifindex(self.interfaces[0] as i32).attach_point(TC_EGRESS).handle(1).priority(1);
+        hook.create().and_then(|mut hook| hook.attach()).expect("it attaches")
+    }
+
+    fn egress(&self) -> libbpf_rs::Program<'_> {
+        self.programs.object.progs().find(|one| one.name() == "bicast_egress").expect("a program")
     }
 
     /// Has this host send `frame` from its first interface; the copies that leave from each. The frame itself is
@@ -127,6 +152,13 @@ impl World {
     /// As [`World::send`], from that interface.
     #[track_caller]
     pub fn send_from(&self, nth: usize, frame: &[u8]) -> [Vec<Vec<u8>>; 2] {
+        let mut copies = self.send_among_all(nth, frame).into_iter();
+        [(); 2].map(|()| copies.next().expect("two interfaces"))
+    }
+
+    /// As [`World::send_from`]; the copies that leave from each interface there is.
+    #[track_caller]
+    pub fn send_among_all(&self, nth: usize, frame: &[u8]) -> Vec<Vec<Vec<u8>>> {
         self.copies();
         self.run("bicast_egress", nth, frame);
         self.copies()
@@ -185,13 +217,14 @@ impl World {
         program.test_run(input).expect("it runs").duration.as_nanos()
     }
 
-    fn copies(&self) -> [Vec<Vec<u8>>; 2] {
-        self.taps.each_ref().map(|tap| {
+    fn copies(&self) -> Vec<Vec<Vec<u8>>> {
+        let of = |tap: &Tap| {
             let mut buffer = vec![0; 1 << 16];
             let frames = std::iter::from_fn(|| tap.recv(&mut buffer).ok().map(|n| buffer[..n].to_vec()));
             // The kernel's own neighbour discovery is of no interest.
             frames.filter(|frame| is_transport(frame)).collect()
-        })
+        };
+        self.taps.iter().map(of).collect()
     }
 
     /// The only association that is known.
