@@ -151,14 +151,17 @@ BICAST_FN __u32 bicast_spare_queued(const struct bicast_spare *s)
 BICAST_FN void bicast_spare_tried(struct bicast_spare *s, __u32 waited, __u64 now_us)
 {
 	s->watched = 0;
-	if (waited) {
+	s->phase = SPARE_ASK;
+	if (!waited) {
+		s->tries--;
+	} else if (s->run_us > RUN_US) {
+		/* The first one since there was room: one alone may have waited for a processor. */
+		s->run_us = RUN_US;
+		s->tries = bicast_spare_tries(s);
+	} else {
 		bicast_spare_rest(s, s->rest_us, now_us);
 		s->rest_us = bicast_spare_twice(s->rest_us, MOST_REST_US);
-		s->run_us = RUN_US;
 		s->tries = 3 * bicast_spare_tries(s);
-	} else {
-		s->tries--;
-		s->phase = SPARE_ASK;
 	}
 }
 
