@@ -15,7 +15,7 @@
  *   - A copy that was faster than its packet is acknowledged before what was sent ahead of it. If the packet's own path has
  *     a queue, that is how long the copy took.
  *
- * All begin to be copied when nothing waits in their own path: the first overtake what does, which then looks lost.
+ * All begin to be copied when nothing waits in their own path, or that has lasted: the first overtake what does, which then looks lost.
  *
  * Retransmissions: all of a stack whose handshake shows that it is not FreeBSD's (usrsctp), and a third time while many packets
  * are lost. FreeBSD's stays in fast recovery, its window as halved, until the next loss if a retransmission arrives before what
@@ -39,6 +39,7 @@
 #define CAREFUL_TRIES 16    /* with care; */
 #define AGAIN_TRIES 4       /* after a run */
 #define QUEUED_US 4000      /* three full packets at 10 Mbit/s */
+#define WAIT_US 1000000     /* then, but with care, all are copied though their own path still has one */
 #define LEAST_US 60000000   /* how long the least time counts if none comes near it: queues last, too */
 #define UNREPORTED_US 500000 /* then a copy, or its report, was lost */
 #define UNTRIED_US 100000   /* and beyond twice the least time, of a copy that is tried */
@@ -63,7 +64,7 @@ struct bicast_spare {
 	__u32 watched;    /* whether the fate of `tsn` is awaited */
 	__u32 tsn;
 	__u64 sent_us;    /* when `tsn` was */
-	__u64 until_us;   /* the end of this run or rest */
+	__u64 until_us;   /* the end of this run or rest, or of the wait for their own path */
 	__u64 least_us;   /* from a packet to its acknowledgement, or from a copy to its report */
 	__u64 least_at_us; /* when one came near it */
 	__u32 took_us;    /* from a copy to its report, last; at first a guess */
@@ -154,6 +155,7 @@ BICAST_FN void bicast_spare_tried(struct bicast_spare *s, __u32 waited, __u64 no
 	s->phase = SPARE_ASK;
 	if (!waited) {
 		s->tries--;
+		s->until_us = now_us + WAIT_US;
 	} else if (s->run_us > RUN_US) {
 		/* The first one since there was room: one alone may have waited for a processor. */
 		s->run_us = RUN_US;
@@ -174,7 +176,7 @@ BICAST_FN void bicast_spare_asked(struct bicast_spare *s, __u64 took_us, __u64 n
 	s->own_us = took_us;
 	if (s->tries)
 		s->phase = SPARE_TRY;
-	else if (!waited)
+	else if (!waited || (!bicast_spare_careful(s) && now_us > s->until_us))
 		bicast_spare_run(s, now_us);
 }
 

@@ -267,6 +267,10 @@ impl Slow {
         self.spare.acknowledged(self.tsn, self.tsn, u32::from(copied), self.now_us);
         copied
     }
+
+    fn send_many(&mut self, count: usize, took_us: u64) -> Vec<bool> {
+        (0..count).map(|_| self.send(took_us)).collect()
+    }
 }
 
 #[test]
@@ -286,48 +290,48 @@ fn with_care_copies_wait_until_their_packets_path_has_no_queue() {
     assert_eq!([10 * MS, 40 * MS].map(|us| sender.send(us)), [true; 2]);
 }
 
+#[test]
+fn copies_wait_for_their_packets_path_for_a_second_but_with_care() {
+    let mut sender = Slow::of(ADDRESSES);
+    assert_eq!(sender.send_many(10, 10 * MS), [true; 10]);
+    assert_eq!(sender.send_many(2, 10 * MS), [false; 2], "a rest");
+    assert_eq!(sender.send_many(16, 10 * MS), [false, true].repeat(8));
+    assert_eq!(sender.send_many(26, 40 * MS), [false; 26]);
+    assert!(sender.send(40 * MS), "1040 ms later");
+    let mut sender = Slow::of(EXTENSIONS);
+    assert_eq!(sender.send_many(32, 10 * MS), [false, true].repeat(16));
+    assert_eq!(sender.send_many(100, 40 * MS), [false; 100]);
+}
+
 /// With care, after its first run.
 fn run_of_slow() -> Slow {
     let mut sender = Slow::of(EXTENSIONS);
-    let mut send = |count, took_us| (0..count).map(|_| sender.send(took_us)).collect::<Vec<_>>();
-    assert_eq!(send(33, 10 * MS), [[false, true].repeat(16), vec![false]].concat());
-    assert_eq!(
-        [send(25, 10 * MS), send(1, 20 * MS)].concat(),
-        [true; 26],
-        "for 250 ms; then there is a queue"
-    );
-    assert_eq!(send(3, 10 * MS), [false; 3], "until the last copy has left");
+    assert_eq!(sender.send_many(32, 10 * MS), [false, true].repeat(16));
+    assert!(!sender.send(10 * MS), "nothing waits");
+    assert_eq!(sender.send_many(25, 10 * MS), [true; 25]);
+    assert!(sender.send(20 * MS), "for 250 ms; then there is a queue");
+    assert_eq!(sender.send_many(3, 10 * MS), [false; 3], "until the last copy has left");
     sender
 }
 
 #[test]
 fn four_tries_are_enough_after_a_run() {
     let mut sender = run_of_slow();
-    assert_eq!(
-        [10 * MS; 9].map(|us| sender.send(us)),
-        [false, true, false, true, false, true, false, true, false]
-    );
-    assert_eq!([10 * MS; 2].map(|us| sender.send(us)), [true; 2]);
+    assert_eq!(sender.send_many(8, 10 * MS), [false, true].repeat(4));
+    assert!(!sender.send(10 * MS), "nothing waits");
+    assert_eq!(sender.send_many(2, 10 * MS), [true; 2]);
 }
 
 #[test]
 fn one_late_copy_after_a_run_may_be_chance() {
     let mut sender = run_of_slow();
-    let mut send = |took_us: &[u64]| took_us.iter().map(|us| sender.send(*us)).collect::<Vec<_>>();
-    assert_eq!(send(&[10 * MS, 15 * MS]), [false, true]);
-    assert_eq!(
-        send(&[10 * MS; 33]),
-        [[false, true].repeat(16), vec![false]].concat(),
-        "as many tries as at first"
-    );
-    assert_eq!(send(&[10 * MS; 2]), [true; 2]);
+    assert_eq!([10 * MS, 15 * MS].map(|us| sender.send(us)), [false, true]);
+    assert_eq!(sender.send_many(32, 10 * MS), [false, true].repeat(16), "as many tries as at first");
+    assert!(!sender.send(10 * MS), "nothing waits");
+    assert_eq!(sender.send_many(2, 10 * MS), [true; 2]);
     let mut sender = run_of_slow();
-    let took_us = [10 * MS, 15 * MS, 10 * MS, 15 * MS, 10 * MS, 10 * MS];
-    assert_eq!(
-        took_us.map(|us| sender.send(us)),
-        [false, true, false, true, false, false],
-        "two are a queue"
-    );
+    assert_eq!([10, 15, 10, 15].map(|ms| sender.send(ms * MS)), [false, true, false, true]);
+    assert_eq!(sender.send_many(2, 10 * MS), [false; 2], "two are a queue");
 }
 
 #[test]
