@@ -7,20 +7,23 @@
  * packets are lost and the other path has room. Whether it has cannot be told while all are copied, since these copies
  * fill it as well; so copying rests now and then, until the last have left it, and single ones are tried: so many in a row
  * have to find no queue, and three times as many once one has found some. What tells is the receiver's SACKs (RFC 9260 3.3.4), so that
- * the load of other hosts counts as well as this one's:
+ * the load of other hosts counts as well as this one's. Before each one that is tried, a packet without a copy shows whether
+ * their own path has a queue, since that comes and goes with every loss:
  *
  *   - A TSN is reported as received twice when the later of the two has arrived. If the packet's own path has no queue,
- *     that is how long the copy took.
+ *     that is how long the copy took, unless the packet itself took as long, for which a queue may have begun by then.
  *   - A copy that was faster than its packet is acknowledged before what was sent ahead of it. If the packet's own path has
  *     a queue, that is how long the copy took.
+ *
+ * All begin to be copied when nothing waits in their own path, or that has lasted: the first overtake what does, which then looks lost.
  *
  * Retransmissions: all of a stack whose handshake shows that it is not FreeBSD's (usrsctp), and a third time while many packets
  * are lost. FreeBSD's stays in fast recovery, its window as halved, until the next loss if a retransmission arrives before what
  * was sent before it, as a copy does by a path with a shorter queue (docs/bicast.md), so none of that. Where no handshake was
  * seen, they are copied once the sender's timer has had to find one that was lost again.
  *
- * With FreeBSD's and where no handshake was seen all else is done with care, too: when all begin to be copied, the first overtake what
- * waits in their own path, which then looks lost. So not from the start, and only when nothing waits there.
+ * With FreeBSD's and where no handshake was seen all else is done with care, too: none are copied from the start, and twice as many
+ * have to find room.
  */
 #ifndef NAWA_BICAST_SPARE_H
 #define NAWA_BICAST_SPARE_H
@@ -33,8 +36,10 @@
 #define REST_US 125000      /* the same for how long none are where it has none */
 #define MOST_REST_US 4000000
 #define TRIES 8             /* in a row, and three times as many after one that found a queue; */
-#define CAREFUL_TRIES 16    /* with care */
+#define CAREFUL_TRIES 16    /* with care; */
+#define AGAIN_TRIES 4       /* after a run */
 #define QUEUED_US 4000      /* three full packets at 10 Mbit/s */
+#define WAIT_US 1000000     /* then, but with care, all are copied though their own path still has one */
 #define LEAST_US 60000000   /* how long the least time counts if none comes near it: queues last, too */
 #define UNREPORTED_US 500000 /* then a copy, or its report, was lost */
 #define UNTRIED_US 100000   /* and beyond twice the least time, of a copy that is tried */
@@ -49,21 +54,21 @@ enum spare_phase {
 	SPARE_COPY = 1, /* all first transmissions */
 	SPARE_REST = 2, /* none; while packets are lost, until `until_us` */
 	SPARE_ASK = 3,  /* none; how long one takes by its own path */
-	SPARE_TRY = 4,  /* one at a time; how long it takes by the other path */
+	SPARE_TRY = 4,  /* one; how long it takes by the other path */
 };
 
 /* Of an association; begin with zeros. Times in µs. */
 struct bicast_spare {
 	__u32 phase;      /* enum spare_phase */
-	__u32 tries;      /* that still have to find room; then, with care, none has to wait in the packets' own path */
+	__u32 tries;      /* that still have to find room; then nothing has to wait in the packets' own path */
 	__u32 watched;    /* whether the fate of `tsn` is awaited */
 	__u32 tsn;
 	__u64 sent_us;    /* when `tsn` was */
-	__u64 until_us;   /* the end of this run or rest */
+	__u64 until_us;   /* the end of this run or rest, or of the wait for their own path */
 	__u64 least_us;   /* from a packet to its acknowledgement, or from a copy to its report */
 	__u64 least_at_us; /* when one came near it */
 	__u32 took_us;    /* from a copy to its report, last; at first a guess */
-	__u32 queued;     /* whether the packets' own path has a queue */
+	__u32 own_us;     /* what a packet took by its own path alone, last */
 	__u32 run_us;     /* of the next one */
 	__u32 rest_us;
 	__u32 packets;    /* with DATA, in this epoch, as the next three */
@@ -134,35 +139,44 @@ BICAST_FN void bicast_spare_run(struct bicast_spare *s, __u64 now_us)
 	s->until_us = now_us + s->run_us;
 	s->run_us = bicast_spare_twice(s->run_us, MOST_RUN_US);
 	s->rest_us = REST_US;
-	s->tries = bicast_spare_tries(s);
+	s->tries = AGAIN_TRIES;
+}
+
+/* Whether there was a queue in the packets' own path when it was asked last. */
+BICAST_FN __u32 bicast_spare_queued(const struct bicast_spare *s)
+{
+	return s->own_us > s->least_us + QUEUED_US;
 }
 
 /* A copy that was tried alone has found the other path with a queue, or without. */
 BICAST_FN void bicast_spare_tried(struct bicast_spare *s, __u32 waited, __u64 now_us)
 {
 	s->watched = 0;
-	if (waited) {
+	s->phase = SPARE_ASK;
+	if (!waited) {
+		s->tries--;
+		s->until_us = now_us + WAIT_US;
+	} else if (s->run_us > RUN_US) {
+		/* The first one since there was room: one alone may have waited for a processor. */
+		s->run_us = RUN_US;
+		s->tries = bicast_spare_tries(s);
+	} else {
 		bicast_spare_rest(s, s->rest_us, now_us);
 		s->rest_us = bicast_spare_twice(s->rest_us, MOST_REST_US);
-		s->run_us = RUN_US;
 		s->tries = 3 * bicast_spare_tries(s);
-	} else if (--s->tries) {
-		return;
-	} else if (bicast_spare_careful(s)) {
-		s->phase = SPARE_ASK;
-	} else {
-		bicast_spare_run(s, now_us);
 	}
 }
 
 /* A packet was on its way by its own path alone for so long. */
 BICAST_FN void bicast_spare_asked(struct bicast_spare *s, __u64 took_us, __u64 now_us)
 {
+	__u32 waited = bicast_spare_waited(s, took_us, now_us);
+
 	s->watched = 0;
-	s->queued = bicast_spare_waited(s, took_us, now_us);
+	s->own_us = took_us;
 	if (s->tries)
 		s->phase = SPARE_TRY;
-	else if (!s->queued)
+	else if (!waited || (!bicast_spare_careful(s) && now_us > s->until_us))
 		bicast_spare_run(s, now_us);
 }
 
@@ -272,14 +286,15 @@ BICAST_FN void bicast_spare_acknowledged(struct bicast_spare *s, __u32 highest, 
 		return;
 	if (s->phase == SPARE_ASK) {
 		bicast_spare_asked(s, took_us, now_us);
-	} else if (s->phase == SPARE_TRY && s->queued && !bicast_spare_waited(s, took_us, now_us)) {
+	} else if (s->phase == SPARE_TRY && bicast_spare_queued(s) && !bicast_spare_waited(s, took_us, now_us)) {
 		bicast_spare_tried(s, 0, now_us);
 	} else if (reported && tsn == s->tsn) {
 		s->watched = 0;
 		s->took_us = took_us;
 		waited = bicast_spare_waited(s, took_us, now_us);
+		/* It may be its packet that was slow: by as much more than the one before it, that is no queue of the copy's. */
 		if (s->phase == SPARE_TRY)
-			bicast_spare_tried(s, waited, now_us);
+			bicast_spare_tried(s, waited && (bicast_spare_queued(s) || took_us > s->own_us + QUEUED_US), now_us);
 	} else if (reported && bicast_above(tsn, s->tsn)) {
 		/* A later one: this one, or its report, was lost. */
 		s->watched = 0;

@@ -193,20 +193,23 @@ fn tried(own_ms: u64, other_ms: u64) -> bool {
         spare.sent(AGAIN, tsn, 0, 1251 * MS);
     }
     assert!(!copy(&mut spare, 6, 1291), "copies are still under way");
-    assert!(!copy(&mut spare, 7, 1292), "asks how long a packet takes by its own path");
-    let mut now_ms = 1292 + own_ms;
-    spare.acknowledged(7, 0, 0, now_ms * MS);
-    for tsn in (8..24).step_by(2) {
-        if !copy(&mut spare, tsn, now_ms) {
+    let mut now_ms = 1292;
+    for tsn in (7..31).step_by(3) {
+        assert!(!copy(&mut spare, tsn, now_ms), "asks how long a packet takes by its own path");
+        now_ms += own_ms;
+        spare.acknowledged(tsn, 0, 0, now_ms * MS);
+        if !copy(&mut spare, tsn + 1, now_ms) {
             return false;
         }
-        assert!(!copy(&mut spare, tsn + 1, now_ms + 1), "one at a time");
+        assert!(!copy(&mut spare, tsn + 2, now_ms + 1), "one at a time");
         let (first, second) = (own_ms.min(other_ms), own_ms.max(other_ms));
-        spare.acknowledged(tsn, 0, 0, (now_ms + first) * MS);
-        spare.acknowledged(tsn, tsn, 1, (now_ms + second) * MS);
+        spare.acknowledged(tsn + 1, 0, 0, (now_ms + first) * MS);
+        spare.acknowledged(tsn + 1, tsn + 1, 1, (now_ms + second) * MS);
         now_ms += second;
     }
-    copy(&mut spare, 24, now_ms) && copy(&mut spare, 25, now_ms)
+    assert!(!copy(&mut spare, 31, now_ms), "asks whether anything waits there any more");
+    spare.acknowledged(31, 0, 0, (now_ms + 10) * MS);
+    copy(&mut spare, 32, now_ms + 10) && copy(&mut spare, 33, now_ms + 10)
 }
 
 #[test]
@@ -241,33 +244,108 @@ fn with_care_all_are_copied_where_nothing_waits() {
     }
 }
 
+/// Sends a packet after the other, each once the one before it is acknowledged.
+struct Slow {
+    spare: RawSpare,
+    now_us: u64,
+    tsn: u32,
+}
+
+impl Slow {
+    fn of(stack: u32) -> Slow {
+        Slow { spare: spare_of(stack), now_us: SECOND_US, tsn: 0 }
+    }
+
+    /// A packet is acknowledged after so long, as received twice if a copy of it went, too: whether it did.
+    fn send(&mut self, took_us: u64) -> bool {
+        self.tsn += 1;
+        let copied = self.spare.sent(FIRST, self.tsn, 0, self.now_us) == FIRST;
+        if copied {
+            self.spare.copied(FIRST, self.tsn, self.now_us);
+        }
+        self.now_us += took_us;
+        self.spare.acknowledged(self.tsn, self.tsn, u32::from(copied), self.now_us);
+        copied
+    }
+
+    fn send_many(&mut self, count: usize, took_us: u64) -> Vec<bool> {
+        (0..count).map(|_| self.send(took_us)).collect()
+    }
+}
+
 #[test]
 fn with_care_copies_wait_until_their_packets_path_has_no_queue() {
-    let mut spare = spare_of(EXTENSIONS);
-    let mut now_us = SECOND_US;
-    let mut tsn = 0;
-    // A packet goes, and is acknowledged after so long, as received twice if a copy of it went, too: whether it did.
-    let mut send = |took_us| {
-        tsn += 1;
-        let copied = spare.sent(FIRST, tsn, 0, now_us) == FIRST;
-        if copied {
-            spare.copied(FIRST, tsn, now_us);
-        }
-        now_us += took_us;
-        spare.acknowledged(tsn, tsn, u32::from(copied), now_us);
-        copied
-    };
-    assert!(!send(10 * MS), "asks, and learns the least time");
+    let mut sender = Slow::of(EXTENSIONS);
+    assert!(!sender.send(10 * MS), "asks, and learns the least time");
     for nth in 0..16 {
-        assert!(send(14 * MS - nth), "one at a time: 4 ms is no queue");
+        assert!(sender.send(14 * MS - nth), "tries: 4 ms is no queue");
+        assert!(!sender.send(if nth < 15 { 10 * MS } else { 40 * MS }), "and asks again, in turn");
     }
     assert_eq!(
-        [send(40 * MS), send(30 * MS), send(14 * MS + 1)],
-        [false; 3],
+        [30 * MS, 14 * MS + 1].map(|us| sender.send(us)),
+        [false; 2],
         "there is room, but its packet waits"
     );
-    assert!(!send(14 * MS), "and does not any more");
-    assert_eq!([send(10 * MS), send(40 * MS)], [true; 2]);
+    assert!(!sender.send(14 * MS), "and does not any more");
+    assert_eq!([10 * MS, 40 * MS].map(|us| sender.send(us)), [true; 2]);
+}
+
+#[test]
+fn copies_wait_for_their_packets_path_for_a_second_but_with_care() {
+    let mut sender = Slow::of(ADDRESSES);
+    assert_eq!(sender.send_many(10, 10 * MS), [true; 10]);
+    assert_eq!(sender.send_many(2, 10 * MS), [false; 2], "a rest");
+    assert_eq!(sender.send_many(16, 10 * MS), [false, true].repeat(8));
+    assert_eq!(sender.send_many(26, 40 * MS), [false; 26]);
+    assert!(sender.send(40 * MS), "1040 ms later");
+    let mut sender = Slow::of(EXTENSIONS);
+    assert_eq!(sender.send_many(32, 10 * MS), [false, true].repeat(16));
+    assert_eq!(sender.send_many(100, 40 * MS), [false; 100]);
+}
+
+/// With care, after its first run.
+fn run_of_slow() -> Slow {
+    let mut sender = Slow::of(EXTENSIONS);
+    assert_eq!(sender.send_many(32, 10 * MS), [false, true].repeat(16));
+    assert!(!sender.send(10 * MS), "nothing waits");
+    assert_eq!(sender.send_many(25, 10 * MS), [true; 25]);
+    assert!(sender.send(20 * MS), "for 250 ms; then there is a queue");
+    assert_eq!(sender.send_many(3, 10 * MS), [false; 3], "until the last copy has left");
+    sender
+}
+
+#[test]
+fn four_tries_are_enough_after_a_run() {
+    let mut sender = run_of_slow();
+    assert_eq!(sender.send_many(8, 10 * MS), [false, true].repeat(4));
+    assert!(!sender.send(10 * MS), "nothing waits");
+    assert_eq!(sender.send_many(2, 10 * MS), [true; 2]);
+}
+
+#[test]
+fn one_late_copy_after_a_run_may_be_chance() {
+    let mut sender = run_of_slow();
+    assert_eq!([10 * MS, 15 * MS].map(|us| sender.send(us)), [false, true]);
+    assert_eq!(sender.send_many(32, 10 * MS), [false, true].repeat(16), "as many tries as at first");
+    assert!(!sender.send(10 * MS), "nothing waits");
+    assert_eq!(sender.send_many(2, 10 * MS), [true; 2]);
+    let mut sender = run_of_slow();
+    assert_eq!([10, 15, 10, 15].map(|ms| sender.send(ms * MS)), [false, true, false, true]);
+    assert_eq!(sender.send_many(2, 10 * MS), [false; 2], "two are a queue");
+}
+
+#[test]
+fn a_queue_of_its_packets_path_is_not_taken_for_the_copys() {
+    let mut sender = Slow::of(EXTENSIONS);
+    // By turns a packet alone and one with a copy, while a queue of their own grows by one packet per round trip.
+    let took = [10_000, 11_200, 12_400, 13_600, 14_000, 18_000];
+    assert_eq!(took.map(|us| sender.send(us)), [false, true].repeat(3)[..]);
+    assert_eq!([15_200, 14_000].map(|us| sender.send(us)), [false, true], "the copy overtakes");
+    assert_eq!([14_000, 18_001].map(|us| sender.send(us)), [false, true], "and this one waits");
+    assert_eq!([10_000, 10_000].map(|us| sender.send(us)), [false; 2], "so there is a rest");
+    let mut sender = Slow::of(EXTENSIONS);
+    assert_eq!([10_000, 10_000, 15_200, 14_001].map(|us| sender.send(us)), [false, true, false, true]);
+    assert_eq!([10_000, 10_000].map(|us| sender.send(us)), [false; 2], "neither was fast");
 }
 
 #[test]
