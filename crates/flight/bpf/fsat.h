@@ -27,7 +27,7 @@
 #define FSAT_MIN_TARGET 8192U
 
 /* What `fsat` adds, each switched by itself. None: `fsat_paper`. */
-#define FSAT_ADD_BEST  1U /* judges losses by the best BDP of late, not by the last */
+#define FSAT_ADD_BEST  1U /* judges losses by the best BDP of late, not by the last; offers it to a link that varies */
 #define FSAT_ADD_DRAIN 2U /* lets the queue run dry now and then, to learn rtt_min */
 #define FSAT_ADD_FAIR  4U /* a constant on top of target, so that equal flows get equal shares */
 #define FSAT_ADD_PACE  8U /* a rate */
@@ -517,6 +517,16 @@ FSAT_INLINE void fsat_drain(struct fsat *f, const struct fsat_ack *a)
 	}
 }
 
+/* FSAT_ADD_BEST where the rate varies: the queue has run dry, or RTT has halved since the last period and it soon will. The link
+ * takes more than it is offered, and by (8) that would grow by RTTs. If it does not take the best, that waits once. */
+FSAT_INLINE void fsat_leap(struct fsat *f, const struct fsat_ack *a)
+{
+	int dry = !fsat_differs(f, f->rtt_min_us, a->rtt_us) || a->rtt_us < f->rtt_before_us / 2;
+
+	if (dry && fsat_varies(f) && !f->draining)
+		f->target = fsat_max(f->target, fsat_best(f));
+}
+
 /* ---- Periods ---- */
 
 FSAT_INLINE void fsat_begin_period(struct fsat *f, const struct fsat_ack *a)
@@ -619,8 +629,10 @@ FSAT_INLINE void fsat_on_ack(struct fsat *f, const struct fsat_config *c, const 
 		fsat_begin_period(f, a);
 	else
 		fsat_measure(f, c, a);
-	if (a->rtt_us && fsat_adds(c, FSAT_ADD_DRAIN))
+	if (a->rtt_us && fsat_adds(c, FSAT_ADD_DRAIN)) {
 		fsat_drain(f, a);
+		fsat_leap(f, a);
+	}
 	f->space = fsat_moved_space(f, c, a);
 }
 

@@ -319,6 +319,25 @@ fn pace_is_half_as_much_again_as_the_window_needs() {
 }
 
 #[test]
+fn best_is_offered_to_a_link_that_varies_where_its_queue_runs_dry() {
+    // The period began 10 ms ago: neither (8) nor (7) has to do with it.
+    let target = |state: RawFsat, rtt_us| {
+        let seen = RawFsat { best: [30_000, 60_000], rtt_before_us: 300_000, rtt_low_us: 1, ..state };
+        let mut state = RawFsat { rtt_found_us: 100_000, ..seen };
+        state.on_ack(&config(Additions::FSAT), &ack(10_000, rtt_us, 40_000));
+        state.target
+    };
+    let varies = RawFsat { falls: 6554, ..standing(0) };
+    assert_eq!(target(varies, 112_000), 60_000, "within an eighth of rtt_min");
+    assert_eq!(target(varies, 149_000), 60_000, "less than half of the last period's least");
+    assert_eq!(target(varies, 150_000), 40_000);
+    assert_eq!(target(RawFsat { falls: 6553, ..varies }, 112_000), 40_000);
+    assert_eq!(target(RawFsat { target: 70_000, ..varies }, 112_000), 70_000, "it limits nothing");
+    let drain = RawFsat { draining: DEEP, drain_rcv_bytes: 20_000, ..varies };
+    assert_eq!(target(drain, 149_000), 40_000, "a drain makes RTT fall");
+}
+
+#[test]
 fn even_scales_what_arrived_to_one_rtt_min() {
     let ended = |additions| {
         let mut state = RawFsat { period_rcv_bytes: 23_000, target: 1, ..standing(0) };
