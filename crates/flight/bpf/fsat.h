@@ -54,6 +54,7 @@
 #define FSAT_FALLS_AFTER      16U      /* from so many after a drain on, which makes others drain as well */
 #define FSAT_FALLS_ALWAYS     65536U   /* RTT falls in each of them */
 #define FSAT_FALLS_VARIES     (FSAT_FALLS_ALWAYS / 10)
+#define FSAT_FALLS_DRAINED    8U       /* RTT before a drain, in rtt_min, that our own queue has only if the rate fell */
 
 struct fsat_config {
 	__u32 additions; /* FSAT_ADD_* */
@@ -128,6 +129,7 @@ struct fsat {
 	__u32 arrived;           /* what arrived in the last whole period, by fsat_arrived */
 	__u32 steady;            /* periods in a row in which that was the same, within an eighth */
 	__u32 rtt_before_us;     /* the least RTT of the last whole period */
+	__u32 drain_rtt_us;      /* what RTT was when the last drain began; 0: in a crowd, where others drain too */
 	__u32 undrained;         /* periods since a drain of ours, up to FSAT_FALLS_AFTER */
 };
 
@@ -356,6 +358,14 @@ FSAT_INLINE void fsat_note_falls(struct fsat *f, __u32 rtt_us)
 	f->rtt_before_us = rtt_us;
 }
 
+/* A drain has found rtt_min. A queue that makes RTT many times that, and goes with what we hold back, was ours, and the rate
+ * has fallen. Drains that are due for such RTTs again and again leave no time to count falls. */
+FSAT_INLINE void fsat_note_drained(struct fsat *f)
+{
+	if (f->drain_rtt_us / FSAT_FALLS_DRAINED > f->rtt_min_us)
+		f->falls = fsat_min(f->falls + FSAT_FALLS_ALWAYS / 2, FSAT_FALLS_ALWAYS);
+}
+
 /* By Little's law RTT is at most twice rtt_min if the queue is ours alone, since target is at most twice
  * rcv_bytes, and FSAT_ADD_FAIR's two segments more where nobody seems to share the link. More, for long, is another's
  * queue, or a longer route; or the rate has fallen, where it varies. */
@@ -417,9 +427,12 @@ FSAT_INLINE void fsat_begin_drain(struct fsat *f, const struct fsat_ack *a)
 	f->drains++;
 	f->dry_us = a->now_us;
 	f->falls_us = a->now_us;
+	f->drain_rtt_us = a->rtt_us;
 	f->drain_rcv_bytes = fsat_min(f->space, f->rcv_bytes);
-	if (fsat_crowded(f, a->mss)) /* the last period may have had more by chance */
+	if (fsat_crowded(f, a->mss)) { /* the last period may have had more by chance */
+		f->drain_rtt_us = 0;
 		f->drain_rcv_bytes = fsat_min(f->drain_rcv_bytes, f->s);
+	}
 	if (!f->rtt_found_us)
 		f->rtt_found_us = f->rtt_min_us;
 }
@@ -449,6 +462,8 @@ FSAT_INLINE void fsat_end_drain(struct fsat *f, const struct fsat_ack *a)
 	f->rtt_min_us = least;
 	f->rtt_found_before_us = last;
 	f->rtt_found_us = low;
+	if (f->rtt_known == FSAT_RTT_KNOWN)
+		fsat_note_drained(f);
 	fsat_dry(f, a);
 }
 
@@ -484,7 +499,10 @@ FSAT_INLINE void fsat_confirm(struct fsat *f, const struct fsat_ack *a)
 	if (f->rtt_known == FSAT_RTT_DOUBTED)
 		f->rtt_found_us = f->rtt_min_us;
 	f->rtt_known = FSAT_RTT_KNOWN;
-	f->quiet += f->draining != 0;
+	if (f->draining) {
+		f->quiet++;
+		fsat_note_drained(f);
+	}
 	fsat_dry(f, a);
 }
 

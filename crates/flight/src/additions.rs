@@ -239,6 +239,25 @@ fn drain_counts_periods_in_which_rtt_fell_by_itself() {
 }
 
 #[test]
+fn drain_that_empties_a_long_queue_counts_as_falls() {
+    let falls = |state: RawFsat, begun_us| {
+        let due = RawFsat { falls: 1000, foreign: 8, drained_us: 0u32.wrapping_sub(2_000_000), ..state };
+        let mut state = RawFsat { rtt_found_us: 100_000, rtt_low_us: begun_us, ..due };
+        for (now_us, rtt_us) in [(10_000, begun_us), (20_000, 112_000), (90_000, 112_000)] {
+            state.on_ack(&config(Additions::DRAIN), &ack(now_us, rtt_us, 1000));
+            assert!(now_us > 10_000 || state.draining != 0);
+        }
+        assert_eq!((state.draining, state.rtt_known), (0, KNOWN));
+        state.falls
+    };
+    let known = RawFsat { rtt_known: KNOWN, ..standing(0) };
+    assert_eq!(falls(known, 800_008), 1000 + 32_768, "more than eight times rtt_min, and rtt_min is seen");
+    assert_eq!(falls(known, 800_007), 1000);
+    assert_eq!(falls(standing(0), 800_008), 1000 + 32_768, "a deep one ends when RTT falls no more");
+    assert_eq!(falls(RawFsat { s: 12_000, ..known }, 800_008), 1000, "in a crowd others may drain too");
+}
+
+#[test]
 fn drain_is_not_due_by_rtt_where_the_rate_varies() {
     let due = |falls, rtt_us, foreign| {
         let known = RawFsat { rtt_found_us: 100_000, rtt_known: KNOWN, rtt_low_us: 1, ..standing(0) };
