@@ -153,6 +153,13 @@ FSAT_INLINE int fsat_steady(const struct fsat *f) { return f->steady >= FSAT_STE
 /* Whether a flow of few segments seems to be one of several: alone, its rate would be the same for some periods. */
 FSAT_INLINE int fsat_crowded(const struct fsat *f, __u32 mss) { return fsat_few(f->s, mss) && !fsat_steady(f); }
 
+/* A queue that is shared rises by who comes, and falls where flows drain; one that falls every few periods is that of a
+ * link whose rate varies. */
+FSAT_INLINE int fsat_varies(const struct fsat *f)
+{
+	return f->falls > FSAT_FALLS_VARIES;
+}
+
 /* With FSAT_ADD_FAIR what is constant is on top of target, and several flows in a short path have not room for more. */
 FSAT_INLINE __u32 fsat_min_target(const struct fsat_config *c, const struct fsat_ack *a)
 {
@@ -213,11 +220,17 @@ FSAT_INLINE __u32 fsat_ssthresh(const struct fsat *f, __u32 rcv_bytes, __u32 mss
 	return fsat_max(fsat_max(rcv_bytes, f->flight_n / 2), fsat_twice(mss));
 }
 
+/* Our own queue makes RTT twice rtt_min: at twice that, where the rate varies, it has fallen. Few segments would come to a halt. */
+FSAT_INLINE int fsat_fell(const struct fsat *f, __u32 mss)
+{
+	return f->rtt_us / 4 > f->rtt_min_us && fsat_varies(f) && !fsat_few(f->s, mss);
+}
+
 /* The steps of space towards `target`: up by what arrived (RFC 3465), down by half of it, as rate halving
- * does. Down from where it limits: what lies above cwnd limits nothing. */
+ * does, or by all of it where the rate has fallen. Down from where it limits: what lies above cwnd limits nothing. */
 FSAT_INLINE __u32 fsat_step(const struct fsat *f, const struct fsat_config *c, const struct fsat_ack *a, __u32 target)
 {
-	__u32 space = f->space, down = a->delivered / 2;
+	__u32 space = f->space, down = fsat_fell(f, a->mss) ? a->delivered : a->delivered / 2;
 
 	target = fsat_min(target, fsat_max(a->cwnd_max, fsat_min_target(c, a)));
 	if (space <= target)
@@ -338,13 +351,6 @@ FSAT_INLINE void fsat_note_arrived(struct fsat *f, __u32 arrived)
 FSAT_INLINE int fsat_differs(const struct fsat *f, __u32 less_us, __u32 more_us)
 {
 	return more_us > less_us && more_us - less_us > fsat_max(more_us / 8, f->two_segments_us);
-}
-
-/* A queue that is shared rises by who comes, and falls where flows drain; one that falls every few periods is that of a
- * link whose rate varies. */
-FSAT_INLINE int fsat_varies(const struct fsat *f)
-{
-	return f->falls > FSAT_FALLS_VARIES;
 }
 
 FSAT_INLINE void fsat_note_falls(struct fsat *f, __u32 rtt_us)

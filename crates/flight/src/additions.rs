@@ -357,6 +357,19 @@ fn best_is_offered_to_a_link_that_varies_where_its_queue_runs_dry() {
 }
 
 #[test]
+fn drain_knows_a_link_that_varies_and_space_falls_by_all_that_arrives() {
+    let space = |falls, s, rtt_us| {
+        let mut state = RawFsat { falls, s, target: 30_000, rtt_low_us: 1, rtt_found_us: 1, ..standing(0) };
+        state.on_ack(&config(Additions::DRAIN), &ack(10_000, rtt_us, 40_000));
+        state.space
+    };
+    assert_eq!(space(6554, 20_000, 400_004), 38_000, "RTT is more than four times rtt_min");
+    assert_eq!(space(6554, 20_000, 400_003), 39_000);
+    assert_eq!(space(6553, 20_000, 400_004), 39_000);
+    assert_eq!(space(6554, 12_000, 400_004), 39_000, "twelve segments");
+}
+
+#[test]
 fn even_scales_what_arrived_to_one_rtt_min() {
     let ended = |additions| {
         let mut state = RawFsat { period_rcv_bytes: 23_000, target: 1, ..standing(0) };
