@@ -284,6 +284,12 @@ FSAT_INLINE __u32 fsat_best_ssthresh(const struct fsat *f, __u32 mss)
 	return fsat_ssthresh(f, fsat_max(fsat_best(f), f->rcv_bytes), mss);
 }
 
+/* (8) where the rate varies: a quarter more than it, but no more than the best. */
+FSAT_INLINE __u32 fsat_more_of_best(const struct fsat *f, __u32 arrived)
+{
+	return fsat_min(fsat_amount(5ULL * arrived / 2), fsat_best(f));
+}
+
 /* ---- FSAT_ADD_FULL: RTT is as great as it gets, so the buffer ends there ---- */
 
 FSAT_INLINE __u32 fsat_high(const struct fsat *f) { return fsat_max(f->high_us[0], f->high_us[1]); }
@@ -591,6 +597,8 @@ FSAT_INLINE void fsat_measure(struct fsat *f, const struct fsat_config *c, const
 	f->period_app_limited |= a->app_limited;
 	arrived = fsat_arrived(f, c, a);
 	f->target = fsat_judge2(f, arrived);
+	if (fsat_varies(f))
+		f->target = fsat_max(f->target, fsat_more_of_best(f, arrived));
 	if (a->now_us - f->period_start_us >= f->rtt_min_us)
 		fsat_end_period(f, c, a, arrived);
 }

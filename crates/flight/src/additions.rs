@@ -338,6 +338,19 @@ fn pace_is_half_as_much_again_as_the_window_needs() {
 }
 
 #[test]
+fn best_bounds_what_a_link_that_varies_is_offered_beyond_twice_what_arrived() {
+    let target = |falls, best| {
+        let mut state = RawFsat { falls, best: [best, 0], period_rcv_bytes: 28_000, ..standing(0) };
+        (state.rtt_low_us, state.rtt_before_us) = (1, 200_000);
+        state.on_ack(&config(Additions::FSAT), &ack(10_000, 200_000, 40_000));
+        state.target
+    };
+    // 30,000 bytes arrived so far.
+    assert_eq!(target(6553, 90_000), 60_000, "(8)");
+    assert_eq!((target(6554, 90_000), target(6554, 70_000), target(6554, 50_000)), (75_000, 70_000, 60_000));
+}
+
+#[test]
 fn best_is_offered_to_a_link_that_varies_where_its_queue_runs_dry() {
     // The period began 10 ms ago: neither (8) nor (7) has to do with it.
     let target = |state: RawFsat, rtt_us| {
