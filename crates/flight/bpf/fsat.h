@@ -220,7 +220,8 @@ FSAT_INLINE __u32 fsat_ssthresh(const struct fsat *f, __u32 rcv_bytes, __u32 mss
 	return fsat_max(fsat_max(rcv_bytes, f->flight_n / 2), fsat_twice(mss));
 }
 
-/* Our own queue makes RTT twice rtt_min: at twice that, where the rate varies, it has fallen. Few segments would come to a halt. */
+/* Our own queue makes RTT twice rtt_min: at more than twice that, the rate of a link where it varies has fallen. Few segments
+ * would come to a halt. */
 FSAT_INLINE int fsat_fell(const struct fsat *f, __u32 mss)
 {
 	return f->rtt_us / 4 > f->rtt_min_us && fsat_varies(f) && !fsat_few(f->s, mss);
@@ -551,9 +552,9 @@ FSAT_INLINE void fsat_drain(struct fsat *f, const struct fsat_ack *a)
  * takes more than it is offered, and by (8) that would grow by RTTs. If it does not take the best, that waits once. */
 FSAT_INLINE void fsat_leap(struct fsat *f, const struct fsat_ack *a)
 {
-	int dry = !fsat_differs(f, f->rtt_min_us, a->rtt_us) || a->rtt_us < f->rtt_before_us / 2;
-
-	if (dry && fsat_varies(f) && !f->draining)
+	if (!fsat_varies(f) || f->draining)
+		return;
+	if (!fsat_differs(f, f->rtt_min_us, a->rtt_us) || a->rtt_us < f->rtt_before_us / 2)
 		f->target = fsat_max(f->target, fsat_best(f));
 }
 
