@@ -27,7 +27,7 @@
 #define FSAT_MIN_TARGET 8192U
 
 /* What `fsat` adds, each switched by itself. None: `fsat_paper`. */
-#define FSAT_ADD_BEST  1U /* judges losses by the best BDP of late, not by the last */
+#define FSAT_ADD_BEST  1U /* judges losses by the best BDP of late, not by the last; offers it to a link that varies */
 #define FSAT_ADD_DRAIN 2U /* lets the queue run dry now and then, to learn rtt_min */
 #define FSAT_ADD_FAIR  4U /* a constant on top of target, so that equal flows get equal shares */
 #define FSAT_ADD_PACE  8U /* a rate */
@@ -54,6 +54,7 @@
 #define FSAT_FALLS_AFTER      16U      /* from so many after a drain on, which makes others drain as well */
 #define FSAT_FALLS_ALWAYS     65536U   /* RTT falls in each of them */
 #define FSAT_FALLS_VARIES     (FSAT_FALLS_ALWAYS / 10)
+#define FSAT_FALLS_DRAINED    8U       /* RTT before a drain, in rtt_min, that our own queue has only if the rate fell */
 
 struct fsat_config {
 	__u32 additions; /* FSAT_ADD_* */
@@ -128,6 +129,7 @@ struct fsat {
 	__u32 arrived;           /* what arrived in the last whole period, by fsat_arrived */
 	__u32 steady;            /* periods in a row in which that was the same, within an eighth */
 	__u32 rtt_before_us;     /* the least RTT of the last whole period */
+	__u32 drain_rtt_us;      /* what RTT was when the last drain began; 0: in a crowd, where others drain too */
 	__u32 undrained;         /* periods since a drain of ours, up to FSAT_FALLS_AFTER */
 };
 
@@ -150,6 +152,13 @@ FSAT_INLINE int fsat_steady(const struct fsat *f) { return f->steady >= FSAT_STE
 
 /* Whether a flow of few segments seems to be one of several: alone, its rate would be the same for some periods. */
 FSAT_INLINE int fsat_crowded(const struct fsat *f, __u32 mss) { return fsat_few(f->s, mss) && !fsat_steady(f); }
+
+/* A queue that is shared rises by who comes, and falls where flows drain; one that falls every few periods is that of a
+ * link whose rate varies. */
+FSAT_INLINE int fsat_varies(const struct fsat *f)
+{
+	return f->falls > FSAT_FALLS_VARIES;
+}
 
 /* With FSAT_ADD_FAIR what is constant is on top of target, and several flows in a short path have not room for more. */
 FSAT_INLINE __u32 fsat_min_target(const struct fsat_config *c, const struct fsat_ack *a)
@@ -211,11 +220,18 @@ FSAT_INLINE __u32 fsat_ssthresh(const struct fsat *f, __u32 rcv_bytes, __u32 mss
 	return fsat_max(fsat_max(rcv_bytes, f->flight_n / 2), fsat_twice(mss));
 }
 
+/* Our own queue makes RTT twice rtt_min: at more than twice that, the rate of a link where it varies has fallen. Few segments
+ * would come to a halt. */
+FSAT_INLINE int fsat_fell(const struct fsat *f, __u32 mss)
+{
+	return f->rtt_us / 4 > f->rtt_min_us && fsat_varies(f) && !fsat_few(f->s, mss);
+}
+
 /* The steps of space towards `target`: up by what arrived (RFC 3465), down by half of it, as rate halving
- * does. Down from where it limits: what lies above cwnd limits nothing. */
+ * does, or by all of it where the rate has fallen. Down from where it limits: what lies above cwnd limits nothing. */
 FSAT_INLINE __u32 fsat_step(const struct fsat *f, const struct fsat_config *c, const struct fsat_ack *a, __u32 target)
 {
-	__u32 space = f->space, down = a->delivered / 2;
+	__u32 space = f->space, down = fsat_fell(f, a->mss) ? a->delivered : a->delivered / 2;
 
 	target = fsat_min(target, fsat_max(a->cwnd_max, fsat_min_target(c, a)));
 	if (space <= target)
@@ -267,6 +283,12 @@ FSAT_INLINE int fsat_within_best(const struct fsat *f)
 FSAT_INLINE __u32 fsat_best_ssthresh(const struct fsat *f, __u32 mss)
 {
 	return fsat_ssthresh(f, fsat_max(fsat_best(f), f->rcv_bytes), mss);
+}
+
+/* (8) where the rate varies: a quarter more than it, but no more than the best. */
+FSAT_INLINE __u32 fsat_more_of_best(const struct fsat *f, __u32 arrived)
+{
+	return fsat_min(fsat_amount(5ULL * arrived / 2), fsat_best(f));
 }
 
 /* ---- FSAT_ADD_FULL: RTT is as great as it gets, so the buffer ends there ---- */
@@ -338,13 +360,6 @@ FSAT_INLINE int fsat_differs(const struct fsat *f, __u32 less_us, __u32 more_us)
 	return more_us > less_us && more_us - less_us > fsat_max(more_us / 8, f->two_segments_us);
 }
 
-/* A queue that is shared rises by who comes, and falls where flows drain; one that falls every few periods is that of a
- * link whose rate varies. */
-FSAT_INLINE int fsat_varies(const struct fsat *f)
-{
-	return f->falls > FSAT_FALLS_VARIES;
-}
-
 FSAT_INLINE void fsat_note_falls(struct fsat *f, __u32 rtt_us)
 {
 	f->undrained = f->draining ? 0 : fsat_min(f->undrained + 1, FSAT_FALLS_AFTER);
@@ -354,6 +369,14 @@ FSAT_INLINE void fsat_note_falls(struct fsat *f, __u32 rtt_us)
 			f->falls += FSAT_FALLS_ALWAYS / FSAT_FALLS_PERIODS;
 	}
 	f->rtt_before_us = rtt_us;
+}
+
+/* A drain has found rtt_min. A queue that makes RTT many times that, and goes with what we hold back, was ours, and the rate
+ * has fallen. Drains that are due for such RTTs again and again leave no time to count falls. */
+FSAT_INLINE void fsat_note_drained(struct fsat *f)
+{
+	if (f->drain_rtt_us / FSAT_FALLS_DRAINED > f->rtt_min_us)
+		f->falls = fsat_min(f->falls + FSAT_FALLS_ALWAYS / 2, FSAT_FALLS_ALWAYS);
 }
 
 /* By Little's law RTT is at most twice rtt_min if the queue is ours alone, since target is at most twice
@@ -417,9 +440,12 @@ FSAT_INLINE void fsat_begin_drain(struct fsat *f, const struct fsat_ack *a)
 	f->drains++;
 	f->dry_us = a->now_us;
 	f->falls_us = a->now_us;
+	f->drain_rtt_us = a->rtt_us;
 	f->drain_rcv_bytes = fsat_min(f->space, f->rcv_bytes);
-	if (fsat_crowded(f, a->mss)) /* the last period may have had more by chance */
+	if (fsat_crowded(f, a->mss)) { /* the last period may have had more by chance */
+		f->drain_rtt_us = 0;
 		f->drain_rcv_bytes = fsat_min(f->drain_rcv_bytes, f->s);
+	}
 	if (!f->rtt_found_us)
 		f->rtt_found_us = f->rtt_min_us;
 }
@@ -449,6 +475,8 @@ FSAT_INLINE void fsat_end_drain(struct fsat *f, const struct fsat_ack *a)
 	f->rtt_min_us = least;
 	f->rtt_found_before_us = last;
 	f->rtt_found_us = low;
+	if (f->rtt_known == FSAT_RTT_KNOWN)
+		fsat_note_drained(f);
 	fsat_dry(f, a);
 }
 
@@ -484,7 +512,10 @@ FSAT_INLINE void fsat_confirm(struct fsat *f, const struct fsat_ack *a)
 	if (f->rtt_known == FSAT_RTT_DOUBTED)
 		f->rtt_found_us = f->rtt_min_us;
 	f->rtt_known = FSAT_RTT_KNOWN;
-	f->quiet += f->draining != 0;
+	if (f->draining) {
+		f->quiet++;
+		fsat_note_drained(f);
+	}
 	fsat_dry(f, a);
 }
 
@@ -515,6 +546,16 @@ FSAT_INLINE void fsat_drain(struct fsat *f, const struct fsat_ack *a)
 		if (f->target != FSAT_NO_LIMIT && fsat_drain_due(f, a))
 			fsat_begin_drain(f, a);
 	}
+}
+
+/* FSAT_ADD_BEST where the rate varies: the queue has run dry, or RTT has halved since the last period and it soon will. The link
+ * takes more than it is offered, and by (8) that would grow by RTTs. If it does not take the best, that waits once. */
+FSAT_INLINE void fsat_leap(struct fsat *f, const struct fsat_ack *a)
+{
+	if (!fsat_varies(f) || f->draining)
+		return;
+	if (!fsat_differs(f, f->rtt_min_us, a->rtt_us) || a->rtt_us < f->rtt_before_us / 2)
+		f->target = fsat_max(f->target, fsat_best(f));
 }
 
 /* ---- Periods ---- */
@@ -557,6 +598,8 @@ FSAT_INLINE void fsat_measure(struct fsat *f, const struct fsat_config *c, const
 	f->period_app_limited |= a->app_limited;
 	arrived = fsat_arrived(f, c, a);
 	f->target = fsat_judge2(f, arrived);
+	if (fsat_varies(f))
+		f->target = fsat_max(f->target, fsat_more_of_best(f, arrived));
 	if (a->now_us - f->period_start_us >= f->rtt_min_us)
 		fsat_end_period(f, c, a, arrived);
 }
@@ -619,8 +662,10 @@ FSAT_INLINE void fsat_on_ack(struct fsat *f, const struct fsat_config *c, const 
 		fsat_begin_period(f, a);
 	else
 		fsat_measure(f, c, a);
-	if (a->rtt_us && fsat_adds(c, FSAT_ADD_DRAIN))
+	if (a->rtt_us && fsat_adds(c, FSAT_ADD_DRAIN)) {
 		fsat_drain(f, a);
+		fsat_leap(f, a);
+	}
 	f->space = fsat_moved_space(f, c, a);
 }
 

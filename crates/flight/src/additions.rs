@@ -239,6 +239,25 @@ fn drain_counts_periods_in_which_rtt_fell_by_itself() {
 }
 
 #[test]
+fn drain_that_empties_a_long_queue_counts_as_falls() {
+    let falls = |state: RawFsat, begun_us| {
+        let due = RawFsat { falls: 1000, foreign: 8, drained_us: 0u32.wrapping_sub(2_000_000), ..state };
+        let mut state = RawFsat { rtt_found_us: 100_000, rtt_low_us: begun_us, ..due };
+        for (now_us, rtt_us) in [(10_000, begun_us), (20_000, 112_000), (90_000, 112_000)] {
+            state.on_ack(&config(Additions::DRAIN), &ack(now_us, rtt_us, 1000));
+            assert!(now_us > 10_000 || state.draining != 0);
+        }
+        assert_eq!((state.draining, state.rtt_known), (0, KNOWN));
+        state.falls
+    };
+    let known = RawFsat { rtt_known: KNOWN, ..standing(0) };
+    assert_eq!(falls(known, 800_008), 1000 + 32_768, "more than eight times rtt_min, and rtt_min is seen");
+    assert_eq!(falls(known, 800_007), 1000);
+    assert_eq!(falls(standing(0), 800_008), 1000 + 32_768, "a deep one ends when RTT falls no more");
+    assert_eq!(falls(RawFsat { s: 12_000, ..known }, 800_008), 1000, "in a crowd others may drain too");
+}
+
+#[test]
 fn drain_is_not_due_by_rtt_where_the_rate_varies() {
     let due = |falls, rtt_us, foreign| {
         let known = RawFsat { rtt_found_us: 100_000, rtt_known: KNOWN, rtt_low_us: 1, ..standing(0) };
@@ -316,6 +335,51 @@ fn pace_is_half_as_much_again_as_the_window_needs() {
     let varies = RawFsat { falls: 6554, ..state };
     assert_eq!(varies.pacing_rate(&pace, &ack(0, 0, 0)), 600_000, "by the least RTT, 100 ms");
     assert_eq!(RawFsat { srtt_us: 0, ..state }.pacing_rate(&pace, &ack(0, 0, 0)), 0);
+}
+
+#[test]
+fn best_bounds_what_a_link_that_varies_is_offered_beyond_twice_what_arrived() {
+    let target = |falls, best| {
+        let mut state = RawFsat { falls, best: [best, 0], period_rcv_bytes: 28_000, ..standing(0) };
+        (state.rtt_low_us, state.rtt_before_us) = (1, 200_000);
+        state.on_ack(&config(Additions::FSAT), &ack(10_000, 200_000, 40_000));
+        state.target
+    };
+    // 30,000 bytes arrived so far.
+    assert_eq!(target(6553, 90_000), 60_000, "(8)");
+    assert_eq!((target(6554, 90_000), target(6554, 70_000), target(6554, 50_000)), (75_000, 70_000, 60_000));
+}
+
+#[test]
+fn best_is_offered_to_a_link_that_varies_where_its_queue_runs_dry() {
+    // The period began 10 ms ago: neither (8) nor (7) has to do with it.
+    let target = |state: RawFsat, rtt_us| {
+        let seen = RawFsat { best: [30_000, 60_000], rtt_before_us: 300_000, rtt_low_us: 1, ..state };
+        let mut state = RawFsat { rtt_found_us: 100_000, ..seen };
+        state.on_ack(&config(Additions::FSAT), &ack(10_000, rtt_us, 40_000));
+        state.target
+    };
+    let varies = RawFsat { falls: 6554, ..standing(0) };
+    assert_eq!(target(varies, 112_000), 60_000, "within an eighth of rtt_min");
+    assert_eq!(target(varies, 149_000), 60_000, "less than half of the last period's least");
+    assert_eq!(target(varies, 150_000), 40_000);
+    assert_eq!(target(RawFsat { falls: 6553, ..varies }, 112_000), 40_000);
+    assert_eq!(target(RawFsat { target: 70_000, ..varies }, 112_000), 70_000, "it limits nothing");
+    let drain = RawFsat { draining: DEEP, drain_rcv_bytes: 20_000, ..varies };
+    assert_eq!(target(drain, 149_000), 40_000, "a drain makes RTT fall");
+}
+
+#[test]
+fn drain_knows_a_link_that_varies_and_space_falls_by_all_that_arrives() {
+    let space = |falls, s, rtt_us| {
+        let mut state = RawFsat { falls, s, target: 30_000, rtt_low_us: 1, rtt_found_us: 1, ..standing(0) };
+        state.on_ack(&config(Additions::DRAIN), &ack(10_000, rtt_us, 40_000));
+        state.space
+    };
+    assert_eq!(space(6554, 20_000, 400_004), 38_000, "RTT is more than four times rtt_min");
+    assert_eq!(space(6554, 20_000, 400_003), 39_000);
+    assert_eq!(space(6553, 20_000, 400_004), 39_000);
+    assert_eq!(space(6554, 12_000, 400_004), 39_000, "twelve segments");
 }
 
 #[test]

@@ -64,6 +64,7 @@ pub struct RawFsat {
     pub arrived: u32,
     pub steady: u32,
     pub rtt_before_us: u32,
+    pub drain_rtt_us: u32,
     pub undrained: u32,
 }
 

@@ -78,6 +78,19 @@ pub fn jumps(mbps: f64, fsat: Option<Additions>, seed: u64) -> Scenario {
     on_cellular(&config, 0.0, fsat, seed)
 }
 
+/// One whose rate changes as much within 0.3 s, and that is never gone.
+pub fn fast(mbps: f64, fsat: Option<Additions>, seed: u64) -> Scenario {
+    let mean = Bitrate::from_mbps(mbps);
+    let config = CellularConfig {
+        mean,
+        variation: 1.0,
+        correlation: ms(300),
+        outages: None,
+        ..CellularConfig::default()
+    };
+    on_cellular(&config, 0.0, fsat, seed)
+}
+
 fn on_cellular(config: &CellularConfig, loss_percent: f64, fsat: Option<Additions>, seed: u64) -> Scenario {
     Scenario {
         link: cellular(config, seed, loss_percent),
