@@ -573,9 +573,15 @@ FSAT_INLINE __u32 fsat_moved_space(const struct fsat *f, const struct fsat_confi
 	return fsat_drain_level(f, a);
 }
 
+/* RTT falls below what a drain has found, be it in small steps. */
+FSAT_INLINE int fsat_sinks(const struct fsat *f, __u32 rtt_us)
+{
+	return f->rtt_known == FSAT_RTT_KNOWN && rtt_us < f->rtt_min_us && fsat_differs(f, rtt_us, f->rtt_found_us);
+}
+
 FSAT_INLINE void fsat_sample_rtt(struct fsat *f, const struct fsat_config *c, const struct fsat_ack *a)
 {
-	if (a->rtt_us < f->rtt_min_us - f->rtt_min_us / 8) {
+	if (a->rtt_us < f->rtt_min_us - f->rtt_min_us / 8 || fsat_sinks(f, a->rtt_us)) {
 		f->rtt_known = FSAT_RTT_UNKNOWN;
 		f->quiet = 0;
 	}

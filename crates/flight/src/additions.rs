@@ -3,7 +3,8 @@
 use crate::core::Additions;
 use crate::ffi::{NO_LIMIT, RawAck, RawConfig, RawFsat};
 
-/// `FSAT_RTT_KNOWN` and `FSAT_RTT_DOUBTED`.
+/// `FSAT_RTT_UNKNOWN`, `FSAT_RTT_KNOWN` and `FSAT_RTT_DOUBTED`.
+const UNKNOWN: u32 = 0;
 const KNOWN: u32 = 1;
 const DOUBTED: u32 = 2;
 /// `FSAT_DRAIN_SHALLOW` and `FSAT_DRAIN_DEEP`.
@@ -124,6 +125,17 @@ fn drain_is_gentle_once_rtt_min_is_known() {
         (KNOWN, 1, 0),
         "an eighth above rtt_min is enough"
     );
+}
+
+#[test]
+fn drain_is_due_where_rtt_sinks_in_small_steps() {
+    let mut state = RawFsat { rtt_known: KNOWN, rtt_found_us: 100_000, ..standing(0) };
+    let mut known = |rtt_us| {
+        state.on_ack(&config(Additions::DRAIN), &ack(10_000, rtt_us, 40_000));
+        state.rtt_known
+    };
+    assert_eq!([known(94_000), known(89_000), known(87_500)], [KNOWN; 3]);
+    assert_eq!(known(87_400), UNKNOWN, "more than an eighth below what the last drain found");
 }
 
 #[test]
