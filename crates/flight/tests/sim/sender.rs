@@ -10,8 +10,8 @@ use super::base::{Base, Kind};
 
 /// Payload of a packet.
 pub const MSS: u32 = 1448;
-/// What it is on the link, with Ethernet's header, as in the lab. Not 1500: a frame would take exactly a fifteenth of 180 ms on 1 Mbit/s, so that what an ACK lets go would always find the place
-/// of what just left, and lose nothing.
+/// What it is on the link, as in the lab. With 1500 it would take exactly a fifteenth of 180 ms on 1 Mbit/s, so that what an
+/// ACK lets go would always find the place of what just left, and not be lost.
 pub const FRAME: usize = 1514;
 
 /// How a flow behaves.
