@@ -676,14 +676,28 @@ FSAT_INLINE __u32 fsat_on_mark(struct fsat *f, __u32 mss)
 	return fsat_ssthresh(f, f->rcv_bytes, mss);
 }
 
-/* At which rate to send, bytes per second; 0 leaves it to TCP. Half as much again as the window needs, so
- * that the rate never is what limits; where the link's varies and may have risen, RTTs say so too late. */
+/* Others fill a buffer of one BDP at most, a quarter at least, or did so. What is paced is lost less often there than their
+ * bursts. */
+FSAT_INLINE int fsat_contended(const struct fsat *f)
+{
+	return f->losses_congestion && fsat_high(f) > f->rtt_least_us + f->rtt_least_us / 4 && fsat_buffer_of_one_bdp(f);
+}
+
+/* How many millionths of what the window needs: so many that the rate never is what limits. */
+FSAT_INLINE __u64 fsat_pace(const struct fsat *f)
+{
+	if (fsat_contended(f) && !f->draining)
+		return 4000000;
+	return f->target == FSAT_NO_LIMIT ? 2000000 : 1500000;
+}
+
+/* At which rate to send, bytes per second; 0 leaves it to TCP. Where the link's rate varies and may have risen, RTTs say so
+ * too late. */
 FSAT_INLINE __u64 fsat_pacing_rate(const struct fsat *f, const struct fsat_config *c, const struct fsat_ack *a)
 {
 	if (!fsat_adds(c, FSAT_ADD_PACE) || !f->srtt_us)
 		return 0;
-	return (f->target == FSAT_NO_LIMIT ? 2000000ULL : 1500000ULL) * fsat_window(f, a) /
-	       (fsat_varies(f) ? f->rtt_min_us : f->srtt_us);
+	return fsat_pace(f) * fsat_window(f, a) / (fsat_varies(f) ? f->rtt_min_us : f->srtt_us);
 }
 
 #endif

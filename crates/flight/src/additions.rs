@@ -331,6 +331,17 @@ fn pace_is_half_as_much_again_as_the_window_needs() {
 }
 
 #[test]
+fn pace_hardly_holds_back_in_a_buffer_that_others_fill() {
+    let rate = |state: RawFsat| state.pacing_rate(&config(Additions::FSAT), &ack(0, 0, 0));
+    let path = RawFsat { srtt_us: 200_000, rtt_least_us: 100_000, losses_congestion: 1, ..standing(0) };
+    let high = |high_us| RawFsat { high_us: [high_us, 0], ..path };
+    assert_eq!([rate(high(125_000)), rate(high(125_001))], [300_000, 800_000]);
+    assert_eq!([rate(high(225_000)), rate(high(226_000))], [800_000, 300_000], "deeper than one BDP");
+    assert_eq!(rate(RawFsat { losses_congestion: 0, ..high(200_000) }), 300_000, "nobody does");
+    assert_eq!(rate(RawFsat { draining: DEEP, ..high(200_000) }), 300_000);
+}
+
+#[test]
 fn even_scales_what_arrived_to_one_rtt_min() {
     let ended = |additions| {
         let mut state = RawFsat { period_rcv_bytes: 23_000, target: 1, ..standing(0) };
