@@ -295,21 +295,33 @@ FSAT_INLINE __u32 fsat_more_of_best(const struct fsat *f, __u32 arrived)
 
 FSAT_INLINE __u32 fsat_high(const struct fsat *f) { return fsat_max(f->high_us[0], f->high_us[1]); }
 
-/* Where no more is in flight than the path is known to carry, it has to be a shallow buffer, which others fill, one BDP
- * and what packets in it are in bunches: RTT beyond says that the rate is in a dip, and nothing about the buffer. */
+/* The buffer holds one BDP at most, and what packets in it are in bunches. */
+FSAT_INLINE int fsat_buffer_of_one_bdp(const struct fsat *f)
+{
+	return fsat_high(f) / 2 <= f->rtt_least_us + f->rtt_least_us / 8;
+}
+
+/* Others' queue is in rtt_min, so that what arrives within it is more than the path carries. */
+FSAT_INLINE int fsat_rtt_raised(const struct fsat *f)
+{
+	return f->rtt_min_us - f->rtt_min_us / 5 > f->rtt_least_us;
+}
+
+/* Where no more is in flight than the path is known to carry, it has to be a buffer of one BDP, which others fill: RTT
+ * beyond says that the rate is in a dip, and nothing about the buffer. */
 FSAT_INLINE int fsat_buffer_full(const struct fsat *f)
 {
-	__u32 high = fsat_high(f), low = f->rtt_least_us; /* rtt_min may contain a queue of others */
+	__u32 high = fsat_high(f), low = f->rtt_least_us;
 
 	if (f->rtt_us < high - high / 6 || high <= low + low / 4)
 		return 0;
-	return !fsat_within_best(f) || high / 2 <= low + low / 8;
+	return !fsat_within_best(f) || fsat_rtt_raised(f) || fsat_buffer_of_one_bdp(f);
 }
 
 /* (10) at the end of a buffer: where few segments are in flight, RTT says better than their number whether any waited. */
 FSAT_INLINE int fsat_few_queue(const struct fsat *f, __u32 mss)
 {
-	return fsat_few(f->flight_n, mss) && f->rtt_us - f->rtt_us / 5 > f->rtt_min_us;
+	return fsat_few(f->flight_n, mss) && f->rtt_us - f->rtt_us / 5 > f->rtt_least_us;
 }
 
 /* No more is in flight than the path carries, or the buffer holds half a BDP at most. */
@@ -320,13 +332,18 @@ FSAT_INLINE int fsat_buffer_shallow(const struct fsat *f)
 	return fsat_within_best(f) || high - high / 3 <= f->rtt_least_us;
 }
 
-/* The others are at their losses as well. In a shallow buffer we give as much as CUBIC does. In a deep one, which
- * FS-AT has left to them so far, a tenth, as long as that is more than (11). */
+/* The others are at their losses as well, and at more of them, for what we send is paced: up to one BDP of buffer we give
+ * half, where CUBIC gives three tenths. In a deeper one, which FS-AT has left to them so far, three twentieths. Never more than
+ * down to the BDP; where few segments are in flight the smoothed one, for that of one period is chance. */
 FSAT_INLINE __u32 fsat_full_ssthresh(const struct fsat *f, __u32 cwnd, __u32 mss)
 {
+	__u32 bdp = fsat_few(f->flight_n, mss) ? f->s : f->rcv_bytes, least = cwnd / 2;
+
 	if (fsat_buffer_shallow(f))
-		return fsat_max(fsat_max(f->rcv_bytes, fsat_amount(7ULL * cwnd / 10)), fsat_twice(mss));
-	return fsat_max(fsat_best_ssthresh(f, mss), fsat_amount(9ULL * cwnd / 10));
+		return fsat_max(fsat_max(bdp, least), fsat_twice(mss));
+	if (!fsat_buffer_of_one_bdp(f))
+		least = fsat_amount(17ULL * cwnd / 20);
+	return fsat_max(fsat_best_ssthresh(f, mss), least);
 }
 
 /* ---- FSAT_ADD_DRAIN: what stands in the queue hides rtt_min ---- */
@@ -616,9 +633,15 @@ FSAT_INLINE __u32 fsat_moved_space(const struct fsat *f, const struct fsat_confi
 	return fsat_drain_level(f, a);
 }
 
+/* RTT falls below what a drain has found, be it in small steps. */
+FSAT_INLINE int fsat_sinks(const struct fsat *f, __u32 rtt_us)
+{
+	return f->rtt_known == FSAT_RTT_KNOWN && rtt_us < f->rtt_min_us && fsat_differs(f, rtt_us, f->rtt_found_us);
+}
+
 FSAT_INLINE void fsat_sample_rtt(struct fsat *f, const struct fsat_config *c, const struct fsat_ack *a)
 {
-	if (a->rtt_us < f->rtt_min_us - f->rtt_min_us / 8) {
+	if (a->rtt_us < f->rtt_min_us - f->rtt_min_us / 8 || fsat_sinks(f, a->rtt_us)) {
 		f->rtt_known = FSAT_RTT_UNKNOWN;
 		f->quiet = 0;
 	}
@@ -698,14 +721,28 @@ FSAT_INLINE __u32 fsat_on_mark(struct fsat *f, __u32 mss)
 	return fsat_ssthresh(f, f->rcv_bytes, mss);
 }
 
-/* At which rate to send, bytes per second; 0 leaves it to TCP. Half as much again as the window needs, so
- * that the rate never is what limits; where the link's varies and may have risen, RTTs say so too late. */
+/* Others fill a buffer of one BDP at most, a quarter at least, or did so. What is paced is lost less often there than their
+ * bursts. */
+FSAT_INLINE int fsat_contended(const struct fsat *f)
+{
+	return f->losses_congestion && fsat_high(f) > f->rtt_least_us + f->rtt_least_us / 4 && fsat_buffer_of_one_bdp(f);
+}
+
+/* How many millionths of what the window needs: so many that the rate never is what limits. */
+FSAT_INLINE __u64 fsat_pace(const struct fsat *f)
+{
+	if (fsat_contended(f) && !f->draining)
+		return 4000000;
+	return f->target == FSAT_NO_LIMIT ? 2000000 : 1500000;
+}
+
+/* At which rate to send, bytes per second; 0 leaves it to TCP. Where the link's rate varies and may have risen, RTTs say so
+ * too late. */
 FSAT_INLINE __u64 fsat_pacing_rate(const struct fsat *f, const struct fsat_config *c, const struct fsat_ack *a)
 {
 	if (!fsat_adds(c, FSAT_ADD_PACE) || !f->srtt_us)
 		return 0;
-	return (f->target == FSAT_NO_LIMIT ? 2000000ULL : 1500000ULL) * fsat_window(f, a) /
-	       (fsat_varies(f) ? f->rtt_min_us : f->srtt_us);
+	return fsat_pace(f) * fsat_window(f, a) / (fsat_varies(f) ? f->rtt_min_us : f->srtt_us);
 }
 
 #endif

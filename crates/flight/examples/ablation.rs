@@ -117,10 +117,10 @@ fn cases() -> Vec<Case> {
             cases::shared(&in_turn(s, n), queue, staggered(1000, n), n)
         }));
     }
-    for queue in [8, 15, 30, 150] {
+    for queue in [8, 15, 30, 75, 150] {
         let name = format!("1M cubic {}bdp", (queue as f64 / 7.5).round() / 2.0);
         cases.push(case(&name, share, unequal, move |s, n| {
-            cases::slow(&in_turn(s, n), queue, &[Duration::ZERO, staggered(1000, n)], n)
+            cases::slow(&in_turn(s, n), queue, &cases::scattered(2, n), n)
         }));
     }
     for (each, queue) in [(2, 15), (2, 75), (4, 15), (4, 75)] {

@@ -3,7 +3,8 @@
 use crate::core::Additions;
 use crate::ffi::{NO_LIMIT, RawAck, RawConfig, RawFsat};
 
-/// `FSAT_RTT_KNOWN` and `FSAT_RTT_DOUBTED`.
+/// `FSAT_RTT_UNKNOWN`, `FSAT_RTT_KNOWN` and `FSAT_RTT_DOUBTED`.
+const UNKNOWN: u32 = 0;
 const KNOWN: u32 = 1;
 const DOUBTED: u32 = 2;
 /// `FSAT_DRAIN_SHALLOW` and `FSAT_DRAIN_DEEP`.
@@ -124,6 +125,17 @@ fn drain_is_gentle_once_rtt_min_is_known() {
         (KNOWN, 1, 0),
         "an eighth above rtt_min is enough"
     );
+}
+
+#[test]
+fn drain_is_due_where_rtt_sinks_in_small_steps() {
+    let mut state = RawFsat { rtt_known: KNOWN, rtt_found_us: 100_000, ..standing(0) };
+    let mut known = |rtt_us| {
+        state.on_ack(&config(Additions::DRAIN), &ack(10_000, rtt_us, 40_000));
+        state.rtt_known
+    };
+    assert_eq!([known(94_000), known(89_000), known(87_500)], [KNOWN; 3]);
+    assert_eq!(known(87_400), UNKNOWN, "more than an eighth below what the last drain found");
 }
 
 #[test]
@@ -383,6 +395,17 @@ fn drain_knows_a_link_that_varies_and_space_falls_by_all_that_arrives() {
 }
 
 #[test]
+fn pace_hardly_holds_back_in_a_buffer_that_others_fill() {
+    let rate = |state: RawFsat| state.pacing_rate(&config(Additions::FSAT), &ack(0, 0, 0));
+    let path = RawFsat { srtt_us: 200_000, rtt_least_us: 100_000, losses_congestion: 1, ..standing(0) };
+    let high = |high_us| RawFsat { high_us: [high_us, 0], ..path };
+    assert_eq!([rate(high(125_000)), rate(high(125_001))], [300_000, 800_000]);
+    assert_eq!([rate(high(225_000)), rate(high(226_000))], [800_000, 300_000], "deeper than one BDP");
+    assert_eq!(rate(RawFsat { losses_congestion: 0, ..high(200_000) }), 300_000, "nobody does");
+    assert_eq!(rate(RawFsat { draining: DEEP, ..high(200_000) }), 300_000);
+}
+
+#[test]
 fn even_scales_what_arrived_to_one_rtt_min() {
     let ended = |additions| {
         let mut state = RawFsat { period_rcv_bytes: 23_000, target: 1, ..standing(0) };
@@ -394,45 +417,59 @@ fn even_scales_what_arrived_to_one_rtt_min() {
     assert_eq!(ended(Additions::EVEN), (25_000, (40_000 + 20_000) / 2));
 }
 
-/// A loss with 40 kB in flight and a cwnd of 100 kB; the best BDP is `best`, the greatest RTT `high_us`.
-fn lost_where_full(best: u32, high_us: u32) -> u32 {
+/// A loss with 40 kB in flight and a cwnd of 100 kB; the best BDP is `best`, the greatest RTT `high_us`, the last `rtt_us`.
+fn lost_where_full(best: u32, high_us: u32, rtt_us: u32) -> u32 {
     let full = Additions::from_bits(Additions::BEST.bits() | Additions::FULL.bits());
     let path = RawFsat { rtt_least_us: 100_000, ..standing(0) };
-    let mut state = RawFsat { best: [best, 0], high_us: [0, high_us], rtt_us: 140_000, ..path };
+    let mut state = RawFsat { best: [best, 0], high_us: [0, high_us], rtt_us, ..path };
     state.on_loss(&config(full), 100_000, NO_LIMIT, 1000)
 }
 
 #[test]
 fn full_a_loss_at_the_end_of_a_shallow_buffer_is_congestion() {
-    assert_eq!(lost_where_full(40_000, 168_000), 70_000);
-    assert_eq!(lost_where_full(40_000, 169_000), NO_LIMIT, "the buffer has room: the radio");
+    assert_eq!(lost_where_full(40_000, 168_000, 140_000), 50_000);
+    assert_eq!(lost_where_full(40_000, 169_000, 140_000), NO_LIMIT, "the buffer has room: the radio");
 }
 
 #[test]
-fn full_at_the_end_of_a_deep_buffer_a_tenth_is_given_up() {
-    assert_eq!(lost_where_full(39_000, 168_000), 90_000);
-    assert_eq!(lost_where_full(39_000, 169_000), 39_000, "the buffer has room: (11)");
+fn full_less_is_given_up_in_a_buffer_of_more_than_one_bdp() {
+    assert_eq!(lost_where_full(39_000, 225_000, 190_000), 50_000);
+    assert_eq!(lost_where_full(39_000, 226_000, 190_000), 85_000);
+    assert_eq!(lost_where_full(39_000, 229_000, 190_000), 39_000, "the buffer has room: (11)");
 }
 
 #[test]
 fn full_a_buffer_of_half_a_bdp_is_shallow_whatever_is_in_flight() {
     let full = config(Additions::from_bits(Additions::BEST.bits() | Additions::FULL.bits()));
     let lost = |rtt_least_us| {
-        let known = RawFsat { best: [39_000, 0], high_us: [150_000, 0], rtt_us: 140_000, ..standing(0) };
-        { RawFsat { rtt_least_us, ..known } }.on_loss(&full, 100_000, NO_LIMIT, 1000)
+        let known = RawFsat { best: [60_000, 0], high_us: [150_000, 0], rtt_us: 140_000, ..standing(0) };
+        { RawFsat { rtt_least_us, flight_n: 70_000, ..known } }.on_loss(&full, 100_000, NO_LIMIT, 1000)
     };
-    assert_eq!((lost(100_000), lost(99_999)), (70_000, 90_000));
+    assert_eq!((lost(100_000), lost(99_999)), (50_000, 60_000));
 }
 
 #[test]
 fn full_a_dip_of_the_rate_is_no_shallow_buffer() {
     let full = Additions::from_bits(Additions::BEST.bits() | Additions::FULL.bits());
-    let lost = |rtt_us| {
+    let lost = |rtt_us, rtt_min_us| {
         let path = RawFsat { best: [40_000, 0], rtt_least_us: 100_000, ..standing(0) };
-        let mut state = RawFsat { high_us: [0, rtt_us], rtt_us, ..path };
+        let mut state = RawFsat { high_us: [0, rtt_us], rtt_us, rtt_min_us, ..path };
         state.on_loss(&config(full), 100_000, NO_LIMIT, 1000)
     };
-    assert_eq!((lost(225_000), lost(226_000)), (70_000, NO_LIMIT));
+    assert_eq!((lost(225_000, 100_000), lost(226_000, 125_000)), (50_000, NO_LIMIT));
+    assert_eq!(lost(226_000, 126_000), 50_000, "others' queue is in rtt_min, so that no BDP is known");
+}
+
+#[test]
+fn full_leaves_the_bdp_and_of_few_segments_the_smoothed_one() {
+    let full = config(Additions::from_bits(Additions::BEST.bits() | Additions::FULL.bits()));
+    let lost = |flight_n| {
+        let path = RawFsat { rcv_bytes: 11_900, s: 17_000, best: [20_000, 0], ..standing(0) };
+        let mut state =
+            RawFsat { flight_n, rtt_us: 150_000, high_us: [150_000, 0], rtt_least_us: 100_000, ..path };
+        state.on_loss(&full, 20_000, NO_LIMIT, 1000)
+    };
+    assert_eq!((lost(12_000), lost(12_001)), (17_000, 11_900));
 }
 
 #[test]
@@ -443,8 +480,8 @@ fn full_says_of_few_segments_whether_any_waited() {
         { RawFsat { flight_n, rtt_us, high_us: [high_us, 0], ..path } }
             .on_loss(&full, 100_000, NO_LIMIT, 1000)
     };
-    assert_eq!(lost(12_000, 126_000, 150_000), 70_000, "twelve, of which (10) says that none waited");
-    assert_eq!(lost(12_000, 125_000, 150_000), NO_LIMIT, "no more than a quarter above rtt_min");
+    assert_eq!(lost(12_000, 126_000, 150_000), 50_000, "twelve, of which (10) says that none waited");
+    assert_eq!(lost(12_000, 125_000, 150_000), NO_LIMIT, "no more than a quarter above the least RTT");
     assert_eq!(lost(12_000, 126_000, 160_000), NO_LIMIT, "the buffer has room");
     assert_eq!(lost(13_000, 126_000, 150_000), NO_LIMIT, "thirteen are enough for (10)");
 }

@@ -31,6 +31,10 @@ const PORT: u16 = 5001;
 /// What the kernel may tune a socket's buffers to, in bytes, so that they limit no flow.
 pub const BUFFER_MAX: u32 = 32 << 20;
 
+/// What a sender's socket holds from the start, in bytes: on a busy machine the lab's thread may come by only after seconds, and a
+/// socket that has run dry by then sends in bursts.
+const SEND_BUFFER: u32 = 4 << 20;
+
 /// Flows, and when they are measured. Times count from the links' restart.
 #[derive(Clone, Debug)]
 pub struct FlowTest {
@@ -136,7 +140,7 @@ pub(crate) fn run(
     watch: Option<Watch>,
 ) -> Result<Outcome, Error> {
     network.server.sysctl("ipv4/tcp_rmem", &buffer_limits(test.receive_buffer_max))?;
-    network.client.sysctl("ipv4/tcp_wmem", &buffer_limits(BUFFER_MAX))?;
+    network.client.sysctl("ipv4/tcp_wmem", &format!("4096 {SEND_BUFFER} {BUFFER_MAX}"))?;
     test.initial_window.map_or(Ok(()), |segments| network.set_initial_window(segments))?;
     let mut running = Running::listen(network, guests, test, seed)?;
     network.restart_links();

@@ -221,7 +221,7 @@ impl World {
             What::Timer => {
                 self.ends[flow].timer_at = None;
                 if let Some(sender) = &mut self.ends[flow].sender
-                    && sender.rto_at.is_some_and(|at| at <= now)
+                    && sender.timer_at().is_some_and(|at| at <= now)
                 {
                     sender.handle_timeout(now);
                 }
@@ -242,7 +242,7 @@ impl World {
         }
         let app = sender_app_tick(&self.scenario.flows[flow].profile, now);
         let pace = (sender.next_send > now).then_some(sender.next_send);
-        let next = sender.rto_at.into_iter().chain(pace).chain(app).min().map(|time| time.max(now));
+        let next = sender.timer_at().into_iter().chain(pace).chain(app).min().map(|time| time.max(now));
         if let Some(time) = next
             && self.ends[flow].timer_at.is_none_or(|at| time < at)
         {

@@ -1,5 +1,5 @@
-//! A sender with SACK, loss detection by the order of transmission (RFC 8985 without its timer), an RTO
-//! that is undone if it was spurious, and FS-AT on any base.
+//! A sender as Linux's: SACK, loss detection by the order of transmission and a probe for a lost tail (RFC 8985),
+//! proportional rate reduction (RFC 9937), an RTO that is undone if it was spurious, and FS-AT on any base.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -8,9 +8,11 @@ use flight::{Ack, Additions, FsAt};
 
 use super::base::{Base, Kind};
 
-/// Payload of a packet, and what it is on the link.
+/// Payload of a packet.
 pub const MSS: u32 = 1448;
-pub const FRAME: usize = 1500;
+/// What it is on the link, as in the lab. With 1500 it would take exactly a fifteenth of 180 ms on 1 Mbit/s, so that what an
+/// ACK lets go would always find the place of what just left, and not be lost.
+pub const FRAME: usize = 1514;
 
 /// How a flow behaves.
 #[derive(Debug, Clone, Copy)]
@@ -62,8 +64,42 @@ enum Fate {
 #[derive(Debug, Clone, Copy)]
 struct Slot {
     tx: u64,
+    sent: Duration,
     fate: Fate,
 }
+
+/// What expires.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Timer {
+    Retransmission,
+    /// Of a tail that may be lost.
+    Probe,
+    /// Fewer than three packets arrived after one that did not: by now it would have.
+    Reordering,
+}
+
+/// From a loss until what was sent before has arrived.
+#[derive(Debug, Clone, Copy)]
+struct Recovery {
+    until: u64,
+    /// cwnd before; `None` after a timeout, when it grows from one packet.
+    reducing: Option<f64>,
+    /// Packets since it began.
+    arrived: f64,
+    sent: f64,
+}
+
+/// The RTTs of a round of slow start, by which CUBIC ends it (HyStart).
+#[derive(Debug, Clone, Copy, Default)]
+struct Round {
+    end: u64,
+    samples: u32,
+    least: f64,
+}
+
+/// HyStart works from this cwnd on, and takes so many samples of a round.
+const HYSTART_CWND: f64 = 16.0;
+const HYSTART_SAMPLES: u32 = 8;
 
 /// A sender. Time is that of the simulation.
 #[derive(Debug)]
@@ -78,13 +114,19 @@ pub struct Sender {
     newest_tx: u64,
     flying: u64,
     lost: u64,
-    recovery: Option<u64>,
+    recovery: Option<Recovery>,
+    newest_rtt: f64,
+    rtt_min: f64,
     srtt: f64,
     rttvar: f64,
     backoff: u32,
     /// First transmission after an RTO, and the cwnd and ssthresh before it.
     undo: Option<(u64, f64, f64)>,
-    pub rto_at: Option<Duration>,
+    timer: Option<(Duration, Timer)>,
+    /// A probe has to be sent, whatever the window; one was sent since the last ACK.
+    probe: bool,
+    probed: bool,
+    round: Round,
     pub next_send: Duration,
     cwnd_limited: bool,
     app_limited: bool,
@@ -108,11 +150,16 @@ impl Sender {
             flying: 0,
             lost: 0,
             recovery: None,
+            newest_rtt: 0.0,
+            rtt_min: f64::INFINITY,
             srtt: 0.0,
             rttvar: 0.0,
             backoff: 0,
             undo: None,
-            rto_at: None,
+            timer: None,
+            probe: false,
+            probed: false,
+            round: Round::default(),
             next_send: now,
             cwnd_limited: false,
             app_limited: false,
@@ -130,6 +177,11 @@ impl Sender {
     pub fn poll(&mut self, now: Duration) -> Option<Packet> {
         if now < self.next_send {
             return None;
+        }
+        if self.probe {
+            let last = self.una + (self.slots.len() as u64).saturating_sub(1);
+            let seq = self.next_seq(now).unwrap_or(last);
+            return Some(self.transmit(now, seq));
         }
         if self.flying as f64 + 1.0 > self.window.max(1.0) {
             self.cwnd_limited = self.base.cwnd <= self.window;
@@ -155,18 +207,27 @@ impl Sender {
     }
 
     fn transmit(&mut self, now: Duration, seq: u64) -> Packet {
-        let slot = Slot { tx: self.next_tx, fate: Fate::Flying };
+        let slot = Slot { tx: self.next_tx, sent: now, fate: Fate::Flying };
         let index = (seq - self.una) as usize;
         if index == self.slots.len() {
             self.slots.push_back(slot);
+            self.flying += 1;
         } else {
-            self.slots[index] = slot;
-            self.lost -= 1;
+            let was = std::mem::replace(&mut self.slots[index], slot);
+            if was.fate == Fate::Lost {
+                self.lost -= 1;
+                self.flying += 1;
+            }
         }
         self.next_tx += 1;
-        self.flying += 1;
-        if self.rto_at.is_none() {
-            self.rto_at = Some(now + self.rto());
+        if let Some(recovery) = &mut self.recovery {
+            recovery.sent += 1.0;
+        }
+        if self.probe {
+            (self.probe, self.probed) = (false, true);
+            self.timer = Some((now + self.rto(), Timer::Retransmission));
+        } else if self.timer.is_none_or(|(_, timer)| timer == Timer::Probe) {
+            self.set_timer(now);
         }
         if let Some(rate) = self.pacing_rate() {
             // Two packets at once, as TCP does; sooner is not worth a timer.
@@ -189,26 +250,91 @@ impl Sender {
         }
         let Some(newest) = arrived.last() else { return };
         let rtt = (now - newest.sent).as_secs_f64();
+        self.newest_rtt = rtt;
         self.measure_rtt(rtt);
         self.undo_spurious(arrived);
-        let was_recovering = self.recovery.is_some();
+        let before_una = self.una;
         self.advance();
-        let lost = self.detect();
+        let advanced = self.una > before_una;
+        self.probed = false;
+        let lost = self.detect(now);
         if lost > 0 && self.recovery.is_none() {
             self.enter_recovery();
         }
         let packets = self.delivered - before;
-        if self.recovery.is_some() {
-            self.base.cwnd =
-                (self.base.cwnd - packets as f64 / 2.0).max(self.base.ssthresh.min(self.base.cwnd));
-        }
-        let growing = self.base.cwnd < self.base.ssthresh || !was_recovering;
-        if packets > 0 && self.cwnd_limited && growing {
-            self.base.grow(now.as_secs_f64(), packets as f64, self.srtt);
+        let reducing = self.recovery.is_some_and(|recovery| recovery.reducing.is_some());
+        if advanced && self.cwnd_limited && !reducing {
+            self.end_slow_start(rtt);
+            self.base.grow(now.as_secs_f64(), packets as f64, self.rtt_min);
             self.base.cwnd = self.base.cwnd.min(self.profile.rwnd as f64);
         }
         self.tell_fsat(now, rtt, packets);
-        self.rto_at = (!self.slots.is_empty()).then(|| now + self.rto());
+        self.reduce(packets as f64, advanced && lost == 0);
+        self.timer = None;
+        if !self.slots.is_empty() {
+            self.set_timer(now);
+        }
+    }
+
+    /// CUBIC's own; FS-AT ends slow start by space.
+    fn end_slow_start(&mut self, rtt: f64) {
+        if self.una > self.round.end {
+            self.round = Round { end: self.una + self.slots.len() as u64, samples: 0, least: f64::INFINITY };
+        }
+        self.round.samples += 1;
+        if self.round.samples <= HYSTART_SAMPLES {
+            self.round.least = self.round.least.min(rtt);
+        }
+        let own = self.fsat.is_none() && self.profile.base == Kind::Cubic;
+        let later = self.round.least > self.rtt_min + (self.rtt_min / 8.0).clamp(0.004, 0.016);
+        let known = self.round.samples >= HYSTART_SAMPLES && self.base.cwnd >= HYSTART_CWND;
+        if own && later && known && self.base.cwnd < self.base.ssthresh {
+            self.base.ssthresh = self.base.cwnd;
+        }
+    }
+
+    /// In recovery: what may be in flight on the way to the window.
+    fn reduce(&mut self, packets: f64, safe: bool) {
+        let Some(recovery) = &mut self.recovery else { return };
+        let Some(prior) = recovery.reducing.filter(|_| packets > 0.0) else { return };
+        recovery.arrived += packets;
+        let (flying, goal) = (self.flying as f64, self.window.floor());
+        let send = if flying > goal {
+            (recovery.arrived * goal / prior).ceil() - recovery.sent
+        } else {
+            let allowed = (recovery.arrived - recovery.sent).max(packets) + f64::from(safe);
+            allowed.min(goal - flying)
+        };
+        let least = if recovery.sent == 0.0 { 1.0 } else { 0.0 };
+        self.window = (flying + send.max(least)).max(1.0);
+    }
+
+    /// When something expires by itself.
+    fn set_timer(&mut self, now: Duration) {
+        let open = self.recovery.is_none() && self.slots.iter().all(|slot| slot.fate == Fate::Flying);
+        let rto = now + self.rto();
+        self.timer = Some((rto, Timer::Retransmission));
+        if self.srtt == 0.0 {
+            return;
+        }
+        if let Some(missing) = self.missing().map(|slot| slot.sent) {
+            let time = missing + Duration::from_secs_f64(self.newest_rtt + self.rtt_min / 4.0);
+            self.timer = Some((time.max(now), Timer::Reordering));
+        } else if open && !self.probed {
+            let delayed = if self.slots.len() == 1 { 0.2 } else { 0.002 };
+            let time = now + Duration::from_secs_f64(2.0 * self.srtt + delayed);
+            self.timer = Some((time.min(rto), Timer::Probe));
+        }
+    }
+
+    /// The first packet that has not arrived, but one sent later.
+    fn missing(&self) -> Option<&Slot> {
+        self.slots.iter().find(|slot| slot.fate == Fate::Flying && slot.tx < self.newest_tx)
+    }
+
+    /// When something expires.
+    pub fn timer_at(&self) -> Option<Duration> {
+        self.timer.map(|(time, _)| time)
     }
 
     fn arrive(&mut self, packet: &Packet) {
@@ -231,6 +357,7 @@ impl Sender {
             self.rttvar += ((rtt - self.srtt).abs() - self.rttvar) / 4.0;
             self.srtt += (rtt - self.srtt) / 8.0;
         }
+        self.rtt_min = self.rtt_min.min(rtt);
         self.backoff = 0;
     }
 
@@ -254,17 +381,22 @@ impl Sender {
             self.slots.pop_front();
             self.una += 1;
         }
-        if self.recovery.is_some_and(|point| self.una >= point) {
+        if self.recovery.is_some_and(|recovery| self.una >= recovery.until) {
             self.recovery = None;
-            self.base.cwnd = self.base.cwnd.min(self.base.ssthresh);
         }
     }
 
-    /// Packets newly judged lost: three sent later have arrived.
-    fn detect(&mut self) -> u64 {
+    /// Packets newly judged lost: one sent later has arrived, in recovery, or three have, or it is long ago.
+    fn detect(&mut self, now: Duration) -> u64 {
+        let arrived = self.slots.iter().filter(|slot| slot.fate == Fate::Arrived).count();
+        let at_once = self.recovery.is_some() || arrived >= 3;
+        let patience = Duration::from_secs_f64(self.newest_rtt + self.rtt_min / 4.0);
         let mut lost = 0;
         for slot in self.slots.iter_mut() {
-            if slot.fate == Fate::Flying && slot.tx + 3 <= self.newest_tx {
+            if slot.fate == Fate::Flying
+                && slot.tx < self.newest_tx
+                && (at_once || now >= slot.sent + patience)
+            {
                 slot.fate = Fate::Lost;
                 lost += 1;
             }
@@ -275,19 +407,25 @@ impl Sender {
     }
 
     fn enter_recovery(&mut self) {
-        self.recovery = Some(self.una + self.slots.len() as u64);
-        let ssthresh = self.judge();
-        self.base.reduced(ssthresh);
+        let until = self.una + self.slots.len() as u64;
+        self.recovery = Some(Recovery { until, reducing: Some(self.base.cwnd), arrived: 0.0, sent: 0.0 });
+        self.judge();
+        self.base.cwnd = self.base.cwnd.min(self.base.ssthresh);
     }
 
-    fn judge(&mut self) -> f64 {
+    /// ssthresh after a loss. What the radio loses, the base does not hear of.
+    fn judge(&mut self) {
         let cut = self.base.cut();
         let (cwnd, ssthresh) = (self.base.cwnd, self.base.ssthresh);
         let bytes = |packets: f64| (packets * f64::from(MSS)) as u64;
-        self.fsat.as_mut().map_or(cut, |fsat| {
-            let new = fsat.on_loss(bytes(cwnd), bytes(ssthresh.min(2e6)), MSS);
-            new as f64 / f64::from(MSS)
-        })
+        let Some(fsat) = &mut self.fsat else { return self.base.reduce(cut) };
+        let radio = fsat.state().losses_radio;
+        let new = fsat.on_loss(bytes(cwnd), bytes(ssthresh.min(2e6)), MSS);
+        if fsat.state().losses_radio == radio {
+            self.base.reduce((new as f64 / f64::from(MSS)).floor().max(2.0));
+        } else {
+            self.base.ssthresh = ssthresh.max(cwnd);
+        }
     }
 
     fn tell_fsat(&mut self, now: Duration, rtt: f64, packets: u64) {
@@ -320,13 +458,26 @@ impl Sender {
         Duration::from_secs_f64((rto * f64::from(1 << self.backoff.min(6))).min(60.0))
     }
 
-    /// The RTO expired.
+    /// What was set expired.
     pub fn handle_timeout(&mut self, now: Duration) {
+        match self.timer.take() {
+            Some((_, Timer::Probe)) => self.probe = true,
+            Some((_, Timer::Reordering)) => {
+                if self.detect(now) > 0 && self.recovery.is_none() {
+                    self.enter_recovery();
+                    self.window = self.flying as f64 + 1.0;
+                }
+                self.set_timer(now);
+            }
+            _ => self.time_out(now),
+        }
+    }
+
+    fn time_out(&mut self, now: Duration) {
         self.timeouts += 1;
         if self.backoff == 0 {
             let before = (self.base.cwnd, self.base.ssthresh);
-            let ssthresh = self.judge();
-            self.base.reduced(ssthresh);
+            self.judge();
             self.undo = Some((self.next_tx, before.0, before.1));
         }
         for slot in self.slots.iter_mut().filter(|slot| slot.fate == Fate::Flying) {
@@ -334,10 +485,12 @@ impl Sender {
         }
         self.lost += self.flying;
         self.flying = 0;
-        (self.base.cwnd, self.window) = (1.0, 1.0);
-        self.recovery = Some(self.una + self.slots.len() as u64);
+        self.base.time_out();
+        self.window = 1.0;
+        let until = self.una + self.slots.len() as u64;
+        self.recovery = Some(Recovery { until, reducing: None, arrived: 0.0, sent: 0.0 });
         self.backoff += 1;
-        self.rto_at = Some(now + self.rto());
+        self.timer = Some((now + self.rto(), Timer::Retransmission));
         self.next_send = now;
     }
 }
