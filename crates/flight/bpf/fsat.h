@@ -633,10 +633,11 @@ FSAT_INLINE __u32 fsat_moved_space(const struct fsat *f, const struct fsat_confi
 	return fsat_drain_level(f, a);
 }
 
-/* RTT falls below what a drain has found, be it in small steps. */
+/* RTT falls below what a drain has found, be it in small steps. Where the rate varies it does so without a cause that lasts. */
 FSAT_INLINE int fsat_sinks(const struct fsat *f, __u32 rtt_us)
 {
-	return f->rtt_known == FSAT_RTT_KNOWN && rtt_us < f->rtt_min_us && fsat_differs(f, rtt_us, f->rtt_found_us);
+	return rtt_us < f->rtt_min_us && f->rtt_known == FSAT_RTT_KNOWN && !fsat_varies(f) &&
+	       fsat_differs(f, rtt_us, f->rtt_found_us);
 }
 
 FSAT_INLINE void fsat_sample_rtt(struct fsat *f, const struct fsat_config *c, const struct fsat_ack *a)

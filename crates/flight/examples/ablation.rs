@@ -87,7 +87,10 @@ fn cases() -> Vec<Case> {
         }));
     }
     cases.push(case("out 5M", delayed(5.0), late(0.95, 5.0), |s, n| cases::outages(5.0, s, n)));
-    cases.push(case("jump 5M", delayed(5.0), late(0.95, 5.0), |s, n| cases::jumps(5.0, s, n)));
+    for mbps in [5.0, 0.6] {
+        let name = format!("jump {mbps}M");
+        cases.push(case(&name, delayed(mbps), late(0.95, mbps), move |s, n| cases::jumps(mbps, s, n)));
+    }
     cases.push(case("fast 10M", delayed(10.0), late(0.95, 10.0), |s, n| cases::fast(10.0, s, n)));
     for (name, doppler, rates) in [
         ("pa3 15dB", 5.6, [2356, 881]),

@@ -129,13 +129,19 @@ fn drain_is_gentle_once_rtt_min_is_known() {
 
 #[test]
 fn drain_is_due_where_rtt_sinks_in_small_steps() {
-    let mut state = RawFsat { rtt_known: KNOWN, rtt_found_us: 100_000, ..standing(0) };
+    let begun = RawFsat { rtt_known: KNOWN, rtt_found_us: 100_000, ..standing(0) };
+    let mut state = begun;
     let mut known = |rtt_us| {
         state.on_ack(&config(Additions::DRAIN), &ack(10_000, rtt_us, 40_000));
         state.rtt_known
     };
     assert_eq!([known(94_000), known(89_000), known(87_500)], [KNOWN; 3]);
     assert_eq!(known(87_400), UNKNOWN, "more than an eighth below what the last drain found");
+    let mut varies = RawFsat { falls: 6554, ..begun };
+    for rtt_us in [94_000, 87_400] {
+        varies.on_ack(&config(Additions::DRAIN), &ack(10_000, rtt_us, 40_000));
+    }
+    assert_eq!(varies.rtt_known, KNOWN, "the rate varies");
 }
 
 #[test]
