@@ -22,6 +22,8 @@
 
 /* target where nothing is limited: `snd_cwnd_max` in the paper, whatever that is at the time. */
 #define FSAT_NO_LIMIT (~(__u32)0)
+/* A rate that is none. */
+#define FSAT_UNPACED (~(__u64)0)
 /* The paper's smallest target (its evaluation), bytes. At least two segments, so that a receiver that
  * delays ACKs does not stop the flow. */
 #define FSAT_MIN_TARGET 8192U
@@ -39,7 +41,8 @@
 /* Chosen on generated traces (examples/ablation.rs), and none of them sharp. */
 #define FSAT_SPELL_US         8000000U /* a spell of FSAT_ADD_BEST and FSAT_ADD_FULL; the last two count */
 #define FSAT_FAIR_SEGMENTS    2U
-#define FSAT_FEW_SEGMENTS     12U      /* where it is no more, what arrives within one rtt_min is chance */
+#define FSAT_FEW_SEGMENTS     16U      /* where it is no more, what arrives within one rtt_min is chance */
+#define FSAT_LEAST_SEGMENTS   5U       /* where it is no more, a drain of ours empties hardly any of a crowd's queue */
 #define FSAT_DELAYED_ACK_US   40000U   /* Linux's */
 #define FSAT_DRAIN_FIRST_US   2000000U /* a drain is due: at first, after the begin */
 #define FSAT_DRAIN_AGAIN_US   2000000U /* after one that found another RTT than it looked for */
@@ -125,7 +128,7 @@ struct fsat {
 	__u32 drained_us;        /* when the last drain ended */
 	__u32 falls_us;          /* while draining: when RTT last fell */
 	__u32 drain_rcv_bytes;   /* while draining: rcv_bytes before */
-	__u32 rtt_found_before_us; /* the least RTT that the drain before the last found; FSAT_NO_LIMIT: there was none */
+	__u32 rtt_found_before_us[3]; /* the least RTTs that drains before the last found, backwards; FSAT_NO_LIMIT: there was none */
 	__u32 arrived;           /* what arrived in the last whole period, by fsat_arrived */
 	__u32 steady;            /* periods in a row in which that was the same, within an eighth */
 	__u32 rtt_before_us;     /* the least RTT of the last whole period */
@@ -146,7 +149,9 @@ FSAT_INLINE int fsat_adds(const struct fsat_config *c, __u32 addition)
 	return (c->additions & addition) != 0;
 }
 
-FSAT_INLINE int fsat_few(__u32 bytes, __u32 mss) { return bytes <= fsat_amount((__u64)FSAT_FEW_SEGMENTS * mss); }
+FSAT_INLINE int fsat_segments(__u32 bytes, __u32 most, __u32 mss) { return bytes <= fsat_amount((__u64)most * mss); }
+
+FSAT_INLINE int fsat_few(__u32 bytes, __u32 mss) { return fsat_segments(bytes, FSAT_FEW_SEGMENTS, mss); }
 
 FSAT_INLINE int fsat_steady(const struct fsat *f) { return f->steady >= FSAT_STEADY_PERIODS; }
 
@@ -479,18 +484,31 @@ FSAT_INLINE void fsat_dry(struct fsat *f, const struct fsat_ack *a)
 	f->rtt_low_us = FSAT_NO_LIMIT;
 }
 
-/* RTT falls no more: rtt_min is the least that the last two drains found, so that it takes two to raise it; three in a
- * crowd, since not all drain together. */
+/* rtt_min: the least RTT that the last two drains found, so that it takes two to raise it; three in a crowd, since not all
+ * drain together, and five where each has so little that it takes most of them. `low`: what this one has found. */
+FSAT_INLINE __u32 fsat_least_found(const struct fsat *f, __u32 low, __u32 mss)
+{
+	const __u32 *before = f->rtt_found_before_us;
+	__u32 least = fsat_min(low, f->rtt_found_us);
+
+	if (!fsat_crowded(f, mss))
+		return least;
+	least = fsat_min(least, before[0]);
+	return fsat_segments(f->s, FSAT_LEAST_SEGMENTS, mss) ? fsat_min(least, fsat_min(before[1], before[2])) : least;
+}
+
+/* RTT falls no more. */
 FSAT_INLINE void fsat_end_drain(struct fsat *f, const struct fsat_ack *a)
 {
-	__u32 low = f->rtt_low_us, last = f->rtt_found_us, before = f->rtt_found_before_us;
-	__u32 least = fsat_min(fsat_min(low, last), fsat_crowded(f, a->mss) ? before : last);
+	__u32 low = f->rtt_low_us, last = f->rtt_found_us, least = fsat_least_found(f, low, a->mss);
 	int above = fsat_differs(f, least, low), below = fsat_differs(f, low, last);
 
 	f->rtt_known = above ? FSAT_RTT_DOUBTED : below ? FSAT_RTT_UNKNOWN : FSAT_RTT_KNOWN;
 	f->quiet = above || below ? 0 : f->quiet + 1;
 	f->rtt_min_us = least;
-	f->rtt_found_before_us = last;
+	f->rtt_found_before_us[2] = f->rtt_found_before_us[1];
+	f->rtt_found_before_us[1] = f->rtt_found_before_us[0];
+	f->rtt_found_before_us[0] = last;
 	f->rtt_found_us = low;
 	if (f->rtt_known == FSAT_RTT_KNOWN)
 		fsat_note_drained(f);
@@ -671,7 +689,7 @@ FSAT_INLINE void fsat_init(struct fsat *f, const struct fsat_config *c, __u32 no
 		.dry_us = now_us,
 		.drained_us = now_us,
 		.rtt_low_us = FSAT_NO_LIMIT,
-		.rtt_found_before_us = FSAT_NO_LIMIT,
+		.rtt_found_before_us = { FSAT_NO_LIMIT, FSAT_NO_LIMIT, FSAT_NO_LIMIT },
 	};
 }
 
@@ -722,8 +740,8 @@ FSAT_INLINE __u32 fsat_on_mark(struct fsat *f, __u32 mss)
 	return fsat_ssthresh(f, f->rcv_bytes, mss);
 }
 
-/* Others fill a buffer of one BDP at most, a quarter at least, or did so. What is paced is lost less often there than their
- * bursts. */
+/* Others fill a buffer of one BDP at most, a quarter at least, or did so. There what comes alone finds a place where one of
+ * their pairs does not, so that any pacing takes their share. */
 FSAT_INLINE int fsat_contended(const struct fsat *f)
 {
 	return f->losses_congestion && fsat_high(f) > f->rtt_least_us + f->rtt_least_us / 4 && fsat_buffer_of_one_bdp(f);
@@ -732,17 +750,17 @@ FSAT_INLINE int fsat_contended(const struct fsat *f)
 /* How many millionths of what the window needs: so many that the rate never is what limits. */
 FSAT_INLINE __u64 fsat_pace(const struct fsat *f)
 {
-	if (fsat_contended(f) && !f->draining)
-		return 4000000;
 	return f->target == FSAT_NO_LIMIT ? 2000000 : 1500000;
 }
 
-/* At which rate to send, bytes per second; 0 leaves it to TCP. Where the link's rate varies and may have risen, RTTs say so
+/* At which rate to send, bytes per second, or FSAT_UNPACED; 0 leaves it to TCP. Where the link's rate varies and may have risen, RTTs say so
  * too late. */
 FSAT_INLINE __u64 fsat_pacing_rate(const struct fsat *f, const struct fsat_config *c, const struct fsat_ack *a)
 {
 	if (!fsat_adds(c, FSAT_ADD_PACE) || !f->srtt_us)
 		return 0;
+	if (fsat_contended(f))
+		return FSAT_UNPACED;
 	return fsat_pace(f) * fsat_window(f, a) / (fsat_varies(f) ? f->rtt_min_us : f->srtt_us);
 }
 

@@ -40,7 +40,7 @@ fn standing(now_us: u32) -> RawFsat {
         period_start_us: now_us,
         period_flight: 40_000,
         rtt_low_us: NO_LIMIT,
-        rtt_found_before_us: NO_LIMIT,
+        rtt_found_before_us: [NO_LIMIT; 3],
         period_rtt_us: NO_LIMIT,
         rtt_usual_us: 200_000,
         dry_us: now_us,
@@ -110,8 +110,8 @@ fn drain_stops_sending_until_little_is_in_flight() {
         few.on_ack(&config(Additions::DRAIN), &ack(due + 10_000, 200_000, 40_000));
         few.space
     };
-    assert_eq!(left(12_000, 7), 1000, "one of a crowd: few segments, and not always as many");
-    assert_eq!((left(12_000, 8), left(12_001, 7)), (4000, 4000));
+    assert_eq!(left(16_000, 7), 1000, "one of a crowd: few segments, and not always as many");
+    assert_eq!((left(16_000, 8), left(16_001, 7)), (4000, 4000));
 }
 
 #[test]
@@ -215,6 +215,20 @@ fn drain_raises_rtt_min_at_the_second_time_and_lowers_it_at_once() {
     let (rtt_min, known, twice) = found(&RawFsat { s: 8000, ..once }, 240_000);
     assert_eq!((rtt_min, known), (100_000, DOUBTED), "in a crowd at the third time");
     assert_eq!(found(&RawFsat { s: 8000, ..twice }, 245_000).0, 240_000);
+}
+
+#[test]
+fn drain_raises_rtt_min_of_a_share_of_few_segments_at_the_fifth_time() {
+    let raised_at = |s| {
+        let mut state = RawFsat { rtt_found_us: 100_000, ..standing(0) };
+        let mut found = |rtt_us| {
+            state = RawFsat { draining: DEEP, drain_rcv_bytes: 20_000, s, steady: 0, ..state };
+            until(&mut state, 100_000, rtt_us, 3500, 0);
+            state.rtt_min_us
+        };
+        (1..9).find(|_| found(250_000) > 100_000)
+    };
+    assert_eq!([raised_at(20_000), raised_at(8000), raised_at(1000)], [Some(2), Some(3), Some(5)]);
 }
 
 #[test]
@@ -397,18 +411,18 @@ fn drain_knows_a_link_that_varies_and_space_falls_by_all_that_arrives() {
     assert_eq!(space(6554, 20_000, 400_004), 38_000, "RTT is more than four times rtt_min");
     assert_eq!(space(6554, 20_000, 400_003), 39_000);
     assert_eq!(space(6553, 20_000, 400_004), 39_000);
-    assert_eq!(space(6554, 12_000, 400_004), 39_000, "twelve segments");
+    assert_eq!(space(6554, 16_000, 400_004), 39_000, "sixteen segments");
 }
 
 #[test]
-fn pace_hardly_holds_back_in_a_buffer_that_others_fill() {
+fn pace_ends_in_a_buffer_that_others_fill() {
+    const UNPACED: u64 = u64::MAX;
     let rate = |state: RawFsat| state.pacing_rate(&config(Additions::FSAT), &ack(0, 0, 0));
     let path = RawFsat { srtt_us: 200_000, rtt_least_us: 100_000, losses_congestion: 1, ..standing(0) };
     let high = |high_us| RawFsat { high_us: [high_us, 0], ..path };
-    assert_eq!([rate(high(125_000)), rate(high(125_001))], [300_000, 800_000]);
-    assert_eq!([rate(high(225_000)), rate(high(226_000))], [800_000, 300_000], "deeper than one BDP");
+    assert_eq!([rate(high(125_000)), rate(high(125_001))], [300_000, UNPACED]);
+    assert_eq!([rate(high(225_000)), rate(high(226_000))], [UNPACED, 300_000], "deeper than one BDP");
     assert_eq!(rate(RawFsat { losses_congestion: 0, ..high(200_000) }), 300_000, "nobody does");
-    assert_eq!(rate(RawFsat { draining: DEEP, ..high(200_000) }), 300_000);
 }
 
 #[test]
@@ -470,12 +484,12 @@ fn full_a_dip_of_the_rate_is_no_shallow_buffer() {
 fn full_leaves_the_bdp_and_of_few_segments_the_smoothed_one() {
     let full = config(Additions::from_bits(Additions::BEST.bits() | Additions::FULL.bits()));
     let lost = |flight_n| {
-        let path = RawFsat { rcv_bytes: 11_900, s: 17_000, best: [20_000, 0], ..standing(0) };
+        let path = RawFsat { rcv_bytes: 15_900, s: 17_000, best: [20_000, 0], ..standing(0) };
         let mut state =
             RawFsat { flight_n, rtt_us: 150_000, high_us: [150_000, 0], rtt_least_us: 100_000, ..path };
         state.on_loss(&full, 20_000, NO_LIMIT, 1000)
     };
-    assert_eq!((lost(12_000), lost(12_001)), (17_000, 11_900));
+    assert_eq!((lost(16_000), lost(16_001)), (17_000, 15_900));
 }
 
 #[test]
@@ -486,10 +500,10 @@ fn full_says_of_few_segments_whether_any_waited() {
         { RawFsat { flight_n, rtt_us, high_us: [high_us, 0], ..path } }
             .on_loss(&full, 100_000, NO_LIMIT, 1000)
     };
-    assert_eq!(lost(12_000, 126_000, 150_000), 50_000, "twelve, of which (10) says that none waited");
-    assert_eq!(lost(12_000, 125_000, 150_000), NO_LIMIT, "no more than a quarter above the least RTT");
-    assert_eq!(lost(12_000, 126_000, 160_000), NO_LIMIT, "the buffer has room");
-    assert_eq!(lost(13_000, 126_000, 150_000), NO_LIMIT, "thirteen are enough for (10)");
+    assert_eq!(lost(16_000, 126_000, 150_000), 50_000, "sixteen, of which (10) says that none waited");
+    assert_eq!(lost(16_000, 125_000, 150_000), NO_LIMIT, "no more than a quarter above the least RTT");
+    assert_eq!(lost(16_000, 126_000, 160_000), NO_LIMIT, "the buffer has room");
+    assert_eq!(lost(17_000, 126_000, 150_000), NO_LIMIT, "seventeen are enough for (10)");
 }
 
 #[test]
@@ -524,7 +538,7 @@ fn drain_goes_back_in_a_crowd_to_no_more_than_is_usual() {
         state.on_ack(&config(Additions::DRAIN), &ack(2_000_000, 200_000, 40_000));
         state.drain_rcv_bytes
     };
-    assert_eq!((began(12_000), began(15_000)), (12_000, 20_000), "of the last period's 20 kB");
+    assert_eq!((began(16_000), began(18_000)), (16_000, 20_000), "of the last period's 20 kB");
 }
 
 #[test]

@@ -122,7 +122,7 @@ impl FsAt {
         self.raw.on_mark(mss).into()
     }
 
-    /// At which rate to send, bytes per second; `None` if FS-AT does not mind.
+    /// At which rate to send, bytes per second, `u64::MAX` for no pacing at all; `None` if FS-AT does not mind.
     pub fn pacing_rate(&self) -> Option<u64> {
         Some(self.raw.pacing_rate(&self.config, &self.last)).filter(|rate| *rate > 0)
     }

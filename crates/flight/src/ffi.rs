@@ -60,7 +60,7 @@ pub struct RawFsat {
     pub drained_us: u32,
     pub falls_us: u32,
     pub drain_rcv_bytes: u32,
-    pub rtt_found_before_us: u32,
+    pub rtt_found_before_us: [u32; 3],
     pub arrived: u32,
     pub steady: u32,
     pub rtt_before_us: u32,
