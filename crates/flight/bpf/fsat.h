@@ -354,15 +354,15 @@ FSAT_INLINE __u32 fsat_full_ssthresh(const struct fsat *f, __u32 cwnd, __u32 mss
 /* ---- FSAT_ADD_DRAIN: what stands in the queue hides rtt_min ---- */
 
 /* What a drain leaves in flight: too little to queue, enough to go on measuring. A deep one leaves less as long as
- * rtt_min may be too great, for rcv_bytes is too great with it. Four segments at least, in a crowd one: of eight flows, half a
- * BDP of a path that carries 15. */
+ * rtt_min may be too great, for rcv_bytes is too great with it. Four segments at least, in a crowd two: of eight flows, the
+ * BDP of a path that carries 15. An ACK of one alone would be delayed, and make RTT look longer. */
 FSAT_INLINE __u32 fsat_drain_level(const struct fsat *f, const struct fsat_ack *a)
 {
 	__u32 bdp = f->drain_rcv_bytes, level = bdp - bdp / 8;
 
 	if (f->draining == FSAT_DRAIN_DEEP)
 		level = f->rtt_known == FSAT_RTT_KNOWN ? bdp / 2 : bdp / 8;
-	return fsat_max(level, fsat_amount((fsat_crowded(f, a->mss) ? 1ULL : 4ULL) * a->mss));
+	return fsat_max(level, fsat_amount((fsat_crowded(f, a->mss) ? 2ULL : 4ULL) * a->mss));
 }
 
 /* Once per period. */

@@ -110,7 +110,7 @@ fn drain_stops_sending_until_little_is_in_flight() {
         few.on_ack(&config(Additions::DRAIN), &ack(due + 10_000, 200_000, 40_000));
         few.space
     };
-    assert_eq!(left(16_000, 7), 1000, "one of a crowd: few segments, and not always as many");
+    assert_eq!(left(16_000, 7), 2000, "two of a crowd: few segments, and not always as many");
     assert_eq!((left(16_000, 8), left(16_001, 7)), (4000, 4000));
 }
 

@@ -75,6 +75,10 @@ impl Outcome {
 /// So many packets a receiver acknowledges one by one, at first, as Linux does.
 const QUICK_ACKS: u64 = 16;
 
+/// The least and the greatest time for which an ACK waits.
+const ATO_MIN: Duration = Duration::from_millis(40);
+const ATO_MAX: Duration = Duration::from_millis(200);
+
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum What {
     Start,
@@ -93,9 +97,24 @@ struct End {
     untold: Vec<Packet>,
     next_expected: u64,
     flush_at: Option<Duration>,
+    /// How long an ACK may wait, by the time between packets, and when the last came (Linux's `tcp_event_data_recv`).
+    patience: Duration,
+    last_arrival: Duration,
     /// The next timer in the heap.
     timer_at: Option<Duration>,
     delivered_before: u64,
+}
+
+impl End {
+    fn note_arrival(&mut self, now: Duration) {
+        let between = now - self.last_arrival;
+        self.last_arrival = now;
+        if between <= ATO_MIN / 2 {
+            self.patience = self.patience / 2 + ATO_MIN / 2;
+        } else if between < self.patience {
+            self.patience = (self.patience / 2 + between).min(ATO_MAX);
+        }
+    }
 }
 
 /// Looks at a sender whenever it may have sent, with the packets that wait on the link.
@@ -124,6 +143,8 @@ impl World {
             untold: Vec::new(),
             next_expected: 0,
             flush_at: None,
+            patience: ATO_MIN,
+            last_arrival: Duration::ZERO,
             timer_at: None,
             delivered_before: 0,
         };
@@ -262,13 +283,14 @@ impl World {
         let in_order = packet.seq == end.next_expected;
         end.next_expected = end.next_expected.max(packet.seq + 1);
         end.untold.push(packet);
+        end.note_arrival(self.now);
         if reports {
             return;
         }
         if !in_order || end.untold.len() >= 2 || packet.seq < QUICK_ACKS {
             self.flush(flow);
         } else {
-            let time = self.now + Duration::from_millis(40);
+            let time = self.now + end.patience;
             end.flush_at = Some(time);
             self.at(time, flow, What::DelayedAck);
         }

@@ -230,9 +230,7 @@ impl Sender {
             self.set_timer(now);
         }
         if let Some(rate) = self.pacing_rate() {
-            // Two packets at once, as TCP does; sooner is not worth a timer.
-            let gap = Duration::from_secs_f64(f64::from(MSS) / rate);
-            self.next_send = self.next_send.max(now.saturating_sub(gap)) + gap;
+            self.next_send = self.next_send.max(now) + Duration::from_secs_f64(f64::from(MSS) / rate);
         }
         Packet { seq, tx: slot.tx, sent: now }
     }
