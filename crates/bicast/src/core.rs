@@ -13,11 +13,11 @@ pub enum Mode {
     /// Nothing.
     Off,
     /// As published (paper 004, 4.1): requests for retransmission and retransmissions.
-    #[default]
     Selective,
     /// All that may be: the paper's rival.
     Full,
     /// What `Selective` copies, and what else a timer would have to find, within a budget.
+    #[default]
     Adaptive,
 }
 

@@ -66,7 +66,7 @@ fn without_a_second_path_nothing_is_copied_and_status_says_so() {
     let host = Host::new();
     let _daemon = start(&host, &host.write(""));
     let state = host.bicast();
-    assert_eq!(state["mode"], "selective");
+    assert_eq!(state["mode"], "adaptive");
     assert_eq!(state["idle_because"], "there are no two interfaces with addresses");
     assert_eq!(state["interfaces"][1]["state"], "absent");
     // It comes, it loses its address, it goes.

@@ -171,11 +171,17 @@ fn what_a_coding_cannot_be() {
 #[test]
 fn bicast_needs_no_key_and_two_interfaces() {
     let folder = folder();
-    let text = "[bicast]\ninterfaces = ['wlan0', 'wlan1']\nmode = 'adaptive'\nbudget = '30%'\n";
-    let config = read(folder.path(), text).expect("a good file").bicast.expect("the section");
+    let section = "[bicast]\ninterfaces = ['wlan0', 'wlan1']\n";
+    let written = |keys| {
+        let file = read(folder.path(), &format!("{section}{keys}")).expect("a good file");
+        file.bicast.expect("the section")
+    };
+    let config = written("mode = 'selective'\nbudget = '30%'\n");
     assert_eq!(config.interfaces, ["wlan0", "wlan1"]);
     let settings = config.settings;
-    assert_eq!((settings.mode, settings.budget_percent), (bicast::Mode::Adaptive, 30));
+    assert_eq!((settings.mode, settings.budget_percent), (bicast::Mode::Selective, 30));
+    let default = written("").settings;
+    assert_eq!((default.mode, default.budget_percent), (bicast::Mode::Adaptive, 100));
     assert_eq!(settings.udp_port, 9899);
     assert_complaints(
         "[bicast]\ninterfaces = ['wlan0', 'wlan0']\nmode = 'both'\nbudget = 30\nudp-port = 0\n",
