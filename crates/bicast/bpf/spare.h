@@ -22,8 +22,9 @@
  * was sent before it, as a copy does by a path with a shorter queue (docs/bicast.md), so none of that. Where no handshake was
  * seen, they are copied once the sender's timer has had to find one that was lost again.
  *
- * With FreeBSD's and where no handshake was seen all else is done with care, too: none are copied from the start, and twice as many
- * have to find room.
+ * With FreeBSD's and where no handshake was seen all else is done with care, too: none are copied from the start, twice as many
+ * have to find room, and a tail (FreeBSD's sets the I bit whenever its window is full) is not where its own path has a queue, which
+ * the copy would overtake.
  */
 #ifndef NAWA_BICAST_SPARE_H
 #define NAWA_BICAST_SPARE_H
@@ -240,6 +241,8 @@ BICAST_FN __u32 bicast_spare_sent(struct bicast_spare *s, __u32 reasons, __u32 t
 		s->stalled = 1;
 	if (s->stack == STACK_EXTENSIONS_FIRST || (s->stack == STACK_UNKNOWN && !s->stalled))
 		wanted &= ~(__u32)BICAST_RETRANSMISSION;
+	if (bicast_spare_careful(s) && bicast_spare_queued(s))
+		wanted &= ~(__u32)BICAST_TAIL;
 	if (reasons == BICAST_REST && bicast_spare_first(s, tsn, now_us))
 		return BICAST_REST;
 	return wanted;

@@ -13,9 +13,10 @@ const RTT_US: u64 = 11_000;
 const MS: u64 = 1000;
 const SECOND_US: u64 = 1_000_000;
 
-/// Reasons, as words: a first transmission, a retransmission.
+/// Reasons, as words: a first transmission, a retransmission, one whose sender asks for a SACK at once.
 const FIRST: u32 = 32;
 const AGAIN: u32 = 1;
+const TAIL: u32 = 4;
 
 /// What a handshake began with: `enum bicast_stack`.
 const UNKNOWN: u32 = 0;
@@ -346,6 +347,17 @@ fn a_queue_of_its_packets_path_is_not_taken_for_the_copys() {
     let mut sender = Slow::of(EXTENSIONS);
     assert_eq!([10_000, 10_000, 15_200, 14_001].map(|us| sender.send(us)), [false, true, false, true]);
     assert_eq!([10_000, 10_000].map(|us| sender.send(us)), [false; 2], "neither was fast");
+}
+
+#[test]
+fn with_care_a_tail_is_copied_only_if_its_own_path_has_no_queue() {
+    let tail = |own_us| {
+        let mut sender = Slow::of(EXTENSIONS);
+        [10_000, 10_000, own_us].map(|us| sender.send(us));
+        sender.spare.sent(TAIL, 99, 0, sender.now_us)
+    };
+    assert_eq!([14_000, 14_001].map(tail), [TAIL, 0], "4 ms are one");
+    assert_eq!(spare_of(ADDRESSES).sent(TAIL, 1, 0, 0), TAIL);
 }
 
 #[test]
