@@ -21,7 +21,9 @@ fn main() -> ExitCode {
         eprintln!("lab: there is no {}: build it (-p nawa), or name another by NAWA", options.nawa.display());
     }
     match chosen(name, words, &options) {
-        Ok(Ok(experiment)) => run_experiment(&experiment, &options).map_or_else(failed, |()| ExitCode::SUCCESS),
+        Ok(Ok(experiment)) => {
+            run_experiment(&experiment, &options).map_or_else(failed, |()| ExitCode::SUCCESS)
+        }
         Ok(Err(complaint)) => {
             eprintln!("lab: {complaint}");
             ExitCode::from(2)
