@@ -23,8 +23,8 @@
  * seen, they are copied once the sender's timer has had to find one that was lost again.
  *
  * With FreeBSD's and where no handshake was seen all else is done with care, too: none are copied from the start, twice as many
- * have to find room, and a tail (FreeBSD's sets the I bit whenever its window is full) is not where its own path has a queue, which
- * the copy would overtake.
+ * have to find room, and a tail is not while its own path has a queue, which the copy would overtake: usrsctp sets the I bit in
+ * the middle of transfers.
  */
 #ifndef NAWA_BICAST_SPARE_H
 #define NAWA_BICAST_SPARE_H

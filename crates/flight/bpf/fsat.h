@@ -753,8 +753,8 @@ FSAT_INLINE __u64 fsat_pace(const struct fsat *f)
 	return f->target == FSAT_NO_LIMIT ? 2000000 : 1500000;
 }
 
-/* At which rate to send, bytes per second, or FSAT_UNPACED; 0 leaves it to TCP. Where the link's rate varies and may have risen, RTTs say so
- * too late. */
+/* At which rate to send, bytes per second, or FSAT_UNPACED; 0 leaves it to TCP. Where the link's rate varies and may have
+ * risen, RTTs say so too late. */
 FSAT_INLINE __u64 fsat_pacing_rate(const struct fsat *f, const struct fsat_config *c, const struct fsat_ack *a)
 {
 	if (!fsat_adds(c, FSAT_ADD_PACE) || !f->srtt_us)
