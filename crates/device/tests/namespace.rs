@@ -34,7 +34,7 @@ fn skipped(name: &str) -> bool {
     } else {
         return false;
     };
-    eprintln!("SKIPPED: {name}: {skip}");
+    println!("SKIPPED: {name}: {skip}");
     true
 }
 

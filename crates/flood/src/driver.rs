@@ -199,7 +199,7 @@ mod tests {
 
     fn driver_or_skip(name: &str, rules: &Rules, all: bool) -> Option<Driver> {
         if !rustix::process::geteuid().is_root() {
-            eprintln!("SKIPPED: {name}: needs root to load BPF programs");
+            println!("SKIPPED: {name}: needs root to load BPF programs");
             return None;
         }
         let handing = Handing { all, quiet: all };

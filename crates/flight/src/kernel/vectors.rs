@@ -95,7 +95,7 @@ fn next_ack(numbers: &mut Numbers, before: &RawAck) -> RawAck {
 /// The program, or `None` if the test `name` is skipped.
 fn program_or_skip(name: &str) -> Option<Runnable> {
     if crate::kernel::probe().is_err() {
-        eprintln!("SKIPPED: {name}: needs root and a kernel with struct_ops");
+        println!("SKIPPED: {name}: needs root and a kernel with struct_ops");
         return None;
     }
     Some(Runnable::load(VECTORS).expect("the kernel takes it"))

@@ -17,9 +17,10 @@ use std::time::Duration;
 /// What is waited for happens within milliseconds, unless the machine is busy with other things.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Says that the test `name` cannot run here, and why; `make test` compares with `expected-skips.txt`.
+/// Says that the test `name` cannot run here, and why; `make test` compares with `expected-skips.txt`. On standard output, which
+/// is written by lines: standard error is by pieces, between which another test's may come.
 pub fn skip(name: &str, reason: &str) {
-    eprintln!("SKIPPED: {name}: {reason}");
+    println!("SKIPPED: {name}: {reason}");
 }
 
 /// Held by the one test that works in network namespaces at a time; `None` skips the test `name`, because no

@@ -17,7 +17,7 @@ pub fn namespaces_or_skip(name: &str) -> Option<MutexGuard<'static, ()>> {
     } else {
         return Some(ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner));
     };
-    eprintln!("SKIPPED: {name}: {reason}");
+    println!("SKIPPED: {name}: {reason}");
     None
 }
 
