@@ -353,7 +353,7 @@ fn a_queue_of_its_packets_path_is_not_taken_for_the_copys() {
 fn with_care_a_tail_is_copied_only_if_its_own_path_has_no_queue() {
     let tail = |own_us| {
         let mut sender = Slow::of(EXTENSIONS);
-        [10_000, 10_000, own_us].map(|us| sender.send(us));
+        assert_eq!([10_000, 10_000, own_us].map(|us| sender.send(us)), [false, true, false]);
         sender.spare.sent(TAIL, 99, 0, sender.now_us)
     };
     assert_eq!([14_000, 14_001].map(tail), [TAIL, 0], "4 ms are one");
