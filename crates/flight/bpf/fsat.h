@@ -44,6 +44,7 @@
 #define FSAT_FEW_SEGMENTS     16U      /* where it is no more, what arrives within one rtt_min is chance */
 #define FSAT_LEAST_SEGMENTS   5U       /* where it is no more, a drain of ours empties hardly any of a crowd's queue */
 #define FSAT_DELAYED_ACK_US   40000U   /* Linux's */
+#define FSAT_SINGLE_ACKS      16U      /* so many in a row for one segment: this receiver delays none */
 #define FSAT_DRAIN_FIRST_US   2000000U /* a drain is due: at first, after the begin */
 #define FSAT_DRAIN_AGAIN_US   2000000U /* after one that found another RTT than it looked for */
 #define FSAT_DRAIN_US        45000000U /* otherwise, after the queue was last dry */
@@ -111,7 +112,8 @@ struct fsat {
 	__u32 srtt_us;           /* RFC 6298, but forgets what is more than four times the last RTT */
 	/* FSAT_ADD_FULL */
 	__u32 rtt_least_us;      /* the least of all, whatever drains make of rtt_min */
-	__u32 high_us[2];        /* the greatest RTT of the present spell, and of the one before */
+	__u32 high_us[2];        /* the greatest RTT of the present spell, and of the one before, without delayed ACKs' */
+	__u32 single_acks;       /* ACKs in a row that were for one segment */
 	/* Once per period, or more rarely. */
 	__u32 rcv_bytes;         /* rcv_bytes_n-(m): of the last whole period n */
 	__u32 flight_n;          /* flight_size_n: at the start of that period */
@@ -658,6 +660,15 @@ FSAT_INLINE int fsat_sinks(const struct fsat *f, __u32 rtt_us)
 	       fsat_differs(f, rtt_us, f->rtt_found_us);
 }
 
+/* An ACK for one segment may have been delayed, by Linux for up to 200 ms, which made a buffer of one BDP look deep. An ACK for
+ * more is sent at once. */
+FSAT_INLINE void fsat_note_high(struct fsat *f, const struct fsat_ack *a)
+{
+	f->single_acks = a->delivered > a->mss ? 0 : fsat_min(f->single_acks + 1, FSAT_SINGLE_ACKS);
+	if (!f->single_acks || f->single_acks == FSAT_SINGLE_ACKS)
+		f->high_us[0] = fsat_max(f->high_us[0], a->rtt_us);
+}
+
 FSAT_INLINE void fsat_sample_rtt(struct fsat *f, const struct fsat_config *c, const struct fsat_ack *a)
 {
 	if (a->rtt_us < f->rtt_min_us - f->rtt_min_us / 8 || fsat_sinks(f, a->rtt_us)) {
@@ -668,7 +679,7 @@ FSAT_INLINE void fsat_sample_rtt(struct fsat *f, const struct fsat_config *c, co
 		f->rtt_min_us = a->rtt_us;
 	f->rtt_us = a->rtt_us;
 	if (fsat_adds(c, FSAT_ADD_FULL)) {
-		f->high_us[0] = fsat_max(f->high_us[0], a->rtt_us);
+		fsat_note_high(f, a);
 		f->rtt_least_us = f->rtt_least_us ? fsat_min(f->rtt_least_us, a->rtt_us) : a->rtt_us;
 	}
 	if (fsat_adds(c, FSAT_ADD_PACE)) /* an outage would be in the average for long: that begins anew */

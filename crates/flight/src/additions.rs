@@ -469,6 +469,21 @@ fn full_a_buffer_of_half_a_bdp_is_shallow_whatever_is_in_flight() {
 }
 
 #[test]
+fn full_does_not_take_a_delayed_ack_for_a_buffer() {
+    let full = config(Additions::FULL);
+    let mut state = RawFsat { high_us: [200_000, 0], ..standing(0) };
+    let single = |rtt_us| RawAck { delivered: 1000, ..ack(0, rtt_us, 40_000) };
+    (1..16).for_each(|_| state.on_ack(&full, &single(400_000)));
+    assert_eq!(state.high_us, [200_000, 0]);
+    state.on_ack(&full, &ack(0, 210_000, 40_000));
+    assert_eq!(state.high_us, [210_000, 0], "an ACK for two segments is sent at once");
+    (1..16).for_each(|_| state.on_ack(&full, &single(400_000)));
+    assert_eq!(state.high_us, [210_000, 0]);
+    state.on_ack(&full, &single(400_000));
+    assert_eq!(state.high_us, [400_000, 0], "this receiver delays none");
+}
+
+#[test]
 fn full_a_dip_of_the_rate_is_no_shallow_buffer() {
     let full = Additions::from_bits(Additions::BEST.bits() | Additions::FULL.bits());
     let lost = |rtt_us, rtt_min_us| {

@@ -47,6 +47,7 @@ pub struct RawFsat {
     pub srtt_us: u32,
     pub rtt_least_us: u32,
     pub high_us: [u32; 2],
+    pub single_acks: u32,
     pub rcv_bytes: u32,
     pub flight_n: u32,
     pub s: u32,

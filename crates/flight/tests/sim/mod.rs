@@ -301,6 +301,8 @@ impl World {
             self.flush(flow);
             self.at(self.now + every, flow, What::DelayedAck);
         } else if self.ends[flow].flush_at.is_some_and(|at| at <= self.now) {
+            let end = &mut self.ends[flow];
+            end.patience = (end.patience * 2).min(ATO_MAX);
             self.flush(flow);
         }
     }
