@@ -39,6 +39,7 @@ struct in6_addr {
 
 struct netns_ipv4 {
 	u8 sysctl_tcp_slow_start_after_idle;
+	u8 sysctl_tcp_min_tso_segs;
 };
 
 struct ns_common {
@@ -153,6 +154,7 @@ struct tcp_congestion_ops {
 	int (*set_state)(u64 *ctx);
 	int (*cwnd_event)(u64 *ctx);
 	int (*pkts_acked)(u64 *ctx);
+	int (*min_tso_segs)(u64 *ctx);
 	int (*cong_control)(u64 *ctx);
 	int (*undo_cwnd)(u64 *ctx);
 	int (*init)(u64 *ctx);

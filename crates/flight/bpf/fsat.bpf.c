@@ -223,6 +223,19 @@ int fsat_tcp_cong_control_6_9(u64 *ctx)
 	return 0;
 }
 
+SEC("struct_ops")
+u32 fsat_tcp_min_tso_segs(u64 *ctx)
+{
+	struct sock *sk = (struct sock *)ctx[0];
+	struct tcp_sock *tp = (struct tcp_sock *)sk;
+	struct net *net = sk->__sk_common.skc_net.net;
+	struct fsat_config config_ = config();
+	struct connection *c = of(sk);
+	u32 burst = c ? fsat_burst(&c->fsat, &config_, mss(tp)) : 0;
+
+	return burst ? burst : net->ipv4.sysctl_tcp_min_tso_segs;
+}
+
 /* ---- losses ---- */
 
 /* Nothing is lost, and the connection uses ECN: a router has marked, which is congestion by its own word. */
@@ -373,6 +386,7 @@ int fsat_tcp_release(u64 *ctx)
 		.ssthresh = (void *)fsat_tcp_ssthresh,   \
 		.set_state = (void *)fsat_tcp_set_state, \
 		.cwnd_event = (void *)fsat_tcp_cwnd_event, \
+		.min_tso_segs = (void *)fsat_tcp_min_tso_segs, \
 		.cong_control = (void *)control,     \
 		.undo_cwnd = (void *)fsat_tcp_undo_cwnd, \
 		.init = (void *)fsat_tcp_init, \

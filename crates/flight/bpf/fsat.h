@@ -125,6 +125,7 @@ struct fsat {
 	/* FSAT_ADD_BEST, FSAT_ADD_FULL */
 	__u32 best[2];           /* the greatest rcv_bytes, as high_us */
 	__u32 spell_us;          /* when the present spell began */
+	__u32 lost_us;           /* FSAT_ADD_PACE: when there was a loss last, to a period */
 	/* FSAT_ADD_DRAIN */
 	__u32 drains;            /* begun so far; wraps */
 	__u32 drained_us;        /* when the last drain ended */
@@ -734,6 +735,7 @@ FSAT_INLINE __u32 fsat_on_loss(struct fsat *f, const struct fsat_config *c, __u3
 {
 	int best = fsat_adds(c, FSAT_ADD_BEST), full = fsat_adds(c, FSAT_ADD_FULL) && fsat_buffer_full(f);
 
+	f->lost_us = f->period_start_us;
 	if ((fsat_nothing_queues(f) && !(full && fsat_few_queue(f, mss))) || (best && !full && fsat_within_best(f))) {
 		f->losses_radio++;
 		return fsat_max(cwnd, ssthresh);               /* (10) */
@@ -756,6 +758,21 @@ FSAT_INLINE __u32 fsat_on_mark(struct fsat *f, __u32 mss)
 FSAT_INLINE int fsat_contended(const struct fsat *f)
 {
 	return f->losses_congestion && fsat_high(f) > f->rtt_least_us + f->rtt_least_us / 4 && fsat_buffer_of_one_bdp(f);
+}
+
+/* Lately nothing was lost, and the queue was no more than flows make that limit themselves: never seven BDP. */
+FSAT_INLINE int fsat_undisturbed(const struct fsat *f)
+{
+	int ever = f->losses_radio || f->losses_congestion, lossy = ever && f->period_start_us - f->lost_us < 2 * FSAT_SPELL_US;
+
+	return !lossy && fsat_high(f) / 8 <= f->rtt_least_us;
+}
+
+/* How many segments TCP hands over at once, 0 if it does not matter. By itself it hands over two as soon as ACKs allow them: of
+ * few segments that is much of the queue. Where others fill the buffer, segments one by one would take their places. */
+FSAT_INLINE __u32 fsat_burst(const struct fsat *f, const struct fsat_config *c, __u32 mss)
+{
+	return fsat_adds(c, FSAT_ADD_PACE) && fsat_few(f->s, mss) && fsat_undisturbed(f);
 }
 
 /* How many millionths of what the window needs: so many that the rate never is what limits. */

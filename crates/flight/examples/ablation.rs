@@ -126,8 +126,8 @@ fn cases() -> Vec<Case> {
             cases::slow(&in_turn(s, n), queue, &cases::scattered(2, n), n)
         }));
     }
-    for (each, queue) in [(2, 15), (2, 75), (4, 15), (4, 75)] {
-        let name = format!("1M {each}+{each} cubic {}bdp", queue / 15);
+    for (each, queue) in [2, 4].into_iter().flat_map(|each| [8, 15, 30, 75, 150].map(|queue| (each, queue))) {
+        let name = format!("1M {each}+{each} cubic {}bdp", (queue as f64 / 7.5).round() / 2.0);
         cases.push(case(&name, share, unequal, move |s, n| {
             cases::slow(&in_turn(s, n).repeat(each), queue, &cases::scattered(2 * each, n), n)
         }));

@@ -426,6 +426,19 @@ fn pace_ends_in_a_buffer_that_others_fill() {
 }
 
 #[test]
+fn pace_hands_over_few_segments_one_by_one() {
+    let path = RawFsat { s: 16_000, high_us: [799_999, 0], rtt_least_us: 100_000, ..standing(20_000_000) };
+    let burst = |state: RawFsat| state.burst(&config(Additions::FSAT), 1000);
+    assert_eq!(burst(path), 1);
+    assert_eq!(burst(RawFsat { s: 16_001, ..path }), 0, "more than sixteen");
+    assert_eq!(path.burst(&config(Additions::PAPER), 1000), 0);
+    let lost = RawFsat { losses_radio: 1, lost_us: 4_000_001, ..path };
+    assert_eq!(burst(lost), 0, "others may fill the buffer");
+    assert_eq!(burst(RawFsat { lost_us: 4_000_000, ..lost }), 1, "two spells ago");
+    assert_eq!(burst(RawFsat { high_us: [0, 900_000], ..path }), 0, "they do");
+}
+
+#[test]
 fn even_scales_what_arrived_to_one_rtt_min() {
     let ended = |additions| {
         let mut state = RawFsat { period_rcv_bytes: 23_000, target: 1, ..standing(0) };

@@ -127,6 +127,11 @@ impl FsAt {
         Some(self.raw.pacing_rate(&self.config, &self.last)).filter(|rate| *rate > 0)
     }
 
+    /// How many segments to hand over at once; `None` if FS-AT does not mind.
+    pub fn burst(&self) -> Option<u32> {
+        Some(self.raw.burst(&self.config, self.last.mss)).filter(|segments| *segments > 0)
+    }
+
     /// What it knows and decided.
     pub fn state(&self) -> State {
         State::from(&self.raw)

@@ -28,6 +28,11 @@ __u32 nawa_fsat_on_mark(struct fsat *f, __u32 mss)
 	return fsat_on_mark(f, mss);
 }
 
+__u32 nawa_fsat_burst(const struct fsat *f, const struct fsat_config *c, __u32 mss)
+{
+	return fsat_burst(f, c, mss);
+}
+
 __u64 nawa_fsat_pacing_rate(const struct fsat *f, const struct fsat_config *c, const struct fsat_ack *a)
 {
 	return fsat_pacing_rate(f, c, a);

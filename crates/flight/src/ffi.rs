@@ -57,6 +57,7 @@ pub struct RawFsat {
     pub losses_congestion: u32,
     pub best: [u32; 2],
     pub spell_us: u32,
+    pub lost_us: u32,
     pub drains: u32,
     pub drained_us: u32,
     pub falls_us: u32,
@@ -80,6 +81,7 @@ unsafe extern "C" {
     fn nawa_fsat_window(f: *const RawFsat, a: *const RawAck) -> u32;
     fn nawa_fsat_on_loss(f: *mut RawFsat, c: *const RawConfig, cwnd: u32, ssthresh: u32, mss: u32) -> u32;
     fn nawa_fsat_on_mark(f: *mut RawFsat, mss: u32) -> u32;
+    fn nawa_fsat_burst(f: *const RawFsat, c: *const RawConfig, mss: u32) -> u32;
     fn nawa_fsat_pacing_rate(f: *const RawFsat, c: *const RawConfig, a: *const RawAck) -> u64;
 }
 
@@ -109,6 +111,11 @@ impl RawFsat {
     pub fn on_mark(&mut self, mss: u32) -> u32 {
         // SAFETY: as in `new`.
         unsafe { nawa_fsat_on_mark(self, mss) }
+    }
+
+    pub fn burst(&self, config: &RawConfig, mss: u32) -> u32 {
+        // SAFETY: as in `new`.
+        unsafe { nawa_fsat_burst(self, config, mss) }
     }
 
     pub fn pacing_rate(&self, config: &RawConfig, ack: &RawAck) -> u64 {

@@ -231,8 +231,10 @@ impl World {
                 }
             }
             What::Ack(packets) => {
-                let packets: Vec<_> =
-                    packets.into_iter().map(|(seq, tx, sent)| Packet { seq, tx, sent }).collect();
+                let packets: Vec<_> = packets
+                    .into_iter()
+                    .map(|(seq, tx, sent)| Packet { seq, tx, sent, push: false })
+                    .collect();
                 if let Some(sender) = &mut self.ends[flow].sender {
                     sender.handle_ack(now, &packets);
                 }
@@ -254,9 +256,12 @@ impl World {
     fn transmit(&mut self, flow: usize) {
         let now = self.now;
         let Some(sender) = &mut self.ends[flow].sender else { return };
-        while let Some(packet) = sender.poll(now) {
-            self.link.send(now, encode(flow, &packet));
+        let mut burst: Vec<Packet> = std::iter::from_fn(|| sender.poll(now)).collect();
+        // Linux sets PSH on the last of what it hands over as one, and its receiver answers that without delay.
+        if let [_, .., last] = &mut burst[..] {
+            last.push = true;
         }
+        burst.iter().for_each(|packet| self.link.send(now, encode(flow, packet)));
         let waiting = self.link.stats().queue.frames.0;
         if let Some(look) = &mut self.look {
             look(now, flow, sender, waiting);
@@ -287,7 +292,7 @@ impl World {
         if reports {
             return;
         }
-        if !in_order || end.untold.len() >= 2 || packet.seq < QUICK_ACKS {
+        if !in_order || packet.push || end.untold.len() >= 2 || packet.seq < QUICK_ACKS {
             self.flush(flow);
         } else {
             let time = self.now + end.patience;
@@ -302,7 +307,7 @@ impl World {
             self.at(self.now + every, flow, What::DelayedAck);
         } else if self.ends[flow].flush_at.is_some_and(|at| at <= self.now) {
             let end = &mut self.ends[flow];
-            end.patience = (end.patience * 2).min(ATO_MAX);
+            end.patience = (end.patience * 2).min(ATO_MAX); // as Linux's `tcp_delack_timer_handler`
             self.flush(flow);
         }
     }
@@ -353,6 +358,7 @@ fn sender_app_tick(profile: &Profile, now: Duration) -> Option<Duration> {
 fn encode(flow: usize, packet: &Packet) -> Vec<u8> {
     let mut frame = vec![0; FRAME];
     frame[0] = flow as u8;
+    frame[1] = u8::from(packet.push);
     frame[8..16].copy_from_slice(&packet.seq.to_be_bytes());
     frame[16..24].copy_from_slice(&packet.tx.to_be_bytes());
     frame[24..32].copy_from_slice(&(packet.sent.as_nanos() as u64).to_be_bytes());
@@ -361,6 +367,7 @@ fn encode(flow: usize, packet: &Packet) -> Vec<u8> {
 
 fn decode(frame: &[u8]) -> (usize, Packet) {
     let word = |at: usize| u64::from_be_bytes(frame[at..at + 8].try_into().unwrap_or_default());
-    let packet = Packet { seq: word(8), tx: word(16), sent: Duration::from_nanos(word(24)) };
+    let packet =
+        Packet { seq: word(8), tx: word(16), sent: Duration::from_nanos(word(24)), push: frame[1] != 0 };
     (usize::from(frame[0]), packet)
 }

@@ -52,6 +52,8 @@ pub struct Packet {
     /// Number of the transmission.
     pub tx: u64,
     pub sent: Duration,
+    /// The receiver is asked to answer at once.
+    pub push: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -128,6 +130,8 @@ pub struct Sender {
     probed: bool,
     round: Round,
     pub next_send: Duration,
+    /// When the first of a pair left, whose second does not wait for pacing.
+    first_at: Option<Duration>,
     cwnd_limited: bool,
     app_limited: bool,
     started: Duration,
@@ -161,6 +165,7 @@ impl Sender {
             probed: false,
             round: Round::default(),
             next_send: now,
+            first_at: None,
             cwnd_limited: false,
             app_limited: false,
             started: now,
@@ -175,9 +180,11 @@ impl Sender {
 
     /// The next packet that may leave at `now`.
     pub fn poll(&mut self, now: Duration) -> Option<Packet> {
-        if now < self.next_send {
+        let second = self.first_at.take() == Some(now) && self.hands_over_pairs();
+        if now < self.next_send && !second {
             return None;
         }
+        self.first_at = (!second).then_some(now);
         if self.probe {
             let last = self.una + (self.slots.len() as u64).saturating_sub(1);
             let seq = self.next_seq(now).unwrap_or(last);
@@ -190,6 +197,11 @@ impl Sender {
         }
         let seq = self.next_seq(now)?;
         Some(self.transmit(now, seq))
+    }
+
+    /// TCP's own way while it paces (`tcp_min_tso_segs`).
+    fn hands_over_pairs(&self) -> bool {
+        self.fsat.as_ref().is_none_or(|fsat| fsat.burst() != Some(1))
     }
 
     fn next_seq(&mut self, now: Duration) -> Option<u64> {
@@ -232,7 +244,7 @@ impl Sender {
         if let Some(rate) = self.pacing_rate() {
             self.next_send = self.next_send.max(now) + Duration::from_secs_f64(f64::from(MSS) / rate);
         }
-        Packet { seq, tx: slot.tx, sent: now }
+        Packet { seq, tx: slot.tx, sent: now, push: false }
     }
 
     fn pacing_rate(&self) -> Option<f64> {
