@@ -2,6 +2,7 @@
 
 mod experiments;
 mod network;
+mod spared;
 mod tcp;
 mod transfer;
 
@@ -101,6 +102,8 @@ pub struct Test {
     mode: &'static str,
     /// Of each path: from client to server, and back.
     paths: [[LinkConfig; 2]; PATHS],
+    /// Whether their losses spare what controls retransmission.
+    spares: bool,
     /// How many, each a process with a primary path of its own. A single one is measured on each path, and the mean taken.
     transfers: usize,
     /// Hosts that they come from, behind the one that runs Nawa; 1 for usrsctp.

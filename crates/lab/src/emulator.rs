@@ -5,6 +5,7 @@
 
 mod thread;
 
+use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,6 +19,12 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use crate::error::{Doing, Error};
 use thread::{Command, Worker};
+
+/// Which frames the loss before a link's queue spares. Asked once for each frame of a wire, when it enters its link.
+pub trait Spares: fmt::Debug + Send + Sync {
+    /// Whether it spares this one, which begins with its Ethernet header.
+    fn spares(&self, frame: &[u8]) -> bool;
+}
 
 /// The thread that carries frames; it ends when this and every [`Wire`] of it are dropped.
 #[derive(Debug)]
@@ -49,10 +56,21 @@ impl Emulator {
     /// Joins two TAPs. `links[0]` carries what `taps[0]` sends to `taps[1]`, `links[1]` the other way; each draws its
     /// chances from its own stream of `seed`. Time is zero now.
     pub fn join(&self, taps: [Tap; 2], links: [LinkConfig; 2], seed: u64) -> Result<Wire, Error> {
+        self.join_sparing(taps, links, seed, None)
+    }
+
+    /// The same, with frames that are not lost.
+    pub fn join_sparing(
+        &self,
+        taps: [Tap; 2],
+        links: [LinkConfig; 2],
+        seed: u64,
+        spares: Option<Arc<dyn Spares>>,
+    ) -> Result<Wire, Error> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let wire = Wire { id, control: self.control.clone() };
         wire.control
-            .ask(|reply| Command::Join { id, taps, links: Box::new(links), seed, reply })?
+            .ask(|reply| Command::Join { id, taps, links: Box::new(links), seed, spares, reply })?
             .doing(|| "join two TAPs".into())?;
         Ok(wire)
     }

@@ -19,8 +19,8 @@ const WIRE_STREAM: u64 = 1;
 
 /// One direction of an emulated link.
 ///
-/// Frames go in by [`Link::send`] and come out of [`Link::poll`], which is due at [`Link::poll_timeout`].
-/// `now` never goes back between calls; if it does, the latest one seen counts.
+/// Frames go in by [`Link::send`] or [`Link::send_spared`] and come out of [`Link::poll`], which is due at
+/// [`Link::poll_timeout`]. `now` never goes back between calls; if it does, the latest one seen counts.
 ///
 /// **A link that is down** (in a blackout of its configuration, or by [`Link::set_up`]) drops what is sent,
 /// and the frame in transmission when it went down. What waits in the queue stays and goes on when the
@@ -93,11 +93,21 @@ impl Link {
 
     /// A frame enters the link.
     pub fn send(&mut self, now: Duration, frame: Vec<u8>) {
+        self.enter(now, frame, false);
+    }
+
+    /// The same for a frame that the loss before the queue spares. Its chance is drawn all the same, so the others'
+    /// do not change.
+    pub fn send_spared(&mut self, now: Duration, frame: Vec<u8>) {
+        self.enter(now, frame, true);
+    }
+
+    fn enter(&mut self, now: Duration, frame: Vec<u8>, spared: bool) {
         self.advance(now);
         self.stats.offered.add(&frame);
         if !self.is_up() {
             self.stats.blackout_dropped.add(&frame);
-        } else if self.loses_before_queue() {
+        } else if self.loses_before_queue() && !spared {
             self.stats.lost.add(&frame);
         } else if self.transmission.is_none() {
             self.queue.pass();

@@ -72,7 +72,8 @@ const NOTES: [&str; 5] = [
      linux-probed: the same, whose programs ask for HEARTBEATs on all paths at once (SPP_HB_DEMAND), where by itself it waits \
      for seconds, in which nothing can be copied; linux-native: the running kernel's SCTP on those hosts, asked likewise; \
      usrsctp: libusrsctp on them, raw IP sockets; no counter or setting of either differs between modes",
-    "loss = both: of each packet in each direction, drawn before the queue; data: from client to server alone",
+    "loss = both: of each packet in each direction, drawn before the queue; data: from client to server alone; first: in each \
+     direction, of DATA sent for the first time and of SACKs without gap ack blocks alone",
     "transfer_s: mean over the transfers, at the receiver, from the association's being up to its last byte; \
      longest_gap_ms: the longest of all; gaps_over_500ms, t3_expiries, retransmitted_chunks: of all together",
     "extra_bytes_ratio: bytes of copies over bytes of the stacks' own packets, both ends together",
@@ -82,18 +83,42 @@ const NOTES: [&str; 5] = [
 #[derive(Clone, Copy, Debug)]
 struct Cell {
     loss_percent: f64,
-    /// False: from client to server alone.
-    both: bool,
+    lost: Lost,
     transfers: usize,
+}
+
+/// What is lost.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Lost {
+    /// Packets in both directions.
+    Both,
+    /// From client to server alone.
+    Data,
+    /// In both directions, but nothing that `selective` copies: the most that copies of it can gain.
+    First,
+}
+
+impl Lost {
+    fn name(self) -> &'static str {
+        match self {
+            Lost::Both => "both",
+            Lost::Data => "data",
+            Lost::First => "first",
+        }
+    }
 }
 
 impl Cell {
     const fn both(loss_percent: f64, transfers: usize) -> Cell {
-        Cell { loss_percent, both: true, transfers }
+        Cell { loss_percent, lost: Lost::Both, transfers }
     }
 
     const fn data(loss_percent: f64, transfers: usize) -> Cell {
-        Cell { loss_percent, both: false, transfers }
+        Cell { loss_percent, lost: Lost::Data, transfers }
+    }
+
+    const fn first(loss_percent: f64, transfers: usize) -> Cell {
+        Cell { loss_percent, lost: Lost::First, transfers }
     }
 }
 
@@ -117,7 +142,7 @@ pub(super) fn link(rate_mbps: f64, delay: Duration, loss: Loss) -> LinkConfig {
 /// Both directions of each path, given rates and delays.
 fn paths(cell: Cell, kind: [(f64, Duration); 2], make_loss: MakeLoss) -> [[LinkConfig; 2]; 2] {
     kind.map(|(rate, delay)| {
-        let back = if cell.both { make_loss(cell.loss_percent) } else { Loss::None };
+        let back = if cell.lost == Lost::Data { Loss::None } else { make_loss(cell.loss_percent) };
         [link(rate, delay, make_loss(cell.loss_percent)), link(rate, delay, back)]
     })
 }
@@ -147,7 +172,7 @@ fn cases(
                 ("stack", stack.name().into()),
                 ("mode", mode.into()),
                 ("loss_percent", cell.loss_percent.into()),
-                ("loss", if cell.both { "both" } else { "data" }.into()),
+                ("loss", cell.lost.name().into()),
                 ("transfers", cell.transfers.into()),
             ];
             key.extend(more.iter().cloned());
@@ -158,6 +183,7 @@ fn cases(
                 nawa_on,
                 mode: setting,
                 paths: paths.clone(),
+                spares: cell.lost == Lost::First,
                 transfers: cell.transfers,
                 clients,
                 restored: None,
@@ -244,17 +270,24 @@ pub(crate) fn load(options: &RunOptions) -> Result<Experiment, Error> {
     let mut cases = even(options.size, &cells, independent);
     if options.size != Size::Quick {
         cases.extend(in_guests(&quick));
+        cases.extend(probed(Cell::first(5.0, 4)));
     }
     cases.iter_mut().for_each(say_where);
     let note = "where: what nawa runs on, the hosts that are SCTP's ends (in their guests, if they are in guests) or a \
                 router in front of each";
-    Ok(experiment("bicast-load", cases, repeats, &[note]))
+    // Gaps of `first` are not added to those of `both`.
+    let pooled = Some(Pooled { over: &["transfers"], ..GAPS });
+    Ok(Experiment { pooled, ..experiment("bicast-load", cases, repeats, &[note]) })
 }
 
-/// Kernel SCTP with Nawa beside it, in the guests.
+/// Kernel SCTP whose paths are known from the start.
+fn probed(cell: Cell) -> Vec<Case> {
+    cases(&[Stack::LinuxProbed], cell, &paths(cell, EVEN, independent), 1, Vec::new())
+}
+
+/// The same with Nawa beside it, in the guests.
 fn in_guests(cells: &[Cell]) -> Vec<Case> {
-    let of_cell = |&cell| cases(&[Stack::LinuxProbed], cell, &paths(cell, EVEN, independent), 1, Vec::new());
-    let mut cases: Vec<Case> = cells.iter().flat_map(of_cell).collect();
+    let mut cases: Vec<Case> = cells.iter().copied().flat_map(probed).collect();
     for case in &mut cases {
         if let Workload::Bicast(test) = &mut case.workload {
             test.nawa_on = Where::Host;

@@ -10,12 +10,14 @@
 //! n-th host behind `a` has 10.p.(10+n).2, that behind `b` 10.p.2.2.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use device::Tap;
 
+use super::spared::RetransmissionControl;
 use super::transfer::Program;
 use super::{Stack, Test};
-use crate::emulator::{Emulator, Wire};
+use crate::emulator::{Emulator, Spares, Wire};
 use crate::error::{Doing, Error};
 use crate::guest::{self, Booting, Guest, GuestSpec, Interface};
 use crate::namespace::Namespace;
@@ -84,11 +86,13 @@ impl Network {
         let client = Namespace::create(&format!("{number}-sa"))?;
         let server = Namespace::create(&format!("{number}-sb"))?;
         let mut wires = Vec::new();
+        let spares = test.spares.then(|| Arc::new(RetransmissionControl::default()) as Arc<dyn Spares>);
         for (path, [up, down]) in (1u8..).zip(&test.paths) {
             let name = format!("p{path}");
             let taps = [tap(&client, &name)?, tap(&server, &name)?];
             let links = [up.clone(), down.clone()];
-            wires.push(emulator.join(taps, links, seed.wrapping_add(path.into()))?);
+            let seed = seed.wrapping_add(path.into());
+            wires.push(emulator.join_sparing(taps, links, seed, spares.clone())?);
             client.ip(&link_lines(path, [1, 2]))?;
             server.ip(&link_lines(path, [2, 1]))?;
         }

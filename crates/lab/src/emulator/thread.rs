@@ -11,6 +11,7 @@ use device::Tap;
 use link::{Link, LinkConfig, QueueStats, Stats};
 use rustix::event::{Timespec, epoll};
 
+use super::Spares;
 use crate::clock;
 
 /// SCHED_RR priority: above every program under test, below what the system itself needs.
@@ -27,12 +28,33 @@ const WAKE: u64 = u64::MAX;
 
 #[derive(Debug)]
 pub(super) enum Command {
-    Join { id: u64, taps: [Tap; 2], links: Box<[LinkConfig; 2]>, seed: u64, reply: Sender<io::Result<()>> },
-    SetUp { id: u64, up: bool },
-    Restart { id: u64 },
-    Stats { id: u64, reply: Sender<[Stats; 2]> },
-    Queues { id: u64, reply: Sender<[QueueStats; 2]> },
-    Remove { id: u64, reply: Sender<()> },
+    Join {
+        id: u64,
+        taps: [Tap; 2],
+        links: Box<[LinkConfig; 2]>,
+        seed: u64,
+        spares: Option<Arc<dyn Spares>>,
+        reply: Sender<io::Result<()>>,
+    },
+    SetUp {
+        id: u64,
+        up: bool,
+    },
+    Restart {
+        id: u64,
+    },
+    Stats {
+        id: u64,
+        reply: Sender<[Stats; 2]>,
+    },
+    Queues {
+        id: u64,
+        reply: Sender<[QueueStats; 2]>,
+    },
+    Remove {
+        id: u64,
+        reply: Sender<()>,
+    },
     Stop,
 }
 
@@ -50,6 +72,7 @@ struct Joint {
     taps: [Tap; 2],
     configs: [LinkConfig; 2],
     seed: u64,
+    spares: Option<Arc<dyn Spares>>,
     up: bool,
     lanes: [Lane; 2],
 }
@@ -119,7 +142,9 @@ impl Worker {
         let Some(joint) = self.joints.get_mut(&(tap / 2)) else { return };
         for _ in 0..BATCH {
             let Ok(length) = joint.taps[end].recv(&mut self.buffer) else { break };
-            joint.lanes[end].send(now, self.buffer[..length].to_vec());
+            let frame = &self.buffer[..length];
+            let spared = joint.spares.as_ref().is_some_and(|spares| spares.spares(frame));
+            joint.lanes[end].send(now, frame.to_vec(), spared);
         }
     }
 
@@ -148,8 +173,8 @@ impl Worker {
     fn carry_out(&mut self, command: Command) {
         let now = self.now();
         match command {
-            Command::Join { id, taps, links, seed, reply } => {
-                let joint = Joint::new(taps, *links, seed, now);
+            Command::Join { id, taps, links, seed, spares, reply } => {
+                let joint = Joint::new(taps, *links, seed, spares, now);
                 let _ = reply.send(self.watch(id, &joint).map(|()| drop(self.joints.insert(id, joint))));
             }
             Command::Remove { id, reply } => {
@@ -189,9 +214,15 @@ impl Worker {
 }
 
 impl Joint {
-    fn new(taps: [Tap; 2], configs: [LinkConfig; 2], seed: u64, now: Duration) -> Self {
+    fn new(
+        taps: [Tap; 2],
+        configs: [LinkConfig; 2],
+        seed: u64,
+        spares: Option<Arc<dyn Spares>>,
+        now: Duration,
+    ) -> Self {
         let lanes = [Lane { links: VecDeque::new() }, Lane { links: VecDeque::new() }];
-        let mut joint = Self { taps, configs, seed, up: true, lanes };
+        let mut joint = Self { taps, configs, seed, spares, up: true, lanes };
         joint.restart(now);
         joint
     }
@@ -213,9 +244,10 @@ impl Joint {
 }
 
 impl Lane {
-    fn send(&mut self, now: Duration, frame: Vec<u8>) {
-        if let Some(clocked) = self.links.back_mut() {
-            clocked.link.send(now.saturating_sub(clocked.zero), frame);
+    fn send(&mut self, now: Duration, frame: Vec<u8>, spared: bool) {
+        if let Some(Clocked { zero, link }) = self.links.back_mut() {
+            let send = if spared { Link::send_spared } else { Link::send };
+            send(link, now.saturating_sub(*zero), frame);
         }
     }
 

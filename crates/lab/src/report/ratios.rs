@@ -199,7 +199,7 @@ mod tests {
             row("selective")["metrics"],
             json!({ "gaps_over_500ms": 2.0 * cells, "gaps_of_normal": 0.05 })
         );
-        let start = "usrsctp selective 5.0 host: gaps_over_500ms";
+        let start = "usrsctp selective 5.0 both host: gaps_over_500ms";
         assert!(report.notes.iter().any(|note| note.starts_with(start)), "{:?}", report.notes);
     }
 
