@@ -43,6 +43,8 @@
 #define FSAT_FAIR_SEGMENTS    2U
 #define FSAT_FEW_SEGMENTS     16U      /* where it is no more, what arrives within one rtt_min is chance */
 #define FSAT_LEAST_SEGMENTS   5U       /* where it is no more, a drain of ours empties hardly any of a crowd's queue */
+#define FSAT_BURST_SEGMENTS   8U       /* where it is no more, they go one by one, */
+#define FSAT_LOSSY_US        48000000U /* but not so long after a loss */
 #define FSAT_DELAYED_ACK_US   40000U   /* Linux's */
 #define FSAT_SINGLE_ACKS      16U      /* so many in a row for one segment: this receiver delays none */
 #define FSAT_DRAIN_FIRST_US   2000000U /* a drain is due: at first, after the begin */
@@ -760,10 +762,10 @@ FSAT_INLINE int fsat_contended(const struct fsat *f)
 	return f->losses_congestion && fsat_high(f) > f->rtt_least_us + f->rtt_least_us / 4 && fsat_buffer_of_one_bdp(f);
 }
 
-/* Lately nothing was lost, and the queue was no more than flows make that limit themselves: never seven BDP. */
+/* For some spells nothing was lost, and the queue was no more than flows make that limit themselves: never seven BDP. */
 FSAT_INLINE int fsat_undisturbed(const struct fsat *f)
 {
-	int ever = f->losses_radio || f->losses_congestion, lossy = ever && f->period_start_us - f->lost_us < 2 * FSAT_SPELL_US;
+	int ever = f->losses_radio || f->losses_congestion, lossy = ever && f->period_start_us - f->lost_us < FSAT_LOSSY_US;
 
 	return !lossy && fsat_high(f) / 8 <= f->rtt_least_us;
 }
@@ -772,7 +774,7 @@ FSAT_INLINE int fsat_undisturbed(const struct fsat *f)
  * few segments that is much of the queue. Where others fill the buffer, segments one by one would take their places. */
 FSAT_INLINE __u32 fsat_burst(const struct fsat *f, const struct fsat_config *c, __u32 mss)
 {
-	return fsat_adds(c, FSAT_ADD_PACE) && fsat_few(f->s, mss) && fsat_undisturbed(f);
+	return fsat_adds(c, FSAT_ADD_PACE) && fsat_segments(f->s, FSAT_BURST_SEGMENTS, mss) && fsat_undisturbed(f);
 }
 
 /* How many millionths of what the window needs: so many that the rate never is what limits. */

@@ -427,15 +427,15 @@ fn pace_ends_in_a_buffer_that_others_fill() {
 
 #[test]
 fn pace_hands_over_few_segments_one_by_one() {
-    let path = RawFsat { s: 16_000, high_us: [799_999, 0], rtt_least_us: 100_000, ..standing(20_000_000) };
+    let path = RawFsat { s: 8000, high_us: [800_000, 0], rtt_least_us: 100_000, ..standing(50_000_000) };
     let burst = |state: RawFsat| state.burst(&config(Additions::FSAT), 1000);
     assert_eq!(burst(path), 1);
-    assert_eq!(burst(RawFsat { s: 16_001, ..path }), 0, "more than sixteen");
+    assert_eq!(burst(RawFsat { s: 8001, ..path }), 0, "more than eight");
     assert_eq!(path.burst(&config(Additions::PAPER), 1000), 0);
-    let lost = RawFsat { losses_radio: 1, lost_us: 4_000_001, ..path };
+    let lost = RawFsat { losses_radio: 1, lost_us: 2_000_001, ..path };
     assert_eq!(burst(lost), 0, "others may fill the buffer");
-    assert_eq!(burst(RawFsat { lost_us: 4_000_000, ..lost }), 1, "two spells ago");
-    assert_eq!(burst(RawFsat { high_us: [0, 900_000], ..path }), 0, "they do");
+    assert_eq!(burst(RawFsat { lost_us: 2_000_000, ..lost }), 1, "48 s ago");
+    assert_eq!(burst(RawFsat { high_us: [0, 800_008], ..path }), 0, "they do");
 }
 
 #[test]
