@@ -24,7 +24,8 @@ struct connection {
 	__u32 cwnd;          /* the base's, packets; TCP's own cwnd is the window that comes out */
 	__u32 una;           /* snd_una at the last ACK */
 	__u32 state;         /* enum tcp_ca_state */
-	__u32 paced_us;      /* when the rate was last set */
+	__u32 paced_us;      /* when the rate was last set, */
+	__u32 paced_cwnd;    /* and the window then, packets */
 	struct fsat fsat;    /* with what is above, what every ACK needs fills two cache lines */
 	__u32 prior_cwnd;    /* before the last loss, for undoing it */
 	__u32 prr_delivered; /* packets since recovery began, RFC 9937 */

@@ -55,7 +55,7 @@ INLINE u32 bytes(const struct tcp_sock *tp, u32 packets)
 
 /* ---- congestion avoidance, on its own cwnd ---- */
 
-/* At the most often that the rate is set anew. */
+/* At the most often that the rate is set anew, unless the window has grown by an eighth. */
 #define PACE_US 250
 
 /* Puts the base's cwnd into the socket for the time of a call. */
@@ -163,15 +163,23 @@ INLINE u64 rate_of_bursts(const struct tcp_sock *tp)
 	return srtt ? rate / srtt : rate;
 }
 
-/* Some four times an RTT: its divisions are a good part of what an ACK costs. */
+/* A rate is set anew some four times an RTT, since its divisions are a good part of what an ACK costs; but not to be what limits in slow
+ * start, where a bunch of ACKs doubles the window. */
+INLINE bool pace_due(const struct tcp_sock *tp, const struct connection *c, u32 now_us)
+{
+	return !c->paced_us || now_us - c->paced_us >= PACE_US + c->fsat.rtt_min_us / 4 ||
+	       tp->snd_cwnd > c->paced_cwnd + c->paced_cwnd / 8;
+}
+
 INLINE void pace(struct sock *sk, struct connection *c, const struct fsat_ack *a)
 {
 	struct fsat_config config_ = config();
 	u64 rate, most = sk->sk_max_pacing_rate;
 
-	if (c->paced_us && a->now_us - c->paced_us < PACE_US + c->fsat.rtt_min_us / 4)
+	if (!pace_due((struct tcp_sock *)sk, c, a->now_us))
 		return;
 	c->paced_us = a->now_us | 1; /* 0 is never */
+	c->paced_cwnd = ((struct tcp_sock *)sk)->snd_cwnd;
 	rate = fsat_pacing_rate(&c->fsat, &config_, a);
 	if (rate && sk->sk_pacing_status == SK_PACING_NONE)
 		sk->sk_pacing_status = SK_PACING_NEEDED;

@@ -160,8 +160,14 @@ FSAT_INLINE int fsat_few(__u32 bytes, __u32 mss) { return fsat_segments(bytes, F
 
 FSAT_INLINE int fsat_steady(const struct fsat *f) { return f->steady >= FSAT_STEADY_PERIODS; }
 
+/* The path carries one segment at most: whatever is sent queues, and how many arrive says nothing of others. */
+FSAT_INLINE int fsat_sparse(const struct fsat *f, __u32 mss) { return f->s && f->s <= mss; }
+
 /* Whether a flow of few segments seems to be one of several: alone, its rate would be the same for some periods. */
-FSAT_INLINE int fsat_crowded(const struct fsat *f, __u32 mss) { return fsat_few(f->s, mss) && !fsat_steady(f); }
+FSAT_INLINE int fsat_crowded(const struct fsat *f, __u32 mss)
+{
+	return fsat_few(f->s, mss) && !fsat_sparse(f, mss) && !fsat_steady(f);
+}
 
 /* A queue that is shared rises by who comes, and falls where flows drain; one that falls every few periods is that of a
  * link whose rate varies. */
@@ -429,6 +435,8 @@ FSAT_INLINE void fsat_note_rtt(struct fsat *f, const struct fsat_ack *a)
 /* How long after the queue was last dry. */
 FSAT_INLINE __u32 fsat_drain_after(const struct fsat *f)
 {
+	if (fsat_varies(f))
+		return FSAT_DRAIN_US;
 	if (!f->rtt_found_us)
 		return FSAT_DRAIN_FIRST_US;
 	return f->rtt_known == FSAT_RTT_KNOWN ? FSAT_DRAIN_US : FSAT_DRAIN_AGAIN_US;
@@ -703,6 +711,7 @@ FSAT_INLINE void fsat_init(struct fsat *f, const struct fsat_config *c, __u32 no
 		.dry_us = now_us,
 		.drained_us = now_us,
 		.rtt_low_us = FSAT_NO_LIMIT,
+		.undrained = FSAT_FALLS_AFTER / 2, /* nobody has drained yet */
 		.rtt_found_before_us = { FSAT_NO_LIMIT, FSAT_NO_LIMIT, FSAT_NO_LIMIT },
 	};
 }
@@ -789,7 +798,7 @@ FSAT_INLINE __u64 fsat_pacing_rate(const struct fsat *f, const struct fsat_confi
 {
 	if (!fsat_adds(c, FSAT_ADD_PACE) || !f->srtt_us)
 		return 0;
-	if (fsat_contended(f))
+	if (fsat_contended(f) || fsat_sparse(f, a->mss))
 		return FSAT_UNPACED;
 	return fsat_pace(f) * fsat_window(f, a) / (fsat_varies(f) ? f->rtt_min_us : f->srtt_us);
 }

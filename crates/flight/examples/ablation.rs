@@ -92,6 +92,10 @@ fn cases() -> Vec<Case> {
         cases.push(case(&name, delayed(mbps), late(0.95, mbps), move |s, n| cases::jumps(mbps, s, n)));
     }
     cases.push(case("fast 10M", delayed(10.0), late(0.95, 10.0), |s, n| cases::fast(10.0, s, n)));
+    for mbps in [0.17, 1.0, 5.0, 20.0] {
+        let name = format!("bunch {mbps}M");
+        cases.push(case(&name, delayed(mbps), behind, move |s, n| cases::bunched(mbps, s, n)));
+    }
     for (name, doppler, rates) in [
         ("pa3 15dB", 5.6, [2356, 881]),
         ("pa3 5dB", 5.6, [1627, 1099]),
@@ -180,6 +184,13 @@ fn late(goal: f64, mbps: f64) -> impl Fn(&[Outcome], &[Outcome]) -> f64 {
         let delay = mean(own, |run| run.queue_p95_ms) / 100.0;
         100.0 * (goal - utilisation(own, mbps)).max(0.0) + 10.0 * delay.ln().max(0.0)
     }
+}
+
+/// Less than 0.97 of the base's goodput, or a delay of more than a twentieth of its.
+fn behind(own: &[Outcome], base: &[Outcome]) -> f64 {
+    let goodput = mean(own, Outcome::goodput) / mean(base, Outcome::goodput);
+    let delay = 20.0 * mean(own, |run| run.queue_p95_ms) / mean(base, |run| run.queue_p95_ms);
+    100.0 * (0.97 - goodput).max(0.0) + 10.0 * delay.ln().max(0.0)
 }
 
 /// Less goodput than the base, or not a tenth less queue.

@@ -253,6 +253,11 @@ fn drain_joins_others_but_not_where_the_queue_runs_dry_by_itself() {
 
 #[test]
 fn drain_counts_periods_in_which_rtt_fell_by_itself() {
+    assert_eq!(
+        RawFsat::new(&config(Additions::DRAIN), 0, 1000).undrained,
+        8,
+        "eight periods after the begin"
+    );
     let mut state = RawFsat { undrained: 16, rtt_before_us: 200_000, ..standing(0) };
     let mut falls = |period: u32, rtt_us| {
         state.period_rtt_us = rtt_us;
@@ -268,6 +273,17 @@ fn drain_counts_periods_in_which_rtt_fell_by_itself() {
     state.period_rtt_us = 100_000;
     state.on_ack(&config(Additions::DRAIN), &full_ack(600_000, 200_000));
     assert_eq!((state.falls, state.undrained), (3970, 0), "and not while a drain makes it fall, or after it");
+}
+
+#[test]
+fn drain_is_no_news_for_long_where_the_rate_varies() {
+    let due = |falls, after_us| {
+        let mut state = RawFsat { falls, rtt_low_us: 1, ..standing(0) };
+        state.on_ack(&config(Additions::DRAIN), &full_ack(after_us, 200_000));
+        state.draining != 0
+    };
+    assert!(due(6553, 2_000_000) && !due(6554, 2_000_000));
+    assert!(!due(6554, 44_999_999) && due(6554, 45_000_000));
 }
 
 #[test]
@@ -367,6 +383,12 @@ fn pace_is_half_as_much_again_as_the_window_needs() {
     let varies = RawFsat { falls: 6554, ..state };
     assert_eq!(varies.pacing_rate(&pace, &ack(0, 0, 0)), 600_000, "by the least RTT, 100 ms");
     assert_eq!(RawFsat { srtt_us: 0, ..state }.pacing_rate(&pace, &ack(0, 0, 0)), 0);
+    let carries = |s| RawFsat { s, ..state }.pacing_rate(&pace, &ack(0, 0, 0));
+    assert_eq!(
+        [carries(1001), carries(1000)],
+        [300_000, u64::MAX],
+        "a path that carries one segment at most"
+    );
 }
 
 #[test]

@@ -43,6 +43,11 @@ impl Dice {
         ((self.0.next_u64() as u128 * bound as u128) >> 64) as usize
     }
 
+    /// Exponential with mean 1.
+    pub(crate) fn exponential(&mut self) -> f64 {
+        -(1.0 - self.unit()).ln()
+    }
+
     /// Normal with mean 0 and variance 1, nearly: the sum of twelve uniform numbers, within ±6.
     pub(crate) fn normal(&mut self) -> f64 {
         (0..12).map(|_| self.unit()).sum::<f64>() - 6.0

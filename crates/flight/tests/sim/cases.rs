@@ -91,6 +91,31 @@ pub fn fast(mbps: f64, fsat: Option<Additions>, seed: u64) -> Scenario {
     on_cellular(&config, 0.0, fsat, seed)
 }
 
+/// One whose frames come in bunches, as a scheduler hands out its opportunities, with a way back that is gone for 1 s every 20 s.
+/// From the begin on, which the others leave out.
+pub fn bunched(mbps: f64, fsat: Option<Additions>, seed: u64) -> Scenario {
+    let mean = Bitrate::from_mbps(mbps);
+    let config = CellularConfig {
+        mean,
+        correlation: ms(3000),
+        outages: None,
+        bunched: true,
+        duration: ms(60_000),
+        ..CellularConfig::default()
+    };
+    let mut scenario = on_cellular(&config, 0.0, fsat, seed);
+    (scenario.from, scenario.until) = (Duration::ZERO, ms(60_000));
+    let gone = (0..3).map(|n| ms(20_000 * n + 1000 + 2999 * (seed % 6)));
+    scenario.flows[0].back.extend(gone.flat_map(|begin| without(begin, ms(1000), ms(30))));
+    scenario
+}
+
+/// A way back that takes `delay` and is gone from `begin` on for `length`: what would arrive meanwhile comes at its end.
+fn without(begin: Duration, length: Duration, delay: Duration) -> impl Iterator<Item = (Duration, Duration)> {
+    let steps = (0..length.as_millis() as u64).step_by(5).map(ms);
+    steps.map(move |at| (begin + at, length - at + delay)).chain([(begin + length, delay)])
+}
+
 fn on_cellular(config: &CellularConfig, loss_percent: f64, fsat: Option<Additions>, seed: u64) -> Scenario {
     Scenario {
         link: cellular(config, seed, loss_percent),

@@ -80,6 +80,14 @@ enum Timer {
     Reordering,
 }
 
+/// The rate at which packets leave, bytes per second, if there is one; since when, and the window then.
+#[derive(Debug, Clone, Copy)]
+struct Pace {
+    rate: Option<f64>,
+    since: Duration,
+    window: f64,
+}
+
 /// From a loss until what was sent before has arrived.
 #[derive(Debug, Clone, Copy)]
 struct Recovery {
@@ -130,6 +138,7 @@ pub struct Sender {
     probed: bool,
     round: Round,
     pub next_send: Duration,
+    pace: Option<Pace>,
     /// When the first of a pair left, whose second does not wait for pacing.
     first_at: Option<Duration>,
     cwnd_limited: bool,
@@ -165,6 +174,7 @@ impl Sender {
             probed: false,
             round: Round::default(),
             next_send: now,
+            pace: None,
             first_at: None,
             cwnd_limited: false,
             app_limited: false,
@@ -241,7 +251,7 @@ impl Sender {
         } else if self.timer.is_none_or(|(_, timer)| timer == Timer::Probe) {
             self.set_timer(now);
         }
-        if let Some(rate) = self.pacing_rate() {
+        if let Some(rate) = self.pace.and_then(|pace| pace.rate) {
             self.next_send = self.next_send.max(now) + Duration::from_secs_f64(f64::from(MSS) / rate);
         }
         Packet { seq, tx: slot.tx, sent: now, push: false }
@@ -250,6 +260,15 @@ impl Sender {
     fn pacing_rate(&self) -> Option<f64> {
         let fsat = self.fsat.as_ref().filter(|_| self.profile.pace)?;
         fsat.pacing_rate().map(|rate| rate as f64)
+    }
+
+    /// As often as `pace` in `bpf/fsat.bpf.c`.
+    fn set_pace(&mut self, now: Duration) {
+        let least = Duration::from_micros(250) + Duration::from_secs_f64(self.rtt_min / 4.0);
+        let keeps = |pace: &Pace| now - pace.since < least && self.window <= pace.window * 1.125;
+        if !self.pace.as_ref().is_some_and(keeps) {
+            self.pace = Some(Pace { rate: self.pacing_rate(), since: now, window: self.window });
+        }
     }
 
     /// What newly arrived, the newest last.
@@ -280,6 +299,7 @@ impl Sender {
         }
         self.tell_fsat(now, rtt, packets);
         self.reduce(packets as f64, advanced && lost == 0);
+        self.set_pace(now);
         self.timer = None;
         if !self.slots.is_empty() {
             self.set_timer(now);

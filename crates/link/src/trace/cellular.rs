@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::Trace;
+use super::parse::{OPPORTUNITY_BYTES, repeat_opportunities};
 use crate::dice::Dice;
 use crate::units::{Bitrate, Probability};
 
@@ -22,6 +23,9 @@ pub struct CellularConfig {
     pub correlation: Duration,
     /// Outages; `None` for a link that never stops.
     pub outages: Option<Outages>,
+    /// Whether frames are carried in bunches, two on average, at times by chance (a Poisson process, as in Sprout's model), and
+    /// not evenly. Then the mean rate is the configured one only nearly.
+    pub bunched: bool,
     /// How long the trace is before it repeats, to 20 ms.
     pub duration: Duration,
 }
@@ -42,6 +46,7 @@ impl Default for CellularConfig {
             variation: 0.5,
             correlation: Duration::from_secs(1),
             outages: Some(Outages { every: Duration::from_secs(20), length: Duration::from_millis(200) }),
+            bunched: false,
             duration: Duration::from_secs(120),
         }
     }
@@ -58,11 +63,41 @@ impl Trace {
         }
         let mean_bps = config.mean.as_bps().max(1000) as f64;
         let scale = mean_bps * ticks as f64 / relative.iter().sum::<f64>();
+        if config.bunched {
+            let stamps = bunches(relative.iter().map(|r| r * scale), &mut Dice::new(seed, 2));
+            return repeat_opportunities(&stamps, ticks as u64 * TICK.as_millis() as u64);
+        }
         let tick = TICK.as_nanos() as u64;
         let rate = |r: f64| (r * scale).round() as u64;
         let rates: Vec<_> = (0..).zip(relative).map(|(n, r)| (n * tick, rate(r))).collect();
         Trace::from_rates(&rates, ticks as u64 * tick)
     }
+}
+
+/// How many opportunities a bunch has on average.
+const BUNCH: f64 = 2.0;
+
+/// Opportunities to carry a frame, in ms: bunches of geometric size at the times of a Poisson process, whose rates (bit/s) are those
+/// of the ticks. At least one.
+fn bunches(rates: impl Iterator<Item = f64>, dice: &mut Dice) -> Vec<u64> {
+    let mut stamps = Vec::new();
+    let mut due = dice.exponential();
+    for (tick, rate) in rates.enumerate() {
+        let expected = rate * TICK.as_secs_f64() / (8 * OPPORTUNITY_BYTES) as f64 / BUNCH;
+        while due < expected {
+            let time = (tick as f64 + due / expected) * TICK.as_millis() as f64;
+            stamps.push(time as u64);
+            while dice.unit() >= 1.0 / BUNCH {
+                stamps.push(time as u64);
+            }
+            due += dice.exponential();
+        }
+        due -= expected;
+    }
+    if stamps.is_empty() {
+        stamps.push(0);
+    }
+    stamps
 }
 
 /// Rates per tick, relative to each other: the exponential of a first-order autoregressive process.
@@ -108,15 +143,32 @@ mod tests {
     }
 
     #[test]
+    fn bunches_come_by_chance_and_carry_as_much() {
+        let even = CellularConfig { duration: Duration::from_secs(600), ..CellularConfig::default() };
+        let bunched = CellularConfig { bunched: true, ..even.clone() };
+        let [even, bunched] = [even, bunched].map(|config| Trace::cellular(5, &config));
+        let ratio = bunched.mean().as_bps() as f64 / even.mean().as_bps() as f64;
+        assert!((0.99..1.01).contains(&ratio), "{ratio}");
+        let idle = (0..10_000).filter(|ms| {
+            let [begin, end] = [*ms, ms + 5].map(Duration::from_millis);
+            bunched.offered(end) == bunched.offered(begin)
+        });
+        assert!(idle.count() > 500, "5 ms without any are common");
+    }
+
+    #[test]
     fn extreme_configurations_still_carry() {
         let zero = Duration::ZERO;
         let outages = Some(Outages { every: zero, length: Duration::MAX });
-        for duration in [zero, Duration::from_secs(3)] {
+        for (duration, bunched) in
+            [(zero, false), (Duration::from_secs(3), false), (zero, true), (Duration::from_secs(3), true)]
+        {
             let config = CellularConfig {
                 mean: Bitrate::from_bps(0),
                 variation: f64::INFINITY,
                 correlation: zero,
                 outages,
+                bunched,
                 duration,
             };
             assert!(Trace::cellular(1, &config).mean().as_bps() > 0);

@@ -7,7 +7,7 @@ use thiserror::Error;
 use super::Trace;
 
 /// What one line of a mahimahi trace carries, in bytes (mahimahi, `src/packet/link_queue.hh`).
-const OPPORTUNITY_BYTES: u64 = 1500;
+pub(super) const OPPORTUNITY_BYTES: u64 = 1500;
 const NANOS_PER_MS: u64 = 1_000_000;
 /// 30 days: longest trace.
 const MAX_SECONDS: u64 = 30 * 24 * 3600;
@@ -169,7 +169,7 @@ fn mbps(line: usize, text: &str) -> Result<u64, TraceError> {
 }
 
 /// The trace of opportunities at `stamps`, in ms; those at 0 count at the period's end.
-fn repeat_opportunities(stamps: &[u64], period: u64) -> Trace {
+pub(super) fn repeat_opportunities(stamps: &[u64], period: u64) -> Trace {
     let at_zero = stamps.partition_point(|stamp| *stamp == 0);
     let later = stamps[at_zero..].iter().copied().chain(std::iter::repeat_n(period, at_zero));
     let opportunities = later.map(|stamp| (stamp * NANOS_PER_MS, OPPORTUNITY_BYTES));
