@@ -786,9 +786,12 @@ FSAT_INLINE __u32 fsat_burst(const struct fsat *f, const struct fsat_config *c, 
 	return fsat_adds(c, FSAT_ADD_PACE) && fsat_segments(f->s, FSAT_BURST_SEGMENTS, mss) && fsat_undisturbed(f);
 }
 
-/* How many millionths of what the window needs: so many that the rate never is what limits. */
+/* How many millionths of what the window needs: so many that the rate never is what limits. Until the first drain as many as
+ * BBR's startup has, 2 / ln 2, with which a window still doubles where ACKs come in bunches. */
 FSAT_INLINE __u64 fsat_pace(const struct fsat *f)
 {
+	if (!f->rtt_found_us)
+		return 2885390;
 	return f->target == FSAT_NO_LIMIT ? 2000000 : 1500000;
 }
 

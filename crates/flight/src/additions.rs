@@ -375,11 +375,13 @@ fn fair_lowers_target_to_two_segments() {
 
 #[test]
 fn pace_is_half_as_much_again_as_the_window_needs() {
-    let state = RawFsat { srtt_us: 200_000, ..standing(0) };
+    let state = RawFsat { srtt_us: 200_000, rtt_found_us: 100_000, ..standing(0) };
     let pace = config(Additions::PACE);
     assert_eq!(state.pacing_rate(&pace, &ack(0, 0, 0)), 300_000);
-    let start = RawFsat { target: NO_LIMIT, ..state };
-    assert_eq!(start.pacing_rate(&pace, &ack(0, 0, 0)), 400_000);
+    let unlimited = RawFsat { target: NO_LIMIT, ..state };
+    assert_eq!(unlimited.pacing_rate(&pace, &ack(0, 0, 0)), 400_000);
+    let start = RawFsat { rtt_found_us: 0, ..state };
+    assert_eq!(start.pacing_rate(&pace, &ack(0, 0, 0)), 577_078, "2 / ln 2 before the first drain");
     let varies = RawFsat { falls: 6554, ..state };
     assert_eq!(varies.pacing_rate(&pace, &ack(0, 0, 0)), 600_000, "by the least RTT, 100 ms");
     assert_eq!(RawFsat { srtt_us: 0, ..state }.pacing_rate(&pace, &ack(0, 0, 0)), 0);
@@ -441,6 +443,7 @@ fn pace_ends_in_a_buffer_that_others_fill() {
     const UNPACED: u64 = u64::MAX;
     let rate = |state: RawFsat| state.pacing_rate(&config(Additions::FSAT), &ack(0, 0, 0));
     let path = RawFsat { srtt_us: 200_000, rtt_least_us: 100_000, losses_congestion: 1, ..standing(0) };
+    let path = RawFsat { rtt_found_us: 100_000, ..path };
     let high = |high_us| RawFsat { high_us: [high_us, 0], ..path };
     assert_eq!([rate(high(125_000)), rate(high(125_001))], [300_000, UNPACED]);
     assert_eq!([rate(high(225_000)), rate(high(226_000))], [UNPACED, 300_000], "deeper than one BDP");

@@ -4,9 +4,11 @@ mod sim;
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use flight::Additions;
+use link::{Capacity, Trace};
 use sim::{Kind, Outcome, Scenario, World, cases};
 
 const BOTH: [Option<Additions>; 2] = [Some(Additions::PAPER), Some(Additions::FSAT)];
@@ -67,6 +69,21 @@ fn random_loss_on_a_varying_link_is_no_congestion() {
     assert!(lossy.goodput() > 0.8 * lossless.goodput(), "{lossy:?} against {lossless:?}");
     let cubic = run(cases::radio(10.0, 0.0, None, 3));
     assert!(lossless.queue_p95_ms < 0.2 * cubic.queue_p95_ms, "{lossless:?} against {cubic:?}");
+}
+
+#[test]
+fn pacing_does_not_hinder_slow_start_where_acks_come_in_bunches() {
+    // 20 frames every 12 ms, 20 Mbit/s: what was delivered when the link could first be full, after 0.5 s.
+    let bunches: String = (1..=5000).map(|n| format!("{}\n", n / 20 * 12 + 12)).collect();
+    let delivered = |fsat| {
+        let mut scenario = cases::radio(1.0, 0.0, fsat, 1);
+        let trace = Trace::from_mahimahi(&bunches).expect("a trace");
+        scenario.link.capacity = Capacity::Trace(Arc::new(trace));
+        (scenario.from, scenario.until) = (Duration::ZERO, Duration::from_millis(500));
+        run(scenario).goodput()
+    };
+    let ratio = delivered(FSAT) / delivered(Some(Additions::PAPER));
+    assert!(ratio > 0.8, "{ratio}");
 }
 
 #[test]
