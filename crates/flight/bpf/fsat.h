@@ -54,7 +54,10 @@
 #define FSAT_DRAIN_JOIN_US    2000000U /* at the earliest after the queue was dry, if others drain */
 #define FSAT_DRAIN_ALONE_US   8000000U /* and after it ran dry by itself, once drains bring nothing new: */
 #define FSAT_DRAIN_QUIET      2U       /* so many in a row */
-#define FSAT_FOREIGN_PERIODS  8U       /* so many in a row with more queue than is ours */
+#define FSAT_FOREIGN_PERIODS  8U       /* so many in a row with more queue than is ours, */
+#define FSAT_CROWD_PERIODS    6U       /* or so many, where others come and go */
+#define FSAT_DRY_PERIODS      3U       /* so many in a row in which nothing queues: it is not somebody's drain */
+#define FSAT_ABOVE_DRAINS    16U       /* so many in a row that found more than rtt_min: nobody leaves it to others to drain */
 #define FSAT_STEADY_PERIODS   8U       /* so many in a row with one rate: nobody else comes or goes */
 #define FSAT_FALLS_PERIODS    32U      /* RTT's falls are averaged over so many, */
 #define FSAT_FALLS_AFTER      16U      /* from so many after a drain on, which makes others drain as well */
@@ -117,6 +120,7 @@ struct fsat {
 	__u32 high_us[2];        /* the greatest RTT of the present spell, and of the one before, without delayed ACKs' */
 	__u32 single_acks;       /* ACKs in a row that were for one segment */
 	/* Once per period, or more rarely. */
+	__u32 dry_periods;       /* FSAT_ADD_DRAIN: periods in a row in which nothing queued */
 	__u32 rcv_bytes;         /* rcv_bytes_n-(m): of the last whole period n */
 	__u32 flight_n;          /* flight_size_n: at the start of that period */
 	__u32 s;                 /* smoothed rcv_bytes */
@@ -131,6 +135,8 @@ struct fsat {
 	/* FSAT_ADD_DRAIN */
 	__u32 drains;            /* begun so far; wraps */
 	__u32 drained_us;        /* when the last drain ended */
+	__u32 drained_s;         /* and s then; 0: there was none */
+	__u32 above;             /* drains in a row that found more than rtt_min */
 	__u32 falls_us;          /* while draining: when RTT last fell */
 	__u32 drain_rcv_bytes;   /* while draining: rcv_bytes before */
 	__u32 rtt_found_before_us[3]; /* the least RTTs that drains before the last found, backwards; FSAT_NO_LIMIT: there was none */
@@ -176,6 +182,19 @@ FSAT_INLINE int fsat_varies(const struct fsat *f)
 	return f->falls > FSAT_FALLS_VARIES;
 }
 
+/* The greatest RTT of late. */
+FSAT_INLINE __u32 fsat_high(const struct fsat *f) { return fsat_max(f->high_us[0], f->high_us[1]); }
+
+FSAT_INLINE int fsat_ever_lost(const struct fsat *f) { return f->losses_radio || f->losses_congestion; }
+
+/* For some spells nothing was lost, and the queue was no more than flows make that limit themselves: never seven BDP. */
+FSAT_INLINE int fsat_undisturbed(const struct fsat *f)
+{
+	int lossy = fsat_ever_lost(f) && f->period_start_us - f->lost_us < FSAT_LOSSY_US;
+
+	return !lossy && fsat_high(f) / 8 <= f->rtt_least_us;
+}
+
 /* With FSAT_ADD_FAIR what is constant is on top of target, and several flows in a short path have not room for more. */
 FSAT_INLINE __u32 fsat_min_target(const struct fsat_config *c, const struct fsat_ack *a)
 {
@@ -197,6 +216,17 @@ FSAT_INLINE int fsat_rtt_queues(const struct fsat *f)
 	return f->period_rtt_us != FSAT_NO_LIMIT && f->period_rtt_us - f->period_rtt_us / 3 > f->rtt_min_us;
 }
 
+/* (8), (9): as much as arrived on top of it. By that our own queue makes RTT twice rtt_min; what it is more, is others', who have as
+ * much on top: less and less then, and nothing at three times. Not where rtt_min may be another's queue, or the rate varies. */
+FSAT_INLINE __u32 fsat_room(const struct fsat *f, __u32 rcv)
+{
+	__u64 rtt = f->rtt_usual_us, least = f->rtt_min_us;
+
+	if (f->rtt_known != FSAT_RTT_KNOWN || rtt <= 2 * least || fsat_varies(f))
+		return fsat_twice(rcv);
+	return rtt < 3 * least ? fsat_amount(rcv + rcv * (3 * least - rtt) / least) : rcv;
+}
+
 /* (9): dev first, with the old mean; the first measurement as in RFC 6298 (2.2). */
 FSAT_INLINE void fsat_headroom(struct fsat *f, __u32 rcv)
 {
@@ -209,7 +239,7 @@ FSAT_INLINE void fsat_headroom(struct fsat *f, __u32 rcv)
 /* (9): tw_rcv_bytes, the BDP and room for its variation. */
 FSAT_INLINE __u32 fsat_tw_rcv_bytes(const struct fsat *f, __u32 rcv)
 {
-	return fsat_min(fsat_amount(f->s + 4ULL * f->dev), fsat_twice(rcv));
+	return fsat_min(fsat_amount(f->s + 4ULL * f->dev), fsat_room(f, rcv));
 }
 
 /* judge(1), once per rtt_min: target_n+1, (5) to (7). */
@@ -227,7 +257,7 @@ FSAT_INLINE __u32 fsat_judge1(const struct fsat *f, __u32 rcv)
 /* judge(2), at every measurement: target_n, to follow growth at once. */
 FSAT_INLINE __u32 fsat_judge2(const struct fsat *f, __u32 rcv)
 {
-	return fsat_max(f->target, fsat_twice(rcv)); /* (8) */
+	return fsat_max(f->target, fsat_room(f, rcv)); /* (8) */
 }
 
 /* (11): ssthresh after a loss by congestion, from the BDP just before it. */
@@ -308,8 +338,6 @@ FSAT_INLINE __u32 fsat_more_of_best(const struct fsat *f, __u32 arrived)
 }
 
 /* ---- FSAT_ADD_FULL: RTT is as great as it gets, so the buffer ends there ---- */
-
-FSAT_INLINE __u32 fsat_high(const struct fsat *f) { return fsat_max(f->high_us[0], f->high_us[1]); }
 
 /* The buffer holds one BDP at most, and what packets in it are in bunches. */
 FSAT_INLINE int fsat_buffer_of_one_bdp(const struct fsat *f)
@@ -448,13 +476,28 @@ FSAT_INLINE int fsat_dry_alone(const struct fsat *f, __u32 now_us)
 	return f->quiet >= FSAT_DRAIN_QUIET && now_us - f->alone_us < FSAT_DRAIN_ALONE_US;
 }
 
+/* A drain empties our own part of the queue, and since the last that has grown by half: the next shows more. Where others fill
+ * the buffer it would only leave them what was won. */
+FSAT_INLINE int fsat_outgrown(const struct fsat *f)
+{
+	return f->drained_s && 2ULL * f->s > 3ULL * f->drained_s && fsat_undisturbed(f) && !fsat_varies(f);
+}
+
+/* So many periods in a row with more queue than is ours. A flow that knows rtt_min waits less for others who come and go. */
+FSAT_INLINE __u32 fsat_foreign_periods(const struct fsat *f, __u32 mss)
+{
+	int crowd = f->rtt_known == FSAT_RTT_KNOWN && !fsat_steady(f) && f->s >= fsat_twice(mss);
+
+	return crowd ? FSAT_CROWD_PERIODS : FSAT_FOREIGN_PERIODS;
+}
+
 FSAT_INLINE int fsat_drain_due(const struct fsat *f, const struct fsat_ack *a)
 {
 	__u32 dry = a->now_us - f->dry_us, drained = a->now_us - f->drained_us;
 
-	if (dry >= fsat_drain_after(f))
+	if (dry >= fsat_drain_after(f) || (dry >= FSAT_DRAIN_AGAIN_US && fsat_outgrown(f)))
 		return 1;
-	if (f->foreign >= FSAT_FOREIGN_PERIODS && drained >= FSAT_DRAIN_REST_US)
+	if (f->foreign >= fsat_foreign_periods(f, a->mss) && drained >= FSAT_DRAIN_REST_US)
 		return 1;
 	return dry >= FSAT_DRAIN_JOIN_US && fsat_differs(f, a->rtt_us, f->rtt_usual_us) && !fsat_varies(f)
 	    && !fsat_dry_alone(f, a->now_us);
@@ -488,8 +531,10 @@ FSAT_INLINE void fsat_begin_drain(struct fsat *f, const struct fsat_ack *a)
 /* The queue is dry, by a drain or by itself. */
 FSAT_INLINE void fsat_dry(struct fsat *f, const struct fsat_ack *a)
 {
-	if (f->draining)
+	if (f->draining) {
 		f->space = fsat_max(f->space, f->drain_rcv_bytes);
+		f->drained_s = f->s;
+	}
 	f->draining = 0;
 	f->foreign = 0;
 	f->dry_us = a->now_us;
@@ -498,7 +543,8 @@ FSAT_INLINE void fsat_dry(struct fsat *f, const struct fsat_ack *a)
 }
 
 /* rtt_min: the least RTT that the last two drains found, so that it takes two to raise it; three in a crowd, since not all
- * drain together, and five where each has so little that it takes most of them. `low`: what this one has found. */
+ * drain together, and five where each has so little that it takes most of them. Where nobody fills the buffer and RTT is less than
+ * twice as great, it may be that one or the other does not drain, and it takes many. `low`: what this one has found. */
 FSAT_INLINE __u32 fsat_least_found(const struct fsat *f, __u32 low, __u32 mss)
 {
 	const __u32 *before = f->rtt_found_before_us;
@@ -507,15 +553,25 @@ FSAT_INLINE __u32 fsat_least_found(const struct fsat *f, __u32 low, __u32 mss)
 	if (!fsat_crowded(f, mss))
 		return least;
 	least = fsat_min(least, before[0]);
-	return fsat_segments(f->s, FSAT_LEAST_SEGMENTS, mss) ? fsat_min(least, fsat_min(before[1], before[2])) : least;
+	if (fsat_segments(f->s, FSAT_LEAST_SEGMENTS, mss))
+		least = fsat_min(least, fsat_min(before[1], before[2]));
+	if (f->above < FSAT_ABOVE_DRAINS && least / 2 < f->rtt_min_us && fsat_undisturbed(f))
+		least = fsat_min(least, f->rtt_min_us);
+	return least;
 }
 
 /* RTT falls no more. */
 FSAT_INLINE void fsat_end_drain(struct fsat *f, const struct fsat_ack *a)
 {
-	__u32 low = f->rtt_low_us, last = f->rtt_found_us, least = fsat_least_found(f, low, a->mss);
-	int above = fsat_differs(f, least, low), below = fsat_differs(f, low, last);
+	__u32 low = f->rtt_low_us, last = f->rtt_found_us, least;
+	int above, below;
 
+	f->above = fsat_differs(f, f->rtt_min_us, low) ? fsat_min(f->above + 1, FSAT_ABOVE_DRAINS) : 0;
+	least = fsat_least_found(f, low, a->mss);
+	above = fsat_differs(f, least, low);
+	below = fsat_differs(f, low, last);
+	if (above) /* it was not our queue that fell */
+		f->falls = 0;
 	f->rtt_known = above ? FSAT_RTT_DOUBTED : below ? FSAT_RTT_UNKNOWN : FSAT_RTT_KNOWN;
 	f->quiet = above || below ? 0 : f->quiet + 1;
 	f->rtt_min_us = least;
@@ -575,7 +631,7 @@ FSAT_INLINE void fsat_drain(struct fsat *f, const struct fsat_ack *a)
 	f->period_rtt_us = fsat_min(f->period_rtt_us, a->rtt_us);
 	if (seen && !f->draining) {
 		f->alone_us = a->now_us;
-		if (!f->rtt_found_us) /* nothing queues yet */
+		if (!f->rtt_found_us && !fsat_ever_lost(f)) /* nothing queues yet; or the buffer was full from the begin */
 			f->dry_us = a->now_us;
 	}
 	if (seen && f->rtt_known != FSAT_RTT_UNKNOWN) {
@@ -591,7 +647,7 @@ FSAT_INLINE void fsat_drain(struct fsat *f, const struct fsat_ack *a)
 	} else {
 		if (a->rtt_us <= low) /* whoever shares the queue sees the same: all drain together */
 			f->dry_us = a->now_us;
-		if (f->target != FSAT_NO_LIMIT && fsat_drain_due(f, a))
+		if ((f->target != FSAT_NO_LIMIT || fsat_ever_lost(f)) && fsat_drain_due(f, a))
 			fsat_begin_drain(f, a);
 	}
 }
@@ -617,18 +673,27 @@ FSAT_INLINE void fsat_begin_period(struct fsat *f, const struct fsat_ack *a)
 	f->period_rtt_us = FSAT_NO_LIMIT;
 }
 
+/* (5) after a drain, of ours or of others: that nothing queues is a matter of a moment, and who grew without limit would have filled
+ * the queue again before he saw it. */
+FSAT_INLINE int fsat_refills(const struct fsat *f)
+{
+	return f->rtt_found_us && f->dry_periods < FSAT_DRY_PERIODS && !fsat_varies(f);
+}
+
 /* A period in which the application limits, or a drain, understates the BDP: it may raise target and s,
  * never lower them. `arrived`: by fsat_arrived; (5), (10) and (11) compare with all of it. */
 FSAT_INLINE void fsat_end_period(struct fsat *f, const struct fsat_config *c, const struct fsat_ack *a, __u32 arrived)
 {
 	int understates = f->period_app_limited || f->draining;
-	__u32 floor = understates ? f->target : fsat_min_target(c, a);
+	__u32 floor = understates ? f->target : fsat_min_target(c, a), target;
 
 	f->rcv_bytes = f->period_rcv_bytes;
 	f->flight_n = f->period_flight;
 	if (!understates || arrived >= f->s)
 		fsat_headroom(f, arrived);
-	f->target = fsat_max(fsat_judge1(f, arrived), floor);
+	target = fsat_judge1(f, arrived);
+	f->dry_periods = target == FSAT_NO_LIMIT ? fsat_min(f->dry_periods + 1, FSAT_DRY_PERIODS) : 0;
+	f->target = fsat_max(target == FSAT_NO_LIMIT && fsat_refills(f) ? f->target : target, floor);
 	fsat_note_best(f, c, a->now_us);
 	if (fsat_adds(c, FSAT_ADD_DRAIN)) {
 		fsat_note_arrived(f, arrived);
@@ -769,14 +834,6 @@ FSAT_INLINE __u32 fsat_on_mark(struct fsat *f, __u32 mss)
 FSAT_INLINE int fsat_contended(const struct fsat *f)
 {
 	return f->losses_congestion && fsat_high(f) > f->rtt_least_us + f->rtt_least_us / 4 && fsat_buffer_of_one_bdp(f);
-}
-
-/* For some spells nothing was lost, and the queue was no more than flows make that limit themselves: never seven BDP. */
-FSAT_INLINE int fsat_undisturbed(const struct fsat *f)
-{
-	int ever = f->losses_radio || f->losses_congestion, lossy = ever && f->period_start_us - f->lost_us < FSAT_LOSSY_US;
-
-	return !lossy && fsat_high(f) / 8 <= f->rtt_least_us;
 }
 
 /* How many segments TCP hands over at once, 0 if it does not matter. By itself it hands over two as soon as ACKs allow them: of

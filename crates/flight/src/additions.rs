@@ -219,16 +219,23 @@ fn drain_raises_rtt_min_at_the_second_time_and_lowers_it_at_once() {
 
 #[test]
 fn drain_raises_rtt_min_of_a_share_of_few_segments_at_the_fifth_time() {
-    let raised_at = |s| {
-        let mut state = RawFsat { rtt_found_us: 100_000, ..standing(0) };
-        let mut found = |rtt_us| {
+    let raised_at = |s, rtt_us, losses_radio| {
+        let mut state = RawFsat { rtt_found_us: 100_000, losses_radio, ..standing(0) };
+        let mut found = || {
             state = RawFsat { draining: DEEP, drain_rcv_bytes: 20_000, s, steady: 0, ..state };
             until(&mut state, 100_000, rtt_us, 3500, 0);
             state.rtt_min_us
         };
-        (1..9).find(|_| found(250_000) > 100_000)
+        (1..20).find(|_| found() > 100_000)
     };
-    assert_eq!([raised_at(20_000), raised_at(8000), raised_at(1000)], [Some(2), Some(3), Some(5)]);
+    let of_shares = |rtt_us, lost| [20_000, 8000, 1000].map(|s| raised_at(s, rtt_us, lost));
+    assert_eq!(of_shares(200_000, 0), [Some(2), Some(3), Some(5)]);
+    assert_eq!(of_shares(199_999, 1), [Some(2), Some(3), Some(5)]);
+    assert_eq!(
+        of_shares(199_999, 0),
+        [Some(2), Some(16), Some(16)],
+        "less than twice, and nobody fills the buffer"
+    );
 }
 
 #[test]
@@ -351,6 +358,93 @@ fn drain_is_due_when_rtt_stays_longer_than_our_queue_makes_it() {
     };
     assert!(first_drain(221_000) < 2_000_000, "two segments of 1 kB are 10 ms, the BDP being 20 kB");
     assert_eq!(first_drain(200_000), 45_000_000);
+}
+
+#[test]
+fn drain_is_due_sooner_where_others_come_and_go() {
+    let due = |rtt_known, steady, foreign| {
+        let longer = RawFsat { period_rtt_us: 221_000, rtt_low_us: 1, rtt_found_us: 100_000, ..standing(0) };
+        let mut state = RawFsat { rtt_known, steady, foreign, arrived: 20_000, ..longer };
+        state.on_ack(&config(Additions::DRAIN), &full_ack(1_000_000, 221_000));
+        state.draining != 0
+    };
+    assert!(
+        due(KNOWN, 6, 5) && !due(KNOWN, 6, 4),
+        "the sixth period, and one more of that rate are not eight"
+    );
+    assert!(!due(KNOWN, 7, 5) && !due(UNKNOWN, 6, 5));
+    assert!(due(KNOWN, 7, 7) && due(UNKNOWN, 6, 7));
+}
+
+#[test]
+fn drain_is_due_where_the_bdp_has_grown_by_half() {
+    let due = |drained_s, now_us, losses_radio, falls| {
+        let known = RawFsat { rtt_found_us: 100_000, rtt_known: KNOWN, rtt_low_us: 1, ..standing(0) };
+        let mut state = RawFsat { drained_s, losses_radio, falls, period_start_us: 1_990_000, ..known };
+        state.on_ack(&config(Additions::DRAIN), &ack(now_us, 200_000, 40_000));
+        state.draining != 0
+    };
+    assert!(due(13_333, 2_000_000, 0, 6553) && !due(13_334, 2_000_000, 0, 6553));
+    assert!(!due(13_333, 1_999_999, 0, 0) && !due(0, 2_000_000, 0, 0), "not at once, nor before the first");
+    assert!(!due(13_333, 2_000_000, 1, 0) && !due(13_333, 2_000_000, 0, 6554));
+}
+
+#[test]
+fn drain_is_due_at_first_also_where_the_buffer_is_full_from_the_begin() {
+    let drains = |losses_radio| {
+        let mut state = RawFsat { losses_radio, rtt_low_us: 1, ..standing(0) };
+        for n in 0..201 {
+            state.target = NO_LIMIT;
+            state.on_ack(&config(Additions::DRAIN), &ack(10_000 * n, 105_000, 40_000));
+        }
+        state.drains
+    };
+    assert_eq!((drains(0), drains(1)), (0, 1), "always near rtt_min; there were losses");
+}
+
+#[test]
+fn drain_does_not_lift_the_limit_for_a_moment() {
+    let lifted_at = |rtt_found_us, falls| {
+        let dry = RawFsat { period_flight: 20_000, rtt_low_us: 1, ..standing(0) };
+        let mut state = RawFsat { rtt_found_us, falls, ..dry };
+        (1..9).find(|period| {
+            let all = RawAck { flight: 20_000, ..full_ack(100_000 * period, 100_000) };
+            state.on_ack(&config(Additions::DRAIN), &all);
+            state.target == NO_LIMIT
+        })
+    };
+    assert_eq!(lifted_at(100_000, 0), Some(3), "three periods in a row in which nothing queued");
+    assert_eq!(
+        [lifted_at(0, 0), lifted_at(100_000, 7000)],
+        [Some(1); 2],
+        "before any drain; the rate varies"
+    );
+}
+
+#[test]
+fn drain_leaves_the_less_room_the_more_of_others_queues() {
+    let target = |rtt_usual_us, rtt_known, falls| {
+        let mut state = RawFsat { target: 2000, rtt_usual_us, rtt_known, falls, ..standing(0) };
+        state.on_ack(&config(Additions::DRAIN), &full_ack(10_000, 200_000));
+        state.target
+    };
+    let known = [200_000, 250_000, 300_000, 900_000].map(|rtt_usual_us| target(rtt_usual_us, KNOWN, 6553));
+    assert_eq!(known, [40_000, 30_000, 20_000, 20_000], "(8): twice what arrived, once, and between");
+    assert_eq!(
+        [target(300_000, DOUBTED, 0), target(300_000, UNKNOWN, 0), target(300_000, KNOWN, 6554)],
+        [40_000; 3]
+    );
+}
+
+#[test]
+fn drain_that_found_more_takes_falls_for_others() {
+    let falls = |rtt_us| {
+        let found = RawFsat { draining: DEEP, drain_rcv_bytes: 20_000, rtt_found_us: 100_000, ..standing(0) };
+        let mut state = RawFsat { falls: 6000, ..found };
+        until(&mut state, 100_000, rtt_us, 3500, 0);
+        state.falls
+    };
+    assert_eq!((falls(114_285), falls(114_286)), (6000, 0), "by more than an eighth of it");
 }
 
 #[test]
