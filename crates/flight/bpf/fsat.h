@@ -44,7 +44,7 @@
 #define FSAT_FEW_SEGMENTS     16U      /* where it is no more, what arrives within one rtt_min is chance */
 #define FSAT_LEAST_SEGMENTS   5U       /* where it is no more, a drain of ours empties hardly any of a crowd's queue */
 #define FSAT_BURST_SEGMENTS   8U       /* where it is no more, they go one by one, */
-#define FSAT_LOSSY_US        48000000U /* but not so long after a loss */
+#define FSAT_LOSSY_US        24000000U /* but not so long after a loss */
 #define FSAT_DELAYED_ACK_US   40000U   /* Linux's */
 #define FSAT_SINGLE_ACKS      16U      /* so many in a row for one segment: this receiver delays none */
 #define FSAT_DRAIN_FIRST_US   2000000U /* a drain is due: at first, after the begin */
@@ -187,12 +187,13 @@ FSAT_INLINE __u32 fsat_high(const struct fsat *f) { return fsat_max(f->high_us[0
 
 FSAT_INLINE int fsat_ever_lost(const struct fsat *f) { return f->losses_radio || f->losses_congestion; }
 
-/* For some spells nothing was lost, and the queue was no more than flows make that limit themselves: never seven BDP. */
-FSAT_INLINE int fsat_undisturbed(const struct fsat *f)
+/* For some spells nothing was lost, and RTT was at most so many times the least: flows that limit themselves fill no buffer, and
+ * hold three BDP at times, but never seven. */
+FSAT_INLINE int fsat_undisturbed(const struct fsat *f, __u32 times)
 {
 	int lossy = fsat_ever_lost(f) && f->period_start_us - f->lost_us < FSAT_LOSSY_US;
 
-	return !lossy && fsat_high(f) / 8 <= f->rtt_least_us;
+	return !lossy && fsat_high(f) / times <= f->rtt_least_us;
 }
 
 /* With FSAT_ADD_FAIR what is constant is on top of target, and several flows in a short path have not room for more. */
@@ -480,7 +481,7 @@ FSAT_INLINE int fsat_dry_alone(const struct fsat *f, __u32 now_us)
  * the buffer it would only leave them what was won. */
 FSAT_INLINE int fsat_outgrown(const struct fsat *f)
 {
-	return f->drained_s && 2ULL * f->s > 3ULL * f->drained_s && fsat_undisturbed(f) && !fsat_varies(f);
+	return f->drained_s && 2ULL * f->s > 3ULL * f->drained_s && fsat_undisturbed(f, 8) && !fsat_varies(f);
 }
 
 /* So many periods in a row with more queue than is ours. A flow that knows rtt_min waits less for others who come and go. */
@@ -555,7 +556,7 @@ FSAT_INLINE __u32 fsat_least_found(const struct fsat *f, __u32 low, __u32 mss)
 	least = fsat_min(least, before[0]);
 	if (fsat_segments(f->s, FSAT_LEAST_SEGMENTS, mss))
 		least = fsat_min(least, fsat_min(before[1], before[2]));
-	if (f->above < FSAT_ABOVE_DRAINS && least / 2 < f->rtt_min_us && fsat_undisturbed(f))
+	if (f->above < FSAT_ABOVE_DRAINS && least / 2 < f->rtt_min_us && fsat_undisturbed(f, 4))
 		least = fsat_min(least, f->rtt_min_us);
 	return least;
 }
@@ -840,7 +841,7 @@ FSAT_INLINE int fsat_contended(const struct fsat *f)
  * few segments that is much of the queue. Where others fill the buffer, segments one by one would take their places. */
 FSAT_INLINE __u32 fsat_burst(const struct fsat *f, const struct fsat_config *c, __u32 mss)
 {
-	return fsat_adds(c, FSAT_ADD_PACE) && fsat_segments(f->s, FSAT_BURST_SEGMENTS, mss) && fsat_undisturbed(f);
+	return fsat_adds(c, FSAT_ADD_PACE) && fsat_segments(f->s, FSAT_BURST_SEGMENTS, mss) && fsat_undisturbed(f, 8);
 }
 
 /* How many millionths of what the window needs: so many that the rate never is what limits. Until the first drain as many as

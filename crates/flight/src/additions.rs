@@ -551,9 +551,9 @@ fn pace_hands_over_few_segments_one_by_one() {
     assert_eq!(burst(path), 1);
     assert_eq!(burst(RawFsat { s: 8001, ..path }), 0, "more than eight");
     assert_eq!(path.burst(&config(Additions::PAPER), 1000), 0);
-    let lost = RawFsat { losses_radio: 1, lost_us: 2_000_001, ..path };
+    let lost = RawFsat { losses_radio: 1, lost_us: 26_000_001, ..path };
     assert_eq!(burst(lost), 0, "others may fill the buffer");
-    assert_eq!(burst(RawFsat { lost_us: 2_000_000, ..lost }), 1, "48 s ago");
+    assert_eq!(burst(RawFsat { lost_us: 26_000_000, ..lost }), 1, "24 s ago");
     assert_eq!(burst(RawFsat { high_us: [0, 800_008], ..path }), 0, "they do");
 }
 
