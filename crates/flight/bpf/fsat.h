@@ -54,8 +54,7 @@
 #define FSAT_DRAIN_JOIN_US    2000000U /* at the earliest after the queue was dry, if others drain */
 #define FSAT_DRAIN_ALONE_US   8000000U /* and after it ran dry by itself, once drains bring nothing new: */
 #define FSAT_DRAIN_QUIET      2U       /* so many in a row */
-#define FSAT_FOREIGN_PERIODS  8U       /* so many in a row with more queue than is ours, */
-#define FSAT_CROWD_PERIODS    6U       /* or so many, where others come and go */
+#define FSAT_FOREIGN_PERIODS  8U       /* so many in a row with more queue than is ours */
 #define FSAT_DRY_PERIODS      3U       /* so many in a row in which nothing queues: it is not somebody's drain */
 #define FSAT_ABOVE_DRAINS    16U       /* so many in a row that found more than rtt_min: nobody leaves it to others to drain */
 #define FSAT_STEADY_PERIODS   8U       /* so many in a row with one rate: nobody else comes or goes */
@@ -484,21 +483,13 @@ FSAT_INLINE int fsat_outgrown(const struct fsat *f)
 	return f->drained_s && 2ULL * f->s > 3ULL * f->drained_s && fsat_undisturbed(f, 8) && !fsat_varies(f);
 }
 
-/* So many periods in a row with more queue than is ours. A flow that knows rtt_min waits less for others who come and go. */
-FSAT_INLINE __u32 fsat_foreign_periods(const struct fsat *f, __u32 mss)
-{
-	int crowd = f->rtt_known == FSAT_RTT_KNOWN && !fsat_steady(f) && f->s >= fsat_twice(mss);
-
-	return crowd ? FSAT_CROWD_PERIODS : FSAT_FOREIGN_PERIODS;
-}
-
 FSAT_INLINE int fsat_drain_due(const struct fsat *f, const struct fsat_ack *a)
 {
 	__u32 dry = a->now_us - f->dry_us, drained = a->now_us - f->drained_us;
 
 	if (dry >= fsat_drain_after(f) || (dry >= FSAT_DRAIN_AGAIN_US && fsat_outgrown(f)))
 		return 1;
-	if (f->foreign >= fsat_foreign_periods(f, a->mss) && drained >= FSAT_DRAIN_REST_US)
+	if (f->foreign >= FSAT_FOREIGN_PERIODS && drained >= FSAT_DRAIN_REST_US)
 		return 1;
 	return dry >= FSAT_DRAIN_JOIN_US && fsat_differs(f, a->rtt_us, f->rtt_usual_us) && !fsat_varies(f)
 	    && !fsat_dry_alone(f, a->now_us);
@@ -675,10 +666,10 @@ FSAT_INLINE void fsat_begin_period(struct fsat *f, const struct fsat_ack *a)
 }
 
 /* (5) after a drain, of ours or of others: that nothing queues is a matter of a moment, and who grew without limit would have filled
- * the queue again before he saw it. */
-FSAT_INLINE int fsat_refills(const struct fsat *f)
+ * the queue again before he saw it. Of about one segment that arrives it says nothing. */
+FSAT_INLINE int fsat_refills(const struct fsat *f, __u32 mss)
 {
-	return f->rtt_found_us && f->dry_periods < FSAT_DRY_PERIODS && !fsat_varies(f);
+	return f->rtt_found_us && f->dry_periods < FSAT_DRY_PERIODS && f->s > mss + mss / 4 && !fsat_varies(f);
 }
 
 /* A period in which the application limits, or a drain, understates the BDP: it may raise target and s,
@@ -694,7 +685,7 @@ FSAT_INLINE void fsat_end_period(struct fsat *f, const struct fsat_config *c, co
 		fsat_headroom(f, arrived);
 	target = fsat_judge1(f, arrived);
 	f->dry_periods = target == FSAT_NO_LIMIT ? fsat_min(f->dry_periods + 1, FSAT_DRY_PERIODS) : 0;
-	f->target = fsat_max(target == FSAT_NO_LIMIT && fsat_refills(f) ? f->target : target, floor);
+	f->target = fsat_max(target == FSAT_NO_LIMIT && fsat_refills(f, a->mss) ? f->target : target, floor);
 	fsat_note_best(f, c, a->now_us);
 	if (fsat_adds(c, FSAT_ADD_DRAIN)) {
 		fsat_note_arrived(f, arrived);

@@ -361,22 +361,6 @@ fn drain_is_due_when_rtt_stays_longer_than_our_queue_makes_it() {
 }
 
 #[test]
-fn drain_is_due_sooner_where_others_come_and_go() {
-    let due = |rtt_known, steady, foreign| {
-        let longer = RawFsat { period_rtt_us: 221_000, rtt_low_us: 1, rtt_found_us: 100_000, ..standing(0) };
-        let mut state = RawFsat { rtt_known, steady, foreign, arrived: 20_000, ..longer };
-        state.on_ack(&config(Additions::DRAIN), &full_ack(1_000_000, 221_000));
-        state.draining != 0
-    };
-    assert!(
-        due(KNOWN, 6, 5) && !due(KNOWN, 6, 4),
-        "the sixth period, and one more of that rate are not eight"
-    );
-    assert!(!due(KNOWN, 7, 5) && !due(UNKNOWN, 6, 5));
-    assert!(due(KNOWN, 7, 7) && due(UNKNOWN, 6, 7));
-}
-
-#[test]
 fn drain_is_due_where_the_bdp_has_grown_by_half() {
     let due = |drained_s, now_us, losses_radio, falls| {
         let known = RawFsat { rtt_found_us: 100_000, rtt_known: KNOWN, rtt_low_us: 1, ..standing(0) };
@@ -404,21 +388,19 @@ fn drain_is_due_at_first_also_where_the_buffer_is_full_from_the_begin() {
 
 #[test]
 fn drain_does_not_lift_the_limit_for_a_moment() {
-    let lifted_at = |rtt_found_us, falls| {
-        let dry = RawFsat { period_flight: 20_000, rtt_low_us: 1, ..standing(0) };
+    let lifted_at = |rtt_found_us, falls, delivered| {
+        let dry = RawFsat { period_flight: delivered, s: delivered, rtt_low_us: 1, ..standing(0) };
         let mut state = RawFsat { rtt_found_us, falls, ..dry };
         (1..9).find(|period| {
-            let all = RawAck { flight: 20_000, ..full_ack(100_000 * period, 100_000) };
+            let all = RawAck { flight: delivered, delivered, ..full_ack(100_000 * period, 100_000) };
             state.on_ack(&config(Additions::DRAIN), &all);
             state.target == NO_LIMIT
         })
     };
-    assert_eq!(lifted_at(100_000, 0), Some(3), "three periods in a row in which nothing queued");
-    assert_eq!(
-        [lifted_at(0, 0), lifted_at(100_000, 7000)],
-        [Some(1); 2],
-        "before any drain; the rate varies"
-    );
+    let three = "periods in a row in which nothing queued";
+    assert_eq!([lifted_at(100_000, 0, 20_000), lifted_at(100_000, 0, 1251)], [Some(3); 2], "{three}");
+    assert_eq!(lifted_at(0, 0, 20_000), Some(1), "before any drain");
+    assert_eq!([lifted_at(100_000, 7000, 20_000), lifted_at(100_000, 0, 1250)], [Some(1); 2]);
 }
 
 #[test]
