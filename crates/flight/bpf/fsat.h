@@ -19,6 +19,12 @@
 #endif
 
 #define FSAT_INLINE static inline __attribute__((always_inline))
+/* To BPF a global function, which the kernel verifies by itself: all in one has more paths than it follows (Linux 6.12). */
+#ifdef __bpf__
+#define FSAT_OUTLINE __attribute__((noinline))
+#else
+#define FSAT_OUTLINE FSAT_INLINE
+#endif
 
 /* target where nothing is limited: `snd_cwnd_max` in the paper, whatever that is at the time. */
 #define FSAT_NO_LIMIT (~(__u32)0)
@@ -615,7 +621,7 @@ FSAT_INLINE void fsat_confirm(struct fsat *f, const struct fsat_ack *a)
 	fsat_dry(f, a);
 }
 
-FSAT_INLINE void fsat_drain(struct fsat *f, const struct fsat_ack *a)
+FSAT_INLINE void fsat_learn_rtt_min(struct fsat *f, const struct fsat_ack *a)
 {
 	__u32 low = f->rtt_low_us;
 	int seen = !fsat_differs(f, f->rtt_min_us, a->rtt_us);
@@ -642,6 +648,14 @@ FSAT_INLINE void fsat_drain(struct fsat *f, const struct fsat_ack *a)
 		if ((f->target != FSAT_NO_LIMIT || fsat_ever_lost(f)) && fsat_drain_due(f, a))
 			fsat_begin_drain(f, a);
 	}
+}
+
+/* Always 0. */
+FSAT_OUTLINE int fsat_drain(struct fsat *f, const struct fsat_ack *a)
+{
+	if (f && a) /* BPF asks for that */
+		fsat_learn_rtt_min(f, a);
+	return 0;
 }
 
 /* FSAT_ADD_BEST where the rate varies: the queue has run dry, or RTT has halved since the last period and it soon will. The link
@@ -674,7 +688,7 @@ FSAT_INLINE int fsat_refills(const struct fsat *f, __u32 mss)
 
 /* A period in which the application limits, or a drain, understates the BDP: it may raise target and s,
  * never lower them. `arrived`: by fsat_arrived; (5), (10) and (11) compare with all of it. */
-FSAT_INLINE void fsat_end_period(struct fsat *f, const struct fsat_config *c, const struct fsat_ack *a, __u32 arrived)
+FSAT_INLINE void fsat_judge_period(struct fsat *f, const struct fsat_config *c, const struct fsat_ack *a, __u32 arrived)
 {
 	int understates = f->period_app_limited || f->draining;
 	__u32 floor = understates ? f->target : fsat_min_target(c, a), target;
@@ -692,6 +706,14 @@ FSAT_INLINE void fsat_end_period(struct fsat *f, const struct fsat_config *c, co
 		fsat_note_rtt(f, a);
 	}
 	fsat_begin_period(f, a);
+}
+
+/* Always 0. */
+FSAT_OUTLINE int fsat_end_period(struct fsat *f, const struct fsat_config *c, const struct fsat_ack *a, __u32 arrived)
+{
+	if (f && c && a)
+		fsat_judge_period(f, c, a, arrived);
+	return 0;
 }
 
 /* The measurement that this ACK is: (8), and if the period is over, (5) to (7) and (9). */
