@@ -50,7 +50,7 @@
 #define FSAT_FEW_SEGMENTS     16U      /* where it is no more, what arrives within one rtt_min is chance */
 #define FSAT_LEAST_SEGMENTS   5U       /* where it is no more, a drain of ours empties hardly any of a crowd's queue */
 #define FSAT_BURST_SEGMENTS   8U       /* where it is no more, they go one by one, */
-#define FSAT_LOSSY_US        24000000U /* but not so long after a loss */
+#define FSAT_LOSSY_US        24000000U /* but not so long after a loss: others may fill the buffer */
 #define FSAT_DELAYED_ACK_US   40000U   /* Linux's */
 #define FSAT_SINGLE_ACKS      16U      /* so many in a row for one segment: this receiver delays none */
 #define FSAT_DRAIN_FIRST_US   2000000U /* a drain is due: at first, after the begin */
@@ -193,7 +193,7 @@ FSAT_INLINE __u32 fsat_high(const struct fsat *f) { return fsat_max(f->high_us[0
 FSAT_INLINE int fsat_ever_lost(const struct fsat *f) { return f->losses_radio || f->losses_congestion; }
 
 /* For some spells nothing was lost, and RTT was at most so many times the least: flows that limit themselves fill no buffer, and
- * hold three BDP at times, but never seven. */
+ * hold three BDP at times (four times the least RTT), but never seven (eight times). */
 FSAT_INLINE int fsat_undisturbed(const struct fsat *f, __u32 times)
 {
 	int lossy = fsat_ever_lost(f) && f->period_start_us - f->lost_us < FSAT_LOSSY_US;
@@ -222,8 +222,9 @@ FSAT_INLINE int fsat_rtt_queues(const struct fsat *f)
 	return f->period_rtt_us != FSAT_NO_LIMIT && f->period_rtt_us - f->period_rtt_us / 3 > f->rtt_min_us;
 }
 
-/* (8), (9): as much as arrived on top of it. By that our own queue makes RTT twice rtt_min; what it is more, is others', who have as
- * much on top: less and less then, and nothing at three times. Not where rtt_min may be another's queue, or the rate varies. */
+/* (8), (9): what arrived, and as much on top of it, as published. FSAT_ADD_DRAIN: by that our own queue makes RTT twice rtt_min;
+ * where it is more, others have as much on top: we take less then, and nothing at three times. Not where rtt_min may be another's
+ * queue, or the rate varies. */
 FSAT_INLINE __u32 fsat_room(const struct fsat *f, __u32 rcv)
 {
 	__u64 rtt = f->rtt_usual_us, least = f->rtt_min_us;
@@ -679,8 +680,8 @@ FSAT_INLINE void fsat_begin_period(struct fsat *f, const struct fsat_ack *a)
 	f->period_rtt_us = FSAT_NO_LIMIT;
 }
 
-/* (5) after a drain, of ours or of others: that nothing queues is a matter of a moment, and who grew without limit would have filled
- * the queue again before he saw it. Of about one segment that arrives it says nothing. */
+/* FSAT_ADD_DRAIN: (5) after a drain, of ours or of others. That nothing queues lasts for a moment, and a flow that grew without limit
+ * would fill the queue again before it sees that. Of about one segment that arrives it says nothing. */
 FSAT_INLINE int fsat_refills(const struct fsat *f, __u32 mss)
 {
 	return f->rtt_found_us && f->dry_periods < FSAT_DRY_PERIODS && f->s > mss + mss / 4 && !fsat_varies(f);
