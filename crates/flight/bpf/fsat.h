@@ -54,6 +54,7 @@
 #define FSAT_DELAYED_ACK_US   40000U   /* Linux's */
 #define FSAT_SINGLE_ACKS      16U      /* so many in a row for one segment: this receiver delays none */
 #define FSAT_DRAIN_FIRST_US   2000000U /* a drain is due: at first, after the begin */
+#define FSAT_FLAT_PERIODS     3U       /* so many at least before RTT first rose: we have filled the link, not others */
 #define FSAT_DRAIN_AGAIN_US   2000000U /* after one that found another RTT than it looked for */
 #define FSAT_DRAIN_US        45000000U /* otherwise, after the queue was last dry */
 #define FSAT_DRAIN_REST_US    1000000U /* at the earliest after another, if the queue is not ours */
@@ -68,6 +69,7 @@
 #define FSAT_FALLS_AFTER      16U      /* from so many after a drain on, which makes others drain as well */
 #define FSAT_FALLS_ALWAYS     65536U   /* RTT falls in each of them */
 #define FSAT_FALLS_VARIES     (FSAT_FALLS_ALWAYS / 10)
+#define FSAT_FALLS_HALVED     4U       /* a fall by half counts for so many: flows that share a queue rarely empty half of it */
 #define FSAT_FALLS_DRAINED    8U       /* RTT before a drain, in rtt_min, that our own queue has only if the rate fell */
 
 struct fsat_config {
@@ -150,6 +152,9 @@ struct fsat {
 	__u32 rtt_before_us;     /* the least RTT of the last whole period */
 	__u32 drain_rtt_us;      /* what RTT was when the last drain began; 0: in a crowd, where others drain too */
 	__u32 undrained;         /* periods since a drain of ours, up to FSAT_FALLS_AFTER */
+	__u32 rtt_first_us;      /* the first RTT of all */
+	__u32 flat_periods;      /* periods before RTT first rose */
+	__u32 filled;            /* the greatest rcv_bytes until then; 0: it has not risen yet */
 };
 
 FSAT_INLINE __u32 fsat_min(__u32 a, __u32 b) { return a < b ? a : b; }
@@ -430,13 +435,26 @@ FSAT_INLINE int fsat_differs(const struct fsat *f, __u32 less_us, __u32 more_us)
 
 FSAT_INLINE void fsat_note_falls(struct fsat *f, __u32 rtt_us)
 {
+	__u32 fall = FSAT_FALLS_ALWAYS / FSAT_FALLS_PERIODS * (rtt_us < f->rtt_before_us / 2 ? FSAT_FALLS_HALVED : 1);
+
 	f->undrained = f->draining ? 0 : fsat_min(f->undrained + 1, FSAT_FALLS_AFTER);
 	if (f->undrained == FSAT_FALLS_AFTER) {
 		f->falls -= f->falls / FSAT_FALLS_PERIODS;
 		if (fsat_differs(f, rtt_us, f->rtt_before_us))
-			f->falls += FSAT_FALLS_ALWAYS / FSAT_FALLS_PERIODS;
+			f->falls = fsat_min(f->falls + fall, FSAT_FALLS_ALWAYS);
 	}
 	f->rtt_before_us = rtt_us;
+}
+
+/* What the path carries, by what arrived until RTT first rose. */
+FSAT_INLINE void fsat_note_filled(struct fsat *f, __u32 rtt_us)
+{
+	if (f->filled)
+		return;
+	if (fsat_differs(f, f->rtt_min_us, rtt_us))
+		f->filled = fsat_max(f->rcv_bytes, fsat_best(f));
+	else
+		f->flat_periods++;
 }
 
 /* A drain has found rtt_min. A queue that makes RTT many times that, and goes with what we hold back, was ours, and the rate
@@ -460,6 +478,7 @@ FSAT_INLINE void fsat_note_rtt(struct fsat *f, const struct fsat_ack *a)
 	if (rtt == FSAT_NO_LIMIT)
 		return;
 	f->rtt_usual_us = fsat_average(f->rtt_usual_us, rtt);
+	fsat_note_filled(f, rtt);
 	fsat_note_falls(f, rtt);
 	if ((rtt - fsat_min(rtt, constant)) / 2 > f->rtt_min_us && !fsat_varies(f))
 		f->foreign = fsat_min(f->foreign + 1, FSAT_FOREIGN_PERIODS);
@@ -488,6 +507,17 @@ FSAT_INLINE int fsat_dry_alone(const struct fsat *f, __u32 now_us)
 FSAT_INLINE int fsat_outgrown(const struct fsat *f)
 {
 	return f->drained_s && 2ULL * f->s > 3ULL * f->drained_s && fsat_undisturbed(f, 8) && !fsat_varies(f);
+}
+
+/* Nobody else was there when we came, so rtt_min is right without a drain: RTT stayed what it was at first while we sent more and
+ * more, and what arrives has not grown since it rose. A queue of others makes RTT rise with our first packets, or vary; and where
+ * they give way to us, what arrives goes on growing. */
+FSAT_INLINE int fsat_came_alone(const struct fsat *f)
+{
+	__u32 first = f->rtt_first_us;
+
+	return f->filled && f->flat_periods >= FSAT_FLAT_PERIODS && !fsat_ever_lost(f) &&
+	       first - first / 16 <= f->rtt_min_us && f->rcv_bytes - f->rcv_bytes / 9 <= f->filled;
 }
 
 FSAT_INLINE int fsat_drain_due(const struct fsat *f, const struct fsat_ack *a)
@@ -622,6 +652,25 @@ FSAT_INLINE void fsat_confirm(struct fsat *f, const struct fsat_ack *a)
 	fsat_dry(f, a);
 }
 
+/* The first drain is spared to who came alone: stopping until the queue is dry costs two RTTs. */
+FSAT_INLINE void fsat_drain_or_trust(struct fsat *f, const struct fsat_ack *a)
+{
+	if (f->rtt_found_us || !fsat_came_alone(f)) {
+		fsat_begin_drain(f, a);
+		return;
+	}
+	f->rtt_found_us = f->rtt_min_us;
+	f->rtt_known = FSAT_RTT_KNOWN;
+	fsat_dry(f, a);
+}
+
+/* The least RTT since the last drain: whoever shares the queue sees the same, so that all drain together. To one alone whose drain
+ * found more than rtt_min it is what a longer route has, time and again, and the next drain has to say so. */
+FSAT_INLINE int fsat_low_is_drain(const struct fsat *f, __u32 mss)
+{
+	return f->rtt_known != FSAT_RTT_DOUBTED || fsat_crowded(f, mss);
+}
+
 FSAT_INLINE void fsat_learn_rtt_min(struct fsat *f, const struct fsat_ack *a)
 {
 	__u32 low = f->rtt_low_us;
@@ -644,10 +693,10 @@ FSAT_INLINE void fsat_learn_rtt_min(struct fsat *f, const struct fsat_ack *a)
 		else
 			fsat_settle(f, a, seen);
 	} else {
-		if (a->rtt_us <= low) /* whoever shares the queue sees the same: all drain together */
+		if (a->rtt_us <= low && fsat_low_is_drain(f, a->mss))
 			f->dry_us = a->now_us;
 		if ((f->target != FSAT_NO_LIMIT || fsat_ever_lost(f)) && fsat_drain_due(f, a))
-			fsat_begin_drain(f, a);
+			fsat_drain_or_trust(f, a);
 	}
 }
 
@@ -766,6 +815,8 @@ FSAT_INLINE void fsat_sample_rtt(struct fsat *f, const struct fsat_config *c, co
 		f->rtt_known = FSAT_RTT_UNKNOWN;
 		f->quiet = 0;
 	}
+	if (!f->rtt_min_us)
+		f->rtt_first_us = a->rtt_us;
 	if (!f->rtt_min_us || a->rtt_us < f->rtt_min_us)
 		f->rtt_min_us = a->rtt_us;
 	f->rtt_us = a->rtt_us;

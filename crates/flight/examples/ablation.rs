@@ -97,6 +97,8 @@ fn cases() -> Vec<Case> {
         cases.push(case(&name, delayed(mbps), behind, move |s, n| cases::bunched(mbps, s, n)));
     }
     for (name, doppler, rates) in [
+        ("st 15dB", 0.5, [2757, 774]),
+        ("st -5dB", 0.5, [520, 20]),
         ("pa3 15dB", 5.6, [2356, 881]),
         ("pa3 5dB", 5.6, [1627, 1099]),
         ("pa3 -5dB", 5.6, [22, 876]),

@@ -283,6 +283,62 @@ fn drain_counts_periods_in_which_rtt_fell_by_itself() {
 }
 
 #[test]
+fn drain_takes_a_fall_by_half_for_four() {
+    let falls = |before_us, falls| {
+        let long = RawFsat { undrained: 16, rtt_before_us: before_us, falls, ..standing(0) };
+        let mut state = RawFsat { period_rtt_us: 200_000, ..long };
+        state.on_ack(&config(Additions::DRAIN), &full_ack(100_000, 200_000));
+        state.falls
+    };
+    assert_eq!(
+        (falls(400_001, 0), falls(400_002, 0)),
+        (2048, 8192),
+        "that is, by itself, a rate that varies"
+    );
+    assert_eq!(falls(400_002, 65_536), 65_536, "in each period, not more");
+}
+
+#[test]
+fn drain_learns_what_filled_the_link_when_rtt_first_rises() {
+    let mut state = RawFsat { target: NO_LIMIT, best: [23_000, 0], rtt_found_us: 1, ..standing(0) };
+    let mut period = |number: u32, rtt_us| {
+        state.period_rtt_us = rtt_us;
+        state.on_ack(&config(Additions::DRAIN), &full_ack(100_000 * number, 200_000));
+        (state.flat_periods, state.filled)
+    };
+    assert_eq!([period(1, 100_000), period(2, 114_000)], [(1, 0), (2, 0)], "not by more than an eighth");
+    assert_eq!(period(3, 115_000), (2, 23_000), "the best until then");
+    assert_eq!([period(4, 100_000), period(5, 200_000)], [(2, 23_000); 2], "once and for all");
+    assert_eq!(RawFsat::new(&config(Additions::DRAIN), 0, 1000).flat_periods, 0);
+    let mut first = RawFsat::new(&config(Additions::DRAIN), 0, 1000);
+    [130_000, 100_000].map(|rtt_us| first.on_ack(&config(Additions::DRAIN), &ack(0, rtt_us, 1000)));
+    assert_eq!((first.rtt_first_us, first.rtt_min_us), (130_000, 100_000));
+}
+
+#[test]
+fn drain_is_spared_to_who_came_alone() {
+    let alone = RawFsat { rtt_first_us: 106_000, flat_periods: 3, filled: 18_000, ..standing(0) };
+    let alone = RawFsat { period_start_us: 1_990_000, rtt_low_us: 1, ..alone };
+    let after = |mut state: RawFsat| {
+        state.on_ack(&config(Additions::DRAIN), &ack(2_000_000, 200_000, 40_000));
+        state
+    };
+    let spared = after(alone);
+    assert_eq!(
+        (spared.draining, spared.drains, spared.rtt_known, spared.rtt_found_us),
+        (0, 0, KNOWN, 100_000)
+    );
+    assert_eq!((spared.dry_us, spared.target), (2_000_000, 40_000), "the next one is due as after a drain");
+    let drains = |state| after(state).draining != 0;
+    assert!(drains(RawFsat { filled: 17_000, ..alone }), "20,000 bytes arrive, an eighth more than then");
+    assert!(drains(RawFsat { filled: 0, ..alone }), "RTT has never risen");
+    assert!(drains(RawFsat { flat_periods: 2, ..alone }));
+    assert!(drains(RawFsat { rtt_first_us: 107_000, ..alone }), "RTT was not the least from the begin on");
+    assert!(drains(RawFsat { losses_radio: 1, ..alone }), "the buffer may be full");
+    assert!(drains(RawFsat { rtt_found_us: 100_000, ..alone }), "the first drain only");
+}
+
+#[test]
 fn drain_is_no_news_for_long_where_the_rate_varies() {
     let due = |falls, after_us| {
         let mut state = RawFsat { falls, rtt_low_us: 1, ..standing(0) };
@@ -336,7 +392,7 @@ fn drain_is_not_due_where_nothing_queues() {
 
 #[test]
 fn drain_is_not_due_before_anything_queued() {
-    let mut state = standing(0);
+    let mut state = RawFsat { filled: 1, ..standing(0) }; // or it would be spared
     for n in 0..1000 {
         state.on_ack(&config(Additions::DRAIN), &ack(10_000 * n, 105_000, 40_000));
     }
@@ -347,6 +403,24 @@ fn drain_is_not_due_before_anything_queued() {
         1_990_000,
         "2 s after the last of them"
     );
+}
+
+#[test]
+fn drain_takes_the_least_rtt_for_others_drain_but_not_on_a_longer_route() {
+    let next = |rtt_known, s| {
+        let found = RawFsat { rtt_known, s, rtt_found_us: 160_000, rtt_low_us: 160_000, ..standing(0) };
+        let mut state = RawFsat { filled: 1, ..found };
+        let mut last = 0;
+        while state.draining == 0 && last < 4_000_000 {
+            last += 10_000;
+            state.on_ack(&config(Additions::DRAIN), &ack(last, 160_000, 40_000));
+            (state.steady, state.s, state.rcv_bytes) = (0, s, 20_000);
+        }
+        last
+    };
+    assert_eq!(next(DOUBTED, 20_000), 2_000_000, "no queue makes it: the route is longer");
+    assert_eq!(next(DOUBTED, 16_000), 4_000_000, "few segments: others may have drained");
+    assert_eq!(next(UNKNOWN, 20_000), 4_000_000);
 }
 
 #[test]

@@ -71,6 +71,9 @@ pub struct RawFsat {
     pub rtt_before_us: u32,
     pub drain_rtt_us: u32,
     pub undrained: u32,
+    pub rtt_first_us: u32,
+    pub flat_periods: u32,
+    pub filled: u32,
 }
 
 /// `FSAT_NO_LIMIT`.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flight::Additions;
-use link::{Bitrate, Capacity, CellularConfig, FadingConfig, Loss, Outages, Probability, Queue, Trace};
+use link::{Arq, Bitrate, Capacity, CellularConfig, FadingConfig, Loss, Outages, Probability, Queue, Trace};
 
 use super::{Flow, Kind, LinkConfig, Profile, Scenario};
 
@@ -126,8 +126,8 @@ fn on_cellular(config: &CellularConfig, loss_percent: f64, fsat: Option<Addition
     }
 }
 
-/// A generated channel as HSDPA's, its rate fading between 64 kbit/s and 3.36 Mbit/s around `centre_kbps` with
-/// `deviation_kbps`, under the conditions of [`paper`].
+/// A generated channel as the lab's HSDPA, its rate fading between 64 kbit/s and 3.36 Mbit/s around `centre_kbps` with
+/// `deviation_kbps`, and 2 % of its frames repeated 12 ms later and delivered in order, under the conditions of [`paper`] for 60 s.
 pub fn fading(
     doppler_hz: f64,
     [centre_kbps, deviation_kbps]: [u64; 2],
@@ -140,6 +140,9 @@ pub fn fading(
     let config = FadingConfig { centre, deviation, bounds, doppler_hz, tick: ms(10), duration: ms(120_000) };
     let mut scenario = paper(1.0, 0.0, fsat, seed);
     scenario.link.capacity = Capacity::Trace(Arc::new(Trace::fading(seed, &config)));
+    scenario.link.loss = bernoulli(2.0);
+    scenario.link.arq = Some(Arq { attempts: 6, retry_delay: ms(12) });
+    scenario.until = ms(60_000);
     scenario
 }
 
