@@ -155,6 +155,7 @@ struct fsat {
 	__u32 rtt_first_us;      /* the first RTT of all */
 	__u32 flat_periods;      /* periods before RTT first rose */
 	__u32 filled;            /* the greatest rcv_bytes until then; 0: it has not risen yet */
+	__u32 sole;              /* not 0: who came alone, and has seen no sign of others since */
 };
 
 FSAT_INLINE __u32 fsat_min(__u32 a, __u32 b) { return a < b ? a : b; }
@@ -484,6 +485,8 @@ FSAT_INLINE void fsat_note_rtt(struct fsat *f, const struct fsat_ack *a)
 		f->foreign = fsat_min(f->foreign + 1, FSAT_FOREIGN_PERIODS);
 	else
 		f->foreign = 0;
+	if (f->foreign == FSAT_FOREIGN_PERIODS)
+		f->sole = 0;
 }
 
 /* How long after the queue was last dry. */
@@ -529,7 +532,7 @@ FSAT_INLINE int fsat_drain_due(const struct fsat *f, const struct fsat_ack *a)
 	if (f->foreign >= FSAT_FOREIGN_PERIODS && drained >= FSAT_DRAIN_REST_US)
 		return 1;
 	return dry >= FSAT_DRAIN_JOIN_US && fsat_differs(f, a->rtt_us, f->rtt_usual_us) && !fsat_varies(f)
-	    && !fsat_dry_alone(f, a->now_us);
+	    && !fsat_dry_alone(f, a->now_us) && !f->sole;
 }
 
 /* Whether the queue can be expected to be ours alone and rtt_min to be right, so that emptying it is enough to see that.
@@ -603,6 +606,7 @@ FSAT_INLINE void fsat_end_drain(struct fsat *f, const struct fsat_ack *a)
 		f->falls = 0;
 	f->rtt_known = above ? FSAT_RTT_DOUBTED : below ? FSAT_RTT_UNKNOWN : FSAT_RTT_KNOWN;
 	f->quiet = above || below ? 0 : f->quiet + 1;
+	f->sole = f->sole && f->quiet;
 	f->rtt_min_us = least;
 	f->rtt_found_before_us[2] = f->rtt_found_before_us[1];
 	f->rtt_found_before_us[1] = f->rtt_found_before_us[0];
@@ -661,6 +665,7 @@ FSAT_INLINE void fsat_drain_or_trust(struct fsat *f, const struct fsat_ack *a)
 	}
 	f->rtt_found_us = f->rtt_min_us;
 	f->rtt_known = FSAT_RTT_KNOWN;
+	f->sole = 1;
 	fsat_dry(f, a);
 }
 

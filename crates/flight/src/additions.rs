@@ -247,15 +247,16 @@ fn drain_that_found_more_is_refuted_by_rtt_min_itself() {
 
 #[test]
 fn drain_joins_others_but_not_where_the_queue_runs_dry_by_itself() {
-    let joins = |quiet, alone_us| {
+    let joins = |quiet, alone_us, sole| {
         let known = RawFsat { rtt_found_us: 100_000, rtt_known: KNOWN, rtt_low_us: 1, ..standing(0) };
-        let mut state = RawFsat { quiet, alone_us, period_start_us: 9_990_000, ..known };
+        let mut state = RawFsat { quiet, alone_us, sole, period_start_us: 9_990_000, ..known };
         state.on_ack(&config(Additions::DRAIN), &ack(10_000_000, 170_000, 40_000));
         state.draining == SHALLOW
     };
-    assert!(joins(2, 0), "that was ten seconds ago");
-    assert!(joins(1, 5_000_000), "as long as drains bring news");
-    assert!(!joins(2, 5_000_000));
+    assert!(joins(2, 0, 0), "that was ten seconds ago");
+    assert!(joins(1, 5_000_000, 0), "as long as drains bring news");
+    assert!(!joins(2, 5_000_000, 0));
+    assert!(!joins(2, 0, 1), "nobody else is there: the rate has risen");
 }
 
 #[test]
@@ -329,6 +330,7 @@ fn drain_is_spared_to_who_came_alone() {
         (0, 0, KNOWN, 100_000)
     );
     assert_eq!((spared.dry_us, spared.target), (2_000_000, 40_000), "the next one is due as after a drain");
+    assert_eq!(spared.sole, 1);
     let drains = |state| after(state).draining != 0;
     assert!(drains(RawFsat { filled: 17_000, ..alone }), "20,000 bytes arrive, an eighth more than then");
     assert!(drains(RawFsat { filled: 0, ..alone }), "RTT has never risen");
@@ -336,6 +338,23 @@ fn drain_is_spared_to_who_came_alone() {
     assert!(drains(RawFsat { rtt_first_us: 107_000, ..alone }), "RTT was not the least from the begin on");
     assert!(drains(RawFsat { losses_radio: 1, ..alone }), "the buffer may be full");
     assert!(drains(RawFsat { rtt_found_us: 100_000, ..alone }), "the first drain only");
+}
+
+#[test]
+fn drain_believes_to_be_alone_until_there_are_others() {
+    let met = |foreign| {
+        let mut state = RawFsat { sole: 1, foreign, period_rtt_us: 210_000, ..standing(0) };
+        state.on_ack(&config(Additions::DRAIN), &full_ack(100_000, 210_000));
+        state.sole == 0
+    };
+    assert_eq!([met(6), met(7)], [false, true], "eight periods with more queue than is ours");
+    let found = |rtt_us| {
+        let known = RawFsat { sole: 1, rtt_found_us: 100_000, rtt_known: KNOWN, ..standing(0) };
+        let mut state = RawFsat { draining: DEEP, drain_rcv_bytes: 20_000, ..known };
+        until(&mut state, 100_000, rtt_us, 3500, 0);
+        state.sole
+    };
+    assert_eq!([found(112_000), found(115_000)], [1, 0], "a drain that finds more than rtt_min");
 }
 
 #[test]

@@ -74,6 +74,7 @@ pub struct RawFsat {
     pub rtt_first_us: u32,
     pub flat_periods: u32,
     pub filled: u32,
+    pub sole: u32,
 }
 
 /// `FSAT_NO_LIMIT`.
