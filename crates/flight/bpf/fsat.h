@@ -673,7 +673,7 @@ FSAT_INLINE void fsat_drain_or_trust(struct fsat *f, const struct fsat_ack *a)
  * found more than rtt_min it is what a longer route has, time and again, and the next drain has to say so. */
 FSAT_INLINE int fsat_low_is_drain(const struct fsat *f, __u32 mss)
 {
-	return f->rtt_known != FSAT_RTT_DOUBTED || fsat_crowded(f, mss);
+	return f->rtt_known != FSAT_RTT_DOUBTED || fsat_crowded(f, mss) || !fsat_undisturbed(f, 8);
 }
 
 FSAT_INLINE void fsat_learn_rtt_min(struct fsat *f, const struct fsat_ack *a)
