@@ -57,6 +57,7 @@
 #define FSAT_FLAT_PERIODS     3U       /* so many at least before RTT first rose: we have filled the link, not others */
 #define FSAT_DRAIN_AGAIN_US   2000000U /* after one that found another RTT than it looked for */
 #define FSAT_DRAIN_US        45000000U /* otherwise, after the queue was last dry */
+#define FSAT_DRAIN_CROWD_US   4000000U /* in a crowd that fills no buffer: who came last may take others' queue for its path */
 #define FSAT_DRAIN_REST_US    1000000U /* at the earliest after another, if the queue is not ours */
 #define FSAT_DRAIN_JOIN_US    2000000U /* at the earliest after the queue was dry, if others drain */
 #define FSAT_DRAIN_ALONE_US   8000000U /* and after it ran dry by itself, once drains bring nothing new: */
@@ -390,7 +391,7 @@ FSAT_INLINE int fsat_buffer_shallow(const struct fsat *f)
 }
 
 /* The others are at their losses as well, and at more of them, for what we send is paced: up to one BDP of buffer we give
- * half, where CUBIC gives three tenths. In a deeper one, which FS-AT has left to them so far, three twentieths. Never more than
+ * half, where CUBIC gives three tenths. In a deeper one, which FS-AT has left to them so far, one tenth. Never more than
  * down to the BDP; where few segments are in flight the smoothed one, for that of one period is chance. */
 FSAT_INLINE __u32 fsat_full_ssthresh(const struct fsat *f, __u32 cwnd, __u32 mss)
 {
@@ -399,7 +400,7 @@ FSAT_INLINE __u32 fsat_full_ssthresh(const struct fsat *f, __u32 cwnd, __u32 mss
 	if (fsat_buffer_shallow(f))
 		return fsat_max(fsat_max(bdp, least), fsat_twice(mss));
 	if (!fsat_buffer_of_one_bdp(f))
-		least = fsat_amount(17ULL * cwnd / 20);
+		least = fsat_amount(9ULL * cwnd / 10);
 	return fsat_max(fsat_best_ssthresh(f, mss), least);
 }
 
@@ -490,13 +491,15 @@ FSAT_INLINE void fsat_note_rtt(struct fsat *f, const struct fsat_ack *a)
 }
 
 /* How long after the queue was last dry. */
-FSAT_INLINE __u32 fsat_drain_after(const struct fsat *f)
+FSAT_INLINE __u32 fsat_drain_after(const struct fsat *f, __u32 mss)
 {
 	if (fsat_varies(f))
 		return FSAT_DRAIN_US;
 	if (!f->rtt_found_us)
 		return FSAT_DRAIN_FIRST_US;
-	return f->rtt_known == FSAT_RTT_KNOWN ? FSAT_DRAIN_US : FSAT_DRAIN_AGAIN_US;
+	if (f->rtt_known != FSAT_RTT_KNOWN)
+		return FSAT_DRAIN_AGAIN_US;
+	return !f->sole && fsat_crowded(f, mss) && fsat_undisturbed(f, 16) ? FSAT_DRAIN_CROWD_US : FSAT_DRAIN_US;
 }
 
 /* RTT comes down to rtt_min without us, on a link that varies or because others see to it: no need to join them. */
@@ -527,7 +530,7 @@ FSAT_INLINE int fsat_drain_due(const struct fsat *f, const struct fsat_ack *a)
 {
 	__u32 dry = a->now_us - f->dry_us, drained = a->now_us - f->drained_us;
 
-	if (dry >= fsat_drain_after(f) || (dry >= FSAT_DRAIN_AGAIN_US && fsat_outgrown(f)))
+	if (dry >= fsat_drain_after(f, a->mss) || (dry >= FSAT_DRAIN_AGAIN_US && fsat_outgrown(f)))
 		return 1;
 	if (f->foreign >= FSAT_FOREIGN_PERIODS && drained >= FSAT_DRAIN_REST_US)
 		return 1;

@@ -312,7 +312,9 @@ fn drain_learns_what_filled_the_link_when_rtt_first_rises() {
     assert_eq!([period(4, 100_000), period(5, 200_000)], [(2, 23_000); 2], "once and for all");
     assert_eq!(RawFsat::new(&config(Additions::DRAIN), 0, 1000).flat_periods, 0);
     let mut first = RawFsat::new(&config(Additions::DRAIN), 0, 1000);
-    [130_000, 100_000].map(|rtt_us| first.on_ack(&config(Additions::DRAIN), &ack(0, rtt_us, 1000)));
+    for rtt_us in [130_000, 100_000] {
+        first.on_ack(&config(Additions::DRAIN), &ack(0, rtt_us, 1000));
+    }
     assert_eq!((first.rtt_first_us, first.rtt_min_us), (130_000, 100_000));
 }
 
@@ -366,6 +368,28 @@ fn drain_is_no_news_for_long_where_the_rate_varies() {
     };
     assert!(due(6553, 2_000_000) && !due(6554, 2_000_000));
     assert!(!due(6554, 44_999_999) && due(6554, 45_000_000));
+}
+
+#[test]
+fn drain_is_due_sooner_in_a_crowd() {
+    let due = |state: RawFsat, after_us| {
+        let found = RawFsat { rtt_found_us: 100_000, rtt_low_us: 1, period_start_us: after_us - 1, ..state };
+        let mut state = RawFsat { rtt_known: KNOWN, rtt_least_us: 100_000, ..found };
+        state.on_ack(&config(Additions::DRAIN), &ack(after_us, 200_000, 40_000));
+        state.draining != 0
+    };
+    let crowd = RawFsat { s: 16_000, high_us: [1_600_000, 0], ..standing(0) };
+    assert!(!due(crowd, 3_999_999) && due(crowd, 4_000_000));
+    for alone in [
+        RawFsat { s: 16_001, ..crowd },
+        RawFsat { steady: 8, ..crowd },
+        RawFsat { sole: 1, ..crowd },
+        RawFsat { losses_congestion: 1, ..crowd },
+        RawFsat { high_us: [1_700_000, 0], ..crowd },
+    ] {
+        assert!(!due(alone, 4_000_000), "{alone:?}");
+    }
+    assert!(due(RawFsat { steady: 8, ..crowd }, 45_000_000));
 }
 
 #[test]
@@ -661,7 +685,7 @@ fn full_a_loss_at_the_end_of_a_shallow_buffer_is_congestion() {
 #[test]
 fn full_less_is_given_up_in_a_buffer_of_more_than_one_bdp() {
     assert_eq!(lost_where_full(39_000, 225_000, 190_000), 50_000);
-    assert_eq!(lost_where_full(39_000, 226_000, 190_000), 85_000);
+    assert_eq!(lost_where_full(39_000, 226_000, 190_000), 90_000);
     assert_eq!(lost_where_full(39_000, 229_000, 190_000), 39_000, "the buffer has room: (11)");
 }
 

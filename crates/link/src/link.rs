@@ -85,6 +85,12 @@ impl Link {
         &self.stats
     }
 
+    /// When the link has had, or will have, nothing to transmit, if nothing more is sent; `None` while a frame waits.
+    pub fn idle_from(&self) -> Option<Duration> {
+        let done = self.transmission.as_ref().map_or(self.now, |transmission| transmission.done);
+        self.waiting.is_empty().then_some(done)
+    }
+
     /// What has waited in the queue from time 0 until `now`.
     pub fn queue_stats(&mut self, now: Duration) -> QueueStats {
         self.advance(now);

@@ -294,3 +294,17 @@ fn a_queue_is_weighted_by_time() {
     assert_eq!(all.sojourn(50.0).unwrap().as_micros(), 1000);
     assert_eq!(all.sojourn(100.0).unwrap().as_micros(), 2976, "3 ms, to 1.6 %");
 }
+
+#[test]
+fn a_link_is_idle_once_its_last_frame_is_transmitted() {
+    let ms = Duration::from_millis;
+    let capacity = Capacity::Fixed(Bitrate::from_bps(8_000_000));
+    let mut link = Link::new(LinkConfig { capacity, delay: ms(50), ..LinkConfig::default() }, 1);
+    assert_eq!(link.idle_from(), Some(Duration::ZERO));
+    link.send(ms(5), vec![0; 1000]);
+    assert_eq!(link.idle_from(), Some(ms(6)));
+    link.send(ms(5), vec![0; 1000]);
+    assert_eq!(link.idle_from(), None, "one waits");
+    link.poll(ms(6));
+    assert_eq!(link.idle_from(), Some(ms(7)));
+}

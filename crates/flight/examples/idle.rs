@@ -1,0 +1,100 @@
+//! Why a link stands idle that a flow could fill: `cargo run --release -p flight --example idle [SEEDS]`, in virtual time.
+//!
+//! A row is one of the lab's HSDPA channels. First goodput and mean queue of `fsat`, as shares of Reno's; then what the link could
+//! have carried while it had nothing to, in percent of Reno's goodput: with Reno, and with `fsat` by what it was doing.
+
+#[path = "../tests/sim/mod.rs"]
+mod sim;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use flight::Additions;
+use sim::{Outcome, Sender, World, cases};
+
+/// A channel's name, the Doppler frequency, and the centre and deviation of its rate in kbit/s: as the lab's.
+type Channel = (&'static str, f64, [u64; 2]);
+
+const CHANNELS: [Channel; 15] = [
+    ("st 15dB", 0.5, [2757, 774]),
+    ("st 10dB", 0.5, [2702, 794]),
+    ("st 5dB", 0.5, [2194, 303]),
+    ("st 0dB", 0.5, [1267, 56]),
+    ("st -5dB", 0.5, [520, 20]),
+    ("pa3 15dB", 5.6, [2356, 881]),
+    ("pa3 10dB", 5.6, [2121, 827]),
+    ("pa3 5dB", 5.6, [1627, 1099]),
+    ("pa3 0dB", 5.6, [723, 1107]),
+    ("pa3 -5dB", 5.6, [22, 876]),
+    ("va30 15dB", 55.6, [1549, 427]),
+    ("va30 10dB", 55.6, [1447, 372]),
+    ("va30 5dB", 55.6, [1223, 388]),
+    ("va30 0dB", 55.6, [818, 364]),
+    ("va30 -5dB", 55.6, [343, 482]),
+];
+
+/// What the flow was doing: before its first drain, in that, in a later one, up to a second after one, and otherwise.
+const DOING: [&str; 5] = ["begin", "first drain", "drains", "after them", "else"];
+const AFTER: Duration = Duration::from_secs(1);
+
+fn main() {
+    let seeds = std::env::args().nth(1).and_then(|word| word.parse().ok()).unwrap_or(12);
+    print!("{:10}{:>9}{:>7}{:>7}", "", "goodput", "queue", "reno");
+    DOING.iter().for_each(|doing| print!("{doing:>13}"));
+    println!();
+    let mut product = 1.0;
+    for channel in CHANNELS {
+        let (goodput, queue, reno, idle) = compare(channel, seeds);
+        product *= goodput;
+        print!("{:10}{goodput:>9.4}{queue:>7.2}{reno:>7.2}", channel.0);
+        idle.iter().for_each(|percent| print!("{percent:>13.2}"));
+        println!();
+    }
+    println!("geometric mean {:.4}", f64::powf(product, 1.0 / CHANNELS.len() as f64));
+}
+
+fn compare(channel: Channel, seeds: u64) -> (f64, f64, f64, [f64; DOING.len()]) {
+    let runs = |system| -> Vec<_> { (1..=seeds).map(|seed| run(channel, system, seed)).collect() };
+    let (base, own) = (runs(None), runs(Some(Additions::FSAT)));
+    let sum = |runs: &[(Outcome, [f64; DOING.len()])], of: fn(&Outcome) -> f64| -> f64 {
+        runs.iter().map(|(outcome, _)| of(outcome)).sum()
+    };
+    let carried = sum(&base, Outcome::goodput) * 60.0 / 100.0;
+    let idle = |runs: &[(Outcome, [f64; DOING.len()])], doing: usize| -> f64 {
+        runs.iter().map(|(_, idle)| idle[doing]).sum::<f64>() / carried
+    };
+    (
+        sum(&own, Outcome::goodput) / sum(&base, Outcome::goodput),
+        sum(&own, |run| run.queue_mean) / sum(&base, |run| run.queue_mean),
+        idle(&base, 0),
+        std::array::from_fn(|doing| idle(&own, doing)),
+    )
+}
+
+fn run((_, doppler, rates): Channel, system: Option<Additions>, seed: u64) -> (Outcome, [f64; DOING.len()]) {
+    let idle = Rc::new(RefCell::new([0.0; DOING.len()]));
+    let sink = Rc::clone(&idle);
+    let mut drained = None;
+    let mut world = World::new(cases::fading(doppler, rates, system, seed));
+    world.idle = Some(Box::new(move |now, bytes, sender| {
+        sink.borrow_mut()[doing(now, sender, &mut drained)] += bytes as f64;
+    }));
+    let outcome = world.run();
+    let idle = *idle.borrow();
+    (outcome, idle)
+}
+
+/// Which of [`DOING`], and when it last drained.
+fn doing(now: Duration, sender: &Sender, drained: &mut Option<Duration>) -> usize {
+    let Some(state) = sender.fsat.as_ref().map(|fsat| fsat.state()) else { return 0 };
+    if state.draining {
+        *drained = Some(now);
+        return if state.drains == 1 { 1 } else { 2 };
+    }
+    match drained {
+        None => 0,
+        Some(then) if now - *then < AFTER => 3,
+        Some(_) => 4,
+    }
+}
