@@ -499,7 +499,7 @@ FSAT_INLINE __u32 fsat_drain_after(const struct fsat *f, __u32 mss)
 		return FSAT_DRAIN_FIRST_US;
 	if (f->rtt_known != FSAT_RTT_KNOWN)
 		return FSAT_DRAIN_AGAIN_US;
-	return !f->sole && fsat_crowded(f, mss) && fsat_undisturbed(f, 16) ? FSAT_DRAIN_CROWD_US : FSAT_DRAIN_US;
+	return !f->sole && fsat_crowded(f, mss) && fsat_undisturbed(f, 8) ? FSAT_DRAIN_CROWD_US : FSAT_DRAIN_US;
 }
 
 /* RTT comes down to rtt_min without us, on a link that varies or because others see to it: no need to join them. */

@@ -378,14 +378,14 @@ fn drain_is_due_sooner_in_a_crowd() {
         state.on_ack(&config(Additions::DRAIN), &ack(after_us, 200_000, 40_000));
         state.draining != 0
     };
-    let crowd = RawFsat { s: 16_000, high_us: [1_600_000, 0], ..standing(0) };
+    let crowd = RawFsat { s: 16_000, high_us: [800_000, 0], ..standing(0) };
     assert!(!due(crowd, 3_999_999) && due(crowd, 4_000_000));
     for alone in [
         RawFsat { s: 16_001, ..crowd },
         RawFsat { steady: 8, ..crowd },
         RawFsat { sole: 1, ..crowd },
         RawFsat { losses_congestion: 1, ..crowd },
-        RawFsat { high_us: [1_700_000, 0], ..crowd },
+        RawFsat { high_us: [800_008, 0], ..crowd },
     ] {
         assert!(!due(alone, 4_000_000), "{alone:?}");
     }
