@@ -85,7 +85,8 @@ impl Link {
         &self.stats
     }
 
-    /// When the link has had, or will have, nothing to transmit, if nothing more is sent; `None` while a frame waits.
+    /// From when on the link has nothing to transmit, if nothing more is sent: the latest time seen if it has nothing now; `None`
+    /// while a frame waits.
     pub fn idle_from(&self) -> Option<Duration> {
         let done = self.transmission.as_ref().map_or(self.now, |transmission| transmission.done);
         self.waiting.is_empty().then_some(done)

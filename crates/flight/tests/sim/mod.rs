@@ -120,8 +120,8 @@ impl End {
 /// Looks at a sender whenever it may have sent, with the packets that wait on the link.
 pub type Look = Box<dyn FnMut(Duration, usize, &Sender, u64)>;
 
-/// Looks at the bytes that a link whose rate varies could have carried while it had none, and at the sender whose they would
-/// have been.
+/// Looks at the bytes that a link whose rate varies could have carried from a time on while it had none, and at the first flow's
+/// sender.
 pub type Idle = Box<dyn FnMut(Duration, u64, &Sender)>;
 
 /// A run in progress.
