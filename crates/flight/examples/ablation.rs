@@ -96,17 +96,10 @@ fn cases() -> Vec<Case> {
         let name = format!("bunch {mbps}M");
         cases.push(case(&name, delayed(mbps), behind, move |s, n| cases::bunched(mbps, s, n)));
     }
-    for (name, doppler, rates) in [
-        ("st 15dB", 0.5, [2757, 774]),
-        ("st -5dB", 0.5, [520, 20]),
-        ("pa3 15dB", 5.6, [2356, 881]),
-        ("pa3 5dB", 5.6, [1627, 1099]),
-        ("pa3 -5dB", 5.6, [22, 876]),
-        ("va30 15dB", 56.0, [1549, 427]),
-        ("va30 5dB", 56.0, [1223, 388]),
-        ("va30 -5dB", 56.0, [343, 482]),
-    ] {
-        cases.push(case(name, carried, less, move |s, n| cases::fading(doppler, rates, s, n)));
+    let fading =
+        ["st 15dB", "st -5dB", "pa3 15dB", "pa3 5dB", "pa3 -5dB", "va30 15dB", "va30 5dB", "va30 -5dB"];
+    for channel in cases::HSDPA.into_iter().filter(|(name, ..)| fading.contains(name)) {
+        cases.push(case(channel.0, carried, less, move |s, n| cases::fading(channel, s, n)));
     }
     for (flows, queue, apart) in [(2, 1000, 5000), (4, 1000, 2000), (8, 1000, 600), (4, 50, 2000)] {
         let name = format!("{flows} late {}bdp", queue / 50);

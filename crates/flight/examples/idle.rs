@@ -12,28 +12,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use flight::Additions;
-use sim::{Outcome, Sender, World, cases};
-
-/// A channel's name, the Doppler frequency, and the centre and deviation of its rate in kbit/s: as the lab's.
-type Channel = (&'static str, f64, [u64; 2]);
-
-const CHANNELS: [Channel; 15] = [
-    ("st 15dB", 0.5, [2757, 774]),
-    ("st 10dB", 0.5, [2702, 794]),
-    ("st 5dB", 0.5, [2194, 303]),
-    ("st 0dB", 0.5, [1267, 56]),
-    ("st -5dB", 0.5, [520, 20]),
-    ("pa3 15dB", 5.6, [2356, 881]),
-    ("pa3 10dB", 5.6, [2121, 827]),
-    ("pa3 5dB", 5.6, [1627, 1099]),
-    ("pa3 0dB", 5.6, [723, 1107]),
-    ("pa3 -5dB", 5.6, [22, 876]),
-    ("va30 15dB", 55.6, [1549, 427]),
-    ("va30 10dB", 55.6, [1447, 372]),
-    ("va30 5dB", 55.6, [1223, 388]),
-    ("va30 0dB", 55.6, [818, 364]),
-    ("va30 -5dB", 55.6, [343, 482]),
-];
+use sim::cases::{self, Channel, HSDPA};
+use sim::{Outcome, Sender, World};
 
 /// What the flow was doing: before its first drain, in that, in a later one, up to a second after one, and otherwise.
 const DOING: [&str; 5] = ["begin", "first drain", "drains", "after them", "else"];
@@ -45,7 +25,7 @@ fn main() {
     DOING.iter().for_each(|doing| print!("{doing:>13}"));
     println!();
     let mut product = 1.0;
-    for channel in CHANNELS {
+    for channel in HSDPA {
         let base = Runs::new(channel, None, None, seeds);
         let own = Runs::new(channel, Some(Additions::FSAT), None, seeds);
         let (window, least) = least_window(channel, &base, seeds);
@@ -58,7 +38,7 @@ fn main() {
         own.idle.iter().for_each(|idle| print!("{:>13.2}", percent(*idle)));
         println!();
     }
-    println!("geometric mean {:.4}", f64::powf(product, 1.0 / CHANNELS.len() as f64));
+    println!("geometric mean {:.4}", f64::powf(product, 1.0 / HSDPA.len() as f64));
 }
 
 /// How long a run takes, seconds.
@@ -95,7 +75,7 @@ fn least_window(channel: Channel, base: &Runs, seeds: u64) -> (u64, Runs) {
 }
 
 fn run(
-    (_, doppler, rates): Channel,
+    channel: Channel,
     system: Option<Additions>,
     window: Option<u64>,
     seed: u64,
@@ -103,7 +83,7 @@ fn run(
     let idle = Rc::new(RefCell::new([0.0; DOING.len()]));
     let sink = Rc::clone(&idle);
     let mut drained = None;
-    let mut scenario = cases::fading(doppler, rates, system, seed);
+    let mut scenario = cases::fading(channel, system, seed);
     if let Some(window) = window {
         scenario.flows[0].profile.rwnd = window;
     }

@@ -126,11 +126,31 @@ fn on_cellular(config: &CellularConfig, loss_percent: f64, fsat: Option<Addition
     }
 }
 
-/// A generated channel as the lab's HSDPA, its rate fading between 64 kbit/s and 3.36 Mbit/s around `centre_kbps` with
-/// `deviation_kbps`, and 2 % of its frames repeated 12 ms later and delivered in order, under the conditions of [`paper`] for 60 s.
+/// A fading channel's name, its Doppler frequency in Hz, and the centre and deviation of its rate in kbit/s.
+pub type Channel = (&'static str, f64, [u64; 2]);
+
+/// The lab's HSDPA channels, by how the terminal moves and its geometry.
+pub const HSDPA: [Channel; 15] = [
+    ("st 15dB", 0.5, [2757, 774]),
+    ("st 10dB", 0.5, [2702, 794]),
+    ("st 5dB", 0.5, [2194, 303]),
+    ("st 0dB", 0.5, [1267, 56]),
+    ("st -5dB", 0.5, [520, 20]),
+    ("pa3 15dB", 5.6, [2356, 881]),
+    ("pa3 10dB", 5.6, [2121, 827]),
+    ("pa3 5dB", 5.6, [1627, 1099]),
+    ("pa3 0dB", 5.6, [723, 1107]),
+    ("pa3 -5dB", 5.6, [22, 876]),
+    ("va30 15dB", 55.6, [1549, 427]),
+    ("va30 10dB", 55.6, [1447, 372]),
+    ("va30 5dB", 55.6, [1223, 388]),
+    ("va30 0dB", 55.6, [818, 364]),
+    ("va30 -5dB", 55.6, [343, 482]),
+];
+
+/// A generated channel as the lab's HSDPA, its rate fading between 64 kbit/s and 3.36 Mbit/s around its centre, and 2 % of its frames repeated 12 ms later and delivered in order, under the conditions of [`paper`] for 60 s.
 pub fn fading(
-    doppler_hz: f64,
-    [centre_kbps, deviation_kbps]: [u64; 2],
+    (_, doppler_hz, [centre_kbps, deviation_kbps]): Channel,
     fsat: Option<Additions>,
     seed: u64,
 ) -> Scenario {
