@@ -56,12 +56,14 @@
 #define FSAT_DRAIN_FIRST_US   2000000U /* a drain is due: at first, after the begin */
 #define FSAT_FLAT_PERIODS     3U       /* so many at least before RTT first rose: we have filled the link, not others */
 #define FSAT_DRAIN_AGAIN_US   2000000U /* after one that found another RTT than it looked for */
-#define FSAT_DRAIN_US        45000000U /* otherwise, after the queue was last dry */
-#define FSAT_DRAIN_CROWD_US   4000000U /* in a crowd that fills no buffer: who came last may take others' queue for its path */
+#define FSAT_DRAIN_DOUBT_US   4000000U /* where nobody fills the buffer: who came last may take others' queue for its path. After each
+                                        * drain that brought nothing new as much longer, */
+#define FSAT_DRAIN_US        45000000U /* up to this; and otherwise, after the queue was last dry */
 #define FSAT_DRAIN_REST_US    1000000U /* at the earliest after another, if the queue is not ours */
 #define FSAT_DRAIN_JOIN_US    2000000U /* at the earliest after the queue was dry, if others drain */
 #define FSAT_DRAIN_ALONE_US   8000000U /* and after it ran dry by itself, once drains bring nothing new: */
-#define FSAT_DRAIN_QUIET      2U       /* so many in a row */
+#define FSAT_DRAIN_QUIET      2U       /* so many in a row, */
+#define FSAT_DRAIN_QUIET_CROWD 4U      /* in a crowd, whose other flows may be all that drains */
 #define FSAT_FOREIGN_PERIODS  8U       /* so many in a row with more queue than is ours */
 #define FSAT_DRY_PERIODS      3U       /* so many in a row in which nothing queues: it is not somebody's drain */
 #define FSAT_ABOVE_DRAINS    16U       /* so many in a row that found more than rtt_min: nobody leaves it to others to drain */
@@ -133,6 +135,8 @@ struct fsat {
 	__u32 flight_n;          /* flight_size_n: at the start of that period */
 	__u32 s;                 /* smoothed rcv_bytes */
 	__u32 dev;               /* its mean deviation */
+	__u32 away;              /* and over more periods, */
+	__u32 apart;             /* with how much one period's differ from the last's */
 	__u32 period_flight;     /* outstanding at the present period's start */
 	__u32 losses_radio;      /* judge(3)'s verdicts, counted; wrap */
 	__u32 losses_congestion;
@@ -167,6 +171,8 @@ FSAT_INLINE __u32 fsat_twice(__u32 bytes) { return fsat_amount(2ULL * bytes); }
 /* A moving average, one eighth for the new value; the first as it is. */
 FSAT_INLINE __u32 fsat_average(__u32 old, __u32 new) { return old ? (__u32)((7ULL * old + new) / 8) : new; }
 
+FSAT_INLINE __u32 fsat_distance(__u32 a, __u32 b) { return a > b ? a - b : b - a; }
+
 FSAT_INLINE int fsat_adds(const struct fsat_config *c, __u32 addition)
 {
 	return (c->additions & addition) != 0;
@@ -187,15 +193,15 @@ FSAT_INLINE int fsat_crowded(const struct fsat *f, __u32 mss)
 	return fsat_few(f->s, mss) && !fsat_sparse(f, mss) && !fsat_steady(f);
 }
 
-/* A queue that is shared rises by who comes, and falls where flows drain; one that falls every few periods is that of a
- * link whose rate varies. */
-FSAT_INLINE int fsat_varies(const struct fsat *f)
-{
-	return f->falls > FSAT_FALLS_VARIES;
-}
-
 /* The greatest RTT of late. */
 FSAT_INLINE __u32 fsat_high(const struct fsat *f) { return fsat_max(f->high_us[0], f->high_us[1]); }
+
+/* A queue that is shared rises by who comes, and falls where flows drain; one that falls every few periods is that of a
+ * link whose rate varies. Or of a buffer of two BDP at most that flows fill: it falls whenever they lose something. */
+FSAT_INLINE int fsat_varies(const struct fsat *f)
+{
+	return f->falls > FSAT_FALLS_VARIES && !(f->losses_congestion && fsat_high(f) / 3 <= f->rtt_least_us);
+}
 
 FSAT_INLINE int fsat_ever_lost(const struct fsat *f) { return f->losses_radio || f->losses_congestion; }
 
@@ -244,15 +250,22 @@ FSAT_INLINE __u32 fsat_room(const struct fsat *f, __u32 rcv)
 /* (9): dev first, with the old mean; the first measurement as in RFC 6298 (2.2). */
 FSAT_INLINE void fsat_headroom(struct fsat *f, __u32 rcv)
 {
-	__u32 away = f->s > rcv ? f->s - rcv : rcv - f->s;
+	__u32 away = fsat_distance(f->s, rcv);
 
+	f->away = fsat_average(f->away, away);
+	f->apart = fsat_average(f->apart, fsat_distance(f->arrived, rcv));
 	f->dev = f->s ? (__u32)((3ULL * f->dev + away) / 4) : rcv / 2;
 	f->s = fsat_average(f->s, rcv);
 }
 
-/* (9): tw_rcv_bytes, the BDP and room for its variation. */
+/* FSAT_ADD_BEST where the rate varies so fast that what arrives in one period says nothing of the next. */
+FSAT_INLINE int fsat_memoryless(const struct fsat *f) { return fsat_varies(f) && f->apart >= f->away; }
+
+/* (9): tw_rcv_bytes, the BDP and room for its variation. By (8) what arrived bounds that, but not where it means nothing. */
 FSAT_INLINE __u32 fsat_tw_rcv_bytes(const struct fsat *f, __u32 rcv)
 {
+	if (fsat_memoryless(f))
+		return fsat_amount(f->s + 4ULL * f->away);
 	return fsat_min(fsat_amount(f->s + 4ULL * f->dev), fsat_room(f, rcv));
 }
 
@@ -421,9 +434,7 @@ FSAT_INLINE __u32 fsat_drain_level(const struct fsat *f, const struct fsat_ack *
 /* Once per period. */
 FSAT_INLINE void fsat_note_arrived(struct fsat *f, __u32 arrived)
 {
-	__u32 away = arrived > f->arrived ? arrived - f->arrived : f->arrived - arrived;
-
-	f->steady = away <= f->arrived / 8 ? f->steady + 1 : 0;
+	f->steady = fsat_distance(f->arrived, arrived) <= f->arrived / 8 ? f->steady + 1 : 0;
 	f->arrived = arrived;
 }
 
@@ -482,7 +493,7 @@ FSAT_INLINE void fsat_note_rtt(struct fsat *f, const struct fsat_ack *a)
 	f->rtt_usual_us = fsat_average(f->rtt_usual_us, rtt);
 	fsat_note_filled(f, rtt);
 	fsat_note_falls(f, rtt);
-	if ((rtt - fsat_min(rtt, constant)) / 2 > f->rtt_min_us && !fsat_varies(f))
+	if ((rtt - fsat_min(rtt, constant)) / 2 > f->rtt_min_us)
 		f->foreign = fsat_min(f->foreign + 1, FSAT_FOREIGN_PERIODS);
 	else
 		f->foreign = 0;
@@ -491,7 +502,7 @@ FSAT_INLINE void fsat_note_rtt(struct fsat *f, const struct fsat_ack *a)
 }
 
 /* How long after the queue was last dry. */
-FSAT_INLINE __u32 fsat_drain_after(const struct fsat *f, __u32 mss)
+FSAT_INLINE __u32 fsat_drain_after(const struct fsat *f)
 {
 	if (fsat_varies(f))
 		return FSAT_DRAIN_US;
@@ -499,13 +510,15 @@ FSAT_INLINE __u32 fsat_drain_after(const struct fsat *f, __u32 mss)
 		return FSAT_DRAIN_FIRST_US;
 	if (f->rtt_known != FSAT_RTT_KNOWN)
 		return FSAT_DRAIN_AGAIN_US;
-	return !f->sole && fsat_crowded(f, mss) && fsat_undisturbed(f, 8) ? FSAT_DRAIN_CROWD_US : FSAT_DRAIN_US;
+	if (f->sole || !fsat_undisturbed(f, 8))
+		return FSAT_DRAIN_US;
+	return fsat_min(fsat_amount(FSAT_DRAIN_DOUBT_US * (1ULL + f->quiet)), FSAT_DRAIN_US);
 }
 
 /* RTT comes down to rtt_min without us, on a link that varies or because others see to it: no need to join them. */
-FSAT_INLINE int fsat_dry_alone(const struct fsat *f, __u32 now_us)
+FSAT_INLINE int fsat_dry_alone(const struct fsat *f, __u32 now_us, __u32 mss)
 {
-	return f->quiet >= FSAT_DRAIN_QUIET && now_us - f->alone_us < FSAT_DRAIN_ALONE_US;
+	return f->quiet >= (fsat_crowded(f, mss) ? FSAT_DRAIN_QUIET_CROWD : FSAT_DRAIN_QUIET) && now_us - f->alone_us < FSAT_DRAIN_ALONE_US;
 }
 
 /* A drain empties our own part of the queue, and since the last that has grown by half: the next shows more. Where others fill
@@ -530,12 +543,14 @@ FSAT_INLINE int fsat_drain_due(const struct fsat *f, const struct fsat_ack *a)
 {
 	__u32 dry = a->now_us - f->dry_us, drained = a->now_us - f->drained_us;
 
-	if (dry >= fsat_drain_after(f, a->mss) || (dry >= FSAT_DRAIN_AGAIN_US && fsat_outgrown(f)))
+	if (dry >= fsat_drain_after(f) || (dry >= FSAT_DRAIN_AGAIN_US && fsat_outgrown(f)))
 		return 1;
+	if (fsat_varies(f))
+		return 0;
 	if (f->foreign >= FSAT_FOREIGN_PERIODS && drained >= FSAT_DRAIN_REST_US)
 		return 1;
-	return dry >= FSAT_DRAIN_JOIN_US && fsat_differs(f, a->rtt_us, f->rtt_usual_us) && !fsat_varies(f)
-	    && !fsat_dry_alone(f, a->now_us) && !f->sole;
+	return dry >= FSAT_DRAIN_JOIN_US && fsat_differs(f, a->rtt_us, f->rtt_usual_us) && !fsat_dry_alone(f, a->now_us, a->mss) &&
+	       !f->sole;
 }
 
 /* Whether the queue can be expected to be ours alone and rtt_min to be right, so that emptying it is enough to see that.
@@ -886,6 +901,10 @@ FSAT_INLINE __u32 fsat_on_loss(struct fsat *f, const struct fsat_config *c, __u3
 	int best = fsat_adds(c, FSAT_ADD_BEST), full = fsat_adds(c, FSAT_ADD_FULL) && fsat_buffer_full(f);
 
 	f->lost_us = f->period_start_us;
+	if (f->sole) { /* who fills the buffer may have come into others' queue */
+		f->sole = 0;
+		f->rtt_known = FSAT_RTT_UNKNOWN;
+	}
 	if ((fsat_nothing_queues(f) && !(full && fsat_few_queue(f, mss))) || (best && !full && fsat_within_best(f))) {
 		f->losses_radio++;
 		return fsat_max(cwnd, ssthresh);               /* (10) */

@@ -247,16 +247,19 @@ fn drain_that_found_more_is_refuted_by_rtt_min_itself() {
 
 #[test]
 fn drain_joins_others_but_not_where_the_queue_runs_dry_by_itself() {
-    let joins = |quiet, alone_us, sole| {
+    let joins_with = |s, quiet, alone_us, sole| {
         let known = RawFsat { rtt_found_us: 100_000, rtt_known: KNOWN, rtt_low_us: 1, ..standing(0) };
-        let mut state = RawFsat { quiet, alone_us, sole, period_start_us: 9_990_000, ..known };
+        let mut state = RawFsat { s, quiet, alone_us, sole, period_start_us: 9_990_000, ..known };
         state.on_ack(&config(Additions::DRAIN), &ack(10_000_000, 170_000, 40_000));
         state.draining == SHALLOW
     };
+    let joins = |quiet, alone_us, sole| joins_with(20_000, quiet, alone_us, sole);
     assert!(joins(2, 0, 0), "that was ten seconds ago");
     assert!(joins(1, 5_000_000, 0), "as long as drains bring news");
     assert!(!joins(2, 5_000_000, 0));
     assert!(!joins(2, 0, 1), "nobody else is there: the rate has risen");
+    let crowd = |quiet| joins_with(16_000, quiet, 5_000_000, 0);
+    assert_eq!([crowd(3), crowd(4)], [true, false], "in a crowd it takes four that bring none");
 }
 
 #[test]
@@ -344,12 +347,13 @@ fn drain_is_spared_to_who_came_alone() {
 
 #[test]
 fn drain_believes_to_be_alone_until_there_are_others() {
-    let met = |foreign| {
-        let mut state = RawFsat { sole: 1, foreign, period_rtt_us: 210_000, ..standing(0) };
+    let met = |foreign, falls| {
+        let mut state = RawFsat { sole: 1, foreign, falls, period_rtt_us: 210_000, ..standing(0) };
         state.on_ack(&config(Additions::DRAIN), &full_ack(100_000, 210_000));
         state.sole == 0
     };
-    assert_eq!([met(6), met(7)], [false, true], "eight periods with more queue than is ours");
+    assert_eq!([met(6, 0), met(7, 0)], [false, true], "eight periods with more queue than is ours");
+    assert!(met(7, 65_536), "even if the rate varies: that may be wrong");
     let found = |rtt_us| {
         let known = RawFsat { sole: 1, rtt_found_us: 100_000, rtt_known: KNOWN, ..standing(0) };
         let mut state = RawFsat { draining: DEEP, drain_rcv_bytes: 20_000, ..known };
@@ -357,6 +361,9 @@ fn drain_believes_to_be_alone_until_there_are_others() {
         state.sole
     };
     assert_eq!([found(112_000), found(115_000)], [1, 0], "a drain that finds more than rtt_min");
+    let mut full = RawFsat { sole: 1, rtt_known: KNOWN, ..standing(0) };
+    full.on_loss(&config(Additions::FSAT), 90_000, NO_LIMIT, 1000);
+    assert_eq!((full.sole, full.rtt_known), (0, UNKNOWN), "a buffer that is full: the queue may be others'");
 }
 
 #[test]
@@ -371,25 +378,40 @@ fn drain_is_no_news_for_long_where_the_rate_varies() {
 }
 
 #[test]
-fn drain_is_due_sooner_in_a_crowd() {
+fn drain_is_due_the_later_the_more_of_them_brought_nothing_new() {
     let due = |state: RawFsat, after_us| {
         let found = RawFsat { rtt_found_us: 100_000, rtt_low_us: 1, period_start_us: after_us - 1, ..state };
         let mut state = RawFsat { rtt_known: KNOWN, rtt_least_us: 100_000, ..found };
         state.on_ack(&config(Additions::DRAIN), &ack(after_us, 200_000, 40_000));
         state.draining != 0
     };
-    let crowd = RawFsat { s: 16_000, high_us: [800_000, 0], ..standing(0) };
-    assert!(!due(crowd, 3_999_999) && due(crowd, 4_000_000));
-    for alone in [
-        RawFsat { s: 16_001, ..crowd },
-        RawFsat { steady: 8, ..crowd },
-        RawFsat { sole: 1, ..crowd },
-        RawFsat { losses_congestion: 1, ..crowd },
-        RawFsat { high_us: [800_008, 0], ..crowd },
+    let ours = RawFsat { high_us: [800_000, 0], ..standing(0) };
+    let quiet = |quiet, after_us| due(RawFsat { quiet, ..ours }, after_us);
+    assert!(!quiet(0, 3_999_999) && quiet(0, 4_000_000));
+    assert!(!quiet(2, 11_999_999) && quiet(2, 12_000_000));
+    assert!(!quiet(10, 43_999_999) && quiet(10, 44_000_000));
+    assert!(!quiet(11, 44_999_999) && quiet(11, 45_000_000) && quiet(u32::MAX, 45_000_000));
+    for other in [
+        RawFsat { sole: 1, ..ours },
+        RawFsat { losses_congestion: 1, ..ours },
+        RawFsat { high_us: [800_008, 0], ..ours },
     ] {
-        assert!(!due(alone, 4_000_000), "{alone:?}");
+        assert!(!due(other, 4_000_000) && due(other, 45_000_000), "{other:?}");
     }
-    assert!(due(RawFsat { steady: 8, ..crowd }, 45_000_000));
+}
+
+#[test]
+fn drain_takes_no_short_buffer_for_a_rate_that_varies() {
+    let joins = |losses_congestion, high_us| {
+        let found = RawFsat { rtt_found_us: 100_000, rtt_known: KNOWN, rtt_low_us: 1, ..standing(0) };
+        let falls = RawFsat { falls: 65_536, losses_congestion, high_us: [0, high_us], ..found };
+        let mut state = RawFsat { rtt_least_us: 100_000, ..falls };
+        state.on_ack(&config(Additions::DRAIN), &full_ack(3_000_000, 170_000));
+        state.draining == SHALLOW
+    };
+    assert!(joins(1, 300_002), "in one of two BDP at most RTT falls whenever flows lose something");
+    assert!(!joins(1, 300_003), "it is deeper");
+    assert!(!joins(0, 300_002), "nothing was lost");
 }
 
 #[test]
@@ -474,7 +496,7 @@ fn drain_is_due_when_rtt_stays_longer_than_our_queue_makes_it() {
         until(&mut state, 0, rtt_us, 40_000, SHALLOW)
     };
     assert!(first_drain(221_000) < 2_000_000, "two segments of 1 kB are 10 ms, the BDP being 20 kB");
-    assert_eq!(first_drain(200_000), 45_000_000);
+    assert_eq!(first_drain(200_000), 4_000_000);
 }
 
 #[test]
@@ -616,6 +638,21 @@ fn best_is_offered_to_a_link_that_varies_where_its_queue_runs_dry() {
     assert_eq!(target(RawFsat { target: 70_000, ..varies }, 112_000), 70_000, "it limits nothing");
     let drain = RawFsat { draining: DEEP, drain_rcv_bytes: 20_000, ..varies };
     assert_eq!(target(drain, 149_000), 40_000, "a drain makes RTT fall");
+}
+
+#[test]
+fn best_does_not_follow_what_arrives_where_that_says_nothing_of_the_next_period() {
+    // 12,000 bytes arrive, after a mean of 20,000 and `arrived` in the last period.
+    let state = |falls, arrived| {
+        let slow = RawFsat { away: 8000, apart: 8000, falls, arrived, ..standing(0) };
+        let mut state = RawFsat { target: 2000, rtt_low_us: 1, ..slow };
+        state.on_ack(&config(Additions::DRAIN), &RawAck { delivered: 12_000, ..full_ack(100_000, 200_000) });
+        state
+    };
+    let [less, same] = [19_999, 20_000].map(|arrived| state(6554, arrived));
+    assert_eq!((less.away, less.apart, same.apart), (8000, 7999, 8000), "an eighth for the new one");
+    assert_eq!((less.target, same.target), (24_000, 51_000), "(8), and the mean 19,000 and four times 8000");
+    assert_eq!(state(6553, 20_000).target, 24_000);
 }
 
 #[test]

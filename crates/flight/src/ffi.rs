@@ -53,6 +53,8 @@ pub struct RawFsat {
     pub flight_n: u32,
     pub s: u32,
     pub dev: u32,
+    pub away: u32,
+    pub apart: u32,
     pub period_flight: u32,
     pub losses_radio: u32,
     pub losses_congestion: u32,
