@@ -258,7 +258,7 @@ FSAT_INLINE void fsat_headroom(struct fsat *f, __u32 rcv)
 	f->s = fsat_average(f->s, rcv);
 }
 
-/* FSAT_ADD_BEST where the rate varies so fast that what arrives in one period says nothing of the next. */
+/* FSAT_ADD_DRAIN: the rate varies so fast that what arrives in one period says nothing of the next. */
 FSAT_INLINE int fsat_memoryless(const struct fsat *f) { return fsat_varies(f) && f->apart >= f->away; }
 
 /* (9): tw_rcv_bytes, the BDP and room for its variation. By (8) what arrived bounds that, but not where it means nothing. */

@@ -641,7 +641,7 @@ fn best_is_offered_to_a_link_that_varies_where_its_queue_runs_dry() {
 }
 
 #[test]
-fn best_does_not_follow_what_arrives_where_that_says_nothing_of_the_next_period() {
+fn drain_does_not_follow_what_arrives_where_that_says_nothing_of_the_next_period() {
     // 12,000 bytes arrive, after a mean of 20,000 and `arrived` in the last period.
     let state = |falls, arrived| {
         let slow = RawFsat { away: 8000, apart: 8000, falls, arrived, ..standing(0) };
