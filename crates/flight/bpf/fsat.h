@@ -533,10 +533,8 @@ FSAT_INLINE int fsat_outgrown(const struct fsat *f)
  * they give way to us, what arrives goes on growing. */
 FSAT_INLINE int fsat_came_alone(const struct fsat *f)
 {
-	__u32 first = f->rtt_first_us;
-
 	return f->filled && f->flat_periods >= FSAT_FLAT_PERIODS && !fsat_ever_lost(f) &&
-	       first - first / 16 <= f->rtt_min_us && f->rcv_bytes - f->rcv_bytes / 9 <= f->filled;
+	       !fsat_differs(f, f->rtt_min_us, f->rtt_first_us) && f->rcv_bytes - f->rcv_bytes / 9 <= f->filled;
 }
 
 FSAT_INLINE int fsat_drain_due(const struct fsat *f, const struct fsat_ack *a)
