@@ -258,21 +258,25 @@ FSAT_INLINE void fsat_headroom(struct fsat *f, __u32 rcv)
 	f->s = fsat_average(f->s, rcv);
 }
 
-/* FSAT_ADD_DRAIN: the rate varies so fast that what arrives in one period says nothing of the next. */
-FSAT_INLINE int fsat_memoryless(const struct fsat *f) { return fsat_varies(f) && f->apart >= f->away; }
+/* FSAT_ADD_DRAIN: the rate varies so fast that what arrives in one period says nothing of the next. Of many segments it costs delay
+ * for nothing. */
+FSAT_INLINE int fsat_memoryless(const struct fsat *f, __u32 mss)
+{
+	return fsat_varies(f) && f->apart >= f->away && fsat_few(f->s, mss);
+}
 
 /* (9): tw_rcv_bytes, the BDP and room for its variation. By (8) what arrived bounds that, but not where it means nothing. */
-FSAT_INLINE __u32 fsat_tw_rcv_bytes(const struct fsat *f, __u32 rcv)
+FSAT_INLINE __u32 fsat_tw_rcv_bytes(const struct fsat *f, __u32 rcv, __u32 mss)
 {
-	if (fsat_memoryless(f))
+	if (fsat_memoryless(f, mss))
 		return fsat_amount(f->s + 4ULL * f->away);
 	return fsat_min(fsat_amount(f->s + 4ULL * f->dev), fsat_room(f, rcv));
 }
 
 /* judge(1), once per rtt_min: target_n+1, (5) to (7). */
-FSAT_INLINE __u32 fsat_judge1(const struct fsat *f, __u32 rcv)
+FSAT_INLINE __u32 fsat_judge1(const struct fsat *f, __u32 rcv, __u32 mss)
 {
-	__u32 tw = fsat_tw_rcv_bytes(f, rcv);
+	__u32 tw = fsat_tw_rcv_bytes(f, rcv, mss);
 
 	if (fsat_nothing_queues(f) && !fsat_rtt_queues(f))
 		return FSAT_NO_LIMIT;                          /* (5) */
@@ -768,7 +772,7 @@ FSAT_INLINE void fsat_judge_period(struct fsat *f, const struct fsat_config *c, 
 	f->flight_n = f->period_flight;
 	if (!understates || arrived >= f->s)
 		fsat_headroom(f, arrived);
-	target = fsat_judge1(f, arrived);
+	target = fsat_judge1(f, arrived, a->mss);
 	f->dry_periods = target == FSAT_NO_LIMIT ? fsat_min(f->dry_periods + 1, FSAT_DRY_PERIODS) : 0;
 	f->target = fsat_max(target == FSAT_NO_LIMIT && fsat_refills(f, a->mss) ? f->target : target, floor);
 	fsat_note_best(f, c, a->now_us);

@@ -642,17 +642,19 @@ fn best_is_offered_to_a_link_that_varies_where_its_queue_runs_dry() {
 
 #[test]
 fn drain_does_not_follow_what_arrives_where_that_says_nothing_of_the_next_period() {
-    // 12,000 bytes arrive, after a mean of 20,000 and `arrived` in the last period.
-    let state = |falls, arrived| {
-        let slow = RawFsat { away: 8000, apart: 8000, falls, arrived, ..standing(0) };
+    // 8000 bytes less than the mean arrive, after `arrived` in the last period.
+    let state = |falls, s, arrived| {
+        let slow = RawFsat { s, away: 8000, apart: 8000, falls, arrived, ..standing(0) };
         let mut state = RawFsat { target: 2000, rtt_low_us: 1, ..slow };
-        state.on_ack(&config(Additions::DRAIN), &RawAck { delivered: 12_000, ..full_ack(100_000, 200_000) });
+        let ack = RawAck { delivered: s - 8000, ..full_ack(100_000, 200_000) };
+        state.on_ack(&config(Additions::DRAIN), &ack);
         state
     };
-    let [less, same] = [19_999, 20_000].map(|arrived| state(6554, arrived));
+    let [less, same] = [15_999, 16_000].map(|arrived| state(6554, 16_000, arrived));
     assert_eq!((less.away, less.apart, same.apart), (8000, 7999, 8000), "an eighth for the new one");
-    assert_eq!((less.target, same.target), (24_000, 51_000), "(8), and the mean 19,000 and four times 8000");
-    assert_eq!(state(6553, 20_000).target, 24_000);
+    assert_eq!((less.target, same.target), (16_000, 47_000), "(8), and the mean 15,000 and four times 8000");
+    assert_eq!(state(6553, 16_000, 16_000).target, 16_000, "the rate does not vary");
+    assert_eq!(state(6554, 18_000, 18_000).target, 20_000, "more than sixteen segments");
 }
 
 #[test]
