@@ -26,6 +26,7 @@ struct connection {
 	__u32 state;         /* enum tcp_ca_state */
 	__u32 paced_us;      /* when the rate was last set, */
 	__u32 paced_cwnd;    /* and the window then, packets */
+	__u32 clock_us;      /* TAI less the clock of TCP */
 	struct fsat fsat;    /* with what is above, what every ACK needs fills two cache lines */
 	__u32 prior_cwnd;    /* before the last loss, for undoing it */
 	__u32 prr_delivered; /* packets since recovery began, RFC 9937 */

@@ -13,6 +13,9 @@
 #include "helpers.h"
 #include "connection.h"
 
+static __u64 (*const bpf_ktime_get_ns)(void) = (void *)5;
+static __u64 (*const bpf_ktime_get_tai_ns)(void) = (void *)208;
+
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
 const volatile struct options options SEC(".rodata.options");
@@ -100,12 +103,18 @@ INLINE void grow(struct sock *sk, struct connection *c, u32 acked)
 
 /* ---- each ACK ---- */
 
+/* By a clock that other hosts have as well, as far as they are synchronized: flows that share a path drain together. */
+INLINE u32 now_us(const struct tcp_sock *tp, const struct connection *c)
+{
+	return (u32)tp->tcp_mstamp + c->clock_us;
+}
+
 INLINE struct fsat_ack measured(const struct tcp_sock *tp, const struct connection *c, const struct rate_sample *rs)
 {
 	long rtt = rs->rtt_us;
 
 	return (struct fsat_ack){
-		.now_us = (u32)tp->tcp_mstamp,
+		.now_us = now_us(tp, c),
 		.rtt_us = rtt > 0 ? (u32)rtt : 0,
 		.delivered = bytes(tp, rs->acked_sacked),
 		.flight = bytes(tp, tp->packets_out - tp->sacked_out),
@@ -376,8 +385,9 @@ int fsat_tcp_init(u64 *ctx)
 		.options = { .base = options.base, .additions = options.additions },
 		.cwnd = tp->snd_cwnd,
 		.una = tp->snd_una,
+		.clock_us = (u32)((bpf_ktime_get_tai_ns() - bpf_ktime_get_ns()) / 1000),
 	};
-	fsat_init(&c->fsat, &config_, (u32)tp->tcp_mstamp, bytes(tp, tp->snd_cwnd));
+	fsat_init(&c->fsat, &config_, now_us(tp, c), bytes(tp, tp->snd_cwnd));
 	return 0;
 }
 

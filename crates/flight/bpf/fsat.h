@@ -53,13 +53,11 @@
 #define FSAT_LOSSY_US        24000000U /* but not so long after a loss: others may fill the buffer */
 #define FSAT_DELAYED_ACK_US   40000U   /* Linux's */
 #define FSAT_SINGLE_ACKS      16U      /* so many in a row for one segment: this receiver delays none */
-#define FSAT_DRAIN_FIRST_US   2000000U /* a drain is due: at first, after the begin */
+#define FSAT_DRAIN_TICK_US    (1U << 21) /* drains begin at ticks of a clock that senders share, each 2.1 s, so that flows drain together. A
+                                          * power of two, as how many lie between drains: who drains rarely does so when all others do */
 #define FSAT_FLAT_PERIODS     3U       /* so many at least before RTT first rose: we have filled the link, not others */
-#define FSAT_DRAIN_AGAIN_US   2000000U /* after one that found another RTT than it looked for */
-#define FSAT_DRAIN_DOUBT_US   4000000U /* where nobody fills the buffer: who came last may take others' queue for its path. After each
-                                        * drain that brought nothing new as much longer, */
-#define FSAT_DRAIN_US        45000000U /* up to this; and otherwise, after the queue was last dry */
-#define FSAT_DRAIN_REST_US    1000000U /* at the earliest after another, if the queue is not ours */
+#define FSAT_DRAIN_RARELY     4U       /* each 2^this ticks at most, 34 s; so often where the rate varies, or who came alone; */
+#define FSAT_DRAIN_DISTURBED  5U       /* each 2^this where others fill the buffer: it would only leave them what was won */
 #define FSAT_DRAIN_JOIN_US    2000000U /* at the earliest after the queue was dry, if others drain */
 #define FSAT_DRAIN_ALONE_US   8000000U /* and after it ran dry by itself, once drains bring nothing new: */
 #define FSAT_DRAIN_QUIET      2U       /* so many in a row, */
@@ -81,7 +79,7 @@ struct fsat_config {
 
 /* One ACK of TCP, or one report of the tunnel. */
 struct fsat_ack {
-	__u32 now_us;      /* wraps */
+	__u32 now_us;      /* wraps; drains begin at its ticks (FSAT_DRAIN_TICK_US), so one that other senders have as well is best */
 	__u32 rtt_us;      /* this ACK's RTT sample, 0 = none */
 	__u32 delivered;   /* bytes newly known to have arrived (cumulative + SACK) */
 	__u32 flight;      /* bytes outstanding now: sent, neither acknowledged nor SACKed */
@@ -505,18 +503,35 @@ FSAT_INLINE void fsat_note_rtt(struct fsat *f, const struct fsat_ack *a)
 		f->sole = 0;
 }
 
-/* How long after the queue was last dry. */
-FSAT_INLINE __u32 fsat_drain_after(const struct fsat *f)
+/* Whether there was a multiple of `every_us`, a power of two, `rest_us` after `since_us` or later. */
+FSAT_INLINE int fsat_ticked(__u32 now_us, __u32 since_us, __u32 rest_us, __u32 every_us)
+{
+	__u32 tick = ((since_us + rest_us - 1) | (every_us - 1)) + 1;
+
+	return now_us - since_us >= tick - since_us;
+}
+
+/* How often drains are due: each 2^this ticks. Who came last may take others' queue for its path, so each 2, but after each drain
+ * that brought nothing new more rarely: about as many ticks as there have been since the first of them. */
+FSAT_INLINE __u32 fsat_drain_ticks(const struct fsat *f)
 {
 	if (fsat_varies(f))
-		return FSAT_DRAIN_US;
-	if (!f->rtt_found_us)
-		return FSAT_DRAIN_FIRST_US;
+		return FSAT_DRAIN_RARELY;
 	if (f->rtt_known != FSAT_RTT_KNOWN)
-		return FSAT_DRAIN_AGAIN_US;
-	if (f->sole || !fsat_undisturbed(f, 8))
-		return FSAT_DRAIN_US;
-	return fsat_min(fsat_amount(FSAT_DRAIN_DOUBT_US * (1ULL + f->quiet)), FSAT_DRAIN_US);
+		return 0;
+	if (f->sole)
+		return FSAT_DRAIN_RARELY;
+	if (!fsat_undisturbed(f, 8))
+		return FSAT_DRAIN_DISTURBED;
+	return f->quiet < 1 ? 1 : f->quiet < 3 ? 2 : f->quiet < 7 ? 3 : FSAT_DRAIN_RARELY;
+}
+
+/* Half of what lies between drains has to have passed since the queue was dry, on average all of it; before the first drain one tick. */
+FSAT_INLINE int fsat_drain_ticked(const struct fsat *f, __u32 now_us, __u32 ticks)
+{
+	__u32 every = FSAT_DRAIN_TICK_US << ticks;
+
+	return fsat_ticked(now_us, f->dry_us, f->rtt_found_us || ticks ? every / 2 : every, every);
 }
 
 /* RTT comes down to rtt_min without us, on a link that varies or because others see to it: no need to join them. */
@@ -543,16 +558,14 @@ FSAT_INLINE int fsat_came_alone(const struct fsat *f)
 
 FSAT_INLINE int fsat_drain_due(const struct fsat *f, const struct fsat_ack *a)
 {
-	__u32 dry = a->now_us - f->dry_us, drained = a->now_us - f->drained_us;
-
-	if (dry >= fsat_drain_after(f) || (dry >= FSAT_DRAIN_AGAIN_US && fsat_outgrown(f)))
+	if (fsat_drain_ticked(f, a->now_us, fsat_outgrown(f) ? 0 : fsat_drain_ticks(f)))
 		return 1;
 	if (fsat_varies(f))
 		return 0;
-	if (f->foreign >= FSAT_FOREIGN_PERIODS && drained >= FSAT_DRAIN_REST_US)
+	if (f->foreign >= FSAT_FOREIGN_PERIODS && fsat_ticked(a->now_us, f->drained_us, FSAT_DRAIN_TICK_US / 4, FSAT_DRAIN_TICK_US / 2))
 		return 1;
-	return dry >= FSAT_DRAIN_JOIN_US && fsat_differs(f, a->rtt_us, f->rtt_usual_us) && !fsat_dry_alone(f, a->now_us, a->mss) &&
-	       !f->sole;
+	return a->now_us - f->dry_us >= FSAT_DRAIN_JOIN_US && fsat_differs(f, a->rtt_us, f->rtt_usual_us) &&
+	       !fsat_dry_alone(f, a->now_us, a->mss) && !f->sole;
 }
 
 /* Whether the queue can be expected to be ours alone and rtt_min to be right, so that emptying it is enough to see that.
@@ -696,6 +709,13 @@ FSAT_INLINE int fsat_low_is_drain(const struct fsat *f, __u32 mss)
 	return f->rtt_known != FSAT_RTT_DOUBTED || fsat_crowded(f, mss) || !fsat_undisturbed(f, 8);
 }
 
+/* RTT has fallen to rtt_min, but that may be others' queue, to which it was raised or which was there when we came: the first drains
+ * that find it look below. */
+FSAT_INLINE int fsat_looks_deeper(const struct fsat *f)
+{
+	return f->draining && f->rtt_known == FSAT_RTT_KNOWN && f->quiet < FSAT_DRAIN_QUIET && !f->sole && !fsat_varies(f);
+}
+
 FSAT_INLINE void fsat_learn_rtt_min(struct fsat *f, const struct fsat_ack *a)
 {
 	__u32 low = f->rtt_low_us;
@@ -708,8 +728,14 @@ FSAT_INLINE void fsat_learn_rtt_min(struct fsat *f, const struct fsat_ack *a)
 			f->dry_us = a->now_us;
 	}
 	if (seen && f->rtt_known != FSAT_RTT_UNKNOWN) {
-		fsat_confirm(f, a);
-		return;
+		if (!fsat_looks_deeper(f)) {
+			fsat_confirm(f, a);
+			return;
+		}
+		if (f->draining == FSAT_DRAIN_SHALLOW) {
+			f->draining = FSAT_DRAIN_DEEP;
+			f->falls_us = a->now_us;
+		}
 	}
 	f->rtt_low_us = fsat_min(low, a->rtt_us);
 	if (f->draining) {

@@ -4,6 +4,9 @@ use super::{DEEP, DOUBTED, KNOWN, SHALLOW, UNKNOWN, ack, config, full_ack, stand
 use crate::core::Additions;
 use crate::ffi::{NO_LIMIT, RawAck, RawFsat};
 
+/// `FSAT_DRAIN_TICK_US`.
+const TICK: u32 = 1 << 21;
+
 /// ACKs every 10 ms from `from` on, until the drain begins or ends; when it did.
 fn until(state: &mut RawFsat, from: u32, rtt_us: u32, flight: u32, draining: u32) -> u32 {
     let times = (0..10_000).map(|n| from + 10_000 * n);
@@ -21,7 +24,7 @@ fn drain_stops_sending_until_little_is_in_flight() {
     let mut state = RawFsat { rtt_known: DOUBTED, ..standing(0) };
     state.rtt_low_us = 190_000; // so that 200 ms are no news
     let due = until(&mut state, 0, 200_000, 40_000, DEEP);
-    assert_eq!(due, 2_000_000);
+    assert_eq!(due, 2_100_000, "the first ACK after a tick");
     assert_eq!(state.space, 4000, "four segments, which is more than an eighth of the BDP");
     let left = |s, steady| {
         let mut few = RawFsat { draining: DEEP, drain_rcv_bytes: 4000, s, steady, ..state };
@@ -34,15 +37,54 @@ fn drain_stops_sending_until_little_is_in_flight() {
 
 #[test]
 fn drain_is_gentle_once_rtt_min_is_known() {
-    let mut state = RawFsat { draining: SHALLOW, drain_rcv_bytes: 20_000, rtt_known: KNOWN, ..standing(0) };
+    let begun = RawFsat { draining: SHALLOW, drain_rcv_bytes: 20_000, rtt_known: KNOWN, ..standing(0) };
+    let mut state = RawFsat { quiet: 2, ..begun };
     state.on_ack(&config(Additions::DRAIN), &ack(10_000, 200_000, 40_000));
     assert_eq!(state.space, 39_000, "half of what arrived less");
     until(&mut state, 20_000, 112_500, 40_000, 0);
     assert_eq!(
         (state.rtt_known, state.quiet, state.drains),
-        (KNOWN, 1, 0),
+        (KNOWN, 3, 0),
         "an eighth above rtt_min is enough"
     );
+}
+
+#[test]
+fn drain_looks_below_rtt_min_at_first() {
+    let begun = RawFsat { draining: SHALLOW, drain_rcv_bytes: 20_000, rtt_known: KNOWN, ..standing(0) };
+    let seen = |state: RawFsat| {
+        let mut state = RawFsat { rtt_found_us: 100_000, ..state };
+        state.on_ack(&config(Additions::DRAIN), &ack(10_000, 112_500, 40_000));
+        state
+    };
+    let [first, second, third] = [0, 1, 2].map(|quiet| seen(RawFsat { quiet, ..begun }));
+    assert_eq!([first.draining, second.draining, third.draining], [DEEP, DEEP, 0]);
+    assert_eq!(seen(RawFsat { sole: 1, ..begun }).draining, 0, "nobody else is there");
+    assert_eq!(seen(RawFsat { falls: 6554, ..begun }).draining, 0, "the rate varies");
+    let ended = |rtt_us, flight| {
+        let mut state = first;
+        let took = until(&mut state, 20_000, rtt_us, flight, 0);
+        (took, state.rtt_min_us, state.rtt_known, state.quiet)
+    };
+    assert_eq!(ended(112_500, 10_000), (50_000, 100_000, KNOWN, 1), "half an RTT after it last fell");
+    assert_eq!(ended(80_000, 3500), (40_000, 80_000, UNKNOWN, 0), "it was others' queue");
+}
+
+#[test]
+fn drain_begins_at_ticks_so_that_flows_drain_together() {
+    let begins = |dry_us: u32, rtt_found_us| {
+        let mut state = RawFsat { rtt_known: DOUBTED, rtt_found_us, rtt_low_us: 1, ..standing(dry_us) };
+        dry_us.wrapping_add(until(&mut state, dry_us, 200_000, 40_000, DEEP))
+    };
+    for tick in [10 * TICK, 0] {
+        let at = |since: u32, found| begins(tick.wrapping_sub(since), found).wrapping_sub(tick);
+        assert_eq!(
+            [at(1_048_576, 1), at(1_500_000, 1), at(2_090_000, 1)].map(|late| late < 10_000),
+            [true; 3]
+        );
+        assert_eq!(at(1_040_000, 1) / TICK, 1, "half of what lies between drains has to have passed");
+        assert_eq!((at(TICK, 0) / TICK, at(2_090_000, 0) / TICK), (0, 1), "before the first, all of it");
+    }
 }
 
 #[test]
@@ -65,8 +107,8 @@ fn drain_is_due_where_rtt_sinks_in_small_steps() {
 #[test]
 fn drain_is_shallow_where_the_rate_was_the_same_for_eight_periods() {
     let begun = |steady, foreign| {
-        let mut state = RawFsat { steady, foreign, rtt_low_us: 1, period_start_us: 1_990_000, ..standing(0) };
-        state.on_ack(&config(Additions::DRAIN), &ack(2_000_000, 200_000, 40_000));
+        let mut state = RawFsat { steady, foreign, rtt_low_us: 1, period_start_us: TICK - 1, ..standing(0) };
+        state.on_ack(&config(Additions::DRAIN), &ack(TICK, 200_000, 40_000));
         (state.draining, state.space)
     };
     assert_eq!(begun(8, 0), (SHALLOW, 17_500), "an eighth less than the BDP");
@@ -167,12 +209,12 @@ fn drain_that_found_more_is_refuted_by_rtt_min_itself() {
 fn drain_joins_others_but_not_where_the_queue_runs_dry_by_itself() {
     let joins_with = |s, quiet, alone_us, sole| {
         let known = RawFsat { rtt_found_us: 100_000, rtt_known: KNOWN, rtt_low_us: 1, ..standing(0) };
-        let mut state = RawFsat { s, quiet, alone_us, sole, period_start_us: 9_990_000, ..known };
-        state.on_ack(&config(Additions::DRAIN), &ack(10_000_000, 170_000, 40_000));
+        let mut state = RawFsat { s, quiet, alone_us, sole, period_start_us: 8_090_000, ..known };
+        state.on_ack(&config(Additions::DRAIN), &ack(8_100_000, 170_000, 40_000));
         state.draining == SHALLOW
     };
     let joins = |quiet, alone_us, sole| joins_with(20_000, quiet, alone_us, sole);
-    assert!(joins(2, 0, 0), "that was ten seconds ago");
+    assert!(joins(2, 0, 0), "that was eight seconds ago");
     assert!(joins(1, 5_000_000, 0), "as long as drains bring news");
     assert!(!joins(2, 5_000_000, 0));
     assert!(!joins(2, 0, 1), "nobody else is there: the rate has risen");
@@ -242,9 +284,9 @@ fn drain_learns_what_filled_the_link_when_rtt_first_rises() {
 #[test]
 fn drain_is_spared_to_who_came_alone() {
     let alone = RawFsat { rtt_first_us: 114_000, flat_periods: 3, filled: 18_000, ..standing(0) };
-    let alone = RawFsat { period_start_us: 1_990_000, rtt_low_us: 1, ..alone };
+    let alone = RawFsat { period_start_us: TICK - 1, rtt_low_us: 1, ..alone };
     let after = |mut state: RawFsat| {
-        state.on_ack(&config(Additions::DRAIN), &ack(2_000_000, 200_000, 40_000));
+        state.on_ack(&config(Additions::DRAIN), &ack(TICK, 200_000, 40_000));
         state
     };
     let spared = after(alone);
@@ -252,7 +294,7 @@ fn drain_is_spared_to_who_came_alone() {
         (spared.draining, spared.drains, spared.rtt_known, spared.rtt_found_us),
         (0, 0, KNOWN, 100_000)
     );
-    assert_eq!((spared.dry_us, spared.target), (2_000_000, 40_000), "the next one is due as after a drain");
+    assert_eq!((spared.dry_us, spared.target), (TICK, 40_000), "the next one is due as after a drain");
     assert_eq!(spared.sole, 1);
     let drains = |state| after(state).draining != 0;
     assert!(drains(RawFsat { filled: 17_000, ..alone }), "20,000 bytes arrive, an eighth more than then");
@@ -291,8 +333,8 @@ fn drain_is_no_news_for_long_where_the_rate_varies() {
         state.on_ack(&config(Additions::DRAIN), &full_ack(after_us, 200_000));
         state.draining != 0
     };
-    assert!(due(6553, 2_000_000) && !due(6554, 2_000_000));
-    assert!(!due(6554, 44_999_999) && due(6554, 45_000_000));
+    assert!(due(6553, TICK) && !due(6554, TICK));
+    assert!(!due(6554, 16 * TICK - 1) && due(6554, 16 * TICK));
 }
 
 #[test]
@@ -304,18 +346,20 @@ fn drain_is_due_the_later_the_more_of_them_brought_nothing_new() {
         state.draining != 0
     };
     let ours = RawFsat { high_us: [800_000, 0], ..standing(0) };
-    let quiet = |quiet, after_us| due(RawFsat { quiet, ..ours }, after_us);
-    assert!(!quiet(0, 3_999_999) && quiet(0, 4_000_000));
-    assert!(!quiet(2, 11_999_999) && quiet(2, 12_000_000));
-    assert!(!quiet(10, 43_999_999) && quiet(10, 44_000_000));
-    assert!(!quiet(11, 44_999_999) && quiet(11, 45_000_000) && quiet(u32::MAX, 45_000_000));
-    for other in [
-        RawFsat { sole: 1, ..ours },
-        RawFsat { losses_congestion: 1, ..ours },
-        RawFsat { high_us: [800_008, 0], ..ours },
-    ] {
-        assert!(!due(other, 4_000_000) && due(other, 45_000_000), "{other:?}");
-    }
+    let ticks = |quiet: u32| {
+        (0..6).map(|power| 1 << power).find(|ticks| due(RawFsat { quiet, ..ours }, ticks * TICK))
+    };
+    assert_eq!([ticks(0), ticks(1), ticks(2), ticks(3)], [Some(2), Some(4), Some(4), Some(8)]);
+    assert_eq!([ticks(6), ticks(7), ticks(u32::MAX)], [Some(8), Some(16), Some(16)]);
+    assert!(!due(ours, 2 * TICK - 1));
+    let every = |other: RawFsat| (0..7).map(|power| 1 << power).find(|ticks| due(other, ticks * TICK));
+    assert_eq!(every(RawFsat { sole: 1, ..ours }), Some(16), "who came alone");
+    let lossy = |ticks| {
+        let lost_us = ticks * TICK - 23_000_000;
+        due(RawFsat { losses_congestion: 1, lost_us, ..ours }, ticks * TICK)
+    };
+    assert_eq!((lossy(16), lossy(32)), (false, true), "others fill the buffer");
+    assert_eq!(every(RawFsat { high_us: [800_008, 0], ..ours }), Some(32));
 }
 
 #[test]
@@ -383,8 +427,8 @@ fn drain_is_not_due_before_anything_queued() {
     state.rtt_low_us = 1; // so that the last RTTs are no news
     assert_eq!(
         until(&mut state, 10_000_000, 180_000, 40_000, SHALLOW),
-        1_990_000,
-        "2 s after the last of them"
+        2_590_000,
+        "at 12,582,912, the first tick that is one after the last of them"
     );
 }
 
@@ -401,7 +445,7 @@ fn drain_takes_the_least_rtt_for_others_drain_but_not_on_a_longer_route() {
         }
         last
     };
-    assert_eq!(next(DOUBTED, 20_000), 2_000_000, "no queue makes it: the route is longer");
+    assert_eq!(next(DOUBTED, 20_000), 2_100_000, "no queue makes it: the route is longer");
     assert_eq!(next(DOUBTED, 16_000), 4_000_000, "few segments: others may have drained");
     assert_eq!(next(UNKNOWN, 20_000), 4_000_000);
 }
@@ -413,28 +457,28 @@ fn drain_is_due_when_rtt_stays_longer_than_our_queue_makes_it() {
         (state.rtt_usual_us, state.dev) = (rtt_us, 0);
         until(&mut state, 0, rtt_us, 40_000, SHALLOW)
     };
-    assert!(first_drain(221_000) < 2_000_000, "two segments of 1 kB are 10 ms, the BDP being 20 kB");
-    assert_eq!(first_drain(200_000), 4_000_000);
+    assert_eq!(first_drain(221_000), 1_050_000, "half a tick; two segments are 10 ms, the BDP being 20 kB");
+    assert_eq!(first_drain(200_000), 4_200_000, "two");
 }
 
 #[test]
 fn drain_is_due_where_the_bdp_has_grown_by_half() {
     let due = |drained_s, now_us, losses_radio, falls| {
         let known = RawFsat { rtt_found_us: 100_000, rtt_known: KNOWN, rtt_low_us: 1, ..standing(0) };
-        let mut state = RawFsat { drained_s, losses_radio, falls, period_start_us: 1_990_000, ..known };
+        let mut state = RawFsat { drained_s, losses_radio, falls, period_start_us: TICK - 10_000, ..known };
         state.on_ack(&config(Additions::DRAIN), &ack(now_us, 200_000, 40_000));
         state.draining != 0
     };
-    assert!(due(13_333, 2_000_000, 0, 6553) && !due(13_334, 2_000_000, 0, 6553));
-    assert!(!due(13_333, 1_999_999, 0, 0) && !due(0, 2_000_000, 0, 0), "not at once, nor before the first");
-    assert!(!due(13_333, 2_000_000, 1, 0) && !due(13_333, 2_000_000, 0, 6554));
+    assert!(due(13_333, TICK, 0, 6553) && !due(13_334, TICK, 0, 6553));
+    assert!(!due(13_333, TICK - 1, 0, 0) && !due(0, TICK, 0, 0), "not at once, nor before the first");
+    assert!(!due(13_333, TICK, 1, 0) && !due(13_333, TICK, 0, 6554));
 }
 
 #[test]
 fn drain_is_due_at_first_also_where_the_buffer_is_full_from_the_begin() {
     let drains = |losses_radio| {
         let mut state = RawFsat { losses_radio, rtt_low_us: 1, ..standing(0) };
-        for n in 0..201 {
+        for n in 0..211 {
             state.target = NO_LIMIT;
             state.on_ack(&config(Additions::DRAIN), &ack(10_000 * n, 105_000, 40_000));
         }
@@ -544,8 +588,8 @@ fn drain_takes_two_segments_for_chance_as_far_as_ours_can_be() {
 #[test]
 fn drain_goes_back_in_a_crowd_to_no_more_than_is_usual() {
     let began = |s| {
-        let mut state = RawFsat { rtt_low_us: 1, s, period_start_us: 1_990_000, ..standing(0) };
-        state.on_ack(&config(Additions::DRAIN), &ack(2_000_000, 200_000, 40_000));
+        let mut state = RawFsat { rtt_low_us: 1, s, period_start_us: TICK - 1, ..standing(0) };
+        state.on_ack(&config(Additions::DRAIN), &ack(TICK, 200_000, 40_000));
         state.drain_rcv_bytes
     };
     assert_eq!((began(16_000), began(18_000)), (16_000, 20_000), "of the last period's 20 kB");
