@@ -56,8 +56,8 @@
 #define FSAT_DRAIN_TICK_US    (1U << 21) /* drains begin at ticks of a clock that senders share, each 2.1 s, so that flows drain together. A
                                           * power of two, as how many lie between drains: who drains rarely does so when all others do */
 #define FSAT_FLAT_PERIODS     3U       /* so many at least before RTT first rose: we have filled the link, not others */
-#define FSAT_DRAIN_RARELY     4U       /* each 2^this ticks at most, 34 s; so often where the rate varies, or who came alone; */
-#define FSAT_DRAIN_DISTURBED  5U       /* each 2^this where others fill the buffer: it would only leave them what was won */
+#define FSAT_DRAIN_RARELY     4U       /* each 2^this ticks, 34 s, after many that brought nothing new, or where the rate varies; */
+#define FSAT_DRAIN_SELDOM     5U       /* each 2^this of who came alone, or where others fill the buffer and would get what was won */
 #define FSAT_DRAIN_JOIN_US    2000000U /* at the earliest after the queue was dry, if others drain */
 #define FSAT_DRAIN_ALONE_US   8000000U /* and after it ran dry by itself, once drains bring nothing new: */
 #define FSAT_DRAIN_QUIET      2U       /* so many in a row, */
@@ -519,10 +519,8 @@ FSAT_INLINE __u32 fsat_drain_ticks(const struct fsat *f)
 		return FSAT_DRAIN_RARELY;
 	if (f->rtt_known != FSAT_RTT_KNOWN)
 		return 0;
-	if (f->sole)
-		return FSAT_DRAIN_RARELY;
-	if (!fsat_undisturbed(f, 8))
-		return FSAT_DRAIN_DISTURBED;
+	if (f->sole || !fsat_undisturbed(f, 8))
+		return FSAT_DRAIN_SELDOM;
 	return f->quiet < 1 ? 1 : f->quiet < 3 ? 2 : f->quiet < 7 ? 3 : FSAT_DRAIN_RARELY;
 }
 

@@ -353,7 +353,7 @@ fn drain_is_due_the_later_the_more_of_them_brought_nothing_new() {
     assert_eq!([ticks(6), ticks(7), ticks(u32::MAX)], [Some(8), Some(16), Some(16)]);
     assert!(!due(ours, 2 * TICK - 1));
     let every = |other: RawFsat| (0..7).map(|power| 1 << power).find(|ticks| due(other, ticks * TICK));
-    assert_eq!(every(RawFsat { sole: 1, ..ours }), Some(16), "who came alone");
+    assert_eq!(every(RawFsat { sole: 1, ..ours }), Some(32), "who came alone");
     let lossy = |ticks| {
         let lost_us = ticks * TICK - 23_000_000;
         due(RawFsat { losses_congestion: 1, lost_us, ..ours }, ticks * TICK)
