@@ -9,11 +9,11 @@ const TICK: u32 = 1 << 21;
 
 /// ACKs every 10 ms from `from` on, until the drain begins or ends; when it did.
 fn until(state: &mut RawFsat, from: u32, rtt_us: u32, flight: u32, draining: u32) -> u32 {
-    let times = (0..10_000).map(|n| from + 10_000 * n);
+    let times = (0..10_000).map(|n| from.wrapping_add(10_000 * n));
     for now_us in times {
         state.on_ack(&config(Additions::DRAIN), &ack(now_us, rtt_us, flight));
         if state.draining == draining {
-            return now_us - from;
+            return now_us.wrapping_sub(from);
         }
     }
     panic!("never: {state:?}");
