@@ -656,6 +656,13 @@ FSAT_INLINE int fsat_drain_acts(const struct fsat *f, const struct fsat_ack *a, 
 	return a->rtt_us < low - low / 16 || (emptying && a->now_us - f->dry_us < 8ULL * a->rtt_us);
 }
 
+/* The queue is empty as far as RTT says: now the path is emptied too. */
+FSAT_INLINE void fsat_deepen(struct fsat *f, const struct fsat_ack *a)
+{
+	f->draining = FSAT_DRAIN_DEEP;
+	f->falls_us = a->now_us;
+}
+
 /* RTT falls no more. A shallow drain has shown rtt_min, or it has to go deep. */
 FSAT_INLINE void fsat_settle(struct fsat *f, const struct fsat_ack *a, int seen)
 {
@@ -669,8 +676,7 @@ FSAT_INLINE void fsat_settle(struct fsat *f, const struct fsat_ack *a, int seen)
 			fsat_end_drain(f, a);
 			return;
 		}
-		f->draining = FSAT_DRAIN_DEEP;
-		f->falls_us = a->now_us;
+		fsat_deepen(f, a);
 	}
 }
 
@@ -730,10 +736,8 @@ FSAT_INLINE void fsat_learn_rtt_min(struct fsat *f, const struct fsat_ack *a)
 			fsat_confirm(f, a);
 			return;
 		}
-		if (f->draining == FSAT_DRAIN_SHALLOW) {
-			f->draining = FSAT_DRAIN_DEEP;
-			f->falls_us = a->now_us;
-		}
+		if (f->draining == FSAT_DRAIN_SHALLOW)
+			fsat_deepen(f, a);
 	}
 	f->rtt_low_us = fsat_min(low, a->rtt_us);
 	if (f->draining) {
