@@ -1,6 +1,6 @@
 //! What each addition of `fsat` gains, in virtual time: `cargo run --release -p flight --example ablation [CASE,… [SEED]]`.
 //!
-//! A row is a case, a column a system; docs/flight.md says what the numbers of each case are. The last row is what the
+//! A row is a case, a column a system; docs/flight-search.md says what the numbers of each case are. The last row is what the
 //! parameters in `bpf/fsat.h` are chosen by: how far all cases miss their goals.
 
 #[path = "../tests/sim/mod.rs"]
