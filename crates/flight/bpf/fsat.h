@@ -421,15 +421,23 @@ FSAT_INLINE __u32 fsat_full_ssthresh(const struct fsat *f, __u32 cwnd, __u32 mss
 
 /* ---- FSAT_ADD_DRAIN: what stands in the queue hides rtt_min ---- */
 
+/* RTT has fallen to rtt_min, but that may be others' queue, to which it was raised or which was there when we came: the first drains
+ * that find it look below. */
+FSAT_INLINE int fsat_looks_deeper(const struct fsat *f)
+{
+	return f->draining && f->rtt_known == FSAT_RTT_KNOWN && f->quiet < FSAT_DRAIN_QUIET && !f->sole && !fsat_varies(f);
+}
+
 /* What a drain leaves in flight: too little to queue, enough to go on measuring. A deep one leaves less as long as
  * rtt_min may be too great, for rcv_bytes is too great with it. Four segments at least, in a crowd two: of eight flows, the
- * BDP of a path that carries 15. An ACK of one alone would be delayed, and make RTT look longer. */
+ * BDP of a path that carries 15. An ACK of one alone would be delayed, and make RTT look longer. Who looks deeper is no surer of
+ * rtt_min; but others who fill the buffer would get what that costs. */
 FSAT_INLINE __u32 fsat_drain_level(const struct fsat *f, const struct fsat_ack *a)
 {
 	__u32 bdp = f->drain_rcv_bytes, level = bdp - bdp / 8;
 
 	if (f->draining == FSAT_DRAIN_DEEP)
-		level = f->rtt_known == FSAT_RTT_KNOWN ? bdp / 2 : bdp / 8;
+		level = f->rtt_known == FSAT_RTT_KNOWN && !(fsat_looks_deeper(f) && fsat_undisturbed(f, 8)) ? bdp / 2 : bdp / 8;
 	return fsat_max(level, fsat_amount((fsat_crowded(f, a->mss) ? 2ULL : 4ULL) * a->mss));
 }
 
@@ -511,25 +519,30 @@ FSAT_INLINE int fsat_ticked(__u32 now_us, __u32 since_us, __u32 rest_us, __u32 e
 	return now_us - since_us >= tick - since_us;
 }
 
-/* How often drains are due: each 2^this ticks. Who came last may take others' queue for its path, so each 2, but after each drain
- * that brought nothing new more rarely: about as many ticks as there have been since the first of them. */
+/* How often drains are due: each 2^this ticks. Who came last may take others' queue for its path, so each 2, as who does not know
+ * rtt_min, for they have to drain together; but after each drain that brought nothing new more rarely: about as many ticks as there have
+ * been since the first of them. */
 FSAT_INLINE __u32 fsat_drain_ticks(const struct fsat *f)
 {
 	if (fsat_varies(f))
 		return FSAT_DRAIN_RARELY;
 	if (f->rtt_known != FSAT_RTT_KNOWN)
-		return 0;
+		return 1;
 	if (f->sole || !fsat_undisturbed(f, 8))
 		return FSAT_DRAIN_SELDOM;
 	return f->quiet < 1 ? 1 : f->quiet < 3 ? 2 : f->quiet < 7 ? 3 : FSAT_DRAIN_RARELY;
 }
 
-/* Half of what lies between drains has to have passed since the queue was dry, on average all of it; before the first drain one tick. */
+/* Half of what lies between drains has to have passed since the queue was dry, on average all of it. Of who does not know rtt_min an
+ * eighth: drains take longer than ticks where the queue is long, and who waited for half would miss the others' next. Before the first
+ * drain half where RTT was flat at first, as of who came alone. */
 FSAT_INLINE int fsat_drain_ticked(const struct fsat *f, __u32 now_us, __u32 ticks)
 {
 	__u32 every = FSAT_DRAIN_TICK_US << ticks;
+	int flat = !f->rtt_found_us && f->flat_periods >= FSAT_FLAT_PERIODS;
+	int soon = f->rtt_known != FSAT_RTT_KNOWN && !fsat_varies(f) && !flat;
 
-	return fsat_ticked(now_us, f->dry_us, f->rtt_found_us || ticks ? every / 2 : every, every);
+	return fsat_ticked(now_us, f->dry_us, soon ? every / 8 : every / 2, every);
 }
 
 /* RTT comes down to rtt_min without us, on a link that varies or because others see to it: no need to join them. */
@@ -606,14 +619,14 @@ FSAT_INLINE void fsat_dry(struct fsat *f, const struct fsat_ack *a)
 }
 
 /* rtt_min: the least RTT that the last two drains found, so that it takes two to raise it; three in a crowd, since not all
- * drain together, and five where each has so little that it takes most of them. Where nobody fills the buffer and RTT is less than
+ * drain together, and five where each has so little that it takes most of them, be it that others leave it no more than one segment. Where nobody fills the buffer and RTT is less than
  * twice as great, it may be that one or the other does not drain, and it takes many. `low`: what this one has found. */
 FSAT_INLINE __u32 fsat_least_found(const struct fsat *f, __u32 low, __u32 mss)
 {
 	const __u32 *before = f->rtt_found_before_us;
 	__u32 least = fsat_min(low, f->rtt_found_us);
 
-	if (!fsat_crowded(f, mss))
+	if (!fsat_few(f->s, mss) || fsat_steady(f))
 		return least;
 	least = fsat_min(least, before[0]);
 	if (fsat_segments(f->s, FSAT_LEAST_SEGMENTS, mss))
@@ -711,13 +724,6 @@ FSAT_INLINE void fsat_drain_or_trust(struct fsat *f, const struct fsat_ack *a)
 FSAT_INLINE int fsat_low_is_drain(const struct fsat *f, __u32 mss)
 {
 	return f->rtt_known != FSAT_RTT_DOUBTED || fsat_crowded(f, mss) || !fsat_undisturbed(f, 8);
-}
-
-/* RTT has fallen to rtt_min, but that may be others' queue, to which it was raised or which was there when we came: the first drains
- * that find it look below. */
-FSAT_INLINE int fsat_looks_deeper(const struct fsat *f)
-{
-	return f->draining && f->rtt_known == FSAT_RTT_KNOWN && f->quiet < FSAT_DRAIN_QUIET && !f->sole && !fsat_varies(f);
 }
 
 FSAT_INLINE void fsat_learn_rtt_min(struct fsat *f, const struct fsat_ack *a)

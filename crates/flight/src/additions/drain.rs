@@ -7,6 +7,9 @@ use crate::ffi::{NO_LIMIT, RawAck, RawFsat};
 /// `FSAT_DRAIN_TICK_US`.
 const TICK: u32 = 1 << 21;
 
+/// Who does not know rtt_min drains so often.
+const SECOND: u32 = 2 * TICK;
+
 /// ACKs every 10 ms from `from` on, until the drain begins or ends; when it did.
 fn until(state: &mut RawFsat, from: u32, rtt_us: u32, flight: u32, draining: u32) -> u32 {
     let times = (0..10_000).map(|n| from.wrapping_add(10_000 * n));
@@ -24,7 +27,7 @@ fn drain_stops_sending_until_little_is_in_flight() {
     let mut state = RawFsat { rtt_known: DOUBTED, ..standing(0) };
     state.rtt_low_us = 190_000; // so that 200 ms are no news
     let due = until(&mut state, 0, 200_000, 40_000, DEEP);
-    assert_eq!(due, 2_100_000, "the first ACK after a tick");
+    assert_eq!(due, 4_200_000, "the first ACK after a second tick");
     assert_eq!(state.space, 4000, "four segments, which is more than an eighth of the BDP");
     let left = |s, steady| {
         let mut few = RawFsat { draining: DEEP, drain_rcv_bytes: 4000, s, steady, ..state };
@@ -61,29 +64,35 @@ fn drain_looks_below_rtt_min_at_first() {
     assert_eq!([first.draining, second.draining, third.draining], [DEEP, DEEP, 0]);
     assert_eq!(seen(RawFsat { sole: 1, ..begun }).draining, 0, "nobody else is there");
     assert_eq!(seen(RawFsat { falls: 6554, ..begun }).draining, 0, "the rate varies");
-    let ended = |rtt_us, flight| {
-        let mut state = first;
+    let ended = |rtt_us, flight, losses_radio| {
+        let mut state = RawFsat { losses_radio, ..first };
         let took = until(&mut state, 20_000, rtt_us, flight, 0);
         (took, state.rtt_min_us, state.rtt_known, state.quiet)
     };
-    assert_eq!(ended(112_500, 10_000), (50_000, 100_000, KNOWN, 1), "half an RTT after it last fell");
-    assert_eq!(ended(80_000, 3500), (40_000, 80_000, UNKNOWN, 0), "it was others' queue");
+    assert_eq!(ended(112_500, 5000, 0), (50_000, 100_000, KNOWN, 1), "half an RTT after it last fell");
+    assert_eq!(ended(80_000, 3500, 0), (40_000, 80_000, UNKNOWN, 0), "it was others' queue");
+    let took = |flight, losses| ended(112_500, flight, losses).0;
+    assert_eq!(
+        [took(5001, 0), took(11_000, 1)],
+        [930_000, 50_000],
+        "not to half, unless others fill the buffer"
+    );
 }
 
 #[test]
 fn drain_begins_at_ticks_so_that_flows_drain_together() {
-    let begins = |dry_us: u32, rtt_found_us| {
-        let mut state = RawFsat { rtt_known: DOUBTED, rtt_found_us, rtt_low_us: 1, ..standing(dry_us) };
+    let begins = |dry_us: u32, rtt_found_us, flat_periods| {
+        let begun = RawFsat { rtt_known: DOUBTED, rtt_low_us: 1, filled: 1, ..standing(dry_us) };
+        let mut state = RawFsat { rtt_found_us, flat_periods, ..begun };
         dry_us.wrapping_add(until(&mut state, dry_us, 200_000, 40_000, DEEP))
     };
     for tick in [10 * TICK, 0] {
-        let at = |since: u32, found| begins(tick.wrapping_sub(since), found).wrapping_sub(tick);
-        assert_eq!(
-            [at(1_048_576, 1), at(1_500_000, 1), at(2_090_000, 1)].map(|late| late < 10_000),
-            [true; 3]
-        );
-        assert_eq!(at(1_040_000, 1) / TICK, 1, "half of what lies between drains has to have passed");
-        assert_eq!((at(TICK, 0) / TICK, at(2_090_000, 0) / TICK), (0, 1), "before the first, all of it");
+        let late = |since: u32, found, flat| begins(tick.wrapping_sub(since), found, flat).wrapping_sub(tick);
+        let at = |since, found, flat| late(since, found, flat) / SECOND;
+        assert!([524_288, 2_000_000, 4_190_000].iter().all(|since| late(*since, 1, 3) < 10_000));
+        assert_eq!(at(520_000, 1, 3), 1, "an eighth of what lies between drains has to have passed");
+        assert_eq!([at(524_288, 0, 2), at(520_000, 0, 2)], [0, 1], "before the first as well,");
+        assert_eq!([at(TICK, 0, 3), at(TICK - 10_000, 0, 3)], [0, 1], "but half if RTT was flat at first");
     }
 }
 
@@ -107,8 +116,9 @@ fn drain_is_due_where_rtt_sinks_in_small_steps() {
 #[test]
 fn drain_is_shallow_where_the_rate_was_the_same_for_eight_periods() {
     let begun = |steady, foreign| {
-        let mut state = RawFsat { steady, foreign, rtt_low_us: 1, period_start_us: TICK - 1, ..standing(0) };
-        state.on_ack(&config(Additions::DRAIN), &ack(TICK, 200_000, 40_000));
+        let mut state =
+            RawFsat { steady, foreign, rtt_low_us: 1, period_start_us: SECOND - 1, ..standing(0) };
+        state.on_ack(&config(Additions::DRAIN), &ack(SECOND, 200_000, 40_000));
         (state.draining, state.space)
     };
     assert_eq!(begun(8, 0), (SHALLOW, 17_500), "an eighth less than the BDP");
@@ -284,9 +294,9 @@ fn drain_learns_what_filled_the_link_when_rtt_first_rises() {
 #[test]
 fn drain_is_spared_to_who_came_alone() {
     let alone = RawFsat { rtt_first_us: 114_000, flat_periods: 3, filled: 18_000, ..standing(0) };
-    let alone = RawFsat { period_start_us: TICK - 1, rtt_low_us: 1, ..alone };
+    let alone = RawFsat { period_start_us: SECOND - 1, rtt_low_us: 1, ..alone };
     let after = |mut state: RawFsat| {
-        state.on_ack(&config(Additions::DRAIN), &ack(TICK, 200_000, 40_000));
+        state.on_ack(&config(Additions::DRAIN), &ack(SECOND, 200_000, 40_000));
         state
     };
     let spared = after(alone);
@@ -294,7 +304,7 @@ fn drain_is_spared_to_who_came_alone() {
         (spared.draining, spared.drains, spared.rtt_known, spared.rtt_found_us),
         (0, 0, KNOWN, 100_000)
     );
-    assert_eq!((spared.dry_us, spared.target), (TICK, 40_000), "the next one is due as after a drain");
+    assert_eq!((spared.dry_us, spared.target), (SECOND, 40_000), "the next one is due as after a drain");
     assert_eq!(spared.sole, 1);
     let drains = |state| after(state).draining != 0;
     assert!(drains(RawFsat { filled: 17_000, ..alone }), "20,000 bytes arrive, an eighth more than then");
@@ -333,7 +343,7 @@ fn drain_is_no_news_for_long_where_the_rate_varies() {
         state.on_ack(&config(Additions::DRAIN), &full_ack(after_us, 200_000));
         state.draining != 0
     };
-    assert!(due(6553, TICK) && !due(6554, TICK));
+    assert!(due(6553, SECOND) && !due(6554, SECOND));
     assert!(!due(6554, 16 * TICK - 1) && due(6554, 16 * TICK));
 }
 
@@ -438,16 +448,16 @@ fn drain_takes_the_least_rtt_for_others_drain_but_not_on_a_longer_route() {
         let found = RawFsat { rtt_known, s, rtt_found_us: 160_000, rtt_low_us: 160_000, ..standing(0) };
         let mut state = RawFsat { filled: 1, ..found };
         let mut last = 0;
-        while state.draining == 0 && last < 4_000_000 {
+        while state.draining == 0 && last < 8_000_000 {
             last += 10_000;
             state.on_ack(&config(Additions::DRAIN), &ack(last, 160_000, 40_000));
             (state.steady, state.s, state.rcv_bytes) = (0, s, 20_000);
         }
         last
     };
-    assert_eq!(next(DOUBTED, 20_000), 2_100_000, "no queue makes it: the route is longer");
-    assert_eq!(next(DOUBTED, 16_000), 4_000_000, "few segments: others may have drained");
-    assert_eq!(next(UNKNOWN, 20_000), 4_000_000);
+    assert_eq!(next(DOUBTED, 20_000), 4_200_000, "no queue makes it: the route is longer");
+    assert_eq!(next(DOUBTED, 16_000), 8_000_000, "few segments: others may have drained");
+    assert_eq!(next(UNKNOWN, 20_000), 8_000_000);
 }
 
 #[test]
@@ -478,7 +488,7 @@ fn drain_is_due_where_the_bdp_has_grown_by_half() {
 fn drain_is_due_at_first_also_where_the_buffer_is_full_from_the_begin() {
     let drains = |losses_radio| {
         let mut state = RawFsat { losses_radio, rtt_low_us: 1, ..standing(0) };
-        for n in 0..211 {
+        for n in 0..421 {
             state.target = NO_LIMIT;
             state.on_ack(&config(Additions::DRAIN), &ack(10_000 * n, 105_000, 40_000));
         }
@@ -588,8 +598,8 @@ fn drain_takes_two_segments_for_chance_as_far_as_ours_can_be() {
 #[test]
 fn drain_goes_back_in_a_crowd_to_no_more_than_is_usual() {
     let began = |s| {
-        let mut state = RawFsat { rtt_low_us: 1, s, period_start_us: TICK - 1, ..standing(0) };
-        state.on_ack(&config(Additions::DRAIN), &ack(TICK, 200_000, 40_000));
+        let mut state = RawFsat { rtt_low_us: 1, s, period_start_us: SECOND - 1, ..standing(0) };
+        state.on_ack(&config(Additions::DRAIN), &ack(SECOND, 200_000, 40_000));
         state.drain_rcv_bytes
     };
     assert_eq!((began(16_000), began(18_000)), (16_000, 20_000), "of the last period's 20 kB");
