@@ -619,8 +619,9 @@ FSAT_INLINE void fsat_dry(struct fsat *f, const struct fsat_ack *a)
 }
 
 /* rtt_min: the least RTT that the last two drains found, so that it takes two to raise it; three in a crowd, since not all
- * drain together, and five where each has so little that it takes most of them, be it that others leave it no more than one segment. Where nobody fills the buffer and RTT is less than
- * twice as great, it may be that one or the other does not drain, and it takes many. `low`: what this one has found. */
+ * drain together, and five where each has so little that it takes most of them, be it that others leave us no more than one
+ * segment. Where nobody fills the buffer and RTT is less than twice as great, it may be that one or the other does not drain, and
+ * it takes many. `low`: what this one has found. */
 FSAT_INLINE __u32 fsat_least_found(const struct fsat *f, __u32 low, __u32 mss)
 {
 	const __u32 *before = f->rtt_found_before_us;
