@@ -209,6 +209,23 @@ fn drain_raises_rtt_min_of_a_share_of_few_segments_at_the_fifth_time() {
 }
 
 #[test]
+fn drain_raises_rtt_min_of_one_segment_as_rarely_as_of_two() {
+    let raised_at = |s, steady| {
+        let mut state = RawFsat { rtt_found_us: 100_000, losses_radio: 1, ..standing(0) };
+        (1..20).find(|time| {
+            let now_us = 1_000_000 * time;
+            let settled =
+                RawFsat { draining: DEEP, falls_us: now_us - 100_000, rtt_low_us: 200_000, ..state };
+            state = RawFsat { s, steady, dry_us: now_us - 200_000, period_start_us: now_us, ..settled };
+            state.on_ack(&config(Additions::DRAIN), &ack(now_us, 200_000, 3000));
+            state.rtt_min_us > 100_000
+        })
+    };
+    assert_eq!([1000, 2000, 5001].map(|s| raised_at(s, 0)), [Some(5), Some(5), Some(3)]);
+    assert_eq!(raised_at(1000, 8), Some(2), "a path of one segment");
+}
+
+#[test]
 fn drain_that_found_more_is_refuted_by_rtt_min_itself() {
     let mut state = RawFsat { rtt_found_us: 250_000, rtt_known: DOUBTED, ..standing(0) };
     state.on_ack(&config(Additions::DRAIN), &ack(10_000, 112_500, 10_000));
