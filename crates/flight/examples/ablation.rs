@@ -104,7 +104,7 @@ fn cases() -> Vec<Case> {
     for (flows, queue, apart) in [(2, 1000, 5000), (4, 1000, 2000), (8, 1000, 600), (4, 50, 2000)] {
         let name = format!("{flows} late {}bdp", queue / 50);
         cases.push(case(&name, fair(10.0, 50.0), unfair(50.0), move |s, n| {
-            cases::shared(&vec![s; flows], queue, staggered(apart, n), n)
+            cases::shared(&vec![s; flows], queue, cases::staggered(apart, n), n)
         }));
     }
     for (flows, queue) in [(4, 75), (4, 150), (8, 75), (8, 150)] {
@@ -116,19 +116,19 @@ fn cases() -> Vec<Case> {
     for queue in [25, 50, 100, 250, 500] {
         let name = format!("cubic {}bdp", queue as f64 / 50.0);
         cases.push(case(&name, share, unequal, move |s, n| {
-            cases::shared(&in_turn(s, n), queue, staggered(1000, n), n)
+            cases::shared(&cases::in_turn(s, n), queue, cases::staggered(1000, n), n)
         }));
     }
     for queue in [8, 15, 30, 75, 150] {
         let name = format!("1M cubic {}bdp", (queue as f64 / 7.5).round() / 2.0);
         cases.push(case(&name, share, unequal, move |s, n| {
-            cases::slow(&in_turn(s, n), queue, &cases::scattered(2, n), n)
+            cases::slow(&cases::in_turn(s, n), queue, &cases::scattered(2, n), n)
         }));
     }
     for (each, queue) in [2, 4].into_iter().flat_map(|each| [8, 15, 30, 75, 150].map(|queue| (each, queue))) {
         let name = format!("1M {each}+{each} cubic {}bdp", (queue as f64 / 7.5).round() / 2.0);
         cases.push(case(&name, share, unequal, move |s, n| {
-            cases::slow(&in_turn(s, n).repeat(each), queue, &cases::scattered(2 * each, n), n)
+            cases::slow(&cases::in_turn(s, n).repeat(each), queue, &cases::scattered(2 * each, n), n)
         }));
     }
     cases.push(case("route", used(10.0), below(0.95, 10.0), cases::route_change));
@@ -150,19 +150,6 @@ fn case(
         print: Box::new(print),
         missed: Box::new(missed),
     }
-}
-
-/// One flow of `system` and one of CUBIC; which of them begins goes by the seed.
-fn in_turn(system: System, seed: u64) -> [System; 2] {
-    if seed % 2 == 1 { [system, None] } else { [None, system] }
-}
-
-/// The goodput of the one over that of CUBIC's, or of some by turns with as many, in the run of number `n`; the first run's
-/// seed is odd.
-fn shared(n: usize, run: &Outcome) -> f64 {
-    let [first, second] =
-        [0, 1].map(|turn| run.flows.iter().skip(turn).step_by(2).map(|flow| flow.goodput).sum::<f64>());
-    if n.is_multiple_of(2) { first / second } else { second / first }
 }
 
 // What is missed, in percent of goodput; a mean queue of a tenth of a BDP too much, or a delay 10 % too long, counts as
@@ -209,11 +196,7 @@ fn unequal(own: &[Outcome], _: &[Outcome]) -> f64 {
 }
 
 fn log_share(runs: &[Outcome]) -> f64 {
-    runs.iter().enumerate().map(|(n, run)| shared(n, run).ln()).sum::<f64>() / runs.len() as f64
-}
-
-fn staggered(ms: u64, seed: u64) -> Duration {
-    Duration::from_millis(ms + 37 * seed)
+    runs.iter().enumerate().map(|(n, run)| cases::share(n, run).ln()).sum::<f64>() / runs.len() as f64
 }
 
 fn mean(runs: &[Outcome], of: impl Fn(&Outcome) -> f64) -> f64 {

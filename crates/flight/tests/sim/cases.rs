@@ -6,7 +6,7 @@ use std::time::Duration;
 use flight::Additions;
 use link::{Arq, Bitrate, Capacity, CellularConfig, FadingConfig, Loss, Outages, Probability, Queue, Trace};
 
-use super::{Flow, Kind, LinkConfig, Profile, Scenario};
+use super::{Flow, Kind, LinkConfig, Outcome, Profile, Scenario};
 
 const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
@@ -204,6 +204,24 @@ pub fn latecomers(n: usize, seed: u64) -> Vec<Duration> {
     let mut starts = scattered(n, seed);
     starts[n / 2..].iter_mut().for_each(|start| *start += ms(25_000));
     starts
+}
+
+/// How far apart flows start, a little more with each seed.
+pub fn staggered(apart_ms: u64, seed: u64) -> Duration {
+    ms(apart_ms + 37 * seed)
+}
+
+/// One flow of `system` and one of CUBIC; which of them begins goes by the seed.
+pub fn in_turn(system: Option<Additions>, seed: u64) -> [Option<Additions>; 2] {
+    if seed % 2 == 1 { [system, None] } else { [None, system] }
+}
+
+/// The goodput of the one over that of CUBIC's, or of some by turns with as many, in the run of number `n`; the first run's
+/// seed is odd.
+pub fn share(n: usize, run: &Outcome) -> f64 {
+    let [first, second] =
+        [0, 1].map(|turn| run.flows.iter().skip(turn).step_by(2).map(|flow| flow.goodput).sum::<f64>());
+    if n.is_multiple_of(2) { first / second } else { second / first }
 }
 
 /// A route that becomes longer, then shorter than at first: RTT 60, 160, 40 ms, 30 s each, and the last for 50 s.
