@@ -123,7 +123,7 @@ struct fsat {
 	__u32 quiet;             /* drains in a row that found nothing new */
 	/* FSAT_ADD_PACE */
 	__u32 srtt_us;           /* RFC 6298, but forgets what is more than four times the last RTT */
-	/* FSAT_ADD_FULL */
+	/* FSAT_ADD_DRAIN, FSAT_ADD_FULL */
 	__u32 rtt_least_us;      /* the least of all, whatever drains make of rtt_min */
 	__u32 high_us[2];        /* the greatest RTT of the present spell, and of the one before, without delayed ACKs' */
 	__u32 single_acks;       /* ACKs in a row that were for one segment */
@@ -381,12 +381,13 @@ FSAT_INLINE int fsat_rtt_raised(const struct fsat *f)
 }
 
 /* Where no more is in flight than the path is known to carry, it has to be a buffer of one BDP, which others fill: RTT
- * beyond says that the rate is in a dip, and nothing about the buffer. */
+ * beyond says that the rate is in a dip, and nothing about the buffer. RTT has to differ at all, but by an eighth is enough: who came
+ * when the buffer was full has not seen it much emptier. */
 FSAT_INLINE int fsat_buffer_full(const struct fsat *f)
 {
 	__u32 high = fsat_high(f), low = f->rtt_least_us;
 
-	if (f->rtt_us < high - high / 6 || high <= low + low / 4)
+	if (f->rtt_us < high - high / 6 || high <= low + low / 8)
 		return 0;
 	return !fsat_within_best(f) || fsat_rtt_raised(f) || fsat_buffer_of_one_bdp(f);
 }
@@ -397,26 +398,17 @@ FSAT_INLINE int fsat_few_queue(const struct fsat *f, __u32 mss)
 	return fsat_few(f->flight_n, mss) && f->rtt_us - f->rtt_us / 5 > f->rtt_least_us;
 }
 
-/* No more is in flight than the path carries, or the buffer holds half a BDP at most. */
-FSAT_INLINE int fsat_buffer_shallow(const struct fsat *f)
-{
-	__u32 high = fsat_high(f);
-
-	return fsat_within_best(f) || high - high / 3 <= f->rtt_least_us;
-}
-
-/* The others are at their losses as well, and at more of them, for what we send is paced: up to one BDP of buffer we give
- * half, where CUBIC gives three tenths. In a deeper one, which FS-AT has left to them so far, one tenth. Never more than
- * down to the BDP; where few segments are in flight the smoothed one, for that of one period is chance. */
+/* The others are at their losses as well, and at more of them, for what we send is paced: up to one BDP of buffer we give a
+ * third, where CUBIC gives three tenths. In a deeper one, which FS-AT has left to them so far, one tenth. Never more than down to
+ * the BDP, and up to one BDP of buffer that is of now: the best of late is the greater the more one had, and would keep shares as they
+ * are. Where few segments are in flight it is the smoothed one, for that of one period is chance. */
 FSAT_INLINE __u32 fsat_full_ssthresh(const struct fsat *f, __u32 cwnd, __u32 mss)
 {
-	__u32 bdp = fsat_few(f->flight_n, mss) ? f->s : f->rcv_bytes, least = cwnd / 2;
+	__u32 bdp = fsat_few(f->flight_n, mss) ? f->s : f->rcv_bytes;
 
-	if (fsat_buffer_shallow(f))
-		return fsat_max(fsat_max(bdp, least), fsat_twice(mss));
-	if (!fsat_buffer_of_one_bdp(f))
-		least = fsat_amount(9ULL * cwnd / 10);
-	return fsat_max(fsat_best_ssthresh(f, mss), least);
+	if (fsat_within_best(f) || fsat_buffer_of_one_bdp(f))
+		return fsat_max(fsat_max(bdp, fsat_amount(2ULL * cwnd / 3)), fsat_twice(mss));
+	return fsat_max(fsat_best_ssthresh(f, mss), fsat_amount(9ULL * cwnd / 10));
 }
 
 /* ---- FSAT_ADD_DRAIN: what stands in the queue hides rtt_min ---- */
@@ -435,9 +427,10 @@ FSAT_INLINE int fsat_looks_deeper(const struct fsat *f)
 FSAT_INLINE __u32 fsat_drain_level(const struct fsat *f, const struct fsat_ack *a)
 {
 	__u32 bdp = f->drain_rcv_bytes, level = bdp - bdp / 8;
+	int sure = f->rtt_known == FSAT_RTT_KNOWN && !(fsat_looks_deeper(f) && fsat_undisturbed(f, 8));
 
 	if (f->draining == FSAT_DRAIN_DEEP)
-		level = f->rtt_known == FSAT_RTT_KNOWN && !(fsat_looks_deeper(f) && fsat_undisturbed(f, 8)) ? bdp / 2 : bdp / 8;
+		level = sure ? bdp / 2 : bdp / 8;
 	return fsat_max(level, fsat_amount((fsat_crowded(f, a->mss) ? 2ULL : 4ULL) * a->mss));
 }
 
@@ -567,13 +560,22 @@ FSAT_INLINE int fsat_came_alone(const struct fsat *f)
 	       !fsat_differs(f, f->rtt_min_us, f->rtt_first_us) && f->rcv_bytes - f->rcv_bytes / 9 <= f->filled;
 }
 
+/* More queue than is ours, for long: others', or the route is longer. So a crowd of eight has it most of the time, and where a drain
+ * takes a second, those that have one each second never drain together. */
+FSAT_INLINE int fsat_foreign_due(const struct fsat *f, __u32 now_us)
+{
+	__u32 every = f->rtt_least_us > FSAT_DRAIN_TICK_US / 16 ? 2 * FSAT_DRAIN_TICK_US : FSAT_DRAIN_TICK_US / 2;
+
+	return f->foreign >= FSAT_FOREIGN_PERIODS && fsat_ticked(now_us, f->drained_us, FSAT_DRAIN_TICK_US / 4, every);
+}
+
 FSAT_INLINE int fsat_drain_due(const struct fsat *f, const struct fsat_ack *a)
 {
 	if (fsat_drain_ticked(f, a->now_us, fsat_outgrown(f) ? 0 : fsat_drain_ticks(f)))
 		return 1;
 	if (fsat_varies(f))
 		return 0;
-	if (f->foreign >= FSAT_FOREIGN_PERIODS && fsat_ticked(a->now_us, f->drained_us, FSAT_DRAIN_TICK_US / 4, FSAT_DRAIN_TICK_US / 2))
+	if (fsat_foreign_due(f, a->now_us))
 		return 1;
 	return a->now_us - f->dry_us >= FSAT_DRAIN_JOIN_US && fsat_differs(f, a->rtt_us, f->rtt_usual_us) &&
 	       !fsat_dry_alone(f, a->now_us, a->mss) && !f->sole;
@@ -620,14 +622,15 @@ FSAT_INLINE void fsat_dry(struct fsat *f, const struct fsat_ack *a)
 
 /* rtt_min: the least RTT that the last two drains found, so that it takes two to raise it; three in a crowd, since not all
  * drain together, and five where each has so little that it takes most of them, be it that others leave us no more than one
- * segment. Where nobody fills the buffer and RTT is less than twice as great, it may be that one or the other does not drain, and
- * it takes many. `low`: what this one has found. */
+ * segment. Two in any case where both found eight times the least RTT, which flows that limit themselves never have. Where nobody
+ * fills the buffer and RTT is less than twice as great, it may be that one or the other does not drain, and it takes many. `low`:
+ * what this one has found. */
 FSAT_INLINE __u32 fsat_least_found(const struct fsat *f, __u32 low, __u32 mss)
 {
 	const __u32 *before = f->rtt_found_before_us;
 	__u32 least = fsat_min(low, f->rtt_found_us);
 
-	if (!fsat_few(f->s, mss) || fsat_steady(f))
+	if (!fsat_few(f->s, mss) || fsat_steady(f) || least / 8 > f->rtt_least_us)
 		return least;
 	least = fsat_min(least, before[0]);
 	if (fsat_segments(f->s, FSAT_LEAST_SEGMENTS, mss))
@@ -880,10 +883,9 @@ FSAT_INLINE void fsat_sample_rtt(struct fsat *f, const struct fsat_config *c, co
 	if (!f->rtt_min_us || a->rtt_us < f->rtt_min_us)
 		f->rtt_min_us = a->rtt_us;
 	f->rtt_us = a->rtt_us;
-	if (fsat_adds(c, FSAT_ADD_FULL)) {
+	f->rtt_least_us = f->rtt_least_us ? fsat_min(f->rtt_least_us, a->rtt_us) : a->rtt_us;
+	if (fsat_adds(c, FSAT_ADD_FULL))
 		fsat_note_high(f, a);
-		f->rtt_least_us = f->rtt_least_us ? fsat_min(f->rtt_least_us, a->rtt_us) : a->rtt_us;
-	}
 	if (fsat_adds(c, FSAT_ADD_PACE)) /* an outage would be in the average for long: that begins anew */
 		f->srtt_us = fsat_average(f->srtt_us / 4 > a->rtt_us ? 0 : f->srtt_us, a->rtt_us);
 }

@@ -36,6 +36,7 @@ fn standing(now_us: u32) -> RawFsat {
         target: 40_000,
         space: 40_000,
         rtt_min_us: 100_000,
+        rtt_least_us: 100_000,
         rcv_bytes: 20_000,
         flight_n: 40_000,
         s: 20_000,
@@ -164,7 +165,7 @@ fn best_is_offered_to_a_link_that_varies_where_its_queue_runs_dry() {
 fn pace_ends_in_a_buffer_that_others_fill() {
     const UNPACED: u64 = u64::MAX;
     let rate = |state: RawFsat| state.pacing_rate(&config(Additions::FSAT), &ack(0, 0, 0));
-    let path = RawFsat { srtt_us: 200_000, rtt_least_us: 100_000, losses_congestion: 1, ..standing(0) };
+    let path = RawFsat { srtt_us: 200_000, losses_congestion: 1, ..standing(0) };
     let path = RawFsat { rtt_found_us: 100_000, ..path };
     let high = |high_us| RawFsat { high_us: [high_us, 0], ..path };
     assert_eq!([rate(high(125_000)), rate(high(125_001))], [300_000, UNPACED]);
@@ -174,7 +175,7 @@ fn pace_ends_in_a_buffer_that_others_fill() {
 
 #[test]
 fn pace_hands_over_few_segments_one_by_one() {
-    let path = RawFsat { s: 8000, high_us: [800_000, 0], rtt_least_us: 100_000, ..standing(50_000_000) };
+    let path = RawFsat { s: 8000, high_us: [800_000, 0], ..standing(50_000_000) };
     let burst = |state: RawFsat| state.burst(&config(Additions::FSAT), 1000);
     assert_eq!(burst(path), 1);
     assert_eq!(burst(RawFsat { s: 8001, ..path }), 0, "more than eight");
@@ -200,32 +201,33 @@ fn even_scales_what_arrived_to_one_rtt_min() {
 /// A loss with 40 kB in flight and a cwnd of 100 kB; the best BDP is `best`, the greatest RTT `high_us`, the last `rtt_us`.
 fn lost_where_full(best: u32, high_us: u32, rtt_us: u32) -> u32 {
     let full = Additions::from_bits(Additions::BEST.bits() | Additions::FULL.bits());
-    let path = RawFsat { rtt_least_us: 100_000, ..standing(0) };
-    let mut state = RawFsat { best: [best, 0], high_us: [0, high_us], rtt_us, ..path };
+    let mut state = RawFsat { best: [best, 0], high_us: [0, high_us], rtt_us, ..standing(0) };
     state.on_loss(&config(full), 100_000, NO_LIMIT, 1000)
 }
 
 #[test]
 fn full_a_loss_at_the_end_of_a_shallow_buffer_is_congestion() {
-    assert_eq!(lost_where_full(40_000, 168_000, 140_000), 50_000);
+    assert_eq!(lost_where_full(40_000, 168_000, 140_000), 66_666);
     assert_eq!(lost_where_full(40_000, 169_000, 140_000), NO_LIMIT, "the buffer has room: the radio");
+    assert_eq!(lost_where_full(40_000, 112_501, 112_501), 66_666, "who came when it was full");
+    assert_eq!(lost_where_full(40_000, 112_500, 112_500), NO_LIMIT, "RTT never differed: there is no buffer");
 }
 
 #[test]
 fn full_less_is_given_up_in_a_buffer_of_more_than_one_bdp() {
-    assert_eq!(lost_where_full(39_000, 225_000, 190_000), 50_000);
+    assert_eq!(lost_where_full(39_000, 225_000, 190_000), 66_666);
     assert_eq!(lost_where_full(39_000, 226_000, 190_000), 90_000);
     assert_eq!(lost_where_full(39_000, 229_000, 190_000), 39_000, "the buffer has room: (11)");
 }
 
 #[test]
-fn full_a_buffer_of_half_a_bdp_is_shallow_whatever_is_in_flight() {
+fn full_falls_back_to_the_best_of_late_only_in_a_deeper_buffer() {
     let full = config(Additions::from_bits(Additions::BEST.bits() | Additions::FULL.bits()));
-    let lost = |rtt_least_us| {
-        let known = RawFsat { best: [60_000, 0], high_us: [150_000, 0], rtt_us: 140_000, ..standing(0) };
-        { RawFsat { rtt_least_us, flight_n: 70_000, ..known } }.on_loss(&full, 100_000, NO_LIMIT, 1000)
+    let lost = |high_us| {
+        let known = RawFsat { best: [60_000, 0], flight_n: 70_000, rtt_us: 200_000, ..standing(0) };
+        { RawFsat { high_us: [high_us, 0], ..known } }.on_loss(&full, 50_000, NO_LIMIT, 1000)
     };
-    assert_eq!((lost(100_000), lost(99_999)), (50_000, 60_000));
+    assert_eq!((lost(225_000), lost(226_000)), (33_333, 60_000));
 }
 
 #[test]
@@ -247,12 +249,12 @@ fn full_does_not_take_a_delayed_ack_for_a_buffer() {
 fn full_a_dip_of_the_rate_is_no_shallow_buffer() {
     let full = Additions::from_bits(Additions::BEST.bits() | Additions::FULL.bits());
     let lost = |rtt_us, rtt_min_us| {
-        let path = RawFsat { best: [40_000, 0], rtt_least_us: 100_000, ..standing(0) };
+        let path = RawFsat { best: [40_000, 0], ..standing(0) };
         let mut state = RawFsat { high_us: [0, rtt_us], rtt_us, rtt_min_us, ..path };
         state.on_loss(&config(full), 100_000, NO_LIMIT, 1000)
     };
-    assert_eq!((lost(225_000, 100_000), lost(226_000, 125_000)), (50_000, NO_LIMIT));
-    assert_eq!(lost(226_000, 126_000), 50_000, "others' queue is in rtt_min, so that no BDP is known");
+    assert_eq!((lost(225_000, 100_000), lost(226_000, 125_000)), (66_666, NO_LIMIT));
+    assert_eq!(lost(226_000, 126_000), 66_666, "others' queue is in rtt_min, so that no BDP is known");
 }
 
 #[test]
@@ -260,8 +262,7 @@ fn full_leaves_the_bdp_and_of_few_segments_the_smoothed_one() {
     let full = config(Additions::from_bits(Additions::BEST.bits() | Additions::FULL.bits()));
     let lost = |flight_n| {
         let path = RawFsat { rcv_bytes: 15_900, s: 17_000, best: [20_000, 0], ..standing(0) };
-        let mut state =
-            RawFsat { flight_n, rtt_us: 150_000, high_us: [150_000, 0], rtt_least_us: 100_000, ..path };
+        let mut state = RawFsat { flight_n, rtt_us: 150_000, high_us: [150_000, 0], ..path };
         state.on_loss(&full, 20_000, NO_LIMIT, 1000)
     };
     assert_eq!((lost(16_000), lost(16_001)), (17_000, 15_900));
@@ -271,11 +272,11 @@ fn full_leaves_the_bdp_and_of_few_segments_the_smoothed_one() {
 fn full_says_of_few_segments_whether_any_waited() {
     let full = config(Additions::from_bits(Additions::BEST.bits() | Additions::FULL.bits()));
     let lost = |flight_n, rtt_us, high_us| {
-        let path = RawFsat { rcv_bytes: 20_000, best: [20_000, 0], rtt_least_us: 100_000, ..standing(0) };
+        let path = RawFsat { best: [20_000, 0], ..standing(0) };
         { RawFsat { flight_n, rtt_us, high_us: [high_us, 0], ..path } }
             .on_loss(&full, 100_000, NO_LIMIT, 1000)
     };
-    assert_eq!(lost(16_000, 126_000, 150_000), 50_000, "sixteen, of which (10) says that none waited");
+    assert_eq!(lost(16_000, 126_000, 150_000), 66_666, "sixteen, of which (10) says that none waited");
     assert_eq!(lost(16_000, 125_000, 150_000), NO_LIMIT, "no more than a quarter above the least RTT");
     assert_eq!(lost(16_000, 126_000, 160_000), NO_LIMIT, "the buffer has room");
     assert_eq!(lost(17_000, 126_000, 150_000), NO_LIMIT, "seventeen are enough for (10)");

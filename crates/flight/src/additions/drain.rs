@@ -209,6 +209,20 @@ fn drain_raises_rtt_min_of_a_share_of_few_segments_at_the_fifth_time() {
 }
 
 #[test]
+fn drain_raises_rtt_min_at_the_second_time_where_no_crowd_has_so_much() {
+    let raised_at = |rtt_us| {
+        let mut state = RawFsat { rtt_found_us: 100_000, ..standing(0) };
+        let mut found = || {
+            state = RawFsat { draining: DEEP, drain_rcv_bytes: 20_000, s: 8000, steady: 0, ..state };
+            until(&mut state, 100_000, rtt_us, 3500, 0);
+            state.rtt_min_us
+        };
+        (1..20).find(|_| found() > 100_000)
+    };
+    assert_eq!((raised_at(800_007), raised_at(800_008)), (Some(3), Some(2)), "eight times the least of all");
+}
+
+#[test]
 fn drain_raises_rtt_min_of_one_segment_as_rarely_as_of_two() {
     let raised_at = |s, steady| {
         let mut state = RawFsat { rtt_found_us: 100_000, losses_radio: 1, ..standing(0) };
@@ -479,13 +493,16 @@ fn drain_takes_the_least_rtt_for_others_drain_but_not_on_a_longer_route() {
 
 #[test]
 fn drain_is_due_when_rtt_stays_longer_than_our_queue_makes_it() {
-    let first_drain = |rtt_us| {
-        let mut state = RawFsat { rtt_found_us: 100_000, rtt_known: 1, rtt_low_us: 1, ..standing(0) };
-        (state.rtt_usual_us, state.dev) = (rtt_us, 0);
-        until(&mut state, 0, rtt_us, 40_000, SHALLOW)
+    let first_drain = |rtt_min_us, rtt_us| {
+        let known = RawFsat { rtt_found_us: rtt_min_us, rtt_known: KNOWN, quiet: 7, ..standing(0) };
+        let path = RawFsat { rtt_min_us, rtt_least_us: rtt_min_us, rtt_usual_us: rtt_us, ..known };
+        until(&mut RawFsat { rtt_low_us: 1, ..path }, 0, rtt_us, 40_000, SHALLOW)
     };
-    assert_eq!(first_drain(221_000), 1_050_000, "half a tick; two segments are 10 ms, the BDP being 20 kB");
-    assert_eq!(first_drain(200_000), 4_200_000, "two");
+    let half = "half a tick; two segments are 10 ms, the BDP being 20 kB";
+    assert_eq!(first_drain(100_000, 221_000), 1_050_000, "{half}");
+    assert_eq!(first_drain(131_072, 290_000), 1_120_000, "the first ACK after eight periods");
+    assert_eq!(first_drain(131_073, 290_000), 4_200_000, "two ticks");
+    assert_eq!(first_drain(100_000, 200_000), 33_560_000, "sixteen: the queue is ours");
 }
 
 #[test]
