@@ -381,8 +381,8 @@ FSAT_INLINE int fsat_rtt_raised(const struct fsat *f)
 }
 
 /* Where no more is in flight than the path is known to carry, it has to be a buffer of one BDP, which others fill: RTT
- * beyond says that the rate is in a dip, and nothing about the buffer. RTT has to differ at all, but by an eighth is enough: who came
- * when the buffer was full has not seen it much emptier. */
+ * beyond says that the rate is in a dip, and nothing about the buffer. An RTT that never differs knows of no
+ * buffer; an eighth is enough, for who came when it was full has not seen it much emptier. */
 FSAT_INLINE int fsat_buffer_full(const struct fsat *f)
 {
 	__u32 high = fsat_high(f), low = f->rtt_least_us;
