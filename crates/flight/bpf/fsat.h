@@ -381,21 +381,28 @@ FSAT_INLINE int fsat_rtt_raised(const struct fsat *f)
 }
 
 /* Where no more is in flight than the path is known to carry, it has to be a buffer of one BDP, which others fill: RTT
- * beyond says that the rate is in a dip, and nothing about the buffer. An RTT that never differs knows of no
+ * beyond says that the rate is in a dip, and nothing about the buffer. An RTT that does not differ of late knows of no
  * buffer; an eighth is enough, for who came when it was full has not seen it much emptier. */
 FSAT_INLINE int fsat_buffer_full(const struct fsat *f)
 {
-	__u32 high = fsat_high(f), low = f->rtt_least_us;
+	__u32 high = fsat_high(f), low = f->rtt_min_us;
 
 	if (f->rtt_us < high - high / 6 || high <= low + low / 8)
 		return 0;
 	return !fsat_within_best(f) || fsat_rtt_raised(f) || fsat_buffer_of_one_bdp(f);
 }
 
-/* (10) at the end of a buffer: where few segments are in flight, RTT says better than their number whether any waited. */
-FSAT_INLINE int fsat_few_queue(const struct fsat *f, __u32 mss)
+/* (10) at the end of a buffer: where few segments are in flight, or rtt_min has others' queue in it, RTT says better than what arrived
+ * within rtt_min whether any waited. */
+FSAT_INLINE int fsat_waited(const struct fsat *f, __u32 mss)
 {
-	return fsat_few(f->flight_n, mss) && f->rtt_us - f->rtt_us / 5 > f->rtt_least_us;
+	return (fsat_few(f->flight_n, mss) || fsat_rtt_raised(f)) && f->rtt_us - f->rtt_us / 5 > f->rtt_least_us;
+}
+
+/* What the path itself carries of `bytes` that arrived within rtt_min: others' queue in that brings as much more of ours. */
+FSAT_INLINE __u32 fsat_carried(const struct fsat *f, __u32 bytes)
+{
+	return fsat_rtt_raised(f) ? (__u32)((__u64)bytes * f->rtt_least_us / f->rtt_min_us) : bytes;
 }
 
 /* The others are at their losses as well, and at more of them, for what we send is paced: up to one BDP of buffer we give a
@@ -404,11 +411,12 @@ FSAT_INLINE int fsat_few_queue(const struct fsat *f, __u32 mss)
  * are. Where few segments are in flight it is the smoothed one, for that of one period is chance. */
 FSAT_INLINE __u32 fsat_full_ssthresh(const struct fsat *f, __u32 cwnd, __u32 mss)
 {
-	__u32 bdp = fsat_few(f->flight_n, mss) ? f->s : f->rcv_bytes;
+	__u32 now = fsat_few(f->flight_n, mss) ? f->s : f->rcv_bytes;
+	int shallow = fsat_within_best(f) || fsat_buffer_of_one_bdp(f);
+	__u32 bdp = fsat_carried(f, shallow ? now : fsat_max(fsat_best(f), f->rcv_bytes));
+	__u32 rest = shallow ? fsat_amount(2ULL * cwnd / 3) : fsat_amount(9ULL * cwnd / 10);
 
-	if (fsat_within_best(f) || fsat_buffer_of_one_bdp(f))
-		return fsat_max(fsat_max(bdp, fsat_amount(2ULL * cwnd / 3)), fsat_twice(mss));
-	return fsat_max(fsat_best_ssthresh(f, mss), fsat_amount(9ULL * cwnd / 10));
+	return fsat_max(fsat_max(bdp, rest), fsat_twice(mss));
 }
 
 /* ---- FSAT_ADD_DRAIN: what stands in the queue hides rtt_min ---- */
@@ -944,7 +952,7 @@ FSAT_INLINE __u32 fsat_on_loss(struct fsat *f, const struct fsat_config *c, __u3
 		f->sole = 0;
 		f->rtt_known = FSAT_RTT_UNKNOWN;
 	}
-	if ((fsat_nothing_queues(f) && !(full && fsat_few_queue(f, mss))) || (best && !full && fsat_within_best(f))) {
+	if ((fsat_nothing_queues(f) && !(full && fsat_waited(f, mss))) || (best && !full && fsat_within_best(f))) {
 		f->losses_radio++;
 		return fsat_max(cwnd, ssthresh);               /* (10) */
 	}

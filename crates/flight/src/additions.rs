@@ -210,7 +210,11 @@ fn full_a_loss_at_the_end_of_a_shallow_buffer_is_congestion() {
     assert_eq!(lost_where_full(40_000, 168_000, 140_000), 66_666);
     assert_eq!(lost_where_full(40_000, 169_000, 140_000), NO_LIMIT, "the buffer has room: the radio");
     assert_eq!(lost_where_full(40_000, 112_501, 112_501), 66_666, "who came when it was full");
-    assert_eq!(lost_where_full(40_000, 112_500, 112_500), NO_LIMIT, "RTT never differed: there is no buffer");
+    assert_eq!(
+        lost_where_full(40_000, 112_500, 112_500),
+        NO_LIMIT,
+        "RTT does not differ: there is no buffer"
+    );
 }
 
 #[test]
@@ -255,6 +259,39 @@ fn full_a_dip_of_the_rate_is_no_shallow_buffer() {
     };
     assert_eq!((lost(225_000, 100_000), lost(226_000, 125_000)), (66_666, NO_LIMIT));
     assert_eq!(lost(226_000, 126_000), 66_666, "others' queue is in rtt_min, so that no BDP is known");
+}
+
+#[test]
+fn full_knows_of_no_buffer_where_rtt_does_not_differ_from_rtt_min() {
+    let full = config(Additions::from_bits(Additions::BEST.bits() | Additions::FULL.bits()));
+    let lost = |rtt_us| {
+        let longer = RawFsat { rtt_min_us: 200_000, best: [40_000, 0], ..standing(0) };
+        { RawFsat { rtt_us, high_us: [rtt_us, 0], ..longer } }.on_loss(&full, 100_000, NO_LIMIT, 1000)
+    };
+    assert_eq!(lost(225_000), NO_LIMIT, "a route that has become longer, and the radio's loss");
+    assert_eq!(lost(225_001), 66_666);
+}
+
+#[test]
+fn full_says_whether_any_waited_where_others_queue_is_in_rtt_min() {
+    let full = config(Additions::from_bits(Additions::BEST.bits() | Additions::FULL.bits()));
+    let lost = |rtt_min_us| {
+        let path = RawFsat { flight_n: 20_000, best: [20_000, 0], ..standing(0) };
+        { RawFsat { rtt_min_us, rtt_us: 150_000, high_us: [150_000, 0], ..path } }
+            .on_loss(&full, 100_000, NO_LIMIT, 1000)
+    };
+    assert_eq!(lost(125_000), NO_LIMIT, "by (10) none of twenty waited");
+    assert_eq!(lost(126_000), 66_666, "it says so of what others made wait");
+}
+
+#[test]
+fn full_falls_back_to_what_the_path_carries_without_others_queue() {
+    let full = config(Additions::from_bits(Additions::BEST.bits() | Additions::FULL.bits()));
+    let lost = |cwnd| {
+        let path = RawFsat { rtt_min_us: 200_000, flight_n: 70_000, best: [60_000, 0], ..standing(0) };
+        { RawFsat { rtt_us: 250_000, high_us: [250_000, 0], ..path } }.on_loss(&full, cwnd, NO_LIMIT, 1000)
+    };
+    assert_eq!((lost(50_000), lost(30_000)), (45_000, 30_000));
 }
 
 #[test]
