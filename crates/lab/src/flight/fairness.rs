@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use link::{Bitrate, Capacity, Loss, Queue};
 
-use super::{DELAY, UP_TO, case, flow, notes, overhead, topology};
+use super::{DELAY, FRAME, PAYLOAD, UP_TO, case, flow, notes, overhead, topology};
 use crate::error::Error;
 use crate::experiment::{Case, Experiment, RunOptions, SideBySide, Size};
 use crate::flows::{BUFFER_MAX, FlowSpec, FlowTest};
@@ -20,6 +20,9 @@ const WIDE: [&str; 2] = ["cubic", "fsat"];
 
 /// Flows start within this time, as the paper's do.
 const STARTS: Duration = Duration::from_secs(5);
+
+/// What each node of the paper sends.
+const BYTES_EACH: u64 = 10_000_000;
 
 /// Those of one link, about.
 const CASES: usize = PAIRS.len() + 3;
@@ -58,18 +61,18 @@ const ABOUT_THIS: [&str; 4] = [
 ];
 
 pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
-    let (buffers, flows, seconds, repeats): (&[f64], &[usize], _, _) = match options.size {
-        Size::Quick => (&[0.5, 2.0, 10.0], &[1], 85, 1),
-        Size::Normal => (&[0.5, 1.0, 2.0, 5.0, 10.0], &[1, 2, 4], 150, 3),
-        Size::Paper => (&[0.5, 1.0, 2.0, 3.0, 5.0, 10.0], &[1, 2, 4], 300, 10),
+    let (buffers, flows, repeats): (&[f64], &[usize], _) = match options.size {
+        Size::Quick => (&[0.5, 2.0, 10.0], &[1], 1),
+        Size::Normal => (&[0.5, 1.0, 2.0, 5.0, 10.0], &[1, 2, 4], 3),
+        Size::Paper => (&[0.5, 1.0, 2.0, 3.0, 5.0, 10.0], &[1, 2, 4], 10),
     };
     let mut cases = Vec::new();
     for &buffer in buffers {
         for &flows in flows {
+            let time = time(options.size, flows);
             for &(name, against) in &PAIRS {
                 let starts: &[bool] = if name == against { &[false, true] } else { &[false] };
-                let setup =
-                    |rate_kbps, late| Setup { rate_kbps, name, against, flows, buffer, late, seconds };
+                let setup = |rate_kbps, late| Setup { rate_kbps, name, against, flows, buffer, late, time };
                 cases.extend(starts.iter().map(|&late| setup(RATES_KBPS[0], late).case()));
                 if name == "fsat" && WIDE.contains(&against) && options.size != Size::Quick {
                     cases.push(setup(RATES_KBPS[1], against == name).case());
@@ -87,6 +90,19 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
     })
 }
 
+/// How long a case of `flows` and as many others lasts. For the paper's size it is what they all take to send [`BYTES_EACH`] at equal
+/// shares, on the paper's link.
+fn time(size: Size, flows: usize) -> Duration {
+    match size {
+        Size::Quick => Duration::from_secs(85),
+        Size::Normal => Duration::from_secs(150),
+        Size::Paper => {
+            let frames = 2 * flows as u64 * BYTES_EACH.div_ceil(PAYLOAD as u64);
+            Duration::from_secs((frames * FRAME as u64 * 8).div_ceil(RATES_KBPS[0] * 1000))
+        }
+    }
+}
+
 struct Setup {
     rate_kbps: u64,
     name: &'static str,
@@ -94,13 +110,13 @@ struct Setup {
     flows: usize,
     buffer: f64,
     late: bool,
-    seconds: u64,
+    time: Duration,
 }
 
 impl Setup {
     fn case(&self) -> Case {
         let late = if self.late { STARTS + LATE } else { Duration::ZERO };
-        let until = Duration::from_secs(self.seconds) + late;
+        let until = self.time + late;
         let flows = |name, start: Duration| {
             let spec = FlowSpec { start: [start, start + STARTS], ..flow(name) };
             std::iter::repeat_n(spec, self.flows)
