@@ -265,6 +265,17 @@ impl Experiment {
         Schedule::new(self, |_, _| false).estimate()
     }
 
+    /// The cases of these numbers, their networks drawn from `seed`: each repeat has links of its own.
+    pub(crate) fn drawn(&self, cases: &[usize], options: &RunOptions, seed: u64) -> Result<Vec<Case>, Error> {
+        let again = find(self.name, &RunOptions { seed, ..options.clone() })?;
+        let drawn = |&index: &usize| {
+            let case = &self.cases[index];
+            let same = again.cases.iter().find(|other| other.key == case.key).unwrap_or(case);
+            Case { topology: same.topology.clone(), ..case.clone() }
+        };
+        Ok(cases.iter().map(drawn).collect())
+    }
+
     /// The cases, cut into those that start at the same time.
     pub(crate) fn groups(&self) -> Box<dyn Iterator<Item = &[Case]> + '_> {
         match self.side_by_side {

@@ -53,11 +53,12 @@ fn run_turns(lab: &Lab, results: &mut Results) -> Result<(), Error> {
     std::thread::scope(|scope| {
         loop {
             while let Some(turn) = results.schedule.begin() {
-                let cases: Vec<&Case> = turn.cases.iter().map(|&index| &experiment.cases[index]).collect();
+                let seed = lab.options.seed.wrapping_add(turn.repeat as u64 * 1000);
+                let cases = experiment.drawn(&turn.cases, lab.options, seed)?;
                 results.progress.begin(&cases);
                 let sender = sender.clone();
                 scope.spawn(move || {
-                    let measure = || lab.measure(&cases, turn.repeat as u64);
+                    let measure = || lab.measure(&cases, seed);
                     let outcomes = catch_unwind(AssertUnwindSafe(measure));
                     let _ = sender.send((turn, outcomes));
                 });
@@ -235,9 +236,8 @@ impl<'a> Lab<'a> {
         })
     }
 
-    /// One run of each case, each on a network of its own, at the same time. All cases of a repeat see the same chances.
-    fn measure(&self, cases: &[&Case], repeat: u64) -> Vec<Result<Sample, Error>> {
-        let seed = self.options.seed.wrapping_add(repeat * 1000);
+    /// One run of each case, each on a network of its own, at the same time. All cases of a repeat see the same chances, by `seed`.
+    fn measure(&self, cases: &[Case], seed: u64) -> Vec<Result<Sample, Error>> {
         let prepared = self.prepare_all(cases, seed);
         let outcomes = std::thread::scope(|scope| {
             let measure = |one: Result<Prepared, Error>| self.measure_one(one?, seed);
@@ -255,7 +255,7 @@ impl<'a> Lab<'a> {
     }
 
     /// All are ready before the first of them is measured.
-    fn prepare_all<'c>(&self, cases: &[&'c Case], seed: u64) -> Vec<Result<Prepared<'c>, Error>> {
+    fn prepare_all<'c>(&self, cases: &'c [Case], seed: u64) -> Vec<Result<Prepared<'c>, Error>> {
         let _one_at_a_time = self.preparing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut prepared: Vec<_> = cases.iter().map(|case| self.prepare(case, seed)).collect();
         for one in &mut prepared {

@@ -1,5 +1,6 @@
 //! `flight-radio`: one flow over cellular links whose rate varies, generated or recorded, with and without loss.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,7 +48,7 @@ const ABOUT_THIS: [&str; 4] = [
     "utilisation: frames delivered, of what the trace offers from the flow's start to the end (60 s; --quick: 15 s)",
     "generated traces (seeded): 3g 1.5 Mbit/s, driving 5 Mbit/s, lte 10 Mbit/s on average, with fades and outages; with \
      --traces every recording NAME.down (mahimahi) or NAME.txt (lines of seconds and Mbit/s) of the folder, acknowledgements \
-     over NAME.up or, if there is none, over a link that limits nothing",
+     over NAME.up or, if there is none, over a link that limits nothing; NAME.down: over such a link though there is one",
 ];
 
 pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
@@ -166,7 +167,8 @@ fn generated(seed: u64) -> Vec<Cell> {
     (0..).zip(kinds).map(cell).collect()
 }
 
-/// All recordings `NAME.down` (mahimahi) and `NAME.txt` (rates) of a folder, by name, with `NAME.up` where it is there.
+/// All recordings `NAME.down` (mahimahi) and `NAME.txt` (rates) of a folder, by name, with `NAME.up` where it is there, and then
+/// without as well.
 fn recorded(folder: &Path) -> Result<Vec<Cell>, Error> {
     let entries = std::fs::read_dir(folder).doing(|| format!("read the folder {}", folder.display()))?;
     let files = entries.flatten().map(|entry| entry.path());
@@ -176,14 +178,21 @@ fn recorded(folder: &Path) -> Result<Vec<Cell>, Error> {
     if files.is_empty() {
         return Err(Error::NoTrace(folder.into()));
     }
-    files.iter().map(|file| cell(file)).collect()
+    let cells: Result<Vec<_>, Error> = files.iter().map(|file| cells(file)).collect();
+    Ok(cells?.into_iter().flatten().collect())
 }
 
-fn cell(file: &Path) -> Result<Cell, Error> {
-    let back = file.with_extension("up");
-    let up = if back.exists() { load(&back)? } else { Capacity::Unlimited };
-    let name = file.file_stem().unwrap_or_default().to_string_lossy();
-    Ok(Cell::of_rate(&name, [load(file)?, up]))
+/// Where the way back was recorded too, an outage of it stops a sender whose link is there: what the link itself makes of a congestion
+/// control is another figure, under the name of its file.
+fn cells(file: &Path) -> Result<Vec<Cell>, Error> {
+    let name = |part: Option<&OsStr>| part.unwrap_or_default().to_string_lossy().into_owned();
+    let (down, back) = (load(file)?, file.with_extension("up"));
+    let free = |name: &str| Cell::of_rate(name, [down.clone(), Capacity::Unlimited]);
+    if !back.exists() {
+        return Ok(vec![free(&name(file.file_stem()))]);
+    }
+    let recorded = Cell::of_rate(&name(file.file_stem()), [down.clone(), load(&back)?]);
+    Ok(vec![recorded, free(&name(file.file_name()))])
 }
 
 fn load(file: &Path) -> Result<Capacity, Error> {
@@ -193,6 +202,7 @@ fn load(file: &Path) -> Result<Capacity, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
 
     #[test]
     fn recordings_replace_the_generated_traces() {
@@ -204,8 +214,21 @@ mod tests {
         let options = RunOptions { traces: Some(folder.path().into()), ..RunOptions::default() };
         let experiment = experiment(&options).unwrap();
         let own = |case: &&Case| !case.key[1].1.as_str().unwrap().starts_with("hsdpa");
-        assert_eq!(experiment.cases.iter().filter(own).count(), 3 * LOSSES.len() * CONTROLS.len());
-        assert_eq!(experiment.cases[0].key[1], ("trace", "x".into()));
+        let names: BTreeSet<_> =
+            experiment.cases.iter().filter(own).map(|case| case.key[1].1.as_str()).collect();
+        assert_eq!(names, BTreeSet::from(["x", "y", "y.down", "z"].map(Some)));
+        assert_eq!(experiment.cases.iter().filter(own).count(), 4 * LOSSES.len() * CONTROLS.len());
+    }
+
+    #[test]
+    fn each_repeat_draws_its_own_channels() {
+        let options = RunOptions::default();
+        let experiment = experiment(&options).unwrap();
+        let fading =
+            experiment.cases.iter().position(|case| case.key[1].1.as_str() == Some("hsdpa-pa3-5db")).unwrap();
+        let drawn = |seed| format!("{:?}", experiment.drawn(&[fading], &options, seed).unwrap()[0].topology);
+        assert_eq!(drawn(options.seed), format!("{:?}", experiment.cases[fading].topology));
+        assert_ne!(drawn(options.seed), drawn(options.seed + 1000));
     }
 
     #[test]

@@ -35,9 +35,9 @@ impl Progress {
     }
 
     /// These are being measured, at the same time.
-    pub(crate) fn begin(&self, cases: &[&Case]) {
+    pub(crate) fn begin(&self, cases: &[Case]) {
         let others = cases.len().saturating_sub(1);
-        let title = cases.first().map(|case| Experiment::title(case)).unwrap_or_default();
+        let title = cases.first().map(Experiment::title).unwrap_or_default();
         self.bar.set_message(if others == 0 { title } else { format!("{title} and {others} more") });
     }
 
