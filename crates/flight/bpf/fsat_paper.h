@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only
  *
- * The equations of paper 001, (4) but for the base, (5) to (9), (11) and the steps of space; where an addition of `fsat` changes
- * one, it says so.
+ * The equations of paper 001: (5) to (9), (11) and the steps of space. Where an addition of `fsat` changes one, it says so.
  */
 #ifndef NAWA_FSAT_PAPER_H
 #define NAWA_FSAT_PAPER_H
@@ -51,12 +50,15 @@ FSAT_INLINE int fsat_memoryless(const struct fsat *f, __u32 mss)
 	return fsat_varies(f) && f->apart >= f->away && fsat_few(f->s, mss);
 }
 
-/* (9): tw_rcv_bytes, the BDP and room for its variation. By (8) what arrived bounds that, but not where it means nothing. */
+/* (9): tw_rcv_bytes, the BDP and room for its variation. By (8) what arrived bounds that, but not where it means nothing. Where the
+ * rate varies no more than a quarter on top of it is kept: (8) follows at once when more arrives. */
 FSAT_INLINE __u32 fsat_tw_rcv_bytes(const struct fsat *f, __u32 rcv, __u32 mss)
 {
+	__u32 most = fsat_varies(f) ? fsat_amount(5ULL * rcv / 4) : fsat_room(f, rcv);
+
 	if (fsat_memoryless(f, mss))
 		return fsat_amount(f->s + 4ULL * f->away);
-	return fsat_min(fsat_amount(f->s + 4ULL * f->dev), fsat_room(f, rcv));
+	return fsat_min(fsat_amount(f->s + 4ULL * f->dev), most);
 }
 
 /* judge(1), once per rtt_min: target_n+1, (5) to (7). */

@@ -580,9 +580,22 @@ fn drain_does_not_follow_what_arrives_where_that_says_nothing_of_the_next_period
     };
     let [less, same] = [15_999, 16_000].map(|arrived| state(6554, 16_000, arrived));
     assert_eq!((less.away, less.apart, same.apart), (8000, 7999, 8000), "an eighth for the new one");
-    assert_eq!((less.target, same.target), (16_000, 47_000), "(8), and the mean 15,000 and four times 8000");
+    assert_eq!(same.target, 47_000, "the mean 15,000 and four times 8000");
+    assert_eq!(less.target, (16_000 + 10_000) / 2, "(8), then by (7) halfway to a quarter more than 8000");
     assert_eq!(state(6553, 16_000, 16_000).target, 16_000, "the rate does not vary");
-    assert_eq!(state(6554, 18_000, 18_000).target, 20_000, "more than sixteen segments");
+    assert_eq!(state(6554, 18_000, 18_000).target, (20_000 + 12_500) / 2, "more than sixteen segments");
+}
+
+#[test]
+fn drain_keeps_less_on_top_where_the_rate_varies() {
+    let target = |falls| {
+        let mut state = RawFsat { falls, dev: 5000, rtt_low_us: 1, rtt_found_us: 1, ..standing(0) };
+        state.on_ack(&config(Additions::DRAIN), &full_ack(100_000, 200_000));
+        state.target
+    };
+    // 20,000 bytes arrived, as ever: dev is 3750 now. By (9) and (7) halfway from 40,000 to what is on top.
+    assert_eq!(target(6553), (40_000 + 35_000) / 2);
+    assert_eq!(target(6554), (40_000 + 25_000) / 2, "a quarter");
 }
 
 #[test]
