@@ -56,8 +56,8 @@ FSAT_INLINE int fsat_rtt_raised(const struct fsat *f)
 }
 
 /* Where no more is in flight than the path is known to carry, it has to be a buffer of one BDP, which others fill: RTT
- * beyond says that the rate is in a dip, and nothing about the buffer. An RTT that does not differ of late knows of no
- * buffer; an eighth is enough, for who came when it was full has not seen it much emptier. */
+ * beyond says that the rate is in a dip, and nothing about the buffer. An RTT that does not differ from rtt_min, be that of a route
+ * that has become longer, knows of no buffer; an eighth is enough, for who came when it was full has not seen it much emptier. */
 FSAT_INLINE int fsat_buffer_full(const struct fsat *f)
 {
 	__u32 high = fsat_high(f), low = f->rtt_min_us;
