@@ -80,6 +80,8 @@ pub struct Experiment {
     pub side_by_side: SideBySide,
     /// How often, each time all cases.
     pub repeats: usize,
+    /// Makes it again with another seed, where links are drawn by it: each repeat has its own.
+    pub draw: Option<Make>,
     /// What is compared with what, sample by sample.
     pub ratios: Vec<Ratio>,
     /// What is added up over samples and cases, and then compared.
@@ -265,13 +267,13 @@ impl Experiment {
         Schedule::new(self, |_, _| false).estimate()
     }
 
-    /// The cases of these numbers, their networks drawn from `seed`: each repeat has links of its own.
+    /// The cases of these numbers, their networks drawn from `seed`.
     pub(crate) fn drawn(&self, cases: &[usize], options: &RunOptions, seed: u64) -> Result<Vec<Case>, Error> {
-        let again = find(self.name, &RunOptions { seed, ..options.clone() })?;
+        let again = self.draw.map(|make| make(&RunOptions { seed, ..options.clone() })).transpose()?;
         let drawn = |&index: &usize| {
             let case = &self.cases[index];
-            let same = again.cases.iter().find(|other| other.key == case.key).unwrap_or(case);
-            Case { topology: same.topology.clone(), ..case.clone() }
+            let same = again.iter().flat_map(|again| &again.cases).find(|other| other.key == case.key);
+            Case { topology: same.unwrap_or(case).topology.clone(), ..case.clone() }
         };
         Ok(cases.iter().map(drawn).collect())
     }
@@ -309,7 +311,8 @@ pub(crate) fn object<N: AsRef<str>, T: Clone + Into<Value>>(fields: &[(N, T)]) -
     fields.iter().map(|(name, value)| (name.as_ref().to_owned(), value.clone().into())).collect()
 }
 
-type Make = fn(&RunOptions) -> Result<Experiment, Error>;
+/// Makes an experiment as a run asks for it.
+pub type Make = fn(&RunOptions) -> Result<Experiment, Error>;
 
 const EXPERIMENTS: [(&str, &str, Make); 21] = [
     ("demo", demo::ABOUT, demo::experiment),

@@ -234,8 +234,8 @@ fn experiment(name: &'static str, cases: Vec<Case>, repeats: usize, notes: &[&st
         repeats,
         ratios: RATIOS.to_vec(),
         pooled: Some(GAPS),
-        paper: Vec::new(),
         notes: notes.iter().chain(&NOTES).map(|&note| note.to_owned()).collect(),
+        ..Experiment::default()
     }
 }
 

@@ -51,9 +51,8 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
         side_by_side: SideBySide::Cases(1),
         repeats,
         ratios: all_ratios(),
-        pooled: None,
-        paper: Vec::new(),
         notes: notes(&ABOUT_THIS),
+        ..Experiment::default()
     })
 }
 

@@ -47,9 +47,8 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
         cases,
         repeats,
         ratios: vec![OF_LOSSLESS, goodput_of_reno],
-        pooled: None,
-        paper: Vec::new(),
         notes: notes(&ABOUT_THIS),
+        ..Experiment::default()
     })
 }
 

@@ -71,10 +71,11 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
         side_by_side: SideBySide::Cases(side_by_side),
         cases,
         repeats,
+        draw: Some(experiment),
         ratios: RATIOS.into(),
-        pooled: None,
         paper: published(),
         notes: notes(&ABOUT_THIS),
+        ..Experiment::default()
     })
 }
 

@@ -46,9 +46,9 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
         side_by_side: SideBySide::Links { alike: &["rate_kbps"], up_to: UP_TO },
         repeats,
         ratios: AGAINST_RENO.into(),
-        pooled: None,
         paper: paper::wired(),
         notes: notes(&ABOUT_THIS),
+        ..Experiment::default()
     })
 }
 

@@ -110,9 +110,9 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
         side_by_side: SideBySide::Cases(1),
         repeats: if options.size == Size::Quick { 1 } else { 9 },
         ratios: Vec::new(),
-        pooled: None,
         paper: paper(),
         notes: NOTES.map(str::to_owned).to_vec(),
+        ..Experiment::default()
     })
 }
 

@@ -71,9 +71,8 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
         side_by_side: SideBySide::Cases(1),
         repeats: if options.size == Size::Quick { 3 } else { 9 },
         ratios: RATIOS.to_vec(),
-        pooled: None,
-        paper: Vec::new(),
         notes: NOTES.map(str::to_owned).to_vec(),
+        ..Experiment::default()
     })
 }
 
