@@ -147,3 +147,15 @@ impl Setup {
         topology(capacity.clone(), capacity, DELAY, queue, Loss::None)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_could_send_the_papers_ten_megabytes() {
+        // 6907 frames of 1514 bytes each, on 1 Mbit/s.
+        let seconds = [1, 2, 4].map(|flows| time(Size::Paper, flows).as_secs());
+        assert_eq!(seconds, [168, 335, 670]);
+    }
+}
