@@ -148,9 +148,11 @@ impl Link {
     /// When to call [`Link::poll`] next, unless something is sent before: no frame arrives earlier. `None`
     /// if nothing is on its way.
     pub fn poll_timeout(&self) -> Option<Duration> {
-        let transmitted = self.transmission.as_ref().map(|transmission| transmission.done);
-        let restored = self.blackouts.end().filter(|_| !self.waiting.is_empty() && !self.cut);
-        let leaves = transmitted.or(restored).map(|time| time.saturating_add(self.config.delay));
+        let done = self.transmission.as_ref().map(|transmission| transmission.done);
+        // A blackout may cut that transmission off, and be over before `done`: the frame behind it comes earlier then.
+        let change =
+            self.blackouts.next_change().filter(|_| done.is_some() || !(self.waiting.is_empty() || self.cut));
+        let leaves = done.into_iter().chain(change).min().map(|time| time.saturating_add(self.config.delay));
         let next = leaves.into_iter().chain(self.flight.next_arrival()).min();
         next.filter(|time| *time < Duration::MAX)
     }

@@ -31,11 +31,6 @@ impl Blackouts {
         self.ahead.last().map(|range| if self.down { range.end } else { range.start })
     }
 
-    /// When the present blackout ends.
-    pub(crate) fn end(&self) -> Option<Duration> {
-        self.next_change().filter(|_| self.down)
-    }
-
     /// Goes on behind the next change.
     pub(crate) fn change(&mut self) {
         if self.down {

@@ -37,6 +37,19 @@ fn total(tallies: &[Tally]) -> (u64, u64) {
     (tallies.iter().map(|t| t.frames.get()).sum(), tallies.iter().map(|t| t.bytes.get()).sum())
 }
 
+/// Where a blackout cuts off a long frame, and the short one behind it arrives before the long one would have left.
+#[test]
+fn a_frame_behind_a_cut_off_one_is_asked_for_in_time() {
+    let config = LinkConfig {
+        capacity: Capacity::Fixed(Bitrate::from_bps(1_000_000)),
+        blackouts: vec![ms(1)..ms(2)],
+        ..LinkConfig::default()
+    };
+    let calls: Vec<_> = [1500, 100].map(|bytes| (ms(0), Call::Send(vec![0; bytes]))).into();
+    let arrivals = polled_on_time(&config, 0, &calls);
+    assert_eq!(arrivals, [(ms(2) + Duration::from_micros(800), vec![0; 100])]);
+}
+
 proptest! {
     /// Same seed, same calls: same bytes at the same times, whenever the link is polled.
     #[test]
