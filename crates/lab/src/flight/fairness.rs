@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use link::{Bitrate, Capacity, Loss, Queue};
 
-use super::{DELAY, FRAME, PAYLOAD, UP_TO, case, flow, notes, overhead, topology};
+use super::{
+    DELAY, FRAME, INITIAL_WINDOW, PAYLOAD, RECEIVE_BUFFER, UP_TO, case, flow, notes, overhead, topology,
+};
 use crate::error::Error;
 use crate::experiment::{Case, Experiment, RunOptions, SideBySide, Size};
 use crate::flows::{BUFFER_MAX, FlowSpec, FlowTest};
@@ -57,7 +59,7 @@ const ABOUT_THIS: [&str; 4] = [
      which start at random within 5 s; starts=late: those of `against` start 20 to 25 s later than the others may",
     "goodput_mbps: of all flows of cc, from 5 s (late: 30 s) on, when all have started, to the end; share: that of the \
      sum of all flows; jain: Jain's index over all flows; queue_max_packets from the very start",
-    "windows as the kernel tunes them; initial window that of the kernel",
+    "windows=paper: advertised window 96 KiB, initial window 3, of every flow; windows=kernel: both as the kernel has them",
 ];
 
 pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
@@ -66,17 +68,15 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
         Size::Normal => (&[0.5, 1.0, 2.0, 5.0, 10.0], &[1, 2, 4], 3),
         Size::Paper => (&[0.5, 1.0, 2.0, 3.0, 5.0, 10.0], &[1, 2, 4], 10),
     };
+    let windows: &[Windows] = match options.size {
+        Size::Paper => &[Windows::Paper, Windows::Kernel],
+        _ => &[Windows::Kernel],
+    };
     let mut cases = Vec::new();
     for &buffer in buffers {
         for &flows in flows {
-            let time = time(options.size, flows);
-            for &(name, against) in &PAIRS {
-                let starts: &[bool] = if name == against { &[false, true] } else { &[false] };
-                let setup = |rate_kbps, late| Setup { rate_kbps, name, against, flows, buffer, late, time };
-                cases.extend(starts.iter().map(|&late| setup(RATES_KBPS[0], late).case()));
-                if name == "fsat" && WIDE.contains(&against) && options.size != Size::Quick {
-                    cases.push(setup(RATES_KBPS[1], against == name).case());
-                }
+            for &windows in windows {
+                cases.extend(pairs(options.size, flows, buffer, windows));
             }
         }
     }
@@ -88,6 +88,21 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
         notes: notes(&ABOUT_THIS),
         ..Experiment::default()
     })
+}
+
+/// All of [`PAIRS`] on one link, `flows` flows of each.
+fn pairs(size: Size, flows: usize, buffer: f64, windows: Windows) -> Vec<Case> {
+    let time = time(size, flows);
+    let mut cases = Vec::new();
+    for &(name, against) in &PAIRS {
+        let starts: &[bool] = if name == against { &[false, true] } else { &[false] };
+        let setup = |rate_kbps, late| Setup { rate_kbps, name, against, flows, buffer, windows, late, time };
+        cases.extend(starts.iter().map(|&late| setup(RATES_KBPS[0], late).case()));
+        if name == "fsat" && WIDE.contains(&against) && size != Size::Quick {
+            cases.push(setup(RATES_KBPS[1], against == name).case());
+        }
+    }
+    cases
 }
 
 /// How long a case of `flows` and as many others lasts. For the paper's size it is what they all take to send [`BYTES_EACH`] at equal
@@ -103,12 +118,20 @@ fn time(size: Size, flows: usize) -> Duration {
     }
 }
 
+/// What flows may have outstanding at first, and at most.
+#[derive(Clone, Copy)]
+enum Windows {
+    Paper,
+    Kernel,
+}
+
 struct Setup {
     rate_kbps: u64,
     name: &'static str,
     against: &'static str,
     flows: usize,
     buffer: f64,
+    windows: Windows,
     late: bool,
     time: Duration,
 }
@@ -117,13 +140,17 @@ impl Setup {
     fn case(&self) -> Case {
         let late = if self.late { STARTS + LATE } else { Duration::ZERO };
         let until = self.time + late;
+        let (windows, initial_window, receive_buffer) = match self.windows {
+            Windows::Paper => ("paper", Some(INITIAL_WINDOW), Some(RECEIVE_BUFFER)),
+            Windows::Kernel => ("kernel", None, None),
+        };
         let flows = |name, start: Duration| {
-            let spec = FlowSpec { start: [start, start + STARTS], ..flow(name) };
+            let spec = FlowSpec { start: [start, start + STARTS], receive_buffer, ..flow(name) };
             std::iter::repeat_n(spec, self.flows)
         };
         let test = FlowTest {
             flows: flows(self.name, Duration::ZERO).chain(flows(self.against, late)).collect(),
-            initial_window: None,
+            initial_window,
             receive_buffer_max: BUFFER_MAX,
             from: late + STARTS,
             until: Some(until),
@@ -135,6 +162,7 @@ impl Setup {
             ("rate_kbps", self.rate_kbps.into()),
             ("flows", self.flows.into()),
             ("buffer_bdp", self.buffer.into()),
+            ("windows", windows.into()),
             ("starts", if self.late { "late" } else { "random" }.into()),
         ];
         case(key, self.topology(), test, until + overhead(CASES, CASES / 4))
