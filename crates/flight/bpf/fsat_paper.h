@@ -21,15 +21,16 @@ FSAT_INLINE int fsat_rtt_queues(const struct fsat *f)
 }
 
 /* (8), (9): what arrived, and as much on top of it, as published. FSAT_ADD_DRAIN: by that our own queue makes RTT twice rtt_min;
- * where it is more, others have as much on top: we take less then, and nothing at three times. Not where rtt_min may be another's
- * queue, or the rate varies. */
+ * where it is more, others have as much on top: we take less then, and nothing at three times. Where nobody fills the buffer a little
+ * earlier, since all the others do so as well. Not where rtt_min may be another's queue, or the rate varies. */
 FSAT_INLINE __u32 fsat_room(const struct fsat *f, __u32 rcv)
 {
-	__u64 rtt = f->rtt_usual_us, least = f->rtt_min_us;
+	__u64 rtt = f->rtt_usual_us, least = f->rtt_min_us, none = 3 * least;
+	__u64 all = fsat_undisturbed(f, 8) ? 13 * least / 8 : 2 * least;
 
-	if (f->rtt_known != FSAT_RTT_KNOWN || rtt <= 2 * least || fsat_varies(f))
+	if (f->rtt_known != FSAT_RTT_KNOWN || rtt <= all || fsat_varies(f))
 		return fsat_twice(rcv);
-	return rtt < 3 * least ? fsat_amount(rcv + rcv * (3 * least - rtt) / least) : rcv;
+	return rtt < none ? fsat_amount(rcv + rcv * (none - rtt) / (none - all)) : rcv;
 }
 
 /* (9): dev first, with the old mean; the first measurement as in RFC 6298 (2.2). */
@@ -61,7 +62,7 @@ FSAT_INLINE __u32 fsat_tw_rcv_bytes(const struct fsat *f, __u32 rcv, __u32 mss)
 	return fsat_min(fsat_amount(f->s + 4ULL * f->dev), most);
 }
 
-/* judge(1), once per rtt_min: target_n+1, (5) to (7). */
+/* judge(1), once per rtt_min: target_n+1, (5) to (7). Where the rate varies and has fallen, three quarters of the way and not half. */
 FSAT_INLINE __u32 fsat_judge1(const struct fsat *f, __u32 rcv, __u32 mss)
 {
 	__u32 tw = fsat_tw_rcv_bytes(f, rcv, mss);
@@ -70,6 +71,8 @@ FSAT_INLINE __u32 fsat_judge1(const struct fsat *f, __u32 rcv, __u32 mss)
 		return FSAT_NO_LIMIT;                          /* (5) */
 	if (f->target < tw || f->target == FSAT_NO_LIMIT)
 		return tw;                                     /* (6) */
+	if (fsat_varies(f))
+		return (__u32)((3ULL * tw + f->target) / 4);
 	return (__u32)(((__u64)tw + f->target) / 2);           /* (7) */
 }
 

@@ -544,15 +544,19 @@ fn drain_does_not_lift_the_limit_for_a_moment() {
 
 #[test]
 fn drain_leaves_the_less_room_the_more_of_others_queues() {
-    let target = |rtt_usual_us, rtt_known, falls| {
-        let mut state = RawFsat { target: 2000, rtt_usual_us, rtt_known, falls, ..standing(0) };
+    let target = |rtt_usual_us, rtt_known, falls, losses_congestion| {
+        let seen = RawFsat { rtt_usual_us, rtt_known, falls, losses_congestion, ..standing(0) };
+        let mut state = RawFsat { target: 2000, ..seen };
         state.on_ack(&config(Additions::DRAIN), &full_ack(10_000, 200_000));
         state.target
     };
-    let known = [200_000, 250_000, 300_000, 900_000].map(|rtt_usual_us| target(rtt_usual_us, KNOWN, 6553));
-    assert_eq!(known, [40_000, 30_000, 20_000, 20_000], "(8): twice what arrived, once, and between");
+    let filled =
+        [200_000, 250_000, 300_000, 900_000].map(|rtt_usual_us| target(rtt_usual_us, KNOWN, 6553, 1));
+    assert_eq!(filled, [40_000, 30_000, 20_000, 20_000], "(8): twice what arrived, once, and between");
+    let alone = [162_500, 231_250, 300_000].map(|rtt_usual_us| target(rtt_usual_us, KNOWN, 6553, 0));
+    assert_eq!(alone, [40_000, 30_000, 20_000], "nobody fills the buffer");
     assert_eq!(
-        [target(300_000, DOUBTED, 0), target(300_000, UNKNOWN, 0), target(300_000, KNOWN, 6554)],
+        [target(300_000, DOUBTED, 0, 0), target(300_000, UNKNOWN, 0, 0), target(300_000, KNOWN, 6554, 0)],
         [40_000; 3]
     );
 }
@@ -581,9 +585,13 @@ fn drain_does_not_follow_what_arrives_where_that_says_nothing_of_the_next_period
     let [less, same] = [15_999, 16_000].map(|arrived| state(6554, 16_000, arrived));
     assert_eq!((less.away, less.apart, same.apart), (8000, 7999, 8000), "an eighth for the new one");
     assert_eq!(same.target, 47_000, "the mean 15,000 and four times 8000");
-    assert_eq!(less.target, (16_000 + 10_000) / 2, "(8), then by (7) halfway to a quarter more than 8000");
+    assert_eq!(
+        less.target,
+        (16_000 + 3 * 10_000) / 4,
+        "(8), then by (7) three quarters of the way to a quarter more than 8000"
+    );
     assert_eq!(state(6553, 16_000, 16_000).target, 16_000, "the rate does not vary");
-    assert_eq!(state(6554, 18_000, 18_000).target, (20_000 + 12_500) / 2, "more than sixteen segments");
+    assert_eq!(state(6554, 18_000, 18_000).target, (20_000 + 3 * 12_500) / 4, "more than sixteen segments");
 }
 
 #[test]
@@ -593,9 +601,9 @@ fn drain_keeps_less_on_top_where_the_rate_varies() {
         state.on_ack(&config(Additions::DRAIN), &full_ack(100_000, 200_000));
         state.target
     };
-    // 20,000 bytes arrived, as ever: dev is 3750 now. By (9) and (7) halfway from 40,000 to what is on top.
+    // 20,000 bytes arrived, as ever: dev is 3750 now. By (9) and (7) from 40,000 towards what is on top.
     assert_eq!(target(6553), (40_000 + 35_000) / 2);
-    assert_eq!(target(6554), (40_000 + 25_000) / 2, "a quarter");
+    assert_eq!(target(6554), (40_000 + 3 * 25_000) / 4, "a quarter on top, three quarters of the way");
 }
 
 #[test]
