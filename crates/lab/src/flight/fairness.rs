@@ -192,11 +192,11 @@ mod tests {
     fn windows(size: Size) -> [usize; 2] {
         let experiment = experiment(&RunOptions { size, ..RunOptions::default() }).unwrap();
         let tests = experiment.cases.iter().filter_map(|case| match &case.workload {
-            Workload::Flows(test) => Some(test),
+            Workload::Flows(test) => Some(&**test),
             _ => None,
         });
         let narrow = tests.filter(|test| test.initial_window == Some(3));
-        let all_end = |test: &&Box<FlowTest>| test.flows.iter().all(|flow| flow.receive_buffer.is_some());
+        let all_end = |test: &&FlowTest| test.flows.iter().all(|flow| flow.receive_buffer.is_some());
         [experiment.cases.len(), narrow.filter(all_end).count()]
     }
 
