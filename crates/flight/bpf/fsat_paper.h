@@ -48,14 +48,14 @@ FSAT_INLINE void fsat_headroom(struct fsat *f, __u32 rcv)
  * for nothing. */
 FSAT_INLINE int fsat_memoryless(const struct fsat *f, __u32 mss)
 {
-	return fsat_varies(f) && f->apart >= f->away && fsat_few(f->s, mss);
+	return fsat_varies(f) && f->apart >= f->away && fsat_segments(f->s, FSAT_CHANCE_SEGMENTS, mss);
 }
 
 /* (9): tw_rcv_bytes, the BDP and room for its variation. By (8) what arrived bounds that, but not where it means nothing. Where the
- * rate varies no more than a quarter on top of it is kept: (8) follows at once when more arrives. */
+ * rate varies none is kept on top of it: (8) follows at once when more arrives. */
 FSAT_INLINE __u32 fsat_tw_rcv_bytes(const struct fsat *f, __u32 rcv, __u32 mss)
 {
-	__u32 most = fsat_varies(f) ? fsat_amount(5ULL * rcv / 4) : fsat_room(f, rcv);
+	__u32 most = fsat_varies(f) ? rcv : fsat_room(f, rcv);
 
 	if (fsat_memoryless(f, mss))
 		return fsat_amount(f->s + 4ULL * f->away);

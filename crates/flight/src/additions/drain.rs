@@ -587,15 +587,16 @@ fn drain_does_not_follow_what_arrives_where_that_says_nothing_of_the_next_period
     assert_eq!(same.target, 47_000, "the mean 15,000 and four times 8000");
     assert_eq!(
         less.target,
-        (16_000 + 3 * 10_000) / 4,
-        "(8), then by (7) three quarters of the way to a quarter more than 8000"
+        (16_000 + 3 * 8000) / 4,
+        "(8), then by (7) three quarters of the way to what arrived"
     );
     assert_eq!(state(6553, 16_000, 16_000).target, 16_000, "the rate does not vary");
-    assert_eq!(state(6554, 18_000, 18_000).target, (20_000 + 3 * 12_500) / 4, "more than sixteen segments");
+    assert_eq!(state(6554, 32_000, 32_000).target, 31_000 + 32_000, "thirty-two segments");
+    assert_eq!(state(6554, 34_000, 34_000).target, (52_000 + 3 * 26_000) / 4, "more");
 }
 
 #[test]
-fn drain_keeps_less_on_top_where_the_rate_varies() {
+fn drain_keeps_nothing_on_top_where_the_rate_varies() {
     let target = |falls| {
         let mut state = RawFsat { falls, dev: 5000, rtt_low_us: 1, rtt_found_us: 1, ..standing(0) };
         state.on_ack(&config(Additions::DRAIN), &full_ack(100_000, 200_000));
@@ -603,7 +604,7 @@ fn drain_keeps_less_on_top_where_the_rate_varies() {
     };
     // 20,000 bytes arrived, as ever: dev is 3750 now. By (9) and (7) from 40,000 towards what is on top.
     assert_eq!(target(6553), (40_000 + 35_000) / 2);
-    assert_eq!(target(6554), (40_000 + 3 * 25_000) / 4, "a quarter on top, three quarters of the way");
+    assert_eq!(target(6554), (40_000 + 3 * 20_000) / 4, "nothing, and three quarters of the way");
 }
 
 #[test]
