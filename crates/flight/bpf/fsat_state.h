@@ -39,7 +39,7 @@
 #define FSAT_SPELL_US         8000000U /* a spell of FSAT_ADD_BEST and FSAT_ADD_FULL; the last two count */
 #define FSAT_FAIR_SEGMENTS    2U
 #define FSAT_FEW_SEGMENTS     16U      /* where it is no more, what arrives within one rtt_min is chance */
-#define FSAT_CHANCE_SEGMENTS  32U      /* where it is no more, what arrives within one RTT may say nothing of the next */
+#define FSAT_CHANCE_SEGMENTS  32U      /* where it is no more, what arrives within one rtt_min may say nothing of the next */
 #define FSAT_LEAST_SEGMENTS   5U       /* where it is no more, a drain of ours empties hardly any of a crowd's queue */
 #define FSAT_BURST_SEGMENTS   8U       /* where it is no more, they go one by one, */
 #define FSAT_LOSSY_US        24000000U /* but not so long after a loss: others may fill the buffer */
