@@ -34,10 +34,10 @@ FSAT_INLINE void fsat_leap(struct fsat *f, const struct fsat_ack *a)
 		f->target = fsat_max(f->target, fsat_best(f));
 }
 
-/* (8) where the rate varies: a quarter more than it, but no more than the best. */
+/* (8) where the rate varies: an eighth more than it, but no more than the best. */
 FSAT_INLINE __u32 fsat_more_of_best(const struct fsat *f, __u32 arrived)
 {
-	return fsat_min(fsat_amount(5ULL * arrived / 2), fsat_best(f));
+	return fsat_min(fsat_amount(9ULL * arrived / 4), fsat_best(f));
 }
 
 /* ---- Periods ---- */

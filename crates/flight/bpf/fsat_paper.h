@@ -88,11 +88,11 @@ FSAT_INLINE __u32 fsat_ssthresh(const struct fsat *f, __u32 rcv_bytes, __u32 mss
 	return fsat_max(fsat_max(rcv_bytes, f->flight_n / 2), fsat_twice(mss));
 }
 
-/* Our own queue makes RTT twice rtt_min: at more than twice that, the rate of a link where it varies has fallen. Few segments
+/* Our own queue makes RTT twice rtt_min: at more than three times, the rate of a link where it varies has fallen. Few segments
  * would come to a halt. */
 FSAT_INLINE int fsat_fell(const struct fsat *f, __u32 mss)
 {
-	return f->rtt_us / 4 > f->rtt_min_us && fsat_varies(f) && !fsat_few(f->s, mss);
+	return f->rtt_us / 3 > f->rtt_min_us && fsat_varies(f) && !fsat_few(f->s, mss);
 }
 
 /* The steps of space towards `target`: up by what arrived (RFC 3465), down by half of it, as rate halving

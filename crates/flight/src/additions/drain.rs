@@ -614,10 +614,10 @@ fn drain_knows_a_link_that_varies_and_space_falls_by_all_that_arrives() {
         state.on_ack(&config(Additions::DRAIN), &ack(10_000, rtt_us, 40_000));
         state.space
     };
-    assert_eq!(space(6554, 20_000, 400_004), 38_000, "RTT is more than four times rtt_min");
-    assert_eq!(space(6554, 20_000, 400_003), 39_000);
-    assert_eq!(space(6553, 20_000, 400_004), 39_000);
-    assert_eq!(space(6554, 16_000, 400_004), 39_000, "sixteen segments");
+    assert_eq!(space(6554, 20_000, 300_003), 38_000, "RTT is more than three times rtt_min");
+    assert_eq!(space(6554, 20_000, 300_002), 39_000);
+    assert_eq!(space(6553, 20_000, 300_003), 39_000);
+    assert_eq!(space(6554, 16_000, 300_003), 39_000, "sixteen segments");
 }
 
 #[test]
