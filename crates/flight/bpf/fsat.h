@@ -24,14 +24,14 @@
 
 /* ---- FSAT_ADD_BEST: what a link that varies is offered ---- */
 
-/* The queue has run dry, or RTT has halved since the last period and it soon will. The link
- * takes more than it is offered, and by (8) that would grow by RTTs. If it does not take the best, that waits once. */
+/* The queue has run dry, or RTT has halved since the last period and it soon will. The link takes more than it is offered, and by (8)
+ * that would grow by RTTs. It is offered three quarters of the best: if it does not take them, they wait once. */
 FSAT_INLINE void fsat_leap(struct fsat *f, const struct fsat_ack *a)
 {
 	if (!fsat_varies(f) || f->draining)
 		return;
 	if (!fsat_differs(f, f->rtt_min_us, a->rtt_us) || a->rtt_us < f->rtt_before_us / 2)
-		f->target = fsat_max(f->target, fsat_best(f));
+		f->target = fsat_max(f->target, (__u32)(3ULL * fsat_best(f) / 4));
 }
 
 /* (8) where the rate varies: an eighth more than it, but no more than the best. */

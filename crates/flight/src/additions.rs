@@ -152,8 +152,8 @@ fn best_is_offered_to_a_link_that_varies_where_its_queue_runs_dry() {
         state.target
     };
     let varies = RawFsat { falls: 6554, ..standing(0) };
-    assert_eq!(target(varies, 112_000), 60_000, "within an eighth of rtt_min");
-    assert_eq!(target(varies, 149_000), 60_000, "less than half of the last period's least");
+    assert_eq!(target(varies, 112_000), 45_000, "within an eighth of rtt_min");
+    assert_eq!(target(varies, 149_000), 45_000, "less than half of the last period's least");
     assert_eq!(target(varies, 150_000), 40_000);
     assert_eq!(target(RawFsat { falls: 6553, ..varies }, 112_000), 40_000);
     assert_eq!(target(RawFsat { target: 70_000, ..varies }, 112_000), 70_000, "it limits nothing");
