@@ -147,11 +147,13 @@ FSAT_INLINE int fsat_outgrown(const struct fsat *f)
 
 /* Nobody else was there when we came, so rtt_min is right without a drain: RTT stayed what it was at first while we sent more and
  * more, and what arrives has not grown since it rose. A queue of others makes RTT rise with our first packets, or vary; and where
- * they give way to us, what arrives goes on growing. */
-FSAT_INLINE int fsat_came_alone(const struct fsat *f)
+ * they give way to us, what arrives goes on growing. Not by one pair of segments, though: of few that is more than an eighth. */
+FSAT_INLINE int fsat_came_alone(const struct fsat *f, __u32 mss)
 {
+	__u32 then = fsat_amount(f->filled + 2ULL * mss);
+
 	return f->filled && f->flat_periods >= FSAT_FLAT_PERIODS && !fsat_ever_lost(f) &&
-	       !fsat_differs(f, f->rtt_min_us, f->rtt_first_us) && f->rcv_bytes - f->rcv_bytes / 9 <= f->filled;
+	       !fsat_differs(f, f->rtt_min_us, f->rtt_first_us) && f->rcv_bytes - f->rcv_bytes / 9 <= then;
 }
 
 /* More queue than is ours, for long: others', or the route is longer. So a crowd of eight has it most of the time, and where a drain
@@ -307,7 +309,7 @@ FSAT_INLINE void fsat_confirm(struct fsat *f, const struct fsat_ack *a)
 /* The first drain is spared to who came alone: stopping until the queue is dry costs two RTTs. */
 FSAT_INLINE void fsat_drain_or_trust(struct fsat *f, const struct fsat_ack *a)
 {
-	if (f->rtt_found_us || !fsat_came_alone(f)) {
+	if (f->rtt_found_us || !fsat_came_alone(f, a->mss)) {
 		fsat_begin_drain(f, a);
 		return;
 	}
