@@ -165,6 +165,13 @@ FSAT_INLINE int fsat_foreign_due(const struct fsat *f, __u32 now_us)
 	return f->foreign >= FSAT_FOREIGN_PERIODS && fsat_ticked(now_us, f->drained_us, FSAT_DRAIN_TICK_US / 4, every);
 }
 
+/* RTT falls: others drain, or the rate rises. Who has not drained yet and lost nothing knows too little to tell, and has its tick soon. */
+FSAT_INLINE int fsat_joins(const struct fsat *f, const struct fsat_ack *a)
+{
+	return a->now_us - f->dry_us >= FSAT_DRAIN_JOIN_US && fsat_differs(f, a->rtt_us, f->rtt_usual_us) &&
+	       (f->rtt_found_us || fsat_ever_lost(f)) && !fsat_dry_alone(f, a->now_us, a->mss) && !f->sole;
+}
+
 FSAT_INLINE int fsat_drain_due(const struct fsat *f, const struct fsat_ack *a)
 {
 	if (fsat_drain_ticked(f, a->now_us, fsat_outgrown(f) ? 0 : fsat_drain_ticks(f)))
@@ -173,8 +180,7 @@ FSAT_INLINE int fsat_drain_due(const struct fsat *f, const struct fsat_ack *a)
 		return 0;
 	if (fsat_foreign_due(f, a->now_us))
 		return 1;
-	return a->now_us - f->dry_us >= FSAT_DRAIN_JOIN_US && fsat_differs(f, a->rtt_us, f->rtt_usual_us) &&
-	       !fsat_dry_alone(f, a->now_us, a->mss) && !f->sole;
+	return fsat_joins(f, a);
 }
 
 /* Whether the queue can be expected to be ours alone and rtt_min to be right, so that emptying it is enough to see that.

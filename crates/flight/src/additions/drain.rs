@@ -258,6 +258,16 @@ fn drain_joins_others_but_not_where_the_queue_runs_dry_by_itself() {
 }
 
 #[test]
+fn drain_joins_none_before_the_first_unless_something_was_lost() {
+    let joins = |rtt_found_us, losses_congestion| {
+        let mut state = RawFsat { rtt_found_us, losses_congestion, flat_periods: 3, rtt_low_us: 1, ..standing(0) };
+        state.on_ack(&config(Additions::DRAIN), &full_ack(2_050_000, 170_000));
+        state.draining != 0
+    };
+    assert_eq!([joins(0, 0), joins(0, 1), joins(100_000, 0)], [false, true, true]);
+}
+
+#[test]
 fn drain_counts_periods_in_which_rtt_fell_by_itself() {
     assert_eq!(
         RawFsat::new(&config(Additions::DRAIN), 0, 1000).undrained,
