@@ -115,8 +115,10 @@ FSAT_INLINE __u32 fsat_drain_ticks(const struct fsat *f)
 		return FSAT_DRAIN_RARELY;
 	if (f->rtt_known != FSAT_RTT_KNOWN)
 		return 1;
-	if (f->sole || !fsat_undisturbed(f, 8))
+	if (f->sole)
 		return FSAT_DRAIN_SELDOM;
+	if (!fsat_undisturbed(f, 8))
+		return FSAT_DRAIN_FILLED;
 	return f->quiet < 1 ? 1 : f->quiet < 3 ? 2 : f->quiet < 7 ? 3 : FSAT_DRAIN_RARELY;
 }
 

@@ -49,7 +49,8 @@
                                           * power of two, as how many lie between drains: who drains rarely does so when all others do */
 #define FSAT_FLAT_PERIODS     3U       /* so many at least before RTT first rose: we have filled the link, not others */
 #define FSAT_DRAIN_RARELY     4U       /* each 2^this ticks, 34 s, after many that brought nothing new, or where the rate varies; */
-#define FSAT_DRAIN_SELDOM     5U       /* each 2^this of who came alone, or where others fill the buffer and would get what was won */
+#define FSAT_DRAIN_SELDOM     5U       /* each 2^this of who came alone; */
+#define FSAT_DRAIN_FILLED     6U       /* each 2^this where others fill the buffer and would get what was won */
 #define FSAT_DRAIN_JOIN_US    2000000U /* at the earliest after the queue was dry, if others drain */
 #define FSAT_DRAIN_ALONE_US   8000000U /* and after it ran dry by itself, once drains bring nothing new: */
 #define FSAT_DRAIN_QUIET      2U       /* so many in a row, */
@@ -59,7 +60,7 @@
 #define FSAT_ABOVE_DRAINS    16U       /* so many in a row that found more than rtt_min: nobody leaves it to others to drain */
 #define FSAT_STEADY_PERIODS   8U       /* so many in a row with one rate: nobody else comes or goes */
 #define FSAT_FALLS_PERIODS    32U      /* RTT's falls are averaged over so many, */
-#define FSAT_FALLS_AFTER      16U      /* from so many after a drain on, which makes others drain as well */
+#define FSAT_FALLS_AFTER      14U      /* from so many after a drain on, which makes others drain as well */
 #define FSAT_FALLS_ALWAYS     65536U   /* RTT falls in each of them */
 #define FSAT_FALLS_VARIES     (FSAT_FALLS_ALWAYS / 10)
 #define FSAT_FALLS_HALVED     4U       /* a fall by half counts for so many: flows that share a queue rarely empty half of it */

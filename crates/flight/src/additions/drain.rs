@@ -271,10 +271,10 @@ fn drain_joins_none_before_the_first_unless_something_was_lost() {
 fn drain_counts_periods_in_which_rtt_fell_by_itself() {
     assert_eq!(
         RawFsat::new(&config(Additions::DRAIN), 0, 1000).undrained,
-        8,
-        "eight periods after the begin"
+        7,
+        "from seven periods after the begin on"
     );
-    let mut state = RawFsat { undrained: 16, rtt_before_us: 200_000, ..standing(0) };
+    let mut state = RawFsat { undrained: 14, rtt_before_us: 200_000, ..standing(0) };
     let mut falls = |period: u32, rtt_us| {
         state.period_rtt_us = rtt_us;
         state.on_ack(&config(Additions::DRAIN), &full_ack(100_000 * period, 200_000));
@@ -294,7 +294,7 @@ fn drain_counts_periods_in_which_rtt_fell_by_itself() {
 #[test]
 fn drain_takes_a_fall_by_half_for_four() {
     let falls = |before_us, falls| {
-        let long = RawFsat { undrained: 16, rtt_before_us: before_us, falls, ..standing(0) };
+        let long = RawFsat { undrained: 14, rtt_before_us: before_us, falls, ..standing(0) };
         let mut state = RawFsat { period_rtt_us: 200_000, ..long };
         state.on_ack(&config(Additions::DRAIN), &full_ack(100_000, 200_000));
         state.falls
@@ -403,8 +403,8 @@ fn drain_is_due_the_later_the_more_of_them_brought_nothing_new() {
         let lost_us = ticks * TICK - 23_000_000;
         due(RawFsat { losses_congestion: 1, lost_us, ..ours }, ticks * TICK)
     };
-    assert_eq!((lossy(16), lossy(32)), (false, true), "others fill the buffer");
-    assert_eq!(every(RawFsat { high_us: [800_008, 0], ..ours }), Some(32));
+    assert_eq!((lossy(32), lossy(64)), (false, true), "others fill the buffer");
+    assert_eq!(every(RawFsat { high_us: [800_008, 0], ..ours }), Some(64));
 }
 
 #[test]
