@@ -33,6 +33,12 @@ FSAT_INLINE void fsat_note_arrived(struct fsat *f, __u32 arrived)
 {
 	f->steady = fsat_distance(f->arrived, arrived) <= f->arrived / 8 ? f->steady + 1 : 0;
 	f->arrived = arrived;
+	if (fsat_distance(f->level, arrived) <= f->level / FSAT_LEVEL_PART) {
+		f->level_periods++;
+	} else {
+		f->level = arrived;
+		f->level_periods = 0;
+	}
 }
 
 /* Whether RTTs differ by more than an eighth, and by more than chance: where the receiver acknowledges every second segment,
@@ -106,6 +112,13 @@ FSAT_INLINE int fsat_ticked(__u32 now_us, __u32 since_us, __u32 rest_us, __u32 e
 	return now_us - since_us >= tick - since_us;
 }
 
+/* Others' queue is in rtt_min, but what arrives is the same for long: of a buffer that others fill as well it would be now more, now
+ * less. They have gone, and the queue is ours. */
+FSAT_INLINE int fsat_left_alone(const struct fsat *f)
+{
+	return fsat_rtt_raised(f) && f->level_periods >= FSAT_LEVEL_PERIODS;
+}
+
 /* How often drains are due: each 2^this ticks. Who came last may take others' queue for its path, so each 2, as who does not know
  * rtt_min, for they have to drain together; but after each drain that brought nothing new more rarely: about as many ticks as there have
  * been since the first of them. */
@@ -117,7 +130,7 @@ FSAT_INLINE __u32 fsat_drain_ticks(const struct fsat *f)
 		return 1;
 	if (f->sole)
 		return FSAT_DRAIN_SELDOM;
-	if (!fsat_undisturbed(f, 8))
+	if (!fsat_undisturbed(f, 8) && !fsat_left_alone(f))
 		return FSAT_DRAIN_FILLED;
 	return f->quiet < 1 ? 1 : f->quiet < 3 ? 2 : f->quiet < 7 ? 3 : FSAT_DRAIN_RARELY;
 }

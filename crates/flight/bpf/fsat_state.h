@@ -40,6 +40,7 @@
 #define FSAT_FAIR_SEGMENTS    2U
 #define FSAT_FEW_SEGMENTS     16U      /* where it is no more, what arrives within one rtt_min is chance */
 #define FSAT_CHANCE_SEGMENTS  32U      /* where it is no more, what arrives within one rtt_min may say nothing of the next */
+#define FSAT_SHARE_SEGMENTS   48U      /* where it is no more, be a buffer deep and full, several share it */
 #define FSAT_LEAST_SEGMENTS   5U       /* where it is no more, a drain of ours empties hardly any of a crowd's queue */
 #define FSAT_BURST_SEGMENTS   8U       /* where it is no more, they go one by one, */
 #define FSAT_LOSSY_US        24000000U /* but not so long after a loss: others may fill the buffer */
@@ -50,7 +51,9 @@
 #define FSAT_FLAT_PERIODS     3U       /* so many at least before RTT first rose: we have filled the link, not others */
 #define FSAT_DRAIN_RARELY     4U       /* each 2^this ticks, 34 s, after many that brought nothing new, or where the rate varies; */
 #define FSAT_DRAIN_SELDOM     5U       /* each 2^this of who came alone; */
-#define FSAT_DRAIN_FILLED     6U       /* each 2^this where others fill the buffer and would get what was won */
+#define FSAT_DRAIN_FILLED     6U       /* each 2^this, 134 s, where others fill the buffer and would get what was won */
+#define FSAT_LEVEL_PERIODS    8U       /* but so many in a row with one rate, */
+#define FSAT_LEVEL_PART       32U      /* within this part of it, no flow has that fills the buffer with others: they are gone */
 #define FSAT_DRAIN_JOIN_US    2000000U /* at the earliest after the queue was dry, if others drain */
 #define FSAT_DRAIN_ALONE_US   8000000U /* and after it ran dry by itself, once drains bring nothing new: */
 #define FSAT_DRAIN_QUIET      2U       /* so many in a row, */
@@ -145,6 +148,8 @@ struct fsat {
 	__u32 rtt_found_before_us[3]; /* the least RTTs that drains before the last found, backwards; FSAT_NO_LIMIT: there was none */
 	__u32 arrived;           /* what arrived in the last whole period, by fsat_arrived */
 	__u32 steady;            /* periods in a row in which that was the same, within an eighth */
+	__u32 level;             /* what arrived in the period from which on it was the same, within a 32nd, */
+	__u32 level_periods;     /* and how many there were since */
 	__u32 rtt_before_us;     /* the least RTT of the last whole period */
 	__u32 drain_rtt_us;      /* what RTT was when the last drain began; 0: in a crowd, where others drain too */
 	__u32 undrained;         /* periods since a drain of ours, up to FSAT_FALLS_AFTER */

@@ -2,8 +2,8 @@
 //!
 //! First flows of `fsat` alone, by link, number, starts and buffer: mean queue in BDP and Jain's index, over all seeds and of the
 //! worst. Then beside as many of CUBIC, by the buffer in BDP: goodput as a multiple of CUBIC's, its geometric mean, and what eight
-//! in ten seeds lie between. It shows what the mean of the ablation's six seeds hides; and on the slow link, the lab's, what its two
-//! minutes and a half hide, for here each flow could send the paper's 10 MB.
+//! in ten seeds lie between. Last what queues once CUBIC has ended. It shows what the mean of the ablation's six seeds hides; and on
+//! the slow link, the lab's, what two minutes and a half hide, for here each flow could send the paper's 10 MB.
 
 #[path = "../tests/sim/mod.rs"]
 mod sim;
@@ -55,6 +55,28 @@ fn main() {
             let [least, most] = [seeds / 10, seeds - 1 - seeds / 10].map(|n| logs[n].exp());
             let shares = format!("{:.2} ({least:.2}-{most:.2})", mean(&logs).exp());
             print!("{shares:>18}");
+        }
+        println!();
+    }
+    print_left(seeds);
+}
+
+/// How many of so many flows each, in a buffer of so many BDP, and the spans after CUBIC has left, seconds.
+const LEFT: [(usize, usize); 3] = [(1, 5), (1, 10), (2, 10)];
+const SPANS: [[u64; 2]; 5] = [[0, 10], [10, 20], [20, 40], [40, 80], [80, 160]];
+
+/// The queue in BDP after CUBIC has left, at 150 s: its mean, and what nine in ten seeds have at most.
+fn print_left(seeds: usize) {
+    print!("{:20}", "left by CUBIC");
+    SPANS.iter().for_each(|[from, to]| print!("{:>18}", format!("{from}-{to} s")));
+    println!();
+    for (each, buffer) in LEFT {
+        print!("{:20}", format!("{} {each}+{each} {buffer}bdp", SLOW.0));
+        for span in SPANS {
+            let after = span.map(Duration::from_secs);
+            let left = |seed| cases::left(OWN, each, SLOW.1 * buffer, Duration::from_secs(150), after, seed);
+            let queue = sorted(runs(seeds, left).iter().map(|run| run.queue_mean / SLOW.1 as f64));
+            print!("{:>18}", format!("{:.2} ({:.2})", mean(&queue), queue[seeds - 1 - seeds / 10]));
         }
         println!();
     }

@@ -295,6 +295,17 @@ fn full_falls_back_to_what_the_path_carries_without_others_queue() {
 }
 
 #[test]
+fn full_gives_up_more_of_a_share_of_few_where_others_queue_is_in_rtt_min() {
+    let full = config(Additions::from_bits(Additions::BEST.bits() | Additions::FULL.bits()));
+    let lost = |flight_n, rtt_min_us| {
+        let path = RawFsat { rtt_min_us, flight_n, best: [20_000, 0], ..standing(0) };
+        { RawFsat { rtt_us: 250_000, high_us: [250_000, 0], ..path } }.on_loss(&full, 100_000, NO_LIMIT, 1000)
+    };
+    assert_eq!((lost(48_000, 126_000), lost(48_001, 126_000)), (85_000, 90_000));
+    assert_eq!(lost(48_000, 125_000), 90_000, "the queue is theirs, and most of it was left to them");
+}
+
+#[test]
 fn full_leaves_the_bdp_and_of_few_segments_the_smoothed_one() {
     let full = config(Additions::from_bits(Additions::BEST.bits() | Additions::FULL.bits()));
     let lost = |flight_n| {

@@ -70,6 +70,8 @@ pub struct RawFsat {
     pub rtt_found_before_us: [u32; 3],
     pub arrived: u32,
     pub steady: u32,
+    pub level: u32,
+    pub level_periods: u32,
     pub rtt_before_us: u32,
     pub drain_rtt_us: u32,
     pub undrained: u32,

@@ -137,6 +137,18 @@ fn cubic_beside_it_does_not_starve_it() {
 }
 
 #[test]
+fn a_queue_that_cubic_has_left_goes() {
+    // What CUBIC held, nearly ten BDP, is in rtt_min until a drain finds that it is gone.
+    let queue = |after: [u64; 2], seed| {
+        let after = after.map(Duration::from_secs);
+        run(cases::left(FSAT, 1, 150, Duration::from_secs(150), after, seed)).queue_mean / 15.0
+    };
+    let mean = |after| (1..=8).map(|seed| queue(after, seed)).sum::<f64>() / 8.0;
+    let (first, later) = (mean([0, 10]), mean([40, 80]));
+    assert!(first > 4.0 && later < 2.0, "{first} and {later} BDP");
+}
+
+#[test]
 fn an_application_that_sends_little_is_not_limited() {
     for fsat in BOTH {
         let mut scenario = cases::shared(&[fsat], 1000, Duration::ZERO, 1);

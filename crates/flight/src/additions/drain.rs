@@ -260,7 +260,8 @@ fn drain_joins_others_but_not_where_the_queue_runs_dry_by_itself() {
 #[test]
 fn drain_joins_none_before_the_first_unless_something_was_lost() {
     let joins = |rtt_found_us, losses_congestion| {
-        let mut state = RawFsat { rtt_found_us, losses_congestion, flat_periods: 3, rtt_low_us: 1, ..standing(0) };
+        let mut state =
+            RawFsat { rtt_found_us, losses_congestion, flat_periods: 3, rtt_low_us: 1, ..standing(0) };
         state.on_ack(&config(Additions::DRAIN), &full_ack(2_050_000, 170_000));
         state.draining != 0
     };
@@ -342,7 +343,10 @@ fn drain_is_spared_to_who_came_alone() {
     assert_eq!((spared.dry_us, spared.target), (SECOND, 40_000), "the next one is due as after a drain");
     assert_eq!(spared.sole, 1);
     let drains = |state| after(state).draining != 0;
-    assert!(drains(RawFsat { filled: 15_777, ..alone }), "20,000 bytes arrive, an eighth and two segments more than then");
+    assert!(
+        drains(RawFsat { filled: 15_777, ..alone }),
+        "20,000 bytes arrive, an eighth and two segments more than then"
+    );
     assert!(drains(RawFsat { filled: 0, ..alone }), "RTT has never risen");
     assert!(drains(RawFsat { flat_periods: 2, ..alone }));
     assert!(drains(RawFsat { rtt_first_us: 115_000, ..alone }), "RTT was not the least from the begin on");
@@ -405,6 +409,35 @@ fn drain_is_due_the_later_the_more_of_them_brought_nothing_new() {
     };
     assert_eq!((lossy(32), lossy(64)), (false, true), "others fill the buffer");
     assert_eq!(every(RawFsat { high_us: [800_008, 0], ..ours }), Some(64));
+}
+
+#[test]
+fn drain_is_due_soon_once_others_have_left_a_queue_of_theirs() {
+    let due = |level_periods, rtt_min_us| {
+        let full =
+            RawFsat { high_us: [1_600_016, 0], rtt_least_us: 100_000, rtt_known: KNOWN, ..standing(0) };
+        let found = RawFsat { rtt_found_us: rtt_min_us, rtt_min_us, rtt_low_us: 1, ..full };
+        let mut state = RawFsat { level_periods, period_start_us: 2 * TICK - 1, ..found };
+        state.on_ack(&config(Additions::DRAIN), &ack(2 * TICK, 2 * rtt_min_us, 40_000));
+        state.draining != 0
+    };
+    assert_eq!([due(7, 126_000), due(8, 126_000)], [false, true]);
+    assert!(!due(8, 125_000), "rtt_min is ours: whoever fills the buffer is still there");
+}
+
+#[test]
+fn drain_counts_periods_in_which_what_arrives_goes_no_way_from_where_it_was() {
+    let mut state = standing(0);
+    let mut level = |period: u32, delivered| {
+        let ack = RawAck { delivered, ..ack(100_000 * period, 150_000, 40_000) };
+        state.on_ack(&config(Additions::DRAIN), &ack);
+        (state.level, state.level_periods)
+    };
+    assert_eq!(
+        [level(1, 32_000), level(2, 33_000), level(3, 31_000)],
+        [(32_000, 0), (32_000, 1), (32_000, 2)]
+    );
+    assert_eq!(level(4, 33_001), (33_001, 0), "a 32nd from the first of them, be it little from the last");
 }
 
 #[test]

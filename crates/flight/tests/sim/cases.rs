@@ -193,6 +193,23 @@ pub fn slow(kinds: &[Option<Additions>], queue: usize, starts: &[Duration], seed
     }
 }
 
+/// `each` flows of `fsat` on the lab's link, and as many of CUBIC until `left`; measured `after` that, for so long.
+pub fn left(
+    fsat: Option<Additions>,
+    each: usize,
+    queue: usize,
+    left: Duration,
+    after: [Duration; 2],
+    seed: u64,
+) -> Scenario {
+    let systems = in_turn(fsat, seed).repeat(each);
+    let mut scenario = slow(&systems, queue, &scattered(2 * each, seed), seed);
+    for flow in scenario.flows.iter_mut().filter(|flow| flow.profile.fsat.is_none()) {
+        flow.profile.until = Some(left);
+    }
+    Scenario { from: left + after[0], until: left + after[1], ..scenario }
+}
+
 /// When `n` flows of the lab start: somewhere within 5 s, as good as at random.
 pub fn scattered(n: usize, seed: u64) -> Vec<Duration> {
     let mix = |n: u64| (n ^ n >> 31).wrapping_mul(0x9e37_79b9_7f4a_7c15);

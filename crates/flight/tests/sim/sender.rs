@@ -27,6 +27,8 @@ pub struct Profile {
     pub pace: bool,
     /// The application hands over so many packets a second; `None`: always more.
     pub app: Option<f64>,
+    /// It hands over nothing from then on; `None`: it never ends.
+    pub until: Option<Duration>,
     /// Reports instead of ACKs: the receiver tells what arrived every so often.
     pub report: Option<Duration>,
 }
@@ -40,6 +42,7 @@ impl Default for Profile {
             rwnd: 4000,
             pace: true,
             app: None,
+            until: None,
             report: None,
         }
     }
@@ -224,7 +227,7 @@ impl Sender {
             .profile
             .app
             .map_or(u64::MAX, |rate| ((now.saturating_sub(self.started)).as_secs_f64() * rate) as u64);
-        self.app_limited = next >= offered;
+        self.app_limited = next >= offered || self.profile.until.is_some_and(|until| now >= until);
         (!self.app_limited && (self.slots.len() as u64) < self.profile.rwnd).then_some(next)
     }
 
