@@ -63,7 +63,7 @@
 #define FSAT_ABOVE_DRAINS    16U       /* so many in a row that found more than rtt_min: nobody leaves it to others to drain */
 #define FSAT_STEADY_PERIODS   8U       /* so many in a row with one rate: nobody else comes or goes */
 #define FSAT_FALLS_PERIODS    32U      /* RTT's falls are averaged over so many, */
-#define FSAT_FALLS_AFTER      14U      /* from so many after a drain on, which makes others drain as well */
+#define FSAT_FALLS_AFTER      16U      /* from so many after a drain on, which makes others drain as well */
 #define FSAT_FALLS_ALWAYS     65536U   /* RTT falls in each of them */
 #define FSAT_FALLS_VARIES     (FSAT_FALLS_ALWAYS / 10)
 #define FSAT_FALLS_HALVED     4U       /* a fall by half counts for so many: flows that share a queue rarely empty half of it */

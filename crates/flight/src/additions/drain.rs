@@ -272,10 +272,10 @@ fn drain_joins_none_before_the_first_unless_something_was_lost() {
 fn drain_counts_periods_in_which_rtt_fell_by_itself() {
     assert_eq!(
         RawFsat::new(&config(Additions::DRAIN), 0, 1000).undrained,
-        7,
-        "from seven periods after the begin on"
+        8,
+        "eight periods after the begin"
     );
-    let mut state = RawFsat { undrained: 14, rtt_before_us: 200_000, ..standing(0) };
+    let mut state = RawFsat { undrained: 16, rtt_before_us: 200_000, ..standing(0) };
     let mut falls = |period: u32, rtt_us| {
         state.period_rtt_us = rtt_us;
         state.on_ack(&config(Additions::DRAIN), &full_ack(100_000 * period, 200_000));
@@ -295,7 +295,7 @@ fn drain_counts_periods_in_which_rtt_fell_by_itself() {
 #[test]
 fn drain_takes_a_fall_by_half_for_four() {
     let falls = |before_us, falls| {
-        let long = RawFsat { undrained: 14, rtt_before_us: before_us, falls, ..standing(0) };
+        let long = RawFsat { undrained: 16, rtt_before_us: before_us, falls, ..standing(0) };
         let mut state = RawFsat { period_rtt_us: 200_000, ..long };
         state.on_ack(&config(Additions::DRAIN), &full_ack(100_000, 200_000));
         state.falls
