@@ -33,7 +33,7 @@ FSAT_INLINE void fsat_note_arrived(struct fsat *f, __u32 arrived)
 {
 	f->steady = fsat_distance(f->arrived, arrived) <= f->arrived / 8 ? f->steady + 1 : 0;
 	f->arrived = arrived;
-	if (fsat_distance(f->level, arrived) <= f->level / FSAT_LEVEL_PART) {
+	if (fsat_distance(f->level, arrived) <= f->level / FSAT_LEVEL_PART && !f->period_app_limited) {
 		f->level_periods++;
 	} else {
 		f->level = arrived;
@@ -112,8 +112,8 @@ FSAT_INLINE int fsat_ticked(__u32 now_us, __u32 since_us, __u32 rest_us, __u32 e
 	return now_us - since_us >= tick - since_us;
 }
 
-/* Others' queue is in rtt_min, but what arrives is the same for long: of a buffer that others fill as well it would be now more, now
- * less. They have gone, and the queue is ours. */
+/* Others' queue is in rtt_min, but what arrives is the same for long, and not the application's doing: of a buffer that others fill as well
+ * it would be now more, now less. They have gone, and the queue is ours. */
 FSAT_INLINE int fsat_left_alone(const struct fsat *f)
 {
 	return fsat_rtt_raised(f) && f->level_periods >= FSAT_LEVEL_PERIODS;
