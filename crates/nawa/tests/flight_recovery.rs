@@ -67,10 +67,10 @@ fn a_lost_retransmission_is_sent_again() {
     }
 }
 
-/// A link that carries nothing for 1.2 s, much longer than a timeout, and loses nothing. `fsat` has its first drain, when its
-/// window is small by itself, 2 s after it began: later than the end of that.
+/// A link that carries nothing for 0.8 s, much longer than a timeout, and loses nothing. `fsat` has its first drain, when its
+/// window is small by itself, 2 s after it began: a good while after the end of that, for samples come late on a busy machine.
 fn stalling() -> LinkConfig {
-    let rates = Trace::from_seconds_mbps("0 20\n0.3 0\n1.5 20\n60 20").expect("a trace");
+    let rates = Trace::from_seconds_mbps("0 20\n0.3 0\n1.1 20\n60 20").expect("a trace");
     LinkConfig { capacity: Capacity::Trace(rates.into()), queue: Queue::Packets(1000), ..link() }
 }
 
