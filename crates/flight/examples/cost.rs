@@ -4,12 +4,14 @@
 //! `cargo run --release -p flight --features kernel --example cost -- [ROUNDS] [SECONDS]`
 
 use std::error::Error;
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
 
 use flight::kernel::cost::Timing;
 use flight::kernel::{self, Base, FSAT, FSAT_PAPER, Registration, Scheme};
@@ -99,32 +101,38 @@ fn name(system: &str) -> &str {
     system.split(' ').next().unwrap_or(system)
 }
 
-/// Sends over loopback for `time`; how many bytes.
+/// Sends over loopback for `time`; how many bytes arrived within it.
 fn transfer(congestion_control: &str, time: Duration) -> Outcome<u64> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let mut near = TcpStream::connect(listener.local_addr()?)?;
     rustix::net::sockopt::set_tcp_congestion(&near, congestion_control)?;
     let mut far = listener.accept()?.0;
-    let stop = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let sender = scope.spawn(|| -> std::io::Result<()> {
+    let (stop, arrived) = (&AtomicBool::new(false), &AtomicU64::new(0));
+    let (receiving, ended) = mpsc::channel::<()>();
+    thread::scope(|scope| {
+        let sender = scope.spawn(move || -> io::Result<()> {
             let data = vec![0; 256 << 10];
             while !stop.load(Relaxed) {
                 near.write_all(&data)?;
             }
-            near.shutdown(std::net::Shutdown::Write)
+            near.shutdown(Shutdown::Write)
         });
-        let mut buffer = vec![0; 256 << 10];
-        #[expect(clippy::disallowed_methods, reason = "an example measures")]
-        let (begin, mut bytes) = (Instant::now(), 0);
-        loop {
-            match far.read(&mut buffer)? {
-                0 => break,
-                n if begin.elapsed() < time => bytes += n as u64,
-                _ => stop.store(true, Relaxed),
+        let receiver = scope.spawn(move || -> io::Result<()> {
+            let _receiving = receiving;
+            let mut buffer = vec![0; 256 << 10];
+            loop {
+                match far.read(&mut buffer)? {
+                    0 => return Ok(()),
+                    n => arrived.fetch_add(n as u64, Relaxed),
+                };
             }
+        });
+        let _ = ended.recv_timeout(time); // sooner where the receiver has failed
+        let bytes = arrived.load(Relaxed);
+        stop.store(true, Relaxed);
+        for thread in [sender, receiver] {
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
         }
-        sender.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
         Ok(bytes)
     })
 }

@@ -439,12 +439,9 @@ fn drain_counts_periods_in_which_what_arrives_goes_no_way_from_where_it_was() {
     );
     assert_eq!(level(4, 33_001), (33_001, 0), "a 32nd from the first of them, be it little from the last");
     let arrived = |period_app_limited| {
-        let level = RawFsat { level: 20_000, level_periods: 9, period_app_limited, ..standing(0) };
-        let mut state = RawFsat { period_rcv_bytes: 0, ..level };
-        state.on_ack(
-            &config(Additions::DRAIN),
-            &RawAck { delivered: 20_000, ..ack(100_000, 150_000, 40_000) },
-        );
+        let mut state = RawFsat { level: 20_000, level_periods: 9, period_app_limited, ..standing(0) };
+        let ack = RawAck { delivered: 20_000, ..ack(100_000, 150_000, 40_000) };
+        state.on_ack(&config(Additions::DRAIN), &ack);
         state.level_periods
     };
     assert_eq!([arrived(0), arrived(1)], [10, 0], "the application's rate says nothing");
