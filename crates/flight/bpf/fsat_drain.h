@@ -53,8 +53,8 @@ FSAT_INLINE void fsat_note_falls(struct fsat *f, __u32 rtt_us)
 {
 	__u32 fall = FSAT_FALLS_ALWAYS / FSAT_FALLS_PERIODS * (rtt_us < f->rtt_before_us / 2 ? FSAT_FALLS_HALVED : 1);
 
-	f->undrained = f->draining ? 0 : fsat_min(f->undrained + 1, FSAT_FALLS_AFTER);
-	if (f->undrained == FSAT_FALLS_AFTER) {
+	f->undrained = f->draining ? 0 : fsat_min(f->undrained + 1, FSAT_FALLS_AFTER + FSAT_FALLS_PERIODS);
+	if (f->undrained >= FSAT_FALLS_AFTER) {
 		f->falls -= f->falls / FSAT_FALLS_PERIODS;
 		if (fsat_differs(f, rtt_us, f->rtt_before_us))
 			f->falls = fsat_min(f->falls + fall, FSAT_FALLS_ALWAYS);

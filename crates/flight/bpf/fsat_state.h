@@ -65,7 +65,8 @@
 #define FSAT_FALLS_PERIODS    32U      /* RTT's falls are averaged over so many, */
 #define FSAT_FALLS_AFTER      16U      /* from so many after a drain on, which makes others drain as well */
 #define FSAT_FALLS_ALWAYS     65536U   /* RTT falls in each of them */
-#define FSAT_FALLS_VARIES     (FSAT_FALLS_ALWAYS / 10)
+#define FSAT_FALLS_VARIES     (FSAT_FALLS_ALWAYS / 10) /* and so many say that the rate varies */
+#define FSAT_FALLS_COUNTED    16U      /* the least number of periods for that */
 #define FSAT_FALLS_HALVED     4U       /* a fall by half counts for so many: flows that share a queue rarely empty half of it */
 #define FSAT_FALLS_DRAINED    8U       /* RTT before a drain, in rtt_min, that our own queue has only if the rate fell */
 
@@ -152,7 +153,7 @@ struct fsat {
 	__u32 level_periods;     /* and how many there were since */
 	__u32 rtt_before_us;     /* the least RTT of the last whole period */
 	__u32 drain_rtt_us;      /* what RTT was when the last drain began; 0: in a crowd, where others drain too */
-	__u32 undrained;         /* periods since a drain of ours, up to FSAT_FALLS_AFTER */
+	__u32 undrained;         /* periods since a drain of ours, up to FSAT_FALLS_AFTER + FSAT_FALLS_PERIODS */
 	__u32 rtt_first_us;      /* the first RTT of all */
 	__u32 flat_periods;      /* periods before RTT first rose */
 	__u32 filled;            /* the greatest rcv_bytes until then; 0: it has not risen yet */
@@ -192,11 +193,22 @@ FSAT_INLINE int fsat_crowded(const struct fsat *f, __u32 mss)
 /* The greatest RTT of late. */
 FSAT_INLINE __u32 fsat_high(const struct fsat *f) { return fsat_max(f->high_us[0], f->high_us[1]); }
 
+/* As many falls as say that the rate varies. Until the first drain so many of the periods that there were: the average of more than
+ * that begins with none. */
+FSAT_INLINE __u32 fsat_falls_enough(const struct fsat *f)
+{
+	__u32 counted = f->undrained - fsat_min(f->undrained, FSAT_FALLS_AFTER);
+
+	if (f->rtt_found_us)
+		return FSAT_FALLS_VARIES;
+	return FSAT_FALLS_VARIES * fsat_max(counted, FSAT_FALLS_COUNTED) / FSAT_FALLS_PERIODS;
+}
+
 /* A queue that is shared rises by who comes, and falls where flows drain; one that falls every few periods is that of a
  * link whose rate varies. Or of a buffer of two BDP at most that flows fill: it falls whenever they lose something. */
 FSAT_INLINE int fsat_varies(const struct fsat *f)
 {
-	return f->falls > FSAT_FALLS_VARIES && !(f->losses_congestion && fsat_high(f) / 3 <= f->rtt_least_us);
+	return f->falls > fsat_falls_enough(f) && !(f->losses_congestion && fsat_high(f) / 3 <= f->rtt_least_us);
 }
 
 FSAT_INLINE int fsat_ever_lost(const struct fsat *f) { return f->losses_radio || f->losses_congestion; }

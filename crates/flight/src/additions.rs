@@ -43,6 +43,7 @@ fn standing(now_us: u32) -> RawFsat {
         period_start_us: now_us,
         period_flight: 40_000,
         rtt_low_us: NO_LIMIT,
+        undrained: 48, // falls are of as many periods as they are averaged over
         rtt_found_before_us: [NO_LIMIT; 3],
         period_rtt_us: NO_LIMIT,
         rtt_usual_us: 200_000,

@@ -309,6 +309,27 @@ fn drain_takes_a_fall_by_half_for_four() {
 }
 
 #[test]
+fn drain_counts_falls_among_as_many_periods_as_there_were_until_the_first() {
+    // Such a link is offered three quarters of the best when its queue runs dry.
+    let varies = |undrained, falls, rtt_found_us| {
+        let seen = RawFsat { undrained, falls, rtt_found_us, best: [90_000, 0], ..standing(0) };
+        let mut state = RawFsat { rtt_low_us: 1, ..seen };
+        state.on_ack(&config(Additions::FSAT), &ack(10_000, 112_000, 40_000));
+        state.target == 67_500
+    };
+    assert_eq!([varies(48, 6553, 0), varies(48, 6554, 0)], [false, true], "a tenth of 32");
+    assert_eq!([varies(40, 4914, 0), varies(40, 4915, 0)], [false, true], "of 24");
+    assert_eq!([varies(32, 3276, 0), varies(32, 3277, 0)], [false, true], "of 16");
+    assert_eq!([varies(17, 3276, 0), varies(17, 3277, 0)], [false, true], "of as many at least");
+    assert_eq!([varies(17, 6553, 100_000), varies(17, 6554, 100_000)], [false, true], "not after a drain");
+    let mut state = RawFsat { undrained: 47, period_rtt_us: 200_000, ..standing(0) };
+    for period in 1..=2 {
+        state.on_ack(&config(Additions::DRAIN), &full_ack(100_000 * period, 200_000));
+    }
+    assert_eq!(state.undrained, 48, "no more than they are averaged over");
+}
+
+#[test]
 fn drain_learns_what_filled_the_link_when_rtt_first_rises() {
     let mut state = RawFsat { target: NO_LIMIT, best: [23_000, 0], rtt_found_us: 1, ..standing(0) };
     let mut period = |number: u32, rtt_us| {
@@ -484,7 +505,7 @@ fn drain_that_empties_a_long_queue_counts_as_falls() {
 fn drain_is_not_due_by_rtt_where_the_rate_varies() {
     let due = |falls, rtt_us, foreign| {
         let known = RawFsat { rtt_found_us: 100_000, rtt_known: KNOWN, rtt_low_us: 1, ..standing(0) };
-        let mut state = RawFsat { falls, foreign, period_rtt_us: 210_000, ..known };
+        let mut state = RawFsat { falls, undrained: 0, foreign, period_rtt_us: 210_000, ..known };
         state.on_ack(&config(Additions::DRAIN), &full_ack(3_000_000, rtt_us));
         state.draining == SHALLOW
     };
