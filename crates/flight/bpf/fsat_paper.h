@@ -52,27 +52,25 @@ FSAT_INLINE int fsat_memoryless(const struct fsat *f, __u32 mss)
 }
 
 /* (9): tw_rcv_bytes, the BDP and room for its variation. By (8) what arrived bounds that, but not where it means nothing. Where the
- * rate varies none is kept on top of it: (8) follows at once when more arrives. */
+ * rate varies no more is kept on top of it than twice what a period differs by from the last: (8) follows at once when more arrives. */
 FSAT_INLINE __u32 fsat_tw_rcv_bytes(const struct fsat *f, __u32 rcv, __u32 mss)
 {
-	__u32 most = fsat_varies(f) ? rcv : fsat_room(f, rcv);
+	__u32 most = fsat_varies(f) ? fsat_amount(rcv + 2ULL * f->apart) : fsat_room(f, rcv);
 
 	if (fsat_memoryless(f, mss))
 		return fsat_amount(f->s + 4ULL * f->away);
 	return fsat_min(fsat_amount(f->s + 4ULL * f->dev), most);
 }
 
-/* judge(1), once per rtt_min: target_n+1, (5) to (7). Where the rate varies and has fallen, three quarters of the way and not half. */
+/* judge(1), once per rtt_min: target_n+1, (5) to (7). Where the rate varies and has fallen, all of the way and not half. */
 FSAT_INLINE __u32 fsat_judge1(const struct fsat *f, __u32 rcv, __u32 mss)
 {
 	__u32 tw = fsat_tw_rcv_bytes(f, rcv, mss);
 
 	if (fsat_nothing_queues(f) && !fsat_rtt_queues(f))
 		return FSAT_NO_LIMIT;                          /* (5) */
-	if (f->target < tw || f->target == FSAT_NO_LIMIT)
+	if (f->target < tw || f->target == FSAT_NO_LIMIT || fsat_varies(f))
 		return tw;                                     /* (6) */
-	if (fsat_varies(f))
-		return (__u32)((3ULL * tw + f->target) / 4);
 	return (__u32)(((__u64)tw + f->target) / 2);           /* (7) */
 }
 

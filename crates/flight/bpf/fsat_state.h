@@ -66,7 +66,7 @@
 #define FSAT_FALLS_AFTER      16U      /* from so many after a drain on, which makes others drain as well */
 #define FSAT_FALLS_ALWAYS     65536U   /* RTT falls in each of them */
 #define FSAT_FALLS_VARIES     (FSAT_FALLS_ALWAYS / 10) /* and so many say that the rate varies */
-#define FSAT_FALLS_COUNTED    16U      /* until the first drain of as many periods as there were, of so many at least */
+#define FSAT_FALLS_COUNTED    20U      /* until the first drain of as many periods as there were, of so many at least */
 #define FSAT_FALLS_HALVED     4U       /* a fall by half counts for so many: flows that share a queue rarely empty half of it */
 #define FSAT_FALLS_DRAINED    8U       /* RTT before a drain, in rtt_min, that our own queue has only if the rate fell */
 
@@ -194,7 +194,7 @@ FSAT_INLINE int fsat_crowded(const struct fsat *f, __u32 mss)
 FSAT_INLINE __u32 fsat_high(const struct fsat *f) { return fsat_max(f->high_us[0], f->high_us[1]); }
 
 /* As many falls as say that the rate varies: a tenth of the last 32 periods. Until the first drain a tenth of those that were counted,
- * since the average begins with none; of 16 at least, for one fall is chance. */
+ * since the average begins with none; of 20 at least, for two falls are chance. */
 FSAT_INLINE __u32 fsat_falls_enough(const struct fsat *f)
 {
 	__u32 counted = f->undrained - fsat_min(f->undrained, FSAT_FALLS_AFTER);

@@ -319,8 +319,8 @@ fn drain_counts_falls_among_as_many_periods_as_there_were_until_the_first() {
     };
     assert_eq!([varies(48, 6553, 0), varies(48, 6554, 0)], [false, true], "a tenth of 32");
     assert_eq!([varies(40, 4914, 0), varies(40, 4915, 0)], [false, true], "of 24");
-    assert_eq!([varies(32, 3276, 0), varies(32, 3277, 0)], [false, true], "of 16");
-    assert_eq!([varies(17, 3276, 0), varies(17, 3277, 0)], [false, true], "of as many at least");
+    assert_eq!([varies(36, 4095, 0), varies(36, 4096, 0)], [false, true], "of 20");
+    assert_eq!([varies(17, 4095, 0), varies(17, 4096, 0)], [false, true], "of as many at least");
     assert_eq!([varies(17, 6553, 100_000), varies(17, 6554, 100_000)], [false, true], "not after a drain");
     let mut state = RawFsat { undrained: 47, period_rtt_us: 200_000, ..standing(0) };
     for period in 1..=2 {
@@ -656,26 +656,23 @@ fn drain_does_not_follow_what_arrives_where_that_says_nothing_of_the_next_period
     let [less, same] = [15_999, 16_000].map(|arrived| state(6554, 16_000, arrived));
     assert_eq!((less.away, less.apart, same.apart), (8000, 7999, 8000), "an eighth for the new one");
     assert_eq!(same.target, 47_000, "the mean 15,000 and four times 8000");
-    assert_eq!(
-        less.target,
-        (16_000 + 3 * 8000) / 4,
-        "(8), then by (7) three quarters of the way to what arrived"
-    );
+    assert_eq!(less.target, 15_000 + 4 * 2000, "(9), at once: dev is a quarter of 8000");
     assert_eq!(state(6553, 16_000, 16_000).target, 16_000, "the rate does not vary");
     assert_eq!(state(6554, 32_000, 32_000).target, 31_000 + 32_000, "thirty-two segments");
-    assert_eq!(state(6554, 34_000, 34_000).target, (52_000 + 3 * 26_000) / 4, "more");
+    assert_eq!(state(6554, 34_000, 34_000).target, 33_000 + 4 * 2000, "more");
 }
 
 #[test]
-fn drain_keeps_nothing_on_top_where_the_rate_varies() {
+fn drain_keeps_on_top_what_periods_differ_by_where_the_rate_varies() {
     let target = |falls| {
-        let mut state = RawFsat { falls, dev: 5000, rtt_low_us: 1, rtt_found_us: 1, ..standing(0) };
+        let flow = RawFsat { falls, dev: 5000, arrived: 20_000, away: 1600, apart: 800, ..standing(0) };
+        let mut state = RawFsat { rtt_low_us: 1, rtt_found_us: 1, ..flow };
         state.on_ack(&config(Additions::DRAIN), &full_ack(100_000, 200_000));
         state.target
     };
-    // 20,000 bytes arrived, as ever: dev is 3750 now. By (9) and (7) from 40,000 towards what is on top.
+    // 20,000 bytes arrived, as ever: dev is 3750 now, apart 700. By (9) and (7) from 40,000 towards what is on top.
     assert_eq!(target(6553), (40_000 + 35_000) / 2);
-    assert_eq!(target(6554), (40_000 + 3 * 20_000) / 4, "nothing, and three quarters of the way");
+    assert_eq!(target(6554), 20_000 + 2 * 700, "and at once");
 }
 
 #[test]
