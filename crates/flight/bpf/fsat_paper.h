@@ -70,7 +70,7 @@ FSAT_INLINE __u32 fsat_judge1(const struct fsat *f, __u32 rcv, __u32 mss)
 	if (fsat_nothing_queues(f) && !fsat_rtt_queues(f))
 		return FSAT_NO_LIMIT;                          /* (5) */
 	if (f->target < tw || f->target == FSAT_NO_LIMIT || fsat_varies(f))
-		return tw;                                     /* (6) */
+		return tw;                                     /* (6), or all of the way */
 	return (__u32)(((__u64)tw + f->target) / 2);           /* (7) */
 }
 
