@@ -656,10 +656,14 @@ fn drain_does_not_follow_what_arrives_where_that_says_nothing_of_the_next_period
     let [less, same] = [15_999, 16_000].map(|arrived| state(6554, 16_000, arrived));
     assert_eq!((less.away, less.apart, same.apart), (8000, 7999, 8000), "an eighth for the new one");
     assert_eq!(same.target, 47_000, "the mean 15,000 and four times 8000");
-    assert_eq!(less.target, 15_000 + 4 * 2000, "(9), at once: dev is a quarter of 8000");
+    assert_eq!(less.target, 15_000 + 4 * 2000, "(9): dev is a quarter of 8000");
     assert_eq!(state(6553, 16_000, 16_000).target, 16_000, "the rate does not vary");
     assert_eq!(state(6554, 32_000, 32_000).target, 31_000 + 32_000, "thirty-two segments");
-    assert_eq!(state(6554, 34_000, 34_000).target, 33_000 + 4 * 2000, "more");
+    assert_eq!(
+        state(6554, 34_000, 34_000).target,
+        33_000 + 4 * 2000,
+        "more: by (8) 52,000, and all of the way back"
+    );
 }
 
 #[test]
