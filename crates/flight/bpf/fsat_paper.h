@@ -22,7 +22,9 @@ FSAT_INLINE int fsat_rtt_queues(const struct fsat *f)
 
 /* (8), (9): what arrived, and as much on top of it, as published. FSAT_ADD_DRAIN: by that our own queue makes RTT twice rtt_min;
  * where it is more, others have as much on top: we take less then, and nothing at three times. Where nobody fills the buffer a little
- * earlier, since all the others do so as well. Not where rtt_min may be another's queue, or the rate varies. */
+ * earlier, since all the others do so as well. Nor does more count as having arrived then than the mean and its deviation: (8) keeps what
+ * was most, and of several flows the sum of that is more than the path carries. Not where rtt_min may be another's queue, or the rate
+ * varies. */
 FSAT_INLINE __u32 fsat_room(const struct fsat *f, __u32 rcv)
 {
 	__u64 rtt = f->rtt_usual_us, least = f->rtt_min_us, none = 3 * least;
@@ -30,6 +32,7 @@ FSAT_INLINE __u32 fsat_room(const struct fsat *f, __u32 rcv)
 
 	if (f->rtt_known != FSAT_RTT_KNOWN || rtt <= all || fsat_varies(f))
 		return fsat_twice(rcv);
+	rcv = fsat_min(rcv, fsat_amount((__u64)f->s + f->dev));
 	return rtt < none ? fsat_amount(rcv + rcv * (none - rtt) / (none - all)) : rcv;
 }
 

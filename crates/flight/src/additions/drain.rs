@@ -633,6 +633,21 @@ fn drain_leaves_the_less_room_the_more_of_others_queues() {
 }
 
 #[test]
+fn drain_leaves_no_room_for_what_arrived_by_chance() {
+    let target = |rtt_usual_us, s, falls| {
+        let seen = RawFsat { rtt_usual_us, rtt_known: KNOWN, s, dev: 3000, falls, ..standing(0) };
+        let mut state = RawFsat { target: 2000, ..seen };
+        state.on_ack(&config(Additions::DRAIN), &full_ack(10_000, 200_000));
+        state.target
+    };
+    let counted = [12_000, 17_000, 18_000].map(|s| target(300_000, s, 0));
+    assert_eq!(counted, [15_000, 20_000, 20_000], "mean and deviation, at most what arrived");
+    assert_eq!(target(231_250, 12_000, 0), 22_500, "half of it on top, between 13/8 and three times rtt_min");
+    let all = [target(162_500, 12_000, 0), target(300_000, 12_000, 6554)];
+    assert_eq!(all, [40_000; 2], "not while the queue may be ours alone, nor where the rate varies");
+}
+
+#[test]
 fn drain_that_found_more_takes_falls_for_others() {
     let falls = |rtt_us| {
         let found = RawFsat { draining: DEEP, drain_rcv_bytes: 20_000, rtt_found_us: 100_000, ..standing(0) };
