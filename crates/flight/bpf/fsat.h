@@ -220,11 +220,19 @@ FSAT_INLINE __u32 fsat_on_mark(struct fsat *f, __u32 mss)
 	return fsat_ssthresh(f, f->rcv_bytes, mss);
 }
 
-/* Others fill a buffer of one BDP at most, a quarter at least, or did so. There what comes alone finds a place where one of
- * their pairs does not, so that any pacing takes their share. */
-FSAT_INLINE int fsat_contended(const struct fsat *f)
+/* Several share a buffer that others fill, so that their queue is in rtt_min, and have done so for long. */
+FSAT_INLINE int fsat_settled(const struct fsat *f, __u32 mss)
 {
-	return f->losses_congestion && fsat_high(f) > f->rtt_least_us + f->rtt_least_us / 4 && fsat_buffer_of_one_bdp(f);
+	return f->losses_congestion >= FSAT_SETTLED_LOSSES && fsat_rtt_raised(f) &&
+	       fsat_segments(f->flight_n, FSAT_SHARE_SEGMENTS, mss);
+}
+
+/* Others fill a buffer of one BDP at most, a quarter at least, or did so; or a deeper one, and we have our share of it. There what comes
+ * alone finds a place where one of their pairs does not, so that any pacing takes their share. */
+FSAT_INLINE int fsat_contended(const struct fsat *f, __u32 mss)
+{
+	return f->losses_congestion && fsat_high(f) > f->rtt_least_us + f->rtt_least_us / 4 &&
+	       (fsat_buffer_of_one_bdp(f) || fsat_settled(f, mss));
 }
 
 /* How many segments TCP hands over at once, 0 if it does not matter. By itself it hands over two as soon as ACKs allow them: of
@@ -249,7 +257,7 @@ FSAT_INLINE __u64 fsat_pacing_rate(const struct fsat *f, const struct fsat_confi
 {
 	if (!fsat_adds(c, FSAT_ADD_PACE) || !f->srtt_us)
 		return 0;
-	if (fsat_contended(f) || fsat_sparse(f, a->mss))
+	if (fsat_contended(f, a->mss) || fsat_sparse(f, a->mss))
 		return FSAT_UNPACED;
 	return fsat_pace(f) * fsat_window(f, a) / (fsat_varies(f) ? f->rtt_min_us : f->srtt_us);
 }

@@ -81,8 +81,7 @@ FSAT_INLINE __u32 fsat_carried(const struct fsat *f, __u32 bytes)
 }
 
 /* The others are at their losses as well, and at more of them, for what we send is paced: up to one BDP of buffer we give a
- * third, where CUBIC gives three tenths. In a deeper one, which FS-AT has left to them so far, one tenth; three twentieths where others'
- * queue is in rtt_min and several share it, so that nothing is left to them any more. Never more than down to
+ * third, where CUBIC gives three tenths. In a deeper one, which FS-AT has left to them so far, one tenth. Never more than down to
  * the BDP, and up to one BDP of buffer that is of now: the best of late is the greater the more one had, and would keep shares as they
  * are. Where few segments are in flight it is the smoothed one, for that of one period is chance. */
 FSAT_INLINE __u32 fsat_full_ssthresh(const struct fsat *f, __u32 cwnd, __u32 mss)
@@ -90,9 +89,7 @@ FSAT_INLINE __u32 fsat_full_ssthresh(const struct fsat *f, __u32 cwnd, __u32 mss
 	__u32 now = fsat_few(f->flight_n, mss) ? f->s : f->rcv_bytes;
 	int shallow = fsat_within_best(f) || fsat_buffer_of_one_bdp(f);
 	__u32 bdp = fsat_carried(f, shallow ? now : fsat_max(fsat_best(f), f->rcv_bytes));
-	int several = fsat_rtt_raised(f) && fsat_segments(f->flight_n, FSAT_SHARE_SEGMENTS, mss);
-	__u32 deep = fsat_amount(several ? 17ULL * cwnd / 20 : 9ULL * cwnd / 10);
-	__u32 rest = shallow ? fsat_amount(2ULL * cwnd / 3) : deep;
+	__u32 rest = fsat_amount(shallow ? 2ULL * cwnd / 3 : 9ULL * cwnd / 10);
 
 	return fsat_max(fsat_max(bdp, rest), fsat_twice(mss));
 }

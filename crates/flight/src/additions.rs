@@ -175,6 +175,18 @@ fn pace_ends_in_a_buffer_that_others_fill() {
 }
 
 #[test]
+fn pace_ends_in_a_deeper_buffer_once_others_have_come_to_share_it() {
+    let rate = |losses_congestion, rtt_min_us, flight_n| {
+        let path = RawFsat { srtt_us: 200_000, rtt_found_us: 100_000, high_us: [900_000, 0], ..standing(0) };
+        let state = RawFsat { losses_congestion, rtt_min_us, flight_n, ..path };
+        state.pacing_rate(&config(Additions::FSAT), &ack(0, 0, 0))
+    };
+    assert_eq!([rate(8, 126_000, 20_000), rate(7, 126_000, 20_000)], [u64::MAX, 300_000], "eight losses");
+    assert_eq!(rate(8, 125_000, 20_000), 300_000, "their queue is not in rtt_min");
+    assert_eq!(rate(8, 126_000, 20_001), 300_000, "more than twenty segments");
+}
+
+#[test]
 fn pace_hands_over_few_segments_one_by_one() {
     let path = RawFsat { s: 8000, high_us: [800_000, 0], ..standing(50_000_000) };
     let burst = |state: RawFsat| state.burst(&config(Additions::FSAT), 1000);
@@ -293,17 +305,6 @@ fn full_falls_back_to_what_the_path_carries_without_others_queue() {
         { RawFsat { rtt_us: 250_000, high_us: [250_000, 0], ..path } }.on_loss(&full, cwnd, NO_LIMIT, 1000)
     };
     assert_eq!((lost(50_000), lost(30_000)), (45_000, 30_000));
-}
-
-#[test]
-fn full_gives_up_more_of_a_share_of_few_where_others_queue_is_in_rtt_min() {
-    let full = config(Additions::from_bits(Additions::BEST.bits() | Additions::FULL.bits()));
-    let lost = |flight_n, rtt_min_us| {
-        let path = RawFsat { rtt_min_us, flight_n, best: [20_000, 0], ..standing(0) };
-        { RawFsat { rtt_us: 250_000, high_us: [250_000, 0], ..path } }.on_loss(&full, 100_000, NO_LIMIT, 1000)
-    };
-    assert_eq!((lost(48_000, 126_000), lost(48_001, 126_000)), (85_000, 90_000));
-    assert_eq!(lost(48_000, 125_000), 90_000, "the queue is theirs, and most of it was left to them");
 }
 
 #[test]
