@@ -80,7 +80,7 @@ FSAT_INLINE __u32 fsat_carried(const struct fsat *f, __u32 bytes)
 	return fsat_rtt_raised(f) ? (__u32)((__u64)bytes * f->rtt_least_us / f->rtt_min_us) : bytes;
 }
 
-/* The others are at their losses as well, and at more of them, for what we send is paced: up to one BDP of buffer we give a
+/* The others are at their losses as well, and at more of them as long as what we send is paced: up to one BDP of buffer we give a
  * third, where CUBIC gives three tenths. In a deeper one, which FS-AT has left to them so far, one tenth. Never more than down to
  * the BDP, and up to one BDP of buffer that is of now: the best of late is the greater the more one had, and would keep shares as they
  * are. Where few segments are in flight it is the smoothed one, for that of one period is chance. */
