@@ -133,7 +133,9 @@ FSAT_INLINE void fsat_note_high(struct fsat *f, const struct fsat_ack *a)
 
 FSAT_INLINE void fsat_sample_rtt(struct fsat *f, const struct fsat_config *c, const struct fsat_ack *a)
 {
-	if (a->rtt_us < f->rtt_min_us - f->rtt_min_us / 8 || fsat_sinks(f, a->rtt_us)) {
+	int theirs = fsat_settled(f) && !fsat_left_alone(f); /* RTT falls at each of the others' losses, which is nothing new */
+
+	if (!theirs && (a->rtt_us < f->rtt_min_us - f->rtt_min_us / 8 || fsat_sinks(f, a->rtt_us))) {
 		f->rtt_known = FSAT_RTT_UNKNOWN;
 		f->quiet = 0;
 	}
@@ -220,19 +222,12 @@ FSAT_INLINE __u32 fsat_on_mark(struct fsat *f, __u32 mss)
 	return fsat_ssthresh(f, f->rcv_bytes, mss);
 }
 
-/* Several share a buffer that others fill, so that their queue is in rtt_min, and have done so for long. */
-FSAT_INLINE int fsat_settled(const struct fsat *f, __u32 mss)
-{
-	return f->losses_congestion >= FSAT_SETTLED_LOSSES && fsat_rtt_raised(f) &&
-	       fsat_segments(f->flight_n, FSAT_SHARE_SEGMENTS, mss);
-}
-
-/* Others fill a buffer of one BDP at most, a quarter at least, or did so; or a deeper one, and we have our share of it. There what comes
- * alone finds a place where one of their pairs does not, so that any pacing takes their share. */
+/* Others fill a buffer of one BDP at most, a quarter at least, or did so; or a deeper one that several share, and we have our share of
+ * it. There what comes alone finds a place where one of their pairs does not, so that any pacing takes their share. */
 FSAT_INLINE int fsat_contended(const struct fsat *f, __u32 mss)
 {
 	return f->losses_congestion && fsat_high(f) > f->rtt_least_us + f->rtt_least_us / 4 &&
-	       (fsat_buffer_of_one_bdp(f) || fsat_settled(f, mss));
+	       (fsat_buffer_of_one_bdp(f) || (fsat_settled(f) && fsat_segments(f->flight_n, FSAT_SHARE_SEGMENTS, mss)));
 }
 
 /* How many segments TCP hands over at once, 0 if it does not matter. By itself it hands over two as soon as ACKs allow them: of

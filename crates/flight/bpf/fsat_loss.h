@@ -55,6 +55,13 @@ FSAT_INLINE int fsat_rtt_raised(const struct fsat *f)
 	return f->rtt_min_us - f->rtt_min_us / 5 > f->rtt_least_us;
 }
 
+/* Others fill the buffer, so that their queue is in rtt_min, and have done so for long: we have our share of it by now, and compete
+ * for it by cwnd as they do. */
+FSAT_INLINE int fsat_settled(const struct fsat *f)
+{
+	return f->losses_congestion >= FSAT_SETTLED_LOSSES && fsat_rtt_raised(f) && !fsat_undisturbed(f, 8);
+}
+
 /* Where no more is in flight than the path is known to carry, it has to be a buffer of one BDP, which others fill: RTT
  * beyond says that the rate is in a dip, and nothing about the buffer. An RTT that does not differ from rtt_min, be that of a route
  * that has become longer, knows of no buffer; an eighth is enough, for who came when it was full has not seen it much emptier. */
@@ -81,15 +88,16 @@ FSAT_INLINE __u32 fsat_carried(const struct fsat *f, __u32 bytes)
 }
 
 /* The others are at their losses as well, and at more of them as long as what we send is paced: up to one BDP of buffer we give a
- * third, where CUBIC gives three tenths. In a deeper one, which FS-AT has left to them so far, one tenth. Never more than down to
- * the BDP, and up to one BDP of buffer that is of now: the best of late is the greater the more one had, and would keep shares as they
- * are. Where few segments are in flight it is the smoothed one, for that of one period is chance. */
+ * third, where CUBIC gives three tenths. In a deeper one, which FS-AT has left to them so far, one tenth, and once it has its share of it
+ * a quarter. Never more than down to the BDP, and up to one BDP of buffer that is of now: the best of late is the greater the more
+ * one had, and would keep shares as they are. Where few segments are in flight it is the smoothed one, for that of one period is chance. */
 FSAT_INLINE __u32 fsat_full_ssthresh(const struct fsat *f, __u32 cwnd, __u32 mss)
 {
 	__u32 now = fsat_few(f->flight_n, mss) ? f->s : f->rcv_bytes;
 	int shallow = fsat_within_best(f) || fsat_buffer_of_one_bdp(f);
 	__u32 bdp = fsat_carried(f, shallow ? now : fsat_max(fsat_best(f), f->rcv_bytes));
-	__u32 rest = fsat_amount(shallow ? 2ULL * cwnd / 3 : 9ULL * cwnd / 10);
+	__u64 deep = fsat_settled(f) ? 3ULL * cwnd / 4 : 9ULL * cwnd / 10;
+	__u32 rest = fsat_amount(shallow ? 2ULL * cwnd / 3 : deep);
 
 	return fsat_max(fsat_max(bdp, rest), fsat_twice(mss));
 }

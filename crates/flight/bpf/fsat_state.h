@@ -40,8 +40,8 @@
 #define FSAT_FAIR_SEGMENTS    2U
 #define FSAT_FEW_SEGMENTS     16U      /* where it is no more, what arrives within one rtt_min is chance */
 #define FSAT_CHANCE_SEGMENTS  32U      /* where it is no more, what arrives within one rtt_min may say nothing of the next */
-#define FSAT_SHARE_SEGMENTS   20U      /* where it is no more of a buffer that others fill, several share it, and we do not come off badly */
-#define FSAT_SETTLED_LOSSES   8U       /* but not before so many: who came last has to catch up */
+#define FSAT_SETTLED_LOSSES  12U       /* so many in a buffer that others fill: who came last has to catch up first */
+#define FSAT_SHARE_SEGMENTS   20U      /* where it is no more then, several share that buffer, and we do not come off badly */
 #define FSAT_LEAST_SEGMENTS   5U       /* where it is no more, a drain of ours empties hardly any of a crowd's queue */
 #define FSAT_BURST_SEGMENTS   8U       /* where it is no more, they go one by one, */
 #define FSAT_LOSSY_US        24000000U /* but not so long after a loss: others may fill the buffer */

@@ -181,9 +181,9 @@ fn pace_ends_in_a_deeper_buffer_once_others_have_come_to_share_it() {
         let state = RawFsat { losses_congestion, rtt_min_us, flight_n, ..path };
         state.pacing_rate(&config(Additions::FSAT), &ack(0, 0, 0))
     };
-    assert_eq!([rate(8, 126_000, 20_000), rate(7, 126_000, 20_000)], [u64::MAX, 300_000], "eight losses");
-    assert_eq!(rate(8, 125_000, 20_000), 300_000, "their queue is not in rtt_min");
-    assert_eq!(rate(8, 126_000, 20_001), 300_000, "more than twenty segments");
+    assert_eq!([rate(12, 126_000, 20_000), rate(11, 126_000, 20_000)], [u64::MAX, 300_000], "twelve losses");
+    assert_eq!(rate(12, 125_000, 20_000), 300_000, "their queue is not in rtt_min");
+    assert_eq!(rate(12, 126_000, 20_001), 300_000, "more than twenty segments");
 }
 
 #[test]
@@ -235,6 +235,17 @@ fn full_less_is_given_up_in_a_buffer_of_more_than_one_bdp() {
     assert_eq!(lost_where_full(39_000, 225_000, 190_000), 66_666);
     assert_eq!(lost_where_full(39_000, 226_000, 190_000), 90_000);
     assert_eq!(lost_where_full(39_000, 229_000, 190_000), 39_000, "the buffer has room: (11)");
+}
+
+#[test]
+fn full_a_quarter_is_given_up_once_we_have_our_share_of_others_buffer() {
+    let full = config(Additions::from_bits(Additions::BEST.bits() | Additions::FULL.bits()));
+    let lost = |losses_congestion, rtt_min_us| {
+        let path = RawFsat { losses_congestion, rtt_min_us, best: [39_000, 0], ..standing(0) };
+        { RawFsat { rtt_us: 400_000, high_us: [400_000, 0], ..path } }.on_loss(&full, 100_000, NO_LIMIT, 1000)
+    };
+    assert_eq!((lost(11, 126_000), lost(10, 126_000)), (75_000, 90_000), "the twelfth loss");
+    assert_eq!(lost(11, 125_000), 90_000, "their queue is not in rtt_min");
 }
 
 #[test]

@@ -97,6 +97,24 @@ fn drain_begins_at_ticks_so_that_flows_drain_together() {
 }
 
 #[test]
+fn drain_is_not_due_where_rtt_falls_with_others_losses() {
+    let known = |losses_congestion, level_periods, lost_us| {
+        let filled = RawFsat { rtt_min_us: 200_000, rtt_found_us: 200_000, rtt_known: KNOWN, ..standing(0) };
+        let mut state = RawFsat { losses_congestion, level_periods, lost_us, quiet: 3, ..filled };
+        state.on_ack(&config(Additions::FSAT), &ack(10_000, 174_000, 40_000));
+        (state.rtt_known, state.quiet, state.rtt_min_us)
+    };
+    assert_eq!(known(12, 0, 0), (KNOWN, 3, 174_000));
+    assert_eq!(known(11, 0, 0), (UNKNOWN, 0, 174_000), "who has no share to give away");
+    assert_eq!(known(12, 8, 0), (UNKNOWN, 0, 174_000), "the others have left");
+    assert_eq!(
+        known(12, 0, 0_u32.wrapping_sub(24_000_000)),
+        (UNKNOWN, 0, 174_000),
+        "nothing is lost any more"
+    );
+}
+
+#[test]
 fn drain_is_due_where_rtt_sinks_in_small_steps() {
     let begun = RawFsat { rtt_known: KNOWN, rtt_found_us: 100_000, ..standing(0) };
     let mut state = begun;
