@@ -115,6 +115,18 @@ fn drain_is_not_due_where_rtt_falls_with_others_losses() {
 }
 
 #[test]
+fn drain_is_not_what_rtt_does_by_itself_in_a_buffer_that_others_keep_full() {
+    let dry = |losses_congestion, high_us| {
+        let found = RawFsat { rtt_known: KNOWN, rtt_found_us: 100_000, dry_us: 0, ..standing(SECOND) };
+        let mut state = RawFsat { losses_congestion, high_us: [high_us, 0], lost_us: SECOND, ..found };
+        state.on_ack(&config(Additions::FSAT), &ack(SECOND + 10_000, 110_000, 40_000));
+        state.dry_us
+    };
+    assert_eq!([dry(12, 130_000), dry(11, 130_000)], [0, SECOND + 10_000], "who came when it was full");
+    assert_eq!(dry(12, 230_000), SECOND + 10_000, "more than one BDP");
+}
+
+#[test]
 fn drain_is_due_where_rtt_sinks_in_small_steps() {
     let begun = RawFsat { rtt_known: KNOWN, rtt_found_us: 100_000, ..standing(0) };
     let mut state = begun;
