@@ -314,14 +314,9 @@ FSAT_INLINE void fsat_settle(struct fsat *f, const struct fsat_ack *a, int seen)
 	}
 }
 
-/* What seems a buffer of one BDP at most may be a longer one that was full already when we came, so that RTT is never far from rtt_min. */
-FSAT_INLINE int fsat_fills_short_buffer(const struct fsat *f)
-{
-	return f->losses_congestion >= FSAT_SETTLED_LOSSES && fsat_buffer_of_one_bdp(f) && !fsat_undisturbed(f, 8);
-}
-
-/* RTT is rtt_min again, or nearly: the last drain has not found the truth if it found more. By itself that is no drain where others fill
- * the buffer: who came when it was full sees little else, and has to look below. */
+/* RTT is rtt_min again, or nearly: the last drain has not found the truth if it found more. By itself that is no drain where others have
+ * filled for long what seems a buffer of one BDP at most: it may be a longer one that was full when we came, so that RTT is never far
+ * from rtt_min, and we have to look below. */
 FSAT_INLINE void fsat_confirm(struct fsat *f, const struct fsat_ack *a)
 {
 	if (f->rtt_known == FSAT_RTT_DOUBTED)
@@ -330,7 +325,7 @@ FSAT_INLINE void fsat_confirm(struct fsat *f, const struct fsat_ack *a)
 	if (f->draining) {
 		f->quiet++;
 		fsat_note_drained(f);
-	} else if (fsat_fills_short_buffer(f)) {
+	} else if (fsat_filled_for_long(f) && fsat_buffer_of_one_bdp(f)) {
 		return;
 	}
 	fsat_dry(f, a);

@@ -55,12 +55,14 @@ FSAT_INLINE int fsat_rtt_raised(const struct fsat *f)
 	return f->rtt_min_us - f->rtt_min_us / 5 > f->rtt_least_us;
 }
 
-/* Others fill the buffer, so that their queue is in rtt_min, and have done so for long: we have our share of it by now, and compete
- * for it by cwnd as they do. */
-FSAT_INLINE int fsat_settled(const struct fsat *f)
+/* Others fill the buffer, and have done so for long. */
+FSAT_INLINE int fsat_filled_for_long(const struct fsat *f)
 {
-	return f->losses_congestion >= FSAT_SETTLED_LOSSES && fsat_rtt_raised(f) && !fsat_undisturbed(f, 8);
+	return f->losses_congestion >= FSAT_SETTLED_LOSSES && !fsat_undisturbed(f, 8);
 }
+
+/* And their queue is in rtt_min: we have our share by now, and compete for it by cwnd as they do. */
+FSAT_INLINE int fsat_settled(const struct fsat *f) { return fsat_filled_for_long(f) && fsat_rtt_raised(f); }
 
 /* Where no more is in flight than the path is known to carry, it has to be a buffer of one BDP, which others fill: RTT
  * beyond says that the rate is in a dip, and nothing about the buffer. An RTT that does not differ from rtt_min, be that of a route
