@@ -40,6 +40,14 @@ pub enum Error {
     /// No experiment has this name.
     #[error("no experiment is called `{0}`: `nawa lab list` names them")]
     UnknownExperiment(String),
+    /// No case of the experiment is as asked for.
+    #[error("no case is left by `{word}`: {reason}")]
+    NoCase {
+        /// What was asked for.
+        word: String,
+        /// What could be.
+        reason: String,
+    },
     /// The kernel has no such congestion control.
     #[error("the kernel has no congestion control `{0}`")]
     NoCongestionControl(String),
@@ -92,7 +100,10 @@ pub enum Error {
 impl Error {
     /// True where the caller asked for something that does not exist; the rest is failure.
     pub fn is_bad_input(&self) -> bool {
-        matches!(self, Error::UnknownExperiment(_) | Error::NoTrace(_) | Error::BadTrace { .. })
+        matches!(
+            self,
+            Error::UnknownExperiment(_) | Error::NoCase { .. } | Error::NoTrace(_) | Error::BadTrace { .. }
+        )
     }
 
     pub(crate) fn program(program: &str, reason: impl Into<String>) -> Self {

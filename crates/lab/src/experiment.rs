@@ -12,7 +12,7 @@ use crate::iperf::Protocol;
 use crate::network::Topology;
 use crate::schedule::Schedule;
 use crate::system::System;
-use crate::{bicast, coding, demo, events, flight, flood, hostile, tunnel};
+use crate::{bicast, bond, coding, demo, events, flight, flood, hostile, tunnel};
 
 /// What a run may be asked for.
 #[derive(Clone, Debug)]
@@ -31,6 +31,8 @@ pub struct RunOptions {
     pub series: Option<PathBuf>,
     /// The `nawa` that is started as a system under test.
     pub nawa: PathBuf,
+    /// Which cases are measured, as [`Experiment::keep`] takes it; all without a word.
+    pub only: Vec<String>,
 }
 
 impl RunOptions {
@@ -50,6 +52,7 @@ impl Default for RunOptions {
             html: None,
             series: None,
             nawa,
+            only: Vec::new(),
         }
     }
 }
@@ -84,6 +87,8 @@ pub struct Experiment {
     pub draw: Option<Make>,
     /// What is compared with what, sample by sample.
     pub ratios: Vec<Ratio>,
+    /// What is compared with a group of cases, repeat by repeat.
+    pub shares: Vec<Share>,
     /// What is added up over samples and cases, and then compared.
     pub pooled: Option<Pooled>,
     /// What a paper published for the same cases.
@@ -97,6 +102,9 @@ pub struct Experiment {
 pub enum SideBySide {
     /// So many, in their order, and then as many again. 1 where a case may need all that the machine has.
     Cases(usize),
+    /// As many, in their order, as their links' rates stay within this sum, at least one, and then the next. They start
+    /// together, and no network is made while one is measured.
+    Rates(Bitrate),
     /// Those, one after the other in the list, that agree in these fields of their keys; and groups of them, of any
     /// repeat, up to a sum of their links' rates.
     Links {
@@ -122,6 +130,31 @@ pub struct Ratio {
     pub metric: &'static str,
     /// The field, and its value in the case that is compared with.
     pub of: (&'static str, Reference),
+}
+
+/// A metric as a share of what the same repeat measured in a group of cases, whose keys are the case's own but for the system
+/// and some other fields. None where one of the group was not measured.
+#[derive(Clone, Copy, Debug)]
+pub struct Share {
+    /// As in the JSON.
+    pub name: &'static str,
+    /// What is compared.
+    pub metric: &'static str,
+    /// How the systems' names in the group begin.
+    pub systems: &'static str,
+    /// What is taken of the group.
+    pub of: Whole,
+    /// The other fields in which the group's keys may differ.
+    pub over: &'static [&'static str],
+}
+
+/// What is taken of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whole {
+    /// The greatest of all.
+    Greatest,
+    /// All together.
+    Sum,
 }
 
 /// A count that is too rare to have a ratio in each repeat: its sum over all samples of all cases that differ in some fields
@@ -180,7 +213,7 @@ pub struct Case {
 }
 
 impl Case {
-    fn field(&self, name: &str) -> Option<&Value> {
+    pub(crate) fn field(&self, name: &str) -> Option<&Value> {
         self.key.iter().find(|(known, _)| *known == name).map(|(_, value)| value)
     }
 }
@@ -204,6 +237,8 @@ pub enum Workload {
         /// How long it is measured, whole seconds.
         time: Duration,
     },
+    /// TCP flows of iperf3, and a ping and a call beside them.
+    Bond(bond::Test),
     /// TCP flows of the lab's own, with congestion controls of their own.
     Flows(Box<FlowTest>),
     /// One TCP flow while somebody attacks.
@@ -282,6 +317,7 @@ impl Experiment {
     pub(crate) fn groups(&self) -> Box<dyn Iterator<Item = &[Case]> + '_> {
         match self.side_by_side {
             SideBySide::Cases(count) => Box::new(self.cases.chunks(count.max(1))),
+            SideBySide::Rates(up_to) => Box::new(within(&self.cases, up_to)),
             SideBySide::Links { alike, .. } => Box::new(
                 self.cases
                     .chunk_by(|one, other| alike.iter().all(|name| one.field(name) == other.field(name))),
@@ -294,6 +330,21 @@ impl Experiment {
         let words = case.key.iter().map(|(_, value)| plain(value));
         words.collect::<Vec<_>>().join(" ")
     }
+}
+
+/// `cases`, cut into runs whose links' rates stay within a sum.
+fn within(mut cases: &[Case], up_to: Bitrate) -> impl Iterator<Item = &[Case]> {
+    std::iter::from_fn(move || {
+        let mut sum = 0;
+        let fits = |case: &&Case| {
+            sum += case.topology.rate().as_bps();
+            sum <= up_to.as_bps()
+        };
+        let count = cases.iter().take_while(fits).count().max(1).min(cases.len());
+        let (group, rest) = cases.split_at(count);
+        cases = rest;
+        (!group.is_empty()).then_some(group)
+    })
 }
 
 /// How long cases take side by side.
@@ -314,7 +365,8 @@ pub(crate) fn object<N: AsRef<str>, T: Clone + Into<Value>>(fields: &[(N, T)]) -
 /// Makes an experiment as a run asks for it.
 pub type Make = fn(&RunOptions) -> Result<Experiment, Error>;
 
-const EXPERIMENTS: [(&str, &str, Make); 21] = [
+const EXPERIMENTS: [(&str, &str, Make); 22] = [
+    ("bond", bond::ABOUT, bond::experiment),
     ("demo", demo::ABOUT, demo::experiment),
     ("tunnel", tunnel::ABOUT, tunnel::experiment),
     ("tunnel-events", events::ABOUT, events::experiment),

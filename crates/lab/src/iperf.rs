@@ -14,7 +14,7 @@ use crate::program::{Process, await_port, output};
 /// What iperf3 sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
-    /// One TCP flow, as fast as its congestion control lets it.
+    /// TCP, as fast as its congestion control lets it.
     Tcp,
     /// One UDP flow of [`Iperf::UDP_PAYLOAD`] bytes a packet at this rate of payload; `None` is as fast as iperf3 can.
     Udp(Option<Bitrate>),
@@ -31,7 +31,11 @@ pub struct Iperf {
     pub congestion_control: &'static str,
     /// What is sent.
     pub protocol: Protocol,
-    /// How long is measured; a further [`Iperf::WARM_UP`] before it is not.
+    /// How many flows of it at the same time.
+    pub flows: usize,
+    /// True where the server sends.
+    pub reverse: bool,
+    /// How long is measured, whole seconds.
     pub time: Duration,
 }
 
@@ -48,8 +52,11 @@ pub struct Throughput {
 }
 
 impl Iperf {
-    /// The start of each test that is not counted: TCP, and a tunnel, are still finding their rate.
+    /// The start that [`Iperf::run`] does not count: TCP, and a tunnel, are still finding their rate.
     pub const WARM_UP: Duration = Duration::from_secs(2);
+
+    /// How much longer than its flows a test of [`Iperf::run_whole`] may take before it is given up.
+    const PATIENCE: Duration = Duration::from_secs(20);
 
     /// Bytes of payload in each UDP packet: with what Nawa adds it fits into links of 1500 bytes.
     pub const UDP_PAYLOAD: usize = 1350;
@@ -63,17 +70,26 @@ impl Iperf {
         Ok(server)
     }
 
-    /// One flow from `host` to the server: what arrived.
+    /// Flows from `host` to the server: what arrived there, once [`Iperf::WARM_UP`] is over.
     pub fn run(&self, host: &Namespace, launcher: &[&str]) -> Result<Throughput, Error> {
-        let words = self.words(launcher);
+        let mut words = self.words(launcher, Self::WARM_UP + self.time);
+        words.push("--get-server-output".into());
         throughput(&output(host, &words[0], &words[1..])?)
     }
 
-    fn words(&self, launcher: &[&str]) -> Vec<String> {
+    /// TCP flows between `host` and the server: the payload that arrived, the start included, in Mbit/s.
+    pub fn run_whole(&self, host: &Namespace, launcher: &[&str]) -> Result<f64, Error> {
+        let limit = (self.time + Self::PATIENCE).as_secs().to_string();
+        let words = [vec!["timeout".to_owned(), limit], self.words(launcher, self.time)].concat();
+        received(&output(host, &words[0], &words[1..])?)
+    }
+
+    fn words(&self, launcher: &[&str], time: Duration) -> Vec<String> {
         let mut words: Vec<String> = launcher.iter().map(|&word| word.into()).collect();
-        words.extend(["iperf3", "-J", "--get-server-output", "-c"].map(str::to_owned));
+        words.extend(["iperf3", "-J", "-c"].map(str::to_owned));
         words.push(self.server.to_string());
-        words.extend(["-t".into(), (Self::WARM_UP + self.time).as_secs().to_string()]);
+        words.extend(["-t".into(), time.as_secs().to_string(), "-P".into(), self.flows.to_string()]);
+        words.extend(self.reverse.then(|| "-R".into()));
         words.extend(self.protocol_words());
         if let Some(source) = self.source {
             words.extend(["-B".into(), source.to_string()]);
@@ -109,11 +125,13 @@ struct Report {
 #[derive(Deserialize)]
 struct End {
     /// Of what was sent; UDP only.
-    sum: Option<Sent>,
+    sum: Option<Rate>,
+    /// TCP only.
+    sum_received: Option<Rate>,
 }
 
-#[derive(Deserialize)]
-struct Sent {
+#[derive(Clone, Copy, Deserialize)]
+struct Rate {
     bits_per_second: f64,
 }
 
@@ -142,11 +160,7 @@ struct Sum {
 /// Of the server's seconds after the warm-up. What ends the test, shorter than half a second, is not counted: the sender
 /// has stopped. (iperf3's own `--omit` counts what it leaves out as lost.)
 fn throughput(report: &str) -> Result<Throughput, Error> {
-    let report: Report = serde_json::from_str(report)
-        .map_err(|error| Error::program("iperf3", format!("bad JSON: {error}")))?;
-    if let Some(error) = report.error {
-        return Err(Error::program("iperf3", error));
-    }
+    let report = parse(report)?;
     let sent = report.end.and_then(|end| end.sum);
     let intervals = report.server_output_json.map(|server| server.intervals).unwrap_or_default();
     let counted = |sum: &Sum| sum.start >= Iperf::WARM_UP.as_secs_f64() - 0.5 && sum.seconds > 0.5;
@@ -163,9 +177,32 @@ fn throughput(report: &str) -> Result<Throughput, Error> {
     })
 }
 
+fn received(report: &str) -> Result<f64, Error> {
+    let rate = parse(report)?.end.and_then(|end| end.sum_received);
+    rate.map(|rate| rate.bits_per_second * 1e-6).ok_or_else(|| Error::program("iperf3", "it reports no sum"))
+}
+
+fn parse(report: &str) -> Result<Report, Error> {
+    let report: Report = serde_json::from_str(report)
+        .map_err(|error| Error::program("iperf3", format!("bad JSON: {error}")))?;
+    match report.error {
+        Some(error) => Err(Error::program("iperf3", error)),
+        None => Ok(report),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_received_counts_from_the_start() {
+        let report =
+            r#"{"end": {"sum_sent": {"bits_per_second": 9e6}, "sum_received": {"bits_per_second": 8.5e6}}}"#;
+        assert_eq!(received(report).unwrap(), 8.5);
+        assert!(received(r#"{"end": {}}"#).is_err());
+        assert!(received(r#"{"error": "unable to connect"}"#).is_err());
+    }
 
     fn report(seconds: &[&str]) -> String {
         let intervals: Vec<String> =

@@ -23,6 +23,8 @@
 pub mod air;
 mod attack;
 mod bicast;
+mod bond;
+mod call;
 mod cleanup;
 mod clock;
 mod coding;
@@ -36,6 +38,7 @@ mod error;
 mod events;
 pub mod experiment;
 pub mod fetch;
+mod filter;
 mod flight;
 mod flood;
 pub mod flows;

@@ -66,19 +66,19 @@ impl Topology {
         }
     }
 
-    /// What all its links together carry towards the server; none where nothing limits it.
+    /// What all its links together carry in the faster direction of each; none where nothing limits it.
     pub(crate) fn rate(&self) -> Bitrate {
         let paths = match self {
             Topology::Relayed(paths) => paths.as_slice(),
             Topology::Single(path) => std::slice::from_ref(&**path),
             Topology::Direct => &[],
         };
-        let rate = |path: &PathSpec| match &path.up.capacity {
+        let rate = |link: &LinkConfig| match &link.capacity {
             Capacity::Unlimited => 0,
             Capacity::Fixed(rate) => rate.as_bps(),
             Capacity::Trace(trace) => trace.mean().as_bps(),
         };
-        Bitrate::from_bps(paths.iter().map(rate).sum())
+        Bitrate::from_bps(paths.iter().map(|path| rate(&path.up).max(rate(&path.down))).sum())
     }
 }
 

@@ -1,4 +1,4 @@
-//! Round-trip times while something else is going on: `ping`, ten times a second.
+//! Round-trip times, by `ping`, with nothing else going on or beside it.
 
 use std::io::Read;
 use std::net::IpAddr;
@@ -18,11 +18,13 @@ pub struct Ping {
 
 impl Ping {
     /// Pings `target` from `host`, leaving with `source` where one is given.
-    pub fn start(host: &Namespace, source: Option<IpAddr>, target: IpAddr) -> Result<Self, Error> {
-        let mut arguments = vec!["-n".to_owned(), "-i".into(), "0.1".into()];
-        arguments.extend(bind(source));
-        arguments.push(target.to_string());
-        Ok(Self { process: Process::start(host, "ping", &arguments)? })
+    pub fn start(
+        host: &Namespace,
+        source: Option<IpAddr>,
+        target: IpAddr,
+        every: Duration,
+    ) -> Result<Self, Error> {
+        Ok(Self { process: Process::start(host, "ping", &words(source, target, every, &[]))? })
     }
 
     /// Stops it; the round-trip times of the answers, in order.
@@ -35,6 +37,18 @@ impl Ping {
     }
 }
 
+/// The round-trip times of the answers to `count` pings.
+pub fn round_trips(
+    host: &Namespace,
+    source: Option<IpAddr>,
+    target: IpAddr,
+    every: Duration,
+    count: u32,
+) -> Result<Vec<Duration>, Error> {
+    let text = output(host, "ping", &words(source, target, every, &["-c", &count.to_string()]))?;
+    Ok(text.lines().filter_map(round_trip).collect())
+}
+
 /// Waits for one answer from `target`, at most for `limit`.
 pub fn await_answer(
     host: &Namespace,
@@ -43,12 +57,9 @@ pub fn await_answer(
     limit: Duration,
 ) -> Result<(), Error> {
     let seconds = limit.as_secs();
-    let deadline = seconds.to_string();
     // With a deadline, `-c 1` waits for one answer and asks again until then.
-    let mut arguments = ["-n", "-q", "-i", "0.1", "-c", "1", "-w", &deadline].map(str::to_owned).to_vec();
-    arguments.extend(bind(source));
-    arguments.push(target.to_string());
-    match output(host, "ping", &arguments) {
+    let once = ["-q", "-c", "1", "-w", &seconds.to_string()];
+    match output(host, "ping", &words(source, target, Duration::from_millis(100), &once)) {
         Ok(_) => Ok(()),
         Err(Error::Program { .. }) => {
             Err(Error::Late { what: format!("{target} did not answer `ping`"), seconds })
@@ -65,8 +76,12 @@ pub fn percentile(times: &[Duration], percent: usize) -> Option<Duration> {
     sorted.get(rank - 1).copied()
 }
 
-fn bind(source: Option<IpAddr>) -> Vec<String> {
-    source.map_or_else(Vec::new, |source| vec!["-I".into(), source.to_string()])
+fn words(source: Option<IpAddr>, target: IpAddr, every: Duration, more: &[&str]) -> Vec<String> {
+    let mut words = vec!["-n".to_owned(), "-i".into(), every.as_secs_f64().to_string()];
+    words.extend(more.iter().map(|&word| word.into()));
+    words.extend(source.into_iter().flat_map(|source| ["-I".into(), source.to_string()]));
+    words.push(target.to_string());
+    words
 }
 
 /// `64 bytes from 10.0.0.2: icmp_seq=1 ttl=63 time=20.3 ms`

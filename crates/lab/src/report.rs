@@ -2,6 +2,7 @@
 
 mod progress;
 mod ratios;
+mod shares;
 
 use std::fmt::Write as _;
 use std::io::Write as _;

@@ -18,7 +18,7 @@ use crate::report::{Progress, Report};
 use crate::schedule::{Schedule, Turn};
 use crate::system::{Means, Ready, System};
 use crate::workload::{Bench, fetch, stream};
-use crate::{bicast, cleanup, coding, controls, flight, flood, hostile, namespace, program};
+use crate::{bicast, bond, cleanup, coding, controls, flight, flood, hostile, namespace, program};
 
 /// Runs the experiment `name`: says how long it takes, shows how far it is, prints the results and writes them where
 /// `options` ask for it.
@@ -26,7 +26,9 @@ use crate::{bicast, cleanup, coding, controls, flight, flood, hostile, namespace
 /// A case that cannot be measured gets a note and no number. Fails where nothing could be measured, or a file arrived
 /// changed.
 pub fn run(name: &str, options: &RunOptions) -> Result<(), Error> {
-    run_experiment(&experiment::find(name, options)?, options)
+    let mut experiment = experiment::find(name, options)?;
+    experiment.keep(&options.only)?;
+    run_experiment(&experiment, options)
 }
 
 /// Runs `experiment` as [`run`] does.
@@ -182,7 +184,7 @@ impl Workload {
                 &["curl", "busybox", "ping", "nft"]
             }
             Workload::Fetch { .. } => &["curl", "busybox", "ping"],
-            Workload::Stream { .. } | Workload::Attacked { .. } => &["iperf3", "ping"],
+            Workload::Stream { .. } | Workload::Bond(_) | Workload::Attacked { .. } => &["iperf3", "ping"],
             Workload::Flows(_) => &[],
             Workload::Flood(test) => test.programs(),
             Workload::Coding(_) => &["ethtool", "ping"],
@@ -295,6 +297,7 @@ impl<'a> Lab<'a> {
         let sample = match &case.workload {
             &Workload::Fetch { bytes, event, recovery } => fetch(&bench, &mut ready, bytes, event, recovery)?,
             &Workload::Stream { protocol, time } => stream(&bench, &ready, protocol, time)?,
+            Workload::Bond(test) => bond::measure(&bench, &ready, test)?,
             Workload::Flows(test) => {
                 flight::measure(&bench, &mut guests, test, seed, self.options.series.as_deref())?
             }

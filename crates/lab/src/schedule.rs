@@ -45,7 +45,7 @@ impl Schedule {
             }
         }
         let limit = match experiment.side_by_side {
-            SideBySide::Cases(_) => None,
+            SideBySide::Cases(_) | SideBySide::Rates(_) => None,
             SideBySide::Links { up_to, .. } => {
                 turns.sort_by_key(|turn| std::cmp::Reverse(turn.estimate));
                 Some(up_to.as_bps())
@@ -160,6 +160,21 @@ mod tests {
             let alike = |&index: &usize| link(index) == link(turn.cases[0]);
             let expected: Vec<usize> = (0..experiment.cases.len()).filter(alike).collect();
             assert_eq!(turn.cases, expected);
+        }
+    }
+
+    #[test]
+    fn cases_start_together_up_to_a_sum_of_rates() {
+        let up_to = link::Bitrate::from_mbps(120.0);
+        let experiment = Experiment {
+            side_by_side: SideBySide::Rates(up_to),
+            ..find("bond", &RunOptions::default()).unwrap()
+        };
+        let turns = all(Schedule::new(&experiment, |_, _| false));
+        assert!(turns.iter().all(|turn| turn.load <= up_to.as_bps() || turn.cases.len() == 1));
+        for pair in turns.windows(2).filter(|pair| pair[0].repeat == pair[1].repeat) {
+            let next = experiment.cases[pair[1].cases[0]].topology.rate().as_bps();
+            assert!(pair[0].load + next > up_to.as_bps(), "one more would have fitted");
         }
     }
 

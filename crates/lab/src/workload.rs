@@ -22,6 +22,9 @@ use crate::system::{Ready, System};
 /// What every system fetches before it is measured.
 const WARM_UP_BYTES: u64 = 64 << 10;
 
+/// From one ping beside a file to the next.
+const PING_EVERY: Duration = Duration::from_millis(100);
+
 /// Where and how a case is measured.
 pub(crate) struct Bench<'a> {
     pub(crate) case: &'a Case,
@@ -45,7 +48,8 @@ pub(crate) fn stream(
     let _server = Iperf::serve(&network.server, ready.launcher, ready.server)?;
     network.restart_links();
     let congestion_control = bench.case.congestion_control;
-    let iperf = Iperf { server: ready.server, source: ready.sources[0], congestion_control, protocol, time };
+    let (server, source) = (ready.server, ready.sources[0]);
+    let iperf = Iperf { server, source, congestion_control, protocol, flows: 1, reverse: false, time };
     let throughput = iperf.run(&network.client, ready.launcher)?;
     let mut metrics = vec![("goodput_mbps".to_owned(), throughput.goodput_mbps)];
     metrics.extend(throughput.loss_ratio.map(|ratio| ("loss_ratio".to_owned(), ratio)));
@@ -96,7 +100,7 @@ pub(crate) fn fetch(
 }
 
 fn start_pings(network: &Network, ready: &Ready) -> Result<Vec<Ping>, Error> {
-    let start = |&source: &Option<_>| Ping::start(&network.client, source, ready.server);
+    let start = |&source: &Option<_>| Ping::start(&network.client, source, ready.server, PING_EVERY);
     ready.ping_sources.iter().map(start).collect()
 }
 

@@ -91,6 +91,41 @@ fn mptcp_uses_both_paths_of_its_own_network() {
     }
 }
 
+/// The congestion controls of the connections that the server has accepted.
+fn controls(network: &Network) -> Vec<String> {
+    let words = ["-tinHO", "state", "established", "sport", "=", ":80"];
+    let shown = lab::program::output(&network.server, "ss", &words).unwrap();
+    let control =
+        |line: &str| line.split_whitespace().find(|word| ["reno", "cubic"].contains(word)).map(str::to_owned);
+    shown.lines().filter_map(control).collect()
+}
+
+#[test]
+fn all_subflows_have_the_congestion_control_of_the_server() {
+    if skip("all_subflows_have_the_congestion_control_of_the_server") {
+        return;
+    }
+    let _alone = alone();
+    let emulator = Emulator::start().unwrap();
+    let network = Network::build(&emulator, &two_paths(), 1).unwrap();
+    let (folder, _) = folder(8_000_000);
+    let means = lab::system::Means { nawa: Path::new("nawa"), folder: folder.path(), best_path: 0 };
+    let ready = lab::system::System::Mptcp.start(&network, &means).unwrap();
+    let address = SocketAddr::new(SERVER, 80);
+    let _server =
+        HttpServer::start(&network.server, ready.transport, "reno", address, folder.path()).unwrap();
+    let request = request(network.client_address(0));
+    let mut seen = Vec::new();
+    let mut watch = |_, now| {
+        if seen.len() < 2 {
+            seen = controls(&network);
+        }
+        Some(now + Duration::from_millis(50))
+    };
+    race(&network.client, ready.launcher, &[request], &mut watch).unwrap();
+    assert_eq!(seen, ["reno", "reno"]);
+}
+
 #[test]
 fn no_answer_is_faster_than_the_links() {
     if skip("no_answer_is_faster_than_the_links") {
@@ -102,7 +137,7 @@ fn no_answer_is_faster_than_the_links() {
     let (folder, _) = folder(2_000_000);
     let _server = serve(&network, Transport::Tcp, folder.path());
     let source = network.client_address(1);
-    let ping = Ping::start(&network.client, Some(source), SERVER).unwrap();
+    let ping = Ping::start(&network.client, Some(source), SERVER, Duration::from_millis(100)).unwrap();
     fetch(&network.client, &[], &request(source)).unwrap();
     let times = ping.stop().unwrap();
     assert!(!times.is_empty());
@@ -208,7 +243,7 @@ fn hosts_are_reached_at_their_new_addresses_only() {
 fn holds_a_network_until_it_is_killed() {
     let emulator = Emulator::start().unwrap();
     let network = Network::build(&emulator, &two_paths(), 1).unwrap();
-    let _ping = Ping::start(&network.client, None, SERVER).unwrap();
+    let _ping = Ping::start(&network.client, None, SERVER, Duration::from_millis(100)).unwrap();
     eprintln!("up");
     // Ends without an answer when the parent goes, so that nothing stays if that test fails.
     let _ = std::io::stdin().read(&mut [0]);

@@ -276,6 +276,10 @@ enum Lab {
 pub struct LabRun {
     /// The experiment's name, as `nawa lab list` prints it
     pub name: String,
+    /// Only the cases whose key has one of these values, as system=nawa,mptcp; a value that no case has is an error that names
+    /// those there are
+    #[arg(value_name = "KEY=VALUE,…")]
+    pub only: Vec<String>,
     /// End within about two minutes
     #[arg(long, conflicts_with = "paper")]
     pub quick: bool,

@@ -101,4 +101,7 @@ fn the_lab_names_its_experiments() {
     let list = succeed(&mut nawa(["lab", "list"]));
     assert!(list.lines().any(|line| line.starts_with("demo ")), "{list}");
     assert_eq!(output(&mut nawa(["lab", "run", "nothing"])).status.code(), Some(2));
+    let nobody = output(&mut nawa(["lab", "run", "demo", "system=nobody"]));
+    assert_eq!(nobody.status.code(), Some(2));
+    assert!(stderr(&nobody).contains("`system` cannot be \"nobody\", but bbr"), "{}", stderr(&nobody));
 }

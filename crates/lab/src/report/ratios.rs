@@ -16,6 +16,7 @@ impl Report<'_> {
                 self.add_ratio(ratio, case);
             }
         }
+        self.add_shares();
     }
 
     fn add_ratio(&mut self, ratio: &Ratio, case: usize) {

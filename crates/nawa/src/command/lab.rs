@@ -33,6 +33,7 @@ fn options(run: LabRun) -> RunOptions {
         json: run.json,
         html: run.html,
         series: run.series,
+        only: run.only,
         ..RunOptions::default()
     }
 }

@@ -1,0 +1,234 @@
+//! `bond`: what one flow, or eight, gets of two or three links by every system there is, and who else is there beside it.
+
+mod measure;
+mod profiles;
+
+use std::time::Duration;
+
+use link::Bitrate;
+
+use crate::error::Error;
+use crate::experiment::{Case, Experiment, RunOptions, Share, SideBySide, Size, Whole, Workload};
+use crate::network::{PathSpec, Topology};
+use crate::system::{NawaSetup, System};
+
+pub(crate) use measure::measure;
+
+pub(crate) const ABOUT: &str = "TCP over two or three mixed links: each link alone, MPTCP, Nawa, by CUBIC and BBR; ping and a call beside it";
+
+/// What is done over the links.
+#[derive(Clone, Debug)]
+pub struct Test {
+    /// TCP connections at the same time.
+    pub flows: usize,
+    /// Where to.
+    pub direction: Direction,
+    /// How long, whole seconds, start included.
+    pub time: Duration,
+    /// Pings before it.
+    pub idle_pings: u32,
+}
+
+/// The direction of the flows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// From server to client.
+    Down,
+    /// From client to server.
+    Up,
+}
+
+impl Direction {
+    fn name(self) -> &'static str {
+        match self {
+            Direction::Down => "down",
+            Direction::Up => "up",
+        }
+    }
+}
+
+const CONTROLS: [&str; 2] = ["cubic", "bbr"];
+
+/// Those of `--quick`.
+const QUICK: [&str; 5] = ["three", "50+10", "lossy30", "sat+dsl", "tiny"];
+
+/// Those that are measured with eight flows too, and upwards.
+const EIGHT: [&str; 5] = ["three", "50+10", "sat+dsl", "tiny", "bloat"];
+const UPWARDS: [&str; 4] = ["three", "50+10", "sat+dsl", "thin-up"];
+
+const SHARES: [Share; 5] = [
+    share("of_best_link", "link", Whole::Greatest, &[]),
+    share("of_sum", "link", Whole::Sum, &[]),
+    share("of_mptcp", "mptcp", Whole::Greatest, &[]),
+    share("of_best_link_any_cc", "link", Whole::Greatest, &["cc"]),
+    share("of_mptcp_any_cc", "mptcp", Whole::Greatest, &["cc"]),
+];
+
+const fn share(name: &'static str, systems: &'static str, of: Whole, over: &'static [&'static str]) -> Share {
+    Share { name, metric: "goodput_mbps", systems, of, over }
+}
+
+/// The sum of links' rates up to which cases run beside each other without a change of ratios (docs/lab.md).
+const SIDE_BY_SIDE: Bitrate = Bitrate::from_bps(240_000_000);
+
+const NOTES: [&str; 6] = [
+    "goodput_mbps: payload that reached the receiver of iperf3 over 12 s (--quick: 6 s; recorded links: 30 s), the start \
+     included; cc: the congestion control of both ends, and of all of MPTCP's subflows; link1 and so on: plain TCP on that \
+     link alone; mptcp: the kernel's, which starts on the fastest link, with a subflow on each other; nawa: paths from end to \
+     end, nothing configured",
+    "of_best_link, of_sum, of_mptcp: goodput over that of the best single link, of all single links together, and of MPTCP, \
+     with the same cc in the same repeat; of_best_link_any_cc, of_mptcp_any_cc: of the better of CUBIC and BBR there",
+    "rtt_idle_p95_ms, rtt_loaded_…: `ping` 20 times a second before and beside the flows, of those answered, through the \
+     tunnel for Nawa; mptcp carries no pings: its are those of the fastest link",
+    "call_…: a call beside the flows, 50 packets of 60 bytes a second that the server sends back; loss_ratio: the share not \
+     answered within 3 s of the end; longest_gap_ms: the longest time between two answers",
+    "links: rates count whole Ethernet frames; both directions alike but for thin-up; loss comes before the queue, is \
+     independent, and strikes in both directions; jitter is half-normal and keeps order; drop-tail queues",
+    "thin-up: 12 Mbit/s down, 256 kbit/s up, 20 ms one way, 100 packets; the others are in docs/lab.md",
+];
+
+pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
+    let quick = options.size == Size::Quick;
+    let mut notes: Vec<String> = NOTES.map(str::to_owned).to_vec();
+    let mut cases = Vec::new();
+    for (name, profiles) in profiles::PROFILES {
+        if !quick || QUICK.contains(&name) {
+            add(
+                &mut cases,
+                name,
+                &profiles::paths(profiles),
+                seconds(if quick { 6 } else { 12 }),
+                options.size,
+            );
+        }
+    }
+    for (name, recordings) in profiles::RECORDED.into_iter().filter(|_| !quick) {
+        let folder = options.traces.as_deref();
+        let paths = folder.map(|folder| profiles::recorded(folder, recordings)).transpose()?.flatten();
+        match paths {
+            Some(paths) => add(&mut cases, name, &paths, seconds(30), options.size),
+            None => notes.push(format!(
+                "{name}: not measured, it needs a folder (--traces) with the recordings {}*.down and {}*.down",
+                recordings[0], recordings[1]
+            )),
+        }
+    }
+    Ok(Experiment {
+        name: "bond",
+        cases,
+        side_by_side: SideBySide::Rates(SIDE_BY_SIDE),
+        repeats: if quick { 1 } else { 3 },
+        shares: SHARES.to_vec(),
+        notes,
+        ..Experiment::default()
+    })
+}
+
+const fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+/// Adds all that is measured over `links` at that size.
+fn add(cases: &mut Vec<Case>, name: &'static str, links: &[PathSpec], time: Duration, size: Size) {
+    use Direction::{Down, Up};
+    let mut rows = vec![(1, Down)];
+    if size == Size::Paper {
+        rows.extend([(8, Down), (1, Up), (8, Up)]);
+    } else if size == Size::Normal {
+        rows.extend(EIGHT.contains(&name).then_some((8, Down)));
+        rows.extend(UPWARDS.contains(&name).then_some((1, Up)));
+    }
+    for (flows, direction) in rows {
+        for cc in CONTROLS {
+            let idle_pings = if size == Size::Quick { 40 } else { 80 };
+            let test = Test { flows, direction, time, idle_pings };
+            cases.extend(
+                systems(links)
+                    .into_iter()
+                    .map(|(system, name_of, paths)| case(name, name_of, system, paths, cc, &test)),
+            );
+        }
+    }
+}
+
+/// Each link by plain TCP, then all of them by what can use them.
+fn systems(links: &[PathSpec]) -> Vec<(System, String, Vec<PathSpec>)> {
+    let alone = links.iter().map(|link| (System::Tcp, link.name.clone(), vec![link.clone()]));
+    let nawa = System::Nawa(NawaSetup { relayed: false, ..NawaSetup::AUTO });
+    let mut fastest_first = links.to_vec();
+    let rate = |link: &PathSpec| Topology::Single(Box::new(link.clone())).rate();
+    fastest_first.sort_by_key(|link| std::cmp::Reverse(rate(link)));
+    let bonds = [(System::Mptcp, "mptcp", fastest_first), (nawa, "nawa", links.to_vec())];
+    alone.chain(bonds.map(|(system, name, links)| (system, name.to_owned(), links))).collect()
+}
+
+fn case(
+    name: &'static str,
+    system_name: String,
+    system: System,
+    links: Vec<PathSpec>,
+    cc: &'static str,
+    test: &Test,
+) -> Case {
+    Case {
+        key: vec![
+            ("case", name.into()),
+            ("system", system_name.into()),
+            ("cc", cc.into()),
+            ("flows", test.flows.into()),
+            ("direction", test.direction.name().into()),
+        ],
+        topology: Topology::Relayed(links),
+        system,
+        congestion_control: cc,
+        workload: Workload::Bond(test.clone()),
+        estimate: test.time + measure::PING_EVERY * test.idle_pings + seconds(2),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn sized(size: Size) -> Experiment {
+        experiment(&RunOptions { size, ..RunOptions::default() }).unwrap()
+    }
+
+    fn values(experiment: &Experiment, field: usize) -> BTreeSet<String> {
+        experiment.cases.iter().map(|case| case.key[field].1.to_string()).collect()
+    }
+
+    #[test]
+    fn quick_ends_within_about_two_minutes_and_has_every_system() {
+        let quick = sized(Size::Quick);
+        assert!(quick.estimate() <= seconds(130), "{:?}", quick.estimate());
+        for size in [Size::Normal, Size::Paper] {
+            assert_eq!(
+                [1, 2].map(|field| values(&quick, field)),
+                [1, 2].map(|field| values(&sized(size), field))
+            );
+        }
+    }
+
+    #[test]
+    fn recordings_are_pairs_and_named_where_they_are_missing() {
+        let folder = tempfile::tempdir().unwrap();
+        let missing = |experiment: &Experiment| {
+            experiment.notes.iter().filter(|note| note.contains("not measured")).cloned().collect::<Vec<_>>()
+        };
+        assert_eq!(missing(&sized(Size::Normal)).len(), 2);
+        for name in ["ATT-LTE-x.down", "ATT-LTE-x.up", "TMobile-UMTS-y.down"] {
+            std::fs::write(folder.path().join(name), "1\n2\n").unwrap();
+        }
+        let options = RunOptions { traces: Some(folder.path().into()), ..RunOptions::default() };
+        let experiment = experiment(&options).unwrap();
+        assert!(missing(&experiment).iter().all(|note| note.starts_with("att+verizon")));
+        let both =
+            experiment.cases.iter().find(|case| case.key[0].1 == "att+tmobile" && case.key[1].1 == "nawa");
+        assert_eq!(both.unwrap().topology.path_names(), ["link1", "link2"]);
+        std::fs::write(folder.path().join("TMobile-UMTS-y.down"), "1\ntwo\n").unwrap();
+        assert!(super::experiment(&options).unwrap_err().is_bad_input());
+    }
+}
