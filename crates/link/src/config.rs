@@ -40,6 +40,8 @@ pub struct LinkConfig {
     pub policer: Option<PolicerConfig>,
     /// What may wait for transmission.
     pub queue: Queue,
+    /// Who drops frames of the queue before it is full; `None`: nobody.
+    pub aqm: Option<Aqm>,
     /// Times at which the link is down, as [`Link::set_up`](crate::Link::set_up) describes. Ranges may
     /// overlap and be in any order.
     pub blackouts: Vec<Range<Duration>>,
@@ -61,6 +63,7 @@ impl Default for LinkConfig {
             corrupt: Probability::ZERO,
             policer: None,
             queue: Queue::Packets(1000),
+            aqm: None,
             blackouts: Vec::new(),
             arq: None,
         }
@@ -85,6 +88,31 @@ pub enum Queue {
     Packets(usize),
     /// At most this many bytes wait.
     Bytes(usize),
+}
+
+/// Active queue management, on top of the limit that [`Queue`] is. Frames are dropped, never marked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Aqm {
+    /// CoDel (RFC 8289): drops from the front while all frames of an interval have waited for longer than the target.
+    Codel {
+        /// What a frame may wait.
+        target: Duration,
+        /// How long it may be more: a usual round trip.
+        interval: Duration,
+    },
+    /// PIE (RFC 8033): drops what comes with a probability that rises with the delay.
+    Pie {
+        /// What a frame is to wait.
+        target: Duration,
+    },
+}
+
+impl Aqm {
+    /// CoDel with the times of RFC 8289 §4: 5 and 100 ms.
+    pub const CODEL: Aqm =
+        Aqm::Codel { target: Duration::from_millis(5), interval: Duration::from_millis(100) };
+    /// PIE with the target of RFC 8033 §5.1, 15 ms.
+    pub const PIE: Aqm = Aqm::Pie { target: Duration::from_millis(15) };
 }
 
 /// Delay on top of [`LinkConfig::delay`], drawn anew for each frame.

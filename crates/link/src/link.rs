@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use crate::aqm::Manager;
 use crate::config::{Jitter, LinkConfig, Queue};
 use crate::delay::Delay;
 use crate::dice::Dice;
@@ -18,6 +19,7 @@ use crate::transmitter::Transmitter;
 /// that differ in these only lose the same frames.
 const LOSS_STREAM: u64 = 0;
 const WIRE_STREAM: u64 = 1;
+const AQM_STREAM: u64 = 2;
 
 /// One direction of an emulated link.
 ///
@@ -41,6 +43,7 @@ pub struct Link {
     /// When each came, and the frame.
     waiting: VecDeque<(Duration, Vec<u8>)>,
     queue: QueueStats,
+    manager: Manager,
     transmitter: Transmitter,
     transmission: Option<Transmission>,
     delay: Delay,
@@ -72,6 +75,7 @@ impl Link {
             policer: config.policer.map(Policer::new),
             waiting: VecDeque::new(),
             queue: QueueStats::default(),
+            manager: Manager::new(config.aqm, Dice::new(seed, AQM_STREAM)),
             transmitter: Transmitter::new(config.capacity.clone()),
             transmission: None,
             delay: Delay::new(config.delay, &config.delay_steps),
@@ -126,9 +130,12 @@ impl Link {
             self.stats.policer_dropped.add(&frame);
         } else if self.transmission.is_none() {
             self.queue.pass();
+            self.manager.drops_departure(self.now, Duration::ZERO, 0);
             self.begin(self.now, frame);
             self.advance(now);
-        } else if self.has_room(frame.len()) {
+        } else if self.has_room(frame.len())
+            && !self.manager.drops_arrival(self.now, self.stats.queue.bytes.get())
+        {
             self.stats.enqueue(&frame);
             self.queue.enter(self.now);
             self.waiting.push_back((self.now, frame));
@@ -198,10 +205,16 @@ impl Link {
         if self.transmission.is_some() {
             return;
         }
-        if let Some((entered, frame)) = self.waiting.pop_front() {
+        while let Some((entered, frame)) = self.waiting.pop_front() {
             self.stats.queue.remove(&frame);
+            let (sojourn, behind) = (time.saturating_sub(entered), self.stats.queue.bytes.get());
+            if self.manager.drops_departure(time, sojourn, behind) {
+                self.queue.drop(time);
+                self.stats.queue_dropped.add(&frame);
+                continue;
+            }
             self.queue.leave(time, entered);
-            self.begin(time, frame);
+            return self.begin(time, frame);
         }
     }
 

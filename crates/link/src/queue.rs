@@ -65,6 +65,12 @@ impl QueueStats {
         self.sojourns.add(micros(time.saturating_sub(entered)));
     }
 
+    /// A frame that waited is dropped at `time`.
+    pub(crate) fn drop(&mut self, time: Duration) {
+        self.advance(time);
+        self.frames -= 1;
+    }
+
     /// A frame is transmitted without having waited.
     pub(crate) fn pass(&mut self) {
         self.sojourns.add(0);

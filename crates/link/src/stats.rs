@@ -39,7 +39,7 @@ pub struct Stats {
     pub lost: Tally,
     /// Dropped because they exceeded the policer's rate.
     pub policer_dropped: Tally,
-    /// Dropped because the queue was full.
+    /// Dropped because the queue was full, or by its [`Aqm`](crate::Aqm).
     pub queue_dropped: Tally,
     /// Sent while the link was down, or in transmission when it went down.
     pub blackout_dropped: Tally,

@@ -259,6 +259,35 @@ fn frames_have_the_delay_of_their_time_and_keep_order() {
     assert_eq!(times, [20, 21, 22, 22, 22, 35, 36, 37, 38, 39, 39, 39, 39]);
 }
 
+/// A window of 100 packets of 1 ms each, as long as none is lost, and half of it after a loss: what waits at the end.
+#[test]
+fn a_managed_queue_stays_short() {
+    let waits = |aqm| {
+        let capacity = Capacity::Fixed(Bitrate::from_mbps(8.0));
+        let mut link = Link::new(LinkConfig { capacity, aqm, ..LinkConfig::default() }, 1);
+        let (mut window, mut lost, mut now) = (100_u64, 0, Duration::ZERO);
+        let mut middle = QueueStats::default();
+        while now < Duration::from_secs(20) {
+            now += ms(1);
+            while link.poll(now).is_some() {}
+            let stats = *link.stats();
+            let dropped = stats.queue_dropped.frames.get();
+            window = if dropped > lost { (window / 2).max(2) } else { window };
+            lost = dropped;
+            let under_way = stats.offered.frames.get() - stats.delivered.frames.get() - dropped;
+            (under_way..window).for_each(|_| link.send(now, vec![0; 1000]));
+            window += u64::from(now.as_nanos().is_multiple_of(50_000_000));
+            if now == Duration::from_secs(10) {
+                middle = link.queue_stats(now);
+            }
+        }
+        link.queue_stats(now).since(&middle).sojourn(50.0).unwrap()
+    };
+    assert!(waits(None) > ms(100));
+    assert!(waits(Some(Aqm::CODEL)) < ms(15), "{:?}", waits(Some(Aqm::CODEL)));
+    assert!(waits(Some(Aqm::PIE)) < ms(25), "{:?}", waits(Some(Aqm::PIE)));
+}
+
 #[test]
 fn a_rate_steps_at_its_times_and_around_again() {
     let fast_then_slow = [(ms(10), 8.0), (ms(20), 0.8)].map(|(time, mbps)| (time, Bitrate::from_mbps(mbps)));

@@ -81,6 +81,13 @@ fn jitter() -> impl Strategy<Value = Jitter> {
     })
 }
 
+fn aqm() -> impl Strategy<Value = Option<Aqm>> {
+    let codel =
+        (micros(3_000), micros(10_000)).prop_map(|(target, interval)| Aqm::Codel { target, interval });
+    let pie = micros(3_000).prop_map(|target| Aqm::Pie { target });
+    proptest::option::of(prop_oneof![codel, pie])
+}
+
 fn policer() -> impl Strategy<Value = Option<PolicerConfig>> {
     let policer = (0u64..10_000_000, 0u64..20_000)
         .prop_map(|(bps, burst)| PolicerConfig { rate: Bitrate::from_bps(bps), burst: ByteCount(burst) });
@@ -100,13 +107,14 @@ prop_compose! {
         reorder in proptest::option::of((probability(0.5), micros(10_000))),
         (duplicate, corrupt) in (probability(0.3), probability(0.3)),
         queue in prop_oneof![(0usize..20).prop_map(Queue::Packets), (0usize..20_000).prop_map(Queue::Bytes)],
+        aqm in aqm(),
         blackouts in blackouts(),
         arq in proptest::option::of((0u32..5, micros(8_000))),
     ) -> LinkConfig {
         let reorder = reorder.map(|(probability, extra_delay)| Reorder { probability, extra_delay });
         let arq = arq.map(|(attempts, retry_delay)| Arq { attempts, retry_delay });
         LinkConfig {
-            capacity, delay, delay_steps, jitter, reorder, loss, loss_after_queue, duplicate, corrupt, policer, queue,
+            capacity, delay, delay_steps, jitter, reorder, loss, loss_after_queue, duplicate, corrupt, policer, queue, aqm,
             blackouts, arq,
         }
     }
