@@ -1,0 +1,461 @@
+//! The sending half: the segments in flight, what may leave, and the timers. What acknowledgements do is in `ack.rs`, how
+//! losses are found in `rack.rs`, and what follows from them in `recovery.rs`, all after Linux 6.x.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+use crate::bbr::Bbr;
+use crate::cubic::{Cubic, INFINITE, Window};
+use crate::rack::Rack;
+use crate::rate::Rate;
+use crate::rtt::Rtt;
+
+/// `TCP_INIT_CWND`.
+const INITIAL_WINDOW: u64 = 10;
+
+/// Which congestion control.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CongestionControl {
+    /// With HyStart, not paced.
+    Cubic,
+    /// Version 1, paced.
+    Bbr,
+}
+
+#[derive(Debug)]
+pub(crate) enum Control {
+    Cubic(Cubic),
+    Bbr(Box<Bbr>),
+}
+
+/// A segment in flight or beyond a gap.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Slot {
+    pub sent: Duration,
+    /// Number of its newest transmission.
+    pub tx: u64,
+    pub sacked: bool,
+    pub lost: bool,
+    /// A retransmission is under way; there was one ever.
+    pub again: bool,
+    pub ever_again: bool,
+    pub rate: crate::rate::Snapshot,
+}
+
+/// Linux's `icsk_ca_state`, in its order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum State {
+    Open,
+    Disorder,
+    Reduced,
+    Recovery,
+    Loss,
+}
+
+/// What expires.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Timer {
+    Retransmission,
+    /// Of a tail that may be lost.
+    Probe,
+    /// By then what seems missing is lost.
+    Reordering,
+}
+
+/// What may leave after an acknowledgement (`REXMIT_*`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// New segments only, from the first not sent before.
+    New(u64),
+    Lost,
+}
+
+/// A segment to be sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Outgoing {
+    /// First byte.
+    pub start: u64,
+    /// Bytes.
+    pub len: usize,
+}
+
+/// What was counted.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Counters {
+    /// Retransmission time-outs.
+    pub timeouts: u64,
+    /// Retransmissions.
+    pub retransmitted: u64,
+    /// Times of recovery begun, and undone.
+    pub recoveries: u64,
+    /// Reductions that were undone.
+    pub undone: u64,
+}
+
+/// The state of a sender. Segments are counted from 0; all but the last have `mss` bytes.
+#[derive(Debug)]
+pub struct Sender {
+    pub(crate) mss: u64,
+    /// Bytes to send in all.
+    pub(crate) total: u64,
+    pub(crate) una: u64,
+    pub(crate) slots: VecDeque<Slot>,
+    pub(crate) next_tx: u64,
+    /// Bytes that may be sent, from the first; the segment that told so.
+    pub(crate) edge: u64,
+    pub(crate) window: Window,
+    pub(crate) control: Control,
+    pub(crate) sacked_out: u64,
+    pub(crate) lost_out: u64,
+    pub(crate) again_out: u64,
+    /// Lost and not yet sent again.
+    pub(crate) to_repeat: BTreeSet<u64>,
+    /// What was SACKed: from, to.
+    pub(crate) sacked: BTreeMap<u64, u64>,
+    /// After the highest segment SACKed or acknowledged.
+    pub(crate) sacked_before: u64,
+    /// By so many segments one was overtaken at most (`tp->reordering`).
+    pub(crate) reordering: u64,
+    /// In the order of transmission: number, segment. Some have left since.
+    pub(crate) order: VecDeque<(u64, u64)>,
+    pub(crate) rack: Rack,
+    pub(crate) state: State,
+    pub(crate) high: u64,
+    pub(crate) undo: Option<u64>,
+    /// Retransmissions not yet shown needless; `None`: none was sent yet.
+    pub(crate) undo_again: Option<u64>,
+    pub(crate) again_since: Option<Duration>,
+    pub(crate) prior_cwnd: u64,
+    pub(crate) prior_ssthresh: u64,
+    pub(crate) prr_delivered: u64,
+    pub(crate) prr_out: u64,
+    pub(crate) frto: bool,
+    pub(crate) next: Next,
+    pub(crate) timer: Option<(Duration, Timer)>,
+    pub(crate) backoff: u32,
+    /// Time-outs since something new was acknowledged.
+    pub(crate) expired: u32,
+    /// The end of what was under way when a probe was sent, and whether it was a retransmission.
+    pub(crate) probe: Option<(u64, bool)>,
+    /// To be sent whatever the window: the first segment, or the last or a new one.
+    pub(crate) force: Option<Force>,
+    pub(crate) rtt: Rtt,
+    pub(crate) rate: Rate,
+    pub(crate) cwnd_limited: bool,
+    max_out: u64,
+    usage_end: u64,
+    /// Something left since the window's use was last looked at.
+    sent: bool,
+    next_send: Duration,
+    /// How many may still leave of a paced burst.
+    burst: u64,
+    pub(crate) counters: Counters,
+}
+
+/// What is sent whatever the window says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Force {
+    First,
+    Probe,
+}
+
+impl Sender {
+    /// A connection is established; the handshake took `rtt`.
+    pub fn new(now: Duration, control: CongestionControl, mss: u64, total: u64, rtt: Duration) -> Sender {
+        let mut sender = Sender {
+            mss,
+            total,
+            una: 0,
+            slots: VecDeque::new(),
+            next_tx: 1,
+            edge: 0,
+            window: Window { cwnd: INITIAL_WINDOW, ssthresh: INFINITE, count: 0 },
+            control: match control {
+                CongestionControl::Cubic => Control::Cubic(Cubic::default()),
+                CongestionControl::Bbr => Control::Bbr(Box::new(Bbr::new(now, mss, INITIAL_WINDOW, rtt))),
+            },
+            sacked_out: 0,
+            lost_out: 0,
+            again_out: 0,
+            to_repeat: BTreeSet::new(),
+            sacked: BTreeMap::new(),
+            sacked_before: 0,
+            reordering: 3,
+            order: VecDeque::new(),
+            rack: Rack::default(),
+            state: State::Open,
+            high: 0,
+            undo: None,
+            undo_again: None,
+            again_since: None,
+            prior_cwnd: 0,
+            prior_ssthresh: 0,
+            prr_delivered: 0,
+            prr_out: 0,
+            frto: false,
+            next: Next::Lost,
+            timer: None,
+            backoff: 0,
+            expired: 0,
+            probe: None,
+            force: None,
+            rtt: Rtt::default(),
+            rate: Rate::default(),
+            cwnd_limited: false,
+            max_out: 0,
+            usage_end: 0,
+            sent: false,
+            next_send: now,
+            burst: 0,
+            counters: Counters::default(),
+        };
+        if !rtt.is_zero() {
+            sender.rtt.measure(rtt, 0, 0);
+            sender.rtt.note_min(now, rtt);
+        }
+        if let Control::Cubic(cubic) = &mut sender.control {
+            cubic.restart(now, 0);
+        }
+        sender
+    }
+
+    /// Segments that may be in flight.
+    pub fn cwnd(&self) -> u64 {
+        self.window.cwnd
+    }
+
+    /// The threshold of slow start; `None` while it was never ended.
+    pub fn ssthresh(&self) -> Option<u64> {
+        (self.window.ssthresh != INFINITE).then_some(self.window.ssthresh)
+    }
+
+    /// Bytes acknowledged.
+    pub fn acknowledged(&self) -> u64 {
+        (self.una * self.mss).min(self.total)
+    }
+
+    /// The byte after the last that was sent.
+    pub fn next_byte(&self) -> u64 {
+        (self.end() * self.mss).min(self.total)
+    }
+
+    /// Whether all was acknowledged.
+    pub fn is_done(&self) -> bool {
+        self.acknowledged() == self.total
+    }
+
+    /// What was counted.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// The smoothed round trip.
+    pub fn srtt(&self) -> Option<Duration> {
+        self.rtt.smoothed()
+    }
+
+    /// Segments in flight (`tcp_packets_in_flight`).
+    pub fn in_flight(&self) -> u64 {
+        self.slots.len() as u64 + self.again_out - self.sacked_out - self.lost_out
+    }
+
+    /// The next segment to be sent for the first time (`snd_nxt`).
+    pub(crate) fn end(&self) -> u64 {
+        self.una + self.slots.len() as u64
+    }
+
+    pub(crate) fn segments(&self) -> u64 {
+        self.total.div_ceil(self.mss)
+    }
+
+    fn bytes(&self, segment: u64) -> Outgoing {
+        let start = segment * self.mss;
+        Outgoing { start, len: (self.total - start).min(self.mss) as usize }
+    }
+
+    fn fits(&self, segment: u64) -> bool {
+        let bytes = self.bytes(segment);
+        bytes.start + bytes.len as u64 <= self.edge
+    }
+
+    /// The next segment that may leave.
+    pub fn poll(&mut self, now: Duration) -> Option<Outgoing> {
+        if let Some(force) = self.force.take() {
+            return self.poll_forced(now, force);
+        }
+        if now < self.next_send && self.burst == 0 {
+            return None;
+        }
+        let room = self.in_flight() < self.window.cwnd;
+        let segment = if room { self.candidate() } else { None };
+        let Some(segment) = segment else {
+            self.validate(!room);
+            return None;
+        };
+        if let Control::Bbr(bbr) = &self.control
+            && self.burst == 0
+        {
+            self.burst = bbr.burst();
+        }
+        self.transmit(now, segment);
+        Some(self.bytes(segment))
+    }
+
+    fn poll_forced(&mut self, now: Duration, force: Force) -> Option<Outgoing> {
+        let new = self.end() < self.segments() && self.fits(self.end());
+        let segment = match force {
+            Force::First if self.slots.is_empty() => self.end(),
+            Force::First => self.una,
+            Force::Probe if new => self.end(),
+            Force::Probe => self.end() - 1,
+        };
+        let again = segment < self.end();
+        self.transmit(now, segment);
+        if force == Force::Probe {
+            self.probe = Some((self.end(), again));
+            self.rearm(now);
+        }
+        Some(self.bytes(segment))
+    }
+
+    fn candidate(&mut self) -> Option<u64> {
+        let new = Some(self.end()).filter(|end| *end < self.segments() && self.fits(*end));
+        if let Next::New(from) = self.next {
+            if new.is_some() && self.end() < from + 2 {
+                return new;
+            }
+            self.next = Next::Lost;
+            self.frto &= self.end() > from;
+            if self.end() > from {
+                return None;
+            }
+        }
+        let repeat = self.to_repeat.first().copied().filter(|s| self.fits(*s) || *s == self.una);
+        repeat.or(new)
+    }
+
+    fn transmit(&mut self, now: Duration, segment: u64) {
+        let tx = self.next_tx;
+        self.next_tx += 1;
+        let snapshot = self.rate.snapshot(now, self.slots.is_empty());
+        let index = (segment - self.una) as usize;
+        if index == self.slots.len() {
+            let was_empty = self.slots.is_empty();
+            self.slots.push_back(Slot { sent: now, tx, rate: snapshot, ..Slot::default() });
+            if was_empty || !matches!(self.timer, Some((_, Timer::Reordering | Timer::Retransmission))) {
+                self.schedule(now);
+            }
+        } else {
+            self.counters.retransmitted += 1;
+            self.again_since.get_or_insert(now);
+            self.undo_again = Some(self.undo_again.unwrap_or(0) + 1);
+            let slot = &mut self.slots[index];
+            if !slot.again {
+                self.again_out += 1;
+            }
+            (slot.sent, slot.tx, slot.again, slot.ever_again, slot.rate) = (now, tx, true, true, snapshot);
+            self.to_repeat.remove(&segment);
+            if segment == self.una && !matches!(self.timer, Some((_, Timer::Reordering))) {
+                self.arm(now, Timer::Retransmission, self.rtt.rto(self.backoff));
+            }
+        }
+        self.order.push_back((tx, segment));
+        if self.in_reduction() {
+            self.prr_out += 1;
+        }
+        self.sent = true;
+        self.pace(now);
+    }
+
+    pub(crate) fn in_reduction(&self) -> bool {
+        matches!(self.state, State::Reduced | State::Recovery)
+    }
+
+    /// `tcp_cwnd_validate`.
+    fn validate(&mut self, limited: bool) {
+        if !std::mem::take(&mut self.sent) && !limited {
+            return;
+        }
+        let out = self.slots.len() as u64;
+        if self.una >= self.usage_end || limited || (!self.cwnd_limited && out > self.max_out) {
+            self.cwnd_limited = limited;
+            self.max_out = out;
+            self.usage_end = self.end();
+        }
+        let ran_out = self.end() >= self.segments();
+        if !limited && ran_out {
+            self.rate.note_app_limited(self.in_flight());
+        }
+    }
+
+    /// `tcp_is_cwnd_limited`.
+    pub(crate) fn is_cwnd_limited(&self) -> bool {
+        self.cwnd_limited || (self.window.in_slow_start() && self.window.cwnd < 2 * self.max_out)
+    }
+
+    // ---- pacing -------------------------------------------------------------------------------------------------
+
+    /// `tcp_update_skb_after_send`.
+    fn pace(&mut self, now: Duration) {
+        let Control::Bbr(bbr) = &self.control else { return };
+        self.burst = self.burst.saturating_sub(1);
+        let time = Duration::from_secs_f64((self.mss as f64 / bbr.pacing_rate()).min(1.0));
+        let late = now.saturating_sub(self.next_send);
+        self.next_send = self.next_send.max(now) + time - late.min(time / 2);
+    }
+
+    // ---- timers -------------------------------------------------------------------------------------------------
+
+    /// When [`Sender::handle_timeout`] or [`Sender::poll`] is due.
+    pub fn poll_timeout(&self, now: Duration) -> Option<Duration> {
+        let may_send = self.in_flight() < self.window.cwnd
+            && (!self.to_repeat.is_empty() || self.end() < self.segments() && self.fits(self.end()));
+        let pace = (may_send && self.next_send > now).then_some(self.next_send);
+        self.timer.map(|(at, _)| at).into_iter().chain(pace).min()
+    }
+
+    pub(crate) fn arm(&mut self, now: Duration, timer: Timer, after: Duration) {
+        self.timer = Some((now + after, timer));
+    }
+
+    /// `tcp_rearm_rto`: from when the first was sent.
+    pub(crate) fn rearm(&mut self, now: Duration) {
+        let Some(first) = self.slots.front() else {
+            self.timer = None;
+            return;
+        };
+        let due = first.sent + self.rtt.rto(self.backoff);
+        self.timer = Some((due.max(now + Duration::from_millis(1)), Timer::Retransmission));
+    }
+
+    /// `tcp_schedule_loss_probe`, else the retransmission time-out.
+    pub(crate) fn schedule(&mut self, now: Duration) {
+        self.rearm(now);
+        let Some((rto, _)) = self.timer else { return };
+        let calm = matches!(self.state, State::Open | State::Reduced) && self.sacked_out == 0;
+        let Some(srtt) = self.rtt.smoothed().filter(|_| calm && self.probe.is_none()) else { return };
+        let delayed = if self.slots.len() == 1 { crate::rtt::RTO_MIN } else { Duration::from_millis(2) };
+        self.timer = Some((rto.min(now + 2 * srtt + delayed), Timer::Probe));
+    }
+
+    /// Something expired, or nothing did.
+    pub fn handle_timeout(&mut self, now: Duration) {
+        let Some((_, timer)) = self.timer.take_if(|(at, _)| *at <= now) else { return };
+        match timer {
+            Timer::Probe => self.force = Some(Force::Probe),
+            Timer::Reordering => self.handle_reordering_timer(now),
+            Timer::Retransmission => self.time_out(now),
+        }
+    }
+
+    /// Nothing is under way, for the window is closed: ask again.
+    pub(crate) fn probe_closed_window(&mut self, now: Duration) {
+        if self.slots.is_empty()
+            && self.end() < self.segments()
+            && !self.fits(self.end())
+            && self.timer.is_none()
+        {
+            self.arm(now, Timer::Retransmission, self.rtt.rto(self.backoff));
+        }
+    }
+}
