@@ -239,6 +239,11 @@ impl Sender {
         (self.end() * self.mss).min(self.total)
     }
 
+    /// The receiver's window, bytes.
+    pub fn receive_window(&self) -> u64 {
+        self.edge.saturating_sub(self.una * self.mss)
+    }
+
     /// Whether all was acknowledged.
     pub fn is_done(&self) -> bool {
         self.acknowledged() == self.total

@@ -4,6 +4,8 @@
 //! [flows=1] [way=up|down] [singles=only|none]`, in any order; `case` may be a part of a name. Figures are medians of the
 //! seeds, Mbit/s and ms.
 
+#[path = "../tests/bond/mod.rs"]
+mod bond;
 #[path = "../tests/sim/mod.rs"]
 mod sim;
 
@@ -11,7 +13,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use sim::bond::{Case, Load, Outcome, cases, quantile, random, run_bond, run_single};
+use bond::{Case, Load, Outcome, cases, quantile, random, run_bond, run_single};
 use tcp_sim::CongestionControl;
 
 struct Arguments {

@@ -3,9 +3,7 @@
 //! Each test file uses a part of this.
 #![allow(dead_code, reason = "each test file uses a part of this")]
 
-pub mod bond;
 mod clock;
-mod network;
 
 use std::cell::RefCell;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -346,14 +344,16 @@ impl Net {
         if self.server.is_ipv6() { client6(wire) } else { client(wire) }
     }
 
-    fn next(&self) -> Duration {
+    /// When something happens next.
+    pub fn next(&self) -> Duration {
         let timer = |end: usize| Some(self.clocks[end].when(self.ends[end].poll_timeout(self.clock(end))?));
         let timers = (0..2).filter_map(timer);
         let links = self.wires.iter().flat_map(|w| [w.there.poll_timeout(), w.back.poll_timeout()]).flatten();
         timers.chain(links).min().unwrap_or(Duration::MAX)
     }
 
-    fn deliver(&mut self) {
+    /// What arrived is handed to the ends.
+    pub fn deliver(&mut self) {
         for i in 0..self.wires.len() {
             let ways = [(self.seen_at[i], self.server), (self.server, self.local(i))];
             let clocks = [self.clock(0), self.clock(1)];

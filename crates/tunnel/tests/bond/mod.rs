@@ -1,5 +1,9 @@
 //! Links as people bond them, and what flows get on them: through the tunnel, and over each link alone.
 
+#![allow(dead_code, reason = "each user uses a part of this")]
+
+mod network;
+
 use std::time::Duration;
 
 use link::{Bitrate, Capacity, Jitter, LinkConfig, Loss, Probability, Queue};
@@ -8,7 +12,7 @@ use rand_core::{RngCore, SeedableRng};
 use tcp_sim::{Call, Config, CongestionControl, Connection, Hosts, LinkPair, Network, Ping, Socket};
 use tunnel::Scheduler;
 
-use super::{Net, Options, inner};
+use crate::sim::{Net, Options, inner};
 
 /// Of an IPv4 and a UDP header: links count IP packets here, as the emulator does whose figures these are compared with.
 const AROUND: usize = 28;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tcp_sim::Network;
 
-use super::Net;
+use crate::sim::Net;
 
 impl Network for Net {
     fn now(&self) -> Duration {
