@@ -32,7 +32,6 @@ struct Found {
     again: bool,
     /// The lowest segment that was overtaken.
     overtaken: Option<u64>,
-    duplicate: bool,
 }
 
 impl Sender {
@@ -47,6 +46,7 @@ impl Sender {
         sample.prior_in_flight = self.in_flight();
         let mut told = Told { advanced: acked > self.una, echo: ack.echo, ..Told::default() };
         let mut found = Found::default();
+        let sacked_before = self.sacked_before;
         if told.advanced {
             (self.backoff, self.expired) = (0, 0);
         }
@@ -58,7 +58,7 @@ impl Sender {
         let had_out = !self.slots.is_empty();
         self.read_blocks(now, ack, acked, &mut sample, &mut told, &mut found);
         let prior_sacked = self.sacked_out;
-        self.take_acknowledged(now, acked, &mut sample, &mut told, &mut found);
+        self.take_acknowledged(now, acked, sacked_before, &mut sample, &mut told, &mut found);
         told.duplicate = !told.advanced && told.newly_sacked;
         self.note_reordering(&found);
         let delivered = self.rate.delivered - before_delivered;
@@ -69,14 +69,14 @@ impl Sender {
             self.probe_closed_window(now);
             return;
         }
-        if found.duplicate || told.advanced || told.newly_sacked {
+        if told.duplicate_reported || told.advanced || told.newly_sacked {
             self.rack_widen(sample.prior_delivered());
         }
-        self.end_probe(acked, found.duplicate, &told);
+        self.end_probe(acked, &told);
         if rearm || (told.advanced && matches!(self.timer, Some((_, Timer::Probe)))) {
             self.schedule(now);
         }
-        if !told.advanced && !told.newly_sacked && self.state == State::Open && !found.duplicate {
+        if !told.advanced && !told.newly_sacked && self.state == State::Open && !told.duplicate_reported {
             return;
         }
         if self.state != State::Loss {
@@ -106,8 +106,7 @@ impl Sender {
             let inside = rest.first().is_some_and(|second| second.0 <= first.0 && first.1 <= second.1);
             if first.1 <= ack.ack || inside {
                 blocks = rest;
-                found.duplicate = true;
-                self.handle_duplicate(*first);
+                self.handle_duplicate(*first, told);
             }
         }
         let mut ranges: Vec<_> = blocks
@@ -130,11 +129,20 @@ impl Sender {
         end.min(self.end())
     }
 
-    fn handle_duplicate(&mut self, (start, _): (u64, u64)) {
-        self.rack.duplicate_seen = true;
-        self.rack.reordering_seen |= self.probe.is_none();
-        if self.undo.is_some_and(|from| start / self.mss >= from) {
-            self.undo_again = self.undo_again.map(|again| again.saturating_sub(1));
+    /// `tcp_dsack_seen`, and what `tcp_check_dsack` makes of it.
+    fn handle_duplicate(&mut self, (start, end): (u64, u64), told: &mut Told) {
+        let count = (end - start).div_ceil(self.mss);
+        self.duplicates += count;
+        // The network's own duplicates tell nothing.
+        if self.duplicates > self.counters.retransmitted {
+            return;
+        }
+        told.duplicate_reported = true;
+        let by_probe = self.probe.is_some_and(|(probed, _)| probed == end.div_ceil(self.mss));
+        self.rack.duplicate_seen |= self.rack.reordering_seen && !by_probe;
+        self.rate.delivered += count;
+        if self.undo.is_some_and(|from| end > from * self.mss) {
+            self.undo_again = self.undo_again.map(|again| again.saturating_sub(count));
         }
     }
 
@@ -206,6 +214,7 @@ impl Sender {
         &mut self,
         now: Duration,
         acked: u64,
+        sacked_before: u64,
         sample: &mut RateSample,
         told: &mut Told,
         found: &mut Found,
@@ -222,7 +231,7 @@ impl Sender {
             } else if !slot.sacked {
                 found.last = Some(now - slot.sent);
                 found.first.get_or_insert(now - slot.sent);
-                if segment < self.sacked_before {
+                if segment < sacked_before {
                     found.overtaken = Some(found.overtaken.map_or(segment, |low| low.min(segment)));
                 }
                 told.orig_sacked |= segment < self.high;

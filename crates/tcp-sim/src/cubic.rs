@@ -109,7 +109,7 @@ impl Cubic {
         }
         let least = self.delay_min.get_or_insert(sample.rtt);
         *least = sample.rtt.min(*least);
-        if !self.found && window.in_slow_start() && window.cwnd >= HYSTART_WINDOW {
+        if !self.found && window.in_slow_start() {
             let least = *least;
             self.hystart(sample, least, window);
         }
@@ -120,6 +120,9 @@ impl Cubic {
         let now = sample.now;
         if sample.una > self.round.end {
             self.round = Round { start: now, last_ack: now, end: sample.next, samples: 0, least: None };
+        }
+        if window.cwnd < HYSTART_WINDOW {
+            return;
         }
         let round = &mut self.round;
         if now - round.last_ack <= HYSTART_GAP {

@@ -43,16 +43,25 @@ fn turn(network: &mut impl Network, hosts: &mut Hosts) {
             for packet in network.receive(end) {
                 quiet = false;
                 hosts.handle(now, end, &packet);
+                // A host answers packet by packet, also those that come at once.
+                transmit(network, hosts, end);
             }
-            while let Some(packet) = hosts.poll_transmit(now, end) {
-                quiet = false;
-                network.send(end, packet);
-            }
+            quiet &= !transmit(network, hosts, end);
         }
         if quiet {
             return;
         }
     }
+}
+
+/// Whether `end` had anything to send.
+fn transmit(network: &mut impl Network, hosts: &mut Hosts, end: usize) -> bool {
+    let mut any = false;
+    while let Some(packet) = hosts.poll_transmit(network.now(), end) {
+        network.send(end, packet);
+        any = true;
+    }
+    any
 }
 
 /// A link each way, that carries IP packets as they are.

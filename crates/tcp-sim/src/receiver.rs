@@ -16,7 +16,7 @@ const DUPLICATES_AT_ONCE: u32 = 3;
 /// Blocks that fit beside timestamps.
 const BLOCKS: usize = 3;
 /// The largest window: half of `tcp_rmem[2]`, for the other half is what buffers cost beside data.
-const MAX_WINDOW: u64 = 6_291_456 / 2;
+const MAX_WINDOW: u64 = 16 << 20;
 /// The first one, and half of `tcp_rmem[1]`.
 const FIRST_WINDOW: u64 = 65_536;
 /// The shift that makes a largest buffer fit 16 bits.
@@ -139,6 +139,8 @@ impl Receiver {
         }
         if start > self.next {
             self.keep(start, end);
+            self.grow_soft(end - start);
+            self.grow_clamp(self.window.copied);
             self.answer_disorder(now);
         } else {
             let gaps = !self.ahead.is_empty();
@@ -246,32 +248,43 @@ impl Receiver {
 
     /// `tcp_grow_window`.
     fn grow_soft(&mut self, bytes: u64) {
-        if bytes >= 128 && self.window.soft < self.window.clamp {
-            self.window.soft = (self.window.soft + 2 * self.mss).min(self.window.clamp);
+        let most = self.window.clamp.min(self.free());
+        if bytes >= 128 && self.window.soft < most {
+            self.window.soft = (self.window.soft + 2 * self.mss).min(most);
         }
     }
 
-    /// `tcp_rcv_space_adjust` (dynamic right-sizing): twice what is read in a round trip, and as much as that grows.
+    /// `tcp_rcv_space_adjust` (dynamic right-sizing): as much as is read in a round trip makes the window.
     fn adjust_window(&mut self, now: Duration) {
-        let w = &mut self.window;
+        let w = &self.window;
         if w.rtt.is_zero() || now - w.since < w.rtt {
             return;
         }
         let copied = self.next - w.from;
         if copied > w.copied {
-            let least = 2 * copied + 16 * self.mss;
-            let wanted = least + 2 * least * (copied - w.copied) / w.copied.max(1);
-            w.clamp = w.clamp.max(wanted.min(MAX_WINDOW));
-            w.copied = copied;
+            self.grow_clamp(copied);
         }
-        (w.from, w.since) = (self.next, now);
+        (self.window.from, self.window.since) = (self.next, now);
+    }
+
+    /// `tcp_rcvbuf_grow`: twice what is read in a round trip, as much more as that grows, and what waits beyond a gap.
+    fn grow_clamp(&mut self, copied: u64) {
+        let w = &mut self.window;
+        let before = std::mem::replace(&mut w.copied, copied);
+        let beyond = self.ahead.last().map_or(0, |(_, end)| end - self.next);
+        let wanted = 2 * copied + 4 * copied * (copied - before) / before.max(1) + beyond;
+        w.clamp = w.clamp.max(wanted.min(MAX_WINDOW));
     }
 
     /// `__tcp_select_window`.
     fn window_to_tell(&self) -> u64 {
+        self.free().min(self.window.soft) >> SCALE << SCALE
+    }
+
+    /// `tcp_space`.
+    fn free(&self) -> u64 {
         let ahead: u64 = self.ahead.iter().map(|(start, end)| end - start).sum();
-        let free = self.window.clamp.saturating_sub(ahead);
-        free.min(self.window.soft) >> SCALE << SCALE
+        self.window.clamp.saturating_sub(ahead)
     }
 
     /// When an ACK is due that waits.

@@ -15,6 +15,8 @@ pub(crate) struct Told {
     /// Nothing new, but something beyond a gap: a duplicate.
     pub duplicate: bool,
     pub lost_again: bool,
+    /// What was retransmitted arrived twice.
+    pub duplicate_reported: bool,
     /// The timestamp that it echoes.
     pub echo: Option<u32>,
 }
@@ -92,12 +94,12 @@ impl Sender {
     }
 
     /// `tcp_process_tlp_ack`.
-    pub(crate) fn end_probe(&mut self, ack: u64, duplicate_reported: bool, told: &Told) {
+    pub(crate) fn end_probe(&mut self, ack: u64, told: &Told) {
         let Some((end, again)) = self.probe else { return };
         if ack < end {
             return;
         }
-        if !again || duplicate_reported {
+        if !again || told.duplicate_reported {
             self.probe = None;
         } else if ack > end {
             // The probe repaired a loss.

@@ -119,6 +119,8 @@ pub struct Sender {
     /// In the order of transmission: number, segment. Some have left since.
     pub(crate) order: VecDeque<(u64, u64)>,
     pub(crate) rack: Rack,
+    /// Segments said to have arrived twice.
+    pub(crate) duplicates: u64,
     pub(crate) state: State,
     pub(crate) high: u64,
     pub(crate) undo: Option<u64>,
@@ -183,6 +185,7 @@ impl Sender {
             reordering: 3,
             order: VecDeque::new(),
             rack: Rack::default(),
+            duplicates: 0,
             state: State::Open,
             high: 0,
             undo: None,
@@ -252,6 +255,11 @@ impl Sender {
     /// What was counted.
     pub fn counters(&self) -> Counters {
         self.counters
+    }
+
+    /// Segments that the receiver said had arrived twice.
+    pub fn duplicates(&self) -> u64 {
+        self.duplicates
     }
 
     /// The smoothed round trip.
