@@ -244,6 +244,7 @@ impl Sender {
                 self.rack_advance(now, slot.sent, slot.tx, slot.ever_again, echoed);
             }
         }
+        self.refill();
         while let Some((&from, &to)) = self.sacked.first_key_value()
             && from < acked
         {

@@ -13,6 +13,9 @@ use crate::rtt::Rtt;
 /// `TCP_INIT_CWND`.
 const INITIAL_WINDOW: u64 = 10;
 
+/// What the application has handed over and is not acknowledged (`tcp_wmem[2]`); it is asked for more when a third is free.
+const BUFFER: u64 = 4 << 20;
+
 /// Which congestion control.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CongestionControl {
@@ -96,8 +99,9 @@ pub struct Counters {
 #[derive(Debug)]
 pub struct Sender {
     pub(crate) mss: u64,
-    /// Bytes to send in all.
+    /// Bytes to send in all, and handed over so far.
     pub(crate) total: u64,
+    written: u64,
     pub(crate) una: u64,
     pub(crate) slots: VecDeque<Slot>,
     pub(crate) next_tx: u64,
@@ -167,6 +171,7 @@ impl Sender {
         let mut sender = Sender {
             mss,
             total,
+            written: total.min(BUFFER),
             una: 0,
             slots: VecDeque::new(),
             next_tx: 1,
@@ -288,7 +293,7 @@ impl Sender {
 
     fn fits(&self, segment: u64) -> bool {
         let bytes = self.bytes(segment);
-        bytes.start + bytes.len as u64 <= self.edge
+        bytes.start + bytes.len as u64 <= self.edge.min(self.written)
     }
 
     /// The next segment that may leave.
@@ -384,6 +389,14 @@ impl Sender {
         matches!(self.state, State::Reduced | State::Recovery)
     }
 
+    /// The application hands over what there is room for.
+    pub(crate) fn refill(&mut self) {
+        let acknowledged = self.acknowledged();
+        if self.written - acknowledged <= BUFFER / 3 * 2 {
+            self.written = (acknowledged + BUFFER).min(self.total);
+        }
+    }
+
     /// `tcp_cwnd_validate`.
     fn validate(&mut self, limited: bool) {
         if !std::mem::take(&mut self.sent) && !limited {
@@ -395,8 +408,8 @@ impl Sender {
             self.max_out = out;
             self.usage_end = self.end();
         }
-        let ran_out = self.end() >= self.segments();
-        if !limited && ran_out {
+        let ran_out = (self.end() + 1) * self.mss > self.written;
+        if !limited && ran_out && self.lost_out <= self.again_out {
             self.rate.note_app_limited(self.in_flight());
         }
     }
