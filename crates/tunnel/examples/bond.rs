@@ -33,7 +33,7 @@ fn main() {
         }
     };
     println!(
-        "{:13} {:>32} | {:>6} /best  /sum | idle p95 | loaded p50   p95   p99 lost | call loss  gap | rto  again | s",
+        "{:13} {:>20} /kernel | {:>6} /best  /sum | idle p95 | loaded p50   p95   p99 lost | call loss  gap | rto  again | s",
         "case", "each single", "Nawa"
     );
     let next = AtomicUsize::new(0);
@@ -78,7 +78,9 @@ fn line(case: &Case, arguments: &Arguments) -> String {
     let best = singles.iter().copied().fold(0.0, f64::max);
     let sum: f64 = singles.iter().sum();
     let each = singles.iter().map(|s| figure(*s)).collect::<Vec<_>>().join(" ");
-    let mut line = format!("{:13} {each:>32} |", case.name);
+    let kernel = case.kernel(arguments.load.control).filter(|_| arguments.singles);
+    let kernel = kernel.map_or(String::new(), |kernel| format!("{:.2}", best / kernel));
+    let mut line = format!("{:13} {each:>20} {kernel:>7} |", case.name);
     if arguments.bond {
         let runs: Vec<Outcome> = loads.iter().map(|load| run_bond(case, load)).collect();
         let of = |value: &dyn Fn(&Outcome) -> f64| median(runs.iter().map(value).collect());
