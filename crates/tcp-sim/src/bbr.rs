@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use crate::extra::Extra;
+use crate::policer::{Policer, Total};
 use crate::rate::RateSample;
 use crate::sender::{Control, Sender, State};
 
@@ -23,15 +25,6 @@ const FULL_ROUNDS: u32 = 3;
 const FULL_GROWTH: f64 = 1.25;
 /// The pacing rate stays a little below (`bbr_pacing_margin_percent`).
 const MARGIN: f64 = 0.99;
-/// What is acknowledged beyond the rate is kept for five to ten rounds, and counts for at most 100 ms of the rate.
-const EXTRA_ROUNDS: u32 = 5;
-const EXTRA_TIME: f64 = 0.1;
-/// A policer is looked for over 4 to 16 rounds with a fifth lost, and believed for 48 (`bbr_lt_*`).
-const POLICER_ROUNDS: (u32, u32) = (4, 16);
-const POLICER_LOSS: f64 = 50.0 / 256.0;
-const POLICER_ALIKE: f64 = 0.125;
-const POLICER_ALIKE_BYTES: f64 = 500.0;
-const POLICER_USE: u32 = 48;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mode {
@@ -81,28 +74,6 @@ struct ProbeRtt {
     round_done: bool,
 }
 
-/// Acknowledged beyond the rate.
-#[derive(Debug, Default)]
-struct Extra {
-    since: Duration,
-    acked: u64,
-    most: [u64; 2],
-    rounds: u32,
-    at: usize,
-}
-
-/// A policer, as the long-term rate of `bbr_lt_bw_sampling` sees it.
-#[derive(Debug, Default)]
-struct Policer {
-    sampling: bool,
-    using: bool,
-    rounds: u32,
-    rate: f64,
-    since: Duration,
-    delivered: u64,
-    lost: u64,
-}
-
 impl Bbr {
     /// A connection begins.
     pub fn new(now: Duration, mss: u64, cwnd: u64, rtt: Duration) -> Bbr {
@@ -125,7 +96,7 @@ impl Bbr {
             prior_cwnd: 0,
             conservation: false,
             previous_state: State::Open,
-            extra: Extra { since: now, ..Extra::default() },
+            extra: Extra::new(now),
             policer: Policer::default(),
         };
         bbr.begin_pacing(cwnd, Some(rtt).filter(|rtt| !rtt.is_zero()));
@@ -149,7 +120,7 @@ impl Bbr {
     }
 
     fn rate(&self) -> f64 {
-        if self.policer.using { self.policer.rate } else { self.most() }
+        self.policer.rate().unwrap_or_else(|| self.most())
     }
 
     /// `bbr_save_cwnd`, when recovery or a time-out begins.
@@ -164,7 +135,7 @@ impl Bbr {
     /// `bbr_undo_cwnd`.
     pub(crate) fn undo(&mut self) {
         self.full = (0.0, 0);
-        self.policer.reset(Duration::ZERO, 0, 0);
+        self.policer = Policer::default();
     }
 
     /// `bbr_set_state` for a time-out.
@@ -195,15 +166,6 @@ impl Bbr {
         ((self.pacing_rate / 1024.0) as u64).clamp(least, 44)
     }
 
-    /// `bbr_ack_aggregation_cwnd`.
-    fn extra_window(&self) -> u64 {
-        if !self.full_reached {
-            return 0;
-        }
-        let most = (self.rate() * EXTRA_TIME) as u64;
-        self.extra.most[0].max(self.extra.most[1]).min(most)
-    }
-
     // ---- the model ----------------------------------------------------------------------------------------------
 
     /// `bbr_update_bw`.
@@ -225,7 +187,6 @@ impl Bbr {
         }
     }
 
-    /// `bbr_lt_bw_sampling`.
     fn sample_policer(
         &mut self,
         now: Duration,
@@ -234,73 +195,18 @@ impl Bbr {
         newly_lost: u64,
         app_limited: bool,
     ) {
-        let policer = &mut self.policer;
-        if policer.using {
-            if self.mode == Mode::ProbeBandwidth && self.round.started {
-                policer.rounds += 1;
-                if policer.rounds >= POLICER_USE {
-                    policer.reset(now, delivered, lost);
-                    self.cycle = (0, now);
-                    self.pacing_gain = CYCLE[0];
-                }
-            }
-            return;
+        let was = self.policer.rate();
+        let total = Total { now, delivered, lost };
+        if was.is_none() {
+            self.policer.sample(total, newly_lost, app_limited, self.round.started, self.mss);
+        } else if self.mode == Mode::ProbeBandwidth && self.round.started {
+            self.policer.use_for_a_round(total);
         }
-        if !policer.sampling {
-            if newly_lost == 0 {
-                return;
-            }
-            policer.begin(now, delivered, lost);
-            policer.sampling = true;
+        match (was, self.policer.rate()) {
+            (None, Some(_)) => self.pacing_gain = 1.0,
+            (Some(_), None) => self.begin_phase(now, 0),
+            _ => {}
         }
-        if app_limited {
-            policer.reset(now, delivered, lost);
-            return;
-        }
-        policer.rounds += u32::from(self.round.started);
-        if policer.rounds < POLICER_ROUNDS.0 {
-            return;
-        }
-        if policer.rounds > POLICER_ROUNDS.1 {
-            policer.reset(now, delivered, lost);
-            return;
-        }
-        let (gone, came) = (lost - policer.lost, delivered - policer.delivered);
-        if newly_lost == 0 || came == 0 || (gone as f64) < POLICER_LOSS * came as f64 {
-            return;
-        }
-        let time = (now - policer.since).as_secs_f64();
-        if time < 1e-3 {
-            return;
-        }
-        policer.end_interval(now, delivered, lost, came as f64 / time, self.mss);
-        if policer.using {
-            self.pacing_gain = 1.0;
-        }
-    }
-
-    /// `bbr_update_ack_aggregation`.
-    fn update_extra(&mut self, now: Duration, sample: &RateSample, cwnd: u64) {
-        if sample.acked == 0 || sample.delivered.is_none() {
-            return;
-        }
-        let rate = self.rate();
-        let extra = &mut self.extra;
-        if self.round.started {
-            extra.rounds += 1;
-            if extra.rounds >= EXTRA_ROUNDS {
-                (extra.rounds, extra.at) = (0, 1 - extra.at);
-                extra.most[extra.at] = 0;
-            }
-        }
-        let expected = |since: Duration| (rate * (now - since).as_secs_f64()) as u64;
-        let mut carried = expected(extra.since);
-        if extra.acked <= carried || extra.acked + sample.acked >= 1 << 20 {
-            (extra.acked, extra.since, carried) = (0, now, 0);
-        }
-        extra.acked = (extra.acked + sample.acked).min((1 << 20) - 1);
-        let beyond = extra.acked.saturating_sub(carried).min(cwnd);
-        extra.most[extra.at] = extra.most[extra.at].max(beyond);
     }
 
     /// `bbr_update_cycle_phase`.
@@ -324,7 +230,7 @@ impl Bbr {
 
     fn begin_phase(&mut self, now: Duration, phase: usize) {
         self.cycle = (phase, now);
-        self.pacing_gain = if self.policer.using { 1.0 } else { CYCLE[phase] };
+        self.pacing_gain = if self.policer.rate().is_some() { 1.0 } else { CYCLE[phase] };
     }
 
     /// `bbr_check_full_bw_reached`.
@@ -402,7 +308,7 @@ impl Bbr {
         (self.pacing_gain, self.cwnd_gain) = match self.mode {
             Mode::Startup => (HIGH_GAIN, HIGH_GAIN),
             Mode::Drain => (DRAIN_GAIN, HIGH_GAIN),
-            Mode::ProbeBandwidth if self.policer.using => (1.0, CWND_GAIN),
+            Mode::ProbeBandwidth if self.policer.rate().is_some() => (1.0, CWND_GAIN),
             Mode::ProbeBandwidth => (CYCLE[self.cycle.0], CWND_GAIN),
             Mode::ProbeRtt => (1.0, 1.0),
         };
@@ -446,7 +352,8 @@ impl Bbr {
             if self.conservation {
                 cwnd = cwnd.max(in_flight + sample.acked);
             } else {
-                let target = self.inflight(self.cwnd_gain) + self.extra_window();
+                let extra = if self.full_reached { self.extra.window(self.rate()) } else { 0 };
+                let target = self.inflight(self.cwnd_gain) + extra;
                 if self.full_reached {
                     cwnd = (cwnd + sample.acked).min(target);
                 } else if cwnd < target || delivered < 10 {
@@ -459,31 +366,6 @@ impl Bbr {
     }
 }
 
-impl Policer {
-    fn begin(&mut self, now: Duration, delivered: u64, lost: u64) {
-        (self.since, self.delivered, self.lost, self.rounds) = (now, delivered, lost, 0);
-    }
-
-    fn reset(&mut self, now: Duration, delivered: u64, lost: u64) {
-        (self.rate, self.using, self.sampling) = (0.0, false, false);
-        self.begin(now, delivered, lost);
-    }
-
-    /// `bbr_lt_bw_interval_done`.
-    fn end_interval(&mut self, now: Duration, delivered: u64, lost: u64, rate: f64, mss: f64) {
-        if self.rate > 0.0 {
-            let difference = (rate - self.rate).abs();
-            if difference <= POLICER_ALIKE * self.rate || difference * mss <= POLICER_ALIKE_BYTES {
-                self.rate = (rate + self.rate) / 2.0;
-                (self.using, self.rounds) = (true, 0);
-                return;
-            }
-        }
-        self.rate = rate;
-        self.begin(now, delivered, lost);
-    }
-}
-
 impl Sender {
     /// `bbr_main`.
     pub(crate) fn control_bbr(&mut self, now: Duration, sample: &RateSample) {
@@ -491,7 +373,8 @@ impl Sender {
         let (delivered, lost, srtt) = (self.rate.delivered, self.rate.lost, self.rtt.smoothed());
         let Control::Bbr(bbr) = &mut self.control else { return };
         bbr.update_bandwidth(now, sample, delivered, lost);
-        bbr.update_extra(now, sample, cwnd);
+        let (rate, started) = (bbr.rate(), bbr.round.started);
+        bbr.extra.update(now, sample, rate, started, cwnd);
         bbr.update_cycle(now, sample);
         bbr.check_full(sample);
         bbr.check_drain(now, in_flight);

@@ -9,14 +9,17 @@
 //! [`Hosts`] are the applications at both ends of a [`Network`], that is a pair of links ([`LinkPair`]) or a tunnel.
 //! The tests of `flight` have a TCP of their own on abstract packets, and can move to this one.
 //!
-//! Begin reading at `connection.rs`, then `sender.rs`.
+//! Begin reading at `connection.rs`, then `sender.rs` and `output.rs`.
 
 mod ack;
 mod bbr;
 mod connection;
 mod cubic;
+mod extra;
 mod hosts;
 mod network;
+mod output;
+mod policer;
 mod rack;
 mod rate;
 mod receiver;

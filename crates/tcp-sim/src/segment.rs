@@ -152,3 +152,45 @@ pub fn ipv4_header(packet: &mut [u8], id: u16, protocol: u8, from: Ipv4Addr, to:
 pub fn timestamp(now: Duration) -> u32 {
     now.as_millis() as u32
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use packet::checksum::verify;
+
+    #[test]
+    fn what_is_encoded_is_right_and_decoded() {
+        let socket = |last, port| Socket { ip: Ipv4Addr::new(10, 0, 0, last), port };
+        let (from, to) = (socket(1, 5000), socket(2, 5201));
+        let syn = Segment {
+            flags: SYN,
+            seq: u32::MAX,
+            mss: Some(1460),
+            scale: Some(7),
+            timestamps: Some((1, 2)),
+            ..Segment::default()
+        };
+        let sacks = vec![(5, 9), (u32::MAX, 3), (20, 30)];
+        let data = Segment {
+            flags: ACK | PSH,
+            ack: 7,
+            window: 99,
+            sacks,
+            len: 1448,
+            scale: None,
+            mss: None,
+            ..syn.clone()
+        };
+        for segment in [syn, data] {
+            let packet = segment.encode(3, from, to);
+            assert_eq!(Segment::decode(&packet), Some((from, to, segment)));
+            assert!(verify(Sum::default(), &packet[..20]));
+            let (source, destination) = (IpAddr::V4(from.ip), IpAddr::V4(to.ip));
+            assert!(verify(
+                Sum::pseudo_header(source, destination, ip::TCP, packet.len() - 20),
+                &packet[20..]
+            ));
+        }
+        assert_eq!(Segment::decode(&[0x45; 30]), None);
+    }
+}
