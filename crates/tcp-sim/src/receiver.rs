@@ -16,7 +16,7 @@ const DUPLICATES_AT_ONCE: u32 = 3;
 /// Blocks that fit beside timestamps.
 const BLOCKS: usize = 3;
 /// The largest window: half of `tcp_rmem[2]`, for the other half is what buffers cost beside data.
-const MAX_WINDOW: u64 = 16 << 20;
+const MAX_WINDOW: u64 = 6_291_456 / 2;
 /// The first one, and half of `tcp_rmem[1]`.
 const FIRST_WINDOW: u64 = 65_536;
 /// The shift that makes a largest buffer fit 16 bits.
