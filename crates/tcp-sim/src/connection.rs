@@ -228,7 +228,7 @@ impl Connection {
         let (ack, window, blocks) = receiver.take_ack(now);
         let wire = |byte: u64, initial: u32| initial.wrapping_add(1).wrapping_add(byte as u32);
         Some(Segment {
-            flags: if len > 0 && start + len as u64 == next { ACK | PSH } else { ACK },
+            flags: if len > 0 && start + len as u64 == self.config.send { ACK | PSH } else { ACK },
             seq: wire(start, self.initial),
             ack: wire(ack, self.peer_initial),
             window: (window >> receiver::SCALE).min(u64::from(u16::MAX)) as u16,

@@ -33,13 +33,13 @@ pub struct RateSample {
     sent_over: Duration,
     /// Whether the application had nothing more to send.
     pub app_limited: bool,
-    /// Newly delivered and newly lost segments.
+    /// Newly delivered segments.
     pub acked: u64,
-    /// Newly lost.
+    /// Newly lost segments.
     pub lost: u64,
-    /// Delivered over `interval`, if it is a sample.
+    /// Segments delivered over `interval`, if it is a sample of the rate.
     pub delivered: Option<u64>,
-    /// See there.
+    /// How long it took to deliver them.
     pub interval: Duration,
     /// The newest round trip.
     pub rtt: Option<Duration>,

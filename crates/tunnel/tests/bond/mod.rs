@@ -160,12 +160,14 @@ pub struct Load {
     pub seed: u64,
     /// A ping from either end beside the flows, and before them, and a call.
     pub probes: bool,
+    /// The first flow's sender is printed each so often.
+    pub show: Option<Duration>,
 }
 
 impl Default for Load {
     fn default() -> Load {
         let time = Duration::from_secs(12);
-        Load { control: CongestionControl::Cubic, flows: 1, time, from: 0, seed: 1, probes: true }
+        Load { control: CongestionControl::Cubic, flows: 1, time, from: 0, seed: 1, probes: true, show: None }
     }
 }
 
@@ -255,7 +257,7 @@ fn measure(network: &mut impl Network, mtu: u16, load: &Load) -> Outcome {
         tcp_sim::run(network, &mut hosts, network.now() + step);
     }
     if let Some(begin) = arrived(&hosts) {
-        tcp_sim::run(network, &mut hosts, begin + load.time);
+        run_and_show(network, &mut hosts, begin + load.time, load);
         received = hosts.connections.iter().map(|ends| ends[1 - load.from].received()).sum();
     }
     if load.probes {
@@ -263,6 +265,25 @@ fn measure(network: &mut impl Network, mtu: u16, load: &Load) -> Outcome {
         tcp_sim::run(network, &mut hosts, now + Duration::from_secs(2));
     }
     outcome(&hosts, load, received, [idle_from, from, end])
+}
+
+/// Lets everything happen up to `until`, and says how the first flow's sender does meanwhile.
+fn run_and_show(network: &mut impl Network, hosts: &mut Hosts, until: Duration, load: &Load) {
+    while let Some(next) = load.show.map(|every| network.now() + every).filter(|next| *next < until) {
+        tcp_sim::run(network, hosts, next);
+        let Some(sender) = hosts.connections[0][load.from].sender() else { continue };
+        let rtt = sender.srtt().unwrap_or_default().as_secs_f64() * 1e3;
+        let (threshold, window) = (sender.ssthresh(), sender.receive_window() / 1000);
+        let received = hosts.connections[0][1 - load.from].received() / 1000;
+        println!(
+            "  at {:.2} s received {received} kB, cwnd {} of {threshold:?}, in flight {}, window {window} kB, rtt {rtt:.0} ms, {:?}",
+            next.as_secs_f64(),
+            sender.cwnd(),
+            sender.in_flight(),
+            sender.counters(),
+        );
+    }
+    tcp_sim::run(network, hosts, until);
 }
 
 fn outcome(hosts: &Hosts, load: &Load, received: u64, [idle_from, from, end]: [Duration; 3]) -> Outcome {
