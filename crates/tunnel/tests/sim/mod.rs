@@ -21,7 +21,7 @@ use tunnel::endpoint::{Arrival, Endpoint};
 use tunnel::status::PeerStatus;
 use tunnel::{Bicast, Config, Local, Mtu, PathConfig, PeerConfig, PresharedKey, PrivateKey, Scheduler};
 
-/// Bytes that a link counts around a UDP payload: Ethernet, IPv4, UDP.
+/// Bytes that a link counts around a UDP payload, unless [`Net::around`] is told otherwise: Ethernet, IPv4, UDP.
 const AROUND: usize = 14 + 20 + 8;
 
 /// One path: a link each way.
@@ -47,6 +47,8 @@ pub struct Net {
     pub seen_at: Vec<SocketAddr>,
     /// Where end 1 is.
     pub server: SocketAddr,
+    /// Bytes that links count around a UDP payload, at least 1.
+    pub around: usize,
     /// Sees every datagram that leaves an end for the other, may change it, and decides whether it goes on.
     pub tap: Option<Tap>,
     /// What was sent to addresses that are neither end's.
@@ -187,6 +189,7 @@ impl Net {
             transcript: 0,
             seen_at,
             server,
+            around: AROUND,
             tap: None,
             strays: Vec::new(),
             configs,
@@ -328,7 +331,7 @@ impl Net {
         if !self.tap.as_mut().is_none_or(|tap| tap(&mut datagram)) {
             return;
         }
-        let mut frame = vec![0; AROUND];
+        let mut frame = vec![0; self.around];
         frame[0] = datagram.tos;
         frame.extend(datagram.bytes);
         let wire = &mut self.wires[wire];
@@ -341,14 +344,16 @@ impl Net {
         if self.server.is_ipv6() { client6(wire) } else { client(wire) }
     }
 
-    fn next(&self) -> Duration {
+    /// When something happens next.
+    pub fn next(&self) -> Duration {
         let timer = |end: usize| Some(self.clocks[end].when(self.ends[end].poll_timeout(self.clock(end))?));
         let timers = (0..2).filter_map(timer);
         let links = self.wires.iter().flat_map(|w| [w.there.poll_timeout(), w.back.poll_timeout()]).flatten();
         timers.chain(links).min().unwrap_or(Duration::MAX)
     }
 
-    fn deliver(&mut self) {
+    /// What arrived is handed to the ends.
+    pub fn deliver(&mut self) {
         for i in 0..self.wires.len() {
             let ways = [(self.seen_at[i], self.server), (self.server, self.local(i))];
             let clocks = [self.clock(0), self.clock(1)];
@@ -357,7 +362,7 @@ impl Net {
                 let (remote, local) = ways[1 - end];
                 while let Some((_, mut frame)) = link.poll(self.now) {
                     let arrival = Arrival { remote, local: Some(local.ip()), tos: frame[0] };
-                    self.ends[end].handle_datagram(clocks[end], &arrival, &mut frame[AROUND..]);
+                    self.ends[end].handle_datagram(clocks[end], &arrival, &mut frame[self.around..]);
                 }
             }
         }

@@ -1,0 +1,311 @@
+//! Links as people bond them, and what flows get on them: through the tunnel, and over each link alone.
+
+#![allow(dead_code, reason = "each user uses a part of this")]
+
+mod network;
+
+use std::time::Duration;
+
+use link::{Bitrate, Capacity, Jitter, LinkConfig, Loss, Probability, Queue};
+use rand_chacha::ChaCha8Rng;
+use rand_core::{RngCore, SeedableRng};
+use tcp_sim::{Call, Config, CongestionControl, Connection, Hosts, LinkPair, Network, Ping, Socket};
+use tunnel::Scheduler;
+
+use crate::sim::{Net, Options, inner};
+
+/// Of an IPv4 and a UDP header: links count IP packets here, as the emulator does whose figures these are compared with.
+const AROUND: usize = 28;
+/// The links' own MTU.
+const MTU: u16 = 1500;
+/// The tunnel comes up and finds its MTU.
+const SETTLE: Duration = Duration::from_secs(4);
+/// Pings alone.
+const IDLE: Duration = Duration::from_secs(4);
+const PING_EVERY: Duration = Duration::from_millis(50);
+const CALL_EVERY: Duration = Duration::from_millis(20);
+
+/// A set of links, each alike both ways.
+#[derive(Debug, Clone)]
+pub struct Case {
+    pub name: String,
+    /// What the best link alone gives a flow of the kernel's CUBIC and BBR (6.18, one run of 12 s each), Mbit/s.
+    pub kernel: Option<[f64; 2]>,
+    pub links: Vec<LinkConfig>,
+}
+
+/// One link of a case: Mbit/s, one-way ms, jitter (σ, ms), loss (percent), and the queue, `None` where it holds 100 ms.
+type Row = (f64, f64, f64, f64, Option<usize>);
+
+/// The public profiles and those of ours, of which the latter have queues of so many packets; with [`Case::kernel`].
+const CASES: [(&str, [f64; 2], &[Row]); 23] = [
+    ("baseline", [47.6, 46.5], &[(50., 20., 0., 0., None), (50., 20., 0., 0., None)]),
+    ("rtt_40", [47.6, 46.6], &[(50., 20., 0., 0., None), (50., 40., 0., 0., None)]),
+    ("rtt_70", [47.6, 46.4], &[(50., 20., 0., 0., None), (50., 70., 0., 0., None)]),
+    ("rtt_120", [47.6, 46.5], &[(50., 20., 0., 0., None), (50., 120., 0., 0., None)]),
+    ("rtt_320", [47.6, 46.6], &[(50., 20., 0., 0., None), (50., 320., 0., 0., None)]),
+    ("jit_5", [47.3, 45.8], &[(50., 20., 5., 0., None), (50., 20., 5., 0., None)]),
+    ("jit_20", [32.9, 42.6], &[(50., 20., 20., 0., None), (50., 20., 20., 0., None)]),
+    ("loss_05", [7.0, 45.9], &[(50., 20., 0., 0.5, None), (50., 20., 0., 0.5, None)]),
+    ("loss_2", [2.2, 45.4], &[(50., 20., 0., 2., None), (50., 20., 0., 2., None)]),
+    ("bw_4to1", [47.6, 46.4], &[(50., 20., 0., 0., None), (12., 20., 0., 0., None)]),
+    ("bw_10to1", [94.6, 92.5], &[(100., 20., 0., 0., None), (10., 20., 0., 0., None)]),
+    ("dual_lte", [4.6, 36.9], &[(40., 30., 5., 0.5, None), (25., 45., 8., 0.5, None)]),
+    ("fiber_lte", [284., 282.], &[(300., 8., 0., 0., None), (30., 40., 8., 0.5, None)]),
+    ("lte_starlink", [35.7, 45.2], &[(40., 35., 8., 0., None), (100., 50., 25., 1., None)]),
+    ("lte_geo", [37.5, 36.5], &[(40., 35., 0., 0., None), (20., 320., 20., 0.5, None)]),
+    ("congested", [1.0, 15.4], &[(20., 50., 20., 2., None), (15., 60., 25., 2., None)]),
+    (
+        "three",
+        [9.5, 13.2],
+        &[(10., 40., 0., 0., Some(100)), (14., 10., 0., 2., Some(100)), (5., 140., 0., 0., Some(100))],
+    ),
+    ("50+10", [48.2, 47.2], &[(50., 2., 0., 0., Some(100)), (10., 9., 0., 0., Some(100))]),
+    (
+        "lossy30",
+        [9.6, 9.3],
+        &[(10., 20., 0., 0., Some(100)), (10., 25., 0., 0., Some(100)), (10., 20., 0., 30., Some(100))],
+    ),
+    ("sat+dsl", [12.1, 10.2], &[(2., 15., 0., 0., Some(40)), (20., 300., 0., 0., Some(600))]),
+    ("shallow", [17.5, 18.3], &[(20., 20., 0., 0., Some(10)), (10., 30., 0., 0., Some(10))]),
+    (
+        "tiny",
+        [0.65, 0.63],
+        &[(0.5, 60., 0., 0., Some(30)), (0.3, 90., 0., 0., Some(30)), (0.7, 120., 0., 0., Some(30))],
+    ),
+    ("bloat", [7.6, 7.4], &[(5., 20., 0., 0., Some(800)), (8., 30., 0., 0., Some(800))]),
+];
+
+/// The named cases.
+pub fn cases() -> Vec<Case> {
+    let case = |(name, kernel, rows): &(&str, [f64; 2], &[Row])| Case {
+        name: (*name).into(),
+        kernel: Some(*kernel),
+        links: rows.iter().map(|row| link(*row)).collect(),
+    };
+    CASES.iter().map(case).collect()
+}
+
+fn link((mbps, delay, jitter, loss, packets): Row) -> LinkConfig {
+    let ms = |ms: f64| Duration::from_secs_f64(ms / 1e3);
+    LinkConfig {
+        capacity: Capacity::Fixed(Bitrate::from_mbps(mbps)),
+        delay: ms(delay),
+        jitter: if jitter > 0.0 { Jitter::HalfNormal(ms(jitter)) } else { Jitter::None },
+        loss: Probability::new(loss / 100.0).map_or(Loss::None, Loss::Bernoulli),
+        queue: packets.map_or(Queue::Bytes((mbps * 1e6 / 8.0 * 0.1) as usize), Queue::Packets),
+        ..LinkConfig::default()
+    }
+}
+
+/// Two or three links by chance: rates and delays as likely in each octave, losses mostly small, order-keeping jitter of up
+/// to the delay on half of them.
+pub fn random(seed: u64) -> Case {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let mut unit = move || (rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
+    let count = 2 + usize::from(unit() < 0.4);
+    let mut row = || {
+        let mut logarithmic = |from: f64, to: f64| from * (to / from).powf(unit());
+        let (mbps, delay, packets) =
+            (logarithmic(0.3, 300.0), logarithmic(2.0, 600.0), logarithmic(10.0, 1000.0));
+        let jitter = if unit() < 0.5 { 0.0 } else { delay.min(40.0) * unit() };
+        let loss = if unit() < 0.5 { 0.0 } else { 30.0 * unit().powi(4) };
+        (mbps, delay, jitter, loss, Some(packets as usize))
+    };
+    let links = (0..count).map(|_| link(row())).collect();
+    Case { name: format!("random {seed}"), kernel: None, links }
+}
+
+impl Case {
+    /// What the kernel gives a flow of this kind on the best link.
+    pub fn kernel(&self, control: CongestionControl) -> Option<f64> {
+        self.kernel.map(|figures| figures[usize::from(control == CongestionControl::Bbr)])
+    }
+
+    /// Its links, as in the tables: Mbit/s @ one-way ms ± jitter, loss, queue.
+    pub fn describe(&self) -> String {
+        let one = |link: &LinkConfig| {
+            let rate = match link.capacity {
+                Capacity::Fixed(rate) => rate.as_mbps(),
+                _ => f64::NAN,
+            };
+            let jitter = match link.jitter {
+                Jitter::HalfNormal(sigma) => format!("±{:.0}", sigma.as_secs_f64() * 1e3),
+                _ => String::new(),
+            };
+            let loss = if link.loss.mean() == 0.0 {
+                String::new()
+            } else {
+                format!(" {:.1}%", link.loss.mean() * 100.0)
+            };
+            let queue = match link.queue {
+                Queue::Packets(packets) => format!(" q{packets}"),
+                Queue::Bytes(_) => String::new(),
+            };
+            format!("{rate:.2}@{:.0}{jitter}{loss}{queue}", link.delay.as_secs_f64() * 1e3)
+        };
+        self.links.iter().map(one).collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// What is run over the links of a case.
+#[derive(Debug, Clone, Copy)]
+pub struct Load {
+    pub control: CongestionControl,
+    pub flows: usize,
+    /// For how long, start included.
+    pub time: Duration,
+    /// The end that sends.
+    pub from: usize,
+    pub seed: u64,
+    /// A ping from either end beside the flows, and before them, and a call.
+    pub probes: bool,
+    /// The first flow's sender is printed each so often.
+    pub show: Option<Duration>,
+}
+
+impl Default for Load {
+    fn default() -> Load {
+        let time = Duration::from_secs(12);
+        Load { control: CongestionControl::Cubic, flows: 1, time, from: 0, seed: 1, probes: true, show: None }
+    }
+}
+
+/// What was seen through a network.
+#[derive(Debug, Clone, Default)]
+pub struct Outcome {
+    /// Mbit/s that the receivers' applications got, all flows.
+    pub goodput: f64,
+    /// Round trips of pings, ms, in order of length, of both ends: without a flow, and beside it; and how many were lost.
+    pub idle: Vec<f64>,
+    pub loaded: Vec<f64>,
+    pub pings_lost: usize,
+    /// Share of a call's packets lost, and the longest time without one, ms; the worse way.
+    pub call_loss: f64,
+    pub call_gap: f64,
+    /// Of the senders: time-outs and retransmissions.
+    pub timeouts: u64,
+    pub retransmitted: u64,
+}
+
+/// The value that a share of sorted ones stay below.
+pub fn quantile(sorted: &[f64], share: f64) -> f64 {
+    let at = ((sorted.len() as f64 * share) as usize).min(sorted.len().saturating_sub(1));
+    sorted.get(at).copied().unwrap_or(f64::NAN)
+}
+
+/// Flows over one link alone.
+pub fn run_single(link: &LinkConfig, load: &Load) -> Outcome {
+    let mut pair = LinkPair::new(link.clone(), link.clone(), load.seed);
+    measure(&mut pair, MTU, &Load { probes: false, ..*load })
+}
+
+/// Flows through the tunnel over all links.
+pub fn run_bond(case: &Case, load: &Load) -> Outcome {
+    let mut net = net(case, load.seed);
+    let mtu = net.ends[0].inner_mtu().min(net.ends[1].inner_mtu());
+    measure(&mut net, mtu, load)
+}
+
+/// A tunnel over the links of a case that has come up.
+pub fn net(case: &Case, seed: u64) -> Net {
+    let links = case.links.iter().map(|link| (link.clone(), link.clone())).collect();
+    let mut net = Net::new(&Options { scheduler: Scheduler::Auto, seed }, links);
+    net.around = AROUND;
+    net.tap = Some(Box::new(|datagram| datagram.bytes.len() + AROUND <= usize::from(MTU)));
+    net.pass(SETTLE);
+    net
+}
+
+fn measure(network: &mut impl Network, mtu: u16, load: &Load) -> Outcome {
+    let mut hosts = Hosts::new([inner(0), inner(1)]);
+    let idle_from = network.now();
+    let from = if load.probes { idle_from + IDLE } else { idle_from };
+    // Pings and calls go on a little longer than what is measured.
+    let end = from + load.time;
+    if load.probes {
+        for end_that_asks in 0..2 {
+            // Not both at once.
+            let start = idle_from + PING_EVERY / 2 * end_that_asks;
+            hosts.pings.push((end_that_asks as usize, Ping::new(start, PING_EVERY, end)));
+            let start = from + CALL_EVERY / 2 * end_that_asks;
+            hosts.calls.push((end_that_asks as usize, Call::new(start, CALL_EVERY, end)));
+        }
+        tcp_sim::run(network, &mut hosts, from);
+    }
+    for flow in 0..load.flows {
+        let socket = |end: usize, port: u16| Socket { ip: inner(end), port };
+        let (near, far) = (socket(load.from, 5000 + flow as u16), socket(1 - load.from, 5201));
+        let config = Config { control: load.control, mtu, send: u64::MAX >> 8 };
+        let caller = Connection::connect(from, config, near, far);
+        let called = Connection::listen(Config { send: 0, ..config }, far, near);
+        hosts.connections.push(if load.from == 0 { [caller, called] } else { [called, caller] });
+    }
+    // The receiver's clock starts when it knows of the connection.
+    let mut received = 0;
+    let step = Duration::from_millis(5);
+    let arrived = |hosts: &Hosts| -> Option<Duration> {
+        hosts
+            .connections
+            .iter()
+            .map(|ends| ends[1 - load.from].established())
+            .collect::<Option<Vec<_>>>()?
+            .into_iter()
+            .max()
+    };
+    while arrived(&hosts).is_none() && network.now() < end {
+        tcp_sim::run(network, &mut hosts, network.now() + step);
+    }
+    if let Some(begin) = arrived(&hosts) {
+        run_and_show(network, &mut hosts, begin + load.time, load);
+        received = hosts.connections.iter().map(|ends| ends[1 - load.from].received()).sum();
+    }
+    if load.probes {
+        let now = network.now();
+        tcp_sim::run(network, &mut hosts, now + Duration::from_secs(2));
+    }
+    outcome(&hosts, load, received, [idle_from, from, end])
+}
+
+/// Lets everything happen up to `until`, and says how the first flow's sender does meanwhile.
+fn run_and_show(network: &mut impl Network, hosts: &mut Hosts, until: Duration, load: &Load) {
+    while let Some(next) = load.show.map(|every| network.now() + every).filter(|next| *next < until) {
+        tcp_sim::run(network, hosts, next);
+        let Some(sender) = hosts.connections[0][load.from].sender() else { continue };
+        let rtt = sender.srtt().unwrap_or_default().as_secs_f64() * 1e3;
+        let (threshold, window) = (sender.ssthresh(), sender.receive_window() / 1000);
+        let received = hosts.connections[0][1 - load.from].received() / 1000;
+        println!(
+            "  at {:.2} s received {received} kB, cwnd {} of {threshold:?}, in flight {}, window {window} kB, rtt {rtt:.0} ms, {:?}",
+            next.as_secs_f64(),
+            sender.cwnd(),
+            sender.in_flight(),
+            sender.counters(),
+        );
+    }
+    tcp_sim::run(network, hosts, until);
+}
+
+fn outcome(hosts: &Hosts, load: &Load, received: u64, [idle_from, from, end]: [Duration; 3]) -> Outcome {
+    let ms = |time: Duration| time.as_secs_f64() * 1e3;
+    let mut outcome =
+        Outcome { goodput: received as f64 * 8.0 / load.time.as_secs_f64() / 1e6, ..Outcome::default() };
+    for (_, ping) in &hosts.pings {
+        outcome.idle.extend(ping.round_trips(idle_from, from).0.into_iter().map(ms));
+        let (loaded, lost) = ping.round_trips(from, end);
+        outcome.loaded.extend(loaded.into_iter().map(ms));
+        outcome.pings_lost += lost;
+    }
+    outcome.idle.sort_by(f64::total_cmp);
+    outcome.loaded.sort_by(f64::total_cmp);
+    for (_, call) in &hosts.calls {
+        let (sent, lost, gap) = call.outcome(from, end);
+        outcome.call_loss = outcome.call_loss.max(lost as f64 / sent.max(1) as f64);
+        outcome.call_gap = outcome.call_gap.max(ms(gap));
+    }
+    for sender in hosts.connections.iter().filter_map(|ends| ends[load.from].sender()) {
+        outcome.timeouts += sender.counters().timeouts;
+        outcome.retransmitted += sender.counters().retransmitted;
+    }
+    outcome
+}

@@ -1,0 +1,77 @@
+//! One TCP flow through the tunnel beside the same flow over the best of its links, in virtual time; and how near the
+//! simulated TCP comes to the kernel's. `cargo run --release -p tunnel --example bond` shows the same with pings and calls.
+
+mod bond;
+mod sim;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bond::{Case, Load, cases, quantile, random, run_bond, run_single};
+use tcp_sim::CongestionControl;
+
+/// Random sets that are tried.
+const SETS: u64 = 300;
+/// The least that a flow may get through the tunnel, as a share of the best link alone.
+const LEAST: f64 = 0.02;
+
+/// `one` for each of `items`, on two threads.
+fn each<'a, T: Sync, R: Send>(items: &'a [T], one: impl Fn(&'a T) -> R + Sync) -> Vec<R> {
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let numbers = std::iter::from_fn(|| Some(next.fetch_add(1, Ordering::Relaxed)));
+        numbers.map_while(|at| Some((at, one(items.get(at)?)))).collect::<Vec<_>>()
+    };
+    let mut done: Vec<(usize, R)> = std::thread::scope(|scope| {
+        let threads = [scope.spawn(work), scope.spawn(work)];
+        threads.into_iter().flat_map(|thread| thread.join().expect("no thread panics")).collect()
+    });
+    done.sort_by_key(|(at, _)| *at);
+    done.into_iter().map(|(_, result)| result).collect()
+}
+
+/// Mbit/s of the best link alone: the median of three runs each.
+fn best_single(case: &Case, control: CongestionControl) -> f64 {
+    let one = |link| {
+        let run = |seed| run_single(link, &Load { control, seed, ..Load::default() }).goodput;
+        let mut runs: Vec<f64> = (1..=3).map(run).collect();
+        runs.sort_by(f64::total_cmp);
+        quantile(&runs, 0.5)
+    };
+    case.links.iter().map(one).fold(0.0, f64::max)
+}
+
+#[test]
+fn one_link_carries_what_it_does_for_the_kernel() {
+    for control in [CongestionControl::Cubic, CongestionControl::Bbr] {
+        let cases = cases();
+        let ratios = each(&cases, |case| {
+            let kernel = case.kernel(control).expect("a named case has the kernel's figures");
+            best_single(case, control) / kernel
+        });
+        for (case, ratio) in cases.iter().zip(&ratios) {
+            println!("{control:?} {:12} {ratio:.2}", case.name);
+        }
+        let near = ratios.iter().filter(|ratio| (0.94..1.06).contains(*ratio)).count();
+        // The kernel's are single runs, and of CUBIC with losses such runs differ by a quarter.
+        assert!(near >= 15, "{control:?}: within 6 % of the kernel in {near} cases of {}", ratios.len());
+        assert!(ratios.iter().all(|ratio| (0.6..1.6).contains(ratio)), "{control:?}: {ratios:?}");
+    }
+}
+
+#[test]
+fn a_flow_over_random_sets_of_links_gets_no_less_than_over_the_best() {
+    let sets: Vec<Case> = (1..=SETS).map(random).collect();
+    let load = Load { probes: false, ..Load::default() };
+    let mut ratios = each(&sets, |case| {
+        let best = case.links.iter().map(|link| run_single(link, &load).goodput).fold(0.0, f64::max);
+        (run_bond(case, &load).goodput / best, best, case)
+    });
+    ratios.sort_by(|a, b| a.0.total_cmp(&b.0));
+    println!("through the tunnel over the best link alone, Mbit/s of that, and the links:");
+    for (ratio, best, case) in ratios.iter().take(10) {
+        println!("{ratio:.2} {best:6.2} {}: {}", case.name, case.describe());
+    }
+    let below = |share: f64| ratios.iter().filter(|(ratio, ..)| *ratio < share).count();
+    println!("below .9: {} of {SETS}, below .5: {}", below(0.9), below(0.5));
+    assert!(ratios[0].0 >= LEAST, "{:?}", ratios[0]);
+}
