@@ -20,7 +20,7 @@ pub use flow::{flow_hash, reverse_flow_hash};
 pub use icmp::packet_too_big;
 pub use ip::{Ip, set_ecn};
 pub use sctp::Sctp;
-pub use tcp::{Tcp, clamp_mss, is_pure_ack, set_window};
+pub use tcp::{Tcp, clamp_mss, is_pure_ack, says_all_of, set_window};
 
 /// Why bytes are no packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -71,6 +71,11 @@ impl<'a> Tcp<'a> {
         option.map_or(0, |at| usize::from(self.bytes[at + 1] - 2) / 8)
     }
 
+    /// Whether a signature covers the header, so that nobody on the way may change it (RFC 2385, RFC 5925).
+    pub fn is_signed(&self) -> bool {
+        [19, 29].iter().any(|kind| self.option(*kind, |length| length >= 4).is_some())
+    }
+
     /// The flags from CWR (0x80) down to FIN (0x01).
     pub fn flags(&self) -> u8 {
         self.bytes[13]
@@ -112,6 +117,23 @@ pub fn is_pure_ack(packet: &[u8]) -> bool {
     let Ok(ip) = Ip::parse(packet) else { return false };
     let only_ack = |tcp: &Tcp| tcp.payload().is_empty() && tcp.flags() & (SYN | FIN | RST | ACK) == ACK;
     Tcp::parse(&ip).is_some_and(|tcp| only_ack(&tcp))
+}
+
+/// Whether both packets are acknowledgements of one connection and nothing else, and `newer` says all that `older` does: it
+/// acknowledges more, and neither has SACK blocks or differs in its marks.
+pub fn says_all_of(newer: &[u8], older: &[u8]) -> bool {
+    if !is_pure_ack(newer) || !is_pure_ack(older) {
+        return false;
+    }
+    let (Ok(new), Ok(old)) = (Ip::parse(newer), Ip::parse(older)) else { return false };
+    let (Some(n), Some(o)) = (Tcp::parse(&new), Tcp::parse(&old)) else { return false };
+    let ends = new.source() == old.source() && new.destination() == old.destination();
+    let more = n.acknowledgment().wrapping_sub(o.acknowledgment()).cast_signed() > 0;
+    ends && n.bytes[..8] == o.bytes[..8]
+        && n.bytes[12..14] == o.bytes[12..14]
+        && new.tos() == old.tos()
+        && (n.sack_blocks(), o.sack_blocks()) == (0, 0)
+        && more
 }
 
 /// Lowers the maximum segment size that a SYN announces to what fits into `mtu` (in bytes, of the IP packet), and

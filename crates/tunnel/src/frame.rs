@@ -4,7 +4,7 @@
 //!
 //! | kind | layout after kind and flags |
 //! |---|---|
-//! | 1 data | order stream 2, order sequence 4, time 4, inner IP packet |
+//! | 1 data | behind 2, order sequence 4, time 4, inner IP packet |
 //! | 2 feedback | count 1, reserved 1, [`Order`] 8, time 4, then `count` path reports |
 //! | 3 announce | count 1, generation 1, then per path: id 2, flags 1 (bit 0: backup), name length 1, name |
 //! | 4 probe | reserved 2, [`Order`] 8, time 4, zeros (padding: its size is what it probes) |
@@ -61,8 +61,8 @@ pub struct Data {
     pub resend: bool,
     /// The sender repeats what paths lose, so a gap may yet be filled.
     pub resends: bool,
-    /// The order stream, 0 for now.
-    pub stream: u16,
+    /// So many order sequences before it is the packet that it must not overtake; 0: there is none.
+    pub behind: u16,
     /// The order sequence, low 32 bits.
     pub order: u32,
     /// When it was sent, the sender's clock.
@@ -167,7 +167,7 @@ fn parse_data(plain: &mut [u8]) -> Result<Frame<'_>, FrameError> {
     let header = Data {
         resend: flags & 1 != 0,
         resends: flags & 2 != 0,
-        stream: r.u16()?,
+        behind: r.u16()?,
         order: r.u32()?,
         time: r.u32()?,
     };
@@ -229,7 +229,7 @@ fn parse_announced(r: &mut Reader<'_>) -> Result<Announced, FrameError> {
 /// Appends a data frame's header; the inner packet follows.
 pub fn put_data(out: &mut Vec<u8>, d: &Data) {
     out.extend([1, u8::from(d.resend) | u8::from(d.resends) << 1]);
-    out.extend(d.stream.to_be_bytes());
+    out.extend(d.behind.to_be_bytes());
     out.extend(d.order.to_be_bytes());
     out.extend(d.time.to_be_bytes());
 }

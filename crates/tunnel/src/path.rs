@@ -27,8 +27,18 @@ pub const MIN_INNER_MTU: u16 = 1280;
 const CLOCK_STEP: i64 = 1_000_000;
 /// How long the least one-way delay counts: clocks drift.
 const LEAST_DELAY_LIFE: Duration = Duration::from_secs(10);
+/// From sending a packet to having sent it again, in round trips: it is lost when later ones have been reported.
+const REPAIR: f64 = 1.25;
+/// A loss as likely as one in so many is as good as certain: the delay that counts is the one that 95 of 100 packets keep.
+const LIKELY: f64 = 20.0;
+/// Bytes of a full packet.
+const PACKET: f64 = 1400.0;
 /// Markers keep at least this distance.
 const SHORTEST_MARKER: Duration = Duration::from_millis(20);
+
+fn micros(t: Duration) -> i64 {
+    i64::try_from(t.as_micros()).unwrap_or(i64::MAX / 4)
+}
 
 /// A way to the peer.
 pub struct Path {
@@ -184,12 +194,28 @@ impl Path {
         [here.copied(), home.copied()].into_iter().flatten()
     }
 
-    /// When a packet sent now arrives, µs, with an offset common to all paths: as delays are reported or, if that is later,
-    /// behind what is in flight.
-    pub fn predicted_delay(&self) -> Option<i64> {
+    /// When a packet sent now is expected to be there, µs, with an offset common to all paths: as delays are reported or, if that is
+    /// later, behind what is in flight, by the path's jitter late. And later by what a repair takes, as likely as one is lost of
+    /// what its flow sends in a round trip at `rate`, bytes per second: all that the flow sends waits for that one.
+    pub fn expected_arrival(&self, rate: f64) -> Option<i64> {
+        let queue = micros(self.sent.rate.queue_delay(self.sent.in_flight()));
+        let queued = self.delay?.max(self.least_arrival(0.0)? + queue);
+        Some(queued + micros(self.repair(rate)))
+    }
+
+    /// The same without what is in flight.
+    pub fn least_arrival(&self, rate: f64) -> Option<i64> {
         let (least, _) = self.least_delay?;
-        let queue = self.sent.rate.queue_delay(self.sent.in_flight());
-        Some(self.delay?.max(least + queue.as_micros() as i64))
+        Some(least + micros(self.sent.rate.jitter() + self.repair(rate)))
+    }
+
+    fn repair(&self, rate: f64) -> Duration {
+        if rate == 0.0 {
+            return Duration::ZERO;
+        }
+        let rtt = self.sent.rtt().smoothed().unwrap_or_default();
+        let packets = (rate * rtt.as_secs_f64() / PACKET).max(1.0);
+        rtt.mul_f64(REPAIR * (LIKELY * self.sent.rate.loss() * packets).min(1.0))
     }
 
     /// A report gave `delay` as the mean, and `least` as the least one-way delay, µs, over a common offset.

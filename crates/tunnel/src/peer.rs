@@ -13,7 +13,8 @@ use rand_core::RngCore;
 use crate::address::{Address, LocalAddress};
 use crate::config::{Bicast, MAX_PATHS, Mtu, PeerConfig, Scheduler};
 use crate::copies::{Copies, CopyCounters};
-use crate::flow_queue::{FlowQueue, Next};
+use crate::flow_queue::FlowQueue;
+use crate::frame::Report;
 use crate::keys::{PrivateKey, PublicKey};
 use crate::mtu_search::MtuSizes;
 use crate::packet_queue::PacketQueue;
@@ -24,7 +25,7 @@ use crate::replay::ReplayWindow;
 use crate::sent::Outcome;
 use crate::sessions::{Identities, Indices, Sessions};
 use crate::skew::Skew;
-use crate::unconfirmed::Unconfirmed;
+use crate::unconfirmed::{self, Unconfirmed};
 use crate::weights;
 use crate::wire::Direction;
 
@@ -36,10 +37,7 @@ const MAX_HELD: usize = 16 << 20;
 const MAX_UNCONFIRMED: usize = 16 << 20;
 /// Bytes of inner packets kept until there are keys and a path: the first of a connection.
 const MAX_EARLY: usize = 32 << 10;
-/// A gap waits at least and at most so long (RFC 6298's least RTO is one second: then its sender sends it again itself).
-const MIN_HOLD: Duration = Duration::from_millis(150);
-const MAX_HOLD: Duration = Duration::from_secs(1);
-/// Where nothing is sent again (`auto`), a gap waits for what packets may overtake one another by: how much paths differ, a
+/// Where nothing is sent again, a gap waits for what packets may overtake one another by: how much paths differ, a
 /// quarter of the round trip (RFC 8985 §6.2 has the same), and at least this.
 const LEAST_REORDERING: Duration = Duration::from_millis(10);
 /// A new session and a changed list begin with so many announcements on each path.
@@ -95,15 +93,19 @@ pub struct Peer {
     generation: u8,
     peer_generation: Option<u8>,
     queue: FlowQueue,
-    /// The packet to be sent next, taken from the queue.
-    staged: Option<Next>,
     unconfirmed: Unconfirmed,
     /// `None` if nothing goes over two paths.
     copies: Option<Copies>,
     ordered: PacketQueue,
     peer_repeats: bool,
-    /// Bytes that the burst under way may still carry.
-    run: usize,
+    /// What is to go over a second path as well: its order sequence, how far before it the packet is that it must not overtake,
+    /// the id of the first path. Bytes sent, and of them so.
+    twice: VecDeque<(u64, u16, u16)>,
+    twice_bytes: (u64, u64),
+    /// Reports take no more of their way if none is sent before.
+    next_report: Duration,
+    /// Reports to be sent once more, over another path.
+    report_again: Option<(usize, Vec<Report>)>,
     outbox: VecDeque<(Address, Vec<u8>)>,
     outcome: Outcome,
     /// Packets given up that the peer was told of.
@@ -133,13 +135,15 @@ impl Peer {
             generation: 0,
             peer_generation: None,
             queue: FlowQueue::new(seed),
-            staged: None,
             unconfirmed: Unconfirmed::new(repeats(scheduler, &config), MAX_UNCONFIRMED),
             copies: (config.bicast != Bicast::Off)
                 .then(|| Copies::new(seed, config.bicast == Bicast::Adaptive)),
             ordered: PacketQueue::new(MAX_HELD),
             peer_repeats: false,
-            run: 0,
+            twice: VecDeque::new(),
+            twice_bytes: (0, 0),
+            next_report: Duration::ZERO,
+            report_again: None,
             outbox: VecDeque::new(),
             outcome: Outcome::default(),
             given_up_announced: 0,
@@ -224,6 +228,7 @@ impl Peer {
         }
         self.last_data = Some(now);
         self.counters.sent_packets += 1;
+        self.twice_bytes.0 += packet.len() as u64;
         self.queue.push(now, packet);
         true
     }
@@ -235,7 +240,7 @@ impl Peer {
 
     /// Whether inner packets wait to be sent (again).
     fn is_waiting(&self) -> bool {
-        self.staged.is_some() || !self.queue.is_empty() || self.unconfirmed.has_resend()
+        !self.queue.is_empty() || self.unconfirmed.has_resend()
     }
 
     /// The next inner packet from the peer, in order.
@@ -260,7 +265,6 @@ impl Peer {
         }
         let hold = self.hold();
         self.ordered.handle_timeout(now, hold);
-        self.give_up_passed(now);
         if now >= self.next_weights && self.is_active(now) {
             self.next_weights = now + weights::PERIOD;
             let weights = self.paths.iter_mut().filter(|p| p.is_up()).map(|p| &mut p.weight);
@@ -269,6 +273,7 @@ impl Peer {
             weights::update(weights, self.scheduler.congestion(), skew);
             self.skew.update(now, self.paths.iter_mut().map(|p| &mut p.weight.minima));
             self.measure_paths();
+            self.unconfirmed.set_rtt(self.slowest_rtt());
         }
     }
 
@@ -296,7 +301,8 @@ impl Peer {
     fn poll_session_timeout(&self, now: Duration, next: &mut Earliest) {
         let active = self.is_active(now);
         let waiting = self.is_waiting();
-        next.add(self.report_due().filter(|_| self.report_path(now).is_some()));
+        next.add(self.report_again.as_ref().map(|_| now));
+        next.add(self.report_due().filter(|_| self.report_paths(now)[0].is_some()));
         next.add(active.then_some(self.next_weights));
         for path in &self.paths {
             next.add(path.poll_timeout());
@@ -357,21 +363,10 @@ impl Peer {
             if silent {
                 if path.sent.handle_timeout(now, &mut self.outcome) {
                     path.handle_silence(now, rng);
-                    if path.sent.silences() == 1 {
-                        self.handle_loss_of_path(at);
-                    }
                 }
                 self.settle(now);
             }
         }
-    }
-
-    /// Path `at` carries nothing any more.
-    fn handle_loss_of_path(&mut self, at: usize) {
-        let carried = |p: &Path| p.sent.rate.bytes_per_second().unwrap_or(0.0);
-        let gone = carried(&self.paths[at]);
-        let left: f64 = self.paths.iter().filter(|p| p.is_up()).map(carried).sum();
-        self.queue.handle_loss_of_paths(left / (left + gone).max(1.0));
     }
 
     fn shake_hands(&mut self, now: Duration, rng: &mut impl RngCore, taken: &Indices) {
@@ -439,18 +434,16 @@ impl Peer {
     }
 
     /// How long a gap may wait. A peer that repeats says itself when it has given a packet up; of one that does not, the
-    /// slowest path is waited for. In `auto` no longer than that takes: whoever is to send again should hear of it.
+    /// slowest path is waited for, and no longer: whoever is to send again should hear of it.
     fn hold(&self) -> Duration {
-        if self.peer_repeats {
-            return MAX_HOLD;
-        }
-        let rtt = self.paths.iter().filter(|p| p.is_up()).filter_map(|p| p.sent.rtt().smoothed()).max();
-        let rtt = rtt.unwrap_or_default();
-        if self.scheduler == Scheduler::Auto {
-            return (self.spread() + rtt / 4).clamp(LEAST_REORDERING, MAX_HOLD);
-        }
-        let resend = rtt * 3 / 2 + Duration::from_millis(100);
-        (resend + self.spread()).clamp(MIN_HOLD, MAX_HOLD)
+        let rtt = self.slowest_rtt();
+        let longest = unconfirmed::DEADLINE.max(unconfirmed::ROUNDS * rtt);
+        if self.peer_repeats { longest } else { (self.spread() + rtt / 4).clamp(LEAST_REORDERING, longest) }
+    }
+
+    fn slowest_rtt(&self) -> Duration {
+        let rtts = self.paths.iter().filter(|p| p.is_up()).filter_map(|p| p.sent.rtt().smoothed());
+        rtts.max().unwrap_or_default()
     }
 
     /// By how much one-way delays from the peer differ from path to path at present.

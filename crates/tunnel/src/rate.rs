@@ -1,42 +1,52 @@
-//! How much one path may have in flight, and how fast: bounded by what it delivers, not by what it loses.
+//! How much one path may have in flight, and how fast: what the path has been seen to need.
 //!
-//! A model of the path in two numbers, the greatest delivery rate of the last ten round trips and the least round-trip
-//! time of the last ten seconds, as BBR's (draft-cardwell-iccrg-bbr-congestion-control-00 §4); delivery rate samples as
-//! draft-cheng-iccrg-delivery-rate-estimation-02, but the time in which packets arrived is taken from the receiver's
-//! clock, so that a slow or bunched return path does not blur it. Loss does not enter: a wireless link that loses two
-//! packets in a hundred still carries the other ninety-eight.
+//! A model of the path as BBR's (draft-cardwell-iccrg-bbr-congestion-control-00 §4): r, the greatest delivery rate of the last
+//! rounds; m, the least round-trip time of the last seconds; X, the most bytes that were confirmed beyond r in one go, for
+//! reports, jitter and radios release packets in bunches. In flight is r · m, a tenth of it for probes, and X. Delivery rates
+//! are sampled as draft-cheng-iccrg-delivery-rate-estimation-02 has them, but the time in which packets arrived is taken from
+//! the receiver's clock, so that a slow or bunched way back does not blur it.
 //!
-//! The greatest rate is that of the past: on a link that varies FS-AT ([`flight`]) holds what is in flight below it, to what
-//! arrived within the last least round trip and room for its variation. A report is the ACK of its equations (4) to (9).
+//! Two signs say that the model is too great, and then only the last round counts: a queue, where *every* packet of a round
+//! is too long (one long round trip proves nothing; and it is told by the one-way delay, for the way back is no part of the path), and losses beyond the path's own. The path's own loss is what is lost even
+//! of packets that are sent at three quarters of its rate: sending less does not help there, so the path carries what it carries
+//! however much it loses.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use flight::{Ack, Additions, FsAt};
-
 /// Growth per round trip that doubles the rate each time: 2/ln 2.
 const STARTUP_GAIN: f64 = 2.885;
 /// In-flight limit over the bandwidth-delay product meanwhile: at most as much again queues on the path.
-const STARTUP_WINDOW_GAIN: f64 = 2.0;
-/// Pacing gains, one least round-trip time each: probe for more, drain what the probe queued, cruise.
-const CYCLE: [f64; 4] = [1.25, 0.75, 1.0, 1.0];
-/// In-flight limit over the bandwidth-delay product while cruising: room for one probe and jitter.
-const WINDOW_GAIN: f64 = 1.5;
-/// Round trips over which the greatest delivery rate counts.
-const RATE_ROUNDS: u64 = 10;
+const STARTUP_WINDOW: f64 = 2.0;
+/// Pacing gains, one round each: probe for more, drain what the probe queued, cruise.
+const CYCLE: [f64; 4] = [1.25, 0.9, 1.0, 1.0];
+/// In-flight limit over the bandwidth-delay product after start-up.
+const WINDOW: f64 = 1.1;
+/// A probe that found so much more goes on.
+const GREW: f64 = 1.05;
+/// Rounds over which the greatest delivery rate, and the most confirmed in one go, count.
+const ROUNDS: u64 = 10;
 /// How long the least round-trip time counts.
 const MIN_RTT_LIFE: Duration = Duration::from_secs(10);
-/// How long the in-flight limit is halved to measure the least round-trip time anew.
+/// For so long, and a round trip, half of the window is left empty, to see the round-trip time without a queue of this end's.
 const PROBE_RTT: Duration = Duration::from_millis(100);
-/// The receiver reports within this time, so this much more is in flight.
-const REPORT_DELAY: Duration = Duration::from_millis(6);
-/// In flight before anything was measured, bytes: 32 packets, as QUIC deployments start with, paced over a round trip.
-const INITIAL_WINDOW: f64 = 45_000.0;
-/// A few packets are always allowed, so that rate samples come and small bandwidth-delay products are filled.
-const SLACK: f64 = 4.0 * 1500.0;
-/// Bytes of a full packet, and of all that a path could ever have in flight: the `mss` and `snd_cwnd_max` of FS-AT.
-const PACKET: u32 = 1400;
-const MAX_WINDOW: u64 = 64 << 20;
+/// A queue for so many rounds running is none: the path has become longer, or the queue is another's.
+const LONGER: u32 = 5;
+/// Round trips vary by so much for reasons that are no queue: reports and timers.
+const SLACK: Duration = Duration::from_millis(6);
+/// In flight before anything was measured, bytes: as TCP's initial window (RFC 6928).
+const INITIAL_WINDOW: f64 = 10.0 * PACKET;
+/// More of a round than this, beyond the path's own loss, and more is sent than the path carries.
+const EXCESS_LOSS: f64 = 0.05;
+/// Start-up has shown what a path carries after so many rounds of at least so many packets.
+const TRIED: u32 = 8;
+const USED: u32 = 4;
+/// No path's own loss is taken for more.
+const MOST_OWN_LOSS: f64 = 0.5;
+/// What is confirmed in one go counts up to what the path carries in this time.
+const MOST_AHEAD: f64 = 0.3;
+/// Bytes of a full packet.
+const PACKET: f64 = 1400.0;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
@@ -54,6 +64,9 @@ pub struct Snapshot {
     delivered_arrival: u32,
     first_sent: Duration,
     app_limited: bool,
+    /// Sent at less than the path's rate, and at no more.
+    easy: bool,
+    calm: bool,
 }
 
 impl Snapshot {
@@ -61,6 +74,24 @@ impl Snapshot {
     pub fn app_limited(self) -> Self {
         Snapshot { app_limited: true, ..self }
     }
+}
+
+/// What happened in a round.
+#[derive(Clone, Copy, Debug, Default)]
+struct Round {
+    number: u64,
+    /// `delivered` at which it ends.
+    end: u64,
+    min_rtt: Option<Duration>,
+    min_delay: Option<u32>,
+    trip: Option<Duration>,
+    app_limited: bool,
+    acked: u32,
+    lost: u32,
+    /// The most bytes that were in flight.
+    in_flight: usize,
+    /// The share lost before it, if that was measured.
+    loss_before: Option<f64>,
 }
 
 /// One path's model.
@@ -71,18 +102,34 @@ pub struct Rate {
     delivered_arrival: u32,
     first_sent: Duration,
     app_limited_until: Option<u64>,
-    round: u64,
-    round_end: u64,
-    /// (round, bytes/s), falling rates: the first is the greatest.
-    max: VecDeque<(u64, f64)>,
-    /// The last rate that was more than a want of data, bytes/s.
-    latest: f64,
+    round: Round,
+    /// (round, bytes/s), falling: the first is the greatest.
+    max: Greatest,
+    /// The same of bytes confirmed in one go.
+    ahead: Greatest,
+    /// Since when, and how many bytes, confirmations have been counted that came faster than the rate.
+    burst: (Duration, f64),
     min_rtt: Option<(Duration, Duration)>,
+    /// The least round-trip time of the last round without a queue on the path: what the reports wait for on their way back is part
+    /// of it.
+    trip: Option<Duration>,
+    /// The least one-way delay over the same time as the least round trip, µs, with an unknown offset.
+    min_delay: Option<u32>,
     probe_rtt_until: Option<Duration>,
+    /// Rounds running that showed a queue.
+    queued_rounds: u32,
+    /// How much one-way delays vary: a mean of their successive differences, whose peaks decay slowly.
+    jitter: Duration,
+    last_delay: Option<u32>,
     full: (f64, u8),
-    cycle: (usize, Duration),
+    /// Rounds of start-up in which the path was used.
+    tried: u32,
+    /// The place in [`CYCLE`], since when, and the rate then.
+    cycle: (usize, Duration, f64),
     next_send: Duration,
-    fsat: FsAt,
+    /// The share of packets lost, and of those that were sent at less than the path's rate.
+    loss: Share,
+    own_loss: Share,
 }
 
 impl Rate {
@@ -94,22 +141,46 @@ impl Rate {
             delivered_arrival: 0,
             first_sent: Duration::ZERO,
             app_limited_until: None,
-            round: 0,
-            round_end: 0,
-            max: VecDeque::new(),
-            latest: 0.0,
+            round: Round::default(),
+            max: Greatest::default(),
+            ahead: Greatest::default(),
+            burst: (Duration::ZERO, 0.0),
             min_rtt: None,
+            trip: None,
+            min_delay: None,
             probe_rtt_until: None,
+            queued_rounds: 0,
+            jitter: Duration::ZERO,
+            last_delay: None,
             full: (0.0, 0),
-            cycle: (2, Duration::ZERO),
+            tried: 0,
+            cycle: (2, Duration::ZERO, 0.0),
             next_send: Duration::ZERO,
-            fsat: unlimited(),
+            loss: Share::default(),
+            own_loss: Share::default(),
         }
     }
 
     /// Delivery rate in bytes per second, once one was measured.
     pub fn bytes_per_second(&self) -> Option<f64> {
-        self.max.front().map(|m| m.1)
+        self.max.get()
+    }
+
+    /// What the path may carry, bytes per second: what it did, or as much as it is asked for until it was full once.
+    pub fn perhaps(&self) -> f64 {
+        if self.phase == Phase::Startup { self.pacing() } else { self.taken().unwrap_or(0.0) }
+    }
+
+    /// Whether what it carries is known: it was full once, or has been used for so long that it would have grown.
+    pub fn is_known(&self) -> bool {
+        self.phase != Phase::Startup || self.tried >= TRIED
+    }
+
+    /// The same while all of it is used.
+    pub fn capacity(&self) -> Option<f64> {
+        let full =
+            self.phase != Phase::Startup && self.app_limited_until.is_none_or(|until| self.delivered > until);
+        self.bytes_per_second().filter(|_| full)
     }
 
     /// The least round-trip time of late.
@@ -117,30 +188,39 @@ impl Rate {
         self.min_rtt.map(|m| m.0)
     }
 
-    /// Bytes that may be in flight.
-    pub fn window(&self) -> usize {
-        let model = self.model_window();
-        if self.phase == Phase::Startup || self.bytes_per_second().is_none() {
-            return model;
-        }
-        // Room for a probe, and for what another path hands over when it dies.
-        let room = WINDOW_GAIN * self.fsat.state().rcv_bytes as f64;
-        model.min(self.fsat.window(model as u64).max(room as u64) as usize + SLACK as usize)
+    fn trip(&self) -> Option<Duration> {
+        self.trip.or(self.min_rtt())
     }
 
-    /// As the model of the path has it.
-    fn model_window(&self) -> usize {
-        let (Some(rate), Some(rtt)) = (self.bytes_per_second(), self.min_rtt()) else {
+    /// By how much a round trip is longer than the least, without a queue.
+    pub fn jitter(&self) -> Duration {
+        2 * self.jitter
+    }
+
+    /// The share of packets that are lost, 0 to 1.
+    pub fn loss(&self) -> f64 {
+        self.loss.get()
+    }
+
+    /// What the path takes, bytes per second, to deliver what it delivers.
+    fn taken(&self) -> Option<f64> {
+        Some(self.bytes_per_second()? / (1.0 - self.own_loss.get().min(MOST_OWN_LOSS)))
+    }
+
+    /// Bytes that may be in flight.
+    pub fn window(&self) -> usize {
+        let (Some(rate), Some(rtt)) = (self.taken(), self.trip()) else {
             return INITIAL_WINDOW as usize;
         };
         let bdp = rate * rtt.as_secs_f64();
-        let gain = match (self.probe_rtt_until, self.phase) {
-            (Some(_), _) => return (bdp / 2.0 + SLACK) as usize,
-            (None, Phase::Startup) => STARTUP_WINDOW_GAIN,
-            (None, _) => WINDOW_GAIN,
+        let window = match (self.probe_rtt_until, self.phase) {
+            (Some(_), _) => bdp / 2.0,
+            (None, Phase::Startup) => {
+                (STARTUP_WINDOW * (bdp + rate * self.jitter().as_secs_f64())).max(INITIAL_WINDOW)
+            }
+            (None, _) => WINDOW * bdp + self.ahead.get().unwrap_or(0.0).min(MOST_AHEAD * rate),
         };
-        let window = gain * bdp + rate * REPORT_DELAY.as_secs_f64() + SLACK;
-        (if self.phase == Phase::Startup { window.max(INITIAL_WINDOW) } else { window }) as usize
+        (window + 2.0 * PACKET) as usize
     }
 
     /// When the pacer lets the next packet go.
@@ -153,15 +233,15 @@ impl Rate {
         (self.pacing() * 0.0005) as usize
     }
 
-    /// How long `bytes` take at the path's rate; nothing while that is unknown.
+    /// How long `bytes` take at the path's rate, as far as it is known.
     pub fn transmit_time(&self, bytes: usize) -> Duration {
-        self.bytes_per_second().map_or(Duration::ZERO, |r| Duration::from_secs_f64(bytes as f64 / r.max(1.0)))
+        Duration::from_secs_f64(bytes as f64 / self.perhaps().max(1000.0))
     }
 
-    /// How long a packet sent now waits on the path behind what is in flight, as the path delivers at present.
+    /// How long a packet sent now waits on the path behind what is in flight.
     pub fn queue_delay(&self, in_flight: usize) -> Duration {
-        let Some(min) = self.min_rtt().filter(|_| self.latest > 0.0) else { return Duration::ZERO };
-        Duration::from_secs_f64(in_flight as f64 / self.latest).saturating_sub(min + REPORT_DELAY)
+        let Some(min) = self.trip() else { return Duration::ZERO };
+        self.transmit_time(in_flight).saturating_sub(min)
     }
 
     /// Sends a packet: takes its share of the pacer's time.
@@ -171,20 +251,33 @@ impl Rate {
         }
         let cost = Duration::from_secs_f64(bytes as f64 / self.pacing());
         // A timer that fires late costs no rate, up to a few milliseconds; and a few packets after a pause go at once.
-        let credit = Duration::from_millis(4).max(Duration::from_secs_f64(SLACK / self.pacing()));
+        let credit = Duration::from_millis(4).max(Duration::from_secs_f64(4.0 * PACKET / self.pacing()));
         self.next_send = self.next_send.max(now.saturating_sub(credit)) + cost;
+        let few = in_flight_before < 2 * PACKET as usize;
         Snapshot {
             sent: now,
             delivered: self.delivered,
             delivered_arrival: self.delivered_arrival,
             first_sent: self.first_sent,
-            app_limited: self.app_limited_until.is_some_and(|until| self.delivered <= until),
+            app_limited: self.probe_rtt_until.is_some()
+                || self.app_limited_until.is_some_and(|until| self.delivered <= until),
+            easy: few || self.gain() < 1.0,
+            calm: few || (self.gain() <= 1.0 && self.phase == Phase::Cruise),
         }
     }
 
     /// Nothing was waiting to be sent though the path had room: what is in flight now shows less than the path carries.
     pub fn handle_app_limited(&mut self, in_flight: usize) {
         self.app_limited_until = Some(self.delivered + in_flight as u64);
+    }
+
+    /// What became of a packet that was sent with this snapshot.
+    pub fn handle_fate(&mut self, packet: &Snapshot, lost: bool) {
+        self.loss.add(lost);
+        if packet.easy {
+            self.own_loss.add(lost);
+        }
+        if lost { self.round.lost += 1 } else { self.round.acked += 1 }
     }
 
     /// A report acknowledged `acked` bytes; `largest` belongs to the latest sent of them, which arrived at `arrival`
@@ -199,164 +292,257 @@ impl Rate {
         in_flight: usize,
     ) {
         self.delivered += acked as u64;
-        self.update_min_rtt(now, rtt);
-        if largest.delivered >= self.round_end {
-            self.round += 1;
-            self.round_end = self.delivered;
-            self.check_full(largest.app_limited, rtt);
+        let delay = arrival.wrapping_sub(largest.sent.as_micros() as u32);
+        self.measure_jitter(delay, largest.calm);
+        self.update_min(now, rtt, delay);
+        self.count_ahead(now, acked);
+        self.round.app_limited |= largest.app_limited;
+        self.round.in_flight = self.round.in_flight.max(acked + in_flight);
+        self.sample(largest, arrival);
+        if largest.delivered >= self.round.end {
+            self.end_round(now);
         }
-        self.sample(largest, arrival, rtt);
         self.delivered_arrival = arrival;
         self.first_sent = largest.sent;
-        self.advance(now, in_flight, rtt);
-        self.limit(now, acked, in_flight, Some(rtt), largest.app_limited);
+        self.advance(now, in_flight);
     }
 
     /// A report acknowledged `acked` bytes, all sent before something that was acknowledged earlier.
-    pub fn handle_acked_late(&mut self, now: Duration, acked: usize, in_flight: usize) {
+    pub fn handle_acked_late(&mut self, now: Duration, acked: usize) {
         self.delivered += acked as u64;
-        self.limit(now, acked, in_flight, None, false);
-    }
-
-    fn limit(
-        &mut self,
-        now: Duration,
-        acked: usize,
-        in_flight: usize,
-        rtt: Option<Duration>,
-        app_limited: bool,
-    ) {
-        let ack = Ack {
-            rtt,
-            delivered: acked as u64,
-            flight: in_flight as u64,
-            cwnd: self.model_window() as u64,
-            cwnd_max: MAX_WINDOW,
-            mss: PACKET,
-            app_limited,
-        };
-        self.fsat.on_ack(now, &ack);
+        self.count_ahead(now, acked);
     }
 
     /// The path was silent and answers again: forget its rate, keep its round-trip time.
     pub fn restart(&mut self) {
-        self.max.clear();
-        self.latest = 0.0;
-        self.full = (0.0, 0);
-        self.phase = Phase::Startup;
-        self.probe_rtt_until = None;
-        self.fsat = unlimited();
+        *self = Rate {
+            delivered: self.delivered,
+            delivered_arrival: self.delivered_arrival,
+            first_sent: self.first_sent,
+            min_rtt: self.min_rtt,
+            min_delay: self.min_delay,
+            jitter: self.jitter,
+            next_send: self.next_send,
+            loss: self.loss,
+            round: Round { number: self.round.number, end: self.delivered, ..Round::default() },
+            ..Rate::new()
+        };
     }
 
     /// The path leads elsewhere now: forget all that was measured.
     pub fn handle_move(&mut self) {
         self.restart();
-        self.min_rtt = None;
+        (self.min_rtt, self.min_delay, self.trip) = (None, None, None);
+        (self.jitter, self.loss) = (Duration::ZERO, Share::default());
     }
 
-    fn sample(&mut self, p: &Snapshot, arrival: u32, rtt: Duration) {
+    fn sample(&mut self, p: &Snapshot, arrival: u32) {
         if p.delivered == 0 {
             return; // The receiver's clock at the interval's start is not known yet.
         }
         let arrived = Duration::from_micros(u64::from(arrival.wrapping_sub(p.delivered_arrival)));
-        let sent = p.sent.saturating_sub(p.first_sent);
-        let interval = arrived.max(sent);
+        let interval = arrived.max(p.sent.saturating_sub(p.first_sent));
         if interval < self.min_rtt().unwrap_or_default().min(Duration::from_millis(1)) || interval.is_zero() {
             return; // Too short to tell.
         }
         let rate = (self.delivered - p.delivered) as f64 / interval.as_secs_f64();
-        // A want of data shows no less than the path carries, and nothing at all before it was full once.
-        if !p.app_limited || (self.latest > 0.0 && rate > self.latest) {
-            self.latest = rate;
-        }
+        // A want of data shows no less than the path carries.
         if p.app_limited && self.bytes_per_second().is_some_and(|max| rate < max) {
             return;
         }
-        while self.max.back().is_some_and(|m| m.1 <= rate) {
-            self.max.pop_back();
-        }
-        self.max.push_back((self.round, rate));
-        // A queue in spite of the window says that the link has become slower: only the last rounds count.
-        let queued = self.min_rtt().is_some_and(|min| rtt > 2 * min + 2 * REPORT_DELAY);
-        let rounds = if queued { 1 } else { RATE_ROUNDS };
-        while self.max.front().is_some_and(|m| m.0 + rounds < self.round) {
-            self.max.pop_front();
+        self.max.add(self.round.number, rate);
+    }
+
+    /// Bytes confirmed beyond the rate, since confirmations last came no faster than that.
+    fn count_ahead(&mut self, now: Duration, acked: usize) {
+        let Some(rate) = self.bytes_per_second() else { return };
+        let (since, bytes) = self.burst;
+        let expected = rate * now.saturating_sub(since).as_secs_f64();
+        self.burst = if bytes <= expected { (now, acked as f64) } else { (since, bytes + acked as f64) };
+        let expected = rate * now.saturating_sub(self.burst.0).as_secs_f64();
+        self.ahead.add(self.round.number, self.burst.1 - expected);
+    }
+
+    /// What varies while no more is sent than the path carries is no queue of this end's.
+    fn measure_jitter(&mut self, delay: u32, calm: bool) {
+        let step = self.last_delay.replace(delay).map_or(0, |last| beyond(delay, last).unsigned_abs());
+        let step = Duration::from_micros(step.into());
+        if calm {
+            let weight = if step > self.jitter { 8 } else { 64 };
+            self.jitter = (self.jitter * (weight - 1) + step) / weight;
         }
     }
 
-    fn update_min_rtt(&mut self, now: Duration, rtt: Duration) {
+    fn update_min(&mut self, now: Duration, rtt: Duration, delay: u32) {
+        self.round.min_rtt = self.round.min_rtt.into_iter().chain([rtt]).min();
+        self.round.min_delay = Some(least(self.round.min_delay, delay));
         if self.min_rtt.is_none_or(|(min, _)| rtt <= min) {
             self.min_rtt = Some((rtt, now));
         }
+        self.min_delay = Some(least(self.min_delay, delay));
+        let queue = Duration::from_micros(beyond(delay, least(self.min_delay, delay)).unsigned_abs().into());
+        let queue = queue.min(rtt.saturating_sub(self.min_rtt().unwrap_or_default()));
+        self.round.trip = self.round.trip.into_iter().chain([rtt.saturating_sub(queue)]).min();
         match (self.probe_rtt_until, self.min_rtt) {
             (Some(until), _) if now >= until => self.probe_rtt_until = None,
-            (None, Some((min, at))) if now > at + MIN_RTT_LIFE => {
-                self.probe_rtt_until = Some(now + PROBE_RTT + min);
-                self.min_rtt = Some((rtt, now));
-            }
+            (None, Some((_, at))) if now > at + MIN_RTT_LIFE => self.probe_rtt(now, rtt, delay),
             _ => {}
         }
     }
 
-    /// Startup ends when three rounds brought no quarter more, or one if a queue has built up by then.
-    fn check_full(&mut self, app_limited: bool, rtt: Duration) {
+    /// The path's times are measured anew, beginning with these.
+    fn probe_rtt(&mut self, now: Duration, rtt: Duration, delay: u32) {
+        self.probe_rtt_until = Some(now + PROBE_RTT + rtt);
+        (self.min_rtt, self.min_delay) = (Some((rtt, now)), Some(delay));
+    }
+
+    fn end_round(&mut self, now: Duration) {
+        let round = self.round;
+        let loss_before = (self.loss.packets >= MEASURED).then(|| self.loss.get());
+        self.round = Round { number: round.number + 1, end: self.delivered, loss_before, ..Round::default() };
+        let queued = self.probe_rtt_until.is_none() && self.is_queued(&round);
+        let lossy = self.is_beyond_own_loss(&round);
+        self.trip = round.trip;
+        let memory = if queued || lossy { 1 } else { ROUNDS };
+        self.max.forget(self.round.number, memory);
+        self.ahead.forget(self.round.number, ROUNDS);
+        self.queued_rounds = if queued { self.queued_rounds + 1 } else { 0 };
+        if self.queued_rounds >= LONGER {
+            self.queued_rounds = 0;
+            self.probe_rtt(now, round.min_rtt.unwrap_or_default(), round.min_delay.unwrap_or_default());
+        }
         let rate = self.bytes_per_second().unwrap_or(0.0);
-        if self.phase != Phase::Startup || app_limited {
-            return;
-        }
-        if rate >= self.full.0 * 1.25 {
-            self.full = (rate, 0);
-            return;
-        }
-        self.full.1 += 1;
-        if self.is_queued(rtt) || self.full.1 >= 3 {
+        let filled = round.in_flight as f64 > (WINDOW * self.bdp()).max(INITIAL_WINDOW / 2.0);
+        self.full = match rate >= self.full.0 * 1.25 {
+            true => (rate, 0),
+            false => (self.full.0, self.full.1.saturating_add(u8::from(filled && !round.app_limited))),
+        };
+        self.tried = self.tried.saturating_add(u32::from(round.acked >= USED));
+        // Three rounds that brought no quarter more, or a queue, or losses.
+        if self.phase == Phase::Startup && (self.full.1 >= 3 || (filled && (queued || lossy))) {
             self.phase = Phase::Drain;
         }
     }
 
-    fn advance(&mut self, now: Duration, in_flight: usize, last_rtt: Duration) {
-        let rtt = self.min_rtt().unwrap_or_default().max(REPORT_DELAY);
-        let bdp = self.bytes_per_second().unwrap_or(0.0) * rtt.as_secs_f64();
-        if self.phase == Phase::Drain && in_flight as f64 <= bdp + SLACK {
-            self.phase = Phase::Cruise;
-            self.cycle = (2, now);
-        }
-        let (at, since) = self.cycle;
-        let drained = CYCLE[at] < 1.0 && in_flight as f64 <= bdp;
-        // A probe goes on for as long as the path takes more without a queue: a link that recovers is followed at once.
-        let probing = CYCLE[at] > 1.0 && !self.is_queued(last_rtt);
-        if self.phase == Phase::Cruise && !probing && (drained || now >= since + rtt) {
-            self.cycle = ((at + 1) % CYCLE.len(), now);
-        }
+    /// Whether more of the round was lost than the path loses by itself, and chance explains.
+    fn is_beyond_own_loss(&self, round: &Round) -> bool {
+        let packets = f64::from(round.acked + round.lost);
+        // Before the path was full once, all that was lost before is its own.
+        let own = if self.phase == Phase::Startup { round.loss_before } else { Some(self.own_loss.get()) };
+        own.is_some_and(|own| {
+            let chance = 3.0 * (packets * own.max(EXCESS_LOSS)).sqrt();
+            f64::from(round.lost) > (own + EXCESS_LOSS) * packets + chance
+        })
     }
 
-    /// Whether a round trip shows a queue on the path, beyond what reports and jitter add.
-    fn is_queued(&self, rtt: Duration) -> bool {
-        self.min_rtt().is_some_and(|min| rtt > min + min / 4 + REPORT_DELAY)
+    fn bdp(&self) -> f64 {
+        self.taken().unwrap_or(0.0) * self.trip().unwrap_or_default().as_secs_f64()
+    }
+
+    fn advance(&mut self, now: Duration, in_flight: usize) {
+        let drained = in_flight as f64 <= self.bdp();
+        if self.phase == Phase::Drain && drained {
+            self.phase = Phase::Cruise;
+            self.enter(2, now);
+        }
+        let (at, since, before) = self.cycle;
+        let rtt = self.min_rtt().unwrap_or_default().max(SLACK);
+        let over = now >= since + rtt || (CYCLE[at] < 1.0 && drained);
+        if self.phase != Phase::Cruise || !over {
+            return;
+        }
+        // A probe goes on for as long as the path takes more: a link that recovers is followed at once.
+        let more = CYCLE[at] > 1.0 && self.bytes_per_second().is_some_and(|rate| rate > GREW * before);
+        self.enter(if more { at } else { (at + 1) % CYCLE.len() }, now);
+    }
+
+    fn enter(&mut self, at: usize, now: Duration) {
+        self.cycle = (at, now, self.bytes_per_second().unwrap_or(0.0));
+    }
+
+    /// Whether the least delay of a round shows a queue on the path, beyond what jitter adds: both the round trip, which knows one
+    /// clock only, and the one-way delay, in which the way back of the reports has no part.
+    fn is_queued(&self, round: &Round) -> bool {
+        let (Some(rtt), Some(delay)) = (round.min_rtt, round.min_delay) else { return false };
+        let (Some(min_rtt), Some(min_delay)) = (self.min_rtt(), self.min_delay) else { return false };
+        let longer = Duration::from_micros(beyond(delay, min_delay).max(0).unsigned_abs().into());
+        longer.min(rtt.saturating_sub(min_rtt)) > min_rtt / 4 + SLACK + self.jitter()
+    }
+
+    fn gain(&self) -> f64 {
+        match self.phase {
+            Phase::Startup => STARTUP_GAIN,
+            Phase::Drain => 1.0 / STARTUP_GAIN,
+            Phase::Cruise => CYCLE[self.cycle.0],
+        }
     }
 
     /// Bytes per second that the pacer lets go.
     pub fn pacing(&self) -> f64 {
-        let gain = match self.phase {
-            Phase::Startup => STARTUP_GAIN,
-            Phase::Drain => 1.0 / STARTUP_GAIN,
-            Phase::Cruise => CYCLE[self.cycle.0],
-        };
-        let rate = self.bytes_per_second().unwrap_or(0.0);
+        let rate = self.gain() * self.taken().unwrap_or(0.0);
         // Until the path was full once, what it delivered is what it was asked for: the initial window goes at once.
         let rtt = self.min_rtt().unwrap_or(Duration::from_millis(10)).max(Duration::from_micros(100));
         let initial = if self.phase == Phase::Startup { INITIAL_WINDOW / rtt.as_secs_f64() } else { 1000.0 };
-        (gain * rate).max(initial)
+        rate.max(initial)
     }
-}
-
-/// The published equations: what `fsat` adds to them is the rest of this file's.
-fn unlimited() -> FsAt {
-    FsAt::new(Additions::PAPER, Duration::ZERO, MAX_WINDOW)
 }
 
 impl Default for Rate {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+/// By how much one delay, µs, with a clock's unknown offset, is longer than another.
+fn beyond(delay: u32, other: u32) -> i32 {
+    delay.wrapping_sub(other).cast_signed()
+}
+
+fn least(known: Option<u32>, delay: u32) -> u32 {
+    known.filter(|known| beyond(delay, *known) >= 0).unwrap_or(delay)
+}
+
+/// The greatest of what was measured in the last rounds.
+#[derive(Debug, Default)]
+struct Greatest(VecDeque<(u64, f64)>);
+
+impl Greatest {
+    fn get(&self) -> Option<f64> {
+        self.0.front().map(|m| m.1)
+    }
+
+    fn add(&mut self, round: u64, value: f64) {
+        while self.0.back().is_some_and(|m| m.1 <= value) {
+            self.0.pop_back();
+        }
+        self.0.push_back((round, value));
+    }
+
+    /// Forgets what is older than `memory` rounds, but for the newest.
+    fn forget(&mut self, round: u64, memory: u64) {
+        while self.0.len() > 1 && self.0.front().is_some_and(|m| m.0 + memory < round) {
+            self.0.pop_front();
+        }
+    }
+}
+
+/// So many packets make a share.
+const MEASURED: u32 = 16;
+
+/// A share of packets, over about the last hundred.
+#[derive(Clone, Copy, Debug, Default)]
+struct Share {
+    value: f64,
+    packets: u32,
+}
+
+impl Share {
+    fn add(&mut self, is: bool) {
+        self.packets = (self.packets + 1).min(128);
+        self.value += (f64::from(u8::from(is)) - self.value) / f64::from(self.packets.max(MEASURED));
+    }
+
+    fn get(self) -> f64 {
+        self.value
     }
 }

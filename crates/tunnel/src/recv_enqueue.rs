@@ -1,18 +1,12 @@
-//! RecvEnqueue: what one path received, what is fed back about it, and which gaps in the order it has passed.
+//! RecvEnqueue: what one path received, and what is fed back about it.
 
 use std::collections::VecDeque;
-use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use crate::frame::{Delay, MAX_RANGES, Report};
 
 /// Ranges of received sequences that are remembered, more than one report holds.
 const MEMORY: usize = 2 * MAX_RANGES;
-/// A path that reorders by more than this many packets is taken to have lost them.
-const MAX_MARGIN: u64 = 1024;
-/// Packets that may be late before a path has shown how much it reorders (as TCP's three duplicate ACKs).
-const FIRST_MARGIN: u64 = 3;
-
 /// A clock's low 32 bits in µs.
 pub fn micros(t: Duration) -> u32 {
     t.as_micros() as u32
@@ -30,11 +24,6 @@ pub struct Received {
     first_unreported: Option<Duration>,
     delay: DelaySum,
     last_delay: Option<u32>,
-    margin: u64,
-    settled: Option<u64>,
-    /// Path sequence and the order sequence below which it says that all was sent, not yet settled.
-    marks: VecDeque<(u64, u64)>,
-    passed: u64,
 }
 
 impl Default for Received {
@@ -48,10 +37,6 @@ impl Default for Received {
             first_unreported: None,
             delay: DelaySum::default(),
             last_delay: None,
-            margin: FIRST_MARGIN,
-            settled: None,
-            marks: VecDeque::new(),
-            passed: 0,
         }
     }
 }
@@ -62,9 +47,6 @@ impl Received {
     ///
     /// True if none with a larger sequence came before.
     pub fn handle_packet(&mut self, now: Duration, sequence: u64, bytes: usize, reportable: bool) -> bool {
-        if let Some(&(_, largest)) = self.ranges.front() {
-            self.measure_reordering(largest, sequence);
-        }
         let newest = self.ranges.front().is_none_or(|&(_, largest)| sequence > largest);
         if newest {
             self.arrival = now;
@@ -76,7 +58,6 @@ impl Received {
             self.unreported += 1;
             self.first_unreported.get_or_insert(now);
         }
-        self.settle();
         newest
     }
 
@@ -90,21 +71,6 @@ impl Received {
     /// The one-way delay of the last packet that carried its sender's clock: the receiver's clock minus that, wrapping.
     pub fn last_delay(&self) -> Option<u32> {
         self.last_delay
-    }
-
-    /// The packet says that every order sequence below `order` given to this path was sent on it before.
-    pub fn handle_mark(&mut self, sequence: u64, order: u64) {
-        let at = self.marks.iter().rposition(|m| m.0 < sequence).map_or(0, |i| i + 1);
-        self.marks.insert(at, (sequence, order));
-        if self.marks.len() > 2 * MAX_MARGIN as usize {
-            self.marks.pop_front();
-        }
-        self.settle();
-    }
-
-    /// Every order sequence below this that was given to this path has arrived or is taken to be lost.
-    pub fn passed(&self) -> u64 {
-        self.passed
     }
 
     /// Packets that arrived since the last report, and when the first of them did.
@@ -141,15 +107,6 @@ impl Received {
         })
     }
 
-    /// A late packet raises the margin to its displacement; 256 packets in order lower it by one.
-    fn measure_reordering(&mut self, largest: u64, sequence: u64) {
-        if sequence < largest {
-            self.margin = self.margin.max(largest - sequence + 1).min(MAX_MARGIN);
-        } else if self.packets.is_multiple_of(256) {
-            self.margin = (self.margin - 1).max(FIRST_MARGIN);
-        }
-    }
-
     fn add(&mut self, sequence: u64) {
         // Nearly always the first range grows; a late packet is found near the front.
         let at = self.ranges.iter().position(|r| r.0 <= sequence + 1).unwrap_or(self.ranges.len());
@@ -172,22 +129,6 @@ impl Received {
                 self.ranges[upper].0 = l.0;
                 self.ranges.remove(upper + 1);
             }
-        }
-    }
-
-    /// Moves the settled sequence on: contiguously, and over holes that the margin leaves behind.
-    fn settle(&mut self) {
-        let Some(&(low, largest)) = self.ranges.front() else { return };
-        let mut settled = self.settled.unwrap_or_else(|| self.ranges.back().map_or(low, |r| r.0));
-        settled = settled.max(largest.saturating_sub(self.margin));
-        let inside: Option<RangeInclusive<u64>> =
-            self.ranges.iter().find(|r| r.0 <= settled + 1).map(|r| r.0..=r.1);
-        self.settled = Some(inside.map_or(settled, |r| settled.max(*r.end())));
-        while let Some(&(sequence, order)) = self.marks.front()
-            && Some(sequence) <= self.settled
-        {
-            self.passed = self.passed.max(order);
-            self.marks.pop_front();
         }
     }
 }
@@ -248,34 +189,6 @@ mod tests {
         let d = r.report(now, 0).unwrap().delay;
         assert_eq!((d.samples, d.min, d.mean_over_min, d.max_over_min), (3, 4u32.wrapping_sub(8), 6, 12));
         assert_eq!(r.report(now, 0).unwrap().delay.samples, 0);
-    }
-
-    #[test]
-    fn a_path_passes_a_gap_only_beyond_its_margin() {
-        let mut r = Received::default();
-        receive(&mut r, &[0]);
-        r.handle_mark(0, 10);
-        assert_eq!(r.passed(), 10);
-        // Sequence 1 is missing: what follows does not pass until the margin is behind.
-        for s in 2..=3 {
-            receive(&mut r, &[s]);
-            r.handle_mark(s, 20 + s);
-        }
-        assert_eq!(r.passed(), 10);
-        receive(&mut r, &[4]);
-        r.handle_mark(4, 24);
-        assert_eq!(r.passed(), 24, "1 is three behind 4: lost");
-    }
-
-    #[test]
-    fn a_path_that_reorders_more_is_waited_for_longer() {
-        let mut r = Received::default();
-        receive(&mut r, &[0, 9, 1, 2, 3, 4, 5, 6, 7, 8, 10]);
-        receive(&mut r, &[12, 13, 14, 15]);
-        r.handle_mark(15, 99);
-        assert_eq!(r.passed(), 0);
-        receive(&mut r, &[11]);
-        assert_eq!(r.passed(), 99);
     }
 
     proptest! {

@@ -1,10 +1,12 @@
 //! What one path has in flight, what of it was lost, and when the path is taken to be silent.
 //!
-//! Loss is told per path, by its own sequence (RFC 9002 §6.1 in spirit): a packet is lost when one sent enough packets
-//! later has arrived. How many are enough adapts: a packet that arrives after it was declared lost raises the threshold to
-//! its displacement (RFC 8985 §6.2). A path on which data is overdue, and from which nothing has come back for its probe
-//! time-out, is silent: what is overdue is handed back, the oldest first, and the path gets nothing but probes until it
-//! answers. One probe that is not reported only puts it in doubt: the report may have been lost elsewhere.
+//! Loss is told per path, by its own sequence (RFC 9002 §6.1 in spirit): a packet is lost when one sent three packets later has
+//! arrived, or one sent later at all a quarter of a round trip ago (RFC 8985 §6.2). On a path that has been seen to reorder
+//! only the time counts, and more of it: as much as the path reorders by, which is forgotten by halves.
+//!
+//! A path on which data is overdue, and from which nothing has come back for its probe time-out, is silent: what is in flight
+//! is handed back, and the path gets nothing but probes until it answers. A packet or two that are not reported only put it in
+//! doubt: they may be lost, or the report elsewhere.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -13,13 +15,19 @@ use crate::frame::Report;
 use crate::rate::{Rate, Snapshot};
 
 /// RFC 9002 §6.1.1.
-const FIRST_THRESHOLD: u64 = 3;
-const MAX_THRESHOLD: u64 = 1024;
-/// A report waits at most this long at the receiver, with its timers' slack.
-const REPORT_DELAY: Duration = Duration::from_millis(30);
-/// More than that beyond what is expected, and a packet is overdue.
-const LATE: Duration = Duration::from_millis(100);
-const MIN_VARIATION: Duration = Duration::from_millis(30);
+const THRESHOLD: u64 = 3;
+/// By how much a path reorders halves each so many round trips in which it does not (RFC 8985 §6.2 forgets after as many).
+const FORGET_REORDERING: u32 = 16;
+/// Less is no reordering.
+const LEAST_REORDERING: Duration = Duration::from_millis(1);
+/// Reports are not later than expected by less.
+const MIN_VARIATION: Duration = Duration::from_millis(10);
+/// Who says that a report waited for longer is not believed that the round trip was shorter than any.
+const USUAL_WAIT: Duration = Duration::from_millis(30);
+/// So many packets overdue, and the path is silent.
+const MANY: usize = 3;
+/// A path that was silent for less is what it was.
+const SHORT_SILENCE: Duration = Duration::from_secs(1);
 /// Before a round trip was measured.
 const INITIAL_RTT: Duration = Duration::from_millis(333);
 /// A silent path is probed at least this often.
@@ -31,7 +39,9 @@ const LARGE: u32 = 1280 + 12 + 44;
 const SWALLOWED: u32 = 8;
 const SWALLOWED_FOR: Duration = Duration::from_millis(300);
 /// What a path forgets of packets that nothing was heard of.
-const MAX_TRACKED: usize = 1 << 16;
+const MAX_TRACKED: usize = 1 << 18;
+/// Lost packets are remembered until so many later ones have arrived, for they may yet come.
+const REMEMBERED: u64 = 1024;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -108,14 +118,9 @@ impl Rtt {
         self.smoothed
     }
 
-    /// What is not reported for this long is lost (RFC 9002 §6.2.1).
-    fn probe_timeout(&self) -> Duration {
-        self.smoothed.unwrap_or(INITIAL_RTT) + self.patience()
-    }
-
-    /// How much later than expected a report may come.
-    fn patience(&self) -> Duration {
-        (self.variation * 4).max(MIN_VARIATION) + REPORT_DELAY
+    /// What takes longer is late (RFC 6298 §2.3).
+    fn timeout(&self) -> Duration {
+        self.smoothed.unwrap_or(INITIAL_RTT) + (self.variation * 4).max(MIN_VARIATION)
     }
 }
 
@@ -128,8 +133,13 @@ pub struct Sent {
     largest_acked: Option<u64>,
     /// When that was sent, and when it arrived by the receiver's clock, µs.
     newest: (Duration, u32),
-    threshold: u64,
+    /// How long ago that was sent when it was reported.
+    newest_age: Duration,
+    /// By how much the path reorders, and when it was last seen to or was forgotten.
+    reordering: (Duration, Duration),
     rtt: Rtt,
+    /// The same with what reports wait for, of the oldest packet in each.
+    age: Rtt,
     /// The oldest packet in flight, or where to look for it.
     oldest: u64,
     /// When something was last acknowledged, or sent while nothing was in flight.
@@ -139,6 +149,7 @@ pub struct Sent {
     /// Probes wanted since the path fell silent, when that was, and when the next is due.
     silent: u32,
     silent_since: Duration,
+    silence_ended: Duration,
     next_probe: Duration,
     /// Since the silence began, something sent before it was acknowledged: the path was slow, not dead (as F-RTO has it,
     /// RFC 5682), and still is what it was.
@@ -160,13 +171,16 @@ impl Default for Sent {
             in_flight: 0,
             largest_acked: None,
             newest: (Duration::ZERO, 0),
-            threshold: FIRST_THRESHOLD,
+            newest_age: Duration::ZERO,
+            reordering: (Duration::ZERO, Duration::ZERO),
             rtt: Rtt::default(),
+            age: Rtt::default(),
             oldest: 0,
             last_progress: Duration::ZERO,
             in_doubt: false,
             silent: 0,
             silent_since: Duration::ZERO,
+            silence_ended: Duration::ZERO,
             next_probe: Duration::ZERO,
             was_slow: false,
             sent_packets: 0,
@@ -221,7 +235,7 @@ impl Sent {
 
     /// The receiver's report about this path.
     pub fn handle_report(&mut self, now: Duration, report: &Report, out: &mut Outcome) {
-        let (mut acked, mut largest) = (0, None);
+        let (mut acked, mut largest, mut oldest) = (0, None, None);
         for range in &report.ranges {
             let low = (*range.start()).max(self.base);
             let high = (*range.end()).min(self.next_sequence().wrapping_sub(1));
@@ -229,7 +243,7 @@ impl Sent {
                 continue;
             }
             for sequence in low..=high {
-                acked += self.ack(sequence, out);
+                acked += self.ack(now, sequence, &mut oldest, out);
             }
             if out.progress && largest.is_none() {
                 largest = Some(high);
@@ -238,30 +252,34 @@ impl Sent {
         if let Some(sequence) = largest.filter(|_| out.progress) {
             self.progress(now, report, sequence, acked);
         }
-        self.detect_lost(out);
+        if let Some(at) = oldest.filter(|at| *at >= self.silence_ended) {
+            self.age.add(now.saturating_sub(at));
+        }
+        self.detect_lost(now, out);
         self.find_oldest();
         self.forget();
     }
 
-    /// What has been in flight for longer than the probe time-out is handed back as lost, and the path is silent; or, if it
-    /// was one probe only, whose report may have been lost elsewhere, in doubt. True if it should be probed (again).
+    /// What is overdue is handed back as lost, and the path is in doubt or, if that was much or it was in doubt already, silent:
+    /// then all that is in flight. True if it should be probed (again).
     pub fn handle_timeout(&mut self, now: Duration, out: &mut Outcome) -> bool {
-        let mut falls_silent = false;
-        if self.overdue_at().is_some_and(|t| t <= now) {
-            let data = self.lose_overdue(now, out);
-            let in_doubt = std::mem::replace(&mut self.in_doubt, true);
-            falls_silent = self.silent == 0 && (data || in_doubt);
-            if self.silent == 0 && !falls_silent {
+        self.detect_lost(now, out);
+        let overdue = self.overdue_at().is_some_and(|t| t <= now);
+        if self.silent == 0 && overdue {
+            let lost = self.lose_overdue(now, out);
+            if !std::mem::replace(&mut self.in_doubt, true) && lost < MANY {
                 return true;
             }
-        }
-        if falls_silent {
             (self.silent_since, self.was_slow) = (now, false);
+            self.abandon(out);
         } else if self.silent == 0 || now < self.next_probe {
+            if overdue {
+                self.lose_overdue(now, out);
+            }
             return false;
         }
         self.silent = self.silent.saturating_add(1);
-        let backoff = self.rtt.probe_timeout() * (1 << self.silent.min(6));
+        let backoff = self.age.timeout() * (1 << self.silent.min(6));
         self.next_probe = now + backoff.min(MAX_PROBE_INTERVAL);
         true
     }
@@ -277,7 +295,8 @@ impl Sent {
     pub fn handle_move(&mut self, now: Duration, same_host: bool, out: &mut Outcome) {
         self.abandon(out);
         if !same_host {
-            self.rtt = Rtt::default();
+            (self.rtt, self.age) = (Rtt::default(), Rtt::default());
+            self.reordering = (Duration::ZERO, Duration::ZERO);
             self.rate.handle_move();
         }
         self.silent = 0;
@@ -287,33 +306,38 @@ impl Sent {
     /// When [`handle_timeout`](Self::handle_timeout) has something to do.
     pub fn poll_timeout(&self) -> Option<Duration> {
         let probe = (self.silent > 0).then_some(self.next_probe);
-        self.overdue_at().into_iter().chain(probe).min()
+        self.overdue_at().into_iter().chain(probe).chain(self.lost_at()).min()
     }
 
-    /// How long from now a report on what is sent now should take at most, as the path was at its best of late: what was
-    /// smoothed over an outage would say as long as that.
+    /// How long from now a report on what is sent now should take at most.
     pub fn report_expected_in(&self) -> Duration {
-        (self.least_rtt() + self.rate.transmit_time(self.in_flight)) * 3 / 2 + LATE
+        self.age.timeout()
     }
 
     /// Whether something is in flight, and nothing was reported for longer than that takes: the path may have died.
     pub fn is_late(&self, now: Duration) -> bool {
         let since = self.oldest().map(|oldest| oldest.at.max(self.last_progress));
-        since.is_some_and(|since| now > since + self.least_rtt() * 3 / 2 + LATE / 2)
-    }
-
-    fn least_rtt(&self) -> Duration {
-        self.rate.min_rtt().or(self.rtt.smoothed()).unwrap_or(INITIAL_RTT)
+        since.is_some_and(|since| now > since + self.age.timeout())
     }
 
     /// When the oldest packet in flight is to be given up: not while others are acknowledged, for it may yet be.
     fn overdue_at(&self) -> Option<Duration> {
-        let overdue = self.oldest()?.at + self.rtt.probe_timeout();
-        Some(if self.silent > 0 {
-            overdue
-        } else {
-            overdue.max(self.last_progress + self.rtt.probe_timeout())
-        })
+        let at = self.oldest()?.at;
+        Some(if self.silent > 0 { at } else { at.max(self.last_progress) } + self.probe_timeout())
+    }
+
+    fn probe_timeout(&self) -> Duration {
+        self.age.timeout() + MIN_VARIATION
+    }
+
+    /// When the oldest packet in flight is lost, for one that was sent later has arrived: later than that by more than the path
+    /// reorders by, or a quarter of a round trip (RFC 8985 §6.2).
+    fn lost_at(&self) -> Option<Duration> {
+        let overtaken = self.largest_acked.is_some_and(|largest| self.oldest < largest);
+        let oldest = self.oldest().filter(|_| overtaken)?;
+        let (reordering, _) = self.reordering;
+        let patience = reordering.max(self.rtt.smoothed().unwrap_or(INITIAL_RTT) / 4);
+        Some(oldest.at + self.newest_age + patience)
     }
 
     /// Whether nothing has come back for a probe time-out.
@@ -351,14 +375,13 @@ impl Sent {
         (self.sent_packets, self.sent_bytes, self.lost_packets)
     }
 
-    /// True if there was data among it.
-    fn lose_overdue(&mut self, now: Duration, out: &mut Outcome) -> bool {
-        let timeout = self.rtt.probe_timeout();
-        let mut data = false;
+    /// How many packets of data there were among it.
+    fn lose_overdue(&mut self, now: Duration, out: &mut Outcome) -> usize {
+        let timeout = self.probe_timeout();
+        let mut data = 0;
         while let Some(packet) = self.oldest().filter(|p| p.at + timeout <= now) {
-            data |= packet.order.is_some();
-            self.lose((self.oldest - self.base) as usize, out);
-            self.find_oldest();
+            data += usize::from(packet.order.is_some());
+            self.lose_oldest(out);
         }
         data
     }
@@ -375,7 +398,13 @@ impl Sent {
         self.oldest += behind.take_while(|p| !counts(p)).count() as u64;
     }
 
-    fn ack(&mut self, sequence: u64, out: &mut Outcome) -> usize {
+    fn ack(
+        &mut self,
+        now: Duration,
+        sequence: u64,
+        oldest: &mut Option<Duration>,
+        out: &mut Outcome,
+    ) -> usize {
         let packet = &mut self.packets[(sequence - self.base) as usize];
         let was = std::mem::replace(&mut packet.state, State::Acked);
         if was == State::Acked {
@@ -390,13 +419,20 @@ impl Sent {
         out.progress = true;
         out.confirmed.extend(packet.order.take());
         out.probed.extend(packet.probed.take());
+        let (at, snapshot) = (packet.at, packet.snapshot);
         if was == State::Lost {
             self.lost_packets -= 1;
-            let displaced = self.largest_acked.unwrap_or(0).saturating_sub(sequence) + 1;
             if self.silent == 0 {
-                self.threshold = self.threshold.max(displaced).min(MAX_THRESHOLD);
+                let late = now.saturating_sub(at).saturating_sub(self.newest_age);
+                let most = self.rtt.smoothed().unwrap_or(INITIAL_RTT);
+                self.reordering =
+                    (self.reordering.0.max(late).clamp(LEAST_REORDERING, most.max(LEAST_REORDERING)), now);
             }
             return 0;
+        }
+        if bytes > 0 {
+            *oldest = Some(oldest.map_or(at, |oldest| oldest.min(at)));
+            self.rate.handle_fate(&snapshot, false);
         }
         self.in_flight -= bytes;
         bytes
@@ -406,35 +442,36 @@ impl Sent {
         let packet = &self.packets[(sequence - self.base) as usize];
         let waited = Duration::from_micros(u64::from(report.report_delay));
         // By the peer's clock, which may have been set meanwhile, or lie.
-        let waited = Some(waited).filter(|w| *w <= REPORT_DELAY);
-        let rtt = waited.map(|waited| now.saturating_sub(packet.at).saturating_sub(waited));
+        let least = self.rate.min_rtt().filter(|_| waited > USUAL_WAIT).unwrap_or_default();
+        let rtt = now.saturating_sub(packet.at).saturating_sub(waited).max(least);
         let snapshot = packet.snapshot;
         let is_new = self.largest_acked.is_none_or(|l| sequence > l);
         let at = packet.at;
         let arrived_late = self.grown(at, report.arrival);
         if is_new {
             (self.largest_acked, self.newest) = (Some(sequence), (at, report.arrival));
+            self.newest_age = now.saturating_sub(at);
+            self.forget_reordering(now);
         }
         let before_silence = self.silent > 0 && at < self.silent_since;
-        if before_silence && now > at + arrived_late + self.rtt.probe_timeout() {
+        if before_silence && now > at + arrived_late + self.probe_timeout() {
             // It was the report that took long. What it tells was so before the silence.
-            self.rate.handle_acked_late(now, acked, self.in_flight);
+            self.rate.handle_acked_late(now, acked);
             return;
         }
         if std::mem::take(&mut self.silent) > 0 {
-            // The round trips of what was sent into the silence say when it ended, not how long the path is.
-            self.rtt = Rtt::default();
-            if !std::mem::take(&mut self.was_slow) {
+            self.silence_ended = now;
+            if !std::mem::take(&mut self.was_slow) && now > self.silent_since + SHORT_SILENCE {
                 self.rate.restart();
             }
         }
         (self.last_progress, self.in_doubt) = (now, false);
-        match rtt.filter(|_| is_new) {
-            Some(rtt) => {
-                self.rtt.add(rtt);
-                self.rate.handle_acked(now, acked, &snapshot, report.arrival, rtt, self.in_flight);
-            }
-            None => self.rate.handle_acked_late(now, acked, self.in_flight),
+        // The round trips of what was sent into a silence say when it ended, not how long the path is.
+        if is_new && at >= self.silence_ended {
+            self.rtt.add(rtt);
+            self.rate.handle_acked(now, acked, &snapshot, report.arrival, rtt, self.in_flight);
+        } else {
+            self.rate.handle_acked_late(now, acked);
         }
     }
 
@@ -450,12 +487,36 @@ impl Sent {
         }
     }
 
-    fn detect_lost(&mut self, out: &mut Outcome) {
-        let Some(largest) = self.largest_acked else { return };
-        let below = (largest + 1).saturating_sub(self.threshold).saturating_sub(self.base) as usize;
-        for i in 0..below.min(self.packets.len()) {
-            self.lose(i, out);
+    fn forget_reordering(&mut self, now: Duration) {
+        let (by, at) = self.reordering;
+        let rtt = self.rtt.smoothed().unwrap_or(INITIAL_RTT);
+        if !by.is_zero() && now > at + FORGET_REORDERING * rtt {
+            let by = Some(by / 2).filter(|by| *by >= LEAST_REORDERING);
+            self.reordering = (by.unwrap_or_default(), now);
         }
+    }
+
+    fn detect_lost(&mut self, now: Duration, out: &mut Outcome) {
+        let Some(largest) = self.largest_acked else { return };
+        self.find_oldest();
+        while self.oldest().is_some() && self.oldest < largest {
+            let counted = self.reordering.0.is_zero() && self.oldest + THRESHOLD <= largest;
+            let lost = counted || self.lost_at().is_some_and(|due| due <= now);
+            if !lost {
+                return;
+            }
+            self.lose_oldest(out);
+        }
+    }
+
+    /// The oldest in flight is lost, as packets are on any path.
+    fn lose_oldest(&mut self, out: &mut Outcome) {
+        let at = (self.oldest - self.base) as usize;
+        if let Some(packet) = self.packets.get(at).filter(|_| self.silent == 0) {
+            self.rate.handle_fate(&packet.snapshot, true);
+        }
+        self.lose(at, out);
+        self.find_oldest();
     }
 
     fn lose(&mut self, i: usize, out: &mut Outcome) {
@@ -476,7 +537,7 @@ impl Sent {
 
     /// Forgets what is settled, but remembers losses for a while, to notice those that were none.
     fn forget(&mut self) {
-        let keep = self.largest_acked.unwrap_or(0).saturating_sub(MAX_THRESHOLD);
+        let keep = self.largest_acked.unwrap_or(0).saturating_sub(REMEMBERED);
         while let Some(first) = self.packets.front() {
             let done = first.state == State::Acked || (first.state == State::Lost && self.base < keep);
             if !done {
@@ -528,53 +589,80 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_reorders_is_given_more_time() {
+    fn a_path_that_reorders_is_told_by_time_until_it_has_not_for_long() {
         let mut s = Sent::default();
         send(&mut s, 0, 20);
         assert_eq!(report(&mut s, 20, &[(1, 5)]).lost, [0]);
-        let out = report(&mut s, 21, &[(0, 5)]);
+        let out = report(&mut s, 25, &[(0, 5)]);
         assert_eq!((out.confirmed, s.totals().2), (vec![0], 0));
-        assert_eq!(report(&mut s, 22, &[(7, 11), (0, 5)]).lost, []);
-        assert_eq!(report(&mut s, 22, &[(7, 12), (0, 5)]).lost, [6]);
+        // Late once: later ones that arrived do not count, but the time since.
+        assert_eq!(report(&mut s, 26, &[(7, 12), (0, 5)]).lost, []);
+        let mut out = Outcome::default();
+        let due = s.poll_timeout().unwrap();
+        assert!(due > 30 * MS && due < 36 * MS, "{due:?}");
+        s.handle_timeout(due, &mut out);
+        assert_eq!(out.lost, [6]);
+        for t in 2..200 {
+            send(&mut s, 20 * t, 1);
+            let last = s.next_sequence() - 1;
+            report(&mut s, 20 * t + 20, &[(7, last), (0, 5)]);
+        }
+        let next = s.next_sequence();
+        send(&mut s, 5000, 5);
+        assert_eq!(report(&mut s, 5020, &[(next + 1, next + 4), (7, next - 1), (0, 5)]).lost, [next]);
     }
 
     #[test]
     fn silence_hands_everything_back_and_ends_with_an_answer() {
         let mut s = Sent::default();
-        send(&mut s, 0, 3);
+        send(&mut s, 0, 4);
         report(&mut s, 20, &[(0, 0)]);
         let timeout = s.poll_timeout().unwrap();
+        send(&mut s, 30, 1);
         let mut out = Outcome::default();
         assert!(!s.handle_timeout(timeout - MS, &mut out));
         assert!(s.handle_timeout(timeout, &mut out));
-        assert_eq!((&out.lost[..], s.in_flight(), s.is_silent()), (&[1, 2][..], 0, true));
+        assert_eq!((&out.lost[..], s.in_flight(), s.is_silent()), (&[1, 2, 3, 4][..], 0, true));
         let again = s.poll_timeout().unwrap();
         assert!(again > timeout && again <= timeout + MAX_PROBE_INTERVAL);
-        assert_eq!(report(&mut s, 900, &[(0, 2)]).confirmed, [1, 2]);
+        assert_eq!(report(&mut s, 900, &[(0, 4)]).confirmed, [1, 2, 3, 4]);
         assert!(!s.is_silent());
     }
 
-    /// What a path is taken to carry before it falls silent with two packets under way, and after a report of `ranges`.
+    #[test]
+    fn a_packet_or_two_that_are_not_reported_put_a_path_in_doubt_and_no_more() {
+        let mut s = Sent::default();
+        send(&mut s, 0, 3);
+        report(&mut s, 20, &[(0, 0)]);
+        let mut out = Outcome::default();
+        assert!(s.handle_timeout(s.poll_timeout().unwrap(), &mut out));
+        assert_eq!((&out.lost[..], s.is_silent()), (&[1, 2][..], false));
+        s.handle_sent(100 * MS, 50, Content::Probe(None));
+        assert!(s.handle_timeout(s.poll_timeout().unwrap(), &mut out));
+        assert!(s.is_silent());
+    }
+
+    /// What a path is taken to carry before it falls silent with three packets under way, and after a report of `ranges`.
     fn rates_around_a_silence(ranges: &[(u64, u64)]) -> (f64, f64) {
         let mut s = Sent::default();
         send(&mut s, 0, 3);
         report(&mut s, 20, &[(0, 0)]);
-        send(&mut s, 20, 3);
+        send(&mut s, 20, 4);
         report(&mut s, 40, &[(0, 3)]);
         let before = s.rate.bytes_per_second().unwrap();
         let mut out = Outcome::default();
         assert!(s.handle_timeout(s.poll_timeout().unwrap(), &mut out));
-        s.handle_sent(500 * MS, 50, Content::Probe(None));
-        report(&mut s, 900, ranges);
+        s.handle_sent(1500 * MS, 50, Content::Probe(None));
+        report(&mut s, 1900, ranges);
         assert!(!s.is_silent());
         (before, s.rate.bytes_per_second().unwrap_or(0.0))
     }
 
     #[test]
     fn a_path_that_was_dead_is_measured_anew_and_one_that_was_slow_is_not() {
-        let (before, after) = rates_around_a_silence(&[(6, 6), (0, 3)]);
+        let (before, after) = rates_around_a_silence(&[(7, 7), (0, 3)]);
         assert!(after < before / 10.0, "{after} of {before}");
-        let (before, after) = rates_around_a_silence(&[(0, 6)]);
+        let (before, after) = rates_around_a_silence(&[(0, 7)]);
         assert_eq!(after, before);
     }
 
@@ -584,7 +672,7 @@ mod tests {
         let mut s = Sent::default();
         send(&mut s, 0, 1);
         report(&mut s, 20, &[(0, 0)]);
-        send(&mut s, 30, 2);
+        send(&mut s, 30, 3);
         let falls_silent = s.poll_timeout().unwrap();
         assert!(s.handle_timeout(falls_silent, &mut Outcome::default()) && s.is_silent());
         let late = Report { arrival: (30 + transit) * 1000, ranges: vec![0..=1], ..Report::default() };

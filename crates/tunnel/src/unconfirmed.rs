@@ -9,8 +9,11 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
-/// A packet older than this is not sent again: its sender has sent it again itself (RFC 6298 §2.4: one second).
+/// A packet older than this, and than [`ROUNDS`] round trips, is not sent again: its sender has sent it again itself (RFC 6298 §2.4:
+/// one second).
 pub const DEADLINE: Duration = Duration::from_secs(1);
+/// On paths whose round trip is longer, what is lost is found out only after one.
+pub const ROUNDS: u32 = 3;
 
 /// So many packets are followed at most; the oldest is given up for a further one.
 const MAX_SLOTS: usize = 1 << 18;
@@ -19,6 +22,8 @@ const MAX_SLOTS: usize = 1 << 18;
 struct Slot {
     /// `None` once confirmed or given up, or where nothing is repeated.
     packet: Option<Vec<u8>>,
+    /// How far before it the packet is that it must not overtake.
+    behind: u16,
     done: bool,
     sent: Duration,
     /// Copies in flight.
@@ -46,6 +51,7 @@ pub struct Unconfirmed {
     bytes: usize,
     max_bytes: usize,
     repeat: bool,
+    deadline: Duration,
     given_up: u64,
     resent: u64,
 }
@@ -60,6 +66,7 @@ impl Unconfirmed {
             bytes: 0,
             max_bytes,
             repeat,
+            deadline: DEADLINE,
             given_up: 0,
             resent: 0,
         }
@@ -85,6 +92,11 @@ impl Unconfirmed {
         self.repeat = repeat;
     }
 
+    /// The round trip of the slowest path in use is `rtt`.
+    pub fn set_rtt(&mut self, rtt: Duration) {
+        self.deadline = DEADLINE.max(ROUNDS * rtt);
+    }
+
     /// Whether there is no room for another packet.
     pub fn is_full(&self) -> bool {
         self.bytes >= self.max_bytes
@@ -101,10 +113,10 @@ impl Unconfirmed {
     }
 
     /// A packet goes out for the first time, under the sequence [`next`](Self::next).
-    pub fn push(&mut self, now: Duration, packet: Vec<u8>, way: Way) {
+    pub fn push(&mut self, now: Duration, behind: u16, packet: Vec<u8>, way: Way) {
         let packet = self.repeat.then_some(packet);
         self.bytes += packet.as_ref().map_or(0, Vec::len);
-        self.slots.push_back(Slot { packet, done: false, sent: now, copies: 1, way });
+        self.slots.push_back(Slot { packet, behind, done: false, sent: now, copies: 1, way });
         if self.slots.len() > MAX_SLOTS {
             self.give_up(self.base);
         }
@@ -126,12 +138,13 @@ impl Unconfirmed {
 
     /// A copy is taken to be lost: the last one in flight puts the packet up to be sent again, or gives it up.
     pub fn handle_lost(&mut self, now: Duration, order: u64) {
+        let deadline = self.deadline;
         let Some(slot) = self.slot(order).filter(|s| !s.done) else { return };
         slot.copies = slot.copies.saturating_sub(1);
         if slot.copies > 0 {
             return;
         }
-        if slot.packet.is_none() || now >= slot.sent + DEADLINE {
+        if slot.packet.is_none() || now >= slot.sent + deadline {
             self.give_up(order);
         } else {
             self.resends.insert(order);
@@ -158,8 +171,9 @@ impl Unconfirmed {
 
     /// Gives up what has waited too long to be sent again.
     pub fn handle_timeout(&mut self, now: Duration) {
+        let deadline = self.deadline;
         while let Some(order) = self.front_resend() {
-            if self.slot(order).is_some_and(|s| now < s.sent + DEADLINE) {
+            if self.slot(order).is_some_and(|s| now < s.sent + deadline) {
                 return;
             }
             self.give_up(order);
@@ -169,7 +183,7 @@ impl Unconfirmed {
     /// When [`handle_timeout`](Self::handle_timeout) has something to do.
     pub fn poll_timeout(&self) -> Option<Duration> {
         let order = *self.resends.first()?;
-        self.slots.get(order.checked_sub(self.base)? as usize).map(|s| s.sent + DEADLINE)
+        self.slots.get(order.checked_sub(self.base)? as usize).map(|s| s.sent + self.deadline)
     }
 
     /// Whether something waits to be sent again.
@@ -182,11 +196,21 @@ impl Unconfirmed {
         self.resends.len()
     }
 
-    /// The packet to send again next.
-    pub fn peek_resend(&mut self) -> Option<(u64, &[u8])> {
+    /// The packet to send again next: its sequence, how far before it the packet is that it must not overtake, its bytes.
+    pub fn peek_resend(&mut self) -> Option<(u64, u16, &[u8])> {
         let order = self.front_resend()?;
-        let packet = self.slot(order)?.packet.as_deref()?;
-        Some((order, packet))
+        let slot = self.slot(order)?;
+        Some((order, slot.behind, slot.packet.as_deref()?))
+    }
+
+    /// A packet that is kept.
+    pub fn packet(&mut self, order: u64) -> Option<&[u8]> {
+        self.slot(order)?.packet.as_deref()
+    }
+
+    /// How far before `order` the packet is that it must not overtake.
+    pub fn behind(&mut self, order: u64) -> u16 {
+        self.slot(order).map_or(0, |slot| slot.behind)
     }
 
     /// The id of the path that the packet to send again next may still arrive by, and so should not take again.
@@ -257,7 +281,7 @@ mod tests {
 
     fn store(n: u8, repeat: bool) -> Unconfirmed {
         let mut u = Unconfirmed::new(repeat, 1000);
-        (0..n).for_each(|i| u.push(Duration::ZERO, vec![i], WAY));
+        (0..n).for_each(|i| u.push(Duration::ZERO, 1, vec![i], WAY));
         u
     }
 
@@ -275,11 +299,11 @@ mod tests {
     fn what_is_lost_is_offered_again_once_per_loss_of_its_last_copy() {
         let mut u = store(2, true);
         u.handle_lost(Duration::ZERO, 1);
-        assert_eq!(u.peek_resend(), Some((1, &[1][..])));
+        assert_eq!(u.peek_resend(), Some((1, 1, &[1][..])));
         u.pop_resend(WAY);
         assert_eq!(u.peek_resend(), None);
         u.handle_lost(Duration::ZERO, 1);
-        assert_eq!(u.peek_resend(), Some((1, &[1][..])));
+        assert_eq!(u.peek_resend(), Some((1, 1, &[1][..])));
         u.handle_confirmed(1);
         assert_eq!(u.peek_resend(), None, "confirmed after all");
     }
@@ -288,7 +312,7 @@ mod tests {
     fn what_is_overdue_is_offered_once_more_if_the_receiver_waits_for_it() {
         let mut u = Unconfirmed::new(true, 1000);
         for (packet, due) in [3, 1, 1].into_iter().enumerate() {
-            u.push(Duration::ZERO, vec![packet as u8], Way { path: 7, due: due * S });
+            u.push(Duration::ZERO, 1, vec![packet as u8], Way { path: 7, due: due * S });
         }
         u.repeat_overdue(2 * S);
         assert!(!u.has_resend(), "it waits for 0, which is not overdue");
@@ -304,7 +328,7 @@ mod tests {
         assert_eq!(u.peek_resend(), None, "confirmed after all");
         u.handle_lost(Duration::ZERO, 1);
         assert_eq!(u.resend_avoids(), None);
-        assert_eq!(u.peek_resend(), Some((1, &[1][..])));
+        assert_eq!(u.peek_resend(), Some((1, 1, &[1][..])));
     }
 
     #[test]
@@ -334,7 +358,7 @@ mod tests {
     fn one_that_nothing_is_heard_of_does_not_make_the_store_grow() {
         let mut u = store(1, true);
         for order in 1..=MAX_SLOTS as u64 {
-            u.push(Duration::ZERO, vec![0], WAY);
+            u.push(Duration::ZERO, 1, vec![0], WAY);
             u.handle_confirmed(order);
         }
         assert_eq!((u.floor(), u.next(), u.bytes()), (u.next(), MAX_SLOTS as u64 + 1, 0));

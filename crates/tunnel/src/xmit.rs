@@ -1,35 +1,43 @@
 //! Xmit: chooses the path of the next packet.
 //!
-//! `paper`: by weight alone. `auto`: by predicted arrival, as follows.
+//! `paper`: by weight alone. `auto`: *when will it be there?* A packet's expected arrival on a path is the path's delay, what
+//! waits on it, its jitter, and its loss times what a repair takes. A slower path is used for a packet if the quicker ones, all
+//! full, have less to do than its head start: then what is left to send, the *rest*, is through sooner. So
 //!
-//! 1. A path has room while less is in flight on it than its window ([`rate`](crate::rate)) allows, and its pacer is due.
-//! 2. Of the paths with room, the one on which the packet would arrive first; of those that differ by less than a
-//!    millisecond, the one that is furthest behind its weight.
-//! 3. A slower path than those that are full just now is used only if it pays: if its delay is no longer than waiting for
-//!    a full one, or than the full ones take, all together, for everything that waits. So a flow that the fast paths can
-//!    carry never pays for the slow one's delay, and one that they cannot uses it.
+//! ```text
+//! use path k  if  rest ≥ Σ rate_i · (arrival_k − arrival_i − wait_i + trip) · (1 + (LITTLE / share_k)²)
+//! ```
+//!
+//! over those of the quicker paths i on which the packet would arrive sooner though it waits for wait_i until they take it; `trip`
+//! is the round trip in which what is under way on them counts as rest as well. share_k is what path k carries of what it and the
+//! quicker ones do together. A packet that nothing follows has no rest, and takes the path on which it arrives first, of those that are alike the one furthest behind its weight; what sends
+//! much uses every path that has room.
 //!
 //! One-way delays carry the unknown offset between the clocks; it is the same for all paths of a direction, and only
 //! differences are used.
 
 use std::time::Duration;
 
-/// Arrivals that differ by less are the same, µs.
+/// Arrivals that differ by less are the same, µs: the weight decides.
 const SAME: i64 = 1_000;
+/// A path that carries less than this share of what it and the quicker ones do together is hardly worth the delay that it adds.
+const LITTLE: f64 = 0.1;
 
 /// What the choice needs to know of a path.
 #[derive(Clone, Copy, Debug)]
 pub struct View {
     /// Its place in the peer's list.
     pub index: usize,
-    /// Whether in-flight bytes and the pacer let it send now.
+    /// Whether it takes a packet now.
     pub room: bool,
     /// How long until it has room again, roughly.
     pub wait: Duration,
-    /// One-way delay with an offset common to all paths, µs; `None` before it was measured.
-    pub delay: Option<i64>,
+    /// Expected one-way delay with an offset common to all paths, µs; `None` before it was measured.
+    pub arrival: Option<i64>,
     /// What it carries, bytes per second.
     pub rate: f64,
+    /// Whether it was full once: if not, it may carry more.
+    pub known: bool,
     /// Bytes it was given over its weight.
     pub virtual_time: f64,
 }
@@ -39,23 +47,40 @@ pub fn by_weight(paths: impl Iterator<Item = View>) -> Option<usize> {
     paths.min_by(|a, b| a.virtual_time.total_cmp(&b.virtual_time)).map(|v| v.index)
 }
 
-/// By predicted arrival; `None` if it is better to wait. `backlog`: bytes that wait behind this packet and are not
-/// served before it.
-pub fn by_arrival(paths: impl Iterator<Item = View> + Clone, backlog: usize) -> Option<usize> {
+/// By expected arrival, of a packet of a flow with so many bytes left to send, those included that are under way for a round
+/// `trip`; `None` if it is better to wait.
+pub fn by_arrival(paths: &mut [View], rest: f64, trip: Duration) -> Option<usize> {
     // A path that was never measured is tried like the slowest that was.
-    let unknown = paths.clone().filter_map(|v| v.delay).max().unwrap_or(0);
-    let delay = |v: &View| v.delay.unwrap_or(unknown);
-    let first = paths.clone().filter(|v| v.room).map(|v| delay(&v)).min()?;
-    let faster = || paths.clone().filter(|v| !v.room && delay(v) < first);
-    if let Some(waited) = faster().map(|v| delay(&v) + micros(v.wait)).min() {
-        let rate: f64 = faster().map(|v| v.rate).sum();
-        let drained =
-            faster().map(|v| delay(&v)).max().unwrap_or(0) + (backlog as f64 / rate.max(1.0) * 1e6) as i64;
-        if first > waited && (backlog == 0 || first > drained) {
-            return None;
+    let unknown = paths.iter().filter_map(|v| v.arrival).max().unwrap_or(0);
+    paths.iter_mut().for_each(|v| v.arrival = v.arrival.or(Some(unknown)));
+    paths.sort_by_key(|v| v.arrival);
+    let pays = |k: usize| rest >= need(&paths[..k], &paths[k], trip).0;
+    let first = (0..paths.len()).find(|&k| paths[k].room && pays(k))?;
+    let same = |v: &&View| v.room && v.arrival <= paths[first].arrival.map(|arrival| arrival + SAME);
+    by_weight(paths[first..].iter().filter(same).copied())
+}
+
+/// For each of the paths, while the quicker ones are full but take packets at their rate: bytes that must be left for it to be
+/// used, and how many of them wait until then.
+pub fn steps(paths: &mut [View], trip: Duration) -> Vec<(f64, f64)> {
+    paths.sort_by_key(|v| v.arrival);
+    (0..paths.len()).map(|k| need(&paths[..k], &paths[k], trip)).collect()
+}
+
+/// Bytes that must be left for a path to be used while `quicker` ones are full, and those of them that are not under way.
+fn need(quicker: &[View], path: &View, trip: Duration) -> (f64, f64) {
+    let arrival = |v: &View| v.arrival.unwrap_or(0);
+    let (mut wait, mut under_way, mut rates) = (0.0, 0.0, 0.0);
+    for i in quicker {
+        let head_start = arrival(path) - arrival(i) - micros(i.wait);
+        if head_start > 0 {
+            wait += i.rate * head_start as f64 / 1e6;
+            under_way += i.rate * trip.as_secs_f64();
         }
+        rates += i.rate;
     }
-    by_weight(paths.filter(|v| v.room && delay(v) <= first + SAME))
+    let share = if path.known { path.rate / (path.rate + rates).max(1.0) } else { 1.0 };
+    ((wait + under_way) * (1.0 + (LITTLE / share.max(1e-3)).powi(2)), wait)
 }
 
 fn micros(t: Duration) -> i64 {
@@ -66,58 +91,59 @@ fn micros(t: Duration) -> i64 {
 mod tests {
     use super::*;
 
+    const Z: Duration = Duration::ZERO;
     /// 10 Mbit/s.
     const RATE: f64 = 1.25e6;
 
-    fn view(index: usize, room: bool, wait_ms: u64, delay_ms: i64, virtual_time: f64) -> View {
+    fn view(index: usize, room: bool, wait_ms: u64, delay_ms: i64) -> View {
         let wait = Duration::from_millis(wait_ms);
-        View { index, room, wait, delay: Some(delay_ms * 1000), rate: RATE, virtual_time }
+        View { index, room, wait, arrival: Some(delay_ms * 1000), rate: RATE, known: true, virtual_time: 0.0 }
     }
 
     #[test]
     fn the_path_furthest_behind_its_weight() {
-        assert_eq!(by_weight([view(0, true, 0, 0, 2.0), view(1, true, 0, 9, 1.0)].into_iter()), Some(1));
+        let behind = View { virtual_time: -1.0, ..view(1, true, 0, 9) };
+        assert_eq!(by_weight([view(0, true, 0, 0), behind].into_iter()), Some(1));
         assert_eq!(by_weight(std::iter::empty()), None);
     }
 
     #[test]
-    fn the_first_arrival_wins_and_weight_breaks_ties() {
-        let paths = [view(0, true, 0, 50, 0.0), view(1, true, 0, 10, 9.0), view(2, true, 0, 10, 5.0)];
-        assert_eq!(by_arrival(paths.into_iter(), 0), Some(2));
+    fn what_nothing_follows_goes_where_it_arrives_first() {
+        assert_eq!(by_arrival(&mut [view(0, true, 0, 50), view(1, true, 0, 10)], 0.0, Z), Some(1));
+        assert_eq!(by_arrival(&mut [view(0, false, 20, 10), view(1, true, 0, 50)], 0.0, Z), None);
+        assert_eq!(by_arrival(&mut [view(0, false, 60, 10), view(1, true, 0, 50)], 0.0, Z), Some(1));
     }
 
     #[test]
-    fn a_full_fast_path_is_waited_for_while_it_carries_what_waits() {
-        let paths = [view(0, false, 20, 10, 0.0), view(1, true, 0, 150, 0.0)];
-        assert_eq!(by_arrival(paths.into_iter(), 0), None);
-        // 140 ms at 10 Mbit/s are 175 kB.
-        assert_eq!(by_arrival(paths.into_iter(), 170_000), None);
-        assert_eq!(by_arrival(paths.into_iter(), 180_000), Some(1));
-        let paths = [view(0, false, 200, 10, 0.0), view(1, true, 0, 150, 0.0)];
-        assert_eq!(by_arrival(paths.into_iter(), 0), Some(1));
-    }
-
-    #[test]
-    fn full_fast_paths_carry_what_waits_together() {
-        let paths = [view(0, false, 5, 10, 0.0), view(1, false, 5, 50, 0.0), view(2, true, 0, 150, 0.0)];
-        // 100 ms at 20 Mbit/s are 250 kB.
-        assert_eq!(by_arrival(paths.into_iter(), 240_000), None);
-        assert_eq!(by_arrival(paths.into_iter(), 260_000), Some(2));
+    fn a_slower_path_is_used_for_more_than_the_quicker_ones_carry_in_their_head_start() {
+        let mut paths = [view(0, false, 20, 10), view(1, true, 0, 150)];
+        // 120 ms at 10 Mbit/s are 150 kB, and 4 % for a path that carries half.
+        assert_eq!(by_arrival(&mut paths, 155e3, Z), None);
+        assert_eq!(by_arrival(&mut paths, 157e3, Z), Some(1));
+        // 40 ms under way: 50 kB.
+        assert_eq!(by_arrival(&mut paths, 157e3, Duration::from_millis(40)), None);
+        assert_eq!(by_arrival(&mut paths, 209e3, Duration::from_millis(40)), Some(1));
+        let mut paths = [view(0, false, 0, 10), view(1, false, 0, 50), view(2, true, 0, 150)];
+        // 140 ms and 100 ms: 300 kB, and 9 % for a path that carries a third.
+        assert_eq!(by_arrival(&mut paths, 326e3, Z), None);
+        assert_eq!(by_arrival(&mut paths, 328e3, Z), Some(2));
+        // One that carries a hundredth is no use.
+        paths.iter_mut().filter(|v| v.index == 2).for_each(|v| v.rate = RATE / 50.0);
+        assert_eq!(by_arrival(&mut paths, 3e6, Z), None);
     }
 
     #[test]
     fn an_offset_common_to_all_changes_nothing() {
         for offset in [-3_600_000, 0, 3_600_000] {
-            let paths = [view(0, false, 20, 10 + offset, 0.0), view(1, true, 0, 25 + offset, 0.0)];
-            assert_eq!(by_arrival(paths.into_iter(), 0), Some(1));
+            let mut paths = [view(0, false, 20, 10 + offset), view(1, true, 0, 25 + offset)];
+            assert_eq!(by_arrival(&mut paths, 0.0, Z), Some(1));
         }
     }
 
     #[test]
     fn an_unmeasured_path_is_like_the_slowest() {
-        let unknown = View { delay: None, ..view(0, true, 0, 0, 0.0) };
-        let measured = [unknown, view(1, true, 0, 10, 0.0), view(2, true, 0, 40, 0.0)];
-        assert_eq!(by_arrival(measured.into_iter(), 0), Some(1));
-        assert_eq!(by_arrival([unknown].into_iter(), 0), Some(0));
+        let unknown = View { arrival: None, ..view(0, true, 0, 0) };
+        assert_eq!(by_arrival(&mut [unknown, view(1, true, 0, 10), view(2, true, 0, 40)], 0.0, Z), Some(1));
+        assert_eq!(by_arrival(&mut [unknown], 0.0, Z), Some(0));
     }
 }

@@ -60,7 +60,7 @@ fn assert_no_bend(scheduler: Scheduler, links: &[LinkConfig], mbps: f64) {
     assert!(same > 0.8 * mbps, "{same} of {mbps} Mbit/s offered");
     for (name, clocks) in clocks() {
         let rate = goodput(scheduler, links, mbps, clocks);
-        assert!(rate > 0.97 * same, "{name}: {rate} instead of {same} Mbit/s over {} paths", links.len());
+        assert!(rate > 0.85 * same, "{name}: {rate} instead of {same} Mbit/s over {} paths", links.len());
     }
 }
 

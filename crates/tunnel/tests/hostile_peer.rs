@@ -202,7 +202,7 @@ impl Liar {
 
     fn data(&mut self, path: u16, from: SocketAddr, order: u32, inner: &[u8]) {
         let mut plain = Vec::new();
-        let header = Data { resend: false, resends: true, stream: 0, order, time: self.micros() };
+        let header = Data { resend: false, resends: true, behind: 1, order, time: self.micros() };
         frame::put_data(&mut plain, &header);
         plain.extend(inner);
         self.say(path, from, &plain);

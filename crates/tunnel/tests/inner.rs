@@ -257,9 +257,9 @@ fn a_path_that_carries_less_than_the_least_is_not_used() {
 /// A path that comes to carry less is noticed, and what it swallowed is not lost.
 #[test]
 fn a_path_whose_mtu_falls_is_noticed() {
-    let mut net = net(2, |_, _| ());
+    let mut net = net(1, |_, _| ());
     net.pass(10 * S);
-    limit(&mut net, 1, 1400);
+    limit(&mut net, 0, 1400);
     for n in 0..3000 {
         // Small ones pass all the time.
         let size = if n % 2 == 0 { net.ends[0].inner_mtu() } else { 100 };

@@ -9,13 +9,10 @@ use crate::address::Address;
 use crate::config::{MAX_PATHS, Scheduler};
 use crate::frame::{Announced, Data, Frame, Order, Report};
 use crate::path::Path;
-use crate::recv_enqueue::Received;
 use crate::wire::{HEADER_LEN, TransportHeader};
 
 /// A silent path that something comes in on is probed at most this often.
 const RETURN_PROBE: Duration = Duration::from_millis(50);
-/// A path that was not heard on for so long has no say about gaps.
-const LIVE: Duration = Duration::from_secs(1);
 
 impl Peer {
     /// A transport packet that names one of this peer's sessions.
@@ -59,24 +56,16 @@ impl Peer {
         path.probe_wanted |= path.sent.is_silent() && now >= path.last_sent() + RETURN_PROBE;
         self.last_heard = Some(now);
         match Frame::parse(plain) {
-            Ok(frame) => self.handle_frame(now, at, from, tos, header.sequence, frame),
+            Ok(frame) => self.handle_frame(now, at, from, tos, frame),
             Err(_) => self.counters.received_malformed += 1,
         }
     }
 
-    fn handle_frame(
-        &mut self,
-        now: Duration,
-        at: usize,
-        from: &Address,
-        tos: u8,
-        sequence: u64,
-        frame: Frame<'_>,
-    ) {
+    fn handle_frame(&mut self, now: Duration, at: usize, from: &Address, tos: u8, frame: Frame<'_>) {
         match frame {
-            Frame::Data(header, packet) => self.handle_data(now, at, tos, sequence, &header, packet),
+            Frame::Data(header, packet) => self.handle_data(now, at, tos, &header, packet),
             Frame::Feedback(order, reports) => {
-                self.handle_order(now, at, sequence, order);
+                self.handle_order(order);
                 for report in &reports {
                     self.handle_report(now, report);
                 }
@@ -84,7 +73,7 @@ impl Peer {
             Frame::Announce(generation, paths) => self.handle_announce(now, generation, &paths),
             Frame::Probe(order, time) => {
                 self.paths[at].received.handle_time(now, time);
-                self.handle_order(now, at, sequence, order);
+                self.handle_order(order);
             }
             Frame::Challenge(token) => self.paths[at].handle_challenge(from, token),
             Frame::Response(token) => {
@@ -95,15 +84,7 @@ impl Peer {
         }
     }
 
-    fn handle_data(
-        &mut self,
-        now: Duration,
-        at: usize,
-        tos: u8,
-        sequence: u64,
-        header: &Data,
-        packet: &mut [u8],
-    ) {
+    fn handle_data(&mut self, now: Duration, at: usize, tos: u8, header: &Data, packet: &mut [u8]) {
         self.last_data = Some(now);
         self.peer_repeats = header.resends;
         if let Some(copies) = &mut self.copies {
@@ -112,49 +93,26 @@ impl Peer {
         let received = &mut self.paths[at].received;
         received.handle_time(now, header.time);
         let order = self.ordered.unwrap(header.order);
-        if !header.resend {
-            received.handle_mark(sequence, order + 1);
-        }
         if !combine_ecn(packet, tos) {
             self.counters.dropped_congestion += 1;
-            self.ordered.insert(now, order, &[]);
+            self.ordered.insert(now, order, header.behind, &[]);
             return;
         }
         // A copy says nothing new; that of a SYN would make a connection of before begin again.
         let late = header.resend && !header.resends && self.ordered.gave_up(order);
-        if self.scheduler == Scheduler::Auto && (late || !self.ordered.knows(order)) {
-            self.queue.handle_returned(now, packet);
-        }
-        // A later acknowledgement says all that an earlier one does (RFC 9293 §3.10.7.4): it waits for none, or one that is
-        // late would stop the sender at the other end, until it takes all for lost.
+        let is_new = late || !self.ordered.knows(order);
+        let passes = self.scheduler != Scheduler::Auto || !is_new || self.queue.handle_returned(now, packet);
+        let packet = if passes { &packet[..] } else { &[] };
         if late {
             self.ordered.insert_late(order, packet);
-        } else if self.scheduler == Scheduler::Auto && packet::is_pure_ack(packet) {
-            self.ordered.insert_at_once(now, order, packet);
         } else {
-            self.ordered.insert(now, order, packet);
+            self.ordered.insert(now, order, header.behind, packet);
         }
-        self.give_up_passed(now);
     }
 
-    fn handle_order(&mut self, now: Duration, at: usize, sequence: u64, order: Order) {
+    fn handle_order(&mut self, order: Order) {
         let floor = self.ordered.unwrap(order.floor);
         self.ordered.handle_floor(floor);
-        let next = self.ordered.unwrap(order.next);
-        self.paths[at].received.handle_mark(sequence, next);
-        self.give_up_passed(now);
-    }
-
-    /// Where the peer repeats nothing, a gap that every live path has passed is lost.
-    pub(super) fn give_up_passed(&mut self, now: Duration) {
-        if self.peer_repeats {
-            return;
-        }
-        let live = |r: &&Received| r.last_arrival().is_some_and(|t| now < t + LIVE);
-        if let Some(passed) = self.paths.iter().map(|p| &p.received).filter(live).map(Received::passed).min()
-        {
-            self.ordered.handle_passed(passed);
-        }
     }
 
     fn handle_report(&mut self, now: Duration, report: &Report) {

@@ -6,6 +6,7 @@ use super::{LAST_RESORT, LEAST_REORDERING, Peer, tier_of};
 use crate::address::{Address, Train};
 use crate::config::Scheduler;
 use crate::copies::Copy;
+use crate::flow_queue::{Head, Next};
 use crate::frame::{self, Data, Order, Report};
 use crate::path::{MIN_INNER_MTU, Path};
 use crate::recv_enqueue::{Received, micros};
@@ -18,6 +19,11 @@ use crate::xmit;
 /// A report waits for more to report between these times, a quarter of the least round trip in between.
 const MIN_REPORT: Duration = Duration::from_millis(4);
 const MAX_REPORT: Duration = Duration::from_millis(20);
+/// Reports take this share of what their way carries, but come at least each so many seconds.
+const FEEDBACK_SHARE: f64 = 0.05;
+const LONGEST_REPORT: f64 = 0.5;
+/// IPv4 and UDP.
+const AROUND: usize = 28;
 /// So many packets are reported at once.
 const REPORT_PACKETS: u32 = 128;
 /// Markers follow the last packet on a path after this (`paper`: gaps wait for them; `auto`: they measure).
@@ -26,6 +32,9 @@ const MARKER_AUTO: Duration = Duration::from_millis(100);
 const MARKER_LONGEST: Duration = Duration::from_millis(250);
 /// Of a path whose round trip was never measured.
 const UNKNOWN_RTT: Duration = Duration::from_secs(1);
+/// What little is sent goes over a second path as well where the first loses a greater share, in all this much of the bytes.
+const DOUBTFUL_LOSS: f64 = 0.01;
+const TWICE_PERCENT: u32 = 3;
 /// Bytes of a packet that is no data, at least for what an unproved address may be sent; of an announcement or feedback.
 const SMALL: usize = 100;
 const LARGE: usize = MIN_INNER_MTU as usize + RELAY_HEADER_LEN + HEADER_LEN + TAG_LEN;
@@ -34,7 +43,8 @@ impl Peer {
     /// Fills `train` with what is to be sent next to one address; false if nothing is.
     pub fn poll_transmit(&mut self, now: Duration, train: &mut Train) -> bool {
         // Before a probe that says that the original was sent, or its loss would be taken for the copy's as well.
-        self.poll_copies(now, train)
+        self.poll_twice(now, train)
+            || self.poll_copies(now, train)
             || self.poll_handshake(now, train)
             || self.poll_control(now, train)
             || self.poll_report(now, train)
@@ -91,7 +101,7 @@ impl Peer {
         let given_up = self.unconfirmed.totals().0;
         if self.unconfirmed.repeats() && given_up != self.given_up_announced {
             self.given_up_announced = given_up;
-            if let Some(at) = self.report_path(now) {
+            if let Some(at) = self.report_paths(now)[0] {
                 self.paths[at].probe_wanted = true;
             }
         }
@@ -122,27 +132,43 @@ impl Peer {
     }
 
     fn poll_report(&mut self, now: Duration, train: &mut Train) -> bool {
-        if self.report_due().is_none_or(|t| t > now) {
+        if let Some((at, reports)) = self.report_again.take() {
+            return self.pack_report(now, at, &reports, train);
+        }
+        if self.report_due().is_none_or(|t| t > now) || self.sessions.current(now).is_none() {
             return false;
         }
-        let Some(session) = self.sessions.current(now) else { return false };
-        let Some(at) = self.report_path(now) else { return false };
+        let [first, second] = self.report_paths(now);
+        let Some(at) = first else { return false };
         let mut due: Vec<_> =
             (0..self.paths.len()).filter(|&i| self.paths[i].received.unreported().0 > 0).collect();
         due.sort_by_key(|&i| self.paths[i].received.unreported().1);
         // As many as fit for certain: a full report is 300 bytes.
         due.truncate(4);
-        let reports: Vec<Report> = due
-            .into_iter()
-            .filter_map(|i| {
-                let id = self.paths[i].id;
-                self.paths[i].received.report(now, id)
-            })
-            .collect();
-        let order = position(&self.unconfirmed);
+        let report = |i: usize| {
+            let id = self.paths[i].id;
+            self.paths[i].received.report(now, id)
+        };
+        let reports: Vec<Report> = due.into_iter().filter_map(report).collect();
+        let packed = self.pack_report(now, at, &reports, train);
+        let path = &self.paths[at];
+        if let Some(rate) = path.sent.rate.capacity() {
+            let gap = (train.contents.len() + AROUND) as f64 / (FEEDBACK_SHARE * rate);
+            self.next_report = now + Duration::from_secs_f64(gap.min(LONGEST_REPORT));
+        }
         self.reports_sent += 1;
-        self.paths[at].pack(now, session, 0, Content::Report, train, |out| {
-            frame::put_feedback(out, order, micros(now), &reports, usize::from(MIN_INNER_MTU));
+        let again = self.reports_sent.is_multiple_of(4);
+        self.report_again = second.filter(|at| again && !self.paths[*at].backup).map(|at| (at, reports));
+        packed
+    }
+
+    fn pack_report(&mut self, now: Duration, at: usize, reports: &[Report], train: &mut Train) -> bool {
+        let order = position(&self.unconfirmed);
+        let (Some(session), Some(path)) = (self.sessions.current(now), self.paths.get_mut(at)) else {
+            return false;
+        };
+        path.pack(now, session, 0, Content::Report, train, |out| {
+            frame::put_feedback(out, order, micros(now), reports, usize::from(MIN_INNER_MTU));
         })
     }
 
@@ -151,82 +177,127 @@ impl Peer {
             return false;
         }
         // What has to be sent again comes first, unless its path is to be waited for.
-        let size = self.unconfirmed.peek_resend().map(|(_, packet)| packet.len());
-        let avoid = self.avoided();
-        let again = size.and_then(|size| self.choose(now, true, size, avoid));
-        let (at, resend) = match again {
-            Some(at) => (at, true),
-            None if self.stage(now) => match self.choose(now, false, self.staged_size(), None) {
-                Some(at) => (at, false),
-                None => return false,
-            },
-            None => return false,
-        };
-        while (resend || self.stage(now)) && self.pack_next(now, at, resend, train) {}
+        while self.pack_resend(now, train) {}
+        if train.is_empty() && !self.unconfirmed.is_full() {
+            self.pack_fresh(now, train);
+        }
         !train.is_empty()
     }
 
-    /// The id of the path that the packet to send again next is on already, if there are others.
-    fn avoided(&mut self) -> Option<u16> {
-        self.unconfirmed.resend_avoids().filter(|_| self.has_choice())
-    }
-
-    /// Makes the next fresh packet ready; false if there is none or no memory to keep it in.
-    fn stage(&mut self, now: Duration) -> bool {
-        if self.staged.is_none() && !self.unconfirmed.is_full() {
-            self.staged = self.queue.pop(now);
-        }
-        self.staged.is_some()
-    }
-
-    /// Sends one packet on path `at` if the path has room and it fits the train.
-    fn pack_next(&mut self, now: Duration, at: usize, resend: bool, train: &mut Train) -> bool {
-        let avoid = self.avoided().filter(|_| resend);
-        let patience = self.patience();
-        let Some(session) = self.sessions.current(now) else { return false };
-        let path = &mut self.paths[at];
-        let Some(address) = path.address().copied() else { return false };
-        let resends = self.unconfirmed.repeats();
-        let (order, packet) = match resend {
-            true => match self.unconfirmed.peek_resend() {
-                Some(found) => found,
-                None => return false,
-            },
-            false => match &self.staged {
-                Some(next) => (self.unconfirmed.next(), &next.packet[..]),
-                None => return false,
-            },
+    /// Sends the first of what has to be sent again, if a path takes it and it fits the train.
+    fn pack_resend(&mut self, now: Duration, train: &mut Train) -> bool {
+        let avoid = self.unconfirmed.resend_avoids().filter(|_| self.has_choice());
+        let rest = self.unconfirmed.resend_packets().saturating_sub(1) * usize::from(MIN_INNER_MTU);
+        let Some((_, _, packet)) = self.unconfirmed.peek_resend() else { return false };
+        let want =
+            Want { size: packet.len(), rest: rest as f64, rate: 0.0, sparse: false, resend: true, avoid };
+        let Some(at) = choose(&self.paths, self.scheduler, now, &want) else { return false };
+        let (Some(session), Some((order, behind, packet))) =
+            (self.sessions.current(now), self.unconfirmed.peek_resend())
+        else {
+            return false;
         };
-        let tos = packet::Ip::parse(packet).map_or(0, |ip| ip.tos());
-        let size = path.payload_size(packet.len());
-        let first = train.is_empty();
-        let goes_on = first || (self.run >= size && has_room(self.scheduler, path, now, true));
-        if !train.takes(&address, tos, size) || !path.may_take(size) || !goes_on || avoid == Some(path.id) {
+        let path = &mut self.paths[at];
+        let tos = tos(packet);
+        if packet.len() > usize::from(path.inner_mtu()) {
+            self.unconfirmed.give_up_resend();
+            return true;
+        }
+        if !takes(path, train, tos, packet.len()) {
             return false;
         }
         let way = way_by(path, now);
-        let fits = packet.len() <= usize::from(path.inner_mtu());
-        if fits {
-            let data = Outgoing { order, packet, tos, resend, resends };
-            pack_data(path, now, session, &data, train);
-            self.run = if first { path.sent.rate.burst() } else { self.run }.saturating_sub(size);
-        }
-        if resend {
-            if fits {
-                self.unconfirmed.pop_resend(way)
-            } else {
-                self.unconfirmed.give_up_resend()
+        let data = Outgoing { order, behind, packet, tos, resend: true, resends: true };
+        pack_data(path, now, session, &data, train);
+        self.unconfirmed.pop_resend(way);
+        true
+    }
+
+    /// Sends a burst of fresh packets over one path.
+    fn pack_fresh(&mut self, now: Duration, train: &mut Train) {
+        let (paths, scheduler) = (&self.paths, self.scheduler);
+        let chosen = self.queue.pop(now, |head| {
+            let Head { packet, sparse, rest, rate, .. } = *head;
+            let want = Want { size: packet.len(), rest, rate, sparse, resend: false, avoid: None };
+            let at = choose(paths, scheduler, now, &want)?;
+            takes(&paths[at], train, tos(packet), packet.len()).then_some((at, sparse))
+        });
+        let Some((mut next, (at, sparse))) = chosen else { return };
+        let mut room = self.paths[at].sent.rate.burst();
+        loop {
+            let flow = next.flow;
+            room = room.saturating_sub(self.paths[at].payload_size(next.packet.len()));
+            self.pack_next(now, at, next, sparse, train);
+            let path = &self.paths[at];
+            let goes_on = !self.unconfirmed.is_full() && has_room(self.scheduler, path, now, true);
+            let takes = |packet: &[u8]| {
+                goes_on
+                    && path.payload_size(packet.len()) <= room
+                    && takes(path, train, tos(packet), packet.len())
+            };
+            match self.queue.pop_from(now, flow, takes) {
+                Some(more) => next = more,
+                None => return,
             }
+        }
+    }
+
+    fn pack_next(&mut self, now: Duration, at: usize, next: Next, sparse: bool, train: &mut Train) {
+        let patience = self.patience();
+        let Some(session) = self.sessions.current(now) else { return };
+        let path = &mut self.paths[at];
+        let packet = &next.packet[..];
+        if packet.len() > usize::from(path.inner_mtu()) {
+            self.counters.dropped_too_big += 1;
+            return;
+        }
+        let way = way_by(path, now);
+        let order = self.unconfirmed.next();
+        // A later acknowledgement says all that an earlier one does (RFC 9293 §3.10.7.4): it waits for none, or one that is late
+        // would stop the sender at the other end, until it takes all for lost.
+        let ordered = self.scheduler != Scheduler::Auto || !packet::is_pure_ack(packet);
+        let behind = if ordered { self.queue.chain(next.flow, order) } else { 0 };
+        let resends = self.unconfirmed.repeats();
+        let doubtful = path.sent.is_late(now) || path.sent.rate.loss() > DOUBTFUL_LOSS;
+        pack_data(
+            path,
+            now,
+            session,
+            &Outgoing { order, behind, packet, tos: tos(packet), resend: false, resends },
+            train,
+        );
+        if let Some(copies) = &mut self.copies {
+            copies.handle_sent(now, order, packet, way.path, patience);
+        }
+        if sparse && doubtful && self.scheduler == Scheduler::Auto {
+            self.twice.push_back((order, behind, way.path));
+        }
+        self.unconfirmed.push(now, behind, next.packet, way);
+    }
+
+    /// One more copy of what little went out last over a path that loses or may have died, over the best of the others.
+    fn poll_twice(&mut self, now: Duration, train: &mut Train) -> bool {
+        while let Some((order, behind, first)) = self.twice.pop_front() {
+            let Some(packet) = self.unconfirmed.packet(order).map(<[u8]>::to_vec) else { continue };
+            let (total, extra) = self.twice_bytes;
+            if !bicast::within_budget(total, extra, packet.len() as u32, TWICE_PERCENT) {
+                continue;
+            }
+            let Some(at) = self.second_path(now, first, packet.len()).filter(|at| !self.paths[*at].backup)
+            else {
+                continue;
+            };
+            let Some(session) = self.sessions.current(now) else { return false };
+            let path = &mut self.paths[at];
+            let way = way_by(path, now);
+            let data =
+                Outgoing { order, behind, packet: &packet, tos: tos(&packet), resend: false, resends: true };
+            pack_data(path, now, session, &data, train);
+            self.unconfirmed.handle_copied(order, way);
+            self.twice_bytes.1 += packet.len() as u64;
             return true;
         }
-        self.counters.dropped_too_big += u64::from(!fits);
-        if let Some(next) = self.staged.take().filter(|_| fits) {
-            if let Some(copies) = &mut self.copies {
-                copies.handle_sent(now, self.unconfirmed.next(), &next.packet, way.path, patience);
-            }
-            self.unconfirmed.push(now, next.packet, way);
-        }
-        true
+        false
     }
 
     /// One copy of what went out last, over the best of the paths that it did not take.
@@ -253,9 +324,10 @@ impl Peer {
         let session = self.sessions.current(now)?;
         let path = &mut self.paths[at];
         let way = way_by(path, now);
-        let tos = packet::Ip::parse(packet).map_or(0, |ip| ip.tos());
         let resends = self.unconfirmed.repeats();
-        let data = Outgoing { order: copy.order, packet, tos, resend: copy.late, resends };
+        let behind = self.unconfirmed.behind(copy.order);
+        let data =
+            Outgoing { order: copy.order, behind, packet, tos: tos(packet), resend: copy.late, resends };
         pack_data(path, now, session, &data, train);
         self.unconfirmed.handle_copied(copy.order, way);
         Some(way.path)
@@ -284,7 +356,7 @@ impl Peer {
                 && p.sent.in_flight() < 2 * p.sent.rate.window()
         };
         let order =
-            |p: &Path| (p.sent.is_silent(), p.sent.is_late(now), p.predicted_delay().unwrap_or(i64::MAX));
+            |p: &Path| (p.sent.is_silent(), p.sent.is_late(now), p.expected_arrival(0.0).unwrap_or(i64::MAX));
         let others = self.paths.iter().enumerate().filter(|(_, p)| p.id != first && takes(p));
         others.min_by_key(|(_, p)| order(p)).map(|(at, _)| at)
     }
@@ -303,69 +375,29 @@ impl Peer {
 
     // ---- choosing -----------------------------------------------------------------------------------------------
 
-    /// The path for a packet of `size` bytes, of those that carry it if any does; not the one with the id `avoid`.
-    fn choose(&self, now: Duration, resend: bool, size: usize, avoid: Option<u16>) -> Option<usize> {
-        let tier = self.tier();
-        // Of paths that are all silent, the one that the peer was last heard on.
-        let heard = |p: &Path| if tier == LAST_RESORT { p.received.last_arrival() } else { None };
-        let last = self.paths.iter().filter(|p| tier_of(p) == Some(tier)).map(heard).max().flatten();
-        let usable = |p: &&Path| tier_of(p) == Some(tier) && heard(p) == last && Some(p.id) != avoid;
-        // What has been lost once is not entrusted to a path that may have died, if there is another.
-        let sure = |p: &Path| !resend || !p.sent.is_late(now);
-        let any_sure = self.paths.iter().filter(usable).any(sure);
-        let usable = |p: &&Path| usable(p) && (sure(p) || !any_sure);
-        let carries = |p: &Path| usize::from(p.inner_mtu()) >= size;
-        let any_carries = self.paths.iter().filter(usable).any(carries);
-        // What has to be sent again, and the only packet of a flow, go before all that waits.
-        let alone = self.staged.as_ref().is_none_or(|n| n.alone);
-        let backlog = match (resend, alone) {
-            (true, _) => self.unconfirmed.resend_packets().saturating_sub(1) * usize::from(MIN_INNER_MTU),
-            (false, true) => 0,
-            (false, false) => self.queue.bytes(),
-        };
-        let views = || {
-            let paths = self.paths.iter().enumerate();
-            paths.filter(|(_, p)| usable(p) && (carries(p) || !any_carries)).map(|(index, path)| {
-                let rate = &path.sent.rate;
-                let room = has_room(self.scheduler, path, now, false);
-                let excess = (path.sent.in_flight() + 1500).saturating_sub(rate.window());
-                let wait = rate.next_send().saturating_sub(now).max(rate.transmit_time(excess));
-                xmit::View {
-                    index,
-                    room,
-                    wait,
-                    delay: path.predicted_delay(),
-                    rate: rate.pacing(),
-                    virtual_time: path.virtual_time,
-                }
-            })
-        };
-        match self.scheduler {
-            Scheduler::Paper | Scheduler::PaperAbsolute => xmit::by_weight(views()),
-            Scheduler::Auto => xmit::by_arrival(views(), backlog),
-        }
-    }
-
-    fn staged_size(&self) -> usize {
-        self.staged.as_ref().map_or(0, |next| next.packet.len())
-    }
-
     /// The best kind of path there is now.
     pub(super) fn tier(&self) -> u8 {
-        self.paths.iter().filter_map(tier_of).min().unwrap_or(u8::MAX)
+        best_tier(&self.paths)
     }
 
     /// Tells the queue what the paths in use carry, and how long they take.
     pub(super) fn measure_paths(&mut self) {
         let tier = self.tier();
-        let used = || self.paths.iter().filter(|p| tier_of(p) == Some(tier)).map(|p| &p.sent);
-        let rate: f64 = used().filter_map(|s| s.rate.bytes_per_second()).sum();
-        let rtt = used().filter_map(|s| s.rate.min_rtt()).max().unwrap_or_default();
-        let mut delays: Vec<i64> =
-            self.paths.iter().filter(|p| tier_of(p) == Some(tier)).filter_map(|p| p.delay).collect();
-        delays.sort_unstable();
-        let step = delays.windows(2).map(|d| d[1] - d[0]).max().unwrap_or(0);
-        self.queue.set_paths(rtt, Duration::from_micros(step.unsigned_abs()), rate);
+        let used = || self.paths.iter().filter(|p| tier_of(p) == Some(tier));
+        let rate: f64 = used().filter_map(|p| p.sent.rate.bytes_per_second()).sum();
+        let rtts = || used().filter_map(|p| p.sent.rate.min_rtt());
+        let view = |p: &Path| xmit::View {
+            index: 0,
+            room: false,
+            wait: Duration::ZERO,
+            arrival: p.least_arrival(rate),
+            rate: p.sent.rate.perhaps(),
+            known: p.sent.rate.is_known(),
+            virtual_time: 0.0,
+        };
+        let (quickest, slowest) = (rtts().min().unwrap_or_default(), rtts().max().unwrap_or_default());
+        let steps = xmit::steps(&mut used().map(view).collect::<Vec<_>>(), quickest);
+        self.queue.set_paths(quickest, slowest, rate, steps);
     }
 
     /// Nothing more is sent now though paths have room: what is in flight on them shows less than they carry.
@@ -377,21 +409,20 @@ impl Peer {
         false
     }
 
-    /// Reports take the path with the least round trip, if something came over it just now: a path that has died is left
-    /// before its own silence is noticed, or the peer would take all others for silent too. Every fourth takes the next,
+    /// Reports take the path with the least round trip and loss, if something came over it just now: a path that has died is left
+    /// before its own silence is noticed, or the peer would take all others for silent too. Every fourth takes the next as well,
     /// unless that is a backup.
-    pub(super) fn report_path(&self, now: Duration) -> Option<usize> {
+    pub(super) fn report_paths(&self, now: Duration) -> [Option<usize>; 2] {
         let quiet = |p: &Path| now.saturating_sub(p.received.last_arrival().unwrap_or_default());
         let late = |i: &usize| {
             let path = &self.paths[*i];
-            let rtt = path.sent.rtt().smoothed().unwrap_or(UNKNOWN_RTT);
+            let rtt = path.sent.rtt().smoothed().unwrap_or(UNKNOWN_RTT).mul_f64(1.0 + path.sent.rate.loss());
             let spared = if path.backup { MARKER_LONGEST } else { Duration::ZERO };
             (path.sent.silences(), rtt + quiet(path) + spared)
         };
         let mut usable: Vec<_> = (0..self.paths.len()).filter(|i| self.paths[*i].may_take(LARGE)).collect();
         usable.sort_by_key(late);
-        let second = usable.get(1).filter(|i| self.reports_sent % 4 == 3 && !self.paths[**i].backup);
-        second.or(usable.first()).copied()
+        [usable.first().copied(), usable.get(1).copied()]
     }
 
     pub(super) fn report_due(&self) -> Option<Duration> {
@@ -399,15 +430,75 @@ impl Peer {
         let wait = (rtt / 4).clamp(MIN_REPORT, MAX_REPORT);
         let due = |r: &Received| {
             let (packets, since) = r.unreported();
-            since.map(|t| if packets >= REPORT_PACKETS { Duration::ZERO } else { t + wait })
+            let due = since.map(|t| if packets >= REPORT_PACKETS { Duration::ZERO } else { t + wait });
+            due.map(|due| due.max(self.next_report))
         };
         self.paths.iter().filter_map(|p| due(&p.received)).min()
     }
 }
 
+fn best_tier(paths: &[Path]) -> u8 {
+    paths.iter().filter_map(tier_of).min().unwrap_or(u8::MAX)
+}
+
+/// What a packet asks of the path that is to take it.
+struct Want {
+    size: usize,
+    /// Bytes left to send behind it.
+    rest: f64,
+    /// Bytes per second of its flow.
+    rate: f64,
+    /// Its flow sends little.
+    sparse: bool,
+    resend: bool,
+    /// The id of a path that it is on already.
+    avoid: Option<u16>,
+}
+
+/// The path for a packet, of those that carry it if any does; `None` if it is better to wait.
+fn choose(paths: &[Path], scheduler: Scheduler, now: Duration, want: &Want) -> Option<usize> {
+    let tier = best_tier(paths);
+    // Of paths that are all silent, the one that the peer was last heard on.
+    let heard = |p: &Path| if tier == LAST_RESORT { p.received.last_arrival() } else { None };
+    let last = paths.iter().filter(|p| tier_of(p) == Some(tier)).map(heard).max().flatten();
+    let usable = |p: &&Path| tier_of(p) == Some(tier) && heard(p) == last && Some(p.id) != want.avoid;
+    // What little is sent, and what has been lost once, is not entrusted to a path that may have died, if there is another.
+    let sure = |p: &Path| !(want.resend || want.sparse) || !p.sent.is_late(now);
+    let any_sure = paths.iter().filter(usable).any(sure);
+    let usable = |p: &&Path| usable(p) && (sure(p) || !any_sure);
+    let carries = |p: &Path| usize::from(p.inner_mtu()) >= want.size;
+    let any_carries = paths.iter().filter(usable).any(carries);
+    // What waits to be sent again is all there is left of it.
+    let trip =
+        paths.iter().filter(usable).filter(|_| !want.resend).filter_map(|p| p.sent.rate.min_rtt()).min();
+    let trip = trip.unwrap_or_default();
+    let paths = paths.iter().enumerate().filter(|(_, p)| usable(p) && (carries(p) || !any_carries));
+    let views = paths.map(|(index, path)| view(scheduler, now, index, path, want));
+    match scheduler {
+        Scheduler::Paper | Scheduler::PaperAbsolute => xmit::by_weight(views),
+        Scheduler::Auto => xmit::by_arrival(&mut views.collect::<Vec<_>>(), want.rest, trip),
+    }
+}
+
+fn view(scheduler: Scheduler, now: Duration, index: usize, path: &Path, want: &Want) -> xmit::View {
+    let rate = &path.sent.rate;
+    // What sends little goes at once, whatever a path's window and pacer say.
+    let (room, wait) = if want.sparse {
+        (true, Duration::ZERO)
+    } else {
+        let excess = (path.sent.in_flight() + 1500).saturating_sub(rate.window());
+        let wait = rate.next_send().saturating_sub(now).max(rate.transmit_time(excess));
+        (has_room(scheduler, path, now, false), wait)
+    };
+    let arrival = path.expected_arrival(want.rate);
+    let known = rate.is_known();
+    xmit::View { index, room, wait, arrival, rate: rate.perhaps(), known, virtual_time: path.virtual_time }
+}
+
 /// An inner packet on its way out.
 struct Outgoing<'a> {
     order: u64,
+    behind: u16,
     packet: &'a [u8],
     tos: u8,
     /// It was sent before, and others since.
@@ -417,14 +508,24 @@ struct Outgoing<'a> {
 }
 
 fn pack_data(path: &mut Path, now: Duration, session: &Session, data: &Outgoing, train: &mut Train) {
-    let &Outgoing { order, packet, tos, resend, resends } = data;
-    let header = Data { resend, resends, stream: 0, order: order as u32, time: micros(now) };
+    let &Outgoing { order, behind, packet, tos, resend, resends } = data;
+    let header = Data { resend, resends, behind, order: order as u32, time: micros(now) };
     path.pack(now, session, tos, Content::Data(order), train, |out| {
         frame::put_data(out, &header);
         out.extend_from_slice(packet);
     });
     path.virtual_time += path.payload_size(packet.len()) as f64 / path.weight.get().max(1e-3);
     path.restart_marker(now, if resends { MARKER_AUTO } else { MARKER_PAPER });
+}
+
+fn tos(packet: &[u8]) -> u8 {
+    packet::Ip::parse(packet).map_or(0, |ip| ip.tos())
+}
+
+/// Whether a packet of `size` bytes for `path` fits the train.
+fn takes(path: &Path, train: &Train, tos: u8, size: usize) -> bool {
+    let size = path.payload_size(size);
+    path.address().is_some_and(|address| train.takes(address, tos, size)) && path.may_take(size)
 }
 
 /// What is sent on `path` now goes this way.

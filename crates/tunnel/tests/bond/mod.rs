@@ -196,20 +196,33 @@ pub fn quantile(sorted: &[f64], share: f64) -> f64 {
 
 /// Flows over one link alone.
 pub fn run_single(link: &LinkConfig, load: &Load) -> Outcome {
-    let mut pair = LinkPair::new(link.clone(), link.clone(), load.seed);
+    run_pair(link, link, load)
+}
+
+/// The same over a link whose ways, there and back, differ.
+pub fn run_pair(there: &LinkConfig, back: &LinkConfig, load: &Load) -> Outcome {
+    let mut pair = LinkPair::new(there.clone(), back.clone(), load.seed);
     measure(&mut pair, MTU, &Load { probes: false, ..*load })
 }
 
 /// Flows through the tunnel over all links.
 pub fn run_bond(case: &Case, load: &Load) -> Outcome {
-    let mut net = net(case, load.seed);
+    run_net(&mut net(case, load.seed), load)
+}
+
+/// Flows through a tunnel that has come up.
+pub fn run_net(net: &mut Net, load: &Load) -> Outcome {
     let mtu = net.ends[0].inner_mtu().min(net.ends[1].inner_mtu());
-    measure(&mut net, mtu, load)
+    measure(net, mtu, load)
 }
 
 /// A tunnel over the links of a case that has come up.
 pub fn net(case: &Case, seed: u64) -> Net {
-    let links = case.links.iter().map(|link| (link.clone(), link.clone())).collect();
+    net_of(case.links.iter().map(|link| (link.clone(), link.clone())).collect(), seed)
+}
+
+/// A tunnel over links, there and back, that has come up.
+pub fn net_of(links: Vec<(LinkConfig, LinkConfig)>, seed: u64) -> Net {
     let mut net = Net::new(&Options { scheduler: Scheduler::Auto, seed }, links);
     net.around = AROUND;
     net.tap = Some(Box::new(|datagram| datagram.bytes.len() + AROUND <= usize::from(MTU)));

@@ -277,6 +277,13 @@ impl Net {
         }
     }
 
+    /// From now on wire `wire` has these links, there and back; what is on its way is lost.
+    pub fn replace(&mut self, wire: usize, there: &LinkConfig, back: &LinkConfig) {
+        let seed = self.now.as_nanos() as u64 + wire as u64;
+        let [there, back] = [there, back].map(|link| Link::new(link.clone(), seed));
+        self.wires[wire] = Wire { there, back };
+    }
+
     /// Cuts a path, or mends it.
     pub fn set_up(&mut self, wire: usize, up: bool) {
         let now = self.now;
@@ -386,6 +393,12 @@ pub fn udp_packet(source: Ipv4Addr, destination: Ipv4Addr, size: usize) -> Vec<u
     p[16..20].copy_from_slice(&destination.octets());
     p[24..26].copy_from_slice(&(length - 20).to_be_bytes());
     p
+}
+
+/// Whether each number is there once, and in order unless something `lost` was not waited for: it may come behind what waited.
+pub fn once_and_in_order(numbers: &[u64], lost: bool) -> bool {
+    let distinct: std::collections::BTreeSet<_> = numbers.iter().collect();
+    distinct.len() == numbers.len() && (lost || numbers.is_sorted())
 }
 
 /// Notes every datagram that leaves an end for the other; what `passes` refuses is lost.

@@ -1,0 +1,152 @@
+//! Links as they are in the field: what the tunnel makes of them, in virtual time.
+
+mod bond;
+mod sim;
+
+use std::time::Duration;
+
+use bond::{Load, Outcome, net_of, quantile, run_net, run_pair};
+use link::{Bitrate, ByteCount, Jitter, LinkConfig, Loss, PolicerConfig, Probability, Queue};
+use sim::{Net, plain};
+
+const MS: Duration = Duration::from_millis(1);
+const S: Duration = Duration::from_secs(1);
+
+fn loss(share: f64) -> Loss {
+    Loss::Bernoulli(Probability::new(share).expect("a share"))
+}
+
+fn symmetric(links: &[LinkConfig]) -> Vec<(LinkConfig, LinkConfig)> {
+    links.iter().map(|link| (link.clone(), link.clone())).collect()
+}
+
+/// One TCP flow from end 0 to end 1 over these links, pings and calls beside it.
+fn flow(links: &[LinkConfig]) -> Outcome {
+    run_net(&mut net_of(symmetric(links), 1), &Load::default())
+}
+
+/// What end 1 gets of `mbps` of UDP from end 0 in `time`: the share of packets, and of the last quarter of them.
+fn offer(net: &mut Net, mbps: f64, time: Duration) -> (f64, f64) {
+    let (begin, size) = (net.now, 1200);
+    let gap = Bitrate::from_mbps(mbps).transmit_time(size);
+    let mut sent = 0;
+    net.run(begin + time, |net| {
+        while net.now >= begin + gap * sent {
+            net.send(0, u64::from(sent), size);
+            sent += 1;
+        }
+    });
+    net.pass(2 * S);
+    let numbers = net.numbers(1);
+    let last = u64::from(sent) * 3 / 4;
+    let came = numbers.iter().filter(|number| **number >= last).count();
+    (numbers.len() as f64 / f64::from(sent), came as f64 / (f64::from(sent) / 4.0))
+}
+
+#[test]
+fn a_path_that_becomes_longer_carries_what_it_did() {
+    let steps = vec![(12 * S, 50 * MS)];
+    let there = LinkConfig { delay_steps: steps.clone(), ..plain(10.0, 10 * MS) };
+    for (there, back) in [
+        (there.clone(), there),
+        // Only the reports take longer.
+        (plain(10.0, 10 * MS), LinkConfig { delay_steps: vec![(12 * S, 510 * MS)], ..plain(10.0, 10 * MS) }),
+    ] {
+        let mut net = net_of(vec![(there, back)], 1);
+        let (_, last) = offer(&mut net, 8.0, 24 * S);
+        assert!(last > 0.97, "{last} of 8 Mbit/s on a link of 10");
+    }
+}
+
+#[test]
+fn a_link_that_jitters_loses_nothing_below_its_rate() {
+    for sigma in [10, 20, 30, 40] {
+        let link = LinkConfig {
+            jitter: Jitter::HalfNormal(sigma * MS),
+            queue: Queue::Packets(170),
+            ..plain(20.0, 40 * MS)
+        };
+        let mut net = net_of(symmetric(&[link]), 1);
+        let (all, _) = offer(&mut net, 14.0, 12 * S);
+        assert!(all > 0.85, "sigma {sigma} ms: {all} of 14 Mbit/s on a link of 20");
+    }
+}
+
+#[test]
+fn a_ping_does_not_wait_for_the_gaps_of_a_bulk_flow() {
+    let outcome = flow(&[plain(20.0, 45 * MS), plain(20.0, 10 * MS), plain(10.0, 150 * MS)]);
+    let (idle, loaded) = (quantile(&outcome.idle, 0.95), quantile(&outcome.loaded, 0.95));
+    println!("idle {idle} ms, loaded {loaded} ms, {} Mbit/s", outcome.goodput);
+    assert!(loaded < idle + 40.0, "{loaded} ms beside a bulk flow, {idle} ms without");
+}
+
+#[test]
+fn a_link_that_loses_a_third_spoils_neither_pings_nor_the_others_rate() {
+    let clean = plain(20.0, 25 * MS);
+    let alone = run_pair(&clean, &clean, &Load::default()).goodput;
+    let outcome = flow(&[LinkConfig { loss: loss(0.3), ..plain(20.0, 8 * MS) }, clean]);
+    let loaded = quantile(&outcome.loaded, 0.95);
+    println!("{} Mbit/s, {alone} alone; ping {loaded} ms", outcome.goodput);
+    assert!(outcome.goodput > 0.95 * alone, "{} of {alone} Mbit/s", outcome.goodput);
+    assert!(loaded < 100.0, "{loaded} ms");
+    assert!(outcome.call_loss < 0.001, "{}", outcome.call_loss);
+}
+
+#[test]
+fn a_policed_link_adds_its_rate_and_loses_little() {
+    for burst in [16_000, 64_000] {
+        let policer = PolicerConfig { rate: Bitrate::from_mbps(5.0), burst: ByteCount(burst) };
+        let policed = LinkConfig { policer: Some(policer), ..plain(100.0, 20 * MS) };
+        let mut net = net_of(symmetric(&[policed, plain(10.0, 30 * MS)]), 1);
+        let outcome = run_net(&mut net, &Load::default());
+        let path = &net.peer(0).paths[0];
+        let lost = path.lost_packets as f64 / path.sent_packets as f64;
+        println!("burst {burst}: {} Mbit/s, {lost:.3} lost", outcome.goodput);
+        assert!(outcome.goodput > 11.0, "burst {burst}: {} of 15 Mbit/s", outcome.goodput);
+        assert!(lost < 0.15, "burst {burst}: {lost} of what went over the policed link is lost");
+    }
+}
+
+#[test]
+fn a_thin_way_back_carries_acknowledgements_and_reports() {
+    for (down, up, share) in [(12.0, 0.6, 0.88), (12.0, 0.256, 0.4)] {
+        let (there, back) = (plain(down, 20 * MS), plain(up, 20 * MS));
+        let plain = run_pair(&there, &back, &Load::default()).goodput;
+        let mut net = net_of(vec![(there, back)], 1);
+        let tunnel = run_net(&mut net, &Load { probes: false, ..Load::default() }).goodput;
+        println!("{down}/{up}: {tunnel} Mbit/s, {plain} without the tunnel");
+        assert!(tunnel > share * plain, "{down}/{up}: {tunnel} of {plain} Mbit/s");
+    }
+}
+
+#[test]
+fn a_spell_of_reordering_leaves_no_scar() {
+    let mut net = net_of(symmetric(&[plain(20.0, 40 * MS)]), 1);
+    let jitter = LinkConfig { jitter: Jitter::HalfNormalReordering(15 * MS), ..plain(20.0, 40 * MS) };
+    let lossy = LinkConfig { loss: loss(0.01), ..plain(20.0, 40 * MS) };
+    for (link, time) in [(jitter, 10 * S), (lossy, 10 * S)] {
+        net.replace(0, &link, &link);
+        offer(&mut net, 10.0, time);
+    }
+    let outcome = run_net(&mut net, &Load { flows: 0, ..Load::default() });
+    assert!(outcome.call_gap <= 200.0, "a call stands still for {} ms", outcome.call_gap);
+    assert!(outcome.call_loss < 0.001, "{}", outcome.call_loss);
+}
+
+#[test]
+fn a_path_with_a_round_trip_beyond_a_second_loses_nothing() {
+    let far = LinkConfig { loss: loss(0.01), queue: Queue::Packets(1000), ..plain(10.0, 700 * MS) };
+    let mut net = net_of(symmetric(&[far]), 1);
+    net.pass(4 * S);
+    let (all, _) = offer(&mut net, 2.0, 20 * S);
+    net.pass(5 * S);
+    assert!(all > 0.99, "{all} arrive");
+}
+
+#[test]
+fn a_very_slow_path_is_not_flooded_at_its_start() {
+    let outcome =
+        flow(&[plain(10.0, 20 * MS), LinkConfig { queue: Queue::Packets(100), ..plain(0.1, 20 * MS) }]);
+    let loaded = quantile(&outcome.loaded, 0.99);
+    assert!(loaded < 300.0, "{loaded} ms");
+}
