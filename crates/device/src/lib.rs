@@ -25,7 +25,7 @@ pub mod tun;
 pub mod udp;
 mod virtio;
 
-pub use addresses::{addresses, interfaces};
+pub use addresses::{addresses, holders, interfaces};
 pub use broadcast::BroadcastSocket;
 pub use changes::{Changes, News};
 pub use macvtap::Macvtap;

@@ -23,6 +23,7 @@ use crate::peer::{Common, Earliest, Peer};
 use crate::routes::Routes;
 use crate::sessions::{Identities, Indices};
 use crate::sources::Sources;
+use crate::why::Why;
 use crate::wire::{self, Direction, Message};
 
 /// More handshakes than this per second ask for cookies; bursts of [`HANDSHAKE_BURST`] do not.
@@ -45,8 +46,8 @@ const MAX_REPLIES: usize = 256;
 pub struct Arrival {
     /// Its source.
     pub remote: SocketAddr,
-    /// The address that it was sent to: replies leave from it.
-    pub local: Option<IpAddr>,
+    /// The address that it was sent to and the interface that it came in by: replies leave from and by them.
+    pub local: LocalAddress,
     /// Its traffic class: DSCP and ECN.
     pub tos: u8,
 }
@@ -155,6 +156,15 @@ impl Endpoint {
         }
     }
 
+    /// The same, with what keeps the path from leaving this host.
+    pub fn set_way(&mut self, now: Duration, peer: usize, path: usize, way: Result<LocalAddress, Why>) {
+        let (local, why) = way.map_or_else(|why| (None, Some(why)), |local| (Some(local), None));
+        if let Some(path) = self.peers.get_mut(peer).and_then(|peer| peer.paths.get_mut(path)) {
+            path.obstacle = why;
+        }
+        self.set_local(now, peer, path, local);
+    }
+
     /// What went to `remote` could not leave from `source`, which is no address of this host any more.
     pub fn handle_source_gone(&mut self, remote: SocketAddr, source: IpAddr) {
         let paths = self.peers.iter_mut().flat_map(|peer| &mut peer.paths);
@@ -163,8 +173,7 @@ impl Endpoint {
 
     /// A datagram came. Its bytes are overwritten.
     pub fn handle_datagram(&mut self, now: Duration, arrival: &Arrival, datagram: &mut [u8]) {
-        let local = LocalAddress { ip: arrival.local, interface: None };
-        let mut from = Address::direct(arrival.remote, local);
+        let mut from = Address::direct(arrival.remote, arrival.local);
         let mut datagram = datagram;
         if let Some((direction, session, inner)) = wire::peel(datagram) {
             // What came down goes back up.

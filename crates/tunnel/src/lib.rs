@@ -37,6 +37,7 @@ pub mod status;
 pub mod tail;
 pub mod unconfirmed;
 pub mod weights;
+pub mod why;
 pub mod window;
 pub mod wire;
 pub mod xmit;

@@ -19,6 +19,7 @@ use crate::replay::ReplayWindow;
 use crate::sent::{Content, Outcome, Sent};
 use crate::sessions::Session;
 use crate::weights::Weight;
+use crate::why::Why;
 use crate::wire::{HEADER_LEN, TAG_LEN, TransportHeader};
 
 /// IPv6's least MTU (RFC 8200 §5): what the inner interface always has.
@@ -42,6 +43,8 @@ pub struct Path {
     pub config: Option<PathConfig>,
     /// The session at the relay, on a path that this end lists through one.
     pub registration: Option<Registration>,
+    /// What keeps it from leaving this host.
+    pub obstacle: Option<Why>,
     /// Cookies for handshakes over this path.
     pub jar: CookieJar,
     /// What was sent.
@@ -84,6 +87,7 @@ impl Path {
             backup: config.as_ref().is_some_and(|c| c.backup),
             config,
             registration: None,
+            obstacle: None,
             jar: CookieJar::new(peer),
             sent: Sent::default(),
             received: Received::default(),

@@ -79,6 +79,8 @@ pub struct PathStatus {
     pub name: String,
     /// `up`, `silent` (nothing comes back), `checking` (not proved yet) or `down` (no interface or relay session).
     pub state: &'static str,
+    /// What keeps it from being `up`, or from carrying packets both ways; none if nothing does.
+    pub why: Option<String>,
     /// Used only while no other path works.
     pub backup: bool,
     /// Listed by this end.
@@ -167,6 +169,7 @@ fn path_status(path: &Path, best_delay: Option<i64>) -> PathStatus {
         id: path.id,
         name: path.name.clone(),
         state: state(path),
+        why: path.obstacle.as_ref().map(ToString::to_string),
         backup: path.backup,
         listed: path.config.is_some(),
         local: path.config.as_ref().and_then(|config| local(&config.local)),

@@ -143,7 +143,11 @@ impl Liar {
 
     fn give(&mut self, from: SocketAddr, datagram: &mut [u8]) {
         self.exchanged.entry(from).or_default().0 += datagram.len();
-        self.end.handle_datagram(self.now, &Arrival { remote: from, local: None, tos: 0 }, datagram);
+        self.end.handle_datagram(
+            self.now,
+            &Arrival { remote: from, local: Default::default(), tos: 0 },
+            datagram,
+        );
     }
 
     /// Seals a frame and sends it.

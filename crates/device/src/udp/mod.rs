@@ -63,6 +63,12 @@ impl UdpSocket {
         set(&self.socket, libc::SOL_SOCKET, libc::SO_ATTACH_REUSEPORT_CBPF, filter)
     }
 
+    /// Marks every packet sent from now on (SO_MARK); 0: none. Needs CAP_NET_ADMIN.
+    pub fn set_mark(&self, mark: u32) -> io::Result<()> {
+        set(&self.socket, libc::SOL_SOCKET, libc::SO_MARK, mark.cast_signed())
+            .map_err(|error| io::Error::new(error.kind(), format!("cannot set the mark {mark:#x}: {error}")))
+    }
+
     /// The address it is bound to.
     pub fn local_address(&self) -> io::Result<SocketAddr> {
         let name = rustix::net::getsockname(&self.socket)?;

@@ -228,7 +228,7 @@ impl Net {
     /// Somebody sends `bytes` to `end` from `from`; what the end answers goes its way.
     pub fn inject(&mut self, end: usize, from: SocketAddr, bytes: &[u8]) {
         let local = if end == 0 { client(0) } else { self.server };
-        let arrival = Arrival { remote: from, local: Some(local.ip()), tos: 0 };
+        let arrival = Arrival { remote: from, local: at(local), tos: 0 };
         self.ends[end].handle_datagram(self.clock(end), &arrival, &mut bytes.to_vec());
         self.turn(end);
     }
@@ -356,12 +356,16 @@ impl Net {
             for (link, end) in [(&mut wire.there, 1), (&mut wire.back, 0)] {
                 let (remote, local) = ways[1 - end];
                 while let Some((_, mut frame)) = link.poll(self.now) {
-                    let arrival = Arrival { remote, local: Some(local.ip()), tos: frame[0] };
+                    let arrival = Arrival { remote, local: at(local), tos: frame[0] };
                     self.ends[end].handle_datagram(clocks[end], &arrival, &mut frame[AROUND..]);
                 }
             }
         }
     }
+}
+
+fn at(local: SocketAddr) -> LocalAddress {
+    LocalAddress { ip: Some(local.ip()), interface: None }
 }
 
 fn seed(end: usize, life: u64) -> [u8; 32] {

@@ -126,6 +126,8 @@ pub struct Path {
     pub id: u16,
     pub name: String,
     pub state: String,
+    /// What is amiss, if anything is.
+    pub why: Option<String>,
     pub backup: bool,
     pub remote: Option<String>,
     pub relayed: bool,
