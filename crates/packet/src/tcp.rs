@@ -81,6 +81,11 @@ impl<'a> Tcp<'a> {
         &self.bytes[self.header_len..]
     }
 
+    /// Whether its header is under a signature (RFC 2385, RFC 5925): who changes it breaks the connection.
+    pub fn is_signed(&self) -> bool {
+        [19, 29].into_iter().any(|kind| self.option(kind, |length| length >= 2).is_some())
+    }
+
     /// Offset in the TCP header of the maximum segment size's two bytes (RFC 9293 §3.7.1).
     fn mss_at(&self) -> Option<usize> {
         self.option(2, |length| length == 4).map(|at| at + 2)
@@ -144,7 +149,7 @@ pub fn set_window(packet: &mut [u8], window: u16) {
 /// Offsets of the TCP header and its MSS value, and the bytes of fixed headers, if `packet` is a SYN with one.
 fn find_mss(packet: &[u8]) -> Option<(usize, usize, u16)> {
     let ip = Ip::parse(packet).ok()?;
-    let tcp = Tcp::parse(&ip).filter(|tcp| tcp.flags() & SYN != 0)?;
+    let tcp = Tcp::parse(&ip).filter(|tcp| tcp.flags() & SYN != 0 && !tcp.is_signed())?;
     let headers = if ip.version() == 4 { 40 } else { 60 };
     Some((ip.header_len(), ip.header_len() + tcp.mss_at()?, headers))
 }
@@ -173,6 +178,15 @@ mod tests {
                 assert!(checksums_right(&packet));
                 assert!(!clamp_mss(&mut packet, mtu), "once is enough");
             }
+        }
+    }
+
+    #[test]
+    fn leaves_signed_segments_alone() {
+        for (kind, length) in [(19, 18), (29, 16)] {
+            let options = [&[2, 4, 0x05, 0xb4, kind, length][..], &[0; 18]].concat();
+            let mut packet = Build::v4().tcp(syn(&options), b"");
+            assert!(!clamp_mss(&mut packet, 1000), "{kind}");
         }
     }
 
