@@ -23,6 +23,7 @@ pub mod tap;
 pub mod tcp;
 pub mod tun;
 pub mod udp;
+pub mod unreachable;
 mod virtio;
 
 pub use addresses::{addresses, holders, interfaces};
@@ -31,7 +32,7 @@ pub use changes::{Changes, News};
 pub use macvtap::Macvtap;
 pub use net::Net;
 pub use packet_socket::PacketSocket;
-pub use poller::{Poller, Signals, Waker, monotonic};
+pub use poller::{Poller, Signals, Waker, boottime, monotonic};
 pub use promiscuous::PromiscuousSocket;
 pub use shared_memory::{ReadOnly, Shared};
 pub use tap::Tap;

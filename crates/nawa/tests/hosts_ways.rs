@@ -167,3 +167,21 @@ fn what_others_take_from_the_interface_comes_back() {
     }
     net.ping("10.77.0.2");
 }
+
+#[test]
+fn a_port_that_is_blocked_is_left() {
+    let Some(_alone) = namespaces_or_skip("a_port_that_is_blocked_is_left") else { return };
+    let net = Uplinks::new();
+    net.van.ip("route add default via 10.0.1.1 metric 10");
+    net.van.ip("route add default via 10.0.2.1 metric 20");
+    // A port that the test knows.
+    let paths = path("l1", "local = 'wan1'") + &path("l2", "local = 'wan2'");
+    let _daemons = net.start("listen = 4000", OFFICE, &paths);
+    net.wait_up(&["l1", "l2"]);
+    nft(&net.core, "add rule inet isp forward iifname wan1 udp sport 4000 drop");
+    net.wait_for("l1", "silent", |path| path["state"] == "silent");
+    net.wait_up(&["l1"]);
+    let there = wait_for_path(&net.office, "l1", "up", |path| path["state"] == "up");
+    assert!(!there["remote"].as_str().expect("an address").ends_with(":4000"), "{there}");
+    net.wait_up(&["l2"]);
+}

@@ -198,7 +198,7 @@ impl Side {
         let path = PathConfig {
             name: "a".into(),
             local: Local::Any,
-            remote: address(0),
+            remote: address(0).into(),
             via: None,
             backup: false,
             receive: true,
@@ -213,7 +213,12 @@ impl Side {
             bicast: Bicast::Off,
             paths: vec![path],
         };
-        let config = Config { scheduler: Scheduler::Auto, mtu: Mtu::Auto, peers: vec![config] };
+        let config = Config {
+            scheduler: Scheduler::Auto,
+            mtu: Mtu::Auto,
+            marks: Default::default(),
+            peers: vec![config],
+        };
         let mut endpoint = Endpoint::new(config, me, [3; 32]);
         let now = Duration::from_secs(1);
         endpoint.set_local(now, 0, 0, Some(Default::default()));

@@ -3,6 +3,7 @@
 
 mod back;
 mod interface;
+mod names;
 mod sockets;
 mod turn;
 mod ways;

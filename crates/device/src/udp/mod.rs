@@ -133,7 +133,12 @@ fn inform(socket: &OwnedFd, v6: bool) -> io::Result<()> {
 }
 
 /// `T` is the type that the kernel takes for this option.
-fn set<T: Copy>(socket: &OwnedFd, level: libc::c_int, name: libc::c_int, value: T) -> io::Result<()> {
+pub(crate) fn set<T: Copy>(
+    socket: &OwnedFd,
+    level: libc::c_int,
+    name: libc::c_int,
+    value: T,
+) -> io::Result<()> {
     let length = size_of::<T>() as libc::socklen_t;
     // SAFETY: the option's value is one `T`, which outlives the call, as does what it points to; the kernel only reads
     // both. The descriptor is open.

@@ -130,3 +130,29 @@ pub fn shell(of: &Namespace, line: &str) -> String {
 pub fn nft(of: &Namespace, rules: &str) {
     succeed(&mut of.command("nft", [rules]));
 }
+
+/// The files of the resolver in a namespace, as `ip netns exec` has them; gone when dropped.
+pub struct Resolver(PathBuf);
+
+impl Resolver {
+    /// Knows the names in `hosts`; asks a server at 10.0.1.1 for others, and waits for it for so long.
+    pub fn new(of: &Namespace, hosts: &str, seconds: u32) -> Resolver {
+        let resolver = Resolver(std::path::Path::new("/etc/netns").join(of.name()));
+        std::fs::create_dir_all(&resolver.0).expect("a folder below /etc/netns");
+        let conf = format!("nameserver 10.0.1.1\noptions timeout:{seconds} attempts:1\n");
+        std::fs::write(resolver.0.join("resolv.conf"), conf).expect("resolv.conf");
+        resolver.write(hosts);
+        resolver
+    }
+
+    /// Knows these names from now on.
+    pub fn write(&self, hosts: &str) {
+        std::fs::write(self.0.join("hosts"), format!("127.0.0.1 localhost\n{hosts}")).expect("hosts");
+    }
+}
+
+impl Drop for Resolver {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}

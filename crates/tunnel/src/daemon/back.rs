@@ -45,8 +45,10 @@ impl Back {
         let query = Query { destination, mark, source: Some(source), interface: Some(interface) };
         let ask = || {
             let way = net.link_at(interface).ok().and_then(|link| leaves_by(net, &link, &query));
-            way.unwrap_or(LocalAddress { ip: Some(source), interface: None })
+            way.unwrap_or(LocalAddress { ip: Some(source), ..LocalAddress::default() })
         };
-        to.local = *self.known.entry((destination, source, interface)).or_insert_with(ask);
+        let socket = to.local.socket;
+        let way = *self.known.entry((destination, source, interface)).or_insert_with(ask);
+        to.local = LocalAddress { socket, ..way };
     }
 }

@@ -100,7 +100,9 @@ impl Interface {
 
     /// Puts back what somebody has taken away.
     pub fn restore(&mut self) {
-        if self.net.link_at(self.index).is_ok_and(|link| !link.up) {
+        // Where it has gone, the tunnel ends.
+        let Ok(link) = self.net.link_at(self.index) else { return };
+        if !link.up {
             tracing::warn!("somebody has switched {} off; it is switched on again", self.name);
             if let Err(error) = self.net.set_up(self.index) {
                 tracing::warn!("{error}");

@@ -6,13 +6,13 @@ use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use device::Tun;
-use device::poller::{Interest, Poller, monotonic};
+use device::poller::{Interest, Poller, boottime};
 use device::udp::{Meta, RecvBatch, Transmit};
 use rand_core::{OsRng, TryRngCore};
 
 use super::back::Back;
 use super::interface::{TABLE, has_default};
-use super::sockets::Sockets;
+use super::sockets::{Family, PLACES, Sockets};
 use super::ways::{Order, Told, What};
 use super::{Asked, Inbox, Watch};
 use crate::address::{LocalAddress, Train};
@@ -20,6 +20,7 @@ use crate::config::Config;
 use crate::endpoint::{Arrival, Endpoint};
 use crate::keys::PrivateKey;
 use crate::status::TunnelStatus;
+use crate::why::Why;
 
 const TUN: u64 = 0;
 const WAKER: u64 = 1;
@@ -35,7 +36,13 @@ const TRAINS: usize = 32;
 struct Ready {
     tun: bool,
     waker: bool,
-    sockets: [bool; 2],
+    /// A bit for each socket, as [`token`] counts them.
+    sockets: u32,
+}
+
+/// The token of a socket.
+fn token(family: Family, place: u8) -> u64 {
+    SOCKETS + 2 * u64::from(place) + u64::from(family == Family::V6)
 }
 
 /// What a running tunnel is told.
@@ -99,13 +106,15 @@ impl Turn {
         let poller = Poller::new()?;
         poller.add(&tun, TUN, Interest::Read)?;
         poller.add(&inbox.waker, WAKER, Interest::Read)?;
-        for (token, socket) in (SOCKETS..).zip(sockets.iter()) {
-            poller.add(socket, token, Interest::Read)?;
+        for family in [Family::V4, Family::V6] {
+            if let Some(socket) = sockets.get(family, 0) {
+                poller.add(socket, token(family, 0), Interest::Read)?;
+            }
         }
         let mut seed = [0; 32];
         OsRng.try_fill_bytes(&mut seed).map_err(|error| io::Error::other(error.to_string()))?;
         let mark = mark(host.fwmark, &config);
-        let (now, back) = (monotonic(), Back::new(mark)?);
+        let (now, back) = (boottime(), Back::new(mark)?);
         let endpoint = Endpoint::new(config, key, seed);
         let mtu = endpoint.inner_mtu();
         Ok(Self {
@@ -124,12 +133,12 @@ impl Turn {
         device::process::precise_timers();
         loop {
             let ready = self.wait()?;
-            let now = monotonic();
+            let now = boottime();
             self.ends.now = now;
             if ready.waker && self.inbox.answer(&mut self.ends) {
                 return Ok(());
             }
-            self.ends.hear();
+            self.ends.hear(&self.poller);
             self.take_datagrams(now, ready);
             if ready.tun {
                 self.take_inner(now)?;
@@ -137,19 +146,19 @@ impl Turn {
             self.ends.endpoint.handle_timeout(now);
             self.send_datagrams(now);
             self.send_inner()?;
-            self.ends.set_mtu();
+            self.ends.tell();
         }
     }
 
     fn wait(&mut self) -> io::Result<Ready> {
         let due = self.ends.endpoint.poll_timeout(self.ends.now);
-        let timeout = due.map(|due| due.saturating_sub(monotonic()));
+        let timeout = due.map(|due| due.saturating_sub(boottime()));
         let mut all = Ready::default();
         for ready in self.poller.wait(timeout)? {
             match ready.token {
                 TUN => all.tun = true,
                 WAKER => all.waker = true,
-                socket => all.sockets[(socket - SOCKETS) as usize] = true,
+                socket => all.sockets |= 1 << (socket - SOCKETS),
             }
         }
         Ok(all)
@@ -158,12 +167,16 @@ impl Turn {
     /// One batch of each socket that is ready; more comes with the next turn.
     fn take_datagrams(&mut self, now: Duration, ready: Ready) {
         let (Ends { endpoint, sockets, .. }, batch) = (&mut self.ends, &mut self.batch);
-        let ready = ready.sockets.iter();
-        for (socket, _) in sockets.iter().zip(ready).filter(|(_, ready)| **ready) {
+        let places = (0..PLACES).flat_map(|place| [(Family::V4, place), (Family::V6, place)]);
+        let ready =
+            places.filter(|(family, place)| ready.sockets & 1 << (token(*family, *place) - SOCKETS) != 0);
+        for (socket, place) in ready.filter_map(|(family, place)| Some((sockets.get(family, place)?, place)))
+        {
             let received = socket.recv(batch, |meta, datagram| {
                 let Meta { remote, local, tos, .. } = meta;
                 let interface = Some(meta.interface).filter(|index| *index != 0);
-                let arrival = Arrival { remote, local: LocalAddress { ip: local, interface }, tos };
+                let arrival =
+                    Arrival { remote, local: LocalAddress { ip: local, interface, socket: place }, tos };
                 endpoint.handle_datagram(now, &arrival, datagram);
             });
             // What a socket reports here is what became of an earlier datagram, or short memory: it passes.
@@ -195,7 +208,18 @@ impl Turn {
                 .filter_map(|train| train.to.as_mut())
                 .for_each(|to| back.settle(to));
             let trains = self.trains[..filled].iter().filter_map(transmit);
-            sockets.send(now, trains, |remote, source| endpoint.handle_source_gone(remote, source));
+            sockets.send(now, trains, |remote, source, error| {
+                if let Some(source) = source {
+                    endpoint.handle_source_gone(remote, source);
+                }
+                if let Some(error) = error {
+                    endpoint.handle_trouble(
+                        now,
+                        remote,
+                        &Why::NotSent { to: remote, error: error.to_string() },
+                    );
+                }
+            });
             if filled < self.trains.len() {
                 return;
             }
@@ -214,20 +238,32 @@ impl Turn {
 
 impl Ends {
     /// Takes in what is new about the host. What was said of another configuration is said again of this one.
-    fn hear(&mut self) {
+    fn hear(&mut self, poller: &Poller) {
         for Told { generation, what } in self.host.news.try_iter() {
             let (now, endpoint) = (self.now, &mut self.endpoint);
             match what {
                 What::Routes => self.back.forget(self.mark),
+                What::Unreachable(remote, why) => endpoint.handle_trouble(now, remote, &why),
                 _ if generation != self.generation => {}
-                What::Way(peer, path, way) => endpoint.set_way(now, peer, path, way),
+                What::Way(peer, path, way) => {
+                    if let Ok(way) = &way {
+                        open(&mut self.sockets, way.local.socket, self.mark, poller);
+                    }
+                    endpoint.set_way(now, peer, path, way);
+                    // What it has missed while the configuration was another.
+                    let up = endpoint.is_up(peer, path);
+                    self.host.ways.tell(Order::State(generation, (peer, path), up));
+                }
                 What::Addresses(peer, path) => endpoint.handle_address_change(now, peer, path),
             }
         }
     }
 
-    /// The interface takes what the paths carry.
-    fn set_mtu(&mut self) {
+    /// The interface takes what the paths carry, and names are asked for while their paths are not up.
+    fn tell(&mut self) {
+        while let Some((peer, path, up)) = self.endpoint.poll_state() {
+            self.host.ways.tell(Order::State(self.generation, (peer, path), up));
+        }
         let mtu = self.endpoint.inner_mtu();
         if std::mem::replace(&mut self.mtu, mtu) != mtu {
             self.host.ways.tell(Order::Mtu(mtu));
@@ -265,18 +301,28 @@ impl Asked<TunnelStatus, Change> for Ends {
     }
 }
 
+/// Opens the sockets of a place, if they are not, and listens to them.
+fn open(sockets: &mut Sockets, place: u8, mark: u32, poller: &Poller) {
+    sockets.open(place, mark, |family, socket| {
+        if let Err(error) = poller.add(socket, token(family, place), Interest::Read) {
+            tracing::warn!("cannot listen to another port: {error}");
+        }
+    });
+}
+
 fn gone(error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("its TUN interface is gone: {error}"))
 }
 
-fn transmit(train: &Train) -> Option<Transmit<'_>> {
+fn transmit(train: &Train) -> Option<(u8, Transmit<'_>)> {
     let to = train.to?;
-    Some(Transmit {
+    let transmit = Transmit {
         remote: to.remote,
         local: to.local.ip,
         interface: to.local.interface,
         tos: train.tos,
         segment_size: Some(train.segment_size),
         contents: &train.contents,
-    })
+    };
+    Some((to.local.socket, transmit))
 }

@@ -1,22 +1,26 @@
-//! The thread that asks the host: where the listed paths leave it, and whether the tunnel's interface still has what it was
+//! The thread that asks the host: where the listed paths leave it and lead, and whether the tunnel's interface still has what it was
 //! given. Interfaces, addresses, routes and rules come and go; the data thread hears of what that changes, and waits for no
 //! answer of the kernel's.
 
 use std::io;
-use std::net::IpAddr;
-use std::sync::mpsc::Sender;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use device::net::{Link, Query};
-use device::poller::{Interest, Poller, monotonic};
+use device::poller::{Interest, Poller, boottime};
+use device::unreachable::Listener;
 use device::{Changes, Net, News, Waker};
 use ipnet::IpNet;
 
 use super::interface::Interface;
+use super::names::{Answer, Answers, Name};
+use super::sockets::PLACES;
 use super::turn::mark;
 use super::{Asked, Inbox};
-use crate::address::LocalAddress;
-use crate::config::{Config, Local, PathConfig};
+use crate::address::{LocalAddress, Way};
+use crate::config::{self, Config, Local, PathConfig};
+use crate::keys::PublicKey;
 use crate::why::Why;
 
 /// How often interfaces are looked at where the kernel does not tell of changes.
@@ -24,8 +28,13 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// The kernel tells of an address in several messages, and routers of many routes: what comes within this time of the
 /// last look is looked at together.
 const REST: Duration = Duration::from_millis(100);
+/// A NAT or a firewall may have given a path's port up that has not been up for so long: it takes another one, and again
+/// after twice as long each time, up to this.
+const STALE: Duration = Duration::from_secs(10);
+const STALE_LONGEST: Duration = Duration::from_secs(300);
 const WAKER: u64 = 0;
 const CHANGES: u64 = 1;
+const REFUSALS: u64 = 2;
 
 /// What the data thread is told, of the configuration of this number.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,12 +49,14 @@ pub struct Told {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
     /// The way out of a path (peer and path in the order of the configuration) came, is another one now, or went.
-    Way(usize, usize, Result<LocalAddress, Why>),
+    Way(usize, usize, Result<Way, Why>),
     /// A path's way out is the same, but addresses or routes on it have changed, and with them perhaps where packets come
     /// from.
     Addresses(usize, usize),
     /// Routes may have changed.
     Routes,
+    /// A datagram to there did not arrive, as ICMP says.
+    Unreachable(SocketAddr, Why),
 }
 
 /// What this thread is asked for.
@@ -57,6 +68,8 @@ pub enum Order {
     Paths(u64, Config),
     /// The interface's MTU.
     Mtu(u16),
+    /// In the configuration of this number, a peer's path came up, or is not up any more.
+    State(u64, (usize, usize), bool),
 }
 
 /// A path of the configuration.
@@ -64,11 +77,19 @@ pub enum Order {
 struct Listed {
     peer: usize,
     path: usize,
+    /// What it is known by in another configuration: the peer's key and its name.
+    key: (PublicKey, String),
     local: Local,
-    /// The peer, or the relay.
-    to: IpAddr,
+    remote: Name,
+    relay: Option<Name>,
+    /// As last heard.
+    up: bool,
+    /// The place of the socket that it leaves by.
+    socket: u8,
+    /// When to take another, unless the path is up until then, and how long it has been waited for.
+    stale: Option<(Duration, Duration)>,
     /// As last told; `None` before the first look.
-    known: Option<Result<LocalAddress, Why>>,
+    known: Option<Result<Way, Why>>,
 }
 
 /// All that the thread owns.
@@ -76,6 +97,8 @@ pub struct Ways {
     state: State,
     inbox: Inbox<(), Order>,
     changes: Option<Changes>,
+    /// Of IPv4 and IPv6, where they can be had.
+    refusals: Vec<Listener>,
 }
 
 struct State {
@@ -93,6 +116,13 @@ struct State {
     rest: Duration,
     told: Sender<Told>,
     waker: Waker,
+    /// What resolvers say, and where they say it.
+    found: Receiver<Answer>,
+    answers: Answers,
+    /// Counts lookups.
+    lookups: u64,
+    /// The place of the socket that was last given to a path.
+    next_socket: u8,
 }
 
 impl Ways {
@@ -108,6 +138,7 @@ impl Ways {
         if let Err(error) = &changes {
             tracing::warn!("cannot be told of changed addresses, and looks for itself each second: {error}");
         }
+        let (sender, found) = channel();
         let mut state = State {
             net: Net::open()?,
             interface,
@@ -120,9 +151,15 @@ impl Ways {
             rest: Duration::ZERO,
             told,
             waker,
+            found,
+            answers: (sender, inbox.waker.clone()),
+            lookups: 0,
+            next_socket: 0,
         };
         state.list(0, config);
-        Ok(Self { state, inbox, changes: changes.ok() })
+        // Where raw sockets are not to be had, refusals are silence.
+        let refusals = [false, true].into_iter().filter_map(|v6| Listener::open(v6).ok()).collect();
+        Ok(Self { state, inbox, changes: changes.ok(), refusals })
     }
 
     /// Runs until it is told to stop.
@@ -132,16 +169,39 @@ impl Ways {
         if let Some(changes) = &self.changes {
             poller.add(changes, CHANGES, Interest::Read)?;
         }
+        for listener in &self.refusals {
+            poller.add(listener, REFUSALS, Interest::Read)?;
+        }
         loop {
-            self.state.look(monotonic(), self.changes.is_none());
-            let timeout = self.state.due.map(|due| due.saturating_sub(monotonic()));
+            let now = boottime();
+            self.state.ask(now);
+            self.state.leave_ports(now);
+            self.state.look(now, self.changes.is_none());
+            let timeout = self.state.poll_timeout().map(|due| due.saturating_sub(boottime()));
             for ready in poller.wait(timeout)? {
                 match ready.token {
                     CHANGES => self.listen(),
+                    REFUSALS => self.hear(),
                     _ if self.inbox.answer(&mut self.state) => return Ok(()),
                     _ => {}
                 }
             }
+        }
+    }
+
+    /// Passes on what ICMP says of what was sent where a path leads.
+    fn hear(&self) {
+        let mut told = false;
+        for lost in self.refusals.iter().flat_map(Listener::take) {
+            let why = if lost.refused { Why::Refused } else { Why::Unreachable }(lost.remote);
+            told |= self
+                .state
+                .told
+                .send(Told { generation: 0, what: What::Unreachable(lost.remote, why) })
+                .is_ok();
+        }
+        if told {
+            self.state.waker.wake();
         }
     }
 
@@ -169,6 +229,11 @@ impl Asked<(), Order> for State {
             }
             Order::Paths(generation, config) => self.list(generation, &config),
             Order::Mtu(mtu) => self.interface.set_mtu(mtu),
+            Order::State(generation, place, up) if generation == self.generation => {
+                let listed = self.listed.iter_mut().find(|listed| (listed.peer, listed.path) == place);
+                listed.into_iter().for_each(|listed| listed.handle_state(boottime(), up));
+            }
+            Order::State(..) => {}
         }
         Ok(())
     }
@@ -178,10 +243,13 @@ impl State {
     /// All paths of `config` are told at the next look, which is due.
     fn list(&mut self, generation: u64, config: &Config) {
         (self.generation, self.mark) = (generation, mark(self.fwmark, config));
-        self.listed.clear();
+        let mut old = std::mem::take(&mut self.listed);
         for (peer, peer_config) in config.peers.iter().enumerate() {
-            let paths = peer_config.paths.iter().enumerate();
-            self.listed.extend(paths.map(|(path, config)| Listed::new(peer, path, config)));
+            for (path, config) in peer_config.paths.iter().enumerate() {
+                let key = (peer_config.public_key, config.name.clone());
+                let before = old.iter().position(|listed| listed.key == key).map(|at| old.swap_remove(at));
+                self.listed.push(Listed::new(boottime(), (peer, path), key, config, before));
+            }
         }
         (self.due, self.rest) = (Some(Duration::ZERO), Duration::ZERO);
     }
@@ -195,6 +263,41 @@ impl State {
         if self.news != News::default() {
             self.due = Some(self.rest);
         }
+    }
+
+    /// Asks resolvers what it is time to ask, and takes in what they say.
+    fn ask(&mut self, now: Duration) {
+        for answer in self.found.try_iter() {
+            let mut names = self.listed.iter_mut().flat_map(Listed::names);
+            if names.any(|name| name.handle_answer(now, &answer)) {
+                self.due = Some(now);
+            }
+        }
+        for name in self.listed.iter_mut().flat_map(Listed::names) {
+            self.lookups += u64::from(name.ask(now, self.lookups, &self.answers));
+        }
+    }
+
+    /// Gives the paths that have waited for too long another port.
+    fn leave_ports(&mut self, now: Duration) {
+        for listed in &mut self.listed {
+            if let Some((_, waited)) = listed.stale.filter(|(at, _)| *at <= now) {
+                let wait = (2 * waited).min(STALE_LONGEST);
+                listed.stale = Some((now + wait, wait));
+                // Where it has no way out, the port is not to blame.
+                if listed.known.as_ref().is_some_and(Result::is_ok) {
+                    self.next_socket = self.next_socket % (PLACES - 1) + 1;
+                    listed.socket = self.next_socket;
+                    self.due = Some(now);
+                }
+            }
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Duration> {
+        let names = self.listed.iter().flat_map(|listed| listed.relay.iter().chain([&listed.remote]));
+        let stale = self.listed.iter().filter_map(|listed| listed.stale);
+        names.filter_map(Name::due).chain(stale.map(|(at, _)| at)).chain(self.due).min()
     }
 
     /// Tells what has changed since the last time, if it is time to look.
@@ -230,15 +333,57 @@ struct Host<'a> {
 }
 
 impl Listed {
-    fn new(peer: usize, path: usize, config: &PathConfig) -> Self {
-        let to = config.via.as_ref().map_or(config.remote, |via| via.address).ip();
-        Self { peer, path, local: config.local.clone(), to, known: None }
+    /// As `config` has it; what is known of the same names stays known, and is asked for again.
+    fn new(
+        now: Duration,
+        place: (usize, usize),
+        key: (PublicKey, String),
+        config: &PathConfig,
+        before: Option<Self>,
+    ) -> Self {
+        let new = (false, 0, Some((now + STALE, STALE)));
+        let (up, socket, stale) = before.as_ref().map_or(new, |b| (b.up, b.socket, b.stale));
+        let (remote, relay) = before.map_or((None, None), |before| (Some(before.remote), before.relay));
+        let name = |host: &config::Host, before: Option<Name>| {
+            let mut name =
+                before.filter(|name| name.host() == host).unwrap_or_else(|| Name::new(host.clone()));
+            name.ask_again();
+            name
+        };
+        Self {
+            peer: place.0,
+            path: place.1,
+            key,
+            local: config.local.clone(),
+            remote: name(&config.remote, remote),
+            relay: config.via.as_ref().map(|via| name(&via.address, relay)),
+            up,
+            socket,
+            stale,
+            known: None,
+        }
+    }
+
+    /// It came up, or is not up any more.
+    fn handle_state(&mut self, now: Duration, up: bool) {
+        if std::mem::replace(&mut self.up, up) == up {
+            return;
+        }
+        self.stale = (!up).then_some((now + STALE, STALE));
+        self.names().for_each(|name| name.handle_state(now, up));
+    }
+
+    fn names(&mut self) -> impl Iterator<Item = &mut Name> {
+        self.relay.iter_mut().chain([&mut self.remote])
     }
 
     fn look(&mut self, host: &mut Host<'_>, news: &News) -> Option<What> {
-        let way = self.find(host);
+        let mut way = self.find(host);
+        if let Ok(way) = &mut way {
+            way.local.socket = self.socket;
+        }
         let same = self.known.as_ref() == Some(&way);
-        let concerned = way.as_ref().is_ok_and(|local| concerns(news, local));
+        let concerned = way.as_ref().is_ok_and(|way| concerns(news, &way.local));
         self.known = Some(way.clone());
         match same {
             false => Some(What::Way(self.peer, self.path, way)),
@@ -246,17 +391,54 @@ impl Listed {
         }
     }
 
-    fn find(&self, host: &mut Host<'_>) -> Result<LocalAddress, Why> {
-        let query = Query { mark: host.mark, ..Query::to(self.to) };
-        match &self.local {
-            Local::Any => host.outside(&query, String::new()).map(|()| LocalAddress::default()),
-            Local::Interface(name) => host.by_interface(name, &query),
-            Local::Address(ip) => host.from_address(*ip, &query),
-        }
+    /// By the first address that a way leads to, of the peer or of the relay in between.
+    fn find(&mut self, host: &mut Host<'_>) -> Result<Way, Why> {
+        let source = match self.local {
+            Local::Address(ip) => Some(ip),
+            _ => None,
+        };
+        let Some(relay) = &mut self.relay else {
+            let (remote, local) = host.first_way(&self.local, source, &mut self.remote)?;
+            return Ok(Way { local, remote, relay: None });
+        };
+        let remote = *self.remote.candidates(None).first().ok_or_else(|| self.remote.why())?;
+        let (address, local) = host.first_way(&self.local, source, relay)?;
+        self.remote.choose(remote);
+        Ok(Way { local, remote, relay: Some(address) })
     }
 }
 
 impl Host<'_> {
+    /// The first address of `name` that a way leads to, and where that leaves this host.
+    fn first_way(
+        &mut self,
+        local: &Local,
+        source: Option<IpAddr>,
+        name: &mut Name,
+    ) -> Result<(SocketAddr, LocalAddress), Why> {
+        let mut result = Err(name.why());
+        for address in name.candidates(source).into_iter().rev() {
+            match self.way(local, address.ip()) {
+                Ok(way) => result = Ok((address, way)),
+                Err(why) if result.is_err() => result = Err(why),
+                Err(_) => {}
+            }
+        }
+        if let Ok((address, _)) = result {
+            name.choose(address);
+        }
+        result
+    }
+
+    fn way(&mut self, local: &Local, to: IpAddr) -> Result<LocalAddress, Why> {
+        let query = Query { mark: self.mark, ..Query::to(to) };
+        match local {
+            Local::Any => self.outside(&query, String::new()).map(|()| LocalAddress::default()),
+            Local::Interface(name) => self.by_interface(name, &query),
+            Local::Address(ip) => self.by_address(*ip, &query),
+        }
+    }
+
     /// Whether there is a way, and not into the tunnel itself.
     fn outside(&mut self, query: &Query, by: String) -> Result<(), Why> {
         let to = query.destination;
@@ -282,11 +464,11 @@ impl Host<'_> {
         sources.into_iter().find_map(way).ok_or(Why::NoRoute { by, to: query.destination })
     }
 
-    fn from_address(&mut self, ip: IpAddr, query: &Query) -> Result<LocalAddress, Why> {
+    fn by_address(&mut self, ip: IpAddr, query: &Query) -> Result<LocalAddress, Why> {
         let mut result = Err(Why::NoAddress(ip));
         for name in device::holders(ip).unwrap_or_default() {
             let Ok(link) = self.net.link(&name) else { continue };
-            result = self.from_holder(ip, &link, &Query { source: Some(ip), ..*query });
+            result = self.by_holder(ip, &link, &Query { source: Some(ip), ..*query });
             if result.is_ok() {
                 break;
             }
@@ -294,11 +476,13 @@ impl Host<'_> {
         result
     }
 
-    fn from_holder(&mut self, ip: IpAddr, link: &Link, query: &Query) -> Result<LocalAddress, Why> {
+    fn by_holder(&mut self, ip: IpAddr, link: &Link, query: &Query) -> Result<LocalAddress, Why> {
         self.check(link, query)?;
         if link.leads_nowhere {
             let by = format!(" from {ip}");
-            return self.outside(query, by).map(|()| LocalAddress { ip: Some(ip), interface: None });
+            return self
+                .outside(query, by)
+                .map(|()| LocalAddress { ip: Some(ip), ..LocalAddress::default() });
         }
         let by = format!(" by {} from {ip}", link.name);
         let query = Query { interface: Some(link.index), ..*query };
@@ -318,7 +502,7 @@ impl Host<'_> {
 
 /// How packets leave by this interface, from this source if one is given; `None` if no route leads there by it.
 pub fn leaves_by(net: &mut Net, link: &Link, query: &Query) -> Option<LocalAddress> {
-    let way = |ip| LocalAddress { ip, interface: Some(link.index) };
+    let way = |ip| LocalAddress { ip, interface: Some(link.index), socket: 0 };
     if link.point_to_point || net.has_route(query) {
         return Some(way(query.source));
     }
@@ -340,7 +524,7 @@ mod tests {
 
     #[test]
     fn news_concern_the_paths_on_their_interfaces() {
-        let on = |interface| LocalAddress { ip: None, interface };
+        let on = |interface| LocalAddress { interface, ..LocalAddress::default() };
         let news = |interfaces: &[u32], overrun| News {
             interfaces: interfaces.iter().copied().collect(),
             overrun,

@@ -115,7 +115,7 @@ impl Peer {
         if !header.resend {
             received.handle_mark(sequence, order + 1);
         }
-        if !combine_ecn(packet, tos) {
+        if self.marks.ecn && !combine_ecn(packet, tos) {
             self.counters.dropped_congestion += 1;
             self.ordered.insert(now, order, &[]);
             return;
@@ -160,6 +160,9 @@ impl Peer {
     fn handle_report(&mut self, now: Duration, report: &Report) {
         let Some(path) = self.paths.iter_mut().find(|p| p.id == report.path) else { return };
         let was_silent = path.sent.is_silent();
+        if path.announced.iter().any(|one| report.ranges.iter().any(|range| range.contains(one))) {
+            self.announce_again = None;
+        }
         self.outcome.clear();
         path.sent.handle_report(now, report, &mut self.outcome);
         path.weight.handle_delay(&report.delay);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{LAST_RESORT, LEAST_REORDERING, Peer, tier_of};
-use crate::address::{Address, Train};
+use crate::address::Train;
 use crate::config::Scheduler;
 use crate::copies::Copy;
 use crate::frame::{self, Data, Order, Report};
@@ -48,10 +48,9 @@ impl Peer {
             return true;
         }
         for path in &mut self.paths {
-            let (Some(config), Some(local)) = (&path.config, path.local()) else { continue };
-            let (Some(via), Some(registration)) = (&config.via, &mut path.registration) else { continue };
+            let (Some(relay), Some(registration)) = (path.relay(), &mut path.registration) else { continue };
             if let Some(message) = registration.poll_transmit(now) {
-                train.put(&Address::direct(via.address, local), 0, |out| out.extend(message));
+                train.put(&relay, 0, |out| out.extend(message));
                 return true;
             }
         }
@@ -97,8 +96,8 @@ impl Peer {
         }
         for at in 0..self.paths.len() {
             let keepalive = self.keepalive_at(&self.paths[at]);
+            let marker = self.marker_at(&self.paths[at], active);
             let path = &mut self.paths[at];
-            let marker = path.next_marker.filter(|_| active && path.is_validated());
             path.probe_wanted |= keepalive.into_iter().chain(marker).any(|t| t <= now);
         }
     }
@@ -110,6 +109,7 @@ impl Peer {
         let path = &mut self.paths[at];
         if path.announcements > 0 && path.may_take(LARGE) {
             path.announcements -= 1;
+            path.announced.push(path.sent.next_sequence());
             path.next_marker = Some(now + MARKER_AUTO);
             let listed = listed.iter().map(|(id, name, backup)| (*id, name.as_str(), *backup));
             return path.pack(now, session, 0, Content::Probe(None), train, |out| {
@@ -131,7 +131,7 @@ impl Peer {
             (0..self.paths.len()).filter(|&i| self.paths[i].received.unreported().0 > 0).collect();
         due.sort_by_key(|&i| self.paths[i].received.unreported().1);
         // As many as fit for certain: a full report is 300 bytes.
-        due.truncate(4);
+        due.truncate((usize::from(self.paths[at].inner_mtu()) / 300).clamp(1, 4));
         let reports: Vec<Report> = due
             .into_iter()
             .filter_map(|i| {
@@ -197,7 +197,7 @@ impl Peer {
                 None => return false,
             },
         };
-        let tos = packet::Ip::parse(packet).map_or(0, |ip| ip.tos());
+        let tos = self.marks.outer(packet::Ip::parse(packet).map_or(0, |ip| ip.tos()));
         let size = path.payload_size(packet.len());
         let first = train.is_empty();
         let goes_on = first || (self.run >= size && has_room(self.scheduler, path, now, true));
@@ -253,7 +253,7 @@ impl Peer {
         let session = self.sessions.current(now)?;
         let path = &mut self.paths[at];
         let way = way_by(path, now);
-        let tos = packet::Ip::parse(packet).map_or(0, |ip| ip.tos());
+        let tos = self.marks.outer(packet::Ip::parse(packet).map_or(0, |ip| ip.tos()));
         let resends = self.unconfirmed.repeats();
         let data = Outgoing { order: copy.order, packet, tos, resend: copy.late, resends };
         pack_data(path, now, session, &data, train);

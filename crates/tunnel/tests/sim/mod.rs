@@ -122,7 +122,7 @@ pub fn path(wire: usize, local: SocketAddr, remote: SocketAddr) -> PathConfig {
     PathConfig {
         name: format!("wire{wire}"),
         local: Local::Address(local.ip()),
-        remote,
+        remote: remote.into(),
         via: None,
         backup: false,
         receive: true,
@@ -166,7 +166,12 @@ impl Net {
                 bicast: Bicast::Off,
                 paths: paths.filter(|_| end == 0).collect(),
             };
-            let mut config = Config { scheduler: options.scheduler, mtu: Mtu::Auto, peers: vec![peer] };
+            let mut config = Config {
+                scheduler: options.scheduler,
+                mtu: Mtu::Auto,
+                marks: Default::default(),
+                peers: vec![peer],
+            };
             tweak(end, &mut config);
             config
         };
@@ -252,7 +257,7 @@ impl Net {
         let paths = self.configs[end].peers.first().map_or(Vec::new(), |peer| peer.paths.clone());
         for (index, path) in paths.iter().enumerate() {
             if let Local::Address(ip) = path.local {
-                let local = LocalAddress { ip: Some(ip), interface: None };
+                let local = LocalAddress { ip: Some(ip), ..LocalAddress::default() };
                 self.ends[end].set_local(self.clock(end), 0, index, Some(local));
             }
         }
@@ -365,7 +370,7 @@ impl Net {
 }
 
 fn at(local: SocketAddr) -> LocalAddress {
-    LocalAddress { ip: Some(local.ip()), interface: None }
+    LocalAddress { ip: Some(local.ip()), ..LocalAddress::default() }
 }
 
 fn seed(end: usize, life: u64) -> [u8; 32] {

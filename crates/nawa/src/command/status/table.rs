@@ -117,6 +117,7 @@ fn render_tunnel(text: &mut String, interface: &str, tunnel: &Tunnel) {
     line(text, format!("interface {interface}, mtu {}, public key {}", tunnel.mtu, tunnel.public_key));
     for peer in &tunnel.peers {
         line(text, format!("\n{}", peer_line(peer)));
+        peer.why.iter().for_each(|why| line(text, format!(" {why}")));
         peer.bicast.iter().for_each(|copies| line(text, copies_line(copies)));
         text.push_str(&paths(peer));
     }

@@ -103,6 +103,8 @@ pub struct Tunnel {
 pub struct Peer {
     pub name: String,
     pub up: bool,
+    /// What is amiss, if anything is.
+    pub why: Option<String>,
     pub scheduler: String,
     pub cipher: Option<String>,
     pub resent_packets: u64,
