@@ -19,6 +19,19 @@ pub fn addresses(interface: &str) -> io::Result<Vec<IpAddr>> {
     Ok(found)
 }
 
+/// The names of the interfaces that have `address`, of the calling thread's network namespace.
+///
+/// Fails only where memory or descriptors have run out.
+pub fn holders(address: IpAddr) -> io::Result<Vec<String>> {
+    let mut found = Vec::new();
+    each(|name, one| {
+        if one == Some(address) {
+            found.push(name.to_owned());
+        }
+    })?;
+    Ok(found)
+}
+
 /// The names of all interfaces of the calling thread's network namespace.
 ///
 /// Fails only where memory or descriptors have run out.
@@ -77,5 +90,6 @@ mod tests {
     fn an_interface_that_is_not_there_has_none() {
         assert!(addresses("not-there-0").unwrap().is_empty());
         assert!(!interfaces().unwrap().contains("not-there-0"));
+        assert!(holders("192.0.2.1".parse().unwrap()).unwrap().is_empty());
     }
 }

@@ -10,12 +10,14 @@ use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, bind, recv,
 
 use crate::netlink::{Reply, attributes, replies};
 
-/// What is listened to.
-const GROUPS: libc::c_int = libc::RTMGRP_LINK
+/// What is listened to, a bit for each group.
+const GROUPS: u32 = (libc::RTMGRP_LINK
     | libc::RTMGRP_IPV4_IFADDR
     | libc::RTMGRP_IPV6_IFADDR
     | libc::RTMGRP_IPV4_ROUTE
-    | libc::RTMGRP_IPV6_ROUTE;
+    | libc::RTMGRP_IPV6_ROUTE) as u32
+    | 1 << (libc::RTNLGRP_IPV4_RULE - 1)
+    | 1 << (libc::RTNLGRP_IPV6_RULE - 1);
 /// The longest that one receive returns, in bytes.
 const NEWS: usize = 32 << 10;
 /// `struct rtmsg`, in bytes.
@@ -26,10 +28,14 @@ const ROUTE_HEADER: usize = 12;
 pub struct News {
     /// An interface came, went, or went up or down.
     pub links: bool,
+    /// Indices of those that came or changed.
+    pub changed: BTreeSet<u32>,
     /// Indices of the interfaces that went. One that has such an index now is another.
     pub removed: BTreeSet<u32>,
     /// Indices of the interfaces whose addresses, or the routes by which, changed.
     pub interfaces: BTreeSet<u32>,
+    /// Rules of policy routing changed.
+    pub rules: bool,
     /// There was more than the kernel kept: anything may have changed.
     pub overrun: bool,
 }
@@ -43,7 +49,7 @@ impl Changes {
     pub fn subscribe() -> io::Result<Self> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None)?;
-        bind(&socket, &SocketAddrNetlink::new(0, GROUPS as u32))?;
+        bind(&socket, &SocketAddrNetlink::new(0, GROUPS))?;
         Ok(Self(socket))
     }
 
@@ -74,21 +80,25 @@ impl AsFd for Changes {
 impl News {
     fn add(&mut self, message: &Reply<'_>) {
         match message.kind {
-            libc::RTM_NEWLINK => self.links = true,
+            libc::RTM_NEWLINK => {
+                self.links = true;
+                self.changed.extend(link_index(message.body));
+            }
             libc::RTM_DELLINK => {
                 self.links = true;
-                self.removed.extend(removed_index(message.body));
+                self.removed.extend(link_index(message.body));
             }
             libc::RTM_NEWADDR | libc::RTM_DELADDR => self.interfaces.extend(address_index(message.body)),
             libc::RTM_NEWROUTE | libc::RTM_DELROUTE => self.interfaces.extend(route_index(message.body)),
+            libc::RTM_NEWRULE | libc::RTM_DELRULE => self.rules = true,
             _ => {}
         }
     }
 }
 
 /// The interface of a `struct ifinfomsg`: family 1, padding 1, type 2, index 4; a bridge (of its own family) tells of ports
-/// that leave it, too.
-fn removed_index(body: &[u8]) -> Option<u32> {
+/// that join and leave it, too.
+fn link_index(body: &[u8]) -> Option<u32> {
     word(body.get(4..8).filter(|_| body[0] == libc::AF_UNSPEC as u8)?)
 }
 
@@ -129,7 +139,7 @@ mod tests {
         let address = Message::new(libc::RTM_DELADDR).fixed(&[2, 24, 0, 0]).fixed(&index(7)).finish(0, 0);
         let route = Message::new(libc::RTM_NEWROUTE).fixed(&[0; 12]).number(libc::RTA_OIF, 9).finish(0, 0);
         assert_eq!(news(&[]), News::default());
-        assert_eq!(news(&[link]), News { links: true, ..News::default() });
+        assert_eq!(news(&[link]), News { links: true, changed: [0].into(), ..News::default() });
         assert_eq!(news(&[gone(libc::AF_UNSPEC as u8)]).removed, BTreeSet::from([5]));
         let left = news(&[gone(libc::AF_BRIDGE as u8)]);
         assert_eq!(left, News { links: true, ..News::default() }, "a port has left a bridge");

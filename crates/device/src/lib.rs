@@ -23,15 +23,16 @@ pub mod tap;
 pub mod tcp;
 pub mod tun;
 pub mod udp;
+pub mod unreachable;
 mod virtio;
 
-pub use addresses::{addresses, interfaces};
+pub use addresses::{addresses, holders, interfaces};
 pub use broadcast::BroadcastSocket;
 pub use changes::{Changes, News};
 pub use macvtap::Macvtap;
 pub use net::Net;
 pub use packet_socket::PacketSocket;
-pub use poller::{Poller, Signals, Waker, monotonic};
+pub use poller::{Poller, Signals, Waker, boottime, monotonic};
 pub use promiscuous::PromiscuousSocket;
 pub use shared_memory::{ReadOnly, Shared};
 pub use tap::Tap;

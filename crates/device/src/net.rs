@@ -15,6 +15,17 @@ const LINK_HEADER: usize = 16;
 const ROUTE_HEADER: usize = 12;
 /// An address's flags, 32 bits of them (IFA_FLAGS).
 const ADDRESS_FLAGS: u16 = 8;
+/// `struct fib_rule_hdr`, in bytes.
+const RULE_HEADER: usize = 12;
+/// A rule's attributes and its inversion (linux/fib_rules.h).
+const RULE_PRIORITY: u16 = 6;
+const RULE_MARK: u16 = 10;
+const RULE_SUPPRESS_PREFIX: u16 = 14;
+const RULE_TABLE: u16 = 15;
+const RULE_TO_TABLE: u8 = 1;
+const RULE_INVERT: u32 = 2;
+/// Asks for what the tables hold, not for what the kernel makes of it (linux/rtnetlink.h).
+const FIB_MATCH: u32 = 0x2000;
 /// Bytes that one reply may have: a link's description with statistics is about 2 KiB.
 const REPLY: usize = 32 << 10;
 
@@ -35,6 +46,61 @@ pub struct Link {
     pub up: bool,
     /// It carries packets: switched on, and its other end too.
     pub running: bool,
+    /// It has one other end, which takes whatever is sent by it, with a route or without.
+    pub point_to_point: bool,
+    /// It has no other end, as loopback and dummies: its addresses are the host's.
+    pub leads_nowhere: bool,
+}
+
+/// What is asked of the routing tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Query {
+    /// Where a packet is to go.
+    pub destination: IpAddr,
+    /// Its mark; 0: none.
+    pub mark: u32,
+    /// Its source address, if that is given.
+    pub source: Option<IpAddr>,
+    /// The interface that it has to leave by, if that is given.
+    pub interface: Option<u32>,
+}
+
+impl Query {
+    /// Of an unmarked packet that may leave from anywhere.
+    pub fn to(destination: IpAddr) -> Self {
+        Self { destination, mark: 0, source: None, interface: None }
+    }
+}
+
+/// The routing table `main`.
+pub const MAIN_TABLE: u32 = libc::RT_TABLE_MAIN as u32;
+
+/// A unicast route of a prefix to an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// The prefix's address.
+    pub destination: IpAddr,
+    /// Its length in bits.
+    pub prefix: u8,
+    /// The interface's index.
+    pub interface: u32,
+    /// The table that it stands in, as [`MAIN_TABLE`].
+    pub table: u32,
+}
+
+/// A rule of policy routing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// Of IPv6, not of IPv4.
+    pub v6: bool,
+    /// Rules are asked in this order.
+    pub priority: u32,
+    /// It is for packets without this mark; `None`: for all.
+    pub unless_marked: Option<u32>,
+    /// The table that it asks.
+    pub table: u32,
+    /// It leaves the table's default route out.
+    pub no_default: bool,
 }
 
 /// How the kernel would send to an address.
@@ -119,13 +185,16 @@ impl Net {
     }
 
     /// Gives an interface an address with its prefix's length in bits; an IPv6 one is usable at once (no duplicate
-    /// address detection). One that is there already stays.
-    pub fn add_address(&mut self, index: u32, address: IpAddr, prefix: u8) -> io::Result<()> {
+    /// address detection). False, and nothing changes, where it is there already.
+    pub fn add_address(&mut self, index: u32, address: IpAddr, prefix: u8) -> io::Result<bool> {
         let request = interface_address(libc::RTM_NEWADDR, index, address, prefix)
             .address(libc::IFA_ADDRESS, address)
             .number(ADDRESS_FLAGS, libc::IFA_F_NODAD);
-        let flags = libc::NLM_F_CREATE | libc::NLM_F_REPLACE;
-        self.change(request, flags, &format!("add address {address}/{prefix} to interface {index}"))
+        let flags = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
+        match self.change(request, flags, &format!("add address {address}/{prefix} to interface {index}")) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+            result => result.map(|()| true),
+        }
     }
 
     /// Takes such an address away; fails where there is none. Where it was the first of its prefix, the kernel takes the
@@ -135,31 +204,48 @@ impl Net {
         self.change(request, 0, &format!("delete address {address}/{prefix} from interface {index}"))
     }
 
-    /// Routes a prefix to an interface, in the main table; fails with `AlreadyExists` where such a route is there.
-    pub fn add_route(&mut self, destination: IpAddr, prefix: u8, index: u32) -> io::Result<()> {
-        let request = route(libc::RTM_NEWROUTE, destination, prefix, index);
+    /// Adds a route; fails with `AlreadyExists` where the table has one of its prefix.
+    pub fn add_route(&mut self, route: &Route) -> io::Result<()> {
         let flags = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
-        self.change(request, flags, &format!("route {destination}/{prefix} to interface {index}"))
+        let Route { destination, prefix, interface, .. } = route;
+        let doing = format!("route {destination}/{prefix} to interface {interface}");
+        self.change(route.request(libc::RTM_NEWROUTE), flags, &doing)
     }
 
     /// Takes such a route away; fails where there is none.
-    pub fn delete_route(&mut self, destination: IpAddr, prefix: u8, index: u32) -> io::Result<()> {
-        let request = route(libc::RTM_DELROUTE, destination, prefix, index);
-        self.change(request, 0, &format!("delete the route of {destination}/{prefix} to interface {index}"))
+    pub fn delete_route(&mut self, route: &Route) -> io::Result<()> {
+        let Route { destination, prefix, interface, .. } = route;
+        let doing = format!("delete the route of {destination}/{prefix} to interface {interface}");
+        self.change(route.request(libc::RTM_DELROUTE), 0, &doing)
     }
 
-    /// How a packet with this mark (0: none) would leave for `destination`. Fails with `NetworkUnreachable` where
-    /// it could not.
-    pub fn way_to(&mut self, destination: IpAddr, mark: u32) -> io::Result<WayOut> {
-        let mut header = [0; ROUTE_HEADER];
-        (header[0], header[1]) = (family(destination), bits(destination));
-        let request = Message::new(libc::RTM_GETROUTE)
-            .fixed(&header)
-            .address(libc::RTA_DST, destination)
-            .number(libc::RTA_MARK, mark);
-        let doing = format!("find the way to {destination}");
-        let reply = self.request(request, 0, &doing)?;
+    /// Adds a rule; fails with `AlreadyExists` where it is there already.
+    pub fn add_rule(&mut self, rule: &Rule) -> io::Result<()> {
+        let flags = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
+        let doing = format!("add the routing rule of priority {}", rule.priority);
+        self.change(rule.request(libc::RTM_NEWRULE), flags, &doing)
+    }
+
+    /// Takes such a rule away; fails where there is none.
+    pub fn delete_rule(&mut self, rule: &Rule) -> io::Result<()> {
+        let doing = format!("delete the routing rule of priority {}", rule.priority);
+        self.change(rule.request(libc::RTM_DELRULE), 0, &doing)
+    }
+
+    /// How a packet would leave. Fails with `NetworkUnreachable` where it could not.
+    pub fn way_to(&mut self, query: &Query) -> io::Result<WayOut> {
+        let doing = format!("find the way to {}", query.destination);
+        let reply = self.request(query.request(0), 0, &doing)?;
         read_way(&reply).ok_or_else(|| explain(&doing, "the route leads to no interface"))
+    }
+
+    /// Whether the tables have a route for such a packet. [`way_to`](Self::way_to) does not say where an interface is given:
+    /// for IPv4 the kernel then takes any destination for a neighbour, and for IPv6 with a source it asks for no interface.
+    pub fn has_route(&mut self, query: &Query) -> bool {
+        let Ok(reply) = self.request(query.request(FIB_MATCH), 0, "find a route") else { return false };
+        // One with several next hops names none.
+        let found = read_way(&reply).map(|way| way.interface);
+        query.interface.is_none() || found.is_none() || found == query.interface
     }
 
     /// A request that is answered by an acknowledgement only.
@@ -219,15 +305,61 @@ fn interface_address(kind: u16, index: u32, address: IpAddr, prefix: u8) -> Mess
     Message::new(kind).fixed(&header).address(libc::IFA_LOCAL, address)
 }
 
-/// A request about the unicast route of a prefix to an interface, in the main table.
-fn route(kind: u16, destination: IpAddr, prefix: u8, index: u32) -> Message {
-    let mut header = [0; ROUTE_HEADER];
-    (header[0], header[1]) = (family(destination), prefix);
-    header[4] = libc::RT_TABLE_MAIN;
-    header[5] = libc::RTPROT_STATIC;
-    header[6] = if destination.is_ipv4() { libc::RT_SCOPE_LINK } else { libc::RT_SCOPE_UNIVERSE };
-    header[7] = libc::RTN_UNICAST;
-    Message::new(kind).fixed(&header).address(libc::RTA_DST, destination).number(libc::RTA_OIF, index)
+impl Route {
+    fn request(&self, kind: u16) -> Message {
+        let mut header = [0; ROUTE_HEADER];
+        (header[0], header[1]) = (family(self.destination), self.prefix);
+        header[5] = libc::RTPROT_STATIC;
+        header[6] = if self.destination.is_ipv4() { libc::RT_SCOPE_LINK } else { libc::RT_SCOPE_UNIVERSE };
+        header[7] = libc::RTN_UNICAST;
+        Message::new(kind)
+            .fixed(&header)
+            .address(libc::RTA_DST, self.destination)
+            .number(libc::RTA_OIF, self.interface)
+            .number(libc::RTA_TABLE, self.table)
+    }
+}
+
+impl Rule {
+    fn request(&self, kind: u16) -> Message {
+        let mut header = [0; RULE_HEADER];
+        header[0] = (if self.v6 { libc::AF_INET6 } else { libc::AF_INET }) as u8;
+        header[7] = RULE_TO_TABLE;
+        if self.unless_marked.is_some() {
+            header[8..].copy_from_slice(&RULE_INVERT.to_ne_bytes());
+        }
+        let mut request = Message::new(kind)
+            .fixed(&header)
+            .number(RULE_PRIORITY, self.priority)
+            .number(RULE_TABLE, self.table);
+        if let Some(mark) = self.unless_marked {
+            request = request.number(RULE_MARK, mark);
+        }
+        if self.no_default {
+            request = request.number(RULE_SUPPRESS_PREFIX, 0);
+        }
+        request
+    }
+}
+
+impl Query {
+    fn request(&self, flags: u32) -> Message {
+        let mut header = [0; ROUTE_HEADER];
+        (header[0], header[1]) = (family(self.destination), bits(self.destination));
+        header[2] = self.source.map_or(0, bits);
+        header[8..].copy_from_slice(&flags.to_ne_bytes());
+        let mut request = Message::new(libc::RTM_GETROUTE)
+            .fixed(&header)
+            .address(libc::RTA_DST, self.destination)
+            .number(libc::RTA_MARK, self.mark);
+        if let Some(source) = self.source {
+            request = request.address(libc::RTA_SRC, source);
+        }
+        if let Some(interface) = self.interface {
+            request = request.number(libc::RTA_OIF, interface);
+        }
+        request
+    }
 }
 
 fn family(address: IpAddr) -> u8 {
@@ -252,6 +384,8 @@ fn read_link(body: &[u8]) -> Option<Link> {
         mac: find(libc::IFLA_ADDRESS).and_then(|bytes| bytes.try_into().ok()),
         up: on(libc::IFF_UP),
         running: on(libc::IFF_UP) && on(libc::IFF_RUNNING),
+        point_to_point: on(libc::IFF_POINTOPOINT),
+        leads_nowhere: on(libc::IFF_LOOPBACK) || (on(libc::IFF_NOARP) && !on(libc::IFF_POINTOPOINT)),
     })
 }
 

@@ -17,9 +17,18 @@ const EVENTS: usize = 32;
 /// By libc, which reads it without a system call, and not from the vDSO directly: whoever preloads another
 /// `clock_gettime`, as faketime(1) does, sets this clock too.
 pub fn monotonic() -> Duration {
+    read(libc::CLOCK_MONOTONIC)
+}
+
+/// The same with sleep (CLOCK_BOOTTIME): for whatever grows old while the machine is suspended, as keys do.
+pub fn boottime() -> Duration {
+    read(libc::CLOCK_BOOTTIME)
+}
+
+fn read(clock: libc::clockid_t) -> Duration {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `now` is a timespec of ours to write to, and outlives the call. CLOCK_MONOTONIC never fails.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+    // SAFETY: `now` is a timespec of ours to write to, and outlives the call. Neither clock ever fails.
+    unsafe { libc::clock_gettime(clock, &raw mut now) };
     Duration::new(now.tv_sec.max(0) as u64, now.tv_nsec as u32)
 }
 
@@ -233,6 +242,13 @@ mod tests {
         assert_eq!(tokens(&mut poller, Duration::from_secs(60)), [7]);
         waker.reset();
         assert_eq!(tokens(&mut poller, Duration::ZERO), []);
+    }
+
+    #[test]
+    fn sleep_counts_on_one_clock_only() {
+        let (before, with, after) = (monotonic(), boottime(), monotonic());
+        assert!(with >= before, "{with:?} with sleep, {before:?} without");
+        assert!(boottime() - with < Duration::from_secs(60) + (monotonic() - after));
     }
 
     #[test]

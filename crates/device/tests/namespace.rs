@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Barrier;
 use std::time::Duration;
 
+use device::net::{MAIN_TABLE, Query, Route, Rule};
 use device::poller::Interest;
 use device::udp::{Options, RecvBatch, Transmit, UdpSocket};
 use device::{Changes, Net, News, Poller, Tun, Waker};
@@ -62,18 +63,19 @@ fn netlink_does_what_it_is_asked() {
         assert_eq!((link.name.as_str(), link.mtu, link.up), (tun.name(), 1400, true));
         assert_eq!(net.link_at(link.index).unwrap(), link);
         for (address, prefix) in [("192.0.2.0", 24), ("2001:db8::", 32)] {
-            let prefix_address: IpAddr = address.parse().unwrap();
-            net.add_route(prefix_address, prefix, link.index).unwrap();
-            let error = net.add_route(prefix_address, prefix, link.index).unwrap_err();
+            let destination: IpAddr = address.parse().unwrap();
+            let route = Route { destination, prefix, interface: link.index, table: MAIN_TABLE };
+            net.add_route(&route).unwrap();
+            let error = net.add_route(&route).unwrap_err();
             assert_eq!(error.kind(), std::io::ErrorKind::AlreadyExists, "{error}");
-            assert_eq!(net.way_to(prefix_address, 0).unwrap().interface, link.index);
-            net.delete_route(prefix_address, prefix, link.index).unwrap();
-            let error = net.way_to(prefix_address, 0).unwrap_err();
+            assert_eq!(net.way_to(&Query::to(destination)).unwrap().interface, link.index);
+            net.delete_route(&route).unwrap();
+            let error = net.way_to(&Query::to(destination)).unwrap_err();
             assert_eq!(error.kind(), std::io::ErrorKind::NetworkUnreachable, "{error}");
         }
-        net.add_address(link.index, "fd77::1".parse().unwrap(), 64).unwrap();
-        net.add_address(link.index, "fd77::1".parse().unwrap(), 64).expect("twice is once");
-        let way = net.way_to("fd77::2".parse().unwrap(), 0).unwrap();
+        assert!(net.add_address(link.index, "fd77::1".parse().unwrap(), 64).unwrap());
+        assert!(!net.add_address(link.index, "fd77::1".parse().unwrap(), 64).expect("twice is once"));
+        let way = net.way_to(&Query::to("fd77::2".parse().unwrap())).unwrap();
         assert_eq!(way.source, Some("fd77::1".parse().unwrap()), "usable at once");
         let error = net.add_address(99, LEFT.parse().unwrap(), 24).unwrap_err();
         assert!(error.to_string().starts_with("cannot add address 10.9.0.1/24 to interface 99: "), "{error}");
@@ -83,6 +85,32 @@ fn netlink_does_what_it_is_asked() {
         net.delete_address(link.index, "fd77::1".parse().unwrap(), 64).expect_err("it is gone");
         net.set_down(link.index).unwrap();
         assert!(!net.link_at(link.index).unwrap().up);
+    });
+}
+
+/// An IPv4 packet bound to an interface finds a neighbour everywhere, which no table knows of.
+#[test]
+fn a_route_is_told_from_a_guess() {
+    if skipped("a_route_is_told_from_a_guess") {
+        return;
+    }
+    in_namespace(|| {
+        let (_tun, mut net) = (tun(LEFT), Net::open().unwrap());
+        let interface = net.link("nawa0").unwrap().index;
+        let far: IpAddr = "192.0.2.1".parse().unwrap();
+        let bound = Query { interface: Some(interface), ..Query::to(far) };
+        assert!(net.way_to(&bound).is_ok() && !net.has_route(&bound));
+        assert!(net.has_route(&Query { interface: Some(interface), ..Query::to(RIGHT.parse().unwrap()) }));
+        // By a table of its own, for what is not marked.
+        let route = Route { destination: far, prefix: 32, interface, table: 7000 };
+        let rule = Rule { v6: false, priority: 100, unless_marked: Some(9), table: 7000, no_default: false };
+        net.add_route(&route).unwrap();
+        net.add_rule(&rule).unwrap();
+        assert_eq!(net.add_rule(&rule).unwrap_err().kind(), std::io::ErrorKind::AlreadyExists);
+        assert!(net.has_route(&bound) && !net.has_route(&Query { mark: 9, ..bound }));
+        assert_eq!(device::holders(LEFT.parse().unwrap()).unwrap(), ["nawa0"]);
+        net.delete_rule(&rule).unwrap();
+        assert!(!net.has_route(&bound));
     });
 }
 
@@ -102,7 +130,8 @@ fn changes_are_told() {
         let index = net.link(tun.name()).unwrap().index;
         let news = told();
         assert!(news.links && news.interfaces.contains(&index), "{news:?}");
-        net.add_route("192.0.2.0".parse().unwrap(), 24, index).unwrap();
+        let destination = "192.0.2.0".parse().unwrap();
+        net.add_route(&Route { destination, prefix: 24, interface: index, table: MAIN_TABLE }).unwrap();
         assert_eq!(told(), News { interfaces: [index].into(), ..News::default() });
         net.add_address(index, RIGHT.parse().unwrap(), 32).unwrap();
         assert!(told().interfaces.contains(&index));
@@ -222,7 +251,7 @@ fn udp_survives_being_cut_and_joined() {
     let send = || {
         let socket = UdpSocket::bind((LEFT.parse::<IpAddr>().unwrap(), 0).into(), options).unwrap();
         bound.wait();
-        let interface = Net::open().unwrap().way_to(remote.ip(), 0).unwrap().interface;
+        let interface = Net::open().unwrap().way_to(&Query::to(remote.ip())).unwrap().interface;
         let train = Transmit {
             remote,
             local: None,

@@ -29,7 +29,7 @@ int clock_gettime(clockid_t clock, struct timespec *now)
     /* The system call itself: it needs neither dlsym nor a second definition. */
     int result = (int)syscall(SYS_clock_gettime, clock, now);
 
-    if (result == 0 && clock == CLOCK_MONOTONIC) {
+    if (result == 0 && (clock == CLOCK_MONOTONIC || clock == CLOCK_BOOTTIME)) {
         long long t = now->tv_sec * 1000000000LL + now->tv_nsec;
 
         t += offset + t / 1000000 * ppm + t % 1000000 * ppm / 1000000 + (every ? t / every * step : 0);

@@ -6,9 +6,8 @@ use std::sync::mpsc::Sender;
 use device::News;
 use serde_json::{Value, json};
 use tunnel::config::Config;
-use tunnel::daemon::{Listen, Reconfiguration, Watch};
+use tunnel::daemon::{Listen, Reconfiguration, TunnelWatch, Watch};
 use tunnel::relay::RelayStatus;
-use tunnel::status::TunnelStatus;
 use tunnel::{PrivateKey, PublicKey, daemon, relay_daemon};
 
 use crate::coding::Codings;
@@ -45,7 +44,7 @@ struct RunningRelay {
 /// What `nawa status` asks.
 #[derive(Clone)]
 pub struct Status {
-    tunnel: Option<(String, Watch<TunnelStatus, Reconfiguration>)>,
+    tunnel: Option<(String, TunnelWatch)>,
     relay: Option<Watch<RelayStatus, Vec<PublicKey>>>,
     flight: bool,
     floods: Vec<crate::flood::View>,

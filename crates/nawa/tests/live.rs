@@ -234,7 +234,6 @@ fn what_cannot_be_changed_is_refused_in_one_sentence() {
         (&add[..], "peer office has a path lte already"),
         (&["path", "add", "office", "p0", "--remote", "10.1.0.2:51900"], "more than 16 paths"),
         (&["path", "add", "home", "lte", "--remote", "10.1.0.2:51900"], "there is no peer home"),
-        (&["path", "add", "office", "c", "--remote", "no.such.host.invalid:1"], "cannot resolve"),
         (&["path", "del", "office", "none"], "peer office has no path none"),
         (&["path", "set", "office", "none", "--backup", "true"], "peer office has no path none"),
         (&["path", "set", "office", "lte", "--local", "::1"], "no address of the same family"),
@@ -282,7 +281,7 @@ fn a_reload_that_cannot_be_done_changes_nothing() {
         ),
         ("'10.77.0.2/32'", "'10.77.0.2'", "nawa.toml:10:11: "),
         ("name = 'wifi'", "name = 'lte'", "another path of this peer has this name"),
-        ("10.1.0.2", "no.such.host.invalid", "cannot resolve"),
+        ("'lte'\nremote = '10.1.0.2", "'::1'\nremote = '10.1.0.2", "no address of the same family"),
     ] {
         assert!(good.contains(from), "{from}");
         std::fs::write(&file, good.replacen(from, to, 1)).expect("the file");

@@ -71,11 +71,6 @@ impl<'a> Tcp<'a> {
         option.map_or(0, |at| usize::from(self.bytes[at + 1] - 2) / 8)
     }
 
-    /// Whether a signature covers the header, so that nobody on the way may change it (RFC 2385, RFC 5925).
-    pub fn is_signed(&self) -> bool {
-        [19, 29].iter().any(|kind| self.option(*kind, |length| length >= 4).is_some())
-    }
-
     /// The flags from CWR (0x80) down to FIN (0x01).
     pub fn flags(&self) -> u8 {
         self.bytes[13]
@@ -84,6 +79,11 @@ impl<'a> Tcp<'a> {
     /// What follows the header.
     pub fn payload(&self) -> &'a [u8] {
         &self.bytes[self.header_len..]
+    }
+
+    /// Whether its header is under a signature (RFC 2385, RFC 5925): who changes it breaks the connection.
+    pub fn is_signed(&self) -> bool {
+        [19, 29].into_iter().any(|kind| self.option(kind, |length| length >= 2).is_some())
     }
 
     /// Offset in the TCP header of the maximum segment size's two bytes (RFC 9293 §3.7.1).
@@ -166,7 +166,7 @@ pub fn set_window(packet: &mut [u8], window: u16) {
 /// Offsets of the TCP header and its MSS value, and the bytes of fixed headers, if `packet` is a SYN with one.
 fn find_mss(packet: &[u8]) -> Option<(usize, usize, u16)> {
     let ip = Ip::parse(packet).ok()?;
-    let tcp = Tcp::parse(&ip).filter(|tcp| tcp.flags() & SYN != 0)?;
+    let tcp = Tcp::parse(&ip).filter(|tcp| tcp.flags() & SYN != 0 && !tcp.is_signed())?;
     let headers = if ip.version() == 4 { 40 } else { 60 };
     Some((ip.header_len(), ip.header_len() + tcp.mss_at()?, headers))
 }
@@ -195,6 +195,15 @@ mod tests {
                 assert!(checksums_right(&packet));
                 assert!(!clamp_mss(&mut packet, mtu), "once is enough");
             }
+        }
+    }
+
+    #[test]
+    fn leaves_signed_segments_alone() {
+        for (kind, length) in [(19, 18), (29, 16)] {
+            let options = [&[2, 4, 0x05, 0xb4, kind, length][..], &[0; 18]].concat();
+            let mut packet = Build::v4().tcp(syn(&options), b"");
+            assert!(!clamp_mss(&mut packet, 1000), "{kind}");
         }
     }
 

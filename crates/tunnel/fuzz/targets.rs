@@ -198,7 +198,7 @@ impl Side {
         let path = PathConfig {
             name: "a".into(),
             local: Local::Any,
-            remote: address(0),
+            remote: address(0).into(),
             via: None,
             backup: false,
             receive: true,
@@ -213,7 +213,12 @@ impl Side {
             bicast: Bicast::Off,
             paths: vec![path],
         };
-        let config = Config { scheduler: Scheduler::Auto, mtu: Mtu::Auto, peers: vec![config] };
+        let config = Config {
+            scheduler: Scheduler::Auto,
+            mtu: Mtu::Auto,
+            marks: Default::default(),
+            peers: vec![config],
+        };
         let mut endpoint = Endpoint::new(config, me, [3; 32]);
         let now = Duration::from_secs(1);
         endpoint.set_local(now, 0, 0, Some(Default::default()));
@@ -229,7 +234,7 @@ impl Side {
         let (mut initiator, mut message) =
             Initiator::new(&mut self.rng, Prologue::Tunnel, &self.peer, &key, &none, index, &payload).ok()?;
         CookieJar::new(&key).stamp(self.now, &mut message);
-        let arrival = Arrival { remote: address(0), local: None, tos: 0 };
+        let arrival = Arrival { remote: address(0), local: Default::default(), tos: 0 };
         self.endpoint.handle_datagram(self.now, &arrival, &mut message);
         while self.endpoint.poll_transmit(self.now, &mut self.train) {
             let Ok(finished) = initiator.finish(&self.train.contents) else { continue };
@@ -242,7 +247,7 @@ impl Side {
     /// A datagram comes, after up to half a minute; inner packets go in; all that is to come out does.
     fn take(&mut self, how: u8, datagram: &mut [u8]) {
         self.now += Duration::from_millis(1 << (how >> 2 & 15));
-        let arrival = Arrival { remote: address(how), local: None, tos: how & 3 };
+        let arrival = Arrival { remote: address(how), local: Default::default(), tos: how & 3 };
         self.endpoint.handle_datagram(self.now, &arrival, datagram);
         for size in [40, 1200] {
             let mut inner = vec![0; size];

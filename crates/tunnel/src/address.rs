@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use crate::config::PathConfig;
 use crate::wire::{self, Direction, RELAY_HEADER_LEN};
 
 /// The other end of a path, as this end's socket sees it.
@@ -22,6 +23,31 @@ pub struct LocalAddress {
     pub ip: Option<IpAddr>,
     /// The interface's index, or the routing table's choice.
     pub interface: Option<u32>,
+    /// The place of the socket: 0 is the one that others know this end by, the others have ports that no NAT has seen.
+    pub socket: u8,
+}
+
+/// Where a path of this end's leaves this host, and where it leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Way {
+    /// Where datagrams leave.
+    pub local: LocalAddress,
+    /// The peer.
+    pub remote: SocketAddr,
+    /// The relay in between.
+    pub relay: Option<SocketAddr>,
+}
+
+impl Way {
+    /// As `config` says, from `local`; `None` where a resolver has to be asked.
+    pub fn of(config: &PathConfig, local: LocalAddress) -> Option<Self> {
+        let relay = config.via.as_ref().map(|via| via.address.address());
+        Some(Way {
+            local,
+            remote: config.remote.address()?,
+            relay: relay.map_or(Some(None), |a| a.map(Some))?,
+        })
+    }
 }
 
 impl Address {

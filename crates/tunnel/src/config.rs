@@ -53,11 +53,34 @@ pub enum Bicast {
 /// The MTU of the TUN interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mtu {
-    /// The least that every path in use carries, at least 1280.
+    /// What the paths in use to some peer carry, at least 1280 unless only IPv4 is routed to it.
     #[default]
     Auto,
     /// As given, in bytes; a path that cannot carry it is not used.
     Fixed(u16),
+}
+
+/// What of an inner packet's traffic class its outer packet has, and tells of on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Marks {
+    /// Its DSCP. Some networks drop what has one.
+    pub dscp: bool,
+    /// Its ECN, both ways (RFC 6040). Some networks drop or mark all that is capable of it.
+    pub ecn: bool,
+}
+
+impl Default for Marks {
+    fn default() -> Self {
+        Self { dscp: true, ecn: true }
+    }
+}
+
+impl Marks {
+    /// The outer packet's traffic class for the inner packet's.
+    pub fn outer(self, tos: u8) -> u8 {
+        let mask = if self.dscp { 0xfc } else { 0 } | if self.ecn { 0x03 } else { 0 };
+        tos & mask
+    }
 }
 
 /// One end of the tunnel.
@@ -67,6 +90,8 @@ pub struct Config {
     pub scheduler: Scheduler,
     /// The MTU of the TUN interface.
     pub mtu: Mtu,
+    /// What outer packets have of inner ones.
+    pub marks: Marks,
     /// The other ends.
     pub peers: Vec<PeerConfig>,
 }
@@ -159,8 +184,8 @@ pub struct PathConfig {
     pub name: String,
     /// Where to leave this host.
     pub local: Local,
-    /// The peer's address.
-    pub remote: SocketAddr,
+    /// The peer.
+    pub remote: Host,
     /// The relay to go through.
     pub via: Option<Via>,
     /// Use it only while no other path works, both ends.
@@ -188,11 +213,36 @@ pub enum Local {
     Address(IpAddr),
 }
 
+/// A host and a UDP port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Host {
+    /// By its address.
+    Address(SocketAddr),
+    /// By its name, whose addresses the daemon asks the resolver for, or by an address with a zone.
+    Name(String, u16),
+}
+
+impl Host {
+    /// Its address, if no resolver has to be asked for it.
+    pub fn address(&self) -> Option<SocketAddr> {
+        match self {
+            Host::Address(address) => Some(*address),
+            Host::Name(..) => None,
+        }
+    }
+}
+
+impl From<SocketAddr> for Host {
+    fn from(address: SocketAddr) -> Self {
+        Host::Address(address)
+    }
+}
+
 /// A relay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Via {
-    /// Its address.
-    pub address: SocketAddr,
+    /// Where it listens.
+    pub address: Host,
     /// Who it is.
     pub public_key: PublicKey,
 }

@@ -1,14 +1,18 @@
 //! The tunnel running: a thread that owns the TUN interface, the UDP sockets and the [`Endpoint`](crate::endpoint::Endpoint)
-//! between them. Begin with [`start`]; the thread's loop is in `turn.rs`.
+//! between them, and one that asks the host. Begin with [`start`]; the threads' loops are in `turn.rs` and `ways.rs`.
 
+mod back;
 mod interface;
-mod locals;
+mod names;
 mod sockets;
 mod turn;
+mod ways;
 mod worker;
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::mpsc::channel;
+use std::sync::{Mutex, PoisonError};
 
 use device::udp::Options;
 use ipnet::IpNet;
@@ -19,7 +23,9 @@ use crate::status::TunnelStatus;
 
 use interface::Interface;
 pub(crate) use sockets::Sockets;
+pub use turn::Change;
 use turn::Turn;
+use ways::{Order, Ways};
 pub use worker::Watch;
 pub(crate) use worker::{Asked, Inbox, Worker, watch};
 
@@ -83,18 +89,22 @@ pub enum StartError {
     Resources(#[from] io::Error),
 }
 
+/// What asks a running tunnel for its state.
+pub type TunnelWatch = Watch<TunnelStatus, Change>;
+
 /// A running tunnel; dropping it stops it.
 #[derive(Debug)]
 pub struct Running {
-    worker: Worker<TunnelStatus, Reconfiguration>,
+    worker: Worker<TunnelStatus, Change>,
+    /// Ends after the other: what it has set up goes last.
+    ways: Worker<(), Order>,
+    /// Counts what was taken up. Held while something is.
+    generation: Mutex<u64>,
     address: SocketAddr,
 }
 
 /// Makes the interface with its addresses and routes and the sockets, all in the calling thread's network namespace,
-/// and starts the thread. `on_end` is called, with the reason, only if the thread ends without being told to.
-///
-/// A default route among a peer's routes is added as it stands: what keeps the outer packets off it is up to whoever
-/// asks for it, by `fwmark` and a routing rule or by the paths' own routes.
+/// and starts the threads. `on_end` is called, with the reason, only if the tunnel ends without being told to.
 ///
 /// # Errors
 /// [`StartError`]; then nothing is left behind.
@@ -102,19 +112,26 @@ pub fn start(
     settings: Settings,
     on_end: impl FnOnce(String) + Send + 'static,
 ) -> Result<Running, StartError> {
-    let options = Options { fwmark: settings.fwmark, ..Options::default() };
+    let mark = turn::mark(settings.fwmark, &settings.tunnel);
+    let options = Options { fwmark: mark, ..Options::default() };
     let sockets = Sockets::bind(settings.listen, options).map_err(StartError::Listen)?;
     let address = sockets.local_address().map_err(StartError::Listen)?;
-    let interface = Interface::make(&settings)?;
-    let (watch, inbox) = watch()?;
-    let turn = Turn::new(settings.tunnel, settings.key, interface, sockets, inbox)?;
+    let (tun, interface) = Interface::make(&settings)?;
+    let (watch, inbox) = worker::watch()?;
+    let (ways_watch, ways_inbox) = worker::watch()?;
+    let (told, news) = channel();
+    let config = settings.tunnel;
+    let ways = Ways::new(interface, settings.fwmark, &config, ways_inbox, (told, inbox.waker.clone()))?;
+    let host = turn::Host { ways: ways_watch.clone(), news, fwmark: settings.fwmark };
+    let turn = Turn::new(config, settings.key, tun, sockets, host, inbox)?;
+    let ways = Worker::start("ways", ways_watch, |why| tracing::error!("{why}"), move || ways.run())?;
     let worker = Worker::start("tunnel", watch, on_end, move || turn.run())?;
-    Ok(Running { worker, address })
+    Ok(Running { worker, ways, generation: Mutex::new(0), address })
 }
 
 impl Running {
     /// What asks for the state.
-    pub fn watch(&self) -> Watch<TunnelStatus, Reconfiguration> {
+    pub fn watch(&self) -> TunnelWatch {
         self.worker.watch().clone()
     }
 
@@ -123,7 +140,19 @@ impl Running {
     /// # Errors
     /// One sentence; then all is as before.
     pub fn reconfigure(&self, change: Reconfiguration) -> Result<(), String> {
-        self.worker.watch().change(change).map_err(|why| format!("the tunnel goes on as it was: {why}"))
+        self.try_reconfigure(change).map_err(|why| format!("the tunnel goes on as it was: {why}"))
+    }
+
+    /// What may be refused comes first and is undone; what remains cannot fail.
+    fn try_reconfigure(&self, change: Reconfiguration) -> Result<(), String> {
+        let Reconfiguration { addresses, config } = change;
+        let mut generation = self.generation.lock().unwrap_or_else(PoisonError::into_inner);
+        let (tunnel, ways) = (self.worker.watch(), self.ways.watch());
+        tunnel.change(Change::Check(config.clone()))?;
+        ways.change(Order::Interface(addresses, config.clone()))?;
+        *generation += 1;
+        tunnel.change(Change::TakeUp(*generation, config.clone()))?;
+        ways.change(Order::Paths(*generation, config))
     }
 
     /// The state now; `None` if the thread has ended or does not answer.

@@ -37,9 +37,10 @@ pub mod status;
 pub mod tail;
 pub mod unconfirmed;
 pub mod weights;
+pub mod why;
 pub mod window;
 pub mod wire;
 pub mod xmit;
 
-pub use config::{Bicast, Config, Local, Mtu, PathConfig, PeerConfig, Scheduler, Via};
+pub use config::{Bicast, Config, Host, Local, Marks, Mtu, PathConfig, PeerConfig, Scheduler, Via};
 pub use keys::{PresharedKey, PrivateKey, PublicKey};

@@ -5,17 +5,24 @@ use std::time::Duration;
 
 /// Outer packet sizes to look for (RFC 8899): Ethernet, PPPoE, and what tunnels and mobile networks leave.
 const SIZES: [u16; 5] = [1500, 1492, 1460, 1420, 1400];
+/// Sizes below what is needed: what IPv6 guarantees and what tunnels in it leave, RFC 1191's plateau, and what IPv4 guarantees.
+const SMALL: [u16; 6] = [1340, 1320, 1280, 1200, 1006, 576];
 /// Probes of a size before it is taken not to pass.
 const MTU_TRIES: u8 = 3;
 const MTU_RETRY: Duration = Duration::from_millis(500);
 /// A path's size is looked for again after this long.
 const MTU_LIFE: Duration = Duration::from_secs(600);
 
+/// A path that carries too little is asked again after this.
+const TOO_SMALL_LIFE: Duration = Duration::from_secs(30);
+
 /// Which sizes are looked for: inner packets of `least` bytes must pass, and, if `search`, larger ones are tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MtuSizes {
-    /// Bytes of inner packet that a path must carry to be used.
+    /// Bytes of inner packet that a path should carry.
     pub least: u16,
+    /// What it must carry, where it does not carry that.
+    pub reserve: u16,
     /// Look for the largest outer packet that passes.
     pub search: bool,
 }
@@ -25,6 +32,9 @@ pub struct MtuSizes {
 pub struct MtuSearch {
     /// The largest outer packet that passed; 0 if none did.
     carried: u16,
+    /// The least that is of use, as asked for last, and how often it was probed in vain.
+    least: u16,
+    vain: u8,
     /// Place in the falling sizes, and how often that size was probed.
     size: usize,
     tries: u8,
@@ -40,12 +50,28 @@ impl MtuSearch {
 
     /// Looks for a larger size at once.
     pub fn look_again(&mut self, now: Duration) {
-        *self = MtuSearch { next: now, carried: self.carried, ..MtuSearch::default() };
+        *self = MtuSearch {
+            next: now,
+            carried: self.carried,
+            least: self.least,
+            vain: self.vain,
+            ..MtuSearch::default()
+        };
     }
 
     /// The largest outer packet that is known to pass, 0 before any was.
     pub fn carried(&self) -> u16 {
         self.carried
+    }
+
+    /// Whether that is enough.
+    pub fn suffices(&self) -> bool {
+        self.carried > 0 && self.carried >= self.least
+    }
+
+    /// What is carried, and what would have to be, where the latter has been tried in vain and the former is known.
+    pub fn too_small(&self) -> Option<(u16, u16)> {
+        (self.carried > 0 && !self.suffices()).then_some((self.carried, self.least))
     }
 
     /// A packet of `size` passed.
@@ -58,9 +84,11 @@ impl MtuSearch {
         self.next
     }
 
-    /// Walks down the sizes, one each [`MTU_RETRY`], and until anything passed probes the least beside it, so that the path
-    /// is of use while larger ones are tried.
-    pub fn poll(&mut self, now: Duration, least: u16, search: bool) -> Option<u16> {
+    /// Walks down the sizes, one each [`MTU_RETRY`], and until enough has passed probes the least beside it, so that the path
+    /// is of use while larger ones are tried. Where the least does not pass, smaller ones tell what does, and `reserve` is
+    /// enough.
+    pub fn poll(&mut self, now: Duration, least: u16, reserve: u16, search: bool) -> Option<u16> {
+        self.least = if self.vain < MTU_TRIES { least } else { reserve };
         if self.due.is_empty() && now >= self.next {
             self.start_round(now, least, search);
         }
@@ -71,8 +99,13 @@ impl MtuSearch {
         let mut larger = SIZES.into_iter().filter(|s| search && *s > least);
         let candidate = larger.nth(self.size).filter(|s| *s > self.carried);
         // The last goes out first: the larger one, so that its report does not come after the other's.
-        if self.carried == 0 {
+        if !self.suffices() {
+            if self.vain >= MTU_TRIES {
+                let small = SMALL.into_iter().filter(|size| *size < least && *size > self.carried);
+                self.due.extend(small.rev());
+            }
             self.due.push(least);
+            self.vain = (self.vain + 1).min(MTU_TRIES);
         }
         if let Some(size) = candidate {
             self.due.push(size);
@@ -81,7 +114,9 @@ impl MtuSearch {
                 (self.size, self.tries) = (self.size + 1, 0);
             }
         }
-        if self.due.is_empty() {
+        if self.too_small().is_some() && candidate.is_none() {
+            self.next = now + TOO_SMALL_LIFE;
+        } else if self.due.is_empty() {
             // The largest that passes is known. Later, it is looked for again from the top.
             (self.size, self.tries, self.next) = (0, 0, now + MTU_LIFE);
         } else {
@@ -98,7 +133,7 @@ mod tests {
     fn probes(mtu: u16, least: u16) -> (Vec<u16>, u16) {
         let (mut search, mut now, mut sizes) = (MtuSearch::default(), Duration::ZERO, Vec::new());
         for _ in 0..30 {
-            while let Some(size) = search.poll(now, least, true) {
+            while let Some(size) = search.poll(now, least, least, true) {
                 sizes.push(size);
                 if size <= mtu {
                     search.carried = search.carried.max(size);
@@ -114,6 +149,24 @@ mod tests {
         assert_eq!(probes(1500, 1364), (vec![1500, 1364], 1500));
         assert_eq!(probes(1492, 1364), (vec![1500, 1364, 1500, 1500, 1492], 1492));
         assert_eq!(probes(1364, 1364).1, 1364);
-        assert_eq!(probes(1300, 1364).1, 0);
+        assert_eq!(probes(1300, 1364).1, 1280);
+        assert_eq!(probes(500, 1364).1, 0);
+    }
+
+    #[test]
+    fn what_carries_less_is_used_where_that_is_enough() {
+        for (mtu, reserve, enough) in [(1300, 576, true), (576, 576, true), (1300, 1364, false)] {
+            let (mut search, mut now) = (MtuSearch::default(), Duration::ZERO);
+            for round in 0..8 {
+                assert!(round > 3 || !search.suffices(), "the usual size is tried first");
+                while let Some(size) = search.poll(now, 1364, reserve, true) {
+                    search.carried = if size <= mtu { search.carried.max(size) } else { search.carried };
+                }
+                now += MTU_RETRY;
+            }
+            search.look_again(now);
+            search.poll(now, 1364, reserve, true);
+            assert_eq!((search.suffices(), search.too_small().is_some()), (enough, !enough), "{mtu}");
+        }
     }
 }

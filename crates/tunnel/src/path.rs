@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use rand_core::RngCore;
 
-use crate::address::{Address, LocalAddress, Train};
+use crate::address::{Address, Train, Way};
 use crate::config::PathConfig;
 use crate::cookie::CookieJar;
 use crate::frame::{DATA_HEADER, put_challenge};
 use crate::keys::PublicKey;
 use crate::mtu_search::{MtuSearch, MtuSizes};
+use crate::peer::Said;
 use crate::place::{Places, Proved};
 use crate::recv_enqueue::Received;
 use crate::registration::Registration;
@@ -19,10 +20,13 @@ use crate::replay::ReplayWindow;
 use crate::sent::{Content, Outcome, Sent};
 use crate::sessions::Session;
 use crate::weights::Weight;
+use crate::why::Why;
 use crate::wire::{HEADER_LEN, TAG_LEN, TransportHeader};
 
-/// IPv6's least MTU (RFC 8200 §5): what the inner interface always has.
+/// IPv6's least MTU (RFC 8200 §5): what the inner interface has, unless only IPv4 is routed into it and a path carries less.
 pub const MIN_INNER_MTU: u16 = 1280;
+/// What a path must carry for IPv4 inside: what is left of 576 bytes (RFC 791 §3.2) by IPv6, a relay and this tunnel outside.
+pub const MIN_INNER_MTU_V4: u16 = 460;
 /// One-way delays change by more only when a clock has been set or stood still, as in a suspended host: on all paths.
 const CLOCK_STEP: i64 = 1_000_000;
 /// How long the least one-way delay counts: clocks drift.
@@ -52,6 +56,12 @@ pub struct Path {
     pub config: Option<PathConfig>,
     /// The session at the relay, on a path that this end lists through one.
     pub registration: Option<Registration>,
+    /// What keeps it from leaving this host.
+    pub obstacle: Option<Why>,
+    /// What was last heard to be amiss on the way, and when.
+    pub trouble: Option<(Duration, Why)>,
+    /// What was said of it last.
+    pub said: Said,
     /// Cookies for handshakes over this path.
     pub jar: CookieJar,
     /// What was sent.
@@ -72,6 +82,8 @@ pub struct Path {
     pub probe_wanted: bool,
     /// Announcements still to be sent in place of probes.
     pub announcements: u8,
+    /// The sequences of those that were sent of the present list.
+    pub announced: Vec<u64>,
     /// Takes part in the rotation by weight.
     pub in_rotation: bool,
     /// When to say that nothing more was sent.
@@ -81,7 +93,7 @@ pub struct Path {
     places: Places,
     /// A challenge to answer, to where it came from.
     response: Option<(Address, u64)>,
-    local: Option<LocalAddress>,
+    way: Option<Way>,
     mtu: MtuSearch,
 }
 
@@ -94,6 +106,9 @@ impl Path {
             backup: config.as_ref().is_some_and(|c| c.backup),
             config,
             registration: None,
+            obstacle: None,
+            trouble: None,
+            said: Said::default(),
             jar: CookieJar::new(peer),
             sent: Sent::default(),
             received: Received::default(),
@@ -104,13 +119,14 @@ impl Path {
             least_delay: None,
             probe_wanted: false,
             announcements: 0,
+            announced: Vec::new(),
             in_rotation: false,
             next_marker: None,
             marker_step: Duration::ZERO,
             last_sent: Duration::ZERO,
             places: Places::default(),
             response: None,
-            local: None,
+            way: None,
             mtu: MtuSearch::default(),
         }
     }
@@ -120,14 +136,24 @@ impl Path {
         self.places.address()
     }
 
-    /// Where this path leaves the host; `None` while its interface is not there.
-    pub fn local(&self) -> Option<LocalAddress> {
-        self.local
+    /// Where this path leaves the host and where it leads; `None` while its interface is not there, or its peer's name has
+    /// no address.
+    pub fn way(&self) -> Option<Way> {
+        self.way
     }
 
-    /// The interface or address that a path of this end's leaves by came (or went: `None`).
-    pub fn set_local(&mut self, local: Option<LocalAddress>) {
-        self.local = local;
+    /// A path of this end's has a way, another one, or (`None`) none any more.
+    pub fn set_way(&mut self, way: Option<Way>) {
+        if self.way.map(|way| (way.remote, way.relay)) != way.map(|way| (way.remote, way.relay)) {
+            self.registration = None;
+        }
+        self.way = way;
+    }
+
+    /// How the relay is reached, on a path that this end lists through one.
+    pub fn relay(&self) -> Option<Address> {
+        let way = self.way?;
+        way.relay.map(|relay| Address::direct(relay, way.local))
     }
 
     /// Sends to `address` from now on, which this end's configuration or relay vouches for.
@@ -240,12 +266,12 @@ impl Path {
 
     /// Whether data may be sent: somewhere to go, room for an inner packet of the least size, no silence.
     pub fn is_up(&self) -> bool {
-        self.is_validated() && self.mtu.carried() > 0 && !self.sent.is_silent()
+        self.is_validated() && self.mtu.suffices() && !self.sent.is_silent()
     }
 
     /// Whether data may be tried for want of anything better: as [`is_up`](Self::is_up), but silent for a moment.
     pub fn is_perhaps_up(&self) -> bool {
-        self.is_validated() && self.mtu.carried() > 0 && self.sent.silences() <= 2
+        self.is_validated() && self.mtu.suffices() && self.sent.silences() <= 2
     }
 
     /// The largest inner packet that is known to pass, 0 before any was.
@@ -257,6 +283,11 @@ impl Path {
     /// The largest outer packet that is known to pass, 0 before any was.
     pub fn mtu(&self) -> u16 {
         self.mtu.carried()
+    }
+
+    /// What it carries and what it would have to, in bytes, if that is known to be too little.
+    pub fn too_small(&self) -> Option<(u16, u16)> {
+        self.mtu.too_small()
     }
 
     /// A size that was probed passed.
@@ -330,8 +361,9 @@ impl Path {
         if !self.is_validated() {
             return None;
         }
-        let least = sizes.least + self.overhead() as u16;
-        let size = self.mtu.poll(now, least, sizes.search)?;
+        let outer = |inner: u16| inner + self.overhead() as u16;
+        let (least, reserve) = (outer(sizes.least), outer(sizes.reserve));
+        let size = self.mtu.poll(now, least, reserve, sizes.search)?;
         Some((size, usize::from(size) - around))
     }
 

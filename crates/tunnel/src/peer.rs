@@ -1,6 +1,7 @@
 //! One other end: its sessions, paths and order stream, brought together. What comes from it is in [`receive`], what goes
 //! to it in [`transmit`]; here is what it knows and what time does to it.
 
+mod notice;
 mod receive;
 mod reconfigure;
 mod transmit;
@@ -10,15 +11,15 @@ use std::time::Duration;
 
 use rand_core::RngCore;
 
-use crate::address::{Address, LocalAddress};
-use crate::config::{Bicast, MAX_PATHS, Mtu, PeerConfig, Scheduler};
+use crate::address::{Address, Way};
+use crate::config::{Bicast, MAX_PATHS, Marks, Mtu, PeerConfig, Scheduler};
 use crate::copies::{Copies, CopyCounters};
 use crate::flow_queue::FlowQueue;
 use crate::frame::Report;
 use crate::keys::{PrivateKey, PublicKey};
 use crate::mtu_search::MtuSizes;
 use crate::packet_queue::PacketQueue;
-use crate::path::{MIN_INNER_MTU, Path};
+use crate::path::{MIN_INNER_MTU, MIN_INNER_MTU_V4, Path};
 use crate::recv_enqueue::Received;
 use crate::registration::Registration;
 use crate::replay::ReplayWindow;
@@ -27,8 +28,10 @@ use crate::sessions::{Identities, Indices, Sessions};
 use crate::skew::Skew;
 use crate::unconfirmed::{self, Unconfirmed};
 use crate::weights;
+use crate::why::Why;
 use crate::wire::Direction;
 
+pub use notice::{Said, State};
 pub use reconfigure::Common;
 
 /// Bytes of packets that wait behind gaps, at most.
@@ -42,6 +45,10 @@ const MAX_EARLY: usize = 32 << 10;
 const LEAST_REORDERING: Duration = Duration::from_millis(10);
 /// A new session and a changed list begin with so many announcements on each path.
 const ANNOUNCEMENTS: u8 = 3;
+/// Until the peer has reported one, the list goes once more over one path after this, then after four times as long each time;
+/// a new session begins with it anyway.
+const ANNOUNCE_AGAIN: Duration = Duration::from_millis(500);
+const ANNOUNCE_LONGEST: Duration = Duration::from_secs(32);
 /// Without data for so long, the tunnel is idle: markers stop.
 const IDLE: Duration = Duration::from_secs(5);
 /// Every path silent for so long: perhaps the peer has lost its keys.
@@ -78,7 +85,9 @@ pub struct Peer {
     /// What this end was told of it.
     pub config: PeerConfig,
     scheduler: Scheduler,
+    marks: Marks,
     sizes: MtuSizes,
+    inner_mtu: u16,
     /// Keys.
     pub sessions: Sessions,
     /// Ways to it, this end's first, in the order of the configuration.
@@ -91,6 +100,8 @@ pub struct Peer {
     next_id: u16,
     /// The edition of this end's list of paths, and of the peer's that was taken up last.
     generation: u8,
+    /// When to announce that list again, and how long after that once more.
+    announce_again: Option<(Duration, Duration)>,
     peer_generation: Option<u8>,
     queue: FlowQueue,
     unconfirmed: Unconfirmed,
@@ -116,23 +127,29 @@ pub struct Peer {
     delay_base: Option<u32>,
     skew: Skew,
     reports_sent: u64,
+    /// What was said of it last.
+    said: Option<Why>,
     /// Counts.
     pub counters: PeerCounters,
 }
 
 impl Peer {
     /// A peer that nothing was heard of.
-    pub fn new(config: PeerConfig, scheduler: Scheduler, mtu: Mtu, ids: Identities, seed: u64) -> Self {
+    pub fn new(config: PeerConfig, common: Common, ids: Identities, seed: u64) -> Self {
+        let Common { scheduler, mtu, marks } = common;
         let parity = u16::from(ids.me.public() > config.public_key);
         let mut peer = Peer {
             scheduler,
-            sizes: sizes_of(mtu),
+            marks,
+            sizes: sizes_of(mtu, &config),
+            inner_mtu: sizes_of(mtu, &config).least,
             sessions: Sessions::new(ids),
             paths: Vec::new(),
             retired: BTreeSet::new(),
             parity,
             next_id: parity,
             generation: 0,
+            announce_again: None,
             peer_generation: None,
             queue: FlowQueue::new(seed),
             unconfirmed: Unconfirmed::new(repeats(scheduler, &config), MAX_UNCONFIRMED),
@@ -153,6 +170,7 @@ impl Peer {
             delay_base: None,
             skew: Skew::default(),
             reports_sent: 0,
+            said: None,
             counters: PeerCounters::default(),
             config,
         };
@@ -165,34 +183,34 @@ impl Peer {
 
     // ---- what this end's configuration and interfaces say -------------------------------------------------------
 
-    /// The interface or address that this end's path `index` leaves by came, changed or (`None`) went.
-    pub fn set_local(
+    /// This end's path `index` has a way, another one, or (`None`) none any more.
+    pub fn set_way(
         &mut self,
         now: Duration,
         index: usize,
-        local: Option<LocalAddress>,
+        way: Option<Way>,
         me: &PrivateKey,
         rng: &mut impl RngCore,
     ) {
-        let Some(path) = self.paths.get_mut(index).filter(|path| path.local() != local) else { return };
-        path.set_local(local);
+        let Some(path) = self.paths.get_mut(index).filter(|path| path.way() != way) else { return };
+        path.set_way(way);
         self.find_way(now, index, me, rng);
     }
 
-    /// Points this end's path `index` at what its configuration names, from where it leaves this host.
+    /// Points this end's path `index` at where its way leads.
     fn find_way(&mut self, now: Duration, index: usize, me: &PrivateKey, rng: &mut impl RngCore) {
         let Some(path) = self.paths.get_mut(index) else { return };
-        let Some(config) = path.config.clone() else { return };
-        match (&config.via, path.local()) {
+        let via = path.config.as_ref().and_then(|config| config.via.as_ref());
+        match (via, path.way()) {
             (_, None) => path.set_address(now, None),
-            (None, Some(local)) => path.set_address(now, Some(Address::direct(config.remote, local))),
-            (Some(via), Some(_)) => match &mut path.registration {
+            (None, Some(way)) => path.set_address(now, Some(Address::direct(way.remote, way.local))),
+            (Some(via), Some(way)) => match &mut path.registration {
                 Some(registration) => registration.restart(now),
-                none => *none = Some(Registration::new(now, me, &via.public_key, config.remote, rng)),
+                none => *none = Some(Registration::new(now, me, &via.public_key, way.remote, rng)),
             },
         }
         // The other end is to hear at once that it leads somewhere again.
-        path.probe_wanted |= path.local().is_some();
+        path.probe_wanted |= path.way().is_some();
     }
 
     // ---- what arrives -------------------------------------------------------------------------------------------
@@ -200,10 +218,10 @@ impl Peer {
     /// A relay answered; true if one of this peer's registrations knows the message.
     pub fn handle_relay(&mut self, now: Duration, from: &Address, message: &[u8]) -> bool {
         for path in &mut self.paths {
-            let Some(via) = path.config.as_ref().and_then(|c| c.via.clone()) else { continue };
-            let Some(registration) = path.registration.as_mut().filter(|_| via.address == from.remote) else {
+            if path.relay().is_none_or(|relay| relay.remote != from.remote) {
                 continue;
-            };
+            }
+            let Some(registration) = &mut path.registration else { continue };
             if !registration.handle_message(now, message) {
                 continue;
             }
@@ -238,6 +256,11 @@ impl Peer {
         self.sessions.current(now).is_some() && self.tier() != u8::MAX
     }
 
+    /// Whether it carries nothing and waits for nothing but time.
+    pub fn is_quiet(&self, now: Duration) -> bool {
+        !self.is_active(now) && !self.is_waiting()
+    }
+
     /// Whether inner packets wait to be sent (again).
     fn is_waiting(&self) -> bool {
         !self.queue.is_empty() || self.unconfirmed.has_resend()
@@ -258,6 +281,8 @@ impl Peer {
             adopt_session(now, path);
         }
         self.notice_silence(now, rng);
+        self.announce_late(now);
+        self.update_mtu();
         self.join_rotation();
         self.unconfirmed.handle_timeout(now);
         if self.has_choice() {
@@ -281,13 +306,17 @@ impl Peer {
     pub fn poll_timeout(&self, now: Duration) -> Option<Duration> {
         let mut next = Earliest(None);
         next.add(self.sessions.poll_timeout());
+        next.add(self.sessions.poll_expiry());
         next.add(self.sessions.poll_rekey().filter(|_| self.can_reach(now)));
         next.add(self.unconfirmed.poll_timeout());
         next.add(self.copies.as_ref().and_then(Copies::poll_timeout));
         next.add(self.unconfirmed.front_due().filter(|_| self.has_choice()));
         next.add(self.ordered.poll_timeout(self.hold()));
+        for path in &self.paths {
+            next.add(path.said.due());
+        }
         // Without an interface there is no way to ask a relay.
-        for path in self.paths.iter().filter(|p| p.local().is_some()) {
+        for path in self.paths.iter().filter(|p| p.way().is_some()) {
             next.add(path.registration.as_ref().and_then(Registration::poll_timeout));
         }
         if self.sessions.current(now).is_some() {
@@ -304,10 +333,11 @@ impl Peer {
         next.add(self.report_again.as_ref().map(|_| now));
         next.add(self.report_due().filter(|_| self.report_paths(now)[0].is_some()));
         next.add(active.then_some(self.next_weights));
+        next.add(self.announce_again.map(|(at, _)| at));
         for path in &self.paths {
             next.add(path.poll_timeout());
             next.add(path.sent.poll_timeout().filter(|_| path.address().is_some()));
-            next.add(path.next_marker.filter(|_| active && path.is_validated()));
+            next.add(self.marker_at(path, active));
             next.add(self.keepalive_at(path));
             // What could be sent by now has been; a path that is due and was not chosen waits for another.
             let next_send = path.sent.rate.next_send();
@@ -371,7 +401,9 @@ impl Peer {
 
     fn shake_hands(&mut self, now: Duration, rng: &mut impl RngCore, taken: &Indices) {
         let unheard = self.last_heard.is_none_or(|t| now > t + RENEW_AFTER);
-        let lost = unheard && self.paths.iter().any(|p| p.sent.silences() > 1);
+        // A path that works is unheard while the tunnel is idle, and is not silent.
+        let mut used = self.paths.iter().filter(|p| p.address().is_some()).peekable();
+        let lost = unheard && used.peek().is_some() && used.all(|p| p.sent.silences() > 1);
         if self.can_reach(now) && self.sessions.wants_handshake(now, lost) {
             self.sessions.start(now, rng, taken);
         }
@@ -425,6 +457,12 @@ impl Peer {
 
     fn is_active(&self, now: Duration) -> bool {
         self.last_data.is_some_and(|t| now < t + IDLE)
+    }
+
+    /// Markers measure the paths that are used: one that is kept for worse times is left alone, but for its keepalive.
+    fn marker_at(&self, path: &Path, active: bool) -> Option<Duration> {
+        let spared = path.backup && self.tier() == 0;
+        path.next_marker.filter(|_| active && path.is_validated() && !spared)
     }
 
     fn keepalive_at(&self, path: &Path) -> Option<Duration> {
@@ -492,10 +530,16 @@ impl Peer {
         self.queue.totals()
     }
 
-    /// The least inner packet size over the paths in use, in bytes.
-    pub fn inner_mtu(&self) -> Option<u16> {
+    /// The largest inner packet that every path in use carries, in bytes; as it was while there is none.
+    pub fn inner_mtu(&self) -> u16 {
+        self.inner_mtu
+    }
+
+    fn update_mtu(&mut self) {
         let tier = self.tier();
-        self.paths.iter().filter(|p| tier_of(p) == Some(tier)).map(Path::inner_mtu).min()
+        let used = self.paths.iter().filter(|p| tier_of(p) == Some(tier));
+        let carried = used.map(Path::inner_mtu).min().filter(|_| self.sizes.search);
+        self.inner_mtu = carried.map_or(self.inner_mtu, |mtu| mtu.max(self.sizes.reserve));
     }
 
     /// The peer's key.
@@ -512,10 +556,14 @@ fn repeats(scheduler: Scheduler, config: &PeerConfig) -> bool {
     scheduler == Scheduler::Auto && config.resend
 }
 
-fn sizes_of(mtu: Mtu) -> MtuSizes {
+fn sizes_of(mtu: Mtu, config: &PeerConfig) -> MtuSizes {
+    let v6 = config.routes.iter().any(|route| route.addr().is_ipv6());
     match mtu {
-        Mtu::Auto => MtuSizes { least: MIN_INNER_MTU, search: true },
-        Mtu::Fixed(mtu) => MtuSizes { least: mtu, search: false },
+        Mtu::Auto => {
+            let reserve = if v6 { MIN_INNER_MTU } else { MIN_INNER_MTU_V4 };
+            MtuSizes { least: MIN_INNER_MTU, reserve, search: true }
+        }
+        Mtu::Fixed(mtu) => MtuSizes { least: mtu, reserve: mtu, search: false },
     }
 }
 
@@ -531,16 +579,9 @@ fn tier_of(path: &Path) -> Option<u8> {
 
 /// The relay's session of a path, once there is one, is the path's address.
 fn adopt_session(now: Duration, path: &mut Path) {
-    let (Some(config), Some(registration), Some(local)) = (&path.config, &path.registration, path.local())
-    else {
-        return;
-    };
-    let Some(via) = &config.via else { return };
-    let address = registration.session().map(|session| Address {
-        remote: via.address,
-        via: Some((Direction::Up, session)),
-        local,
-    });
+    let (Some(relay), Some(registration)) = (path.relay(), &path.registration) else { return };
+    let address =
+        registration.session().map(|session| Address { via: Some((Direction::Up, session)), ..relay });
     path.set_address(now, address);
 }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use rand_core::RngCore;
 
-use crate::address::Address;
+use crate::address::{Address, LocalAddress};
 use crate::wire::{HEADER_LEN, RELAY_HEADER_LEN, TAG_LEN};
 
 /// A challenge is repeated after this, then after twice as long each time, up to sixteen times as long.
@@ -150,7 +150,7 @@ impl Places {
         let leaves = |p: &&mut Place| p.address.remote == remote && p.address.local.ip == Some(source);
         match self.here.as_mut().filter(leaves).filter(|_| self.home.is_none()) {
             Some(here) => {
-                here.address.local.ip = None;
+                here.address.local = LocalAddress::default();
                 true
             }
             None => false,

@@ -19,6 +19,8 @@ use crate::session::{Cipher, OpeningKey, SealingKey, aes_gcm_is_fast};
 const REKEY_AFTER: Duration = Duration::from_secs(120);
 /// If that end did not, the other does after this.
 const REKEY_AFTER_AS_RESPONDER: Duration = Duration::from_secs(150);
+/// Up to so much later.
+const REKEY_JITTER: Duration = Duration::from_secs(10);
 /// Nothing is sent on a session older than this (Reject-After-Time).
 pub const REJECT_AFTER: Duration = Duration::from_secs(180);
 /// What was sent at the last moment is still opened so much later: longer than the slowest path.
@@ -32,6 +34,8 @@ const MAX_PENDING: usize = 256;
 const MAX_SESSIONS: usize = 4;
 /// A response is repeated to so many addresses that the same initiation came from.
 const MAX_REPEATS: u8 = 32;
+/// Two hosts with one key take the session from each other every few seconds: without that for so long, one has gone.
+const TWO_LIVES: Duration = Duration::from_secs(60);
 /// The same initiation is sent again after these times, then a new one is made.
 const RETRIES: [Duration; 4] =
     [Duration::from_millis(400), Duration::from_millis(800), Duration::from_secs(2), Duration::from_secs(4)];
@@ -58,6 +62,12 @@ impl Session {
     /// How old it is.
     pub fn age(&self, now: Duration) -> Duration {
         now.saturating_sub(self.created)
+    }
+
+    /// When it is to be renewed. Its index, which is random, spreads the sessions of a hub that began all at once.
+    fn rekey_at(&self) -> Duration {
+        let after = if self.initiator { REKEY_AFTER } else { REKEY_AFTER_AS_RESPONDER };
+        self.created + after + REKEY_JITTER * (self.index % 1000) / 1000
     }
 }
 
@@ -101,8 +111,11 @@ pub struct Sessions {
     made: u64,
     /// Initiations taken: an old one that is replayed does nothing.
     taken: Lives,
-    /// The peer's life that the last session was with.
+    /// The peer's life that the last session was with, and the one before.
     incarnation: Option<u64>,
+    former: Option<u64>,
+    /// When a life last returned that another had followed.
+    returned: Option<Duration>,
 }
 
 /// The peer (its place in the list) of every session index that this endpoint has given out.
@@ -130,7 +143,14 @@ impl Sessions {
             made: 0,
             taken: Lives::default(),
             incarnation: None,
+            former: None,
+            returned: None,
         }
+    }
+
+    /// Whether two hosts have the peer's key: a daemon's life that has ended does not return.
+    pub fn is_of_two(&self, now: Duration) -> bool {
+        self.returned.is_some_and(|at| now < at + TWO_LIVES)
     }
 
     /// Another preshared key: what was agreed on under the old one is void, and the next handshake is under the new one.
@@ -177,16 +197,22 @@ impl Sessions {
     pub fn wants_handshake(&self, now: Duration, renew: bool) -> bool {
         self.attempt.is_none()
             && !self.hopeless
-            && self.confirmed.last().is_none_or(|s| {
-                let after = if s.initiator { REKEY_AFTER } else { REKEY_AFTER_AS_RESPONDER };
-                now >= s.created + after || (renew && now >= s.created + RETRIES[2])
-            })
+            && self
+                .confirmed
+                .last()
+                .is_none_or(|s| now >= s.rekey_at() || (renew && now >= s.created + RETRIES[2]))
     }
 
     /// When [`wants_handshake`](Self::wants_handshake) without `renew` becomes true.
     pub fn poll_rekey(&self) -> Option<Duration> {
         let s = self.confirmed.last().filter(|_| self.attempt.is_none())?;
-        Some(s.created + if s.initiator { REKEY_AFTER } else { REKEY_AFTER_AS_RESPONDER })
+        Some(s.rekey_at())
+    }
+
+    /// When the next keys are forgotten, whatever else happens.
+    pub fn poll_expiry(&self) -> Option<Duration> {
+        let confirmed = self.confirmed.iter().map(|s| s.created + REJECT_AFTER + LAST_ARRIVAL);
+        confirmed.chain(self.pending.iter().map(|p| p.session.created + PENDING_LIFE)).min()
     }
 
     /// Starts a handshake.
@@ -313,6 +339,10 @@ impl Sessions {
         let before = self.incarnation.replace(session.incarnation);
         let reborn = before.is_some_and(|life| life != session.incarnation);
         if reborn {
+            if self.former == Some(session.incarnation) {
+                self.returned = Some(session.created);
+            }
+            self.former = before;
             self.confirmed.clear();
         }
         self.pending.retain(|p| p.session.incarnation == session.incarnation);

@@ -34,6 +34,8 @@ pub struct PeerStatus {
     pub public_key: String,
     /// Whether there are keys and a path to send on.
     pub up: bool,
+    /// What is amiss with it, whatever its paths are like.
+    pub why: Option<String>,
     /// How packets are spread.
     pub scheduler: Scheduler,
     /// Whether what a path loses is sent again over another.
@@ -79,6 +81,8 @@ pub struct PathStatus {
     pub name: String,
     /// `up`, `silent` (nothing comes back), `checking` (not proved yet) or `down` (no interface or relay session).
     pub state: &'static str,
+    /// What keeps it from being `up`, or from carrying packets both ways; none if nothing does.
+    pub why: Option<String>,
     /// Used only while no other path works.
     pub backup: bool,
     /// Listed by this end.
@@ -141,6 +145,7 @@ fn peer_status(peer: &Peer, now: Duration) -> PeerStatus {
         name: peer.config.name.clone(),
         public_key: peer.public_key().to_string(),
         up: peer.can_send(now),
+        why: peer.why(now).map(|why| why.to_string()),
         scheduler: peer.scheduler(),
         resend: unconfirmed.repeats(),
         cipher: session.map(|s| s.cipher),
@@ -157,16 +162,17 @@ fn peer_status(peer: &Peer, now: Duration) -> PeerStatus {
         clock_skew_ppm: peer.skew().ppm(),
         order: *order,
         counters: peer.counters,
-        paths: peer.paths.iter().map(|p| path_status(p, best)).collect(),
+        paths: peer.paths.iter().map(|p| path_status(p, best, now)).collect(),
     }
 }
 
-fn path_status(path: &Path, best_delay: Option<i64>) -> PathStatus {
+fn path_status(path: &Path, best_delay: Option<i64>, now: Duration) -> PathStatus {
     let (sent_packets, sent_bytes, lost_packets) = path.sent.totals();
     PathStatus {
         id: path.id,
         name: path.name.clone(),
-        state: state(path),
+        state: path.state().name(),
+        why: path.why(now).map(|why| why.to_string()),
         backup: path.backup,
         listed: path.config.is_some(),
         local: path.config.as_ref().and_then(|config| local(&config.local)),
@@ -194,15 +200,6 @@ fn local(local: &Local) -> Option<String> {
         Local::Any => None,
         Local::Interface(name) => Some(name.clone()),
         Local::Address(ip) => Some(ip.to_string()),
-    }
-}
-
-fn state(path: &Path) -> &'static str {
-    match path.address() {
-        None => "down",
-        Some(_) if path.is_up() => "up",
-        Some(_) if path.sent.is_silent() => "silent",
-        Some(_) => "checking",
     }
 }
 

@@ -10,9 +10,9 @@ use bond::{Case, Load, cases, quantile, random, run_bond, run_single};
 use tcp_sim::CongestionControl;
 
 /// Random sets that are tried.
-const SETS: u64 = 300;
+const SETS: u64 = 120;
 /// The least that a flow may get through the tunnel, as a share of the best link alone.
-const LEAST: f64 = 0.02;
+const LEAST: f64 = 0.4;
 
 /// `one` for each of `items`, on two threads.
 fn each<'a, T: Sync, R: Send>(items: &'a [T], one: impl Fn(&'a T) -> R + Sync) -> Vec<R> {

@@ -10,7 +10,7 @@ use device::udp::{Options, UdpSocket};
 use ipnet::IpNet;
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
-use tunnel::config::{Bicast, Config, Local, Mtu, PathConfig, PeerConfig, Scheduler, Via};
+use tunnel::config::{Bicast, Config, Host, Local, Mtu, PathConfig, PeerConfig, Scheduler, Via};
 use tunnel::daemon::{self, Listen, Running, Settings, StartError};
 use tunnel::relay_daemon::{self, RelayRunning};
 use tunnel::status::TunnelStatus;
@@ -41,7 +41,12 @@ fn settings(end: u8, paths: Vec<PathConfig>) -> Settings {
         addresses: vec![net(&format!("10.77.0.{end}/24")), net(&format!("fd77::{end}/64"))],
         listen: Listen::Port(51900),
         fwmark: 0,
-        tunnel: Config { scheduler: Scheduler::Auto, mtu: Mtu::Auto, peers: vec![peer] },
+        tunnel: Config {
+            scheduler: Scheduler::Auto,
+            mtu: Mtu::Auto,
+            marks: Default::default(),
+            peers: vec![peer],
+        },
         key: key(end.into()),
     }
 }
@@ -54,7 +59,7 @@ fn path(name: &str, local: Local, remote: &str, via: Option<Via>) -> PathConfig 
     PathConfig {
         name: name.into(),
         local,
-        remote: remote.parse().unwrap(),
+        remote: Host::Address(remote.parse().unwrap()),
         via,
         backup: false,
         receive: true,
@@ -143,7 +148,7 @@ fn a_relay_forwards_both_ways() {
     // A second address, which the kernel would not choose by itself.
     middle.run("ip address add 10.1.0.10/24 dev red");
     let relay = relay(&middle, key(1).public());
-    let via = Via { address: "10.1.0.10:51901".parse().unwrap(), public_key: key(9).public() };
+    let via = Via { address: Host::Address("10.1.0.10:51901".parse().unwrap()), public_key: key(9).public() };
     let paths = vec![path("relayed", Local::Any, "10.2.0.2:51900", Some(via))];
     let ends = [run(&left, settings(1, paths)), run(&right, settings(2, Vec::new()))];
     let status = eventually(&ends[0], all_up);

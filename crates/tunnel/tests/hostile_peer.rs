@@ -63,7 +63,7 @@ impl Liar {
         let path = PathConfig {
             name: "a".into(),
             local: Local::Any,
-            remote: home(),
+            remote: home().into(),
             via: None,
             backup: false,
             receive: true,
@@ -81,7 +81,11 @@ impl Liar {
         let other = PrivateKey::generate(&mut rng).public();
         let peers =
             vec![config(peer.public(), "10.77.0.0/24", vec![path]), config(other, "10.88.0.0/24", vec![])];
-        let mut end = Endpoint::new(Config { scheduler, mtu: Mtu::Auto, peers }, me, [3; 32]);
+        let mut end = Endpoint::new(
+            Config { scheduler, mtu: Mtu::Auto, marks: Default::default(), peers },
+            me,
+            [3; 32],
+        );
         let now = S;
         end.set_local(now, 0, 0, Some(Default::default()));
         let mut liar = Liar {
@@ -143,7 +147,11 @@ impl Liar {
 
     fn give(&mut self, from: SocketAddr, datagram: &mut [u8]) {
         self.exchanged.entry(from).or_default().0 += datagram.len();
-        self.end.handle_datagram(self.now, &Arrival { remote: from, local: None, tos: 0 }, datagram);
+        self.end.handle_datagram(
+            self.now,
+            &Arrival { remote: from, local: Default::default(), tos: 0 },
+            datagram,
+        );
     }
 
     /// Seals a frame and sends it.

@@ -9,7 +9,7 @@ use link::{Bitrate, Jitter, LinkConfig, Loss, Probability, Queue, Reorder};
 use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore, SeedableRng};
 use sim::{Net, Options, once_and_in_order, plain};
-use tunnel::{Config, PeerConfig, PublicKey, Scheduler, Via};
+use tunnel::{Config, Host, PeerConfig, PublicKey, Scheduler, Via};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -227,9 +227,12 @@ fn what_was_under_way_on_an_interface_that_goes_is_sent_again() {
 #[test]
 fn a_relay_that_cannot_be_asked_for_want_of_an_interface_wakes_nobody() {
     let mut net = Net::quick(1, 10 * MS, |end, config| {
-        let address = "198.51.100.2:51901".parse().expect("an address");
+        let address = Host::Address("198.51.100.2:51901".parse().expect("an address"));
         let public_key = config.peers[0].public_key;
-        config.peers[0].paths.iter_mut().for_each(|path| path.via = Some(Via { address, public_key }));
+        config.peers[0]
+            .paths
+            .iter_mut()
+            .for_each(|path| path.via = Some(Via { address: address.clone(), public_key }));
         assert_eq!(config.peers[0].paths.is_empty(), end == 1);
     });
     net.pass(10 * MS);

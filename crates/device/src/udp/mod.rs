@@ -63,6 +63,12 @@ impl UdpSocket {
         set(&self.socket, libc::SOL_SOCKET, libc::SO_ATTACH_REUSEPORT_CBPF, filter)
     }
 
+    /// Marks every packet sent from now on (SO_MARK); 0: none. Needs CAP_NET_ADMIN.
+    pub fn set_mark(&self, mark: u32) -> io::Result<()> {
+        set(&self.socket, libc::SOL_SOCKET, libc::SO_MARK, mark.cast_signed())
+            .map_err(|error| io::Error::new(error.kind(), format!("cannot set the mark {mark:#x}: {error}")))
+    }
+
     /// The address it is bound to.
     pub fn local_address(&self) -> io::Result<SocketAddr> {
         let name = rustix::net::getsockname(&self.socket)?;
@@ -127,7 +133,12 @@ fn inform(socket: &OwnedFd, v6: bool) -> io::Result<()> {
 }
 
 /// `T` is the type that the kernel takes for this option.
-fn set<T: Copy>(socket: &OwnedFd, level: libc::c_int, name: libc::c_int, value: T) -> io::Result<()> {
+pub(crate) fn set<T: Copy>(
+    socket: &OwnedFd,
+    level: libc::c_int,
+    name: libc::c_int,
+    value: T,
+) -> io::Result<()> {
     let length = size_of::<T>() as libc::socklen_t;
     // SAFETY: the option's value is one `T`, which outlives the call, as does what it points to; the kernel only reads
     // both. The descriptor is open.

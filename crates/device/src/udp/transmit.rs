@@ -144,7 +144,9 @@ impl UdpSocket {
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(first.index),
-                Err(_) if first.segment_size.is_some() => self.submit_singly(first, report)?,
+                Err(error) if first.segment_size.is_some() && refuses_trains(&error) => {
+                    self.submit_singly(first, report)?;
+                }
                 Err(error) => report.fail(first.index, error),
             }
             pieces = &pieces[1..];
@@ -199,6 +201,11 @@ impl UdpSocket {
     }
 }
 
+/// Whether it is the train that the interface does not take: other errors are of the way, and pass.
+fn refuses_trains(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EIO | libc::EINVAL))
+}
+
 /// Local address, interface, TOS and segment size as control messages; their length in bytes.
 fn write_control(piece: &Piece<'_>, control: &mut Control) -> usize {
     let transmit = piece.transmit;
@@ -251,6 +258,13 @@ fn v6(address: IpAddr) -> Option<Ipv6Addr> {
 mod tests {
     use super::*;
     use crate::udp::{Options, RecvBatch, set};
+
+    #[test]
+    fn an_error_that_passes_is_no_refusal() {
+        let refuses = |number| refuses_trains(&io::Error::from_raw_os_error(number));
+        assert!(refuses(libc::EIO) && refuses(libc::EINVAL));
+        assert!(![libc::ENOBUFS, libc::EPERM, libc::ENETUNREACH, libc::EMSGSIZE].into_iter().any(refuses));
+    }
 
     /// A socket that may not compute checksums cannot send trains: the kernel fails them with EINVAL, as it does
     /// for interfaces that cannot.

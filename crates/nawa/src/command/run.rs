@@ -24,6 +24,6 @@ fn tell_ready(background: bool) {
     if background {
         logging::leave_terminal();
     }
-    // A closed stderr is no reason to stop.
-    let _ = stderr.and_then(|stderr| writeln!(File::from(stderr), "{}", super::READY));
+    // In one piece, or a line of the log could come between. A closed stderr is no reason to stop.
+    let _ = stderr.and_then(|stderr| File::from(stderr).write_all(format!("{}\n", super::READY).as_bytes()));
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use tunnel::config::Marks;
 use tunnel::daemon::Listen;
 use tunnel::{PrivateKey, PublicKey};
 
@@ -106,6 +107,7 @@ fn tunnel(source: &mut Source, written: document::Tunnel) -> Tunnel {
         scheduler: scheduler.unwrap_or_default(),
         mtu: mtu.unwrap_or_default(),
         fwmark: written.fwmark,
+        marks: Marks { dscp: written.copy_dscp, ecn: written.copy_ecn },
         peers: Vec::new(),
     }
 }

@@ -97,6 +97,12 @@ pub struct Tunnel {
     /// Mark on the outer packets.
     #[serde(default)]
     pub fwmark: u32,
+    /// Outer packets have the inner ones' DSCP.
+    #[serde(default = "yes")]
+    pub copy_dscp: bool,
+    /// Outer packets have the inner ones' ECN, and pass congestion marks on.
+    #[serde(default = "yes")]
+    pub copy_ecn: bool,
 }
 
 /// `[[peer]]`

@@ -99,8 +99,8 @@ fn written(path: &PathConfig) -> Path {
     Path {
         name: path.name.clone(),
         local: path.local.clone(),
-        remote: path.remote.into(),
-        via: via.map(|via| Via { address: via.address.into(), public_key: via.public_key }),
+        remote: (&path.remote).into(),
+        via: via.map(|via| Via { address: (&via.address).into(), public_key: via.public_key }),
         backup: path.backup,
         receive: path.receive,
     }
@@ -123,7 +123,7 @@ mod tests {
             bicast: Bicast::Off,
             paths: Vec::new(),
         };
-        Config { scheduler: Scheduler::Auto, mtu: Mtu::Auto, peers: vec![peer] }
+        Config { scheduler: Scheduler::Auto, mtu: Mtu::Auto, marks: Default::default(), peers: vec![peer] }
     }
 
     fn read<T: serde::de::DeserializeOwned>(json: serde_json::Value) -> T {
@@ -147,7 +147,7 @@ mod tests {
         });
         set(&mut config, &read(change)).expect("it is there");
         assert_eq!(path(&config).local, Local::Interface("wwan0".into()));
-        assert_eq!(path(&config).remote, "192.0.2.1:9".parse().expect("an address"));
+        assert_eq!(path(&config).remote.address(), "192.0.2.1:9".parse().ok());
         assert!(path(&config).backup && path(&config).via.is_some_and(|via| via.public_key == key));
         let back = serde_json::json!({"peer": "office", "name": "lte", "no-via": true, "no-local": true});
         set(&mut config, &read(back)).expect("it is there");

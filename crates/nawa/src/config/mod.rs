@@ -20,7 +20,7 @@ use std::path;
 use std::time::Duration;
 
 use ipnet::IpNet;
-use tunnel::config::{Local, Mtu, Scheduler};
+use tunnel::config::{Local, Marks, Mtu, Scheduler};
 use tunnel::daemon::Listen;
 use tunnel::{PresharedKey, PrivateKey, PublicKey};
 
@@ -68,6 +68,8 @@ pub struct Tunnel {
     pub mtu: Mtu,
     /// On the outer packets; 0 leaves them unmarked.
     pub fwmark: u32,
+    /// What outer packets have of inner ones.
+    pub marks: Marks,
     /// The other ends.
     pub peers: Vec<Peer>,
 }

@@ -1,4 +1,4 @@
-//! From host names to addresses, when a file or a path is taken up.
+//! From what a file says to what the daemon starts.
 
 use tunnel::PrivateKey;
 use tunnel::config::{Config, Local, PathConfig, PeerConfig, Via};
@@ -26,10 +26,10 @@ pub struct Resolved {
 }
 
 impl Settings {
-    /// Asks the resolver for every host name.
+    /// What the daemon starts. It asks the resolver for host names while it runs.
     ///
     /// # Errors
-    /// Failed if one has no address now.
+    /// Failed if a path's addresses are of two families.
     pub fn resolve(self) -> Result<Resolved, Failure> {
         let core = self.tunnel.as_ref().map(core).transpose()?;
         let Settings { key, tunnel, relay, flight, bicast, floods, codings } = self;
@@ -39,7 +39,7 @@ impl Settings {
 
 fn core(tunnel: &Tunnel) -> Result<Config, Failure> {
     let peers = tunnel.peers.iter().map(peer).collect::<Result<_, _>>()?;
-    Ok(Config { scheduler: tunnel.scheduler, mtu: tunnel.mtu, peers })
+    Ok(Config { scheduler: tunnel.scheduler, mtu: tunnel.mtu, marks: tunnel.marks, peers })
 }
 
 fn peer(peer: &Peer) -> Result<PeerConfig, Failure> {
@@ -59,8 +59,7 @@ fn peer(peer: &Peer) -> Result<PeerConfig, Failure> {
     })
 }
 
-/// Asks the resolver for a path's host names. A relayed path's local address has to fit the relay, a direct one's the
-/// peer.
+/// What the tunnel is told of a path. A relayed path's local address has to fit the relay, a direct one's the peer.
 ///
 /// # Errors
 /// One sentence.
@@ -69,9 +68,9 @@ pub fn path(path: &Path) -> Result<PathConfig, String> {
         Local::Address(address) => Some(address),
         _ => None,
     };
-    let remote = path.remote.resolve(if path.via.is_some() { None } else { local })?;
+    let remote = path.remote.host(if path.via.is_some() { None } else { local })?;
     let via = path.via.as_ref().map(|via| {
-        let address = via.address.resolve(local)?;
+        let address = via.address.host(local)?;
         Ok::<_, String>(Via { address, public_key: via.public_key })
     });
     Ok(PathConfig {

@@ -228,7 +228,7 @@ fn unknown_and_missing_keys() {
     assert_complaints(
         &format!("{NODE}[tunnel]\ninterface = 'nawa0'\naddresses = ['10.77.0.1/24']\nmtuu = 1400\n"),
         "nawa.toml:6:1: unknown field `mtuu`, expected one of \
-         `interface`, `addresses`, `listen`, `scheduler`, `mtu`, `fwmark`",
+         `interface`, `addresses`, `listen`, `scheduler`, `mtu`, `fwmark`, `copy-dscp`, `copy-ecn`",
     );
     assert_complaints(
         &format!("{NODE}[tunnel]\naddresses = ['10.77.0.1/24']\n"),
@@ -413,6 +413,8 @@ fn the_sample_is_good_and_shows_every_option() {
         "scheduler",
         "mtu",
         "fwmark",
+        "copy-dscp",
+        "copy-ecn",
         "name",
         "public-key",
         "preshared-key-file",

@@ -1,13 +1,13 @@
 //! The values of single keys: what may be written, and what it means.
 
 use std::fmt::{self, Display};
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 use std::time::Duration;
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
-use tunnel::config::{Local, Mtu, Scheduler};
+use tunnel::config::{Host, Local, Mtu, Scheduler};
 use tunnel::daemon::Listen;
 
 /// IPv6's least; 9000 is what jumbo frames carry.
@@ -188,18 +188,19 @@ pub struct HostPort {
 }
 
 impl HostPort {
-    /// Asks the resolver. With `local` given, only an address of its family will do.
+    /// What the tunnel is told. With `local` given, only an address of its family will do.
     ///
     /// # Errors
-    /// One sentence if the name has no such address now.
-    pub fn resolve(&self, local: Option<IpAddr>) -> Result<SocketAddr, String> {
-        let fits = |address: &SocketAddr| local.is_none_or(|local| local.is_ipv4() == address.is_ipv4());
-        let found = (self.host.as_str(), self.port).to_socket_addrs().map_err(|error| {
-            format!("cannot resolve \"{}\": {error}; write its address, or mend the resolver", self.host)
-        })?;
-        found.into_iter().find(fits).ok_or_else(|| {
-            format!("\"{}\" has no address of the same family as `local`; change one of the two", self.host)
-        })
+    /// One sentence if this is an address of the other family.
+    pub fn host(&self, local: Option<IpAddr>) -> Result<Host, String> {
+        match self.host.parse::<IpAddr>() {
+            Ok(ip) if local.is_some_and(|local| local.is_ipv4() != ip.is_ipv4()) => Err(format!(
+                "\"{}\" has no address of the same family as `local`; change one of the two",
+                self.host
+            )),
+            Ok(ip) => Ok(Host::Address(SocketAddr::new(ip, self.port))),
+            Err(_) => Ok(Host::Name(self.host.clone(), self.port)),
+        }
     }
 }
 
@@ -213,24 +214,39 @@ impl FromStr for HostPort {
             )
         };
         let (host, port) = match text.parse::<SocketAddr>() {
+            Ok(SocketAddr::V6(address)) if address.scope_id() > 0 => {
+                (format!("{}%{}", address.ip(), address.scope_id()), address.port())
+            }
             Ok(address) => (address.ip().to_string(), address.port()),
             Err(_) => {
                 let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
-                (host.to_owned(), port.parse().map_err(|_| wrong())?)
+                let inside = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+                (
+                    inside.filter(|host| zoned(host)).unwrap_or(host).to_owned(),
+                    port.parse().map_err(|_| wrong())?,
+                )
             }
         };
         let named = host.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b));
-        let good = port > 0
-            && !host.is_empty()
-            && (named || host.parse::<IpAddr>().is_ok() && text.starts_with('['));
+        let written = named || (text.starts_with('[') && (host.parse::<IpAddr>().is_ok() || zoned(&host)));
+        let good = port > 0 && !host.is_empty() && written;
         if good { Ok(HostPort { host, port }) } else { Err(wrong()) }
     }
 }
 
-impl From<SocketAddr> for HostPort {
-    fn from(address: SocketAddr) -> Self {
-        HostPort { host: address.ip().to_string(), port: address.port() }
+impl From<&Host> for HostPort {
+    fn from(host: &Host) -> Self {
+        match host {
+            Host::Address(address) => HostPort { host: address.ip().to_string(), port: address.port() },
+            Host::Name(name, port) => HostPort { host: name.clone(), port: *port },
+        }
     }
+}
+
+/// An address of IPv6 with the interface that it is a neighbour by: `fe80::1%eth0`.
+fn zoned(host: &str) -> bool {
+    let zone = |(ip, zone): (&str, &str)| ip.parse::<Ipv6Addr>().is_ok() && interface(zone).is_ok();
+    host.split_once('%').is_some_and(zone)
 }
 
 impl TryFrom<String> for HostPort {
@@ -276,21 +292,40 @@ mod tests {
 
     #[test]
     fn hosts_need_a_port_and_ipv6_needs_brackets() {
-        for good in ["203.0.113.7:51900", "[2001:db8::1]:51900", "relay.example:1"] {
+        for good in [
+            "203.0.113.7:51900",
+            "[2001:db8::1]:51900",
+            "relay.example:1",
+            "[fe80::b%wan1]:9",
+            "[fe80::b%2]:9",
+        ] {
             assert_eq!(good.parse::<HostPort>().map(|host| host.to_string()).as_deref(), Ok(good));
         }
-        for bad in
-            ["", ":1", "host", "host:", "host:0", "host:65536", "2001:db8::1:51900", "a b:1", "[host]:1"]
-        {
+        for bad in [
+            "",
+            ":1",
+            "host",
+            "host:",
+            "host:0",
+            "host:65536",
+            "2001:db8::1:51900",
+            "a b:1",
+            "[host]:1",
+            "[host%a]:1",
+            "fe80::b%a:1",
+        ] {
             assert!(bad.parse::<HostPort>().is_err(), "{bad}");
         }
     }
 
     #[test]
-    fn a_resolved_address_has_the_family_of_the_local_one() {
+    fn an_address_has_the_family_of_the_local_one() {
         let host: HostPort = "127.0.0.1:9".parse().expect("an address and a port");
-        assert_eq!(host.resolve(None), Ok("127.0.0.1:9".parse().expect("an address")));
-        assert!(host.resolve(Some("::1".parse().expect("an address"))).is_err());
+        let address = "127.0.0.1:9".parse().expect("an address");
+        assert_eq!(host.host(None), Ok(Host::Address(address)));
+        assert!(host.host(Some("::1".parse().expect("an address"))).is_err());
+        let zoned: HostPort = "[fe80::b%wan1]:9".parse().expect("an address with a zone");
+        assert_eq!(zoned.host(None), Ok(Host::Name("fe80::b%wan1".into(), 9)), "the resolver knows zones");
     }
 
     #[test]

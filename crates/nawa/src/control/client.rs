@@ -77,10 +77,11 @@ impl Daemon {
     fn exchange(&mut self, request: Request) -> std::io::Result<String> {
         let mut line = serde_json::to_string(&request)?;
         line.push('\n');
-        self.stream.get_mut().write_all(line.as_bytes())?;
+        // Who is refused is so before he asks, and reads why all the same.
+        let written = self.stream.get_mut().write_all(line.as_bytes());
         let mut answer = String::new();
         match self.stream.read_line(&mut answer)? {
-            0 => Err(ErrorKind::UnexpectedEof.into()),
+            0 => Err(written.err().unwrap_or(ErrorKind::UnexpectedEof.into())),
             _ => Ok(answer),
         }
     }

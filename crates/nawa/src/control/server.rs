@@ -4,13 +4,19 @@ use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use rustix::net::sockopt::socket_peercred;
 use serde_json::{Value, json};
 
+use device::Poller;
+
 use super::client::Daemon;
 use super::{LONGEST_REQUEST, ROOT, Request, address};
 use crate::failure::Failure;
+
+/// Without descriptors, a connection waits so long for the next try.
+const REST: Duration = Duration::from_millis(100);
 
 /// The name `@nawa`, taken. Nobody is answered before [`Server::serve`].
 pub struct Server {
@@ -34,7 +40,8 @@ impl Server {
     pub fn serve(self, answer: impl Fn(Request) -> Value + Send + Sync + 'static) -> io::Result<()> {
         let answer = Arc::new(answer);
         let accept = move || {
-            for stream in self.listener.incoming().flatten() {
+            for stream in self.listener.incoming() {
+                let Some(stream) = stream.map_or_else(|error| rest(&error), allowed) else { continue };
                 let answer = Arc::clone(&answer);
                 let spawned =
                     thread::Builder::new().name("control".into()).spawn(move || talk(stream, &*answer));
@@ -45,6 +52,29 @@ impl Server {
         };
         thread::Builder::new().name("control".into()).spawn(accept).map(drop)
     }
+}
+
+/// Whoever is not root gets a sentence, and nothing is kept for him.
+fn allowed(mut stream: UnixStream) -> Option<UnixStream> {
+    if socket_peercred(&stream).is_ok_and(|peer| peer.uid.as_raw() == ROOT) {
+        return Some(stream);
+    }
+    let refusal = json!({"error": "only root may talk to the daemon; use sudo"});
+    // The first of a new connection's buffer: this cannot block.
+    let _ = stream.write_all(format!("{refusal}\n").as_bytes());
+    None
+}
+
+/// Nothing can be accepted at present, for want of descriptors perhaps: asking again at once would only burn a processor.
+fn rest(error: &io::Error) -> Option<UnixStream> {
+    tracing::warn!(%error, "cannot answer on the control socket");
+    let waited =
+        Poller::new().and_then(|mut poller| poller.wait(Some(REST)).map(|ready| ready.for_each(drop)));
+    if waited.is_err() {
+        // Not even that: whoever else runs goes first.
+        thread::yield_now();
+    }
+    None
 }
 
 fn already_running() -> Failure {
@@ -60,11 +90,9 @@ fn already_running() -> Failure {
 
 /// One connection: requests are answered until it ends.
 fn talk(stream: UnixStream, answer: &dyn Fn(Request) -> Value) {
-    let is_root = socket_peercred(&stream).is_ok_and(|peer| peer.uid.as_raw() == ROOT);
     let mut reader = BufReader::new(stream);
     while let Ok(Some(line)) = read_request(&mut reader) {
         let reply = match serde_json::from_str(&line) {
-            _ if !is_root => json!({"error": "only root may talk to the daemon; use sudo"}),
             Ok(request) => answer(request),
             Err(error) => json!({"error": format!("this is no request: {error}")}),
         };

@@ -4,6 +4,7 @@
 pub mod flight;
 pub mod flood;
 pub mod guest;
+pub mod uplinks;
 
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader};

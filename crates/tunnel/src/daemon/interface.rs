@@ -1,8 +1,14 @@
 //! The TUN interface: made, given its addresses and routes, and gone with its descriptor.
+//!
+//! A default route stands in a table of its own, which a rule asks for all packets but those with the tunnel's mark, after the
+//! table `main` has been asked for everything else (as wg-quick does): so the uplinks' default routes stay, whatever their
+//! metrics, and the tunnel's own packets never come back into it.
 
+use std::fmt;
 use std::io;
 
-use device::{Net, Tun};
+use device::Tun;
+use device::net::{MAIN_TABLE, Net, Route, Rule};
 use ipnet::IpNet;
 
 use super::{Settings, StartError};
@@ -13,15 +19,20 @@ use crate::path::MIN_INNER_MTU;
 /// is what slows local senders down. The kernel's default; less would cut into bursts of a fast sender, which come
 /// faster than one thread reads.
 const QUEUE: u32 = 500;
+/// The table of the default routes, and the mark of the outer packets where the file gives none: "nawa".
+pub const TABLE: u32 = 0x6e61_7761;
+/// The priorities of the rules that ask `main`, and then [`TABLE`]: just before the kernel's own for `main`, 32766.
+const PRIORITIES: [u32; 2] = [32762, 32763];
 
-/// The TUN interface, up.
+/// The TUN interface, as the host sees it: up, with its addresses and routes.
 #[derive(Debug)]
 pub struct Interface {
-    /// Its packets.
-    pub tun: Tun,
     net: Net,
+    name: String,
     index: u32,
     mtu: u16,
+    /// The mark that the outer packets have if there is a default route.
+    mark: u32,
     /// What it was given, in this order.
     pieces: Vec<Piece>,
 }
@@ -30,26 +41,33 @@ pub struct Interface {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Piece {
     Address(IpNet),
-    Route(IpNet),
+    Route { net: IpNet, table: u32 },
+    Rule(Rule),
 }
 
 impl Interface {
-    /// Makes what `settings` say.
-    pub fn make(settings: &Settings) -> Result<Self, StartError> {
-        let name = &settings.interface;
+    /// Makes what `settings` say, and the descriptor that it lives with.
+    pub fn make(settings: &Settings) -> Result<(Tun, Self), StartError> {
+        let name = settings.interface.clone();
         let mut net = Net::open()?;
-        if net.link(name).is_ok() {
-            return Err(StartError::InterfaceExists(name.clone()));
+        if net.link(&name).is_ok() {
+            return Err(StartError::InterfaceExists(name));
         }
-        let tun = Tun::create(name).map_err(StartError::Tun)?;
+        let tun = Tun::create(&name).map_err(StartError::Tun)?;
         let mtu = match settings.tunnel.mtu {
             Mtu::Auto => MIN_INNER_MTU,
             Mtu::Fixed(mtu) => mtu,
         };
-        let index = configure(&mut net, name, mtu).map_err(StartError::Interface)?;
-        let mut interface = Self { tun, net, index, mtu, pieces: Vec::new() };
+        let index = configure(&mut net, &name, mtu).map_err(StartError::Interface)?;
+        let mark = if settings.fwmark == 0 { TABLE } else { settings.fwmark };
+        let mut interface = Self { net, name, index, mtu, mark, pieces: Vec::new() };
         interface.reconfigure(&settings.addresses, &settings.tunnel)?;
-        Ok(interface)
+        Ok((tun, interface))
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// Its index in its network namespace.
@@ -57,12 +75,12 @@ impl Interface {
         self.index
     }
 
-    /// Has these addresses, and the routes of the peers in `config`, from now on. What is the same is not touched.
+    /// Has these addresses, and the routes of the peers in `config`, from now on. What is there already is not touched.
     ///
     /// # Errors
     /// One that is new could not be added; then all is as before.
     pub fn reconfigure(&mut self, addresses: &[IpNet], config: &Config) -> Result<(), StartError> {
-        let wanted = pieces(addresses, config);
+        let wanted = pieces(addresses, config, self.mark);
         let new: Vec<_> = wanted.iter().filter(|piece| !self.pieces.contains(piece)).collect();
         for (count, piece) in new.iter().enumerate() {
             if let Err(error) = self.add(piece) {
@@ -73,10 +91,28 @@ impl Interface {
         let old = std::mem::replace(&mut self.pieces, wanted);
         let gone: Vec<_> = old.iter().filter(|piece| !self.pieces.contains(piece)).collect();
         gone.iter().rev().for_each(|piece| self.delete(piece));
-        if !gone.is_empty() {
-            self.put_back();
+        // With an address the kernel may have taken others of its prefix, and the routes.
+        for piece in self.pieces.clone() {
+            self.put_back(&piece);
         }
         Ok(())
+    }
+
+    /// Puts back what somebody has taken away.
+    pub fn restore(&mut self) {
+        // Where it has gone, the tunnel ends.
+        let Ok(link) = self.net.link_at(self.index) else { return };
+        if !link.up {
+            tracing::warn!("somebody has switched {} off; it is switched on again", self.name);
+            if let Err(error) = self.net.set_up(self.index) {
+                tracing::warn!("{error}");
+            }
+        }
+        for piece in self.pieces.clone() {
+            if self.put_back(&piece) {
+                tracing::warn!("somebody has taken {piece} from {}; it is put back", self.name);
+            }
+        }
     }
 
     /// Takes packets of up to `mtu` bytes from now on.
@@ -94,15 +130,21 @@ impl Interface {
     /// Fails with `AlreadyExists` for a route that is there already.
     fn add(&mut self, piece: &Piece) -> io::Result<()> {
         match piece {
-            Piece::Address(net) => self.net.add_address(self.index, net.addr(), net.prefix_len()),
-            Piece::Route(net) => self.net.add_route(net.network(), net.prefix_len(), self.index),
+            Piece::Address(net) => self.net.add_address(self.index, net.addr(), net.prefix_len()).map(drop),
+            Piece::Route { net, table } => self.net.add_route(&self.route(*net, *table)),
+            // One that a daemon before has left does the same.
+            Piece::Rule(rule) => match self.net.add_rule(rule) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+                result => result,
+            },
         }
     }
 
     fn delete(&mut self, piece: &Piece) {
         let deleted = match piece {
             Piece::Address(net) => self.net.delete_address(self.index, net.addr(), net.prefix_len()),
-            Piece::Route(net) => self.net.delete_route(net.network(), net.prefix_len(), self.index),
+            Piece::Route { net, table } => self.net.delete_route(&self.route(*net, *table)),
+            Piece::Rule(rule) => self.net.delete_rule(rule),
         };
         // Somebody else has done it, perhaps the kernel.
         if let Err(error) = deleted {
@@ -110,13 +152,32 @@ impl Interface {
         }
     }
 
-    /// With an address the kernel may have taken others of its prefix, and the routes.
-    fn put_back(&mut self) {
-        for piece in self.pieces.clone() {
-            match self.add(&piece) {
-                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => tracing::warn!("{error}"),
-                _ => {}
+    /// True if it was not there.
+    fn put_back(&mut self, piece: &Piece) -> bool {
+        let result = match piece {
+            Piece::Address(net) => self.net.add_address(self.index, net.addr(), net.prefix_len()),
+            Piece::Route { net, table } => self.net.add_route(&self.route(*net, *table)).map(|()| true),
+            Piece::Rule(rule) => self.net.add_rule(rule).map(|()| true),
+        };
+        match result {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                tracing::warn!("{error}");
+                false
             }
+            result => result.unwrap_or(false),
+        }
+    }
+
+    fn route(&self, net: IpNet, table: u32) -> Route {
+        Route { destination: net.network(), prefix: net.prefix_len(), interface: self.index, table }
+    }
+}
+
+impl Drop for Interface {
+    /// Addresses and routes go with the interface; rules would stay.
+    fn drop(&mut self) {
+        for piece in self.pieces.clone().iter().filter(|piece| matches!(piece, Piece::Rule(_))) {
+            self.delete(piece);
         }
     }
 }
@@ -124,8 +185,18 @@ impl Interface {
 impl Piece {
     fn refused(&self, error: io::Error) -> StartError {
         match self {
-            Piece::Address(_) => StartError::Interface(error),
-            Piece::Route(_) => StartError::Route(error),
+            Piece::Address(_) | Piece::Rule(_) => StartError::Interface(error),
+            Piece::Route { .. } => StartError::Route(error),
+        }
+    }
+}
+
+impl fmt::Display for Piece {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Piece::Address(net) => write!(f, "address {net}"),
+            Piece::Route { net, .. } => write!(f, "route {net}"),
+            Piece::Rule(rule) => write!(f, "the rule of priority {}", rule.priority),
         }
     }
 }
@@ -139,9 +210,28 @@ fn configure(net: &mut Net, name: &str, mtu: u16) -> io::Result<u32> {
     Ok(index)
 }
 
+/// Whether all packets are routed to a peer, of IPv4 or IPv6.
+pub fn has_default(config: &Config) -> bool {
+    config.peers.iter().flat_map(|peer| &peer.routes).any(|route| route.prefix_len() == 0)
+}
+
 /// Routes that are there already are somebody else's, and stay, except those that come with the interface's addresses.
-fn pieces(addresses: &[IpNet], config: &Config) -> Vec<Piece> {
+fn pieces(addresses: &[IpNet], config: &Config, mark: u32) -> Vec<Piece> {
     let routes = config.peers.iter().flat_map(|peer| &peer.routes);
     let routes = routes.filter(|route| !addresses.iter().any(|address| address.trunc() == **route));
-    addresses.iter().copied().map(Piece::Address).chain(routes.copied().map(Piece::Route)).collect()
+    let mut pieces: Vec<_> = addresses.iter().copied().map(Piece::Address).collect();
+    for net in routes.copied() {
+        let default = net.prefix_len() == 0;
+        pieces.push(Piece::Route { net, table: if default { TABLE } else { MAIN_TABLE } });
+        if default {
+            let v6 = net.addr().is_ipv6();
+            let [first, then] = PRIORITIES;
+            let rule = Rule { v6, priority: first, unless_marked: None, table: MAIN_TABLE, no_default: true };
+            pieces.push(Piece::Rule(rule));
+            let rule =
+                Rule { priority: then, unless_marked: Some(mark), table: TABLE, no_default: false, ..rule };
+            pieces.push(Piece::Rule(rule));
+        }
+    }
+    pieces
 }

@@ -1,4 +1,4 @@
-//! The outer sockets: one for each family, on one port.
+//! The outer sockets: one for each family, on one port, and spare ones on other ports.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use device::UdpSocket;
 use device::udp::{Options, SendFailure, Transmit};
+use rustix::io::Errno;
 
 use super::Listen;
 
@@ -15,13 +16,34 @@ const PORT_TRIES: usize = 16;
 /// One line in the log for each kind of failure in this time.
 const LOG_INTERVAL: Duration = Duration::from_secs(1);
 
+/// Places of sockets of each family: the first is what others know this end by. Spare ones are opened when they are asked
+/// for, and stay.
+pub const PLACES: u8 = 8;
+
 /// What the tunnel sends and receives with.
 #[derive(Debug)]
 pub struct Sockets {
-    v4: Option<UdpSocket>,
-    v6: Option<UdpSocket>,
+    /// By family and place.
+    all: BTreeMap<(Family, u8), UdpSocket>,
+    options: Options,
     /// When a failure of each kind (errno) was last logged.
     logged: BTreeMap<Option<i32>, Duration>,
+}
+
+/// Of addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Family {
+    /// IPv4.
+    V4,
+    /// IPv6.
+    V6,
+}
+
+impl Family {
+    /// Of this address.
+    pub fn of(address: SocketAddr) -> Self {
+        if address.is_ipv4() { Family::V4 } else { Family::V6 }
+    }
 }
 
 impl Sockets {
@@ -35,7 +57,9 @@ impl Sockets {
             Listen::Port(0) => any_port(one)?,
             Listen::Port(port) => everywhere(port, one)?,
         };
-        Ok(Self { v4, v6, logged: BTreeMap::new() })
+        let v4 = v4.map(|socket| ((Family::V4, 0), socket));
+        let all = v4.into_iter().chain(v6.map(|socket| ((Family::V6, 0), socket))).collect();
+        Ok(Self { all, options, logged: BTreeMap::new() })
     }
 
     /// Where they are bound; of the IPv4 one, if there are two.
@@ -46,33 +70,59 @@ impl Sockets {
 
     /// All there are.
     pub fn iter(&self) -> impl Iterator<Item = &UdpSocket> {
-        self.v4.iter().chain(&self.v6)
+        self.all.values()
     }
 
-    /// Sends all in order, but for the order of IPv4 and IPv6. What cannot be sent is lost, as on any network; `gone` is
-    /// told where to and from where, if that may be for its source address, which this host has no more.
+    /// The socket of this family and place.
+    pub fn get(&self, family: Family, place: u8) -> Option<&UdpSocket> {
+        self.all.get(&(family, place))
+    }
+
+    /// Opens the sockets of this place, on any port that is free; `each` gets those that are new.
+    pub fn open(&mut self, place: u8, mark: u32, mut each: impl FnMut(Family, &UdpSocket)) {
+        for family in [Family::V4, Family::V6] {
+            if self.all.contains_key(&(family, place)) || !self.all.contains_key(&(family, 0)) {
+                continue;
+            }
+            let any: IpAddr = match family {
+                Family::V4 => Ipv4Addr::UNSPECIFIED.into(),
+                Family::V6 => Ipv6Addr::UNSPECIFIED.into(),
+            };
+            match UdpSocket::bind((any, 0).into(), Options { fwmark: mark, ..self.options }) {
+                Ok(socket) => each(family, self.all.entry((family, place)).or_insert(socket)),
+                Err(error) => tracing::warn!("{error}; the tunnel goes on with the ports that it has"),
+            }
+        }
+    }
+
+    /// Sends all, each by the socket of its place, in order, but for the order of those by different sockets. What cannot be sent is lost, as on any network; `failed` is
+    /// told where to, from where if that may be for its source address, which this host has no more, and the error if it
+    /// is not for want of room.
     pub fn send<'a>(
         &mut self,
         now: Duration,
-        all: impl Iterator<Item = Transmit<'a>> + Clone,
-        mut gone: impl FnMut(SocketAddr, IpAddr),
+        all: impl Iterator<Item = (u8, Transmit<'a>)> + Clone,
+        mut failed: impl FnMut(SocketAddr, Option<IpAddr>, Option<&io::Error>),
     ) {
-        for v4 in [true, false] {
-            let transmits: Vec<_> = all.clone().filter(|transmit| transmit.remote.is_ipv4() == v4).collect();
-            if transmits.is_empty() {
-                continue;
-            }
-            let socket = if v4 { &self.v4 } else { &self.v6 };
-            let failures = match socket {
+        let place = |(place, transmit): &(u8, Transmit<'a>)| (Family::of(transmit.remote), *place);
+        let mut places: Vec<_> = all.clone().map(|one| place(&one)).collect();
+        places.sort_unstable();
+        places.dedup();
+        for one in places {
+            let here = all.clone().filter(|found| place(found) == one);
+            let transmits: Vec<_> = here.map(|(_, transmit)| transmit).collect();
+            let failures = match self.all.get(&one).or_else(|| self.all.get(&(one.0, 0))) {
                 Some(socket) => socket.send(&transmits).failures,
                 None => vec![SendFailure { index: 0, error: io::ErrorKind::Unsupported.into() }],
             };
             for SendFailure { index, error } in failures {
                 let Transmit { remote, local, .. } = transmits[index];
                 self.log(now, remote, &error);
-                if let Some(local) = local.filter(|_| may_be_gone(&error)) {
-                    gone(remote, local);
-                }
+                failed(
+                    remote,
+                    local.filter(|_| may_be_gone(&error)),
+                    Some(&error).filter(|error| !is_for_room(error)),
+                );
             }
         }
     }
@@ -91,6 +141,14 @@ impl Sockets {
 fn may_be_gone(error: &io::Error) -> bool {
     use io::ErrorKind::{AddrNotAvailable, InvalidInput, NetworkUnreachable};
     matches!(error.kind(), AddrNotAvailable | InvalidInput | NetworkUnreachable)
+}
+
+/// Of memory, or of the link's packets: what is to be said of either is said elsewhere.
+fn is_for_room(error: &io::Error) -> bool {
+    let number = error.raw_os_error().and_then(|number| u16::try_from(number).ok());
+    let room = [Errno::NOBUFS, Errno::NOMEM, Errno::MSGSIZE, Errno::AGAIN];
+    error.kind() == io::ErrorKind::WouldBlock
+        || room.iter().any(|one| number == Some(one.raw_os_error() as u16))
 }
 
 type Pair = (Option<UdpSocket>, Option<UdpSocket>);

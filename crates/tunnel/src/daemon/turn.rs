@@ -2,27 +2,30 @@
 //! hand out what the core has for either.
 
 use std::io;
+use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
-use device::poller::{Interest, Poller, monotonic};
-use device::udp::{RecvBatch, Transmit};
+use device::Tun;
+use device::poller::{Interest, Poller, boottime};
+use device::udp::{Meta, RecvBatch, Transmit};
 use rand_core::{OsRng, TryRngCore};
 
-use super::interface::Interface;
-use super::locals::{Change, Locals};
-use super::sockets::Sockets;
-use super::{Asked, Inbox, Reconfiguration};
-use crate::address::Train;
+use super::back::Back;
+use super::interface::{TABLE, has_default};
+use super::sockets::{Family, PLACES, Sockets};
+use super::ways::{Order, Told, What};
+use super::{Asked, Inbox, Watch};
+use crate::address::{LocalAddress, Train};
 use crate::config::Config;
 use crate::endpoint::{Arrival, Endpoint};
 use crate::keys::PrivateKey;
 use crate::status::TunnelStatus;
+use crate::why::Why;
 
 const TUN: u64 = 0;
 const WAKER: u64 = 1;
-const CHANGES: u64 = 2;
 /// The sockets' tokens start here.
-const SOCKETS: u64 = 3;
+const SOCKETS: u64 = 2;
 /// Reads of the TUN in a turn, of up to 64 KiB each: the network's datagrams wait meanwhile.
 const READS: usize = 4;
 /// Trains sent at once.
@@ -33,15 +36,44 @@ const TRAINS: usize = 32;
 struct Ready {
     tun: bool,
     waker: bool,
-    changes: bool,
-    sockets: [bool; 2],
+    /// A bit for each socket, as [`token`] counts them.
+    sockets: u32,
+}
+
+/// The token of a socket.
+fn token(family: Family, place: u8) -> u64 {
+    SOCKETS + 2 * u64::from(place) + u64::from(family == Family::V6)
+}
+
+/// What a running tunnel is told.
+#[derive(Clone, Debug)]
+pub enum Change {
+    /// Whether it would take this up.
+    Check(Config),
+    /// To take this up, the configuration of this number, which it has been asked about.
+    TakeUp(u64, Config),
+}
+
+/// The thread that asks the host, and what it says.
+pub struct Host {
+    /// To ask it.
+    pub ways: Watch<(), Order>,
+    /// Its answers.
+    pub news: Receiver<Told>,
+    /// The mark that the file gives the outer packets; 0: none.
+    pub fwmark: u32,
+}
+
+/// The outer packets' mark: the file's or, where a default route has to tell them from others, this program's own.
+pub fn mark(fwmark: u32, config: &Config) -> u32 {
+    if fwmark == 0 && has_default(config) { TABLE } else { fwmark }
 }
 
 /// All that the thread owns.
 pub struct Turn {
     ends: Ends,
-    sockets: Sockets,
-    inbox: Inbox<TunnelStatus, Reconfiguration>,
+    tun: Tun,
+    inbox: Inbox<TunnelStatus, Change>,
     poller: Poller,
     batch: RecvBatch,
     trains: Vec<Train>,
@@ -51,9 +83,14 @@ pub struct Turn {
 /// What the configuration is about.
 struct Ends {
     now: Duration,
+    generation: u64,
     endpoint: Endpoint,
-    interface: Interface,
-    locals: Locals,
+    sockets: Sockets,
+    back: Back,
+    host: Host,
+    mark: u32,
+    /// The interface's, as last asked for.
+    mtu: u16,
 }
 
 impl Turn {
@@ -61,25 +98,28 @@ impl Turn {
     pub fn new(
         config: Config,
         key: PrivateKey,
-        interface: Interface,
+        tun: Tun,
         sockets: Sockets,
-        inbox: Inbox<TunnelStatus, Reconfiguration>,
+        host: Host,
+        inbox: Inbox<TunnelStatus, Change>,
     ) -> io::Result<Self> {
         let poller = Poller::new()?;
-        poller.add(&interface.tun, TUN, Interest::Read)?;
+        poller.add(&tun, TUN, Interest::Read)?;
         poller.add(&inbox.waker, WAKER, Interest::Read)?;
-        for (token, socket) in (SOCKETS..).zip(sockets.iter()) {
-            poller.add(socket, token, Interest::Read)?;
-        }
-        let locals = Locals::new(&config, interface.index())?;
-        if let Some(changes) = locals.changes() {
-            poller.add(changes, CHANGES, Interest::Read)?;
+        for family in [Family::V4, Family::V6] {
+            if let Some(socket) = sockets.get(family, 0) {
+                poller.add(socket, token(family, 0), Interest::Read)?;
+            }
         }
         let mut seed = [0; 32];
         OsRng.try_fill_bytes(&mut seed).map_err(|error| io::Error::other(error.to_string()))?;
+        let mark = mark(host.fwmark, &config);
+        let (now, back) = (boottime(), Back::new(mark)?);
+        let endpoint = Endpoint::new(config, key, seed);
+        let mtu = endpoint.inner_mtu();
         Ok(Self {
-            ends: Ends { now: monotonic(), endpoint: Endpoint::new(config, key, seed), interface, locals },
-            sockets,
+            ends: Ends { now, generation: 0, endpoint, sockets, back, host, mark, mtu },
+            tun,
             inbox,
             poller,
             batch: RecvBatch::default(),
@@ -93,12 +133,12 @@ impl Turn {
         device::process::precise_timers();
         loop {
             let ready = self.wait()?;
-            let now = monotonic();
+            let now = boottime();
             self.ends.now = now;
             if ready.waker && self.inbox.answer(&mut self.ends) {
                 return Ok(());
             }
-            self.look_at_locals(now, ready);
+            self.ends.hear(&self.poller);
             self.take_datagrams(now, ready);
             if ready.tun {
                 self.take_inner(now)?;
@@ -106,46 +146,37 @@ impl Turn {
             self.ends.endpoint.handle_timeout(now);
             self.send_datagrams(now);
             self.send_inner()?;
-            self.ends.interface.set_mtu(self.ends.endpoint.inner_mtu());
+            self.ends.tell();
         }
     }
 
     fn wait(&mut self) -> io::Result<Ready> {
-        let Ends { now, endpoint, locals, .. } = &self.ends;
-        let due = [endpoint.poll_timeout(*now), locals.due()].into_iter().flatten().min();
-        let timeout = due.map(|due| due.saturating_sub(monotonic()));
+        let due = self.ends.endpoint.poll_timeout(self.ends.now);
+        let timeout = due.map(|due| due.saturating_sub(boottime()));
         let mut all = Ready::default();
         for ready in self.poller.wait(timeout)? {
             match ready.token {
                 TUN => all.tun = true,
                 WAKER => all.waker = true,
-                CHANGES => all.changes = true,
-                socket => all.sockets[(socket - SOCKETS) as usize] = true,
+                socket => all.sockets |= 1 << (socket - SOCKETS),
             }
         }
         Ok(all)
     }
 
-    fn look_at_locals(&mut self, now: Duration, ready: Ready) {
-        let Ends { endpoint, locals, .. } = &mut self.ends;
-        if ready.changes {
-            locals.listen();
-        }
-        for (peer, path, change) in locals.look(now) {
-            match change {
-                Change::Local(local) => endpoint.set_local(now, peer, path, local),
-                Change::Addresses => endpoint.handle_address_change(now, peer, path),
-            }
-        }
-    }
-
     /// One batch of each socket that is ready; more comes with the next turn.
     fn take_datagrams(&mut self, now: Duration, ready: Ready) {
-        let (endpoint, batch) = (&mut self.ends.endpoint, &mut self.batch);
-        let ready = ready.sockets.iter();
-        for (socket, _) in self.sockets.iter().zip(ready).filter(|(_, ready)| **ready) {
+        let (Ends { endpoint, sockets, .. }, batch) = (&mut self.ends, &mut self.batch);
+        let places = (0..PLACES).flat_map(|place| [(Family::V4, place), (Family::V6, place)]);
+        let ready =
+            places.filter(|(family, place)| ready.sockets & 1 << (token(*family, *place) - SOCKETS) != 0);
+        for (socket, place) in ready.filter_map(|(family, place)| Some((sockets.get(family, place)?, place)))
+        {
             let received = socket.recv(batch, |meta, datagram| {
-                let arrival = Arrival { remote: meta.remote, local: meta.local, tos: meta.tos };
+                let Meta { remote, local, tos, .. } = meta;
+                let interface = Some(meta.interface).filter(|index| *index != 0);
+                let arrival =
+                    Arrival { remote, local: LocalAddress { ip: local, interface, socket: place }, tos };
                 endpoint.handle_datagram(now, &arrival, datagram);
             });
             // What a socket reports here is what became of an earlier datagram, or short memory: it passes.
@@ -158,7 +189,7 @@ impl Turn {
     fn take_inner(&mut self, now: Duration) -> io::Result<()> {
         for _ in 0..READS {
             let endpoint = &mut self.ends.endpoint;
-            match self.ends.interface.tun.recv(|packet| endpoint.handle_inner(now, packet)) {
+            match self.tun.recv(|packet| endpoint.handle_inner(now, packet)) {
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) => return Err(gone(&error)),
@@ -169,11 +200,26 @@ impl Turn {
 
     fn send_datagrams(&mut self, now: Duration) {
         loop {
-            let endpoint = &mut self.ends.endpoint;
+            let Ends { endpoint, sockets, back, .. } = &mut self.ends;
             let empty = self.trains.iter_mut().position(|train| !endpoint.poll_transmit(now, train));
             let filled = empty.unwrap_or(self.trains.len());
+            self.trains[..filled]
+                .iter_mut()
+                .filter_map(|train| train.to.as_mut())
+                .for_each(|to| back.settle(to));
             let trains = self.trains[..filled].iter().filter_map(transmit);
-            self.sockets.send(now, trains, |remote, source| endpoint.handle_source_gone(remote, source));
+            sockets.send(now, trains, |remote, source, error| {
+                if let Some(source) = source {
+                    endpoint.handle_source_gone(remote, source);
+                }
+                if let Some(error) = error {
+                    endpoint.handle_trouble(
+                        now,
+                        remote,
+                        &Why::NotSent { to: remote, error: error.to_string() },
+                    );
+                }
+            });
             if filled < self.trains.len() {
                 return;
             }
@@ -184,39 +230,99 @@ impl Turn {
     fn send_inner(&mut self) -> io::Result<()> {
         let endpoint = &mut self.ends.endpoint;
         self.inner.extend(std::iter::from_fn(|| endpoint.poll_inner()));
-        self.ends.interface.tun.send(&self.inner).map_err(|error| gone(&error))?;
+        self.tun.send(&self.inner).map_err(|error| gone(&error))?;
         self.inner.clear();
         Ok(())
     }
 }
 
-impl Asked<TunnelStatus, Reconfiguration> for Ends {
+impl Ends {
+    /// Takes in what is new about the host. What was said of another configuration is said again of this one.
+    fn hear(&mut self, poller: &Poller) {
+        for Told { generation, what } in self.host.news.try_iter() {
+            let (now, endpoint) = (self.now, &mut self.endpoint);
+            match what {
+                What::Routes => self.back.forget(self.mark),
+                What::Unreachable(remote, why) => endpoint.handle_trouble(now, remote, &why),
+                _ if generation != self.generation => {}
+                What::Way(peer, path, way) => {
+                    if let Ok(way) = &way {
+                        open(&mut self.sockets, way.local.socket, self.mark, poller);
+                    }
+                    endpoint.set_way(now, peer, path, way);
+                    // What it has missed while the configuration was another.
+                    let up = endpoint.is_up(peer, path);
+                    self.host.ways.tell(Order::State(generation, (peer, path), up));
+                }
+                What::Addresses(peer, path) => endpoint.handle_address_change(now, peer, path),
+            }
+        }
+    }
+
+    /// The interface takes what the paths carry, and names are asked for while their paths are not up.
+    fn tell(&mut self) {
+        while let Some((peer, path, up)) = self.endpoint.poll_state() {
+            self.host.ways.tell(Order::State(self.generation, (peer, path), up));
+        }
+        let mtu = self.endpoint.inner_mtu();
+        if std::mem::replace(&mut self.mtu, mtu) != mtu {
+            self.host.ways.tell(Order::Mtu(mtu));
+        }
+    }
+
+    fn set_mark(&mut self, mark: u32) {
+        if std::mem::replace(&mut self.mark, mark) == mark {
+            return;
+        }
+        self.back.forget(mark);
+        for socket in self.sockets.iter() {
+            if let Err(error) = socket.set_mark(mark) {
+                tracing::warn!("{error}; start the daemon anew");
+            }
+        }
+    }
+}
+
+impl Asked<TunnelStatus, Change> for Ends {
     fn status(&self) -> TunnelStatus {
         self.endpoint.status(self.now)
     }
 
-    /// What may be refused comes first and is undone; what remains cannot fail.
-    fn change(&mut self, change: Reconfiguration) -> Result<(), String> {
-        let Reconfiguration { addresses, config } = change;
-        self.endpoint.check(&config).map_err(|error| error.to_string())?;
-        self.interface.reconfigure(&addresses, &config).map_err(|error| error.to_string())?;
-        self.locals.reconfigure(&config);
-        self.endpoint.reconfigure(self.now, config).map_err(|error| error.to_string())
+    fn change(&mut self, change: Change) -> Result<(), String> {
+        let result = match change {
+            Change::Check(config) => self.endpoint.check(&config),
+            Change::TakeUp(generation, config) => {
+                self.generation = generation;
+                self.set_mark(mark(self.host.fwmark, &config));
+                self.endpoint.reconfigure(self.now, config)
+            }
+        };
+        result.map_err(|error| error.to_string())
     }
+}
+
+/// Opens the sockets of a place, if they are not, and listens to them.
+fn open(sockets: &mut Sockets, place: u8, mark: u32, poller: &Poller) {
+    sockets.open(place, mark, |family, socket| {
+        if let Err(error) = poller.add(socket, token(family, place), Interest::Read) {
+            tracing::warn!("cannot listen to another port: {error}");
+        }
+    });
 }
 
 fn gone(error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("its TUN interface is gone: {error}"))
 }
 
-fn transmit(train: &Train) -> Option<Transmit<'_>> {
+fn transmit(train: &Train) -> Option<(u8, Transmit<'_>)> {
     let to = train.to?;
-    Some(Transmit {
+    let transmit = Transmit {
         remote: to.remote,
         local: to.local.ip,
         interface: to.local.interface,
         tos: train.tos,
         segment_size: Some(train.segment_size),
         contents: &train.contents,
-    })
+    };
+    Some((to.local.socket, transmit))
 }

@@ -45,6 +45,11 @@ impl<S, C> Watch<S, C> {
         answer.recv().unwrap_or_else(|_| Err("it has ended; see the daemon's log".into()))
     }
 
+    /// Asks for a change that cannot be refused, and does not wait.
+    pub(crate) fn tell(&self, change: C) {
+        self.ask(Request::Change(change, mpsc::sync_channel(1).0));
+    }
+
     fn ask(&self, request: Request<S, C>) {
         // Refused only when the thread has ended: then there is nothing to stop, and the answer never comes.
         let _ = self.requests.send(request);

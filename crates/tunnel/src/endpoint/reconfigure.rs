@@ -31,10 +31,10 @@ impl Endpoint {
     /// [`ConfigError`]; then nothing has changed.
     pub fn reconfigure(&mut self, now: Duration, config: Config) -> Result<(), ConfigError> {
         self.check(&config)?;
-        self.collect_inner();
+        (0..self.peers.len()).for_each(|at| self.collect_inner(at));
         self.routes = routes_of(&config);
         self.set_mtu(config.mtu);
-        let common = Common { scheduler: config.scheduler, mtu: config.mtu };
+        let common = Common { scheduler: config.scheduler, mtu: config.mtu, marks: config.marks };
         let mut old = std::mem::take(&mut self.peers);
         for wanted in config.peers {
             let known = old.iter().position(|peer| *peer.public_key() == wanted.public_key);
@@ -47,12 +47,14 @@ impl Endpoint {
             };
             self.peers.push(peer);
         }
-        self.rebuild_indices();
+        self.list_anew();
+        self.update_mtu();
         Ok(())
     }
 
     /// See [`Peer::handle_address_change`]; `path` of `peer` in the order of the configuration.
     pub fn handle_address_change(&mut self, now: Duration, peer: usize, path: usize) {
+        self.roster.wake(peer);
         if let Some(peer) = self.peers.get_mut(peer) {
             peer.handle_address_change(now, path);
         }

@@ -93,7 +93,7 @@ impl Peer {
         let received = &mut self.paths[at].received;
         received.handle_time(now, header.time);
         let order = self.ordered.unwrap(header.order);
-        if !combine_ecn(packet, tos) {
+        if self.marks.ecn && !combine_ecn(packet, tos) {
             self.counters.dropped_congestion += 1;
             self.ordered.insert(now, order, header.behind, &[]);
             return;
@@ -118,6 +118,9 @@ impl Peer {
     fn handle_report(&mut self, now: Duration, report: &Report) {
         let Some(path) = self.paths.iter_mut().find(|p| p.id == report.path) else { return };
         let was_silent = path.sent.is_silent();
+        if path.announced.iter().any(|one| report.ranges.iter().any(|range| range.contains(one))) {
+            self.announce_again = None;
+        }
         self.outcome.clear();
         path.sent.handle_report(now, report, &mut self.outcome);
         path.weight.handle_delay(&report.delay);

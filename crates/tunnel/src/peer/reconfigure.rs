@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use rand_core::RngCore;
 
-use super::{ANNOUNCEMENTS, Peer, repeats, sizes_of};
-use crate::config::{Bicast, Mtu, PathConfig, PeerConfig, Scheduler};
+use super::{ANNOUNCE_AGAIN, ANNOUNCE_LONGEST, ANNOUNCEMENTS, Peer, repeats, sizes_of};
+use crate::address::Way;
+use crate::config::{Bicast, Marks, Mtu, PathConfig, PeerConfig, Scheduler};
 use crate::copies::Copies;
 use crate::keys::PrivateKey;
 use crate::path::Path;
@@ -17,6 +18,8 @@ pub struct Common {
     pub scheduler: Scheduler,
     /// The MTU of the TUN interface.
     pub mtu: Mtu,
+    /// What outer packets have of inner ones.
+    pub marks: Marks,
 }
 
 impl Peer {
@@ -28,7 +31,7 @@ impl Peer {
     }
 
     /// Takes up `config`, which is about the same public key and for whose paths [there are ids](Self::has_ids_for). Paths
-    /// are known by their names. Where a path leaves this host is told by [`set_local`](Self::set_local) as ever: at once
+    /// are known by their names. Where a path leaves this host is told by [`set_way`](Self::set_way) as ever: at once
     /// for a path that is new or has another [`Local`](crate::config::Local).
     pub fn reconfigure(
         &mut self,
@@ -40,7 +43,7 @@ impl Peer {
     ) {
         let listed = self.listed();
         self.sessions.set_preshared_key(&config.preshared_key);
-        self.set_common(now, common);
+        self.set_common(now, common, &config);
         self.replace_paths(now, &config.paths, me, rng);
         self.unconfirmed.set_repeats(repeats(self.scheduler, &config));
         if config.bicast == Bicast::Off {
@@ -72,8 +75,21 @@ impl Peer {
         let announcements = if self.has_listed() { ANNOUNCEMENTS } else { 0 };
         for path in &mut self.paths {
             path.announcements = announcements;
+            path.announced.clear();
             path.probe_wanted = true;
             path.next_marker = Some(now);
+        }
+        self.announce_again = (announcements > 0).then_some((now + ANNOUNCE_AGAIN, ANNOUNCE_AGAIN));
+    }
+
+    /// Tells the peer once more, over the path that is most likely to arrive: an outage may have swallowed all before.
+    pub(super) fn announce_late(&mut self, now: Duration) {
+        let Some((_, step)) = self.announce_again.filter(|(at, _)| *at <= now) else { return };
+        let step = 4 * step;
+        self.announce_again = (step <= ANNOUNCE_LONGEST).then_some((now + step, step));
+        if let Some(at) = self.report_paths(now)[0] {
+            self.paths[at].announcements = 1;
+            self.paths[at].probe_wanted = true;
         }
     }
 
@@ -87,11 +103,12 @@ impl Peer {
         }
     }
 
-    fn set_common(&mut self, now: Duration, common: Common) {
-        self.scheduler = common.scheduler;
-        let sizes = sizes_of(common.mtu);
+    fn set_common(&mut self, now: Duration, common: Common, config: &PeerConfig) {
+        (self.scheduler, self.marks) = (common.scheduler, common.marks);
+        let sizes = sizes_of(common.mtu, config);
         if sizes != self.sizes {
             self.sizes = sizes;
+            self.inner_mtu = sizes.least;
             let (fit, short): (Vec<_>, Vec<_>) =
                 self.paths.iter_mut().partition(|path| path.inner_mtu() >= sizes.least);
             fit.into_iter().for_each(|path| path.look_for_larger_mtu(now));
@@ -117,7 +134,9 @@ impl Peer {
             self.paths.push(path);
             self.configure(index, config);
             if leads_elsewhere {
-                self.paths[index].registration = None;
+                let path = &mut self.paths[index];
+                path.registration = None;
+                path.set_way(path.way().and_then(|way| Way::of(config, way.local)));
                 self.find_way(now, index, me, rng);
             }
         }
@@ -142,5 +161,5 @@ impl Peer {
 }
 
 fn leads_elsewhere(path: &Path, config: &PathConfig) -> bool {
-    path.config.as_ref().is_some_and(|old| (old.remote, &old.via) != (config.remote, &config.via))
+    path.config.as_ref().is_some_and(|old| (&old.remote, &old.via) != (&config.remote, &config.via))
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{LAST_RESORT, LEAST_REORDERING, Peer, tier_of};
-use crate::address::{Address, Train};
+use crate::address::Train;
 use crate::config::Scheduler;
 use crate::copies::Copy;
 use crate::flow_queue::{Head, Next};
@@ -58,10 +58,9 @@ impl Peer {
             return true;
         }
         for path in &mut self.paths {
-            let (Some(config), Some(local)) = (&path.config, path.local()) else { continue };
-            let (Some(via), Some(registration)) = (&config.via, &mut path.registration) else { continue };
+            let (Some(relay), Some(registration)) = (path.relay(), &mut path.registration) else { continue };
             if let Some(message) = registration.poll_transmit(now) {
-                train.put(&Address::direct(via.address, local), 0, |out| out.extend(message));
+                train.put(&relay, 0, |out| out.extend(message));
                 return true;
             }
         }
@@ -107,8 +106,8 @@ impl Peer {
         }
         for at in 0..self.paths.len() {
             let keepalive = self.keepalive_at(&self.paths[at]);
+            let marker = self.marker_at(&self.paths[at], active);
             let path = &mut self.paths[at];
-            let marker = path.next_marker.filter(|_| active && path.is_validated());
             path.probe_wanted |= keepalive.into_iter().chain(marker).any(|t| t <= now);
         }
     }
@@ -120,6 +119,7 @@ impl Peer {
         let path = &mut self.paths[at];
         if path.announcements > 0 && path.may_take(LARGE) {
             path.announcements -= 1;
+            path.announced.push(path.sent.next_sequence());
             path.next_marker = Some(now + MARKER_AUTO);
             let listed = listed.iter().map(|(id, name, backup)| (*id, name.as_str(), *backup));
             return path.pack(now, session, 0, Content::Probe(None), train, |out| {
@@ -144,7 +144,7 @@ impl Peer {
             (0..self.paths.len()).filter(|&i| self.paths[i].received.unreported().0 > 0).collect();
         due.sort_by_key(|&i| self.paths[i].received.unreported().1);
         // As many as fit for certain: a full report is 300 bytes.
-        due.truncate(4);
+        due.truncate((usize::from(self.paths[at].inner_mtu()) / 300).clamp(1, 4));
         let report = |i: usize| {
             let id = self.paths[i].id;
             self.paths[i].received.report(now, id)
@@ -198,7 +198,7 @@ impl Peer {
             return false;
         };
         let path = &mut self.paths[at];
-        let tos = tos(packet);
+        let tos = self.marks.outer(tos(packet));
         if packet.len() > usize::from(path.inner_mtu()) {
             self.unconfirmed.give_up_resend();
             return true;
@@ -215,12 +215,12 @@ impl Peer {
 
     /// Sends a burst of fresh packets over one path.
     fn pack_fresh(&mut self, now: Duration, train: &mut Train) {
-        let (paths, scheduler) = (&self.paths, self.scheduler);
+        let (paths, scheduler, marks) = (&self.paths, self.scheduler, self.marks);
         let chosen = self.queue.pop(now, |head| {
             let Head { packet, sparse, rest, rate, .. } = *head;
             let want = Want { size: packet.len(), rest, rate, sparse, resend: false, avoid: None };
             let at = choose(paths, scheduler, now, &want)?;
-            takes(&paths[at], train, tos(packet), packet.len()).then_some((at, sparse))
+            takes(&paths[at], train, marks.outer(tos(packet)), packet.len()).then_some((at, sparse))
         });
         let Some((mut next, (at, sparse))) = chosen else { return };
         let mut room = self.paths[at].sent.rate.burst();
@@ -233,7 +233,7 @@ impl Peer {
             let takes = |packet: &[u8]| {
                 goes_on
                     && path.payload_size(packet.len()) <= room
-                    && takes(path, train, tos(packet), packet.len())
+                    && takes(path, train, marks.outer(tos(packet)), packet.len())
             };
             match self.queue.pop_from(now, flow, takes) {
                 Some(more) => next = more,
@@ -263,7 +263,7 @@ impl Peer {
             path,
             now,
             session,
-            &Outgoing { order, behind, packet, tos: tos(packet), resend: false, resends },
+            &Outgoing { order, behind, packet, tos: self.marks.outer(tos(packet)), resend: false, resends },
             train,
         );
         if let Some(copies) = &mut self.copies {
@@ -290,8 +290,14 @@ impl Peer {
             let Some(session) = self.sessions.current(now) else { return false };
             let path = &mut self.paths[at];
             let way = way_by(path, now);
-            let data =
-                Outgoing { order, behind, packet: &packet, tos: tos(&packet), resend: false, resends: true };
+            let data = Outgoing {
+                order,
+                behind,
+                packet: &packet,
+                tos: self.marks.outer(tos(&packet)),
+                resend: false,
+                resends: true,
+            };
             pack_data(path, now, session, &data, train);
             self.unconfirmed.handle_copied(order, way);
             self.twice_bytes.1 += packet.len() as u64;
@@ -326,8 +332,14 @@ impl Peer {
         let way = way_by(path, now);
         let resends = self.unconfirmed.repeats();
         let behind = self.unconfirmed.behind(copy.order);
-        let data =
-            Outgoing { order: copy.order, behind, packet, tos: tos(packet), resend: copy.late, resends };
+        let data = Outgoing {
+            order: copy.order,
+            behind,
+            packet,
+            tos: self.marks.outer(tos(packet)),
+            resend: copy.late,
+            resends,
+        };
         pack_data(path, now, session, &data, train);
         self.unconfirmed.handle_copied(copy.order, way);
         Some(way.path)

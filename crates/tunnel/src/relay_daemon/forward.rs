@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use device::poller::{Interest, Poller, monotonic};
+use device::poller::{Interest, Poller, boottime};
 use device::udp::{Meta, RecvBatch, Transmit};
 
 use crate::daemon::{Asked, Inbox, Sockets};
@@ -22,7 +22,7 @@ const SOCKETS: u64 = 1;
 const MAX_REPLIES: usize = 1 << 16;
 
 /// A relay whose address is gone has to be configured anew in its clients.
-fn lost(_remote: SocketAddr, _source: IpAddr) {}
+fn lost(_remote: SocketAddr, _source: Option<IpAddr>, _error: Option<&io::Error>) {}
 
 /// Which of the relay's addresses each client uses: what goes down to it has to leave from there, or no NAT and no
 /// client would know it. Learned from what the core accepts.
@@ -94,8 +94,12 @@ impl<S, C> Forwarder<S, C> {
             let mut out = Outgoing::default();
             self.batch.trains().for_each(|(meta, train)| out.add(&meta, train, |d| decide(&meta, d)));
             let replies = &self.replies;
-            self.sockets.send(now, out.runs.iter().map(|run| run.transmit(replies)), lost);
-            self.sockets.send(now, out.answers.iter().map(|(meta, answer)| answer_to(meta, answer)), lost);
+            self.sockets.send(now, out.runs.iter().map(|run| (0, run.transmit(replies))), lost);
+            self.sockets.send(
+                now,
+                out.answers.iter().map(|(meta, answer)| (0, answer_to(meta, answer))),
+                lost,
+            );
         }
     }
 }
@@ -108,7 +112,7 @@ impl Forwarder<()> {
             if ready.waker && self.inbox.answer(&mut NoState) {
                 return Ok(());
             }
-            let now = monotonic();
+            let now = boottime();
             self.forward(now, ready, |meta, datagram| table.read().forward(now, meta.remote, datagram));
         }
     }
@@ -145,11 +149,11 @@ impl Asked<RelayStatus, Vec<PublicKey>> for Timed {
 impl Forwarder<RelayStatus, Vec<PublicKey>> {
     /// Does all else until it is told to stop.
     pub fn run_up(mut self, control: RelayControl) -> io::Result<()> {
-        let mut timed = Timed { now: monotonic(), control };
+        let mut timed = Timed { now: boottime(), control };
         loop {
-            let timeout = timed.control.poll_timeout().map(|due| due.saturating_sub(monotonic()));
+            let timeout = timed.control.poll_timeout().map(|due| due.saturating_sub(boottime()));
             let ready = self.wait(timeout)?;
-            let now = monotonic();
+            let now = boottime();
             timed.now = now;
             if ready.waker && self.inbox.answer(&mut timed) {
                 return Ok(());
@@ -173,7 +177,7 @@ impl Forwarder<RelayStatus, Vec<PublicKey>> {
             let local = self.replies.from(remote);
             let transmit =
                 Transmit { remote, local, interface: None, tos: 0, segment_size: None, contents: &message };
-            self.sockets.send(now, std::iter::once(transmit), lost);
+            self.sockets.send(now, std::iter::once((0, transmit)), lost);
         }
     }
 }

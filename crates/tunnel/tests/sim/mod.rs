@@ -124,7 +124,7 @@ pub fn path(wire: usize, local: SocketAddr, remote: SocketAddr) -> PathConfig {
     PathConfig {
         name: format!("wire{wire}"),
         local: Local::Address(local.ip()),
-        remote,
+        remote: remote.into(),
         via: None,
         backup: false,
         receive: true,
@@ -168,7 +168,12 @@ impl Net {
                 bicast: Bicast::Off,
                 paths: paths.filter(|_| end == 0).collect(),
             };
-            let mut config = Config { scheduler: options.scheduler, mtu: Mtu::Auto, peers: vec![peer] };
+            let mut config = Config {
+                scheduler: options.scheduler,
+                mtu: Mtu::Auto,
+                marks: Default::default(),
+                peers: vec![peer],
+            };
             tweak(end, &mut config);
             config
         };
@@ -231,7 +236,7 @@ impl Net {
     /// Somebody sends `bytes` to `end` from `from`; what the end answers goes its way.
     pub fn inject(&mut self, end: usize, from: SocketAddr, bytes: &[u8]) {
         let local = if end == 0 { client(0) } else { self.server };
-        let arrival = Arrival { remote: from, local: Some(local.ip()), tos: 0 };
+        let arrival = Arrival { remote: from, local: at(local), tos: 0 };
         self.ends[end].handle_datagram(self.clock(end), &arrival, &mut bytes.to_vec());
         self.turn(end);
     }
@@ -255,7 +260,7 @@ impl Net {
         let paths = self.configs[end].peers.first().map_or(Vec::new(), |peer| peer.paths.clone());
         for (index, path) in paths.iter().enumerate() {
             if let Local::Address(ip) = path.local {
-                let local = LocalAddress { ip: Some(ip), interface: None };
+                let local = LocalAddress { ip: Some(ip), ..LocalAddress::default() };
                 self.ends[end].set_local(self.clock(end), 0, index, Some(local));
             }
         }
@@ -368,12 +373,16 @@ impl Net {
             for (link, end) in [(&mut wire.there, 1), (&mut wire.back, 0)] {
                 let (remote, local) = ways[1 - end];
                 while let Some((_, mut frame)) = link.poll(self.now) {
-                    let arrival = Arrival { remote, local: Some(local.ip()), tos: frame[0] };
+                    let arrival = Arrival { remote, local: at(local), tos: frame[0] };
                     self.ends[end].handle_datagram(clocks[end], &arrival, &mut frame[self.around..]);
                 }
             }
         }
     }
+}
+
+fn at(local: SocketAddr) -> LocalAddress {
+    LocalAddress { ip: Some(local.ip()), ..LocalAddress::default() }
 }
 
 fn seed(end: usize, life: u64) -> [u8; 32] {

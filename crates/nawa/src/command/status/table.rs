@@ -117,6 +117,7 @@ fn render_tunnel(text: &mut String, interface: &str, tunnel: &Tunnel) {
     line(text, format!("interface {interface}, mtu {}, public key {}", tunnel.mtu, tunnel.public_key));
     for peer in &tunnel.peers {
         line(text, format!("\n{}", peer_line(peer)));
+        peer.why.iter().for_each(|why| line(text, format!(" {why}")));
         peer.bicast.iter().for_each(|copies| line(text, copies_line(copies)));
         text.push_str(&paths(peer));
     }
@@ -207,6 +208,9 @@ pub fn paths(peer: &Peer) -> String {
     let rows = peer.paths.iter().map(path_row).collect();
     let mut text = String::new();
     rows_under(PATH_HEADER, rows, 2..8).lines().for_each(|row| line(&mut text, row.trim_end()));
+    for path in &peer.paths {
+        path.why.iter().for_each(|why| line(&mut text, format!(" {}: {why}", path.name)));
+    }
     text
 }
 
@@ -232,7 +236,7 @@ mod tests {
 
     fn path(name: &str, backup: bool, rtt_ms: Option<f64>, sent_packets: u64) -> serde_json::Value {
         json!({
-            "id": 0, "name": name, "state": "up", "backup": backup, "remote": rtt_ms.map(|_| "198.51.100.2:51901"),
+            "id": 0, "name": name, "state": "up", "why": backup.then_some("wan2 is down"), "backup": backup, "remote": rtt_ms.map(|_| "198.51.100.2:51901"),
             "relayed": true, "rtt_ms": rtt_ms, "rate_bps": 9_870_000.0, "weight": 0.625,
             "sent_packets": sent_packets, "sent_bytes": 12_345_678, "lost_packets": 2, "received_bytes": 0,
         })
@@ -286,6 +290,7 @@ peer office: up, scheduler auto, aes-256-gcm, 3 packets sent again, 0 given up
  path  state       rtt ms  Mbit/s  weight  loss %  sent MB  received MB  to
  lte   up            90.2    9.87    0.62     2.0     12.3          0.0  198.51.100.2:51901 (relay)
  sat   up, backup       –    9.87    0.62       –     12.3          0.0  –
+ sat: wan2 is down
 
 relay: 1 sessions, 7 packets and 7.0 MB forwarded, dropped: no-session 2
  client      its key  destination  state  idle s

@@ -103,6 +103,8 @@ pub struct Tunnel {
 pub struct Peer {
     pub name: String,
     pub up: bool,
+    /// What is amiss, if anything is.
+    pub why: Option<String>,
     pub scheduler: String,
     pub cipher: Option<String>,
     pub resent_packets: u64,
@@ -126,6 +128,8 @@ pub struct Path {
     pub id: u16,
     pub name: String,
     pub state: String,
+    /// What is amiss, if anything is.
+    pub why: Option<String>,
     pub backup: bool,
     pub remote: Option<String>,
     pub relayed: bool,

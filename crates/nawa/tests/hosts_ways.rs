@@ -1,0 +1,187 @@
+//! Where packets leave a host with several uplinks, and what it routes into the tunnel.
+
+mod common;
+
+use common::uplinks::{Uplinks, nft, path, shell, wait_for_path};
+use common::{Daemon, Namespace, eventually, namespaces_or_skip, output};
+use rustix::process::Signal;
+
+const OFFICE: &str = "'10.77.0.2/32', 'fd77::2/128'";
+
+/// Whether what goes to `to` goes into the tunnel.
+fn goes_in(of: &Namespace, to: &str) -> bool {
+    let found = output(of.command("ip", ["route", "get", to]).stderr(std::process::Stdio::null()));
+    common::stdout(&found).contains("dev nawa0")
+}
+
+#[test]
+fn a_path_by_address_leaves_by_the_interface_that_has_it() {
+    let Some(_alone) = namespaces_or_skip("a_path_by_address_leaves_by_the_interface_that_has_it") else {
+        return;
+    };
+    let net = Uplinks::new();
+    net.van.ip("route add default via 10.0.1.1 metric 10");
+    net.van.ip("route add default via 10.0.2.1 metric 20");
+    let paths = path("l1", "local = '10.0.1.2'") + &path("l2", "local = '10.0.2.2'");
+    let _daemons = net.start("", OFFICE, &paths);
+    net.wait_up(&["l1", "l2"]);
+    net.van.ip("address del 10.0.2.2/24 dev wan2");
+    net.wait_why("l2", "no interface has the address 10.0.2.2");
+    net.van.ip("address add 10.0.2.2/24 dev wan2");
+    net.wait_why("l2", "no route by wan2 from 10.0.2.2 to 203.0.113.7");
+    net.van.ip("route add default via 10.0.2.1 metric 20");
+    net.wait_up(&["l2"]);
+}
+
+#[test]
+fn a_path_by_address_of_ipv6_leaves_by_the_interface_that_has_it() {
+    let name = "a_path_by_address_of_ipv6_leaves_by_the_interface_that_has_it";
+    let Some(_alone) = namespaces_or_skip(name) else { return };
+    let net = Uplinks::new();
+    net.van.ip("route add default via fd01::1 metric 10");
+    net.van.ip("route add default via fd02::1 metric 20");
+    let paths = path("l1", "local = 'fd01::2'") + &path("l2", "local = 'fd02::2'");
+    let _daemons = net.start("", OFFICE, &paths.replace("203.0.113.7", "[2001:db8::7]"));
+    net.wait_up(&["l1", "l2"]);
+}
+
+#[test]
+fn a_path_by_interface_finds_a_rule_by_source() {
+    let Some(_alone) = namespaces_or_skip("a_path_by_interface_finds_a_rule_by_source") else { return };
+    let net = Uplinks::new();
+    net.van.ip("route add default via 10.0.1.1");
+    let _daemons = net.start("", OFFICE, &(path("l1", "local = 'wan1'") + &path("l2", "local = 'wan2'")));
+    net.wait_up(&["l1"]);
+    net.wait_why("l2", "no route by wan2 to 203.0.113.7");
+    net.van.ip("route add default via 10.0.2.1 dev wan2 table 102");
+    net.van.ip("rule add from 10.0.2.2 lookup 102");
+    net.wait_up(&["l2"]);
+    net.van.ip("link set wan2 down");
+    net.wait_why("l2", "wan2 is down");
+    net.wait_for("l1", "nothing amiss", |path| path["why"].is_null());
+}
+
+/// The van listens here, and the office calls it at both addresses.
+#[test]
+fn answers_leave_by_the_interface_that_was_hit() {
+    let Some(_alone) = namespaces_or_skip("answers_leave_by_the_interface_that_was_hit") else { return };
+    let net = Uplinks::new();
+    net.van.ip("route add default via 10.0.1.1 metric 10");
+    net.van.ip("route add default via 10.0.2.1 metric 20");
+    let hub = net.van_file("listen = 51900", OFFICE, "");
+    let to = |name: &str, ip: &str| format!("[[peer.path]]\nname = '{name}'\nremote = '{ip}:51900'\n");
+    let caller = net.office_file(&(to("l1", "10.0.1.2") + &to("l2", "10.0.2.2")));
+    let _daemons = [Daemon::start(&net.van, &hub), Daemon::start(&net.office, &caller)];
+    for name in ["l1", "l2"] {
+        wait_for_path(&net.office, name, "up", |path| path["state"] == "up");
+    }
+    // Where no route leads back by that interface, the answer leaves as the routing table says.
+    net.core.ip("route add 10.0.9.9/32 via 10.0.2.2");
+    net.van.ip("address add 10.0.9.9/32 dev lo");
+    net.van.ip("route del default via 10.0.2.1");
+    nft(&net.core, "flush ruleset");
+    net.office.ip("route add 10.0.9.9/32 via 203.0.113.1");
+    common::succeed(&mut net.office.nawa(["path", "add", "van", "l3", "--remote", "10.0.9.9:51900"]));
+    wait_for_path(&net.office, "l3", "up", |path| path["state"] == "up");
+}
+
+#[test]
+fn a_path_into_the_tunnel_is_refused_by_name() {
+    let Some(_alone) = namespaces_or_skip("a_path_into_the_tunnel_is_refused_by_name") else { return };
+    let net = Uplinks::new();
+    net.van.ip("route add default via 10.0.1.1");
+    let _daemons = net.start("", "'10.77.0.2/32', '203.0.113.0/24'", &path("l1", ""));
+    net.wait_why("l1", "its packets to 203.0.113.7 would go into nawa0 itself");
+    assert_eq!(net.van.status()["tunnel"]["peers"][0]["paths"][0]["state"], "down");
+    net.van.ip("route add 203.0.113.7/32 via 10.0.1.1");
+    net.wait_up(&["l1"]);
+    net.van.ip("route del 203.0.113.7/32");
+    net.wait_why("l1", "its packets to 203.0.113.7 would go into nawa0 itself");
+}
+
+#[test]
+fn everything_goes_through_the_tunnel_whatever_the_uplinks_have() {
+    let name = "everything_goes_through_the_tunnel_whatever_the_uplinks_have";
+    let Some(_alone) = namespaces_or_skip(name) else { return };
+    let net = Uplinks::new();
+    net.van.ip("route add default via 10.0.1.1");
+    net.van.ip("route add default via fd01::1");
+    net.van.ip("route add default via 10.0.2.1 metric 20");
+    let outside = ["192.0.2.99", "2001:db8:99::1"];
+    net.office.ip("address add 192.0.2.99/32 dev lo");
+    net.office.ip("address add 2001:db8:99::1/128 dev lo");
+    let paths = path("l1", "") + &path("l2", "local = 'wan2'") + &path("l3", "local = '10.0.1.2'");
+    let [office, van] = net.start("", "'0.0.0.0/0', '::/0'", &paths);
+    net.wait_up(&["l1", "l2", "l3"]);
+    let all_in = || outside.iter().all(|to| goes_in(&net.van, to));
+    outside.iter().for_each(|to| net.ping(to));
+    assert!(all_in() && !goes_in(&net.van, "10.0.1.1"), "neighbours stay neighbours");
+    // What a DHCP client does on renewal.
+    net.van.ip("route replace default via 10.0.1.1 dev wan1");
+    assert!(all_in());
+    for taken in [
+        "ip rule del priority 32763",
+        "ip -6 rule flush; ip -6 rule add priority 32766 lookup main",
+        "ip route flush dev nawa0 table all",
+        "ip link set nawa0 down",
+        "ip -4 rule del priority 32762",
+    ] {
+        shell(&net.van, taken);
+        eventually(taken, || all_in().then_some(()));
+    }
+    outside.iter().for_each(|to| net.ping(to));
+    // Nothing goes beside while the other end is away.
+    drop(office);
+    assert!(all_in());
+    van.signal(Signal::TERM);
+    assert_eq!(van.wait(), Some(0));
+    assert!(!goes_in(&net.van, outside[0]));
+    assert_eq!(net.van.ip("rule").lines().count(), 3, "{}", net.van.ip("rule"));
+}
+
+#[test]
+fn what_others_take_from_the_interface_comes_back() {
+    let Some(_alone) = namespaces_or_skip("what_others_take_from_the_interface_comes_back") else { return };
+    let net = Uplinks::new();
+    net.van.ip("route add default via 10.0.1.1");
+    let [_office, mut van] = net.start("", "'10.77.0.2/32', '10.99.0.0/16', 'fd99::/64'", &path("l1", ""));
+    let whole = || {
+        let (addresses, routes) = (net.van.ip("address show dev nawa0"), net.van.ip("route"));
+        (addresses.contains("10.77.0.1/24")
+            && addresses.contains("fd77::1/64")
+            && routes.contains("10.99.0.0/16"))
+            && net.van.ip("-6 route").contains("fd99::/64 dev nawa0")
+    };
+    assert!(whole());
+    for taken in [
+        "ip route flush dev nawa0",
+        "ip address flush dev nawa0",
+        "ip link set nawa0 down; ip link set nawa0 up",
+        "ip link set nawa0 down",
+        "ip route del 10.99.0.0/16",
+        "ip address del fd77::1/64 dev nawa0",
+    ] {
+        shell(&net.van, taken);
+        van.read_until("put back");
+        eventually(taken, || whole().then_some(()));
+    }
+    net.ping("10.77.0.2");
+}
+
+#[test]
+fn a_port_that_is_blocked_is_left() {
+    let Some(_alone) = namespaces_or_skip("a_port_that_is_blocked_is_left") else { return };
+    let net = Uplinks::new();
+    net.van.ip("route add default via 10.0.1.1 metric 10");
+    net.van.ip("route add default via 10.0.2.1 metric 20");
+    // A port that the test knows.
+    let paths = path("l1", "local = 'wan1'") + &path("l2", "local = 'wan2'");
+    let _daemons = net.start("listen = 4000", OFFICE, &paths);
+    net.wait_up(&["l1", "l2"]);
+    nft(&net.core, "add rule inet isp forward iifname wan1 udp sport 4000 drop");
+    net.wait_for("l1", "silent", |path| path["state"] == "silent");
+    net.wait_up(&["l1"]);
+    let there = wait_for_path(&net.office, "l1", "up", |path| path["state"] == "up");
+    assert!(!there["remote"].as_str().expect("an address").ends_with(":4000"), "{there}");
+    net.wait_up(&["l2"]);
+}

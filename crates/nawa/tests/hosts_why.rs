@@ -1,0 +1,139 @@
+//! Every cause has its own words, in status and in a line of the log.
+
+mod common;
+
+use common::uplinks::{Uplinks, nft, path, shell, wait_for_path};
+use common::{Daemon, Node, namespaces_or_skip};
+
+const OFFICE: &str = "'10.77.0.2/32', 'fd77::2/128'";
+
+/// The van's daemon alone, with one path.
+fn van(net: &Uplinks, paths: &str) -> Daemon {
+    net.van.ip("route replace default via 10.0.1.1");
+    net.van.ip("route replace default via fd01::1");
+    Daemon::start(&net.van, &net.van_file("", OFFICE, paths))
+}
+
+#[test]
+fn a_port_where_nobody_listens_is_told_from_silence() {
+    let Some(_alone) = namespaces_or_skip("a_port_where_nobody_listens_is_told_from_silence") else { return };
+    let net = Uplinks::new();
+    let both = path("l1", "") + &path("l6", "").replace("203.0.113.7", "[2001:db8::7]");
+    let mut van = van(&net, &both);
+    for (name, to) in [("l1", "203.0.113.7:51900"), ("l6", "[2001:db8::7]:51900")] {
+        net.wait_why(name, &format!("{to} refuses: no daemon listens on that port"));
+    }
+    van.read_until("path l1 to office is");
+    nft(&net.core, "add rule inet isp forward udp dport 51900 drop");
+    net.wait_why("l1", "no answer from 203.0.113.7:51900");
+    van.read_until("no answer from 203.0.113.7:51900");
+    net.van.ip("route del default via 10.0.1.1");
+    net.wait_why("l1", "no route to 203.0.113.7");
+    van.read_until("path l1 to office is down: no route to 203.0.113.7");
+    net.van.ip("route add default via 10.0.1.1");
+    nft(&net.core, "flush chain inet isp forward");
+    let _office = Daemon::start(&net.office, &net.office_file(""));
+    net.wait_up(&["l1", "l6"]);
+    van.read_until("path l1 to office is up");
+    net.wait_for("l1", "nothing amiss", |path| path["why"].is_null());
+}
+
+#[test]
+fn what_the_kernel_does_not_send_is_said() {
+    let Some(_alone) = namespaces_or_skip("what_the_kernel_does_not_send_is_said") else { return };
+    let net = Uplinks::new();
+    nft(
+        &net.van,
+        "table inet wall { chain output { type filter hook output priority 0; udp dport 51900 drop\n}\n}",
+    );
+    let _van = van(&net, &path("l1", ""));
+    net.wait_why("l1", "cannot send to 203.0.113.7:51900: Operation not permitted");
+}
+
+#[test]
+fn another_key_is_named_where_it_is_known() {
+    let Some(_alone) = namespaces_or_skip("another_key_is_named_where_it_is_known") else { return };
+    let mut net = Uplinks::new();
+    let mut office = Daemon::start(&net.office, &net.office_file(""));
+    // The van has another key than the office's file says.
+    let stranger = Node::new();
+    let known = std::mem::replace(&mut net.nodes[0], stranger);
+    let first = van(&net, &path("l1", ""));
+    let line = office.read_until("a handshake from 10.0.1.2:");
+    assert!(line.contains(&net.nodes[0].public_key), "{line}");
+    net.wait_why(
+        "l1",
+        "no answer from 203.0.113.7:51900: is it on, is its port open, and are both ends' keys right?",
+    );
+    drop(first);
+    // The van's file has another key than the office's.
+    let right = std::mem::replace(&mut net.nodes[1], Node::new());
+    net.nodes[0] = known;
+    let _second = van(&net, &path("l1", ""));
+    let line = office.read_until("is for another key than this end's");
+    assert!(line.contains(&right.public_key), "{line}");
+}
+
+#[test]
+fn another_program_at_the_port_is_told_from_the_peer() {
+    let Some(_alone) = namespaces_or_skip("another_program_at_the_port_is_told_from_the_peer") else {
+        return;
+    };
+    let net = Uplinks::new();
+    let echo = net.office.within(|| std::net::UdpSocket::bind("203.0.113.7:51900")).expect("a socket");
+    let _van = van(&net, &path("l1", ""));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut buffer = [0; 2000];
+            // Until the test shuts its mouth.
+            while let Ok((length, from)) = echo.recv_from(&mut buffer) {
+                if length == 0 {
+                    break;
+                }
+                echo.send_to(b"HTTP/1.0 400 Bad Request", from).expect("an answer");
+            }
+        });
+        net.wait_why("l1", "what answers at 203.0.113.7:51900 is not the peer");
+        let end = || std::net::UdpSocket::bind("0.0.0.0:0").and_then(|s| s.send_to(&[], "203.0.113.7:51900"));
+        net.office.within(end).expect("the end");
+    });
+}
+
+#[test]
+fn a_link_of_small_packets_says_how_small() {
+    let Some(_alone) = namespaces_or_skip("a_link_of_small_packets_says_how_small") else { return };
+    let net = Uplinks::new();
+    // A router that drops what is too large, and says nothing.
+    nft(&net.core, "add rule inet isp forward meta length > 1320 drop");
+    let _office = Daemon::start(&net.office, &net.office_file(""));
+    let mut van = van(&net, &path("l1", ""));
+    net.wait_why("l1", "it carries packets of 1320 bytes, and needs 1352");
+    van.read_until("path l1 to office is checking: it carries packets of 1320 bytes, and needs 1352");
+}
+
+#[test]
+fn a_reverse_path_filter_is_suspected() {
+    let Some(_alone) = namespaces_or_skip("a_reverse_path_filter_is_suspected") else { return };
+    let net = Uplinks::new();
+    shell(&net.van, "for i in all wan1 wan2; do echo 1 >/proc/sys/net/ipv4/conf/$i/rp_filter; done");
+    net.van.ip("route add default via 10.0.1.1 metric 10");
+    net.van.ip("route add default via 10.0.2.1 metric 20");
+    let _daemons = net.start("", OFFICE, &(path("l1", "local = 'wan1'") + &path("l2", "local = 'wan2'")));
+    net.wait_why("l2", "nothing comes in by wan2: rp_filter, or a firewall?");
+    net.wait_for("l1", "nothing amiss", |path| path["state"] == "up" && path["why"].is_null());
+}
+
+#[test]
+fn one_key_at_two_places_is_said() {
+    let Some(_alone) = namespaces_or_skip("one_key_at_two_places_is_said") else { return };
+    let net = Uplinks::new();
+    let mut office = Daemon::start(&net.office, &net.office_file(""));
+    let _first = van(&net, &path("l1", ""));
+    net.wait_up(&["l1"]);
+    // Another host with a copy of the van's file, at the core.
+    let _second = Daemon::start(&net.core, &net.van_file("", OFFICE, &path("l1", "")));
+    office.read_until("two hosts have this peer's key");
+    wait_for_path(&net.office, "l1", "there", |_| true);
+    let why = net.office.status()["tunnel"]["peers"][0]["why"].clone();
+    assert!(why.as_str().is_some_and(|why| why.contains("two hosts have this peer's key")), "{why}");
+}

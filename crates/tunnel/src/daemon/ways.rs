@@ -1,0 +1,540 @@
+//! The thread that asks the host: where the listed paths leave it and lead, and whether the tunnel's interface still has what it was
+//! given. Interfaces, addresses, routes and rules come and go; the data thread hears of what that changes, and waits for no
+//! answer of the kernel's.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+use device::net::{Link, Query};
+use device::poller::{Interest, Poller, boottime};
+use device::unreachable::Listener;
+use device::{Changes, Net, News, Waker};
+use ipnet::IpNet;
+
+use super::interface::Interface;
+use super::names::{Answer, Answers, Name};
+use super::sockets::PLACES;
+use super::turn::mark;
+use super::{Asked, Inbox};
+use crate::address::{LocalAddress, Way};
+use crate::config::{self, Config, Local, PathConfig};
+use crate::keys::PublicKey;
+use crate::why::Why;
+
+/// How often interfaces are looked at where the kernel does not tell of changes.
+const INTERVAL: Duration = Duration::from_secs(1);
+/// The kernel tells of an address in several messages, and routers of many routes: what comes within this time of the
+/// last look is looked at together.
+const REST: Duration = Duration::from_millis(100);
+/// A NAT or a firewall may have given a path's port up that has not been up for so long: it takes another one, and again
+/// after twice as long each time, up to this.
+const STALE: Duration = Duration::from_secs(10);
+const STALE_LONGEST: Duration = Duration::from_secs(300);
+const WAKER: u64 = 0;
+const CHANGES: u64 = 1;
+const REFUSALS: u64 = 2;
+
+/// What the data thread is told, of the configuration of this number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// Counts configurations.
+    pub generation: u64,
+    /// What is new.
+    pub what: What,
+}
+
+/// Something new about the host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum What {
+    /// The way out of a path (peer and path in the order of the configuration) came, is another one now, or went.
+    Way(usize, usize, Result<Way, Why>),
+    /// A path's way out is the same, but addresses or routes on it have changed, and with them perhaps where packets come
+    /// from.
+    Addresses(usize, usize),
+    /// Routes may have changed.
+    Routes,
+    /// A datagram to there did not arrive, as ICMP says.
+    Unreachable(SocketAddr, Why),
+}
+
+/// What this thread is asked for.
+#[derive(Debug)]
+pub enum Order {
+    /// The interface's addresses, and the routes of the peers; may be refused.
+    Interface(Vec<IpNet>, Config),
+    /// The ways out of the paths in the configuration of this number.
+    Paths(u64, Config),
+    /// The interface's MTU.
+    Mtu(u16),
+    /// In the configuration of this number, a peer's path came up, or is not up any more.
+    State(u64, (usize, usize), bool),
+}
+
+/// A path of the configuration.
+#[derive(Debug)]
+struct Listed {
+    peer: usize,
+    path: usize,
+    /// What it is known by in another configuration: the peer's key and its name.
+    key: (PublicKey, String),
+    local: Local,
+    remote: Name,
+    relay: Option<Name>,
+    /// As last heard.
+    up: bool,
+    /// The place of the socket that it leaves by.
+    socket: u8,
+    /// When to take another, unless the path is up until then, and how long it has been waited for.
+    stale: Option<(Duration, Duration)>,
+    /// As last told; `None` before the first look.
+    known: Option<Result<Way, Why>>,
+}
+
+/// All that the thread owns.
+pub struct Ways {
+    state: State,
+    inbox: Inbox<(), Order>,
+    changes: Option<Changes>,
+    /// Of IPv4 and IPv6, where they can be had.
+    refusals: Vec<Listener>,
+}
+
+struct State {
+    net: Net,
+    interface: Interface,
+    /// The mark that the file gives the outer packets; 0: none.
+    fwmark: u32,
+    mark: u32,
+    generation: u64,
+    listed: Vec<Listed>,
+    /// What was told and not looked at yet.
+    news: News,
+    /// When to look again, if ever; not before `rest`.
+    due: Option<Duration>,
+    rest: Duration,
+    told: Sender<Told>,
+    waker: Waker,
+    /// What resolvers say, and where they say it.
+    found: Receiver<Answer>,
+    answers: Answers,
+    /// Counts lookups.
+    lookups: u64,
+    /// The place of the socket that was last given to a path.
+    next_socket: u8,
+}
+
+impl Ways {
+    /// Of the paths in `config`, in the calling thread's network namespace. What is new goes to `told`, and wakes `waker`.
+    pub fn new(
+        interface: Interface,
+        fwmark: u32,
+        config: &Config,
+        inbox: Inbox<(), Order>,
+        (told, waker): (Sender<Told>, Waker),
+    ) -> io::Result<Self> {
+        let changes = Changes::subscribe();
+        if let Err(error) = &changes {
+            tracing::warn!("cannot be told of changed addresses, and looks for itself each second: {error}");
+        }
+        let (sender, found) = channel();
+        let mut state = State {
+            net: Net::open()?,
+            interface,
+            fwmark,
+            mark: 0,
+            generation: 0,
+            listed: Vec::new(),
+            news: News::default(),
+            due: None,
+            rest: Duration::ZERO,
+            told,
+            waker,
+            found,
+            answers: (sender, inbox.waker.clone()),
+            lookups: 0,
+            next_socket: 0,
+        };
+        state.list(0, config);
+        // Where raw sockets are not to be had, refusals are silence.
+        let refusals = [false, true].into_iter().filter_map(|v6| Listener::open(v6).ok()).collect();
+        Ok(Self { state, inbox, changes: changes.ok(), refusals })
+    }
+
+    /// Runs until it is told to stop.
+    pub fn run(mut self) -> io::Result<()> {
+        let mut poller = Poller::new()?;
+        poller.add(&self.inbox.waker, WAKER, Interest::Read)?;
+        if let Some(changes) = &self.changes {
+            poller.add(changes, CHANGES, Interest::Read)?;
+        }
+        for listener in &self.refusals {
+            poller.add(listener, REFUSALS, Interest::Read)?;
+        }
+        loop {
+            let now = boottime();
+            self.state.ask(now);
+            self.state.leave_ports(now);
+            self.state.look(now, self.changes.is_none());
+            let timeout = self.state.poll_timeout().map(|due| due.saturating_sub(boottime()));
+            for ready in poller.wait(timeout)? {
+                match ready.token {
+                    CHANGES => self.listen(),
+                    REFUSALS => self.hear(),
+                    _ if self.inbox.answer(&mut self.state) => return Ok(()),
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// Passes on what ICMP says of what was sent where a path leads.
+    fn hear(&self) {
+        let mut told = false;
+        for lost in self.refusals.iter().flat_map(Listener::take) {
+            let why = if lost.refused { Why::Refused } else { Why::Unreachable }(lost.remote);
+            told |= self
+                .state
+                .told
+                .send(Told { generation: 0, what: What::Unreachable(lost.remote, why) })
+                .is_ok();
+        }
+        if told {
+            self.state.waker.wake();
+        }
+    }
+
+    /// Takes in what the kernel tells.
+    fn listen(&mut self) {
+        match self.changes.as_ref().map(Changes::take) {
+            None => {}
+            Some(Ok(news)) => self.state.note(news),
+            Some(Err(error)) => {
+                tracing::warn!("is not told of changed addresses any more, and looks each second: {error}");
+                self.changes = None;
+                self.state.due = Some(self.state.rest);
+            }
+        }
+    }
+}
+
+impl Asked<(), Order> for State {
+    fn status(&self) {}
+
+    fn change(&mut self, order: Order) -> Result<(), String> {
+        match order {
+            Order::Interface(addresses, config) => {
+                self.interface.reconfigure(&addresses, &config).map_err(|error| error.to_string())?;
+            }
+            Order::Paths(generation, config) => self.list(generation, &config),
+            Order::Mtu(mtu) => self.interface.set_mtu(mtu),
+            Order::State(generation, place, up) if generation == self.generation => {
+                let listed = self.listed.iter_mut().find(|listed| (listed.peer, listed.path) == place);
+                listed.into_iter().for_each(|listed| listed.handle_state(boottime(), up));
+            }
+            Order::State(..) => {}
+        }
+        Ok(())
+    }
+}
+
+impl State {
+    /// All paths of `config` are told at the next look, which is due.
+    fn list(&mut self, generation: u64, config: &Config) {
+        (self.generation, self.mark) = (generation, mark(self.fwmark, config));
+        let mut old = std::mem::take(&mut self.listed);
+        for (peer, peer_config) in config.peers.iter().enumerate() {
+            for (path, config) in peer_config.paths.iter().enumerate() {
+                let key = (peer_config.public_key, config.name.clone());
+                let before = old.iter().position(|listed| listed.key == key).map(|at| old.swap_remove(at));
+                self.listed.push(Listed::new(boottime(), (peer, path), key, config, before));
+            }
+        }
+        (self.due, self.rest) = (Some(Duration::ZERO), Duration::ZERO);
+    }
+
+    fn note(&mut self, news: News) {
+        self.news.links |= news.links;
+        self.news.rules |= news.rules;
+        self.news.overrun |= news.overrun;
+        self.news.changed.extend(news.changed);
+        self.news.interfaces.extend(news.interfaces);
+        if self.news != News::default() {
+            self.due = Some(self.rest);
+        }
+    }
+
+    /// Asks resolvers what it is time to ask, and takes in what they say.
+    fn ask(&mut self, now: Duration) {
+        for answer in self.found.try_iter() {
+            let mut names = self.listed.iter_mut().flat_map(Listed::names);
+            if names.any(|name| name.handle_answer(now, &answer)) {
+                self.due = Some(now);
+            }
+        }
+        for name in self.listed.iter_mut().flat_map(Listed::names) {
+            self.lookups += u64::from(name.ask(now, self.lookups, &self.answers));
+        }
+    }
+
+    /// Gives the paths that have waited for too long another port.
+    fn leave_ports(&mut self, now: Duration) {
+        for listed in &mut self.listed {
+            if let Some((_, waited)) = listed.stale.filter(|(at, _)| *at <= now) {
+                let wait = (2 * waited).min(STALE_LONGEST);
+                listed.stale = Some((now + wait, wait));
+                // Where it has no way out, the port is not to blame.
+                if listed.known.as_ref().is_some_and(Result::is_ok) {
+                    self.next_socket = self.next_socket % (PLACES - 1) + 1;
+                    listed.socket = self.next_socket;
+                    self.due = Some(now);
+                }
+            }
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Duration> {
+        let names = self.listed.iter().flat_map(|listed| listed.relay.iter().chain([&listed.remote]));
+        let stale = self.listed.iter().filter_map(|listed| listed.stale);
+        names.filter_map(Name::due).chain(stale.map(|(at, _)| at)).chain(self.due).min()
+    }
+
+    /// Tells what has changed since the last time, if it is time to look.
+    fn look(&mut self, now: Duration, untold: bool) {
+        if self.due.is_none_or(|due| now < due) {
+            return;
+        }
+        self.due = untold.then_some(now + INTERVAL);
+        self.rest = now + REST;
+        let mut news = std::mem::take(&mut self.news);
+        let own = self.interface.index();
+        if untold || news.overrun || news.rules || news.changed.contains(&own) | news.interfaces.remove(&own)
+        {
+            self.interface.restore();
+        }
+        let mut host = Host { net: &mut self.net, own: (own, self.interface.name()), mark: self.mark };
+        let changed: Vec<_> =
+            self.listed.iter_mut().filter_map(|listed| listed.look(&mut host, &news)).collect();
+        for what in changed.into_iter().chain([What::Routes]) {
+            // Refused only when the data thread has ended.
+            let _ = self.told.send(Told { generation: self.generation, what });
+        }
+        self.waker.wake();
+    }
+}
+
+/// What is asked about a way out.
+struct Host<'a> {
+    net: &'a mut Net,
+    /// Index and name of the tunnel's own interface.
+    own: (u32, &'a str),
+    mark: u32,
+}
+
+impl Listed {
+    /// As `config` has it; what is known of the same names stays known, and is asked for again.
+    fn new(
+        now: Duration,
+        place: (usize, usize),
+        key: (PublicKey, String),
+        config: &PathConfig,
+        before: Option<Self>,
+    ) -> Self {
+        let new = (false, 0, Some((now + STALE, STALE)));
+        let (up, socket, stale) = before.as_ref().map_or(new, |b| (b.up, b.socket, b.stale));
+        let (remote, relay) = before.map_or((None, None), |before| (Some(before.remote), before.relay));
+        let name = |host: &config::Host, before: Option<Name>| {
+            let mut name =
+                before.filter(|name| name.host() == host).unwrap_or_else(|| Name::new(host.clone()));
+            name.ask_again();
+            name
+        };
+        Self {
+            peer: place.0,
+            path: place.1,
+            key,
+            local: config.local.clone(),
+            remote: name(&config.remote, remote),
+            relay: config.via.as_ref().map(|via| name(&via.address, relay)),
+            up,
+            socket,
+            stale,
+            known: None,
+        }
+    }
+
+    /// It came up, or is not up any more.
+    fn handle_state(&mut self, now: Duration, up: bool) {
+        if std::mem::replace(&mut self.up, up) == up {
+            return;
+        }
+        self.stale = (!up).then_some((now + STALE, STALE));
+        self.names().for_each(|name| name.handle_state(now, up));
+    }
+
+    fn names(&mut self) -> impl Iterator<Item = &mut Name> {
+        self.relay.iter_mut().chain([&mut self.remote])
+    }
+
+    fn look(&mut self, host: &mut Host<'_>, news: &News) -> Option<What> {
+        let mut way = self.find(host);
+        if let Ok(way) = &mut way {
+            way.local.socket = self.socket;
+        }
+        let same = self.known.as_ref() == Some(&way);
+        let concerned = way.as_ref().is_ok_and(|way| concerns(news, &way.local));
+        self.known = Some(way.clone());
+        match same {
+            false => Some(What::Way(self.peer, self.path, way)),
+            true => concerned.then_some(What::Addresses(self.peer, self.path)),
+        }
+    }
+
+    /// By the first address that a way leads to, of the peer or of the relay in between.
+    fn find(&mut self, host: &mut Host<'_>) -> Result<Way, Why> {
+        let source = match self.local {
+            Local::Address(ip) => Some(ip),
+            _ => None,
+        };
+        let Some(relay) = &mut self.relay else {
+            let (remote, local) = host.first_way(&self.local, source, &mut self.remote)?;
+            return Ok(Way { local, remote, relay: None });
+        };
+        let remote = *self.remote.candidates(None).first().ok_or_else(|| self.remote.why())?;
+        let (address, local) = host.first_way(&self.local, source, relay)?;
+        self.remote.choose(remote);
+        Ok(Way { local, remote, relay: Some(address) })
+    }
+}
+
+impl Host<'_> {
+    /// The first address of `name` that a way leads to, and where that leaves this host.
+    fn first_way(
+        &mut self,
+        local: &Local,
+        source: Option<IpAddr>,
+        name: &mut Name,
+    ) -> Result<(SocketAddr, LocalAddress), Why> {
+        let mut result = Err(name.why());
+        for address in name.candidates(source).into_iter().rev() {
+            match self.way(local, address.ip()) {
+                Ok(way) => result = Ok((address, way)),
+                Err(why) if result.is_err() => result = Err(why),
+                Err(_) => {}
+            }
+        }
+        if let Ok((address, _)) = result {
+            name.choose(address);
+        }
+        result
+    }
+
+    fn way(&mut self, local: &Local, to: IpAddr) -> Result<LocalAddress, Why> {
+        let query = Query { mark: self.mark, ..Query::to(to) };
+        match local {
+            Local::Any => self.outside(&query, String::new()).map(|()| LocalAddress::default()),
+            Local::Interface(name) => self.by_interface(name, &query),
+            Local::Address(ip) => self.by_address(*ip, &query),
+        }
+    }
+
+    /// Whether there is a way, and not into the tunnel itself.
+    fn outside(&mut self, query: &Query, by: String) -> Result<(), Why> {
+        let to = query.destination;
+        match self.net.way_to(query) {
+            Ok(way) if way.interface == self.own.0 => Err(Why::Loop { to, interface: self.own.1.to_owned() }),
+            Ok(_) => Ok(()),
+            Err(_) => Err(Why::NoRoute { by, to }),
+        }
+    }
+
+    fn by_interface(&mut self, name: &str, query: &Query) -> Result<LocalAddress, Why> {
+        let link = self.net.link(name).map_err(|_| Why::NoInterface(name.to_owned()))?;
+        let query = &Query { interface: Some(link.index), ..*query };
+        self.check(&link, query)?;
+        if let Some(way) = leaves_by(self.net, &link, query) {
+            return Ok(way);
+        }
+        // Perhaps a rule knows packets from its addresses.
+        let mut sources = device::addresses(name).unwrap_or_default();
+        sources.retain(|ip| ip.is_ipv4() == query.destination.is_ipv4());
+        let way = |ip| leaves_by(self.net, &link, &Query { source: Some(ip), ..*query });
+        let by = format!(" by {name}");
+        sources.into_iter().find_map(way).ok_or(Why::NoRoute { by, to: query.destination })
+    }
+
+    fn by_address(&mut self, ip: IpAddr, query: &Query) -> Result<LocalAddress, Why> {
+        let mut result = Err(Why::NoAddress(ip));
+        for name in device::holders(ip).unwrap_or_default() {
+            let Ok(link) = self.net.link(&name) else { continue };
+            result = self.by_holder(ip, &link, &Query { source: Some(ip), ..*query });
+            if result.is_ok() {
+                break;
+            }
+        }
+        result
+    }
+
+    fn by_holder(&mut self, ip: IpAddr, link: &Link, query: &Query) -> Result<LocalAddress, Why> {
+        self.check(link, query)?;
+        if link.leads_nowhere {
+            let by = format!(" from {ip}");
+            return self
+                .outside(query, by)
+                .map(|()| LocalAddress { ip: Some(ip), ..LocalAddress::default() });
+        }
+        let by = format!(" by {} from {ip}", link.name);
+        let query = Query { interface: Some(link.index), ..*query };
+        leaves_by(self.net, link, &query).ok_or(Why::NoRoute { by, to: query.destination })
+    }
+
+    fn check(&self, link: &Link, query: &Query) -> Result<(), Why> {
+        if link.index == self.own.0 {
+            return Err(Why::Loop { to: query.destination, interface: link.name.clone() });
+        }
+        if !link.running {
+            return Err(Why::InterfaceDown(link.name.clone()));
+        }
+        Ok(())
+    }
+}
+
+/// How packets leave by this interface, from this source if one is given; `None` if no route leads there by it.
+pub fn leaves_by(net: &mut Net, link: &Link, query: &Query) -> Option<LocalAddress> {
+    let way = |ip| LocalAddress { ip, interface: Some(link.index), socket: 0 };
+    if link.point_to_point || net.has_route(query) {
+        return Some(way(query.source));
+    }
+    // IPv6 keeps to an interface only where the source is left to it; of its own addresses it takes what it would anyway.
+    let free = Query { source: None, ..*query };
+    let taken = query.source.filter(|source| source.is_ipv6() && net.has_route(&free))?;
+    net.way_to(&free).ok().filter(|found| found.source == Some(taken)).map(|_| way(None))
+}
+
+/// A path that is bound to no interface may leave by any.
+fn concerns(news: &News, local: &LocalAddress) -> bool {
+    let told = |index| news.interfaces.contains(&index);
+    news.overrun || news.rules || local.interface.map_or(!news.interfaces.is_empty(), told)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn news_concern_the_paths_on_their_interfaces() {
+        let on = |interface| LocalAddress { interface, ..LocalAddress::default() };
+        let news = |interfaces: &[u32], overrun| News {
+            interfaces: interfaces.iter().copied().collect(),
+            overrun,
+            links: true,
+            ..News::default()
+        };
+        assert!(!concerns(&news(&[], false), &on(None)), "a link alone has no addresses");
+        assert!(concerns(&news(&[3], false), &on(None)));
+        assert!(concerns(&news(&[3], false), &on(Some(3))));
+        assert!(!concerns(&news(&[3], false), &on(Some(4))));
+        assert!(concerns(&news(&[], true), &on(Some(4))), "who knows");
+    }
+}

@@ -1,0 +1,85 @@
+//! Why a path does not carry what it should, in words for status and logs.
+
+use std::net::{IpAddr, SocketAddr};
+
+/// What keeps a path from being used, or from being used both ways.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Why {
+    /// The interface that it is to leave by is not there.
+    #[error("there is no interface {0}")]
+    NoInterface(String),
+    /// That interface carries nothing.
+    #[error("{0} is down")]
+    InterfaceDown(String),
+    /// No interface has the address that it is to leave from.
+    #[error("no interface has the address {0}")]
+    NoAddress(IpAddr),
+    /// The resolver has no address for its peer's name, or its relay's.
+    #[error("\"{name}\" has no address: {error}")]
+    NoName {
+        /// The host's name.
+        name: String,
+        /// What the resolver says.
+        error: String,
+    },
+    /// The routing tables know no way; `by` is empty, or says by what.
+    #[error("no route{by} to {to}")]
+    NoRoute {
+        /// As `" by wan2"`.
+        by: String,
+        /// The peer's address, or the relay's.
+        to: IpAddr,
+    },
+    /// Its packets would come back as packets for the tunnel.
+    #[error(
+        "its packets to {to} would go into {interface} itself; name its uplink with `local`, or route {to} past {interface}"
+    )]
+    Loop {
+        /// The peer's address, or the relay's.
+        to: IpAddr,
+        /// The tunnel's own interface.
+        interface: String,
+    },
+    /// The relay has not answered.
+    #[error("no answer from the relay at {0}: is it on, and is this end's key in its `allow`?")]
+    NoRelay(SocketAddr),
+    /// The kernel sends nothing there.
+    #[error("cannot send to {to}: {error}")]
+    NotSent {
+        /// The peer's address, or the relay's.
+        to: SocketAddr,
+        /// What the kernel says.
+        error: String,
+    },
+    /// ICMP says that nobody listens there.
+    #[error("{0} refuses: no daemon listens on that port")]
+    Refused(SocketAddr),
+    /// ICMP says that no router knows the way.
+    #[error("a router on the way to {0} says that it cannot be reached")]
+    Unreachable(SocketAddr),
+    /// What comes from there is not what the peer would send.
+    #[error("what answers at {0} is not the peer: another program, or another key than the file's")]
+    Stranger(SocketAddr),
+    /// The peer asks for cookies, and takes no handshake yet.
+    #[error("{0} has too many handshakes at present, and lets this end wait")]
+    Limited(SocketAddr),
+    /// Nothing comes back.
+    #[error("no answer from {0}: is it on, is its port open, and are both ends' keys right?")]
+    NoAnswer(SocketAddr),
+    /// What is sent arrives, and nothing comes.
+    #[error("what is sent arrives, and nothing comes in{0}: rp_filter, or a firewall?")]
+    NothingComesIn(String),
+    /// Its packets are too small.
+    #[error("it carries packets of {carries} bytes, and needs {needs}")]
+    TooSmall {
+        /// The largest outer packet that passes, in bytes.
+        carries: u16,
+        /// The least that is of use.
+        needs: u16,
+    },
+    /// Two hosts have one key, and take the sessions from each other.
+    #[error(
+        "two hosts have this peer's key, and each ends the other's session: give one of them a key of its own"
+    )]
+    TwoPlaces,
+}

@@ -1,0 +1,124 @@
+//! What a tunnel costs that has little or nothing to carry.
+
+mod sim;
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use sim::{Net, Options, inner, plain, record, udp_packet};
+use tunnel::{Marks, Scheduler};
+
+const MS: Duration = Duration::from_millis(1);
+const S: Duration = Duration::from_secs(1);
+/// IPv4 and UDP around a payload, in bytes.
+const HEADERS: usize = 28;
+
+/// One path out of reach, as any van has that leaves a wireless network: no more handshakes than rekeying needs.
+#[test]
+fn an_idle_tunnel_with_a_dead_link_makes_no_handshakes() {
+    let mut net = Net::quick(2, 10 * MS, |_, _| ());
+    net.pass(5 * S);
+    net.set_up(0, false);
+    let log = record(&mut net, |_| true);
+    net.pass(600 * S);
+    let log = log.borrow();
+    let handshakes = log.iter().filter(|d| d.from == 0 && d.wire == 1 && d.kind() == 1).count();
+    assert!(handshakes <= 6, "{handshakes} handshakes in ten minutes");
+    let bytes: usize = log.iter().filter(|d| d.wire == 1).map(|d| d.bytes.len() + HEADERS).sum();
+    assert!(bytes * 144 < 2_000_000, "{bytes} bytes in ten minutes over the path that works");
+}
+
+/// A packet each second over the main path, for ten minutes: the backup stays below a megabyte a day, also after it has
+/// stood in.
+#[test]
+fn a_backup_costs_less_than_a_megabyte_a_day() {
+    let mut net = Net::quick(2, 10 * MS, |_, config| {
+        config.peers[0].paths.iter_mut().skip(1).for_each(|path| path.backup = true);
+    });
+    let mut number = 0;
+    let mut talk = |net: &mut Net, seconds: u32| {
+        for _ in 0..seconds {
+            number += 1;
+            (0..2).for_each(|end| net.send(end, number, 100));
+            net.pass(S);
+        }
+    };
+    talk(&mut net, 10);
+    for stands_in in [false, true] {
+        if stands_in {
+            net.set_up(0, false);
+            talk(&mut net, 10);
+            net.set_up(0, true);
+            talk(&mut net, 10);
+        }
+        let log = record(&mut net, |_| true);
+        talk(&mut net, 600);
+        let log = log.borrow();
+        let bytes: usize = log.iter().filter(|d| d.wire == 1).map(|d| d.bytes.len() + HEADERS).sum();
+        assert!(bytes * 144 < 1_000_000, "{bytes} bytes in ten minutes");
+    }
+}
+
+/// All that a new session says first is lost: the other end hears of the backup all the same.
+#[test]
+fn an_announcement_that_is_lost_is_made_again() {
+    let mut net = Net::quick(2, 10 * MS, |_, config| {
+        config.peers[0].paths.iter_mut().skip(1).for_each(|path| path.backup = true);
+    });
+    net.pass(5 * S);
+    assert!(net.peer(1).paths[1].backup);
+    // An outage of 300 ms just when the list changes.
+    (0..2).for_each(|wire| net.set_up(wire, false));
+    net.reconfigure(0, |config| config.peers[0].paths[0].backup = true).expect("it is taken up");
+    net.pass(300 * MS);
+    (0..2).for_each(|wire| net.set_up(wire, true));
+    net.pass(5 * S);
+    assert!(net.peer(1).paths[0].backup, "the other end knows");
+}
+
+/// A hundred pairs that began at the same moment do not make their next keys at the same moment.
+#[test]
+fn keys_that_were_made_together_are_renewed_apart() {
+    let renewed = |seed| {
+        let options = Options { scheduler: Scheduler::Auto, seed };
+        let link = plain(10.0, 10 * MS);
+        let mut net = Net::new(&options, vec![(link.clone(), link)]);
+        net.pass(100 * S);
+        let log = record(&mut net, |_| true);
+        net.pass(60 * S);
+        let log = log.borrow();
+        log.iter().find(|d| d.kind() == 1).expect("new keys").at
+    };
+    let times: BTreeSet<_> = (0..20).map(|seed| renewed(seed).as_secs()).collect();
+    assert!(times.len() > 4, "{times:?}");
+}
+
+/// An end that only answers, and hears nothing more, has no reason to wake but its keys' age.
+#[test]
+fn keys_are_forgotten_on_time_where_nothing_happens() {
+    let mut net = Net::quick(1, 10 * MS, |_, _| ());
+    net.pass(5 * S);
+    net.set_up(0, false);
+    net.pass(400 * S);
+    assert!(net.ends[1].poll_timeout(net.now).is_none_or(|at| at > net.now));
+    assert!(net.ends[1].peers()[0].sessions.indices().next().is_none(), "no key is left");
+}
+
+/// Marks that a network drops can be left out.
+#[test]
+fn marks_are_copied_unless_the_file_says_otherwise() {
+    for (dscp, ecn, expected) in
+        [(true, true, 0xb9), (false, true, 0x01), (true, false, 0xb8), (false, false, 0)]
+    {
+        let mut net = Net::quick(1, 10 * MS, |_, config| config.marks = Marks { dscp, ecn });
+        net.pass(S);
+        let log = record(&mut net, |_| true);
+        let mut packet = udp_packet(inner(0), inner(1), 700);
+        packet[1] = 0xb9;
+        net.ends[0].handle_inner(net.now, &mut packet);
+        net.pass(S);
+        let log = log.borrow();
+        let data = log.iter().find(|d| d.from == 0 && d.bytes.len() > 700).expect("the packet");
+        assert_eq!(data.tos, expected);
+    }
+}
