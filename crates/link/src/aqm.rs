@@ -11,7 +11,7 @@ use crate::units::Probability;
 pub(crate) enum Manager {
     None,
     CoDel(CoDel),
-    Pie(Pie),
+    Pie(Box<Pie>),
 }
 
 impl Manager {
@@ -19,7 +19,7 @@ impl Manager {
         match aqm {
             Aqm::None => Manager::None,
             Aqm::CoDel => Manager::CoDel(CoDel::default()),
-            Aqm::Pie => Manager::Pie(Pie::new(dice)),
+            Aqm::Pie => Manager::Pie(Box::new(Pie::new(dice))),
         }
     }
 
