@@ -15,6 +15,8 @@ pub struct TcpStructOps {
     pub links: bool,
     /// `cong_control` takes `(sk, ack, flag, rs)` (since 6.10), not `(sk, rs)`.
     pub cong_control_with_flag: bool,
+    /// `cwnd_event_tx_start` tells that sending begins again (since 7.1), not `cwnd_event`.
+    pub tx_start: bool,
     /// The functions of CUBIC can be called by programs.
     pub cubic: bool,
     /// Where a registered struct_ops map's value holds the name, in bytes from its start.
@@ -31,8 +33,17 @@ pub fn tcp_struct_ops() -> Result<TcpStructOps, Error> {
     if !rustix::process::geteuid().is_root() {
         return Err(Error::NotRoot);
     }
+    if in_container(&std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default()) {
+        return Err(Error::Container);
+    }
     let types = Btf::from_vmlinux().map_err(|error| Error::NoTypes(error.to_string()))?;
     describe(&types).ok_or(Error::NoStructOps)
+}
+
+/// Whether that is the map of a user namespace other than the first, whose root the kernel does not take for its own.
+fn in_container(uid_map: &str) -> bool {
+    let words: Vec<&str> = uid_map.split_whitespace().collect();
+    !matches!(words.as_slice(), [] | ["0", "0", "4294967295"])
 }
 
 fn describe(types: &Btf) -> Option<TcpStructOps> {
@@ -44,6 +55,7 @@ fn describe(types: &Btf) -> Option<TcpStructOps> {
     Some(TcpStructOps {
         links: offset(&Composite::from(struct_ops), "update").is_some(),
         cong_control_with_flag: parameters(types, &Composite::from(ops), "cong_control")? > 2,
+        tx_start: offset(&Composite::from(ops), "cwnd_event_tx_start").is_some(),
         cubic: cubic.iter().all(|function| types.type_by_name::<Func>(function).is_some()),
         name_at,
         value_type: u32::from(value.type_id()),
@@ -65,4 +77,17 @@ fn parameters(types: &Btf, composite: &Composite, name: &str) -> Option<usize> {
     let pointer: Ptr = types.type_by_id(ty)?;
     let pointee: BtfType = pointer.referenced_type();
     Some(FuncProto::try_from(pointee.skip_mods_and_typedefs()).ok()?.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_root_of_a_user_namespace_is_not_the_hosts() {
+        assert!(!in_container("         0          0 4294967295\n"));
+        assert!(in_container("         0     100000      65536\n"));
+        assert!(in_container("         0       1000          1\n"));
+        assert!(!in_container(""), "a kernel without user namespaces");
+    }
 }
