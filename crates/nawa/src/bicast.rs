@@ -86,7 +86,12 @@ fn interface(interface: &Interface) -> Value {
 }
 
 fn association(known: &Known, now: std::time::Duration) -> Value {
-    let remote = |remote: &bicast::kernel::Remote| json!({"address": remote.address, "usable": remote.usable, "rtt_us": remote.rtt.as_micros() as u64});
+    let remote = |remote: &bicast::kernel::Remote| {
+        json!({
+            "address": remote.address, "usable": remote.usable, "rtt_us": remote.rtt.as_micros() as u64,
+            "drops": remote.drops, "mtu": remote.mtu,
+        })
+    };
     json!({
         "local_port": known.local_port,
         "remote_port": known.remote_port,
@@ -99,7 +104,7 @@ fn association(known: &Known, now: std::time::Duration) -> Value {
         "duplicated_packets": known.copies,
         "not_duplicated_packets": known.skipped,
         "duplicate_tsns": known.duplicate_tsns,
-        "copies_all": known.copies_all,
+        "first_percent": known.first_percent,
         "handshake": known.handshake,
         "idle_s": now.saturating_sub(known.seen).as_secs_f64(),
     })

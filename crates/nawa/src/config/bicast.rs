@@ -9,8 +9,8 @@ use super::document::Bicast;
 use super::source::Source;
 use super::value;
 
-/// Of the bytes sent, in percent.
-const BUDGET: u32 = 100;
+/// Of the bytes that an association sends and receives, in percent.
+const BUDGET: u32 = 15;
 
 /// What is wrong is replaced by something harmless.
 pub fn check(source: &mut Source, written: Bicast) -> Config {

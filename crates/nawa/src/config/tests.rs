@@ -181,7 +181,7 @@ fn bicast_needs_no_key_and_two_interfaces() {
     let settings = config.settings;
     assert_eq!((settings.mode, settings.budget_percent), (bicast::Mode::Selective, 30));
     let default = written("").settings;
-    assert_eq!((default.mode, default.budget_percent), (bicast::Mode::Adaptive, 100));
+    assert_eq!((default.mode, default.budget_percent), (bicast::Mode::Adaptive, 15));
     assert_eq!(settings.udp_port, 9899);
     assert_complaints(
         "[bicast]\ninterfaces = ['wlan0', 'wlan0']\nmode = 'both'\nbudget = 30\nudp-port = 0\n",
@@ -391,7 +391,7 @@ fn the_sample_is_good_and_shows_every_option() {
     assert_eq!((coding.interface.as_str(), coding.master.as_str()), ("mesh0", "nc0"));
     assert_eq!(coding.change.mode, coding::Mode::default());
     let copies = settings.bicast.expect("it has copies").settings;
-    assert_eq!((copies.mode, copies.budget_percent), (bicast::Mode::default(), 100));
+    assert_eq!((copies.mode, copies.budget_percent), (bicast::Mode::default(), 15));
     for key in [
         "id",
         "wire",

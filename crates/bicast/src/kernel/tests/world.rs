@@ -19,7 +19,10 @@ use crate::core::Mode;
 use crate::kernel::{Known, Programs, Settings, Watch};
 
 /// Offsets in `struct __sk_buff`, and its size.
+const MARK: usize = 8;
 const IFINDEX: usize = 40;
+const GSO_SEGMENTS: usize = 164;
+const GSO_SIZE: usize = 176;
 const SK_BUFF: usize = 192;
 
 /// What the tests begin with.
@@ -163,21 +166,44 @@ impl World {
     #[track_caller]
     pub fn send_among_all(&self, nth: usize, frame: &[u8]) -> Vec<Vec<Vec<u8>>> {
         self.copies();
-        self.run("bicast_egress", nth, frame);
+        self.run("bicast_egress", nth, frame, &[]);
         self.copies()
+    }
+
+    /// As [`World::send`], with that mark.
+    #[track_caller]
+    pub fn send_marked(&self, mark: u32, frame: &[u8]) -> [Vec<Vec<u8>>; 2] {
+        self.copies();
+        self.run("bicast_egress", 0, frame, &[(MARK, mark)]);
+        let mut copies = self.copies().into_iter();
+        [(); 2].map(|()| copies.next().expect("two interfaces"))
+    }
+
+    /// As [`World::send`], of a train that is yet to be cut into two packets with so many bytes behind the headers each.
+    #[track_caller]
+    pub fn send_train(&self, bytes: u32, frame: &[u8]) {
+        self.run("bicast_egress", 0, frame, &[(GSO_SEGMENTS, 2), (GSO_SIZE, bytes)]);
     }
 
     /// Has `frame` arrive at that interface.
     #[track_caller]
     pub fn receive(&self, nth: usize, frame: &[u8]) {
-        self.run("bicast_ingress", nth, frame);
+        self.run("bicast_ingress", nth, frame, &[]);
+    }
+
+    /// Does as `ip` does in this namespace.
+    #[track_caller]
+    pub fn ip(&self, arguments: &str) {
+        run("ip", &arguments.split(' ').collect::<Vec<_>>());
     }
 
     #[track_caller]
-    fn run(&self, name: &str, nth: usize, frame: &[u8]) {
+    fn run(&self, name: &str, nth: usize, frame: &[u8], words: &[(usize, u32)]) {
         let program = self.programs.object.progs_mut().find(|one| one.name() == name).expect("a program");
         let mut context = vec![0; SK_BUFF];
-        context[IFINDEX..IFINDEX + 4].copy_from_slice(&self.interfaces[nth].to_ne_bytes());
+        for (at, word) in [(IFINDEX, self.interfaces[nth])].iter().chain(words) {
+            context[*at..at + 4].copy_from_slice(&word.to_ne_bytes());
+        }
         let mut out = vec![0; frame.len() + 64];
         let input = ProgramInput {
             context_in: Some(&mut context),
@@ -204,6 +230,19 @@ impl World {
             self.cost_at_a_time(frame, 400)
         };
         (0..TIMES).map(one).sum::<u128>() / TIMES
+    }
+
+    /// Has the host send `frame` so many times, on two processors at once.
+    pub fn race(&self, frame: &[u8], times: u32) {
+        let mut context = vec![0; SK_BUFF];
+        context[IFINDEX..IFINDEX + 4].copy_from_slice(&self.interfaces[0].to_ne_bytes());
+        let program = self.egress().as_fd().try_clone_to_owned().expect("a descriptor");
+        let run = || bpf::run::repeat(program.as_fd(), &context, frame, times).expect("it runs");
+        std::thread::scope(|scope| {
+            scope.spawn(run);
+            scope.spawn(run);
+        });
+        self.copies();
     }
 
     fn cost_at_a_time(&self, frame: &[u8], repeat: u32) -> u128 {
