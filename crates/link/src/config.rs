@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::loss::Loss;
 use crate::trace::Trace;
-use crate::units::{Bitrate, Probability};
+use crate::units::{Bitrate, ByteCount, Probability};
 
 /// One direction of a link. The default is a perfect link: no limit, no delay, no loss, up to 1000
 /// packets waiting.
@@ -19,8 +19,12 @@ pub struct LinkConfig {
     pub capacity: Capacity,
     /// Propagation delay, added to every frame after its transmission.
     pub delay: Duration,
-    /// Additional delay, uniform from 0 to this. Order is kept: no frame arrives before its predecessor.
-    pub jitter: Duration,
+    /// Delays that replace [`LinkConfig::delay`]: for how long, which delay, one after the other from time 0, and then
+    /// around again. A frame has the delay of the moment at which its transmission ends; order is kept where it falls.
+    /// Empty: the delay never changes.
+    pub delay_steps: Vec<(Duration, Duration)>,
+    /// Additional delay by chance.
+    pub jitter: Jitter,
     /// Frames that are held back, so that those behind overtake them; `None` keeps order.
     pub reorder: Option<Reorder>,
     /// Which frames are lost, or, with [`LinkConfig::arq`], which attempts to transmit one.
@@ -32,6 +36,8 @@ pub struct LinkConfig {
     pub duplicate: Probability,
     /// Share of frames that arrive with one bit flipped.
     pub corrupt: Probability,
+    /// What is dropped before it may wait because it exceeds a rate; `None` drops nothing.
+    pub policer: Option<PolicerConfig>,
     /// What may wait for transmission.
     pub queue: Queue,
     /// Times at which the link is down, as [`Link::set_up`](crate::Link::set_up) describes. Ranges may
@@ -46,12 +52,14 @@ impl Default for LinkConfig {
         LinkConfig {
             capacity: Capacity::Unlimited,
             delay: Duration::ZERO,
-            jitter: Duration::ZERO,
+            delay_steps: Vec::new(),
+            jitter: Jitter::None,
             reorder: None,
             loss: Loss::None,
             loss_after_queue: false,
             duplicate: Probability::ZERO,
             corrupt: Probability::ZERO,
+            policer: None,
             queue: Queue::Packets(1000),
             blackouts: Vec::new(),
             arq: None,
@@ -77,6 +85,30 @@ pub enum Queue {
     Packets(usize),
     /// At most this many bytes wait.
     Bytes(usize),
+}
+
+/// Delay on top of [`LinkConfig::delay`], drawn anew for each frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Jitter {
+    /// None.
+    #[default]
+    None,
+    /// Uniform from 0 to this. Order is kept: no frame arrives before its predecessor.
+    Uniform(Duration),
+    /// |N(0, σ)| with this σ; the mean is 0.8 σ. Order is kept, so that frames behind a late one arrive with it in a bunch.
+    HalfNormal(Duration),
+    /// |N(0, σ)| with this σ, each frame for itself: one that is late is overtaken by those behind it.
+    HalfNormalReordering(Duration),
+}
+
+/// A token bucket before the queue, as an operator that sells a rate enforces it: frames that find less than their size in
+/// the bucket are dropped. Nothing waits in it. The bucket is full at time 0; a frame larger than it never passes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PolicerConfig {
+    /// What fills the bucket.
+    pub rate: Bitrate,
+    /// What the bucket holds.
+    pub burst: ByteCount,
 }
 
 /// Reordering: some frames are held back while those behind overtake them.

@@ -9,10 +9,11 @@
 //!
 //! 1. it is dropped if the link is down ([`LinkConfig::blackouts`], [`Link::set_up`]);
 //! 2. it is lost with [`LinkConfig::loss`], unless the loss is behind the queue;
-//! 3. it waits in the drop-tail [`LinkConfig::queue`];
-//! 4. it is transmitted at [`LinkConfig::capacity`], more than once if an [`Arq`] repeats lost frames;
-//! 5. it is lost with [`LinkConfig::loss`] if that is behind the queue, or duplicated;
-//! 6. each copy may be corrupted, and arrives after delay, jitter and reordering.
+//! 3. it is dropped if it exceeds the rate of the [`LinkConfig::policer`];
+//! 4. it waits in the drop-tail [`LinkConfig::queue`];
+//! 5. it is transmitted at [`LinkConfig::capacity`], more than once if an [`Arq`] repeats lost frames;
+//! 6. it is lost with [`LinkConfig::loss`] if that is behind the queue, or duplicated;
+//! 7. each copy may be corrupted, and arrives after delay, jitter and reordering.
 //!
 //! ```
 //! use std::time::Duration;
@@ -42,12 +43,14 @@
 mod adjacency;
 mod config;
 pub mod dcf;
+mod delay;
 mod dice;
 mod flight;
 mod link;
 mod loss;
 mod medium;
 mod outage;
+mod policer;
 mod queue;
 mod stats;
 pub mod trace;
@@ -55,7 +58,7 @@ mod transmitter;
 pub mod units;
 
 pub use adjacency::{Adjacency, Position, Walk};
-pub use config::{Arq, Capacity, LinkConfig, Queue, Reorder};
+pub use config::{Arq, Capacity, Jitter, LinkConfig, PolicerConfig, Queue, Reorder};
 pub use link::Link;
 pub use loss::Loss;
 pub use medium::{Arrival, Medium};

@@ -1,13 +1,15 @@
-//! The link: a drop-tail queue, one transmitter, and what happens behind it.
+//! The link: a policer, a drop-tail queue, one transmitter, and what happens behind it.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::config::{LinkConfig, Queue};
+use crate::config::{Jitter, LinkConfig, Queue};
+use crate::delay::Delay;
 use crate::dice::Dice;
 use crate::flight::Flight;
 use crate::loss::LossProcess;
 use crate::outage::Blackouts;
+use crate::policer::Policer;
 use crate::queue::QueueStats;
 use crate::stats::Stats;
 use crate::transmitter::Transmitter;
@@ -35,11 +37,13 @@ pub struct Link {
     blackouts: Blackouts,
     loss: LossProcess,
     dice: Dice,
+    policer: Option<Policer>,
     /// When each came, and the frame.
     waiting: VecDeque<(Duration, Vec<u8>)>,
     queue: QueueStats,
     transmitter: Transmitter,
     transmission: Option<Transmission>,
+    delay: Delay,
     flight: Flight,
     stats: Stats,
 }
@@ -65,10 +69,12 @@ impl Link {
             blackouts: Blackouts::new(std::mem::take(&mut config.blackouts)),
             loss: LossProcess::new(config.loss, Dice::new(seed, LOSS_STREAM)),
             dice: Dice::new(seed, WIRE_STREAM),
+            policer: config.policer.map(Policer::new),
             waiting: VecDeque::new(),
             queue: QueueStats::default(),
             transmitter: Transmitter::new(config.capacity.clone()),
             transmission: None,
+            delay: Delay::new(config.delay, &config.delay_steps),
             flight: Flight::default(),
             stats: Stats::default(),
             config,
@@ -116,6 +122,8 @@ impl Link {
             self.stats.blackout_dropped.add(&frame);
         } else if self.loses_before_queue() && !spared {
             self.stats.lost.add(&frame);
+        } else if self.policer.as_mut().is_some_and(|policer| !policer.passes(self.now, frame.len())) {
+            self.stats.policer_dropped.add(&frame);
         } else if self.transmission.is_none() {
             self.queue.pass();
             self.begin(self.now, frame);
@@ -152,7 +160,7 @@ impl Link {
         // A blackout may cut that transmission off, and be over before `done`: the frame behind it comes earlier then.
         let change =
             self.blackouts.next_change().filter(|_| done.is_some() || !(self.waiting.is_empty() || self.cut));
-        let leaves = done.into_iter().chain(change).min().map(|time| time.saturating_add(self.config.delay));
+        let leaves = done.into_iter().chain(change).min().map(|time| time.saturating_add(self.delay.least()));
         let next = leaves.into_iter().chain(self.flight.next_arrival()).min();
         next.filter(|time| *time < Duration::MAX)
     }
@@ -226,7 +234,7 @@ impl Link {
     /// The present transmission is over.
     fn finish(&mut self) {
         let Some(Transmission { frame, done, hold, lost }) = self.transmission.take() else { return };
-        let arrival = done.saturating_add(hold).saturating_add(self.config.delay);
+        let arrival = done.saturating_add(hold).saturating_add(self.delay.at(done));
         if lost {
             self.stats.lost.add(&frame);
             self.flight.hold_order(arrival);
@@ -249,12 +257,24 @@ impl Link {
         if self.dice.chance(self.config.corrupt) {
             self.corrupt(&mut frame);
         }
-        let arrival = arrival.saturating_add(self.dice.duration(self.config.jitter));
-        match self.config.reorder {
-            Some(reorder) if self.dice.chance(reorder.probability) => {
-                self.flight.push_held_back(arrival.saturating_add(reorder.extra_delay), frame);
+        let jitter = self.jitter();
+        let late = self.config.reorder.filter(|reorder| self.dice.chance(reorder.probability));
+        let extra = late.map_or(Duration::ZERO, |reorder| reorder.extra_delay);
+        let arrival = arrival.saturating_add(jitter).saturating_add(extra);
+        if late.is_some() || matches!(self.config.jitter, Jitter::HalfNormalReordering(_)) {
+            self.flight.push_held_back(arrival, frame);
+        } else {
+            self.flight.push(arrival, frame);
+        }
+    }
+
+    fn jitter(&mut self) -> Duration {
+        match self.config.jitter {
+            Jitter::None => Duration::ZERO,
+            Jitter::Uniform(most) => self.dice.duration(most),
+            Jitter::HalfNormal(sigma) | Jitter::HalfNormalReordering(sigma) => {
+                sigma.mul_f64(self.dice.normal().abs())
             }
-            _ => self.flight.push(arrival, frame),
         }
     }
 

@@ -27,8 +27,8 @@ impl Tally {
 
 /// Counters of one link since it was made, as of the last call of a method that takes `now`.
 ///
-/// Every frame is counted once: `offered + duplicated = delivered + lost + queue_dropped +
-/// blackout_dropped +` what is still in the link.
+/// Every frame is counted once: `offered + duplicated = delivered + lost + policer_dropped +
+/// queue_dropped + blackout_dropped +` what is still in the link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Stats {
     /// Handed to `send`.
@@ -37,6 +37,8 @@ pub struct Stats {
     pub delivered: Tally,
     /// Dropped by the loss model, or given up by the ARQ.
     pub lost: Tally,
+    /// Dropped because they exceeded the policer's rate.
+    pub policer_dropped: Tally,
     /// Dropped because the queue was full.
     pub queue_dropped: Tally,
     /// Sent while the link was down, or in transmission when it went down.

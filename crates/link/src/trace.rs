@@ -66,6 +66,22 @@ pub struct Trace {
 pub struct TracePosition(Nanobits);
 
 impl Trace {
+    /// `steps` (for how long, which rate) one after the other, and around again. An error if they take no time or never carry
+    /// anything.
+    pub fn steps(steps: &[(Duration, Bitrate)]) -> Result<Trace, TraceError> {
+        let mut period = 0_u64;
+        let mut rates = Vec::with_capacity(steps.len());
+        for (length, rate) in steps.iter().filter(|(length, _)| !length.is_zero()) {
+            rates.push((period, rate.as_bps()));
+            period = period.saturating_add(u64::try_from(length.as_nanos()).unwrap_or(u64::MAX));
+        }
+        match rates.iter().map(|(_, rate)| *rate).max() {
+            None => Err(TraceError::Empty),
+            Some(0) => Err(TraceError::Idle),
+            Some(_) => Ok(Trace::from_rates(&rates, period)),
+        }
+    }
+
     /// How long the trace is before it repeats.
     pub fn period(&self) -> Duration {
         Duration::from_nanos(self.period)

@@ -64,9 +64,21 @@ proptest! {
     fn delay_and_jitter_are_what_was_asked(
         delay in micros(500_000), jitter in micros(50_000), now in micros(1_000_000), seed: u64,
     ) {
-        let config = LinkConfig { delay, jitter, ..LinkConfig::default() };
+        let config = LinkConfig { delay, jitter: Jitter::Uniform(jitter), ..LinkConfig::default() };
         let took = one_frame_arrival(config, seed, now, 100) - now;
         prop_assert!((delay..=delay + jitter).contains(&took));
+    }
+
+    /// A policer passes its burst and its rate over any time, and holds no frame.
+    #[test]
+    fn a_policer_drops_what_exceeds_and_holds_nothing(kbps in 50u64..700, frames in 2u64..30, seed: u64) {
+        let policer = PolicerConfig { rate: Bitrate::from_bps(1000 * kbps), burst: ByteCount(100 * frames) };
+        let config = LinkConfig { policer: Some(policer), delay: ms(7), ..LinkConfig::default() };
+        let (arrivals, link) = run(config, seed, MANY); // 800 kbit/s
+        prop_assert!(arrivals.iter().all(|(arrival, frame)| *arrival == ms(number(frame) + 7)));
+        let passed = frames + (MANY as u64 - 1) * kbps / 800;
+        prop_assert!(arrivals.len() as u64 <= passed && arrivals.len() as u64 + 1 >= passed);
+        prop_assert_eq!(link.stats().policer_dropped.frames.get(), (MANY - arrivals.len()) as u64);
     }
 
     #[test]
@@ -220,6 +232,45 @@ fn a_cut_frees_the_capacity_of_the_frame_it_took() {
     assert_eq!(polled_late(&config, 0, &calls).0, [(ms(10), vec![0; 1500])]);
 }
 
+/// Half-normal: the mean is σ √(2/π), the variance σ² (1 − 2/π); order is kept or not as was asked.
+#[test]
+fn half_normal_jitter_has_its_mean_and_keeps_order_where_asked() {
+    let lateness = |(arrival, frame): &(Duration, Vec<u8>)| *arrival - ms(5) - ms(number(frame));
+    for (seed, sigma) in [(1, 2), (2, 9), (3, 30)] {
+        let jitters = [Jitter::HalfNormal(ms(sigma)), Jitter::HalfNormalReordering(ms(sigma))];
+        for (jitter, keeps_order) in jitters.into_iter().zip([true, false]) {
+            let (arrivals, _) = run(LinkConfig { jitter, delay: ms(5), ..LinkConfig::default() }, seed, MANY);
+            let late: Duration = arrivals.iter().map(lateness).sum();
+            let mean = late.as_secs_f64() / MANY as f64 / ms(sigma).as_secs_f64();
+            let (expected, allowed) = (0.798, 6.0 * 0.603 / (MANY as f64).sqrt());
+            // Frames that wait for a late one are later in the mean.
+            assert_eq!(mean > expected + allowed, keeps_order, "{mean}");
+            assert!(arrivals.len() == MANY && mean > expected - allowed, "{mean}");
+            assert_eq!(arrivals.is_sorted_by_key(|(_, frame)| number(frame)), keeps_order);
+        }
+    }
+}
+
+#[test]
+fn frames_have_the_delay_of_their_time_and_keep_order() {
+    let delay_steps = vec![(ms(3), ms(20)), (ms(2), ms(16)), (ms(5), ms(30))];
+    let config = LinkConfig { delay: ms(1), delay_steps, ..LinkConfig::default() };
+    let times: Vec<_> = run(config, 1, 13).0.iter().map(|(arrival, _)| arrival.as_millis()).collect();
+    assert_eq!(times, [20, 21, 22, 22, 22, 35, 36, 37, 38, 39, 39, 39, 39]);
+}
+
+#[test]
+fn a_rate_steps_at_its_times_and_around_again() {
+    let fast_then_slow = [(ms(10), 8.0), (ms(20), 0.8)].map(|(time, mbps)| (time, Bitrate::from_mbps(mbps)));
+    let trace = Trace::steps(&fast_then_slow).unwrap();
+    let config = LinkConfig { capacity: Capacity::Trace(trace.into()), ..LinkConfig::default() };
+    let calls = vec![(ms(0), Call::Send(vec![0; 1000])); 14];
+    let times: Vec<_> = polled_late(&config, 0, &calls).0.iter().map(|(time, _)| time.as_millis()).collect();
+    assert_eq!(times, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 20, 30, 31, 32]);
+    assert_eq!(Trace::steps(&[(ms(0), Bitrate::from_mbps(1.0))]), Err(TraceError::Empty));
+    assert_eq!(Trace::steps(&[(ms(1), Bitrate::from_bps(0))]), Err(TraceError::Idle));
+}
+
 /// 1000 bytes at 8 Mbit/s take 1 ms. Frames 0 to 3 are sent at 0; the link is down from 1.5 to 10 ms.
 fn cut_short(cut: bool) -> (Arrivals, Link) {
     let mut config = LinkConfig {
@@ -250,7 +301,8 @@ fn a_cut_takes_the_frame_in_transmission_and_holds_the_queue() {
 #[test]
 fn links_that_differ_in_delay_lose_the_same_frames() {
     let lossy = LinkConfig { loss: Loss::Bernoulli(p(0.3)), ..LinkConfig::default() };
-    let other = LinkConfig { jitter: ms(3), corrupt: p(0.1), duplicate: p(0.1), ..lossy.clone() };
+    let other =
+        LinkConfig { jitter: Jitter::Uniform(ms(3)), corrupt: p(0.1), duplicate: p(0.1), ..lossy.clone() };
     let lost = |config| run(config, 7, 1000).1.stats().lost;
     assert_eq!(lost(lossy), lost(other));
 }

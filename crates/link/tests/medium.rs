@@ -8,7 +8,7 @@ use proptest::prelude::*;
 fn lossy(loss: f64) -> LinkConfig {
     LinkConfig {
         delay: Duration::from_micros(3),
-        jitter: Duration::from_millis(2),
+        jitter: Jitter::Uniform(Duration::from_millis(2)),
         loss: Loss::Bernoulli(Probability::new(loss).unwrap()),
         ..LinkConfig::default()
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use common::flight::{CONTROLS, Net, PORT, Stream, counter, link, registered_or_skip};
 use common::{eventually, succeed};
 use lab::network::{PathSpec, SERVER};
-use link::{Bitrate, Capacity, LinkConfig};
+use link::{Bitrate, Capacity, Jitter, LinkConfig};
 use rustix::net::{AddressFamily, Protocol, SendFlags, SocketType, ipproto, sockopt};
 use serde_json::Value;
 
@@ -23,7 +23,7 @@ const INITIAL_WINDOW: u64 = 10;
 fn what_the_application_limits_does_not_limit_the_path() {
     let Some(_on) = registered_or_skip("what_the_application_limits_does_not_limit_the_path") else { return };
     // Now and then what arrives within the least RTT is less than what is under way, queue or not.
-    let uneven = LinkConfig { jitter: Duration::from_millis(20), ..link() };
+    let uneven = LinkConfig { jitter: Jitter::Uniform(Duration::from_millis(20)), ..link() };
     for control in CONTROLS {
         let net = Net::new(control, uneven.clone());
         // Pauses are not what this is about.

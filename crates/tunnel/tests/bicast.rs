@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::iter::zip;
 use std::time::Duration;
 
-use link::{LinkConfig, Loss, Probability, Reorder};
+use link::{Jitter, LinkConfig, Loss, Probability, Reorder};
 use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore, SeedableRng};
 use sim::{Net, Options, inner, plain, record};
@@ -249,7 +249,7 @@ fn a_changed_configuration_begins_and_ends_it() {
 fn run(seed: u64, resend: bool) -> (Net, [u64; 2]) {
     let share = |v: f64| Probability::new(v).expect("a share");
     let link = |n: u64| LinkConfig {
-        jitter: 5 * MS,
+        jitter: Jitter::Uniform(5 * MS),
         reorder: Some(Reorder { probability: share(0.02), extra_delay: 20 * MS }),
         loss: Loss::gilbert_elliott(share(0.05), 3.0).expect("a loss"),
         duplicate: share(0.02),

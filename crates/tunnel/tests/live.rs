@@ -4,7 +4,7 @@ mod sim;
 
 use std::time::Duration;
 
-use link::{Bitrate, Capacity, LinkConfig, Loss, Probability, Queue};
+use link::{Bitrate, Capacity, Jitter, LinkConfig, Loss, Probability, Queue};
 use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore, SeedableRng};
 use sim::{Net, Options};
@@ -310,7 +310,7 @@ fn rough(rng: &mut ChaCha20Rng) -> LinkConfig {
     LinkConfig {
         capacity: Capacity::Fixed(Bitrate::from_mbps(2.0 + f64::from(upto(100)) / 10.0)),
         delay: upto(100) * MS,
-        jitter: upto(20) * MS,
+        jitter: Jitter::Uniform(upto(20) * MS),
         loss: Loss::gilbert_elliott(Probability::new(0.03).expect("a share"), 3.0).expect("a loss"),
         queue: Queue::Packets(100),
         ..LinkConfig::default()

@@ -5,7 +5,7 @@ mod sim;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use link::{Bitrate, LinkConfig, Loss, Probability, Queue, Reorder};
+use link::{Bitrate, Jitter, LinkConfig, Loss, Probability, Queue, Reorder};
 use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore, SeedableRng};
 use sim::{Net, Options, plain};
@@ -22,7 +22,7 @@ fn nasty(rng: &mut ChaCha20Rng) -> LinkConfig {
     let mut upto = |n: u32| rng.next_u32() % n;
     let mbps = 1.0 + f64::from(upto(200)) / 10.0;
     LinkConfig {
-        jitter: upto(20) * MS,
+        jitter: Jitter::Uniform(upto(20) * MS),
         reorder: Some(Reorder { probability: share(f64::from(upto(5)) / 100.0), extra_delay: upto(30) * MS }),
         loss: Loss::gilbert_elliott(share(f64::from(upto(10)) / 100.0 + 1e-6), 3.0).expect("a loss"),
         duplicate: share(f64::from(upto(3)) / 100.0),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use flood::suppression::Rules;
 use link::dcf::{self, DcfConfig, Phy, Reach};
-use link::{Adjacency, Bitrate, Capacity, LinkConfig, Loss, Position, Probability, Walk};
+use link::{Adjacency, Bitrate, Capacity, Jitter, LinkConfig, Loss, Position, Probability, Walk};
 use serde_json::Value;
 
 use crate::error::Error;
@@ -258,7 +258,7 @@ fn walking(test: &ReachTest, seed: u64) -> Vec<Flooded> {
 fn link(test: &ReachTest) -> LinkConfig {
     let delay = if test.between == Between::Delayed { DELAY } else { Duration::ZERO };
     let (capacity, loss) = (Capacity::Fixed(RATE), loss(test.loss_percent));
-    LinkConfig { capacity, loss, delay, jitter: delay, ..LinkConfig::default() }
+    LinkConfig { capacity, loss, delay, jitter: Jitter::Uniform(delay), ..LinkConfig::default() }
 }
 
 fn loss(percent: u32) -> Loss {

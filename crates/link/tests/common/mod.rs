@@ -68,6 +68,25 @@ pub fn loss() -> impl Strategy<Value = Loss> {
     ]
 }
 
+fn delay_steps() -> impl Strategy<Value = Vec<(Duration, Duration)>> {
+    vec((micros(30_000), micros(50_000)), 0..4)
+}
+
+fn jitter() -> impl Strategy<Value = Jitter> {
+    (micros(5_000), 0..4).prop_map(|(time, kind)| match kind {
+        0 => Jitter::None,
+        1 => Jitter::Uniform(time),
+        2 => Jitter::HalfNormal(time),
+        _ => Jitter::HalfNormalReordering(time),
+    })
+}
+
+fn policer() -> impl Strategy<Value = Option<PolicerConfig>> {
+    let policer = (0u64..10_000_000, 0u64..20_000)
+        .prop_map(|(bps, burst)| PolicerConfig { rate: Bitrate::from_bps(bps), burst: ByteCount(burst) });
+    proptest::option::of(policer)
+}
+
 fn blackouts() -> impl Strategy<Value = Vec<std::ops::Range<Duration>>> {
     vec((micros(100_000), micros(20_000)).prop_map(|(start, length)| start..start + length), 0..4)
 }
@@ -75,7 +94,8 @@ fn blackouts() -> impl Strategy<Value = Vec<std::ops::Range<Duration>>> {
 prop_compose! {
     /// A link with any impairment.
     pub fn config()(
-        (capacity, delay, jitter) in (capacity(), micros(50_000), micros(5_000)),
+        (capacity, delay, delay_steps) in (capacity(), micros(50_000), delay_steps()),
+        (jitter, policer) in (jitter(), policer()),
         (loss, loss_after_queue) in (loss(), any::<bool>()),
         reorder in proptest::option::of((probability(0.5), micros(10_000))),
         (duplicate, corrupt) in (probability(0.3), probability(0.3)),
@@ -86,7 +106,8 @@ prop_compose! {
         let reorder = reorder.map(|(probability, extra_delay)| Reorder { probability, extra_delay });
         let arq = arq.map(|(attempts, retry_delay)| Arq { attempts, retry_delay });
         LinkConfig {
-            capacity, delay, jitter, reorder, loss, loss_after_queue, duplicate, corrupt, queue, blackouts, arq,
+            capacity, delay, delay_steps, jitter, reorder, loss, loss_after_queue, duplicate, corrupt, policer, queue,
+            blackouts, arq,
         }
     }
 }
