@@ -314,7 +314,7 @@ pub(crate) fn object<N: AsRef<str>, T: Clone + Into<Value>>(fields: &[(N, T)]) -
 /// Makes an experiment as a run asks for it.
 pub type Make = fn(&RunOptions) -> Result<Experiment, Error>;
 
-const EXPERIMENTS: [(&str, &str, Make); 21] = [
+const EXPERIMENTS: [(&str, &str, Make); 23] = [
     ("demo", demo::ABOUT, demo::experiment),
     ("tunnel", tunnel::ABOUT, tunnel::experiment),
     ("tunnel-events", events::ABOUT, events::experiment),
@@ -335,6 +335,8 @@ const EXPERIMENTS: [(&str, &str, Make); 21] = [
     ("bicast-burst", bicast::ABOUT_BURST, bicast::burst),
     ("bicast-uneven", bicast::ABOUT_UNEVEN, bicast::uneven),
     ("bicast-cut", bicast::ABOUT_CUT, bicast::cut),
+    ("bicast-budget", bicast::ABOUT_BUDGET, bicast::budget),
+    ("bicast-dropping", bicast::ABOUT_DROPPING, bicast::dropping),
     ("bicast-tcp", bicast::ABOUT_TCP, bicast::tcp),
 ];
 
