@@ -55,11 +55,14 @@ INLINE void consider(struct __sk_buff *skb, struct walk *w, const struct associa
 		w->best = (struct choice){ is, local, remote, way.interface, 0 };
 }
 
-/* Whether a copy may leave from the address chosen: this host's may have gone since it was learnt. Then it is learnt anew. */
+/* Whether a copy may leave from the address chosen: this host's may have gone since it was learnt, and is then learnt anew. Nor may
+ * the interface be one whose hook the programs have left, for it is there that the copy gets its addresses. */
 INLINE int still_there(struct association *a, const struct choice *best)
 {
 	struct local *local = &a->locals[best->local % ADDRESSES];
 
+	if (!bpf_map_lookup_elem(&hooked, &best->interface))
+		return 0;
 	if (local->forwarded || bpf_map_lookup_elem(&own, &local->address))
 		return 1;
 	*local = (struct local){};
@@ -207,9 +210,9 @@ INLINE int of_an_association(const struct walk *w)
 /* Of the bytes that an association sends and receives what copies may be, in percent. */
 INLINE __u32 budget(const struct settings *now, const struct association *a)
 {
-	__u32 *percent = bpf_map_lookup_elem(&budgets, &a->copied_by);
+	__u32 *most = bpf_map_lookup_elem(&hooked, &a->copied_by);
 
-	return percent ? *percent : now->budget_percent;
+	return most && *most < now->budget_percent ? *most : now->budget_percent;
 }
 
 /* The reasons among those of a packet for which it is to be copied. */

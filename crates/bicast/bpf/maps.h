@@ -23,13 +23,14 @@ struct {
 	__type(value, __u32);
 } own SEC(".maps");
 
-/* Of each interface in use the share of bytes, in percent, that copies which leave by it may be, in adaptive mode. */
+/* The interfaces that the programs are on, and what share of the bytes copies which leave by each may be at most, in percent, in
+ * adaptive mode. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 64);
+	__uint(max_entries, 256);
 	__type(key, __u32);
 	__type(value, __u32);
-} budgets SEC(".maps");
+} hooked SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);

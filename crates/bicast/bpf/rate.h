@@ -3,12 +3,12 @@
  * The congestion control of copies in adaptive mode.
  *
  * All copies of an association keep within a budget, a share of the bytes that it sends and receives. Requests,
- * retransmissions and tails take of it what they need. First transmissions take only of what fills more than half of the
- * allowance, and at a rate of their own, less than best effort (as in RFC 6817): a copy that is reported in time lets the rate
- * grow, one that is not brings it back to its least. The receiver reports a copy as a duplicate TSN (RFC 9260 3.3.4). In time is what is
- * reported when its packet is acknowledged, so that the copy neither overtakes what was sent before it nor comes too late
- * to help, and what has not waited in a queue. There are copies of first transmissions only while packets are retransmitted;
- * copies that are lost are no reason for more of them.
+ * retransmissions and tails take of it what they need. First transmissions leave half of what may be saved of it, and have a
+ * rate of their own, less than best effort (as in RFC 6817): a copy that is reported in time doubles the rate, one that is not
+ * brings it back to its least. The receiver reports a copy as a duplicate TSN (RFC 9260 3.3.4). In time is what is reported
+ * when its packet is acknowledged, so that the copy neither overtakes what was sent before it nor comes too late to help, and
+ * what has not waited in a queue. There are copies of first transmissions only while packets are retransmitted; copies that
+ * are lost are no reason for more of them.
  *
  * Integers only. Times are in µs.
  */
@@ -18,15 +18,15 @@
 #include "bicast.h"
 
 #define TARGET_US 3000      /* two full packets at 10 Mbit/s; three that overtake make what they overtake look lost */
+#define SAVED 90000         /* bytes: sixty packets, as many as a queue drops at once when a sender first fills it */
 #define LEAST_US 60000000   /* how long the least time counts if none comes near it: routes change */
 #define RECENT 256          /* packets, of which one has to be a retransmission */
 #define LEAST_SHARE 8       /* 1/128 of the bytes, to find out whether copies are in time */
-#define STEPS 8             /* in time in a row, from nothing to all of the budget */
 #define ALL 1024            /* the unit of shares */
 
 /* Of an association; begin with zeros. */
 struct bicast_rate {
-	__u32 debt;       /* bytes copied that the budget has not paid for yet, times 100 */
+	__s32 debt;       /* bytes copied that the budget has not paid for yet, times 100; below 0: what it has saved */
 	__u32 lossy;      /* packets to come that count as lossy */
 	__u32 share;      /* of the bytes of first transmissions that may be copied; units of 1/ALL */
 	__u32 due;        /* bytes of them that may be copied now, times ALL */
@@ -43,13 +43,15 @@ struct bicast_rate {
 /* `length` bytes were sent or received, of which `percent` may be copied. */
 BICAST_FN void bicast_rate_earn(struct bicast_rate *r, __u32 length, __u32 percent)
 {
-	r->debt -= length * percent < r->debt ? length * percent : r->debt;
+	r->debt -= length * percent;
+	if (r->debt < -SAVED * 100)
+		r->debt = -SAVED * 100;
 }
 
-/* Whether the budget allows for a copy of `length` bytes, which leaves half of the allowance to others if it is `patient`. */
+/* Whether the budget allows for a copy of `length` bytes, which leaves half of what may be saved to others if it is `patient`. */
 BICAST_FN __u32 bicast_rate_affords(const struct bicast_rate *r, __u32 length, __u32 patient)
 {
-	return r->debt + length * 100 <= BICAST_ALLOWANCE * (patient ? 50 : 100);
+	return r->debt + (__s32)length * 100 <= (patient ? -SAVED / 2 : BICAST_ALLOWANCE) * 100;
 }
 
 /* A copy that was watched was reported in time, or was not. */
@@ -58,7 +60,7 @@ BICAST_FN void bicast_rate_judge(struct bicast_rate *r, __u32 in_time, __u32 per
 	__u32 most = percent < 100 ? ALL * percent / 100 : ALL;
 
 	r->watched = 0;
-	r->share = in_time ? r->share + most / STEPS : 0;
+	r->share = in_time ? r->share * 2 : 0;
 	if (r->share > most)
 		r->share = most;
 	if (r->share < LEAST_SHARE)

@@ -45,7 +45,7 @@ pub struct RawConnection {
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RawRate {
-    pub debt: u32,
+    pub debt: i32,
     pub lossy: u32,
     pub share: u32,
     pub due: u32,

@@ -13,11 +13,12 @@ const PACKET_US: u64 = 1200;
 const DELAY_US: u64 = 5_000;
 const SECOND_US: u64 = 1_000_000;
 
-/// Reasons, as words: a first transmission, a retransmission, a request, one whose sender asks for a SACK at once.
+/// Reasons, as words: a first transmission, a retransmission, a request, one whose sender asks for a SACK at once; none.
 const FIRST: u32 = 32;
 const AGAIN: u32 = 1;
 const REQUEST: u32 = 2;
 const TAIL: u32 = 4;
+const NOTHING: u32 = 0;
 
 /// What a handshake began with: `enum bicast_stack`.
 const UNKNOWN: u32 = 0;
@@ -192,7 +193,7 @@ fn copies_fall_where_few_arrive_though_their_own_path_loses() {
             assert!(later.percent() <= f64::from(percent) + 0.1, "{percent} % {other:?}: {later:?}");
             // As much as its own path loses is no more than that one does.
             if !matches!(other, Other::Drops(2 | 10)) && percent <= 15 {
-                assert!(later.first_percent() < 2.0, "{percent} % {other:?}: {later:?}");
+                assert!(later.first_percent() < 2.5, "{percent} % {other:?}: {later:?}");
             }
         }
     }
@@ -242,41 +243,55 @@ fn a_longer_path_is_known_again_after_a_minute() {
     flow.run(5);
     // Both paths are longer from now on: as if both had a queue.
     let mut rate = flow.rate;
-    let mut in_time = |from_us: u64| {
+    let mut in_time = |from_us: u64, tsn: u32| {
         let mut grown = false;
         for nth in 0..2000 {
             let at_us = from_us + nth * 100_000;
             rate.sent(AGAIN, BYTES, 100, at_us);
             if rate.sent(FIRST, BYTES, 100, at_us) == FIRST {
-                rate.copied(FIRST, nth as u32, BYTES, at_us);
+                let tsn = tsn + nth as u32;
+                rate.copied(FIRST, tsn, BYTES, at_us);
                 let before = rate.share;
-                rate.acknowledged(nth as u32, nth as u32, 1, 100, at_us + 60_000);
+                rate.acknowledged(tsn, tsn, 1, 100, at_us + 60_000);
                 grown |= rate.share > before;
             }
         }
         grown
     };
-    let now_us = flow.now_us;
-    assert!(in_time(now_us), "within 200 s");
+    let (now_us, tsn) = (flow.now_us, flow.tsn + 1);
+    assert!(in_time(now_us, tsn), "within 200 s");
+}
+
+/// Sends a packet at that budget, and its copy if it is to have one.
+fn copied(rate: &mut RawRate, reasons: u32, percent: u32) -> u32 {
+    let wanted = rate.sent(reasons, BYTES, percent, SECOND_US);
+    if wanted != 0 {
+        rate.copied(wanted, 1, BYTES, SECOND_US);
+    }
+    wanted
 }
 
 #[test]
 fn requests_retransmissions_and_tails_go_first() {
     let mut rate = of(ADDRESSES);
-    let copy = |rate: &mut RawRate, reasons| {
-        let wanted = rate.sent(reasons, BYTES, 0, SECOND_US);
-        if wanted != 0 {
-            rate.copied(wanted, 1, BYTES, SECOND_US);
-        }
-        wanted
-    };
-    let copied: Vec<_> =
-        [AGAIN, REQUEST, TAIL, AGAIN, REQUEST].map(|reason| copy(&mut rate, reason)).to_vec();
-    assert_eq!(copied, [AGAIN, REQUEST, TAIL, AGAIN, REQUEST]);
-    assert!((0..1000).all(|_| copy(&mut rate, FIRST) == 0), "half of the allowance is not theirs");
-    assert_eq!([AGAIN; 6].map(|reason| copy(&mut rate, reason)), [AGAIN, AGAIN, AGAIN, AGAIN, AGAIN, 0]);
-    assert_eq!(rate.sent(REQUEST, 1000 * BYTES, 15, SECOND_US), 0, "more than the allowance at once");
-    assert_eq!(rate.sent(REQUEST, BYTES, 15, SECOND_US), REQUEST, "and what has been sent has paid for more");
+    let allowed = [AGAIN, REQUEST, TAIL, AGAIN, REQUEST, TAIL, AGAIN, REQUEST, TAIL, AGAIN];
+    assert_eq!(allowed.map(|reason| copied(&mut rate, reason, 0)), allowed);
+    assert_eq!(copied(&mut rate, AGAIN, 0), 0, "ten packets");
+    // 15 % of 400 packets are as many as can be saved, beside what the ten have cost.
+    (0..800).for_each(|_| drop(copied(&mut rate, NOTHING, 15)));
+    assert_eq!(rate.debt, -9_000_000);
+    rate.lossy = 1000;
+    let first = (0..900).filter(|_| copied(&mut rate, FIRST, 0) == FIRST).count();
+    assert!(first <= 30, "{first}: half of what is saved is not theirs");
+    let again = (0..1000).take_while(|_| copied(&mut rate, AGAIN, 0) == AGAIN).count();
+    assert_eq!(again + first, 70, "sixty saved, and ten");
+}
+
+#[test]
+fn what_a_queue_drops_at_once_is_copied() {
+    let mut rate = of(ADDRESSES);
+    (0..190).for_each(|_| drop(copied(&mut rate, FIRST, 15)));
+    assert_eq!((0..36).filter(|_| copied(&mut rate, AGAIN, 15) == AGAIN).count(), 36);
 }
 
 #[test]
@@ -288,9 +303,9 @@ fn retransmissions_are_copied_by_what_the_handshake_began_with() {
 }
 
 #[test]
-fn retransmissions_go_a_third_time_if_half_of_the_budget_is_left() {
-    assert!(of(ADDRESSES).thrice(AGAIN, BYTES));
-    assert!(!of(ADDRESSES).thrice(REQUEST, BYTES));
-    let spent = RawRate { debt: 600_001, ..of(ADDRESSES) };
-    assert!(!spent.thrice(AGAIN, BYTES));
+fn retransmissions_go_a_third_time_if_enough_is_saved() {
+    let saved = |debt| RawRate { debt, ..of(ADDRESSES) };
+    assert!(saved(-4_650_000).thrice(AGAIN, BYTES));
+    assert!(!saved(-4_650_000).thrice(REQUEST, BYTES));
+    assert!(!saved(-4_649_999).thrice(AGAIN, BYTES));
 }

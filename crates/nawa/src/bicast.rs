@@ -53,7 +53,7 @@ pub fn state(view: &View) -> Value {
         "udp_port": config.settings.udp_port,
         "forwarding": config.settings.forwarding,
         "idle_because": idle_because(&config, &interfaces),
-        "interfaces": interfaces.iter().map(interface).collect::<Vec<_>>(),
+        "interfaces": interfaces.iter().map(|one| interface(one, &config)).collect::<Vec<_>>(),
         "malformed_packets": counters.malformed_packets,
         "fragments": counters.fragments,
         "sent_packets": counters.sent_packets,
@@ -75,14 +75,15 @@ fn idle_because(config: &Config, interfaces: &[Interface]) -> Option<&'static st
     }
 }
 
-fn interface(interface: &Interface) -> Value {
+fn interface(interface: &Interface, config: &Config) -> Value {
     let part = match interface.part {
         Part::Absent => "absent",
         Part::NotEthernet => "not-ethernet",
         Part::NoAddress => "no-address",
         Part::Used => "used",
     };
-    json!({"name": interface.name, "state": part, "addresses": interface.addresses})
+    let metered = config.metered.contains(&interface.name);
+    json!({"name": interface.name, "state": part, "addresses": interface.addresses, "metered": metered})
 }
 
 fn association(known: &Known, now: std::time::Duration) -> Value {

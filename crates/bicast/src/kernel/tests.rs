@@ -140,9 +140,6 @@ fn what_a_packet_costs() {
             .expect("a map");
         (0..20).for_each(|_| drop(world.send(&old)));
         cost(world, "a packet that is copied twice, and its copies", &old);
-        world.programs.set(&SETTINGS).expect("a map");
-        world.leave_second();
-        cost(world, "a packet that is copied, and its copy as it is", &old);
     });
 }
 
@@ -379,7 +376,7 @@ fn retransmissions_of_a_stack_that_lists_its_addresses_first_are_copied() {
     in_world("retransmissions_of_a_stack_that_lists_its_addresses_first_are_copied", |world| {
         adaptive(world, 15);
         for (parameters, expected) in
-            [([&ADDRESS[..], &EXTENSIONS], [1, 1]), ([&EXTENSIONS[..], &ADDRESS], [0, 0])]
+            [([&ADDRESS[..], &EXTENSIONS], [0, 1]), ([&EXTENSIONS[..], &ADDRESS], [0, 0])]
         {
             after_init(world, &parameters.concat());
             learn(world, Carrier::V4);
@@ -394,25 +391,26 @@ fn retransmissions_of_a_stack_that_lists_its_addresses_first_are_copied() {
 }
 
 #[test]
-fn a_retransmission_leaves_a_third_time_if_half_of_the_budget_is_left() {
-    in_world("a_retransmission_leaves_a_third_time_if_half_of_the_budget_is_left", |world| {
+fn a_retransmission_leaves_a_third_time_if_enough_of_the_budget_is_saved() {
+    in_world("a_retransmission_leaves_a_third_time_if_enough_of_the_budget_is_saved", |world| {
         let carrier = Carrier::V4;
-        adaptive(world, 0);
+        adaptive(world, 100);
         after_init(world, &[&ADDRESS[..], &EXTENSIONS].concat());
         learn(world, carrier);
-        let again = carrier.out(1, OUT, &data(10));
-        world.send(&again);
+        (10..1000).for_each(|tsn| drop(world.send(&carrier.out(1, OUT, &data(tsn)))));
+        adaptive(world, 0);
         let before = world.only();
+        let again = carrier.out(1, OUT, &data(10));
         let leave = |world: &World| world.send(&again).map(|copies| copies.len());
-        let ways: Vec<_> = (0..1000).map(|_| leave(world)).take_while(|copies| copies[1] == 1).collect();
+        let ways: Vec<_> = (0..2000).map(|_| leave(world)).take_while(|copies| copies[1] == 1).collect();
         let thrice = ways.iter().take_while(|copies| copies[0] == 1).count();
         assert!(
-            thrice > 10 && ways[thrice..].iter().all(|copies| *copies == [0, 1]),
+            thrice > 100 && ways[thrice..].iter().all(|copies| *copies == [0, 1]),
             "{thrice} of {}",
             ways.len()
         );
         let after = world.only();
-        assert!(after.extra_bytes - before.extra_bytes <= 15_000);
+        assert!(after.extra_bytes - before.extra_bytes <= 105_000);
         let copies = after.copies["retransmission"] - before.copies["retransmission"];
         assert_eq!(copies as usize, thrice + ways.len(), "each copy counts");
         world.programs.set(&SETTINGS).expect("a map");

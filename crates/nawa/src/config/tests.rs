@@ -176,8 +176,9 @@ fn bicast_needs_no_key_and_two_interfaces() {
         let file = read(folder.path(), &format!("{section}{keys}")).expect("a good file");
         file.bicast.expect("the section")
     };
-    let config = written("mode = 'selective'\nbudget = '30%'\n");
+    let config = written("mode = 'selective'\nbudget = '30%'\nmetered = ['wlan1']\n");
     assert_eq!(config.interfaces, ["wlan0", "wlan1"]);
+    assert_eq!((config.metered, written("").metered), (vec!["wlan1".to_owned()], vec![]));
     let settings = config.settings;
     assert_eq!((settings.mode, settings.budget_percent), (bicast::Mode::Selective, 30));
     let default = written("").settings;
@@ -189,6 +190,10 @@ fn bicast_needs_no_key_and_two_interfaces() {
          nawa.toml:3:8: there is no mode \"both\"; write \"off\", \"selective\", \"full\" or \"adaptive\"\n\
          nawa.toml:4:10: 30 is not a share; write one from \"0%\" to \"100%\"\n\
          nawa.toml:5:12: 0 is not a port; write one from 1 to 65535",
+    );
+    assert_complaints(
+        "[bicast]\ninterfaces = ['wlan0', 'wlan1']\nmetered = ['wwan0']\n",
+        "nawa.toml:3:12: this interface is not among `interfaces`; add it there, or take it out here",
     );
     assert_complaints(
         "[bicast]\ninterfaces = ['wlan0']\n",
@@ -428,6 +433,7 @@ fn the_sample_is_good_and_shows_every_option() {
         "allow",
         "mode",
         "interfaces",
+        "metered",
         "budget",
         "udp-port",
         "master",
