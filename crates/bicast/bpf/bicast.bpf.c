@@ -4,71 +4,81 @@
  * on the ingress hook learns what those are (ends.h).
  *
  * The copy is made before anything is changed, by bpf_clone_redirect, and changed in the egress hook of the interface
- * that it leaves by, so nothing has to be put back in the original. Two bits of the mark tell the hook what it sees;
- * both are taken off before the packet leaves, and the user's bits stay.
+ * that it leaves by, so nothing has to be put back in the original. That hook runs inside bpf_clone_redirect, and is told by
+ * a map of this processor what it sees. On its way from there through the neighbour table to the hook again the copy has a
+ * traffic class index (tc_index) that is taken off there. The mark is the user's: rules and routes see it in the copy as in the packet.
  */
 #include "ends.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
-#define MARK_MASK 0x30000000
-#define MARK_COPY 0x10000000 /* to be given its addresses; cb[0] says which */
-#define MARK_DONE 0x20000000 /* a copy on its way out */
+/* Of a copy that has its addresses. Of another's packet that has it none is copied. */
+#define DONE 0x6e77
 
-/* How good an address of the peer is for a copy of `w` that leaves by `interface`: less is better, 0 is not at all. One
- * to which the stack's HEARTBEATs leave there comes before one to which they leave elsewhere, since that may have no
- * route (bpf_fib_lookup tells only where packets are forwarded); another than the packet's own before that one; a
- * shorter way before a longer one. */
-INLINE __u64 rank(const struct walk *w, const struct remote *r, __u32 interface)
+/* How good an address of the peer is for a copy of `w`: less is better, 0 is not at all. Another than the packet's own comes
+ * before that one, one whose copies are reported before one whose are not, a shorter way before a longer one. */
+INLINE __u64 rank(const struct walk *w, const struct remote *r)
 {
-	if (!r->confirmed || r->unanswered > UNANSWERED || is_ipv4(&r->address) == w->is_ipv6)
+	if (!r->confirmed || r->unanswered > UNANSWERED || is_ipv4(&r->address) == w->is_ipv6 ||
+	    !r->udp.to != !w->udp_at)
 		return 0;
 	return 1 + r->rtt_us + (same(&r->address, &w->destination) ? 1ull << 32 : 0) +
-	       (r->interface != interface ? 1ull << 33 : 0);
+	       (r->unreported > UNREPORTED ? 1ull << 33 : 0);
 }
 
-/* The interface that copies from this end's address leave by, if that is another than the one that `w` leaves by; else 0. */
-INLINE __u32 other_interface(const struct __sk_buff *skb, const struct walk *w, const struct local *local)
+/* Whether a packet is too long for a path. Of a train that is yet to be cut nothing tells how long its packets are, but that its own
+ * interface takes them. */
+INLINE int too_long(struct __sk_buff *skb, const struct walk *w, const struct remote *r, __u32 interface)
 {
-	if (local->interface == skb->ifindex || is_ipv4(&local->address) == w->is_ipv6)
-		return 0;
-	return local->interface;
-}
+	__u32 train = skb->gso_segs > 1, mtu = 0, own_mtu = 0;
 
-/* Whether there is any. */
-INLINE int has_other(const struct __sk_buff *skb, const struct walk *w, const struct association *a)
-{
-	__u32 any = 0;
-
-	for (int i = 0; i < ADDRESSES; i++)
-		any |= other_interface(skb, w, &a->locals[i]);
-	return any != 0;
+	if (bpf_check_mtu(skb, interface, &mtu, 0, BPF_MTU_CHK_SEGS) || (r->mtu && (train || w->ip_length > r->mtu)))
+		return 1;
+	return train && (bpf_check_mtu(skb, skb->ifindex, &own_mtu, 0, 0) || own_mtu > mtu);
 }
 
 /* One pair of addresses: `w->best` becomes it if it is better. */
 INLINE void consider(struct __sk_buff *skb, struct walk *w, const struct association *a, __u32 local, __u32 remote)
 {
-	__u32 interface = other_interface(skb, w, &a->locals[local]), mtu = 0;
-	__u64 is = interface ? rank(w, &a->remotes[remote], interface) : 0;
+	const struct remote *r = &a->remotes[remote];
+	struct way way = a->locals[local].ways[remote];
+	__u64 is;
 
-	if (!is || (w->best.rank && is >= w->best.rank) || bpf_check_mtu(skb, interface, &mtu, 0, 0))
+	if (!way.interface || way.interface == skb->ifindex || now_s() - way.seen_s > WAY_S)
 		return;
-	w->best = (struct choice){ is, local, remote, interface };
+	is = rank(w, r);
+	if (!is || (w->best.rank && is >= w->best.rank))
+		return;
+	if (too_long(skb, w, r, way.interface))
+		w->best.too_long = 1;
+	else
+		w->best = (struct choice){ is, local, remote, way.interface, 0 };
 }
 
-/* Whether a copy may leave from the address chosen: this host's may have gone, or moved to another interface, since it was
- * learnt. Then it is learnt anew. */
+/* Whether a copy may leave from the address chosen: this host's may have gone since it was learnt, and is then learnt anew. Nor may
+ * the interface be one whose hook the programs have left, for it is there that the copy gets its addresses. */
 INLINE int still_there(struct association *a, const struct choice *best)
 {
 	struct local *local = &a->locals[best->local % ADDRESSES];
-	__u32 *interface;
 
-	if (local->forwarded)
-		return 1;
-	interface = bpf_map_lookup_elem(&own, &local->address);
-	if (interface && *interface == best->interface)
+	if (!bpf_map_lookup_elem(&hooked, &best->interface))
+		return 0;
+	if (local->forwarded || bpf_map_lookup_elem(&own, &local->address))
 		return 1;
 	*local = (struct local){};
+	return 0;
+}
+
+/* Chooses between which addresses, and by which interface, a copy goes; whether there are any. */
+GLOBAL int choose(struct __sk_buff *skb, struct walk *w, struct association *a)
+{
+	if (!w || !a)
+		return 0;
+	for (__u32 i = 0; i < ADDRESSES * ADDRESSES; i++)
+		consider(skb, w, a, i / ADDRESSES, i % ADDRESSES);
+	if (w->best.rank && still_there(a, &w->best))
+		return 1;
+	add(&a->skipped[w->best.too_long ? SKIPPED_TOO_LONG : SKIPPED_NO_PATH], 1);
 	return 0;
 }
 
@@ -85,37 +95,31 @@ INLINE void count_copy(const struct walk *w, struct association *a, __u32 reason
 /* Sends the packet once more by its own path. */
 INLINE void repeat(struct __sk_buff *skb, const struct walk *w, struct association *a, __u32 reasons)
 {
-	__u32 mark = skb->mark;
+	__u32 before = skb->tc_index;
 
-	skb->mark = (mark & ~MARK_MASK) | MARK_DONE;
+	skb->tc_index = DONE;
 	if (!bpf_clone_redirect(skb, skb->ifindex, 0))
 		count_copy(w, a, reasons);
-	skb->mark = mark;
+	skb->tc_index = before;
 }
 
-/* Sends a copy of the packet, which itself stays as it is; whether it has left. */
-INLINE int copy(struct __sk_buff *skb, struct walk *w, struct association *a, __u32 reasons)
+/* Sends a copy of the packet, which itself stays as it is, the way that was chosen. */
+INLINE void copy(struct __sk_buff *skb, const struct walk *w, struct association *a, __u32 reasons)
 {
-	__u32 mark = skb->mark;
-	long failed;
+	struct making *making = bpf_map_lookup_elem(&makings, &(__u32){ 0 });
+	const struct remote *r = &a->remotes[w->best.remote % ADDRESSES];
 
-	if (has_other(skb, w, a))
-		for (__u32 i = 0; i < ADDRESSES * ADDRESSES; i++)
-			consider(skb, w, a, i / ADDRESSES, i % ADDRESSES);
-	if (!w->best.rank || !still_there(a, &w->best)) {
-		add(&a->skipped[SKIPPED_NO_PATH], 1);
-		return 0;
-	}
-	skb->mark = (mark & ~MARK_MASK) | MARK_COPY;
-	skb->cb[0] = w->best.local | w->best.remote << 8;
-	failed = bpf_clone_redirect(skb, w->best.interface, 0);
-	skb->mark = mark;
-	if (failed) {
+	if (!making)
+		return;
+	making->interface = w->best.interface;
+	making->from = a->locals[w->best.local % ADDRESSES].address;
+	making->to = r->address;
+	making->udp = r->udp;
+	if (bpf_clone_redirect(skb, w->best.interface, 0))
 		add(&a->skipped[SKIPPED_UNSENT], 1);
-		return 0;
-	}
-	count_copy(w, a, reasons);
-	return 1;
+	else
+		count_copy(w, a, reasons);
+	making->interface = 0;
 }
 
 INLINE int readdress_ipv4(struct __sk_buff *skb, const struct walk *w, const struct address *from,
@@ -128,43 +132,37 @@ INLINE int readdress_ipv4(struct __sk_buff *skb, const struct walk *w, const str
 	       bpf_skb_store_bytes(skb, ETHERNET + 12, new, sizeof(new), 0);
 }
 
-INLINE int readdress_udp(struct __sk_buff *skb, const struct walk *w, const struct address *from,
-			 const struct address *to)
+INLINE int readdress_udp(struct __sk_buff *skb, const struct walk *w, const struct making *to)
 {
-	struct address old[2] = { w->source, w->destination }, new[2] = { *from, *to };
-	__s64 difference = bpf_csum_diff((__u32 *)old, sizeof(old), (__u32 *)new, sizeof(new), 0);
+	struct { struct address from, to; struct udp_ports ports; } old = { w->source, w->destination, w->udp };
+	struct { struct address from, to; struct udp_ports ports; } new = { to->from, to->to, to->udp };
+	__s64 difference = bpf_csum_diff((__u32 *)&old, sizeof(old), (__u32 *)&new, sizeof(new), 0);
 
-	return bpf_l4_csum_replace(skb, w->udp_at + 6, 0, difference, BPF_F_PSEUDO_HDR | BPF_F_MARK_MANGLED_0);
+	return bpf_l4_csum_replace(skb, w->udp_at + 6, 0, difference, BPF_F_PSEUDO_HDR | BPF_F_MARK_MANGLED_0) ||
+	       bpf_skb_store_bytes(skb, w->udp_at, &new.ports, sizeof(new.ports), 0);
+}
+
+INLINE int readdress(struct __sk_buff *skb, const struct walk *w, const struct making *to)
+{
+	int failed;
+
+	if (w->is_ipv6)
+		failed = bpf_skb_store_bytes(skb, ETHERNET + 8, &to->from, 16, 0) ||
+			 bpf_skb_store_bytes(skb, ETHERNET + 24, &to->to, 16, 0);
+	else
+		failed = readdress_ipv4(skb, w, &to->from, &to->to);
+	return failed || (w->udp_at && readdress_udp(skb, w, to));
 }
 
 /* Gives a copy its addresses and its next hop, on the interface that it leaves by. SCTP's checksum covers neither. */
-INLINE int send_copy(struct __sk_buff *skb, const struct settings *now)
+INLINE int send_copy(struct __sk_buff *skb, const struct settings *now, struct making *making)
 {
-	__u32 local = skb->cb[0] & 0xff, remote = skb->cb[0] >> 8 & 0xff;
 	struct walk *w = new_walk(SCRATCH_COPY);
-	struct address from, to;
-	struct association *a;
-	struct key key;
-	int failed;
 
-	if (!w || walk_headers(skb, w, now->udp_port) != WALKED_SCTP || local >= ADDRESSES || remote >= ADDRESSES)
+	making->interface = 0;
+	if (!w || walk_headers(skb, w, now->udp_port) != WALKED_SCTP || readdress(skb, w, making))
 		return TC_ACT_SHOT;
-	key = (struct key){ w->tag, w->source_port, w->destination_port };
-	a = bpf_map_lookup_elem(&associations, &key);
-	if (!a)
-		return TC_ACT_SHOT;
-	from = a->locals[local].address;
-	to = a->remotes[remote].address;
-	if (is_none(&from) || is_none(&to))
-		return TC_ACT_SHOT;
-	if (w->is_ipv6)
-		failed = bpf_skb_store_bytes(skb, ETHERNET + 8, &from, 16, 0) ||
-			 bpf_skb_store_bytes(skb, ETHERNET + 24, &to, 16, 0);
-	else
-		failed = readdress_ipv4(skb, w, &from, &to);
-	if (failed || (w->udp_at && readdress_udp(skb, w, &from, &to)))
-		return TC_ACT_SHOT;
-	skb->mark = (skb->mark & ~MARK_MASK) | MARK_DONE;
+	skb->tc_index = DONE;
 	return bpf_redirect_neigh(skb->ifindex, 0, 0, 0);
 }
 
@@ -177,12 +175,14 @@ INLINE void learn_from_sent(struct __sk_buff *skb, const struct walk *w, const s
 		local_tag = bpf_map_lookup_elem(&handshakes, key);
 		if (local_tag) {
 			join(key, a, *local_tag);
-			cookie_sent(skb, w, a);
+			cookie_sent(w, a);
 			bpf_map_delete_elem(&handshakes, key);
 		}
 	}
 	if (w->places[HEARTBEAT].length)
 		probe_sent(skb, w, key, a);
+	if (w->places[HEARTBEAT_ACK].length)
+		way_seen(a, local_place(a, &w->source), remote_place(a, &w->destination), skb->ifindex);
 	if (w->places[ASCONF].length)
 		changed(skb, w, a, 1);
 }
@@ -207,48 +207,91 @@ INLINE int of_an_association(const struct walk *w)
 	       w->places[SACK].length;
 }
 
-/* The reasons to copy a packet in adaptive mode; nothing has been sent for `idle_ns` before it. */
-INLINE __u32 adapt(const struct walk *w, struct association *a, __u32 reasons, __u64 idle_ns)
+/* Of the bytes that an association sends and receives what copies may be, in percent. */
+INLINE __u32 budget(const struct settings *now, const struct association *a)
 {
-	if (w->fields.found & FOUND_DATA)
-		return bicast_spare_sent(&a->spare, reasons, w->fields.tsn_low, idle_ns / 1000, bpf_ktime_get_ns() / 1000);
-	return bicast_wanted(BICAST_ADAPTIVE, reasons);
+	__u32 *most = bpf_map_lookup_elem(&hooked, &a->copied_by);
+
+	return most && *most < now->budget_percent ? *most : now->budget_percent;
+}
+
+/* The reasons among those of a packet for which it is to be copied. */
+INLINE __u32 wanted(const struct settings *now, const struct walk *w, struct association *a, __u32 reasons)
+{
+	__u32 wanted;
+
+	if (now->mode != BICAST_ADAPTIVE)
+		return bicast_wanted(now->mode, reasons);
+	/* The rate is that of first transmissions: a SACK without gaps is none. */
+	if (!(w->fields.found & FOUND_DATA))
+		reasons &= ~(__u32)BICAST_REST;
+	wanted = bicast_rate_sent(&a->rate, reasons, w->ip_length, budget(now, a), bpf_ktime_get_ns() / 1000);
+	if (!wanted && bicast_rate_wanted(&a->rate, reasons))
+		add(&a->skipped[SKIPPED_BUDGET], 1);
+	return wanted;
+}
+
+/* A copy will be sent for `reasons` the way that was chosen. */
+INLINE void will_copy(const struct walk *w, struct association *a, __u32 reasons)
+{
+	__u32 data = w->fields.found & FOUND_DATA, to = w->best.remote % ADDRESSES;
+
+	a->copied_to = to;
+	a->copied_by = w->best.interface;
+	if (data)
+		a->remotes[index(to)].unreported++;
+	bicast_rate_copied(&a->rate, data ? reasons : 0, w->fields.tsn_low, w->ip_length, bpf_ktime_get_ns() / 1000);
+}
+
+/* What is to be done with a packet: how often it goes by its own path again, and whether by another. */
+struct plan {
+	__u32 reasons; /* 0: no copy */
+	__u32 thrice;
+	__u32 known;   /* again, to make a path known */
+};
+
+/* Learns from a packet, and decides. */
+INLINE struct plan decide(struct __sk_buff *skb, struct walk *w, const struct settings *now, const struct key *key,
+			  struct association *a)
+{
+	struct plan plan = {};
+
+	if (!lock(a))
+		return plan;
+	a->seen_ns = bpf_ktime_get_coarse_ns();
+	learn_from_sent(skb, w, key, a);
+	plan.known = now->mode != BICAST_OFF && makes_known(w, a);
+	plan.reasons = wanted(now, w, a, bicast_sctp_classify(&a->tsn, &w->fields));
+	if (plan.reasons && !choose(skb, w, a))
+		plan.reasons = 0;
+	if (plan.reasons)
+		will_copy(w, a, plan.reasons);
+	plan.thrice = now->mode == BICAST_ADAPTIVE && bicast_rate_thrice(&a->rate, plan.reasons, w->ip_length);
+	if (plan.thrice)
+		bicast_rate_copied(&a->rate, 0, 0, w->ip_length, 0);
+	unlock(a);
+	return plan;
 }
 
 INLINE void judge(struct __sk_buff *skb, struct walk *w, const struct settings *now, const struct key *key)
 {
-	__u64 now_ns, idle_ns;
 	struct association *a;
-	__u32 reasons;
+	struct plan plan;
 
 	a = of_an_association(w) ? associate(key) : bpf_map_lookup_elem(&associations, key);
 	if (!a)
 		return;
-	now_ns = bpf_ktime_get_coarse_ns();
-	idle_ns = now_ns - a->seen_ns;
-	a->seen_ns = now_ns;
-	learn_from_sent(skb, w, key, a);
-	reasons = bicast_sctp_classify(&a->tsn, &w->fields);
-	reasons = now->mode == BICAST_ADAPTIVE ? adapt(w, a, reasons, idle_ns) : bicast_wanted(now->mode, reasons);
-	if (reasons && now->mode == BICAST_ADAPTIVE &&
-	    !bicast_affordable(a->sent_bytes, a->extra_bytes, w->ip_length, now->budget_percent, reasons)) {
-		add(&a->skipped[SKIPPED_BUDGET], 1);
-		if (reasons == BICAST_REST)
-			bicast_spare_spent(&a->spare, bpf_ktime_get_ns() / 1000);
-		reasons = 0;
-	}
+	plan = decide(skb, w, now, key, a);
 	add(&a->sent_packets, 1);
 	add(&a->sent_bytes, w->ip_length);
 	count(COUNT_SENT_PACKETS, 1);
 	count(COUNT_SENT_BYTES, w->ip_length);
-	if (now->mode != BICAST_OFF && makes_known(w, a))
+	if (plan.known)
 		repeat(skb, w, a, BICAST_BEGIN);
-	if (reasons && copy(skb, w, a, reasons) && (w->fields.found & FOUND_DATA)) {
-		bicast_spare_copied(&a->spare, reasons, w->fields.tsn_low, bpf_ktime_get_ns() / 1000);
-		if (now->mode == BICAST_ADAPTIVE && bicast_spare_thrice(&a->spare, reasons) &&
-		    bicast_affordable(a->sent_bytes, a->extra_bytes, w->ip_length, now->budget_percent, reasons))
-			repeat(skb, w, a, reasons);
-	}
+	if (plan.reasons)
+		copy(skb, w, a, plan.reasons);
+	if (plan.thrice)
+		repeat(skb, w, a, plan.reasons);
 	if (w->fields.found & FOUND_END)
 		forget(key, a);
 }
@@ -284,21 +327,21 @@ SEC("tcx/egress")
 int bicast_egress(struct __sk_buff *skb)
 {
 	struct settings *now = bpf_map_lookup_elem(&settings, &(__u32){ 0 });
-	__u32 mark = skb->mark & MARK_MASK;
+	struct making *making = bpf_map_lookup_elem(&makings, &(__u32){ 0 });
 
-	if (!now)
+	if (!now || !making)
 		return TC_ACT_UNSPEC;
-	if (mark == MARK_COPY)
-		return send_copy(skb, now);
-	if (mark == MARK_DONE)
-		skb->mark &= ~MARK_MASK;
+	if (skb->tc_index == DONE)
+		skb->tc_index = 0;
+	else if (making->interface == skb->ifindex)
+		return send_copy(skb, now, making);
 	else
 		consider_sent(skb, now);
 	return TC_ACT_UNSPEC;
 }
 
 /* What the receiver has, and its report of what it has twice. */
-INLINE void take_report(struct __sk_buff *skb, const struct walk *w, struct association *a)
+INLINE void take_report(struct __sk_buff *skb, const struct settings *now, const struct walk *w, struct association *a)
 {
 	__u32 highest, first = 0, gaps, count, at = w->places[SACK].at, behind = at + 16;
 	__u16 counts[2], end;
@@ -317,22 +360,58 @@ INLINE void take_report(struct __sk_buff *skb, const struct walk *w, struct asso
 	}
 	if (count && bpf_skb_load_bytes(skb, behind, &first, sizeof(first)))
 		return;
-	if (count)
+	if (count) {
 		add(&a->duplicates, count);
-	bicast_spare_acknowledged(&a->spare, highest, ntohl(first), count, bpf_ktime_get_ns() / 1000);
+		a->remotes[index(a->copied_to)].unreported = 0;
+	}
+	bicast_rate_acknowledged(&a->rate, highest, ntohl(first), count, budget(now, a), bpf_ktime_get_ns() / 1000);
 }
 
 /* What has arrived for the association of `out`. */
 INLINE void learn_from_received(struct __sk_buff *skb, const struct settings *now, const struct walk *w,
 				const struct key *out, struct association *a)
 {
-	arrived_at(skb, now, a, &w->destination);
-	if (w->places[ASCONF].length)
-		changed(skb, w, a, 0);
-	if (w->places[SACK].length)
-		take_report(skb, w, a);
+	if (lock(a)) {
+		arrived_at(now, a, &w->destination);
+		bicast_rate_earn(&a->rate, w->ip_length, budget(now, a));
+		if (w->places[ASCONF].length)
+			changed(skb, w, a, 0);
+		if (w->places[SACK].length)
+			take_report(skb, now, w, a);
+		unlock(a);
+	}
 	if (w->fields.found & FOUND_END)
 		forget(out, a);
+}
+
+/* A router says that a packet was too long for the path to the peer, and quotes its tag, which nobody else knows. */
+INLINE void learn_mtu(struct __sk_buff *skb, const struct settings *now, struct walk *w)
+{
+	struct { __u8 type, code; __u16 sum, unused, mtu; } icmp;
+	struct { __u16 from, to; __u32 tag; } sctp;
+	__u32 protocol, fragment, at;
+	__u64 place;
+	struct association *a;
+	struct key key;
+
+	if (read_ip(skb, w, ETHERNET, &fragment) != (w->is_ipv6 ? PROTOCOL_ICMPV6 : PROTOCOL_ICMP) ||
+	    bpf_skb_load_bytes(skb, w->at, &icmp, sizeof(icmp)) ||
+	    (w->is_ipv6 ? icmp.type != 2 : icmp.type != 3 || icmp.code != 4))
+		return;
+	at = w->at + sizeof(icmp);
+	protocol = read_ip(skb, w, at, &fragment);
+	if (protocol == PROTOCOL_UDP ? !read_udp(skb, w, now->udp_port) : protocol != PROTOCOL_SCTP)
+		return;
+	if (bpf_skb_load_bytes(skb, w->at, &sctp, sizeof(sctp)))
+		return;
+	key = (struct key){ sctp.tag, sctp.from, sctp.to };
+	a = bpf_map_lookup_elem(&associations, &key);
+	if (!a || !lock(a))
+		return;
+	place = remote_place(a, &w->destination);
+	if (place < ADDRESSES)
+		a->remotes[index(place)].mtu = ntohs(icmp.mtu);
+	unlock(a);
 }
 
 SEC("tcx/ingress")
@@ -342,15 +421,21 @@ int bicast_ingress(struct __sk_buff *skb)
 	struct walk *w = new_walk(SCRATCH_INGRESS);
 	struct key key, out;
 	struct association *a;
+	enum walked walked;
 	__u32 *tag;
 
-	if (!now || !w || walk(skb, w, now->udp_port) != WALKED_SCTP)
+	if (!now || !w)
+		return TC_ACT_UNSPEC;
+	walked = walk(skb, w, now->udp_port);
+	if (walked == WALKED_FOREIGN)
+		learn_mtu(skb, now, w);
+	if (walked != WALKED_SCTP)
 		return TC_ACT_UNSPEC;
 	key = (struct key){ w->tag, w->destination_port, w->source_port };
 	if (w->places[INIT_ACK].length)
 		shake_hands(skb, w, &key, 0);
 	if (w->places[HEARTBEAT_ACK].length)
-		probe_answered(skb, w, &key);
+		probe_answered(skb, now, w, &key);
 	out = key;
 	if (!w->abort_reflected) {
 		tag = bpf_map_lookup_elem(&inbound, &key);

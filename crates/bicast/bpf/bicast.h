@@ -46,22 +46,10 @@ BICAST_FN __u32 bicast_wanted(__u32 mode, __u32 reasons)
  * short transfer are helped. */
 #define BICAST_ALLOWANCE 15000
 
-/* Of the budget, what copies of first transmissions leave to retransmissions and requests, which are worth more. One that
- * suffices for everything is not divided. */
-#define BICAST_RESERVED_PERCENT 10
-
 /* Whether a copy of `length` bytes keeps all copies within `percent` of what has been sent. */
 BICAST_FN __u32 bicast_within_budget(__u64 sent_bytes, __u64 extra_bytes, __u32 length, __u32 percent)
 {
 	return (extra_bytes + length) * 100 <= sent_bytes * percent + BICAST_ALLOWANCE * 100;
-}
-
-/* The same, for a packet with these reasons. */
-BICAST_FN __u32 bicast_affordable(__u64 sent_bytes, __u64 extra_bytes, __u32 length, __u32 percent, __u32 reasons)
-{
-	if (reasons == BICAST_REST && percent < 100)
-		percent = percent > BICAST_RESERVED_PERCENT ? percent - BICAST_RESERVED_PERCENT : 0;
-	return bicast_within_budget(sent_bytes, extra_bytes, length, percent);
 }
 
 /* Serial number arithmetic (RFC 1982): whether a is above b. */
@@ -87,6 +75,7 @@ enum bicast_chunk {
 	CHUNK_COOKIE_ACK = 11,
 	CHUNK_SHUTDOWN_COMPLETE = 14,
 	CHUNK_I_DATA = 64,
+	CHUNK_PAD = 0x84,
 	CHUNK_ASCONF = 0xc1,
 };
 
@@ -123,6 +112,7 @@ enum bicast_found {
 	FOUND_END = 16,      /* SHUTDOWN COMPLETE or ABORT: nothing will follow */
 	FOUND_PATH = 32,     /* about one path, or about who the ends are: HEARTBEAT, INIT, COOKIE, ASCONF */
 	FOUND_ABORT = 64,
+	FOUND_PADDING = 128, /* it probes how long packets may be (RFC 8899) */
 };
 
 /* What a packet's chunks are, gathered by `bicast_chunk_seen`; begin with zeros. */
@@ -163,6 +153,7 @@ static const __u8 bicast_found[256] = {
 	[CHUNK_COOKIE_ECHO] = FOUND_PATH,
 	[CHUNK_COOKIE_ACK] = FOUND_PATH,
 	[CHUNK_ASCONF] = FOUND_PATH,
+	[CHUNK_PAD] = FOUND_PADDING,
 };
 
 /* Takes in one chunk: `tsn` is that of DATA, `gaps` the number of gap ack blocks of a SACK. */

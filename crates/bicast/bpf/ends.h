@@ -8,7 +8,9 @@
  *     went there, as for the stack itself (RFC 9260 5.4); INIT, INIT ACK and ASCONF tell the stack where to send
  *     HEARTBEATs;
  *   - an address of this host counts once a packet with the association's tag has arrived at it; with `forwarding`, that
- *     of a host behind this one as well, on the interface by which it has arrived;
+ *     of a host behind this one as well;
+ *   - a copy goes between two addresses by an interface by which the stack itself has sent a HEARTBEAT between the two that was
+ *     answered, or an answer to one: there is a route then, and neither a firewall nor IPsec stands in its way;
  *   - ASCONF takes addresses away at once (RFC 5061 4.2.2).
  */
 #ifndef NAWA_BICAST_ENDS_H
@@ -51,34 +53,93 @@ INLINE __u32 hash_information(struct __sk_buff *skb, struct place chunk)
 	return hash;
 }
 
-/* The place of `address` among the peer's: its own, a free one, or that of one that is silent. */
-INLINE struct remote *remote_slot(struct association *a, const struct address *address)
+INLINE __u32 now_s(void)
 {
-	struct remote *slot = 0;
-
-	for (int i = 0; i < ADDRESSES; i++) {
-		struct remote *one = &a->remotes[i];
-
-		if (same(&one->address, address))
-			return one;
-		if (is_none(&one->address) || (one->unanswered > UNANSWERED && !slot))
-			slot = one;
-	}
-	return slot;
+	return bpf_ktime_get_coarse_ns() / 1000000000;
 }
 
-/* This host's stack has sent a HEARTBEAT. */
+/* The place of `address` among this end's or the peer's; ADDRESSES if it has none. */
+GLOBAL __u64 local_place(const struct association *a, const struct address *address)
+{
+	__u64 place = ADDRESSES;
+
+	if (!a || !address)
+		return place;
+	for (__u32 i = 0; i < ADDRESSES; i++)
+		if (same(&a->locals[i].address, address))
+			place = i;
+	return place;
+}
+
+GLOBAL __u64 remote_place(const struct association *a, const struct address *address)
+{
+	__u64 place = ADDRESSES;
+
+	if (!a || !address)
+		return place;
+	for (__u32 i = 0; i < ADDRESSES; i++)
+		if (same(&a->remotes[i].address, address))
+			place = i;
+	return place;
+}
+
+/* A place as an index: with its bounds where the verifier sees them. */
+INLINE __u64 index(__u64 place)
+{
+	asm volatile("" : "+r"(place));
+	return place % ADDRESSES;
+}
+
+/* The stack has sent from the one address to the other by `interface`. */
+INLINE void way_seen(struct association *a, __u64 local, __u64 remote, __u32 interface)
+{
+	if (local < ADDRESSES && remote < ADDRESSES)
+		a->locals[index(local)].ways[index(remote)] = (struct way){ interface, now_s() };
+}
+
+/* Another address of the peer's takes that place. */
+INLINE void take_place(struct association *a, __u64 place, const struct remote *remote)
+{
+	place = index(place);
+	a->remotes[place] = *remote;
+	for (int i = 0; i < ADDRESSES; i++)
+		a->locals[i].ways[place] = (struct way){};
+}
+
+/* The place of `address` among the peer's: its own, a free one, or that of one that is silent; it is `address`'s from then on. */
+INLINE struct remote *remote_slot(struct association *a, const struct address *address)
+{
+	__u64 place = remote_place(a, address);
+	struct remote new = { .address = *address };
+
+	if (place < ADDRESSES)
+		return &a->remotes[index(place)];
+	for (__u32 i = ADDRESSES; i-- > 0;)
+		if (is_none(&a->remotes[i].address))
+			place = i;
+	for (__u32 i = 0; i < ADDRESSES; i++)
+		if (place == ADDRESSES && a->remotes[i].unanswered > UNANSWERED)
+			place = i;
+	if (place == ADDRESSES)
+		return 0;
+	take_place(a, place, &new);
+	return &a->remotes[index(place)];
+}
+
+/* This host's stack has sent a HEARTBEAT. One that is padded asks how long packets may be: that it is not answered is an answer. */
 INLINE void probe_sent(struct __sk_buff *skb, const struct walk *w, const struct key *key, struct association *a)
 {
 	struct key probe = { hash_information(skb, w->places[HEARTBEAT]), key->local_port, key->remote_port };
-	struct remote *remote = remote_slot(a, &w->destination);
+	struct remote *remote;
 
-	if (!remote || !probe.tag)
+	if (!probe.tag || (w->fields.found & FOUND_PADDING))
 		return;
-	if (!same(&remote->address, &w->destination))
-		*remote = (struct remote){ .address = w->destination };
+	remote = remote_slot(a, &w->destination);
+	if (!remote)
+		return;
 	remote->interface = skb->ifindex;
 	remote->nonce = probe.tag;
+	remote->probed = w->udp;
 	remote->probed_ns = bpf_ktime_get_coarse_ns();
 	remote->unanswered++;
 	bpf_map_update_elem(&probes, &probe, &key->tag, BPF_ANY);
@@ -98,25 +159,30 @@ INLINE int makes_known(const struct walk *w, const struct association *a)
 }
 
 /* The cookie goes to, or came from, the address that the handshake has proved to be the peer's. */
-INLINE void cookie_sent(const struct __sk_buff *skb, const struct walk *w, struct association *a)
+INLINE void cookie_sent(const struct walk *w, struct association *a)
 {
 	struct remote *remote = remote_slot(a, &w->destination);
 
-	if (remote && !same(&remote->address, &w->destination))
-		*remote = (struct remote){ .address = w->destination, .confirmed = 1, .interface = skb->ifindex };
+	if (!remote || remote->confirmed)
+		return;
+	remote->confirmed = 1;
+	remote->udp = w->udp;
 }
 
-INLINE void confirm(struct association *a, __u32 nonce)
+/* The answer to the HEARTBEAT with that nonce has arrived at `w->destination`. */
+INLINE void confirm(const struct walk *w, struct association *a, __u32 nonce)
 {
-	for (int i = 0; i < ADDRESSES; i++) {
+	for (__u32 i = 0; i < ADDRESSES; i++) {
 		struct remote *one = &a->remotes[i];
 
 		if (one->nonce != nonce || is_none(&one->address))
 			continue;
 		one->rtt_us = (bpf_ktime_get_coarse_ns() - one->probed_ns) / 1000;
 		one->confirmed = 1;
-		one->unanswered = 0;
+		one->unanswered = one->unreported = 0;
 		one->nonce = 0;
+		one->udp = one->probed;
+		way_seen(a, local_place(a, &w->destination), i, one->interface);
 	}
 }
 
@@ -152,13 +218,25 @@ INLINE void join(const struct key *key, struct association *a, __u32 local_tag)
 	__u32 *stack = bpf_map_lookup_elem(&stacks, &other);
 
 	if (stack)
-		a->spare.stack = *stack;
+		a->rate.stack = *stack;
 	a->local_tag = local_tag;
 	bpf_map_update_elem(&inbound, &other, &key->tag, BPF_ANY);
 }
 
+/* A packet of the association has arrived at `address`. */
+INLINE void arrived_at(const struct settings *now, struct association *a, const struct address *address)
+{
+	struct local local = { .address = *address };
+
+	if (local_place(a, address) < ADDRESSES)
+		return;
+	local.forwarded = !bpf_map_lookup_elem(&own, address);
+	if (!local.forwarded || now->forwarding)
+		a->locals[a->next_local++ % ADDRESSES] = local;
+}
+
 /* A HEARTBEAT has been answered; `key` is that of the answer. */
-INLINE void probe_answered(struct __sk_buff *skb, const struct walk *w, const struct key *key)
+INLINE void probe_answered(struct __sk_buff *skb, const struct settings *now, const struct walk *w, const struct key *key)
 {
 	struct key probe = { hash_information(skb, w->places[HEARTBEAT_ACK]), key->local_port, key->remote_port };
 	struct key out = probe;
@@ -171,37 +249,16 @@ INLINE void probe_answered(struct __sk_buff *skb, const struct walk *w, const st
 	out.tag = *tag;
 	bpf_map_delete_elem(&probes, &probe);
 	a = bpf_map_lookup_elem(&associations, &out);
-	if (!a)
+	if (!a || !lock(a))
 		return;
-	confirm(a, probe.tag);
+	arrived_at(now, a, &w->destination);
+	confirm(w, a, probe.tag);
 	if (a->local_tag != key->tag)
 		join(&out, a, key->tag);
+	unlock(a);
 }
 
-/* A packet of the association has arrived at `address`. */
-INLINE void arrived_at(const struct __sk_buff *skb, const struct settings *now, struct association *a,
-		       const struct address *address)
-{
-	struct local local = { .address = *address };
-	__u32 *interface, by = skb->ifindex;
-
-	/* Else clang would choose between two pointers, one into the context, which the verifier does not follow. */
-	asm volatile("" : "+r"(by));
-	for (int i = 0; i < ADDRESSES; i++) {
-		if (!same(&a->locals[i].address, address))
-			continue;
-		/* Routes may change. */
-		if (a->locals[i].forwarded)
-			a->locals[i].interface = by;
-		return;
-	}
-	interface = bpf_map_lookup_elem(&own, address);
-	if (!interface && !now->forwarding)
-		return;
-	local.forwarded = !interface;
-	local.interface = interface ? *interface : by;
-	a->locals[a->next_local++ % ADDRESSES] = local;
-}
+static const struct remote no_remote;
 
 INLINE void forget_address(struct association *a, const struct address *address, int ours)
 {
@@ -209,7 +266,7 @@ INLINE void forget_address(struct association *a, const struct address *address,
 		if (ours && same(&a->locals[i].address, address))
 			a->locals[i] = (struct local){};
 		if (!ours && same(&a->remotes[i].address, address))
-			a->remotes[i] = (struct remote){};
+			take_place(a, i, &no_remote);
 	}
 }
 
@@ -219,7 +276,7 @@ INLINE void forget_others(struct association *a, const struct address *address, 
 		if (ours && !same(&a->locals[i].address, address))
 			a->locals[i] = (struct local){};
 		if (!ours && !same(&a->remotes[i].address, address))
-			a->remotes[i] = (struct remote){};
+			take_place(a, i, &no_remote);
 	}
 }
 

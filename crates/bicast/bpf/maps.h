@@ -17,10 +17,20 @@ struct {
 /* This host's addresses on the interfaces in use, and which interface has each. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 256);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 65536);
 	__type(key, struct address);
 	__type(value, __u32);
 } own SEC(".maps");
+
+/* The interfaces that the programs are on, and what share of the bytes copies which leave by each may be at most, in percent, in
+ * adaptive mode. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 256);
+	__type(key, __u32);
+	__type(value, __u32);
+} hooked SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
@@ -70,6 +80,20 @@ struct {
 	__type(value, __u64);
 } counters SEC(".maps");
 
+/* A copy on its way to the other interface's hook, which runs inside the original's. */
+struct making {
+	__u32 interface; /* 0: none */
+	struct address from, to;
+	struct udp_ports udp;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct making);
+} makings SEC(".maps");
+
 enum scratch {
 	SCRATCH_EGRESS = 0,
 	SCRATCH_INGRESS = 1,
@@ -104,6 +128,26 @@ INLINE void count(__u32 counter, __u64 amount)
 INLINE void add(__u64 *counter, __u64 amount)
 {
 	__sync_fetch_and_add(counter, amount);
+}
+
+/* Functions that the verifier looks at once, not at every call with all that is known there. */
+#define GLOBAL __attribute__((noinline))
+
+/* Takes the association for this processor, if no other has it for long. Nothing is sent meanwhile. */
+GLOBAL int lock(struct association *a)
+{
+	if (!a)
+		return 0;
+	for (int i = 0; i < 256; i++)
+		if (!__sync_val_compare_and_swap(&a->locked, 0, 1))
+			return 1;
+	add(&a->skipped[SKIPPED_BUSY], 1);
+	return 0;
+}
+
+INLINE void unlock(struct association *a)
+{
+	__sync_fetch_and_and(&a->locked, 0);
 }
 
 static const struct association no_association;

@@ -5,7 +5,7 @@
 #ifndef NAWA_BICAST_STATE_H
 #define NAWA_BICAST_STATE_H
 
-#include "spare.h"
+#include "rate.h"
 
 /* Addresses of either end that an association is known by; more are not used for copies. */
 #define ADDRESSES 4
@@ -13,6 +13,10 @@
 #define ASSOCIATIONS 16384
 /* More HEARTBEATs in a row than this without an answer, and an address is not used until it answers. */
 #define UNANSWERED 2
+/* More copies in a row than this that are not reported, and another path comes first until a HEARTBEAT is answered. */
+#define UNREPORTED 32
+/* What the stack does not do itself for so long, copies do not either: ten intervals of HEARTBEATs. */
+#define WAY_S 300
 
 /* Network byte order; IPv4 as ::ffff:a.b.c.d. */
 struct address {
@@ -26,11 +30,23 @@ struct key {
 	__u16 remote_port;
 };
 
+/* That this host's stack has sent between two addresses, by an interface, and was answered or has answered. */
+struct way {
+	__u32 interface; /* 0: it has not */
+	__u32 seen_s;    /* when, last; CLOCK_MONOTONIC */
+};
+
 /* An address of this end, at which the peer's packets have arrived. */
 struct local {
 	struct address address;
-	__u32 interface; /* that copies from it leave by */
-	__u32 forwarded; /* it is that of a host behind this one */
+	struct way ways[ADDRESSES]; /* to the peer's addresses, by their places in `remotes` */
+	__u32 forwarded;            /* it is that of a host behind this one */
+	__u32 unused;
+};
+
+/* Ports of SCTP in UDP (RFC 6951), network byte order; 0: SCTP right behind IP. */
+struct udp_ports {
+	__u16 from, to;
 };
 
 /* An address of the peer. It is used once a HEARTBEAT that was sent to it has been answered (RFC 9260 5.4). */
@@ -41,15 +57,21 @@ struct remote {
 	__u32 rtt_us;     /* of the last answered one */
 	__u32 confirmed;
 	__u32 unanswered; /* since the last answer */
-	__u32 interface;  /* by which HEARTBEATs leave for it */
+	__u32 interface;  /* by which that HEARTBEAT left */
+	__u32 mtu;        /* of the path, as routers have said; 0: they have not */
+	struct udp_ports probed; /* of that HEARTBEAT */
+	struct udp_ports udp;    /* of the last answered one: behind a NAT each address has its own (RFC 6951 5.4) */
+	__u32 unreported; /* copies with DATA since one that the receiver reported */
 	__u32 unused;
 };
 
 enum skipped {
-	SKIPPED_NO_PATH = 0,     /* no other interface that takes it, or no confirmed address */
+	SKIPPED_NO_PATH = 0,     /* no other interface by which the stack itself reaches the peer */
 	SKIPPED_BUDGET = 1,
 	SKIPPED_UNSENT = 2,      /* the other interface did not take it */
-	SKIPPED_KINDS = 3,
+	SKIPPED_TOO_LONG = 3,    /* for the other path's MTU */
+	SKIPPED_BUSY = 4,        /* another processor had the association */
+	SKIPPED_KINDS = 5,
 };
 
 /* By the tag and the ports of what this host sends. */
@@ -66,13 +88,17 @@ struct association {
 	__u64 skipped[SKIPPED_KINDS];
 	struct local locals[ADDRESSES];
 	struct remote remotes[ADDRESSES];
-	struct bicast_spare spare;
+	struct bicast_rate rate;
+	__u32 locked;       /* by a processor (maps.h): all but the counters is under it */
+	__u32 copied_to;    /* place in `remotes` of the last copy's address */
+	__u32 copied_by;    /* the interface it left by */
+	__u32 unused;
 };
 
 /* Set while the programs run. */
 struct settings {
 	__u32 mode;           /* enum bicast_mode */
-	__u32 budget_percent; /* of the bytes sent; in adaptive mode */
+	__u32 budget_percent; /* of the bytes sent and received; in adaptive mode */
 	__u32 udp_port;       /* of SCTP in UDP, host byte order */
 	__u32 forwarding;     /* copy also what is forwarded for other hosts */
 };

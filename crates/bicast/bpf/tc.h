@@ -15,6 +15,8 @@
 #define BPF_MAP_TYPE_LRU_HASH 9
 #define BPF_ANY 0
 #define BPF_NOEXIST 1
+#define BPF_F_NO_PREALLOC 1
+#define BPF_MTU_CHK_SEGS 1
 #define BPF_F_PSEUDO_HDR (1 << 4)
 #define BPF_F_MARK_MANGLED_0 (1 << 5)
 #define ETH_P_IP 0x0800

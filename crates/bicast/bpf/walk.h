@@ -8,7 +8,9 @@
 #include "tc.h"
 #include "state.h"
 
+#define PROTOCOL_ICMP 1
 #define PROTOCOL_UDP 17
+#define PROTOCOL_ICMPV6 58
 #define PROTOCOL_SCTP 132
 #define SCTP_HEADER 12
 #define UDP_HEADER 8
@@ -41,6 +43,7 @@ struct choice {
 	__u32 local;
 	__u32 remote;
 	__u32 interface;
+	__u32 too_long; /* one was left out for its MTU */
 };
 
 /* A chunk as it stands there, and, of DATA and SACK, what follows. */
@@ -63,6 +66,7 @@ struct walk {
 	__u32 abort_reflected; /* an ABORT with the T bit: it has the tag of what it answers (RFC 9260 8.4) */
 	__u32 ip_length;
 	__u32 udp_at;  /* 0: none */
+	struct udp_ports udp;
 	__u32 is_ipv6;
 	struct address source, destination;
 	__u16 source_port, destination_port; /* network byte order, as is the tag */
@@ -140,13 +144,13 @@ INLINE int step(struct __sk_buff *skb, struct walk *w)
 	return 0;
 }
 
-/* Reads the IP header: the protocol behind it, which begins at `w->at`; 0 if there is none to be read. */
-INLINE __u32 read_ipv4(struct __sk_buff *skb, struct walk *w, __u32 *fragment)
+/* Reads the IP header at `at`: the protocol behind it, which begins at `w->at`; 0 if there is none to be read. */
+INLINE __u32 read_ipv4(struct __sk_buff *skb, struct walk *w, __u32 at, __u32 *fragment)
 {
 	struct { __u8 version, tos; __u16 length, id, offset; __u8 ttl, protocol; __u16 sum; __u32 from, to; } ip;
 	__u32 header;
 
-	if (bpf_skb_load_bytes(skb, ETHERNET, &ip, sizeof(ip)))
+	if (bpf_skb_load_bytes(skb, at, &ip, sizeof(ip)))
 		return 0;
 	header = (ip.version & 15) * 4;
 	w->ip_length = ntohs(ip.length);
@@ -155,16 +159,16 @@ INLINE __u32 read_ipv4(struct __sk_buff *skb, struct walk *w, __u32 *fragment)
 	*fragment = ntohs(ip.offset) & 0x3fff;
 	w->source = (struct address){ { 0, 0, ntohl(0xffff), ip.from } };
 	w->destination = (struct address){ { 0, 0, ntohl(0xffff), ip.to } };
-	w->at = ETHERNET + header;
+	w->at = at + header;
 	return ip.protocol;
 }
 
 /* SCTP and UDP behind extension headers are not looked for: no stack here sends them so. */
-INLINE __u32 read_ipv6(struct __sk_buff *skb, struct walk *w, __u32 *fragment)
+INLINE __u32 read_ipv6(struct __sk_buff *skb, struct walk *w, __u32 at, __u32 *fragment)
 {
 	struct { __u32 version; __u16 length; __u8 protocol, hops; struct address from, to; } ip;
 
-	if (bpf_skb_load_bytes(skb, ETHERNET, &ip, sizeof(ip)))
+	if (bpf_skb_load_bytes(skb, at, &ip, sizeof(ip)))
 		return 0;
 	w->ip_length = 40 + ntohs(ip.length);
 	if (ntohl(ip.version) >> 28 != 6)
@@ -172,8 +176,13 @@ INLINE __u32 read_ipv6(struct __sk_buff *skb, struct walk *w, __u32 *fragment)
 	*fragment = ip.protocol == 44;
 	w->source = ip.from;
 	w->destination = ip.to;
-	w->at = ETHERNET + 40;
+	w->at = at + 40;
 	return ip.protocol == 44 ? PROTOCOL_SCTP : ip.protocol;
+}
+
+INLINE __u32 read_ip(struct __sk_buff *skb, struct walk *w, __u32 at, __u32 *fragment)
+{
+	return w->is_ipv6 ? read_ipv6(skb, w, at, fragment) : read_ipv4(skb, w, at, fragment);
 }
 
 /* Whether UDP here carries SCTP; moves behind its header. */
@@ -186,6 +195,7 @@ INLINE int read_udp(struct __sk_buff *skb, struct walk *w, __u32 port)
 	if (ntohs(udp.from) != port && ntohs(udp.to) != port)
 		return 0;
 	w->udp_at = w->at;
+	w->udp = (struct udp_ports){ udp.from, udp.to };
 	w->end = w->at + ntohs(udp.length);
 	w->at += UDP_HEADER;
 	return 1;
@@ -202,7 +212,7 @@ INLINE enum walked walk_headers(struct __sk_buff *skb, struct walk *w, __u32 udp
 	w->is_ipv6 = skb->protocol == ntohs(ETH_P_IPV6);
 	if (!w->is_ipv6 && skb->protocol != ntohs(ETH_P_IP))
 		return WALKED_FOREIGN;
-	protocol = w->is_ipv6 ? read_ipv6(skb, w, &fragment) : read_ipv4(skb, w, &fragment);
+	protocol = read_ip(skb, w, ETHERNET, &fragment);
 	if (protocol != PROTOCOL_SCTP && (protocol != PROTOCOL_UDP || fragment))
 		return WALKED_FOREIGN;
 	if (fragment)

@@ -2,9 +2,9 @@
  *
  * What copies do to usrsctp, FreeBSD's SCTP, in virtual time: the installed library at both ends in one process, its clock,
  * timers and packets driven from here, over two paths of 10 Mbit/s, 5 ms and 50 packets that lose packets independently in
- * both directions; bicast.h and spare.h decide what is copied. A transfer takes milliseconds.
+ * both directions; bicast.h and rate.h decide what is copied. A transfer takes milliseconds.
  *
- *   usrsctp MODE LOSS_PERCENT TRANSFERS SEED
+ *   usrsctp MODE LOSS_PERCENT TRANSFERS SEED [BUDGET_PERCENT]
  *
  * prints the mean of the transfers' seconds, the bytes of copies over the others', and the gaps over 500 ms. `make
  * usrsctp` compares modes.
@@ -23,7 +23,7 @@
 #include <sys/time.h>
 #include <usrsctp.h>
 
-#include "spare.h"
+#include "rate.h"
 
 #define BYTES (10 << 20)
 #define MESSAGE 1400
@@ -40,7 +40,7 @@
 enum { FORTH, BACK };
 
 static __u64 now_us = 1000000000;
-static __u32 mode, transfers;
+static __u32 mode, transfers, budget_percent = 15;
 static double loss;
 
 static __u32 word(const unsigned char *at)
@@ -188,8 +188,8 @@ static void transmit(int path, int direction, const unsigned char *bytes, int le
 
 static struct end {
 	struct bicast_association tsn;
-	struct bicast_spare spare;
-	__u64 seen_us, sent_bytes, extra_bytes;
+	struct bicast_rate rate;
+	__u64 sent_bytes, extra_bytes;
 } ends[TRANSFERS][2]; /* by what they send */
 
 /* The chunks behind IP's and SCTP's headers; where a SACK is, if any. */
@@ -227,16 +227,21 @@ static __u32 transfer_of(const unsigned char *bytes, int direction)
 static __u32 reasons_to_copy(struct end *e, const struct bicast_sctp *fields, int length)
 {
 	__u32 reasons = bicast_sctp_classify(&e->tsn, fields);
-	__u64 idle_us = now_us - e->seen_us;
 
-	e->seen_us = now_us;
 	if (mode != BICAST_ADAPTIVE)
 		return bicast_wanted(mode, reasons);
-	if (fields->found & FOUND_DATA)
-		reasons = bicast_spare_sent(&e->spare, reasons, fields->tsn_low, idle_us, now_us);
-	else
-		reasons = bicast_wanted(mode, reasons);
-	return bicast_affordable(e->sent_bytes, e->extra_bytes, length, 100, reasons) ? reasons : 0;
+	if (!(fields->found & FOUND_DATA))
+		reasons &= ~(__u32)BICAST_REST;
+	return bicast_rate_sent(&e->rate, reasons, length, budget_percent, now_us);
+}
+
+/* A copy goes by `path`. */
+static void copy(struct end *e, int path, int direction, unsigned char *bytes, int length)
+{
+	bytes[13] = bytes[17] = path + 1;
+	bytes[15] = direction == FORTH ? 1 : 2;
+	e->extra_bytes += length;
+	transmit(path, direction, bytes, length);
 }
 
 /* The library sends: by raw sockets, with IP's header. Networks 10.1 and 10.2 are the paths. */
@@ -260,18 +265,18 @@ ssize_t sendmsg(int s, const struct msghdr *message, int flags)
 	e = &ends[transfer_of(bytes, direction)][direction];
 	walk(&fields, bytes, length);
 	if (bytes[32] == CHUNK_INIT || bytes[32] == CHUNK_INIT_ACK)
-		e->spare.stack = stack_of(bytes, length);
+		e->rate.stack = stack_of(bytes, length);
 	reasons = reasons_to_copy(e, &fields, length);
 	e->sent_bytes += length;
 	transmit(path, direction, bytes, length);
 	if (!reasons)
 		return length;
-	bytes[13] = bytes[17] = 2 - path;
-	bytes[15] = direction == FORTH ? 1 : 2;
-	e->extra_bytes += length;
-	transmit(!path, direction, bytes, length);
-	if (fields.found & FOUND_DATA)
-		bicast_spare_copied(&e->spare, reasons, fields.tsn_low, now_us);
+	bicast_rate_copied(&e->rate, fields.found & FOUND_DATA ? reasons : 0, fields.tsn_low, length, now_us);
+	copy(e, !path, direction, bytes, length);
+	if (mode == BICAST_ADAPTIVE && bicast_rate_thrice(&e->rate, reasons, length)) {
+		bicast_rate_copied(&e->rate, 0, 0, length, now_us);
+		copy(e, path, direction, bytes, length);
+	}
 	return length;
 }
 
@@ -281,7 +286,7 @@ static void take_report(struct end *e, const unsigned char *sack)
 
 	if (gaps)
 		highest += half(sack + 16 + 4 * gaps - 2);
-	bicast_spare_acknowledged(&e->spare, highest, count ? word(sack + 16 + 4 * gaps) : 0, count, now_us);
+	bicast_rate_acknowledged(&e->rate, highest, count ? word(sack + 16 + 4 * gaps) : 0, count, budget_percent, now_us);
 }
 
 /* ---- What the library exports beside its interface: the way that its receiving thread goes ---- */
@@ -301,13 +306,15 @@ void sctp_common_input_processing(struct mbuf **m, int ip_length, int at, int le
 
 static void arrive(const struct packet *p)
 {
+	struct end *e = &ends[transfer_of(p->bytes, p->direction)][!p->direction];
 	struct bicast_sctp fields = { 0 };
 	const unsigned char *sack = walk(&fields, p->bytes, p->length);
 	struct sockaddr_in from = { .sin_family = AF_INET }, to = from;
 	struct mbuf *m = sctp_get_mbuf_for_msg(p->length, 1, 1, 1, 1);
 
+	bicast_rate_earn(&e->rate, p->length, budget_percent);
 	if (sack)
-		take_report(&ends[transfer_of(p->bytes, p->direction)][!p->direction], sack);
+		take_report(e, sack);
 	check(!m, "mbuf");
 	m->length = p->length;
 	m_copyback(m, 0, p->length, (char *)p->bytes);
@@ -433,11 +440,13 @@ int main(int count, char **arguments)
 	double seconds = 0;
 	int gaps = 0;
 
+	if (count == 6)
+		budget_percent = atoi(arguments[--count]);
 	while (count == 5 && mode < 4 && strcmp(modes[mode], arguments[1]))
 		mode++;
 	transfers = count == 5 ? atoi(arguments[3]) : 0;
 	if (mode > BICAST_ADAPTIVE || !transfers || transfers > TRANSFERS) {
-		fprintf(stderr, "usrsctp off|selective|full|adaptive LOSS_PERCENT TRANSFERS SEED (1 to %d transfers)\n", TRANSFERS);
+		fprintf(stderr, "usrsctp off|selective|full|adaptive LOSS_PERCENT TRANSFERS SEED [BUDGET_PERCENT] (1 to %d transfers)\n", TRANSFERS);
 		return 2;
 	}
 	loss = atof(arguments[2]) / 100;

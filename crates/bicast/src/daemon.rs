@@ -1,6 +1,6 @@
 //! Keeps the programs where the configuration says, as interfaces and addresses come and go.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,11 +19,16 @@ const IDLE: Duration = Duration::from_secs(300);
 /// How often those are looked for.
 const SWEEP: Duration = Duration::from_secs(60);
 
+/// The most bytes of copies that leave by a metered interface, in percent of what an association sends and receives.
+pub const METERED_PERCENT: u32 = 3;
+
 /// What is to be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// Between which packets are copied, by name.
     pub interfaces: Vec<String>,
+    /// Those of them that are paid for by the byte.
+    pub metered: Vec<String>,
     /// What the programs do.
     pub settings: Settings,
 }
@@ -116,7 +121,7 @@ impl Drop for Running {
             let _ = thread.join();
         }
         // Whoever still holds a view keeps no program attached.
-        let _ = lock(&self.state).programs.attach(&BTreeSet::new());
+        let _ = lock(&self.state).programs.attach(&BTreeMap::new());
     }
 }
 
@@ -171,10 +176,11 @@ impl State {
     /// Looks at the interfaces, and has the programs where they can be.
     fn refresh(&mut self) -> Result<(), Error> {
         let mut net = Net::open().map_err(Error::system("look at interfaces"))?;
-        let (mut hooks, mut own, mut interfaces) = (BTreeSet::new(), BTreeMap::new(), Vec::new());
+        let (mut hooks, mut own, mut interfaces) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
         for name in &self.config.interfaces {
             let (part, index, addresses) = look(&mut net, name);
-            hooks.extend(index);
+            let most = if self.config.metered.contains(name) { METERED_PERCENT } else { 100 };
+            hooks.extend(index.map(|index| (index, most)));
             own.extend(addresses.iter().filter_map(|address| Some((*address, index?))));
             interfaces.push(Interface { name: name.clone(), part, addresses });
         }

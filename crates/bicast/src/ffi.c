@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only
  *
  * bicast.h's functions, for Rust to call. */
-#include "spare.h"
+#include "rate.h"
 
 void nawa_bicast_chunk_seen(struct bicast_sctp *p, __u32 type, __u32 flags, __u32 tsn, __u32 gaps)
 {
@@ -28,29 +28,24 @@ __u32 nawa_bicast_within_budget(__u64 sent_bytes, __u64 extra_bytes, __u32 lengt
 	return bicast_within_budget(sent_bytes, extra_bytes, length, percent);
 }
 
-__u32 nawa_bicast_spare_sent(struct bicast_spare *s, __u32 reasons, __u32 tsn, __u64 idle_us, __u64 now_us)
+__u32 nawa_bicast_rate_sent(struct bicast_rate *r, __u32 reasons, __u32 length, __u32 percent, __u64 now_us)
 {
-	return bicast_spare_sent(s, reasons, tsn, idle_us, now_us);
+	return bicast_rate_sent(r, reasons, length, percent, now_us);
 }
 
-__u32 nawa_bicast_spare_thrice(const struct bicast_spare *s, __u32 reasons)
+__u32 nawa_bicast_rate_thrice(const struct bicast_rate *r, __u32 reasons, __u32 length)
 {
-	return bicast_spare_thrice(s, reasons);
+	return bicast_rate_thrice(r, reasons, length);
 }
 
-void nawa_bicast_spare_spent(struct bicast_spare *s, __u64 now_us)
+void nawa_bicast_rate_copied(struct bicast_rate *r, __u32 reasons, __u32 tsn, __u32 length, __u64 now_us)
 {
-	bicast_spare_spent(s, now_us);
+	bicast_rate_copied(r, reasons, tsn, length, now_us);
 }
 
-void nawa_bicast_spare_copied(struct bicast_spare *s, __u32 reasons, __u32 tsn, __u64 now_us)
+void nawa_bicast_rate_acknowledged(struct bicast_rate *r, __u32 highest, __u32 tsn, __u32 count, __u32 percent, __u64 now_us)
 {
-	bicast_spare_copied(s, reasons, tsn, now_us);
-}
-
-void nawa_bicast_spare_acknowledged(struct bicast_spare *s, __u32 highest, __u32 tsn, __u32 count, __u64 now_us)
-{
-	bicast_spare_acknowledged(s, highest, tsn, count, now_us);
+	bicast_rate_acknowledged(r, highest, tsn, count, percent, now_us);
 }
 
 /* In the order of the structs in the headers. */
@@ -58,7 +53,7 @@ __u32 nawa_bicast_size(__u32 which)
 {
 	const __u32 sizes[] = { sizeof(struct bicast_sctp), sizeof(struct bicast_association),
 				sizeof(struct bicast_segment), sizeof(struct bicast_connection),
-				sizeof(struct bicast_spare) };
+				sizeof(struct bicast_rate) };
 
 	return which < 5 ? sizes[which] : 0;
 }

@@ -40,16 +40,20 @@ pub struct RawConnection {
     pub window: u32,
 }
 
-/// `struct bicast_spare`.
+/// `struct bicast_rate`.
 #[cfg(test)]
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct RawSpare {
-    phase: [u32; 4],
-    times: [u64; 4],
-    counts: [u32; 12],
+pub struct RawRate {
+    pub debt: i32,
+    pub lossy: u32,
+    pub share: u32,
+    pub due: u32,
+    pub watched: u32,
+    pub tsn: u32,
     pub stack: u32,
-    unused: u32,
+    pub unused: u32,
+    pub times: [u64; 4],
 }
 
 unsafe extern "C" {
@@ -59,15 +63,20 @@ unsafe extern "C" {
     fn nawa_bicast_wanted(mode: u32, reasons: u32) -> u32;
     fn nawa_bicast_within_budget(sent_bytes: u64, extra_bytes: u64, length: u32, percent: u32) -> u32;
     #[cfg(test)]
-    fn nawa_bicast_spare_sent(s: *mut RawSpare, reasons: u32, tsn: u32, idle_us: u64, now_us: u64) -> u32;
+    fn nawa_bicast_rate_sent(r: *mut RawRate, reasons: u32, length: u32, percent: u32, now_us: u64) -> u32;
     #[cfg(test)]
-    fn nawa_bicast_spare_thrice(s: *const RawSpare, reasons: u32) -> u32;
+    fn nawa_bicast_rate_thrice(r: *const RawRate, reasons: u32, length: u32) -> u32;
     #[cfg(test)]
-    fn nawa_bicast_spare_spent(s: *mut RawSpare, now_us: u64);
+    fn nawa_bicast_rate_copied(r: *mut RawRate, reasons: u32, tsn: u32, length: u32, now_us: u64);
     #[cfg(test)]
-    fn nawa_bicast_spare_copied(s: *mut RawSpare, reasons: u32, tsn: u32, now_us: u64);
-    #[cfg(test)]
-    fn nawa_bicast_spare_acknowledged(s: *mut RawSpare, highest: u32, tsn: u32, count: u32, now_us: u64);
+    fn nawa_bicast_rate_acknowledged(
+        r: *mut RawRate,
+        highest: u32,
+        tsn: u32,
+        count: u32,
+        percent: u32,
+        now_us: u64,
+    );
     #[cfg(test)]
     fn nawa_bicast_size(which: u32) -> u32;
 }
@@ -87,30 +96,25 @@ impl RawAssociation {
 }
 
 #[cfg(test)]
-impl RawSpare {
-    pub fn sent(&mut self, reasons: u32, tsn: u32, idle_us: u64, now_us: u64) -> u32 {
+impl RawRate {
+    pub fn sent(&mut self, reasons: u32, length: u32, percent: u32, now_us: u64) -> u32 {
         // SAFETY: as in `chunk_seen`.
-        unsafe { nawa_bicast_spare_sent(self, reasons, tsn, idle_us, now_us) }
+        unsafe { nawa_bicast_rate_sent(self, reasons, length, percent, now_us) }
     }
 
-    pub fn thrice(&self, reasons: u32) -> bool {
+    pub fn thrice(&self, reasons: u32, length: u32) -> bool {
         // SAFETY: as in `chunk_seen`.
-        unsafe { nawa_bicast_spare_thrice(self, reasons) != 0 }
+        unsafe { nawa_bicast_rate_thrice(self, reasons, length) != 0 }
     }
 
-    pub fn spent(&mut self, now_us: u64) {
+    pub fn copied(&mut self, reasons: u32, tsn: u32, length: u32, now_us: u64) {
         // SAFETY: as in `chunk_seen`.
-        unsafe { nawa_bicast_spare_spent(self, now_us) }
+        unsafe { nawa_bicast_rate_copied(self, reasons, tsn, length, now_us) }
     }
 
-    pub fn copied(&mut self, reasons: u32, tsn: u32, now_us: u64) {
+    pub fn acknowledged(&mut self, highest: u32, tsn: u32, count: u32, percent: u32, now_us: u64) {
         // SAFETY: as in `chunk_seen`.
-        unsafe { nawa_bicast_spare_copied(self, reasons, tsn, now_us) }
-    }
-
-    pub fn acknowledged(&mut self, highest: u32, tsn: u32, count: u32, now_us: u64) {
-        // SAFETY: as in `chunk_seen`.
-        unsafe { nawa_bicast_spare_acknowledged(self, highest, tsn, count, now_us) }
+        unsafe { nawa_bicast_rate_acknowledged(self, highest, tsn, count, percent, now_us) }
     }
 }
 
@@ -142,7 +146,7 @@ mod tests {
             size_of::<RawAssociation>(),
             size_of::<RawSegment>(),
             size_of::<RawConnection>(),
-            size_of::<RawSpare>(),
+            size_of::<RawRate>(),
         ];
         // SAFETY: takes and returns a number.
         let c = [0, 1, 2, 3, 4].map(|which| unsafe { nawa_bicast_size(which) } as usize);

@@ -59,7 +59,8 @@ pub struct Counters {
 pub struct Programs {
     object: Object,
     attached: BTreeMap<u32, [Attached; 2]>,
-    own: BTreeSet<[u8; 16]>,
+    own: BTreeSet<Vec<u8>>,
+    hooked: BTreeSet<Vec<u8>>,
 }
 
 impl Programs {
@@ -75,7 +76,8 @@ impl Programs {
         let refused = |error| Error::Refused { program: "bicast".into(), error };
         let open = ObjectBuilder::default().open_memory(OBJECT).map_err(refused)?;
         let object = open.load().map_err(refused)?;
-        let programs = Programs { object, attached: BTreeMap::new(), own: BTreeSet::new() };
+        let programs =
+            Programs { object, attached: BTreeMap::new(), own: BTreeSet::new(), hooked: BTreeSet::new() };
         programs.set(settings)?;
         Ok(programs)
     }
@@ -95,13 +97,19 @@ impl Programs {
         self.map("settings")?.update(&0u32.to_ne_bytes(), &value, MapFlags::ANY).map_err(failed)
     }
 
-    /// Attaches them to exactly these interfaces, by index.
+    /// Attaches them to exactly these interfaces, by index, each with the share of bytes, in percent, that copies which leave by
+    /// it may be at most in adaptive mode.
     ///
     /// # Errors
     /// What the kernel says; the others are attached all the same.
-    pub fn attach(&mut self, interfaces: &BTreeSet<u32>) -> Result<(), Error> {
-        self.attached.retain(|index, _| interfaces.contains(index));
-        let new: Vec<u32> = interfaces.iter().filter(|i| !self.attached.contains_key(i)).copied().collect();
+    pub fn attach(&mut self, interfaces: &BTreeMap<u32, u32>) -> Result<(), Error> {
+        let share = |index: &u32| (index.to_ne_bytes().to_vec(), interfaces[index]);
+        // No copy is sent to a hook that is left.
+        let staying =
+            self.attached.keys().filter(|index| interfaces.contains_key(index)).map(share).collect();
+        self.hooked = self.replace("hooked", &self.hooked, staying)?;
+        self.attached.retain(|index, _| interfaces.contains_key(index));
+        let new: Vec<u32> = interfaces.keys().filter(|i| !self.attached.contains_key(i)).copied().collect();
         let mut result = Ok(());
         for index in new {
             match self.attach_one(index) {
@@ -109,10 +117,14 @@ impl Programs {
                 Err(error) => result = Err(error),
             }
         }
+        let all = self.attached.keys().map(share).collect();
+        self.hooked = self.replace("hooked", &self.hooked, all)?;
         result
     }
 
     fn attach_one(&self, index: u32) -> Result<[Attached; 2], Error> {
+        // A namespace has one daemon, so whatever is there is a crash's.
+        remove_left(index);
         let attach = |name: &str, direction| {
             let program = self.object.progs().find(|one| one.name() == name);
             let program = program.ok_or_else(|| Error::NoProgram(name.to_owned()))?;
@@ -127,16 +139,27 @@ impl Programs {
     /// # Errors
     /// What the kernel says.
     pub fn set_own(&mut self, addresses: &BTreeMap<IpAddr, u32>) -> Result<(), Error> {
-        let map = self.map("own")?;
-        let new: BTreeMap<_, _> = addresses.iter().map(|(address, i)| (address_bytes(*address), i)).collect();
-        for gone in self.own.iter().filter(|address| !new.contains_key(*address)) {
+        let new =
+            addresses.iter().map(|(address, index)| (address_bytes(*address).to_vec(), *index)).collect();
+        self.own = self.replace("own", &self.own, new)?;
+        Ok(())
+    }
+
+    /// Has the map hold `new` in place of what it had for the keys `old`; the new ones.
+    fn replace(
+        &self,
+        name: &'static str,
+        old: &BTreeSet<Vec<u8>>,
+        new: BTreeMap<Vec<u8>, u32>,
+    ) -> Result<BTreeSet<Vec<u8>>, Error> {
+        let map = self.map(name)?;
+        for gone in old.iter().filter(|key| !new.contains_key(*key)) {
             map.delete(gone).map_err(failed)?;
         }
-        for (address, interface) in &new {
-            map.update(address, &interface.to_ne_bytes(), MapFlags::ANY).map_err(failed)?;
+        for (key, value) in &new {
+            map.update(key, &value.to_ne_bytes(), MapFlags::ANY).map_err(failed)?;
         }
-        self.own = new.into_keys().collect();
-        Ok(())
+        Ok(new.into_keys().collect())
     }
 
     /// What can be asked from any thread.

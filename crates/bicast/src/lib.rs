@@ -16,6 +16,6 @@ pub mod kernel;
 pub use crate::core::{Association, Connection, Mode, Reasons, within_budget};
 
 #[cfg(test)]
-mod spare;
+mod rate;
 #[cfg(test)]
 mod vectors;

@@ -46,6 +46,21 @@ pub fn link_to_hook(program: BorrowedFd, interface: u32, egress: bool) -> io::Re
     owned(unsafe { libbpf_sys::bpf_link_create(program.as_raw_fd(), interface, hook, &options) })
 }
 
+/// Runs `program` on `frame` so many times, with `context` at first.
+pub fn run_repeatedly(program: BorrowedFd, context: &[u8], frame: &[u8], times: u32) -> io::Result<()> {
+    let mut options = libbpf_sys::bpf_test_run_opts {
+        sz: size_of::<libbpf_sys::bpf_test_run_opts>() as libbpf_sys::size_t,
+        data_in: frame.as_ptr().cast(),
+        data_size_in: frame.len() as u32,
+        ctx_in: context.as_ptr().cast(),
+        ctx_size_in: context.len() as u32,
+        repeat: i32::try_from(times).map_err(io::Error::other)?,
+        ..Default::default()
+    };
+    // SAFETY: an open descriptor, and options whose pointers and sizes are those of slices that outlive the call.
+    checked(unsafe { libbpf_sys::bpf_prog_test_run_opts(program.as_raw_fd(), &mut options) }).map(drop)
+}
+
 /// Pins what `fd` is at `path`.
 pub fn pin(fd: BorrowedFd, path: &Path) -> io::Result<()> {
     let path = c_path(path)?;

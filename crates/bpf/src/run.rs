@@ -1,8 +1,11 @@
 //! Running a BPF program by hand, as tests do.
 
+use std::io;
+use std::os::fd::BorrowedFd;
+
 use libbpf_rs::{Object, ObjectBuilder, PrintLevel, ProgramInput};
 
-use crate::Error;
+use crate::{Error, ffi};
 
 /// A loaded object whose programs of type `syscall` can be run.
 pub struct Runnable(Object);
@@ -29,4 +32,12 @@ impl Runnable {
         let input = ProgramInput { context_in: Some(context), ..ProgramInput::default() };
         found.test_run(input).map(drop).map_err(|error| Error::loader("run a BPF program", error))
     }
+}
+
+/// Runs `program` on `frame` so many times in a row, with `context` at first. Several threads may do so with one program.
+///
+/// # Errors
+/// If the kernel does not run it.
+pub fn repeat(program: BorrowedFd, context: &[u8], frame: &[u8], times: u32) -> io::Result<()> {
+    ffi::run_repeatedly(program, context, frame, times)
 }

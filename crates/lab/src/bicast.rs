@@ -1,5 +1,6 @@
 //! The experiments of paper 004: files over SCTP between hosts with two paths, of which some packets go over both.
 
+mod dropping;
 mod experiments;
 mod network;
 mod spared;
@@ -21,6 +22,9 @@ use crate::program::require;
 use crate::runner::Sample;
 use crate::system::{Means, start_nawa};
 
+use dropping::Beside;
+pub(crate) use dropping::{ABOUT as ABOUT_DROPPING, experiment as dropping};
+pub(crate) use experiments::{ABOUT_BUDGET, budget};
 pub(crate) use experiments::{ABOUT_BURST, ABOUT_CUT, ABOUT_LOAD, ABOUT_LOSS, ABOUT_UNEVEN};
 pub(crate) use experiments::{burst, cut, load, loss, uneven};
 use network::{NawaInside, Network, PATHS};
@@ -100,16 +104,22 @@ pub struct Test {
     nawa_on: Where,
     /// `mode` in the configuration of both.
     mode: &'static str,
+    /// `budget` there, in percent, if it is there.
+    budget_percent: Option<u32>,
     /// Of each path: from client to server, and back.
     paths: [[LinkConfig; 2]; PATHS],
     /// Whether their losses spare what controls retransmission.
     spares: bool,
     /// How many, each a process with a primary path of its own. A single one is measured on each path, and the mean taken.
     transfers: usize,
+    /// All keep to the first path.
+    on_first: bool,
+    /// A TCP flow that goes by the second path meanwhile.
+    beside: Option<Beside>,
     /// Hosts that they come from, behind the one that runs Nawa; 1 for usrsctp.
     clients: usize,
-    /// When a path that fails on the way carries packets again.
-    restored: Option<Duration>,
+    /// Since when copies are counted as well: when a path that fails on the way carries packets again.
+    later: Option<Duration>,
     bytes: u64,
     /// When transfers that have not ended are given up.
     limit: Duration,
@@ -139,6 +149,7 @@ impl Test {
     /// The primary paths of its runs, each run on a network of its own.
     fn runs(&self) -> Vec<Vec<usize>> {
         match self.transfers {
+            many if self.on_first => vec![vec![0; many]],
             1 => (0..PATHS).map(|path| vec![path]).collect(),
             many => vec![(0..many).map(|number| number % PATHS).collect()],
         }
@@ -183,8 +194,9 @@ pub(crate) fn prepare(test: &Test, emulator: &Emulator, means: &Means, seed: u64
 
 fn configuration(test: &Test, [one, two]: [&str; PATHS]) -> String {
     let forwarding = test.nawa_on == Where::Router;
+    let budget = test.budget_percent.map_or(String::new(), |percent| format!("budget = \"{percent}%\"\n"));
     format!(
-        "[bicast]\ninterfaces = [\"{one}\", \"{two}\"]\nmode = \"{}\"\nforwarding = {forwarding}\n",
+        "[bicast]\ninterfaces = [\"{one}\", \"{two}\"]\nmode = \"{}\"\nforwarding = {forwarding}\n{budget}",
         test.mode
     )
 }
@@ -226,19 +238,26 @@ type Metrics = Vec<(String, f64)>;
 fn measure(run: &mut Run, test: &Test, nawa: &Path) -> Result<Metrics, Error> {
     let started = clock::now();
     run.network.restart_links();
-    let mut until_restored = None;
+    let beside = test.beside.map(|beside| beside.start(&run.network)).transpose()?;
+    let mut before = None;
     let outcomes = transfer::run(&mut run.network, &run.program, test, &run.primaries, |network| {
-        if let Some(restored) = test.restored {
-            let at = started + restored;
-            clock::poll_until(restored, || (clock::now() >= at).then_some(()));
-            until_restored = Some(Copied::read(network, nawa)?);
+        if let Some(later) = test.later {
+            let at = started + later;
+            clock::poll_until(later, || (clock::now() >= at).then_some(()));
+            before = Some(Copied::read(network, nawa)?);
         }
         Ok(())
     })?;
     let copied = Copied::read(&mut run.network, nawa)?;
     let mut metrics = metrics(&outcomes, &copied);
-    metrics
-        .extend(until_restored.map(|before| ("copies_after_cut".to_owned(), copied.copies - before.copies)));
+    if let Some(before) = before {
+        let (sent, extra) = (copied.sent - before.sent, copied.extra - before.extra);
+        metrics.push(("later_copies".to_owned(), copied.copies - before.copies));
+        metrics.push(("later_copied_ratio".to_owned(), extra / sent.max(1.0)));
+    }
+    if let Some(beside) = beside {
+        metrics.push(("tcp_goodput_mbps".to_owned(), beside.finish()?));
+    }
     Ok(metrics)
 }
 

@@ -365,7 +365,7 @@ pub(crate) fn object<N: AsRef<str>, T: Clone + Into<Value>>(fields: &[(N, T)]) -
 /// Makes an experiment as a run asks for it.
 pub type Make = fn(&RunOptions) -> Result<Experiment, Error>;
 
-const EXPERIMENTS: [(&str, &str, Make); 23] = [
+const EXPERIMENTS: [(&str, &str, Make); 25] = [
     ("bond", bond::ABOUT, bond::experiment),
     ("demo", demo::ABOUT, demo::experiment),
     ("tunnel", tunnel::ABOUT, tunnel::experiment),
@@ -388,6 +388,8 @@ const EXPERIMENTS: [(&str, &str, Make); 23] = [
     ("bicast-burst", bicast::ABOUT_BURST, bicast::burst),
     ("bicast-uneven", bicast::ABOUT_UNEVEN, bicast::uneven),
     ("bicast-cut", bicast::ABOUT_CUT, bicast::cut),
+    ("bicast-budget", bicast::ABOUT_BUDGET, bicast::budget),
+    ("bicast-dropping", bicast::ABOUT_DROPPING, bicast::dropping),
     ("bicast-tcp", bicast::ABOUT_TCP, bicast::tcp),
 ];
 

@@ -1,13 +1,14 @@
 //! Throughput by iperf3, TCP's or UDP's, for seconds rather than for a file.
 
 use std::fs;
+use std::io::Read;
 use std::net::IpAddr;
 use std::time::Duration;
 
 use link::Bitrate;
 use serde::Deserialize;
 
-use crate::error::Error;
+use crate::error::{Doing, Error};
 use crate::namespace::Namespace;
 use crate::program::{Process, await_port, output};
 
@@ -82,6 +83,21 @@ impl Iperf {
         let limit = (self.time + Self::PATIENCE).as_secs().to_string();
         let words = [vec!["timeout".to_owned(), limit], self.words(launcher, self.time)].concat();
         received(&output(host, &words[0], &words[1..])?)
+    }
+
+    /// Starts the client on `host`, for [`Iperf::finish`].
+    pub fn start(&self, host: &Namespace) -> Result<Process, Error> {
+        let mut words = self.words(&[], Self::WARM_UP + self.time);
+        words.push("--get-server-output".into());
+        Process::start(host, &words[0], &words[1..])
+    }
+
+    /// Waits for a client's end: what arrived.
+    pub fn finish(mut client: Process) -> Result<Throughput, Error> {
+        let mut report = String::new();
+        client.stdout()?.read_to_string(&mut report).doing(|| "read what `iperf3` says".into())?;
+        client.end()?;
+        throughput(&report)
     }
 
     fn words(&self, launcher: &[&str], time: Duration) -> Vec<String> {

@@ -53,7 +53,7 @@ pub fn state(view: &View) -> Value {
         "udp_port": config.settings.udp_port,
         "forwarding": config.settings.forwarding,
         "idle_because": idle_because(&config, &interfaces),
-        "interfaces": interfaces.iter().map(interface).collect::<Vec<_>>(),
+        "interfaces": interfaces.iter().map(|one| interface(one, &config)).collect::<Vec<_>>(),
         "malformed_packets": counters.malformed_packets,
         "fragments": counters.fragments,
         "sent_packets": counters.sent_packets,
@@ -75,18 +75,24 @@ fn idle_because(config: &Config, interfaces: &[Interface]) -> Option<&'static st
     }
 }
 
-fn interface(interface: &Interface) -> Value {
+fn interface(interface: &Interface, config: &Config) -> Value {
     let part = match interface.part {
         Part::Absent => "absent",
         Part::NotEthernet => "not-ethernet",
         Part::NoAddress => "no-address",
         Part::Used => "used",
     };
-    json!({"name": interface.name, "state": part, "addresses": interface.addresses})
+    let metered = config.metered.contains(&interface.name);
+    json!({"name": interface.name, "state": part, "addresses": interface.addresses, "metered": metered})
 }
 
 fn association(known: &Known, now: std::time::Duration) -> Value {
-    let remote = |remote: &bicast::kernel::Remote| json!({"address": remote.address, "usable": remote.usable, "rtt_us": remote.rtt.as_micros() as u64});
+    let remote = |remote: &bicast::kernel::Remote| {
+        json!({
+            "address": remote.address, "usable": remote.usable, "rtt_us": remote.rtt.as_micros() as u64,
+            "drops": remote.drops, "mtu": remote.mtu,
+        })
+    };
     json!({
         "local_port": known.local_port,
         "remote_port": known.remote_port,
@@ -99,7 +105,7 @@ fn association(known: &Known, now: std::time::Duration) -> Value {
         "duplicated_packets": known.copies,
         "not_duplicated_packets": known.skipped,
         "duplicate_tsns": known.duplicate_tsns,
-        "copies_all": known.copies_all,
+        "first_percent": known.first_percent,
         "handshake": known.handshake,
         "idle_s": now.saturating_sub(known.seen).as_secs_f64(),
     })

@@ -9,25 +9,29 @@ use crate::core::Reasons;
 /// `struct key`.
 pub const KEY: usize = 8;
 /// `struct association`.
-pub const ASSOCIATION: usize = 520;
+pub const ASSOCIATION: usize = 704;
 /// `ADDRESSES`.
 const ADDRESSES: usize = 4;
 /// `struct address`.
 const ADDRESS: usize = 16;
 /// `struct local`.
-const LOCAL: usize = 24;
+const LOCAL: usize = 56;
 /// `struct remote`.
-const REMOTE: usize = 48;
-/// Where `struct bicast_spare` begins, and its `SPARE_COPY`.
-const SPARE: usize = 416;
-const SPARE_COPY: u32 = 1;
-/// Where the association's `stack` is, by `enum bicast_stack`.
-const STACK: usize = SPARE + 96;
+const REMOTE: usize = 64;
+/// Where `struct bicast_rate` begins, its `lossy`, its `share`, and its `stack`.
+const RATE: usize = 624;
+const LOSSY: usize = RATE + 4;
+const SHARE: usize = RATE + 8;
+const STACK: usize = RATE + 24;
+/// `ALL`.
+const ALL: f64 = 1024.0;
 const STACKS: [&str; 3] = ["unknown", "addresses-first", "extensions-first"];
 /// `UNANSWERED`.
 const UNANSWERED: u32 = 2;
 /// `enum skipped`.
-const SKIPPED: [&str; 3] = ["no-path", "budget", "unsent"];
+const SKIPPED: [&str; 5] = ["no-path", "budget", "unsent", "too-long", "busy"];
+/// `UNREPORTED`.
+const UNREPORTED: u32 = 32;
 
 /// An SCTP association of this host, by what it sends.
 #[derive(Clone, Debug, PartialEq)]
@@ -52,8 +56,9 @@ pub struct Known {
     pub copies: BTreeMap<&'static str, u64>,
     /// Packets that were to be copied and were not, by why.
     pub skipped: BTreeMap<&'static str, u64>,
-    /// Whether all first transmissions are copied now, in adaptive mode.
-    pub copies_all: bool,
+    /// Of the bytes of first transmissions what may be copied now, in percent, in adaptive mode; `None` while nothing is
+    /// retransmitted.
+    pub first_percent: Option<f64>,
     /// What the stack's INIT or INIT ACK listed first, which tells FreeBSD's from others.
     pub handshake: &'static str,
     /// This end's addresses that the peer sends to.
@@ -71,6 +76,10 @@ pub struct Remote {
     pub usable: bool,
     /// Round-trip time of the last answered HEARTBEAT.
     pub rtt: Duration,
+    /// Of many copies that went there the receiver has reported none since.
+    pub drops: bool,
+    /// The longest packet that its path takes, as a router has said, in bytes.
+    pub mtu: Option<u32>,
 }
 
 impl Known {
@@ -82,8 +91,8 @@ impl Known {
         let port = |at: usize| u16::from_be_bytes([key[at], key[at + 1]]);
         let copies = Reasons::NAMES.iter().enumerate().map(|(n, (_, name))| (*name, long(value, 56 + 8 * n)));
         let skipped = SKIPPED.iter().enumerate().map(|(n, name)| (*name, long(value, 104 + 8 * n)));
-        let locals = value[128..].chunks_exact(LOCAL).take(ADDRESSES);
-        let remotes = value[224..].chunks_exact(REMOTE).take(ADDRESSES);
+        let locals = value[144..].chunks_exact(LOCAL).take(ADDRESSES);
+        let remotes = value[368..].chunks_exact(REMOTE).take(ADDRESSES);
         Some(Known {
             tag: u32::from_be_bytes([key[0], key[1], key[2], key[3]]),
             local_port: port(4),
@@ -95,7 +104,7 @@ impl Known {
             duplicate_tsns: long(value, 48),
             copies: copies.collect(),
             skipped: skipped.collect(),
-            copies_all: word(value, SPARE) == SPARE_COPY,
+            first_percent: (word(value, LOSSY) > 0).then(|| f64::from(word(value, SHARE)) * 100.0 / ALL),
             handshake: STACKS.get(word(value, STACK) as usize).copied().unwrap_or(STACKS[0]),
             locals: locals.filter_map(|local| address(&local[..ADDRESS])).collect(),
             remotes: remotes.filter_map(remote).collect(),
@@ -119,7 +128,9 @@ fn address(bytes: &[u8]) -> Option<IpAddr> {
 fn remote(bytes: &[u8]) -> Option<Remote> {
     let address = address(&bytes[..ADDRESS])?;
     let usable = word(bytes, 32) != 0 && word(bytes, 36) <= UNANSWERED;
-    Some(Remote { address, usable, rtt: Duration::from_micros(word(bytes, 28).into()) })
+    let rtt = Duration::from_micros(word(bytes, 28).into());
+    let mtu = Some(word(bytes, 44)).filter(|mtu| *mtu > 0);
+    Some(Remote { address, usable, rtt, drops: word(bytes, 56) > UNREPORTED, mtu })
 }
 
 fn word(bytes: &[u8], at: usize) -> u32 {
@@ -142,17 +153,19 @@ mod tests {
         put(40, &9u64.to_ne_bytes());
         put(56, &3u64.to_ne_bytes());
         put(104, &2u64.to_ne_bytes());
-        put(128, &address_bytes("192.0.2.1".parse().unwrap()));
-        put(224, &address_bytes("2001:db8::1".parse().unwrap()));
-        put(224 + 28, &1500u32.to_ne_bytes());
-        put(224 + 32, &1u32.to_ne_bytes());
-        put(512, &2u32.to_ne_bytes());
+        put(144, &address_bytes("192.0.2.1".parse().unwrap()));
+        put(368, &address_bytes("2001:db8::1".parse().unwrap()));
+        put(368 + 28, &1500u32.to_ne_bytes());
+        put(368 + 32, &1u32.to_ne_bytes());
+        put(LOSSY, &1u32.to_ne_bytes());
+        put(SHARE, &128u32.to_ne_bytes());
+        put(STACK, &2u32.to_ne_bytes());
         let known = Known::read(&[0, 0, 0, 5, 3, 232, 7, 208], &value).unwrap();
         assert_eq!((known.tag, known.local_port, known.remote_port), (5, 1000, 2000));
         assert_eq!((known.sent_packets, known.extra_bytes), (7, 9));
         assert_eq!((known.copies["retransmission"], known.skipped["no-path"]), (3, 2));
         assert_eq!(known.locals, ["192.0.2.1".parse::<IpAddr>().unwrap()]);
-        assert_eq!(known.handshake, "extensions-first");
+        assert_eq!((known.handshake, known.first_percent), ("extensions-first", Some(12.5)));
         let remote = &known.remotes[0];
         assert_eq!((remote.usable, remote.rtt), (true, Duration::from_micros(1500)));
         assert_eq!(known.remotes.len(), 1);

@@ -23,6 +23,9 @@ pub(crate) const ABOUT_UNEVEN: &str =
 pub(crate) const ABOUT_CUT: &str =
     "SCTP transfers over two paths of which one fails for some seconds in mid-transfer";
 
+pub(crate) const ABOUT_BUDGET: &str =
+    "1 and 4 SCTP transfers over two paths with 5 % loss, by the budget of adaptive copies";
+
 const STACKS: [Stack; 4] = [Stack::Linux, Stack::LinuxProbed, Stack::LinuxNative, Stack::Usrsctp];
 
 /// With `--quick` kernel SCTP is measured with paths that are known from the start: without, most of a run's difference is
@@ -30,13 +33,13 @@ const STACKS: [Stack; 4] = [Stack::Linux, Stack::LinuxProbed, Stack::LinuxNative
 const QUICK_STACKS: [Stack; 2] = [Stack::LinuxProbed, Stack::Usrsctp];
 
 /// As in the JSON, and as the configuration has them.
-const MODES: [(&str, &str); 4] =
+pub(super) const MODES: [(&str, &str); 4] =
     [("normal", "off"), ("full", "full"), ("selective", "selective"), ("adaptive", "adaptive")];
 
 /// Paper 004, 4.2.
 const BYTES: u64 = 10 << 20;
-const RATE_MBPS: f64 = 10.0;
-const DELAY: Duration = Duration::from_millis(5);
+pub(super) const RATE_MBPS: f64 = 10.0;
+pub(super) const DELAY: Duration = Duration::from_millis(5);
 /// dummynet's, by which the paper's paths were emulated, unless told otherwise.
 const QUEUE: Queue = Queue::Packets(50);
 /// Mean length of a burst of losses, in packets.
@@ -44,10 +47,10 @@ const BURST: f64 = 3.0;
 
 /// Cells at the same time. Guests feel a machine that is busy (docs/lab.md), and a cell's two to six take a tenth to a sixth of a
 /// processor each.
-const SIDE_BY_SIDE: usize = 3;
+pub(super) const SIDE_BY_SIDE: usize = 3;
 
 /// What a sample takes beside its transfers: guests boot, daemons start.
-const OVERHEAD: Duration = Duration::from_secs(6);
+pub(super) const OVERHEAD: Duration = Duration::from_secs(6);
 
 const RATIOS: [Ratio; 3] = [
     Ratio { name: "time_of_normal", metric: "transfer_s", of: ("mode", Reference::Name("normal")) },
@@ -125,7 +128,7 @@ impl Cell {
 /// How a direction loses packets.
 type MakeLoss = fn(f64) -> Loss;
 
-fn independent(percent: f64) -> Loss {
+pub(super) fn independent(percent: f64) -> Loss {
     Probability::new(percent / 100.0).map_or(Loss::None, Loss::Bernoulli)
 }
 
@@ -182,11 +185,14 @@ fn cases(
                 stack,
                 nawa_on,
                 mode: setting,
+                budget_percent: None,
                 paths: paths.clone(),
                 spares: cell.lost == Lost::First,
                 transfers: cell.transfers,
+                on_first: false,
+                beside: None,
                 clients,
-                restored: None,
+                later: None,
                 bytes: BYTES,
                 limit: estimate * 5 + Duration::from_secs(120),
             };
@@ -221,7 +227,7 @@ fn estimate(cell: Cell, stack: Stack, mode: &str, paths: &[[LinkConfig; 2]; 2]) 
 }
 
 /// Cells that take about as long stand side by side.
-fn sorted(mut cases: Vec<Case>) -> Vec<Case> {
+pub(super) fn sorted(mut cases: Vec<Case>) -> Vec<Case> {
     cases.sort_by_key(|case| case.estimate);
     cases
 }
@@ -240,7 +246,11 @@ fn experiment(name: &'static str, cases: Vec<Case>, repeats: usize, notes: &[&st
 }
 
 fn even(size: Size, cells: &[Cell], make_loss: MakeLoss) -> Vec<Case> {
-    let cases = |&cell| cases(stacks(size), cell, &paths(cell, EVEN, make_loss), 1, Vec::new());
+    even_of(stacks(size), cells, make_loss)
+}
+
+fn even_of(stacks: &[Stack], cells: &[Cell], make_loss: MakeLoss) -> Vec<Case> {
+    let cases = |&cell| cases(stacks, cell, &paths(cell, EVEN, make_loss), 1, Vec::new());
     cells.iter().flat_map(cases).collect()
 }
 
@@ -312,6 +322,33 @@ pub(crate) fn burst(options: &RunOptions) -> Result<Experiment, Error> {
     Ok(experiment("bicast-burst", even(options.size, &cells, bursts), repeats, &[note]))
 }
 
+/// In percent.
+const BUDGETS: [u32; 5] = [3, 7, 15, 30, 100];
+
+pub(crate) fn budget(options: &RunOptions) -> Result<Experiment, Error> {
+    let cells = [Cell::both(5.0, 1), Cell::both(5.0, 4)];
+    let stacks: &[Stack] = if options.size == Size::Quick { &[Stack::LinuxProbed] } else { &STACKS };
+    let mut all = Vec::new();
+    for mut case in even_of(stacks, &cells, independent) {
+        let Workload::Bicast(test) = &mut case.workload else { continue };
+        match test.mode {
+            "adaptive" => all.extend(BUDGETS.map(|percent| with_budget(case.clone(), percent))),
+            "off" => all.push(with_budget(case, 0)),
+            _ => {}
+        }
+    }
+    let note = "budget_percent: `budget` in the configuration; 0 stands for none, without copies";
+    Ok(experiment("bicast-budget", all, if options.size == Size::Quick { 1 } else { 3 }, &[note]))
+}
+
+fn with_budget(mut case: Case, percent: u32) -> Case {
+    if let Workload::Bicast(test) = &mut case.workload {
+        test.budget_percent = (percent > 0).then_some(percent);
+    }
+    case.key.push(("budget_percent", percent.into()));
+    case
+}
+
 /// The paths of `bicast-uneven`.
 const KINDS: [(&str, [(f64, Duration); 2]); 3] = [
     ("10+2", [(10.0, DELAY), (2.0, DELAY)]),
@@ -356,10 +393,10 @@ pub(crate) fn cut(options: &RunOptions) -> Result<Experiment, Error> {
     for case in &mut cases {
         case.estimate += CUT.end - CUT.start;
         if let Workload::Bicast(test) = &mut case.workload {
-            test.restored = Some(CUT.end);
+            test.later = Some(CUT.end);
         }
     }
-    let note = "one transfer on each path; the first path is down from 2 s to 6 s after the start; copies_after_cut: made after that";
+    let note = "one transfer on each path; the first path is down from 2 s to 6 s after the start; later_copies, later_copied_ratio: made after that";
     Ok(experiment("bicast-cut", cases, if quick { 1 } else { 3 }, &[note]))
 }
 
@@ -369,7 +406,7 @@ mod tests {
 
     #[test]
     fn quick_ends_within_five_minutes() {
-        for make in [loss, load, burst, uneven, cut] {
+        for make in [loss, load, burst, uneven, cut, budget] {
             let experiment = make(&RunOptions { size: Size::Quick, ..RunOptions::default() }).unwrap();
             let estimate = experiment.estimate();
             assert!(estimate <= Duration::from_secs(300), "{}: {estimate:?}", experiment.name);

@@ -161,6 +161,11 @@ impl Network {
         self.wires.iter().for_each(Wire::restart);
     }
 
+    /// Of `b` on the second path.
+    pub(super) fn second_address(&self) -> std::net::IpAddr {
+        std::net::Ipv4Addr::new(10, 2, 0, 2).into()
+    }
+
     /// Where the receiving end is, and its addresses.
     pub(super) fn receiver(&mut self) -> (Place<'_>, [String; PATHS]) {
         match self.guests.up.first_mut() {

@@ -9,8 +9,8 @@ use super::document::Bicast;
 use super::source::Source;
 use super::value;
 
-/// Of the bytes sent, in percent.
-const BUDGET: u32 = 100;
+/// Of the bytes that an association sends and receives, in percent.
+const BUDGET: u32 = 15;
 
 /// What is wrong is replaced by something harmless.
 pub fn check(source: &mut Source, written: Bicast) -> Config {
@@ -26,6 +26,13 @@ pub fn check(source: &mut Source, written: Bicast) -> Config {
         source.complain(span, "copies need a second path; name two interfaces or more");
     }
     unique(source, interfaces.iter().cloned(), "this interface is named twice; remove one");
+    let metered = written.metered.unwrap_or_default();
+    for name in metered.iter().filter(|name| !interfaces.iter().any(|(_, known)| known == name.get_ref())) {
+        source.complain(
+            name.span(),
+            "this interface is not among `interfaces`; add it there, or take it out here",
+        );
+    }
     let mode = written.mode.and_then(|text| source.expect(text.span(), mode(text.get_ref())));
     let budget_percent =
         written.budget.and_then(|value| source.expect(value.span(), percent(value.get_ref())));
@@ -36,7 +43,11 @@ pub fn check(source: &mut Source, written: Bicast) -> Config {
         udp_port: udp_port.unwrap_or(packet::sctp::UDP_PORT),
         forwarding: written.forwarding.unwrap_or(false),
     };
-    Config { interfaces: interfaces.into_iter().map(|(_, name)| name).collect(), settings }
+    Config {
+        interfaces: interfaces.into_iter().map(|(_, name)| name).collect(),
+        metered: metered.into_iter().map(toml::Spanned::into_inner).collect(),
+        settings,
+    }
 }
 
 fn mode(text: &str) -> Result<Mode, String> {

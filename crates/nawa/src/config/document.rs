@@ -247,9 +247,11 @@ pub struct Coding {
 pub struct Bicast {
     /// Between which packets are copied.
     pub interfaces: Spanned<Vec<Spanned<String>>>,
+    /// Those of them that are paid for by the byte.
+    pub metered: Option<Vec<Spanned<String>>>,
     /// `"selective"`, `"off"`, `"full"` or `"adaptive"`.
     pub mode: Option<Spanned<String>>,
-    /// Percent of the bytes sent.
+    /// Percent of the bytes sent and received.
     pub budget: Option<Spanned<toml::Value>>,
     /// Of SCTP in UDP.
     pub udp_port: Option<Spanned<toml::Value>>,

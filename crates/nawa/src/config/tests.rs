@@ -176,12 +176,13 @@ fn bicast_needs_no_key_and_two_interfaces() {
         let file = read(folder.path(), &format!("{section}{keys}")).expect("a good file");
         file.bicast.expect("the section")
     };
-    let config = written("mode = 'selective'\nbudget = '30%'\n");
+    let config = written("mode = 'selective'\nbudget = '30%'\nmetered = ['wlan1']\n");
     assert_eq!(config.interfaces, ["wlan0", "wlan1"]);
+    assert_eq!((config.metered, written("").metered), (vec!["wlan1".to_owned()], vec![]));
     let settings = config.settings;
     assert_eq!((settings.mode, settings.budget_percent), (bicast::Mode::Selective, 30));
     let default = written("").settings;
-    assert_eq!((default.mode, default.budget_percent), (bicast::Mode::Adaptive, 100));
+    assert_eq!((default.mode, default.budget_percent), (bicast::Mode::Adaptive, 15));
     assert_eq!(settings.udp_port, 9899);
     assert_complaints(
         "[bicast]\ninterfaces = ['wlan0', 'wlan0']\nmode = 'both'\nbudget = 30\nudp-port = 0\n",
@@ -189,6 +190,10 @@ fn bicast_needs_no_key_and_two_interfaces() {
          nawa.toml:3:8: there is no mode \"both\"; write \"off\", \"selective\", \"full\" or \"adaptive\"\n\
          nawa.toml:4:10: 30 is not a share; write one from \"0%\" to \"100%\"\n\
          nawa.toml:5:12: 0 is not a port; write one from 1 to 65535",
+    );
+    assert_complaints(
+        "[bicast]\ninterfaces = ['wlan0', 'wlan1']\nmetered = ['wwan0']\n",
+        "nawa.toml:3:12: this interface is not among `interfaces`; add it there, or take it out here",
     );
     assert_complaints(
         "[bicast]\ninterfaces = ['wlan0']\n",
@@ -391,7 +396,7 @@ fn the_sample_is_good_and_shows_every_option() {
     assert_eq!((coding.interface.as_str(), coding.master.as_str()), ("mesh0", "nc0"));
     assert_eq!(coding.change.mode, coding::Mode::default());
     let copies = settings.bicast.expect("it has copies").settings;
-    assert_eq!((copies.mode, copies.budget_percent), (bicast::Mode::default(), 100));
+    assert_eq!((copies.mode, copies.budget_percent), (bicast::Mode::default(), 15));
     for key in [
         "id",
         "wire",
@@ -430,6 +435,7 @@ fn the_sample_is_good_and_shows_every_option() {
         "allow",
         "mode",
         "interfaces",
+        "metered",
         "budget",
         "udp-port",
         "master",

@@ -46,6 +46,18 @@ impl Carrier {
     }
 
     pub fn frame(self, addresses: [IpAddr; 2], ports: [u16; 2], tag: u32, chunks: &[u8]) -> Vec<u8> {
+        self.frame_by([9899; 2], addresses, ports, tag, chunks)
+    }
+
+    /// As [`Carrier::frame`], with these ports of UDP.
+    pub fn frame_by(
+        self,
+        udp_ports: [u16; 2],
+        addresses: [IpAddr; 2],
+        ports: [u16; 2],
+        tag: u32,
+        chunks: &[u8],
+    ) -> Vec<u8> {
         let mut packet = ports.map(u16::to_be_bytes).concat();
         packet.extend(tag.to_be_bytes());
         packet.extend([0; 4]);
@@ -55,7 +67,7 @@ impl Carrier {
             Carrier::V4 | Carrier::V6 => ip(addresses, SCTP, &packet),
             Carrier::Udp4 | Carrier::Udp6 => {
                 let length = 8 + packet.len() as u16;
-                let mut udp = [9899, 9899, length, 0].map(u16::to_be_bytes).concat();
+                let mut udp = [udp_ports[0], udp_ports[1], length, 0].map(u16::to_be_bytes).concat();
                 udp.extend(packet);
                 let sum = Sum::pseudo_header(addresses[0], addresses[1], UDP, udp.len()).bytes(&udp);
                 udp[6..8].copy_from_slice(&sum.finish_udp().to_be_bytes());

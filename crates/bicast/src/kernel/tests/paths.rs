@@ -66,9 +66,36 @@ fn an_address_that_is_added_is_used_once_it_has_answered() {
 }
 
 #[test]
+fn two_filters_of_ours_do_not_replace_each_other() {
+    in_world("two_filters_of_ours_do_not_replace_each_other", |world| {
+        let filters = || world.tc("filter show dev a0 egress").matches(" handle ").count();
+        let first = world.attach_filter();
+        let second = world.attach_filter();
+        assert_eq!(filters(), 2);
+        drop(first);
+        assert_eq!(filters(), 1, "each takes off its own");
+        drop(second);
+        assert_eq!(filters(), 0);
+    });
+}
+
+#[test]
+fn another_filter_that_ends_the_chain_does_not_silence_ours() {
+    in_world("another_filter_that_ends_the_chain_does_not_silence_ours", |world| {
+        let mut others = world.filter_of_others(2);
+        let ours = world.attach_filter();
+        let filters = world.tc("filter show dev a0 egress");
+        let at = |what: &str| filters.find(what).unwrap_or_else(|| panic!("no {what} in {filters}"));
+        assert!(at("handle 0x6e77") < at("handle 0x1 "), "{filters}");
+        assert!(others.query().is_ok());
+        drop(ours);
+    });
+}
+
+#[test]
 fn what_others_have_on_the_hooks_stays() {
     in_world("what_others_have_on_the_hooks_stays", |world| {
-        let mut others = world.filter_of_others();
+        let mut others = world.filter_of_others(1);
         let theirs = others.query().expect("it is there");
         let mut stays = |what: &str| assert_eq!(others.query().ok(), Some(theirs), "{what}");
         drop(world.attach_filter());

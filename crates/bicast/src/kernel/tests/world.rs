@@ -1,7 +1,7 @@
 //! A namespace with two TAPs, or three, on which the programs are attached: packets go into them by the kernel's test-run call,
 //! and copies come out of the TAPs.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
@@ -19,7 +19,10 @@ use crate::core::Mode;
 use crate::kernel::{Known, Programs, Settings, Watch};
 
 /// Offsets in `struct __sk_buff`, and its size.
+const MARK: usize = 8;
 const IFINDEX: usize = 40;
+const GSO_SEGMENTS: usize = 164;
+const GSO_SIZE: usize = 176;
 const SK_BUFF: usize = 192;
 
 /// What the tests begin with.
@@ -85,7 +88,7 @@ impl World {
         let mut net = Net::open().expect("netlink");
         let ((a, a_index), (b, b_index)) = (make("a0", &mut net, 1), make("b0", &mut net, 2));
         let mut programs = Programs::load(&SETTINGS).expect("the kernel takes them");
-        programs.attach(&BTreeSet::from([a_index, b_index])).expect("they attach");
+        programs.attach(&BTreeMap::from([(a_index, 100), (b_index, 100)])).expect("they attach");
         let watch = programs.watch().expect("maps");
         let mut world = World { programs, watch, taps: vec![a, b], interfaces: vec![a_index, b_index] };
         world.give_addresses();
@@ -97,13 +100,21 @@ impl World {
         let (tap, index) = make("c0", &mut Net::open().expect("netlink"), 3);
         self.taps.push(tap);
         self.interfaces.push(index);
-        self.programs.attach(&self.interfaces.iter().copied().collect()).expect("they attach");
+        self.programs
+            .attach(&self.interfaces.iter().map(|index| (*index, 100)).collect())
+            .expect("they attach");
         self.give_addresses();
     }
 
     /// All interfaces have their addresses.
     pub fn give_addresses(&mut self) {
         self.programs.set_own(&self.addresses()).expect("a map");
+    }
+
+    /// Copies that leave by the second interface have that budget.
+    pub fn meter_second(&mut self, percent: u32) {
+        let [first, second] = [0, 1].map(|nth| self.interfaces[nth]);
+        self.programs.attach(&BTreeMap::from([(first, 100), (second, percent)])).expect("they attach");
     }
 
     /// The host loses that address.
@@ -134,10 +145,10 @@ impl World {
         attached.expect("it attaches")
     }
 
-    /// A filter of somebody else's on that hook of the first interface.
-    pub fn filter_of_others(&self) -> TcHook {
+    /// A filter of somebody else's on that hook of the first interface, with that priority.
+    pub fn filter_of_others(&self, priority: u32) -> TcHook {
         let mut hook = TcHook::new(self.egress().as_fd());
-        hook.ifindex(self.interfaces[0] as i32).attach_point(TC_EGRESS).handle(1).priority(1);
+        hook.ifindex(self.interfaces[0] as i32).attach_point(TC_EGRESS).handle(1).priority(priority);
         hook.create().and_then(|mut hook| hook.attach()).expect("it attaches")
     }
 
@@ -163,21 +174,52 @@ impl World {
     #[track_caller]
     pub fn send_among_all(&self, nth: usize, frame: &[u8]) -> Vec<Vec<Vec<u8>>> {
         self.copies();
-        self.run("bicast_egress", nth, frame);
+        self.run("bicast_egress", nth, frame, &[]);
         self.copies()
+    }
+
+    /// As [`World::send`], with that mark.
+    #[track_caller]
+    pub fn send_marked(&self, mark: u32, frame: &[u8]) -> [Vec<Vec<u8>>; 2] {
+        self.copies();
+        self.run("bicast_egress", 0, frame, &[(MARK, mark)]);
+        let mut copies = self.copies().into_iter();
+        [(); 2].map(|()| copies.next().expect("two interfaces"))
+    }
+
+    /// As [`World::send`], of a train that is yet to be cut into two packets with so many bytes behind the headers each.
+    #[track_caller]
+    pub fn send_train(&self, bytes: u32, frame: &[u8]) {
+        self.run("bicast_egress", 0, frame, &[(GSO_SEGMENTS, 2), (GSO_SIZE, bytes)]);
     }
 
     /// Has `frame` arrive at that interface.
     #[track_caller]
     pub fn receive(&self, nth: usize, frame: &[u8]) {
-        self.run("bicast_ingress", nth, frame);
+        self.run("bicast_ingress", nth, frame, &[]);
+    }
+
+    /// Does as `ip` does in this namespace.
+    #[track_caller]
+    pub fn ip(&self, arguments: &str) {
+        run("ip", &arguments.split(' ').collect::<Vec<_>>());
+    }
+
+    /// As [`World::ip`] by `tc`; what it says.
+    #[track_caller]
+    pub fn tc(&self, arguments: &str) -> String {
+        let output = Command::new("tc").args(arguments.split(' ')).output().expect("it starts");
+        assert!(output.status.success(), "{arguments}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
     #[track_caller]
-    fn run(&self, name: &str, nth: usize, frame: &[u8]) {
+    fn run(&self, name: &str, nth: usize, frame: &[u8], words: &[(usize, u32)]) {
         let program = self.programs.object.progs_mut().find(|one| one.name() == name).expect("a program");
         let mut context = vec![0; SK_BUFF];
-        context[IFINDEX..IFINDEX + 4].copy_from_slice(&self.interfaces[nth].to_ne_bytes());
+        for (at, word) in [(IFINDEX, self.interfaces[nth])].iter().chain(words) {
+            context[*at..at + 4].copy_from_slice(&word.to_ne_bytes());
+        }
         let mut out = vec![0; frame.len() + 64];
         let input = ProgramInput {
             context_in: Some(&mut context),
@@ -190,9 +232,9 @@ impl World {
         assert_eq!(output.data.as_deref().map(|data| &data[..frame.len()]), Some(frame), "as it was");
     }
 
-    /// Takes the programs off the second interface: what comes there leaves as it is.
+    /// Takes the programs off the second interface.
     pub fn leave_second(&mut self) {
-        self.programs.attach(&BTreeSet::from([self.interfaces[0]])).expect("it is attached");
+        self.programs.attach(&BTreeMap::from([(self.interfaces[0], 100)])).expect("it is attached");
     }
 
     /// How long the egress program takes for `frame`, in ns: the mean of many runs. No more at a time than a TAP holds, so
@@ -204,6 +246,19 @@ impl World {
             self.cost_at_a_time(frame, 400)
         };
         (0..TIMES).map(one).sum::<u128>() / TIMES
+    }
+
+    /// Has the host send `frame` so many times, on two processors at once.
+    pub fn race(&self, frame: &[u8], times: u32) {
+        let mut context = vec![0; SK_BUFF];
+        context[IFINDEX..IFINDEX + 4].copy_from_slice(&self.interfaces[0].to_ne_bytes());
+        let program = self.egress().as_fd().try_clone_to_owned().expect("a descriptor");
+        let run = || bpf::run::repeat(program.as_fd(), &context, frame, times).expect("it runs");
+        std::thread::scope(|scope| {
+            scope.spawn(run);
+            scope.spawn(run);
+        });
+        self.copies();
     }
 
     fn cost_at_a_time(&self, frame: &[u8], repeat: u32) -> u128 {

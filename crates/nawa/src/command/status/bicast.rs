@@ -42,6 +42,8 @@ struct Association {
 struct Remote {
     address: String,
     usable: bool,
+    /// Copies do not arrive.
+    drops: bool,
     rtt_us: u64,
 }
 
@@ -71,8 +73,11 @@ fn row(one: &Association) -> [String; 8] {
     let copies = |reason: &str| one.duplicated_packets.get(reason).copied().unwrap_or(0).to_string();
     let remote = |remote: &Remote| {
         let rtt = number(Some(remote.rtt_us as f64 / 1e3).filter(|_| remote.usable), 0);
-        format!("{} ({rtt})", remote.address)
+        let drops = if remote.drops { ", drops copies" } else { "" };
+        format!("{} ({rtt}{drops})", remote.address)
     };
+    let not_copied = one.not_duplicated_packets.iter().filter(|(_, count)| **count > 0);
+    let not_copied: Vec<_> = not_copied.map(|(why, count)| format!("{count} {why}")).collect();
     [
         format!("{} > {}", one.local_port, one.remote_port),
         number(Some(one.sent_bytes as f64 / 1e6), 1),
@@ -80,7 +85,7 @@ fn row(one: &Association) -> [String; 8] {
         copies("retransmission"),
         copies("request"),
         copies("rest"),
-        one.not_duplicated_packets.values().sum::<u64>().to_string(),
+        if not_copied.is_empty() { "0".to_owned() } else { not_copied.join(" ") },
         one.remote_addresses.iter().map(remote).collect::<Vec<_>>().join(", "),
     ]
 }
@@ -98,16 +103,16 @@ mod tests {
             "interfaces": [{"name": "wlan0", "state": "used"}, {"name": "wlan1", "state": "used"}],
             "associations": [{
                 "local_port": 5000, "remote_port": 6000, "sent_bytes": 2_000_000, "extra_bytes": 100_000,
-                "remote_addresses": [{"address": "192.0.2.1", "usable": true, "rtt_us": 12_300},
-                                     {"address": "192.0.2.2", "usable": false, "rtt_us": 0}],
+                "remote_addresses": [{"address": "192.0.2.1", "usable": true, "drops": false, "rtt_us": 12_300},
+                                     {"address": "192.0.2.2", "usable": false, "drops": true, "rtt_us": 0}],
                 "duplicated_packets": {"retransmission": 60, "request": 9, "rest": 0},
-                "not_duplicated_packets": {"no-path": 2, "budget": 0},
+                "not_duplicated_packets": {"no-path": 2, "budget": 0, "too-long": 1},
             }],
         });
         let expected = "\
 bicast: mode selective, wlan0 used, wlan1 used, 12.0 MB sent and 0.6 MB of copies
- ports        sent MB  extra %  resent  requests  first  not copied  peer (ms)
- 5000 > 6000      2.0      5.0      60         9      0           2  192.0.2.1 (12), 192.0.2.2 (–)
+ ports        sent MB  extra %  resent  requests  first            not copied  peer (ms)
+ 5000 > 6000      2.0      5.0      60         9      0  2 no-path 1 too-long  192.0.2.1 (12), 192.0.2.2 (–, drops copies)
 ";
         assert_eq!(render(&serde_json::from_value(state).expect("what the daemon shows")), expected);
     }

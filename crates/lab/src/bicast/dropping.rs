@@ -1,0 +1,177 @@
+//! `bicast-dropping`: copies into a second path that drops them, and a TCP flow that shares it.
+
+use std::time::Duration;
+
+use link::{Bitrate, ByteCount, LinkConfig, Loss, PolicerConfig, Queue};
+use serde_json::Value;
+
+use super::experiments::{DELAY, MODES, OVERHEAD, RATE_MBPS, SIDE_BY_SIDE, independent, link, sorted};
+use super::network::Network;
+use super::{Stack, Test, Where};
+use crate::error::Error;
+use crate::experiment::{Case, Experiment, Ratio, Reference, RunOptions, SideBySide, Size, Workload};
+use crate::iperf::{Iperf, Protocol};
+use crate::network::Topology;
+use crate::program::Process;
+use crate::system::System;
+
+pub(crate) const ABOUT: &str = "SCTP transfers by a clean path, and what is copied into a second one that drops, polices or has no buffer";
+
+/// All transfers together, which takes longer than the TCP flow beside them.
+const BYTES: u64 = 20 << 20;
+/// What is copied after that is counted as well.
+const LATER: Duration = Duration::from_secs(5);
+const FLOW: Duration = Duration::from_secs(10);
+
+const NOTES: [&str; 4] = [
+    "all transfers keep to the first path, 10 Mbit/s, 5 ms, which loses loss_percent of the packets in each direction; 20 MiB together, \
+     kernel SCTP in guests whose programs ask for HEARTBEATs at once, nawa on a router in front of each",
+    "second: of the second path, as fast, loss-N: loses N % in each direction; policed: passes 1 Mbit/s and 15 kB at once; short: has room \
+     for three packets",
+    "extra_bytes_ratio (design.md: copied_ratio): bytes of copies over bytes of the stacks' own packets, both ends; later_copied_ratio: of those \
+     from 5 s on",
+    "tcp_goodput_mbps: of one CUBIC flow by the second path for 10 s, from 2 s on; none where 50 % and more are lost",
+];
+
+const RATIOS: [Ratio; 2] = [
+    Ratio { name: "tcp_goodput_ratio", metric: "tcp_goodput_mbps", of: ("mode", Reference::Name("normal")) },
+    Ratio { name: "time_of_normal", metric: "transfer_s", of: ("mode", Reference::Name("normal")) },
+];
+
+/// The second path, and whether a TCP flow gets through.
+const SECONDS: [(&str, bool); 6] = [
+    ("loss-2", true),
+    ("loss-10", true),
+    ("loss-50", false),
+    ("loss-90", false),
+    ("policed", true),
+    ("short", true),
+];
+
+fn second(name: &str) -> LinkConfig {
+    let percent = name.strip_prefix("loss-").and_then(|text| text.parse().ok());
+    let mut config = link(RATE_MBPS, DELAY, percent.map_or(Loss::None, independent));
+    match name {
+        "policed" => {
+            let rate = Bitrate::from_mbps(RATE_MBPS / 10.0);
+            config.policer = Some(PolicerConfig { rate, burst: ByteCount(15_000) });
+        }
+        "short" => config.queue = Queue::Packets(3),
+        _ => {}
+    }
+    config
+}
+
+pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
+    let quick = options.size == Size::Quick;
+    let cells: &[(f64, usize)] = if quick { &[(0.0, 1)] } else { &[(0.0, 1), (0.0, 4), (5.0, 1)] };
+    let mut cases = Vec::new();
+    for &(loss_percent, transfers) in cells {
+        for (name, has_flow) in SECONDS {
+            cases.extend(MODES.map(|modes| case(modes, loss_percent, transfers, name, has_flow)));
+        }
+    }
+    Ok(Experiment {
+        name: "bicast-dropping",
+        cases: sorted(cases),
+        side_by_side: SideBySide::Cases(SIDE_BY_SIDE),
+        repeats: if quick { 1 } else { 3 },
+        ratios: RATIOS.to_vec(),
+        notes: NOTES.map(str::to_owned).to_vec(),
+        ..Experiment::default()
+    })
+}
+
+fn case(
+    (mode, setting): (&'static str, &'static str),
+    loss_percent: f64,
+    transfers: usize,
+    name: &'static str,
+    has_flow: bool,
+) -> Case {
+    let first = link(RATE_MBPS, DELAY, independent(loss_percent));
+    let seconds = BYTES as f64 * 8e-6 / RATE_MBPS * if loss_percent > 0.0 { 3.0 } else { 1.1 };
+    let estimate = OVERHEAD + Duration::from_secs_f64(seconds);
+    let key: Vec<(&'static str, Value)> = vec![
+        ("mode", mode.into()),
+        ("second", name.into()),
+        ("transfers", transfers.into()),
+        ("loss_percent", loss_percent.into()),
+    ];
+    let test = Test {
+        stack: Stack::LinuxProbed,
+        nawa_on: Where::Router,
+        mode: setting,
+        budget_percent: None,
+        paths: [first, second(name)].map(|one| [one.clone(), one]),
+        spares: false,
+        transfers,
+        on_first: true,
+        beside: has_flow.then_some(Beside),
+        clients: 1,
+        later: Some(LATER),
+        bytes: BYTES / transfers as u64,
+        limit: estimate * 5 + Duration::from_secs(120),
+    };
+    Case {
+        key,
+        topology: Topology::Direct,
+        system: System::Tcp,
+        congestion_control: "reno",
+        workload: Workload::Bicast(Box::new(test)),
+        estimate,
+    }
+}
+
+/// A TCP flow by the second path, in the direction of the transfers.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Beside;
+
+/// That flow at work.
+pub(super) struct Flow {
+    client: Process,
+    _server: Process,
+}
+
+impl Beside {
+    pub(super) fn start(self, network: &Network) -> Result<Flow, Error> {
+        let server = network.second_address();
+        let iperf = Iperf {
+            server,
+            source: None,
+            congestion_control: "cubic",
+            protocol: Protocol::Tcp,
+            time: FLOW,
+            flows: 1,
+            reverse: false,
+        };
+        let _server = Iperf::serve(&network.server, &[], server)?;
+        Ok(Flow { client: iperf.start(&network.client)?, _server })
+    }
+}
+
+impl Flow {
+    /// Its goodput in Mbit/s.
+    pub(super) fn finish(self) -> Result<f64, Error> {
+        Ok(Iperf::finish(self.client)?.goodput_mbps)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_second_path_is_what_its_name_says() {
+        assert_eq!(second("short").queue, Queue::Packets(3));
+        assert_eq!(second("policed").policer.map(|policer| policer.rate), Some(Bitrate::from_mbps(1.0)));
+        assert!(matches!(second("loss-50").loss, Loss::Bernoulli(half) if half.get() == 0.5));
+    }
+
+    #[test]
+    fn quick_ends_within_five_minutes() {
+        let options = RunOptions { size: Size::Quick, ..RunOptions::default() };
+        let estimate = experiment(&options).unwrap().estimate();
+        assert!(estimate <= Duration::from_secs(300), "{estimate:?}");
+    }
+}
