@@ -4,6 +4,7 @@
 mod back;
 mod interface;
 mod names;
+mod routing;
 mod sockets;
 mod turn;
 mod ways;

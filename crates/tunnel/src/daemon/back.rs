@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use device::Net;
 use device::net::Query;
 
-use super::ways::leaves_by;
+use super::routing::leaves_by;
 use crate::address::{Address, LocalAddress};
 
 /// Ways back that are remembered; beyond that all are forgotten, and asked for again.

@@ -3,11 +3,10 @@
 //! answer of the kernel's.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-use device::net::{Link, Query};
 use device::poller::{Interest, Poller, boottime};
 use device::unreachable::Listener;
 use device::{Changes, Net, News, Waker};
@@ -15,6 +14,7 @@ use ipnet::IpNet;
 
 use super::interface::Interface;
 use super::names::{Answer, Answers, Name};
+use super::routing::Host;
 use super::sockets::PLACES;
 use super::turn::mark;
 use super::{Asked, Inbox};
@@ -324,14 +324,6 @@ impl State {
     }
 }
 
-/// What is asked about a way out.
-struct Host<'a> {
-    net: &'a mut Net,
-    /// Index and name of the tunnel's own interface.
-    own: (u32, &'a str),
-    mark: u32,
-}
-
 impl Listed {
     /// As `config` has it; what is known of the same names stays known, and is asked for again.
     fn new(
@@ -406,110 +398,6 @@ impl Listed {
         self.remote.choose(remote);
         Ok(Way { local, remote, relay: Some(address) })
     }
-}
-
-impl Host<'_> {
-    /// The first address of `name` that a way leads to, and where that leaves this host.
-    fn first_way(
-        &mut self,
-        local: &Local,
-        source: Option<IpAddr>,
-        name: &mut Name,
-    ) -> Result<(SocketAddr, LocalAddress), Why> {
-        let mut result = Err(name.why());
-        for address in name.candidates(source).into_iter().rev() {
-            match self.way(local, address.ip()) {
-                Ok(way) => result = Ok((address, way)),
-                Err(why) if result.is_err() => result = Err(why),
-                Err(_) => {}
-            }
-        }
-        if let Ok((address, _)) = result {
-            name.choose(address);
-        }
-        result
-    }
-
-    fn way(&mut self, local: &Local, to: IpAddr) -> Result<LocalAddress, Why> {
-        let query = Query { mark: self.mark, ..Query::to(to) };
-        match local {
-            Local::Any => self.outside(&query, String::new()).map(|()| LocalAddress::default()),
-            Local::Interface(name) => self.by_interface(name, &query),
-            Local::Address(ip) => self.by_address(*ip, &query),
-        }
-    }
-
-    /// Whether there is a way, and not into the tunnel itself.
-    fn outside(&mut self, query: &Query, by: String) -> Result<(), Why> {
-        let to = query.destination;
-        match self.net.way_to(query) {
-            Ok(way) if way.interface == self.own.0 => Err(Why::Loop { to, interface: self.own.1.to_owned() }),
-            Ok(_) => Ok(()),
-            Err(_) => Err(Why::NoRoute { by, to }),
-        }
-    }
-
-    fn by_interface(&mut self, name: &str, query: &Query) -> Result<LocalAddress, Why> {
-        let link = self.net.link(name).map_err(|_| Why::NoInterface(name.to_owned()))?;
-        let query = &Query { interface: Some(link.index), ..*query };
-        self.check(&link, query)?;
-        if let Some(way) = leaves_by(self.net, &link, query) {
-            return Ok(way);
-        }
-        // Perhaps a rule knows packets from its addresses.
-        let mut sources = device::addresses(name).unwrap_or_default();
-        sources.retain(|ip| ip.is_ipv4() == query.destination.is_ipv4());
-        let way = |ip| leaves_by(self.net, &link, &Query { source: Some(ip), ..*query });
-        let by = format!(" by {name}");
-        sources.into_iter().find_map(way).ok_or(Why::NoRoute { by, to: query.destination })
-    }
-
-    fn by_address(&mut self, ip: IpAddr, query: &Query) -> Result<LocalAddress, Why> {
-        let mut result = Err(Why::NoAddress(ip));
-        for name in device::holders(ip).unwrap_or_default() {
-            let Ok(link) = self.net.link(&name) else { continue };
-            result = self.by_holder(ip, &link, &Query { source: Some(ip), ..*query });
-            if result.is_ok() {
-                break;
-            }
-        }
-        result
-    }
-
-    fn by_holder(&mut self, ip: IpAddr, link: &Link, query: &Query) -> Result<LocalAddress, Why> {
-        self.check(link, query)?;
-        if link.leads_nowhere {
-            let by = format!(" from {ip}");
-            return self
-                .outside(query, by)
-                .map(|()| LocalAddress { ip: Some(ip), ..LocalAddress::default() });
-        }
-        let by = format!(" by {} from {ip}", link.name);
-        let query = Query { interface: Some(link.index), ..*query };
-        leaves_by(self.net, link, &query).ok_or(Why::NoRoute { by, to: query.destination })
-    }
-
-    fn check(&self, link: &Link, query: &Query) -> Result<(), Why> {
-        if link.index == self.own.0 {
-            return Err(Why::Loop { to: query.destination, interface: link.name.clone() });
-        }
-        if !link.running {
-            return Err(Why::InterfaceDown(link.name.clone()));
-        }
-        Ok(())
-    }
-}
-
-/// How packets leave by this interface, from this source if one is given; `None` if no route leads there by it.
-pub fn leaves_by(net: &mut Net, link: &Link, query: &Query) -> Option<LocalAddress> {
-    let way = |ip| LocalAddress { ip, interface: Some(link.index), socket: 0 };
-    if link.point_to_point || net.has_route(query) {
-        return Some(way(query.source));
-    }
-    // IPv6 keeps to an interface only where the source is left to it; of its own addresses it takes what it would anyway.
-    let free = Query { source: None, ..*query };
-    let taken = query.source.filter(|source| source.is_ipv6() && net.has_route(&free))?;
-    net.way_to(&free).ok().filter(|found| found.source == Some(taken)).map(|_| way(None))
 }
 
 /// A path that is bound to no interface may leave by any.
