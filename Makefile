@@ -13,7 +13,7 @@ SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 .PHONY: help demo test guest lint lint-tools bench fuzz install rivals ns3 usrsctp build cargo-present
 
 help:
-	@echo "make demo      one file over three bad links: the best link alone, MPTCP, Nawa (about two minutes; root)"
+	@echo "make demo      one file over three bad links: the best link alone, MPTCP, Nawa (about two and a half minutes; root)"
 	@echo "make test      all tests (root, for those in network namespaces)"
 	@echo "make guest     other kernels: Debian's in qemu for make test, user-mode Linux for rivals in the lab"
 	@echo "make lint      rustfmt, clippy, the size of fsat, cargo-deny"

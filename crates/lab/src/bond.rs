@@ -19,7 +19,9 @@ pub(crate) const ABOUT: &str = "TCP over two or three mixed links: each link alo
 /// What is done over the links.
 #[derive(Clone, Debug)]
 pub struct Test {
-    /// TCP connections at the same time.
+    /// What carries the flows.
+    pub transport: Transport,
+    /// Connections at the same time; of QUIC one.
     pub flows: usize,
     /// Where to.
     pub direction: Direction,
@@ -27,6 +29,15 @@ pub struct Test {
     pub time: Duration,
     /// Pings before it.
     pub idle_pings: u32,
+}
+
+/// What carries flows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// The kernel's TCP, by iperf3.
+    Tcp,
+    /// quinn's QUIC, by the lab itself, from server to client.
+    Quic,
 }
 
 /// The direction of the flows.
@@ -56,6 +67,9 @@ const QUICK: [&str; 5] = ["three", "50+10", "lossy30", "sat+dsl", "tiny"];
 const EIGHT: [&str; 5] = ["three", "50+10", "sat+dsl", "tiny", "bloat"];
 const UPWARDS: [&str; 4] = ["three", "50+10", "sat+dsl", "thin-up"];
 
+/// Those over which a QUIC flow goes too.
+const QUIC: [&str; 4] = ["dual_lte", "three", "50+10", "sat+dsl"];
+
 const SHARES: [Share; 5] = [
     share("of_best_link", "link", Whole::Greatest, &[]),
     share("of_sum", "link", Whole::Sum, &[]),
@@ -71,9 +85,8 @@ const fn share(name: &'static str, systems: &'static str, of: Whole, over: &'sta
 /// The sum of links' rates up to which cases run beside each other without a change of ratios (docs/lab.md).
 const SIDE_BY_SIDE: Bitrate = Bitrate::from_bps(240_000_000);
 
-const NOTES: [&str; 6] = [
-    "goodput_mbps: payload that reached the receiver of iperf3 over 12 s (--quick: 6 s; recorded links: 30 s), the start \
-     included; cc: the congestion control of both ends, and of all of MPTCP's subflows; link1 and so on: plain TCP on that \
+const NOTES: [&str; 8] = [
+    "goodput_mbps: payload that reached the receiver of iperf3 over 12 s (recorded links: 30 s), the start included; cc: the congestion control of both ends, and of all of MPTCP's subflows; link1 and so on: plain TCP on that \
      link alone; mptcp: the kernel's, which starts on the fastest link, with a subflow on each other; nawa: paths from end to \
      end, nothing configured",
     "of_best_link, of_sum, of_mptcp: goodput over that of the best single link, of all single links together, and of MPTCP, \
@@ -84,6 +97,10 @@ const NOTES: [&str; 6] = [
      answered within 3 s of the end; longest_gap_ms: the longest time between two answers",
     "links: rates count whole Ethernet frames; both directions alike but for thin-up; loss comes before the queue, is \
      independent, and strikes in both directions; jitter is half-normal and keeps order; drop-tail queues",
+    "rpm: 60 s over the mean of the loaded round trips of the ping, the slowest twentieth left out; \
+     draft-ietf-ippm-responsiveness has TCP's, TLS's and HTTP's handshakes and requests on the loaded connection too",
+    "link1-quic …, nawa-quic: one QUIC connection by quinn, with its own CUBIC or BBR (which it calls experimental); ratios are \
+     those of QUIC over QUIC",
     "thin-up: 12 Mbit/s down, 256 kbit/s up, 20 ms one way, 100 packets; the others are in docs/lab.md",
 ];
 
@@ -93,13 +110,7 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
     let mut cases = Vec::new();
     for (name, profiles) in profiles::PROFILES {
         if !quick || QUICK.contains(&name) {
-            add(
-                &mut cases,
-                name,
-                &profiles::paths(profiles),
-                seconds(if quick { 6 } else { 12 }),
-                options.size,
-            );
+            add(&mut cases, name, &profiles::paths(profiles), seconds(12), options.size);
         }
     }
     for (name, recordings) in profiles::RECORDED.into_iter().filter(|_| !quick) {
@@ -113,6 +124,10 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
             )),
         }
     }
+    if !cfg!(feature = "quic") {
+        notes
+            .push("nawa-quic, link1-quic …: not measured, this build has no QUIC (`--features quic`)".into());
+    }
     Ok(Experiment {
         name: "bond",
         cases,
@@ -124,6 +139,9 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
     })
 }
 
+/// What making ready and ending takes, of as many cases as start together.
+const OVERHEAD: Duration = seconds(10);
+
 const fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
@@ -131,28 +149,31 @@ const fn seconds(seconds: u64) -> Duration {
 /// Adds all that is measured over `links` at that size.
 fn add(cases: &mut Vec<Case>, name: &'static str, links: &[PathSpec], time: Duration, size: Size) {
     use Direction::{Down, Up};
-    let mut rows = vec![(1, Down)];
+    use Transport::{Quic, Tcp};
+    let mut rows = vec![(Tcp, 1, Down)];
     if size == Size::Paper {
-        rows.extend([(8, Down), (1, Up), (8, Up)]);
+        rows.extend([(Tcp, 8, Down), (Tcp, 1, Up), (Tcp, 8, Up)]);
     } else if size == Size::Normal {
-        rows.extend(EIGHT.contains(&name).then_some((8, Down)));
-        rows.extend(UPWARDS.contains(&name).then_some((1, Up)));
+        rows.extend(EIGHT.contains(&name).then_some((Tcp, 8, Down)));
+        rows.extend(UPWARDS.contains(&name).then_some((Tcp, 1, Up)));
     }
-    for (flows, direction) in rows {
+    let quic = cfg!(feature = "quic") && size != Size::Quick && QUIC.contains(&name);
+    rows.extend(quic.then_some((Quic, 1, Down)));
+    for (transport, flows, direction) in rows {
+        let idle_pings = if size == Size::Quick { 40 } else { 80 };
+        let test = Test { transport, flows, direction, time, idle_pings };
         for cc in CONTROLS {
-            let idle_pings = if size == Size::Quick { 40 } else { 80 };
-            let test = Test { flows, direction, time, idle_pings };
-            cases.extend(
-                systems(links)
-                    .into_iter()
-                    .map(|(system, name_of, paths)| case(name, name_of, system, paths, cc, &test)),
-            );
+            let made = systems(links).into_iter().filter_map(|system| case(name, system, cc, &test));
+            cases.extend(made);
         }
     }
 }
 
+/// A system, its name, and the links that it has.
+type Over = (System, String, Vec<PathSpec>);
+
 /// Each link by plain TCP, then all of them by what can use them.
-fn systems(links: &[PathSpec]) -> Vec<(System, String, Vec<PathSpec>)> {
+fn systems(links: &[PathSpec]) -> Vec<Over> {
     let alone = links.iter().map(|link| (System::Tcp, link.name.clone(), vec![link.clone()]));
     let nawa = System::Nawa(NawaSetup { relayed: false, ..NawaSetup::AUTO });
     let mut fastest_first = links.to_vec();
@@ -162,28 +183,26 @@ fn systems(links: &[PathSpec]) -> Vec<(System, String, Vec<PathSpec>)> {
     alone.chain(bonds.map(|(system, name, links)| (system, name.to_owned(), links))).collect()
 }
 
-fn case(
-    name: &'static str,
-    system_name: String,
-    system: System,
-    links: Vec<PathSpec>,
-    cc: &'static str,
-    test: &Test,
-) -> Case {
-    Case {
-        key: vec![
-            ("case", name.into()),
-            ("system", system_name.into()),
-            ("cc", cc.into()),
-            ("flows", test.flows.into()),
-            ("direction", test.direction.name().into()),
-        ],
+/// `None` where the system does not carry that transport.
+fn case(name: &'static str, (system, called, links): Over, cc: &'static str, test: &Test) -> Option<Case> {
+    let quic = test.transport == Transport::Quic;
+    let called = if quic { format!("{called}-quic") } else { called };
+    let mut key = vec![
+        ("case", name.into()),
+        ("system", called.into()),
+        ("cc", cc.into()),
+        ("flows", test.flows.into()),
+        ("direction", test.direction.name().into()),
+    ];
+    key.extend(quic.then_some(("transport", "quic".into())));
+    (!(quic && system == System::Mptcp)).then(|| Case {
+        key,
         topology: Topology::Relayed(links),
         system,
         congestion_control: cc,
         workload: Workload::Bond(test.clone()),
-        estimate: test.time + measure::PING_EVERY * test.idle_pings + seconds(2),
-    }
+        estimate: test.time + measure::PING_EVERY * test.idle_pings + OVERHEAD,
+    })
 }
 
 #[cfg(test)]
@@ -197,11 +216,12 @@ mod tests {
     }
 
     fn values(experiment: &Experiment, field: usize) -> BTreeSet<String> {
-        experiment.cases.iter().map(|case| case.key[field].1.to_string()).collect()
+        let tcp = experiment.cases.iter().filter(|case| case.field("transport").is_none());
+        tcp.map(|case| case.key[field].1.to_string()).collect()
     }
 
     #[test]
-    fn quick_ends_within_about_two_minutes_and_has_every_system() {
+    fn quick_ends_within_about_two_minutes_and_has_every_system_but_quic() {
         let quick = sized(Size::Quick);
         assert!(quick.estimate() <= seconds(130), "{:?}", quick.estimate());
         for size in [Size::Normal, Size::Paper] {

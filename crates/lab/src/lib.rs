@@ -52,6 +52,8 @@ pub mod network;
 mod partial;
 pub mod ping;
 pub mod program;
+#[cfg(feature = "quic")]
+mod quic;
 mod recovery;
 pub mod report;
 mod runner;

@@ -1,8 +1,8 @@
-//! Flows of iperf3, a ping and a call beside them.
+//! Flows of iperf3, or of QUIC, and a ping and a call beside them.
 
 use std::time::Duration;
 
-use super::{Direction, Test};
+use super::{Direction, Test, Transport};
 use crate::call::{self, Call};
 use crate::error::Error;
 use crate::iperf::{Iperf, Protocol};
@@ -47,6 +47,7 @@ pub(crate) fn measure(bench: &Bench, ready: &Ready, test: &Test) -> Result<Sampl
         ("rtt_loaded_p50_ms", of(&loaded.round_trips, 50)),
         ("rtt_loaded_p95_ms", of(&loaded.round_trips, 95)),
         ("rtt_loaded_p99_ms", of(&loaded.round_trips, 99)),
+        ("rpm", rpm(&loaded.round_trips)),
         ("call_loss_ratio", Some(loaded.call.loss_ratio())),
         ("call_longest_gap_ms", Some(milliseconds(loaded.call.longest_gap))),
     ];
@@ -58,19 +59,60 @@ pub(crate) fn measure(bench: &Bench, ready: &Ready, test: &Test) -> Result<Sampl
 
 fn loaded(bench: &Bench, ready: &Ready, test: &Test) -> Result<Loaded, Error> {
     let network = bench.network;
-    let (source, ping_source) = (ready.sources[0], ready.ping_sources[0]);
+    let source = ready.ping_sources[0];
+    let ping = Ping::start(&network.client, source, ready.server, PING_EVERY)?;
+    let call = Call::start(network, source, ready.server)?;
+    let goodput_mbps = match test.transport {
+        Transport::Tcp => tcp(bench, ready, test)?,
+        Transport::Quic => quic(bench, ready, test)?,
+    };
+    Ok(Loaded { goodput_mbps, round_trips: ping.stop()?, call: call.stop()? })
+}
+
+fn tcp(bench: &Bench, ready: &Ready, test: &Test) -> Result<f64, Error> {
     let iperf = Iperf {
         server: ready.server,
-        source,
+        source: ready.sources[0],
         congestion_control: bench.case.congestion_control,
         protocol: Protocol::Tcp,
         flows: test.flows,
         reverse: test.direction == Direction::Down,
         time: test.time,
     };
-    let _server = Iperf::serve(&network.server, ready.launcher, ready.server)?;
-    let ping = Ping::start(&network.client, ping_source, ready.server, PING_EVERY)?;
-    let call = Call::start(network, ping_source, ready.server)?;
-    let goodput_mbps = iperf.run_whole(&network.client, ready.launcher)?;
-    Ok(Loaded { goodput_mbps, round_trips: ping.stop()?, call: call.stop()? })
+    let _server = Iperf::serve(&bench.network.server, ready.launcher, ready.server)?;
+    iperf.run_whole(&bench.network.client, ready.launcher)
+}
+
+#[cfg(feature = "quic")]
+fn quic(bench: &Bench, ready: &Ready, test: &Test) -> Result<f64, Error> {
+    let control = bench.case.congestion_control;
+    crate::quic::download(bench.network, ready.sources[0], ready.server, control, test.time)
+}
+
+/// No case asks for it then.
+#[cfg(not(feature = "quic"))]
+fn quic(_: &Bench, _: &Ready, _: &Test) -> Result<f64, Error> {
+    Err(Error::program("QUIC", "this build has none"))
+}
+
+/// Round trips a minute, of the mean without the slowest twentieth.
+fn rpm(round_trips: &[Duration]) -> Option<f64> {
+    let mut sorted = round_trips.to_vec();
+    sorted.sort_unstable();
+    sorted.truncate((sorted.len() * 95).div_ceil(100));
+    let mean = sorted.iter().sum::<Duration>().as_secs_f64() / sorted.len() as f64;
+    (mean > 0.0).then_some(60.0 / mean)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn round_trips_a_minute_leave_the_slowest_out() {
+        let mut times = vec![Duration::from_millis(100); 19];
+        times.push(Duration::from_secs(9));
+        assert_eq!(rpm(&times).map(f64::round), Some(600.0));
+        assert_eq!(rpm(&[]), None);
+    }
 }
