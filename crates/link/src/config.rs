@@ -40,6 +40,8 @@ pub struct LinkConfig {
     pub policer: Option<PolicerConfig>,
     /// What may wait for transmission.
     pub queue: Queue,
+    /// What is dropped of it before it is full.
+    pub aqm: Aqm,
     /// Times at which the link is down, as [`Link::set_up`](crate::Link::set_up) describes. Ranges may
     /// overlap and be in any order.
     pub blackouts: Vec<Range<Duration>>,
@@ -61,6 +63,7 @@ impl Default for LinkConfig {
             corrupt: Probability::ZERO,
             policer: None,
             queue: Queue::Packets(1000),
+            aqm: Aqm::None,
             blackouts: Vec::new(),
             arq: None,
         }
@@ -85,6 +88,18 @@ pub enum Queue {
     Packets(usize),
     /// At most this many bytes wait.
     Bytes(usize),
+}
+
+/// Active queue management.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Aqm {
+    /// Drop-tail.
+    #[default]
+    None,
+    /// RFC 8289: drops the first of the queue where frames waited for more than 5 ms for 100 ms.
+    CoDel,
+    /// RFC 8033: drops of those that come a share that holds the delay at 15 ms.
+    Pie,
 }
 
 /// Delay on top of [`LinkConfig::delay`], drawn anew for each frame.

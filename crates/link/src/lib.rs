@@ -10,7 +10,7 @@
 //! 1. it is dropped if the link is down ([`LinkConfig::blackouts`], [`Link::set_up`]);
 //! 2. it is lost with [`LinkConfig::loss`], unless the loss is behind the queue;
 //! 3. it is dropped if it exceeds the rate of the [`LinkConfig::policer`];
-//! 4. it waits in the drop-tail [`LinkConfig::queue`];
+//! 4. it waits in the [`LinkConfig::queue`], which drops it if it is full, or earlier by its [`LinkConfig::aqm`];
 //! 5. it is transmitted at [`LinkConfig::capacity`], more than once if an [`Arq`] repeats lost frames;
 //! 6. it is lost with [`LinkConfig::loss`] if that is behind the queue, or duplicated;
 //! 7. each copy may be corrupted, and arrives after delay, jitter and reordering.
@@ -41,6 +41,7 @@
 //! Begin reading at `link.rs`.
 
 mod adjacency;
+mod aqm;
 mod config;
 pub mod dcf;
 mod delay;
@@ -58,7 +59,7 @@ mod transmitter;
 pub mod units;
 
 pub use adjacency::{Adjacency, Position, Walk};
-pub use config::{Arq, Capacity, Jitter, LinkConfig, PolicerConfig, Queue, Reorder};
+pub use config::{Aqm, Arq, Capacity, Jitter, LinkConfig, PolicerConfig, Queue, Reorder};
 pub use link::Link;
 pub use loss::Loss;
 pub use medium::{Arrival, Medium};

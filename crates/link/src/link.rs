@@ -1,8 +1,9 @@
-//! The link: a policer, a drop-tail queue, one transmitter, and what happens behind it.
+//! The link: a policer, a queue, one transmitter, and what happens behind it.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use crate::aqm::Manager;
 use crate::config::{Jitter, LinkConfig, Queue};
 use crate::delay::Delay;
 use crate::dice::Dice;
@@ -18,6 +19,7 @@ use crate::transmitter::Transmitter;
 /// that differ in these only lose the same frames.
 const LOSS_STREAM: u64 = 0;
 const WIRE_STREAM: u64 = 1;
+const QUEUE_STREAM: u64 = 2;
 
 /// One direction of an emulated link.
 ///
@@ -38,6 +40,7 @@ pub struct Link {
     loss: LossProcess,
     dice: Dice,
     policer: Option<Policer>,
+    manager: Manager,
     /// When each came, and the frame.
     waiting: VecDeque<(Duration, Vec<u8>)>,
     queue: QueueStats,
@@ -70,6 +73,7 @@ impl Link {
             loss: LossProcess::new(config.loss, Dice::new(seed, LOSS_STREAM)),
             dice: Dice::new(seed, WIRE_STREAM),
             policer: config.policer.map(Policer::new),
+            manager: Manager::new(config.aqm, Dice::new(seed, QUEUE_STREAM)),
             waiting: VecDeque::new(),
             queue: QueueStats::default(),
             transmitter: Transmitter::new(config.capacity.clone()),
@@ -128,7 +132,7 @@ impl Link {
             self.queue.pass();
             self.begin(self.now, frame);
             self.advance(now);
-        } else if self.has_room(frame.len()) {
+        } else if self.has_room(frame.len()) && !self.dropped_at_tail() {
             self.stats.enqueue(&frame);
             self.queue.enter(self.now);
             self.waiting.push_back((self.now, frame));
@@ -198,11 +202,21 @@ impl Link {
         if self.transmission.is_some() {
             return;
         }
-        if let Some((entered, frame)) = self.waiting.pop_front() {
+        while let Some((entered, frame)) = self.waiting.pop_front() {
             self.stats.queue.remove(&frame);
             self.queue.leave(time, entered);
-            self.begin(time, frame);
+            if self.manager.drops_at_head(time, time.saturating_sub(entered), self.waiting.len()) {
+                self.stats.queue_dropped.add(&frame);
+            } else {
+                return self.begin(time, frame);
+            }
         }
+    }
+
+    fn dropped_at_tail(&mut self) -> bool {
+        let delay =
+            self.waiting.front().map_or(Duration::ZERO, |(entered, _)| self.now.saturating_sub(*entered));
+        self.manager.drops_at_tail(self.now, delay, self.waiting.len())
     }
 
     fn begin(&mut self, time: Duration, frame: Vec<u8>) {

@@ -107,7 +107,7 @@ prop_compose! {
         let arq = arq.map(|(attempts, retry_delay)| Arq { attempts, retry_delay });
         LinkConfig {
             capacity, delay, delay_steps, jitter, reorder, loss, loss_after_queue, duplicate, corrupt, policer, queue,
-            blackouts, arq,
+            blackouts, arq, aqm: link::Aqm::None,
         }
     }
 }
