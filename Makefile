@@ -16,7 +16,7 @@ help:
 	@echo "make demo      one file over three bad links: the best link alone, MPTCP, Nawa (about two minutes; root)"
 	@echo "make test      all tests (root, for those in network namespaces)"
 	@echo "make guest     other kernels: Debian's in qemu for make test, user-mode Linux for rivals in the lab"
-	@echo "make lint      rustfmt, clippy, cargo-deny"
+	@echo "make lint      rustfmt, clippy, the size of fsat, cargo-deny"
 	@echo "make bench     the lab's tunnel experiment, short (root)"
 	@echo "make fuzz      the fuzzers, a minute each (nightly Rust, cargo-fuzz)"
 	@echo "make rivals    builds what the lab compares with: boringtun, wireguard-go"
@@ -49,6 +49,7 @@ lint: cargo-present
 	@scripts/install-packages lint
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	@scripts/count-fsat
 	@if command -v cargo-deny >/dev/null; then $(CARGO) deny --workspace check bans licenses sources; \
 	else echo "make: cargo-deny is not installed, so licences and sources go unchecked; run make lint-tools"; fi
 

@@ -1,13 +1,6 @@
 //! Compiles FS-AT, the C header that the BPF objects are made of as well, and with the feature `kernel` those.
 
-const HEADERS: [&str; 6] = [
-    "bpf/fsat.h",
-    "bpf/fsat_state.h",
-    "bpf/fsat_paper.h",
-    "bpf/fsat_loss.h",
-    "bpf/fsat_drain.h",
-    "bpf/connection.h",
-];
+const HEADERS: [&str; 3] = ["bpf/fsat.h", "bpf/fsat_paper.h", "bpf/connection.h"];
 
 fn main() {
     for file in HEADERS.iter().chain(&["src/ffi.c"]) {

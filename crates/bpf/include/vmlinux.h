@@ -102,6 +102,7 @@ struct tcp_sock {
 	u32 prr_out;
 	u32 packets_out;
 	u32 sacked_out;
+	u32 lost;
 	u32 lost_out;
 	u32 retrans_out;
 	u32 srtt_us;
@@ -120,6 +121,7 @@ struct rate_sample {
 /* net/ipv4/tcp_cubic.c: the state of CUBIC, at the start of icsk_ca_priv */
 struct bictcp {
 	u32 delay_min;
+	u32 epoch_start;
 };
 
 struct ack_sample {
@@ -153,6 +155,7 @@ struct tcp_congestion_ops {
 	int (*cong_avoid)(u64 *ctx);
 	int (*set_state)(u64 *ctx);
 	int (*cwnd_event)(u64 *ctx);
+	int (*cwnd_event_tx_start)(u64 *ctx); /* since 7.1 */
 	int (*pkts_acked)(u64 *ctx);
 	int (*min_tso_segs)(u64 *ctx);
 	int (*cong_control)(u64 *ctx);
@@ -176,7 +179,8 @@ enum tcp_ca_state {
 
 #define TCP_CONG_NON_RESTRICTED 1
 #define TCP_INFINITE_SSTHRESH 0x7fffffff
-#define TCP_ECN_OK 1
+#define TCP_ECN_MODE_RFC3168 1 /* TCP_ECN_OK before 6.18 */
+#define TCP_ECN_MODE_ACCECN 16
 #define TCP_INIT_CWND 10
 #define SK_PACING_NONE 0
 #define SK_PACING_NEEDED 1

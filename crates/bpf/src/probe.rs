@@ -15,6 +15,8 @@ pub struct TcpStructOps {
     pub links: bool,
     /// `cong_control` takes `(sk, ack, flag, rs)` (since 6.10), not `(sk, rs)`.
     pub cong_control_with_flag: bool,
+    /// `cwnd_event_tx_start` tells that sending begins again (since 7.1), not `cwnd_event`.
+    pub tx_start: bool,
     /// The functions of CUBIC can be called by programs.
     pub cubic: bool,
     /// Where a registered struct_ops map's value holds the name, in bytes from its start.
@@ -44,6 +46,7 @@ fn describe(types: &Btf) -> Option<TcpStructOps> {
     Some(TcpStructOps {
         links: offset(&Composite::from(struct_ops), "update").is_some(),
         cong_control_with_flag: parameters(types, &Composite::from(ops), "cong_control")? > 2,
+        tx_start: offset(&Composite::from(ops), "cwnd_event_tx_start").is_some(),
         cubic: cubic.iter().all(|function| types.type_by_name::<Func>(function).is_some()),
         name_at,
         value_type: u32::from(value.type_id()),

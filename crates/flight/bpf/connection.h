@@ -14,8 +14,8 @@ enum base {
 
 /* Given by the loader before the programs are loaded. */
 struct options {
-	__u32 base;      /* enum base */
-	__u32 additions; /* FSAT_ADD_* */
+	__u32 base;  /* enum base */
+	__u32 paper; /* not 0: `fsat_paper` */
 };
 
 /* A connection's state: FS-AT's, and that of congestion avoidance and recovery below it. Congestion
@@ -26,7 +26,7 @@ struct connection {
 	__u32 state;         /* enum tcp_ca_state */
 	__u32 paced_us;      /* when the rate was last set, */
 	__u32 paced_cwnd;    /* and the window then, packets */
-	__u32 clock_us;      /* TAI less the clock of TCP */
+	__u32 lost;          /* tcp_sock.lost at the last ACK, packets */
 	struct fsat fsat;    /* with what is above, what every ACK needs fills two cache lines */
 	__u32 prior_cwnd;    /* before the last loss, for undoing it */
 	__u32 prr_delivered; /* packets since recovery began, RFC 9937 */

@@ -8,7 +8,8 @@ KFUNC void cubictcp_init(struct sock *sk);
 KFUNC u32 cubictcp_recalc_ssthresh(struct sock *sk);
 KFUNC void cubictcp_cong_avoid(struct sock *sk, u32 ack, u32 acked);
 KFUNC void cubictcp_state(struct sock *sk, u8 new_state);
-KFUNC void cubictcp_cwnd_event(struct sock *sk, enum tcp_ca_event event);
+/* Not since 7.1. */
+KFUNC void cubictcp_cwnd_event(struct sock *sk, enum tcp_ca_event event) __attribute__((weak));
 KFUNC void cubictcp_acked(struct sock *sk, const struct ack_sample *sample);
 KFUNC u32 tcp_reno_undo_cwnd(struct sock *sk);
 
@@ -42,7 +43,8 @@ int cubic_set_state(u64 *ctx)
 SEC("struct_ops")
 int cubic_cwnd_event(u64 *ctx)
 {
-	cubictcp_cwnd_event((struct sock *)ctx[0], (enum tcp_ca_event)ctx[1]);
+	if (cubictcp_cwnd_event)
+		cubictcp_cwnd_event((struct sock *)ctx[0], (enum tcp_ca_event)ctx[1]);
 	return 0;
 }
 

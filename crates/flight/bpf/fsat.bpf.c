@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
 /*
- * FS-AT as a TCP congestion control. What is FS-AT stands in fsat.h; here is what lies between it and Linux:
+ * FS-AT as a TCP congestion control. What is FS-AT stands in fsat.h and fsat_paper.h; here is what lies between them and Linux:
  *
  *  - Congestion avoidance is the kernel's own (`base`), by its kfuncs. It works on a cwnd of its own,
  *    `connection.cwnd`, put into the socket for the time of the call. What TCP obeys is the window, the lesser
@@ -13,12 +13,11 @@
 #include "helpers.h"
 #include "connection.h"
 
-static __u64 (*const bpf_ktime_get_ns)(void) = (void *)5;
-static __u64 (*const bpf_ktime_get_tai_ns)(void) = (void *)208;
-
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
 const volatile struct options options SEC(".rodata.options");
+
+static const struct fsat_constants constants = FSAT_CONSTANTS;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
@@ -32,16 +31,10 @@ KFUNC void cubictcp_init(struct sock *sk);
 KFUNC void cubictcp_cong_avoid(struct sock *sk, u32 ack, u32 acked);
 KFUNC u32 cubictcp_recalc_ssthresh(struct sock *sk);
 KFUNC void cubictcp_state(struct sock *sk, u8 new_state);
-KFUNC void cubictcp_cwnd_event(struct sock *sk, enum tcp_ca_event event);
 
 INLINE struct connection *of(struct sock *sk)
 {
 	return bpf_sk_storage_get(&fsat_sockets, sk, 0, 0);
-}
-
-INLINE struct fsat_config config(void)
-{
-	return (struct fsat_config){ .additions = options.additions };
 }
 
 INLINE u32 mss(const struct tcp_sock *tp)
@@ -90,12 +83,15 @@ INLINE void tell_delay(struct inet_connection_sock *icsk, const struct fsat *f)
 		cubic->delay_min = f->rtt_min_us;
 }
 
+/* `fsat` has its own window, which the base does not know of. */
+INLINE bool owns(const struct connection *c) { return !options.paper && c->fsat.mode == FSAT_OWN; }
+
 /* cwnd grows only while it limits, not space: as Linux did when the paper was written. */
 INLINE void grow(struct sock *sk, struct connection *c, u32 acked)
 {
 	struct tcp_sock *tp = (struct tcp_sock *)sk;
 
-	if (c->cwnd > tp->snd_cwnd)
+	if (c->cwnd > tp->snd_cwnd || owns(c))
 		return;
 	tell_delay(&tp->inet_conn, &c->fsat);
 	ON_OWN_CWND(tp, c, cong_avoid(sk, acked));
@@ -103,20 +99,15 @@ INLINE void grow(struct sock *sk, struct connection *c, u32 acked)
 
 /* ---- each ACK ---- */
 
-/* By a clock that other hosts have as well, as far as they are synchronized: flows that share a path drain together. */
-INLINE u32 now_us(const struct tcp_sock *tp, const struct connection *c)
-{
-	return (u32)tp->tcp_mstamp + c->clock_us;
-}
-
 INLINE struct fsat_ack measured(const struct tcp_sock *tp, const struct connection *c, const struct rate_sample *rs)
 {
 	long rtt = rs->rtt_us;
 
 	return (struct fsat_ack){
-		.now_us = now_us(tp, c),
+		.now_us = (u32)tp->tcp_mstamp,
 		.rtt_us = rtt > 0 ? (u32)rtt : 0,
 		.delivered = bytes(tp, rs->acked_sacked),
+		.lost = bytes(tp, tp->lost - c->lost),
 		.flight = bytes(tp, tp->packets_out - tp->sacked_out),
 		.cwnd = bytes(tp, c->cwnd),
 		.cwnd_max = tp->max_window,
@@ -128,7 +119,7 @@ INLINE struct fsat_ack measured(const struct tcp_sock *tp, const struct connecti
 INLINE u32 window(const struct tcp_sock *tp, const struct connection *c)
 {
 	struct fsat_ack a = { .cwnd = bytes(tp, c->cwnd), .mss = mss(tp) };
-	u32 window = fsat_window(&c->fsat, &a);
+	u32 window = options.paper ? fsat_paper_window(&c->fsat, a.cwnd, a.mss) : fsat_window(&c->fsat, &constants, &a);
 
 	if (window == a.cwnd) /* free of rounding, and of a division */
 		return c->cwnd;
@@ -156,7 +147,6 @@ INLINE u32 recovering(const struct tcp_sock *tp, struct connection *c, bool safe
 
 	if (!acked)
 		return tp->snd_cwnd;
-	c->prr_delivered += acked;
 	send = reduction(tp, c, in_flight, window(tp, c), safe, acked);
 	send = in_flight + (send > least ? send : least);
 	return send > 1 ? send : 1;
@@ -182,14 +172,13 @@ INLINE bool pace_due(const struct tcp_sock *tp, const struct connection *c, u32 
 
 INLINE void pace(struct sock *sk, struct connection *c, const struct fsat_ack *a)
 {
-	struct fsat_config config_ = config();
 	u64 rate, most = sk->sk_max_pacing_rate;
 
 	if (!pace_due((struct tcp_sock *)sk, c, a->now_us))
 		return;
 	c->paced_us = a->now_us | 1; /* 0 is never */
 	c->paced_cwnd = ((struct tcp_sock *)sk)->snd_cwnd;
-	rate = fsat_pacing_rate(&c->fsat, &config_, a);
+	rate = options.paper ? 0 : fsat_pacing_rate(&c->fsat, &constants, a);
 	if (rate && sk->sk_pacing_status == SK_PACING_NONE)
 		sk->sk_pacing_status = SK_PACING_NEEDED;
 	if (!rate)
@@ -197,11 +186,36 @@ INLINE void pace(struct sock *sk, struct connection *c, const struct fsat_ack *a
 	sk->sk_pacing_rate = rate < most ? rate : most;
 }
 
+/* What the base makes of congestion: its new ssthresh, packets. */
+INLINE u32 cut(struct sock *sk, struct connection *c)
+{
+	struct tcp_sock *tp = (struct tcp_sock *)sk;
+	u32 ssthresh = c->cwnd / 2;
+
+	if (options.base == BASE_CUBIC)
+		ON_OWN_CWND(tp, c, ssthresh = cubictcp_recalc_ssthresh(sk));
+	return ssthresh > 2 ? ssthresh : 2;
+}
+
+/* Whether FS-AT sees only now that what was lost was congestion. */
+INLINE bool judges(struct connection *c, const struct fsat_ack *a)
+{
+	if (!options.paper)
+		return fsat_on_ack(&c->fsat, &constants, a);
+	fsat_paper_on_ack(&c->fsat, a);
+	return 0;
+}
+
+/* Recovery holds down what is in flight, but where `fsat` has a window of its own. */
+INLINE bool held(const struct connection *c)
+{
+	return (c->state == TCP_CA_CWR || c->state == TCP_CA_Recovery) && (options.paper || c->fsat.mode == FSAT_OTHERS);
+}
+
 INLINE void acknowledged(struct sock *sk, const struct rate_sample *rs)
 {
 	struct tcp_sock *tp = (struct tcp_sock *)sk;
 	struct connection *c = of(sk);
-	struct fsat_config config_ = config();
 	u32 acked = rs->acked_sacked;
 	struct fsat_ack a;
 	bool advanced;
@@ -211,16 +225,24 @@ INLINE void acknowledged(struct sock *sk, const struct rate_sample *rs)
 		return;
 	}
 	advanced = tp->snd_una != c->una;
-	c->una = tp->snd_una;
 	a = measured(tp, c, rs);
-	fsat_on_ack(&c->fsat, &config_, &a);
-	if (c->state == TCP_CA_CWR || c->state == TCP_CA_Recovery) {
+	c->una = tp->snd_una;
+	c->lost = tp->lost;
+	c->prr_delivered += acked;
+	if (judges(c, &a)) {
+		tp->snd_ssthresh = cut(sk, c);
+		if (c->cwnd > tp->snd_ssthresh)
+			c->cwnd = tp->snd_ssthresh;
+	}
+	if (held(c)) {
 		tp->snd_cwnd = recovering(tp, c, advanced && !rs->losses, acked);
 	} else {
 		if (advanced)
 			grow(sk, c, acked);
 		tp->snd_cwnd = window(tp, c);
 	}
+	if (owns(c))
+		c->cwnd = tp->snd_cwnd;
 	pace(sk, c, &a);
 }
 
@@ -240,41 +262,39 @@ int fsat_tcp_cong_control_6_9(u64 *ctx)
 	return 0;
 }
 
-SEC("struct_ops")
-u32 fsat_tcp_min_tso_segs(u64 *ctx)
-{
-	struct sock *sk = (struct sock *)ctx[0];
-	struct tcp_sock *tp = (struct tcp_sock *)sk;
-	struct net *net = sk->__sk_common.skc_net.net;
-	struct fsat_config config_ = config();
-	struct connection *c = of(sk);
-	u32 burst = c ? fsat_burst(&c->fsat, &config_, mss(tp)) : 0;
-
-	return burst ? burst : net->ipv4.sysctl_tcp_min_tso_segs;
-}
-
 /* ---- losses ---- */
 
-/* Nothing is lost, and the connection uses ECN: a router has marked, which is congestion by its own word. */
+/* Nothing is lost, and the connection uses ECN or AccECN: a router has marked, which is congestion by its own word. */
 INLINE bool marked(const struct tcp_sock *tp)
 {
-	return !tp->lost_out && (tp->ecn_flags & TCP_ECN_OK);
+	return !tp->lost_out && (tp->ecn_flags & (TCP_ECN_MODE_RFC3168 | TCP_ECN_MODE_ACCECN));
+}
+
+/* (10), free of rounding: what the radio loses, the base does not hear of. */
+INLINE u32 spared(const struct tcp_sock *tp, const struct connection *c)
+{
+	return c->cwnd > tp->snd_ssthresh ? c->cwnd : tp->snd_ssthresh;
 }
 
 INLINE u32 judged(struct sock *sk, struct connection *c)
 {
 	struct tcp_sock *tp = (struct tcp_sock *)sk;
-	struct fsat_config config_ = config();
 	u32 radio = c->fsat.losses_radio, ssthresh;
 
+	if (!options.paper) {
+		if (marked(tp))
+			fsat_on_mark(&c->fsat);
+		else
+			fsat_on_loss(&c->fsat, &constants, bytes(tp, c->cwnd), bytes(tp, tp->snd_ssthresh));
+		return c->fsat.losses_radio != radio ? spared(tp, c) : cut(sk, c);
+	}
 	if (marked(tp))
-		ssthresh = fsat_on_mark(&c->fsat, mss(tp));
+		ssthresh = fsat_paper_on_mark(&c->fsat, mss(tp));
 	else
-		ssthresh = fsat_on_loss(&c->fsat, &config_, bytes(tp, c->cwnd), bytes(tp, tp->snd_ssthresh), mss(tp));
-	if (c->fsat.losses_radio != radio) /* (10), free of rounding */
-		return c->cwnd > tp->snd_ssthresh ? c->cwnd : tp->snd_ssthresh;
-	if (options.base == BASE_CUBIC)
-		ON_OWN_CWND(tp, c, cubictcp_recalc_ssthresh(sk));
+		ssthresh = fsat_paper_on_loss(&c->fsat, bytes(tp, c->cwnd), bytes(tp, tp->snd_ssthresh), mss(tp));
+	if (c->fsat.losses_radio != radio)
+		return spared(tp, c);
+	cut(sk, c); /* CUBIC is to know of it */
 	ssthresh /= mss(tp);
 	return ssthresh > 2 ? ssthresh : 2;
 }
@@ -288,8 +308,10 @@ u32 fsat_tcp_ssthresh(u64 *ctx)
 	struct connection *c = of(sk);
 	u32 ssthresh;
 
-	if (!c)
-		return tp->snd_cwnd > 4 ? tp->snd_cwnd / 2 : 2;
+	if (!c) { /* the kernel leaves it to us to reduce, so at once */
+		tp->snd_cwnd = tp->snd_cwnd > 4 ? tp->snd_cwnd / 2 : 2;
+		return tp->snd_cwnd;
+	}
 	c->prior_cwnd = c->cwnd;
 	c->prr_delivered = 0;
 	ssthresh = judged(sk, c);
@@ -309,8 +331,11 @@ int fsat_tcp_set_state(u64 *ctx)
 	if (!c)
 		return 0;
 	c->state = state;
-	if (state == TCP_CA_Loss) /* a timeout: the kernel has cut its cwnd to what is in flight, and one */
+	if (state == TCP_CA_Loss) { /* a timeout: the kernel has cut its cwnd to what is in flight, and one */
 		c->cwnd = tp->snd_cwnd;
+		if (!options.paper)
+			c->fsat.space = bytes(tp, c->cwnd);
+	}
 	if (options.base == BASE_CUBIC)
 		ON_OWN_CWND(tp, c, cubictcp_state(sk, state));
 	return 0;
@@ -328,6 +353,8 @@ u32 fsat_tcp_undo_cwnd(u64 *ctx)
 		return tp->snd_cwnd > tp->prior_cwnd ? tp->snd_cwnd : tp->prior_cwnd;
 	if (c->cwnd < c->prior_cwnd)
 		c->cwnd = c->prior_cwnd;
+	if (!options.paper)
+		c->fsat.space = fsat_max(c->fsat.space, bytes(tp, c->cwnd));
 	return window(tp, c);
 }
 
@@ -346,26 +373,50 @@ INLINE void restart_after_idle(struct tcp_sock *tp, struct connection *c, u32 id
 	for (int i = 0; i < 32 && idle > rto && cwnd > TCP_INIT_CWND; i++, idle -= rto)
 		cwnd = cwnd / 2 > TCP_INIT_CWND ? cwnd / 2 : TCP_INIT_CWND;
 	c->cwnd = cwnd;
+	if (!options.paper)
+		c->fsat.space = fsat_min(c->fsat.space, bytes(tp, cwnd));
 	tp->snd_cwnd = window(tp, c);
 }
 
-SEC("struct_ops")
-int fsat_tcp_cwnd_event(u64 *ctx)
+/* CUBIC's clock stands still while nothing is sent (cubictcp_cwnd_event, cubictcp_cwnd_event_tx_start). */
+INLINE void stop_clock(struct sock *sk, u32 now, u32 idle)
 {
-	struct sock *sk = (struct sock *)ctx[0];
+	struct bictcp *cubic = (struct bictcp *)((struct inet_connection_sock *)sk)->icsk_ca_priv;
+
+	if (options.base != BASE_CUBIC || !cubic->epoch_start || (s32)idle <= 0)
+		return;
+	cubic->epoch_start += idle;
+	if ((s32)(cubic->epoch_start - now) > 0)
+		cubic->epoch_start = now;
+}
+
+INLINE void resumed(struct sock *sk)
+{
 	struct tcp_sock *tp = (struct tcp_sock *)sk;
-	u32 idle = (u32)bpf_jiffies64() - tp->lsndtime, rto = tp->inet_conn.icsk_rto;
+	u32 now = (u32)bpf_jiffies64(), idle = now - tp->lsndtime, rto = tp->inet_conn.icsk_rto;
 	struct connection *c;
 
-	if ((int)ctx[1] != CA_EVENT_TX_START)
-		return 0;
 	if (idle > rto) {
 		c = of(sk);
 		if (c)
 			restart_after_idle(tp, c, idle, rto);
 	}
-	if (options.base == BASE_CUBIC)
-		cubictcp_cwnd_event(sk, CA_EVENT_TX_START);
+	stop_clock(sk, now, idle);
+}
+
+SEC("struct_ops")
+int fsat_tcp_cwnd_event(u64 *ctx)
+{
+	if ((int)ctx[1] == CA_EVENT_TX_START)
+		resumed((struct sock *)ctx[0]);
+	return 0;
+}
+
+/* Since 7.1: (sk), for that event alone. */
+SEC("struct_ops")
+int fsat_tcp_cwnd_event_tx_start(u64 *ctx)
+{
+	resumed((struct sock *)ctx[0]);
 	return 0;
 }
 
@@ -375,19 +426,18 @@ int fsat_tcp_init(u64 *ctx)
 	struct sock *sk = (struct sock *)ctx[0];
 	struct tcp_sock *tp = (struct tcp_sock *)sk;
 	struct connection *c = bpf_sk_storage_get(&fsat_sockets, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
-	struct fsat_config config_ = config();
 
 	if (options.base == BASE_CUBIC)
 		cubictcp_init(sk);
 	if (!c)
 		return 0;
 	*c = (struct connection){
-		.options = { .base = options.base, .additions = options.additions },
+		.options = { .base = options.base, .paper = options.paper },
 		.cwnd = tp->snd_cwnd,
 		.una = tp->snd_una,
-		.clock_us = (u32)((bpf_ktime_get_tai_ns() - bpf_ktime_get_ns()) / 1000),
+		.lost = tp->lost,
 	};
-	fsat_init(&c->fsat, &config_, now_us(tp, c), bytes(tp, tp->snd_cwnd));
+	fsat_init(&c->fsat, (u32)tp->tcp_mstamp, bytes(tp, tp->snd_cwnd));
 	return 0;
 }
 
@@ -398,23 +448,25 @@ int fsat_tcp_release(u64 *ctx)
 	return 0;
 }
 
-#define FSAT(control)                                \
-	{                                            \
-		.name = "fsat",                      \
-		.ssthresh = (void *)fsat_tcp_ssthresh,   \
-		.set_state = (void *)fsat_tcp_set_state, \
-		.cwnd_event = (void *)fsat_tcp_cwnd_event, \
-		.min_tso_segs = (void *)fsat_tcp_min_tso_segs, \
-		.cong_control = (void *)control,     \
-		.undo_cwnd = (void *)fsat_tcp_undo_cwnd, \
-		.init = (void *)fsat_tcp_init, \
-		.release = (void *)fsat_tcp_release,     \
-		.flags = TCP_CONG_NON_RESTRICTED,    \
+#define FSAT(control, event)                                   \
+	{                                                      \
+		.name = "fsat",                                \
+		.ssthresh = (void *)fsat_tcp_ssthresh,         \
+		.set_state = (void *)fsat_tcp_set_state,       \
+		.event = (void *)fsat_tcp_##event,             \
+		.cong_control = (void *)control,               \
+		.undo_cwnd = (void *)fsat_tcp_undo_cwnd,       \
+		.init = (void *)fsat_tcp_init,                 \
+		.release = (void *)fsat_tcp_release,           \
+		.flags = TCP_CONG_NON_RESTRICTED,              \
 	}
 
 /* The loader creates the one that fits the kernel, and gives it its name. */
 SEC(".struct_ops.link")
-struct tcp_congestion_ops fsat_ops = FSAT(fsat_tcp_cong_control);
+struct tcp_congestion_ops fsat_ops_7_1 = FSAT(fsat_tcp_cong_control, cwnd_event_tx_start);
 
 SEC(".struct_ops.link")
-struct tcp_congestion_ops fsat_ops_6_9 = FSAT(fsat_tcp_cong_control_6_9);
+struct tcp_congestion_ops fsat_ops = FSAT(fsat_tcp_cong_control, cwnd_event);
+
+SEC(".struct_ops.link")
+struct tcp_congestion_ops fsat_ops_6_9 = FSAT(fsat_tcp_cong_control_6_9, cwnd_event);

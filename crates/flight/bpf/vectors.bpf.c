@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
-/* Runs one call of fsat.h, so that tests can compare what it computes here with what it computes in Rust. */
+/* Runs one call of fsat.h or fsat_paper.h, so that tests can compare what it computes here with what it computes in Rust. */
 #include "helpers.h"
 #include "fsat.h"
 
@@ -13,34 +13,54 @@ enum call {
 
 struct vector {
 	struct fsat fsat;
-	struct fsat_config config;
+	__u32 paper;
 	struct fsat_ack ack;
 	__u32 call;
 	__u32 ssthresh;
 	__u32 result;       /* the window, or what judge(3) says */
+	__u32 cut;          /* whether the base has to reduce */
 	__u32 rate[2];      /* the pacing rate, low word first */
 };
 
+static const struct fsat_constants constants = FSAT_CONSTANTS;
 /* Not on the stack, where the verifier follows what is in each word, along each path. */
-static struct fsat fsat;
+static struct vector vector;
+
+INLINE void run_paper(struct vector *v)
+{
+	if (v->call == CALL_ACK)
+		fsat_paper_on_ack(&v->fsat, &v->ack);
+	if (v->call == CALL_LOSS)
+		v->result = fsat_paper_on_loss(&v->fsat, v->ack.cwnd, v->ssthresh, v->ack.mss);
+	else
+		v->result = fsat_paper_window(&v->fsat, v->ack.cwnd, v->ack.mss);
+}
+
+INLINE void run_fsat(struct vector *v)
+{
+	__u64 rate;
+
+	if (v->call == CALL_ACK)
+		v->cut = fsat_on_ack(&v->fsat, &constants, &v->ack);
+	if (v->call == CALL_LOSS)
+		v->result = fsat_on_loss(&v->fsat, &constants, v->ack.cwnd, v->ssthresh);
+	else
+		v->result = fsat_window(&v->fsat, &constants, &v->ack);
+	rate = fsat_pacing_rate(&v->fsat, &constants, &v->ack);
+	v->rate[0] = (__u32)rate;
+	v->rate[1] = (__u32)(rate >> 32);
+}
 
 SEC("syscall")
 int run_vector(struct vector *ctx)
 {
-	struct fsat_config config = ctx->config;
-	struct fsat_ack ack = ctx->ack;
-	__u64 rate;
-
-	fsat = ctx->fsat;
-	if (ctx->call == CALL_INIT)
-		fsat_init(&fsat, &config, ack.now_us, ack.cwnd);
-	if (ctx->call == CALL_ACK)
-		fsat_on_ack(&fsat, &config, &ack);
-	ctx->result = ctx->call == CALL_LOSS ? fsat_on_loss(&fsat, &config, ack.cwnd, ctx->ssthresh, ack.mss)
-					     : fsat_window(&fsat, &ack);
-	rate = fsat_pacing_rate(&fsat, &config, &ack);
-	ctx->rate[0] = (__u32)rate;
-	ctx->rate[1] = (__u32)(rate >> 32);
-	ctx->fsat = fsat;
+	vector = *ctx;
+	if (vector.call == CALL_INIT)
+		fsat_init(&vector.fsat, vector.ack.now_us, vector.ack.cwnd);
+	if (vector.paper)
+		run_paper(&vector);
+	else
+		run_fsat(&vector);
+	*ctx = vector;
 	return 0;
 }

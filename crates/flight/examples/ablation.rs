@@ -1,245 +1,274 @@
-//! What each addition of `fsat` gains, in virtual time: `cargo run --release -p flight --example ablation [CASE,… [SEED]]`.
+//! What `fsat` does on the simulation's links, and what each of its constants is worth.
 //!
-//! A row is a case, a column a system; docs/flight-search.md says what the numbers of each case are. The last row is what the
-//! parameters in `bpf/fsat.h` are chosen by: how far all cases miss their goals.
+//! `cargo run --release -p flight --example ablation [CASE,… [SEEDS]]`: a row is a case, a column a system. Medians over seeds.
+//!
+//! `… --example ablation rules [SEEDS]`: for each constant the case in which most is lost without it, on links that none was chosen
+//! on, in standard errors of the difference: the rule of admission (CONTRIBUTING.md) asks for two.
 
 #[path = "../tests/sim/mod.rs"]
 mod sim;
 
 use std::time::Duration;
 
-use flight::Additions;
-use sim::{Outcome, Scenario, World, cases};
+use flight::{Algorithm, Constants};
+use link::{Aqm, Queue};
+use sim::cases::{self, Bottleneck};
+use sim::{Outcome, Scenario, World};
 
-/// A column; `None` is CUBIC, or Reno on the paper's link.
-type System = Option<Additions>;
+type System = Option<Algorithm>;
+type Make = Box<dyn Fn(System, u64) -> Scenario>;
 
-type Print = dyn Fn(&[Outcome]) -> String;
-type Missed = dyn Fn(&[Outcome], &[Outcome]) -> f64;
-
-/// A row.
-struct Case {
-    name: String,
-    scenario: Box<dyn Fn(System, u64) -> Scenario>,
-    print: Box<Print>,
-    /// How far the runs of a system, the first, miss the goal; those of the base are the second.
-    missed: Box<Missed>,
+/// What a case is about.
+#[derive(Clone, Copy)]
+enum About {
+    /// How much of so many Mbit/s is used, and the queue.
+    Use(f64),
+    /// Share beside CUBIC, by the flow, and drops.
+    Share,
+    /// Jain's index of own flows, the queue in BDP of so many packets, and drops.
+    Own(f64),
 }
 
-const SEEDS: u64 = 6;
+struct Case {
+    name: String,
+    make: Make,
+    about: About,
+}
+
+fn case(name: impl Into<String>, about: About, make: impl Fn(System, u64) -> Scenario + 'static) -> Case {
+    Case { name: name.into(), make: Box::new(make), about }
+}
 
 fn main() {
     let mut words = std::env::args().skip(1);
     let only = words.next().unwrap_or_default();
-    let first: u64 = words.next().and_then(|word| word.parse().ok()).unwrap_or(1);
-    let systems = systems();
-    let mut missed = vec![0.0; systems.len()];
-    print!("{:15}", "");
-    systems.iter().for_each(|(name, _)| print!("{name:>20}"));
-    println!();
-    for case in cases().iter().filter(|case| only.split(',').any(|part| case.name.contains(part))) {
-        print!("{:15}", case.name);
-        let runs = |system| -> Vec<Outcome> {
-            (first..first + SEEDS).map(|seed| World::new((case.scenario)(system, seed)).run()).collect()
-        };
-        let base = runs(None);
-        for ((_, system), missed) in systems.iter().zip(&mut missed) {
-            let own = system.map_or_else(|| base.clone(), |_| runs(*system));
-            *missed += (case.missed)(&own, &base);
-            print!("{:>20}", (case.print)(&own));
+    let seeds = words.next().and_then(|word| word.parse().ok()).unwrap_or(5);
+    if only == "rules" { rules(seeds) } else { table(&only, seeds) }
+}
+
+fn table(only: &str, seeds: u64) {
+    println!("{:26}{:>26}{:>26}{:>26}", "", "cubic, reno", "fsat_paper", "fsat");
+    for case in chosen().into_iter().filter(|case| only.split(',').any(|part| case.name.contains(part))) {
+        print!("{:26}", case.name);
+        for system in [None, Some(Algorithm::Paper), Some(Algorithm::fsat())] {
+            print!("{:>26}", print(case.about, &runs(&case, system, 1..=seeds)));
         }
         println!();
     }
-    print!("{:15}", "missed");
-    missed.iter().for_each(|sum| print!("{sum:>20.1}"));
-    println!();
 }
 
-fn systems() -> Vec<(&'static str, System)> {
-    let without = |addition| Some(Additions::FSAT.without(addition));
-    vec![
-        ("base", None),
-        ("fsat_paper", Some(Additions::PAPER)),
-        ("fsat", Some(Additions::FSAT)),
-        ("without best", without(Additions::BEST)),
-        ("without drain", without(Additions::DRAIN)),
-        ("without fair", without(Additions::FAIR)),
-        ("without pace", without(Additions::PACE)),
-        ("without even", without(Additions::EVEN)),
-        ("without full", without(Additions::FULL)),
-    ]
+fn runs(case: &Case, system: System, seeds: impl Iterator<Item = u64>) -> Vec<Outcome> {
+    seeds.map(|seed| World::new((case.make)(system, seed)).run()).collect()
 }
 
-fn cases() -> Vec<Case> {
-    let mut cases = Vec::new();
-    for (mbps, loss) in
-        [(0.064, 0.0), (0.384, 0.0), (1.0, 0.0), (2.0, 0.0), (4.0, 0.0), (1.0, 1.0), (1.0, 5.0)]
-    {
-        let name = format!("{mbps}M {loss}%");
-        cases.push(case(&name, used(mbps), below(0.995 - loss / 100.0, mbps), move |s, n| {
+fn print(about: About, runs: &[Outcome]) -> String {
+    let median = |of: &dyn Fn(&Outcome) -> f64| median(runs.iter().map(of).collect());
+    let dropped = median(&|run| 100.0 * run.dropped as f64 / run.offered as f64);
+    match about {
+        About::Use(mbps) => {
+            let (used, p95) = (median(&|run| run.goodput() * 8e-6 / mbps), median(&|run| run.queue_p95_ms));
+            format!("{used:.3} {:.1}p {p95:.0}ms", median(&|run| run.queue_mean))
+        }
+        About::Share => {
+            let shares = runs.iter().enumerate().map(|(n, run)| cases::share(n, run)).collect();
+            format!("{:.2} {dropped:.1}%", crate::median(shares))
+        }
+        About::Own(bdp) => {
+            format!(
+                "{:.2} {:.2}bdp {dropped:.1}%",
+                median(&Outcome::jain),
+                median(&|run| run.queue_mean / bdp)
+            )
+        }
+    }
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    if values.len() % 2 == 1 { values[middle] } else { (values[middle - 1] + values[middle]) / 2.0 }
+}
+
+/// The links that the constants were chosen on.
+fn chosen() -> Vec<Case> {
+    let mut list = Vec::new();
+    let wired = [(0.064, 0.0), (0.384, 0.0), (1.0, 0.0), (2.0, 0.0), (4.0, 0.0), (1.0, 1.0), (1.0, 5.0)];
+    for (mbps, loss) in wired {
+        list.push(case(format!("wired {mbps}M {loss}%"), About::Use(mbps), move |s, n| {
             cases::paper(mbps, loss, s, n)
         }));
     }
+    for (mbps, loss) in [(10.0, 1.0), (10.0, 5.0), (100.0, 1.0), (100.0, 5.0)] {
+        list.push(case(format!("loss {mbps}M {loss}%"), About::Use(mbps), move |s, n| {
+            cases::alone(s, mbps, loss, n)
+        }));
+    }
     for (mbps, loss) in [(10.0, 0.0), (10.0, 1.0), (3.0, 0.0), (3.0, 1.0)] {
-        let name = format!("cell {mbps}M {loss}%");
-        cases.push(case(&name, delayed(mbps), late(0.98 - loss / 100.0, mbps), move |s, n| {
+        list.push(case(format!("cell {mbps}M {loss}%"), About::Use(mbps), move |s, n| {
             cases::radio(mbps, loss, s, n)
         }));
     }
-    cases.push(case("out 5M", delayed(5.0), late(0.95, 5.0), |s, n| cases::outages(5.0, s, n)));
-    for mbps in [5.0, 0.6] {
-        let name = format!("jump {mbps}M");
-        cases.push(case(&name, delayed(mbps), late(0.95, mbps), move |s, n| cases::jumps(mbps, s, n)));
+    list.push(case("cell out 5M", About::Use(5.0), |s, n| cases::outages(5.0, s, n)));
+    list.push(case("cell jump 5M", About::Use(5.0), |s, n| cases::jumps(5.0, s, n)));
+    list.push(case("cell fast 10M", About::Use(10.0), |s, n| cases::fast(10.0, s, n)));
+    for mbps in [1.0, 10.0, 100.0] {
+        field(&mut list, mbps, &fields());
+        alone(&mut list, mbps, &[4, 16, 50], &[[20, 100], [100, 180], [100, 130]]);
     }
-    cases.push(case("fast 10M", delayed(10.0), late(0.95, 10.0), |s, n| cases::fast(10.0, s, n)));
-    for mbps in [0.17, 1.0, 5.0, 20.0] {
-        let name = format!("bunch {mbps}M");
-        cases.push(case(&name, delayed(mbps), behind, move |s, n| cases::bunched(mbps, s, n)));
+    for mbps in [10.0, 100.0] {
+        field(&mut list, mbps, &[0.5, 1.0, 3.0, 10.0].map(|bdp| ("tail", Bottleneck::Bdp(bdp))));
     }
-    let fading =
-        ["st 15dB", "st -5dB", "pa3 15dB", "pa3 5dB", "pa3 -5dB", "va30 15dB", "va30 5dB", "va30 -5dB"];
-    for channel in cases::HSDPA.into_iter().filter(|(name, ..)| fading.contains(name)) {
-        cases.push(case(channel.0, carried, less, move |s, n| cases::fading(channel, s, n)));
+    list
+}
+
+fn fields() -> [(&'static str, Bottleneck); 6] {
+    [
+        ("policer", Bottleneck::Policer(50)),
+        ("codel", Bottleneck::Managed(Aqm::CoDel)),
+        ("pie", Bottleneck::Managed(Aqm::Pie)),
+        ("packets", Bottleneck::Packets(1)),
+        ("packets", Bottleneck::Packets(3)),
+        ("packets", Bottleneck::Packets(10)),
+    ]
+}
+
+/// Beside one and four of CUBIC, and eight of its own.
+fn field(list: &mut Vec<Case>, mbps: f64, kinds: &[(&str, Bottleneck)]) {
+    let bdp = cases::bdp(mbps);
+    let seconds = if mbps > 50.0 { 40 } else { 90 };
+    for &(name, kind) in kinds {
+        let name = match kind {
+            Bottleneck::Packets(packets) => format!("{packets} {name}"),
+            Bottleneck::Bdp(times) => format!("{name} {times}bdp"),
+            _ => name.to_owned(),
+        };
+        for each in [1, 4] {
+            list.push(case(format!("{name} {mbps}M {each}+{each}"), About::Share, move |s, n| {
+                cases::field(&cases::in_turn(s, n).repeat(each), mbps, kind, seconds, n)
+            }));
+        }
+        for (flows, late) in [(8, false), (8, true)] {
+            let when = if late { "late" } else { "own" };
+            list.push(case(format!("{name} {mbps}M {flows} {when}"), About::Own(bdp), move |s, n| {
+                let mut scenario = cases::field(&vec![s; flows], mbps, kind, seconds, n);
+                for (flow, k) in scenario.flows.iter_mut().zip(0u32..).filter(|_| late) {
+                    flow.start = k * Duration::from_millis(600) + Duration::from_millis(37 * n);
+                }
+                scenario
+            }));
+        }
     }
-    for (flows, queue, apart) in [(2, 1000, 5000), (4, 1000, 2000), (8, 1000, 600), (4, 50, 2000)] {
-        let name = format!("{flows} late {}bdp", queue / 50);
-        cases.push(case(&name, fair(10.0, 50.0), unfair(50.0), move |s, n| {
-            cases::shared(&vec![s; flows], queue, cases::staggered(apart, n), n)
+}
+
+fn alone(list: &mut Vec<Case>, mbps: f64, bunches: &'static [u64], steps: &'static [[u64; 2]]) {
+    let about = About::Use(mbps);
+    for &every in bunches {
+        list.push(case(format!("acks {every}ms {mbps}M"), about, move |s, n| {
+            cases::bunched_acks(s, mbps, every, n)
         }));
     }
-    for (flows, queue) in [(4, 75), (4, 150), (8, 75), (8, 150)] {
-        let name = format!("1M {flows} late {}bdp", queue / 15);
-        cases.push(case(&name, fair(1.0, 15.0), unfair(15.0), move |s, n| {
-            cases::slow(&vec![s; flows], queue, &cases::latecomers(flows, n), n)
-        }));
+    for &rtts in steps {
+        for back in [false, true] {
+            let name = format!("step {}-{}{} {mbps}M", rtts[0], rtts[1], if back { " back" } else { "" });
+            list.push(case(name, about, move |s, n| cases::step(s, mbps, rtts, back, n)));
+        }
     }
-    for queue in [25, 50, 100, 250, 500] {
-        let name = format!("cubic {}bdp", queue as f64 / 50.0);
-        cases.push(case(&name, share, unequal, move |s, n| {
-            cases::shared(&cases::in_turn(s, n), queue, cases::staggered(1000, n), n)
-        }));
-    }
-    for queue in [8, 15, 30, 75, 150] {
-        let name = format!("1M cubic {}bdp", (queue as f64 / 7.5).round() / 2.0);
-        cases.push(case(&name, share, unequal, move |s, n| {
-            cases::slow(&cases::in_turn(s, n), queue, &cases::scattered(2, n), n)
-        }));
-    }
-    for (each, queue) in [2, 4].into_iter().flat_map(|each| [8, 15, 30, 75, 150].map(|queue| (each, queue))) {
-        let name = format!("1M {each}+{each} cubic {}bdp", (queue as f64 / 7.5).round() / 2.0);
-        cases.push(case(&name, share, unequal, move |s, n| {
-            cases::slow(&cases::in_turn(s, n).repeat(each), queue, &cases::scattered(2 * each, n), n)
-        }));
-    }
-    cases.push(case("route", used(10.0), below(0.95, 10.0), cases::route_change));
-    cases.push(case("tiny buffer", dropped, below(0.95, 10.0), |s, n| {
-        cases::shared(&[s], 5, Duration::ZERO, n)
-    }));
-    cases
+    list.push(case(format!("starlink {mbps}M"), about, move |s, n| cases::starlink(s, mbps, n)));
+    list.push(case(format!("suspended {mbps}M"), about, move |s, n| cases::suspended(s, mbps, n)));
+    list.push(case(format!("reordered {mbps}M"), about, move |s, n| cases::reordered(s, mbps, n)));
 }
 
-fn case(
-    name: &str,
-    print: impl Fn(&[Outcome]) -> String + 'static,
-    missed: impl Fn(&[Outcome], &[Outcome]) -> f64 + 'static,
-    scenario: impl Fn(System, u64) -> Scenario + 'static,
-) -> Case {
-    Case {
-        name: name.to_owned(),
-        scenario: Box::new(scenario),
-        print: Box::new(print),
-        missed: Box::new(missed),
+/// Links of other rates, buffers, losses and steps.
+fn held_out() -> Vec<Case> {
+    let mut list = Vec::new();
+    for mbps in [4.0, 25.0] {
+        let kinds = [
+            ("policer", Bottleneck::Policer(20)),
+            ("codel", Bottleneck::Managed(Aqm::CoDel)),
+            ("packets", Bottleneck::Packets(7)),
+            ("tail", Bottleneck::Bdp(2.0)),
+            ("tail", Bottleneck::Bdp(6.0)),
+        ];
+        field(&mut list, mbps, &kinds);
+        alone(&mut list, mbps, &[30], &[[40, 90]]);
+        for loss in [0.0, 0.5, 3.0] {
+            list.push(case(format!("loss {mbps}M {loss}%"), About::Use(mbps), move |s, n| {
+                let mut scenario = cases::alone(s, mbps, loss, n);
+                scenario.link.queue = Queue::Packets((5.0 * cases::bdp(mbps)) as usize);
+                scenario
+            }));
+        }
     }
+    list.push(case("cell 6M", About::Use(6.0), |s, n| cases::radio(6.0, 0.0, s, n)));
+    list.push(case("cell 6M 2%", About::Use(6.0), |s, n| cases::radio(6.0, 2.0, s, n)));
+    list.push(case("cell jump 12M", About::Use(12.0), |s, n| cases::jumps(12.0, s, n)));
+    list.push(case("cell fast 4M", About::Use(4.0), |s, n| cases::fast(4.0, s, n)));
+    list
 }
 
-// What is missed, in percent of goodput; a mean queue of a tenth of a BDP too much, or a delay 10 % too long, counts as
-// one percent, a share off by a quarter beyond the goal as five.
-
-/// Utilisation below `goal`.
-fn below(goal: f64, mbps: f64) -> impl Fn(&[Outcome], &[Outcome]) -> f64 {
-    move |own, _| 100.0 * (goal - utilisation(own, mbps)).max(0.0)
-}
-
-/// Utilisation below `goal`, or a 95th percentile of the queueing delay above 100 ms.
-fn late(goal: f64, mbps: f64) -> impl Fn(&[Outcome], &[Outcome]) -> f64 {
-    move |own, _| {
-        let delay = mean(own, |run| run.queue_p95_ms) / 100.0;
-        100.0 * (goal - utilisation(own, mbps)).max(0.0) + 10.0 * delay.ln().max(0.0)
+/// What a run is worth, in nepers: goodput, how equal shares are, a tenth of the queue, and drops.
+fn worth(about: About, n: usize, run: &Outcome) -> f64 {
+    let kept = (1.0 - run.dropped as f64 / run.offered as f64).ln();
+    match about {
+        About::Use(_) => run.goodput().ln() - 0.1 * (1.0 + run.queue_p95_ms).ln(),
+        About::Share => kept - cases::share(n, run).ln().abs(),
+        About::Own(bdp) => {
+            kept + run.jain().ln() + run.goodput().ln() - 0.1 * (1.0 + run.queue_mean / bdp).ln()
+        }
     }
 }
 
-/// Less than 0.97 of the base's goodput, or a delay of more than a twentieth of its.
-fn behind(own: &[Outcome], base: &[Outcome]) -> f64 {
-    let goodput = mean(own, Outcome::goodput) / mean(base, Outcome::goodput);
-    let delay = 20.0 * mean(own, |run| run.queue_p95_ms) / mean(base, |run| run.queue_p95_ms);
-    100.0 * (0.97 - goodput).max(0.0) + 10.0 * delay.ln().max(0.0)
+/// Each constant at a value that takes its rule out.
+fn without() -> Vec<(&'static str, Constants)> {
+    let all = Constants::default();
+    vec![
+        ("contract", Constants { contract: 0, ..all }),
+        ("deviations", Constants { deviations: 0, ..all }),
+        ("more", Constants { more: 1 << 20, ..all }),
+        ("answer", Constants { answer: 1 << 20, ..all }),
+        ("empty", Constants { empty: 1 << 20, ..all }),
+        ("end", Constants { end: 1 << 20, ..all }),
+        ("heavy", Constants { heavy: 1, ..all }),
+        ("memory", Constants { memory: 1 << 20, ..all }),
+        ("again", Constants { again_us: u32::MAX, ..all }),
+        ("stale", Constants { stale_us: 1 << 31, ..all }),
+        ("far", Constants { far: 20_000, ..all }),
+        ("slow", Constants { slow: 1, ..all }),
+        ("pace", Constants { pace: 10_000, ..all }),
+    ]
 }
 
-/// Less goodput than the base, or not a tenth less queue.
-fn less(own: &[Outcome], base: &[Outcome]) -> f64 {
-    let goodput = mean(own, Outcome::goodput) / mean(base, Outcome::goodput);
-    let queue = mean(own, |run| run.queue_mean) / mean(base, |run| run.queue_mean);
-    100.0 * (0.995 - goodput).max(0.0) + 100.0 * (queue - 0.9).max(0.0)
-}
-
-/// Jain's index below 0.98, or a mean queue above 1.5 BDP.
-fn unfair(bdp: f64) -> impl Fn(&[Outcome], &[Outcome]) -> f64 {
-    move |own, _| {
-        let queue = mean(own, |run| run.queue_mean / bdp);
-        100.0 * (0.98 - mean(own, Outcome::jain)).max(0.0) + 10.0 * (queue - 1.5).max(0.0)
+fn rules(seeds: u64) {
+    let list = held_out();
+    let worths = |system| -> Vec<Vec<f64>> {
+        let of = |case: &Case| {
+            let runs = runs(case, Some(system), 101..=100 + seeds);
+            runs.iter().enumerate().map(|(n, run)| worth(case.about, n, run)).collect()
+        };
+        list.iter().map(of).collect()
+    };
+    let all = worths(Algorithm::fsat());
+    println!(
+        "{:12}{:>20}{:>10}{:>18}{:>8}",
+        "without", "most is lost in", "nepers", "standard errors", "cases"
+    );
+    for (name, constants) in without() {
+        let rest = worths(Algorithm::Fsat(constants));
+        let lost: Vec<(f64, f64)> = all.iter().zip(&rest).map(|(all, rest)| difference(all, rest)).collect();
+        let cases = lost.iter().filter(|(mean, error)| *mean > 2.0 * error).count();
+        let most =
+            (0..lost.len()).max_by(|a, b| (lost[*a].0 / lost[*a].1).total_cmp(&(lost[*b].0 / lost[*b].1)));
+        let most = most.unwrap_or_default();
+        let (mean, error) = lost[most];
+        println!("{name:12}{:>20}{mean:>10.3}{:>18.1}{cases:>8}", list[most].name, mean / error);
     }
 }
 
-/// A share beyond 1.5 times CUBIC's, or below 0.67 times.
-fn unequal(own: &[Outcome], _: &[Outcome]) -> f64 {
-    20.0 * (log_share(own).abs() - 1.5f64.ln()).max(0.0)
-}
-
-fn log_share(runs: &[Outcome]) -> f64 {
-    runs.iter().enumerate().map(|(n, run)| cases::share(n, run).ln()).sum::<f64>() / runs.len() as f64
-}
-
-fn mean(runs: &[Outcome], of: impl Fn(&Outcome) -> f64) -> f64 {
-    runs.iter().map(of).sum::<f64>() / runs.len() as f64
-}
-
-fn utilisation(runs: &[Outcome], mbps: f64) -> f64 {
-    mean(runs, |run| run.goodput() * 8e-6 / mbps)
-}
-
-/// Utilisation / mean queue / greatest queue, packets.
-fn used(mbps: f64) -> impl Fn(&[Outcome]) -> String {
-    move |runs| {
-        let greatest = mean(runs, |run| run.queue_max as f64);
-        format!("{:.3}/{:.1}/{greatest:.0}", utilisation(runs, mbps), mean(runs, |run| run.queue_mean))
-    }
-}
-
-/// Utilisation / 95th percentile of the queueing delay.
-fn delayed(mbps: f64) -> impl Fn(&[Outcome]) -> String {
-    move |runs| format!("{:.3}/{:.0}ms", utilisation(runs, mbps), mean(runs, |run| run.queue_p95_ms))
-}
-
-/// Goodput in kbit/s / mean queue, packets.
-fn carried(runs: &[Outcome]) -> String {
-    format!("{:.0}/{:.1}", mean(runs, Outcome::goodput) * 8e-3, mean(runs, |run| run.queue_mean))
-}
-
-/// Jain's index / mean queue in BDP / utilisation.
-fn fair(mbps: f64, bdp: f64) -> impl Fn(&[Outcome]) -> String {
-    move |runs| {
-        let queue = mean(runs, |run| run.queue_mean / bdp);
-        format!("{:.3}/{queue:.2}/{:.2}", mean(runs, Outcome::jain), utilisation(runs, mbps))
-    }
-}
-
-/// Goodput as a multiple of CUBIC's beside it (geometric mean) / mean queue, packets.
-fn share(runs: &[Outcome]) -> String {
-    format!("{:.2}/{:.0}", log_share(runs).exp(), mean(runs, |run| run.queue_mean))
-}
-
-/// Utilisation / packets dropped.
-fn dropped(runs: &[Outcome]) -> String {
-    let dropped = mean(runs, |run| run.dropped as f64 / run.offered as f64);
-    format!("{:.2}/{:.2}%", utilisation(runs, 10.0), dropped * 100.0)
+/// The mean of the paired differences, and its standard error.
+fn difference(all: &[f64], rest: &[f64]) -> (f64, f64) {
+    let n = all.len() as f64;
+    let each: Vec<f64> = all.iter().zip(rest).map(|(all, rest)| all - rest).collect();
+    let mean = each.iter().sum::<f64>() / n;
+    let variance = each.iter().map(|one| (one - mean).powi(2)).sum::<f64>() / (n - 1.0);
+    (mean, (variance / n).sqrt().max(1e-3))
 }

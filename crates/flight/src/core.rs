@@ -2,43 +2,22 @@
 
 use std::time::Duration;
 
-use crate::ffi::{NO_LIMIT, RawAck, RawConfig, RawFsat};
+pub use crate::ffi::Constants;
+use crate::ffi::{NO_LIMIT, RawAck, RawFsat};
 
-/// What is added to the published equations.
+/// Which rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Additions(u32);
-
-impl Additions {
+pub enum Algorithm {
     /// The paper's equations and nothing else: `fsat_paper`.
-    pub const PAPER: Additions = Additions(0);
-    /// Losses are judged by the best BDP of late, not by the last: `FSAT_ADD_BEST`.
-    pub const BEST: Additions = Additions(1);
-    /// The queue is let run dry now and then, to learn rtt_min: `FSAT_ADD_DRAIN`.
-    pub const DRAIN: Additions = Additions(2);
-    /// A constant on top of target, so that equal flows get equal shares: `FSAT_ADD_FAIR`.
-    pub const FAIR: Additions = Additions(4);
-    /// A rate to send at: `FSAT_ADD_PACE`.
-    pub const PACE: Additions = Additions(8);
-    /// What arrived is scaled to exactly one rtt_min: `FSAT_ADD_EVEN`.
-    pub const EVEN: Additions = Additions(16);
-    /// A loss in a buffer that is full is congestion: `FSAT_ADD_FULL`.
-    pub const FULL: Additions = Additions(32);
-    /// All that is added: `fsat`.
-    pub const FSAT: Additions = Additions(63);
+    Paper,
+    /// `fsat`, with these constants.
+    Fsat(Constants),
+}
 
-    /// As `FSAT_ADD_*`.
-    pub fn bits(self) -> u32 {
-        self.0
-    }
-
-    /// From `FSAT_ADD_*`.
-    pub fn from_bits(bits: u32) -> Additions {
-        Additions(bits)
-    }
-
-    /// All of these but `other`.
-    pub fn without(self, other: Additions) -> Additions {
-        Additions(self.0 & !other.0)
+impl Algorithm {
+    /// `fsat` as it is.
+    pub fn fsat() -> Algorithm {
+        Algorithm::Fsat(Constants::default())
     }
 }
 
@@ -49,6 +28,8 @@ pub struct Ack {
     pub rtt: Option<Duration>,
     /// Bytes newly known to have arrived, in order or not.
     pub delivered: u64,
+    /// Bytes newly believed to be lost; the paper's equations do not ask.
+    pub lost: u64,
     /// Bytes outstanding after it: sent, not known to have arrived.
     pub flight: u64,
     /// The congestion window of the congestion avoidance below, bytes.
@@ -65,8 +46,28 @@ pub struct Ack {
 #[derive(Debug, Clone)]
 pub struct FsAt {
     raw: RawFsat,
-    config: RawConfig,
+    algorithm: Algorithm,
     last: RawAck,
+}
+
+/// How the base answers a loss.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    /// The loss is the radio's: ssthresh in bytes, FS-AT (10); the base does not hear of it.
+    Spared(u64),
+    /// It is congestion: FS-AT (11), bytes, or what the base itself makes of it.
+    Reduce(Option<u64>),
+}
+
+/// What FS-AT does at present.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// Slow start, until a queue or heavy loss answers.
+    Ask,
+    /// The queue is its own.
+    Own,
+    /// The base alone, beside others.
+    Others,
 }
 
 /// What FS-AT knows and decided.
@@ -78,14 +79,10 @@ pub struct State {
     pub space: u64,
     /// What arrived within the last whole period, the path's BDP, bytes.
     pub rcv_bytes: u64,
-    /// What was outstanding when that period began, bytes.
-    pub flight: u64,
     /// The least RTT; `None` before the first sample.
     pub rtt_min: Option<Duration>,
-    /// Whether the queue is let run dry at present, to learn rtt_min.
-    pub draining: bool,
-    /// How often that has been begun.
-    pub drains: u32,
+    /// `fsat`'s mode; the paper has one, which is the first.
+    pub mode: Mode,
     /// Losses that judge(3) put down to radio.
     pub losses_radio: u32,
     /// Losses that judge(3) put down to congestion.
@@ -94,42 +91,63 @@ pub struct State {
 
 impl FsAt {
     /// A new connection that may have `flight_limit` bytes in flight until something is known.
-    pub fn new(additions: Additions, now: Duration, flight_limit: u64) -> FsAt {
-        let config = RawConfig { additions: additions.0 };
-        let raw = RawFsat::new(&config, micros(now), bytes(flight_limit));
-        FsAt { raw, config, last: RawAck::default() }
+    pub fn new(algorithm: Algorithm, now: Duration, flight_limit: u64) -> FsAt {
+        FsAt { raw: RawFsat::new(micros(now), bytes(flight_limit)), algorithm, last: RawAck::default() }
     }
 
-    /// Something is newly known of what was sent. Two calls more than 71 minutes apart look closer.
-    pub fn on_ack(&mut self, now: Duration, ack: &Ack) {
+    /// Something is newly known of what was sent. Two calls more than 71 minutes apart look closer. True: the base has to
+    /// reduce, as after a loss by congestion.
+    pub fn on_ack(&mut self, now: Duration, ack: &Ack) -> bool {
         self.last = raw_ack(now, ack);
-        self.raw.on_ack(&self.config, &self.last);
+        match &self.algorithm {
+            Algorithm::Paper => {
+                self.raw.paper_on_ack(&self.last);
+                false
+            }
+            Algorithm::Fsat(constants) => self.raw.on_ack(constants, &self.last),
+        }
     }
 
     /// How much may be in flight with the base's `cwnd`, bytes: FS-AT (4), at least one packet.
     pub fn window(&self, cwnd: u64) -> u64 {
-        self.raw.window(&RawAck { cwnd: bytes(cwnd), ..self.last }).into()
+        let window = match &self.algorithm {
+            Algorithm::Paper => self.raw.paper_window(bytes(cwnd), self.last.mss),
+            Algorithm::Fsat(constants) => {
+                self.raw.window(constants, &RawAck { cwnd: bytes(cwnd), ..self.last })
+            }
+        };
+        window.into()
     }
 
-    /// A loss, once per recovery or timeout: the base's new ssthresh in bytes, FS-AT (10) and (11), from its
-    /// cwnd and present ssthresh. For one that is no smaller than `cwnd`, nothing is to be reduced.
-    pub fn on_loss(&mut self, cwnd: u64, ssthresh: u64, mss: u32) -> u64 {
-        self.raw.on_loss(&self.config, bytes(cwnd), bytes(ssthresh), mss).into()
+    /// A loss, once per recovery or timeout, with the base's cwnd and present ssthresh in bytes.
+    pub fn on_loss(&mut self, cwnd: u64, ssthresh: u64, mss: u32) -> Answer {
+        let (cwnd, ssthresh, radio) = (bytes(cwnd), bytes(ssthresh), self.raw.losses_radio);
+        let new = match &self.algorithm {
+            Algorithm::Paper => self.raw.paper_on_loss(cwnd, ssthresh, mss),
+            Algorithm::Fsat(constants) => self.raw.on_loss(constants, cwnd, ssthresh),
+        };
+        if self.raw.losses_radio != radio {
+            Answer::Spared(new.into())
+        } else {
+            Answer::Reduce((new > 0).then_some(new.into()))
+        }
     }
 
-    /// The path itself says that it is congested (ECN): the base's new ssthresh in bytes, FS-AT (11).
-    pub fn on_mark(&mut self, mss: u32) -> u64 {
-        self.raw.on_mark(mss).into()
+    /// Whether recovery from a loss holds down what is in flight (RFC 9937), as the base has it. `fsat` holds to its own window where
+    /// it has one.
+    pub fn leaves_recovery(&self) -> bool {
+        self.algorithm == Algorithm::Paper || self.state().mode == Mode::Others
     }
 
-    /// At which rate to send, bytes per second, `u64::MAX` for no pacing at all; `None` if FS-AT does not mind.
+    /// What may be in flight is so much from now on: after a timeout, or once that was spurious.
+    pub fn restart(&mut self, space: u64) {
+        self.raw.space = bytes(space);
+    }
+
+    /// At which rate to send, bytes per second; `None` if FS-AT does not mind.
     pub fn pacing_rate(&self) -> Option<u64> {
-        Some(self.raw.pacing_rate(&self.config, &self.last)).filter(|rate| *rate > 0)
-    }
-
-    /// How many segments to hand over at once; `None` if FS-AT does not mind.
-    pub fn burst(&self) -> Option<u32> {
-        Some(self.raw.burst(&self.config, self.last.mss)).filter(|segments| *segments > 0)
+        let Algorithm::Fsat(constants) = &self.algorithm else { return None };
+        Some(self.raw.pacing_rate(constants, &self.last)).filter(|rate| *rate > 0)
     }
 
     /// What it knows and decided.
@@ -144,10 +162,12 @@ impl From<&RawFsat> for State {
             target: (raw.target != NO_LIMIT).then_some(raw.target.into()),
             space: raw.space.into(),
             rcv_bytes: raw.rcv_bytes.into(),
-            flight: raw.flight_n.into(),
             rtt_min: (raw.rtt_min_us > 0).then(|| Duration::from_micros(raw.rtt_min_us.into())),
-            draining: raw.draining != 0,
-            drains: raw.drains,
+            mode: match raw.mode {
+                0 => Mode::Ask,
+                1 => Mode::Own,
+                _ => Mode::Others,
+            },
             losses_radio: raw.losses_radio,
             losses_congestion: raw.losses_congestion,
         }
@@ -159,6 +179,7 @@ fn raw_ack(now: Duration, ack: &Ack) -> RawAck {
         now_us: micros(now),
         rtt_us: ack.rtt.map_or(0, |rtt| rtt.as_micros().clamp(1, u32::MAX.into()) as u32),
         delivered: bytes(ack.delivered),
+        lost: bytes(ack.lost),
         flight: bytes(ack.flight),
         cwnd: bytes(ack.cwnd),
         cwnd_max: bytes(ack.cwnd_max),
@@ -194,7 +215,7 @@ mod tests {
 
     #[test]
     fn what_queues_is_limited() {
-        let mut fsat = FsAt::new(Additions::PAPER, Duration::ZERO, 200_000);
+        let mut fsat = FsAt::new(Algorithm::Paper, Duration::ZERO, 200_000);
         assert_eq!(fsat.window(100_000), 100_000);
         for n in 0..1000 {
             fsat.on_ack(Duration::from_millis(10 * n), &ack(1000, 60_000));

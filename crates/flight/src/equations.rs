@@ -1,8 +1,6 @@
 //! The paper's equations, one by one, with numbers worked by hand. Segments of 1000 bytes, rtt_min 100 ms.
 
-use crate::ffi::{NO_LIMIT, RawAck, RawConfig, RawFsat};
-
-const PAPER: RawConfig = RawConfig { additions: 0 };
+use crate::ffi::{NO_LIMIT, RawAck, RawFsat};
 
 /// An ACK 100 ms after the period's begin, which ends it.
 fn last_ack(delivered: u32) -> RawAck {
@@ -33,14 +31,14 @@ fn in_period(flight: u32, rcv_bytes: u32) -> RawFsat {
 }
 
 fn after(mut state: RawFsat, ack: &RawAck) -> RawFsat {
-    state.on_ack(&PAPER, ack);
+    state.paper_on_ack(ack);
     state
 }
 
 #[test]
 fn eq4_the_window_is_the_lesser_of_cwnd_and_space() {
     let state = RawFsat { space: 30_000, ..in_period(0, 0) };
-    let window = |cwnd| state.window(&RawAck { cwnd, ..last_ack(0) });
+    let window = |cwnd| state.paper_window(cwnd, 1000);
     assert_eq!((window(20_000), window(40_000)), (20_000, 30_000));
     assert_eq!(window(10), 1000, "never less than a segment");
 }
@@ -95,24 +93,24 @@ fn eq9_the_first_measurement_is_the_mean() {
 #[test]
 fn eq10_a_loss_without_a_queue_is_the_radios() {
     let mut state = RawFsat { flight_n: 20_000, rcv_bytes: 20_000, ..in_period(0, 0) };
-    assert_eq!(state.on_loss(&PAPER, 30_000, 25_000, 1000), 30_000);
-    assert_eq!(state.on_loss(&PAPER, 30_000, 40_000, 1000), 40_000);
+    assert_eq!(state.paper_on_loss(30_000, 25_000, 1000), 30_000);
+    assert_eq!(state.paper_on_loss(30_000, 40_000, 1000), 40_000);
     assert_eq!((state.losses_radio, state.losses_congestion), (2, 0));
 }
 
 #[test]
 fn eq11_a_loss_behind_a_queue_is_congestion() {
     let mut state = RawFsat { flight_n: 30_000, rcv_bytes: 20_000, ..in_period(0, 0) };
-    assert_eq!(state.on_loss(&PAPER, 90_000, NO_LIMIT, 1000), 20_000);
+    assert_eq!(state.paper_on_loss(90_000, NO_LIMIT, 1000), 20_000);
     state.flight_n = 60_000;
-    assert_eq!(state.on_loss(&PAPER, 90_000, NO_LIMIT, 1000), 30_000);
+    assert_eq!(state.paper_on_loss(90_000, NO_LIMIT, 1000), 30_000);
     assert_eq!((state.losses_radio, state.losses_congestion), (0, 2));
 }
 
 #[test]
 fn eq11_a_mark_is_congestion_whatever_queues() {
     let mut state = RawFsat { flight_n: 20_000, rcv_bytes: 20_000, ..in_period(0, 0) };
-    assert_eq!(state.on_mark(1000), 20_000);
+    assert_eq!(state.paper_on_mark(1000), 20_000);
     assert_eq!(state.losses_congestion, 1);
 }
 
@@ -169,9 +167,4 @@ fn rtt_min_is_the_least_and_only_of_samples() {
     let state = in_period(0, 0);
     let min = |rtt_us| after(state, &RawAck { rtt_us, ..last_ack(0) }).rtt_min_us;
     assert_eq!((min(0), min(99_000), min(101_000)), (100_000, 99_000, 100_000));
-}
-
-#[test]
-fn the_paper_has_no_rate() {
-    assert_eq!(RawFsat { srtt_us: 100_000, ..in_period(0, 0) }.pacing_rate(&PAPER, &last_ack(0)), 0);
 }

@@ -1,41 +1,58 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only
  *
- * fsat.h's functions, for Rust to call. */
+ * The functions of fsat.h and fsat_paper.h, for Rust to call. */
 #include "fsat.h"
 
-void nawa_fsat_init(struct fsat *f, const struct fsat_config *c, __u32 now_us, __u32 flight_limit)
+const struct fsat_constants nawa_fsat_constants = FSAT_CONSTANTS;
+
+void nawa_fsat_init(struct fsat *f, __u32 now_us, __u32 flight_limit)
 {
-	fsat_init(f, c, now_us, flight_limit);
+	fsat_init(f, now_us, flight_limit);
 }
 
-void nawa_fsat_on_ack(struct fsat *f, const struct fsat_config *c, const struct fsat_ack *a)
+int nawa_fsat_on_ack(struct fsat *f, const struct fsat_constants *c, const struct fsat_ack *a)
 {
-	fsat_on_ack(f, c, a);
+	return fsat_on_ack(f, c, a);
 }
 
-__u32 nawa_fsat_window(const struct fsat *f, const struct fsat_ack *a)
+__u32 nawa_fsat_window(const struct fsat *f, const struct fsat_constants *c, const struct fsat_ack *a)
 {
-	return fsat_window(f, a);
+	return fsat_window(f, c, a);
 }
 
-__u32 nawa_fsat_on_loss(struct fsat *f, const struct fsat_config *c, __u32 cwnd, __u32 ssthresh, __u32 mss)
+__u32 nawa_fsat_on_loss(struct fsat *f, const struct fsat_constants *c, __u32 cwnd, __u32 ssthresh)
 {
-	return fsat_on_loss(f, c, cwnd, ssthresh, mss);
+	return fsat_on_loss(f, c, cwnd, ssthresh);
 }
 
-__u32 nawa_fsat_on_mark(struct fsat *f, __u32 mss)
+void nawa_fsat_on_mark(struct fsat *f)
 {
-	return fsat_on_mark(f, mss);
+	fsat_on_mark(f);
 }
 
-__u32 nawa_fsat_burst(const struct fsat *f, const struct fsat_config *c, __u32 mss)
-{
-	return fsat_burst(f, c, mss);
-}
-
-__u64 nawa_fsat_pacing_rate(const struct fsat *f, const struct fsat_config *c, const struct fsat_ack *a)
+__u64 nawa_fsat_pacing_rate(const struct fsat *f, const struct fsat_constants *c, const struct fsat_ack *a)
 {
 	return fsat_pacing_rate(f, c, a);
+}
+
+__u32 nawa_fsat_paper_on_mark(struct fsat *f, __u32 mss)
+{
+	return fsat_paper_on_mark(f, mss);
+}
+
+void nawa_fsat_paper_on_ack(struct fsat *f, const struct fsat_ack *a)
+{
+	fsat_paper_on_ack(f, a);
+}
+
+__u32 nawa_fsat_paper_window(const struct fsat *f, __u32 cwnd, __u32 mss)
+{
+	return fsat_paper_window(f, cwnd, mss);
+}
+
+__u32 nawa_fsat_paper_on_loss(struct fsat *f, __u32 cwnd, __u32 ssthresh, __u32 mss)
+{
+	return fsat_paper_on_loss(f, cwnd, ssthresh, mss);
 }
 
 __u32 nawa_fsat_size(void)

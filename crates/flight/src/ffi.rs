@@ -1,11 +1,4 @@
-//! The C side, `bpf/fsat.h`: the same structs and functions that the BPF object has.
-
-/// `struct fsat_config`.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct RawConfig {
-    pub additions: u32,
-}
+//! The C side, `bpf/fsat.h` and `bpf/fsat_paper.h`: the same structs and functions that the BPF object has.
 
 /// `struct fsat_ack`.
 #[repr(C)]
@@ -14,6 +7,7 @@ pub struct RawAck {
     pub now_us: u32,
     pub rtt_us: u32,
     pub delivered: u32,
+    pub lost: u32,
     pub flight: u32,
     pub cwnd: u32,
     pub cwnd_max: u32,
@@ -30,55 +24,46 @@ pub struct RawFsat {
     pub rtt_min_us: u32,
     pub period_start_us: u32,
     pub period_rcv_bytes: u32,
-    pub period_app_limited: u32,
-    pub rtt_us: u32,
-    pub draining: u32,
-    pub rtt_known: u32,
-    pub rtt_found_us: u32,
-    pub rtt_low_us: u32,
-    pub alone_us: u32,
-    pub dry_us: u32,
-    pub period_rtt_us: u32,
-    pub rtt_usual_us: u32,
-    pub two_segments_us: u32,
-    pub foreign: u32,
-    pub falls: u32,
-    pub quiet: u32,
-    pub srtt_us: u32,
-    pub rtt_least_us: u32,
-    pub high_us: [u32; 2],
-    pub single_acks: u32,
-    pub dry_periods: u32,
+    pub period_app_limited: u16,
+    pub mode: u16,
     pub rcv_bytes: u32,
-    pub flight_n: u32,
     pub s: u32,
     pub dev: u32,
-    pub away: u32,
-    pub apart: u32,
-    pub period_flight: u32,
     pub losses_radio: u32,
     pub losses_congestion: u32,
-    pub best: [u32; 2],
-    pub spell_us: u32,
-    pub lost_us: u32,
-    pub drains: u32,
-    pub drained_us: u32,
-    pub drained_s: u32,
-    pub above: u32,
-    pub falls_us: u32,
-    pub drain_rcv_bytes: u32,
-    pub rtt_found_before_us: [u32; 3],
-    pub arrived: u32,
-    pub steady: u32,
-    pub level: u32,
-    pub level_periods: u32,
-    pub rtt_before_us: u32,
-    pub drain_rtt_us: u32,
-    pub undrained: u32,
-    pub rtt_first_us: u32,
-    pub flat_periods: u32,
-    pub filled: u32,
-    pub sole: u32,
+    pub flight_n: u32,
+    pub period_flight: u32,
+    pub rtt_us: u32,
+    pub period_rtt_us: u32,
+    pub queue_rtt_us: u32,
+    pub high_us: u32,
+    pub seen_us: u32,
+    pub near_us: u32,
+    pub low_us: u32,
+    pub ack_us: u32,
+    pub gap_us: u32,
+    pub lost: u32,
+    pub asked_us: u32,
+}
+
+/// `struct fsat_constants`: what each is, its unit and its range stand in `bpf/fsat.h`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs, reason = "bpf/fsat.h says it once")]
+pub struct Constants {
+    pub contract: u32,
+    pub deviations: u32,
+    pub more: u32,
+    pub answer: u32,
+    pub empty: u32,
+    pub end: u32,
+    pub heavy: u32,
+    pub memory: u32,
+    pub again_us: u32,
+    pub stale_us: u32,
+    pub far: u32,
+    pub slow: u32,
+    pub pace: u32,
 }
 
 /// `FSAT_NO_LIMIT`.
@@ -87,51 +72,83 @@ pub const NO_LIMIT: u32 = u32::MAX;
 unsafe extern "C" {
     #[cfg(test)]
     fn nawa_fsat_size() -> u32;
-    fn nawa_fsat_init(f: *mut RawFsat, c: *const RawConfig, now_us: u32, flight_limit: u32);
-    fn nawa_fsat_on_ack(f: *mut RawFsat, c: *const RawConfig, a: *const RawAck);
-    fn nawa_fsat_window(f: *const RawFsat, a: *const RawAck) -> u32;
-    fn nawa_fsat_on_loss(f: *mut RawFsat, c: *const RawConfig, cwnd: u32, ssthresh: u32, mss: u32) -> u32;
-    fn nawa_fsat_on_mark(f: *mut RawFsat, mss: u32) -> u32;
-    fn nawa_fsat_burst(f: *const RawFsat, c: *const RawConfig, mss: u32) -> u32;
-    fn nawa_fsat_pacing_rate(f: *const RawFsat, c: *const RawConfig, a: *const RawAck) -> u64;
+    static nawa_fsat_constants: Constants;
+    fn nawa_fsat_init(f: *mut RawFsat, now_us: u32, flight_limit: u32);
+    fn nawa_fsat_on_ack(f: *mut RawFsat, c: *const Constants, a: *const RawAck) -> i32;
+    fn nawa_fsat_window(f: *const RawFsat, c: *const Constants, a: *const RawAck) -> u32;
+    fn nawa_fsat_on_loss(f: *mut RawFsat, c: *const Constants, cwnd: u32, ssthresh: u32) -> u32;
+    #[cfg(test)]
+    fn nawa_fsat_on_mark(f: *mut RawFsat);
+    fn nawa_fsat_pacing_rate(f: *const RawFsat, c: *const Constants, a: *const RawAck) -> u64;
+    #[cfg(test)]
+    fn nawa_fsat_paper_on_mark(f: *mut RawFsat, mss: u32) -> u32;
+    fn nawa_fsat_paper_on_ack(f: *mut RawFsat, a: *const RawAck);
+    fn nawa_fsat_paper_window(f: *const RawFsat, cwnd: u32, mss: u32) -> u32;
+    fn nawa_fsat_paper_on_loss(f: *mut RawFsat, cwnd: u32, ssthresh: u32, mss: u32) -> u32;
+}
+
+impl Default for Constants {
+    fn default() -> Constants {
+        // SAFETY: a constant of C's, of its layout (a test compares the sizes).
+        unsafe { nawa_fsat_constants }
+    }
 }
 
 impl RawFsat {
-    pub fn new(config: &RawConfig, now_us: u32, flight_limit: u32) -> RawFsat {
+    pub fn new(now_us: u32, flight_limit: u32) -> RawFsat {
         let mut state = RawFsat::default();
-        // SAFETY: both point to live structs of C's layout (a test compares the sizes); nothing is kept.
-        unsafe { nawa_fsat_init(&mut state, config, now_us, flight_limit) };
+        // SAFETY: points to a live struct of C's layout (a test compares the sizes); nothing is kept.
+        unsafe { nawa_fsat_init(&mut state, now_us, flight_limit) };
         state
     }
 
-    pub fn on_ack(&mut self, config: &RawConfig, ack: &RawAck) {
+    /// Whether the base has to reduce.
+    pub fn on_ack(&mut self, constants: &Constants, ack: &RawAck) -> bool {
         // SAFETY: as in `new`.
-        unsafe { nawa_fsat_on_ack(self, config, ack) }
+        unsafe { nawa_fsat_on_ack(self, constants, ack) != 0 }
     }
 
-    pub fn window(&self, ack: &RawAck) -> u32 {
+    pub fn window(&self, constants: &Constants, ack: &RawAck) -> u32 {
         // SAFETY: as in `new`.
-        unsafe { nawa_fsat_window(self, ack) }
+        unsafe { nawa_fsat_window(self, constants, ack) }
     }
 
-    pub fn on_loss(&mut self, config: &RawConfig, cwnd: u32, ssthresh: u32, mss: u32) -> u32 {
+    /// 0: the base has to reduce.
+    pub fn on_loss(&mut self, constants: &Constants, cwnd: u32, ssthresh: u32) -> u32 {
         // SAFETY: as in `new`.
-        unsafe { nawa_fsat_on_loss(self, config, cwnd, ssthresh, mss) }
+        unsafe { nawa_fsat_on_loss(self, constants, cwnd, ssthresh) }
     }
 
-    pub fn on_mark(&mut self, mss: u32) -> u32 {
+    #[cfg(test)]
+    pub fn on_mark(&mut self) {
         // SAFETY: as in `new`.
-        unsafe { nawa_fsat_on_mark(self, mss) }
+        unsafe { nawa_fsat_on_mark(self) }
     }
 
-    pub fn burst(&self, config: &RawConfig, mss: u32) -> u32 {
+    pub fn pacing_rate(&self, constants: &Constants, ack: &RawAck) -> u64 {
         // SAFETY: as in `new`.
-        unsafe { nawa_fsat_burst(self, config, mss) }
+        unsafe { nawa_fsat_pacing_rate(self, constants, ack) }
     }
 
-    pub fn pacing_rate(&self, config: &RawConfig, ack: &RawAck) -> u64 {
+    #[cfg(test)]
+    pub fn paper_on_mark(&mut self, mss: u32) -> u32 {
         // SAFETY: as in `new`.
-        unsafe { nawa_fsat_pacing_rate(self, config, ack) }
+        unsafe { nawa_fsat_paper_on_mark(self, mss) }
+    }
+
+    pub fn paper_on_ack(&mut self, ack: &RawAck) {
+        // SAFETY: as in `new`.
+        unsafe { nawa_fsat_paper_on_ack(self, ack) }
+    }
+
+    pub fn paper_window(&self, cwnd: u32, mss: u32) -> u32 {
+        // SAFETY: as in `new`.
+        unsafe { nawa_fsat_paper_window(self, cwnd, mss) }
+    }
+
+    pub fn paper_on_loss(&mut self, cwnd: u32, ssthresh: u32, mss: u32) -> u32 {
+        // SAFETY: as in `new`.
+        unsafe { nawa_fsat_paper_on_loss(self, cwnd, ssthresh, mss) }
     }
 
     /// As the BPF object keeps it; `None` if `bytes` is shorter.

@@ -18,8 +18,6 @@ pub use bpf::{Error, cost, lock};
 pub use connections::{Connection, connections};
 pub use pinned::{off, on, pinned};
 
-use crate::Additions;
-
 /// What `nawa flight on` registers by default, the paper's algorithm with what is added to it.
 pub const FSAT: &str = "fsat";
 /// The published equations and nothing else.
@@ -45,15 +43,15 @@ pub struct Scheme {
     pub name: String,
     /// What lies below.
     pub base: Base,
-    /// What is added to the paper.
-    pub additions: Additions,
+    /// The published equations and nothing else.
+    pub paper: bool,
 }
 
 impl Scheme {
     /// The two that users get.
     pub fn published(base: Base) -> [Scheme; 2] {
-        let scheme = |name: &str, additions| Scheme { name: name.to_owned(), base, additions };
-        [scheme(FSAT, Additions::FSAT), scheme(FSAT_PAPER, Additions::PAPER)]
+        let scheme = |name: &str, paper| Scheme { name: name.to_owned(), base, paper };
+        [scheme(FSAT, false), scheme(FSAT_PAPER, true)]
     }
 
     /// The same under a longer name.
@@ -95,7 +93,11 @@ fn load(scheme: &Scheme, kernel: &TcpStructOps) -> Result<Loaded, Error> {
     if scheme.base == Base::Cubic && !kernel.cubic {
         return Err(Error::NoBase("CUBIC that BPF programs can call"));
     }
-    let map = if kernel.cong_control_with_flag { "fsat_ops" } else { "fsat_ops_6_9" };
+    let map = match (kernel.tx_start, kernel.cong_control_with_flag) {
+        (true, _) => "fsat_ops_7_1",
+        (false, true) => "fsat_ops",
+        (false, false) => "fsat_ops_6_9",
+    };
     let options = options(scheme);
     struct_ops::load(Source { object: OBJECT, map, name: &scheme.name, options: &options }, kernel)
 }
@@ -106,7 +108,7 @@ fn options(scheme: &Scheme) -> Vec<u8> {
         Base::Reno => 0,
         Base::Cubic => 1,
     };
-    [base, scheme.additions.bits()].iter().flat_map(|word| word.to_ne_bytes()).collect()
+    [base, scheme.paper.into()].iter().flat_map(|word| word.to_ne_bytes()).collect()
 }
 
 impl Base {

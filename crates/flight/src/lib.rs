@@ -1,6 +1,6 @@
 //! FS-AT, Flight Size Auto Tuning (paper 001): limits what a sender has in flight to what the path carries.
 //!
-//! The algorithm is `bpf/fsat.h` and what it includes, integers only, which the BPF congestion controls `fsat` and `fsat_paper`
+//! The algorithm is `bpf/fsat.h`, and as published `bpf/fsat_paper.h`, integers only, which the BPF congestion controls `fsat` and `fsat_paper`
 //! are made of too. This crate is its sans-IO face in Rust; begin reading at [`FsAt`]. Nothing here reads a
 //! clock: `now` is the time since an epoch of the caller's.
 //!
@@ -12,11 +12,11 @@ mod ffi;
 #[cfg(feature = "kernel")]
 pub mod kernel;
 
-pub use crate::core::{Ack, Additions, FsAt, State};
+pub use crate::core::{Ack, Algorithm, Answer, Constants, FsAt, Mode, State};
 
 #[cfg(test)]
-mod additions;
-#[cfg(test)]
 mod equations;
+#[cfg(test)]
+mod rules;
 #[cfg(test)]
 mod vectors;

@@ -2,6 +2,7 @@
 //! state as JSON.
 
 use clap::ValueEnum;
+use flight::Mode;
 use flight::kernel::{self, Connection, Error, FSAT, FSAT_PAPER, Registration, Scheme};
 use serde::{Deserialize, Serialize};
 
@@ -82,13 +83,21 @@ impl Provided {
     }
 
     fn set_default(&self) -> Result<(), Error> {
-        if self.settings.default { kernel::default::take(FSAT) } else { kernel::default::restore(FSAT) }
+        if self.settings.default {
+            kernel::default::take(FSAT)
+        } else {
+            kernel::default::restore(FSAT)
+        }
     }
 }
 
 impl Drop for Provided {
     fn drop(&mut self) {
-        let default = if self.registrations.is_empty() { Ok(()) } else { kernel::default::restore(FSAT) };
+        let default = if self.registrations.is_empty() {
+            Ok(())
+        } else {
+            kernel::default::restore(FSAT)
+        };
         let ended = self.registrations.drain(..).map(Registration::end);
         for error in ended.chain([default]).filter_map(Result::err) {
             tracing::warn!("{error}");
@@ -124,14 +133,14 @@ pub struct Line {
     pub congestion_control: String,
     /// What lies below.
     pub base: Base,
+    /// `ask`, `own` or `others`; `paper` for the published algorithm, which has none.
+    pub mode: String,
     /// `None` where nothing is limited.
     pub target_bytes: Option<u64>,
     /// What may be in flight by FS-AT.
     pub space_bytes: u64,
     /// What arrived within the last least RTT.
     pub rcv_bytes: u64,
-    /// What was in flight when that began.
-    pub flight_bytes: u64,
     /// `None` before the first sample.
     pub rtt_min_us: Option<u64>,
     /// The base's.
@@ -178,15 +187,24 @@ impl From<&Connection> for Line {
             remote: connection.remote.to_string(),
             congestion_control: connection.scheme.clone(),
             base: connection.base.into(),
+            mode: mode(connection).to_owned(),
             target_bytes: fsat.target,
             space_bytes: fsat.space,
             rcv_bytes: fsat.rcv_bytes,
-            flight_bytes: fsat.flight,
             rtt_min_us: fsat.rtt_min.map(|rtt| rtt.as_micros() as u64),
             cwnd_bytes: connection.cwnd,
             window_bytes: connection.window,
             losses_radio: fsat.losses_radio,
             losses_congestion: fsat.losses_congestion,
         }
+    }
+}
+
+fn mode(connection: &Connection) -> &'static str {
+    match connection.fsat.mode {
+        _ if connection.paper => "paper",
+        Mode::Ask => "ask",
+        Mode::Own => "own",
+        Mode::Others => "others",
     }
 }

@@ -12,7 +12,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use flight::{Ack, Additions, FsAt};
+use flight::{Ack, Algorithm, FsAt};
 
 /// Growth per round trip that doubles the rate each time: 2/ln 2.
 const STARTUP_GAIN: f64 = 2.885;
@@ -229,6 +229,7 @@ impl Rate {
         let ack = Ack {
             rtt,
             delivered: acked as u64,
+            lost: 0,
             flight: in_flight as u64,
             cwnd: self.model_window() as u64,
             cwnd_max: MAX_WINDOW,
@@ -352,7 +353,7 @@ impl Rate {
 
 /// The published equations: what `fsat` adds to them is the rest of this file's.
 fn unlimited() -> FsAt {
-    FsAt::new(Additions::PAPER, Duration::ZERO, MAX_WINDOW)
+    FsAt::new(Algorithm::Paper, Duration::ZERO, MAX_WINDOW)
 }
 
 impl Default for Rate {

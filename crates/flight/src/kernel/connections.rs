@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use bpf::{Error, sockets};
 
-use super::{Additions, Base};
+use super::Base;
 use crate::State;
 use crate::ffi::RawFsat;
 
@@ -29,8 +29,8 @@ pub struct Connection {
     pub scheme: String,
     /// What lies below.
     pub base: Base,
-    /// What is added to the paper.
-    pub additions: Additions,
+    /// The published equations and nothing else.
+    pub paper: bool,
     /// This end.
     pub local: SocketAddr,
     /// The other end.
@@ -65,7 +65,7 @@ fn parse(record: &[u8]) -> Option<Connection> {
         namespace: word(40),
         scheme: text(record.get(52..HEADER)?),
         base: Base::from_word(word(OPTIONS)),
-        additions: Additions::from_bits(word(OPTIONS + 4)),
+        paper: word(OPTIONS + 4) != 0,
         local: SocketAddr::new(address(record.get(..16)?, family)?, half(32)),
         remote: SocketAddr::new(address(record.get(16..32)?, family)?, port),
         fsat: State::from(&raw),

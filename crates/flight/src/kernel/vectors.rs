@@ -2,7 +2,7 @@
 
 use bpf::run::Runnable;
 
-use crate::ffi::{RawAck, RawConfig, RawFsat};
+use crate::ffi::{Constants, RawAck, RawFsat};
 use crate::vectors::{Event, Numbers, events, files};
 
 const VECTORS: &[u8] = bpf::object!("vectors.bpf.o");
@@ -21,6 +21,7 @@ enum Call {
 struct After {
     state: Vec<u8>,
     result: u32,
+    cut: bool,
     rate: u64,
 }
 
@@ -28,16 +29,17 @@ struct After {
 fn in_kernel(
     program: &Runnable,
     state: &[u8],
-    config: &RawConfig,
+    paper: bool,
     ack: &RawAck,
     call: Call,
     ssthresh: u32,
 ) -> After {
     let words = [
-        config.additions,
+        paper.into(),
         ack.now_us,
         ack.rtt_us,
         ack.delivered,
+        ack.lost,
         ack.flight,
         ack.cwnd,
         ack.cwnd_max,
@@ -48,6 +50,7 @@ fn in_kernel(
         0,
         0,
         0,
+        0,
     ];
     let mut context = state.to_vec();
     context.extend(words.iter().flat_map(|word| word.to_ne_bytes()));
@@ -55,23 +58,27 @@ fn in_kernel(
     let word = |at: usize| u32::from_ne_bytes(context[at..at + 4].try_into().expect("four bytes"));
     let end = context.len();
     let rate = u64::from(word(end - 8)) | u64::from(word(end - 4)) << 32;
-    After { state: context[..STATE].to_vec(), result: word(end - 12), rate }
+    After { state: context[..STATE].to_vec(), result: word(end - 16), cut: word(end - 12) != 0, rate }
 }
 
 /// The same, natively.
-fn here(raw: &mut RawFsat, config: &RawConfig, ack: &RawAck, call: Call, ssthresh: u32) -> After {
-    let result = match call {
-        Call::Init => {
-            *raw = RawFsat::new(config, ack.now_us, ack.cwnd);
-            raw.window(ack)
-        }
-        Call::Ack => {
-            raw.on_ack(config, ack);
-            raw.window(ack)
-        }
-        Call::Loss => raw.on_loss(config, ack.cwnd, ssthresh, ack.mss),
+fn here(raw: &mut RawFsat, paper: bool, ack: &RawAck, call: Call, ssthresh: u32) -> After {
+    let constants = Constants::default();
+    let mut cut = false;
+    match call {
+        Call::Init => *raw = RawFsat::new(ack.now_us, ack.cwnd),
+        Call::Ack if paper => raw.paper_on_ack(ack),
+        Call::Ack => cut = raw.on_ack(&constants, ack),
+        Call::Loss => {}
+    }
+    let result = match (call, paper) {
+        (Call::Loss, true) => raw.paper_on_loss(ack.cwnd, ssthresh, ack.mss),
+        (Call::Loss, false) => raw.on_loss(&constants, ack.cwnd, ssthresh),
+        (_, true) => raw.paper_window(ack.cwnd, ack.mss),
+        (_, false) => raw.window(&constants, ack),
     };
-    After { state: raw.to_bytes(), result, rate: raw.pacing_rate(config, ack) }
+    let rate = if paper { 0 } else { raw.pacing_rate(&constants, ack) };
+    After { state: raw.to_bytes(), result, cut, rate }
 }
 
 /// A flow that is sometimes plausible and sometimes not.
@@ -84,6 +91,7 @@ fn next_ack(numbers: &mut Numbers, before: &RawAck) -> RawAck {
         now_us: before.now_us.wrapping_add(any(numbers, 20_000)),
         rtt_us: any(numbers, 300_000),
         delivered: any(numbers, 4).saturating_mul(1448),
+        lost: any(numbers, 12).saturating_sub(10).saturating_mul(1448),
         flight: any(numbers, 96_000),
         cwnd: any(numbers, 200_000).max(1448),
         cwnd_max: 96_000,
@@ -105,20 +113,20 @@ fn program_or_skip(name: &str) -> Option<Runnable> {
 fn the_kernel_replays_the_vectors_of_the_files() {
     let Some(program) = program_or_skip("the_kernel_replays_the_vectors_of_the_files") else { return };
     for text in files() {
-        let (mut config, mut raw) = (RawConfig { additions: 0 }, RawFsat::default());
+        let (mut paper, mut raw) = (true, RawFsat::default());
         let mut state = raw.to_bytes();
         for (line, event, _) in events(text) {
             let (ack, call, ssthresh) = match event {
                 Event::Init(begins, ack) => {
-                    config = begins;
+                    paper = begins;
                     (ack, Call::Init, 0)
                 }
                 Event::Ack(ack) => (ack, Call::Ack, 0),
                 Event::Loss(ack, ssthresh) => (ack, Call::Loss, ssthresh),
             };
             // What Rust computes is compared with the file by `crate::vectors`.
-            let native = here(&mut raw, &config, &ack, call, ssthresh);
-            let kernel = in_kernel(&program, &state, &config, &ack, call, ssthresh);
+            let native = here(&mut raw, paper, &ack, call, ssthresh);
+            let kernel = in_kernel(&program, &state, paper, &ack, call, ssthresh);
             assert_eq!(kernel, native, "line {line}");
             state = kernel.state;
         }
@@ -128,9 +136,8 @@ fn the_kernel_replays_the_vectors_of_the_files() {
 #[test]
 fn the_kernel_computes_what_rust_computes() {
     let Some(program) = program_or_skip("the_kernel_computes_what_rust_computes") else { return };
-    // Each addition by itself, none, and all.
-    for additions in (0..8).map(|bit| 1 << bit).chain([0, u32::MAX]) {
-        let (config, mut numbers) = (RawConfig { additions }, Numbers(0x9e37_79b9_7f4a_7c15));
+    for paper in [true, false] {
+        let mut numbers = Numbers(0x9e37_79b9_7f4a_7c15);
         let (mut raw, mut ack) =
             (RawFsat::default(), RawAck { mss: 1448, cwnd: 14_480, ..RawAck::default() });
         let mut state = raw.to_bytes();
@@ -141,9 +148,9 @@ fn the_kernel_computes_what_rust_computes() {
                 _ => Call::Ack,
             };
             let ssthresh = numbers.below(200_000);
-            let native = here(&mut raw, &config, &ack, call, ssthresh);
-            let kernel = in_kernel(&program, &state, &config, &ack, call, ssthresh);
-            assert_eq!(kernel, native, "additions {additions}, call {n}: {ack:?}");
+            let native = here(&mut raw, paper, &ack, call, ssthresh);
+            let kernel = in_kernel(&program, &state, paper, &ack, call, ssthresh);
+            assert_eq!(kernel, native, "paper {paper}, call {n}: {ack:?}");
             state = kernel.state;
             ack = next_ack(&mut numbers, &ack);
         }

@@ -3,8 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use flight::Additions;
-use link::{Arq, Bitrate, Capacity, CellularConfig, FadingConfig, Loss, Outages, Probability, Queue, Trace};
+use flight::Algorithm;
+use link::{
+    Aqm, Arq, Bitrate, ByteCount, Capacity, CellularConfig, FadingConfig, Jitter, Loss, Outages,
+    PolicerConfig, Probability, Queue, Reorder, Trace,
+};
 
 use super::{Flow, Kind, LinkConfig, Outcome, Profile, Scenario};
 
@@ -13,8 +16,13 @@ const fn ms(ms: u64) -> Duration {
 }
 
 /// A flow with FS-AT on CUBIC, or on the base alone.
-pub fn flow(fsat: Option<Additions>, base: Kind, start: Duration, back: Duration) -> Flow {
-    Flow { profile: Profile { fsat, base, ..Profile::default() }, start, back: vec![(Duration::ZERO, back)] }
+pub fn flow(fsat: Option<Algorithm>, base: Kind, start: Duration, back: Duration) -> Flow {
+    Flow {
+        profile: Profile { fsat, base, ..Profile::default() },
+        start,
+        back: vec![(Duration::ZERO, back)],
+        bunch: Duration::ZERO,
+    }
 }
 
 /// One way of a link: `rate` in Mbit/s, `delay` ms, `queue` packets, loss in percent before the queue.
@@ -44,9 +52,10 @@ pub fn cellular(config: &CellularConfig, seed: u64, loss_percent: f64) -> LinkCo
 }
 
 /// The paper's link: RTT 180 ms, advertised window 96 kB, initial window 3, deep buffer, 80 s.
-pub fn paper(mbps: f64, loss_percent: f64, fsat: Option<Additions>, seed: u64) -> Scenario {
+pub fn paper(mbps: f64, loss_percent: f64, fsat: Option<Algorithm>, seed: u64) -> Scenario {
     let profile = Profile { fsat, base: Kind::Reno, initial: 3.0, rwnd: 66, ..Profile::default() };
-    let flow = Flow { profile, start: Duration::ZERO, back: vec![(Duration::ZERO, ms(90))] };
+    let flow =
+        Flow { profile, start: Duration::ZERO, back: vec![(Duration::ZERO, ms(90))], bunch: Duration::ZERO };
     Scenario {
         link: fixed(mbps, 90, 1000, loss_percent),
         flows: vec![flow],
@@ -57,13 +66,13 @@ pub fn paper(mbps: f64, loss_percent: f64, fsat: Option<Additions>, seed: u64) -
 }
 
 /// One flow on a cellular link, 60 s.
-pub fn radio(mbps: f64, loss_percent: f64, fsat: Option<Additions>, seed: u64) -> Scenario {
+pub fn radio(mbps: f64, loss_percent: f64, fsat: Option<Algorithm>, seed: u64) -> Scenario {
     let config = CellularConfig { mean: Bitrate::from_mbps(mbps), ..CellularConfig::default() };
     on_cellular(&config, loss_percent, fsat, seed)
 }
 
 /// The same on one that is gone for 1.5 s every 15 s, on average.
-pub fn outages(mbps: f64, fsat: Option<Additions>, seed: u64) -> Scenario {
+pub fn outages(mbps: f64, fsat: Option<Algorithm>, seed: u64) -> Scenario {
     let outages = Some(Outages { every: ms(15_000), length: ms(1500) });
     let config = CellularConfig { mean: Bitrate::from_mbps(mbps), outages, ..CellularConfig::default() };
     on_cellular(&config, 0.0, fsat, seed)
@@ -71,7 +80,7 @@ pub fn outages(mbps: f64, fsat: Option<Additions>, seed: u64) -> Scenario {
 
 /// One whose rate jumps, in the median to 2.5 times as much or as little within a second, and that is gone for 1 s every
 /// 10 s, on average.
-pub fn jumps(mbps: f64, fsat: Option<Additions>, seed: u64) -> Scenario {
+pub fn jumps(mbps: f64, fsat: Option<Algorithm>, seed: u64) -> Scenario {
     let outages = Some(Outages { every: ms(10_000), length: ms(1000) });
     let mean = Bitrate::from_mbps(mbps);
     let config = CellularConfig { mean, variation: 1.2, outages, ..CellularConfig::default() };
@@ -79,7 +88,7 @@ pub fn jumps(mbps: f64, fsat: Option<Additions>, seed: u64) -> Scenario {
 }
 
 /// One whose rate changes as much within 0.3 s, and that is never gone.
-pub fn fast(mbps: f64, fsat: Option<Additions>, seed: u64) -> Scenario {
+pub fn fast(mbps: f64, fsat: Option<Algorithm>, seed: u64) -> Scenario {
     let mean = Bitrate::from_mbps(mbps);
     let config = CellularConfig {
         mean,
@@ -93,7 +102,7 @@ pub fn fast(mbps: f64, fsat: Option<Additions>, seed: u64) -> Scenario {
 
 /// One whose frames come in bunches, as a scheduler hands out its opportunities, with a way back that is gone for 1 s every 20 s.
 /// From the begin on, which the others leave out.
-pub fn bunched(mbps: f64, fsat: Option<Additions>, seed: u64) -> Scenario {
+pub fn bunched(mbps: f64, fsat: Option<Algorithm>, seed: u64) -> Scenario {
     let mean = Bitrate::from_mbps(mbps);
     let config = CellularConfig {
         mean,
@@ -116,7 +125,7 @@ fn without(begin: Duration, length: Duration, delay: Duration) -> impl Iterator<
     steps.map(move |at| (begin + at, length - at + delay)).chain([(begin + length, delay)])
 }
 
-fn on_cellular(config: &CellularConfig, loss_percent: f64, fsat: Option<Additions>, seed: u64) -> Scenario {
+fn on_cellular(config: &CellularConfig, loss_percent: f64, fsat: Option<Algorithm>, seed: u64) -> Scenario {
     Scenario {
         link: cellular(config, seed, loss_percent),
         flows: vec![flow(fsat, Kind::Cubic, Duration::ZERO, ms(30))],
@@ -151,7 +160,7 @@ pub const HSDPA: [Channel; 15] = [
 /// A generated channel as the lab's HSDPA, its rate fading between 64 kbit/s and 3.36 Mbit/s around its centre, and 2 % of its frames repeated 12 ms later and delivered in order, under the conditions of [`paper`] for 60 s.
 pub fn fading(
     (_, doppler_hz, [centre_kbps, deviation_kbps]): Channel,
-    fsat: Option<Additions>,
+    fsat: Option<Algorithm>,
     seed: u64,
 ) -> Scenario {
     let [centre, deviation, floor, peak] =
@@ -168,7 +177,7 @@ pub fn fading(
 
 /// `n` flows of `kinds` in turn on 10 Mbit/s, RTT 60 ms (BDP 50 packets), starting `apart`; measured from
 /// a while after the last one's start.
-pub fn shared(kinds: &[Option<Additions>], queue: usize, apart: Duration, seed: u64) -> Scenario {
+pub fn shared(kinds: &[Option<Algorithm>], queue: usize, apart: Duration, seed: u64) -> Scenario {
     let flows = (0u32..).zip(kinds).map(|(n, kind)| flow(*kind, Kind::Cubic, apart * n, ms(30)));
     let last = apart * (kinds.len() as u32 - 1);
     Scenario {
@@ -181,7 +190,7 @@ pub fn shared(kinds: &[Option<Additions>], queue: usize, apart: Duration, seed: 
 }
 
 /// `kinds` on the lab's link: 1 Mbit/s, RTT 180 ms (BDP 15 packets), for 145 s from 5 s after the last one's start.
-pub fn slow(kinds: &[Option<Additions>], queue: usize, starts: &[Duration], seed: u64) -> Scenario {
+pub fn slow(kinds: &[Option<Algorithm>], queue: usize, starts: &[Duration], seed: u64) -> Scenario {
     let flows = starts.iter().zip(kinds).map(|(start, kind)| flow(*kind, Kind::Cubic, *start, ms(90)));
     let from = starts.iter().max().copied().unwrap_or_default() + ms(5000);
     Scenario {
@@ -195,7 +204,7 @@ pub fn slow(kinds: &[Option<Additions>], queue: usize, starts: &[Duration], seed
 
 /// `each` flows of `fsat` on the lab's link, and as many of CUBIC until `left`; measured `after` that, for so long.
 pub fn left(
-    fsat: Option<Additions>,
+    fsat: Option<Algorithm>,
     each: usize,
     queue: usize,
     left: Duration,
@@ -229,7 +238,7 @@ pub fn staggered(apart_ms: u64, seed: u64) -> Duration {
 }
 
 /// One flow of `system` and one of CUBIC; which of them begins goes by the seed.
-pub fn in_turn(system: Option<Additions>, seed: u64) -> [Option<Additions>; 2] {
+pub fn in_turn(system: Option<Algorithm>, seed: u64) -> [Option<Algorithm>; 2] {
     if seed % 2 == 1 { [system, None] } else { [None, system] }
 }
 
@@ -242,8 +251,129 @@ pub fn share(n: usize, run: &Outcome) -> f64 {
 }
 
 /// A route that becomes longer, then shorter than at first: RTT 60, 160, 40 ms, 30 s each, and the last for 50 s.
-pub fn route_change(fsat: Option<Additions>, seed: u64) -> Scenario {
+pub fn route_change(fsat: Option<Algorithm>, seed: u64) -> Scenario {
     let mut flow = flow(fsat, Kind::Cubic, Duration::ZERO, ms(50));
     flow.back = vec![(Duration::ZERO, ms(50)), (ms(30_000), ms(150)), (ms(60_000), ms(30))];
     Scenario { link: fixed(10.0, 10, 1000, 0.0), flows: vec![flow], from: ms(2000), until: ms(110_000), seed }
+}
+
+// ---- The field: what is common on the Internet, and not on the paper's link ----
+
+/// RTT of the field's links, ms, half of it on the way back.
+pub const FIELD_RTT: u64 = 60;
+
+/// What the bottleneck does with packets that it cannot send at once.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Bottleneck {
+    /// A token bucket of so many packets.
+    Policer(u64),
+    /// CoDel or PIE before 1000 packets, or ten BDP.
+    Managed(Aqm),
+    /// A drop-tail queue of so many packets.
+    Packets(usize),
+    /// Of so many BDP.
+    Bdp(f64),
+}
+
+/// Packets in flight on an idle link of `mbps`.
+pub fn bdp(mbps: f64) -> f64 {
+    mbps * 1e6 / 8.0 * FIELD_RTT as f64 / 1e3 / super::FRAME as f64
+}
+
+fn bottleneck(mbps: f64, kind: Bottleneck) -> LinkConfig {
+    let deep = (10.0 * bdp(mbps)).max(1000.0) as usize;
+    let link = |queue| fixed(mbps, FIELD_RTT / 2, queue, 0.0);
+    match kind {
+        Bottleneck::Policer(packets) => LinkConfig {
+            capacity: Capacity::Fixed(Bitrate::from_mbps(50.0 * mbps)),
+            policer: Some(PolicerConfig {
+                rate: Bitrate::from_mbps(mbps),
+                burst: ByteCount(packets * super::FRAME as u64),
+            }),
+            ..link(deep)
+        },
+        Bottleneck::Managed(aqm) => LinkConfig { aqm, ..link(deep) },
+        Bottleneck::Packets(packets) => link(packets),
+        Bottleneck::Bdp(times) => link((times * bdp(mbps)).round().max(1.0) as usize),
+    }
+}
+
+/// `kinds` over one bottleneck, starting somewhere within 2 s; measured from 5 s on for `seconds`.
+pub fn field(kinds: &[Option<Algorithm>], mbps: f64, kind: Bottleneck, seconds: u64, seed: u64) -> Scenario {
+    let starts = scattered(kinds.len(), seed).into_iter().map(|start| start * 2 / 5);
+    let flow = |(kind, start)| flow(kind, Kind::Cubic, start, ms(FIELD_RTT / 2));
+    Scenario {
+        link: bottleneck(mbps, kind),
+        flows: kinds.iter().copied().zip(starts).map(flow).collect(),
+        from: ms(5000),
+        until: ms(5000 + 1000 * seconds),
+        seed,
+    }
+}
+
+/// One flow in two BDP of buffer, its loss in percent.
+pub fn alone(system: Option<Algorithm>, mbps: f64, loss_percent: f64, seed: u64) -> Scenario {
+    let mut scenario = field(&[system], mbps, Bottleneck::Bdp(2.0), 40, seed);
+    scenario.link.loss = bernoulli(loss_percent);
+    scenario
+}
+
+/// ACKs released together every `every` ms.
+pub fn bunched_acks(system: Option<Algorithm>, mbps: f64, every: u64, seed: u64) -> Scenario {
+    let mut scenario = alone(system, mbps, 0.0, seed);
+    scenario.flows[0].bunch = ms(every);
+    scenario
+}
+
+/// RTT `from` ms, from 20 s on `to` ms; measured 6 to 10 s after that, or, where the way is back, 26 to 30 s.
+pub fn step(system: Option<Algorithm>, mbps: f64, [from, to]: [u64; 2], back: bool, seed: u64) -> Scenario {
+    let mut scenario = alone(system, mbps, 0.0, seed);
+    scenario.link.delay = ms(from / 2);
+    scenario.link.queue = Queue::Packets((mbps * 1e6 / 8.0 * 0.1 / super::FRAME as f64) as usize);
+    let [near, far] = [from, to].map(|rtt| ms(rtt - from / 2));
+    let at = ms(20_000 + 137 * seed);
+    scenario.flows[0].back = vec![(Duration::ZERO, near), (at, far), (at + ms(20_000), near)];
+    let begin = at + if back { ms(20_000) } else { Duration::ZERO };
+    (scenario.from, scenario.until) = (begin + ms(6000), begin + ms(10_000));
+    scenario
+}
+
+/// A satellite link as Starlink's: another base delay every 15 s, about which packets are lost for 100 ms, and jitter.
+pub fn starlink(system: Option<Algorithm>, mbps: f64, seed: u64) -> Scenario {
+    let mut scenario = alone(system, mbps, 0.0, seed);
+    let delay =
+        |n: u64| ms([30, 45, 60, 80][((n ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 62) as usize] - 15);
+    scenario.link.delay = ms(15);
+    scenario.link.jitter = Jitter::Uniform(ms(7));
+    scenario.flows[0].back = (0..9).map(|n| (ms(15_000 * n), delay(n))).collect();
+    // Each of these takes one packet: 1.5 % of 100 ms.
+    let lost = (1.5e-2 * 0.1 * mbps * 1e6 / 8.0 / super::FRAME as f64).ceil() as u64;
+    let loss = |(n, k): (u64, u64)| {
+        let at = ms(15_000 * n) + Duration::from_millis(100).mul_f64((k as f64 + 0.5) / lost as f64) - ms(50);
+        at..at + Duration::from_nanos(1)
+    };
+    scenario.link.blackouts = (1..9).flat_map(|n| (0..lost).map(move |k| (n, k))).map(loss).collect();
+    scenario.until = ms(125_000);
+    scenario
+}
+
+/// Both directions stand still for 166 ms each 2 s.
+pub fn suspended(system: Option<Algorithm>, mbps: f64, seed: u64) -> Scenario {
+    let mut scenario = alone(system, mbps, 0.0, seed);
+    let steps = [(ms(1834), Bitrate::from_mbps(mbps)), (ms(166), Bitrate::from_bps(0))];
+    if let Ok(trace) = Trace::steps(&steps) {
+        scenario.link.capacity = Capacity::Trace(Arc::new(trace));
+    }
+    let gone = (0..25).flat_map(|n| without(ms(1834 + 2000 * n), ms(166), ms(FIELD_RTT / 2)));
+    scenario.flows[0].back.extend(gone);
+    scenario
+}
+
+/// Packets take one of two ways by chance, of 20 and of 45 ms.
+pub fn reordered(system: Option<Algorithm>, mbps: f64, seed: u64) -> Scenario {
+    let mut scenario = alone(system, mbps, 0.0, seed);
+    scenario.link.delay = ms(20);
+    scenario.link.reorder =
+        Probability::new(0.5).ok().map(|probability| Reorder { probability, extra_delay: ms(25) });
+    scenario
 }

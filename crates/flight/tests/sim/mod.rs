@@ -22,6 +22,8 @@ pub struct Flow {
     pub start: Duration,
     /// (from when, the delay of the way back), in order; the first counts from the begin.
     pub back: Vec<(Duration, Duration)>,
+    /// ACKs are released together, at multiples of this.
+    pub bunch: Duration,
 }
 
 /// What happens in a run.
@@ -230,7 +232,7 @@ impl World {
     }
 
     fn begin_measuring(&mut self) {
-        self.before = (self.link.stats().queue_dropped.frames.0, self.link.stats().offered.frames.0);
+        self.before = (dropped(self.link.stats()), self.link.stats().offered.frames.0);
         for end in &mut self.ends {
             end.delivered_before = end.sender.as_ref().map_or(0, |sender| sender.delivered);
         }
@@ -335,8 +337,10 @@ impl World {
         let back = &self.scenario.flows[flow].back;
         let delay = back.iter().rev().find(|(from, _)| *from <= self.now).or(back.first());
         let delay = delay.map_or(Duration::ZERO, |(_, delay)| *delay);
+        let bunch = self.scenario.flows[flow].bunch.as_nanos().max(1);
+        let arrival = (self.now + delay).as_nanos().next_multiple_of(bunch);
         if !packets.is_empty() {
-            self.at(self.now + delay, flow, What::Ack(packets));
+            self.at(Duration::from_nanos(arrival as u64), flow, What::Ack(packets));
         }
     }
 
@@ -360,10 +364,15 @@ impl World {
             queue_mean: self.queue_time / seconds,
             queue_max: self.queue_max,
             queue_p95_ms: p95,
-            dropped: stats.queue_dropped.frames.0 - self.before.0,
+            dropped: dropped(stats) - self.before.0,
             offered: stats.offered.frames.0 - self.before.1,
         }
     }
+}
+
+/// By the queue or the policer.
+fn dropped(stats: &link::Stats) -> u64 {
+    stats.queue_dropped.frames.0 + stats.policer_dropped.frames.0
 }
 
 /// An application that hands over bit by bit looks every 5 ms.

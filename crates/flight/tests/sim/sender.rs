@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use flight::{Ack, Additions, FsAt};
+use flight::{Ack, Algorithm, Answer, FsAt, Mode};
 
 use super::base::{Base, Kind};
 
@@ -18,7 +18,7 @@ pub const FRAME: usize = 1514;
 #[derive(Debug, Clone, Copy)]
 pub struct Profile {
     /// `None`: the base alone.
-    pub fsat: Option<Additions>,
+    pub fsat: Option<Algorithm>,
     pub base: Kind,
     pub initial: f64,
     /// The advertised window, packets.
@@ -110,6 +110,9 @@ struct Round {
     least: f64,
 }
 
+/// RACK's reordering window is at most so many quarters of the least RTT.
+const REORDERING_MAX: u32 = 16;
+
 /// HyStart works from this cwnd on, and takes so many samples of a round.
 const HYSTART_CWND: f64 = 16.0;
 const HYSTART_SAMPLES: u32 = 8;
@@ -127,8 +130,12 @@ pub struct Sender {
     newest_tx: u64,
     flying: u64,
     lost: u64,
+    /// Of `slots`, those that have arrived.
+    sacked: usize,
     recovery: Option<Recovery>,
     newest_rtt: f64,
+    /// RACK's reordering window in quarters of the least RTT; 0: no reordering seen, three packets are enough.
+    reordering: u32,
     rtt_min: f64,
     srtt: f64,
     rttvar: f64,
@@ -153,10 +160,10 @@ pub struct Sender {
 
 impl Sender {
     pub fn new(profile: Profile, now: Duration) -> Sender {
-        let limit = profile.rwnd * u64::from(MSS);
+        let limit = (profile.initial * f64::from(MSS)) as u64;
         Sender {
             base: Base::new(profile.base, profile.initial),
-            fsat: profile.fsat.map(|additions| FsAt::new(additions, now, limit)),
+            fsat: profile.fsat.map(|algorithm| FsAt::new(algorithm, now, limit)),
             profile,
             window: profile.initial,
             una: 0,
@@ -165,8 +172,10 @@ impl Sender {
             newest_tx: 0,
             flying: 0,
             lost: 0,
+            sacked: 0,
             recovery: None,
             newest_rtt: 0.0,
+            reordering: 0,
             rtt_min: f64::INFINITY,
             srtt: 0.0,
             rttvar: 0.0,
@@ -193,7 +202,7 @@ impl Sender {
 
     /// The next packet that may leave at `now`.
     pub fn poll(&mut self, now: Duration) -> Option<Packet> {
-        let second = self.first_at.take() == Some(now) && self.hands_over_pairs();
+        let second = self.first_at.take() == Some(now);
         if now < self.next_send && !second {
             return None;
         }
@@ -210,11 +219,6 @@ impl Sender {
         }
         let seq = self.next_seq(now)?;
         Some(self.transmit(now, seq))
-    }
-
-    /// TCP's own way while it paces (`tcp_min_tso_segs`).
-    fn hands_over_pairs(&self) -> bool {
-        self.fsat.as_ref().is_none_or(|fsat| fsat.burst() != Some(1))
     }
 
     fn next_seq(&mut self, now: Duration) -> Option<u64> {
@@ -300,7 +304,7 @@ impl Sender {
             self.base.grow(now.as_secs_f64(), packets as f64, self.rtt_min);
             self.base.cwnd = self.base.cwnd.min(self.profile.rwnd as f64);
         }
-        self.tell_fsat(now, rtt, packets);
+        self.tell_fsat(now, rtt, [packets, lost]);
         self.reduce(packets as f64, advanced && lost == 0);
         self.set_pace(now);
         self.timer = None;
@@ -328,7 +332,8 @@ impl Sender {
 
     /// In recovery: what may be in flight on the way to the window.
     fn reduce(&mut self, packets: f64, safe: bool) {
-        let Some(recovery) = &mut self.recovery else { return };
+        let others = self.fsat.as_ref().is_none_or(FsAt::leaves_recovery);
+        let Some(recovery) = self.recovery.as_mut().filter(|_| others) else { return };
         let Some(prior) = recovery.reducing.filter(|_| packets > 0.0) else { return };
         recovery.arrived += packets;
         let (flying, goal) = (self.flying as f64, self.window.floor());
@@ -344,14 +349,14 @@ impl Sender {
 
     /// When something expires by itself.
     fn set_timer(&mut self, now: Duration) {
-        let open = self.recovery.is_none() && self.slots.iter().all(|slot| slot.fate == Fate::Flying);
+        let open = self.in_order() && self.lost == 0;
         let rto = now + self.rto();
         self.timer = Some((rto, Timer::Retransmission));
         if self.srtt == 0.0 {
             return;
         }
         if let Some(missing) = self.missing().map(|slot| slot.sent) {
-            let time = missing + Duration::from_secs_f64(self.newest_rtt + self.rtt_min / 4.0);
+            let time = missing + self.patience();
             self.timer = Some((time.max(now), Timer::Reordering));
         } else if open && !self.probed {
             let delayed = if self.slots.len() == 1 { 0.2 } else { 0.002 };
@@ -360,9 +365,21 @@ impl Sender {
         }
     }
 
+    /// No packet has overtaken another, and none was sent again.
+    fn in_order(&self) -> bool {
+        self.recovery.is_none() && self.sacked == 0
+    }
+
+    /// For how long one that was overtaken may still arrive.
+    fn patience(&self) -> Duration {
+        let window = f64::from(self.reordering.max(1)) * self.rtt_min / 4.0;
+        Duration::from_secs_f64(self.newest_rtt + window.min(self.srtt.max(self.rtt_min / 4.0)))
+    }
+
     /// The first packet that has not arrived, but one sent later.
     fn missing(&self) -> Option<&Slot> {
-        self.slots.iter().find(|slot| slot.fate == Fate::Flying && slot.tx < self.newest_tx)
+        let overtaken = |slot: &&Slot| slot.fate == Fate::Flying && slot.tx < self.newest_tx;
+        if self.in_order() { None } else { self.slots.iter().find(overtaken) }
     }
 
     /// When something expires.
@@ -371,15 +388,22 @@ impl Sender {
     }
 
     fn arrive(&mut self, packet: &Packet) {
+        if packet.tx < self.newest_tx {
+            self.reordering = self.reordering.max(1);
+        }
         self.newest_tx = self.newest_tx.max(packet.tx);
         let Some(index) = packet.seq.checked_sub(self.una) else { return };
         let slot = &mut self.slots[index as usize];
+        if packet.tx < slot.tx {
+            self.reordering = (self.reordering + 1).min(REORDERING_MAX); // what was sent again was not lost
+        }
         match slot.fate {
             Fate::Flying => self.flying -= 1,
             Fate::Lost => self.lost -= 1,
             Fate::Arrived => return,
         }
         slot.fate = Fate::Arrived;
+        self.sacked += 1;
         self.delivered += 1;
     }
 
@@ -400,6 +424,7 @@ impl Sender {
         self.undo = None;
         if arrived[0].tx < first {
             (self.base.cwnd, self.base.ssthresh) = (self.base.cwnd.max(cwnd), ssthresh);
+            self.restart_fsat(cwnd);
             for slot in self.slots.iter_mut().filter(|slot| slot.fate == Fate::Lost) {
                 slot.fate = Fate::Flying;
                 self.lost -= 1;
@@ -412,6 +437,7 @@ impl Sender {
     fn advance(&mut self) {
         while self.slots.front().is_some_and(|slot| slot.fate == Fate::Arrived) {
             self.slots.pop_front();
+            self.sacked -= 1;
             self.una += 1;
         }
         if self.recovery.is_some_and(|recovery| self.una >= recovery.until) {
@@ -421,9 +447,11 @@ impl Sender {
 
     /// Packets newly judged lost: one sent later has arrived, in recovery, or three have, or it is long ago.
     fn detect(&mut self, now: Duration) -> u64 {
-        let arrived = self.slots.iter().filter(|slot| slot.fate == Fate::Arrived).count();
-        let at_once = self.recovery.is_some() || arrived >= 3;
-        let patience = Duration::from_secs_f64(self.newest_rtt + self.rtt_min / 4.0);
+        if self.in_order() {
+            return 0;
+        }
+        let at_once = self.reordering == 0 && (self.recovery.is_some() || self.sacked >= 3);
+        let patience = self.patience();
         let mut lost = 0;
         for slot in self.slots.iter_mut() {
             if slot.fate == Fate::Flying
@@ -448,38 +476,41 @@ impl Sender {
 
     /// ssthresh after a loss. What the radio loses, the base does not hear of.
     fn judge(&mut self) {
-        let cut = self.base.cut();
         let (cwnd, ssthresh) = (self.base.cwnd, self.base.ssthresh);
         let bytes = |packets: f64| (packets * f64::from(MSS)) as u64;
-        let Some(fsat) = &mut self.fsat else { return self.base.reduce(cut) };
-        let radio = fsat.state().losses_radio;
-        let new = fsat.on_loss(bytes(cwnd), bytes(ssthresh.min(2e6)), MSS);
-        if fsat.state().losses_radio == radio {
-            self.base.reduce((new as f64 / f64::from(MSS)).floor().max(2.0));
-        } else {
-            self.base.ssthresh = ssthresh.max(cwnd);
+        let packets = |bytes: u64| (bytes as f64 / f64::from(MSS)).floor().max(2.0);
+        let fsat = self.fsat.as_mut();
+        match fsat.map(|fsat| fsat.on_loss(bytes(cwnd), bytes(ssthresh.min(2e6)), MSS)) {
+            Some(Answer::Spared(ssthresh)) => self.base.ssthresh = packets(ssthresh),
+            Some(Answer::Reduce(Some(ssthresh))) => self.base.reduce(packets(ssthresh)),
+            _ => self.base.reduce(self.base.cut()),
         }
     }
 
-    fn tell_fsat(&mut self, now: Duration, rtt: f64, packets: u64) {
+    fn tell_fsat(&mut self, now: Duration, rtt: f64, [packets, lost]: [u64; 2]) {
         self.window = self.base.cwnd;
         let Some(fsat) = &mut self.fsat else { return };
+        let ack = Ack {
+            rtt: Some(Duration::from_secs_f64(rtt)),
+            delivered: packets * u64::from(MSS),
+            lost: lost * u64::from(MSS),
+            flight: (self.flying + self.lost) * u64::from(MSS),
+            cwnd: (self.base.cwnd * f64::from(MSS)) as u64,
+            cwnd_max: self.profile.rwnd * u64::from(MSS),
+            mss: MSS,
+            app_limited: self.app_limited,
+        };
+        if fsat.on_ack(now, &ack) {
+            self.base.reduce(self.base.cut());
+            self.base.cwnd = self.base.cwnd.min(self.base.ssthresh);
+        }
         let cwnd = (self.base.cwnd * f64::from(MSS)) as u64;
-        fsat.on_ack(
-            now,
-            &Ack {
-                rtt: Some(Duration::from_secs_f64(rtt)),
-                delivered: packets * u64::from(MSS),
-                flight: (self.flying + self.lost) * u64::from(MSS),
-                cwnd,
-                cwnd_max: self.profile.rwnd * u64::from(MSS),
-                mss: MSS,
-                app_limited: self.app_limited,
-            },
-        );
         let window = fsat.window(cwnd);
-        if window < cwnd {
+        if window != cwnd {
             self.window = window as f64 / f64::from(MSS);
+        }
+        if fsat.state().mode == Mode::Own {
+            self.base.cwnd = self.window.floor().max(2.0);
         }
     }
 
@@ -506,6 +537,12 @@ impl Sender {
         }
     }
 
+    fn restart_fsat(&mut self, packets: f64) {
+        if let Some(fsat) = &mut self.fsat {
+            fsat.restart((packets * f64::from(MSS)) as u64);
+        }
+    }
+
     fn time_out(&mut self, now: Duration) {
         self.timeouts += 1;
         if self.backoff == 0 {
@@ -519,6 +556,7 @@ impl Sender {
         self.lost += self.flying;
         self.flying = 0;
         self.base.time_out();
+        self.restart_fsat(1.0);
         self.window = 1.0;
         let until = self.una + self.slots.len() as u64;
         self.recovery = Some(Recovery { until, reducing: None, arrived: 0.0, sent: 0.0 });

@@ -9,10 +9,11 @@ use crate::cli::{FlightOff, FlightOn, FlightShow};
 use crate::failure::Failure;
 use crate::flight::{Line, State};
 
-const HEADER: [&str; 10] = [
+const HEADER: [&str; 11] = [
     "local",
     "remote",
     "control",
+    "mode",
     "target kB",
     "space kB",
     "rcv_bytes kB",
@@ -69,19 +70,20 @@ pub fn table(connections: &[Line]) -> String {
         // Writing to a `String` cannot fail.
         let _ = writeln!(text);
         let rows = connections.iter().map(row).collect();
-        rows_under(HEADER, rows, 3..10)
+        rows_under(HEADER, rows, 4..11)
             .lines()
             .for_each(|row| text.push_str(&format!("{}\n", row.trim_end())));
     }
     text
 }
 
-fn row(line: &Line) -> [String; 10] {
+fn row(line: &Line) -> [String; 11] {
     let kilobytes = |bytes: Option<u64>| number(bytes.map(|bytes| bytes as f64 / 1e3), 1);
     [
         line.local.clone(),
         line.remote.clone(),
         line.congestion_control.clone(),
+        line.mode.clone(),
         kilobytes(line.target_bytes),
         kilobytes(Some(line.space_bytes)),
         kilobytes(Some(line.rcv_bytes)),
@@ -104,10 +106,10 @@ mod tests {
             remote: "10.1.0.2:443".into(),
             congestion_control: "fsat".into(),
             base: Base::Cubic,
+            mode: "own".into(),
             target_bytes: None,
             space_bytes: 45_600,
             rcv_bytes: 22_500,
-            flight_bytes: 20_000,
             rtt_min_us: Some(180_250),
             cwnd_bytes: 96_000,
             window_bytes: 45_600,
@@ -124,8 +126,8 @@ mod tests {
 registered: fsat, fsat_paper
 default of this namespace: cubic
 
- local          remote        control  target kB  space kB  rcv_bytes kB  cwnd kB  rtt_min ms  radio  congestion
- 10.1.0.1:4000  10.1.0.2:443  fsat             –      45.6          22.5     96.0       180.2      3           1
+ local          remote        control  mode  target kB  space kB  rcv_bytes kB  cwnd kB  rtt_min ms  radio  congestion
+ 10.1.0.1:4000  10.1.0.2:443  fsat     own           –      45.6          22.5     96.0       180.2      3           1
 ";
         assert_eq!(render(&state), expected);
     }

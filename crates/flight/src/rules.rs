@@ -1,0 +1,166 @@
+//! The rules of `fsat`, one by one, with numbers worked by hand. Segments of 1000 bytes, rtt_min 100 ms.
+
+use crate::ffi::{Constants, NO_LIMIT, RawAck, RawFsat};
+
+const ASK: u16 = 0;
+const OWN: u16 = 1;
+const OTHERS: u16 = 2;
+
+/// The queue is its own: 10 segments a period, 2 of which wait, and once 50 ms of queue were seen.
+fn own() -> RawFsat {
+    RawFsat {
+        target: 12_000,
+        space: 12_000,
+        rtt_min_us: 100_000,
+        mode: OWN,
+        rcv_bytes: 10_000,
+        s: 10_000,
+        rtt_us: 120_000,
+        period_rtt_us: NO_LIMIT,
+        queue_rtt_us: 120_000,
+        high_us: 150_000,
+        low_us: NO_LIMIT,
+        ack_us: 90_000,
+        ..RawFsat::default()
+    }
+}
+
+fn ack(now_us: u32, rtt_us: u32, delivered: u32) -> RawAck {
+    RawAck {
+        now_us,
+        rtt_us,
+        delivered,
+        flight: 12_000,
+        cwnd: 12_000,
+        cwnd_max: 200_000,
+        mss: 1000,
+        ..RawAck::default()
+    }
+}
+
+fn after(mut state: RawFsat, ack: &RawAck) -> RawFsat {
+    state.on_ack(&Constants::default(), ack);
+    state
+}
+
+/// The mode that a loss leads to, with this RTT, and whether the base has to reduce.
+fn lost(state: RawFsat, rtt_us: u32) -> (u16, bool) {
+    let mut state = RawFsat { rtt_us, ..state };
+    let ssthresh = state.on_loss(&Constants::default(), 12_000, 8000);
+    assert!(ssthresh == 0 || ssthresh == 12_000, "(10): {ssthresh}");
+    (state.mode, ssthresh == 0)
+}
+
+#[test]
+fn a_steady_link_is_given_the_contract() {
+    assert_eq!(after(own(), &ack(100_000, 120_000, 10_000)).target, 12_000);
+}
+
+#[test]
+fn a_link_that_varies_is_given_its_deviation() {
+    // dev = 3/4 · 2000 = 1500: 4 · 1500 on top.
+    let state = RawFsat { dev: 2000, ..own() };
+    assert_eq!(after(state, &ack(100_000, 120_000, 10_000)).target, 16_000);
+}
+
+#[test]
+fn where_nothing_queues_a_quarter_more_is_tried() {
+    let state = RawFsat { queue_rtt_us: 100_000, ..own() };
+    assert_eq!(after(state, &ack(100_000, 100_000, 10_000)).target, 14_500);
+}
+
+#[test]
+fn an_application_that_limits_does_not_lower_target() {
+    let limited = RawAck { app_limited: 1, ..ack(100_000, 120_000, 1000) };
+    assert_eq!(after(own(), &limited).target, 12_000);
+    assert!(after(own(), &ack(100_000, 120_000, 1000)).target < 12_000);
+}
+
+#[test]
+fn asking_ends_when_a_queue_answers() {
+    let asks = RawFsat { mode: ASK, queue_rtt_us: 100_000, ..own() };
+    assert_eq!(after(asks, &ack(100_000, 112_000, 10_000)).mode, ASK);
+    assert_eq!(after(asks, &ack(100_000, 113_000, 10_000)).mode, OWN);
+}
+
+#[test]
+fn asking_ends_when_much_is_lost() {
+    let asks = RawFsat { mode: ASK, ..own() };
+    let heavy = |lost| {
+        let mut state = asks;
+        let cut = state.on_ack(&Constants::default(), &RawAck { lost, ..ack(100_000, 100_000, 10_000) });
+        (state.mode, cut)
+    };
+    assert_eq!(heavy(2000), (ASK, false), "no more than an eighth and a segment");
+    assert_eq!(heavy(3000), (OTHERS, true));
+}
+
+#[test]
+fn a_loss_is_the_radios_where_the_queue_answers_and_is_short() {
+    assert_eq!(lost(own(), 125_000), (OWN, false));
+    assert_eq!(lost(own(), 126_000), (OTHERS, true), "more than what is tried on top");
+    let silent = RawFsat { high_us: 112_000, ..own() };
+    assert_eq!(lost(silent, 100_000), (OTHERS, true), "no queue was seen: a policer");
+}
+
+#[test]
+fn a_loss_at_the_end_of_a_queue_is_congestion() {
+    // 16 ms are the longest: the last quarter of it begins at 12 ms.
+    let short = RawFsat { high_us: 116_000, ..own() };
+    assert_eq!(lost(short, 112_000), (OWN, false));
+    assert_eq!(lost(short, 113_000), (OTHERS, true));
+}
+
+#[test]
+fn beside_others_a_loss_of_an_empty_queue_says_that_the_radio_loses() {
+    let others = RawFsat { mode: OTHERS, ..own() };
+    assert_eq!(lost(others, 108_000), (OWN, false));
+    assert_eq!(lost(others, 109_000), (OTHERS, true));
+}
+
+#[test]
+fn a_mark_is_congestion_whatever_the_queue() {
+    let mut state = own();
+    state.on_mark();
+    assert_eq!((state.mode, state.losses_congestion), (OTHERS, 1));
+}
+
+#[test]
+fn where_nothing_answers_it_asks_again_after_half_a_minute() {
+    let seen = RawFsat { seen_us: 31_000_000, near_us: 31_000_000, ..own() };
+    let others = RawFsat { mode: OTHERS, high_us: 100_000, queue_rtt_us: 100_000, ..seen };
+    assert_eq!(after(others, &ack(31_900_000, 100_000, 10_000)).mode, OTHERS);
+    assert_eq!(after(others, &ack(32_000_000, 100_000, 10_000)).mode, ASK);
+}
+
+/// The window in the slowdown that begins at 8 s, and what comes of RTTs of `rtt_us` in it.
+fn slowed(state: RawFsat, rtt_us: u32) -> RawFsat {
+    let state = RawFsat { near_us: 7_999_000, ..state };
+    let begun = after(state, &ack(8_000_000, rtt_us, 1000));
+    let end = 8_000_000 + rtt_us + 100_000;
+    after(RawFsat { period_start_us: end, ..begun }, &ack(end, rtt_us, 0))
+}
+
+#[test]
+fn rtt_min_that_was_not_seen_for_long_is_looked_for() {
+    let begun = after(RawFsat { near_us: 7_999_000, ..own() }, &ack(8_000_000, 120_000, 1000));
+    assert_eq!(begun.window(&Constants::default(), &ack(0, 0, 0)), 5000, "half of what arrives");
+    assert_eq!(slowed(own(), 120_000).rtt_min_us, 120_000, "the route is longer");
+    assert_eq!(slowed(own(), 120_000).s, 12_000, "as much more arrives within it");
+}
+
+#[test]
+fn an_rtt_that_stays_far_is_looked_into_sooner() {
+    let state = RawFsat { seen_us: 4_000_000, near_us: 1_000_000, ..own() };
+    let slows = |now_us| after(after(state, &ack(now_us, 130_000, 0)), &ack(now_us, 130_000, 0)).low_us;
+    assert_eq!((slows(4_199_000), slows(4_200_000)), (NO_LIMIT, 130_000));
+}
+
+#[test]
+fn a_queue_that_goes_with_ours_is_ours() {
+    let others = RawFsat { mode: OTHERS, queue_rtt_us: 200_000, ..own() };
+    assert_eq!(slowed(others, 125_000).mode, OWN);
+    assert_eq!(slowed(others, 126_000).mode, OTHERS);
+    let silent = RawFsat { high_us: 112_000, queue_rtt_us: 100_000, ..others };
+    assert_eq!(slowed(silent, 100_000).mode, OTHERS, "there was none that could go");
+}
