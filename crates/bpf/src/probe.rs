@@ -33,8 +33,17 @@ pub fn tcp_struct_ops() -> Result<TcpStructOps, Error> {
     if !rustix::process::geteuid().is_root() {
         return Err(Error::NotRoot);
     }
+    if in_container(&std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default()) {
+        return Err(Error::Container);
+    }
     let types = Btf::from_vmlinux().map_err(|error| Error::NoTypes(error.to_string()))?;
     describe(&types).ok_or(Error::NoStructOps)
+}
+
+/// Whether that is the map of a user namespace other than the first, whose root the kernel does not take for its own.
+fn in_container(uid_map: &str) -> bool {
+    let words: Vec<&str> = uid_map.split_whitespace().collect();
+    !matches!(words.as_slice(), [] | ["0", "0", "4294967295"])
 }
 
 fn describe(types: &Btf) -> Option<TcpStructOps> {
@@ -68,4 +77,17 @@ fn parameters(types: &Btf, composite: &Composite, name: &str) -> Option<usize> {
     let pointer: Ptr = types.type_by_id(ty)?;
     let pointee: BtfType = pointer.referenced_type();
     Some(FuncProto::try_from(pointee.skip_mods_and_typedefs()).ok()?.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_root_of_a_user_namespace_is_not_the_hosts() {
+        assert!(!in_container("         0          0 4294967295\n"));
+        assert!(in_container("         0     100000      65536\n"));
+        assert!(in_container("         0       1000          1\n"));
+        assert!(!in_container(""), "a kernel without user namespaces");
+    }
 }

@@ -3,6 +3,7 @@
 
 use clap::ValueEnum;
 use flight::Mode;
+use flight::kernel::default::Holder;
 use flight::kernel::{self, Connection, Error, FSAT, FSAT_PAPER, Registration, Scheme};
 use serde::{Deserialize, Serialize};
 
@@ -84,9 +85,9 @@ impl Provided {
 
     fn set_default(&self) -> Result<(), Error> {
         if self.settings.default {
-            kernel::default::take(FSAT)
+            kernel::default::take(FSAT, Holder::Daemon)
         } else {
-            kernel::default::restore(FSAT)
+            kernel::default::restore(FSAT, Holder::Daemon)
         }
     }
 }
@@ -96,7 +97,7 @@ impl Drop for Provided {
         let default = if self.registrations.is_empty() {
             Ok(())
         } else {
-            kernel::default::restore(FSAT)
+            kernel::default::restore(FSAT, Holder::Daemon)
         };
         let ended = self.registrations.drain(..).map(Registration::end);
         for error in ended.chain([default]).filter_map(Result::err) {

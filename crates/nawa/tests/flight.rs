@@ -135,6 +135,35 @@ fn what_somebody_set_since_stays() {
 }
 
 #[test]
+fn a_namespace_that_inherited_it_gets_the_default_back() {
+    let Some(_alone) = alone_or_skip("a_namespace_that_inherited_it_gets_the_default_back") else { return };
+    let (namespace, other) = (Namespace::new(), Namespace::new());
+    succeed(&mut namespace.nawa(["flight", "on"]));
+    // As a namespace has it that was made while the first had it: without a record.
+    other.within(|| fs::write("/proc/sys/net/ipv4/tcp_congestion_control", "fsat")).expect("fsat");
+    succeed(&mut namespace.nawa(["flight", "off"]));
+    assert_ne!(default_of(&other), "fsat");
+}
+
+#[test]
+fn a_daemon_does_not_undo_what_on_did() {
+    let Some(_alone) = alone_or_skip("a_daemon_does_not_undo_what_on_did") else { return };
+    let (namespace, node) = (Namespace::new(), Node::new());
+    let before = default_of(&namespace);
+    succeed(&mut namespace.nawa(["flight", "on", "--default"]));
+    for default in [false, true] {
+        let file = node.write(&format!("[flight]\ndefault = {default}\n"));
+        let daemon = Daemon::start(&namespace, &file);
+        assert_eq!(default_of(&namespace), "fsat");
+        daemon.signal(Signal::TERM);
+        assert_eq!(daemon.wait(), Some(0));
+        assert_eq!(default_of(&namespace), "fsat");
+    }
+    succeed(&mut namespace.nawa(["flight", "off"]));
+    assert_eq!(default_of(&namespace), before);
+}
+
+#[test]
 fn connections_outlive_upgrade_and_off() {
     let Some(_alone) = alone_or_skip("connections_outlive_upgrade_and_off") else { return };
     let namespace = Namespace::new();

@@ -1,5 +1,6 @@
 //! The default congestion control of network namespaces. What one had before is kept beside the pins, as a symbolic
-//! link `default-INODE` that points to its name, so that `off`, or the next `on` after a crash, knows it.
+//! link `default-INODE`, or `daemon-INODE` if the daemon changed it, that points to its name, so that `off`, or the next start
+//! after a crash, knows it.
 
 use std::fs;
 use std::io;
@@ -11,7 +12,33 @@ use bpf::{Error, pins};
 const SYSCTL: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
 const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
 const HERE: &str = "/proc/thread-self/ns/net";
-const RECORD: &str = "default-";
+const FIRST: &str = "/proc/1/ns/net";
+/// What every kernel has, and every namespace may use.
+const ALWAYS: &str = "reno";
+
+/// Who changed a default, and may give it back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holder {
+    /// `nawa flight on --default`, until `off`.
+    On,
+    /// The daemon, while it runs.
+    Daemon,
+}
+
+impl Holder {
+    const ALL: [Holder; 2] = [Holder::On, Holder::Daemon];
+
+    fn record(self, namespace: u64) -> PathBuf {
+        pins::existing().join(format!("{}{namespace}", self.prefix()))
+    }
+
+    fn prefix(self) -> &'static str {
+        match self {
+            Holder::On => "default-",
+            Holder::Daemon => "daemon-",
+        }
+    }
+}
 
 /// The default of this thread's network namespace.
 ///
@@ -40,17 +67,21 @@ pub fn namespace() -> Result<u32, Error> {
     Ok(inode as u32)
 }
 
-/// Makes `name` this namespace's default, and remembers what was. That it is already has it taken up anew: the
-/// namespace then gets what is registered by that name now.
+/// Makes `name` this namespace's default, and remembers what was, and for whom. That it is already has it taken up anew: the
+/// namespace then gets what is registered by that name now; what the daemon changed is `on`'s from then on.
 ///
 /// # Errors
 /// If it cannot be remembered or set; then nothing has changed.
-pub fn take(name: &str) -> Result<(), Error> {
-    let (before, record) = (default()?, record(namespace()?));
+pub fn take(name: &str, holder: Holder) -> Result<(), Error> {
+    let (before, here) = (default()?, namespace()?.into());
+    let (record, daemons) = (holder.record(here), Holder::Daemon.record(here));
+    let noted = |error| Error::Pin { path: record.clone(), error };
     if before != name {
         pins::folder()?;
-        pins::remove(&record)?;
-        symlink(&before, &record).map_err(|error| Error::Pin { path: record.clone(), error })?;
+        Holder::ALL.into_iter().try_for_each(|one| pins::remove(&one.record(here)))?;
+        symlink(&before, &record).map_err(noted)?;
+    } else if record != daemons && daemons.is_symlink() {
+        fs::rename(&daemons, &record).map_err(noted)?;
     }
     set(name)
 }
@@ -63,12 +94,12 @@ pub fn refresh(name: &str) -> Result<(), Error> {
     if default()? == name { set(name) } else { Ok(()) }
 }
 
-/// Gives this namespace what it had before [`take`], unless somebody has changed it since.
+/// Gives this namespace what it had before `holder` changed it, unless somebody has changed it since.
 ///
 /// # Errors
 /// If it cannot be set.
-pub fn restore(name: &str) -> Result<(), Error> {
-    restore_from(&record(namespace()?), name)
+pub fn restore(name: &str, holder: Holder) -> Result<(), Error> {
+    restore_from(&holder.record(namespace()?.into()), name)
 }
 
 fn restore_from(record: &Path, name: &str) -> Result<(), Error> {
@@ -79,10 +110,11 @@ fn restore_from(record: &Path, name: &str) -> Result<(), Error> {
     pins::remove(record)
 }
 
-/// Does so in every namespace that has one; those that are gone are forgotten.
+/// Does so in every namespace that has one; those that are gone are forgotten. A namespace that was made meanwhile has
+/// inherited `name` without a record: it gets what the first one has by then.
 ///
 /// # Errors
-/// The first that failed; the others are restored.
+/// The first that failed, with its namespace; the others are restored.
 pub fn restore_everywhere(name: &str) -> Result<(), Error> {
     let mut result = Ok(());
     for (inode, record) in records() {
@@ -92,32 +124,48 @@ pub fn restore_everywhere(name: &str) -> Result<(), Error> {
         };
         result = result.and(restored);
     }
+    let before = within(Path::new(FIRST), default).unwrap_or_default();
+    let before = if before.is_empty() || before == name { ALWAYS } else { &before };
+    for path in reachable() {
+        let inherited = || if default()? == name { set(before) } else { Ok(()) };
+        // One that ended meanwhile needs nothing.
+        result = result.and(if path.exists() { within(&path, inherited) } else { Ok(()) });
+    }
     result
 }
 
 fn records() -> Vec<(u64, PathBuf)> {
     let entries = fs::read_dir(pins::existing()).into_iter().flatten().flatten();
     let record = |entry: fs::DirEntry| {
-        let inode = entry.file_name().to_str()?.strip_prefix(RECORD)?.parse().ok()?;
+        let name = entry.file_name();
+        let name = name.to_str()?;
+        let inode = Holder::ALL.iter().find_map(|one| name.strip_prefix(one.prefix()))?.parse().ok()?;
         Some((inode, entry.path()))
     };
     entries.filter_map(record).collect()
 }
 
-/// A path by which to enter the namespace with that inode number: this one's, a named one's, or some process's.
+/// A path by which to enter each namespace that can be entered.
+fn reachable() -> Vec<PathBuf> {
+    let mut known = std::collections::BTreeSet::new();
+    let new = |path: &PathBuf| fs::metadata(path).is_ok_and(|namespace| known.insert(namespace.ino()));
+    candidates().filter(new).collect()
+}
+
+/// A path by which to enter the namespace with that inode number.
 fn find(inode: u64) -> Option<PathBuf> {
+    candidates().find(|path| fs::metadata(path).is_ok_and(|namespace| namespace.ino() == inode))
+}
+
+/// Paths of namespaces, some more than once: this one's, the named ones', and each process's.
+fn candidates() -> impl Iterator<Item = PathBuf> {
     let named = fs::read_dir("/run/netns").into_iter().flatten().flatten().map(|entry| entry.path());
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten().map(|p| p.path().join("ns/net"));
-    let mut candidates = [PathBuf::from(HERE)].into_iter().chain(named).chain(processes);
-    candidates.find(|path| fs::metadata(path).is_ok_and(|namespace| namespace.ino() == inode))
+    [PathBuf::from(HERE)].into_iter().chain(named).chain(processes)
 }
 
-fn within(namespace: &Path, work: impl FnOnce() -> Result<(), Error> + Send) -> Result<(), Error> {
+fn within<T: Send>(namespace: &Path, work: impl FnOnce() -> Result<T, Error> + Send) -> Result<T, Error> {
     device::netns::run_in(namespace, work).map_err(|error| pin(&namespace.to_string_lossy(), error))?
-}
-
-fn record(namespace: u32) -> PathBuf {
-    pins::existing().join(format!("{RECORD}{namespace}"))
 }
 
 fn set(name: &str) -> Result<(), Error> {

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use flight::kernel::default::Holder;
 use flight::kernel::{self, Scheme};
 
 use super::status::table::{number, rows_under};
@@ -28,7 +29,7 @@ pub fn on(on: &FlightOn) -> Result<(), Failure> {
     let schemes = Scheme::published(on.base.into()).map(|scheme| scheme.suffixed(&on.suffix));
     kernel::on(&schemes).map_err(Failure::failed)?;
     if on.default {
-        kernel::default::take(kernel::FSAT).map_err(Failure::failed)?;
+        kernel::default::take(kernel::FSAT, Holder::On).map_err(Failure::failed)?;
     }
     Ok(())
 }
