@@ -314,7 +314,7 @@ pub(crate) fn object<N: AsRef<str>, T: Clone + Into<Value>>(fields: &[(N, T)]) -
 /// Makes an experiment as a run asks for it.
 pub type Make = fn(&RunOptions) -> Result<Experiment, Error>;
 
-const EXPERIMENTS: [(&str, &str, Make); 21] = [
+const EXPERIMENTS: [(&str, &str, Make); 22] = [
     ("demo", demo::ABOUT, demo::experiment),
     ("tunnel", tunnel::ABOUT, tunnel::experiment),
     ("tunnel-events", events::ABOUT, events::experiment),
@@ -323,6 +323,7 @@ const EXPERIMENTS: [(&str, &str, Make); 21] = [
     ("flight-loss", flight::ABOUT_LOSS, flight::loss),
     ("flight-fairness", flight::ABOUT_FAIRNESS, flight::fairness),
     ("flight-radio", flight::ABOUT_RADIO, flight::radio),
+    ("flight-field", flight::ABOUT_FIELD, flight::field),
     ("flood-relay", flood::ABOUT_RELAY, flood::relay),
     ("flood-breakdown", flood::ABOUT_BREAKDOWN, flood::breakdown),
     ("flood-rate", flood::ABOUT_RATE, flood::rate),

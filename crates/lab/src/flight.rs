@@ -1,6 +1,7 @@
 //! The experiments of paper 001 (FS-AT): kernel TCP over one emulated link, what it carries and what it lets wait.
 
 mod fairness;
+mod field;
 mod hsdpa;
 mod loss;
 mod paper;
@@ -26,6 +27,7 @@ use crate::workload::Bench;
 use series::Series;
 
 pub(crate) use fairness::{ABOUT as ABOUT_FAIRNESS, experiment as fairness};
+pub(crate) use field::{ABOUT as ABOUT_FIELD, experiment as field};
 pub(crate) use loss::{ABOUT as ABOUT_LOSS, experiment as loss};
 pub(crate) use radio::{ABOUT as ABOUT_RADIO, experiment as radio};
 pub(crate) use wired::{ABOUT as ABOUT_WIRED, experiment as wired};
@@ -55,6 +57,9 @@ const DEEP: Queue = Queue::Packets(1000);
 
 /// The `SO_RCVBUF` with which the kernel advertises at most 96 KiB for frames of 1514 bytes over a TAP.
 const RECEIVE_BUFFER: u32 = 73_600;
+
+/// Flows that share a link start within this time, as the paper's do.
+const STARTS: Duration = Duration::from_secs(5);
 
 /// The paper's senders begin with three segments.
 const INITIAL_WINDOW: u32 = 3;
@@ -195,6 +200,7 @@ fn metrics(topology: &Topology, outcome: &Outcome) -> Fields<f64> {
         ("queue_max_packets", outcome.queue_max as f64),
         ("queue_p95_ms", p95.as_secs_f64() * 1e3),
     ]);
+    metrics.push(("dropped_ratio", outcome.dropped as f64 / outcome.offered.max(1) as f64));
     metrics.extend(utilisation(topology, outcome).map(|share| ("utilisation", share)));
     metrics.extend(senders(outcome));
     metrics
@@ -239,7 +245,7 @@ mod tests {
 
     fn all(size: Size) -> Vec<Experiment> {
         let options = RunOptions { size, ..RunOptions::default() };
-        [wired, loss, fairness, radio].map(|make| make(&options).unwrap()).into()
+        [wired, loss, fairness, radio, field].map(|make| make(&options).unwrap()).into()
     }
 
     #[test]

@@ -95,6 +95,9 @@ pub(crate) struct Outcome {
     pub(crate) queue_max: u64,
     /// What the link towards the server has delivered while it was measured, in bytes of frames.
     pub(crate) delivered: u64,
+    /// Frames that it was handed meanwhile, and those of them that its policer and its queue dropped.
+    pub(crate) offered: u64,
+    pub(crate) dropped: u64,
 }
 
 /// What one flow did.
@@ -329,7 +332,10 @@ impl<'a> Running<'a> {
         };
         let flows = self.flows.iter().zip(&mark.received).zip(self.infos()).map(flow).collect();
         let queue_max = end.stats.queue_max_frames.get();
-        Ok(Outcome { flows, from: mark.at, until: end.at, queue, queue_max, delivered })
+        let since = |of: fn(&Stats) -> u64| of(&end.stats).saturating_sub(of(&mark.stats));
+        let offered = since(|stats| stats.offered.frames.get());
+        let dropped = since(|stats| stats.queue_dropped.frames.get() + stats.policer_dropped.frames.get());
+        Ok(Outcome { flows, from: mark.at, until: end.at, queue, queue_max, delivered, offered, dropped })
     }
 }
 

@@ -6,7 +6,8 @@ use std::time::Duration;
 use link::{Bitrate, Capacity, Loss, Queue};
 
 use super::{
-    DELAY, FRAME, INITIAL_WINDOW, PAYLOAD, RECEIVE_BUFFER, UP_TO, case, flow, notes, overhead, topology,
+    DELAY, FRAME, INITIAL_WINDOW, PAYLOAD, RECEIVE_BUFFER, STARTS, UP_TO, case, flow, notes, overhead,
+    topology,
 };
 use crate::error::Error;
 use crate::experiment::{Case, Experiment, RunOptions, SideBySide, Size};
@@ -19,9 +20,6 @@ const RATES_KBPS: [u64; 2] = [1000, 10_000];
 
 /// Beside whom `fsat` is measured on the wider link, beyond the paper; beside itself with latecomers.
 const WIDE: [&str; 2] = ["cubic", "fsat"];
-
-/// Flows start within this time, as the paper's do.
-const STARTS: Duration = Duration::from_secs(5);
 
 /// What each node of the paper sends.
 const BYTES_EACH: u64 = 10_000_000;

@@ -1,0 +1,207 @@
+//! `flight-field`: what is common on the Internet and not on the paper's links: policers, managed and tiny queues, bunched
+//! acknowledgements, steps of delay, packets that overtake each other.
+
+use std::time::Duration;
+
+use link::{
+    Aqm, Bitrate, ByteCount, Capacity, Jitter, LinkConfig, PolicerConfig, Probability, Queue, Reorder, Trace,
+};
+use serde_json::Value;
+
+use super::{FRAME, STARTS, UP_TO, case, flow, notes, overhead};
+use crate::error::Error;
+use crate::experiment::{Case, Experiment, Fields, RunOptions, SideBySide, Size};
+use crate::flows::{BUFFER_MAX, FlowTest};
+use crate::network::{PathSpec, Topology};
+
+pub(crate) const ABOUT: &str = "congestion controls at policers, CoDel, PIE and tiny queues beside CUBIC, and with bunched ACKs, steps of delay and reordering";
+
+/// Who is measured. At a queue each is beside CUBIC; a link of its own is each's alone.
+const CONTROLS: [&str; 4] = ["fsat", "fsat_paper", "bbr", "cubic"];
+
+const RTT: Duration = Duration::from_millis(60);
+
+/// What overflows: the queues of the cases that share one.
+const QUEUES: [&str; 6] = ["policer", "codel", "pie", "packets-3", "packets-10", "bdp-2"];
+
+/// Links of one flow.
+const LINKS: [&str; 6] = ["bunched", "suspended", "step", "starlink", "reorder", "none"];
+
+const ABOUT_THIS: [&str; 3] = [
+    "RTT 60 ms; queue: policer (a token bucket of 50 frames, nothing waits), codel and pie (RFC 8289, RFC 8033, before ten BDP), \
+     packets-N (drop-tail), bdp-2 (drop-tail, twice the BDP); `flows` flows of cc and as many of `against`, which start within 5 s",
+    "case: one flow of cc in two BDP of buffer; bunched: acknowledgements released every 16 ms; suspended: both directions stand \
+     still for 166 ms each 2 s; step: RTT 20 and 100 ms in turns of 20 s; starlink: base delay 30, 60, 45, 80 ms in turns of 15 s \
+     and up to 7 ms of jitter, no loss; reorder: each frame takes 20 or 45 ms by chance",
+    "dropped_ratio: of all frames handed to the bottleneck, by its policer and its queue",
+];
+
+pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
+    let (rates, flows, seconds, repeats): (&[u64], &[usize], u64, usize) = match options.size {
+        Size::Quick => (&[10_000], &[1], 30, 1),
+        Size::Normal => (&[1000, 10_000], &[1, 4], 60, 3),
+        Size::Paper => (&[1000, 10_000, 100_000], &[1, 4], 120, 5),
+    };
+    let mut cases = Vec::new();
+    for &rate_kbps in rates {
+        let setup = Setup { rate_kbps, time: Duration::from_secs(seconds) };
+        for &flows in flows {
+            cases.extend(QUEUES.iter().flat_map(|queue| setup.shared(queue, flows)));
+        }
+        cases.extend(LINKS.iter().flat_map(|link| setup.alone(link)));
+    }
+    Ok(Experiment {
+        name: "flight-field",
+        side_by_side: SideBySide::Links { alike: &["rate_kbps", "queue", "case", "flows"], up_to: UP_TO },
+        cases,
+        repeats,
+        notes: notes(&ABOUT_THIS),
+        ..Experiment::default()
+    })
+}
+
+#[derive(Clone, Copy)]
+struct Setup {
+    rate_kbps: u64,
+    time: Duration,
+}
+
+impl Setup {
+    fn shared(self, queue: &'static str, flows: usize) -> impl Iterator<Item = Case> {
+        let link = self.queue(queue);
+        CONTROLS.into_iter().map(move |name| {
+            let each = [name, "cubic"].map(|name| std::iter::repeat_n(flow(name), flows));
+            let key = vec![("against", "cubic".into()), ("flows", flows.into()), ("queue", queue.into())];
+            self.case(name, key, [link.clone(), self.fixed()], each.into_iter().flatten().collect())
+        })
+    }
+
+    fn alone(self, link: &'static str) -> impl Iterator<Item = Case> {
+        let ways = self.link(link);
+        CONTROLS.into_iter().map(move |name| {
+            let key = vec![("case", link.into())];
+            self.case(name, key, ways.clone(), vec![flow(name)])
+        })
+    }
+
+    fn case(
+        self,
+        name: &'static str,
+        more: Fields<Value>,
+        [up, down]: [LinkConfig; 2],
+        mut flows: Vec<crate::flows::FlowSpec>,
+    ) -> Case {
+        if flows.len() > 1 {
+            flows.iter_mut().for_each(|flow| flow.start = [Duration::ZERO, STARTS]);
+        }
+        let until = STARTS + self.time;
+        let test = FlowTest {
+            flows,
+            initial_window: None,
+            receive_buffer_max: BUFFER_MAX,
+            from: STARTS,
+            until: Some(until),
+            limit: until,
+        };
+        let mut key = vec![("cc", name.into())];
+        key.extend(more);
+        key.push(("rate_kbps", self.rate_kbps.into()));
+        let topology = Topology::Single(Box::new(PathSpec { name: "link".into(), up, down }));
+        case(key, topology, test, until + overhead(CONTROLS.len(), 0))
+    }
+
+    fn rate(self) -> Bitrate {
+        Bitrate::from_bps(self.rate_kbps * 1000)
+    }
+
+    fn packets(self, bdp: f64) -> Queue {
+        let one = self.rate_kbps as f64 * 125.0 * RTT.as_secs_f64() / FRAME as f64;
+        Queue::Packets((bdp * one).round().max(1.0) as usize)
+    }
+
+    /// Half of the RTT, and two BDP of buffer.
+    fn fixed(self) -> LinkConfig {
+        let capacity = Capacity::Fixed(self.rate());
+        LinkConfig { capacity, delay: RTT / 2, queue: self.packets(2.0), ..LinkConfig::default() }
+    }
+
+    fn queue(self, name: &str) -> LinkConfig {
+        let link = self.fixed();
+        match name.split_once('-') {
+            Some(("packets", packets)) => {
+                LinkConfig { queue: Queue::Packets(packets.parse().unwrap_or(1)), ..link }
+            }
+            Some(_) => link,
+            None if name == "policer" => {
+                let burst = ByteCount(50 * FRAME as u64);
+                let policer = Some(PolicerConfig { rate: self.rate(), burst });
+                LinkConfig { policer, capacity: Capacity::Unlimited, ..link }
+            }
+            None => {
+                let aqm = if name == "pie" { Aqm::Pie } else { Aqm::CoDel };
+                LinkConfig { aqm, queue: self.packets(10.0), ..link }
+            }
+        }
+    }
+
+    /// The ways there and back.
+    fn link(self, name: &str) -> [LinkConfig; 2] {
+        let (up, down, ms) = (self.fixed(), self.fixed(), Duration::from_millis);
+        let steps =
+            |steps: &[(u64, u64)]| steps.iter().map(|&(s, delay)| (ms(1000 * s), ms(delay))).collect();
+        match name {
+            "bunched" => [up, LinkConfig { capacity: in_turns(ms(15), ms(1), 100 * self.rate_kbps), ..down }],
+            "suspended" => {
+                let capacity = in_turns(ms(166), ms(1834), self.rate_kbps);
+                [LinkConfig { capacity: capacity.clone(), ..up }, LinkConfig { capacity, ..down }]
+            }
+            "step" => [
+                LinkConfig { delay: ms(10), ..up },
+                LinkConfig { delay_steps: steps(&[(20, 10), (20, 90)]), ..down },
+            ],
+            "starlink" => [
+                LinkConfig { delay: ms(15), jitter: Jitter::Uniform(ms(7)), ..up },
+                LinkConfig { delay_steps: steps(&[(15, 15), (15, 45), (15, 30), (15, 65)]), ..down },
+            ],
+            "reorder" => {
+                let half = Probability::new(0.5).unwrap_or(Probability::ZERO);
+                let reorder = Some(Reorder { probability: half, extra_delay: ms(25) });
+                [LinkConfig { delay: ms(20), reorder, ..up }, down]
+            }
+            _ => [up, down],
+        }
+    }
+}
+
+/// A rate that is 0 for some time and `kbps` for some, in turns.
+fn in_turns(none: Duration, some: Duration, kbps: u64) -> Capacity {
+    let steps = [(none, Bitrate::from_bps(0)), (some, Bitrate::from_bps(1000 * kbps))];
+    Trace::steps(&steps).map_or(Capacity::Unlimited, |trace| Capacity::Trace(trace.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_link_is_what_its_name_says() {
+        let setup = Setup { rate_kbps: 10_000, time: Duration::from_secs(1) };
+        assert!(setup.queue("policer").policer.is_some() && setup.queue("codel").policer.is_none());
+        assert_eq!([setup.queue("codel").aqm, setup.queue("pie").aqm], [Aqm::CoDel, Aqm::Pie]);
+        assert_eq!(setup.queue("packets-3").queue, Queue::Packets(3));
+        assert_eq!(setup.queue("bdp-2").queue, Queue::Packets(99));
+        let traces = ["bunched", "suspended"].map(|name| setup.link(name)[1].capacity.clone());
+        assert!(traces.iter().all(|capacity| matches!(capacity, Capacity::Trace(_))));
+        assert!(setup.link("step")[1].delay_steps.len() == 2 && setup.link("reorder")[0].reorder.is_some());
+    }
+
+    #[test]
+    fn bbr_and_cubic_are_beside_it_everywhere() {
+        let experiment = experiment(&RunOptions::default()).unwrap();
+        assert!(experiment.cases.chunks(CONTROLS.len()).all(|cases| {
+            let same =
+                |field: usize| cases.iter().all(|case| case.key[1..][field] == cases[0].key[1..][field]);
+            cases.len() == CONTROLS.len() && (0..cases[0].key.len() - 1).all(same)
+        }));
+    }
+}
