@@ -239,7 +239,7 @@ FSAT_INLINE __u32 fsat_on_loss(struct fsat *f, const struct fsat_constants *c, _
 	__u32 wait = fsat_wait(f, f->rtt_us), high = fsat_wait(f, f->high_us), room = f->rtt_min_us / c->empty;
 
 	if (f->mode == FSAT_OWN)
-		room = fsat_max(f->rtt_min_us / c->more, fsat_own_wait(f));
+		room = fsat_max(f->rtt_min_us / c->answer, fsat_own_wait(f));
 	room = fsat_min(room, high - high / c->end);
 	if (f->mode == FSAT_ASK || (fsat_answers(f, c) && wait <= room)) {
 		if (f->mode == FSAT_OTHERS)

@@ -97,8 +97,8 @@ fn asking_ends_when_much_is_lost() {
 
 #[test]
 fn a_loss_is_the_radios_where_the_queue_answers_and_is_short() {
-    assert_eq!(lost(own(), 125_000), (OWN, false));
-    assert_eq!(lost(own(), 126_000), (OTHERS, true), "more than what is tried on top");
+    assert_eq!(lost(own(), 120_000), (OWN, false));
+    assert_eq!(lost(own(), 121_000), (OTHERS, true), "more than its own two segments make");
     let silent = RawFsat { high_us: 112_000, ..own() };
     assert_eq!(lost(silent, 100_000), (OTHERS, true), "no queue was seen: a policer");
 }
