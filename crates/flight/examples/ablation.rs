@@ -228,7 +228,7 @@ fn without() -> Vec<(&'static str, Constants)> {
         ("answer", Constants { answer: 1 << 20, ..all }),
         ("empty", Constants { empty: 1 << 20, ..all }),
         ("end", Constants { end: 1 << 20, ..all }),
-        ("heavy", Constants { heavy: 1, ..all }),
+        ("heavy", Constants { heavy: 2, ..all }),
         ("memory", Constants { memory: 1 << 20, ..all }),
         ("again", Constants { again_us: u32::MAX, ..all }),
         ("stale", Constants { stale_us: 1 << 31, ..all }),

@@ -38,7 +38,7 @@ const ABOUT_THIS: [&str; 3] = [
 
 pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
     let (rates, flows, seconds, repeats): (&[u64], &[usize], u64, usize) = match options.size {
-        Size::Quick => (&[10_000], &[1], 30, 1),
+        Size::Quick => (&[4000], &[1], 20, 1),
         Size::Normal => (&[1000, 10_000], &[1, 4], 60, 3),
         Size::Paper => (&[1000, 10_000, 100_000], &[1, 4], 120, 5),
     };
