@@ -250,6 +250,9 @@ fn measure(run: &mut Run, test: &Test, nawa: &Path) -> Result<Metrics, Error> {
     })?;
     let copied = Copied::read(&mut run.network, nawa)?;
     let mut metrics = metrics(&outcomes, &copied);
+    if test.on_first {
+        metrics.push(("copied_ratio".to_owned(), copied.extra / copied.sent.max(1.0)));
+    }
     if let Some(before) = before {
         let (sent, extra) = (copied.sent - before.sent, copied.extra - before.extra);
         metrics.push(("later_copies".to_owned(), copied.copies - before.copies));

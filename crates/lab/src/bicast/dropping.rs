@@ -28,7 +28,7 @@ const NOTES: [&str; 4] = [
      kernel SCTP in guests whose programs ask for HEARTBEATs at once, nawa on a router in front of each",
     "second: of the second path, as fast, loss-N: loses N % in each direction; policed: passes 1 Mbit/s and 15 kB at once; short: has room \
      for three packets",
-    "extra_bytes_ratio (design.md: copied_ratio): bytes of copies over bytes of the stacks' own packets, both ends; later_copied_ratio: of those \
+    "copied_ratio: bytes of copies over bytes of the stacks' own packets, both ends; later_copied_ratio: of those \
      from 5 s on",
     "tcp_goodput_mbps: of one CUBIC flow by the second path for 10 s, from 2 s on; none where 50 % and more are lost",
 ];
