@@ -333,6 +333,7 @@ int fsat_tcp_set_state(u64 *ctx)
 	c->state = state;
 	if (state == TCP_CA_Loss) { /* a timeout: the kernel has cut its cwnd to what is in flight, and one */
 		c->cwnd = tp->snd_cwnd;
+		c->lost = tp->lost; /* all that was in flight, which may yet arrive */
 		if (!options.paper)
 			c->fsat.space = bytes(tp, c->cwnd);
 	}
