@@ -26,33 +26,43 @@ INLINE __u64 rank(const struct walk *w, const struct remote *r)
 	       (r->unreported > UNREPORTED ? 1ull << 33 : 0);
 }
 
-/* Whether a packet is too long for a path. Of a train that is yet to be cut nothing tells how long its packets are, but that its own
- * interface takes them. */
-INLINE int too_long(struct __sk_buff *skb, const struct walk *w, const struct remote *r, __u32 interface)
+/* Whether a packet is too long for the other interface. Of a train that is yet to be cut nothing tells how long its packets are,
+ * but that its own interface takes them. */
+INLINE int too_long(struct __sk_buff *skb, __u32 interface)
 {
-	__u32 train = skb->gso_segs > 1, mtu = 0, own_mtu = 0;
+	__u32 mtu = 0, own_mtu = 0;
 
-	if (bpf_check_mtu(skb, interface, &mtu, 0, BPF_MTU_CHK_SEGS) || (r->mtu && (train || w->ip_length > r->mtu)))
+	if (bpf_check_mtu(skb, interface, &mtu, 0, BPF_MTU_CHK_SEGS))
 		return 1;
-	return train && (bpf_check_mtu(skb, skb->ifindex, &own_mtu, 0, 0) || own_mtu > mtu);
+	return skb->gso_segs > 1 && (bpf_check_mtu(skb, skb->ifindex, &own_mtu, 0, 0) || own_mtu > mtu);
 }
 
 /* One pair of addresses: `w->best` becomes it if it is better. */
-INLINE void consider(struct __sk_buff *skb, struct walk *w, const struct association *a, __u32 local, __u32 remote)
+INLINE void consider(struct walk *w, const struct association *a, __u32 local, __u32 remote, __u32 own, __u32 train)
 {
 	const struct remote *r = &a->remotes[remote];
 	struct way way = a->locals[local].ways[remote];
 	__u64 is;
 
-	if (!way.interface || way.interface == skb->ifindex || now_s() - way.seen_s > WAY_S)
+	if (!way.interface || way.interface == own || now_s() - way.seen_s > WAY_S)
 		return;
 	is = rank(w, r);
 	if (!is || (w->best.rank && is >= w->best.rank))
 		return;
-	if (too_long(skb, w, r, way.interface))
+	if (r->mtu && (train || w->ip_length > r->mtu))
 		w->best.too_long = 1;
 	else
 		w->best = (struct choice){ is, local, remote, way.interface, 0 };
+}
+
+/* `w->best` becomes the best pair of addresses for a packet, or a train of them, that leaves by the interface `own`. */
+GLOBAL int find_best(struct walk *w, const struct association *a, __u32 own, __u32 train)
+{
+	if (!w || !a)
+		return 0;
+	for (__u32 i = 0; i < ADDRESSES * ADDRESSES; i++)
+		consider(w, a, i / ADDRESSES, i % ADDRESSES, own, train);
+	return 1;
 }
 
 /* Whether a copy may leave from the address chosen: this host's may have gone since it was learnt, and is then learnt anew. Nor may
@@ -70,12 +80,13 @@ INLINE int still_there(struct association *a, const struct choice *best)
 }
 
 /* Chooses between which addresses, and by which interface, a copy goes; whether there are any. */
-GLOBAL int choose(struct __sk_buff *skb, struct walk *w, struct association *a)
+INLINE int choose(struct __sk_buff *skb, struct walk *w, struct association *a)
 {
-	if (!w || !a)
-		return 0;
-	for (__u32 i = 0; i < ADDRESSES * ADDRESSES; i++)
-		consider(skb, w, a, i / ADDRESSES, i % ADDRESSES);
+	__u32 own = skb->ifindex, train = skb->gso_segs > 1;
+
+	find_best(w, a, own, train);
+	if (w->best.rank && too_long(skb, w->best.interface))
+		w->best = (struct choice){ .too_long = 1 };
 	if (w->best.rank && still_there(a, &w->best))
 		return 1;
 	add(&a->skipped[w->best.too_long ? SKIPPED_TOO_LONG : SKIPPED_NO_PATH], 1);

@@ -130,7 +130,8 @@ INLINE void add(__u64 *counter, __u64 amount)
 	__sync_fetch_and_add(counter, amount);
 }
 
-/* Functions that the verifier looks at once, not at every call with all that is known there. */
+/* Functions that the verifier looks at once, not at every call with all that is known there. None takes a packet: what that is, a
+ * kernel without BTF, as user-mode Linux is, does not tell there. */
 #define GLOBAL __attribute__((noinline))
 
 /* Takes the association for this processor, if no other has it for long. Nothing is sent meanwhile. */
