@@ -236,7 +236,12 @@ mod tests {
     fn recordings_are_pairs_and_named_where_they_are_missing() {
         let folder = tempfile::tempdir().unwrap();
         let missing = |experiment: &Experiment| {
-            experiment.notes.iter().filter(|note| note.contains("needs a folder")).cloned().collect::<Vec<_>>()
+            experiment
+                .notes
+                .iter()
+                .filter(|note| note.contains("needs a folder"))
+                .cloned()
+                .collect::<Vec<_>>()
         };
         assert_eq!(missing(&sized(Size::Normal)).len(), 2);
         for name in ["ATT-LTE-x.down", "ATT-LTE-x.up", "TMobile-UMTS-y.down"] {
