@@ -12,7 +12,7 @@
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
-/* Of a copy that has its addresses. Of another's packet that has it none is copied. */
+/* `tc_index` of a copy that has its addresses; the value is arbitrary. A packet of another program that has it is not copied. */
 #define DONE 0x6e77
 
 /* How good an address of the peer is for a copy of `w`: less is better, 0 is not at all. Another than the packet's own comes

@@ -15,7 +15,8 @@
 #define UNANSWERED 2
 /* More copies in a row than this that are not reported, and another path comes first until a HEARTBEAT is answered. */
 #define UNREPORTED 32
-/* What the stack does not do itself for so long, copies do not either: ten intervals of HEARTBEATs. */
+/* Seconds. A way that the stack has not used for so long is not used for copies either: ten intervals of HEARTBEATs
+ * (RFC 9260 §16). */
 #define WAY_S 300
 
 /* Network byte order; IPv4 as ::ffff:a.b.c.d. */

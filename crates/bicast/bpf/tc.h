@@ -9,6 +9,7 @@
 
 #define TC_ACT_UNSPEC (-1)
 #define TC_ACT_SHOT 2
+/* From linux/bpf.h and linux/if_ether.h. */
 #define BPF_MAP_TYPE_HASH 1
 #define BPF_MAP_TYPE_ARRAY 2
 #define BPF_MAP_TYPE_PERCPU_ARRAY 6

@@ -8,6 +8,7 @@
 #include "tc.h"
 #include "state.h"
 
+/* Protocol numbers, by IANA. */
 #define PROTOCOL_ICMP 1
 #define PROTOCOL_UDP 17
 #define PROTOCOL_ICMPV6 58

@@ -24,7 +24,7 @@ mod sim;
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bond::{Case, Load, Outcome, cases, quantile, random, run_bond, run_single};
 use tcp_sim::CongestionControl;
@@ -46,7 +46,7 @@ fn main() {
         }
     };
     println!(
-        "{:13} {:>20} /kernel | {:>6} /best  /sum | idle p95 | loaded p50   p95   p99 lost | call loss  gap | rto  again | s",
+        "{:13} {:>20} /kernel | {:>6} /best  /sum | idle p95 | loaded p50   p95   p99 lost | call loss  gap | rto  again |",
         "case", "each single", "Nawa"
     );
     let next = AtomicUsize::new(0);
@@ -78,9 +78,7 @@ fn print_in_order(lines: &mut [Option<String>], at: usize, line: String) {
     }
 }
 
-#[allow(clippy::disallowed_methods, reason = "how long it took is shown")]
 fn line(case: &Case, arguments: &Arguments) -> String {
-    let began = Instant::now();
     let loads: Vec<Load> = (1..=arguments.seeds).map(|seed| Load { seed, ..arguments.load }).collect();
     let singles: Vec<f64> = case
         .links
@@ -116,7 +114,7 @@ fn line(case: &Case, arguments: &Arguments) -> String {
         );
     }
     let links = if case.name.starts_with("random") { case.describe() } else { String::new() };
-    line + &format!(" {:.1} {links}", began.elapsed().as_secs_f64())
+    line + " " + &links
 }
 
 /// Three digits.

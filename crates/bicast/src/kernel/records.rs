@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use crate::core::Reasons;
 
-/// `struct key`.
+/// `struct key`, in bytes.
 pub const KEY: usize = 8;
-/// `struct association`.
+/// `struct association`, in bytes.
 pub const ASSOCIATION: usize = 704;
 /// `ADDRESSES`.
 const ADDRESSES: usize = 4;

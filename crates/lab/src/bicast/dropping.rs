@@ -5,15 +5,15 @@ use std::time::Duration;
 use link::{Bitrate, ByteCount, LinkConfig, Loss, PolicerConfig, Queue};
 use serde_json::Value;
 
-use super::experiments::{DELAY, MODES, OVERHEAD, RATE_MBPS, SIDE_BY_SIDE, independent, link, sorted};
+use super::experiments::{
+    DELAY, MODES, OVERHEAD, RATE_MBPS, SIDE_BY_SIDE, case_of, independent, link, sorted,
+};
 use super::network::Network;
 use super::{Stack, Test, Where};
 use crate::error::Error;
-use crate::experiment::{Case, Experiment, Ratio, Reference, RunOptions, SideBySide, Size, Workload};
+use crate::experiment::{Case, Experiment, Ratio, Reference, RunOptions, SideBySide, Size};
 use crate::iperf::{Iperf, Protocol};
-use crate::network::Topology;
 use crate::program::Process;
-use crate::system::System;
 
 pub(crate) const ABOUT: &str = "SCTP transfers by a clean path, and what is copied into a second one that drops, polices or has no buffer";
 
@@ -113,14 +113,7 @@ fn case(
         bytes: BYTES / transfers as u64,
         limit: estimate * 5 + Duration::from_secs(120),
     };
-    Case {
-        key,
-        topology: Topology::Direct,
-        system: System::Tcp,
-        congestion_control: "reno",
-        workload: Workload::Bicast(Box::new(test)),
-        estimate,
-    }
+    case_of(key, test, estimate)
 }
 
 /// A TCP flow by the second path, in the direction of the transfers.

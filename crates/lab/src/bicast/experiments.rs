@@ -156,6 +156,18 @@ fn stacks(size: Size) -> &'static [Stack] {
     if size == Size::Quick { &QUICK_STACKS } else { &STACKS }
 }
 
+/// The case of a test. It has a network of its own, so what a case says of a network and of TCP is not used.
+pub(super) fn case_of(key: Fields<Value>, test: Test, estimate: Duration) -> Case {
+    Case {
+        key,
+        topology: Topology::Direct,
+        system: System::Tcp,
+        congestion_control: "reno",
+        workload: Workload::Bicast(Box::new(test)),
+        estimate,
+    }
+}
+
 /// All modes of a cell with each of `stacks`; `more` stands at the key's end.
 fn cases(
     stacks: &[Stack],
@@ -196,14 +208,7 @@ fn cases(
                 bytes: BYTES,
                 limit: estimate * 5 + Duration::from_secs(120),
             };
-            cases.push(Case {
-                key,
-                topology: Topology::Direct,
-                system: System::Tcp,
-                congestion_control: "reno",
-                workload: Workload::Bicast(Box::new(test)),
-                estimate,
-            });
+            cases.push(case_of(key, test, estimate));
         }
     }
     cases
