@@ -109,7 +109,7 @@ fn a_policed_link_adds_its_rate_and_loses_little() {
 
 #[test]
 fn a_thin_way_back_carries_acknowledgements_and_reports() {
-    for (down, up, share) in [(12.0, 0.6, 0.88), (12.0, 0.256, 0.4)] {
+    for (down, up, share) in [(12.0, 0.6, 0.88), (12.0, 0.256, 0.6)] {
         let (there, back) = (plain(down, 20 * MS), plain(up, 20 * MS));
         let plain = run_pair(&there, &back, &Load::default()).goodput;
         let mut net = net_of(vec![(there, back)], 1);
