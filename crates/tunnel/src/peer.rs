@@ -238,6 +238,26 @@ impl Peer {
         }
     }
 
+    /// The peer has many handshakes to answer, and gives a cookie for where it saw this end's initiation come from: with that it goes
+    /// once more, at once.
+    pub fn handle_cookie(&mut self, now: Duration, from: &Address, reply: &[u8]) {
+        for path in &mut self.paths {
+            if path.address().is_none_or(|address| !address.is_same_place(from)) {
+                continue;
+            }
+            path.handle_trouble(now, Why::Limited(from.remote));
+            if !path.jar.accept(now, reply) {
+                continue;
+            }
+            let (Some(again), Some(to)) = (self.sessions.repeat_initiation(), path.address().copied()) else {
+                continue;
+            };
+            let mut stamped = again.to_vec();
+            path.jar.stamp(now, &mut stamped);
+            self.outbox.push_back((to, stamped));
+        }
+    }
+
     /// An inner packet for this peer. False if it was dropped.
     pub fn handle_inner(&mut self, now: Duration, packet: &[u8]) -> bool {
         if self.queue.bytes() >= MAX_EARLY && !self.can_send(now) {

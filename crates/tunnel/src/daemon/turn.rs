@@ -11,6 +11,7 @@ use device::udp::{Meta, RecvBatch, Transmit};
 use rand_core::{OsRng, TryRngCore};
 
 use super::back::Back;
+use super::hands::Hands;
 use super::interface::{TABLE, has_default};
 use super::sockets::{Family, PLACES, Sockets};
 use super::ways::{Order, Told, What};
@@ -74,6 +75,7 @@ pub struct Turn {
     ends: Ends,
     tun: Tun,
     inbox: Inbox<TunnelStatus, Change>,
+    hands: Hands,
     poller: Poller,
     batch: RecvBatch,
     trains: Vec<Train>,
@@ -120,6 +122,7 @@ impl Turn {
         Ok(Self {
             ends: Ends { now, generation: 0, endpoint, sockets, back, host, mark, mtu },
             tun,
+            hands: Hands::start(inbox.waker.clone())?,
             inbox,
             poller,
             batch: RecvBatch::default(),
@@ -143,6 +146,7 @@ impl Turn {
             if ready.tun {
                 self.take_inner(now)?;
             }
+            self.shake_hands(now);
             self.ends.endpoint.handle_timeout(now);
             self.send_datagrams(now);
             self.send_inner()?;
@@ -182,6 +186,16 @@ impl Turn {
             // What a socket reports here is what became of an earlier datagram, or short memory: it passes.
             if let Err(error) = received {
                 tracing::trace!("cannot receive: {error}");
+            }
+        }
+    }
+
+    fn shake_hands(&mut self, now: Duration) {
+        let endpoint = &mut self.ends.endpoint;
+        self.hands.done().for_each(|done| endpoint.handle_work(now, done));
+        while let Some(work) = endpoint.poll_work() {
+            if let Err(work) = self.hands.give(work) {
+                endpoint.handle_work(now, work.run());
             }
         }
     }
