@@ -111,7 +111,7 @@ impl Endpoint {
         let public = me.public();
         let incarnation = rng.next_u64();
         let routes = routes_of(&config);
-        let common = Common { scheduler: config.scheduler, mtu: config.mtu, marks: config.marks };
+        let common = Common::of(&config);
         let peers = config.peers.into_iter().map(|peer| peer_of(peer, common, &me, incarnation, &mut rng));
         let peers: Vec<_> = peers.collect();
         Endpoint {

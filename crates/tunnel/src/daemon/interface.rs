@@ -19,6 +19,8 @@ use crate::path::MIN_INNER_MTU;
 /// is what slows local senders down. The kernel's default; less would cut into bursts of a fast sender, which come
 /// faster than one thread reads.
 const QUEUE: u32 = 500;
+/// Queues, where there are several peers: what overflows for one of them is not another's, unless both hash alike.
+const QUEUES: usize = 16;
 /// The table of the default routes, and the mark of the outer packets where the file gives none: "nawa".
 pub const TABLE: u32 = 0x6e61_7761;
 /// The priorities of the rules that ask `main`, and then [`TABLE`]: just before the kernel's own for `main`, 32766.
@@ -53,7 +55,8 @@ impl Interface {
         if net.link(&name).is_ok() {
             return Err(StartError::InterfaceExists(name));
         }
-        let tun = Tun::create(&name).map_err(StartError::Tun)?;
+        let queues = if settings.tunnel.peers.len() > 1 { QUEUES } else { 1 };
+        let tun = Tun::with_queues(&name, queues).map_err(StartError::Tun)?;
         let mtu = match settings.tunnel.mtu {
             Mtu::Auto => MIN_INNER_MTU,
             Mtu::Fixed(mtu) => mtu,

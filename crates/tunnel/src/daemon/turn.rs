@@ -23,11 +23,11 @@ use crate::keys::PrivateKey;
 use crate::status::TunnelStatus;
 use crate::why::Why;
 
-const TUN: u64 = 0;
-const WAKER: u64 = 1;
-/// The sockets' tokens start here.
-const SOCKETS: u64 = 2;
-/// Reads of the TUN in a turn, of up to 64 KiB each: the network's datagrams wait meanwhile.
+const WAKER: u64 = 0;
+/// The sockets' tokens start here, and those of the TUN's queues.
+const SOCKETS: u64 = 1;
+const TUN: u64 = 64;
+/// Reads of the TUN in a turn, of up to 64 KiB each, but one at least of each queue: the network's datagrams wait meanwhile.
 const READS: usize = 4;
 /// Trains sent at once.
 const TRAINS: usize = 32;
@@ -35,7 +35,8 @@ const TRAINS: usize = 32;
 /// What is ready.
 #[derive(Clone, Copy, Debug, Default)]
 struct Ready {
-    tun: bool,
+    /// A bit for each of the TUN's queues.
+    tun: u32,
     waker: bool,
     /// A bit for each socket, as [`token`] counts them.
     sockets: u32,
@@ -106,7 +107,9 @@ impl Turn {
         inbox: Inbox<TunnelStatus, Change>,
     ) -> io::Result<Self> {
         let poller = Poller::new()?;
-        poller.add(&tun, TUN, Interest::Read)?;
+        for (token, queue) in (TUN..).zip(tun.queues()) {
+            poller.add(queue, token, Interest::Read)?;
+        }
         poller.add(&inbox.waker, WAKER, Interest::Read)?;
         for family in [Family::V4, Family::V6] {
             if let Some(socket) = sockets.get(family, 0) {
@@ -143,9 +146,7 @@ impl Turn {
             }
             self.ends.hear(&self.poller);
             self.take_datagrams(now, ready);
-            if ready.tun {
-                self.take_inner(now)?;
-            }
+            self.take_inner(now, ready)?;
             self.shake_hands(now);
             self.ends.endpoint.handle_timeout(now);
             self.send_datagrams(now);
@@ -160,7 +161,7 @@ impl Turn {
         let mut all = Ready::default();
         for ready in self.poller.wait(timeout)? {
             match ready.token {
-                TUN => all.tun = true,
+                queue if queue >= TUN => all.tun |= 1 << (queue - TUN),
                 WAKER => all.waker = true,
                 socket => all.sockets |= 1 << (socket - SOCKETS),
             }
@@ -200,13 +201,17 @@ impl Turn {
         }
     }
 
-    fn take_inner(&mut self, now: Duration) -> io::Result<()> {
-        for _ in 0..READS {
-            let endpoint = &mut self.ends.endpoint;
-            match self.tun.recv(|packet| endpoint.handle_inner(now, packet)) {
-                Ok(_) => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) => return Err(gone(&error)),
+    /// The TUN's queues share the reads.
+    fn take_inner(&mut self, now: Duration, ready: Ready) -> io::Result<()> {
+        let reads = READS.div_ceil(ready.tun.count_ones().max(1) as usize);
+        let endpoint = &mut self.ends.endpoint;
+        for queue in (0..32).filter(|queue| ready.tun & 1 << queue != 0) {
+            for _ in 0..reads {
+                match self.tun.recv_from(queue, |packet| endpoint.handle_inner(now, packet)) {
+                    Ok(_) => {}
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                    Err(error) => return Err(gone(&error)),
+                }
             }
         }
         Ok(())
