@@ -217,6 +217,7 @@ impl Side {
             scheduler: Scheduler::Auto,
             mtu: Mtu::Auto,
             marks: Default::default(),
+            fail_open: false,
             peers: vec![config],
         };
         let mut endpoint = Endpoint::new(config, me, [3; 32]);

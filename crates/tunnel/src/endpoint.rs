@@ -322,6 +322,13 @@ impl Endpoint {
         path.is_some_and(|path| path.said.is_up())
     }
 
+    /// Whether there is a path, as was said last, to every peer that has a default route.
+    pub fn leads_out(&self) -> bool {
+        let exits =
+            self.peers.iter().filter(|peer| peer.config.routes.iter().any(|net| net.prefix_len() == 0));
+        exits.into_iter().all(|peer| peer.paths.iter().any(|path| path.said.is_up()))
+    }
+
     /// The next of the paths (peer and path in the order of the configuration) that came up, or (false) are not up any more.
     pub fn poll_state(&mut self) -> Option<(usize, usize, bool)> {
         self.states.pop_front()

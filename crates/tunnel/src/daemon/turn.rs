@@ -94,6 +94,9 @@ struct Ends {
     mark: u32,
     /// The interface's, as last asked for.
     mtu: u16,
+    /// Whether packets of default routes are to go beside the tunnel while it leads nowhere, and whether they do.
+    fail_open: bool,
+    open: bool,
 }
 
 impl Turn {
@@ -120,10 +123,22 @@ impl Turn {
         OsRng.try_fill_bytes(&mut seed).map_err(|error| io::Error::other(error.to_string()))?;
         let mark = mark(host.fwmark, &config);
         let (now, back) = (boottime(), Back::new(mark)?);
+        let fail_open = config.fail_open;
         let endpoint = Endpoint::new(config, key, seed);
         let mtu = endpoint.inner_mtu();
         Ok(Self {
-            ends: Ends { now, generation: 0, endpoint, sockets, back, host, mark, mtu },
+            ends: Ends {
+                now,
+                generation: 0,
+                endpoint,
+                sockets,
+                back,
+                host,
+                mark,
+                mtu,
+                fail_open,
+                open: false,
+            },
             tun,
             hands: Hands::start(inbox.waker.clone())?,
             inbox,
@@ -287,6 +302,10 @@ impl Ends {
         if std::mem::replace(&mut self.mtu, mtu) != mtu {
             self.host.ways.tell(Order::Mtu(mtu));
         }
+        let open = self.fail_open && !self.endpoint.leads_out();
+        if std::mem::replace(&mut self.open, open) != open {
+            self.host.ways.tell(Order::Open(open));
+        }
     }
 
     fn set_mark(&mut self, mark: u32) {
@@ -313,6 +332,7 @@ impl Asked<TunnelStatus, Change> for Ends {
             Change::TakeUp(generation, config) => {
                 self.generation = generation;
                 self.set_mark(mark(self.host.fwmark, &config));
+                self.fail_open = config.fail_open;
                 self.endpoint.reconfigure(self.now, config)
             }
         };

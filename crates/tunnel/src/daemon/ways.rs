@@ -68,6 +68,8 @@ pub enum Order {
     Paths(u64, Config),
     /// The interface's MTU.
     Mtu(u16),
+    /// Whether packets of the default routes go beside the tunnel.
+    Open(bool),
     /// In the configuration of this number, a peer's path came up, or is not up any more.
     State(u64, (usize, usize), bool),
 }
@@ -229,6 +231,7 @@ impl Asked<(), Order> for State {
             }
             Order::Paths(generation, config) => self.list(generation, &config),
             Order::Mtu(mtu) => self.interface.set_mtu(mtu),
+            Order::Open(open) => self.interface.set_open(open),
             Order::State(generation, place, up) if generation == self.generation => {
                 let listed = self.listed.iter_mut().find(|listed| (listed.peer, listed.path) == place);
                 listed.into_iter().for_each(|listed| listed.handle_state(boottime(), up));

@@ -27,7 +27,7 @@ pub struct Common {
 impl Common {
     /// What `config` has for all its peers.
     pub fn of(config: &Config) -> Self {
-        let Config { scheduler, mtu, marks, ref peers } = *config;
+        let Config { scheduler, mtu, marks, ref peers, .. } = *config;
         Self { scheduler, mtu, marks, memory: Memory::of_each(peers.len()) }
     }
 }

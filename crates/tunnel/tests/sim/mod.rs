@@ -174,6 +174,7 @@ impl Net {
                 scheduler: options.scheduler,
                 mtu: Mtu::Auto,
                 marks: Default::default(),
+                fail_open: false,
                 peers: vec![peer],
             };
             tweak(end, &mut config);
