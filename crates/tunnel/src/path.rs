@@ -147,6 +147,7 @@ impl Path {
         if self.way.map(|way| (way.remote, way.relay)) != way.map(|way| (way.remote, way.relay)) {
             self.registration = None;
         }
+        self.places.set_rival(way.and_then(|way| way.rival).map(|(to, local)| Address::direct(to, local)));
         self.way = way;
     }
 
@@ -159,6 +160,13 @@ impl Path {
     /// Sends to `address` from now on, which this end's configuration or relay vouches for.
     pub fn set_address(&mut self, now: Duration, address: Option<Address>) {
         if self.places.set_home(now, address) {
+            self.mtu.look_again(now);
+        }
+    }
+
+    /// Of two addresses of its peer's name the path leads to the one that answers a handshake first.
+    pub fn handle_answer(&mut self, now: Duration, from: &Address) {
+        if !self.is_up() && self.places.handle_answer(now, from) {
             self.mtu.look_again(now);
         }
     }
@@ -213,11 +221,12 @@ impl Path {
         }
     }
 
-    /// Where a handshake finds the peer: where the path leads, and where the configuration says.
+    /// Where a handshake finds the peer: where the path leads, and where the configuration says, at both addresses if it has two.
     pub fn handshake_addresses(&self) -> impl Iterator<Item = Address> + use<> {
         let here = self.places.address().filter(|_| self.is_validated());
         let home = self.places.home().filter(|home| here.is_none_or(|here| !here.is_same_place(home)));
-        [here.copied(), home.copied()].into_iter().flatten()
+        let rival = self.places.rival().filter(|_| !self.is_up());
+        [here.copied(), home.copied(), rival.copied()].into_iter().flatten()
     }
 
     /// When a packet sent now is expected to be there, µs, with an offset common to all paths: as delays are reported or, if that is

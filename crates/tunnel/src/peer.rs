@@ -232,8 +232,9 @@ impl Peer {
     }
 
     /// A response came.
-    pub fn handle_response(&mut self, now: Duration, response: &[u8]) {
+    pub fn handle_response(&mut self, now: Duration, from: &Address, response: &[u8]) {
         if let Some(reborn) = self.sessions.handle_response(now, response) {
+            self.paths.iter_mut().for_each(|path| path.handle_answer(now, from));
             self.begin_session(now, reborn);
         }
     }

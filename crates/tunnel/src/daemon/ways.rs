@@ -376,6 +376,7 @@ impl Listed {
         let mut way = self.find(host);
         if let Ok(way) = &mut way {
             way.local.socket = self.socket;
+            way.rival.iter_mut().for_each(|(_, local)| local.socket = self.socket);
         }
         let same = self.known.as_ref() == Some(&way);
         let concerned = way.as_ref().is_ok_and(|way| concerns(news, &way.local));
@@ -394,12 +395,13 @@ impl Listed {
         };
         let Some(relay) = &mut self.relay else {
             let (remote, local) = host.first_way(&self.local, source, &mut self.remote)?;
-            return Ok(Way { local, remote, relay: None });
+            let rival = host.rival(&self.local, source, &self.remote, remote);
+            return Ok(Way { local, remote, relay: None, rival });
         };
         let remote = *self.remote.candidates(None).first().ok_or_else(|| self.remote.why())?;
         let (address, local) = host.first_way(&self.local, source, relay)?;
         self.remote.choose(remote);
-        Ok(Way { local, remote, relay: Some(address) })
+        Ok(Way { local, remote, relay: Some(address), rival: None })
     }
 }
 

@@ -191,7 +191,7 @@ impl Endpoint {
         match self.names.of_index(receiver) {
             Some(peer) => {
                 self.roster.wake(peer);
-                self.peers[peer].handle_response(now, message);
+                self.peers[peer].handle_response(now, &from, message);
             }
             None => self.handle_relay(now, &from, message),
         }
