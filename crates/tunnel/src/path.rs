@@ -11,6 +11,7 @@ use crate::config::PathConfig;
 use crate::cookie::CookieJar;
 use crate::frame::{DATA_HEADER, put_challenge};
 use crate::keys::PublicKey;
+use crate::marked::Marked;
 use crate::mtu_search::{MtuSearch, MtuSizes};
 use crate::peer::Said;
 use crate::place::{Places, Proved};
@@ -68,6 +69,8 @@ pub struct Path {
     pub sent: Sent,
     /// What was received.
     pub received: Received,
+    /// Which marks do not arrive.
+    pub marked: Marked,
     /// Which sequences were received.
     pub replay: ReplayWindow,
     /// The paper's weight.
@@ -112,6 +115,7 @@ impl Path {
             jar: CookieJar::new(peer),
             sent: Sent::default(),
             received: Received::default(),
+            marked: Marked::default(),
             replay: ReplayWindow::default(),
             weight: Weight::default(),
             virtual_time: 0.0,
