@@ -92,6 +92,8 @@ pub struct Config {
     pub mtu: Mtu,
     /// What outer packets have of inner ones.
     pub marks: Marks,
+    /// Packets of a default route go beside the tunnel while no path leads to its peer. Else they go nowhere.
+    pub fail_open: bool,
     /// The other ends.
     pub peers: Vec<PeerConfig>,
 }

@@ -1,7 +1,8 @@
 //! The tunnel running: a thread that owns the TUN interface, the UDP sockets and the [`Endpoint`](crate::endpoint::Endpoint)
-//! between them, and one that asks the host. Begin with [`start`]; the threads' loops are in `turn.rs` and `ways.rs`.
+//! between them, one that asks the host, and one for handshakes. Begin with [`start`]; the threads' loops are in `turn.rs` and `ways.rs`.
 
 mod back;
+mod hands;
 mod interface;
 mod names;
 mod routing;

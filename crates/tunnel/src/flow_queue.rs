@@ -30,8 +30,6 @@ const MIN_TARGET: Duration = Duration::from_millis(20);
 const TARGET_SHARE: u32 = 4;
 /// Below so many bytes nothing is dropped: there is no queue to speak of.
 const LITTLE: usize = 2 * 1500;
-/// Bytes that may wait, at most.
-const MAX_BYTES: usize = 4 << 20;
 /// A flow that is told by its window loses only if it does not obey: if packets wait for twice the target for so many
 /// intervals, in which what waited before it was told drains.
 const DEAF: u32 = 4;
@@ -120,13 +118,14 @@ pub struct FlowQueue {
     /// For each of the paths: bytes that a flow needs to have left to use it, and how many of them wait until then.
     steps: Vec<(f64, f64)>,
     seed: u64,
+    max_bytes: usize,
     dropped: u64,
     marked: u64,
 }
 
 impl FlowQueue {
-    /// An empty queue; `seed` makes the flows' places unpredictable.
-    pub fn new(seed: u64) -> Self {
+    /// An empty queue for so many bytes at most; `seed` makes the flows' places unpredictable.
+    pub fn new(seed: u64, max_bytes: usize) -> Self {
         FlowQueue {
             flows: (0..FLOWS).map(|_| Flow::default()).collect(),
             fresh: VecDeque::new(),
@@ -139,6 +138,7 @@ impl FlowQueue {
             sparse: SPARSE,
             steps: Vec::new(),
             seed,
+            max_bytes,
             dropped: 0,
             marked: 0,
         }
@@ -161,6 +161,11 @@ impl FlowQueue {
         self.rate = rate;
         self.sparse = full.map_or(SPARSE, |full| SPARSE.min(full * SPARSE_SHARE));
         self.steps = steps;
+    }
+
+    /// So many bytes at most from now on.
+    pub fn set_max_bytes(&mut self, max_bytes: usize) {
+        self.max_bytes = max_bytes;
     }
 
     /// Bytes waiting.
@@ -207,7 +212,7 @@ impl FlowQueue {
             (flow.listed, flow.deficit) = (true, QUANTUM);
             self.fresh.push_back(at);
         }
-        while self.bytes > MAX_BYTES {
+        while self.bytes > self.max_bytes {
             self.drop_from_fattest();
         }
     }
@@ -401,6 +406,7 @@ fn mark(packet: &mut [u8]) -> bool {
 mod tests {
     use super::*;
 
+    const MAX_BYTES: usize = 4 << 20;
     const MS: Duration = Duration::from_millis(1);
 
     /// A UDP packet of flow `port` whose last byte is `tag`.
@@ -424,7 +430,7 @@ mod tests {
 
     #[test]
     fn a_flow_that_sends_little_goes_first() {
-        let mut q = FlowQueue::new(1);
+        let mut q = FlowQueue::new(1, MAX_BYTES);
         fill(&mut q, MS, 1, 0, 20);
         (0..4).for_each(|_| drop(pop(&mut q, MS)));
         q.push(MS, &packet(2, 0, 99));
@@ -434,7 +440,7 @@ mod tests {
 
     #[test]
     fn order_within_a_flow_is_kept_and_nothing_is_lost_without_a_queue() {
-        let mut q = FlowQueue::new(1);
+        let mut q = FlowQueue::new(1, MAX_BYTES);
         fill(&mut q, MS, 1, 0, 50);
         let tags: Vec<_> = std::iter::from_fn(|| pop(&mut q, 20 * MS)).map(|n| n.packet[999]).collect();
         assert_eq!(tags, (0..50).collect::<Vec<_>>());
@@ -443,7 +449,7 @@ mod tests {
 
     /// One packet in and one out each millisecond, behind 60 that wait: a standing queue of 60 ms.
     fn stand(ecn: u8, ms: u32) -> FlowQueue {
-        let mut q = FlowQueue::new(1);
+        let mut q = FlowQueue::new(1, MAX_BYTES);
         fill(&mut q, Duration::ZERO, 1, ecn, 60);
         for t in 0..ms {
             q.push(t * MS, &packet(1, ecn, 0));
@@ -471,7 +477,7 @@ mod tests {
 
     #[test]
     fn a_longer_round_trip_is_given_more_time() {
-        let mut q = FlowQueue::new(1);
+        let mut q = FlowQueue::new(1, MAX_BYTES);
         q.set_paths(400 * MS, 400 * MS, 1e6, None, Vec::new());
         fill(&mut q, Duration::ZERO, 1, 0, 60);
         for t in 0..300 {
@@ -483,7 +489,7 @@ mod tests {
 
     #[test]
     fn memory_is_bounded_at_the_cost_of_the_fattest_flow() {
-        let mut q = FlowQueue::new(1);
+        let mut q = FlowQueue::new(1, MAX_BYTES);
         q.push(MS, &packet(2, 0, 7));
         (0..100).for_each(|_| fill(&mut q, MS, 1, 0, 50));
         assert!(q.bytes() <= MAX_BYTES);

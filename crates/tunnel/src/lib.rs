@@ -15,6 +15,7 @@ pub mod frame;
 pub mod keys;
 pub mod knock;
 pub mod lives;
+pub mod marked;
 pub mod mtu_search;
 pub mod noise;
 pub mod packet_queue;

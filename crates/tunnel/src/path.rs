@@ -11,6 +11,7 @@ use crate::config::PathConfig;
 use crate::cookie::CookieJar;
 use crate::frame::{DATA_HEADER, put_challenge};
 use crate::keys::PublicKey;
+use crate::marked::Marked;
 use crate::mtu_search::{MtuSearch, MtuSizes};
 use crate::peer::Said;
 use crate::place::{Places, Proved};
@@ -68,6 +69,8 @@ pub struct Path {
     pub sent: Sent,
     /// What was received.
     pub received: Received,
+    /// Which marks do not arrive.
+    pub marked: Marked,
     /// Which sequences were received.
     pub replay: ReplayWindow,
     /// The paper's weight.
@@ -112,6 +115,7 @@ impl Path {
             jar: CookieJar::new(peer),
             sent: Sent::default(),
             received: Received::default(),
+            marked: Marked::default(),
             replay: ReplayWindow::default(),
             weight: Weight::default(),
             virtual_time: 0.0,
@@ -147,6 +151,7 @@ impl Path {
         if self.way.map(|way| (way.remote, way.relay)) != way.map(|way| (way.remote, way.relay)) {
             self.registration = None;
         }
+        self.places.set_rival(way.and_then(|way| way.rival).map(|(to, local)| Address::direct(to, local)));
         self.way = way;
     }
 
@@ -159,6 +164,13 @@ impl Path {
     /// Sends to `address` from now on, which this end's configuration or relay vouches for.
     pub fn set_address(&mut self, now: Duration, address: Option<Address>) {
         if self.places.set_home(now, address) {
+            self.mtu.look_again(now);
+        }
+    }
+
+    /// Of two addresses of its peer's name the path leads to the one that answers a handshake first.
+    pub fn handle_answer(&mut self, now: Duration, from: &Address) {
+        if !self.is_up() && self.places.handle_answer(now, from) {
             self.mtu.look_again(now);
         }
     }
@@ -213,11 +225,12 @@ impl Path {
         }
     }
 
-    /// Where a handshake finds the peer: where the path leads, and where the configuration says.
+    /// Where a handshake finds the peer: where the path leads, and where the configuration says, at both addresses if it has two.
     pub fn handshake_addresses(&self) -> impl Iterator<Item = Address> + use<> {
         let here = self.places.address().filter(|_| self.is_validated());
         let home = self.places.home().filter(|home| here.is_none_or(|here| !here.is_same_place(home)));
-        [here.copied(), home.copied()].into_iter().flatten()
+        let rival = self.places.rival().filter(|_| !self.is_up());
+        [here.copied(), home.copied(), rival.copied()].into_iter().flatten()
     }
 
     /// When a packet sent now is expected to be there, µs, with an offset common to all paths: as delays are reported or, if that is

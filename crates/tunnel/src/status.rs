@@ -95,6 +95,8 @@ pub struct PathStatus {
     pub remote: Option<SocketAddr>,
     /// Whether through a relay.
     pub relayed: bool,
+    /// Marks that it drops packets for, which therefore have none: `DSCP`, `ECN`.
+    pub marks_left_off: Vec<&'static str>,
     /// Largest outer packet that passes, bytes.
     pub mtu: u16,
     /// Smoothed round-trip time.
@@ -179,6 +181,7 @@ fn path_status(path: &Path, best_delay: Option<i64>, now: Duration) -> PathStatu
         receive: path.config.as_ref().map(|config| config.receive),
         remote: path.address().map(|a| a.remote),
         relayed: path.address().is_some_and(|a| a.via.is_some()),
+        marks_left_off: path.marked.left_off().collect(),
         mtu: path.mtu(),
         rtt_ms: path.sent.rtt().smoothed().map(millis),
         rtt_min_ms: path.sent.rate.min_rtt().map(millis),

@@ -45,6 +45,7 @@ fn settings(end: u8, paths: Vec<PathConfig>) -> Settings {
             scheduler: Scheduler::Auto,
             mtu: Mtu::Auto,
             marks: Default::default(),
+            fail_open: false,
             peers: vec![peer],
         },
         key: key(end.into()),

@@ -82,7 +82,7 @@ impl Liar {
         let peers =
             vec![config(peer.public(), "10.77.0.0/24", vec![path]), config(other, "10.88.0.0/24", vec![])];
         let mut end = Endpoint::new(
-            Config { scheduler, mtu: Mtu::Auto, marks: Default::default(), peers },
+            Config { scheduler, mtu: Mtu::Auto, marks: Default::default(), fail_open: false, peers },
             me,
             [3; 32],
         );
@@ -135,6 +135,7 @@ impl Liar {
         let (mut initiator, mut message) = started.expect("usable keys");
         CookieJar::new(&key).stamp(self.now, &mut message);
         self.give(home(), &mut message);
+        self.end.work(self.now);
         while self.end.poll_transmit(self.now, &mut self.train) {
             let Ok(finished) = initiator.finish(&self.train.contents) else { continue };
             let cipher = ResponsePayload::decode(&finished.payload).expect("a payload").cipher;
@@ -171,6 +172,7 @@ impl Liar {
 
     /// Lets the endpoint do what it has to, and reads what it sends.
     fn turn(&mut self) {
+        self.end.work(self.now);
         self.end.handle_timeout(self.now);
         let mut trains = 0;
         while self.end.poll_transmit(self.now, &mut self.train) {

@@ -108,6 +108,7 @@ fn tunnel(source: &mut Source, written: document::Tunnel) -> Tunnel {
         mtu: mtu.unwrap_or_default(),
         fwmark: written.fwmark,
         marks: Marks { dscp: written.copy_dscp, ecn: written.copy_ecn },
+        fail_open: written.fail_open,
         peers: Vec::new(),
     }
 }

@@ -103,6 +103,9 @@ pub struct Tunnel {
     /// Outer packets have the inner ones' ECN, and pass congestion marks on.
     #[serde(default = "yes")]
     pub copy_ecn: bool,
+    /// Packets of a default route go beside the tunnel while it is down.
+    #[serde(default)]
+    pub fail_open: bool,
 }
 
 /// `[[peer]]`

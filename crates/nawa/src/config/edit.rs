@@ -123,7 +123,13 @@ mod tests {
             bicast: Bicast::Off,
             paths: Vec::new(),
         };
-        Config { scheduler: Scheduler::Auto, mtu: Mtu::Auto, marks: Default::default(), peers: vec![peer] }
+        Config {
+            scheduler: Scheduler::Auto,
+            mtu: Mtu::Auto,
+            marks: Default::default(),
+            fail_open: false,
+            peers: vec![peer],
+        }
     }
 
     fn read<T: serde::de::DeserializeOwned>(json: serde_json::Value) -> T {

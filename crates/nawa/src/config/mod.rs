@@ -70,6 +70,8 @@ pub struct Tunnel {
     pub fwmark: u32,
     /// What outer packets have of inner ones.
     pub marks: Marks,
+    /// Whether packets of a default route go beside the tunnel while it is down.
+    pub fail_open: bool,
     /// The other ends.
     pub peers: Vec<Peer>,
 }

@@ -39,7 +39,8 @@ impl Settings {
 
 fn core(tunnel: &Tunnel) -> Result<Config, Failure> {
     let peers = tunnel.peers.iter().map(peer).collect::<Result<_, _>>()?;
-    Ok(Config { scheduler: tunnel.scheduler, mtu: tunnel.mtu, marks: tunnel.marks, peers })
+    let Tunnel { scheduler, mtu, marks, fail_open, .. } = *tunnel;
+    Ok(Config { scheduler, mtu, marks, fail_open, peers })
 }
 
 fn peer(peer: &Peer) -> Result<PeerConfig, Failure> {

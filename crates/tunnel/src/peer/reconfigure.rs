@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use rand_core::RngCore;
 
-use super::{ANNOUNCE_AGAIN, ANNOUNCE_LONGEST, ANNOUNCEMENTS, Peer, repeats, sizes_of};
+use super::{ANNOUNCE_AGAIN, ANNOUNCE_LONGEST, ANNOUNCEMENTS, Memory, Peer, repeats, sizes_of};
 use crate::address::Way;
-use crate::config::{Bicast, Marks, Mtu, PathConfig, PeerConfig, Scheduler};
+use crate::config::{Bicast, Config, Marks, Mtu, PathConfig, PeerConfig, Scheduler};
 use crate::copies::Copies;
 use crate::keys::PrivateKey;
 use crate::path::Path;
@@ -20,6 +20,16 @@ pub struct Common {
     pub mtu: Mtu,
     /// What outer packets have of inner ones.
     pub marks: Marks,
+    /// Bytes of inner packets that may wait for each peer.
+    pub memory: Memory,
+}
+
+impl Common {
+    /// What `config` has for all its peers.
+    pub fn of(config: &Config) -> Self {
+        let Config { scheduler, mtu, marks, ref peers, .. } = *config;
+        Self { scheduler, mtu, marks, memory: Memory::of_each(peers.len()) }
+    }
 }
 
 impl Peer {
@@ -104,7 +114,10 @@ impl Peer {
     }
 
     fn set_common(&mut self, now: Duration, common: Common, config: &PeerConfig) {
-        (self.scheduler, self.marks) = (common.scheduler, common.marks);
+        (self.scheduler, self.marks, self.memory) = (common.scheduler, common.marks, common.memory);
+        self.queue.set_max_bytes(self.memory.waiting());
+        self.unconfirmed.set_max_bytes(self.memory.kept());
+        self.ordered.set_max_bytes(self.memory.held());
         let sizes = sizes_of(common.mtu, config);
         if sizes != self.sizes {
             self.sizes = sizes;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{LAST_RESORT, LEAST_REORDERING, Peer, tier_of};
 use crate::address::Train;
-use crate::config::Scheduler;
+use crate::config::{Marks, Scheduler};
 use crate::copies::Copy;
 use crate::flow_queue::{Head, Next};
 use crate::frame::{self, Data, Order, Report};
@@ -198,7 +198,7 @@ impl Peer {
             return false;
         };
         let path = &mut self.paths[at];
-        let tos = self.marks.outer(tos(packet));
+        let tos = outer(path, self.marks, packet);
         if packet.len() > usize::from(path.inner_mtu()) {
             self.unconfirmed.give_up_resend();
             return true;
@@ -220,7 +220,7 @@ impl Peer {
             let Head { packet, sparse, rest, rate, .. } = *head;
             let want = Want { size: packet.len(), rest, rate, sparse, resend: false, avoid: None };
             let at = choose(paths, scheduler, now, &want)?;
-            takes(&paths[at], train, marks.outer(tos(packet)), packet.len()).then_some((at, sparse))
+            takes(&paths[at], train, outer(&paths[at], marks, packet), packet.len()).then_some((at, sparse))
         });
         let Some((mut next, (at, sparse))) = chosen else { return };
         let mut room = self.paths[at].sent.rate.burst();
@@ -233,7 +233,7 @@ impl Peer {
             let takes = |packet: &[u8]| {
                 goes_on
                     && path.payload_size(packet.len()) <= room
-                    && takes(path, train, marks.outer(tos(packet)), packet.len())
+                    && takes(path, train, outer(path, marks, packet), packet.len())
             };
             match self.queue.pop_from(now, flow, takes) {
                 Some(more) => next = more,
@@ -258,12 +258,13 @@ impl Peer {
         let ordered = self.scheduler != Scheduler::Auto || !packet::is_pure_ack(packet);
         let behind = if ordered { self.queue.chain(next.flow, order) } else { 0 };
         let resends = self.unconfirmed.repeats();
+        let tos = outer(path, self.marks, packet);
         let doubtful = path.sent.is_late(now) || path.sent.rate.loss() > DOUBTFUL_LOSS;
         pack_data(
             path,
             now,
             session,
-            &Outgoing { order, behind, packet, tos: self.marks.outer(tos(packet)), resend: false, resends },
+            &Outgoing { order, behind, packet, tos, resend: false, resends },
             train,
         );
         if let Some(copies) = &mut self.copies {
@@ -294,7 +295,7 @@ impl Peer {
                 order,
                 behind,
                 packet: &packet,
-                tos: self.marks.outer(tos(&packet)),
+                tos: outer(path, self.marks, &packet),
                 resend: false,
                 resends: true,
             };
@@ -336,7 +337,7 @@ impl Peer {
             order: copy.order,
             behind,
             packet,
-            tos: self.marks.outer(tos(packet)),
+            tos: outer(path, self.marks, packet),
             resend: copy.late,
             resends,
         };
@@ -523,6 +524,7 @@ struct Outgoing<'a> {
 fn pack_data(path: &mut Path, now: Duration, session: &Session, data: &Outgoing, train: &mut Train) {
     let &Outgoing { order, behind, packet, tos, resend, resends } = data;
     let header = Data { resend, resends, behind, order: order as u32, time: micros(now) };
+    path.marked.handle_sent(now, path.sent.next_sequence(), tos);
     path.pack(now, session, tos, Content::Data(order), train, |out| {
         frame::put_data(out, &header);
         out.extend_from_slice(packet);
@@ -531,8 +533,9 @@ fn pack_data(path: &mut Path, now: Duration, session: &Session, data: &Outgoing,
     path.restart_marker(now, if resends { MARKER_AUTO } else { MARKER_PAPER });
 }
 
-fn tos(packet: &[u8]) -> u8 {
-    packet::Ip::parse(packet).map_or(0, |ip| ip.tos())
+/// The outer packet's traffic class on this path.
+fn outer(path: &Path, marks: Marks, packet: &[u8]) -> u8 {
+    path.marked.outer(marks.outer(packet::Ip::parse(packet).map_or(0, |ip| ip.tos())))
 }
 
 /// Whether a packet of `size` bytes for `path` fits the train.
