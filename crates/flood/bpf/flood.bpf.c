@@ -272,7 +272,7 @@ INLINE __u32 tag_is_good(struct xdp_md *ctx, const struct flood_config *c, const
 
 INLINE __u32 judge(struct xdp_md *ctx, const struct flood_config *c, const struct flood_header *h, const __u32 wary)
 {
-	const __u32 now = flood_needs_time(c) ? (__u32)(bpf_ktime_get_coarse_ns() >> FLOOD_TICK_SHIFT) : 0;
+	const __u32 now = (__u32)(bpf_ktime_get_coarse_ns() >> FLOOD_TICK_SHIFT);
 	const __u32 id = h->id;
 	struct flood_source *source = bpf_map_lookup_elem(&sources, &id);
 	struct flood_source begun;

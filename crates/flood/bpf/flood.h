@@ -76,8 +76,10 @@ struct flood_header {
 
 /* Time is a count of 2^20 ns, about a millisecond, that wraps after 52 days. */
 #define FLOOD_TICK_SHIFT 20
-/* In wire 0, a source that was silent so long, in ticks (about a second), may begin anywhere: it may have restarted. */
-#define FLOOD_SILENCE 954
+/* A source that was silent so long, in ticks, may begin anywhere: it may have restarted. In wire 0 a second, since nothing
+ * else tells a restart there; in wire 1 two minutes, for a node whose epoch went back. */
+#define FLOOD_SILENCE_0 954
+#define FLOOD_SILENCE_1 114441
 /* What a frame costs of a source's credit. */
 #define FLOOD_FRAME 65536
 
@@ -276,10 +278,10 @@ FLOOD_INLINE int flood_ahead(const struct flood_source *s, const struct flood_co
 FLOOD_INLINE __u32 flood_begins(const struct flood_source *s, const struct flood_config *c,
 				const struct flood_header *h, __u32 now)
 {
-	if (c->wire)
-		return h->epoch > s->epoch;
+	const int silence = c->wire ? FLOOD_SILENCE_1 : FLOOD_SILENCE_0;
+
 	/* Another processor may have heard it a little later than `now`. */
-	return (int)(now - s->heard) > FLOOD_SILENCE;
+	return h->epoch > s->epoch || (int)(now - s->heard) > silence;
 }
 
 /* FLOOD_NEW, or why the frame is not, by what is kept of its source. Changes nothing: the tag is looked at only of
@@ -299,12 +301,6 @@ FLOOD_INLINE __u32 flood_check(const struct flood_source *s, const struct flood_
 	if (ahead <= -FLOOD_BEHIND)
 		return FLOOD_OLD;
 	return s->seen[h->seq / 64 % FLOOD_WORDS] >> (h->seq & 63) & 1 ? FLOOD_DUPLICATE : FLOOD_NEW;
-}
-
-/* Whether time decides anything, so that somebody has to look at a clock. */
-FLOOD_INLINE __u32 flood_needs_time(const struct flood_config *c)
-{
-	return !c->wire || c->credit_tick;
 }
 
 /* A source's state before its first frame. */

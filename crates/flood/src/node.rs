@@ -61,6 +61,8 @@ pub struct Settings {
     pub suppression: suppression::Rules,
     /// Looks for frames again and again, which takes a processor, instead of sleeping until woken.
     pub busy_poll: bool,
+    /// What whoever starts it knows that may go wrong, for its state.
+    pub warning: Option<String>,
 }
 
 impl Settings {
@@ -87,6 +89,8 @@ pub struct Status {
     pub relay: &'static str,
     /// Why that is not what the file asks for.
     pub fallback: Option<String>,
+    /// What goes wrong, or may, a sentence each.
+    pub warnings: Vec<String>,
     /// Whether frames carry tags.
     pub authenticated: bool,
     /// Bytes that a message may have.
@@ -356,14 +360,14 @@ impl<R: RngCore> Node<R> {
         let Settings { rules, epoch, .. } = self.settings;
         let wire = rules.format.wire();
         if data.len() > self.data_max || (wire == Wire::Paper && kind != Kind::Data) {
-            return self.sequence.count(false);
+            return self.sequence.count(ttl, false);
         }
         let ttl = if ttl == 0 { self.settings.ttl } else { ttl };
         let header = Header { id: rules.id, epoch, seq: self.sequence.take(wire), ttl, kind };
         let frame = rules.format.write(&header, data);
         match &mut self.suppression {
             Some(suppression) => suppression.handle_own(monotonic(), key(&header), frame),
-            None => self.sequence.count(self.medium.send(&frame).is_ok()),
+            None => self.sequence.count(ttl, self.medium.send(&frame).is_ok()),
         }
     }
 
@@ -371,15 +375,10 @@ impl<R: RngCore> Node<R> {
     fn transmit(&mut self) {
         let Some(suppression) = &mut self.suppression else { return };
         while let Some(frame) = suppression.poll_transmit(monotonic()) {
-            let own = self
-                .settings
-                .rules
-                .format
-                .header(&frame)
-                .is_some_and(|header| header.id == self.settings.rules.id);
-            match (self.medium.send(&frame), own) {
+            let Some(header) = self.settings.rules.format.header(&frame) else { continue };
+            match (self.medium.send(&frame), header.id == self.settings.rules.id) {
                 (Ok(()), false) => self.counts.relayed += 1,
-                (sent, _) => self.sequence.count(sent.is_ok()),
+                (sent, _) => self.sequence.count(header.ttl, sent.is_ok()),
             }
         }
     }
@@ -419,7 +418,7 @@ impl<R: RngCore> Node<R> {
                     Some(Ask::Deliver { busy }) => self.listen(token, busy)?,
                     Some(Ask::Dropped(messages)) => client.dropped = client.dropped.saturating_add(messages),
                     Some(Ask::Send { kind, ttl, data }) => self.send(kind, ttl, data),
-                    None => self.sequence.count(false),
+                    None => self.sequence.count(0, false),
                 },
             }
         }
@@ -468,6 +467,18 @@ impl<R: RngCore> Node<R> {
         })
     }
 
+    /// What goes wrong, where so many of its own frames came back.
+    fn warnings(&self, own: u64) -> Vec<String> {
+        let to_relay = self.sequence.to_relay();
+        let unheard = (own == 0 && to_relay >= UNHEARD).then(|| {
+            format!(
+                "nobody has relayed any of the {to_relay} messages of this node: nobody is in reach, or their `wire`, mode or key \
+                 is another, or they take them for old ones (`old-epoch` there)"
+            )
+        });
+        self.settings.warning.iter().cloned().chain(unheard).collect()
+    }
+
     /// True if it is time to stop.
     fn answer(&mut self) -> bool {
         self.waker.reset();
@@ -486,6 +497,7 @@ impl<R: RngCore> Node<R> {
         let wire = rules.format.wire();
         let (mut verdicts, mut relayed) = (self.counts.verdicts, self.counts.relayed);
         let (mut lost, mut posted) = (0, 0);
+        let [sent, unsent] = self.sequence.counts();
         match &self.medium {
             Medium::Driver { driver, .. } => {
                 let counts = driver.counts().unwrap_or_default();
@@ -493,16 +505,16 @@ impl<R: RngCore> Node<R> {
                 relayed += counts.relayed;
             }
             Medium::Kernel { table, .. } => {
-                let [sent, duplicate, own, limited, expired] = table.counts().unwrap_or_default();
-                relayed = sent;
+                let [again, duplicate, own, limited, expired] = table.counts().unwrap_or_default();
+                relayed = again;
                 verdicts[Verdict::Duplicate as usize] += duplicate;
-                verdicts[Verdict::Own as usize] += own;
+                // The kernel hands back each broadcast of this host's.
+                verdicts[Verdict::Own as usize] += own.saturating_sub(sent);
                 verdicts[Verdict::Limited as usize] += limited;
                 verdicts[Verdict::Expired as usize] += expired;
             }
             Medium::Packet { .. } | Medium::Application { .. } => {}
         }
-        let [sent, unsent] = self.sequence.counts();
         let delivery = self.delivery.as_ref();
         let waited = self.suppression.as_ref().map(Suppression::stats).unwrap_or_default();
         let dropped = Verdict::ALL.iter().filter(|verdict| **verdict != Verdict::New);
@@ -514,6 +526,7 @@ impl<R: RngCore> Node<R> {
             mode: mode.name(),
             relay: self.medium.relay(),
             fallback: self.fallback.clone(),
+            warnings: self.warnings(verdicts[Verdict::Own as usize]),
             authenticated: rules.format.is_keyed(),
             data_max_bytes: self.data_max,
             sent_frames: sent,
@@ -536,6 +549,9 @@ impl<R: RngCore> Node<R> {
         }
     }
 }
+
+/// Sent without one coming back, so many messages are no chance: one or two may be lost, or under way.
+const UNHEARD: u64 = 3;
 
 fn key(header: &Header) -> Key {
     (header.id, header.epoch, header.seq)

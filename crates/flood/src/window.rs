@@ -201,6 +201,23 @@ mod tests {
     }
 
     #[test]
+    fn a_source_whose_epoch_went_back_is_heard_after_two_minutes_of_silence() {
+        use Verdict::{New, OldEpoch};
+        let heard = verdicts(
+            rules(Wire::One),
+            &[
+                (0, 7, 1000),
+                (100_000, 7, 1001),
+                (200_000, 6, 0),
+                (221_000, 6, 1),
+                (221_000, 7, 1002),
+                (221_001, 6, 2),
+            ],
+        );
+        assert_eq!(heard, [New, New, OldEpoch, New, New, OldEpoch]);
+    }
+
+    #[test]
     fn without_an_epoch_silence_tells_a_restart() {
         use Verdict::{Duplicate, New};
         let heard = verdicts(

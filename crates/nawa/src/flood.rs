@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::sync::mpsc::Sender;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use device::Net;
 use flood::nft;
@@ -12,14 +11,13 @@ use serde_json::{Value, json};
 
 use crate::config::Flood;
 use crate::daemon::Event;
+use crate::epoch::Epochs;
 use crate::strands;
 
 /// A node for each `[[flood]]`. Dropping it stops them.
-#[derive(Default)]
 pub struct Floods {
     nodes: Vec<(Flood, Node)>,
-    /// The epoch of the node that began last.
-    epoch: u32,
+    epochs: Epochs,
 }
 
 enum Node {
@@ -44,6 +42,11 @@ pub struct View {
 }
 
 impl Floods {
+    /// None yet.
+    pub fn new() -> Floods {
+        Floods { nodes: Vec::new(), epochs: Epochs::new() }
+    }
+
     /// Runs what `wanted` says from now on. A node whose section is the same goes on undisturbed; one that has changed
     /// starts anew.
     ///
@@ -66,7 +69,7 @@ impl Floods {
             if self.nodes.iter().any(|(running, _)| *running == flood) {
                 continue;
             }
-            let node = start(&flood, &mut self.epoch, events)?;
+            let node = start(&flood, &mut self.epochs, events)?;
             self.nodes.push((flood, node));
         }
         Ok(())
@@ -92,7 +95,7 @@ impl Floods {
             if let Node::Waits { why } = node
                 && there.is_some()
             {
-                match start(flood, &mut self.epoch, events) {
+                match start(flood, &mut self.epochs, events) {
                     Ok(running) => *node = running,
                     Err(error) if error == *why => {}
                     Err(error) => {
@@ -134,37 +137,27 @@ impl View {
     }
 }
 
-/// `last`: the epoch of the node that began last, and then of this one.
-fn start(flood: &Flood, last: &mut u32, events: &Sender<Event>) -> Result<Node, String> {
+fn start(flood: &Flood, epochs: &mut Epochs, events: &Sender<Event>) -> Result<Node, String> {
     let interface = flood.interface.as_str();
     let index = Net::open().and_then(|mut net| net.link(interface)).map(|link| link.index);
     let index = index.map_err(|error| format!("cannot flood on `{interface}`: {error}"))?;
-    // Of two lives in one second, too, the second is heard.
-    *last = epoch().max(last.saturating_add(1));
+    let (epoch, unkept) = epochs.next();
+    unkept.iter().for_each(|why| tracing::warn!("{why}"));
     let settings = Settings {
         interface: flood.interface.clone(),
         rules: flood.rules,
         mode: flood.mode,
         ttl: flood.ttl,
         port: flood.port,
-        epoch: *last,
+        epoch,
         suppression: flood.suppression,
         busy_poll: flood.busy_poll,
+        warning: unkept,
     };
     let running = node::start(settings, OsRng.unwrap_err(), strands::ended(events));
     let running = running.map_err(|error| error.to_string())?;
     tracing::info!(interface, id = flood.rules.id, "the node floods");
     Ok(Node::Runs { index, running })
-}
-
-/// Seconds since 1970 until 2106: greater in each life than in the one before, as long as the clock is not set back.
-#[allow(
-    clippy::disallowed_methods,
-    reason = "the daemon is an edge, and a life has to be told from the one before"
-)]
-fn epoch() -> u32 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u32::try_from(since.as_secs()).unwrap_or(u32::MAX)
 }
 
 /// Removes what a daemon that was killed has left in nftables, if nft is here at all.

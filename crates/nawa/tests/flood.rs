@@ -54,6 +54,28 @@ fn a_message_reaches_every_application_of_every_node_once() {
 }
 
 #[test]
+fn who_is_relayed_by_nobody_says_so() {
+    let Some(_alone) = namespaces_or_skip("who_is_relayed_by_nobody_says_so") else { return };
+    for mode in MODES {
+        let network = Network::new(2);
+        let _alone = network.start(1, mode);
+        let sender = network.connect(1);
+        let send = |ttl| (0..5).for_each(|_| sender.send(ttl, b"hello").expect("it goes"));
+        let warned = || network.status(1)["warnings"].to_string().contains("nobody has relayed any of the 5");
+        send(1);
+        assert!(!warned(), "nobody was to");
+        send(0);
+        eventually("it says so", || warned().then_some(()));
+        let shown = succeed(&mut network.node(1).nawa(["status"]));
+        assert!(shown.contains("nobody has relayed"), "{shown}");
+        let _neighbour = network.start(2, mode);
+        send(0);
+        network.wait_for(1, "/dropped_frames/own", 1);
+        assert_eq!(network.status(1)["warnings"], serde_json::json!([]));
+    }
+}
+
+#[test]
 fn a_ping_is_answered() {
     let Some(_alone) = namespaces_or_skip("a_ping_is_answered") else { return };
     for mode in MODES {
