@@ -181,6 +181,16 @@ impl Loaded {
         Ok(Ring { ring: builder.build().map_err(failed)?, taken, fd })
     }
 
+    /// The program `name`, to be run by [`crate::run::repeat`].
+    ///
+    /// # Errors
+    /// If there is no such program, or descriptors have run out.
+    pub fn program(&self, name: &str) -> Result<OwnedFd, Error> {
+        let found = self.object.progs_mut().find(|one| one.name() == name);
+        let found = found.ok_or_else(|| Error::NoProgram(name.to_owned()))?;
+        found.as_fd().try_clone_to_owned().map_err(Error::system("keep a BPF program"))
+    }
+
     /// Runs `program` by hand on `frame`, `repeat` times.
     ///
     /// # Errors

@@ -270,12 +270,19 @@ INLINE __u32 tag_is_good(struct xdp_md *ctx, const struct flood_config *c, const
 	return flood_tag_end(&tag) == claimed;
 }
 
+static long try_to_claim(__u64 number, struct flood_claim *claim)
+{
+	(void)number;
+	return flood_try(claim);
+}
+
 INLINE __u32 judge(struct xdp_md *ctx, const struct flood_config *c, const struct flood_header *h, const __u32 wary)
 {
 	const __u32 now = (__u32)(bpf_ktime_get_coarse_ns() >> FLOOD_TICK_SHIFT);
 	const __u32 id = h->id;
 	struct flood_source *source = bpf_map_lookup_elem(&sources, &id);
 	struct flood_source begun;
+	struct flood_claim claim = { .config = c, .header = h, .now = now };
 	__u32 verdict;
 
 	if (source) {
@@ -295,7 +302,9 @@ INLINE __u32 judge(struct xdp_md *ctx, const struct flood_config *c, const struc
 		if (!source)
 			return FLOOD_LIMITED;
 	}
-	return flood_take(source, c, h, now);
+	claim.source = source;
+	/* By bpf_loop, since the verifier would follow each try. */
+	return flood_taken(&claim, bpf_loop(FLOOD_TRIES, try_to_claim, &claim, 0) < FLOOD_TRIES);
 }
 
 /* Each place is a constant to the verifier, which the compiler would like to make a variable of. */

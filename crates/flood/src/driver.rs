@@ -187,6 +187,9 @@ fn record(bytes: &[u8]) -> Option<Record> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsFd;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
     use super::*;
     use crate::board::{Reader, SLOTS};
     use crate::frame::{ETHERTYPE, Format, Header, Kind, Padding, Wire};
@@ -369,6 +372,56 @@ mod tests {
         let copy = Record { verdict: Verdict::Duplicate, frame: frame[..5].to_vec() };
         assert_eq!(driver.take(), [Record { verdict: Verdict::New, frame }, copy]);
     }
+
+    /// Frames that two processors hear at once; `NAWA_RACES` has another number of them.
+    const RACES: u32 = 100_000;
+
+    /// Each frame is the first of its block, so that both have to make the block's word.
+    #[test]
+    fn two_processors_that_hear_a_frame_at_once_relay_it_once() {
+        let name = "two_processors_that_hear_a_frame_at_once_relay_it_once";
+        let races = std::env::var("NAWA_RACES").ok().and_then(|races| races.parse().ok()).unwrap_or(RACES);
+        for (what, header) in RACING {
+            let rules = rules(Wire::One, None);
+            let Some(driver) = driver_or_skip(name, &rules, false) else { return };
+            let program = driver.loaded.program(driver.program).expect("it is loaded");
+            let (one, other) = (AtomicU32::new(0), AtomicU32::new(0));
+            let hear = |mine: &AtomicU32, its: &AtomicU32| {
+                for number in 1..=races {
+                    let frame = ethernet(&rules.format.write(&header(number), b"data"));
+                    mine.store(number, Ordering::Release);
+                    // The kernel runs a thread that waits so long elsewhere if it has to.
+                    let mut looks = 0u32;
+                    while its.load(Ordering::Acquire) < number {
+                        looks += 1;
+                        if looks.is_multiple_of(1 << 12) {
+                            std::thread::yield_now();
+                        }
+                    }
+                    let mut context = [0; 24];
+                    context[4..8].copy_from_slice(&(frame.len() as u32).to_ne_bytes());
+                    bpf::run::repeat(program.as_fd(), &context, &frame, 1).expect("it runs");
+                }
+            };
+            std::thread::scope(|scope| {
+                scope.spawn(|| hear(&one, &other));
+                hear(&other, &one);
+            });
+            let counts = driver.counts().expect("counts");
+            assert_eq!(counts.relayed, u64::from(races), "{what}: {counts:?}");
+            assert_eq!(counts.verdicts[Verdict::Duplicate as usize], u64::from(races), "{what}: {counts:?}");
+        }
+    }
+
+    type Racing = (&'static str, fn(u32) -> Header);
+
+    const RACING: [Racing; 4] = [
+        ("the next message", |number| Header { seq: number, ..FROM_TWO }),
+        ("the first of 64", |number| Header { seq: number * 64, ..FROM_TWO }),
+        ("a new life", |number| Header { epoch: number, seq: 0, ..FROM_TWO }),
+        ("a new source", |number| Header { id: 2 + number % 1000, epoch: number / 1000, ..FROM_TWO }),
+    ];
+    const FROM_TWO: Header = Header { id: 2, epoch: 1, seq: 0, ttl: 3, kind: Kind::Data };
 
     #[test]
     fn the_driver_limits_rates() {
