@@ -325,6 +325,9 @@ INLINE int relay(struct xdp_md *ctx, const __u32 wary)
 
 	if (frame > end || *(__u16 *)(start + 12) != flood_be16(ETHERTYPE))
 		return XDP_PASS;
+	/* What is for one node alone is no flood, as in UDP: it may come from beyond the network. */
+	if ((*(__u16 *)start & *(__u16 *)(start + 2) & *(__u16 *)(start + 4)) != 0xffff)
+		return XDP_PASS;
 	length = (__u32)bpf_xdp_get_buff_len(ctx) - ETHERNET;
 	verdict = flood_parse(&h, &c, frame, end, length, FLOOD_ETHERNET_PAD);
 	if (verdict == FLOOD_NEW)

@@ -336,13 +336,14 @@ fn sequence_numbers_wrap(arena: &mut Arena) {
     arena.works();
 }
 
-/// A datagram that is no broadcast, which might come from far away.
+/// What is no broadcast, which might come from far away.
 fn sent_to_one_node(arena: &mut Arena) {
-    if !arena.relay.udp {
-        return;
-    }
     let header = arena.play();
-    arena.network.send_to_one(2, &arena.format.write(&header, b"to one node"));
+    let frame = arena.format.write(&header, b"to one node");
+    match &arena.outsider {
+        Outsider::Frames(socket) => arena.network.send_frame_to_one(socket, 2, &frame),
+        Outsider::Datagrams { .. } => arena.network.send_to_one(2, &frame),
+    }
     arena.works();
 }
 

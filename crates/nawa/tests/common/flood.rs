@@ -156,6 +156,14 @@ impl Network {
         })
     }
 
+    /// Sends a frame by the outsider's socket to one node alone.
+    pub fn send_frame_to_one(&self, socket: &PacketSocket, number: usize, frame: &[u8]) {
+        let mac = || device::Net::open().expect("netlink").link("air0").expect("air0").mac.expect("a MAC");
+        let mut bytes = ethernet(frame);
+        bytes[..6].copy_from_slice(&self.node(number).within(mac));
+        socket.send(&bytes).expect("it goes");
+    }
+
     /// Sends a datagram from the outsider to one node alone.
     pub fn send_to_one(&self, number: u8, payload: &[u8]) {
         let send = || {
