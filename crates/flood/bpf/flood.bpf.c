@@ -8,8 +8,8 @@
  * then. A ring buffer's own way of waking is an interrupt, which comes at once and takes longer than all else here; it is for
  * what the node itself has to know: pings, and all messages where there is no bell.
  *
- * What waits cannot be decided here. With `hand_up`, nothing is relayed: the first copy goes up, and of each further one
- * the header (of this node's own messages too), so that user space can count them and decide (src/suppression.rs).
+ * What waits cannot be decided here. With `hand_up`, nothing is relayed: the first copy goes up, once its tag is good, and
+ * further ones (of this node's own messages too) are counted for user space, which decides (src/suppression.rs).
  */
 #include "xdp.h"
 #include "flood.h"
@@ -79,6 +79,20 @@ struct {
 	__type(key, __u32);
 	__type(value, struct flood_source);
 } sources SEC(".maps");
+
+/* With `hand_up`: how many copies of a message were heard, of the latest ones. */
+struct flood_message {
+	__u32 id;
+	__u32 epoch;
+	__u32 seq;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, struct flood_message);
+	__type(value, __u32);
+} heard SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -220,6 +234,24 @@ static __attribute__((noinline)) __u32 post(struct xdp_md *ctx, __u32 length)
 	return 1;
 }
 
+/* Counts a copy of a message, of those that user space waits for. Its tag is not looked at. */
+INLINE void count_copy(const struct flood_header *h)
+{
+	const struct flood_message message = { h->id, h->epoch, h->seq };
+	__u32 *copies = bpf_map_lookup_elem(&heard, &message);
+
+	if (copies)
+		__sync_fetch_and_add(copies, 1);
+}
+
+INLINE void begin_count(const struct flood_header *h)
+{
+	const struct flood_message message = { h->id, h->epoch, h->seq };
+	const __u32 one = 1;
+
+	bpf_map_update_elem(&heard, &message, &one, 0);
+}
+
 /* Whether the node itself has to know. */
 INLINE __u32 wanted(const struct flood_config *c, const struct flood_header *h, const __u8 *frame, const __u8 *end,
 		    __u32 listening)
@@ -333,8 +365,10 @@ INLINE int relay(struct xdp_md *ctx, const __u32 wary)
 	if (verdict == FLOOD_NEW)
 		verdict = h.id == c.id ? FLOOD_OWN : judge(ctx, &c, &h, wary);
 	if (setup.hand_up && (verdict == FLOOD_DUPLICATE || verdict == FLOOD_OWN))
-		hand_up(ctx, verdict, flood_header_length(&c));
-	else if (verdict == FLOOD_NEW && (setup.hand_up || wanted(&c, &h, frame, end, listening)))
+		count_copy(&h);
+	if (setup.hand_up && verdict == FLOOD_NEW)
+		begin_count(&h);
+	if (verdict == FLOOD_NEW && (setup.hand_up || wanted(&c, &h, frame, end, listening)))
 		hand_up(ctx, verdict, flood_header_length(&c) + h.len);
 	else if (verdict == FLOOD_NEW && listening && h.kind != FLOOD_ECHO_REQUEST)
 		rings = post(ctx, flood_header_length(&c) + h.len) && listening == FLOOD_BELL;

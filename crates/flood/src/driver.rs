@@ -7,7 +7,7 @@ use bpf::Error;
 use bpf::xdp::{self, Attached, Loaded, Ring, Run};
 
 use crate::ffi::RawConfig;
-use crate::frame::Verdict;
+use crate::frame::{Header, Verdict};
 use crate::window::Rules;
 
 const OBJECT: &[u8] = bpf::object!("flood.bpf.o");
@@ -47,7 +47,7 @@ pub enum Listening {
 /// What goes up, and how.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Handing {
-    /// The program relays nothing but hands all up, copies too.
+    /// The program relays nothing but hands all up, and counts copies.
     pub all: bool,
     /// Nobody is woken by what comes up: whoever wants it looks again and again.
     pub quiet: bool,
@@ -56,7 +56,7 @@ pub struct Handing {
 /// A frame that came up, from its header on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// [`Verdict::New`]; or [`Verdict::Duplicate`], and then only the header.
+    /// [`Verdict::New`].
     pub verdict: Verdict,
     /// The frame.
     pub frame: Vec<u8>,
@@ -147,6 +147,23 @@ impl Driver {
         Ok(Counts { verdicts, relayed, lost, posted })
     }
 
+    /// Counts copies of a message of this node's from now on; it has to hand all up.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn expect_copies(&self, message: &Header) -> Result<(), Error> {
+        self.loaded.update_at("heard", &message_key(message), &0u32.to_ne_bytes())
+    }
+
+    /// How many copies of a message were heard, the first included; 0 of one that nobody expects.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn copies(&self, message: &Header) -> Result<u32, Error> {
+        let copies = self.loaded.lookup_at("heard", &message_key(message))?;
+        Ok(copies.and_then(|copies| copies.try_into().ok()).map_or(0, u32::from_ne_bytes))
+    }
+
     /// Takes what came up; call it until there is nothing.
     pub fn take(&self) -> Vec<Record> {
         self.ring.take(BATCH).iter().filter_map(|bytes| record(bytes)).collect()
@@ -178,6 +195,12 @@ fn setup(config: &RawConfig, mac: [u8; 6], handing: Handing) -> Vec<u8> {
     bytes
 }
 
+/// `struct flood_message`.
+fn message_key(message: &Header) -> [u8; 12] {
+    let words = [message.id, message.epoch, message.seq].map(u32::to_ne_bytes);
+    *words.as_flattened().first_chunk().expect("three words")
+}
+
 /// `struct flood_record`, and behind it so many bytes of the frame as it says.
 fn record(bytes: &[u8]) -> Option<Record> {
     let word = |at: usize| bytes.get(at..at + 4)?.try_into().ok().map(u32::from_ne_bytes);
@@ -192,7 +215,7 @@ mod tests {
 
     use super::*;
     use crate::board::{Reader, SLOTS};
-    use crate::frame::{ETHERTYPE, Format, Header, Kind, Padding, Wire};
+    use crate::frame::{ETHERTYPE, Format, Kind, Padding, Wire};
     use crate::window::{RateLimit, Window};
 
     const MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
@@ -376,16 +399,23 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_is_decided_above() {
-        let rules = rules(Wire::Paper, None);
-        let Some(driver) = driver_or_skip("what_waits_is_decided_above", &rules, true) else { return };
-        let frame = rules.format.write(&Header { id: 2, seq: 3, ttl: 9, ..Header::default() }, b"hello");
-        for _ in 0..2 {
-            let run = driver.run(&ethernet(&frame), 1).expect("it runs");
+    fn what_waits_is_decided_above_and_copies_are_counted_here() {
+        let rules = rules(Wire::One, Some([7; 16]));
+        let name = "what_waits_is_decided_above_and_copies_are_counted_here";
+        let Some(driver) = driver_or_skip(name, &rules, true) else { return };
+        let first = Header { id: 2, epoch: 1, seq: 3, ttl: 9, ..Header::default() };
+        let own = Header { id: 1, ..first };
+        let mut forged = rules.format.write(&Header { seq: 4, ..first }, b"forged");
+        forged[29] ^= 1;
+        driver.expect_copies(&own).expect("it is taken");
+        let [frame, sent] = [&first, &own].map(|header| rules.format.write(header, b"hello"));
+        for bytes in [&frame, &frame, &frame, &sent, &forged, &forged] {
+            let run = driver.run(&ethernet(bytes), 1).expect("it runs");
             assert_eq!(run.verdict, XDP_DROP);
         }
-        let copy = Record { verdict: Verdict::Duplicate, frame: frame[..5].to_vec() };
-        assert_eq!(driver.take(), [Record { verdict: Verdict::New, frame }, copy]);
+        assert_eq!(driver.take(), [Record { verdict: Verdict::New, frame }], "nothing unchecked comes up");
+        let copies = [&first, &own, &Header { seq: 4, ..first }].map(|header| driver.copies(header).ok());
+        assert_eq!(copies, [3, 1, 0].map(Some));
     }
 
     /// Frames that two processors hear at once; `NAWA_RACES` has another number of them.

@@ -366,7 +366,12 @@ impl<R: RngCore> Node<R> {
         let header = Header { id: rules.id, epoch, seq: self.sequence.take(wire), ttl, kind };
         let frame = rules.format.write(&header, data);
         match &mut self.suppression {
-            Some(suppression) => suppression.handle_own(monotonic(), key(&header), frame),
+            Some(suppression) => {
+                if let Medium::Driver { driver, .. } = &self.medium {
+                    let _ = driver.expect_copies(&header);
+                }
+                suppression.handle_own(monotonic(), key(&header), frame);
+            }
             None => self.sequence.count(ttl, self.medium.send(&frame).is_ok()),
         }
     }
@@ -374,6 +379,11 @@ impl<R: RngCore> Node<R> {
     /// What suppression has kept until now.
     fn transmit(&mut self) {
         let Some(suppression) = &mut self.suppression else { return };
+        if let Medium::Driver { driver, .. } = &self.medium {
+            for key in suppression.due(monotonic()).collect::<Vec<_>>() {
+                suppression.set_copies(key, driver.copies(&header_of(key)).unwrap_or_default());
+            }
+        }
         while let Some(frame) = suppression.poll_transmit(monotonic()) {
             let Some(header) = self.settings.rules.format.header(&frame) else { continue };
             match (self.medium.send(&frame), header.id == self.settings.rules.id) {
@@ -552,6 +562,10 @@ impl<R: RngCore> Node<R> {
 
 /// Sent without one coming back, so many messages are no chance: one or two may be lost, or under way.
 const UNHEARD: u64 = 3;
+
+fn header_of((id, epoch, seq): Key) -> Header {
+    Header { id, epoch, seq, ..Header::default() }
+}
 
 fn key(header: &Header) -> Key {
     (header.id, header.epoch, header.seq)

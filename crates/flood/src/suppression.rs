@@ -102,6 +102,13 @@ impl<K: Copy + Ord, F: Clone, R: RngCore> Suppression<K, F, R> {
         }
     }
 
+    /// So many copies of the message `key` were heard in all, the first included, as who counts them elsewhere says.
+    pub fn set_copies(&mut self, key: K, copies: u32) {
+        if let Some(pending) = self.pending.get_mut(&key) {
+            pending.heard = pending.heard.max(copies);
+        }
+    }
+
     /// The next frame that is to be sent at `now`; `None` if there is none (yet).
     pub fn poll_transmit(&mut self, now: Duration) -> Option<F> {
         while self.poll_timeout().is_some_and(|due| due <= now) {
