@@ -53,7 +53,13 @@ impl Medium {
         let (interface, port) = (settings.interface.as_str(), settings.port);
         Ok(match settings.mode {
             Mode::Driver => match Medium::driver(settings, link.index) {
-                Ok(medium) => (medium, None),
+                Ok(medium) => {
+                    let refused = match &medium {
+                        Medium::Driver { attached, .. } => attached.refused.clone(),
+                        _ => None,
+                    };
+                    (medium, refused)
+                }
                 Err(why) => {
                     let socket = PacketSocket::open(link.index, Some(ETHERTYPE))?;
                     (Medium::Packet { socket, window }, Some(why))

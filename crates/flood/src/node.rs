@@ -210,7 +210,7 @@ pub fn start(
     let mtu = Net::open()?.link(&interface).map_err(cannot)?.mtu;
     let (medium, fallback) = Medium::open(&settings).map_err(cannot)?;
     if let Some(why) = &fallback {
-        tracing::warn!(interface, "relays in a program, not in the driver: {why}");
+        tracing::warn!(interface, "does not relay in the driver: {why}");
     }
     let (questions, inbox) = channel();
     let watch = Watch { questions, waker: Waker::new()? };

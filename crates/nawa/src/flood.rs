@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::mpsc::Sender;
 
 use device::Net;
+use device::net::Link;
 use flood::nft;
 use flood::node::{self, Running, Settings, Watch};
 use rand_core::{OsRng, TryRngCore};
@@ -22,14 +23,21 @@ pub struct Floods {
 
 enum Node {
     Runs {
-        /// The interface's index.
-        index: u32,
+        /// The interface as it began.
+        link: Seen,
         running: Running,
     },
     Waits {
         /// Why it does not run.
         why: String,
     },
+}
+
+/// What a node takes for granted of its interface: index, address and MTU.
+type Seen = (u32, Option<[u8; 6]>, u32);
+
+fn seen(link: &Link) -> Seen {
+    (link.index, link.mac, link.mtu)
 }
 
 /// What says how a node is.
@@ -84,13 +92,19 @@ impl Floods {
         let Ok(mut net) = Net::open() else { return };
         for (flood, node) in &mut self.nodes {
             let interface = flood.interface.as_str();
-            let there = net.link(interface).ok().map(|link| link.index);
-            if let Node::Runs { index, .. } = node
-                && (there != Some(*index) || removed.contains(index))
+            let there = net.link(interface).ok().map(|link| seen(&link));
+            if let Node::Runs { link, .. } = node
+                && (there != Some(*link) || removed.contains(&link.0))
             {
-                tracing::warn!(interface, "the interface is gone; its node waits for another with that name");
+                let changed = there.is_some_and(|there| there.0 == link.0) && !removed.contains(&link.0);
+                let why = if changed {
+                    "the interface's address or MTU has changed"
+                } else {
+                    "the interface is gone"
+                };
+                tracing::warn!(interface, "{why}; its node ends, and another begins when it is there");
                 // What it made has to be gone before the next node starts.
-                *node = Node::Waits { why: "the interface is gone".into() };
+                *node = Node::Waits { why: why.into() };
             }
             if let Node::Waits { why } = node
                 && there.is_some()
@@ -139,8 +153,8 @@ impl View {
 
 fn start(flood: &Flood, epochs: &mut Epochs, events: &Sender<Event>) -> Result<Node, String> {
     let interface = flood.interface.as_str();
-    let index = Net::open().and_then(|mut net| net.link(interface)).map(|link| link.index);
-    let index = index.map_err(|error| format!("cannot flood on `{interface}`: {error}"))?;
+    let link = Net::open().and_then(|mut net| net.link(interface)).map(|link| seen(&link));
+    let link = link.map_err(|error| format!("cannot flood on `{interface}`: {error}"))?;
     let (epoch, unkept) = epochs.next();
     unkept.iter().for_each(|why| tracing::warn!("{why}"));
     let settings = Settings {
@@ -157,7 +171,7 @@ fn start(flood: &Flood, epochs: &mut Epochs, events: &Sender<Event>) -> Result<N
     let running = node::start(settings, OsRng.unwrap_err(), strands::ended(events));
     let running = running.map_err(|error| error.to_string())?;
     tracing::info!(interface, id = flood.rules.id, "the node floods");
-    Ok(Node::Runs { index, running })
+    Ok(Node::Runs { link, running })
 }
 
 /// Removes what a daemon that was killed has left in nftables, if nft is here at all.

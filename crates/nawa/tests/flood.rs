@@ -331,6 +331,43 @@ fn a_node_comes_back_with_its_interface() {
 }
 
 #[test]
+fn a_changed_address_or_mtu_is_followed() {
+    let Some(_alone) = namespaces_or_skip("a_changed_address_or_mtu_is_followed") else { return };
+    for mode in MODES {
+        let network = Network::new(2);
+        let _daemons = [1, 2].map(|number| network.start(number, mode));
+        let receiver = network.listen(1);
+        let before = network.counted(2, "/data_max_bytes");
+        network.node(2).ip("link set air0 address 02:00:00:00:00:77");
+        network.node(2).ip("link set air0 mtu 1300");
+        eventually("it follows", || {
+            (network.status(2)["data_max_bytes"].as_u64() == Some(before - 200)).then_some(())
+        });
+        if mode.contains("driver") {
+            let outsider = network.outsider(false);
+            let header = flood::Header { id: 77, epoch: 1, ttl: 9, ..flood::Header::default() };
+            outsider.send(&flood::Format::new(flood::Wire::One, None).write(&header, b"hello"));
+            eventually("it relays with its new address", || {
+                outsider.hear_from().filter(|from| *from == [2, 0, 0, 0, 0, 0x77]).map(drop)
+            });
+            assert_eq!(text(receiver.recv(PATIENCE).expect("the node runs")), "hello");
+        }
+        network.connect(2).send(0, b"from there").expect("it goes");
+        assert_eq!(text(receiver.recv(PATIENCE).expect("the node runs")), "from there", "{mode}");
+    }
+}
+
+#[test]
+fn why_the_driver_refuses_is_shown() {
+    let Some(_alone) = namespaces_or_skip("why_the_driver_refuses_is_shown") else { return };
+    let network = Network::with_mtu(1, 9000);
+    let _daemon = network.start(1, "");
+    let status = network.status(1);
+    assert_eq!(status["relay"], "xdp-generic");
+    assert!(status["fallback"].as_str().is_some_and(|why| why.contains("too large for XDP")), "{status}");
+}
+
+#[test]
 fn commands_say_what_is_missing() {
     let Some(_alone) = namespaces_or_skip("commands_say_what_is_missing") else { return };
     let network = Network::new(1);

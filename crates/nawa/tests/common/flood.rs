@@ -205,6 +205,13 @@ impl Outsider {
         }
     }
 
+    /// Who sent the next frame that it heard; of frames alone.
+    pub fn hear_from(&self) -> Option<[u8; 6]> {
+        let mut buffer = [0; 4096];
+        let Outsider::Frames(socket) = self else { return None };
+        socket.recv(&mut buffer)?.get(6..12)?.try_into().ok()
+    }
+
     /// What may stand behind a frame.
     pub fn padding(&self) -> Padding {
         match self {
