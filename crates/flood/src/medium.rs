@@ -165,6 +165,19 @@ impl Medium {
         }
     }
 
+    /// Whether all that was sent has left the interface, as far as its driver tells.
+    pub(crate) fn has_sent(&self) -> bool {
+        let unsent = match self {
+            Medium::Driver { socket, .. } | Medium::Packet { socket, .. } => {
+                device::packet_socket::unsent(socket)
+            }
+            Medium::Kernel { socket, .. } | Medium::Application { socket, .. } => {
+                device::packet_socket::unsent(socket)
+            }
+        };
+        unsent.unwrap_or(0) == 0
+    }
+
     /// Some of what was heard; nothing if there is no more.
     pub(crate) fn take(&mut self, now: Duration) -> Vec<Heard> {
         let mut buffer = [0; LONGEST];

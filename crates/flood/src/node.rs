@@ -27,6 +27,8 @@ const LISTENER: u64 = 2;
 const FIRST_CLIENT: u64 = 16;
 /// Packets taken from one application before others have their turn.
 const TURN: usize = 64;
+/// How often it looks whether the frame has left that the next one waits for: less than a frame takes at 802.11b's 1 Mbit/s.
+const LOOK: Duration = Duration::from_millis(1);
 /// How long whoever asks for the state waits.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -222,6 +224,7 @@ pub fn start(
     let (sequence, sequence_file) = Sequence::create(&settings.rules.format)?;
     let node = Node {
         suppression: settings.waits().then(|| Suppression::new(settings.suppression, rng)),
+        below: None,
         settings: settings.clone(),
         medium,
         fallback,
@@ -266,6 +269,8 @@ struct Node<R> {
     fallback: Option<String>,
     data_max: usize,
     suppression: Option<Suppression<Key, Vec<u8>, R>>,
+    /// Since when a frame of the suppression's is on its way out; the next one waits for it, where copies can still cancel it.
+    below: Option<Duration>,
     poller: Poller,
     waker: Waker,
     inbox: Inbox<Question>,
@@ -299,7 +304,8 @@ impl<R: RngCore> Node<R> {
 
     fn timeout(&self) -> Option<Duration> {
         let due = self.suppression.as_ref()?.poll_timeout()?;
-        Some(due.saturating_sub(monotonic()))
+        // Nothing tells when a frame has left the interface.
+        Some(if self.below.is_some() { LOOK } else { due.saturating_sub(monotonic()) })
     }
 
     /// What was heard: one batch, so that a flood of frames starves nobody.
@@ -379,6 +385,12 @@ impl<R: RngCore> Node<R> {
     /// What suppression has kept until now.
     fn transmit(&mut self) {
         let Some(suppression) = &mut self.suppression else { return };
+        if let Some(since) = self.below.take_if(|_| self.medium.has_sent()) {
+            suppression.handle_sent(monotonic().saturating_sub(since));
+        }
+        if self.below.is_some() {
+            return;
+        }
         if let Medium::Driver { driver, .. } = &self.medium {
             for key in suppression.due(monotonic()).collect::<Vec<_>>() {
                 suppression.set_copies(key, driver.copies(&header_of(key)).unwrap_or_default());
@@ -390,6 +402,11 @@ impl<R: RngCore> Node<R> {
                 (Ok(()), false) => self.counts.relayed += 1,
                 (sent, _) => self.sequence.count(header.ttl, sent.is_ok()),
             }
+            if !self.medium.has_sent() {
+                self.below = Some(monotonic());
+                return;
+            }
+            suppression.handle_sent(Duration::ZERO);
         }
     }
 
