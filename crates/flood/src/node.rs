@@ -225,6 +225,7 @@ pub fn start(
     let node = Node {
         suppression: settings.waits().then(|| Suppression::new(settings.suppression, rng)),
         below: None,
+        dropped_before: dropped(&interface),
         settings: settings.clone(),
         medium,
         fallback,
@@ -271,6 +272,8 @@ struct Node<R> {
     suppression: Option<Suppression<Key, Vec<u8>, R>>,
     /// Since when a frame of the suppression's is on its way out; the next one waits for it, where copies can still cancel it.
     below: Option<Duration>,
+    /// Frames that the interface had dropped before this node began.
+    dropped_before: u64,
     poller: Poller,
     waker: Waker,
     inbox: Inbox<Question>,
@@ -494,8 +497,15 @@ impl<R: RngCore> Node<R> {
         })
     }
 
-    /// What goes wrong, where so many of its own frames came back.
-    fn warnings(&self, own: u64) -> Vec<String> {
+    /// What goes wrong, where so many of its own frames came back and so many of others' were relayed.
+    fn warnings(&self, own: u64, relayed: u64) -> Vec<String> {
+        let dropped = dropped(&self.settings.interface).saturating_sub(self.dropped_before);
+        let vanished = (dropped > 0 && dropped >= relayed / 2).then(|| {
+            format!(
+                "the interface has dropped {dropped} frames that it was to send since this node began, which relayed {relayed}: on a \
+                 veth what XDP sends back vanishes unless the other end has an XDP program too"
+            )
+        });
         let to_relay = self.sequence.to_relay();
         let unheard = (own == 0 && to_relay >= UNHEARD).then(|| {
             format!(
@@ -503,7 +513,7 @@ impl<R: RngCore> Node<R> {
                  is another, or they take them for old ones (`old-epoch` there)"
             )
         });
-        self.settings.warning.iter().cloned().chain(unheard).collect()
+        self.settings.warning.iter().cloned().chain(unheard).chain(vanished).collect()
     }
 
     /// True if it is time to stop.
@@ -553,7 +563,7 @@ impl<R: RngCore> Node<R> {
             mode: mode.name(),
             relay: self.medium.relay(),
             fallback: self.fallback.clone(),
-            warnings: self.warnings(verdicts[Verdict::Own as usize]),
+            warnings: self.warnings(verdicts[Verdict::Own as usize], relayed),
             authenticated: rules.format.is_keyed(),
             data_max_bytes: self.data_max,
             sent_frames: sent,
@@ -579,6 +589,17 @@ impl<R: RngCore> Node<R> {
 
 /// Sent without one coming back, so many messages are no chance: one or two may be lost, or under way.
 const UNHEARD: u64 = 3;
+
+/// How many frames that an interface was to send it has dropped; 0 if nobody knows. Of the thread's network namespace.
+fn dropped(interface: &str) -> u64 {
+    let table = std::fs::read_to_string("/proc/thread-self/net/dev").unwrap_or_default();
+    let counts = |line: &str| {
+        let (name, counts) = line.split_once(':')?;
+        // Eight columns of what came in; then bytes, packets, errors, dropped.
+        (name.trim() == interface).then(|| counts.split_whitespace().nth(11)?.parse().ok())?
+    };
+    table.lines().find_map(counts).unwrap_or(0)
+}
 
 fn header_of((id, epoch, seq): Key) -> Header {
     Header { id, epoch, seq, ..Header::default() }

@@ -358,6 +358,20 @@ fn a_changed_address_or_mtu_is_followed() {
 }
 
 #[test]
+fn relays_that_vanish_are_told() {
+    let Some(_alone) = namespaces_or_skip("relays_that_vanish_are_told") else { return };
+    let mut network = Network::new(2);
+    network.swallow_what_is_sent_back();
+    let _daemons = [1, 2].map(|number| network.start(number, ""));
+    let sender = network.connect(1);
+    (0..20).for_each(|_| sender.send(0, b"hello").expect("it goes"));
+    network.wait_for(2, "/relayed_frames", 20);
+    eventually("it is told", || {
+        network.status(2)["warnings"].to_string().contains("has dropped 20 frames").then_some(())
+    });
+}
+
+#[test]
 fn why_the_driver_refuses_is_shown() {
     let Some(_alone) = namespaces_or_skip("why_the_driver_refuses_is_shown") else { return };
     let network = Network::with_mtu(1, 9000);

@@ -83,6 +83,11 @@ impl Network {
         self.passing.extend((mtu <= NATIVE_MTU).then(|| medium.within(pass)));
     }
 
+    /// Takes away what lets through what XDP programs send back.
+    pub fn swallow_what_is_sent_back(&mut self) {
+        self.passing.clear();
+    }
+
     /// Takes a node's interface away.
     pub fn unplug(&self, number: usize) {
         self.medium.ip(&format!("link delete port{number}"));
