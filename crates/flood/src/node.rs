@@ -23,6 +23,7 @@ use crate::window::Rules;
 const WAKER: u64 = 0;
 const MEDIUM: u64 = 1;
 const LISTENER: u64 = 2;
+const NFTABLES: u64 = 3;
 /// Tokens of applications are this and more.
 const FIRST_CLIENT: u64 = 16;
 /// Packets taken from one application before others have their turn.
@@ -220,6 +221,9 @@ pub fn start(
     poller.add(&watch.waker, WAKER, Interest::Read)?;
     poller.add(&medium, MEDIUM, Interest::Read)?;
     poller.add(&listener, LISTENER, Interest::Read)?;
+    if let Medium::Kernel { table, .. } = &medium {
+        poller.add(table.changes(), NFTABLES, Interest::Read)?;
+    }
     let data_max = medium.data_max(mtu, settings.rules.format.wire());
     let (sequence, sequence_file) = Sequence::create(&settings.rules.format)?;
     let node = Node {
@@ -297,6 +301,7 @@ impl<R: RngCore> Node<R> {
                 match ready.token {
                     WAKER if self.answer() => return Ok(()),
                     LISTENER => self.accept()?,
+                    NFTABLES => self.mend()?,
                     token @ FIRST_CLIENT.. => self.serve(token)?,
                     _ => {}
                 }
@@ -320,6 +325,17 @@ impl<R: RngCore> Node<R> {
                 Verdict::Duplicate | Verdict::Own => self.copy(&bytes),
                 _ => {}
             }
+        }
+        Ok(())
+    }
+
+    /// Somebody has changed nftables' rules.
+    fn mend(&mut self) -> io::Result<()> {
+        if let Medium::Kernel { table, .. } = &mut self.medium
+            && table.mend()?
+        {
+            let interface = &self.settings.interface;
+            tracing::warn!(interface, "somebody has removed the nftables table that relays; it is back");
         }
         Ok(())
     }
@@ -513,7 +529,18 @@ impl<R: RngCore> Node<R> {
                  is another, or they take them for old ones (`old-epoch` there)"
             )
         });
-        self.settings.warning.iter().cloned().chain(unheard).chain(vanished).collect()
+        self.settings.warning.iter().cloned().chain(unheard).chain(vanished).chain(self.flushed()).collect()
+    }
+
+    fn flushed(&self) -> Option<String> {
+        let Medium::Kernel { table, .. } = &self.medium else { return None };
+        (table.mended > 0).then(|| {
+            format!(
+                "somebody has removed this node's nftables table {} times, as `nft flush ruleset` does: it was put back, and forgot \
+                 its counts and what was heard",
+                table.mended
+            )
+        })
     }
 
     /// True if it is time to stop.

@@ -372,6 +372,22 @@ fn relays_that_vanish_are_told() {
 }
 
 #[test]
+fn flushed_rules_come_back() {
+    let Some(_alone) = namespaces_or_skip("flushed_rules_come_back") else { return };
+    let network = Network::new(2);
+    let _daemons = [1, 2].map(|number| network.start(number, "mode = 'kernel'\n"));
+    for times in 1..=2 {
+        succeed(&mut network.node(2).command("nft", ["flush", "ruleset"]));
+        eventually("it is mended", || {
+            let told = network.status(2)["warnings"].to_string();
+            told.contains(&format!("nftables table {times} times")).then_some(())
+        });
+        network.connect(1).send(0, b"hello").expect("it goes");
+        network.wait_for(2, "/relayed_frames", 1);
+    }
+}
+
+#[test]
 fn why_the_driver_refuses_is_shown() {
     let Some(_alone) = namespaces_or_skip("why_the_driver_refuses_is_shown") else { return };
     let network = Network::with_mtu(1, 9000);
