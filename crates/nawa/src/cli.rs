@@ -106,6 +106,8 @@ struct Monitor {
 enum PathCommand {
     /// Shows the paths of all peers, of one, or one path
     Show(PathShow),
+    /// Says why a path is as it is: its last changes, each with the number that decided it
+    Why(PathWhy),
     /// Adds a path to a peer
     Add(path::Add),
     /// Removes a path that this end lists; what is under way on it is sent again over others
@@ -122,6 +124,18 @@ pub struct PathShow {
     /// The path's name
     pub name: Option<String>,
     /// One JSON object instead of tables; every unit is in its key's name
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Which paths to explain, and how.
+#[derive(Args, Debug)]
+pub struct PathWhy {
+    /// The peer's name
+    pub peer: String,
+    /// The path's name
+    pub name: Option<String>,
+    /// One JSON object instead of lines; every unit is in its key's name
     #[arg(long)]
     pub json: bool,
 }
@@ -324,6 +338,7 @@ fn dispatch(command: Option<Command>) -> Result<(), Failure> {
         Some(Command::Status(Status { json })) => command::status::run(json),
         Some(Command::Monitor(Monitor { json, interval })) => command::monitor::run(json, interval),
         Some(Command::Path(PathCommand::Show(show))) => command::path::show(&show),
+        Some(Command::Path(PathCommand::Why(why))) => command::path::why(why),
         Some(Command::Path(PathCommand::Add(add))) => command::path::change(Request::PathAdd(add)),
         Some(Command::Path(PathCommand::Del(del))) => command::path::change(Request::PathDel(del)),
         Some(Command::Path(PathCommand::Set(set))) => command::path::set(set),

@@ -217,13 +217,23 @@ impl Endpoint {
 
     /// Something is amiss on the way to `remote`.
     pub fn handle_trouble(&mut self, now: Duration, remote: SocketAddr, why: &Why) {
+        self.each_that_leads_to(remote, |path| path.handle_trouble(now, why.clone()));
+    }
+
+    /// A router on the way to `remote` says that something was too large. What passes is found by what arrives: this only tells
+    /// a small link from a black hole.
+    pub fn handle_told_size(&mut self, remote: SocketAddr) {
+        self.each_that_leads_to(remote, |path| path.told_size = true);
+    }
+
+    fn each_that_leads_to(&mut self, remote: SocketAddr, mut each: impl FnMut(&mut Path)) {
         let leads = |path: &&mut Path| {
             path.address().is_some_and(|address| address.remote == remote)
                 || path.relay().is_some_and(|relay| relay.remote == remote)
         };
         for (at, peer) in self.peers.iter_mut().enumerate() {
             for path in peer.paths.iter_mut().filter(leads) {
-                path.handle_trouble(now, why.clone());
+                each(path);
                 self.roster.wake(at);
             }
         }

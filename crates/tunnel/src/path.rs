@@ -62,6 +62,10 @@ pub struct Path {
     pub trouble: Option<(Duration, Why)>,
     /// What was said of it last.
     pub said: Said,
+    /// When it last began to lead somewhere.
+    pub tried_since: Duration,
+    /// A router on the way says that larger packets do not pass.
+    pub told_size: bool,
     /// Cookies for handshakes over this path.
     pub jar: CookieJar,
     /// What was sent.
@@ -109,6 +113,8 @@ impl Path {
             obstacle: None,
             trouble: None,
             said: Said::default(),
+            tried_since: Duration::ZERO,
+            told_size: false,
             jar: CookieJar::new(peer),
             sent: Sent::default(),
             received: Received::default(),

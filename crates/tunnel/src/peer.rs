@@ -31,7 +31,7 @@ use crate::weights;
 use crate::why::Why;
 use crate::wire::Direction;
 
-pub use notice::{Said, State};
+pub use notice::{Change, Said, State, why_of};
 pub use reconfigure::Common;
 
 /// Bytes of packets that wait behind gaps, at most.

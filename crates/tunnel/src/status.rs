@@ -10,7 +10,7 @@ use crate::copies::CopyCounters;
 use crate::endpoint::{Counters, Endpoint};
 use crate::packet_queue;
 use crate::path::Path;
-use crate::peer::{Peer, PeerCounters};
+use crate::peer::{Change, Peer, PeerCounters, why_of};
 
 /// An endpoint's state.
 #[derive(Clone, Debug, Serialize)]
@@ -81,8 +81,12 @@ pub struct PathStatus {
     pub name: String,
     /// `up`, `silent` (nothing comes back), `checking` (not proved yet) or `down` (no interface or relay session).
     pub state: &'static str,
-    /// What keeps it from being `up`, or from carrying packets both ways; none if nothing does.
+    /// What keeps it from being `up`, from carrying packets both ways, or from being used; none if nothing does.
     pub why: Option<String>,
+    /// The same in a word, for scripts; `carries`, `silent`, `not-proved` or `leads-nowhere` where there is no sentence.
+    pub cause: &'static str,
+    /// What became of it, the newest last.
+    pub changes: Vec<ChangeStatus>,
     /// Used only while no other path works.
     pub backup: bool,
     /// Listed by this end.
@@ -121,6 +125,19 @@ pub struct PathStatus {
     pub received_packets: u64,
     /// Bytes of UDP payload received.
     pub received_bytes: u64,
+}
+
+/// A change of a path's state, or of its reason.
+#[derive(Clone, Debug, Serialize)]
+pub struct ChangeStatus {
+    /// How long ago, s.
+    pub ago_s: f64,
+    /// As of a path.
+    pub state: &'static str,
+    /// As of a path.
+    pub cause: &'static str,
+    /// The reason, and the number that decided.
+    pub why: String,
 }
 
 impl Endpoint {
@@ -162,17 +179,26 @@ fn peer_status(peer: &Peer, now: Duration) -> PeerStatus {
         clock_skew_ppm: peer.skew().ppm(),
         order: *order,
         counters: peer.counters,
-        paths: peer.paths.iter().map(|p| path_status(p, best, now)).collect(),
+        paths: peer.paths.iter().map(|p| path_status(p, peer.tier(), best, now)).collect(),
     }
 }
 
-fn path_status(path: &Path, best_delay: Option<i64>, now: Duration) -> PathStatus {
+fn path_status(path: &Path, tier: u8, best_delay: Option<i64>, now: Duration) -> PathStatus {
+    let why = why_of(path, tier, now);
+    let change = |one: &Change| ChangeStatus {
+        ago_s: now.saturating_sub(one.at).as_secs_f64(),
+        state: one.state.name(),
+        cause: one.cause,
+        why: one.why.clone(),
+    };
     let (sent_packets, sent_bytes, lost_packets) = path.sent.totals();
     PathStatus {
         id: path.id,
         name: path.name.clone(),
         state: path.state().name(),
-        why: path.why(now).map(|why| why.to_string()),
+        cause: path.cause(why.as_ref()),
+        why: why.map(|why| why.to_string()),
+        changes: path.said.changes().map(change).collect(),
         backup: path.backup,
         listed: path.config.is_some(),
         local: path.config.as_ref().and_then(|config| local(&config.local)),

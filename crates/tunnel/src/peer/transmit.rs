@@ -388,7 +388,7 @@ impl Peer {
     // ---- choosing -----------------------------------------------------------------------------------------------
 
     /// The best kind of path there is now.
-    pub(super) fn tier(&self) -> u8 {
+    pub(crate) fn tier(&self) -> u8 {
         best_tier(&self.paths)
     }
 

@@ -140,6 +140,16 @@ pub struct Path {
     pub sent_bytes: u64,
     pub lost_packets: u64,
     pub received_bytes: u64,
+    #[serde(default)]
+    pub changes: Vec<Change>,
+}
+
+/// `tunnel::status::ChangeStatus`
+#[derive(Deserialize)]
+pub struct Change {
+    pub ago_s: f64,
+    pub state: String,
+    pub why: String,
 }
 
 /// `tunnel::relay::RelayStatus`
