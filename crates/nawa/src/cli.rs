@@ -39,6 +39,11 @@ enum Command {
     Pubkey,
     /// Checks a configuration file and prints FILE:LINE:COLUMN and what to do for each error
     Check(File),
+    /// Says what this host can run, and what keeps paths from coming up: what each costs, and what to do
+    ///
+    /// With a file, also what that asks of this host. Its paths are tried for up to 8 s by a tunnel that routes nothing, unless a
+    /// daemon runs: then they are as that has them. It fails if something does not work.
+    Doctor(Doctor),
     /// Runs what a configuration file asks for, in the foreground, until SIGINT or SIGTERM
     Run(Run),
     /// Does the same in the background: returns when it is up, or says why not
@@ -74,6 +79,16 @@ struct File {
     /// The configuration file
     #[arg(default_value = "/etc/nawa/nawa.toml")]
     file: PathBuf,
+}
+
+/// What to look at, and how to show it.
+#[derive(Args, Debug)]
+pub struct Doctor {
+    /// The configuration file whose strands to look at
+    pub file: Option<PathBuf>,
+    /// One JSON object instead of lines
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Args, Debug)]
@@ -320,7 +335,9 @@ pub struct LabRun {
 /// Parses the command line, runs the command, and turns its failure into sentences and an exit status.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
-    match logging::start(cli.log_level.as_deref()).and_then(|()| dispatch(cli.command)) {
+    // What a trial says on its way is in the findings.
+    let quiet = matches!(cli.command, Some(Command::Doctor(_))).then_some("error");
+    match logging::start(cli.log_level.as_deref().or(quiet)).and_then(|()| dispatch(cli.command)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => report(&failure),
     }
@@ -332,6 +349,7 @@ fn dispatch(command: Option<Command>) -> Result<(), Failure> {
         Some(Command::Keygen) => command::keygen::run(),
         Some(Command::Pubkey) => command::pubkey::run(),
         Some(Command::Check(File { file })) => command::check::run(&file),
+        Some(Command::Doctor(doctor)) => command::doctor::run(&doctor),
         Some(Command::Run(Run { file, background })) => command::run::run(&file.file, background),
         Some(Command::Up(File { file })) => command::up::run(&file),
         Some(Command::Down) => command::down::run(),

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::sync::mpsc::Sender;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use device::Net;
 use flood::nft;
@@ -158,13 +157,8 @@ fn start(flood: &Flood, last: &mut u32, events: &Sender<Event>) -> Result<Node, 
 }
 
 /// Seconds since 1970 until 2106: greater in each life than in the one before, as long as the clock is not set back.
-#[allow(
-    clippy::disallowed_methods,
-    reason = "the daemon is an edge, and a life has to be told from the one before"
-)]
 fn epoch() -> u32 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u32::try_from(since.as_secs()).unwrap_or(u32::MAX)
+    u32::try_from(device::realtime().as_secs()).unwrap_or(u32::MAX)
 }
 
 /// Removes what a daemon that was killed has left in nftables, if nft is here at all.

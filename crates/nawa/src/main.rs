@@ -9,6 +9,7 @@ mod command;
 mod config;
 mod control;
 mod daemon;
+mod doctor;
 mod failure;
 mod flight;
 mod flood;

@@ -62,6 +62,7 @@ impl Strands {
         let public_key = key.as_ref().map(PrivateKey::public);
         let flight = flight.map(Provided::start).transpose()?;
         let bicast = bicast.map(crate::bicast::start).transpose()?;
+        daemon::remove_left();
         crate::flood::remove_leftovers();
         let mut running = Floods::default();
         running.reconfigure(floods, events)?;

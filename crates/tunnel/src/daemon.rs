@@ -23,6 +23,7 @@ use crate::keys::PrivateKey;
 use crate::status::TunnelStatus;
 
 use interface::Interface;
+pub use interface::{TABLE, remove_left};
 pub(crate) use sockets::Sockets;
 pub use turn::Change;
 use turn::Turn;

@@ -7,7 +7,7 @@
 mod reconfigure;
 mod roster;
 
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -116,8 +116,8 @@ pub struct Endpoint {
     /// Paths that came up or are not up any more.
     states: VecDeque<(usize, usize, bool)>,
     strangers: LoadGauge,
-    /// When more may be said of what strangers do.
-    next_word: Cell<Duration>,
+    /// What was last said of what strangers do, and when.
+    word: RefCell<Option<(Duration, String)>>,
     mtu: Mtu,
     inner_mtu: u16,
     counters: Counters,
@@ -153,7 +153,7 @@ impl Endpoint {
             to_tun: VecDeque::new(),
             states: VecDeque::new(),
             strangers: LoadGauge::new(STRANGERS_PER_SECOND, STRANGERS_PER_SECOND),
-            next_word: Cell::default(),
+            word: RefCell::default(),
             mtu: config.mtu,
             inner_mtu: match config.mtu {
                 Mtu::Auto => MIN_INNER_MTU,
@@ -176,6 +176,11 @@ impl Endpoint {
     /// Counts of what belongs to no peer.
     pub fn counters(&self) -> &Counters {
         &self.counters
+    }
+
+    /// What was last said of a handshake that this end does not take, and when.
+    pub fn last_word(&self) -> Option<(Duration, String)> {
+        self.word.borrow().clone()
     }
 
     /// The MTU that the TUN interface should have now.
@@ -495,9 +500,11 @@ impl Endpoint {
 
     /// Says what strangers do wrong, a few times a minute at most.
     fn say(&self, now: Duration, line: impl FnOnce() -> String) {
-        if now >= self.next_word.get() {
-            self.next_word.set(now + WORDS_INTERVAL);
-            tracing::info!("{}", line());
+        let mut word = self.word.borrow_mut();
+        if word.as_ref().is_none_or(|(at, _)| now >= *at + WORDS_INTERVAL) {
+            let line = line();
+            tracing::info!("{line}");
+            *word = Some((now, line));
         }
     }
 

@@ -21,8 +21,19 @@ pub struct TunnelStatus {
     pub mtu: u16,
     /// Datagrams and packets that belong to no peer.
     pub counters: Counters,
+    /// The last handshake that this end does not take, and why.
+    pub refused: Option<Refused>,
     /// The other ends.
     pub peers: Vec<PeerStatus>,
+}
+
+/// A handshake that is not taken.
+#[derive(Clone, Debug, Serialize)]
+pub struct Refused {
+    /// How long ago, s.
+    pub ago_s: f64,
+    /// From where, and what is wrong with it.
+    pub why: String,
 }
 
 /// A peer's state.
@@ -147,6 +158,9 @@ impl Endpoint {
             public_key: self.public_key().to_string(),
             mtu: self.inner_mtu(),
             counters: *self.counters(),
+            refused: self
+                .last_word()
+                .map(|(at, why)| Refused { ago_s: now.saturating_sub(at).as_secs_f64(), why }),
             peers: self.peers().iter().map(|p| peer_status(p, now)).collect(),
         }
     }

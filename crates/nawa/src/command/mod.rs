@@ -1,6 +1,7 @@
 //! One file per command.
 
 pub mod check;
+pub mod doctor;
 pub mod down;
 pub mod flight;
 pub mod flood;
