@@ -44,6 +44,11 @@ enum Command {
     /// With a file, also what that asks of this host. Its paths are tried for up to 8 s by a tunnel that routes nothing, unless a
     /// daemon runs: then they are as that has them. It fails if something does not work.
     Doctor(Doctor),
+    /// Measures the tunnel to a peer: round trips idle and loaded, and what is delivered, by path and in all
+    ///
+    /// It fills the links for most of the time, in the direction away from this end; run it at the other end for the other one. The
+    /// peer has to answer pings.
+    Test(Test),
     /// Runs what a configuration file asks for, in the foreground, until SIGINT or SIGTERM
     Run(Run),
     /// Does the same in the background: returns when it is up, or says why not
@@ -87,6 +92,22 @@ pub struct Doctor {
     /// The configuration file whose strands to look at
     pub file: Option<PathBuf>,
     /// One JSON object instead of lines
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What to measure, and how to show it.
+#[derive(Args, Debug)]
+pub struct Test {
+    /// The peer's name
+    pub peer: String,
+    /// An inner address of the peer's [default: the first host in its routes]
+    #[arg(long, value_name = "ADDRESS")]
+    pub to: Option<std::net::IpAddr>,
+    /// How long, with its unit
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = value::pause)]
+    pub time: Duration,
+    /// One JSON object instead of a table; every unit is in its key's name
     #[arg(long)]
     pub json: bool,
 }
@@ -350,6 +371,7 @@ fn dispatch(command: Option<Command>) -> Result<(), Failure> {
         Some(Command::Pubkey) => command::pubkey::run(),
         Some(Command::Check(File { file })) => command::check::run(&file),
         Some(Command::Doctor(doctor)) => command::doctor::run(&doctor),
+        Some(Command::Test(test)) => command::test::run(&test),
         Some(Command::Run(Run { file, background })) => command::run::run(&file.file, background),
         Some(Command::Up(File { file })) => command::up::run(&file),
         Some(Command::Down) => command::down::run(),

@@ -202,6 +202,26 @@ fn what_a_killed_daemon_left_is_found_and_removed() {
 }
 
 #[test]
+fn a_tunnel_is_measured_idle_and_loaded() {
+    let Some(_alone) = namespaces_or_skip("a_tunnel_is_measured_idle_and_loaded") else { return };
+    let net = Uplinks::new();
+    // A link that the load fills at once.
+    shell(&net.core, "tc qdisc add dev eth0 root tbf rate 4mbit burst 16k limit 64k");
+    let file = van(&net, &path("l1", ""));
+    let _daemons = [Daemon::start(&net.office, &net.office_file("")), Daemon::start(&net.van, &file)];
+    net.wait_up(&["l1"]);
+    let found = succeed(&mut net.van.nawa(["test", "office", "--time", "10s", "--json"]));
+    let found: Value = serde_json::from_str(&found).expect("one JSON object");
+    let known = |value: &Value| value.as_f64().is_some_and(|number| number > 0.0);
+    for key in ["rtt_p50_ms", "rtt_p95_ms", "rpm"] {
+        assert!(known(&found["idle"][key]) && known(&found["loaded"][key]), "{found}");
+    }
+    assert!(known(&found["loaded"]["rate_bps"]) && known(&found["paths"][0]["rate_bps"]), "{found}");
+    let nobody = output(&mut net.van.nawa(["test", "home"]));
+    assert_eq!(nobody.status.code(), Some(1));
+}
+
+#[test]
 fn doctor_reads_a_bad_file() {
     let node = Node::new();
     let file = node.write("[tunnel]\n");
@@ -216,7 +236,7 @@ fn doctor_reads_a_bad_file() {
 
 #[test]
 fn help_is_as_it_was() {
-    for command in [vec!["doctor"], vec!["path", "why"]] {
+    for command in [vec!["doctor"], vec!["path", "why"], vec!["test"]] {
         let shown = succeed(&mut common::nawa(command.iter().copied().chain(["--help"])));
         snapshot(&format!("help-{}", command.join("-")), &shown);
     }

@@ -43,6 +43,8 @@ pub struct PeerStatus {
     pub name: String,
     /// Its public key.
     pub public_key: String,
+    /// Inner prefixes that it may use and is routed.
+    pub routes: Vec<ipnet::IpNet>,
     /// Whether there are keys and a path to send on.
     pub up: bool,
     /// What is amiss with it, whatever its paths are like.
@@ -175,6 +177,7 @@ fn peer_status(peer: &Peer, now: Duration) -> PeerStatus {
     PeerStatus {
         name: peer.config.name.clone(),
         public_key: peer.public_key().to_string(),
+        routes: peer.config.routes.clone(),
         up: peer.can_send(now),
         why: peer.why(now).map(|why| why.to_string()),
         scheduler: peer.scheduler(),

@@ -12,6 +12,7 @@ pub mod path;
 pub mod pubkey;
 pub mod run;
 pub mod status;
+pub mod test;
 pub mod up;
 
 use std::io::Write;
