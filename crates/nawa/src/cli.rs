@@ -9,7 +9,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::command;
 use crate::config::value;
-use crate::control::{Request, path};
+use crate::control::{Request, path, peer};
 use crate::failure::Failure;
 use crate::logging;
 
@@ -62,6 +62,9 @@ enum Command {
     /// Shows and changes the tunnel's paths while it runs; the file, when it is read again, overrides these changes
     #[command(subcommand)]
     Path(PathCommand),
+    /// Shows and changes the tunnel's peers while it runs; the file, when it is read again, overrides these changes
+    #[command(subcommand)]
+    Peer(PeerCommand),
     /// The congestion controls `fsat` and `fsat_paper` for this kernel's TCP (needs root)
     ///
     /// FS-AT limits what a TCP connection has in flight to what its path carries, so that deep buffers stay empty,
@@ -150,6 +153,26 @@ enum PathCommand {
     Del(path::Del),
     /// Changes what is given of a path that this end lists
     Set(path::Set),
+}
+
+#[derive(Subcommand, Debug)]
+enum PeerCommand {
+    /// Shows all peers, or one
+    Show(PeerShow),
+    /// Adds a peer; `nawa path add` gives it paths, if this end is to call
+    Add(peer::Add),
+    /// Removes a peer, with its paths and routes
+    Del(peer::Del),
+}
+
+/// Which peers to show, and how.
+#[derive(Args, Debug)]
+pub struct PeerShow {
+    /// The peer's name
+    pub name: Option<String>,
+    /// One JSON object instead of a table; every unit is in its key's name
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Which paths to show, and how.
@@ -382,6 +405,9 @@ fn dispatch(command: Option<Command>) -> Result<(), Failure> {
         Some(Command::Path(PathCommand::Add(add))) => command::path::change(Request::PathAdd(add)),
         Some(Command::Path(PathCommand::Del(del))) => command::path::change(Request::PathDel(del)),
         Some(Command::Path(PathCommand::Set(set))) => command::path::set(set),
+        Some(Command::Peer(PeerCommand::Show(show))) => command::peer::show(&show),
+        Some(Command::Peer(PeerCommand::Add(add))) => command::path::change(Request::PeerAdd(add)),
+        Some(Command::Peer(PeerCommand::Del(del))) => command::path::change(Request::PeerDel(del)),
         Some(Command::Flight(Flight::On(on))) => command::flight::on(&on),
         Some(Command::Flight(Flight::Off(off))) => command::flight::off(&off),
         Some(Command::Flight(Flight::Show(show))) => command::flight::show(&show),

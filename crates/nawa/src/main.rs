@@ -16,6 +16,7 @@ mod flood;
 mod live;
 mod logging;
 mod notify;
+mod restarts;
 mod strands;
 
 fn main() -> std::process::ExitCode {

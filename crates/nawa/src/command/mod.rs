@@ -9,6 +9,7 @@ pub mod keygen;
 pub mod lab;
 pub mod monitor;
 pub mod path;
+pub mod peer;
 pub mod pubkey;
 pub mod run;
 pub mod status;

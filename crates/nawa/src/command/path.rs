@@ -78,7 +78,7 @@ pub fn set(set: Set) -> Result<(), Failure> {
 }
 
 /// Leaves the peer and the path in `state` that are asked for.
-fn select(state: &mut Value, show: &PathShow) -> Result<(), Failure> {
+pub fn select(state: &mut Value, show: &PathShow) -> Result<(), Failure> {
     let Some(peers) = state.pointer_mut("/tunnel/peers").and_then(Value::as_array_mut) else {
         return Err(Failure::failed("this daemon runs no tunnel, so it has no paths"));
     };

@@ -97,7 +97,8 @@ fn yes() -> bool {
     true
 }
 
-fn label(text: &str) -> Result<String, String> {
+/// A name.
+pub fn label(text: &str) -> Result<String, String> {
     value::label(text)
 }
 
