@@ -7,7 +7,7 @@ use std::time::Duration;
 use rand_core::RngCore;
 
 use crate::address::{Address, Train, Way};
-use crate::config::PathConfig;
+use crate::config::{Cost, PathConfig};
 use crate::cookie::CookieJar;
 use crate::frame::{DATA_HEADER, put_challenge};
 use crate::keys::PublicKey;
@@ -52,6 +52,8 @@ pub struct Path {
     pub name: String,
     /// Used only while no other path works.
     pub backup: bool,
+    /// What using it costs.
+    pub cost: Cost,
     /// How this end was told to reach the peer; `None` on a path that the peer lists.
     pub config: Option<PathConfig>,
     /// The session at the relay, on a path that this end lists through one.
@@ -108,6 +110,7 @@ impl Path {
             id,
             name: config.as_ref().map_or_else(|| format!("path{id}"), |c| c.name.clone()),
             backup: config.as_ref().is_some_and(|c| c.backup),
+            cost: config.as_ref().map(|c| c.cost).unwrap_or_default(),
             config,
             registration: None,
             obstacle: None,
@@ -135,6 +138,11 @@ impl Path {
             way: None,
             mtu: MtuSearch::default(),
         }
+    }
+
+    /// Whether nothing goes over it that can go elsewhere: copies, markers, second reports.
+    pub fn is_spared(&self) -> bool {
+        self.backup || self.cost.metered
     }
 
     /// Where to send, if anywhere is known.

@@ -459,9 +459,10 @@ impl Peer {
         self.last_data.is_some_and(|t| now < t + IDLE)
     }
 
-    /// Markers measure the paths that are used: one that is kept for worse times is left alone, but for its keepalive.
+    /// Markers measure the paths that are used: one that is kept for worse times or paid for by the byte is left alone, but for its
+    /// keepalive.
     fn marker_at(&self, path: &Path, active: bool) -> Option<Duration> {
-        let spared = path.backup && self.tier() == 0;
+        let spared = path.is_spared() && self.tier() == 0;
         path.next_marker.filter(|_| active && path.is_validated() && !spared)
     }
 

@@ -102,6 +102,10 @@ pub struct PathStatus {
     pub changes: Vec<ChangeStatus>,
     /// Used only while no other path works.
     pub backup: bool,
+    /// Paid for by the byte.
+    pub metered: bool,
+    /// Used only where paths with lower ones are full.
+    pub prefer: u8,
     /// Listed by this end.
     pub listed: bool,
     /// Where it leaves this host, where the configuration says so: an interface or an address.
@@ -217,6 +221,8 @@ fn path_status(path: &Path, tier: u8, best_delay: Option<i64>, now: Duration) ->
         why: why.map(|why| why.to_string()),
         changes: path.said.changes().map(change).collect(),
         backup: path.backup,
+        metered: path.cost.metered,
+        prefer: path.cost.prefer,
         listed: path.config.is_some(),
         local: path.config.as_ref().and_then(|config| local(&config.local)),
         receive: path.config.as_ref().map(|config| config.receive),

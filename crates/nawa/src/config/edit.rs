@@ -1,7 +1,7 @@
 //! The configuration in force, changed as `nawa path` and `nawa peer` ask.
 
 use tunnel::PublicKey;
-use tunnel::config::{Bicast, Config, Local, PathConfig, PeerConfig};
+use tunnel::config::{Bicast, Config, Cost, Local, MAX_PREFER, PathConfig, PeerConfig};
 
 use super::value::{self, HostPort};
 use super::{Path, Via, resolve, secret};
@@ -21,6 +21,7 @@ pub fn add(config: &mut Config, add: &Add) -> Result<(), String> {
         via: via(add.via.as_ref(), add.via_key.as_ref())?,
         backup: add.backup,
         receive: add.receive,
+        cost: Cost { metered: add.metered, prefer: add.prefer.min(MAX_PREFER) },
     };
     peer.paths.push(resolve::path(&path)?);
     Ok(())
@@ -59,6 +60,8 @@ pub fn set(config: &mut Config, set: &Set) -> Result<(), String> {
     }
     path.backup = set.backup.unwrap_or(path.backup);
     path.receive = set.receive.unwrap_or(path.receive);
+    path.cost.metered = set.metered.unwrap_or(path.cost.metered);
+    path.cost.prefer = set.prefer.unwrap_or(path.cost.prefer).min(MAX_PREFER);
     peer.paths[at] = resolve::path(&path)?;
     Ok(())
 }
@@ -138,6 +141,7 @@ fn written(path: &PathConfig) -> Path {
         via: via.map(|via| Via { address: (&via.address).into(), public_key: via.public_key }),
         backup: path.backup,
         receive: path.receive,
+        cost: path.cost,
     }
 }
 

@@ -21,7 +21,7 @@ use std::path;
 use std::time::Duration;
 
 use ipnet::IpNet;
-use tunnel::config::{Local, Marks, Mtu, Scheduler};
+use tunnel::config::{Cost, Local, Marks, Mtu, Scheduler};
 use tunnel::daemon::Listen;
 use tunnel::{PresharedKey, PrivateKey, PublicKey};
 
@@ -111,6 +111,8 @@ pub struct Path {
     pub backup: bool,
     /// The peer sends on it beside other paths, not only while no other works.
     pub receive: bool,
+    /// What using it costs.
+    pub cost: Cost,
 }
 
 /// `via` of a path.

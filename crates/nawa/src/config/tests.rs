@@ -323,6 +323,10 @@ fn values_of_paths() {
          nawa.toml:19:10: invalid type: string \"yes\", expected a boolean",
     );
     assert_complaints(
+        &format!("{NODE}{TUNNEL}{}{}", peer(""), path("metered = true\nprefer = 16\n")),
+        "nawa.toml:15:10: 16 is not a rank; write 0 for what comes first, up to 15 for what comes last",
+    );
+    assert_complaints(
         &format!("{NODE}{TUNNEL}{}{}{}", peer(""), path(""), path("")),
         "nawa.toml:15:8: another path of this peer has this name; choose another name",
     );
@@ -470,6 +474,8 @@ fn the_sample_is_good_and_shows_every_option() {
         "remote",
         "via",
         "backup",
+        "metered",
+        "prefer",
         "receive",
         "allow",
         "mode",

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tunnel::Config;
 use tunnel::daemon;
 
-use super::host::{Facts, Interface};
+use super::host::{Facts, Interface, version};
 use super::paths::{Path, Seen};
 use super::strands;
 use crate::config::{Settings, Tunnel};
@@ -74,8 +74,7 @@ fn tun() -> std::io::Result<(bool, bool)> {
 
 fn interfaces(kernel: &str) -> Vec<Interface> {
     // Before 6.3 the kernel does not say what XDP does.
-    let mut numbers = kernel.split(|c: char| !c.is_ascii_digit()).map_while(|part| part.parse::<u32>().ok());
-    let says = numbers.next().zip(numbers.next()).is_some_and(|version| version >= (6, 3));
+    let says = version(kernel).is_some_and(|version| version >= (6, 3));
     let (routes, v6) = (read("/proc/net/route"), read("/proc/net/if_inet6"));
     let all = read("/proc/sys/net/ipv4/conf/all/rp_filter").parse().unwrap_or(0);
     let Ok(mut net) = Net::open() else { return Vec::new() };

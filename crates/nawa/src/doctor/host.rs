@@ -77,9 +77,14 @@ pub fn findings(facts: &Facts) -> Vec<Finding> {
     all
 }
 
-fn kernel(release: &str) -> Finding {
+/// The first two numbers of a kernel's release.
+pub fn version(release: &str) -> Option<(u32, u32)> {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map_while(|part| part.parse().ok());
-    match numbers.next().zip(numbers.next()) {
+    numbers.next().zip(numbers.next())
+}
+
+fn kernel(release: &str) -> Finding {
+    match version(release) {
         Some(version) if version < OLDEST => Finding::new(
             Level::Warn,
             "kernel",

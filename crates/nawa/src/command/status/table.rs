@@ -190,7 +190,10 @@ pub fn rows_under<const N: usize>(header: [&str; N], rows: Vec<[String; N]>, num
 }
 
 fn path_row(path: &Path) -> [String; 9] {
-    let state = if path.backup { format!("{}, backup", path.state) } else { path.state.clone() };
+    let mut state = path.state.clone();
+    state += if path.backup { ", backup" } else { "" };
+    state += &if path.prefer > 0 { format!(", prefer {}", path.prefer) } else { String::new() };
+    state += if path.metered { ", metered" } else { "" };
     let relay = if path.relayed { " (relay)" } else { "" };
     [
         path.name.clone(),

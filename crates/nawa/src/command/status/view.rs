@@ -147,6 +147,10 @@ pub struct Path {
     /// What is amiss, if anything is.
     pub why: Option<String>,
     pub backup: bool,
+    #[serde(default)]
+    pub metered: bool,
+    #[serde(default)]
+    pub prefer: u8,
     pub remote: Option<String>,
     pub relayed: bool,
     pub rtt_ms: Option<f64>,
