@@ -22,6 +22,8 @@ pub enum Mode {
     Generic,
 }
 
+/// `NETDEV_XDP_ACT_BASIC`.
+const BASIC: u64 = 1 << 0;
 /// `NETDEV_XDP_ACT_NDO_XMIT`.
 const NDO_XMIT: u64 = 1 << 2;
 
@@ -99,6 +101,16 @@ pub fn takes_redirected(interface: u32) -> Result<bool, Error> {
     let features =
         ffi::xdp_features(interface).map_err(Error::system("ask what XDP does at an interface"))?;
     Ok(features & NDO_XMIT != 0)
+}
+
+/// Whether the driver of the interface with this index runs programs. Kernels before 6.3 do not say: false.
+///
+/// # Errors
+/// What the kernel says.
+pub fn runs_in_driver(interface: u32) -> Result<bool, Error> {
+    let features =
+        ffi::xdp_features(interface).map_err(Error::system("ask what XDP does at an interface"))?;
+    Ok(features & BASIC != 0)
 }
 
 /// Passes every frame that comes in by the interface with this index. The end of a veth needs some program, so that what

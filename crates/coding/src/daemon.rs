@@ -235,7 +235,7 @@ pub fn start(
     let mut node = Node::new(settings, master, watch.waker.clone(), inbox)?;
     node.refresh().map_err(|error| StartError::Open(interface.clone(), error))?;
     let run = move || {
-        if let Err(error) = node.run() {
+        if let Err(error) = device::process::outcome(|| node.run()) {
             on_end(format!("coding on `{interface}` has ended: {error}"));
         }
     };

@@ -28,14 +28,14 @@ pub mod udp;
 pub mod unreachable;
 mod virtio;
 
-pub use addresses::{addresses, holders, interfaces};
+pub use addresses::{addresses, holders, interfaces, networks};
 pub use broadcast::BroadcastSocket;
 pub use changes::{Changes, News};
 pub use macvtap::Macvtap;
 pub use net::Net;
 pub use nft_changes::NftChanges;
 pub use packet_socket::PacketSocket;
-pub use poller::{Poller, Signals, Waker, boottime, monotonic};
+pub use poller::{Poller, Signals, Waker, boottime, monotonic, realtime};
 pub use promiscuous::PromiscuousSocket;
 pub use shared_memory::{ReadOnly, Shared};
 pub use tap::Tap;

@@ -81,11 +81,19 @@ impl Drop for Table {
 /// # Errors
 /// If nft cannot be started or refuses.
 pub fn remove_leftovers() -> io::Result<()> {
+    leftovers()?.iter().try_for_each(|name| run(&removal(name)))
+}
+
+/// The tables of nodes, of those that run and of those that were killed.
+///
+/// # Errors
+/// If nft cannot be started.
+pub fn leftovers() -> io::Result<Vec<String>> {
     let output = Command::new("nft").args(["-j", "list", "tables", "ip"]).output()?;
     let listed: serde_json::Value = serde_json::from_slice(&output.stdout).map_err(io::Error::other)?;
     let tables = listed["nftables"].as_array().map(Vec::as_slice).unwrap_or_default();
     let names = tables.iter().filter_map(|one| one["table"]["name"].as_str());
-    names.filter(|name| name.starts_with(PREFIX)).try_for_each(|name| run(&removal(name)))
+    Ok(names.filter(|name| name.starts_with(PREFIX)).map(str::to_owned).collect())
 }
 
 const PREFIX: &str = "nawa-flood-";

@@ -246,7 +246,7 @@ pub fn start(
         counts: Counts::default(),
     };
     let run = move || {
-        if let Err(error) = node.run() {
+        if let Err(error) = device::process::outcome(|| node.run()) {
             on_end(format!("flooding on `{interface}` has ended: {error}"));
         }
     };

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use crate::config::Flood;
 use crate::daemon::Event;
 use crate::epoch::Epochs;
+use crate::restarts::Strand;
 use crate::strands;
 
 /// A node for each `[[flood]]`. Dropping it stops them.
@@ -121,6 +122,25 @@ impl Floods {
         }
     }
 
+    /// The node on `interface` has ended.
+    pub fn stop(&mut self, interface: &str, why: &str) {
+        let ended = self.nodes.iter_mut().filter(|(flood, _)| flood.interface == interface);
+        ended.for_each(|(_, node)| *node = Node::Waits { why: why.to_owned() });
+    }
+
+    /// Starts the node on `interface`, if it waits.
+    ///
+    /// # Errors
+    /// One sentence; then it waits.
+    pub fn restart(&mut self, interface: &str, events: &Sender<Event>) -> Result<(), String> {
+        for (flood, node) in self.nodes.iter_mut().filter(|(flood, _)| flood.interface == interface) {
+            if matches!(node, Node::Waits { .. }) {
+                *node = start(flood, &mut self.epochs, events)?;
+            }
+        }
+        Ok(())
+    }
+
     /// What says how they are.
     pub fn views(&self) -> Vec<View> {
         self.nodes.iter().map(|(flood, node)| node.view(flood)).collect()
@@ -168,7 +188,11 @@ fn start(flood: &Flood, epochs: &mut Epochs, events: &Sender<Event>) -> Result<N
         busy_poll: flood.busy_poll,
         warning: unkept,
     };
-    let running = node::start(settings, OsRng.unwrap_err(), strands::ended(events));
+    let running = node::start(
+        settings,
+        OsRng.unwrap_err(),
+        strands::ended(events, Strand::Flood(interface.to_owned())),
+    );
     let running = running.map_err(|error| error.to_string())?;
     tracing::info!(interface, id = flood.rules.id, "the node floods");
     Ok(Node::Runs { link, running })

@@ -9,6 +9,7 @@ mod command;
 mod config;
 mod control;
 mod daemon;
+mod doctor;
 mod epoch;
 mod failure;
 mod flight;
@@ -16,6 +17,7 @@ mod flood;
 mod live;
 mod logging;
 mod notify;
+mod restarts;
 mod strands;
 
 fn main() -> std::process::ExitCode {

@@ -202,6 +202,7 @@ impl Side {
             via: None,
             backup: false,
             receive: true,
+            cost: Default::default(),
         };
         let config = PeerConfig {
             name: "peer".into(),

@@ -179,6 +179,18 @@ pub struct PeerConfig {
     pub paths: Vec<PathConfig>,
 }
 
+/// The greatest [`Cost::prefer`].
+pub const MAX_PREFER: u8 = 15;
+
+/// What using a path costs its owner.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cost {
+    /// It is paid for by the byte: no copies go over it, and few probes.
+    pub metered: bool,
+    /// It is used only where paths with lower ones are full; at most [`MAX_PREFER`].
+    pub prefer: u8,
+}
+
 /// One way to reach a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathConfig {
@@ -194,6 +206,8 @@ pub struct PathConfig {
     pub backup: bool,
     /// Whether the peer is to send on it beside others. If not, to the peer it is a backup; this end uses it as ever.
     pub receive: bool,
+    /// What using it costs, both ways.
+    pub cost: Cost,
 }
 
 impl PathConfig {

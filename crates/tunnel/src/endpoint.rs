@@ -11,7 +11,7 @@ mod names;
 mod reconfigure;
 mod roster;
 
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -97,8 +97,8 @@ pub struct Endpoint {
     /// Paths that came up or are not up any more.
     states: VecDeque<(usize, usize, bool)>,
     strangers: LoadGauge,
-    /// When more may be said of what strangers do.
-    next_word: Cell<Duration>,
+    /// What was last said of what strangers do, and when.
+    word: RefCell<Option<(Duration, String)>>,
     mtu: Mtu,
     inner_mtu: u16,
     counters: Counters,
@@ -131,7 +131,7 @@ impl Endpoint {
             to_tun: VecDeque::new(),
             states: VecDeque::new(),
             strangers: LoadGauge::new(STRANGERS_PER_SECOND, STRANGERS_PER_SECOND),
-            next_word: Cell::default(),
+            word: RefCell::default(),
             mtu: config.mtu,
             inner_mtu: match config.mtu {
                 Mtu::Auto => MIN_INNER_MTU,
@@ -154,6 +154,11 @@ impl Endpoint {
     /// Counts of what belongs to no peer.
     pub fn counters(&self) -> &Counters {
         &self.counters
+    }
+
+    /// What was last said of a handshake that this end does not take, and when.
+    pub fn last_word(&self) -> Option<(Duration, String)> {
+        self.word.borrow().clone()
     }
 
     /// The MTU that the TUN interface should have now.
@@ -195,13 +200,23 @@ impl Endpoint {
 
     /// Something is amiss on the way to `remote`.
     pub fn handle_trouble(&mut self, now: Duration, remote: SocketAddr, why: &Why) {
+        self.each_that_leads_to(remote, |path| path.handle_trouble(now, why.clone()));
+    }
+
+    /// A router on the way to `remote` says that something was too large. What passes is found by what arrives: this only tells
+    /// a small link from a black hole.
+    pub fn handle_told_size(&mut self, remote: SocketAddr) {
+        self.each_that_leads_to(remote, |path| path.told_size = true);
+    }
+
+    fn each_that_leads_to(&mut self, remote: SocketAddr, mut each: impl FnMut(&mut Path)) {
         let leads = |path: &&mut Path| {
             path.address().is_some_and(|address| address.remote == remote)
                 || path.relay().is_some_and(|relay| relay.remote == remote)
         };
         for (at, peer) in self.peers.iter_mut().enumerate() {
             for path in peer.paths.iter_mut().filter(leads) {
-                path.handle_trouble(now, why.clone());
+                each(path);
                 self.roster.wake(at);
             }
         }

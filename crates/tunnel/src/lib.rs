@@ -43,5 +43,5 @@ pub mod window;
 pub mod wire;
 pub mod xmit;
 
-pub use config::{Bicast, Config, Host, Local, Marks, Mtu, PathConfig, PeerConfig, Scheduler, Via};
+pub use config::{Bicast, Config, Cost, Host, Local, Marks, Mtu, PathConfig, PeerConfig, Scheduler, Via};
 pub use keys::{PresharedKey, PrivateKey, PublicKey};

@@ -7,7 +7,7 @@ use std::time::Duration;
 use rand_core::RngCore;
 
 use crate::address::{Address, Train, Way};
-use crate::config::PathConfig;
+use crate::config::{Cost, PathConfig};
 use crate::cookie::CookieJar;
 use crate::frame::{DATA_HEADER, put_challenge};
 use crate::keys::PublicKey;
@@ -53,6 +53,8 @@ pub struct Path {
     pub name: String,
     /// Used only while no other path works.
     pub backup: bool,
+    /// What using it costs.
+    pub cost: Cost,
     /// How this end was told to reach the peer; `None` on a path that the peer lists.
     pub config: Option<PathConfig>,
     /// The session at the relay, on a path that this end lists through one.
@@ -63,6 +65,10 @@ pub struct Path {
     pub trouble: Option<(Duration, Why)>,
     /// What was said of it last.
     pub said: Said,
+    /// When it last began to lead somewhere.
+    pub tried_since: Duration,
+    /// A router on the way says that larger packets do not pass.
+    pub told_size: bool,
     /// Cookies for handshakes over this path.
     pub jar: CookieJar,
     /// What was sent.
@@ -107,11 +113,14 @@ impl Path {
             id,
             name: config.as_ref().map_or_else(|| format!("path{id}"), |c| c.name.clone()),
             backup: config.as_ref().is_some_and(|c| c.backup),
+            cost: config.as_ref().map(|c| c.cost).unwrap_or_default(),
             config,
             registration: None,
             obstacle: None,
             trouble: None,
             said: Said::default(),
+            tried_since: Duration::ZERO,
+            told_size: false,
             jar: CookieJar::new(peer),
             sent: Sent::default(),
             received: Received::default(),
@@ -133,6 +142,11 @@ impl Path {
             way: None,
             mtu: MtuSearch::default(),
         }
+    }
+
+    /// Whether nothing goes over it that can go elsewhere: copies, markers, second reports.
+    pub fn is_spared(&self) -> bool {
+        self.backup || self.cost.metered
     }
 
     /// Where to send, if anywhere is known.

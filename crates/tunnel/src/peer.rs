@@ -33,7 +33,7 @@ use crate::why::Why;
 use crate::wire::Direction;
 
 pub use memory::Memory;
-pub use notice::{Said, State};
+pub use notice::{Change, Said, State, why_of};
 pub use reconfigure::Common;
 
 /// Bytes of inner packets kept until there are keys and a path: the first of a connection.
@@ -480,9 +480,10 @@ impl Peer {
         self.last_data.is_some_and(|t| now < t + IDLE)
     }
 
-    /// Markers measure the paths that are used: one that is kept for worse times is left alone, but for its keepalive.
+    /// Markers measure the paths that are used: one that is kept for worse times or paid for by the byte is left alone, but for its
+    /// keepalive.
     fn marker_at(&self, path: &Path, active: bool) -> Option<Duration> {
-        let spared = path.backup && self.tier() == 0;
+        let spared = path.is_spared() && self.tier() == 0;
         path.next_marker.filter(|_| active && path.is_validated() && !spared)
     }
 

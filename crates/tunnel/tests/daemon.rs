@@ -64,6 +64,7 @@ fn path(name: &str, local: Local, remote: &str, via: Option<Via>) -> PathConfig 
         via,
         backup: false,
         receive: true,
+        cost: Default::default(),
     }
 }
 

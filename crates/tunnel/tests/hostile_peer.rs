@@ -67,6 +67,7 @@ impl Liar {
             via: None,
             backup: false,
             receive: true,
+            cost: Default::default(),
         };
         let config = |public_key, net: &str, paths| PeerConfig {
             name: "peer".into(),
@@ -377,8 +378,7 @@ fn a_peer_that_announces_a_thousand_paths_gets_sixteen() {
     for round in 0..4u16 {
         let names: Vec<String> = (0..250).map(|n| format!("path {n}")).collect();
         let ids = |n: usize| OWN + 2 * (250 * round + n as u16);
-        let paths: Vec<_> =
-            names.iter().enumerate().map(|(n, name)| (ids(n), name.as_str(), false)).collect();
+        let paths: Vec<_> = names.iter().enumerate().map(|(n, name)| (ids(n), name.as_str(), 0)).collect();
         let mut plain = Vec::new();
         frame::put_announce(&mut plain, round as u8 + 1, paths.into_iter());
         liar.say(liar.listed, home(), &plain);
@@ -525,7 +525,7 @@ fn frames_cut_at_any_length_are_counted_and_nothing_else() {
     let mut frames = vec![Vec::new(); 4];
     let report = Report { path: liar.listed, ranges: vec![1..=5, 0..=0], ..Report::default() };
     frame::put_feedback(&mut frames[0], Order::default(), 0, &[report], 60_000);
-    frame::put_announce(&mut frames[1], 1, [(OWN, "name", false)].into_iter());
+    frame::put_announce(&mut frames[1], 1, [(OWN, "name", 0)].into_iter());
     frame::put_probe(&mut frames[2], Order::default(), 0, 16);
     frame::put_challenge(&mut frames[3], 7, true);
     let mut cut = 0;

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use sim::{Net, Options, inner, plain, record, udp_packet};
-use tunnel::{Marks, Scheduler};
+use tunnel::{Cost, Marks, PathConfig, Scheduler};
 
 const MS: Duration = Duration::from_millis(1);
 const S: Duration = Duration::from_secs(1);
@@ -28,12 +28,21 @@ fn an_idle_tunnel_with_a_dead_link_makes_no_handshakes() {
     assert!(bytes * 144 < 2_000_000, "{bytes} bytes in ten minutes over the path that works");
 }
 
-/// A packet each second over the main path, for ten minutes: the backup stays below a megabyte a day, also after it has
-/// stood in.
 #[test]
 fn a_backup_costs_less_than_a_megabyte_a_day() {
+    costs_less_than_a_megabyte_a_day(|path| path.backup = true);
+}
+
+#[test]
+fn a_metered_path_that_is_not_needed_costs_less_than_a_megabyte_a_day() {
+    costs_less_than_a_megabyte_a_day(|path| path.cost = Cost { metered: true, prefer: 1 });
+}
+
+/// A packet each second over the main path, for ten minutes: the other one stays below a megabyte a day, also after it has
+/// stood in.
+fn costs_less_than_a_megabyte_a_day(spare: impl Fn(&mut PathConfig)) {
     let mut net = Net::quick(2, 10 * MS, |_, config| {
-        config.peers[0].paths.iter_mut().skip(1).for_each(|path| path.backup = true);
+        config.peers[0].paths.iter_mut().skip(1).for_each(&spare);
     });
     let mut number = 0;
     let mut talk = |net: &mut Net, seconds: u32| {

@@ -150,6 +150,11 @@ pub struct Path {
     /// The peer sends on it beside other paths.
     #[serde(default = "yes")]
     pub receive: bool,
+    /// Paid for by the byte.
+    #[serde(default)]
+    pub metered: bool,
+    /// 0 to 15.
+    pub prefer: Option<Spanned<toml::Value>>,
 }
 
 fn yes() -> bool {

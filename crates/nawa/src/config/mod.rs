@@ -7,6 +7,7 @@ mod coding;
 mod document;
 pub mod edit;
 mod flood;
+mod fragments;
 mod peer;
 mod resolve;
 mod secret;
@@ -20,7 +21,7 @@ use std::path;
 use std::time::Duration;
 
 use ipnet::IpNet;
-use tunnel::config::{Local, Marks, Mtu, Scheduler};
+use tunnel::config::{Cost, Local, Marks, Mtu, Scheduler};
 use tunnel::daemon::Listen;
 use tunnel::{PresharedKey, PrivateKey, PublicKey};
 
@@ -112,6 +113,8 @@ pub struct Path {
     pub backup: bool,
     /// The peer sends on it beside other paths, not only while no other works.
     pub receive: bool,
+    /// What using it costs.
+    pub cost: Cost,
 }
 
 /// `via` of a path.
@@ -124,7 +127,7 @@ pub struct Via {
 }
 
 /// `[relay]`
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Relay {
     /// Where clients and destinations reach it.
     pub listen: Listen,
@@ -141,7 +144,7 @@ pub struct Flight {
     pub base: Base,
 }
 
-/// Reads and checks `file`.
+/// Reads and checks `file`, and the fragments in `FILE.d`.
 ///
 /// # Errors
 /// Bad input with a line for everything that is wrong.
@@ -154,14 +157,16 @@ pub fn load(file: &path::Path) -> Result<Settings, Failure> {
 }
 
 fn load_text(file: &path::Path) -> Result<Settings, Vec<Complaint>> {
-    let text = std::fs::read_to_string(file).map_err(|error| {
-        vec![Complaint::about_file(file, format!("cannot be read: {error}; name a file that can"))]
-    })?;
-    parse(file, &text)
+    let files = fragments::read(file)?;
+    meant(Source::of(file, &files))
 }
 
+#[cfg(test)]
 pub(crate) fn parse(file: &path::Path, text: &str) -> Result<Settings, Vec<Complaint>> {
-    let mut source = Source::new(file, text);
+    meant(Source::new(file, text))
+}
+
+fn meant(mut source: Source<'_>) -> Result<Settings, Vec<Complaint>> {
     let document = document::read(&mut source);
     let settings = document.and_then(|document| check::check(&mut source, document));
     let complaints = source.into_complaints();

@@ -81,5 +81,6 @@ pub fn path(path: &Path) -> Result<PathConfig, String> {
         via: via.transpose()?,
         backup: path.backup,
         receive: path.receive,
+        cost: path.cost,
     })
 }

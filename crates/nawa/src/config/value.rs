@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
-use tunnel::config::{Host, Local, Mtu, Scheduler};
+use tunnel::config::{Host, Local, MAX_PREFER, Mtu, Scheduler};
 use tunnel::daemon::Listen;
 
 /// IPv6's least; 9000 is what jumbo frames carry.
@@ -127,6 +127,15 @@ pub fn local(text: &str) -> Result<Local, String> {
         Ok(address) => Ok(Local::Address(address)),
         Err(_) => interface(text).map(Local::Interface),
     }
+}
+
+/// Which paths come first: 0 to 15, the lowest.
+pub fn prefer(value: &toml::Value) -> Result<u8, String> {
+    let number = value.as_integer().and_then(|number| u8::try_from(number).ok());
+    let wrong = || {
+        format!("{value} is not a rank; write 0 for what comes first, up to {MAX_PREFER} for what comes last")
+    };
+    number.filter(|number| *number <= MAX_PREFER).ok_or_else(wrong)
 }
 
 /// A duration with its unit, more than nothing and at most an hour.

@@ -36,6 +36,14 @@ pub struct Add {
     #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set)]
     #[serde(default = "yes")]
     pub receive: bool,
+    /// It is paid for by the byte: no copies go over it, and few probes
+    #[arg(long)]
+    #[serde(default)]
+    pub metered: bool,
+    /// Use it only where paths with lower ones are full; 0 to 15
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = rank())]
+    #[serde(default)]
+    pub prefer: u8,
 }
 
 /// Removes a path.
@@ -82,13 +90,24 @@ pub struct Set {
     /// Whether the peer sends on it beside other paths
     #[arg(long, value_name = "BOOL")]
     pub receive: Option<bool>,
+    /// It is paid for by the byte: no copies go over it, and few probes
+    #[arg(long, value_name = "BOOL")]
+    pub metered: Option<bool>,
+    /// Use it only where paths with lower ones are full; 0 to 15
+    #[arg(long, value_name = "N", value_parser = rank())]
+    pub prefer: Option<u8>,
+}
+
+fn rank() -> clap::builder::RangedI64ValueParser<u8> {
+    clap::value_parser!(u8).range(0..=i64::from(tunnel::config::MAX_PREFER))
 }
 
 impl Set {
     /// Whether it changes nothing.
     pub fn is_empty(&self) -> bool {
-        let Set { remote, local, no_local, via, no_via, backup, receive, .. } = self;
-        (remote.is_none() && local.is_none() && via.is_none() && backup.is_none() && receive.is_none())
+        let Set { remote, local, no_local, via, no_via, backup, receive, metered, prefer, .. } = self;
+        (metered.is_none() && prefer.is_none())
+            && (remote.is_none() && local.is_none() && via.is_none() && backup.is_none() && receive.is_none())
             && !(*no_local || *no_via)
     }
 }
@@ -97,7 +116,8 @@ fn yes() -> bool {
     true
 }
 
-fn label(text: &str) -> Result<String, String> {
+/// A name.
+pub fn label(text: &str) -> Result<String, String> {
     value::label(text)
 }
 

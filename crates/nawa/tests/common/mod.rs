@@ -265,3 +265,14 @@ pub fn copy_for_anybody(folder: &Path) -> String {
     fs::copy(env!("CARGO_BIN_EXE_nawa"), &copy).expect("a copy of nawa");
     copy.into_os_string().into_string().expect("UTF-8")
 }
+
+/// Compares `shown` with the file of this name in `tests/snapshots`, which NAWA_SNAPSHOTS=write writes.
+#[track_caller]
+pub fn snapshot(name: &str, shown: &str) {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots").join(format!("{name}.txt"));
+    if std::env::var_os("NAWA_SNAPSHOTS").is_some_and(|value| value == "write") {
+        fs::write(&file, shown).expect("the snapshot");
+    }
+    let kept = fs::read_to_string(&file).unwrap_or_default();
+    assert!(kept == shown, "{} differs; NAWA_SNAPSHOTS=write writes it anew:\n{shown}", file.display());
+}

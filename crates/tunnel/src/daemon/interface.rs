@@ -238,6 +238,22 @@ impl fmt::Display for Piece {
     }
 }
 
+/// Removes the rules that a daemon that was killed has left in the calling thread's network namespace; how many. The first of
+/// a pair is no other program's where the second, with Nawa's own table, is there.
+pub fn remove_left() -> usize {
+    let Ok(mut net) = Net::open() else { return 0 };
+    let mut left = 0;
+    for v6 in [false, true] {
+        let [main, own] = PRIORITIES;
+        let own = Rule { v6, priority: own, unless_marked: None, table: TABLE, no_default: false };
+        if net.delete_rule(&own).is_ok() {
+            let main = Rule { v6, priority: main, unless_marked: None, table: MAIN_TABLE, no_default: true };
+            left += 1 + usize::from(net.delete_rule(&main).is_ok());
+        }
+    }
+    left
+}
+
 /// Everything but addresses and routes; the interface's index.
 fn configure(net: &mut Net, name: &str, mtu: u16) -> io::Result<u32> {
     let index = net.link(name)?.index;

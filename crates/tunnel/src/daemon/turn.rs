@@ -277,7 +277,10 @@ impl Ends {
             let (now, endpoint) = (self.now, &mut self.endpoint);
             match what {
                 What::Routes => self.back.forget(self.mark),
-                What::Unreachable(remote, why) => endpoint.handle_trouble(now, remote, &why),
+                What::Unreachable(remote, why) => match why {
+                    Some(why) => endpoint.handle_trouble(now, remote, &why),
+                    None => endpoint.handle_told_size(remote),
+                },
                 _ if generation != self.generation => {}
                 What::Way(peer, path, way) => {
                     if let Ok(way) = &way {

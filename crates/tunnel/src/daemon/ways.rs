@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use device::poller::{Interest, Poller, boottime};
-use device::unreachable::Listener;
+use device::unreachable::{Because, Listener};
 use device::{Changes, Net, News, Waker};
 use ipnet::IpNet;
 
@@ -55,8 +55,8 @@ pub enum What {
     Addresses(usize, usize),
     /// Routes may have changed.
     Routes,
-    /// A datagram to there did not arrive, as ICMP says.
-    Unreachable(SocketAddr, Why),
+    /// A datagram to there did not arrive, as ICMP says; without a reason: it was too large.
+    Unreachable(SocketAddr, Option<Why>),
 }
 
 /// What this thread is asked for.
@@ -195,7 +195,11 @@ impl Ways {
     fn hear(&self) {
         let mut told = false;
         for lost in self.refusals.iter().flat_map(Listener::take) {
-            let why = if lost.refused { Why::Refused } else { Why::Unreachable }(lost.remote);
+            let why = match lost.because {
+                Because::Refused => Some(Why::Refused(lost.remote)),
+                Because::NoWay => Some(Why::Unreachable(lost.remote)),
+                Because::TooBig => None,
+            };
             told |= self
                 .state
                 .told

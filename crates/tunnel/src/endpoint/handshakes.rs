@@ -220,9 +220,11 @@ impl Endpoint {
 
     /// Says what strangers do wrong, a few times a minute at most.
     fn say(&self, now: Duration, line: impl FnOnce() -> String) {
-        if now >= self.next_word.get() {
-            self.next_word.set(now + WORDS_INTERVAL);
-            tracing::info!("{}", line());
+        let mut word = self.word.borrow_mut();
+        if word.as_ref().is_none_or(|(at, _)| now >= *at + WORDS_INTERVAL) {
+            let line = line();
+            tracing::info!("{line}");
+            *word = Some((now, line));
         }
     }
 }

@@ -160,7 +160,7 @@ impl Peer {
             }
             if let Some(at) = self.find_path(one.id) {
                 let path = &mut self.paths[at];
-                (path.name, path.backup) = (one.name.clone(), one.backup);
+                (path.name, path.backup, path.cost) = (one.name.clone(), one.backup, one.cost);
             }
         }
         let gone = |p: &Path| p.config.is_none() && !announced.iter().any(|a| a.id == p.id);

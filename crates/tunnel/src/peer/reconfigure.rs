@@ -8,6 +8,7 @@ use super::{ANNOUNCE_AGAIN, ANNOUNCE_LONGEST, ANNOUNCEMENTS, Memory, Peer, repea
 use crate::address::Way;
 use crate::config::{Bicast, Config, Marks, Mtu, PathConfig, PeerConfig, Scheduler};
 use crate::copies::Copies;
+use crate::frame;
 use crate::keys::PrivateKey;
 use crate::path::Path;
 
@@ -69,10 +70,11 @@ impl Peer {
         }
     }
 
-    /// What the peer is told of this end's paths: id, name, and whether they are backups to it.
-    pub(super) fn listed(&self) -> Vec<(u16, String, bool)> {
+    /// What the peer is told of this end's paths: id, name, and how to use them.
+    pub(super) fn listed(&self) -> Vec<(u16, String, u8)> {
         let listed = self.paths.iter().filter_map(|path| Some((path.id, path.config.as_ref()?)));
-        listed.map(|(id, config)| (id, config.name.clone(), config.is_backup_for_peer())).collect()
+        let flags = |config: &PathConfig| frame::flags(config.is_backup_for_peer(), config.cost);
+        listed.map(|(id, config)| (id, config.name.clone(), flags(config))).collect()
     }
 
     /// An end that never listed a path has nothing to announce; one that did says so too when none is left.
@@ -161,7 +163,7 @@ impl Peer {
 
     fn configure(&mut self, index: usize, config: &PathConfig) {
         let path = &mut self.paths[index];
-        path.backup = config.backup;
+        (path.backup, path.cost) = (config.backup, config.cost);
         path.config = Some(config.clone());
     }
 

@@ -130,6 +130,7 @@ pub fn path(wire: usize, local: SocketAddr, remote: SocketAddr) -> PathConfig {
         via: None,
         backup: false,
         receive: true,
+        cost: Default::default(),
     }
 }
 

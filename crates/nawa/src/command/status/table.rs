@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use comfy_table::{CellAlignment, Table, presets::NOTHING};
 
-use super::view::{Coding, Copies, Flight, Flood, Path, Peer, Relay, Session, State, Tunnel};
+use super::view::{self, Coding, Copies, Flight, Flood, Path, Peer, Relay, Session, State, Tunnel};
 
 const PATH_HEADER: [&str; 9] =
     ["path", "state", "rtt ms", "Mbit/s", "weight", "loss %", "sent MB", "received MB", "to"];
@@ -16,6 +16,11 @@ const UNKNOWN: &str = "–";
 /// Lines of text, each ended.
 pub fn render(state: &State) -> String {
     let mut text = format!("nawa {}, process {}\n", state.version, state.pid);
+    for view::Failed { strand, why, failures, starts_again_in_s } in &state.failed {
+        let now =
+            starts_again_in_s.map_or("runs again".into(), |time| format!("starts again in {time:.0} s"));
+        line(&mut text, format!("{strand}: failed {failures} times in a row, {now}: {why}"));
+    }
     if let Some(tunnel) = &state.tunnel {
         render_tunnel(&mut text, state.interface.as_deref().unwrap_or(UNKNOWN), tunnel);
     }
@@ -188,7 +193,10 @@ pub fn rows_under<const N: usize>(header: [&str; N], rows: Vec<[String; N]>, num
 }
 
 fn path_row(path: &Path) -> [String; 9] {
-    let state = if path.backup { format!("{}, backup", path.state) } else { path.state.clone() };
+    let mut state = path.state.clone();
+    state += if path.backup { ", backup" } else { "" };
+    state += &if path.prefer > 0 { format!(", prefer {}", path.prefer) } else { String::new() };
+    state += if path.metered { ", metered" } else { "" };
     let relay = if path.relayed { " (relay)" } else { "" };
     [
         path.name.clone(),

@@ -13,6 +13,9 @@ pub struct State {
     pub pid: u32,
     /// The interface's name.
     pub interface: Option<String>,
+    /// The strands that failed of late.
+    #[serde(default)]
+    pub failed: Vec<Failed>,
     /// If this node is an end of a tunnel.
     pub tunnel: Option<Tunnel>,
     /// If this node is a relay.
@@ -27,6 +30,15 @@ pub struct State {
     /// The interfaces on which it codes.
     #[serde(default)]
     pub coding: Vec<Coding>,
+}
+
+/// `crate::restarts::Restarts::status`
+#[derive(Deserialize)]
+pub struct Failed {
+    pub strand: String,
+    pub why: String,
+    pub failures: u32,
+    pub starts_again_in_s: Option<f64>,
 }
 
 /// `coding::daemon::Status`
@@ -104,6 +116,10 @@ pub struct Tunnel {
 #[derive(Deserialize)]
 pub struct Peer {
     pub name: String,
+    #[serde(default)]
+    pub public_key: String,
+    #[serde(default)]
+    pub routes: Vec<String>,
     pub up: bool,
     /// What is amiss, if anything is.
     pub why: Option<String>,
@@ -133,6 +149,10 @@ pub struct Path {
     /// What is amiss, if anything is.
     pub why: Option<String>,
     pub backup: bool,
+    #[serde(default)]
+    pub metered: bool,
+    #[serde(default)]
+    pub prefer: u8,
     pub remote: Option<String>,
     pub relayed: bool,
     pub rtt_ms: Option<f64>,
@@ -142,6 +162,16 @@ pub struct Path {
     pub sent_bytes: u64,
     pub lost_packets: u64,
     pub received_bytes: u64,
+    #[serde(default)]
+    pub changes: Vec<Change>,
+}
+
+/// `tunnel::status::ChangeStatus`
+#[derive(Deserialize)]
+pub struct Change {
+    pub ago_s: f64,
+    pub state: String,
+    pub why: String,
 }
 
 /// `tunnel::relay::RelayStatus`
