@@ -9,6 +9,7 @@ mod command;
 mod config;
 mod control;
 mod daemon;
+mod epoch;
 mod failure;
 mod flight;
 mod flood;

@@ -63,7 +63,7 @@ impl Strands {
         let flight = flight.map(Provided::start).transpose()?;
         let bicast = bicast.map(crate::bicast::start).transpose()?;
         crate::flood::remove_leftovers();
-        let mut running = Floods::default();
+        let mut running = Floods::new();
         running.reconfigure(floods, events)?;
         let mut coding = Codings::default();
         coding.reconfigure(codings, events)?;

@@ -96,6 +96,8 @@ impl Namespace {
     pub fn command<'a>(&self, program: &str, arguments: impl IntoIterator<Item = &'a str>) -> Command {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.name, program]).args(arguments).stdin(Stdio::null());
+        // What daemons keep is kept out of the host's folders.
+        command.env("STATE_DIRECTORY", env!("CARGO_TARGET_TMPDIR"));
         command
     }
 

@@ -410,7 +410,8 @@ impl Peer {
         };
         let (quickest, slowest) = (rtts().min().unwrap_or_default(), rtts().max().unwrap_or_default());
         let steps = xmit::steps(&mut used().map(view).collect::<Vec<_>>(), quickest);
-        self.queue.set_paths(quickest, slowest, rate, steps);
+        let full = used().map(|p| p.sent.rate.capacity()).sum::<Option<f64>>();
+        self.queue.set_paths(quickest, slowest, rate, full, steps);
     }
 
     /// Nothing more is sent now though paths have room: what is in flight on them shows less than they carry.

@@ -55,6 +55,9 @@ fn render_flood(text: &mut String, flood: &Flood) {
     if let Some(why) = &flood.fallback {
         line(text, format!(" not in the driver: {why}"));
     }
+    for warning in &flood.warnings {
+        line(text, format!(" {warning}"));
+    }
     // Of what should not be, only what is.
     let failed = |count: u64, what: &str| if count > 0 { format!(", {count} {what}") } else { String::new() };
     line(
@@ -272,7 +275,7 @@ mod tests {
             "flight": {"schema": 1, "registered": ["fsat"], "default": "fsat", "connections": []},
             "flood": [{
                 "interface": "wlan0", "id": 7, "mode": "driver", "relay": "packet-socket", "authenticated": true,
-                "fallback": "another program is there", "sent_frames": 1, "unsent_frames": 0, "new_frames": 20,
+                "fallback": "another program is there", "warnings": ["nobody has relayed it"], "sent_frames": 1, "unsent_frames": 0, "new_frames": 20,
                 "relayed_frames": 19, "suppressed_frames": 0, "receivers": 2, "undelivered_messages": 3,
                 "dropped_frames": {"duplicate": 40, "bad-tag": 0},
             }, {
@@ -300,6 +303,7 @@ flight: fsat registered, default fsat, 0 connections; see `nawa flight show`
 
 flood on wlan0: id 7, mode driver (packet-socket), authenticated, 2 receivers
  not in the driver: another program is there
+ nobody has relayed it
  1 frames sent, 20 heard, 19 relayed, 3 messages not delivered
  dropped: duplicate 40
 

@@ -59,6 +59,8 @@ pub struct Flood {
     pub waits: Option<String>,
     pub fallback: Option<String>,
     #[serde(default)]
+    pub warnings: Vec<String>,
+    #[serde(default)]
     pub authenticated: bool,
     #[serde(default)]
     pub sent_frames: u64,
