@@ -317,14 +317,14 @@ impl Endpoint {
             train.put(&to, 0, |out| out.extend(message));
             return true;
         }
-        // Peers take turns; who has nothing to send and carries nothing sleeps until something is due.
+        // Peers take turns; who has nothing to send sleeps until something is due or happens, but for one whose packets wait.
         while let Some(at) = self.roster.next() {
             let peer = &mut self.peers[at];
             if peer.poll_transmit(now, train) {
                 self.roster.again(at);
                 return true;
             }
-            if peer.is_quiet(now) {
+            if !peer.is_waiting() {
                 self.roster.sleep(at, peer.poll_timeout(now));
             }
         }

@@ -277,13 +277,8 @@ impl Peer {
         self.sessions.current(now).is_some() && self.tier() != u8::MAX
     }
 
-    /// Whether it carries nothing and waits for nothing but time.
-    pub fn is_quiet(&self, now: Duration) -> bool {
-        !self.is_active(now) && !self.is_waiting()
-    }
-
     /// Whether inner packets wait to be sent (again).
-    fn is_waiting(&self) -> bool {
+    pub fn is_waiting(&self) -> bool {
         !self.queue.is_empty() || self.unconfirmed.has_resend()
     }
 
