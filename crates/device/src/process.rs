@@ -55,18 +55,6 @@ fn round_robin(priority: i32) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_child_still_runs_and_reports() {
-        let mut command = Command::new("true");
-        die_with_parent(&mut command);
-        assert!(command.status().unwrap().success());
-    }
-}
-
 /// What became of a thread's work: a sentence if it failed, also by a panic. Nothing that `work` owns is looked at after one.
 pub fn outcome(work: impl FnOnce() -> std::io::Result<()>) -> Result<(), String> {
     match std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)) {
@@ -76,5 +64,17 @@ pub fn outcome(work: impl FnOnce() -> std::io::Result<()>) -> Result<(), String>
             let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
             Err(format!("a bug, please report it: {text}"))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_still_runs_and_reports() {
+        let mut command = Command::new("true");
+        die_with_parent(&mut command);
+        assert!(command.status().unwrap().success());
     }
 }

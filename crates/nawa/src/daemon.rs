@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 
 use device::poller::{Interest, Poller, Signal, Signals};
-use device::{Changes, monotonic};
+use device::{Changes, monotonic, realtime};
 
 use crate::config::Settings;
 use crate::control::server::Server;
@@ -112,7 +112,10 @@ fn wait(file: &Path, live: &Live, events: &Receiver<Event>) -> Result<(), Failur
             Ok(Event::Stop) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
             Ok(Event::Reload) => live.reload(file),
             Ok(Event::Failed(strand, why)) => live.handle_failure(monotonic(), strand, why),
-            Err(RecvTimeoutError::Timeout) => live.restart(monotonic()),
+            Err(RecvTimeoutError::Timeout) => {
+                live.restart(monotonic());
+                live.count(monotonic(), realtime());
+            }
             Ok(Event::Ended(why)) => return Err(Failure::failed(why)),
         }
     }

@@ -17,10 +17,9 @@ pub struct Epochs {
 }
 
 impl Epochs {
-    /// With the file in the folder that systemd names (`StateDirectory=`), or in /var/lib/nawa.
-    pub fn new() -> Epochs {
-        let folder = std::env::var_os("STATE_DIRECTORY").unwrap_or_else(|| "/var/lib/nawa".into());
-        Epochs { file: Path::new(&folder).join("flood-epoch"), last: 0 }
+    /// With the file in this folder.
+    pub fn new(folder: &Path) -> Epochs {
+        Epochs { file: folder.join("flood-epoch"), last: 0 }
     }
 
     /// The next one; and if it may be smaller than one before this process, why.

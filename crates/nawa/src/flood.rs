@@ -1,6 +1,7 @@
 //! The nodes that flood: those that the daemon runs. One whose interface goes waits for another with that name.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::mpsc::Sender;
 
 use device::Net;
@@ -52,8 +53,8 @@ pub struct View {
 
 impl Floods {
     /// None yet.
-    pub fn new() -> Floods {
-        Floods { nodes: Vec::new(), epochs: Epochs::new() }
+    pub fn new(state_dir: &Path) -> Floods {
+        Floods { nodes: Vec::new(), epochs: Epochs::new(state_dir) }
     }
 
     /// Runs what `wanted` says from now on. A node whose section is the same goes on undisturbed; one that has changed

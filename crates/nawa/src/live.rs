@@ -77,7 +77,12 @@ impl Live {
         self.change(|strands| strands.restart(now, &self.events));
     }
 
-    /// When [`restart`](Self::restart) has something to do.
+    /// Counts what paths have carried, if it is time to.
+    pub fn count(&self, now: Duration, time: Duration) {
+        self.change(|strands| strands.count(now, time));
+    }
+
+    /// When [`restart`](Self::restart) or [`count`](Self::count) has something to do.
     pub fn poll_timeout(&self) -> Option<Duration> {
         lock(&self.strands).as_ref().and_then(Strands::poll_timeout)
     }

@@ -3,6 +3,7 @@
 //! commands reach it ([`control`]); [`live`] changes what runs. The work is done by the crates `tunnel` and `lab`.
 
 mod bicast;
+mod caps;
 mod cli;
 mod coding;
 mod command;

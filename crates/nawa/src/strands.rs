@@ -11,6 +11,7 @@ use tunnel::daemon::{Listen, Reconfiguration, TunnelWatch, Watch};
 use tunnel::relay::RelayStatus;
 use tunnel::{PrivateKey, PublicKey, daemon, relay_daemon};
 
+use crate::caps::{self, Caps};
 use crate::coding::Codings;
 use crate::config::{Relay, Resolved, Tunnel};
 use crate::daemon::Event;
@@ -22,6 +23,9 @@ use crate::restarts::{Restarts, Strand};
 pub struct Strands {
     key: Option<PrivateKey>,
     restarts: Restarts,
+    caps: Caps,
+    /// When bytes are counted next.
+    count_at: Duration,
     tunnel: Option<RunningTunnel>,
     relay: Option<RunningRelay>,
     flight: Option<Provided>,
@@ -64,12 +68,13 @@ impl Strands {
     /// # Errors
     /// One sentence if one cannot start; then none runs.
     pub fn start(resolved: Resolved, events: &Sender<Event>) -> Result<Strands, String> {
-        let Resolved { key, tunnel, relay, flight, bicast, floods, codings } = resolved;
+        let Resolved { key, state_dir, tunnel, relay, flight, bicast, floods, codings } = resolved;
+        let caps = Caps::load(&state_dir);
         let flight = flight.map(Provided::start).transpose()?;
         let bicast = bicast.map(crate::bicast::start).transpose()?;
         daemon::remove_left();
         crate::flood::remove_leftovers();
-        let mut running = Floods::new();
+        let mut running = Floods::new(&state_dir);
         running.reconfigure(floods, events)?;
         let mut coding = Codings::default();
         coding.reconfigure(codings, events)?;
@@ -79,7 +84,18 @@ impl Strands {
         let tunnel =
             tunnel.map(|((tunnel, config), key)| start_tunnel(tunnel, config, key, events)).transpose()?;
         let restarts = Restarts::default();
-        Ok(Strands { key, restarts, tunnel, relay, flight, bicast, floods: running, codings: coding })
+        Ok(Strands {
+            key,
+            restarts,
+            caps,
+            count_at: Duration::ZERO,
+            tunnel,
+            relay,
+            flight,
+            bicast,
+            floods: running,
+            codings: coding,
+        })
     }
 
     /// What asks for the state, for as long as they run.
@@ -107,7 +123,7 @@ impl Strands {
         if !refused.is_empty() {
             return Err(refused);
         }
-        let Resolved { key, tunnel, relay, flight, bicast, floods, codings } = resolved;
+        let Resolved { key, tunnel, relay, flight, bicast, floods, codings, .. } = resolved;
         let new_key = key.clone();
         // What may fail comes first: what has been started is dropped again if something after it fails.
         let (new_relay, allow) = match (relay.zip(key.clone()), &self.relay) {
@@ -172,9 +188,54 @@ impl Strands {
         }
     }
 
-    /// When [`restart`](Self::restart) has something to do.
+    /// When [`restart`](Self::restart) or [`count`](Self::count) has something to do.
     pub fn poll_timeout(&self) -> Option<Duration> {
-        self.restarts.poll_timeout()
+        let count = self.has_caps().then_some(self.count_at);
+        self.restarts.poll_timeout().into_iter().chain(count).min()
+    }
+
+    fn has_caps(&self) -> bool {
+        let configs =
+            self.tunnel.iter().flat_map(|tunnel| &tunnel.now.config.peers).flat_map(|peer| &peer.paths);
+        configs.map(|path| path.cost).any(|cost| cost.monthly_cap.is_some() || cost.spent)
+    }
+
+    /// Counts what paths have carried if it is time to, at `time` since 1970, and makes backups of those that have carried what
+    /// they may this month.
+    pub fn count(&mut self, now: Duration, time: Duration) {
+        if now < self.count_at || !self.has_caps() {
+            return;
+        }
+        self.count_at = now + caps::INTERVAL;
+        let running = self.tunnel.as_ref().and_then(|tunnel| tunnel.running.as_ref());
+        let Some(status) = running.and_then(daemon::Running::status) else { return };
+        let paths = status.peers.iter().flat_map(|peer| peer.paths.iter().map(move |path| (peer, path)));
+        let counts = paths.map(|(peer, path)| {
+            let packets = path.sent_packets + path.received_packets;
+            (cap_name(&peer.name, &path.name), path.id, packets, path.sent_bytes + path.received_bytes)
+        });
+        self.caps.count(time, counts);
+        if let Err(error) = self.caps.save() {
+            tracing::warn!("what paths have carried is forgotten at the next start: {error}");
+        }
+        self.judge();
+    }
+
+    fn judge(&mut self) {
+        let caps = &self.caps;
+        let Some(tunnel) = &mut self.tunnel else { return };
+        let mut wanted = tunnel.now.clone();
+        let mut changed = false;
+        for peer in &mut wanted.config.peers {
+            for path in &mut peer.paths {
+                let used = caps.used(&cap_name(&peer.name, &path.name));
+                let spent = path.cost.monthly_cap.is_some_and(|cap| used >= cap);
+                changed |= std::mem::replace(&mut path.cost.spent, spent) != spent;
+            }
+        }
+        if changed && let Err(why) = tunnel.reconfigure(wanted) {
+            tracing::warn!("{why}");
+        }
     }
 
     /// What nobody wants any more, or runs, needs no start.
@@ -226,6 +287,10 @@ impl Strands {
         let changed = fixed.into_iter().filter(|(_, same)| !same);
         changed.map(|(what, _)| refusal(what)).collect()
     }
+}
+
+fn cap_name(peer: &str, path: &str) -> String {
+    format!("{peer}/{path}")
 }
 
 fn refusal(what: &str) -> String {

@@ -130,3 +130,25 @@ fn help_of_peers_is_as_it_was() {
         snapshot(&format!("help-peer-{command}"), &succeed(&mut common::nawa(["peer", command, "--help"])));
     }
 }
+
+#[test]
+fn a_path_whose_monthly_cap_is_spent_is_a_backup_also_after_a_restart() {
+    let name = "a_path_whose_monthly_cap_is_spent_is_a_backup_also_after_a_restart";
+    let Some(_alone) = namespaces_or_skip(name) else { return };
+    let net = Uplinks::new();
+    net.van.ip("route add default via 10.0.1.1");
+    let file = net.van_file("", OFFICE, &(path("l1", "") + &path("l2", "monthly-cap = '1kB'")));
+    let text = std::fs::read_to_string(&file).expect("the file");
+    std::fs::write(&file, text.replace("key-file", "state-dir = 'state'\nkey-file")).expect("the file");
+    let _office = Daemon::start(&net.office, &net.office_file(""));
+    for _ in 0..2 {
+        let _van = Daemon::start(&net.van, &file);
+        net.wait_why("l2", "its monthly cap of 1000 bytes is spent");
+        let spent = net.wait_for("l2", "a backup", |path| path["backup"] == true && path["state"] == "up");
+        assert_eq!(spent["cause"], "spent");
+        let there = |path: &serde_json::Value| path["backup"] == true;
+        common::uplinks::wait_for_path(&net.office, "l2", "a backup there too", there);
+        succeed(&mut net.van.nawa(["path", "set", "office", "l2", "--monthly-cap", "1GB"]));
+        net.wait_for("l2", "used again", |path| path["backup"] == false);
+    }
+}

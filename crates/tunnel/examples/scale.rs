@@ -148,6 +148,7 @@ impl Net {
             via: None,
             backup: false,
             receive: true,
+            cost: Default::default(),
         };
         let mut peer = |own| {
             let mut end = end(vec![config("hub", &key, "10.78.0.0/16", vec![path.clone()])], own, &mut rng);

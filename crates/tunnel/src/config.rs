@@ -189,6 +189,10 @@ pub struct Cost {
     pub metered: bool,
     /// It is used only where paths with lower ones are full; at most [`MAX_PREFER`].
     pub prefer: u8,
+    /// Bytes that it may carry in a month.
+    pub monthly_cap: Option<u64>,
+    /// They are spent: it is a backup for the rest of the month.
+    pub spent: bool,
 }
 
 /// One way to reach a peer.
@@ -213,7 +217,12 @@ pub struct PathConfig {
 impl PathConfig {
     /// Whether the peer is told to send on it only while no other path works.
     pub fn is_backup_for_peer(&self) -> bool {
-        self.backup || !self.receive
+        self.is_backup() || !self.receive
+    }
+
+    /// Whether this end uses it only while no other path works.
+    pub fn is_backup(&self) -> bool {
+        self.backup || self.cost.spent
     }
 }
 

@@ -221,7 +221,7 @@ fn parse_announce<'a>(r: &mut Reader<'_>) -> Result<Frame<'a>, FrameError> {
 fn parse_announced(r: &mut Reader<'_>) -> Result<Announced, FrameError> {
     let id = r.u16()?;
     let flags = r.u8()?;
-    let cost = Cost { metered: flags & 2 != 0, prefer: flags >> 2 & MAX_PREFER };
+    let cost = Cost { metered: flags & 2 != 0, prefer: flags >> 2 & MAX_PREFER, ..Cost::default() };
     let length = usize::from(r.u8()?);
     let name = std::str::from_utf8(r.take(length)?).map_err(|_| FrameError::Name)?;
     if length > MAX_NAME || name.chars().any(char::is_control) {
@@ -390,7 +390,7 @@ mod tests {
     #[test]
     fn announcement_survives_the_wire() {
         let mut out = Vec::new();
-        let cost = Cost { metered: true, prefer: MAX_PREFER };
+        let cost = Cost { metered: true, prefer: MAX_PREFER, ..Cost::default() };
         put_announce(
             &mut out,
             7,

@@ -112,7 +112,7 @@ impl Path {
         Path {
             id,
             name: config.as_ref().map_or_else(|| format!("path{id}"), |c| c.name.clone()),
-            backup: config.as_ref().is_some_and(|c| c.backup),
+            backup: config.as_ref().is_some_and(PathConfig::is_backup),
             cost: config.as_ref().map(|c| c.cost).unwrap_or_default(),
             config,
             registration: None,

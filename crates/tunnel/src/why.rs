@@ -79,6 +79,12 @@ pub enum Why {
         /// ICMP says so. If not, what is too large goes into a black hole.
         told: bool,
     },
+    /// It works, and has carried what it may.
+    #[error("its monthly cap of {cap} bytes is spent: it is used only while no other path works")]
+    Spent {
+        /// What it may carry in a month.
+        cap: u64,
+    },
     /// It works, and waits for worse times.
     #[error("kept for later: other paths carry all")]
     Kept,
@@ -109,6 +115,7 @@ impl Why {
             Why::NothingComesIn(_) => "nothing-comes-in",
             Why::TooSmall { told: true, .. } => "too-small",
             Why::TooSmall { told: false, .. } => "black-hole",
+            Why::Spent { .. } => "spent",
             Why::Kept => "kept",
             Why::TwoPlaces => "two-places",
         }

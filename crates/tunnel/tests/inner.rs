@@ -280,7 +280,7 @@ fn a_path_with_a_higher_prefer_is_used_only_where_the_lower_ones_are_full() {
     let options = Options { scheduler: Scheduler::Auto, seed: 1 };
     let mut net = Net::with(&options, vec![(link(), link()), (link(), link())], false, |end, config| {
         if end == 0 {
-            config.peers[0].paths[1].cost = Cost { metered: true, prefer: 1 };
+            config.peers[0].paths[1].cost = Cost { metered: true, prefer: 1, ..Cost::default() };
         }
     });
     net.pass(5 * S);

@@ -35,7 +35,7 @@ fn a_backup_costs_less_than_a_megabyte_a_day() {
 
 #[test]
 fn a_metered_path_that_is_not_needed_costs_less_than_a_megabyte_a_day() {
-    costs_less_than_a_megabyte_a_day(|path| path.cost = Cost { metered: true, prefer: 1 });
+    costs_less_than_a_megabyte_a_day(|path| path.cost = Cost { metered: true, prefer: 1, ..Cost::default() });
 }
 
 /// A packet each second over the main path, for ten minutes: the other one stays below a megabyte a day, also after it has

@@ -78,6 +78,8 @@ impl<T> From<Option<T>> for Section<T> {
 pub struct Node {
     /// File of the base64 private key, mode 0600.
     pub key_file: Spanned<PathBuf>,
+    /// Folder of what is counted over restarts.
+    pub state_dir: Option<PathBuf>,
 }
 
 /// `[tunnel]`
@@ -155,6 +157,8 @@ pub struct Path {
     pub metered: bool,
     /// 0 to 15.
     pub prefer: Option<Spanned<toml::Value>>,
+    /// Bytes with their unit.
+    pub monthly_cap: Option<Spanned<String>>,
 }
 
 fn yes() -> bool {

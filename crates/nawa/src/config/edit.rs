@@ -21,7 +21,7 @@ pub fn add(config: &mut Config, add: &Add) -> Result<(), String> {
         via: via(add.via.as_ref(), add.via_key.as_ref())?,
         backup: add.backup,
         receive: add.receive,
-        cost: Cost { metered: add.metered, prefer: add.prefer.min(MAX_PREFER) },
+        cost: Cost { metered: add.metered, prefer: add.prefer.min(MAX_PREFER), ..Cost::default() },
     };
     peer.paths.push(resolve::path(&path)?);
     Ok(())
@@ -62,6 +62,13 @@ pub fn set(config: &mut Config, set: &Set) -> Result<(), String> {
     path.receive = set.receive.unwrap_or(path.receive);
     path.cost.metered = set.metered.unwrap_or(path.cost.metered);
     path.cost.prefer = set.prefer.unwrap_or(path.cost.prefer).min(MAX_PREFER);
+    if let Some(cap) = &set.monthly_cap {
+        // Whether it is spent is found when it is counted next.
+        path.cost.monthly_cap = Some(value::bytes(cap)?);
+    }
+    if set.no_monthly_cap {
+        (path.cost.monthly_cap, path.cost.spent) = (None, false);
+    }
     peer.paths[at] = resolve::path(&path)?;
     Ok(())
 }

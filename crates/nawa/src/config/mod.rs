@@ -40,6 +40,8 @@ use source::Source;
 pub struct Settings {
     /// Who this node is, to peers and to relays; there is one with a tunnel or a relay.
     pub key: Option<PrivateKey>,
+    /// Where bytes are counted over restarts.
+    pub state_dir: path::PathBuf,
     /// The tunnel, if this node is an end of one.
     pub tunnel: Option<Tunnel>,
     /// The relay, if this node is one.

@@ -117,6 +117,8 @@ fn path(source: &mut Source, written: document::Path) -> Option<Path> {
     let remote = host_port(source, &written.remote);
     let prefer = written.prefer.and_then(|text| source.expect(text.span(), value::prefer(text.get_ref())));
     let prefer = prefer.unwrap_or_default();
+    let monthly_cap =
+        written.monthly_cap.and_then(|text| source.expect(text.span(), value::bytes(text.get_ref())));
     let via = match written.via {
         Some(written) => via(source, written).map(Some),
         None => Some(None),
@@ -128,7 +130,7 @@ fn path(source: &mut Source, written: document::Path) -> Option<Path> {
         via: via?,
         backup: written.backup,
         receive: written.receive,
-        cost: Cost { metered: written.metered, prefer },
+        cost: Cost { metered: written.metered, prefer, monthly_cap, spent: false },
     })
 }
 

@@ -11,6 +11,8 @@ use crate::failure::Failure;
 pub struct Resolved {
     /// Who this node is; there is one with a tunnel or a relay.
     pub key: Option<PrivateKey>,
+    /// As in the file.
+    pub state_dir: std::path::PathBuf,
     /// The tunnel's edges, and what its core is told.
     pub tunnel: Option<(Tunnel, Config)>,
     /// As in the file.
@@ -32,8 +34,8 @@ impl Settings {
     /// Failed if a path's addresses are of two families.
     pub fn resolve(self) -> Result<Resolved, Failure> {
         let core = self.tunnel.as_ref().map(core).transpose()?;
-        let Settings { key, tunnel, relay, flight, bicast, floods, codings } = self;
-        Ok(Resolved { key, tunnel: tunnel.zip(core), relay, flight, bicast, floods, codings })
+        let Settings { key, state_dir, tunnel, relay, flight, bicast, floods, codings } = self;
+        Ok(Resolved { key, state_dir, tunnel: tunnel.zip(core), relay, flight, bicast, floods, codings })
     }
 }
 

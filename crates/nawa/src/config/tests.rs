@@ -477,6 +477,8 @@ fn the_sample_is_good_and_shows_every_option() {
         "backup",
         "metered",
         "prefer",
+        "monthly-cap",
+        "state-dir",
         "receive",
         "allow",
         "mode",

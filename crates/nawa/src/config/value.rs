@@ -129,6 +129,17 @@ pub fn local(text: &str) -> Result<Local, String> {
     }
 }
 
+/// A whole number of bytes with one of the units kB, MB, GB, TB, as providers count: more than nothing.
+pub fn bytes(text: &str) -> Result<u64, String> {
+    let wrong = || format!("\"{text}\" is not a size; write a whole number and its unit, as \"30GB\"");
+    let digits = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(wrong)?;
+    let (number, unit) = text.split_at(digits);
+    let power = ["kB", "MB", "GB", "TB"].iter().position(|known| *known == unit).ok_or_else(wrong)?;
+    let number =
+        number.parse::<u64>().ok().and_then(|number| number.checked_mul(1000u64.pow(power as u32 + 1)));
+    number.filter(|number| *number > 0).ok_or_else(wrong)
+}
+
 /// Which paths come first: 0 to 15, the lowest.
 pub fn prefer(value: &toml::Value) -> Result<u8, String> {
     let number = value.as_integer().and_then(|number| u8::try_from(number).ok());
@@ -296,6 +307,17 @@ mod tests {
             ["", "20", "s", "-1s", "1.5s", "1 s", "1d", "99999999999999999999s", "18446744073709551615h"]
         {
             assert_eq!(duration(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn sizes_need_a_known_unit() {
+        assert_eq!(
+            (bytes("30GB"), bytes("1kB"), bytes("2TB")),
+            (Ok(30_000_000_000), Ok(1000), Ok(2_000_000_000_000))
+        );
+        for bad in ["", "30", "GB", "0GB", "1.5GB", "30 GB", "30GiB", "99999999999TB"] {
+            assert!(bytes(bad).is_err(), "{bad}");
         }
     }
 

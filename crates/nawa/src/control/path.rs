@@ -96,6 +96,17 @@ pub struct Set {
     /// Use it only where paths with lower ones are full; 0 to 15
     #[arg(long, value_name = "N", value_parser = rank())]
     pub prefer: Option<u8>,
+    /// What it may carry in a month, both ways, as 30GB; then it is a backup
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub monthly_cap: Option<String>,
+    /// It may carry what it can
+    #[arg(long, conflicts_with = "monthly_cap")]
+    #[serde(default)]
+    pub no_monthly_cap: bool,
+}
+
+fn size(text: &str) -> Result<String, String> {
+    value::bytes(text).map(|_| text.to_owned())
 }
 
 fn rank() -> clap::builder::RangedI64ValueParser<u8> {
@@ -106,7 +117,7 @@ impl Set {
     /// Whether it changes nothing.
     pub fn is_empty(&self) -> bool {
         let Set { remote, local, no_local, via, no_via, backup, receive, metered, prefer, .. } = self;
-        (metered.is_none() && prefer.is_none())
+        (metered.is_none() && prefer.is_none() && self.monthly_cap.is_none() && !self.no_monthly_cap)
             && (remote.is_none() && local.is_none() && via.is_none() && backup.is_none() && receive.is_none())
             && !(*no_local || *no_via)
     }

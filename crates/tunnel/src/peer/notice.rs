@@ -197,7 +197,9 @@ fn cause_of(state: State) -> &'static str {
 /// What is to be said of a path of a peer whose best paths are of `tier`.
 pub fn why_of(path: &Path, tier: u8, now: Duration) -> Option<Why> {
     let kept = tier_of(path).is_some_and(|own| path.is_up() && own > tier);
-    path.why(now).or_else(|| kept.then_some(Why::Kept))
+    let cost = path.config.as_ref().map(|config| config.cost).unwrap_or_default();
+    let spent = cost.monthly_cap.filter(|_| cost.spent).map(|cap| Why::Spent { cap });
+    path.why(now).or(spent).or_else(|| kept.then_some(Why::Kept))
 }
 
 impl Peer {

@@ -163,7 +163,7 @@ impl Peer {
 
     fn configure(&mut self, index: usize, config: &PathConfig) {
         let path = &mut self.paths[index];
-        (path.backup, path.cost) = (config.backup, config.cost);
+        (path.backup, path.cost) = (config.is_backup(), config.cost);
         path.config = Some(config.clone());
     }
 

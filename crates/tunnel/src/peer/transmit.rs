@@ -512,7 +512,7 @@ fn choose(paths: &[Path], scheduler: Scheduler, now: Duration, want: &Want) -> O
 
 /// The greatest `prefer` of the paths to be used: those with lower ones alone, unless what waits here would wait for longer than
 /// [`FULL`] for them.
-fn level<'a>(paths: &mut dyn Iterator<Item = &'a Path>, backlog: usize) -> u8 {
+fn level(paths: &mut dyn Iterator<Item = &Path>, backlog: usize) -> u8 {
     let mut rates = [None; MAX_PREFER as usize + 1];
     for path in paths {
         *rates[usize::from(path.cost.prefer.min(MAX_PREFER))].get_or_insert(0.0) += path.sent.rate.perhaps();
