@@ -37,6 +37,16 @@ enum Command {
     Keygen,
     /// Reads a private key from stdin and prints its public key, as `wg pubkey` does
     Pubkey,
+    /// Writes this end's key and configuration file, asking for what no flag gives; it overwrites nothing
+    Init(command::init::Init),
+    /// Invites a new end: prints a string, and a QR code, from which `nawa join` makes its file, and waits until it has joined
+    ///
+    /// The string holds one secret: a key for this one enrolment, which is worth nothing once the new end has joined, or the
+    /// time is over, or this command is stopped. The new end makes its own private key, and sends only the public one. It
+    /// comes by TCP to the port at which the tunnel listens by UDP.
+    Invite(command::invite::Invite),
+    /// Joins with the string of an invite: writes this end's key and configuration file, and tells the inviter the public key
+    Join(command::join::Join),
     /// Checks a configuration file and prints FILE:LINE:COLUMN and what to do for each error
     Check(File),
     /// Runs what a configuration file asks for, in the foreground, until SIGINT or SIGTERM
@@ -317,6 +327,9 @@ fn dispatch(command: Option<Command>) -> Result<(), Failure> {
         None => command::status::run(false),
         Some(Command::Keygen) => command::keygen::run(),
         Some(Command::Pubkey) => command::pubkey::run(),
+        Some(Command::Init(init)) => command::init::run(init),
+        Some(Command::Invite(invite)) => command::invite::run(&invite),
+        Some(Command::Join(join)) => command::join::run(&join),
         Some(Command::Check(File { file })) => command::check::run(&file),
         Some(Command::Run(Run { file, background })) => command::run::run(&file.file, background),
         Some(Command::Up(File { file })) => command::up::run(&file),

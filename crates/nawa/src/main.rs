@@ -15,6 +15,7 @@ mod flood;
 mod live;
 mod logging;
 mod notify;
+mod setup;
 mod strands;
 
 fn main() -> std::process::ExitCode {
