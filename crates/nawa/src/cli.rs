@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 
 use crate::command;
 use crate::config::value;
@@ -74,6 +74,12 @@ enum Command {
     /// Messages to every node of an ad-hoc network, over an interface that a [[flood]] section names (needs root)
     #[command(subcommand)]
     Flood(Flood),
+    /// Writes man pages and completions, for packages
+    #[command(hide = true)]
+    Generate {
+        /// Where to
+        folder: PathBuf,
+    },
     /// Emulated networks and experiments on this machine (needs root)
     #[command(subcommand)]
     Lab(Lab),
@@ -346,6 +352,7 @@ fn dispatch(command: Option<Command>) -> Result<(), Failure> {
         Some(Command::Flood(Flood::Send(send))) => command::flood::send(&send),
         Some(Command::Flood(Flood::Recv(recv))) => command::flood::recv(&recv),
         Some(Command::Flood(Flood::Ping(ping))) => command::flood::ping::run(&ping),
+        Some(Command::Generate { folder }) => command::generate::run(&folder, Cli::command()),
         Some(Command::Lab(Lab::List)) => command::lab::list(),
         Some(Command::Lab(Lab::Run(options))) => command::lab::run(options),
     }
@@ -361,8 +368,6 @@ fn report(failure: &Failure) -> ExitCode {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]

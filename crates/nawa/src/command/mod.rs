@@ -4,6 +4,7 @@ pub mod check;
 pub mod down;
 pub mod flight;
 pub mod flood;
+pub mod generate;
 pub mod init;
 pub mod invite;
 pub mod join;
