@@ -10,7 +10,7 @@ NAWA := $(TARGET)/release/nawa
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test guest lint lint-tools bench fuzz install rivals ns3 usrsctp build cargo-present
+.PHONY: help demo test guest lint lint-tools bench fuzz install rivals ns3 usrsctp build deb cargo-present
 
 help:
 	@echo "make demo      one file over three bad links: the best link alone, MPTCP, Nawa (about two and a half minutes; root)"
@@ -22,6 +22,7 @@ help:
 	@echo "make rivals    builds what the lab compares with: boringtun, wireguard-go"
 	@echo "make ns3       the 802.11 model compared with ns-3, which comes from PyPI"
 	@echo "make usrsctp   what copies of packets do to FreeBSD's SCTP, in virtual time"
+	@echo "make deb       target/debian/nawa_*.deb (cargo-deb)"
 	@echo "make install   the binary, the C library of flood, the systemd unit and a sample configuration under $(PREFIX)"
 
 cargo-present:
@@ -74,6 +75,14 @@ ns3: cargo-present
 usrsctp:
 	@scripts/install-packages usrsctp
 	@scripts/usrsctp
+
+# nawa@NAME runs /etc/nawa/NAME.toml in the network namespace NAME; but for that it is the same unit.
+deb: build
+	@command -v cargo-deb >/dev/null || $(CARGO) install --locked cargo-deb
+	$(NAWA) generate target/packaging
+	sed 's|/etc/nawa/nawa.toml|/etc/nawa/%i.toml|; s|^Description=.*|& (namespace %i)|; s|^\[Service\]|&\nNetworkNamespacePath=/run/netns/%i|' \
+	    packaging/nawa.service > target/packaging/nawa@.service
+	$(CARGO) deb --package nawa --no-build --locked
 
 install: build
 	$(CARGO) build --release --locked --package flood-c

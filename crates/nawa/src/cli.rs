@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 
 use crate::command;
 use crate::config::value;
@@ -37,6 +37,16 @@ enum Command {
     Keygen,
     /// Reads a private key from stdin and prints its public key, as `wg pubkey` does
     Pubkey,
+    /// Writes this end's key and configuration file, asking for what no flag gives; it overwrites nothing
+    Init(command::init::Init),
+    /// Invites a new end: prints a string, and a QR code, from which `nawa join` makes its file, and waits until it has joined
+    ///
+    /// The string holds one secret: a key for this one enrolment, which is worth nothing once the new end has joined, or the
+    /// time is over, or this command is stopped. The new end makes its own private key, and sends only the public one. It
+    /// comes by TCP to the port at which the tunnel listens by UDP.
+    Invite(command::invite::Invite),
+    /// Joins with the string of an invite: writes this end's key and configuration file, and tells the inviter the public key
+    Join(command::join::Join),
     /// Checks a configuration file and prints FILE:LINE:COLUMN and what to do for each error
     Check(File),
     /// Says what this host can run, and what keeps paths from coming up: what each costs, and what to do
@@ -77,6 +87,12 @@ enum Command {
     /// Messages to every node of an ad-hoc network, over an interface that a [[flood]] section names (needs root)
     #[command(subcommand)]
     Flood(Flood),
+    /// Writes man pages and completions, for packages
+    #[command(hide = true)]
+    Generate {
+        /// Where to
+        folder: PathBuf,
+    },
     /// Emulated networks and experiments on this machine (needs root)
     #[command(subcommand)]
     Lab(Lab),
@@ -392,6 +408,9 @@ fn dispatch(command: Option<Command>) -> Result<(), Failure> {
         None => command::status::run(false),
         Some(Command::Keygen) => command::keygen::run(),
         Some(Command::Pubkey) => command::pubkey::run(),
+        Some(Command::Init(init)) => command::init::run(init),
+        Some(Command::Invite(invite)) => command::invite::run(&invite),
+        Some(Command::Join(join)) => command::join::run(&join),
         Some(Command::Check(File { file })) => command::check::run(&file),
         Some(Command::Doctor(doctor)) => command::doctor::run(&doctor),
         Some(Command::Test(test)) => command::test::run(&test),
@@ -414,6 +433,7 @@ fn dispatch(command: Option<Command>) -> Result<(), Failure> {
         Some(Command::Flood(Flood::Send(send))) => command::flood::send(&send),
         Some(Command::Flood(Flood::Recv(recv))) => command::flood::recv(&recv),
         Some(Command::Flood(Flood::Ping(ping))) => command::flood::ping::run(&ping),
+        Some(Command::Generate { folder }) => command::generate::run(&folder, Cli::command()),
         Some(Command::Lab(Lab::List)) => command::lab::list(),
         Some(Command::Lab(Lab::Run(options))) => command::lab::run(options),
     }
@@ -429,8 +449,6 @@ fn report(failure: &Failure) -> ExitCode {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]

@@ -19,6 +19,7 @@ mod live;
 mod logging;
 mod notify;
 mod restarts;
+mod setup;
 mod strands;
 
 fn main() -> std::process::ExitCode {

@@ -123,8 +123,22 @@ impl fmt::Debug for PrivateKey {
 pub struct PresharedKey([u8; 32]);
 
 impl PresharedKey {
-    pub(crate) fn as_bytes(&self) -> &[u8; 32] {
+    /// A new key from 32 bytes of `rng`.
+    pub fn generate(rng: &mut impl RngCore) -> Self {
+        let mut key = Self::default();
+        rng.fill_bytes(&mut key.0);
+        key
+    }
+
+    /// The 32 bytes.
+    pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0
+    }
+}
+
+impl From<[u8; 32]> for PresharedKey {
+    fn from(bytes: [u8; 32]) -> Self {
+        Self(bytes)
     }
 }
 

@@ -9,6 +9,7 @@ pub mod cookie;
 pub mod copies;
 pub mod daemon;
 pub mod endpoint;
+pub mod enrol;
 pub mod flow_queue;
 pub mod followed;
 pub mod frame;

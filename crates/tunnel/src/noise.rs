@@ -52,6 +52,8 @@ pub enum Prologue {
     Tunnel,
     /// Client with relay.
     Relay,
+    /// Who joins with who invited ([`crate::enrol`]).
+    Enrol,
 }
 
 impl Prologue {
@@ -59,6 +61,7 @@ impl Prologue {
         match self {
             Self::Tunnel => b"nawa tunnel v1",
             Self::Relay => b"nawa relay v1",
+            Self::Enrol => b"nawa enrol v1",
         }
     }
 }

@@ -106,10 +106,13 @@ fn tunnel(source: &mut Source, written: document::Tunnel) -> Tunnel {
     let mtu = written.mtu.and_then(|mtu| source.expect(mtu.span(), value::mtu(mtu.get_ref())));
     let listen =
         written.listen.and_then(|listen| source.expect(listen.span(), value::listen(listen.get_ref())));
+    let endpoints = written.endpoints.iter();
+    let endpoints = endpoints.filter_map(|text| source.expect(text.span(), text.get_ref().parse())).collect();
     Tunnel {
         interface: interface.unwrap_or_default(),
         addresses,
         listen: listen.unwrap_or(Listen::Port(0)),
+        endpoints,
         scheduler: scheduler.unwrap_or_default(),
         mtu: mtu.unwrap_or_default(),
         fwmark: written.fwmark,

@@ -92,6 +92,9 @@ pub struct Tunnel {
     pub addresses: Spanned<Vec<Spanned<String>>>,
     /// UDP port or `"ADDRESS:PORT"`.
     pub listen: Option<Spanned<toml::Value>>,
+    /// `HOST:PORT`s by which others reach this end, for invites.
+    #[serde(default)]
+    pub endpoints: Vec<Spanned<String>>,
     /// `"auto"`, `"paper"` or `"paper-absolute"`.
     pub scheduler: Option<Spanned<String>>,
     /// `"auto"` or a number of bytes.

@@ -65,6 +65,8 @@ pub struct Tunnel {
     pub addresses: Vec<IpNet>,
     /// Where peers reach this end; port 0 if they need not.
     pub listen: Listen,
+    /// By which others reach this end; only invites tell them.
+    pub endpoints: Vec<HostPort>,
     /// How packets are spread over paths.
     pub scheduler: Scheduler,
     /// Of the TUN interface.
@@ -151,11 +153,29 @@ pub struct Flight {
 /// # Errors
 /// Bad input with a line for everything that is wrong.
 pub fn load(file: &path::Path) -> Result<Settings, Failure> {
-    load_text(file).map_err(|complaints| {
-        let mut failure = Failure::bad_input("");
-        failure.lines = complaints.iter().map(Complaint::to_string).collect();
-        failure
-    })
+    load_text(file).map_err(|complaints| bad_file(&complaints))
+}
+
+/// Checks `text`, which is to stand in `file`, by itself: fragments are checked with it when it is loaded.
+///
+/// # Errors
+/// As [`load`].
+pub fn check_text(file: &path::Path, text: &str) -> Result<(), Failure> {
+    parse(file, text).map(drop).map_err(|complaints| bad_file(&complaints))
+}
+
+/// The private key in the file `path`.
+///
+/// # Errors
+/// One sentence.
+pub fn read_key(path: &path::Path) -> Result<PrivateKey, String> {
+    secret::read(path)
+}
+
+fn bad_file(complaints: &[Complaint]) -> Failure {
+    let mut failure = Failure::bad_input("");
+    failure.lines = complaints.iter().map(Complaint::to_string).collect();
+    failure
 }
 
 fn load_text(file: &path::Path) -> Result<Settings, Vec<Complaint>> {
@@ -163,8 +183,7 @@ fn load_text(file: &path::Path) -> Result<Settings, Vec<Complaint>> {
     meant(Source::of(file, &files))
 }
 
-#[cfg(test)]
-pub(crate) fn parse(file: &path::Path, text: &str) -> Result<Settings, Vec<Complaint>> {
+fn parse(file: &path::Path, text: &str) -> Result<Settings, Vec<Complaint>> {
     meant(Source::new(file, text))
 }
 

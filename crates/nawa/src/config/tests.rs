@@ -233,7 +233,7 @@ fn unknown_and_missing_keys() {
     assert_complaints(
         &format!("{NODE}[tunnel]\ninterface = 'nawa0'\naddresses = ['10.77.0.1/24']\nmtuu = 1400\n"),
         "nawa.toml:6:1: unknown field `mtuu`, expected one of \
-         `interface`, `addresses`, `listen`, `scheduler`, `mtu`, `fwmark`, `copy-dscp`, `copy-ecn`, `fail-open`",
+         `interface`, `addresses`, `listen`, `endpoints`, `scheduler`, `mtu`, `fwmark`, `copy-dscp`, `copy-ecn`, `fail-open`",
     );
     assert_complaints(
         &format!("{NODE}[tunnel]\naddresses = ['10.77.0.1/24']\n"),

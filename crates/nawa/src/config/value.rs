@@ -208,6 +208,11 @@ pub struct HostPort {
 }
 
 impl HostPort {
+    /// The UDP port.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
     /// What the tunnel is told. With `local` given, only an address of its family will do.
     ///
     /// # Errors

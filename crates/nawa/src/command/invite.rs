@@ -1,0 +1,164 @@
+//! `nawa invite`
+
+use std::io::Write;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use ipnet::IpNet;
+use qrcode::{QrCode, render::unicode::Dense1x2};
+use rand_core::{OsRng, TryRngCore};
+use rustix::process::{Pid, Signal, kill_process};
+use tunnel::PresharedKey;
+use tunnel::daemon::Listen;
+
+use crate::config::{self, HostPort, Peer, Tunnel, value};
+use crate::control::client::Daemon;
+use crate::failure::Failure;
+use crate::setup::ask::List;
+use crate::setup::exchange::{self, Terms};
+use crate::setup::file;
+use crate::setup::invite::{self, MAX_ENDPOINTS};
+
+/// Addresses of a prefix that are tried before it counts as full.
+const MAX_TRIED: usize = 65536;
+
+/// Whom to invite, and how.
+#[derive(Args, Debug)]
+pub struct Invite {
+    /// What to call the new end
+    #[arg(value_parser = value::label)]
+    name: String,
+    /// This end's file; the new end is put behind what stands there
+    #[arg(long, value_name = "FILE", default_value = "/etc/nawa/nawa.toml")]
+    file: PathBuf,
+    /// HOST:PORT by which the new end reaches this one [default: `endpoints` of the file]
+    #[arg(long, value_name = "HOST:PORT,…")]
+    endpoint: Option<List<HostPort>>,
+    /// How long to wait
+    #[arg(long, value_name = "TIME", default_value = "10min", value_parser = value::pause)]
+    valid: Duration,
+    /// No QR code
+    #[arg(long)]
+    no_qr: bool,
+}
+
+/// Prints the invite and waits until somebody has joined.
+pub fn run(args: &Invite) -> Result<(), Failure> {
+    let settings = config::load(&args.file)?;
+    let none =
+        || Failure::bad_input(format!("{} has no [tunnel]; write one with `nawa init`", args.file.display()));
+    let (me, tunnel) = settings.key.zip(settings.tunnel).ok_or_else(none)?;
+    if tunnel.peers.iter().any(|peer| peer.name == args.name) {
+        return Err(Failure::bad_input(format!(
+            "there is a peer {} already; choose another name",
+            args.name
+        )));
+    }
+    let endpoints = args.endpoint.as_ref().map_or(&tunnel.endpoints, |given| &given.0);
+    if endpoints.is_empty() || endpoints.len() > MAX_ENDPOINTS {
+        return Err(Failure::bad_input(format!(
+            "an invite says where this end is reached, at 1 to {MAX_ENDPOINTS} places: write them as `endpoints` into \
+             [tunnel], or give --endpoint"
+        )));
+    }
+    let terms = Terms { addresses: free(&tunnel)?, routes: file::hosts(&tunnel.addresses) };
+    let listener = listen(tunnel.listen)?;
+    let secret = PresharedKey::generate(&mut OsRng.unwrap_err());
+    let invite = invite::Invite { secret, inviter: me.public(), endpoints: endpoints.clone() };
+    show(&invite.encode(), args)?;
+    let enrol = |key| {
+        let section = file::peer(&args.name, &key, &file::hosts(&terms.addresses), false);
+        file::append(&args.file, &section).map_err(|failure| failure.lines.join("; "))
+    };
+    exchange::wait(listener, &me, &invite, &terms, args.valid, enrol).map_err(Failure::failed)?;
+    reload()?;
+    super::print(&format!("{} has joined", args.name))
+}
+
+/// The string alone goes to stdout.
+fn show(invite: &str, args: &Invite) -> Result<(), Failure> {
+    let mut text = String::new();
+    if !args.no_qr {
+        let code = QrCode::new(invite).map_err(|error| Failure::failed(format!("no QR code: {error}")))?;
+        text = code.render::<Dense1x2>().dark_color(Dense1x2::Light).light_color(Dense1x2::Dark).build();
+        text.push('\n');
+    }
+    // Where nobody reads, the string is enough.
+    let _ = writeln!(
+        std::io::stderr(),
+        "{text}On the new end, run `nawa join` with the string below. It holds a one-time key: whoever has it can join \
+         in place of {}, once, while this command waits ({} s at most).",
+        args.name,
+        args.valid.as_secs()
+    );
+    super::print(invite)
+}
+
+/// In each of the tunnel's prefixes the first address that is not this end's and no peer's.
+fn free(tunnel: &Tunnel) -> Result<Vec<IpNet>, Failure> {
+    let taken = |address: &IpNet| {
+        let routed =
+            |peer: &Peer| peer.routes.iter().any(|route| route.prefix_len() > 0 && route.contains(address));
+        tunnel.addresses.iter().any(|own| own.addr() == address.addr()) || tunnel.peers.iter().any(routed)
+    };
+    let in_prefix = |own: &IpNet| {
+        let mut all =
+            file::usable(own).take(MAX_TRIED).filter_map(|host| IpNet::new(host, own.prefix_len()).ok());
+        let free = all.find(|address| !taken(&IpNet::from(address.addr())));
+        free.ok_or_else(|| Failure::failed(format!("{own} has no free address; give [tunnel] a wider one")))
+    };
+    tunnel.addresses.iter().map(in_prefix).collect()
+}
+
+/// TCP's port of the number that the tunnel has by UDP.
+fn listen(tunnel: Listen) -> Result<TcpListener, Failure> {
+    let places: Vec<SocketAddr> = match tunnel {
+        Listen::Port(0) => {
+            return Err(Failure::bad_input(
+                "this end has no fixed port to be reached at; give [tunnel] a `listen`",
+            ));
+        }
+        // Where the host has no IPv6, only the second can be.
+        Listen::Port(port) => {
+            vec![(Ipv6Addr::UNSPECIFIED, port).into(), (Ipv4Addr::UNSPECIFIED, port).into()]
+        }
+        Listen::Address(address) => vec![address],
+    };
+    TcpListener::bind(places.as_slice()).map_err(|error| {
+        let port = places[0].port();
+        Failure::failed(format!("cannot listen at TCP port {port}: {error}; another `nawa invite` may wait"))
+    })
+}
+
+/// The running daemon takes the new peer up; without one the next start does.
+fn reload() -> Result<(), Failure> {
+    let Some(daemon) = Daemon::find()? else { return Ok(()) };
+    let Some(pid) = Pid::from_raw(daemon.pid()) else { return Ok(()) };
+    kill_process(pid, Signal::HUP).map_err(|error| {
+        Failure::failed(format!(
+            "the file has the new end, but the daemon cannot be told to read it: {error}; restart it"
+        ))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_end_gets_what_is_free() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("nawa.toml");
+        let mut made = file::Made::begin(&path).expect("a folder");
+        let addresses = ["10.77.0.1/24", "fd77::1/64"].map(|text| text.parse().expect("an address"));
+        let third = tunnel::PrivateKey::generate(&mut OsRng.unwrap_err()).public();
+        let routes = ["10.77.0.2/31", "fd77::2/128", "0.0.0.0/0"].map(|text| text.parse().expect("a route"));
+        made.write(&(file::end(&addresses, Some(1), &[]) + &file::peer("van", &third, &routes, false)))
+            .expect("a good file");
+        let tunnel = config::load(&path).expect("a good file").tunnel.expect("a tunnel");
+        let free: Vec<_> = free(&tunnel).expect("room").iter().map(IpNet::to_string).collect();
+        assert_eq!(free, ["10.77.0.4/24", "fd77::3/64"]);
+    }
+}

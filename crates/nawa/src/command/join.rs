@@ -1,0 +1,53 @@
+//! `nawa join`
+
+use std::io::Read;
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::failure::Failure;
+use crate::setup::exchange;
+use crate::setup::file::{self, Made};
+use crate::setup::invite::Invite;
+use crate::setup::uplinks;
+
+/// More than any invite has, bytes.
+const LONGEST: u64 = 4096;
+
+/// What to join.
+#[derive(Args, Debug)]
+pub struct Join {
+    /// What `nawa invite` printed; `-` reads it from stdin, where other users of this host do not see it
+    #[arg(value_name = "STRING")]
+    invite: String,
+    /// The file to write; the key is written beside it
+    #[arg(long, value_name = "FILE", default_value = "/etc/nawa/nawa.toml")]
+    file: PathBuf,
+}
+
+/// Enrols this end. Its files are kept only if the inviter has enrolled it.
+pub fn run(join: &Join) -> Result<(), Failure> {
+    let invite: Invite = text(&join.invite)?.parse().map_err(Failure::bad_input)?;
+    let mut made = Made::begin(&join.file)?;
+    let (called, terms) = exchange::call(&invite, &made.key).map_err(Failure::failed)?;
+    let uplinks = uplinks::find(&invite.endpoints, "nawa0").map_err(Failure::failed)?;
+    let peer = file::peer("hub", &invite.inviter, &terms.routes, true);
+    let paths = file::paths(&uplinks, &invite.endpoints);
+    made.write(&(file::end(&terms.addresses, None, &[]) + &peer + &paths))?;
+    called.finish().map_err(Failure::failed)?;
+    made.keep();
+    let names: Vec<_> = uplinks.into_iter().map(|uplink| uplink.interface).collect();
+    let over = if names.is_empty() { "as the routing table says".to_owned() } else { names.join(", ") };
+    let file = join.file.display();
+    super::print(&format!("joined over {over}; {file} is written: start it with `nawa up {file}`"))
+}
+
+fn text(argument: &str) -> Result<String, Failure> {
+    if argument != "-" {
+        return Ok(argument.to_owned());
+    }
+    let mut text = String::new();
+    let read = std::io::stdin().take(LONGEST).read_to_string(&mut text);
+    read.map_err(|error| Failure::bad_input(format!("cannot read an invite from stdin: {error}")))?;
+    Ok(text)
+}

@@ -1,0 +1,248 @@
+//! The enrolment over TCP. The stream carries the joiner's request and the inviter's answer ([`tunnel::enrol`]), and then sealed
+//! messages, each behind its length in two bytes: the inviter's [`Terms`], the joiner's "written", the inviter's "done".
+//!
+//! The secret lives in the inviter's memory alone. Strangers cost little: [`MAX_CALLERS`] at a time, [`CALL`] each, four X25519
+//! operations, and no answer that says anything without the secret.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{TcpListener, TcpStream, ToSocketAddrs};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+use device::monotonic;
+use ipnet::IpNet;
+use rand_core::{OsRng, TryRngCore};
+use serde::{Deserialize, Serialize};
+use tunnel::enrol::{self, Channel, Joining};
+use tunnel::{PrivateKey, PublicKey};
+
+use super::invite::Invite;
+use crate::config::HostPort;
+
+/// How long one caller may take.
+const CALL: Duration = Duration::from_secs(10);
+/// Callers that are listened to at a time.
+const MAX_CALLERS: usize = 16;
+/// The longest sealed message, bytes.
+const LONGEST: usize = 4096;
+const WRITTEN: &[u8] = b"written";
+const DONE: &[u8] = b"done";
+
+/// What the joiner is to put into its file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Terms {
+    /// The joiner's inner addresses, with prefix lengths.
+    pub addresses: Vec<IpNet>,
+    /// The inviter's inner addresses, as routes.
+    pub routes: Vec<IpNet>,
+}
+
+/// A joiner who has the secret, and has written its file.
+struct Enrolling {
+    key: PublicKey,
+    talk: Talk,
+}
+
+/// Waits, for `valid` at most, until somebody has joined by `invite`; `enrol` puts the joiner's key into force.
+///
+/// # Errors
+/// One sentence: nobody came, or what `enrol` says.
+pub fn wait(
+    listener: TcpListener,
+    me: &PrivateKey,
+    invite: &Invite,
+    terms: &Terms,
+    valid: Duration,
+    enrol: impl FnOnce(PublicKey) -> Result<(), String>,
+) -> Result<(), String> {
+    let (sender, joiners) = channel();
+    let callers = Callers { me: me.clone(), invite: invite.clone(), terms: terms.clone() };
+    thread::Builder::new()
+        .name("invite".into())
+        .spawn(move || callers.listen(&listener, &sender))
+        .map_err(|error| format!("cannot wait for who joins: {error}"))?;
+    let over =
+        |_| "nobody joined in time, and the invite is worth nothing from now on; make another".to_owned();
+    let Enrolling { key, mut talk } = joiners.recv_timeout(valid).map_err(over)?;
+    let enrolled = enrol(key);
+    let said = enrolled.as_ref().map_or_else(|why| why.as_bytes(), |()| DONE);
+    if let Err(error) = talk.say(said) {
+        tracing::warn!("the new end may not know that it has joined: {error}");
+    }
+    enrolled
+}
+
+struct Callers {
+    me: PrivateKey,
+    invite: Invite,
+    terms: Terms,
+}
+
+impl Callers {
+    /// For as long as the process lives.
+    fn listen(self, listener: &TcpListener, joiners: &Sender<Enrolling>) {
+        let (callers, count) = (Arc::new(self), Arc::new(AtomicUsize::new(0)));
+        for stream in listener.incoming() {
+            // One that failed is gone; with one too many, who comes has to come again.
+            let Ok(stream) = stream else { continue };
+            if count.fetch_add(1, Ordering::Relaxed) >= MAX_CALLERS {
+                count.fetch_sub(1, Ordering::Relaxed);
+                continue;
+            }
+            let (callers, joiners, count_here) = (Arc::clone(&callers), joiners.clone(), Arc::clone(&count));
+            let one = move || {
+                match callers.hear(stream) {
+                    // Once nobody waits, somebody has joined.
+                    Ok(joiner) => drop(joiners.send(joiner)),
+                    Err(error) => tracing::debug!("a caller does not join: {error}"),
+                }
+                count_here.fetch_sub(1, Ordering::Relaxed);
+            };
+            if thread::Builder::new().name("caller".into()).spawn(one).is_err() {
+                count.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    fn hear(&self, stream: TcpStream) -> io::Result<Enrolling> {
+        let mut wire = Wire { stream, deadline: monotonic() + CALL };
+        let request = wire.read(enrol::REQUEST_LEN)?;
+        let mut rng = OsRng.unwrap_err();
+        let answered = enrol::answer(&mut rng, &self.me, &self.invite.secret, &request);
+        let (key, answer, channel) = answered.map_err(io::Error::other)?;
+        wire.write(&answer)?;
+        let mut talk = Talk { wire, channel };
+        talk.say(&serde_json::to_vec(&self.terms)?)?;
+        match talk.hear()?.as_slice() {
+            WRITTEN => Ok(Enrolling { key, talk }),
+            _ => Err(ErrorKind::InvalidData.into()),
+        }
+    }
+}
+
+/// A joiner that has been told its terms.
+pub struct Called(Talk);
+
+/// Calls the inviter at one after the other of its endpoints.
+///
+/// # Errors
+/// One sentence.
+pub fn call(invite: &Invite, me: &PrivateKey) -> Result<(Called, Terms), String> {
+    let stream = connect(&invite.endpoints)?;
+    let wire = Wire { stream, deadline: monotonic() + CALL };
+    let refused = |error: io::Error| {
+        format!(
+            "the inviter does not take this invite ({error}); it may have been used, or be over: ask for another"
+        )
+    };
+    ask(wire, invite, me).map_err(refused)
+}
+
+fn ask(mut wire: Wire, invite: &Invite, me: &PrivateKey) -> io::Result<(Called, Terms)> {
+    let joining = Joining::new(&mut OsRng.unwrap_err(), me, &invite.inviter, &invite.secret);
+    let (joining, request) = joining.map_err(io::Error::other)?;
+    wire.write(&request)?;
+    let answer = wire.read(enrol::ANSWER_LEN)?;
+    let channel = joining.finish(&answer).map_err(io::Error::other)?;
+    let mut talk = Talk { wire, channel };
+    let terms = serde_json::from_slice(&talk.hear()?)?;
+    Ok((Called(talk), terms))
+}
+
+impl Called {
+    /// Says that the file is written, and waits until the inviter has enrolled this end.
+    ///
+    /// # Errors
+    /// One sentence: it has not, as far as it says.
+    pub fn finish(self) -> Result<(), String> {
+        let mut talk = self.0;
+        let said = talk.say(WRITTEN).and_then(|()| talk.hear());
+        match said {
+            Ok(said) if said == DONE => Ok(()),
+            Ok(why) => Err(format!("the inviter says: {}", String::from_utf8_lossy(&why))),
+            Err(error) => {
+                Err(format!("the inviter did not say whether it has enrolled this end ({error}); look there"))
+            }
+        }
+    }
+}
+
+fn connect(endpoints: &[HostPort]) -> Result<TcpStream, String> {
+    let mut why = Vec::new();
+    for endpoint in endpoints {
+        match endpoint.to_string().to_socket_addrs() {
+            Ok(addresses) => {
+                for address in addresses {
+                    match TcpStream::connect_timeout(&address, CALL) {
+                        Ok(stream) => return Ok(stream),
+                        Err(error) => why.push(format!("{address}: {error}")),
+                    }
+                }
+            }
+            Err(error) => why.push(format!("{endpoint}: {error}")),
+        }
+    }
+    Err(format!(
+        "the inviter cannot be reached by TCP ({}); see that `nawa invite` still waits there, and that a firewall lets TCP \
+         through to this port as well",
+        why.join("; ")
+    ))
+}
+
+/// Bytes to and fro until the deadline.
+struct Wire {
+    stream: TcpStream,
+    deadline: Duration,
+}
+
+impl Wire {
+    fn rest(&self) -> io::Result<Duration> {
+        let rest = self.deadline.saturating_sub(monotonic());
+        if rest.is_zero() { Err(ErrorKind::TimedOut.into()) } else { Ok(rest) }
+    }
+
+    fn read(&mut self, length: usize) -> io::Result<Vec<u8>> {
+        let (mut bytes, mut at) = (vec![0; length], 0);
+        while at < length {
+            self.stream.set_read_timeout(Some(self.rest()?))?;
+            match self.stream.read(&mut bytes[at..])? {
+                0 => return Err(ErrorKind::UnexpectedEof.into()),
+                read => at += read,
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// A few hundred bytes, which the kernel takes at once.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.stream.set_write_timeout(Some(self.rest()?))?;
+        self.stream.write_all(bytes)
+    }
+}
+
+/// Sealed messages over it.
+struct Talk {
+    wire: Wire,
+    channel: Channel,
+}
+
+impl Talk {
+    fn say(&mut self, text: &[u8]) -> io::Result<()> {
+        let sealed = self.channel.seal(&text[..text.len().min(LONGEST)]);
+        let length = u16::try_from(sealed.len()).map_err(io::Error::other)?;
+        self.wire.write(&[&length.to_be_bytes(), sealed.as_slice()].concat())
+    }
+
+    fn hear(&mut self) -> io::Result<Vec<u8>> {
+        let length = self.wire.read(2)?;
+        let length = usize::from(u16::from_be_bytes([length[0], length[1]]));
+        if length > LONGEST + enrol::SEAL_LEN {
+            return Err(ErrorKind::InvalidData.into());
+        }
+        let sealed = self.wire.read(length)?;
+        self.channel.open(sealed).map_err(io::Error::other)
+    }
+}

@@ -1,0 +1,210 @@
+//! Configuration files written: a new one, which overwrites nothing, and a peer behind what is there.
+
+use std::fmt::Write as _;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{ErrorKind, Write};
+use std::net::IpAddr;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use ipnet::IpNet;
+use rand_core::{OsRng, TryRngCore};
+use tunnel::{PrivateKey, PublicKey};
+
+use super::uplinks::Uplink;
+use crate::config::{self, HostPort};
+use crate::failure::Failure;
+
+/// The key's name, beside the configuration file.
+const KEY: &str = "key";
+
+/// The start of an end's file.
+pub fn end(addresses: &[IpNet], listen: Option<u16>, endpoints: &[HostPort]) -> String {
+    let mut text = format!(
+        "[node]\nkey-file = \"{KEY}\"\n\n[tunnel]\ninterface = \"nawa0\"\naddresses = {}\n",
+        list(addresses)
+    );
+    if let Some(port) = listen {
+        // Writing to a `String` cannot fail.
+        let _ = writeln!(text, "listen = {port}");
+    }
+    if !endpoints.is_empty() {
+        let _ = writeln!(text, "endpoints = {}", list(endpoints));
+    }
+    text
+}
+
+/// A peer's section.
+pub fn peer(name: &str, key: &PublicKey, routes: &[IpNet], keepalive: bool) -> String {
+    let keepalive = if keepalive { "keepalive = \"20s\"\n" } else { "" };
+    format!("\n[[peer]]\nname = \"{name}\"\npublic-key = \"{key}\"\nroutes = {}\n{keepalive}", list(routes))
+}
+
+/// A path for each uplink, or, where none is found, one that leaves as the routing table says.
+pub fn paths(uplinks: &[Uplink], remotes: &[HostPort]) -> String {
+    let path = |name: &str, local: &str, remote: &HostPort| {
+        format!("\n[[peer.path]]\nname = \"{name}\"\n{local}remote = \"{remote}\"\n")
+    };
+    if uplinks.is_empty() {
+        return remotes.first().map_or(String::new(), |remote| path("any", "", remote));
+    }
+    let named = |uplink: &Uplink| {
+        let name = uplink.interface.replace(|c: char| !(c.is_ascii_alphanumeric() || "-_.".contains(c)), "_");
+        path(&name, &format!("local = \"{}\"\n", uplink.interface), &uplink.remote)
+    };
+    uplinks.iter().map(named).collect()
+}
+
+fn list<T: ToString>(values: &[T]) -> String {
+    let quoted: Vec<_> = values.iter().map(|value| format!("\"{}\"", value.to_string())).collect();
+    format!("[{}]", quoted.join(", "))
+}
+
+/// Those of a prefix that hosts may have. The first of a prefix of IPv6 is its routers' (RFC 4291 §2.6.1).
+pub fn usable(prefix: &IpNet) -> impl Iterator<Item = IpAddr> + use<> {
+    let routers = prefix.network();
+    let alone = prefix.prefix_len() == prefix.max_prefix_len();
+    prefix.hosts().filter(move |host| alone || *host != routers)
+}
+
+/// The host's own address of each prefix, as a route to it.
+pub fn hosts(addresses: &[IpNet]) -> Vec<IpNet> {
+    addresses.iter().map(|address| IpNet::from(address.addr())).collect()
+}
+
+/// A node's two files while they are made: what was made is removed again unless [`Made::keep`] is called.
+pub struct Made {
+    file: PathBuf,
+    made: Vec<PathBuf>,
+    /// The node's private key, of the key file.
+    pub key: PrivateKey,
+}
+
+impl Made {
+    /// Makes the folder and the key, or takes the key that is there.
+    ///
+    /// # Errors
+    /// Bad input if `file` exists, or a key file that holds none; failed if something cannot be written.
+    pub fn begin(file: &Path) -> Result<Made, Failure> {
+        if fs::symlink_metadata(file).is_ok() {
+            return Err(Failure::bad_input(format!(
+                "{} exists already and is not overwritten; name another with --file, or move it away",
+                file.display()
+            )));
+        }
+        let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let made = DirBuilder::new().recursive(true).mode(0o755).create(folder);
+        made.map_err(|error| cannot("make the folder", folder, &error))?;
+        let path = folder.join(KEY);
+        let key = PrivateKey::generate(&mut OsRng.unwrap_err());
+        match write_new(&path, &format!("{}\n", *key.to_base64()), 0o600) {
+            Ok(()) => Ok(Made { file: file.to_owned(), made: vec![path], key }),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                let key = config::read_key(&path).map_err(Failure::bad_input)?;
+                Ok(Made { file: file.to_owned(), made: Vec::new(), key })
+            }
+            Err(error) => Err(cannot("write", &path, &error)),
+        }
+    }
+
+    /// Writes the configuration file, which has to be good.
+    ///
+    /// # Errors
+    /// Failed if it cannot be written.
+    pub fn write(&mut self, text: &str) -> Result<(), Failure> {
+        write_new(&self.file, text, 0o644).map_err(|error| cannot("write", &self.file, &error))?;
+        self.made.push(self.file.clone());
+        config::load(&self.file).map(drop)
+    }
+
+    /// What has been made stays.
+    pub fn keep(mut self) {
+        self.made.clear();
+    }
+}
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        for path in &self.made {
+            // It may be gone already.
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+fn write_new(path: &Path, text: &str, mode: u32) -> std::io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?;
+    let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
+    if written.is_err() {
+        // It is this call's own.
+        let _ = fs::remove_file(path);
+    }
+    written
+}
+
+/// Puts `section` behind what stands in `file`: as a whole or not at all.
+///
+/// # Errors
+/// Bad input if the file is not good with it; failed if it cannot be written.
+pub fn append(file: &Path, section: &str) -> Result<(), Failure> {
+    let file = fs::canonicalize(file).map_err(|error| cannot("find", file, &error))?;
+    let text = fs::read_to_string(&file).map_err(|error| cannot("read", &file, &error))?;
+    let end = if text.ends_with('\n') { "" } else { "\n" };
+    let text = format!("{text}{end}{section}");
+    config::check_text(&file, &text)?;
+    let beside = file.with_extension("toml.new");
+    let replace = || -> std::io::Result<()> {
+        let mode = fs::metadata(&file)?.permissions();
+        write_new(&beside, &text, 0o600)?;
+        File::open(&beside)?.set_permissions(mode)?;
+        fs::rename(&beside, &file)
+    };
+    replace().map_err(|error| cannot("write", &beside, &error))
+}
+
+fn cannot(what: &str, path: &Path, error: &std::io::Error) -> Failure {
+    Failure::failed(format!("cannot {what} {}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_good_and_nothing_is_overwritten() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let file = folder.path().join("new/nawa.toml");
+        let mut made = Made::begin(&file).expect("a new folder");
+        let other = PrivateKey::generate(&mut OsRng.unwrap_err()).public();
+        let addresses = ["10.77.0.2/24".parse().expect("a prefix"), "fd77::2/64".parse().expect("a prefix")];
+        let remote: HostPort = "203.0.113.7:51900".parse().expect("a remote");
+        let uplinks =
+            ["wwan0", "eth0.7@x"].map(|name| Uplink { interface: name.into(), remote: remote.clone() });
+        let peer = peer("hub", &other, &["10.77.0.1/32".parse().expect("a prefix")], true);
+        made.write(&(end(&addresses, None, &[]) + &peer + &paths(&uplinks, &[]))).expect("a good file");
+        let me = made.key.public();
+        made.keep();
+        assert_eq!(Made::begin(&file).err().map(|failure| failure.status), Some(2));
+        append(&file, &self::peer("van", &me, &["10.77.0.9/32".parse().expect("a prefix")], false))
+            .expect_err("its own key is no peer's");
+        let third = PrivateKey::generate(&mut OsRng.unwrap_err()).public();
+        let before = fs::read_to_string(&file).expect("the file");
+        append(
+            &file,
+            &(self::peer("van", &third, &["10.77.0.9/32".parse().expect("a prefix")], false)
+                + &paths(&[], std::slice::from_ref(&remote))),
+        )
+        .expect("another peer");
+        assert!(fs::read_to_string(&file).expect("the file").starts_with(&before));
+        fs::remove_file(&file).expect("the file");
+        assert_eq!(Made::begin(&file).expect("the key stays").key.public(), me);
+    }
+
+    #[test]
+    fn what_is_not_kept_goes() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let file = folder.path().join("nawa.toml");
+        drop(Made::begin(&file).expect("a folder"));
+        assert_eq!(fs::read_dir(folder.path()).expect("the folder").count(), 0);
+    }
+}

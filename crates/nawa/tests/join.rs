@@ -1,0 +1,145 @@
+//! `nawa init`, `invite` and `join` as two people type them: both ends come up with the files that were written.
+
+mod common;
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use common::{Daemon, Namespace, eventually, namespaces_or_skip, nawa, output, stderr, stdout, succeed};
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("UTF-8")
+}
+
+/// A waiting `nawa invite`, killed when dropped, and its string.
+struct Inviting(Child, BufReader<std::process::ChildStdout>, String);
+
+impl Inviting {
+    fn start(command: &mut Command) -> Inviting {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("nawa starts");
+        let mut reader = BufReader::new(child.stdout.take().expect("stdout is piped"));
+        let mut invite = String::new();
+        reader.read_line(&mut invite).expect("the invite");
+        assert!(invite.starts_with("nawa1-"), "{invite}");
+        Inviting(child, reader, invite.trim().to_owned())
+    }
+
+    fn finish(mut self) -> (bool, String) {
+        let mut rest = String::new();
+        std::io::Read::read_to_string(&mut self.1, &mut rest).expect("the rest");
+        (self.0.wait().expect("it ends").success(), rest)
+    }
+}
+
+impl Drop for Inviting {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The van has two cables to the hub, and answers are typed.
+#[test]
+fn two_ends_come_up_with_what_they_wrote() {
+    let Some(_alone) = namespaces_or_skip("two_ends_come_up_with_what_they_wrote") else { return };
+    let (hub, van) = (Namespace::new(), Namespace::new());
+    Namespace::connect((&van, "wan1", "10.1.0.2/24"), (&hub, "eth1", "10.1.0.1/24"));
+    Namespace::connect((&van, "wan2", "10.2.0.2/24"), (&hub, "eth2", "10.2.0.1/24"));
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (there, here) = (folder.path().join("hub/nawa.toml"), folder.path().join("van/nawa.toml"));
+
+    let mut init = hub.nawa(["init", "--file", text(&there)]);
+    let mut init =
+        init.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("nawa starts");
+    let typed = b"middle\nhub\n10.1.0.1:51900,10.2.0.1:51900\n";
+    init.stdin.take().expect("stdin is piped").write_all(typed).expect("nawa reads");
+    assert!(init.wait().expect("it ends").success());
+    let _hub_daemon = Daemon::start(&hub, &there);
+
+    let inviting = Inviting::start(&mut hub.nawa(["invite", "van", "--file", text(&there)]));
+    let other = hub.nawa(["invite", "boat", "--file", text(&there)]).output().expect("nawa starts");
+    assert_eq!(other.status.code(), Some(1), "two invites at one port: {}", stderr(&other));
+    let (invite, file) = (inviting.2.clone(), text(&here));
+    let joined = succeed(&mut van.nawa(["join", &invite, "--file", file]));
+    assert!(joined.contains("joined over wan1, wan2"), "{joined}");
+    assert_eq!(inviting.finish(), (true, "van has joined\n".into()));
+
+    let written = fs::read_to_string(&here).expect("the van's file");
+    assert!(written.contains("10.77.0.2/24") && written.contains("remote = \"10.2.0.1:51900\""), "{written}");
+    assert!(!written.contains(&invite) && !fs::read_to_string(&there).expect("the hub's").contains(&invite));
+    let _van_daemon = Daemon::start(&van, &here);
+    for address in ["10.77.0.1", "fd77::1"] {
+        succeed(&mut van.command("ping", ["-c", "1", "-w", "30", address]));
+    }
+    eventually("both paths are up", || {
+        let state = van.status();
+        let paths = state.pointer("/tunnel/peers/0/paths")?.as_array()?.clone();
+        (paths.len() == 2 && paths.iter().all(|path| path["state"] == "up")).then_some(())
+    });
+
+    // Used up, nothing is overwritten, and what failed left nothing.
+    let again = folder.path().join("again/nawa.toml");
+    let refused = output(&mut van.nawa(["join", &invite, "--file", text(&again)]));
+    assert_eq!(refused.status.code(), Some(1), "{}", stderr(&refused));
+    assert!(stderr(&refused).contains("cannot be reached"), "{}", stderr(&refused));
+    assert_eq!(fs::read_dir(folder.path().join("again")).expect("the folder").count(), 0);
+    let refused = output(&mut van.nawa(["join", &invite, "--file", file]));
+    assert_eq!((refused.status.code(), stdout(&refused)), (Some(2), String::new()));
+    let named = output(&mut hub.nawa(["invite", "van", "--file", text(&there)]));
+    assert_eq!(named.status.code(), Some(2), "{}", stderr(&named));
+}
+
+/// Strangers, and who has another secret, neither join nor use the invite up.
+#[test]
+fn only_the_invited_joins() {
+    let Some(_alone) = namespaces_or_skip("only_the_invited_joins") else { return };
+    let host = Namespace::new();
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let [hub, thief, van] = ["hub", "thief", "van"].map(|name| folder.path().join(name).join("nawa.toml"));
+    succeed(&mut host.nawa(["init", "--role", "hub", "--endpoint", "127.0.0.1:51900", "--file", text(&hub)]));
+    let before = fs::read_to_string(&hub).expect("the hub's file");
+    let inviting = Inviting::start(&mut host.nawa(["invite", "van", "--no-qr", "--file", text(&hub)]));
+    host.within(|| {
+        let mut stranger = std::net::TcpStream::connect("127.0.0.1:51900").expect("it listens");
+        stranger.write_all(&[7; 4096]).expect("it takes them");
+    });
+    let mut forged = inviting.2.clone().into_bytes();
+    forged[10] = if forged[10] == b'A' { b'B' } else { b'A' };
+    let forged = String::from_utf8(forged).expect("ASCII");
+    let refused = output(&mut host.nawa(["join", &forged, "--file", text(&thief)]));
+    assert_eq!(refused.status.code(), Some(1), "{}", stderr(&refused));
+    assert_eq!(fs::read_to_string(&hub).expect("the hub's file"), before);
+    succeed(&mut host.nawa(["join", &inviting.2, "--file", text(&van)]));
+    assert!(inviting.finish().0);
+}
+
+#[test]
+fn an_invite_ends_with_its_time() {
+    let Some(_alone) = namespaces_or_skip("an_invite_ends_with_its_time") else { return };
+    let host = Namespace::new();
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let hub = folder.path().join("nawa.toml");
+    succeed(&mut host.nawa(["init", "--role", "hub", "--endpoint", "127.0.0.1:51900", "--file", text(&hub)]));
+    let over = output(&mut host.nawa(["invite", "van", "--valid", "1ms", "--file", text(&hub)]));
+    assert_eq!(over.status.code(), Some(1));
+    assert!(stderr(&over).contains("nobody joined in time"), "{}", stderr(&over));
+}
+
+#[test]
+fn a_spoke_is_written_by_flags_alone() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("nawa.toml");
+    let key = "3p7bfXt9wbTTW2HC7OQ1Nz+DQ8hbeGdNrfx+FG+IK08=";
+    let flags = ["--peer", "203.0.113.7:51900", "--peer-key", key, "--uplinks", "wlan0,wwan0"];
+    let mut init = nawa(["init", "--role", "spoke", "--file", text(&file)]);
+    let said = succeed(init.args(flags));
+    assert!(said.contains("routes = [\"10.77.0.2/32\", \"fd77::2/128\"]"), "{said}");
+    let written = fs::read_to_string(&file).expect("the file");
+    assert!(written.contains("routes = [\"10.77.0.1/32\", \"fd77::1/128\"]"), "{written}");
+    assert!(written.contains("local = \"wwan0\"") && written.contains(key), "{written}");
+    let asked = output(&mut nawa(["init", "--role", "spoke", "--file", text(&folder.path().join("other"))]));
+    assert_eq!(asked.status.code(), Some(2), "{}", stderr(&asked));
+    assert!(stderr(&asked).contains("give --peer"), "{}", stderr(&asked));
+}

@@ -1,0 +1,50 @@
+//! What a package is made of: help texts, man pages and completions from one definition, and the unit.
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use common::{nawa, output, skip, stdout, succeed};
+
+/// `systemd-analyze security` gives 0 to a unit that can do nothing and 10 to one that can do all.
+const MOST_EXPOSURE: f64 = 4.0;
+
+/// After a change that is meant: `nawa NAME --help > crates/nawa/tests/help/NAME.txt`.
+#[test]
+fn help_is_as_it_was_agreed() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/help");
+    for name in ["init", "invite", "join"] {
+        let expected = fs::read_to_string(folder.join(name).with_extension("txt")).expect("the help");
+        assert_eq!(succeed(&mut nawa([name, "--help"])), expected, "nawa {name} --help");
+    }
+}
+
+#[test]
+fn man_pages_and_completions_come_from_the_same_definitions() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    succeed(&mut nawa(["generate", folder.path().to_str().expect("UTF-8")]));
+    let read = |name: &str| fs::read_to_string(folder.path().join(name)).expect(name);
+    for page in ["nawa", "nawa-invite", "nawa-path-add", "nawa-lab-run"] {
+        assert!(read(&format!("man/{page}.1")).starts_with(".ie"), "{page}");
+    }
+    assert!(read("man/nawa-join.1").contains("STRING"));
+    for shell in ["nawa.bash", "_nawa", "nawa.fish"] {
+        assert!(read(&format!("completions/{shell}")).contains("invite"), "{shell}");
+    }
+}
+
+#[test]
+fn the_unit_is_confined() {
+    if Command::new("systemd-analyze").arg("--version").output().is_err() {
+        return skip("the_unit_is_confined", "needs systemd-analyze");
+    }
+    let unit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/nawa.service");
+    let said =
+        output(Command::new("systemd-analyze").args(["security", "--offline=true", "--no-pager"]).arg(unit));
+    let said = stdout(&said);
+    let level = said.lines().find_map(|line| line.split_once("Overall exposure level for nawa.service: "));
+    let level = level.and_then(|(_, rest)| rest.split(' ').next()?.parse::<f64>().ok());
+    assert!(level.is_some_and(|level| level <= MOST_EXPOSURE), "{said}");
+}
