@@ -2,7 +2,7 @@
 
 mod any;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use packet::tcp;
@@ -19,11 +19,14 @@ use crate::flow_table::FlowTable;
 use crate::header::{self, Coded, Header};
 use crate::hold::Holds;
 use crate::interface_queue::{Entry, InterfaceQueue};
-use crate::neighbours::{Greeting, Neighbours};
+use crate::neighbours::{Greeting, Neighbourhood, Neighbours};
 use crate::reception::Reception;
 use crate::stats::{Kept, Stats};
 use crate::transit::Transit;
 use crate::wait_queue::MAX_WQ_LEN;
+
+/// Stations whose frames for others are counted.
+const MAX_OVERHEARD: usize = 64;
 
 /// One node's NC layer.
 ///
@@ -37,6 +40,8 @@ pub struct NcLayer {
     holds: Holds,
     neighbours: Neighbours,
     reception: Reception,
+    /// Frames for other nodes that were heard, by sender.
+    overheard: BTreeMap<Mac, u64>,
     greeting: Greeting,
     /// When many packets waited last (mode `any`).
     many_waited: Option<Duration>,
@@ -56,6 +61,7 @@ impl NcLayer {
             holds: Holds::default(),
             neighbours: Neighbours::default(),
             reception: Reception::default(),
+            overheard: BTreeMap::new(),
             greeting: Greeting::default(),
             many_waited: None,
             interface_queue: InterfaceQueue::default(),
@@ -100,6 +106,13 @@ impl NcLayer {
         }
     }
 
+    /// What is known of each neighbour: of those that were overheard, or sent NC frames.
+    pub fn neighbours(&self, now: Duration) -> BTreeMap<Mac, Neighbourhood> {
+        let mut all = self.neighbours.all(now);
+        self.overheard.iter().for_each(|(mac, count)| all.entry(*mac).or_default().overheard = *count);
+        all
+    }
+
     /// Whether to read more from the master: while there is no room here, frames wait there.
     pub fn has_room(&self) -> bool {
         self.interface_queue.has_room()
@@ -118,6 +131,9 @@ impl NcLayer {
         self.holds.note_activity(now);
         let Some(heard) = Frame::parse(frame).filter(|heard| heard.source != self.config.mac) else { return };
         let for_us = heard.destination == self.config.mac || heard.destination.is_group();
+        if !for_us && (self.overheard.len() < MAX_OVERHEARD || self.overheard.contains_key(&heard.source)) {
+            *self.overheard.entry(heard.source).or_default() += 1;
+        }
         match heard.ethertype {
             ethernet::NC => self.receive_nc(now, &heard, for_us),
             ethernet::IPV4 | ethernet::IPV6 if for_us => {

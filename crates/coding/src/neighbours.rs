@@ -60,6 +60,17 @@ struct Neighbour {
 #[derive(Debug, Default)]
 pub struct Neighbours(BTreeMap<Mac, Neighbour>);
 
+/// What is known of a neighbour.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Neighbourhood {
+    /// Frames of its for other nodes that this node has heard.
+    pub overheard: u64,
+    /// Whether it said lately that it decodes.
+    pub decodes: bool,
+    /// Whether it is not coded for at present.
+    pub left_out: bool,
+}
+
 impl Neighbours {
     /// A neighbour sent an NC frame.
     pub fn note(&mut self, now: Duration, mac: Mac) {
@@ -121,6 +132,16 @@ impl Neighbours {
             Some(known) => known.handle_report(now, report),
             None => Vec::new(),
         }
+    }
+
+    /// What is known at `now` of each neighbour that sent NC frames.
+    pub fn all(&self, now: Duration) -> BTreeMap<Mac, Neighbourhood> {
+        let one = |known: &Neighbour| Neighbourhood {
+            overheard: 0,
+            decodes: now < known.known_until,
+            left_out: now < known.out_until,
+        };
+        self.0.iter().map(|(mac, known)| (*mac, one(known))).collect()
     }
 
     /// Neighbours that are left out at `now`.
