@@ -16,10 +16,11 @@ use crate::decoding_buffer::DecodingBuffer;
 use crate::encoder::{encode, payload_len};
 use crate::ethernet::{self, Frame, Mac, ip_frame};
 use crate::flow_table::FlowTable;
+use crate::greetings::Greetings;
 use crate::header::{self, Coded, Header};
 use crate::hold::Holds;
 use crate::interface_queue::{Entry, InterfaceQueue};
-use crate::neighbours::{Greeting, Neighbourhood, Neighbours};
+use crate::neighbours::{Neighbourhood, Neighbours};
 use crate::reception::Reception;
 use crate::stats::{Kept, Stats};
 use crate::transit::Transit;
@@ -42,7 +43,7 @@ pub struct NcLayer {
     reception: Reception,
     /// Frames for other nodes that were heard, by sender.
     overheard: BTreeMap<Mac, u64>,
-    greeting: Greeting,
+    greetings: Greetings,
     /// When many packets waited last (mode `any`).
     many_waited: Option<Duration>,
     interface_queue: InterfaceQueue,
@@ -53,8 +54,8 @@ pub struct NcLayer {
 }
 
 impl NcLayer {
-    /// A layer with nothing in it.
-    pub fn new(config: Config) -> Self {
+    /// A layer with nothing in it. `secret` is random: who knows it can speak for neighbours.
+    pub fn new(config: Config, secret: u64) -> Self {
         Self {
             config,
             flows: FlowTable::default(),
@@ -62,7 +63,7 @@ impl NcLayer {
             neighbours: Neighbours::default(),
             reception: Reception::default(),
             overheard: BTreeMap::new(),
-            greeting: Greeting::default(),
+            greetings: Greetings::new(secret),
             many_waited: None,
             interface_queue: InterfaceQueue::default(),
             decoding_buffer: DecodingBuffer::default(),
@@ -171,7 +172,8 @@ impl NcLayer {
 
     /// When to call [`poll_slave`](Self::poll_slave) next if nothing happens before; the past if something waits there.
     pub fn poll_timeout(&self) -> Option<Duration> {
-        let waiting = (!self.interface_queue.is_empty()).then_some(Duration::ZERO);
+        let at_once = !self.interface_queue.is_empty() || !self.greetings.is_empty();
+        let waiting = at_once.then_some(Duration::ZERO);
         let due = [self.flows.next_expiry(), self.holds.next_expiry(), self.reception.next_due()];
         waiting.or_else(|| due.into_iter().flatten().min())
     }
@@ -191,8 +193,8 @@ impl NcLayer {
     }
 
     fn route(&mut self, now: Duration, packet: Transit) {
-        if self.config.mode == Mode::Any {
-            self.greeting.note_traffic(now);
+        if let Some(previous) = packet.previous_hop.filter(|_| self.config.mode == Mode::Any) {
+            self.ask(now, [previous, packet.next_hop]);
         }
         match self.config.mode {
             Mode::Any if packet.previous_hop.is_some() => self.wait_or_go(now, packet),
@@ -344,9 +346,6 @@ impl NcLayer {
     }
 
     fn receive_nc(&mut self, now: Duration, heard: &Frame<'_>, for_us: bool) {
-        if self.config.mode == Mode::Any {
-            self.neighbours.note(now, heard.source);
-        }
         match Header::parse(heard.payload) {
             Err(_) => self.stats.malformed += 1,
             Ok(Header::Plain(_)) if !for_us => {}
@@ -359,10 +358,14 @@ impl NcLayer {
             }
             Ok(Header::Coded(coded)) => self.receive_coded(now, heard, &coded),
             Ok(Header::Report(report)) if heard.destination == self.config.mac => {
-                let again = self.neighbours.handle_report(now, heard.source, &report);
-                self.send_again(again);
+                self.receive_report(now, heard.source, &report);
             }
-            Ok(Header::Report(_)) => {}
+            Ok(Header::Greeting(greeting))
+                if heard.destination == self.config.mac && self.config.mode == Mode::Any =>
+            {
+                self.receive_greeting(now, heard.source, &greeting);
+            }
+            Ok(Header::Report(_) | Header::Greeting(_)) => {}
         }
     }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use device::poller::Interest;
 use device::{Changes, Poller, Waker, monotonic};
+use rand_core::{OsRng, TryRngCore};
 use rustix::io::Errno;
 
 use super::master::Master;
@@ -66,7 +67,9 @@ impl Node {
         poller.add(&waker, WAKER, Interest::Read)?;
         poller.add(&changes, CHANGES, Interest::Read)?;
         poller.add(&master.tap, MASTER, Interest::Read)?;
-        let layer = NcLayer::new(Config { mode, wait, thin_acks, mac: Mac::default(), mtu: 0 });
+        let secret = OsRng.try_next_u64().map_err(|error| io::Error::other(error.to_string()))?;
+        let config = Config { mode, wait, thin_acks, mac: Mac::default(), mtu: 0 };
+        let layer = NcLayer::new(config, secret);
         let buffer = vec![0; LONGEST].into();
         Ok(Self {
             settings,
