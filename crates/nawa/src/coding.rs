@@ -68,7 +68,7 @@ impl Codings {
 }
 
 fn is_same(one: &Settings, other: &Settings) -> bool {
-    (&one.interface, &one.master) == (&other.interface, &other.master)
+    (&one.interface, &one.master, &one.monitor) == (&other.interface, &other.master, &other.monitor)
 }
 
 fn change(now: &mut Settings, running: Option<&Running>, wanted: Change) -> Result<(), String> {

@@ -247,6 +247,8 @@ pub struct Coding {
     pub master: Spanned<String>,
     /// The master's addresses with prefix lengths.
     pub addresses: Spanned<Vec<Spanned<String>>>,
+    /// A monitor interface of the slave's radio, which somebody else makes.
+    pub monitor: Option<Spanned<String>>,
     /// `"off"`, `"piggy"`, `"delayed"`, `"controlled"` or `"any"`.
     pub mode: Option<Spanned<String>>,
     /// Duration with a unit.

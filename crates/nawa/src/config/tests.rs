@@ -138,8 +138,14 @@ fn what_a_coding_cannot_be() {
     let settings = read(folder().path(), &coding("['10.88.0.2/24']")).expect("a good file");
     let change = &settings.codings[0].change;
     assert_eq!((change.mode, change.wait), (coding::Mode::Any, std::time::Duration::from_millis(10)));
+    let settings =
+        read(folder().path(), &coding("[]\nmonitor = 'mon0'")).expect("addresses may come by DHCP");
+    let coding_settings = &settings.codings[0];
+    assert_eq!(
+        (coding_settings.monitor.as_deref(), coding_settings.change.addresses.len()),
+        (Some("mon0"), 0)
+    );
     for (more, expected) in [
-        ("[]", "4:13: the master has no address; write at least one, as \"10.88.0.2/24\""),
         (
             "['10.88.0.2']",
             "4:14: \"10.88.0.2\" is not an address with a prefix length; write e.g. \"10.77.0.1/24\"",
@@ -152,7 +158,7 @@ fn what_a_coding_cannot_be() {
         ("['10.88.0.2/24']\nwait = 10", "5:8: invalid type: integer `10`, expected a string"),
         (
             "['10.88.0.2/24']\nhold = '1ms'",
-            "5:1: unknown field `hold`, expected one of `interface`, `master`, `addresses`, `mode`, `wait`, `thin-acks`",
+            "5:1: unknown field `hold`, expected one of `interface`, `master`, `addresses`, `monitor`, `mode`, `wait`, `thin-acks`",
         ),
         (
             "['10.88.0.2/24']\n[[coding]]\ninterface = 'nc0'\nmaster = 'nc1'\naddresses = ['10.89.0.2/24']",

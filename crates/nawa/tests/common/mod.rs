@@ -4,6 +4,7 @@
 pub mod flight;
 pub mod flood;
 pub mod guest;
+pub mod hwsim;
 pub mod uplinks;
 
 use std::fs::{self, Permissions};

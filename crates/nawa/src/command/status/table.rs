@@ -6,7 +6,9 @@ use std::ops::Range;
 
 use comfy_table::{CellAlignment, Table, presets::NOTHING};
 
-use super::view::{self, Coding, Copies, Flight, Flood, Path, Peer, Relay, Session, State, Tunnel};
+use super::view::{
+    self, Coding, CodingNeighbour, Copies, Flight, Flood, Path, Peer, Relay, Session, State, Tunnel,
+};
 
 const PATH_HEADER: [&str; 9] =
     ["path", "state", "rtt ms", "Mbit/s", "weight", "loss %", "sent MB", "received MB", "to"];
@@ -39,6 +41,12 @@ pub fn render(state: &State) -> String {
     }
     for coding in &state.coding {
         line(&mut text, format!("\n{}", coding_line(coding)));
+        for note in coding.off_because.iter().map(|why| format!("off: {why}")).chain(coding.warning.clone()) {
+            line(&mut text, format!(" {note}"));
+        }
+        for one in &coding.neighbours {
+            line(&mut text, format!(" {}", coding_neighbour(one)));
+        }
     }
     text
 }
@@ -98,6 +106,16 @@ fn coding_line(coding: &Coding) -> String {
         coding.missing_partner_frames + coding.wrong_partner_frames,
         coding.left_out_neighbours
     )
+}
+
+fn coding_neighbour(neighbour: &CodingNeighbour) -> String {
+    let CodingNeighbour { address, overheard_frames, decodes, left_out } = neighbour;
+    let heard = match overheard_frames {
+        0 => "not overheard yet".to_owned(),
+        count => format!("{count} frames for others overheard"),
+    };
+    let says = if *decodes { ", decodes" } else { "" };
+    format!("neighbour {address}: {heard}{says}{}", if *left_out { ", left out" } else { "" })
 }
 
 fn flight_line(flight: &Flight) -> String {
@@ -255,7 +273,12 @@ mod tests {
 
     fn coding(waits_because: Option<&str>) -> serde_json::Value {
         json!({
-            "interface": "mesh0", "master": "nc0", "mode": "any", "waits_because": waits_because, "sent_frames": 200,
+            "interface": "mesh0", "master": "nc0", "mode": "any", "waits_because": waits_because,
+            "off_because": null, "warning": waits_because.is_none().then_some("`mesh0` has an address"),
+            "neighbours": if waits_because.is_some() { json!([]) } else { json!([
+                {"address": "02:00:00:00:00:01", "overheard_frames": 7, "decodes": true, "left_out": false},
+                {"address": "02:00:00:00:00:03", "overheard_frames": 0, "decodes": false, "left_out": true},
+            ]) }, "sent_frames": 200,
             "sent_coded_frames": 25, "coding_ratio": 0.125, "relayed_packets": 90, "held_packets": 4,
             "held_time_ms": 6.0, "decoded_packets": 30, "missing_partner_frames": 2, "wrong_partner_frames": 1,
             "left_out_neighbours": 1,
@@ -319,6 +342,9 @@ flood on wlan1: id 8, mode kernel, waits: the interface is gone
 
 coding on mesh0 by nc0: mode any, 200 frames sent, 12.5 % of them sums, 90 packets relayed, 4 held for 1.5 ms, \
 30 decoded, 3 not decoded, 1 neighbours left out
+ `mesh0` has an address
+ neighbour 02:00:00:00:00:01: 7 frames for others overheard, decodes
+ neighbour 02:00:00:00:00:03: not overheard yet, left out
 
 coding on mesh0 by nc0: mode any, waits: `mesh0` is down
 ";

@@ -48,6 +48,9 @@ pub struct Coding {
     pub master: String,
     pub mode: String,
     pub waits_because: Option<String>,
+    pub off_because: Option<String>,
+    pub warning: Option<String>,
+    pub neighbours: Vec<CodingNeighbour>,
     pub sent_frames: u64,
     pub coding_ratio: Option<f64>,
     pub relayed_packets: u64,
@@ -57,6 +60,15 @@ pub struct Coding {
     pub missing_partner_frames: u64,
     pub wrong_partner_frames: u64,
     pub left_out_neighbours: u64,
+}
+
+/// `coding::daemon::NeighbourStatus`
+#[derive(Deserialize)]
+pub struct CodingNeighbour {
+    pub address: String,
+    pub overheard_frames: u64,
+    pub decodes: bool,
+    pub left_out: bool,
 }
 
 /// `flood::node::Status`
