@@ -33,6 +33,12 @@ pub struct RunOptions {
     pub nawa: PathBuf,
     /// Which cases are measured, as [`Experiment::keep`] takes it; all without a word.
     pub only: Vec<String>,
+    /// How often each case is measured, if not as often as the experiment says.
+    pub repeats: Option<usize>,
+    /// How many cases are measured at the same time, if not as many as the experiment says.
+    pub side_by_side: Option<usize>,
+    /// The commit of which the program was built, with `+` behind it where files had changed.
+    pub commit: String,
 }
 
 impl RunOptions {
@@ -53,6 +59,9 @@ impl Default for RunOptions {
             series: None,
             nawa,
             only: Vec::new(),
+            repeats: None,
+            side_by_side: None,
+            commit: "unknown".into(),
         }
     }
 }

@@ -177,13 +177,20 @@ fn conditions(options: &RunOptions) -> Value {
     };
     json!({
         "version": env!("CARGO_PKG_VERSION"),
+        "commit": options.commit,
         "kernel": kernel.trim(),
         "cpus": cpus,
         "seed": options.seed,
         "size": size,
         "command": format!("nawa {}", arguments.join(" ")),
         "started": clock::timestamp(),
+        "load_at_start": load(),
     })
+}
+
+/// Processes that ran or wanted to within the last minute, on the average (proc(5), loadavg).
+fn load() -> Option<f64> {
+    std::fs::read_to_string("/proc/loadavg").ok()?.split(' ').next()?.parse().ok()
 }
 
 /// One case's results.

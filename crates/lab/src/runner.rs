@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::emulator::Emulator;
 use crate::error::{Doing, Error};
-use crate::experiment::{self, Case, Change, Event, Experiment, RunOptions, Workload};
+use crate::experiment::{self, Case, Change, Event, Experiment, RunOptions, SideBySide, Workload};
 use crate::flows::Guests;
 use crate::network::Network;
 use crate::partial::Partial;
@@ -28,10 +28,12 @@ use crate::{bicast, bond, cleanup, coding, controls, flight, flood, hostile, nam
 pub fn run(name: &str, options: &RunOptions) -> Result<(), Error> {
     let mut experiment = experiment::find(name, options)?;
     experiment.keep(&options.only)?;
+    experiment.repeats = options.repeats.unwrap_or(experiment.repeats);
+    experiment.side_by_side = options.side_by_side.map_or(experiment.side_by_side, SideBySide::Cases);
     run_experiment(&experiment, options)
 }
 
-/// Runs `experiment` as [`run`] does.
+/// Runs `experiment` as it is.
 pub fn run_experiment(experiment: &Experiment, options: &RunOptions) -> Result<(), Error> {
     check_host()?;
     program::require(&programs(experiment))?;

@@ -375,12 +375,21 @@ pub struct LabRun {
     /// The paper's own sizes and repetitions
     #[arg(long)]
     pub paper: bool,
+    /// How often each case is measured; the medians and where they lie are shown [default: the experiment's own]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub repeats: Option<u32>,
+    /// How many cases are measured at the same time [default: the experiment's own]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub side_by_side: Option<u32>,
     /// Seed of all that is random in the emulated links
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
     /// A folder of recorded traces to use instead of generated ones
     #[arg(long, value_name = "DIR")]
     pub traces: Option<PathBuf>,
+    /// Another `nawa` than this one as the system under test
+    #[arg(long, value_name = "PROGRAM")]
+    pub nawa: Option<PathBuf>,
     /// Write the results as JSON
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,

@@ -14,19 +14,27 @@ pub fn list() -> Result<(), Failure> {
 /// Runs one.
 pub fn run(run: LabRun) -> Result<(), Failure> {
     let name = run.name.clone();
-    lab::run(&name, &options(run)).map_err(|error| match error.is_bad_input() {
+    lab::run(&name, &options(run)?).map_err(|error| match error.is_bad_input() {
         true => Failure::bad_input(error),
         false => Failure::failed(error),
     })
 }
 
-fn options(run: LabRun) -> RunOptions {
+fn options(run: LabRun) -> Result<RunOptions, Failure> {
     let size = match (run.quick, run.paper) {
         (true, _) => Size::Quick,
         (_, true) => Size::Paper,
         _ => Size::Normal,
     };
-    RunOptions {
+    let usual = RunOptions::default();
+    let nawa = match run.nawa {
+        Some(nawa) if !nawa.is_file() => {
+            return Err(Failure::bad_input(format!("there is no program {}", nawa.display())));
+        }
+        Some(nawa) => std::path::absolute(nawa).map_err(Failure::failed)?,
+        None => usual.nawa,
+    };
+    Ok(RunOptions {
         size,
         seed: run.seed.unwrap_or(RunOptions::SEED),
         traces: run.traces,
@@ -34,6 +42,9 @@ fn options(run: LabRun) -> RunOptions {
         html: run.html,
         series: run.series,
         only: run.only,
-        ..RunOptions::default()
-    }
+        repeats: run.repeats.map(|repeats| repeats as usize),
+        side_by_side: run.side_by_side.map(|cases| cases as usize),
+        commit: env!("NAWA_COMMIT").into(),
+        nawa,
+    })
 }
