@@ -10,10 +10,11 @@ use device::Changes;
 use device::poller::{Interest, Poller, Signal, Signals};
 
 use crate::config::Settings;
+use crate::control::Request;
 use crate::control::server::Server;
 use crate::failure::Failure;
 use crate::live::Live;
-use crate::notify;
+use crate::{metrics, notify};
 
 /// What the daemon waits for.
 pub enum Event {
@@ -32,6 +33,7 @@ pub enum Event {
 pub fn run(file: &Path, settings: Settings, ready: impl FnOnce()) -> Result<(), Failure> {
     let control = Server::bind()?;
     let resolved = settings.resolve()?;
+    let metrics = resolved.metrics;
     let (sender, events) = channel();
     forward_signals(sender.clone())
         .map_err(|error| Failure::failed(format!("cannot watch signals: {error}")))?;
@@ -45,6 +47,10 @@ pub fn run(file: &Path, settings: Settings, ready: impl FnOnce()) -> Result<(), 
     control
         .serve(move |request| answering.answer(request))
         .map_err(|error| Failure::failed(format!("cannot answer on the control socket: {error}")))?;
+    if let Some(listen) = metrics {
+        let asked = Arc::clone(&live);
+        metrics::serve(listen, move || asked.answer(Request::Status)).map_err(Failure::failed)?;
+    }
     notify::ready();
     ready();
     let result = wait(file, &live, &events);

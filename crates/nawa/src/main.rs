@@ -14,6 +14,7 @@ mod flight;
 mod flood;
 mod live;
 mod logging;
+mod metrics;
 mod notify;
 mod setup;
 mod strands;

@@ -1,6 +1,7 @@
 //! The strands that a file asks for, running: the tunnel, the relay, the nodes that flood and those that code, each on
 //! threads of its own, and the congestion controls and copies, which the kernel makes.
 
+use std::net::SocketAddr;
 use std::sync::mpsc::Sender;
 
 use device::News;
@@ -25,6 +26,7 @@ pub struct Strands {
     floods: Floods,
     codings: Codings,
     bicast: Option<bicast::daemon::Running>,
+    metrics: Option<SocketAddr>,
 }
 
 struct RunningTunnel {
@@ -58,7 +60,7 @@ impl Strands {
     /// # Errors
     /// One sentence if one cannot start; then none runs.
     pub fn start(resolved: Resolved, events: &Sender<Event>) -> Result<Strands, String> {
-        let Resolved { key, tunnel, relay, flight, bicast, floods, codings } = resolved;
+        let Resolved { key, tunnel, relay, flight, bicast, floods, codings, metrics } = resolved;
         let public_key = key.as_ref().map(PrivateKey::public);
         let flight = flight.map(Provided::start).transpose()?;
         let bicast = bicast.map(crate::bicast::start).transpose()?;
@@ -72,7 +74,7 @@ impl Strands {
         let tunnel = tunnel.zip(key);
         let tunnel =
             tunnel.map(|((tunnel, config), key)| start_tunnel(tunnel, config, key, events)).transpose()?;
-        Ok(Strands { public_key, tunnel, relay, flight, bicast, floods: running, codings: coding })
+        Ok(Strands { public_key, tunnel, relay, flight, bicast, floods: running, codings: coding, metrics })
     }
 
     /// What asks for the state, for as long as they run.
@@ -96,7 +98,7 @@ impl Strands {
         if !refused.is_empty() {
             return Err(refused);
         }
-        let Resolved { key, tunnel, relay, flight, bicast, floods, codings } = resolved;
+        let Resolved { key, tunnel, relay, flight, bicast, floods, codings, .. } = resolved;
         let public_key = key.as_ref().map(PrivateKey::public);
         // What may fail comes first: what has been started is dropped again if something after it fails.
         let (new_relay, allow) = match (relay.zip(key.clone()), &self.relay) {
@@ -149,7 +151,10 @@ impl Strands {
     /// What `resolved` would change that cannot change in a running daemon.
     fn refusals(&self, resolved: &Resolved) -> Vec<String> {
         let key = resolved.key.as_ref().map(PrivateKey::public).zip(self.public_key);
-        let mut fixed = vec![("[node] key-file", key.is_none_or(|(new, old)| new == old))];
+        let mut fixed = vec![
+            ("[node] key-file", key.is_none_or(|(new, old)| new == old)),
+            ("[metrics] listen", resolved.metrics == self.metrics),
+        ];
         if let (Some((new, _)), Some(old)) = (&resolved.tunnel, &self.tunnel) {
             fixed.push(("[tunnel] interface", new.interface == old.interface));
             fixed.push(("[tunnel] listen", new.listen == old.listen));

@@ -1,5 +1,7 @@
 //! From what a file says to what the daemon starts.
 
+use std::net::SocketAddr;
+
 use tunnel::PrivateKey;
 use tunnel::config::{Config, Local, PathConfig, PeerConfig, Via};
 
@@ -23,6 +25,8 @@ pub struct Resolved {
     pub codings: Vec<coding::daemon::Settings>,
     /// As in the file.
     pub bicast: Option<bicast::daemon::Config>,
+    /// As in the file.
+    pub metrics: Option<SocketAddr>,
 }
 
 impl Settings {
@@ -32,8 +36,8 @@ impl Settings {
     /// Failed if a path's addresses are of two families.
     pub fn resolve(self) -> Result<Resolved, Failure> {
         let core = self.tunnel.as_ref().map(core).transpose()?;
-        let Settings { key, tunnel, relay, flight, bicast, floods, codings } = self;
-        Ok(Resolved { key, tunnel: tunnel.zip(core), relay, flight, bicast, floods, codings })
+        let Settings { key, tunnel, relay, flight, bicast, floods, codings, metrics } = self;
+        Ok(Resolved { key, tunnel: tunnel.zip(core), relay, flight, bicast, floods, codings, metrics })
     }
 }
 
