@@ -10,12 +10,13 @@ NAWA := $(TARGET)/release/nawa
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test guest lint lint-tools bench fuzz install rivals ns3 usrsctp build deb cargo-present
+.PHONY: help demo test guest wifi lint lint-tools bench fuzz install rivals ns3 usrsctp build deb cargo-present
 
 help:
 	@echo "make demo      one file over three bad links: the best link alone, MPTCP, Nawa (about two and a half minutes; root)"
 	@echo "make test      all tests (root, for those in network namespaces)"
 	@echo "make guest     other kernels: Debian's in qemu for make test, user-mode Linux for rivals in the lab"
+	@echo "make wifi      coding on Linux's own Wi-Fi: radios of mac80211_hwsim in a guest"
 	@echo "make lint      rustfmt, clippy, the size of fsat, cargo-deny"
 	@echo "make bench     the lab's tunnel experiment, short (root)"
 	@echo "make fuzz      the fuzzers, a minute each (nightly Rust, cargo-fuzz)"
@@ -45,6 +46,11 @@ guest:
 	@scripts/install-packages guest
 	@scripts/guest-kernel 6.1 6.12
 	@scripts/install-packages lab-guest
+
+wifi: cargo-present
+	@scripts/install-packages build guest
+	@scripts/guest-kernel 6.1
+	$(CARGO) test --release --locked --package nawa --test guest_wifi -- --nocapture
 
 lint: cargo-present
 	@scripts/install-packages lint

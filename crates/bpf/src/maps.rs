@@ -25,8 +25,7 @@ impl Loaded {
     /// # Errors
     /// If there is no such map, or it takes no such key or value.
     pub fn update(&self, name: &str, key: u32, value: &[u8]) -> Result<(), Error> {
-        let changed = self.map(name)?.update(&key.to_ne_bytes(), value, MapFlags::ANY);
-        changed.map_err(|error| Error::loader("change a BPF map", error))
+        self.update_at(name, &key.to_ne_bytes(), value)
     }
 
     /// The element `key` of the map `name`, if it has one.
@@ -34,8 +33,25 @@ impl Loaded {
     /// # Errors
     /// If there is no such map, or it takes no such key.
     pub fn lookup(&self, name: &str, key: u32) -> Result<Option<Vec<u8>>, Error> {
-        let read = self.map(name)?.lookup(&key.to_ne_bytes(), MapFlags::ANY);
+        self.lookup_at(name, &key.to_ne_bytes())
+    }
+
+    /// The same of a map whose keys are these bytes.
+    ///
+    /// # Errors
+    /// As of [`Loaded::lookup`].
+    pub fn lookup_at(&self, name: &str, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+        let read = self.map(name)?.lookup(key, MapFlags::ANY);
         read.map_err(|error| Error::loader("read a BPF map", error))
+    }
+
+    /// [`Loaded::update`] of a map whose keys are these bytes.
+    ///
+    /// # Errors
+    /// As of [`Loaded::update`].
+    pub fn update_at(&self, name: &str, key: &[u8], value: &[u8]) -> Result<(), Error> {
+        let changed = self.map(name)?.update(key, value, MapFlags::ANY);
+        changed.map_err(|error| Error::loader("change a BPF map", error))
     }
 
     /// Has the device map `name` send by `interface` under `key`, each frame through `program` first.

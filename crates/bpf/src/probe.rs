@@ -33,11 +33,16 @@ pub fn tcp_struct_ops() -> Result<TcpStructOps, Error> {
     if !rustix::process::geteuid().is_root() {
         return Err(Error::NotRoot);
     }
-    if in_container(&std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default()) {
+    if is_container() {
         return Err(Error::Container);
     }
     let types = Btf::from_vmlinux().map_err(|error| Error::NoTypes(error.to_string()))?;
     describe(&types).ok_or(Error::NoStructOps)
+}
+
+/// Whether this process is in a user namespace other than the first.
+pub fn is_container() -> bool {
+    in_container(&std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default())
 }
 
 /// Whether that is the map of a user namespace other than the first, whose root the kernel does not take for its own.

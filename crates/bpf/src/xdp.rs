@@ -1,5 +1,6 @@
 //! XDP programs: loading, attaching to an interface for as long as a descriptor is held, and their maps.
 
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -7,6 +8,8 @@ use std::time::Duration;
 use libbpf_rs::{
     MapCore, MapFlags, Object, ObjectBuilder, PrintLevel, ProgramInput, RingBuffer, RingBufferBuilder,
 };
+
+use rustix::io::Errno;
 
 use crate::{Error, ffi};
 
@@ -19,6 +22,8 @@ pub enum Mode {
     Generic,
 }
 
+/// `NETDEV_XDP_ACT_BASIC`.
+const BASIC: u64 = 1 << 0;
 /// `NETDEV_XDP_ACT_NDO_XMIT`.
 const NDO_XMIT: u64 = 1 << 2;
 
@@ -32,6 +37,8 @@ pub struct Loaded {
 pub struct Attached {
     /// Where it runs.
     pub mode: Mode,
+    /// Why that is not the driver.
+    pub refused: Option<String>,
     _link: OwnedFd,
 }
 
@@ -96,6 +103,16 @@ pub fn takes_redirected(interface: u32) -> Result<bool, Error> {
     Ok(features & NDO_XMIT != 0)
 }
 
+/// Whether the driver of the interface with this index runs programs. Kernels before 6.3 do not say: false.
+///
+/// # Errors
+/// What the kernel says.
+pub fn runs_in_driver(interface: u32) -> Result<bool, Error> {
+    let features =
+        ffi::xdp_features(interface).map_err(Error::system("ask what XDP does at an interface"))?;
+    Ok(features & BASIC != 0)
+}
+
 /// Passes every frame that comes in by the interface with this index. The end of a veth needs some program, so that what
 /// one at the other end sends back (XDP_TX) arrives.
 ///
@@ -105,7 +122,21 @@ pub fn pass(interface: u32) -> Result<Attached, Error> {
     let program = ffi::load_pass().map_err(Error::system("load an XDP program"))?;
     let link = ffi::attach_xdp(program.as_fd(), interface, libbpf_sys::XDP_FLAGS_DRV_MODE);
     let link = link.map_err(Error::system("attach an XDP program to the interface"))?;
-    Ok(Attached { mode: Mode::Native, _link: link })
+    Ok(Attached { mode: Mode::Native, refused: None, _link: link })
+}
+
+/// Why a driver takes no program, by what the kernel answers: it tells its words to nobody but the log.
+fn refusal(error: &io::Error) -> String {
+    let why = match Errno::from_io_error(error) {
+        Some(Errno::OPNOTSUPP) => "it knows no XDP",
+        Some(Errno::RANGE) => {
+            "its MTU, or a veth's other end's, is too large for XDP: 3498 at most on a veth"
+        }
+        Some(Errno::INVAL) => "its MTU or an offload (LRO) does not go with XDP",
+        Some(Errno::BUSY | Errno::EXIST) => "another program is there",
+        _ => "see the kernel's log",
+    };
+    format!("the driver refuses XDP: {error} ({why}); generic XDP runs above it")
 }
 
 impl Loaded {
@@ -116,12 +147,13 @@ impl Loaded {
     pub fn attach(&self, program: &str, interface: u32) -> Result<Attached, Error> {
         let found = self.object.progs_mut().find(|one| one.name() == program);
         let found = found.ok_or_else(|| Error::NoProgram(program.to_owned()))?;
-        if let Ok(link) = ffi::attach_xdp(found.as_fd(), interface, libbpf_sys::XDP_FLAGS_DRV_MODE) {
-            return Ok(Attached { mode: Mode::Native, _link: link });
-        }
+        let refused = match ffi::attach_xdp(found.as_fd(), interface, libbpf_sys::XDP_FLAGS_DRV_MODE) {
+            Ok(link) => return Ok(Attached { mode: Mode::Native, refused: None, _link: link }),
+            Err(error) => refusal(&error),
+        };
         let link = ffi::attach_xdp(found.as_fd(), interface, libbpf_sys::XDP_FLAGS_SKB_MODE);
         let link = link.map_err(Error::system("attach an XDP program to the interface"))?;
-        Ok(Attached { mode: Mode::Generic, _link: link })
+        Ok(Attached { mode: Mode::Generic, refused: Some(refused), _link: link })
     }
 
     /// Sets what the section whose name ends with `name` holds, as a whole.
@@ -179,6 +211,16 @@ impl Loaded {
         let mut builder = RingBufferBuilder::new();
         builder.add(&map, take).map_err(failed)?;
         Ok(Ring { ring: builder.build().map_err(failed)?, taken, fd })
+    }
+
+    /// The program `name`, to be run by [`crate::run::repeat`].
+    ///
+    /// # Errors
+    /// If there is no such program, or descriptors have run out.
+    pub fn program(&self, name: &str) -> Result<OwnedFd, Error> {
+        let found = self.object.progs_mut().find(|one| one.name() == name);
+        let found = found.ok_or_else(|| Error::NoProgram(name.to_owned()))?;
+        found.as_fd().try_clone_to_owned().map_err(Error::system("keep a BPF program"))
     }
 
     /// Runs `program` by hand on `frame`, `repeat` times.

@@ -22,13 +22,8 @@ pub fn layer(data: &[u8]) {
     let Some((mode, mut rest)) = data.split_first() else { return };
     let mode = [Mode::Off, Mode::Piggy, Mode::Delayed, Mode::Controlled, Mode::Any][usize::from(mode % 5)];
     let mac = Mac([2, 0, 0, 0, 0, 2]);
-    let mut layer = NcLayer::new(Config {
-        mode,
-        wait: Duration::from_millis(2),
-        thin_acks: mode == Mode::Any,
-        mac,
-        mtu: 1560,
-    });
+    let (wait, thin_acks) = (Duration::from_millis(2), mode == Mode::Any);
+    let mut layer = NcLayer::new(Config { mode, wait, thin_acks, mac, mtu: 1560 }, 1);
     let mut now = Duration::ZERO;
     while let Some((&[side, high, low], after)) = rest.split_first_chunk() {
         let length = usize::from(u16::from_be_bytes([high, low])).min(after.len());

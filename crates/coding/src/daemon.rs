@@ -37,6 +37,8 @@ pub struct Settings {
     pub interface: String,
     /// The master: the one that is made, and carries IP.
     pub master: String,
+    /// A monitor interface of the slave's radio that somebody else makes; `None`: one is made where the slave is a radio's.
+    pub monitor: Option<String>,
     /// What may change while it runs.
     pub change: Change,
 }
@@ -54,6 +56,40 @@ pub struct Change {
     pub thin_acks: bool,
 }
 
+/// Why nothing is coded on a radio: sums would be lost to whoever should overhear them.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Deaf {
+    /// The named one is not there.
+    #[error("there is no interface `{0}`; make it a monitor of the slave's radio, or leave `monitor` out")]
+    Absent(String),
+    /// The driver, or a name that is taken.
+    #[error("what neighbours send each other is not heard: the monitor interface `{0}` cannot be used ({1})")]
+    Refused(String, String),
+    /// It went away.
+    #[error(
+        "what neighbours send each other is not heard: the monitor interface is gone; reload the configuration or restart"
+    )]
+    Gone,
+    /// Pairwise keys, or one of WEP.
+    #[error(
+        "the network is encrypted, so that nobody can read what neighbours send each other; encrypt above it, as a tunnel does"
+    )]
+    Encrypted,
+}
+
+/// A neighbour as a node sees it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct NeighbourStatus {
+    /// Its MAC address.
+    pub address: String,
+    /// Its frames for others that this node has heard: while there are none, no sum that it sends past this node can be decoded.
+    pub overheard_frames: u64,
+    /// It decodes sums, as it said lately (mode `any`).
+    pub decodes: bool,
+    /// It is not coded for at present, because it misses too much, or reports nothing.
+    pub left_out: bool,
+}
+
 /// What a node knows of itself. Frames are counted where they leave, packets where they are relayed; repetitions by the MAC
 /// are in none of them.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -62,8 +98,14 @@ pub struct Status {
     pub interface: String,
     /// The master.
     pub master: String,
-    /// What is coded.
+    /// What is coded: `off` as well while there is a reason not to.
     pub mode: &'static str,
+    /// Why nothing is coded though the file says so; null if there is no such reason.
+    pub off_because: Option<String>,
+    /// What is wrong and does not stop it; null if nothing is.
+    pub warning: Option<String>,
+    /// Those that sent something lately.
+    pub neighbours: Vec<NeighbourStatus>,
     /// How long a packet waits for a partner at most.
     pub wait_ms: f64,
     /// Whether a pure ACK takes the place of an earlier one of its connection that waits still.
@@ -225,7 +267,7 @@ pub fn start(
     on_end: impl FnOnce(String) + Send + 'static,
 ) -> Result<Running, StartError> {
     let interface = settings.interface.clone();
-    match slave::look(&interface) {
+    match slave::look_first(&interface) {
         Ok(_) | Err(Unusable::Down(_)) => {}
         Err(unusable) => return Err(unusable.into()),
     }
@@ -235,7 +277,7 @@ pub fn start(
     let mut node = Node::new(settings, master, watch.waker.clone(), inbox)?;
     node.refresh().map_err(|error| StartError::Open(interface.clone(), error))?;
     let run = move || {
-        if let Err(error) = node.run() {
+        if let Err(error) = device::process::outcome(|| node.run()) {
             on_end(format!("coding on `{interface}` has ended: {error}"));
         }
     };

@@ -4,15 +4,18 @@
 //! (TOS or traffic class, hop limit, IPv4's header checksum): these are zero in the sum and stand in the packet's
 //! [`Label`], so that the copy which a neighbour kept equals the packet that the relay adds.
 
+use std::hash::Hasher;
 use std::net::SocketAddr;
 
 use packet::checksum::{Sum, verify};
 use packet::{Ip, PacketError, Tcp, tcp};
+use siphasher::sip::SipHasher24;
 
 /// What identifies a packet in a sum, and what the sum leaves out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Label {
-    /// CRC-32 of the packet with its mutable fields zero: finds the copy, and tells whether a packet was decoded right.
+    /// Half of SipHash of the packet with its mutable fields zero: finds the copy, and tells whether a packet was decoded right. A
+    /// CRC would not: it is linear, so that a wrong copy with the right CRC always gives a wrong packet with the right one.
     pub digest: u32,
     /// Bytes of the packet.
     pub length: u16,
@@ -104,7 +107,7 @@ impl Datagram {
         let (kind, segment) = Tcp::parse(&view).map_or((Kind::Other, None), |tcp| classify(&view, &tcp));
         let hop_limit = if view.version() == 4 { bytes[8] } else { bytes[7] };
         let tos = view.tos();
-        let digest = crc32fast::hash(&canonical(&bytes));
+        let digest = digest(&canonical(&bytes));
         // 65,575 bytes of IPv6 cannot be told in 16 bits; no link carries them as one frame either.
         let length = u16::try_from(bytes.len())
             .map_err(|_| PacketError::Length { header: usize::from(u16::MAX), slice: bytes.len() })?;
@@ -115,7 +118,7 @@ impl Datagram {
     ///
     /// `None` if the digest is not the label's: the partner was the wrong one, or the frame was damaged.
     pub(crate) fn restore(mut canonical: Vec<u8>, label: Label) -> Option<Self> {
-        if crc32fast::hash(&canonical) != label.digest {
+        if digest(&canonical) != label.digest {
             return None;
         }
         match canonical.first().map(|byte| byte >> 4) {
@@ -174,6 +177,13 @@ fn classify(view: &Ip<'_>, segment: &Tcp<'_>) -> (Kind, Option<Segment>) {
     let flow = FlowKey(source.min(destination), source.max(destination));
     let checksum = u16::from_be_bytes([bytes[16], bytes[17]]);
     (kind, Some(Segment { flow, sequence: segment.sequence(), checksum }))
+}
+
+/// All nodes have the same key: what is to be told apart are packets, not their senders.
+fn digest(canonical: &[u8]) -> u32 {
+    let mut hasher = SipHasher24::new();
+    hasher.write(canonical);
+    hasher.finish() as u32
 }
 
 /// `bytes`, which were parsed, with the mutable fields zero.

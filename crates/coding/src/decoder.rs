@@ -101,6 +101,17 @@ mod tests {
         assert_eq!(at_left(&kept, |frame| frame[24..28].copy_from_slice(&digest)), wrong);
     }
 
+    /// CRC-32's polynomial, bit by bit, added to a packet leaves its CRC as it was; and what is decoded with such a copy has the
+    /// CRC that it should have.
+    #[test]
+    fn a_copy_with_the_same_crc_is_told_apart() {
+        let mut bytes = packet(50, 1).bytes().to_vec();
+        bytes[60..65].iter_mut().zip([0x41, 0x06, 0x71, 0xdb, 0x01]).for_each(|(byte, bits)| *byte ^= bits);
+        let other = Datagram::parse(bytes).unwrap();
+        assert_eq!(crc32fast::hash(other.bytes()), crc32fast::hash(packet(50, 1).bytes()));
+        assert!(at_left(&other, |_| ()).is_err());
+    }
+
     #[test]
     fn damage_anywhere_in_the_sum_is_detected() {
         let wrong = Err(DecodeError::WrongPartner(packet(20, 2).label().digest));

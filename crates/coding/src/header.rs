@@ -22,16 +22,22 @@
 //! | sum of both packets, as long as the longer …
 //!
 //! +-------+-------+---------------+-------------------------------+
-//! |version| kind  |   reserved    | newest number overheard       |  a report, or, to all, a greeting: 14 bytes
+//! |version| kind  |   reserved    | newest number overheard       |  a report: 22 bytes
 //! +-------+-------+---------------+-------------------------------+
 //! | numbers missed, ever          | bit i: newest - i is missing  |
 //! +-------------------------------+                               |
 //! |                                                               |
 //! |                               +-------------------------------+
+//! |                               | the relay's nonce …
 //! +-------------------------------+
+//!
+//! +-------+-------+---------------+-------------------------------+
+//! |version| kind  |A|  reserved   | nonce of whoever asks …       |  a greeting: 10 bytes
+//! +-------+-------+---------------+-------------------------------+
 //! ```
 //!
-//! Mode `any` sends no plain NC packets, but IP as it is. W says that the second packet is wanted again if it is missed.
+//! Mode `any` sends no plain NC packets, but IP as it is. W says that the second packet is wanted again if it is missed, A
+//! that the greeting asks for one with its nonce.
 //!
 //! All numbers are big-endian. The first packet's receiver is the frame's destination; the second one overhears. The
 //! paper names a packet in a sum by sequence number and checksum of its TCP header; here it is a digest of the whole
@@ -45,15 +51,21 @@ pub const PLAIN: usize = 10;
 /// Bytes before the sum in a coded frame.
 pub const CODED: usize = 26;
 /// Bytes of a report.
-pub const REPORT: usize = 14;
+pub const REPORT: usize = 22;
+/// Bytes of a greeting.
+pub const GREETING: usize = 10;
 
-const VERSION: u8 = 1;
+/// Version 1 had CRCs as digests, and believed whoever sent an NC frame.
+const VERSION: u8 = 2;
 const KIND_PLAIN: u8 = 0;
 const KIND_CODED: u8 = 1;
 const KIND_REPORT: u8 = 2;
+const KIND_GREETING: u8 = 3;
 
 /// The flag of a sum whose second packet is wanted again.
 const WANTED: u8 = 0x80;
+/// The flag of a greeting that asks for one.
+const ASKS: u8 = 0x80;
 
 /// Why bytes behind the NC EtherType are no NC packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -67,7 +79,7 @@ pub enum HeaderError {
         have: usize,
     },
     /// Another version.
-    #[error("NC header has version {0}, not 1")]
+    #[error("NC header has version {0}, not 2")]
     Version(u8),
     /// An unknown kind.
     #[error("NC header has kind {0}, which is none")]
@@ -97,6 +109,8 @@ pub enum Header<'a> {
     Coded(Coded<'a>),
     /// What a neighbour overheard.
     Report(Report),
+    /// A neighbour decodes.
+    Greeting(Greeting),
 }
 
 /// A TCP packet that was not coded.
@@ -136,7 +150,11 @@ impl<'a> Header<'a> {
         if first >> 4 != VERSION {
             return Err(HeaderError::Version(first >> 4));
         }
-        let flags = if first & 15 == KIND_CODED { WANTED } else { 0 };
+        let flags = match first & 15 {
+            KIND_CODED => WANTED,
+            KIND_GREETING => ASKS,
+            _ => 0,
+        };
         if reserved & !flags != 0 {
             return Err(HeaderError::Reserved(reserved));
         }
@@ -144,6 +162,7 @@ impl<'a> Header<'a> {
             KIND_PLAIN => Ok(Header::Plain(Plain::parse(bytes)?)),
             KIND_CODED => Ok(Header::Coded(Coded::parse(bytes)?)),
             KIND_REPORT => Ok(Header::Report(Report::parse(bytes)?)),
+            KIND_GREETING => Ok(Header::Greeting(Greeting::parse(bytes)?)),
             kind => Err(HeaderError::Kind(kind)),
         }
     }
@@ -200,6 +219,8 @@ pub struct Report {
     pub lost: u16,
     /// Bit i: the number i before the newest is missing.
     pub missing: u64,
+    /// The nonce that the relay asked with last.
+    pub answer: u64,
 }
 
 impl Report {
@@ -209,6 +230,7 @@ impl Report {
             newest: u16::from_be_bytes(*chunk(report, 2)?),
             lost: u16::from_be_bytes(*chunk(report, 4)?),
             missing: u64::from_be_bytes(*chunk(report, 6)?),
+            answer: u64::from_be_bytes(*chunk(report, 14)?),
         })
     }
 
@@ -218,6 +240,29 @@ impl Report {
         frame.extend(self.newest.to_be_bytes());
         frame.extend(self.lost.to_be_bytes());
         frame.extend(self.missing.to_be_bytes());
+        frame.extend(self.answer.to_be_bytes());
+    }
+}
+
+/// Asks a neighbour whether it decodes, or answers that its sender does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Greeting {
+    /// Whether it asks.
+    pub asks: bool,
+    /// Of the one that asks.
+    pub nonce: u64,
+}
+
+impl Greeting {
+    fn parse(bytes: &[u8]) -> Result<Self, HeaderError> {
+        let greeting: &[u8; GREETING] = chunk(bytes, 0)?;
+        Ok(Self { asks: greeting[1] & ASKS != 0, nonce: u64::from_be_bytes(*chunk(greeting, 2)?) })
+    }
+
+    /// Writes the greeting behind a frame's EtherType.
+    pub fn emit(&self, frame: &mut Vec<u8>) {
+        frame.extend([VERSION << 4 | KIND_GREETING, if self.asks { ASKS } else { 0 }]);
+        frame.extend(self.nonce.to_be_bytes());
     }
 }
 
@@ -271,10 +316,19 @@ mod tests {
 
     #[test]
     fn a_report_is_read_as_it_was_written() {
-        let (report, mut bytes) = (Report { newest: 7, lost: 300, missing: 1 << 63 | 5 }, Vec::new());
+        let (report, mut bytes) =
+            (Report { newest: 7, lost: 300, missing: 1 << 63 | 5, answer: 9 }, Vec::new());
         report.emit(&mut bytes);
         assert_eq!((bytes.len(), Header::parse(&bytes)), (REPORT, Ok(Header::Report(report))));
         assert!(Header::parse(&bytes[..REPORT - 1]).is_err());
+    }
+
+    #[test]
+    fn a_greeting_is_read_as_it_was_written() {
+        let (greeting, mut bytes) = (Greeting { asks: true, nonce: 1 << 63 | 5 }, Vec::new());
+        greeting.emit(&mut bytes);
+        assert_eq!((bytes.len(), Header::parse(&bytes)), (GREETING, Ok(Header::Greeting(greeting))));
+        assert!(Header::parse(&bytes[..GREETING - 1]).is_err());
     }
 
     #[test]

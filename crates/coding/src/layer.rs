@@ -2,7 +2,7 @@
 
 mod any;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use packet::tcp;
@@ -16,14 +16,18 @@ use crate::decoding_buffer::DecodingBuffer;
 use crate::encoder::{encode, payload_len};
 use crate::ethernet::{self, Frame, Mac, ip_frame};
 use crate::flow_table::FlowTable;
+use crate::greetings::Greetings;
 use crate::header::{self, Coded, Header};
 use crate::hold::Holds;
 use crate::interface_queue::{Entry, InterfaceQueue};
-use crate::neighbours::{Greeting, Neighbours};
+use crate::neighbours::{Neighbourhood, Neighbours};
 use crate::reception::Reception;
 use crate::stats::{Kept, Stats};
 use crate::transit::Transit;
 use crate::wait_queue::MAX_WQ_LEN;
+
+/// Stations whose frames for others are counted.
+const MAX_OVERHEARD: usize = 64;
 
 /// One node's NC layer.
 ///
@@ -37,7 +41,9 @@ pub struct NcLayer {
     holds: Holds,
     neighbours: Neighbours,
     reception: Reception,
-    greeting: Greeting,
+    /// Frames for other nodes that were heard, by sender.
+    overheard: BTreeMap<Mac, u64>,
+    greetings: Greetings,
     /// When many packets waited last (mode `any`).
     many_waited: Option<Duration>,
     interface_queue: InterfaceQueue,
@@ -48,15 +54,16 @@ pub struct NcLayer {
 }
 
 impl NcLayer {
-    /// A layer with nothing in it.
-    pub fn new(config: Config) -> Self {
+    /// A layer with nothing in it. `secret` is random: who knows it can speak for neighbours.
+    pub fn new(config: Config, secret: u64) -> Self {
         Self {
             config,
             flows: FlowTable::default(),
             holds: Holds::default(),
             neighbours: Neighbours::default(),
             reception: Reception::default(),
-            greeting: Greeting::default(),
+            overheard: BTreeMap::new(),
+            greetings: Greetings::new(secret),
             many_waited: None,
             interface_queue: InterfaceQueue::default(),
             decoding_buffer: DecodingBuffer::default(),
@@ -100,6 +107,13 @@ impl NcLayer {
         }
     }
 
+    /// What is known of each neighbour: of those that were overheard, or sent NC frames.
+    pub fn neighbours(&self, now: Duration) -> BTreeMap<Mac, Neighbourhood> {
+        let mut all = self.neighbours.all(now);
+        self.overheard.iter().for_each(|(mac, count)| all.entry(*mac).or_default().overheard = *count);
+        all
+    }
+
     /// Whether to read more from the master: while there is no room here, frames wait there.
     pub fn has_room(&self) -> bool {
         self.interface_queue.has_room()
@@ -118,6 +132,9 @@ impl NcLayer {
         self.holds.note_activity(now);
         let Some(heard) = Frame::parse(frame).filter(|heard| heard.source != self.config.mac) else { return };
         let for_us = heard.destination == self.config.mac || heard.destination.is_group();
+        if !for_us && (self.overheard.len() < MAX_OVERHEARD || self.overheard.contains_key(&heard.source)) {
+            *self.overheard.entry(heard.source).or_default() += 1;
+        }
         match heard.ethertype {
             ethernet::NC => self.receive_nc(now, &heard, for_us),
             ethernet::IPV4 | ethernet::IPV6 if for_us => {
@@ -155,7 +172,8 @@ impl NcLayer {
 
     /// When to call [`poll_slave`](Self::poll_slave) next if nothing happens before; the past if something waits there.
     pub fn poll_timeout(&self) -> Option<Duration> {
-        let waiting = (!self.interface_queue.is_empty()).then_some(Duration::ZERO);
+        let at_once = !self.interface_queue.is_empty() || !self.greetings.is_empty();
+        let waiting = at_once.then_some(Duration::ZERO);
         let due = [self.flows.next_expiry(), self.holds.next_expiry(), self.reception.next_due()];
         waiting.or_else(|| due.into_iter().flatten().min())
     }
@@ -175,8 +193,8 @@ impl NcLayer {
     }
 
     fn route(&mut self, now: Duration, packet: Transit) {
-        if self.config.mode == Mode::Any {
-            self.greeting.note_traffic(now);
+        if let Some(previous) = packet.previous_hop.filter(|_| self.config.mode == Mode::Any) {
+            self.ask(now, [previous, packet.next_hop]);
         }
         match self.config.mode {
             Mode::Any if packet.previous_hop.is_some() => self.wait_or_go(now, packet),
@@ -328,9 +346,6 @@ impl NcLayer {
     }
 
     fn receive_nc(&mut self, now: Duration, heard: &Frame<'_>, for_us: bool) {
-        if self.config.mode == Mode::Any {
-            self.neighbours.note(now, heard.source);
-        }
         match Header::parse(heard.payload) {
             Err(_) => self.stats.malformed += 1,
             Ok(Header::Plain(_)) if !for_us => {}
@@ -343,10 +358,14 @@ impl NcLayer {
             }
             Ok(Header::Coded(coded)) => self.receive_coded(now, heard, &coded),
             Ok(Header::Report(report)) if heard.destination == self.config.mac => {
-                let again = self.neighbours.handle_report(now, heard.source, &report);
-                self.send_again(again);
+                self.receive_report(now, heard.source, &report);
             }
-            Ok(Header::Report(_)) => {}
+            Ok(Header::Greeting(greeting))
+                if heard.destination == self.config.mac && self.config.mode == Mode::Any =>
+            {
+                self.receive_greeting(now, heard.source, &greeting);
+            }
+            Ok(Header::Report(_) | Header::Greeting(_)) => {}
         }
     }
 

@@ -15,7 +15,7 @@
 //! ```
 //!
 //! Mode `any` goes beyond the paper: `layer/any.rs`, with what it holds (`hold.rs`), which neighbours decode
-//! (`neighbours.rs`) and what this node overheard (`reception.rs`).
+//! (`greetings.rs`, `neighbours.rs`) and what this node overheard (`reception.rs`).
 //!
 //! Begin reading at [`NcLayer`]. It has no I/O: frames go in and come out, time is an argument. The node that drives it
 //! gives the master interface the slave's MAC address, and has the slave hear frames that are for its neighbours: with the
@@ -32,11 +32,13 @@ mod decoding_buffer;
 mod encoder;
 pub mod ethernet;
 mod flow_table;
+mod greetings;
 pub mod header;
 mod hold;
 mod interface_queue;
 mod layer;
 mod neighbours;
+mod overhearing;
 mod recent;
 mod reception;
 mod stats;
@@ -51,6 +53,8 @@ pub use encoder::{Part, encode};
 pub use ethernet::Mac;
 pub use flow_table::{FlowTable, MAX_FLOWS};
 pub use layer::NcLayer;
+pub use neighbours::Neighbourhood;
+pub use overhearing::Overhearing;
 pub use stats::{Kept, Stats};
 pub use wait_queue::MAX_WQ_LEN;
 pub use wait_queue_controller::WaitQueueController;

@@ -1,6 +1,6 @@
 //! Which neighbours can be coded for, and what of it they miss (mode `any`).
 //!
-//! A neighbour has to have said that it decodes (any NC frame of its own says so, a greeting once in a while at least).
+//! A neighbour has to have said that it decodes, in answer to this node's nonce (`greetings.rs`); reports say so as well.
 //! The one that overhears reports what it missed. What is worth it is sent again; and a neighbour that misses too much,
 //! or reports nothing, is not coded for until it is given another chance, later each time.
 
@@ -15,10 +15,8 @@ use crate::transit::Transit;
 const MAX_NEIGHBOURS: usize = 64;
 /// Copies kept for each, to be sent again: as many as a report names.
 const MAX_COPIES: usize = 64;
-/// Time between two greetings: doubled from the first to the second, since any of them may be lost.
-const GREET_EVERY: (Duration, Duration) = (Duration::from_millis(25), Duration::from_secs(5));
 /// A neighbour that was silent for so long may not decode any more.
-const KNOWN_FOR: Duration = Duration::from_secs(16);
+pub const KNOWN_FOR: Duration = Duration::from_secs(16);
 /// Sums without a report after which overhearing has failed.
 const MAX_UNREPORTED: u32 = 256;
 /// Reported sums that are enough to judge by.
@@ -44,6 +42,8 @@ const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs
 #[derive(Debug)]
 struct Neighbour {
     known_until: Duration,
+    /// What it asked with last.
+    nonce: u64,
     /// Of the next sum that it is to overhear.
     number: u16,
     unreported: u32,
@@ -60,14 +60,44 @@ struct Neighbour {
 #[derive(Debug, Default)]
 pub struct Neighbours(BTreeMap<Mac, Neighbour>);
 
+/// What is known of a neighbour.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Neighbourhood {
+    /// Frames of its for other nodes that this node has heard.
+    pub overheard: u64,
+    /// Whether it said lately that it decodes.
+    pub decodes: bool,
+    /// Whether it is not coded for at present.
+    pub left_out: bool,
+}
+
 impl Neighbours {
-    /// A neighbour sent an NC frame.
+    /// A neighbour has shown that it decodes at present.
     pub fn note(&mut self, now: Duration, mac: Mac) {
+        self.entry(now, mac).known_until = now + KNOWN_FOR;
+    }
+
+    /// A neighbour asked with this nonce.
+    pub fn learn(&mut self, now: Duration, mac: Mac, nonce: u64) {
+        self.entry(now, mac).nonce = nonce;
+    }
+
+    /// What a report to this neighbour has to name.
+    pub fn nonce(&self, mac: Mac) -> u64 {
+        self.0.get(&mac).map_or(0, |known| known.nonce)
+    }
+
+    /// Whether it is not known for much longer that this neighbour decodes.
+    pub fn is_to_be_asked(&self, now: Duration, mac: Mac) -> bool {
+        self.0.get(&mac).is_none_or(|known| known.known_until < now + KNOWN_FOR / 2)
+    }
+
+    fn entry(&mut self, now: Duration, mac: Mac) -> &mut Neighbour {
         if self.0.len() >= MAX_NEIGHBOURS && !self.0.contains_key(&mac) {
             let oldest = self.0.iter().min_by_key(|(_, known)| known.known_until).map(|(mac, _)| *mac);
             oldest.and_then(|oldest| self.0.remove(&oldest));
         }
-        self.0.entry(mac).or_insert_with(|| Neighbour::new(now)).known_until = now + KNOWN_FOR;
+        self.0.entry(mac).or_insert_with(|| Neighbour::new(now))
     }
 
     /// Whether sums are worth sending past this neighbour, and to it.
@@ -123,37 +153,19 @@ impl Neighbours {
         }
     }
 
+    /// What is known at `now` of each neighbour that sent NC frames.
+    pub fn all(&self, now: Duration) -> BTreeMap<Mac, Neighbourhood> {
+        let one = |known: &Neighbour| Neighbourhood {
+            overheard: 0,
+            decodes: now < known.known_until,
+            left_out: now < known.out_until,
+        };
+        self.0.iter().map(|(mac, known)| (*mac, one(known))).collect()
+    }
+
     /// Neighbours that are left out at `now`.
     pub fn left_out(&self, now: Duration) -> usize {
         self.0.values().filter(|known| now < known.out_until).count()
-    }
-}
-
-/// When to say to all neighbours that this node decodes: only while it sends packets that could be coded.
-#[derive(Debug, Default)]
-pub struct Greeting {
-    last: Option<Duration>,
-    every: Duration,
-    due: bool,
-}
-
-impl Greeting {
-    /// A packet that could be coded is about to be sent.
-    pub fn note_traffic(&mut self, now: Duration) {
-        let silence = self.last.map_or(KNOWN_FOR, |last| now.saturating_sub(last));
-        if silence >= KNOWN_FOR {
-            self.every = Duration::ZERO;
-        }
-        self.due |= silence >= self.every;
-    }
-
-    /// Whether to greet now.
-    pub fn poll(&mut self, now: Duration) -> bool {
-        if self.due {
-            self.last = Some(now);
-            self.every = (self.every * 2).clamp(GREET_EVERY.0, GREET_EVERY.1);
-        }
-        std::mem::take(&mut self.due)
     }
 }
 
@@ -161,6 +173,7 @@ impl Neighbour {
     fn new(now: Duration) -> Self {
         Self {
             known_until: Duration::ZERO,
+            nonce: 0,
             number: 0,
             unreported: 0,
             copies: VecDeque::new(),
@@ -251,23 +264,10 @@ mod tests {
     }
 
     #[test]
-    fn greetings_go_with_traffic_and_become_rare() {
-        let (mut greeting, mut at) = (Greeting::default(), Vec::new());
-        for millis in (0..12_000).step_by(25).chain([60_000, 60_025]) {
-            let now = Duration::from_millis(millis);
-            greeting.note_traffic(now);
-            if greeting.poll(now) {
-                at.push(millis);
-            }
-        }
-        assert_eq!(at, [0, 25, 75, 175, 375, 775, 1575, 3175, 6375, 11_375, 60_000, 60_025]);
-    }
-
-    #[test]
     fn what_is_missing_is_sent_again_once() {
         let mut neighbours = known();
         let newest = send(&mut neighbours, s(0), 5);
-        let report = Report { newest, lost: 1, missing: 0b100 };
+        let report = Report { newest, lost: 1, missing: 0b100, answer: 0 };
         assert_eq!(neighbours.handle_report(s(0), NEIGHBOUR, &report), [packet(2)]);
         assert_eq!(neighbours.handle_report(s(0), NEIGHBOUR, &report), []);
     }
@@ -279,7 +279,7 @@ mod tests {
         for pause in [1, 2, 4] {
             let newest = send(&mut neighbours, now, 20);
             lost += 10;
-            neighbours.handle_report(now, NEIGHBOUR, &Report { newest, lost, missing: 0 });
+            neighbours.handle_report(now, NEIGHBOUR, &Report { newest, lost, missing: 0, answer: 0 });
             assert!(!neighbours.decodes(now + s(pause) - s(1) / 1000, NEIGHBOUR), "{pause}");
             assert!(neighbours.decodes(now + s(pause), NEIGHBOUR), "{pause}");
             now += s(pause);
@@ -291,10 +291,10 @@ mod tests {
         let mut neighbours = known();
         assert!(neighbours.is_worth_waiting_for(NEIGHBOUR, false));
         let newest = send(&mut neighbours, s(0), 20);
-        neighbours.handle_report(s(0), NEIGHBOUR, &Report { newest, lost: 10, missing: 0 });
+        neighbours.handle_report(s(0), NEIGHBOUR, &Report { newest, lost: 10, missing: 0, answer: 0 });
         assert!(!neighbours.is_worth_waiting_for(NEIGHBOUR, false));
         let newest = send(&mut neighbours, s(1), 16);
-        neighbours.handle_report(s(1), NEIGHBOUR, &Report { newest, lost: 10, missing: 0 });
+        neighbours.handle_report(s(1), NEIGHBOUR, &Report { newest, lost: 10, missing: 0, answer: 0 });
         assert!(neighbours.is_worth_waiting_for(NEIGHBOUR, false));
     }
 
@@ -302,7 +302,7 @@ mod tests {
     fn one_that_misses_a_tenth_is_worth_waiting_for_while_many_wait() {
         let mut neighbours = known();
         let newest = send(&mut neighbours, s(0), 100);
-        neighbours.handle_report(s(0), NEIGHBOUR, &Report { newest, lost: 10, missing: 0 });
+        neighbours.handle_report(s(0), NEIGHBOUR, &Report { newest, lost: 10, missing: 0, answer: 0 });
         assert_eq!([true, false].map(|many| neighbours.is_worth_waiting_for(NEIGHBOUR, many)), [true, false]);
     }
 
@@ -320,8 +320,12 @@ mod tests {
             neighbours.handle_report(s(1), NEIGHBOUR, &report);
         }
         for (count, lost, trusted) in [(60, 1, true), (30, 3, false), (250, 0, true)] {
-            report =
-                Report { newest: send(&mut neighbours, s(1), count), lost: report.lost + lost, missing: 0 };
+            report = Report {
+                newest: send(&mut neighbours, s(1), count),
+                lost: report.lost + lost,
+                missing: 0,
+                answer: 0,
+            };
             neighbours.handle_report(s(1), NEIGHBOUR, &report);
             assert_eq!(
                 (neighbours.overhears(s(1), &packet(0)), neighbours.decodes(s(1), NEIGHBOUR)),
@@ -334,7 +338,7 @@ mod tests {
     fn one_that_missed_a_trial_gets_one_at_a_time() {
         let mut neighbours = known();
         let newest = send(&mut neighbours, s(1), 4);
-        neighbours.handle_report(s(1), NEIGHBOUR, &Report { newest, lost: 1, missing: 0b10 });
+        neighbours.handle_report(s(1), NEIGHBOUR, &Report { newest, lost: 1, missing: 0b10, answer: 0 });
         assert!(neighbours.overhears(s(1), &packet(0)));
         send(&mut neighbours, s(1), 1);
         assert!(!neighbours.overhears(s(1), &packet(0)));
@@ -356,7 +360,7 @@ mod tests {
         neighbours.handle_report(
             s(0),
             NEIGHBOUR,
-            &Report { newest: 30_000, lost: 30_000, missing: u64::MAX },
+            &Report { newest: 30_000, lost: 30_000, missing: u64::MAX, answer: 0 },
         );
         assert!(neighbours.decodes(s(0), NEIGHBOUR));
     }

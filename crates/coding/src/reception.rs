@@ -115,11 +115,14 @@ mod tests {
         for number in [65_534, 65_535, 2] {
             reception.note(ms(1), RELAY, number, true, true);
         }
-        let report = Report { newest: 2, lost: 2, missing: 0b110 };
+        let report = Report { newest: 2, lost: 2, missing: 0b110, answer: 0 };
         assert_eq!((reception.poll(ms(1)), reception.poll(ms(500))), (Some((RELAY, report)), None));
         reception.note(ms(2), RELAY, 3, false, false);
         assert_eq!((reception.poll(ms(1001)), reception.next_due()), (None, Some(ms(1002))));
-        assert_eq!(reception.poll(ms(1002)), Some((RELAY, Report { newest: 3, lost: 3, missing: 0b1101 })));
+        assert_eq!(
+            reception.poll(ms(1002)),
+            Some((RELAY, Report { newest: 3, lost: 3, missing: 0b1101, answer: 0 }))
+        );
     }
 
     #[test]
@@ -139,7 +142,10 @@ mod tests {
         reception.note(ms(1), RELAY, 9, true, true);
         reception.note(ms(1), RELAY, 9 + 5000, true, true);
         reception.note(ms(1), RELAY, 8, true, true);
-        assert_eq!(reception.poll(ms(1)), Some((RELAY, Report { newest: 5009, lost: 0, missing: 0 })));
+        assert_eq!(
+            reception.poll(ms(1)),
+            Some((RELAY, Report { newest: 5009, lost: 0, missing: 0, answer: 0 }))
+        );
     }
 
     #[test]

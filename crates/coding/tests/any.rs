@@ -5,23 +5,15 @@ mod common;
 use std::time::Duration;
 
 use coding::ethernet::{self, Frame};
-use coding::header::{Header, Report};
+use coding::header::{Greeting, Header, Report};
 use coding::{Mac, Mode, NcLayer};
 use common::{
-    LATER, data, forwarded, frame, greeting, heard, ip_frame, layer, mac, ms, relay, sent, trying_relay, udp,
+    LATER, acquaint, forwarded, frame, greeting, greeting_in, heard, ip_frame, layer, mac, ms, relay, sent,
+    trying, trying_relay, udp,
 };
 
 const THERE: [usize; 3] = [1, 2, 3];
 const BACK: [usize; 3] = [3, 2, 1];
-
-/// Relay 2, which knows that 1 and 3 decode and has greeted them itself.
-fn greeted_relay() -> NcLayer {
-    let mut layer = layer(2, Mode::Any);
-    heard(&mut layer, &[greeting(1), greeting(3)]);
-    relay(&mut layer, ms(0), THERE, &data(100));
-    assert_eq!(sent(&mut layer, ms(0)), [greeting(2), ip_frame(2, 3, &forwarded(data(100)))]);
-    layer
-}
 
 /// The relay gets a datagram each way. What it sends, at `now` or, if both wait, when it waits no longer.
 fn exchange(layer: &mut NcLayer, now: &mut Duration, n: u8) -> Vec<Vec<u8>> {
@@ -56,7 +48,7 @@ fn packets_of_any_protocol_are_coded_and_others_have_no_header() {
     let (there, back) = (datagram(true, 1, 300), datagram(false, 2, 200));
     for (layer, n, packet) in [(&mut left, 1, &there), (&mut right, 3, &back)] {
         layer.handle_master(ms(0), ip_frame(n, 2, packet));
-        assert_eq!(sent(layer, ms(0)), [greeting(n), ip_frame(n, 2, packet)]);
+        assert_eq!(sent(layer, ms(0)), [ip_frame(n, 2, packet)]);
     }
     relay(&mut middle, LATER, THERE, &there);
     relay(&mut middle, LATER, BACK, &back);
@@ -69,17 +61,19 @@ fn packets_of_any_protocol_are_coded_and_others_have_no_header() {
 #[test]
 fn nothing_is_coded_for_neighbours_that_never_said_that_they_decode() {
     let mut layer = layer(2, Mode::Any);
-    heard(&mut layer, &[greeting(1)]);
+    acquaint(&mut layer, &[1]);
     relay(&mut layer, ms(0), THERE, &datagram(true, 1, 300));
     relay(&mut layer, ms(0), BACK, &datagram(false, 2, 200));
     let frames = sent(&mut layer, ms(0));
-    assert_eq!((frames.len(), layer.stats().sent_coded), (3, 0), "a greeting and two packets");
+    assert_eq!((frames.len(), layer.stats().sent_coded), (2, 0));
 }
 
 #[test]
 fn what_was_not_overheard_is_reported_and_sent_again() {
-    let mut middle = trying_relay();
+    let (mut middle, answer) = trying();
     let mut left = layer(1, Mode::Any);
+    heard(&mut left, &[greeting(2, mac(1), Greeting { asks: true, nonce: answer })]);
+    assert!(!greeting_in(&sent(&mut left, ms(0))[0]).asks);
     let (mut sums, mut now) = (Vec::new(), LATER);
     for n in 0..4 {
         left.handle_master(ms(0), ip_frame(1, 2, &datagram(true, n, 300)));
@@ -88,7 +82,7 @@ fn what_was_not_overheard_is_reported_and_sent_again() {
         if n < 2 {
             // The more are known to have been overheard, the more are tried without a report.
             let mut payload = Vec::new();
-            Report { newest: n.into(), ..Report::default() }.emit(&mut payload);
+            Report { newest: n.into(), answer, ..Report::default() }.emit(&mut payload);
             middle.handle_slave(now, &frame(1, mac(2), ethernet::NC, &payload));
         }
     }
@@ -106,11 +100,42 @@ fn what_was_not_overheard_is_reported_and_sent_again() {
 
 #[test]
 fn a_report_for_another_relay_says_only_that_its_sender_decodes() {
-    let mut layer = greeted_relay();
+    let mut layer = trying_relay();
     let mut payload = Vec::new();
-    Report { newest: 9, lost: 9, missing: u64::MAX }.emit(&mut payload);
+    Report { newest: 9, lost: 9, missing: u64::MAX, answer: 0 }.emit(&mut payload);
     heard(&mut layer, &[frame(1, mac(7), ethernet::NC, &payload)]);
-    assert_eq!((sent(&mut layer, ms(0)).len(), layer.kept(ms(0)).left_out), (0, 0));
+    assert_eq!((sent(&mut layer, LATER).len(), layer.kept(LATER).left_out), (0, 0));
+}
+
+/// How many sums a relay sends whose neighbour 1 decodes, and whose neighbour 3 has said what `say` makes of the relay's nonce.
+fn sums_past_a_stranger(say: impl Fn(u64) -> Vec<u8>) -> u64 {
+    let mut layer = layer(2, Mode::Any);
+    let nonce = acquaint(&mut layer, &[1]);
+    heard(&mut layer, &[say(nonce)]);
+    let mut now = LATER;
+    (0..20).for_each(|n| drop(exchange(&mut layer, &mut now, n)));
+    layer.stats().sent_coded
+}
+
+#[test]
+fn a_greeting_counts_that_answers_this_relay_lately_and_no_other() {
+    let say = |asks, nonce| greeting(3, mac(2), Greeting { asks, nonce });
+    assert!(sums_past_a_stranger(|nonce| say(false, nonce)) > 0);
+    assert_eq!(sums_past_a_stranger(|nonce| say(false, nonce + 1)), 0, "forged");
+    assert_eq!(sums_past_a_stranger(|nonce| say(true, nonce)), 0, "a question");
+    let mut before = NcLayer::new(common::config(2, Mode::Any, ms(10)), 99);
+    let stale = acquaint(&mut before, &[]);
+    assert_eq!(sums_past_a_stranger(|_| say(false, stale)), 0, "of an earlier life");
+}
+
+#[test]
+fn no_other_nc_frame_makes_a_host_one_that_decodes() {
+    let mut report = Vec::new();
+    Report { newest: 9, ..Report::default() }.emit(&mut report);
+    for payload in [report, vec![0x21; 40], vec![0x20]] {
+        let sums = sums_past_a_stranger(|_| frame(3, mac(2), ethernet::NC, &payload));
+        assert_eq!(sums, 0, "{payload:?}");
+    }
 }
 
 #[test]

@@ -35,7 +35,7 @@ struct Totals {
 
 impl World {
     fn new(mode: Mode) -> World {
-        let layers = [1, 2, 3].map(|n| NcLayer::new(config(n, mode, ms(2))));
+        let layers = [1, 2, 3].map(|n| NcLayer::new(config(n, mode, ms(2)), n as u64));
         World {
             mode,
             rng: ChaCha8Rng::seed_from_u64(mode as u64),
@@ -141,7 +141,7 @@ impl World {
     fn restart(&mut self) {
         let node = self.below(3) as usize;
         self.count(node);
-        self.layers[node] = NcLayer::new(config(node + 1, self.mode, ms(2)));
+        self.layers[node] = NcLayer::new(config(node + 1, self.mode, ms(2)), node as u64);
     }
 
     fn count(&mut self, node: usize) {

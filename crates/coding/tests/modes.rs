@@ -27,6 +27,7 @@ fn names(frames: &[Vec<u8>]) -> Vec<String> {
         Header::Coded(coded) => format!("{}+{}", name(coded.first), name(coded.second)),
         Header::Plain(plain) => name(coding::Datagram::parse(plain.packet.to_vec()).unwrap().label()),
         Header::Report(report) => format!("{report:?}"),
+        Header::Greeting(greeting) => format!("{greeting:?}"),
     };
     frames.iter().map(one).collect()
 }
@@ -96,7 +97,7 @@ fn delayed_holds_all_data_until_its_time() {
 
 #[test]
 fn delayed_without_a_wait_codes_nothing() {
-    let mut layer = NcLayer::new(common::config(2, Mode::Delayed, ms(0)));
+    let mut layer = NcLayer::new(common::config(2, Mode::Delayed, ms(0)), 2);
     assert_eq!(send_data(&mut layer, 1), ["D1"]);
     assert_eq!(send_ack(&mut layer, 1), ["A1"]);
 }
@@ -130,7 +131,7 @@ fn what_waits_goes_by_itself_when_the_mode_changes() {
 fn a_later_ack_takes_an_earlier_ones_place() {
     for mode in Mode::ALL {
         for thin_acks in [false, true] {
-            let mut layer = NcLayer::new(coding::Config { thin_acks, ..common::config(2, mode, ms(10)) });
+            let mut layer = NcLayer::new(coding::Config { thin_acks, ..common::config(2, mode, ms(10)) }, 2);
             // The second is a duplicate, which tells of a loss and replaces nothing; those after it tell of progress.
             for n in [1, 1, 2, 3] {
                 relay(&mut layer, ms(0), BACK, &ack(n));

@@ -11,7 +11,7 @@ use std::ptr;
 /// Fails only where memory or descriptors have run out.
 pub fn addresses(interface: &str) -> io::Result<Vec<IpAddr>> {
     let mut found = Vec::new();
-    each(|name, address| {
+    each(|name, address, _| {
         if name == interface {
             found.extend(address);
         }
@@ -24,7 +24,7 @@ pub fn addresses(interface: &str) -> io::Result<Vec<IpAddr>> {
 /// Fails only where memory or descriptors have run out.
 pub fn holders(address: IpAddr) -> io::Result<Vec<String>> {
     let mut found = Vec::new();
-    each(|name, one| {
+    each(|name, one, _| {
         if one == Some(address) {
             found.push(name.to_owned());
         }
@@ -37,12 +37,29 @@ pub fn holders(address: IpAddr) -> io::Result<Vec<String>> {
 /// Fails only where memory or descriptors have run out.
 pub fn interfaces() -> io::Result<BTreeSet<String>> {
     let mut found = BTreeSet::new();
-    each(|name, _| found.extend([name.to_owned()]))?;
+    each(|name, _, _| found.extend([name.to_owned()]))?;
     Ok(found)
 }
 
-/// Every interface at least once, and with each of its addresses.
-fn each(mut work: impl FnMut(&str, Option<IpAddr>)) -> io::Result<()> {
+/// All addresses, each with its interface's name and the bits of its prefix, of the calling thread's network namespace.
+///
+/// Fails only where memory or descriptors have run out.
+pub fn networks() -> io::Result<Vec<(String, IpAddr, u8)>> {
+    let mut found = Vec::new();
+    each(|name, address, mask| {
+        let bits = |mask: IpAddr| match mask {
+            IpAddr::V4(mask) => mask.to_bits().leading_ones(),
+            IpAddr::V6(mask) => mask.to_bits().leading_ones(),
+        };
+        if let (Some(address), Some(mask)) = (address, mask) {
+            found.push((name.to_owned(), address, bits(mask) as u8));
+        }
+    })?;
+    Ok(found)
+}
+
+/// Every interface at least once, and with each of its addresses and that one's mask.
+fn each(mut work: impl FnMut(&str, Option<IpAddr>, Option<IpAddr>)) -> io::Result<()> {
     let mut list: *mut libc::ifaddrs = ptr::null_mut();
     // SAFETY: `list` is written once; what it is then is freed below.
     if unsafe { libc::getifaddrs(&mut list) } != 0 {
@@ -54,7 +71,9 @@ fn each(mut work: impl FnMut(&str, Option<IpAddr>)) -> io::Result<()> {
         // SAFETY: the name is a string of C.
         let name = unsafe { CStr::from_ptr(one.ifa_name) };
         // SAFETY: null, or an address of the family that it says.
-        work(&name.to_string_lossy(), unsafe { address(one.ifa_addr) });
+        let found = unsafe { address(one.ifa_addr) };
+        // SAFETY: the same.
+        work(&name.to_string_lossy(), found, unsafe { address(one.ifa_netmask) });
         next = one.ifa_next;
     }
     // SAFETY: it came from getifaddrs, and nothing of it is used any more.

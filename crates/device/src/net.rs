@@ -11,6 +11,8 @@ use crate::netlink::{Message, Reply, attributes, replies};
 
 /// `struct ifinfomsg`, in bytes.
 const LINK_HEADER: usize = 16;
+/// Of IFLA_LINKINFO: what kind of interface this one is a port of (linux/if_link.h).
+const INFO_SLAVE_KIND: u16 = 4;
 /// `struct rtmsg`, in bytes.
 const ROUTE_HEADER: usize = 12;
 /// An address's flags, 32 bits of them (IFA_FLAGS).
@@ -46,6 +48,8 @@ pub struct Link {
     pub up: bool,
     /// It carries packets: switched on, and its other end too.
     pub running: bool,
+    /// A bridge forwards its frames, and takes what it receives.
+    pub bridge_port: bool,
     /// It has one other end, which takes whatever is sent by it, with a route or without.
     pub point_to_point: bool,
     /// It has no other end, as loopback and dummies: its addresses are the host's.
@@ -384,6 +388,9 @@ fn read_link(body: &[u8]) -> Option<Link> {
         mac: find(libc::IFLA_ADDRESS).and_then(|bytes| bytes.try_into().ok()),
         up: on(libc::IFF_UP),
         running: on(libc::IFF_UP) && on(libc::IFF_RUNNING),
+        bridge_port: find(libc::IFLA_LINKINFO).is_some_and(|info| {
+            attributes(info).any(|(kind, data)| kind == INFO_SLAVE_KIND && data == b"bridge\0")
+        }),
         point_to_point: on(libc::IFF_POINTOPOINT),
         leads_nowhere: on(libc::IFF_LOOPBACK) || (on(libc::IFF_NOARP) && !on(libc::IFF_POINTOPOINT)),
     })

@@ -94,7 +94,7 @@ pub(crate) fn replies(bytes: &[u8]) -> impl Iterator<Item = Reply<'_>> {
 }
 
 /// Type and data of the attributes in `bytes`.
-pub(crate) fn attributes(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+pub fn attributes(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
         let header: &[u8; ATTRIBUTE] = rest.first_chunk()?;

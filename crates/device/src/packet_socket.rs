@@ -66,6 +66,14 @@ impl PacketSocket {
     }
 }
 
+/// Bytes that a socket has sent and that the interface has not: 0 once all has been on the air, where its driver tells so.
+pub fn unsent(socket: impl AsFd) -> io::Result<u32> {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: SIOCOUTQ (the same number as TIOCOUTQ) writes one int, which outlives the call.
+    check(unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) })?;
+    Ok(u32::try_from(bytes).unwrap_or(0))
+}
+
 impl From<PacketSocket> for OwnedFd {
     fn from(socket: PacketSocket) -> Self {
         socket.socket

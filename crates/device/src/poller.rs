@@ -25,9 +25,14 @@ pub fn boottime() -> Duration {
     read(libc::CLOCK_BOOTTIME)
 }
 
+/// Time since 1970, as far as somebody has set the clock (CLOCK_REALTIME): for what lasts longer than a boot.
+pub fn realtime() -> Duration {
+    read(libc::CLOCK_REALTIME)
+}
+
 fn read(clock: libc::clockid_t) -> Duration {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `now` is a timespec of ours to write to, and outlives the call. Neither clock ever fails.
+    // SAFETY: `now` is a timespec of ours to write to, and outlives the call. None of these clocks ever fails.
     unsafe { libc::clock_gettime(clock, &raw mut now) };
     Duration::new(now.tv_sec.max(0) as u64, now.tv_nsec as u32)
 }

@@ -55,6 +55,18 @@ fn round_robin(priority: i32) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
+/// What became of a thread's work: a sentence if it failed, also by a panic. Nothing that `work` owns is looked at after one.
+pub fn outcome(work: impl FnOnce() -> std::io::Result<()>) -> Result<(), String> {
+    match std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)) {
+        Ok(result) => result.map_err(|error| error.to_string()),
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().map(String::as_str);
+            let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
+            Err(format!("a bug, please report it: {text}"))
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -14,6 +14,7 @@ use packet::gro::{Accepts, Header, Train, Trains};
 use packet::gso::{self, Segmentation};
 
 use crate::interface_request;
+use crate::steering;
 use crate::virtio::VirtioHeader;
 
 /// The longest that one read returns, in bytes.
@@ -30,7 +31,8 @@ const OFFLOADS: [(libc::c_uint, Accepts); 2] = [
 /// A TUN interface; it exists as long as this value does. Only one thread should read: two would reorder.
 #[derive(Debug)]
 pub struct Tun {
-    file: File,
+    /// A descriptor for each queue, at least one.
+    queues: Vec<File>,
     name: String,
     accepts: Accepts,
     buffer: Box<[u8]>,
@@ -43,18 +45,29 @@ impl Tun {
     ///
     /// Fails without CAP_NET_ADMIN or `/dev/net/tun`, and where `name` is taken or too long.
     pub fn create(name: &str) -> io::Result<Self> {
+        Self::with_queues(name, 1)
+    }
+
+    /// The same with so many queues, each as long as the interface's: packets to one destination wait in one queue, so that others
+    /// are not dropped for them.
+    pub fn with_queues(name: &str, queues: usize) -> io::Result<Self> {
         let explain = |error: io::Error| {
             io::Error::new(error.kind(), format!("cannot make the TUN interface `{name}`: {error}"))
         };
-        let flags = libc::O_NONBLOCK | libc::O_CLOEXEC;
-        let file =
-            OpenOptions::new().read(true).write(true).custom_flags(flags).open("/dev/net/tun").map_err(
-                |error| io::Error::new(error.kind(), format!("cannot open /dev/net/tun: {error}")),
-            )?;
-        let given = attach(&file, name).map_err(explain)?;
-        let accepts = offload(&file);
+        let several = if queues > 1 { libc::IFF_MULTI_QUEUE } else { 0 };
+        let first = open()?;
+        let given = attach(&first, name, several).map_err(explain)?;
+        let accepts = offload(&first);
+        let mut all = vec![first];
+        while all.len() < queues {
+            let file = open()?;
+            attach(&file, &given, several).map_err(explain)?;
+            all.push(file);
+        }
+        // Where that is not to be had, the kernel spreads them by flow.
+        let _ = queues > 1 && steering::by_destination(&all[0]).is_ok();
         let buffer = vec![0; READ].into();
-        Ok(Self { file, name: given, accepts, buffer, trains: Trains::default() })
+        Ok(Self { queues: all, name: given, accepts, buffer, trains: Trains::default() })
     }
 
     /// The interface's name.
@@ -67,11 +80,22 @@ impl Tun {
         self.accepts
     }
 
-    /// Reads once and calls `each` with every IP packet that came, checksums filled in; returns how many.
+    /// What to wait for, for each queue.
+    pub fn queues(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.queues.iter().map(AsFd::as_fd)
+    }
+
+    /// Reads once from the first queue and calls `each` with every IP packet that came, checksums filled in; returns how many.
     ///
     /// [`io::ErrorKind::WouldBlock`] when there is none. 0 packets means that what came could not be cut.
     pub fn recv(&mut self, each: impl FnMut(&mut [u8])) -> io::Result<usize> {
-        let length = (&self.file).read(&mut self.buffer)?;
+        self.recv_from(0, each)
+    }
+
+    /// The same from another queue; there is nothing in one that does not exist.
+    pub fn recv_from(&mut self, queue: usize, each: impl FnMut(&mut [u8])) -> io::Result<usize> {
+        let mut file = self.queues.get(queue).ok_or(io::ErrorKind::WouldBlock)?;
+        let length = file.read(&mut self.buffer)?;
         let Some((header, packet)) = VirtioHeader::parse(&mut self.buffer[..length]) else { return Ok(0) };
         Ok(deliver(&header, packet, each))
     }
@@ -121,7 +145,7 @@ impl Tun {
 
     /// One write is one packet: a TUN takes it whole or not at all.
     fn write(&self, parts: &[IoSlice<'_>]) -> io::Result<()> {
-        (&self.file).write_vectored(parts).map(|_whole| ())
+        (&self.queues[0]).write_vectored(parts).map(|_whole| ())
     }
 
     fn send_singly<'a>(&self, packets: impl Iterator<Item = &'a [u8]>) -> io::Result<usize> {
@@ -147,7 +171,7 @@ impl Tun {
 
 impl AsFd for Tun {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.file.as_fd()
+        self.queues[0].as_fd()
     }
 }
 
@@ -172,9 +196,15 @@ fn refusal(error: io::Error) -> io::Result<()> {
     }
 }
 
+fn open() -> io::Result<File> {
+    let flags = libc::O_NONBLOCK | libc::O_CLOEXEC;
+    let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open("/dev/net/tun");
+    file.map_err(|error| io::Error::new(error.kind(), format!("cannot open /dev/net/tun: {error}")))
+}
+
 /// Turns an open `/dev/net/tun` into the TUN `name`; the name it got.
-fn attach(file: &File, name: &str) -> io::Result<String> {
-    let flags = libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
+fn attach(file: &File, name: &str, several: libc::c_int) -> io::Result<String> {
+    let flags = libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR | several;
     let mut request = interface_request::with_flags(name, flags)?;
     // SAFETY: TUNSETIFF reads and writes one `ifreq`, which outlives the call; the descriptor is open.
     let result = unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF, &raw mut request) };

@@ -16,8 +16,9 @@ const TYPE_V6: u8 = 1;
 /// Its code "port unreachable", of either family.
 const PORT_V4: u8 = 3;
 const PORT_V6: u8 = 4;
-/// Its code "fragmentation needed", which is no refusal.
+/// Its code "fragmentation needed", and the type that is IPv6's "packet too big".
 const TOO_BIG_V4: u8 = 4;
+const TOO_BIG_V6: u8 = 2;
 /// Messages taken at once; while more come, the rest waits for the next time.
 const MESSAGES: usize = 64;
 /// Enough of a message for all headers, in bytes.
@@ -28,8 +29,19 @@ const MESSAGE: usize = 256;
 pub struct Unreachable {
     /// Where it was to go.
     pub remote: SocketAddr,
+    /// Why not.
+    pub because: Because,
+}
+
+/// Why a datagram did not arrive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Because {
     /// The host is there, and nobody listens on the port.
-    pub refused: bool,
+    Refused,
+    /// No way there is known.
+    NoWay,
+    /// It is larger than some link on the way carries.
+    TooBig,
 }
 
 /// Hears of such datagrams, of the network namespace that the thread was in when it was made.
@@ -51,7 +63,7 @@ impl Listener {
         // A bit for each type that is not wanted.
         if v6 {
             let mut filter = [u32::MAX; 8];
-            filter[0] &= !(1 << TYPE_V6);
+            filter[0] &= !(1 << TYPE_V6 | 1 << TOO_BIG_V6);
             set(&socket, libc::IPPROTO_ICMPV6, FILTER, filter)?;
         } else {
             set(&socket, libc::SOL_RAW, FILTER, !(1u32 << TYPE_V4))?;
@@ -83,10 +95,12 @@ impl AsFd for Listener {
 fn read(v6: bool, message: &[u8]) -> Option<Unreachable> {
     let header = if v6 { 0 } else { usize::from(message.first()? & 15) * 4 };
     let (icmp, quoted) = message.get(header..)?.split_at_checked(8)?;
-    let (kind, code) = if v6 { (TYPE_V6, PORT_V6) } else { (TYPE_V4, PORT_V4) };
-    if icmp[0] != kind || (!v6 && icmp[1] == TOO_BIG_V4) {
-        return None;
-    }
+    let because = match (v6, icmp[0], icmp[1]) {
+        (false, TYPE_V4, PORT_V4) | (true, TYPE_V6, PORT_V6) => Because::Refused,
+        (false, TYPE_V4, TOO_BIG_V4) | (true, TOO_BIG_V6, _) => Because::TooBig,
+        (false, TYPE_V4, _) | (true, TYPE_V6, _) => Because::NoWay,
+        _ => return None,
+    };
     let (protocol, ip, udp) = if v6 {
         let ip = Ipv6Addr::from(*quoted.get(24..)?.first_chunk::<16>()?);
         (quoted[6], IpAddr::V6(ip), quoted.get(40..)?)
@@ -96,7 +110,7 @@ fn read(v6: bool, message: &[u8]) -> Option<Unreachable> {
     };
     let port = u16::from_be_bytes(*udp.get(2..)?.first_chunk()?);
     (i32::from(protocol) == libc::IPPROTO_UDP)
-        .then_some(Unreachable { remote: SocketAddr::new(ip, port), refused: icmp[1] == code })
+        .then_some(Unreachable { remote: SocketAddr::new(ip, port), because })
 }
 
 #[cfg(test)]
@@ -113,10 +127,12 @@ mod tests {
         message[28 + 16..28 + 20].copy_from_slice(&[192, 0, 2, 1]);
         message[48..52].copy_from_slice(&[0, 7, 0, 9]);
         let remote = "192.0.2.1:9".parse().unwrap();
-        assert_eq!(read(false, &message), Some(Unreachable { remote, refused: true }));
+        assert_eq!(read(false, &message), Some(Unreachable { remote, because: Because::Refused }));
         message[21] = 1;
-        assert_eq!(read(false, &message).map(|found| found.refused), Some(false));
+        assert_eq!(read(false, &message).map(|found| found.because), Some(Because::NoWay));
         message[21] = TOO_BIG_V4;
+        assert_eq!(read(false, &message).map(|found| found.because), Some(Because::TooBig));
+        message[20] = 8;
         assert_eq!(read(false, &message), None);
     }
 

@@ -51,6 +51,50 @@ fn tun(address: &str) -> Tun {
     tun
 }
 
+/// Many times what a queue holds, to one host and nobody reads; then a few packets to others.
+#[test]
+fn a_flood_to_one_destination_leaves_the_others_packets_alone() {
+    if skipped("a_flood_to_one_destination_leaves_the_others_packets_alone") {
+        return;
+    }
+    in_namespace(|| {
+        let mut tun = Tun::with_queues("nawa%d", 16).expect("a TUN");
+        let mut net = Net::open().expect("netlink");
+        let link = net.link(tun.name()).expect("the TUN");
+        net.set_queue_length(link.index, 100).expect("a queue length");
+        net.set_up(link.index).expect("up");
+        for (address, prefix) in [(LEFT, 24), ("fd77::1", 64)] {
+            net.add_address(link.index, address.parse().expect("an address"), prefix).expect("added");
+        }
+        // Their places in the hash are others than the flooded one's.
+        for (flooded, others) in [("10.9.0.7", ["10.9.0.8", "10.9.0.9"]), ("fd77::7", ["fd77::8", "fd77::9"])]
+        {
+            let any = if flooded.contains(':') { "[::]:0" } else { "0.0.0.0:0" };
+            let socket = std::net::UdpSocket::bind(any).expect("a socket");
+            let send = |to: &str, times: usize| {
+                let to = SocketAddr::new(to.parse().expect("an address"), 9);
+                (0..times).for_each(|_| drop(socket.send_to(&[7; 64], to)));
+            };
+            send(flooded, 1000);
+            others.iter().for_each(|other| send(other, 50));
+            let mut counts = [0; 3];
+            for queue in 0..16 {
+                let count = |packet: &mut [u8]| {
+                    let Ok(ip) = packet::Ip::parse(packet) else { return };
+                    let to = ip.destination().to_string();
+                    if let Some(at) = [flooded, others[0], others[1]].iter().position(|one| **one == to) {
+                        counts[at] += 1;
+                    }
+                };
+                let mut count = count;
+                while tun.recv_from(queue, &mut count).is_ok() {}
+            }
+            assert_eq!(counts[1..], [50, 50], "{counts:?}");
+            assert!(counts[0] <= 100, "{counts:?}");
+        }
+    });
+}
+
 #[test]
 fn netlink_does_what_it_is_asked() {
     if skipped("netlink_does_what_it_is_asked") {

@@ -8,8 +8,8 @@
  * then. A ring buffer's own way of waking is an interrupt, which comes at once and takes longer than all else here; it is for
  * what the node itself has to know: pings, and all messages where there is no bell.
  *
- * What waits cannot be decided here. With `hand_up`, nothing is relayed: the first copy goes up, and of each further one
- * the header (of this node's own messages too), so that user space can count them and decide (src/suppression.rs).
+ * What waits cannot be decided here. With `hand_up`, nothing is relayed: the first copy goes up, once its tag is good, and
+ * further ones (of this node's own messages too) are counted for user space, which decides (src/suppression.rs).
  */
 #include "xdp.h"
 #include "flood.h"
@@ -79,6 +79,20 @@ struct {
 	__type(key, __u32);
 	__type(value, struct flood_source);
 } sources SEC(".maps");
+
+/* With `hand_up`: how many copies of a message were heard, of the latest ones. */
+struct flood_message {
+	__u32 id;
+	__u32 epoch;
+	__u32 seq;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, struct flood_message);
+	__type(value, __u32);
+} heard SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -220,6 +234,24 @@ static __attribute__((noinline)) __u32 post(struct xdp_md *ctx, __u32 length)
 	return 1;
 }
 
+/* Counts a copy of a message, of those that user space waits for. Its tag is not looked at. */
+INLINE void count_copy(const struct flood_header *h)
+{
+	const struct flood_message message = { h->id, h->epoch, h->seq };
+	__u32 *copies = bpf_map_lookup_elem(&heard, &message);
+
+	if (copies)
+		__sync_fetch_and_add(copies, 1);
+}
+
+INLINE void begin_count(const struct flood_header *h)
+{
+	const struct flood_message message = { h->id, h->epoch, h->seq };
+	const __u32 one = 1;
+
+	bpf_map_update_elem(&heard, &message, &one, 0);
+}
+
 /* Whether the node itself has to know. */
 INLINE __u32 wanted(const struct flood_config *c, const struct flood_header *h, const __u8 *frame, const __u8 *end,
 		    __u32 listening)
@@ -270,12 +302,19 @@ INLINE __u32 tag_is_good(struct xdp_md *ctx, const struct flood_config *c, const
 	return flood_tag_end(&tag) == claimed;
 }
 
+static long try_to_claim(__u64 number, struct flood_claim *claim)
+{
+	(void)number;
+	return flood_try(claim);
+}
+
 INLINE __u32 judge(struct xdp_md *ctx, const struct flood_config *c, const struct flood_header *h, const __u32 wary)
 {
-	const __u32 now = flood_needs_time(c) ? (__u32)(bpf_ktime_get_coarse_ns() >> FLOOD_TICK_SHIFT) : 0;
+	const __u32 now = (__u32)(bpf_ktime_get_coarse_ns() >> FLOOD_TICK_SHIFT);
 	const __u32 id = h->id;
 	struct flood_source *source = bpf_map_lookup_elem(&sources, &id);
 	struct flood_source begun;
+	struct flood_claim claim = { .config = c, .header = h, .now = now };
 	__u32 verdict;
 
 	if (source) {
@@ -295,7 +334,9 @@ INLINE __u32 judge(struct xdp_md *ctx, const struct flood_config *c, const struc
 		if (!source)
 			return FLOOD_LIMITED;
 	}
-	return flood_take(source, c, h, now);
+	claim.source = source;
+	/* By bpf_loop, since the verifier would follow each try. */
+	return flood_taken(&claim, bpf_loop(FLOOD_TRIES, try_to_claim, &claim, 0) < FLOOD_TRIES);
 }
 
 /* Each place is a constant to the verifier, which the compiler would like to make a variable of. */
@@ -316,13 +357,18 @@ INLINE int relay(struct xdp_md *ctx, const __u32 wary)
 
 	if (frame > end || *(__u16 *)(start + 12) != flood_be16(ETHERTYPE))
 		return XDP_PASS;
+	/* What is for one node alone is no flood, as in UDP: it may come from beyond the network. */
+	if ((*(__u16 *)start & *(__u16 *)(start + 2) & *(__u16 *)(start + 4)) != 0xffff)
+		return XDP_PASS;
 	length = (__u32)bpf_xdp_get_buff_len(ctx) - ETHERNET;
 	verdict = flood_parse(&h, &c, frame, end, length, FLOOD_ETHERNET_PAD);
 	if (verdict == FLOOD_NEW)
 		verdict = h.id == c.id ? FLOOD_OWN : judge(ctx, &c, &h, wary);
 	if (setup.hand_up && (verdict == FLOOD_DUPLICATE || verdict == FLOOD_OWN))
-		hand_up(ctx, verdict, flood_header_length(&c));
-	else if (verdict == FLOOD_NEW && (setup.hand_up || wanted(&c, &h, frame, end, listening)))
+		count_copy(&h);
+	if (setup.hand_up && verdict == FLOOD_NEW)
+		begin_count(&h);
+	if (verdict == FLOOD_NEW && (setup.hand_up || wanted(&c, &h, frame, end, listening)))
 		hand_up(ctx, verdict, flood_header_length(&c) + h.len);
 	else if (verdict == FLOOD_NEW && listening && h.kind != FLOOD_ECHO_REQUEST)
 		rings = post(ctx, flood_header_length(&c) + h.len) && listening == FLOOD_BELL;

@@ -76,23 +76,31 @@ struct flood_header {
 
 /* Time is a count of 2^20 ns, about a millisecond, that wraps after 52 days. */
 #define FLOOD_TICK_SHIFT 20
-/* In wire 0, a source that was silent so long, in ticks (about a second), may begin anywhere: it may have restarted. */
-#define FLOOD_SILENCE 954
+/* Of these so many are one unit of silence, 67 ms. */
+#define FLOOD_UNIT_SHIFT 6
+/* A source that was silent for more of them may begin anywhere: it may have restarted. In wire 0 a second, since nothing
+ * else tells a restart there; in wire 1 two minutes, for a node whose epoch went back. */
+#define FLOOD_SILENCE_0 15
+#define FLOOD_SILENCE_1 1788
 /* What a frame costs of a source's credit. */
 #define FLOOD_FRAME 65536
 
-/* Bits of the window, and how far behind the newest it tells new from heard: entering a word forgets all its 64. */
-#define FLOOD_WINDOW 256
-#define FLOOD_BEHIND 192
-#define FLOOD_WORDS (FLOOD_WINDOW / 64)
+/* The window: a word for each block of sequence numbers, at the block's number modulo this. What is less than
+ * FLOOD_BLOCK × (FLOOD_WORDS − 1) behind the newest is told from what was heard. */
+#define FLOOD_WORDS 8
+#define FLOOD_BLOCK 32
+/* How often a processor tries to claim a frame. */
+#define FLOOD_TRIES 64
 
-/* What is kept for each source. `seen` has a bit for each sequence number, at that number modulo the window. */
+/* What is kept for each source, of its present life: since its epoch grew, or since it was silent. Several processors change it
+ * at once, `life` and `seen` by compare-and-swap alone. As each word says what it is of, nothing else has to change with it. */
 struct flood_source {
-	__u32 epoch;
-	__u32 highest;
-	__u32 heard;         /* tick of the last frame that was new */
+	__u64 life;          /* epoch 32 · 0 1 · unit in which it was last heard 26 · life's number 5 */
+	__u32 highest;       /* the newest sequence number; in wire 0, where SEQ wraps, counted on */
+	__u32 paid;          /* tick until which it has got credit */
 	__u32 credit;
-	__u64 seen[FLOOD_WORDS];
+	__u32 reserved;
+	__u64 seen[FLOOD_WORDS]; /* life's number 5 · block's number 27 · a bit for each of its sequence numbers 32 */
 };
 
 FLOOD_INLINE __u16 flood_be16(__u16 x)
@@ -264,22 +272,47 @@ FLOOD_INLINE __u64 flood_tag_end(const struct flood_tag *t)
 
 /* --- which frames are new --- */
 
-/* How far `seq` is ahead of the newest one; negative behind it. Serial arithmetic (RFC 1982): SEQ wraps. */
-FLOOD_INLINE int flood_ahead(const struct flood_source *s, const struct flood_config *c, __u32 seq)
-{
-	const __u32 ahead = seq - s->highest;
+/* Numbers of lives, which wrap. */
+#define FLOOD_LIVES 31
+#define FLOOD_UNITS 0x3ffffff
 
-	return c->wire ? (int)ahead : (int)(signed char)(__u8)ahead;
+FLOOD_INLINE __u32 flood_life_epoch(__u64 life)
+{
+	return (__u32)(life >> 32);
+}
+
+/* For how many units a source was silent at `now`; 0 if another processor has heard it a little later. */
+FLOOD_INLINE __u32 flood_silent(__u64 life, __u32 now)
+{
+	const __u32 silent = ((now >> FLOOD_UNIT_SHIFT) - (__u32)(life >> 5)) & FLOOD_UNITS;
+
+	return silent > FLOOD_UNITS - FLOOD_SILENCE_0 ? 0 : silent;
 }
 
 /* Whether what is kept of the source says nothing of this frame: the source has begun anew. */
-FLOOD_INLINE __u32 flood_begins(const struct flood_source *s, const struct flood_config *c,
-				const struct flood_header *h, __u32 now)
+FLOOD_INLINE __u32 flood_begins(__u64 life, const struct flood_config *c, const struct flood_header *h, __u32 now)
 {
-	if (c->wire)
-		return h->epoch > s->epoch;
-	/* Another processor may have heard it a little later than `now`. */
-	return (int)(now - s->heard) > FLOOD_SILENCE;
+	return h->epoch > flood_life_epoch(life) ||
+	       flood_silent(life, now) > (c->wire ? FLOOD_SILENCE_1 : FLOOD_SILENCE_0);
+}
+
+/* The sequence number in 32 bits. */
+FLOOD_INLINE __u32 flood_number(const struct flood_source *s, const struct flood_config *c, __u32 seq)
+{
+	return c->wire ? seq : s->highest + (__u32)(int)(signed char)(__u8)(seq - s->highest);
+}
+
+/* FLOOD_NEW, or why the frame `number` of the life `life` is not, by its block's word. Serial arithmetic (RFC 1982). */
+FLOOD_INLINE __u32 flood_look(__u64 word, __u32 life, __u32 number)
+{
+	const __u32 of = (__u32)(word >> 32);
+	const int ahead = (int)((number / FLOOD_BLOCK - of) << 5);
+
+	if (of >> 27 != life)
+		return (((of >> 27) - life) & FLOOD_LIVES) <= FLOOD_LIVES / 2 ? FLOOD_OLD_EPOCH : FLOOD_NEW;
+	if (ahead)
+		return ahead > 0 ? FLOOD_NEW : FLOOD_OLD;
+	return word >> number % FLOOD_BLOCK & 1 ? FLOOD_DUPLICATE : FLOOD_NEW;
 }
 
 /* FLOOD_NEW, or why the frame is not, by what is kept of its source. Changes nothing: the tag is looked at only of
@@ -287,44 +320,92 @@ FLOOD_INLINE __u32 flood_begins(const struct flood_source *s, const struct flood
 FLOOD_INLINE __u32 flood_check(const struct flood_source *s, const struct flood_config *c,
 			       const struct flood_header *h, __u32 now)
 {
-	int ahead;
+	const __u64 life = s->life;
+	const __u32 number = flood_number(s, c, h->seq);
 
-	if (flood_begins(s, c, h, now))
+	if (flood_begins(life, c, h, now))
 		return FLOOD_NEW;
-	if (h->epoch < s->epoch)
+	if (h->epoch < flood_life_epoch(life))
 		return FLOOD_OLD_EPOCH;
-	ahead = flood_ahead(s, c, h->seq);
-	if (ahead > 0)
-		return FLOOD_NEW;
-	if (ahead <= -FLOOD_BEHIND)
-		return FLOOD_OLD;
-	return s->seen[h->seq / 64 % FLOOD_WORDS] >> (h->seq & 63) & 1 ? FLOOD_DUPLICATE : FLOOD_NEW;
+	return flood_look(s->seen[number / FLOOD_BLOCK % FLOOD_WORDS], life & FLOOD_LIVES, number);
 }
 
-/* Whether time decides anything, so that somebody has to look at a clock. */
-FLOOD_INLINE __u32 flood_needs_time(const struct flood_config *c)
+FLOOD_INLINE __u64 flood_life(const struct flood_header *h, __u32 now, __u32 number)
 {
-	return !c->wire || c->credit_tick;
+	return (__u64)h->epoch << 32 | (__u64)(now >> FLOOD_UNIT_SHIFT) << 5 | (number & FLOOD_LIVES);
 }
 
-/* A source's state before its first frame. */
+/* A source's state before its first frame. Words of 0 are of the life before. */
 FLOOD_INLINE void flood_source_init(struct flood_source *s, const struct flood_config *c,
 				    const struct flood_header *h, __u32 now)
 {
 	__u32 i;
 
-	s->epoch = h->epoch;
+	s->life = flood_life(h, now, 1);
 	s->highest = h->seq;
-	s->heard = now;
+	s->paid = now;
 	s->credit = c->credit_max;
+	s->reserved = 0;
+	/* Word by word, for a verifier that is wary of half a word over a pointer that was on the stack. */
 	for (i = 0; i < FLOOD_WORDS; i++)
-		s->seen[i] = 0;
+		*(volatile __u64 *)&s->seen[i] = 0;
+}
+
+/* A frame that flood_check called new, about to be remembered. */
+struct flood_claim {
+	struct flood_source *source;
+	const struct flood_config *config;
+	const struct flood_header *header;
+	__u32 now;
+	__u32 verdict;
+};
+
+/* Makes what is left of an earlier life in one of the words the last life's. Each life does so with the next word, so that none is
+ * left when numbers of lives come again. */
+FLOOD_INLINE void flood_forget(struct flood_source *s, __u32 life)
+{
+	__u64 *at = &s->seen[life % FLOOD_WORDS];
+	const __u64 left = *(volatile __u64 *)at;
+
+	if (left >> 59 != life)
+		__sync_val_compare_and_swap(at, left, (__u64)((life - 1) & FLOOD_LIVES) << 59);
+}
+
+/* Enters the frame's life, which begins with it if nobody was quicker, and claims the frame, in `verdict` FLOOD_NEW for one
+ * of all processors that hear it at once. 0 if another processor was in the way, which has then claimed something itself: try
+ * again. */
+FLOOD_INLINE __u32 flood_try(struct flood_claim *claim)
+{
+	struct flood_source *s = claim->source;
+	const struct flood_config *c = claim->config;
+	const struct flood_header *h = claim->header;
+	const __u32 now = claim->now, number = flood_number(s, c, h->seq);
+	const __u64 before = *(volatile __u64 *)&s->life, bit = 1ULL << number % FLOOD_BLOCK;
+	const __u32 begins = flood_begins(before, c, h, now);
+	__u64 life = before, *at = &s->seen[number / FLOOD_BLOCK % FLOOD_WORDS], word, block;
+
+	claim->verdict = FLOOD_OLD_EPOCH;
+	if (!begins && h->epoch < flood_life_epoch(before))
+		return 1;
+	if (begins || flood_silent(before, now)) {
+		life = flood_life(h, now, (__u32)before + begins);
+		if (__sync_val_compare_and_swap(&s->life, before, life) != before)
+			return 0;
+	}
+	if (begins)
+		flood_forget(s, life & FLOOD_LIVES);
+	word = *(volatile __u64 *)at;
+	block = (life & FLOOD_LIVES) << 59 | (__u64)(number / FLOOD_BLOCK) << 32;
+	claim->verdict = flood_look(word, life & FLOOD_LIVES, number);
+	if (claim->verdict != FLOOD_NEW)
+		return 1;
+	return __sync_val_compare_and_swap(at, word, ((word ^ block) >> 32 ? block : word) | bit) == word;
 }
 
 /* Gives the source what time has brought it and takes a frame's price; 0 if it cannot pay. */
 FLOOD_INLINE __u32 flood_pay(struct flood_source *s, const struct flood_config *c, __u32 now)
 {
-	const int passed = (int)(now - s->heard);
+	const int passed = (int)(now - s->paid);
 	__u64 credit = s->credit;
 
 	if (!c->credit_tick)
@@ -333,6 +414,7 @@ FLOOD_INLINE __u32 flood_pay(struct flood_source *s, const struct flood_config *
 		credit += (__u64)passed * c->credit_tick;
 	if (credit > c->credit_max)
 		credit = c->credit_max;
+	s->paid = now;
 	if (credit < FLOOD_FRAME) {
 		s->credit = (__u32)credit;
 		return 0;
@@ -341,36 +423,20 @@ FLOOD_INLINE __u32 flood_pay(struct flood_source *s, const struct flood_config *
 	return 1;
 }
 
-/* Remembers a frame that flood_check called new. Returns FLOOD_NEW, FLOOD_LIMITED, or FLOOD_DUPLICATE where another
- * processor has just taken a copy of the same frame. A frame that is limited is remembered: its copies are no better. */
-FLOOD_INLINE __u32 flood_take(struct flood_source *s, const struct flood_config *c, const struct flood_header *h,
-			      __u32 now)
+/* What the frame is when trying is `done`, or given up: FLOOD_NEW, or FLOOD_DUPLICATE where another processor has just taken a
+ * copy of it, or FLOOD_LIMITED, which is remembered: its copies are no better. */
+FLOOD_INLINE __u32 flood_taken(struct flood_claim *claim, __u32 done)
 {
-	const __u64 bit = 1ULL << (h->seq & 63);
-	/* Of the words of all sequence numbers, which wrap with them. */
-	const __u32 all = (c->wire ? 0xffffffff : 0xff) / 64;
-	__u32 i, word = h->seq / 64, words;
-	__u32 paid;
+	struct flood_source *s = claim->source;
+	const __u32 number = flood_number(s, claim->config, claim->header->seq);
 
-	if (flood_begins(s, c, h, now)) {
-		__u32 credit = s->credit, heard = s->heard;
-
-		/* A new life has no new credit. */
-		flood_source_init(s, c, h, now);
-		s->credit = credit;
-		s->heard = heard;
-	} else if (flood_ahead(s, c, h->seq) > 0) {
-		words = (word - s->highest / 64) & all;
-		for (i = 0; i < FLOOD_WORDS; i++)
-			if (i < words)
-				s->seen[(word - i) % FLOOD_WORDS] = 0;
-		s->highest = h->seq;
-	}
-	paid = flood_pay(s, c, now);
-	s->heard = now;
-	if (__sync_fetch_and_or(&s->seen[word % FLOOD_WORDS], bit) & bit)
-		return FLOOD_DUPLICATE;
-	return paid ? FLOOD_NEW : FLOOD_LIMITED;
+	if (!done)
+		return FLOOD_LIMITED;
+	if (claim->verdict != FLOOD_NEW)
+		return claim->verdict;
+	if ((int)(number - s->highest) > 0)
+		s->highest = number;
+	return flood_pay(s, claim->config, claim->now) ? FLOOD_NEW : FLOOD_LIMITED;
 }
 
 /* Whether a frame that is new goes on: with TTL n it is sent again with n - 1, as long as that is not 0. */

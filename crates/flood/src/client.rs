@@ -237,7 +237,7 @@ impl Client {
                 sent => break sent,
             }
         };
-        sequence.count(sent.is_ok());
+        sequence.count(ttl, sent.is_ok());
         sent.map_err(ClientError::Unsent)
     }
 

@@ -7,7 +7,7 @@ use bpf::Error;
 use bpf::xdp::{self, Attached, Loaded, Ring, Run};
 
 use crate::ffi::RawConfig;
-use crate::frame::Verdict;
+use crate::frame::{Header, Verdict};
 use crate::window::Rules;
 
 const OBJECT: &[u8] = bpf::object!("flood.bpf.o");
@@ -47,7 +47,7 @@ pub enum Listening {
 /// What goes up, and how.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Handing {
-    /// The program relays nothing but hands all up, copies too.
+    /// The program relays nothing but hands all up, and counts copies.
     pub all: bool,
     /// Nobody is woken by what comes up: whoever wants it looks again and again.
     pub quiet: bool,
@@ -56,7 +56,7 @@ pub struct Handing {
 /// A frame that came up, from its header on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// [`Verdict::New`]; or [`Verdict::Duplicate`], and then only the header.
+    /// [`Verdict::New`].
     pub verdict: Verdict,
     /// The frame.
     pub frame: Vec<u8>,
@@ -147,6 +147,23 @@ impl Driver {
         Ok(Counts { verdicts, relayed, lost, posted })
     }
 
+    /// Counts copies of a message of this node's from now on; it has to hand all up.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn expect_copies(&self, message: &Header) -> Result<(), Error> {
+        self.loaded.update_at("heard", &message_key(message), &0u32.to_ne_bytes())
+    }
+
+    /// How many copies of a message were heard, the first included; 0 of one that nobody expects.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn copies(&self, message: &Header) -> Result<u32, Error> {
+        let copies = self.loaded.lookup_at("heard", &message_key(message))?;
+        Ok(copies.and_then(|copies| copies.try_into().ok()).map_or(0, u32::from_ne_bytes))
+    }
+
     /// Takes what came up; call it until there is nothing.
     pub fn take(&self) -> Vec<Record> {
         self.ring.take(BATCH).iter().filter_map(|bytes| record(bytes)).collect()
@@ -178,6 +195,12 @@ fn setup(config: &RawConfig, mac: [u8; 6], handing: Handing) -> Vec<u8> {
     bytes
 }
 
+/// `struct flood_message`.
+fn message_key(message: &Header) -> [u8; 12] {
+    let words = [message.id, message.epoch, message.seq].map(u32::to_ne_bytes);
+    *words.as_flattened().first_chunk().expect("three words")
+}
+
 /// `struct flood_record`, and behind it so many bytes of the frame as it says.
 fn record(bytes: &[u8]) -> Option<Record> {
     let word = |at: usize| bytes.get(at..at + 4)?.try_into().ok().map(u32::from_ne_bytes);
@@ -187,9 +210,12 @@ fn record(bytes: &[u8]) -> Option<Record> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsFd;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
     use super::*;
     use crate::board::{Reader, SLOTS};
-    use crate::frame::{ETHERTYPE, Format, Header, Kind, Padding, Wire};
+    use crate::frame::{ETHERTYPE, Format, Kind, Padding, Wire};
     use crate::window::{RateLimit, Window};
 
     const MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
@@ -320,6 +346,21 @@ mod tests {
     }
 
     #[test]
+    fn what_is_for_one_node_alone_is_not_relayed() {
+        let rules = rules(Wire::One, None);
+        let Some(driver) = driver_or_skip("what_is_for_one_node_alone_is_not_relayed", &rules, false) else {
+            return;
+        };
+        let frame = rules.format.write(&Header { id: 2, epoch: 1, ttl: 3, ..Header::default() }, b"hello");
+        for at in 0..6 {
+            let mut bytes = ethernet(&frame);
+            bytes[at] = 0xfe;
+            assert_eq!(driver.run(&bytes, 1).expect("it runs").verdict, XDP_PASS);
+        }
+        assert_eq!(driver.run(&ethernet(&frame), 1).expect("it runs").verdict, XDP_TX);
+    }
+
+    #[test]
     fn the_board_has_what_was_heard() {
         for (wire, key) in [(Wire::Paper, None), (Wire::One, Some([7; 16]))] {
             let rules = rules(wire, key);
@@ -358,17 +399,74 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_is_decided_above() {
-        let rules = rules(Wire::Paper, None);
-        let Some(driver) = driver_or_skip("what_waits_is_decided_above", &rules, true) else { return };
-        let frame = rules.format.write(&Header { id: 2, seq: 3, ttl: 9, ..Header::default() }, b"hello");
-        for _ in 0..2 {
-            let run = driver.run(&ethernet(&frame), 1).expect("it runs");
+    fn what_waits_is_decided_above_and_copies_are_counted_here() {
+        let rules = rules(Wire::One, Some([7; 16]));
+        let name = "what_waits_is_decided_above_and_copies_are_counted_here";
+        let Some(driver) = driver_or_skip(name, &rules, true) else { return };
+        let first = Header { id: 2, epoch: 1, seq: 3, ttl: 9, ..Header::default() };
+        let own = Header { id: 1, ..first };
+        let mut forged = rules.format.write(&Header { seq: 4, ..first }, b"forged");
+        forged[29] ^= 1;
+        driver.expect_copies(&own).expect("it is taken");
+        let [frame, sent] = [&first, &own].map(|header| rules.format.write(header, b"hello"));
+        for bytes in [&frame, &frame, &frame, &sent, &forged, &forged] {
+            let run = driver.run(&ethernet(bytes), 1).expect("it runs");
             assert_eq!(run.verdict, XDP_DROP);
         }
-        let copy = Record { verdict: Verdict::Duplicate, frame: frame[..5].to_vec() };
-        assert_eq!(driver.take(), [Record { verdict: Verdict::New, frame }, copy]);
+        assert_eq!(driver.take(), [Record { verdict: Verdict::New, frame }], "nothing unchecked comes up");
+        let copies = [&first, &own, &Header { seq: 4, ..first }].map(|header| driver.copies(header).ok());
+        assert_eq!(copies, [3, 1, 0].map(Some));
     }
+
+    /// Frames that two processors hear at once; `NAWA_RACES` has another number of them.
+    const RACES: u32 = 20_000;
+
+    /// Each frame is the first of its block, so that both have to make the block's word.
+    #[test]
+    fn two_processors_that_hear_a_frame_at_once_relay_it_once() {
+        let name = "two_processors_that_hear_a_frame_at_once_relay_it_once";
+        let races = std::env::var("NAWA_RACES").ok().and_then(|races| races.parse().ok()).unwrap_or(RACES);
+        for (what, header) in RACING {
+            let rules = rules(Wire::One, None);
+            let Some(driver) = driver_or_skip(name, &rules, false) else { return };
+            let program = driver.loaded.program(driver.program).expect("it is loaded");
+            let (one, other) = (AtomicU32::new(0), AtomicU32::new(0));
+            let hear = |mine: &AtomicU32, its: &AtomicU32| {
+                for number in 1..=races {
+                    let frame = ethernet(&rules.format.write(&header(number), b"data"));
+                    mine.store(number, Ordering::Release);
+                    // The kernel runs a thread that waits so long elsewhere if it has to.
+                    let mut looks = 0u32;
+                    while its.load(Ordering::Acquire) < number {
+                        looks += 1;
+                        if looks.is_multiple_of(1 << 12) {
+                            std::thread::yield_now();
+                        }
+                    }
+                    let mut context = [0; 24];
+                    context[4..8].copy_from_slice(&(frame.len() as u32).to_ne_bytes());
+                    bpf::run::repeat(program.as_fd(), &context, &frame, 1).expect("it runs");
+                }
+            };
+            std::thread::scope(|scope| {
+                scope.spawn(|| hear(&one, &other));
+                hear(&other, &one);
+            });
+            let counts = driver.counts().expect("counts");
+            assert_eq!(counts.relayed, u64::from(races), "{what}: {counts:?}");
+            assert_eq!(counts.verdicts[Verdict::Duplicate as usize], u64::from(races), "{what}: {counts:?}");
+        }
+    }
+
+    type Racing = (&'static str, fn(u32) -> Header);
+
+    const RACING: [Racing; 4] = [
+        ("the next message", |number| Header { seq: number, ..FROM_TWO }),
+        ("the first of 64", |number| Header { seq: number * 64, ..FROM_TWO }),
+        ("a new life", |number| Header { epoch: number, seq: 0, ..FROM_TWO }),
+        ("a new source", |number| Header { id: 2 + number % 1000, epoch: number / 1000, ..FROM_TWO }),
+    ];
+    const FROM_TWO: Header = Header { id: 2, epoch: 1, seq: 0, ttl: 3, kind: Kind::Data };
 
     #[test]
     fn the_driver_limits_rates() {

@@ -40,7 +40,10 @@ void nawa_flood_source_init(struct flood_source *s, const struct flood_config *c
 
 __u32 nawa_flood_take(struct flood_source *s, const struct flood_config *c, const struct flood_header *h, __u32 now)
 {
-	return flood_take(s, c, h, now);
+	struct flood_claim claim = { .source = s, .config = c, .header = h, .now = now };
+
+	/* Nobody is in the way here. */
+	return flood_taken(&claim, flood_try(&claim));
 }
 
 __u32 nawa_flood_source_size(void)

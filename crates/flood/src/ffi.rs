@@ -29,11 +29,12 @@ pub struct RawHeader {
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RawSource {
-    pub epoch: u32,
+    pub life: u64,
     pub highest: u32,
-    pub heard: u32,
+    pub paid: u32,
     pub credit: u32,
-    pub seen: [u64; 4],
+    pub reserved: u32,
+    pub seen: [u64; 8],
 }
 
 unsafe extern "C" {

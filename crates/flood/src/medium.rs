@@ -17,6 +17,8 @@ use crate::window::Window;
 
 /// Destination, source and type.
 const ETHERNET: usize = 14;
+/// The destination of every frame.
+const EVERYBODY: [u8; 6] = [0xff; 6];
 /// Headers of IPv4 and UDP.
 const UDP_IP: usize = 28;
 /// Longer than any frame with its Ethernet header.
@@ -51,7 +53,13 @@ impl Medium {
         let (interface, port) = (settings.interface.as_str(), settings.port);
         Ok(match settings.mode {
             Mode::Driver => match Medium::driver(settings, link.index) {
-                Ok(medium) => (medium, None),
+                Ok(medium) => {
+                    let refused = match &medium {
+                        Medium::Driver { attached, .. } => attached.refused.clone(),
+                        _ => None,
+                    };
+                    (medium, refused)
+                }
                 Err(why) => {
                     let socket = PacketSocket::open(link.index, Some(ETHERTYPE))?;
                     (Medium::Packet { socket, window }, Some(why))
@@ -157,6 +165,19 @@ impl Medium {
         }
     }
 
+    /// Whether all that was sent has left the interface, as far as its driver tells.
+    pub(crate) fn has_sent(&self) -> bool {
+        let unsent = match self {
+            Medium::Driver { socket, .. } | Medium::Packet { socket, .. } => {
+                device::packet_socket::unsent(socket)
+            }
+            Medium::Kernel { socket, .. } | Medium::Application { socket, .. } => {
+                device::packet_socket::unsent(socket)
+            }
+        };
+        unsent.unwrap_or(0) == 0
+    }
+
     /// Some of what was heard; nothing if there is no more.
     pub(crate) fn take(&mut self, now: Duration) -> Vec<Heard> {
         let mut buffer = [0; LONGEST];
@@ -167,7 +188,13 @@ impl Medium {
                 driver.take().into_iter().map(heard).collect()
             }
             Medium::Packet { socket, window } => batch(|| {
-                let bytes = socket.recv(&mut buffer)?.get(ETHERNET..).unwrap_or_default();
+                let bytes = loop {
+                    // What is for one node alone is no flood, as in UDP: it may come from beyond the network.
+                    let frame = socket.recv(&mut buffer)?;
+                    if frame.starts_with(&EVERYBODY) {
+                        break frame.get(ETHERNET..).unwrap_or_default();
+                    }
+                };
                 Some(judge(window, now, bytes, Padding::Ethernet))
             }),
             Medium::Kernel { socket, window, .. } | Medium::Application { socket, window } => {
@@ -180,7 +207,7 @@ impl Medium {
 /// A frame to everybody, from its Ethernet header on.
 pub(crate) fn ethernet(mac: [u8; 6], frame: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(ETHERNET + frame.len());
-    bytes.extend([0xff; 6]);
+    bytes.extend(EVERYBODY);
     bytes.extend(mac);
     bytes.extend(ETHERTYPE.to_be_bytes());
     bytes.extend(frame);

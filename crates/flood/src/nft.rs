@@ -7,6 +7,8 @@ use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::process::{Command, Stdio};
 
+use device::NftChanges;
+
 use crate::frame::{DATA_MAX, Wire};
 use crate::window::{RateLimit, Rules};
 
@@ -19,14 +21,37 @@ const UDP: usize = 8;
 #[derive(Debug)]
 pub(crate) struct Table {
     name: String,
+    rules: String,
+    changes: NftChanges,
+    /// How often somebody else has removed it.
+    pub(crate) mended: u64,
 }
 
 impl Table {
     /// Puts it in the place of what a node that was killed has left.
     pub(crate) fn install(interface: &str, port: u16, rules: &Rules) -> io::Result<Table> {
         let name = name(interface);
-        run(&format!("{}{}", removal(&name), ruleset(&name, interface, port, rules)))?;
-        Ok(Table { name })
+        let rules = format!("{}{}", removal(&name), ruleset(&name, interface, port, rules));
+        run(&rules)?;
+        Ok(Table { name, rules, changes: NftChanges::subscribe()?, mended: 0 })
+    }
+
+    /// Readable when somebody has changed what nftables do.
+    pub(crate) fn changes(&self) -> &NftChanges {
+        &self.changes
+    }
+
+    /// Puts it back if somebody has removed it, as `nft flush ruleset` does; whether that was so.
+    pub(crate) fn mend(&mut self) -> io::Result<bool> {
+        self.changes.forget()?;
+        let mut list = Command::new("nft");
+        let list = list.args(["list", "counters", "table", "ip", &self.name]);
+        if list.stdout(Stdio::null()).stderr(Stdio::null()).status()?.success() {
+            return Ok(false);
+        }
+        run(&self.rules)?;
+        self.mended += 1;
+        Ok(true)
     }
 
     /// How many datagrams it has sent again and how many dropped: duplicates, own, limited, TTL 0.
@@ -56,11 +81,19 @@ impl Drop for Table {
 /// # Errors
 /// If nft cannot be started or refuses.
 pub fn remove_leftovers() -> io::Result<()> {
+    leftovers()?.iter().try_for_each(|name| run(&removal(name)))
+}
+
+/// The tables of nodes, of those that run and of those that were killed.
+///
+/// # Errors
+/// If nft cannot be started.
+pub fn leftovers() -> io::Result<Vec<String>> {
     let output = Command::new("nft").args(["-j", "list", "tables", "ip"]).output()?;
     let listed: serde_json::Value = serde_json::from_slice(&output.stdout).map_err(io::Error::other)?;
     let tables = listed["nftables"].as_array().map(Vec::as_slice).unwrap_or_default();
     let names = tables.iter().filter_map(|one| one["table"]["name"].as_str());
-    names.filter(|name| name.starts_with(PREFIX)).try_for_each(|name| run(&removal(name)))
+    Ok(names.filter(|name| name.starts_with(PREFIX)).map(str::to_owned).collect())
 }
 
 const PREFIX: &str = "nawa-flood-";

@@ -23,10 +23,13 @@ use crate::window::Rules;
 const WAKER: u64 = 0;
 const MEDIUM: u64 = 1;
 const LISTENER: u64 = 2;
+const NFTABLES: u64 = 3;
 /// Tokens of applications are this and more.
 const FIRST_CLIENT: u64 = 16;
 /// Packets taken from one application before others have their turn.
 const TURN: usize = 64;
+/// How often it looks whether the frame has left that the next one waits for: less than a frame takes at 802.11b's 1 Mbit/s.
+const LOOK: Duration = Duration::from_millis(1);
 /// How long whoever asks for the state waits.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -61,6 +64,8 @@ pub struct Settings {
     pub suppression: suppression::Rules,
     /// Looks for frames again and again, which takes a processor, instead of sleeping until woken.
     pub busy_poll: bool,
+    /// What whoever starts it knows that may go wrong, for its state.
+    pub warning: Option<String>,
 }
 
 impl Settings {
@@ -87,6 +92,8 @@ pub struct Status {
     pub relay: &'static str,
     /// Why that is not what the file asks for.
     pub fallback: Option<String>,
+    /// What goes wrong, or may, a sentence each.
+    pub warnings: Vec<String>,
     /// Whether frames carry tags.
     pub authenticated: bool,
     /// Bytes that a message may have.
@@ -206,7 +213,7 @@ pub fn start(
     let mtu = Net::open()?.link(&interface).map_err(cannot)?.mtu;
     let (medium, fallback) = Medium::open(&settings).map_err(cannot)?;
     if let Some(why) = &fallback {
-        tracing::warn!(interface, "relays in a program, not in the driver: {why}");
+        tracing::warn!(interface, "does not relay in the driver: {why}");
     }
     let (questions, inbox) = channel();
     let watch = Watch { questions, waker: Waker::new()? };
@@ -214,10 +221,15 @@ pub fn start(
     poller.add(&watch.waker, WAKER, Interest::Read)?;
     poller.add(&medium, MEDIUM, Interest::Read)?;
     poller.add(&listener, LISTENER, Interest::Read)?;
+    if let Medium::Kernel { table, .. } = &medium {
+        poller.add(table.changes(), NFTABLES, Interest::Read)?;
+    }
     let data_max = medium.data_max(mtu, settings.rules.format.wire());
     let (sequence, sequence_file) = Sequence::create(&settings.rules.format)?;
     let node = Node {
         suppression: settings.waits().then(|| Suppression::new(settings.suppression, rng)),
+        below: None,
+        dropped_before: dropped(&interface),
         settings: settings.clone(),
         medium,
         fallback,
@@ -234,7 +246,7 @@ pub fn start(
         counts: Counts::default(),
     };
     let run = move || {
-        if let Err(error) = node.run() {
+        if let Err(error) = device::process::outcome(|| node.run()) {
             on_end(format!("flooding on `{interface}` has ended: {error}"));
         }
     };
@@ -262,6 +274,10 @@ struct Node<R> {
     fallback: Option<String>,
     data_max: usize,
     suppression: Option<Suppression<Key, Vec<u8>, R>>,
+    /// Since when a frame of the suppression's is on its way out; the next one waits for it, where copies can still cancel it.
+    below: Option<Duration>,
+    /// Frames that the interface had dropped before this node began.
+    dropped_before: u64,
     poller: Poller,
     waker: Waker,
     inbox: Inbox<Question>,
@@ -285,6 +301,7 @@ impl<R: RngCore> Node<R> {
                 match ready.token {
                     WAKER if self.answer() => return Ok(()),
                     LISTENER => self.accept()?,
+                    NFTABLES => self.mend()?,
                     token @ FIRST_CLIENT.. => self.serve(token)?,
                     _ => {}
                 }
@@ -295,7 +312,8 @@ impl<R: RngCore> Node<R> {
 
     fn timeout(&self) -> Option<Duration> {
         let due = self.suppression.as_ref()?.poll_timeout()?;
-        Some(due.saturating_sub(monotonic()))
+        // Nothing tells when a frame has left the interface.
+        Some(if self.below.is_some() { LOOK } else { due.saturating_sub(monotonic()) })
     }
 
     /// What was heard: one batch, so that a flood of frames starves nobody.
@@ -307,6 +325,17 @@ impl<R: RngCore> Node<R> {
                 Verdict::Duplicate | Verdict::Own => self.copy(&bytes),
                 _ => {}
             }
+        }
+        Ok(())
+    }
+
+    /// Somebody has changed nftables' rules.
+    fn mend(&mut self) -> io::Result<()> {
+        if let Medium::Kernel { table, .. } = &mut self.medium
+            && table.mend()?
+        {
+            let interface = &self.settings.interface;
+            tracing::warn!(interface, "somebody has removed the nftables table that relays; it is back");
         }
         Ok(())
     }
@@ -356,31 +385,47 @@ impl<R: RngCore> Node<R> {
         let Settings { rules, epoch, .. } = self.settings;
         let wire = rules.format.wire();
         if data.len() > self.data_max || (wire == Wire::Paper && kind != Kind::Data) {
-            return self.sequence.count(false);
+            return self.sequence.count(ttl, false);
         }
         let ttl = if ttl == 0 { self.settings.ttl } else { ttl };
         let header = Header { id: rules.id, epoch, seq: self.sequence.take(wire), ttl, kind };
         let frame = rules.format.write(&header, data);
         match &mut self.suppression {
-            Some(suppression) => suppression.handle_own(monotonic(), key(&header), frame),
-            None => self.sequence.count(self.medium.send(&frame).is_ok()),
+            Some(suppression) => {
+                if let Medium::Driver { driver, .. } = &self.medium {
+                    let _ = driver.expect_copies(&header);
+                }
+                suppression.handle_own(monotonic(), key(&header), frame);
+            }
+            None => self.sequence.count(ttl, self.medium.send(&frame).is_ok()),
         }
     }
 
     /// What suppression has kept until now.
     fn transmit(&mut self) {
         let Some(suppression) = &mut self.suppression else { return };
-        while let Some(frame) = suppression.poll_transmit(monotonic()) {
-            let own = self
-                .settings
-                .rules
-                .format
-                .header(&frame)
-                .is_some_and(|header| header.id == self.settings.rules.id);
-            match (self.medium.send(&frame), own) {
-                (Ok(()), false) => self.counts.relayed += 1,
-                (sent, _) => self.sequence.count(sent.is_ok()),
+        if let Some(since) = self.below.take_if(|_| self.medium.has_sent()) {
+            suppression.handle_sent(monotonic().saturating_sub(since));
+        }
+        if self.below.is_some() {
+            return;
+        }
+        if let Medium::Driver { driver, .. } = &self.medium {
+            for key in suppression.due(monotonic()).collect::<Vec<_>>() {
+                suppression.set_copies(key, driver.copies(&header_of(key)).unwrap_or_default());
             }
+        }
+        while let Some(frame) = suppression.poll_transmit(monotonic()) {
+            let Some(header) = self.settings.rules.format.header(&frame) else { continue };
+            match (self.medium.send(&frame), header.id == self.settings.rules.id) {
+                (Ok(()), false) => self.counts.relayed += 1,
+                (sent, _) => self.sequence.count(header.ttl, sent.is_ok()),
+            }
+            if !self.medium.has_sent() {
+                self.below = Some(monotonic());
+                return;
+            }
+            suppression.handle_sent(Duration::ZERO);
         }
     }
 
@@ -419,7 +464,7 @@ impl<R: RngCore> Node<R> {
                     Some(Ask::Deliver { busy }) => self.listen(token, busy)?,
                     Some(Ask::Dropped(messages)) => client.dropped = client.dropped.saturating_add(messages),
                     Some(Ask::Send { kind, ttl, data }) => self.send(kind, ttl, data),
-                    None => self.sequence.count(false),
+                    None => self.sequence.count(0, false),
                 },
             }
         }
@@ -468,6 +513,36 @@ impl<R: RngCore> Node<R> {
         })
     }
 
+    /// What goes wrong, where so many of its own frames came back and so many of others' were relayed.
+    fn warnings(&self, own: u64, relayed: u64) -> Vec<String> {
+        let dropped = dropped(&self.settings.interface).saturating_sub(self.dropped_before);
+        let vanished = (dropped > 0 && dropped >= relayed / 2).then(|| {
+            format!(
+                "the interface has dropped {dropped} frames that it was to send since this node began, which relayed {relayed}: on a \
+                 veth what XDP sends back vanishes unless the other end has an XDP program too"
+            )
+        });
+        let to_relay = self.sequence.to_relay();
+        let unheard = (own == 0 && to_relay >= UNHEARD).then(|| {
+            format!(
+                "nobody has relayed any of the {to_relay} messages of this node: nobody is in reach, or their `wire`, mode or key \
+                 is another, or they take them for old ones (`old-epoch` there)"
+            )
+        });
+        self.settings.warning.iter().cloned().chain(unheard).chain(vanished).chain(self.flushed()).collect()
+    }
+
+    fn flushed(&self) -> Option<String> {
+        let Medium::Kernel { table, .. } = &self.medium else { return None };
+        (table.mended > 0).then(|| {
+            format!(
+                "somebody has removed this node's nftables table {} times, as `nft flush ruleset` does: it was put back, and forgot \
+                 its counts and what was heard",
+                table.mended
+            )
+        })
+    }
+
     /// True if it is time to stop.
     fn answer(&mut self) -> bool {
         self.waker.reset();
@@ -486,6 +561,7 @@ impl<R: RngCore> Node<R> {
         let wire = rules.format.wire();
         let (mut verdicts, mut relayed) = (self.counts.verdicts, self.counts.relayed);
         let (mut lost, mut posted) = (0, 0);
+        let [sent, unsent] = self.sequence.counts();
         match &self.medium {
             Medium::Driver { driver, .. } => {
                 let counts = driver.counts().unwrap_or_default();
@@ -493,16 +569,16 @@ impl<R: RngCore> Node<R> {
                 relayed += counts.relayed;
             }
             Medium::Kernel { table, .. } => {
-                let [sent, duplicate, own, limited, expired] = table.counts().unwrap_or_default();
-                relayed = sent;
+                let [again, duplicate, own, limited, expired] = table.counts().unwrap_or_default();
+                relayed = again;
                 verdicts[Verdict::Duplicate as usize] += duplicate;
-                verdicts[Verdict::Own as usize] += own;
+                // The kernel hands back each broadcast of this host's.
+                verdicts[Verdict::Own as usize] += own.saturating_sub(sent);
                 verdicts[Verdict::Limited as usize] += limited;
                 verdicts[Verdict::Expired as usize] += expired;
             }
             Medium::Packet { .. } | Medium::Application { .. } => {}
         }
-        let [sent, unsent] = self.sequence.counts();
         let delivery = self.delivery.as_ref();
         let waited = self.suppression.as_ref().map(Suppression::stats).unwrap_or_default();
         let dropped = Verdict::ALL.iter().filter(|verdict| **verdict != Verdict::New);
@@ -514,6 +590,7 @@ impl<R: RngCore> Node<R> {
             mode: mode.name(),
             relay: self.medium.relay(),
             fallback: self.fallback.clone(),
+            warnings: self.warnings(verdicts[Verdict::Own as usize], relayed),
             authenticated: rules.format.is_keyed(),
             data_max_bytes: self.data_max,
             sent_frames: sent,
@@ -535,6 +612,24 @@ impl<R: RngCore> Node<R> {
             dropped_frames: dropped.map(|verdict| (verdict.name(), verdicts[*verdict as usize])).collect(),
         }
     }
+}
+
+/// Sent without one coming back, so many messages are no chance: one or two may be lost, or under way.
+const UNHEARD: u64 = 3;
+
+/// How many frames that an interface was to send it has dropped; 0 if nobody knows. Of the thread's network namespace.
+fn dropped(interface: &str) -> u64 {
+    let table = std::fs::read_to_string("/proc/thread-self/net/dev").unwrap_or_default();
+    let counts = |line: &str| {
+        let (name, counts) = line.split_once(':')?;
+        // Eight columns of what came in; then bytes, packets, errors, dropped.
+        (name.trim() == interface).then(|| counts.split_whitespace().nth(11)?.parse().ok())?
+    };
+    table.lines().find_map(counts).unwrap_or(0)
+}
+
+fn header_of((id, epoch, seq): Key) -> Header {
+    Header { id, epoch, seq, ..Header::default() }
 }
 
 fn key(header: &Header) -> Key {

@@ -15,7 +15,8 @@ const SENT: usize = 1;
 const UNSENT: usize = 2;
 const KEYED: usize = 3;
 const KEY: [usize; 2] = [4, 5];
-const WORDS: usize = 6;
+const TO_RELAY: usize = 6;
+const WORDS: usize = 7;
 
 /// One node's numbers.
 #[derive(Debug)]
@@ -50,9 +51,17 @@ impl Sequence {
         self.0.words()[NEXT].fetch_add(1, Ordering::Relaxed) as u32 & wire.id_max()
     }
 
-    /// Counts a frame, by whether it went.
-    pub(crate) fn count(&self, went: bool) {
-        self.0.words()[if went { SENT } else { UNSENT }].fetch_add(1, Ordering::Relaxed);
+    /// Counts a frame with this TTL, by whether it went.
+    pub(crate) fn count(&self, ttl: u8, went: bool) {
+        let to_relay = (went && ttl > 1).then_some(TO_RELAY);
+        for word in to_relay.into_iter().chain([if went { SENT } else { UNSENT }]) {
+            self.0.words()[word].fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// How many of those that went were for others to relay.
+    pub(crate) fn to_relay(&self) -> u64 {
+        self.0.words()[TO_RELAY].load(Ordering::Relaxed)
     }
 
     /// How many went, and how many did not.
@@ -72,8 +81,10 @@ mod tests {
         let application = Sequence::map(&file).expect("it can be mapped");
         assert_eq!(application.format(Wire::One), format);
         assert_eq!([node.take(Wire::One), application.take(Wire::One), node.take(Wire::One)], [0, 1, 2]);
-        application.count(true);
-        assert_eq!(node.counts(), [1, 0]);
+        application.count(1, true);
+        application.count(2, true);
+        application.count(2, false);
+        assert_eq!((node.counts(), node.to_relay()), ([2, 1], 1));
     }
 
     #[test]

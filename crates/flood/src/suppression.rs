@@ -8,6 +8,9 @@
 //! heard fewer than [`Rules::enough`], it repeats, at most [`Rules::repeats`] times. So repeats go where neighbours are
 //! few, or where the message was lost, and cost nothing elsewhere. The source does the same, without waiting at first.
 //!
+//! Where the medium is slow, or others have it, a copy takes longer to come than the wait: so waits grow with what the medium
+//! was seen to take for this node's frames ([`Suppression::handle_sent`]), and one frame is with the medium at a time.
+//!
 //! Without I/O: messages go in by [`Suppression::handle_first`], [`Suppression::handle_copy`] and
 //! [`Suppression::handle_own`]; what to send comes out of [`Suppression::poll_transmit`], which is due at
 //! [`Suppression::poll_timeout`]. Telling first copies from others is the duplicate window's part, not done here.
@@ -43,6 +46,13 @@ impl Rules {
         Rules { jitter: Duration::from_millis(10), threshold: 3, enough: 2, repeats: 1 };
 }
 
+/// The random wait in times that the medium takes for a frame: so many neighbours may relay one after the other, and all but the
+/// first hear it.
+const SPREAD: u32 = 32;
+
+/// What waits grow to at most: who was cut off for a while is not slow when it is back.
+const WAIT_MAX: Duration = Duration::from_secs(1);
+
 /// Messages that wait at most; the next one drops the one that is due first.
 pub const PENDING_MAX: usize = 1024;
 
@@ -54,6 +64,8 @@ pub struct Suppression<K, F, R> {
     pending: BTreeMap<K, Pending<F>>,
     /// When each of `pending` is due.
     due: BTreeSet<(Duration, K)>,
+    /// How long the medium takes a frame of this node's, lately; 0 before the first.
+    access: Duration,
     stats: Stats,
 }
 
@@ -81,7 +93,14 @@ struct Pending<F> {
 impl<K: Copy + Ord, F: Clone, R: RngCore> Suppression<K, F, R> {
     /// Nothing waits yet. Waits are drawn from `rng`.
     pub fn new(rules: Rules, rng: R) -> Self {
-        Self { rules, rng, pending: BTreeMap::new(), due: BTreeSet::new(), stats: Stats::default() }
+        Self {
+            rules,
+            rng,
+            pending: BTreeMap::new(),
+            due: BTreeSet::new(),
+            access: Duration::ZERO,
+            stats: Stats::default(),
+        }
     }
 
     /// The message `key` was heard for the first time, and may be relayed as `frame`.
@@ -100,6 +119,20 @@ impl<K: Copy + Ord, F: Clone, R: RngCore> Suppression<K, F, R> {
         if let Some(pending) = self.pending.get_mut(&key) {
             pending.heard = pending.heard.saturating_add(copies);
         }
+    }
+
+    /// So many copies of the message `key` were heard in all, the first included, as who counts them elsewhere says.
+    pub fn set_copies(&mut self, key: K, copies: u32) {
+        if let Some(pending) = self.pending.get_mut(&key) {
+            pending.heard = pending.heard.max(copies);
+        }
+    }
+
+    /// The medium has sent what [`Suppression::poll_transmit`] gave last, so long after that. Whoever asks for the next frame only
+    /// then keeps the others where copies can still cancel them.
+    pub fn handle_sent(&mut self, access: Duration) {
+        let access = access.min(WAIT_MAX);
+        self.access = if self.access.is_zero() { access } else { (self.access * 7 + access) / 8 };
     }
 
     /// The next frame that is to be sent at `now`; `None` if there is none (yet).
@@ -167,16 +200,24 @@ impl<K: Copy + Ord, F: Clone, R: RngCore> Suppression<K, F, R> {
         pending.sent += 1;
         let frame = pending.frame.clone();
         if pending.sent <= self.rules.repeats && pending.heard < self.rules.enough {
-            pending.due = now.saturating_add(self.rules.jitter).saturating_add(self.wait());
+            pending.due = now.saturating_add(self.jitter()).saturating_add(self.wait());
             self.insert(key, pending);
         }
         Some(frame)
     }
 
+    /// Where the medium takes long, waits have to be longer for copies to be heard within them.
+    fn jitter(&self) -> Duration {
+        if self.rules.jitter.is_zero() {
+            return Duration::ZERO;
+        }
+        self.rules.jitter.max((self.access * SPREAD).min(WAIT_MAX))
+    }
+
     /// Uniform over 0 to the jitter.
     fn wait(&mut self) -> Duration {
         let share = (self.rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
-        self.rules.jitter.mul_f64(share)
+        self.jitter().mul_f64(share)
     }
 }
 
@@ -209,6 +250,17 @@ mod tests {
         node.handle_first(Duration::from_secs(1), 1, 10);
         node.handle_copy(1, 100);
         assert_eq!(drain(&mut node), [(Duration::from_secs(1), 10)]);
+    }
+
+    #[test]
+    fn waits_grow_with_what_the_medium_takes_and_shrink_with_it() {
+        let mut node = node(Rules::SUPPRESSED);
+        let mut longest = |access: Duration| {
+            (0..100).for_each(|_| node.handle_sent(access));
+            node.jitter()
+        };
+        let ms = Duration::from_millis;
+        assert_eq!([longest(ms(3)), longest(ms(9000)), longest(ms(0))], [ms(96), WAIT_MAX, ms(10)]);
     }
 
     #[test]

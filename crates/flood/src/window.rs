@@ -175,7 +175,7 @@ mod tests {
         use Verdict::{Duplicate, New, Old};
         let heard = verdicts(
             rules(Wire::One),
-            &[(0, 1, 100), (0, 1, 100), (0, 1, 99), (0, 1, 300), (0, 1, 109), (0, 1, 108), (0, 1, 299)],
+            &[(0, 1, 100), (0, 1, 100), (0, 1, 99), (0, 1, 352), (0, 1, 128), (0, 1, 127), (0, 1, 351)],
         );
         assert_eq!(heard, [New, Duplicate, New, New, New, Old, New]);
     }
@@ -198,6 +198,32 @@ mod tests {
         let heard =
             verdicts(rules(Wire::One), &[(0, 5, 1000), (0, 6, 0), (0, 5, 1001), (0, 6, 0), (0, 6, 1)]);
         assert_eq!(heard, [New, New, OldEpoch, Duplicate, New]);
+    }
+
+    #[test]
+    fn a_source_whose_epoch_went_back_is_heard_after_two_minutes_of_silence() {
+        use Verdict::{New, OldEpoch};
+        let heard = verdicts(
+            rules(Wire::One),
+            &[
+                (0, 7, 1000),
+                (100_000, 7, 1001),
+                (200_000, 6, 0),
+                (221_000, 6, 1),
+                (221_000, 7, 1002),
+                (221_001, 6, 2),
+            ],
+        );
+        assert_eq!(heard, [New, New, OldEpoch, New, New, OldEpoch]);
+    }
+
+    #[test]
+    fn what_earlier_lives_have_left_is_nothing_to_a_later_one() {
+        // The first life uses the whole window, all others its beginning.
+        let mut lives: Vec<_> = (0..256).map(|seq| (0, 1, seq)).collect();
+        lives.extend((2..100).map(|epoch| (0, epoch, 0)));
+        lives.extend((0..256).map(|seq| (0, 100, seq)));
+        assert!(verdicts(rules(Wire::One), &lives).iter().all(|verdict| *verdict == Verdict::New));
     }
 
     #[test]
@@ -275,14 +301,14 @@ mod tests {
             }
         }
 
-        /// What comes no more than 192 behind the newest is new, once.
+        /// What comes no more than 224 behind the newest is new, once.
         #[test]
-        fn nothing_within_the_window_is_lost(start: u32, swaps in proptest::collection::vec(0usize..190, 400)) {
+        fn nothing_within_the_window_is_lost(start: u32, swaps in proptest::collection::vec(0usize..224, 448)) {
             let rules = rules(Wire::One);
-            let mut order: Vec<u32> = (0..400).map(|n| start.wrapping_add(n)).collect();
+            let mut order: Vec<u32> = (0..448).map(|n| start.wrapping_add(n)).collect();
             for (at, by) in swaps.into_iter().enumerate() {
                 // Swapping inside blocks displaces nothing by more than a block.
-                let block = at / 190 * 190;
+                let block = at / 224 * 224;
                 let other = (block + by).min(order.len() - 1);
                 order.swap(at, other);
             }

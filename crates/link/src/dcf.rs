@@ -152,6 +152,11 @@ impl Medium {
         Ok(())
     }
 
+    /// How many frames an interface queue takes.
+    pub fn queue(&self) -> PacketCount {
+        self.config.queue
+    }
+
     /// How many more frames the interface queue of `station` takes, as of the last call of a method that takes `now`.
     pub fn room(&self, station: usize) -> PacketCount {
         PacketCount(self.config.queue.0.saturating_sub(self.stations[station].queue.len() as u64))

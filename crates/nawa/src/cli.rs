@@ -9,7 +9,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand};
 
 use crate::command;
 use crate::config::value;
-use crate::control::{Request, path};
+use crate::control::{Request, path, peer};
 use crate::failure::Failure;
 use crate::logging;
 
@@ -49,6 +49,16 @@ enum Command {
     Join(command::join::Join),
     /// Checks a configuration file and prints FILE:LINE:COLUMN and what to do for each error
     Check(File),
+    /// Says what this host can run, and what keeps paths from coming up: what each costs, and what to do
+    ///
+    /// With a file, also what that asks of this host. Its paths are tried for up to 8 s by a tunnel that routes nothing, unless a
+    /// daemon runs: then they are as that has them. It fails if something does not work.
+    Doctor(Doctor),
+    /// Measures the tunnel to a peer: round trips idle and loaded, and what is delivered, by path and in all
+    ///
+    /// It fills the links for most of the time, in the direction away from this end; run it at the other end for the other one. The
+    /// peer has to answer pings.
+    Test(Test),
     /// Runs what a configuration file asks for, in the foreground, until SIGINT or SIGTERM
     Run(Run),
     /// Does the same in the background: returns when it is up, or says why not
@@ -62,6 +72,9 @@ enum Command {
     /// Shows and changes the tunnel's paths while it runs; the file, when it is read again, overrides these changes
     #[command(subcommand)]
     Path(PathCommand),
+    /// Shows and changes the tunnel's peers while it runs; the file, when it is read again, overrides these changes
+    #[command(subcommand)]
+    Peer(PeerCommand),
     /// The congestion controls `fsat` and `fsat_paper` for this kernel's TCP (needs root)
     ///
     /// FS-AT limits what a TCP connection has in flight to what its path carries, so that deep buffers stay empty,
@@ -90,6 +103,32 @@ struct File {
     /// The configuration file
     #[arg(default_value = "/etc/nawa/nawa.toml")]
     file: PathBuf,
+}
+
+/// What to look at, and how to show it.
+#[derive(Args, Debug)]
+pub struct Doctor {
+    /// The configuration file whose strands to look at
+    pub file: Option<PathBuf>,
+    /// One JSON object instead of lines
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What to measure, and how to show it.
+#[derive(Args, Debug)]
+pub struct Test {
+    /// The peer's name
+    pub peer: String,
+    /// An inner address of the peer's [default: the first host in its routes]
+    #[arg(long, value_name = "ADDRESS")]
+    pub to: Option<std::net::IpAddr>,
+    /// How long, with its unit
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = value::pause)]
+    pub time: Duration,
+    /// One JSON object instead of a table; every unit is in its key's name
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Args, Debug)]
@@ -122,12 +161,34 @@ struct Monitor {
 enum PathCommand {
     /// Shows the paths of all peers, of one, or one path
     Show(PathShow),
+    /// Says why a path is as it is: its last changes, each with the number that decided it
+    Why(PathWhy),
     /// Adds a path to a peer
     Add(path::Add),
     /// Removes a path that this end lists; what is under way on it is sent again over others
     Del(path::Del),
     /// Changes what is given of a path that this end lists
     Set(path::Set),
+}
+
+#[derive(Subcommand, Debug)]
+enum PeerCommand {
+    /// Shows all peers, or one
+    Show(PeerShow),
+    /// Adds a peer; `nawa path add` gives it paths, if this end is to call
+    Add(peer::Add),
+    /// Removes a peer, with its paths and routes
+    Del(peer::Del),
+}
+
+/// Which peers to show, and how.
+#[derive(Args, Debug)]
+pub struct PeerShow {
+    /// The peer's name
+    pub name: Option<String>,
+    /// One JSON object instead of a table; every unit is in its key's name
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Which paths to show, and how.
@@ -138,6 +199,18 @@ pub struct PathShow {
     /// The path's name
     pub name: Option<String>,
     /// One JSON object instead of tables; every unit is in its key's name
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Which paths to explain, and how.
+#[derive(Args, Debug)]
+pub struct PathWhy {
+    /// The peer's name
+    pub peer: String,
+    /// The path's name
+    pub name: Option<String>,
+    /// One JSON object instead of lines; every unit is in its key's name
     #[arg(long)]
     pub json: bool,
 }
@@ -322,7 +395,9 @@ pub struct LabRun {
 /// Parses the command line, runs the command, and turns its failure into sentences and an exit status.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
-    match logging::start(cli.log_level.as_deref()).and_then(|()| dispatch(cli.command)) {
+    // What a trial says on its way is in the findings.
+    let quiet = matches!(cli.command, Some(Command::Doctor(_))).then_some("error");
+    match logging::start(cli.log_level.as_deref().or(quiet)).and_then(|()| dispatch(cli.command)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => report(&failure),
     }
@@ -337,15 +412,21 @@ fn dispatch(command: Option<Command>) -> Result<(), Failure> {
         Some(Command::Invite(invite)) => command::invite::run(&invite),
         Some(Command::Join(join)) => command::join::run(&join),
         Some(Command::Check(File { file })) => command::check::run(&file),
+        Some(Command::Doctor(doctor)) => command::doctor::run(&doctor),
+        Some(Command::Test(test)) => command::test::run(&test),
         Some(Command::Run(Run { file, background })) => command::run::run(&file.file, background),
         Some(Command::Up(File { file })) => command::up::run(&file),
         Some(Command::Down) => command::down::run(),
         Some(Command::Status(Status { json })) => command::status::run(json),
         Some(Command::Monitor(Monitor { json, interval })) => command::monitor::run(json, interval),
         Some(Command::Path(PathCommand::Show(show))) => command::path::show(&show),
+        Some(Command::Path(PathCommand::Why(why))) => command::path::why(why),
         Some(Command::Path(PathCommand::Add(add))) => command::path::change(Request::PathAdd(add)),
         Some(Command::Path(PathCommand::Del(del))) => command::path::change(Request::PathDel(del)),
         Some(Command::Path(PathCommand::Set(set))) => command::path::set(set),
+        Some(Command::Peer(PeerCommand::Show(show))) => command::peer::show(&show),
+        Some(Command::Peer(PeerCommand::Add(add))) => command::path::change(Request::PeerAdd(add)),
+        Some(Command::Peer(PeerCommand::Del(del))) => command::path::change(Request::PeerDel(del)),
         Some(Command::Flight(Flight::On(on))) => command::flight::on(&on),
         Some(Command::Flight(Flight::Off(off))) => command::flight::off(&off),
         Some(Command::Flight(Flight::Show(show))) => command::flight::show(&show),

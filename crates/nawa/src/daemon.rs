@@ -3,17 +3,18 @@
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 
-use device::Changes;
 use device::poller::{Interest, Poller, Signal, Signals};
+use device::{Changes, monotonic, realtime};
 
 use crate::config::Settings;
 use crate::control::Request;
 use crate::control::server::Server;
 use crate::failure::Failure;
 use crate::live::Live;
+use crate::restarts::Strand;
 use crate::{metrics, notify};
 
 /// What the daemon waits for.
@@ -23,13 +24,15 @@ pub enum Event {
     /// SIGHUP: read the file again.
     Reload,
     /// A strand ended by itself, which it should not; the sentence says why.
+    Failed(Strand, String),
+    /// The daemon cannot go on; the sentence says why.
     Ended(String),
 }
 
 /// Runs what `settings`, read from `file`, ask for. Calls `ready` once traffic is forwarded.
 ///
 /// # Errors
-/// Failed if another daemon runs here, if a strand cannot start, or if one ends by itself.
+/// Failed if another daemon runs here, or if a strand cannot start. One that ends by itself later is started again.
 pub fn run(file: &Path, settings: Settings, ready: impl FnOnce()) -> Result<(), Failure> {
     let control = Server::bind()?;
     let resolved = settings.resolve()?;
@@ -107,9 +110,18 @@ fn follow_interfaces(changes: Changes, live: Arc<Live>) -> io::Result<()> {
 /// Returns when it is time to stop.
 fn wait(file: &Path, live: &Live, events: &Receiver<Event>) -> Result<(), Failure> {
     loop {
-        match events.recv() {
-            Ok(Event::Stop) | Err(_) => return Ok(()),
+        let event = match live.poll_timeout() {
+            None => events.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            Some(due) => events.recv_timeout(due.saturating_sub(monotonic())),
+        };
+        match event {
+            Ok(Event::Stop) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
             Ok(Event::Reload) => live.reload(file),
+            Ok(Event::Failed(strand, why)) => live.handle_failure(monotonic(), strand, why),
+            Err(RecvTimeoutError::Timeout) => {
+                live.restart(monotonic());
+                live.count(monotonic(), realtime());
+            }
             Ok(Event::Ended(why)) => return Err(Failure::failed(why)),
         }
     }

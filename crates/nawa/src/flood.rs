@@ -1,10 +1,11 @@
 //! The nodes that flood: those that the daemon runs. One whose interface goes waits for another with that name.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::mpsc::Sender;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use device::Net;
+use device::net::Link;
 use flood::nft;
 use flood::node::{self, Running, Settings, Watch};
 use rand_core::{OsRng, TryRngCore};
@@ -12,26 +13,33 @@ use serde_json::{Value, json};
 
 use crate::config::Flood;
 use crate::daemon::Event;
+use crate::epoch::Epochs;
+use crate::restarts::Strand;
 use crate::strands;
 
 /// A node for each `[[flood]]`. Dropping it stops them.
-#[derive(Default)]
 pub struct Floods {
     nodes: Vec<(Flood, Node)>,
-    /// The epoch of the node that began last.
-    epoch: u32,
+    epochs: Epochs,
 }
 
 enum Node {
     Runs {
-        /// The interface's index.
-        index: u32,
+        /// The interface as it began.
+        link: Seen,
         running: Running,
     },
     Waits {
         /// Why it does not run.
         why: String,
     },
+}
+
+/// What a node takes for granted of its interface: index, address and MTU.
+type Seen = (u32, Option<[u8; 6]>, u32);
+
+fn seen(link: &Link) -> Seen {
+    (link.index, link.mac, link.mtu)
 }
 
 /// What says how a node is.
@@ -44,6 +52,11 @@ pub struct View {
 }
 
 impl Floods {
+    /// None yet.
+    pub fn new(state_dir: &Path) -> Floods {
+        Floods { nodes: Vec::new(), epochs: Epochs::new(state_dir) }
+    }
+
     /// Runs what `wanted` says from now on. A node whose section is the same goes on undisturbed; one that has changed
     /// starts anew.
     ///
@@ -66,7 +79,7 @@ impl Floods {
             if self.nodes.iter().any(|(running, _)| *running == flood) {
                 continue;
             }
-            let node = start(&flood, &mut self.epoch, events)?;
+            let node = start(&flood, &mut self.epochs, events)?;
             self.nodes.push((flood, node));
         }
         Ok(())
@@ -81,18 +94,24 @@ impl Floods {
         let Ok(mut net) = Net::open() else { return };
         for (flood, node) in &mut self.nodes {
             let interface = flood.interface.as_str();
-            let there = net.link(interface).ok().map(|link| link.index);
-            if let Node::Runs { index, .. } = node
-                && (there != Some(*index) || removed.contains(index))
+            let there = net.link(interface).ok().map(|link| seen(&link));
+            if let Node::Runs { link, .. } = node
+                && (there != Some(*link) || removed.contains(&link.0))
             {
-                tracing::warn!(interface, "the interface is gone; its node waits for another with that name");
+                let changed = there.is_some_and(|there| there.0 == link.0) && !removed.contains(&link.0);
+                let why = if changed {
+                    "the interface's address or MTU has changed"
+                } else {
+                    "the interface is gone"
+                };
+                tracing::warn!(interface, "{why}; its node ends, and another begins when it is there");
                 // What it made has to be gone before the next node starts.
-                *node = Node::Waits { why: "the interface is gone".into() };
+                *node = Node::Waits { why: why.into() };
             }
             if let Node::Waits { why } = node
                 && there.is_some()
             {
-                match start(flood, &mut self.epoch, events) {
+                match start(flood, &mut self.epochs, events) {
                     Ok(running) => *node = running,
                     Err(error) if error == *why => {}
                     Err(error) => {
@@ -102,6 +121,25 @@ impl Floods {
                 }
             }
         }
+    }
+
+    /// The node on `interface` has ended.
+    pub fn stop(&mut self, interface: &str, why: &str) {
+        let ended = self.nodes.iter_mut().filter(|(flood, _)| flood.interface == interface);
+        ended.for_each(|(_, node)| *node = Node::Waits { why: why.to_owned() });
+    }
+
+    /// Starts the node on `interface`, if it waits.
+    ///
+    /// # Errors
+    /// One sentence; then it waits.
+    pub fn restart(&mut self, interface: &str, events: &Sender<Event>) -> Result<(), String> {
+        for (flood, node) in self.nodes.iter_mut().filter(|(flood, _)| flood.interface == interface) {
+            if matches!(node, Node::Waits { .. }) {
+                *node = start(flood, &mut self.epochs, events)?;
+            }
+        }
+        Ok(())
     }
 
     /// What says how they are.
@@ -134,37 +172,31 @@ impl View {
     }
 }
 
-/// `last`: the epoch of the node that began last, and then of this one.
-fn start(flood: &Flood, last: &mut u32, events: &Sender<Event>) -> Result<Node, String> {
+fn start(flood: &Flood, epochs: &mut Epochs, events: &Sender<Event>) -> Result<Node, String> {
     let interface = flood.interface.as_str();
-    let index = Net::open().and_then(|mut net| net.link(interface)).map(|link| link.index);
-    let index = index.map_err(|error| format!("cannot flood on `{interface}`: {error}"))?;
-    // Of two lives in one second, too, the second is heard.
-    *last = epoch().max(last.saturating_add(1));
+    let link = Net::open().and_then(|mut net| net.link(interface)).map(|link| seen(&link));
+    let link = link.map_err(|error| format!("cannot flood on `{interface}`: {error}"))?;
+    let (epoch, unkept) = epochs.next();
+    unkept.iter().for_each(|why| tracing::warn!("{why}"));
     let settings = Settings {
         interface: flood.interface.clone(),
         rules: flood.rules,
         mode: flood.mode,
         ttl: flood.ttl,
         port: flood.port,
-        epoch: *last,
+        epoch,
         suppression: flood.suppression,
         busy_poll: flood.busy_poll,
+        warning: unkept,
     };
-    let running = node::start(settings, OsRng.unwrap_err(), strands::ended(events));
+    let running = node::start(
+        settings,
+        OsRng.unwrap_err(),
+        strands::ended(events, Strand::Flood(interface.to_owned())),
+    );
     let running = running.map_err(|error| error.to_string())?;
     tracing::info!(interface, id = flood.rules.id, "the node floods");
-    Ok(Node::Runs { index, running })
-}
-
-/// Seconds since 1970 until 2106: greater in each life than in the one before, as long as the clock is not set back.
-#[allow(
-    clippy::disallowed_methods,
-    reason = "the daemon is an edge, and a life has to be told from the one before"
-)]
-fn epoch() -> u32 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u32::try_from(since.as_secs()).unwrap_or(u32::MAX)
+    Ok(Node::Runs { link, running })
 }
 
 /// Removes what a daemon that was killed has left in nftables, if nft is here at all.

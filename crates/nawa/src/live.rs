@@ -1,8 +1,9 @@
-//! What runs, and how it is changed while it runs: by the file, read again, or by `nawa path`.
+//! What runs, and how it is changed while it runs: by the file, read again, or by `nawa path` and `nawa peer`.
 
 use std::path::Path;
 use std::sync::mpsc::Sender;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use device::News;
 use serde_json::{Value, json};
@@ -12,6 +13,7 @@ use crate::control::Request;
 use crate::daemon::Event;
 use crate::failure::Failure;
 use crate::notify;
+use crate::restarts::Strand;
 use crate::strands::{Status, Strands};
 
 /// The running strands. Changes take their turn; asking for the state waits for none of them.
@@ -44,6 +46,8 @@ impl Live {
             Request::PathAdd(add) => self.edit(|config| edit::add(config, &add)),
             Request::PathDel(del) => self.edit(|config| edit::del(config, &del)),
             Request::PathSet(set) => self.edit(|config| edit::set(config, &set)),
+            Request::PeerAdd(add) => self.edit(|config| edit::add_peer(config, &add)),
+            Request::PeerDel(del) => self.edit(|config| edit::del_peer(config, &del)),
         }
     }
 
@@ -60,6 +64,27 @@ impl Live {
     /// Interfaces, addresses or routes have changed.
     pub fn follow_interfaces(&self, news: &News) {
         self.change(|strands| strands.follow_interfaces(news, &self.events));
+    }
+
+    /// A strand has ended by itself.
+    pub fn handle_failure(&self, now: Duration, strand: Strand, why: String) {
+        tracing::error!("{why}; it is started again");
+        self.change(|strands| strands.handle_failure(now, strand, why));
+    }
+
+    /// Starts what it is time to start again.
+    pub fn restart(&self, now: Duration) {
+        self.change(|strands| strands.restart(now, &self.events));
+    }
+
+    /// Counts what paths have carried, if it is time to.
+    pub fn count(&self, now: Duration, time: Duration) {
+        self.change(|strands| strands.count(now, time));
+    }
+
+    /// When [`restart`](Self::restart) or [`count`](Self::count) has something to do.
+    pub fn poll_timeout(&self) -> Option<Duration> {
+        lock(&self.strands).as_ref().and_then(Strands::poll_timeout)
     }
 
     /// Stops all, and waits until what it made is gone.

@@ -3,12 +3,15 @@
 //! commands reach it ([`control`]); [`live`] changes what runs. The work is done by the crates `tunnel` and `lab`.
 
 mod bicast;
+mod caps;
 mod cli;
 mod coding;
 mod command;
 mod config;
 mod control;
 mod daemon;
+mod doctor;
+mod epoch;
 mod failure;
 mod flight;
 mod flood;
@@ -16,6 +19,7 @@ mod live;
 mod logging;
 mod metrics;
 mod notify;
+mod restarts;
 mod setup;
 mod strands;
 

@@ -3,23 +3,30 @@
 
 use std::net::SocketAddr;
 use std::sync::mpsc::Sender;
+use std::time::Duration;
 
-use device::News;
+use device::{News, monotonic};
 use serde_json::{Value, json};
 use tunnel::config::Config;
 use tunnel::daemon::{Listen, Reconfiguration, TunnelWatch, Watch};
 use tunnel::relay::RelayStatus;
 use tunnel::{PrivateKey, PublicKey, daemon, relay_daemon};
 
+use crate::caps::{self, Caps};
 use crate::coding::Codings;
 use crate::config::{Relay, Resolved, Tunnel};
 use crate::daemon::Event;
 use crate::flight::{self, Provided};
 use crate::flood::Floods;
+use crate::restarts::{Restarts, Strand};
 
 /// All that runs. Dropping it stops all, and waits until what they made is gone.
 pub struct Strands {
-    public_key: Option<PublicKey>,
+    key: Option<PrivateKey>,
+    restarts: Restarts,
+    caps: Caps,
+    /// When bytes are counted next.
+    count_at: Duration,
     tunnel: Option<RunningTunnel>,
     relay: Option<RunningRelay>,
     flight: Option<Provided>,
@@ -35,17 +42,20 @@ struct RunningTunnel {
     fwmark: u32,
     /// What is in force.
     now: Reconfiguration,
-    running: daemon::Running,
+    /// `None` while it waits to be started again.
+    running: Option<daemon::Running>,
 }
 
 struct RunningRelay {
-    listen: Listen,
-    running: relay_daemon::RelayRunning,
+    settings: Relay,
+    /// `None` while it waits to be started again.
+    running: Option<relay_daemon::RelayRunning>,
 }
 
 /// What `nawa status` asks.
 #[derive(Clone)]
 pub struct Status {
+    restarts: Restarts,
     tunnel: Option<(String, TunnelWatch)>,
     relay: Option<Watch<RelayStatus, Vec<PublicKey>>>,
     flight: bool,
@@ -55,33 +65,51 @@ pub struct Status {
 }
 
 impl Strands {
-    /// Starts what `resolved` asks for. A strand that ends by itself sends [`Event::Ended`].
+    /// Starts what `resolved` asks for. A strand that ends by itself sends [`Event::Failed`].
     ///
     /// # Errors
     /// One sentence if one cannot start; then none runs.
     pub fn start(resolved: Resolved, events: &Sender<Event>) -> Result<Strands, String> {
-        let Resolved { key, tunnel, relay, flight, bicast, floods, codings, metrics } = resolved;
-        let public_key = key.as_ref().map(PrivateKey::public);
+        let Resolved { key, state_dir, tunnel, relay, flight, bicast, floods, codings, metrics } = resolved;
+        let caps = Caps::load(&state_dir);
         let flight = flight.map(Provided::start).transpose()?;
         let bicast = bicast.map(crate::bicast::start).transpose()?;
+        daemon::remove_left();
         crate::flood::remove_leftovers();
-        let mut running = Floods::default();
+        let mut running = Floods::new(&state_dir);
         running.reconfigure(floods, events)?;
         let mut coding = Codings::default();
         coding.reconfigure(codings, events)?;
         let relay = relay.zip(key.clone());
         let relay = relay.map(|(relay, key)| start_relay(relay, key, events)).transpose()?;
-        let tunnel = tunnel.zip(key);
+        let tunnel = tunnel.zip(key.clone());
         let tunnel =
             tunnel.map(|((tunnel, config), key)| start_tunnel(tunnel, config, key, events)).transpose()?;
-        Ok(Strands { public_key, tunnel, relay, flight, bicast, floods: running, codings: coding, metrics })
+        let restarts = Restarts::default();
+        Ok(Strands {
+            key,
+            restarts,
+            caps,
+            count_at: Duration::ZERO,
+            tunnel,
+            relay,
+            flight,
+            bicast,
+            floods: running,
+            codings: coding,
+            metrics,
+        })
     }
 
     /// What asks for the state, for as long as they run.
     pub fn status(&self) -> Status {
         Status {
-            tunnel: self.tunnel.as_ref().map(|tunnel| (tunnel.interface.clone(), tunnel.running.watch())),
-            relay: self.relay.as_ref().map(|relay| relay.running.watch()),
+            restarts: self.restarts.clone(),
+            tunnel: self
+                .tunnel
+                .as_ref()
+                .and_then(|tunnel| Some((tunnel.interface.clone(), tunnel.running.as_ref()?.watch()))),
+            relay: self.relay.as_ref().and_then(|relay| Some(relay.running.as_ref()?.watch())),
             flight: self.flight.is_some(),
             floods: self.floods.views(),
             codings: self.codings.watches(),
@@ -99,7 +127,7 @@ impl Strands {
             return Err(refused);
         }
         let Resolved { key, tunnel, relay, flight, bicast, floods, codings, .. } = resolved;
-        let public_key = key.as_ref().map(PrivateKey::public);
+        let new_key = key.clone();
         // What may fail comes first: what has been started is dropped again if something after it fails.
         let (new_relay, allow) = match (relay.zip(key.clone()), &self.relay) {
             (Some((relay, key)), None) => (Some(start_relay(relay, key, events).map_err(one)?), None),
@@ -118,13 +146,13 @@ impl Strands {
                 None
             }
         };
-        match (allow, &self.relay) {
-            (Some(allow), Some(relay)) => relay.running.set_allow(allow).map_err(one)?,
+        match (allow, &mut self.relay) {
+            (Some(allow), Some(relay)) => relay.set_allow(allow).map_err(one)?,
             _ => self.relay = None,
         }
         self.tunnel = new_tunnel.or(self.tunnel.take());
         self.relay = new_relay.or(self.relay.take());
-        self.public_key = public_key.or(self.public_key);
+        self.key = new_key.or(self.key.take());
         self.floods.reconfigure(floods, events).map_err(one)?;
         self.codings.reconfigure(codings, events).map_err(one)?;
         Provided::reconfigure(&mut self.flight, flight).map_err(one)?;
@@ -136,6 +164,100 @@ impl Strands {
         self.floods.follow_interfaces(&news.removed, events);
     }
 
+    /// A strand has ended by itself: what is left of it goes, the others go on, and it is started again after a while.
+    pub fn handle_failure(&mut self, now: Duration, strand: Strand, why: String) {
+        match &strand {
+            Strand::Tunnel => self.tunnel.iter_mut().for_each(|tunnel| tunnel.running = None),
+            Strand::Relay => self.relay.iter_mut().for_each(|relay| relay.running = None),
+            Strand::Flood(interface) => self.floods.stop(interface, &why),
+            Strand::Coding(interface) => self.codings.stop(interface),
+        }
+        self.restarts.handle_failure(now, strand, why);
+    }
+
+    /// Starts what it is time to start again.
+    pub fn restart(&mut self, now: Duration, events: &Sender<Event>) {
+        for strand in self.restarts.due(now) {
+            match self.try_restart(&strand, events) {
+                Ok(()) => {
+                    tracing::info!("the {strand} runs again");
+                    self.restarts.handle_start(now, &strand);
+                }
+                Err(why) => {
+                    tracing::warn!("the {strand} cannot start again: {why}");
+                    self.restarts.handle_failure(now, strand, why);
+                }
+            }
+        }
+    }
+
+    /// When [`restart`](Self::restart) or [`count`](Self::count) has something to do.
+    pub fn poll_timeout(&self) -> Option<Duration> {
+        let count = self.has_caps().then_some(self.count_at);
+        self.restarts.poll_timeout().into_iter().chain(count).min()
+    }
+
+    fn has_caps(&self) -> bool {
+        let configs =
+            self.tunnel.iter().flat_map(|tunnel| &tunnel.now.config.peers).flat_map(|peer| &peer.paths);
+        configs.map(|path| path.cost).any(|cost| cost.monthly_cap.is_some() || cost.spent)
+    }
+
+    /// Counts what paths have carried if it is time to, at `time` since 1970, and makes backups of those that have carried what
+    /// they may this month.
+    pub fn count(&mut self, now: Duration, time: Duration) {
+        if now < self.count_at || !self.has_caps() {
+            return;
+        }
+        self.count_at = now + caps::INTERVAL;
+        let running = self.tunnel.as_ref().and_then(|tunnel| tunnel.running.as_ref());
+        let Some(status) = running.and_then(daemon::Running::status) else { return };
+        let paths = status.peers.iter().flat_map(|peer| peer.paths.iter().map(move |path| (peer, path)));
+        let counts = paths.map(|(peer, path)| {
+            let packets = path.sent_packets + path.received_packets;
+            (cap_name(&peer.name, &path.name), path.id, packets, path.sent_bytes + path.received_bytes)
+        });
+        self.caps.count(time, counts);
+        if let Err(error) = self.caps.save() {
+            tracing::warn!("what paths have carried is forgotten at the next start: {error}");
+        }
+        self.judge();
+    }
+
+    fn judge(&mut self) {
+        let caps = &self.caps;
+        let Some(tunnel) = &mut self.tunnel else { return };
+        let mut wanted = tunnel.now.clone();
+        let mut changed = false;
+        for peer in &mut wanted.config.peers {
+            for path in &mut peer.paths {
+                let used = caps.used(&cap_name(&peer.name, &path.name));
+                let spent = path.cost.monthly_cap.is_some_and(|cap| used >= cap);
+                changed |= std::mem::replace(&mut path.cost.spent, spent) != spent;
+            }
+        }
+        if changed && let Err(why) = tunnel.reconfigure(wanted) {
+            tracing::warn!("{why}");
+        }
+    }
+
+    /// What nobody wants any more, or runs, needs no start.
+    fn try_restart(&mut self, strand: &Strand, events: &Sender<Event>) -> Result<(), String> {
+        let key = self.key.clone().ok_or_else(|| "there is no key".to_owned());
+        match strand {
+            Strand::Tunnel => match self.tunnel.as_mut().filter(|tunnel| tunnel.running.is_none()) {
+                Some(tunnel) => tunnel.run(key?, events),
+                None => Ok(()),
+            },
+            Strand::Relay => match self.relay.as_mut().filter(|relay| relay.running.is_none()) {
+                Some(relay) => relay.run(key?, events),
+                None => Ok(()),
+            },
+            Strand::Flood(interface) => self.floods.restart(interface, events),
+            Strand::Coding(interface) => self.codings.restart(interface, events),
+        }
+    }
+
     /// Changes the tunnel's configuration by `edit`, in a copy that comes into force as a whole.
     ///
     /// # Errors
@@ -145,12 +267,17 @@ impl Strands {
         let tunnel = self.tunnel.as_mut().ok_or(missing)?;
         let mut wanted = tunnel.now.clone();
         edit(&mut wanted.config)?;
+        let own = self.key.as_ref().map(PrivateKey::public);
+        if let Some(peer) = wanted.config.peers.iter().find(|peer| Some(peer.public_key) == own) {
+            return Err(format!("peer {} would have this node's own key; give the peer's", peer.name));
+        }
         tunnel.reconfigure(wanted)
     }
 
     /// What `resolved` would change that cannot change in a running daemon.
     fn refusals(&self, resolved: &Resolved) -> Vec<String> {
-        let key = resolved.key.as_ref().map(PrivateKey::public).zip(self.public_key);
+        let public = |key: &Option<PrivateKey>| key.as_ref().map(PrivateKey::public);
+        let key = public(&resolved.key).zip(public(&self.key));
         let mut fixed = vec![
             ("[node] key-file", key.is_none_or(|(new, old)| new == old)),
             ("[metrics] listen", resolved.metrics == self.metrics),
@@ -161,11 +288,15 @@ impl Strands {
             fixed.push(("[tunnel] fwmark", new.fwmark == old.fwmark));
         }
         if let (Some(new), Some(old)) = (&resolved.relay, &self.relay) {
-            fixed.push(("[relay] listen", new.listen == old.listen));
+            fixed.push(("[relay] listen", new.listen == old.settings.listen));
         }
         let changed = fixed.into_iter().filter(|(_, same)| !same);
         changed.map(|(what, _)| refusal(what)).collect()
     }
+}
+
+fn cap_name(peer: &str, path: &str) -> String {
+    format!("{peer}/{path}")
 }
 
 fn refusal(what: &str) -> String {
@@ -180,8 +311,43 @@ fn one(why: String) -> Vec<String> {
 
 impl RunningTunnel {
     fn reconfigure(&mut self, wanted: Reconfiguration) -> Result<(), String> {
-        self.running.reconfigure(wanted.clone())?;
+        if let Some(running) = &self.running {
+            running.reconfigure(wanted.clone())?;
+        } else {
+            wanted.config.validate().map_err(|error| error.to_string())?;
+        }
         self.now = wanted;
+        Ok(())
+    }
+
+    fn run(&mut self, key: PrivateKey, events: &Sender<Event>) -> Result<(), String> {
+        let Reconfiguration { addresses, config: tunnel } = self.now.clone();
+        let (interface, listen, fwmark) = (self.interface.clone(), self.listen, self.fwmark);
+        let settings = daemon::Settings { interface, addresses, listen, fwmark, tunnel, key };
+        let running =
+            daemon::start(settings, ended(events, Strand::Tunnel)).map_err(|error| error.to_string())?;
+        tracing::info!(interface = self.interface, listen = %running.local_address(), "the tunnel runs");
+        self.running = Some(running);
+        Ok(())
+    }
+}
+
+impl RunningRelay {
+    fn set_allow(&mut self, allow: Vec<PublicKey>) -> Result<(), String> {
+        if let Some(running) = &self.running {
+            running.set_allow(allow.clone())?;
+        }
+        self.settings.allow = allow;
+        Ok(())
+    }
+
+    fn run(&mut self, key: PrivateKey, events: &Sender<Event>) -> Result<(), String> {
+        let Relay { listen, allow } = self.settings.clone();
+        let settings = relay_daemon::Settings { listen, allow, key };
+        let running =
+            relay_daemon::start(settings, ended(events, Strand::Relay)).map_err(|error| error.to_string())?;
+        tracing::info!(listen = %running.local_address(), "the relay runs");
+        self.running = Some(running);
         Ok(())
     }
 }
@@ -193,26 +359,22 @@ fn start_tunnel(
     events: &Sender<Event>,
 ) -> Result<RunningTunnel, String> {
     let Tunnel { interface, addresses, listen, fwmark, .. } = tunnel;
-    let now = Reconfiguration { addresses: addresses.clone(), config: config.clone() };
-    let settings =
-        daemon::Settings { interface: interface.clone(), addresses, listen, fwmark, tunnel: config, key };
-    let running = daemon::start(settings, ended(events)).map_err(|error| error.to_string())?;
-    tracing::info!(interface, listen = %running.local_address(), "the tunnel runs");
-    Ok(RunningTunnel { interface, listen, fwmark, now, running })
+    let now = Reconfiguration { addresses, config };
+    let mut tunnel = RunningTunnel { interface, listen, fwmark, now, running: None };
+    tunnel.run(key, events).map(|()| tunnel)
 }
 
-fn start_relay(relay: Relay, key: PrivateKey, events: &Sender<Event>) -> Result<RunningRelay, String> {
-    let settings = relay_daemon::Settings { listen: relay.listen, allow: relay.allow, key };
-    let running = relay_daemon::start(settings, ended(events)).map_err(|error| error.to_string())?;
-    tracing::info!(listen = %running.local_address(), "the relay runs");
-    Ok(RunningRelay { listen: relay.listen, running })
+fn start_relay(settings: Relay, key: PrivateKey, events: &Sender<Event>) -> Result<RunningRelay, String> {
+    let mut relay = RunningRelay { settings, running: None };
+    relay.run(key, events).map(|()| relay)
 }
 
-pub(crate) fn ended(events: &Sender<Event>) -> impl FnOnce(String) + Send + 'static {
+/// Tells that `strand` has ended by itself.
+pub(crate) fn ended(events: &Sender<Event>, strand: Strand) -> impl FnOnce(String) + Send + 'static {
     let events = events.clone();
     move |why| {
         // Once nobody listens the process is ending.
-        let _ = events.send(Event::Ended(why));
+        let _ = events.send(Event::Failed(strand, why));
     }
 }
 
@@ -220,6 +382,10 @@ impl Status {
     /// One JSON object with a member for each strand that runs.
     pub fn now(&self) -> Value {
         let mut state = json!({"schema": 1, "version": env!("CARGO_PKG_VERSION"), "pid": std::process::id()});
+        let failed = self.restarts.status(monotonic());
+        if !failed.is_empty() {
+            state["failed"] = json!(failed);
+        }
         if let Some((interface, tunnel)) = &self.tunnel {
             let Some(tunnel) = tunnel.status() else { return silent("tunnel") };
             state["interface"] = json!(interface);

@@ -294,15 +294,37 @@ fn a_slave_that_goes_down_or_away_is_waited_for() {
     waits("no interface `air0`");
     chain.join(1, chain.node(1));
     resumes();
-    chain.node(1).ip("address add 10.9.0.1/24 dev air0");
-    waits("has the address 10.9.0.1");
-    chain.node(1).ip("address flush dev air0");
-    resumes();
     chain.node(1).ip("link set air0 mtu 1400");
     eventually("the master follows", || (chain.status(1)["mtu_bytes"] == 1400 - 26).then_some(()));
     chain.node(1).ip("link set air0 address 02:00:00:00:00:77");
     eventually("the master follows", || chain.node(1).ip("link show nc0").contains("00:77").then_some(()));
     resumes();
+}
+
+#[test]
+fn an_address_that_appears_on_the_slave_is_said_and_stops_nothing() {
+    let name = "an_address_that_appears_on_the_slave_is_said_and_stops_nothing";
+    let Some(_alone) = namespaces_or_skip(name) else { return };
+    let chain = Chain::new(2);
+    let _daemons = chain.start_all("");
+    chain.node(1).ip("address add 10.9.0.1/24 dev air0");
+    eventually("it is said", || {
+        let status = chain.status(1);
+        status["warning"].as_str().is_some_and(|text| text.contains("10.9.0.1")).then_some(())
+    });
+    chain.ping(1, "10.88.0.2");
+    assert_eq!(chain.status(1)["waits_because"], Value::Null);
+    chain.node(1).ip("address flush dev air0");
+    eventually("it is right again", || chain.status(1)["warning"].is_null().then_some(()));
+}
+
+#[test]
+fn a_relay_tells_nobody_to_do_without_it() {
+    let Some(_alone) = namespaces_or_skip("a_relay_tells_nobody_to_do_without_it") else { return };
+    let chain = Chain::new(1);
+    let _daemon = Daemon::start(chain.node(1), &chain.file(1, ""));
+    let redirects = || fs::read_to_string("/proc/sys/net/ipv4/conf/nc0/send_redirects").expect("a setting");
+    assert_eq!(chain.node(1).within(redirects).trim(), "0");
 }
 
 #[test]
@@ -332,6 +354,10 @@ fn what_cannot_be_a_slave_or_a_master_is_refused() {
     node.ip("address add 10.9.0.1/24 dev air0");
     refused(&good, "`air0` has the address 10.9.0.1");
     node.ip("address flush dev air0");
+    node.ip("link add lan0 type bridge");
+    node.ip("link set air0 master lan0");
+    refused(&good, "`air0` is a port of a bridge");
+    node.ip("link set air0 nomaster");
     node.ip("link set air0 mtu 580");
     refused(&good, "the MTU of `air0` is 580 bytes, and 602 are needed");
     assert!(!node.has_interface("nc0"));

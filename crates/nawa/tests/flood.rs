@@ -54,6 +54,28 @@ fn a_message_reaches_every_application_of_every_node_once() {
 }
 
 #[test]
+fn who_is_relayed_by_nobody_says_so() {
+    let Some(_alone) = namespaces_or_skip("who_is_relayed_by_nobody_says_so") else { return };
+    for mode in MODES {
+        let network = Network::new(2);
+        let _alone = network.start(1, mode);
+        let sender = network.connect(1);
+        let send = |ttl| (0..5).for_each(|_| sender.send(ttl, b"hello").expect("it goes"));
+        let warned = || network.status(1)["warnings"].to_string().contains("nobody has relayed any of the 5");
+        send(1);
+        assert!(!warned(), "nobody was to");
+        send(0);
+        eventually("it says so", || warned().then_some(()));
+        let shown = succeed(&mut network.node(1).nawa(["status"]));
+        assert!(shown.contains("nobody has relayed"), "{shown}");
+        let _neighbour = network.start(2, mode);
+        send(0);
+        network.wait_for(1, "/dropped_frames/own", 1);
+        assert_eq!(network.status(1)["warnings"], serde_json::json!([]));
+    }
+}
+
+#[test]
 fn a_ping_is_answered() {
     let Some(_alone) = namespaces_or_skip("a_ping_is_answered") else { return };
     for mode in MODES {
@@ -306,6 +328,73 @@ fn a_node_comes_back_with_its_interface() {
             eventually("it runs", || network.status(1)["relay"].as_str().map(drop));
         }
     }
+}
+
+#[test]
+fn a_changed_address_or_mtu_is_followed() {
+    let Some(_alone) = namespaces_or_skip("a_changed_address_or_mtu_is_followed") else { return };
+    for mode in MODES {
+        let network = Network::new(2);
+        let _daemons = [1, 2].map(|number| network.start(number, mode));
+        let receiver = network.listen(1);
+        let before = network.counted(2, "/data_max_bytes");
+        network.node(2).ip("link set air0 address 02:00:00:00:00:77");
+        network.node(2).ip("link set air0 mtu 1300");
+        eventually("it follows", || {
+            (network.status(2)["data_max_bytes"].as_u64() == Some(before - 200)).then_some(())
+        });
+        if mode.contains("driver") {
+            let outsider = network.outsider(false);
+            let header = flood::Header { id: 77, epoch: 1, ttl: 9, ..flood::Header::default() };
+            outsider.send(&flood::Format::new(flood::Wire::One, None).write(&header, b"hello"));
+            eventually("it relays with its new address", || {
+                outsider.hear_from().filter(|from| *from == [2, 0, 0, 0, 0, 0x77]).map(drop)
+            });
+            assert_eq!(text(receiver.recv(PATIENCE).expect("the node runs")), "hello");
+        }
+        network.connect(2).send(0, b"from there").expect("it goes");
+        assert_eq!(text(receiver.recv(PATIENCE).expect("the node runs")), "from there", "{mode}");
+    }
+}
+
+#[test]
+fn relays_that_vanish_are_told() {
+    let Some(_alone) = namespaces_or_skip("relays_that_vanish_are_told") else { return };
+    let mut network = Network::new(2);
+    network.swallow_what_is_sent_back();
+    let _daemons = [1, 2].map(|number| network.start(number, ""));
+    let sender = network.connect(1);
+    (0..20).for_each(|_| sender.send(0, b"hello").expect("it goes"));
+    network.wait_for(2, "/relayed_frames", 20);
+    eventually("it is told", || {
+        network.status(2)["warnings"].to_string().contains("has dropped 20 frames").then_some(())
+    });
+}
+
+#[test]
+fn flushed_rules_come_back() {
+    let Some(_alone) = namespaces_or_skip("flushed_rules_come_back") else { return };
+    let network = Network::new(2);
+    let _daemons = [1, 2].map(|number| network.start(number, "mode = 'kernel'\n"));
+    for times in 1..=2 {
+        succeed(&mut network.node(2).command("nft", ["flush", "ruleset"]));
+        eventually("it is mended", || {
+            let told = network.status(2)["warnings"].to_string();
+            told.contains(&format!("nftables table {times} times")).then_some(())
+        });
+        network.connect(1).send(0, b"hello").expect("it goes");
+        network.wait_for(2, "/relayed_frames", 1);
+    }
+}
+
+#[test]
+fn why_the_driver_refuses_is_shown() {
+    let Some(_alone) = namespaces_or_skip("why_the_driver_refuses_is_shown") else { return };
+    let network = Network::with_mtu(1, 9000);
+    let _daemon = network.start(1, "");
+    let status = network.status(1);
+    assert_eq!(status["relay"], "xdp-generic");
+    assert!(status["fallback"].as_str().is_some_and(|why| why.contains("too large for XDP")), "{status}");
 }
 
 #[test]

@@ -336,13 +336,14 @@ fn sequence_numbers_wrap(arena: &mut Arena) {
     arena.works();
 }
 
-/// A datagram that is no broadcast, which might come from far away.
+/// What is no broadcast, which might come from far away.
 fn sent_to_one_node(arena: &mut Arena) {
-    if !arena.relay.udp {
-        return;
-    }
     let header = arena.play();
-    arena.network.send_to_one(2, &arena.format.write(&header, b"to one node"));
+    let frame = arena.format.write(&header, b"to one node");
+    match &arena.outsider {
+        Outsider::Frames(socket) => arena.network.send_frame_to_one(socket, 2, &frame),
+        Outsider::Datagrams { .. } => arena.network.send_to_one(2, &frame),
+    }
     arena.works();
 }
 
@@ -378,15 +379,14 @@ fn two_nodes_have_one_id(arena: &mut Arena) {
 /// What it sends in its new life is heard, although it begins to count anew.
 fn a_node_restarts(arena: &mut Arena) {
     let epoch = |network: &Network| network.status(1)["epoch"].as_u64();
-    let before = epoch(arena.network);
-    arena.daemons[0].signal(Signal::KILL);
-    arena.daemons.remove(0).wait();
-    // Lives are told apart by seconds.
-    let daemon = eventually("another second", || {
-        let daemon = start(arena.network, arena.relay, arena.format, 1, 1);
-        (before.is_none() || epoch(arena.network) > before).then_some(daemon)
-    });
-    arena.daemons.insert(0, daemon);
+    // Twice in the same second, most likely.
+    for _ in 0..2 {
+        let before = epoch(arena.network);
+        arena.daemons[0].signal(Signal::KILL);
+        arena.daemons.remove(0).wait();
+        arena.daemons.insert(0, start(arena.network, arena.relay, arena.format, 1, 1));
+        assert!(before.is_none() || epoch(arena.network) > before);
+    }
     // In wire version 0, once it was silent for a second.
     arena.works();
 }

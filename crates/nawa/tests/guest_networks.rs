@@ -19,6 +19,7 @@ fn run_on(name: &str, version: &str) {
             "veth",
             "tun",
             "nfnetlink",
+            "crc32c_generic",
             "libcrc32c",
             "nf_tables",
             "nf_dup_ipv4",

@@ -139,6 +139,35 @@ fn everything_goes_through_the_tunnel_whatever_the_uplinks_have() {
     assert_eq!(net.van.ip("rule").lines().count(), 3, "{}", net.van.ip("rule"));
 }
 
+/// The file says that packets may go beside the tunnel while it is down.
+#[test]
+fn a_tunnel_that_fails_open_is_left_while_the_other_end_is_away() {
+    let name = "a_tunnel_that_fails_open_is_left_while_the_other_end_is_away";
+    let Some(_alone) = namespaces_or_skip(name) else { return };
+    let net = Uplinks::new();
+    net.van.ip("route add default via 10.0.1.1");
+    net.van.ip("route add default via fd01::1");
+    let outside = ["192.0.2.99", "2001:db8:99::1"];
+    let [office, van] = net.start("fail-open = true", "'0.0.0.0/0', '::/0'", &path("l1", "local = 'wan1'"));
+    let all = |inside| outside.iter().all(|to| goes_in(&net.van, to) == inside);
+    net.wait_up(&["l1"]);
+    eventually("packets go in", || all(true).then_some(()));
+    drop(office);
+    // What is sent is not answered: so the silence is noticed.
+    let mut ping = net.van.command("ping", ["-i", "0.2", "-w", "60", "10.77.0.2"]);
+    let mut ping = ping.stdout(std::process::Stdio::null()).spawn().expect("ping");
+    eventually("packets go beside", || all(false).then_some(()));
+    // It is not taken for somebody's doing.
+    net.van.ip("route add 198.51.100.0/24 via 10.0.1.1");
+    let _office = Daemon::start(&net.office, &net.office_file(""));
+    eventually("packets go in again", || all(true).then_some(()));
+    ping.kill().expect("ping ends");
+    ping.wait().expect("ping ends");
+    van.signal(Signal::TERM);
+    assert_eq!(van.wait(), Some(0));
+    assert_eq!(net.van.ip("rule").lines().count(), 3, "{}", net.van.ip("rule"));
+}
+
 #[test]
 fn what_others_take_from_the_interface_comes_back() {
     let Some(_alone) = namespaces_or_skip("what_others_take_from_the_interface_comes_back") else { return };

@@ -3,7 +3,7 @@
 mod common;
 
 use common::uplinks::{Uplinks, nft, path, shell, wait_for_path};
-use common::{Daemon, Node, namespaces_or_skip};
+use common::{Daemon, Node, namespaces_or_skip, succeed};
 
 const OFFICE: &str = "'10.77.0.2/32', 'fd77::2/128'";
 
@@ -36,6 +36,19 @@ fn a_port_where_nobody_listens_is_told_from_silence() {
     net.wait_up(&["l1", "l6"]);
     van.read_until("path l1 to office is up");
     net.wait_for("l1", "nothing amiss", |path| path["why"].is_null());
+    // What became of it is remembered, with the number that decided, the newest first.
+    let said = succeed(&mut net.van.nawa(["path", "why", "office", "l1"]));
+    let at = |what: &str| said.find(what).unwrap_or_else(|| panic!("never said: {what}\n{said}"));
+    let newest =
+        [at("answers after"), at("down      no route to 203.0.113.7"), at("no answer from"), at("refuses")];
+    assert!(newest.is_sorted(), "{said}");
+    let said = succeed(&mut net.van.nawa(["path", "why", "office", "--json"]));
+    let said: serde_json::Value = serde_json::from_str(&said).expect("one JSON object");
+    let changes = said["paths"][0]["changes"].as_array().expect("changes");
+    let causes: Vec<_> = changes.iter().filter_map(|one| one["cause"].as_str()).collect();
+    for cause in ["refused", "no-answer", "no-route", "carries"] {
+        assert!(causes.contains(&cause), "{causes:?}");
+    }
 }
 
 #[test]
@@ -107,8 +120,29 @@ fn a_link_of_small_packets_says_how_small() {
     nft(&net.core, "add rule inet isp forward meta length > 1320 drop");
     let _office = Daemon::start(&net.office, &net.office_file(""));
     let mut van = van(&net, &path("l1", ""));
-    net.wait_why("l1", "it carries packets of 1320 bytes, and needs 1352");
+    net.wait_why("l1", "it carries packets of 1320 bytes, and needs 1352: larger ones vanish without a word");
     van.read_until("path l1 to office is checking: it carries packets of 1320 bytes, and needs 1352");
+}
+
+#[test]
+fn a_small_link_is_told_from_a_black_hole() {
+    let Some(_alone) = namespaces_or_skip("a_small_link_is_told_from_a_black_hole") else { return };
+    let net = Uplinks::new();
+    net.core.ip("link set eth0 mtu 1320");
+    let _office = Daemon::start(&net.office, &net.office_file(""));
+    let _van = van(&net, &path("l1", ""));
+    net.wait_why("l1", "it carries packets of 1320 bytes, and needs 1352: a router on the way says so");
+}
+
+#[test]
+fn a_backup_says_that_it_waits() {
+    let Some(_alone) = namespaces_or_skip("a_backup_says_that_it_waits") else { return };
+    let net = Uplinks::new();
+    let _office = Daemon::start(&net.office, &net.office_file(""));
+    let _van = van(&net, &(path("l1", "") + &path("l2", "backup = true")));
+    net.wait_why("l2", "kept for later: other paths carry all");
+    let kept = net.wait_for("l2", "up", |path| path["state"] == "up");
+    assert_eq!(kept["cause"], "kept");
 }
 
 #[test]

@@ -170,6 +170,9 @@ fn a_stream_goes_on_while_paths_are_changed() {
         nawa(&["path", "set", "office", "lte", "--backup", "true"]);
         assert!(nawa(&["path", "show", "office", "lte"]).contains("up, backup"));
         progress();
+        nawa(&["path", "set", "office", "lte", "--backup", "false", "--prefer", "3", "--metered", "true"]);
+        assert!(nawa(&["path", "show", "office", "lte"]).contains("up, prefer 3, metered"));
+        progress();
         nawa(&["path", "del", "office", "lte"]);
         pair.wait_for(&pair.van, &[("wifi", "up")]);
         pair.wait_for(&pair.office, &[("wifi", "up")]);

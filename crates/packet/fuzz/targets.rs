@@ -4,7 +4,7 @@
 use packet::gro::{Accepts, Trains};
 use packet::gso::{self, Segmentation};
 use packet::sctp::{self, Content};
-use packet::{Ecn, Ip, Sctp, Tcp};
+use packet::{DataFrame, Ecn, Ip, Sctp, Tcp};
 
 /// Every view and every rewrite of one packet.
 pub fn views(data: &[u8]) {
@@ -24,6 +24,18 @@ pub fn views(data: &[u8]) {
     packet::set_ecn(&mut changed, Ecn::from_tos(3));
     packet::set_window(&mut changed, 7);
     assert_eq!(changed.len(), data.len());
+}
+
+/// What a monitor interface hands out: no more comes out than went in.
+pub fn dot11(data: &[u8]) {
+    let mut out = 0;
+    if let Ok(frame) = DataFrame::parse(data) {
+        frame.ethernet(|ethernet| {
+            assert!(ethernet.len() >= 14, "a frame has a header");
+            out += ethernet.len();
+        });
+    }
+    assert!(out <= data.len());
 }
 
 /// Byte 0: the kind; bytes 1 and 2: the segment size; then the super-packet.

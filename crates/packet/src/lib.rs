@@ -4,6 +4,7 @@
 //! segmentation offload: what a TUN with a virtio header hands out and takes.
 
 pub mod checksum;
+pub mod dot11;
 pub mod ecn;
 mod flow;
 pub mod gro;
@@ -15,6 +16,7 @@ pub mod tcp;
 #[cfg(test)]
 mod testing;
 
+pub use dot11::{DataFrame, Dot11Error};
 pub use ecn::Ecn;
 pub use flow::{flow_hash, reverse_flow_hash};
 pub use icmp::packet_too_big;

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use packet::gso::{self, Segmentation};
 use packet::sctp::{Content, SctpError};
-use packet::{Ip, PacketError, Sctp};
+use packet::{DataFrame, Dot11Error, Ip, PacketError, Sctp};
 
 /// The files of `tests/corpus/TARGET`, by name.
 fn corpus(target: &str) -> BTreeMap<String, Vec<u8>> {
@@ -24,12 +24,34 @@ type Target = fn(&[u8]);
 
 #[test]
 fn no_input_of_the_corpus_makes_a_target_panic() {
-    let targets: [(&str, Target); 4] =
-        [("views", targets::views), ("gso", targets::gso), ("gro", targets::gro), ("sctp", targets::sctp)];
+    let targets: [(&str, Target); 5] = [
+        ("views", targets::views),
+        ("gso", targets::gso),
+        ("gro", targets::gro),
+        ("sctp", targets::sctp),
+        ("dot11", targets::dot11),
+    ];
     for (name, target) in targets {
         let files = corpus(name);
         assert!(files.len() >= 10, "{name}");
         files.values().for_each(|bytes| target(bytes));
+    }
+}
+
+#[test]
+fn every_reason_to_reject_a_frame_off_the_air_has_its_file() {
+    let files = corpus("dot11");
+    let error = |name: &str| DataFrame::parse(&files[name]).expect_err(name);
+    assert_eq!(error("empty"), Dot11Error::Short { need: 4, have: 0 });
+    assert_eq!(error("radiotap-cut"), Dot11Error::Short { need: 255, have: 50 });
+    assert_eq!(error("header-cut"), Dot11Error::Short { need: 24, have: 20 });
+    assert_eq!(error("radiotap-version"), Dot11Error::Version(1));
+    assert_eq!(error("version"), Dot11Error::Version(1));
+    assert_eq!(error("damaged"), Dot11Error::Damaged);
+    assert_eq!(error("beacon"), Dot11Error::NoData);
+    assert_eq!(error("fragment"), Dot11Error::Fragment);
+    for (name, bytes) in files.iter().filter(|(name, _)| name.starts_with("good-")) {
+        assert!(DataFrame::parse(bytes).is_ok(), "{name}");
     }
 }
 

@@ -1,7 +1,7 @@
 //! What one TCP flow gets through the tunnel and over each link alone, in virtual time, and a ping and a call beside it.
 //!
 //! `cargo run --release -p tunnel --example bond -- [case=NAME] [cc=cubic|bbr] [seconds=12] [seeds=1] [random=FROM..TO]
-//! [flows=1] [way=up|down] [singles=only|none] [show=MS]`, in any order; `case` may be a part of a name, and `show` prints the
+//! [demo=FROM..TO] [flows=1] [way=up|down] [singles=only|none] [show=MS]`, in any order; `case` may be a part of a name, and `show` prints the
 //! first flow's sender each so many ms. Figures are medians of the seeds, Mbit/s and ms. `/kernel` is the best single link over
 //! what Linux 6.18 got on it in one run of 12 s; it is for one flow of 12 s only.
 //!
@@ -26,7 +26,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use bond::{Case, Load, Outcome, cases, quantile, random, run_bond, run_single};
+use bond::{Case, Load, Outcome, cases, demo, quantile, random, run_bond, run_single};
 use tcp_sim::CongestionControl;
 
 struct Arguments {
@@ -46,7 +46,7 @@ fn main() {
         }
     };
     println!(
-        "{:13} {:>20} /kernel | {:>6} /best  /sum | idle p95 | loaded p50   p95   p99 lost | call loss  gap | rto  again |",
+        "{:13} {:>20} /kernel | {:>6} /best  /sum | idle p95 | loaded p50   p95   p99 lost | call loss  gap | stall   rto  again |",
         "case", "each single", "Nawa"
     );
     let next = AtomicUsize::new(0);
@@ -98,7 +98,7 @@ fn line(case: &Case, arguments: &Arguments) -> String {
         let loaded = |share: f64| of(&|run| quantile(&run.loaded, share));
         let nawa = of(&|run| run.goodput);
         line += &format!(
-            " {:>6} {:5.2} {:5.2} | {:8.0} | {:10.0} {:5.0} {:5.0} {:4.0} | {:8.2}% {:4.0} | {:3.0} {:6.0} |",
+            " {:>6} {:5.2} {:5.2} | {:8.0} | {:10.0} {:5.0} {:5.0} {:4.0} | {:8.2}% {:4.0} | {:5.0} {:5.0} {:6.0} |",
             figure(nawa),
             nawa / best,
             nawa / sum,
@@ -109,6 +109,7 @@ fn line(case: &Case, arguments: &Arguments) -> String {
             of(&|run| run.pings_lost as f64),
             of(&|run| run.call_loss * 100.0),
             of(&|run| run.call_gap),
+            of(&|run| run.stall),
             of(&|run| run.timeouts as f64),
             of(&|run| run.retransmitted as f64),
         );
@@ -156,10 +157,11 @@ fn parse() -> Result<Arguments, String> {
             "show" => arguments.load.show = Some(Duration::from_millis(number()?.max(1))),
             "way" => arguments.load.from = usize::from(value == "down"),
             "singles" => (arguments.singles, arguments.bond) = (value != "none", value != "only"),
-            "random" => {
+            "random" | "demo" => {
                 let (from, to) = value.split_once("..").ok_or_else(wrong)?;
                 let bound = |text: &str| text.parse::<u64>().map_err(|_| wrong());
-                arguments.cases = (bound(from)?..bound(to)?).map(random).collect();
+                arguments.cases =
+                    (bound(from)?..bound(to)?).map(if key == "random" { random } else { demo }).collect();
             }
             _ => return Err(format!("there is no {key}")),
         }

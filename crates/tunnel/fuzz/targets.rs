@@ -202,6 +202,7 @@ impl Side {
             via: None,
             backup: false,
             receive: true,
+            cost: Default::default(),
         };
         let config = PeerConfig {
             name: "peer".into(),
@@ -217,6 +218,7 @@ impl Side {
             scheduler: Scheduler::Auto,
             mtu: Mtu::Auto,
             marks: Default::default(),
+            fail_open: false,
             peers: vec![config],
         };
         let mut endpoint = Endpoint::new(config, me, [3; 32]);
@@ -236,6 +238,7 @@ impl Side {
         CookieJar::new(&key).stamp(self.now, &mut message);
         let arrival = Arrival { remote: address(0), local: Default::default(), tos: 0 };
         self.endpoint.handle_datagram(self.now, &arrival, &mut message);
+        self.endpoint.work(self.now);
         while self.endpoint.poll_transmit(self.now, &mut self.train) {
             let Ok(finished) = initiator.finish(&self.train.contents) else { continue };
             let cipher = ResponsePayload::decode(&finished.payload).ok()?.cipher;
@@ -249,6 +252,7 @@ impl Side {
         self.now += Duration::from_millis(1 << (how >> 2 & 15));
         let arrival = Arrival { remote: address(how), local: Default::default(), tos: how & 3 };
         self.endpoint.handle_datagram(self.now, &arrival, datagram);
+        self.endpoint.work(self.now);
         for size in [40, 1200] {
             let mut inner = vec![0; size];
             inner[0] = 0x45;

@@ -36,6 +36,8 @@ pub struct Way {
     pub remote: SocketAddr,
     /// The relay in between.
     pub relay: Option<SocketAddr>,
+    /// Where else the peer may be, by its name: at an address of the other family.
+    pub rival: Option<(SocketAddr, LocalAddress)>,
 }
 
 impl Way {
@@ -46,6 +48,7 @@ impl Way {
             local,
             remote: config.remote.address()?,
             relay: relay.map_or(Some(None), |a| a.map(Some))?,
+            rival: None,
         })
     }
 }

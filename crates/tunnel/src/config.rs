@@ -92,6 +92,8 @@ pub struct Config {
     pub mtu: Mtu,
     /// What outer packets have of inner ones.
     pub marks: Marks,
+    /// Packets of a default route go beside the tunnel while no path leads to its peer. Else they go nowhere.
+    pub fail_open: bool,
     /// The other ends.
     pub peers: Vec<PeerConfig>,
 }
@@ -177,6 +179,22 @@ pub struct PeerConfig {
     pub paths: Vec<PathConfig>,
 }
 
+/// The greatest [`Cost::prefer`].
+pub const MAX_PREFER: u8 = 15;
+
+/// What using a path costs its owner.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cost {
+    /// It is paid for by the byte: no copies go over it, and few probes.
+    pub metered: bool,
+    /// It is used only where paths with lower ones are full; at most [`MAX_PREFER`].
+    pub prefer: u8,
+    /// Bytes that it may carry in a month.
+    pub monthly_cap: Option<u64>,
+    /// They are spent: it is a backup for the rest of the month.
+    pub spent: bool,
+}
+
 /// One way to reach a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathConfig {
@@ -192,12 +210,19 @@ pub struct PathConfig {
     pub backup: bool,
     /// Whether the peer is to send on it beside others. If not, to the peer it is a backup; this end uses it as ever.
     pub receive: bool,
+    /// What using it costs, both ways.
+    pub cost: Cost,
 }
 
 impl PathConfig {
     /// Whether the peer is told to send on it only while no other path works.
     pub fn is_backup_for_peer(&self) -> bool {
-        self.backup || !self.receive
+        self.is_backup() || !self.receive
+    }
+
+    /// Whether this end uses it only while no other path works.
+    pub fn is_backup(&self) -> bool {
+        self.backup || self.cost.spent
     }
 }
 

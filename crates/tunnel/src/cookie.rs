@@ -132,17 +132,20 @@ impl CookieJar {
         let mac1 = mac(&self.mac1_key, &message[..at]);
         message[at..at + TAG_LEN].copy_from_slice(&mac1);
         self.last_mac1 = Some(mac1);
-        let mac2 = match self.cookie {
-            Some((cookie, since)) if now.saturating_sub(since) < COOKIE_LIFETIME => {
-                mac(&cookie, &message[..at + TAG_LEN])
-            }
-            _ => [0; TAG_LEN],
+        let mac2 = match self.cookie.filter(|_| self.has_cookie(now)) {
+            Some((cookie, _)) => mac(&cookie, &message[..at + TAG_LEN]),
+            None => [0; TAG_LEN],
         };
         message[at + TAG_LEN..].copy_from_slice(&mac2);
     }
 
-    /// Takes a cookie reply to the last stamped message; false if it is not one. The caller then sends that message
-    /// again, stamped again, but no sooner than it would have done anyway.
+    /// Whether there is a cookie of the last two minutes.
+    pub fn has_cookie(&self, now: Duration) -> bool {
+        self.cookie.is_some_and(|(_, since)| now.saturating_sub(since) < COOKIE_LIFETIME)
+    }
+
+    /// Takes a cookie reply to the last stamped message; false if it is not one. That message can then be sent again, stamped
+    /// again.
     pub fn accept(&mut self, now: Duration, reply: &[u8]) -> bool {
         let Ok(wire::Message::CookieReply { .. }) = wire::Message::parse(reply) else { return false };
         let Some(mac1) = self.last_mac1 else { return false };

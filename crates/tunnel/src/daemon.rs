@@ -1,7 +1,8 @@
 //! The tunnel running: a thread that owns the TUN interface, the UDP sockets and the [`Endpoint`](crate::endpoint::Endpoint)
-//! between them, and one that asks the host. Begin with [`start`]; the threads' loops are in `turn.rs` and `ways.rs`.
+//! between them, one that asks the host, and one for handshakes. Begin with [`start`]; the threads' loops are in `turn.rs` and `ways.rs`.
 
 mod back;
+mod hands;
 mod interface;
 mod names;
 mod routing;
@@ -13,7 +14,7 @@ mod worker;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::mpsc::channel;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use device::udp::Options;
 use ipnet::IpNet;
@@ -23,6 +24,7 @@ use crate::keys::PrivateKey;
 use crate::status::TunnelStatus;
 
 use interface::Interface;
+pub use interface::{TABLE, remove_left};
 pub(crate) use sockets::Sockets;
 pub use turn::Change;
 use turn::Turn;
@@ -125,9 +127,24 @@ pub fn start(
     let ways = Ways::new(interface, settings.fwmark, &config, ways_inbox, (told, inbox.waker.clone()))?;
     let host = turn::Host { ways: ways_watch.clone(), news, fwmark: settings.fwmark };
     let turn = Turn::new(config, settings.key, tun, sockets, host, inbox)?;
-    let ways = Worker::start("ways", ways_watch, |why| tracing::error!("{why}"), move || ways.run())?;
-    let worker = Worker::start("tunnel", watch, on_end, move || turn.run())?;
+    // Either is of no use without the other.
+    let on_end = Arc::new(Mutex::new(Some(on_end)));
+    let ways = Worker::start("ways", ways_watch, once(&on_end), move || ways.run())?;
+    let worker = Worker::start("tunnel", watch, once(&on_end), move || turn.run())?;
     Ok(Running { worker, ways, generation: Mutex::new(0), address })
+}
+
+/// Calls `tell` the first time of all.
+fn once(
+    tell: &Arc<Mutex<Option<impl FnOnce(String) + Send + 'static>>>,
+) -> impl FnOnce(String) + Send + 'static {
+    let tell = Arc::clone(tell);
+    move |why| {
+        let tell = tell.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(tell) = tell {
+            tell(why);
+        }
+    }
 }
 
 impl Running {

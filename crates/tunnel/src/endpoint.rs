@@ -4,10 +4,14 @@
 //! then sleep until [`Endpoint::poll_timeout`] or the next event. `now` is a duration since an epoch of the caller's
 //! choice; it never goes back.
 
+mod answers;
+mod handshakes;
+mod known;
+mod names;
 mod reconfigure;
 mod roster;
 
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -17,46 +21,25 @@ use rand_core::{RngCore, SeedableRng};
 
 use crate::address::{Address, LocalAddress, Train, Way};
 use crate::config::{Config, Mtu, PeerConfig};
-use crate::cookie::{CookieChecker, CookieJar, LoadGauge};
+use crate::cookie::{CookieChecker, LoadGauge};
 use crate::keys::{PrivateKey, PublicKey};
-use crate::noise::{self, Prologue, Responder};
 use crate::path::{MIN_INNER_MTU, Path};
 use crate::peer::{Common, Earliest, Peer};
 use crate::routes::Routes;
-use crate::sessions::{Identities, Indices};
-use crate::sources::Sources;
+use crate::sessions::Identities;
 use crate::why::Why;
 
 use crate::wire::{self, Direction, Message};
+use answers::Answers;
+pub use answers::{Done, Work};
+use handshakes::Limits;
+use known::Known;
+use names::Names;
 use roster::Roster;
-
-/// More handshakes than this per second ask for cookies; bursts of [`HANDSHAKE_BURST`] do not.
-const HANDSHAKES_PER_SECOND: u32 = 50;
-const HANDSHAKE_BURST: u32 = 100;
-/// So many cookies in a second, after a burst, to addresses that no peer is known to be at: a flood is not worth more
-/// work.
-const COOKIES_PER_SECOND: u32 = 5000;
-const COOKIE_BURST: u32 = 500;
-/// With a cookie, each host may do so often a handshake, after a burst (WireGuard's ratelimiter).
-const SOURCE_INTERVAL: Duration = Duration::from_millis(50);
-const SOURCE_BURST: u32 = 5;
-/// All of them together, but for those where a peer is known to be, so many handshakes in a second, after a burst: a
-/// fortieth of a processor.
-const PROVEN_PER_SECOND: u32 = 400;
-const PROVEN_BURST: u32 = 100;
-/// So many echoes to relays in a second, after a burst.
-const ECHOES_PER_SECOND: u32 = 50;
-const ECHO_BURST: u32 = 100;
-/// Hosts that this is remembered of.
-const MAX_SOURCES: usize = 4096;
-/// Messages without a peer that wait to be sent: cookie replies, relay echoes.
-const MAX_REPLIES: usize = 256;
 
 /// So often in a second it is looked up where what makes no sense comes from: enough to name the cause, too little to be
 /// worth a flood.
 const STRANGERS_PER_SECOND: u32 = 4;
-/// A line about strangers, at most this often.
-const WORDS_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Where a datagram came from, and how.
 #[derive(Clone, Copy, Debug)]
@@ -102,22 +85,20 @@ pub struct Endpoint {
     places: BTreeMap<PublicKey, usize>,
     /// Who has something to do: what happens to one of them costs nothing for the others.
     roster: Roster,
-    /// Session indices, of established, pending and attempted sessions, and each peer's.
-    indices: Indices,
-    own_indices: Vec<Vec<u32>>,
+    /// What datagrams call the peers' sessions.
+    names: Names,
+    /// Where peers are known to be, and initiations that are to be answered.
+    known: Known,
+    answers: Answers,
     checker: CookieChecker,
-    gauge: LoadGauge,
-    cookies: LoadGauge,
-    sources: Sources,
-    proven: LoadGauge,
-    echoes: LoadGauge,
+    limits: Limits,
     replies: VecDeque<(Address, Vec<u8>)>,
     to_tun: VecDeque<Vec<u8>>,
     /// Paths that came up or are not up any more.
     states: VecDeque<(usize, usize, bool)>,
     strangers: LoadGauge,
-    /// When more may be said of what strangers do.
-    next_word: Cell<Duration>,
+    /// What was last said of what strangers do, and when.
+    word: RefCell<Option<(Duration, String)>>,
     mtu: Mtu,
     inner_mtu: u16,
     counters: Counters,
@@ -130,30 +111,27 @@ impl Endpoint {
         let public = me.public();
         let incarnation = rng.next_u64();
         let routes = routes_of(&config);
-        let common = Common { scheduler: config.scheduler, mtu: config.mtu, marks: config.marks };
+        let common = Common::of(&config);
         let peers = config.peers.into_iter().map(|peer| peer_of(peer, common, &me, incarnation, &mut rng));
         let peers: Vec<_> = peers.collect();
         Endpoint {
             checker: CookieChecker::new(&public, &mut rng),
-            gauge: LoadGauge::new(HANDSHAKES_PER_SECOND, HANDSHAKE_BURST),
-            cookies: LoadGauge::new(COOKIES_PER_SECOND, COOKIE_BURST),
-            proven: LoadGauge::new(PROVEN_PER_SECOND, PROVEN_BURST),
-            echoes: LoadGauge::new(ECHOES_PER_SECOND, ECHO_BURST),
-            sources: Sources::new(SOURCE_INTERVAL, SOURCE_BURST, MAX_SOURCES),
+            limits: Limits::default(),
             me,
             public,
             rng,
             places: places_of(&peers),
             roster: Roster::new(peers.len()),
-            own_indices: vec![Vec::new(); peers.len()],
+            names: Names::new(peers.len()),
+            known: Known::default(),
+            answers: Answers::default(),
             peers,
             routes,
-            indices: Indices::new(),
             replies: VecDeque::new(),
             to_tun: VecDeque::new(),
             states: VecDeque::new(),
             strangers: LoadGauge::new(STRANGERS_PER_SECOND, STRANGERS_PER_SECOND),
-            next_word: Cell::default(),
+            word: RefCell::default(),
             mtu: config.mtu,
             inner_mtu: match config.mtu {
                 Mtu::Auto => MIN_INNER_MTU,
@@ -176,6 +154,11 @@ impl Endpoint {
     /// Counts of what belongs to no peer.
     pub fn counters(&self) -> &Counters {
         &self.counters
+    }
+
+    /// What was last said of a handshake that this end does not take, and when.
+    pub fn last_word(&self) -> Option<(Duration, String)> {
+        self.word.borrow().clone()
     }
 
     /// The MTU that the TUN interface should have now.
@@ -217,13 +200,23 @@ impl Endpoint {
 
     /// Something is amiss on the way to `remote`.
     pub fn handle_trouble(&mut self, now: Duration, remote: SocketAddr, why: &Why) {
+        self.each_that_leads_to(remote, |path| path.handle_trouble(now, why.clone()));
+    }
+
+    /// A router on the way to `remote` says that something was too large. What passes is found by what arrives: this only tells
+    /// a small link from a black hole.
+    pub fn handle_told_size(&mut self, remote: SocketAddr) {
+        self.each_that_leads_to(remote, |path| path.told_size = true);
+    }
+
+    fn each_that_leads_to(&mut self, remote: SocketAddr, mut each: impl FnMut(&mut Path)) {
         let leads = |path: &&mut Path| {
             path.address().is_some_and(|address| address.remote == remote)
                 || path.relay().is_some_and(|relay| relay.remote == remote)
         };
         for (at, peer) in self.peers.iter_mut().enumerate() {
             for path in peer.paths.iter_mut().filter(leads) {
-                path.handle_trouble(now, why.clone());
+                each(path);
                 self.roster.wake(at);
             }
         }
@@ -248,8 +241,8 @@ impl Endpoint {
             datagram = &mut datagram[start..];
         }
         match Message::parse(datagram) {
-            Ok(Message::Transport(header)) => match self.indices.get(&header.receiver) {
-                Some(&at) => {
+            Ok(Message::Transport(header)) => match self.names.of_index(header.receiver) {
+                Some(at) => {
                     self.roster.wake(at);
                     let peer = &mut self.peers[at];
                     peer.handle_transport(now, &from, arrival.tos, header, datagram, &mut self.rng);
@@ -263,7 +256,7 @@ impl Endpoint {
             Ok(Message::Registered { .. }) => self.handle_relay(now, &from, datagram),
             // Relays ask rarely: a flood that looks like them keeps no handshake from its answer.
             Ok(Message::Challenge { session, token }) if from.via.is_none() => {
-                if !self.echoes.under_load(now) {
+                if !self.limits.echoes.under_load(now) {
                     self.reply(from, wire::echo(session, token).to_vec());
                 }
             }
@@ -300,12 +293,12 @@ impl Endpoint {
         for at in self.roster.begin(now) {
             let peer = &mut self.peers[at];
             let mtu = peer.inner_mtu();
-            peer.handle_timeout(now, &mut self.rng, &self.indices);
+            peer.handle_timeout(now, &mut self.rng, self.names.indices());
             peer.notice(now, |path, up| self.states.push_back((at, path, up)));
             if peer.inner_mtu() != mtu {
                 self.update_mtu();
             }
-            self.note_indices(at);
+            self.note_names(at);
             self.collect_inner(at);
         }
     }
@@ -324,14 +317,14 @@ impl Endpoint {
             train.put(&to, 0, |out| out.extend(message));
             return true;
         }
-        // Peers take turns; who has nothing to send and carries nothing sleeps until something is due.
+        // Peers take turns; who has nothing to send sleeps until something is due or happens, but for one whose packets wait.
         while let Some(at) = self.roster.next() {
             let peer = &mut self.peers[at];
             if peer.poll_transmit(now, train) {
                 self.roster.again(at);
                 return true;
             }
-            if peer.is_quiet(now) {
+            if !peer.is_waiting() {
                 self.roster.sleep(at, peer.poll_timeout(now));
             }
         }
@@ -344,6 +337,13 @@ impl Endpoint {
         path.is_some_and(|path| path.said.is_up())
     }
 
+    /// Whether there is a path, as was said last, to every peer that has a default route.
+    pub fn leads_out(&self) -> bool {
+        let exits =
+            self.peers.iter().filter(|peer| peer.config.routes.iter().any(|net| net.prefix_len() == 0));
+        exits.into_iter().all(|peer| peer.paths.iter().any(|path| path.said.is_up()))
+    }
+
     /// The next of the paths (peer and path in the order of the configuration) that came up, or (false) are not up any more.
     pub fn poll_state(&mut self) -> Option<(usize, usize, bool)> {
         self.states.pop_front()
@@ -352,143 +352,6 @@ impl Endpoint {
     /// The next packet for the TUN.
     pub fn poll_inner(&mut self) -> Option<Vec<u8>> {
         self.to_tun.pop_front()
-    }
-
-    // ---- handshakes ---------------------------------------------------------------------------------------------
-
-    fn handle_initiation(&mut self, now: Duration, from: Address, message: &[u8]) {
-        let loaded = self.gauge.is_spent(now);
-        let proven = loaded && self.checker.check_mac2(now, from.remote, message);
-        // What most of a flood comes to ends here, before mac1 costs a hash as well.
-        if loaded && !proven && self.cookies.is_spent(now) && !self.is_known(&from) {
-            self.counters.limited_handshakes += 1;
-            return;
-        }
-        if !self.checker.check_mac1(message) {
-            self.counters.received_bad_mac1 += 1;
-            self.say(now, || {
-                format!(
-                    "a handshake from {} is for another key than this end's, {}; correct the file there",
-                    from.remote, self.public
-                )
-            });
-            return;
-        }
-        if self.gauge.under_load(now) && !self.is_welcome(now, &from, message, proven) {
-            return;
-        }
-        let ephemeral = noise::ephemeral(message);
-        if let Some((at, response)) = self
-            .peers
-            .iter_mut()
-            .enumerate()
-            .find_map(|(i, p)| Some((i, p.sessions.repeat_response(&ephemeral)?)))
-        {
-            self.send_response(now, at, from, response);
-            return;
-        }
-        let Ok(responder) = Responder::read(Prologue::Tunnel, &self.me, message) else {
-            self.counters.refused_handshakes += 1;
-            return;
-        };
-        let Some(&at) = self.places.get(&responder.peer) else {
-            self.counters.refused_handshakes += 1;
-            self.say(now, || {
-                format!(
-                    "a handshake from {} is of the key {}, which no peer in the file has",
-                    from.remote, responder.peer
-                )
-            });
-            return;
-        };
-        let sessions = &mut self.peers[at].sessions;
-        match sessions.handle_initiation(now, responder, &mut self.rng, &self.indices) {
-            Some(response) => {
-                self.roster.wake(at);
-                self.note_indices(at);
-                self.send_response(now, at, from, response);
-            }
-            None => self.counters.refused_handshakes += 1,
-        }
-    }
-
-    fn send_response(&mut self, now: Duration, peer: usize, to: Address, mut response: Vec<u8>) {
-        CookieJar::new(self.peers[peer].public_key()).stamp(now, &mut response);
-        self.reply(to, response);
-    }
-
-    /// Under load, who cannot show that it receives at its address gets a cookie and nothing else, and who can may do a
-    /// few handshakes per second. The proof (mac2) is of the address as this end sees it: through a relay, the relay's.
-    fn is_welcome(&mut self, now: Duration, from: &Address, message: &[u8], proven: bool) -> bool {
-        let host = from.remote.ip();
-        if proven {
-            // Whoever is at many addresses has many cookies: peers where they are known to be do not wait behind him.
-            let known = self.is_known(from);
-            let welcome = self.sources.take(now, host) && (known || !self.proven.under_load(now));
-            self.counters.limited_handshakes += u64::from(!welcome);
-            return welcome;
-        }
-        // A flood from made-up addresses does not keep a cookie from where a peer is known to be.
-        if self.cookies.under_load(now) && !(self.is_known(from) && self.sources.take(now, host)) {
-            self.counters.limited_handshakes += 1;
-        } else if let Some(reply) = self.checker.reply(now, from.remote, message) {
-            self.counters.cookies_sent += 1;
-            self.reply(*from, reply.to_vec());
-        }
-        false
-    }
-
-    /// Whether a path of a peer's leads there.
-    fn is_known(&self, from: &Address) -> bool {
-        let mut addresses = self.peers.iter().flat_map(|p| &p.paths).filter_map(|path| path.address());
-        addresses.any(|address| address.is_same_place(from))
-    }
-
-    fn handle_response(&mut self, now: Duration, from: Address, receiver: u32, message: &[u8]) {
-        if !self.checker.check_mac1(message) {
-            self.counters.received_bad_mac1 += 1;
-            self.handle_stranger(now, from.remote);
-            return;
-        }
-        match self.indices.get(&receiver) {
-            Some(&peer) => {
-                self.roster.wake(peer);
-                self.peers[peer].handle_response(now, message);
-            }
-            None => self.handle_relay(now, &from, message),
-        }
-    }
-
-    fn handle_cookie(&mut self, now: Duration, from: Address, receiver: u32, message: &[u8]) {
-        let Some(&peer) = self.indices.get(&receiver) else {
-            self.handle_relay(now, &from, message);
-            return;
-        };
-        let here = |a: Option<&Address>| a.is_some_and(|a| a.is_same_place(&from));
-        for path in self.peers[peer].paths.iter_mut().filter(|p| here(p.address())) {
-            path.jar.accept(now, message);
-            path.handle_trouble(now, Why::Limited(from.remote));
-        }
-    }
-
-    fn handle_relay(&mut self, now: Duration, from: &Address, message: &[u8]) {
-        if let Some(at) = self.peers.iter_mut().position(|peer| peer.handle_relay(now, from, message)) {
-            self.roster.wake(at);
-        }
-    }
-
-    fn reply(&mut self, to: Address, message: Vec<u8>) {
-        if self.replies.len() < MAX_REPLIES {
-            self.replies.push_back((to, message));
-        }
-    }
-
-    /// Says what strangers do wrong, a few times a minute at most.
-    fn say(&self, now: Duration, line: impl FnOnce() -> String) {
-        if now >= self.next_word.get() {
-            self.next_word.set(now + WORDS_INTERVAL);
-            tracing::info!("{}", line());
-        }
     }
 
     // ---- helpers ------------------------------------------------------------------------------------------------
@@ -513,17 +376,9 @@ impl Endpoint {
         }
     }
 
-    /// Makes the index table say what a peer's sessions do, if they changed.
-    fn note_indices(&mut self, at: usize) {
-        let (peer, own) = (&self.peers[at], &mut self.own_indices[at]);
-        if peer.sessions.indices().eq(own.iter().copied()) {
-            return;
-        }
-        for index in own.drain(..) {
-            self.indices.remove(&index);
-        }
-        own.extend(peer.sessions.indices());
-        self.indices.extend(own.iter().map(|index| (*index, at)));
+    /// Makes the table of names say what a peer's sessions do.
+    fn note_names(&mut self, at: usize) {
+        self.names.note(at, &self.peers[at].sessions);
     }
 
     /// The peers are others, or in other places.
@@ -531,9 +386,10 @@ impl Endpoint {
         self.places = places_of(&self.peers);
         self.roster = Roster::new(self.peers.len());
         self.states.clear();
-        self.indices.clear();
-        self.own_indices = vec![Vec::new(); self.peers.len()];
-        (0..self.peers.len()).for_each(|at| self.note_indices(at));
+        self.known = Known::default();
+        self.answers.clear();
+        self.names = Names::new(self.peers.len());
+        (0..self.peers.len()).for_each(|at| self.note_names(at));
     }
 }
 

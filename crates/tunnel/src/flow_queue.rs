@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use packet::{Ecn, Ip, Tcp};
 
-use crate::window::Window;
+use crate::window::{Allowed, Window};
 
 /// RFC 8289 §4.4.
 const MIN_RTT: Duration = Duration::from_millis(100);
@@ -30,8 +30,6 @@ const MIN_TARGET: Duration = Duration::from_millis(20);
 const TARGET_SHARE: u32 = 4;
 /// Below so many bytes nothing is dropped: there is no queue to speak of.
 const LITTLE: usize = 2 * 1500;
-/// Bytes that may wait, at most.
-const MAX_BYTES: usize = 4 << 20;
 /// A flow that is told by its window loses only if it does not obey: if packets wait for twice the target for so many
 /// intervals, in which what waited before it was told drains.
 const DEAF: u32 = 4;
@@ -43,6 +41,9 @@ const MEMORY: Duration = Duration::from_secs(1);
 const ALLOWED: f64 = 1.125;
 /// A flow that has sent less of late sends little, bytes: a call, a game, a terminal, the first window of a connection.
 const SPARSE: f64 = 20_000.0;
+/// So do the acknowledgements of a download on a thin way back, but they would fill it: no more than this share of what full paths carry
+/// in a second is little.
+const SPARSE_SHARE: f64 = 0.25;
 
 #[derive(Debug)]
 struct Waiting {
@@ -112,16 +113,19 @@ pub struct FlowQueue {
     target: Duration,
     /// Bytes per second that the paths carry together.
     rate: f64,
+    /// Bytes that a flow sends in a second at most that sends little.
+    sparse: f64,
     /// For each of the paths: bytes that a flow needs to have left to use it, and how many of them wait until then.
     steps: Vec<(f64, f64)>,
     seed: u64,
+    max_bytes: usize,
     dropped: u64,
     marked: u64,
 }
 
 impl FlowQueue {
-    /// An empty queue; `seed` makes the flows' places unpredictable.
-    pub fn new(seed: u64) -> Self {
+    /// An empty queue for so many bytes at most; `seed` makes the flows' places unpredictable.
+    pub fn new(seed: u64, max_bytes: usize) -> Self {
         FlowQueue {
             flows: (0..FLOWS).map(|_| Flow::default()).collect(),
             fresh: VecDeque::new(),
@@ -131,21 +135,37 @@ impl FlowQueue {
             interval: 2 * MIN_RTT,
             target: MIN_RTT / TARGET_SHARE,
             rate: 0.0,
+            sparse: SPARSE,
             steps: Vec::new(),
             seed,
+            max_bytes,
             dropped: 0,
             marked: 0,
         }
     }
 
     /// The round-trip times that flows see without a queue over the quickest and the slowest path, what the paths carry together,
-    /// bytes per second, and for each of them how many bytes a flow needs to have left to use it, and let wait until then.
-    pub fn set_paths(&mut self, quickest: Duration, slowest: Duration, rate: f64, steps: Vec<(f64, f64)>) {
+    /// bytes per second, the same if all are full, and for each of them how many bytes a flow needs to have left to use it, and let
+    /// wait until then.
+    pub fn set_paths(
+        &mut self,
+        quickest: Duration,
+        slowest: Duration,
+        rate: f64,
+        full: Option<f64>,
+        steps: Vec<(f64, f64)>,
+    ) {
         let slowest = slowest.max(MIN_RTT);
         self.interval = 2 * slowest;
         self.target = MIN_TARGET.max(quickest / TARGET_SHARE);
         self.rate = rate;
+        self.sparse = full.map_or(SPARSE, |full| SPARSE.min(full * SPARSE_SHARE));
         self.steps = steps;
+    }
+
+    /// So many bytes at most from now on.
+    pub fn set_max_bytes(&mut self, max_bytes: usize) {
+        self.max_bytes = max_bytes;
     }
 
     /// Bytes waiting.
@@ -174,7 +194,7 @@ impl FlowQueue {
         let hash = ip.as_ref().map_or(0, |ip| packet::flow_hash(ip, self.seed));
         let at = hash as usize % FLOWS;
         let flow = &mut self.flows[at];
-        flow.window.handle_sent(now, hash, ip.as_ref().and_then(Tcp::parse).as_ref());
+        flow.window.handle_sent(hash, ip.as_ref().and_then(Tcp::parse).as_ref());
         flow.bytes += packet.len();
         self.bytes += packet.len();
         match flow.packets.back_mut().filter(|last| packet::says_all_of(packet, &last.packet)) {
@@ -192,7 +212,7 @@ impl FlowQueue {
             (flow.listed, flow.deficit) = (true, QUANTUM);
             self.fresh.push_back(at);
         }
-        while self.bytes > MAX_BYTES {
+        while self.bytes > self.max_bytes {
             self.drop_from_fattest();
         }
     }
@@ -205,9 +225,11 @@ impl FlowQueue {
         let hash = packet::reverse_flow_hash(&ip, self.seed);
         let at = hash as usize % FLOWS;
         let target = self.target + self.allowance(now, at);
-        let window = &mut self.flows[at].window;
+        let bytes = self.rate / self.busy.max(1) as f64 * target.as_secs_f64();
+        let allowed = Allowed { bytes, period: self.interval };
+        let Flow { window, bytes: waiting, .. } = &mut self.flows[at];
         let passes = window.passes(hash, &segment);
-        let field = window.handle_returned(now, hash, &segment, target);
+        let field = window.handle_returned(now, hash, &segment, *waiting, &allowed);
         if let Some(field) = field.filter(|_| !segment.is_signed()) {
             packet::set_window(packet, field);
         }
@@ -279,18 +301,16 @@ impl FlowQueue {
         Some(Head {
             packet,
             flow: at,
-            sparse: recent < SPARSE && flow.packets.len() == 1,
+            sparse: recent < self.sparse && flow.packets.len() == 1,
             rest: flows * left,
             rate: recent / MEMORY.as_secs_f64(),
         })
     }
 
-    /// How much longer a flow's packets may wait, that the flow may come to have so many left that it uses slower paths: as many as
-    /// it has sent of late, and its receiver's window allows.
+    /// How much longer a flow's packets may wait if the flow may come to have so many left that it uses slower paths: as many
+    /// as it has sent of late.
     fn allowance(&self, now: Duration, at: usize) -> Duration {
-        let flow = &self.flows[at];
-        let flows = self.busy.max(1) as f64;
-        let most = flows * flow.recent(now).min(flow.window.held_by().map_or(f64::INFINITY, f64::from));
+        let most = self.busy.max(1) as f64 * self.flows[at].recent(now);
         let waiting = self.steps.iter().filter(|(need, _)| *need <= most).map(|(_, waiting)| *waiting);
         Duration::from_secs_f64(ALLOWED * waiting.fold(0.0, f64::max) / self.rate.max(1.0)).min(MEMORY)
     }
@@ -345,11 +365,13 @@ impl FlowQueue {
 
     /// The flow's first packet, which is to be sent.
     fn take(&mut self, now: Duration, at: usize) -> Option<Vec<u8>> {
-        let Waiting { packet, since } = self.take_first(at)?;
+        let Waiting { packet, .. } = self.take_first(at)?;
         let flow = &mut self.flows[at];
         flow.deficit -= packet.len() as isize;
         flow.sent = (flow.recent(now) + packet.len() as f64, now);
-        flow.window.handle_waited(now.saturating_sub(since));
+        if flow.bytes == 0 {
+            flow.window.handle_dry(now);
+        }
         Some(packet)
     }
 
@@ -384,6 +406,7 @@ fn mark(packet: &mut [u8]) -> bool {
 mod tests {
     use super::*;
 
+    const MAX_BYTES: usize = 4 << 20;
     const MS: Duration = Duration::from_millis(1);
 
     /// A UDP packet of flow `port` whose last byte is `tag`.
@@ -407,7 +430,7 @@ mod tests {
 
     #[test]
     fn a_flow_that_sends_little_goes_first() {
-        let mut q = FlowQueue::new(1);
+        let mut q = FlowQueue::new(1, MAX_BYTES);
         fill(&mut q, MS, 1, 0, 20);
         (0..4).for_each(|_| drop(pop(&mut q, MS)));
         q.push(MS, &packet(2, 0, 99));
@@ -417,7 +440,7 @@ mod tests {
 
     #[test]
     fn order_within_a_flow_is_kept_and_nothing_is_lost_without_a_queue() {
-        let mut q = FlowQueue::new(1);
+        let mut q = FlowQueue::new(1, MAX_BYTES);
         fill(&mut q, MS, 1, 0, 50);
         let tags: Vec<_> = std::iter::from_fn(|| pop(&mut q, 20 * MS)).map(|n| n.packet[999]).collect();
         assert_eq!(tags, (0..50).collect::<Vec<_>>());
@@ -426,7 +449,7 @@ mod tests {
 
     /// One packet in and one out each millisecond, behind 60 that wait: a standing queue of 60 ms.
     fn stand(ecn: u8, ms: u32) -> FlowQueue {
-        let mut q = FlowQueue::new(1);
+        let mut q = FlowQueue::new(1, MAX_BYTES);
         fill(&mut q, Duration::ZERO, 1, ecn, 60);
         for t in 0..ms {
             q.push(t * MS, &packet(1, ecn, 0));
@@ -454,8 +477,8 @@ mod tests {
 
     #[test]
     fn a_longer_round_trip_is_given_more_time() {
-        let mut q = FlowQueue::new(1);
-        q.set_paths(400 * MS, 400 * MS, 1e6, Vec::new());
+        let mut q = FlowQueue::new(1, MAX_BYTES);
+        q.set_paths(400 * MS, 400 * MS, 1e6, None, Vec::new());
         fill(&mut q, Duration::ZERO, 1, 0, 60);
         for t in 0..300 {
             q.push(t * MS, &packet(1, 0, 0));
@@ -466,7 +489,7 @@ mod tests {
 
     #[test]
     fn memory_is_bounded_at_the_cost_of_the_fattest_flow() {
-        let mut q = FlowQueue::new(1);
+        let mut q = FlowQueue::new(1, MAX_BYTES);
         q.push(MS, &packet(2, 0, 7));
         (0..100).for_each(|_| fill(&mut q, MS, 1, 0, 50));
         assert!(q.bytes() <= MAX_BYTES);

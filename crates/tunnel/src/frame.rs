@@ -6,7 +6,7 @@
 //! |---|---|
 //! | 1 data | behind 2, order sequence 4, time 4, inner IP packet |
 //! | 2 feedback | count 1, reserved 1, [`Order`] 8, time 4, then `count` path reports |
-//! | 3 announce | count 1, generation 1, then per path: id 2, flags 1 (bit 0: backup), name length 1, name |
+//! | 3 announce | count 1, generation 1, then per path: id 2, flags 1 (bit 0: backup, 1: metered, 2 to 5: prefer), name length 1, name |
 //! | 4 probe | reserved 2, [`Order`] 8, time 4, zeros (padding: its size is what it probes) |
 //! | 5 challenge, 6 response | reserved 2, token 8 |
 //!
@@ -15,6 +15,7 @@
 //! (receiver's clock minus sender's, wrapping), mean minus least 4, greatest minus least 4, then the ranges: the
 //! first's length 4, then (gap 4, length 4) downwards.
 
+use crate::config::{Cost, MAX_PREFER};
 use std::ops::RangeInclusive;
 
 /// Bytes of a data frame before the inner packet.
@@ -115,6 +116,8 @@ pub struct Announced {
     pub name: String,
     /// Whether to use it only while no other path works.
     pub backup: bool,
+    /// What using it costs its lister.
+    pub cost: Cost,
 }
 
 /// A parsed frame.
@@ -217,13 +220,14 @@ fn parse_announce<'a>(r: &mut Reader<'_>) -> Result<Frame<'a>, FrameError> {
 
 fn parse_announced(r: &mut Reader<'_>) -> Result<Announced, FrameError> {
     let id = r.u16()?;
-    let backup = r.u8()? & 1 != 0;
+    let flags = r.u8()?;
+    let cost = Cost { metered: flags & 2 != 0, prefer: flags >> 2 & MAX_PREFER, ..Cost::default() };
     let length = usize::from(r.u8()?);
     let name = std::str::from_utf8(r.take(length)?).map_err(|_| FrameError::Name)?;
     if length > MAX_NAME || name.chars().any(char::is_control) {
         return Err(FrameError::Name);
     }
-    Ok(Announced { id, name: name.to_owned(), backup })
+    Ok(Announced { id, name: name.to_owned(), backup: flags & 1 != 0, cost })
 }
 
 /// Appends a data frame's header; the inner packet follows.
@@ -249,17 +253,23 @@ pub fn put_challenge(out: &mut Vec<u8>, token: u64, answer: bool) {
     out.extend(token.to_be_bytes());
 }
 
-/// Appends an announcement, edition `generation` of the list; names are cut to [`MAX_NAME`] bytes.
+/// How a path is to be used, as announcements say it.
+pub fn flags(backup: bool, cost: Cost) -> u8 {
+    u8::from(backup) | u8::from(cost.metered) << 1 | cost.prefer.min(MAX_PREFER) << 2
+}
+
+/// Appends an announcement, edition `generation` of the list: id, name and [`flags`] of each path; names are cut to [`MAX_NAME`]
+/// bytes.
 pub fn put_announce<'a>(
     out: &mut Vec<u8>,
     generation: u8,
-    paths: impl ExactSizeIterator<Item = (u16, &'a str, bool)>,
+    paths: impl ExactSizeIterator<Item = (u16, &'a str, u8)>,
 ) {
     out.extend([3, 0, paths.len() as u8, generation]);
-    for (id, name, backup) in paths {
+    for (id, name, flags) in paths {
         let name = &name[..name.floor_char_boundary(MAX_NAME)];
         out.extend(id.to_be_bytes());
-        out.extend([u8::from(backup), name.len() as u8]);
+        out.extend([flags, name.len() as u8]);
         out.extend(name.as_bytes());
     }
 }
@@ -380,14 +390,15 @@ mod tests {
     #[test]
     fn announcement_survives_the_wire() {
         let mut out = Vec::new();
+        let cost = Cost { metered: true, prefer: MAX_PREFER, ..Cost::default() };
         put_announce(
             &mut out,
             7,
-            [(2, "lte", false), (4, "a name of more than thirty-two bytes", true)].into_iter(),
+            [(2, "lte", flags(false, cost)), (4, "a name of more than thirty-two bytes", 1)].into_iter(),
         );
         let Ok(Frame::Announce(7, paths)) = Frame::parse(&mut out) else { panic!("no announcement") };
-        assert_eq!(paths[0], Announced { id: 2, name: "lte".into(), backup: false });
-        assert_eq!((paths[1].name.len(), paths[1].backup), (MAX_NAME, true));
+        assert_eq!(paths[0], Announced { id: 2, name: "lte".into(), backup: false, cost });
+        assert_eq!((paths[1].name.len(), paths[1].backup, paths[1].cost), (MAX_NAME, true, Cost::default()));
     }
 
     /// One input per reason to reject.

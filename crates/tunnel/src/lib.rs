@@ -16,6 +16,7 @@ pub mod frame;
 pub mod keys;
 pub mod knock;
 pub mod lives;
+pub mod marked;
 pub mod mtu_search;
 pub mod noise;
 pub mod packet_queue;
@@ -43,5 +44,5 @@ pub mod window;
 pub mod wire;
 pub mod xmit;
 
-pub use config::{Bicast, Config, Host, Local, Marks, Mtu, PathConfig, PeerConfig, Scheduler, Via};
+pub use config::{Bicast, Config, Cost, Host, Local, Marks, Mtu, PathConfig, PeerConfig, Scheduler, Via};
 pub use keys::{PresharedKey, PrivateKey, PublicKey};

@@ -85,6 +85,11 @@ impl PacketQueue {
         }
     }
 
+    /// Holds at most so many bytes of packets from now on.
+    pub fn set_max_bytes(&mut self, max_bytes: usize) {
+        self.max_bytes = max_bytes;
+    }
+
     /// The 64-bit sequence nearest to the newest, of a wire sequence's low 32 bits.
     pub fn unwrap(&self, order: u32) -> u64 {
         let near = self.newest.unwrap_or(ORIGIN + u64::from(order));

@@ -7,10 +7,11 @@ use std::time::Duration;
 use rand_core::RngCore;
 
 use crate::address::{Address, Train, Way};
-use crate::config::PathConfig;
+use crate::config::{Cost, PathConfig};
 use crate::cookie::CookieJar;
 use crate::frame::{DATA_HEADER, put_challenge};
 use crate::keys::PublicKey;
+use crate::marked::Marked;
 use crate::mtu_search::{MtuSearch, MtuSizes};
 use crate::peer::Said;
 use crate::place::{Places, Proved};
@@ -52,6 +53,8 @@ pub struct Path {
     pub name: String,
     /// Used only while no other path works.
     pub backup: bool,
+    /// What using it costs.
+    pub cost: Cost,
     /// How this end was told to reach the peer; `None` on a path that the peer lists.
     pub config: Option<PathConfig>,
     /// The session at the relay, on a path that this end lists through one.
@@ -62,12 +65,18 @@ pub struct Path {
     pub trouble: Option<(Duration, Why)>,
     /// What was said of it last.
     pub said: Said,
+    /// When it last began to lead somewhere.
+    pub tried_since: Duration,
+    /// A router on the way says that larger packets do not pass.
+    pub told_size: bool,
     /// Cookies for handshakes over this path.
     pub jar: CookieJar,
     /// What was sent.
     pub sent: Sent,
     /// What was received.
     pub received: Received,
+    /// Which marks do not arrive.
+    pub marked: Marked,
     /// Which sequences were received.
     pub replay: ReplayWindow,
     /// The paper's weight.
@@ -103,15 +112,19 @@ impl Path {
         Path {
             id,
             name: config.as_ref().map_or_else(|| format!("path{id}"), |c| c.name.clone()),
-            backup: config.as_ref().is_some_and(|c| c.backup),
+            backup: config.as_ref().is_some_and(PathConfig::is_backup),
+            cost: config.as_ref().map(|c| c.cost).unwrap_or_default(),
             config,
             registration: None,
             obstacle: None,
             trouble: None,
             said: Said::default(),
+            tried_since: Duration::ZERO,
+            told_size: false,
             jar: CookieJar::new(peer),
             sent: Sent::default(),
             received: Received::default(),
+            marked: Marked::default(),
             replay: ReplayWindow::default(),
             weight: Weight::default(),
             virtual_time: 0.0,
@@ -131,6 +144,11 @@ impl Path {
         }
     }
 
+    /// Whether nothing goes over it that can go elsewhere: copies, markers, second reports.
+    pub fn is_spared(&self) -> bool {
+        self.backup || self.cost.metered
+    }
+
     /// Where to send, if anywhere is known.
     pub fn address(&self) -> Option<&Address> {
         self.places.address()
@@ -147,6 +165,7 @@ impl Path {
         if self.way.map(|way| (way.remote, way.relay)) != way.map(|way| (way.remote, way.relay)) {
             self.registration = None;
         }
+        self.places.set_rival(way.and_then(|way| way.rival).map(|(to, local)| Address::direct(to, local)));
         self.way = way;
     }
 
@@ -159,6 +178,13 @@ impl Path {
     /// Sends to `address` from now on, which this end's configuration or relay vouches for.
     pub fn set_address(&mut self, now: Duration, address: Option<Address>) {
         if self.places.set_home(now, address) {
+            self.mtu.look_again(now);
+        }
+    }
+
+    /// Of two addresses of its peer's name the path leads to the one that answers a handshake first.
+    pub fn handle_answer(&mut self, now: Duration, from: &Address) {
+        if !self.is_up() && self.places.handle_answer(now, from) {
             self.mtu.look_again(now);
         }
     }
@@ -213,11 +239,12 @@ impl Path {
         }
     }
 
-    /// Where a handshake finds the peer: where the path leads, and where the configuration says.
+    /// Where a handshake finds the peer: where the path leads, and where the configuration says, at both addresses if it has two.
     pub fn handshake_addresses(&self) -> impl Iterator<Item = Address> + use<> {
         let here = self.places.address().filter(|_| self.is_validated());
         let home = self.places.home().filter(|home| here.is_none_or(|here| !here.is_same_place(home)));
-        [here.copied(), home.copied()].into_iter().flatten()
+        let rival = self.places.rival().filter(|_| !self.is_up());
+        [here.copied(), home.copied(), rival.copied()].into_iter().flatten()
     }
 
     /// When a packet sent now is expected to be there, µs, with an offset common to all paths: as delays are reported or, if that is

@@ -1,6 +1,7 @@
 //! One other end: its sessions, paths and order stream, brought together. What comes from it is in [`receive`], what goes
 //! to it in [`transmit`]; here is what it knows and what time does to it.
 
+mod memory;
 mod notice;
 mod receive;
 mod reconfigure;
@@ -31,13 +32,10 @@ use crate::weights;
 use crate::why::Why;
 use crate::wire::Direction;
 
-pub use notice::{Said, State};
+pub use memory::Memory;
+pub use notice::{Change, Said, State, why_of};
 pub use reconfigure::Common;
 
-/// Bytes of packets that wait behind gaps, at most.
-const MAX_HELD: usize = 16 << 20;
-/// Bytes of packets kept for sending again, at most.
-const MAX_UNCONFIRMED: usize = 16 << 20;
 /// Bytes of inner packets kept until there are keys and a path: the first of a connection.
 const MAX_EARLY: usize = 32 << 10;
 /// Where nothing is sent again, a gap waits for what packets may overtake one another by: how much paths differ, a
@@ -86,6 +84,7 @@ pub struct Peer {
     pub config: PeerConfig,
     scheduler: Scheduler,
     marks: Marks,
+    memory: Memory,
     sizes: MtuSizes,
     inner_mtu: u16,
     /// Keys.
@@ -136,7 +135,7 @@ pub struct Peer {
 impl Peer {
     /// A peer that nothing was heard of.
     pub fn new(config: PeerConfig, common: Common, ids: Identities, seed: u64) -> Self {
-        let Common { scheduler, mtu, marks } = common;
+        let Common { scheduler, mtu, marks, memory } = common;
         let parity = u16::from(ids.me.public() > config.public_key);
         let mut peer = Peer {
             scheduler,
@@ -151,11 +150,12 @@ impl Peer {
             generation: 0,
             announce_again: None,
             peer_generation: None,
-            queue: FlowQueue::new(seed),
-            unconfirmed: Unconfirmed::new(repeats(scheduler, &config), MAX_UNCONFIRMED),
+            queue: FlowQueue::new(seed, memory.waiting()),
+            unconfirmed: Unconfirmed::new(repeats(scheduler, &config), memory.kept()),
             copies: (config.bicast != Bicast::Off)
                 .then(|| Copies::new(seed, config.bicast == Bicast::Adaptive)),
-            ordered: PacketQueue::new(MAX_HELD),
+            ordered: PacketQueue::new(memory.held()),
+            memory,
             peer_repeats: false,
             twice: VecDeque::new(),
             twice_bytes: (0, 0),
@@ -232,9 +232,30 @@ impl Peer {
     }
 
     /// A response came.
-    pub fn handle_response(&mut self, now: Duration, response: &[u8]) {
+    pub fn handle_response(&mut self, now: Duration, from: &Address, response: &[u8]) {
         if let Some(reborn) = self.sessions.handle_response(now, response) {
+            self.paths.iter_mut().for_each(|path| path.handle_answer(now, from));
             self.begin_session(now, reborn);
+        }
+    }
+
+    /// The peer has many handshakes to answer, and gives a cookie for where it saw this end's initiation come from: with that it goes
+    /// once more, at once.
+    pub fn handle_cookie(&mut self, now: Duration, from: &Address, reply: &[u8]) {
+        for path in &mut self.paths {
+            if path.address().is_none_or(|address| !address.is_same_place(from)) {
+                continue;
+            }
+            path.handle_trouble(now, Why::Limited(from.remote));
+            if !path.jar.accept(now, reply) {
+                continue;
+            }
+            let (Some(again), Some(to)) = (self.sessions.repeat_initiation(), path.address().copied()) else {
+                continue;
+            };
+            let mut stamped = again.to_vec();
+            path.jar.stamp(now, &mut stamped);
+            self.outbox.push_back((to, stamped));
         }
     }
 
@@ -256,13 +277,8 @@ impl Peer {
         self.sessions.current(now).is_some() && self.tier() != u8::MAX
     }
 
-    /// Whether it carries nothing and waits for nothing but time.
-    pub fn is_quiet(&self, now: Duration) -> bool {
-        !self.is_active(now) && !self.is_waiting()
-    }
-
     /// Whether inner packets wait to be sent (again).
-    fn is_waiting(&self) -> bool {
+    pub fn is_waiting(&self) -> bool {
         !self.queue.is_empty() || self.unconfirmed.has_resend()
     }
 
@@ -426,7 +442,7 @@ impl Peer {
     /// There is a new session; with `reborn`, with a new life of the peer's daemon.
     fn begin_session(&mut self, now: Duration, reborn: bool) {
         if reborn {
-            self.ordered = PacketQueue::new(MAX_HELD);
+            self.ordered = PacketQueue::new(self.memory.held());
             self.delay_base = None;
             self.skew = Skew::default();
             self.retired.clear();
@@ -459,9 +475,10 @@ impl Peer {
         self.last_data.is_some_and(|t| now < t + IDLE)
     }
 
-    /// Markers measure the paths that are used: one that is kept for worse times is left alone, but for its keepalive.
+    /// Markers measure the paths that are used: one that is kept for worse times or paid for by the byte is left alone, but for its
+    /// keepalive.
     fn marker_at(&self, path: &Path, active: bool) -> Option<Duration> {
-        let spared = path.backup && self.tier() == 0;
+        let spared = path.is_spared() && self.tier() == 0;
         path.next_marker.filter(|_| active && path.is_validated() && !spared)
     }
 

@@ -75,6 +75,8 @@ pub struct Places {
     candidate: Option<Place>,
     /// What this end's configuration or relay says, which needs no proof.
     home: Option<Address>,
+    /// Where the configuration says that the peer may be instead: its name has an address of the other family.
+    rival: Option<Address>,
 }
 
 impl Places {
@@ -108,6 +110,26 @@ impl Places {
         self.candidate = None;
         self.here = address.map(|address| Place::proved(now, address));
         true
+    }
+
+    /// This end's configuration says where the peer may be instead.
+    pub fn set_rival(&mut self, address: Option<Address>) {
+        self.rival = address;
+    }
+
+    /// Where the peer may be instead.
+    pub fn rival(&self) -> Option<&Address> {
+        self.rival.as_ref()
+    }
+
+    /// The peer answered a handshake from `from`. True if the path leads there now: it was asked there as well.
+    pub fn handle_answer(&mut self, now: Duration, from: &Address) -> bool {
+        let Some(rival) = self.rival.filter(|rival| rival.is_same_place(from)) else { return false };
+        let home = self.home;
+        self.set_home(now, Some(rival)) && {
+            self.rival = home;
+            true
+        }
     }
 
     /// An authenticated packet came from `from`. `newest`: none sent later on this path has come before.
@@ -157,13 +179,15 @@ impl Places {
         }
     }
 
-    /// The path is silent: is the peer where the configuration says?
+    /// The path is silent: is the peer where the configuration says, or where that says that it may be instead?
     pub fn look_at_home(&mut self, now: Duration, rng: &mut impl RngCore) {
-        let away = |home: &Address| self.address().is_some_and(|here| !here.is_same_place(home));
-        let asked = |home: &Address| self.candidate.as_ref().is_some_and(|c| c.address == *home);
-        if let Some(home) = self.home.filter(|home| away(home) && !asked(home)) {
-            // Home is vouched for: it may be asked as often as challenges are repeated.
-            self.candidate = Some(Place { received: u64::MAX / 4, ..Place::unproved(now, home, rng) });
+        let away = |place: &&Address| self.address().is_some_and(|here| !here.is_same_place(place));
+        let asked = |place: &Address| self.candidate.as_ref().is_some_and(|c| c.address == *place);
+        // One after the other, where the path leads to neither.
+        let places = [&self.home, &self.rival].into_iter().flatten().filter(away);
+        if let Some(place) = places.copied().find(|place| !asked(place)) {
+            // It is vouched for: it may be asked as often as challenges are repeated.
+            self.candidate = Some(Place { received: u64::MAX / 4, ..Place::unproved(now, place, rng) });
         }
     }
 

@@ -30,7 +30,7 @@ const ROUNDS: u64 = 10;
 const MIN_RTT_LIFE: Duration = Duration::from_secs(10);
 /// For so long, and a round trip, half of the window is left empty, to see the round-trip time without a queue of this end's.
 const PROBE_RTT: Duration = Duration::from_millis(100);
-/// A queue for so many rounds running is none: the path has become longer, or the queue is another's.
+/// A queue for so many rounds running is none: the path has become longer, or the queue is another's. Losses for so many are the path's end.
 const LONGER: u32 = 5;
 /// Round trips vary by so much for reasons that are no queue: reports and timers.
 const SLACK: Duration = Duration::from_millis(6);
@@ -118,6 +118,8 @@ pub struct Rate {
     probe_rtt_until: Option<Duration>,
     /// Rounds running that showed a queue.
     queued_rounds: u32,
+    /// Rounds running that lost more than the path loses by itself.
+    lossy_rounds: u32,
     /// How much one-way delays vary: a mean of their successive differences, whose peaks decay slowly.
     jitter: Duration,
     last_delay: Option<u32>,
@@ -150,6 +152,7 @@ impl Rate {
             min_delay: None,
             probe_rtt_until: None,
             queued_rounds: 0,
+            lossy_rounds: 0,
             jitter: Duration::ZERO,
             last_delay: None,
             full: (0.0, 0),
@@ -346,8 +349,11 @@ impl Rate {
             return; // Too short to tell.
         }
         let rate = (self.delivered - p.delivered) as f64 / interval.as_secs_f64();
-        // A want of data shows no less than the path carries.
-        if p.app_limited && self.bytes_per_second().is_some_and(|max| rate < max) {
+        // A want of data shows no less than the path carries, unless it did not carry even that.
+        if p.app_limited
+            && self.lossy_rounds < LONGER
+            && self.bytes_per_second().is_some_and(|max| rate < max)
+        {
             return;
         }
         self.max.add(self.round.number, rate);
@@ -403,6 +409,7 @@ impl Rate {
         let queued = self.probe_rtt_until.is_none() && self.is_queued(&round);
         let lossy = self.is_beyond_own_loss(&round);
         self.trip = round.trip;
+        self.lossy_rounds = if lossy { self.lossy_rounds + 1 } else { 0 };
         let memory = if queued || lossy { 1 } else { ROUNDS };
         self.max.forget(self.round.number, memory);
         self.ahead.forget(self.round.number, ROUNDS);
@@ -479,7 +486,9 @@ impl Rate {
 
     /// Bytes per second that the pacer lets go.
     pub fn pacing(&self) -> f64 {
-        let rate = self.gain() * self.taken().unwrap_or(0.0);
+        // Whether losses are the path's own shows only where no more is sent than it delivers.
+        let basis = if self.gain() < 1.0 { self.bytes_per_second() } else { self.taken() };
+        let rate = self.gain() * basis.unwrap_or(0.0);
         // Until the path was full once, what it delivered is what it was asked for: the initial window goes at once.
         let rtt = self.min_rtt().unwrap_or(Duration::from_millis(10)).max(Duration::from_micros(100));
         let initial = if self.phase == Phase::Startup { INITIAL_WINDOW / rtt.as_secs_f64() } else { 1000.0 };

@@ -8,8 +8,11 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use rand_core::RngCore;
+use rand_chacha::ChaCha20Rng;
+use rand_core::{RngCore, SeedableRng};
+use zeroize::Zeroizing;
 
+use crate::config::MAX_PATHS;
 use crate::keys::{PresharedKey, PrivateKey, PublicKey};
 use crate::lives::Lives;
 use crate::noise::{InitiationPayload, Initiator, Prologue, Responder, ResponsePayload};
@@ -71,6 +74,44 @@ impl Session {
     }
 }
 
+/// How to answer an initiation.
+pub struct Reply {
+    responder: Box<Responder>,
+    preshared: PresharedKey,
+    index: u32,
+    cipher: Cipher,
+    incarnation: u64,
+    life: u64,
+    seed: Zeroizing<[u8; 32]>,
+}
+
+/// The answer to an initiation.
+pub struct Answer {
+    /// Who that is from.
+    pub peer: PublicKey,
+    /// Agreed on, if something confirms it.
+    pub session: Session,
+    /// To be stamped and sent.
+    pub response: Vec<u8>,
+    ephemeral: [u8; 32],
+}
+
+impl Reply {
+    /// Costs three X25519 operations; `None` if the initiation's ephemeral key is no point of the large subgroup.
+    pub fn run(self) -> Option<Answer> {
+        let Reply { responder, preshared, index, cipher, incarnation, life, seed } = self;
+        let (peer, ephemeral, remote_index) = (responder.peer, responder.ephemeral, responder.remote_index);
+        let payload = ResponsePayload { incarnation, cipher }.encode();
+        let mut rng = ChaCha20Rng::from_seed(*seed);
+        let (response, keys) = responder.reply(&mut rng, &preshared, index, &payload).ok()?;
+        let (sealing, opening) = keys.with(cipher);
+        let (created, initiator) = (Duration::ZERO, false);
+        let session =
+            Session { index, remote_index, sealing, opening, cipher, incarnation: life, created, initiator };
+        Some(Answer { peer, session, response, ephemeral })
+    }
+}
+
 struct Pending {
     session: Session,
     ephemeral: [u8; 32],
@@ -84,6 +125,8 @@ struct Attempt {
     started: Duration,
     /// How often it was sent.
     sent: usize,
+    /// Cookies that it was sent again for.
+    cookies: usize,
 }
 
 /// Both ends' identities, and how this end shows itself.
@@ -193,6 +236,11 @@ impl Sessions {
             .chain(attempt)
     }
 
+    /// What the initiations that pending sessions answer are known by.
+    pub fn ephemerals(&self) -> impl Iterator<Item = [u8; 32]> {
+        self.pending.iter().map(|pending| pending.ephemeral)
+    }
+
     /// Wants a new session: none that will last, or (`renew`) the peer does not answer.
     pub fn wants_handshake(&self, now: Duration, renew: bool) -> bool {
         self.attempt.is_none()
@@ -225,7 +273,7 @@ impl Sessions {
         let index = unused(rng, taken);
         match Initiator::new(rng, Prologue::Tunnel, me, peer, psk, index, &payload) {
             Ok((initiator, message)) => {
-                self.attempt = Some(Attempt { initiator, message, started: now, sent: 0 });
+                self.attempt = Some(Attempt { initiator, message, started: now, sent: 0, cookies: 0 });
             }
             Err(error) => {
                 tracing::error!(peer = %ids.peer, %error, "cannot start a handshake: its key is unusable");
@@ -242,6 +290,13 @@ impl Sessions {
         self.attempt = self.attempt.take().filter(|a| a.sent < RETRIES.len());
         let attempt = self.attempt.as_mut()?;
         attempt.sent += 1;
+        Some(&attempt.message)
+    }
+
+    /// The initiation that waits for its response, once for each path: there is a cookie for it.
+    pub fn repeat_initiation(&mut self) -> Option<&[u8]> {
+        let attempt = self.attempt.as_mut().filter(|attempt| attempt.cookies < MAX_PATHS)?;
+        attempt.cookies += 1;
         Some(&attempt.message)
     }
 
@@ -283,37 +338,37 @@ impl Sessions {
         Some(pending.response.clone())
     }
 
-    /// An initiation that proved its sender to hold the peer's key, now or when it was recorded.
+    /// An initiation that proved its sender to hold the peer's key, now or when it was recorded: what is left to do to answer it.
     pub fn handle_initiation(
         &mut self,
         now: Duration,
-        responder: Responder,
+        responder: Box<Responder>,
         rng: &mut impl RngCore,
         taken: &Indices,
-    ) -> Option<Vec<u8>> {
+    ) -> Option<Reply> {
         let offer = InitiationPayload::decode(&responder.payload);
         let (life, counter) = (offer.incarnation, offer.counter);
         if !self.taken.take(life, counter) || !self.make_room(now, life) {
             return None;
         }
-        let cipher = offer.choose(aes_gcm_is_fast());
-        let payload = ResponsePayload { incarnation: self.ids.incarnation, cipher }.encode();
-        let (ephemeral, remote_index, index) =
-            (responder.ephemeral, responder.remote_index, unused(rng, taken));
-        let (response, keys) = responder.reply(rng, &self.ids.preshared, index, &payload).ok()?;
-        let (sealing, opening) = keys.with(cipher);
-        let session = Session {
-            index,
-            remote_index,
-            sealing,
-            opening,
-            cipher,
-            incarnation: offer.incarnation,
-            created: now,
-            initiator: false,
-        };
-        self.pending.push(Pending { session, ephemeral, response: response.clone(), repeats: 0 });
-        Some(response)
+        let mut seed = Zeroizing::new([0; 32]);
+        rng.fill_bytes(&mut *seed);
+        Some(Reply {
+            responder,
+            preshared: self.ids.preshared.clone(),
+            index: unused(rng, taken),
+            cipher: offer.choose(aes_gcm_is_fast()),
+            incarnation: self.ids.incarnation,
+            life,
+            seed,
+        })
+    }
+
+    /// It is answered: the session waits for what confirms it.
+    pub fn handle_answer(&mut self, now: Duration, answer: Answer) {
+        let Answer { mut session, ephemeral, response, .. } = answer;
+        session.created = now;
+        self.pending.push(Pending { session, ephemeral, response, repeats: 0 });
     }
 
     /// Forgets what is too old.

@@ -10,7 +10,7 @@ use crate::copies::CopyCounters;
 use crate::endpoint::{Counters, Endpoint};
 use crate::packet_queue;
 use crate::path::Path;
-use crate::peer::{Peer, PeerCounters};
+use crate::peer::{Change, Peer, PeerCounters, why_of};
 
 /// An endpoint's state.
 #[derive(Clone, Debug, Serialize)]
@@ -21,8 +21,19 @@ pub struct TunnelStatus {
     pub mtu: u16,
     /// Datagrams and packets that belong to no peer.
     pub counters: Counters,
+    /// The last handshake that this end does not take, and why.
+    pub refused: Option<Refused>,
     /// The other ends.
     pub peers: Vec<PeerStatus>,
+}
+
+/// A handshake that is not taken.
+#[derive(Clone, Debug, Serialize)]
+pub struct Refused {
+    /// How long ago, s.
+    pub ago_s: f64,
+    /// From where, and what is wrong with it.
+    pub why: String,
 }
 
 /// A peer's state.
@@ -32,6 +43,8 @@ pub struct PeerStatus {
     pub name: String,
     /// Its public key.
     pub public_key: String,
+    /// Inner prefixes that it may use and is routed.
+    pub routes: Vec<ipnet::IpNet>,
     /// Whether there are keys and a path to send on.
     pub up: bool,
     /// What is amiss with it, whatever its paths are like.
@@ -81,10 +94,18 @@ pub struct PathStatus {
     pub name: String,
     /// `up`, `silent` (nothing comes back), `checking` (not proved yet) or `down` (no interface or relay session).
     pub state: &'static str,
-    /// What keeps it from being `up`, or from carrying packets both ways; none if nothing does.
+    /// What keeps it from being `up`, from carrying packets both ways, or from being used; none if nothing does.
     pub why: Option<String>,
+    /// The same in a word, for scripts; `carries`, `silent`, `not-proved` or `leads-nowhere` where there is no sentence.
+    pub cause: &'static str,
+    /// What became of it, the newest last.
+    pub changes: Vec<ChangeStatus>,
     /// Used only while no other path works.
     pub backup: bool,
+    /// Paid for by the byte.
+    pub metered: bool,
+    /// Used only where paths with lower ones are full.
+    pub prefer: u8,
     /// Listed by this end.
     pub listed: bool,
     /// Where it leaves this host, where the configuration says so: an interface or an address.
@@ -95,6 +116,8 @@ pub struct PathStatus {
     pub remote: Option<SocketAddr>,
     /// Whether through a relay.
     pub relayed: bool,
+    /// Marks that it drops packets for, which therefore have none: `DSCP`, `ECN`.
+    pub marks_left_off: Vec<&'static str>,
     /// Largest outer packet that passes, bytes.
     pub mtu: u16,
     /// Smoothed round-trip time.
@@ -123,6 +146,19 @@ pub struct PathStatus {
     pub received_bytes: u64,
 }
 
+/// A change of a path's state, or of its reason.
+#[derive(Clone, Debug, Serialize)]
+pub struct ChangeStatus {
+    /// How long ago, s.
+    pub ago_s: f64,
+    /// As of a path.
+    pub state: &'static str,
+    /// As of a path.
+    pub cause: &'static str,
+    /// The reason, and the number that decided.
+    pub why: String,
+}
+
 impl Endpoint {
     /// What it shows.
     pub fn status(&self, now: Duration) -> TunnelStatus {
@@ -130,6 +166,9 @@ impl Endpoint {
             public_key: self.public_key().to_string(),
             mtu: self.inner_mtu(),
             counters: *self.counters(),
+            refused: self
+                .last_word()
+                .map(|(at, why)| Refused { ago_s: now.saturating_sub(at).as_secs_f64(), why }),
             peers: self.peers().iter().map(|p| peer_status(p, now)).collect(),
         }
     }
@@ -144,6 +183,7 @@ fn peer_status(peer: &Peer, now: Duration) -> PeerStatus {
     PeerStatus {
         name: peer.config.name.clone(),
         public_key: peer.public_key().to_string(),
+        routes: peer.config.routes.clone(),
         up: peer.can_send(now),
         why: peer.why(now).map(|why| why.to_string()),
         scheduler: peer.scheduler(),
@@ -162,23 +202,35 @@ fn peer_status(peer: &Peer, now: Duration) -> PeerStatus {
         clock_skew_ppm: peer.skew().ppm(),
         order: *order,
         counters: peer.counters,
-        paths: peer.paths.iter().map(|p| path_status(p, best, now)).collect(),
+        paths: peer.paths.iter().map(|p| path_status(p, peer.tier(), best, now)).collect(),
     }
 }
 
-fn path_status(path: &Path, best_delay: Option<i64>, now: Duration) -> PathStatus {
+fn path_status(path: &Path, tier: u8, best_delay: Option<i64>, now: Duration) -> PathStatus {
+    let why = why_of(path, tier, now);
+    let change = |one: &Change| ChangeStatus {
+        ago_s: now.saturating_sub(one.at).as_secs_f64(),
+        state: one.state.name(),
+        cause: one.cause,
+        why: one.why.clone(),
+    };
     let (sent_packets, sent_bytes, lost_packets) = path.sent.totals();
     PathStatus {
         id: path.id,
         name: path.name.clone(),
         state: path.state().name(),
-        why: path.why(now).map(|why| why.to_string()),
+        cause: path.cause(why.as_ref()),
+        why: why.map(|why| why.to_string()),
+        changes: path.said.changes().map(change).collect(),
         backup: path.backup,
+        metered: path.cost.metered,
+        prefer: path.cost.prefer,
         listed: path.config.is_some(),
         local: path.config.as_ref().and_then(|config| local(&config.local)),
         receive: path.config.as_ref().map(|config| config.receive),
         remote: path.address().map(|a| a.remote),
         relayed: path.address().is_some_and(|a| a.via.is_some()),
+        marks_left_off: path.marked.left_off().collect(),
         mtu: path.mtu(),
         rtt_ms: path.sent.rtt().smoothed().map(millis),
         rtt_min_ms: path.sent.rate.min_rtt().map(millis),

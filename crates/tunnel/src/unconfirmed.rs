@@ -72,6 +72,11 @@ impl Unconfirmed {
         }
     }
 
+    /// Holds at most so many bytes of packets from now on.
+    pub fn set_max_bytes(&mut self, max_bytes: usize) {
+        self.max_bytes = max_bytes;
+    }
+
     /// The lowest order sequence that may still be sent.
     pub fn floor(&self) -> u64 {
         self.base

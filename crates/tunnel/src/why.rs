@@ -70,16 +70,54 @@ pub enum Why {
     #[error("what is sent arrives, and nothing comes in{0}: rp_filter, or a firewall?")]
     NothingComesIn(String),
     /// Its packets are too small.
-    #[error("it carries packets of {carries} bytes, and needs {needs}")]
+    #[error("it carries packets of {carries} bytes, and needs {needs}: {}", if *told { "a router on the way says so" } else { "larger ones vanish without a word" })]
     TooSmall {
         /// The largest outer packet that passes, in bytes.
         carries: u16,
         /// The least that is of use.
         needs: u16,
+        /// ICMP says so. If not, what is too large goes into a black hole.
+        told: bool,
     },
+    /// It works, and has carried what it may.
+    #[error("its monthly cap of {cap} bytes is spent: it is used only while no other path works")]
+    Spent {
+        /// What it may carry in a month.
+        cap: u64,
+    },
+    /// It works, and waits for worse times.
+    #[error("kept for later: other paths carry all")]
+    Kept,
     /// Two hosts have one key, and take the sessions from each other.
     #[error(
         "two hosts have this peer's key, and each ends the other's session: give one of them a key of its own"
     )]
     TwoPlaces,
+}
+
+impl Why {
+    /// For scripts: one word for each kind, whatever the sentence says.
+    pub fn cause(&self) -> &'static str {
+        match self {
+            Why::NoInterface(_) => "no-interface",
+            Why::InterfaceDown(_) => "interface-down",
+            Why::NoAddress(_) => "no-address",
+            Why::NoName { .. } => "no-name",
+            Why::NoRoute { .. } => "no-route",
+            Why::Loop { .. } => "loop",
+            Why::NoRelay(_) => "no-relay",
+            Why::NotSent { .. } => "not-sent",
+            Why::Refused(_) => "refused",
+            Why::Unreachable(_) => "unreachable",
+            Why::Stranger(_) => "stranger",
+            Why::Limited(_) => "limited",
+            Why::NoAnswer(_) => "no-answer",
+            Why::NothingComesIn(_) => "nothing-comes-in",
+            Why::TooSmall { told: true, .. } => "too-small",
+            Why::TooSmall { told: false, .. } => "black-hole",
+            Why::Spent { .. } => "spent",
+            Why::Kept => "kept",
+            Why::TwoPlaces => "two-places",
+        }
+    }
 }

@@ -2,18 +2,17 @@
 //! come back to it.
 //!
 //! A sender that is told of a queue by a loss has its receiver wait a round trip for what was lost; told by the window, it
-//! loses nothing and the receiver sees no pause. As FS-AT's, the limit is what the path carries in a round trip; but the
-//! queue is the tunnel's own, and how long packets wait in it is known, so that one equation keeps it at its target. Once
-//! per round trip
+//! loses nothing and the receiver sees no pause. The queue is the tunnel's own, and so near the sender that it has room for
+//! what may wait as soon as the sender hears of it:
 //!
 //! ```text
-//! limit = in flight × (1 + (target − wait) / round trip)
+//! limit = most that was under way of late + what may wait
 //! ```
 //!
-//! with the most that was in flight and the least time that packets waited in it: by Little's law, in flight over
-//! round trip is the flow's rate.
+//! Under way is what the sender has in flight and does not wait here. A queue that ran empty of late might have given more: then
+//! as much as is under way may wait.
 //!
-//! The window is lowered only: what the receiver announces is never exceeded. A flow whose queue stays below the target is
+//! The window is lowered only: what the receiver announces is never exceeded. A flow of which nothing waits for long is
 //! left alone, and so is one whose SYNs were not seen on both ways, for then its windows' scale is unknown (RFC 7323 §2.2).
 //! A sender has to bear a window that shrinks (RFC 9293 §3.8.6).
 
@@ -23,20 +22,19 @@ use packet::{Tcp, tcp};
 
 /// A sender is always let have so much in flight, bytes: enough for fast retransmit (RFC 5681 §3.2).
 const MIN_LIMIT: f64 = 16_384.0;
-/// A limit that would be larger is none.
-const MAX_LIMIT: f64 = (64 << 20) as f64;
-/// By so much a limit grows in a round trip at most.
-const GROWTH: f64 = 2.0;
-/// A sender that uses less than this share of its limit is held by something else.
-const USED: f64 = 0.7;
-
-/// A receiver whose window grows by less in a round trip has its last one, and holds a sender that has so much of it in flight.
-const GROWING: f64 = 1.1;
-const HELD: f64 = 0.75;
 /// Acknowledgements that are passed on in a round trip.
 const PER_ROUND: u32 = 6;
 /// With so few bytes in flight, ten packets, each is.
 const FEW: u32 = 14_000;
+
+/// What may wait of a flow.
+#[derive(Debug, Clone, Copy)]
+pub struct Allowed {
+    /// So many bytes.
+    pub bytes: f64,
+    /// A queue that does not run empty for so long stands.
+    pub period: Duration,
+}
 
 /// One flow, from this end of the tunnel to the other.
 #[derive(Debug, Default)]
@@ -52,35 +50,22 @@ pub struct Window {
     acknowledged: u32,
     /// Bytes that may be in flight.
     limit: Option<f64>,
-    /// The window that the receiver announces, and the one that it announced as it last held the sender.
+    /// The window that the receiver announces.
     announced: u32,
-    held_by: Option<u32>,
-    round: Option<Round>,
+    /// The most that was under way in this period and in the last, and since when this one is.
+    under_way: [f64; 2],
+    since: Duration,
+    /// When nothing of the flow waited.
+    dry: Duration,
     /// The highest acknowledgement that came back, and the highest that was passed on.
     returned: u32,
     passed: u32,
 }
 
-/// From the sending of a segment to its acknowledgement.
-#[derive(Debug)]
-struct Round {
-    since: Duration,
-    /// The sequence number after the segment, and the bytes in flight with it.
-    until: u32,
-    in_flight: u32,
-    announced: u32,
-    least_wait: Duration,
-}
-
 impl Window {
-    /// Whether the flow is told what it may have in flight.
+    /// Whether the flow is told what it may have in flight, and that is less than its receiver takes.
     pub fn is_limited(&self) -> bool {
-        self.limit.is_some()
-    }
-
-    /// The receiver's window, if that holds the sender and does not grow.
-    pub fn held_by(&self) -> Option<u32> {
-        self.held_by
+        self.limit.is_some_and(|limit| limit < f64::from(self.announced))
     }
 
     /// Bytes that a flow that can be told has left, as far as can be told: what is in flight, and as much again, but no more than its
@@ -116,7 +101,7 @@ impl Window {
 
     /// A packet of the flow `flow` enters the queue, with this TCP segment if it has one. Two flows that share this place
     /// are both left alone.
-    pub fn handle_sent(&mut self, now: Duration, flow: u64, segment: Option<&Tcp<'_>>) {
+    pub fn handle_sent(&mut self, flow: u64, segment: Option<&Tcp<'_>>) {
         if self.flow != flow {
             *self = Self { flow, ..Self::default() };
         }
@@ -138,33 +123,23 @@ impl Window {
             };
         } else if is_after(end, self.next) {
             self.next = end;
-            let in_flight = self.in_flight();
-            let announced = self.announced;
-            self.round.get_or_insert(Round {
-                since: now,
-                until: end,
-                in_flight,
-                announced,
-                least_wait: Duration::MAX,
-            });
         }
     }
 
-    /// A packet leaves the queue in which it waited so long.
-    pub fn handle_waited(&mut self, wait: Duration) {
-        if let Some(round) = &mut self.round {
-            round.least_wait = round.least_wait.min(wait);
-        }
+    /// Nothing of the flow waits any more.
+    pub fn handle_dry(&mut self, now: Duration) {
+        self.dry = now;
     }
 
-    /// A segment comes back to the sender of `flow`, whose packets are to wait for `target` at most: what is to stand in
-    /// its window field, if less than does.
+    /// A segment comes back to the sender of `flow`, of which so many bytes wait: what is to stand in its window field, if less
+    /// than does.
     pub fn handle_returned(
         &mut self,
         now: Duration,
         flow: u64,
         segment: &Tcp<'_>,
-        target: Duration,
+        waiting: usize,
+        queue: &Allowed,
     ) -> Option<u16> {
         let (syn, ack) = (segment.flags() & tcp::SYN != 0, segment.flags() & tcp::ACK != 0);
         if syn && (!ack || self.flow != flow) {
@@ -176,45 +151,29 @@ impl Window {
         }
         let scale = self.scale.filter(|_| self.flow == flow && ack)?;
         self.announced = u32::from(segment.window()) << if self.offers { scale } else { 0 };
-        self.handle_acknowledged(now, segment.acknowledgment(), target);
+        let acknowledged = segment.acknowledgment();
+        // What was never sent cannot be acknowledged.
+        if is_after(acknowledged, self.acknowledged) && !is_after(acknowledged, self.next) {
+            self.acknowledged = acknowledged;
+            self.adjust(now, waiting, queue);
+        }
         let field = self.limit? as u32 >> if self.offers { scale } else { 0 };
         (field < u32::from(segment.window())).then_some(field as u16)
     }
 
-    fn handle_acknowledged(&mut self, now: Duration, acknowledged: u32, target: Duration) {
-        // What was never sent cannot be acknowledged.
-        if !is_after(acknowledged, self.acknowledged) || is_after(acknowledged, self.next) {
-            return;
+    fn adjust(&mut self, now: Duration, waiting: usize, queue: &Allowed) {
+        let under_way = (f64::from(self.in_flight()) - waiting as f64).max(0.0);
+        if now >= self.since + queue.period {
+            (self.under_way, self.since) = ([0.0, self.under_way[0]], now);
         }
-        self.acknowledged = acknowledged;
-        if let Some(round) = self.round.take_if(|round| !is_after(round.until, acknowledged)) {
-            self.adjust(now, &round, target);
+        self.under_way[0] = self.under_way[0].max(under_way);
+        let most = self.under_way[0].max(self.under_way[1]);
+        let bytes = queue.bytes.max(MIN_LIMIT);
+        if now >= self.dry + queue.period {
+            self.limit = Some(most + bytes);
+        } else if let Some(limit) = &mut self.limit {
+            *limit = limit.max(most + bytes.max(most));
         }
-    }
-
-    /// The equation, at the end of a round trip.
-    fn adjust(&mut self, now: Duration, round: &Round, target: Duration) {
-        let trip = now.saturating_sub(round.since).as_secs_f64();
-        if round.least_wait == Duration::MAX || trip == 0.0 {
-            return;
-        }
-        let in_flight = f64::from(round.in_flight);
-        let grows =
-            f64::from(self.announced) > GROWING * f64::from(round.announced.max(self.held_by.unwrap_or(0)));
-        if grows {
-            self.held_by = None;
-        } else if self.limit.is_none() && in_flight > HELD * f64::from(self.announced) {
-            self.held_by = Some(self.announced);
-        }
-        let spare = target.as_secs_f64() - round.least_wait.as_secs_f64();
-        let fits = in_flight * (1.0 + spare / trip);
-        let limit = match self.limit {
-            None if spare > 0.0 => return,
-            None => fits,
-            Some(limit) if in_flight < USED * limit || round.least_wait.is_zero() => limit * GROWTH,
-            Some(limit) => fits.min(limit * GROWTH),
-        };
-        self.limit = Some(limit.max(MIN_LIMIT)).filter(|limit| *limit < MAX_LIMIT);
     }
 
     fn in_flight(&self) -> u32 {
@@ -233,7 +192,7 @@ mod tests {
     use packet::Ip;
 
     const MS: Duration = Duration::from_millis(1);
-    const TARGET: Duration = Duration::from_millis(50);
+    const QUEUE: Allowed = Allowed { bytes: 20_000.0, period: Duration::from_millis(200) };
     const SCALE: u8 = 7;
     /// Near the end of the number space, so that it wraps.
     const ISN: u32 = u32::MAX - 20_000;
@@ -258,68 +217,72 @@ mod tests {
         Tcp::parse(&Ip::parse(packet).unwrap()).unwrap()
     }
 
-    fn send(w: &mut Window, now: Duration, flags: u8, seq: u32, data: usize) {
-        w.handle_sent(now, 1, Some(&parse(&segment(flags, seq, 0, 0, data))));
+    fn send(w: &mut Window, flags: u8, seq: u32, data: usize) {
+        w.handle_sent(1, Some(&parse(&segment(flags, seq, 0, 0, data))));
     }
 
-    fn returned(w: &mut Window, now: Duration, flags: u8, ack: u32, window: u16) -> Option<u16> {
-        w.handle_returned(now, 1, &parse(&segment(flags, 0, ack, window, 0)), TARGET)
+    /// An acknowledgement comes back while so many bytes wait.
+    fn returned(w: &mut Window, now: Duration, ack: u32, window: u16, waiting: usize) -> Option<u16> {
+        w.handle_returned(now, 1, &parse(&segment(tcp::ACK, 0, ack, window, 0)), waiting, &QUEUE)
+    }
+
+    fn answered(w: &mut Window, flags: u8) {
+        let syn = segment(tcp::SYN | flags, 0, ISN, 60_000, 0);
+        assert_eq!(w.handle_returned(MS, 1, &parse(&syn), 0, &QUEUE), None);
     }
 
     fn connected() -> Window {
         let mut w = Window::default();
-        send(&mut w, MS, tcp::SYN, ISN.wrapping_sub(1), 0);
-        assert_eq!(returned(&mut w, MS, tcp::SYN | tcp::ACK, ISN, 60_000), None);
+        send(&mut w, tcp::SYN, ISN.wrapping_sub(1), 0);
+        answered(&mut w, tcp::ACK);
         w
     }
 
-    /// A round trip of 100 ms with `bytes` in flight, of which every packet waited so long; the window that comes of it.
-    fn round(w: &mut Window, from: u32, bytes: usize, wait: Duration) -> Option<u16> {
-        // All but a byte is under way when the round begins.
-        w.next = from.wrapping_add(bytes as u32 - 1);
-        w.acknowledged = from;
-        send(w, 100 * MS, tcp::ACK, w.next, 1);
-        w.handle_waited(wait);
-        returned(w, 200 * MS, tcp::ACK, from.wrapping_add(bytes as u32), 60_000)
+    /// So many bytes are in flight, of which some wait; the window that an acknowledgement of a byte more leads to.
+    fn in_flight(w: &mut Window, now: Duration, bytes: usize, waiting: usize) -> Option<u16> {
+        while w.in_flight() <= bytes as u32 {
+            let (next, more) = (w.next, bytes as u32 + 1 - w.in_flight());
+            send(w, tcp::ACK, next, more.min(1000) as usize);
+        }
+        let ack = w.next.wrapping_sub(bytes as u32);
+        returned(w, now, ack, 60_000, waiting)
     }
 
     #[test]
-    fn a_queue_beyond_its_target_is_taken_out_of_the_window() {
+    fn a_queue_that_stands_is_cut_to_what_may_wait() {
         let mut w = connected();
-        assert_eq!(round(&mut w, ISN, 40_000, 49 * MS), None);
-        // 40 ms too long of 100: 24,000 of 40,000 bytes fit.
-        let from = ISN.wrapping_add(40_000);
-        assert_eq!(round(&mut w, from, 40_000, 90 * MS), Some(24_000 >> SCALE));
-        // 25 ms too short of 100, of a sender that used all it had: a quarter more.
-        assert_eq!(round(&mut w, from.wrapping_add(40_000), 24_000, 25 * MS), Some(30_000 >> SCALE));
+        w.handle_dry(MS);
+        assert_eq!(in_flight(&mut w, 2 * MS, 40_000, 10_000), None, "it was empty just now");
+        // 30 kB were under way, 20 may wait.
+        assert_eq!(in_flight(&mut w, 300 * MS, 90_000, 70_000), Some((50_000_u32 >> SCALE) as u16));
+        // The most in two periods counts.
+        assert_eq!(in_flight(&mut w, 550 * MS, 90_000, 80_000), Some((40_000_u32 >> SCALE) as u16));
+    }
+
+    #[test]
+    fn a_queue_that_ran_empty_may_be_as_much_as_is_under_way() {
+        let mut w = connected();
+        in_flight(&mut w, 300 * MS, 90_000, 60_000);
+        w.handle_dry(500 * MS);
+        assert_eq!(in_flight(&mut w, 501 * MS, 45_000, 0), Some((90_000_u32 >> SCALE) as u16));
+        assert!(w.is_limited());
     }
 
     #[test]
     fn a_window_below_the_limit_is_left_as_it_is() {
         let mut w = connected();
-        round(&mut w, ISN, 40_000, 90 * MS);
+        assert!(in_flight(&mut w, 300 * MS, 90_000, 60_000).is_some());
         let ack = w.next;
-        assert_eq!(returned(&mut w, MS, tcp::ACK, ack, 24_000 >> SCALE), None);
-        assert_eq!(returned(&mut w, MS, tcp::ACK, ack, 0), None);
-        assert!(returned(&mut w, MS, tcp::ACK, ack, 60_000).is_some());
-    }
-
-    #[test]
-    fn a_limit_that_does_not_hold_its_sender_grows_until_it_is_none() {
-        let mut w = connected();
-        round(&mut w, ISN, 40_000, 90 * MS);
-        for _ in 0..60 {
-            let from = w.next;
-            round(&mut w, from, 1000, 10 * MS);
-        }
-        assert!(!w.is_limited());
+        assert_eq!(returned(&mut w, 301 * MS, ack, 24_000 >> SCALE, 0), None);
+        assert_eq!(returned(&mut w, 301 * MS, ack, 0, 0), None);
+        assert!(returned(&mut w, 301 * MS, ack, 60_000, 0).is_some());
     }
 
     #[test]
     fn a_flow_whose_beginning_was_not_seen_is_left_alone() {
         let mut w = Window::default();
-        send(&mut w, MS, tcp::ACK, ISN, 1000);
-        assert_eq!(round(&mut w, ISN, 40_000, 90 * MS), None);
+        send(&mut w, tcp::ACK, ISN, 1000);
+        assert_eq!(in_flight(&mut w, 300 * MS, 90_000, 60_000), None);
         assert!(!w.is_limited());
     }
 
@@ -327,24 +290,23 @@ mod tests {
     fn without_scaling_on_both_ends_windows_are_bytes() {
         let mut w = connected();
         w.offers = false;
-        assert_eq!(round(&mut w, ISN, 40_000, 90 * MS), Some(24_000));
+        assert_eq!(in_flight(&mut w, 300 * MS, 90_000, 70_000), Some(40_000));
     }
 
     #[test]
     fn the_other_end_may_begin() {
         let mut w = Window::default();
-        assert_eq!(returned(&mut w, MS, tcp::SYN, 0, 60_000), None);
-        send(&mut w, MS, tcp::SYN | tcp::ACK, ISN.wrapping_sub(1), 0);
-        assert_eq!(round(&mut w, ISN, 40_000, 90 * MS), Some(24_000 >> SCALE));
+        answered(&mut w, 0);
+        send(&mut w, tcp::SYN | tcp::ACK, ISN.wrapping_sub(1), 0);
+        assert_eq!(in_flight(&mut w, 300 * MS, 90_000, 70_000), Some((40_000_u32 >> SCALE) as u16));
     }
 
     #[test]
     fn an_acknowledgement_of_what_was_never_sent_says_nothing() {
         let mut w = connected();
-        send(&mut w, MS, tcp::ACK, ISN, 1000);
-        w.handle_waited(90 * MS);
+        send(&mut w, tcp::ACK, ISN, 1000);
         for ack in [ISN.wrapping_add(1001), ISN.wrapping_add(1 << 30), ISN.wrapping_sub(1), ISN] {
-            assert_eq!(returned(&mut w, 200 * MS, tcp::ACK, ack, 60_000), None);
+            assert_eq!(returned(&mut w, 300 * MS, ack, 60_000, 1000), None);
         }
         assert_eq!(w.acknowledged, ISN);
     }
@@ -353,17 +315,17 @@ mod tests {
     fn flows_that_share_a_place_and_packets_without_tcp_end_the_limit() {
         for stranger in [None, Some(segment(tcp::ACK, 5, 5, 5, 100))] {
             let mut w = connected();
-            round(&mut w, ISN, 40_000, 90 * MS);
+            in_flight(&mut w, 300 * MS, 90_000, 70_000);
             assert!(w.is_limited());
-            w.handle_sent(MS, 2, stranger.as_deref().map(parse).as_ref());
+            w.handle_sent(2, stranger.as_deref().map(parse).as_ref());
             assert!(!w.is_limited());
         }
     }
 
     /// A sender that obeys nothing but the window, through a link of 1 kB/ms with 60 ms of delay on the way back: whatever
-    /// it begins with, packets come to wait for the target, and the link never idles.
+    /// it begins with, no more comes to wait than may, and the link never idles.
     #[test]
-    fn the_queue_settles_at_its_target() {
+    fn the_queue_settles_at_what_may_wait() {
         let mut w = connected();
         let mut queue = std::collections::VecDeque::new();
         let mut acks = std::collections::VecDeque::new();
@@ -372,26 +334,22 @@ mod tests {
         for ms in 0..6000 {
             let now = ms * MS;
             while acks.front().is_some_and(|(at, _)| *at <= now) {
-                let (_, ack) = acks.pop_front().unwrap();
-                acked = ack;
+                (_, acked) = acks.pop_front().unwrap();
+                let waiting = queue.len() * 1000;
                 field =
-                    returned(&mut w, now, tcp::ACK, ISN.wrapping_add(ack), announced).unwrap_or(announced);
+                    returned(&mut w, now, ISN.wrapping_add(acked), announced, waiting).unwrap_or(announced);
             }
             while next - acked + 1000 <= u32::from(field) << SCALE {
-                send(&mut w, now, tcp::ACK, ISN.wrapping_add(next), 1000);
+                send(&mut w, tcp::ACK, ISN.wrapping_add(next), 1000);
                 next += 1000;
-                queue.push_back((now, next));
+                queue.push_back(next);
             }
-            let served = queue.pop_front();
-            if let Some((since, end)) = served {
-                w.handle_waited(now - since);
-                acks.push_back((now + 60 * MS, end));
-                if ms > 2000 {
-                    let wait = now - since;
-                    assert!(wait > TARGET / 2 && wait < TARGET * 3 / 2, "at {now:?} {wait:?}");
-                }
+            if ms > 2000 {
+                let waiting = queue.len() as f64 * 1000.0;
+                assert!(waiting > QUEUE.bytes / 2.0 && waiting < QUEUE.bytes * 1.5, "at {now:?} {waiting}");
             }
-            assert!(served.is_some(), "idle at {now:?}");
+            let end = queue.pop_front().unwrap_or_else(|| panic!("idle at {now:?}"));
+            acks.push_back((now + 60 * MS, end));
         }
     }
 }

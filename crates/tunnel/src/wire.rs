@@ -101,7 +101,7 @@ pub enum WireError {
 }
 
 /// Which way a relay forwards.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Direction {
     /// From the client to the destination.
     Up,

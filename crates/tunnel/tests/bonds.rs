@@ -6,7 +6,7 @@ mod sim;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use bond::{Case, Load, cases, quantile, random, run_bond, run_single};
+use bond::{Case, Load, cases, demo, quantile, random, run_bond, run_single};
 use tcp_sim::CongestionControl;
 
 /// Random sets that are tried.
@@ -74,4 +74,14 @@ fn a_flow_over_random_sets_of_links_gets_no_less_than_over_the_best() {
     let below = |share: f64| ratios.iter().filter(|(ratio, ..)| *ratio < share).count();
     println!("below .9: {} of {SETS}, below .5: {}", below(0.9), below(0.5));
     assert!(ratios[0].0 >= LEAST, "{:?}", ratios[0]);
+}
+
+/// A sender that is told of the tunnel's queue by a loss leaves its receiver without anything for as long as packets wait
+/// in that queue.
+#[test]
+fn a_flow_over_three_bad_links_never_stalls() {
+    let cases: Vec<Case> = (1..=8).map(demo).collect();
+    let stalls = each(&cases, |case| run_bond(case, &Load::default()).stall);
+    println!("{stalls:?}");
+    assert!(stalls.iter().all(|ms| *ms < 250.0), "ms: {stalls:?}");
 }

@@ -45,6 +45,7 @@ fn settings(end: u8, paths: Vec<PathConfig>) -> Settings {
             scheduler: Scheduler::Auto,
             mtu: Mtu::Auto,
             marks: Default::default(),
+            fail_open: false,
             peers: vec![peer],
         },
         key: key(end.into()),
@@ -63,6 +64,7 @@ fn path(name: &str, local: Local, remote: &str, via: Option<Via>) -> PathConfig 
         via,
         backup: false,
         receive: true,
+        cost: Default::default(),
     }
 }
 

@@ -94,7 +94,7 @@ fn a_link_that_loses_a_third_spoils_neither_pings_nor_the_others_rate() {
 
 #[test]
 fn a_policed_link_adds_its_rate_and_loses_little() {
-    for burst in [16_000, 64_000] {
+    for (burst, most) in [(16_000, 0.15), (64_000, 0.15), (256_000, 0.2), (1_000_000, 0.3)] {
         let policer = PolicerConfig { rate: Bitrate::from_mbps(5.0), burst: ByteCount(burst) };
         let policed = LinkConfig { policer: Some(policer), ..plain(100.0, 20 * MS) };
         let mut net = net_of(symmetric(&[policed, plain(10.0, 30 * MS)]), 1);
@@ -103,13 +103,13 @@ fn a_policed_link_adds_its_rate_and_loses_little() {
         let lost = path.lost_packets as f64 / path.sent_packets as f64;
         println!("burst {burst}: {} Mbit/s, {lost:.3} lost", outcome.goodput);
         assert!(outcome.goodput > 11.0, "burst {burst}: {} of 15 Mbit/s", outcome.goodput);
-        assert!(lost < 0.15, "burst {burst}: {lost} of what went over the policed link is lost");
+        assert!(lost < most, "burst {burst}: {lost} of what went over the policed link is lost");
     }
 }
 
 #[test]
 fn a_thin_way_back_carries_acknowledgements_and_reports() {
-    for (down, up, share) in [(12.0, 0.6, 0.88), (12.0, 0.256, 0.4)] {
+    for (down, up, share) in [(12.0, 0.6, 0.88), (12.0, 0.256, 0.6)] {
         let (there, back) = (plain(down, 20 * MS), plain(up, 20 * MS));
         let plain = run_pair(&there, &back, &Load::default()).goodput;
         let mut net = net_of(vec![(there, back)], 1);

@@ -238,6 +238,68 @@ fn hosts_with_cookies_are_bounded_together() {
     assert!(net.peer(0).session_age_s.is_some_and(|age| age < 4.0));
 }
 
+/// As many as a link of 100 Mbit/s brings in a fifth of a second, each with a cookie for its address, four from each network: the
+/// peer's new keys wait for the few steps that are being done, and for no others.
+#[test]
+fn a_peers_new_keys_wait_for_few_of_a_flood_with_cookies() {
+    const STEP: Duration = Duration::from_micros(200);
+    let (mut net, _) = established();
+    let mut rng = ChaCha20Rng::seed_from_u64(7);
+    let flooder = PrivateKey::generate(&mut rng);
+    let to = *net.ends[1].public_key();
+    // The last few would be answered without a cookie.
+    let mut jars: Vec<_> = (0..4200).map(|host| (host, CookieJar::new(&to))).collect();
+    let mut initiation = || initiation(&mut rng, &flooder, &to, 1, 1);
+    while jars.iter().filter(|(_, jar)| jar.has_cookie(net.now)).count() < 4096 {
+        let (message, now) = (initiation(), net.now);
+        for (host, jar) in jars.iter_mut().filter(|(_, jar)| !jar.has_cookie(now)) {
+            let mut message = message.clone();
+            jar.stamp(net.now, &mut message);
+            net.inject(1, stranger(*host), &message);
+            for stray in net.strays.drain(..) {
+                jar.accept(net.now, &stray.bytes);
+            }
+        }
+        net.pass(S / 10);
+    }
+    jars.retain(|(_, jar)| jar.has_cookie(net.now));
+    net.idle_workers = true;
+    let refused = net.ends[1].counters().refused_handshakes;
+    let (mut steps, mut asked_at) = (0, None);
+    for n in 0..16_384 {
+        let mut message = initiation();
+        let (host, jar) = &mut jars[n % 4096];
+        jar.stamp(net.now, &mut message);
+        net.inject(1, stranger(*host), &message);
+        net.pass(S / 5 / 16_384);
+        if n == 8_192 {
+            net.restart(0, 99);
+            net.turn(0);
+            asked_at = Some(steps);
+        }
+        if n % 16 == 0 {
+            // One thread does a step in so long.
+            for end in 0..2 {
+                let done = net.ends[end].poll_work().map(|work| work.run());
+                done.into_iter().for_each(|done| net.ends[end].handle_work(net.now, done));
+            }
+            steps += 1;
+            net.pass(STEP.saturating_sub(16 * S / 5 / 16_384));
+        }
+        if net.peer(0).session_age_s.is_some_and(|age| age < 0.1) && asked_at.is_some() {
+            let waited = steps - asked_at.take().unwrap_or_default();
+            assert!(
+                waited <= 210,
+                "{waited} steps of 200 us; two round trips, a cookie's and its own, are 200"
+            );
+        }
+    }
+    assert!(asked_at.is_none(), "the peer was not answered");
+    let counters = *net.ends[1].counters();
+    let tried = counters.refused_handshakes - refused;
+    assert!(tried <= 100 + 400 / 4 + 50, "{tried} of a flood cost exponentiations: {counters:?}");
+}
+
 /// First messages of `lives` lives of end 0, `each` of each, none of which arrived.
 fn recorded(net: &mut Net, lives: u64, each: usize) -> Vec<Vec<u8>> {
     let log = record(net, |_| false);

@@ -67,6 +67,7 @@ impl Liar {
             via: None,
             backup: false,
             receive: true,
+            cost: Default::default(),
         };
         let config = |public_key, net: &str, paths| PeerConfig {
             name: "peer".into(),
@@ -82,7 +83,7 @@ impl Liar {
         let peers =
             vec![config(peer.public(), "10.77.0.0/24", vec![path]), config(other, "10.88.0.0/24", vec![])];
         let mut end = Endpoint::new(
-            Config { scheduler, mtu: Mtu::Auto, marks: Default::default(), peers },
+            Config { scheduler, mtu: Mtu::Auto, marks: Default::default(), fail_open: false, peers },
             me,
             [3; 32],
         );
@@ -135,6 +136,7 @@ impl Liar {
         let (mut initiator, mut message) = started.expect("usable keys");
         CookieJar::new(&key).stamp(self.now, &mut message);
         self.give(home(), &mut message);
+        self.end.work(self.now);
         while self.end.poll_transmit(self.now, &mut self.train) {
             let Ok(finished) = initiator.finish(&self.train.contents) else { continue };
             let cipher = ResponsePayload::decode(&finished.payload).expect("a payload").cipher;
@@ -171,6 +173,7 @@ impl Liar {
 
     /// Lets the endpoint do what it has to, and reads what it sends.
     fn turn(&mut self) {
+        self.end.work(self.now);
         self.end.handle_timeout(self.now);
         let mut trains = 0;
         while self.end.poll_transmit(self.now, &mut self.train) {
@@ -375,8 +378,7 @@ fn a_peer_that_announces_a_thousand_paths_gets_sixteen() {
     for round in 0..4u16 {
         let names: Vec<String> = (0..250).map(|n| format!("path {n}")).collect();
         let ids = |n: usize| OWN + 2 * (250 * round + n as u16);
-        let paths: Vec<_> =
-            names.iter().enumerate().map(|(n, name)| (ids(n), name.as_str(), false)).collect();
+        let paths: Vec<_> = names.iter().enumerate().map(|(n, name)| (ids(n), name.as_str(), 0)).collect();
         let mut plain = Vec::new();
         frame::put_announce(&mut plain, round as u8 + 1, paths.into_iter());
         liar.say(liar.listed, home(), &plain);
@@ -523,7 +525,7 @@ fn frames_cut_at_any_length_are_counted_and_nothing_else() {
     let mut frames = vec![Vec::new(); 4];
     let report = Report { path: liar.listed, ranges: vec![1..=5, 0..=0], ..Report::default() };
     frame::put_feedback(&mut frames[0], Order::default(), 0, &[report], 60_000);
-    frame::put_announce(&mut frames[1], 1, [(OWN, "name", false)].into_iter());
+    frame::put_announce(&mut frames[1], 1, [(OWN, "name", 0)].into_iter());
     frame::put_probe(&mut frames[2], Order::default(), 0, 16);
     frame::put_challenge(&mut frames[3], 7, true);
     let mut cut = 0;

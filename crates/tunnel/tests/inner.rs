@@ -7,9 +7,10 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use link::LinkConfig;
-use sim::{Datagram, Net, Options, inner, inner6, record, udp_packet};
-use tunnel::{Config, Mtu, Scheduler};
+use sim::{Datagram, Net, Options, inner, inner6, plain, record, udp_packet};
+use tunnel::{Config, Cost, Mtu, Scheduler};
 
+const US: Duration = Duration::from_micros(1);
 const MS: Duration = Duration::from_millis(1);
 const S: Duration = Duration::from_secs(1);
 const TRANSPORT: u8 = 4;
@@ -269,4 +270,37 @@ fn a_path_whose_mtu_falls_is_noticed() {
     net.pass(5 * S);
     assert_eq!(net.ends[0].inner_mtu(), 1400 - AROUND);
     assert_eq!(net.numbers(1).last(), Some(&2999));
+}
+
+/// Landline first, 5G only when it is full: a stream that the first path carries stays on it, one of more goes over both, and both
+/// ends keep to it.
+#[test]
+fn a_path_with_a_higher_prefer_is_used_only_where_the_lower_ones_are_full() {
+    let link = || plain(10.0, 10 * MS);
+    let options = Options { scheduler: Scheduler::Auto, seed: 1 };
+    let mut net = Net::with(&options, vec![(link(), link()), (link(), link())], false, |end, config| {
+        if end == 0 {
+            config.peers[0].paths[1].cost = Cost { metered: true, prefer: 1, ..Cost::default() };
+        }
+    });
+    net.pass(5 * S);
+    let mut number = 0;
+    // A packet of 1000 bytes from each end every so often: bytes over each path, of each end's.
+    let mut offer = |net: &mut Net, every: Duration, count: u32| {
+        let log = record(net, |_| true);
+        for _ in 0..count {
+            (0..2).for_each(|end| net.send(end, number, 1000));
+            number += 1;
+            net.pass(every);
+        }
+        let sent = data(&log, 1000);
+        [0, 1].map(|end| [0, 1].map(|wire| sent.iter().filter(|d| d.from == end && d.wire == wire).count()))
+    };
+    // Half of what it carries.
+    let below = offer(&mut net, 1600 * US, 2000);
+    assert!(below.iter().all(|[first, second]| *first >= 2000 && *second == 0), "{below:?}");
+    // Half as much again.
+    let above = offer(&mut net, 533 * US, 4000);
+    assert!(above.iter().all(|[first, second]| *second > 500 && first > second), "{above:?}");
+    assert!(net.peer(1).paths.iter().any(|path| path.metered && path.prefer == 1), "the other end knows");
 }

@@ -2,16 +2,19 @@
 
 mod sim;
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use link::{Bitrate, Capacity, Jitter, LinkConfig, Loss, Probability, Queue};
 use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore, SeedableRng};
 use sim::{Net, Options, once_and_in_order};
+use tunnel::address::{LocalAddress, Way};
 use tunnel::config::ConfigError;
 use tunnel::{Mtu, PathConfig, PeerConfig, PresharedKey, Scheduler};
 
 const MS: Duration = Duration::from_millis(1);
+const S: Duration = Duration::from_secs(1);
 
 /// Packets from `end`, a millisecond apart.
 fn send(net: &mut Net, end: usize, numbers: std::ops::Range<u64>) {
@@ -135,6 +138,35 @@ fn the_last_path_may_go_and_another_come() {
     net.pass(1000 * MS);
     assert_eq!((net.numbers(0).len(), net.numbers(1).len()), (10, 10));
     assert_eq!((names(&net, 0), names(&net, 1)), (vec!["wire1".into()], vec!["wire1".into()]));
+}
+
+/// A name with two addresses, the first of which leads nowhere: at the start, and for a path that comes while others work.
+#[test]
+fn of_two_addresses_of_a_name_the_one_that_answers_is_used() {
+    let nowhere: SocketAddr = "[2001:db8::99]:9".parse().expect("an address");
+    let mut net = Net::quick(2, 10 * MS, |_, _| ());
+    let raced = |net: &mut Net, path: usize| {
+        let ip = Some(sim::client(path).ip());
+        let local = LocalAddress { ip, ..LocalAddress::default() };
+        let way = Way { local, remote: nowhere, relay: None, rival: Some((net.server, local)) };
+        net.ends[0].set_way(net.now, 0, path, Ok(way));
+    };
+    raced(&mut net, 0);
+    net.ends[0].set_local(net.now, 0, 1, None);
+    net.pass(300 * MS);
+    assert_eq!(net.peer(0).paths[0].state, "up");
+    raced(&mut net, 1);
+    net.pass(3 * S);
+    assert_eq!(net.peer(0).paths[1].state, "up");
+    assert_eq!(net.peer(0).paths[1].remote, Some(net.server));
+    // It does not stay away for good from an address that answers again.
+    let back = net.server;
+    net.server = SocketAddr::from(([192, 0, 2, 2], 51900));
+    net.pass(60 * S);
+    assert_ne!(net.peer(0).paths[0].state, "up");
+    net.server = back;
+    net.pass(60 * S);
+    assert!(net.peer(0).paths.iter().all(|path| path.state == "up"));
 }
 
 #[test]

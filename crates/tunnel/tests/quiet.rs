@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use sim::{Net, Options, inner, plain, record, udp_packet};
-use tunnel::{Marks, Scheduler};
+use tunnel::{Cost, Marks, PathConfig, Scheduler};
 
 const MS: Duration = Duration::from_millis(1);
 const S: Duration = Duration::from_secs(1);
@@ -28,12 +28,21 @@ fn an_idle_tunnel_with_a_dead_link_makes_no_handshakes() {
     assert!(bytes * 144 < 2_000_000, "{bytes} bytes in ten minutes over the path that works");
 }
 
-/// A packet each second over the main path, for ten minutes: the backup stays below a megabyte a day, also after it has
-/// stood in.
 #[test]
 fn a_backup_costs_less_than_a_megabyte_a_day() {
+    costs_less_than_a_megabyte_a_day(|path| path.backup = true);
+}
+
+#[test]
+fn a_metered_path_that_is_not_needed_costs_less_than_a_megabyte_a_day() {
+    costs_less_than_a_megabyte_a_day(|path| path.cost = Cost { metered: true, prefer: 1, ..Cost::default() });
+}
+
+/// A packet each second over the main path, for ten minutes: the other one stays below a megabyte a day, also after it has
+/// stood in.
+fn costs_less_than_a_megabyte_a_day(spare: impl Fn(&mut PathConfig)) {
     let mut net = Net::quick(2, 10 * MS, |_, config| {
-        config.peers[0].paths.iter_mut().skip(1).for_each(|path| path.backup = true);
+        config.peers[0].paths.iter_mut().skip(1).for_each(&spare);
     });
     let mut number = 0;
     let mut talk = |net: &mut Net, seconds: u32| {
@@ -102,6 +111,47 @@ fn keys_are_forgotten_on_time_where_nothing_happens() {
     net.pass(400 * S);
     assert!(net.ends[1].poll_timeout(net.now).is_none_or(|at| at > net.now));
     assert!(net.ends[1].peers()[0].sessions.indices().next().is_none(), "no key is left");
+}
+
+/// One of two paths drops what has a mark: it carries the packets without it, the other with it.
+#[test]
+fn a_mark_that_a_path_drops_is_left_off_there() {
+    let cases = [(0xfc, 0x01, &["DSCP"][..]), (0x03, 0xb8, &["ECN"]), (0xff, 0, &["DSCP", "ECN"])];
+    let tos = 0xb9;
+    for (dropped, without, names) in cases {
+        let mut net = Net::quick(2, 10 * MS, |_, _| ());
+        let log = record(&mut net, move |d| d.wire != 0 || d.tos & dropped == 0);
+        net.pass(5 * S);
+        let talk = |net: &mut Net, numbers: std::ops::Range<u64>| {
+            for number in numbers {
+                let mut packet = udp_packet(inner(0), inner(1), 700);
+                packet[1] = tos;
+                packet[28..36].copy_from_slice(&number.to_be_bytes());
+                net.ends[0].handle_inner(net.now, &mut packet);
+                net.pass(5 * MS);
+            }
+        };
+        talk(&mut net, 0..2000);
+        let carried = |wire: usize| {
+            let log = log.borrow();
+            let data =
+                log.iter().filter(|d| d.from == 0 && d.wire == wire && (701..800).contains(&d.bytes.len()));
+            data.map(|d| d.tos).collect::<BTreeSet<_>>()
+        };
+        assert_eq!(carried(1), BTreeSet::from([tos]));
+        assert!(net.peer(0).paths[1].marks_left_off.is_empty());
+        // Where there is only the one that drops, all comes through.
+        net.set_up(1, false);
+        net.pass(2 * S);
+        talk(&mut net, 2000..2900);
+        log.borrow_mut().clear();
+        talk(&mut net, 3000..4000);
+        net.pass(S);
+        assert_eq!(carried(0), BTreeSet::from([without]), "{dropped:x}");
+        assert_eq!(net.peer(0).paths[0].marks_left_off, names);
+        let arrived: BTreeSet<_> = net.numbers(1).into_iter().collect();
+        assert!((3000..4000).all(|number| arrived.contains(&number)));
+    }
 }
 
 /// Marks that a network drops can be left out.

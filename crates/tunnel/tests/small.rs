@@ -49,7 +49,10 @@ fn a_small_link_says_what_ipv6_inside_would_need() {
     for (mtu, carries) in [(1340, 1340), (1330, 1320), (576, 576)] {
         let net = over(mtu, true);
         let path = net.peer(0).paths.remove(0);
-        let why = format!("it carries packets of {carries} bytes, and needs 1352");
+        // No router said that they are too large.
+        let why = format!(
+            "it carries packets of {carries} bytes, and needs 1352: larger ones vanish without a word"
+        );
         assert_eq!((path.state, path.why.as_deref()), ("checking", Some(&why[..])));
     }
 }

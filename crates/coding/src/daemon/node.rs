@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use device::poller::Interest;
 use device::{Changes, Poller, Waker, monotonic};
+use rand_core::{OsRng, TryRngCore};
 use rustix::io::Errno;
 
 use super::master::Master;
-use super::slave::{self, Slave};
-use super::{Change, Question, Settings, Status};
-use crate::config::Config;
+use super::slave::{self, MonitorName, Slave};
+use super::{Change, Deaf, NeighbourStatus, Question, Settings, Status};
+use crate::config::{Config, Mode};
 use crate::ethernet::Mac;
 use crate::layer::NcLayer;
 
@@ -19,6 +20,11 @@ const WAKER: u64 = 0;
 const CHANGES: u64 = 1;
 const MASTER: u64 = 2;
 const SLAVE: u64 = 3;
+const MONITOR: u64 = 4;
+/// The longest name of an interface.
+const NAME: usize = 15;
+/// A monitor that is made is named after the master.
+const MONITOR_SUFFIX: &str = "-mon";
 /// Frames taken from one side before the other has its turn.
 const TURN: usize = 64;
 /// When to offer a frame again that the interface had no room for: some interfaces say so, but not when that changes. A
@@ -35,6 +41,9 @@ pub struct Node {
     /// None while it cannot be used, for the reason in `because`.
     slave: Option<Slave>,
     because: Option<String>,
+    /// Why nothing is coded, and what else is wrong, as they were last said.
+    deaf: Option<Deaf>,
+    warning: Option<String>,
     /// Encoded, and refused by the slave until now.
     pending: Option<Vec<u8>>,
     poller: Poller,
@@ -58,7 +67,9 @@ impl Node {
         poller.add(&waker, WAKER, Interest::Read)?;
         poller.add(&changes, CHANGES, Interest::Read)?;
         poller.add(&master.tap, MASTER, Interest::Read)?;
-        let layer = NcLayer::new(Config { mode, wait, thin_acks, mac: Mac::default(), mtu: 0 });
+        let secret = OsRng.try_next_u64().map_err(|error| io::Error::other(error.to_string()))?;
+        let config = Config { mode, wait, thin_acks, mac: Mac::default(), mtu: 0 };
+        let layer = NcLayer::new(config, secret);
         let buffer = vec![0; LONGEST].into();
         Ok(Self {
             settings,
@@ -66,6 +77,8 @@ impl Node {
             master,
             slave: None,
             because: None,
+            deaf: None,
+            warning: None,
             pending: None,
             poller,
             reads_master: true,
@@ -90,6 +103,7 @@ impl Node {
                     CHANGES => self.note_changes()?,
                     MASTER => self.take()?,
                     SLAVE if ready.readable => self.hear()?,
+                    MONITOR => self.overhear()?,
                     _ => {}
                 }
             }
@@ -124,6 +138,51 @@ impl Node {
                 break;
             }
         }
+        self.hand_up()
+    }
+
+    /// What the radio's monitor hears of neighbours' frames for each other.
+    fn overhear(&mut self) -> io::Result<()> {
+        let (Some(slave), layer) = (&mut self.slave, &mut self.layer) else { return Ok(()) };
+        let Some(air) = &mut slave.air else { return Ok(()) };
+        for _ in 0..TURN {
+            let (now, own) = (monotonic(), slave.facts.mac);
+            let Ok(socket) = &mut air.monitor else { break };
+            let overhearing = &mut air.overhearing;
+            let heard =
+                socket.recv(|bytes| overhearing.handle(own, bytes, |frame| layer.handle_slave(now, frame)));
+            match heard {
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(_) => air.monitor = Err(Deaf::Gone),
+            }
+        }
+        self.note_deafness();
+        self.hand_up()
+    }
+
+    /// Codes, or does not, as what can be overheard allows.
+    fn note_deafness(&mut self) {
+        let deaf = self.slave.as_ref().and_then(Slave::deaf);
+        if self.deaf == deaf {
+            return;
+        }
+        let interface = &self.settings.interface;
+        match &deaf {
+            Some(why) => tracing::warn!(interface, "nothing is coded: {why}"),
+            None => tracing::info!(interface, "neighbours can be overheard"),
+        }
+        self.deaf = deaf;
+        let config = Config { mode: self.mode(), ..*self.layer.config() };
+        self.layer.reconfigure(monotonic(), config);
+    }
+
+    /// As the file says, unless sums would be lost.
+    fn mode(&self) -> Mode {
+        if self.deaf.is_some() { Mode::Off } else { self.settings.change.mode }
+    }
+
+    fn hand_up(&mut self) -> io::Result<()> {
         let mut delivered = false;
         while let Some(frame) = self.layer.poll_master() {
             delivered = true;
@@ -204,7 +263,15 @@ impl Node {
     /// # Errors
     /// It is as it should be, and cannot be opened.
     pub fn refresh(&mut self) -> io::Result<()> {
-        match slave::look(&self.settings.interface) {
+        let interface = &self.settings.interface;
+        let warning = slave::own_address(interface).map(|address| {
+            format!("`{interface}` has the address {address}, which nothing reaches, since IP runs on the master; take it off")
+        });
+        if let Some(warning) = warning.as_ref().filter(|_| self.warning != warning) {
+            tracing::warn!("{warning}");
+        }
+        self.warning = warning;
+        match slave::look(interface) {
             Ok(facts) if self.slave.as_ref().is_some_and(|slave| slave.facts == facts) => Ok(()),
             Ok(facts) => self.adopt(facts),
             Err(unusable) => {
@@ -216,13 +283,24 @@ impl Node {
 
     fn adopt(&mut self, facts: slave::Facts) -> io::Result<()> {
         self.slave = None;
-        let slave = Slave::open(facts)?;
+        let name = match &self.settings.monitor {
+            Some(given) => MonitorName::Given(given.clone()),
+            None => {
+                let made: String = self.settings.master.chars().take(NAME - MONITOR_SUFFIX.len()).collect();
+                MonitorName::Own(made + MONITOR_SUFFIX)
+            }
+        };
+        let slave = Slave::open(facts, &name)?;
         self.master.join(&facts)?;
         self.poller.add(&slave.socket, SLAVE, Interest::Read)?;
+        if let Some(Ok(monitor)) = slave.air.as_ref().map(|air| &air.monitor) {
+            self.poller.add(monitor, MONITOR, Interest::Read)?;
+        }
         self.waits_for_room = false;
         let (mac, mtu) = (facts.mac, facts.mtu as usize);
         self.layer.reconfigure(monotonic(), Config { mac, mtu, ..*self.layer.config() });
         (self.slave, self.because) = (Some(slave), None);
+        self.note_deafness();
         let Settings { interface, master, .. } = &self.settings;
         tracing::info!(interface, master, mac = %mac, mtu = self.master.mtu(), "the slave is used");
         Ok(())
@@ -254,21 +332,31 @@ impl Node {
 
     fn change(&mut self, change: Change) -> Result<(), String> {
         self.master.set_addresses(&change.addresses).map_err(|error| error.to_string())?;
-        let Change { mode, wait, thin_acks, .. } = change;
-        self.layer.reconfigure(monotonic(), Config { mode, wait, thin_acks, ..*self.layer.config() });
+        let Change { wait, thin_acks, .. } = change;
         self.settings.change = change;
+        let config = Config { mode: self.mode(), wait, thin_acks, ..*self.layer.config() };
+        self.layer.reconfigure(monotonic(), config);
         Ok(())
     }
 
     fn status(&self) -> Status {
         let (stats, kept) = (self.layer.stats(), self.layer.kept(monotonic()));
-        let Settings { interface, master, change } = &self.settings;
+        let Settings { interface, master, change, .. } = &self.settings;
+        let neighbours = self.layer.neighbours(monotonic()).into_iter().map(|(mac, one)| NeighbourStatus {
+            address: mac.to_string(),
+            overheard_frames: one.overheard,
+            decodes: one.decodes,
+            left_out: one.left_out,
+        });
         let ms = |time: Duration| time.as_secs_f64() * 1e3;
         let ratio = stats.sent_coded as f64 / stats.sent as f64;
         Status {
             interface: interface.clone(),
             master: master.clone(),
-            mode: change.mode.name(),
+            mode: self.mode().name(),
+            off_because: self.deaf.as_ref().map(Deaf::to_string),
+            warning: self.warning.clone(),
+            neighbours: neighbours.collect(),
             wait_ms: ms(change.wait),
             thin_acks: change.thin_acks,
             mtu_bytes: self.master.mtu(),

@@ -1,15 +1,20 @@
-//! The slave interface: heard as a whole, in promiscuous mode, and kept from this host's IP.
+//! The slave interface: heard as a whole, and kept from this host's IP.
+//!
+//! What neighbours send each other is heard in promiscuous mode, and by a monitor interface where the slave is a radio's.
 
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
 
 use bpf::tc::{self, Attached, Direction};
+use device::nl80211::{Monitor, Radio};
 use device::{Net, PromiscuousSocket};
 use libbpf_rs::{ObjectBuilder, PrintLevel};
 
+use super::Deaf;
 use crate::ethernet::Mac;
 use crate::header;
+use crate::overhearing::Overhearing;
 
 const OBJECT: &[u8] = bpf::object!("slave.bpf.o");
 const PROGRAM: &str = "coding_slave";
@@ -39,6 +44,12 @@ pub enum Unusable {
     /// There is no room for the header.
     #[error("the MTU of `{0}` is {1} bytes, and {LEAST_MTU} are needed; raise it")]
     Small(String, u32),
+    /// What it hears goes to the bridge.
+    #[error(
+        "`{0}` is a port of a bridge, which takes all that comes; take it out with `ip link set {0} nomaster`, and let the bridge's \
+         hosts be routed to"
+    )]
+    Bridged(String),
     /// IP would run beside the master.
     #[error(
         "`{0}` has the address {1}, and IP belongs on the master; take it off with `ip address flush dev {0}`, and write it \
@@ -56,10 +67,37 @@ pub struct Slave {
     pub facts: Facts,
     /// Its frames.
     pub socket: PromiscuousSocket,
+    /// What the radio's monitor hears, and what is known by it; none where the slave is no radio's, and is heard in promiscuous mode.
+    pub air: Option<Air>,
     _silence: Attached,
 }
 
-/// Looks at the interface `name`.
+/// How a radio's neighbours are overheard.
+pub struct Air {
+    /// What is known of the network by listening.
+    pub overhearing: Overhearing,
+    /// The monitor's frames, or why there is none.
+    pub monitor: Result<PromiscuousSocket, Deaf>,
+    _made: Option<Monitor>,
+}
+
+/// Looks at the interface `name`, which is to be used.
+///
+/// # Errors
+/// Why it cannot be used; [`Unusable::Down`] only if nothing else is wrong.
+pub fn look_first(name: &str) -> Result<Facts, Unusable> {
+    look(name).and_then(|facts| match own_address(name) {
+        Some(address) => Err(Unusable::Addressed(name.to_owned(), address)),
+        None => Ok(facts),
+    })
+}
+
+/// An address of the interface `name` that somebody gave it. Nothing reaches it.
+pub fn own_address(name: &str) -> Option<IpAddr> {
+    device::addresses(name).unwrap_or_default().into_iter().find(|address| !comes_by_itself(address))
+}
+
+/// Looks at the interface `name`, which is used, or was.
 ///
 /// # Errors
 /// Why it cannot be used; [`Unusable::Down`] only if nothing else is wrong.
@@ -71,9 +109,8 @@ pub fn look(name: &str) -> Result<Facts, Unusable> {
     if link.mtu < LEAST_MTU {
         return Err(Unusable::Small(name.to_owned(), link.mtu));
     }
-    let mut addresses = device::addresses(name).unwrap_or_default().into_iter();
-    if let Some(address) = addresses.find(|address| !comes_by_itself(address)) {
-        return Err(Unusable::Addressed(name.to_owned(), address));
+    if link.bridge_port {
+        return Err(Unusable::Bridged(name.to_owned()));
     }
     if !link.running {
         return Err(Unusable::Down(name.to_owned()));
@@ -91,11 +128,59 @@ fn comes_by_itself(address: &IpAddr) -> bool {
 
 impl Slave {
     /// Takes the interface over.
-    pub fn open(facts: Facts) -> io::Result<Self> {
+    pub fn open(facts: Facts, monitor: &MonitorName) -> io::Result<Self> {
         // First of all, so that IP never has a packet twice.
         let silence = silence(facts.index).map_err(io::Error::other)?;
         let socket = PromiscuousSocket::open(facts.index, facts.mtu)?;
-        Ok(Self { facts, socket, _silence: silence })
+        let air = Radio::of(facts.index)?.map(|radio| Air::open(radio, facts, monitor));
+        Ok(Self { facts, socket, air, _silence: silence })
+    }
+
+    /// Why sums would not be overheard here, if so.
+    pub fn deaf(&self) -> Option<Deaf> {
+        let air = self.air.as_ref()?;
+        match &air.monitor {
+            Err(deaf) => Some(deaf.clone()),
+            Ok(_) => air.overhearing.encrypted.then_some(Deaf::Encrypted),
+        }
+    }
+}
+
+/// The monitor interface of a slave's radio.
+pub enum MonitorName {
+    /// One that somebody else makes.
+    Given(String),
+    /// One to be made.
+    Own(String),
+}
+
+impl Air {
+    fn open(mut radio: Radio, facts: Facts, name: &MonitorName) -> Self {
+        let overhearing = Overhearing::new(radio.has_keys());
+        let (made, index) = match name {
+            MonitorName::Given(name) => {
+                let link = Net::open().and_then(|mut net| net.link(name));
+                (None, link.map(|link| link.index).map_err(|_| Deaf::Absent(name.clone())))
+            }
+            MonitorName::Own(name) => match radio.monitor(name) {
+                Ok(monitor) => {
+                    let index = monitor.index;
+                    (Some(monitor), Ok(index))
+                }
+                Err(error) => (None, Err(Deaf::Refused(name.clone(), error.to_string()))),
+            },
+        };
+        let refused = |error: io::Error| Deaf::Refused(name.name().to_owned(), error.to_string());
+        let monitor = index.and_then(|index| PromiscuousSocket::open(index, facts.mtu).map_err(refused));
+        Self { overhearing, monitor, _made: made }
+    }
+}
+
+impl MonitorName {
+    fn name(&self) -> &str {
+        match self {
+            MonitorName::Given(name) | MonitorName::Own(name) => name,
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::NcLayer;
 use crate::encoder::payload_len;
 use crate::ethernet::{self, Mac};
-use crate::header::{self, Report};
+use crate::header::{self, Greeting, Report};
 use crate::hold::Leaving;
 use crate::interface_queue::Entry;
 use crate::transit::Transit;
@@ -76,15 +76,54 @@ impl NcLayer {
 
     /// The next report or greeting that is due. They go first: what they say is late otherwise.
     pub(super) fn report(&mut self, now: Duration) -> Option<Vec<u8>> {
-        let (to, report) = match self.reception.poll(now) {
-            Some(report) => report,
-            None => self.greeting.poll(now).then_some((Mac::BROADCAST, Report::default()))?,
+        let frame = match self.reception.poll(now) {
+            Some((to, report)) => {
+                let mut frame = self.begin_nc(to);
+                Report { answer: self.neighbours.nonce(to), ..report }.emit(&mut frame);
+                frame
+            }
+            None => {
+                let (to, greeting) = self.greetings.poll()?;
+                let mut frame = self.begin_nc(to);
+                greeting.emit(&mut frame);
+                frame
+            }
         };
         self.stats.reports += 1;
         self.stats.sent += 1;
-        let mut frame = ethernet::begin(to, self.config.mac, ethernet::NC, header::REPORT);
-        report.emit(&mut frame);
         Some(frame)
+    }
+
+    fn begin_nc(&self, to: Mac) -> Vec<u8> {
+        ethernet::begin(to, self.config.mac, ethernet::NC, header::REPORT)
+    }
+
+    /// A report counts if it answers this node's nonce: whoever wrote it hears this node.
+    pub(super) fn receive_report(&mut self, now: Duration, from: Mac, report: &Report) {
+        if self.greetings.is_answered(now, report.answer) {
+            self.neighbours.note(now, from);
+            let again = self.neighbours.handle_report(now, from, report);
+            self.send_again(again);
+        }
+    }
+
+    /// Asks those that are not known to decode, or not for much longer.
+    pub(super) fn ask(&mut self, now: Duration, hops: [Mac; 2]) {
+        for hop in hops {
+            if self.neighbours.is_to_be_asked(now, hop) {
+                self.greetings.ask(now, hop);
+            }
+        }
+    }
+
+    /// So does a greeting that answers. One that asks is answered.
+    pub(super) fn receive_greeting(&mut self, now: Duration, from: Mac, greeting: &Greeting) {
+        if greeting.asks {
+            self.neighbours.learn(now, from, greeting.nonce);
+            self.greetings.answer(from, greeting.nonce);
+        } else if self.greetings.is_answered(now, greeting.nonce) {
+            self.neighbours.note(now, from);
+        }
     }
 
     /// Packets that were missed go first, and by themselves.

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use coding::ethernet::{self, Frame};
-use coding::header::Report;
+use coding::header::{Greeting, Header};
 use coding::{Config, Mac, Mode, NcLayer};
 use packet::checksum::Sum;
 use packet::ip::{TCP, UDP};
@@ -30,7 +30,7 @@ pub fn config(n: usize, mode: Mode, wait: Duration) -> Config {
 }
 
 pub fn layer(n: usize, mode: Mode) -> NcLayer {
-    NcLayer::new(config(n, mode, ms(10)))
+    NcLayer::new(config(n, mode, ms(10)), n as u64)
 }
 
 /// An address of host `n`.
@@ -164,24 +164,44 @@ pub fn heard(layer: &mut NcLayer, frames: &[Vec<u8>]) -> Vec<Vec<u8>> {
     std::iter::from_fn(|| layer.poll_master()).map(packet).collect()
 }
 
-/// What node `from` says in mode `any`: that it decodes.
-pub fn greeting(from: usize) -> Vec<u8> {
+/// A node's greeting to another, in mode `any`.
+pub fn greeting(from: usize, to: Mac, greeting: Greeting) -> Vec<u8> {
     let mut payload = Vec::new();
-    Report::default().emit(&mut payload);
-    frame(from, Mac::BROADCAST, ethernet::NC, &payload)
+    greeting.emit(&mut payload);
+    frame(from, to, ethernet::NC, &payload)
+}
+
+/// What such a frame says.
+pub fn greeting_in(bytes: &[u8]) -> Greeting {
+    match Header::parse(Frame::parse(bytes).unwrap().payload) {
+        Ok(Header::Greeting(greeting)) => greeting,
+        other => panic!("{other:?} is no greeting"),
+    }
+}
+
+/// Relay 2 in mode `any` asks its neighbours 1 and 3, and those of them answer that `decode`. Its nonce.
+pub fn acquaint(layer: &mut NcLayer, decode: &[usize]) -> u64 {
+    relay(layer, ms(0), [1, 2, 3], &data(100));
+    let nonce = greeting_in(&sent(layer, ms(0))[0]).nonce;
+    for n in decode {
+        heard(layer, &[greeting(*n, mac(2), Greeting { asks: false, nonce })]);
+    }
+    nonce
 }
 
 /// When mode `any` tries data, and not only ACKs.
 pub const LATER: Duration = Duration::from_millis(500);
 
-/// Relay 2 between 1 and 3, which decode, in mode `any` when anything may be coded.
-pub fn trying_relay() -> NcLayer {
+/// Relay 2 between 1 and 3, which decode, in mode `any` when anything may be coded; and its nonce.
+pub fn trying() -> (NcLayer, u64) {
     let mut layer = layer(2, Mode::Any);
-    heard(&mut layer, &[greeting(1), greeting(3)]);
-    for now in [ms(0), LATER] {
-        // It greets its neighbours.
-        relay(&mut layer, now, [1, 2, 3], &data(100));
-        sent(&mut layer, now);
-    }
-    layer
+    let nonce = acquaint(&mut layer, &[1, 3]);
+    relay(&mut layer, LATER, [1, 2, 3], &data(100));
+    sent(&mut layer, LATER);
+    (layer, nonce)
+}
+
+/// The same relay.
+pub fn trying_relay() -> NcLayer {
+    trying().0
 }

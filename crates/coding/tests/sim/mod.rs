@@ -85,7 +85,8 @@ pub fn run(scenario: &Scenario) -> Outcome {
         medium: Medium::new(dcf, scenario.seed),
         layers: (1..=scenario.hops + 1)
             .map(|n| Config { thin_acks: scenario.thin_acks, ..config(n, scenario.mode, scenario.wait) })
-            .map(NcLayer::new)
+            .zip(1..)
+            .map(|(config, secret)| NcLayer::new(config, secret))
             .collect(),
         connections: there.chain(back).collect(),
         now: Duration::ZERO,

@@ -69,6 +69,11 @@ impl UdpSocket {
             .map_err(|error| io::Error::new(error.kind(), format!("cannot set the mark {mark:#x}: {error}")))
     }
 
+    /// Whether the kernel cuts trains of datagrams (UDP_SEGMENT).
+    pub fn cuts_trains(&self) -> bool {
+        set(&self.socket, libc::SOL_UDP, libc::UDP_SEGMENT, 0).is_ok()
+    }
+
     /// The address it is bound to.
     pub fn local_address(&self) -> io::Result<SocketAddr> {
         let name = rustix::net::getsockname(&self.socket)?;

@@ -23,6 +23,12 @@ pub(crate) const ABOUT: &str =
 const MESSAGE_BYTES: usize = 100;
 /// 802.11b's broadcast rate, the paper's.
 const RATE: Bitrate = Bitrate::from_bps(1_000_000);
+/// Before a frame of wire version 1, and before its data.
+const ETHERNET: usize = 14;
+const HEADER: usize = 24;
+/// Messages of one loaded network; as many as nodes send about a frame each, for them to learn the medium, come before.
+const LOADED: u64 = 100;
+const LEARNING: u64 = 20;
 /// At least any diameter here.
 pub(super) const TTL: u8 = 255;
 /// Networks, and one message in each, that make one sample.
@@ -53,6 +59,8 @@ pub struct ReachTest {
     rules: Rules,
     between: Between,
     clock: Clock,
+    /// The share of the medium that pure flooding of all messages asks for at one place; 0: one message at a time.
+    load_percent: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -95,25 +103,28 @@ impl ReachTest {
 pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
     let still = |degree| Layout::Still { degree };
     let mut kinds = vec![
-        (100, still(20), 0, Between::Prompt, Clock::Virtual),
-        (100, still(20), 20, Between::Prompt, Clock::Virtual),
-        (100, still(8), 0, Between::Prompt, Clock::Virtual),
-        (100, still(8), 20, Between::Prompt, Clock::Virtual),
-        (300, still(20), 20, Between::Prompt, Clock::Virtual),
-        (100, Layout::Walking, 20, Between::Prompt, Clock::Virtual),
-        (REAL_NODES, still(12), 20, Between::Prompt, Clock::Virtual),
-        (REAL_NODES, still(12), 20, Between::Prompt, Clock::Real),
-        (REAL_NODES, still(8), 50, Between::Delayed, Clock::Virtual),
-        (REAL_NODES, still(8), 50, Between::Delayed, Clock::Real),
-        (100, still(20), 0, Between::Dcf, Clock::Virtual),
-        (100, still(20), 20, Between::Dcf, Clock::Virtual),
-        (100, still(8), 0, Between::Dcf, Clock::Virtual),
-        (100, still(8), 20, Between::Dcf, Clock::Virtual),
-        (REAL_NODES, still(12), 0, Between::Dcf, Clock::Virtual),
-        (REAL_NODES, still(12), 0, Between::Dcf, Clock::Real),
+        (100, still(20), 0, Between::Prompt, Clock::Virtual, 0),
+        (100, still(20), 20, Between::Prompt, Clock::Virtual, 0),
+        (100, still(8), 0, Between::Prompt, Clock::Virtual, 0),
+        (100, still(8), 20, Between::Prompt, Clock::Virtual, 0),
+        (300, still(20), 20, Between::Prompt, Clock::Virtual, 0),
+        (100, Layout::Walking, 20, Between::Prompt, Clock::Virtual, 0),
+        (REAL_NODES, still(12), 20, Between::Prompt, Clock::Virtual, 0),
+        (REAL_NODES, still(12), 20, Between::Prompt, Clock::Real, 0),
+        (REAL_NODES, still(8), 50, Between::Delayed, Clock::Virtual, 0),
+        (REAL_NODES, still(8), 50, Between::Delayed, Clock::Real, 0),
+        (100, still(20), 0, Between::Dcf, Clock::Virtual, 0),
+        (100, still(20), 20, Between::Dcf, Clock::Virtual, 0),
+        (100, still(8), 0, Between::Dcf, Clock::Virtual, 0),
+        (100, still(8), 20, Between::Dcf, Clock::Virtual, 0),
+        (REAL_NODES, still(12), 0, Between::Dcf, Clock::Virtual, 0),
+        (REAL_NODES, still(12), 0, Between::Dcf, Clock::Real, 0),
     ];
+    for (degree, load_percent) in [(20, 10), (20, 50), (14, 50), (10, 10), (10, 50), (8, 10), (8, 25)] {
+        kinds.push((100, still(degree), 0, Between::Dcf, Clock::Virtual, load_percent));
+    }
     if options.size != Size::Quick {
-        kinds.push((100, still(20), 20, Between::Prompt, Clock::Real));
+        kinds.push((100, still(20), 20, Between::Prompt, Clock::Real, 0));
     }
     Ok(Experiment {
         name: "flood-reach",
@@ -126,7 +137,7 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
     })
 }
 
-const NOTES: [&str; 7] = [
+const NOTES: [&str; 8] = [
     "clock virtual: the strand's core on an emulated medium at 1 Mbit/s, without collisions if it is of links, each sample the mean of one \
      message of 100 bytes in each of 50 random connected networks (walk: of 50 messages, 1 s apart, whether connected or \
      not), each hearer losing frames independently",
@@ -138,12 +149,14 @@ const NOTES: [&str; 7] = [
      they hear, so that others beside them are hidden, and frames collide; 30 nodes with clock virtual: as with delay_ms",
     "suppressed: threshold 3, enough 2, repeats 1, jitter 10 ms, chosen on other networks than these (docs/lab.md)",
     "transmissions_per_message counts all frames of all nodes, the source's and repeats included",
+    "load_percent: 100 messages one after the other from everywhere, after 20 that do not count, on one network; pure flooding \
+     of all would fill so much of the medium at one place if nothing collided; 0: one message on a network where nobody has sent",
     "last_node_ms: until the last of those that were reached; suppression pays for fewer frames with its jitter",
 ];
 
-type Kind = (usize, Layout, u32, Between, Clock);
+type Kind = (usize, Layout, u32, Between, Clock, u32);
 
-fn algorithms((nodes, layout, loss_percent, between, clock): Kind) -> [Case; 2] {
+fn algorithms((nodes, layout, loss_percent, between, clock, load_percent): Kind) -> [Case; 2] {
     [("pure", Rules::PURE), ("suppressed", Rules::SUPPRESSED)].map(|(algorithm, rules)| {
         let (degree, movement) = match layout {
             Layout::Still { degree } => (degree.into(), "none"),
@@ -158,8 +171,9 @@ fn algorithms((nodes, layout, loss_percent, between, clock): Kind) -> [Case; 2] 
             ("medium", if between == Between::Dcf { "dcf" } else { "links" }.into()),
             ("delay_ms", if between == Between::Delayed { DELAY.as_millis() as u64 } else { 0 }.into()),
             ("clock", if clock == Clock::Virtual { "virtual" } else { "real" }.into()),
+            ("load_percent", load_percent.into()),
         ];
-        let test = ReachTest { nodes, layout, loss_percent, rules, between, clock };
+        let test = ReachTest { nodes, layout, loss_percent, rules, between, clock, load_percent };
         let per_node = Duration::from_millis(if clock == Clock::Virtual { 10 } else { 300 });
         case(key, Test::Reach(test), per_node * nodes as u32)
     })
@@ -184,6 +198,7 @@ pub(super) fn measure(test: &ReachTest, means: &Means, seed: u64) -> Result<Samp
 fn simulate(test: &ReachTest, seed: u64) -> Result<Sample, Error> {
     let messages = match test.layout {
         Layout::Still { degree } if test.is_as_in_real_time() => one_network(test, degree, seed)?,
+        Layout::Still { degree } if test.load_percent > 0 => loaded(test, degree, seed)?,
         Layout::Still { degree } => still(test, degree, seed)?,
         Layout::Walking => walking(test, seed),
     };
@@ -208,6 +223,22 @@ fn still(test: &ReachTest, degree: u32, seed: u64) -> Result<Vec<Flooded>, Error
         Ok(simulation.flood(seed as usize % test.nodes, MESSAGE_BYTES, TTL))
     };
     (0..NETWORKS).map(flood).collect()
+}
+
+/// Messages from everywhere, one after the other at a steady rate whether the one before has ended or not, of which the first do
+/// not count.
+fn loaded(test: &ReachTest, degree: u32, seed: u64) -> Result<Vec<Flooded>, Error> {
+    let mut simulation = simulation(test, degree, seed)?;
+    let frame = Phy::b1().broadcast_time(ETHERNET + HEADER + MESSAGE_BYTES);
+    let apart = frame * (degree + 1) * 100 / test.load_percent;
+    let mut flood = |count: u64| {
+        let from = |n: u64| ((seed.wrapping_add(n)).wrapping_mul(2_654_435_761) >> 7) as usize % test.nodes;
+        let began = simulation.now();
+        let messages: Vec<_> = (0..count).map(|n| (began + apart * n as u32, from(n))).collect();
+        simulation.flood_all(&messages, MESSAGE_BYTES, TTL)
+    };
+    flood(LEARNING);
+    Ok(flood(LOADED))
 }
 
 /// What [`real`] does, in virtual time.
@@ -273,17 +304,29 @@ fn probability(percent: u32) -> Probability {
 mod tests {
     use super::*;
 
-    fn mean(algorithm: Rules, loss_percent: u32, between: Between) -> [f64; 2] {
-        let test = ReachTest {
-            nodes: 100,
-            layout: Layout::Still { degree: 20 },
-            loss_percent,
-            rules: algorithm,
-            between,
-            clock: Clock::Virtual,
-        };
+    fn still(degree: u32, rules: Rules, loss_percent: u32, between: Between, load_percent: u32) -> [f64; 2] {
+        let layout = Layout::Still { degree };
+        let clock = Clock::Virtual;
+        let test = ReachTest { nodes: 100, layout, loss_percent, rules, between, clock, load_percent };
         let sample = simulate(&test, 1).unwrap();
         [sample.metrics[0].1, sample.metrics[1].1]
+    }
+
+    fn mean(rules: Rules, loss_percent: u32, between: Between) -> [f64; 2] {
+        still(20, rules, loss_percent, between, 0)
+    }
+
+    #[test]
+    fn on_a_medium_that_contends_suppression_takes_half_the_frames_and_reaches_as_many() {
+        let run = |degree, load| {
+            [Rules::PURE, Rules::SUPPRESSED].map(|rules| still(degree, rules, 0, Between::Dcf, load))
+        };
+        for load in [10, 50] {
+            let [pure, suppressed] = run(20, load);
+            assert!(suppressed[0] >= 0.99 && suppressed[1] <= pure[1] / 2.0, "{pure:?} {suppressed:?}");
+        }
+        let [pure, suppressed] = run(8, 10);
+        assert!(suppressed[0] >= pure[0] && suppressed[1] < pure[1], "{pure:?} {suppressed:?}");
     }
 
     #[test]

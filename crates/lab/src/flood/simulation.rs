@@ -1,6 +1,6 @@
 //! The strand's own core, a node for each place on a medium in virtual time.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use flood::suppression::Rules as Suppressing;
@@ -53,6 +53,14 @@ impl Medium {
         }
     }
 
+    /// Whether all that a station was given has been on the air.
+    fn is_done(&self, station: usize) -> bool {
+        match self {
+            Medium::Links(_) => true,
+            Medium::Dcf(medium) => medium.room(station) == medium.queue(),
+        }
+    }
+
     /// By all of `nodes` together.
     fn transmissions(&self, nodes: usize) -> u64 {
         match self {
@@ -69,6 +77,10 @@ pub(crate) struct Simulation {
     nodes: Vec<Node>,
     /// When each node wants to be asked what it sends.
     due: BTreeSet<(Duration, usize)>,
+    /// The nodes whose frame is with the medium, and since when.
+    below: BTreeMap<usize, Duration>,
+    /// Whether relays wait, and so have one frame with the medium at a time.
+    waits: bool,
     now: Duration,
     seq: u32,
 }
@@ -113,9 +125,16 @@ impl Simulation {
             medium,
             nodes: (0..nodes).map(node).collect(),
             due: BTreeSet::new(),
+            below: BTreeMap::new(),
+            waits: rules != Suppressing::PURE,
             now: Duration::ZERO,
             seq: 0,
         }
+    }
+
+    /// Until when it has gone.
+    pub(crate) fn now(&self) -> Duration {
+        self.now
     }
 
     /// From now on nodes hear each other so, over links; stations stay where they are.
@@ -127,23 +146,51 @@ impl Simulation {
 
     /// `source` sends a message of `bytes` with `ttl`; goes on until nobody has anything left to send.
     pub(crate) fn flood(&mut self, source: usize, bytes: usize, ttl: u8) -> Flooded {
-        let (began, before) = (self.now, self.medium.transmissions(self.nodes.len()));
-        self.seq += 1;
-        let header = flood::Header { id: number(source), epoch: 1, seq: self.seq, ttl, kind: Kind::Data };
-        let frame = self.format.write(&header, &vec![0; bytes]);
-        self.change(source, |node, now| node.suppression.handle_own(now, key(&header), frame));
-        let (mut reached, mut last) = (1, began);
-        while let Some(now) = self.next() {
-            self.now = now;
-            while let Some((at, frame)) = self.medium.poll(now) {
-                if self.hear(at, &frame) {
-                    (reached, last) = (reached + 1, now);
+        self.flood_all(&[(self.now, source)], bytes, ttl)[0]
+    }
+
+    /// The same with a message at each of these times. What was sent is shared among them.
+    pub(crate) fn flood_all(
+        &mut self,
+        messages: &[(Duration, usize)],
+        bytes: usize,
+        ttl: u8,
+    ) -> Vec<Flooded> {
+        let (first, before) = (self.seq + 1, self.medium.transmissions(self.nodes.len()));
+        let mut flooded =
+            vec![Flooded { reached: 1, transmissions: 0, last: Duration::ZERO }; messages.len()];
+        let mut coming = messages.iter();
+        loop {
+            let began = coming.as_slice().first().map(|&(time, _)| time);
+            let Some(now) = self.next().into_iter().chain(began).min() else { break };
+            self.now = self.now.max(now);
+            while let Some((at, frame)) = self.medium.poll(self.now) {
+                if let Some(message) = self.hear(at, &frame) {
+                    let index = (message.2 - first) as usize;
+                    flooded[index].reached += 1;
+                    flooded[index].last = self.now - messages[index].0;
                 }
+            }
+            self.finish();
+            while coming.as_slice().first().is_some_and(|&(time, _)| time <= self.now) {
+                let Some(&(_, source)) = coming.next() else { break };
+                self.begin(source, bytes, ttl);
             }
             self.transmit();
         }
         let transmissions = self.medium.transmissions(self.nodes.len()) - before;
-        Flooded { reached, transmissions, last: last - began }
+        let count = messages.len() as u64;
+        for (index, message) in (0..).zip(&mut flooded) {
+            message.transmissions = transmissions / count + u64::from(index < transmissions % count);
+        }
+        flooded
+    }
+
+    fn begin(&mut self, source: usize, bytes: usize, ttl: u8) {
+        self.seq += 1;
+        let header = flood::Header { id: number(source), epoch: 1, seq: self.seq, ttl, kind: Kind::Data };
+        let frame = self.format.write(&header, &vec![0; bytes]);
+        self.change(source, |node, now| node.suppression.handle_own(now, key(&header), frame));
     }
 
     fn next(&self) -> Option<Duration> {
@@ -151,22 +198,22 @@ impl Simulation {
         self.medium.poll_timeout().into_iter().chain(due).min()
     }
 
-    /// True if the message is new to the node.
-    fn hear(&mut self, at: usize, bytes: &[u8]) -> bool {
+    /// The message, if it is new to the node.
+    fn hear(&mut self, at: usize, bytes: &[u8]) -> Option<Key> {
         let format = self.format;
         self.change(at, |node, now| match node.window.handle_frame(now, bytes, Padding::None) {
             Ok(frame) => {
                 if let Some(relayed) = format.relayed(&frame, bytes) {
                     node.suppression.handle_first(now, key(&frame.header), relayed);
                 }
-                true
+                Some(key(&frame.header))
             }
             Err(Verdict::Duplicate | Verdict::Own) => {
                 let copy = format.read(bytes, Padding::None);
                 copy.iter().for_each(|frame| node.suppression.handle_copy(key(&frame.header), 1));
-                false
+                None
             }
-            Err(_) => false,
+            Err(_) => None,
         })
     }
 
@@ -174,7 +221,26 @@ impl Simulation {
     fn transmit(&mut self) {
         while let Some((_, index)) = self.due.first().copied().filter(|&(due, _)| due <= self.now) {
             let frame = self.change(index, |node, now| node.suppression.poll_transmit(now));
-            frame.iter().for_each(|frame| self.medium.send(self.now, index, frame));
+            let Some(frame) = frame else { continue };
+            self.medium.send(self.now, index, &frame);
+            if self.waits && !self.medium.is_done(index) {
+                self.below.insert(index, self.now);
+                self.change(index, |_, _| ());
+            }
+        }
+    }
+
+    /// Nodes whose frame has been on the air may send the next.
+    fn finish(&mut self) {
+        let done: Vec<_> = self
+            .below
+            .iter()
+            .filter(|(index, _)| self.medium.is_done(**index))
+            .map(|(&index, &since)| (index, since))
+            .collect();
+        for (index, since) in done {
+            self.below.remove(&index);
+            self.change(index, |node, now| node.suppression.handle_sent(now - since));
         }
     }
 
@@ -185,7 +251,9 @@ impl Simulation {
             self.due.remove(&(due, index));
         }
         let result = event(node, self.now);
-        self.due.extend(node.suppression.poll_timeout().map(|due| (due, index)));
+        if !self.below.contains_key(&index) {
+            self.due.extend(node.suppression.poll_timeout().map(|due| (due, index)));
+        }
         result
     }
 }

@@ -99,7 +99,9 @@ pub(crate) fn run(
 ) -> Result<Process, Error> {
     let path = means.folder.join(format!("{name}.toml"));
     fs::write(&path, text).doing(|| format!("write {}", path.display()))?;
-    let mut words = launcher.to_vec();
+    let state = format!("STATE_DIRECTORY={}", means.folder.display());
+    let mut words = vec!["env".into(), state.into()];
+    words.extend(launcher.to_vec());
     words.extend([means.nawa.into(), "run".into(), path.into()]);
     let mut process = Process::start(host, &words[0], &words[1..])?;
     let settled = || (process.said().contains("ready") || process.has_ended()).then_some(());

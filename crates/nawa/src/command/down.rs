@@ -6,9 +6,10 @@ use crate::flood;
 
 /// Stops the daemon and returns when it is gone. What it made belongs to its process (the interface, with addresses
 /// and routes, XDP programs and the control socket), so a crash leaves nothing that would have to be removed here, but for
-/// the nftables of a flood in mode `kernel`, and the filters of bicast and coding on kernels before 6.6.
+/// the rules of a default route, the nftables of a flood in mode `kernel`, and the filters of bicast and coding on kernels before 6.6.
 pub fn run() -> Result<(), Failure> {
     let Some(mut daemon) = Daemon::find()? else {
+        tunnel::daemon::remove_left();
         flood::remove_leftovers();
         crate::bicast::remove_left();
         crate::coding::remove_left();

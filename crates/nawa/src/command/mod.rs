@@ -1,6 +1,7 @@
 //! One file per command.
 
 pub mod check;
+pub mod doctor;
 pub mod down;
 pub mod flight;
 pub mod flood;
@@ -12,9 +13,11 @@ pub mod keygen;
 pub mod lab;
 pub mod monitor;
 pub mod path;
+pub mod peer;
 pub mod pubkey;
 pub mod run;
 pub mod status;
+pub mod test;
 pub mod up;
 
 use std::io::Write;

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::status::{self, table};
-use crate::cli::PathShow;
+use super::status::{self, table, view};
+use crate::cli::{PathShow, PathWhy};
 use crate::control::{Request, client::Daemon, path::Set};
 use crate::failure::Failure;
 
@@ -21,6 +21,49 @@ pub fn show(show: &PathShow) -> Result<(), Failure> {
     super::print(shown.join("\n").trim_end())
 }
 
+/// Says what became of the paths that are asked for, and what decided it.
+pub fn why(why: PathWhy) -> Result<(), Failure> {
+    let PathWhy { peer, name, json } = why;
+    let mut state = Daemon::connect()?.ask(Request::Status)?;
+    select(&mut state, &PathShow { peer: Some(peer), name, json })?;
+    if json {
+        return super::print(&explained(&state).to_string());
+    }
+    let state = status::read(state)?;
+    let peers = state.tunnel.map_or(Vec::new(), |tunnel| tunnel.peers);
+    let lines: Vec<_> = peers.iter().flat_map(explain).collect();
+    super::print(&lines.join("\n"))
+}
+
+/// What became of the paths of `peer`, a line each.
+fn explain(peer: &view::Peer) -> Vec<String> {
+    let mut lines: Vec<_> = peer.why.iter().map(|why| format!("{}: {why}", peer.name)).collect();
+    for path in &peer.paths {
+        let why = path.why.as_ref().map_or_else(String::new, |why| format!(": {why}"));
+        lines.push(format!("path {} to {} is {}{why}", path.name, peer.name, path.state));
+        let change =
+            |one: &view::Change| format!("  {:>9.1} s ago  {:<8}  {}", one.ago_s, one.state, one.why);
+        lines.extend(path.changes.iter().rev().map(change));
+    }
+    if peer.paths.is_empty() {
+        lines.push(format!(
+            "there is no path to {} yet: this end lists none, and waits for the other to call",
+            peer.name
+        ));
+    }
+    lines
+}
+
+/// Of each path what explains it.
+fn explained(state: &Value) -> Value {
+    let mut all = as_json(state);
+    for path in all["paths"].as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {
+        path.retain(|key, _| ["peer", "name", "state", "cause", "why", "changes"].contains(&key.as_str()));
+    }
+    all["schema"] = json!(1);
+    all
+}
+
 /// Asks for a change; returns when it is in force.
 pub fn change(request: Request) -> Result<(), Failure> {
     Daemon::connect()?.ask(request).map(drop)
@@ -35,7 +78,7 @@ pub fn set(set: Set) -> Result<(), Failure> {
 }
 
 /// Leaves the peer and the path in `state` that are asked for.
-fn select(state: &mut Value, show: &PathShow) -> Result<(), Failure> {
+pub fn select(state: &mut Value, show: &PathShow) -> Result<(), Failure> {
     let Some(peers) = state.pointer_mut("/tunnel/peers").and_then(Value::as_array_mut) else {
         return Err(Failure::failed("this daemon runs no tunnel, so it has no paths"));
     };
@@ -88,6 +131,32 @@ mod tests {
         let mut state = state();
         let shown = select(&mut state, &PathShow { peer, name, json: true });
         shown.map(|()| as_json(&state).to_string()).map_err(|failure| failure.lines.concat())
+    }
+
+    #[test]
+    fn the_newest_change_comes_first() {
+        let change = |ago_s: f64, state: &str, why: &str| json!({"ago_s": ago_s, "state": state, "why": why});
+        let changes =
+            [change(75.0, "up", "answers after 41.2 ms"), change(3.2, "silent", "silent for 3.2 s")];
+        let path = json!({
+            "id": 0, "name": "lte", "state": "silent", "cause": "no-answer", "why": "no answer", "backup": false,
+            "remote": null, "relayed": false, "rtt_ms": null, "rate_bps": null, "weight": 1.0, "sent_packets": 0,
+            "sent_bytes": 0, "lost_packets": 0, "received_bytes": 0, "changes": changes,
+        });
+        let peer = json!({
+            "name": "office", "up": false, "why": null, "scheduler": "auto", "cipher": null, "resent_packets": 0,
+            "given_up_packets": 0, "bicast": null, "paths": [path],
+        });
+        let lines = explain(&serde_json::from_value(peer.clone()).expect("what the daemon shows"));
+        let expected = [
+            "path lte to office is silent: no answer",
+            "        3.2 s ago  silent    silent for 3.2 s",
+            "       75.0 s ago  up        answers after 41.2 ms",
+        ];
+        assert_eq!(lines, expected);
+        let said = explained(&json!({"tunnel": {"peers": [peer]}}));
+        let keys: Vec<_> = said["paths"][0].as_object().expect("an object").keys().collect();
+        assert_eq!(keys, ["cause", "changes", "name", "peer", "state", "why"]);
     }
 
     #[test]

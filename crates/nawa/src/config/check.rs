@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::path::Path;
 
 use tunnel::config::Marks;
 use tunnel::daemon::Listen;
@@ -19,7 +20,12 @@ use crate::flight::Base;
 /// Checks `document`. `None` if anything is wrong; `source` then knows what.
 pub fn check(source: &mut Source, document: Document) -> Option<Settings> {
     sections_belong_together(source, &document);
-    let key = document.node.read().and_then(|node| private_key(source, &node));
+    let node = document.node.read();
+    let state_dir = node.as_ref().and_then(|node| node.state_dir.as_deref());
+    // The folder that systemd names (`StateDirectory=`), unless the file names one.
+    let usual = std::env::var_os("STATE_DIRECTORY").unwrap_or_else(|| "/var/lib/nawa".into());
+    let state_dir = source.folder().join(state_dir.unwrap_or(Path::new(&usual)));
+    let key = node.and_then(|node| private_key(source, &node));
     let me = key.as_ref().map(PrivateKey::public);
     let peers = peer::all(source, document.peers, me.as_ref());
     let written = document.tunnel.read();
@@ -39,7 +45,7 @@ pub fn check(source: &mut Source, document: Document) -> Option<Settings> {
     let metrics = metrics.and_then(|written| {
         source.expect(written.listen.span(), value::metrics_address(written.listen.get_ref()))
     });
-    Some(Settings { key, tunnel, relay, flight, bicast, floods, codings, metrics })
+    Some(Settings { key, state_dir, tunnel, relay, flight, bicast, floods, codings, metrics })
 }
 
 fn private_key(source: &mut Source, node: &document::Node) -> Option<PrivateKey> {
@@ -115,6 +121,7 @@ fn tunnel(source: &mut Source, written: document::Tunnel) -> Tunnel {
         mtu: mtu.unwrap_or_default(),
         fwmark: written.fwmark,
         marks: Marks { dscp: written.copy_dscp, ecn: written.copy_ecn },
+        fail_open: written.fail_open,
         peers: Vec::new(),
     }
 }

@@ -23,12 +23,6 @@ pub fn all(source: &mut Source, written: Vec<document::Coding>) -> Vec<Settings>
 fn one(source: &mut Source, written: document::Coding) -> Option<Settings> {
     let interface = source.expect(written.interface.span(), value::interface(written.interface.get_ref()));
     let master = source.expect(written.master.span(), value::interface(written.master.get_ref()));
-    if written.addresses.get_ref().is_empty() {
-        source.complain(
-            written.addresses.span(),
-            "the master has no address; write at least one, as \"10.88.0.2/24\"",
-        );
-    }
     let addresses = written.addresses.into_inner();
     let addresses = addresses
         .iter()
@@ -42,8 +36,12 @@ fn one(source: &mut Source, written: document::Coding) -> Option<Settings> {
         Some(text) => source.expect(text.span(), value::wait(text.get_ref())),
         None => Some(WAIT),
     };
+    let monitor = match &written.monitor {
+        Some(text) => Some(source.expect(text.span(), value::interface(text.get_ref()))?),
+        None => None,
+    };
     let change = Change { addresses, mode: mode?, wait: wait?, thin_acks: written.thin_acks };
-    Some(Settings { interface: interface?, master: master?, change })
+    Some(Settings { interface: interface?, master: master?, monitor, change })
 }
 
 fn mode(text: &str) -> Result<Mode, String> {

@@ -78,6 +78,8 @@ impl<T> From<Option<T>> for Section<T> {
 pub struct Node {
     /// File of the base64 private key, mode 0600.
     pub key_file: Spanned<PathBuf>,
+    /// Folder of what is counted over restarts.
+    pub state_dir: Option<PathBuf>,
 }
 
 /// `[tunnel]`
@@ -106,6 +108,9 @@ pub struct Tunnel {
     /// Outer packets have the inner ones' ECN, and pass congestion marks on.
     #[serde(default = "yes")]
     pub copy_ecn: bool,
+    /// Packets of a default route go beside the tunnel while it is down.
+    #[serde(default)]
+    pub fail_open: bool,
 }
 
 /// `[[peer]]`
@@ -150,6 +155,13 @@ pub struct Path {
     /// The peer sends on it beside other paths.
     #[serde(default = "yes")]
     pub receive: bool,
+    /// Paid for by the byte.
+    #[serde(default)]
+    pub metered: bool,
+    /// 0 to 15.
+    pub prefer: Option<Spanned<toml::Value>>,
+    /// Bytes with their unit.
+    pub monthly_cap: Option<Spanned<String>>,
 }
 
 fn yes() -> bool {
@@ -235,6 +247,8 @@ pub struct Coding {
     pub master: Spanned<String>,
     /// The master's addresses with prefix lengths.
     pub addresses: Spanned<Vec<Spanned<String>>>,
+    /// A monitor interface of the slave's radio, which somebody else makes.
+    pub monitor: Option<Spanned<String>>,
     /// `"off"`, `"piggy"`, `"delayed"`, `"controlled"` or `"any"`.
     pub mode: Option<Spanned<String>>,
     /// Duration with a unit.

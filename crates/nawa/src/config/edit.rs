@@ -1,11 +1,12 @@
-//! One path of the configuration in force, changed as `nawa path` asks.
+//! The configuration in force, changed as `nawa path` and `nawa peer` ask.
 
 use tunnel::PublicKey;
-use tunnel::config::{Config, Local, PathConfig, PeerConfig};
+use tunnel::config::{Bicast, Config, Cost, Local, MAX_PREFER, PathConfig, PeerConfig};
 
 use super::value::{self, HostPort};
-use super::{Path, Via, resolve};
+use super::{Path, Via, resolve, secret};
 use crate::control::path::{Add, Del, Set};
+use crate::control::peer;
 
 /// Adds a path behind the peer's others.
 ///
@@ -20,6 +21,7 @@ pub fn add(config: &mut Config, add: &Add) -> Result<(), String> {
         via: via(add.via.as_ref(), add.via_key.as_ref())?,
         backup: add.backup,
         receive: add.receive,
+        cost: Cost { metered: add.metered, prefer: add.prefer.min(MAX_PREFER), ..Cost::default() },
     };
     peer.paths.push(resolve::path(&path)?);
     Ok(())
@@ -58,7 +60,50 @@ pub fn set(config: &mut Config, set: &Set) -> Result<(), String> {
     }
     path.backup = set.backup.unwrap_or(path.backup);
     path.receive = set.receive.unwrap_or(path.receive);
+    path.cost.metered = set.metered.unwrap_or(path.cost.metered);
+    path.cost.prefer = set.prefer.unwrap_or(path.cost.prefer).min(MAX_PREFER);
+    if let Some(cap) = &set.monthly_cap {
+        // Whether it is spent is found when it is counted next.
+        path.cost.monthly_cap = Some(value::bytes(cap)?);
+    }
+    if set.no_monthly_cap {
+        (path.cost.monthly_cap, path.cost.spent) = (None, false);
+    }
     peer.paths[at] = resolve::path(&path)?;
+    Ok(())
+}
+
+/// Adds a peer behind the others.
+///
+/// # Errors
+/// One sentence; `config` is as it was. What contradicts the others is found when it is taken up.
+pub fn add_peer(config: &mut Config, add: &peer::Add) -> Result<(), String> {
+    let routes =
+        add.routes.iter().map(|net| value::route(&net.to_string())).collect::<Result<Vec<_>, _>>()?;
+    if routes.is_empty() {
+        return Err("this peer has no route, so nothing reaches it; give its inner addresses".into());
+    }
+    let preshared_key = add.preshared_key_file.as_deref().map(secret::read).transpose()?;
+    config.peers.push(PeerConfig {
+        name: value::label(&add.name)?,
+        public_key: add.public_key,
+        preshared_key: preshared_key.unwrap_or_default(),
+        routes,
+        keepalive: None,
+        resend: true,
+        bicast: Bicast::Off,
+        paths: Vec::new(),
+    });
+    Ok(())
+}
+
+/// Removes a peer.
+///
+/// # Errors
+/// One sentence if it is not there.
+pub fn del_peer(config: &mut Config, del: &peer::Del) -> Result<(), String> {
+    peer(config, &del.name)?;
+    config.peers.retain(|peer| peer.name != del.name);
     Ok(())
 }
 
@@ -103,12 +148,13 @@ fn written(path: &PathConfig) -> Path {
         via: via.map(|via| Via { address: (&via.address).into(), public_key: via.public_key }),
         backup: path.backup,
         receive: path.receive,
+        cost: path.cost,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use tunnel::{Bicast, Mtu, PresharedKey, Scheduler};
+    use tunnel::{Mtu, PresharedKey, Scheduler};
 
     use super::*;
 
@@ -123,7 +169,13 @@ mod tests {
             bicast: Bicast::Off,
             paths: Vec::new(),
         };
-        Config { scheduler: Scheduler::Auto, mtu: Mtu::Auto, marks: Default::default(), peers: vec![peer] }
+        Config {
+            scheduler: Scheduler::Auto,
+            mtu: Mtu::Auto,
+            marks: Default::default(),
+            fail_open: false,
+            peers: vec![peer],
+        }
     }
 
     fn read<T: serde::de::DeserializeOwned>(json: serde_json::Value) -> T {

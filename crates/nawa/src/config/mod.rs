@@ -7,6 +7,7 @@ mod coding;
 mod document;
 pub mod edit;
 mod flood;
+mod fragments;
 mod peer;
 mod resolve;
 mod secret;
@@ -21,7 +22,7 @@ use std::path;
 use std::time::Duration;
 
 use ipnet::IpNet;
-use tunnel::config::{Local, Marks, Mtu, Scheduler};
+use tunnel::config::{Cost, Local, Marks, Mtu, Scheduler};
 use tunnel::daemon::Listen;
 use tunnel::{PresharedKey, PrivateKey, PublicKey};
 
@@ -40,6 +41,8 @@ use source::Source;
 pub struct Settings {
     /// Who this node is, to peers and to relays; there is one with a tunnel or a relay.
     pub key: Option<PrivateKey>,
+    /// Where bytes are counted over restarts.
+    pub state_dir: path::PathBuf,
     /// The tunnel, if this node is an end of one.
     pub tunnel: Option<Tunnel>,
     /// The relay, if this node is one.
@@ -75,6 +78,8 @@ pub struct Tunnel {
     pub fwmark: u32,
     /// What outer packets have of inner ones.
     pub marks: Marks,
+    /// Whether packets of a default route go beside the tunnel while it is down.
+    pub fail_open: bool,
     /// The other ends.
     pub peers: Vec<Peer>,
 }
@@ -115,6 +120,8 @@ pub struct Path {
     pub backup: bool,
     /// The peer sends on it beside other paths, not only while no other works.
     pub receive: bool,
+    /// What using it costs.
+    pub cost: Cost,
 }
 
 /// `via` of a path.
@@ -127,7 +134,7 @@ pub struct Via {
 }
 
 /// `[relay]`
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Relay {
     /// Where clients and destinations reach it.
     pub listen: Listen,
@@ -144,7 +151,7 @@ pub struct Flight {
     pub base: Base,
 }
 
-/// Reads and checks `file`.
+/// Reads and checks `file`, and the fragments in `FILE.d`.
 ///
 /// # Errors
 /// Bad input with a line for everything that is wrong.
@@ -152,7 +159,7 @@ pub fn load(file: &path::Path) -> Result<Settings, Failure> {
     load_text(file).map_err(|complaints| bad_file(&complaints))
 }
 
-/// Checks `text`, which is to stand in `file`.
+/// Checks `text`, which is to stand in `file`, by itself: fragments are checked with it when it is loaded.
 ///
 /// # Errors
 /// As [`load`].
@@ -175,14 +182,15 @@ fn bad_file(complaints: &[Complaint]) -> Failure {
 }
 
 fn load_text(file: &path::Path) -> Result<Settings, Vec<Complaint>> {
-    let text = std::fs::read_to_string(file).map_err(|error| {
-        vec![Complaint::about_file(file, format!("cannot be read: {error}; name a file that can"))]
-    })?;
-    parse(file, &text)
+    let files = fragments::read(file)?;
+    meant(Source::of(file, &files))
 }
 
-pub(crate) fn parse(file: &path::Path, text: &str) -> Result<Settings, Vec<Complaint>> {
-    let mut source = Source::new(file, text);
+fn parse(file: &path::Path, text: &str) -> Result<Settings, Vec<Complaint>> {
+    meant(Source::new(file, text))
+}
+
+fn meant(mut source: Source<'_>) -> Result<Settings, Vec<Complaint>> {
     let document = document::read(&mut source);
     let settings = document.and_then(|document| check::check(&mut source, document));
     let complaints = source.into_complaints();

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use toml::Spanned;
-use tunnel::config::{Local, MAX_PATHS};
+use tunnel::config::{Cost, Local, MAX_PATHS};
 use tunnel::{Bicast, PresharedKey, PublicKey};
 
 use super::check::{public_key, unique};
@@ -115,6 +115,10 @@ fn path(source: &mut Source, written: document::Path) -> Option<Path> {
         None => Some(Local::Any),
     };
     let remote = host_port(source, &written.remote);
+    let prefer = written.prefer.and_then(|text| source.expect(text.span(), value::prefer(text.get_ref())));
+    let prefer = prefer.unwrap_or_default();
+    let monthly_cap =
+        written.monthly_cap.and_then(|text| source.expect(text.span(), value::bytes(text.get_ref())));
     let via = match written.via {
         Some(written) => via(source, written).map(Some),
         None => Some(None),
@@ -126,6 +130,7 @@ fn path(source: &mut Source, written: document::Path) -> Option<Path> {
         via: via?,
         backup: written.backup,
         receive: written.receive,
+        cost: Cost { metered: written.metered, prefer, monthly_cap, spent: false },
     })
 }
 

@@ -13,6 +13,8 @@ use crate::failure::Failure;
 pub struct Resolved {
     /// Who this node is; there is one with a tunnel or a relay.
     pub key: Option<PrivateKey>,
+    /// As in the file.
+    pub state_dir: std::path::PathBuf,
     /// The tunnel's edges, and what its core is told.
     pub tunnel: Option<(Tunnel, Config)>,
     /// As in the file.
@@ -36,14 +38,25 @@ impl Settings {
     /// Failed if a path's addresses are of two families.
     pub fn resolve(self) -> Result<Resolved, Failure> {
         let core = self.tunnel.as_ref().map(core).transpose()?;
-        let Settings { key, tunnel, relay, flight, bicast, floods, codings, metrics } = self;
-        Ok(Resolved { key, tunnel: tunnel.zip(core), relay, flight, bicast, floods, codings, metrics })
+        let Settings { key, state_dir, tunnel, relay, flight, bicast, floods, codings, metrics } = self;
+        Ok(Resolved {
+            key,
+            state_dir,
+            tunnel: tunnel.zip(core),
+            relay,
+            flight,
+            bicast,
+            floods,
+            codings,
+            metrics,
+        })
     }
 }
 
 fn core(tunnel: &Tunnel) -> Result<Config, Failure> {
     let peers = tunnel.peers.iter().map(peer).collect::<Result<_, _>>()?;
-    Ok(Config { scheduler: tunnel.scheduler, mtu: tunnel.mtu, marks: tunnel.marks, peers })
+    let Tunnel { scheduler, mtu, marks, fail_open, .. } = *tunnel;
+    Ok(Config { scheduler, mtu, marks, fail_open, peers })
 }
 
 fn peer(peer: &Peer) -> Result<PeerConfig, Failure> {
@@ -84,5 +97,6 @@ pub fn path(path: &Path) -> Result<PathConfig, String> {
         via: via.transpose()?,
         backup: path.backup,
         receive: path.receive,
+        cost: path.cost,
     })
 }

@@ -4,6 +4,8 @@ use std::fmt::{self, Display};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use super::fragments::Files;
+
 /// One thing that is wrong with a configuration file. Displays as `FILE:LINE:COLUMN: what is wrong; what to do`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Complaint {
@@ -30,17 +32,25 @@ impl Display for Complaint {
     }
 }
 
-/// A configuration file's text, and what has been found wrong with it so far.
+/// The text of a configuration file and its fragments, and what has been found wrong with it so far.
 pub struct Source<'a> {
     file: &'a Path,
     text: &'a str,
+    /// Where each file begins in the text.
+    parts: Vec<(usize, &'a Path)>,
     complaints: Vec<Complaint>,
 }
 
 impl<'a> Source<'a> {
     /// Nothing is wrong with `text` yet.
     pub fn new(file: &'a Path, text: &'a str) -> Self {
-        Source { file, text, complaints: Vec::new() }
+        Source { file, text, parts: vec![(0, file)], complaints: Vec::new() }
+    }
+
+    /// The same of `file` and its fragments.
+    pub fn of(file: &'a Path, files: &'a Files) -> Self {
+        let parts = files.parts.iter().map(|(start, part)| (*start, part.as_path())).collect();
+        Source { parts, ..Source::new(file, &files.text) }
     }
 
     /// The text.
@@ -55,8 +65,10 @@ impl<'a> Source<'a> {
 
     /// Notes that what stands at the bytes `span` is wrong.
     pub fn complain(&mut self, span: Range<usize>, what: impl Display) {
-        let position = Some(position(self.text, span.start));
-        self.complaints.push(Complaint { file: self.file.to_owned(), position, what: what.to_string() });
+        let part = self.parts.iter().rev().find(|(start, _)| *start <= span.start);
+        let (start, file) = part.copied().unwrap_or((0, self.file));
+        let position = Some(position(&self.text[start..], span.start - start));
+        self.complaints.push(Complaint { file: file.to_owned(), position, what: what.to_string() });
     }
 
     /// Notes an error of the TOML parser or of serde.

@@ -8,7 +8,7 @@ use flood::node::Mode;
 use tunnel::config::{Bicast, Local, Mtu, Scheduler};
 use tunnel::daemon::Listen;
 
-use super::{Complaint, Flight, Settings, parse};
+use super::{Complaint, Flight, Settings, load, parse};
 use crate::flight::Base;
 
 /// RFC 7748 §6.1: Alice's private key, her public key, Bob's public key.
@@ -139,8 +139,14 @@ fn what_a_coding_cannot_be() {
     let settings = read(folder().path(), &coding("['10.88.0.2/24']")).expect("a good file");
     let change = &settings.codings[0].change;
     assert_eq!((change.mode, change.wait), (coding::Mode::Any, std::time::Duration::from_millis(10)));
+    let settings =
+        read(folder().path(), &coding("[]\nmonitor = 'mon0'")).expect("addresses may come by DHCP");
+    let coding_settings = &settings.codings[0];
+    assert_eq!(
+        (coding_settings.monitor.as_deref(), coding_settings.change.addresses.len()),
+        (Some("mon0"), 0)
+    );
     for (more, expected) in [
-        ("[]", "4:13: the master has no address; write at least one, as \"10.88.0.2/24\""),
         (
             "['10.88.0.2']",
             "4:14: \"10.88.0.2\" is not an address with a prefix length; write e.g. \"10.77.0.1/24\"",
@@ -153,7 +159,7 @@ fn what_a_coding_cannot_be() {
         ("['10.88.0.2/24']\nwait = 10", "5:8: invalid type: integer `10`, expected a string"),
         (
             "['10.88.0.2/24']\nhold = '1ms'",
-            "5:1: unknown field `hold`, expected one of `interface`, `master`, `addresses`, `mode`, `wait`, `thin-acks`",
+            "5:1: unknown field `hold`, expected one of `interface`, `master`, `addresses`, `monitor`, `mode`, `wait`, `thin-acks`",
         ),
         (
             "['10.88.0.2/24']\n[[coding]]\ninterface = 'nc0'\nmaster = 'nc1'\naddresses = ['10.89.0.2/24']",
@@ -234,7 +240,7 @@ fn unknown_and_missing_keys() {
     assert_complaints(
         &format!("{NODE}[tunnel]\ninterface = 'nawa0'\naddresses = ['10.77.0.1/24']\nmtuu = 1400\n"),
         "nawa.toml:6:1: unknown field `mtuu`, expected one of \
-         `interface`, `addresses`, `listen`, `endpoints`, `scheduler`, `mtu`, `fwmark`, `copy-dscp`, `copy-ecn`",
+         `interface`, `addresses`, `listen`, `endpoints`, `scheduler`, `mtu`, `fwmark`, `copy-dscp`, `copy-ecn`, `fail-open`",
     );
     assert_complaints(
         &format!("{NODE}[tunnel]\naddresses = ['10.77.0.1/24']\n"),
@@ -324,6 +330,10 @@ fn values_of_paths() {
          nawa.toml:19:10: invalid type: string \"yes\", expected a boolean",
     );
     assert_complaints(
+        &format!("{NODE}{TUNNEL}{}{}", peer(""), path("metered = true\nprefer = 16\n")),
+        "nawa.toml:15:10: 16 is not a rank; write 0 for what comes first, up to 15 for what comes last",
+    );
+    assert_complaints(
         &format!("{NODE}{TUNNEL}{}{}{}", peer(""), path(""), path("")),
         "nawa.toml:15:8: another path of this peer has this name; choose another name",
     );
@@ -354,6 +364,45 @@ fn values_of_the_relay() {
         &format!("{NODE}[relay]\nlisten = 51901\nallow = ['{BOB}', '{BOB}']\n"),
         "nawa.toml:5:58: this key is listed twice; remove one",
     );
+}
+
+#[test]
+fn fragments_are_read_with_their_file() {
+    let folder = folder();
+    let file = folder.path().join("nawa.toml");
+    let fragments = folder.path().join("nawa.toml.d");
+    std::fs::create_dir(&fragments).expect("a folder");
+    let write = |name: &str, text: &str| std::fs::write(fragments.join(name), text).expect("a fragment");
+    let tunnel = "[tunnel]\ninterface = 'nawa0'\naddresses = ['10.77.0.1/24']\nlisten = 51900\n";
+    std::fs::write(&file, format!("[node]\nkey-file = 'key'\n{tunnel}{}", peer(""))).expect("the file");
+    let key = tunnel::PublicKey::from([9; 32]).to_string();
+    let other = peer("").replace("office", "home").replace(BOB, &key).replace("10.77.0.2", "10.77.0.3");
+    write("20-home.toml", &format!("# Another\n{other}"));
+    write("10-flight.toml", "[flight]\n");
+    write("notes.txt", "no TOML");
+    let settings = load(&file).expect("it is good");
+    let names: Vec<_> =
+        settings.tunnel.iter().flat_map(|tunnel| &tunnel.peers).map(|peer| &peer.name).collect();
+    assert_eq!(names, ["office", "home"]);
+    assert!(settings.flight.is_some());
+    // Each mistake is at its place in its own file.
+    let says = |name: &str, text: &str, at: &str| {
+        write(name, text);
+        let lines = load(&file).expect_err("it is bad").lines;
+        let expected = format!("{}:{at}", fragments.join(name).display());
+        assert!(lines.iter().any(|line| line.starts_with(&expected)), "{expected}: {lines:?}");
+        std::fs::remove_file(fragments.join(name)).expect("it is there");
+    };
+    says("30-a.toml", "[flight]\nbase = 'vegas'\n", "1:");
+    says("05-a.toml", "[relay]\nlisten = 0\nallow = []\n", "2:10:");
+    says("30-a.toml", "listen = 7\n", "1:1: this belongs to no section");
+    says(
+        "30-a.toml",
+        "\n[[peer.path]]\nname = 'x'\nremote = '192.0.2.1:9'\n",
+        "2:3: this belongs to no section",
+    );
+    says("30-a.toml", "[relay\n", "1:");
+    assert!(load(&file).is_ok());
 }
 
 #[test]
@@ -421,6 +470,7 @@ fn the_sample_is_good_and_shows_every_option() {
         "fwmark",
         "copy-dscp",
         "copy-ecn",
+        "fail-open",
         "name",
         "public-key",
         "preshared-key-file",
@@ -432,6 +482,10 @@ fn the_sample_is_good_and_shows_every_option() {
         "remote",
         "via",
         "backup",
+        "metered",
+        "prefer",
+        "monthly-cap",
+        "state-dir",
         "receive",
         "allow",
         "mode",

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
-use tunnel::config::{Host, Local, Mtu, Scheduler};
+use tunnel::config::{Host, Local, MAX_PREFER, Mtu, Scheduler};
 use tunnel::daemon::Listen;
 
 /// IPv6's least; 9000 is what jumbo frames carry.
@@ -135,6 +135,26 @@ pub fn local(text: &str) -> Result<Local, String> {
         Ok(address) => Ok(Local::Address(address)),
         Err(_) => interface(text).map(Local::Interface),
     }
+}
+
+/// A whole number of bytes with one of the units kB, MB, GB, TB, as providers count: more than nothing.
+pub fn bytes(text: &str) -> Result<u64, String> {
+    let wrong = || format!("\"{text}\" is not a size; write a whole number and its unit, as \"30GB\"");
+    let digits = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(wrong)?;
+    let (number, unit) = text.split_at(digits);
+    let power = ["kB", "MB", "GB", "TB"].iter().position(|known| *known == unit).ok_or_else(wrong)?;
+    let number =
+        number.parse::<u64>().ok().and_then(|number| number.checked_mul(1000u64.pow(power as u32 + 1)));
+    number.filter(|number| *number > 0).ok_or_else(wrong)
+}
+
+/// Which paths come first: 0 to 15, the lowest.
+pub fn prefer(value: &toml::Value) -> Result<u8, String> {
+    let number = value.as_integer().and_then(|number| u8::try_from(number).ok());
+    let wrong = || {
+        format!("{value} is not a rank; write 0 for what comes first, up to {MAX_PREFER} for what comes last")
+    };
+    number.filter(|number| *number <= MAX_PREFER).ok_or_else(wrong)
 }
 
 /// A duration with its unit, more than nothing and at most an hour.
@@ -300,6 +320,17 @@ mod tests {
             ["", "20", "s", "-1s", "1.5s", "1 s", "1d", "99999999999999999999s", "18446744073709551615h"]
         {
             assert_eq!(duration(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn sizes_need_a_known_unit() {
+        assert_eq!(
+            (bytes("30GB"), bytes("1kB"), bytes("2TB")),
+            (Ok(30_000_000_000), Ok(1000), Ok(2_000_000_000_000))
+        );
+        for bad in ["", "30", "GB", "0GB", "1.5GB", "30 GB", "30GiB", "99999999999TB"] {
+            assert!(bytes(bad).is_err(), "{bad}");
         }
     }
 

@@ -8,12 +8,15 @@
 //! | `{"command":"path-add","peer":"office","name":"lte","remote":"203.0.113.7:51900"}` | `{"changed":true}` |
 //! | `{"command":"path-set","peer":"office","name":"lte","backup":true}` | `{"changed":true}` |
 //! | `{"command":"path-del","peer":"office","name":"lte"}` | `{"changed":true}` |
+//! | `{"command":"peer-add","name":"home","public-key":"…","routes":["10.77.0.3/32"]}` | `{"changed":true}` |
+//! | `{"command":"peer-del","name":"home"}` | `{"changed":true}` |
 //! | anything else, or not root | `{"error":"one sentence"}` |
 //!
-//! What else a path may be given is in [`path`]; an answer comes when the change is in force.
+//! What else may be given is in [`path`] and [`peer`]; an answer comes when the change is in force.
 
 pub mod client;
 pub mod path;
+pub mod peer;
 pub mod server;
 
 use std::io;
@@ -43,6 +46,10 @@ pub enum Request {
     PathDel(path::Del),
     /// Change a path.
     PathSet(path::Set),
+    /// Add a peer.
+    PeerAdd(peer::Add),
+    /// Remove a peer.
+    PeerDel(peer::Del),
 }
 
 fn address() -> io::Result<SocketAddr> {

@@ -36,6 +36,14 @@ pub struct Add {
     #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set)]
     #[serde(default = "yes")]
     pub receive: bool,
+    /// It is paid for by the byte: no copies go over it, and few probes
+    #[arg(long)]
+    #[serde(default)]
+    pub metered: bool,
+    /// Use it only where paths with lower ones are full; 0 to 15
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = rank())]
+    #[serde(default)]
+    pub prefer: u8,
 }
 
 /// Removes a path.
@@ -82,13 +90,35 @@ pub struct Set {
     /// Whether the peer sends on it beside other paths
     #[arg(long, value_name = "BOOL")]
     pub receive: Option<bool>,
+    /// It is paid for by the byte: no copies go over it, and few probes
+    #[arg(long, value_name = "BOOL")]
+    pub metered: Option<bool>,
+    /// Use it only where paths with lower ones are full; 0 to 15
+    #[arg(long, value_name = "N", value_parser = rank())]
+    pub prefer: Option<u8>,
+    /// What it may carry in a month, both ways, as 30GB; then it is a backup
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub monthly_cap: Option<String>,
+    /// It may carry what it can
+    #[arg(long, conflicts_with = "monthly_cap")]
+    #[serde(default)]
+    pub no_monthly_cap: bool,
+}
+
+fn size(text: &str) -> Result<String, String> {
+    value::bytes(text).map(|_| text.to_owned())
+}
+
+fn rank() -> clap::builder::RangedI64ValueParser<u8> {
+    clap::value_parser!(u8).range(0..=i64::from(tunnel::config::MAX_PREFER))
 }
 
 impl Set {
     /// Whether it changes nothing.
     pub fn is_empty(&self) -> bool {
-        let Set { remote, local, no_local, via, no_via, backup, receive, .. } = self;
-        (remote.is_none() && local.is_none() && via.is_none() && backup.is_none() && receive.is_none())
+        let Set { remote, local, no_local, via, no_via, backup, receive, metered, prefer, .. } = self;
+        (metered.is_none() && prefer.is_none() && self.monthly_cap.is_none() && !self.no_monthly_cap)
+            && (remote.is_none() && local.is_none() && via.is_none() && backup.is_none() && receive.is_none())
             && !(*no_local || *no_via)
     }
 }
@@ -97,7 +127,8 @@ fn yes() -> bool {
     true
 }
 
-fn label(text: &str) -> Result<String, String> {
+/// A name.
+pub fn label(text: &str) -> Result<String, String> {
     value::label(text)
 }
 

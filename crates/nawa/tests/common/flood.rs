@@ -83,6 +83,11 @@ impl Network {
         self.passing.extend((mtu <= NATIVE_MTU).then(|| medium.within(pass)));
     }
 
+    /// Takes away what lets through what XDP programs send back.
+    pub fn swallow_what_is_sent_back(&mut self) {
+        self.passing.clear();
+    }
+
     /// Takes a node's interface away.
     pub fn unplug(&self, number: usize) {
         self.medium.ip(&format!("link delete port{number}"));
@@ -156,6 +161,14 @@ impl Network {
         })
     }
 
+    /// Sends a frame by the outsider's socket to one node alone.
+    pub fn send_frame_to_one(&self, socket: &PacketSocket, number: usize, frame: &[u8]) {
+        let mac = || device::Net::open().expect("netlink").link("air0").expect("air0").mac.expect("a MAC");
+        let mut bytes = ethernet(frame);
+        bytes[..6].copy_from_slice(&self.node(number).within(mac));
+        socket.send(&bytes).expect("it goes");
+    }
+
     /// Sends a datagram from the outsider to one node alone.
     pub fn send_to_one(&self, number: u8, payload: &[u8]) {
         let send = || {
@@ -195,6 +208,13 @@ impl Outsider {
                 packets.recv(&mut buffer)?.get(ETHERNET + UDP_IP..).map(<[u8]>::to_vec)
             }
         }
+    }
+
+    /// Who sent the next frame that it heard; of frames alone.
+    pub fn hear_from(&self) -> Option<[u8; 6]> {
+        let mut buffer = [0; 4096];
+        let Outsider::Frames(socket) = self else { return None };
+        socket.recv(&mut buffer)?.get(6..12)?.try_into().ok()
     }
 
     /// What may stand behind a frame.

@@ -18,7 +18,8 @@ pub struct Guest<'a> {
     pub inside: &'a str,
     /// Programs of this machine that the test needs, beside `nawa`.
     pub programs: &'a [&'a str],
-    /// Modules that its kernel loads, what is needed first; one that the kernel does not have is built in.
+    /// Modules that its kernel loads, each with its parameters, what is needed first; one that the kernel does not have is built
+    /// in.
     pub modules: &'a [&'a str],
 }
 
@@ -45,7 +46,7 @@ mount -t sysfs sys /sys
 mount -t bpf bpf /sys/fs/bpf
 mkdir -p /run/lock
 ip link set lo mtu 1500 up
-cat /modules/order | while read module; do insmod "/modules/$module.ko"; done
+cat /modules/order | while read module parameters; do insmod "/modules/$module.ko" $parameters; done
 echo "guest: begins" >/dev/kmsg
 /guest --ignored --exact --nocapture "$INSIDE" && echo "guest: passed on $(uname -r)"
 dmesg | sed '1,/guest: begins/d' | grep -iE 'warning|bug:|oops|call trace|refcount|stall'
@@ -94,10 +95,11 @@ impl Files {
     /// Those of `names` that are in `folder`, and their order.
     fn add_modules(&self, names: &[&str], folder: &Path) {
         self.make_folder(Path::new("/modules"));
-        let there = |name: &&&str| folder.join(format!("{name}.ko")).exists();
+        let file = |name: &str| format!("{}.ko", name.split(' ').next().unwrap_or(name));
+        let there = |name: &&&str| folder.join(file(name)).exists();
         let names: Vec<&str> = names.iter().filter(there).copied().collect();
         for name in &names {
-            let file = format!("{name}.ko");
+            let file = file(name);
             fs::copy(folder.join(&file), self.path(format!("/modules/{file}"))).expect("a module");
         }
         let order: String = names.iter().map(|name| format!("{name}\n")).collect();
@@ -133,6 +135,7 @@ impl Guest<'_> {
         let said = self.boot(&kernel);
         let passed = said.lines().any(|line| line.starts_with(&format!("guest: passed on {version}.")));
         assert!(passed, "the guest said: {said}");
+        println!("the guest said: {said}");
         let complaints = said.split_once("guest: passed").map_or("", |(_, rest)| rest).lines().skip(1);
         let complaints: Vec<&str> = complaints.take_while(|line| !line.contains("guest: ends")).collect();
         assert_eq!(complaints, [""; 0], "its kernel complained");

@@ -4,6 +4,7 @@
 pub mod flight;
 pub mod flood;
 pub mod guest;
+pub mod hwsim;
 pub mod uplinks;
 
 use std::fs::{self, Permissions};
@@ -96,6 +97,8 @@ impl Namespace {
     pub fn command<'a>(&self, program: &str, arguments: impl IntoIterator<Item = &'a str>) -> Command {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.name, program]).args(arguments).stdin(Stdio::null());
+        // What daemons keep is kept out of the host's folders.
+        command.env("STATE_DIRECTORY", env!("CARGO_TARGET_TMPDIR"));
         command
     }
 
@@ -262,4 +265,15 @@ pub fn copy_for_anybody(folder: &Path) -> String {
     let copy = folder.join("nawa");
     fs::copy(env!("CARGO_BIN_EXE_nawa"), &copy).expect("a copy of nawa");
     copy.into_os_string().into_string().expect("UTF-8")
+}
+
+/// Compares `shown` with the file of this name in `tests/snapshots`, which NAWA_SNAPSHOTS=write writes.
+#[track_caller]
+pub fn snapshot(name: &str, shown: &str) {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots").join(format!("{name}.txt"));
+    if std::env::var_os("NAWA_SNAPSHOTS").is_some_and(|value| value == "write") {
+        fs::write(&file, shown).expect("the snapshot");
+    }
+    let kept = fs::read_to_string(&file).unwrap_or_default();
+    assert!(kept == shown, "{} differs; NAWA_SNAPSHOTS=write writes it anew:\n{shown}", file.display());
 }

@@ -19,6 +19,8 @@ use crate::path::MIN_INNER_MTU;
 /// is what slows local senders down. The kernel's default; less would cut into bursts of a fast sender, which come
 /// faster than one thread reads.
 const QUEUE: u32 = 500;
+/// Queues, where there are several peers: what overflows for one of them is not another's, unless both hash alike.
+const QUEUES: usize = 16;
 /// The table of the default routes, and the mark of the outer packets where the file gives none: "nawa".
 pub const TABLE: u32 = 0x6e61_7761;
 /// The priorities of the rules that ask `main`, and then [`TABLE`]: just before the kernel's own for `main`, 32766.
@@ -35,6 +37,8 @@ pub struct Interface {
     mark: u32,
     /// What it was given, in this order.
     pieces: Vec<Piece>,
+    /// Packets of the default routes go beside it.
+    open: bool,
 }
 
 /// What an interface is given.
@@ -53,14 +57,15 @@ impl Interface {
         if net.link(&name).is_ok() {
             return Err(StartError::InterfaceExists(name));
         }
-        let tun = Tun::create(&name).map_err(StartError::Tun)?;
+        let queues = if settings.tunnel.peers.len() > 1 { QUEUES } else { 1 };
+        let tun = Tun::with_queues(&name, queues).map_err(StartError::Tun)?;
         let mtu = match settings.tunnel.mtu {
             Mtu::Auto => MIN_INNER_MTU,
             Mtu::Fixed(mtu) => mtu,
         };
         let index = configure(&mut net, &name, mtu).map_err(StartError::Interface)?;
         let mark = if settings.fwmark == 0 { TABLE } else { settings.fwmark };
-        let mut interface = Self { net, name, index, mtu, mark, pieces: Vec::new() };
+        let mut interface = Self { net, name, index, mtu, mark, pieces: Vec::new(), open: false };
         interface.reconfigure(&settings.addresses, &settings.tunnel)?;
         Ok((tun, interface))
     }
@@ -115,6 +120,27 @@ impl Interface {
         }
     }
 
+    /// Packets of the default routes go beside it from now on, or into it again.
+    pub fn set_open(&mut self, open: bool) {
+        if std::mem::replace(&mut self.open, open) == open {
+            return;
+        }
+        match open {
+            true => {
+                tracing::warn!("no path is up to where the default route leads: packets go beside the tunnel")
+            }
+            false => tracing::info!("packets go through the tunnel again"),
+        }
+        for piece in self.pieces.clone().iter().filter(|piece| piece.leads_in()) {
+            match open {
+                true => self.delete(piece),
+                false => {
+                    self.put_back(piece);
+                }
+            }
+        }
+    }
+
     /// Takes packets of up to `mtu` bytes from now on.
     pub fn set_mtu(&mut self, mtu: u16) {
         if mtu == self.mtu {
@@ -129,6 +155,9 @@ impl Interface {
 
     /// Fails with `AlreadyExists` for a route that is there already.
     fn add(&mut self, piece: &Piece) -> io::Result<()> {
+        if self.open && piece.leads_in() {
+            return Ok(());
+        }
         match piece {
             Piece::Address(net) => self.net.add_address(self.index, net.addr(), net.prefix_len()).map(drop),
             Piece::Route { net, table } => self.net.add_route(&self.route(*net, *table)),
@@ -154,6 +183,9 @@ impl Interface {
 
     /// True if it was not there.
     fn put_back(&mut self, piece: &Piece) -> bool {
+        if self.open && piece.leads_in() {
+            return false;
+        }
         let result = match piece {
             Piece::Address(net) => self.net.add_address(self.index, net.addr(), net.prefix_len()),
             Piece::Route { net, table } => self.net.add_route(&self.route(*net, *table)).map(|()| true),
@@ -183,6 +215,11 @@ impl Drop for Interface {
 }
 
 impl Piece {
+    /// Whether it is the rule by which packets take a default route into the tunnel.
+    fn leads_in(&self) -> bool {
+        matches!(self, Piece::Rule(rule) if rule.table == TABLE)
+    }
+
     fn refused(&self, error: io::Error) -> StartError {
         match self {
             Piece::Address(_) | Piece::Rule(_) => StartError::Interface(error),
@@ -199,6 +236,22 @@ impl fmt::Display for Piece {
             Piece::Rule(rule) => write!(f, "the rule of priority {}", rule.priority),
         }
     }
+}
+
+/// Removes the rules that a daemon that was killed has left in the calling thread's network namespace; how many. The first of
+/// a pair is no other program's where the second, with Nawa's own table, is there.
+pub fn remove_left() -> usize {
+    let Ok(mut net) = Net::open() else { return 0 };
+    let mut left = 0;
+    for v6 in [false, true] {
+        let [main, own] = PRIORITIES;
+        let own = Rule { v6, priority: own, unless_marked: None, table: TABLE, no_default: false };
+        if net.delete_rule(&own).is_ok() {
+            let main = Rule { v6, priority: main, unless_marked: None, table: MAIN_TABLE, no_default: true };
+            left += 1 + usize::from(net.delete_rule(&main).is_ok());
+        }
+    }
+    left
 }
 
 /// Everything but addresses and routes; the interface's index.

@@ -42,6 +42,18 @@ impl Host<'_> {
         result
     }
 
+    /// The first address of the other family than that of `chosen` that a way leads to, and where that leaves this host.
+    pub fn rival(
+        &mut self,
+        local: &Local,
+        source: Option<IpAddr>,
+        name: &Name,
+        chosen: SocketAddr,
+    ) -> Option<(SocketAddr, LocalAddress)> {
+        let others = name.candidates(source).into_iter().filter(|one| one.is_ipv4() != chosen.is_ipv4());
+        others.into_iter().find_map(|one| Some((one, self.way(local, one.ip()).ok()?)))
+    }
+
     fn way(&mut self, local: &Local, to: IpAddr) -> Result<LocalAddress, Why> {
         let query = Query { mark: self.mark, ..Query::to(to) };
         match local {

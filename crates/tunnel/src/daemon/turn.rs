@@ -11,6 +11,7 @@ use device::udp::{Meta, RecvBatch, Transmit};
 use rand_core::{OsRng, TryRngCore};
 
 use super::back::Back;
+use super::hands::Hands;
 use super::interface::{TABLE, has_default};
 use super::sockets::{Family, PLACES, Sockets};
 use super::ways::{Order, Told, What};
@@ -22,11 +23,11 @@ use crate::keys::PrivateKey;
 use crate::status::TunnelStatus;
 use crate::why::Why;
 
-const TUN: u64 = 0;
-const WAKER: u64 = 1;
-/// The sockets' tokens start here.
-const SOCKETS: u64 = 2;
-/// Reads of the TUN in a turn, of up to 64 KiB each: the network's datagrams wait meanwhile.
+const WAKER: u64 = 0;
+/// The sockets' tokens start here, and those of the TUN's queues.
+const SOCKETS: u64 = 1;
+const TUN: u64 = 64;
+/// Reads of the TUN in a turn, of up to 64 KiB each, but one at least of each queue: the network's datagrams wait meanwhile.
 const READS: usize = 4;
 /// Trains sent at once.
 const TRAINS: usize = 32;
@@ -34,7 +35,8 @@ const TRAINS: usize = 32;
 /// What is ready.
 #[derive(Clone, Copy, Debug, Default)]
 struct Ready {
-    tun: bool,
+    /// A bit for each of the TUN's queues.
+    tun: u32,
     waker: bool,
     /// A bit for each socket, as [`token`] counts them.
     sockets: u32,
@@ -74,6 +76,7 @@ pub struct Turn {
     ends: Ends,
     tun: Tun,
     inbox: Inbox<TunnelStatus, Change>,
+    hands: Hands,
     poller: Poller,
     batch: RecvBatch,
     trains: Vec<Train>,
@@ -91,6 +94,9 @@ struct Ends {
     mark: u32,
     /// The interface's, as last asked for.
     mtu: u16,
+    /// Whether packets of default routes are to go beside the tunnel while it leads nowhere, and whether they do.
+    fail_open: bool,
+    open: bool,
 }
 
 impl Turn {
@@ -104,7 +110,9 @@ impl Turn {
         inbox: Inbox<TunnelStatus, Change>,
     ) -> io::Result<Self> {
         let poller = Poller::new()?;
-        poller.add(&tun, TUN, Interest::Read)?;
+        for (token, queue) in (TUN..).zip(tun.queues()) {
+            poller.add(queue, token, Interest::Read)?;
+        }
         poller.add(&inbox.waker, WAKER, Interest::Read)?;
         for family in [Family::V4, Family::V6] {
             if let Some(socket) = sockets.get(family, 0) {
@@ -115,11 +123,24 @@ impl Turn {
         OsRng.try_fill_bytes(&mut seed).map_err(|error| io::Error::other(error.to_string()))?;
         let mark = mark(host.fwmark, &config);
         let (now, back) = (boottime(), Back::new(mark)?);
+        let fail_open = config.fail_open;
         let endpoint = Endpoint::new(config, key, seed);
         let mtu = endpoint.inner_mtu();
         Ok(Self {
-            ends: Ends { now, generation: 0, endpoint, sockets, back, host, mark, mtu },
+            ends: Ends {
+                now,
+                generation: 0,
+                endpoint,
+                sockets,
+                back,
+                host,
+                mark,
+                mtu,
+                fail_open,
+                open: false,
+            },
             tun,
+            hands: Hands::start(inbox.waker.clone())?,
             inbox,
             poller,
             batch: RecvBatch::default(),
@@ -140,9 +161,8 @@ impl Turn {
             }
             self.ends.hear(&self.poller);
             self.take_datagrams(now, ready);
-            if ready.tun {
-                self.take_inner(now)?;
-            }
+            self.take_inner(now, ready)?;
+            self.shake_hands(now);
             self.ends.endpoint.handle_timeout(now);
             self.send_datagrams(now);
             self.send_inner()?;
@@ -156,7 +176,7 @@ impl Turn {
         let mut all = Ready::default();
         for ready in self.poller.wait(timeout)? {
             match ready.token {
-                TUN => all.tun = true,
+                queue if queue >= TUN => all.tun |= 1 << (queue - TUN),
                 WAKER => all.waker = true,
                 socket => all.sockets |= 1 << (socket - SOCKETS),
             }
@@ -186,13 +206,27 @@ impl Turn {
         }
     }
 
-    fn take_inner(&mut self, now: Duration) -> io::Result<()> {
-        for _ in 0..READS {
-            let endpoint = &mut self.ends.endpoint;
-            match self.tun.recv(|packet| endpoint.handle_inner(now, packet)) {
-                Ok(_) => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) => return Err(gone(&error)),
+    fn shake_hands(&mut self, now: Duration) {
+        let endpoint = &mut self.ends.endpoint;
+        self.hands.done().for_each(|done| endpoint.handle_work(now, done));
+        while let Some(work) = endpoint.poll_work() {
+            if let Err(work) = self.hands.give(work) {
+                endpoint.handle_work(now, work.run());
+            }
+        }
+    }
+
+    /// The TUN's queues share the reads.
+    fn take_inner(&mut self, now: Duration, ready: Ready) -> io::Result<()> {
+        let reads = READS.div_ceil(ready.tun.count_ones().max(1) as usize);
+        let endpoint = &mut self.ends.endpoint;
+        for queue in (0..32).filter(|queue| ready.tun & 1 << queue != 0) {
+            for _ in 0..reads {
+                match self.tun.recv_from(queue, |packet| endpoint.handle_inner(now, packet)) {
+                    Ok(_) => {}
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                    Err(error) => return Err(gone(&error)),
+                }
             }
         }
         Ok(())
@@ -243,7 +277,10 @@ impl Ends {
             let (now, endpoint) = (self.now, &mut self.endpoint);
             match what {
                 What::Routes => self.back.forget(self.mark),
-                What::Unreachable(remote, why) => endpoint.handle_trouble(now, remote, &why),
+                What::Unreachable(remote, why) => match why {
+                    Some(why) => endpoint.handle_trouble(now, remote, &why),
+                    None => endpoint.handle_told_size(remote),
+                },
                 _ if generation != self.generation => {}
                 What::Way(peer, path, way) => {
                     if let Ok(way) = &way {
@@ -267,6 +304,10 @@ impl Ends {
         let mtu = self.endpoint.inner_mtu();
         if std::mem::replace(&mut self.mtu, mtu) != mtu {
             self.host.ways.tell(Order::Mtu(mtu));
+        }
+        let open = self.fail_open && !self.endpoint.leads_out();
+        if std::mem::replace(&mut self.open, open) != open {
+            self.host.ways.tell(Order::Open(open));
         }
     }
 
@@ -294,6 +335,7 @@ impl Asked<TunnelStatus, Change> for Ends {
             Change::TakeUp(generation, config) => {
                 self.generation = generation;
                 self.set_mark(mark(self.host.fwmark, &config));
+                self.fail_open = config.fail_open;
                 self.endpoint.reconfigure(self.now, config)
             }
         };

@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use device::poller::{Interest, Poller, boottime};
-use device::unreachable::Listener;
+use device::unreachable::{Because, Listener};
 use device::{Changes, Net, News, Waker};
 use ipnet::IpNet;
 
@@ -55,8 +55,8 @@ pub enum What {
     Addresses(usize, usize),
     /// Routes may have changed.
     Routes,
-    /// A datagram to there did not arrive, as ICMP says.
-    Unreachable(SocketAddr, Why),
+    /// A datagram to there did not arrive, as ICMP says; without a reason: it was too large.
+    Unreachable(SocketAddr, Option<Why>),
 }
 
 /// What this thread is asked for.
@@ -68,6 +68,8 @@ pub enum Order {
     Paths(u64, Config),
     /// The interface's MTU.
     Mtu(u16),
+    /// Whether packets of the default routes go beside the tunnel.
+    Open(bool),
     /// In the configuration of this number, a peer's path came up, or is not up any more.
     State(u64, (usize, usize), bool),
 }
@@ -193,7 +195,11 @@ impl Ways {
     fn hear(&self) {
         let mut told = false;
         for lost in self.refusals.iter().flat_map(Listener::take) {
-            let why = if lost.refused { Why::Refused } else { Why::Unreachable }(lost.remote);
+            let why = match lost.because {
+                Because::Refused => Some(Why::Refused(lost.remote)),
+                Because::NoWay => Some(Why::Unreachable(lost.remote)),
+                Because::TooBig => None,
+            };
             told |= self
                 .state
                 .told
@@ -229,6 +235,7 @@ impl Asked<(), Order> for State {
             }
             Order::Paths(generation, config) => self.list(generation, &config),
             Order::Mtu(mtu) => self.interface.set_mtu(mtu),
+            Order::Open(open) => self.interface.set_open(open),
             Order::State(generation, place, up) if generation == self.generation => {
                 let listed = self.listed.iter_mut().find(|listed| (listed.peer, listed.path) == place);
                 listed.into_iter().for_each(|listed| listed.handle_state(boottime(), up));
@@ -373,6 +380,7 @@ impl Listed {
         let mut way = self.find(host);
         if let Ok(way) = &mut way {
             way.local.socket = self.socket;
+            way.rival.iter_mut().for_each(|(_, local)| local.socket = self.socket);
         }
         let same = self.known.as_ref() == Some(&way);
         let concerned = way.as_ref().is_ok_and(|way| concerns(news, &way.local));
@@ -391,12 +399,13 @@ impl Listed {
         };
         let Some(relay) = &mut self.relay else {
             let (remote, local) = host.first_way(&self.local, source, &mut self.remote)?;
-            return Ok(Way { local, remote, relay: None });
+            let rival = host.rival(&self.local, source, &self.remote, remote);
+            return Ok(Way { local, remote, relay: None, rival });
         };
         let remote = *self.remote.candidates(None).first().ok_or_else(|| self.remote.why())?;
         let (address, local) = host.first_way(&self.local, source, relay)?;
         self.remote.choose(remote);
-        Ok(Way { local, remote, relay: Some(address) })
+        Ok(Way { local, remote, relay: Some(address), rival: None })
     }
 }
 

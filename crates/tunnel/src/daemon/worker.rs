@@ -1,9 +1,7 @@
 //! A thread that can be asked for its state, told to change and stopped, and whose end somebody hears about.
 
-use std::any::Any;
 use std::fmt;
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
@@ -144,19 +142,9 @@ impl<S, C> Drop for Worker<S, C> {
 }
 
 fn supervise(name: &str, on_end: impl FnOnce(String), work: impl FnOnce() -> io::Result<()>) {
-    // Nothing that `work` owns is looked at after a panic.
-    match catch_unwind(AssertUnwindSafe(work)) {
-        Ok(Ok(())) => {}
-        Ok(Err(error)) => on_end(format!("the {name} has ended: {error}; start it again")),
-        Err(panic) => {
-            on_end(format!("the {name} has ended by a bug, please report it: {}", message(&*panic)));
-        }
+    if let Err(why) = device::process::outcome(work) {
+        on_end(format!("the {name} has ended: {why}"));
     }
-}
-
-fn message(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<String>().map(String::as_str);
-    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message")
 }
 
 #[cfg(test)]
@@ -176,9 +164,9 @@ mod tests {
     fn only_an_unexpected_end_is_told() {
         assert_eq!(told(|| Ok(())), None);
         let failed = told(|| Err(io::Error::other("no more")));
-        assert_eq!(failed.as_deref(), Some("the worker has ended: no more; start it again"));
+        assert_eq!(failed.as_deref(), Some("the worker has ended: no more"));
         let bug = told(|| panic!("at {}", 7));
-        assert_eq!(bug.as_deref(), Some("the worker has ended by a bug, please report it: at 7"));
+        assert_eq!(bug.as_deref(), Some("the worker has ended: a bug, please report it: at 7"));
     }
 
     /// Takes up any number but zero.

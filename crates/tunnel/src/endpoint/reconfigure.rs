@@ -34,7 +34,7 @@ impl Endpoint {
         (0..self.peers.len()).for_each(|at| self.collect_inner(at));
         self.routes = routes_of(&config);
         self.set_mtu(config.mtu);
-        let common = Common { scheduler: config.scheduler, mtu: config.mtu, marks: config.marks };
+        let common = Common::of(&config);
         let mut old = std::mem::take(&mut self.peers);
         for wanted in config.peers {
             let known = old.iter().position(|peer| *peer.public_key() == wanted.public_key);

@@ -1,9 +1,10 @@
 //! What is to be said of a peer's paths: their states, why they are not what they should be, and when that changes.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::time::Duration;
 
-use super::Peer;
+use super::{Peer, tier_of};
 use crate::config::Local;
 use crate::path::Path;
 use crate::why::Why;
@@ -17,6 +18,8 @@ const TROUBLE_LIFE: Duration = Duration::from_secs(10);
 const NOTHING_COMES: Duration = Duration::from_secs(10);
 /// A path that flaps is spoken of at most this often.
 const INTERVAL: Duration = Duration::from_secs(1);
+/// So many changes of a path are remembered: what led to where it is, and an hour of one that flaps every few minutes.
+const CHANGES: usize = 16;
 
 /// What a path is good for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,12 +53,27 @@ impl fmt::Display for State {
     }
 }
 
+/// What became of a path, and what decided it.
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// When.
+    pub at: Duration,
+    /// What it is good for since.
+    pub state: State,
+    /// For scripts, as [`Why::cause`].
+    pub cause: &'static str,
+    /// With the number that decided.
+    pub why: String,
+}
+
 /// What was said of a path last.
 #[derive(Debug, Default)]
 pub struct Said {
     state: State,
     why: Option<Why>,
     at: Duration,
+    /// What was said before, the newest last.
+    changes: VecDeque<Change>,
     /// The state that it is in, and since when.
     now: (State, Duration),
     /// When to look again though nothing happens.
@@ -66,6 +84,11 @@ impl Said {
     /// Whether it was said to carry data.
     pub fn is_up(&self) -> bool {
         self.state == State::Up
+    }
+
+    /// What was said, the newest last.
+    pub fn changes(&self) -> impl Iterator<Item = &Change> {
+        self.changes.iter()
     }
 
     /// When there may be more to say.
@@ -102,7 +125,7 @@ impl Path {
             }
             (_, Some(_)) if trouble.is_some() => trouble.map(|(_, why)| why.clone()),
             (_, Some(to)) => match self.too_small() {
-                Some((carries, needs)) => Some(Why::TooSmall { carries, needs }),
+                Some((carries, needs)) => Some(Why::TooSmall { carries, needs, told: self.told_size }),
                 None => waited(PATIENCE).then_some(Why::NoAnswer(to.remote)),
             },
         }
@@ -116,6 +139,33 @@ impl Path {
             Local::Interface(name) => format!(" by {name}"),
             Local::Address(ip) => format!(" at {ip}"),
         }))
+    }
+
+    /// The number that decided its state, where the reason has none.
+    fn decided(&self, now: Duration, state: State, why: Option<&Why>) -> String {
+        let seconds = |since: Duration| now.saturating_sub(since).as_secs_f64();
+        let fact = match state {
+            State::Up => {
+                let rtt = self.sent.rtt().smoothed().unwrap_or_default().as_secs_f64() * 1e3;
+                format!("answers after {rtt:.1} ms, carries packets of {} bytes", self.mtu())
+            }
+            State::Checking | State::Silent => match (self.received.last_arrival(), self.sent.silences()) {
+                (Some(at), 0) => format!("not proved: heard {:.1} s ago", seconds(at)),
+                (Some(at), probes) => format!("silent for {:.1} s, {probes} probes unanswered", seconds(at)),
+                (None, _) => format!("nothing ever came back, in {:.1} s", seconds(self.tried_since)),
+            },
+            State::Down => "leads nowhere".to_owned(),
+        };
+        match (state, why) {
+            (State::Down, Some(why)) => why.to_string(),
+            (_, Some(why)) => format!("{why} ({fact})"),
+            (_, None) => fact,
+        }
+    }
+
+    /// For scripts: what keeps it from carrying packets, also where there is nothing to be said of that yet.
+    pub fn cause(&self, why: Option<&Why>) -> &'static str {
+        why.map_or_else(|| cause_of(self.state()), Why::cause)
     }
 
     /// Something is amiss on the way; what comes on it shows that it is not.
@@ -135,6 +185,23 @@ impl Path {
     }
 }
 
+fn cause_of(state: State) -> &'static str {
+    match state {
+        State::Up => "carries",
+        State::Silent => "silent",
+        State::Checking => "not-proved",
+        State::Down => "leads-nowhere",
+    }
+}
+
+/// What is to be said of a path of a peer whose best paths are of `tier`.
+pub fn why_of(path: &Path, tier: u8, now: Duration) -> Option<Why> {
+    let kept = tier_of(path).is_some_and(|own| path.is_up() && own > tier);
+    let cost = path.config.as_ref().map(|config| config.cost).unwrap_or_default();
+    let spent = cost.monthly_cap.filter(|_| cost.spent).map(|cap| Why::Spent { cap });
+    path.why(now).or(spent).or_else(|| kept.then_some(Why::Kept))
+}
+
 impl Peer {
     /// What is amiss with it, whatever its paths are like.
     pub fn why(&self, now: Duration) -> Option<Why> {
@@ -149,12 +216,16 @@ impl Peer {
             tracing::info!("{}: {why}", self.config.name);
         }
         self.said = why;
+        let tier = self.tier();
         for (index, path) in self.paths.iter_mut().enumerate() {
             let state = path.state();
             if path.said.now.0 != state {
                 path.said.now = (state, now);
             }
-            let why = path.why(now);
+            if state == State::Down || path.said.changes.is_empty() {
+                path.tried_since = now;
+            }
+            let why = why_of(path, tier, now);
             path.said.due = path.next_change(now);
             if (path.said.state, &path.said.why) == (state, &why) {
                 continue;
@@ -167,6 +238,12 @@ impl Peer {
             if (state == State::Up) != (path.said.state == State::Up) {
                 each(index, state == State::Up);
             }
+            let cause = path.cause(why.as_ref());
+            let decided = path.decided(now, state, why.as_ref());
+            if path.said.changes.len() == CHANGES {
+                path.said.changes.pop_front();
+            }
+            path.said.changes.push_back(Change { at: now, state, cause, why: decided });
             (path.said.state, path.said.why, path.said.at) = (state, why, now);
         }
     }

@@ -121,6 +121,10 @@ impl Peer {
         if path.announced.iter().any(|one| report.ranges.iter().any(|range| range.contains(one))) {
             self.announce_again = None;
         }
+        if let Some(mark) = path.marked.handle_report(now, &report.ranges) {
+            let (path, peer) = (&path.name, &self.config.name);
+            tracing::info!("path {path} to {peer} drops packets with a mark of {mark}: they go without it");
+        }
         self.outcome.clear();
         path.sent.handle_report(now, report, &mut self.outcome);
         path.weight.handle_delay(&report.delay);
@@ -156,7 +160,7 @@ impl Peer {
             }
             if let Some(at) = self.find_path(one.id) {
                 let path = &mut self.paths[at];
-                (path.name, path.backup) = (one.name.clone(), one.backup);
+                (path.name, path.backup, path.cost) = (one.name.clone(), one.backup, one.cost);
             }
         }
         let gone = |p: &Path| p.config.is_none() && !announced.iter().any(|a| a.id == p.id);

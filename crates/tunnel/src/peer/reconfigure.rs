@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use rand_core::RngCore;
 
-use super::{ANNOUNCE_AGAIN, ANNOUNCE_LONGEST, ANNOUNCEMENTS, Peer, repeats, sizes_of};
+use super::{ANNOUNCE_AGAIN, ANNOUNCE_LONGEST, ANNOUNCEMENTS, Memory, Peer, repeats, sizes_of};
 use crate::address::Way;
-use crate::config::{Bicast, Marks, Mtu, PathConfig, PeerConfig, Scheduler};
+use crate::config::{Bicast, Config, Marks, Mtu, PathConfig, PeerConfig, Scheduler};
 use crate::copies::Copies;
+use crate::frame;
 use crate::keys::PrivateKey;
 use crate::path::Path;
 
@@ -20,6 +21,16 @@ pub struct Common {
     pub mtu: Mtu,
     /// What outer packets have of inner ones.
     pub marks: Marks,
+    /// Bytes of inner packets that may wait for each peer.
+    pub memory: Memory,
+}
+
+impl Common {
+    /// What `config` has for all its peers.
+    pub fn of(config: &Config) -> Self {
+        let Config { scheduler, mtu, marks, ref peers, .. } = *config;
+        Self { scheduler, mtu, marks, memory: Memory::of_each(peers.len()) }
+    }
 }
 
 impl Peer {
@@ -59,10 +70,11 @@ impl Peer {
         }
     }
 
-    /// What the peer is told of this end's paths: id, name, and whether they are backups to it.
-    pub(super) fn listed(&self) -> Vec<(u16, String, bool)> {
+    /// What the peer is told of this end's paths: id, name, and how to use them.
+    pub(super) fn listed(&self) -> Vec<(u16, String, u8)> {
         let listed = self.paths.iter().filter_map(|path| Some((path.id, path.config.as_ref()?)));
-        listed.map(|(id, config)| (id, config.name.clone(), config.is_backup_for_peer())).collect()
+        let flags = |config: &PathConfig| frame::flags(config.is_backup_for_peer(), config.cost);
+        listed.map(|(id, config)| (id, config.name.clone(), flags(config))).collect()
     }
 
     /// An end that never listed a path has nothing to announce; one that did says so too when none is left.
@@ -104,7 +116,10 @@ impl Peer {
     }
 
     fn set_common(&mut self, now: Duration, common: Common, config: &PeerConfig) {
-        (self.scheduler, self.marks) = (common.scheduler, common.marks);
+        (self.scheduler, self.marks, self.memory) = (common.scheduler, common.marks, common.memory);
+        self.queue.set_max_bytes(self.memory.waiting());
+        self.unconfirmed.set_max_bytes(self.memory.kept());
+        self.ordered.set_max_bytes(self.memory.held());
         let sizes = sizes_of(common.mtu, config);
         if sizes != self.sizes {
             self.sizes = sizes;
@@ -148,7 +163,7 @@ impl Peer {
 
     fn configure(&mut self, index: usize, config: &PathConfig) {
         let path = &mut self.paths[index];
-        path.backup = config.backup;
+        (path.backup, path.cost) = (config.is_backup(), config.cost);
         path.config = Some(config.clone());
     }
 

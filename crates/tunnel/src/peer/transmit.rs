@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{LAST_RESORT, LEAST_REORDERING, Peer, tier_of};
 use crate::address::Train;
-use crate::config::Scheduler;
+use crate::config::{MAX_PREFER, Marks, Scheduler};
 use crate::copies::Copy;
 use crate::flow_queue::{Head, Next};
 use crate::frame::{self, Data, Order, Report};
@@ -30,6 +30,9 @@ const REPORT_PACKETS: u32 = 128;
 const MARKER_PAPER: Duration = Duration::from_millis(20);
 const MARKER_AUTO: Duration = Duration::from_millis(100);
 const MARKER_LONGEST: Duration = Duration::from_millis(250);
+/// Paths are full when what waits for them waits for longer than this: half of what the queue before them lets a flow wait for
+/// at least, so that it is noticed before the flow is told to send less.
+const FULL: Duration = Duration::from_millis(10);
 /// Of a path whose round trip was never measured.
 const UNKNOWN_RTT: Duration = Duration::from_secs(1);
 /// What little is sent goes over a second path as well where the first loses a greater share, in all this much of the bytes.
@@ -121,7 +124,7 @@ impl Peer {
             path.announcements -= 1;
             path.announced.push(path.sent.next_sequence());
             path.next_marker = Some(now + MARKER_AUTO);
-            let listed = listed.iter().map(|(id, name, backup)| (*id, name.as_str(), *backup));
+            let listed = listed.iter().map(|(id, name, flags)| (*id, name.as_str(), *flags));
             return path.pack(now, session, 0, Content::Probe(None), train, |out| {
                 frame::put_announce(out, generation, listed);
             });
@@ -158,7 +161,7 @@ impl Peer {
         }
         self.reports_sent += 1;
         let again = self.reports_sent.is_multiple_of(4);
-        self.report_again = second.filter(|at| again && !self.paths[*at].backup).map(|at| (at, reports));
+        self.report_again = second.filter(|at| again && !self.paths[*at].is_spared()).map(|at| (at, reports));
         packed
     }
 
@@ -189,8 +192,15 @@ impl Peer {
         let avoid = self.unconfirmed.resend_avoids().filter(|_| self.has_choice());
         let rest = self.unconfirmed.resend_packets().saturating_sub(1) * usize::from(MIN_INNER_MTU);
         let Some((_, _, packet)) = self.unconfirmed.peek_resend() else { return false };
-        let want =
-            Want { size: packet.len(), rest: rest as f64, rate: 0.0, sparse: false, resend: true, avoid };
+        let want = Want {
+            size: packet.len(),
+            rest: rest as f64,
+            rate: 0.0,
+            sparse: false,
+            resend: true,
+            avoid,
+            backlog: 0,
+        };
         let Some(at) = choose(&self.paths, self.scheduler, now, &want) else { return false };
         let (Some(session), Some((order, behind, packet))) =
             (self.sessions.current(now), self.unconfirmed.peek_resend())
@@ -198,7 +208,7 @@ impl Peer {
             return false;
         };
         let path = &mut self.paths[at];
-        let tos = self.marks.outer(tos(packet));
+        let tos = outer(path, self.marks, packet);
         if packet.len() > usize::from(path.inner_mtu()) {
             self.unconfirmed.give_up_resend();
             return true;
@@ -216,11 +226,12 @@ impl Peer {
     /// Sends a burst of fresh packets over one path.
     fn pack_fresh(&mut self, now: Duration, train: &mut Train) {
         let (paths, scheduler, marks) = (&self.paths, self.scheduler, self.marks);
+        let backlog = self.queue.bytes();
         let chosen = self.queue.pop(now, |head| {
             let Head { packet, sparse, rest, rate, .. } = *head;
-            let want = Want { size: packet.len(), rest, rate, sparse, resend: false, avoid: None };
+            let want = Want { size: packet.len(), rest, rate, sparse, resend: false, avoid: None, backlog };
             let at = choose(paths, scheduler, now, &want)?;
-            takes(&paths[at], train, marks.outer(tos(packet)), packet.len()).then_some((at, sparse))
+            takes(&paths[at], train, outer(&paths[at], marks, packet), packet.len()).then_some((at, sparse))
         });
         let Some((mut next, (at, sparse))) = chosen else { return };
         let mut room = self.paths[at].sent.rate.burst();
@@ -233,7 +244,7 @@ impl Peer {
             let takes = |packet: &[u8]| {
                 goes_on
                     && path.payload_size(packet.len()) <= room
-                    && takes(path, train, marks.outer(tos(packet)), packet.len())
+                    && takes(path, train, outer(path, marks, packet), packet.len())
             };
             match self.queue.pop_from(now, flow, takes) {
                 Some(more) => next = more,
@@ -258,12 +269,13 @@ impl Peer {
         let ordered = self.scheduler != Scheduler::Auto || !packet::is_pure_ack(packet);
         let behind = if ordered { self.queue.chain(next.flow, order) } else { 0 };
         let resends = self.unconfirmed.repeats();
+        let tos = outer(path, self.marks, packet);
         let doubtful = path.sent.is_late(now) || path.sent.rate.loss() > DOUBTFUL_LOSS;
         pack_data(
             path,
             now,
             session,
-            &Outgoing { order, behind, packet, tos: self.marks.outer(tos(packet)), resend: false, resends },
+            &Outgoing { order, behind, packet, tos, resend: false, resends },
             train,
         );
         if let Some(copies) = &mut self.copies {
@@ -294,7 +306,7 @@ impl Peer {
                 order,
                 behind,
                 packet: &packet,
-                tos: self.marks.outer(tos(&packet)),
+                tos: outer(path, self.marks, &packet),
                 resend: false,
                 resends: true,
             };
@@ -336,7 +348,7 @@ impl Peer {
             order: copy.order,
             behind,
             packet,
-            tos: self.marks.outer(tos(packet)),
+            tos: outer(path, self.marks, packet),
             resend: copy.late,
             resends,
         };
@@ -363,6 +375,7 @@ impl Peer {
         let takes = |p: &Path| {
             p.is_perhaps_up()
                 && !(p.backup && spare_backups)
+                && !p.cost.metered
                 && usize::from(p.inner_mtu()) >= size
                 && p.may_take(p.payload_size(size))
                 && p.sent.in_flight() < 2 * p.sent.rate.window()
@@ -388,7 +401,7 @@ impl Peer {
     // ---- choosing -----------------------------------------------------------------------------------------------
 
     /// The best kind of path there is now.
-    pub(super) fn tier(&self) -> u8 {
+    pub(crate) fn tier(&self) -> u8 {
         best_tier(&self.paths)
     }
 
@@ -409,7 +422,8 @@ impl Peer {
         };
         let (quickest, slowest) = (rtts().min().unwrap_or_default(), rtts().max().unwrap_or_default());
         let steps = xmit::steps(&mut used().map(view).collect::<Vec<_>>(), quickest);
-        self.queue.set_paths(quickest, slowest, rate, steps);
+        let full = used().map(|p| p.sent.rate.capacity()).sum::<Option<f64>>();
+        self.queue.set_paths(quickest, slowest, rate, full, steps);
     }
 
     /// Nothing more is sent now though paths have room: what is in flight on them shows less than they carry.
@@ -429,7 +443,7 @@ impl Peer {
         let late = |i: &usize| {
             let path = &self.paths[*i];
             let rtt = path.sent.rtt().smoothed().unwrap_or(UNKNOWN_RTT).mul_f64(1.0 + path.sent.rate.loss());
-            let spared = if path.backup { MARKER_LONGEST } else { Duration::ZERO };
+            let spared = if path.is_spared() { MARKER_LONGEST } else { Duration::ZERO };
             (path.sent.silences(), rtt + quiet(path) + spared)
         };
         let mut usable: Vec<_> = (0..self.paths.len()).filter(|i| self.paths[*i].may_take(LARGE)).collect();
@@ -465,6 +479,8 @@ struct Want {
     resend: bool,
     /// The id of a path that it is on already.
     avoid: Option<u16>,
+    /// Bytes that wait with it.
+    backlog: usize,
 }
 
 /// The path for a packet, of those that carry it if any does; `None` if it is better to wait.
@@ -474,6 +490,8 @@ fn choose(paths: &[Path], scheduler: Scheduler, now: Duration, want: &Want) -> O
     let heard = |p: &Path| if tier == LAST_RESORT { p.received.last_arrival() } else { None };
     let last = paths.iter().filter(|p| tier_of(p) == Some(tier)).map(heard).max().flatten();
     let usable = |p: &&Path| tier_of(p) == Some(tier) && heard(p) == last && Some(p.id) != want.avoid;
+    let level = level(&mut paths.iter().filter(usable), want.backlog);
+    let usable = |p: &&Path| usable(p) && p.cost.prefer <= level;
     // What little is sent, and what has been lost once, is not entrusted to a path that may have died, if there is another.
     let sure = |p: &Path| !(want.resend || want.sparse) || !p.sent.is_late(now);
     let any_sure = paths.iter().filter(usable).any(sure);
@@ -490,6 +508,24 @@ fn choose(paths: &[Path], scheduler: Scheduler, now: Duration, want: &Want) -> O
         Scheduler::Paper | Scheduler::PaperAbsolute => xmit::by_weight(views),
         Scheduler::Auto => xmit::by_arrival(&mut views.collect::<Vec<_>>(), want.rest, trip),
     }
+}
+
+/// The greatest `prefer` of the paths to be used: those with lower ones alone, unless what waits here would wait for longer than
+/// [`FULL`] for them.
+fn level(paths: &mut dyn Iterator<Item = &Path>, backlog: usize) -> u8 {
+    let mut rates = [None; MAX_PREFER as usize + 1];
+    for path in paths {
+        *rates[usize::from(path.cost.prefer.min(MAX_PREFER))].get_or_insert(0.0) += path.sent.rate.perhaps();
+    }
+    let (mut sum, mut last) = (0.0, 0);
+    for (prefer, rate) in (0..).zip(rates) {
+        let Some(rate) = rate else { continue };
+        (sum, last) = (sum + rate, prefer);
+        if backlog as f64 <= sum * FULL.as_secs_f64() {
+            break;
+        }
+    }
+    last
 }
 
 fn view(scheduler: Scheduler, now: Duration, index: usize, path: &Path, want: &Want) -> xmit::View {
@@ -522,6 +558,7 @@ struct Outgoing<'a> {
 fn pack_data(path: &mut Path, now: Duration, session: &Session, data: &Outgoing, train: &mut Train) {
     let &Outgoing { order, behind, packet, tos, resend, resends } = data;
     let header = Data { resend, resends, behind, order: order as u32, time: micros(now) };
+    path.marked.handle_sent(now, path.sent.next_sequence(), tos);
     path.pack(now, session, tos, Content::Data(order), train, |out| {
         frame::put_data(out, &header);
         out.extend_from_slice(packet);
@@ -530,8 +567,9 @@ fn pack_data(path: &mut Path, now: Duration, session: &Session, data: &Outgoing,
     path.restart_marker(now, if resends { MARKER_AUTO } else { MARKER_PAPER });
 }
 
-fn tos(packet: &[u8]) -> u8 {
-    packet::Ip::parse(packet).map_or(0, |ip| ip.tos())
+/// The outer packet's traffic class on this path.
+fn outer(path: &Path, marks: Marks, packet: &[u8]) -> u8 {
+    path.marked.outer(marks.outer(packet::Ip::parse(packet).map_or(0, |ip| ip.tos())))
 }
 
 /// Whether a packet of `size` bytes for `path` fits the train.

@@ -4,9 +4,10 @@
 
 mod network;
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use link::{Bitrate, Capacity, Jitter, LinkConfig, Loss, Probability, Queue};
+use link::{Bitrate, Capacity, CellularConfig, Jitter, LinkConfig, Loss, Probability, Queue, Trace};
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
 use tcp_sim::{Call, Config, CongestionControl, Connection, Hosts, LinkPair, Network, Ping, Socket};
@@ -24,6 +25,8 @@ const SETTLE: Duration = Duration::from_secs(4);
 const IDLE: Duration = Duration::from_secs(4);
 const PING_EVERY: Duration = Duration::from_millis(50);
 const CALL_EVERY: Duration = Duration::from_millis(20);
+/// How often what arrived is looked at.
+const STEP: Duration = Duration::from_millis(5);
 
 /// A set of links, each alike both ways.
 #[derive(Debug, Clone)]
@@ -116,6 +119,25 @@ pub fn random(seed: u64) -> Case {
     Case { name: format!("random {seed}"), kernel: None, links }
 }
 
+/// LTE whose rate swings and stops, Wi-Fi that fades, and a satellite: the links of the lab's demo.
+pub fn demo(seed: u64) -> Case {
+    let share = |value| Probability::new(value).unwrap_or(Probability::ZERO);
+    let lte = LinkConfig {
+        capacity: Capacity::Trace(Arc::new(Trace::cellular(seed, &CellularConfig::default()))),
+        queue: Queue::Bytes(500_000),
+        ..link((10., 45., 0., 0., None))
+    };
+    let fades = Loss::GilbertElliott {
+        good_to_bad: share(0.04 / 0.96 / 5.0),
+        bad_to_good: share(0.2),
+        loss_good: Probability::ZERO,
+        loss_bad: share(0.5),
+    };
+    let wifi = LinkConfig { loss: fades, ..link((15., 10., 0., 0., Some(100))) };
+    let links = vec![lte, wifi, link((5., 150., 0., 0., Some(100)))];
+    Case { name: format!("demo {seed}"), kernel: None, links }
+}
+
 impl Case {
     /// What the kernel gives a flow of this kind on the best link.
     pub fn kernel(&self, control: CongestionControl) -> Option<f64> {
@@ -183,6 +205,8 @@ pub struct Outcome {
     /// Share of a call's packets lost, and the longest time without one, ms; the worse way.
     pub call_loss: f64,
     pub call_gap: f64,
+    /// The longest time in which no flow got anything, ms.
+    pub stall: f64,
     /// Of the senders: time-outs and retransmissions.
     pub timeouts: u64,
     pub retransmitted: u64,
@@ -255,8 +279,7 @@ fn measure(network: &mut impl Network, mtu: u16, load: &Load) -> Outcome {
         hosts.connections.push(if load.from == 0 { [caller, called] } else { [called, caller] });
     }
     // The receiver's clock starts when it knows of the connection.
-    let mut received = 0;
-    let step = Duration::from_millis(5);
+    let (mut received, mut stall) = (0, Duration::ZERO);
     let arrived = |hosts: &Hosts| -> Option<Duration> {
         hosts
             .connections
@@ -267,36 +290,51 @@ fn measure(network: &mut impl Network, mtu: u16, load: &Load) -> Outcome {
             .max()
     };
     while arrived(&hosts).is_none() && network.now() < end {
-        tcp_sim::run(network, &mut hosts, network.now() + step);
+        tcp_sim::run(network, &mut hosts, network.now() + STEP);
     }
     if let Some(begin) = arrived(&hosts) {
-        run_and_show(network, &mut hosts, begin + load.time, load);
+        stall = run_and_show(network, &mut hosts, begin + load.time, load);
         received = hosts.connections.iter().map(|ends| ends[1 - load.from].received()).sum();
     }
     if load.probes {
         let now = network.now();
         tcp_sim::run(network, &mut hosts, now + Duration::from_secs(2));
     }
-    outcome(&hosts, load, received, [idle_from, from, end])
+    Outcome { stall: stall.as_secs_f64() * 1e3, ..outcome(&hosts, load, received, [idle_from, from, end]) }
 }
 
-/// Lets everything happen up to `until`, and says how the first flow's sender does meanwhile.
-fn run_and_show(network: &mut impl Network, hosts: &mut Hosts, until: Duration, load: &Load) {
-    while let Some(next) = load.show.map(|every| network.now() + every).filter(|next| *next < until) {
-        tcp_sim::run(network, hosts, next);
-        let Some(sender) = hosts.connections[0][load.from].sender() else { continue };
-        let rtt = sender.srtt().unwrap_or_default().as_secs_f64() * 1e3;
-        let (threshold, window) = (sender.ssthresh(), sender.receive_window() / 1000);
-        let received = hosts.connections[0][1 - load.from].received() / 1000;
-        println!(
-            "  at {:.2} s received {received} kB, cwnd {} of {threshold:?}, in flight {}, window {window} kB, rtt {rtt:.0} ms, {:?}",
-            next.as_secs_f64(),
-            sender.cwnd(),
-            sender.in_flight(),
-            sender.counters(),
-        );
+/// Lets everything happen up to `until`, says how the first flow's sender does meanwhile, and for how long at most nothing
+/// arrived.
+fn run_and_show(network: &mut impl Network, hosts: &mut Hosts, until: Duration, load: &Load) -> Duration {
+    let (mut got, mut since, mut stall, mut shown) = (0, network.now(), Duration::ZERO, network.now());
+    while network.now() < until {
+        let now = (network.now() + STEP).min(until);
+        tcp_sim::run(network, hosts, now);
+        let received = hosts.connections.iter().map(|ends| ends[1 - load.from].received()).sum();
+        if received > got {
+            (got, since) = (received, now);
+        }
+        stall = stall.max(now - since);
+        if load.show.is_some_and(|every| now >= shown + every) {
+            shown = now;
+            show(hosts, load, now);
+        }
     }
-    tcp_sim::run(network, hosts, until);
+    stall
+}
+
+fn show(hosts: &Hosts, load: &Load, now: Duration) {
+    let Some(sender) = hosts.connections[0][load.from].sender() else { return };
+    let rtt = sender.srtt().unwrap_or_default().as_secs_f64() * 1e3;
+    let (threshold, window) = (sender.ssthresh(), sender.receive_window() / 1000);
+    let received = hosts.connections[0][1 - load.from].received() / 1000;
+    println!(
+        "  at {:.2} s received {received} kB, cwnd {} of {threshold:?}, in flight {}, window {window} kB, rtt {rtt:.0} ms, {:?}",
+        now.as_secs_f64(),
+        sender.cwnd(),
+        sender.in_flight(),
+        sender.counters(),
+    );
 }
 
 fn outcome(hosts: &Hosts, load: &Load, received: u64, [idle_from, from, end]: [Duration; 3]) -> Outcome {

@@ -51,6 +51,8 @@ pub struct Net {
     pub around: usize,
     /// Sees every datagram that leaves an end for the other, may change it, and decides whether it goes on.
     pub tap: Option<Tap>,
+    /// Nobody does the handshakes' work but who asks the ends for it.
+    pub idle_workers: bool,
     /// What was sent to addresses that are neither end's.
     pub strays: Vec<Stray>,
     configs: [Config; 2],
@@ -128,6 +130,7 @@ pub fn path(wire: usize, local: SocketAddr, remote: SocketAddr) -> PathConfig {
         via: None,
         backup: false,
         receive: true,
+        cost: Default::default(),
     }
 }
 
@@ -172,6 +175,7 @@ impl Net {
                 scheduler: options.scheduler,
                 mtu: Mtu::Auto,
                 marks: Default::default(),
+                fail_open: false,
                 peers: vec![peer],
             };
             tweak(end, &mut config);
@@ -196,6 +200,7 @@ impl Net {
             server,
             around: AROUND,
             tap: None,
+            idle_workers: false,
             strays: Vec::new(),
             configs,
             keys,
@@ -311,6 +316,9 @@ impl Net {
     /// Lets `end` do and send what it has to.
     pub fn turn(&mut self, end: usize) {
         let now = self.clock(end);
+        if !self.idle_workers {
+            self.ends[end].work(now);
+        }
         self.ends[end].handle_timeout(now);
         while self.ends[end].poll_transmit(now, &mut self.train) {
             let train = std::mem::take(&mut self.train);

@@ -6,7 +6,9 @@ use std::ops::Range;
 
 use comfy_table::{CellAlignment, Table, presets::NOTHING};
 
-use super::view::{Coding, Copies, Flight, Flood, Path, Peer, Relay, Session, State, Tunnel};
+use super::view::{
+    self, Coding, CodingNeighbour, Copies, Flight, Flood, Path, Peer, Relay, Session, State, Tunnel,
+};
 
 const PATH_HEADER: [&str; 9] =
     ["path", "state", "rtt ms", "Mbit/s", "weight", "loss %", "sent MB", "received MB", "to"];
@@ -16,6 +18,11 @@ const UNKNOWN: &str = "–";
 /// Lines of text, each ended.
 pub fn render(state: &State) -> String {
     let mut text = format!("nawa {}, process {}\n", state.version, state.pid);
+    for view::Failed { strand, why, failures, starts_again_in_s } in &state.failed {
+        let now =
+            starts_again_in_s.map_or("runs again".into(), |time| format!("starts again in {time:.0} s"));
+        line(&mut text, format!("{strand}: failed {failures} times in a row, {now}: {why}"));
+    }
     if let Some(tunnel) = &state.tunnel {
         render_tunnel(&mut text, state.interface.as_deref().unwrap_or(UNKNOWN), tunnel);
     }
@@ -34,6 +41,12 @@ pub fn render(state: &State) -> String {
     }
     for coding in &state.coding {
         line(&mut text, format!("\n{}", coding_line(coding)));
+        for note in coding.off_because.iter().map(|why| format!("off: {why}")).chain(coding.warning.clone()) {
+            line(&mut text, format!(" {note}"));
+        }
+        for one in &coding.neighbours {
+            line(&mut text, format!(" {}", coding_neighbour(one)));
+        }
     }
     text
 }
@@ -54,6 +67,9 @@ fn render_flood(text: &mut String, flood: &Flood) {
     );
     if let Some(why) = &flood.fallback {
         line(text, format!(" not in the driver: {why}"));
+    }
+    for warning in &flood.warnings {
+        line(text, format!(" {warning}"));
     }
     // Of what should not be, only what is.
     let failed = |count: u64, what: &str| if count > 0 { format!(", {count} {what}") } else { String::new() };
@@ -90,6 +106,16 @@ fn coding_line(coding: &Coding) -> String {
         coding.missing_partner_frames + coding.wrong_partner_frames,
         coding.left_out_neighbours
     )
+}
+
+fn coding_neighbour(neighbour: &CodingNeighbour) -> String {
+    let CodingNeighbour { address, overheard_frames, decodes, left_out } = neighbour;
+    let heard = match overheard_frames {
+        0 => "not overheard yet".to_owned(),
+        count => format!("{count} frames for others overheard"),
+    };
+    let says = if *decodes { ", decodes" } else { "" };
+    format!("neighbour {address}: {heard}{says}{}", if *left_out { ", left out" } else { "" })
 }
 
 fn flight_line(flight: &Flight) -> String {
@@ -185,7 +211,10 @@ pub fn rows_under<const N: usize>(header: [&str; N], rows: Vec<[String; N]>, num
 }
 
 fn path_row(path: &Path) -> [String; 9] {
-    let state = if path.backup { format!("{}, backup", path.state) } else { path.state.clone() };
+    let mut state = path.state.clone();
+    state += if path.backup { ", backup" } else { "" };
+    state += &if path.prefer > 0 { format!(", prefer {}", path.prefer) } else { String::new() };
+    state += if path.metered { ", metered" } else { "" };
     let relay = if path.relayed { " (relay)" } else { "" };
     [
         path.name.clone(),
@@ -244,7 +273,12 @@ mod tests {
 
     fn coding(waits_because: Option<&str>) -> serde_json::Value {
         json!({
-            "interface": "mesh0", "master": "nc0", "mode": "any", "waits_because": waits_because, "sent_frames": 200,
+            "interface": "mesh0", "master": "nc0", "mode": "any", "waits_because": waits_because,
+            "off_because": null, "warning": waits_because.is_none().then_some("`mesh0` has an address"),
+            "neighbours": if waits_because.is_some() { json!([]) } else { json!([
+                {"address": "02:00:00:00:00:01", "overheard_frames": 7, "decodes": true, "left_out": false},
+                {"address": "02:00:00:00:00:03", "overheard_frames": 0, "decodes": false, "left_out": true},
+            ]) }, "sent_frames": 200,
             "sent_coded_frames": 25, "coding_ratio": 0.125, "relayed_packets": 90, "held_packets": 4,
             "held_time_ms": 6.0, "decoded_packets": 30, "missing_partner_frames": 2, "wrong_partner_frames": 1,
             "left_out_neighbours": 1,
@@ -272,7 +306,7 @@ mod tests {
             "flight": {"schema": 1, "registered": ["fsat"], "default": "fsat", "connections": []},
             "flood": [{
                 "interface": "wlan0", "id": 7, "mode": "driver", "relay": "packet-socket", "authenticated": true,
-                "fallback": "another program is there", "sent_frames": 1, "unsent_frames": 0, "new_frames": 20,
+                "fallback": "another program is there", "warnings": ["nobody has relayed it"], "sent_frames": 1, "unsent_frames": 0, "new_frames": 20,
                 "relayed_frames": 19, "suppressed_frames": 0, "receivers": 2, "undelivered_messages": 3,
                 "dropped_frames": {"duplicate": 40, "bad-tag": 0},
             }, {
@@ -300,6 +334,7 @@ flight: fsat registered, default fsat, 0 connections; see `nawa flight show`
 
 flood on wlan0: id 7, mode driver (packet-socket), authenticated, 2 receivers
  not in the driver: another program is there
+ nobody has relayed it
  1 frames sent, 20 heard, 19 relayed, 3 messages not delivered
  dropped: duplicate 40
 
@@ -307,6 +342,9 @@ flood on wlan1: id 8, mode kernel, waits: the interface is gone
 
 coding on mesh0 by nc0: mode any, 200 frames sent, 12.5 % of them sums, 90 packets relayed, 4 held for 1.5 ms, \
 30 decoded, 3 not decoded, 1 neighbours left out
+ `mesh0` has an address
+ neighbour 02:00:00:00:00:01: 7 frames for others overheard, decodes
+ neighbour 02:00:00:00:00:03: not overheard yet, left out
 
 coding on mesh0 by nc0: mode any, waits: `mesh0` is down
 ";

@@ -13,6 +13,9 @@ pub struct State {
     pub pid: u32,
     /// The interface's name.
     pub interface: Option<String>,
+    /// The strands that failed of late.
+    #[serde(default)]
+    pub failed: Vec<Failed>,
     /// If this node is an end of a tunnel.
     pub tunnel: Option<Tunnel>,
     /// If this node is a relay.
@@ -29,6 +32,15 @@ pub struct State {
     pub coding: Vec<Coding>,
 }
 
+/// `crate::restarts::Restarts::status`
+#[derive(Deserialize)]
+pub struct Failed {
+    pub strand: String,
+    pub why: String,
+    pub failures: u32,
+    pub starts_again_in_s: Option<f64>,
+}
+
 /// `coding::daemon::Status`
 #[derive(Deserialize)]
 pub struct Coding {
@@ -36,6 +48,9 @@ pub struct Coding {
     pub master: String,
     pub mode: String,
     pub waits_because: Option<String>,
+    pub off_because: Option<String>,
+    pub warning: Option<String>,
+    pub neighbours: Vec<CodingNeighbour>,
     pub sent_frames: u64,
     pub coding_ratio: Option<f64>,
     pub relayed_packets: u64,
@@ -45,6 +60,15 @@ pub struct Coding {
     pub missing_partner_frames: u64,
     pub wrong_partner_frames: u64,
     pub left_out_neighbours: u64,
+}
+
+/// `coding::daemon::NeighbourStatus`
+#[derive(Deserialize)]
+pub struct CodingNeighbour {
+    pub address: String,
+    pub overheard_frames: u64,
+    pub decodes: bool,
+    pub left_out: bool,
 }
 
 /// `flood::node::Status`
@@ -58,6 +82,8 @@ pub struct Flood {
     /// For what it waits; nothing else is known then.
     pub waits: Option<String>,
     pub fallback: Option<String>,
+    #[serde(default)]
+    pub warnings: Vec<String>,
     #[serde(default)]
     pub authenticated: bool,
     #[serde(default)]
@@ -102,6 +128,10 @@ pub struct Tunnel {
 #[derive(Deserialize)]
 pub struct Peer {
     pub name: String,
+    #[serde(default)]
+    pub public_key: String,
+    #[serde(default)]
+    pub routes: Vec<String>,
     pub up: bool,
     /// What is amiss, if anything is.
     pub why: Option<String>,
@@ -131,6 +161,10 @@ pub struct Path {
     /// What is amiss, if anything is.
     pub why: Option<String>,
     pub backup: bool,
+    #[serde(default)]
+    pub metered: bool,
+    #[serde(default)]
+    pub prefer: u8,
     pub remote: Option<String>,
     pub relayed: bool,
     pub rtt_ms: Option<f64>,
@@ -140,6 +174,16 @@ pub struct Path {
     pub sent_bytes: u64,
     pub lost_packets: u64,
     pub received_bytes: u64,
+    #[serde(default)]
+    pub changes: Vec<Change>,
+}
+
+/// `tunnel::status::ChangeStatus`
+#[derive(Deserialize)]
+pub struct Change {
+    pub ago_s: f64,
+    pub state: String,
+    pub why: String,
 }
 
 /// `tunnel::relay::RelayStatus`

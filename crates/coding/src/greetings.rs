@@ -1,0 +1,127 @@
+//! How a relay comes to know that its neighbours decode (mode `any`).
+//!
+//! It asks those that packets come from and go to, with a nonce, and whoever answers with it decodes. A nonce is of use for a short
+//! time: what somebody recorded, or wrote without having heard this node, is no answer.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::hash::Hasher;
+use std::time::Duration;
+
+use siphasher::sip::SipHasher24;
+
+use crate::ethernet::Mac;
+use crate::header::Greeting;
+use crate::neighbours::KNOWN_FOR;
+
+/// Time between two questions to one neighbour: doubled from the first to the second, since any may be lost.
+const ASK_EVERY: (Duration, Duration) = (Duration::from_millis(25), Duration::from_secs(5));
+/// Neighbours asked that are remembered; when there are more, all are forgotten and asked anew.
+const MAX_ASKED: usize = 64;
+/// Greetings that wait at once; of more, the neighbours ask and are asked again.
+const MAX_WAITING: usize = 16;
+
+/// Whom to ask and to answer, and when.
+#[derive(Debug)]
+pub struct Greetings {
+    secret: u64,
+    /// By neighbour: when it was asked last, and how long it is not.
+    asked: BTreeMap<Mac, (Duration, Duration)>,
+    waiting: VecDeque<(Mac, Greeting)>,
+}
+
+impl Greetings {
+    /// With nonces that nobody can guess who does not know `secret`.
+    pub fn new(secret: u64) -> Self {
+        Self { secret, asked: BTreeMap::new(), waiting: VecDeque::new() }
+    }
+
+    /// A packet could be coded if this neighbour decodes: asks, unless that was a short time ago.
+    pub fn ask(&mut self, now: Duration, to: Mac) {
+        if self.asked.len() >= MAX_ASKED && !self.asked.contains_key(&to) {
+            self.asked.clear();
+        }
+        let (last, every) = self.asked.get(&to).copied().unwrap_or_default();
+        let silence = now.saturating_sub(last);
+        if silence < every {
+            return;
+        }
+        let every = if silence >= KNOWN_FOR { Duration::ZERO } else { every * 2 };
+        self.asked.insert(to, (now, every.clamp(ASK_EVERY.0, ASK_EVERY.1)));
+        let nonce = self.nonce(now.as_secs() / KNOWN_FOR.as_secs());
+        self.push(to, Greeting { asks: true, nonce });
+    }
+
+    /// Answers a neighbour that asked with this nonce.
+    pub fn answer(&mut self, to: Mac, nonce: u64) {
+        self.push(to, Greeting { asks: false, nonce });
+    }
+
+    fn push(&mut self, to: Mac, greeting: Greeting) {
+        if self.waiting.len() < MAX_WAITING {
+            self.waiting.push_back((to, greeting));
+        }
+    }
+
+    /// The next greeting, and whom it is for.
+    pub fn poll(&mut self) -> Option<(Mac, Greeting)> {
+        self.waiting.pop_front()
+    }
+
+    /// Whether there is one.
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Whether `answer` is this node's nonce, or was until a short time ago.
+    pub fn is_answered(&self, now: Duration, answer: u64) -> bool {
+        let period = now.as_secs() / KNOWN_FOR.as_secs();
+        [period, period.saturating_sub(1)].into_iter().any(|period| self.nonce(period) == answer)
+    }
+
+    /// One for each period of [`KNOWN_FOR`].
+    fn nonce(&self, period: u64) -> u64 {
+        let mut hasher = SipHasher24::new_with_keys(self.secret, 0);
+        hasher.write_u64(period);
+        hasher.finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECRET: u64 = 7;
+    const NEIGHBOUR: Mac = Mac([2, 0, 0, 0, 0, 3]);
+
+    #[test]
+    fn questions_go_with_traffic_and_become_rare() {
+        let (mut greetings, mut at) = (Greetings::new(SECRET), Vec::new());
+        for millis in (0..12_000).step_by(25).chain([60_000, 60_025]) {
+            greetings.ask(Duration::from_millis(millis), NEIGHBOUR);
+            at.extend(greetings.poll().map(|_| millis));
+        }
+        assert_eq!(at, [0, 25, 75, 175, 375, 775, 1575, 3175, 6375, 11_375, 60_000, 60_025]);
+    }
+
+    #[test]
+    fn an_answer_counts_for_a_while_and_from_nobody_elses_nonce() {
+        let s = Duration::from_secs;
+        let mut greetings = Greetings::new(SECRET);
+        greetings.ask(s(17), NEIGHBOUR);
+        let (to, Greeting { asks, nonce }) = greetings.poll().unwrap();
+        assert_eq!((to, asks, greetings.is_empty()), (NEIGHBOUR, true, true));
+        assert!(greetings.is_answered(s(17), nonce) && greetings.is_answered(s(47), nonce));
+        assert!(!greetings.is_answered(s(48), nonce) && !greetings.is_answered(s(17), 0));
+        assert!(!Greetings::new(SECRET + 1).is_answered(s(17), nonce));
+    }
+
+    #[test]
+    fn what_strangers_cause_is_bounded() {
+        let mut greetings = Greetings::new(SECRET);
+        for n in 0..=255 {
+            greetings.answer(Mac([2, 0, 0, 0, 0, n]), 1);
+            greetings.ask(Duration::ZERO, Mac([2, 0, 0, 0, 0, n]));
+        }
+        assert!(greetings.waiting.len() <= MAX_WAITING && greetings.asked.len() <= MAX_ASKED);
+    }
+}

@@ -1,0 +1,83 @@
+//! Radios, through nl80211 (linux/nl80211.h): whether an interface belongs to one, its keys, and further interfaces that hear all.
+
+use std::io;
+
+use crate::genetlink::{GenericNetlink, attributes};
+use crate::net::Net;
+
+const GET_INTERFACE: u8 = 5;
+const NEW_INTERFACE: u8 = 7;
+const GET_KEY: u8 = 9;
+const ATTR_WIPHY: u16 = 1;
+const ATTR_IFINDEX: u16 = 3;
+const ATTR_IFNAME: u16 = 4;
+const ATTR_IFTYPE: u16 = 5;
+const ATTR_KEY_INDEX: u16 = 8;
+const ATTR_MONITOR_FLAGS: u16 = 23;
+/// The interface goes with the socket that made it.
+const ATTR_SOCKET_OWNER: u16 = 204;
+const TYPE_MONITOR: u32 = 6;
+/// Frames of the own network for other stations, which a radio otherwise need not hand up, come under this flag as well.
+const MONITOR_OTHERS: u16 = 4;
+/// Keys that frames to all, or in an old network all frames, may be encrypted with.
+const GROUP_KEYS: u8 = 4;
+
+/// A radio that an interface belongs to, for questions about the interface.
+#[derive(Debug)]
+pub struct Radio {
+    socket: GenericNetlink,
+    interface: u32,
+    wiphy: u32,
+}
+
+/// An interface that hears all that its radio does; gone when dropped, and with the process.
+#[derive(Debug)]
+pub struct Monitor {
+    /// Its index.
+    pub index: u32,
+    _owner: GenericNetlink,
+}
+
+impl Radio {
+    /// The radio of the interface with this index; `None` if it has none that Linux's 802.11 stack knows.
+    pub fn of(interface: u32) -> io::Result<Option<Self>> {
+        let mut socket = match GenericNetlink::open("nl80211") {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            opened => opened?,
+        };
+        let Ok(answer) = socket.request(GET_INTERFACE, &[(ATTR_IFINDEX, &interface.to_ne_bytes())]) else {
+            return Ok(None);
+        };
+        let wiphy = attributes(&answer).find(|(kind, _)| *kind == ATTR_WIPHY);
+        let wiphy = wiphy.and_then(|(_, number)| number.first_chunk().copied()).map(u32::from_ne_bytes);
+        Ok(wiphy.map(|wiphy| Self { socket, interface, wiphy }))
+    }
+
+    /// Whether the interface has a key, so that its network's frames are encrypted.
+    pub fn has_keys(&mut self) -> bool {
+        let interface = self.interface.to_ne_bytes();
+        (0..GROUP_KEYS).any(|key| {
+            self.socket.request(GET_KEY, &[(ATTR_IFINDEX, &interface), (ATTR_KEY_INDEX, &[key])]).is_ok()
+        })
+    }
+
+    /// Makes a monitor, up; fails where the driver has none, or the name is taken.
+    pub fn monitor(mut self, name: &str) -> io::Result<Monitor> {
+        // A flag is an attribute without data, in the attribute of the flags: its length and its kind.
+        let [[a, b], [c, d]] = [4u16.to_ne_bytes(), MONITOR_OTHERS.to_ne_bytes()];
+        self.socket.request(
+            NEW_INTERFACE,
+            &[
+                (ATTR_WIPHY, &self.wiphy.to_ne_bytes()),
+                (ATTR_IFNAME, &[name.as_bytes(), &[0]].concat()),
+                (ATTR_IFTYPE, &TYPE_MONITOR.to_ne_bytes()),
+                (ATTR_MONITOR_FLAGS, &[a, b, c, d]),
+                (ATTR_SOCKET_OWNER, &[]),
+            ],
+        )?;
+        let mut net = Net::open()?;
+        let index = net.link(name)?.index;
+        net.set_up(index)?;
+        Ok(Monitor { index, _owner: self.socket })
+    }
+}

@@ -1,0 +1,131 @@
+//! What each path has carried in a month, over restarts: for those that may carry only so much.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// It is counted this often: so much may be carried beyond a cap.
+pub const INTERVAL: Duration = Duration::from_secs(10);
+/// IPv4 and UDP around a payload, in bytes.
+const AROUND: u64 = 28;
+
+/// What is kept in the file.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Kept {
+    /// As `2026-11`, UTC.
+    month: String,
+    /// Bytes of IP packets, both ways, by `PEER/PATH`.
+    used_bytes: BTreeMap<String, u64>,
+}
+
+/// The counts.
+#[derive(Debug)]
+pub struct Caps {
+    file: PathBuf,
+    kept: Kept,
+    /// What the daemon had counted of a path by then, by its name and id: it begins anew with each life.
+    seen: BTreeMap<(String, u16), u64>,
+}
+
+impl Caps {
+    /// As `folder` keeps them; a file that cannot be read begins anew.
+    pub fn load(folder: &Path) -> Self {
+        let file = folder.join("usage.json");
+        let kept = match fs::read(&file) {
+            Ok(bytes) => serde_json::from_slice(&bytes).unwrap_or_else(|error| {
+                tracing::warn!("{} is no count of bytes ({error}); it begins anew", file.display());
+                Kept::default()
+            }),
+            Err(_) => Kept::default(),
+        };
+        Self { file, kept, seen: BTreeMap::new() }
+    }
+
+    /// Takes in what was counted by `time` since 1970: name, id, packets and bytes of UDP payload of each path.
+    pub fn count(&mut self, time: Duration, paths: impl Iterator<Item = (String, u16, u64, u64)>) {
+        let month = month(time);
+        if self.kept.month != month {
+            self.kept = Kept { month, ..Kept::default() };
+        }
+        let mut seen = BTreeMap::new();
+        for (name, id, packets, bytes) in paths {
+            let total = bytes + AROUND * packets;
+            let before =
+                self.seen.get(&(name.clone(), id)).copied().filter(|before| *before <= total).unwrap_or(0);
+            *self.kept.used_bytes.entry(name.clone()).or_default() += total - before;
+            seen.insert((name, id), total);
+        }
+        self.seen = seen;
+    }
+
+    /// Bytes that a path has carried this month.
+    pub fn used(&self, name: &str) -> u64 {
+        self.kept.used_bytes.get(name).copied().unwrap_or(0)
+    }
+
+    /// Keeps them. In one piece, or a crash would lose the month.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn save(&self) -> io::Result<()> {
+        let folder = self.file.parent().unwrap_or(Path::new("/"));
+        fs::create_dir_all(folder)?;
+        let new = self.file.with_extension("new");
+        fs::write(&new, serde_json::to_vec(&self.kept)?)?;
+        fs::rename(new, &self.file)
+    }
+}
+
+/// The month of so long after 1970, UTC (Howard Hinnant, "chrono-compatible low-level date algorithms").
+fn month(time: Duration) -> String {
+    let days = time.as_secs() / 86_400 + 719_468;
+    let (era, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let in_year = day - (365 * year + year / 4 - year / 100);
+    let from_march = (5 * in_year + 2) / 153;
+    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
+    format!("{:04}-{month:02}", year + era * 400 + u64::from(month <= 2))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DAY: Duration = Duration::from_secs(86_400);
+    /// 2026-11-25.
+    const NOW: Duration = Duration::from_secs(1_795_564_800);
+
+    #[test]
+    fn months_are_those_of_the_calendar() {
+        assert_eq!(month(Duration::ZERO), "1970-01");
+        assert_eq!((month(NOW), month(NOW + 6 * DAY)), ("2026-11".into(), "2026-12".into()));
+        // 2024-02-29, 2000-03-01.
+        assert_eq!(month(Duration::from_secs(1_709_164_800)), "2024-02");
+        assert_eq!(month(Duration::from_secs(951_868_800)), "2000-03");
+    }
+
+    #[test]
+    fn bytes_are_counted_over_restarts_until_the_month_ends() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let one = |packets, bytes| std::iter::once(("office/lte".to_owned(), 2, packets, bytes));
+        let mut caps = Caps::load(folder.path());
+        caps.count(NOW, one(10, 1000));
+        caps.count(NOW, one(20, 2000));
+        assert_eq!(caps.used("office/lte"), 2560);
+        caps.save().expect("it is kept");
+        // Another life counts from nothing, and so does another path of this name.
+        let mut caps = Caps::load(folder.path());
+        assert_eq!(caps.used("office/lte"), 2560);
+        caps.count(NOW, one(1, 100));
+        assert_eq!(caps.used("office/lte"), 2688);
+        caps.count(NOW + 6 * DAY, one(2, 200));
+        assert_eq!(caps.used("office/lte"), 128);
+        fs::write(folder.path().join("usage.json"), "nonsense").expect("a file");
+        assert_eq!(Caps::load(folder.path()).used("office/lte"), 0);
+    }
+}

@@ -1,0 +1,254 @@
+//! `nawa test`: what the tunnel to a peer gives at present, idle and loaded, in the direction away from this end.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use device::{Poller, monotonic};
+use serde_json::{Value, json};
+
+use super::status::table::{number, rows_under};
+use crate::cli::Test;
+use crate::control::{Request, client::Daemon};
+use crate::failure::Failure;
+
+/// This part of the time the tunnel is idle.
+const IDLE: u32 = 5;
+/// Bytes of a datagram of the load: what the narrowest tunnel carries in one piece.
+const DATAGRAM: usize = 1200;
+/// UDP's discard service; where nobody runs it, what comes is discarded as well.
+const DISCARD: u16 = 9;
+/// What is offered at first, bytes a second; it doubles while nearly all of it is delivered.
+const FIRST_RATE: f64 = 125_000.0;
+/// Delivered, of what is offered, while there is more room; then so much more than delivered is offered.
+const ROOM: f64 = 0.85;
+const MORE: f64 = 1.15;
+/// The load is looked at, and sent, this often.
+const LOOK: Duration = Duration::from_millis(250);
+const BURST: Duration = Duration::from_millis(5);
+/// From one ping to the next.
+const PING: &str = "0.1";
+
+/// What was counted on the paths by then: by name, bytes and packets sent and packets lost.
+type Counts = BTreeMap<String, (f64, f64, f64)>;
+
+/// Measures, and shows it.
+pub fn run(test: &Test) -> Result<(), Failure> {
+    let mut daemon = Daemon::connect()?;
+    let before = peer(&mut daemon, &test.peer)?;
+    let target = address(test, &before)?;
+    let idle_time = test.time / IDLE;
+    let idle = answers(ping(target, idle_time)?)?;
+    let (pings, rates) = load(&mut daemon, &test.peer, target, test.time - idle_time)?;
+    let loaded = answers(pings)?;
+    let after = peer(&mut daemon, &test.peer)?;
+    let result = result(test, target, (&before, &idle), (&after, &loaded), &rates);
+    if test.json { super::print(&result.to_string()) } else { super::print(&render(&result)) }
+}
+
+/// The state of this peer.
+fn peer(daemon: &mut Daemon, name: &str) -> Result<Value, Failure> {
+    let state = daemon.ask(Request::Status)?;
+    let peers = state["tunnel"]["peers"].as_array().cloned().unwrap_or_default();
+    let found = peers.iter().find(|peer| peer["name"] == name).cloned();
+    let found =
+        found.ok_or_else(|| Failure::failed(format!("there is no peer {name}; see `nawa status`")))?;
+    if found["up"] == true {
+        return Ok(found);
+    }
+    Err(Failure::failed(format!("the tunnel to {name} is down; `nawa path why {name}` says why")))
+}
+
+/// An inner address of the peer's.
+fn address(test: &Test, peer: &Value) -> Result<IpAddr, Failure> {
+    let routes = peer["routes"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let mut hosts =
+        routes.filter_map(|route| route.strip_suffix("/32").or_else(|| route.strip_suffix("/128")));
+    let found = test.to.or_else(|| hosts.find_map(|host| host.parse().ok()));
+    found.ok_or_else(|| Failure::failed("the peer's routes name no host; say which inner address with --to"))
+}
+
+fn ping(to: IpAddr, time: Duration) -> Result<Child, Failure> {
+    let seconds = time.as_secs().max(1).to_string();
+    let mut ping = Command::new("ping");
+    ping.args(["-n", "-i", PING, "-w", &seconds, &to.to_string()]).stdin(Stdio::null());
+    let started = ping.stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
+    started.map_err(|error| Failure::failed(format!("cannot start ping: {error}; install it (iputils-ping)")))
+}
+
+/// Round trips, ms, the least first.
+fn answers(ping: Child) -> Result<Vec<f64>, Failure> {
+    let said = ping.wait_with_output().map_err(Failure::failed)?;
+    let mut all = round_trips(&String::from_utf8_lossy(&said.stdout));
+    if all.is_empty() {
+        return Err(Failure::failed(
+            "no ping through the tunnel was answered; see that the peer answers pings",
+        ));
+    }
+    all.sort_by(f64::total_cmp);
+    Ok(all)
+}
+
+fn round_trips(said: &str) -> Vec<f64> {
+    let time = |line: &str| line.split_once("time=")?.1.split(' ').next()?.parse().ok();
+    said.lines().filter_map(time).collect()
+}
+
+/// Offers what the tunnel takes; the pings of the second half, and what each path delivered in it, bytes a second.
+fn load(
+    daemon: &mut Daemon,
+    name: &str,
+    to: IpAddr,
+    time: Duration,
+) -> Result<(Child, BTreeMap<String, f64>), Failure> {
+    let any: SocketAddr = if to.is_ipv4() { ([0; 4], 0).into() } else { ([0u16; 8], 0).into() };
+    let socket = UdpSocket::bind(any).map_err(Failure::failed)?;
+    socket.connect((to, DISCARD)).and_then(|()| socket.set_nonblocking(true)).map_err(Failure::failed)?;
+    let mut poller = Poller::new().map_err(Failure::failed)?;
+    let (start, mut rate, mut room) = (monotonic(), FIRST_RATE, true);
+    let (mut sent, mut looked, mut last) = (0.0, start, counts(&peer(daemon, name)?));
+    let mut half = None;
+    let mut burst = start;
+    while monotonic() < start + time {
+        poller.wait(Some(BURST)).map_err(Failure::failed)?.for_each(drop);
+        let now = monotonic();
+        // A machine that was busy does not catch up: that would be a burst.
+        sent += rate * (now - burst).min(4 * BURST).as_secs_f64();
+        burst = now;
+        while sent >= DATAGRAM as f64 {
+            // Refusals of earlier ones, or a full queue: the load is what passes.
+            let _ = socket.send(&[0; DATAGRAM]);
+            sent -= DATAGRAM as f64;
+        }
+        if now >= looked + LOOK {
+            let seen = counts(&peer(daemon, name)?);
+            let delivered: f64 = delivered(&last, &seen, now - looked).values().sum();
+            room &= delivered >= ROOM * rate;
+            rate = if room { 2.0 * rate } else { (MORE * delivered).max(FIRST_RATE) };
+            (looked, last) = (now, seen);
+        }
+        if half.is_none() && now >= start + time / 2 {
+            half = Some((now, counts(&peer(daemon, name)?), ping(to, time / 2)?));
+        }
+    }
+    let (since, before, pings) =
+        half.ok_or_else(|| Failure::failed("the time is too short; give --time 5s or more"))?;
+    Ok((pings, delivered(&before, &counts(&peer(daemon, name)?), monotonic() - since)))
+}
+
+fn counts(peer: &Value) -> Counts {
+    let paths = peer["paths"].as_array().into_iter().flatten();
+    let number = |path: &Value, key: &str| path[key].as_f64().unwrap_or_default();
+    let counts = |path: &Value| {
+        let [bytes, packets, lost] =
+            ["sent_bytes", "sent_packets", "lost_packets"].map(|key| number(path, key));
+        Some((path["name"].as_str()?.to_owned(), (bytes, packets, lost)))
+    };
+    paths.filter_map(counts).collect()
+}
+
+/// Bytes a second that each path delivered in `time`; what was lost is as large as what was sent, on average.
+fn delivered(before: &Counts, after: &Counts, time: Duration) -> BTreeMap<String, f64> {
+    let rate = |name: &String, (bytes, packets, lost): (f64, f64, f64)| {
+        let (old_bytes, old_packets, old_lost) = before.get(name).copied().unwrap_or_default();
+        let (bytes, packets, lost) = (bytes - old_bytes, packets - old_packets, lost - old_lost);
+        let share = if packets > 0.0 { (1.0 - lost / packets).clamp(0.0, 1.0) } else { 0.0 };
+        (name.clone(), bytes * share / time.as_secs_f64().max(1e-3))
+    };
+    after.iter().map(|(name, counts)| rate(name, *counts)).collect()
+}
+
+fn percentile(sorted: &[f64], percent: usize) -> f64 {
+    sorted[(sorted.len() * percent / 100).min(sorted.len() - 1)]
+}
+
+fn result(
+    test: &Test,
+    target: IpAddr,
+    (before, idle): (&Value, &[f64]),
+    (after, loaded): (&Value, &[f64]),
+    rates: &BTreeMap<String, f64>,
+) -> Value {
+    let latency = |sorted: &[f64]| {
+        let [p50, p95] = [50, 95].map(|percent| percentile(sorted, percent));
+        json!({"rtt_p50_ms": p50, "rtt_p95_ms": p95, "rpm": (60_000.0 / p50).round()})
+    };
+    let rtt = |peer: &Value, name: &Value| {
+        let paths = peer["paths"].as_array().into_iter().flatten();
+        paths.clone().find(|path| path["name"] == *name).map_or(Value::Null, |path| path["rtt_ms"].clone())
+    };
+    let path = |path: &Value| {
+        let name = &path["name"];
+        let rate = name.as_str().and_then(|name| rates.get(name)).map(|rate| rate * 8.0);
+        json!({"name": name, "state": path["state"], "rtt_idle_ms": rtt(before, name), "rtt_loaded_ms": path["rtt_ms"], "rate_bps": rate})
+    };
+    let mut load = latency(loaded);
+    load["rate_bps"] = json!(rates.values().sum::<f64>() * 8.0);
+    json!({
+        "schema": 1, "peer": test.peer, "address": target, "idle": latency(idle), "loaded": load,
+        "paths": after["paths"].as_array().into_iter().flatten().map(path).collect::<Vec<_>>(),
+    })
+}
+
+fn render(result: &Value) -> String {
+    let cell = |value: &Value, decimals: usize| number(value.as_f64(), decimals);
+    let rate = |value: &Value| number(value.as_f64().map(|rate| rate / 1e6), 2);
+    let (idle, loaded) = (&result["idle"], &result["loaded"]);
+    let mut rows: Vec<_> = result["paths"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|path| {
+            let text = |key: &str| path[key].as_str().unwrap_or_default().to_owned();
+            [
+                text("name"),
+                text("state"),
+                cell(&path["rtt_idle_ms"], 1),
+                cell(&path["rtt_loaded_ms"], 1),
+                String::new(),
+                rate(&path["rate_bps"]),
+            ]
+        })
+        .collect();
+    rows.push([
+        "all, by ping".into(),
+        String::new(),
+        cell(&idle["rtt_p50_ms"], 1),
+        format!("{}, p95 {}", cell(&loaded["rtt_p50_ms"], 1), cell(&loaded["rtt_p95_ms"], 1)),
+        format!("{} of {}", cell(&loaded["rpm"], 0), cell(&idle["rpm"], 0)),
+        rate(&loaded["rate_bps"]),
+    ]);
+    let header = ["path", "state", "idle ms", "loaded ms", "round trips/min", "Mbit/s out"];
+    let table = rows_under(header, rows, 2..6);
+    table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_ping_says_is_read() {
+        let said = "PING 10.77.0.2 (10.77.0.2) 56(84) bytes of data.\n64 bytes from 10.77.0.2: icmp_seq=1 ttl=64 time=41.3 ms\n\
+                    64 bytes from 10.77.0.2: icmp_seq=2 ttl=64 time=9 ms\n\n--- 10.77.0.2 ping statistics ---\n";
+        assert_eq!(round_trips(said), [41.3, 9.0]);
+    }
+
+    #[test]
+    fn what_was_lost_was_not_delivered() {
+        let path = |bytes: u64, packets: u64, lost: u64| json!({"paths": [{"name": "lte", "sent_bytes": bytes, "sent_packets": packets, "lost_packets": lost}]});
+        let (before, after) = (counts(&path(1000, 1, 0)), counts(&path(101_000, 101, 25)));
+        assert_eq!(delivered(&before, &after, Duration::from_secs(2))["lte"], 37_500.0);
+        assert_eq!(delivered(&after, &after, Duration::from_secs(2))["lte"], 0.0);
+    }
+
+    #[test]
+    fn the_middle_and_the_tail() {
+        let sorted: Vec<f64> = (1..=100).map(f64::from).collect();
+        assert_eq!(
+            (percentile(&sorted, 50), percentile(&sorted, 95), percentile(&[7.0], 95)),
+            (51.0, 96.0, 7.0)
+        );
+    }
+}

@@ -1,0 +1,82 @@
+//! A file and the fragments beside it, `FILE.d/*.toml`, read as one text, in the order of their names. So a section stands once
+//! in all of them together, and what may stand several times (`[[peer]]`) is spread over as many files as one likes.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use toml::de::{DeTable, DeValue};
+
+use super::source::{Complaint, Source};
+
+/// Files, one behind the other.
+#[derive(Debug, Default)]
+pub struct Files {
+    /// All of their text.
+    pub text: String,
+    /// Where each begins in it.
+    pub parts: Vec<(usize, PathBuf)>,
+}
+
+/// Reads `file` and its fragments.
+///
+/// # Errors
+/// What cannot be read, and fragments that do not stand for themselves.
+pub fn read(file: &Path) -> Result<Files, Vec<Complaint>> {
+    let mut files = Files::default();
+    let fragments = fragments(file).map_err(|complaint| vec![complaint])?;
+    let mut complaints = Vec::new();
+    for (index, part) in std::iter::once(file.to_owned()).chain(fragments).enumerate() {
+        match fs::read_to_string(&part) {
+            Ok(text) => {
+                if index > 0 {
+                    complaints.extend(stands_alone(&part, &text));
+                }
+                files.parts.push((files.text.len(), part));
+                files.text += &text;
+                files.text += "\n";
+            }
+            Err(error) => {
+                let what = format!("cannot be read: {error}; name a file that can");
+                complaints.push(Complaint::about_file(&part, what));
+            }
+        }
+    }
+    if complaints.is_empty() { Ok(files) } else { Err(complaints) }
+}
+
+fn fragments(file: &Path) -> Result<Vec<PathBuf>, Complaint> {
+    let mut folder = file.as_os_str().to_owned();
+    folder.push(".d");
+    let folder = PathBuf::from(folder);
+    let entries = match fs::read_dir(&folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => {
+            return Err(Complaint::about_file(&folder, format!("cannot be read: {error}; let root read it")));
+        }
+    };
+    let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
+    let mut all: Vec<_> = paths.filter(|path| path.extension().is_some_and(|end| end == "toml")).collect();
+    all.sort();
+    Ok(all)
+}
+
+/// What begins in the middle of a section would belong to whatever file comes before.
+fn stands_alone(file: &Path, text: &str) -> Vec<Complaint> {
+    let mut source = Source::new(file, text);
+    let (root, errors) = DeTable::parse_recoverable(text);
+    errors.iter().for_each(|error| source.complain_of_toml(error));
+    for (key, value) in root.get_ref() {
+        let (listed, section) = match value.get_ref() {
+            DeValue::Array(_) => (true, true),
+            DeValue::Table(_) => (false, true),
+            _ => (false, false),
+        };
+        if !section || (key.get_ref() == "peer" && !listed) {
+            let what = "this belongs to no section of this file; begin it with its own, as [[peer]]";
+            source.complain(key.span(), what);
+        }
+    }
+    source.into_complaints()
+}

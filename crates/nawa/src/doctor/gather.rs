@@ -1,0 +1,307 @@
+//! What is seen of this host, and of what a file asks of it.
+
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
+use std::process::Command;
+use std::time::Duration;
+
+use device::net::Query;
+use device::poller::Interest;
+use device::udp::{Options, Transmit};
+use device::unreachable::{Because, Listener};
+use device::{Net, Poller, Tun, UdpSocket, monotonic};
+use ipnet::IpNet;
+use serde_json::{Value, json};
+use tunnel::Config;
+use tunnel::daemon;
+
+use super::host::{Facts, Interface, version};
+use super::paths::{Path, Seen};
+use super::strands;
+use crate::config::{Settings, Tunnel};
+use crate::failure::Failure;
+
+/// The interface of a trial: it has no address, and what is routed to it is discarded anyway (RFC 6666).
+const TRIAL: &str = "nawa-doctor";
+/// By then silence is told from slowness, and a small link from a large one.
+const TRIAL_TIME: Duration = Duration::from_secs(8);
+/// So often the trial is looked at.
+const LOOK: Duration = Duration::from_millis(100);
+/// A UDP port where nobody listens: the first of traceroute's.
+const NOBODY: u16 = 33434;
+/// Another host has answered by then, or does not.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// What is seen of this host.
+pub fn host() -> Facts {
+    let kernel = read("/proc/sys/kernel/osrelease");
+    let lockdown = read("/sys/kernel/security/lockdown");
+    let chosen = lockdown.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
+    let any: SocketAddr = (Ipv4Addr::LOCALHOST, 0).into();
+    Facts {
+        capabilities: capabilities(&read("/proc/self/status")),
+        container: bpf::probe::is_container(),
+        lockdown: chosen.map(|(mode, _)| mode.to_owned()),
+        btf: fs::metadata("/sys/kernel/btf/vmlinux").is_ok(),
+        struct_ops: bpf::probe::tcp_struct_ops().map(drop).map_err(|error| error.to_string()),
+        tun: tun().map_err(|error| error.to_string()),
+        udp_trains: UdpSocket::bind(any, Options::default()).is_ok_and(|socket| socket.cuts_trains()),
+        interfaces: interfaces(&kernel),
+        forwards: (
+            read("/proc/sys/net/ipv4/ip_forward") == "1",
+            read("/proc/sys/net/ipv6/conf/all/forwarding") == "1",
+        ),
+        firewall: firewall(),
+        clock: device::realtime(),
+        kernel,
+    }
+}
+
+/// A file of one line, without its end; empty if it cannot be read.
+fn read(path: &str) -> String {
+    fs::read_to_string(path).unwrap_or_default().trim_end().to_owned()
+}
+
+fn capabilities(status: &str) -> u64 {
+    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    line.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).unwrap_or(0)
+}
+
+fn tun() -> std::io::Result<(bool, bool)> {
+    let accepts = Tun::create(TRIAL)?.accepts();
+    Ok((accepts.tcp, accepts.udp))
+}
+
+fn interfaces(kernel: &str) -> Vec<Interface> {
+    // Before 6.3 the kernel does not say what XDP does.
+    let says = version(kernel).is_some_and(|version| version >= (6, 3));
+    let (routes, v6) = (read("/proc/net/route"), read("/proc/net/if_inet6"));
+    let all = read("/proc/sys/net/ipv4/conf/all/rp_filter").parse().unwrap_or(0);
+    let Ok(mut net) = Net::open() else { return Vec::new() };
+    let names = device::interfaces().unwrap_or_default().into_iter();
+    let links = names.filter_map(|name| net.link(&name).ok()).filter(|link| !link.leads_nowhere);
+    let describe = |link: device::net::Link| {
+        let driver = fs::read_link(format!("/sys/class/net/{}/device/driver", link.name)).ok();
+        let own = read(&format!("/proc/sys/net/ipv4/conf/{}/rp_filter", link.name)).parse().unwrap_or(0);
+        Interface {
+            driver: driver.and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned())),
+            xdp: bpf::xdp::runs_in_driver(link.index).ok().filter(|_| says),
+            rp_filter: own.max(all),
+            uplink: routes.lines().any(|line| is_default(line, &link.name)),
+            duplicates: v6.lines().filter_map(|line| duplicate(line, &link.name)).collect(),
+            name: link.name,
+        }
+    };
+    links.map(describe).collect()
+}
+
+/// Of /proc/net/route: name, destination, gateway, flags, three counts, mask.
+fn is_default(line: &str, name: &str) -> bool {
+    let words: Vec<_> = line.split_whitespace().collect();
+    words.first() == Some(&name) && words.get(1) == Some(&"00000000") && words.get(7) == Some(&"00000000")
+}
+
+/// Of /proc/net/if_inet6: address, index, prefix, scope, flags, name, all but the last in hexadecimal.
+fn duplicate(line: &str, name: &str) -> Option<String> {
+    const DAD_FAILED: u32 = 8;
+    let words: Vec<_> = line.split_whitespace().collect();
+    let [address, _, prefix, _, flags, owner] = words[..] else { return None };
+    let hex = |word: &str| u32::from_str_radix(word, 16).ok();
+    let failed = owner == name && hex(flags)? & DAD_FAILED != 0;
+    let address = Ipv6Addr::from(u128::from_str_radix(address, 16).ok()?);
+    failed.then_some(format!("{address}/{}", hex(prefix)?))
+}
+
+/// The chains that see this host's own packets and drop by default.
+fn firewall() -> Option<Vec<String>> {
+    let listed = Command::new("nft")
+        .args(["-j", "list", "chains"])
+        .output()
+        .ok()
+        .filter(|one| one.status.success())?;
+    let listed: Value = serde_json::from_slice(&listed.stdout).ok()?;
+    let chains = listed["nftables"].as_array()?.iter().map(|one| &one["chain"]);
+    let drops = |chain: &&Value| {
+        chain["policy"] == "drop" && ["input", "output"].contains(&chain["hook"].as_str().unwrap_or_default())
+    };
+    let word = |chain: &Value, key: &str| chain[key].as_str().unwrap_or_default().to_owned();
+    let name = |chain: &Value| ["family", "table", "name"].map(|key| word(chain, key)).join(" ");
+    Some(chains.filter(drops).map(name).collect())
+}
+
+/// What is seen of what `settings` names. `runs`: a daemon does, so that nothing is a leftover, and its interface is there.
+pub fn strands(settings: &Settings, runs: bool) -> strands::Facts {
+    let there = device::interfaces().unwrap_or_default();
+    let need = |section: &str, name: &str| (section.to_owned(), name.to_owned(), there.contains(name));
+    let mut needed: Vec<_> =
+        settings.floods.iter().map(|flood| need("[[flood]]", &flood.interface)).collect();
+    needed.extend(settings.codings.iter().map(|coding| need("[[coding]]", &coding.interface)));
+    let copied = settings.bicast.iter().flat_map(|bicast| &bicast.interfaces);
+    needed.extend(copied.map(|name| need("[bicast]", name)));
+    let mut facts =
+        strands::Facts { needed, left: if runs { Vec::new() } else { left() }, ..Default::default() };
+    if let Some(tunnel) = &settings.tunnel {
+        facts.interface = tunnel.interface.clone();
+        facts.addresses = tunnel.addresses.clone();
+        let routes =
+            tunnel.peers.iter().flat_map(|peer| peer.routes.iter().map(|net| (peer.name.clone(), *net)));
+        facts.routes = routes.collect();
+        let networks = device::networks().unwrap_or_default().into_iter();
+        let networks = networks.filter_map(|(name, ip, bits)| Some((name, IpNet::new(ip, bits).ok()?)));
+        facts.networks = networks.filter(|(name, _)| *name != tunnel.interface && name != "lo").collect();
+    }
+    facts
+}
+
+/// What outlives a daemon that is killed.
+fn left() -> Vec<String> {
+    let tables = flood::nft::leftovers().unwrap_or_default();
+    let mut left: Vec<_> =
+        tables.iter().map(|name| format!("nftables' table ip {name}, of a flood")).collect();
+    for family in ["-4", "-6"] {
+        let table = daemon::TABLE.to_string();
+        let found = Command::new("ip").args([family, "rule", "show", "table", &table]).output();
+        let found = found.is_ok_and(|output| !output.stdout.is_empty());
+        left.extend(
+            found.then(|| format!("a routing rule (ip {family} rule) to the tunnel's table {table}")),
+        );
+    }
+    left
+}
+
+/// What a tunnel says of its paths that is started for a few seconds, without addresses and routes of its own.
+///
+/// # Errors
+/// One sentence: it cannot start.
+pub fn trial(settings: Settings) -> Result<Value, Failure> {
+    let resolved = settings.resolve()?;
+    let ((tunnel, config), key) =
+        resolved.tunnel.zip(resolved.key).ok_or_else(|| Failure::failed("the file has no [tunnel]"))?;
+    let Tunnel { listen, fwmark, .. } = tunnel;
+    let settings = daemon::Settings {
+        interface: TRIAL.into(),
+        addresses: Vec::new(),
+        listen,
+        fwmark,
+        tunnel: harmless(config),
+        key,
+    };
+    let running = daemon::start(settings, |_| ()).map_err(Failure::failed)?;
+    let mut poller = Poller::new().map_err(Failure::failed)?;
+    let end = monotonic() + TRIAL_TIME;
+    loop {
+        poller.wait(Some(LOOK)).map_err(Failure::failed)?.for_each(drop);
+        let status =
+            running.status().ok_or_else(|| Failure::failed("the tunnel on trial does not answer"))?;
+        let mut paths = status.peers.iter().flat_map(|peer| &peer.paths);
+        if monotonic() >= end || paths.all(|path| path.cause == "carries" || path.cause == "kept") {
+            return Ok(json!(status));
+        }
+    }
+}
+
+/// The same peers and paths, with routes in a prefix that is discarded everywhere; where IPv6 is routed, so that a path has to
+/// carry what IPv6 needs.
+fn harmless(mut config: Config) -> Config {
+    for (index, peer) in (1..).zip(&mut config.peers) {
+        let v6 = peer.routes.iter().any(|route| route.addr().is_ipv6());
+        let discarded = IpAddr::from(Ipv6Addr::new(0x100, 0, 0, 0, 0, 0, 0, index));
+        peer.routes = if v6 { vec![discarded.into()] } else { Vec::new() };
+    }
+    config
+}
+
+/// The paths in a tunnel's status, each with its peer and what else is seen of it.
+pub fn paths(tunnel: &Value) -> Vec<(String, Path, Seen)> {
+    let mut all = Vec::new();
+    for peer in tunnel["peers"].as_array().into_iter().flatten() {
+        for path in peer["paths"].as_array().into_iter().flatten().filter(|path| path["listed"] == true) {
+            let name = peer["name"].as_str().unwrap_or_default().to_owned();
+            if let Ok(known) = serde_json::from_value::<Path>(path.clone()) {
+                all.push((name, path.clone(), known));
+            }
+        }
+    }
+    let see = |path: &Value, known: &Path| {
+        let remote = path["remote"].as_str()?.parse().ok()?;
+        Some(seen(remote, path["local"].as_str(), known.cause == "no-answer"))
+    };
+    // Silent hosts take their time: all are asked at once.
+    std::thread::scope(|scope| {
+        let asked: Vec<_> = all
+            .into_iter()
+            .map(|(peer, path, known)| {
+                let known_too = known.clone();
+                (peer, known, scope.spawn(move || see(&path, &known_too)))
+            })
+            .collect();
+        let answer = |(peer, known, seen): (_, _, std::thread::ScopedJoinHandle<'_, Option<Seen>>)| {
+            (peer, known, seen.join().ok().flatten().unwrap_or_default())
+        };
+        asked.into_iter().map(answer).collect()
+    })
+}
+
+fn seen(remote: SocketAddr, local: Option<&str>, silent: bool) -> Seen {
+    let Ok(mut net) = Net::open() else { return Seen::default() };
+    let interface = local.and_then(|name| net.link(name).ok()).map(|link| link.index);
+    let source = local.and_then(|text| text.parse().ok());
+    let found = net.way_to(&Query { source, interface, ..Query::to(remote.ip()) }).ok();
+    let from = source.or(found.and_then(|way| way.source));
+    let mut seen = Seen { ends: from.map(|from| (from, remote.ip())), ..Seen::default() };
+    if silent {
+        seen.udp_passes = refuses(remote.ip(), from, interface).ok();
+        // Of TCP the routing table's way is asked.
+        seen.tcp_passes = local.is_none().then(|| answers(remote));
+    }
+    seen
+}
+
+/// Whether a datagram to a port where nobody listens is refused.
+fn refuses(to: IpAddr, local: Option<IpAddr>, interface: Option<u32>) -> std::io::Result<bool> {
+    let listener = Listener::open(to.is_ipv6())?;
+    let any: IpAddr = if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let socket = UdpSocket::bind((any, 0).into(), Options::default())?;
+    let remote = SocketAddr::new(to, NOBODY);
+    let transmit =
+        Transmit { remote, local, interface, tos: 0, segment_size: None, contents: b"nawa doctor" };
+    let mut poller = Poller::new()?;
+    poller.add(&listener, 0, Interest::Read)?;
+    socket.send(&[transmit]);
+    let end = monotonic() + PATIENCE;
+    loop {
+        let left = end.saturating_sub(monotonic());
+        if left.is_zero() {
+            return Ok(false);
+        }
+        poller.wait(Some(left))?.for_each(drop);
+        if listener.take().iter().any(|one| one.remote == remote && one.because == Because::Refused) {
+            return Ok(true);
+        }
+    }
+}
+
+fn answers(remote: SocketAddr) -> bool {
+    match TcpStream::connect_timeout(&remote, PATIENCE) {
+        Ok(_) => true,
+        Err(error) => error.kind() == std::io::ErrorKind::ConnectionRefused,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_kernel_prints_is_read() {
+        assert_eq!(capabilities("Name:\tnawa\nCapEff:\t00000000a80425fb\n"), 0xa804_25fb);
+        assert_eq!(capabilities(""), 0);
+        let route = "wan1\t00000000\t0101000A\t0003\t0\t0\t0\t00000000\t0\t0\t0";
+        assert!(is_default(route, "wan1") && !is_default(route, "wan2"));
+        assert!(!is_default("wan1\t0001000A\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0", "wan1"));
+        let taken = "fd010000000000000000000000000002 04 40 00 88     wan1";
+        assert_eq!(duplicate(taken, "wan1").as_deref(), Some("fd01::2/64"));
+        assert_eq!(duplicate(taken, "wan2"), None);
+        assert_eq!(duplicate(&taken.replace(" 88 ", " 80 "), "wan1"), None);
+    }
+}

@@ -1,0 +1,126 @@
+//! What a file asks of a host that the host does not have.
+
+use ipnet::IpNet;
+
+use super::{Finding, Level};
+
+/// What is seen of what a file names.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    /// The interfaces that its strands need, each with the section, and whether it is there.
+    pub needed: Vec<(String, String, bool)>,
+    /// The tunnel's interface.
+    pub interface: String,
+    /// Its addresses.
+    pub addresses: Vec<IpNet>,
+    /// Inner prefixes of each peer.
+    pub routes: Vec<(String, IpNet)>,
+    /// The networks of other interfaces, each with its name.
+    pub networks: Vec<(String, IpNet)>,
+    /// What a daemon that was killed has left, if none runs.
+    pub left: Vec<String>,
+}
+
+/// What that means.
+pub fn findings(facts: &Facts) -> Vec<Finding> {
+    let mut all = Vec::new();
+    for (section, name, _) in facts.needed.iter().filter(|(.., there)| !there) {
+        let what = format!("there is no interface {name}");
+        all.push(Finding::new(
+            Level::Fail,
+            section,
+            what,
+            "the strand waits for it",
+            "connect it, or correct its name",
+        ));
+    }
+    for address in &facts.addresses {
+        all.extend(own_address_elsewhere(facts, *address));
+        all.extend(own_address_at_peer(facts, *address));
+    }
+    for left in &facts.left {
+        all.push(Finding::new(
+            Level::Warn,
+            "leftover",
+            left,
+            "it may be in the way",
+            "`nawa down` removes it, and so does the next start",
+        ));
+    }
+    all
+}
+
+/// The tunnel's network is also that of an uplink.
+fn own_address_elsewhere(facts: &Facts, address: IpNet) -> Option<Finding> {
+    let overlaps = |net: &IpNet| net.contains(&address.trunc()) || address.trunc().contains(&net.trunc());
+    let (name, net) = facts.networks.iter().find(|(_, net)| overlaps(net))?;
+    let what = if net.addr() == address.addr() {
+        format!("{} is an address of {name} as well", address.addr())
+    } else {
+        format!("{} of {} overlaps with {} of {name}", address.trunc(), facts.interface, net.trunc())
+    };
+    let costs = "what should go into one of them goes into the other";
+    Some(Finding::new(
+        Level::Fail,
+        "duplicate address",
+        what,
+        costs,
+        "choose another network for the tunnel, at both ends",
+    ))
+}
+
+/// Both ends have one address: each takes what is for the other for its own.
+fn own_address_at_peer(facts: &Facts, address: IpNet) -> Option<Finding> {
+    let own = IpNet::from(address.addr());
+    let (peer, _) = facts.routes.iter().find(|(_, route)| *route == own)?;
+    let what = format!("{} is this end's own, and {peer}'s route as well", address.addr());
+    let costs = "nothing reaches that peer at it";
+    Some(Finding::new(Level::Fail, "duplicate address", what, costs, "give each end an address of its own"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts() -> Facts {
+        let net = |text: &str| text.parse().expect("a network");
+        Facts {
+            needed: vec![("[[flood]]".into(), "wlan0".into(), true)],
+            interface: "nawa0".into(),
+            addresses: vec![net("10.77.0.1/24"), net("fd77::1/64")],
+            routes: vec![("office".into(), net("10.77.0.2/32"))],
+            networks: vec![("wan1".into(), net("10.0.1.2/24"))],
+            ..Facts::default()
+        }
+    }
+
+    #[test]
+    fn a_file_that_fits_has_nothing_amiss() {
+        assert_eq!(findings(&facts()), []);
+    }
+
+    #[test]
+    fn addresses_that_two_have_are_named() {
+        let says = |change: fn(&mut Facts)| {
+            let mut facts = facts();
+            change(&mut facts);
+            let found = findings(&facts);
+            assert_eq!(found.len(), 1, "{found:?}");
+            found[0].what.clone()
+        };
+        assert_eq!(
+            says(|facts| facts.networks[0].1 = "10.77.0.1/16".parse().expect("a network")),
+            "10.77.0.1 is an address of wan1 as well"
+        );
+        assert_eq!(
+            says(|facts| facts.networks[0].1 = "10.77.0.9/25".parse().expect("a network")),
+            "10.77.0.0/24 of nawa0 overlaps with 10.77.0.0/25 of wan1"
+        );
+        assert_eq!(
+            says(|facts| facts.routes[0].1 = "10.77.0.1/32".parse().expect("a network")),
+            "10.77.0.1 is this end's own, and office's route as well"
+        );
+        assert_eq!(says(|facts| facts.needed[0].2 = false), "there is no interface wlan0");
+        assert_eq!(says(|facts| facts.left = vec!["table inet nawa-flood".into()]), "table inet nawa-flood");
+    }
+}

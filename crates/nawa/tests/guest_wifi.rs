@@ -1,0 +1,258 @@
+//! Coding on Linux's own 802.11 stack: the radios of mac80211_hwsim in a guest ([`common::guest`]), in a chain in which each hears
+//! those beside it ([`common::hwsim`]), as an ad-hoc network and as a mesh whose nodes forward by IP.
+
+mod common;
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::Command;
+use std::thread;
+
+use common::guest::Guest;
+use common::hwsim::Air;
+use common::{Daemon, Namespace, eventually, succeed};
+use device::{PacketSocket, PromiscuousSocket};
+use serde_json::Value;
+
+/// EtherType for local experiments.
+const TRIAL: [u8; 2] = [0x88, 0xb7];
+/// What goes over the chain in each direction.
+const TRANSFER: usize = 200_000;
+
+fn run_on(name: &str, version: &str) {
+    let guest = Guest {
+        inside: "inside_a_guest",
+        programs: &["ip", "iw", "ping"],
+        modules: &[
+            "tun",
+            "virtio_ring",
+            "virtio",
+            "sch_ingress",
+            "cls_bpf",
+            "rfkill",
+            "libarc4",
+            "cfg80211",
+            "mac80211",
+            "mac80211_hwsim radios=3",
+        ],
+    };
+    guest.runs_on(name, version);
+}
+
+#[test]
+fn coding_meets_wifi_on_linux_6_1() {
+    run_on("coding_meets_wifi_on_linux_6_1", "6.1");
+}
+
+#[test]
+#[ignore = "started by others, inside a guest"]
+fn inside_a_guest() {
+    let wifi = Wifi::new();
+    wifi.join(Kind::AdHoc);
+    a_radio_hears_others_by_a_monitor_only(&wifi);
+    sums_are_decoded_at_both_ends(&wifi);
+    a_monitor_that_cannot_be_used_is_named(&wifi);
+    wifi.join(Kind::Wep);
+    an_encrypted_network_is_left_alone(&wifi);
+    wifi.join(Kind::Mesh);
+    sums_are_decoded_at_both_ends(&wifi);
+}
+
+/// What the three radios make up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    AdHoc,
+    /// All frames are encrypted.
+    Wep,
+    Mesh,
+}
+
+/// Three radios in a row, each the interface `wlanN` of its namespace.
+struct Wifi {
+    air: Air,
+    nodes: Vec<Namespace>,
+    folder: tempfile::TempDir,
+}
+
+impl Wifi {
+    fn new() -> Wifi {
+        let air = Air::chain(3, 0.0);
+        let nodes: Vec<_> = (0..3).map(|_| Namespace::new()).collect();
+        for (number, node) in nodes.iter().enumerate() {
+            let phy =
+                fs::read_to_string(format!("/sys/class/net/wlan{number}/phy80211/name")).expect("its radio");
+            succeed(Command::new("iw").args(["phy", phy.trim(), "set", "netns", "name", node.name()]));
+        }
+        Wifi { air, nodes, folder: tempfile::tempdir().expect("a temporary folder") }
+    }
+
+    fn iw(&self, node: usize, text: &str) {
+        succeed(&mut self.nodes[node].command("iw", text.split(' ')));
+    }
+
+    fn join(&self, kind: Kind) {
+        for (number, node) in self.nodes.iter().enumerate() {
+            node.ip(&format!("link set wlan{number} down"));
+            self.iw(
+                number,
+                &format!("dev wlan{number} set type {}", if kind == Kind::Mesh { "mp" } else { "ibss" }),
+            );
+            node.ip(&format!("link set wlan{number} up"));
+            let ibss = "ibss join nawa 2412 fixed-freq 02:ca:fe:00:00:01";
+            let network = match kind {
+                Kind::AdHoc => ibss.to_owned(),
+                Kind::Wep => format!("{ibss} key d:0:nawa5"),
+                Kind::Mesh => "mesh join nawa freq 2412 mesh_fwding=0".to_owned(),
+            };
+            self.iw(number, &format!("dev wlan{number} {network}"));
+        }
+    }
+
+    fn index(&self, node: usize, name: &str) -> u32 {
+        self.nodes[node]
+            .within(|| device::Net::open().expect("netlink").link(name).expect("it is there").index)
+    }
+
+    /// A daemon on every node, and routes by which the ends reach each other over the middle.
+    fn start(&self, more: &str) -> Vec<Daemon> {
+        let daemons = self.nodes.iter().enumerate().map(|(number, node)| {
+            let path = self.folder.path().join(format!("{number}.toml"));
+            let addresses = format!("['10.88.0.{}/24']", number + 1);
+            let text = format!(
+                "[[coding]]\ninterface = 'wlan{number}'\nmaster = 'nc0'\naddresses = {addresses}\n{more}"
+            );
+            fs::write(&path, text).expect("the configuration file");
+            Daemon::start(node, &path)
+        });
+        let daemons = daemons.collect();
+        self.nodes[0].ip("route replace 10.88.0.3/32 via 10.88.0.2 dev nc0");
+        self.nodes[2].ip("route replace 10.88.0.1/32 via 10.88.0.2 dev nc0");
+        self.nodes[1].within(|| {
+            for (key, value) in [("ip_forward", "1"), ("conf/all/send_redirects", "0")] {
+                fs::write(format!("/proc/sys/net/ipv4/{key}"), value).expect("a sysctl of the namespace");
+            }
+        });
+        // Networks take a while to find together.
+        let mut tries = 0;
+        eventually("the other end answers", || {
+            tries += 1;
+            if tries == 10 {
+                (0..3).for_each(|node| eprintln!("the other end does not answer: {}", self.status(node)));
+            }
+            let ping = ["-q", "-n", "-c", "1", "-W", "2", "10.88.0.3"];
+            common::output(&mut self.nodes[0].command("ping", ping)).status.success().then_some(())
+        });
+        daemons
+    }
+
+    fn status(&self, node: usize) -> Value {
+        self.nodes[node].status()["coding"][0].clone()
+    }
+
+    fn counted(&self, node: usize, name: &str) -> u64 {
+        self.status(node)[name].as_u64().expect("a number")
+    }
+
+    /// Both ways at once between the ends; how many data frames that takes.
+    fn both_ways(&self) -> u64 {
+        let before = self.air.data_frames();
+        thread::scope(|scope| {
+            scope.spawn(|| transfer(&self.nodes[0], &self.nodes[2], "10.88.0.3"));
+            scope.spawn(|| transfer(&self.nodes[2], &self.nodes[0], "10.88.0.1"));
+        });
+        self.air.data_frames() - before
+    }
+}
+
+/// Sends by TCP from one host to another, at `address`, and compares what comes.
+fn transfer(from: &Namespace, to: &Namespace, address: &str) {
+    let data: Vec<u8> = (0..TRANSFER).map(|n| (n / 7 % 251) as u8).collect();
+    let listener = to.within(|| TcpListener::bind((address, 0)).expect("a port"));
+    let at = listener.local_addr().expect("an address");
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut stream = from.within(|| TcpStream::connect(at).expect("it listens"));
+            stream.write_all(&data).expect("it goes");
+        });
+        let (mut stream, mut received) = (listener.accept().expect("a connection").0, Vec::new());
+        stream.read_to_end(&mut received).expect("it comes");
+        assert!(received == data, "{} of {} bytes, or others", received.len(), data.len());
+    });
+}
+
+/// Since Linux 4.2 mac80211 takes promiscuous mode for nothing but monitors: this is why coding needs one.
+fn a_radio_hears_others_by_a_monitor_only(wifi: &Wifi) {
+    const FRAMES: usize = 100;
+    wifi.iw(0, "dev wlan0 interface add mon0 type monitor flags otherbss");
+    wifi.nodes[0].ip("link set mon0 up");
+    let open = |name: &str| {
+        let index = wifi.index(0, name);
+        wifi.nodes[0].within(|| PromiscuousSocket::open(index, 1500).expect("a socket"))
+    };
+    let (mut promiscuous, mut monitor) = (open("wlan0"), open("mon0"));
+    let index = wifi.index(1, "wlan1");
+    let sender = wifi.nodes[1].within(|| PacketSocket::open(index, None).expect("a socket"));
+    let heard = |socket: &mut PromiscuousSocket, count: &mut usize| {
+        while socket.recv(|frame| *count += usize::from(frame.ends_with(b"to another radio"))).is_ok() {}
+    };
+    let (mut by_promiscuous, mut by_monitor) = (0, 0);
+    let frame = [&[2, 0, 0, 0, 2, 0], &[2, 0, 0, 0, 1, 0], &TRIAL[..], b"to another radio"].concat();
+    for sent in 1..=FRAMES {
+        sender.send(&frame).expect("it goes");
+        eventually("the monitor hears it", || {
+            heard(&mut monitor, &mut by_monitor);
+            (by_monitor >= sent).then_some(())
+        });
+    }
+    heard(&mut promiscuous, &mut by_promiscuous);
+    eprintln!("of {FRAMES} frames the monitor heard {by_monitor}, the promiscuous socket {by_promiscuous}");
+    assert_eq!((by_monitor, by_promiscuous), (FRAMES, 0));
+    wifi.iw(0, "dev mon0 del");
+}
+
+fn sums_are_decoded_at_both_ends(wifi: &Wifi) {
+    let off = {
+        let _daemons = wifi.start("mode = 'off'\n");
+        wifi.both_ways()
+    };
+    let _daemons = wifi.start("");
+    let any = wifi.both_ways();
+    let ends = [wifi.status(0), wifi.status(2)];
+    eprintln!("{any} frames where mode off takes {off}; the middle: {}; the ends: {ends:?}", wifi.status(1));
+    for end in &ends {
+        assert!(end["decoded_packets"].as_u64() > Some(0), "{end}");
+        for lost in ["missing_partner_frames", "wrong_partner_frames", "malformed_frames"] {
+            assert_eq!(end[lost], 0, "{end}");
+        }
+        let relay = &end["neighbours"][0];
+        assert!(relay["overheard_frames"].as_u64() > Some(0), "{end}");
+        assert_eq!((&end["mode"], &end["off_because"]), (&"any".into(), &Value::Null));
+    }
+    let relay = wifi.status(1);
+    let asked = relay["neighbours"].as_array().expect("a list");
+    assert!(asked.len() == 2 && asked.iter().all(|one| one["decodes"] == true), "{relay}");
+    assert!(any * 10 <= off * 9, "{any} frames where mode off takes {off}");
+}
+
+fn a_monitor_that_cannot_be_used_is_named(wifi: &Wifi) {
+    let _daemons = wifi.start("monitor = 'mon7'\n");
+    let status = wifi.status(1);
+    assert_eq!(status["mode"], "off");
+    assert!(
+        status["off_because"].as_str().is_some_and(|why| why.contains("no interface `mon7`")),
+        "{status}"
+    );
+}
+
+/// It works as without coding, and says so.
+fn an_encrypted_network_is_left_alone(wifi: &Wifi) {
+    let _daemons = wifi.start("");
+    wifi.both_ways();
+    for node in 0..3 {
+        let status = wifi.status(node);
+        assert_eq!((&status["mode"], &status["sent_coded_frames"]), (&"off".into(), &0.into()), "{status}");
+        assert!(status["off_because"].as_str().is_some_and(|why| why.contains("encrypted")), "{status}");
+    }
+    assert_eq!(wifi.counted(0, "missing_partner_frames"), 0);
+}

@@ -1,0 +1,138 @@
+//! Three vans at one office: what befalls one of them leaves the others alone.
+
+mod common;
+
+use std::path::PathBuf;
+
+use common::{Daemon, Namespace, Node, eventually, namespaces_or_skip, output, succeed};
+
+/// The office, and vans that are each joined to it by a cable of their own.
+struct Office {
+    host: Namespace,
+    node: Node,
+    vans: Vec<(Namespace, Node)>,
+}
+
+impl Office {
+    fn new() -> Office {
+        let office = Office {
+            host: Namespace::new(),
+            node: Node::new(),
+            vans: (0..3).map(|_| (Namespace::new(), Node::new())).collect(),
+        };
+        for (number, (van, _)) in (1..).zip(&office.vans) {
+            let (here, there) = (format!("10.0.{number}.1/24"), format!("10.0.{number}.2/24"));
+            Namespace::connect((&office.host, &format!("van{number}"), &here), (van, "wan", &there));
+        }
+        office
+    }
+
+    fn file(&self) -> PathBuf {
+        let peers: String = (1..)
+            .zip(&self.vans)
+            .map(|(number, (_, node))| {
+                let (key, net) = (&node.public_key, format!("10.77.0.{number}/32"));
+                format!("[[peer]]\nname = 'van{number}'\npublic-key = '{key}'\nroutes = ['{net}']\n")
+            })
+            .collect();
+        self.node.write(&format!(
+            "[tunnel]\ninterface = 'nawa0'\naddresses = ['10.77.0.100/24']\nlisten = 51900\n{peers}"
+        ))
+    }
+
+    fn van_file(&self, number: usize) -> PathBuf {
+        let key = &self.node.public_key;
+        self.vans[number - 1].1.write(&format!(
+            "[tunnel]\ninterface = 'nawa0'\naddresses = ['10.77.0.{number}/24']\n\
+             [[peer]]\nname = 'office'\npublic-key = '{key}'\nroutes = ['10.77.0.100/32']\n\
+             [[peer.path]]\nname = 'wan'\nremote = '10.0.{number}.1:51900'\n"
+        ))
+    }
+
+    /// The state of the path to this van.
+    fn path(&self, number: usize) -> serde_json::Value {
+        let status = self.host.status();
+        let peers = status["tunnel"]["peers"].as_array().expect("peers").clone();
+        let name = format!("van{number}");
+        let peer = peers.into_iter().find(|peer| peer["name"] == name.as_str()).expect("the van");
+        peer["paths"][0].clone()
+    }
+
+    /// Waits until the path to this van carries packets of so many bytes at most.
+    #[track_caller]
+    fn wait_for_mtu(&self, number: usize, bytes: u64) {
+        eventually(&format!("van {number} at {bytes}"), || {
+            let path = self.path(number);
+            (path["state"] == "up" && path["mtu"] == bytes).then_some(())
+        });
+    }
+
+    /// Whether a packet of so many bytes gets to this van and back.
+    fn carries(&self, number: usize, bytes: usize) -> bool {
+        let (size, to) = ((bytes - 28).to_string(), format!("10.77.0.{number}"));
+        let arguments = ["-M", "do", "-c", "1", "-w", "20", "-s", size.as_str(), to.as_str()];
+        output(&mut self.host.command("ping", arguments)).status.success()
+    }
+}
+
+#[test]
+fn a_van_with_a_small_link_leaves_the_others_their_packet_size() {
+    let name = "a_van_with_a_small_link_leaves_the_others_their_packet_size";
+    let Some(_alone) = namespaces_or_skip(name) else { return };
+    let office = Office::new();
+    office.host.ip("link set van3 mtu 1400");
+    office.vans[2].0.ip("link set wan mtu 1400");
+    let _office = Daemon::start(&office.host, &office.file());
+    let mut vans: Vec<_> =
+        (1..=3).map(|van| Daemon::start(&office.vans[van - 1].0, &office.van_file(van))).collect();
+    (1..=2).for_each(|van| office.wait_for_mtu(van, 1500));
+    office.wait_for_mtu(3, 1400);
+    assert!(office.host.ip("link show nawa0").contains("mtu 1428"));
+    assert!((1..=2).all(|van| office.carries(van, 1428)));
+    assert!(office.carries(3, 1328) && !office.carries(3, 1329));
+    // It goes: nothing changes for the others.
+    drop(vans.pop());
+    assert!((1..=2).all(|van| office.carries(van, 1428)));
+    assert!(office.host.ip("link show nawa0").contains("mtu 1428"));
+}
+
+/// Nobody takes what is for the third, and the others' packets are not dropped for it.
+#[test]
+fn a_flood_to_one_van_leaves_the_others_packets_alone() {
+    let name = "a_flood_to_one_van_leaves_the_others_packets_alone";
+    let Some(_alone) = namespaces_or_skip(name) else { return };
+    let office = Office::new();
+    let _office = Daemon::start(&office.host, &office.file());
+    let _vans: Vec<_> =
+        (1..=3).map(|van| Daemon::start(&office.vans[van - 1].0, &office.van_file(van))).collect();
+    (1..=3).for_each(|van| office.wait_for_mtu(van, 1500));
+    let dropped = || {
+        let mut count = office.host.command("cat", ["/sys/class/net/nawa0/statistics/tx_dropped"]);
+        succeed(&mut count).trim().parse::<u64>().expect("a number")
+    };
+    let (before, done) = (dropped(), std::sync::atomic::AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let done = &done;
+        let flood = move || {
+            let socket = std::net::UdpSocket::bind("0.0.0.0:0").expect("a socket");
+            // As fast as it goes, until the others have had their answers.
+            for n in 0u32.. {
+                let over = done.load(std::sync::atomic::Ordering::Relaxed);
+                if over || n == 20_000_000 {
+                    break;
+                }
+                let _ = socket.send_to(&[7; 64], "10.77.0.3:9");
+            }
+        };
+        let host = &office.host;
+        scope.spawn(move || host.within(flood));
+        eventually("the TUN drops", || (dropped() > before).then_some(()));
+        for van in 1..=2 {
+            let to = format!("10.77.0.{van}");
+            let ping = ["-c", "20", "-i", "0.05", "-W", "20", to.as_str()];
+            let answers = succeed(&mut office.host.command("ping", ping));
+            assert!(answers.contains(" 20 received"), "{answers}");
+        }
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+}

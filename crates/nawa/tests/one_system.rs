@@ -1,0 +1,154 @@
+//! One file with several strands: one that fails is started again while the others go on; peers come and go; fragments.
+
+mod common;
+
+use common::uplinks::{Uplinks, path};
+use common::{Daemon, Namespace, Node, eventually, namespaces_or_skip, output, snapshot, stderr, succeed};
+use rustix::process::Signal;
+
+const OFFICE: &str = "'10.77.0.2/32', 'fd77::2/128'";
+
+#[test]
+fn a_strand_that_fails_is_started_again() {
+    let Some(_alone) = namespaces_or_skip("a_strand_that_fails_is_started_again") else { return };
+    let net = Uplinks::new();
+    net.van.ip("route add default via 10.0.1.1");
+    let key = &net.nodes[1].public_key;
+    let file = net.van_file("", OFFICE, &path("l1", ""));
+    let text = std::fs::read_to_string(&file).expect("the file");
+    std::fs::write(&file, format!("{text}[relay]\nlisten = 51901\nallow = ['{key}']\n")).expect("the file");
+    let _office = Daemon::start(&net.office, &net.office_file(""));
+    let mut van = Daemon::start(&net.van, &file);
+    net.wait_up(&["l1"]);
+    let pid = net.van.status()["pid"].clone();
+    // A live edit outlives the failure.
+    succeed(&mut net.van.nawa(["path", "add", "office", "l2", "--remote", "203.0.113.7:51900"]));
+    for failures in [1, 2] {
+        net.van.ip("link delete nawa0");
+        van.read_until("its TUN interface is gone");
+        let failed = eventually("the failure is in the status", || {
+            let state = net.van.status();
+            let failed = state["failed"][0].clone();
+            assert!(state["relay"].is_object(), "the relay goes on: {state}");
+            (failed["failures"] == failures).then_some(failed)
+        });
+        assert_eq!(failed["strand"], "tunnel");
+        eventually("the interface is back", || net.van.has_interface("nawa0").then_some(()));
+        net.wait_up(&["l1", "l2"]);
+        net.ping("10.77.0.2");
+    }
+    assert!(succeed(&mut net.van.nawa(["status"])).contains("tunnel: failed 2 times in a row, runs again: "));
+    assert_eq!(net.van.status()["pid"], pid);
+    // While it waits it takes edits, and an end.
+    net.van.ip("link delete nawa0");
+    van.read_until("its TUN interface is gone");
+    succeed(&mut net.van.nawa(["path", "del", "office", "l2"]));
+    van.signal(Signal::TERM);
+    assert_eq!(van.wait(), Some(0));
+}
+
+#[test]
+fn peers_come_and_go_while_it_runs() {
+    let Some(_alone) = namespaces_or_skip("peers_come_and_go_while_it_runs") else { return };
+    let net = Uplinks::new();
+    net.van.ip("route add default via 10.0.1.1");
+    let key = net.nodes[0].public_key.clone();
+    let lonely = Node::new().public_key;
+    let office = net.office_file("").with_file_name("office.toml");
+    let text = std::fs::read_to_string(net.office_file("")).expect("the file");
+    std::fs::write(
+        &office,
+        text.replace(&key, &lonely)
+            .replace("'van'", "'nobody'")
+            .replace("10.77.0.1/32", "10.77.0.9/32")
+            .replace("fd77::1/128", "fd77::9/128"),
+    )
+    .expect("the file");
+    let _office = Daemon::start(&net.office, &office);
+    let _van = Daemon::start(&net.van, &net.van_file("", OFFICE, &path("l1", "")));
+    let add =
+        ["peer", "add", "van", "--public-key", &key, "--route", "10.77.0.1/32", "--route", "fd77::1/128"];
+    succeed(&mut net.office.nawa(add));
+    net.wait_up(&["l1"]);
+    net.ping("10.77.0.2");
+    let shown = succeed(&mut net.office.nawa(["peer", "show", "van"]));
+    assert!(shown.contains(&key) && shown.contains("1 of 1") && shown.contains("10.77.0.1/32"), "{shown}");
+    // What contradicts others is refused, and nothing changes.
+    for (again, why) in [
+        (
+            ["peer", "add", "van", "--public-key", &lonely, "--route", "10.9.0.1/32"],
+            "two peers are called van",
+        ),
+        (["peer", "add", "x", "--public-key", &key, "--route", "10.9.0.1/32"], "has the key of another peer"),
+    ] {
+        let refused = output(&mut net.office.nawa(again));
+        assert_eq!(refused.status.code(), Some(1));
+        assert!(stderr(&refused).contains(why), "{}", stderr(&refused));
+    }
+    succeed(&mut net.office.nawa(["peer", "del", "van"]));
+    net.wait_for("l1", "not up", |path| path["state"] != "up");
+    let left = succeed(&mut net.office.nawa(["peer", "show", "--json"]));
+    let left: serde_json::Value = serde_json::from_str(&left).expect("one JSON object");
+    assert_eq!(left["peers"].as_array().map(Vec::len), Some(1), "{left}");
+    assert!(!net.office.ip("route").contains("10.77.0.1"), "{}", net.office.ip("route"));
+}
+
+#[test]
+fn a_fragment_brings_a_peer() {
+    let Some(_alone) = namespaces_or_skip("a_fragment_brings_a_peer") else { return };
+    let (namespace, node) = (Namespace::new(), Node::new());
+    let file = node.write("[tunnel]\ninterface = 'nawa0'\naddresses = ['10.77.0.1/24']\nlisten = 51900\n");
+    let folder = file.with_extension("toml.d");
+    std::fs::create_dir(&folder).expect("a folder");
+    let peer = |name: &str, route: u8| {
+        let key = Node::new().public_key;
+        let text =
+            format!("[[peer]]\nname = '{name}'\npublic-key = '{key}'\nroutes = ['10.77.0.{route}/32']\n");
+        std::fs::write(folder.join(format!("{name}.toml")), text).expect("a fragment");
+    };
+    peer("office", 2);
+    let mut daemon = Daemon::start(&namespace, &file);
+    let names = || {
+        let peers = namespace.status()["tunnel"]["peers"].clone();
+        peers
+            .as_array()
+            .expect("peers")
+            .iter()
+            .map(|peer| peer["name"].as_str().expect("a name").to_owned())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(names(), ["office"]);
+    peer("home", 3);
+    daemon.signal(Signal::HUP);
+    daemon.read_until("the file is taken up");
+    assert_eq!(names(), ["home", "office"]);
+}
+
+#[test]
+fn help_of_peers_is_as_it_was() {
+    for command in ["show", "add", "del"] {
+        snapshot(&format!("help-peer-{command}"), &succeed(&mut common::nawa(["peer", command, "--help"])));
+    }
+}
+
+#[test]
+fn a_path_whose_monthly_cap_is_spent_is_a_backup_also_after_a_restart() {
+    let name = "a_path_whose_monthly_cap_is_spent_is_a_backup_also_after_a_restart";
+    let Some(_alone) = namespaces_or_skip(name) else { return };
+    let net = Uplinks::new();
+    net.van.ip("route add default via 10.0.1.1");
+    let file = net.van_file("", OFFICE, &(path("l1", "") + &path("l2", "monthly-cap = '1kB'")));
+    let text = std::fs::read_to_string(&file).expect("the file");
+    std::fs::write(&file, text.replace("key-file", "state-dir = 'state'\nkey-file")).expect("the file");
+    let _office = Daemon::start(&net.office, &net.office_file(""));
+    for _ in 0..2 {
+        let _van = Daemon::start(&net.van, &file);
+        net.wait_why("l2", "its monthly cap of 1000 bytes is spent");
+        let spent = net.wait_for("l2", "a backup", |path| path["backup"] == true && path["state"] == "up");
+        assert_eq!(spent["cause"], "spent");
+        let there = |path: &serde_json::Value| path["backup"] == true;
+        common::uplinks::wait_for_path(&net.office, "l2", "a backup there too", there);
+        succeed(&mut net.van.nawa(["path", "set", "office", "l2", "--monthly-cap", "1GB"]));
+        net.wait_for("l2", "used again", |path| path["backup"] == false);
+    }
+}

@@ -1,0 +1,230 @@
+//! Handshakes that strangers may ask for: what they cost is bounded for all together, and most of it, X25519, is left to
+//! another thread ([`Work`]), where who comes from an address of a peer's is first.
+
+use std::time::Duration;
+
+use super::answers::{Ask, Outcome};
+use super::{Done, Endpoint, Work};
+use crate::address::Address;
+use crate::cookie::{CookieJar, LoadGauge};
+use crate::noise::{self, Responder};
+use crate::sessions::Answer;
+use crate::sources::Sources;
+
+/// More handshakes than this per second ask for cookies; bursts of [`HANDSHAKE_BURST`] do not.
+const HANDSHAKES_PER_SECOND: u32 = 50;
+const HANDSHAKE_BURST: u32 = 100;
+/// So many cookies in a second, after a burst, to addresses that no peer is known to be at: a flood is not worth more
+/// work.
+const COOKIES_PER_SECOND: u32 = 5000;
+const COOKIE_BURST: u32 = 500;
+/// With a cookie, each host may do so often a handshake, after a burst (WireGuard's ratelimiter).
+const SOURCE_INTERVAL: Duration = Duration::from_millis(50);
+const SOURCE_BURST: u32 = 5;
+/// All of them together, but for those where a peer is known to be, so many handshakes in a second, after a burst: a
+/// fortieth of a processor.
+const PROVEN_PER_SECOND: u32 = 400;
+const PROVEN_BURST: u32 = 100;
+/// So many echoes to relays in a second, after a burst.
+const ECHOES_PER_SECOND: u32 = 50;
+const ECHO_BURST: u32 = 100;
+/// Hosts that this is remembered of.
+const MAX_SOURCES: usize = 4096;
+/// Messages without a peer that wait to be sent: cookie replies, relay echoes.
+const MAX_REPLIES: usize = 256;
+/// A line about strangers, at most this often.
+const WORDS_INTERVAL: Duration = Duration::from_secs(10);
+
+/// How often strangers get what costs something.
+pub struct Limits {
+    /// Handshakes without a question.
+    gauge: LoadGauge,
+    cookies: LoadGauge,
+    /// Handshakes of each host that has a cookie, and of all of them.
+    sources: Sources,
+    proven: LoadGauge,
+    /// Echoes to relays.
+    pub echoes: LoadGauge,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            gauge: LoadGauge::new(HANDSHAKES_PER_SECOND, HANDSHAKE_BURST),
+            cookies: LoadGauge::new(COOKIES_PER_SECOND, COOKIE_BURST),
+            sources: Sources::new(SOURCE_INTERVAL, SOURCE_BURST, MAX_SOURCES),
+            proven: LoadGauge::new(PROVEN_PER_SECOND, PROVEN_BURST),
+            echoes: LoadGauge::new(ECHOES_PER_SECOND, ECHO_BURST),
+        }
+    }
+}
+
+impl Endpoint {
+    pub(super) fn handle_initiation(&mut self, now: Duration, from: Address, message: &[u8]) {
+        let loaded = self.limits.gauge.is_spent(now);
+        let proven = loaded && self.checker.check_mac2(now, from.remote, message);
+        // What most of a flood comes to ends here, before mac1 costs a hash as well.
+        if loaded && !proven && self.limits.cookies.is_spent(now) && !self.is_known(now, &from) {
+            self.counters.limited_handshakes += 1;
+            return;
+        }
+        if !self.checker.check_mac1(message) {
+            self.counters.received_bad_mac1 += 1;
+            self.say(now, || {
+                format!(
+                    "a handshake from {} is for another key than this end's, {}; correct the file there",
+                    from.remote, self.public
+                )
+            });
+            return;
+        }
+        if self.limits.gauge.under_load(now) && !self.is_welcome(now, &from, message, proven) {
+            return;
+        }
+        let ephemeral = noise::ephemeral(message);
+        if let Some(at) = self.names.of_ephemeral(&ephemeral) {
+            if let Some(response) = self.peers[at].sessions.repeat_response(&ephemeral) {
+                self.send_response(now, at, from, response);
+            }
+            return;
+        }
+        let known = self.is_known(now, &from);
+        self.counters.limited_handshakes += u64::from(!self.answers.ask(ephemeral, message, from, known));
+    }
+
+    /// The next step of a handshake, to be done by whoever has time for it; `None` while enough are being done. What comes of
+    /// it is for [`handle_work`](Self::handle_work).
+    pub fn poll_work(&mut self) -> Option<Work> {
+        self.answers.poll(&self.me)
+    }
+
+    /// A step of a handshake is done.
+    pub fn handle_work(&mut self, now: Duration, done: Done) {
+        match self.answers.take(done) {
+            Some((ask, Outcome::Read(Some(responder)))) => self.handle_read(now, ask, responder),
+            Some((ask, Outcome::Answered(Some(answer)))) => self.handle_answered(now, ask, *answer),
+            Some(_) => self.counters.refused_handshakes += 1,
+            // It was asked for before the peers became others.
+            None => {}
+        }
+    }
+
+    /// Does all steps at once, for who has nobody else to do them.
+    pub fn work(&mut self, now: Duration) {
+        while let Some(work) = self.poll_work() {
+            self.handle_work(now, work.run());
+        }
+    }
+
+    /// It is known who an initiation is from.
+    fn handle_read(&mut self, now: Duration, ask: Ask, responder: Box<Responder>) {
+        let Some(&at) = self.places.get(&responder.peer) else {
+            self.counters.refused_handshakes += 1;
+            self.say(now, || {
+                let (from, key) = (ask.from[0].remote, responder.peer);
+                format!("a handshake from {from} is of the key {key}, which no peer in the file has")
+            });
+            return;
+        };
+        let sessions = &mut self.peers[at].sessions;
+        match sessions.handle_initiation(now, responder, &mut self.rng, self.names.indices()) {
+            Some(reply) => self.answers.go_on(ask, reply),
+            None => self.counters.refused_handshakes += 1,
+        }
+    }
+
+    fn handle_answered(&mut self, now: Duration, ask: Ask, answer: Answer) {
+        let Some(&at) = self.places.get(&answer.peer) else { return };
+        if self.names.of_index(answer.session.index).is_some() {
+            self.counters.refused_handshakes += 1;
+            return;
+        }
+        let response = answer.response.clone();
+        self.peers[at].sessions.handle_answer(now, answer);
+        self.roster.wake(at);
+        self.note_names(at);
+        for from in ask.from {
+            self.send_response(now, at, from, response.clone());
+        }
+    }
+
+    fn send_response(&mut self, now: Duration, peer: usize, to: Address, mut response: Vec<u8>) {
+        CookieJar::new(self.peers[peer].public_key()).stamp(now, &mut response);
+        self.reply(to, response);
+    }
+
+    /// Under load, who cannot show that it receives at its address gets a cookie and nothing else, and who can may do a
+    /// few handshakes per second. The proof (mac2) is of the address as this end sees it: through a relay, the relay's.
+    fn is_welcome(&mut self, now: Duration, from: &Address, message: &[u8], proven: bool) -> bool {
+        let host = from.remote.ip();
+        if proven {
+            // Whoever is at many addresses has many cookies: peers where they are known to be do not wait behind him.
+            let known = self.is_known(now, from);
+            let welcome =
+                self.limits.sources.take(now, host) && (known || !self.limits.proven.under_load(now));
+            self.counters.limited_handshakes += u64::from(!welcome);
+            return welcome;
+        }
+        // A flood from made-up addresses does not keep a cookie from where a peer is known to be.
+        if self.limits.cookies.under_load(now)
+            && !(self.is_known(now, from) && self.limits.sources.take(now, host))
+        {
+            self.counters.limited_handshakes += 1;
+        } else if let Some(reply) = self.checker.reply(now, from.remote, message) {
+            self.counters.cookies_sent += 1;
+            self.reply(*from, reply.to_vec());
+        }
+        false
+    }
+
+    /// Whether a path of a peer's leads there.
+    fn is_known(&mut self, now: Duration, from: &Address) -> bool {
+        self.known.contains(now, from, &self.peers)
+    }
+
+    pub(super) fn handle_response(&mut self, now: Duration, from: Address, receiver: u32, message: &[u8]) {
+        if !self.checker.check_mac1(message) {
+            self.counters.received_bad_mac1 += 1;
+            self.handle_stranger(now, from.remote);
+            return;
+        }
+        match self.names.of_index(receiver) {
+            Some(peer) => {
+                self.roster.wake(peer);
+                self.peers[peer].handle_response(now, &from, message);
+            }
+            None => self.handle_relay(now, &from, message),
+        }
+    }
+
+    pub(super) fn handle_cookie(&mut self, now: Duration, from: Address, receiver: u32, message: &[u8]) {
+        let Some(peer) = self.names.of_index(receiver) else {
+            self.handle_relay(now, &from, message);
+            return;
+        };
+        self.roster.wake(peer);
+        self.peers[peer].handle_cookie(now, &from, message);
+    }
+
+    pub(super) fn handle_relay(&mut self, now: Duration, from: &Address, message: &[u8]) {
+        if let Some(at) = self.peers.iter_mut().position(|peer| peer.handle_relay(now, from, message)) {
+            self.roster.wake(at);
+        }
+    }
+
+    pub(super) fn reply(&mut self, to: Address, message: Vec<u8>) {
+        if self.replies.len() < MAX_REPLIES {
+            self.replies.push_back((to, message));
+        }
+    }
+
+    /// Says what strangers do wrong, a few times a minute at most.
+    fn say(&self, now: Duration, line: impl FnOnce() -> String) {
+        let mut word = self.word.borrow_mut();
+        if word.as_ref().is_none_or(|(at, _)| now >= *at + WORDS_INTERVAL) {
+            let line = line();
+            tracing::info!("{line}");
+            *word = Some((now, line));
+        }
+    }
+}

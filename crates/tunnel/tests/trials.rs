@@ -1,0 +1,100 @@
+//! What users of such tunnels have reported, in virtual time: cases that no other file has.
+
+mod sim;
+
+use std::time::Duration;
+
+use link::{Loss, Probability};
+use sim::{Net, Options, once_and_in_order, plain};
+use tunnel::Scheduler;
+
+const MS: Duration = Duration::from_millis(1);
+const S: Duration = Duration::from_secs(1);
+
+fn options() -> Options {
+    Options { scheduler: Scheduler::Auto, seed: 1 }
+}
+
+/// Two of three links lead nowhere at the start: the third one's round trip is all that the first packet waits for.
+#[test]
+fn dead_links_at_the_start_delay_nothing() {
+    let mut net = Net::quick(3, 10 * MS, |_, _| ());
+    (0..2).for_each(|wire| net.set_up(wire, false));
+    net.send(0, 7, 500);
+    net.pass(100 * MS);
+    assert_eq!(net.numbers(1), [7]);
+}
+
+/// All links are dead for two minutes: the tunnel is back when the first of them is.
+#[test]
+fn a_tunnel_is_back_soon_after_the_first_of_its_links() {
+    let mut net = Net::quick(3, 10 * MS, |_, _| ());
+    net.pass(5 * S);
+    (0..3).for_each(|wire| net.set_up(wire, false));
+    for number in 0..120 {
+        net.send(0, number, 500);
+        net.pass(S);
+    }
+    net.set_up(1, true);
+    net.pass(5 * S);
+    net.received[1].clear();
+    net.send(0, 1000, 500);
+    net.pass(100 * MS);
+    assert!(net.numbers(1).contains(&1000));
+}
+
+/// Two thousand flows that send little: every packet arrives.
+#[test]
+fn two_thousand_sparse_flows_lose_nothing() {
+    let links = [20.0, 20.0].map(|mbps| (plain(mbps, 15 * MS), plain(mbps, 15 * MS)));
+    let mut net = Net::new(&options(), links.to_vec());
+    net.pass(5 * S);
+    let mut packet = sim::udp_packet(sim::inner(0), sim::inner(1), 120);
+    for number in 0u64..10_000 {
+        packet[20..22].copy_from_slice(&(1000 + number as u16 % 2000).to_be_bytes());
+        packet[28..36].copy_from_slice(&number.to_be_bytes());
+        net.ends[0].handle_inner(net.now, &mut packet.clone());
+        net.pass(S / 5 / 2000);
+    }
+    net.pass(S);
+    assert_eq!(net.received[1].len(), 10_000);
+}
+
+/// A call's worth of UDP, at half of what two links carry: in order, and none lost.
+#[test]
+fn udp_below_the_sum_arrives_in_order() {
+    let links =
+        [(18.0, 15 * MS), (9.0, 40 * MS)].map(|(mbps, delay)| (plain(mbps, delay), plain(mbps, delay)));
+    let mut net = Net::new(&options(), links.to_vec());
+    net.pass(5 * S);
+    // 14 Mbit/s of 27.
+    for number in 0..14_000 {
+        net.send(0, number, 1250);
+        net.pass(S / 1400);
+    }
+    net.pass(2 * S);
+    let numbers = net.numbers(1);
+    assert!(once_and_in_order(&numbers, false));
+    assert!(numbers.len() >= 13_990, "{} of 14,000", numbers.len());
+}
+
+/// The main link loses six packets of ten: what little is sent comes through all the same, and the backup has carried it.
+#[test]
+fn a_main_link_that_is_next_to_useless_is_helped_by_the_backup() {
+    let loss = Loss::Bernoulli(Probability::new(0.6).expect("a probability"));
+    let main = link::LinkConfig { loss, ..plain(20.0, 15 * MS) };
+    let backup = plain(5.0, 50 * MS);
+    let links = vec![(main.clone(), main), (backup.clone(), backup)];
+    let mut net = Net::with(&options(), links, false, |_, config| {
+        config.peers[0].paths.iter_mut().skip(1).for_each(|path| path.backup = true);
+    });
+    net.pass(10 * S);
+    for number in 0..1000 {
+        net.send(0, number, 500);
+        net.pass(20 * MS);
+    }
+    net.pass(5 * S);
+    let arrived = net.received[1].len();
+    assert!(arrived >= 990, "{arrived} of 1000");
+    assert!(net.peer(0).paths[1].sent_bytes > 0);
+}
