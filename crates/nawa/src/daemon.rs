@@ -10,11 +10,12 @@ use device::poller::{Interest, Poller, Signal, Signals};
 use device::{Changes, monotonic, realtime};
 
 use crate::config::Settings;
+use crate::control::Request;
 use crate::control::server::Server;
 use crate::failure::Failure;
 use crate::live::Live;
-use crate::notify;
 use crate::restarts::Strand;
+use crate::{metrics, notify};
 
 /// What the daemon waits for.
 pub enum Event {
@@ -35,6 +36,7 @@ pub enum Event {
 pub fn run(file: &Path, settings: Settings, ready: impl FnOnce()) -> Result<(), Failure> {
     let control = Server::bind()?;
     let resolved = settings.resolve()?;
+    let metrics = resolved.metrics;
     let (sender, events) = channel();
     forward_signals(sender.clone())
         .map_err(|error| Failure::failed(format!("cannot watch signals: {error}")))?;
@@ -48,6 +50,10 @@ pub fn run(file: &Path, settings: Settings, ready: impl FnOnce()) -> Result<(), 
     control
         .serve(move |request| answering.answer(request))
         .map_err(|error| Failure::failed(format!("cannot answer on the control socket: {error}")))?;
+    if let Some(listen) = metrics {
+        let asked = Arc::clone(&live);
+        metrics::serve(listen, move || asked.answer(Request::Status)).map_err(Failure::failed)?;
+    }
     notify::ready();
     ready();
     let result = wait(file, &live, &events);

@@ -17,6 +17,7 @@ mod flight;
 mod flood;
 mod live;
 mod logging;
+mod metrics;
 mod notify;
 mod restarts;
 mod setup;

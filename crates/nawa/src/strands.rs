@@ -1,6 +1,7 @@
 //! The strands that a file asks for, running: the tunnel, the relay, the nodes that flood and those that code, each on
 //! threads of its own, and the congestion controls and copies, which the kernel makes.
 
+use std::net::SocketAddr;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
@@ -32,6 +33,7 @@ pub struct Strands {
     floods: Floods,
     codings: Codings,
     bicast: Option<bicast::daemon::Running>,
+    metrics: Option<SocketAddr>,
 }
 
 struct RunningTunnel {
@@ -68,7 +70,7 @@ impl Strands {
     /// # Errors
     /// One sentence if one cannot start; then none runs.
     pub fn start(resolved: Resolved, events: &Sender<Event>) -> Result<Strands, String> {
-        let Resolved { key, state_dir, tunnel, relay, flight, bicast, floods, codings } = resolved;
+        let Resolved { key, state_dir, tunnel, relay, flight, bicast, floods, codings, metrics } = resolved;
         let caps = Caps::load(&state_dir);
         let flight = flight.map(Provided::start).transpose()?;
         let bicast = bicast.map(crate::bicast::start).transpose()?;
@@ -95,6 +97,7 @@ impl Strands {
             bicast,
             floods: running,
             codings: coding,
+            metrics,
         })
     }
 
@@ -275,7 +278,10 @@ impl Strands {
     fn refusals(&self, resolved: &Resolved) -> Vec<String> {
         let public = |key: &Option<PrivateKey>| key.as_ref().map(PrivateKey::public);
         let key = public(&resolved.key).zip(public(&self.key));
-        let mut fixed = vec![("[node] key-file", key.is_none_or(|(new, old)| new == old))];
+        let mut fixed = vec![
+            ("[node] key-file", key.is_none_or(|(new, old)| new == old)),
+            ("[metrics] listen", resolved.metrics == self.metrics),
+        ];
         if let (Some((new, _)), Some(old)) = (&resolved.tunnel, &self.tunnel) {
             fixed.push(("[tunnel] interface", new.interface == old.interface));
             fixed.push(("[tunnel] listen", new.listen == old.listen));

@@ -84,7 +84,7 @@ fn a_good_file_is_checked_in_silence() {
 #[test]
 fn every_error_of_a_bad_file_has_its_line() {
     let node = Node::new();
-    let file = node.write("[relay]\nlisten = 0\nallow = ['x']\n[metrics]\n");
+    let file = node.write("[relay]\nlisten = 0\nallow = ['x']\n[metrics]\nlisten = 'all'\n");
     let file = file.to_str().expect("UTF-8");
     for command in ["check", "run"] {
         let output = output(&mut nawa([command, file]));
@@ -92,7 +92,7 @@ fn every_error_of_a_bad_file_has_its_line() {
         let complaints = stderr(&output);
         let places: Vec<_> =
             complaints.lines().map(|line| line.split(' ').next().unwrap_or_default()).collect();
-        assert_eq!(places, [format!("{file}:4:10:"), format!("{file}:5:10:"), format!("{file}:6:2:")]);
+        assert_eq!(places, [format!("{file}:4:10:"), format!("{file}:5:10:"), format!("{file}:7:10:")]);
     }
 }
 

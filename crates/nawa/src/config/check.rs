@@ -41,7 +41,11 @@ pub fn check(source: &mut Source, document: Document) -> Option<Settings> {
     let floods = flood::all(source, document.floods);
     let codings = coding::all(source, document.codings);
     let bicast = document.bicast.read().map(|written| super::bicast::check(source, written));
-    Some(Settings { key, state_dir, tunnel, relay, flight, bicast, floods, codings })
+    let metrics = document.metrics.read();
+    let metrics = metrics.and_then(|written| {
+        source.expect(written.listen.span(), value::metrics_address(written.listen.get_ref()))
+    });
+    Some(Settings { key, state_dir, tunnel, relay, flight, bicast, floods, codings, metrics })
 }
 
 fn private_key(source: &mut Source, node: &document::Node) -> Option<PrivateKey> {

@@ -9,10 +9,8 @@ use toml::de::{DeTable, DeValue, ValueDeserializer};
 
 use super::source::Source;
 
-/// Sections that later strands bring. They are refused by name, so that nobody believes them to work.
-const NOT_BUILT: [&str; 1] = ["metrics"];
-const SECTIONS: &str = "the sections are [node], [tunnel], [[peer]], [[peer.path]], [relay], [flight], [bicast], [[coding]] \
-                        and [[flood]]";
+const SECTIONS: &str = "the sections are [node], [tunnel], [[peer]], [[peer.path]], [relay], [flight], [bicast], [[coding]], \
+                        [[flood]] and [metrics]";
 
 /// Every section that could be read.
 #[derive(Debug, Default)]
@@ -37,6 +35,8 @@ pub struct Document {
     pub has_coding: bool,
     /// `[bicast]`
     pub bicast: Section<Bicast>,
+    /// `[metrics]`
+    pub metrics: Section<Metrics>,
 }
 
 /// A section that stands at most once in the file.
@@ -276,6 +276,14 @@ pub struct Bicast {
     pub forwarding: Option<bool>,
 }
 
+/// `[metrics]`
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Metrics {
+    /// `"ADDRESS:PORT"`.
+    pub listen: Spanned<String>,
+}
+
 /// Reads every section it can, and complains about the rest. `None` if the text is not TOML at all.
 pub fn read(source: &mut Source) -> Option<Document> {
     let (root, errors) = DeTable::parse_recoverable(source.text());
@@ -300,6 +308,7 @@ fn section(source: &mut Source, document: &mut Document, key: Key, value: Value)
         "relay" => document.relay = table(source, value).into(),
         "flight" => document.flight = table(source, value).into(),
         "bicast" => document.bicast = table(source, value).into(),
+        "metrics" => document.metrics = table(source, value).into(),
         "peer" => {
             document.peers =
                 tables(source, "peer", value).into_iter().filter_map(|v| peer(source, v)).collect()
@@ -313,10 +322,6 @@ fn section(source: &mut Source, document: &mut Document, key: Key, value: Value)
             document.has_coding = true;
             document.codings =
                 tables(source, "coding", value).into_iter().filter_map(|v| table(source, v)).collect();
-        }
-        strand if NOT_BUILT.contains(&strand) => {
-            source
-                .complain(key.span(), format!("the strand `{strand}` is not built yet; remove the section"));
         }
         other => source.complain(key.span(), format!("unknown section or key `{other}`; {SECTIONS}")),
     }

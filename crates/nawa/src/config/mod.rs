@@ -17,6 +17,7 @@ pub mod value;
 #[cfg(test)]
 mod tests;
 
+use std::net::SocketAddr;
 use std::path;
 use std::time::Duration;
 
@@ -54,6 +55,8 @@ pub struct Settings {
     pub codings: Vec<::coding::daemon::Settings>,
     /// The copies of SCTP's packets, if the daemon is to make them.
     pub bicast: Option<::bicast::daemon::Config>,
+    /// Where metrics are asked for, by TCP.
+    pub metrics: Option<SocketAddr>,
 }
 
 /// `[tunnel]` with its peers.

@@ -1,5 +1,7 @@
 //! From what a file says to what the daemon starts.
 
+use std::net::SocketAddr;
+
 use tunnel::PrivateKey;
 use tunnel::config::{Config, Local, PathConfig, PeerConfig, Via};
 
@@ -25,6 +27,8 @@ pub struct Resolved {
     pub codings: Vec<coding::daemon::Settings>,
     /// As in the file.
     pub bicast: Option<bicast::daemon::Config>,
+    /// As in the file.
+    pub metrics: Option<SocketAddr>,
 }
 
 impl Settings {
@@ -34,8 +38,18 @@ impl Settings {
     /// Failed if a path's addresses are of two families.
     pub fn resolve(self) -> Result<Resolved, Failure> {
         let core = self.tunnel.as_ref().map(core).transpose()?;
-        let Settings { key, state_dir, tunnel, relay, flight, bicast, floods, codings } = self;
-        Ok(Resolved { key, state_dir, tunnel: tunnel.zip(core), relay, flight, bicast, floods, codings })
+        let Settings { key, state_dir, tunnel, relay, flight, bicast, floods, codings, metrics } = self;
+        Ok(Resolved {
+            key,
+            state_dir,
+            tunnel: tunnel.zip(core),
+            relay,
+            flight,
+            bicast,
+            floods,
+            codings,
+            metrics,
+        })
     }
 }
 

@@ -76,7 +76,8 @@ fn sections() {
     assert_complaints(
         &format!("{NODE}{TUNNEL}[[floot]]\n"),
         "nawa.toml:7:3: unknown section or key `floot`; \
-         the sections are [node], [tunnel], [[peer]], [[peer.path]], [relay], [flight], [bicast], [[coding]] and [[flood]]",
+         the sections are [node], [tunnel], [[peer]], [[peer.path]], [relay], [flight], [bicast], [[coding]], [[flood]] \
+         and [metrics]",
     );
     assert_complaints(
         &format!("{NODE}{}", peer("")),
@@ -87,10 +88,10 @@ fn sections() {
 }
 
 #[test]
-fn strands_that_are_not_built_are_refused_by_name() {
+fn where_metrics_are() {
     assert_complaints(
-        &format!("{NODE}{TUNNEL}[metrics]\n"),
-        "nawa.toml:7:2: the strand `metrics` is not built yet; remove the section",
+        &format!("{NODE}{TUNNEL}[metrics]\nlisten = '9464'\n"),
+        "nawa.toml:8:10: \"9464\" is not where one can listen; write \"ADDRESS:PORT\", as \"127.0.0.1:9464\"",
     );
 }
 

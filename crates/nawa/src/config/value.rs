@@ -48,6 +48,14 @@ pub fn listen(value: &toml::Value) -> Result<Listen, String> {
     }
 }
 
+/// Where metrics are asked for.
+pub fn metrics_address(text: &str) -> Result<SocketAddr, String> {
+    let address = text.parse::<SocketAddr>().ok().filter(|address| address.port() > 0);
+    address.ok_or_else(|| {
+        format!("\"{text}\" is not where one can listen; write \"ADDRESS:PORT\", as \"127.0.0.1:9464\"")
+    })
+}
+
 /// `"auto"`, `"paper"` or `"paper-absolute"`.
 pub fn scheduler(text: &str) -> Result<Scheduler, String> {
     match text {

@@ -1,0 +1,120 @@
+//! `[metrics]`: what a scraper gets of a running daemon, and what strangers get.
+
+mod common;
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+
+use common::{Daemon, Namespace, Node, namespaces_or_skip};
+
+/// The head and the body of the answer to `request`.
+fn ask(namespace: &Namespace, request: &str) -> (String, String) {
+    let mut answer = String::new();
+    namespace.within(|| {
+        let mut stream = TcpStream::connect("127.0.0.1:9464").expect("it listens");
+        stream.write_all(request.as_bytes()).expect("it reads");
+        stream.read_to_string(&mut answer).expect("it answers");
+    });
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+    (head.to_owned(), body.to_owned())
+}
+
+fn get(target: &str) -> String {
+    format!("GET {target} HTTP/1.1\r\nHost: x\r\n\r\n")
+}
+
+#[test]
+fn a_scraper_reads_every_family() {
+    let Some(_alone) = namespaces_or_skip("a_scraper_reads_every_family") else { return };
+    let (namespace, node, other) = (Namespace::new(), Node::new(), Node::new());
+    let file = node.write(&format!(
+        "[tunnel]\ninterface = 'nawa0'\naddresses = ['10.77.0.1/24']\nlisten = 51900\n\
+         [[peer]]\nname = 'office'\npublic-key = '{}'\nroutes = ['10.77.0.2/32']\n\
+         [[peer.path]]\nname = 'lte'\nremote = '127.0.0.1:9'\n\
+         [relay]\nlisten = 51901\nallow = ['{}']\n[metrics]\nlisten = '127.0.0.1:9464'\n",
+        other.public_key, other.public_key
+    ));
+    let daemon = Daemon::start(&namespace, &file);
+    let (head, body) = ask(&namespace, &get("/metrics"));
+    assert!(head.starts_with("HTTP/1.1 200 OK") && head.contains("application/openmetrics-text"), "{head}");
+    let lines = body.lines().map(|line| Ok(line.to_owned()));
+    let scrape = prometheus_parse::Scrape::parse(lines).expect("the text of Prometheus");
+    let of = |metric: &str| {
+        scrape
+            .samples
+            .iter()
+            .find(|sample| sample.metric == metric)
+            .unwrap_or_else(|| panic!("{metric} in {body}"))
+    };
+    for metric in
+        ["nawa_peer_up", "nawa_path_weight_ratio", "nawa_path_sent_bytes_total", "nawa_relay_sessions"]
+    {
+        of(metric);
+    }
+    let labels = &of("nawa_path_up").labels;
+    assert_eq!((labels.get("peer"), labels.get("path")), (Some("office"), Some("lte")));
+    assert!(body.ends_with("# EOF\n"), "{body}");
+
+    assert_eq!(ask(&namespace, &get("/health")), (ask(&namespace, &get("/health")).0, "ok\n".into()));
+    assert!(ask(&namespace, &get("/else")).0.starts_with("HTTP/1.1 404"));
+    assert!(ask(&namespace, "POST /metrics HTTP/1.1\r\n\r\n").0.starts_with("HTTP/1.1 400"));
+    drop(daemon);
+}
+
+/// Those who say nothing hold all the places there are; one that goes makes room.
+#[test]
+fn callers_are_bounded() {
+    let Some(_alone) = namespaces_or_skip("callers_are_bounded") else { return };
+    let (namespace, node) = (Namespace::new(), Node::new());
+    let file = node.write(
+        "[tunnel]\ninterface = 'nawa0'\naddresses = ['10.77.0.1/24']\nlisten = 51900\n\
+                           [metrics]\nlisten = '127.0.0.1:9464'\n",
+    );
+    let _daemon = Daemon::start(&namespace, &file);
+    namespace.within(|| {
+        let connect = || TcpStream::connect("127.0.0.1:9464").expect("it listens");
+        let silent: Vec<_> = (0..8).map(|_| connect()).collect();
+        let mut ninth = connect();
+        let mut nothing = Vec::new();
+        // An end or a reset: it is turned away before it says anything.
+        let _ = ninth.read_to_end(&mut nothing);
+        assert!(nothing.is_empty());
+        drop(silent);
+    });
+    common::eventually("there is room again", || {
+        namespace.within(|| {
+            let mut stream = TcpStream::connect("127.0.0.1:9464").ok()?;
+            stream.write_all(get("/health").as_bytes()).ok()?;
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).ok()?;
+            answer.contains("200 OK").then_some(())
+        })
+    });
+}
+
+/// A panel of a metric that does not exist shows nothing, and says nothing.
+#[test]
+fn the_dashboard_and_the_page_name_metrics_that_exist() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let read = |path: &str| std::fs::read_to_string(root.join(path)).expect(path);
+    let (code, page) = (read("src/metrics/families.rs"), read("../../docs/metrics.md"));
+    let dashboard = read("../../packaging/grafana.json");
+    serde_json::from_str::<serde_json::Value>(&dashboard).expect("JSON");
+    let names = |text: &str| -> Vec<String> {
+        let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+        words.filter(|word| word.starts_with("nawa_")).map(str::to_owned).collect()
+    };
+    let bare = |name: &str| {
+        let name = name.strip_suffix("_total").unwrap_or(name);
+        name.strip_suffix("_seconds").unwrap_or(name).to_owned()
+    };
+    let exist = names(&code);
+    for name in names(&dashboard).into_iter().chain(names(&page)) {
+        assert!(exist.contains(&bare(&name)), "there is no {name}");
+    }
+    let told: Vec<_> = names(&page).iter().map(|name| bare(name)).collect();
+    for name in exist {
+        assert!(told.contains(&name), "docs/metrics.md does not tell of {name}");
+    }
+}
