@@ -12,7 +12,7 @@ use common::{Daemon, Namespace, Node, namespaces_or_skip};
 fn ask(namespace: &Namespace, request: &str) -> (String, String) {
     let mut answer = String::new();
     namespace.within(|| {
-        let mut stream = TcpStream::connect("127.0.0.1:9464").expect("it listens");
+        let mut stream = TcpStream::connect("127.0.0.1:9477").expect("it listens");
         stream.write_all(request.as_bytes()).expect("it reads");
         stream.read_to_string(&mut answer).expect("it answers");
     });
@@ -32,7 +32,7 @@ fn a_scraper_reads_every_family() {
         "[tunnel]\ninterface = 'nawa0'\naddresses = ['10.77.0.1/24']\nlisten = 51900\n\
          [[peer]]\nname = 'office'\npublic-key = '{}'\nroutes = ['10.77.0.2/32']\n\
          [[peer.path]]\nname = 'lte'\nremote = '127.0.0.1:9'\n\
-         [relay]\nlisten = 51901\nallow = ['{}']\n[metrics]\nlisten = '127.0.0.1:9464'\n",
+         [relay]\nlisten = 51901\nallow = ['{}']\n[metrics]\nlisten = '127.0.0.1:9477'\n",
         other.public_key, other.public_key
     ));
     let daemon = Daemon::start(&namespace, &file);
@@ -69,11 +69,11 @@ fn callers_are_bounded() {
     let (namespace, node) = (Namespace::new(), Node::new());
     let file = node.write(
         "[tunnel]\ninterface = 'nawa0'\naddresses = ['10.77.0.1/24']\nlisten = 51900\n\
-                           [metrics]\nlisten = '127.0.0.1:9464'\n",
+                           [metrics]\nlisten = '127.0.0.1:9477'\n",
     );
     let _daemon = Daemon::start(&namespace, &file);
     namespace.within(|| {
-        let connect = || TcpStream::connect("127.0.0.1:9464").expect("it listens");
+        let connect = || TcpStream::connect("127.0.0.1:9477").expect("it listens");
         let silent: Vec<_> = (0..8).map(|_| connect()).collect();
         let mut ninth = connect();
         let mut nothing = Vec::new();
@@ -84,7 +84,7 @@ fn callers_are_bounded() {
     });
     common::eventually("there is room again", || {
         namespace.within(|| {
-            let mut stream = TcpStream::connect("127.0.0.1:9464").ok()?;
+            let mut stream = TcpStream::connect("127.0.0.1:9477").ok()?;
             stream.write_all(get("/health").as_bytes()).ok()?;
             let mut answer = String::new();
             stream.read_to_string(&mut answer).ok()?;

@@ -90,8 +90,8 @@ fn sections() {
 #[test]
 fn where_metrics_are() {
     assert_complaints(
-        &format!("{NODE}{TUNNEL}[metrics]\nlisten = '9464'\n"),
-        "nawa.toml:8:10: \"9464\" is not where one can listen; write \"ADDRESS:PORT\", as \"127.0.0.1:9464\"",
+        &format!("{NODE}{TUNNEL}[metrics]\nlisten = '9477'\n"),
+        "nawa.toml:8:10: \"9477\" is not where one can listen; write \"ADDRESS:PORT\", as \"127.0.0.1:9477\"",
     );
 }
 

@@ -52,7 +52,7 @@ pub fn listen(value: &toml::Value) -> Result<Listen, String> {
 pub fn metrics_address(text: &str) -> Result<SocketAddr, String> {
     let address = text.parse::<SocketAddr>().ok().filter(|address| address.port() > 0);
     address.ok_or_else(|| {
-        format!("\"{text}\" is not where one can listen; write \"ADDRESS:PORT\", as \"127.0.0.1:9464\"")
+        format!("\"{text}\" is not where one can listen; write \"ADDRESS:PORT\", as \"127.0.0.1:9477\"")
     })
 }
 
