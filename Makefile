@@ -10,7 +10,7 @@ NAWA := $(TARGET)/release/nawa
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test guest wifi lint lint-tools bench fuzz install rivals ns3 usrsctp build deb cargo-present
+.PHONY: help demo test guest wifi lint lint-tools readme bench fuzz install rivals ns3 usrsctp build deb cargo-present
 
 help:
 	@echo "make demo      one file over three bad links: the best link alone, MPTCP, Nawa (about two and a half minutes; root)"
@@ -18,6 +18,7 @@ help:
 	@echo "make guest     other kernels: Debian's in qemu for make test, user-mode Linux for rivals in the lab"
 	@echo "make wifi      coding on Linux's own Wi-Fi: radios of mac80211_hwsim in a guest"
 	@echo "make lint      rustfmt, clippy, the size of fsat, cargo-deny"
+	@echo "make readme    README's tables of demo and bond, from docs/results"
 	@echo "make bench     the lab's tunnel experiment, short (root)"
 	@echo "make fuzz      the fuzzers, a minute each (nightly Rust, cargo-fuzz)"
 	@echo "make rivals    builds what the lab compares with: boringtun, wireguard-go"
@@ -52,11 +53,15 @@ wifi: cargo-present
 	@scripts/guest-kernel 6.1
 	$(CARGO) test --release --locked --package nawa --test guest_wifi -- --nocapture
 
+readme:
+	@scripts/readme-tables
+
 lint: cargo-present
 	@scripts/install-packages lint
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	@scripts/count-fsat
+	@scripts/readme-tables --check
 	@if command -v cargo-deny >/dev/null; then $(CARGO) deny --workspace check bans licenses sources; \
 	else echo "make: cargo-deny is not installed, so licences and sources go unchecked; run make lint-tools"; fi
 
