@@ -20,6 +20,8 @@ use crate::strands::{Status, Strands};
 pub struct Live {
     strands: Mutex<Option<Strands>>,
     status: Mutex<Status>,
+    /// What was wrong with the file when it was last read again.
+    refused: Mutex<Vec<String>>,
     events: Sender<Event>,
 }
 
@@ -31,13 +33,20 @@ impl Live {
     pub fn start(resolved: Resolved, events: Sender<Event>) -> Result<Live, Failure> {
         let strands = Strands::start(resolved, &events).map_err(Failure::failed)?;
         let status = Mutex::new(strands.status());
-        Ok(Live { strands: Mutex::new(Some(strands)), status, events })
+        Ok(Live { strands: Mutex::new(Some(strands)), status, refused: Mutex::default(), events })
     }
 
     /// Answers a request of the control socket.
     pub fn answer(&self, request: Request) -> Value {
         match request {
-            Request::Status => lock(&self.status).clone().now(),
+            Request::Status => {
+                let mut state = lock(&self.status).clone().now();
+                let refused = lock(&self.refused).clone();
+                if !refused.is_empty() {
+                    state["reload_refused"] = refused.into();
+                }
+                state
+            }
             Request::Stop => {
                 // If nobody listens, the daemon is on its way out already.
                 let _ = self.events.send(Event::Stop);
@@ -54,10 +63,12 @@ impl Live {
     /// Reads `file` again and takes up what it says. What is wrong with it is logged, and then all goes on as it was.
     pub fn reload(&self, file: &Path) {
         notify::reloading();
-        match self.try_reload(file) {
+        let result = self.try_reload(file);
+        match &result {
             Ok(()) => tracing::info!(file = %file.display(), "the file is taken up"),
             Err(lines) => lines.iter().for_each(|line| tracing::error!("{line}")),
         }
+        *lock(&self.refused) = result.err().unwrap_or_default();
         notify::ready();
     }
 

@@ -257,6 +257,13 @@ fn what_cannot_be_changed_is_refused_in_one_sentence() {
     assert_eq!(learned.status.code(), Some(1), "{}", stderr(&learned));
 }
 
+/// What the van's status says of the last reload, if that was refused.
+fn refused(pair: &Pair) -> String {
+    let status = output(&mut pair.van.nawa(["status"]));
+    let text = String::from_utf8(status.stdout).expect("a table");
+    text.split_once("the last reload changed nothing:").map_or(String::new(), |(_, why)| why.to_owned())
+}
+
 #[test]
 fn a_reload_that_cannot_be_done_changes_nothing() {
     let Some(_alone) = namespaces_or_skip("a_reload_that_cannot_be_done_changes_nothing") else { return };
@@ -291,12 +298,14 @@ fn a_reload_that_cannot_be_done_changes_nothing() {
         van.signal(Signal::HUP);
         let line = van.read_until("ERROR");
         assert!(line.contains(said), "{line}");
+        eventually("status says why", || refused(&pair).contains(said).then_some(()));
         assert_eq!((pair.van.ip("address show dev nawa0"), pair.van.ip("route")), before, "{said}");
         assert_eq!(pair.states(&pair.van), [("lte".into(), "up".into())], "{said}");
     }
     pair.ping();
     std::fs::write(&file, good).expect("the file");
     reload(&mut van);
+    eventually("status says nothing of it", || refused(&pair).is_empty().then_some(()));
     pair.wait_for(&pair.van, &[("lte", "up"), ("wifi", "up")]);
 }
 

@@ -106,10 +106,10 @@ fn spoke(init: Init, mut made: Made) -> Result<(), Failure> {
     }
     let first = |address: &IpNet| file::usable(address).next().map(IpNet::from);
     let routes: Vec<_> = addresses.iter().filter_map(first).collect();
-    let peer = file::peer("hub", &key, &routes, true);
+    let peer = file::peer("hub", &key, &routes);
     made.write(&(file::end(&addresses, None, &[]) + &peer + &file::paths(&found, &remotes)))?;
     let file = init.file.display();
-    let there = file::peer("NAME", &made.key.public(), &file::hosts(&addresses), false);
+    let there = file::peer("NAME", &made.key.public(), &file::hosts(&addresses));
     super::print(&format!(
         "{file} is written; put this into the hub's file, with a name for this end:\n{there}\n\
          and reload there (`systemctl reload nawa`); then start this end with `nawa up {file}`"

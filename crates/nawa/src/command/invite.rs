@@ -69,7 +69,7 @@ pub fn run(args: &Invite) -> Result<(), Failure> {
     let invite = invite::Invite { secret, inviter: me.public(), endpoints: endpoints.clone() };
     show(&invite.encode(), args)?;
     let enrol = |key| {
-        let section = file::peer(&args.name, &key, &file::hosts(&terms.addresses), false);
+        let section = file::peer(&args.name, &key, &file::hosts(&terms.addresses));
         file::append(&args.file, &section).map_err(|failure| failure.lines.join("; "))
     };
     exchange::wait(listener, &me, &invite, &terms, args.valid, enrol).map_err(Failure::failed)?;
@@ -155,7 +155,7 @@ mod tests {
         let addresses = ["10.77.0.1/24", "fd77::1/64"].map(|text| text.parse().expect("an address"));
         let third = tunnel::PrivateKey::generate(&mut OsRng.unwrap_err()).public();
         let routes = ["10.77.0.2/31", "fd77::2/128", "0.0.0.0/0"].map(|text| text.parse().expect("a route"));
-        made.write(&(file::end(&addresses, Some(1), &[]) + &file::peer("van", &third, &routes, false)))
+        made.write(&(file::end(&addresses, Some(1), &[]) + &file::peer("van", &third, &routes)))
             .expect("a good file");
         let tunnel = config::load(&path).expect("a good file").tunnel.expect("a tunnel");
         let free: Vec<_> = free(&tunnel).expect("room").iter().map(IpNet::to_string).collect();

@@ -31,7 +31,7 @@ pub fn run(join: &Join) -> Result<(), Failure> {
     let mut made = Made::begin(&join.file)?;
     let (called, terms) = exchange::call(&invite, &made.key).map_err(Failure::failed)?;
     let uplinks = uplinks::find(&invite.endpoints, "nawa0").map_err(Failure::failed)?;
-    let peer = file::peer("hub", &invite.inviter, &terms.routes, true);
+    let peer = file::peer("hub", &invite.inviter, &terms.routes);
     let paths = file::paths(&uplinks, &invite.endpoints);
     made.write(&(file::end(&terms.addresses, None, &[]) + &peer + &paths))?;
     called.finish().map_err(Failure::failed)?;

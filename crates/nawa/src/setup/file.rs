@@ -34,10 +34,12 @@ pub fn end(addresses: &[IpNet], listen: Option<u16>, endpoints: &[HostPort]) -> 
     text
 }
 
-/// A peer's section.
-pub fn peer(name: &str, key: &PublicKey, routes: &[IpNet], keepalive: bool) -> String {
-    let keepalive = if keepalive { "keepalive = \"20s\"\n" } else { "" };
-    format!("\n[[peer]]\nname = \"{name}\"\npublic-key = \"{key}\"\nroutes = {}\n{keepalive}", list(routes))
+/// A peer's section. Both ends have a keepalive, by which an idle one notices that the other is gone.
+pub fn peer(name: &str, key: &PublicKey, routes: &[IpNet]) -> String {
+    format!(
+        "\n[[peer]]\nname = \"{name}\"\npublic-key = \"{key}\"\nroutes = {}\nkeepalive = \"20s\"\n",
+        list(routes)
+    )
 }
 
 /// A path for each uplink, or, where none is found, one that leaves as the routing table says.
@@ -180,18 +182,18 @@ mod tests {
         let remote: HostPort = "203.0.113.7:51900".parse().expect("a remote");
         let uplinks =
             ["wwan0", "eth0.7@x"].map(|name| Uplink { interface: name.into(), remote: remote.clone() });
-        let peer = peer("hub", &other, &["10.77.0.1/32".parse().expect("a prefix")], true);
+        let peer = peer("hub", &other, &["10.77.0.1/32".parse().expect("a prefix")]);
         made.write(&(end(&addresses, None, &[]) + &peer + &paths(&uplinks, &[]))).expect("a good file");
         let me = made.key.public();
         made.keep();
         assert_eq!(Made::begin(&file).err().map(|failure| failure.status), Some(2));
-        append(&file, &self::peer("van", &me, &["10.77.0.9/32".parse().expect("a prefix")], false))
+        append(&file, &self::peer("van", &me, &["10.77.0.9/32".parse().expect("a prefix")]))
             .expect_err("its own key is no peer's");
         let third = PrivateKey::generate(&mut OsRng.unwrap_err()).public();
         let before = fs::read_to_string(&file).expect("the file");
         append(
             &file,
-            &(self::peer("van", &third, &["10.77.0.9/32".parse().expect("a prefix")], false)
+            &(self::peer("van", &third, &["10.77.0.9/32".parse().expect("a prefix")])
                 + &paths(&[], std::slice::from_ref(&remote))),
         )
         .expect("another peer");

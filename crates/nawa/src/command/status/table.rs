@@ -23,6 +23,12 @@ pub fn render(state: &State) -> String {
             starts_again_in_s.map_or("runs again".into(), |time| format!("starts again in {time:.0} s"));
         line(&mut text, format!("{strand}: failed {failures} times in a row, {now}: {why}"));
     }
+    if !state.reload_refused.is_empty() {
+        line(&mut text, "the last reload changed nothing:");
+    }
+    for why in &state.reload_refused {
+        line(&mut text, format!("  {why}"));
+    }
     if let Some(tunnel) = &state.tunnel {
         render_tunnel(&mut text, state.interface.as_deref().unwrap_or(UNKNOWN), tunnel);
     }

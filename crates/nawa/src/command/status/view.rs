@@ -16,6 +16,9 @@ pub struct State {
     /// The strands that failed of late.
     #[serde(default)]
     pub failed: Vec<Failed>,
+    /// What was wrong with the file when it was last read again.
+    #[serde(default)]
+    pub reload_refused: Vec<String>,
     /// If this node is an end of a tunnel.
     pub tunnel: Option<Tunnel>,
     /// If this node is a relay.
