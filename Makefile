@@ -9,6 +9,9 @@ NAWA := $(TARGET)/release/nawa
 # The lab makes network namespaces and TAP devices: that takes root.
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
+# Crates whose files import each other in no circle.
+STRAIGHT := bicast bpf flight flood-c lab
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test guest wifi lint lint-tools readme bench fuzz install rivals ns3 usrsctp build deb cargo-present
 
@@ -17,8 +20,8 @@ help:
 	@echo "make test      all tests (root, for those in network namespaces)"
 	@echo "make guest     other kernels: Debian's in qemu for make test, user-mode Linux for rivals in the lab"
 	@echo "make wifi      coding on Linux's own Wi-Fi: radios of mac80211_hwsim in a guest"
-	@echo "make lint      rustfmt, clippy, the size of fsat, cargo-deny"
 	@echo "make readme    README's tables of demo and bond, from docs/results"
+	@echo "make lint      rustfmt, clippy, the size of fsat, circles of imports, cargo-deny"
 	@echo "make bench     the lab's tunnel experiment, short (root)"
 	@echo "make fuzz      the fuzzers, a minute each (nightly Rust, cargo-fuzz)"
 	@echo "make rivals    builds what the lab compares with: boringtun, wireguard-go"
@@ -62,6 +65,7 @@ lint: cargo-present
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	@scripts/count-fsat
 	@scripts/readme-tables --check
+	@scripts/import-circles $(STRAIGHT)
 	@if command -v cargo-deny >/dev/null; then $(CARGO) deny --workspace check bans licenses sources; \
 	else echo "make: cargo-deny is not installed, so licences and sources go unchecked; run make lint-tools"; fi
 

@@ -18,7 +18,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::error::{Doing, Error};
-use crate::namespace::{FOLDER, PREFIX, ip};
+use crate::iproute::{FOLDER, PREFIX, ip};
 
 /// Where user-space WireGuard listens for its configuration, in every namespace alike.
 pub(crate) const SOCKETS: &str = "/var/run/wireguard";

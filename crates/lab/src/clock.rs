@@ -35,6 +35,11 @@ pub(crate) fn poll_until<T>(limit: Duration, mut ready: impl FnMut() -> Option<T
     }
 }
 
+/// How long `limit` still is, counted from `started`.
+pub(crate) fn left(started: Instant, limit: Duration) -> Duration {
+    limit.saturating_sub(now() - started)
+}
+
 fn rfc3339(unix: u64) -> String {
     let (days, second) = (unix / 86_400, unix % 86_400);
     let (year, month, day) = civil(days);

@@ -11,8 +11,8 @@ use std::process::{Command, Stdio};
 
 use crate::cleanup::{self, AtEnd};
 use crate::error::{Doing, Error};
-use crate::experiment::{Case, Experiment, Workload};
-use crate::flows::{FlowSpec, Origin, check_origin};
+use crate::experiment::{Case, Experiment};
+use crate::workload::Need;
 
 /// What `nawa flight on` provides.
 struct Provided {
@@ -43,7 +43,7 @@ pub(crate) struct Controls {
 /// Provides what the cases of `experiment` need, and leaves out those cases that need what the kernel does not have then,
 /// with a note each.
 pub(crate) fn provide(experiment: &Experiment, nawa: &Path) -> Result<(Experiment, Controls), Error> {
-    let mut experiment = without_missing_stacks(without_missing_guests(experiment.clone()));
+    let mut experiment = without_missing(experiment.clone());
     let needed: BTreeSet<&str> = experiment.cases.iter().flat_map(needs).collect();
     let mut controls = Controls { _loaded: Vec::new(), _lock: None };
     let mut reason = None;
@@ -66,43 +66,25 @@ pub(crate) fn provide(experiment: &Experiment, nawa: &Path) -> Result<(Experimen
     Ok((experiment, controls))
 }
 
-fn flows(case: &Case) -> &[FlowSpec] {
-    match &case.workload {
-        Workload::Flows(test) => &test.flows,
-        _ => &[],
-    }
-}
-
 /// The congestion controls of the running kernel that a case names by itself.
 fn needs(case: &Case) -> impl Iterator<Item = &'static str> {
-    let own = |flow: &&FlowSpec| flow.origin == Origin::Host;
-    flows(case).iter().filter(own).map(|flow| flow.congestion_control)
+    let control = |need| if let Need::CongestionControl(name) = need { Some(name) } else { None };
+    case.workload.needs().into_iter().filter_map(control)
 }
 
-/// Leaves out the cases whose flows no guest can send, with a note for each congestion control.
-fn without_missing_guests(mut experiment: Experiment) -> Experiment {
-    let of_guest = |flow: &FlowSpec| flow.origin != Origin::Host;
-    let wanted = experiment.cases.iter().flat_map(flows).filter(|flow| of_guest(flow));
-    let wanted: BTreeMap<_, _> = wanted.map(|flow| (flow.congestion_control, flow)).collect();
-    let reason = |(name, flow)| Some((name, check_origin(flow).err()?.to_string()));
-    let missing: BTreeMap<&str, String> = wanted.into_iter().filter_map(reason).collect();
-    let lacks = |flow: &FlowSpec| of_guest(flow) && missing.contains_key(flow.congestion_control);
-    experiment.cases.retain(|case| !flows(case).iter().any(lacks));
-    let note = |(name, reason)| format!("{name} in a guest: not measured, {reason}");
-    experiment.notes.splice(0..0, missing.iter().map(note));
-    experiment
-}
-
-/// Leaves out the cases whose SCTP this machine does not have, with a note for each stack.
-fn without_missing_stacks(mut experiment: Experiment) -> Experiment {
-    let mut missing = BTreeMap::new();
+/// Leaves out the cases that need something else which is not there, with a note for each such thing.
+fn without_missing(mut experiment: Experiment) -> Experiment {
+    let mut known = BTreeMap::new();
     experiment.cases.retain(|case| {
-        let Workload::Bicast(test) = &case.workload else { return true };
-        let reason = missing.entry(test.stack()).or_insert_with(|| test.missing());
-        reason.is_none()
+        let needs = case.workload.needs().into_iter();
+        let missing = needs.filter_map(|need| {
+            let Need::Other(name, check) = need else { return None };
+            known.entry(name).or_insert_with(|| check().err()).as_ref().map(drop)
+        });
+        missing.count() == 0
     });
-    let note = |(stack, reason): (&str, Option<Error>)| Some(format!("{stack}: not measured, {}", reason?));
-    experiment.notes.splice(0..0, missing.into_iter().filter_map(note));
+    let note = |(name, reason): (String, Option<Error>)| Some(format!("{name}: not measured, {}", reason?));
+    experiment.notes.splice(0..0, known.into_iter().filter_map(note));
     experiment
 }
 
@@ -146,7 +128,8 @@ fn load(nawa: &Path, set: &Provided) -> Result<AtEnd, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::{RunOptions, find};
+    use crate::catalog::find;
+    use crate::experiment::RunOptions;
 
     #[test]
     fn a_case_needs_the_controls_of_all_its_flows() {

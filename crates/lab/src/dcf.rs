@@ -11,6 +11,7 @@
 //! it. A station hands its node every frame that it reads off the air, those for others as well: who wants to overhear
 //! sets its interface to promiscuous mode.
 
+mod stats;
 mod thread;
 
 use std::path::Path;
@@ -18,18 +19,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use bpf::xdp::Attached;
 use device::{Macvtap, Waker};
 use link::PacketCount;
-use link::dcf::{DcfConfig, StationStats};
+use link::dcf::DcfConfig;
 
 use crate::air::Log;
 use crate::error::{Doing, Error};
 use crate::namespace::Namespace;
 use crate::program::output;
 use thread::{Command, Worker};
+
+pub use stats::{Lateness, MediumStats};
 
 /// Every node's interface.
 pub const INTERFACE: &str = "w0";
@@ -51,39 +53,6 @@ pub struct Medium {
     passing: Vec<Attached>,
     nodes: Vec<Namespace>,
     host: Namespace,
-}
-
-/// What a medium did.
-#[derive(Clone, Debug, Default)]
-pub struct MediumStats {
-    /// Of each station.
-    pub stations: Vec<StationStats>,
-    /// By how much frames came later to their node than the model says.
-    pub lateness: Lateness,
-}
-
-/// How much later than the model says something happened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Lateness {
-    /// How often it happened.
-    pub count: u32,
-    /// Of all together.
-    pub sum: Duration,
-    /// The worst.
-    pub max: Duration,
-}
-
-impl Lateness {
-    pub(crate) fn note(&mut self, late: Duration) {
-        self.count += 1;
-        self.sum += late;
-        self.max = self.max.max(late);
-    }
-
-    /// In the mean.
-    pub fn mean(&self) -> Duration {
-        self.sum / self.count.max(1)
-    }
 }
 
 impl Medium {
@@ -230,6 +199,8 @@ impl Drop for Thread {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]

@@ -7,7 +7,6 @@ use link::{Bitrate, Capacity};
 
 use crate::clock;
 use crate::error::Error;
-use crate::experiment::{Change, Event};
 use crate::network::{Network, Topology};
 use crate::system::{Ready, System};
 
@@ -19,6 +18,37 @@ const DRAINED: Duration = Duration::from_millis(200);
 
 /// The share of its link's rate at which a path carries data again, rather than probes.
 const USED: f64 = 0.1;
+
+/// Something that happens in mid-transfer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Event {
+    /// What.
+    pub(crate) change: Change,
+    /// When this share of the file has arrived.
+    pub(crate) at: f64,
+}
+
+/// What may happen to a network while it is used.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Change {
+    /// A link is cut, without notice and in both directions, and comes back.
+    Cut {
+        /// The path (from 0).
+        path: usize,
+        /// How long it stays cut.
+        time: Duration,
+    },
+    /// The client's address on the first path changes.
+    ReaddressClient,
+    /// The client's addresses on all paths change at once.
+    ReaddressClientAll,
+    /// A NAT on the first path gives the client another port.
+    Rebind,
+    /// The server's address changes.
+    ReaddressServer,
+    /// The first path's relay is killed and started again.
+    RelayRestart,
+}
 
 /// Lets an event happen when its time has come, and watches what follows.
 pub(crate) struct Disturbance<'a> {

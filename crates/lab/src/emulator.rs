@@ -3,9 +3,9 @@
 //! The thread only reads, asks the links, writes and sleeps until a frame arrives or is due; it runs at real-time
 //! priority, because a late wake-up would be measured as delay. All networks of a process share it.
 
+mod spares;
 mod thread;
 
-use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,11 +20,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use crate::error::{Doing, Error};
 use thread::{Command, Worker};
 
-/// Which frames the loss before a link's queue spares. Asked once for each frame of a wire, when it enters its link.
-pub trait Spares: fmt::Debug + Send + Sync {
-    /// Whether it spares this one, which begins with its Ethernet header.
-    fn spares(&self, frame: &[u8]) -> bool;
-}
+pub use spares::Spares;
 
 /// The thread that carries frames; it ends when this and every [`Wire`] of it are dropped.
 #[derive(Debug)]

@@ -1,82 +1,16 @@
-//! Experiments as data: cases, each a network, a system under test and a workload.
+//! Experiments as data: cases, and how they are repeated and compared. Here no strand is named.
 
-use std::path::PathBuf;
+use std::any::Any;
+use std::sync::Arc;
 use std::time::Duration;
 
 use link::Bitrate;
 use serde_json::{Map, Value};
 
 use crate::error::Error;
-use crate::flows::FlowTest;
-use crate::iperf::Protocol;
-use crate::network::Topology;
-use crate::schedule::Schedule;
-use crate::system::System;
-use crate::{bicast, bond, coding, demo, events, flight, flood, hostile, tunnel};
+use crate::workload::Workload;
 
-/// What a run may be asked for.
-#[derive(Clone, Debug)]
-pub struct RunOptions {
-    /// How much is measured.
-    pub size: Size,
-    /// What all chances are drawn from.
-    pub seed: u64,
-    /// A folder of recorded traces to use instead of generated ones.
-    pub traces: Option<PathBuf>,
-    /// Where to write the results as JSON.
-    pub json: Option<PathBuf>,
-    /// Where to write the results as a page.
-    pub html: Option<PathBuf>,
-    /// A folder for what happens in the course of each run of the `flight` experiments.
-    pub series: Option<PathBuf>,
-    /// The `nawa` that is started as a system under test.
-    pub nawa: PathBuf,
-    /// Which cases are measured, as [`Experiment::keep`] takes it; all without a word.
-    pub only: Vec<String>,
-    /// How often each case is measured, if not as often as the experiment says.
-    pub repeats: Option<usize>,
-    /// How many cases are measured at the same time, if not as many as the experiment says.
-    pub side_by_side: Option<usize>,
-    /// The commit of which the program was built, with `+` behind it where files had changed.
-    pub commit: String,
-}
-
-impl RunOptions {
-    /// The seed where none is asked for.
-    pub const SEED: u64 = 1;
-}
-
-impl Default for RunOptions {
-    fn default() -> Self {
-        // Not `/proc/self/exe` itself: another program starts it, for which that is its own.
-        let nawa = std::fs::read_link("/proc/self/exe").unwrap_or_else(|_| "nawa".into());
-        Self {
-            size: Size::Normal,
-            seed: Self::SEED,
-            traces: None,
-            json: None,
-            html: None,
-            series: None,
-            nawa,
-            only: Vec::new(),
-            repeats: None,
-            side_by_side: None,
-            commit: "unknown".into(),
-        }
-    }
-}
-
-/// How much an experiment measures.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Size {
-    /// `--quick`: every system, the cases whose figures are quoted, within about two minutes.
-    Quick,
-    /// As much as the experiment needs by itself.
-    #[default]
-    Normal,
-    /// `--paper`: the paper's sizes and repetitions.
-    Paper,
-}
+pub use crate::options::{RunOptions, Size};
 
 /// Names and values of a case's key or of its metrics, in order.
 pub type Fields<T> = Vec<(&'static str, T)>;
@@ -204,96 +138,35 @@ impl Reference {
     }
 }
 
-/// One system on one network, doing one thing.
+/// One thing that is measured.
 #[derive(Clone, Debug)]
-pub struct Case {
+pub struct Case<W = Arc<dyn Workload>> {
     /// What tells it from the other cases, as in the JSON.
     pub key: Fields<Value>,
-    /// The network, built anew for each run.
-    pub topology: Topology,
-    /// What is under test.
-    pub system: System,
-    /// The congestion control of both ends' TCP.
-    pub congestion_control: &'static str,
-    /// What is done with it.
-    pub workload: Workload,
+    /// What is made ready and measured, anew for each run.
+    pub workload: W,
     /// How long one run takes, about.
     pub estimate: Duration,
 }
 
-impl Case {
+impl<W> Case<W> {
     pub(crate) fn field(&self, name: &str) -> Option<&Value> {
         self.key.iter().find(|(known, _)| *known == name).map(|(_, value)| value)
     }
 }
 
-/// What is done with a system, and thereby what is measured.
-#[derive(Clone, Debug)]
-pub enum Workload {
-    /// A file is fetched by curl, `ping` beside it.
-    Fetch {
-        /// The file's size.
-        bytes: u64,
-        /// What happens on the way.
-        event: Option<Event>,
-        /// Whether what TCP's loss recovery and Nawa's copies cost is counted as well.
-        recovery: bool,
-    },
-    /// One flow of iperf3 from client to server.
-    Stream {
-        /// What it sends.
-        protocol: Protocol,
-        /// How long it is measured, whole seconds.
-        time: Duration,
-    },
-    /// TCP flows of iperf3, and a ping and a call beside them.
-    Bond(bond::Test),
-    /// TCP flows of the lab's own, with congestion controls of their own.
-    Flows(Box<FlowTest>),
-    /// One TCP flow while somebody attacks.
-    Attacked {
-        /// How long it is measured, whole seconds.
-        time: Duration,
-        /// Who is attacked with what.
-        attack: hostile::Attack,
-    },
-    /// Messages flooded over a medium of their own; the case's topology stands by unused.
-    Flood(Box<flood::Test>),
-    /// TCP over a chain of nodes that share an 802.11 medium; the case's topology stands by unused.
-    Coding(Box<coding::Test>),
-    /// Files over SCTP between hosts with two paths; the case's topology stands by unused.
-    Bicast(Box<bicast::Test>),
+impl<W: Workload> Case<W> {
+    /// The case as experiments have it.
+    pub fn erase(self) -> Case {
+        Case { key: self.key, workload: Arc::new(self.workload), estimate: self.estimate }
+    }
 }
 
-/// Something that happens in mid-transfer.
-#[derive(Clone, Copy, Debug)]
-pub struct Event {
-    /// What.
-    pub change: Change,
-    /// When this share of the file has arrived.
-    pub at: f64,
-}
-
-/// What may happen to a network while it is used.
-#[derive(Clone, Copy, Debug)]
-pub enum Change {
-    /// A link is cut, without notice and in both directions, and comes back.
-    Cut {
-        /// The path (from 0).
-        path: usize,
-        /// How long it stays cut.
-        time: Duration,
-    },
-    /// The client's address on the first path changes.
-    ReaddressClient,
-    /// The client's addresses on all paths change at once.
-    ReaddressClientAll,
-    /// A NAT on the first path gives the client another port.
-    Rebind,
-    /// The server's address changes.
-    ReaddressServer,
-    /// The first path's relay is killed and started again.
-    RelayRestart,
+impl Case {
+    /// Its workload, if that is a `W`.
+    pub fn workload<W: Workload>(&self) -> Option<&W> {
+        (&*self.workload as &dyn Any).downcast_ref()
+    }
 }
 
 /// A published result.
@@ -306,18 +179,13 @@ pub struct Published {
 }
 
 impl Experiment {
-    /// How long the whole takes, about.
-    pub fn estimate(&self) -> Duration {
-        Schedule::new(self, |_, _| false).estimate()
-    }
-
-    /// The cases of these numbers, their networks drawn from `seed`.
+    /// The cases of these numbers, drawn from `seed`.
     pub(crate) fn drawn(&self, cases: &[usize], options: &RunOptions, seed: u64) -> Result<Vec<Case>, Error> {
         let again = self.draw.map(|make| make(&RunOptions { seed, ..options.clone() })).transpose()?;
         let drawn = |&index: &usize| {
             let case = &self.cases[index];
             let same = again.iter().flat_map(|again| &again.cases).find(|other| other.key == case.key);
-            Case { topology: same.unwrap_or(case).topology.clone(), ..case.clone() }
+            same.unwrap_or(case).clone()
         };
         Ok(cases.iter().map(drawn).collect())
     }
@@ -346,7 +214,7 @@ fn within(mut cases: &[Case], up_to: Bitrate) -> impl Iterator<Item = &[Case]> {
     std::iter::from_fn(move || {
         let mut sum = 0;
         let fits = |case: &&Case| {
-            sum += case.topology.rate().as_bps();
+            sum += case.workload.rate().as_bps();
             sum <= up_to.as_bps()
         };
         let count = cases.iter().take_while(fits).count().max(1).min(cases.len());
@@ -374,65 +242,19 @@ pub(crate) fn object<N: AsRef<str>, T: Clone + Into<Value>>(fields: &[(N, T)]) -
 /// Makes an experiment as a run asks for it.
 pub type Make = fn(&RunOptions) -> Result<Experiment, Error>;
 
-const EXPERIMENTS: [(&str, &str, Make); 25] = [
-    ("bond", bond::ABOUT, bond::experiment),
-    ("demo", demo::ABOUT, demo::experiment),
-    ("tunnel", tunnel::ABOUT, tunnel::experiment),
-    ("tunnel-events", events::ABOUT, events::experiment),
-    ("tunnel-hostile", hostile::ABOUT, hostile::experiment),
-    ("flight-wired", flight::ABOUT_WIRED, flight::wired),
-    ("flight-loss", flight::ABOUT_LOSS, flight::loss),
-    ("flight-fairness", flight::ABOUT_FAIRNESS, flight::fairness),
-    ("flight-radio", flight::ABOUT_RADIO, flight::radio),
-    ("flight-field", flight::ABOUT_FIELD, flight::field),
-    ("flood-relay", flood::ABOUT_RELAY, flood::relay),
-    ("flood-breakdown", flood::ABOUT_BREAKDOWN, flood::breakdown),
-    ("flood-rate", flood::ABOUT_RATE, flood::rate),
-    ("flood-reach", flood::ABOUT_REACH, flood::reach),
-    ("coding-wait", coding::ABOUT_WAIT, coding::wait),
-    ("coding-gain", coding::ABOUT_GAIN, coding::gain),
-    ("coding-loss", coding::ABOUT_LOSS, coding::loss),
-    ("bicast-loss", bicast::ABOUT_LOSS, bicast::loss),
-    ("bicast-load", bicast::ABOUT_LOAD, bicast::load),
-    ("bicast-burst", bicast::ABOUT_BURST, bicast::burst),
-    ("bicast-uneven", bicast::ABOUT_UNEVEN, bicast::uneven),
-    ("bicast-cut", bicast::ABOUT_CUT, bicast::cut),
-    ("bicast-budget", bicast::ABOUT_BUDGET, bicast::budget),
-    ("bicast-dropping", bicast::ABOUT_DROPPING, bicast::dropping),
-    ("bicast-tcp", bicast::ABOUT_TCP, bicast::tcp),
-];
-
-/// The experiments: name, and in one line what each measures.
-pub fn list() -> Vec<(&'static str, &'static str)> {
-    EXPERIMENTS.iter().map(|&(name, about, _)| (name, about)).collect()
+/// An experiment as a strand offers it.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    /// As `nawa lab run` takes it.
+    pub name: &'static str,
+    /// In one line what it measures.
+    pub about: &'static str,
+    /// Makes it.
+    pub make: Make,
 }
 
-/// The experiment `name` as `options` want it.
-pub fn find(name: &str, options: &RunOptions) -> Result<Experiment, Error> {
-    let found = EXPERIMENTS.iter().find(|(known, ..)| *known == name);
-    let (_, _, make) = found.ok_or_else(|| Error::UnknownExperiment(name.into()))?;
-    make(options)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_unknown_experiment_is_bad_input() {
-        let error = find("nothing", &RunOptions::default()).unwrap_err();
-        assert!(error.is_bad_input(), "{error}");
-    }
-
-    #[test]
-    fn every_experiment_has_distinct_cases_of_a_stated_length() {
-        for (name, _) in list() {
-            let experiment = find(name, &RunOptions::default()).unwrap();
-            assert_eq!(experiment.name, name);
-            assert!(experiment.repeats > 0 && !experiment.estimate().is_zero());
-            let titles: std::collections::BTreeSet<_> =
-                experiment.cases.iter().map(Experiment::title).collect();
-            assert_eq!(titles.len(), experiment.cases.len());
-        }
+impl Entry {
+    pub(crate) const fn new(name: &'static str, about: &'static str, make: Make) -> Self {
+        Self { name, about, make }
     }
 }

@@ -45,7 +45,8 @@ fn text(case: &Case, key: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::{RunOptions, find};
+    use crate::catalog::find;
+    use crate::experiment::RunOptions;
 
     fn kept(words: &[&str]) -> Result<Experiment, String> {
         let mut experiment = find("tunnel", &RunOptions::default()).unwrap();

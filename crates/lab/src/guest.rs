@@ -21,9 +21,9 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::cleanup;
-use crate::clock;
 use crate::error::{Doing, Error};
-use crate::namespace::{Namespace, PREFIX};
+use crate::iproute::PREFIX;
+use crate::namespace::Namespace;
 use crate::program;
 
 use console::Console;
@@ -264,9 +264,4 @@ fn arguments(spec: &GuestSpec, folder: &Path) -> Vec<String> {
     };
     words.extend(spec.interfaces.iter().enumerate().map(interface));
     words
-}
-
-/// How long `limit` still is, counted from `started`.
-fn left(started: std::time::Instant, limit: Duration) -> Duration {
-    limit.saturating_sub(clock::now() - started)
 }

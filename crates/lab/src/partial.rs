@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 
 use crate::error::{Doing, Error};
 use crate::experiment::{Experiment, RunOptions};
-use crate::runner::Sample;
+use crate::workload::Sample;
 
 /// The samples of an earlier run, and the file that takes this one's.
 #[derive(Debug)]

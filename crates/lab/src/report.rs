@@ -13,8 +13,8 @@ use serde_json::{Map, Value, json};
 use crate::clock;
 use crate::error::{Doing, Error};
 use crate::experiment::{Experiment, Fields, RunOptions, Size, object, plain};
-use crate::runner::Sample;
 use crate::statistics::{Interval, interval, median};
+use crate::workload::Sample;
 
 pub(crate) use progress::Progress;
 
@@ -298,7 +298,7 @@ fn escape(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment;
+    use crate::catalog;
 
     fn sample(goodput: f64) -> Sample {
         Sample { metrics: vec![("goodput_mbps".into(), goodput)], ..Sample::default() }
@@ -307,7 +307,7 @@ mod tests {
     #[test]
     fn results_are_medians_with_their_samples() {
         let options = RunOptions::default();
-        let experiment = experiment::find("tunnel", &options).unwrap();
+        let experiment = catalog::find("tunnel", &options).unwrap();
         let mut report = Report::new(&experiment, &options);
         (0..).zip([3.0, 1.0, 2.5]).for_each(|(repeat, goodput)| report.add(0, repeat, sample(goodput)));
         let json = report.json();
@@ -322,7 +322,7 @@ mod tests {
     #[test]
     fn what_was_not_measured_is_said() {
         let options = RunOptions::default();
-        let experiment = experiment::find("demo", &options).unwrap();
+        let experiment = catalog::find("demo", &options).unwrap();
         let mut report = Report::new(&experiment, &options);
         report.fail(0, &Error::NotRoot);
         assert!(report.is_empty());

@@ -1,24 +1,18 @@
 //! Carries out an experiment: a new network per run, results as they come.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::channel;
 use std::sync::{Mutex, PoisonError};
 
-use serde::{Deserialize, Serialize};
-
 use crate::emulator::Emulator;
 use crate::error::{Doing, Error};
-use crate::experiment::{self, Case, Change, Event, Experiment, RunOptions, SideBySide, Workload};
-use crate::flows::Guests;
-use crate::network::Network;
+use crate::experiment::{Case, Experiment, RunOptions, SideBySide};
 use crate::partial::Partial;
 use crate::report::{Progress, Report};
 use crate::schedule::{Schedule, Turn};
-use crate::system::{Means, Ready, System};
-use crate::workload::{Bench, fetch, stream};
-use crate::{bicast, bond, cleanup, coding, controls, flight, flood, hostile, namespace, program};
+use crate::workload::{Need, Prepared, Sample, Site};
+use crate::{catalog, cleanup, controls, iproute, program};
 
 /// Runs the experiment `name`: says how long it takes, shows how far it is, prints the results and writes them where
 /// `options` ask for it.
@@ -26,7 +20,7 @@ use crate::{bicast, bond, cleanup, coding, controls, flight, flood, hostile, nam
 /// A case that cannot be measured gets a note and no number. Fails where nothing could be measured, or a file arrived
 /// changed.
 pub fn run(name: &str, options: &RunOptions) -> Result<(), Error> {
-    let mut experiment = experiment::find(name, options)?;
+    let mut experiment = catalog::find(name, options)?;
     experiment.keep(&options.only)?;
     experiment.repeats = options.repeats.unwrap_or(experiment.repeats);
     experiment.side_by_side = options.side_by_side.map_or(experiment.side_by_side, SideBySide::Cases);
@@ -101,7 +95,7 @@ impl<'a> Results<'a> {
     /// Takes over what an earlier run has measured.
     fn add_earlier(&mut self, lab: &Lab) {
         for ((index, repeat), sample) in self.earlier.take() {
-            lab.learn(&self.experiment.cases[index], &sample);
+            lab.learn(&sample);
             self.report.add(index, repeat, sample);
         }
     }
@@ -150,17 +144,6 @@ impl<'a> Results<'a> {
     }
 }
 
-/// What one run of a case measured.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Sample {
-    /// Names and values, in order.
-    pub(crate) metrics: Vec<(String, f64)>,
-    /// What else there is to say, such as which link was best.
-    pub(crate) remark: Option<String>,
-    /// The path (from 0) of the connection that was first to finish.
-    pub(crate) winner: Option<usize>,
-}
-
 /// Fails, in one sentence, where the lab cannot work at all.
 fn check_host() -> Result<(), Error> {
     if !rustix::process::geteuid().is_root() {
@@ -171,46 +154,9 @@ fn check_host() -> Result<(), Error> {
 }
 
 fn programs(experiment: &Experiment) -> Vec<&'static str> {
-    let mut programs = vec!["ip"];
-    for case in &experiment.cases {
-        programs.extend(case.system.programs());
-        programs.extend(case.workload.programs());
-    }
-    programs
-}
-
-impl Workload {
-    fn programs(&self) -> &'static [&'static str] {
-        match self {
-            Workload::Fetch { event: Some(Event { change: Change::Rebind, .. }), .. } => {
-                &["curl", "busybox", "ping", "nft"]
-            }
-            Workload::Fetch { .. } => &["curl", "busybox", "ping"],
-            Workload::Stream { .. } | Workload::Bond(_) | Workload::Attacked { .. } => &["iperf3", "ping"],
-            Workload::Flows(_) => &[],
-            Workload::Flood(test) => test.programs(),
-            Workload::Coding(_) => &["ethtool", "ping"],
-            Workload::Bicast(_) => &[],
-        }
-    }
-}
-
-/// A network, and a system in it that carries traffic.
-struct Prepared<'a> {
-    case: &'a Case,
-    ready: Ready,
-    guests: Guests,
-    sctp: Option<bicast::Prepared>,
-    network: Network,
-    folder: tempfile::TempDir,
-}
-
-impl Prepared<'_> {
-    /// Waits until all guests are up.
-    fn finish(&mut self) -> Result<(), Error> {
-        self.guests.finish()?;
-        self.sctp.as_mut().map_or(Ok(()), bicast::Prepared::finish)
-    }
+    let needs = experiment.cases.iter().flat_map(|case| case.workload.needs());
+    let program = |need| if let Need::Program(name) = need { Some(name) } else { None };
+    std::iter::once("ip").chain(needs.filter_map(program)).collect()
 }
 
 struct Lab<'a> {
@@ -221,13 +167,12 @@ struct Lab<'a> {
     best_path: AtomicUsize,
     /// Held by whoever makes networks: that takes CPU, and many guests that boot at once take long.
     preparing: Mutex<()>,
-    baselines: Mutex<hostile::Baselines>,
 }
 
 impl<'a> Lab<'a> {
     fn new(options: &'a RunOptions) -> Result<Self, Error> {
         let _not_while_cleaning = cleanup::hold_off();
-        let prefix = format!("{}{}-", namespace::PREFIX, std::process::id());
+        let prefix = format!("{}{}-", iproute::PREFIX, std::process::id());
         let folder = tempfile::Builder::new().prefix(&prefix).tempdir();
         let folder = folder.doing(|| "make a temporary folder".into())?;
         Ok(Self {
@@ -236,7 +181,6 @@ impl<'a> Lab<'a> {
             folder,
             best_path: AtomicUsize::new(0),
             preparing: Mutex::new(()),
-            baselines: Default::default(),
         })
     }
 
@@ -244,7 +188,7 @@ impl<'a> Lab<'a> {
     fn measure(&self, cases: &[Case], seed: u64) -> Vec<Result<Sample, Error>> {
         let prepared = self.prepare_all(cases, seed);
         let outcomes = std::thread::scope(|scope| {
-            let measure = |one: Result<Prepared, Error>| self.measure_one(one?, seed);
+            let measure = |one: Result<Box<dyn Prepared + '_>, Error>| one?.measure();
             let start = |one| scope.spawn(move || measure(one));
             let threads: Vec<_> = prepared.into_iter().map(start).collect();
             let end = |thread: std::thread::ScopedJoinHandle<_>| {
@@ -252,79 +196,36 @@ impl<'a> Lab<'a> {
             };
             threads.into_iter().map(end).collect::<Vec<_>>()
         });
-        for (case, outcome) in cases.iter().zip(&outcomes) {
-            outcome.iter().for_each(|sample| self.learn(case, sample));
-        }
+        outcomes.iter().flatten().for_each(|sample| self.learn(sample));
         outcomes
     }
 
     /// All are ready before the first of them is measured.
-    fn prepare_all<'c>(&self, cases: &'c [Case], seed: u64) -> Vec<Result<Prepared<'c>, Error>> {
+    fn prepare_all<'c>(&'c self, cases: &'c [Case], seed: u64) -> Vec<Result<Box<dyn Prepared + 'c>, Error>> {
         let _one_at_a_time = self.preparing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut prepared: Vec<_> = cases.iter().map(|case| self.prepare(case, seed)).collect();
         for one in &mut prepared {
-            let up = one.as_mut().map_or(Ok(()), Prepared::finish);
+            let up = one.as_mut().map_or(Ok(()), |one| one.finish());
             up.err().into_iter().for_each(|error| *one = Err(error));
         }
         prepared
     }
 
-    fn prepare<'c>(&self, case: &'c Case, seed: u64) -> Result<Prepared<'c>, Error> {
-        let network = Network::build(&self.emulator, &case.topology, seed)?;
+    fn prepare<'c>(&'c self, case: &'c Case, seed: u64) -> Result<Box<dyn Prepared + 'c>, Error> {
         let folder = tempfile::tempdir_in(&self.folder).doing(|| "make a temporary folder".into())?;
-        let ready = case.system.start(&network, &self.means(folder.path()))?;
-        network.set_congestion_control(case.congestion_control)?;
-        let guests = match &case.workload {
-            Workload::Flows(test) => Guests::boot(&network, test)?,
-            _ => Guests::default(),
-        };
-        let sctp = match &case.workload {
-            Workload::Bicast(test) => {
-                Some(bicast::prepare(test, &self.emulator, &self.means(folder.path()), seed)?)
-            }
-            _ => None,
-        };
-        Ok(Prepared { case, ready, guests, sctp, network, folder })
-    }
-
-    fn measure_one(&self, prepared: Prepared, seed: u64) -> Result<Sample, Error> {
-        let Prepared { case, mut ready, mut guests, sctp, network, folder } = prepared;
-        let bench = Bench {
-            case,
-            network: &network,
-            nawa: &self.options.nawa,
+        case.workload.prepare(Site {
+            options: self.options,
+            emulator: &self.emulator,
             files: self.folder.path(),
-            seed: self.options.seed,
-        };
-        let sample = match &case.workload {
-            &Workload::Fetch { bytes, event, recovery } => fetch(&bench, &mut ready, bytes, event, recovery)?,
-            &Workload::Stream { protocol, time } => stream(&bench, &ready, protocol, time)?,
-            Workload::Bond(test) => bond::measure(&bench, &ready, test)?,
-            Workload::Flows(test) => {
-                flight::measure(&bench, &mut guests, test, seed, self.options.series.as_deref())?
-            }
-            &Workload::Attacked { time, attack } => {
-                let means = self.means(folder.path());
-                hostile::measure(&bench, &ready, &means, time, attack, &self.baselines)?
-            }
-            Workload::Flood(test) => flood::measure(test, &self.means(folder.path()), seed)?,
-            Workload::Coding(test) => coding::measure(test, &self.means(folder.path()), seed)?,
-            Workload::Bicast(_) => {
-                sctp.map_or(Ok(Sample::default()), |sctp| sctp.measure(&self.options.nawa))?
-            }
-        };
-        ready.check()?;
-        Ok(sample)
-    }
-
-    fn means<'m>(&'m self, folder: &'m Path) -> Means<'m> {
-        Means { nawa: &self.options.nawa, folder, best_path: self.best_path.load(Relaxed) }
+            folder,
+            seed,
+            title: Experiment::title(case),
+            best_path: &self.best_path,
+        })
     }
 
     /// Remembers which path was best for CUBIC.
-    fn learn(&self, case: &Case, sample: &Sample) {
-        if case.system == System::BestTcp && case.congestion_control == "cubic" {
-            sample.winner.into_iter().for_each(|path| self.best_path.store(path, Relaxed));
-        }
+    fn learn(&self, sample: &Sample) {
+        sample.best_path.into_iter().for_each(|path| self.best_path.store(path, Relaxed));
     }
 }

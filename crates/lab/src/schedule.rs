@@ -98,13 +98,20 @@ impl Schedule {
     }
 }
 
+impl Experiment {
+    /// How long the whole takes, about.
+    pub fn estimate(&self) -> Duration {
+        Schedule::new(self, |_, _| false).estimate()
+    }
+}
+
 impl Turn {
     fn new(repeat: usize, cases: &[(usize, &Case)]) -> Self {
         Self {
             repeat,
             cases: cases.iter().map(|(index, _)| *index).collect(),
             estimate: longest(cases.iter().map(|(_, case)| *case)),
-            load: cases.iter().map(|(_, case)| case.topology.rate().as_bps()).sum(),
+            load: cases.iter().map(|(_, case)| case.workload.rate().as_bps()).sum(),
         }
     }
 }
@@ -112,7 +119,8 @@ impl Turn {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::{RunOptions, Size, find};
+    use crate::catalog::find;
+    use crate::experiment::{RunOptions, Size};
 
     fn wired() -> Experiment {
         find("flight-wired", &RunOptions { size: Size::Paper, ..RunOptions::default() }).unwrap()
@@ -173,7 +181,7 @@ mod tests {
         let turns = all(Schedule::new(&experiment, |_, _| false));
         assert!(turns.iter().all(|turn| turn.load <= up_to.as_bps() || turn.cases.len() == 1));
         for pair in turns.windows(2).filter(|pair| pair[0].repeat == pair[1].repeat) {
-            let next = experiment.cases[pair[1].cases[0]].topology.rate().as_bps();
+            let next = experiment.cases[pair[1].cases[0]].workload.rate().as_bps();
             assert!(pair[0].load + next > up_to.as_bps(), "one more would have fitted");
         }
     }

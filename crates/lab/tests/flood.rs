@@ -3,7 +3,7 @@
 mod common;
 
 use common::{alone, left_in, skip};
-use lab::experiment::find;
+use lab::catalog::find;
 use lab::{RunOptions, Size, run_experiment};
 use serde_json::Value;
 

@@ -5,10 +5,10 @@ mod common;
 use std::time::Duration;
 
 use common::{alone, left_in, skip, skip_without_guests};
-use lab::experiment::{Case, Experiment, Ratio, Reference, SideBySide, Workload};
+use lab::experiment::{Case, Experiment, Ratio, Reference, SideBySide};
+use lab::flight::Flows;
 use lab::flows::{BUFFER_MAX, FlowSpec, FlowTest, Origin};
 use lab::network::{PathSpec, Topology};
-use lab::system::System;
 use lab::{RunOptions, run_experiment};
 use link::{Bitrate, Capacity, LinkConfig, Queue};
 use serde_json::Value;
@@ -41,14 +41,9 @@ fn case(cc: &'static str, flows: Vec<FlowSpec>) -> Case {
         limit: Duration::from_secs(60),
         flows,
     };
-    Case {
-        key: vec![("cc", cc.into()), ("flows", 1.into())],
-        topology: Topology::Single(Box::new(PathSpec::symmetric("link", link))),
-        system: System::Tcp,
-        congestion_control: "reno",
-        workload: Workload::Flows(Box::new(test)),
-        estimate: Duration::from_secs(1),
-    }
+    let topology = Topology::Single(Box::new(PathSpec::symmetric("link", link)));
+    let key = vec![("cc", cc.into()), ("flows", 1.into())];
+    Case { key, workload: Flows { topology, test }, estimate: Duration::from_secs(1) }.erase()
 }
 
 fn experiment() -> Experiment {

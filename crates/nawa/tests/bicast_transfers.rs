@@ -4,10 +4,13 @@ mod common;
 
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
 use std::time::Duration;
 
 use common::{namespaces_or_skip, skip, succeed};
-use lab::experiment::{Experiment, Workload, find};
+use lab::bicast::Test;
+use lab::catalog::find;
+use lab::experiment::Experiment;
 use lab::guest::{self, GuestSpec};
 use lab::{RunOptions, Size, run_experiment};
 use serde_json::Value;
@@ -29,8 +32,9 @@ fn experiment(
         is(&case.key[0].1, stacks) && is(&case.key[1].1, modes) && case.key[2].1 == loss_percent
     });
     for case in &mut experiment.cases {
-        let Workload::Bicast(test) = &mut case.workload else { panic!("{:?}", case.key) };
+        let mut test = case.workload::<Test>().expect("transfers").clone();
         test.set_bytes(bytes);
+        case.workload = Arc::new(test);
     }
     experiment
 }

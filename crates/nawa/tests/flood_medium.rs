@@ -4,7 +4,7 @@
 mod common;
 
 use common::namespaces_or_skip;
-use lab::experiment::find;
+use lab::catalog::find;
 use lab::{RunOptions, Size, run_experiment};
 use serde_json::Value;
 

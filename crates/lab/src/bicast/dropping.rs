@@ -5,15 +5,10 @@ use std::time::Duration;
 use link::{Bitrate, ByteCount, LinkConfig, Loss, PolicerConfig, Queue};
 use serde_json::Value;
 
-use super::experiments::{
-    DELAY, MODES, OVERHEAD, RATE_MBPS, SIDE_BY_SIDE, case_of, independent, link, sorted,
-};
-use super::network::Network;
-use super::{Stack, Test, Where};
+use super::experiments::{DELAY, MODES, OVERHEAD, RATE_MBPS, SIDE_BY_SIDE, independent, link, sorted};
+use super::test::{Stack, Test, Where};
 use crate::error::Error;
 use crate::experiment::{Case, Experiment, Ratio, Reference, RunOptions, SideBySide, Size};
-use crate::iperf::{Iperf, Protocol};
-use crate::program::Process;
 
 pub(crate) const ABOUT: &str = "SCTP transfers by a clean path, and what is copied into a second one that drops, polices or has no buffer";
 
@@ -21,7 +16,6 @@ pub(crate) const ABOUT: &str = "SCTP transfers by a clean path, and what is copi
 const BYTES: u64 = 20 << 20;
 /// What is copied after that is counted as well.
 const LATER: Duration = Duration::from_secs(5);
-const FLOW: Duration = Duration::from_secs(10);
 
 const NOTES: [&str; 4] = [
     "all transfers keep to the first path, 10 Mbit/s, 5 ms, which loses loss_percent of the packets in each direction; 20 MiB together, \
@@ -88,7 +82,7 @@ fn case(
     transfers: usize,
     name: &'static str,
     has_flow: bool,
-) -> Case {
+) -> Case<Test> {
     let first = link(RATE_MBPS, DELAY, independent(loss_percent));
     let seconds = BYTES as f64 * 8e-6 / RATE_MBPS * if loss_percent > 0.0 { 3.0 } else { 1.1 };
     let estimate = OVERHEAD + Duration::from_secs_f64(seconds);
@@ -107,47 +101,13 @@ fn case(
         spares: false,
         transfers,
         on_first: true,
-        beside: has_flow.then_some(Beside),
+        beside: has_flow,
         clients: 1,
         later: Some(LATER),
         bytes: BYTES / transfers as u64,
         limit: estimate * 5 + Duration::from_secs(120),
     };
-    case_of(key, test, estimate)
-}
-
-/// A TCP flow by the second path, in the direction of the transfers.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Beside;
-
-/// That flow at work.
-pub(super) struct Flow {
-    client: Process,
-    _server: Process,
-}
-
-impl Beside {
-    pub(super) fn start(self, network: &Network) -> Result<Flow, Error> {
-        let server = network.second_address();
-        let iperf = Iperf {
-            server,
-            source: None,
-            congestion_control: "cubic",
-            protocol: Protocol::Tcp,
-            time: FLOW,
-            flows: 1,
-            reverse: false,
-        };
-        let _server = Iperf::serve(&network.server, &[], server)?;
-        Ok(Flow { client: iperf.start(&network.client)?, _server })
-    }
-}
-
-impl Flow {
-    /// Its goodput in Mbit/s.
-    pub(super) fn finish(self) -> Result<f64, Error> {
-        Ok(Iperf::finish(self.client)?.goodput_mbps)
-    }
+    Case { key, workload: test, estimate }
 }
 
 #[cfg(test)]

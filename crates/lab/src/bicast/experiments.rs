@@ -6,13 +6,9 @@ use std::time::Duration;
 use link::{Bitrate, Capacity, LinkConfig, Loss, Probability, Queue};
 use serde_json::Value;
 
-use super::{Stack, Test, Where};
+use super::test::{Stack, Test, Where};
 use crate::error::Error;
-use crate::experiment::{
-    Case, Experiment, Fields, Pooled, Ratio, Reference, RunOptions, SideBySide, Size, Workload,
-};
-use crate::network::Topology;
-use crate::system::System;
+use crate::experiment::{Case, Experiment, Fields, Pooled, Ratio, Reference, RunOptions, SideBySide, Size};
 
 pub(crate) const ABOUT_LOSS: &str = "2 and 4 SCTP transfers over two paths with 1 to 6 % loss, by what is sent twice (paper 004, figures 8 and 9)";
 pub(crate) const ABOUT_LOAD: &str = "1 to 8 SCTP transfers over two paths with 1 and 5 % loss, by what is sent twice (paper 004, figures 10 and 11)";
@@ -156,18 +152,6 @@ fn stacks(size: Size) -> &'static [Stack] {
     if size == Size::Quick { &QUICK_STACKS } else { &STACKS }
 }
 
-/// The case of a test. It has a network of its own, so what a case says of a network and of TCP is not used.
-pub(super) fn case_of(key: Fields<Value>, test: Test, estimate: Duration) -> Case {
-    Case {
-        key,
-        topology: Topology::Direct,
-        system: System::Tcp,
-        congestion_control: "reno",
-        workload: Workload::Bicast(Box::new(test)),
-        estimate,
-    }
-}
-
 /// All modes of a cell with each of `stacks`; `more` stands at the key's end.
 fn cases(
     stacks: &[Stack],
@@ -175,7 +159,7 @@ fn cases(
     paths: &[[LinkConfig; 2]; 2],
     clients: usize,
     more: Fields<Value>,
-) -> Vec<Case> {
+) -> Vec<Case<Test>> {
     let mut cases = Vec::new();
     for &stack in stacks {
         // Several hosts are guests.
@@ -202,13 +186,13 @@ fn cases(
                 spares: cell.lost == Lost::First,
                 transfers: cell.transfers,
                 on_first: false,
-                beside: None,
+                beside: false,
                 clients,
                 later: None,
                 bytes: BYTES,
                 limit: estimate * 5 + Duration::from_secs(120),
             };
-            cases.push(case_of(key, test, estimate));
+            cases.push(Case { key, workload: test, estimate });
         }
     }
     cases
@@ -232,12 +216,12 @@ fn estimate(cell: Cell, stack: Stack, mode: &str, paths: &[[LinkConfig; 2]; 2]) 
 }
 
 /// Cells that take about as long stand side by side.
-pub(super) fn sorted(mut cases: Vec<Case>) -> Vec<Case> {
+pub(super) fn sorted(mut cases: Vec<Case<Test>>) -> Vec<Case> {
     cases.sort_by_key(|case| case.estimate);
-    cases
+    cases.into_iter().map(Case::erase).collect()
 }
 
-fn experiment(name: &'static str, cases: Vec<Case>, repeats: usize, notes: &[&str]) -> Experiment {
+fn experiment(name: &'static str, cases: Vec<Case<Test>>, repeats: usize, notes: &[&str]) -> Experiment {
     Experiment {
         name,
         cases: sorted(cases),
@@ -250,11 +234,11 @@ fn experiment(name: &'static str, cases: Vec<Case>, repeats: usize, notes: &[&st
     }
 }
 
-fn even(size: Size, cells: &[Cell], make_loss: MakeLoss) -> Vec<Case> {
+fn even(size: Size, cells: &[Cell], make_loss: MakeLoss) -> Vec<Case<Test>> {
     even_of(stacks(size), cells, make_loss)
 }
 
-fn even_of(stacks: &[Stack], cells: &[Cell], make_loss: MakeLoss) -> Vec<Case> {
+fn even_of(stacks: &[Stack], cells: &[Cell], make_loss: MakeLoss) -> Vec<Case<Test>> {
     let cases = |&cell| cases(stacks, cell, &paths(cell, EVEN, make_loss), 1, Vec::new());
     cells.iter().flat_map(cases).collect()
 }
@@ -296,26 +280,22 @@ pub(crate) fn load(options: &RunOptions) -> Result<Experiment, Error> {
 }
 
 /// Kernel SCTP whose paths are known from the start.
-fn probed(cell: Cell) -> Vec<Case> {
+fn probed(cell: Cell) -> Vec<Case<Test>> {
     cases(&[Stack::LinuxProbed], cell, &paths(cell, EVEN, independent), 1, Vec::new())
 }
 
 /// The same with Nawa beside it, in the guests.
-fn in_guests(cells: &[Cell]) -> Vec<Case> {
-    let mut cases: Vec<Case> = cells.iter().copied().flat_map(probed).collect();
+fn in_guests(cells: &[Cell]) -> Vec<Case<Test>> {
+    let mut cases: Vec<Case<Test>> = cells.iter().copied().flat_map(probed).collect();
     for case in &mut cases {
-        if let Workload::Bicast(test) = &mut case.workload {
-            test.nawa_on = Where::Host;
-        }
+        case.workload.nawa_on = Where::Host;
     }
     cases
 }
 
 /// Adds to the key what Nawa runs on.
-fn say_where(case: &mut Case) {
-    if let Workload::Bicast(test) = &case.workload {
-        case.key.push(("where", test.nawa_on.name().into()));
-    }
+fn say_where(case: &mut Case<Test>) {
+    case.key.push(("where", case.workload.nawa_on.name().into()));
 }
 
 pub(crate) fn burst(options: &RunOptions) -> Result<Experiment, Error> {
@@ -334,9 +314,8 @@ pub(crate) fn budget(options: &RunOptions) -> Result<Experiment, Error> {
     let cells = [Cell::both(5.0, 1), Cell::both(5.0, 4)];
     let stacks: &[Stack] = if options.size == Size::Quick { &[Stack::LinuxProbed] } else { &STACKS };
     let mut all = Vec::new();
-    for mut case in even_of(stacks, &cells, independent) {
-        let Workload::Bicast(test) = &mut case.workload else { continue };
-        match test.mode {
+    for case in even_of(stacks, &cells, independent) {
+        match case.workload.mode {
             "adaptive" => all.extend(BUDGETS.map(|percent| with_budget(case.clone(), percent))),
             "off" => all.push(with_budget(case, 0)),
             _ => {}
@@ -346,10 +325,8 @@ pub(crate) fn budget(options: &RunOptions) -> Result<Experiment, Error> {
     Ok(experiment("bicast-budget", all, if options.size == Size::Quick { 1 } else { 3 }, &[note]))
 }
 
-fn with_budget(mut case: Case, percent: u32) -> Case {
-    if let Workload::Bicast(test) = &mut case.workload {
-        test.budget_percent = (percent > 0).then_some(percent);
-    }
+fn with_budget(mut case: Case<Test>, percent: u32) -> Case<Test> {
+    case.workload.budget_percent = (percent > 0).then_some(percent);
     case.key.push(("budget_percent", percent.into()));
     case
 }
@@ -397,9 +374,7 @@ pub(crate) fn cut(options: &RunOptions) -> Result<Experiment, Error> {
     let mut cases = cases(stacks(options.size), cell, &paths, 1, Vec::new());
     for case in &mut cases {
         case.estimate += CUT.end - CUT.start;
-        if let Workload::Bicast(test) = &mut case.workload {
-            test.later = Some(CUT.end);
-        }
+        case.workload.later = Some(CUT.end);
     }
     let note = "one transfer on each path; the first path is down from 2 s to 6 s after the start; later_copies, later_copied_ratio: made after that";
     Ok(experiment("bicast-cut", cases, if quick { 1 } else { 3 }, &[note]))

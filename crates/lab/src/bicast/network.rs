@@ -15,16 +15,12 @@ use std::sync::Arc;
 use device::Tap;
 
 use super::spared::RetransmissionControl;
-use super::transfer::Program;
-use super::{Stack, Test};
+use super::test::{PATHS, Stack, Test};
 use crate::emulator::{Emulator, Spares, Wire};
 use crate::error::{Doing, Error};
 use crate::guest::{self, Booting, Guest, GuestSpec, Interface};
 use crate::namespace::Namespace;
 use crate::program::output;
-
-/// Paths between the hosts.
-pub(super) const PATHS: usize = 2;
 
 /// The segment of the host behind `b`.
 const SERVER: u8 = 2;
@@ -76,7 +72,7 @@ impl Network {
     pub(super) fn build(
         emulator: &Emulator,
         test: &Test,
-        program: &Program,
+        program: &Path,
         inside: Option<&NawaInside>,
         seed: u64,
     ) -> Result<Self, Error> {
@@ -218,12 +214,12 @@ fn link_lines(path: u8, [own, peer]: [u8; 2]) -> Vec<String> {
 }
 
 /// What all guests have.
-fn spec(program: &Program, inside: Option<&NawaInside>) -> GuestSpec {
+fn spec(program: &Path, inside: Option<&NawaInside>) -> GuestSpec {
     let mut spec = GuestSpec {
         modules: vec!["sctp".into()],
         // Its kernel has no digest that a cookie could be signed by; without one it refuses to listen.
         sysctls: vec![("net.sctp.cookie_hmac_alg".into(), "none".into())],
-        programs: vec![program.path().into()],
+        programs: vec![program.into()],
         ..GuestSpec::default()
     };
     if let Some(NawaInside { program, configuration }) = inside {

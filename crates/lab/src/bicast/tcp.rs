@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use super::experiments::{bursts, link};
 use crate::error::Error;
-use crate::experiment::{Case, Experiment, Ratio, Reference, RunOptions, SideBySide, Size, Workload};
+use crate::experiment::{Case, Experiment, Ratio, Reference, RunOptions, SideBySide, Size};
+use crate::links::{OnLinks, Setup};
 use crate::network::{PathSpec, Topology};
 use crate::system::{NawaSetup, System};
+use crate::tasks::Fetch;
 
 pub(crate) const ABOUT: &str =
     "one TCP flow in the tunnel over two paths with 5 % bursty loss, by what goes over both";
@@ -56,20 +58,22 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
 
 fn case(resend: bool, bicast: &'static str, bytes: u64) -> Case {
     let path = |name| PathSpec::symmetric(name, link(RATE_MBPS, DELAY, bursts(LOSS_PERCENT)));
-    Case {
-        key: vec![
-            ("system", "nawa".into()),
-            ("resend", resend.into()),
-            ("bicast", bicast.into()),
-            ("loss_percent", LOSS_PERCENT.into()),
-        ],
-        topology: Topology::Relayed(["one", "two"].map(path).to_vec()),
-        system: System::Nawa(NawaSetup { relayed: false, resend, bicast, ..NawaSetup::AUTO }),
-        congestion_control: "cubic",
-        workload: Workload::Fetch { bytes, event: None, recovery: true },
-        // About 1.2 Mbit/s where nothing helps.
-        estimate: Duration::from_secs_f64(4.0 + bytes as f64 * 8.0 / 1.2e6),
-    }
+    let key = vec![
+        ("system", "nawa".into()),
+        ("resend", resend.into()),
+        ("bicast", bicast.into()),
+        ("loss_percent", LOSS_PERCENT.into()),
+    ];
+    let workload = OnLinks {
+        setup: Setup {
+            topology: Topology::Relayed(["one", "two"].map(path).to_vec()),
+            system: System::Nawa(NawaSetup { relayed: false, resend, bicast, ..NawaSetup::AUTO }),
+            congestion_control: "cubic",
+        },
+        task: Fetch { bytes, event: None, recovery: true },
+    };
+    // About 1.2 Mbit/s where nothing helps.
+    Case { key, workload, estimate: Duration::from_secs_f64(4.0 + bytes as f64 * 8.0 / 1.2e6) }.erase()
 }
 
 #[cfg(test)]

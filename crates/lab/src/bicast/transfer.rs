@@ -10,10 +10,10 @@ use std::time::Duration;
 use rustix::fs::{FlockOperation, flock};
 
 use super::network::{Network, Place};
-use super::{Stack, Test};
+use super::test::{Stack, Test};
 use crate::error::{Doing, Error};
 use crate::guest::Job;
-use crate::program::{self, Process};
+use crate::program::Process;
 
 const SOURCE: &str = include_str!("transfer.c");
 /// The program for the kernel's SCTP (`build.rs`).
@@ -28,29 +28,6 @@ const READY_LIMIT: Duration = Duration::from_secs(60);
 /// The program, as a file.
 #[derive(Clone, Debug)]
 pub(super) struct Program(PathBuf);
-
-/// Fails where the running kernel has no SCTP. A socket would tell as well, but load the module, which usrsctp does not go
-/// with: the kernel answers packets of associations that it does not know with ABORTs (RFC 9260 8.4).
-pub(super) fn check_native() -> Result<(), Error> {
-    let protocols = std::fs::read_to_string("/proc/net/protocols").unwrap_or_default();
-    let has = protocols.lines().any(|line| line.split_whitespace().next() == Some("SCTP"));
-    has.then_some(()).ok_or(Error::NoSctp)
-}
-
-/// Fails where usrsctp is not installed, or would not be alone.
-pub(super) fn check_usrsctp() -> Result<(), Error> {
-    if check_native().is_ok() {
-        return Err(Error::OtherSctp);
-    }
-    program::require(&["cc"])?;
-    let mut compiler = Command::new("cc");
-    compiler.args(["-E", "-include", "usrsctp.h", "-x", "c", "/dev/null"]);
-    let status = compiler.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
-    match status {
-        Ok(status) if status.success() => Ok(()),
-        _ => Err(Error::MissingProgram { program: "usrsctp".into(), package: "libusrsctp-dev".into() }),
-    }
-}
 
 impl Program {
     /// Writes it into `folder`; that for usrsctp is compiled now, with the library that is installed.

@@ -15,10 +15,10 @@ use crate::ping;
 use crate::program::{Process, output};
 use crate::system::{Means, start_nawa};
 
-use super::Test;
 use super::batman;
 use super::counters::Counters;
 use super::mode::Mode;
+use super::test::Test;
 
 /// What `nawa` gives IP.
 const MASTER: &str = "nc0";

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use link::Probability;
 
+use super::measure::{case, notes, ratios};
 use super::mode::Mode;
+use super::test::Test;
 use super::transfer::{End, Plan};
-use super::{Test, case, notes, ratios};
 use crate::error::Error;
 use crate::experiment::{Case, Experiment, Reference, RunOptions, SideBySide, Size};
 

@@ -5,9 +5,10 @@ use std::time::Duration;
 use link::Probability;
 
 use super::gain::{WAIT, all_ratios};
+use super::measure::{case, notes};
 use super::mode::Mode;
+use super::test::Test;
 use super::transfer::{End, Plan};
-use super::{Test, case, notes};
 use crate::error::Error;
 use crate::experiment::{Case, Experiment, RunOptions, SideBySide, Size};
 

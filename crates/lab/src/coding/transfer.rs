@@ -12,8 +12,10 @@ use crate::error::{Doing, Error};
 use crate::flows::socket;
 use crate::namespace::Namespace;
 
-use super::SEGMENT;
 use super::bound::Sent;
+
+/// The payload of a full segment.
+pub(super) const SEGMENT: u64 = 1448;
 
 const CONGESTION_CONTROL: &str = "cubic";
 

@@ -2,9 +2,10 @@
 
 use link::Probability;
 
+use super::measure::{case, notes, ratios};
 use super::mode::{Mode, wait_of};
+use super::test::Test;
 use super::transfer::{End, Plan};
-use super::{Test, case, notes, ratios};
 use crate::error::Error;
 use crate::experiment::{Case, Experiment, Published, Ratio, Reference, RunOptions, SideBySide, Size};
 
@@ -124,7 +125,7 @@ mod tests {
         let experiment = experiment(&RunOptions { size: Size::Paper, ..RunOptions::default() }).unwrap();
         assert_eq!(experiment.cases.len(), 2 * 2 * (7 + 3 * WAITS_MS.len()));
         for case in &experiment.cases {
-            let crate::experiment::Workload::Coding(test) = &case.workload else { panic!("{case:?}") };
+            let test = case.workload::<Test>().unwrap();
             assert!(matches!(test.plan.end, End::Packets(PACKETS)));
         }
     }

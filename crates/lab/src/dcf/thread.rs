@@ -13,7 +13,7 @@ use device::{Macvtap, Poller, Waker, monotonic};
 use link::PacketCount;
 use link::dcf::{DcfConfig, Destination, Medium};
 
-use super::{Lateness, MediumStats};
+use super::stats::{Lateness, MediumStats};
 use crate::air::Log;
 
 /// SCHED_RR priority, as the emulated links have it.

@@ -11,7 +11,7 @@ use device::Tap;
 use link::{Link, LinkConfig, QueueStats, Stats};
 use rustix::event::{Timespec, epoll};
 
-use super::Spares;
+use super::spares::Spares;
 use crate::clock;
 
 /// SCHED_RR priority: above every program under test, below what the system itself needs.

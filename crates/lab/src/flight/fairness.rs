@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use link::{Bitrate, Capacity, Loss, Queue};
 
-use super::{
+use super::case::{
     DELAY, FRAME, INITIAL_WINDOW, PAYLOAD, RECEIVE_BUFFER, STARTS, UP_TO, case, flow, notes, overhead,
     topology,
 };
@@ -176,8 +176,8 @@ impl Setup {
 
 #[cfg(test)]
 mod tests {
+    use super::super::case::Flows;
     use super::*;
-    use crate::experiment::Workload;
 
     #[test]
     fn each_could_send_the_papers_ten_megabytes() {
@@ -189,10 +189,8 @@ mod tests {
     /// How many cases begin with so many segments, and with an advertised window that ends.
     fn windows(size: Size) -> [usize; 2] {
         let experiment = experiment(&RunOptions { size, ..RunOptions::default() }).unwrap();
-        let tests = experiment.cases.iter().filter_map(|case| match &case.workload {
-            Workload::Flows(test) => Some(&**test),
-            _ => None,
-        });
+        let flows = experiment.cases.iter().filter_map(|case| case.workload::<Flows>());
+        let tests = flows.map(|flows| &flows.test);
         let narrow = tests.filter(|test| test.initial_window == Some(3));
         let all_end = |test: &&FlowTest| test.flows.iter().all(|flow| flow.receive_buffer.is_some());
         [experiment.cases.len(), narrow.filter(all_end).count()]

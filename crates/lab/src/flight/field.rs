@@ -8,7 +8,7 @@ use link::{
 };
 use serde_json::Value;
 
-use super::{FRAME, STARTS, UP_TO, case, flow, notes, overhead};
+use super::case::{FRAME, STARTS, UP_TO, case, flow, notes, overhead};
 use crate::error::Error;
 use crate::experiment::{Case, Experiment, Fields, RunOptions, SideBySide, Size};
 use crate::flows::{BUFFER_MAX, FlowTest};

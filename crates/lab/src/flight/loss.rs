@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use link::{Bitrate, Capacity};
 
-use super::{
+use super::case::{
     AGAINST_RENO, CONTROLS, DEEP, DELAY, GUESTS, INITIAL_WINDOW, case, notes, overhead, percent, topology,
     windowed,
 };

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use link::{Bitrate, Capacity, CellularConfig, LinkConfig, Outages, Queue, Trace};
 
+use super::case::{self, AGAINST_RENO, CONTROLS, GUESTS, case, flow, notes, overhead, percent};
 use super::hsdpa::{SCENARIOS, Scenario, published};
-use super::{AGAINST_RENO, CONTROLS, GUESTS, case, flow, notes, overhead, percent};
 use crate::error::{Doing, Error};
 use crate::experiment::{Case, Experiment, Ratio, Reference, RunOptions, SideBySide, Size};
 use crate::flows::{BUFFER_MAX, FlowSpec, FlowTest};
@@ -105,14 +105,14 @@ impl Cell {
 
     /// A channel of the paper, under the paper's conditions.
     fn hsdpa(scenario: &Scenario, seed: u64) -> Self {
-        let link = LinkConfig { delay: super::DELAY, queue: super::DEEP, ..LinkConfig::default() };
+        let link = LinkConfig { delay: case::DELAY, queue: case::DEEP, ..LinkConfig::default() };
         Self {
             name: scenario.name(),
             down: scenario.link(seed, link.clone()),
             up: link,
             losses: &LOSSES[..1],
-            receive_buffer: Some(super::RECEIVE_BUFFER),
-            initial_window: Some(super::INITIAL_WINDOW),
+            receive_buffer: Some(case::RECEIVE_BUFFER),
+            initial_window: Some(case::INITIAL_WINDOW),
         }
     }
 
@@ -227,8 +227,8 @@ mod tests {
         let experiment = experiment(&options).unwrap();
         let fading =
             experiment.cases.iter().position(|case| case.key[1].1.as_str() == Some("hsdpa-pa3-5db")).unwrap();
-        let drawn = |seed| format!("{:?}", experiment.drawn(&[fading], &options, seed).unwrap()[0].topology);
-        assert_eq!(drawn(options.seed), format!("{:?}", experiment.cases[fading].topology));
+        let drawn = |seed| format!("{:?}", experiment.drawn(&[fading], &options, seed).unwrap()[0].workload);
+        assert_eq!(drawn(options.seed), format!("{:?}", experiment.cases[fading].workload));
         assert_ne!(drawn(options.seed), drawn(options.seed + 1000));
     }
 

@@ -11,8 +11,9 @@ use serde_json::Value;
 use crate::clock;
 use crate::error::{Doing, Error};
 use crate::flows::Look;
+use crate::network::Network;
 use crate::program::output;
-use crate::workload::Bench;
+use crate::workload::Site;
 
 /// A file of comma-separated values, a line per look and flow.
 pub(super) struct Series(BufWriter<File>);
@@ -62,12 +63,12 @@ const ASK_EVERY: Duration = Duration::from_millis(250);
 /// FS-AT's own view of the client's connections (target, space, rcv_bytes, rtt_min, losses): the connections in
 /// `nawa flight show --json` with the time, a line each time, until `stopped` is closed. Nothing where no connection is
 /// FS-AT's.
-pub(super) fn log_state(folder: &Path, title: &str, seed: u64, bench: &Bench, stopped: &Receiver<()>) {
+pub(super) fn log_state(folder: &Path, site: &Site, network: &Network, stopped: &Receiver<()>) {
     let started = clock::now();
-    let Ok(mut file) = file(folder, title, seed, "jsonl") else { return };
+    let Ok(mut file) = file(folder, &site.title, site.seed, "jsonl") else { return };
     while stopped.recv_timeout(ASK_EVERY) == Err(RecvTimeoutError::Timeout) {
         let time = (clock::now() - started).as_secs_f64();
-        let Ok(text) = output(&bench.network.client, bench.nawa, &["flight", "show", "--json"]) else {
+        let Ok(text) = output(&network.client, &site.options.nawa, &["flight", "show", "--json"]) else {
             return;
         };
         let connections = serde_json::from_str(&text).map(|mut state: Value| state["connections"].take());

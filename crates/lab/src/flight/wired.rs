@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use link::{Bitrate, Capacity, Loss};
 
-use super::{
+use super::case::{
     AGAINST_RENO, CONTROLS, DEEP, DELAY, FRAME, GUESTS, INITIAL_WINDOW, PAYLOAD, RECEIVE_BUFFER, UP_TO, case,
-    notes, overhead, paper, topology, windowed,
+    notes, overhead, topology, windowed,
 };
+use super::paper;
 use crate::error::Error;
 use crate::experiment::{Case, Experiment, RunOptions, SideBySide, Size};
 use crate::flows::{FlowSpec, FlowTest};

@@ -6,16 +6,16 @@ use link::Adjacency;
 use serde_json::Value;
 
 use crate::error::{Doing, Error};
-use crate::experiment::{Experiment, Fields, Published, RunOptions, SideBySide, Size};
+use crate::experiment::{Case, Experiment, Fields, Published, RunOptions, SideBySide, Size};
 use crate::medium::{INTERFACE, Medium, MediumConfig};
 use crate::namespace::Namespace;
-use crate::runner::Sample;
 use crate::system::Means;
+use crate::workload::{Need, Prepared, Sample, Site, Workload};
 
-use super::node::{Mode, Node};
+use super::mode::Mode;
+use super::node::Node;
 use super::ping::ping;
 use super::stages::{Kind, Tracer, passages};
-use super::{Test, case};
 
 pub(crate) const ABOUT: &str =
     "where a message's time goes in a node: driver, protocols, scheduling, application";
@@ -116,7 +116,7 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
     })
 }
 
-fn cases(way: &Way) -> impl Iterator<Item = crate::experiment::Case> {
+fn cases(way: &Way) -> impl Iterator<Item = Case> {
     let &Way { mode, direction, node, threaded, kinds, .. } = way;
     let each = way.stages.iter().enumerate().map(|(stage, name)| ((stage, stage + 1), *name));
     // A way of one stage is that stage.
@@ -128,7 +128,8 @@ fn cases(way: &Way) -> impl Iterator<Item = crate::experiment::Case> {
             ("stage", name.into()),
             ("napi", if threaded { "threaded" } else { "softirq" }.into()),
         ];
-        case(key, Test::Breakdown(StageTest { mode, node, way: kinds, stage, threaded }), ESTIMATE)
+        let workload = StageTest { mode, node, way: kinds, stage, threaded };
+        Case { key, workload, estimate: ESTIMATE }.erase()
     })
 }
 
@@ -161,7 +162,17 @@ const NOTES: [&str; 6] = [
     "application: from its running to the system call that sends; send begins with that call",
 ];
 
-pub(super) fn measure(test: &StageTest, means: &Means) -> Result<Sample, Error> {
+impl Workload for StageTest {
+    fn needs(&self) -> Vec<Need> {
+        Need::programs(&["ethtool", "nft"])
+    }
+
+    fn prepare<'a>(&'a self, site: Site<'a>) -> Result<Box<dyn Prepared + 'a>, Error> {
+        Ok(Box::new(move || measure(self, &site.means())))
+    }
+}
+
+fn measure(test: &StageTest, means: &Means) -> Result<Sample, Error> {
     let medium = Medium::build(&Adjacency::chain(NODES), MediumConfig::default())?;
     let start = |node| Node::start(&medium, node, test.mode, None, means);
     let mut nodes = (0..NODES).map(start).collect::<Result<Vec<_>, _>>()?;
@@ -177,7 +188,7 @@ pub(super) fn measure(test: &StageTest, means: &Means) -> Result<Sample, Error> 
     let median = times.get(times.len() / 2).ok_or_else(|| {
         Error::program("flood-breakdown", "no message went through all of the stages that were expected")
     })?;
-    Ok(Sample { metrics: vec![("delay_us".into(), *median as f64 / 1e3)], ..Sample::default() })
+    Ok(vec![("delay_us", *median as f64 / 1e3)].into())
 }
 
 /// The node's driver gets a kernel thread for its polls.

@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use flood::frame::Kind;
 use flood::{ETHERTYPE, Format, Header, Wire};
 
-use super::node::{Mode, PORT};
+use super::mode::{Mode, PORT};
 
 /// The ID that the lab's messages have; no node's own.
 pub(super) const SOURCE: u32 = 1000;

@@ -19,45 +19,11 @@ use crate::program::Process;
 use crate::system::{Means, start_nawa};
 
 use super::frames::format;
+use super::mode::Mode;
 
-/// The UDP port of nodes that relay datagrams, if nothing else is configured.
-pub(super) const PORT: u16 = 51_902;
 /// How long the packet relay waits for a frame before it looks whether it is to end.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 const ETHERNET: usize = 14;
-
-/// What relays.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// `nawa`, inside the driver.
-    Driver,
-    /// `nawa`, at the IP layer.
-    Kernel,
-    /// `nawa`, a program with a UDP socket.
-    Application,
-    /// An XDP program that sends every frame back and does nothing else.
-    XdpTx,
-    /// A program of the lab's with a packet socket and nothing else: the best that an application can do.
-    Packet,
-}
-
-impl Mode {
-    /// As in the JSON.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Mode::Driver => "driver",
-            Mode::Kernel => "kernel",
-            Mode::Application => "application",
-            Mode::XdpTx => "xdp-tx",
-            Mode::Packet => "packet-application",
-        }
-    }
-
-    /// Whether messages are in datagrams.
-    pub(super) fn is_udp(self) -> bool {
-        matches!(self, Mode::Kernel | Mode::Application)
-    }
-}
 
 /// A node that relays; dropping it ends that.
 pub(super) enum Node {

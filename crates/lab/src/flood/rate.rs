@@ -6,14 +6,14 @@ use serde_json::Value;
 
 use crate::clock;
 use crate::error::Error;
-use crate::experiment::{Experiment, Fields, Ratio, Reference, RunOptions, SideBySide, Size};
+use crate::experiment::{Case, Experiment, Fields, Ratio, Reference, RunOptions, SideBySide, Size};
 use crate::medium::{Medium, MediumConfig};
-use crate::runner::Sample;
 use crate::system::Means;
+use crate::workload::{Need, Prepared, Sample, Site, Workload};
 
 use super::frames::frame;
-use super::node::{Mode, Node};
-use super::{Test, case};
+use super::mode::Mode;
+use super::node::Node;
 
 pub(crate) const ABOUT: &str =
     "frames per second that one node relays without loss: driver, kernel, application";
@@ -63,7 +63,7 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
     let cases = MODES.map(|mode| {
         let key: Fields<Value> = vec![("mode", mode.name().into())];
         let estimate = (probe + SETTLE + RESTART) * PROBES + Duration::from_millis(800);
-        case(key, Test::Rate(RateTest { mode, probe }), estimate)
+        Case { key, workload: RateTest { mode, probe }, estimate }.erase()
     });
     Ok(Experiment {
         name: "flood-rate",
@@ -88,7 +88,17 @@ const NOTES: [&str; 5] = [
     "no interrupt of a network card is in these figures",
 ];
 
-pub(super) fn measure(test: &RateTest, means: &Means) -> Result<Sample, Error> {
+impl Workload for RateTest {
+    fn needs(&self) -> Vec<Need> {
+        Need::programs(&["ethtool", "nft"])
+    }
+
+    fn prepare<'a>(&'a self, site: Site<'a>) -> Result<Box<dyn Prepared + 'a>, Error> {
+        Ok(Box::new(move || measure(self, &site.means())))
+    }
+}
+
+fn measure(test: &RateTest, means: &Means) -> Result<Sample, Error> {
     let medium = Medium::build(&link::Adjacency::one_way(3), MediumConfig::default())?;
     let _silent = [medium.attach(0, "sink")?, medium.attach(2, "sink")?];
     let mut bench = Bench { medium: &medium, test, means, relay: None, best: None };
@@ -96,7 +106,7 @@ pub(super) fn measure(test: &RateTest, means: &Means) -> Result<Sample, Error> {
     let best = bench.best.ok_or_else(|| {
         Error::program("flood-rate", format!("{} carries not even {FIRST:.0} frames/s", test.mode.name()))
     })?;
-    Ok(Sample { metrics: vec![("frames_per_s".into(), best)], ..Sample::default() })
+    Ok(vec![("frames_per_s", best)].into())
 }
 
 /// Looks for the greatest step that `carries`, as if all below it did: up by strides, then by halves.

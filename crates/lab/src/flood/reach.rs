@@ -9,12 +9,11 @@ use serde_json::Value;
 
 use crate::error::Error;
 use crate::experiment::{Case, Experiment, Fields, Ratio, Reference, RunOptions, SideBySide, Size};
-use crate::runner::Sample;
 use crate::system::Means;
+use crate::workload::{Need, Prepared, Sample, Site, Workload};
 
 use super::real::{self, Carrier};
-use super::simulation::{Flooded, Simulation};
-use super::{Test, case};
+use super::simulation::{Flooded, Simulation, TTL};
 
 pub(crate) const ABOUT: &str =
     "flooding networks of 100 nodes and more: share reached, frames per message, pure and suppressed";
@@ -29,8 +28,6 @@ const HEADER: usize = 24;
 /// Messages of one loaded network; as many as nodes send about a frame each, for them to learn the medium, come before.
 const LOADED: u64 = 100;
 const LEARNING: u64 = 20;
-/// At least any diameter here.
-pub(super) const TTL: u8 = 255;
 /// Networks, and one message in each, that make one sample.
 const NETWORKS: u64 = 50;
 /// So many daemons a machine of two processors starts within some seconds.
@@ -175,12 +172,22 @@ fn algorithms((nodes, layout, loss_percent, between, clock, load_percent): Kind)
         ];
         let test = ReachTest { nodes, layout, loss_percent, rules, between, clock, load_percent };
         let per_node = Duration::from_millis(if clock == Clock::Virtual { 10 } else { 300 });
-        case(key, Test::Reach(test), per_node * nodes as u32)
+        Case { key, workload: test, estimate: per_node * nodes as u32 }.erase()
     })
 }
 
+impl Workload for ReachTest {
+    fn needs(&self) -> Vec<Need> {
+        Need::programs(&["ethtool"])
+    }
+
+    fn prepare<'a>(&'a self, site: Site<'a>) -> Result<Box<dyn Prepared + 'a>, Error> {
+        Ok(Box::new(move || measure(self, &site.means(), site.seed)))
+    }
+}
+
 /// The mean over [`NETWORKS`] messages.
-pub(super) fn measure(test: &ReachTest, means: &Means, seed: u64) -> Result<Sample, Error> {
+fn measure(test: &ReachTest, means: &Means, seed: u64) -> Result<Sample, Error> {
     match (test.clock, test.layout) {
         (Clock::Real, Layout::Still { degree }) => {
             let network = || network(test, degree, seed);
@@ -210,10 +217,7 @@ fn simulate(test: &ReachTest, seed: u64) -> Result<Sample, Error> {
         ("transmissions_per_message", mean(&|message| message.transmissions as f64)),
         ("last_node_ms", mean(&|message| message.last.as_secs_f64() * 1e3)),
     ];
-    Ok(Sample {
-        metrics: metrics.map(|(name, value)| (name.to_owned(), value)).to_vec(),
-        ..Sample::default()
-    })
+    Ok(metrics.to_vec().into())
 }
 
 fn still(test: &ReachTest, degree: u32, seed: u64) -> Result<Vec<Flooded>, Error> {

@@ -15,12 +15,13 @@ use crate::error::Error;
 use crate::medium::{self, Medium, MediumConfig};
 use crate::namespace::Namespace;
 use crate::program::output;
-use crate::runner::Sample;
 use crate::system::{Means, start_nawa};
+use crate::workload::Sample;
 
 use super::frames::format;
-use super::node::{Mode, configuration};
-use super::reach::TTL;
+use super::mode::Mode;
+use super::node::configuration;
+use super::simulation::TTL;
 
 /// Messages in one network.
 pub(super) const MESSAGES: usize = 20;

@@ -18,14 +18,14 @@ use crate::experiment::{
 use crate::medium::{INTERFACE, Medium, MediumConfig, address};
 use crate::namespace::Namespace;
 use crate::program::{Process, output};
-use crate::runner::Sample;
 use crate::statistics::median;
 use crate::system::{KeyPair, Means, start_nawa, write_key};
+use crate::workload::{Need, Prepared, Sample, Site, Workload};
 
 use super::frames::format;
-use super::node::{Mode, Node, configuration};
+use super::mode::Mode;
+use super::node::{Node, configuration};
 use super::ping::{Pings, ping};
-use super::{Test, case};
 
 pub(crate) const ABOUT: &str =
     "a message over 1 to 4 hops: one-way time, and each relay's delay at the medium";
@@ -107,7 +107,7 @@ fn cell(test: RelayTest, round_trip: Duration) -> Case {
         ("listening", yes(test.listening).into()),
     ];
     let estimate = OVERHEAD + round_trip * test.round_trips;
-    case(key, Test::Relay(test), estimate)
+    Case { key, workload: test, estimate }.erase()
 }
 
 /// The paper's chains on the paper's medium.
@@ -162,7 +162,17 @@ const NOTES: [&str; 8] = [
     "published (table 1, a Pentium D and 802.11b): 970, 950 and 350 us; the text says over 70 % less, the table 64 %",
 ];
 
-pub(super) fn measure(test: &RelayTest, means: &Means, seed: u64) -> Result<Sample, Error> {
+impl Workload for RelayTest {
+    fn needs(&self) -> Vec<Need> {
+        Need::programs(&["ethtool", "nft"])
+    }
+
+    fn prepare<'a>(&'a self, site: Site<'a>) -> Result<Box<dyn Prepared + 'a>, Error> {
+        Ok(Box::new(move || measure(self, &site.means(), site.seed)))
+    }
+}
+
+fn measure(test: &RelayTest, means: &Means, seed: u64) -> Result<Sample, Error> {
     if test.on_dcf { measure_on_dcf(test, means, seed) } else { measure_on_links(test, means) }
 }
 

@@ -10,6 +10,9 @@ use link::{Adjacency, LinkConfig};
 use rand_chacha::ChaCha8Rng;
 use rand_core::SeedableRng;
 
+/// At least any diameter here.
+pub(super) const TTL: u8 = 255;
+
 /// ID, epoch and SEQ.
 type Key = (u32, u32, u32);
 

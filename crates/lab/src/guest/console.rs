@@ -11,7 +11,6 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use super::left;
 use crate::clock;
 use crate::error::{Doing, Error};
 
@@ -179,7 +178,7 @@ impl Job {
         let started = clock::now();
         let mut text = String::new();
         loop {
-            match self.next_line(left(started, limit)) {
+            match self.next_line(clock::left(started, limit)) {
                 Ok(Some(line)) => text += &(line + "\n"),
                 Ok(None) => return Ok(text),
                 Err(Error::Program { program, reason }) => {

@@ -9,8 +9,8 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::error::Error;
 use crate::experiment::{Case, Experiment};
-use crate::runner::Sample;
 use crate::schedule::Schedule;
+use crate::workload::Sample;
 
 use super::{number, say};
 

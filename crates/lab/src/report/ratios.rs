@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{Report, field, number};
 use crate::experiment::{Fields, Pooled, Ratio, object, plain};
-use crate::runner::Sample;
+use crate::workload::Sample;
 
 impl Report<'_> {
     /// Adds the experiment's ratios to the samples that have one, and to the notes what is pooled.
@@ -140,7 +140,8 @@ fn share(metric: &str, sample: &Sample, of: &Sample) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::{RunOptions, find};
+    use crate::catalog::find;
+    use crate::experiment::RunOptions;
 
     fn report_of(
         name: &str,

@@ -52,9 +52,10 @@ impl Report<'_> {
 
 #[cfg(test)]
 mod tests {
-    use crate::experiment::{RunOptions, find};
+    use crate::catalog::find;
+    use crate::experiment::RunOptions;
     use crate::report::{Report, field};
-    use crate::runner::Sample;
+    use crate::workload::Sample;
 
     #[test]
     fn a_bond_is_compared_with_its_links_and_rivals_of_the_same_repeat() {

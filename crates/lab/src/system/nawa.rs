@@ -18,7 +18,8 @@ use crate::program::{Process, output};
 
 use super::clocks::End;
 use super::keys::{self, KeyPair};
-use super::{Back, Means, NawaSetup, Ready};
+use super::ready::{Means, Ready};
+use super::setup::{Back, NawaSetup};
 
 const INNER_SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 77, 0, 2));
 const START_LIMIT: Duration = Duration::from_secs(15);

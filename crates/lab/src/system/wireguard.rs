@@ -18,7 +18,7 @@ use crate::ping;
 use crate::program::Process;
 
 use super::keys::KeyPair;
-use super::{Means, Ready};
+use super::ready::{Means, Ready};
 
 const INNER_CLIENT: Ipv4Addr = Ipv4Addr::new(10, 78, 0, 1);
 const INNER_SERVER: Ipv4Addr = Ipv4Addr::new(10, 78, 0, 2);

@@ -3,7 +3,7 @@
 use crate::experiment::Published;
 use crate::system::{Back, Clocks};
 
-use super::{Links, Transport};
+use super::variant::{Links, Transport};
 
 /// Both hosts' clocks synchronised by NTP.
 const TCP: [f64; 10] = [9.33, 18.1, 26.3, 34.9, 43.1, 50.2, 57.6, 65.0, 72.9, 77.8];

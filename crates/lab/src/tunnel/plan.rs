@@ -3,8 +3,8 @@
 use crate::experiment::Size;
 use crate::system::{Back, Clocks, find_rival};
 
-use super::Transport::{Tcp, Udp};
-use super::{Links, RIVALS, Row};
+use super::variant::Transport::{Tcp, Udp};
+use super::variant::{Links, RIVALS, Row};
 
 /// MPTCP's first subflow and the additional ones that the kernel takes.
 const MPTCP_PATHS_MAX: usize = 9;

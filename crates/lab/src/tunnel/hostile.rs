@@ -2,23 +2,24 @@
 
 use std::net::IpAddr;
 use std::sync::atomic::Ordering;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use link::{Bitrate, Capacity, LinkConfig, Queue};
 use serde_json::Value;
 
-use crate::attack::{Attacker, Flood, Progress, Victim};
+use super::attack::{Attacker, Flood, Progress, Victim};
 use crate::clock;
 use crate::error::Error;
-use crate::experiment::{Case, Experiment, Fields, RunOptions, Size, Workload};
+use crate::experiment::{Case, Experiment, Fields, RunOptions, Size};
 use crate::iperf::{Iperf, Protocol};
+use crate::links::{Bench, OnLinks, Setup, Task};
 use crate::namespace::Namespace;
 use crate::network::{Network, PathSpec, SERVER, Topology};
 use crate::program::output;
-use crate::runner::Sample;
 use crate::system::{Means, NawaSetup, Ready, System};
-use crate::workload::{Bench, stream};
+use crate::tasks::Stream;
+use crate::workload::Sample;
 
 pub(crate) const ABOUT: &str =
     "one TCP flow while 50,000 hostile datagrams a second reach the server or a relay";
@@ -52,18 +53,31 @@ pub struct Attack {
     pub flood: Option<Flood>,
 }
 
+/// One TCP flow while somebody attacks.
+#[derive(Clone, Debug)]
+struct Attacked {
+    /// How long it is measured, whole seconds.
+    time: Duration,
+    /// The network's name.
+    links: &'static str,
+    /// Who is attacked with what.
+    attack: Attack,
+    /// Those of all cases of the run.
+    baselines: Arc<Mutex<Baselines>>,
+}
+
 /// Goodput without attack, and under the flood that Nawa does not see, for each network and victim of this round.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Baselines(Vec<(Value, Attack, f64)>);
+pub(crate) struct Baselines(Vec<(&'static str, Attack, f64)>);
 
 impl Baselines {
-    fn find(&self, links: &Value, attack: Attack) -> Option<f64> {
-        self.0.iter().rev().find(|(l, a, _)| l == links && *a == attack).map(|(.., goodput)| *goodput)
+    fn find(&self, links: &str, attack: Attack) -> Option<f64> {
+        self.0.iter().rev().find(|(l, a, _)| *l == links && *a == attack).map(|(.., goodput)| *goodput)
     }
 
     /// Remembers `goodput`, and what share of the baselines it is.
-    fn compare(&mut self, links: &Value, attack: Attack, goodput: f64) -> Fields<f64> {
-        self.0.push((links.clone(), attack, goodput));
+    fn compare(&mut self, links: &'static str, attack: Attack, goodput: f64) -> Fields<f64> {
+        self.0.push((links, attack, goodput));
         let none = self.find(links, Attack { relay: false, flood: None });
         let own =
             attack.flood.and_then(|_| self.find(links, Attack { flood: Some(Flood::ClosedPort), ..attack }));
@@ -78,13 +92,14 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
         Size::Normal => (6, 3),
         Size::Paper => (10, 9),
     };
-    let time = Duration::from_secs(seconds);
+    let (time, baselines) = (Duration::from_secs(seconds), Arc::default());
+    let attacked = |links, attack| Attacked { time, links, attack, baselines: Arc::clone(&baselines) };
     let mut cases = Vec::new();
     for (links, topology, victims) in [("2x50", two_paths(), 2), ("unshaped", Topology::Direct, 1)] {
-        cases.push(case(links, &topology, Attack { relay: false, flood: None }, time));
+        cases.push(case(&topology, attacked(links, Attack { relay: false, flood: None })));
         for relay in [false, true].into_iter().take(victims) {
             let attacks = FLOODS.map(|(_, flood)| Attack { relay, flood: Some(flood) });
-            cases.extend(attacks.map(|attack| case(links, &topology, attack, time)));
+            cases.extend(attacks.map(|attack| case(&topology, attacked(links, attack))));
         }
     }
     let notes = NOTES.map(str::to_owned).to_vec();
@@ -100,21 +115,24 @@ const FLOODS: [(&str, Flood); 5] = [
     ("replays", Flood::Replays),
 ];
 
-fn case(links: &str, topology: &Topology, attack: Attack, time: Duration) -> Case {
+fn case(topology: &Topology, task: Attacked) -> Case {
+    let attack = task.attack;
     let name = FLOODS.iter().find(|(_, flood)| Some(*flood) == attack.flood).map_or("none", |(name, _)| name);
     let at = match attack {
         Attack { flood: None, .. } => "-",
         Attack { relay: true, .. } => "relay",
         Attack { relay: false, .. } => "server",
     };
+    let system = System::Nawa(NawaSetup::AUTO);
     Case {
-        key: vec![("links", links.into()), ("at", at.into()), ("attack", name.into())],
-        topology: topology.clone(),
-        system: System::Nawa(NawaSetup::AUTO),
-        congestion_control: "cubic",
-        workload: Workload::Attacked { time, attack },
-        estimate: time + Iperf::WARM_UP + OVERHEAD,
+        key: vec![("links", task.links.into()), ("at", at.into()), ("attack", name.into())],
+        estimate: task.time + Iperf::WARM_UP + OVERHEAD,
+        workload: OnLinks {
+            setup: Setup { topology: topology.clone(), system, congestion_control: "cubic" },
+            task,
+        },
     }
+    .erase()
 }
 
 fn two_paths() -> Topology {
@@ -126,25 +144,24 @@ fn two_paths() -> Topology {
     Topology::Relayed(vec![path("one"), path("two")])
 }
 
-/// One TCP flow under the attack.
-pub(crate) fn measure(
-    bench: &Bench,
-    ready: &Ready,
-    means: &Means,
-    time: Duration,
-    attack: Attack,
-    baselines: &Mutex<Baselines>,
-) -> Result<Sample, Error> {
-    let flow = || stream(bench, ready, Protocol::Tcp, time);
-    let mut sample = match attack.flood {
-        None => flow()?,
-        Some(flood) => under(flood, bench, ready, means, attack.relay, flow)?,
-    };
-    let goodput = sample.metrics.first().map_or(0.0, |(_, value)| *value);
-    let mut baselines = baselines.lock().unwrap_or_else(PoisonError::into_inner);
-    let ratios = baselines.compare(&bench.case.key[0].1, attack, goodput);
-    sample.metrics.splice(1..1, ratios.into_iter().map(|(name, value)| (name.to_owned(), value)));
-    Ok(sample)
+impl Task for Attacked {
+    fn programs(&self) -> &'static [&'static str] {
+        &["iperf3", "ping"]
+    }
+
+    fn measure(&self, bench: &Bench, ready: &mut Ready) -> Result<Sample, Error> {
+        let stream = Stream { protocol: Protocol::Tcp, time: self.time };
+        let flow = || stream.run(bench, ready);
+        let mut sample = match self.attack.flood {
+            None => flow()?,
+            Some(flood) => under(flood, bench, ready, self.attack.relay, flow)?,
+        };
+        let goodput = sample.metrics.first().map_or(0.0, |(_, value)| *value);
+        let mut baselines = self.baselines.lock().unwrap_or_else(PoisonError::into_inner);
+        let ratios = baselines.compare(self.links, self.attack, goodput);
+        sample.metrics.splice(1..1, ratios.into_iter().map(|(name, value)| (name.to_owned(), value)));
+        Ok(sample)
+    }
 }
 
 /// What `flow` measures while the server, or the first relay, is flooded; and what that does to its memory and state.
@@ -152,10 +169,10 @@ fn under(
     flood: Flood,
     bench: &Bench,
     ready: &Ready,
-    means: &Means,
     relay: bool,
     flow: impl FnOnce() -> Result<Sample, Error>,
 ) -> Result<Sample, Error> {
+    let means = &bench.site.means();
     let victim = victim(relay, bench.network, means)?;
     let gone = || Error::program("nawa", "nothing runs where the attack goes");
     let process = ready.attacked(relay).ok_or_else(gone)?;
@@ -251,14 +268,14 @@ mod tests {
     fn ratios_are_those_of_the_same_round() {
         let mut baselines = Baselines::default();
         let attack = |flood| Attack { relay: true, flood };
-        let links = Value::from("2x50");
+        let links = "2x50";
         for round in [100.0, 50.0] {
-            baselines.compare(&links, Attack { relay: false, flood: None }, round);
-            baselines.compare(&links, attack(Some(Flood::ClosedPort)), round * 0.9);
-            let ratios = baselines.compare(&links, attack(Some(Flood::Garbage)), round * 0.45);
+            baselines.compare(links, Attack { relay: false, flood: None }, round);
+            baselines.compare(links, attack(Some(Flood::ClosedPort)), round * 0.9);
+            let ratios = baselines.compare(links, attack(Some(Flood::Garbage)), round * 0.45);
             assert_eq!(ratios, [("ratio", 0.45), ("ratio_own", 0.5)]);
         }
-        assert_eq!(baselines.compare(&"unshaped".into(), attack(Some(Flood::Garbage)), 1.0), []);
+        assert_eq!(baselines.compare("unshaped", attack(Some(Flood::Garbage)), 1.0), []);
     }
 
     #[test]

@@ -5,10 +5,13 @@ use std::time::Duration;
 
 use link::{Bitrate, Capacity, CellularConfig, LinkConfig, Loss, Probability, Queue, Trace};
 
+use crate::disturbance::{Change, Event};
 use crate::error::{Doing, Error};
-use crate::experiment::{Case, Change, Event, Experiment, RunOptions, Size, Workload};
+use crate::experiment::{Case, Experiment, RunOptions, Size};
+use crate::links::{OnLinks, Setup};
 use crate::network::{PathSpec, Topology};
 use crate::system::{NawaSetup, System};
+use crate::tasks::Fetch;
 use crate::traces::load;
 
 pub(crate) const ABOUT: &str =
@@ -38,13 +41,11 @@ const NOTES: [&str; 6] = [
 pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
     let topology = Topology::Relayed(paths(options)?);
     let bytes = if options.size == Size::Quick { QUICK_BYTES } else { FILE_BYTES };
-    let case = |name: &'static str, system, congestion_control, event, seconds| Case {
-        key: vec![("system", name.into())],
-        topology: topology.clone(),
-        system,
-        congestion_control,
-        workload: Workload::Fetch { bytes, event, recovery: false },
-        estimate: Duration::from_secs(seconds * bytes / FILE_BYTES),
+    let case = |name: &'static str, system, congestion_control, event, seconds| {
+        let setup = Setup { topology: topology.clone(), system, congestion_control };
+        let workload = OnLinks { setup, task: Fetch { bytes, event, recovery: false } };
+        let estimate = Duration::from_secs(seconds * bytes / FILE_BYTES);
+        Case { key: vec![("system", name.into())], workload, estimate }.erase()
     };
     let change = Change::Cut { path: WIFI, time: Duration::from_secs(3) };
     let cut = Event { change, at: 1.0 / 3.0 };

@@ -4,10 +4,13 @@ use std::time::Duration;
 
 use link::{Bitrate, Capacity, LinkConfig, Queue};
 
+use crate::disturbance::{Change, Event};
 use crate::error::Error;
-use crate::experiment::{Case, Change, Event, Experiment, RunOptions, Size, Workload};
+use crate::experiment::{Case, Experiment, RunOptions, Size};
+use crate::links::{OnLinks, Setup};
 use crate::network::{PathSpec, Topology};
 use crate::system::{NawaSetup, System};
+use crate::tasks::Fetch;
 
 pub(crate) const ABOUT: &str =
     "one file over three links while a link is cut, addresses change at either end, or a relay restarts";
@@ -55,19 +58,15 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
     Ok(Experiment { name: "tunnel-events", cases, repeats, notes, ..Experiment::default() })
 }
 
-fn case(name: &str, event: &str, system: System, change: Change) -> Case {
-    Case {
-        key: vec![("system", name.into()), ("event", event.into())],
-        topology: Topology::Relayed([10, 20, 30].map(path).to_vec()),
-        system,
-        congestion_control: "cubic",
-        workload: Workload::Fetch {
-            bytes: FILE_BYTES,
-            event: Some(Event { change, at: AT }),
-            recovery: false,
-        },
-        estimate: Duration::from_secs(13),
-    }
+fn case(name: &str, called: &str, system: System, change: Change) -> Case {
+    let topology = Topology::Relayed([10, 20, 30].map(path).to_vec());
+    let event = Some(Event { change, at: AT });
+    let workload = OnLinks {
+        setup: Setup { topology, system, congestion_control: "cubic" },
+        task: Fetch { bytes: FILE_BYTES, event, recovery: false },
+    };
+    let key = vec![("system", name.into()), ("event", called.into())];
+    Case { key, workload, estimate: Duration::from_secs(13) }.erase()
 }
 
 fn path(milliseconds: u64) -> PathSpec {

@@ -8,55 +8,14 @@ use std::time::Duration;
 use link::Bitrate;
 
 use crate::error::Error;
-use crate::experiment::{Case, Experiment, RunOptions, Share, SideBySide, Size, Whole, Workload};
+use crate::experiment::{Case, Experiment, RunOptions, Share, SideBySide, Size, Whole};
+use crate::links::{OnLinks, Setup};
 use crate::network::{PathSpec, Topology};
 use crate::system::{NawaSetup, System};
 
-pub(crate) use measure::measure;
+use measure::{Direction, Test, Transport};
 
 pub(crate) const ABOUT: &str = "TCP over two or three mixed links: each link alone, MPTCP, Nawa, by CUBIC and BBR; ping and a call beside it";
-
-/// What is done over the links.
-#[derive(Clone, Debug)]
-pub struct Test {
-    /// What carries the flows.
-    pub transport: Transport,
-    /// Connections at the same time; of QUIC one.
-    pub flows: usize,
-    /// Where to.
-    pub direction: Direction,
-    /// How long, whole seconds, start included.
-    pub time: Duration,
-    /// Pings before it.
-    pub idle_pings: u32,
-}
-
-/// What carries flows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Transport {
-    /// The kernel's TCP, by iperf3.
-    Tcp,
-    /// quinn's QUIC, by the lab itself, from server to client.
-    Quic,
-}
-
-/// The direction of the flows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
-    /// From server to client.
-    Down,
-    /// From client to server.
-    Up,
-}
-
-impl Direction {
-    fn name(self) -> &'static str {
-        match self {
-            Direction::Down => "down",
-            Direction::Up => "up",
-        }
-    }
-}
 
 const CONTROLS: [&str; 2] = ["cubic", "bbr"];
 
@@ -195,14 +154,11 @@ fn case(name: &'static str, (system, called, links): Over, cc: &'static str, tes
         ("direction", test.direction.name().into()),
     ];
     key.extend(quic.then_some(("transport", "quic".into())));
-    (!(quic && system == System::Mptcp)).then(|| Case {
-        key,
-        topology: Topology::Relayed(links),
-        system,
-        congestion_control: cc,
-        workload: Workload::Bond(test.clone()),
-        estimate: test.time + measure::PING_EVERY * test.idle_pings + OVERHEAD,
-    })
+    let carried = !(quic && system == System::Mptcp);
+    let setup = Setup { topology: Topology::Relayed(links), system, congestion_control: cc };
+    let workload = OnLinks { setup, task: test.clone() };
+    let estimate = test.time + measure::PING_EVERY * test.idle_pings + OVERHEAD;
+    carried.then(|| Case { key, workload, estimate }.erase())
 }
 
 #[cfg(test)]
@@ -252,7 +208,8 @@ mod tests {
         assert!(missing(&experiment).iter().all(|note| note.starts_with("att+verizon")));
         let both =
             experiment.cases.iter().find(|case| case.key[0].1 == "att+tmobile" && case.key[1].1 == "nawa");
-        assert_eq!(both.unwrap().topology.path_names(), ["link1", "link2"]);
+        let workload = both.unwrap().workload::<OnLinks<Test>>().unwrap();
+        assert_eq!(workload.setup.topology.path_names(), ["link1", "link2"]);
         std::fs::write(folder.path().join("TMobile-UMTS-y.down"), "1\ntwo\n").unwrap();
         assert!(super::experiment(&options).unwrap_err().is_bad_input());
     }

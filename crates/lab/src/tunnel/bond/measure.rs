@@ -2,14 +2,55 @@
 
 use std::time::Duration;
 
-use super::{Direction, Test, Transport};
-use crate::call::{self, Call};
 use crate::error::Error;
 use crate::iperf::{Iperf, Protocol};
+use crate::links::{Bench, Task};
 use crate::ping::{self, Ping, percentile};
-use crate::runner::Sample;
 use crate::system::Ready;
-use crate::workload::Bench;
+use crate::tunnel::call::{self, Call};
+use crate::workload::Sample;
+
+/// What is done over the links.
+#[derive(Clone, Debug)]
+pub struct Test {
+    /// What carries the flows.
+    pub transport: Transport,
+    /// Connections at the same time; of QUIC one.
+    pub flows: usize,
+    /// Where to.
+    pub direction: Direction,
+    /// How long, whole seconds, start included.
+    pub time: Duration,
+    /// Pings before it.
+    pub idle_pings: u32,
+}
+
+/// What carries flows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// The kernel's TCP, by iperf3.
+    Tcp,
+    /// quinn's QUIC, by the lab itself, from server to client.
+    Quic,
+}
+
+/// The direction of the flows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// From server to client.
+    Down,
+    /// From client to server.
+    Up,
+}
+
+impl Direction {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Direction::Down => "down",
+            Direction::Up => "up",
+        }
+    }
+}
 
 /// From one ping to the next.
 pub(super) const PING_EVERY: Duration = Duration::from_millis(50);
@@ -25,8 +66,18 @@ struct Loaded {
     call: call::Outcome,
 }
 
+impl Task for Test {
+    fn programs(&self) -> &'static [&'static str] {
+        &["iperf3", "ping"]
+    }
+
+    fn measure(&self, bench: &Bench, ready: &mut Ready) -> Result<Sample, Error> {
+        measure(bench, ready, self)
+    }
+}
+
 /// Pings, then flows with pings and a call beside them.
-pub(crate) fn measure(bench: &Bench, ready: &Ready, test: &Test) -> Result<Sample, Error> {
+fn measure(bench: &Bench, ready: &Ready, test: &Test) -> Result<Sample, Error> {
     let network = bench.network;
     network.restart_links();
     let source = ready.ping_sources[0];
@@ -73,7 +124,7 @@ fn tcp(bench: &Bench, ready: &Ready, test: &Test) -> Result<f64, Error> {
     let iperf = Iperf {
         server: ready.server,
         source: ready.sources[0],
-        congestion_control: bench.case.congestion_control,
+        congestion_control: bench.setup.congestion_control,
         protocol: Protocol::Tcp,
         flows: test.flows,
         reverse: test.direction == Direction::Down,
@@ -85,8 +136,8 @@ fn tcp(bench: &Bench, ready: &Ready, test: &Test) -> Result<f64, Error> {
 
 #[cfg(feature = "quic")]
 fn quic(bench: &Bench, ready: &Ready, test: &Test) -> Result<f64, Error> {
-    let control = bench.case.congestion_control;
-    crate::quic::download(bench.network, ready.sources[0], ready.server, control, test.time)
+    let control = bench.setup.congestion_control;
+    crate::tunnel::quic::download(bench.network, ready.sources[0], ready.server, control, test.time)
 }
 
 /// No case asks for it then.

@@ -1,0 +1,207 @@
+//! One sample: transfers on networks on which Nawa runs, and what it copied.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use super::beside;
+use super::network::{NawaInside, Network};
+use super::test::{PATHS, Test, Where};
+use super::transfer::{self, Outcome, Program};
+use crate::clock;
+use crate::emulator::Emulator;
+use crate::error::{Doing, Error};
+use crate::system::{Means, start_nawa};
+use crate::workload::{self, Need, Sample, Site, Workload};
+
+impl Workload for Test {
+    fn needs(&self) -> Vec<Need> {
+        self.all_needs()
+    }
+
+    fn prepare<'a>(&'a self, site: Site<'a>) -> Result<Box<dyn workload::Prepared + 'a>, Error> {
+        let runs = prepare(self, site.emulator, &site.means(), site.seed)?;
+        Ok(Box::new(Prepared { test: self, runs, site }))
+    }
+}
+
+/// Networks on which Nawa runs, with hosts on their way up.
+struct Prepared<'a> {
+    // Dropped in this order.
+    runs: Vec<Run>,
+    site: Site<'a>,
+    test: &'a Test,
+}
+
+#[derive(Debug)]
+struct Run {
+    primaries: Vec<usize>,
+    network: Network,
+    program: Program,
+    // Dropped last: what it writes goes there. None where it runs in guests.
+    _nawa: Vec<crate::program::Process>,
+}
+
+/// Makes the networks of `test`; hosts that are guests begin to boot.
+fn prepare(test: &Test, emulator: &Emulator, means: &Means, seed: u64) -> Result<Vec<Run>, Error> {
+    let program = Program::make(test.stack, means.folder)?;
+    let inside = test.nawa_in_guests().then(|| inside(test, means)).transpose()?;
+    let mut runs = Vec::new();
+    for (number, primaries) in test.runs().into_iter().enumerate() {
+        let seed = seed.wrapping_add(500 * number as u64);
+        let network = Network::build(emulator, test, program.path(), inside.as_ref(), seed)?;
+        let mut nawa = Vec::new();
+        if inside.is_none() {
+            for (name, host) in [("client", &network.client), ("server", &network.server)] {
+                let text = configuration(test, ["p1", "p2"]);
+                nawa.push(start_nawa(means, host, &[], &format!("{name}{number}"), &text)?);
+            }
+        }
+        runs.push(Run { primaries, network, program: program.clone(), _nawa: nawa });
+    }
+    Ok(runs)
+}
+
+fn configuration(test: &Test, [one, two]: [&str; PATHS]) -> String {
+    let forwarding = test.nawa_on == Where::Router;
+    let budget = test.budget_percent.map_or(String::new(), |percent| format!("budget = \"{percent}%\"\n"));
+    format!(
+        "[bicast]\ninterfaces = [\"{one}\", \"{two}\"]\nmode = \"{}\"\nforwarding = {forwarding}\n{budget}",
+        test.mode
+    )
+}
+
+/// Nawa as guests have it, without what only a debugger reads: a guest's files are in its memory.
+fn inside(test: &Test, means: &Means) -> Result<NawaInside, Error> {
+    let program = means.folder.join("nawa");
+    let output = Command::new("strip").arg("-o").args([&program, means.nawa]).stdin(Stdio::null()).output();
+    let output = output.doing(|| "start `strip`".into())?;
+    if !output.status.success() {
+        return Err(Error::program("strip", String::from_utf8_lossy(&output.stderr).trim()));
+    }
+    Ok(NawaInside { program, configuration: configuration(test, ["vec0", "vec1"]) })
+}
+
+impl workload::Prepared for Prepared<'_> {
+    fn finish(&mut self) -> Result<(), Error> {
+        self.runs.iter_mut().try_for_each(|run| run.network.finish())
+    }
+
+    fn measure(mut self: Box<Self>) -> Result<Sample, Error> {
+        let (test, nawa) = (self.test, &self.site.options.nawa);
+        let all = std::thread::scope(|scope| {
+            let start = |run| scope.spawn(move || measure(run, test, nawa));
+            let threads: Vec<_> = self.runs.iter_mut().map(start).collect();
+            let end = |thread: std::thread::ScopedJoinHandle<_>| {
+                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            };
+            threads.into_iter().map(end).collect::<Result<Vec<_>, Error>>()
+        })?;
+        Ok(Sample { metrics: mean(&all), ..Sample::default() })
+    }
+}
+
+type Metrics = Vec<(String, f64)>;
+
+fn measure(run: &mut Run, test: &Test, nawa: &Path) -> Result<Metrics, Error> {
+    let started = clock::now();
+    run.network.restart_links();
+    let beside = test.beside.then(|| beside::Flow::start(&run.network)).transpose()?;
+    let mut before = None;
+    let outcomes = transfer::run(&mut run.network, &run.program, test, &run.primaries, |network| {
+        if let Some(later) = test.later {
+            let at = started + later;
+            clock::poll_until(later, || (clock::now() >= at).then_some(()));
+            before = Some(Copied::read(network, nawa)?);
+        }
+        Ok(())
+    })?;
+    let copied = Copied::read(&mut run.network, nawa)?;
+    let mut metrics = metrics(&outcomes, &copied);
+    if test.on_first {
+        metrics.push(("copied_ratio".to_owned(), copied.extra / copied.sent.max(1.0)));
+    }
+    if let Some(before) = before {
+        let (sent, extra) = (copied.sent - before.sent, copied.extra - before.extra);
+        metrics.push(("later_copies".to_owned(), copied.copies - before.copies));
+        metrics.push(("later_copied_ratio".to_owned(), extra / sent.max(1.0)));
+    }
+    if let Some(beside) = beside {
+        metrics.push(("tcp_goodput_mbps".to_owned(), beside.finish()?));
+    }
+    Ok(metrics)
+}
+
+/// The transfers' mean time, their longest gap, and what they counted together.
+fn metrics(outcomes: &[Outcome], copied: &Copied) -> Metrics {
+    let time: f64 = outcomes.iter().map(|outcome| outcome.seconds).sum::<f64>() / outcomes.len() as f64;
+    let gap = outcomes.iter().map(|outcome| outcome.longest_gap_ms).fold(0.0, f64::max);
+    let gaps: f64 = outcomes.iter().map(|outcome| outcome.long_gaps).sum();
+    let t3: f64 = outcomes.iter().map(|outcome| outcome.t3_expiries).sum();
+    let resent: f64 = outcomes.iter().map(|outcome| outcome.retransmitted_chunks).sum();
+    let values = [
+        ("transfer_s", time),
+        ("longest_gap_ms", gap),
+        ("gaps_over_500ms", gaps),
+        ("t3_expiries", t3),
+        ("retransmitted_chunks", resent),
+        ("extra_bytes_ratio", copied.extra / copied.sent.max(1.0)),
+    ];
+    values.map(|(name, value)| (name.to_owned(), value)).into()
+}
+
+/// Of each metric the mean over runs.
+fn mean(runs: &[Metrics]) -> Metrics {
+    let mean = |index: usize| {
+        let sum: f64 = runs.iter().map(|metrics| metrics[index].1).sum();
+        (runs[0][index].0.clone(), sum / runs.len() as f64)
+    };
+    (0..runs.first().map_or(0, Vec::len)).map(mean).collect()
+}
+
+/// Bytes that both ends sent, and those of the copies beside them; how many copies.
+#[derive(Clone, Copy, Debug, Default)]
+struct Copied {
+    sent: f64,
+    extra: f64,
+    copies: f64,
+}
+
+impl Copied {
+    fn read(network: &mut Network, nawa: &Path) -> Result<Self, Error> {
+        let mut copied = Self::default();
+        for text in network.status(nawa)? {
+            let status: Value = serde_json::from_str(&text)
+                .map_err(std::io::Error::from)
+                .doing(|| "read nawa's status".into())?;
+            let number = |key: &str| status["bicast"][key].as_f64();
+            let missing = || Error::program("nawa status --json", "it shows no bytes of bicast");
+            copied.sent += number("sent_bytes").ok_or_else(missing)?;
+            copied.extra += number("extra_bytes").ok_or_else(missing)?;
+            copied.copies += number("duplicated_packets").ok_or_else(missing)?;
+        }
+        Ok(copied)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_several_transfers_did_is_added_or_averaged() {
+        let one = Outcome { seconds: 2.0, longest_gap_ms: 7.0, t3_expiries: 1.0, ..Outcome::default() };
+        let two = Outcome { seconds: 4.0, longest_gap_ms: 5.0, t3_expiries: 2.0, ..Outcome::default() };
+        let metrics = metrics(&[one, two], &Copied { sent: 200.0, extra: 10.0, copies: 1.0 });
+        let value = |name: &str| metrics.iter().find(|(known, _)| known == name).map(|(_, value)| *value);
+        assert_eq!((value("transfer_s"), value("longest_gap_ms")), (Some(3.0), Some(7.0)));
+        assert_eq!((value("t3_expiries"), value("extra_bytes_ratio")), (Some(3.0), Some(0.05)));
+    }
+
+    #[test]
+    fn a_single_transfer_is_the_mean_over_both_paths() {
+        let run = |value: f64| vec![("transfer_s".to_owned(), value)];
+        assert_eq!(mean(&[run(1.0), run(3.0)]), run(2.0));
+    }
+}

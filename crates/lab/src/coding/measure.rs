@@ -1,0 +1,124 @@
+//! One sample: a transfer over a chain, and what its nodes counted.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::bound::{Bound, papers_rule};
+use super::chain::Chain;
+use super::counters::Counters;
+use super::mode::Mode;
+use super::test::Test;
+use super::transfer::{self, Outcome};
+use crate::error::Error;
+use crate::experiment::{Case, Fields, Ratio, Reference};
+use crate::system::Means;
+use crate::workload::{Need, Prepared, Sample, Site, Workload};
+
+impl Workload for Test {
+    fn needs(&self) -> Vec<Need> {
+        Need::programs(&["ethtool", "ping"])
+    }
+
+    fn prepare<'a>(&'a self, site: Site<'a>) -> Result<Box<dyn Prepared + 'a>, Error> {
+        Ok(Box::new(move || measure(self, &site.means(), site.seed)))
+    }
+}
+
+pub(super) fn case(key: Fields<Value>, test: Test) -> Case {
+    Case { key, estimate: test.estimate(), workload: test }.erase()
+}
+
+/// What is compared with the case of mode `off`, found by `reference`, in the same repeat.
+pub(super) fn ratios(of: &'static str, names: [&'static str; 2], reference: Reference) -> [Ratio; 2] {
+    [(names[0], "goodput_mbps"), (names[1], "packets_per_segment")].map(|(name, metric)| Ratio {
+        name,
+        metric,
+        of: (of, reference),
+    })
+}
+
+/// One sample.
+fn measure(test: &Test, means: &Means, seed: u64) -> Result<Sample, Error> {
+    let mut chain = Chain::start(test, means, seed)?;
+    let before = chain.counters(means)?;
+    let (first, last) = chain.ends();
+    let outcome = transfer::run([first, last], &test.plan, test.estimate() * 6 + Duration::from_secs(10))?;
+    let counters = chain.counters(means)?.since(&before);
+    chain.check()?;
+    let mut metrics = of_transfer(test, &outcome);
+    metrics.extend(of_layers(test, &outcome, &counters));
+    metrics.push(("mac_repetitions", counters.repeated as f64));
+    metrics.push(("medium_late_us", chain.lateness()?.mean().as_secs_f64() * 1e6));
+    Ok(metrics.into())
+}
+
+fn of_transfer(test: &Test, outcome: &Outcome) -> Fields<f64> {
+    let bound = Bound::of(test.hops, outcome.there, outcome.back);
+    let mut metrics = vec![
+        ("goodput_mbps", outcome.goodput_mbps()),
+        ("rtt_ms", outcome.rtt.as_secs_f64() * 1e3),
+        ("data_per_ack", outcome.data_per_ack()),
+        ("retransmitted_packets", outcome.retransmitted as f64),
+        ("window_bytes", outcome.window.into()),
+        ("bound_packets_ratio", bound.packets),
+        ("bound_goodput_ratio", bound.goodput),
+    ];
+    if test.mode == Mode::Controlled {
+        metrics.push(("rule_packets_ratio", papers_rule(test.hops, outcome.there, outcome.back)));
+    }
+    metrics
+}
+
+/// Nodes without a layer have sent what their stations were given.
+fn of_layers(test: &Test, outcome: &Outcome, counters: &Counters) -> Fields<f64> {
+    let segments = outcome.segments().max(1.0);
+    let mut metrics = vec![
+        ("packets_sent", counters.sent as f64),
+        ("packets_per_segment", counters.sent as f64 / segments),
+        ("queue_dropped_packets", counters.dropped as f64),
+    ];
+    if test.mode.codes() {
+        let share = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
+        metrics.extend([
+            ("coded_packets", counters.coded as f64),
+            ("undecoded_packets", counters.undecoded as f64),
+        ]);
+        if counters.relayed > 0 {
+            metrics.push(("coding_ratio", share(2 * counters.coded, counters.relayed)));
+        }
+        if counters.held > 0 {
+            metrics.extend([
+                ("held_in_vain_ratio", share(counters.expired, counters.held)),
+                ("held_ms", counters.held_time.as_secs_f64() * 1e3 / counters.held as f64),
+                ("held_1ms_ratio", share(counters.held_1ms, counters.held)),
+                ("held_10ms_ratio", share(counters.held_10ms, counters.held)),
+            ]);
+        }
+    }
+    metrics
+}
+
+/// What a reader of any of these figures has to know.
+const NOTES: [&str; 8] = [
+    "the running kernel's TCP (CUBIC) over a chain of namespaces on one emulated 802.11g medium (54 Mbit/s, stations 90 m apart: \
+     neighbours read each other, all sense each other); 1448 bytes a segment",
+    "mode plain: the kernel alone, without nawa; off: nawa on every node, which codes nothing; *_of_plain, *_of_off: \
+     ratios within each repeat; *_packets_*: of packets_per_segment",
+    "mode batman: batman-adv of Linux 6.1 with its network coding in a guest at each node, batman-off: without; TCP's ends are the \
+     same as in all modes; its own messages count as packets",
+    "packets_sent: frames that all nodes' NC layers handed to their interfaces (plain: that all stations took), the MAC's \
+     repetitions apart; packets_per_segment: for each segment that arrived",
+    "bound_packets_ratio, bound_goodput_ratio: the least packets and the most goodput that sums of two opposing packets \
+     allow against no coding, from this run's count of packets of both ways (and 802.11's airtimes)",
+    "rule_packets_ratio: the least packets that the paper's rule sends in this run, which codes one data packet of two at most, \
+     however many ACKs there are; held_in_vain_ratio: of the held, those whose time ran out",
+    "coding_ratio: packets that relays sent in sums, of all that they relayed; held_ms: mean time in wait queues; \
+     held_1ms_ratio, held_10ms_ratio: of the held, those that left within 1 and 10 ms",
+    "rtt_ms: mean of the senders' smoothed round-trip time, every 10 ms; medium_late_us: by how much frames came later to \
+     their nodes than the model of the medium says, in the mean",
+];
+
+pub(super) fn notes(more: &[&str]) -> Vec<String> {
+    more.iter().chain(&NOTES).map(|&note| note.to_owned()).collect()
+}

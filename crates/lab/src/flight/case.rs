@@ -1,0 +1,264 @@
+//! TCP flows over one link, and what is measured of them.
+
+use std::path::Path;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use link::{Bitrate, Capacity, LinkConfig, Loss, Probability, Queue};
+use serde_json::Value;
+
+use super::series::{self, Series};
+use crate::error::Error;
+use crate::experiment::{Case, Fields, Ratio, Reference};
+use crate::flows::{self, FlowOutcome, FlowSpec, FlowTest, Guests, Origin, Outcome, check_origin};
+use crate::network::{Network, PathSpec, Topology};
+use crate::workload::{Need, Prepared, Sample, Site, Workload};
+
+/// The congestion controls that are compared, the one that others are compared with first.
+/// [`origin`] says which of them are a guest's.
+pub(super) const CONTROLS: [&str; 8] =
+    ["reno", "cubic", "bbr", "fsat_paper", "fsat", "reno-guest", "vegas", "westwood"];
+
+/// What [`CONTROLS`] has of guests.
+pub(super) const GUESTS: usize = 3;
+
+/// The congestion control of the row `name`, and whose it is. Vegas has the paper's α and β.
+pub(super) fn origin(name: &'static str) -> (&'static str, Origin) {
+    match name {
+        "reno-guest" => ("reno", Origin::Guest { module: None }),
+        "vegas" => (name, Origin::Guest { module: Some("tcp_vegas alpha=1 beta=3") }),
+        "westwood" => (name, Origin::Guest { module: Some("tcp_westwood") }),
+        _ => (name, Origin::Host),
+    }
+}
+
+/// One way; the paper's RTT is 180 ms.
+pub(super) const DELAY: Duration = Duration::from_millis(90);
+
+/// Deeper than any window of [`RECEIVE_BUFFER`].
+pub(super) const DEEP: Queue = Queue::Packets(1000);
+
+/// The `SO_RCVBUF` with which the kernel advertises at most 96 KiB for frames of 1514 bytes over a TAP.
+pub(super) const RECEIVE_BUFFER: u32 = 73_600;
+
+/// Flows that share a link start within this time, as the paper's do.
+pub(super) const STARTS: Duration = Duration::from_secs(5);
+
+/// The paper's senders begin with three segments.
+pub(super) const INITIAL_WINDOW: u32 = 3;
+
+/// The longest frame: 1500 bytes of IP, and Ethernet's header.
+pub(super) const FRAME: usize = 1514;
+
+/// The receivers' congestion control: they send nothing but acknowledgements.
+pub(super) const RECEIVERS: &str = "reno";
+
+/// The payload that a full frame carries, with TCP's timestamps.
+pub(super) const PAYLOAD: usize = 1448;
+
+/// Links of constant rate are emulated at the same time up to this sum of their rates (docs/lab.md, "Calibration").
+pub(super) const UP_TO: Bitrate = Bitrate::from_bps(56_000_000);
+
+/// What making a network and taking it down takes beside the measurement, per case.
+pub(super) const OVERHEAD: Duration = Duration::from_millis(150);
+
+/// What booting a guest takes.
+pub(super) const BOOT: Duration = Duration::from_millis(900);
+
+pub(super) const AGAINST_RENO: [Ratio; 2] = [
+    Ratio { name: "goodput_of_reno", metric: "goodput_mbps", of: ("cc", Reference::Name("reno")) },
+    Ratio { name: "queue_of_reno", metric: "queue_mean_packets", of: ("cc", Reference::Name("reno")) },
+];
+
+/// What a reader of any of these figures has to know.
+pub(super) const NOTES: [&str; 5] = [
+    "kernel TCP from client to server over one emulated link; rates count whole Ethernet frames, of which payload is \
+     1448 of 1514 bytes",
+    "queue_*: towards the server; mean weighted by time, every change counted; queue_p95_ms: how long frames waited \
+     until their transmission began",
+    "*_of_*: medians of the ratios within each repeat, whose cases see the same chances and, as far as they fit, run \
+     at the same time",
+    "reno-guest, vegas (alpha 1, beta 3), westwood: sent by a user-mode-linux guest (Linux 6.1) one hop before the client, \
+     which only forwards; reno-guest beside reno is what a guest changes; retransmissions and window_bytes of guests are \
+     not known",
+    "window_bytes: what the receiver advertises at the end; CUBIC has HyStart, as the kernel has it",
+];
+
+pub(super) fn notes(more: &[&str]) -> Vec<String> {
+    more.iter().chain(&NOTES).map(|&note| note.to_owned()).collect()
+}
+
+/// Loss as drawn frame by frame, before the queue.
+pub(super) fn percent(loss: f64) -> Loss {
+    match Probability::new(loss / 100.0) {
+        Ok(probability) if loss > 0.0 => Loss::Bernoulli(probability),
+        _ => Loss::None,
+    }
+}
+
+/// A link whose data direction has `capacity`, `queue` and `loss`; acknowledgements come back over `back`, undisturbed.
+pub(super) fn topology(
+    capacity: Capacity,
+    back: Capacity,
+    delay: Duration,
+    queue: Queue,
+    loss: Loss,
+) -> Topology {
+    let down = LinkConfig { capacity: back, delay, queue: DEEP, ..LinkConfig::default() };
+    let up = LinkConfig { capacity, loss, queue, ..down.clone() };
+    Topology::Single(Box::new(PathSpec { name: "link".into(), up, down }))
+}
+
+/// A case: flows over one link.
+pub(super) fn case(key: Fields<Value>, topology: Topology, test: FlowTest, estimate: Duration) -> Case {
+    Case { key, workload: Flows { topology, test }, estimate }.erase()
+}
+
+/// A flow of the row `name` that starts at once and sends until the end, its window the kernel's.
+pub(super) fn flow(name: &'static str) -> FlowSpec {
+    let (congestion_control, origin) = origin(name);
+    FlowSpec { congestion_control, origin, start: [Duration::ZERO; 2], bytes: None, receive_buffer: None }
+}
+
+/// One flow with the paper's advertised window.
+pub(super) fn windowed(name: &'static str, bytes: Option<u64>) -> FlowSpec {
+    FlowSpec { bytes, receive_buffer: Some(RECEIVE_BUFFER), ..flow(name) }
+}
+
+/// What `cases` cases side by side, with so many guests, take beside their measurement.
+pub(super) fn overhead(cases: usize, guests: usize) -> Duration {
+    let times = |count| u32::try_from(count).unwrap_or(u32::MAX);
+    OVERHEAD * times(cases) + BOOT * times(guests)
+}
+
+/// TCP flows of the lab's own over one link.
+#[derive(Clone, Debug)]
+pub struct Flows {
+    /// The link.
+    pub topology: Topology,
+    /// The flows.
+    pub test: FlowTest,
+}
+
+impl Workload for Flows {
+    fn needs(&self) -> Vec<Need> {
+        self.test.flows.iter().map(need).collect()
+    }
+
+    fn rate(&self) -> Bitrate {
+        self.topology.rate()
+    }
+
+    fn prepare<'a>(&'a self, site: Site<'a>) -> Result<Box<dyn Prepared + 'a>, Error> {
+        let network = Network::build(site.emulator, &self.topology, site.seed)?;
+        network.set_congestion_control(RECEIVERS)?;
+        let guests = Guests::boot(&network, &self.test)?;
+        Ok(Box::new(Linked { guests, network, site, flows: self }))
+    }
+}
+
+/// What the sender of a flow needs.
+fn need(flow: &FlowSpec) -> Need {
+    let (name, flow) = (flow.congestion_control, flow.clone());
+    match flow.origin {
+        Origin::Host => Need::CongestionControl(name),
+        Origin::Guest { .. } => {
+            Need::Other(format!("{name} in a guest"), Box::new(move || check_origin(&flow)))
+        }
+    }
+}
+
+/// A link, and guests on their way up.
+struct Linked<'a> {
+    // Dropped in this order.
+    guests: Guests,
+    network: Network,
+    site: Site<'a>,
+    flows: &'a Flows,
+}
+
+impl Prepared for Linked<'_> {
+    fn finish(&mut self) -> Result<(), Error> {
+        self.guests.finish()
+    }
+
+    fn measure(mut self: Box<Self>) -> Result<Sample, Error> {
+        let test = &self.flows.test;
+        let outcome = match &self.site.options.series {
+            Some(folder) => watched(&self.network, &mut self.guests, test, &self.site, folder)?,
+            None => flows::run(&self.network, &mut self.guests, test, self.site.seed, None)?,
+        };
+        Ok(metrics(&self.flows.topology, &outcome).into())
+    }
+}
+
+/// Runs the flows; what happens in the course of time goes into `folder`.
+fn watched(
+    network: &Network,
+    guests: &mut Guests,
+    test: &FlowTest,
+    site: &Site,
+    folder: &Path,
+) -> Result<Outcome, Error> {
+    let (title, seed) = (&site.title, site.seed);
+    let mut series = Series::create(folder, title, seed)?;
+    std::thread::scope(|scope| {
+        let (stop, stopped) = channel();
+        scope.spawn(move || series::log_state(folder, site, network, &stopped));
+        let outcome = flows::run(network, guests, test, seed, Some(&mut |look| series.write(look)));
+        drop(stop);
+        outcome
+    })
+}
+
+/// Where there is more than one flow, the first half is that of the congestion control which the case is of, and the
+/// second its rivals.
+fn metrics(topology: &Topology, outcome: &Outcome) -> Fields<f64> {
+    let rates: Vec<f64> = outcome.flows.iter().map(FlowOutcome::goodput_mbps).collect();
+    let mut metrics = match rates.len() {
+        1 => vec![("goodput_mbps", rates[0])],
+        _ => shares(&rates),
+    };
+    let p95 = outcome.queue.sojourn(95.0).unwrap_or_default();
+    metrics.extend([
+        ("queue_mean_packets", outcome.queue.mean_frames()),
+        ("queue_max_packets", outcome.queue_max as f64),
+        ("queue_p95_ms", p95.as_secs_f64() * 1e3),
+    ]);
+    metrics.push(("dropped_ratio", outcome.dropped as f64 / outcome.offered.max(1) as f64));
+    metrics.extend(utilisation(topology, outcome).map(|share| ("utilisation", share)));
+    metrics.extend(senders(outcome));
+    metrics
+}
+
+/// What only senders know; nothing where one of them is a guest.
+fn senders(outcome: &Outcome) -> Fields<f64> {
+    let infos: Option<Vec<_>> = outcome.flows.iter().map(|flow| flow.info).collect();
+    let Some(infos) = infos else { return Vec::new() };
+    let retransmitted: u32 = infos.iter().map(|info| info.retransmitted).sum();
+    let window = infos.iter().map(|info| info.snd_wnd).max().unwrap_or(0);
+    vec![("retransmitted_packets", retransmitted.into()), ("window_bytes", window.into())]
+}
+
+/// How flows share a link: the goodput of the first half, its share, and the fairness index of all (Jain, Chiu and
+/// Hawe, 1984).
+pub(super) fn shares(rates: &[f64]) -> Fields<f64> {
+    let total: f64 = rates.iter().sum();
+    let own: f64 = rates[..rates.len() / 2].iter().sum();
+    let squares: f64 = rates.iter().map(|rate| rate * rate).sum();
+    let jain = total * total / (rates.len() as f64 * squares);
+    vec![("goodput_mbps", own), ("total_mbps", total), ("share", own / total), ("jain", jain)]
+}
+
+/// What the link delivered of what it could have carried; `None` if it could carry anything.
+fn utilisation(topology: &Topology, outcome: &Outcome) -> Option<f64> {
+    let Topology::Single(path) = topology else { return None };
+    let offered = match &path.up.capacity {
+        Capacity::Unlimited => return None,
+        Capacity::Fixed(rate) => rate.as_bps() as f64 / 8.0 * (outcome.until - outcome.from).as_secs_f64(),
+        Capacity::Trace(trace) => {
+            (trace.offered(outcome.until).get() - trace.offered(outcome.from).get()) as f64
+        }
+    };
+    (offered > 0.0).then(|| outcome.delivered as f64 / offered)
+}

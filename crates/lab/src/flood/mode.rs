@@ -1,0 +1,37 @@
+//! How nodes relay.
+
+/// The UDP port of nodes that relay datagrams, if nothing else is configured.
+pub(super) const PORT: u16 = 51_902;
+
+/// What relays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// `nawa`, inside the driver.
+    Driver,
+    /// `nawa`, at the IP layer.
+    Kernel,
+    /// `nawa`, a program with a UDP socket.
+    Application,
+    /// An XDP program that sends every frame back and does nothing else.
+    XdpTx,
+    /// A program of the lab's with a packet socket and nothing else: the best that an application can do.
+    Packet,
+}
+
+impl Mode {
+    /// As in the JSON.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Mode::Driver => "driver",
+            Mode::Kernel => "kernel",
+            Mode::Application => "application",
+            Mode::XdpTx => "xdp-tx",
+            Mode::Packet => "packet-application",
+        }
+    }
+
+    /// Whether messages are in datagrams.
+    pub(super) fn is_udp(self) -> bool {
+        matches!(self, Mode::Kernel | Mode::Application)
+    }
+}

@@ -1,0 +1,89 @@
+//! What a system is given to start, and what it is once it carries traffic.
+
+use std::net::IpAddr;
+use std::path::Path;
+
+use super::keys;
+use crate::error::Error;
+use crate::http::Transport;
+use crate::network::{Network, SERVER};
+use crate::program::Process;
+
+/// What a system may need to be started.
+#[derive(Clone, Copy, Debug)]
+pub struct Means<'a> {
+    /// The `nawa` to start.
+    pub nawa: &'a Path,
+    /// An empty folder for configuration files, as long as the system runs.
+    pub folder: &'a Path,
+    /// The path (from 0) on which a single connection did best so far.
+    pub best_path: usize,
+}
+
+impl Means<'_> {
+    /// The public key of the Nawa that was started as `name`.
+    pub(crate) fn public_key(&self, name: &str) -> Result<[u8; 32], Error> {
+        keys::public_key(self.nawa, &self.folder.join(format!("{name}.key")))
+    }
+}
+
+/// A system that carries traffic. Dropping it stops it.
+#[derive(Debug)]
+pub struct Ready {
+    /// Words that precede every program that uses it.
+    pub launcher: &'static [&'static str],
+    /// What servers listen for.
+    pub transport: Transport,
+    /// The server's address through it.
+    pub server: IpAddr,
+    /// The addresses that clients bind, one per connection; `None` leaves it to the kernel.
+    pub sources: Vec<Option<IpAddr>>,
+    /// Where other traffic of the client (`ping`) leaves, per connection.
+    pub ping_sources: Vec<Option<IpAddr>>,
+    pub(super) processes: Vec<Process>,
+    /// The relays' programs, one per path; none where a system has none.
+    pub(super) relays: Vec<Process>,
+}
+
+impl Ready {
+    pub(super) fn plain(sources: Vec<IpAddr>) -> Self {
+        let sources: Vec<_> = sources.into_iter().map(Some).collect();
+        Self {
+            launcher: &[],
+            transport: Transport::Tcp,
+            server: SERVER,
+            ping_sources: sources.clone(),
+            sources,
+            processes: Vec::new(),
+            relays: Vec::new(),
+        }
+    }
+
+    /// A tunnel, whose `server` address is reached as the kernel routes it.
+    pub(super) fn tunnel(server: IpAddr, processes: Vec<Process>) -> Self {
+        Self {
+            launcher: &[],
+            transport: Transport::Tcp,
+            server,
+            sources: vec![None],
+            ping_sources: vec![None],
+            processes,
+            relays: Vec::new(),
+        }
+    }
+
+    /// The program that attackers are after: the first relay's, or the server's.
+    pub(crate) fn attacked(&self, relay: bool) -> Option<&Process> {
+        if relay { self.relays.first() } else { self.processes.first() }
+    }
+
+    /// Fails if a program of the system has ended.
+    pub fn check(&mut self) -> Result<(), Error> {
+        self.processes.iter_mut().chain(&mut self.relays).try_for_each(Process::check)
+    }
+
+    /// Kills the relay of path `path` (from 0) and starts it again; nothing where there is none.
+    pub fn restart_relay(&mut self, network: &Network, path: usize) -> Result<(), Error> {
+        self.relays.get_mut(path).map_or(Ok(()), |relay| relay.restart(&network.relays[path]))
+    }
+}

@@ -1,0 +1,167 @@
+//! What is done on emulated links by more than one strand.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rand_chacha::ChaCha8Rng;
+use rand_core::{RngCore, SeedableRng};
+use sha2::{Digest, Sha256};
+
+use crate::disturbance::{Change, Disturbance, Event, Phase, rates};
+use crate::error::{Doing, Error};
+use crate::fetch::{self, Request, Transfer, race};
+use crate::http::HttpServer;
+use crate::iperf::{Iperf, Protocol};
+use crate::links::{Bench, Task};
+use crate::network::Network;
+use crate::ping::{Ping, percentile};
+use crate::recovery::Recovery;
+use crate::system::{Ready, System};
+use crate::workload::Sample;
+
+/// What every system fetches before it is measured.
+const WARM_UP_BYTES: u64 = 64 << 10;
+
+/// From one ping beside a file to the next.
+const PING_EVERY: Duration = Duration::from_millis(100);
+
+/// A file is fetched by curl, on each of the system's connections at once, `ping` beside it.
+#[derive(Clone, Debug)]
+pub(crate) struct Fetch {
+    /// The file's size.
+    pub(crate) bytes: u64,
+    /// What happens on the way.
+    pub(crate) event: Option<Event>,
+    /// Whether what TCP's loss recovery and Nawa's copies cost is counted as well.
+    pub(crate) recovery: bool,
+}
+
+/// One flow of iperf3 from client to server.
+#[derive(Clone, Debug)]
+pub(crate) struct Stream {
+    /// What it sends.
+    pub(crate) protocol: Protocol,
+    /// How long it is measured, whole seconds.
+    pub(crate) time: Duration,
+}
+
+impl Task for Stream {
+    fn programs(&self) -> &'static [&'static str] {
+        &["iperf3", "ping"]
+    }
+
+    fn measure(&self, bench: &Bench, ready: &mut Ready) -> Result<Sample, Error> {
+        self.run(bench, ready)
+    }
+}
+
+impl Stream {
+    /// One sample.
+    pub(crate) fn run(&self, bench: &Bench, ready: &Ready) -> Result<Sample, Error> {
+        let network = bench.network;
+        let _server = Iperf::serve(&network.server, ready.launcher, ready.server)?;
+        network.restart_links();
+        let congestion_control = bench.setup.congestion_control;
+        let (server, source) = (ready.server, ready.sources[0]);
+        let &Self { protocol, time } = self;
+        let iperf = Iperf { server, source, congestion_control, protocol, flows: 1, reverse: false, time };
+        let throughput = iperf.run(&network.client, ready.launcher)?;
+        let mut metrics = vec![("goodput_mbps".to_owned(), throughput.goodput_mbps)];
+        metrics.extend(throughput.loss_ratio.map(|ratio| ("loss_ratio".to_owned(), ratio)));
+        metrics.extend(throughput.offered_mbps.map(|rate| ("offered_mbps".to_owned(), rate)));
+        Ok(Sample { metrics, ..Sample::default() })
+    }
+}
+
+impl Task for Fetch {
+    fn programs(&self) -> &'static [&'static str] {
+        match self.event {
+            Some(Event { change: Change::Rebind, .. }) => &["curl", "busybox", "ping", "nft"],
+            _ => &["curl", "busybox", "ping"],
+        }
+    }
+
+    fn measure(&self, bench: &Bench, ready: &mut Ready) -> Result<Sample, Error> {
+        let &Self { bytes, event, recovery } = self;
+        let (setup, network, site) = (bench.setup, bench.network, bench.site);
+        let (file, hash) = random_file(site.files, bytes, site.options.seed)?;
+        let (warm_up, _) = random_file(site.files, WARM_UP_BYTES, site.options.seed)?;
+        let (address, cc) = ((ready.server, 80).into(), setup.congestion_control);
+        let _server = HttpServer::start(&network.server, ready.transport, cc, address, site.files)?;
+        for request in requests(ready, &warm_up) {
+            fetch::fetch(&network.client, ready.launcher, &request)?;
+        }
+        network.restart_links();
+        let before = recovery.then(|| Recovery::read(network, &site.options.nawa)).transpose()?;
+        let mut pings = start_pings(network, ready)?;
+        let (launcher, requests) = (ready.launcher, requests(ready, &file));
+        let mut disturbance = bench.disturbance(ready, bytes, event);
+        let mut watch = |count, now| disturbance.watch(count, now);
+        let (winner, transfer) = race(&network.client, launcher, &requests, &mut watch)?;
+        if (transfer.bytes, transfer.sha256) != (bytes, hash) {
+            return Err(Error::Corrupted { system: site.title.clone() });
+        }
+        let mut metrics = fetch_metrics(&transfer, pings.swap_remove(winner))?;
+        if let Some(before) = before {
+            metrics.extend(Recovery::read(network, &site.options.nawa)?.since(&before, bytes));
+        }
+        let used_again = disturbance.used_again()?;
+        metrics.extend(used_again.map(|used| ("used_again_s".to_owned(), used.after.as_secs_f64())));
+        let raced = setup.system == System::BestTcp;
+        let best = raced.then(|| format!("the best single link was {}", network.path_names()[winner]));
+        let idle = used_again.filter(|used| !used.in_time).map(|used| {
+            let seconds = used.after.as_secs_f64();
+            format!("in a run a path was not used again before the file's end, {seconds:.1} s: counted as that, a lower bound")
+        });
+        let best_path = (raced && cc == "cubic").then_some(winner);
+        Ok(Sample { metrics, remark: best.or(idle), best_path })
+    }
+}
+
+fn start_pings(network: &Network, ready: &Ready) -> Result<Vec<Ping>, Error> {
+    let start = |&source: &Option<_>| Ping::start(&network.client, source, ready.server, PING_EVERY);
+    ready.ping_sources.iter().map(start).collect()
+}
+
+impl Bench<'_> {
+    fn disturbance<'b>(&'b self, ready: &'b mut Ready, bytes: u64, event: Option<Event>) -> Disturbance<'b> {
+        Disturbance {
+            network: self.network,
+            ready,
+            system: self.setup.system.clone(),
+            nawa: &self.site.options.nawa,
+            rates: rates(&self.setup.topology),
+            bytes,
+            phase: event.map_or(Phase::Over(Ok(None)), Phase::Before),
+        }
+    }
+}
+
+fn requests(ready: &Ready, file: &str) -> Vec<Request> {
+    let request = |&source: &Option<_>| Request { server: ready.server, file: file.into(), source };
+    ready.sources.iter().map(request).collect()
+}
+
+fn fetch_metrics(transfer: &Transfer, ping: Ping) -> Result<Vec<(String, f64)>, Error> {
+    let mut metrics = vec![
+        ("time_s", transfer.time.as_secs_f64()),
+        ("goodput_mbps", transfer.goodput_mbps()),
+        ("longest_stall_ms", transfer.longest_stall.as_secs_f64() * 1e3),
+    ];
+    if let Some(time) = percentile(&ping.stop()?, 95) {
+        metrics.insert(2, ("rtt_loaded_p95_ms", time.as_secs_f64() * 1e3));
+    }
+    Ok(metrics.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
+}
+
+/// A file of `bytes` random bytes in `folder`, made once per size: its name and SHA-256.
+fn random_file(folder: &Path, bytes: u64, seed: u64) -> Result<(String, [u8; 32]), Error> {
+    let name = format!("{bytes}.bin");
+    let path: PathBuf = folder.join(&name);
+    let mut content = vec![0; usize::try_from(bytes).unwrap_or(usize::MAX)];
+    ChaCha8Rng::seed_from_u64(seed).fill_bytes(&mut content);
+    if !path.exists() {
+        std::fs::write(&path, &content).doing(|| format!("write {}", path.display()))?;
+    }
+    Ok((name, Sha256::digest(&content).into()))
+}
