@@ -357,7 +357,7 @@ enum Lab {
     /// Names the experiments
     List,
     /// Runs an experiment: says how long it will take, measures, prints a table
-    Run(LabRun),
+    Run(Box<LabRun>),
 }
 
 /// The options of one experiment's run.
@@ -444,7 +444,7 @@ fn dispatch(command: Option<Command>) -> Result<(), Failure> {
         Some(Command::Flood(Flood::Ping(ping))) => command::flood::ping::run(&ping),
         Some(Command::Generate { folder }) => command::generate::run(&folder, Cli::command()),
         Some(Command::Lab(Lab::List)) => command::lab::list(),
-        Some(Command::Lab(Lab::Run(options))) => command::lab::run(options),
+        Some(Command::Lab(Lab::Run(options))) => command::lab::run(*options),
     }
 }
 
