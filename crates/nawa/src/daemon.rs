@@ -1,6 +1,7 @@
 //! The running daemon: starts what the file asks for, answers on the control socket, and waits for a reason to stop.
 
 use std::io;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -23,6 +24,8 @@ pub enum Event {
     Stop,
     /// SIGHUP: read the file again.
     Reload,
+    /// What runs was changed: something may be due sooner than was waited for.
+    Changed,
     /// A strand ended by itself, which it should not; the sentence says why.
     Failed(Strand, String),
     /// The daemon cannot go on; the sentence says why.
@@ -46,20 +49,25 @@ pub fn run(file: &Path, settings: Settings, ready: impl FnOnce()) -> Result<(), 
     if let Err(error) = followed {
         tracing::warn!("is not told of interfaces that come and go: {error}");
     }
-    let answering = Arc::clone(&live);
-    control
-        .serve(move |request| answering.answer(request))
-        .map_err(|error| Failure::failed(format!("cannot answer on the control socket: {error}")))?;
-    if let Some(listen) = metrics {
-        let asked = Arc::clone(&live);
-        metrics::serve(listen, move || asked.answer(Request::Status)).map_err(Failure::failed)?;
-    }
-    notify::ready();
-    ready();
-    let result = wait(file, &live, &events);
+    let result = answer(control, metrics, &live).and_then(|()| {
+        notify::ready();
+        ready();
+        wait(file, &live, &events)
+    });
     notify::stopping();
     live.stop();
     result
+}
+
+/// Answers on the control socket, and scrapers.
+fn answer(control: Server, metrics: Option<SocketAddr>, live: &Arc<Live>) -> Result<(), Failure> {
+    let answering = Arc::clone(live);
+    control
+        .serve(move |request| answering.answer(request))
+        .map_err(|error| Failure::failed(format!("cannot answer on the control socket: {error}")))?;
+    let Some(listen) = metrics else { return Ok(()) };
+    let asked = Arc::clone(live);
+    metrics::serve(listen, move || asked.answer(Request::Status)).map_err(Failure::failed)
 }
 
 /// SIGINT, SIGTERM and SIGHUP become events. All threads started later leave them to the one started here.
@@ -118,6 +126,7 @@ fn wait(file: &Path, live: &Live, events: &Receiver<Event>) -> Result<(), Failur
             Ok(Event::Stop) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
             Ok(Event::Reload) => live.reload(file),
             Ok(Event::Failed(strand, why)) => live.handle_failure(monotonic(), strand, why),
+            Ok(Event::Changed) => {}
             Err(RecvTimeoutError::Timeout) => {
                 live.restart(monotonic());
                 live.count(monotonic(), realtime());

@@ -114,7 +114,11 @@ impl Live {
 
     fn edit(&self, edit: impl FnOnce(&mut tunnel::Config) -> Result<(), String>) -> Value {
         match self.change(|strands| strands.edit(edit)) {
-            Some(Ok(())) => json!({"changed": true}),
+            Some(Ok(())) => {
+                // If nobody listens, the daemon is on its way out already.
+                let _ = self.events.send(Event::Changed);
+                json!({"changed": true})
+            }
             Some(Err(why)) => json!({"error": why}),
             None => json!({"error": "the daemon is on its way out"}),
         }

@@ -126,6 +126,7 @@ impl Strands {
         if !refused.is_empty() {
             return Err(refused);
         }
+        self.count_at = Duration::ZERO;
         let Resolved { key, tunnel, relay, flight, bicast, floods, codings, .. } = resolved;
         let new_key = key.clone();
         // What may fail comes first: what has been started is dropped again if something after it fails.
@@ -271,6 +272,7 @@ impl Strands {
         if let Some(peer) = wanted.config.peers.iter().find(|peer| Some(peer.public_key) == own) {
             return Err(format!("peer {} would have this node's own key; give the peer's", peer.name));
         }
+        self.count_at = Duration::ZERO;
         tunnel.reconfigure(wanted)
     }
 

@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 
-use common::{Daemon, Namespace, Node, namespaces_or_skip};
+use common::{Daemon, Namespace, Node, namespaces_or_skip, output, stderr};
 
 /// The head and the body of the answer to `request`.
 fn ask(namespace: &Namespace, request: &str) -> (String, String) {
@@ -117,4 +117,23 @@ fn the_dashboard_and_the_page_name_metrics_that_exist() {
     for name in exist {
         assert!(told.contains(&name), "docs/metrics.md does not tell of {name}");
     }
+}
+
+#[test]
+fn a_port_that_is_taken_leaves_nothing_behind() {
+    let Some(_alone) = namespaces_or_skip("a_port_that_is_taken_leaves_nothing_behind") else { return };
+    let (namespace, node, other) = (Namespace::new(), Node::new(), Node::new());
+    let file = node.write(&format!(
+        "[tunnel]\ninterface = 'nawa0'\naddresses = ['10.77.0.1/24']\n\
+         [[peer]]\nname = 'office'\npublic-key = '{}'\nroutes = ['0.0.0.0/0']\n\
+         [[peer.path]]\nname = 'lte'\nremote = '127.0.0.1:9'\n\
+         [metrics]\nlisten = '127.0.0.1:9477'\n",
+        other.public_key
+    ));
+    let _taken = namespace.within(|| std::net::TcpListener::bind("127.0.0.1:9477").expect("a port"));
+    let before = (namespace.ip("rule"), namespace.ip("route show table all"));
+    let output = output(&mut namespace.nawa(["run", file.to_str().expect("UTF-8")]));
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert!(stderr(&output).contains("choose another port"), "{}", stderr(&output));
+    assert_eq!((namespace.ip("rule"), namespace.ip("route show table all")), before);
 }

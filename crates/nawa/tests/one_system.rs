@@ -152,3 +152,20 @@ fn a_path_whose_monthly_cap_is_spent_is_a_backup_also_after_a_restart() {
         net.wait_for("l2", "used again", |path| path["backup"] == false);
     }
 }
+
+#[test]
+fn a_monthly_cap_counts_that_a_running_daemon_is_given() {
+    let Some(_alone) = namespaces_or_skip("a_monthly_cap_counts_that_a_running_daemon_is_given") else {
+        return;
+    };
+    let net = Uplinks::new();
+    net.van.ip("route add default via 10.0.1.1");
+    let file = net.van_file("", OFFICE, &(path("l1", "") + &path("l2", "")));
+    let text = std::fs::read_to_string(&file).expect("the file");
+    std::fs::write(&file, text.replace("key-file", "state-dir = 'state'\nkey-file")).expect("the file");
+    let _office = Daemon::start(&net.office, &net.office_file(""));
+    let _van = Daemon::start(&net.van, &file);
+    net.wait_up(&["l1", "l2"]);
+    succeed(&mut net.van.nawa(["path", "set", "office", "l2", "--monthly-cap", "1kB"]));
+    net.wait_why("l2", "its monthly cap of 1000 bytes is spent");
+}

@@ -2,7 +2,7 @@
 //! in all of them together, and what may stand several times (`[[peer]]`) is spread over as many files as one likes.
 
 use std::fs;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use toml::de::{DeTable, DeValue};
@@ -27,7 +27,7 @@ pub fn read(file: &Path) -> Result<Files, Vec<Complaint>> {
     let fragments = fragments(file).map_err(|complaint| vec![complaint])?;
     let mut complaints = Vec::new();
     for (index, part) in std::iter::once(file.to_owned()).chain(fragments).enumerate() {
-        match fs::read_to_string(&part) {
+        match contents(&part, index > 0) {
             Ok(text) => {
                 if index > 0 {
                     complaints.extend(stands_alone(&part, &text));
@@ -43,6 +43,15 @@ pub fn read(file: &Path) -> Result<Files, Vec<Complaint>> {
         }
     }
     if complaints.is_empty() { Ok(files) } else { Err(complaints) }
+}
+
+/// What `file` holds. A fragment that is no regular file, as a pipe, might never be read to its end; the file itself may be one, for
+/// `nawa check`.
+fn contents(file: &Path, regular: bool) -> io::Result<String> {
+    if regular && !fs::metadata(file)?.is_file() {
+        return Err(io::Error::other("it is not a regular file"));
+    }
+    fs::read_to_string(file)
 }
 
 fn fragments(file: &Path) -> Result<Vec<PathBuf>, Complaint> {

@@ -1,11 +1,12 @@
 //! Key files: read once, never printed, forgotten with zeros.
 
-use std::fs::File;
+use std::fs::OpenOptions;
 use std::io::{self, ErrorKind, Read};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::str::FromStr;
 
+use rustix::fs::OFlags;
 use tunnel::keys::KeyError;
 use zeroize::Zeroizing;
 
@@ -23,7 +24,13 @@ pub fn read<K: FromStr<Err = KeyError>>(path: &Path) -> Result<K, String> {
 
 fn contents(path: &Path) -> Result<Zeroizing<String>, String> {
     let shown = path.display();
-    let mut file = File::open(path).map_err(|error| cannot_open(path, &error))?;
+    // A pipe that nobody writes to is not waited for.
+    let without_waiting = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or(0);
+    let mut file = OpenOptions::new()
+        .read(true)
+        .custom_flags(without_waiting)
+        .open(path)
+        .map_err(|error| cannot_open(path, &error))?;
     let metadata = file.metadata().map_err(|error| format!("cannot look at {shown}: {error}"))?;
     if !metadata.is_file() {
         return Err(format!("{shown} is not a regular file; name the file that holds the key"));

@@ -8,7 +8,7 @@ use flood::node::Mode;
 use tunnel::config::{Bicast, Local, Mtu, Scheduler};
 use tunnel::daemon::Listen;
 
-use super::{Complaint, Flight, Settings, load, parse};
+use super::{Complaint, Flight, Settings, load, parse, secret};
 use crate::flight::Base;
 
 /// RFC 7748 §6.1: Alice's private key, her public key, Bob's public key.
@@ -366,6 +366,19 @@ fn values_of_the_relay() {
     );
 }
 
+fn pipe(path: &Path) {
+    let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::from_raw_mode(0o600));
+    rustix::fs::mknodat(rustix::fs::CWD, path, kind, mode, 0).expect("a pipe");
+}
+
+#[test]
+fn a_key_file_that_is_a_pipe_is_not_waited_for() {
+    let folder = folder();
+    pipe(&folder.path().join("pipe"));
+    let why = secret::read::<tunnel::PrivateKey>(&folder.path().join("pipe")).expect_err("no key");
+    assert!(why.contains("is not a regular file"), "{why}");
+}
+
 #[test]
 fn fragments_are_read_with_their_file() {
     let folder = folder();
@@ -396,6 +409,10 @@ fn fragments_are_read_with_their_file() {
     says("30-a.toml", "[flight]\nbase = 'vegas'\n", "1:");
     says("05-a.toml", "[relay]\nlisten = 0\nallow = []\n", "2:10:");
     says("30-a.toml", "listen = 7\n", "1:1: this belongs to no section");
+    pipe(&fragments.join("30-pipe.toml"));
+    let lines = load(&file).expect_err("it is a pipe").lines;
+    assert!(lines[0].contains("30-pipe.toml: cannot be read: it is not a regular file"), "{lines:?}");
+    std::fs::remove_file(fragments.join("30-pipe.toml")).expect("it is there");
     says(
         "30-a.toml",
         "\n[[peer.path]]\nname = 'x'\nremote = '192.0.2.1:9'\n",

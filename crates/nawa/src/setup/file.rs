@@ -157,6 +157,11 @@ pub fn append(file: &Path, section: &str) -> Result<(), Failure> {
     let beside = file.with_extension("toml.new");
     let replace = || -> std::io::Result<()> {
         let mode = fs::metadata(&file)?.permissions();
+        // One that was killed in the middle may have left it.
+        match fs::remove_file(&beside) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
         write_new(&beside, &text, 0o600)?;
         File::open(&beside)?.set_permissions(mode)?;
         fs::rename(&beside, &file)
@@ -190,6 +195,8 @@ mod tests {
         append(&file, &self::peer("van", &me, &["10.77.0.9/32".parse().expect("a prefix")]))
             .expect_err("its own key is no peer's");
         let third = PrivateKey::generate(&mut OsRng.unwrap_err()).public();
+        // What one that was killed in the middle has left.
+        fs::write(file.with_extension("toml.new"), "half").expect("a leftover");
         let before = fs::read_to_string(&file).expect("the file");
         append(
             &file,
