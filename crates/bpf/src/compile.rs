@@ -4,8 +4,12 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Compilers that are tried, newest first; the first that is there and knows BPF is taken.
-const CLANGS: [&str; 7] = ["clang", "clang-21", "clang-20", "clang-19", "clang-18", "clang-17", "clang-16"];
+/// Major versions of clang that are tried by name, newest first, after plain `clang`; the first that is there and knows
+/// BPF is taken. `scripts/install-packages` installs one of these.
+const VERSIONS: std::ops::RangeInclusive<u32> = OLDEST..=40;
+
+/// The oldest major version of clang that compiles these programs.
+const OLDEST: u32 = 16;
 
 /// Compiles `source` to an object in `OUT_DIR` that is named after it with `.o` for `.c`, and asks cargo to look at
 /// `source` and `headers` for changes. `$CLANG` names another compiler.
@@ -37,9 +41,9 @@ fn clang() -> String {
     if let Ok(clang) = env::var("CLANG") {
         return clang;
     }
-    let found = CLANGS.iter().find(|clang| knows_bpf(clang));
-    found.map(ToString::to_string).unwrap_or_else(|| {
-        panic!("no clang of version 16 or newer that compiles for BPF is here; install it (Debian package `clang-19`), or name one by CLANG")
+    let names = VERSIONS.rev().map(|version| format!("clang-{version}"));
+    std::iter::once("clang".to_owned()).chain(names).find(|clang| knows_bpf(clang)).unwrap_or_else(|| {
+        panic!("no clang of version {OLDEST} or newer that compiles for BPF is here; install it (Debian package `clang-19`), or name one by CLANG")
     })
 }
 
@@ -48,5 +52,5 @@ fn knows_bpf(clang: &str) -> bool {
     let version = asked.ok().filter(|output| output.status.success()).map(|output| output.stdout);
     let version = version.and_then(|version| String::from_utf8(version).ok());
     let major = version.and_then(|version| version.trim().split('.').next()?.parse::<u32>().ok());
-    major.is_some_and(|major| major >= 16)
+    major.is_some_and(|major| major >= OLDEST)
 }
