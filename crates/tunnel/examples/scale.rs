@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore, SeedableRng};
-use tunnel::address::Train;
-use tunnel::cookie::CookieJar;
 use tunnel::endpoint::{Arrival, Endpoint};
-use tunnel::noise::{InitiationPayload, Initiator, Prologue};
+use tunnel::handshake::cookie::CookieJar;
+use tunnel::handshake::noise::{InitiationPayload, Initiator, Prologue};
+use tunnel::wire::address::Train;
 use tunnel::{Bicast, Config, Local, Mtu, PathConfig, PeerConfig, PresharedKey, PrivateKey, Scheduler};
 
 const MS: Duration = Duration::from_millis(1);

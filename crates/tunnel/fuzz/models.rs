@@ -9,9 +9,9 @@ use std::time::Duration;
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
 use tunnel::PrivateKey;
-use tunnel::registration::Registration;
+use tunnel::path::registration::Registration;
+use tunnel::path::replay::ReplayWindow;
 use tunnel::relay::{Action, Limits, RelayControl};
-use tunnel::replay::ReplayWindow;
 use tunnel::wire::{self, CHALLENGE_LEN, Direction, Message, REGISTERED_LEN};
 
 use crate::sim::{Net, stranger};
@@ -213,9 +213,9 @@ struct World {
     sessions: Vec<u64>,
     /// Challenges' tokens by session and place.
     tokens: BTreeMap<(u64, usize), [u8; 16]>,
-    /// Places that third messages came from, by the destination named, of clients that are allowed.
+    /// Remote that third messages came from, by the destination named, of clients that are allowed.
     asked: BTreeSet<(usize, usize)>,
-    /// Places that have echoed, or sent a third message.
+    /// Remote that have echoed, or sent a third message.
     willing: BTreeSet<usize>,
     /// Bytes from clients that named each place; bytes of challenges sent there.
     paid: [usize; 4],

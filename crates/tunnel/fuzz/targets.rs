@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore, SeedableRng};
-use tunnel::address::Train;
-use tunnel::cookie::{CookieChecker, CookieJar};
 use tunnel::endpoint::{Arrival, Endpoint};
-use tunnel::frame::Frame;
-use tunnel::knock::{Door, Knock};
-use tunnel::noise::{self, InitiationPayload, Initiator, Prologue, Responder, ResponsePayload};
-use tunnel::registration::{RegisterPayload, Registration, SessionPayload};
+use tunnel::handshake::client_mac::{ClientMac, ClientMacs};
+use tunnel::handshake::cookie::{CookieChecker, CookieJar};
+use tunnel::handshake::noise::{self, InitiationPayload, Initiator, Prologue, Responder, ResponsePayload};
+use tunnel::handshake::session::SealingKey;
+use tunnel::path::registration::{RegisterPayload, Registration, SessionPayload};
 use tunnel::relay::{Limits, RelayControl};
-use tunnel::session::SealingKey;
+use tunnel::wire::address::Train;
+use tunnel::wire::frame::Frame;
 use tunnel::wire::{self, HEADER_LEN, INITIATION_LEN, Message, PAYLOAD_LEN, TAG_LEN, TransportHeader};
 use tunnel::{Bicast, Config, Local, Mtu, PathConfig, PeerConfig, PresharedKey, PrivateKey, Scheduler};
 
@@ -75,7 +75,7 @@ pub fn relay(data: &[u8]) {
     let (me, client) = (PrivateKey::generate(&mut rng), PrivateKey::generate(&mut rng));
     let limits = Limits { sessions_per_key: 2, sessions: 4, pending_per_key: 2, pending: 4 };
     let mut now = Duration::from_secs(1);
-    let knock = Knock::of_client(&client, &me.public()).expect("usable keys");
+    let knock = ClientMac::of_client(&client, &me.public()).expect("usable keys");
     let mut jar = knock.jar();
     let mut relay = RelayControl::new(me, [client.public()], limits, &mut rng);
     for (how, bytes) in chunks(data) {
@@ -129,7 +129,7 @@ pub fn handshake(data: &[u8]) {
             assert!(noise || read, "a genuine initiation is refused");
             assert_eq!(checker.check_mac1(message), !changed(bytes - 16), "mac1 covers all before it");
             assert!(
-                Door::new(&me, [peer.public()]).find(message).is_err(),
+                ClientMacs::new(&me, [peer.public()]).find(message).is_err(),
                 "stamped for the public key only"
             );
         }

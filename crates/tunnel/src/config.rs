@@ -8,7 +8,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 use serde::Serialize;
 
-use crate::weights::Congestion;
+use crate::schedule::weights::Congestion;
 use crate::{PresharedKey, PublicKey};
 
 /// At most this many paths to a peer, listed or learned.
@@ -44,7 +44,7 @@ pub enum Bicast {
     /// None.
     #[default]
     Off,
-    /// Those of TCP's and SCTP's that control retransmission ([`copies`](crate::copies)).
+    /// Those of TCP's and SCTP's that control retransmission ([`copies`](crate::flow::copies)).
     Selective,
     /// Those, what has too little behind it for its loss to be noticed, and what then has not arrived.
     Adaptive,

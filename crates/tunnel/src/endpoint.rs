@@ -10,6 +10,7 @@ mod known;
 mod names;
 mod reconfigure;
 mod roster;
+pub mod routes;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -19,15 +20,15 @@ use std::time::Duration;
 use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore, SeedableRng};
 
-use crate::address::{Address, LocalAddress, Train, Way};
 use crate::config::{Config, Mtu, PeerConfig};
-use crate::cookie::{CookieChecker, LoadGauge};
+use crate::endpoint::routes::Routes;
+use crate::handshake::cookie::{CookieChecker, LoadGauge};
+use crate::handshake::sessions::Identities;
 use crate::keys::{PrivateKey, PublicKey};
 use crate::path::{MIN_INNER_MTU, Path};
 use crate::peer::{Common, Earliest, Peer};
-use crate::routes::Routes;
-use crate::sessions::Identities;
 use crate::why::Why;
+use crate::wire::address::{Address, LocalAddress, Train, Way};
 
 use crate::wire::{self, Direction, Message};
 use answers::Answers;

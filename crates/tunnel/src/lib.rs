@@ -1,48 +1,25 @@
 //! The tunnel of paper 003: one encrypted interface over many UDP paths and relays.
 //!
-//! Begin with [`endpoint`], the sans-IO whole; then the paper's parts: [`xmit`] chooses a path, [`weights`] holds
-//! equations (1) to (3), [`recv_enqueue`] keeps what a path receives and reports it, [`packet_queue`] restores order.
+//! A packet's way: [`daemon`] reads it from the TUN, [`endpoint`] finds its peer, [`flow`] queues it, [`schedule`] chooses
+//! its path, [`path`] says how much that may have in flight, [`handshake`] seals it, [`wire`] is what it looks like.
+//! At the far end [`path::recv_enqueue`] reports it and [`packet_queue`] restores its order. [`peer`] brings these parts
+//! together; a [`relay`] in between only forwards.
 
-pub mod address;
 pub mod config;
-pub mod cookie;
-pub mod copies;
 pub mod daemon;
 pub mod endpoint;
-pub mod enrol;
-pub mod flow_queue;
-pub mod followed;
-pub mod frame;
+pub mod flow;
+pub mod handshake;
 pub mod keys;
-pub mod knock;
-pub mod lives;
-pub mod marked;
-pub mod mtu_search;
-pub mod noise;
 pub mod packet_queue;
 pub mod path;
 pub mod peer;
-pub mod place;
-pub mod rate;
-pub mod recv_enqueue;
-pub mod registration;
 pub mod relay;
 pub mod relay_daemon;
-pub mod replay;
-pub mod routes;
-pub mod sent;
-pub mod session;
-pub mod sessions;
-pub mod skew;
-pub mod sources;
+pub mod schedule;
 pub mod status;
-pub mod tail;
-pub mod unconfirmed;
-pub mod weights;
 pub mod why;
-pub mod window;
 pub mod wire;
-pub mod xmit;
 
 pub use config::{Bicast, Config, Cost, Host, Local, Marks, Mtu, PathConfig, PeerConfig, Scheduler, Via};
 pub use keys::{PresharedKey, PrivateKey, PublicKey};

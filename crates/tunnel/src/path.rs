@@ -1,27 +1,36 @@
 //! One path: its address and whether the peer is known to receive there, the packet size it carries, and when it has
 //! something to say.
 
+pub mod mark_loss;
+pub mod mtu_search;
+pub mod rate;
+pub mod recv_enqueue;
+pub mod registration;
+pub mod remote;
+pub mod replay;
+pub mod sent;
+
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use rand_core::RngCore;
 
-use crate::address::{Address, Train, Way};
 use crate::config::{Cost, PathConfig};
-use crate::cookie::CookieJar;
-use crate::frame::{DATA_HEADER, put_challenge};
+use crate::handshake::cookie::CookieJar;
+use crate::handshake::sessions::Session;
 use crate::keys::PublicKey;
-use crate::marked::Marked;
-use crate::mtu_search::{MtuSearch, MtuSizes};
+use crate::path::mark_loss::MarkLoss;
+use crate::path::mtu_search::{MtuSearch, MtuSizes};
+use crate::path::recv_enqueue::Received;
+use crate::path::registration::Registration;
+use crate::path::remote::{Proved, Remote};
+use crate::path::replay::ReplayWindow;
+use crate::path::sent::{Content, Outcome, Sent};
 use crate::peer::Said;
-use crate::place::{Places, Proved};
-use crate::recv_enqueue::Received;
-use crate::registration::Registration;
-use crate::replay::ReplayWindow;
-use crate::sent::{Content, Outcome, Sent};
-use crate::sessions::Session;
-use crate::weights::Weight;
+use crate::schedule::weights::Weight;
 use crate::why::Why;
+use crate::wire::address::{Address, Train, Way};
+use crate::wire::frame::{DATA_HEADER, put_challenge};
 use crate::wire::{HEADER_LEN, TAG_LEN, TransportHeader};
 
 /// IPv6's least MTU (RFC 8200 §5): what the inner interface has, unless only IPv4 is routed into it and a path carries less.
@@ -76,7 +85,7 @@ pub struct Path {
     /// What was received.
     pub received: Received,
     /// Which marks do not arrive.
-    pub marked: Marked,
+    pub marked: MarkLoss,
     /// Which sequences were received.
     pub replay: ReplayWindow,
     /// The paper's weight.
@@ -99,7 +108,7 @@ pub struct Path {
     pub next_marker: Option<Duration>,
     marker_step: Duration,
     last_sent: Duration,
-    places: Places,
+    places: Remote,
     /// A challenge to answer, to where it came from.
     response: Option<(Address, u64)>,
     way: Option<Way>,
@@ -124,7 +133,7 @@ impl Path {
             jar: CookieJar::new(peer),
             sent: Sent::default(),
             received: Received::default(),
-            marked: Marked::default(),
+            marked: MarkLoss::default(),
             replay: ReplayWindow::default(),
             weight: Weight::default(),
             virtual_time: 0.0,
@@ -137,7 +146,7 @@ impl Path {
             next_marker: None,
             marker_step: Duration::ZERO,
             last_sent: Duration::ZERO,
-            places: Places::default(),
+            places: Remote::default(),
             response: None,
             way: None,
             mtu: MtuSearch::default(),

@@ -12,25 +12,25 @@ use std::time::Duration;
 
 use rand_core::RngCore;
 
-use crate::address::{Address, Way};
 use crate::config::{Bicast, MAX_PATHS, Marks, Mtu, PeerConfig, Scheduler};
-use crate::copies::{Copies, CopyCounters};
-use crate::flow_queue::FlowQueue;
-use crate::frame::Report;
+use crate::flow::copies::{Copies, CopyCounters};
+use crate::flow::queue::FlowQueue;
+use crate::flow::unconfirmed::{self, Unconfirmed};
+use crate::handshake::sessions::{Identities, Indices, Sessions};
 use crate::keys::{PrivateKey, PublicKey};
-use crate::mtu_search::MtuSizes;
 use crate::packet_queue::PacketQueue;
+use crate::path::mtu_search::MtuSizes;
+use crate::path::recv_enqueue::Received;
+use crate::path::registration::Registration;
+use crate::path::replay::ReplayWindow;
+use crate::path::sent::Outcome;
 use crate::path::{MIN_INNER_MTU, MIN_INNER_MTU_V4, Path};
-use crate::recv_enqueue::Received;
-use crate::registration::Registration;
-use crate::replay::ReplayWindow;
-use crate::sent::Outcome;
-use crate::sessions::{Identities, Indices, Sessions};
-use crate::skew::Skew;
-use crate::unconfirmed::{self, Unconfirmed};
-use crate::weights;
+use crate::schedule::clock_skew::ClockSkew;
+use crate::schedule::weights;
 use crate::why::Why;
 use crate::wire::Direction;
+use crate::wire::address::{Address, Way};
+use crate::wire::frame::Report;
 
 pub use memory::Memory;
 pub use notice::{Change, Said, State, why_of};
@@ -124,7 +124,7 @@ pub struct Peer {
     last_heard: Option<Duration>,
     next_weights: Duration,
     delay_base: Option<u32>,
-    skew: Skew,
+    skew: ClockSkew,
     reports_sent: u64,
     /// What was said of it last.
     said: Option<Why>,
@@ -168,7 +168,7 @@ impl Peer {
             last_heard: None,
             next_weights: Duration::ZERO,
             delay_base: None,
-            skew: Skew::default(),
+            skew: ClockSkew::default(),
             reports_sent: 0,
             said: None,
             counters: PeerCounters::default(),
@@ -444,7 +444,7 @@ impl Peer {
         if reborn {
             self.ordered = PacketQueue::new(self.memory.held());
             self.delay_base = None;
-            self.skew = Skew::default();
+            self.skew = ClockSkew::default();
             self.retired.clear();
             self.peer_generation = None;
             self.forget_learned(now, |_| true);
@@ -523,7 +523,7 @@ impl Peer {
     }
 
     /// How much faster the peer's clock runs than this end's.
-    pub fn skew(&self) -> &Skew {
+    pub fn skew(&self) -> &ClockSkew {
         &self.skew
     }
 

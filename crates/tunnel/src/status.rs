@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::config::{Local, Scheduler};
-use crate::copies::CopyCounters;
 use crate::endpoint::{Counters, Endpoint};
+use crate::flow::copies::CopyCounters;
 use crate::packet_queue;
 use crate::path::Path;
 use crate::peer::{Change, Peer, PeerCounters, why_of};
@@ -54,7 +54,7 @@ pub struct PeerStatus {
     /// Whether what a path loses is sent again over another.
     pub resend: bool,
     /// What data is sealed with.
-    pub cipher: Option<crate::session::Cipher>,
+    pub cipher: Option<crate::handshake::session::Cipher>,
     /// Age of the session, s.
     pub session_age_s: Option<f64>,
     /// Bytes of inner packets waiting to be sent.

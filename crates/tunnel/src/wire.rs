@@ -1,6 +1,9 @@
 //! What the bytes on the wire are, and every reason to reject them. The layout is docs/wire.md's; integers are
 //! big-endian. A `Message` borrows from the datagram; nothing here is secret or verified yet.
 
+pub mod address;
+pub mod frame;
+
 /// The version in the upper half of byte 0.
 pub const VERSION: u8 = 1;
 /// Bytes of an AEAD tag, a mac1, a mac2, a cookie and a challenge's token.

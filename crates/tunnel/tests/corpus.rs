@@ -9,7 +9,7 @@ mod targets;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use tunnel::frame::{Frame, FrameError};
+use tunnel::wire::frame::{Frame, FrameError};
 use tunnel::wire::{Kind, Message, WireError};
 
 /// The files of `tests/corpus/TARGET`, by name.

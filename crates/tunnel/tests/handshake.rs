@@ -9,7 +9,7 @@ use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore, SeedableRng};
 use sim::{Datagram, Net, record, stranger};
 use tunnel::PrivateKey;
-use tunnel::cookie::CookieJar;
+use tunnel::handshake::cookie::CookieJar;
 
 const MS: Duration = Duration::from_millis(1);
 const S: Duration = Duration::from_secs(1);

@@ -9,8 +9,8 @@ use std::time::Duration;
 use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore, SeedableRng};
 use sim::{Datagram, Net, record, stranger};
-use tunnel::cookie::CookieJar;
-use tunnel::noise::{InitiationPayload, Initiator, Prologue};
+use tunnel::handshake::cookie::CookieJar;
+use tunnel::handshake::noise::{InitiationPayload, Initiator, Prologue};
 use tunnel::{PresharedKey, PrivateKey, PublicKey};
 
 const MS: Duration = Duration::from_millis(1);

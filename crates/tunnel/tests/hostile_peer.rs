@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore, SeedableRng};
-use tunnel::address::Train;
-use tunnel::cookie::CookieJar;
 use tunnel::endpoint::{Arrival, Endpoint};
-use tunnel::frame::{self, Data, Delay, Frame, Order, Report};
-use tunnel::noise::{InitiationPayload, Initiator, Prologue, ResponsePayload};
-use tunnel::session::{OpeningKey, SealingKey};
+use tunnel::handshake::cookie::CookieJar;
+use tunnel::handshake::noise::{InitiationPayload, Initiator, Prologue, ResponsePayload};
+use tunnel::handshake::session::{OpeningKey, SealingKey};
 use tunnel::status::PeerStatus;
+use tunnel::wire::address::Train;
+use tunnel::wire::frame::{self, Data, Delay, Frame, Order, Report};
 use tunnel::wire::{HEADER_LEN, TAG_LEN, TransportHeader};
 use tunnel::{Bicast, Config, Local, Mtu, PathConfig, PeerConfig, PresharedKey, PrivateKey, Scheduler};
 

@@ -9,8 +9,8 @@ use link::{Bitrate, Capacity, Jitter, LinkConfig, Loss, Probability, Queue};
 use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore, SeedableRng};
 use sim::{Net, Options, once_and_in_order};
-use tunnel::address::{LocalAddress, Way};
 use tunnel::config::ConfigError;
+use tunnel::wire::address::{LocalAddress, Way};
 use tunnel::{Mtu, PathConfig, PeerConfig, PresharedKey, Scheduler};
 
 const MS: Duration = Duration::from_millis(1);

@@ -1,4 +1,4 @@
-//! The enrolment over TCP. The stream carries the joiner's request and the inviter's answer ([`tunnel::enrol`]), and then sealed
+//! The enrolment over TCP. The stream carries the joiner's request and the inviter's answer ([`tunnel::handshake::enrol`]), and then sealed
 //! messages, each behind its length in two bytes: the inviter's [`Terms`], the joiner's "written", the inviter's "done".
 //!
 //! The secret lives in the inviter's memory alone. Strangers cost little: [`MAX_CALLERS`] at a time, [`CALL`] each, four X25519
@@ -16,7 +16,7 @@ use device::monotonic;
 use ipnet::IpNet;
 use rand_core::{OsRng, TryRngCore};
 use serde::{Deserialize, Serialize};
-use tunnel::enrol::{self, Channel, Joining};
+use tunnel::handshake::enrol::{self, Channel, Joining};
 use tunnel::{PrivateKey, PublicKey};
 
 use super::invite::Invite;

@@ -8,7 +8,7 @@ use device::Net;
 use device::net::Query;
 
 use super::routing::leaves_by;
-use crate::address::{Address, LocalAddress};
+use crate::wire::address::{Address, LocalAddress};
 
 /// Ways back that are remembered; beyond that all are forgotten, and asked for again.
 const MAX_KNOWN: usize = 4096;

@@ -6,9 +6,9 @@ use device::Net;
 use device::net::{Link, Query};
 
 use super::names::Name;
-use crate::address::LocalAddress;
 use crate::config::Local;
 use crate::why::Why;
+use crate::wire::address::LocalAddress;
 
 /// What is asked about a way out.
 pub struct Host<'a> {

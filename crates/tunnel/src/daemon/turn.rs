@@ -16,12 +16,12 @@ use super::interface::{TABLE, has_default};
 use super::sockets::{Family, PLACES, Sockets};
 use super::ways::{Order, Told, What};
 use super::{Asked, Inbox, Watch};
-use crate::address::{LocalAddress, Train};
 use crate::config::Config;
 use crate::endpoint::{Arrival, Endpoint};
 use crate::keys::PrivateKey;
 use crate::status::TunnelStatus;
 use crate::why::Why;
+use crate::wire::address::{LocalAddress, Train};
 
 const WAKER: u64 = 0;
 /// The sockets' tokens start here, and those of the TUN's queues.

@@ -18,10 +18,10 @@ use super::routing::Host;
 use super::sockets::PLACES;
 use super::turn::mark;
 use super::{Asked, Inbox};
-use crate::address::{LocalAddress, Way};
 use crate::config::{self, Config, Local, PathConfig};
 use crate::keys::PublicKey;
 use crate::why::Why;
+use crate::wire::address::{LocalAddress, Way};
 
 /// How often interfaces are looked at where the kernel does not tell of changes.
 const INTERVAL: Duration = Duration::from_secs(1);

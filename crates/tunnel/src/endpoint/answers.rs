@@ -2,10 +2,10 @@
 
 use std::collections::VecDeque;
 
-use crate::address::Address;
+use crate::handshake::noise::{Prologue, Responder};
+use crate::handshake::sessions::{Answer, Reply};
 use crate::keys::PrivateKey;
-use crate::noise::{Prologue, Responder};
-use crate::sessions::{Answer, Reply};
+use crate::wire::address::Address;
 
 /// Initiations that wait, at most: what comes within a quarter of a second, and the work of some 30 ms.
 const MAX_WAITING: usize = 128;

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use super::answers::{Ask, Outcome};
 use super::{Done, Endpoint, Work};
-use crate::address::Address;
-use crate::cookie::{CookieJar, LoadGauge};
-use crate::noise::{self, Responder};
-use crate::sessions::Answer;
-use crate::sources::Sources;
+use crate::handshake::cookie::{CookieJar, LoadGauge};
+use crate::handshake::noise::{self, Responder};
+use crate::handshake::rate_limit::RateLimit;
+use crate::handshake::sessions::Answer;
+use crate::wire::address::Address;
 
 /// More handshakes than this per second ask for cookies; bursts of [`HANDSHAKE_BURST`] do not.
 const HANDSHAKES_PER_SECOND: u32 = 50;
@@ -41,7 +41,7 @@ pub struct Limits {
     gauge: LoadGauge,
     cookies: LoadGauge,
     /// Handshakes of each host that has a cookie, and of all of them.
-    sources: Sources,
+    sources: RateLimit,
     proven: LoadGauge,
     /// Echoes to relays.
     pub echoes: LoadGauge,
@@ -52,7 +52,7 @@ impl Default for Limits {
         Self {
             gauge: LoadGauge::new(HANDSHAKES_PER_SECOND, HANDSHAKE_BURST),
             cookies: LoadGauge::new(COOKIES_PER_SECOND, COOKIE_BURST),
-            sources: Sources::new(SOURCE_INTERVAL, SOURCE_BURST, MAX_SOURCES),
+            sources: RateLimit::new(SOURCE_INTERVAL, SOURCE_BURST, MAX_SOURCES),
             proven: LoadGauge::new(PROVEN_PER_SECOND, PROVEN_BURST),
             echoes: LoadGauge::new(ECHOES_PER_SECOND, ECHO_BURST),
         }

@@ -4,9 +4,9 @@ use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::address::Address;
 use crate::peer::Peer;
 use crate::wire::Direction;
+use crate::wire::address::Address;
 
 /// How old the table may be: what a peer gets that has moved since is a cookie first.
 const AGE: Duration = Duration::from_secs(1);

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::sessions::{Indices, Sessions};
+use crate::handshake::sessions::{Indices, Sessions};
 
 /// The peers (their places in the list) by session indices, of established, pending and attempted sessions, and by the
 /// initiations that pending ones answer.

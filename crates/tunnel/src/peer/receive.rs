@@ -5,10 +5,10 @@ use std::time::Duration;
 use rand_core::RngCore;
 
 use super::Peer;
-use crate::address::Address;
 use crate::config::{MAX_PATHS, Scheduler};
-use crate::frame::{Announced, Data, Frame, Order, Report};
 use crate::path::Path;
+use crate::wire::address::Address;
+use crate::wire::frame::{Announced, Data, Frame, Order, Report};
 use crate::wire::{HEADER_LEN, TransportHeader};
 
 /// A silent path that something comes in on is probed at most this often.

@@ -5,12 +5,12 @@ use std::time::Duration;
 use rand_core::RngCore;
 
 use super::{ANNOUNCE_AGAIN, ANNOUNCE_LONGEST, ANNOUNCEMENTS, Memory, Peer, repeats, sizes_of};
-use crate::address::Way;
 use crate::config::{Bicast, Config, Marks, Mtu, PathConfig, PeerConfig, Scheduler};
-use crate::copies::Copies;
-use crate::frame;
+use crate::flow::copies::Copies;
 use crate::keys::PrivateKey;
 use crate::path::Path;
+use crate::wire::address::Way;
+use crate::wire::frame;
 
 /// What a new configuration brings beside the peer's own section.
 #[derive(Clone, Copy, Debug)]

@@ -3,18 +3,18 @@
 use std::time::Duration;
 
 use super::{LAST_RESORT, LEAST_REORDERING, Peer, tier_of};
-use crate::address::Train;
 use crate::config::{MAX_PREFER, Marks, Scheduler};
-use crate::copies::Copy;
-use crate::flow_queue::{Head, Next};
-use crate::frame::{self, Data, Order, Report};
+use crate::flow::copies::Copy;
+use crate::flow::queue::{Head, Next};
+use crate::flow::unconfirmed::{Unconfirmed, Way};
+use crate::handshake::sessions::Session;
+use crate::path::recv_enqueue::{Received, micros};
+use crate::path::sent::Content;
 use crate::path::{MIN_INNER_MTU, Path};
-use crate::recv_enqueue::{Received, micros};
-use crate::sent::Content;
-use crate::sessions::Session;
-use crate::unconfirmed::{Unconfirmed, Way};
+use crate::schedule::xmit;
+use crate::wire::address::Train;
+use crate::wire::frame::{self, Data, Order, Report};
 use crate::wire::{HEADER_LEN, RELAY_HEADER_LEN, TAG_LEN};
-use crate::xmit;
 
 /// A report waits for more to report between these times, a quarter of the least round trip in between.
 const MIN_REPORT: Duration = Duration::from_millis(4);

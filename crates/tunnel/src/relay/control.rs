@@ -19,13 +19,13 @@ use zeroize::Zeroizing;
 
 use super::{Action, DropReason, IDLE, Limits, RelayTable, canonical, table::Entry};
 use crate::{
-    cookie::{self, CookieChecker, LoadGauge},
+    handshake::client_mac::ClientMacs,
+    handshake::cookie::{self, CookieChecker, LoadGauge},
+    handshake::freshness::Freshness,
+    handshake::noise::{HandshakeSeen, SessionKeys},
+    handshake::rate_limit::RateLimit,
     keys::{PrivateKey, PublicKey},
-    knock::Door,
-    lives::Lives,
-    noise::{HandshakeSeen, SessionKeys},
-    registration,
-    sources::Sources,
+    path::registration,
     wire::{self, CHALLENGE_LEN, INITIATION_LEN, Message, REGISTERED_LEN, TAG_LEN},
 };
 
@@ -96,7 +96,7 @@ impl Session {
 #[derive(Debug, Default)]
 struct Client {
     seen: HandshakeSeen,
-    taken: Lives,
+    taken: Freshness,
     pending: VecDeque<u32>,
     sessions: BTreeSet<u64>,
 }
@@ -113,7 +113,7 @@ enum Deadline {
 #[derive(Debug)]
 pub struct RelayControl {
     me: PrivateKey,
-    door: Door,
+    client_macs: ClientMacs,
     limits: Limits,
     table: Arc<RelayTable>,
     rng: ChaCha20Rng,
@@ -121,9 +121,9 @@ pub struct RelayControl {
     gauge: LoadGauge,
     cookies: LoadGauge,
     /// Hosts that do handshakes while there are many.
-    askers: Sources,
+    askers: RateLimit,
     /// Hosts that have been sent challenges.
-    asked: Sources,
+    asked: RateLimit,
     token_key: Zeroizing<[u8; 32]>,
     clients: BTreeMap<PublicKey, Client>,
     pending: BTreeMap<u32, Pending>,
@@ -153,7 +153,7 @@ impl RelayControl {
         let mut token_key = Zeroizing::new([0; 32]);
         rng.fill_bytes(&mut *token_key);
         Self {
-            door: Door::new(&me, allow),
+            client_macs: ClientMacs::new(&me, allow),
             me,
             limits,
             table: Arc::default(),
@@ -161,8 +161,8 @@ impl RelayControl {
             checker,
             gauge: LoadGauge::new(HANDSHAKES_PER_SECOND, 2 * HANDSHAKES_PER_SECOND),
             cookies: LoadGauge::new(COOKIES_PER_SECOND, COOKIES_PER_SECOND),
-            askers: Sources::new(HANDSHAKE_INTERVAL, HANDSHAKE_BURST, MAX_HOSTS),
-            asked: Sources::new(CHALLENGE_INTERVAL, CHALLENGE_BURST, MAX_HOSTS),
+            askers: RateLimit::new(HANDSHAKE_INTERVAL, HANDSHAKE_BURST, MAX_HOSTS),
+            asked: RateLimit::new(CHALLENGE_INTERVAL, CHALLENGE_BURST, MAX_HOSTS),
             token_key,
             clients: BTreeMap::new(),
             pending: BTreeMap::new(),
@@ -182,8 +182,9 @@ impl RelayControl {
 
     /// Changes who may relay. The sessions of those who no longer may end.
     pub fn set_allow(&mut self, allow: impl IntoIterator<Item = PublicKey>) {
-        self.door = Door::new(&self.me, allow);
-        let gone: Vec<PublicKey> = self.clients.keys().filter(|key| !self.door.knows(key)).copied().collect();
+        self.client_macs = ClientMacs::new(&self.me, allow);
+        let gone: Vec<PublicKey> =
+            self.clients.keys().filter(|key| !self.client_macs.knows(key)).copied().collect();
         for key in gone {
             self.forget_client(&key);
         }

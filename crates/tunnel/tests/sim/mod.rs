@@ -15,10 +15,10 @@ pub use clock::Clock;
 use link::{Bitrate, Capacity, Link, LinkConfig, Queue};
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
-use tunnel::address::{LocalAddress, Train};
 use tunnel::config::ConfigError;
 use tunnel::endpoint::{Arrival, Endpoint};
 use tunnel::status::PeerStatus;
+use tunnel::wire::address::{LocalAddress, Train};
 use tunnel::{Bicast, Config, Local, Mtu, PathConfig, PeerConfig, PresharedKey, PrivateKey, Scheduler};
 
 /// Bytes that a link counts around a UDP payload, unless [`Net::around`] is told otherwise: Ethernet, IPv4, UDP.

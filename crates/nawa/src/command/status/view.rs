@@ -146,7 +146,7 @@ pub struct Peer {
     pub paths: Vec<Path>,
 }
 
-/// `tunnel::copies::CopyCounters`
+/// `tunnel::flow::copies::CopyCounters`
 #[derive(Deserialize)]
 pub struct Copies {
     pub sent_bytes: u64,

@@ -6,11 +6,11 @@ use rand_chacha::rand_core::RngCore;
 
 use super::{Deadline, PENDING_LIFETIME, Pending, RelayControl};
 use crate::{
-    cookie::CookieJar,
+    handshake::client_mac::Unknown,
+    handshake::cookie::CookieJar,
+    handshake::noise::{self, Prologue, Responder},
     keys::{PresharedKey, PublicKey},
-    knock::Unknown,
-    noise::{self, Prologue, Responder},
-    registration::{self, RegisterPayload, SessionPayload},
+    path::registration::{self, RegisterPayload, SessionPayload},
     relay::{Action, DropReason, IDLE, is_destination},
     wire::{self, REGISTERED_LEN},
 };
@@ -22,7 +22,7 @@ impl RelayControl {
         source: SocketAddr,
         message: &[u8],
     ) -> Result<Action, DropReason> {
-        let key = self.door.find(message)?;
+        let key = self.client_macs.find(message)?;
         let ephemeral = noise::ephemeral(message);
         if self.clients.get(&key).is_some_and(|client| client.seen.contains(&ephemeral)) {
             return Err(DropReason::Replayed);

@@ -12,10 +12,10 @@ mod limits;
 
 use super::*;
 use crate::{
+    handshake::client_mac::ClientMac,
+    handshake::noise::{self, Initiator, Prologue},
     keys::PresharedKey,
-    knock::Knock,
-    noise::{self, Initiator, Prologue},
-    registration::{RegisterPayload, Registration, SessionPayload},
+    path::registration::{RegisterPayload, Registration, SessionPayload},
     wire::{Direction, RELAY_HEADER_LEN, relay_header},
 };
 
@@ -188,7 +188,7 @@ fn knock(
     let (mut initiator, mut message) =
         Initiator::new(&mut net.rng, prologue, &key(seed), &net.relay_key, &psk, 0, &payload.encode())
             .unwrap();
-    let knock = Knock::of_client(&key(knocker), &net.relay_key).unwrap();
+    let knock = ClientMac::of_client(&key(knocker), &net.relay_key).unwrap();
     initiator.rename(knock.index(&noise::ephemeral(&message)), &mut message);
     knock.jar().stamp(net.now, &mut message);
     (initiator, message)

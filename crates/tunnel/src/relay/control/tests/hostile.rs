@@ -97,7 +97,7 @@ fn a_flood_by_strangers_is_not_answered_and_lets_clients_in() {
     let before = state(&net);
     let stranger = net.client(3, office()).poll_transmit(net.now).unwrap();
     let mut stamped = stranger.clone();
-    crate::cookie::CookieJar::new(&net.relay_key).stamp(net.now, &mut stamped);
+    crate::handshake::cookie::CookieJar::new(&net.relay_key).stamp(net.now, &mut stamped);
     for n in 0..50_000u32 {
         let mut message = if n % 2 == 0 { stranger.clone() } else { stamped.clone() };
         net.rng.fill_bytes(&mut message[40..100]);

@@ -7,7 +7,7 @@ use std::time::Duration;
 /// A bucket of tokens for each host, an IPv4 address or an IPv6 network of 64 bits. Bounded: a host whose bucket is
 /// full again is forgotten, and while there is no room, further hosts get nothing.
 #[derive(Debug)]
-pub struct Sources {
+pub struct RateLimit {
     /// A token comes so often.
     interval: Duration,
     /// What a full bucket holds, as the time that it takes to fill it.
@@ -17,7 +17,7 @@ pub struct Sources {
     full_at: BTreeMap<u64, Duration>,
 }
 
-impl Sources {
+impl RateLimit {
     /// `burst` (at least 1) at once, then one every `interval`, for each of at most `capacity` hosts at a time.
     pub fn new(interval: Duration, burst: u32, capacity: usize) -> Self {
         Self { interval, burst: interval * burst, capacity, full_at: BTreeMap::new() }
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn each_host_has_its_own_burst_and_rate() {
-        let mut sources = Sources::new(50 * MS, 5, 8);
+        let mut sources = RateLimit::new(50 * MS, 5, 8);
         let mut count = |now, n| (0..100).take_while(|_| sources.take(now, host(n))).count();
         assert_eq!((count(T, 1), count(T, 1), count(T, 2)), (5, 0, 5));
         assert_eq!((count(T + 100 * MS, 1), count(T + 60 * T, 1)), (2, 5));
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn hosts_are_bounded_and_forgotten_when_their_buckets_are_full() {
-        let mut sources = Sources::new(50 * MS, 5, 8);
+        let mut sources = RateLimit::new(50 * MS, 5, 8);
         let taken = (0..=255).filter(|n| sources.take(T, host(*n))).count();
         assert_eq!((taken, sources.full_at.len()), (8, 8));
         assert!(sources.take(T + 50 * MS, host(200)));
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn a_host_of_ipv6_is_a_network_of_64_bits() {
-        let mut sources = Sources::new(50 * MS, 1, 8);
+        let mut sources = RateLimit::new(50 * MS, 1, 8);
         let v6 = |text: &str| text.parse::<IpAddr>().expect("an address");
         assert!(sources.take(T, v6("2001:db8::1")));
         assert!(!sources.take(T, v6("2001:db8::2")));

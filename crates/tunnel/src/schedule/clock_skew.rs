@@ -39,12 +39,12 @@ impl Minima {
 
 /// The peer's clock against this end's.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Skew {
+pub struct ClockSkew {
     ppm: f64,
     epoch_end: Option<Duration>,
 }
 
-impl Skew {
+impl ClockSkew {
     /// How much faster the peer's clock runs, parts per million, −1000 to 1000.
     pub fn ppm(&self) -> f64 {
         self.ppm
@@ -81,7 +81,7 @@ mod tests {
 
     /// The skew after `epochs` with these delays by time, each 100 ms.
     fn run(epochs: u32, delays: &[&dyn Fn(f64) -> f64]) -> f64 {
-        let (mut skew, mut minima) = (Skew::default(), vec![Minima::default(); delays.len()]);
+        let (mut skew, mut minima) = (ClockSkew::default(), vec![Minima::default(); delays.len()]);
         for tick in 0..epochs * 50 {
             let now = tick * Duration::from_millis(100);
             for (m, delay) in minima.iter_mut().zip(delays) {
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn a_pause_is_no_drift() {
-        let (mut skew, mut minima) = (Skew::default(), Minima::default());
+        let (mut skew, mut minima) = (ClockSkew::default(), Minima::default());
         for (now, min) in [(0, 5), (5, 5), (10, 9), (600, 200_000), (605, 200_000)] {
             minima.add(min);
             skew.update(Duration::from_secs(now), std::iter::once(&mut minima));

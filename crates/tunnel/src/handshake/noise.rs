@@ -9,8 +9,8 @@ use zeroize::{Zeroize, ZeroizeOnDrop};
 
 use self::primitives::{Randomness, Resolver};
 use crate::{
+    handshake::session::{Cipher, OpeningKey, SealingKey},
     keys::{PresharedKey, PrivateKey, PublicKey},
-    session::{Cipher, OpeningKey, SealingKey},
     wire::{self, INITIATION_LEN, Kind, PAYLOAD_LEN, RESPONSE_LEN, WireError},
 };
 
@@ -52,7 +52,7 @@ pub enum Prologue {
     Tunnel,
     /// Client with relay.
     Relay,
-    /// Who joins with who invited ([`crate::enrol`]).
+    /// Who joins with who invited ([`crate::handshake::enrol`]).
     Enrol,
 }
 

@@ -20,7 +20,7 @@ const MARKS: [(u8, &str); 2] = [(0xfc, "DSCP"), (0x03, "ECN")];
 
 /// What became of a path's marked packets.
 #[derive(Debug, Default)]
-pub struct Marked {
+pub struct MarkLoss {
     /// Path sequence, traffic class, and when it was sent.
     followed: Vec<(u64, u8, Duration)>,
     /// Of each mark.
@@ -29,7 +29,7 @@ pub struct Marked {
     off: [Option<Duration>; MARKS.len()],
 }
 
-impl Marked {
+impl MarkLoss {
     /// What is left of the traffic class `tos` on this path.
     pub fn outer(&self, tos: u8) -> u8 {
         let off = MARKS.iter().zip(self.off).filter(|(_, off)| off.is_some());
@@ -88,8 +88,8 @@ mod tests {
 
     #[test]
     fn a_mark_that_does_not_arrive_is_left_off_for_a_while() {
-        let mut marked = Marked::default();
-        let report = |marked: &mut Marked, now: Duration, first: u64, tos: u8, arrives: bool| {
+        let mut marked = MarkLoss::default();
+        let report = |marked: &mut MarkLoss, now: Duration, first: u64, tos: u8, arrives: bool| {
             (first..first + 8).for_each(|sequence| marked.handle_sent(now, sequence, tos));
             let ranges = if arrives { [first..=first + 9] } else { [first + 9..=first + 9] };
             marked.handle_report(now + S, &ranges)
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn losses_in_between_say_nothing() {
-        let mut marked = Marked::default();
+        let mut marked = MarkLoss::default();
         for round in 0..1000 {
             marked.handle_sent(S, 2 * round, 0xb8);
             marked.handle_sent(S, 2 * round + 1, 0xb8);

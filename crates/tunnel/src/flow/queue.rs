@@ -2,7 +2,7 @@
 //!
 //! The TUN gives no back-pressure (the kernel orphans what it writes into one), so the tunnel itself is the bottleneck's
 //! buffer, and a plain one would fill. Here each flow has its own queue, served in turn, a flow that sends little first;
-//! and a flow whose packets wait too long is told so: TCP by the window that it may use ([`window`](crate::window)), who does
+//! and a flow whose packets wait too long is told so: TCP by the window that it may use ([`window`](crate::flow::window)), who does
 //! not listen to that by one mark (ECN) or loss at a time (RFC 8289).
 //!
 //! A flow whose packet no path takes at present is passed over, for another may have one that a path does take. What takes it
@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use packet::{Ecn, Ip, Tcp};
 
-use crate::window::{Allowed, Window};
+use crate::flow::window::{Allowed, Window};
 
 /// RFC 8289 §4.4.
 const MIN_RTT: Duration = Duration::from_millis(100);

@@ -5,16 +5,16 @@
 
 use std::collections::{HashMap, VecDeque};
 
-/// The largest counter taken from each of the last [`Lives::CAPACITY`] lives that were heard.
+/// The largest counter taken from each of the last [`Freshness::CAPACITY`] lives that were heard.
 #[derive(Debug, Default)]
-pub struct Lives {
+pub struct Freshness {
     largest: HashMap<u64, u64>,
     /// The lives, the least recently heard first.
     order: VecDeque<u64>,
 }
 
-impl Lives {
-    /// Lives that are remembered: a daemon that restarts every day does so for almost three years.
+impl Freshness {
+    /// Freshness that are remembered: a daemon that restarts every day does so for almost three years.
     pub const CAPACITY: usize = 1024;
 
     /// Whether an initiation is newer than all that its life's have been taken.
@@ -46,7 +46,7 @@ mod tests {
 
     #[test]
     fn a_counter_is_taken_once_and_older_ones_never() {
-        let mut lives = Lives::default();
+        let mut lives = Freshness::default();
         assert!(lives.take(1, 5));
         assert!(!lives.take(1, 5) && !lives.take(1, 4) && !lives.take(1, 0));
         assert!(lives.take(1, 6) && lives.take(2, 0));
@@ -55,11 +55,11 @@ mod tests {
 
     #[test]
     fn the_memory_is_bounded_and_keeps_who_was_heard_last() {
-        let mut lives = Lives::default();
-        for life in 0..3 * Lives::CAPACITY as u64 {
+        let mut lives = Freshness::default();
+        for life in 0..3 * Freshness::CAPACITY as u64 {
             assert!(lives.take(life, 1));
             assert!(life == 0 || lives.take(0, life + 1), "life 0 is heard all the time");
-            assert!(lives.order.len() <= Lives::CAPACITY && lives.largest.len() == lives.order.len());
+            assert!(lives.order.len() <= Freshness::CAPACITY && lives.largest.len() == lives.order.len());
         }
         assert!(!lives.is_fresh(0, 1));
         assert!(lives.is_fresh(1, 1), "long ago");

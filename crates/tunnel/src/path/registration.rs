@@ -14,11 +14,11 @@ use rand_chacha::{
 use zeroize::Zeroizing;
 
 use crate::{
-    cookie::{self, CookieJar},
+    handshake::client_mac::ClientMac,
+    handshake::cookie::{self, CookieJar},
+    handshake::noise::{self, Finished, Initiator, Payload, Prologue, SessionKeys},
+    handshake::session::Cipher,
     keys::{PresharedKey, PrivateKey, PublicKey},
-    knock::Knock,
-    noise::{self, Finished, Initiator, Payload, Prologue, SessionKeys},
-    session::Cipher,
     wire::{self, HEADER_LEN, Kind, Message, REGISTERED_LEN},
 };
 
@@ -133,7 +133,7 @@ pub struct Registration {
     destination: SocketAddr,
     rng: ChaCha20Rng,
     /// `None`: the relay's key is unusable, and nothing is ever sent.
-    knock: Option<(Knock, CookieJar)>,
+    client_mac: Option<(ClientMac, CookieJar)>,
     life: u32,
     /// Initiations made in this life.
     made: u16,
@@ -162,16 +162,16 @@ impl Registration {
         let mut seed = Zeroizing::new([0; 32]);
         rng.fill_bytes(&mut *seed);
         let mut rng = ChaCha20Rng::from_seed(*seed);
-        let knock = Knock::of_client(me, relay);
+        let client_mac = ClientMac::of_client(me, relay);
         Self {
             me: me.clone(),
             relay: *relay,
             destination,
             life: rng.next_u32(),
             rng,
-            knock: knock.map(|knock| {
-                let jar = knock.jar();
-                (knock, jar)
+            client_mac: client_mac.map(|client_mac| {
+                let jar = client_mac.jar();
+                (client_mac, jar)
             }),
             made: 0,
             initiators: VecDeque::new(),
@@ -190,7 +190,7 @@ impl Registration {
         match Message::parse(message) {
             Ok(Message::Response { receiver, .. }) => self.handle_response(now, receiver, message),
             Ok(Message::CookieReply { .. }) => {
-                self.knock.as_mut().is_some_and(|(_, jar)| jar.accept(now, message))
+                self.client_mac.as_mut().is_some_and(|(_, jar)| jar.accept(now, message))
             }
             Ok(Message::Registered { receiver, .. }) => self.handle_answer(now, receiver, message),
             _ => false,
@@ -269,8 +269,8 @@ impl Registration {
             Initiator::new(&mut self.rng, Prologue::Relay, &self.me, &self.relay, &psk, 0, &payload);
         // A relay key that is no point of the curve's large subgroup never answers, as a wrong one.
         let (mut initiator, mut message) = started.ok()?;
-        let (knock, jar) = self.knock.as_mut()?;
-        initiator.rename(knock.index(&noise::ephemeral(&message)), &mut message);
+        let (client_mac, jar) = self.client_mac.as_mut()?;
+        initiator.rename(client_mac.index(&noise::ephemeral(&message)), &mut message);
         if self.initiators.len() == INITIATIONS_IN_FLIGHT {
             self.initiators.pop_front();
         }
@@ -329,7 +329,7 @@ impl Registration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::noise::Responder;
+    use crate::handshake::noise::Responder;
 
     const T: Duration = Duration::from_secs(10);
     const LIFETIME: Duration = Duration::from_secs(180);

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use rand_core::RngCore;
 
-use crate::address::{Address, LocalAddress};
+use crate::wire::address::{Address, LocalAddress};
 use crate::wire::{HEADER_LEN, RELAY_HEADER_LEN, TAG_LEN};
 
 /// A challenge is repeated after this, then after twice as long each time, up to sixteen times as long.
@@ -70,7 +70,7 @@ pub enum Proved {
 
 /// Where a path leads.
 #[derive(Debug, Default)]
-pub struct Places {
+pub struct Remote {
     here: Option<Place>,
     candidate: Option<Place>,
     /// What this end's configuration or relay says, which needs no proof.
@@ -79,7 +79,7 @@ pub struct Places {
     rival: Option<Address>,
 }
 
-impl Places {
+impl Remote {
     /// Where to send, if anywhere is known.
     pub fn address(&self) -> Option<&Address> {
         self.here.as_ref().map(|p| &p.address)

@@ -14,8 +14,8 @@
 
 use std::time::Duration;
 
-use crate::frame::Delay;
-use crate::skew::Minima;
+use crate::schedule::clock_skew::Minima;
+use crate::wire::frame::Delay;
 
 /// α of equation (3).
 pub const ALPHA: f64 = 0.25;

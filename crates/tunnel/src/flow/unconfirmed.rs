@@ -15,7 +15,7 @@ pub const DEADLINE: Duration = Duration::from_secs(1);
 /// On paths whose round trip is longer, what is lost is found out only after one.
 pub const ROUNDS: u32 = 3;
 
-/// So many packets are followed at most; the oldest is given up for a further one.
+/// So many packets are kept at most; the oldest is given up for a further one.
 const MAX_SLOTS: usize = 1 << 18;
 
 #[derive(Debug)]

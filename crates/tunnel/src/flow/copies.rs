@@ -5,9 +5,9 @@
 //! best of the other paths, under the same order sequence, by which the far end drops whichever comes second. Copies leave
 //! before anything else does, so that no path overtakes them: for the far end they are packets like others.
 //!
-//! In adaptive mode also what has too little behind it for its loss to be noticed ([`tail`](crate::tail)); and where the tunnel
+//! In adaptive mode also what has too little behind it for its loss to be noticed ([`tail`](crate::flow::tcp_tail)); and where the tunnel
 //! itself sends nothing again, what has not arrived and would be found by a timer goes once more, again with a copy
-//! ([`followed`](crate::followed)): a retransmission in any case, a flow's other data once the flow has fallen silent.
+//! ([`watched`](crate::flow::watched)): a retransmission in any case, a flow's other data once the flow has fallen silent.
 //!
 //! What is remembered of a flow costs as much for any number of them; one that was forgotten, or whose place another has
 //! taken, goes without copies of its next retransmission.
@@ -20,8 +20,8 @@ use packet::sctp::UDP_PORT;
 use packet::{Ip, Sctp, Tcp};
 use serde::Serialize;
 
-use crate::followed::{Follow, Followed};
-use crate::tail::Tail;
+use crate::flow::tcp_tail::TcpTail;
+use crate::flow::watched::{WatchList, Watched};
 
 /// Flows that are remembered, in sets of [`WAYS`], of which the one that was unused for longest makes room.
 const FLOWS: usize = 4096;
@@ -78,9 +78,9 @@ pub struct Copies {
     /// No more than one train has: nothing else is sent before they are.
     waiting: VecDeque<Copy>,
     /// What is sent once more if it does not arrive.
-    follow: Follow,
-    /// The one of them that is being sent, until it is known by which path. What cannot be sent is followed no longer.
-    again: Option<Followed>,
+    follow: WatchList,
+    /// The one of them that is being sent, until it is known by which path. What cannot be sent is not watched any more.
+    again: Option<Watched>,
     /// How long it takes to hear that something has arrived.
     patience: Duration,
     counters: CopyCounters,
@@ -92,7 +92,7 @@ struct Flow {
     key: u64,
     used: Duration,
     tcp: Connection,
-    tail: Tail,
+    tail: TcpTail,
     sctp: Association,
 }
 
@@ -104,7 +104,7 @@ impl Copies {
             flows: vec![Flow::default(); FLOWS],
             seed,
             waiting: VecDeque::new(),
-            follow: Follow::default(),
+            follow: WatchList::default(),
             again: None,
             patience: Duration::ZERO,
             counters: CopyCounters::default(),
@@ -141,7 +141,7 @@ impl Copies {
                 self.follow.handle_retransmission(flow, first);
             }
             let (packet, due) = (packet.to_vec(), now + patience);
-            self.follow.insert(Followed { order, packet, path, flow, span, always, due, times: 0 });
+            self.follow.insert(Watched { order, packet, path, flow, span, always, due, times: 0 });
         }
     }
 

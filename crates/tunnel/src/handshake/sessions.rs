@@ -13,10 +13,10 @@ use rand_core::{RngCore, SeedableRng};
 use zeroize::Zeroizing;
 
 use crate::config::MAX_PATHS;
+use crate::handshake::freshness::Freshness;
+use crate::handshake::noise::{InitiationPayload, Initiator, Prologue, Responder, ResponsePayload};
+use crate::handshake::session::{Cipher, OpeningKey, SealingKey, aes_gcm_is_fast};
 use crate::keys::{PresharedKey, PrivateKey, PublicKey};
-use crate::lives::Lives;
-use crate::noise::{InitiationPayload, Initiator, Prologue, Responder, ResponsePayload};
-use crate::session::{Cipher, OpeningKey, SealingKey, aes_gcm_is_fast};
 
 /// A session older than this is renewed by the end that started it (WireGuard §6.1: Rekey-After-Time).
 const REKEY_AFTER: Duration = Duration::from_secs(120);
@@ -153,7 +153,7 @@ pub struct Sessions {
     /// Initiations made.
     made: u64,
     /// Initiations taken: an old one that is replayed does nothing.
-    taken: Lives,
+    taken: Freshness,
     /// The peer's life that the last session was with, and the one before.
     incarnation: Option<u64>,
     former: Option<u64>,
@@ -184,7 +184,7 @@ impl Sessions {
             attempt: None,
             hopeless: false,
             made: 0,
-            taken: Lives::default(),
+            taken: Freshness::default(),
             incarnation: None,
             former: None,
             returned: None,

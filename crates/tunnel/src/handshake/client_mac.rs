@@ -12,22 +12,22 @@ use blake2::{Blake2s256, Digest};
 use zeroize::ZeroizeOnDrop;
 
 use crate::{
-    cookie::{self, CookieJar},
+    handshake::cookie::{self, CookieJar},
+    handshake::noise,
     keys::{PrivateKey, PublicKey},
-    noise,
     wire::{self, INITIATION_LEN},
 };
 
 /// What a relay and one of its clients share.
 #[derive(ZeroizeOnDrop)]
-pub struct Knock {
+pub struct ClientMac {
     #[zeroize(skip)]
     relay: PublicKey,
     hint: u32,
     mac1_key: [u8; 32],
 }
 
-impl Knock {
+impl ClientMac {
     /// The client's side. `None`: the relay's key is no point of the large subgroup (RFC 7748 §6.1).
     pub fn of_client(me: &PrivateKey, relay: &PublicKey) -> Option<Self> {
         Self::new(me, relay, relay, &me.public())
@@ -56,9 +56,9 @@ impl Knock {
     }
 }
 
-impl std::fmt::Debug for Knock {
+impl std::fmt::Debug for ClientMac {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Knock(…)")
+        f.write_str("ClientMac(…)")
     }
 }
 
@@ -73,18 +73,18 @@ pub enum Unknown {
 
 /// The clients that a relay knows.
 #[derive(Debug)]
-pub struct Door {
+pub struct ClientMacs {
     relay: PublicKey,
     /// By their hints, which may be the same for several.
-    known: BTreeMap<u32, Vec<(PublicKey, Knock)>>,
+    known: BTreeMap<u32, Vec<(PublicKey, ClientMac)>>,
 }
 
-impl Door {
+impl ClientMacs {
     /// Knows `clients`, but for those whose keys are unusable. Costs an X25519 operation for each.
     pub fn new(me: &PrivateKey, clients: impl IntoIterator<Item = PublicKey>) -> Self {
         let mut known: BTreeMap<u32, Vec<_>> = BTreeMap::new();
         for client in clients {
-            if let Some(knock) = Knock::of_relay(me, &client) {
+            if let Some(knock) = ClientMac::of_relay(me, &client) {
                 known.entry(knock.hint).or_default().push((client, knock));
             }
         }
@@ -105,7 +105,7 @@ impl Door {
         let index = u32::from_be_bytes(wire::array(initiation, 4));
         let hint = index ^ mask(&self.relay, &noise::ephemeral(initiation));
         let candidates = self.known.get(&hint).ok_or(Unknown::Index)?;
-        let fits = |(_, knock): &&(PublicKey, Knock)| cookie::check_mac1(&knock.mac1_key, initiation);
+        let fits = |(_, knock): &&(PublicKey, ClientMac)| cookie::check_mac1(&knock.mac1_key, initiation);
         candidates.iter().find(fits).map(|(key, _)| *key).ok_or(Unknown::Mac1)
     }
 }
@@ -127,14 +127,14 @@ mod tests {
     use rand_chacha::{ChaCha20Rng, rand_core::SeedableRng};
 
     use super::*;
-    use crate::cookie::CookieJar;
+    use crate::handshake::cookie::CookieJar;
 
     fn key(seed: u64) -> PrivateKey {
         PrivateKey::generate(&mut ChaCha20Rng::seed_from_u64(seed))
     }
 
     fn initiation(client: &PrivateKey, relay: &PublicKey) -> Vec<u8> {
-        let knock = Knock::of_client(client, relay).unwrap();
+        let knock = ClientMac::of_client(client, relay).unwrap();
         let mut message = vec![7; INITIATION_LEN];
         let index = knock.index(&noise::ephemeral(&message));
         message[4..8].copy_from_slice(&index.to_be_bytes());
@@ -145,34 +145,34 @@ mod tests {
     #[test]
     fn a_client_is_known_by_its_initiation() {
         let relay = key(1);
-        let door = Door::new(&relay, [key(2).public(), key(3).public(), [0; 32].into()]);
+        let clients = ClientMacs::new(&relay, [key(2).public(), key(3).public(), [0; 32].into()]);
         for seed in [2, 3] {
             let client = key(seed);
-            assert_eq!(door.find(&initiation(&client, &relay.public())), Ok(client.public()));
-            assert!(door.knows(&client.public()));
+            assert_eq!(clients.find(&initiation(&client, &relay.public())), Ok(client.public()));
+            assert!(clients.knows(&client.public()));
         }
-        assert_eq!(door.find(&initiation(&key(4), &relay.public())), Err(Unknown::Index));
-        assert!(!door.knows(&key(4).public()) && !door.knows(&[0; 32].into()));
+        assert_eq!(clients.find(&initiation(&key(4), &relay.public())), Err(Unknown::Index));
+        assert!(!clients.knows(&key(4).public()) && !clients.knows(&[0; 32].into()));
     }
 
     #[test]
     fn who_only_knows_the_public_keys_is_not_a_client() {
         let (relay, client) = (key(1), key(2));
-        let door = Door::new(&relay, [client.public()]);
+        let clients = ClientMacs::new(&relay, [client.public()]);
         let mut message = initiation(&client, &relay.public());
         CookieJar::new(&relay.public()).stamp(Duration::ZERO, &mut message);
-        assert_eq!(door.find(&message), Err(Unknown::Mac1));
+        assert_eq!(clients.find(&message), Err(Unknown::Mac1));
     }
 
     #[test]
     fn every_changed_byte_before_mac2_is_noticed() {
         let (relay, client) = (key(1), key(2));
-        let door = Door::new(&relay, [client.public()]);
+        let clients = ClientMacs::new(&relay, [client.public()]);
         let message = initiation(&client, &relay.public());
         for at in 0..INITIATION_LEN - 16 {
             let mut changed = message.clone();
             changed[at] ^= 1;
-            assert!(door.find(&changed).is_err(), "byte {at}");
+            assert!(clients.find(&changed).is_err(), "byte {at}");
         }
     }
 }

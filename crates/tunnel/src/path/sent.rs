@@ -11,8 +11,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::frame::Report;
-use crate::rate::{Rate, Snapshot};
+use crate::path::rate::{Rate, Snapshot};
+use crate::wire::frame::Report;
 
 /// RFC 9002 §6.1.1.
 const THRESHOLD: u64 = 3;

@@ -15,7 +15,7 @@ const SYN: u8 = 2;
 
 /// Of a connection, in the direction in which `sent` goes.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Tail {
+pub struct TcpTail {
     /// How far the other end has it, if known.
     acknowledged: Option<u32>,
     /// Bytes of data in the largest segment.
@@ -24,11 +24,11 @@ pub struct Tail {
     acks: u16,
 }
 
-impl Tail {
+impl TcpTail {
     /// A segment goes to the peer, for these reasons; whether nothing would tell of its loss.
     pub fn sent(&mut self, segment: &Tcp, reasons: Reasons) -> bool {
         if segment.flags() & SYN != 0 {
-            *self = Tail::default();
+            *self = TcpTail::default();
         }
         if reasons.contains(Reasons::REQUEST) {
             self.acks = ACKS;

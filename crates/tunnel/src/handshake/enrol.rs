@@ -6,8 +6,8 @@
 
 use rand_core::RngCore;
 
-use crate::noise::{Initiator, NoiseError, Prologue, Responder, SessionKeys};
-use crate::session::{Cipher, OpenError, OpeningKey, SealingKey};
+use crate::handshake::noise::{Initiator, NoiseError, Prologue, Responder, SessionKeys};
+use crate::handshake::session::{Cipher, OpenError, OpeningKey, SealingKey};
 use crate::wire::{HEADER_LEN, INITIATION_LEN, PAYLOAD_LEN, RESPONSE_LEN, TAG_LEN};
 use crate::{PresharedKey, PrivateKey, PublicKey};
 

@@ -1,0 +1,5 @@
+//! The choice of the path for the next packet: by expected arrival, and the paper's weights with the clocks they need.
+
+pub mod clock_skew;
+pub mod weights;
+pub mod xmit;
