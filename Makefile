@@ -13,14 +13,16 @@ SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 STRAIGHT := bicast bpf flight flood-c lab
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test guest wifi lint lint-tools readme bench fuzz install rivals ns3 usrsctp build deb cargo-present
+.PHONY: commands book help demo test guest wifi lint lint-tools readme bench fuzz install rivals ns3 usrsctp uninstall build deb cargo-present
 
 help:
 	@echo "make demo      one file over three bad links: the best link alone, MPTCP, Nawa (about two and a half minutes; root)"
 	@echo "make test      all tests (root, for those in network namespaces)"
 	@echo "make guest     other kernels: Debian's in qemu for make test, user-mode Linux for rivals in the lab"
 	@echo "make wifi      coding on Linux's own Wi-Fi: radios of mac80211_hwsim in a guest"
-	@echo "make readme    README's tables of demo and bond, from docs/results"
+	@echo "make readme    the tables of demo and bond in README and docs/compared.md, from docs/results"
+	@echo "make commands  docs/commands.md, from what --help says"
+	@echo "make book      the documentation as a site in target/book (mdBook)"
 	@echo "make lint      rustfmt, clippy, the size of fsat, circles of imports, cargo-deny"
 	@echo "make bench     the lab's tunnel experiment, short (root)"
 	@echo "make fuzz      the fuzzers, a minute each (nightly Rust, cargo-fuzz)"
@@ -28,7 +30,8 @@ help:
 	@echo "make ns3       the 802.11 model compared with ns-3, which comes from PyPI"
 	@echo "make usrsctp   what copies of packets do to FreeBSD's SCTP, in virtual time"
 	@echo "make deb       target/debian/nawa_*.deb (cargo-deb)"
-	@echo "make install   the binary, the C library of flood, the systemd unit and a sample configuration under $(PREFIX)"
+	@echo "make install   the binary, the C library of flood, the systemd unit and a sample configuration under $(PREFIX);"
+	@echo "               make uninstall takes them away"
 
 cargo-present:
 	@command -v $(CARGO) >/dev/null || { echo "make: there is no cargo; install Rust from https://rustup.rs" >&2; exit 1; }
@@ -58,6 +61,14 @@ wifi: cargo-present
 
 readme:
 	@scripts/readme-tables
+
+commands: build
+	$(NAWA) generate target/packaging
+	cp target/packaging/commands.md docs/commands.md
+
+book:
+	@command -v mdbook >/dev/null || $(CARGO) install --locked mdbook
+	mdbook build
 
 lint: cargo-present
 	@scripts/install-packages lint
@@ -108,3 +119,7 @@ install: build
 	$(SUDO) install -D -m 0644 packaging/nawa.toml $(DESTDIR)$(PREFIX)/share/doc/nawa/nawa.toml
 	sed 's|/usr/bin/nawa|$(PREFIX)/bin/nawa|' packaging/nawa.service > $(TARGET)/nawa.service
 	$(SUDO) install -D -m 0644 $(TARGET)/nawa.service $(DESTDIR)$(PREFIX)/lib/systemd/system/nawa.service
+
+uninstall:
+	$(SUDO) rm -f $(addprefix $(DESTDIR)$(PREFIX)/,lib/libnawa_flood.a lib/libnawa_flood.so include/nawa-flood.h bin/nawa \
+	    share/doc/nawa/nawa.toml lib/systemd/system/nawa.service)

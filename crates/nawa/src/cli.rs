@@ -471,4 +471,95 @@ mod tests {
         let Some(Command::Check(File { file })) = cli.command else { panic!("not `check`") };
         assert_eq!(file, PathBuf::from("/etc/nawa/nawa.toml"));
     }
+
+    fn root() -> PathBuf {
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+    }
+
+    /// The repository's pages of documentation: their names and texts.
+    fn pages() -> Vec<(String, String)> {
+        let root = root();
+        let mut folders = vec![root.join("docs")];
+        let mut files = vec![root.join("README.md")];
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).expect("a folder of documentation") {
+                let path = entry.expect("an entry").path();
+                match path.is_dir() {
+                    true => folders.push(path),
+                    false => files.extend(path.extension().is_some_and(|end| end == "md").then_some(path)),
+                }
+            }
+        }
+        let page = |path: PathBuf| {
+            let name = path.strip_prefix(&root).expect("a file below the root").display().to_string();
+            (name, std::fs::read_to_string(path).expect("a page"))
+        };
+        files.into_iter().map(page).collect()
+    }
+
+    /// The words after `nawa` in a line of a block of code, without its explanation and what the shell does with it.
+    fn words(line: &str) -> Option<Vec<&str>> {
+        let line = line
+            .trim_start()
+            .split("# ")
+            .find(|part| part.trim_start_matches("sudo ").starts_with("nawa "))?;
+        let command = line
+            .trim_start_matches("sudo ")
+            .split("   ")
+            .next()?
+            .split(['<', '>', '|', ';', '&', '"'])
+            .next()?;
+        Some(command.split_whitespace().take_while(|word| *word != "…" && !word.starts_with('[')).collect())
+    }
+
+    #[test]
+    fn the_documentation_names_no_command_and_no_flag_that_is_not_there() {
+        let mut count = 0;
+        for (page, text) in pages() {
+            let mut fenced = false;
+            for line in text.lines() {
+                fenced ^= line.trim_start().starts_with("```");
+                let Some(words) = words(line).filter(|_| fenced || line.starts_with("    ")) else {
+                    continue;
+                };
+                let Err(error) = Cli::try_parse_from(&words) else {
+                    count += 1;
+                    continue;
+                };
+                use clap::error::ErrorKind;
+                let unknown =
+                    [ErrorKind::UnknownArgument, ErrorKind::InvalidSubcommand, ErrorKind::ArgumentConflict];
+                assert!(!unknown.contains(&error.kind()), "{page}: {line}\n{error}");
+            }
+        }
+        assert!(count > 40, "{count} commands were found");
+    }
+
+    /// `nawa generate FOLDER` writes the page anew.
+    #[test]
+    fn the_page_of_the_commands_is_what_their_help_says() {
+        let page = include_str!("../../../docs/commands.md");
+        assert!(
+            page == command::generate::page(Cli::command()),
+            "docs/commands.md is another; make commands writes it"
+        );
+    }
+
+    #[test]
+    fn the_site_has_every_page_and_no_link_leads_nowhere() {
+        let summary = include_str!("../../../docs/SUMMARY.md");
+        for (page, text) in pages() {
+            let name = page.strip_prefix("docs/").unwrap_or_default();
+            let listed = ["", "SUMMARY.md", "results/README.md"].contains(&name)
+                || summary.contains(&format!("({name})"));
+            assert!(listed, "docs/SUMMARY.md does not list {name}");
+            for target in text.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next()) {
+                let there = root().join(&page).parent().expect("a folder").join(target);
+                assert!(
+                    target.starts_with("http") || there.exists(),
+                    "{page} has a link to {target}, which is not there"
+                );
+            }
+        }
+    }
 }

@@ -521,27 +521,40 @@ fn the_sample_is_good_and_shows_every_option() {
     }
 }
 
-/// The files in README.md and docs/tunnel.md that begin with `[node]`, or after a comment with it.
+/// The blocks of the documentation that are whole files: they begin with a section that needs nothing before it.
 #[test]
 fn the_files_in_the_documentation_are_good() {
-    let folder = folder();
-    let pages = [include_str!("../../../../README.md"), include_str!("../../../../docs/tunnel.md")];
-    let files: Vec<_> = pages
-        .iter()
-        .flat_map(|page| page.split("```toml\n").skip(1))
-        .map(|rest| rest.split("```").next().unwrap_or_default())
-        .filter(|file| file.contains("[node]"))
-        .collect();
-    assert_eq!(files.len(), 3);
-    for file in files {
-        let file = file.replace("/etc/nawa/key", "key");
-        let file = ["VAN", "OFFICE"]
-            .iter()
-            .fold(file, |file, who| file.replace(&format!("{who}'S PUBLIC KEY"), BOB));
-        if let Err(complaints) = read(folder.path(), &file) {
-            panic!("{complaints:?} about:\n{file}");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let pages =
+        ["docs", "docs/use", "docs/howto"].map(|folder| fs::read_dir(root.join(folder)).expect("a folder"));
+    let pages = pages.into_iter().flatten().map(|entry| entry.expect("an entry").path());
+    let keys = folder();
+    fs::copy(keys.path().join("key"), keys.path().join("flood.key")).expect("a key");
+    let mut count = 0;
+    for page in pages.filter(|path| path.extension().is_some_and(|end| end == "md")) {
+        let text = fs::read_to_string(&page).expect("a page");
+        for block in text.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap_or_default())
+        {
+            let first = block.lines().find(|line| !line.starts_with('#')).unwrap_or_default();
+            let whole =
+                ["[node]", "[flight]", "[bicast]", "[metrics]", "[[flood]]", "[[coding]]"].contains(&first);
+            if !whole {
+                continue;
+            }
+            let mut file = block.replace("/etc/nawa/", "");
+            while let Some((before, rest)) = file.split_once("'S PUBLIC KEY") {
+                file = format!(
+                    "{}{BOB}{rest}",
+                    before.trim_end_matches(|letter: char| letter.is_ascii_uppercase())
+                );
+            }
+            if let Err(complaints) = read(keys.path(), &file) {
+                panic!("{complaints:?} about {}:\n{file}", page.display());
+            }
+            count += 1;
         }
     }
+    assert!(count > 8, "{count} files");
 }
 
 /// What the fuzzer starts from: one file per mistake, and some that have none but that their keys are not there.
