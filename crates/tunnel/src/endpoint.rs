@@ -33,7 +33,7 @@ use crate::wire::address::{Address, LocalAddress, Train, Way};
 use crate::wire::{self, Direction, Message};
 use answers::Answers;
 pub use answers::{Done, Work};
-use handshakes::Limits;
+use handshakes::{Limits, Words};
 use known::Known;
 use names::Names;
 use roster::Roster;
@@ -99,9 +99,10 @@ pub struct Endpoint {
     states: VecDeque<(usize, usize, bool)>,
     strangers: LoadGauge,
     /// What was last said of what strangers do, and when.
-    word: RefCell<Option<(Duration, String)>>,
+    word: RefCell<Words>,
     mtu: Mtu,
     inner_mtu: u16,
+    fail_open: bool,
     counters: Counters,
 }
 
@@ -138,6 +139,7 @@ impl Endpoint {
                 Mtu::Auto => MIN_INNER_MTU,
                 Mtu::Fixed(mtu) => mtu,
             },
+            fail_open: config.fail_open,
             counters: Counters::default(),
         }
     }
@@ -159,7 +161,7 @@ impl Endpoint {
 
     /// What was last said of a handshake that this end does not take, and when.
     pub fn last_word(&self) -> Option<(Duration, String)> {
-        self.word.borrow().clone()
+        self.word.borrow().last.clone()
     }
 
     /// The MTU that the TUN interface should have now.
@@ -342,7 +344,12 @@ impl Endpoint {
     pub fn leads_out(&self) -> bool {
         let exits =
             self.peers.iter().filter(|peer| peer.config.routes.iter().any(|net| net.prefix_len() == 0));
-        exits.into_iter().all(|peer| peer.paths.iter().any(|path| path.said.is_up()))
+        exits.into_iter().all(Peer::leads_out)
+    }
+
+    /// Whether packets of the default routes leave beside the tunnel at present.
+    pub fn fails_open(&self) -> bool {
+        self.fail_open && !self.leads_out()
     }
 
     /// The next of the paths (peer and path in the order of the configuration) that came up, or (false) are not up any more.

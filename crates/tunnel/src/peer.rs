@@ -33,7 +33,7 @@ use crate::wire::address::{Address, Way};
 use crate::wire::frame::Report;
 
 pub use memory::Memory;
-pub use notice::{Change, Said, State, why_of};
+pub use notice::{Change, Others, Said, State, why_of};
 pub use reconfigure::Common;
 
 /// Bytes of inner packets kept until there are keys and a path: the first of a connection.
@@ -275,6 +275,11 @@ impl Peer {
     /// Whether there are keys and a path to send on.
     pub fn can_send(&self, now: Duration) -> bool {
         self.sessions.current(now).is_some() && self.tier() != u8::MAX
+    }
+
+    /// Whether a path carries data, as was said last.
+    pub fn leads_out(&self) -> bool {
+        self.paths.iter().any(|path| path.said.is_up())
     }
 
     /// Whether inner packets wait to be sent (again).

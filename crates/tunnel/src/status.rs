@@ -10,7 +10,8 @@ use crate::endpoint::{Counters, Endpoint};
 use crate::flow::copies::CopyCounters;
 use crate::packet_queue;
 use crate::path::Path;
-use crate::peer::{Change, Peer, PeerCounters, why_of};
+use crate::peer::{Change, Others, Peer, PeerCounters, why_of};
+use crate::why::Why;
 
 /// An endpoint's state.
 #[derive(Clone, Debug, Serialize)]
@@ -19,12 +20,46 @@ pub struct TunnelStatus {
     pub public_key: String,
     /// The MTU of the TUN interface, bytes.
     pub mtu: u16,
+    /// Where packets of the default routes go; none if no peer has one.
+    pub default_route: Option<DefaultRoute>,
     /// Datagrams and packets that belong to no peer.
     pub counters: Counters,
     /// The last handshake that this end does not take, and why.
     pub refused: Option<Refused>,
     /// The other ends.
     pub peers: Vec<PeerStatus>,
+}
+
+/// Where packets go that no narrower route leads anywhere.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct DefaultRoute {
+    /// Those of IPv4.
+    pub ipv4: Leads,
+    /// Those of IPv6.
+    pub ipv6: Leads,
+}
+
+/// Where such packets of a family go.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Leads {
+    /// What becomes of them.
+    pub goes: Goes,
+    /// The peer that has the route.
+    pub peer: Option<String>,
+}
+
+/// What becomes of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Goes {
+    /// They go through the tunnel.
+    Tunnel,
+    /// They go nowhere, for no path is up: the tunnel fails closed.
+    Held,
+    /// They leave beside the tunnel for the same reason: it fails open.
+    Clear,
+    /// They leave beside it, for no peer has such a route.
+    Beside,
 }
 
 /// A handshake that is not taken.
@@ -165,12 +200,45 @@ impl Endpoint {
         TunnelStatus {
             public_key: self.public_key().to_string(),
             mtu: self.inner_mtu(),
+            default_route: self.default_route(),
             counters: *self.counters(),
             refused: self
                 .last_word()
                 .map(|(at, why)| Refused { ago_s: now.saturating_sub(at).as_secs_f64(), why }),
-            peers: self.peers().iter().map(|p| peer_status(p, now)).collect(),
+            peers: self.peers().iter().map(|p| self.peer_status(p, now)).collect(),
         }
+    }
+
+    fn peer_status(&self, peer: &Peer, now: Duration) -> PeerStatus {
+        let mut status = peer_status(peer, now);
+        let exit = peer.config.routes.iter().any(|net| net.prefix_len() == 0);
+        if exit && status.why.is_none() {
+            let why = match (self.fails_open(), peer.leads_out()) {
+                (true, _) => Some(Why::FailsOpen),
+                (false, false) => Some(Why::HeldBack),
+                (false, true) => None,
+            };
+            status.why = why.map(|why| why.to_string());
+        }
+        status
+    }
+
+    fn default_route(&self) -> Option<DefaultRoute> {
+        let exit = |v4: bool| {
+            let leads = |net: &ipnet::IpNet| net.prefix_len() == 0 && net.addr().is_ipv4() == v4;
+            self.peers().iter().find(|peer| peer.config.routes.iter().any(leads))
+        };
+        let leads = |peer: Option<&Peer>| Leads {
+            goes: match peer {
+                None => Goes::Beside,
+                Some(_) if self.fails_open() => Goes::Clear,
+                Some(peer) if peer.leads_out() => Goes::Tunnel,
+                Some(_) => Goes::Held,
+            },
+            peer: peer.map(|peer| peer.config.name.clone()),
+        };
+        let (ipv4, ipv6) = (exit(true), exit(false));
+        (ipv4.is_some() || ipv6.is_some()).then(|| DefaultRoute { ipv4: leads(ipv4), ipv6: leads(ipv6) })
     }
 }
 
@@ -179,6 +247,7 @@ fn peer_status(peer: &Peer, now: Duration) -> PeerStatus {
     let (given_up_packets, resent_packets) = unconfirmed.totals();
     let (queue_dropped_packets, queue_marked_packets) = peer.queue_totals();
     let session = peer.sessions.current(now);
+    let others = peer.others();
     let best = peer.paths.iter().filter_map(|p| p.delay).min();
     PeerStatus {
         name: peer.config.name.clone(),
@@ -202,12 +271,12 @@ fn peer_status(peer: &Peer, now: Duration) -> PeerStatus {
         clock_skew_ppm: peer.skew().ppm(),
         order: *order,
         counters: peer.counters,
-        paths: peer.paths.iter().map(|p| path_status(p, peer.tier(), best, now)).collect(),
+        paths: peer.paths.iter().map(|p| path_status(p, others, best, now)).collect(),
     }
 }
 
-fn path_status(path: &Path, tier: u8, best_delay: Option<i64>, now: Duration) -> PathStatus {
-    let why = why_of(path, tier, now);
+fn path_status(path: &Path, others: Others, best_delay: Option<i64>, now: Duration) -> PathStatus {
+    let why = why_of(path, others, now);
     let change = |one: &Change| ChangeStatus {
         ago_s: now.saturating_sub(one.at).as_secs_f64(),
         state: one.state.name(),

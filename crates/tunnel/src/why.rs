@@ -66,6 +66,22 @@ pub enum Why {
     /// Nothing comes back.
     #[error("no answer from {0}: is it on, is its port open, and are both ends' keys right?")]
     NoAnswer(SocketAddr),
+    /// Nothing comes back, though other paths reach the peer, and by that its keys: at this address, or elsewhere.
+    #[error(
+        "no answer from {to} over this link, and the other paths reach {}",
+        if *elsewhere { "the peer at another address: look at this link, and at this address" } else { "it: look at this link" }
+    )]
+    LinkSilent {
+        /// Where this path leads.
+        to: SocketAddr,
+        /// The other paths lead to other addresses.
+        elsewhere: bool,
+    },
+    /// ICMP says that nobody listens where the other paths reach the peer.
+    #[error(
+        "{0} is refused over this link, and the other paths reach it: something on this link answers in its place"
+    )]
+    LinkRefuses(SocketAddr),
     /// What is sent arrives, and nothing comes.
     #[error("what is sent arrives, and nothing comes in{0}: rp_filter, or a firewall?")]
     NothingComesIn(String),
@@ -88,6 +104,12 @@ pub enum Why {
     /// It works, and waits for worse times.
     #[error("kept for later: other paths carry all")]
     Kept,
+    /// It has the default route, no path is up, and the file says that packets then leave in the clear.
+    #[error("no path is up to it, so packets of the default route leave in the clear (fail-open)")]
+    FailsOpen,
+    /// The same, and they go nowhere.
+    #[error("no path is up to it, so packets of the default route go nowhere (fail closed)")]
+    HeldBack,
     /// Two hosts have one key, and take the sessions from each other.
     #[error(
         "two hosts have this peer's key, and each ends the other's session: give one of them a key of its own"
@@ -112,11 +134,15 @@ impl Why {
             Why::Stranger(_) => "stranger",
             Why::Limited(_) => "limited",
             Why::NoAnswer(_) => "no-answer",
+            Why::LinkSilent { .. } => "link-silent",
+            Why::LinkRefuses(_) => "link-refuses",
             Why::NothingComesIn(_) => "nothing-comes-in",
             Why::TooSmall { told: true, .. } => "too-small",
             Why::TooSmall { told: false, .. } => "black-hole",
             Why::Spent { .. } => "spent",
             Why::Kept => "kept",
+            Why::FailsOpen => "fails-open",
+            Why::HeldBack => "held-back",
             Why::TwoPlaces => "two-places",
         }
     }

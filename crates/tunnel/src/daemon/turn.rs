@@ -94,8 +94,7 @@ struct Ends {
     mark: u32,
     /// The interface's, as last asked for.
     mtu: u16,
-    /// Whether packets of default routes are to go beside the tunnel while it leads nowhere, and whether they do.
-    fail_open: bool,
+    /// Whether packets of default routes go beside the tunnel, as last asked for.
     open: bool,
 }
 
@@ -123,22 +122,10 @@ impl Turn {
         OsRng.try_fill_bytes(&mut seed).map_err(|error| io::Error::other(error.to_string()))?;
         let mark = mark(host.fwmark, &config);
         let (now, back) = (boottime(), Back::new(mark)?);
-        let fail_open = config.fail_open;
         let endpoint = Endpoint::new(config, key, seed);
         let mtu = endpoint.inner_mtu();
         Ok(Self {
-            ends: Ends {
-                now,
-                generation: 0,
-                endpoint,
-                sockets,
-                back,
-                host,
-                mark,
-                mtu,
-                fail_open,
-                open: false,
-            },
+            ends: Ends { now, generation: 0, endpoint, sockets, back, host, mark, mtu, open: false },
             tun,
             hands: Hands::start(inbox.waker.clone())?,
             inbox,
@@ -305,7 +292,7 @@ impl Ends {
         if std::mem::replace(&mut self.mtu, mtu) != mtu {
             self.host.ways.tell(Order::Mtu(mtu));
         }
-        let open = self.fail_open && !self.endpoint.leads_out();
+        let open = self.endpoint.fails_open();
         if std::mem::replace(&mut self.open, open) != open {
             self.host.ways.tell(Order::Open(open));
         }
@@ -335,7 +322,6 @@ impl Asked<TunnelStatus, Change> for Ends {
             Change::TakeUp(generation, config) => {
                 self.generation = generation;
                 self.set_mark(mark(self.host.fwmark, &config));
-                self.fail_open = config.fail_open;
                 self.endpoint.reconfigure(self.now, config)
             }
         };

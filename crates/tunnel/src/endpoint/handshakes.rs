@@ -1,6 +1,7 @@
 //! Handshakes that strangers may ask for: what they cost is bounded for all together, and most of it, X25519, is left to
 //! another thread ([`Work`]), where who comes from an address of a peer's is first.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::answers::{Ask, Outcome};
@@ -34,6 +35,34 @@ const MAX_SOURCES: usize = 4096;
 const MAX_REPLIES: usize = 256;
 /// A line about strangers, at most this often.
 const WORDS_INTERVAL: Duration = Duration::from_secs(10);
+/// The same is logged again after this.
+const SAME_WORD: Duration = Duration::from_secs(3600);
+/// So many are remembered to have been logged.
+const MAX_WORDS: usize = 16;
+
+/// What was said of strangers.
+#[derive(Debug, Default)]
+pub struct Words {
+    /// The last of it, and when; status shows it.
+    pub last: Option<(Duration, String)>,
+    /// What was logged, by what it is about, and when; the newest last.
+    logged: VecDeque<(Duration, String)>,
+}
+
+impl Words {
+    /// Whether one about `what` is worth a line of the log.
+    fn is_new(&mut self, now: Duration, what: String) -> bool {
+        self.logged.retain(|(at, _)| now < *at + SAME_WORD);
+        if self.logged.iter().any(|(_, logged)| *logged == what) {
+            return false;
+        }
+        if self.logged.len() == MAX_WORDS {
+            self.logged.pop_front();
+        }
+        self.logged.push_back((now, what));
+        true
+    }
+}
 
 /// How often strangers get what costs something.
 pub struct Limits {
@@ -71,10 +100,11 @@ impl Endpoint {
         if !self.checker.check_mac1(message) {
             self.counters.received_bad_mac1 += 1;
             self.say(now, || {
-                format!(
+                let line = format!(
                     "a handshake from {} is for another key than this end's, {}; correct the file there",
                     from.remote, self.public
-                )
+                );
+                (from.remote.ip().to_string(), line)
             });
             return;
         }
@@ -122,7 +152,9 @@ impl Endpoint {
             self.counters.refused_handshakes += 1;
             self.say(now, || {
                 let (from, key) = (ask.from[0].remote, responder.peer);
-                format!("a handshake from {from} is of the key {key}, which no peer in the file has")
+                let line =
+                    format!("a handshake from {from} is of the key {key}, which no peer in the file has");
+                (key.to_string(), line)
             });
             return;
         };
@@ -218,13 +250,33 @@ impl Endpoint {
         }
     }
 
-    /// Says what strangers do wrong, a few times a minute at most.
-    fn say(&self, now: Duration, line: impl FnOnce() -> String) {
-        let mut word = self.word.borrow_mut();
-        if word.as_ref().is_none_or(|(at, _)| now >= *at + WORDS_INTERVAL) {
-            let line = line();
-            tracing::info!("{line}");
-            *word = Some((now, line));
+    /// Says what strangers do wrong, a few times a minute at most, and the same (what it is about, and the line) once.
+    fn say(&self, now: Duration, word: impl FnOnce() -> (String, String)) {
+        let mut words = self.word.borrow_mut();
+        if words.last.as_ref().is_none_or(|(at, _)| now >= *at + WORDS_INTERVAL) {
+            let (what, line) = word();
+            if words.is_new(now, what) {
+                tracing::info!("{line}");
+            }
+            words.last = Some((now, line));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_is_logged_once_an_hour() {
+        let (mut words, hour) = (Words::default(), SAME_WORD);
+        let mut new = |now: Duration, what: &str| words.is_new(now, what.to_owned());
+        assert!(new(hour, "a") && new(hour, "b"));
+        assert!(!new(hour * 2 - Duration::from_secs(1), "a"));
+        assert!(new(hour * 2, "a"));
+        // So many others are remembered, and no more.
+        let others: Vec<_> = (0..MAX_WORDS).map(|number| number.to_string()).collect();
+        assert!(others.iter().all(|other| new(hour * 2, other)));
+        assert!(!new(hour * 2, &others[0]) && new(hour * 2, "a"));
     }
 }

@@ -34,6 +34,7 @@ impl Endpoint {
         (0..self.peers.len()).for_each(|at| self.collect_inner(at));
         self.routes = routes_of(&config);
         self.set_mtu(config.mtu);
+        self.fail_open = config.fail_open;
         let common = Common::of(&config);
         let mut old = std::mem::take(&mut self.peers);
         for wanted in config.peers {

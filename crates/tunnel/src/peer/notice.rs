@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::{Peer, tier_of};
@@ -194,15 +195,43 @@ fn cause_of(state: State) -> &'static str {
     }
 }
 
-/// What is to be said of a path of a peer whose best paths are of `tier`.
-pub fn why_of(path: &Path, tier: u8, now: Duration) -> Option<Why> {
+/// What is known of a peer's paths together.
+#[derive(Clone, Copy, Debug)]
+pub struct Others {
+    /// The best kind of path that there is.
+    tier: u8,
+    /// Where a path is up to, if one is.
+    reached: Option<SocketAddr>,
+}
+
+/// What is to be said of a path among `others`.
+pub fn why_of(path: &Path, others: Others, now: Duration) -> Option<Why> {
+    let Others { tier, reached } = others;
     let kept = tier_of(path).is_some_and(|own| path.is_up() && own > tier);
     let cost = path.config.as_ref().map(|config| config.cost).unwrap_or_default();
     let spent = cost.monthly_cap.filter(|_| cost.spent).map(|cap| Why::Spent { cap });
-    path.why(now).or(spent).or_else(|| kept.then_some(Why::Kept))
+    path.why(now).map(|why| why.among(reached)).or(spent).or_else(|| kept.then_some(Why::Kept))
+}
+
+impl Why {
+    /// The same of a path whose peer is `reached` by another one: then neither the peer nor its keys are to blame.
+    fn among(self, reached: Option<SocketAddr>) -> Why {
+        match (self, reached) {
+            (Why::NoAnswer(to), Some(there)) => Why::LinkSilent { to, elsewhere: there != to },
+            (Why::Refused(to), Some(there)) if there == to => Why::LinkRefuses(to),
+            (why, _) => why,
+        }
+    }
 }
 
 impl Peer {
+    /// What is known of its paths together.
+    pub(crate) fn others(&self) -> Others {
+        let up = self.paths.iter().find(|path| path.is_up());
+        let reached = up.and_then(Path::address).map(|address| address.remote);
+        Others { tier: self.tier(), reached }
+    }
+
     /// What is amiss with it, whatever its paths are like.
     pub fn why(&self, now: Duration) -> Option<Why> {
         self.sessions.is_of_two(now).then_some(Why::TwoPlaces)
@@ -216,7 +245,7 @@ impl Peer {
             tracing::info!("{}: {why}", self.config.name);
         }
         self.said = why;
-        let tier = self.tier();
+        let others = self.others();
         for (index, path) in self.paths.iter_mut().enumerate() {
             let state = path.state();
             if path.said.now.0 != state {
@@ -225,7 +254,7 @@ impl Peer {
             if state == State::Down || path.said.changes.is_empty() {
                 path.tried_since = now;
             }
-            let why = why_of(path, tier, now);
+            let why = why_of(path, others, now);
             path.said.due = path.next_change(now);
             if (path.said.state, &path.said.why) == (state, &why) {
                 continue;
