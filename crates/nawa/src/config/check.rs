@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
 
+use ipnet::IpNet;
 use tunnel::config::Marks;
 use tunnel::daemon::Listen;
 use tunnel::{PrivateKey, PublicKey};
@@ -32,7 +33,7 @@ pub fn check(source: &mut Source, document: Document) -> Option<Settings> {
     if written.as_ref().is_some_and(|tunnel| tunnel.listen.is_none()) {
         complain_of_unreachable(source, &peers);
     }
-    let tunnel = written.map(|written| tunnel(source, written));
+    let tunnel = written.map(|written| tunnel(source, written, &peers));
     let relay =
         document.relay.read().map(|written| relay(source, written, tunnel.as_ref().map(|t| t.listen)));
     let tunnel =
@@ -92,7 +93,7 @@ fn complain_of_unreachable(source: &mut Source, peers: &[peer::Checked]) {
 }
 
 /// All of `[tunnel]`; the peers come later. What is wrong is replaced by something harmless.
-fn tunnel(source: &mut Source, written: document::Tunnel) -> Tunnel {
+fn tunnel(source: &mut Source, written: document::Tunnel, peers: &[peer::Checked]) -> Tunnel {
     let interface = source.expect(written.interface.span(), value::interface(written.interface.get_ref()));
     if written.addresses.get_ref().is_empty() {
         source.complain(
@@ -101,10 +102,21 @@ fn tunnel(source: &mut Source, written: document::Tunnel) -> Tunnel {
         );
     }
     let addresses = written.addresses.into_inner();
-    let addresses = addresses
+    let addresses: Vec<_> = addresses
         .iter()
-        .filter_map(|text| source.expect(text.span(), value::address(text.get_ref())))
+        .filter_map(|text| Some((text.span(), source.expect(text.span(), value::address(text.get_ref()))?)))
         .collect();
+    let own = addresses.iter().map(|(span, address)| (span.clone(), address.addr()));
+    unique(source, own, "this address is listed already; remove one");
+    for (span, address) in &addresses {
+        let same = |route: &IpNet| *route == IpNet::from(address.addr());
+        if let Some(peer) = peers.iter().find(|peer| peer.value.routes.iter().any(same)) {
+            let (ip, name) = (address.addr(), &peer.value.name);
+            let what = format!("{ip} is peer {name}'s route as well; give each end an address of its own");
+            source.complain(span.clone(), what);
+        }
+    }
+    let addresses = addresses.into_iter().map(|(_, address)| address).collect();
     let scheduler =
         written.scheduler.and_then(|text| source.expect(text.span(), value::scheduler(text.get_ref())));
     let mtu = written.mtu.and_then(|mtu| source.expect(mtu.span(), value::mtu(mtu.get_ref())));

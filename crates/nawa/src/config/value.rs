@@ -16,6 +16,9 @@ const MTU_RANGE: std::ops::RangeInclusive<i64> = 1280..=9000;
 const LONGEST_KEEPALIVE: Duration = Duration::from_secs(3600);
 /// Asking more often shows nothing new.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
+/// Of a host's name, and of a part of it, bytes (RFC 1035 §2.3.4).
+const LONGEST_NAME: usize = 253;
+const LONGEST_LABEL: usize = 63;
 /// IFNAMSIZ without its final zero.
 const LONGEST_INTERFACE_NAME: usize = 15;
 
@@ -109,15 +112,49 @@ pub fn label(name: &str) -> Result<String, String> {
 
 /// An interface address with its prefix length.
 pub fn address(text: &str) -> Result<IpNet, String> {
-    text.parse().map_err(|_| {
+    let address = text.parse().map_err(|_| {
         format!("\"{text}\" is not an address with a prefix length; write e.g. \"10.77.0.1/24\"")
-    })
+    });
+    address.and_then(usable)
+}
+
+/// An address that a host may have on this network.
+pub fn usable(address: IpNet) -> Result<IpNet, String> {
+    if let Some(what) = no_hosts(address.addr()) {
+        return Err(format!("{address} is {what}, which no host can have; write e.g. \"10.77.0.1/24\""));
+    }
+    // A prefix of two addresses has neither (RFC 3021, RFC 6164).
+    let narrow = address.max_prefix_len() - address.prefix_len() <= 1;
+    let what = match address {
+        _ if narrow => return Ok(address),
+        IpNet::V4(net) if net.addr() == net.network() => "its network's own",
+        IpNet::V4(net) if net.addr() == net.broadcast() => "its network's broadcast address",
+        IpNet::V6(net) if net.addr() == net.network() => "its network's routers' (RFC 4291)",
+        _ => return Ok(address),
+    };
+    Err(format!("{address} is {what}, which no host can have; write another of {}", address.trunc()))
+}
+
+/// What an address is that is no host's.
+fn no_hosts(ip: IpAddr) -> Option<&'static str> {
+    let broadcast = matches!(ip, IpAddr::V4(ip) if ip.is_broadcast());
+    match ip {
+        _ if ip.is_unspecified() => Some("no address"),
+        _ if ip.is_multicast() => Some("a group's"),
+        _ if broadcast => Some("everybody's"),
+        _ if ip.is_loopback() => Some("this host's own, on every host"),
+        _ => None,
+    }
 }
 
 /// A prefix without host bits.
 pub fn route(text: &str) -> Result<IpNet, String> {
     let route: IpNet =
         text.parse().map_err(|_| format!("\"{text}\" is not a prefix; write e.g. \"10.77.0.2/32\""))?;
+    let host = route.prefix_len() == route.max_prefix_len();
+    if let Some(what) = no_hosts(route.addr()).filter(|_| host) {
+        return Err(format!("{route} is {what}, which no peer can have; write the peer's inner address"));
+    }
     if route.addr() == route.network() {
         return Ok(route);
     }
@@ -260,7 +297,12 @@ impl FromStr for HostPort {
                 )
             }
         };
-        let named = host.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b));
+        if let Some(what) = host.parse().ok().and_then(no_hosts).filter(|_| !is_loopback(&host)) {
+            return Err(format!(
+                "\"{text}\" leads nowhere: {host} is {what}; write the address by which it is reached"
+            ));
+        }
+        let named = is_name(&host);
         let written = named || (text.starts_with('[') && (host.parse::<IpAddr>().is_ok() || zoned(&host)));
         let good = port > 0 && !host.is_empty() && written;
         if good { Ok(HostPort { host, port }) } else { Err(wrong()) }
@@ -274,6 +316,23 @@ impl From<&Host> for HostPort {
             Host::Name(name, port) => HostPort { host: name.clone(), port: *port },
         }
     }
+}
+
+fn is_loopback(host: &str) -> bool {
+    host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+/// A name as the DNS has it (RFC 1035 §2.3.4), or an address of IPv4. What ends in a number is an address, or nothing.
+fn is_name(host: &str) -> bool {
+    let mut labels = host.strip_suffix('.').unwrap_or(host).split('.');
+    let good = |label: &str| {
+        (1..=LONGEST_LABEL).contains(&label.len())
+            && label.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b))
+    };
+    let number = |label: &str| label.bytes().all(|b| b.is_ascii_digit());
+    host.len() <= LONGEST_NAME
+        && labels.clone().all(good)
+        && (host.parse::<IpAddr>().is_ok() || !labels.next_back().is_some_and(number))
 }
 
 /// An address of IPv6 with the interface that it is a neighbour by: `fe80::1%eth0`.
@@ -335,6 +394,36 @@ mod tests {
     }
 
     #[test]
+    fn inner_addresses_are_those_that_hosts_can_have() {
+        for good in
+            ["10.77.0.1/24", "10.77.0.0/31", "10.77.0.255/16", "10.77.0.1/32", "fd77::1/64", "fd77::/127"]
+        {
+            assert_eq!(address(good).map(|net| net.to_string()).as_deref(), Ok(good));
+        }
+        for bad in [
+            "0.0.0.0/0",
+            "::/0",
+            "127.0.0.1/8",
+            "::1/128",
+            "224.0.0.5/24",
+            "ff02::1/64",
+            "255.255.255.255/32",
+            "10.77.0.0/24",
+            "10.77.0.255/24",
+            "fd77::/64",
+        ] {
+            let why = address(bad).expect_err(bad);
+            assert!(why.contains("which no host can have"), "{why}");
+        }
+        for bad in ["0.0.0.0/32", "127.0.0.1/32", "::1/128", "255.255.255.255/32", "ff02::1/128"] {
+            assert!(route(bad).is_err(), "{bad}");
+        }
+        for good in ["0.0.0.0/0", "::/0", "10.77.0.0/24", "224.0.0.0/4", "10.77.0.2/32"] {
+            assert!(route(good).is_ok(), "{good}");
+        }
+    }
+
+    #[test]
     fn hosts_need_a_port_and_ipv6_needs_brackets() {
         for good in [
             "203.0.113.7:51900",
@@ -345,7 +434,18 @@ mod tests {
         ] {
             assert_eq!(good.parse::<HostPort>().map(|host| host.to_string()).as_deref(), Ok(good));
         }
+        let long = format!("{}.example:1", "a".repeat(64));
+        let longer = format!("{}example:1", "a.".repeat(150));
         for bad in [
+            long.as_str(),
+            longer.as_str(),
+            "0.0.0.0:51900",
+            "[::]:51900",
+            "224.0.0.1:1",
+            "255.255.255.255:1",
+            "[ff02::1]:1",
+            "300.1.2.3:1",
+            "a..b:1",
             "",
             ":1",
             "host",
