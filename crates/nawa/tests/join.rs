@@ -57,18 +57,25 @@ fn two_ends_come_up_with_what_they_wrote() {
     init.stdin.take().expect("stdin is piped").write_all(typed).expect("nawa reads");
     assert!(init.wait().expect("it ends").success());
     let _hub_daemon = Daemon::start(&hub, &there);
+    // Who came by a live edit stays, and keeps its address.
+    let boat = "3p7bfXt9wbTTW2HC7OQ1Nz+DQ8hbeGdNrfx+FG+IK08=";
+    succeed(&mut hub.nawa(["peer", "add", "boat", "--public-key", boat, "--route", "10.77.0.2/32"]));
 
     let inviting = Inviting::start(&mut hub.nawa(["invite", "van", "--file", text(&there)]));
-    let other = hub.nawa(["invite", "boat", "--file", text(&there)]).output().expect("nawa starts");
+    let other = hub.nawa(["invite", "home", "--file", text(&there)]).output().expect("nawa starts");
     assert_eq!(other.status.code(), Some(1), "two invites at one port: {}", stderr(&other));
     let (invite, file) = (inviting.2.clone(), text(&here));
-    let joined = succeed(&mut van.nawa(["join", &invite, "--file", file]));
+    let costs = ["--metered", "wan2", "--prefer", "wan2=1", "--monthly-cap", "wan2=30GB"];
+    let joined = succeed(van.nawa(["join", &invite, "--file", file]).args(costs));
     assert!(joined.contains("joined over wan1, wan2"), "{joined}");
     assert_eq!(inviting.finish(), (true, "van has joined\n".into()));
 
     let written = fs::read_to_string(&here).expect("the van's file");
-    assert!(written.contains("10.77.0.2/24") && written.contains("remote = \"10.2.0.1:51900\""), "{written}");
+    assert!(written.contains("10.77.0.3/24") && written.contains("remote = \"10.2.0.1:51900\""), "{written}");
     assert!(!written.contains(&invite) && !fs::read_to_string(&there).expect("the hub's").contains(&invite));
+    assert!(written.ends_with("metered = true\nprefer = 1\nmonthly-cap = \"30GB\"\n"), "{written}");
+    let peers = succeed(&mut hub.nawa(["peer", "show"]));
+    assert!(peers.contains("boat") && peers.contains("van"), "{peers}");
     let _van_daemon = Daemon::start(&van, &here);
     for address in ["10.77.0.1", "fd77::1"] {
         succeed(&mut van.command("ping", ["-c", "1", "-w", "30", address]));
@@ -84,11 +91,45 @@ fn two_ends_come_up_with_what_they_wrote() {
     let refused = output(&mut van.nawa(["join", &invite, "--file", text(&again)]));
     assert_eq!(refused.status.code(), Some(1), "{}", stderr(&refused));
     assert!(stderr(&refused).contains("cannot be reached"), "{}", stderr(&refused));
-    assert_eq!(fs::read_dir(folder.path().join("again")).expect("the folder").count(), 0);
+    assert!(!folder.path().join("again").exists(), "nothing is left");
     let refused = output(&mut van.nawa(["join", &invite, "--file", file]));
     assert_eq!((refused.status.code(), stdout(&refused)), (Some(2), String::new()));
     let named = output(&mut hub.nawa(["invite", "van", "--file", text(&there)]));
     assert_eq!(named.status.code(), Some(2), "{}", stderr(&named));
+}
+
+/// Who is interrupted while the inviter is called, or asked at a terminal what an uplink costs, has written nothing.
+#[test]
+fn an_interrupted_join_leaves_nothing() {
+    let Some(_alone) = namespaces_or_skip("an_interrupted_join_leaves_nothing") else { return };
+    let (hub, van) = (Namespace::new(), Namespace::new());
+    Namespace::connect((&van, "wan1", "10.1.0.2/24"), (&hub, "eth1", "10.1.0.1/24"));
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (there, here) = (folder.path().join("hub/nawa.toml"), folder.path().join("van/nawa.toml"));
+    let place = "10.1.0.1:51900";
+    succeed(&mut hub.nawa(["init", "--role", "hub", "--endpoint", place, "--file", text(&there)]));
+    let invite = Inviting::start(&mut hub.nawa(["invite", "van", "--file", text(&there)])).2.clone();
+    // It waits no longer: somebody else takes calls at its port, and says nothing.
+    let mute = hub.within(|| std::net::TcpListener::bind(place)).expect("a socket");
+    let mut join = van.nawa(["join", &invite, "--file", text(&here)]);
+    let mut join = join.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("nawa starts");
+    let _called = mute.accept().expect("a call");
+    rustix::process::kill_process(rustix::process::Pid::from_child(&join), rustix::process::Signal::INT)
+        .expect("it runs");
+    assert!(!join.wait().expect("it ends").success());
+    assert!(!here.parent().expect("a folder").exists(), "nothing is left");
+    // At a terminal it asks before it calls.
+    let line = format!("{} join {invite} --file {}", env!("CARGO_BIN_EXE_nawa"), text(&here));
+    let mut asked = van.command("script", ["-qec", &line, "/dev/null"]);
+    let mut asked = asked.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("script starts");
+    let mut shown = BufReader::new(asked.stdout.take().expect("stdout is piped"));
+    let mut question = Vec::new();
+    shown.read_until(b'?', &mut question).expect("a question");
+    let question = String::from_utf8_lossy(&question).into_owned();
+    assert!(question.contains("What does wan1 cost?"), "{question}");
+    asked.stdin.take().expect("stdin is piped").write_all(&[3]).expect("an interruption");
+    asked.wait().expect("it ends");
+    assert!(!here.parent().expect("a folder").exists(), "nothing is left");
 }
 
 /// Strangers, and who has another secret, neither join nor use the invite up.

@@ -9,6 +9,7 @@ use tunnel::PublicKey;
 use crate::config::{HostPort, value};
 use crate::failure::Failure;
 use crate::setup::ask::{List, ask};
+use crate::setup::cost::{Cost, Costs};
 use crate::setup::file::{self, Made};
 use crate::setup::uplinks;
 
@@ -35,6 +36,8 @@ pub struct Init {
     /// A spoke's uplinks, instead of all that are found
     #[arg(long, value_name = "DEV,…")]
     uplinks: Option<List<String>>,
+    #[command(flatten)]
+    costs: Costs,
     /// This end's inner addresses, with prefix lengths [default: those of the sample file]
     #[arg(long, value_name = "ADDRESS/LENGTH,…")]
     address: Option<List<IpNet>>,
@@ -101,9 +104,10 @@ fn spoke(init: Init, mut made: Made) -> Result<(), Failure> {
             value::interface(name).map_err(Failure::bad_input)?;
         }
         let [remote] = &remotes;
-        let use_of = |interface| uplinks::Uplink { interface, remote: remote.clone() };
+        let use_of = |interface| uplinks::Uplink { interface, remote: remote.clone(), cost: Cost::default() };
         found = wanted.into_iter().map(use_of).collect();
     }
+    init.costs.settle(&mut found)?;
     let first = |address: &IpNet| file::usable(address).next().map(IpNet::from);
     let routes: Vec<_> = addresses.iter().filter_map(first).collect();
     let peer = file::peer("hub", &key, &routes);
@@ -120,7 +124,10 @@ fn spoke(init: Init, mut made: Made) -> Result<(), Failure> {
 
 fn addresses(given: Option<List<IpNet>>, default: &str) -> Result<Vec<IpNet>, Failure> {
     match given {
-        Some(List(addresses)) => Ok(addresses),
+        Some(List(addresses)) => {
+            let usable = addresses.iter().try_for_each(|address| value::usable(*address).map(drop));
+            usable.map_err(Failure::bad_input).map(|()| addresses)
+        }
         None => default.parse().map(|List(addresses)| addresses).map_err(Failure::failed),
     }
 }

@@ -9,12 +9,13 @@ use clap::Args;
 use ipnet::IpNet;
 use qrcode::{QrCode, render::unicode::Dense1x2};
 use rand_core::{OsRng, TryRngCore};
-use rustix::process::{Pid, Signal, kill_process};
-use tunnel::PresharedKey;
+use serde::Deserialize;
+use serde_json::Value;
 use tunnel::daemon::Listen;
+use tunnel::{PresharedKey, PrivateKey, PublicKey};
 
-use crate::config::{self, HostPort, Peer, Tunnel, value};
-use crate::control::client::Daemon;
+use crate::config::{self, HostPort, Tunnel, value};
+use crate::control::{Request, client::Daemon, peer};
 use crate::failure::Failure;
 use crate::setup::ask::List;
 use crate::setup::exchange::{self, Terms};
@@ -50,7 +51,10 @@ pub fn run(args: &Invite) -> Result<(), Failure> {
     let none =
         || Failure::bad_input(format!("{} has no [tunnel]; write one with `nawa init`", args.file.display()));
     let (me, tunnel) = settings.key.zip(settings.tunnel).ok_or_else(none)?;
-    if tunnel.peers.iter().any(|peer| peer.name == args.name) {
+    // Those that live edits have brought are not in the file.
+    let live = live(&me)?;
+    let named = |name: &String| *name == args.name;
+    if tunnel.peers.iter().map(|peer| &peer.name).chain(live.iter().map(|peer| &peer.name)).any(named) {
         return Err(Failure::bad_input(format!(
             "there is a peer {} already; choose another name",
             args.name
@@ -63,17 +67,21 @@ pub fn run(args: &Invite) -> Result<(), Failure> {
              [tunnel], or give --endpoint"
         )));
     }
-    let terms = Terms { addresses: free(&tunnel)?, routes: file::hosts(&tunnel.addresses) };
+    let terms = Terms { addresses: free(&tunnel, &live)?, routes: file::hosts(&tunnel.addresses) };
     let listener = listen(tunnel.listen)?;
     let secret = PresharedKey::generate(&mut OsRng.unwrap_err());
     let invite = invite::Invite { secret, inviter: me.public(), endpoints: endpoints.clone() };
     show(&invite.encode(), args)?;
+    let mut joined = None;
     let enrol = |key| {
+        joined = Some(key);
         let section = file::peer(&args.name, &key, &file::hosts(&terms.addresses));
         file::append(&args.file, &section).map_err(|failure| failure.lines.join("; "))
     };
     exchange::wait(listener, &me, &invite, &terms, args.valid, enrol).map_err(Failure::failed)?;
-    reload()?;
+    if let Some(key) = joined {
+        tell(&me, &args.name, key, &file::hosts(&terms.addresses))?;
+    }
     super::print(&format!("{} has joined", args.name))
 }
 
@@ -97,11 +105,15 @@ fn show(invite: &str, args: &Invite) -> Result<(), Failure> {
 }
 
 /// In each of the tunnel's prefixes the first address that is not this end's and no peer's.
-fn free(tunnel: &Tunnel) -> Result<Vec<IpNet>, Failure> {
+fn free(tunnel: &Tunnel, live: &[Live]) -> Result<Vec<IpNet>, Failure> {
     let taken = |address: &IpNet| {
-        let routed =
-            |peer: &Peer| peer.routes.iter().any(|route| route.prefix_len() > 0 && route.contains(address));
-        tunnel.addresses.iter().any(|own| own.addr() == address.addr()) || tunnel.peers.iter().any(routed)
+        let mut routes = tunnel
+            .peers
+            .iter()
+            .flat_map(|peer| &peer.routes)
+            .chain(live.iter().flat_map(|peer| &peer.routes));
+        tunnel.addresses.iter().any(|own| own.addr() == address.addr())
+            || routes.any(|route| route.prefix_len() > 0 && route.contains(address))
     };
     let in_prefix = |own: &IpNet| {
         let mut all =
@@ -132,13 +144,41 @@ fn listen(tunnel: Listen) -> Result<TcpListener, Failure> {
     })
 }
 
-/// The running daemon takes the new peer up; without one the next start does.
-fn reload() -> Result<(), Failure> {
-    let Some(daemon) = Daemon::find()? else { return Ok(()) };
-    let Some(pid) = Pid::from_raw(daemon.pid()) else { return Ok(()) };
-    kill_process(pid, Signal::HUP).map_err(|error| {
+/// A peer of the running daemon.
+#[derive(Deserialize)]
+struct Live {
+    name: String,
+    routes: Vec<IpNet>,
+}
+
+/// The peers of the running daemon, if one runs and has this key.
+fn live(me: &PrivateKey) -> Result<Vec<Live>, Failure> {
+    let state = ours(me)?.map_or(Value::Null, |(_, state)| state);
+    Ok(serde_json::from_value(state["tunnel"]["peers"].clone()).unwrap_or_default())
+}
+
+/// The running daemon and its state, if it has this key: another one's file is another.
+fn ours(me: &PrivateKey) -> Result<Option<(Daemon, Value)>, Failure> {
+    let Some(mut daemon) = Daemon::find()? else { return Ok(None) };
+    let state = daemon.ask(Request::Status)?;
+    let same = state["tunnel"]["public_key"] == me.public().to_string();
+    Ok(same.then_some((daemon, state)))
+}
+
+/// The running daemon takes the new peer up, and keeps what was changed while it runs; without one the next start does.
+fn tell(me: &PrivateKey, name: &str, public_key: PublicKey, routes: &[IpNet]) -> Result<(), Failure> {
+    let Some((mut daemon, _)) = ours(me)? else { return Ok(()) };
+    let add = peer::Add {
+        name: name.to_owned(),
+        public_key,
+        routes: routes.to_vec(),
+        keepalive: Some(file::KEEPALIVE.into()),
+        preshared_key_file: None,
+    };
+    daemon.ask(Request::PeerAdd(add)).map(drop).map_err(|failure| {
+        let why = failure.lines.join("; ");
         Failure::failed(format!(
-            "the file has the new end, but the daemon cannot be told to read it: {error}; restart it"
+            "the file has the new end, but the daemon does not take it ({why}); restart it"
         ))
     })
 }
@@ -158,7 +198,12 @@ mod tests {
         made.write(&(file::end(&addresses, Some(1), &[]) + &file::peer("van", &third, &routes)))
             .expect("a good file");
         let tunnel = config::load(&path).expect("a good file").tunnel.expect("a tunnel");
-        let free: Vec<_> = free(&tunnel).expect("room").iter().map(IpNet::to_string).collect();
-        assert_eq!(free, ["10.77.0.4/24", "fd77::3/64"]);
+        let free = |live: &[Live]| {
+            let found = super::free(&tunnel, live).expect("room");
+            found.iter().map(IpNet::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(free(&[]), ["10.77.0.4/24", "fd77::3/64"]);
+        let boat = Live { name: "boat".into(), routes: vec!["10.77.0.4/32".parse().expect("a route")] };
+        assert_eq!(free(&[boat]), ["10.77.0.5/24", "fd77::3/64"]);
     }
 }

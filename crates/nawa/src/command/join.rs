@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use crate::failure::Failure;
+use crate::setup::cost::Costs;
 use crate::setup::exchange;
 use crate::setup::file::{self, Made};
 use crate::setup::invite::Invite;
@@ -23,14 +24,18 @@ pub struct Join {
     /// The file to write; the key is written beside it
     #[arg(long, value_name = "FILE", default_value = "/etc/nawa/nawa.toml")]
     file: PathBuf,
+    #[command(flatten)]
+    costs: Costs,
 }
 
 /// Enrols this end. Its files are kept only if the inviter has enrolled it.
 pub fn run(join: &Join) -> Result<(), Failure> {
     let invite: Invite = text(&join.invite)?.parse().map_err(Failure::bad_input)?;
     let mut made = Made::begin(&join.file)?;
+    let mut uplinks = uplinks::find(&invite.endpoints, "nawa0").map_err(Failure::failed)?;
+    // The inviter does not wait for who thinks about an answer.
+    join.costs.settle(&mut uplinks)?;
     let (called, terms) = exchange::call(&invite, &made.key).map_err(Failure::failed)?;
-    let uplinks = uplinks::find(&invite.endpoints, "nawa0").map_err(Failure::failed)?;
     let peer = file::peer("hub", &invite.inviter, &terms.routes);
     let paths = file::paths(&uplinks, &invite.endpoints);
     made.write(&(file::end(&terms.addresses, None, &[]) + &peer + &paths))?;

@@ -83,13 +83,14 @@ pub fn add_peer(config: &mut Config, add: &peer::Add) -> Result<(), String> {
     if routes.is_empty() {
         return Err("this peer has no route, so nothing reaches it; give its inner addresses".into());
     }
+    let keepalive = add.keepalive.as_deref().map(|text| value::keepalive(&text.into())).transpose()?;
     let preshared_key = add.preshared_key_file.as_deref().map(secret::read).transpose()?;
     config.peers.push(PeerConfig {
         name: value::label(&add.name)?,
         public_key: add.public_key,
         preshared_key: preshared_key.unwrap_or_default(),
         routes,
-        keepalive: None,
+        keepalive,
         resend: true,
         bicast: Bicast::Off,
         paths: Vec::new(),

@@ -22,6 +22,9 @@ pub struct Add {
     /// An inner prefix that it may use and is routed; give it again for more
     #[arg(long = "route", value_name = "PREFIX", required = true, value_parser = route)]
     pub routes: Vec<ipnet::IpNet>,
+    /// An idle end sends so often, and so notices that the other is gone; with its unit, as 20s [default: never]
+    #[arg(long, value_name = "TIME", value_parser = keepalive)]
+    pub keepalive: Option<String>,
     /// A file with a second, shared secret, mode 0600
     #[arg(long, value_name = "FILE", value_parser = absolute)]
     pub preshared_key_file: Option<PathBuf>,
@@ -37,6 +40,10 @@ pub struct Del {
 
 fn route(text: &str) -> Result<ipnet::IpNet, String> {
     crate::config::value::route(text)
+}
+
+fn keepalive(text: &str) -> Result<String, String> {
+    crate::config::value::keepalive(&text.into()).map(|_| text.to_owned())
 }
 
 /// The daemon reads it, and has another working directory.

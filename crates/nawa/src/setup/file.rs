@@ -11,6 +11,7 @@ use ipnet::IpNet;
 use rand_core::{OsRng, TryRngCore};
 use tunnel::{PrivateKey, PublicKey};
 
+use super::cost::Cost;
 use super::uplinks::Uplink;
 use crate::config::{self, HostPort};
 use crate::failure::Failure;
@@ -34,25 +35,28 @@ pub fn end(addresses: &[IpNet], listen: Option<u16>, endpoints: &[HostPort]) -> 
     text
 }
 
+/// Of a peer that is invited, and of its inviter.
+pub const KEEPALIVE: &str = "20s";
+
 /// A peer's section. Both ends have a keepalive, by which an idle one notices that the other is gone.
 pub fn peer(name: &str, key: &PublicKey, routes: &[IpNet]) -> String {
     format!(
-        "\n[[peer]]\nname = \"{name}\"\npublic-key = \"{key}\"\nroutes = {}\nkeepalive = \"20s\"\n",
+        "\n[[peer]]\nname = \"{name}\"\npublic-key = \"{key}\"\nroutes = {}\nkeepalive = \"{KEEPALIVE}\"\n",
         list(routes)
     )
 }
 
 /// A path for each uplink, or, where none is found, one that leaves as the routing table says.
 pub fn paths(uplinks: &[Uplink], remotes: &[HostPort]) -> String {
-    let path = |name: &str, local: &str, remote: &HostPort| {
-        format!("\n[[peer.path]]\nname = \"{name}\"\n{local}remote = \"{remote}\"\n")
+    let path = |name: &str, local: &str, remote: &HostPort, cost: &Cost| {
+        format!("\n[[peer.path]]\nname = \"{name}\"\n{local}remote = \"{remote}\"\n{cost}")
     };
     if uplinks.is_empty() {
-        return remotes.first().map_or(String::new(), |remote| path("any", "", remote));
+        return remotes.first().map_or(String::new(), |remote| path("any", "", remote, &Cost::default()));
     }
     let named = |uplink: &Uplink| {
         let name = uplink.interface.replace(|c: char| !(c.is_ascii_alphanumeric() || "-_.".contains(c)), "_");
-        path(&name, &format!("local = \"{}\"\n", uplink.interface), &uplink.remote)
+        path(&name, &format!("local = \"{}\"\n", uplink.interface), &uplink.remote, &uplink.cost)
     };
     uplinks.iter().map(named).collect()
 }
@@ -74,19 +78,23 @@ pub fn hosts(addresses: &[IpNet]) -> Vec<IpNet> {
     addresses.iter().map(|address| IpNet::from(address.addr())).collect()
 }
 
-/// A node's two files while they are made: what was made is removed again unless [`Made::keep`] is called.
+/// A node's two files. Nothing is written while questions are asked and others are called, so that who is interrupted there leaves
+/// nothing; what was made is removed again unless [`Made::keep`] is called.
 pub struct Made {
     file: PathBuf,
+    folder: PathBuf,
+    /// The key is not in its file yet.
+    new: bool,
     made: Vec<PathBuf>,
     /// The node's private key, of the key file.
     pub key: PrivateKey,
 }
 
 impl Made {
-    /// Makes the folder and the key, or takes the key that is there.
+    /// Makes a key, or takes the one that is there.
     ///
     /// # Errors
-    /// Bad input if `file` exists, or a key file that holds none; failed if something cannot be written.
+    /// Bad input if `file` exists, or a key file that holds none.
     pub fn begin(file: &Path) -> Result<Made, Failure> {
         if fs::symlink_metadata(file).is_ok() {
             return Err(Failure::bad_input(format!(
@@ -95,25 +103,28 @@ impl Made {
             )));
         }
         let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let made = DirBuilder::new().recursive(true).mode(0o755).create(folder);
-        made.map_err(|error| cannot("make the folder", folder, &error))?;
         let path = folder.join(KEY);
-        let key = PrivateKey::generate(&mut OsRng.unwrap_err());
-        match write_new(&path, &format!("{}\n", *key.to_base64()), 0o600) {
-            Ok(()) => Ok(Made { file: file.to_owned(), made: vec![path], key }),
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-                let key = config::read_key(&path).map_err(Failure::bad_input)?;
-                Ok(Made { file: file.to_owned(), made: Vec::new(), key })
-            }
-            Err(error) => Err(cannot("write", &path, &error)),
-        }
+        let new = fs::symlink_metadata(&path).is_err();
+        let key = match new {
+            true => PrivateKey::generate(&mut OsRng.unwrap_err()),
+            false => config::read_key(&path).map_err(Failure::bad_input)?,
+        };
+        Ok(Made { file: file.to_owned(), folder: folder.to_owned(), new, made: Vec::new(), key })
     }
 
-    /// Writes the configuration file, which has to be good.
+    /// Writes the key, if it is new, and the configuration file, which has to be good.
     ///
     /// # Errors
-    /// Failed if it cannot be written.
+    /// Failed if they cannot be written.
     pub fn write(&mut self, text: &str) -> Result<(), Failure> {
+        let made = DirBuilder::new().recursive(true).mode(0o755).create(&self.folder);
+        made.map_err(|error| cannot("make the folder", &self.folder, &error))?;
+        if self.new {
+            let path = self.folder.join(KEY);
+            let written = write_new(&path, &format!("{}\n", *self.key.to_base64()), 0o600);
+            written.map_err(|error| cannot("write", &path, &error))?;
+            self.made.push(path);
+        }
         write_new(&self.file, text, 0o644).map_err(|error| cannot("write", &self.file, &error))?;
         self.made.push(self.file.clone());
         config::load(&self.file).map(drop)
@@ -185,8 +196,11 @@ mod tests {
         let other = PrivateKey::generate(&mut OsRng.unwrap_err()).public();
         let addresses = ["10.77.0.2/24".parse().expect("a prefix"), "fd77::2/64".parse().expect("a prefix")];
         let remote: HostPort = "203.0.113.7:51900".parse().expect("a remote");
-        let uplinks =
-            ["wwan0", "eth0.7@x"].map(|name| Uplink { interface: name.into(), remote: remote.clone() });
+        let uplinks = ["wwan0", "eth0.7@x"].map(|name| Uplink {
+            interface: name.into(),
+            remote: remote.clone(),
+            cost: "metered 5GB".parse().expect("a cost"),
+        });
         let peer = peer("hub", &other, &["10.77.0.1/32".parse().expect("a prefix")]);
         made.write(&(end(&addresses, None, &[]) + &peer + &paths(&uplinks, &[]))).expect("a good file");
         let me = made.key.public();
@@ -214,6 +228,12 @@ mod tests {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let file = folder.path().join("nawa.toml");
         drop(Made::begin(&file).expect("a folder"));
+        assert_eq!(fs::read_dir(folder.path()).expect("the folder").count(), 0);
+        let mut made = Made::begin(&file).expect("a folder");
+        assert_eq!(fs::read_dir(folder.path()).expect("the folder").count(), 0, "nothing is written yet");
+        made.write(&end(&["10.77.0.2/24".parse().expect("a prefix")], Some(1), &[])).expect("a good file");
+        assert_eq!(fs::read_dir(folder.path()).expect("the folder").count(), 2);
+        drop(made);
         assert_eq!(fs::read_dir(folder.path()).expect("the folder").count(), 0);
     }
 }

@@ -6,6 +6,7 @@ use std::net::{IpAddr, ToSocketAddrs};
 use device::Net;
 use device::net::Query;
 
+use super::cost::Cost;
 use crate::config::HostPort;
 
 /// An interface, and where it leads.
@@ -15,6 +16,8 @@ pub struct Uplink {
     pub interface: String,
     /// The first of the remotes that the routing tables reach by it.
     pub remote: HostPort,
+    /// What it costs.
+    pub cost: Cost,
 }
 
 /// Those that carry packets and have a route, a default route or a narrower one, to one of `remotes`. `but`: the tunnel's own.
@@ -34,7 +37,11 @@ pub fn find(remotes: &[HostPort], but: &str) -> io::Result<Vec<Uplink>> {
         let mut reaches =
             |address: &IpAddr| net.has_route(&Query { interface: Some(link.index), ..Query::to(*address) });
         let remote = remotes.iter().find(|(_, addresses)| addresses.iter().any(&mut reaches));
-        found.extend(remote.map(|(remote, _)| Uplink { interface, remote: (*remote).clone() }));
+        found.extend(remote.map(|(remote, _)| Uplink {
+            interface,
+            remote: (*remote).clone(),
+            cost: Cost::default(),
+        }));
     }
     Ok(found)
 }
