@@ -62,6 +62,9 @@ enum Command {
     /// Runs what a configuration file asks for, in the foreground, until SIGINT or SIGTERM
     Run(Run),
     /// Does the same in the background: returns when it is up, or says why not
+    ///
+    /// It logs to the journal or, where there is none, to `nawa.log` in the folder of its state (`state-dir`, /var/lib/nawa unless the
+    /// file names another), 1 MiB at most and as much of what came before. `nawa status` says where.
     Up(File),
     /// Stops the daemon and waits until it is gone
     Down,
@@ -120,7 +123,7 @@ pub struct Doctor {
 pub struct Test {
     /// The peer's name
     pub peer: String,
-    /// An inner address of the peer's [default: the first host in its routes]
+    /// An inner address of the peer's [default: the first host in its routes, or of this end's network]
     #[arg(long, value_name = "ADDRESS")]
     pub to: Option<std::net::IpAddr>,
     /// How long, with its unit
@@ -135,7 +138,7 @@ pub struct Test {
 struct Run {
     #[command(flatten)]
     file: File,
-    /// Started by `nawa up`: leave its terminal, and log to the journal once ready
+    /// Started by `nawa up`: leave its terminal, and log to the journal or a file once ready
     #[arg(long, hide = true)]
     background: bool,
 }

@@ -12,6 +12,7 @@ use crate::config::{self, Resolved, edit};
 use crate::control::Request;
 use crate::daemon::Event;
 use crate::failure::Failure;
+use crate::logging;
 use crate::notify;
 use crate::restarts::Strand;
 use crate::strands::{Status, Strands};
@@ -41,6 +42,7 @@ impl Live {
         match request {
             Request::Status => {
                 let mut state = lock(&self.status).clone().now();
+                state["log"] = logging::place().into();
                 let refused = lock(&self.refused).clone();
                 if !refused.is_empty() {
                     state["reload_refused"] = refused.into();

@@ -1,23 +1,38 @@
-//! Logs on stderr. Levels by who must act: `error` somebody now, `warn` somebody some day, `info` nobody,
-//! `debug` a developer; what happens per packet is `trace`.
+//! Logs on stderr, which in the background is the journal or, where there is none, a file. Levels by who must act: `error` somebody
+//! now, `warn` somebody some day, `info` nobody, `debug` a developer; what happens per packet is `trace`.
 
-use std::fs::File;
+use std::fs::{self, File, Metadata};
 use std::io::{self, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
 use crate::failure::Failure;
 
+/// The log's file takes so many bytes; then it is put aside as `nawa.log.1`, in place of the one before.
+const LARGEST: u64 = 1 << 20;
+
+/// Where the log goes in the background.
+enum Place {
+    Journal,
+    File(PathBuf),
+    Nowhere(String),
+}
+
+static PLACE: OnceLock<Place> = OnceLock::new();
+
 /// Starts logging at `level`; without one as `RUST_LOG` says, or `info`.
 ///
 /// # Errors
 /// Bad input if `level` is no filter.
 pub fn start(level: Option<&str>) -> Result<(), Failure> {
-    let journal = std::env::var_os("JOURNAL_STREAM").is_some();
-    let subscriber = tracing_subscriber::fmt().with_env_filter(filter(level)?).with_writer(std::io::stderr);
+    let journal = is_journal();
+    let subscriber = tracing_subscriber::fmt().with_env_filter(filter(level)?).with_writer(writer);
     let subscriber =
         subscriber.with_target(false).with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()));
     if journal {
@@ -28,13 +43,70 @@ pub fn start(level: Option<&str>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Logs to the journal from here on, or nowhere where there is none.
-pub fn leave_terminal() {
-    let journal = journal().map(OwnedFd::from);
-    let log = journal.or_else(|_| File::options().write(true).open("/dev/null").map(OwnedFd::from));
+/// Where the log of this process is, for people; `None` if it is this process's stderr.
+pub fn place() -> Option<String> {
+    let of_process = || format!("journalctl _PID={}", std::process::id());
+    match PLACE.get() {
+        Some(Place::Journal) => Some("journalctl -t nawa".into()),
+        Some(Place::File(file)) => Some(file.display().to_string()),
+        Some(Place::Nowhere(why)) => Some(format!("none, {why}")),
+        None => is_journal().then(of_process),
+    }
+}
+
+/// Logs to the journal from here on or, where there is none, to `nawa.log` in `folder`.
+pub fn leave_terminal(folder: &Path) {
+    let file = folder.join("nawa.log");
+    let (log, place) = match journal() {
+        Ok(journal) => (Ok(OwnedFd::from(journal)), Place::Journal),
+        Err(_) => match fs::create_dir_all(folder).and_then(|()| open(&file)) {
+            Ok(log) => (Ok(log.into()), Place::File(file)),
+            Err(error) => {
+                (nothing(), Place::Nowhere(format!("for {} cannot be written: {error}", file.display())))
+            }
+        },
+    };
     if let Err(error) = log.and_then(|log| rustix::stdio::dup2_stderr(log).map_err(io::Error::from)) {
         tracing::warn!(%error, "cannot leave the terminal");
+        return;
     }
+    // It is left once.
+    let _ = PLACE.set(place);
+}
+
+fn open(file: &Path) -> io::Result<File> {
+    File::options().append(true).create(true).open(file)
+}
+
+fn nothing() -> io::Result<OwnedFd> {
+    File::options().write(true).open("/dev/null").map(OwnedFd::from)
+}
+
+/// What a line is written to. Whatever else writes to stderr goes to the same place.
+fn writer() -> io::Stderr {
+    if let Some(Place::File(file)) = PLACE.get()
+        && metadata().is_ok_and(|log| log.len() >= LARGEST)
+    {
+        // Where the disk is full, or read only, the old one goes on.
+        let _ = begin_anew(file).and_then(|log| rustix::stdio::dup2_stderr(log).map_err(io::Error::from));
+    }
+    io::stderr()
+}
+
+/// The file, put aside, and a new one.
+fn begin_anew(file: &Path) -> io::Result<File> {
+    fs::rename(file, file.with_extension("log.1"))?;
+    open(file)
+}
+
+fn metadata() -> io::Result<Metadata> {
+    File::from(io::stderr().as_fd().try_clone_to_owned()?).metadata()
+}
+
+/// Whether stderr is the journal, as systemd says of it: device and inode.
+fn is_journal() -> bool {
+    let said = std::env::var("JOURNAL_STREAM").unwrap_or_default();
+    metadata().is_ok_and(|own| said == format!("{}:{}", own.dev(), own.ino()))
 }
 
 /// A stream that systemd-journald reads lines from, as systemd-cat(1) opens it: identifier, unit, priority, then
@@ -52,5 +124,25 @@ fn filter(level: Option<&str>) -> Result<EnvFilter, Failure> {
             .parse(level)
             .map_err(|error| Failure::bad_input(format!("--log-level {level}: {error}; write e.g. `debug`"))),
         None => Ok(builder.from_env_lossy()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_that_is_put_aside_leaves_two_files() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let file = folder.path().join("nawa.log");
+        let mut log = open(&file).expect("a log");
+        for line in ["first\n", "second\n", "third\n"] {
+            log.write_all(line.as_bytes()).expect("a line");
+            log = begin_anew(&file).expect("another");
+        }
+        log.write_all(b"fourth\n").expect("a line");
+        let read = |name: &str| fs::read_to_string(folder.path().join(name)).expect("a log");
+        assert_eq!((read("nawa.log").as_str(), read("nawa.log.1").as_str()), ("fourth\n", "third\n"));
+        assert_eq!(fs::read_dir(folder.path()).expect("the folder").count(), 2);
     }
 }

@@ -61,6 +61,31 @@ fn up_and_down_leave_nothing() {
 }
 
 #[test]
+fn up_has_a_log_also_without_a_journal() {
+    let Some(_alone) = namespaces_or_skip("up_has_a_log_also_without_a_journal") else { return };
+    let (namespace, (node, file)) = (Namespace::new(), lonely());
+    let text = std::fs::read_to_string(&file).expect("the file");
+    std::fs::write(&file, text.replace("key-file", "state-dir = 'state'\nkey-file")).expect("the file");
+    succeed(&mut namespace.nawa(["up", file.to_str().expect("UTF-8")]));
+    let log = namespace.status()["log"].as_str().expect("it is said where").to_owned();
+    let table = succeed(&mut namespace.nawa(["status"]));
+    assert!(table.lines().next().is_some_and(|line| line.ends_with(&format!("log: {log}"))), "{table}");
+    if !std::path::Path::new("/run/systemd/journal/stdout").exists() {
+        assert_eq!(log, node.key().with_file_name("state/nawa.log").to_str().expect("UTF-8"));
+        // What the daemon says from now on stands there, and at most so much of it.
+        std::fs::write(&log, vec![b'x'; 1 << 20]).expect("a full log");
+        for name in ["lte", "wifi"] {
+            succeed(&mut namespace.nawa(["path", "add", "office", name, "--remote", "192.0.2.1:9"]));
+            let said = || std::fs::read_to_string(&log).ok()?.contains(name).then_some(());
+            common::eventually("a line of the path", said);
+        }
+        assert!(std::fs::metadata(&log).expect("the log").len() < 1 << 20);
+        assert_eq!(std::fs::metadata(format!("{log}.1")).expect("what was before").len(), 1 << 20);
+    }
+    succeed(&mut namespace.nawa(["down"]));
+}
+
+#[test]
 fn up_says_why_not() {
     let Some(_alone) = namespaces_or_skip("up_says_why_not") else { return };
     let (namespace, node) = (Namespace::new(), Node::new());

@@ -15,14 +15,16 @@ pub fn run(file: &Path, background: bool) -> Result<(), Failure> {
         let _ = rustix::process::setsid();
     }
     let settings = config::load(file)?;
-    daemon::run(file, settings, || tell_ready(background))
+    let folder = background.then(|| settings.state_dir.clone());
+    daemon::run(file, settings, || tell_ready(folder.as_deref()))
 }
 
 /// The line goes to the stderr that it was started with; whoever reads it may close that at once.
-fn tell_ready(background: bool) {
+/// `folder`: in the background the log may go there.
+fn tell_ready(folder: Option<&Path>) {
     let stderr = io::stderr().as_fd().try_clone_to_owned();
-    if background {
-        logging::leave_terminal();
+    if let Some(folder) = folder {
+        logging::leave_terminal(folder);
     }
     // In one piece, or a line of the log could come between. A closed stderr is no reason to stop.
     let _ = stderr.and_then(|stderr| File::from(stderr).write_all(format!("{}\n", super::READY).as_bytes()));
