@@ -71,11 +71,11 @@ struct State {
     interfaces: Vec<Interface>,
 }
 
-/// Starts in the calling thread's network namespace.
+/// Starts in the calling thread's network namespace. `on_end` is told if it ends without being stopped.
 ///
 /// # Errors
 /// What the kernel lacks or says.
-pub fn start(config: Config) -> Result<Running, Error> {
+pub fn start(config: Config, on_end: impl FnOnce(String) + Send + 'static) -> Result<Running, Error> {
     let programs = Programs::load(&config.settings)?;
     let watch = Arc::new(programs.watch()?);
     let mut state = State { config, programs, watch, interfaces: Vec::new() };
@@ -86,8 +86,8 @@ pub fn start(config: Config) -> Result<Running, Error> {
     let stop = Waker::new().map_err(Error::system("start a thread"))?;
     let (theirs, stopped) = (Arc::clone(&state), stop.clone());
     let work = move || {
-        if let Err(error) = follow(&theirs, &changes, &stopped) {
-            tracing::error!("bicast does not see interfaces change any more: {error}; restart nawa");
+        if let Err(why) = device::process::outcome(|| follow(&theirs, &changes, &stopped)) {
+            on_end(format!("bicast does not see interfaces change any more: {why}"));
         }
     };
     let thread = Builder::new().name("bicast".into()).spawn(work);

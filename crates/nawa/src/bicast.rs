@@ -1,35 +1,88 @@
 //! The copies of SCTP's packets: what the daemon runs, and its state as JSON.
 
+use std::sync::mpsc::Sender;
+
 use bicast::daemon::{self, Config, Interface, Part, Running, View};
 use bicast::kernel::Known;
 use serde_json::{Value, json};
 
 use crate::config::mode_name;
+use crate::daemon::Event;
+use crate::restarts::Strand;
+use crate::strands;
 
-/// Starts what `config` asks for.
-///
-/// # Errors
-/// One sentence.
-pub fn start(config: Config) -> Result<Running, String> {
-    let mode = mode_name(config.settings.mode);
-    let running = daemon::start(config).map_err(|error| format!("[bicast]: {error}"))?;
-    tracing::info!(mode, "bicast runs");
-    Ok(running)
+/// The copies that a file asks for.
+pub struct Copies {
+    config: Config,
+    /// `None` while they wait to be started again.
+    running: Option<Running>,
 }
 
-/// Makes `now` what `config` asks for. What is known of associations stays.
-///
-/// # Errors
-/// One sentence.
-pub fn reconfigure(now: &mut Option<Running>, config: Option<Config>) -> Result<(), String> {
-    match (config, &mut *now) {
-        (None, _) => *now = None,
-        (Some(config), Some(running)) => {
-            running.reconfigure(config).map_err(|error| format!("[bicast]: {error}"))?;
-        }
-        (Some(config), None) => *now = Some(start(config)?),
+impl Copies {
+    /// Starts what `config` asks for.
+    ///
+    /// # Errors
+    /// One sentence.
+    pub fn start(config: Config, events: &Sender<Event>) -> Result<Copies, String> {
+        let running = Some(start(config.clone(), events)?);
+        Ok(Copies { config, running })
     }
-    Ok(())
+
+    /// Makes `now` what `config` asks for. What is known of associations stays.
+    ///
+    /// # Errors
+    /// One sentence.
+    pub fn reconfigure(
+        now: &mut Option<Copies>,
+        config: Option<Config>,
+        events: &Sender<Event>,
+    ) -> Result<(), String> {
+        match (config, &mut *now) {
+            (None, _) => *now = None,
+            (Some(config), Some(copies)) => {
+                if let Some(running) = &copies.running {
+                    running.reconfigure(config.clone()).map_err(|error| format!("[bicast]: {error}"))?;
+                }
+                copies.config = config;
+            }
+            (Some(config), None) => *now = Some(Copies::start(config, events)?),
+        }
+        Ok(())
+    }
+
+    /// What they are to do.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// They have ended by themselves.
+    pub fn stop(&mut self) {
+        self.running = None;
+    }
+
+    /// Starts them, if they wait.
+    ///
+    /// # Errors
+    /// One sentence; then they wait.
+    pub fn restart(&mut self, events: &Sender<Event>) -> Result<(), String> {
+        if self.running.is_none() {
+            self.running = Some(start(self.config.clone(), events)?);
+        }
+        Ok(())
+    }
+
+    /// What asks for their state, while they run.
+    pub fn view(&self) -> Option<View> {
+        self.running.as_ref().map(Running::view)
+    }
+}
+
+fn start(config: Config, events: &Sender<Event>) -> Result<Running, String> {
+    let mode = mode_name(config.settings.mode);
+    let running = daemon::start(config, strands::ended(events, Strand::Bicast))
+        .map_err(|error| format!("[bicast]: {error}"))?;
+    tracing::info!(mode, "bicast runs");
+    Ok(running)
 }
 
 /// Takes off what a daemon that crashed left on this namespace's interfaces.

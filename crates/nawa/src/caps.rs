@@ -81,6 +81,17 @@ impl Caps {
     }
 }
 
+/// The day on which the count of so long after 1970 begins anew, as `2026-12-01`, UTC.
+pub fn resets_on(time: Duration) -> String {
+    let this = month(time);
+    let (year, month) = this.split_once('-').unwrap_or_default();
+    match (year.parse::<u64>(), month.parse::<u64>()) {
+        (Ok(year), Ok(12)) => format!("{:04}-01-01", year + 1),
+        (Ok(year), Ok(month)) => format!("{year:04}-{:02}-01", month + 1),
+        _ => String::new(),
+    }
+}
+
 /// The month of so long after 1970, UTC (Howard Hinnant, "chrono-compatible low-level date algorithms").
 fn month(time: Duration) -> String {
     let days = time.as_secs() / 86_400 + 719_468;
@@ -104,6 +115,7 @@ mod tests {
     fn months_are_those_of_the_calendar() {
         assert_eq!(month(Duration::ZERO), "1970-01");
         assert_eq!((month(NOW), month(NOW + 6 * DAY)), ("2026-11".into(), "2026-12".into()));
+        assert_eq!((resets_on(NOW), resets_on(NOW + 6 * DAY)), ("2026-12-01".into(), "2027-01-01".into()));
         // 2024-02-29, 2000-03-01.
         assert_eq!(month(Duration::from_secs(1_709_164_800)), "2024-02");
         assert_eq!(month(Duration::from_secs(951_868_800)), "2000-03");

@@ -18,7 +18,7 @@ impl Codings {
     /// # Errors
     /// One sentence; then those run that ran before.
     pub fn reconfigure(&mut self, wanted: Vec<Settings>, events: &Sender<Event>) -> Result<(), String> {
-        let before = self.0.iter().map(|(settings, _)| settings.clone()).collect();
+        let before = self.wanted();
         let result = self.run(wanted, events);
         if result.is_err()
             && let Err(error) = self.run(before, events)
@@ -40,6 +40,11 @@ impl Codings {
             }
         }
         Ok(())
+    }
+
+    /// What they are to do.
+    pub fn wanted(&self) -> Vec<Settings> {
+        self.0.iter().map(|(settings, _)| settings.clone()).collect()
     }
 
     /// What asks them for their state.

@@ -67,7 +67,9 @@ impl Provided {
     pub fn reconfigure(now: &mut Option<Provided>, settings: Option<Flight>) -> Result<(), String> {
         match (settings, &mut *now) {
             (None, _) => *now = None,
-            (Some(settings), Some(running)) if settings.base == running.settings.base => {
+            (Some(settings), Some(running))
+                if settings.base == running.settings.base && State::lost().is_empty() =>
+            {
                 running.settings = settings;
                 running.set_default().map_err(sentence)?;
             }
@@ -81,6 +83,11 @@ impl Provided {
             }
         }
         Ok(())
+    }
+
+    /// What is provided.
+    pub fn settings(&self) -> Flight {
+        self.settings
     }
 
     fn set_default(&self) -> Result<(), Error> {
@@ -155,6 +162,12 @@ pub struct Line {
 }
 
 impl State {
+    /// Those that a daemon has registered, and somebody has taken away since.
+    pub fn lost() -> Vec<&'static str> {
+        let available = kernel::default::available().unwrap_or_default();
+        [FSAT, FSAT_PAPER].into_iter().filter(|name| !available.iter().any(|one| one == name)).collect()
+    }
+
     /// Of this thread's network namespace, now.
     ///
     /// # Errors

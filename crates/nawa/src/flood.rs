@@ -63,7 +63,7 @@ impl Floods {
     /// # Errors
     /// One sentence if a node cannot start; then those run that ran before.
     pub fn reconfigure(&mut self, wanted: Vec<Flood>, events: &Sender<Event>) -> Result<(), String> {
-        let before = self.nodes.iter().map(|(flood, _)| flood.clone()).collect();
+        let before = self.wanted();
         let result = self.run(wanted, events);
         if result.is_err()
             && let Err(error) = self.run(before, events)
@@ -140,6 +140,11 @@ impl Floods {
             }
         }
         Ok(())
+    }
+
+    /// What they are to do.
+    pub fn wanted(&self) -> Vec<Flood> {
+        self.nodes.iter().map(|(flood, _)| flood.clone()).collect()
     }
 
     /// What says how they are.

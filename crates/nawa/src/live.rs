@@ -5,7 +5,7 @@ use std::sync::mpsc::Sender;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use device::News;
+use device::{News, realtime};
 use serde_json::{Value, json};
 
 use crate::config::{self, Resolved, edit};
@@ -102,7 +102,9 @@ impl Live {
 
     /// Stops all, and waits until what it made is gone.
     pub fn stop(&self) {
-        lock(&self.strands).take();
+        if let Some(mut strands) = lock(&self.strands).take() {
+            strands.take_count(realtime());
+        }
     }
 
     fn try_reload(&self, file: &Path) -> Result<(), Vec<String>> {
@@ -111,11 +113,19 @@ impl Live {
         let plain = |line: String| line.strip_prefix("nawa: ").map_or(line.clone(), str::to_owned);
         let resolved =
             resolved.map_err(|failure| failure.lines.into_iter().map(plain).collect::<Vec<_>>())?;
-        self.change(|strands| strands.reload(resolved, &self.events)).unwrap_or(Ok(()))
+        let reload = |strands: &mut Strands| {
+            strands.take_count(realtime());
+            strands.reload(resolved, &self.events)
+        };
+        self.change(reload).unwrap_or(Ok(()))
     }
 
     fn edit(&self, edit: impl FnOnce(&mut tunnel::Config) -> Result<(), String>) -> Value {
-        match self.change(|strands| strands.edit(edit)) {
+        let edit = |strands: &mut Strands| {
+            strands.take_count(realtime());
+            strands.edit(edit)
+        };
+        match self.change(edit) {
             Some(Ok(())) => {
                 // If nobody listens, the daemon is on its way out already.
                 let _ = self.events.send(Event::Changed);

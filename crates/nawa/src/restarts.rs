@@ -19,6 +19,8 @@ pub enum Strand {
     Tunnel,
     /// `[relay]`
     Relay,
+    /// `[bicast]`
+    Bicast,
     /// The `[[flood]]` on this interface.
     Flood(String),
     /// The `[[coding]]` on this interface.
@@ -30,6 +32,7 @@ impl fmt::Display for Strand {
         match self {
             Strand::Tunnel => f.write_str("tunnel"),
             Strand::Relay => f.write_str("relay"),
+            Strand::Bicast => f.write_str("bicast"),
             Strand::Flood(interface) => write!(f, "flood on {interface}"),
             Strand::Coding(interface) => write!(f, "coding on {interface}"),
         }

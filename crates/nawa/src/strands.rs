@@ -5,16 +5,17 @@ use std::net::SocketAddr;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
-use device::{News, monotonic};
+use device::{News, monotonic, realtime};
 use serde_json::{Value, json};
-use tunnel::config::Config;
+use tunnel::config::{Config, PathConfig};
 use tunnel::daemon::{Listen, Reconfiguration, TunnelWatch, Watch};
 use tunnel::relay::RelayStatus;
 use tunnel::{PrivateKey, PublicKey, daemon, relay_daemon};
 
+use crate::bicast::Copies;
 use crate::caps::{self, Caps};
 use crate::coding::Codings;
-use crate::config::{Relay, Resolved, Tunnel};
+use crate::config::{Flight, Flood, Relay, Resolved, Tunnel};
 use crate::daemon::Event;
 use crate::flight::{self, Provided};
 use crate::flood::Floods;
@@ -32,14 +33,31 @@ pub struct Strands {
     flight: Option<Provided>,
     floods: Floods,
     codings: Codings,
-    bicast: Option<bicast::daemon::Running>,
+    bicast: Option<Copies>,
     metrics: Option<SocketAddr>,
 }
 
-struct RunningTunnel {
+/// What all of them are to do.
+struct Wanted {
+    key: Option<PrivateKey>,
+    tunnel: Option<(Place, Reconfiguration)>,
+    relay: Option<Relay>,
+    flight: Option<Flight>,
+    floods: Vec<Flood>,
+    codings: Vec<coding::daemon::Settings>,
+    bicast: Option<bicast::daemon::Config>,
+}
+
+/// What a tunnel has for its life.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Place {
     interface: String,
     listen: Listen,
     fwmark: u32,
+}
+
+struct RunningTunnel {
+    place: Place,
     /// What is in force.
     now: Reconfiguration,
     /// `None` while it waits to be started again.
@@ -62,6 +80,17 @@ pub struct Status {
     floods: Vec<crate::flood::View>,
     codings: Vec<coding::daemon::Watch>,
     bicast: Option<bicast::daemon::View>,
+    caps: Vec<Cap>,
+}
+
+/// What a path with a monthly cap has carried, as counted last.
+#[derive(Clone)]
+struct Cap {
+    peer: String,
+    path: String,
+    /// Bytes.
+    cap: u64,
+    used: u64,
 }
 
 impl Strands {
@@ -73,7 +102,7 @@ impl Strands {
         let Resolved { key, state_dir, tunnel, relay, flight, bicast, floods, codings, metrics } = resolved;
         let caps = Caps::load(&state_dir);
         let flight = flight.map(Provided::start).transpose()?;
-        let bicast = bicast.map(crate::bicast::start).transpose()?;
+        let bicast = bicast.map(|config| Copies::start(config, events)).transpose()?;
         daemon::remove_left();
         crate::flood::remove_leftovers();
         let mut running = Floods::new(&state_dir);
@@ -82,9 +111,8 @@ impl Strands {
         coding.reconfigure(codings, events)?;
         let relay = relay.zip(key.clone());
         let relay = relay.map(|(relay, key)| start_relay(relay, key, events)).transpose()?;
-        let tunnel = tunnel.zip(key.clone());
-        let tunnel =
-            tunnel.map(|((tunnel, config), key)| start_tunnel(tunnel, config, key, events)).transpose()?;
+        let tunnel = tunnel.map(wanted_tunnel).zip(key.clone());
+        let tunnel = tunnel.map(|((place, now), key)| start_tunnel(place, now, key, events)).transpose()?;
         let restarts = Restarts::default();
         Ok(Strands {
             key,
@@ -108,13 +136,24 @@ impl Strands {
             tunnel: self
                 .tunnel
                 .as_ref()
-                .and_then(|tunnel| Some((tunnel.interface.clone(), tunnel.running.as_ref()?.watch()))),
+                .and_then(|tunnel| Some((tunnel.place.interface.clone(), tunnel.running.as_ref()?.watch()))),
             relay: self.relay.as_ref().and_then(|relay| Some(relay.running.as_ref()?.watch())),
             flight: self.flight.is_some(),
             floods: self.floods.views(),
             codings: self.codings.watches(),
-            bicast: self.bicast.as_ref().map(|bicast| bicast.view()),
+            bicast: self.bicast.as_ref().and_then(Copies::view),
+            caps: self.used(),
         }
+    }
+
+    fn used(&self) -> Vec<Cap> {
+        let peers = self.tunnel.iter().flat_map(|tunnel| &tunnel.now.config.peers);
+        let paths = peers.flat_map(|peer| peer.paths.iter().map(move |path| (&peer.name, path)));
+        let used = |(peer, path): (&String, &PathConfig)| {
+            let (peer, path, cap) = (peer.clone(), path.name.clone(), path.cost.monthly_cap?);
+            Some(Cap { used: self.caps.used(&cap_name(&peer, &path)), peer, path, cap })
+        };
+        paths.filter_map(used).collect()
     }
 
     /// Runs what `resolved` asks for from now on. What is the same goes on undisturbed.
@@ -128,36 +167,68 @@ impl Strands {
         }
         self.count_at = Duration::ZERO;
         let Resolved { key, tunnel, relay, flight, bicast, floods, codings, .. } = resolved;
-        let new_key = key.clone();
-        // What may fail comes first: what has been started is dropped again if something after it fails.
-        let (new_relay, allow) = match (relay.zip(key.clone()), &self.relay) {
-            (Some((relay, key)), None) => (Some(start_relay(relay, key, events).map_err(one)?), None),
-            (relay, _) => (None, relay.map(|(relay, _)| relay.allow)),
-        };
-        let new_tunnel = match (tunnel.zip(key), &mut self.tunnel) {
-            (Some(((tunnel, config), key)), None) => {
-                Some(start_tunnel(tunnel, config, key, events).map_err(one)?)
+        let tunnel = tunnel.map(wanted_tunnel);
+        let gone = self.peers_gone(tunnel.as_ref().map(|(_, now)| &now.config));
+        let before = self.wanted();
+        let result = self.take_up(Wanted { key, tunnel, relay, flight, floods, codings, bicast }, events);
+        match &result {
+            Ok(()) => gone.iter().for_each(|name| {
+                tracing::warn!("peer {name} goes with this reload: it is not listed there");
+            }),
+            Err(_) => {
+                if let Err(error) = self.take_up(before, events) {
+                    tracing::error!("what ran before the reload cannot be put back: {error}");
+                }
             }
-            (Some(((tunnel, config), _)), Some(running)) => {
-                running.reconfigure(Reconfiguration { addresses: tunnel.addresses, config }).map_err(one)?;
-                None
-            }
-            (None, _) => {
-                self.tunnel = None;
-                None
-            }
-        };
-        match (allow, &mut self.relay) {
-            (Some(allow), Some(relay)) => relay.set_allow(allow).map_err(one)?,
-            _ => self.relay = None,
         }
-        self.tunnel = new_tunnel.or(self.tunnel.take());
-        self.relay = new_relay.or(self.relay.take());
-        self.key = new_key.or(self.key.take());
-        self.floods.reconfigure(floods, events).map_err(one)?;
-        self.codings.reconfigure(codings, events).map_err(one)?;
-        Provided::reconfigure(&mut self.flight, flight).map_err(one)?;
-        crate::bicast::reconfigure(&mut self.bicast, bicast).map_err(one)
+        result.map_err(|why| vec![why])
+    }
+
+    /// The names of the peers that a configuration leaves out.
+    fn peers_gone(&self, wanted: Option<&Config>) -> Vec<String> {
+        let now = self.tunnel.iter().flat_map(|tunnel| &tunnel.now.config.peers);
+        let stays = |key: &PublicKey| {
+            wanted.is_some_and(|wanted| wanted.peers.iter().any(|peer| peer.public_key == *key))
+        };
+        now.filter(|peer| !stays(&peer.public_key)).map(|peer| peer.name.clone()).collect()
+    }
+
+    /// What all are to do at present.
+    fn wanted(&self) -> Wanted {
+        Wanted {
+            key: self.key.clone(),
+            tunnel: self.tunnel.as_ref().map(|tunnel| (tunnel.place.clone(), tunnel.now.clone())),
+            relay: self.relay.as_ref().map(|relay| relay.settings.clone()),
+            flight: self.flight.as_ref().map(Provided::settings),
+            floods: self.floods.wanted(),
+            codings: self.codings.wanted(),
+            bicast: self.bicast.as_ref().map(|copies| copies.config().clone()),
+        }
+    }
+
+    /// Does what `wanted` says from now on: what may fail comes first, and what is not wanted any more goes last. If something fails,
+    /// what came before it is in force: whoever asks goes back.
+    fn take_up(&mut self, wanted: Wanted, events: &Sender<Event>) -> Result<(), String> {
+        let Wanted { key, tunnel, relay, flight, floods, codings, bicast } = wanted;
+        let (no_tunnel, no_relay) = (tunnel.is_none(), relay.is_none());
+        match (relay.zip(key.clone()), &mut self.relay) {
+            (Some((relay, key)), None) => self.relay = Some(start_relay(relay, key, events)?),
+            (Some((relay, _)), Some(running)) => running.set_allow(relay.allow)?,
+            (None, _) => {}
+        }
+        match (tunnel.zip(key.clone()), &mut self.tunnel) {
+            (Some(((place, now), key)), None) => self.tunnel = Some(start_tunnel(place, now, key, events)?),
+            (Some(((_, now), _)), Some(running)) => running.reconfigure(now)?,
+            (None, _) => {}
+        }
+        self.floods.reconfigure(floods, events)?;
+        self.codings.reconfigure(codings, events)?;
+        Provided::reconfigure(&mut self.flight, flight)?;
+        Copies::reconfigure(&mut self.bicast, bicast, events)?;
+        self.tunnel.take_if(|_| no_tunnel);
+        self.relay.take_if(|_| no_relay);
+        self.key = key.or(self.key.take());
+        Ok(())
     }
 
     /// Interfaces, addresses or routes have changed. The tunnel and bicast look for themselves.
@@ -170,6 +241,7 @@ impl Strands {
         match &strand {
             Strand::Tunnel => self.tunnel.iter_mut().for_each(|tunnel| tunnel.running = None),
             Strand::Relay => self.relay.iter_mut().for_each(|relay| relay.running = None),
+            Strand::Bicast => self.bicast.iter_mut().for_each(Copies::stop),
             Strand::Flood(interface) => self.floods.stop(interface, &why),
             Strand::Coding(interface) => self.codings.stop(interface),
         }
@@ -207,10 +279,18 @@ impl Strands {
     /// Counts what paths have carried if it is time to, at `time` since 1970, and makes backups of those that have carried what
     /// they may this month.
     pub fn count(&mut self, now: Duration, time: Duration) {
-        if now < self.count_at || !self.has_caps() {
+        if now >= self.count_at && self.has_caps() {
+            self.count_at = now + caps::INTERVAL;
+            self.take_count(time);
+            self.judge();
+        }
+    }
+
+    /// Counts what paths have carried by now, as before some of them go, at `time` since 1970.
+    pub fn take_count(&mut self, time: Duration) {
+        if !self.has_caps() {
             return;
         }
-        self.count_at = now + caps::INTERVAL;
         let running = self.tunnel.as_ref().and_then(|tunnel| tunnel.running.as_ref());
         let Some(status) = running.and_then(daemon::Running::status) else { return };
         let paths = status.peers.iter().flat_map(|peer| peer.paths.iter().map(move |path| (peer, path)));
@@ -222,7 +302,6 @@ impl Strands {
         if let Err(error) = self.caps.save() {
             tracing::warn!("what paths have carried is forgotten at the next start: {error}");
         }
-        self.judge();
     }
 
     fn judge(&mut self) {
@@ -254,6 +333,7 @@ impl Strands {
                 Some(relay) => relay.run(key?, events),
                 None => Ok(()),
             },
+            Strand::Bicast => self.bicast.as_mut().map_or(Ok(()), |copies| copies.restart(events)),
             Strand::Flood(interface) => self.floods.restart(interface, events),
             Strand::Coding(interface) => self.codings.restart(interface, events),
         }
@@ -285,9 +365,9 @@ impl Strands {
             ("[metrics] listen", resolved.metrics == self.metrics),
         ];
         if let (Some((new, _)), Some(old)) = (&resolved.tunnel, &self.tunnel) {
-            fixed.push(("[tunnel] interface", new.interface == old.interface));
-            fixed.push(("[tunnel] listen", new.listen == old.listen));
-            fixed.push(("[tunnel] fwmark", new.fwmark == old.fwmark));
+            fixed.push(("[tunnel] interface", new.interface == old.place.interface));
+            fixed.push(("[tunnel] listen", new.listen == old.place.listen));
+            fixed.push(("[tunnel] fwmark", new.fwmark == old.place.fwmark));
         }
         if let (Some(new), Some(old)) = (&resolved.relay, &self.relay) {
             fixed.push(("[relay] listen", new.listen == old.settings.listen));
@@ -307,8 +387,10 @@ fn refusal(what: &str) -> String {
     )
 }
 
-fn one(why: String) -> Vec<String> {
-    vec![why]
+/// What a file asks of a tunnel.
+fn wanted_tunnel((tunnel, config): (Tunnel, Config)) -> (Place, Reconfiguration) {
+    let Tunnel { interface, addresses, listen, fwmark, .. } = tunnel;
+    (Place { interface, listen, fwmark }, Reconfiguration { addresses, config })
 }
 
 impl RunningTunnel {
@@ -324,11 +406,11 @@ impl RunningTunnel {
 
     fn run(&mut self, key: PrivateKey, events: &Sender<Event>) -> Result<(), String> {
         let Reconfiguration { addresses, config: tunnel } = self.now.clone();
-        let (interface, listen, fwmark) = (self.interface.clone(), self.listen, self.fwmark);
+        let Place { interface, listen, fwmark } = self.place.clone();
         let settings = daemon::Settings { interface, addresses, listen, fwmark, tunnel, key };
         let running =
             daemon::start(settings, ended(events, Strand::Tunnel)).map_err(|error| error.to_string())?;
-        tracing::info!(interface = self.interface, listen = %running.local_address(), "the tunnel runs");
+        tracing::info!(interface = self.place.interface, listen = %running.local_address(), "the tunnel runs");
         self.running = Some(running);
         Ok(())
     }
@@ -355,14 +437,12 @@ impl RunningRelay {
 }
 
 fn start_tunnel(
-    tunnel: Tunnel,
-    config: Config,
+    place: Place,
+    now: Reconfiguration,
     key: PrivateKey,
     events: &Sender<Event>,
 ) -> Result<RunningTunnel, String> {
-    let Tunnel { interface, addresses, listen, fwmark, .. } = tunnel;
-    let now = Reconfiguration { addresses, config };
-    let mut tunnel = RunningTunnel { interface, listen, fwmark, now, running: None };
+    let mut tunnel = RunningTunnel { place, now, running: None };
     tunnel.run(key, events).map(|()| tunnel)
 }
 
@@ -392,6 +472,10 @@ impl Status {
             let Some(tunnel) = tunnel.status() else { return silent("tunnel") };
             state["interface"] = json!(interface);
             state["tunnel"] = json!(tunnel);
+            let resets = caps::resets_on(realtime());
+            for cap in &self.caps {
+                put_cap(&mut state["tunnel"], cap, &resets);
+            }
         }
         if let Some(relay) = &self.relay {
             let Some(relay) = relay.status() else { return silent("relay") };
@@ -400,6 +484,10 @@ impl Status {
         if self.flight {
             state["flight"] = flight::State::read()
                 .map_or_else(|error| json!({"error": error.to_string()}), |now| json!(now));
+            let lost = flight::State::lost();
+            if !lost.is_empty() {
+                state["flight"]["lost"] = json!(lost);
+            }
         }
         if !self.floods.is_empty() {
             state["flood"] = self.floods.iter().map(crate::flood::View::state).collect();
@@ -414,6 +502,20 @@ impl Status {
         }
         state
     }
+}
+
+/// Puts what a path has carried of its cap beside what else is known of it.
+fn put_cap(tunnel: &mut Value, cap: &Cap, resets: &str) {
+    let named = |list: &mut Value, name: &str| {
+        let list = list.as_array_mut()?;
+        list.iter().position(|one| one["name"] == name)
+    };
+    let Some(peer) = named(&mut tunnel["peers"], &cap.peer) else { return };
+    let paths = &mut tunnel["peers"][peer]["paths"];
+    let Some(path) = named(paths, &cap.path) else { return };
+    paths[path]["monthly_cap_bytes"] = json!(cap.cap);
+    paths[path]["monthly_used_bytes"] = json!(cap.used);
+    paths[path]["monthly_resets_on"] = json!(resets);
 }
 
 fn silent(strand: &str) -> Value {

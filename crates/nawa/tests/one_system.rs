@@ -153,6 +153,76 @@ fn a_path_whose_monthly_cap_is_spent_is_a_backup_also_after_a_restart() {
     }
 }
 
+/// The bytes of the last seconds before an end are counted, and status says how many there are.
+#[test]
+fn what_a_path_carried_before_a_stop_counts() {
+    let Some(_alone) = namespaces_or_skip("what_a_path_carried_before_a_stop_counts") else { return };
+    let net = Uplinks::new();
+    net.van.ip("route add default via 10.0.1.1");
+    let file = net.van_file("", OFFICE, &path("l1", "monthly-cap = '1GB'"));
+    let text = std::fs::read_to_string(&file).expect("the file");
+    std::fs::write(&file, text.replace("key-file", "state-dir = 'state'\nkey-file")).expect("the file");
+    let _office = Daemon::start(&net.office, &net.office_file(""));
+    let van = Daemon::start(&net.van, &file);
+    net.wait_up(&["l1"]);
+    succeed(&mut net.van.command("ping", ["-c", "20", "-i", "0.01", "-s", "1000", "-w", "30", "10.77.0.2"]));
+    van.signal(Signal::TERM);
+    assert_eq!(van.wait(), Some(0));
+    let _van = Daemon::start(&net.van, &file);
+    let used =
+        |path: &serde_json::Value| path["monthly_used_bytes"].as_u64().is_some_and(|used| used > 40_000);
+    let counted = net.wait_for("l1", "counted", used);
+    assert_eq!(counted["monthly_cap_bytes"], 1_000_000_000);
+    let shown = succeed(&mut net.van.nawa(["status"]));
+    assert!(shown.contains(" of 1000.0 MB used this month, resets on 20"), "{shown}");
+}
+
+/// What fails late in a reload undoes what came before it.
+#[test]
+fn a_reload_is_taken_up_as_a_whole_or_not_at_all() {
+    let Some(_alone) = namespaces_or_skip("a_reload_is_taken_up_as_a_whole_or_not_at_all") else { return };
+    let net = Uplinks::new();
+    net.van.ip("route add default via 10.0.1.1");
+    let file = net.van_file("", OFFICE, &path("l1", ""));
+    let text = std::fs::read_to_string(&file).expect("the file");
+    let key = &net.nodes[1].public_key;
+    let relay = format!("[relay]\nlisten = 51901\nallow = ['{key}']\n");
+    let _office = Daemon::start(&net.office, &net.office_file(""));
+    std::fs::write(&file, format!("{text}{relay}")).expect("the file");
+    let mut van = Daemon::start(&net.van, &file);
+    net.wait_up(&["l1"]);
+    let name = net.nodes[0].public_key.clone();
+    succeed(&mut net.van.nawa([
+        "peer",
+        "add",
+        "boat",
+        "--public-key",
+        &Node::new().public_key,
+        "--route",
+        "10.9.0.1/32",
+    ]));
+    // A tunnel with other routes and no relay, and a flood on an interface that is not there.
+    let bad = text.replace(OFFICE, &format!("{OFFICE}, '10.99.0.0/16'"))
+        + "[[flood]]\ninterface = 'nosuch0'\nid = 7\n";
+    std::fs::write(&file, bad).expect("the file");
+    van.signal(Signal::HUP);
+    van.read_until("nosuch0");
+    let state = eventually("it is refused", || {
+        let state = net.van.status();
+        state["reload_refused"].is_array().then_some(state)
+    });
+    assert!(state["relay"].is_object() && state["tunnel"]["public_key"] == name, "{state}");
+    assert_eq!(state["tunnel"]["peers"].as_array().map(Vec::len), Some(2), "{state}");
+    let routes = net.van.ip("route");
+    assert!(!routes.contains("10.99.0.0/16") && routes.contains("10.9.0.1"), "{routes}");
+    net.ping("10.77.0.2");
+    // A peer that is not in the file goes with a reload, which says so.
+    std::fs::write(&file, &text).expect("the file");
+    van.signal(Signal::HUP);
+    van.read_until("peer boat goes with this reload");
+    eventually("it is taken up", || net.van.status()["relay"].is_null().then_some(()));
+}
+
 #[test]
 fn a_monthly_cap_counts_that_a_running_daemon_is_given() {
     let Some(_alone) = namespaces_or_skip("a_monthly_cap_counts_that_a_running_daemon_is_given") else {
