@@ -191,6 +191,8 @@ fn what_a_killed_daemon_left_is_found_and_removed() {
         drop(Daemon::start(&net.van, &default));
         assert_eq!(rules().lines().count(), before.lines().count() + 4, "a killed daemon leaves its rules");
         finds(&net, &default, "leftover", "a routing rule");
+        let without = stdout(&output(&mut net.van.nawa(["doctor"])));
+        assert!(without.contains("WARN  leftover: a routing rule"), "{without}");
         if removes == "down" {
             output(&mut net.van.nawa(["down"]));
         } else {
@@ -199,6 +201,32 @@ fn what_a_killed_daemon_left_is_found_and_removed() {
         }
         assert_eq!(rules(), before, "by {removes}");
     }
+}
+
+#[test]
+fn doctor_says_what_a_hub_passes_on() {
+    let Some(_alone) = namespaces_or_skip("doctor_says_what_a_hub_passes_on") else { return };
+    let net = Uplinks::new();
+    let file = net.office_file("");
+    let says = |what: &str| {
+        let found = stdout(&output(&mut net.office.nawa(["doctor", file.to_str().expect("UTF-8")])));
+        assert!(found.contains(&format!("hub: {what}")), "{found}");
+    };
+    says("does not forward IPv4");
+    shell(&net.office, "echo 1 >/proc/sys/net/ipv4/ip_forward");
+    says("forwards IPv4, and no rule of nftables puts its own address");
+    nft(
+        &net.office,
+        "table ip out { chain out { type nat hook postrouting priority srcnat; oifname eth0 masquerade\n}\n}",
+    );
+    says("forwards IPv4, and puts its own address on what leaves");
+    let _office = Daemon::start(&net.office, &file);
+    let found = stdout(&output(&mut net.office.nawa(["doctor"])));
+    assert!(found.contains("ok    hub: forwards IPv4"), "{found}");
+    // Who calls is none.
+    let van =
+        stdout(&output(&mut net.van.nawa(["doctor", van(&net, &path("l1", "")).to_str().expect("UTF-8")])));
+    assert!(!van.contains("hub:"), "{van}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 mod common;
 
 use common::uplinks::{Uplinks, nft, path, shell, wait_for_path};
-use common::{Daemon, Namespace, eventually, namespaces_or_skip, output};
+use common::{Daemon, Namespace, eventually, namespaces_or_skip, output, succeed};
 use rustix::process::Signal;
 
 const OFFICE: &str = "'10.77.0.2/32', 'fd77::2/128'";
@@ -152,11 +152,26 @@ fn a_tunnel_that_fails_open_is_left_while_the_other_end_is_away() {
     let all = |inside| outside.iter().all(|to| goes_in(&net.van, to) == inside);
     net.wait_up(&["l1"]);
     eventually("packets go in", || all(true).then_some(()));
+    let goes = |where_to: &str| {
+        let route = net.van.status()["tunnel"]["default_route"].clone();
+        (route["ipv4"]["goes"] == where_to && route["ipv6"]["goes"] == where_to).then_some(())
+    };
+    eventually("it is said that they go in", || goes("tunnel"));
     drop(office);
     // What is sent is not answered: so the silence is noticed.
     let mut ping = net.van.command("ping", ["-i", "0.2", "-w", "60", "10.77.0.2"]);
     let mut ping = ping.stdout(std::process::Stdio::null()).spawn().expect("ping");
     eventually("packets go beside", || all(false).then_some(()));
+    // It is said so, and the peer is not shown as up.
+    eventually("it is said that they go beside", || goes("clear"));
+    assert_eq!(net.van.status()["tunnel"]["peers"][0]["up"], false);
+    let shown = succeed(&mut net.van.nawa(["status"]));
+    assert!(
+        shown.contains("default route: IPv4 in the clear") && shown.contains("peer office: fails open"),
+        "{shown}"
+    );
+    let doctor = common::stdout(&output(&mut net.van.nawa(["doctor"])));
+    assert!(doctor.contains("WARN  default route: IPv4 in the clear"), "{doctor}");
     // It is not taken for somebody's doing.
     net.van.ip("route add 198.51.100.0/24 via 10.0.1.1");
     let _office = Daemon::start(&net.office, &net.office_file(""));
@@ -166,6 +181,29 @@ fn a_tunnel_that_fails_open_is_left_while_the_other_end_is_away() {
     van.signal(Signal::TERM);
     assert_eq!(van.wait(), Some(0));
     assert_eq!(net.van.ip("rule").lines().count(), 3, "{}", net.van.ip("rule"));
+}
+
+#[test]
+fn a_default_route_that_is_held_back_is_said_for_each_family() {
+    let name = "a_default_route_that_is_held_back_is_said_for_each_family";
+    let Some(_alone) = namespaces_or_skip(name) else { return };
+    let net = Uplinks::new();
+    net.van.ip("route add default via 10.0.1.1");
+    let file = net.van_file("", "'0.0.0.0/0'", &path("l1", ""));
+    let _van = Daemon::start(&net.van, &file);
+    let said = "default route: IPv4 held back, for no path is up to office (fail closed); \
+                IPv6 beside the tunnel, for no peer has ::/0";
+    let shown = succeed(&mut net.van.nawa(["status"]));
+    assert!(shown.contains(said) && shown.contains("peer office: down"), "{shown}");
+    let doctor = common::stdout(&output(&mut net.van.nawa(["doctor"])));
+    assert!(doctor.contains(&format!("FAIL  {said}")), "{doctor}");
+    let _office = Daemon::start(&net.office, &net.office_file(""));
+    net.wait_up(&["l1"]);
+    let shown = succeed(&mut net.van.nawa(["status"]));
+    assert!(shown.contains("default route: IPv4 through the tunnel to office; IPv6 beside"), "{shown}");
+    // Nobody needs to know an inner address of the hub's.
+    let found = succeed(&mut net.van.nawa(["test", "office", "--time", "5s", "--json"]));
+    assert!(found.contains("\"10.77.0.2\""), "{found}");
 }
 
 #[test]

@@ -78,6 +78,14 @@ fn another_key_is_named_where_it_is_known() {
         "l1",
         "no answer from 203.0.113.7:51900: is it on, is its port open, and are both ends' keys right?",
     );
+    // Both ends name what may be wrong, where they are asked.
+    let shown = succeed(&mut net.office.nawa(["status"]));
+    assert!(shown.contains("not let in: a handshake from 10.0.1.2:"), "{shown}");
+    assert!(shown.contains(&net.nodes[0].public_key), "{shown}");
+    let said = succeed(&mut net.van.nawa(["path", "why", "office"]));
+    for node in &net.nodes {
+        assert!(said.contains(&node.public_key), "{said}");
+    }
     drop(first);
     // The van's file has another key than the office's.
     let right = std::mem::replace(&mut net.nodes[1], Node::new());
@@ -85,6 +93,30 @@ fn another_key_is_named_where_it_is_known() {
     let _second = van(&net, &path("l1", ""));
     let line = office.read_until("is for another key than this end's");
     assert!(line.contains(&right.public_key), "{line}");
+}
+
+#[test]
+fn a_dead_link_among_living_ones_does_not_blame_the_server() {
+    let name = "a_dead_link_among_living_ones_does_not_blame_the_server";
+    let Some(_alone) = namespaces_or_skip(name) else { return };
+    let net = Uplinks::new();
+    net.van.ip("route add default via 10.0.1.1 metric 10");
+    net.van.ip("route add default via 10.0.2.1 metric 20");
+    nft(&net.core, "add rule inet isp forward iifname wan2 drop");
+    let paths = path("l1", "local = 'wan1'") + &path("l2", "local = 'wan2'");
+    let [_office, mut van] = net.start("", OFFICE, &paths);
+    let why =
+        "no answer from 203.0.113.7:51900 over this link, and the other paths reach it: look at this link";
+    net.wait_why("l2", why);
+    van.read_until(why);
+    let dead = net.wait_for("l2", "a cause", |path| path["cause"] == "link-silent");
+    assert!(!dead["why"].as_str().expect("a sentence").contains("key"), "{dead}");
+    // A captive portal refuses.
+    nft(&net.core, "flush chain inet isp forward");
+    nft(&net.core, "add rule inet isp forward iifname wan2 reject with icmpx type port-unreachable");
+    net.wait_why("l2", "203.0.113.7:51900 is refused over this link, and the other paths reach it");
+    nft(&net.core, "flush chain inet isp forward");
+    net.wait_up(&["l1", "l2"]);
 }
 
 #[test]

@@ -277,7 +277,12 @@ impl Peer {
         self.sessions.current(now).is_some() && self.tier() != u8::MAX
     }
 
-    /// Whether a path carries data, as was said last.
+    /// Whether a path carries data.
+    pub fn carries(&self) -> bool {
+        self.paths.iter().any(Path::is_up)
+    }
+
+    /// The same, as was said last.
     pub fn leads_out(&self) -> bool {
         self.paths.iter().any(|path| path.said.is_up())
     }

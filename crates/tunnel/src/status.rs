@@ -80,7 +80,7 @@ pub struct PeerStatus {
     pub public_key: String,
     /// Inner prefixes that it may use and is routed.
     pub routes: Vec<ipnet::IpNet>,
-    /// Whether there are keys and a path to send on.
+    /// Whether there are keys and a path to send on, and packets of its default route do not leave beside the tunnel.
     pub up: bool,
     /// What is amiss with it, whatever its paths are like.
     pub why: Option<String>,
@@ -213,11 +213,13 @@ impl Endpoint {
         let mut status = peer_status(peer, now);
         let exit = peer.config.routes.iter().any(|net| net.prefix_len() == 0);
         if exit && status.why.is_none() {
-            let why = match (self.fails_open(), peer.leads_out()) {
+            let why = match (self.fails_open(), peer.carries()) {
                 (true, _) => Some(Why::FailsOpen),
                 (false, false) => Some(Why::HeldBack),
                 (false, true) => None,
             };
+            // What should go to it goes elsewhere, whatever is tried on a path that is silent for a moment.
+            status.up &= why != Some(Why::FailsOpen);
             status.why = why.map(|why| why.to_string());
         }
         status
@@ -232,7 +234,7 @@ impl Endpoint {
             goes: match peer {
                 None => Goes::Beside,
                 Some(_) if self.fails_open() => Goes::Clear,
-                Some(peer) if peer.leads_out() => Goes::Tunnel,
+                Some(peer) if peer.carries() => Goes::Tunnel,
                 Some(_) => Goes::Held,
             },
             peer: peer.map(|peer| peer.config.name.clone()),

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::status::view::DefaultRoute;
 use crate::cli::Doctor;
 use crate::config::{self, Settings};
 use crate::control::{Request, client::Daemon};
@@ -13,9 +14,24 @@ use crate::failure::Failure;
 /// # Errors
 /// Failed if something does not work.
 pub fn run(doctor: &Doctor) -> Result<(), Failure> {
-    let mut all = host::findings(&gather::host());
+    let facts = gather::host();
+    let mut all = host::findings(&facts);
     let daemon = Daemon::find()?.map(|mut daemon| daemon.ask(Request::Status)).transpose()?;
+    if daemon.is_none() {
+        all.extend(strands::leftovers(&gather::left()));
+    }
     let settings = doctor.file.as_deref().map(config::load);
+    let called = |settings: &Settings| {
+        settings.tunnel.as_ref().is_some_and(|tunnel| tunnel.peers.iter().any(|peer| peer.paths.is_empty()))
+    };
+    let is_hub = match (&settings, &daemon) {
+        (Some(Ok(settings)), _) => called(settings),
+        (_, Some(state)) => waits_for_calls(&state["tunnel"]),
+        _ => false,
+    };
+    if is_hub {
+        all.push(strands::hub(facts.forwards.0, gather::masquerades()));
+    }
     let tunnel = match (settings, daemon) {
         (Some(Err(failure)), _) => {
             let bad = |line| {
@@ -31,7 +47,7 @@ pub fn run(doctor: &Doctor) -> Result<(), Failure> {
             Value::Null
         }
         (Some(Ok(settings)), daemon) => {
-            all.extend(strands::findings(&gather::strands(&settings, daemon.is_some())));
+            all.extend(strands::findings(&gather::strands(&settings)));
             match daemon {
                 Some(state) => state["tunnel"].clone(),
                 None => try_out(settings, &mut all),
@@ -41,6 +57,14 @@ pub fn run(doctor: &Doctor) -> Result<(), Failure> {
     };
     all.extend(of_tunnel(&tunnel));
     show(doctor.json, &all)
+}
+
+/// Whether a tunnel has a peer that it lists no path to.
+fn waits_for_calls(tunnel: &Value) -> bool {
+    let lists = |peer: &Value| {
+        peer["paths"].as_array().is_some_and(|paths| paths.iter().any(|path| path["listed"] == true))
+    };
+    tunnel["peers"].as_array().is_some_and(|peers| !peers.iter().all(lists))
 }
 
 /// The paths of a file that nobody runs.
@@ -56,19 +80,34 @@ fn try_out(settings: Settings, all: &mut Vec<Finding>) -> Value {
     })
 }
 
+/// Where packets go that no narrower route leads anywhere.
+fn default_route(route: &DefaultRoute) -> Finding {
+    let goes = |what: &str| route.ipv4.goes == what || route.ipv6.goes == what;
+    let what = route.words().join("; ");
+    let (level, costs, todo) = if goes("clear") {
+        let todo = "see the paths below; without `fail-open` packets wait for the tunnel";
+        (Level::Warn, "what should be in the tunnel can be read on the way", todo)
+    } else if goes("held") {
+        (Level::Fail, "nothing beyond this host's own networks is reached", "see the paths below")
+    } else if goes("beside") {
+        let todo = "give the peer the other default route as well, if all is to go through the tunnel";
+        (Level::Note, "one family of addresses leaves in the clear", todo)
+    } else {
+        (Level::Ok, "", "")
+    };
+    Finding::new(level, "default route", what, costs, todo)
+}
+
 /// What a tunnel's state says of its peers and paths.
 fn of_tunnel(tunnel: &Value) -> Vec<Finding> {
     let mut all = Vec::new();
     for peer in tunnel["peers"].as_array().into_iter().flatten() {
         if let (Some(name), Some(why)) = (peer["name"].as_str(), peer["why"].as_str()) {
-            all.push(Finding::new(
-                Level::Fail,
-                format!("peer {name}"),
-                why,
-                "the tunnel to it breaks off again and again",
-                "",
-            ));
+            all.push(Finding::new(Level::Fail, format!("peer {name}"), why, "", ""));
         }
+    }
+    if let Ok(route) = serde_json::from_value::<DefaultRoute>(tunnel["default_route"].clone()) {
+        all.push(default_route(&route));
     }
     if let Some(why) = tunnel["refused"]["why"].as_str() {
         let ago = tunnel["refused"]["ago_s"].as_f64().unwrap_or_default();
@@ -98,5 +137,26 @@ fn show(json: bool, all: &[Finding]) -> Result<(), Failure> {
         0 => Ok(()),
         1 => Err(Failure::failed("one thing does not work")),
         count => Err(Failure::failed(format!("{count} things do not work"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_default_route_is_as_bad_as_where_it_goes() {
+        let level = |ipv4: &str, ipv6: &str| {
+            let leads = |goes: &str| json!({"goes": goes, "peer": "office"});
+            let tunnel = json!({"default_route": {"ipv4": leads(ipv4), "ipv6": leads(ipv6)}});
+            let found = of_tunnel(&tunnel);
+            assert_eq!((found.len(), found[0].check.as_str()), (1, "default route"));
+            found[0].level
+        };
+        assert_eq!(level("tunnel", "tunnel"), Level::Ok);
+        assert_eq!(level("tunnel", "beside"), Level::Note);
+        assert_eq!(level("held", "tunnel"), Level::Fail);
+        assert_eq!(level("clear", "clear"), Level::Warn);
+        assert_eq!(of_tunnel(&json!({"default_route": null})), []);
     }
 }

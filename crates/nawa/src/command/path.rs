@@ -30,9 +30,31 @@ pub fn why(why: PathWhy) -> Result<(), Failure> {
         return super::print(&explained(&state).to_string());
     }
     let state = status::read(state)?;
-    let peers = state.tunnel.map_or(Vec::new(), |tunnel| tunnel.peers);
-    let lines: Vec<_> = peers.iter().flat_map(explain).collect();
-    super::print(&lines.join("\n"))
+    let Some(tunnel) = state.tunnel else { return Ok(()) };
+    super::print(&explain_all(&tunnel).join("\n"))
+}
+
+fn explain_all(tunnel: &view::Tunnel) -> Vec<String> {
+    let mut lines = Vec::new();
+    for peer in &tunnel.peers {
+        lines.extend(explain(peer));
+        // Silence may be a wrong key's, and no stranger is told which: so both are named where they can be compared.
+        if peer.paths.iter().any(|path| path.cause == "no-answer") {
+            let (own, name, key) = (&tunnel.public_key, &peer.name, &peer.public_key);
+            lines.push(format!(
+                "this end's key is {own}: the file of {name} has to have it as this end's `public-key`"
+            ));
+            lines.push(format!(
+                "the key of {name} is {key}, as this end's file says: `nawa status` there has to show it"
+            ));
+        }
+        if !peer.up
+            && let Some(view::Refused { ago_s, why }) = &tunnel.refused
+        {
+            lines.push(format!("not let in: {why} ({ago_s:.0} s ago)"));
+        }
+    }
+    lines
 }
 
 /// What became of the paths of `peer`, a line each.
@@ -117,6 +139,27 @@ fn as_json(state: &Value) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn keys_are_named_where_one_may_be_wrong() {
+        let lines = |cause: &str, up: bool| {
+            let path = json!({
+                "id": 0, "name": "lte", "state": "silent", "cause": cause, "why": null, "backup": false, "remote": null,
+                "relayed": false, "rtt_ms": null, "rate_bps": null, "weight": 1.0, "sent_packets": 0, "sent_bytes": 0,
+                "lost_packets": 0, "received_bytes": 0,
+            });
+            let tunnel = json!({"public_key": "OWN=", "mtu": 1400, "refused": {"ago_s": 2.0, "why": "a stranger"},
+                "peers": [{"name": "office", "public_key": "THEIRS=", "up": up, "scheduler": "auto", "resent_packets": 0,
+                           "given_up_packets": 0, "paths": [path]}]});
+            explain_all(&serde_json::from_value(tunnel).expect("what the daemon shows")).join("\n")
+        };
+        let silent = lines("no-answer", false);
+        assert!(
+            silent.contains("OWN=") && silent.contains("THEIRS=") && silent.contains("a stranger"),
+            "{silent}"
+        );
+        assert_eq!(lines("link-silent", true), "path lte to office is silent");
+    }
 
     fn state() -> Value {
         let path = |name: &str| json!({"name": name});

@@ -6,12 +6,14 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use device::{Poller, monotonic};
+use ipnet::IpNet;
 use serde_json::{Value, json};
 
 use super::status::table::{number, rows_under};
 use crate::cli::Test;
 use crate::control::{Request, client::Daemon};
 use crate::failure::Failure;
+use crate::setup::file;
 
 /// This part of the time the tunnel is idle.
 const IDLE: u32 = 5;
@@ -27,6 +29,8 @@ const MORE: f64 = 1.15;
 /// The load is looked at, and sent, this often.
 const LOOK: Duration = Duration::from_millis(250);
 const BURST: Duration = Duration::from_millis(5);
+/// So long an address that is guessed has to answer.
+const ONE_ANSWER: Duration = Duration::from_secs(2);
 /// From one ping to the next.
 const PING: &str = "0.1";
 
@@ -37,7 +41,7 @@ type Counts = BTreeMap<String, (f64, f64, f64)>;
 pub fn run(test: &Test) -> Result<(), Failure> {
     let mut daemon = Daemon::connect()?;
     let before = peer(&mut daemon, &test.peer)?;
-    let target = address(test, &before)?;
+    let target = address(test, &mut daemon, &before)?;
     let idle_time = test.time / IDLE;
     let idle = answers(ping(target, idle_time)?)?;
     let (pings, rates) = load(&mut daemon, &test.peer, target, test.time - idle_time)?;
@@ -60,13 +64,35 @@ fn peer(daemon: &mut Daemon, name: &str) -> Result<Value, Failure> {
     Err(Failure::failed(format!("the tunnel to {name} is down; `nawa path why {name}` says why")))
 }
 
-/// An inner address of the peer's.
-fn address(test: &Test, peer: &Value) -> Result<IpAddr, Failure> {
-    let routes = peer["routes"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    let mut hosts =
-        routes.filter_map(|route| route.strip_suffix("/32").or_else(|| route.strip_suffix("/128")));
-    let found = test.to.or_else(|| hosts.find_map(|host| host.parse().ok()));
-    found.ok_or_else(|| Failure::failed("the peer's routes name no host; say which inner address with --to"))
+/// An inner address of the peer's: the one that is given, or the first host in its routes, or where those name networks alone, as a
+/// default route does, the first address of this end's own network that answers: a hub has it.
+fn address(test: &Test, daemon: &mut Daemon, peer: &Value) -> Result<IpAddr, Failure> {
+    let routes: Vec<IpNet> = serde_json::from_value(peer["routes"].clone()).unwrap_or_default();
+    let host = routes.iter().find(|route| route.prefix_len() == route.max_prefix_len()).map(IpNet::addr);
+    if let Some(found) = test.to.or(host) {
+        return Ok(found);
+    }
+    let interface = daemon.ask(Request::Status)?["interface"].as_str().unwrap_or_default().to_owned();
+    let networks = device::networks().unwrap_or_default().into_iter();
+    let own = networks.filter(|(name, ..)| *name == interface);
+    let own: Vec<_> = own.filter_map(|(_, ip, bits)| IpNet::new(ip, bits).ok()).collect();
+    let guessed = guesses(&own, &routes);
+    let found = guessed
+        .iter()
+        .copied()
+        .find(|guess| ping(*guess, ONE_ANSWER).ok().and_then(|ping| answers(ping).ok()).is_some());
+    found.ok_or_else(|| {
+        let tried: Vec<_> = guessed.iter().map(IpAddr::to_string).collect();
+        let tried =
+            if tried.is_empty() { String::new() } else { format!(" ({} does not answer)", tried.join(", ")) };
+        Failure::failed(format!("the peer's routes name no host{tried}; say which inner address with --to"))
+    })
+}
+
+/// The first other host of each of this end's `own` networks that the peer is routed.
+fn guesses(own: &[IpNet], routes: &[IpNet]) -> Vec<IpAddr> {
+    let first = |net: &IpNet| file::usable(net).find(|host| *host != net.addr());
+    own.iter().filter_map(first).filter(|host| routes.iter().any(|route| route.contains(host))).collect()
 }
 
 fn ping(to: IpAddr, time: Duration) -> Result<Child, Failure> {
@@ -227,6 +253,24 @@ fn render(result: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn behind_a_default_route_the_hub_is_guessed() {
+        let net = |text: &&str| text.parse().expect("a network");
+        let guessed = |own: &[&str], routes: &[&str]| {
+            let all = guesses(
+                &own.iter().map(net).collect::<Vec<_>>(),
+                &routes.iter().map(net).collect::<Vec<_>>(),
+            );
+            all.iter().map(IpAddr::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            guessed(&["10.77.0.2/24", "fd77::2/64"], &["0.0.0.0/0", "::/0"]),
+            ["10.77.0.1", "fd77::1"]
+        );
+        assert_eq!(guessed(&["10.77.0.1/24"], &["0.0.0.0/0"]), ["10.77.0.2"]);
+        assert_eq!(guessed(&["10.77.0.2/24"], &["10.99.0.0/16"]), Vec::<String>::new());
+    }
 
     #[test]
     fn what_ping_says_is_read() {

@@ -129,8 +129,8 @@ fn firewall() -> Option<Vec<String>> {
     Some(chains.filter(drops).map(name).collect())
 }
 
-/// What is seen of what `settings` names. `runs`: a daemon does, so that nothing is a leftover, and its interface is there.
-pub fn strands(settings: &Settings, runs: bool) -> strands::Facts {
+/// What is seen of what `settings` names.
+pub fn strands(settings: &Settings) -> strands::Facts {
     let there = device::interfaces().unwrap_or_default();
     let need = |section: &str, name: &str| (section.to_owned(), name.to_owned(), there.contains(name));
     let mut needed: Vec<_> =
@@ -138,8 +138,7 @@ pub fn strands(settings: &Settings, runs: bool) -> strands::Facts {
     needed.extend(settings.codings.iter().map(|coding| need("[[coding]]", &coding.interface)));
     let copied = settings.bicast.iter().flat_map(|bicast| &bicast.interfaces);
     needed.extend(copied.map(|name| need("[bicast]", name)));
-    let mut facts =
-        strands::Facts { needed, left: if runs { Vec::new() } else { left() }, ..Default::default() };
+    let mut facts = strands::Facts { needed, ..Default::default() };
     if let Some(tunnel) = &settings.tunnel {
         facts.interface = tunnel.interface.clone();
         facts.addresses = tunnel.addresses.clone();
@@ -153,8 +152,21 @@ pub fn strands(settings: &Settings, runs: bool) -> strands::Facts {
     facts
 }
 
+/// Whether nftables put this host's address on packets that leave it; `None` where `nft` cannot be asked.
+pub fn masquerades() -> Option<bool> {
+    let listed =
+        Command::new("nft").args(["list", "ruleset"]).output().ok().filter(|one| one.status.success())?;
+    Some(puts_own_address(&String::from_utf8_lossy(&listed.stdout)))
+}
+
+/// A rule's statement, of nftables or of iptables within them.
+fn puts_own_address(ruleset: &str) -> bool {
+    let mut words = ruleset.split_whitespace().map(|word| word.trim_matches('"'));
+    words.any(|word| ["masquerade", "snat", "MASQUERADE", "SNAT"].contains(&word))
+}
+
 /// What outlives a daemon that is killed.
-fn left() -> Vec<String> {
+pub fn left() -> Vec<String> {
     let tables = flood::nft::leftovers().unwrap_or_default();
     let mut left: Vec<_> =
         tables.iter().map(|name| format!("nftables' table ip {name}, of a flood")).collect();
@@ -296,6 +308,14 @@ mod tests {
     fn what_the_kernel_prints_is_read() {
         assert_eq!(capabilities("Name:\tnawa\nCapEff:\t00000000a80425fb\n"), 0xa804_25fb);
         assert_eq!(capabilities(""), 0);
+        let nat =
+            |rule: &str| puts_own_address(&format!("table ip nat {{\n chain out {{\n {rule}\n }}\n}}\n"));
+        assert!(
+            nat("oifname != \"nawa0\" masquerade")
+                && nat("xt target \"MASQUERADE\"")
+                && nat("snat to 192.0.2.1")
+        );
+        assert!(!nat("type nat hook postrouting priority srcnat; policy accept;"));
         let route = "wan1\t00000000\t0101000A\t0003\t0\t0\t0\t00000000\t0\t0\t0";
         assert!(is_default(route, "wan1") && !is_default(route, "wan2"));
         assert!(!is_default("wan1\t0001000A\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0", "wan1"));

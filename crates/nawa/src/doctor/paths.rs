@@ -79,6 +79,10 @@ fn advice(cause: &str) -> &'static str {
         "stranger" => {
             "another program answers, or the peer has another key: correct `public-key`, or the port"
         }
+        "link-silent" => {
+            "look at this link: is it connected, has it a way to the internet, does it pass UDP to that port"
+        }
+        "link-refuses" => "look at this link: a captive portal wants a login, or its firewall refuses UDP",
         "limited" => "wait: the peer answers more slowly while it is flooded with handshakes",
         "nothing-comes-in" => "sysctl -w net.ipv4.conf.all.rp_filter=2, and let UDP in by that interface",
         "too-small" => "raise the link's MTU, or route IPv4 alone into the tunnel, or set a smaller `mtu`",
@@ -172,6 +176,8 @@ mod tests {
             "unreachable",
             "stranger",
             "limited",
+            "link-silent",
+            "link-refuses",
             "too-small",
             "black-hole",
             "two-places",

@@ -17,8 +17,6 @@ pub struct Facts {
     pub routes: Vec<(String, IpNet)>,
     /// The networks of other interfaces, each with its name.
     pub networks: Vec<(String, IpNet)>,
-    /// What a daemon that was killed has left, if none runs.
-    pub left: Vec<String>,
 }
 
 /// What that means.
@@ -38,16 +36,37 @@ pub fn findings(facts: &Facts) -> Vec<Finding> {
         all.extend(own_address_elsewhere(facts, *address));
         all.extend(own_address_at_peer(facts, *address));
     }
-    for left in &facts.left {
-        all.push(Finding::new(
-            Level::Warn,
-            "leftover",
-            left,
-            "it may be in the way",
-            "`nawa down` removes it, and so does the next start",
-        ));
-    }
     all
+}
+
+/// What a daemon that was killed has left.
+pub fn leftovers(left: &[String]) -> Vec<Finding> {
+    let finding = |left: &String| {
+        let todo = "`nawa down` removes it, and so does the next start";
+        Finding::new(Level::Warn, "leftover", left, "it may be in the way", todo)
+    };
+    left.iter().map(finding).collect()
+}
+
+/// Whether a hub passes on what its peers send beyond it: whether it forwards IPv4, and puts its own address on that.
+pub fn hub(forwards: bool, masquerades: Option<bool>) -> Finding {
+    let (what, todo) = match (forwards, masquerades) {
+        (true, Some(true)) => {
+            return Finding::ok("hub", "forwards IPv4, and puts its own address on what leaves");
+        }
+        (false, _) => ("does not forward IPv4", "sysctl -w net.ipv4.ip_forward=1"),
+        (true, Some(false)) => (
+            "forwards IPv4, and no rule of nftables puts its own address on what leaves (masquerade)",
+            "add one, for peers whose default route leads here: docs/tunnel.md, \"Hosts\"",
+        ),
+        (true, None) => (
+            "forwards IPv4; whether it puts its own address on what leaves cannot be asked (nft)",
+            "install nftables",
+        ),
+    };
+    let costs =
+        "what peers send through this hub to the internet gets no answer; what is for the hub itself does";
+    Finding::new(Level::Note, "hub", what, costs, todo)
 }
 
 /// The tunnel's network is also that of an uplink.
@@ -90,7 +109,6 @@ mod tests {
             addresses: vec![net("10.77.0.1/24"), net("fd77::1/64")],
             routes: vec![("office".into(), net("10.77.0.2/32"))],
             networks: vec![("wan1".into(), net("10.0.1.2/24"))],
-            ..Facts::default()
         }
     }
 
@@ -121,6 +139,16 @@ mod tests {
             "10.77.0.1 is this end's own, and office's route as well"
         );
         assert_eq!(says(|facts| facts.needed[0].2 = false), "there is no interface wlan0");
-        assert_eq!(says(|facts| facts.left = vec!["table inet nawa-flood".into()]), "table inet nawa-flood");
+    }
+
+    #[test]
+    fn leftovers_and_hubs_are_told_what_to_do() {
+        let left = leftovers(&["table inet nawa-flood".into()]);
+        assert_eq!((left[0].level, left[0].what.as_str()), (Level::Warn, "table inet nawa-flood"));
+        assert_eq!(hub(true, Some(true)).level, Level::Ok);
+        for (forwards, masquerades) in [(false, Some(true)), (true, Some(false)), (true, None)] {
+            let found = hub(forwards, masquerades);
+            assert!(found.level == Level::Note && !found.todo.is_empty(), "{found:?}");
+        }
     }
 }

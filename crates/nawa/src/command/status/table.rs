@@ -17,7 +17,8 @@ const UNKNOWN: &str = "–";
 
 /// Lines of text, each ended.
 pub fn render(state: &State) -> String {
-    let mut text = format!("nawa {}, process {}\n", state.version, state.pid);
+    let log = state.log.as_ref().map_or(String::new(), |log| format!(", log: {log}"));
+    let mut text = format!("nawa {}, process {}{log}\n", state.version, state.pid);
     for view::Failed { strand, why, failures, starts_again_in_s } in &state.failed {
         let now =
             starts_again_in_s.map_or("runs again".into(), |time| format!("starts again in {time:.0} s"));
@@ -125,9 +126,15 @@ fn coding_neighbour(neighbour: &CodingNeighbour) -> String {
 }
 
 fn flight_line(flight: &Flight) -> String {
-    let Flight { registered, default, connections, error } = flight;
+    let Flight { registered, default, connections, error, lost } = flight;
     if let Some(error) = error {
         return format!("flight: {error}");
+    }
+    if !lost.is_empty() {
+        let lost = lost.join(", ");
+        return format!(
+            "flight: somebody has taken {lost} away, as `nawa flight off` does; a reload registers it again"
+        );
     }
     let (registered, count) = (registered.join(", "), connections.len());
     format!("flight: {registered} registered, default {default}, {count} connections; see `nawa flight show`")
@@ -147,20 +154,32 @@ fn line(text: &mut String, line: impl Display) {
 
 fn render_tunnel(text: &mut String, interface: &str, tunnel: &Tunnel) {
     line(text, format!("interface {interface}, mtu {}, public key {}", tunnel.mtu, tunnel.public_key));
+    if let Some(route) = &tunnel.default_route {
+        line(text, format!("default route: {}", route.words().join("; ")));
+    }
+    if let Some(view::Refused { ago_s, why }) = &tunnel.refused {
+        line(text, format!("not let in: {why} ({ago_s:.0} s ago)"));
+    }
     for peer in &tunnel.peers {
-        line(text, format!("\n{}", peer_line(peer)));
+        let open = tunnel.default_route.as_ref().is_some_and(|route| route.leaves(&peer.name));
+        line(text, format!("\n{}", peer_line(peer, open)));
         peer.why.iter().for_each(|why| line(text, format!(" {why}")));
         peer.bicast.iter().for_each(|copies| line(text, copies_line(copies)));
         text.push_str(&paths(peer));
     }
 }
 
-fn peer_line(peer: &Peer) -> String {
+/// `open`: packets that should go to it leave in the clear.
+fn peer_line(peer: &Peer, open: bool) -> String {
     let cipher = peer.cipher.as_deref().map_or(String::new(), |cipher| format!(", {cipher}"));
     format!(
         "peer {}: {}, scheduler {}{cipher}, {} packets sent again, {} given up",
         peer.name,
-        if peer.up { "up" } else { "down" },
+        match (open, peer.up) {
+            (true, _) => "fails open",
+            (false, true) => "up",
+            (false, false) => "down",
+        },
         peer.scheduler,
         peer.resent_packets,
         peer.given_up_packets
@@ -245,6 +264,14 @@ pub fn paths(peer: &Peer) -> String {
     rows_under(PATH_HEADER, rows, 2..8).lines().for_each(|row| line(&mut text, row.trim_end()));
     for path in &peer.paths {
         path.why.iter().for_each(|why| line(&mut text, format!(" {}: {why}", path.name)));
+        if let Some(cap) = path.monthly_cap_bytes {
+            let (used, cap) = (megabytes(path.monthly_used_bytes), megabytes(cap));
+            let resets = &path.monthly_resets_on;
+            line(
+                &mut text,
+                format!(" {}: {used} of {cap} MB used this month, resets on {resets} (UTC)", path.name),
+            );
+        }
     }
     text
 }
@@ -274,6 +301,8 @@ mod tests {
             "id": 0, "name": name, "state": "up", "why": backup.then_some("wan2 is down"), "backup": backup, "remote": rtt_ms.map(|_| "198.51.100.2:51901"),
             "relayed": true, "rtt_ms": rtt_ms, "rate_bps": 9_870_000.0, "weight": 0.625,
             "sent_packets": sent_packets, "sent_bytes": 12_345_678, "lost_packets": 2, "received_bytes": 0,
+            "monthly_cap_bytes": backup.then_some(30_000_000_000u64), "monthly_used_bytes": 1_250_000_000,
+            "monthly_resets_on": "2026-12-01",
         })
     }
 
@@ -331,6 +360,7 @@ peer office: up, scheduler auto, aes-256-gcm, 3 packets sent again, 0 given up
  lte   up            90.2    9.87    0.62     2.0     12.3          0.0  198.51.100.2:51901 (relay)
  sat   up, backup       –    9.87    0.62       –     12.3          0.0  –
  sat: wan2 is down
+ sat: 1250.0 of 30000.0 MB used this month, resets on 2026-12-01 (UTC)
 
 relay: 1 sessions, 7 packets and 7.0 MB forwarded, dropped: no-session 2
  client      its key  destination  state  idle s
@@ -355,6 +385,30 @@ coding on mesh0 by nc0: mode any, 200 frames sent, 12.5 % of them sums, 90 packe
 coding on mesh0 by nc0: mode any, waits: `mesh0` is down
 ";
         assert_eq!(render(&state), expected);
+    }
+
+    #[test]
+    fn where_the_default_route_goes_is_said() {
+        let leads = |goes: &str| json!({"goes": goes, "peer": (goes != "beside").then_some("office")});
+        let shown = |ipv4: &str, ipv6: &str| {
+            let state = json!({"version": "0.1.0", "pid": 7, "interface": "nawa0", "log": "/var/lib/nawa/nawa.log",
+                "tunnel": {"public_key": "KEY=", "mtu": 1400, "refused": {"ago_s": 3.2, "why": "a stranger"},
+                "default_route": {"ipv4": leads(ipv4), "ipv6": leads(ipv6)}, "peers": [{
+                "name": "office", "up": true, "scheduler": "auto", "resent_packets": 0, "given_up_packets": 0, "paths": []}]}});
+            render(&serde_json::from_value(state).expect("what the daemon shows"))
+        };
+        let expected = "\
+nawa 0.1.0, process 7, log: /var/lib/nawa/nawa.log
+interface nawa0, mtu 1400, public key KEY=
+default route: IPv4 through the tunnel to office; IPv6 beside the tunnel, for no peer has ::/0
+not let in: a stranger (3 s ago)
+
+peer office: up, scheduler auto, 0 packets sent again, 0 given up
+";
+        assert_eq!(shown("tunnel", "beside"), expected);
+        let open = shown("clear", "clear");
+        assert!(open.contains("IPv4 in the clear") && open.contains("peer office: fails open,"), "{open}");
+        assert!(shown("held", "held").contains("IPv6 held back, for no path is up to office"));
     }
 
     #[test]

@@ -11,6 +11,8 @@ pub struct State {
     pub version: String,
     /// The daemon's process.
     pub pid: u32,
+    /// Where its log is.
+    pub log: Option<String>,
     /// The interface's name.
     pub interface: Option<String>,
     /// The strands that failed of late.
@@ -116,6 +118,9 @@ pub struct Flight {
     pub default: String,
     #[serde(default)]
     pub connections: Vec<crate::flight::Line>,
+    /// What somebody has taken away.
+    #[serde(default)]
+    pub lost: Vec<String>,
     pub error: Option<String>,
 }
 
@@ -124,7 +129,58 @@ pub struct Flight {
 pub struct Tunnel {
     pub public_key: String,
     pub mtu: u16,
+    pub default_route: Option<DefaultRoute>,
+    /// The last handshake that is not taken.
+    pub refused: Option<Refused>,
     pub peers: Vec<Peer>,
+}
+
+/// `tunnel::status::DefaultRoute`
+#[derive(Deserialize)]
+pub struct DefaultRoute {
+    pub ipv4: Leads,
+    pub ipv6: Leads,
+}
+
+/// `tunnel::status::Leads`
+#[derive(Deserialize)]
+pub struct Leads {
+    pub goes: String,
+    pub peer: Option<String>,
+}
+
+/// `tunnel::status::Refused`
+#[derive(Deserialize)]
+pub struct Refused {
+    pub ago_s: f64,
+    pub why: String,
+}
+
+impl Leads {
+    /// In words; `net` is the default route of its family.
+    pub fn words(&self, net: &str) -> String {
+        let peer = self.peer.as_deref().unwrap_or_default();
+        match self.goes.as_str() {
+            "tunnel" => format!("through the tunnel to {peer}"),
+            "held" => format!("held back, for no path is up to {peer} (fail closed)"),
+            "clear" => format!("in the clear, for no path is up to {peer} (fail-open)"),
+            _ => format!("beside the tunnel, for no peer has {net}"),
+        }
+    }
+}
+
+impl DefaultRoute {
+    /// Each family, and where it goes.
+    pub fn words(&self) -> [String; 2] {
+        [format!("IPv4 {}", self.ipv4.words("0.0.0.0/0")), format!("IPv6 {}", self.ipv6.words("::/0"))]
+    }
+
+    /// Whether packets that should go to `peer` leave in the clear.
+    pub fn leaves(&self, peer: &str) -> bool {
+        [&self.ipv4, &self.ipv6]
+            .iter()
+            .any(|leads| leads.goes == "clear" && leads.peer.as_deref() == Some(peer))
+    }
 }
 
 /// `tunnel::status::PeerStatus`
@@ -161,11 +217,19 @@ pub struct Path {
     pub id: u16,
     pub name: String,
     pub state: String,
+    #[serde(default)]
+    pub cause: String,
     /// What is amiss, if anything is.
     pub why: Option<String>,
     pub backup: bool,
     #[serde(default)]
     pub metered: bool,
+    /// What it may carry in a month and has carried, bytes, and when that begins anew.
+    pub monthly_cap_bytes: Option<u64>,
+    #[serde(default)]
+    pub monthly_used_bytes: u64,
+    #[serde(default)]
+    pub monthly_resets_on: String,
     #[serde(default)]
     pub prefer: u8,
     pub remote: Option<String>,
