@@ -28,6 +28,48 @@ fn an_idle_tunnel_with_a_dead_link_makes_no_handshakes() {
     assert!(bytes * 144 < 2_000_000, "{bytes} bytes in ten minutes over the path that works");
 }
 
+/// What nobody sends anything over, by what it costs and how often the ends want to hear from each other: docs/tunnel.md has it, both
+/// directions together. `--nocapture` prints it.
+#[test]
+fn an_idle_link_costs_a_few_megabytes_a_day() {
+    type Change = fn(&mut PathConfig);
+    let costs: [(&str, Change); 3] = [
+        ("first", |_| ()),
+        ("backup", |path| path.backup = true),
+        ("metered", |path| path.cost = Cost { metered: true, ..Cost::default() }),
+    ];
+    for keepalive in [None, Some(20 * S)] {
+        for (name, cost) in costs {
+            let mut net = Net::quick(2, 10 * MS, |end, config| {
+                config.peers[0].keepalive = keepalive;
+                if end == 0 {
+                    config.peers[0].paths.iter_mut().skip(1).for_each(cost);
+                }
+            });
+            net.pass(30 * S);
+            let log = record(&mut net, |_| true);
+            net.pass(3600 * S);
+            let log = log.borrow();
+            let day = |wire: usize| {
+                let bytes: usize =
+                    log.iter().filter(|d| d.wire == wire).map(|d| d.bytes.len() + HEADERS).sum();
+                bytes as f64 * 24.0 / 1e6
+            };
+            println!(
+                "{name}, keepalive {keepalive:?}: {:.2} MB a day, beside a first link of {:.2}",
+                day(1),
+                day(0)
+            );
+            assert!(
+                day(0) < 3.0 && day(1) < 3.0,
+                "{name}, {keepalive:?}: {:.2} and {:.2} MB",
+                day(0),
+                day(1)
+            );
+        }
+    }
+}
+
 #[test]
 fn a_backup_costs_less_than_a_megabyte_a_day() {
     costs_less_than_a_megabyte_a_day(|path| path.backup = true);
