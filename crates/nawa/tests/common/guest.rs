@@ -149,7 +149,10 @@ impl Guest<'_> {
         qemu.args(["-nodefaults", "-display", "none", "-serial", "stdio", "-no-reboot"]);
         // On a busy host the kernel waits in vain for ticks while it checks its timer. What it does not know, it hands to init as an
         // environment variable.
-        qemu.args(["-append", &format!("console=ttyS0 quiet panic=-1 no_timer_check INSIDE={}", self.inside)]);
+        qemu.args([
+            "-append",
+            &format!("console=ttyS0 quiet panic=-1 no_timer_check INSIDE={}", self.inside),
+        ]);
         qemu.arg("-kernel").arg(kernel.join("vmlinuz")).arg("-initrd").arg(files.pack()).stdin(Stdio::null());
         stdout(&output(&mut qemu))
     }
