@@ -156,6 +156,7 @@ struct tcp_congestion_ops {
 	int (*set_state)(u64 *ctx);
 	int (*cwnd_event)(u64 *ctx);
 	int (*cwnd_event_tx_start)(u64 *ctx); /* since 7.1 */
+	int (*in_ack_event)(u64 *ctx);
 	int (*pkts_acked)(u64 *ctx);
 	int (*min_tso_segs)(u64 *ctx);
 	int (*cong_control)(u64 *ctx);

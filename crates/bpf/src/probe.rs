@@ -95,4 +95,36 @@ mod tests {
         assert!(in_container("         0       1000          1\n"));
         assert!(!in_container(""), "a kernel without user namespaces");
     }
+
+    /// This kernel's types as Linux 7.1 has them: without `cubictcp_cwnd_event`, whose name is given to the member that was `cwnd_event`.
+    fn types_of_7_1() -> Btf<'static> {
+        let (gone, came) = (b"\0cubictcp_cwnd_event\0", b"\0cwnd_event_tx_start\0");
+        let mut types = std::fs::read("/sys/kernel/btf/vmlinux").expect("this kernel describes its types");
+        let word = |at: usize| u32::from_ne_bytes(types[at..at + 4].try_into().expect("four bytes")) as usize;
+        // `struct btf_header`: its length, and where types and strings are behind it.
+        let (from, length, strings) = (word(4) + word(8), word(12), word(4) + word(16));
+        let find = |name: &[u8]| types[strings..].windows(name.len()).position(|bytes| bytes == name);
+        let function = find(gone).expect("CUBIC has it");
+        let member = u32::try_from(find(b"\0cwnd_event\0").expect("so far") + 1).expect("an offset");
+        types[strings + function..][..came.len()].copy_from_slice(came);
+        let named = u32::try_from(function + 1).expect("an offset");
+        for word in
+            types[from..from + length].chunks_exact_mut(4).filter(|word| *word == member.to_ne_bytes())
+        {
+            word.copy_from_slice(&named.to_ne_bytes());
+        }
+        let file = std::env::temp_dir().join(format!("nawa-types-{}", std::process::id()));
+        std::fs::write(&file, types).expect("a file");
+        let types = Btf::from_path(&file).expect("types");
+        std::fs::remove_file(&file).expect("it was there");
+        types
+    }
+
+    #[test]
+    fn linux_7_1_is_known_by_its_event_and_needs_no_function_that_is_gone() {
+        let before = describe(&Btf::from_path("/sys/kernel/btf/vmlinux").expect("types")).expect("TCP's");
+        let types = types_of_7_1();
+        assert!(types.type_by_name::<Func>("cubictcp_cwnd_event").is_none(), "it is hidden");
+        assert_eq!(describe(&types), Some(TcpStructOps { tx_start: true, ..before }));
+    }
 }

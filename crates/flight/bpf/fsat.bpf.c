@@ -51,9 +51,6 @@ INLINE u32 bytes(const struct tcp_sock *tp, u32 packets)
 
 /* ---- congestion avoidance, on its own cwnd ---- */
 
-/* At the most often that the rate is set anew, unless the window has grown by an eighth. */
-#define PACE_US 250
-
 /* Puts the base's cwnd into the socket for the time of a call. */
 #define ON_OWN_CWND(tp, c, call)           \
 	do {                               \
@@ -166,7 +163,7 @@ INLINE u64 rate_of_bursts(const struct tcp_sock *tp)
  * start, where a bunch of ACKs doubles the window. */
 INLINE bool pace_due(const struct tcp_sock *tp, const struct connection *c, u32 now_us)
 {
-	return !c->paced_us || now_us - c->paced_us >= PACE_US + c->fsat.rtt_min_us / 4 ||
+	return !c->paced_us || now_us - c->paced_us >= (FSAT_PERIOD_US + c->fsat.rtt_min_us) / 4 ||
 	       tp->snd_cwnd > c->paced_cwnd + c->paced_cwnd / 8;
 }
 
@@ -174,7 +171,7 @@ INLINE void pace(struct sock *sk, struct connection *c, const struct fsat_ack *a
 {
 	u64 rate, most = sk->sk_max_pacing_rate;
 
-	if (!pace_due((struct tcp_sock *)sk, c, a->now_us))
+	if (!FSAT_SELDOM(pace_due((struct tcp_sock *)sk, c, a->now_us)))
 		return;
 	c->paced_us = a->now_us | 1; /* 0 is never */
 	c->paced_cwnd = ((struct tcp_sock *)sk)->snd_cwnd;
@@ -229,12 +226,12 @@ INLINE void acknowledged(struct sock *sk, const struct rate_sample *rs)
 	c->una = tp->snd_una;
 	c->lost = tp->lost;
 	c->prr_delivered += acked;
-	if (judges(c, &a)) {
+	if (FSAT_SELDOM(judges(c, &a))) {
 		tp->snd_ssthresh = cut(sk, c);
 		if (c->cwnd > tp->snd_ssthresh)
 			c->cwnd = tp->snd_ssthresh;
 	}
-	if (held(c)) {
+	if (FSAT_SELDOM(held(c))) {
 		tp->snd_cwnd = recovering(tp, c, advanced && !rs->losses, acked);
 	} else {
 		if (advanced)

@@ -41,6 +41,9 @@ struct fsat_constants {
 		.pace = 150,                                                                                    \
 	}
 
+/* The shortest period, µs: judging at each ACK costs more than all else where RTT is that of a host to itself or its neighbour. */
+#define FSAT_PERIOD_US 1000
+
 /* 2 / ln 2, with which a window doubles each RTT, percent. */
 #define FSAT_PACE_ASK 289
 
@@ -92,8 +95,10 @@ FSAT_INLINE void fsat_sample(struct fsat *f, const struct fsat_constants *c, con
 	f->rtt_us = a->rtt_us;
 	f->period_rtt_us = fsat_min(f->period_rtt_us, a->rtt_us);
 	if (!fsat_slows(f, c, a->now_us)) {
-		if (a->rtt_us <= f->rtt_min_us)
+		if (a->rtt_us < f->rtt_min_us)
 			fsat_believe(f, a->rtt_us, a->now_us);
+		else if (a->rtt_us == f->rtt_min_us)
+			f->seen_us = a->now_us;
 		if (fsat_wait(f, a->rtt_us) <= f->rtt_min_us / c->more)
 			f->near_us = a->now_us;
 		if (a->now_us - f->near_us >= c->far * f->rtt_min_us)
@@ -107,7 +112,10 @@ FSAT_INLINE void fsat_sample(struct fsat *f, const struct fsat_constants *c, con
 	}
 }
 
-/* ---- Periods of rtt_min ---- */
+/* ---- Periods ---- */
+
+/* How long a period is, µs. */
+FSAT_INLINE __u32 fsat_period(const struct fsat *f) { return fsat_max(f->rtt_min_us, FSAT_PERIOD_US); }
 
 FSAT_INLINE void fsat_begin_period(struct fsat *f, const struct fsat_ack *a)
 {
@@ -127,7 +135,7 @@ FSAT_INLINE __u32 fsat_target(const struct fsat *f, const struct fsat_constants 
 	__u64 head = fsat_max(contract, fsat_amount((__u64)c->deviations * f->dev));
 	__u32 target = fsat_min(fsat_amount(f->s + head + bunch), fsat_amount(2ULL * r + contract));
 
-	if (wait <= f->gap_us || (__u64)r * wait / f->rtt_min_us < contract / 2) /* nothing queues */
+	if (wait <= f->gap_us || 2ULL * r * wait < (__u64)contract * f->rtt_min_us) /* nothing queues */
 		target = fsat_max(target, fsat_amount((__u64)r + r / c->more + contract));
 	return fsat_max(target, contract);
 }
@@ -219,7 +227,7 @@ FSAT_INLINE int fsat_on_ack(struct fsat *f, const struct fsat_constants *c, cons
 	f->period_rcv_bytes = fsat_amount((__u64)f->period_rcv_bytes + a->delivered);
 	f->lost = fsat_amount((__u64)f->lost + a->lost);
 	f->period_app_limited |= !!a->app_limited;
-	if (a->now_us - f->period_start_us >= f->rtt_min_us)
+	if (FSAT_SELDOM(a->now_us - f->period_start_us >= fsat_period(f)))
 		cut = fsat_judge(f, c, a);
 	if (f->mode == FSAT_OTHERS)
 		f->space = a->cwnd;

@@ -12,6 +12,8 @@
 #include <linux/types.h>
 #endif
 
+/* What is not the case at most ACKs is out of the way of what is. */
+#define FSAT_SELDOM(condition) __builtin_expect(!!(condition), 0)
 #define FSAT_INLINE static inline __attribute__((always_inline))
 
 /* target where nothing is limited: `snd_cwnd_max` in the paper, whatever that is at the time. */

@@ -1,5 +1,6 @@
 //! What `fsat` costs: the time of its programs per ACK beside that of a BPF CUBIC made of the kernel's own functions,
-//! and the throughput over loopback beside the kernel's CUBIC. Rounds in turns, medians; root.
+//! and the throughput over loopback beside the kernel's CUBIC. Rounds in turns, medians; root. The time is as the kernel
+//! counts it, and less what it counts for as many runs of an empty program.
 //!
 //! `cargo run --release -p flight --features kernel --example cost -- [ROUNDS] [SECONDS]`
 
@@ -22,6 +23,9 @@ type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 const SYSTEMS: [&str; 6] =
     ["bpf_cubic", "fsat_paper reno", "fsat_paper cubic", "fsat reno", "fsat cubic", "cubic"];
 
+/// The program of `bpf_cubic` that does nothing, at each ACK.
+const EMPTY: &str = "cubic_empty";
+
 fn main() -> Outcome<()> {
     let mut numbers = std::env::args().skip(1).map(|number| number.parse::<u64>());
     let rounds = numbers.next().transpose()?.unwrap_or(9);
@@ -29,26 +33,35 @@ fn main() -> Outcome<()> {
     let _alone = kernel::lock::registration()?;
     let namespace = Namespace::new()?;
     let mut costs: [Vec<f64>; SYSTEMS.len()] = Default::default();
-    let mut rates = costs.clone();
+    let (mut rates, mut nets) = (costs.clone(), costs.clone());
+    let mut empty = 0.0;
     for round in 0..rounds {
         for (i, system) in SYSTEMS.iter().enumerate() {
-            costs[i].push(namespace.within(|| cost(system, time))?);
+            let spent = namespace.within(|| cost(system, time))?;
+            empty = if i == 0 { spent.empty_ns } else { empty };
+            costs[i].push(spent.ns);
+            nets[i].push(spent.ns - spent.runs * empty);
             rates[i].push(namespace.within(|| rate(system, time))?);
         }
         eprintln!("round {} of {rounds}", round + 1);
     }
-    print(&costs, &rates);
+    print(&costs, &nets, &rates);
     Ok(())
 }
 
-fn print(costs: &[Vec<f64>], rates: &[Vec<f64>]) {
-    let (rival, kernel) = (&costs[0], &rates[SYSTEMS.len() - 1]);
-    println!("{:18} {:>10} {:>14} {:>8} {:>10}", "", "ns per ACK", "of bpf_cubic", "Gbit/s", "of cubic");
+fn print(costs: &[Vec<f64>], nets: &[Vec<f64>], rates: &[Vec<f64>]) {
+    let kernel = &rates[SYSTEMS.len() - 1];
+    println!(
+        "{:18} {:>10} {:>14} {:>8} {:>14} {:>8} {:>10}",
+        "", "ns per ACK", "of bpf_cubic", "net ns", "of bpf_cubic", "Gbit/s", "of cubic"
+    );
     for (i, system) in SYSTEMS.iter().enumerate() {
         println!(
-            "{system:18} {:>10.0} {:>14.2} {:>8.1} {:>10.2}",
+            "{system:18} {:>10.0} {:>14.2} {:>8.0} {:>14.2} {:>8.1} {:>10.2}",
             median(costs[i].clone()),
-            median(ratios(&costs[i], rival)),
+            median(ratios(&costs[i], &costs[0])),
+            median(nets[i].clone()),
+            median(ratios(&nets[i], &nets[0])),
             median(rates[i].clone()),
             median(ratios(&rates[i], kernel)),
         );
@@ -65,16 +78,34 @@ fn median(mut values: Vec<f64>) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// ns per ACK of all programs of a congestion control.
-fn cost(system: &str, time: Duration) -> Outcome<f64> {
-    let Some((registered, prefix)) = register(system)? else { return Ok(0.0) };
+/// What the programs of a congestion control took.
+#[derive(Default)]
+struct Spent {
+    /// Per ACK.
+    ns: f64,
+    /// Runs per ACK.
+    runs: f64,
+    /// Per run of the program that does nothing, where there is one.
+    empty_ns: f64,
+}
+
+fn cost(system: &str, time: Duration) -> Outcome<Spent> {
+    let Some((registered, prefix)) = register(system)? else { return Ok(Spent::default()) };
     let timing = Timing::start()?;
     let before = acks()?;
     transfer(name(system), time)?;
-    let acks = acks()? - before;
-    let spent: u64 = timing.of(prefix).iter().map(|(_, cost)| cost.time_ns).sum();
+    let acks = (acks()? - before) as f64;
+    let mut spent = Spent::default();
+    for (program, cost) in timing.of(prefix) {
+        if program == EMPTY {
+            spent.empty_ns = cost.time_ns as f64 / cost.runs as f64;
+        } else {
+            spent.ns += cost.time_ns as f64 / acks;
+            spent.runs += cost.runs as f64 / acks;
+        }
+    }
     registered.end()?;
-    Ok(spent as f64 / acks as f64)
+    Ok(spent)
 }
 
 /// Gbit/s, untimed.

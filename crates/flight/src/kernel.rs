@@ -116,3 +116,16 @@ impl Base {
         if word == 0 { Base::Reno } else { Base::Cubic }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    /// `cubictcp_cwnd_event` is gone since Linux 7.1, and an object that asks for it does not load there.
+    #[test]
+    fn fsat_asks_for_no_function_that_newer_kernels_lack() {
+        let asks = |name: &str| {
+            super::OBJECT.windows(name.len() + 1).any(|bytes| bytes == [name, "\0"].concat().as_bytes())
+        };
+        assert!(asks("cubictcp_cong_avoid"), "what it does ask for is found so");
+        assert!(!asks("cubictcp_cwnd_event"));
+    }
+}
