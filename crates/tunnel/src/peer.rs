@@ -324,6 +324,7 @@ impl Peer {
             weights::update(weights, self.scheduler.congestion(), skew);
             self.skew.update(now, self.paths.iter_mut().map(|p| &mut p.weight.minima));
             self.measure_paths();
+            self.measure_detours();
             self.unconfirmed.set_rtt(self.slowest_rtt());
         }
     }

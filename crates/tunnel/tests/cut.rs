@@ -78,3 +78,39 @@ fn a_cut_stalls_for_less_than_half_a_second_and_the_link_is_used_again() {
         );
     }
 }
+
+/// Reports about a path may take another, and that one may have died.
+#[test]
+fn a_path_that_answers_is_not_silent_when_another_dies() {
+    for (dies, lives) in [(0, 1), (1, 0)] {
+        for every in [20, 200, 1000].map(|ms| ms * MS) {
+            for delays in [[10, 40], [10, 200], [20, 20]] {
+                let links = delays.map(|ms| (plain(10.0, ms * MS), plain(10.0, ms * MS)));
+                let mut net = Net::new(&Options { scheduler: Scheduler::Auto, seed: 1 }, links.into());
+                net.pass(S);
+                let (mut number, mut next, mut silent) = (0, 2 * S, Vec::new());
+                let lives = format!("wire{lives}");
+                for (until, up) in [(6, true), (12, false)] {
+                    net.set_up(dies, up);
+                    net.run(until * S, |net| {
+                        while net.now >= next {
+                            (0..2).for_each(|end| net.send(end, number, 100));
+                            (number, next) = (number + 1, next + every);
+                        }
+                        for end in 0..2 {
+                            let paths = net.peer(end).paths;
+                            let is_silent = paths.iter().any(|p| p.name == lives && p.state == "silent");
+                            silent.extend(is_silent.then_some((end, net.now)));
+                        }
+                    });
+                }
+                assert!(
+                    silent.is_empty(),
+                    "{delays:?}, {dies} dies, a packet each {every:?}: the other is silent at {:?} to {:?}",
+                    silent[0],
+                    silent[silent.len() - 1]
+                );
+            }
+        }
+    }
+}

@@ -159,6 +159,8 @@ pub struct Sent {
     lost_packets: u64,
     /// Large packets lost since one arrived: how many, when the first and the last of them were sent.
     swallowed: (u32, Duration, Duration),
+    /// By how much later a report comes that takes this path itself, not the quickest: that one may have died.
+    pub detour: Duration,
     /// The path's model.
     pub rate: Rate,
 }
@@ -187,6 +189,7 @@ impl Default for Sent {
             sent_bytes: 0,
             lost_packets: 0,
             swallowed: (0, Duration::ZERO, Duration::ZERO),
+            detour: Duration::ZERO,
             rate: Rate::new(),
         }
     }
@@ -327,7 +330,7 @@ impl Sent {
     }
 
     fn probe_timeout(&self) -> Duration {
-        self.age.timeout() + MIN_VARIATION
+        self.age.timeout() + MIN_VARIATION + self.detour
     }
 
     /// When the oldest packet in flight is lost, for one that was sent later has arrived: later than that by more than the path

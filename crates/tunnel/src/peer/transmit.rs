@@ -426,6 +426,16 @@ impl Peer {
         self.queue.set_paths(quickest, slowest, rate, full, steps);
     }
 
+    /// Ways back are taken to be as long as the ways there.
+    pub(super) fn measure_detours(&mut self) {
+        let least = |p: &Path| p.least_arrival(0.0).filter(|_| p.is_validated());
+        let quickest = self.paths.iter().filter_map(least).min().unwrap_or_default();
+        for path in &mut self.paths {
+            let over = least(path).unwrap_or(quickest).saturating_sub(quickest);
+            path.sent.detour = Duration::from_micros(over.unsigned_abs());
+        }
+    }
+
     /// Nothing more is sent now though paths have room: what is in flight on them shows less than they carry.
     fn note_app_limited(&mut self, now: Duration) -> bool {
         for path in self.paths.iter_mut().filter(|p| has_room(self.scheduler, p, now, false)) {

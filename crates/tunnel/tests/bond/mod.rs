@@ -119,6 +119,26 @@ pub fn random(seed: u64) -> Case {
     Case { name: format!("random {seed}"), kernel: None, links }
 }
 
+/// Links as given: each `MBPS@MS±JITTER LOSS% qPACKETS`, all but the first two of which may be left out.
+pub fn given(text: &str) -> Option<Case> {
+    let one = |text: &str| {
+        let mut words = text.split_whitespace();
+        let (mbps, delay) = words.next()?.split_once('@')?;
+        let (delay, jitter) = delay.split_once('±').unwrap_or((delay, "0"));
+        let mut row: Row = (mbps.parse().ok()?, delay.parse().ok()?, jitter.parse().ok()?, 0.0, Some(100));
+        for word in words {
+            match (word.strip_suffix('%'), word.strip_prefix('q')) {
+                (Some(loss), _) => row.3 = loss.parse().ok()?,
+                (_, Some(packets)) => row.4 = Some(packets.parse().ok()?),
+                _ => return None,
+            }
+        }
+        Some(link(row))
+    };
+    let links = text.split(',').map(one).collect::<Option<_>>()?;
+    Some(Case { name: "given".into(), kernel: None, links })
+}
+
 /// LTE whose rate swings and stops, Wi-Fi that fades, and a satellite: the links of the lab's demo.
 pub fn demo(seed: u64) -> Case {
     let share = |value| Probability::new(value).unwrap_or(Probability::ZERO);

@@ -91,6 +91,9 @@ pub struct Stray {
 /// False: the datagram is lost.
 pub type Tap = Box<dyn FnMut(&mut Datagram) -> bool>;
 
+/// What waits to be sent waits for something that comes sooner: a report, or its time-out, or the pacer.
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
+
 pub struct Options {
     pub scheduler: Scheduler,
     pub seed: u64,
@@ -337,6 +340,14 @@ impl Net {
                 }
             }
             self.train = train;
+        }
+        // What waits is looked at again, or it would wait for ever.
+        for peer in self.ends[end].peers().iter().filter(|peer| peer.is_waiting() && peer.can_send(now)) {
+            let next = peer.poll_timeout(now);
+            assert!(
+                next.is_some_and(|next| next < now + LONGEST_WAIT),
+                "packets wait at {now:?}, until {next:?}"
+            );
         }
         while let Some(packet) = self.ends[end].poll_inner() {
             self.received[end].push(packet);
