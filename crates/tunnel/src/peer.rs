@@ -14,7 +14,7 @@ use rand_core::RngCore;
 
 use crate::config::{Bicast, MAX_PATHS, Marks, Mtu, PeerConfig, Scheduler};
 use crate::flow::copies::{Copies, CopyCounters};
-use crate::flow::queue::FlowQueue;
+use crate::flow::queue::{self, FlowQueue};
 use crate::flow::unconfirmed::{self, Unconfirmed};
 use crate::handshake::sessions::{Identities, Indices, Sessions};
 use crate::keys::{PrivateKey, PublicKey};
@@ -535,6 +535,11 @@ impl Peer {
     /// Bytes of inner packets waiting to be sent.
     pub fn queue_bytes(&self) -> usize {
         self.queue.bytes()
+    }
+
+    /// The flows to this peer that sent most of late.
+    pub fn flows(&self, now: Duration) -> Vec<queue::Seen> {
+        self.queue.flows(now)
     }
 
     /// TCP flows that are told by their windows what they may have in flight.
