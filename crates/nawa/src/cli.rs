@@ -69,6 +69,12 @@ enum Command {
     Status(Status),
     /// Shows the state of the paths again and again, with what has gone over each since the last time
     Monitor(Monitor),
+    /// Shows the running daemon on the whole screen: paths with their last minutes, flows, and what the other strands do
+    ///
+    /// Keys: q ends it; p stops and goes on; / shows only what has a text in its name or address; s sorts paths by rate, round
+    /// trip or loss; 1 to 5 show one part (paths, flows, flight, coding, flood), 0 all; j, k and the arrows scroll. Flows are those
+    /// away from this end. Colours stay out where NO_COLOR is set. Where there is no terminal, it prints as `nawa monitor`.
+    Top(Top),
     /// Shows and changes the tunnel's paths while it runs; the file, when it is read again, overrides these changes
     #[command(subcommand)]
     Path(PathCommand),
@@ -153,6 +159,13 @@ struct Monitor {
     #[arg(long)]
     json: bool,
     /// The time from one to the next, with its unit
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = value::interval)]
+    interval: Duration,
+}
+
+#[derive(Args, Debug)]
+struct Top {
+    /// The time from one state to the next, with its unit
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = value::interval)]
     interval: Duration,
 }
@@ -428,6 +441,7 @@ fn dispatch(command: Option<Command>) -> Result<(), Failure> {
         Some(Command::Down) => command::down::run(),
         Some(Command::Status(Status { json })) => command::status::run(json),
         Some(Command::Monitor(Monitor { json, interval })) => command::monitor::run(json, interval),
+        Some(Command::Top(Top { interval })) => command::top::run(interval),
         Some(Command::Path(PathCommand::Show(show))) => command::path::show(&show),
         Some(Command::Path(PathCommand::Why(why))) => command::path::why(why),
         Some(Command::Path(PathCommand::Add(add))) => command::path::change(Request::PathAdd(add)),

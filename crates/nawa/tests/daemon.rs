@@ -24,11 +24,12 @@ fn lonely() -> (Node, PathBuf) {
 fn without_a_daemon_commands_end_with_3() {
     let Some(_alone) = namespaces_or_skip("without_a_daemon_commands_end_with_3") else { return };
     let namespace = Namespace::new();
-    let commands: [&[&str]; 9] = [
+    let commands: [&[&str]; 10] = [
         &[],
         &["status"],
         &["status", "--json"],
         &["monitor"],
+        &["top"],
         &["path", "show"],
         &["path", "add", "office", "lte", "--remote", "192.0.2.1:9"],
         &["path", "set", "office", "lte", "--backup", "true"],

@@ -18,6 +18,7 @@ pub mod pubkey;
 pub mod run;
 pub mod status;
 pub mod test;
+pub mod top;
 pub mod up;
 
 use std::io::Write;
