@@ -75,6 +75,15 @@ enum Command {
     /// trip or loss; 1 to 5 show one part (paths, flows, flight, coding, flood), 0 all; j, k and the arrows scroll. Flows are those
     /// away from this end. Colours stay out where NO_COLOR is set. Where there is no terminal, it prints as `nawa monitor`.
     Top(Top),
+    /// Writes what goes through the tunnel as pcapng: inner and outer packets, each with its path and what decided as a comment
+    ///
+    /// Inner packets are written as they are, in the clear: whoever reads the file reads the traffic. So only root may capture, and
+    /// the file is for its owner alone. Outer packets are sealed; their comments say what is in them. It ends at Ctrl-C. A reader
+    /// that is too slow loses packets, never the tunnel: how many is said at the end and in the file.
+    ///
+    /// To watch: `nawa capture - | wireshark -k -i -`, with packaging/nawa.lua among Wireshark's plugins. What floods and codes goes
+    /// over interfaces of the host, where tcpdump sees it.
+    Capture(command::capture::Capture),
     /// Shows and changes the tunnel's paths while it runs; the file, when it is read again, overrides these changes
     #[command(subcommand)]
     Path(PathCommand),
@@ -441,6 +450,7 @@ fn dispatch(command: Option<Command>) -> Result<(), Failure> {
         Some(Command::Down) => command::down::run(),
         Some(Command::Status(Status { json })) => command::status::run(json),
         Some(Command::Monitor(Monitor { json, interval })) => command::monitor::run(json, interval),
+        Some(Command::Capture(capture)) => command::capture::run(&capture),
         Some(Command::Top(Top { interval })) => command::top::run(interval),
         Some(Command::Path(PathCommand::Show(show))) => command::path::show(&show),
         Some(Command::Path(PathCommand::Why(why))) => command::path::why(why),

@@ -15,6 +15,7 @@ use tunnel::{PrivateKey, PublicKey, daemon, relay_daemon};
 use crate::caps::{self, Caps};
 use crate::coding::Codings;
 use crate::config::{Relay, Resolved, Tunnel};
+use crate::control::capture;
 use crate::daemon::Event;
 use crate::flight::{self, Provided};
 use crate::flood::Floods;
@@ -413,6 +414,20 @@ impl Status {
             state["bicast"] = crate::bicast::state(bicast);
         }
         state
+    }
+}
+
+impl Status {
+    /// Captures what goes through the tunnel; its interface.
+    ///
+    /// # Errors
+    /// One sentence: there is no tunnel, or enough captures run.
+    pub fn capture(&self, wanted: capture::Wanted) -> Result<(String, daemon::Capture), String> {
+        let none = "this daemon runs no tunnel, so there is nothing to capture; tcpdump shows what other strands send";
+        let (interface, tunnel) = self.tunnel.as_ref().ok_or(none)?;
+        let capture::Wanted { peer, path, inner, outer } = wanted;
+        let capture = tunnel.capture(daemon::Wanted { peer, path, inner, outer })?;
+        Ok((interface.clone(), capture))
     }
 }
 

@@ -140,6 +140,8 @@ pub struct FlowQueue {
     max_bytes: usize,
     dropped: u64,
     marked: u64,
+    /// What was dropped, and why, while somebody captures.
+    noted: Option<Vec<(Vec<u8>, &'static str)>>,
 }
 
 impl FlowQueue {
@@ -160,7 +162,18 @@ impl FlowQueue {
             max_bytes,
             dropped: 0,
             marked: 0,
+            noted: None,
         }
+    }
+
+    /// Notes what is dropped from now on, or no longer.
+    pub fn set_noted(&mut self, on: bool) {
+        self.noted = on.then(Vec::new);
+    }
+
+    /// What was dropped since the last time, and why.
+    pub fn take_noted(&mut self) -> Vec<(Vec<u8>, &'static str)> {
+        self.noted.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// The round-trip times that flows see without a queue over the quickest and the slowest path, what the paths carry together,
@@ -238,7 +251,8 @@ impl FlowQueue {
             Some(last) => {
                 flow.bytes -= last.packet.len();
                 self.bytes -= last.packet.len();
-                last.packet = packet.to_vec();
+                let before = std::mem::replace(&mut last.packet, packet.to_vec());
+                note(&mut self.noted, before, "a later acknowledgement says as much");
             }
             None => {
                 flow.packets.push_back(Waiting { packet: packet.to_vec(), since: now });
@@ -378,7 +392,9 @@ impl FlowQueue {
                 return;
             }
             self.dropped += 1;
-            self.take_first(at);
+            if let Some(first) = self.take_first(at) {
+                note(&mut self.noted, first.packet, "it has waited too long (CoDel)");
+            }
             self.flows[at].dropping &= self.is_late(now, at);
         }
     }
@@ -423,9 +439,16 @@ impl FlowQueue {
 
     fn drop_from_fattest(&mut self) {
         let fattest = (0..FLOWS).max_by_key(|at| self.flows[*at].bytes);
-        if fattest.and_then(|at| self.take_first(at)).is_some() {
+        if let Some(first) = fattest.and_then(|at| self.take_first(at)) {
             self.dropped += 1;
+            note(&mut self.noted, first.packet, "the queue is full");
         }
+    }
+}
+
+fn note(noted: &mut Option<Vec<(Vec<u8>, &'static str)>>, packet: Vec<u8>, why: &'static str) {
+    if let Some(noted) = noted {
+        noted.push((packet, why));
     }
 }
 
