@@ -72,6 +72,21 @@ enum Command {
     Status(Status),
     /// Shows the state of the paths again and again, with what has gone over each since the last time
     Monitor(Monitor),
+    /// Shows the running daemon on the whole screen: paths with their last minutes, flows, and what the other strands do
+    ///
+    /// Keys: q ends it; p stops and goes on; / shows only what has a text in its name or address; s sorts paths by rate, round
+    /// trip or loss; 1 to 5 show one part (paths, flows, flight, coding, flood), 0 all; j, k and the arrows scroll. Flows are those
+    /// away from this end. Colours stay out where NO_COLOR is set. Where there is no terminal, it prints as `nawa monitor`.
+    Top(Top),
+    /// Writes what goes through the tunnel as pcapng: inner and outer packets, each with its path and what decided as a comment
+    ///
+    /// Inner packets are written as they are, in the clear: whoever reads the file reads the traffic. So only root may capture, and
+    /// the file is for its owner alone. Outer packets are sealed; their comments say what is in them. It ends at Ctrl-C. A reader
+    /// that is too slow loses packets, never the tunnel: how many is said at the end and in the file.
+    ///
+    /// To watch: `nawa capture - | wireshark -k -i -`, with packaging/nawa.lua among Wireshark's plugins. What floods and codes goes
+    /// over interfaces of the host, where tcpdump sees it.
+    Capture(command::capture::Capture),
     /// Shows and changes the tunnel's paths while it runs; the file, when it is read again, overrides these changes
     #[command(subcommand)]
     Path(PathCommand),
@@ -156,6 +171,13 @@ struct Monitor {
     #[arg(long)]
     json: bool,
     /// The time from one to the next, with its unit
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = value::interval)]
+    interval: Duration,
+}
+
+#[derive(Args, Debug)]
+struct Top {
+    /// The time from one state to the next, with its unit
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = value::interval)]
     interval: Duration,
 }
@@ -431,6 +453,8 @@ fn dispatch(command: Option<Command>) -> Result<(), Failure> {
         Some(Command::Down) => command::down::run(),
         Some(Command::Status(Status { json })) => command::status::run(json),
         Some(Command::Monitor(Monitor { json, interval })) => command::monitor::run(json, interval),
+        Some(Command::Capture(capture)) => command::capture::run(&capture),
+        Some(Command::Top(Top { interval })) => command::top::run(interval),
         Some(Command::Path(PathCommand::Show(show))) => command::path::show(&show),
         Some(Command::Path(PathCommand::Why(why))) => command::path::why(why),
         Some(Command::Path(PathCommand::Add(add))) => command::path::change(Request::PathAdd(add)),

@@ -11,7 +11,6 @@ use device::poller::{Interest, Poller, Signal, Signals};
 use device::{Changes, monotonic, realtime};
 
 use crate::config::Settings;
-use crate::control::Request;
 use crate::control::server::Server;
 use crate::failure::Failure;
 use crate::live::Live;
@@ -67,7 +66,7 @@ fn answer(control: Server, metrics: Option<SocketAddr>, live: &Arc<Live>) -> Res
         .map_err(|error| Failure::failed(format!("cannot answer on the control socket: {error}")))?;
     let Some(listen) = metrics else { return Ok(()) };
     let asked = Arc::clone(live);
-    metrics::serve(listen, move || asked.answer(Request::Status)).map_err(Failure::failed)
+    metrics::serve(listen, move || asked.status()).map_err(Failure::failed)
 }
 
 /// SIGINT, SIGTERM and SIGHUP become events. All threads started later leave them to the one started here.

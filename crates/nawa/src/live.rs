@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::config::{self, Resolved, edit};
 use crate::control::Request;
+use crate::control::server::Answer;
 use crate::daemon::Event;
 use crate::failure::Failure;
 use crate::logging;
@@ -38,16 +39,15 @@ impl Live {
     }
 
     /// Answers a request of the control socket.
-    pub fn answer(&self, request: Request) -> Value {
-        match request {
-            Request::Status => {
-                let mut state = lock(&self.status).clone().now();
-                state["log"] = logging::place().into();
-                let refused = lock(&self.refused).clone();
-                if !refused.is_empty() {
-                    state["reload_refused"] = refused.into();
+    pub fn answer(&self, request: Request) -> Answer {
+        Answer::Line(match request {
+            Request::Status => self.status(),
+            Request::Capture(wanted) => {
+                let captures = lock(&self.status).clone().capture(wanted);
+                match captures {
+                    Ok((interface, packets)) => return Answer::Packets(interface, packets),
+                    Err(why) => json!({"error": why}),
                 }
-                state
             }
             Request::Stop => {
                 // If nobody listens, the daemon is on its way out already.
@@ -59,7 +59,18 @@ impl Live {
             Request::PathSet(set) => self.edit(|config| edit::set(config, &set)),
             Request::PeerAdd(add) => self.edit(|config| edit::add_peer(config, &add)),
             Request::PeerDel(del) => self.edit(|config| edit::del_peer(config, &del)),
+        })
+    }
+
+    /// The whole state.
+    pub fn status(&self) -> Value {
+        let mut state = lock(&self.status).clone().now();
+        state["log"] = logging::place().into();
+        let refused = lock(&self.refused).clone();
+        if !refused.is_empty() {
+            state["reload_refused"] = refused.into();
         }
+        state
     }
 
     /// Reads `file` again and takes up what it says. What is wrong with it is logged, and then all goes on as it was.

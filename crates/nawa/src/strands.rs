@@ -16,6 +16,7 @@ use crate::bicast::Copies;
 use crate::caps::{self, Caps};
 use crate::coding::Codings;
 use crate::config::{Flight, Flood, Relay, Resolved, Tunnel};
+use crate::control::capture;
 use crate::daemon::Event;
 use crate::flight::{self, Provided};
 use crate::flood::Floods;
@@ -516,6 +517,20 @@ fn put_cap(tunnel: &mut Value, cap: &Cap, resets: &str) {
     paths[path]["monthly_cap_bytes"] = json!(cap.cap);
     paths[path]["monthly_used_bytes"] = json!(cap.used);
     paths[path]["monthly_resets_on"] = json!(resets);
+}
+
+impl Status {
+    /// Captures what goes through the tunnel; its interface.
+    ///
+    /// # Errors
+    /// One sentence: there is no tunnel, or enough captures run.
+    pub fn capture(&self, wanted: capture::Wanted) -> Result<(String, daemon::Capture), String> {
+        let none = "this daemon runs no tunnel, so there is nothing to capture; tcpdump shows what other strands send";
+        let (interface, tunnel) = self.tunnel.as_ref().ok_or(none)?;
+        let capture::Wanted { peer, path, inner, outer } = wanted;
+        let capture = tunnel.capture(daemon::Wanted { peer, path, inner, outer })?;
+        Ok((interface.clone(), capture))
+    }
 }
 
 fn silent(strand: &str) -> Value {

@@ -47,12 +47,16 @@ fn a_bad_key_is_bad_input_in_one_sentence() {
 
 #[test]
 fn wrong_flags_are_bad_input() {
-    let wrong: [&[&str]; 12] = [
+    let wrong: [&[&str]; 16] = [
         &["--wrong"],
         &["wrong"],
         &["lab"],
         &["lab", "run", "demo", "--quick", "--paper"],
         &["monitor", "--interval", "1"],
+        &["top", "--interval", "1"],
+        &["capture"],
+        &["capture", "-", "--inner", "--outer"],
+        &["capture", "-", "--count", "0"],
         &["path"],
         &["path", "add", "office", "lte"],
         &["path", "add", "office", "l/te", "--remote", "192.0.2.1:9"],

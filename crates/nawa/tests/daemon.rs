@@ -24,11 +24,13 @@ fn lonely() -> (Node, PathBuf) {
 fn without_a_daemon_commands_end_with_3() {
     let Some(_alone) = namespaces_or_skip("without_a_daemon_commands_end_with_3") else { return };
     let namespace = Namespace::new();
-    let commands: [&[&str]; 9] = [
+    let commands: [&[&str]; 11] = [
         &[],
         &["status"],
         &["status", "--json"],
         &["monitor"],
+        &["top"],
+        &["capture", "-"],
         &["path", "show"],
         &["path", "add", "office", "lte", "--remote", "192.0.2.1:9"],
         &["path", "set", "office", "lte", "--backup", "true"],
@@ -114,8 +116,9 @@ fn only_root_may_ask() {
     let _daemon = Daemon::start(&namespace, &file);
     let folder = tempfile::tempdir().expect("a temporary folder");
     let copy = copy_for_anybody(folder.path());
-    for command in ["status", "down"] {
-        let nobody = ["--reuid=65534", "--regid=65534", "--clear-groups", &copy, command];
+    for command in [&["status"][..], &["down"], &["capture", "-"]] {
+        let mut nobody = vec!["--reuid=65534", "--regid=65534", "--clear-groups", &copy];
+        nobody.extend(command);
         let output = output(&mut namespace.command("setpriv", nobody));
         assert_eq!(output.status.code(), Some(1));
         assert_eq!(stderr(&output), "nawa: only root may talk to the daemon; use sudo\n");

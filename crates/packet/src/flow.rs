@@ -1,7 +1,7 @@
 //! Which packets belong together.
 
 use crate::ip::{self, Ip};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// A number that all packets of one flow and direction share: addresses, protocol and, for unfragmented TCP and
 /// UDP, ports. Fragments of one packet share one too.
@@ -15,6 +15,36 @@ pub fn flow_hash(ip: &Ip<'_>, seed: u64) -> u64 {
 pub fn reverse_flow_hash(ip: &Ip<'_>, seed: u64) -> u64 {
     let ports = ports(ip).map(|[a, b, c, d]| [c, d, a, b]);
     hash(ip.protocol(), ip.destination(), ip.source(), ports, seed)
+}
+
+/// What a flow's packets have in common, for people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlowName {
+    /// IP's number of the protocol.
+    pub protocol: u8,
+    /// Where its packets come from.
+    pub source: IpAddr,
+    /// Where they go.
+    pub destination: IpAddr,
+    /// The ports of source and destination, of unfragmented TCP and UDP.
+    pub ports: Option<[u16; 2]>,
+}
+
+impl FlowName {
+    /// Of the flow that `ip` belongs to.
+    pub fn of(ip: &Ip<'_>) -> FlowName {
+        let ports = ports(ip).map(|[a, b, c, d]| [u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])]);
+        FlowName { protocol: ip.protocol(), source: ip.source(), destination: ip.destination(), ports }
+    }
+
+    /// The two ends, each with its port where the protocol has ports.
+    pub fn ends(&self) -> [String; 2] {
+        let end = |ip: IpAddr, at: usize| match self.ports {
+            Some(ports) => SocketAddr::new(ip, ports[at]).to_string(),
+            None => ip.to_string(),
+        };
+        [end(self.source, 0), end(self.destination, 1)]
+    }
 }
 
 fn hash(protocol: u8, source: IpAddr, destination: IpAddr, ports: Option<[u8; 4]>, seed: u64) -> u64 {
@@ -82,6 +112,20 @@ mod tests {
         back[20..24].copy_from_slice(&ports);
         assert_eq!(reverse_flow_hash(&Ip::parse(&back).unwrap(), 1), hash(&there));
         assert_ne!(hash(&back), hash(&there));
+    }
+
+    #[test]
+    fn a_name_has_ports_where_there_are_some() {
+        let name = |packet: &[u8]| FlowName::of(&Ip::parse(packet).unwrap()).ends();
+        let udp = Build::between("192.0.2.1", "192.0.2.2").udp(b"");
+        let [source, destination] = name(&udp);
+        assert!(
+            source.starts_with("192.0.2.1:") && destination.starts_with("192.0.2.2:"),
+            "{source} {destination}"
+        );
+        let mut icmp = udp.clone();
+        icmp[9] = 1;
+        assert_eq!(name(&icmp), ["192.0.2.1", "192.0.2.2"]);
     }
 
     #[test]

@@ -18,7 +18,7 @@ mod testing;
 
 pub use dot11::{DataFrame, Dot11Error};
 pub use ecn::Ecn;
-pub use flow::{flow_hash, reverse_flow_hash};
+pub use flow::{FlowName, flow_hash, reverse_flow_hash};
 pub use icmp::packet_too_big;
 pub use ip::{Ip, set_ecn};
 pub use sctp::Sctp;

@@ -7,6 +7,7 @@ mod interface;
 mod names;
 mod routing;
 mod sockets;
+mod taps;
 mod turn;
 mod ways;
 mod worker;
@@ -26,6 +27,7 @@ use crate::status::TunnelStatus;
 use interface::Interface;
 pub use interface::{TABLE, remove_left};
 pub(crate) use sockets::Sockets;
+pub use taps::{Batch, Capture, Taken, Wanted};
 pub use turn::Change;
 use turn::Turn;
 use ways::{Order, Ways};
@@ -94,6 +96,17 @@ pub enum StartError {
 
 /// What asks a running tunnel for its state.
 pub type TunnelWatch = Watch<TunnelStatus, Change>;
+
+impl TunnelWatch {
+    /// Captures packets from now on, until what is returned is dropped.
+    ///
+    /// # Errors
+    /// One sentence: the tunnel has ended, or enough captures run.
+    pub fn capture(&self, wanted: Wanted) -> Result<Capture, String> {
+        let (tap, capture) = taps::capture(wanted);
+        self.change(Change::Capture(tap)).map(|()| capture)
+    }
+}
 
 /// A running tunnel; dropping it stops it.
 #[derive(Debug)]

@@ -20,6 +20,8 @@ use std::time::Duration;
 use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore, SeedableRng};
 
+use crate::capture::Direction::{In, Out};
+use crate::capture::{self, Captured, Ends};
 use crate::config::{Config, Mtu, PeerConfig};
 use crate::endpoint::routes::Routes;
 use crate::handshake::cookie::{CookieChecker, LoadGauge};
@@ -104,6 +106,8 @@ pub struct Endpoint {
     inner_mtu: u16,
     fail_open: bool,
     counters: Counters,
+    /// What a capture has not taken yet; `None` while nobody captures.
+    captured: Option<Vec<Captured>>,
 }
 
 impl Endpoint {
@@ -141,6 +145,7 @@ impl Endpoint {
             },
             fail_open: config.fail_open,
             counters: Counters::default(),
+            captured: None,
         }
     }
 
@@ -232,8 +237,54 @@ impl Endpoint {
         }
     }
 
+    /// Notes every packet from now on, or no longer. Whoever wants notes of what is sent gives trains that have some.
+    pub fn set_captured(&mut self, on: bool) {
+        if on == self.captured.is_some() {
+            return;
+        }
+        self.captured = on.then(Vec::new);
+        self.peers.iter_mut().for_each(|peer| peer.set_noted(on));
+    }
+
+    /// What was noted of packets that came, and of inner ones that went nowhere, since the last time.
+    pub fn take_captured(&mut self) -> Vec<Captured> {
+        let Some(captured) = &mut self.captured else { return Vec::new() };
+        for peer in &mut self.peers {
+            let dropped = peer.take_dropped();
+            let name = Some(peer.config.name.as_str());
+            captured.extend(dropped.iter().map(|(packet, why)| capture::dropped(Out, name, packet, why)));
+        }
+        std::mem::take(captured)
+    }
+
+    fn note_dropped(&mut self, peer: Option<usize>, packet: &[u8], why: &str) {
+        if let Some(captured) = &mut self.captured {
+            let peer = peer.map(|at| self.peers[at].config.name.as_str());
+            captured.push(capture::dropped(Out, peer, packet, why));
+        }
+    }
+
     /// A datagram came. Its bytes are overwritten.
     pub fn handle_datagram(&mut self, now: Duration, arrival: &Arrival, datagram: &mut [u8]) {
+        if self.captured.is_none() {
+            self.take_datagram(now, arrival, datagram);
+            return;
+        }
+        let sealed = datagram.to_vec();
+        let taken_by = self.take_datagram(now, arrival, datagram);
+        let Arrival { remote, local, tos } = *arrival;
+        let ends = Ends { remote, local, tos };
+        let captured = self.captured.get_or_insert_default();
+        let peer = taken_by.and_then(|at| self.peers.get_mut(at));
+        let opened = peer.and_then(|peer| Some((peer.noted.as_mut()?.opened.take()?, &peer.config.name)));
+        match opened {
+            Some((opened, peer)) => opened.note(In, peer, ends, &sealed, |one| captured.push(one)),
+            None => captured.push(capture::other(In, ends, &sealed, "")),
+        }
+    }
+
+    /// The place of the peer whose session a transport packet names.
+    fn take_datagram(&mut self, now: Duration, arrival: &Arrival, datagram: &mut [u8]) -> Option<usize> {
         let mut from = Address::direct(arrival.remote, arrival.local);
         let mut datagram = datagram;
         if let Some((direction, session, inner)) = wire::peel(datagram) {
@@ -250,6 +301,7 @@ impl Endpoint {
                     let peer = &mut self.peers[at];
                     peer.handle_transport(now, &from, arrival.tos, header, datagram, &mut self.rng);
                     self.collect_inner(at);
+                    return Some(at);
                 }
                 None => self.counters.received_unknown_session += 1,
             },
@@ -268,6 +320,7 @@ impl Endpoint {
                 self.handle_stranger(now, arrival.remote);
             }
         }
+        None
     }
 
     /// The TUN gave an inner packet.
@@ -275,11 +328,13 @@ impl Endpoint {
         let Ok(ip) = packet::Ip::parse(packet) else { return };
         let Some(peer) = self.routes.find(ip.destination()) else {
             self.counters.dropped_no_route += 1;
+            self.note_dropped(None, packet, "no peer is routed its destination");
             return;
         };
         let mtu = self.peers[peer].inner_mtu();
         if packet.len() > usize::from(mtu) {
             self.counters.dropped_too_big += 1;
+            self.note_dropped(Some(peer), packet, "it is larger than the paths carry; its sender is told");
             let mut answer = Vec::new();
             if packet::packet_too_big(packet, mtu, &mut answer) {
                 self.to_tun.push_back(answer);
@@ -370,6 +425,10 @@ impl Endpoint {
             let Ok(ip) = packet::Ip::parse(&packet) else { continue };
             if self.routes.find(ip.source()) != Some(at) {
                 self.peers[at].counters.received_foreign_source += 1;
+                if let Some(captured) = &mut self.captured {
+                    let peer = Some(self.peers[at].config.name.as_str());
+                    captured.push(capture::dropped(In, peer, &packet, "its source is not the peer's"));
+                }
                 continue;
             }
             packet::clamp_mss(&mut packet, self.peers[at].inner_mtu());
@@ -392,6 +451,9 @@ impl Endpoint {
     /// The peers are others, or in other places.
     fn list_anew(&mut self) {
         self.places = places_of(&self.peers);
+        if self.captured.is_some() {
+            self.peers.iter_mut().filter(|peer| peer.noted.is_none()).for_each(|peer| peer.set_noted(true));
+        }
         self.roster = Roster::new(self.peers.len());
         self.states.clear();
         self.known = Known::default();

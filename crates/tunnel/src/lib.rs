@@ -5,6 +5,7 @@
 //! At the far end [`path::recv_enqueue`] reports it and [`packet_queue`] restores its order. [`peer`] brings these parts
 //! together; a [`relay`] in between only forwards.
 
+pub mod capture;
 pub mod config;
 pub mod daemon;
 pub mod endpoint;

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use rand_core::RngCore;
 
+use crate::capture::Opened;
 use crate::config::{Cost, PathConfig};
 use crate::handshake::cookie::CookieJar;
 use crate::handshake::sessions::Session;
@@ -447,13 +448,19 @@ impl Path {
         let sequence = self.sent.next_sequence();
         let header = TransportHeader { path: self.id, receiver: session.remote_index, sequence }.to_bytes();
         let before = train.contents.len();
+        let (place, mut notes) = (train.len(), train.notes.take());
         train.put(address, tos, |out| {
             out.extend(header);
             let body = out.len();
             write(out);
+            if let Some(notes) = &mut notes {
+                let (path, frame, why) = (self.name.clone(), out[body..].to_vec(), String::new());
+                notes.push(place, Opened { path, sequence, frame, why });
+            }
             out.resize(out.len() + TAG_LEN, 0);
             session.sealing.seal(self.id, sequence, &header, &mut out[body..]);
         });
+        train.notes = notes;
         train.contents.len() - before
     }
 

@@ -12,9 +12,10 @@ use std::time::Duration;
 
 use rand_core::RngCore;
 
+use crate::capture::Opened;
 use crate::config::{Bicast, MAX_PATHS, Marks, Mtu, PeerConfig, Scheduler};
 use crate::flow::copies::{Copies, CopyCounters};
-use crate::flow::queue::FlowQueue;
+use crate::flow::queue::{self, FlowQueue};
 use crate::flow::unconfirmed::{self, Unconfirmed};
 use crate::handshake::sessions::{Identities, Indices, Sessions};
 use crate::keys::{PrivateKey, PublicKey};
@@ -78,6 +79,15 @@ pub struct PeerCounters {
     pub dropped_congestion: u64,
 }
 
+/// The last transport packet, and what became of it.
+#[derive(Debug, Default)]
+pub(crate) struct Noted {
+    /// What it was; none if it names no session.
+    pub opened: Option<Opened>,
+    /// Inner packets that were dropped since the last look, each with the reason.
+    pub dropped: Vec<(Vec<u8>, &'static str)>,
+}
+
 /// One other end.
 pub struct Peer {
     /// What this end was told of it.
@@ -128,6 +138,8 @@ pub struct Peer {
     reports_sent: u64,
     /// What was said of it last.
     said: Option<Why>,
+    /// What came in last, while somebody captures; `None` while nobody does.
+    pub(crate) noted: Option<Noted>,
     /// Counts.
     pub counters: PeerCounters,
 }
@@ -171,6 +183,7 @@ impl Peer {
             skew: ClockSkew::default(),
             reports_sent: 0,
             said: None,
+            noted: None,
             counters: PeerCounters::default(),
             config,
         };
@@ -263,6 +276,7 @@ impl Peer {
     pub fn handle_inner(&mut self, now: Duration, packet: &[u8]) -> bool {
         if self.queue.bytes() >= MAX_EARLY && !self.can_send(now) {
             self.counters.dropped_no_session += 1;
+            self.note_dropped(packet, "there are no keys or no path, and more than enough waits");
             return false;
         }
         self.last_data = Some(now);
@@ -378,6 +392,41 @@ impl Peer {
     fn has_choice(&self) -> bool {
         let tier = self.tier();
         tier != LAST_RESORT && self.paths.iter().filter(|p| tier_of(p) == Some(tier)).count() > 1
+    }
+
+    // ---- captures -----------------------------------------------------------------------------------------------
+
+    /// Notes what becomes of packets from now on, or no longer.
+    pub(crate) fn set_noted(&mut self, on: bool) {
+        self.noted = on.then(Noted::default);
+        self.queue.set_noted(on);
+    }
+
+    fn note(&mut self, opened: impl FnOnce() -> Opened) {
+        if let Some(noted) = &mut self.noted {
+            noted.opened = Some(opened());
+        }
+    }
+
+    /// Says what became of what was noted last.
+    fn remark(&mut self, why: impl FnOnce() -> String) {
+        if let Some(opened) = self.noted.as_mut().and_then(|noted| noted.opened.as_mut()) {
+            opened.why = why();
+        }
+    }
+
+    fn note_dropped(&mut self, packet: &[u8], why: &'static str) {
+        if let Some(noted) = &mut self.noted {
+            noted.dropped.push((packet.to_vec(), why));
+        }
+    }
+
+    /// Inner packets to the peer that were dropped since the last time.
+    pub(crate) fn take_dropped(&mut self) -> Vec<(Vec<u8>, &'static str)> {
+        let Some(noted) = &mut self.noted else { return Vec::new() };
+        let mut dropped = std::mem::take(&mut noted.dropped);
+        dropped.extend(self.queue.take_noted());
+        dropped
     }
 
     // ---- helpers ------------------------------------------------------------------------------------------------
@@ -546,6 +595,11 @@ impl Peer {
     /// Bytes of inner packets waiting to be sent.
     pub fn queue_bytes(&self) -> usize {
         self.queue.bytes()
+    }
+
+    /// The flows to this peer that sent most of late.
+    pub fn flows(&self, now: Duration) -> Vec<queue::Seen> {
+        self.queue.flows(now)
     }
 
     /// TCP flows that are told by their windows what they may have in flight.

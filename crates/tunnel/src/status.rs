@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::config::{Local, Scheduler};
 use crate::endpoint::{Counters, Endpoint};
 use crate::flow::copies::CopyCounters;
+use crate::flow::queue::Seen;
 use crate::packet_queue;
 use crate::path::Path;
 use crate::peer::{Change, Others, Peer, PeerCounters, why_of};
@@ -100,6 +101,8 @@ pub struct PeerStatus {
     pub queue_marked_packets: u64,
     /// TCP flows whose windows say what they may have in flight, so that no loss has to.
     pub limited_flows: usize,
+    /// The flows away from this end that sent most of late, up to 16.
+    pub flows: Vec<FlowStatus>,
     /// Bytes kept to be sent again.
     pub unconfirmed_bytes: usize,
     /// Bytes waiting behind gaps.
@@ -118,6 +121,23 @@ pub struct PeerStatus {
     pub counters: PeerCounters,
     /// Its paths.
     pub paths: Vec<PathStatus>,
+}
+
+/// A flow of inner packets away from this end.
+#[derive(Clone, Debug, Serialize)]
+pub struct FlowStatus {
+    /// `tcp`, `udp`, `sctp`, `icmp`, `icmpv6`, or IP's number of the protocol.
+    pub protocol: String,
+    /// Its address, and port if it has one, at this end.
+    pub source: String,
+    /// Where it goes.
+    pub destination: String,
+    /// What it has sent of late.
+    pub rate_bps: f64,
+    /// Bytes of it that wait to be sent.
+    pub queue_bytes: usize,
+    /// Whether its window says what it may have in flight.
+    pub limited: bool,
 }
 
 /// A path's state. Rates and round trips are those of the direction away from this end.
@@ -265,6 +285,7 @@ fn peer_status(peer: &Peer, now: Duration) -> PeerStatus {
         queue_dropped_packets,
         queue_marked_packets,
         limited_flows: peer.limited_flows(),
+        flows: peer.flows(now).iter().map(flow_status).collect(),
         unconfirmed_bytes: unconfirmed.bytes(),
         reorder_bytes,
         resent_packets,
@@ -275,6 +296,20 @@ fn peer_status(peer: &Peer, now: Duration) -> PeerStatus {
         counters: peer.counters,
         paths: peer.paths.iter().map(|p| path_status(p, others, best, now)).collect(),
     }
+}
+
+fn flow_status(flow: &Seen) -> FlowStatus {
+    let [source, destination] = flow.name.ends();
+    let protocol = match flow.name.protocol {
+        packet::ip::TCP => "tcp".to_owned(),
+        packet::ip::UDP => "udp".to_owned(),
+        1 => "icmp".to_owned(),
+        58 => "icmpv6".to_owned(),
+        packet::ip::SCTP => "sctp".to_owned(),
+        number => number.to_string(),
+    };
+    let Seen { rate, waiting, limited, .. } = *flow;
+    FlowStatus { protocol, source, destination, rate_bps: rate * 8.0, queue_bytes: waiting, limited }
 }
 
 fn path_status(path: &Path, others: Others, best_delay: Option<i64>, now: Duration) -> PathStatus {

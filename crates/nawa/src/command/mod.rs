@@ -1,5 +1,6 @@
 //! One file per command.
 
+pub mod capture;
 pub mod check;
 pub mod doctor;
 pub mod down;
@@ -18,6 +19,7 @@ pub mod pubkey;
 pub mod run;
 pub mod status;
 pub mod test;
+pub mod top;
 pub mod up;
 
 use std::io::Write;

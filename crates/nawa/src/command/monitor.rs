@@ -22,32 +22,32 @@ const CLEAR: &str = "\x1b[H\x1b[J";
 
 /// A round.
 #[derive(Debug, Serialize)]
-struct Round {
+pub(super) struct Round {
     /// Since the first round.
-    t_s: f64,
-    paths: Vec<Line>,
+    pub t_s: f64,
+    pub paths: Vec<Line>,
     /// Under `fsat` and `fsat_paper`, if the daemon provides them.
-    flight: Vec<Connection>,
+    pub flight: Vec<Connection>,
 }
 
 /// A path. What is since the last round is absent in the first.
 #[derive(Debug, Serialize)]
-struct Line {
-    peer: String,
-    name: String,
-    state: String,
-    backup: bool,
-    rtt_ms: Option<f64>,
-    weight: f64,
+pub(super) struct Line {
+    pub peer: String,
+    pub name: String,
+    pub state: String,
+    pub backup: bool,
+    pub rtt_ms: Option<f64>,
+    pub weight: f64,
     /// Of the packets sent since the last round, and found out since to be lost.
-    loss_percent: Option<f64>,
-    sent_bps: Option<f64>,
-    received_bps: Option<f64>,
+    pub loss_percent: Option<f64>,
+    pub sent_bps: Option<f64>,
+    pub received_bps: Option<f64>,
 }
 
 /// What was counted on a path: packets sent and lost, bytes sent and received.
 #[derive(Clone, Copy)]
-struct Count {
+pub(super) struct Count {
     sent_packets: u64,
     lost_packets: u64,
     sent_bytes: u64,
@@ -55,7 +55,7 @@ struct Count {
 }
 
 /// The last round: its time, and what was counted on each path by peer, name and id.
-type Last = Option<(Duration, BTreeMap<(String, String, u16), Count>)>;
+pub(super) type Last = Option<(Duration, BTreeMap<(String, String, u16), Count>)>;
 
 /// Shows each round until a signal ends it.
 pub fn run(json: bool, interval: Duration) -> Result<(), Failure> {
@@ -97,7 +97,7 @@ fn stopped(signals: &Signals, poller: &mut Poller, due: Duration) -> Result<bool
     }
 }
 
-fn round(state: &view::State, now: Duration, begin: Duration, last: &mut Last) -> Round {
+pub(super) fn round(state: &view::State, now: Duration, begin: Duration, last: &mut Last) -> Round {
     let (mut paths, mut counts) = (Vec::new(), BTreeMap::new());
     let peers = state.tunnel.iter().flat_map(|tunnel| &tunnel.peers);
     for (peer, path) in peers.flat_map(|peer| peer.paths.iter().map(move |path| (peer, path))) {

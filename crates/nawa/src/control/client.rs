@@ -86,6 +86,12 @@ impl Daemon {
         }
     }
 
+    /// The connection, on which lines follow, and those that have come.
+    pub fn into_stream(self) -> (UnixStream, Vec<u8>) {
+        let come = self.stream.buffer().to_vec();
+        (self.stream.into_inner(), come)
+    }
+
     /// Waits until the daemon's process is gone: the kernel then closes the connection.
     pub fn wait_until_gone(mut self) {
         // A reset says the same as an end.

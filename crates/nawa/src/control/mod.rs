@@ -10,10 +10,12 @@
 //! | `{"command":"path-del","peer":"office","name":"lte"}` | `{"changed":true}` |
 //! | `{"command":"peer-add","name":"home","public-key":"…","routes":["10.77.0.3/32"]}` | `{"changed":true}` |
 //! | `{"command":"peer-del","name":"home"}` | `{"changed":true}` |
+//! | `{"command":"capture","peer":"office","inner":true,"outer":true}` | `{"capturing":"nawa0"}`, then packets: [`capture`] |
 //! | anything else, or not root | `{"error":"one sentence"}` |
 //!
 //! What else may be given is in [`path`] and [`peer`]; an answer comes when the change is in force.
 
+pub mod capture;
 pub mod client;
 pub mod path;
 pub mod peer;
@@ -50,6 +52,8 @@ pub enum Request {
     PeerAdd(peer::Add),
     /// Remove a peer.
     PeerDel(peer::Del),
+    /// Capture packets.
+    Capture(capture::Wanted),
 }
 
 fn address() -> io::Result<SocketAddr> {

@@ -12,11 +12,19 @@ use serde_json::{Value, json};
 use device::Poller;
 
 use super::client::Daemon;
-use super::{LONGEST_REQUEST, ROOT, Request, address};
+use super::{LONGEST_REQUEST, ROOT, Request, address, capture};
 use crate::failure::Failure;
 
 /// Without descriptors, a connection waits so long for the next try.
 const REST: Duration = Duration::from_millis(100);
+
+/// What a request gets.
+pub enum Answer {
+    /// A line.
+    Line(Value),
+    /// What goes over this interface, and the paths below, until the connection ends.
+    Packets(String, tunnel::daemon::Capture),
+}
 
 /// The name `@nawa`, taken. Nobody is answered before [`Server::serve`].
 pub struct Server {
@@ -37,7 +45,7 @@ impl Server {
     }
 
     /// Answers requests with `answer` on threads of its own, for as long as the process lives.
-    pub fn serve(self, answer: impl Fn(Request) -> Value + Send + Sync + 'static) -> io::Result<()> {
+    pub fn serve(self, answer: impl Fn(Request) -> Answer + Send + Sync + 'static) -> io::Result<()> {
         let answer = Arc::new(answer);
         let accept = move || {
             for stream in self.listener.incoming() {
@@ -89,11 +97,18 @@ fn already_running() -> Failure {
 }
 
 /// One connection: requests are answered until it ends.
-fn talk(stream: UnixStream, answer: &dyn Fn(Request) -> Value) {
+fn talk(stream: UnixStream, answer: &dyn Fn(Request) -> Answer) {
     let mut reader = BufReader::new(stream);
     while let Ok(Some(line)) = read_request(&mut reader) {
         let reply = match serde_json::from_str(&line) {
-            Ok(request) => answer(request),
+            Ok(request) => match answer(request) {
+                Answer::Line(reply) => reply,
+                Answer::Packets(interface, packets) => {
+                    // Whoever has gone wants no more.
+                    let _ = capture::serve(reader.get_ref(), &interface, &packets);
+                    return;
+                }
+            },
             Err(error) => json!({"error": format!("this is no request: {error}")}),
         };
         if reader.get_mut().write_all(format!("{reply}\n").as_bytes()).is_err() {

@@ -2,11 +2,12 @@
 //! hand out what the core has for either.
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use device::Tun;
-use device::poller::{Interest, Poller, boottime};
+use device::poller::{Interest, Poller, boottime, realtime};
 use device::udp::{Meta, RecvBatch, Transmit};
 use rand_core::{OsRng, TryRngCore};
 
@@ -14,8 +15,10 @@ use super::back::Back;
 use super::hands::Hands;
 use super::interface::{TABLE, has_default};
 use super::sockets::{Family, PLACES, Sockets};
+use super::taps::{Tap, Taps};
 use super::ways::{Order, Told, What};
 use super::{Asked, Inbox, Watch};
+use crate::capture::TrainNotes;
 use crate::config::Config;
 use crate::endpoint::{Arrival, Endpoint};
 use crate::keys::PrivateKey;
@@ -48,12 +51,14 @@ fn token(family: Family, place: u8) -> u64 {
 }
 
 /// What a running tunnel is told.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub enum Change {
     /// Whether it would take this up.
     Check(Config),
     /// To take this up, the configuration of this number, which it has been asked about.
     TakeUp(u64, Config),
+    /// To let somebody capture.
+    Capture(Tap),
 }
 
 /// The thread that asks the host, and what it says.
@@ -96,6 +101,7 @@ struct Ends {
     mtu: u16,
     /// Whether packets of default routes go beside the tunnel, as last asked for.
     open: bool,
+    taps: Taps,
 }
 
 impl Turn {
@@ -125,7 +131,18 @@ impl Turn {
         let endpoint = Endpoint::new(config, key, seed);
         let mtu = endpoint.inner_mtu();
         Ok(Self {
-            ends: Ends { now, generation: 0, endpoint, sockets, back, host, mark, mtu, open: false },
+            ends: Ends {
+                now,
+                generation: 0,
+                endpoint,
+                sockets,
+                back,
+                host,
+                mark,
+                mtu,
+                open: false,
+                taps: Taps::default(),
+            },
             tun,
             hands: Hands::start(inbox.waker.clone())?,
             inbox,
@@ -153,6 +170,7 @@ impl Turn {
             self.ends.endpoint.handle_timeout(now);
             self.send_datagrams(now);
             self.send_inner()?;
+            self.give_captured();
             self.ends.tell();
         }
     }
@@ -221,7 +239,7 @@ impl Turn {
 
     fn send_datagrams(&mut self, now: Duration) {
         loop {
-            let Ends { endpoint, sockets, back, .. } = &mut self.ends;
+            let Ends { endpoint, sockets, back, taps, .. } = &mut self.ends;
             let empty = self.trains.iter_mut().position(|train| !endpoint.poll_transmit(now, train));
             let filled = empty.unwrap_or(self.trains.len());
             self.trains[..filled]
@@ -229,6 +247,12 @@ impl Turn {
                 .filter_map(|train| train.to.as_mut())
                 .for_each(|to| back.settle(to));
             let trains = self.trains[..filled].iter().filter_map(transmit);
+            if !taps.is_empty() {
+                let (time, port) = (realtime(), port_of(sockets));
+                for train in &self.trains[..filled] {
+                    train.notes.iter().for_each(|notes| notes.note(train, |one| taps.put(time, &port, &one)));
+                }
+            }
             sockets.send(now, trains, |remote, source, error| {
                 if let Some(source) = source {
                     endpoint.handle_source_gone(remote, source);
@@ -244,6 +268,24 @@ impl Turn {
             if filled < self.trains.len() {
                 return;
             }
+        }
+    }
+
+    /// Gives readers what was noted, and makes notes only while there are readers.
+    fn give_captured(&mut self) {
+        let Ends { endpoint, sockets, taps, .. } = &mut self.ends;
+        if taps.is_empty() {
+            return;
+        }
+        let (time, port) = (realtime(), port_of(sockets));
+        endpoint.take_captured().iter().for_each(|one| taps.put(time, &port, one));
+        taps.forget();
+        if taps.is_empty() {
+            endpoint.set_captured(false);
+        }
+        let noted = !taps.is_empty();
+        if self.trains.iter().any(|train| train.notes.is_some() != noted) {
+            self.trains.iter_mut().for_each(|train| train.notes = noted.then(TrainNotes::default));
         }
     }
 
@@ -324,6 +366,11 @@ impl Asked<TunnelStatus, Change> for Ends {
                 self.set_mark(mark(self.host.fwmark, &config));
                 self.endpoint.reconfigure(self.now, config)
             }
+            Change::Capture(tap) => {
+                self.taps.add(tap)?;
+                self.endpoint.set_captured(true);
+                return Ok(());
+            }
         };
         result.map_err(|error| error.to_string())
     }
@@ -340,6 +387,15 @@ fn open(sockets: &mut Sockets, place: u8, mark: u32, poller: &Poller) {
 
 fn gone(error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("its TUN interface is gone: {error}"))
+}
+
+/// The ports of this end's sockets.
+fn port_of(sockets: &Sockets) -> impl Fn(SocketAddr, u8) -> u16 {
+    move |remote, place| {
+        let family = Family::of(remote);
+        let socket = sockets.get(family, place).or_else(|| sockets.get(family, 0));
+        socket.and_then(|socket| socket.local_address().ok()).map_or(0, |address| address.port())
+    }
 }
 
 fn transmit(train: &Train) -> Option<(u8, Transmit<'_>)> {

@@ -18,7 +18,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use packet::{Ecn, Ip, Tcp};
+use packet::{Ecn, FlowName, Ip, Tcp};
 
 use crate::flow::window::{Allowed, Window};
 
@@ -44,6 +44,10 @@ const SPARSE: f64 = 20_000.0;
 /// So do the acknowledgements of a download on a thin way back, but they would fill it: no more than this share of what full paths carry
 /// in a second is little.
 const SPARSE_SHARE: f64 = 0.25;
+/// Flows that are shown, those that send most: a screen takes no more, and a hub has hundreds of peers.
+const SHOWN: usize = 16;
+/// A flow that has sent less of late has ended, for whoever looks, bytes.
+const QUIET: f64 = 40.0;
 
 #[derive(Debug)]
 struct Waiting {
@@ -91,6 +95,21 @@ struct Flow {
     sent: (f64, Duration),
     /// The order sequence of its last packet that has an order.
     last: Option<u64>,
+    /// The hash and the name of the flow that was here last.
+    name: Option<(u64, FlowName)>,
+}
+
+/// A flow, for whoever looks.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen {
+    /// Which.
+    pub name: FlowName,
+    /// Bytes per second that it has sent of late.
+    pub rate: f64,
+    /// Bytes of it that wait.
+    pub waiting: usize,
+    /// It is told by its window what it may have in flight.
+    pub limited: bool,
 }
 
 impl Flow {
@@ -121,6 +140,8 @@ pub struct FlowQueue {
     max_bytes: usize,
     dropped: u64,
     marked: u64,
+    /// What was dropped, and why, while somebody captures.
+    noted: Option<Vec<(Vec<u8>, &'static str)>>,
 }
 
 impl FlowQueue {
@@ -141,7 +162,18 @@ impl FlowQueue {
             max_bytes,
             dropped: 0,
             marked: 0,
+            noted: None,
         }
+    }
+
+    /// Notes what is dropped from now on, or no longer.
+    pub fn set_noted(&mut self, on: bool) {
+        self.noted = on.then(Vec::new);
+    }
+
+    /// What was dropped since the last time, and why.
+    pub fn take_noted(&mut self) -> Vec<(Vec<u8>, &'static str)> {
+        self.noted.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// The round-trip times that flows see without a queue over the quickest and the slowest path, what the paths carry together,
@@ -183,6 +215,21 @@ impl FlowQueue {
         self.flows.iter().filter(|flow| flow.window.is_limited()).count()
     }
 
+    /// The flows that sent most of late, that one first.
+    pub fn flows(&self, now: Duration) -> Vec<Seen> {
+        let seen = |flow: &Flow| {
+            let (_, name) = flow.name?;
+            let recent = flow.recent(now);
+            let (rate, waiting) = (recent / MEMORY.as_secs_f64(), flow.bytes);
+            let limited = flow.window.is_limited();
+            (recent >= QUIET || waiting > 0).then_some(Seen { name, rate, waiting, limited })
+        };
+        let mut flows: Vec<_> = self.flows.iter().filter_map(seen).collect();
+        flows.sort_by(|a, b| b.rate.total_cmp(&a.rate));
+        flows.truncate(SHOWN);
+        flows
+    }
+
     /// Packets dropped; packets marked.
     pub fn totals(&self) -> (u64, u64) {
         (self.dropped, self.marked)
@@ -195,13 +242,17 @@ impl FlowQueue {
         let at = hash as usize % FLOWS;
         let flow = &mut self.flows[at];
         flow.window.handle_sent(hash, ip.as_ref().and_then(Tcp::parse).as_ref());
+        if flow.name.is_none_or(|(known, _)| known != hash) {
+            flow.name = ip.as_ref().map(|ip| (hash, FlowName::of(ip)));
+        }
         flow.bytes += packet.len();
         self.bytes += packet.len();
         match flow.packets.back_mut().filter(|last| packet::says_all_of(packet, &last.packet)) {
             Some(last) => {
                 flow.bytes -= last.packet.len();
                 self.bytes -= last.packet.len();
-                last.packet = packet.to_vec();
+                let before = std::mem::replace(&mut last.packet, packet.to_vec());
+                note(&mut self.noted, before, "a later acknowledgement says as much");
             }
             None => {
                 flow.packets.push_back(Waiting { packet: packet.to_vec(), since: now });
@@ -341,7 +392,9 @@ impl FlowQueue {
                 return;
             }
             self.dropped += 1;
-            self.take_first(at);
+            if let Some(first) = self.take_first(at) {
+                note(&mut self.noted, first.packet, "it has waited too long (CoDel)");
+            }
             self.flows[at].dropping &= self.is_late(now, at);
         }
     }
@@ -386,9 +439,16 @@ impl FlowQueue {
 
     fn drop_from_fattest(&mut self) {
         let fattest = (0..FLOWS).max_by_key(|at| self.flows[*at].bytes);
-        if fattest.and_then(|at| self.take_first(at)).is_some() {
+        if let Some(first) = fattest.and_then(|at| self.take_first(at)) {
             self.dropped += 1;
+            note(&mut self.noted, first.packet, "the queue is full");
         }
+    }
+}
+
+fn note(noted: &mut Option<Vec<(Vec<u8>, &'static str)>>, packet: Vec<u8>, why: &'static str) {
+    if let Some(noted) = noted {
+        noted.push((packet, why));
     }
 }
 
@@ -436,6 +496,21 @@ mod tests {
         q.push(MS, &packet(2, 0, 99));
         let next: Vec<_> = (0..2).filter_map(|_| pop(&mut q, MS)).map(|n| n.packet[999]).collect();
         assert!(next.contains(&99), "{next:?}");
+    }
+
+    #[test]
+    fn flows_are_shown_by_what_they_send_until_they_end() {
+        let mut q = FlowQueue::new(1, MAX_BYTES);
+        fill(&mut q, MS, 1, 0, 3);
+        fill(&mut q, MS, 2, 0, 9);
+        while pop(&mut q, MS).is_some() {}
+        let ports =
+            |q: &FlowQueue, at| -> Vec<_> { q.flows(at).iter().map(|flow| flow.name.ports).collect() };
+        assert_eq!(ports(&q, MS), [Some([2, 0]), Some([1, 0])]);
+        assert_eq!(q.flows(MS)[0].rate, 9000.0);
+        assert_eq!(ports(&q, 60_000 * MS), []);
+        (0..40).for_each(|port| fill(&mut q, MS, port, 0, 1));
+        assert_eq!(ports(&q, MS).len(), SHOWN);
     }
 
     #[test]

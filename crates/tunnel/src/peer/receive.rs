@@ -5,6 +5,7 @@ use std::time::Duration;
 use rand_core::RngCore;
 
 use super::Peer;
+use crate::capture::Opened;
 use crate::config::{MAX_PATHS, Scheduler};
 use crate::path::Path;
 use crate::wire::address::Address;
@@ -31,23 +32,33 @@ impl Peer {
         // A packet of a new life meets the old life's windows: only a confirmed session's packets are held against them.
         if confirmed && known.is_some_and(|i| !self.paths[i].replay.would_accept(header.sequence)) {
             self.counters.received_replayed += 1;
+            self.note_unopened(header, "it has come before");
             return;
         }
         let (head, body) = datagram.split_at_mut(HEADER_LEN);
         let Some(head) = head.first_chunk() else { return };
         let Ok(plain) = session.opening.open(header.path, header.sequence, head, body) else {
             self.counters.received_forged += 1;
+            self.note_unopened(header, "no key opens it");
             return;
         };
         if !confirmed {
             let reborn = self.sessions.confirm(header.receiver);
             self.begin_session(now, reborn);
         }
-        let Some(at) = self.find_path(header.path) else { return };
+        let Some(at) = self.find_path(header.path) else {
+            self.note_unopened(header, "its path is unknown");
+            return;
+        };
         let reportable = plain.first() != Some(&2);
+        if let Some(noted) = &mut self.noted {
+            let (path, sequence) = (self.paths[at].name.clone(), header.sequence);
+            noted.opened = Some(Opened { path, sequence, frame: plain.to_vec(), why: String::new() });
+        }
         let path = &mut self.paths[at];
         if !path.replay.accept(header.sequence) {
             self.counters.received_replayed += 1;
+            self.note_unopened(header, "it has come before");
             return;
         }
         let newest = path.received.handle_packet(now, header.sequence, size, reportable);
@@ -59,6 +70,16 @@ impl Peer {
             Ok(frame) => self.handle_frame(now, at, from, tos, frame),
             Err(_) => self.counters.received_malformed += 1,
         }
+    }
+
+    fn note_unopened(&mut self, header: TransportHeader, why: &str) {
+        let known = self.paths.iter().find(|path| path.id == header.path).map(|path| path.name.clone());
+        self.note(|| Opened {
+            path: known.unwrap_or_else(|| format!("path{}", header.path)),
+            sequence: header.sequence,
+            frame: Vec::new(),
+            why: why.to_owned(),
+        });
     }
 
     fn handle_frame(&mut self, now: Duration, at: usize, from: &Address, tos: u8, frame: Frame<'_>) {
@@ -95,6 +116,7 @@ impl Peer {
         let order = self.ordered.unwrap(header.order);
         if self.marks.ecn && !combine_ecn(packet, tos) {
             self.counters.dropped_congestion += 1;
+            self.remark(|| "dropped: congestion is marked outside, and it cannot carry the mark".into());
             self.ordered.insert(now, order, header.behind, &[]);
             return;
         }
@@ -103,11 +125,23 @@ impl Peer {
         let is_new = late || !self.ordered.knows(order);
         let passes = self.scheduler != Scheduler::Auto || !is_new || self.queue.handle_returned(now, packet);
         let packet = if passes { &packet[..] } else { &[] };
+        let held = self.ordered.held_bytes();
         if late {
             self.ordered.insert_late(order, packet);
         } else {
             self.ordered.insert(now, order, header.behind, packet);
         }
+        let waits = self.ordered.held_bytes() > held;
+        self.remark(|| {
+            let became = match (is_new, passes) {
+                (false, _) => "dropped: it has come before",
+                (_, false) => "dropped: a later acknowledgement says as much",
+                _ if late => "handed on late",
+                _ if waits => "waits for the one before",
+                _ => "handed on",
+            };
+            became.into()
+        });
     }
 
     fn handle_order(&mut self, order: Order) {

@@ -45,6 +45,9 @@ const LARGE: usize = MIN_INNER_MTU as usize + RELAY_HEADER_LEN + HEADER_LEN + TA
 impl Peer {
     /// Fills `train` with what is to be sent next to one address; false if nothing is.
     pub fn poll_transmit(&mut self, now: Duration, train: &mut Train) -> bool {
+        if let Some(notes) = &mut train.notes {
+            notes.set_peer(&self.config.name);
+        }
         // Before a probe that says that the original was sent, or its loss would be taken for the copy's as well.
         self.poll_twice(now, train)
             || self.poll_copies(now, train)
@@ -219,6 +222,7 @@ impl Peer {
         let way = way_by(path, now);
         let data = Outgoing { order, behind, packet, tos, resend: true, resends: true };
         pack_data(path, now, session, &data, train);
+        remark(train, || "it was lost, or is late".into());
         self.unconfirmed.pop_resend(way);
         true
     }
@@ -260,10 +264,13 @@ impl Peer {
         let packet = &next.packet[..];
         if packet.len() > usize::from(path.inner_mtu()) {
             self.counters.dropped_too_big += 1;
+            self.note_dropped(&next.packet, "no path in use carries its size any more");
             return;
         }
         let way = way_by(path, now);
         let order = self.unconfirmed.next();
+        let why = train.notes.is_some().then(|| explain(&self.paths, self.scheduler, now, at, sparse));
+        let path = &mut self.paths[at];
         // A later acknowledgement says all that an earlier one does (RFC 9293 §3.10.7.4): it waits for none, or one that is late
         // would stop the sender at the other end, until it takes all for lost.
         let ordered = self.scheduler != Scheduler::Auto || !packet::is_pure_ack(packet);
@@ -278,6 +285,7 @@ impl Peer {
             &Outgoing { order, behind, packet, tos, resend: false, resends },
             train,
         );
+        why.into_iter().for_each(|why| remark(train, || why));
         if let Some(copies) = &mut self.copies {
             copies.handle_sent(now, order, packet, way.path, patience);
         }
@@ -311,6 +319,7 @@ impl Peer {
                 resends: true,
             };
             pack_data(path, now, session, &data, train);
+            remark(train, || "a copy: the other path loses, or may have died".into());
             self.unconfirmed.handle_copied(order, way);
             self.twice_bytes.1 += packet.len() as u64;
             return true;
@@ -353,6 +362,7 @@ impl Peer {
             resends,
         };
         pack_data(path, now, session, &data, train);
+        remark(train, || "a copy: it controls retransmission (bicast)".into());
         self.unconfirmed.handle_copied(copy.order, way);
         Some(way.path)
     }
@@ -575,6 +585,33 @@ fn pack_data(path: &mut Path, now: Duration, session: &Session, data: &Outgoing,
     });
     path.virtual_time += path.payload_size(packet.len()) as f64 / path.weight.get().max(1e-3);
     path.restart_marker(now, if resends { MARKER_AUTO } else { MARKER_PAPER });
+}
+
+/// Says, to whoever captures, what decided about the last datagram of the train.
+fn remark(train: &mut Train, why: impl FnOnce() -> String) {
+    if let Some(notes) = &mut train.notes {
+        notes.remark(why());
+    }
+}
+
+/// Why path `at` is taken: what speaks against each of the others.
+fn explain(paths: &[Path], scheduler: Scheduler, now: Duration, at: usize, sparse: bool) -> String {
+    let here = paths[at].expected_arrival(0.0);
+    let against = |path: &Path| {
+        let full = !has_room(scheduler, path, now, false);
+        let later = here.zip(path.expected_arrival(0.0)).map(|(here, there)| (there - here) as f64 / 1e3);
+        let why = match later {
+            _ if !path.is_up() => "not up".to_owned(),
+            _ if path.backup && !paths[at].backup => "backup".to_owned(),
+            _ if path.cost.prefer > paths[at].cost.prefer => "kept for when others are full".to_owned(),
+            None => "not measured".to_owned(),
+            Some(later) => format!("{later:+.1} ms{}", if full { ", full" } else { "" }),
+        };
+        format!("{} {why}", path.name)
+    };
+    let others = paths.iter().enumerate().filter(|(other, _)| *other != at).map(|(_, path)| against(path));
+    let sparse = sparse.then(|| "its flow sends little".to_owned());
+    sparse.into_iter().chain(others).collect::<Vec<_>>().join("; ")
 }
 
 /// The outer packet's traffic class on this path.

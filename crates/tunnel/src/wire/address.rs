@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use crate::capture::TrainNotes;
 use crate::config::PathConfig;
 use crate::wire::{self, Direction, RELAY_HEADER_LEN};
 
@@ -88,6 +89,8 @@ pub struct Train {
     pub segment_size: usize,
     /// The datagrams one after the other.
     pub contents: Vec<u8>,
+    /// What is noted of the datagrams, while somebody captures.
+    pub notes: Option<TrainNotes>,
     segments: usize,
     closed: bool,
 }
@@ -101,6 +104,7 @@ impl Train {
     /// Empties it.
     pub fn clear(&mut self) {
         self.contents.clear();
+        self.notes.iter_mut().for_each(TrainNotes::clear);
         (self.to, self.tos, self.segment_size, self.segments, self.closed) = (None, 0, 0, 0, false);
     }
 
@@ -133,6 +137,11 @@ impl Train {
         }
         self.segments += 1;
         self.closed = size < self.segment_size;
+    }
+
+    /// How many datagrams there are.
+    pub fn len(&self) -> usize {
+        self.segments
     }
 
     /// The datagrams.

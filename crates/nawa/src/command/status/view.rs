@@ -57,6 +57,8 @@ pub struct Coding {
     pub warning: Option<String>,
     pub neighbours: Vec<CodingNeighbour>,
     pub sent_frames: u64,
+    #[serde(default)]
+    pub sent_coded_frames: u64,
     pub coding_ratio: Option<f64>,
     pub relayed_packets: u64,
     pub held_packets: u64,
@@ -196,10 +198,25 @@ pub struct Peer {
     pub why: Option<String>,
     pub scheduler: String,
     pub cipher: Option<String>,
+    #[serde(default)]
+    pub queue_bytes: u64,
+    #[serde(default)]
+    pub flows: Vec<Flow>,
     pub resent_packets: u64,
     pub given_up_packets: u64,
     pub bicast: Option<Copies>,
     pub paths: Vec<Path>,
+}
+
+/// `tunnel::status::FlowStatus`
+#[derive(Deserialize)]
+pub struct Flow {
+    pub protocol: String,
+    pub source: String,
+    pub destination: String,
+    pub rate_bps: f64,
+    pub queue_bytes: u64,
+    pub limited: bool,
 }
 
 /// `tunnel::flow::copies::CopyCounters`
@@ -235,6 +252,9 @@ pub struct Path {
     pub remote: Option<String>,
     pub relayed: bool,
     pub rtt_ms: Option<f64>,
+    pub rtt_min_ms: Option<f64>,
+    #[serde(default)]
+    pub in_flight_bytes: u64,
     pub rate_bps: Option<f64>,
     pub weight: f64,
     pub sent_packets: u64,

@@ -1,0 +1,260 @@
+//! Captures of a running tunnel: what its thread notes goes to readers that may be slow, and never waits for them.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::capture::{Captured, Layer};
+
+/// Bytes of packets that wait for one reader; what comes when there are more is lost to it, and counted.
+const WAITING: usize = 4 << 20;
+/// What a packet costs beside its bytes.
+const ENTRY: usize = 256;
+/// Captures at the same time: each costs the tunnel's thread a copy of every packet.
+const CAPTURES: usize = 4;
+
+/// Which packets to capture.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// Of this peer only.
+    pub peer: Option<String>,
+    /// Of the path of this name only.
+    pub path: Option<String>,
+    /// IP packets in the clear.
+    pub inner: bool,
+    /// What goes over the paths.
+    pub outer: bool,
+}
+
+impl Wanted {
+    fn takes(&self, one: &Captured) -> bool {
+        let layer = match one.layer {
+            Layer::Inner => self.inner,
+            Layer::Outer => self.outer,
+        };
+        layer
+            && (self.peer.is_none() || self.peer == one.peer)
+            && (self.path.is_none() || self.path == one.path)
+    }
+}
+
+/// A captured packet on its way to a reader.
+#[derive(Clone, Debug)]
+pub struct Taken {
+    /// Since 1970.
+    pub time: Duration,
+    /// This host's address and port, of an outer packet; unspecified where the kernel chooses it.
+    pub local: Option<SocketAddr>,
+    /// The packet.
+    pub captured: Captured,
+}
+
+/// What a reader takes at once.
+#[derive(Debug, Default)]
+pub struct Batch {
+    /// The packets.
+    pub taken: Vec<Taken>,
+    /// So many after them are lost.
+    pub missed: u64,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    batch: Batch,
+    bytes: usize,
+    reader_is_gone: bool,
+    tunnel_is_gone: bool,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    waiting: Mutex<Waiting>,
+    news: Condvar,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The tunnel's end of a capture.
+#[derive(Debug)]
+pub struct Tap {
+    wanted: Wanted,
+    shared: Arc<Shared>,
+}
+
+/// The reader's end. Dropping it ends the capture.
+#[derive(Debug)]
+pub struct Capture(Arc<Shared>);
+
+/// Both ends.
+pub fn capture(wanted: Wanted) -> (Tap, Capture) {
+    let shared = Arc::new(Shared::default());
+    (Tap { wanted, shared: Arc::clone(&shared) }, Capture(shared))
+}
+
+impl Capture {
+    /// What has been captured since the last time, after `patience` at the latest; `None` when the tunnel has ended and nothing is left.
+    pub fn take(&self, patience: Duration) -> Option<Batch> {
+        let waiting = self.0.lock();
+        let empty = |waiting: &mut Waiting| waiting.batch.taken.is_empty() && !waiting.tunnel_is_gone;
+        let waited = self.0.news.wait_timeout_while(waiting, patience, empty);
+        let (mut waiting, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        waiting.bytes = 0;
+        let batch = std::mem::take(&mut waiting.batch);
+        (!batch.taken.is_empty() || !waiting.tunnel_is_gone).then_some(batch)
+    }
+}
+
+impl Drop for Capture {
+    fn drop(&mut self) {
+        self.0.lock().reader_is_gone = true;
+    }
+}
+
+impl Tap {
+    fn is_read(&self) -> bool {
+        !self.shared.lock().reader_is_gone
+    }
+
+    fn put(&self, time: Duration, local: Option<SocketAddr>, captured: &Captured) {
+        let mut waiting = self.shared.lock();
+        let size = captured.packet.len() + captured.comment.len() + ENTRY;
+        if waiting.bytes + size > WAITING {
+            waiting.batch.missed += 1;
+            return;
+        }
+        waiting.bytes += size;
+        waiting.batch.taken.push(Taken { time, local, captured: captured.clone() });
+        self.shared.news.notify_one();
+    }
+}
+
+impl Drop for Tap {
+    fn drop(&mut self) {
+        self.shared.lock().tunnel_is_gone = true;
+        self.shared.news.notify_one();
+    }
+}
+
+/// The captures that run.
+#[derive(Debug, Default)]
+pub struct Taps(Vec<Tap>);
+
+impl Taps {
+    /// One more.
+    ///
+    /// # Errors
+    /// There are enough.
+    pub fn add(&mut self, tap: Tap) -> Result<(), String> {
+        self.forget();
+        if self.0.len() >= CAPTURES {
+            return Err(format!("{CAPTURES} captures run already; end one"));
+        }
+        self.0.push(tap);
+        Ok(())
+    }
+
+    /// Ends those that nobody reads any more.
+    pub fn forget(&mut self) {
+        self.0.retain(Tap::is_read);
+    }
+
+    /// Whether anybody captures.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Gives a packet to whoever wants it; `port` is this host's.
+    pub fn put(&self, time: Duration, port: impl FnOnce(SocketAddr, u8) -> u16, captured: &Captured) {
+        let mut taking = self.0.iter().filter(|tap| tap.wanted.takes(captured)).peekable();
+        if taking.peek().is_none() {
+            return;
+        }
+        let local = captured.ends.map(|ends| {
+            let any: IpAddr = match ends.remote {
+                SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+                SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+            };
+            SocketAddr::new(ends.local.ip.unwrap_or(any), port(ends.remote, ends.local.socket))
+        });
+        taking.for_each(|tap| tap.put(time, local, captured));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::capture::{self, Direction};
+
+    const NOW: Duration = Duration::from_secs(1);
+
+    fn wanted() -> Wanted {
+        Wanted { peer: None, path: None, inner: true, outer: true }
+    }
+
+    fn packet(peer: &str, path: Option<&str>, size: usize) -> Captured {
+        let path = path.map(str::to_owned);
+        Captured { path, ..capture::dropped(Direction::Out, Some(peer), &vec![0; size], "x") }
+    }
+
+    fn put(taps: &Taps, captured: &Captured) {
+        taps.put(NOW, |_, _| 0, captured);
+    }
+
+    #[test]
+    fn a_slow_reader_loses_what_is_counted() {
+        let (mut taps, (tap, capture)) = (Taps::default(), capture(wanted()));
+        taps.add(tap).unwrap();
+        (0..10_000).for_each(|_| put(&taps, &packet("office", None, 1400)));
+        let first = capture.take(NOW).unwrap();
+        assert!((1..3000).contains(&first.taken.len()), "{}", first.taken.len());
+        assert_eq!(first.taken.len() as u64 + first.missed, 10_000);
+        put(&taps, &packet("office", None, 1400));
+        let next = capture.take(NOW).unwrap();
+        assert_eq!((next.taken.len(), next.missed), (1, 0));
+    }
+
+    #[test]
+    fn what_is_wanted_is_taken_and_nothing_else() {
+        let of = |wanted| {
+            let (mut taps, (tap, capture)) = (Taps::default(), capture(wanted));
+            taps.add(tap).unwrap();
+            for (peer, path) in [("office", Some("lte")), ("office", None), ("home", Some("lte"))] {
+                put(&taps, &packet(peer, path, 9));
+            }
+            capture.take(NOW).unwrap().taken.len()
+        };
+        assert_eq!(of(wanted()), 3);
+        assert_eq!(of(Wanted { peer: Some("office".into()), ..wanted() }), 2);
+        assert_eq!(of(Wanted { path: Some("lte".into()), ..wanted() }), 2);
+        let (mut taps, (tap, capture)) = (Taps::default(), capture(Wanted { inner: false, ..wanted() }));
+        taps.add(tap).unwrap();
+        put(&taps, &packet("office", None, 9));
+        assert_eq!(capture.take(Duration::ZERO).map(|batch| batch.taken.len()), Some(0));
+    }
+
+    #[test]
+    fn both_ends_hear_when_the_other_goes() {
+        let mut taps = Taps::default();
+        let mut captures: Vec<_> = (0..CAPTURES)
+            .map(|_| {
+                let (tap, reader) = capture(wanted());
+                taps.add(tap).unwrap();
+                reader
+            })
+            .collect();
+        let (tap, _reader) = capture(wanted());
+        assert!(taps.add(tap).is_err());
+        captures.truncate(1);
+        taps.forget();
+        let (tap, reader) = capture(wanted());
+        taps.add(tap).unwrap();
+        put(&taps, &packet("office", None, 9));
+        drop(taps);
+        assert_eq!(reader.take(NOW).map(|batch| batch.taken.len()), Some(1));
+        assert!(reader.take(NOW).is_none());
+    }
+}
