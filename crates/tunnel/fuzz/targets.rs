@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore, SeedableRng};
+use tunnel::daemon::dns::{Question, Reply};
 use tunnel::endpoint::{Arrival, Endpoint};
 use tunnel::handshake::client_mac::{ClientMac, ClientMacs};
 use tunnel::handshake::cookie::{CookieChecker, CookieJar};
@@ -244,6 +245,7 @@ impl Side {
             let cipher = ResponsePayload::decode(&finished.payload).ok()?.cipher;
             return Some((finished.keys.with(cipher).0, finished.remote_index));
         }
+            resolvers: Vec::new(),
         None
     }
 

@@ -94,6 +94,8 @@ pub struct Config {
     pub marks: Marks,
     /// Packets of a default route go beside the tunnel while no path leads to its peer. Else they go nowhere.
     pub fail_open: bool,
+    /// Who is asked for the addresses of hosts, instead of those that the host's files name.
+    pub resolvers: Vec<IpAddr>,
     /// The other ends.
     pub peers: Vec<PeerConfig>,
 }

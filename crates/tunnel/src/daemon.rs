@@ -2,9 +2,11 @@
 //! between them, one that asks the host, and one for handshakes. Begin with [`start`]; the threads' loops are in `turn.rs` and `ways.rs`.
 
 mod back;
+pub mod dns;
 mod hands;
 mod interface;
 mod names;
+mod resolver;
 mod routing;
 mod sockets;
 mod turn;

@@ -46,6 +46,7 @@ fn settings(end: u8, paths: Vec<PathConfig>) -> Settings {
             mtu: Mtu::Auto,
             marks: Default::default(),
             fail_open: false,
+            resolvers: Vec::new(),
             peers: vec![peer],
         },
         key: key(end.into()),

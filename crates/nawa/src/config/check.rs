@@ -110,6 +110,9 @@ fn tunnel(source: &mut Source, written: document::Tunnel) -> Tunnel {
     let mtu = written.mtu.and_then(|mtu| source.expect(mtu.span(), value::mtu(mtu.get_ref())));
     let listen =
         written.listen.and_then(|listen| source.expect(listen.span(), value::listen(listen.get_ref())));
+    let resolvers = written.resolvers.iter();
+    let resolvers =
+        resolvers.filter_map(|text| source.expect(text.span(), value::ip(text.get_ref()))).collect();
     let endpoints = written.endpoints.iter();
     let endpoints = endpoints.filter_map(|text| source.expect(text.span(), text.get_ref().parse())).collect();
     Tunnel {
@@ -122,6 +125,7 @@ fn tunnel(source: &mut Source, written: document::Tunnel) -> Tunnel {
         fwmark: written.fwmark,
         marks: Marks { dscp: written.copy_dscp, ecn: written.copy_ecn },
         fail_open: written.fail_open,
+        resolvers,
         peers: Vec::new(),
     }
 }

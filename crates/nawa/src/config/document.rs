@@ -111,6 +111,9 @@ pub struct Tunnel {
     /// Packets of a default route go beside the tunnel while it is down.
     #[serde(default)]
     pub fail_open: bool,
+    /// Addresses of servers that are asked for the names in `remote`.
+    #[serde(default)]
+    pub resolvers: Vec<Spanned<String>>,
 }
 
 /// `[[peer]]`

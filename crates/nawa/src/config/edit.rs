@@ -174,6 +174,7 @@ mod tests {
             mtu: Mtu::Auto,
             marks: Default::default(),
             fail_open: false,
+            resolvers: Vec::new(),
             peers: vec![peer],
         }
     }

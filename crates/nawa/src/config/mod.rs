@@ -17,7 +17,7 @@ pub mod value;
 #[cfg(test)]
 mod tests;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path;
 use std::time::Duration;
 
@@ -80,6 +80,8 @@ pub struct Tunnel {
     pub marks: Marks,
     /// Whether packets of a default route go beside the tunnel while it is down.
     pub fail_open: bool,
+    /// Who is asked for the names in paths, instead of those that the host's files name.
+    pub resolvers: Vec<IpAddr>,
     /// The other ends.
     pub peers: Vec<Peer>,
 }

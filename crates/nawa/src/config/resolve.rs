@@ -56,7 +56,8 @@ impl Settings {
 fn core(tunnel: &Tunnel) -> Result<Config, Failure> {
     let peers = tunnel.peers.iter().map(peer).collect::<Result<_, _>>()?;
     let Tunnel { scheduler, mtu, marks, fail_open, .. } = *tunnel;
-    Ok(Config { scheduler, mtu, marks, fail_open, peers })
+    let resolvers = tunnel.resolvers.clone();
+    Ok(Config { scheduler, mtu, marks, fail_open, resolvers, peers })
 }
 
 fn peer(peer: &Peer) -> Result<PeerConfig, Failure> {

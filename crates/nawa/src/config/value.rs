@@ -129,6 +129,11 @@ pub fn route(text: &str) -> Result<IpNet, String> {
     ))
 }
 
+/// A host's address.
+pub fn ip(text: &str) -> Result<IpAddr, String> {
+    text.parse().map_err(|_| format!("\"{text}\" is no address; write one, as \"192.0.2.53\""))
+}
+
 /// An interface's name or one of this host's addresses.
 pub fn local(text: &str) -> Result<Local, String> {
     match text.parse::<IpAddr>() {

@@ -65,8 +65,8 @@ fn advice(cause: &str) -> &'static str {
         "no-interface" | "interface-down" => "connect it, or correct `local`",
         "no-address" => "give an interface the address, or correct `local`",
         "no-name" => {
-            "correct the name in `remote`, or see why the resolver does not answer: getent ahosts NAME; with a default \
-             route in the tunnel, questions go there too: give the resolver a route beside it"
+            "correct the name in `remote`, or see why its server does not answer: it is asked beside the tunnel, by the path's \
+             own uplink; another one is asked with `resolvers` in [tunnel]"
         }
         "no-route" => {
             "add a default route by that uplink, with a metric of its own or in the table that its rule asks"

@@ -3,7 +3,7 @@
 //! answer of the kernel's.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use ipnet::IpNet;
 
 use super::interface::Interface;
 use super::names::{Answer, Answers, Name};
+use super::resolver::By;
 use super::routing::Host;
 use super::sockets::PLACES;
 use super::turn::mark;
@@ -152,6 +153,8 @@ impl Ways {
             due: None,
             rest: Duration::ZERO,
             told,
+    /// Whom to ask for names, if the file says.
+    resolvers: Vec<IpAddr>,
             waker,
             found,
             answers: (sender, inbox.waker.clone()),
@@ -193,6 +196,7 @@ impl Ways {
 
     /// Passes on what ICMP says of what was sent where a path leads.
     fn hear(&self) {
+            resolvers: Vec::new(),
         let mut told = false;
         for lost in self.refusals.iter().flat_map(Listener::take) {
             let why = match lost.because {
@@ -280,8 +284,13 @@ impl State {
                 self.due = Some(now);
             }
         }
-        for name in self.listed.iter_mut().flat_map(Listed::names) {
-            self.lookups += u64::from(name.ask(now, self.lookups, &self.answers));
+        let host = &mut Host { net: &mut self.net, own: (0, ""), mark: self.mark };
+        for listed in &mut self.listed {
+            let local = listed.local.clone();
+            for name in listed.names() {
+                let by = || By { out: host.leaves(&local), servers: self.resolvers.clone() };
+                name.ask(now, &mut self.lookups, &self.answers, by);
+            }
         }
     }
 
@@ -292,6 +301,7 @@ impl State {
                 let wait = (2 * waited).min(STALE_LONGEST);
                 listed.stale = Some((now + wait, wait));
                 // Where it has no way out, the port is not to blame.
+        self.resolvers.clone_from(&config.resolvers);
                 if listed.known.as_ref().is_some_and(Result::is_ok) {
                     self.next_socket = self.next_socket % (PLACES - 1) + 1;
                     listed.socket = self.next_socket;
