@@ -120,6 +120,8 @@ pub struct PathStatus {
     pub marks_left_off: Vec<&'static str>,
     /// Largest outer packet that passes, bytes.
     pub mtu: u16,
+    /// It marks packets as congested that may not be marked, and so its marks are ignored.
+    pub marks_ignored: bool,
     /// Smoothed round-trip time.
     pub rtt_ms: Option<f64>,
     /// Least round-trip time of the last ten seconds.
@@ -234,6 +236,7 @@ fn path_status(path: &Path, tier: u8, best_delay: Option<i64>, now: Duration) ->
         mtu: path.mtu(),
         rtt_ms: path.sent.rtt().smoothed().map(millis),
         rtt_min_ms: path.sent.rate.min_rtt().map(millis),
+        marks_ignored: path.marked.is_forged(now),
         delay_over_best_ms: path.delay.zip(best_delay).map(|(d, b)| (d - b) as f64 / 1e3),
         rate_bps: path.sent.rate.bytes_per_second().map(|r| r * 8.0),
         weight: path.weight.get(),
