@@ -270,6 +270,8 @@ impl From<SocketAddr> for Host {
 pub struct Via {
     /// Where it listens.
     pub address: Host,
+    /// By TLS over TCP, not by UDP.
+    pub tls: bool,
     /// Who it is.
     pub public_key: PublicKey,
 }

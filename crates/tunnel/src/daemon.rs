@@ -9,6 +9,7 @@ mod names;
 mod resolver;
 mod routing;
 mod sockets;
+pub(crate) mod tls;
 mod turn;
 mod ways;
 mod worker;
@@ -32,7 +33,7 @@ pub use turn::Change;
 use turn::Turn;
 use ways::{Order, Ways};
 pub use worker::Watch;
-pub(crate) use worker::{Asked, Inbox, Worker, watch};
+pub(crate) use worker::{Asked, Inbox, NoState, Worker, watch};
 
 /// Where a socket listens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,7 +127,8 @@ pub fn start(
     let (ways_watch, ways_inbox) = worker::watch()?;
     let (told, news) = channel();
     let config = settings.tunnel;
-    let ways = Ways::new(interface, settings.fwmark, &config, ways_inbox, (told, inbox.waker.clone()))?;
+    let ways =
+        Ways::new(interface, settings.fwmark, &config, address, ways_inbox, (told, inbox.waker.clone()))?;
     let host = turn::Host { ways: ways_watch.clone(), news, fwmark: settings.fwmark };
     let turn = Turn::new(config, settings.key, tun, sockets, host, inbox)?;
     // Either is of no use without the other.

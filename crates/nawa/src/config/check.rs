@@ -137,6 +137,7 @@ fn relay(source: &mut Source, written: document::Relay, tunnel: Option<Listen>) 
     if tunnel.is_some_and(|tunnel| value::collide(tunnel, listen)) {
         source.complain(span, "[tunnel] listens here already; give the relay another port");
     }
+    let tls = written.tls.and_then(|tls| source.expect(tls.span(), value::listen(tls.get_ref())));
     if let Some(mode) = written.mode {
         source.expect(mode.span(), relay_mode(mode.get_ref()));
     }
@@ -150,7 +151,7 @@ fn relay(source: &mut Source, written: document::Relay, tunnel: Option<Listen>) 
         allow.iter().filter_map(|(span, key)| Some((span.clone(), *key.as_ref()?))),
         "this key is listed twice; remove one",
     );
-    Relay { listen, allow: allow.into_iter().filter_map(|(_, key)| key).collect() }
+    Relay { listen, tls, allow: allow.into_iter().filter_map(|(_, key)| key).collect() }
 }
 
 fn flight(source: &mut Source, written: document::Flight) -> Flight {

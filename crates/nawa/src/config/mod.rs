@@ -131,6 +131,8 @@ pub struct Path {
 pub struct Via {
     /// The relay, perhaps by name.
     pub address: HostPort,
+    /// By TLS over TCP, not by UDP.
+    pub tls: bool,
     /// Who it is.
     pub public_key: PublicKey,
 }
@@ -140,6 +142,8 @@ pub struct Via {
 pub struct Relay {
     /// Where clients and destinations reach it.
     pub listen: Listen,
+    /// Where clients reach it by TLS, if they do.
+    pub tls: Option<Listen>,
     /// Who may relay; at least one.
     pub allow: Vec<PublicKey>,
 }

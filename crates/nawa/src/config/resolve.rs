@@ -89,7 +89,7 @@ pub fn path(path: &Path) -> Result<PathConfig, String> {
     let remote = path.remote.host(if path.via.is_some() { None } else { local })?;
     let via = path.via.as_ref().map(|via| {
         let address = via.address.host(local)?;
-        Ok::<_, String>(Via { address, public_key: via.public_key })
+        Ok::<_, String>(Via { address, tls: via.tls, public_key: via.public_key })
     });
     Ok(PathConfig {
         name: path.name.clone(),

@@ -34,7 +34,7 @@ pub fn collide(one: Listen, other: Listen) -> bool {
 
 /// A port, or a string `ADDRESS:PORT`.
 pub fn listen(value: &toml::Value) -> Result<Listen, String> {
-    const WRITE: &str = "write a UDP port from 1 to 65535, or \"ADDRESS:PORT\"";
+    const WRITE: &str = "write a port from 1 to 65535, or \"ADDRESS:PORT\"";
     if let Some(number) = value.as_integer() {
         return match u16::try_from(number) {
             Ok(port) if port > 0 => Ok(Listen::Port(port)),

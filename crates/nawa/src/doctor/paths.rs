@@ -46,7 +46,7 @@ pub fn findings(peer: &str, path: &Path, seen: &Seen) -> Vec<Finding> {
     let up = path.state == "up";
     let first = match path.cause.as_str() {
         "carries" => Finding::ok(check.clone(), state),
-        "kept" | "spent" => Finding::ok(check.clone(), said),
+        "kept" | "spent" | "tls" => Finding::ok(check.clone(), said),
         "no-answer" => no_answer(check.clone(), said, seen),
         cause => {
             let (level, costs) = if up { (Level::Warn, HALF) } else { (Level::Fail, WHOLE) };
@@ -73,6 +73,9 @@ fn advice(cause: &str) -> &'static str {
         }
         "loop" => "name its uplink with `local`, or give the peer's address a route past the tunnel",
         "no-relay" => "start the relay, and list this end's public key (`nawa pubkey`) in its `allow`",
+        "no-tls" => {
+            "start the relay with `tls` in its [relay], and see that nothing on the way stops TCP to that port"
+        }
         "not-sent" => "this host's own firewall or routes forbid it: let UDP out to that port",
         "refused" => "the host is there and no daemon listens: start it there, or correct the port",
         "unreachable" => "the host is down, or its router knows no way to it: start it, or correct `remote`",
@@ -100,7 +103,7 @@ fn no_answer(check: String, said: String, seen: &Seen) -> Finding {
         ),
         (_, Some(true)) => (
             "; that host answers TCP, and nothing comes back by UDP: UDP is blocked on the way, or by its firewall",
-            "let UDP pass to that port, in and out; try another port or uplink",
+            "let UDP pass to that port, in and out; try another port or uplink; or go by TLS to a relay: via = { tls = \"HOST:443\", … }",
         ),
         (Some(false), Some(false)) => (
             "; nothing comes back from that host at all: it is down, or cut off, or a firewall drops everything",
@@ -167,6 +170,7 @@ mod tests {
             "no-route",
             "loop",
             "no-relay",
+            "no-tls",
             "not-sent",
             "refused",
             "unreachable",
