@@ -1,5 +1,5 @@
 //! Input and output on Linux, without logic of the protocols: [`Tun`] and [`UdpSocket`] move packets in batches,
-//! [`PacketSocket`] and [`BroadcastSocket`] move what is for everybody on an interface's network, [`PromiscuousSocket`] and
+//! [`Outgoing`] makes sockets that leave a certain way, [`PacketSocket`] and [`BroadcastSocket`] move what is for everybody on an interface's network, [`PromiscuousSocket`] and
 //! [`Tap`] all that an interface hears and sends, [`net`] sets up interfaces, [`Changes`] tells what became of them,
 //! [`poller`] waits; [`Macvtap`], [`raw`], [`netns`], [`tcp`] and [`process`] are what the lab needs.
 //!
@@ -16,6 +16,7 @@ mod netlink;
 pub mod netns;
 mod nft_changes;
 pub mod nl80211;
+pub mod outgoing;
 pub mod packet_socket;
 pub mod poller;
 pub mod process;
@@ -37,6 +38,7 @@ pub use genetlink::GenericNetlink;
 pub use macvtap::Macvtap;
 pub use net::Net;
 pub use nft_changes::NftChanges;
+pub use outgoing::Outgoing;
 pub use packet_socket::PacketSocket;
 pub use poller::{Poller, Signals, Waker, boottime, monotonic, realtime};
 pub use promiscuous::PromiscuousSocket;

@@ -1,8 +1,14 @@
-//! What the kernel tells about a TCP connection (`TCP_INFO`).
+//! TCP: what the kernel tells about a connection (`TCP_INFO`), and options that the standard library does not know.
 
 use std::io;
+use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+
+/// Connections that wait to be accepted.
+const BACKLOG: i32 = 128;
 
 /// The state of a connection's sender. What an older kernel does not tell is 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,14 +57,40 @@ pub fn info(socket: impl AsFd) -> io::Result<TcpInfo> {
 /// From now on `socket` advertises a window of at most so many bytes. The kernel sets the limit anew whenever segments of
 /// another size arrive: set it after the first ones, and again.
 pub fn clamp_window(socket: impl AsFd, bytes: u32) -> io::Result<()> {
-    let value = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
+    set_int(socket, libc::TCP_WINDOW_CLAMP, bytes)
+}
+
+/// `socket` can be written while less than so many bytes wait in it to be sent for the first time (TCP_NOTSENT_LOWAT).
+pub fn set_most_unsent(socket: impl AsFd, bytes: u32) -> io::Result<()> {
+    set_int(socket, libc::TCP_NOTSENT_LOWAT, bytes)
+}
+
+fn set_int(socket: impl AsFd, name: libc::c_int, value: u32) -> io::Result<()> {
+    let value = libc::c_int::try_from(value).unwrap_or(libc::c_int::MAX);
     let descriptor = socket.as_fd().as_raw_fd();
     // SAFETY: the value is one int, which the kernel only reads and which outlives the call.
     let result = unsafe {
         let (value, length) = ((&raw const value).cast(), size_of_val(&value) as libc::socklen_t);
-        libc::setsockopt(descriptor, libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, value, length)
+        libc::setsockopt(descriptor, libc::IPPROTO_TCP, name, value, length)
     };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Listens on `address` without blocking; an IPv6 address that is unspecified takes IPv4 as well.
+pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let family = if address.is_ipv6() { AddressFamily::INET6 } else { AddressFamily::INET };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let listen = || {
+        let socket = socket_with(family, SocketType::STREAM, flags, None)?;
+        rustix::net::sockopt::set_socket_reuseaddr(&socket, true)?;
+        if address.is_ipv6() {
+            rustix::net::sockopt::set_ipv6_v6only(&socket, false)?;
+        }
+        rustix::net::bind(&socket, &address)?;
+        rustix::net::listen(&socket, BACKLOG)?;
+        Ok::<_, io::Error>(socket.into())
+    };
+    listen().map_err(|error| io::Error::new(error.kind(), format!("cannot listen on TCP {address}: {error}")))
 }
 
 /// Offsets are those of `struct tcp_info` in linux/tcp.h, which only grows at its end.

@@ -372,6 +372,7 @@ impl Strands {
         }
         if let (Some(new), Some(old)) = (&resolved.relay, &self.relay) {
             fixed.push(("[relay] listen", new.listen == old.settings.listen));
+            fixed.push(("[relay] tls", new.tls == old.settings.tls));
         }
         let changed = fixed.into_iter().filter(|(_, same)| !same);
         changed.map(|(what, _)| refusal(what)).collect()
@@ -427,8 +428,8 @@ impl RunningRelay {
     }
 
     fn run(&mut self, key: PrivateKey, events: &Sender<Event>) -> Result<(), String> {
-        let Relay { listen, allow } = self.settings.clone();
-        let settings = relay_daemon::Settings { listen, allow, key };
+        let Relay { listen, tls, allow } = self.settings.clone();
+        let settings = relay_daemon::Settings { listen, tls, allow, key };
         let running =
             relay_daemon::start(settings, ended(events, Strand::Relay)).map_err(|error| error.to_string())?;
         tracing::info!(listen = %running.local_address(), "the relay runs");

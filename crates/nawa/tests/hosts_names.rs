@@ -2,7 +2,9 @@
 
 mod common;
 
-use common::uplinks::{Resolver, Uplinks, nft, path};
+use std::net::UdpSocket;
+
+use common::uplinks::{Names, Resolver, Uplinks, nft, path, shell};
 use common::{Daemon, eventually, namespaces_or_skip, succeed};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -53,7 +55,7 @@ fn a_name_that_does_not_resolve_stops_nothing_else() {
     let resolver = Resolver::new(&net.van, "", 90);
     let [_office, van] = net.start("", OFFICE, &(path("l1", "") + &named("l2", "")));
     net.wait_up(&["l1"]);
-    net.wait_why("l2", "\"office.test\" has no address: the resolver has not answered yet");
+    net.wait_why("l2", "\"office.test\" has no address: no answer from the server 10.0.1.1");
     // It is not waited for by those who add others, nor at the end.
     succeed(&mut net.van.nawa(["path", "add", "office", "l3", "--remote", "203.0.113.7:51900"]));
     succeed(&mut net.van.nawa(["path", "add", "office", "l4", "--remote", "elsewhere.test:51900"]));
@@ -120,4 +122,116 @@ fn a_neighbour_is_named_with_its_interface() {
     let _van = Daemon::start(&net.van, &net.van_file("", OFFICE, &(to("l1", "wan1") + &to("l2", "wan2"))));
     net.wait_up(&["l1", "l2"]);
     net.ping("10.77.0.2");
+}
+
+const DEFAULT: &str = "'0.0.0.0/0', '::/0'";
+
+/// The van asks a server elsewhere, with everything routed into the tunnel, which is down. What its other programs send is
+/// not let out.
+fn comes_up_by_name(net: &Uplinks, names: &Names, local: &str) {
+    let others = "add table inet seen; flush table inet seen; table inet seen { chain pre { type filter hook prerouting priority -300;\n\
+                  udp dport 9 counter\n}\n}";
+    nft(&net.core, others);
+    let send = || {
+        net.van.within(|| {
+            let socket = UdpSocket::bind("0.0.0.0:0").expect("a port");
+            // Refused where there is no way, which is as good.
+            let _ = socket.send_to(b"beside", "203.0.113.7:9");
+        })
+    };
+    let seen =
+        |count| shell(&net.core, "nft list table inet seen").contains(&format!("packets {count} bytes"));
+    send();
+    assert!(seen(1), "it is counted while there is no tunnel");
+    let _daemons = net.start("", DEFAULT, &named("l1", local));
+    net.wait_why("l1", "\"office.test\" has no address: ");
+    send();
+    names.set("office.test", &["203.0.113.7"]);
+    net.wait_up(&["l1"]);
+    net.ping("10.77.0.2");
+    // The office moves, and the path falls silent.
+    for (old, new) in [("203.0.113.7", "203.0.113.8"), ("203.0.113.8", "203.0.113.7")] {
+        net.office.ip(&format!("address del {old}/24 dev eth0"));
+        net.office.ip(&format!("address add {new}/24 dev eth0"));
+        net.office.ip("route replace default via 203.0.113.1");
+        names.set("office.test", &[new]);
+        net.wait_for("l1", "at its new address", leads_to(&format!("{new}:")));
+        net.ping("10.77.0.2");
+    }
+    send();
+    assert!(seen(1), "nothing goes beside the tunnel");
+    names.forget("office.test");
+}
+
+#[test]
+fn a_hub_by_name_has_the_default_route() {
+    let Some(_alone) = namespaces_or_skip("a_hub_by_name_has_the_default_route") else { return };
+    let net = Uplinks::new();
+    net.van.ip("route add default via 10.0.1.1");
+    net.core.ip("address add 198.51.100.53/32 dev lo");
+    let resolver = Resolver::new(&net.van, "", 1);
+    let names = Names::new(&net.core, "198.51.100.53", false);
+    resolver.ask("nameserver 198.51.100.53\n");
+    comes_up_by_name(&net, &names, "");
+    assert_eq!(names.asked(), [true, false]);
+    drop(names);
+    // Answers that do not fit into a datagram.
+    let names = Names::new(&net.core, "198.51.100.53", true);
+    comes_up_by_name(&net, &names, "");
+    assert_eq!(names.asked(), [true, true]);
+}
+
+#[test]
+fn a_name_is_asked_for_by_its_paths_own_link() {
+    let Some(_alone) = namespaces_or_skip("a_name_is_asked_for_by_its_paths_own_link") else { return };
+    let net = Uplinks::new();
+    // The first uplink is there, and leads nowhere; the server is one of IPv6.
+    net.van.ip("route add default via 10.0.1.1 metric 10");
+    net.van.ip("route add default via 10.0.2.1 metric 20");
+    net.van.ip("route add default via fd01::1 metric 10");
+    net.van.ip("route add default via fd02::1 metric 20");
+    nft(
+        &net.core,
+        "table inet hole { chain pre { type filter hook prerouting priority 0; iifname wan1 meta l4proto { udp, tcp } drop\n}\n}",
+    );
+    net.core.ip("address add 2001:db8:53::53/128 dev lo nodad");
+    let resolver = Resolver::new(&net.van, "", 1);
+    let names = Names::new(&net.core, "2001:db8:53::53", false);
+    resolver.ask("nameserver 10.0.1.1\nnameserver 2001:db8:53::53\n");
+    comes_up_by_name(&net, &names, "local = 'wan2'");
+}
+
+/// As dnsmasq: asks a server beyond the uplinks by sockets that no path is told of.
+#[test]
+fn a_cache_on_this_host_is_gone_round() {
+    let Some(_alone) = namespaces_or_skip("a_cache_on_this_host_is_gone_round") else { return };
+    let net = Uplinks::new();
+    net.van.ip("route add default via 10.0.1.1");
+    net.core.ip("address add 198.51.100.53/32 dev lo");
+    let resolver = Resolver::new(&net.van, "", 1);
+    resolver.ask("nameserver 127.0.0.1\n");
+    let names = Names::new(&net.core, "198.51.100.53", false);
+    // What hears and does not answer: its own questions go into the tunnel.
+    let cache = net.van.within(|| UdpSocket::bind("127.0.0.1:53").expect("port 53 is free"));
+    names.set("office.test", &["203.0.113.7"]);
+    let [office, van] = net.start("", DEFAULT, &named("l1", ""));
+    net.wait_why("l1", "goes into the tunnel: name its own server in `resolvers`");
+    drop(van);
+    let resolvers = "resolvers = ['198.51.100.53']";
+    let van = Daemon::start(&net.van, &net.van_file(resolvers, DEFAULT, &named("l1", "")));
+    net.wait_up(&["l1"]);
+    net.ping("10.77.0.2");
+    drop(van);
+    // As systemd-resolved: says where its servers are.
+    let file = net.van_file("", DEFAULT, &named("l1", ""));
+    let line = format!(
+        "mount -t tmpfs tmpfs /run && mkdir -p /run/systemd/resolve && \
+         echo nameserver 198.51.100.53 >/run/systemd/resolve/resolv.conf && exec {} run {}",
+        env!("CARGO_BIN_EXE_nawa"),
+        file.display()
+    );
+    let _van = Daemon::spawn(&mut net.van.command("sh", ["-c", &line]));
+    net.wait_up(&["l1"]);
+    net.ping("10.77.0.2");
+    drop((office, cache));
 }

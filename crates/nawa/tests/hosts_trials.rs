@@ -75,3 +75,25 @@ fn two_modems_with_one_address_are_both_used() {
     }
     net.ping("10.77.0.2");
 }
+
+/// What a path is given stays in the interface's queue, as with a modem that has hung.
+#[test]
+fn a_transmit_queue_that_stands_still_holds_nobody_up() {
+    let name = "a_transmit_queue_that_stands_still_holds_nobody_up";
+    let Some(_alone) = namespaces_or_skip(name) else { return };
+    let net = Uplinks::new();
+    net.van.ip("route add default via 10.0.1.1 metric 10");
+    net.van.ip("route add default via 10.0.2.1 metric 20");
+    let paths = path("l1", "local = 'wan1'") + &path("l2", "local = 'wan2'");
+    let _daemons = net.start("", OFFICE, &paths);
+    net.wait_up(&["l1", "l2"]);
+    net.ping("10.77.0.2");
+    // A byte a second.
+    shell(&net.van, "tc qdisc add dev wan1 root tbf rate 8bit burst 2000 limit 100mb");
+    let pings = "ping -c 100 -i 0.05 -s 1000 -W 20 10.77.0.2";
+    assert!(shell(&net.van, pings).contains(" 100 received"));
+    net.wait_for("l1", "silent", |path| path["state"] == "silent");
+    shell(&net.van, "tc qdisc del dev wan1 root");
+    net.wait_up(&["l1", "l2"]);
+    assert!(shell(&net.van, pings).contains(" 100 received"));
+}

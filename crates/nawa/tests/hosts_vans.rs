@@ -136,3 +136,35 @@ fn a_flood_to_one_van_leaves_the_others_packets_alone() {
         done.store(true, std::sync::atomic::Ordering::Relaxed);
     });
 }
+
+#[test]
+fn a_van_whose_link_flaps_leaves_the_others_alone() {
+    let Some(_alone) = namespaces_or_skip("a_van_whose_link_flaps_leaves_the_others_alone") else { return };
+    let office = Office::new();
+    let _office = Daemon::start(&office.host, &office.file());
+    let _vans: Vec<_> =
+        (1..=3).map(|van| Daemon::start(&office.vans[van - 1].0, &office.van_file(van))).collect();
+    (1..=3).for_each(|van| office.wait_for_mtu(van, 1500));
+    let to = ["10.77.0.1", "10.77.0.2"];
+    let pings = to.map(|to| {
+        let ping = ["-c", "100", "-i", "0.05", "-W", "20", to];
+        let mut ping = office.host.command("ping", ping);
+        ping.stdout(std::process::Stdio::piped()).spawn().expect("ping")
+    });
+    // Somebody has to have words with van 3, or nobody notices.
+    let mut third = office.host.command("ping", ["-i", "0.1", "10.77.0.3"]);
+    let mut third = third.stdout(std::process::Stdio::null()).spawn().expect("ping");
+    for _ in 0..4 {
+        office.host.ip("link set van3 down");
+        eventually("van 3 is gone", || (office.path(3)["state"] != "up").then_some(()));
+        office.host.ip("link set van3 up");
+        eventually("van 3 is back", || (office.path(3)["state"] == "up").then_some(()));
+    }
+    third.kill().and_then(|()| third.wait()).expect("ping ends");
+    for ping in pings {
+        let answers = ping.wait_with_output().expect("ping ends");
+        let answers = String::from_utf8_lossy(&answers.stdout).into_owned();
+        assert!(answers.contains(" 100 received"), "{answers}");
+    }
+    assert!(office.carries(3, 1428));
+}

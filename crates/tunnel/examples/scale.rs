@@ -114,6 +114,7 @@ fn end(peers: Vec<PeerConfig>, key: &PrivateKey, rng: &mut ChaCha20Rng) -> Endpo
         mtu: Mtu::Auto,
         marks: Default::default(),
         fail_open: false,
+        resolvers: Vec::new(),
         peers,
     };
     Endpoint::new(config, key.clone(), seed)

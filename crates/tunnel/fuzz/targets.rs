@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore, SeedableRng};
+use tunnel::daemon::dns::{Question, Reply};
 use tunnel::endpoint::{Arrival, Endpoint};
 use tunnel::handshake::client_mac::{ClientMac, ClientMacs};
 use tunnel::handshake::cookie::{CookieChecker, CookieJar};
@@ -13,6 +14,7 @@ use tunnel::handshake::noise::{self, InitiationPayload, Initiator, Prologue, Res
 use tunnel::handshake::session::SealingKey;
 use tunnel::path::registration::{RegisterPayload, Registration, SessionPayload};
 use tunnel::relay::{Limits, RelayControl};
+use tunnel::tls::frames::{self, Frames};
 use tunnel::wire::address::Train;
 use tunnel::wire::frame::Frame;
 use tunnel::wire::{self, HEADER_LEN, INITIATION_LEN, Message, PAYLOAD_LEN, TAG_LEN, TransportHeader};
@@ -23,6 +25,30 @@ pub fn wire(data: &[u8]) {
     let parsed = Message::parse(data);
     assert_eq!(wire::peel(data).is_some(), matches!(parsed, Ok(Message::Relayed { .. })));
     assert_eq!(TransportHeader::parse(data).is_ok(), matches!(parsed, Ok(Message::Transport(_))));
+}
+
+/// What a resolver answers to a question for addresses of IPv4, or with an odd first byte of IPv6.
+pub fn dns(data: &[u8]) {
+    let Some((first, message)) = data.split_first() else { return };
+    let question = Question { id: 7, name: "office.example".into(), v6: first % 2 == 1 };
+    if let Some(Reply::Addresses(found)) = question.reply(message) {
+        assert!(found.len() <= 16 && found.iter().all(|ip| ip.is_ipv6() == question.v6));
+    }
+}
+
+/// A stream of frames, in pieces of as many bytes as the first byte says.
+pub fn tls_frames(data: &[u8]) {
+    let Some((size, stream)) = data.split_first() else { return };
+    let take = |size: usize| {
+        let (mut frames, mut all) = (Frames::default(), Vec::new());
+        let whole =
+            stream.chunks(size).try_for_each(|piece| frames.take(piece, |one| all.push(one.to_vec())));
+        (all, whole)
+    };
+    let (all, whole) = take(usize::from(*size).max(1));
+    assert_eq!((&all, whole), (&take(usize::MAX).0, take(usize::MAX).1));
+    let mut again = Vec::new();
+    assert!(all.iter().all(|one| frames::put(&mut again, one)) && stream.starts_with(&again));
 }
 
 /// A plaintext.
@@ -219,6 +245,7 @@ impl Side {
             mtu: Mtu::Auto,
             marks: Default::default(),
             fail_open: false,
+            resolvers: Vec::new(),
             peers: vec![config],
         };
         let mut endpoint = Endpoint::new(config, me, [3; 32]);

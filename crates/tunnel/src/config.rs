@@ -94,6 +94,8 @@ pub struct Config {
     pub marks: Marks,
     /// Packets of a default route go beside the tunnel while no path leads to its peer. Else they go nowhere.
     pub fail_open: bool,
+    /// Who is asked for the addresses of hosts, instead of those that the host's files name.
+    pub resolvers: Vec<IpAddr>,
     /// The other ends.
     pub peers: Vec<PeerConfig>,
 }
@@ -268,6 +270,8 @@ impl From<SocketAddr> for Host {
 pub struct Via {
     /// Where it listens.
     pub address: Host,
+    /// By TLS over TCP, not by UDP.
+    pub tls: bool,
     /// Who it is.
     pub public_key: PublicKey,
 }

@@ -2,12 +2,15 @@
 //! between them, one that asks the host, and one for handshakes. Begin with [`start`]; the threads' loops are in `turn.rs` and `ways.rs`.
 
 mod back;
+pub mod dns;
 mod hands;
 mod interface;
 mod names;
+mod resolver;
 mod routing;
 mod sockets;
 mod taps;
+pub(crate) mod tls;
 mod turn;
 mod ways;
 mod worker;
@@ -32,7 +35,7 @@ pub use turn::Change;
 use turn::Turn;
 use ways::{Order, Ways};
 pub use worker::Watch;
-pub(crate) use worker::{Asked, Inbox, Worker, watch};
+pub(crate) use worker::{Asked, Inbox, NoState, Worker, watch};
 
 /// Where a socket listens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,7 +140,8 @@ pub fn start(
     let (ways_watch, ways_inbox) = worker::watch()?;
     let (told, news) = channel();
     let config = settings.tunnel;
-    let ways = Ways::new(interface, settings.fwmark, &config, ways_inbox, (told, inbox.waker.clone()))?;
+    let ways =
+        Ways::new(interface, settings.fwmark, &config, address, ways_inbox, (told, inbox.waker.clone()))?;
     let host = turn::Host { ways: ways_watch.clone(), news, fwmark: settings.fwmark };
     let turn = Turn::new(config, settings.key, tun, sockets, host, inbox)?;
     // Either is of no use without the other.

@@ -3,7 +3,7 @@
 //! A packet's way: [`daemon`] reads it from the TUN, [`endpoint`] finds its peer, [`flow`] queues it, [`schedule`] chooses
 //! its path, [`path`] says how much that may have in flight, [`handshake`] seals it, [`wire`] is what it looks like.
 //! At the far end [`path::recv_enqueue`] reports it and [`packet_queue`] restores its order. [`peer`] brings these parts
-//! together; a [`relay`] in between only forwards.
+//! together; a [`relay`] in between only forwards. [`tls`] is for links that let no UDP pass.
 
 pub mod capture;
 pub mod config;
@@ -19,6 +19,7 @@ pub mod relay;
 pub mod relay_daemon;
 pub mod schedule;
 pub mod status;
+pub mod tls;
 pub mod why;
 pub mod wire;
 

@@ -185,6 +185,11 @@ impl Path {
         way.relay.map(|relay| Address::direct(relay, way.local))
     }
 
+    /// Where its relay is, if its datagrams go there by TLS.
+    pub fn tls(&self) -> Option<SocketAddr> {
+        self.way.and_then(|way| way.tls)
+    }
+
     /// Sends to `address` from now on, which this end's configuration or relay vouches for.
     pub fn set_address(&mut self, now: Duration, address: Option<Address>) {
         if self.places.set_home(now, address) {

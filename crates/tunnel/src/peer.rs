@@ -75,8 +75,6 @@ pub struct PeerCounters {
     pub refused_paths: u64,
     /// Inner packets from the peer with a source that is not its own.
     pub received_foreign_source: u64,
-    /// Inner packets dropped because of congestion marked on a packet that cannot carry the mark (RFC 6040 §4.2).
-    pub dropped_congestion: u64,
 }
 
 /// The last transport packet, and what became of it.

@@ -3,6 +3,7 @@
 //! are in `forward.rs`.
 
 mod forward;
+mod tls;
 
 use std::io;
 use std::net::SocketAddr;
@@ -17,12 +18,15 @@ use crate::relay::{Limits, RelayControl, RelayStatus};
 use crate::wire::Kind;
 
 use forward::{Forwarder, Replies};
+use tls::{Clients, Server};
 
 /// What [`start`] runs.
 #[derive(Debug)]
 pub struct Settings {
     /// Where clients and destinations reach it.
     pub listen: Listen,
+    /// Where clients reach it by TLS, if they do.
+    pub tls: Option<Listen>,
     /// Who may relay.
     pub allow: Vec<PublicKey>,
     /// Who the relay is.
@@ -32,7 +36,7 @@ pub struct Settings {
 /// Why the relay does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The UDP port is taken, or the address is not local.
+    /// The port is taken, or the address is not local.
     #[error("{0}; let the relay listen on another port, or stop the program that has this one")]
     Listen(io::Error),
     /// Descriptors, memory or randomness have run out.
@@ -46,6 +50,7 @@ pub struct RelayRunning {
     up: Worker<RelayStatus, Vec<PublicKey>>,
     /// Only held, so that it stops with the other.
     _down: Worker<()>,
+    _tls: Option<Worker<()>>,
     address: SocketAddr,
 }
 
@@ -64,14 +69,27 @@ pub fn start(
     let (table, replies) = (control.table(), Arc::new(Replies::default()));
     let (up_watch, up_inbox) = watch()?;
     let (down_watch, down_inbox) = watch()?;
+    let clients = Clients::default();
+    let tls = settings.tls.map(|listen| {
+        let (watch, inbox) = watch()?;
+        let server = Server::bind(listen, address, clients.clone(), inbox).map_err(StartError::Listen)?;
+        tracing::info!(listen = %server.local_address()?, "the relay is reached by TLS as well");
+        Ok::<_, StartError>((watch, server))
+    });
+    let tls = tls.transpose()?;
     let up = Forwarder::new(up, replies.clone(), up_inbox)?;
     let down = Forwarder::new(down, replies, down_inbox)?;
     let on_end = Once::new(on_end);
-    let ends = on_end.clone();
+    let (ends, tls_ends) = (on_end.clone(), on_end.clone());
+    let tls = tls.map(|(watch, server)| {
+        Worker::start("relay-tls", watch, move |why| tls_ends.call(why), move || server.run())
+    });
+    let tls = tls.transpose()?;
     let down =
         Worker::start("relay-down", down_watch, move |why| ends.call(why), move || down.run_down(&table))?;
-    let up = Worker::start("relay", up_watch, move |why| on_end.call(why), move || up.run_up(control))?;
-    Ok(RelayRunning { up, _down: down, address })
+    let up =
+        Worker::start("relay", up_watch, move |why| on_end.call(why), move || up.run_up(control, clients))?;
+    Ok(RelayRunning { up, _down: down, _tls: tls, address })
 }
 
 /// The sockets for what goes up and down, and where they are.

@@ -171,8 +171,12 @@ pub struct PathStatus {
     pub remote: Option<SocketAddr>,
     /// Whether through a relay.
     pub relayed: bool,
+    /// Whether by TLS to there, on a path that this end lists.
+    pub tls: bool,
     /// Marks that it drops packets for, which therefore have none: `DSCP`, `ECN`.
     pub marks_left_off: Vec<&'static str>,
+    /// It marks packets as congested that may not be marked, and so its marks are ignored.
+    pub marks_ignored: bool,
     /// Largest outer packet that passes, bytes.
     pub mtu: u16,
     /// Smoothed round-trip time.
@@ -334,9 +338,11 @@ fn path_status(path: &Path, others: Others, best_delay: Option<i64>, now: Durati
         listed: path.config.is_some(),
         local: path.config.as_ref().and_then(|config| local(&config.local)),
         receive: path.config.as_ref().map(|config| config.receive),
-        remote: path.address().map(|a| a.remote),
+        remote: path.address().map(|a| path.tls().unwrap_or(a.remote)),
+        tls: path.tls().is_some(),
         relayed: path.address().is_some_and(|a| a.via.is_some()),
         marks_left_off: path.marked.left_off().collect(),
+        marks_ignored: path.marked.is_forged(now),
         mtu: path.mtu(),
         rtt_ms: path.sent.rtt().smoothed().map(millis),
         rtt_min_ms: path.sent.rate.min_rtt().map(millis),

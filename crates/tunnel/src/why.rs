@@ -43,6 +43,17 @@ pub enum Why {
     /// The relay has not answered.
     #[error("no answer from the relay at {0}: is it on, and is this end's key in its `allow`?")]
     NoRelay(SocketAddr),
+    /// There is no connection to the relay.
+    #[error("no connection by TLS to {to}: {error}")]
+    NoTls {
+        /// The relay's address.
+        to: SocketAddr,
+        /// What became of the last one.
+        error: String,
+    },
+    /// It works, by TLS.
+    #[error("goes by TLS to {0}, slower than by UDP: what is lost there holds up all that follows")]
+    OverTls(SocketAddr),
     /// The kernel sends nothing there.
     #[error("cannot send to {to}: {error}")]
     NotSent {
@@ -128,6 +139,8 @@ impl Why {
             Why::NoRoute { .. } => "no-route",
             Why::Loop { .. } => "loop",
             Why::NoRelay(_) => "no-relay",
+            Why::NoTls { .. } => "no-tls",
+            Why::OverTls(_) => "tls",
             Why::NotSent { .. } => "not-sent",
             Why::Refused(_) => "refused",
             Why::Unreachable(_) => "unreachable",

@@ -26,8 +26,10 @@ type Target = fn(&[u8]);
 
 #[test]
 fn no_input_of_the_corpus_makes_a_target_panic() {
-    let targets: [(&str, Target); 9] = [
+    let targets: [(&str, Target); 11] = [
         ("wire", targets::wire),
+        ("dns", targets::dns),
+        ("tls-frames", targets::tls_frames),
         ("frame", targets::frame),
         ("endpoint", targets::endpoint),
         ("session", targets::session),

@@ -46,6 +46,7 @@ fn settings(end: u8, paths: Vec<PathConfig>) -> Settings {
             mtu: Mtu::Auto,
             marks: Default::default(),
             fail_open: false,
+            resolvers: Vec::new(),
             peers: vec![peer],
         },
         key: key(end.into()),
@@ -73,7 +74,8 @@ fn run(namespace: &Namespace, settings: Settings) -> Running {
 }
 
 fn relay(namespace: &Namespace, allow: PublicKey) -> RelayRunning {
-    let settings = relay_daemon::Settings { listen: Listen::Port(51901), allow: vec![allow], key: key(9) };
+    let settings =
+        relay_daemon::Settings { listen: Listen::Port(51901), tls: None, allow: vec![allow], key: key(9) };
     namespace.within(|| relay_daemon::start(settings, |why| panic!("{why}"))).unwrap()
 }
 
@@ -150,7 +152,11 @@ fn a_relay_forwards_both_ways() {
     // A second address, which the kernel would not choose by itself.
     middle.run("ip address add 10.1.0.10/24 dev red");
     let relay = relay(&middle, key(1).public());
-    let via = Via { address: Host::Address("10.1.0.10:51901".parse().unwrap()), public_key: key(9).public() };
+    let via = Via {
+        address: Host::Address("10.1.0.10:51901".parse().unwrap()),
+        tls: false,
+        public_key: key(9).public(),
+    };
     let paths = vec![path("relayed", Local::Any, "10.2.0.2:51900", Some(via))];
     let ends = [run(&left, settings(1, paths)), run(&right, settings(2, Vec::new()))];
     let status = eventually(&ends[0], all_up);
@@ -188,7 +194,8 @@ fn what_is_in_the_way_is_named_and_nothing_is_left() {
     start().unwrap().stop();
     assert_eq!(host.interfaces(), [""; 0]);
     let _socket = taken(51901);
-    let settings = relay_daemon::Settings { listen: Listen::Port(51901), allow: Vec::new(), key: key(9) };
+    let settings =
+        relay_daemon::Settings { listen: Listen::Port(51901), tls: None, allow: Vec::new(), key: key(9) };
     let started = host.within(|| relay_daemon::start(settings, |why| panic!("{why}")));
     assert!(matches!(started, Err(relay_daemon::StartError::Listen(_))));
 }

@@ -83,7 +83,14 @@ impl Liar {
         let peers =
             vec![config(peer.public(), "10.77.0.0/24", vec![path]), config(other, "10.88.0.0/24", vec![])];
         let mut end = Endpoint::new(
-            Config { scheduler, mtu: Mtu::Auto, marks: Default::default(), fail_open: false, peers },
+            Config {
+                scheduler,
+                mtu: Mtu::Auto,
+                marks: Default::default(),
+                fail_open: false,
+                resolvers: Vec::new(),
+                peers,
+            },
             me,
             [3; 32],
         );

@@ -123,17 +123,17 @@ fn the_mss_is_clamped_both_ways() {
 
 #[test]
 fn dscp_and_ecn_are_carried_and_congestion_is_combined() {
-    // Inner ECN, outer ECN on arrival (None: untouched), inner ECN on arrival (None: dropped); RFC 6040 §4.2.
+    // Inner ECN, outer ECN on arrival (None: untouched), inner ECN on arrival; RFC 6040 §4.2, but for the last.
     for (before, outer, after) in [
-        (0b00, None, Some(0b00)),
-        (0b10, None, Some(0b10)),
-        (0b01, None, Some(0b01)),
-        (0b11, None, Some(0b11)),
-        (0b10, Some(0b11), Some(0b11)),
-        (0b01, Some(0b11), Some(0b11)),
-        (0b10, Some(0b00), Some(0b10)),
-        (0b10, Some(0b01), Some(0b01)),
-        (0b00, Some(0b11), None),
+        (0b00, None, 0b00),
+        (0b10, None, 0b10),
+        (0b01, None, 0b01),
+        (0b11, None, 0b11),
+        (0b10, Some(0b11), 0b11),
+        (0b01, Some(0b11), 0b11),
+        (0b10, Some(0b00), 0b10),
+        (0b10, Some(0b01), 0b01),
+        (0b00, Some(0b11), 0b00),
     ] {
         for from in 0..2 {
             let mut net = net(1, |_, _| ());
@@ -151,9 +151,28 @@ fn dscp_and_ecn_are_carried_and_congestion_is_combined() {
             give(&mut net, from, packet);
             assert_eq!(*seen.borrow(), Some(46 << 2 | before), "the outer header carries the inner marks");
             let arrived = net.received[1 - from].first().map(|p| p[1]);
-            assert_eq!(arrived, after.map(|ecn| 46 << 2 | ecn), "{before:02b} in {outer:?}");
-            assert_eq!(net.peer(1 - from).counters.dropped_congestion, u64::from(after.is_none()));
+            assert_eq!(arrived, Some(46 << 2 | after), "{before:02b} in {outer:?}");
         }
+    }
+}
+
+/// Row 12 d of the trials.
+#[test]
+fn a_box_that_marks_everything_as_congested_is_not_believed() {
+    for from in 0..2 {
+        let mut net = net(1, |_, _| ());
+        net.tap = Some(Box::new(|d| {
+            d.tos |= 3;
+            true
+        }));
+        let mut send = |ecn: u8| {
+            let mut packet = udp_packet(inner(from), inner(1 - from), 400);
+            packet[1] = ecn;
+            give(&mut net, from, packet);
+            net.received[1 - from].last().map(|p| p[1])
+        };
+        // Whatever is capable of ECN would have its sender slow down to nothing.
+        assert_eq!([send(0b00), send(0b10), send(0b01), send(0b11)], [0, 2, 1, 3].map(Some));
     }
 }
 

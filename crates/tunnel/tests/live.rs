@@ -148,7 +148,7 @@ fn of_two_addresses_of_a_name_the_one_that_answers_is_used() {
     let raced = |net: &mut Net, path: usize| {
         let ip = Some(sim::client(path).ip());
         let local = LocalAddress { ip, ..LocalAddress::default() };
-        let way = Way { local, remote: nowhere, relay: None, rival: Some((net.server, local)) };
+        let way = Way { local, remote: nowhere, relay: None, tls: None, rival: Some((net.server, local)) };
         net.ends[0].set_way(net.now, 0, path, Ok(way));
     };
     raced(&mut net, 0);

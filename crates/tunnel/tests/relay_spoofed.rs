@@ -57,7 +57,8 @@ impl Net {
             }
         });
         let allow = vec![key(1).public()];
-        let settings = relay_daemon::Settings { listen: Listen::Port(RELAY.1), allow, key: key(9) };
+        let settings =
+            relay_daemon::Settings { listen: Listen::Port(RELAY.1), tls: None, allow, key: key(9) };
         let relay = middle.within(|| relay_daemon::start(settings, |why| panic!("{why}"))).unwrap();
         let bind = |port: u16| {
             let socket = home.within(|| UdpSocket::bind(("10.7.0.2", port))).unwrap();

@@ -232,7 +232,7 @@ fn a_relay_that_cannot_be_asked_for_want_of_an_interface_wakes_nobody() {
         config.peers[0]
             .paths
             .iter_mut()
-            .for_each(|path| path.via = Some(Via { address: address.clone(), public_key }));
+            .for_each(|path| path.via = Some(Via { address: address.clone(), tls: false, public_key }));
         assert_eq!(config.peers[0].paths.is_empty(), end == 1);
     });
     net.pass(10 * MS);

@@ -122,6 +122,9 @@ fn tunnel(source: &mut Source, written: document::Tunnel, peers: &[peer::Checked
     let mtu = written.mtu.and_then(|mtu| source.expect(mtu.span(), value::mtu(mtu.get_ref())));
     let listen =
         written.listen.and_then(|listen| source.expect(listen.span(), value::listen(listen.get_ref())));
+    let resolvers = written.resolvers.iter();
+    let resolvers =
+        resolvers.filter_map(|text| source.expect(text.span(), value::ip(text.get_ref()))).collect();
     let endpoints = written.endpoints.iter();
     let endpoints = endpoints.filter_map(|text| source.expect(text.span(), text.get_ref().parse())).collect();
     Tunnel {
@@ -134,6 +137,7 @@ fn tunnel(source: &mut Source, written: document::Tunnel, peers: &[peer::Checked
         fwmark: written.fwmark,
         marks: Marks { dscp: written.copy_dscp, ecn: written.copy_ecn },
         fail_open: written.fail_open,
+        resolvers,
         peers: Vec::new(),
     }
 }
@@ -145,6 +149,7 @@ fn relay(source: &mut Source, written: document::Relay, tunnel: Option<Listen>) 
     if tunnel.is_some_and(|tunnel| value::collide(tunnel, listen)) {
         source.complain(span, "[tunnel] listens here already; give the relay another port");
     }
+    let tls = written.tls.and_then(|tls| source.expect(tls.span(), value::listen(tls.get_ref())));
     if let Some(mode) = written.mode {
         source.expect(mode.span(), relay_mode(mode.get_ref()));
     }
@@ -158,7 +163,7 @@ fn relay(source: &mut Source, written: document::Relay, tunnel: Option<Listen>) 
         allow.iter().filter_map(|(span, key)| Some((span.clone(), *key.as_ref()?))),
         "this key is listed twice; remove one",
     );
-    Relay { listen, allow: allow.into_iter().filter_map(|(_, key)| key).collect() }
+    Relay { listen, tls, allow: allow.into_iter().filter_map(|(_, key)| key).collect() }
 }
 
 fn flight(source: &mut Source, written: document::Flight) -> Flight {

@@ -111,6 +111,9 @@ pub struct Tunnel {
     /// Packets of a default route go beside the tunnel while it is down.
     #[serde(default)]
     pub fail_open: bool,
+    /// Addresses of servers that are asked for the names in `remote`.
+    #[serde(default)]
+    pub resolvers: Vec<Spanned<String>>,
 }
 
 /// `[[peer]]`
@@ -172,8 +175,10 @@ fn yes() -> bool {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Via {
-    /// `HOST:PORT` of the relay.
-    pub address: Spanned<String>,
+    /// `HOST:PORT` of the relay, by UDP.
+    pub address: Option<Spanned<String>>,
+    /// `HOST:PORT` of the relay, by TLS.
+    pub tls: Option<Spanned<String>>,
     /// Base64.
     pub public_key: Spanned<String>,
 }
@@ -184,6 +189,8 @@ pub struct Via {
 pub struct Relay {
     /// UDP port or `"ADDRESS:PORT"`.
     pub listen: Spanned<toml::Value>,
+    /// TCP port or `"ADDRESS:PORT"`, for clients by TLS.
+    pub tls: Option<Spanned<toml::Value>>,
     /// Base64 public keys that may relay here.
     pub allow: Spanned<Vec<Spanned<String>>>,
     /// `"auto"` or `"userspace"`.

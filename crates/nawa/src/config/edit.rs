@@ -18,7 +18,7 @@ pub fn add(config: &mut Config, add: &Add) -> Result<(), String> {
         name: value::label(&add.name)?,
         local: local(add.local.as_deref())?.unwrap_or_default(),
         remote: add.remote.clone(),
-        via: via(add.via.as_ref(), add.via_key.as_ref())?,
+        via: via(add.via.as_ref(), add.via_key.as_ref(), add.via_tls)?,
         backup: add.backup,
         receive: add.receive,
         cost: Cost { metered: add.metered, prefer: add.prefer.min(MAX_PREFER), ..Cost::default() },
@@ -52,7 +52,7 @@ pub fn set(config: &mut Config, set: &Set) -> Result<(), String> {
     if let Some(local) = local(set.local.as_deref())?.or(set.no_local.then_some(Local::Any)) {
         path.local = local;
     }
-    if let Some(via) = via(set.via.as_ref(), set.via_key.as_ref())? {
+    if let Some(via) = via(set.via.as_ref(), set.via_key.as_ref(), set.via_tls)? {
         path.via = Some(via);
     }
     if set.no_via {
@@ -131,10 +131,10 @@ fn local(text: Option<&str>) -> Result<Option<Local>, String> {
     text.map(value::local).transpose()
 }
 
-fn via(address: Option<&HostPort>, key: Option<&PublicKey>) -> Result<Option<Via>, String> {
+fn via(address: Option<&HostPort>, key: Option<&PublicKey>, tls: bool) -> Result<Option<Via>, String> {
     match (address, key) {
-        (Some(address), Some(key)) => Ok(Some(Via { address: address.clone(), public_key: *key })),
-        (None, None) => Ok(None),
+        (Some(address), Some(key)) => Ok(Some(Via { address: address.clone(), tls, public_key: *key })),
+        (None, None) if !tls => Ok(None),
         _ => Err("a relay needs its address and its public key; give both `via` and `via-key`".into()),
     }
 }
@@ -146,7 +146,7 @@ fn written(path: &PathConfig) -> Path {
         name: path.name.clone(),
         local: path.local.clone(),
         remote: (&path.remote).into(),
-        via: via.map(|via| Via { address: (&via.address).into(), public_key: via.public_key }),
+        via: via.map(|via| Via { address: (&via.address).into(), tls: via.tls, public_key: via.public_key }),
         backup: path.backup,
         receive: path.receive,
         cost: path.cost,
@@ -175,6 +175,7 @@ mod tests {
             mtu: Mtu::Auto,
             marks: Default::default(),
             fail_open: false,
+            resolvers: Vec::new(),
             peers: vec![peer],
         }
     }

@@ -17,7 +17,7 @@ pub mod value;
 #[cfg(test)]
 mod tests;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path;
 use std::time::Duration;
 
@@ -80,6 +80,8 @@ pub struct Tunnel {
     pub marks: Marks,
     /// Whether packets of a default route go beside the tunnel while it is down.
     pub fail_open: bool,
+    /// Who is asked for the names in paths, instead of those that the host's files name.
+    pub resolvers: Vec<IpAddr>,
     /// The other ends.
     pub peers: Vec<Peer>,
 }
@@ -129,6 +131,8 @@ pub struct Path {
 pub struct Via {
     /// The relay, perhaps by name.
     pub address: HostPort,
+    /// By TLS over TCP, not by UDP.
+    pub tls: bool,
     /// Who it is.
     pub public_key: PublicKey,
 }
@@ -138,6 +142,8 @@ pub struct Via {
 pub struct Relay {
     /// Where clients and destinations reach it.
     pub listen: Listen,
+    /// Where clients reach it by TLS, if they do.
+    pub tls: Option<Listen>,
     /// Who may relay; at least one.
     pub allow: Vec<PublicKey>,
 }

@@ -135,9 +135,17 @@ fn path(source: &mut Source, written: document::Path) -> Option<Path> {
 }
 
 fn via(source: &mut Source, written: document::Via) -> Option<Via> {
-    let address = host_port(source, &written.address);
     let public_key = public_key(source, &written.public_key);
-    Some(Via { address: address?, public_key: public_key? })
+    let (text, tls) = match (&written.address, &written.tls) {
+        (Some(address), None) => (address, false),
+        (None, Some(tls)) => (tls, true),
+        _ => {
+            let what = "a relay is reached by UDP or by TLS; write one of `address` and `tls`";
+            source.complain(written.public_key.span(), what);
+            return None;
+        }
+    };
+    Some(Via { address: host_port(source, text)?, tls, public_key: public_key? })
 }
 
 fn host_port(source: &mut Source, text: &Spanned<String>) -> Option<HostPort> {

@@ -56,7 +56,8 @@ impl Settings {
 fn core(tunnel: &Tunnel) -> Result<Config, Failure> {
     let peers = tunnel.peers.iter().map(peer).collect::<Result<_, _>>()?;
     let Tunnel { scheduler, mtu, marks, fail_open, .. } = *tunnel;
-    Ok(Config { scheduler, mtu, marks, fail_open, peers })
+    let resolvers = tunnel.resolvers.clone();
+    Ok(Config { scheduler, mtu, marks, fail_open, resolvers, peers })
 }
 
 fn peer(peer: &Peer) -> Result<PeerConfig, Failure> {
@@ -88,7 +89,7 @@ pub fn path(path: &Path) -> Result<PathConfig, String> {
     let remote = path.remote.host(if path.via.is_some() { None } else { local })?;
     let via = path.via.as_ref().map(|via| {
         let address = via.address.host(local)?;
-        Ok::<_, String>(Via { address, public_key: via.public_key })
+        Ok::<_, String>(Via { address, tls: via.tls, public_key: via.public_key })
     });
     Ok(PathConfig {
         name: path.name.clone(),

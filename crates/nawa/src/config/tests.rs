@@ -240,7 +240,7 @@ fn unknown_and_missing_keys() {
     assert_complaints(
         &format!("{NODE}[tunnel]\ninterface = 'nawa0'\naddresses = ['10.77.0.1/24']\nmtuu = 1400\n"),
         "nawa.toml:6:1: unknown field `mtuu`, expected one of \
-         `interface`, `addresses`, `listen`, `endpoints`, `scheduler`, `mtu`, `fwmark`, `copy-dscp`, `copy-ecn`, `fail-open`",
+         `interface`, `addresses`, `listen`, `endpoints`, `scheduler`, `mtu`, `fwmark`, `copy-dscp`, `copy-ecn`, `fail-open`, `resolvers`",
     );
     assert_complaints(
         &format!("{NODE}[tunnel]\naddresses = ['10.77.0.1/24']\n"),
@@ -252,18 +252,19 @@ fn unknown_and_missing_keys() {
 fn values_of_the_tunnel() {
     assert_complaints(
         &format!(
-            "{NODE}[tunnel]\ninterface = 'a/b'\naddresses = ['10.77.0.1']\nlisten = 0\nscheduler = 'fast'\nmtu = 900\n"
+            "{NODE}[tunnel]\ninterface = 'a/b'\naddresses = ['10.77.0.1']\nlisten = 0\nscheduler = 'fast'\nmtu = 900\nresolvers = ['9.9.9.9', 'dns.test']\n"
         ),
         "nawa.toml:4:13: \"a/b\" cannot name an interface; write 1 to 15 letters, digits, `-`, `_` or `.`\n\
          nawa.toml:5:14: \"10.77.0.1\" is not an address with a prefix length; write e.g. \"10.77.0.1/24\"\n\
-         nawa.toml:6:10: 0 is not a port; write a UDP port from 1 to 65535, or \"ADDRESS:PORT\"\n\
+         nawa.toml:6:10: 0 is not a port; write a port from 1 to 65535, or \"ADDRESS:PORT\"\n\
          nawa.toml:7:13: there is no scheduler \"fast\"; write \"auto\" or \"paper\"\n\
-         nawa.toml:8:7: 900 is not an MTU; write \"auto\" or a number of bytes from 1280 to 9000",
+         nawa.toml:8:7: 900 is not an MTU; write \"auto\" or a number of bytes from 1280 to 9000\n\
+         nawa.toml:9:25: \"dns.test\" is no address; write one, as \"192.0.2.53\"",
     );
     assert_complaints(
         &format!("{NODE}[tunnel]\ninterface = 'nawa0'\naddresses = []\nlisten = 'lo'\n"),
         "nawa.toml:5:13: the interface has no address; write at least one, as \"10.77.0.1/24\"\n\
-         nawa.toml:6:10: \"lo\" is not where one can listen; write a UDP port from 1 to 65535, or \"ADDRESS:PORT\"",
+         nawa.toml:6:10: \"lo\" is not where one can listen; write a port from 1 to 65535, or \"ADDRESS:PORT\"",
     );
 }
 
@@ -363,6 +364,25 @@ fn values_of_the_relay() {
     assert_complaints(
         &format!("{NODE}[relay]\nlisten = 51901\nallow = ['{BOB}', '{BOB}']\n"),
         "nawa.toml:5:58: this key is listed twice; remove one",
+    );
+}
+
+#[test]
+fn a_relay_is_reached_by_udp_or_by_tls() {
+    let via = |how: &str| {
+        format!("{NODE}{TUNNEL}{}{}", peer(""), path(&format!("via = {{ {how}public-key = '{BOB}' }}\n")))
+    };
+    assert_complaints(&via("tls = 'relay.test:443', "), "nothing");
+    let one = "a relay is reached by UDP or by TLS; write one of `address` and `tls`";
+    assert_complaints(&via(""), &format!("nawa.toml:14:22: {one}"));
+    let both = via("address = '192.0.2.1:9', tls = '192.0.2.1:443', ");
+    assert_complaints(&both, &format!("nawa.toml:14:70: {one}"));
+    let relay = |tls: &str| format!("{NODE}[relay]\nlisten = 51901\ntls = {tls}\nallow = ['{BOB}']\n");
+    // A port of UDP and one of TCP may have one number.
+    assert_complaints(&relay("51901"), "nothing");
+    assert_complaints(
+        &relay("0"),
+        "nawa.toml:5:7: 0 is not a port; write a port from 1 to 65535, or \"ADDRESS:PORT\"",
     );
 }
 
@@ -488,6 +508,8 @@ fn the_sample_is_good_and_shows_every_option() {
         "copy-dscp",
         "copy-ecn",
         "fail-open",
+        "resolvers",
+        "tls",
         "name",
         "public-key",
         "preshared-key-file",

@@ -37,7 +37,7 @@ pub fn collide(one: Listen, other: Listen) -> bool {
 
 /// A port, or a string `ADDRESS:PORT`.
 pub fn listen(value: &toml::Value) -> Result<Listen, String> {
-    const WRITE: &str = "write a UDP port from 1 to 65535, or \"ADDRESS:PORT\"";
+    const WRITE: &str = "write a port from 1 to 65535, or \"ADDRESS:PORT\"";
     if let Some(number) = value.as_integer() {
         return match u16::try_from(number) {
             Ok(port) if port > 0 => Ok(Listen::Port(port)),
@@ -164,6 +164,11 @@ pub fn route(text: &str) -> Result<IpNet, String> {
         route.addr(),
         route.max_prefix_len()
     ))
+}
+
+/// A host's address.
+pub fn ip(text: &str) -> Result<IpAddr, String> {
+    text.parse().map_err(|_| format!("\"{text}\" is no address; write one, as \"192.0.2.53\""))
 }
 
 /// An interface's name or one of this host's addresses.

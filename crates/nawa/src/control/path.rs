@@ -28,6 +28,10 @@ pub struct Add {
     /// The relay's public key
     #[arg(long, value_name = "KEY", requires = "via")]
     pub via_key: Option<PublicKey>,
+    /// Reach the relay by TLS over TCP, where no UDP passes; slower
+    #[arg(long, requires = "via")]
+    #[serde(default)]
+    pub via_tls: bool,
     /// Carry data only while no other path does
     #[arg(long)]
     #[serde(default)]
@@ -80,6 +84,10 @@ pub struct Set {
     /// The relay's public key
     #[arg(long, value_name = "KEY", requires = "via")]
     pub via_key: Option<PublicKey>,
+    /// Reach the relay by TLS over TCP, where no UDP passes; slower
+    #[arg(long, requires = "via")]
+    #[serde(default)]
+    pub via_tls: bool,
     /// Go directly
     #[arg(long, conflicts_with = "via")]
     #[serde(default)]

@@ -46,7 +46,7 @@ pub fn findings(peer: &str, path: &Path, seen: &Seen) -> Vec<Finding> {
     let up = path.state == "up";
     let first = match path.cause.as_str() {
         "carries" => Finding::ok(check.clone(), state),
-        "kept" | "spent" => Finding::ok(check.clone(), said),
+        "kept" | "spent" | "tls" => Finding::ok(check.clone(), said),
         "no-answer" => no_answer(check.clone(), said, seen),
         cause => {
             let (level, costs) = if up { (Level::Warn, HALF) } else { (Level::Fail, WHOLE) };
@@ -65,14 +65,17 @@ fn advice(cause: &str) -> &'static str {
         "no-interface" | "interface-down" => "connect it, or correct `local`",
         "no-address" => "give an interface the address, or correct `local`",
         "no-name" => {
-            "correct the name in `remote`, or see why the resolver does not answer: getent ahosts NAME; with a default \
-             route in the tunnel, questions go there too: give the resolver a route beside it"
+            "correct the name in `remote`, or see why its server does not answer: it is asked beside the tunnel, by the path's \
+             own uplink; another one is asked with `resolvers` in [tunnel]"
         }
         "no-route" => {
             "add a default route by that uplink, with a metric of its own or in the table that its rule asks"
         }
         "loop" => "name its uplink with `local`, or give the peer's address a route past the tunnel",
         "no-relay" => "start the relay, and list this end's public key (`nawa pubkey`) in its `allow`",
+        "no-tls" => {
+            "start the relay with `tls` in its [relay], and see that nothing on the way stops TCP to that port"
+        }
         "not-sent" => "this host's own firewall or routes forbid it: let UDP out to that port",
         "refused" => "the host is there and no daemon listens: start it there, or correct the port",
         "unreachable" => "the host is down, or its router knows no way to it: start it, or correct `remote`",
@@ -104,7 +107,7 @@ fn no_answer(check: String, said: String, seen: &Seen) -> Finding {
         ),
         (_, Some(true)) => (
             "; that host answers TCP, and nothing comes back by UDP: UDP is blocked on the way, or by its firewall",
-            "let UDP pass to that port, in and out; try another port or uplink",
+            "let UDP pass to that port, in and out; try another port or uplink; or go by TLS to a relay: via = { tls = \"HOST:443\", … }",
         ),
         (Some(false), Some(false)) => (
             "; nothing comes back from that host at all: it is down, or cut off, or a firewall drops everything",
@@ -171,6 +174,7 @@ mod tests {
             "no-route",
             "loop",
             "no-relay",
+            "no-tls",
             "not-sent",
             "refused",
             "unreachable",

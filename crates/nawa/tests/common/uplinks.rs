@@ -9,7 +9,14 @@
 //! The core forwards, and drops what comes by an uplink from another uplink's address, as providers do (BCP 38). The van has
 //! no default route: a test gives it those that it is about.
 
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{IpAddr, TcpListener, UdpSocket};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -131,6 +138,123 @@ pub fn nft(of: &Namespace, rules: &str) {
     succeed(&mut of.command("nft", [rules]));
 }
 
+/// A server for names in a namespace, on port 53 of an address there, by UDP and TCP; gone when dropped.
+pub struct Names {
+    known: Arc<Mutex<BTreeMap<String, Vec<IpAddr>>>>,
+    /// Whether questions came by UDP, and by TCP.
+    asked: Arc<[AtomicBool; 2]>,
+    end: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Names {
+    /// Answers by UDP are cut if `cut`, so that who asks has to come by TCP.
+    pub fn new(of: &Namespace, at: &str, cut: bool) -> Names {
+        let at: IpAddr = at.parse().expect("an address");
+        let (udp, tcp) = of.within(move || {
+            let tcp = TcpListener::bind((at, 53)).expect("port 53 of TCP is free");
+            (UdpSocket::bind((at, 53)).expect("port 53 of UDP is free"), tcp)
+        });
+        let wait = Some(Duration::from_millis(100));
+        udp.set_read_timeout(wait).expect("a time-out");
+        tcp.set_nonblocking(true).expect("it does not block");
+        let known = Arc::new(Mutex::new(BTreeMap::new()));
+        let (asked, end) =
+            (Arc::new([AtomicBool::new(false), AtomicBool::new(false)]), Arc::new(AtomicBool::new(false)));
+        let mut names = Names { known, asked, end, threads: Vec::new() };
+        let (known, asked, end) = (names.known.clone(), names.asked.clone(), names.end.clone());
+        names.threads.push(std::thread::spawn(move || {
+            let mut buffer = [0; 512];
+            while !end.load(Ordering::Relaxed) {
+                let Ok((length, from)) = udp.recv_from(&mut buffer) else { continue };
+                asked[0].store(true, Ordering::Relaxed);
+                let mut answer = reply(&known.lock().expect("no panic"), &buffer[..length]);
+                if cut {
+                    answer.truncate(length);
+                    answer[2] |= 2;
+                    answer[6..8].fill(0);
+                }
+                let _ = udp.send_to(&answer, from);
+            }
+        }));
+        let (known, asked, end) = (names.known.clone(), names.asked.clone(), names.end.clone());
+        names.threads.push(std::thread::spawn(move || {
+            while !end.load(Ordering::Relaxed) {
+                let Ok((mut stream, _)) = tcp.accept() else {
+                    // A look each 20 ms costs nothing and needs no other end of it.
+                    let _ = rustix::thread::nanosleep(&rustix::thread::Timespec {
+                        tv_sec: 0,
+                        tv_nsec: 20_000_000,
+                    });
+                    continue;
+                };
+                asked[1].store(true, Ordering::Relaxed);
+                stream.set_nonblocking(false).expect("it blocks");
+                stream.set_read_timeout(Some(Duration::from_secs(5))).expect("a time-out");
+                let mut length = [0; 2];
+                let mut question = Vec::new();
+                if stream.read_exact(&mut length).is_ok() {
+                    question.resize(u16::from_be_bytes(length).into(), 0);
+                }
+                if question.len() > 12 && stream.read_exact(&mut question).is_ok() {
+                    let answer = reply(&known.lock().expect("no panic"), &question);
+                    let length = u16::try_from(answer.len()).expect("a short answer").to_be_bytes();
+                    let _ = stream.write_all(&[&length[..], &answer].concat());
+                }
+            }
+        }));
+        names
+    }
+
+    /// The name has these addresses from now on.
+    pub fn set(&self, name: &str, addresses: &[&str]) {
+        let addresses = addresses.iter().map(|text| text.parse().expect("an address")).collect();
+        self.known.lock().expect("no panic").insert(name.to_owned(), addresses);
+    }
+
+    /// There is no such name any more.
+    pub fn forget(&self, name: &str) {
+        self.known.lock().expect("no panic").remove(name);
+    }
+
+    /// Whether questions came by UDP, and by TCP.
+    pub fn asked(&self) -> [bool; 2] {
+        std::array::from_fn(|by| self.asked[by].load(Ordering::Relaxed))
+    }
+}
+
+impl Drop for Names {
+    fn drop(&mut self) {
+        self.end.store(true, Ordering::Relaxed);
+        self.threads.drain(..).for_each(|thread| thread.join().expect("it ends well"));
+    }
+}
+
+/// To a question for a name's addresses of one family (RFC 1035); no such name where it is not known.
+fn reply(known: &BTreeMap<String, Vec<IpAddr>>, question: &[u8]) -> Vec<u8> {
+    let (mut name, mut at) = (Vec::new(), 12);
+    while question[at] != 0 {
+        let length = usize::from(question[at]);
+        name.push(String::from_utf8_lossy(&question[at + 1..=at + length]).into_owned());
+        at += length + 1;
+    }
+    let v6 = question[at + 2] == 28;
+    let found = known.get(&name.join("."));
+    let mut answer = question[..at + 5].to_vec();
+    answer[2..4].copy_from_slice(&[0x81, if found.is_some() { 0x80 } else { 0x83 }]);
+    answer[6..12].fill(0);
+    for ip in found.into_iter().flatten().filter(|ip| ip.is_ipv6() == v6) {
+        let bytes = match ip {
+            IpAddr::V4(ip) => ip.octets().to_vec(),
+            IpAddr::V6(ip) => ip.octets().to_vec(),
+        };
+        answer.extend([0xc0, 12, 0, question[at + 2], 0, 1, 0, 0, 0, 9, 0, bytes.len() as u8]);
+        answer.extend(bytes);
+        answer[7] += 1;
+    }
+    answer
+}
+
 /// The files of the resolver in a namespace, as `ip netns exec` has them; gone when dropped.
 pub struct Resolver(PathBuf);
 
@@ -139,10 +263,14 @@ impl Resolver {
     pub fn new(of: &Namespace, hosts: &str, seconds: u32) -> Resolver {
         let resolver = Resolver(std::path::Path::new("/etc/netns").join(of.name()));
         std::fs::create_dir_all(&resolver.0).expect("a folder below /etc/netns");
-        let conf = format!("nameserver 10.0.1.1\noptions timeout:{seconds} attempts:1\n");
-        std::fs::write(resolver.0.join("resolv.conf"), conf).expect("resolv.conf");
+        resolver.ask(&format!("nameserver 10.0.1.1\noptions timeout:{seconds} attempts:1\n"));
         resolver.write(hosts);
         resolver
+    }
+
+    /// What resolv.conf says from now on.
+    pub fn ask(&self, conf: &str) {
+        std::fs::write(self.0.join("resolv.conf"), conf).expect("resolv.conf");
     }
 
     /// Knows these names from now on.

@@ -1,5 +1,6 @@
 //! The addresses of hosts that are given by name. Each lookup has a thread of its own, which nobody waits for: a resolver may
-//! take minutes.
+//! take minutes. A name is asked for beside the tunnel first ([`resolver`](super::resolver)), and of the system where that
+//! finds nothing.
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::mpsc::Sender;
@@ -8,6 +9,7 @@ use std::time::Duration;
 
 use device::Waker;
 
+use super::resolver::{self, By};
 use crate::config::Host;
 use crate::why::Why;
 
@@ -40,8 +42,12 @@ pub struct Name {
     vain: bool,
     /// Its path is up.
     up: bool,
-    /// The lookup that has not been answered yet.
+    /// The lookup beside the tunnel that has not been answered yet.
     asked: Option<u64>,
+    /// The system's, which may take long: whoever asks again does not wait for it.
+    system: Option<u64>,
+    /// The system is to be asked as well.
+    vain_beside: bool,
     /// When to ask, if ever.
     due: Option<Duration>,
 }
@@ -51,7 +57,18 @@ impl Name {
     pub fn new(host: Host) -> Self {
         let found: Vec<_> = host.address().into_iter().collect();
         let due = found.is_empty().then_some(Duration::ZERO);
-        Self { host, found, error: None, chosen: None, vain: false, up: false, asked: None, due }
+        Self {
+            host,
+            found,
+            error: None,
+            chosen: None,
+            vain: false,
+            up: false,
+            asked: None,
+            system: None,
+            vain_beside: false,
+            due,
+        }
     }
 
     /// What was asked for.
@@ -103,43 +120,97 @@ impl Name {
 
     /// When [`ask`](Self::ask) has something to do.
     pub fn due(&self) -> Option<Duration> {
+        if self.vain_beside && self.system.is_none() {
+            return Some(Duration::ZERO);
+        }
         self.due.filter(|_| self.asked.is_none())
     }
 
-    /// Asks the resolver if it is time to, as lookup `lookup`; true if it did.
-    pub fn ask(&mut self, now: Duration, lookup: u64, answers: &Answers) -> bool {
-        let Host::Name(name, port) = &self.host else { return false };
-        if self.due().is_none_or(|due| now < due) {
-            return false;
+    /// Asks if it is time to, `by` this way; `lookups` counts.
+    pub fn ask(&mut self, now: Duration, lookups: &mut u64, answers: &Answers, by: impl FnOnce() -> By) {
+        let Host::Name(name, port) = &self.host else { return };
+        let (name, port) = (name.clone(), *port);
+        if self.due.is_some_and(|due| self.asked.is_none() && due <= now) {
+            self.due = Some(now + RETRY);
+            if is_for_the_system(&name) {
+                self.vain_beside = true;
+            } else {
+                let (by, name) = (by(), name.clone());
+                let look = move || Ok(to_ports(resolver::look(&name, &by)?, port));
+                self.asked = start(lookups, answers, look);
+            }
         }
-        let (name, port, (sender, waker)) = (name.clone(), *port, answers.clone());
-        let look = move || {
-            let found = (name.as_str(), port).to_socket_addrs().map(Iterator::collect);
-            // Nobody listens any more when the tunnel has ended.
-            let _ = sender.send(Answer { lookup, found: found.map_err(|error| error.to_string()) });
-            waker.wake();
-        };
-        match Builder::new().name("name".into()).spawn(look) {
-            Ok(_) => self.asked = Some(lookup),
-            Err(error) => tracing::warn!("cannot ask for the address of a host: {error}"),
+        if self.vain_beside && self.system.is_none() {
+            self.vain_beside = false;
+            let look = move || match (name.as_str(), port).to_socket_addrs() {
+                Ok(found) => Ok(found.collect()),
+                Err(error) => Err(error.to_string()),
+            };
+            self.system = start(lookups, answers, look);
         }
-        self.due = Some(now + RETRY);
-        true
     }
 
     /// True if this answers its lookup. Addresses that were known stay where the resolver fails.
     pub fn handle_answer(&mut self, now: Duration, answer: &Answer) -> bool {
-        if self.asked != Some(answer.lookup) {
+        let beside = self.asked == Some(answer.lookup);
+        if !beside && self.system != Some(answer.lookup) {
             return false;
         }
-        self.asked = None;
+        let asked = if beside { &mut self.asked } else { &mut self.system };
+        *asked = None;
         self.due = (!self.up).then_some(now + RETRY);
-        self.vain = !self.up;
         match &answer.found {
             Ok(found) => (self.found, self.error) = (found.clone(), None),
-            Err(error) => self.error = Some(error.clone()),
+            Err(error) if beside => {
+                self.error = Some(error.clone());
+                self.vain_beside = true;
+                return true;
+            }
+            // What was said beside the tunnel says more.
+            Err(error) => {
+                self.error.get_or_insert_with(|| error.clone());
+            }
         }
+        self.vain = !self.up;
         true
+    }
+}
+
+/// An address with a zone, and what is looked for by multicast (RFC 6762 §3).
+fn is_for_the_system(name: &str) -> bool {
+    let bare = name.strip_suffix('.').unwrap_or(name);
+    name.contains([':', '%']) || bare.to_ascii_lowercase().ends_with(".local")
+}
+
+fn to_ports(found: Vec<IpAddr>, port: u16) -> Vec<SocketAddr> {
+    found.into_iter().map(|ip| SocketAddr::new(ip, port)).collect()
+}
+
+/// On a thread of its own; `None` where there is none to be had.
+fn start(
+    lookups: &mut u64,
+    (sender, waker): &Answers,
+    look: impl FnOnce() -> Result<Vec<SocketAddr>, String> + Send + 'static,
+) -> Option<u64> {
+    *lookups += 1;
+    let (lookup, sender, waker) = (*lookups, sender.clone(), waker.clone());
+    let run = move || {
+        // Whatever a resolver sends, there is an answer.
+        let mut found = Ok(Vec::new());
+        let result = device::process::outcome(|| {
+            found = look();
+            Ok(())
+        });
+        // Nobody listens any more when the tunnel has ended.
+        let _ = sender.send(Answer { lookup, found: result.and(found) });
+        waker.wake();
+    };
+    match Builder::new().name("name".into()).spawn(run) {
+        Ok(_) => Some(lookup),
+        Err(error) => {
+            tracing::warn!("cannot ask for the address of a host: {error}");
+            None
+        }
     }
 }
 
@@ -157,8 +228,8 @@ mod tests {
 
     fn answered(name: &mut Name, now: Duration, found: Result<Vec<SocketAddr>, String>) {
         let (sender, _answers) = channel();
-        assert!(name.ask(now, 7, &(sender, Waker::new().expect("a waker"))));
-        assert!(!name.handle_answer(now, &Answer { lookup: 8, found: Err("of another".into()) }));
+        name.ask(now, &mut 6, &(sender, Waker::new().expect("a waker")), By::default);
+        assert!(!name.handle_answer(now, &Answer { lookup: 9, found: Err("of another".into()) }));
         assert!(name.handle_answer(now, &Answer { lookup: 7, found }));
     }
 
@@ -178,6 +249,8 @@ mod tests {
         assert_eq!((name.due(), name.candidates(None)), (Some(Duration::ZERO), vec![]));
         answered(&mut name, S, Err("no".into()));
         assert!(name.why().to_string().contains("no"));
+        assert_eq!(name.due(), Some(Duration::ZERO), "the system is to be asked");
+        name.vain_beside = false;
         assert_eq!(name.due(), Some(S + RETRY));
         let found = addresses(&["[2001:db8::1]:9", "192.0.2.1:9"]);
         answered(&mut name, 5 * S, Ok(found.clone()));
@@ -201,5 +274,37 @@ mod tests {
         assert_eq!(name.candidates(None), moved);
         answered(&mut name, 35 * S, Err("no".into()));
         assert_eq!(name.candidates(None), moved, "what was known stays");
+    }
+
+    #[test]
+    fn the_system_is_asked_where_nothing_is_found_and_not_waited_for() {
+        let (sender, answers) = channel();
+        let to = (sender, Waker::new().expect("a waker"));
+        let mut name = Name::new(Host::Name("localhost".into(), 9));
+        let mut lookups = 0;
+        let mut ask = |name: &mut Name, now| name.ask(now, &mut lookups, &to, By::default);
+        ask(&mut name, S);
+        assert!(name.handle_answer(S, &Answer { lookup: 1, found: Err("nobody answers".into()) }));
+        ask(&mut name, S);
+        assert_eq!((name.asked, name.system), (None, Some(2)));
+        ask(&mut name, 5 * S);
+        assert_eq!((name.asked, name.system), (Some(3), Some(2)));
+        assert!(name.handle_answer(5 * S, &Answer { lookup: 3, found: Err("nobody answers".into()) }));
+        ask(&mut name, 5 * S);
+        assert_eq!((name.asked, name.system), (None, Some(2)), "one at a time");
+        assert!(name.handle_answer(6 * S, &Answer { lookup: 2, found: Err("the system's".into()) }));
+        assert!(name.why().to_string().ends_with("nobody answers"));
+        ask(&mut name, 6 * S);
+        let found = addresses(&["192.0.2.1:9"]);
+        assert!(name.handle_answer(7 * S, &Answer { lookup: 4, found: Ok(found.clone()) }));
+        assert_eq!(name.candidates(None), found);
+        // The threads have ended, or nobody hears them.
+        drop(answers);
+    }
+
+    #[test]
+    fn some_names_only_the_system_knows() {
+        assert!(["fe80::1%lo", "office.local", "Office.LOCAL."].into_iter().all(is_for_the_system));
+        assert!(!["office.test", "local", "office"].into_iter().any(is_for_the_system));
     }
 }

@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use device::Net;
 use device::net::{Link, Query};
+use device::{Net, Outgoing};
 
 use super::names::Name;
 use crate::config::Local;
@@ -52,6 +52,17 @@ impl Host<'_> {
     ) -> Option<(SocketAddr, LocalAddress)> {
         let others = name.candidates(source).into_iter().filter(|one| one.is_ipv4() != chosen.is_ipv4());
         others.into_iter().find_map(|one| Some((one, self.way(local, one.ip()).ok()?)))
+    }
+
+    /// How this end's own questions leave for what a path is about: as its packets do, wherever they lead.
+    pub fn leaves(&mut self, local: &Local) -> Outgoing {
+        let (name, source) = match local {
+            Local::Any => (None, None),
+            Local::Interface(name) => (Some(name.clone()), None),
+            Local::Address(ip) => (device::holders(*ip).unwrap_or_default().pop(), Some(*ip)),
+        };
+        let interface = name.and_then(|name| self.net.link(&name).ok()).map(|link| link.index);
+        Outgoing { mark: self.mark, interface, source }
     }
 
     fn way(&mut self, local: &Local, to: IpAddr) -> Result<LocalAddress, Why> {

@@ -3,19 +3,21 @@
 //! answer of the kernel's.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use device::poller::{Interest, Poller, boottime};
 use device::unreachable::{Because, Listener};
-use device::{Changes, Net, News, Waker};
+use device::{Changes, Net, News, Outgoing, Waker};
 use ipnet::IpNet;
 
 use super::interface::Interface;
 use super::names::{Answer, Answers, Name};
+use super::resolver::By;
 use super::routing::Host;
 use super::sockets::PLACES;
+use super::tls::{self, Client, Target};
 use super::turn::mark;
 use super::{Asked, Inbox};
 use crate::config::{self, Config, Local, PathConfig};
@@ -84,6 +86,8 @@ struct Listed {
     local: Local,
     remote: Name,
     relay: Option<Name>,
+    /// How its relay is reached by TLS, if it is.
+    tls: Option<Tls>,
     /// As last heard.
     up: bool,
     /// The place of the socket that it leaves by.
@@ -92,6 +96,34 @@ struct Listed {
     stale: Option<(Duration, Duration)>,
     /// As last told; `None` before the first look.
     known: Option<Result<Way, Why>>,
+}
+
+/// A path's connection to its relay.
+#[derive(Debug)]
+struct Tls {
+    /// Unique in the life of the daemon.
+    number: u64,
+    /// Where it leads, as last asked for.
+    target: Option<Target>,
+    /// What became of it: where the relay is found.
+    state: Result<SocketAddr, String>,
+    /// It is another one than the way was told of.
+    new: bool,
+    /// The thread that makes it knows the target.
+    led: bool,
+}
+
+impl Tls {
+    fn new(number: u64) -> Self {
+        Self { number, target: None, state: Err("it has begun".into()), new: false, led: true }
+    }
+
+    /// It is to lead there.
+    fn lead(&mut self, target: Target) {
+        if self.target.as_ref() != Some(&target) {
+            *self = Self { target: Some(target), led: false, ..Self::new(self.number) };
+        }
+    }
 }
 
 /// All that the thread owns.
@@ -121,10 +153,18 @@ struct State {
     /// What resolvers say, and where they say it.
     found: Receiver<Answer>,
     answers: Answers,
+    /// Whom to ask for names, if the file says.
+    resolvers: Vec<IpAddr>,
     /// Counts lookups.
     lookups: u64,
     /// The place of the socket that was last given to a path.
     next_socket: u8,
+    /// Where the tunnel's own socket is.
+    tunnel: SocketAddr,
+    /// For paths that go by TLS, once there is one.
+    client: Option<Client>,
+    /// Counts them.
+    connections: u64,
 }
 
 impl Ways {
@@ -133,6 +173,7 @@ impl Ways {
         interface: Interface,
         fwmark: u32,
         config: &Config,
+        tunnel: SocketAddr,
         inbox: Inbox<(), Order>,
         (told, waker): (Sender<Told>, Waker),
     ) -> io::Result<Self> {
@@ -155,8 +196,12 @@ impl Ways {
             waker,
             found,
             answers: (sender, inbox.waker.clone()),
+            resolvers: Vec::new(),
             lookups: 0,
             next_socket: 0,
+            tunnel,
+            client: None,
+            connections: 0,
         };
         state.list(0, config);
         // Where raw sockets are not to be had, refusals are silence.
@@ -177,6 +222,7 @@ impl Ways {
         loop {
             let now = boottime();
             self.state.ask(now);
+            self.state.hear_connections(now);
             self.state.leave_ports(now);
             self.state.look(now, self.changes.is_none());
             let timeout = self.state.poll_timeout().map(|due| due.saturating_sub(boottime()));
@@ -250,15 +296,60 @@ impl State {
     /// All paths of `config` are told at the next look, which is due.
     fn list(&mut self, generation: u64, config: &Config) {
         (self.generation, self.mark) = (generation, mark(self.fwmark, config));
+        self.resolvers.clone_from(&config.resolvers);
         let mut old = std::mem::take(&mut self.listed);
         for (peer, peer_config) in config.peers.iter().enumerate() {
             for (path, config) in peer_config.paths.iter().enumerate() {
                 let key = (peer_config.public_key, config.name.clone());
                 let before = old.iter().position(|listed| listed.key == key).map(|at| old.swap_remove(at));
-                self.listed.push(Listed::new(boottime(), (peer, path), key, config, before));
+                let mut listed = Listed::new(boottime(), (peer, path), key, config, before);
+                if config.via.as_ref().is_some_and(|via| via.tls) {
+                    listed.tls.get_or_insert_with(|| {
+                        self.connections += 1;
+                        Tls::new(self.connections)
+                    });
+                } else {
+                    self.forget(listed.tls.take());
+                }
+                self.listed.push(listed);
             }
         }
+        old.into_iter().for_each(|listed| self.forget(listed.tls));
         (self.due, self.rest) = (Some(Duration::ZERO), Duration::ZERO);
+    }
+
+    fn forget(&self, tls: Option<Tls>) {
+        if let (Some(client), Some(tls)) = (&self.client, tls) {
+            client.forget(tls.number);
+        }
+    }
+
+    /// Takes in what became of connections.
+    fn hear_connections(&mut self, now: Duration) {
+        for tls::News { path, state } in self.client.iter().flat_map(Client::news) {
+            let found = self.listed.iter_mut().filter_map(|listed| listed.tls.as_mut());
+            if let Some(tls) = { found }.find(|tls| tls.number == path) {
+                (tls.state, tls.new) = (state, true);
+                self.due = Some(now);
+            }
+        }
+    }
+
+    /// Has connections made to where paths lead.
+    fn connect(&mut self) {
+        for tls in self.listed.iter_mut().filter_map(|listed| listed.tls.as_mut()).filter(|tls| !tls.led) {
+            let Some(target) = &tls.target else { continue };
+            if self.client.is_none() {
+                match Client::start(self.tunnel, self.answers.1.clone()) {
+                    Ok(client) => self.client = Some(client),
+                    Err(error) => tls.state = Err(error.to_string()),
+                }
+            }
+            if let Some(client) = &self.client {
+                client.lead(tls.number, target.clone());
+                tls.led = true;
+            }
+        }
     }
 
     fn note(&mut self, news: News) {
@@ -280,8 +371,13 @@ impl State {
                 self.due = Some(now);
             }
         }
-        for name in self.listed.iter_mut().flat_map(Listed::names) {
-            self.lookups += u64::from(name.ask(now, self.lookups, &self.answers));
+        let host = &mut Host { net: &mut self.net, own: (0, ""), mark: self.mark };
+        for listed in &mut self.listed {
+            let local = listed.local.clone();
+            for name in listed.names() {
+                let by = || By { out: host.leaves(&local), servers: self.resolvers.clone() };
+                name.ask(now, &mut self.lookups, &self.answers, by);
+            }
         }
     }
 
@@ -292,7 +388,7 @@ impl State {
                 let wait = (2 * waited).min(STALE_LONGEST);
                 listed.stale = Some((now + wait, wait));
                 // Where it has no way out, the port is not to blame.
-                if listed.known.as_ref().is_some_and(Result::is_ok) {
+                if listed.tls.is_none() && listed.known.as_ref().is_some_and(Result::is_ok) {
                     self.next_socket = self.next_socket % (PLACES - 1) + 1;
                     listed.socket = self.next_socket;
                     self.due = Some(now);
@@ -323,6 +419,7 @@ impl State {
         let mut host = Host { net: &mut self.net, own: (own, self.interface.name()), mark: self.mark };
         let changed: Vec<_> =
             self.listed.iter_mut().filter_map(|listed| listed.look(&mut host, &news)).collect();
+        self.connect();
         for what in changed.into_iter().chain([What::Routes]) {
             // Refused only when the data thread has ended.
             let _ = self.told.send(Told { generation: self.generation, what });
@@ -342,7 +439,10 @@ impl Listed {
     ) -> Self {
         let new = (false, 0, Some((now + STALE, STALE)));
         let (up, socket, stale) = before.as_ref().map_or(new, |b| (b.up, b.socket, b.stale));
-        let (remote, relay) = before.map_or((None, None), |before| (Some(before.remote), before.relay));
+        let (remote, relay, tls) = match before {
+            Some(before) => (Some(before.remote), before.relay, before.tls),
+            None => (None, None, None),
+        };
         let name = |host: &config::Host, before: Option<Name>| {
             let mut name =
                 before.filter(|name| name.host() == host).unwrap_or_else(|| Name::new(host.clone()));
@@ -356,6 +456,7 @@ impl Listed {
             local: config.local.clone(),
             remote: name(&config.remote, remote),
             relay: config.via.as_ref().map(|via| name(&via.address, relay)),
+            tls,
             up,
             socket,
             stale,
@@ -379,11 +480,13 @@ impl Listed {
     fn look(&mut self, host: &mut Host<'_>, news: &News) -> Option<What> {
         let mut way = self.find(host);
         if let Ok(way) = &mut way {
-            way.local.socket = self.socket;
+            // The stand-in of a relay hears the first socket alone.
+            way.local.socket = if self.tls.is_some() { 0 } else { self.socket };
             way.rival.iter_mut().for_each(|(_, local)| local.socket = self.socket);
         }
         let same = self.known.as_ref() == Some(&way);
-        let concerned = way.as_ref().is_ok_and(|way| concerns(news, &way.local));
+        let another = self.tls.as_mut().is_some_and(|tls| std::mem::take(&mut tls.new));
+        let concerned = another || way.as_ref().is_ok_and(|way| concerns(news, &way.local));
         self.known = Some(way.clone());
         match same {
             false => Some(What::Way(self.peer, self.path, way)),
@@ -400,12 +503,24 @@ impl Listed {
         let Some(relay) = &mut self.relay else {
             let (remote, local) = host.first_way(&self.local, source, &mut self.remote)?;
             let rival = host.rival(&self.local, source, &self.remote, remote);
-            return Ok(Way { local, remote, relay: None, rival });
+            return Ok(Way { local, remote, relay: None, tls: None, rival });
         };
         let remote = *self.remote.candidates(None).first().ok_or_else(|| self.remote.why())?;
         let (address, local) = host.first_way(&self.local, source, relay)?;
         self.remote.choose(remote);
-        Ok(Way { local, remote, relay: Some(address), rival: None })
+        let Some(tls) = &mut self.tls else {
+            return Ok(Way { local, remote, relay: Some(address), tls: None, rival: None });
+        };
+        let name = match relay.host() {
+            config::Host::Name(name, _) => Some(name.clone()),
+            config::Host::Address(_) => None,
+        };
+        let out = Outgoing { mark: host.mark, interface: local.interface, source: local.ip };
+        tls.lead(Target { to: address, out, name });
+        let error = |error: &String| Why::NoTls { to: address, error: error.clone() };
+        let relay = tls.state.as_ref().map_err(error)?;
+        let local = LocalAddress::default();
+        Ok(Way { local, remote, relay: Some(*relay), tls: Some(address), rival: None })
     }
 }
 

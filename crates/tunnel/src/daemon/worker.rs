@@ -82,6 +82,17 @@ pub(crate) trait Asked<S, C> {
     fn change(&mut self, change: C) -> Result<(), String>;
 }
 
+/// A thread that has nothing to show or to change.
+pub(crate) struct NoState;
+
+impl Asked<(), ()> for NoState {
+    fn status(&self) {}
+
+    fn change(&mut self, (): ()) -> Result<(), String> {
+        Ok(())
+    }
+}
+
 impl<S, C> Inbox<S, C> {
     /// Lets `asked` answer what was asked since the last time; true if that was to stop.
     pub fn answer(&self, asked: &mut impl Asked<S, C>) -> bool {

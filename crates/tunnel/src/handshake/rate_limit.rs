@@ -51,8 +51,9 @@ impl RateLimit {
     }
 }
 
-/// IPv4 addresses are below 2^32, which as the upper half of an IPv6 address is reserved (::/32).
-fn name(host: IpAddr) -> u64 {
+/// A number for each host: its IPv4 address or IPv6 network of 64 bits. IPv4 addresses are below 2^32, which as the upper half of
+/// an IPv6 address is reserved (::/32).
+pub fn name(host: IpAddr) -> u64 {
     match host.to_canonical() {
         IpAddr::V4(ip) => u32::from(ip).into(),
         IpAddr::V6(ip) => (u128::from(ip) >> 64) as u64,

@@ -27,6 +27,8 @@ pub struct MarkLoss {
     vain: [u32; MARKS.len()],
     /// Until when each is left off.
     off: [Option<Duration>; MARKS.len()],
+    /// Until when what comes in marked as congested says nothing.
+    forged: Option<Duration>,
 }
 
 impl MarkLoss {
@@ -34,6 +36,19 @@ impl MarkLoss {
     pub fn outer(&self, tos: u8) -> u8 {
         let off = MARKS.iter().zip(self.off).filter(|(_, off)| off.is_some());
         off.fold(tos, |tos, ((mask, _), _)| tos & !mask)
+    }
+
+    /// A packet came in marked as congested that left without being capable of it: nobody may do that (RFC 3168 §5), and who
+    /// does marks everything. True if that is new.
+    pub fn handle_forged(&mut self, now: Duration) -> bool {
+        let new = !self.is_forged(now);
+        self.forged = Some(now + LIFE);
+        new
+    }
+
+    /// Whether what comes in marked as congested says nothing.
+    pub fn is_forged(&self, now: Duration) -> bool {
+        self.forged.is_some_and(|until| now < until)
     }
 
     /// The marks that are left off.

@@ -122,12 +122,13 @@ impl Path {
             (State::Up, _) => self.brings_nothing().filter(|_| waited(NOTHING_COMES)),
             (State::Down, _) | (_, None) => {
                 let relay = self.relay().filter(|_| waited(PATIENCE))?;
-                Some(trouble.map_or(Why::NoRelay(relay.remote), |(_, why)| why.clone()))
+                let at = self.tls().unwrap_or(relay.remote);
+                Some(trouble.map_or(Why::NoRelay(at), |(_, why)| why.clone()))
             }
             (_, Some(_)) if trouble.is_some() => trouble.map(|(_, why)| why.clone()),
             (_, Some(to)) => match self.too_small() {
                 Some((carries, needs)) => Some(Why::TooSmall { carries, needs, told: self.told_size }),
-                None => waited(PATIENCE).then_some(Why::NoAnswer(to.remote)),
+                None => waited(PATIENCE).then_some(Why::NoAnswer(self.tls().unwrap_or(to.remote))),
             },
         }
     }
@@ -210,7 +211,8 @@ pub fn why_of(path: &Path, others: Others, now: Duration) -> Option<Why> {
     let kept = tier_of(path).is_some_and(|own| path.is_up() && own > tier);
     let cost = path.config.as_ref().map(|config| config.cost).unwrap_or_default();
     let spent = cost.monthly_cap.filter(|_| cost.spent).map(|cap| Why::Spent { cap });
-    path.why(now).map(|why| why.among(reached)).or(spent).or_else(|| kept.then_some(Why::Kept))
+    let tls = path.tls().filter(|_| path.is_up()).map(Why::OverTls);
+    path.why(now).map(|why| why.among(reached)).or(spent).or_else(|| kept.then_some(Why::Kept)).or(tls)
 }
 
 impl Why {

@@ -67,7 +67,10 @@ impl Peer {
         path.probe_wanted |= path.sent.is_silent() && now >= path.last_sent() + RETURN_PROBE;
         self.last_heard = Some(now);
         match Frame::parse(plain) {
-            Ok(frame) => self.handle_frame(now, at, from, tos, frame),
+            Ok(frame) => {
+                self.look_at_mark(now, at, tos, &frame);
+                self.handle_frame(now, at, from, tos, frame);
+            }
             Err(_) => self.counters.received_malformed += 1,
         }
     }
@@ -80,6 +83,25 @@ impl Peer {
             frame: Vec::new(),
             why: why.to_owned(),
         });
+    }
+
+    /// Outer packets have the inner one's ECN field or none, and only what is capable of ECN may be marked on the way.
+    fn look_at_mark(&mut self, now: Duration, at: usize, tos: u8, frame: &Frame<'_>) {
+        if packet::Ecn::from_tos(tos) != packet::Ecn::Ce {
+            return;
+        }
+        let capable = match frame {
+            Frame::Data(_, packet) => {
+                packet::Ip::parse(packet).is_ok_and(|ip| ip.ecn() != packet::Ecn::NotEct)
+            }
+            _ => false,
+        };
+        if !capable && self.paths[at].marked.handle_forged(now) {
+            let (path, peer) = (&self.paths[at].name, &self.config.name);
+            tracing::info!(
+                "path {path} to {peer} marks packets as congested that may not be marked: its marks are ignored"
+            );
+        }
     }
 
     fn handle_frame(&mut self, now: Duration, at: usize, from: &Address, tos: u8, frame: Frame<'_>) {
@@ -114,11 +136,8 @@ impl Peer {
         let received = &mut self.paths[at].received;
         received.handle_time(now, header.time);
         let order = self.ordered.unwrap(header.order);
-        if self.marks.ecn && !combine_ecn(packet, tos) {
-            self.counters.dropped_congestion += 1;
-            self.remark(|| "dropped: congestion is marked outside, and it cannot carry the mark".into());
-            self.ordered.insert(now, order, header.behind, &[]);
-            return;
+        if self.marks.ecn && !self.paths[at].marked.is_forged(now) {
+            combine_ecn(packet, tos);
         }
         // A copy says nothing new; that of a SYN would make a connection of before begin again.
         let late = header.resend && !header.resends && self.ordered.gave_up(order);
@@ -203,17 +222,13 @@ impl Peer {
     }
 }
 
-/// RFC 6040 §4.2: congestion marked outside is carried inside. False if the packet has to be dropped.
-fn combine_ecn(inner: &mut [u8], outer_tos: u8) -> bool {
-    let Ok(ip) = packet::Ip::parse(inner) else { return true };
+/// RFC 6040 §4.2: congestion marked outside is carried inside. A packet that is not capable of ECN and has come marked goes on
+/// as it is: RFC 6040 drops it for the sake of ends that make all outer packets capable, which none of this tunnel's does.
+fn combine_ecn(inner: &mut [u8], outer_tos: u8) {
+    let Ok(ip) = packet::Ip::parse(inner) else { return };
     let before = ip.ecn();
-    match packet::ecn::decapsulate(before, packet::Ecn::from_tos(outer_tos)) {
-        None => false,
-        Some(after) => {
-            if after != before {
-                packet::set_ecn(inner, after);
-            }
-            true
-        }
+    let after = packet::ecn::decapsulate(before, packet::Ecn::from_tos(outer_tos));
+    if let Some(after) = after.filter(|after| *after != before) {
+        packet::set_ecn(inner, after);
     }
 }

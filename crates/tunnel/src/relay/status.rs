@@ -29,6 +29,8 @@ pub struct SessionStatus {
     pub client_key: PublicKey,
     /// The client's confirmed address.
     pub client: SocketAddr,
+    /// It comes by TLS, from there.
+    pub tls: bool,
     /// Where its datagrams go.
     pub destination: SocketAddr,
     /// The destination has consented.
@@ -58,6 +60,7 @@ impl RelayControl {
         let status = |(id, session): (u64, &super::control::Session)| SessionStatus {
             client_key: session.key,
             client: session.client,
+            tls: false,
             destination: session.destination,
             open: session.open,
             idle_s: now.saturating_sub(table.with(id, Entry::heard).unwrap_or(now)).as_secs_f64(),

@@ -10,7 +10,8 @@ use std::time::Duration;
 use device::poller::{Interest, Poller, boottime};
 use device::udp::{Meta, RecvBatch, Transmit};
 
-use crate::daemon::{Asked, Inbox, Sockets};
+use super::tls::Clients;
+use crate::daemon::{Asked, Inbox, NoState, Sockets};
 use crate::keys::PublicKey;
 use crate::relay::{Action, RelayControl, RelayStatus, RelayTable};
 use crate::wire::Kind;
@@ -118,26 +119,22 @@ impl Forwarder<()> {
     }
 }
 
-/// The thread for what goes down has nothing to show or to change.
-struct NoState;
-
-impl Asked<(), ()> for NoState {
-    fn status(&self) {}
-
-    fn change(&mut self, (): ()) -> Result<(), String> {
-        Ok(())
-    }
-}
-
 /// The core, and the time of this turn.
 struct Timed {
     now: Duration,
     control: RelayControl,
+    tls: Clients,
 }
 
 impl Asked<RelayStatus, Vec<PublicKey>> for Timed {
     fn status(&self) -> RelayStatus {
-        self.control.status(self.now)
+        let mut status = self.control.status(self.now);
+        for session in &mut status.sessions {
+            if let Some(really) = self.tls.really(session.client) {
+                (session.client, session.tls) = (really, true);
+            }
+        }
+        status
     }
 
     fn change(&mut self, allow: Vec<PublicKey>) -> Result<(), String> {
@@ -148,8 +145,8 @@ impl Asked<RelayStatus, Vec<PublicKey>> for Timed {
 
 impl Forwarder<RelayStatus, Vec<PublicKey>> {
     /// Does all else until it is told to stop.
-    pub fn run_up(mut self, control: RelayControl) -> io::Result<()> {
-        let mut timed = Timed { now: boottime(), control };
+    pub fn run_up(mut self, control: RelayControl, tls: Clients) -> io::Result<()> {
+        let mut timed = Timed { now: boottime(), control, tls };
         loop {
             let timeout = timed.control.poll_timeout().map(|due| due.saturating_sub(boottime()));
             let ready = self.wait(timeout)?;

@@ -35,8 +35,10 @@ pub struct Way {
     pub local: LocalAddress,
     /// The peer.
     pub remote: SocketAddr,
-    /// The relay in between.
+    /// The relay in between or, if datagrams go there by TLS, what stands for it on this host.
     pub relay: Option<SocketAddr>,
+    /// Where the relay is, if datagrams go there by TLS.
+    pub tls: Option<SocketAddr>,
     /// Where else the peer may be, by its name: at an address of the other family.
     pub rival: Option<(SocketAddr, LocalAddress)>,
 }
@@ -44,11 +46,13 @@ pub struct Way {
 impl Way {
     /// As `config` says, from `local`; `None` where a resolver has to be asked.
     pub fn of(config: &PathConfig, local: LocalAddress) -> Option<Self> {
-        let relay = config.via.as_ref().map(|via| via.address.address());
+        // By TLS there is a way only when there is a connection.
+        let relay = config.via.as_ref().map(|via| via.address.address().filter(|_| !via.tls));
         Some(Way {
             local,
             remote: config.remote.address()?,
             relay: relay.map_or(Some(None), |a| a.map(Some))?,
+            tls: None,
             rival: None,
         })
     }

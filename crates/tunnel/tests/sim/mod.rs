@@ -179,6 +179,7 @@ impl Net {
                 mtu: Mtu::Auto,
                 marks: Default::default(),
                 fail_open: false,
+                resolvers: Vec::new(),
                 peers: vec![peer],
             };
             tweak(end, &mut config);

@@ -215,7 +215,7 @@ fn render_relay(text: &mut String, relay: &Relay) {
 fn session_row(session: &Session) -> [String; 5] {
     let state = if session.open { "open" } else { "waits for the destination" };
     [
-        session.client.clone(),
+        format!("{}{}", session.client, if session.tls { " (TLS)" } else { "" }),
         session.client_key.clone(),
         session.destination.clone(),
         state.into(),
@@ -240,7 +240,11 @@ fn path_row(path: &Path) -> [String; 9] {
     state += if path.backup { ", backup" } else { "" };
     state += &if path.prefer > 0 { format!(", prefer {}", path.prefer) } else { String::new() };
     state += if path.metered { ", metered" } else { "" };
-    let relay = if path.relayed { " (relay)" } else { "" };
+    let relay = match (path.relayed, path.tls) {
+        (_, true) => " (relay, TLS)",
+        (true, false) => " (relay)",
+        (false, false) => "",
+    };
     [
         path.name.clone(),
         state,

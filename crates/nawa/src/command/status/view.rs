@@ -251,6 +251,8 @@ pub struct Path {
     pub prefer: u8,
     pub remote: Option<String>,
     pub relayed: bool,
+    #[serde(default)]
+    pub tls: bool,
     pub rtt_ms: Option<f64>,
     pub rtt_min_ms: Option<f64>,
     #[serde(default)]
@@ -287,6 +289,8 @@ pub struct Relay {
 pub struct Session {
     pub client_key: String,
     pub client: String,
+    #[serde(default)]
+    pub tls: bool,
     pub destination: String,
     pub open: bool,
     pub idle_s: f64,

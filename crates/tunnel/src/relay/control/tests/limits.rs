@@ -161,6 +161,7 @@ fn the_status_shows_sessions_and_counts() {
     net.pass(Duration::from_secs(2));
     let status = net.relay.status(net.now);
     let expected = SessionStatus {
+        tls: false,
         client_key: key(1).public(),
         client: home(),
         destination: office(),
