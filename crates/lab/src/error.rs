@@ -48,6 +48,14 @@ pub enum Error {
         /// What could be.
         reason: String,
     },
+    /// An experiment's own axes have a value that does not exist.
+    #[error("the experiment has no `{value}` for `{field}`: that is a mistake in the lab")]
+    BadCell {
+        /// The field.
+        field: String,
+        /// Its value.
+        value: String,
+    },
     /// The kernel has no such congestion control.
     #[error("the kernel has no congestion control `{0}`")]
     NoCongestionControl(String),

@@ -24,6 +24,9 @@ pub struct Experiment {
     pub cases: Vec<Case>,
     /// Which cases are measured at the same time, each in a network of its own.
     pub side_by_side: SideBySide,
+    /// Whether the cases of a repeat come in their order; otherwise their order is drawn from the seed, so that what else the machine
+    /// does hits all alike.
+    pub in_order: bool,
     /// How often, each time all cases.
     pub repeats: usize,
     /// Makes it again with another seed, where links are drawn by it: each repeat has its own.
@@ -117,8 +120,8 @@ pub enum Reference {
     Name(&'static str),
     /// A number.
     Number(f64),
-    /// A name, in the case where another field has the number given, whatever that field is in ours.
-    NameAt(&'static str, (&'static str, f64)),
+    /// A name, in the case where another field has the value given, as it is written, whatever that field is in ours.
+    NameAt(&'static str, (&'static str, &'static str)),
 }
 
 impl Reference {
@@ -130,7 +133,7 @@ impl Reference {
     }
 
     /// The other field that the case compared with is found by, and its value there.
-    pub(crate) fn other_field(self) -> Option<(&'static str, f64)> {
+    pub(crate) fn other_field(self) -> Option<(&'static str, &'static str)> {
         match self {
             Reference::NameAt(_, other) => Some(other),
             Reference::Name(_) | Reference::Number(_) => None,

@@ -1,6 +1,6 @@
 //! `lab`: networks of namespaces joined by emulated links, real programs on them, and what they measured.
 //!
-//! Begin with [`experiment`]: an experiment is data, a list of cases. What a case makes ready and measures is a
+//! Begin with [`experiment`]: an experiment is data, a list of cases, which [`axes`] span. What a case makes ready and measures is a
 //! [`workload`]. Each strand has a folder with its experiments, and [`catalog`] lists them all; nothing below it names a strand.
 //! [`run`] carries an experiment out:
 //!
@@ -19,6 +19,7 @@
 //! after a SIGKILL.
 
 pub mod air;
+pub mod axes;
 pub mod bicast;
 pub mod catalog;
 mod cleanup;

@@ -65,3 +65,19 @@ pub enum Size {
     /// `--paper`: the paper's sizes and repetitions.
     Paper,
 }
+
+impl Size {
+    /// The one of three values that belongs to the size.
+    pub fn of<T>(self, quick: T, normal: T, paper: T) -> T {
+        match self {
+            Size::Quick => quick,
+            Size::Normal => normal,
+            Size::Paper => paper,
+        }
+    }
+
+    /// As in the JSON.
+    pub fn name(self) -> &'static str {
+        self.of("quick", "normal", "paper")
+    }
+}

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use crate::clock;
 use crate::error::{Doing, Error};
-use crate::experiment::{Experiment, Fields, RunOptions, Size, object, plain};
+use crate::experiment::{Experiment, Fields, RunOptions, object, plain};
 use crate::statistics::{Interval, interval, median};
 use crate::workload::Sample;
 
@@ -170,18 +170,13 @@ fn conditions(options: &RunOptions) -> Value {
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let size = match options.size {
-        Size::Quick => "quick",
-        Size::Normal => "normal",
-        Size::Paper => "paper",
-    };
     json!({
         "version": env!("CARGO_PKG_VERSION"),
         "commit": options.commit,
         "kernel": kernel.trim(),
         "cpus": cpus,
         "seed": options.seed,
-        "size": size,
+        "size": options.size.name(),
         "command": format!("nawa {}", arguments.join(" ")),
         "started": clock::timestamp(),
         "load_at_start": load(),

@@ -7,11 +7,8 @@ mod demo;
 mod events;
 mod flow;
 mod hostile;
-mod paper;
-mod plan;
 #[cfg(feature = "quic")]
 mod quic;
-mod variant;
 
 use crate::experiment::Entry;
 
