@@ -1,6 +1,7 @@
 //! Experiments as data: cases, and how they are repeated and compared. Here no strand is named.
 
 use std::any::Any;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -191,6 +192,26 @@ impl Experiment {
             same.unwrap_or(case).clone()
         };
         Ok(cases.iter().map(drawn).collect())
+    }
+
+    /// Puts the rival `program` beside each case whose `system` is `nawa`, under its file's name; how many there are.
+    pub(crate) fn add_rival(&mut self, program: &Path) -> usize {
+        let name = program.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let before = self.cases.len();
+        let beside = |case: Case| {
+            let is_nawa = case.field("system").is_some_and(|system| *system == "nawa");
+            let workload = is_nawa.then(|| case.workload.by_rival(program)).flatten();
+            let rival = workload.map(|workload| {
+                let mut key = case.key.clone();
+                key.iter_mut()
+                    .filter(|(field, _)| *field == "system")
+                    .for_each(|(_, value)| *value = name.clone().into());
+                Case { key, workload, estimate: case.estimate }
+            });
+            [Some(case), rival].into_iter().flatten()
+        };
+        self.cases = std::mem::take(&mut self.cases).into_iter().flat_map(beside).collect();
+        self.cases.len() - before
     }
 
     /// The cases, cut into those that start at the same time.

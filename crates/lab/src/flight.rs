@@ -5,11 +5,14 @@ mod fairness;
 mod field;
 mod hsdpa;
 mod loss;
+mod paper;
 mod radio;
 mod series;
 mod wired;
 
 use crate::experiment::Entry;
+
+pub(crate) use paper::PAPER;
 
 pub use case::Flows;
 

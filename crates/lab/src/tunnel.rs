@@ -7,10 +7,13 @@ mod demo;
 mod events;
 mod flow;
 mod hostile;
+mod paper;
 #[cfg(feature = "quic")]
 mod quic;
 
 use crate::experiment::Entry;
+
+pub(crate) use paper::{GOALS, PAPER};
 
 /// What `nawa lab list` shows of them.
 pub(crate) const EXPERIMENTS: [Entry; 5] = [

@@ -26,9 +26,8 @@ pub(crate) const ABOUT_BUDGET: &str =
 const STACKS: &str = "stack:where=linux:router,linux-probed:router,linux-native:host,usrsctp:host";
 /// Several hosts are guests.
 const GUESTS: &str = "stack:where=linux:router,linux-probed:router";
-/// With `--quick` kernel SCTP is measured with paths that are known from the start: without, most of a run's difference is
-/// when the kernel's first HEARTBEATs happen to go out.
-const QUICK_STACKS: &str = "stack:where=linux-probed:router,usrsctp:host";
+/// With `--quick` kernel SCTP alone, with paths that are known from the start: without, most of a run's difference is when the kernel's
+/// first HEARTBEATs happen to go out.
 const PROBED: &str = "stack:where=linux-probed:router";
 pub(super) const ALL_MODES: &str = "mode=normal,full,selective,adaptive";
 
@@ -192,7 +191,7 @@ fn experiment(
 const INDEPENDENT: Paths = Paths { make_loss: independent, cut: None };
 
 const LOSS: [Grid; 3] = [
-    Grid(QUICK, &["loss_percent=1.0,3.0,5.0 loss=both transfers=2", QUICK_STACKS, ALL_MODES]),
+    Grid(QUICK, &["loss_percent=1.0,5.0 loss=both transfers=2", PROBED, ALL_MODES]),
     Grid(FULL, &["loss_percent=1.0,2.0,3.0,4.0,5.0,6.0 loss=both transfers=2,4", STACKS, ALL_MODES]),
     Grid(FULL, &["loss_percent=1.0,3.0,5.0 loss=data transfers=2", STACKS, ALL_MODES]),
 ];
@@ -203,7 +202,7 @@ pub(crate) fn loss(options: &RunOptions) -> Result<Experiment, Error> {
 }
 
 const LOAD: [Grid; 4] = [
-    Grid(QUICK, &["loss_percent=1.0,5.0 loss=both transfers=1,4", QUICK_STACKS, ALL_MODES]),
+    Grid(QUICK, &["loss_percent=1.0,5.0 transfers=4 loss=both", PROBED, ALL_MODES]),
     Grid(FULL, &["loss_percent=1.0,5.0 loss=both transfers=1,2,4,8", STACKS, ALL_MODES]),
     // Nawa beside kernel SCTP, in its guests.
     Grid(FULL, &["loss_percent=1.0,5.0 loss=both transfers=1,4 stack=linux-probed where=host", ALL_MODES]),
@@ -221,7 +220,7 @@ pub(crate) fn load(options: &RunOptions) -> Result<Experiment, Error> {
 }
 
 const BURSTS: [Grid; 2] = [
-    Grid(QUICK, &["loss_percent:transfers=1.0:1,5.0:1,5.0:4 loss=both", QUICK_STACKS, ALL_MODES]),
+    Grid(QUICK, &["loss_percent=5.0 transfers=1 loss=both", PROBED, ALL_MODES]),
     Grid(FULL, &["loss_percent=1.0,3.0,5.0 transfers=1,4 loss=both", STACKS, ALL_MODES]),
 ];
 
@@ -232,7 +231,13 @@ pub(crate) fn burst(options: &RunOptions) -> Result<Experiment, Error> {
 }
 
 const BUDGET: [Grid; 2] = [
-    Grid(QUICK, &["loss_percent=5.0 loss=both transfers=1,4", PROBED, BUDGETS]),
+    Grid(
+        QUICK,
+        &[
+            "loss_percent=5.0 loss=both transfers=1 mode:budget_percent=normal:0,adaptive:3,adaptive:100",
+            PROBED,
+        ],
+    ),
     Grid(FULL, &["loss_percent=5.0 loss=both transfers=1,4", STACKS, BUDGETS]),
 ];
 const BUDGETS: &str =
@@ -245,11 +250,10 @@ pub(crate) fn budget(options: &RunOptions) -> Result<Experiment, Error> {
 }
 
 /// On paths that are alike only several hosts are new.
-const UNEVEN: [Grid; 4] = [
-    Grid(QUICK, &["loss_percent=5.0 loss=both", UNEVEN_LINKS, QUICK_STACKS, ALL_MODES]),
+const UNEVEN: [Grid; 3] = [
+    Grid(QUICK, &["loss_percent=5.0 loss=both links=5ms+50ms clients=1 transfers=2", PROBED, ALL_MODES]),
     Grid(FULL, &["loss_percent=1.0,5.0 loss=both", UNEVEN_LINKS, STACKS, ALL_MODES]),
     Grid(FULL, &["loss_percent=1.0,5.0 loss=both", TWO_HOSTS, GUESTS, ALL_MODES]),
-    Grid(QUICK, &["loss_percent=5.0 loss=both", TWO_HOSTS, PROBED, ALL_MODES]),
 ];
 const UNEVEN_LINKS: &str = "links=10+2,5ms+50ms clients=1 transfers=2";
 const TWO_HOSTS: &str = "links=10x2 clients=2 transfers=4";
@@ -262,7 +266,7 @@ pub(crate) fn uneven(options: &RunOptions) -> Result<Experiment, Error> {
 }
 
 const CUT: [Grid; 2] = [
-    Grid(QUICK, &["loss_percent=3.0 loss=both transfers=2", QUICK_STACKS, ALL_MODES]),
+    Grid(QUICK, &["loss_percent=3.0 loss=both transfers=2", PROBED, ALL_MODES]),
     Grid(FULL, &["loss_percent=3.0 loss=both transfers=2", STACKS, ALL_MODES]),
 ];
 

@@ -37,7 +37,7 @@ const NOTES: [&str; 4] = [
 ];
 
 pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
-    let bytes = options.size.of(8, 16, 32) << 20;
+    let bytes = options.size.of(4, 16, 32) << 20;
     let cases = cases(&GRIDS, options.size, |cell| {
         let loss = bursts(cell.get("loss_percent")?);
         let path = |name| PathSpec::symmetric(name, link(RATE_MBPS, DELAY, loss));

@@ -21,7 +21,7 @@ const GRIDS: [Grid; 5] = [
     Grid(
         QUICK,
         &[
-            "hops=2,3 window_segments:directions=4:1,64:1,64:2 flows=1 overhearing_loss_percent=0 mode=plain,off,controlled,any",
+            "hops=2,3 window_segments=64 directions=1,2 flows=1 overhearing_loss_percent=0 mode=plain,off,controlled,any",
         ],
     ),
     Grid(

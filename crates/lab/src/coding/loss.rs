@@ -17,7 +17,7 @@ const GRIDS: [Grid; 2] = [
     Grid(
         QUICK,
         &[
-            "hops:window_segments:overhearing_loss_percent=2:4:50,2:64:0,2:64:10,2:64:50,3:4:50,3:64:50",
+            "hops:window_segments:overhearing_loss_percent=2:64:0,2:64:10,2:64:50",
             "flows=1 directions=1 mode=plain,off,controlled,any",
         ],
     ),

@@ -107,7 +107,7 @@ const ALIKE: [&str; 3] = ["rate_kbps", "flows", "buffer_bdp"];
 /// shares, on the paper's link.
 fn time(size: Size, flows: usize) -> Duration {
     match size {
-        Size::Quick => Duration::from_secs(85),
+        Size::Quick => Duration::from_secs(40),
         Size::Normal => Duration::from_secs(150),
         Size::Paper => {
             let frames = 2 * flows as u64 * BYTES_EACH.div_ceil(PAYLOAD as u64);

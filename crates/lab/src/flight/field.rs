@@ -47,7 +47,7 @@ const ABOUT_THIS: [&str; 3] = [
 ];
 
 pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
-    let time = Duration::from_secs(options.size.of(20, 60, 120));
+    let time = Duration::from_secs(options.size.of(7, 60, 120));
     let cases = cases(&GRIDS, options.size, |cell| {
         let setup = Setup { rate_kbps: cell.get("rate_kbps")? };
         let each = std::iter::repeat_n(flow(cell.text("cc")), cell.get::<usize>("flows")?.max(1));

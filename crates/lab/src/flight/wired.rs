@@ -35,11 +35,11 @@ const ABOUT_THIS: [&str; 3] = [
     "10 MB, RTT 180 ms, advertised window 96 KiB, initial window 3, a queue that is never full",
     "drs: Reno to a receiver whose buffer is not set: the kernel tunes it, up to the others' window (tcp_rmem); \
      Linux's tuning descends from DRS, and is not the paper's program",
-    "with less than --paper a transfer is cut to what the link carries in 80 s (--quick) or 240 s",
+    "with less than --paper a transfer is cut to what the link carries in 30 s (--quick) or 240 s",
 ];
 
 pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
-    let seconds = options.size.of(Some(80), Some(240), None);
+    let seconds = options.size.of(Some(30), Some(240), None);
     let cases = cases(&GRIDS, options.size, |cell| {
         let rate_kbps: u64 = cell.get("rate_kbps")?;
         let bytes = seconds.map_or(BYTES, |seconds| BYTES.min(rate_kbps * 1000 / 8 * seconds));

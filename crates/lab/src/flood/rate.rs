@@ -65,7 +65,7 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
         Ok(Case { key: cell.key(&["mode"]), workload, estimate }.erase())
     })?;
     let (ratios, notes) = (RATIOS.to_vec(), NOTES.map(str::to_owned).to_vec());
-    let repeats = options.size.of(3, 9, 9);
+    let repeats = options.size.of(1, 9, 9);
     Ok(Experiment { name: "flood-rate", cases, repeats, ratios, notes, ..Experiment::default() })
 }
 

@@ -98,48 +98,28 @@ impl ReachTest {
 }
 
 /// Nodes that walk have no `degree` of their own. Pure flooding is what suppression is compared with.
-const GRIDS: [Grid; 6] = [
+const GRIDS: [Grid; 8] = [
     Grid(
         ALL,
         &[
-            "medium=links delay_ms=0 clock=virtual load_percent=0 movement=none",
-            "nodes:degree:loss_percent=100:20:0,100:20:20,100:8:0,100:8:20,300:20:20,30:12:20 algorithm=pure,suppressed",
+            LINKS,
+            "movement=none nodes:degree:loss_percent=100:20:0,100:20:20,100:8:0,100:8:20,300:20:20,30:12:20",
+            BOTH,
         ],
     ),
-    Grid(
-        ALL,
-        &[
-            "medium=links delay_ms=0 clock=virtual load_percent=0 movement=walk nodes=100 loss_percent=20 algorithm=pure,suppressed",
-        ],
-    ),
-    Grid(
-        ALL,
-        &[
-            "medium=links load_percent=0 movement=none nodes=30 degree:loss_percent:delay_ms:clock=12:20:0:real,\
-         8:50:2:virtual,8:50:2:real algorithm=pure,suppressed",
-        ],
-    ),
-    Grid(
-        ALL,
-        &[
-            "medium=dcf delay_ms=0 load_percent=0 movement=none nodes:degree:loss_percent:clock=100:20:0:virtual,\
-         100:20:20:virtual,100:8:0:virtual,100:8:20:virtual,30:12:0:virtual,30:12:0:real algorithm=pure,suppressed",
-        ],
-    ),
-    Grid(
-        ALL,
-        &[
-            "medium=dcf delay_ms=0 movement=none nodes=100 loss_percent=0 clock=virtual",
-            "degree:load_percent=20:10,20:50,14:50,10:10,10:50,8:10,8:25 algorithm=pure,suppressed",
-        ],
-    ),
-    Grid(
-        FULL,
-        &[
-            "medium=links delay_ms=0 load_percent=0 movement=none nodes=100 degree=20 loss_percent=20 clock=real algorithm=pure,suppressed",
-        ],
-    ),
+    Grid(ALL, &[LINKS, "movement=walk nodes=100 loss_percent=20", BOTH]),
+    Grid(ALL, &[REAL, "nodes=30 degree=12 loss_percent=20 delay_ms=0 clock=real", BOTH]),
+    Grid(FULL, &[REAL, "nodes=30 degree=8 loss_percent=50 delay_ms=2 clock=virtual,real", BOTH]),
+    Grid(FULL, &[REAL, "nodes=100 degree=20 loss_percent=20 delay_ms=0 clock=real", BOTH]),
+    Grid(ALL, &[DCF, "load_percent=0 nodes=100 degree=20,8 loss_percent=0,20 clock=virtual", BOTH]),
+    Grid(ALL, &[DCF, "load_percent=0 nodes=30 degree=12 loss_percent=0 clock=virtual,real", BOTH]),
+    Grid(ALL, &[DCF, LOADS, "nodes=100 loss_percent=0 clock=virtual", BOTH]),
 ];
+const LINKS: &str = "medium=links delay_ms=0 clock=virtual load_percent=0";
+const REAL: &str = "medium=links load_percent=0 movement=none";
+const DCF: &str = "medium=dcf delay_ms=0 movement=none";
+const LOADS: &str = "degree:load_percent=20:10,20:50,14:50,10:10,10:50,8:10,8:25";
+const BOTH: &str = "algorithm=pure,suppressed";
 
 pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
     let cases = cases(&GRIDS, options.size, |cell| {
@@ -163,7 +143,7 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
         Ok(Case { key, estimate: per_node * test.nodes as u32, workload: test }.erase())
     })?;
     let (ratios, notes) = (AGAINST_PURE.to_vec(), NOTES.map(str::to_owned).to_vec());
-    let repeats = options.size.of(3, 9, 9);
+    let repeats = options.size.of(1, 9, 9);
     Ok(Experiment { name: "flood-reach", cases, repeats, ratios, notes, ..Experiment::default() })
 }
 

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use link::Adjacency;
 use link::dcf::{DcfConfig, Phy, Position};
-use serde_json::Value;
 
 use crate::air::Event;
 use crate::axes::{ALL, FULL, Grid, QUICK, cases};
@@ -16,7 +15,7 @@ use crate::error::Error;
 use crate::experiment::{Case, Experiment, Published, Ratio, Reference, RunOptions};
 use crate::medium::{INTERFACE, Medium, MediumConfig, address};
 use crate::namespace::Namespace;
-use crate::program::{Process, output};
+use crate::program::{Process, json};
 use crate::statistics::median;
 use crate::system::{KeyPair, Means, start_nawa, write_key};
 use crate::workload::{Need, Prepared, Sample, Site, Workload};
@@ -101,7 +100,7 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
     Ok(Experiment {
         name: "flood-relay",
         cases,
-        repeats: 9,
+        repeats: options.size.of(2, 9, 9),
         ratios: RATIOS.to_vec(),
         // Table 1: from the receive interrupt's entry to the transmit command.
         paper: Published::row(
@@ -228,8 +227,7 @@ fn one_way(pings: &Pings) -> Vec<(String, f64)> {
 fn listen(medium: &Medium, node: usize, means: &Means) -> Result<Process, Error> {
     let process = Process::start(medium.node(node), means.nawa, &["flood", "recv", INTERFACE])?;
     let listens = || {
-        let status = output(medium.node(node), means.nawa, &["status", "--json"]).ok()?;
-        let status: Value = serde_json::from_str(&status).ok()?;
+        let status = json(medium.node(node), means.nawa, &["status", "--json"]).ok()?;
         (status["flood"][0]["receivers"].as_u64() > Some(0)).then_some(())
     };
     let late = || Error::Late { what: "`nawa flood recv` does not listen".into(), seconds: LIMIT.as_secs() };

@@ -18,9 +18,9 @@ use crate::traces::load;
 pub(crate) const ABOUT: &str =
     "one file over LTE, Wi-Fi and satellite: the best single link, MPTCP, and Nawa, also with a link cut";
 
-/// The file, in bytes; with `--quick` one that takes less than two minutes by all systems.
+/// The file, in bytes; with `--quick` one that takes about a minute by all systems.
 const FILE_BYTES: u64 = 32 << 20;
-const QUICK_BYTES: u64 = 24 << 20;
+const QUICK_BYTES: u64 = 8 << 20;
 
 /// Index of the Wi-Fi link in [`paths`].
 const WIFI: usize = 1;

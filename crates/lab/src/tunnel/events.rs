@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::axes::{ALL, Grid, cases};
+use crate::axes::{ALL, FULL, Grid, cases};
 use crate::disturbance::{Change, Event};
 use crate::error::Error;
 use crate::experiment::{Case, Experiment, RunOptions};
@@ -36,11 +36,10 @@ const NOTES: [&str; 4] = [
      one; relay-restart: its relay, by SIGKILL; readdress-server: the server's only address, paths without relays",
 ];
 
-const GRIDS: [Grid; 1] = [Grid(
-    ALL,
-    &["event:system=cut:nawa,cut:mptcp,readdress-client:nawa,readdress-client-all:nawa,rebind:nawa,\
-      readdress-server:nawa,relay-restart:nawa"],
-)];
+const GRIDS: [Grid; 2] = [
+    Grid(ALL, &["event:system=cut:nawa,cut:mptcp,readdress-client:nawa,rebind:nawa,relay-restart:nawa"]),
+    Grid(FULL, &["system=nawa event=readdress-client-all,readdress-server"]),
+];
 
 /// What happens, by its name.
 const CHANGES: [(&str, Change); 6] = [

@@ -49,14 +49,15 @@ const NAWAS: &str = "system=nawa,nawa-paper,nawa-paper-absolute";
 const EVERY_CLOCK: &str = "clocks=same,offset,behind,drift,step";
 
 /// MPTCP has its first subflow and the eight additional ones that the kernel takes.
-const GRIDS: [Grid; 19] = [
+const GRIDS: [Grid; 20] = [
     Grid(ALL, &["links=50+10 system:paths=cubic:1,mptcp:2,nawa:2", TCP]),
     Grid(QUICK, &["links=10+10+10slow system:paths=cubic:1,nawa:3", TCP]),
     Grid(FULL, &["links=10+10+10slow system:paths=cubic:1,mptcp:3,nawa:3,nawa-paper:3", TCP]),
     // The figures that the project promises, and one of each system.
     Grid(QUICK, &["system=mptcp links=10x10 paths=9", TCP]),
     Grid(QUICK, &["system=nawa,nawa-paper links=10x10 paths=1,10", TCP]),
-    Grid(QUICK, &["system=nawa links=10x10 paths=1,10 clocks=offset back=all", BOTH]),
+    Grid(QUICK, &["system=nawa links=10x10 paths=1,10", UDP]),
+    Grid(QUICK, &["system=nawa links=10x10 paths=10 clocks=offset back=all", BOTH]),
     Grid(
         QUICK,
         &["system=nawa-paper-absolute links=10x10 paths=10 back=all transport:clocks=tcp:offset,udp:behind"],
@@ -83,7 +84,7 @@ const GRIDS: [Grid; 19] = [
 const KEY: [&str; 6] = ["system", "links", "paths", "transport", "clocks", "back"];
 
 pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
-    let time = Duration::from_secs(options.size.of(3, 8, 20));
+    let time = Duration::from_secs(options.size.of(2, 8, 20));
     let mut cases = cases(&GRIDS, options.size, |cell| case(cell, time))?;
     let mut notes: Vec<String> = NOTES.map(str::to_owned).to_vec();
     for (name, program) in missing_rivals() {

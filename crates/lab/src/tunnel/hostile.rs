@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::attack::{Attacker, Flood, Progress, Victim};
-use crate::axes::{ALL, Grid, cases};
+use crate::axes::{FULL, Grid, QUICK, cases};
 use crate::clock;
 use crate::error::Error;
 use crate::experiment::{Case, Experiment, Ratio, Reference, RunOptions};
@@ -15,7 +15,7 @@ use crate::iperf::{Iperf, Protocol};
 use crate::links::{Bench, OnLinks, Setup, Task};
 use crate::namespace::Namespace;
 use crate::network::{Network, PathSpec, SERVER, Topology};
-use crate::program::output;
+use crate::program::json;
 use crate::system::{Means, NawaSetup, Ready, System};
 use crate::tasks::Stream;
 use crate::workload::Sample;
@@ -54,9 +54,12 @@ struct Attacked {
     relay: bool,
 }
 
-const GRIDS: [Grid; 2] = [
-    Grid(ALL, &["links=2x50,unshaped at=- attack=none"]),
-    Grid(ALL, &["links:at=2x50:server,2x50:relay,unshaped:server", ATTACKS]),
+const GRIDS: [Grid; 5] = [
+    Grid(QUICK, &["links=2x50 at=- attack=none"]),
+    Grid(FULL, &["links=2x50,unshaped at=- attack=none"]),
+    Grid(QUICK, &["links:at=2x50:server", ATTACKS]),
+    Grid(QUICK, &["links=2x50 at=relay attack=closed_port,garbage"]),
+    Grid(FULL, &["links:at=2x50:server,2x50:relay,unshaped:server", ATTACKS]),
 ];
 const ATTACKS: &str = "attack=closed_port,garbage,unknown_session,handshakes,replays";
 
@@ -75,7 +78,7 @@ const RATIOS: [Ratio; 2] = [
 ];
 
 pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
-    let time = Duration::from_secs(options.size.of(3, 6, 10));
+    let time = Duration::from_secs(options.size.of(2, 6, 10));
     let cases = cases(&GRIDS, options.size, |cell| {
         let topology = match cell.text("links") {
             "2x50" => Topology::Relayed(["one", "two"].map(|name| PathSpec::plain(name, 50.0, 10)).to_vec()),
@@ -173,10 +176,7 @@ fn victim<'a>(relay: bool, network: &'a Network, means: &Means) -> Result<Victim
 
 /// What a status says of who is there and where, one line each.
 fn state(host: &Namespace, means: &Means) -> Result<Vec<String>, Error> {
-    let text = output(host, means.nawa, &["status", "--json"])?;
-    let status: Value = serde_json::from_str(&text)
-        .map_err(|error| Error::program("nawa status", format!("bad JSON: {error}")))?;
-    Ok(lines(&status))
+    Ok(lines(&json(host, means.nawa, &["status", "--json"])?))
 }
 
 fn lines(status: &Value) -> Vec<String> {
