@@ -386,7 +386,7 @@ pub struct LabRun {
     /// those there are
     #[arg(value_name = "KEY=VALUE,…")]
     pub only: Vec<String>,
-    /// End within about two minutes
+    /// End within about two minutes, `all` within 25
     #[arg(long, conflicts_with = "paper")]
     pub quick: bool,
     /// The paper's own sizes and repetitions
