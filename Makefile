@@ -10,7 +10,7 @@ NAWA := $(TARGET)/release/nawa
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
 # Crates whose files import each other in no circle.
-STRAIGHT := bicast bpf flight flood-c lab
+STRAIGHT := bicast bpf device flight flood flood-c lab link packet
 
 .DEFAULT_GOAL := help
 .PHONY: commands book help demo test guest wifi lint lint-tools readme bench fuzz install rivals ns3 usrsctp uninstall build deb cargo-present
@@ -23,7 +23,7 @@ help:
 	@echo "make readme    the tables of demo and bond in README and docs/compared.md, from docs/results"
 	@echo "make commands  docs/commands.md, from what --help says"
 	@echo "make book      the documentation as a site in target/book (mdBook)"
-	@echo "make lint      rustfmt, clippy, the size of fsat, circles of imports, cargo-deny"
+	@echo "make lint      rustfmt, clippy, the size of fsat, results and who cites them, circles of imports, cargo-deny"
 	@echo "make bench     the lab's tunnel experiment, short (root)"
 	@echo "make fuzz      the fuzzers, a minute each (nightly Rust, cargo-fuzz)"
 	@echo "make rivals    builds what the lab compares with: boringtun, wireguard-go"
@@ -76,6 +76,7 @@ lint: cargo-present
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	@scripts/count-fsat
 	@scripts/readme-tables --check
+	@scripts/check-results
 	@scripts/import-circles $(STRAIGHT)
 	@if command -v cargo-deny >/dev/null; then $(CARGO) deny --workspace check bans licenses sources; \
 	else echo "make: cargo-deny is not installed, so licences and sources go unchecked; run make lint-tools"; fi

@@ -28,6 +28,8 @@ pub mod nft;
 pub mod node;
 #[cfg(feature = "node")]
 mod sequence;
+#[cfg(feature = "node")]
+mod settings;
 pub mod suppression;
 pub mod window;
 

@@ -12,7 +12,7 @@ use crate::board::Writer;
 use crate::driver::{Driver, Handing, Listening};
 use crate::frame::{DATA_MAX, ETHERTYPE, Frame, Padding, Verdict, Wire};
 use crate::nft::Table;
-use crate::node::{Mode, Settings};
+use crate::settings::{Mode, Settings};
 use crate::window::Window;
 
 /// Destination, source and type.

@@ -17,8 +17,9 @@ use crate::frame::{Frame, Header, Kind, Padding, Verdict, Wire};
 use crate::local::{Application, Ask, CLIENTS, LONGEST, Listener, Waiting, Welcome};
 use crate::medium::{Delivery, Heard, Medium};
 use crate::sequence::Sequence;
-use crate::suppression::{self, Suppression};
-use crate::window::Rules;
+use crate::suppression::Suppression;
+
+pub use crate::settings::{Mode, Settings};
 
 const WAKER: u64 = 0;
 const MEDIUM: u64 = 1;
@@ -32,48 +33,6 @@ const TURN: usize = 64;
 const LOOK: Duration = Duration::from_millis(1);
 /// How long whoever asks for the state waits.
 const PATIENCE: Duration = Duration::from_secs(5);
-
-/// Who relays.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mode {
-    /// The driver: the paper's proposal. Frames of the EtherType 0x88B5.
-    #[default]
-    Driver,
-    /// The kernel's IP layer: the paper's conventional method 2. UDP.
-    Kernel,
-    /// This program: the paper's conventional method 1. UDP.
-    Application,
-}
-
-/// What a node is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
-    /// The interface, which exists.
-    pub interface: String,
-    /// ID, format of frames, rate limit.
-    pub rules: Rules,
-    /// Who relays.
-    pub mode: Mode,
-    /// Of messages that name none.
-    pub ttl: u8,
-    /// UDP port, where frames go in UDP.
-    pub port: u16,
-    /// Greater in each of this node's lives than in the one before.
-    pub epoch: u32,
-    /// When to relay.
-    pub suppression: suppression::Rules,
-    /// Looks for frames again and again, which takes a processor, instead of sleeping until woken.
-    pub busy_poll: bool,
-    /// What whoever starts it knows that may go wrong, for its state.
-    pub warning: Option<String>,
-}
-
-impl Settings {
-    /// Whether relays wait, so that the driver alone cannot decide.
-    pub(crate) fn waits(&self) -> bool {
-        self.suppression != suppression::Rules::PURE
-    }
-}
 
 /// What a node knows of itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -634,15 +593,4 @@ fn header_of((id, epoch, seq): Key) -> Header {
 
 fn key(header: &Header) -> Key {
     (header.id, header.epoch, header.seq)
-}
-
-impl Mode {
-    /// As the file has it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Mode::Driver => "driver",
-            Mode::Kernel => "kernel",
-            Mode::Application => "application",
-        }
-    }
 }

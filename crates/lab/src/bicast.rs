@@ -5,12 +5,15 @@ mod dropping;
 mod experiments;
 mod measure;
 mod network;
+mod paper;
 mod spared;
 mod tcp;
 mod test;
 mod transfer;
 
 use crate::experiment::Entry;
+
+pub(crate) use paper::PAPER;
 
 pub use test::{Test, sctp_stacks};
 

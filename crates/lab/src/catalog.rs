@@ -2,16 +2,22 @@
 
 use crate::error::Error;
 use crate::experiment::{Entry, Experiment, RunOptions};
-use crate::{bicast, coding, flight, flood, tunnel};
+use crate::paper::Paper;
+use crate::{accuracy, bicast, coding, flight, flood, tunnel};
 
 /// A strand's line here and its folder are all that it takes to add one (docs/lab.md).
-const STRANDS: [&[Entry]; 5] = [
+const STRANDS: [&[Entry]; 6] = [
+    &accuracy::EXPERIMENTS,
     &tunnel::EXPERIMENTS,
     &flight::EXPERIMENTS,
     &flood::EXPERIMENTS,
     &coding::EXPERIMENTS,
     &bicast::EXPERIMENTS,
 ];
+
+/// The parts of a report: the goals, then the papers.
+pub(crate) const PAPERS: [Paper; 6] =
+    [tunnel::GOALS, flood::PAPER, flight::PAPER, coding::PAPER, tunnel::PAPER, bicast::PAPER];
 
 /// The experiments: name, and in one line what each measures.
 pub fn list() -> Vec<(&'static str, &'static str)> {
@@ -27,7 +33,10 @@ pub fn find(name: &str, options: &RunOptions) -> Result<Experiment, Error> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::experiment::{Size, plain};
 
     #[test]
     fn an_unknown_experiment_is_bad_input() {
@@ -44,6 +53,49 @@ mod tests {
             let titles: std::collections::BTreeSet<_> =
                 experiment.cases.iter().map(Experiment::title).collect();
             assert_eq!(titles.len(), experiment.cases.len());
+        }
+    }
+
+    fn of_size(name: &str, size: Size) -> Experiment {
+        find(name, &RunOptions { size, ..RunOptions::default() }).unwrap()
+    }
+
+    /// What one of them, and all together, may take with `--quick` on a machine that has everything.
+    const QUICK: [Duration; 2] = [Duration::from_secs(130), Duration::from_secs(25 * 60)];
+
+    #[test]
+    fn quick_ends_within_two_minutes_each_and_25_together() {
+        let times = list().into_iter().map(|(name, _)| (name, of_size(name, Size::Quick).estimate()));
+        let times: Vec<_> = times.collect();
+        println!("{times:?}");
+        assert!(times.iter().map(|(_, time)| *time).sum::<Duration>() <= QUICK[1], "{times:?}");
+        assert!(times.iter().all(|(_, time)| *time <= QUICK[0]), "{times:?}");
+    }
+
+    #[test]
+    fn quick_measures_what_every_figure_and_claim_is_about() {
+        let of = |paper: &Paper| {
+            let figures = paper.figures().unwrap().into_iter().map(|figure| (figure.experiment, figure.only));
+            figures
+                .chain(paper.claims().unwrap().into_iter().map(|claim| (claim.experiment, claim.only)))
+                .collect::<Vec<_>>()
+        };
+        for (experiment, only) in PAPERS.iter().flat_map(of) {
+            let mut experiment = of_size(experiment, Size::Quick);
+            // Beyond `--quick` are four transfers by loss.
+            if only.contains("transfers=4") && experiment.name == "bicast-loss" {
+                continue;
+            }
+            for word in only.split(' ').filter(|word| !word.is_empty()) {
+                let possible = |value: &&str| {
+                    experiment.cases.iter().any(|case| {
+                        case.field(word.split('=').next().unwrap()).is_some_and(|own| plain(own) == *value)
+                    })
+                };
+                let values: Vec<&str> = word.split(['=', ',']).skip(1).filter(possible).collect();
+                let word = format!("{}={}", word.split('=').next().unwrap(), values.join(","));
+                experiment.keep(&[word]).unwrap();
+            }
         }
     }
 }

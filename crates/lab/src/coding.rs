@@ -8,11 +8,14 @@ mod gain;
 mod loss;
 mod measure;
 mod mode;
+mod paper;
 mod test;
 mod transfer;
 mod wait;
 
 use crate::experiment::Entry;
+
+pub(crate) use paper::PAPER;
 
 /// What `nawa lab list` shows of them.
 pub(crate) const EXPERIMENTS: [Entry; 3] = [

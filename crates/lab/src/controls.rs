@@ -43,7 +43,8 @@ pub(crate) struct Controls {
 /// Provides what the cases of `experiment` need, and leaves out those cases that need what the kernel does not have then,
 /// with a note each.
 pub(crate) fn provide(experiment: &Experiment, nawa: &Path) -> Result<(Experiment, Controls), Error> {
-    let mut experiment = without_missing(experiment.clone());
+    let (mut experiment, notes) = without_missing(experiment.clone());
+    experiment.notes.splice(0..0, notes);
     let needed: BTreeSet<&str> = experiment.cases.iter().flat_map(needs).collect();
     let mut controls = Controls { _loaded: Vec::new(), _lock: None };
     let mut reason = None;
@@ -72,8 +73,8 @@ fn needs(case: &Case) -> impl Iterator<Item = &'static str> {
     case.workload.needs().into_iter().filter_map(control)
 }
 
-/// Leaves out the cases that need something else which is not there, with a note for each such thing.
-fn without_missing(mut experiment: Experiment) -> Experiment {
+/// Leaves out the cases that need something else which is not there; a note for each such thing.
+pub(crate) fn without_missing(mut experiment: Experiment) -> (Experiment, Vec<String>) {
     let mut known = BTreeMap::new();
     experiment.cases.retain(|case| {
         let needs = case.workload.needs().into_iter();
@@ -84,8 +85,8 @@ fn without_missing(mut experiment: Experiment) -> Experiment {
         missing.count() == 0
     });
     let note = |(name, reason): (String, Option<Error>)| Some(format!("{name}: not measured, {}", reason?));
-    experiment.notes.splice(0..0, known.into_iter().filter_map(note));
-    experiment
+    let notes = known.into_iter().filter_map(note).collect();
+    (experiment, notes)
 }
 
 fn available(name: &str) -> bool {

@@ -40,6 +40,19 @@ pub enum Error {
     /// No experiment has this name.
     #[error("no experiment is called `{0}`: `nawa lab list` names them")]
     UnknownExperiment(String),
+    /// Nothing in the experiment can be compared with a rival.
+    #[error(
+        "`{0}` has no case that a rival could do: only those whose `system` is `nawa`, unless that is configured, have one"
+    )]
+    NoRival(String),
+    /// There is nothing to report.
+    #[error("the folder {} holds no results: `nawa lab run all --out DIR` makes some", .0.display())]
+    NoResults(PathBuf),
+    /// A folder of results has one of another run.
+    #[error(
+        "{} is the result of another program, seed, size or selection: give another folder, or remove that file", .0.display()
+    )]
+    OtherRun(PathBuf),
     /// No case of the experiment is as asked for.
     #[error("no case is left by `{word}`: {reason}")]
     NoCase {
@@ -47,6 +60,14 @@ pub enum Error {
         word: String,
         /// What could be.
         reason: String,
+    },
+    /// An experiment's own axes have a value that does not exist.
+    #[error("the experiment has no `{value}` for `{field}`: that is a mistake in the lab")]
+    BadCell {
+        /// The field.
+        field: String,
+        /// Its value.
+        value: String,
     },
     /// The kernel has no such congestion control.
     #[error("the kernel has no congestion control `{0}`")]
@@ -102,7 +123,13 @@ impl Error {
     pub fn is_bad_input(&self) -> bool {
         matches!(
             self,
-            Error::UnknownExperiment(_) | Error::NoCase { .. } | Error::NoTrace(_) | Error::BadTrace { .. }
+            Error::UnknownExperiment(_)
+                | Error::NoCase { .. }
+                | Error::NoTrace(_)
+                | Error::BadTrace { .. }
+                | Error::NoRival(_)
+                | Error::OtherRun(_)
+                | Error::NoResults(_)
         )
     }
 

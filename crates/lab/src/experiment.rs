@@ -1,6 +1,7 @@
 //! Experiments as data: cases, and how they are repeated and compared. Here no strand is named.
 
 use std::any::Any;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,6 +25,9 @@ pub struct Experiment {
     pub cases: Vec<Case>,
     /// Which cases are measured at the same time, each in a network of its own.
     pub side_by_side: SideBySide,
+    /// Whether the cases of a repeat come in their order; otherwise their order is drawn from the seed, so that what else the machine
+    /// does hits all alike.
+    pub in_order: bool,
     /// How often, each time all cases.
     pub repeats: usize,
     /// Makes it again with another seed, where links are drawn by it: each repeat has its own.
@@ -117,8 +121,8 @@ pub enum Reference {
     Name(&'static str),
     /// A number.
     Number(f64),
-    /// A name, in the case where another field has the number given, whatever that field is in ours.
-    NameAt(&'static str, (&'static str, f64)),
+    /// A name, in the case where another field has the value given, as it is written, whatever that field is in ours.
+    NameAt(&'static str, (&'static str, &'static str)),
 }
 
 impl Reference {
@@ -130,7 +134,7 @@ impl Reference {
     }
 
     /// The other field that the case compared with is found by, and its value there.
-    pub(crate) fn other_field(self) -> Option<(&'static str, f64)> {
+    pub(crate) fn other_field(self) -> Option<(&'static str, &'static str)> {
         match self {
             Reference::NameAt(_, other) => Some(other),
             Reference::Name(_) | Reference::Number(_) => None,
@@ -188,6 +192,26 @@ impl Experiment {
             same.unwrap_or(case).clone()
         };
         Ok(cases.iter().map(drawn).collect())
+    }
+
+    /// Puts the rival `program` beside each case whose `system` is `nawa`, under its file's name; how many there are.
+    pub(crate) fn add_rival(&mut self, program: &Path) -> usize {
+        let name = program.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let before = self.cases.len();
+        let beside = |case: Case| {
+            let is_nawa = case.field("system").is_some_and(|system| *system == "nawa");
+            let workload = is_nawa.then(|| case.workload.by_rival(program)).flatten();
+            let rival = workload.map(|workload| {
+                let mut key = case.key.clone();
+                key.iter_mut()
+                    .filter(|(field, _)| *field == "system")
+                    .for_each(|(_, value)| *value = name.clone().into());
+                Case { key, workload, estimate: case.estimate }
+            });
+            [Some(case), rival].into_iter().flatten()
+        };
+        self.cases = std::mem::take(&mut self.cases).into_iter().flat_map(beside).collect();
+        self.cases.len() - before
     }
 
     /// The cases, cut into those that start at the same time.

@@ -4,6 +4,7 @@ mod breakdown;
 mod frames;
 mod mode;
 mod node;
+mod paper;
 mod ping;
 mod rate;
 mod reach;
@@ -13,6 +14,8 @@ mod simulation;
 mod stages;
 
 use crate::experiment::Entry;
+
+pub(crate) use paper::PAPER;
 
 /// What `nawa lab list` shows of them.
 pub(crate) const EXPERIMENTS: [Entry; 4] = [

@@ -5,25 +5,25 @@
 //! times.
 
 mod guests;
+pub(crate) mod pipes;
 pub(crate) mod socket;
 
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use device::poller::{Interest, Poller};
 use device::tcp::{self, TcpInfo};
 use link::{QueueStats, Stats};
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
 
-use crate::clock;
 use crate::error::{Doing, Error};
 use crate::guest::Job;
 use crate::network::{Network, SERVER};
 
 pub(crate) use guests::{Guests, check as check_origin};
+use pipes::{Pipe, Pipes};
 
 /// The server's port for the first flow; each has its own.
 const PORT: u16 = 5001;
@@ -147,7 +147,7 @@ pub(crate) fn run(
     test.initial_window.map_or(Ok(()), |segments| network.set_initial_window(segments))?;
     let mut running = Running::listen(network, guests, test, seed)?;
     network.restart_links();
-    running.started = clock::now();
+    running.pipes.restart();
     running.until_end(test, watch)
 }
 
@@ -164,41 +164,18 @@ fn address(index: usize) -> SocketAddr {
 struct Running<'a> {
     network: &'a Network,
     guests: &'a mut Guests,
-    poller: Poller,
+    pipes: Pipes,
     flows: Vec<Flow>,
-    started: Instant,
-    buffer: Vec<u8>,
 }
 
-/// One flow's sockets, and how far it is.
+/// One flow beside its sockets.
 struct Flow {
     spec: FlowSpec,
     start: Duration,
     address: SocketAddr,
-    listener: OwnedFd,
-    receiver: Option<OwnedFd>,
-    sender: Option<Sender>,
-    /// Still to be handed to the kernel.
-    unsent: u64,
-    received: u64,
-    /// When the last byte came.
-    last: Duration,
-}
-
-/// The end of a flow that sends.
-enum Sender {
-    Own(OwnedFd),
-    Guest(Job),
-}
-
-impl Sender {
-    /// A guest's is out of reach.
-    fn socket(&self) -> Option<&OwnedFd> {
-        match self {
-            Sender::Own(socket) => Some(socket),
-            Sender::Guest(_) => None,
-        }
-    }
+    started: bool,
+    /// What sends in a guest, out of reach.
+    guest: Option<Job>,
 }
 
 /// What was counted when measuring began.
@@ -209,11 +186,6 @@ struct Mark {
     stats: Stats,
 }
 
-/// What of a flow a token of the poller is: the token is three times the flow's index, plus this.
-const LISTENER: u64 = 0;
-const RECEIVER: u64 = 1;
-const SENDER: u64 = 2;
-
 impl<'a> Running<'a> {
     fn listen(
         network: &'a Network,
@@ -221,20 +193,16 @@ impl<'a> Running<'a> {
         test: &FlowTest,
         seed: u64,
     ) -> Result<Self, Error> {
-        let mut dice = ChaCha8Rng::seed_from_u64(seed);
-        let poller = Poller::new().doing(|| "make an epoll instance".into())?;
+        let (mut dice, mut pipes) = (ChaCha8Rng::seed_from_u64(seed), Pipes::new()?);
         let mut flows = Vec::new();
         for (index, spec) in test.flows.iter().enumerate() {
-            let flow = Flow::listen(network, spec, address(index), draw(spec.start, &mut dice))?;
-            let token = 3 * index as u64 + LISTENER;
-            poller.add(&flow.listener, token, Interest::Read).doing(|| "wait for a socket".into())?;
-            flows.push(flow);
+            let address = address(index);
+            let listener = network.server.run(|| socket::listen(address, spec.receive_buffer))?;
+            pipes.listen(listener.doing(|| format!("listen at {address}"))?, spec.bytes, None)?;
+            let start = draw(spec.start, &mut dice);
+            flows.push(Flow { spec: spec.clone(), start, address, started: false, guest: None });
         }
-        Ok(Self { network, guests, poller, flows, started: clock::now(), buffer: vec![0; 1 << 16] })
-    }
-
-    fn now(&self) -> Duration {
-        clock::now() - self.started
+        Ok(Self { network, guests, pipes, flows })
     }
 
     fn until_end(mut self, test: &FlowTest, mut watch: Option<Watch>) -> Result<Outcome, Error> {
@@ -242,7 +210,7 @@ impl<'a> Running<'a> {
         let mut mark = test.from.is_zero().then(|| Mark::zero(self.flows.len()));
         let mut look_at = Duration::ZERO;
         while !self.is_over(test, end)? {
-            let now = self.now();
+            let now = self.pipes.now();
             if mark.is_none() && now >= test.from {
                 mark = Some(self.mark()?);
             }
@@ -253,10 +221,10 @@ impl<'a> Running<'a> {
             }
             self.start_due(now)?;
             let looks = watch.is_some().then_some(look_at);
-            let starts = self.flows.iter().filter(|flow| flow.sender.is_none()).map(|flow| flow.start);
+            let starts = self.flows.iter().filter(|flow| !flow.started).map(|flow| flow.start);
             let marks = mark.is_none().then_some(test.from);
             let next = starts.chain(marks).chain(looks).fold(end, Duration::min);
-            self.step(next.saturating_sub(self.now()))?;
+            self.pipes.step(next.saturating_sub(self.pipes.now()))?;
         }
         let mark = mark.map_or_else(|| self.mark(), Ok)?;
         self.outcome(mark)
@@ -264,8 +232,9 @@ impl<'a> Running<'a> {
 
     /// Whether nothing more is to be measured. Fails where flows have not ended in time.
     fn is_over(&self, test: &FlowTest, end: Duration) -> Result<bool, Error> {
-        let arrived = self.flows.iter().all(|flow| flow.spec.bytes == Some(flow.received));
-        let late = self.now() >= end;
+        let mut both = self.flows.iter().zip(&self.pipes.all);
+        let arrived = both.all(|(flow, pipe)| flow.spec.bytes == Some(pipe.received));
+        let late = self.pipes.now() >= end;
         match test.until {
             None if late && !arrived => {
                 Err(Error::Late { what: "the transfer did not end".into(), seconds: end.as_secs() })
@@ -277,60 +246,41 @@ impl<'a> Running<'a> {
 
     fn start_due(&mut self, now: Duration) -> Result<(), Error> {
         for (index, flow) in self.flows.iter_mut().enumerate() {
-            if flow.sender.is_none() && now >= flow.start {
-                if let Some(job) = self.guests.start(index)? {
-                    flow.sender = Some(Sender::Guest(job));
-                    continue;
+            if !flow.started && now >= flow.start {
+                flow.started = true;
+                flow.guest = self.guests.start(index)?;
+                if flow.guest.is_none() {
+                    self.pipes.send_by(index, flow.connect(self.network)?)?;
                 }
-                let sender = flow.connect(self.network)?;
-                let token = 3 * index as u64 + SENDER;
-                self.poller.add(&sender, token, Interest::Write).doing(|| "wait for a socket".into())?;
-                flow.sender = Some(Sender::Own(sender));
             }
         }
         Ok(())
     }
 
-    /// Moves what can be moved, waiting at most for `timeout`.
-    fn step(&mut self, timeout: Duration) -> Result<(), Error> {
-        let ready = self.poller.wait(Some(timeout)).doing(|| "wait for sockets".into())?;
-        let tokens: Vec<u64> = ready.map(|ready| ready.token).collect();
-        let now = self.now();
-        for token in tokens {
-            let Some(flow) = self.flows.get_mut((token / 3) as usize) else { continue };
-            let moved = match token % 3 {
-                LISTENER => flow.accept(&self.poller, token - LISTENER + RECEIVER),
-                RECEIVER => flow.receive(&mut self.buffer, now),
-                _ => flow.send(&self.poller, &self.buffer),
-            };
-            moved.doing(|| format!("transfer by {}", flow.spec.congestion_control))?;
-        }
-        Ok(())
-    }
-
     fn mark(&self) -> Result<Mark, Error> {
-        let received = self.flows.iter().map(|flow| flow.received).collect();
+        let received = self.pipes.all.iter().map(|pipe| pipe.received).collect();
         let ([queue, _], [stats, _]) = (self.network.queues()?.swap_remove(0), self.network.stats()?[0]);
-        Ok(Mark { at: self.now(), received, queue, stats })
+        Ok(Mark { at: self.pipes.now(), received, queue, stats })
     }
 
     fn infos(&self) -> Vec<Option<TcpInfo>> {
-        let info = |flow: &Flow| tcp::info(flow.sender.as_ref()?.socket()?).ok();
-        self.flows.iter().map(info).collect()
+        self.pipes.all.iter().map(|pipe| tcp::info(pipe.sender.as_ref()?).ok()).collect()
     }
 
     fn outcome(&self, mark: Mark) -> Result<Outcome, Error> {
         let end = self.mark()?;
-        self.flows.iter().try_for_each(Flow::check)?;
+        let mut both = self.flows.iter().zip(&self.pipes.all);
+        both.try_for_each(|(flow, pipe)| flow.check(pipe))?;
         let queue = end.queue.since(&mark.queue);
         let delivered = end.stats.delivered.bytes.get().saturating_sub(mark.stats.delivered.bytes.get());
-        let flow = |((flow, before), info): ((&Flow, &u64), Option<TcpInfo>)| {
-            let ended = flow.spec.bytes == Some(flow.received);
-            let until = if ended { flow.last } else { end.at };
+        let flow = |(((flow, pipe), before), info): (((&Flow, &Pipe), &u64), Option<TcpInfo>)| {
+            let ended = flow.spec.bytes == Some(pipe.received);
+            let until = if ended { pipe.last } else { end.at };
             let time = until.saturating_sub(flow.start.max(mark.at));
-            FlowOutcome { bytes: flow.received - before, time, info }
+            FlowOutcome { bytes: pipe.received - before, time, info }
         };
-        let flows = self.flows.iter().zip(&mark.received).zip(self.infos()).map(flow).collect();
+        let flows = self.flows.iter().zip(&self.pipes.all).zip(&mark.received).zip(self.infos());
+        let flows = flows.map(flow).collect();
         let queue_max = end.stats.queue_max_frames.get();
         let since = |of: fn(&Stats) -> u64| of(&end.stats).saturating_sub(of(&mark.stats));
         let offered = since(|stats| stats.offered.frames.get());
@@ -348,26 +298,6 @@ impl Mark {
 }
 
 impl Flow {
-    fn listen(
-        network: &Network,
-        spec: &FlowSpec,
-        address: SocketAddr,
-        start: Duration,
-    ) -> Result<Self, Error> {
-        let listener = network.server.run(|| socket::listen(address, spec.receive_buffer))?;
-        Ok(Self {
-            spec: spec.clone(),
-            start,
-            address,
-            listener: listener.doing(|| format!("listen at {address}"))?,
-            receiver: None,
-            sender: None,
-            unsent: spec.bytes.unwrap_or(u64::MAX),
-            received: 0,
-            last: Duration::ZERO,
-        })
-    }
-
     fn connect(&self, network: &Network) -> Result<OwnedFd, Error> {
         let (name, address) = (self.spec.congestion_control, self.address);
         match network.client.run(|| socket::connect(address, name))? {
@@ -379,41 +309,15 @@ impl Flow {
     }
 
     /// Fails if its guest has not brought a connection about.
-    fn check(&self) -> Result<(), Error> {
-        match (&self.sender, &self.receiver) {
-            (Some(Sender::Guest(job)), None) => {
+    fn check(&self, pipe: &Pipe) -> Result<(), Error> {
+        match (&self.guest, &pipe.receiver) {
+            (Some(job), None) => {
                 // By now it has said what there is to say.
                 let said = job.next_line(Duration::ZERO).ok().flatten();
                 Err(Error::program("nc", said.unwrap_or_else(|| "no connection came from a guest".into())))
             }
             _ => Ok(()),
         }
-    }
-
-    fn accept(&mut self, poller: &Poller, token: u64) -> io::Result<()> {
-        if let Some(receiver) = socket::accept(&self.listener)? {
-            poller.add(&receiver, token, Interest::Read)?;
-            self.receiver = Some(receiver);
-        }
-        Ok(())
-    }
-
-    fn receive(&mut self, buffer: &mut [u8], now: Duration) -> io::Result<()> {
-        if let Some(receiver) = &self.receiver {
-            let bytes = socket::receive(receiver, buffer)?;
-            if bytes > 0 {
-                self.received += bytes;
-                self.last = now;
-            }
-        }
-        Ok(())
-    }
-
-    fn send(&mut self, poller: &Poller, content: &[u8]) -> io::Result<()> {
-        let Some(sender) = self.sender.as_ref().and_then(Sender::socket) else { return Ok(()) };
-        let length = content.len().min(usize::try_from(self.unsent).unwrap_or(usize::MAX));
-        self.unsent -= socket::send(sender, &content[..length])?;
-        if self.unsent == 0 { poller.remove(sender) } else { Ok(()) }
     }
 }
 

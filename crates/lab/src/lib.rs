@@ -1,6 +1,6 @@
 //! `lab`: networks of namespaces joined by emulated links, real programs on them, and what they measured.
 //!
-//! Begin with [`experiment`]: an experiment is data, a list of cases. What a case makes ready and measures is a
+//! Begin with [`experiment`]: an experiment is data, a list of cases, which [`axes`] span. What a case makes ready and measures is a
 //! [`workload`]. Each strand has a folder with its experiments, and [`catalog`] lists them all; nothing below it names a strand.
 //! [`run`] carries an experiment out:
 //!
@@ -13,12 +13,15 @@
 //! - [`medium`] is what nodes share that flood messages, [`air`] one with delay and jitter, [`dcf`] the 802.11 medium;
 //! - [`guest`] boots another kernel in a namespace, for what the running one lacks;
 //! - `disturbance` cuts links, changes addresses and restarts relays in mid-transfer;
-//! - [`report`] prints the table and writes the JSON.
+//! - [`report`](mod@report) prints the table and writes the JSON; `page` draws a folder of such files ([`paper`]).
 //!
 //! Everything is removed at the end ([`cleanup`]): when a value is dropped, on SIGINT and SIGTERM, and by the next run
 //! after a SIGKILL.
 
+mod accuracy;
 pub mod air;
+mod all;
+pub mod axes;
 pub mod bicast;
 pub mod catalog;
 mod cleanup;
@@ -45,6 +48,8 @@ pub mod medium;
 pub mod namespace;
 pub mod network;
 mod options;
+mod page;
+pub mod paper;
 mod partial;
 pub mod ping;
 pub mod program;
@@ -59,9 +64,11 @@ mod traces;
 mod tunnel;
 pub mod workload;
 
+pub use all::{run_all, run_each};
 pub use bicast::sctp_stacks;
 pub use catalog::list;
 pub use cleanup::{remove_orphans, start as start_cleanup};
 pub use error::Error;
 pub use options::{RunOptions, Size};
+pub use page::{report, show};
 pub use runner::{run, run_experiment};

@@ -1,12 +1,14 @@
 //! A system on emulated links, and a task that it does there.
 
 use std::fmt::Debug;
+use std::path::Path;
+use std::sync::Arc;
 
 use link::Bitrate;
 
 use crate::error::Error;
 use crate::network::{Network, Topology};
-use crate::system::{Ready, System};
+use crate::system::{NawaSetup, Ready, System};
 use crate::workload::{Need, Prepared, Sample, Site, Workload};
 
 /// A task with its system and its links.
@@ -28,7 +30,7 @@ pub(crate) struct Setup {
 }
 
 /// What is done with a system that carries traffic.
-pub(crate) trait Task: Debug + Send + Sync + 'static {
+pub(crate) trait Task: Clone + Debug + Send + Sync + 'static {
     /// What it runs, beside the system.
     fn programs(&self) -> &'static [&'static str];
 
@@ -59,6 +61,12 @@ impl<T: Task> Workload for OnLinks<T> {
 
     fn rate(&self) -> Bitrate {
         self.setup.topology.rate()
+    }
+
+    fn by_rival(&self, program: &Path) -> Option<Arc<dyn Workload>> {
+        let is_usual = matches!(self.setup.system, System::Nawa(setup) if setup == NawaSetup { relayed: setup.relayed, ..NawaSetup::AUTO });
+        let setup = Setup { system: System::Rival(program.into()), ..self.setup.clone() };
+        is_usual.then(|| Arc::new(Self { setup, task: self.task.clone() }) as Arc<dyn Workload>)
     }
 
     fn prepare<'a>(&'a self, site: Site<'a>) -> Result<Box<dyn Prepared + 'a>, Error> {

@@ -15,9 +15,10 @@ mod guest;
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use device::Tap;
-use link::{Bitrate, Capacity, LinkConfig, QueueStats, Stats};
+use link::{Bitrate, Capacity, LinkConfig, Queue, QueueStats, Stats};
 
 use crate::congestion;
 use crate::emulator::{Emulator, Wire};
@@ -39,6 +40,13 @@ pub struct PathSpec {
 }
 
 impl PathSpec {
+    /// A path of so many Mbit/s and milliseconds one way, with drop-tail queues of 100 packets, alike in both directions.
+    pub fn plain(name: impl Into<String>, mbps: f64, delay_ms: u64) -> Self {
+        let capacity = Capacity::Fixed(Bitrate::from_mbps(mbps));
+        let (delay, queue) = (Duration::from_millis(delay_ms), Queue::Packets(100));
+        Self::symmetric(name, LinkConfig { capacity, delay, queue, ..LinkConfig::default() })
+    }
+
     /// A path that is alike in both directions.
     pub fn symmetric(name: impl Into<String>, link: LinkConfig) -> Self {
         Self { name: name.into(), up: link.clone(), down: link }

@@ -25,6 +25,10 @@ pub struct RunOptions {
     pub repeats: Option<usize>,
     /// How many cases are measured at the same time, if not as many as the experiment says.
     pub side_by_side: Option<usize>,
+    /// A rival: a program that the lab starts at both ends beside `nawa` (docs/lab.md).
+    pub rival: Option<PathBuf>,
+    /// What tells this run of an experiment from others, as its result names it; [`run`](crate::run) sets it.
+    pub run: String,
     /// The commit of which the program was built, with `+` behind it where files had changed.
     pub commit: String,
 }
@@ -49,6 +53,8 @@ impl Default for RunOptions {
             only: Vec::new(),
             repeats: None,
             side_by_side: None,
+            rival: None,
+            run: String::new(),
             commit: "unknown".into(),
         }
     }
@@ -64,4 +70,20 @@ pub enum Size {
     Normal,
     /// `--paper`: the paper's sizes and repetitions.
     Paper,
+}
+
+impl Size {
+    /// The one of three values that belongs to the size.
+    pub fn of<T>(self, quick: T, normal: T, paper: T) -> T {
+        match self {
+            Size::Quick => quick,
+            Size::Normal => normal,
+            Size::Paper => paper,
+        }
+    }
+
+    /// As in the JSON.
+    pub fn name(self) -> &'static str {
+        self.of("quick", "normal", "paper")
+    }
 }

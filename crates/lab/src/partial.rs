@@ -85,17 +85,24 @@ impl Partial {
     }
 }
 
-/// The file with only its whole lines: the last may have been cut off.
+/// The file with only its whole lines: the last may have been cut off. Whoever is killed meanwhile leaves the old file or the new.
 fn rewrite(path: &Path, identity: &str, samples: &BTreeMap<(usize, usize), Sample>) -> std::io::Result<File> {
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).open(path)?;
-    writeln!(file, "{identity}")?;
+    let mut text = format!("{identity}\n").into_bytes();
     for (&(case, repeat), sample) in samples {
-        write_line(&mut file, case, repeat, sample)?;
+        write_line(&mut text, case, repeat, sample)?;
     }
-    Ok(file)
+    write_whole(path, &text)?;
+    OpenOptions::new().append(true).open(path)
 }
 
-fn write_line(file: &mut File, case: usize, repeat: usize, sample: &Sample) -> std::io::Result<()> {
+/// Writes a file so that it has either its old content or all of `text`, whenever this program is killed.
+pub(crate) fn write_whole(path: &Path, text: &[u8]) -> std::io::Result<()> {
+    let mut new = path.to_owned().into_os_string();
+    new.push(".new");
+    fs::write(&new, text).and_then(|()| fs::rename(&new, path))
+}
+
+fn write_line(file: &mut impl Write, case: usize, repeat: usize, sample: &Sample) -> std::io::Result<()> {
     let line = Line { case, repeat, sample: sample.clone() };
     file.write_all((serde_json::to_string(&line)? + "\n").as_bytes())
 }
@@ -109,18 +116,24 @@ fn samples(text: &str, identity: &str) -> Option<BTreeMap<(usize, usize), Sample
 }
 
 /// What makes two runs the same: the experiment and its cases, the options, and the very program under test.
-fn identity(experiment: &Experiment, options: &RunOptions) -> Result<String, Error> {
+pub(crate) fn identity(experiment: &Experiment, options: &RunOptions) -> Result<String, Error> {
     let nawa = fs::read(&options.nawa).doing(|| format!("read {}", options.nawa.display()))?;
-    let cases = format!("{:?}", experiment.cases);
+    let rival = options.rival.as_ref().map(|rival| fs::read(rival).map(|bytes| hash(&bytes)));
     let identity = serde_json::json!({
         "experiment": experiment.name,
         "repeats": experiment.repeats,
         "seed": options.seed,
         "version": env!("CARGO_PKG_VERSION"),
         "nawa": hash(&nawa),
-        "cases": hash(cases.as_bytes()),
+        "rival": rival.transpose().doing(|| "read the rival's program".into())?,
+        "cases": hash(format!("{:?}", experiment.cases).as_bytes()),
     });
     Ok(identity.to_string())
+}
+
+/// The same in a word, which a result names.
+pub(crate) fn run_of(experiment: &Experiment, options: &RunOptions) -> Result<String, Error> {
+    Ok(hash(identity(experiment, options)?.as_bytes())[..16].to_owned())
 }
 
 fn hash(bytes: &[u8]) -> String {

@@ -10,6 +10,7 @@ use std::process::{Child, ChildStdout, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 
 use crate::clock;
 use crate::error::{Doing, Error};
@@ -47,6 +48,13 @@ pub(crate) fn missing(program: &str) -> Error {
 pub(crate) fn find(program: &Path) -> Option<PathBuf> {
     let folders = std::env::var_os("PATH")?;
     std::env::split_paths(&folders).map(|folder| folder.join(program)).find(|path| path.is_file())
+}
+
+/// What `program` says, which is JSON, in `host`.
+pub(crate) fn json(host: &Namespace, program: &Path, arguments: &[&str]) -> Result<Value, Error> {
+    let text = output(host, program, arguments)?;
+    let bad = |error| Error::program(&format!("nawa {}", arguments.join(" ")), format!("bad JSON: {error}"));
+    serde_json::from_str(&text).map_err(bad)
 }
 
 /// A program that runs in a namespace; dropping it kills it.

@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::error::{Doing, Error};
 use crate::namespace::Namespace;
 use crate::network::Network;
-use crate::program::output;
+use crate::program::json;
 
 /// Counters at one time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -45,10 +45,7 @@ impl Recovery {
 
     /// What `nawa status --json` at `host` counted.
     fn add_tunnel(&mut self, host: &Namespace, nawa: &Path) -> Result<(), Error> {
-        let text = output(host, nawa, &["status", "--json"])?;
-        let status: Value = serde_json::from_str(&text)
-            .map_err(std::io::Error::from)
-            .doing(|| "read nawa's status".into())?;
+        let status = json(host, nawa, &["status", "--json"])?;
         let peer = &status["tunnel"]["peers"][0];
         let number = |value: &Value| value.as_f64().unwrap_or(0.0);
         self.resent += number(&peer["resent_packets"]);

@@ -12,11 +12,12 @@ use serde_json::{Map, Value, json};
 
 use crate::clock;
 use crate::error::{Doing, Error};
-use crate::experiment::{Experiment, Fields, RunOptions, Size, object, plain};
+use crate::experiment::{Experiment, Fields, RunOptions, object, plain};
+use crate::partial::write_whole;
 use crate::statistics::{Interval, interval, median};
 use crate::workload::Sample;
 
-pub(crate) use progress::Progress;
+pub(crate) use progress::{Progress, rough};
 
 /// The results of an experiment, in the order of its cases.
 #[derive(Debug)]
@@ -64,6 +65,13 @@ impl<'a> Report<'a> {
         self.conditions["samples_of_earlier_runs"] = samples.into();
     }
 
+    /// Says in the conditions when the run ended, and what else the machine did then.
+    pub(crate) fn ends(&mut self) {
+        self.conditions["repeats"] = self.experiment.repeats.into();
+        self.conditions["ended"] = clock::timestamp().into();
+        self.conditions["load_at_end"] = load().into();
+    }
+
     /// Prints the table and the notes.
     pub(crate) fn print(&self) {
         say(&self.table().to_string());
@@ -74,10 +82,10 @@ impl<'a> Report<'a> {
 
     /// Writes the files that `options` name.
     pub(crate) fn write(&self, options: &RunOptions) -> Result<(), Error> {
-        let files = [(&options.json, format!("{:#}\n", self.json())), (&options.html, self.html())];
+        let files = [(&options.json, lines(&self.json())), (&options.html, self.html())];
         for (path, text) in files {
             if let Some(path) = path {
-                std::fs::write(path, text).doing(|| format!("write {}", path.display()))?;
+                write_whole(path, text.as_bytes()).doing(|| format!("write {}", path.display()))?;
             }
         }
         Ok(())
@@ -129,7 +137,7 @@ impl<'a> Report<'a> {
         let paper =
             paper.map(|entry| json!({ "case": object(&entry.key), "metrics": object(&entry.metrics) }));
         let mut report = json!({
-            "schema": 1,
+            "schema": 2,
             "experiment": self.experiment.name,
             "conditions": self.conditions,
             "results": self.results().iter().map(Outcome::json).collect::<Vec<_>>(),
@@ -161,7 +169,7 @@ impl<'a> Report<'a> {
 }
 
 /// Prints a line; if nobody reads any more, the files are still written and the exit status still says how it went.
-fn say(line: &str) {
+pub(crate) fn say(line: &str) {
     let _ = writeln!(std::io::stdout(), "{line}");
 }
 
@@ -169,23 +177,29 @@ fn say(line: &str) {
 fn conditions(options: &RunOptions) -> Value {
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let size = match options.size {
-        Size::Quick => "quick",
-        Size::Normal => "normal",
-        Size::Paper => "paper",
-    };
+    let arguments: Vec<String> = std::env::args().skip(1).map(|word| quoted(&word)).collect();
     json!({
         "version": env!("CARGO_PKG_VERSION"),
         "commit": options.commit,
         "kernel": kernel.trim(),
         "cpus": cpus,
         "seed": options.seed,
-        "size": size,
+        "size": options.size.name(),
         "command": format!("nawa {}", arguments.join(" ")),
+        "run": options.run,
         "started": clock::timestamp(),
         "load_at_start": load(),
     })
+}
+
+/// A word as a shell takes it.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "+,-./:=@_%…".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.into()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
 }
 
 /// Processes that ran or wanted to within the last minute, on the average (proc(5), loadavg).
@@ -230,20 +244,35 @@ impl<'a> Outcome<'a> {
     }
 
     fn json(&self) -> Value {
+        let of = |value: f64| Value::from(rounded(value));
         let metrics: Map<String, Value> =
-            self.metrics.iter().map(|(name, value, _)| ((*name).to_owned(), (*value).into())).collect();
+            self.metrics.iter().map(|(name, value, _)| ((*name).to_owned(), of(*value))).collect();
         let interval = |(name, _, interval): &(&str, f64, Option<Interval>)| {
-            let Interval { low, high, confidence } = (*interval)?;
-            let kind = interval.as_ref()?.kind();
-            Some((
-                (*name).to_owned(),
-                json!({ "low": low, "high": high, "confidence": confidence, "kind": kind }),
-            ))
+            let Interval { low, high, .. } = interval.filter(|_| self.samples.len() > 1)?;
+            Some(((*name).to_owned(), json!([of(low), of(high)])))
         };
         let intervals: Map<String, Value> = self.metrics.iter().filter_map(interval).collect();
-        let samples: Vec<_> = self.samples.iter().map(|sample| object(&sample.metrics)).collect();
-        json!({ "case": object(self.key), "metrics": metrics, "intervals": intervals, "samples": samples })
+        json!({ "case": object(self.key), "metrics": metrics, "intervals": intervals, "samples": self.samples.len() })
     }
+}
+
+/// Five digits: more than anything here is measured by.
+fn rounded(value: f64) -> f64 {
+    format!("{value:.4e}").parse().unwrap_or(value)
+}
+
+/// A line for each entry of a list, so that files can be compared and stay small.
+fn lines(json: &Value) -> String {
+    let Value::Object(fields) = json else { return json.to_string() };
+    let field = |(name, value): (&String, &Value)| match value {
+        Value::Array(entries) if !entries.is_empty() => {
+            let entries: Vec<String> = entries.iter().map(|entry| format!("  {entry}")).collect();
+            format!("\"{name}\": [\n{}\n]", entries.join(",\n"))
+        }
+        _ => format!("\"{name}\": {value}"),
+    };
+    let fields: Vec<String> = fields.iter().map(field).collect();
+    format!("{{\n{}\n}}\n", fields.join(",\n"))
 }
 
 /// What the intervals in the table are, by the number of samples.
@@ -291,7 +320,8 @@ pub(crate) fn number(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
-fn escape(text: &str) -> String {
+/// Text as HTML has it.
+pub(crate) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
@@ -311,10 +341,11 @@ mod tests {
         let mut report = Report::new(&experiment, &options);
         (0..).zip([3.0, 1.0, 2.5]).for_each(|(repeat, goodput)| report.add(0, repeat, sample(goodput)));
         let json = report.json();
-        assert_eq!(json["schema"], 1);
+        assert_eq!(json["schema"], 2);
         assert_eq!(json["results"][0]["metrics"]["goodput_mbps"], 2.5);
-        assert_eq!(json["results"][0]["samples"].as_array().unwrap().len(), 3);
-        assert_eq!(json["results"][0]["intervals"]["goodput_mbps"]["low"], 1.0);
+        assert_eq!(json["results"][0]["samples"], 3);
+        assert_eq!(json["results"][0]["intervals"]["goodput_mbps"], json!([1.0, 3.0]));
+        assert_eq!(serde_json::from_str::<Value>(&lines(&json)).unwrap(), json);
         assert_eq!(json["results"].as_array().unwrap().len(), 1, "a case without samples has no result");
         assert_eq!(json["paper"][9]["case"]["paths"], 10);
     }
@@ -337,6 +368,14 @@ mod tests {
         let results: Vec<Outcome> = keys.iter().zip(&samples).map(|(key, s)| Outcome::of(key, s)).collect();
         let times: Vec<_> = results.iter().map(|result| times_one_path(result, &results)).collect();
         assert_eq!(times, [Some(8.5), None, None]);
+    }
+
+    #[test]
+    fn a_command_can_be_given_again() {
+        assert_eq!(
+            ["case=50+10", "a b", "it's", ""].map(quoted),
+            ["case=50+10", "'a b'", r"'it'\''s'", "''"]
+        );
     }
 
     #[test]

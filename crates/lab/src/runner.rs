@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use crate::emulator::Emulator;
 use crate::error::{Doing, Error};
 use crate::experiment::{Case, Experiment, RunOptions, SideBySide};
-use crate::partial::Partial;
+use crate::partial::{Partial, run_of};
 use crate::report::{Progress, Report};
 use crate::schedule::{Schedule, Turn};
 use crate::workload::{Need, Prepared, Sample, Site};
@@ -21,10 +21,20 @@ use crate::{catalog, cleanup, controls, iproute, program};
 /// changed.
 pub fn run(name: &str, options: &RunOptions) -> Result<(), Error> {
     let mut experiment = catalog::find(name, options)?;
+    if let Some(rival) = &options.rival
+        && experiment.add_rival(rival) == 0
+    {
+        return Err(Error::NoRival(name.into()));
+    }
+    run_experiment(&arranged(experiment, options)?, options)
+}
+
+/// Those cases, as often and as many at once, as `options` ask for.
+pub(crate) fn arranged(mut experiment: Experiment, options: &RunOptions) -> Result<Experiment, Error> {
     experiment.keep(&options.only)?;
     experiment.repeats = options.repeats.unwrap_or(experiment.repeats);
     experiment.side_by_side = options.side_by_side.map_or(experiment.side_by_side, SideBySide::Cases);
-    run_experiment(&experiment, options)
+    Ok(experiment)
 }
 
 /// Runs `experiment` as it is.
@@ -32,6 +42,7 @@ pub fn run_experiment(experiment: &Experiment, options: &RunOptions) -> Result<(
     check_host()?;
     program::require(&programs(experiment))?;
     cleanup::start()?;
+    let options = &RunOptions { run: run_of(experiment, options)?, ..options.clone() };
     let (experiment, _controls) = controls::provide(experiment, &options.nawa)?;
     let experiment = &experiment;
     let lab = Lab::new(options)?;
@@ -83,7 +94,7 @@ struct Results<'a> {
 impl<'a> Results<'a> {
     fn new(experiment: &'a Experiment, options: &RunOptions) -> Result<Self, Error> {
         let (earlier, said) = Partial::open(experiment, options)?;
-        let schedule = Schedule::new(experiment, |case, repeat| earlier.has(case, repeat));
+        let schedule = Schedule::new(experiment, options.seed, |case, repeat| earlier.has(case, repeat));
         let progress = Progress::start(experiment, said.as_deref(), &schedule);
         let mut report = Report::new(experiment, options);
         if earlier.len() > 0 {
@@ -134,6 +145,7 @@ impl<'a> Results<'a> {
     fn finish(mut self, options: &RunOptions) -> Result<(), Error> {
         self.progress.finish();
         self.report.compare();
+        self.report.ends();
         self.report.print();
         self.report.write(options)?;
         self.earlier.remove();
@@ -145,7 +157,7 @@ impl<'a> Results<'a> {
 }
 
 /// Fails, in one sentence, where the lab cannot work at all.
-fn check_host() -> Result<(), Error> {
+pub(crate) fn check_host() -> Result<(), Error> {
     if !rustix::process::geteuid().is_root() {
         return Err(Error::NotRoot);
     }
@@ -153,7 +165,7 @@ fn check_host() -> Result<(), Error> {
     tun.map(drop).map_err(Error::NoTun)
 }
 
-fn programs(experiment: &Experiment) -> Vec<&'static str> {
+pub(crate) fn programs(experiment: &Experiment) -> Vec<&'static str> {
     let needs = experiment.cases.iter().flat_map(|case| case.workload.needs());
     let program = |need| if let Need::Program(name) = need { Some(name) } else { None };
     std::iter::once("ip").chain(needs.filter_map(program)).collect()

@@ -1,12 +1,16 @@
 //! When each group of cases is measured, so that what runs at the same time does not disturb itself.
 //!
-//! A turn is one group in one repeat. Its cases start together, so that what is compared sees the same machine. Turns
-//! follow one another, or, where the experiment allows it, run beside each other up to a sum of their links' rates,
+//! A turn is one group in one repeat. Its cases start together, so that what is compared sees the same machine. The turns of a repeat
+//! come in an order drawn from the seed, unless the experiment has an order of its own, and those of the next after them: rivals
+//! alternate. Turns follow one another, or, where the experiment allows it, run beside each other up to a sum of their links' rates,
 //! whatever their repeat: a link of 64 kbit/s takes twenty minutes for 10 MB and next to nothing of the machine. Those
 //! that last longest begin first; the others fill the time until these end.
 
 use std::collections::VecDeque;
 use std::time::Duration;
+
+use rand_chacha::ChaCha8Rng;
+use rand_core::{RngCore, SeedableRng};
 
 use crate::experiment::{Case, Experiment, SideBySide, longest};
 
@@ -32,18 +36,23 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
-    /// The turns of `experiment`, without the cases and repeats that `has` knows.
-    pub(crate) fn new(experiment: &Experiment, has: impl Fn(usize, usize) -> bool) -> Self {
-        let mut turns = Vec::new();
+    /// The turns of `experiment`, their order drawn from `seed`, without the cases and repeats that `has` knows.
+    pub(crate) fn new(experiment: &Experiment, seed: u64, has: impl Fn(usize, usize) -> bool) -> Self {
+        let (mut all, mut dice) = (Vec::new(), ChaCha8Rng::seed_from_u64(seed));
         for repeat in 0..experiment.repeats {
-            let mut first = 0;
+            let (mut turns, mut first) = (Vec::new(), 0);
             for group in experiment.groups() {
                 let indexed = (first..).zip(group);
                 let cases: Vec<_> = indexed.filter(|&(index, _)| !has(index, repeat)).collect();
                 turns.extend((!cases.is_empty()).then(|| Turn::new(repeat, &cases)));
                 first += group.len();
             }
+            if !experiment.in_order {
+                turns.sort_by_cached_key(|_| dice.next_u64());
+            }
+            all.extend(turns);
         }
+        let mut turns = all;
         let limit = match experiment.side_by_side {
             SideBySide::Cases(_) | SideBySide::Rates(_) => None,
             SideBySide::Links { up_to, .. } => {
@@ -101,7 +110,7 @@ impl Schedule {
 impl Experiment {
     /// How long the whole takes, about.
     pub fn estimate(&self) -> Duration {
-        Schedule::new(self, |_, _| false).estimate()
+        Schedule::new(self, 0, |_, _| false).estimate()
     }
 }
 
@@ -140,7 +149,7 @@ mod tests {
         for (name, _) in crate::list() {
             let experiment = find(name, &RunOptions::default()).unwrap();
             if let SideBySide::Cases(_) = experiment.side_by_side {
-                let mut schedule = Schedule::new(&experiment, |_, _| false);
+                let mut schedule = Schedule::new(&experiment, 1, |_, _| false);
                 assert!(schedule.begin().is_some() && schedule.begin().is_none(), "{name}");
             }
         }
@@ -150,7 +159,7 @@ mod tests {
     fn every_case_has_its_turn_in_every_repeat() {
         for (name, _) in crate::list() {
             let experiment = find(name, &RunOptions::default()).unwrap();
-            let turns = all(Schedule::new(&experiment, |_, _| false));
+            let turns = all(Schedule::new(&experiment, 1, |_, _| false));
             let runs = turns.iter().flat_map(|turn| turn.cases.iter().map(|&case| (case, turn.repeat)));
             let mut runs: Vec<_> = runs.collect();
             runs.sort_unstable();
@@ -161,9 +170,21 @@ mod tests {
     }
 
     #[test]
+    fn the_order_of_a_repeat_is_drawn_from_the_seed() {
+        let order = |name, seed| {
+            let experiment = find(name, &RunOptions::default()).unwrap();
+            let turns = all(Schedule::new(&experiment, seed, |_, _| false));
+            turns.iter().map(|turn| (turn.repeat, turn.cases[0])).collect::<Vec<_>>()
+        };
+        assert_eq!(order("tunnel", 1), order("tunnel", 1));
+        assert_ne!(order("tunnel", 1), order("tunnel", 2));
+        assert!(order("tunnel", 1).is_sorted_by_key(|(repeat, _)| *repeat) && order("demo", 1).is_sorted());
+    }
+
+    #[test]
     fn cases_of_one_link_take_their_turn_together() {
         let experiment = wired();
-        for turn in all(Schedule::new(&experiment, |_, _| false)) {
+        for turn in all(Schedule::new(&experiment, 1, |_, _| false)) {
             let link = |index: usize| &experiment.cases[index].key[1];
             let alike = |&index: &usize| link(index) == link(turn.cases[0]);
             let expected: Vec<usize> = (0..experiment.cases.len()).filter(alike).collect();
@@ -178,9 +199,11 @@ mod tests {
             side_by_side: SideBySide::Rates(up_to),
             ..find("bond", &RunOptions::default()).unwrap()
         };
-        let turns = all(Schedule::new(&experiment, |_, _| false));
+        let turns = all(Schedule::new(&experiment, 1, |_, _| false));
         assert!(turns.iter().all(|turn| turn.load <= up_to.as_bps() || turn.cases.len() == 1));
-        for pair in turns.windows(2).filter(|pair| pair[0].repeat == pair[1].repeat) {
+        let mut first: Vec<&Turn> = turns.iter().filter(|turn| turn.repeat == 0).collect();
+        first.sort_by_key(|turn| turn.cases[0]);
+        for pair in first.windows(2) {
             let next = experiment.cases[pair[1].cases[0]].workload.rate().as_bps();
             assert!(pair[0].load + next > up_to.as_bps(), "one more would have fitted");
         }
@@ -189,7 +212,7 @@ mod tests {
     #[test]
     fn turns_run_beside_each_other_up_to_the_limit() {
         let experiment = wired();
-        let mut schedule = Schedule::new(&experiment, |_, _| false);
+        let mut schedule = Schedule::new(&experiment, 1, |_, _| false);
         let mut began = Vec::new();
         while let Some(turn) = schedule.begin() {
             began.push(turn);
@@ -207,8 +230,8 @@ mod tests {
     fn what_was_measured_is_not_estimated() {
         let experiment = find("tunnel", &RunOptions::default()).unwrap();
         let (whole, rest) = (
-            Schedule::new(&experiment, |_, _| false),
-            Schedule::new(&experiment, |case, n| n > 0 || case > 1),
+            Schedule::new(&experiment, 1, |_, _| false),
+            Schedule::new(&experiment, 1, |case, n| n > 0 || case > 1),
         );
         assert_eq!(whole.runs(), experiment.cases.len() * experiment.repeats);
         assert_eq!(rest.runs(), 2);

@@ -5,11 +5,12 @@ mod clocks;
 mod keys;
 mod nawa;
 mod ready;
+mod rival;
 mod setup;
 mod wireguard;
 
 use std::net::IpAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::error::Error;
 use crate::http::Transport;
@@ -35,6 +36,8 @@ pub enum System {
     Nawa(NawaSetup),
     /// A user-space WireGuard over the first path: the program's name.
     WireGuard(&'static str),
+    /// Whatever a program makes of the paths (docs/lab.md).
+    Rival(PathBuf),
 }
 
 impl System {
@@ -62,6 +65,7 @@ impl System {
             System::Mptcp => mptcp(network, means.best_path),
             System::Nawa(setup) => nawa::start(setup, network, means),
             System::WireGuard(program) => wireguard::start(program, network, means),
+            System::Rival(program) => rival::start(program, network, means),
         }
     }
 }

@@ -8,12 +8,12 @@ mod events;
 mod flow;
 mod hostile;
 mod paper;
-mod plan;
 #[cfg(feature = "quic")]
 mod quic;
-mod variant;
 
 use crate::experiment::Entry;
+
+pub(crate) use paper::{GOALS, PAPER};
 
 /// What `nawa lab list` shows of them.
 pub(crate) const EXPERIMENTS: [Entry; 5] = [

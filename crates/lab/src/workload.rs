@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::fmt::Debug;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use link::Bitrate;
@@ -22,6 +23,12 @@ pub trait Workload: Any + Debug + Send + Sync {
     /// The sum of the rates of its emulated links, which bounds how many cases run side by side. Without such links: 0.
     fn rate(&self) -> Bitrate {
         Bitrate::from_bps(0)
+    }
+
+    /// The same by the program of a rival, in place of `nawa`; `None` where there is nothing to compare.
+    fn by_rival(&self, program: &Path) -> Option<Arc<dyn Workload>> {
+        let _ = program;
+        None
     }
 
     /// Makes all of it ready; what takes a while to come up may do so until [`Prepared::finish`].

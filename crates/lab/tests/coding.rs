@@ -4,7 +4,7 @@ mod common;
 
 use common::{alone, left_in, skip};
 use lab::catalog::find;
-use lab::{RunOptions, Size, run_experiment};
+use lab::{RunOptions, run_experiment};
 use serde_json::Value;
 
 #[test]
@@ -16,8 +16,9 @@ fn a_transfer_over_a_chain_is_measured_and_nothing_remains() {
     let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("x.json");
-    let options = RunOptions { size: Size::Quick, json: Some(file.clone()), ..RunOptions::default() };
+    let options = RunOptions { json: Some(file.clone()), ..RunOptions::default() };
     let mut experiment = find("coding-gain", &options).unwrap();
+    experiment.repeats = 1;
     let wanted = |name: &str, key: &Value| match name {
         "mode" => key == "plain",
         "hops" => key == 2,

@@ -91,7 +91,8 @@ fn flows_side_by_side_are_measured_and_nothing_remains() {
         assert!(metric(&json, cc, "window_bytes") < 100_000.0, "the receive buffer bounds the window");
     }
     let ratio = metric(&json, "cubic", "goodput_mbps") / metric(&json, "reno", "goodput_mbps");
-    assert!((metric(&json, "cubic", "of_reno") - ratio).abs() < 1e-9);
+    // Results have five digits.
+    assert!((metric(&json, "cubic", "of_reno") / ratio - 1.0).abs() < 1e-3);
     let jain = metric(&json, "cubic", "jain");
     assert!((0.5..=1.0).contains(&jain), "{jain}");
     assert_eq!(json["results"].as_array().unwrap().len(), 2, "what is missing has no result");

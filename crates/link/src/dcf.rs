@@ -34,30 +34,19 @@ mod station;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use serde::Serialize;
-
 pub use config::{DcfConfig, Position, Reach};
 pub use phy::{Phy, Rate};
 
 use crate::dice::Dice;
-use crate::stats::Tally;
 use crate::units::{PacketCount, Probability};
 use air::{Air, Carries, Signal};
 use config::Strengths;
+pub use station::{Destination, StationStats};
 use station::{Outgoing, Station};
 
 /// Streams of randomness: losses first, then one per station for its backoffs.
 const LOSS_STREAM: u64 = 0;
 const FIRST_BACKOFF_STREAM: u64 = 1;
-
-/// Whom a frame is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Destination {
-    /// One station, by its number: with link ACKs, at the data rate.
-    Station(usize),
-    /// All that can read it: sent once, at the basic rate.
-    Broadcast,
-}
 
 /// A frame that a station could read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -82,23 +71,6 @@ pub struct QueueFull {
     pub station: usize,
     /// The frame.
     pub frame: Vec<u8>,
-}
-
-/// What a station counted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
-pub struct StationStats {
-    /// Taken into its queue.
-    pub queued: Tally,
-    /// On the air, repetitions included.
-    pub transmitted: Tally,
-    /// Repetitions for want of a link ACK.
-    pub repeated: PacketCount,
-    /// Given up after the last attempt.
-    pub given_up: PacketCount,
-    /// Read, meant for it.
-    pub received: Tally,
-    /// Read, meant for another.
-    pub overheard: Tally,
 }
 
 /// A shared medium and its stations.

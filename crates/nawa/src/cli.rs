@@ -381,20 +381,37 @@ pub struct FloodPing {
 enum Lab {
     /// Names the experiments
     List,
-    /// Runs an experiment: says how long it will take, measures, prints a table
+    /// Runs an experiment, or all of them: says how long it will take, measures, prints a table
     Run(Box<LabRun>),
+    /// Writes one page of a folder of results, to read in a browser without a network
+    Report(LabReport),
+    /// Draws the course of one run that `--series` has written, as a page beside its file
+    Show {
+        /// The run's file, NAME.csv
+        run: PathBuf,
+    },
+}
+
+/// The options of `nawa lab report`.
+#[derive(Args, Debug)]
+pub struct LabReport {
+    /// The folder, as `nawa lab run all --out DIR` fills it
+    pub folder: PathBuf,
+    /// Where to write the page [default: DIR/report.html]
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
 }
 
 /// The options of one experiment's run.
 #[derive(Args, Debug)]
 pub struct LabRun {
-    /// The experiment's name, as `nawa lab list` prints it
+    /// The experiment's name, as `nawa lab list` prints it, or `all`
     pub name: String,
     /// Only the cases whose key has one of these values, as system=nawa,mptcp; a value that no case has is an error that names
     /// those there are
     #[arg(value_name = "KEY=VALUE,…")]
     pub only: Vec<String>,
-    /// End within about two minutes
+    /// End within about two minutes, `all` within 25
     #[arg(long, conflicts_with = "paper")]
     pub quick: bool,
     /// The paper's own sizes and repetitions
@@ -415,6 +432,12 @@ pub struct LabRun {
     /// Another `nawa` than this one as the system under test
     #[arg(long, value_name = "PROGRAM")]
     pub nawa: Option<PathBuf>,
+    /// A rival beside `nawa`: a program that the lab starts as `PROGRAM client` and `PROGRAM server` (docs/lab.md)
+    #[arg(long, value_name = "PROGRAM")]
+    pub rival: Option<PathBuf>,
+    /// The folder that `all` fills with NAME.json for each experiment; what is there is not measured again [default: lab-results]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["json", "html"])]
+    pub out: Option<PathBuf>,
     /// Write the results as JSON
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
@@ -472,6 +495,8 @@ fn dispatch(command: Option<Command>) -> Result<(), Failure> {
         Some(Command::Generate { folder }) => command::generate::run(&folder, Cli::command()),
         Some(Command::Lab(Lab::List)) => command::lab::list(),
         Some(Command::Lab(Lab::Run(options))) => command::lab::run(*options),
+        Some(Command::Lab(Lab::Report(LabReport { folder, html }))) => command::lab::report(&folder, html),
+        Some(Command::Lab(Lab::Show { run })) => command::lab::show(&run),
     }
 }
 

@@ -12,7 +12,7 @@ use lab::bicast::Test;
 use lab::catalog::find;
 use lab::experiment::Experiment;
 use lab::guest::{self, GuestSpec};
-use lab::{RunOptions, Size, run_experiment};
+use lab::{RunOptions, run_experiment};
 use serde_json::Value;
 
 /// The `nawa` under test.
@@ -27,6 +27,7 @@ fn experiment(
     bytes: u64,
 ) -> Experiment {
     let mut experiment = find(name, options).expect("it is there");
+    experiment.repeats = 1;
     let is = |value: &Value, names: &[&str]| names.iter().any(|name| value == name);
     experiment.cases.retain(|case| {
         is(&case.key[0].1, stacks) && is(&case.key[1].1, modes) && case.key[2].1 == loss_percent
@@ -47,7 +48,7 @@ fn report(make: impl Fn(&RunOptions) -> Experiment) -> Value {
 fn report_of(nawa: &Path, make: impl Fn(&RunOptions) -> Experiment) -> Value {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (json, nawa) = (folder.path().join("x.json"), nawa.into());
-    let options = RunOptions { size: Size::Quick, json: Some(json.clone()), nawa, ..RunOptions::default() };
+    let options = RunOptions { json: Some(json.clone()), nawa, ..RunOptions::default() };
     run_experiment(&make(&options), &options).expect("it runs");
     let text = std::fs::read_to_string(json).expect("a report");
     serde_json::from_str(&text).expect("JSON")
@@ -61,8 +62,12 @@ fn sctp_transfers_are_measured_by_mode() {
     if let Err(error) = lab::sctp_stacks() {
         return skip(name, &format!("{error}: make guest"));
     }
-    let report =
-        report(|options| experiment(options, "bicast-loss", [&stacks, &["normal", "full"]], 1.0, 300_000));
+    let report = report(|options| {
+        let mut experiment = experiment(options, "bicast-loss", [&stacks, &["normal", "full"]], 1.0, 300_000);
+        let wanted = [("loss", Value::from("both")), ("transfers", 2.into())];
+        experiment.cases.retain(|case| wanted.iter().all(|field| case.key.contains(field)));
+        experiment
+    });
     let results = report["results"].as_array().expect("results");
     assert_eq!(results.len(), 4, "{}", report["notes"]);
     for result in results {
@@ -81,13 +86,10 @@ fn nawa_runs_beside_kernel_sctp() {
     if let Err(error) = lab::sctp_stacks() {
         return skip(name, &format!("{error}: make guest"));
     }
-    let report = report(|_| {
-        let options = RunOptions { size: Size::Normal, ..RunOptions::default() };
-        let mut experiment =
-            experiment(&options, "bicast-load", [&["linux-probed"], &["full"]], 1.0, 300_000);
+    let report = report(|options| {
+        let mut experiment = experiment(options, "bicast-load", [&["linux-probed"], &["full"]], 1.0, 300_000);
         experiment.cases.retain(|case| case.key.contains(&("where", "host".into())));
         experiment.cases.truncate(1);
-        experiment.repeats = 1;
         experiment
     });
     let result = &report["results"][0];
@@ -131,12 +133,10 @@ fn the_running_kernels_sctp_is_measured() {
 #[test]
 #[ignore = "started by another, inside a guest"]
 fn inside_a_guest() {
-    let report = report_of(Path::new("/bin/nawa"), |_| {
-        let options = RunOptions { size: Size::Normal, ..RunOptions::default() };
+    let report = report_of(Path::new("/bin/nawa"), |options| {
         let mut experiment =
-            experiment(&options, "bicast-load", [&["linux-native"], &["normal", "full"]], 1.0, 300_000);
+            experiment(options, "bicast-load", [&["linux-native"], &["normal", "full"]], 1.0, 300_000);
         experiment.cases.retain(|case| case.key.contains(&("transfers", 2.into())));
-        experiment.repeats = 1;
         experiment
     });
     let results = report["results"].as_array().expect("results");

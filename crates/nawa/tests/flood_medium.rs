@@ -5,7 +5,7 @@ mod common;
 
 use common::namespaces_or_skip;
 use lab::catalog::find;
-use lab::{RunOptions, Size, run_experiment};
+use lab::{RunOptions, run_experiment};
 use serde_json::Value;
 
 #[test]
@@ -14,7 +14,7 @@ fn real_time_reaches_whom_virtual_time_reaches() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("report.json");
     let nawa = env!("CARGO_BIN_EXE_nawa").into();
-    let options = RunOptions { size: Size::Quick, json: Some(path.clone()), nawa, ..RunOptions::default() };
+    let options = RunOptions { json: Some(path.clone()), nawa, ..RunOptions::default() };
     let mut experiment = find("flood-reach", &options).expect("there is one");
     let wanted = [("algorithm", Value::from("pure")), ("delay_ms", 2.into())];
     experiment.cases.retain(|case| wanted.iter().all(|field| case.key.contains(field)));

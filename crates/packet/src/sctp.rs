@@ -4,6 +4,7 @@
 mod chunk;
 mod crc32c;
 mod parameter;
+mod tlv;
 
 pub use chunk::{Chunk, Chunks, Content, Data, Init, Sack, kind};
 pub use crc32c::crc32c;

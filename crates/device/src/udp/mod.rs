@@ -3,6 +3,7 @@
 
 pub(crate) mod control;
 mod receive;
+mod refused;
 mod transmit;
 
 pub use receive::{Meta, RecvBatch};
@@ -13,8 +14,8 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Mutex;
 
+use refused::Refused;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
-use transmit::Refused;
 
 /// Asked for as each socket's send and receive buffer, in bytes: 20 ms at 1.6 Gbit/s.
 const BUFFER: libc::c_int = 4 << 20;

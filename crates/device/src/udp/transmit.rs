@@ -1,6 +1,5 @@
 //! Sending trains of datagrams.
 
-use std::collections::BTreeSet;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsRawFd;
@@ -14,8 +13,6 @@ const MESSAGES: usize = 32;
 const MAX_SEGMENTS: usize = 64;
 /// The longest message, in bytes: 65535 less the headers of IPv4 and UDP.
 const MAX_MESSAGE: usize = 65507;
-/// Ways out whose refusal of trains is remembered.
-const MAX_REFUSED: usize = 64;
 
 /// A datagram to send, or a train of them.
 #[derive(Clone, Copy, Debug)]
@@ -56,24 +53,6 @@ impl SendReport {
         if self.failures.last().is_none_or(|last| last.index != index) {
             self.failures.push(SendFailure { index, error });
         }
-    }
-}
-
-/// Ways out that do not take trains: a driver without checksum offload fails them with EIO, and the kernel with
-/// EINVAL.
-#[derive(Debug, Default)]
-pub(super) struct Refused(BTreeSet<Way>);
-
-/// The interface a train leaves by: the one asked for, or the one on the way to an address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Way {
-    Interface(u32),
-    Towards(IpAddr),
-}
-
-impl Way {
-    fn of(transmit: &Transmit<'_>) -> Self {
-        transmit.interface.map_or(Self::Towards(transmit.remote.ip()), Self::Interface)
     }
 }
 
@@ -123,15 +102,12 @@ impl UdpSocket {
 
     fn takes_trains(&self, transmit: &Transmit<'_>) -> bool {
         let refused = self.refused.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        refused.0.is_empty() || !refused.0.contains(&Way::of(transmit))
+        !refused.has(transmit.interface, transmit.remote.ip())
     }
 
     fn refuse_trains(&self, transmit: &Transmit<'_>) {
         let mut refused = self.refused.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        if refused.0.len() >= MAX_REFUSED {
-            refused.0.clear();
-        }
-        refused.0.insert(Way::of(transmit));
+        refused.add(transmit.interface, transmit.remote.ip());
     }
 
     /// Sends `pieces`; `Err` with a transmit's index where the buffer was full.

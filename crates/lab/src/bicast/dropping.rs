@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use link::{Bitrate, ByteCount, LinkConfig, Loss, PolicerConfig, Queue};
-use serde_json::Value;
 
-use super::experiments::{DELAY, MODES, OVERHEAD, RATE_MBPS, SIDE_BY_SIDE, independent, link, sorted};
+use super::experiments::{
+    ALL_MODES, DELAY, MODES, OVERHEAD, RATE_MBPS, SIDE_BY_SIDE, independent, link, sorted,
+};
 use super::test::{Stack, Test, Where};
+use crate::axes::{Cell, FULL, Grid, QUICK, cells};
 use crate::error::Error;
-use crate::experiment::{Case, Experiment, Ratio, Reference, RunOptions, SideBySide, Size};
+use crate::experiment::{Case, Experiment, Ratio, Reference, RunOptions, SideBySide};
 
 pub(crate) const ABOUT: &str = "SCTP transfers by a clean path, and what is copied into a second one that drops, polices or has no buffer";
 
@@ -32,15 +34,13 @@ const RATIOS: [Ratio; 2] = [
     Ratio { name: "time_of_normal", metric: "transfer_s", of: ("mode", Reference::Name("normal")) },
 ];
 
-/// The second path, and whether a TCP flow gets through.
-const SECONDS: [(&str, bool); 6] = [
-    ("loss-2", true),
-    ("loss-10", true),
-    ("loss-50", false),
-    ("loss-90", false),
-    ("policed", true),
-    ("short", true),
+/// A TCP flow goes by the second path where one gets through.
+const GRIDS: [Grid; 3] = [
+    Grid(QUICK, &["loss_percent=0.0 transfers=1 second=loss-10,policed mode=normal,selective,adaptive"]),
+    Grid(FULL, &["loss_percent=0.0 transfers=1", SECONDS, ALL_MODES]),
+    Grid(FULL, &["loss_percent:transfers=0.0:4,5.0:1", SECONDS, ALL_MODES]),
 ];
+const SECONDS: &str = "second=loss-2,loss-10,loss-50,loss-90,policed,short";
 
 fn second(name: &str) -> LinkConfig {
     let percent = name.strip_prefix("loss-").and_then(|text| text.parse().ok());
@@ -57,57 +57,41 @@ fn second(name: &str) -> LinkConfig {
 }
 
 pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
-    let quick = options.size == Size::Quick;
-    let cells: &[(f64, usize)] = if quick { &[(0.0, 1)] } else { &[(0.0, 1), (0.0, 4), (5.0, 1)] };
-    let mut cases = Vec::new();
-    for &(loss_percent, transfers) in cells {
-        for (name, has_flow) in SECONDS {
-            cases.extend(MODES.map(|modes| case(modes, loss_percent, transfers, name, has_flow)));
-        }
-    }
+    let cases: Result<_, Error> = cells(&GRIDS, options.size).iter().map(case).collect();
     Ok(Experiment {
         name: "bicast-dropping",
-        cases: sorted(cases),
+        cases: sorted(cases?),
         side_by_side: SideBySide::Cases(SIDE_BY_SIDE),
-        repeats: if quick { 1 } else { 3 },
+        repeats: options.size.of(1, 3, 3),
         ratios: RATIOS.to_vec(),
         notes: NOTES.map(str::to_owned).to_vec(),
         ..Experiment::default()
     })
 }
 
-fn case(
-    (mode, setting): (&'static str, &'static str),
-    loss_percent: f64,
-    transfers: usize,
-    name: &'static str,
-    has_flow: bool,
-) -> Case<Test> {
+fn case(cell: &Cell) -> Result<Case<Test>, Error> {
+    let (name, transfers) = (cell.text("second"), cell.get("transfers")?);
+    let loss_percent: f64 = cell.get("loss_percent")?;
     let first = link(RATE_MBPS, DELAY, independent(loss_percent));
     let seconds = BYTES as f64 * 8e-6 / RATE_MBPS * if loss_percent > 0.0 { 3.0 } else { 1.1 };
     let estimate = OVERHEAD + Duration::from_secs_f64(seconds);
-    let key: Vec<(&'static str, Value)> = vec![
-        ("mode", mode.into()),
-        ("second", name.into()),
-        ("transfers", transfers.into()),
-        ("loss_percent", loss_percent.into()),
-    ];
     let test = Test {
         stack: Stack::LinuxProbed,
         nawa_on: Where::Router,
-        mode: setting,
+        mode: cell.one_of("mode", &MODES)?,
         budget_percent: None,
         paths: [first, second(name)].map(|one| [one.clone(), one]),
         spares: false,
         transfers,
         on_first: true,
-        beside: has_flow,
+        beside: !["loss-50", "loss-90"].contains(&name),
         clients: 1,
         later: Some(LATER),
         bytes: BYTES / transfers as u64,
         limit: estimate * 5 + Duration::from_secs(120),
     };
-    Case { key, workload: test, estimate }
+    let key = cell.key(&["mode", "second", "transfers", "loss_percent"]);
+    Ok(Case { key, workload: test, estimate })
 }
 
 #[cfg(test)]
@@ -119,12 +103,5 @@ mod tests {
         assert_eq!(second("short").queue, Queue::Packets(3));
         assert_eq!(second("policed").policer.map(|policer| policer.rate), Some(Bitrate::from_mbps(1.0)));
         assert!(matches!(second("loss-50").loss, Loss::Bernoulli(half) if half.get() == 0.5));
-    }
-
-    #[test]
-    fn quick_ends_within_five_minutes() {
-        let options = RunOptions { size: Size::Quick, ..RunOptions::default() };
-        let estimate = experiment(&options).unwrap().estimate();
-        assert!(estimate <= Duration::from_secs(300), "{estimate:?}");
     }
 }

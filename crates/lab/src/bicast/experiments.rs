@@ -4,11 +4,11 @@ use std::ops::Range;
 use std::time::Duration;
 
 use link::{Bitrate, Capacity, LinkConfig, Loss, Probability, Queue};
-use serde_json::Value;
 
-use super::test::{Stack, Test, Where};
+use super::test::{STACKS_BY_NAME, Stack, Test, Where};
+use crate::axes::{Cell, FULL, Grid, QUICK, cells};
 use crate::error::Error;
-use crate::experiment::{Case, Experiment, Fields, Pooled, Ratio, Reference, RunOptions, SideBySide, Size};
+use crate::experiment::{Case, Experiment, Pooled, Ratio, Reference, RunOptions, SideBySide, Size};
 
 pub(crate) const ABOUT_LOSS: &str = "2 and 4 SCTP transfers over two paths with 1 to 6 % loss, by what is sent twice (paper 004, figures 8 and 9)";
 pub(crate) const ABOUT_LOAD: &str = "1 to 8 SCTP transfers over two paths with 1 and 5 % loss, by what is sent twice (paper 004, figures 10 and 11)";
@@ -22,11 +22,14 @@ pub(crate) const ABOUT_CUT: &str =
 pub(crate) const ABOUT_BUDGET: &str =
     "1 and 4 SCTP transfers over two paths with 5 % loss, by the budget of adaptive copies";
 
-const STACKS: [Stack; 4] = [Stack::Linux, Stack::LinuxProbed, Stack::LinuxNative, Stack::Usrsctp];
-
-/// With `--quick` kernel SCTP is measured with paths that are known from the start: without, most of a run's difference is
-/// when the kernel's first HEARTBEATs happen to go out.
-const QUICK_STACKS: [Stack; 2] = [Stack::LinuxProbed, Stack::Usrsctp];
+/// The stacks, and all modes of each. What nawa runs on is a router where SCTP's ends are in guests.
+const STACKS: &str = "stack:where=linux:router,linux-probed:router,linux-native:host,usrsctp:host";
+/// Several hosts are guests.
+const GUESTS: &str = "stack:where=linux:router,linux-probed:router";
+/// With `--quick` kernel SCTP alone, with paths that are known from the start: without, most of a run's difference is when the kernel's
+/// first HEARTBEATs happen to go out.
+const PROBED: &str = "stack:where=linux-probed:router";
+pub(super) const ALL_MODES: &str = "mode=normal,full,selective,adaptive";
 
 /// As in the JSON, and as the configuration has them.
 pub(super) const MODES: [(&str, &str); 4] =
@@ -78,49 +81,6 @@ const NOTES: [&str; 5] = [
     "extra_bytes_ratio: bytes of copies over bytes of the stacks' own packets, both ends together",
 ];
 
-/// What a cell varies beside stack and mode.
-#[derive(Clone, Copy, Debug)]
-struct Cell {
-    loss_percent: f64,
-    lost: Lost,
-    transfers: usize,
-}
-
-/// What is lost.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Lost {
-    /// Packets in both directions.
-    Both,
-    /// From client to server alone.
-    Data,
-    /// In both directions, but nothing that `selective` copies: the most that copies of it can gain.
-    First,
-}
-
-impl Lost {
-    fn name(self) -> &'static str {
-        match self {
-            Lost::Both => "both",
-            Lost::Data => "data",
-            Lost::First => "first",
-        }
-    }
-}
-
-impl Cell {
-    const fn both(loss_percent: f64, transfers: usize) -> Cell {
-        Cell { loss_percent, lost: Lost::Both, transfers }
-    }
-
-    const fn data(loss_percent: f64, transfers: usize) -> Cell {
-        Cell { loss_percent, lost: Lost::Data, transfers }
-    }
-
-    const fn first(loss_percent: f64, transfers: usize) -> Cell {
-        Cell { loss_percent, lost: Lost::First, transfers }
-    }
-}
-
 /// How a direction loses packets.
 type MakeLoss = fn(f64) -> Loss;
 
@@ -138,82 +98,66 @@ pub(super) fn link(rate_mbps: f64, delay: Duration, loss: Loss) -> LinkConfig {
     LinkConfig { capacity, delay, loss, queue: QUEUE, ..LinkConfig::default() }
 }
 
-/// Both directions of each path, given rates and delays.
-fn paths(cell: Cell, kind: [(f64, Duration); 2], make_loss: MakeLoss) -> [[LinkConfig; 2]; 2] {
-    kind.map(|(rate, delay)| {
-        let back = if cell.lost == Lost::Data { Loss::None } else { make_loss(cell.loss_percent) };
-        [link(rate, delay, make_loss(cell.loss_percent)), link(rate, delay, back)]
-    })
+/// How the paths of an experiment are, where no axis says it.
+#[derive(Clone)]
+struct Paths {
+    make_loss: MakeLoss,
+    /// When the first carries nothing.
+    cut: Option<Range<u64>>,
 }
 
-const EVEN: [(f64, Duration); 2] = [(RATE_MBPS, DELAY); 2];
+/// Rates and delays by the field `links`.
+const KINDS: [(&str, [(f64, Duration); 2]); 4] = [
+    ("", [(RATE_MBPS, DELAY); 2]),
+    ("10x2", [(RATE_MBPS, DELAY); 2]),
+    ("10+2", [(10.0, DELAY), (2.0, DELAY)]),
+    ("5ms+50ms", [(RATE_MBPS, DELAY), (RATE_MBPS, Duration::from_millis(50))]),
+];
 
-fn stacks(size: Size) -> &'static [Stack] {
-    if size == Size::Quick { &QUICK_STACKS } else { &STACKS }
-}
-
-/// All modes of a cell with each of `stacks`; `more` stands at the key's end.
-fn cases(
-    stacks: &[Stack],
-    cell: Cell,
-    paths: &[[LinkConfig; 2]; 2],
-    clients: usize,
-    more: Fields<Value>,
-) -> Vec<Case<Test>> {
-    let mut cases = Vec::new();
-    for &stack in stacks {
-        // Several hosts are guests.
-        if !stack.is_in_guests() && clients > 1 {
-            continue;
-        }
-        for (mode, setting) in MODES {
-            let mut key: Fields<Value> = vec![
-                ("stack", stack.name().into()),
-                ("mode", mode.into()),
-                ("loss_percent", cell.loss_percent.into()),
-                ("loss", cell.lost.name().into()),
-                ("transfers", cell.transfers.into()),
-            ];
-            key.extend(more.iter().cloned());
-            let estimate = estimate(cell, stack, mode, paths);
-            let nawa_on = if stack.is_in_guests() { Where::Router } else { Where::Host };
-            let test = Test {
-                stack,
-                nawa_on,
-                mode: setting,
-                budget_percent: None,
-                paths: paths.clone(),
-                spares: cell.lost == Lost::First,
-                transfers: cell.transfers,
-                on_first: false,
-                beside: false,
-                clients,
-                later: None,
-                bytes: BYTES,
-                limit: estimate * 5 + Duration::from_secs(120),
-            };
-            cases.push(Case { key, workload: test, estimate });
-        }
-    }
-    cases
-}
-
-/// About: what the slower path needs for its share, and what timers add, which is most in the kernel's SCTP.
-fn estimate(cell: Cell, stack: Stack, mode: &str, paths: &[[LinkConfig; 2]; 2]) -> Duration {
-    let rate = |[up, _]: &[LinkConfig; 2]| match &up.capacity {
-        Capacity::Fixed(rate) => rate.as_bps() as f64,
-        _ => f64::INFINITY,
-    };
-    let slowest = paths.iter().map(rate).fold(f64::INFINITY, f64::min);
-    let on_it = if mode == "full" { cell.transfers } else { cell.transfers.div_ceil(2) };
-    let floor = BYTES as f64 * 8.0 / slowest * on_it as f64;
+/// A cell's case, with these fields in its key. `loss`: `both`: packets in both directions are lost; `data`: from client to server
+/// alone; `first`: in both, but nothing that `selective` copies, which is the most that copies of it can gain.
+fn case(cell: &Cell, key: &[&'static str], paths: &Paths) -> Result<Case<Test>, Error> {
+    let (percent, transfers): (f64, usize) = (cell.get("loss_percent")?, cell.get("transfers")?);
+    let (stack, mode) = (cell.one_of("stack", &STACKS_BY_NAME)?, cell.one_of("mode", &MODES)?);
+    let kind = cell.one_of("links", &KINDS)?;
+    let mut links = kind.map(|(rate, delay)| {
+        let lost = (paths.make_loss)(percent);
+        let back = if cell.text("loss") == "data" { Loss::None } else { lost };
+        [link(rate, delay, lost), link(rate, delay, back)]
+    });
+    let cut = paths.cut.clone().map(|cut| Duration::from_secs(cut.start)..Duration::from_secs(cut.end));
+    links[0].iter_mut().for_each(|link| link.blackouts.extend(cut.clone()));
+    // About: what the slower path needs for its share, and what timers add, which is most in the kernel's SCTP.
+    let slowest = kind.iter().map(|(rate, _)| *rate).fold(f64::INFINITY, f64::min);
+    let on_it = if mode == "full" { transfers } else { transfers.div_ceil(2) };
+    let floor = BYTES as f64 * 8e-6 / slowest * on_it as f64;
     let stalls = match (stack, mode) {
         (_, "full") => 0.5,
-        (Stack::Linux | Stack::LinuxProbed | Stack::LinuxNative, "normal") => 5.0,
+        (Stack::Linux | Stack::LinuxProbed | Stack::LinuxNative, "off") => 5.0,
         _ => 2.0,
     };
-    OVERHEAD + Duration::from_secs_f64(floor.max(stalls * cell.loss_percent + 8.4))
+    let estimate = OVERHEAD + Duration::from_secs_f64(floor.max(stalls * percent + 8.4));
+    let budget: u32 = cell.get("budget_percent")?;
+    let workload = Test {
+        stack,
+        nawa_on: cell.one_of("where", &[("host", Where::Host), ("router", Where::Router)])?,
+        mode,
+        budget_percent: (budget > 0).then_some(budget),
+        paths: links,
+        spares: cell.text("loss") == "first",
+        transfers,
+        on_first: false,
+        beside: false,
+        clients: cell.get("clients").map(|clients: usize| clients.max(1))?,
+        later: cut.clone().map(|cut| cut.end),
+        bytes: BYTES,
+        limit: estimate * 5 + Duration::from_secs(120),
+    };
+    let estimate = estimate + cut.map_or(Duration::ZERO, |cut| cut.end - cut.start);
+    Ok(Case { key: cell.key(&[&KEY, key].concat()), workload, estimate })
 }
+
+const KEY: [&str; 5] = ["stack", "mode", "loss_percent", "loss", "transfers"];
 
 /// Cells that take about as long stand side by side.
 pub(super) fn sorted(mut cases: Vec<Case<Test>>) -> Vec<Case> {
@@ -221,177 +165,123 @@ pub(super) fn sorted(mut cases: Vec<Case<Test>>) -> Vec<Case> {
     cases.into_iter().map(Case::erase).collect()
 }
 
-fn experiment(name: &'static str, cases: Vec<Case<Test>>, repeats: usize, notes: &[&str]) -> Experiment {
-    Experiment {
+/// `key`: what varies beside [`KEY`].
+fn experiment(
+    name: &'static str,
+    grids: &[Grid],
+    (size, repeats): (Size, usize),
+    key: &[&'static str],
+    paths: &Paths,
+    notes: &[&str],
+) -> Result<Experiment, Error> {
+    let cases: Result<_, Error> = cells(grids, size).iter().map(|cell| case(cell, key, paths)).collect();
+    Ok(Experiment {
         name,
-        cases: sorted(cases),
+        cases: sorted(cases?),
         side_by_side: SideBySide::Cases(SIDE_BY_SIDE),
         repeats,
         ratios: RATIOS.to_vec(),
         pooled: Some(GAPS),
         notes: notes.iter().chain(&NOTES).map(|&note| note.to_owned()).collect(),
         ..Experiment::default()
-    }
+    })
 }
 
-fn even(size: Size, cells: &[Cell], make_loss: MakeLoss) -> Vec<Case<Test>> {
-    even_of(stacks(size), cells, make_loss)
-}
+/// Packets are lost independently of each other.
+const INDEPENDENT: Paths = Paths { make_loss: independent, cut: None };
 
-fn even_of(stacks: &[Stack], cells: &[Cell], make_loss: MakeLoss) -> Vec<Case<Test>> {
-    let cases = |&cell| cases(stacks, cell, &paths(cell, EVEN, make_loss), 1, Vec::new());
-    cells.iter().flat_map(cases).collect()
-}
-
-pub(crate) fn loss(options: &RunOptions) -> Result<Experiment, Error> {
-    let all: Vec<Cell> = (1..=6).flat_map(|loss| [2, 4].map(|n| Cell::both(loss.into(), n))).collect();
-    let (cells, repeats) = match options.size {
-        Size::Quick => ([1.0, 3.0, 5.0].map(|loss| Cell::both(loss, 2)).to_vec(), 1),
-        Size::Normal => (all, 3),
-        Size::Paper => (all, 5),
-    };
-    let mut cells = cells;
-    if options.size != Size::Quick {
-        cells.extend([1.0, 3.0, 5.0].map(|loss| Cell::data(loss, 2)));
-    }
-    Ok(experiment("bicast-loss", even(options.size, &cells, independent), repeats, &[]))
-}
-
-pub(crate) fn load(options: &RunOptions) -> Result<Experiment, Error> {
-    let quick = [Cell::both(1.0, 1), Cell::both(1.0, 4), Cell::both(5.0, 1), Cell::both(5.0, 4)];
-    let all: Vec<Cell> =
-        [1.0, 5.0].iter().flat_map(|&loss| [1, 2, 4, 8].map(|n| Cell::both(loss, n))).collect();
-    let (cells, repeats) = match options.size {
-        Size::Quick => (quick.to_vec(), 1),
-        Size::Normal => (all, 3),
-        Size::Paper => (all, 5),
-    };
-    let mut cases = even(options.size, &cells, independent);
-    if options.size != Size::Quick {
-        cases.extend(in_guests(&quick));
-        cases.extend(probed(Cell::first(5.0, 4)));
-    }
-    cases.iter_mut().for_each(say_where);
-    let note = "where: what nawa runs on, the hosts that are SCTP's ends (in their guests, if they are in guests) or a \
-                router in front of each";
-    // Gaps of `first` are not added to those of `both`.
-    let pooled = Some(Pooled { over: &["transfers"], ..GAPS });
-    Ok(Experiment { pooled, ..experiment("bicast-load", cases, repeats, &[note]) })
-}
-
-/// Kernel SCTP whose paths are known from the start.
-fn probed(cell: Cell) -> Vec<Case<Test>> {
-    cases(&[Stack::LinuxProbed], cell, &paths(cell, EVEN, independent), 1, Vec::new())
-}
-
-/// The same with Nawa beside it, in the guests.
-fn in_guests(cells: &[Cell]) -> Vec<Case<Test>> {
-    let mut cases: Vec<Case<Test>> = cells.iter().copied().flat_map(probed).collect();
-    for case in &mut cases {
-        case.workload.nawa_on = Where::Host;
-    }
-    cases
-}
-
-/// Adds to the key what Nawa runs on.
-fn say_where(case: &mut Case<Test>) {
-    case.key.push(("where", case.workload.nawa_on.name().into()));
-}
-
-pub(crate) fn burst(options: &RunOptions) -> Result<Experiment, Error> {
-    let quick = [Cell::both(1.0, 1), Cell::both(5.0, 1), Cell::both(5.0, 4)];
-    let all: Vec<Cell> =
-        [1.0, 3.0, 5.0].iter().flat_map(|&loss| [1, 4].map(|n| Cell::both(loss, n))).collect();
-    let (cells, repeats) = if options.size == Size::Quick { (quick.to_vec(), 1) } else { (all, 3) };
-    let note = "losses of each direction in bursts of 3 packets in the mean (Gilbert)";
-    Ok(experiment("bicast-burst", even(options.size, &cells, bursts), repeats, &[note]))
-}
-
-/// In percent.
-const BUDGETS: [u32; 5] = [3, 7, 15, 30, 100];
-
-pub(crate) fn budget(options: &RunOptions) -> Result<Experiment, Error> {
-    let cells = [Cell::both(5.0, 1), Cell::both(5.0, 4)];
-    let stacks: &[Stack] = if options.size == Size::Quick { &[Stack::LinuxProbed] } else { &STACKS };
-    let mut all = Vec::new();
-    for case in even_of(stacks, &cells, independent) {
-        match case.workload.mode {
-            "adaptive" => all.extend(BUDGETS.map(|percent| with_budget(case.clone(), percent))),
-            "off" => all.push(with_budget(case, 0)),
-            _ => {}
-        }
-    }
-    let note = "budget_percent: `budget` in the configuration; 0 stands for none, without copies";
-    Ok(experiment("bicast-budget", all, if options.size == Size::Quick { 1 } else { 3 }, &[note]))
-}
-
-fn with_budget(mut case: Case<Test>, percent: u32) -> Case<Test> {
-    case.workload.budget_percent = (percent > 0).then_some(percent);
-    case.key.push(("budget_percent", percent.into()));
-    case
-}
-
-/// The paths of `bicast-uneven`.
-const KINDS: [(&str, [(f64, Duration); 2]); 3] = [
-    ("10+2", [(10.0, DELAY), (2.0, DELAY)]),
-    ("5ms+50ms", [(RATE_MBPS, DELAY), (RATE_MBPS, Duration::from_millis(50))]),
-    ("10x2", EVEN),
+const LOSS: [Grid; 3] = [
+    Grid(QUICK, &["loss_percent=1.0,5.0 loss=both transfers=2", PROBED, ALL_MODES]),
+    Grid(FULL, &["loss_percent=1.0,2.0,3.0,4.0,5.0,6.0 loss=both transfers=2,4", STACKS, ALL_MODES]),
+    Grid(FULL, &["loss_percent=1.0,3.0,5.0 loss=data transfers=2", STACKS, ALL_MODES]),
 ];
 
-pub(crate) fn uneven(options: &RunOptions) -> Result<Experiment, Error> {
-    let quick = options.size == Size::Quick;
-    let losses: &[f64] = if quick { &[5.0] } else { &[1.0, 5.0] };
-    let mut cases = Vec::new();
-    for &loss in losses {
-        for (links, kind) in KINDS {
-            // On paths that are alike only several hosts are new.
-            let clients = if links == "10x2" { 2 } else { 1 };
-            let cell = Cell::both(loss, 2 * clients);
-            let more = vec![("links", links.into()), ("clients", clients.into())];
-            cases.extend(self::cases(
-                stacks(options.size),
-                cell,
-                &paths(cell, kind, independent),
-                clients,
-                more,
-            ));
-        }
-    }
-    let note = "links: 10 and 2 Mbit/s, 5 ms; 10 Mbit/s, 5 and 50 ms; 10 Mbit/s, 5 ms. clients: hosts that transfers come \
-                from, each with one on each path, behind the same nawa";
-    Ok(experiment("bicast-uneven", cases, if quick { 1 } else { 3 }, &[note]))
+pub(crate) fn loss(options: &RunOptions) -> Result<Experiment, Error> {
+    let size = options.size;
+    experiment("bicast-loss", &LOSS, (size, size.of(1, 3, 5)), &[], &INDEPENDENT, &[])
 }
 
-/// When the first path of `bicast-cut` carries nothing, in both directions: well within the shortest transfer, and for some of the
-/// kernel's retransmission timeouts.
-const CUT: Range<Duration> = Duration::from_secs(2)..Duration::from_secs(6);
+const LOAD: [Grid; 4] = [
+    Grid(QUICK, &["loss_percent=1.0,5.0 transfers=4 loss=both", PROBED, ALL_MODES]),
+    Grid(FULL, &["loss_percent=1.0,5.0 loss=both transfers=1,2,4,8", STACKS, ALL_MODES]),
+    // Nawa beside kernel SCTP, in its guests.
+    Grid(FULL, &["loss_percent=1.0,5.0 loss=both transfers=1,4 stack=linux-probed where=host", ALL_MODES]),
+    Grid(FULL, &["loss_percent=5.0 loss=first transfers=4", PROBED, ALL_MODES]),
+];
+
+pub(crate) fn load(options: &RunOptions) -> Result<Experiment, Error> {
+    let note = "where: what nawa runs on, the hosts that are SCTP's ends (in their guests, if they are in guests) or a \
+                router in front of each";
+    let size = options.size;
+    let experiment =
+        experiment("bicast-load", &LOAD, (size, size.of(1, 3, 5)), &["where"], &INDEPENDENT, &[note])?;
+    // Gaps of `first` are not added to those of `both`.
+    Ok(Experiment { pooled: Some(Pooled { over: &["transfers"], ..GAPS }), ..experiment })
+}
+
+const BURSTS: [Grid; 2] = [
+    Grid(QUICK, &["loss_percent=5.0 transfers=1 loss=both", PROBED, ALL_MODES]),
+    Grid(FULL, &["loss_percent=1.0,3.0,5.0 transfers=1,4 loss=both", STACKS, ALL_MODES]),
+];
+
+pub(crate) fn burst(options: &RunOptions) -> Result<Experiment, Error> {
+    let note = "losses of each direction in bursts of 3 packets in the mean (Gilbert)";
+    let (size, paths) = (options.size, Paths { make_loss: bursts, cut: None });
+    experiment("bicast-burst", &BURSTS, (size, size.of(1, 3, 3)), &[], &paths, &[note])
+}
+
+const BUDGET: [Grid; 2] = [
+    Grid(
+        QUICK,
+        &[
+            "loss_percent=5.0 loss=both transfers=1 mode:budget_percent=normal:0,adaptive:3,adaptive:100",
+            PROBED,
+        ],
+    ),
+    Grid(FULL, &["loss_percent=5.0 loss=both transfers=1,4", STACKS, BUDGETS]),
+];
+const BUDGETS: &str =
+    "mode:budget_percent=normal:0,adaptive:3,adaptive:7,adaptive:15,adaptive:30,adaptive:100";
+
+pub(crate) fn budget(options: &RunOptions) -> Result<Experiment, Error> {
+    let note = "budget_percent: `budget` in the configuration; 0 stands for none, without copies";
+    let (size, key) = (options.size, ["budget_percent"]);
+    experiment("bicast-budget", &BUDGET, (size, size.of(1, 3, 3)), &key, &INDEPENDENT, &[note])
+}
+
+/// On paths that are alike only several hosts are new.
+const UNEVEN: [Grid; 3] = [
+    Grid(QUICK, &["loss_percent=5.0 loss=both links=5ms+50ms clients=1 transfers=2", PROBED, ALL_MODES]),
+    Grid(FULL, &["loss_percent=1.0,5.0 loss=both", UNEVEN_LINKS, STACKS, ALL_MODES]),
+    Grid(FULL, &["loss_percent=1.0,5.0 loss=both", TWO_HOSTS, GUESTS, ALL_MODES]),
+];
+const UNEVEN_LINKS: &str = "links=10+2,5ms+50ms clients=1 transfers=2";
+const TWO_HOSTS: &str = "links=10x2 clients=2 transfers=4";
+
+pub(crate) fn uneven(options: &RunOptions) -> Result<Experiment, Error> {
+    let note = "links: 10 and 2 Mbit/s, 5 ms; 10 Mbit/s, 5 and 50 ms; 10 Mbit/s, 5 ms. clients: hosts that transfers come \
+                from, each with one on each path, behind the same nawa";
+    let (size, key) = (options.size, ["links", "clients"]);
+    experiment("bicast-uneven", &UNEVEN, (size, size.of(1, 3, 3)), &key, &INDEPENDENT, &[note])
+}
+
+const CUT: [Grid; 2] = [
+    Grid(QUICK, &["loss_percent=3.0 loss=both transfers=2", PROBED, ALL_MODES]),
+    Grid(FULL, &["loss_percent=3.0 loss=both transfers=2", STACKS, ALL_MODES]),
+];
+
+/// Seconds: well within the shortest transfer, and for some of the kernel's retransmission timeouts.
+const CUT_S: Range<u64> = 2..6;
 
 pub(crate) fn cut(options: &RunOptions) -> Result<Experiment, Error> {
-    let quick = options.size == Size::Quick;
-    let cell = Cell::both(3.0, 2);
-    let mut paths = paths(cell, EVEN, independent);
-    paths[0].iter_mut().for_each(|link| link.blackouts = vec![CUT]);
-    let mut cases = cases(stacks(options.size), cell, &paths, 1, Vec::new());
-    for case in &mut cases {
-        case.estimate += CUT.end - CUT.start;
-        case.workload.later = Some(CUT.end);
-    }
     let note = "one transfer on each path; the first path is down from 2 s to 6 s after the start; later_copies, later_copied_ratio: made after that";
-    Ok(experiment("bicast-cut", cases, if quick { 1 } else { 3 }, &[note]))
+    let (size, paths) = (options.size, Paths { make_loss: independent, cut: Some(CUT_S) });
+    experiment("bicast-cut", &CUT, (size, size.of(1, 3, 3)), &[], &paths, &[note])
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn quick_ends_within_five_minutes() {
-        for make in [loss, load, burst, uneven, cut, budget] {
-            let experiment = make(&RunOptions { size: Size::Quick, ..RunOptions::default() }).unwrap();
-            let estimate = experiment.estimate();
-            assert!(estimate <= Duration::from_secs(300), "{}: {estimate:?}", experiment.name);
-        }
-    }
 
     #[test]
     fn every_size_compares_all_modes() {

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use super::experiments::{bursts, link};
+use crate::axes::{ALL, Grid, cases};
 use crate::error::Error;
-use crate::experiment::{Case, Experiment, Ratio, Reference, RunOptions, SideBySide, Size};
+use crate::experiment::{Case, Experiment, Ratio, Reference, RunOptions, SideBySide};
 use crate::links::{OnLinks, Setup};
 use crate::network::{PathSpec, Topology};
 use crate::system::{NawaSetup, System};
@@ -13,11 +14,11 @@ use crate::tasks::Fetch;
 pub(crate) const ABOUT: &str =
     "one TCP flow in the tunnel over two paths with 5 % bursty loss, by what goes over both";
 
-const LOSS_PERCENT: f64 = 5.0;
 const RATE_MBPS: f64 = 10.0;
 const DELAY: Duration = Duration::from_millis(20);
 
-const MODES: [&str; 3] = ["off", "selective", "adaptive"];
+const GRIDS: [Grid; 1] =
+    [Grid(ALL, &["system=nawa resend=false,true bicast=off,selective,adaptive loss_percent=5.0"])];
 
 const RATIOS: [Ratio; 3] = [
     Ratio { name: "goodput_of_off", metric: "goodput_mbps", of: ("bicast", Reference::Name("off")) },
@@ -36,53 +37,33 @@ const NOTES: [&str; 4] = [
 ];
 
 pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
-    let (megabytes, repeats) = match options.size {
-        Size::Quick => (8, 1),
-        Size::Normal => (16, 5),
-        Size::Paper => (32, 9),
-    };
-    let cases: Vec<_> = [false, true]
-        .iter()
-        .flat_map(|&resend| MODES.map(|bicast| case(resend, bicast, megabytes << 20)))
-        .collect();
+    let bytes = options.size.of(4, 16, 32) << 20;
+    let cases = cases(&GRIDS, options.size, |cell| {
+        let loss = bursts(cell.get("loss_percent")?);
+        let path = |name| PathSpec::symmetric(name, link(RATE_MBPS, DELAY, loss));
+        let setup = Setup {
+            topology: Topology::Relayed(["one", "two"].map(path).to_vec()),
+            system: System::Nawa(NawaSetup {
+                relayed: false,
+                resend: cell.get("resend")?,
+                bicast: cell.text("bicast"),
+                ..NawaSetup::AUTO
+            }),
+            congestion_control: "cubic",
+        };
+        let workload = OnLinks { setup, task: Fetch { bytes, event: None, recovery: true } };
+        // About 1.2 Mbit/s where nothing helps.
+        let estimate = Duration::from_secs_f64(4.0 + bytes as f64 * 8.0 / 1.2e6);
+        Ok(Case { key: cell.key(&["system", "resend", "bicast", "loss_percent"]), workload, estimate }
+            .erase())
+    })?;
     Ok(Experiment {
         name: "bicast-tcp",
         side_by_side: SideBySide::Cases(cases.len()),
         cases,
-        repeats,
+        repeats: options.size.of(1, 5, 9),
         ratios: RATIOS.to_vec(),
         notes: NOTES.map(str::to_owned).to_vec(),
         ..Experiment::default()
     })
-}
-
-fn case(resend: bool, bicast: &'static str, bytes: u64) -> Case {
-    let path = |name| PathSpec::symmetric(name, link(RATE_MBPS, DELAY, bursts(LOSS_PERCENT)));
-    let key = vec![
-        ("system", "nawa".into()),
-        ("resend", resend.into()),
-        ("bicast", bicast.into()),
-        ("loss_percent", LOSS_PERCENT.into()),
-    ];
-    let workload = OnLinks {
-        setup: Setup {
-            topology: Topology::Relayed(["one", "two"].map(path).to_vec()),
-            system: System::Nawa(NawaSetup { relayed: false, resend, bicast, ..NawaSetup::AUTO }),
-            congestion_control: "cubic",
-        },
-        task: Fetch { bytes, event: None, recovery: true },
-    };
-    // About 1.2 Mbit/s where nothing helps.
-    Case { key, workload, estimate: Duration::from_secs_f64(4.0 + bytes as f64 * 8.0 / 1.2e6) }.erase()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn quick_ends_within_about_two_minutes() {
-        let options = RunOptions { size: Size::Quick, ..RunOptions::default() };
-        assert!(experiment(&options).unwrap().estimate() <= Duration::from_secs(130));
-    }
 }

@@ -27,6 +27,14 @@ pub(super) enum Stack {
     Usrsctp,
 }
 
+/// As in the JSON.
+pub(super) const STACKS_BY_NAME: [(&str, Stack); 4] = [
+    ("linux", Stack::Linux),
+    ("linux-probed", Stack::LinuxProbed),
+    ("linux-native", Stack::LinuxNative),
+    ("usrsctp", Stack::Usrsctp),
+];
+
 impl Stack {
     pub(super) fn is_in_guests(self) -> bool {
         matches!(self, Stack::Linux | Stack::LinuxProbed)
@@ -38,12 +46,7 @@ impl Stack {
     }
 
     pub(super) fn name(self) -> &'static str {
-        match self {
-            Stack::Linux => "linux",
-            Stack::LinuxProbed => "linux-probed",
-            Stack::LinuxNative => "linux-native",
-            Stack::Usrsctp => "usrsctp",
-        }
+        STACKS_BY_NAME.iter().find(|(_, stack)| *stack == self).map_or("", |(name, _)| name)
     }
 
     /// Fails, in one sentence, where this machine does not have it.
@@ -63,15 +66,6 @@ pub(super) enum Where {
     Host,
     /// On a router in front of each.
     Router,
-}
-
-impl Where {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Where::Host => "host",
-            Where::Router => "router",
-        }
-    }
 }
 
 /// Fails, in one sentence, where this machine lacks one of the stacks.

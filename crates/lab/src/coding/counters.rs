@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::error::Error;
 use crate::namespace::Namespace;
-use crate::program::output;
+use crate::program::json;
 use crate::system::Means;
 
 /// Sums over nodes.
@@ -47,9 +47,8 @@ impl Counters {
 
     /// As `nawa status --json` of `node` has it.
     pub(super) fn of_layer(node: &Namespace, means: &Means) -> Result<Self, Error> {
-        let said = output(node, means.nawa, &["status", "--json"])?;
-        let status = serde_json::from_str::<Value>(&said).ok();
-        let read = status.and_then(|status| Self::read(&status["coding"][0]));
+        let said = json(node, means.nawa, &["status", "--json"])?;
+        let read = Self::read(&said["coding"][0]);
         read.ok_or_else(|| Error::program("nawa status --json", format!("it has no such coding[0]: {said}")))
     }
 

@@ -2,16 +2,17 @@
 
 use std::time::Duration;
 
-use serde_json::Value;
+use link::Probability;
 
 use super::bound::{Bound, papers_rule};
 use super::chain::Chain;
 use super::counters::Counters;
 use super::mode::Mode;
 use super::test::Test;
-use super::transfer::{self, Outcome};
+use super::transfer::{self, End, Outcome, Plan};
+use crate::axes::{Grid, cases};
 use crate::error::Error;
-use crate::experiment::{Case, Fields, Ratio, Reference};
+use crate::experiment::{Case, Experiment, Fields, Ratio, Reference, Size};
 use crate::system::Means;
 use crate::workload::{Need, Prepared, Sample, Site, Workload};
 
@@ -25,17 +26,71 @@ impl Workload for Test {
     }
 }
 
-pub(super) fn case(key: Fields<Value>, test: Test) -> Case {
-    Case { key, estimate: test.estimate(), workload: test }.erase()
+/// When transfers end, whether hosts make several segments at a time, and how often all is repeated.
+pub(super) struct Timing {
+    pub(super) end: End,
+    pub(super) bursts: bool,
+    pub(super) repeats: usize,
 }
 
-/// What is compared with the case of mode `off`, found by `reference`, in the same repeat.
-pub(super) fn ratios(of: &'static str, names: [&'static str; 2], reference: Reference) -> [Ratio; 2] {
+impl Timing {
+    /// A fixed time, slow start included.
+    pub(super) fn fixed(size: Size) -> Self {
+        let end = End::Time(Duration::from_millis(size.of(1_500, 5_000, 10_000)));
+        Self { end, bursts: true, repeats: size.of(1, 5, 9) }
+    }
+}
+
+/// Where no axis says how long a packet waits for a partner at most.
+const WAIT_MS: u64 = 10;
+
+/// The experiment whose cells these grids are: one way and one flow at a time if they do not say.
+pub(super) fn experiment_of(
+    name: &'static str,
+    grids: &[Grid],
+    size: Size,
+    timing: Timing,
+    about: &[&str],
+) -> Result<Experiment, Error> {
+    let cases = cases(grids, size, |cell| {
+        let mode = Mode::named(cell.text("mode"));
+        let wait_ms = if cell.text("wait_ms").is_empty() { WAIT_MS } else { cell.get("wait_ms")? };
+        let loss = cell.get::<f64>("overhearing_loss_percent")? / 100.0;
+        let test = Test {
+            mode,
+            hops: cell.get("hops")?,
+            wait: Duration::from_millis(wait_ms),
+            plan: Plan {
+                flows: cell.get("flows").map(|flows: usize| flows.max(1))?,
+                both_ways: cell.text("directions") == "2",
+                window: cell.get("window_segments")?,
+                end: timing.end,
+            },
+            bursts: timing.bursts,
+            overhearing_loss: Probability::new(loss).unwrap_or(Probability::ZERO),
+        };
+        Ok(Case { key: cell.key(&KEY), estimate: test.estimate(), workload: test }.erase())
+    })?;
+    let notes = about.iter().chain(&NOTES).map(|&note| note.to_owned()).collect();
+    Ok(Experiment { name, cases, repeats: timing.repeats, notes, ..Experiment::default() })
+}
+
+const KEY: [&str; 7] =
+    ["mode", "hops", "wait_ms", "window_segments", "flows", "directions", "overhearing_loss_percent"];
+
+/// What is compared with the case of mode `plain` or `off`, found by `reference`, in the same repeat.
+pub(super) fn ratios(names: [&'static str; 2], reference: Reference) -> [Ratio; 2] {
     [(names[0], "goodput_mbps"), (names[1], "packets_per_segment")].map(|(name, metric)| Ratio {
         name,
         metric,
-        of: (of, reference),
+        of: ("mode", reference),
     })
+}
+
+pub(super) fn all_ratios() -> Vec<Ratio> {
+    let plain = ratios(["goodput_of_plain", "packets_of_plain"], Reference::Name("plain"));
+    let off = ratios(["goodput_of_off", "packets_of_off"], Reference::Name("off"));
+    [plain, off].concat()
 }
 
 /// One sample.
@@ -64,7 +119,7 @@ fn of_transfer(test: &Test, outcome: &Outcome) -> Fields<f64> {
         ("bound_packets_ratio", bound.packets),
         ("bound_goodput_ratio", bound.goodput),
     ];
-    if test.mode == Mode::Controlled {
+    if test.mode == Mode::Nawa("controlled") {
         metrics.push(("rule_packets_ratio", papers_rule(test.hops, outcome.there, outcome.back)));
     }
     metrics
@@ -118,7 +173,3 @@ const NOTES: [&str; 8] = [
     "rtt_ms: mean of the senders' smoothed round-trip time, every 10 ms; medium_late_us: by how much frames came later to \
      their nodes than the model of the medium says, in the mean",
 ];
-
-pub(super) fn notes(more: &[&str]) -> Vec<String> {
-    more.iter().chain(&NOTES).map(|&note| note.to_owned()).collect()
-}

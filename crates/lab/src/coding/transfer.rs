@@ -2,13 +2,12 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::OwnedFd;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use device::poller::{Interest, Poller};
 use device::tcp::{self, TcpInfo};
 
-use crate::clock;
 use crate::error::{Doing, Error};
+use crate::flows::pipes::{Pipe, Pipes};
 use crate::flows::socket;
 use crate::namespace::Namespace;
 
@@ -92,66 +91,61 @@ pub(super) fn run(hosts: [Host; 2], plan: &Plan, limit: Duration) -> Result<Outc
 }
 
 struct Transfer {
-    poller: Poller,
-    flows: Vec<Flow>,
-    started: Instant,
-    buffer: Vec<u8>,
+    pipes: Pipes,
+    /// The end that each flow comes from: 0 or 1.
+    from: Vec<usize>,
     looked: Duration,
     /// The sum of the round-trip times looked at, and how many.
     rtts: (Duration, u32),
 }
 
-/// One flow's sockets, and how far it is.
-struct Flow {
-    /// The end that it comes from: 0 or 1.
-    from: usize,
-    listener: OwnedFd,
-    sender: OwnedFd,
-    receiver: Option<OwnedFd>,
-    /// What the receiver is to advertise at most, in bytes.
-    window: u32,
-    unsent: u64,
-    received: u64,
-    /// When the last byte came.
-    last: Duration,
-}
-
-/// What of a flow a token of the poller is: the token is three times the flow's index, plus this.
-const LISTENER: u64 = 0;
-const RECEIVER: u64 = 1;
-const SENDER: u64 = 2;
-
 impl Transfer {
     fn start(hosts: [Host; 2], plan: &Plan) -> Result<Self, Error> {
         let ways = if plan.both_ways { 2 } else { 1 };
-        let poller = Poller::new().doing(|| "make an epoll instance".into())?;
-        let started = clock::now();
-        let mut flows = Vec::new();
+        let mut transfer = Self {
+            pipes: Pipes::new()?,
+            from: Vec::new(),
+            looked: Duration::ZERO,
+            rtts: (Duration::ZERO, 0),
+        };
         for number in 0..plan.flows {
             for from in 0..ways {
-                let flow = Flow::start([hosts[from], hosts[1 - from]], from, number, plan)?;
-                let token = 3 * flows.len() as u64;
-                poller
-                    .add(&flow.listener, token + LISTENER, Interest::Read)
-                    .and_then(|()| poller.add(&flow.sender, token + SENDER, Interest::Write))
-                    .doing(|| "wait for a socket".into())?;
-                flows.push(flow);
+                transfer.begin([hosts[from], hosts[1 - from]], from, number, plan)?;
             }
         }
-        let (buffer, looked, rtts) = (vec![0; 1 << 16], Duration::ZERO, (Duration::ZERO, 0));
-        Ok(Self { poller, flows, started, buffer, looked, rtts })
+        Ok(transfer)
     }
 
-    fn now(&self) -> Duration {
-        clock::now() - self.started
+    /// A flow from the first of two hosts, end `from`, to the second.
+    fn begin(
+        &mut self,
+        [(source, _), (target, address)]: [Host; 2],
+        from: usize,
+        number: usize,
+        plan: &Plan,
+    ) -> Result<(), Error> {
+        let port = PORTS[from].saturating_add(u16::try_from(number).unwrap_or(u16::MAX));
+        let address = SocketAddr::from((address, port));
+        let listener = target.run(|| socket::listen(address, Some(RECEIVE_BUFFER)))?;
+        let listener = listener.doing(|| format!("listen at {address}"))?;
+        let window = plan.window.saturating_mul(SEGMENT as u32);
+        // What has been advertised once is not taken back: the first window has to be small too.
+        tcp::clamp_window(&listener, window).doing(|| "limit a receiver's window".into())?;
+        let bytes = if let End::Packets(packets) = plan.end { Some(packets * SEGMENT) } else { None };
+        self.pipes.listen(listener, bytes, Some(window))?;
+        let sender = source.run(|| socket::connect(address, CONGESTION_CONTROL))?;
+        self.pipes.send_by(self.from.len(), sender.doing(|| format!("connect to {address}"))?)?;
+        self.from.push(from);
+        Ok(())
     }
 
     fn is_over(&self, plan: &Plan, limit: Duration) -> Result<bool, Error> {
-        let now = self.now();
+        let now = self.pipes.now();
         match plan.end {
             End::Time(time) => Ok(now >= time),
             End::Packets(packets) if now < limit => {
-                Ok(self.flows.iter().all(|flow| flow.received >= packets * SEGMENT && flow.is_acknowledged()))
+                let has_all = |pipe: &Pipe| pipe.received >= packets * SEGMENT && is_acknowledged(pipe);
+                Ok(self.pipes.all.iter().all(has_all))
             }
             End::Packets(_) => {
                 Err(Error::Late { what: "the transfer did not end".into(), seconds: limit.as_secs() })
@@ -163,22 +157,12 @@ impl Transfer {
     fn step(&mut self, plan: &Plan) -> Result<(), Error> {
         let end = if let End::Time(time) = plan.end { time } else { Duration::MAX };
         let next = (self.looked + LOOK_EVERY).min(end);
-        let ready = self.poller.wait(Some(next.saturating_sub(self.now())));
-        let tokens: Vec<u64> = ready.doing(|| "wait for sockets".into())?.map(|ready| ready.token).collect();
-        let now = self.now();
-        for token in tokens {
-            let Some(flow) = self.flows.get_mut((token / 3) as usize) else { continue };
-            let moved = match token % 3 {
-                LISTENER => flow.accept(&self.poller, token - LISTENER + RECEIVER),
-                RECEIVER => flow.receive(&mut self.buffer, now),
-                _ => flow.send(&self.poller, &self.buffer),
-            };
-            moved.doing(|| "transfer over a chain".into())?;
-        }
+        self.pipes.step(next.saturating_sub(self.pipes.now()))?;
+        let now = self.pipes.now();
         if now >= self.looked + LOOK_EVERY {
             self.looked = now;
-            let rtts = self.flows.iter().filter(|flow| flow.received > 0);
-            let rtts = rtts.filter_map(|flow| Some(tcp::info(&flow.sender).ok()?.rtt));
+            let begun = self.pipes.all.iter().filter(|pipe| pipe.received > 0);
+            let rtts = begun.filter_map(|pipe| Some(tcp::info(pipe.sender.as_ref()?).ok()?.rtt));
             self.rtts = rtts.fold(self.rtts, |(sum, count), rtt| (sum + rtt, count + 1));
         }
         Ok(())
@@ -186,15 +170,17 @@ impl Transfer {
 
     fn outcome(&self, plan: &Plan) -> Result<Outcome, Error> {
         let (sum, looks) = self.rtts;
-        let last = self.flows.iter().map(|flow| flow.last).max().unwrap_or_default();
-        let time = if let End::Time(_) = plan.end { self.now() } else { last };
+        let last = self.pipes.all.iter().map(|pipe| pipe.last).max().unwrap_or_default();
+        let time = if let End::Time(_) = plan.end { self.pipes.now() } else { last };
         let mut outcome = Outcome { time, rtt: sum / looks.max(1), ..Outcome::default() };
-        for flow in &self.flows {
-            let (sender, receiver) = flow.infos().doing(|| "ask for the state of a flow".into())?;
+        for (pipe, &from) in self.pipes.all.iter().zip(&self.from) {
+            let info = |end: &Option<OwnedFd>| end.as_ref().map_or(Ok(TcpInfo::default()), tcp::info);
+            let both = info(&pipe.sender).and_then(|sender| Ok((sender, info(&pipe.receiver)?)));
+            let (sender, receiver) = both.doing(|| "ask for the state of a flow".into())?;
             let ends = [&mut outcome.there, &mut outcome.back];
-            ends[flow.from].data += u64::from(sender.segments_sent);
-            ends[1 - flow.from].acks += u64::from(receiver.segments_sent);
-            outcome.bytes += flow.received;
+            ends[from].data += u64::from(sender.segments_sent);
+            ends[1 - from].acks += u64::from(receiver.segments_sent);
+            outcome.bytes += pipe.received;
             outcome.retransmitted += u64::from(sender.retransmitted);
             outcome.window = outcome.window.max(sender.snd_wnd);
         }
@@ -202,62 +188,9 @@ impl Transfer {
     }
 }
 
-impl Flow {
-    /// From the first of two hosts, end `from`, to the second.
-    fn start(
-        [(source, _), (target, address)]: [Host; 2],
-        from: usize,
-        number: usize,
-        plan: &Plan,
-    ) -> Result<Self, Error> {
-        let port = PORTS[from].saturating_add(u16::try_from(number).unwrap_or(u16::MAX));
-        let address = SocketAddr::from((address, port));
-        let listener = target.run(|| socket::listen(address, Some(RECEIVE_BUFFER)))?;
-        let listener = listener.doing(|| format!("listen at {address}"))?;
-        let window = plan.window.saturating_mul(SEGMENT as u32);
-        // What has been advertised once is not taken back: the first window has to be small too.
-        tcp::clamp_window(&listener, window).doing(|| "limit a receiver's window".into())?;
-        let sender = source.run(|| socket::connect(address, CONGESTION_CONTROL))?;
-        let sender = sender.doing(|| format!("connect to {address}"))?;
-        let unsent = if let End::Packets(packets) = plan.end { packets * SEGMENT } else { u64::MAX };
-        Ok(Self { from, listener, sender, receiver: None, window, unsent, received: 0, last: Duration::ZERO })
-    }
-
-    fn accept(&mut self, poller: &Poller, token: u64) -> std::io::Result<()> {
-        if let Some(receiver) = socket::accept(&self.listener)? {
-            poller.add(&receiver, token, Interest::Read)?;
-            self.receiver = Some(receiver);
-        }
-        Ok(())
-    }
-
-    fn receive(&mut self, buffer: &mut [u8], now: Duration) -> std::io::Result<()> {
-        let Some(receiver) = &self.receiver else { return Ok(()) };
-        let bytes = socket::receive(receiver, buffer)?;
-        tcp::clamp_window(receiver, self.window)?;
-        if bytes > 0 {
-            self.received += bytes;
-            self.last = now;
-        }
-        Ok(())
-    }
-
-    fn send(&mut self, poller: &Poller, content: &[u8]) -> std::io::Result<()> {
-        let length = content.len().min(usize::try_from(self.unsent).unwrap_or(usize::MAX));
-        self.unsent -= socket::send(&self.sender, &content[..length])?;
-        if self.unsent == 0 { poller.remove(&self.sender) } else { Ok(()) }
-    }
-
-    /// Whether all ACKs have come, so that what nodes counted is all that the transfer made them send.
-    fn is_acknowledged(&self) -> bool {
-        tcp::info(&self.sender).is_ok_and(|sender| sender.unacked == 0)
-    }
-
-    /// The state of the sender and of the receiver.
-    fn infos(&self) -> std::io::Result<(TcpInfo, TcpInfo)> {
-        let receiver = self.receiver.as_ref().map(tcp::info).transpose()?;
-        Ok((tcp::info(&self.sender)?, receiver.unwrap_or_default()))
-    }
+/// Whether all ACKs have come, so that what nodes counted is all that the transfer made them send.
+fn is_acknowledged(pipe: &Pipe) -> bool {
+    pipe.sender.as_ref().is_some_and(|sender| tcp::info(sender).is_ok_and(|sender| sender.unacked == 0))
 }
 
 /// Of receivers: so much that nothing else limits it, and that the kernel leaves it alone.

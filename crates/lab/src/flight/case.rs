@@ -8,19 +8,22 @@ use link::{Bitrate, Capacity, LinkConfig, Loss, Probability, Queue};
 use serde_json::Value;
 
 use super::series::{self, Series};
+use crate::axes::Cell;
 use crate::error::Error;
 use crate::experiment::{Case, Fields, Ratio, Reference};
 use crate::flows::{self, FlowOutcome, FlowSpec, FlowTest, Guests, Origin, Outcome, check_origin};
 use crate::network::{Network, PathSpec, Topology};
 use crate::workload::{Need, Prepared, Sample, Site, Workload};
 
-/// The congestion controls that are compared, the one that others are compared with first.
-/// [`origin`] says which of them are a guest's.
-pub(super) const CONTROLS: [&str; 8] =
-    ["reno", "cubic", "bbr", "fsat_paper", "fsat", "reno-guest", "vegas", "westwood"];
-
-/// What [`CONTROLS`] has of guests.
+/// The congestion controls that are compared, how many they are, and how many of these are a guest's ([`origin`]).
+pub(super) const CC: &str = "cc=reno,cubic,bbr,fsat_paper,fsat,reno-guest,vegas,westwood";
+pub(super) const CONTROLS: usize = 8;
 pub(super) const GUESTS: usize = 3;
+
+/// What `rate_kbps` of a cell says.
+pub(super) fn fixed(cell: &Cell) -> Result<Capacity, Error> {
+    Ok(Capacity::Fixed(Bitrate::from_bps(cell.get::<u64>("rate_kbps")? * 1000)))
+}
 
 /// The congestion control of the row `name`, and whose it is. Vegas has the paper's α and β.
 pub(super) fn origin(name: &'static str) -> (&'static str, Origin) {

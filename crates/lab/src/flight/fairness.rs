@@ -3,51 +3,50 @@
 
 use std::time::Duration;
 
-use link::{Bitrate, Capacity, Loss, Queue};
+use link::{Loss, Queue};
 
 use super::case::{
-    DELAY, FRAME, INITIAL_WINDOW, PAYLOAD, RECEIVE_BUFFER, STARTS, UP_TO, case, flow, notes, overhead,
+    DELAY, FRAME, INITIAL_WINDOW, PAYLOAD, RECEIVE_BUFFER, STARTS, UP_TO, case, fixed, flow, notes, overhead,
     topology,
 };
+use crate::axes::{Grid, NORMAL, PAPER, QUICK, cases};
 use crate::error::Error;
-use crate::experiment::{Case, Experiment, RunOptions, SideBySide, Size};
+use crate::experiment::{Experiment, RunOptions, SideBySide, Size};
 use crate::flows::{BUFFER_MAX, FlowSpec, FlowTest};
 
 pub(crate) const ABOUT: &str = "flows of two congestion controls on 1 and 10 Mbit/s, RTT 180 ms, buffers of 0.5 to 10 BDP: shares and queue (paper 001)";
-
-/// The paper's link, whose BDP is 15 packets of 1500 bytes, and one with 150, for [`WIDE`] alone.
-const RATES_KBPS: [u64; 2] = [1000, 10_000];
-
-/// Beside whom `fsat` is measured on the wider link, beyond the paper; beside itself with latecomers.
-const WIDE: [&str; 2] = ["cubic", "fsat"];
 
 /// What each node of the paper sends.
 const BYTES_EACH: u64 = 10_000_000;
 
 /// Those of one link, about.
-const CASES: usize = PAIRS.len() + 3;
+const CASES: usize = 18;
 
 /// When latecomers start, within [`STARTS`] of it.
 const LATE: Duration = Duration::from_secs(20);
 
-/// Who is measured against whom. A control against itself has latecomers as well. `…_reno` have Reno's congestion
-/// avoidance below, as the paper's had; the others of FS-AT have CUBIC's.
-const PAIRS: [(&str, &str); 15] = [
-    ("cubic", "reno"),
-    ("reno-guest", "reno"),
-    ("vegas", "reno"),
-    ("westwood", "reno"),
-    ("fsat_paper", "reno"),
-    ("fsat", "reno"),
-    ("fsat_paper_reno", "reno"),
-    ("fsat_reno", "reno"),
-    ("fsat_paper", "cubic"),
-    ("fsat", "cubic"),
-    ("fsat_paper", "bbr"),
-    ("fsat", "bbr"),
-    ("reno", "reno"),
-    ("fsat_paper", "fsat_paper"),
-    ("fsat", "fsat"),
+/// Who is measured against whom, each flow beginning by chance. `…_reno` have Reno's congestion avoidance below, as the paper's had;
+/// the others of FS-AT have CUBIC's.
+const PAIRS: &str = "rate_kbps=1000 starts=random cc:against=cubic:reno,reno-guest:reno,vegas:reno,westwood:reno,\
+    fsat_paper:reno,fsat:reno,fsat_paper_reno:reno,fsat_reno:reno,fsat_paper:cubic,fsat:cubic,fsat_paper:bbr,fsat:bbr,\
+    reno:reno,fsat_paper:fsat_paper,fsat:fsat";
+/// A control against itself has latecomers as well.
+const LATECOMERS: &str = "rate_kbps=1000 starts=late cc:against=reno:reno,fsat_paper:fsat_paper,fsat:fsat";
+/// The paper's link has a BDP of 15 packets of 1500 bytes; this one has 150, beyond the paper.
+const WIDE: &str = "rate_kbps=10000 cc:against:starts=fsat:cubic:random,fsat:fsat:late";
+const QUICK_LINKS: &str = "buffer_bdp=0.5,2.0,10.0 flows=1 windows=kernel";
+const NORMAL_LINKS: &str = "buffer_bdp=0.5,1.0,2.0,5.0,10.0 flows=1,2,4 windows=kernel";
+const PAPER_LINKS: &str = "buffer_bdp=0.5,1.0,2.0,3.0,5.0,10.0 flows=1,2,4 windows=paper,kernel";
+
+const GRIDS: [Grid; 8] = [
+    Grid(QUICK, &[QUICK_LINKS, PAIRS]),
+    Grid(QUICK, &[QUICK_LINKS, LATECOMERS]),
+    Grid(NORMAL, &[NORMAL_LINKS, PAIRS]),
+    Grid(NORMAL, &[NORMAL_LINKS, LATECOMERS]),
+    Grid(NORMAL, &[NORMAL_LINKS, WIDE]),
+    Grid(PAPER, &[PAPER_LINKS, PAIRS]),
+    Grid(PAPER, &[PAPER_LINKS, LATECOMERS]),
+    Grid(PAPER, &[PAPER_LINKS, WIDE]),
 ];
 
 const ABOUT_THIS: [&str; 4] = [
@@ -61,116 +60,59 @@ const ABOUT_THIS: [&str; 4] = [
 ];
 
 pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
-    let (buffers, flows, repeats): (&[f64], &[usize], _) = match options.size {
-        Size::Quick => (&[0.5, 2.0, 10.0], &[1], 1),
-        Size::Normal => (&[0.5, 1.0, 2.0, 5.0, 10.0], &[1, 2, 4], 3),
-        Size::Paper => (&[0.5, 1.0, 2.0, 3.0, 5.0, 10.0], &[1, 2, 4], 10),
-    };
-    let windows: &[Windows] = match options.size {
-        Size::Paper => &[Windows::Paper, Windows::Kernel],
-        _ => &[Windows::Kernel],
-    };
-    let mut cases = Vec::new();
-    for &buffer in buffers {
-        for &flows in flows {
-            for &windows in windows {
-                cases.extend(pairs(options.size, flows, buffer, windows));
-            }
-        }
-    }
-    Ok(Experiment {
-        name: "flight-fairness",
-        side_by_side: SideBySide::Links { alike: &["rate_kbps", "flows", "buffer_bdp"], up_to: UP_TO },
-        cases,
-        repeats,
-        notes: notes(&ABOUT_THIS),
-        ..Experiment::default()
-    })
-}
-
-/// All of [`PAIRS`] on one link, `flows` flows of each.
-fn pairs(size: Size, flows: usize, buffer: f64, windows: Windows) -> Vec<Case> {
-    let time = time(size, flows);
-    let mut cases = Vec::new();
-    for &(name, against) in &PAIRS {
-        let starts: &[bool] = if name == against { &[false, true] } else { &[false] };
-        let setup = |rate_kbps, late| Setup { rate_kbps, name, against, flows, buffer, windows, late, time };
-        cases.extend(starts.iter().map(|&late| setup(RATES_KBPS[0], late).case()));
-        if name == "fsat" && WIDE.contains(&against) && size != Size::Quick {
-            cases.push(setup(RATES_KBPS[1], against == name).case());
-        }
-    }
-    cases
-}
-
-/// How long a case of `flows` and as many others lasts. For the paper's size it is what they all take to send [`BYTES_EACH`] at equal
-/// shares, on the paper's link.
-fn time(size: Size, flows: usize) -> Duration {
-    match size {
-        Size::Quick => Duration::from_secs(85),
-        Size::Normal => Duration::from_secs(150),
-        Size::Paper => {
-            let frames = 2 * flows as u64 * BYTES_EACH.div_ceil(PAYLOAD as u64);
-            Duration::from_secs((frames * FRAME as u64 * 8).div_ceil(RATES_KBPS[0] * 1000))
-        }
-    }
-}
-
-/// What flows may have outstanding at first, and at most.
-#[derive(Clone, Copy)]
-enum Windows {
-    Paper,
-    Kernel,
-}
-
-struct Setup {
-    rate_kbps: u64,
-    name: &'static str,
-    against: &'static str,
-    flows: usize,
-    buffer: f64,
-    windows: Windows,
-    late: bool,
-    time: Duration,
-}
-
-impl Setup {
-    fn case(&self) -> Case {
-        let late = if self.late { STARTS + LATE } else { Duration::ZERO };
-        let until = self.time + late;
-        let (windows, initial_window, receive_buffer) = match self.windows {
-            Windows::Paper => ("paper", Some(INITIAL_WINDOW), Some(RECEIVE_BUFFER)),
-            Windows::Kernel => ("kernel", None, None),
+    let mut cases = cases(&GRIDS, options.size, |cell| {
+        let flows: usize = cell.get("flows")?;
+        let time = time(options.size, flows);
+        let late = if cell.text("starts") == "late" { STARTS + LATE } else { Duration::ZERO };
+        let until = time + late;
+        let (initial_window, receive_buffer) = match cell.text("windows") {
+            "paper" => (Some(INITIAL_WINDOW), Some(RECEIVE_BUFFER)),
+            _ => (None, None),
         };
-        let flows = |name, start: Duration| {
+        let all = |name, start: Duration| {
             let spec = FlowSpec { start: [start, start + STARTS], receive_buffer, ..flow(name) };
-            std::iter::repeat_n(spec, self.flows)
+            std::iter::repeat_n(spec, flows)
         };
         let test = FlowTest {
-            flows: flows(self.name, Duration::ZERO).chain(flows(self.against, late)).collect(),
+            flows: all(cell.text("cc"), Duration::ZERO).chain(all(cell.text("against"), late)).collect(),
             initial_window,
             receive_buffer_max: BUFFER_MAX,
             from: late + STARTS,
             until: Some(until),
             limit: until,
         };
-        let key = vec![
-            ("cc", self.name.into()),
-            ("against", self.against.into()),
-            ("rate_kbps", self.rate_kbps.into()),
-            ("flows", self.flows.into()),
-            ("buffer_bdp", self.buffer.into()),
-            ("windows", windows.into()),
-            ("starts", if self.late { "late" } else { "random" }.into()),
-        ];
-        case(key, self.topology(), test, until + overhead(CASES, CASES / 4))
-    }
+        let capacity = fixed(cell)?;
+        let bdp_packets = cell.get::<f64>("rate_kbps")? * 1e3 * 2.0 * DELAY.as_secs_f64() / (8.0 * 1500.0);
+        let queue = Queue::Packets((cell.get::<f64>("buffer_bdp")? * bdp_packets).round() as usize);
+        let topology = topology(capacity.clone(), capacity, DELAY, queue, Loss::None);
+        let key = cell.key(&["cc", "against", "rate_kbps", "flows", "buffer_bdp", "windows", "starts"]);
+        Ok(case(key, topology, test, until + overhead(CASES, CASES / 4)))
+    })?;
+    // Those that agree in these fields follow each other.
+    cases.sort_by_key(|case| ALIKE.map(|name| case.field(name).map(ToString::to_string)));
+    Ok(Experiment {
+        name: "flight-fairness",
+        side_by_side: SideBySide::Links { alike: &ALIKE, up_to: UP_TO },
+        cases,
+        repeats: options.size.of(1, 3, 10),
+        notes: notes(&ABOUT_THIS),
+        ..Experiment::default()
+    })
+}
 
-    fn topology(&self) -> crate::network::Topology {
-        let capacity = Capacity::Fixed(Bitrate::from_bps(self.rate_kbps * 1000));
-        let bdp_packets = self.rate_kbps as f64 * 1e3 * 2.0 * DELAY.as_secs_f64() / (8.0 * 1500.0);
-        let queue = Queue::Packets((self.buffer * bdp_packets).round() as usize);
-        topology(capacity.clone(), capacity, DELAY, queue, Loss::None)
+/// The link of a case.
+const ALIKE: [&str; 3] = ["rate_kbps", "flows", "buffer_bdp"];
+
+/// How long a case of `flows` and as many others lasts. For the paper's size it is what they all take to send [`BYTES_EACH`] at equal
+/// shares, on the paper's link.
+fn time(size: Size, flows: usize) -> Duration {
+    match size {
+        Size::Quick => Duration::from_secs(40),
+        Size::Normal => Duration::from_secs(150),
+        Size::Paper => {
+            let frames = 2 * flows as u64 * BYTES_EACH.div_ceil(PAYLOAD as u64);
+            Duration::from_secs((frames * FRAME as u64 * 8).div_ceil(1_000_000))
+        }
     }
 }
 

@@ -6,26 +6,36 @@ use std::time::Duration;
 use link::{
     Aqm, Bitrate, ByteCount, Capacity, Jitter, LinkConfig, PolicerConfig, Probability, Queue, Reorder, Trace,
 };
-use serde_json::Value;
 
 use super::case::{FRAME, STARTS, UP_TO, case, flow, notes, overhead};
+use crate::axes::{Grid, NORMAL, PAPER, QUICK, cases};
 use crate::error::Error;
-use crate::experiment::{Case, Experiment, Fields, RunOptions, SideBySide, Size};
-use crate::flows::{BUFFER_MAX, FlowTest};
+use crate::experiment::{Experiment, RunOptions, SideBySide};
+use crate::flows::{BUFFER_MAX, FlowSpec, FlowTest};
 use crate::network::{PathSpec, Topology};
 
 pub(crate) const ABOUT: &str = "congestion controls at policers, CoDel, PIE and tiny queues beside CUBIC, and with bunched ACKs, steps of delay and reordering";
 
-/// Who is measured. At a queue each is beside CUBIC; a link of its own is each's alone.
-const CONTROLS: [&str; 4] = ["fsat", "fsat_paper", "bbr", "cubic"];
-
 const RTT: Duration = Duration::from_millis(60);
 
-/// What overflows: the queues of the cases that share one.
-const QUEUES: [&str; 6] = ["policer", "codel", "pie", "packets-3", "packets-10", "bdp-2"];
+/// What overflows: the queues of the cases that share one with CUBIC.
+const QUEUES: &str =
+    "against=cubic queue=policer,codel,pie,packets-3,packets-10,bdp-2 cc=fsat,fsat_paper,bbr,cubic";
 
-/// Links of one flow.
-const LINKS: [&str; 6] = ["bunched", "suspended", "step", "starlink", "reorder", "none"];
+/// Links that each control has alone.
+const LINKS: &str = "case=bunched,suspended,step,starlink,reorder,none cc=fsat,fsat_paper,bbr,cubic";
+
+const GRIDS: [Grid; 6] = [
+    Grid(QUICK, &["rate_kbps=4000 flows=1", QUEUES]),
+    Grid(QUICK, &["rate_kbps=4000", LINKS]),
+    Grid(NORMAL, &["rate_kbps=1000,10000 flows=1,4", QUEUES]),
+    Grid(NORMAL, &["rate_kbps=1000,10000", LINKS]),
+    Grid(PAPER, &["rate_kbps=1000,10000,100000 flows=1,4", QUEUES]),
+    Grid(PAPER, &["rate_kbps=1000,10000,100000", LINKS]),
+];
+
+/// How many are beside each other on a link.
+const CONTROLS: usize = 4;
 
 const ABOUT_THIS: [&str; 3] = [
     "RTT 60 ms; queue: policer (a token bucket of 50 frames, nothing waits), codel and pie (RFC 8289, RFC 8033, before ten BDP), \
@@ -37,64 +47,19 @@ const ABOUT_THIS: [&str; 3] = [
 ];
 
 pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
-    let (rates, flows, seconds, repeats): (&[u64], &[usize], u64, usize) = match options.size {
-        Size::Quick => (&[4000], &[1], 20, 1),
-        Size::Normal => (&[1000, 10_000], &[1, 4], 60, 3),
-        Size::Paper => (&[1000, 10_000, 100_000], &[1, 4], 120, 5),
-    };
-    let mut cases = Vec::new();
-    for &rate_kbps in rates {
-        let setup = Setup { rate_kbps, time: Duration::from_secs(seconds) };
-        for &flows in flows {
-            cases.extend(QUEUES.iter().flat_map(|queue| setup.shared(queue, flows)));
-        }
-        cases.extend(LINKS.iter().flat_map(|link| setup.alone(link)));
-    }
-    Ok(Experiment {
-        name: "flight-field",
-        side_by_side: SideBySide::Links { alike: &["rate_kbps", "queue", "case", "flows"], up_to: UP_TO },
-        cases,
-        repeats,
-        notes: notes(&ABOUT_THIS),
-        ..Experiment::default()
-    })
-}
-
-#[derive(Clone, Copy)]
-struct Setup {
-    rate_kbps: u64,
-    time: Duration,
-}
-
-impl Setup {
-    fn shared(self, queue: &'static str, flows: usize) -> impl Iterator<Item = Case> {
-        let link = self.queue(queue);
-        CONTROLS.into_iter().map(move |name| {
-            let each = [name, "cubic"].map(|name| std::iter::repeat_n(flow(name), flows));
-            let key = vec![("against", "cubic".into()), ("flows", flows.into()), ("queue", queue.into())];
-            self.case(name, key, [link.clone(), self.fixed()], each.into_iter().flatten().collect())
-        })
-    }
-
-    fn alone(self, link: &'static str) -> impl Iterator<Item = Case> {
-        let ways = self.link(link);
-        CONTROLS.into_iter().map(move |name| {
-            let key = vec![("case", link.into())];
-            self.case(name, key, ways.clone(), vec![flow(name)])
-        })
-    }
-
-    fn case(
-        self,
-        name: &'static str,
-        more: Fields<Value>,
-        [up, down]: [LinkConfig; 2],
-        mut flows: Vec<crate::flows::FlowSpec>,
-    ) -> Case {
-        if flows.len() > 1 {
-            flows.iter_mut().for_each(|flow| flow.start = [Duration::ZERO, STARTS]);
-        }
-        let until = STARTS + self.time;
+    let time = Duration::from_secs(options.size.of(7, 60, 120));
+    let cases = cases(&GRIDS, options.size, |cell| {
+        let setup = Setup { rate_kbps: cell.get("rate_kbps")? };
+        let each = std::iter::repeat_n(flow(cell.text("cc")), cell.get::<usize>("flows")?.max(1));
+        let (flows, [up, down]) = match cell.text("queue") {
+            "" => (each.collect(), setup.link(cell.text("case"))),
+            queue => {
+                let shared = |flow| FlowSpec { start: [Duration::ZERO, STARTS], ..flow };
+                let others = each.clone().map(|_| flow(cell.text("against")));
+                (each.chain(others).map(shared).collect::<Vec<_>>(), [setup.queue(queue), setup.fixed()])
+            }
+        };
+        let until = STARTS + time;
         let test = FlowTest {
             flows,
             initial_window: None,
@@ -103,13 +68,26 @@ impl Setup {
             until: Some(until),
             limit: until,
         };
-        let mut key = vec![("cc", name.into())];
-        key.extend(more);
-        key.push(("rate_kbps", self.rate_kbps.into()));
         let topology = Topology::Single(Box::new(PathSpec { name: "link".into(), up, down }));
-        case(key, topology, test, until + overhead(CONTROLS.len(), 0))
-    }
+        let key = cell.key(&["cc", "against", "flows", "queue", "case", "rate_kbps"]);
+        Ok(case(key, topology, test, until + overhead(CONTROLS, 0)))
+    })?;
+    Ok(Experiment {
+        name: "flight-field",
+        side_by_side: SideBySide::Links { alike: &["rate_kbps", "queue", "case", "flows"], up_to: UP_TO },
+        cases,
+        repeats: options.size.of(1, 3, 5),
+        notes: notes(&ABOUT_THIS),
+        ..Experiment::default()
+    })
+}
 
+#[derive(Clone, Copy)]
+struct Setup {
+    rate_kbps: u64,
+}
+
+impl Setup {
     fn rate(self) -> Bitrate {
         Bitrate::from_bps(self.rate_kbps * 1000)
     }
@@ -185,7 +163,7 @@ mod tests {
 
     #[test]
     fn each_link_is_what_its_name_says() {
-        let setup = Setup { rate_kbps: 10_000, time: Duration::from_secs(1) };
+        let setup = Setup { rate_kbps: 10_000 };
         assert!(setup.queue("policer").policer.is_some() && setup.queue("codel").policer.is_none());
         assert_eq!([setup.queue("codel").aqm, setup.queue("pie").aqm], [Some(Aqm::CODEL), Some(Aqm::PIE)]);
         assert_eq!(setup.queue("packets-3").queue, Queue::Packets(3));
@@ -198,10 +176,10 @@ mod tests {
     #[test]
     fn bbr_and_cubic_are_beside_it_everywhere() {
         let experiment = experiment(&RunOptions::default()).unwrap();
-        assert!(experiment.cases.chunks(CONTROLS.len()).all(|cases| {
+        assert!(experiment.cases.chunks(CONTROLS).all(|cases| {
             let same =
                 |field: usize| cases.iter().all(|case| case.key[1..][field] == cases[0].key[1..][field]);
-            cases.len() == CONTROLS.len() && (0..cases[0].key.len() - 1).all(same)
+            cases.len() == CONTROLS && (0..cases[0].key.len() - 1).all(same)
         }));
     }
 }

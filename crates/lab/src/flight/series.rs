@@ -6,13 +6,11 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-use serde_json::Value;
-
 use crate::clock;
 use crate::error::{Doing, Error};
 use crate::flows::Look;
 use crate::network::Network;
-use crate::program::output;
+use crate::program::json;
 use crate::workload::Site;
 
 /// A file of comma-separated values, a line per look and flow.
@@ -68,13 +66,10 @@ pub(super) fn log_state(folder: &Path, site: &Site, network: &Network, stopped: 
     let Ok(mut file) = file(folder, &site.title, site.seed, "jsonl") else { return };
     while stopped.recv_timeout(ASK_EVERY) == Err(RecvTimeoutError::Timeout) {
         let time = (clock::now() - started).as_secs_f64();
-        let Ok(text) = output(&network.client, &site.options.nawa, &["flight", "show", "--json"]) else {
-            return;
-        };
-        let connections = serde_json::from_str(&text).map(|mut state: Value| state["connections"].take());
-        if let Ok(connections) = connections {
-            let _ = writeln!(file, "{}", serde_json::json!({ "time_s": time, "connections": connections }));
-        }
+        let state = json(&network.client, &site.options.nawa, &["flight", "show", "--json"]);
+        let Ok(state) = state else { return };
+        let line = serde_json::json!({ "time_s": time, "connections": state["connections"] });
+        let _ = writeln!(file, "{line}");
     }
 }
 

@@ -6,7 +6,7 @@ use link::Adjacency;
 use serde_json::Value;
 
 use crate::error::{Doing, Error};
-use crate::experiment::{Case, Experiment, Fields, Published, RunOptions, SideBySide, Size};
+use crate::experiment::{Case, Experiment, Fields, Published, RunOptions};
 use crate::medium::{INTERFACE, Medium, MediumConfig};
 use crate::namespace::Namespace;
 use crate::system::Means;
@@ -104,13 +104,17 @@ const WAYS: [Way; 11] = {
 };
 
 pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
+    // Table 2, and table 1 for the relay: no stages but in figure 12, which has no numbers.
+    let paper = Published::row(
+        "mode=application,kernel,driver direction=relay,send,receive stage=all",
+        "delay_us",
+        &[970.0, 230.0, 1820.0, 950.0, 230.0, 1810.0, 350.0, 200.0, 1400.0],
+    );
     Ok(Experiment {
         name: "flood-breakdown",
         cases: WAYS.iter().flat_map(cases).collect(),
-        side_by_side: SideBySide::Cases(1),
-        repeats: if options.size == Size::Quick { 1 } else { 9 },
-        ratios: Vec::new(),
-        paper: paper(),
+        repeats: options.size.of(1, 9, 9),
+        paper,
         notes: NOTES.map(str::to_owned).to_vec(),
         ..Experiment::default()
     })
@@ -131,22 +135,6 @@ fn cases(way: &Way) -> impl Iterator<Item = Case> {
         let workload = StageTest { mode, node, way: kinds, stage, threaded };
         Case { key, workload, estimate: ESTIMATE }.erase()
     })
-}
-
-/// Table 2, and table 1 for the relay: no stages but in figure 12, which has no numbers.
-fn paper() -> Vec<Published> {
-    let published = [
-        ("application", [970.0, 230.0, 1820.0]),
-        ("kernel", [950.0, 230.0, 1810.0]),
-        ("driver", [350.0, 200.0, 1400.0]),
-    ];
-    let of = |(mode, us): (&'static str, [f64; 3])| {
-        ["relay", "send", "receive"].into_iter().zip(us).map(move |(direction, us)| Published {
-            key: vec![("mode", mode.into()), ("direction", direction.into()), ("stage", "all".into())],
-            metrics: vec![("delay_us", us)],
-        })
-    };
-    published.into_iter().flat_map(of).collect()
 }
 
 const NOTES: [&str; 6] = [

@@ -18,16 +18,19 @@ pub enum Mode {
     Packet,
 }
 
+/// By their names in the JSON.
+pub(super) const MODES: [(&str, Mode); 5] = [
+    ("driver", Mode::Driver),
+    ("kernel", Mode::Kernel),
+    ("application", Mode::Application),
+    ("xdp-tx", Mode::XdpTx),
+    ("packet-application", Mode::Packet),
+];
+
 impl Mode {
     /// As in the JSON.
     pub(super) fn name(self) -> &'static str {
-        match self {
-            Mode::Driver => "driver",
-            Mode::Kernel => "kernel",
-            Mode::Application => "application",
-            Mode::XdpTx => "xdp-tx",
-            Mode::Packet => "packet-application",
-        }
+        MODES.iter().find(|(_, mode)| *mode == self).map_or("", |(name, _)| name)
     }
 
     /// Whether messages are in datagrams.

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::error::Error;
 use crate::namespace::Namespace;
-use crate::program::output;
+use crate::program::json;
 use crate::system::Means;
 
 /// What `nawa flood ping` says.
@@ -27,9 +27,8 @@ pub(super) fn ping(
     let (id, count) = ((to + 1).to_string(), count.to_string());
     let words =
         ["flood", "ping", interface, &id, "--count", &count, "--interval", "0ms", "--size", "100", "--json"];
-    let said = output(from, means.nawa, &words)?;
-    let report = serde_json::from_str(&said).ok().and_then(|report| read(&report));
-    report.ok_or_else(|| Error::program("nawa flood ping", format!("it says {said:?}")))
+    let said = json(from, means.nawa, &words)?;
+    read(&said).ok_or_else(|| Error::program("nawa flood ping", format!("it says {said}")))
 }
 
 fn read(report: &Value) -> Option<Pings> {

@@ -2,17 +2,16 @@
 
 use std::time::Duration;
 
-use serde_json::Value;
-
+use crate::axes::{ALL, Grid, cases};
 use crate::clock;
 use crate::error::Error;
-use crate::experiment::{Case, Experiment, Fields, Ratio, Reference, RunOptions, SideBySide, Size};
+use crate::experiment::{Case, Experiment, Ratio, Reference, RunOptions};
 use crate::medium::{Medium, MediumConfig};
 use crate::system::Means;
 use crate::workload::{Need, Prepared, Sample, Site, Workload};
 
 use super::frames::frame;
-use super::mode::Mode;
+use super::mode::{MODES, Mode};
 use super::node::Node;
 
 pub(crate) const ABOUT: &str =
@@ -38,7 +37,7 @@ const SETTLE: Duration = Duration::from_millis(30);
 /// What starting a relay takes.
 const RESTART: Duration = Duration::from_millis(60);
 
-const MODES: [Mode; 5] = [Mode::Driver, Mode::Kernel, Mode::Application, Mode::Packet, Mode::XdpTx];
+const GRIDS: [Grid; 1] = [Grid(ALL, &["mode=driver,kernel,application,packet-application,xdp-tx"])];
 
 const RATIOS: [Ratio; 3] = [
     Ratio { name: "of_application", metric: "frames_per_s", of: ("mode", Reference::Name("application")) },
@@ -59,21 +58,15 @@ pub struct RateTest {
 }
 
 pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
-    let probe = Duration::from_millis(if options.size == Size::Quick { 200 } else { 300 });
-    let cases = MODES.map(|mode| {
-        let key: Fields<Value> = vec![("mode", mode.name().into())];
-        let estimate = (probe + SETTLE + RESTART) * PROBES + Duration::from_millis(800);
-        Case { key, workload: RateTest { mode, probe }, estimate }.erase()
-    });
-    Ok(Experiment {
-        name: "flood-rate",
-        cases: cases.to_vec(),
-        side_by_side: SideBySide::Cases(1),
-        repeats: if options.size == Size::Quick { 3 } else { 9 },
-        ratios: RATIOS.to_vec(),
-        notes: NOTES.map(str::to_owned).to_vec(),
-        ..Experiment::default()
-    })
+    let probe = Duration::from_millis(options.size.of(200, 300, 300));
+    let estimate = (probe + SETTLE + RESTART) * PROBES + Duration::from_millis(800);
+    let cases = cases(&GRIDS, options.size, |cell| {
+        let workload = RateTest { mode: cell.one_of("mode", &MODES)?, probe };
+        Ok(Case { key: cell.key(&["mode"]), workload, estimate }.erase())
+    })?;
+    let (ratios, notes) = (RATIOS.to_vec(), NOTES.map(str::to_owned).to_vec());
+    let repeats = options.size.of(1, 9, 9);
+    Ok(Experiment { name: "flood-rate", cases, repeats, ratios, notes, ..Experiment::default() })
 }
 
 const NOTES: [&str; 5] = [

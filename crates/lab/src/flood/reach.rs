@@ -5,10 +5,10 @@ use std::time::Duration;
 use flood::suppression::Rules;
 use link::dcf::{self, DcfConfig, Phy, Reach};
 use link::{Adjacency, Bitrate, Capacity, Jitter, LinkConfig, Loss, Position, Probability, Walk};
-use serde_json::Value;
 
+use crate::axes::{ALL, FULL, Grid, cases};
 use crate::error::Error;
-use crate::experiment::{Case, Experiment, Fields, Ratio, Reference, RunOptions, SideBySide, Size};
+use crate::experiment::{Case, Experiment, Ratio, Reference, RunOptions};
 use crate::system::Means;
 use crate::workload::{Need, Prepared, Sample, Site, Workload};
 
@@ -97,42 +97,67 @@ impl ReachTest {
     }
 }
 
+/// Nodes that walk have no `degree` of their own. Pure flooding is what suppression is compared with.
+const GRIDS: [Grid; 8] = [
+    Grid(
+        ALL,
+        &[
+            LINKS,
+            "movement=none nodes:degree:loss_percent=100:20:0,100:20:20,100:8:0,100:8:20,300:20:20,30:12:20",
+            BOTH,
+        ],
+    ),
+    Grid(ALL, &[LINKS, "movement=walk nodes=100 loss_percent=20", BOTH]),
+    Grid(ALL, &[REAL, "nodes=30 degree=12 loss_percent=20 delay_ms=0 clock=real", BOTH]),
+    Grid(FULL, &[REAL, "nodes=30 degree=8 loss_percent=50 delay_ms=2 clock=virtual,real", BOTH]),
+    Grid(FULL, &[REAL, "nodes=100 degree=20 loss_percent=20 delay_ms=0 clock=real", BOTH]),
+    Grid(ALL, &[DCF, "load_percent=0 nodes=100 degree=20,8 loss_percent=0,20 clock=virtual", BOTH]),
+    Grid(ALL, &[DCF, "load_percent=0 nodes=30 degree=12 loss_percent=0 clock=virtual,real", BOTH]),
+    Grid(ALL, &[DCF, LOADS, "nodes=100 loss_percent=0 clock=virtual", BOTH]),
+];
+const LINKS: &str = "medium=links delay_ms=0 clock=virtual load_percent=0";
+const REAL: &str = "medium=links load_percent=0 movement=none";
+const DCF: &str = "medium=dcf delay_ms=0 movement=none";
+const LOADS: &str = "degree:load_percent=20:10,20:50,14:50,10:10,10:50,8:10,8:25";
+const BOTH: &str = "algorithm=pure,suppressed";
+
 pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
-    let still = |degree| Layout::Still { degree };
-    let mut kinds = vec![
-        (100, still(20), 0, Between::Prompt, Clock::Virtual, 0),
-        (100, still(20), 20, Between::Prompt, Clock::Virtual, 0),
-        (100, still(8), 0, Between::Prompt, Clock::Virtual, 0),
-        (100, still(8), 20, Between::Prompt, Clock::Virtual, 0),
-        (300, still(20), 20, Between::Prompt, Clock::Virtual, 0),
-        (100, Layout::Walking, 20, Between::Prompt, Clock::Virtual, 0),
-        (REAL_NODES, still(12), 20, Between::Prompt, Clock::Virtual, 0),
-        (REAL_NODES, still(12), 20, Between::Prompt, Clock::Real, 0),
-        (REAL_NODES, still(8), 50, Between::Delayed, Clock::Virtual, 0),
-        (REAL_NODES, still(8), 50, Between::Delayed, Clock::Real, 0),
-        (100, still(20), 0, Between::Dcf, Clock::Virtual, 0),
-        (100, still(20), 20, Between::Dcf, Clock::Virtual, 0),
-        (100, still(8), 0, Between::Dcf, Clock::Virtual, 0),
-        (100, still(8), 20, Between::Dcf, Clock::Virtual, 0),
-        (REAL_NODES, still(12), 0, Between::Dcf, Clock::Virtual, 0),
-        (REAL_NODES, still(12), 0, Between::Dcf, Clock::Real, 0),
-    ];
-    for (degree, load_percent) in [(20, 10), (20, 50), (14, 50), (10, 10), (10, 50), (8, 10), (8, 25)] {
-        kinds.push((100, still(degree), 0, Between::Dcf, Clock::Virtual, load_percent));
-    }
-    if options.size != Size::Quick {
-        kinds.push((100, still(20), 20, Between::Prompt, Clock::Real, 0));
-    }
-    Ok(Experiment {
-        name: "flood-reach",
-        cases: kinds.into_iter().flat_map(algorithms).collect(),
-        side_by_side: SideBySide::Cases(1),
-        repeats: if options.size == Size::Quick { 3 } else { 9 },
-        ratios: AGAINST_PURE.to_vec(),
-        notes: NOTES.map(str::to_owned).to_vec(),
-        ..Experiment::default()
-    })
+    let cases = cases(&GRIDS, options.size, |cell| {
+        let walking = cell.text("movement") == "walk";
+        let cell = if walking { cell.clone().with("degree", "about 20") } else { cell.clone() };
+        let test = ReachTest {
+            nodes: cell.get("nodes")?,
+            layout: if walking { Layout::Walking } else { Layout::Still { degree: cell.get("degree")? } },
+            loss_percent: cell.get("loss_percent")?,
+            rules: cell.one_of("algorithm", &[("pure", Rules::PURE), ("suppressed", Rules::SUPPRESSED)])?,
+            between: match (cell.text("medium"), cell.text("delay_ms")) {
+                ("dcf", _) => Between::Dcf,
+                (_, "0") => Between::Prompt,
+                _ => Between::Delayed,
+            },
+            clock: cell.one_of("clock", &[("virtual", Clock::Virtual), ("real", Clock::Real)])?,
+            load_percent: cell.get("load_percent")?,
+        };
+        let per_node = Duration::from_millis(if test.clock == Clock::Virtual { 10 } else { 300 });
+        let key = cell.key(&KEY);
+        Ok(Case { key, estimate: per_node * test.nodes as u32, workload: test }.erase())
+    })?;
+    let (ratios, notes) = (AGAINST_PURE.to_vec(), NOTES.map(str::to_owned).to_vec());
+    let repeats = options.size.of(1, 9, 9);
+    Ok(Experiment { name: "flood-reach", cases, repeats, ratios, notes, ..Experiment::default() })
 }
+
+const KEY: [&str; 9] = [
+    "algorithm",
+    "nodes",
+    "loss_percent",
+    "degree",
+    "movement",
+    "medium",
+    "delay_ms",
+    "clock",
+    "load_percent",
+];
 
 const NOTES: [&str; 8] = [
     "clock virtual: the strand's core on an emulated medium at 1 Mbit/s, without collisions if it is of links, each sample the mean of one \
@@ -150,31 +175,6 @@ const NOTES: [&str; 8] = [
      of all would fill so much of the medium at one place if nothing collided; 0: one message on a network where nobody has sent",
     "last_node_ms: until the last of those that were reached; suppression pays for fewer frames with its jitter",
 ];
-
-type Kind = (usize, Layout, u32, Between, Clock, u32);
-
-fn algorithms((nodes, layout, loss_percent, between, clock, load_percent): Kind) -> [Case; 2] {
-    [("pure", Rules::PURE), ("suppressed", Rules::SUPPRESSED)].map(|(algorithm, rules)| {
-        let (degree, movement) = match layout {
-            Layout::Still { degree } => (degree.into(), "none"),
-            Layout::Walking => (Value::from("about 20"), "walk"),
-        };
-        let key: Fields<Value> = vec![
-            ("algorithm", algorithm.into()),
-            ("nodes", nodes.into()),
-            ("loss_percent", loss_percent.into()),
-            ("degree", degree),
-            ("movement", movement.into()),
-            ("medium", if between == Between::Dcf { "dcf" } else { "links" }.into()),
-            ("delay_ms", if between == Between::Delayed { DELAY.as_millis() as u64 } else { 0 }.into()),
-            ("clock", if clock == Clock::Virtual { "virtual" } else { "real" }.into()),
-            ("load_percent", load_percent.into()),
-        ];
-        let test = ReachTest { nodes, layout, loss_percent, rules, between, clock, load_percent };
-        let per_node = Duration::from_millis(if clock == Clock::Virtual { 10 } else { 300 });
-        Case { key, workload: test, estimate: per_node * nodes as u32 }.erase()
-    })
-}
 
 impl Workload for ReachTest {
     fn needs(&self) -> Vec<Need> {

@@ -6,7 +6,6 @@ use std::time::Duration;
 use flood::suppression::Rules;
 use link::dcf::DcfConfig;
 use link::{Adjacency, LinkConfig};
-use serde_json::Value;
 
 use crate::air::{Air, Event};
 use crate::clock;
@@ -14,7 +13,7 @@ use crate::dcf;
 use crate::error::Error;
 use crate::medium::{self, Medium, MediumConfig};
 use crate::namespace::Namespace;
-use crate::program::output;
+use crate::program::{json, output};
 use crate::system::{Means, start_nawa};
 use crate::workload::Sample;
 
@@ -166,9 +165,7 @@ fn await_quiet(carrier: &Carrier) -> Result<(), Error> {
 /// Messages that nodes have heard for the first time, as their `nawa status --json` has it.
 fn heard(hosts: &[Namespace], means: &Means) -> Result<u64, Error> {
     let heard = |node| {
-        let status = output(node, means.nawa, &["status", "--json"])?;
-        let status: Option<Value> = serde_json::from_str(&status).ok();
-        let heard = status.and_then(|status| status["flood"][0]["new_frames"].as_u64());
+        let heard = json(node, means.nawa, &["status", "--json"])?["flood"][0]["new_frames"].as_u64();
         heard.ok_or_else(|| Error::program("nawa status --json", "it has no flood[0].new_frames"))
     };
     hosts.iter().map(heard).sum()

@@ -6,24 +6,22 @@ use std::time::Duration;
 
 use link::Adjacency;
 use link::dcf::{DcfConfig, Phy, Position};
-use serde_json::Value;
 
 use crate::air::Event;
+use crate::axes::{ALL, FULL, Grid, QUICK, cases};
 use crate::clock;
 use crate::dcf;
 use crate::error::Error;
-use crate::experiment::{
-    Case, Experiment, Fields, Published, Ratio, Reference, RunOptions, SideBySide, Size,
-};
+use crate::experiment::{Case, Experiment, Published, Ratio, Reference, RunOptions};
 use crate::medium::{INTERFACE, Medium, MediumConfig, address};
 use crate::namespace::Namespace;
-use crate::program::{Process, output};
+use crate::program::{Process, json};
 use crate::statistics::median;
 use crate::system::{KeyPair, Means, start_nawa, write_key};
 use crate::workload::{Need, Prepared, Sample, Site, Workload};
 
 use super::frames::format;
-use super::mode::Mode;
+use super::mode::{MODES, Mode};
 use super::node::{Node, configuration};
 use super::ping::{Pings, ping};
 
@@ -68,81 +66,51 @@ pub struct RelayTest {
     round_trips: u32,
 }
 
+/// Over more than two hops, two relays that forget would send a message to and fro for ever. Modes take turns, so that what else
+/// the machine does hits them alike.
+const GRIDS: [Grid; 7] = [
+    Grid(ALL, &["medium=links authenticated=no listening=no hops=1,2,3,4 mode=driver,kernel,application"]),
+    Grid(ALL, &["medium=links authenticated=no listening=no hops=2 mode=xdp-tx"]),
+    Grid(ALL, &["medium=links authenticated=no listening=yes hops=2 mode=driver,application"]),
+    Grid(QUICK, &["medium=links authenticated=yes listening=no hops=2 mode=driver,application"]),
+    Grid(FULL, &["medium=links authenticated=yes listening=no hops=1,2,3,4 mode=driver,application"]),
+    Grid(QUICK, &["medium=dcf authenticated=no listening=no hops=2 mode=driver,kernel,application"]),
+    Grid(FULL, &["medium=dcf authenticated=no listening=no hops=1,2,3,4 mode=driver,kernel,application"]),
+];
+
 pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
-    // On the air a round trip takes a hundred times as long.
-    let (round_trips, on_dcf, repeats) = match options.size {
-        Size::Quick => (500, 50, 9),
-        Size::Normal => (2000, 300, 9),
-        Size::Paper => (10_000, 2000, 9),
-    };
-    let over_links = cells(options.size).into_iter().map(|(mode, hops, authenticated, listening)| {
-        let test = RelayTest { mode, hops, on_dcf: false, authenticated, listening, round_trips };
-        cell(test, ROUND_TRIP)
-    });
-    let over_dcf = dcf_cells(options.size).into_iter().map(|(mode, hops)| {
-        let (authenticated, listening) = (false, false);
-        let test = RelayTest { mode, hops, on_dcf: true, authenticated, listening, round_trips: on_dcf };
-        cell(test, ROUND_TRIP_OF_A_HOP * hops as u32)
-    });
-    let cases = over_links.chain(over_dcf);
+    let cases = cases(&GRIDS, options.size, |cell| {
+        let (hops, on_dcf) = (cell.get("hops")?, cell.text("medium") == "dcf");
+        // On the air a round trip takes a hundred times as long.
+        let (round_trip, round_trips) = match on_dcf {
+            true => (ROUND_TRIP_OF_A_HOP * hops, options.size.of(50, 300, 2000)),
+            false => (ROUND_TRIP, options.size.of(500, 2000, 10_000)),
+        };
+        let workload = RelayTest {
+            mode: cell.one_of("mode", &MODES)?,
+            hops: hops as usize,
+            on_dcf,
+            authenticated: cell.text("authenticated") == "yes",
+            listening: cell.text("listening") == "yes",
+            round_trips,
+        };
+        let key = cell.key(&["mode", "hops", "medium", "authenticated", "listening"]);
+        Ok(Case { key, workload, estimate: OVERHEAD + round_trip * round_trips }.erase())
+    })?;
     Ok(Experiment {
         name: "flood-relay",
-        cases: cases.collect(),
-        side_by_side: SideBySide::Cases(1),
-        repeats,
+        cases,
+        repeats: options.size.of(2, 9, 9),
         ratios: RATIOS.to_vec(),
-        paper: paper(),
+        // Table 1: from the receive interrupt's entry to the transmit command.
+        paper: Published::row(
+            "mode=application,kernel,driver hops=2",
+            "relay_delay_us",
+            &[970.0, 950.0, 350.0],
+        ),
         notes: NOTES.map(str::to_owned).to_vec(),
         ..Experiment::default()
     })
-}
-
-fn cell(test: RelayTest, round_trip: Duration) -> Case {
-    let yes = |it| if it { "yes" } else { "no" };
-    let key: Fields<Value> = vec![
-        ("mode", test.mode.name().into()),
-        ("hops", test.hops.into()),
-        ("medium", if test.on_dcf { "dcf" } else { "links" }.into()),
-        ("authenticated", yes(test.authenticated).into()),
-        ("listening", yes(test.listening).into()),
-    ];
-    let estimate = OVERHEAD + round_trip * test.round_trips;
-    Case { key, workload: test, estimate }.erase()
-}
-
-/// The paper's chains on the paper's medium.
-fn dcf_cells(size: Size) -> Vec<(Mode, usize)> {
-    let hops = if size == Size::Quick { 2..=2 } else { 1..=4 };
-    let modes = [Mode::Driver, Mode::Kernel, Mode::Application];
-    hops.flat_map(|hops| modes.map(|mode| (mode, hops))).collect()
-}
-
-/// Modes take turns, so that what else the machine does hits them alike.
-fn cells(size: Size) -> Vec<(Mode, usize, bool, bool)> {
-    let keyed_hops = if size == Size::Quick { 2..=2 } else { 1..=4 };
-    let mut cells = Vec::new();
-    for hops in 1..=4 {
-        cells.extend([Mode::Driver, Mode::Kernel, Mode::Application].map(|mode| (mode, hops, false, false)));
-        if hops == 2 {
-            // Over more hops, two relays that forget would send a message to and fro for ever.
-            cells.push((Mode::XdpTx, hops, false, false));
-            cells.extend([Mode::Driver, Mode::Application].map(|mode| (mode, hops, false, true)));
-        }
-        if keyed_hops.contains(&hops) {
-            cells.extend([Mode::Driver, Mode::Application].map(|mode| (mode, hops, true, false)));
-        }
-    }
-    cells
-}
-
-/// Table 1: from the receive interrupt's entry to the transmit command.
-fn paper() -> Vec<Published> {
-    [(Mode::Application, 970.0), (Mode::Kernel, 950.0), (Mode::Driver, 350.0)]
-        .map(|(mode, us)| Published {
-            key: vec![("mode", mode.name().into()), ("hops", 2.into())],
-            metrics: vec![("relay_delay_us", us)],
-        })
-        .to_vec()
 }
 
 const NOTES: [&str; 8] = [
@@ -259,8 +227,7 @@ fn one_way(pings: &Pings) -> Vec<(String, f64)> {
 fn listen(medium: &Medium, node: usize, means: &Means) -> Result<Process, Error> {
     let process = Process::start(medium.node(node), means.nawa, &["flood", "recv", INTERFACE])?;
     let listens = || {
-        let status = output(medium.node(node), means.nawa, &["status", "--json"]).ok()?;
-        let status: Value = serde_json::from_str(&status).ok()?;
+        let status = json(medium.node(node), means.nawa, &["status", "--json"]).ok()?;
         (status["flood"][0]["receivers"].as_u64() > Some(0)).then_some(())
     };
     let late = || Error::Late { what: "`nawa flood recv` does not listen".into(), seconds: LIMIT.as_secs() };
@@ -296,27 +263,4 @@ fn of_delays(mut delays: Vec<f64>) -> Vec<(String, f64)> {
         ("relay_p99_us", delays[delays.len() * 99 / 100]),
     ];
     metrics.map(|(name, value)| (name.to_owned(), value)).to_vec()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_compared_is_there_in_every_size() {
-        for size in [Size::Quick, Size::Normal, Size::Paper] {
-            let cells = cells(size);
-            for cell in [
-                (Mode::Driver, 2, false, false),
-                (Mode::Application, 2, false, false),
-                (Mode::XdpTx, 2, false, false),
-                (Mode::Driver, 2, true, false),
-                (Mode::Driver, 2, false, true),
-                (Mode::Kernel, 4, false, false),
-            ] {
-                assert!(cells.contains(&cell), "{cell:?}");
-            }
-            assert!(cells.iter().all(|&(mode, hops, ..)| mode != Mode::XdpTx || hops == 2));
-        }
-    }
 }

@@ -100,7 +100,7 @@ fn millis(duration: Duration) -> u64 {
 }
 
 /// As a person says it: seconds below two minutes, then minutes, then hours.
-fn rough(duration: Duration) -> String {
+pub(crate) fn rough(duration: Duration) -> String {
     match duration.as_secs() {
         seconds @ 0..120 => format!("{seconds} s"),
         seconds @ 120..7200 => format!("{} min", seconds.div_ceil(60)),

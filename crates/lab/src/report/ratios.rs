@@ -40,9 +40,8 @@ impl Report<'_> {
             [Some(name), other_field.map(|(other, _)| other)].into_iter().flatten().collect();
         let candidate = |other: &Fields<Value>| {
             field(other, name).is_some_and(|found| value.is(found))
-                && other_field.is_none_or(|(name, at)| {
-                    field(other, name).is_some_and(|found| found.as_f64() == Some(at))
-                })
+                && other_field
+                    .is_none_or(|(name, at)| field(other, name).is_some_and(|found| plain(found) == at))
                 && without(other, &compared).eq(without(own, &compared))
         };
         cases.iter().position(|other| candidate(&other.key)).filter(|&found| found != case)

@@ -47,19 +47,14 @@ pub(super) enum End {
 }
 
 impl Clocks {
-    /// All of them.
-    pub const ALL: [Clocks; 5] = [Clocks::Same, Clocks::Offset, Clocks::Behind, Clocks::Drift, Clocks::Step];
-
-    /// As in the JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Clocks::Same => "same",
-            Clocks::Offset => "offset",
-            Clocks::Behind => "behind",
-            Clocks::Drift => "drift",
-            Clocks::Step => "step",
-        }
-    }
+    /// All of them, by their names in the JSON.
+    pub const ALL: [(&str, Clocks); 5] = [
+        ("same", Clocks::Same),
+        ("offset", Clocks::Offset),
+        ("behind", Clocks::Behind),
+        ("drift", Clocks::Drift),
+        ("step", Clocks::Step),
+    ];
 
     /// The words that precede a command at `end`. Files that it needs are written to `folder`.
     pub(super) fn launcher(self, end: End, folder: &Path) -> Result<Vec<OsString>, Error> {

@@ -14,7 +14,7 @@ use crate::error::{Doing, Error};
 use crate::namespace::Namespace;
 use crate::network::{Network, SERVER};
 use crate::ping;
-use crate::program::{Process, output};
+use crate::program::{Process, json};
 
 use super::clocks::End;
 use super::keys::{self, KeyPair};
@@ -60,8 +60,7 @@ pub(super) fn start(setup: &NawaSetup, network: &Network, means: &Means) -> Resu
 /// The bytes that the client has received over each path, as its `nawa status --json` has them; none of a path that it
 /// does not show.
 pub(super) fn received(network: &Network, nawa: &Path) -> Option<Vec<u64>> {
-    let status: Value =
-        serde_json::from_str(&output(&network.client, nawa, &["status", "--json"]).ok()?).ok()?;
+    let status = json(&network.client, nawa, &["status", "--json"]).ok()?;
     let paths = status["tunnel"]["peers"][0]["paths"].as_array()?;
     let bytes = |name: &String| {
         let path = paths.iter().find(|path| path["name"] == name.as_str());
@@ -75,8 +74,7 @@ fn await_paths(network: &Network, means: &Means) -> Result<(), Error> {
     let wanted = network.path_names().len();
     let mut up = 0;
     let all_up = || {
-        let status = output(&network.client, means.nawa, &["status", "--json"]).ok()?;
-        up = paths_up(&serde_json::from_str(&status).ok()?);
+        up = paths_up(&json(&network.client, means.nawa, &["status", "--json"]).ok()?);
         (up == wanted).then_some(())
     };
     let seconds = START_LIMIT.as_secs();

@@ -40,13 +40,3 @@ pub enum Back {
     /// The first alone, as in the paper's measurements.
     One,
 }
-
-impl Back {
-    /// As in the JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Back::All => "all",
-            Back::One => "one",
-        }
-    }
-}

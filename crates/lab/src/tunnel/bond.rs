@@ -3,10 +3,12 @@
 mod measure;
 mod profiles;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use link::Bitrate;
 
+use crate::axes::{Cell, FULL, Grid, NORMAL, PAPER, QUICK, cells};
 use crate::error::Error;
 use crate::experiment::{Case, Experiment, RunOptions, Share, SideBySide, Size, Whole};
 use crate::links::{OnLinks, Setup};
@@ -17,17 +19,24 @@ use measure::{Direction, Test, Transport};
 
 pub(crate) const ABOUT: &str = "TCP over two or three mixed links: each link alone, MPTCP, Nawa, by CUBIC and BBR; ping and a call beside it";
 
-const CONTROLS: [&str; 2] = ["cubic", "bbr"];
+const ONE: &str = "flows=1 direction=down";
+const CC: &str = "cc=cubic,bbr";
+const PROFILES: &str = "case=baseline,rtt_40,rtt_70,rtt_120,rtt_320,jit_5,jit_20,loss_05,loss_2,bw_4to1,bw_10to1,dual_lte,fiber_lte,\
+    lte_starlink,lte_geo,congested,three,50+10,lossy30,sat+dsl,shallow,tiny,bloat,thin-up";
+/// Pairs of recordings, in the folder of traces.
+const RECORDED: &str = "case=att+verizon,att+tmobile";
 
-/// Those of `--quick`.
-const QUICK: [&str; 5] = ["three", "50+10", "lossy30", "sat+dsl", "tiny"];
-
-/// Those that are measured with eight flows too, and upwards.
-const EIGHT: [&str; 5] = ["three", "50+10", "sat+dsl", "tiny", "bloat"];
-const UPWARDS: [&str; 4] = ["three", "50+10", "sat+dsl", "thin-up"];
-
-/// Those over which a QUIC flow goes too.
-const QUIC: [&str; 4] = ["dual_lte", "three", "50+10", "sat+dsl"];
+/// Each is measured by every system.
+const GRIDS: [Grid; 8] = [
+    Grid(QUICK, &["case=three,50+10,lossy30,sat+dsl,tiny", ONE, CC]),
+    Grid(NORMAL, &[PROFILES, ONE, CC]),
+    Grid(NORMAL, &[RECORDED, ONE, CC]),
+    Grid(NORMAL, &["case=three,50+10,sat+dsl,tiny,bloat flows=8 direction=down", CC]),
+    Grid(NORMAL, &["case=three,50+10,sat+dsl,thin-up flows=1 direction=up", CC]),
+    Grid(PAPER, &[PROFILES, "flows=1,8 direction=down,up", CC]),
+    Grid(PAPER, &[RECORDED, "flows=1,8 direction=down,up", CC]),
+    Grid(FULL, &["case=dual_lte,three,50+10,sat+dsl transport=quic", ONE, CC]),
+];
 
 const SHARES: [Share; 5] = [
     share("of_best_link", "link", Whole::Greatest, &[]),
@@ -64,34 +73,26 @@ const NOTES: [&str; 8] = [
 ];
 
 pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
-    let quick = options.size == Size::Quick;
     let mut notes: Vec<String> = NOTES.map(str::to_owned).to_vec();
     let mut cases = Vec::new();
-    for (name, profiles) in profiles::PROFILES {
-        if !quick || QUICK.contains(&name) {
-            add(&mut cases, name, &profiles::paths(profiles), seconds(12), options.size);
+    let mut missing = BTreeSet::new();
+    for cell in cells(&GRIDS, options.size) {
+        let quic = cell.text("transport") == "quic";
+        if quic && !cfg!(feature = "quic") {
+            missing.insert("nawa-quic, link1-quic …: this build has no QUIC (`--features quic`)".to_owned());
+            continue;
+        }
+        match profiles::links(cell.text("case"), options.traces.as_deref())? {
+            Ok(links) => cases.extend(of_all_systems(&cell, &links, options.size)?),
+            Err(why) => drop(missing.insert(format!("{}: {why}", cell.text("case")))),
         }
     }
-    for (name, recordings) in profiles::RECORDED.into_iter().filter(|_| !quick) {
-        let folder = options.traces.as_deref();
-        let paths = folder.map(|folder| profiles::recorded(folder, recordings)).transpose()?.flatten();
-        match paths {
-            Some(paths) => add(&mut cases, name, &paths, seconds(30), options.size),
-            None => notes.push(format!(
-                "{name}: not measured, it needs a folder (--traces) with the recordings {}*.down and {}*.down",
-                recordings[0], recordings[1]
-            )),
-        }
-    }
-    if !cfg!(feature = "quic") {
-        notes
-            .push("nawa-quic, link1-quic …: not measured, this build has no QUIC (`--features quic`)".into());
-    }
+    notes.extend(missing.into_iter().map(|text| format!("not measured: {text}")));
     Ok(Experiment {
         name: "bond",
         cases,
         side_by_side: SideBySide::Rates(SIDE_BY_SIDE),
-        repeats: if quick { 1 } else { 3 },
+        repeats: options.size.of(1, 3, 3),
         shares: SHARES.to_vec(),
         notes,
         ..Experiment::default()
@@ -105,27 +106,27 @@ const fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// Adds all that is measured over `links` at that size.
-fn add(cases: &mut Vec<Case>, name: &'static str, links: &[PathSpec], time: Duration, size: Size) {
-    use Direction::{Down, Up};
-    use Transport::{Quic, Tcp};
-    let mut rows = vec![(Tcp, 1, Down)];
-    if size == Size::Paper {
-        rows.extend([(Tcp, 8, Down), (Tcp, 1, Up), (Tcp, 8, Up)]);
-    } else if size == Size::Normal {
-        rows.extend(EIGHT.contains(&name).then_some((Tcp, 8, Down)));
-        rows.extend(UPWARDS.contains(&name).then_some((Tcp, 1, Up)));
-    }
-    let quic = cfg!(feature = "quic") && size != Size::Quick && QUIC.contains(&name);
-    rows.extend(quic.then_some((Quic, 1, Down)));
-    for (transport, flows, direction) in rows {
-        let idle_pings = if size == Size::Quick { 40 } else { 80 };
-        let test = Test { transport, flows, direction, time, idle_pings };
-        for cc in CONTROLS {
-            let made = systems(links).into_iter().filter_map(|system| case(name, system, cc, &test));
-            cases.extend(made);
-        }
-    }
+/// A cell by every system that carries its transport.
+fn of_all_systems(cell: &Cell, links: &[PathSpec], size: Size) -> Result<Vec<Case>, Error> {
+    let (quic, cc) = (cell.text("transport") == "quic", cell.text("cc"));
+    let recorded = profiles::is_recorded(cell.text("case"));
+    let test = Test {
+        transport: if quic { Transport::Quic } else { Transport::Tcp },
+        flows: cell.get("flows")?,
+        direction: cell.one_of("direction", &[("down", Direction::Down), ("up", Direction::Up)])?,
+        time: seconds(if recorded { 30 } else { 12 }),
+        idle_pings: size.of(40, 80, 80),
+    };
+    let estimate = test.time + measure::PING_EVERY * test.idle_pings + OVERHEAD;
+    let carrying = systems(links).into_iter().filter(|(system, ..)| !(quic && *system == System::Mptcp));
+    let case = |(system, name, links): Over| {
+        let mut key = cell.key(&["case", "cc", "flows", "direction", "transport"]);
+        let name = if quic { format!("{name}-quic") } else { name };
+        key.insert(1, ("system", name.into()));
+        let setup = Setup { topology: Topology::Relayed(links), system, congestion_control: cc };
+        Case { key, workload: OnLinks { setup, task: test.clone() }, estimate }.erase()
+    };
+    Ok(carrying.map(case).collect())
 }
 
 /// A system, its name, and the links that it has.
@@ -142,29 +143,8 @@ fn systems(links: &[PathSpec]) -> Vec<Over> {
     alone.chain(bonds.map(|(system, name, links)| (system, name.to_owned(), links))).collect()
 }
 
-/// `None` where the system does not carry that transport.
-fn case(name: &'static str, (system, called, links): Over, cc: &'static str, test: &Test) -> Option<Case> {
-    let quic = test.transport == Transport::Quic;
-    let called = if quic { format!("{called}-quic") } else { called };
-    let mut key = vec![
-        ("case", name.into()),
-        ("system", called.into()),
-        ("cc", cc.into()),
-        ("flows", test.flows.into()),
-        ("direction", test.direction.name().into()),
-    ];
-    key.extend(quic.then_some(("transport", "quic".into())));
-    let carried = !(quic && system == System::Mptcp);
-    let setup = Setup { topology: Topology::Relayed(links), system, congestion_control: cc };
-    let workload = OnLinks { setup, task: test.clone() };
-    let estimate = test.time + measure::PING_EVERY * test.idle_pings + OVERHEAD;
-    carried.then(|| Case { key, workload, estimate }.erase())
-}
-
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use super::*;
 
     fn sized(size: Size) -> Experiment {
@@ -177,9 +157,8 @@ mod tests {
     }
 
     #[test]
-    fn quick_ends_within_about_two_minutes_and_has_every_system_but_quic() {
+    fn quick_has_every_system_but_quic() {
         let quick = sized(Size::Quick);
-        assert!(quick.estimate() <= seconds(130), "{:?}", quick.estimate());
         for size in [Size::Normal, Size::Paper] {
             assert_eq!(
                 [1, 2].map(|field| values(&quick, field)),
@@ -195,7 +174,7 @@ mod tests {
             experiment
                 .notes
                 .iter()
-                .filter(|note| note.contains("needs a folder"))
+                .filter(|note| note.contains("a folder (--traces)"))
                 .cloned()
                 .collect::<Vec<_>>()
         };
@@ -205,7 +184,7 @@ mod tests {
         }
         let options = RunOptions { traces: Some(folder.path().into()), ..RunOptions::default() };
         let experiment = experiment(&options).unwrap();
-        assert!(missing(&experiment).iter().all(|note| note.starts_with("att+verizon")));
+        assert!(missing(&experiment).iter().all(|note| note.contains("att+verizon")));
         let both =
             experiment.cases.iter().find(|case| case.key[0].1 == "att+tmobile" && case.key[1].1 == "nawa");
         let workload = both.unwrap().workload::<OnLinks<Test>>().unwrap();

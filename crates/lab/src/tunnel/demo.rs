@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use link::{Bitrate, Capacity, CellularConfig, LinkConfig, Loss, Probability, Queue, Trace};
+use link::{Capacity, CellularConfig, LinkConfig, Loss, Probability, Queue, Trace};
 
+use crate::axes::{ALL, Grid, cases};
 use crate::disturbance::{Change, Event};
 use crate::error::{Doing, Error};
-use crate::experiment::{Case, Experiment, RunOptions, Size};
+use crate::experiment::{Case, Experiment, RunOptions};
 use crate::links::{OnLinks, Setup};
 use crate::network::{PathSpec, Topology};
 use crate::system::{NawaSetup, System};
@@ -17,9 +18,9 @@ use crate::traces::load;
 pub(crate) const ABOUT: &str =
     "one file over LTE, Wi-Fi and satellite: the best single link, MPTCP, and Nawa, also with a link cut";
 
-/// The file, in bytes; with `--quick` one that takes less than two minutes by all systems.
+/// The file, in bytes; with `--quick` one that takes about a minute by all systems.
 const FILE_BYTES: u64 = 32 << 20;
-const QUICK_BYTES: u64 = 24 << 20;
+const QUICK_BYTES: u64 = 8 << 20;
 
 /// Index of the Wi-Fi link in [`paths`].
 const WIFI: usize = 1;
@@ -38,36 +39,48 @@ const NOTES: [&str; 6] = [
      of the connection; mptcp does not carry pings: its are those of the link that it starts on",
 ];
 
+/// The best single link comes first: MPTCP begins on it.
+const GRIDS: [Grid; 1] = [Grid(ALL, &["system=cubic,bbr,mptcp,mptcp-bbr,nawa,nawa-bbr,nawa-cut"])];
+
+/// By the systems' names: how long it takes, seconds.
+const SECONDS: [(&str, u64); 7] = [
+    ("cubic", 32),
+    ("bbr", 22),
+    ("mptcp", 26),
+    ("mptcp-bbr", 18),
+    ("nawa", 16),
+    ("nawa-bbr", 18),
+    ("nawa-cut", 18),
+];
+
 pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
     let topology = Topology::Relayed(paths(options)?);
-    let bytes = if options.size == Size::Quick { QUICK_BYTES } else { FILE_BYTES };
-    let case = |name: &'static str, system, congestion_control, event, seconds| {
-        let setup = Setup { topology: topology.clone(), system, congestion_control };
-        let workload = OnLinks { setup, task: Fetch { bytes, event, recovery: false } };
-        let estimate = Duration::from_secs(seconds * bytes / FILE_BYTES);
-        Case { key: vec![("system", name.into())], workload, estimate }.erase()
-    };
+    let bytes = options.size.of(QUICK_BYTES, FILE_BYTES, FILE_BYTES);
     let change = Change::Cut { path: WIFI, time: Duration::from_secs(3) };
-    let cut = Event { change, at: 1.0 / 3.0 };
-    let cases = vec![
-        case("cubic", System::BestTcp, "cubic", None, 32),
-        case("bbr", System::BestTcp, "bbr", None, 22),
-        case("mptcp", System::Mptcp, "cubic", None, 26),
-        case("mptcp-bbr", System::Mptcp, "bbr", None, 18),
-        case("nawa", System::Nawa(NawaSetup::AUTO), "cubic", None, 16),
-        case("nawa-bbr", System::Nawa(NawaSetup::AUTO), "bbr", None, 18),
-        case("nawa-cut", System::Nawa(NawaSetup::AUTO), "cubic", Some(cut), 18),
-    ];
-    let repeats = if options.size == Size::Paper { 3 } else { 1 };
+    let cases = cases(&GRIDS, options.size, |cell| {
+        let (name, topology) = (cell.text("system"), topology.clone());
+        let system = match name {
+            "cubic" | "bbr" => System::BestTcp,
+            "mptcp" | "mptcp-bbr" => System::Mptcp,
+            _ => System::Nawa(NawaSetup::AUTO),
+        };
+        let event = (name == "nawa-cut").then_some(Event { change, at: 1.0 / 3.0 });
+        let congestion_control = if name.ends_with("bbr") { "bbr" } else { "cubic" };
+        let setup = Setup { topology, system, congestion_control };
+        let workload = OnLinks { setup, task: Fetch { bytes, event, recovery: false } };
+        let estimate = Duration::from_secs(cell.one_of("system", &SECONDS)? * bytes / FILE_BYTES);
+        Ok(Case { key: cell.key(&["system"]), workload, estimate }.erase())
+    })?;
     let mut notes: Vec<String> = NOTES.map(str::to_owned).to_vec();
     notes.push("mptcp, nawa and nawa-cut use CUBIC, mptcp-bbr (on all subflows) and nawa-bbr use BBR".into());
     notes.push("nawa-cut: the Wi-Fi link is cut after a third of the file, for 3 s".into());
-    Ok(Experiment { name: "demo", cases, repeats, notes, ..Experiment::default() })
+    let repeats = options.size.of(1, 1, 3);
+    Ok(Experiment { name: "demo", cases, in_order: true, repeats, notes, ..Experiment::default() })
 }
 
 /// The three links. Queues are of the size that such links have in reality, and the same for every system.
 fn paths(options: &RunOptions) -> Result<Vec<PathSpec>, Error> {
-    Ok(vec![lte(options)?, wifi(), satellite()])
+    Ok(vec![lte(options)?, wifi(), PathSpec::plain("satellite", 5.0, 150)])
 }
 
 fn lte(options: &RunOptions) -> Result<PathSpec, Error> {
@@ -95,14 +108,9 @@ fn lte_traces(options: &RunOptions) -> Result<[Trace; 2], Error> {
 }
 
 fn wifi() -> PathSpec {
-    let link = LinkConfig {
-        capacity: Capacity::Fixed(Bitrate::from_mbps(15.0)),
-        delay: Duration::from_millis(10),
-        loss: wifi_loss(),
-        queue: Queue::Packets(100),
-        ..LinkConfig::default()
-    };
-    PathSpec::symmetric("wifi", link)
+    let mut path = PathSpec::plain("wifi", 15.0, 10);
+    [&mut path.up, &mut path.down].into_iter().for_each(|way| way.loss = wifi_loss());
+    path
 }
 
 /// 2 %: one frame in 25 meets a fade, which lasts five frames on average and loses half of them. A fade that lost every
@@ -116,16 +124,6 @@ fn wifi_loss() -> Loss {
         loss_good: Probability::ZERO,
         loss_bad: probability(0.5),
     }
-}
-
-fn satellite() -> PathSpec {
-    let link = LinkConfig {
-        capacity: Capacity::Fixed(Bitrate::from_mbps(5.0)),
-        delay: Duration::from_millis(150),
-        queue: Queue::Packets(100),
-        ..LinkConfig::default()
-    };
-    PathSpec::symmetric("satellite", link)
 }
 
 #[cfg(test)]

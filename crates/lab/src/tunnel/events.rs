@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use link::{Bitrate, Capacity, LinkConfig, Queue};
-
+use crate::axes::{ALL, FULL, Grid, cases};
 use crate::disturbance::{Change, Event};
 use crate::error::Error;
-use crate::experiment::{Case, Experiment, RunOptions, Size};
+use crate::experiment::{Case, Experiment, RunOptions};
 use crate::links::{OnLinks, Setup};
 use crate::network::{PathSpec, Topology};
 use crate::system::{NawaSetup, System};
@@ -37,55 +36,36 @@ const NOTES: [&str; 4] = [
      one; relay-restart: its relay, by SIGKILL; readdress-server: the server's only address, paths without relays",
 ];
 
+const GRIDS: [Grid; 2] = [
+    Grid(ALL, &["event:system=cut:nawa,cut:mptcp,readdress-client:nawa,rebind:nawa,relay-restart:nawa"]),
+    Grid(FULL, &["system=nawa event=readdress-client-all,readdress-server"]),
+];
+
+/// What happens, by its name.
+const CHANGES: [(&str, Change); 6] = [
+    ("cut", Change::Cut { path: 0, time: CUT }),
+    ("readdress-client", Change::ReaddressClient),
+    ("readdress-client-all", Change::ReaddressClientAll),
+    ("rebind", Change::Rebind),
+    ("readdress-server", Change::ReaddressServer),
+    ("relay-restart", Change::RelayRestart),
+];
+
 pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
-    let cut = Change::Cut { path: 0, time: CUT };
-    let direct = NawaSetup { relayed: false, ..NawaSetup::AUTO };
-    let cases = vec![
-        case("nawa", "cut", System::Nawa(NawaSetup::AUTO), cut),
-        case("mptcp", "cut", System::Mptcp, cut),
-        case("nawa", "readdress-client", System::Nawa(NawaSetup::AUTO), Change::ReaddressClient),
-        case("nawa", "readdress-client-all", System::Nawa(NawaSetup::AUTO), Change::ReaddressClientAll),
-        case("nawa", "rebind", System::Nawa(NawaSetup::AUTO), Change::Rebind),
-        case("nawa", "readdress-server", System::Nawa(direct), Change::ReaddressServer),
-        case("nawa", "relay-restart", System::Nawa(NawaSetup::AUTO), Change::RelayRestart),
-    ];
-    let repeats = match options.size {
-        Size::Quick => 1,
-        Size::Normal => 5,
-        Size::Paper => 9,
-    };
-    let notes = NOTES.map(str::to_owned).to_vec();
+    let cases = cases(&GRIDS, options.size, |cell| {
+        let change = cell.one_of("event", &CHANGES)?;
+        // Relays have the server's address from their clients' files.
+        let relayed = !matches!(change, Change::ReaddressServer);
+        let nawa = System::Nawa(NawaSetup { relayed, ..NawaSetup::AUTO });
+        let system = cell.one_of("system", &[("nawa", nawa), ("mptcp", System::Mptcp)])?;
+        let paths = [10, 20, 30].map(|ms| PathSpec::plain(format!("{ms}ms"), 10.0, ms));
+        let workload = OnLinks {
+            setup: Setup { topology: Topology::Relayed(paths.to_vec()), system, congestion_control: "cubic" },
+            task: Fetch { bytes: FILE_BYTES, event: Some(Event { change, at: AT }), recovery: false },
+        };
+        let key = cell.key(&["system", "event"]);
+        Ok(Case { key, workload, estimate: Duration::from_secs(13) }.erase())
+    })?;
+    let (repeats, notes) = (options.size.of(1, 5, 9), NOTES.map(str::to_owned).to_vec());
     Ok(Experiment { name: "tunnel-events", cases, repeats, notes, ..Experiment::default() })
-}
-
-fn case(name: &str, called: &str, system: System, change: Change) -> Case {
-    let topology = Topology::Relayed([10, 20, 30].map(path).to_vec());
-    let event = Some(Event { change, at: AT });
-    let workload = OnLinks {
-        setup: Setup { topology, system, congestion_control: "cubic" },
-        task: Fetch { bytes: FILE_BYTES, event, recovery: false },
-    };
-    let key = vec![("system", name.into()), ("event", called.into())];
-    Case { key, workload, estimate: Duration::from_secs(13) }.erase()
-}
-
-fn path(milliseconds: u64) -> PathSpec {
-    let link = LinkConfig {
-        capacity: Capacity::Fixed(Bitrate::from_mbps(10.0)),
-        delay: Duration::from_millis(milliseconds),
-        queue: Queue::Packets(100),
-        ..LinkConfig::default()
-    };
-    PathSpec::symmetric(format!("{milliseconds}ms"), link)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn quick_ends_within_about_two_minutes() {
-        let experiment = experiment(&RunOptions { size: Size::Quick, ..RunOptions::default() }).unwrap();
-        assert!(experiment.estimate() <= Duration::from_secs(130));
-    }
 }

@@ -2,11 +2,16 @@
 
 use std::time::Duration;
 
-use super::variant::{RIVALS, Row};
-use super::{paper, plan};
+use link::{Bitrate, Capacity};
+
+use crate::axes::{ALL, Cell, FULL, Grid, NORMAL, PAPER, QUICK, cases};
 use crate::error::Error;
-use crate::experiment::{Experiment, RunOptions, Size};
-use crate::system::find_rival;
+use crate::experiment::{Case, Experiment, Published, RunOptions};
+use crate::iperf::{Iperf, Protocol};
+use crate::links::{OnLinks, Setup};
+use crate::network::{PathSpec, Topology};
+use crate::system::{Back, Clocks, NawaSetup, System, find_rival};
+use crate::tasks::Stream;
 
 pub(crate) const ABOUT: &str = "one flow, TCP or UDP, over 1 to 10 links of 10 Mbit/s, over uneven links, and unshaped; clocks same and apart";
 
@@ -31,21 +36,140 @@ const NOTES: [&str; 10] = [
      the authors' program must have, and stands beside their figures with clocks apart",
 ];
 
+/// Rivals: the system's name and its program.
+const RIVALS: [(&str, &str); 2] = [("boringtun", "boringtun-cli"), ("wireguard-go", "wireguard-go")];
+
+const TCP: &str = "transport=tcp clocks=same back=all";
+const UDP: &str = "transport=udp clocks=same back=all";
+const UNSHAPED: &str = "links=unshaped paths=1";
+const BOTH: &str = "transport=tcp,udp";
+const SOME: &str = "links=10x10 paths=1,3,10";
+const EACH: &str = "links=10x10 paths=1,2,3,4,5,6,7,8,9,10";
+const NAWAS: &str = "system=nawa,nawa-paper,nawa-paper-absolute";
+const EVERY_CLOCK: &str = "clocks=same,offset,behind,drift,step";
+
+/// MPTCP has its first subflow and the eight additional ones that the kernel takes.
+const GRIDS: [Grid; 20] = [
+    Grid(ALL, &["links=50+10 system:paths=cubic:1,mptcp:2,nawa:2", TCP]),
+    Grid(QUICK, &["links=10+10+10slow system:paths=cubic:1,nawa:3", TCP]),
+    Grid(FULL, &["links=10+10+10slow system:paths=cubic:1,mptcp:3,nawa:3,nawa-paper:3", TCP]),
+    // The figures that the project promises, and one of each system.
+    Grid(QUICK, &["system=mptcp links=10x10 paths=9", TCP]),
+    Grid(QUICK, &["system=nawa,nawa-paper links=10x10 paths=1,10", TCP]),
+    Grid(QUICK, &["system=nawa links=10x10 paths=1,10", UDP]),
+    Grid(QUICK, &["system=nawa links=10x10 paths=10 clocks=offset back=all", BOTH]),
+    Grid(
+        QUICK,
+        &["system=nawa-paper-absolute links=10x10 paths=10 back=all transport:clocks=tcp:offset,udp:behind"],
+    ),
+    Grid(NORMAL, &["system=mptcp links=10x10 paths=1,3,9", TCP]),
+    Grid(NORMAL, &["system=nawa back=all", SOME, BOTH, EVERY_CLOCK]),
+    Grid(
+        NORMAL,
+        &["system:clocks=nawa-paper:same,nawa-paper:offset,nawa-paper-absolute:offset back=all", SOME, BOTH],
+    ),
+    Grid(NORMAL, &["system=nawa,nawa-paper clocks=same back=one", SOME, BOTH]),
+    Grid(NORMAL, &["system=nawa,nawa-paper-absolute clocks=offset,behind back=one", SOME, BOTH]),
+    // Every system with every clock; a single path back with the clocks that the paper had.
+    Grid(PAPER, &["system=mptcp links=10x10 paths=1,2,3,4,5,6,7,8,9", TCP]),
+    Grid(PAPER, &[NAWAS, "back=all", EACH, BOTH, EVERY_CLOCK]),
+    Grid(PAPER, &[NAWAS, "back=one clocks=same,offset,behind", EACH, BOTH]),
+    // Without a tunnel.
+    Grid(FULL, &["system=cubic links=10x10 paths=1", TCP]),
+    Grid(FULL, &["system=plain links=10x10 paths=1", UDP]),
+    Grid(ALL, &["system=cubic,nawa,boringtun,wireguard-go", UNSHAPED, TCP]),
+    Grid(ALL, &["system=plain,nawa", UNSHAPED, UDP]),
+];
+
+const KEY: [&str; 6] = ["system", "links", "paths", "transport", "clocks", "back"];
+
 pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
-    let (seconds, repeats) = match options.size {
-        Size::Quick => (3, 1),
-        Size::Normal => (8, 3),
-        Size::Paper => (20, 3),
-    };
-    let time = Duration::from_secs(seconds);
-    let rows = plan::rows(options.size);
-    let cases = rows.iter().flat_map(Row::variants).map(|variant| variant.case(time)).collect();
+    let time = Duration::from_secs(options.size.of(2, 8, 20));
+    let mut cases = cases(&GRIDS, options.size, |cell| case(cell, time))?;
     let mut notes: Vec<String> = NOTES.map(str::to_owned).to_vec();
     for (name, program) in missing_rivals() {
+        cases.retain(|case| case.key[0].1 != name);
         notes.push(format!("{name}: not measured, `{program}` is not installed (`make rivals` builds it)"));
     }
-    let paper = paper::published();
-    Ok(Experiment { name: "tunnel", cases, repeats, paper, notes, ..Experiment::default() })
+    let repeats = options.size.of(1, 3, 3);
+    Ok(Experiment { name: "tunnel", cases, repeats, paper: published(), notes, ..Experiment::default() })
+}
+
+fn case(cell: &Cell, time: Duration) -> Result<Case, Error> {
+    let paths: usize = cell.get("paths")?;
+    let topology = topology(cell.text("links"), paths);
+    let setup = NawaSetup {
+        clocks: cell.one_of("clocks", &Clocks::ALL)?,
+        back: cell.one_of("back", &[("all", Back::All), ("one", Back::One)])?,
+        ..NawaSetup::AUTO
+    };
+    let system = match cell.text("system") {
+        "cubic" | "plain" => System::Tcp,
+        "mptcp" => System::Mptcp,
+        "nawa" => System::Nawa(setup),
+        "nawa-paper" => System::Nawa(NawaSetup { scheduler: "paper", ..setup }),
+        "nawa-paper-absolute" => System::Nawa(NawaSetup { scheduler: "paper-absolute", ..setup }),
+        _ => System::WireGuard(cell.one_of("system", &RIVALS)?),
+    };
+    let protocol = match cell.text("transport") {
+        "udp" => Protocol::Udp(offered(&topology)),
+        _ => Protocol::Tcp,
+    };
+    // What starting and stopping takes beside the measurement.
+    let overhead = Duration::from_millis(800 + 120 * paths as u64);
+    let workload = OnLinks {
+        task: Stream { protocol, time },
+        setup: Setup { topology, system, congestion_control: "cubic" },
+    };
+    Ok(Case { key: cell.key(&KEY), estimate: time + Iperf::WARM_UP + overhead, workload }.erase())
+}
+
+fn topology(links: &str, paths: usize) -> Topology {
+    let plain = |(name, mbps, delay)| PathSpec::plain(name, mbps, delay);
+    match links {
+        "10x10" => {
+            Topology::Relayed((1..=paths).map(|n| PathSpec::plain(format!("path{n}"), 10.0, 0)).collect())
+        }
+        "50+10" => Topology::Relayed([("fast", 50.0, 10), ("slow", 10.0, 10)].map(plain).to_vec()),
+        "unshaped" => Topology::Direct,
+        _ => Topology::Relayed(
+            [("fast1", 10.0, 10), ("fast2", 10.0, 10), ("slow", 10.0, 120)].map(plain).to_vec(),
+        ),
+    }
+}
+
+/// What paper 003 published: goodput in Mbit/s over 1 to 10 paths, a single path back, both hosts' clocks synchronised by NTP, or not.
+fn published() -> Vec<Published> {
+    let rows: [(&str, [f64; 10]); 4] = [
+        (
+            "system=nawa-paper links=10x10 paths=1,2,3,4,5,6,7,8,9,10 transport=tcp clocks=same back=one",
+            [9.33, 18.1, 26.3, 34.9, 43.1, 50.2, 57.6, 65.0, 72.9, 77.8],
+        ),
+        (
+            "system=nawa-paper links=10x10 paths=1,2,3,4,5,6,7,8,9,10 transport=udp clocks=same back=one",
+            [9.50, 18.9, 27.7, 34.2, 46.3, 56.4, 65.8, 75.4, 81.0, 84.9],
+        ),
+        (
+            "system=nawa-paper-absolute links=10x10 paths=1,2,3,4,5,6,7,8,9,10 transport=tcp clocks=offset back=one",
+            [9.33, 18.1, 26.3, 22.5, 22.3, 22.9, 25.3, 23.5, 23.4, 23.1],
+        ),
+        (
+            "system=nawa-paper-absolute links=10x10 paths=1,2,3,4,5,6,7,8,9,10 transport=udp clocks=offset back=one",
+            [9.50, 18.9, 27.7, 28.2, 26.5, 27.4, 24.7, 27.8, 26.3, 28.7],
+        ),
+    ];
+    rows.into_iter().flat_map(|(cells, mbps)| Published::row(cells, "goodput_mbps", &mbps)).collect()
+}
+
+/// 110 % of the sum of the links' rates; `None` where they have none.
+fn offered(topology: &Topology) -> Option<Bitrate> {
+    let Topology::Relayed(paths) = topology else { return None };
+    let rates = paths.iter().map(|path| match path.up.capacity {
+        Capacity::Fixed(rate) => Some(rate.as_bps()),
+        _ => None,
+    });
+    let sum: u64 = rates.sum::<Option<u64>>()?;
+    Some(Bitrate::from_bps(sum * 11 / 10))
 }
 
 fn missing_rivals() -> impl Iterator<Item = (&'static str, &'static str)> {
@@ -54,41 +178,20 @@ fn missing_rivals() -> impl Iterator<Item = (&'static str, &'static str)> {
 
 #[cfg(test)]
 mod tests {
-    use link::Bitrate;
-
-    use super::super::variant::{Links, offered};
     use super::*;
-
-    fn sized(size: Size) -> Experiment {
-        experiment(&RunOptions { size, ..RunOptions::default() }).unwrap()
-    }
+    use crate::experiment::Size;
 
     #[test]
     fn the_papers_size_covers_all_that_it_published() {
-        let experiment = sized(Size::Paper);
+        let experiment = experiment(&RunOptions { size: Size::Paper, ..RunOptions::default() }).unwrap();
         for published in &experiment.paper {
             assert!(experiment.cases.iter().any(|case| case.key == published.key), "{published:?}");
         }
     }
 
     #[test]
-    fn quick_ends_within_about_two_minutes() {
-        let estimate = sized(Size::Quick).estimate();
-        assert!(estimate <= Duration::from_secs(130), "{estimate:?}");
-    }
-
-    #[test]
     fn udp_is_offered_more_than_the_links_carry() {
-        assert_eq!(offered(&Links::Equal(10).topology()), Some(Bitrate::from_mbps(110.0)));
-        assert_eq!(offered(&Links::Unshaped.topology()), None);
-    }
-
-    #[test]
-    fn every_size_has_distinct_cases() {
-        for size in [Size::Quick, Size::Normal, Size::Paper] {
-            let titles: Vec<_> = sized(size).cases.iter().map(Experiment::title).collect();
-            let distinct: std::collections::BTreeSet<_> = titles.iter().collect();
-            assert_eq!(distinct.len(), titles.len(), "{size:?}");
-        }
+        assert_eq!(offered(&topology("10x10", 10)), Some(Bitrate::from_mbps(110.0)));
+        assert_eq!(offered(&topology("unshaped", 1)), None);
     }
 }

@@ -2,21 +2,20 @@
 
 use std::net::IpAddr;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use link::{Bitrate, Capacity, LinkConfig, Queue};
 use serde_json::Value;
 
 use super::attack::{Attacker, Flood, Progress, Victim};
+use crate::axes::{FULL, Grid, QUICK, cases};
 use crate::clock;
 use crate::error::Error;
-use crate::experiment::{Case, Experiment, Fields, RunOptions, Size};
+use crate::experiment::{Case, Experiment, Ratio, Reference, RunOptions};
 use crate::iperf::{Iperf, Protocol};
 use crate::links::{Bench, OnLinks, Setup, Task};
 use crate::namespace::Namespace;
 use crate::network::{Network, PathSpec, SERVER, Topology};
-use crate::program::output;
+use crate::program::json;
 use crate::system::{Means, NawaSetup, Ready, System};
 use crate::tasks::Stream;
 use crate::workload::Sample;
@@ -44,104 +43,62 @@ const NOTES: [&str; 7] = [
     "changes: peers, paths, addresses and sessions that are not in its status as they were before the attack",
 ];
 
-/// Who is flooded with what.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Attack {
-    /// The first relay, not the server.
-    pub relay: bool,
-    /// With what; `None` is no attack.
-    pub flood: Option<Flood>,
-}
-
 /// One TCP flow while somebody attacks.
 #[derive(Clone, Debug)]
 struct Attacked {
     /// How long it is measured, whole seconds.
     time: Duration,
-    /// The network's name.
-    links: &'static str,
-    /// Who is attacked with what.
-    attack: Attack,
-    /// Those of all cases of the run.
-    baselines: Arc<Mutex<Baselines>>,
+    /// With what; `None` is no attack.
+    flood: Option<Flood>,
+    /// The first relay is attacked, not the server.
+    relay: bool,
 }
 
-/// Goodput without attack, and under the flood that Nawa does not see, for each network and victim of this round.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Baselines(Vec<(&'static str, Attack, f64)>);
+const GRIDS: [Grid; 5] = [
+    Grid(QUICK, &["links=2x50 at=- attack=none"]),
+    Grid(FULL, &["links=2x50,unshaped at=- attack=none"]),
+    Grid(QUICK, &["links:at=2x50:server", ATTACKS]),
+    Grid(QUICK, &["links=2x50 at=relay attack=closed_port,garbage"]),
+    Grid(FULL, &["links:at=2x50:server,2x50:relay,unshaped:server", ATTACKS]),
+];
+const ATTACKS: &str = "attack=closed_port,garbage,unknown_session,handshakes,replays";
 
-impl Baselines {
-    fn find(&self, links: &str, attack: Attack) -> Option<f64> {
-        self.0.iter().rev().find(|(l, a, _)| *l == links && *a == attack).map(|(.., goodput)| *goodput)
-    }
-
-    /// Remembers `goodput`, and what share of the baselines it is.
-    fn compare(&mut self, links: &'static str, attack: Attack, goodput: f64) -> Fields<f64> {
-        self.0.push((links, attack, goodput));
-        let none = self.find(links, Attack { relay: false, flood: None });
-        let own =
-            attack.flood.and_then(|_| self.find(links, Attack { flood: Some(Flood::ClosedPort), ..attack }));
-        let ratio = |name, base: Option<f64>| base.map(|base| (name, goodput / base));
-        [ratio("ratio", none), ratio("ratio_own", own)].into_iter().flatten().collect()
-    }
-}
-
-pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
-    let (seconds, repeats) = match options.size {
-        Size::Quick => (3, 1),
-        Size::Normal => (6, 3),
-        Size::Paper => (10, 9),
-    };
-    let (time, baselines) = (Duration::from_secs(seconds), Arc::default());
-    let attacked = |links, attack| Attacked { time, links, attack, baselines: Arc::clone(&baselines) };
-    let mut cases = Vec::new();
-    for (links, topology, victims) in [("2x50", two_paths(), 2), ("unshaped", Topology::Direct, 1)] {
-        cases.push(case(&topology, attacked(links, Attack { relay: false, flood: None })));
-        for relay in [false, true].into_iter().take(victims) {
-            let attacks = FLOODS.map(|(_, flood)| Attack { relay, flood: Some(flood) });
-            cases.extend(attacks.map(|attack| case(&topology, attacked(links, attack))));
-        }
-    }
-    let notes = NOTES.map(str::to_owned).to_vec();
-    Ok(Experiment { name: "tunnel-hostile", cases, repeats, notes, ..Experiment::default() })
-}
-
-/// The first has to come first: the others are compared with it.
-const FLOODS: [(&str, Flood); 5] = [
-    ("closed port", Flood::ClosedPort),
-    ("garbage", Flood::Garbage),
-    ("unknown session", Flood::UnknownSession),
-    ("handshakes", Flood::Handshakes),
-    ("replays", Flood::Replays),
+const FLOODS: [(&str, Option<Flood>); 6] = [
+    ("none", None),
+    ("closed_port", Some(Flood::ClosedPort)),
+    ("garbage", Some(Flood::Garbage)),
+    ("unknown_session", Some(Flood::UnknownSession)),
+    ("handshakes", Some(Flood::Handshakes)),
+    ("replays", Some(Flood::Replays)),
 ];
 
-fn case(topology: &Topology, task: Attacked) -> Case {
-    let attack = task.attack;
-    let name = FLOODS.iter().find(|(_, flood)| Some(*flood) == attack.flood).map_or("none", |(name, _)| name);
-    let at = match attack {
-        Attack { flood: None, .. } => "-",
-        Attack { relay: true, .. } => "relay",
-        Attack { relay: false, .. } => "server",
-    };
-    let system = System::Nawa(NawaSetup::AUTO);
-    Case {
-        key: vec![("links", task.links.into()), ("at", at.into()), ("attack", name.into())],
-        estimate: task.time + Iperf::WARM_UP + OVERHEAD,
-        workload: OnLinks {
-            setup: Setup { topology: topology.clone(), system, congestion_control: "cubic" },
-            task,
-        },
-    }
-    .erase()
-}
+const RATIOS: [Ratio; 2] = [
+    Ratio { name: "ratio", metric: "goodput_mbps", of: ("attack", Reference::NameAt("none", ("at", "-"))) },
+    Ratio { name: "ratio_own", metric: "goodput_mbps", of: ("attack", Reference::Name("closed port")) },
+];
 
-fn two_paths() -> Topology {
-    let path = |name: &str| {
-        let (capacity, delay) = (Capacity::Fixed(Bitrate::from_mbps(50.0)), Duration::from_millis(10));
-        let queue = Queue::Packets(100);
-        PathSpec::symmetric(name, LinkConfig { capacity, delay, queue, ..LinkConfig::default() })
-    };
-    Topology::Relayed(vec![path("one"), path("two")])
+pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
+    let time = Duration::from_secs(options.size.of(2, 6, 10));
+    let cases = cases(&GRIDS, options.size, |cell| {
+        let topology = match cell.text("links") {
+            "2x50" => Topology::Relayed(["one", "two"].map(|name| PathSpec::plain(name, 50.0, 10)).to_vec()),
+            _ => Topology::Direct,
+        };
+        let flood = cell.one_of("attack", &FLOODS)?;
+        let setup = Setup { topology, system: System::Nawa(NawaSetup::AUTO), congestion_control: "cubic" };
+        let workload = OnLinks { setup, task: Attacked { time, flood, relay: cell.text("at") == "relay" } };
+        let mut key = cell.key(&["links", "at", "attack"]);
+        key[2].1 = cell.text("attack").replace('_', " ").into();
+        Ok(Case { key, estimate: time + Iperf::WARM_UP + OVERHEAD, workload }.erase())
+    })?;
+    Ok(Experiment {
+        name: "tunnel-hostile",
+        cases,
+        repeats: options.size.of(1, 3, 9),
+        ratios: RATIOS.to_vec(),
+        notes: NOTES.map(str::to_owned).to_vec(),
+        ..Experiment::default()
+    })
 }
 
 impl Task for Attacked {
@@ -152,15 +109,10 @@ impl Task for Attacked {
     fn measure(&self, bench: &Bench, ready: &mut Ready) -> Result<Sample, Error> {
         let stream = Stream { protocol: Protocol::Tcp, time: self.time };
         let flow = || stream.run(bench, ready);
-        let mut sample = match self.attack.flood {
-            None => flow()?,
-            Some(flood) => under(flood, bench, ready, self.attack.relay, flow)?,
-        };
-        let goodput = sample.metrics.first().map_or(0.0, |(_, value)| *value);
-        let mut baselines = self.baselines.lock().unwrap_or_else(PoisonError::into_inner);
-        let ratios = baselines.compare(self.links, self.attack, goodput);
-        sample.metrics.splice(1..1, ratios.into_iter().map(|(name, value)| (name.to_owned(), value)));
-        Ok(sample)
+        match self.flood {
+            None => flow(),
+            Some(flood) => under(flood, bench, ready, self.relay, flow),
+        }
     }
 }
 
@@ -224,10 +176,7 @@ fn victim<'a>(relay: bool, network: &'a Network, means: &Means) -> Result<Victim
 
 /// What a status says of who is there and where, one line each.
 fn state(host: &Namespace, means: &Means) -> Result<Vec<String>, Error> {
-    let text = output(host, means.nawa, &["status", "--json"])?;
-    let status: Value = serde_json::from_str(&text)
-        .map_err(|error| Error::program("nawa status", format!("bad JSON: {error}")))?;
-    Ok(lines(&status))
+    Ok(lines(&json(host, means.nawa, &["status", "--json"])?))
 }
 
 fn lines(status: &Value) -> Vec<String> {
@@ -262,25 +211,5 @@ mod tests {
         assert_eq!(differences(&status("up"), &status("up")), 0);
         assert_eq!(differences(&status("up"), &status("silent")), 2);
         assert_eq!(differences(&status("up"), &[]), 1);
-    }
-
-    #[test]
-    fn ratios_are_those_of_the_same_round() {
-        let mut baselines = Baselines::default();
-        let attack = |flood| Attack { relay: true, flood };
-        let links = "2x50";
-        for round in [100.0, 50.0] {
-            baselines.compare(links, Attack { relay: false, flood: None }, round);
-            baselines.compare(links, attack(Some(Flood::ClosedPort)), round * 0.9);
-            let ratios = baselines.compare(links, attack(Some(Flood::Garbage)), round * 0.45);
-            assert_eq!(ratios, [("ratio", 0.45), ("ratio_own", 0.5)]);
-        }
-        assert_eq!(baselines.compare("unshaped", attack(Some(Flood::Garbage)), 1.0), []);
-    }
-
-    #[test]
-    fn quick_ends_within_three_minutes() {
-        let experiment = experiment(&RunOptions { size: Size::Quick, ..RunOptions::default() }).unwrap();
-        assert!(experiment.estimate() <= Duration::from_secs(180), "{:?}", experiment.estimate());
     }
 }

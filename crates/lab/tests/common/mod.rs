@@ -22,6 +22,7 @@ pub fn alone() -> MutexGuard<'static, ()> {
 }
 
 /// Names of `folder`'s entries that belong to the process `owner`.
+#[allow(dead_code, reason = "not every test makes namespaces of its own")]
 pub fn left_in(folder: &str, owner: u32) -> Vec<String> {
     let prefix = format!("nawalab-{owner}-");
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();

@@ -3,9 +3,38 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use serde::Serialize;
+
 use super::phy::Phy;
-use super::{Destination, StationStats};
 use crate::dice::Dice;
+use crate::stats::Tally;
+use crate::units::PacketCount;
+
+/// Whom a frame is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Destination {
+    /// One station, by its number: with link ACKs, at the data rate.
+    Station(usize),
+    /// All that can read it: sent once, at the basic rate.
+    Broadcast,
+}
+
+/// What a station counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct StationStats {
+    /// Taken into its queue.
+    pub queued: Tally,
+    /// On the air, repetitions included.
+    pub transmitted: Tally,
+    /// Repetitions for want of a link ACK.
+    pub repeated: PacketCount,
+    /// Given up after the last attempt.
+    pub given_up: PacketCount,
+    /// Read, meant for it.
+    pub received: Tally,
+    /// Read, meant for another.
+    pub overheard: Tally,
+}
 
 /// A frame in a station's queue.
 #[derive(Debug)]

@@ -1,5 +1,7 @@
 //! `nawa lab`
 
+use std::path::{Path, PathBuf};
+
 use lab::{RunOptions, Size};
 
 use crate::cli::LabRun;
@@ -11,13 +13,41 @@ pub fn list() -> Result<(), Failure> {
     lab::list().iter().try_for_each(|(name, about)| super::print(&format!("{name:widest$}  {about}")))
 }
 
-/// Runs one.
+/// Where `all` puts results if nothing else is said.
+const FOLDER: &str = "lab-results";
+
+/// Runs one, or all.
 pub fn run(run: LabRun) -> Result<(), Failure> {
-    let name = run.name.clone();
-    lab::run(&name, &options(run)?).map_err(|error| match error.is_bad_input() {
-        true => Failure::bad_input(error),
-        false => Failure::failed(error),
-    })
+    let (name, out) = (run.name.clone(), run.out.clone());
+    let options = options(run)?;
+    let out = match (&*name, out) {
+        ("all", out) => out.unwrap_or_else(|| FOLDER.into()),
+        (_, None) => return lab::run(&name, &options).map_err(failed),
+        (_, Some(_)) => {
+            return Err(Failure::bad_input(
+                "--out is for `nawa lab run all`; one experiment has --json FILE",
+            ));
+        }
+    };
+    lab::run_all(&options, &out).map_err(failed)
+}
+
+/// Writes one page of a folder of results.
+pub fn report(folder: &Path, html: Option<PathBuf>) -> Result<(), Failure> {
+    let file = html.unwrap_or_else(|| folder.join("report.html"));
+    lab::report(folder, &file).map_err(failed)?;
+    super::print(&format!("{}", file.display()))
+}
+
+/// Draws the course of one run.
+pub fn show(run: &Path) -> Result<(), Failure> {
+    let file = run.with_extension("html");
+    lab::show(run, &file).map_err(failed)?;
+    super::print(&format!("{}", file.display()))
+}
+
+fn failed(error: lab::Error) -> Failure {
+    if error.is_bad_input() { Failure::bad_input(error) } else { Failure::failed(error) }
 }
 
 fn options(run: LabRun) -> Result<RunOptions, Failure> {
@@ -32,7 +62,13 @@ fn options(run: LabRun) -> Result<RunOptions, Failure> {
             return Err(Failure::bad_input(format!("there is no program {}", nawa.display())));
         }
         Some(nawa) => std::path::absolute(nawa).map_err(Failure::failed)?,
-        None => usual.nawa,
+        None => usual.nawa.clone(),
+    };
+    let rival = match run.rival {
+        Some(rival) if !rival.is_file() => {
+            return Err(Failure::bad_input(format!("there is no program {}", rival.display())));
+        }
+        rival => rival.map(std::path::absolute).transpose().map_err(Failure::failed)?,
     };
     Ok(RunOptions {
         size,
@@ -46,5 +82,7 @@ fn options(run: LabRun) -> Result<RunOptions, Failure> {
         side_by_side: run.side_by_side.map(|cases| cases as usize),
         commit: env!("NAWA_COMMIT").into(),
         nawa,
+        rival,
+        ..usual
     })
 }

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::SctpError;
-use super::chunk::take;
+use super::tlv::take;
 
 /// RFC 9260 §3.3.2.1.1 and §3.3.2.1.2.
 const IPV4: u16 = 5;

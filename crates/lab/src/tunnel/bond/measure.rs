@@ -43,15 +43,6 @@ pub enum Direction {
     Up,
 }
 
-impl Direction {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Direction::Down => "down",
-            Direction::Up => "up",
-        }
-    }
-}
-
 /// From one ping to the next.
 pub(super) const PING_EVERY: Duration = Duration::from_millis(50);
 

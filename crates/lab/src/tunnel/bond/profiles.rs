@@ -62,7 +62,7 @@ impl Profile {
 }
 
 /// The cases by name: sixteen of the public report, and ours.
-pub(super) const PROFILES: [(&str, &[Profile]); 24] = [
+const PROFILES: [(&str, &[Profile]); 24] = [
     ("baseline", &[wide(50.0, 20), wide(50.0, 20)]),
     ("rtt_40", &[wide(50.0, 20), wide(50.0, 40)]),
     ("rtt_70", &[wide(50.0, 20), wide(50.0, 70)]),
@@ -90,11 +90,28 @@ pub(super) const PROFILES: [(&str, &[Profile]); 24] = [
 ];
 
 /// Pairs of recordings by the beginnings of their names, as mahimahi's are called.
-pub(super) const RECORDED: [(&str, [&str; 2]); 2] =
+const RECORDED: [(&str, [&str; 2]); 2] =
     [("att+verizon", ["ATT-LTE", "Verizon-LTE"]), ("att+tmobile", ["ATT-LTE", "TMobile-UMTS"])];
 
+/// Whether a case is of recordings.
+pub(super) fn is_recorded(case: &str) -> bool {
+    RECORDED.iter().any(|(name, _)| *name == case)
+}
+
+/// The links of a case, or why there are none: recordings are in the folder `traces`.
+pub(super) fn links(case: &str, traces: Option<&Path>) -> Result<Result<Vec<PathSpec>, String>, Error> {
+    if let Some((_, profiles)) = PROFILES.iter().find(|(name, _)| *name == case) {
+        return Ok(Ok(paths(profiles)));
+    }
+    let names = RECORDED.iter().find(|(name, _)| *name == case).map_or(["", ""], |(_, names)| *names);
+    let found = traces.map(|folder| recorded(folder, names)).transpose()?.flatten();
+    let [one, two] = names;
+    let why = || format!("it needs a folder (--traces) with the recordings {one}*.down and {two}*.down");
+    Ok(found.ok_or_else(why))
+}
+
 /// As a network has them, "link1" and so on.
-pub(super) fn paths(profiles: &[Profile]) -> Vec<PathSpec> {
+fn paths(profiles: &[Profile]) -> Vec<PathSpec> {
     (1..).zip(profiles).map(|(number, profile)| profile.path(number)).collect()
 }
 
@@ -131,7 +148,7 @@ const RECORDED_QUEUE: usize = 500_000;
 
 /// The links of the recordings in `folder` whose names begin so; `None` where one is missing. A recording without a way
 /// back, `NAME.up`, has one that limits nothing.
-pub(super) fn recorded(folder: &Path, names: [&str; 2]) -> Result<Option<Vec<PathSpec>>, Error> {
+fn recorded(folder: &Path, names: [&str; 2]) -> Result<Option<Vec<PathSpec>>, Error> {
     let entries: Vec<_> =
         std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
     let found = |name: &str| {

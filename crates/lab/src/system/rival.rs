@@ -1,0 +1,53 @@
+//! A rival: a program of anybody's that makes one address reachable over the paths that there are.
+
+use std::ffi::OsString;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::Path;
+use std::time::Duration;
+
+use crate::clock;
+use crate::error::Error;
+use crate::namespace::Namespace;
+use crate::network::{Network, SERVER};
+use crate::ping;
+use crate::program::Process;
+
+use super::ready::{Means, Ready};
+
+const INNER: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 79, 0, 1), Ipv4Addr::new(10, 79, 0, 2)];
+const START_LIMIT: Duration = Duration::from_secs(15);
+const PING_LIMIT: Duration = Duration::from_secs(1);
+
+/// Starts `program client` and `program server`, each on its host; returns when the server's inner address answers. What they get is
+/// in docs/lab.md.
+pub(super) fn start(program: &Path, network: &Network, means: &Means) -> Result<Ready, Error> {
+    let paths: Vec<String> = (0..network.path_names().len())
+        .map(|path| format!("{}={}", network.interface(path), network.client_address(path)))
+        .collect();
+    let end = |host: &Namespace, role: &str, [own, peer]: [Ipv4Addr; 2]| {
+        let mut words: Vec<OsString> = [
+            format!("NAWA_LAB_INNER={own}"),
+            format!("NAWA_LAB_PEER={peer}"),
+            format!("NAWA_LAB_SERVER={SERVER}"),
+            format!("NAWA_LAB_PATHS={}", paths.join(" ")),
+            format!("NAWA_LAB_FOLDER={}", means.folder.display()),
+        ]
+        .map(OsString::from)
+        .into();
+        words.extend([program.into(), role.into()]);
+        Process::start(host, "env", &words)
+    };
+    let [client, server] = INNER;
+    let far = end(&network.server, "server", [server, client])?;
+    let near = end(&network.client, "client", [client, server])?;
+    let mut ready = Ready::tunnel(IpAddr::V4(server), vec![far, near]);
+    // Until the tunnel is there, a relay may say that nobody has the address, and `ping` gives up.
+    let answers = || {
+        let answer = ping::await_answer(&network.client, None, server.into(), PING_LIMIT);
+        answer.ok().map(Ok).or_else(|| ready.check().err().map(Err))
+    };
+    let late =
+        || Error::Late { what: format!("{server} did not answer `ping`"), seconds: START_LIMIT.as_secs() };
+    clock::poll_until(START_LIMIT, answers).ok_or_else(late)??;
+    Ok(ready)
+}
