@@ -10,7 +10,7 @@ use rand_core::{OsRng, TryRngCore};
 use rustix::io::Errno;
 
 use super::master::Master;
-use super::slave::{self, MonitorName, Slave};
+use super::slave::{self, MonitorName, Slave, Unusable};
 use super::{Change, Deaf, NeighbourStatus, Question, Settings, Status};
 use crate::config::{Config, Mode};
 use crate::ethernet::Mac;
@@ -258,7 +258,7 @@ impl Node {
         Ok(())
     }
 
-    /// Looks at the slave, and uses it if that is possible.
+    /// Looks at the slave, and uses it if that and the master allow it.
     ///
     /// # Errors
     /// It is as it should be, and cannot be opened.
@@ -271,7 +271,13 @@ impl Node {
             tracing::warn!("{warning}");
         }
         self.warning = warning;
-        match slave::look(interface) {
+        let bridged = self.master.is_bridge_port();
+        let looked = if bridged {
+            Err(Unusable::MasterBridged(self.settings.master.clone()))
+        } else {
+            slave::look(interface)
+        };
+        match looked {
             Ok(facts) if self.slave.as_ref().is_some_and(|slave| slave.facts == facts) => Ok(()),
             Ok(facts) => self.adopt(facts),
             Err(unusable) => {

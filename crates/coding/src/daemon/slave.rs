@@ -56,6 +56,12 @@ pub enum Unusable {
          as `addresses`"
     )]
     Addressed(String, IpAddr),
+    /// Of the master: whoever is behind the bridge has an address of his own, and the medium knows this node's alone.
+    #[error(
+        "`{0}` is a port of a bridge, and what is for the bridge's hosts would be lost; take it out with `ip link set {0} nomaster`, \
+         and let them be routed to"
+    )]
+    MasterBridged(String),
     /// It carries nothing at present.
     #[error("`{0}` is down, or has no carrier; `ip link set {0} up`")]
     Down(String),
