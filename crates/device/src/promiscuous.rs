@@ -33,6 +33,8 @@ pub struct PromiscuousSocket {
     socket: OwnedFd,
     /// Bytes of memory that frames below may take while there is [`room`](Self::has_room).
     below: u32,
+    /// Whether frames are kept back from the queue below.
+    short: bool,
     buffer: Box<[u8]>,
 }
 
@@ -47,16 +49,36 @@ impl PromiscuousSocket {
         }
         // What the kernel's limit cuts off is no error.
         let _ = set(&socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, RECEIVE_BUFFER);
-        // Two frames: one is being sent, one is ready. The kernel doubles the number, and calls half of it room.
-        let below = memory_of(mtu);
-        set(&socket, libc::SOL_SOCKET, libc::SO_SNDBUF, i32::try_from(below).map_err(io::Error::other)?)?;
         listen(&socket, i32::try_from(interface).map_err(io::Error::other)?)?;
-        Ok(Self { socket, below, buffer: vec![0; READ].into() })
+        let opened = Self { socket, below: memory_of(mtu), short: true, buffer: vec![0; READ].into() };
+        opened.limit()?;
+        Ok(opened)
+    }
+
+    /// Keeps the queue below as short as it begins, or leaves it to the interface, which may schedule it and send many of its frames
+    /// as one.
+    pub fn keep_short(&mut self, short: bool) -> io::Result<()> {
+        if self.short == short {
+            return Ok(());
+        }
+        self.short = short;
+        self.limit()
+    }
+
+    fn limit(&self) -> io::Result<()> {
+        // Two frames: one is being sent, one is ready. The kernel doubles the number, and calls half of it room.
+        let short = i32::try_from(self.below).map_err(io::Error::other)?;
+        let (option, bytes) =
+            if self.short { (libc::SO_SNDBUF, short) } else { (libc::SO_SNDBUFFORCE, LONG_QUEUE) };
+        set(&self.socket, libc::SOL_SOCKET, option, bytes)
     }
 
     /// Whether at most one frame is still below, in the interface's queue or its driver. If not, the socket becomes
-    /// writable when that changes.
+    /// writable when that changes. Where the queue is left to the interface, [`send`](Self::send) says whether there is room.
     pub fn has_room(&self) -> bool {
+        if !self.short {
+            return true;
+        }
         let mut queued: libc::c_int = 0;
         // SAFETY: SIOCOUTQ writes one int, which outlives the call.
         let result = unsafe { libc::ioctl(self.socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut queued) };
@@ -114,6 +136,8 @@ impl AsFd for PromiscuousSocket {
     }
 }
 
+/// What frames below may take where the queue is left to the interface, in bytes: as much as mac80211's own holds.
+const LONG_QUEUE: libc::c_int = 4 << 20;
 /// Asked for as the receive buffer, in bytes.
 const RECEIVE_BUFFER: libc::c_int = 4 << 20;
 const PACKET_AUXDATA: libc::c_int = 8;

@@ -175,6 +175,17 @@ impl Node {
         self.deaf = deaf;
         let config = Config { mode: self.mode(), ..*self.layer.config() };
         self.layer.reconfigure(monotonic(), config);
+        self.set_queue();
+    }
+
+    /// Where nothing waits for anything here, the queue below is the interface's: aggregation and its own scheduling need it.
+    fn set_queue(&mut self) {
+        let waits = self.mode() != Mode::Off || self.settings.change.thin_acks;
+        if let Some(slave) = &mut self.slave
+            && let Err(error) = slave.socket.keep_short(waits)
+        {
+            tracing::warn!(interface = self.settings.interface, "the queue below stays as it is: {error}");
+        }
     }
 
     /// As the file says, unless sums would be lost.
@@ -307,6 +318,7 @@ impl Node {
         self.layer.reconfigure(monotonic(), Config { mac, mtu, ..*self.layer.config() });
         (self.slave, self.because) = (Some(slave), None);
         self.note_deafness();
+        self.set_queue();
         let Settings { interface, master, .. } = &self.settings;
         tracing::info!(interface, master, mac = %mac, mtu = self.master.mtu(), "the slave is used");
         Ok(())
@@ -342,6 +354,7 @@ impl Node {
         self.settings.change = change;
         let config = Config { mode: self.mode(), wait, thin_acks, ..*self.layer.config() };
         self.layer.reconfigure(monotonic(), config);
+        self.set_queue();
         Ok(())
     }
 
