@@ -19,10 +19,10 @@ help:
 	@echo "make demo      one file over three bad links: the best link alone, MPTCP, Nawa (about two and a half minutes; root)"
 	@echo "make test      all tests (root, for those in network namespaces)"
 	@echo "make guest     other kernels: Debian's in qemu for make test, user-mode Linux for rivals in the lab"
-	@echo "make wifi      coding on Linux's own Wi-Fi: radios of mac80211_hwsim in a guest"
 	@echo "make readme    the tables of demo and bond in README and docs/compared.md, from docs/results"
 	@echo "make commands  docs/commands.md, from what --help says"
 	@echo "make book      the documentation as a site in target/book (mdBook)"
+	@echo "make wifi      coding and flooding on Linux's own Wi-Fi: radios of mac80211_hwsim in a guest"
 	@echo "make lint      rustfmt, clippy, the size of fsat, results and who cites them, circles of imports, cargo-deny"
 	@echo "make bench     the lab's tunnel experiment, short (root)"
 	@echo "make fuzz      the fuzzers, a minute each (nightly Rust, cargo-fuzz)"
@@ -56,7 +56,7 @@ guest:
 
 wifi: cargo-present
 	@scripts/install-packages build guest
-	@scripts/guest-kernel 6.1
+	@scripts/guest-kernel 6.1 6.12
 	$(CARGO) test --release --locked --package nawa --test guest_wifi -- --nocapture
 
 readme:

@@ -56,7 +56,7 @@ pub struct Change {
     pub thin_acks: bool,
 }
 
-/// Why nothing is coded on a radio: sums would be lost to whoever should overhear them.
+/// Why nothing is coded on a radio: sums would be lost to whoever should overhear them, or cost more than they gain.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Deaf {
     /// The named one is not there.
@@ -70,6 +70,12 @@ pub enum Deaf {
         "what neighbours send each other is not heard: the monitor interface is gone; reload the configuration or restart"
     )]
     Gone,
+    /// 802.11n or later.
+    #[error(
+        "the network is one of 802.11n or later, where sending many frames as one gains more than coding; join it without HT for coding \
+         (`iw dev … ibss join NAME FREQUENCY NOHT`)"
+    )]
+    Aggregating,
     /// Pairwise keys, or one of WEP.
     #[error(
         "the network is encrypted, so that nobody can read what neighbours send each other; encrypt above it, as a tunnel does"

@@ -3,8 +3,8 @@
 use crate::datagram::{Datagram, Label};
 use crate::recent::Recent;
 
-/// Copies kept: more than a window of TCP and the queues on the way hold, 1.5 MB of full-sized packets.
-const MAX_PACKETS: usize = 1024;
+/// Copies kept: as many full-sized packets as Linux's greatest receive window (`tcp_rmem`, 6 MB) holds, which they take as well.
+const MAX_PACKETS: usize = 4096;
 
 /// Copies of the latest packets sent, with their mutable fields zero.
 #[derive(Debug, Default)]
@@ -24,5 +24,24 @@ impl DecodingBuffer {
     /// Copies kept.
     pub(crate) fn len(&self) -> usize {
         self.0.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_whole_window_of_linux_can_be_decoded_with() {
+        let mut buffer = DecodingBuffer::default();
+        let packet = |n: u16| {
+            let [high, low] = n.to_be_bytes();
+            let bytes = vec![0x60, 0, 0, 0, 0, 20, 17, 9, high, low];
+            Datagram::parse([bytes, vec![0; 50]].concat()).expect("a packet")
+        };
+        // 6 MB are no more segments of 1460 bytes.
+        let window: Vec<_> = (0..4096).map(packet).collect();
+        window.iter().for_each(|packet| buffer.insert(packet));
+        assert!(window.iter().all(|packet| buffer.find(packet.label()).is_some()));
     }
 }

@@ -15,8 +15,8 @@ use crate::transit::Transit;
 const MAX_NEIGHBOURS: usize = 64;
 /// Copies kept for each, to be sent again: as many as a report names.
 const MAX_COPIES: usize = 64;
-/// A neighbour that was silent for so long may not decode any more.
-pub const KNOWN_FOR: Duration = Duration::from_secs(16);
+/// A neighbour that has not answered for so long may not decode any more: what goes to one that has stopped is lost until then.
+pub const KNOWN_FOR: Duration = Duration::from_secs(4);
 /// Sums without a report after which overhearing has failed.
 const MAX_UNREPORTED: u32 = 256;
 /// Reported sums that are enough to judge by.
@@ -260,7 +260,7 @@ mod tests {
         let mut neighbours = Neighbours::default();
         assert!(!neighbours.decodes(s(0), NEIGHBOUR));
         neighbours.note(s(0), NEIGHBOUR);
-        assert!(neighbours.decodes(s(15), NEIGHBOUR) && !neighbours.decodes(s(16), NEIGHBOUR));
+        assert!(neighbours.decodes(s(3), NEIGHBOUR) && !neighbours.decodes(s(4), NEIGHBOUR));
     }
 
     #[test]
@@ -280,6 +280,7 @@ mod tests {
             let newest = send(&mut neighbours, now, 20);
             lost += 10;
             neighbours.handle_report(now, NEIGHBOUR, &Report { newest, lost, missing: 0, answer: 0 });
+            neighbours.note(now + s(pause), NEIGHBOUR);
             assert!(!neighbours.decodes(now + s(pause) - s(1) / 1000, NEIGHBOUR), "{pause}");
             assert!(neighbours.decodes(now + s(pause), NEIGHBOUR), "{pause}");
             now += s(pause);

@@ -139,6 +139,18 @@ fn no_other_nc_frame_makes_a_host_one_that_decodes() {
 }
 
 #[test]
+fn a_first_receiver_that_falls_silent_is_coded_for_no_longer_than_four_seconds() {
+    let mut layer = trying_relay();
+    let mut now = LATER;
+    exchange(&mut layer, &mut now, 0);
+    let coded = layer.stats().sent_coded;
+    assert!(coded > 0);
+    now = LATER + ms(4000);
+    (1..10).for_each(|n| drop(exchange(&mut layer, &mut now, n)));
+    assert_eq!(layer.stats().sent_coded, coded);
+}
+
+#[test]
 fn a_hold_ends_when_the_medium_falls_silent() {
     let mut layer = trying_relay();
     relay(&mut layer, LATER, BACK, &datagram(false, 1, 200));

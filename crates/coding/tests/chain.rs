@@ -174,3 +174,31 @@ fn any_gains_where_a_tenth_is_not_overheard() {
         assert!(gain.goodput >= goodput, "{hops} hops: {:.1} %", gain.goodput);
     }
 }
+
+/// An interface that sends many frames as one has to have them: the two that the layer leaves it cost more than coding gains. Where
+/// nothing is coded, it has all (`daemon/node.rs`), as without the layer.
+#[test]
+fn what_aggregates_needs_as_many_frames_below_as_go_as_one() {
+    for both_ways in [false, true] {
+        for aggregate in [1, 4, 16] {
+            let goodput = |mode, below| {
+                let scenario =
+                    Scenario { both_ways, aggregate, mode, below, seconds: 5, ..Scenario::default() };
+                let mut of =
+                    [2, 3, 4, 5, 6].map(|seed| run(&Scenario { seed, ..scenario.clone() }).goodput_mbps);
+                of.sort_by(f64::total_cmp);
+                of[2]
+            };
+            let plain = goodput(Mode::Off, 1000);
+            let of_plain = |mode, below: usize| goodput(mode, below as u64) / plain;
+            let (off, any) = (of_plain(Mode::Off, 2), [2, aggregate].map(|below| of_plain(Mode::Any, below)));
+            println!(
+                "{aggregate} frames as one, both ways {both_ways}: {plain:.1} Mbit/s; of that off with two below {off:.2}, any with two \
+                 {:.2}, with {aggregate} {:.2}",
+                any[0], any[1]
+            );
+            assert!(any[1] >= 0.97, "{aggregate}, {both_ways}: {any:?}");
+            assert_eq!(off < 0.9, aggregate > 1, "{aggregate}, {both_ways}: {off}");
+        }
+    }
+}

@@ -14,8 +14,11 @@ const ATTR_IFNAME: u16 = 4;
 const ATTR_IFTYPE: u16 = 5;
 const ATTR_KEY_INDEX: u16 = 8;
 const ATTR_MONITOR_FLAGS: u16 = 23;
+const ATTR_CHANNEL_WIDTH: u16 = 159;
 /// The interface goes with the socket that made it.
 const ATTR_SOCKET_OWNER: u16 = 204;
+/// Channels of which frames go one by one: 20 MHz as before 802.11n, 5 and 10 MHz.
+const SINGLE: [u32; 3] = [0, 6, 7];
 const TYPE_MONITOR: u32 = 6;
 /// Frames of the own network for other stations, which a radio otherwise need not hand up, come under this flag as well.
 const MONITOR_OTHERS: u16 = 4;
@@ -28,6 +31,7 @@ pub struct Radio {
     socket: GenericNetlink,
     interface: u32,
     wiphy: u32,
+    width: Option<u32>,
 }
 
 /// An interface that hears all that its radio does; gone when dropped, and with the process.
@@ -48,9 +52,17 @@ impl Radio {
         let Ok(answer) = socket.request(GET_INTERFACE, &[(ATTR_IFINDEX, &interface.to_ne_bytes())]) else {
             return Ok(None);
         };
-        let wiphy = attributes(&answer).find(|(kind, _)| *kind == ATTR_WIPHY);
-        let wiphy = wiphy.and_then(|(_, number)| number.first_chunk().copied()).map(u32::from_ne_bytes);
-        Ok(wiphy.map(|wiphy| Self { socket, interface, wiphy }))
+        let number = |wanted: u16| {
+            let found = attributes(&answer).find(|(kind, _)| *kind == wanted);
+            found.and_then(|(_, number)| number.first_chunk().copied()).map(u32::from_ne_bytes)
+        };
+        let (wiphy, width) = (number(ATTR_WIPHY), number(ATTR_CHANNEL_WIDTH));
+        Ok(wiphy.map(|wiphy| Self { socket, interface, wiphy, width }))
+    }
+
+    /// Whether its network is one of 802.11n or later, so that it sends many frames as one.
+    pub fn aggregates(&self) -> bool {
+        self.width.is_some_and(|width| !SINGLE.contains(&width))
     }
 
     /// Whether the interface has a key, so that its network's frames are encrypted.

@@ -4,7 +4,7 @@ use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use packet::checksum::Sum;
-use packet::gso;
+use packet::{gso, sctp};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 use crate::packet_socket::{address, check, set};
@@ -17,6 +17,8 @@ const READ: usize = VirtioHeader::LENGTH + ETHERNET + 65535;
 const ETHERNET: usize = 14;
 /// Where the tag of a VLAN stands in a frame.
 const TAG: usize = 12;
+/// How far behind its header's beginning SCTP's checksum stands; no other protocol's does.
+const SCTP_CHECKSUM: usize = 8;
 /// In `struct tpacket_auxdata`, at these bytes: there is a VLAN's tag, and it has an EtherType of its own.
 const VLAN_VALID: u32 = 1 << 4;
 const TPID_VALID: u32 = 1 << 6;
@@ -31,6 +33,8 @@ pub struct PromiscuousSocket {
     socket: OwnedFd,
     /// Bytes of memory that frames below may take while there is [`room`](Self::has_room).
     below: u32,
+    /// Whether frames are kept back from the queue below.
+    short: bool,
     buffer: Box<[u8]>,
 }
 
@@ -45,16 +49,36 @@ impl PromiscuousSocket {
         }
         // What the kernel's limit cuts off is no error.
         let _ = set(&socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, RECEIVE_BUFFER);
-        // Two frames: one is being sent, one is ready. The kernel doubles the number, and calls half of it room.
-        let below = memory_of(mtu);
-        set(&socket, libc::SOL_SOCKET, libc::SO_SNDBUF, i32::try_from(below).map_err(io::Error::other)?)?;
         listen(&socket, i32::try_from(interface).map_err(io::Error::other)?)?;
-        Ok(Self { socket, below, buffer: vec![0; READ].into() })
+        let opened = Self { socket, below: memory_of(mtu), short: true, buffer: vec![0; READ].into() };
+        opened.limit()?;
+        Ok(opened)
+    }
+
+    /// Keeps the queue below as short as it begins, or leaves it to the interface, which may schedule it and send many of its frames
+    /// as one.
+    pub fn keep_short(&mut self, short: bool) -> io::Result<()> {
+        if self.short == short {
+            return Ok(());
+        }
+        self.short = short;
+        self.limit()
+    }
+
+    fn limit(&self) -> io::Result<()> {
+        // Two frames: one is being sent, one is ready. The kernel doubles the number, and calls half of it room.
+        let short = i32::try_from(self.below).map_err(io::Error::other)?;
+        let (option, bytes) =
+            if self.short { (libc::SO_SNDBUF, short) } else { (libc::SO_SNDBUFFORCE, LONG_QUEUE) };
+        set(&self.socket, libc::SOL_SOCKET, option, bytes)
     }
 
     /// Whether at most one frame is still below, in the interface's queue or its driver. If not, the socket becomes
-    /// writable when that changes.
+    /// writable when that changes. Where the queue is left to the interface, [`send`](Self::send) says whether there is room.
     pub fn has_room(&self) -> bool {
+        if !self.short {
+            return true;
+        }
         let mut queued: libc::c_int = 0;
         // SAFETY: SIOCOUTQ writes one int, which outlives the call.
         let result = unsafe { libc::ioctl(self.socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut queued) };
@@ -112,6 +136,8 @@ impl AsFd for PromiscuousSocket {
     }
 }
 
+/// What frames below may take where the queue is left to the interface, in bytes: as much as mac80211's own holds.
+const LONG_QUEUE: libc::c_int = 4 << 20;
 /// Asked for as the receive buffer, in bytes.
 const RECEIVE_BUFFER: libc::c_int = 4 << 20;
 const PACKET_AUXDATA: libc::c_int = 8;
@@ -174,8 +200,13 @@ fn undo(header: &VirtioHeader, frame: &mut [u8], mut each: impl FnMut(&[u8])) ->
         return cut.unwrap_or(0);
     }
     if let Some((start, at)) = header.checksum(frame.len()) {
-        let sum = Sum::default().bytes(&frame[start..]).finish_udp();
-        frame[at..at + 2].copy_from_slice(&sum.to_be_bytes());
+        // SCTP's is a CRC, which the header has no word for.
+        if at - start == SCTP_CHECKSUM {
+            sctp::fill_checksum(&mut frame[start..]);
+        } else {
+            let sum = Sum::default().bytes(&frame[start..]).finish_udp();
+            frame[at..at + 2].copy_from_slice(&sum.to_be_bytes());
+        }
     }
     each(frame);
     1
@@ -197,6 +228,22 @@ mod tests {
         data[TPID_AT..].copy_from_slice(&0x88a8u16.to_ne_bytes());
         assert_eq!(read(&data), Some([0x88, 0xa8, 0, 5]));
         assert_eq!(read(&data[..18]), None);
+    }
+
+    #[test]
+    fn checksums_left_to_a_card_are_filled_in_sctp_with_its_crc() {
+        // NEEDS_CSUM, no segmentation; the sum begins behind IP, and stands 8 (SCTP) or 16 (TCP) bytes further.
+        let filled = |offset: u16| {
+            let mut read = vec![1, 0, 0, 0, 0, 0];
+            read.extend([34u16, offset].map(u16::to_ne_bytes).as_flattened());
+            read.extend((0..34 + 40).map(|byte: u8| if (42..52).contains(&byte) { 0 } else { byte }));
+            let (header, frame) = VirtioHeader::parse(&mut read).expect("it is long enough");
+            let mut one = Vec::new();
+            assert_eq!(undo(&header, frame, |frame| one = frame[34..].to_vec()), 1);
+            one
+        };
+        assert!(sctp::Sctp::from_bytes(&filled(8)).expect("a header").checksum_right());
+        assert!(packet::checksum::verify(Sum::default(), &filled(16)));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::time::Duration;
 use device::net::{MAIN_TABLE, Query, Route, Rule};
 use device::poller::Interest;
 use device::udp::{Options, RecvBatch, Transmit, UdpSocket};
-use device::{Changes, Net, News, Poller, Tun, Waker};
+use device::{Changes, Net, News, Poller, PromiscuousSocket, Tun, Waker};
 use packet::gro::Accepts;
 
 const LEFT: &str = "10.9.0.1";
@@ -49,6 +49,38 @@ fn tun(address: &str) -> Tun {
     net.add_address(link.index, address.parse().unwrap(), 24).unwrap();
     net.set_up(link.index).unwrap();
     tun
+}
+
+/// An interface that sends a frame in ten seconds or so.
+#[test]
+fn the_queue_below_is_two_frames_or_the_interfaces() {
+    if skipped("the_queue_below_is_two_frames_or_the_interfaces") {
+        return;
+    }
+    in_namespace(|| {
+        for command in [
+            "ip link add slow0 type veth peer name slow1",
+            "ip link set slow0 up",
+            "ip link set slow1 up",
+            "tc qdisc add dev slow0 root tbf rate 1kbit burst 1600 limit 1000000",
+        ] {
+            let mut words = command.split(' ');
+            let program = words.next().unwrap();
+            assert!(std::process::Command::new(program).args(words).status().unwrap().success(), "{command}");
+        }
+        let index = Net::open().unwrap().link("slow0").unwrap().index;
+        let mut socket = PromiscuousSocket::open(index, 1500).unwrap();
+        let frame = [&[0xff; 12][..], &[0x88, 0xb7], &[0; 1000]].concat();
+        let sent = |socket: &PromiscuousSocket| {
+            (0..100).take_while(|_| socket.has_room() && socket.send(&frame).is_ok()).count()
+        };
+        let short = sent(&socket);
+        assert!(short <= 4, "one or two on their way, and two below: {short}");
+        socket.keep_short(false).unwrap();
+        assert_eq!(sent(&socket), 100);
+        socket.keep_short(true).unwrap();
+        assert!(!socket.has_room());
+    });
 }
 
 /// Many times what a queue holds, to one host and nobody reads; then a few packets to others.

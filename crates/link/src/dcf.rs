@@ -5,9 +5,11 @@
 //! frame that could not be read), then a backoff that counts only idle slots. Stations whose countdowns end in the same
 //! slot collide. A unicast frame is answered by a link ACK or repeated with a doubled window; a broadcast goes once, at
 //! the basic rate. Every other station that can read a unicast frame overhears it, and keeps silent until its ACK is
-//! over. Who can read what follows from distance ([`Reach`]): the signal against noise and all interference.
+//! over. Who can read what follows from distance ([`Reach`]): the signal against noise and all interference. Frames for one
+//! station may go as one transmission ([`DcfConfig::aggregate`]), with one link ACK; what follows a frame of it that was lost is sent
+//! again with that, so that nobody has to bring frames into their order.
 //!
-//! Not modelled: RTS/CTS, fragments, aggregation, rate adaptation, time of flight.
+//! Not modelled: RTS/CTS, fragments, rate adaptation, time of flight.
 //!
 //! ```
 //! use std::time::Duration;
@@ -162,7 +164,7 @@ impl Medium {
     }
 
     fn start(&self, station: &Station) -> Option<Duration> {
-        let response = station.response.map(|(at, _)| at);
+        let response = station.response.map(|(at, ..)| at);
         response.into_iter().chain(station.turn(&self.config.phy)).min()
     }
 
@@ -195,8 +197,8 @@ impl Medium {
         let due = |station: &Station| self.start(station) == Some(time);
         let beginning: Vec<usize> = (0..self.stations.len()).filter(|n| due(&self.stations[*n])).collect();
         for station in beginning {
-            match self.stations[station].response.take_if(|(at, _)| *at == time) {
-                Some((_, to)) => self.begin_ack(time, station, to),
+            match self.stations[station].response.take_if(|(at, ..)| *at == time) {
+                Some((_, to, frames)) => self.begin_ack(time, station, to, frames),
                 None => self.begin_frame(time, station),
             }
         }
@@ -204,20 +206,23 @@ impl Medium {
 
     fn begin_frame(&mut self, time: Duration, station: usize) {
         let phy = &self.config.phy;
-        let Some(outgoing) = self.stations[station].queue.front() else { return };
+        self.stations[station].begin(self.config.aggregate);
+        let Station { stats, queue, frames, .. } = &mut self.stations[station];
+        let Some(outgoing) = queue.front() else { return };
         let (length, rate) = match outgoing.to {
-            Destination::Station(_) => (phy.data_time(outgoing.frame.len()), phy.data()),
+            Destination::Station(_) => {
+                (phy.aggregate_time(queue.range(..*frames).map(|one| one.frame.len())), phy.data())
+            }
             Destination::Broadcast => (phy.broadcast_time(outgoing.frame.len()), phy.broadcast()),
         };
-        let Station { stats, queue, .. } = &mut self.stations[station];
-        queue.iter().take(1).for_each(|outgoing| stats.transmitted.add(&outgoing.frame));
-        self.stations[station].begin();
+        queue.range(..*frames).for_each(|outgoing| stats.transmitted.add(&outgoing.frame));
         self.begin(time, station, Carries::Frame, time + length, rate);
     }
 
-    fn begin_ack(&mut self, time: Duration, station: usize, to: usize) {
-        let (end, rate) = (time + self.config.phy.ack_time(), self.config.phy.control());
-        self.begin(time, station, Carries::Ack { to }, end, rate);
+    fn begin_ack(&mut self, time: Duration, station: usize, to: usize, frames: usize) {
+        let sent = self.stations[to].frames;
+        let (end, rate) = (time + self.config.phy.ack_time_of(sent), self.config.phy.control());
+        self.begin(time, station, Carries::Ack { to, frames }, end, rate);
     }
 
     fn begin(&mut self, time: Duration, from: usize, carries: Carries, end: Duration, rate: Rate) {
@@ -252,8 +257,8 @@ impl Medium {
     fn read(&mut self, time: Duration, signal: &Signal, reader: usize) {
         self.stations[reader].note_readable(true);
         match signal.carries {
-            Carries::Ack { to } if to == reader => {
-                self.stations[reader].acknowledged(time, &self.config.phy);
+            Carries::Ack { to, frames } if to == reader => {
+                self.stations[reader].acknowledged(time, frames, self.config.attempts, &self.config.phy);
             }
             Carries::Ack { .. } => {}
             Carries::Frame => self.read_frame(time, signal.from, reader),
@@ -262,23 +267,43 @@ impl Medium {
 
     fn read_frame(&mut self, time: Duration, from: usize, reader: usize) {
         let phy = self.config.phy;
-        let Some(outgoing) = self.stations[from].queue.front() else { return };
-        let Outgoing { to, sequence, .. } = *outgoing;
+        let Some(to) = self.stations[from].queue.front().map(|outgoing| outgoing.to) else { return };
         let overheard = !matches!(to, Destination::Broadcast) && to != Destination::Station(reader);
-        if self.loses(overheard) {
-            return self.stations[reader].note_readable(overheard);
+        let sent = self.stations[from].frames;
+        let mut taken = 0;
+        for at in 0..sent {
+            let lost = self.loses(overheard);
+            // Who overhears takes what it can.
+            if lost && !overheard {
+                break;
+            }
+            if !lost {
+                taken += 1;
+                self.take(time, from, reader, at, overheard);
+            }
         }
-        let frame = self.stations[from].queue[0].frame.clone();
         let station = &mut self.stations[reader];
-        if overheard {
-            station.reserve(time + phy.sifs() + phy.ack_time());
-        } else if to == Destination::Station(reader) {
-            station.response = Some((time + phy.sifs(), from));
+        if taken == 0 {
+            return station.note_readable(overheard);
         }
-        if station.last_read[from].replace(sequence) == Some(sequence) {
+        if overheard {
+            station.reserve(time + phy.sifs() + phy.ack_time_of(sent));
+        } else if to == Destination::Station(reader) {
+            station.response = Some((time + phy.sifs(), from, taken));
+        }
+    }
+
+    /// `reader` has read this frame of the queue of `from`.
+    fn take(&mut self, time: Duration, from: usize, reader: usize, at: usize, overheard: bool) {
+        let Outgoing { sequence, .. } = self.stations[from].queue[at];
+        let station = &mut self.stations[reader];
+        if station.last_read[from] >= sequence {
             return;
         }
-        let tally = if overheard { &mut station.stats.overheard } else { &mut station.stats.received };
+        station.last_read[from] = sequence;
+        let frame = self.stations[from].queue[at].frame.clone();
+        let stats = &mut self.stations[reader].stats;
+        let tally = if overheard { &mut stats.overheard } else { &mut stats.received };
         tally.add(&frame);
         self.arrivals.push_back(Arrival { at: time, station: reader, from, overheard, frame });
     }

@@ -319,6 +319,27 @@ fn an_address_that_appears_on_the_slave_is_said_and_stops_nothing() {
 }
 
 #[test]
+fn a_master_in_a_bridge_is_refused_until_it_is_taken_out() {
+    let name = "a_master_in_a_bridge_is_refused_until_it_is_taken_out";
+    let Some(_alone) = namespaces_or_skip(name) else { return };
+    let chain = Chain::new(2);
+    let _daemons = chain.start_all("");
+    chain.ping(1, "10.88.0.2");
+    chain.node(1).ip("link add lan0 type bridge");
+    chain.node(1).ip("link set nc0 master lan0");
+    eventually("it is said", || {
+        let status = chain.status(1);
+        status["waits_because"]
+            .as_str()
+            .is_some_and(|text| text.contains("`nc0` is a port of a bridge"))
+            .then_some(())
+    });
+    chain.node(1).ip("link set nc0 nomaster");
+    eventually("it is used again", || chain.status(1)["waits_because"].is_null().then_some(()));
+    chain.ping(1, "10.88.0.2");
+}
+
+#[test]
 fn a_relay_tells_nobody_to_do_without_it() {
     let Some(_alone) = namespaces_or_skip("a_relay_tells_nobody_to_do_without_it") else { return };
     let chain = Chain::new(1);

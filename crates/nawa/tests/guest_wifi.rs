@@ -1,5 +1,5 @@
-//! Coding on Linux's own 802.11 stack: the radios of mac80211_hwsim in a guest ([`common::guest`]), in a chain in which each hears
-//! those beside it ([`common::hwsim`]), as an ad-hoc network and as a mesh whose nodes forward by IP.
+//! Coding and flooding on Linux's own 802.11 stack: the radios of mac80211_hwsim in a guest ([`common::guest`]), in a chain in which
+//! each hears those beside it ([`common::hwsim`]), as an ad-hoc network and as a mesh whose nodes forward by IP.
 
 mod common;
 
@@ -13,10 +13,14 @@ use common::guest::Guest;
 use common::hwsim::Air;
 use common::{Daemon, Namespace, eventually, succeed};
 use device::{PacketSocket, PromiscuousSocket};
+use flood::Client;
+use rustix::process::Signal;
 use serde_json::Value;
 
 /// EtherType for local experiments.
 const TRIAL: [u8; 2] = [0x88, 0xb7];
+/// As many as `run_on` has hwsim make.
+const RADIOS: usize = 4;
 /// What goes over the chain in each direction.
 const TRANSFER: usize = 200_000;
 
@@ -34,7 +38,7 @@ fn run_on(name: &str, version: &str) {
             "libarc4",
             "cfg80211",
             "mac80211",
-            "mac80211_hwsim radios=3",
+            "mac80211_hwsim radios=4",
         ],
     };
     guest.runs_on(name, version);
@@ -46,29 +50,40 @@ fn coding_meets_wifi_on_linux_6_1() {
 }
 
 #[test]
+fn coding_meets_wifi_on_linux_6_12() {
+    run_on("coding_meets_wifi_on_linux_6_12", "6.12");
+}
+
+#[test]
 #[ignore = "started by others, inside a guest"]
 fn inside_a_guest() {
     let wifi = Wifi::new();
     wifi.join(Kind::AdHoc);
     a_radio_hears_others_by_a_monitor_only(&wifi);
     sums_are_decoded_at_both_ends(&wifi);
+    floods_reach_everybody_over_three_hops(&wifi);
     a_monitor_that_cannot_be_used_is_named(&wifi);
     wifi.join(Kind::Wep);
-    an_encrypted_network_is_left_alone(&wifi);
+    is_left_alone_because_it_is(&wifi, "encrypted");
+    wifi.join(Kind::Ht);
+    is_left_alone_because_it_is(&wifi, "802.11n");
     wifi.join(Kind::Mesh);
     sums_are_decoded_at_both_ends(&wifi);
+    floods_reach_everybody_over_three_hops(&wifi);
 }
 
-/// What the three radios make up.
+/// What the radios make up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
     AdHoc,
     /// All frames are encrypted.
     Wep,
+    /// 802.11n.
+    Ht,
     Mesh,
 }
 
-/// Three radios in a row, each the interface `wlanN` of its namespace.
+/// Radios in a row, each the interface `wlanN` of its namespace. Coding has the first three, flooding all.
 struct Wifi {
     air: Air,
     nodes: Vec<Namespace>,
@@ -77,8 +92,8 @@ struct Wifi {
 
 impl Wifi {
     fn new() -> Wifi {
-        let air = Air::chain(3, 0.0);
-        let nodes: Vec<_> = (0..3).map(|_| Namespace::new()).collect();
+        let air = Air::chain(RADIOS, 0.0);
+        let nodes: Vec<_> = (0..RADIOS).map(|_| Namespace::new()).collect();
         for (number, node) in nodes.iter().enumerate() {
             let phy =
                 fs::read_to_string(format!("/sys/class/net/wlan{number}/phy80211/name")).expect("its radio");
@@ -103,6 +118,7 @@ impl Wifi {
             let network = match kind {
                 Kind::AdHoc => ibss.to_owned(),
                 Kind::Wep => format!("{ibss} key d:0:nawa5"),
+                Kind::Ht => "ibss join nawa 2412 HT20 fixed-freq 02:ca:fe:00:00:01".to_owned(),
                 Kind::Mesh => "mesh join nawa freq 2412 mesh_fwding=0".to_owned(),
             };
             self.iw(number, &format!("dev wlan{number} {network}"));
@@ -116,7 +132,7 @@ impl Wifi {
 
     /// A daemon on every node, and routes by which the ends reach each other over the middle.
     fn start(&self, more: &str) -> Vec<Daemon> {
-        let daemons = self.nodes.iter().enumerate().map(|(number, node)| {
+        let daemons = self.nodes[..3].iter().enumerate().map(|(number, node)| {
             let path = self.folder.path().join(format!("{number}.toml"));
             let addresses = format!("['10.88.0.{}/24']", number + 1);
             let text = format!(
@@ -235,6 +251,38 @@ fn sums_are_decoded_at_both_ends(wifi: &Wifi) {
     assert!(any * 10 <= off * 9, "{any} frames where mode off takes {off}");
 }
 
+/// In generic XDP, which is what radios get; a node that is killed and begins anew is heard.
+fn floods_reach_everybody_over_three_hops(wifi: &Wifi) {
+    const MESSAGES: u64 = 30;
+    let start = |number: usize| {
+        let path = wifi.folder.path().join(format!("flood{number}.toml"));
+        let text = format!("[[flood]]\ninterface = 'wlan{number}'\nid = {}\n", number + 1);
+        fs::write(&path, text).expect("the configuration file");
+        Daemon::start(&wifi.nodes[number], &path)
+    };
+    let heard =
+        |number: usize| wifi.nodes[number].status()["flood"][0]["new_frames"].as_u64().expect("a number");
+    let mut daemons: Vec<_> = (0..RADIOS).map(start).collect();
+    let tell = |from: usize, to: usize| {
+        let sender =
+            wifi.nodes[from].within(|| Client::connect(&format!("wlan{from}"))).expect("the node runs");
+        let before = heard(to);
+        for sent in 1..=MESSAGES {
+            sender.send(0, b"to everybody").expect("it goes");
+            eventually("it comes over three hops", || (heard(to) == before + sent).then_some(()));
+        }
+    };
+    tell(0, 3);
+    tell(3, 0);
+    daemons[0].signal(Signal::KILL);
+    daemons.remove(0).wait();
+    daemons.insert(0, start(0));
+    tell(0, 3);
+    let status = wifi.nodes[1].status()["flood"][0].clone();
+    assert_eq!((&status["relay"], heard(1)), (&"xdp-generic".into(), 3 * MESSAGES), "{status}");
+    eprintln!("{} messages each had over three hops: {status}", 3 * MESSAGES);
+}
+
 fn a_monitor_that_cannot_be_used_is_named(wifi: &Wifi) {
     let _daemons = wifi.start("monitor = 'mon7'\n");
     let status = wifi.status(1);
@@ -246,13 +294,13 @@ fn a_monitor_that_cannot_be_used_is_named(wifi: &Wifi) {
 }
 
 /// It works as without coding, and says so.
-fn an_encrypted_network_is_left_alone(wifi: &Wifi) {
+fn is_left_alone_because_it_is(wifi: &Wifi, what: &str) {
     let _daemons = wifi.start("");
     wifi.both_ways();
     for node in 0..3 {
         let status = wifi.status(node);
         assert_eq!((&status["mode"], &status["sent_coded_frames"]), (&"off".into(), &0.into()), "{status}");
-        assert!(status["off_because"].as_str().is_some_and(|why| why.contains("encrypted")), "{status}");
+        assert!(status["off_because"].as_str().is_some_and(|why| why.contains(what)), "{status}");
     }
     assert_eq!(wifi.counted(0, "missing_partner_frames"), 0);
 }

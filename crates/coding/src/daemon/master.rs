@@ -48,6 +48,11 @@ impl Master {
         self.mtu
     }
 
+    /// Whether somebody has made it a port of a bridge.
+    pub fn is_bridge_port(&mut self) -> bool {
+        self.net.link_at(self.index).is_ok_and(|link| link.bridge_port)
+    }
+
     /// Stands for this slave from now on, with room for the NC header.
     pub fn join(&mut self, slave: &Facts) -> io::Result<()> {
         let mtu = slave.mtu - header::CODED as u32;

@@ -10,7 +10,7 @@ use rand_core::{OsRng, TryRngCore};
 use rustix::io::Errno;
 
 use super::master::Master;
-use super::slave::{self, MonitorName, Slave};
+use super::slave::{self, MonitorName, Slave, Unusable};
 use super::{Change, Deaf, NeighbourStatus, Question, Settings, Status};
 use crate::config::{Config, Mode};
 use crate::ethernet::Mac;
@@ -175,6 +175,17 @@ impl Node {
         self.deaf = deaf;
         let config = Config { mode: self.mode(), ..*self.layer.config() };
         self.layer.reconfigure(monotonic(), config);
+        self.set_queue();
+    }
+
+    /// Where nothing waits for anything here, the queue below is the interface's: aggregation and its own scheduling need it.
+    fn set_queue(&mut self) {
+        let waits = self.mode() != Mode::Off || self.settings.change.thin_acks;
+        if let Some(slave) = &mut self.slave
+            && let Err(error) = slave.socket.keep_short(waits)
+        {
+            tracing::warn!(interface = self.settings.interface, "the queue below stays as it is: {error}");
+        }
     }
 
     /// As the file says, unless sums would be lost.
@@ -258,7 +269,7 @@ impl Node {
         Ok(())
     }
 
-    /// Looks at the slave, and uses it if that is possible.
+    /// Looks at the slave, and uses it if that and the master allow it.
     ///
     /// # Errors
     /// It is as it should be, and cannot be opened.
@@ -271,7 +282,13 @@ impl Node {
             tracing::warn!("{warning}");
         }
         self.warning = warning;
-        match slave::look(interface) {
+        let bridged = self.master.is_bridge_port();
+        let looked = if bridged {
+            Err(Unusable::MasterBridged(self.settings.master.clone()))
+        } else {
+            slave::look(interface)
+        };
+        match looked {
             Ok(facts) if self.slave.as_ref().is_some_and(|slave| slave.facts == facts) => Ok(()),
             Ok(facts) => self.adopt(facts),
             Err(unusable) => {
@@ -301,6 +318,7 @@ impl Node {
         self.layer.reconfigure(monotonic(), Config { mac, mtu, ..*self.layer.config() });
         (self.slave, self.because) = (Some(slave), None);
         self.note_deafness();
+        self.set_queue();
         let Settings { interface, master, .. } = &self.settings;
         tracing::info!(interface, master, mac = %mac, mtu = self.master.mtu(), "the slave is used");
         Ok(())
@@ -336,6 +354,7 @@ impl Node {
         self.settings.change = change;
         let config = Config { mode: self.mode(), wait, thin_acks, ..*self.layer.config() };
         self.layer.reconfigure(monotonic(), config);
+        self.set_queue();
         Ok(())
     }
 

@@ -56,6 +56,12 @@ pub enum Unusable {
          as `addresses`"
     )]
     Addressed(String, IpAddr),
+    /// Of the master: whoever is behind the bridge has an address of his own, and the medium knows this node's alone.
+    #[error(
+        "`{0}` is a port of a bridge, and what is for the bridge's hosts would be lost; take it out with `ip link set {0} nomaster`, \
+         and let them be routed to"
+    )]
+    MasterBridged(String),
     /// It carries nothing at present.
     #[error("`{0}` is down, or has no carrier; `ip link set {0} up`")]
     Down(String),
@@ -78,6 +84,8 @@ pub struct Air {
     pub overhearing: Overhearing,
     /// The monitor's frames, or why there is none.
     pub monitor: Result<PromiscuousSocket, Deaf>,
+    /// Whether the radio sends many frames as one.
+    aggregates: bool,
     _made: Option<Monitor>,
 }
 
@@ -141,7 +149,8 @@ impl Slave {
         let air = self.air.as_ref()?;
         match &air.monitor {
             Err(deaf) => Some(deaf.clone()),
-            Ok(_) => air.overhearing.encrypted.then_some(Deaf::Encrypted),
+            Ok(_) if air.overhearing.encrypted => Some(Deaf::Encrypted),
+            Ok(_) => air.aggregates.then_some(Deaf::Aggregating),
         }
     }
 }
@@ -156,7 +165,7 @@ pub enum MonitorName {
 
 impl Air {
     fn open(mut radio: Radio, facts: Facts, name: &MonitorName) -> Self {
-        let overhearing = Overhearing::new(radio.has_keys());
+        let (overhearing, aggregates) = (Overhearing::new(radio.has_keys()), radio.aggregates());
         let (made, index) = match name {
             MonitorName::Given(name) => {
                 let link = Net::open().and_then(|mut net| net.link(name));
@@ -172,7 +181,7 @@ impl Air {
         };
         let refused = |error: io::Error| Deaf::Refused(name.name().to_owned(), error.to_string());
         let monitor = index.and_then(|index| PromiscuousSocket::open(index, facts.mtu).map_err(refused));
-        Self { overhearing, monitor, _made: made }
+        Self { overhearing, monitor, aggregates, _made: made }
     }
 }
 

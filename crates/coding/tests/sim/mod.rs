@@ -25,6 +25,10 @@ pub struct Scenario {
     pub flows: u16,
     pub both_ways: bool,
     pub overhearing_loss: f64,
+    /// Frames that go as one transmission at most.
+    pub aggregate: usize,
+    /// Frames that the layer leaves to the interface's queue.
+    pub below: u64,
     pub phy: Phy,
     pub seconds: u64,
     pub seed: u64,
@@ -41,6 +45,8 @@ impl Default for Scenario {
             flows: 1,
             both_ways: false,
             overhearing_loss: 0.0,
+            aggregate: 1,
+            below: 1,
             phy: Phy::g54(),
             seconds: 10,
             seed: 1,
@@ -75,7 +81,8 @@ struct World {
 
 pub fn run(scenario: &Scenario) -> Outcome {
     let mut dcf = DcfConfig::new(scenario.phy, Position::chain(scenario.hops + 1, 90.0));
-    dcf.queue = PacketCount(1);
+    dcf.queue = PacketCount(scenario.below);
+    dcf.aggregate = scenario.aggregate;
     dcf.overhearing_loss = Probability::new(scenario.overhearing_loss).unwrap();
     let last = scenario.hops as u8 + 1;
     let there = (0..scenario.flows).map(|port| Connection::new(1, last, port, scenario.window));

@@ -7,10 +7,10 @@ use super::config::{Strengths, ratio};
 /// What a signal carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Carries {
-    /// The first frame of the sender's queue.
+    /// The first of the sender's queue: one frame, or several for one station.
     Frame,
-    /// A link ACK for this station.
-    Ack { to: usize },
+    /// A link ACK for this station, and for how many frames of its transmission.
+    Ack { to: usize, frames: usize },
 }
 
 /// A transmission under way.

@@ -57,6 +57,8 @@ pub struct DcfConfig {
     pub reach: Reach,
     /// How many frames a station's interface queue holds, the one that contends included.
     pub queue: PacketCount,
+    /// How many unicast frames for one station go as one transmission at most (A-MPDU), from 1.
+    pub aggregate: usize,
     /// How often a unicast frame is sent before it is given up (dot11ShortRetryLimit).
     pub attempts: u32,
     /// Probability that a frame which could be decoded is not, at each station it is meant for and each attempt.
@@ -66,13 +68,14 @@ pub struct DcfConfig {
 }
 
 impl DcfConfig {
-    /// `stations` on a perfect medium: a queue of 100 frames, 7 attempts, no loss but by collision.
+    /// `stations` on a perfect medium: a queue of 100 frames, no aggregation, 7 attempts, no loss but by collision.
     pub fn new(phy: Phy, stations: Vec<Position>) -> DcfConfig {
         DcfConfig {
             phy,
             stations,
             reach: Reach::default(),
             queue: PacketCount(100),
+            aggregate: 1,
             attempts: 7,
             loss: Probability::ZERO,
             overhearing_loss: Probability::ZERO,

@@ -10,6 +10,10 @@ const DATA_OVERHEAD: usize = 24 + 8 + 4;
 const ETHERNET_HEADER: usize = 14;
 /// A link acknowledgement with its frame check sequence, in bytes (IEEE 802.11-2020 §9.3.1.4).
 const ACK: usize = 14;
+/// One of several frames at once: a BlockAck of 64 bits (§9.3.1.8).
+const BLOCK_ACK: usize = 32;
+/// What delimits a frame in an A-MPDU, and to what its length is rounded up, in bytes (§9.7).
+const DELIMITER: usize = 4;
 
 /// A rate and the ratio of signal to noise and interference that it takes.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -139,6 +143,15 @@ impl Phy {
         self.on_air(over_the_air(ethernet), self.data)
     }
 
+    /// Unicast frames of these lengths, as [`data_time`](Self::data_time) has them, as one transmission.
+    pub fn aggregate_time(&self, ethernet: impl ExactSizeIterator<Item = usize>) -> Duration {
+        let alone = ethernet.len() == 1;
+        let delimited = |bytes: usize| DELIMITER + bytes.next_multiple_of(DELIMITER);
+        let bytes =
+            ethernet.map(over_the_air).map(|bytes| if alone { bytes } else { delimited(bytes) }).sum();
+        self.on_air(bytes, self.data)
+    }
+
     /// A broadcast frame of `ethernet` bytes, Ethernet header included, on the air.
     pub fn broadcast_time(&self, ethernet: usize) -> Duration {
         self.on_air(over_the_air(ethernet), self.broadcast)
@@ -146,7 +159,12 @@ impl Phy {
 
     /// A link ACK on the air.
     pub fn ack_time(&self) -> Duration {
-        self.on_air(ACK, self.control)
+        self.ack_time_of(1)
+    }
+
+    /// That of a transmission of `frames` frames.
+    pub fn ack_time_of(&self, frames: usize) -> Duration {
+        self.on_air(if frames > 1 { BLOCK_ACK } else { ACK }, self.control)
     }
 
     fn on_air(&self, bytes: usize, rate: Rate) -> Duration {
@@ -181,6 +199,15 @@ mod tests {
         assert_eq!(phy.data_time(1514), us(20 + 57 * 4 + 6));
         assert_eq!(phy.data_time(66), us(20 + 4 * 4 + 6));
         assert_eq!((phy.ack_time(), phy.difs(), phy.eifs()), (us(34), us(28), us(10 + 50 + 28)));
+    }
+
+    /// By hand: two frames of 1536 bytes, each behind a delimiter, are 114.2 symbols; a BlockAck of 32 bytes is 3 symbols.
+    #[test]
+    fn an_aggregate_has_one_preamble() {
+        let phy = Phy::g54();
+        assert_eq!(phy.aggregate_time([1514, 1514].into_iter()), us(20 + 115 * 4 + 6));
+        assert_eq!(phy.aggregate_time([1514].into_iter()), phy.data_time(1514));
+        assert_eq!((phy.ack_time_of(1), phy.ack_time_of(2)), (phy.ack_time(), us(20 + 3 * 4 + 6)));
     }
 
     /// By hand from §16.2 and §16.3: 192 µs of preamble and header, then bits.

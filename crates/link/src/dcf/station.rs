@@ -41,8 +41,10 @@ pub struct StationStats {
 pub(super) struct Outgoing {
     pub(super) to: Destination,
     pub(super) frame: Vec<u8>,
-    /// Tells a repetition from a new frame at the receiver.
-    pub(super) sequence: u64,
+    /// Tells a repetition from a new frame at the receiver: in the order of first transmissions; `None` before that.
+    pub(super) sequence: Option<u64>,
+    /// Failed attempts.
+    failures: u32,
 }
 
 /// What a station does with the first frame of its queue.
@@ -60,13 +62,15 @@ enum Phase {
 pub(super) struct Station {
     pub(super) queue: VecDeque<Outgoing>,
     pub(super) stats: StationStats,
-    /// When to answer a frame, and whom.
-    pub(super) response: Option<(Duration, usize)>,
+    /// When to answer a transmission, whom, and how many of its frames.
+    pub(super) response: Option<(Duration, usize, usize)>,
+    /// Frames that its transmission has, the first of its queue.
+    pub(super) frames: usize,
     /// The sequence of the last frame read, by sender.
     pub(super) last_read: Vec<Option<u64>>,
     phase: Phase,
     dice: Dice,
-    /// Failed attempts at the first frame.
+    /// Transmissions that failed, since one did not.
     failures: u32,
     /// Slots of backoff left when the medium was last seen to become idle.
     slots: u32,
@@ -91,6 +95,7 @@ impl Station {
             queue: VecDeque::new(),
             stats: StationStats::default(),
             response: None,
+            frames: 0,
             last_read: vec![None; stations],
             phase: Phase::Contending,
             dice,
@@ -115,8 +120,7 @@ impl Station {
                 self.back_off(now, phy);
             }
         }
-        self.queue.push_back(Outgoing { to, frame, sequence: self.next_sequence });
-        self.next_sequence += 1;
+        self.queue.push_back(Outgoing { to, frame, sequence: None, failures: 0 });
     }
 
     /// When the first frame of the queue will be transmitted if the medium stays idle.
@@ -166,23 +170,46 @@ impl Station {
         self.nav = self.nav.max(until);
     }
 
-    /// Its first frame goes on the air.
-    pub(super) fn begin(&mut self) {
+    /// Its first frame goes on the air, with others for the same station, `most` at most.
+    pub(super) fn begin(&mut self, most: usize) {
         self.slots = 0;
         self.phase = Phase::Sending;
+        let Some(to) = self.queue.front().map(|outgoing| outgoing.to) else { return };
+        let most = if to == Destination::Broadcast { 1 } else { most };
+        self.frames = 0;
+        // Those for others keep their order behind them.
+        for at in 0..self.queue.len() {
+            if self.frames < most && self.queue[at].to == to {
+                if let Some(outgoing) = self.queue.remove(at) {
+                    self.queue.insert(self.frames, outgoing);
+                }
+                self.frames += 1;
+            }
+        }
+        for outgoing in self.queue.iter_mut().take(self.frames).filter(|outgoing| outgoing.sequence.is_none())
+        {
+            outgoing.sequence = Some(self.next_sequence);
+            self.next_sequence += 1;
+        }
     }
 
     /// Its first frame has been on the air.
     pub(super) fn sent(&mut self, now: Duration, phy: &Phy) {
         match self.queue.front().map(|outgoing| outgoing.to) {
             Some(Destination::Station(_)) => self.phase = Phase::Awaiting(now + phy.ack_timeout()),
-            _ => self.finish(now, phy),
+            _ => {
+                self.queue.pop_front();
+                self.finish(now, phy);
+            }
         }
     }
 
-    /// A link ACK for it was read.
-    pub(super) fn acknowledged(&mut self, now: Duration, phy: &Phy) {
+    /// A link ACK for its first `frames` frames was read. Those behind them failed.
+    pub(super) fn acknowledged(&mut self, now: Duration, frames: usize, attempts: u32, phy: &Phy) {
         if matches!(self.phase, Phase::Awaiting(_)) {
+            self.queue.drain(..frames.min(self.queue.len()));
+            self.frames -= frames.min(self.frames);
+            self.fail(attempts);
             self.finish(now, phy);
         }
     }
@@ -190,19 +217,32 @@ impl Station {
     /// No link ACK came: once more with a doubled window, or no more.
     pub(super) fn unacknowledged(&mut self, now: Duration, attempts: u32, phy: &Phy) {
         self.failures += 1;
-        if self.failures >= attempts {
-            self.stats.given_up += crate::PacketCount(1);
-            self.finish(now, phy);
-        } else {
-            self.stats.repeated += crate::PacketCount(1);
+        if self.fail(attempts) {
             self.phase = Phase::Contending;
             self.back_off(now, phy);
+        } else {
+            self.finish(now, phy);
         }
     }
 
-    /// Done with the first frame, one way or the other. Before the next, a backoff, even if none waits (§10.3.4.3).
+    /// The frames of its transmission go once more, or no more. Whether any does.
+    fn fail(&mut self, attempts: u32) -> bool {
+        let mut again = false;
+        for at in (0..self.frames).rev() {
+            self.queue[at].failures += 1;
+            if self.queue[at].failures >= attempts {
+                self.stats.given_up += crate::PacketCount(1);
+                self.queue.remove(at);
+            } else {
+                self.stats.repeated += crate::PacketCount(1);
+                again = true;
+            }
+        }
+        again
+    }
+
+    /// Done with a transmission, one way or the other. Before the next, a backoff, even if none waits (§10.3.4.3).
     fn finish(&mut self, now: Duration, phy: &Phy) {
-        self.queue.pop_front();
         self.failures = 0;
         self.phase = Phase::Contending;
         self.back_off(now, phy);
@@ -260,7 +300,7 @@ mod tests {
         station.enqueue(us(0), Destination::Station(1), vec![], &PHY);
         for attempt in 1..=3 {
             assert_eq!(station.queue.len(), 1, "{attempt}");
-            station.begin();
+            station.begin(1);
             station.sent(us(10), &PHY);
             assert_eq!(station.ack_due(), Some(us(10 + 39)));
             station.unacknowledged(us(49), 3, &PHY);
@@ -270,16 +310,39 @@ mod tests {
     }
 
     #[test]
+    fn frames_for_one_station_go_together_and_those_that_failed_again() {
+        let mut station = station();
+        for (to, byte) in [(1, 0), (2, 1), (1, 2), (1, 3), (1, 4)] {
+            station.enqueue(us(0), Destination::Station(to), vec![byte], &PHY);
+        }
+        let bytes = |station: &Station| station.queue.iter().map(|one| one.frame[0]).collect::<Vec<_>>();
+        station.begin(3);
+        assert_eq!((station.frames, bytes(&station)), (3, vec![0, 2, 3, 1, 4]));
+        station.sent(us(10), &PHY);
+        station.acknowledged(us(54), 1, 7, &PHY);
+        assert_eq!((bytes(&station), station.stats.repeated.0), (vec![2, 3, 1, 4], 2));
+        station.begin(3);
+        assert_eq!((station.frames, bytes(&station)), (3, vec![2, 3, 4, 1]));
+        assert_eq!(
+            station.queue.iter().map(|one| one.sequence).collect::<Vec<_>>(),
+            [Some(1), Some(2), Some(3), None]
+        );
+        station.sent(us(10), &PHY);
+        station.unacknowledged(us(49), 2, &PHY);
+        assert_eq!((bytes(&station), station.stats.given_up.0), (vec![4, 1], 2));
+    }
+
+    #[test]
     fn an_ack_is_awaited_until_what_is_received_is_over() {
         let mut station = station();
         station.enqueue(us(0), Destination::Station(1), vec![], &PHY);
-        station.begin();
+        station.begin(1);
         station.sent(us(10), &PHY);
         station.hear(us(20), &PHY);
         assert_eq!(station.ack_due(), None);
         station.hear_end(us(54));
         assert_eq!(station.ack_due(), Some(us(54)));
-        station.acknowledged(us(54), &PHY);
+        station.acknowledged(us(54), 1, 7, &PHY);
         assert!(station.queue.is_empty() && station.ack_due().is_none());
     }
 }
