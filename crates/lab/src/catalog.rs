@@ -2,15 +2,16 @@
 
 use crate::error::Error;
 use crate::experiment::{Entry, Experiment, RunOptions};
-use crate::{bicast, coding, flight, flood, tunnel};
+use crate::{bicast, coding, field, flight, flood, tunnel};
 
 /// A strand's line here and its folder are all that it takes to add one (docs/lab.md).
-const STRANDS: [&[Entry]; 5] = [
+const STRANDS: [&[Entry]; 6] = [
     &tunnel::EXPERIMENTS,
     &flight::EXPERIMENTS,
     &flood::EXPERIMENTS,
     &coding::EXPERIMENTS,
     &bicast::EXPERIMENTS,
+    &field::EXPERIMENTS,
 ];
 
 /// The experiments: name, and in one line what each measures.

@@ -115,6 +115,8 @@ pub struct Medium {
     stations: Vec<Station>,
     losses: Dice,
     arrivals: VecDeque<Arrival>,
+    /// Stations have moved since `strengths` were worked out.
+    moved: bool,
 }
 
 impl Medium {
@@ -129,7 +131,25 @@ impl Medium {
             stations: backoffs.take(count).map(|dice| Station::new(dice, count)).collect(),
             losses: Dice::new(seed, LOSS_STREAM),
             arrivals: VecDeque::new(),
+            moved: false,
             config,
+        }
+    }
+
+    /// `station` is at `position` from `now` on, or, while something is on the air, from when the air is silent.
+    pub fn place(&mut self, now: Duration, station: usize, position: Position) {
+        self.advance(now);
+        self.config.stations[station] = position;
+        self.moved = true;
+        self.settle();
+    }
+
+    /// Works out who hears whom after a move. Not in the middle of a signal, whose beginning and end must be sensed by the same
+    /// stations.
+    fn settle(&mut self) {
+        if self.moved && self.air.next_end().is_none() {
+            self.strengths = Strengths::new(&self.config);
+            self.moved = false;
         }
     }
 
@@ -199,6 +219,7 @@ impl Medium {
     fn advance(&mut self, now: Duration) {
         self.now = self.now.max(now);
         while let Some(time) = self.next_event().filter(|time| *time <= self.now) {
+            self.settle();
             if let Some(signal) = self.air.end(time) {
                 self.end(time, &signal);
             } else if !self.give_up_waiting(time) {
