@@ -339,3 +339,37 @@ impl Medium {
         self.losses.chance(probability)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What station 1 has read of a frame that station 0 sends at `at`.
+    fn reads(medium: &mut Medium, at: Duration) -> usize {
+        medium.send(at, 0, Destination::Broadcast, vec![7; 1000]).unwrap();
+        std::iter::from_fn(|| medium.poll(at + Duration::from_millis(50))).count()
+    }
+
+    #[test]
+    fn a_station_that_moves_away_reads_nothing_until_it_is_back() {
+        let chain = Position::chain(2, 90.0);
+        let mut medium = Medium::new(DcfConfig::new(Phy::g54(), chain.clone()), 1);
+        let ms = Duration::from_millis;
+        assert_eq!(reads(&mut medium, ms(1)), 1);
+        medium.place(ms(100), 1, Position { x: 5000.0, y: 0.0 });
+        assert_eq!(reads(&mut medium, ms(101)), 0);
+        medium.place(ms(200), 1, chain[1]);
+        assert_eq!(reads(&mut medium, ms(201)), 1);
+    }
+
+    #[test]
+    fn a_move_while_a_frame_is_on_the_air_waits_for_its_end() {
+        let mut medium = Medium::new(DcfConfig::new(Phy::g54(), Position::chain(2, 90.0)), 1);
+        let begin = Duration::from_millis(1);
+        medium.send(begin, 0, Destination::Broadcast, vec![7; 1000]).unwrap();
+        medium.place(begin + Duration::from_micros(100), 1, Position { x: 5000.0, y: 0.0 });
+        let late = begin + Duration::from_millis(50);
+        assert!(medium.poll(late).is_some(), "it began within reach, and is sensed to its end");
+        assert_eq!(reads(&mut medium, late), 0);
+    }
+}
