@@ -1,12 +1,13 @@
 //! `field`: all strands at once, in a convoy of four vehicles on a radio mesh, two of which have uplinks.
 //!
 //! [`convoy`] is the network, [`system`] what runs on it and its files, [`traffic`], [`hazards`] and `association` what goes over it,
-//! [`timeline`] what happens to it meanwhile, and [`measure`] one sample.
+//! [`timeline`] what happens to it meanwhile, [`measure`] one sample, and [`endure`] faults without end.
 
 mod association;
 mod convoy;
 mod hazards;
 mod measure;
+mod soak;
 mod system;
 mod timeline;
 mod traffic;
@@ -17,6 +18,7 @@ use crate::error::Error;
 use crate::experiment::{Case, Entry, Experiment, RunOptions, Size};
 
 use measure::Test;
+pub use soak::{Plan, endure};
 use system::System;
 
 /// What `nawa lab list` shows of it.

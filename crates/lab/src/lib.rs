@@ -32,7 +32,7 @@ pub mod emulator;
 mod error;
 pub mod experiment;
 pub mod fetch;
-mod field;
+pub mod field;
 mod filter;
 pub mod flight;
 mod flood;

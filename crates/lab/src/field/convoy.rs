@@ -120,6 +120,11 @@ impl Convoy {
         host.ip(&ways(vehicle, interface))
     }
 
+    /// Where what is unplugged lies.
+    pub(super) fn drawer(&self) -> &Namespace {
+        &self.net
+    }
+
     fn add_uplink(
         &self,
         emulator: &Emulator,

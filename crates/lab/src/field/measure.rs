@@ -12,6 +12,7 @@ use super::traffic::{Traffic, Way};
 use crate::clock;
 use crate::congestion;
 use crate::dcf::INTERFACE;
+use crate::emulator::Emulator;
 use crate::error::{Doing, Error};
 use crate::namespace::Namespace;
 use crate::ping::{self, percentile};
@@ -40,11 +41,25 @@ impl Workload for Test {
     }
 
     fn prepare<'a>(&'a self, site: Site<'a>) -> Result<Box<dyn Prepared + 'a>, Error> {
-        Ok(Box::new(move || Field::start(self.system, &site)?.measure(self.time)))
+        Ok(Box::new(move || {
+            let (nawa, folder) = (&*site.options.nawa, site.folder.path());
+            let place = Place { nawa, folder, emulator: site.emulator, seed: site.seed };
+            let field = Field::build(self.system, &place)?;
+            field.start()?;
+            field.measure(self.time)
+        }))
     }
 }
 
-/// The convoy with a system that carries traffic.
+/// Where a convoy is made.
+pub(super) struct Place<'a> {
+    pub(super) nawa: &'a Path,
+    pub(super) folder: &'a Path,
+    pub(super) emulator: &'a Emulator,
+    pub(super) seed: u64,
+}
+
+/// The convoy with a system.
 pub(super) struct Field {
     pub(super) system: System,
     pub(super) convoy: Convoy,
@@ -54,23 +69,35 @@ pub(super) struct Field {
 }
 
 impl Field {
-    /// Returns when the hub answers.
-    pub(super) fn start(system: System, site: &Site) -> Result<Self, Error> {
-        let (nawa, folder) = (site.options.nawa.clone(), site.folder.path().to_owned());
+    /// Nothing runs yet.
+    pub(super) fn build(system: System, place: &Place) -> Result<Self, Error> {
+        let (nawa, folder) = (place.nawa.to_owned(), place.folder.to_owned());
         let program = association::compile(&folder)?;
         let from_drivers = system.has(Strand::Flood);
-        let convoy = Convoy::build(site.emulator, system.mesh_interface(), from_drivers, site.seed)?;
+        let convoy = Convoy::build(place.emulator, system.mesh_interface(), from_drivers, place.seed)?;
         let field = Self { system, convoy, nawa, folder, program };
         field.write_files()?;
-        if field.hub_path().exists() {
-            field.up(&field.convoy.hub, "hub")?;
-        }
-        (0..VEHICLES).try_for_each(|vehicle| field.start_vehicle(vehicle))?;
-        if !system.has(Strand::Tunnel) {
-            field.allow_subflows()?;
-        }
-        field.await_hub()?;
         Ok(field)
+    }
+
+    /// Returns when the hub answers.
+    pub(super) fn start(&self) -> Result<(), Error> {
+        if self.hub_path().exists() {
+            self.up(&self.convoy.hub, "hub")?;
+        }
+        (0..VEHICLES).try_for_each(|vehicle| self.start_vehicle(vehicle))?;
+        if !self.system.has(Strand::Tunnel) {
+            self.allow_subflows()?;
+        }
+        self.await_hub()
+    }
+
+    pub(super) fn nawa(&self) -> &Path {
+        &self.nawa
+    }
+
+    pub(super) fn vehicle_path(&self, vehicle: usize) -> PathBuf {
+        self.folder.join(format!("v{}.toml", vehicle + 1))
     }
 
     fn await_hub(&self) -> Result<(), Error> {
@@ -171,11 +198,16 @@ impl Field {
 
     /// Its programs get no notice, and its radio is silent.
     fn switch_off(&self, vehicle: usize) -> Result<(), Error> {
-        let host = self.convoy.vehicle(vehicle);
-        for pid in pids(host, &self.nawa)? {
+        self.kill(vehicle)?;
+        self.convoy.vehicle(vehicle).ip(&[format!("link set {INTERFACE} down")])
+    }
+
+    /// Kills the daemon of `vehicle`.
+    pub(super) fn kill(&self, vehicle: usize) -> Result<(), Error> {
+        for pid in pids(self.convoy.vehicle(vehicle), &self.nawa)? {
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
         }
-        host.ip(&[format!("link set {INTERFACE} down")])
+        Ok(())
     }
 
     fn measure(self, time: Duration) -> Result<Sample, Error> {
@@ -231,7 +263,7 @@ impl Field {
     }
 }
 
-fn wait_until(moment: Instant) {
+pub(super) fn wait_until(moment: Instant) {
     clock::poll_until(moment.saturating_duration_since(clock::now()), || None::<()>);
 }
 
