@@ -76,10 +76,11 @@ impl Strands {
         let bicast = bicast.map(crate::bicast::start).transpose()?;
         daemon::remove_left();
         crate::flood::remove_leftovers();
-        let mut running = Floods::new(&state_dir);
-        running.reconfigure(floods, events)?;
+        // Before what may flood on a master.
         let mut coding = Codings::default();
         coding.reconfigure(codings, events)?;
+        let mut running = Floods::new(&state_dir);
+        running.reconfigure(floods, events)?;
         let relay = relay.zip(key.clone());
         let relay = relay.map(|(relay, key)| start_relay(relay, key, events)).transpose()?;
         let tunnel = tunnel.zip(key.clone());
@@ -154,8 +155,8 @@ impl Strands {
         self.tunnel = new_tunnel.or(self.tunnel.take());
         self.relay = new_relay.or(self.relay.take());
         self.key = new_key.or(self.key.take());
-        self.floods.reconfigure(floods, events).map_err(one)?;
         self.codings.reconfigure(codings, events).map_err(one)?;
+        self.floods.reconfigure(floods, events).map_err(one)?;
         Provided::reconfigure(&mut self.flight, flight).map_err(one)?;
         crate::bicast::reconfigure(&mut self.bicast, bicast).map_err(one)
     }
