@@ -348,7 +348,7 @@ impl Daemon {
     fn exceeds(&self, first: &Daemon) -> bool {
         self.resident_bytes > first.resident_bytes + GROWTH_BYTES
             || self.descriptors > first.descriptors + GROWTH_COUNT
-            || self.bpf > first.bpf
+            || self.bpf > first.bpf + GROWTH_COUNT
             || self.threads > first.threads + GROWTH_COUNT
     }
 }
