@@ -274,7 +274,7 @@ fn links(seed: u64) -> [[LinkConfig; 2]; 4] {
         policer: Some(PolicerConfig { rate: Bitrate::from_mbps(mbps), burst: ByteCount(30_000) }),
         ..fixed(50.0, 20, 200_000)
     };
-    let nat = |mbps: f64| LinkConfig { loss: bursts.clone(), ..fixed(mbps, 30, 150_000) };
+    let nat = |mbps: f64| LinkConfig { loss: bursts, ..fixed(mbps, 30, 150_000) };
     [
         [lte(0, 3.0), lte(1, 6.0)],
         [fixed(1.0, 150, 150_000), fixed(3.0, 150, 150_000)],

@@ -1,7 +1,7 @@
 //! Hazard messages: the front vehicle warns all others, again and again.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::JoinHandle;
@@ -79,13 +79,13 @@ impl Drop for Hazards {
     }
 }
 
-fn connect(namespace: &PathBuf, interface: &str) -> Option<Client> {
+fn connect(namespace: &Path, interface: &str) -> Option<Client> {
     let client = device::netns::run_in(namespace, || Client::connect(interface)).ok()?;
     client.ok()
 }
 
 /// Sends; when each message was due.
-fn warn(namespace: &PathBuf, interface: &str, over: &AtomicBool) -> BTreeMap<u64, Duration> {
+fn warn(namespace: &Path, interface: &str, over: &AtomicBool) -> BTreeMap<u64, Duration> {
     let (mut sent, mut client, mut next) = (BTreeMap::new(), None, monotonic());
     while !over.load(Relaxed) {
         let now = monotonic();
@@ -110,7 +110,7 @@ fn warn(namespace: &PathBuf, interface: &str, over: &AtomicBool) -> BTreeMap<u64
 }
 
 /// Receives; when each message came.
-fn hear(namespace: &PathBuf, interface: &str, over: &AtomicBool) -> BTreeMap<u64, Duration> {
+fn hear(namespace: &Path, interface: &str, over: &AtomicBool) -> BTreeMap<u64, Duration> {
     let mut heard = BTreeMap::new();
     while !over.load(Relaxed) {
         match connect(namespace, interface).filter(|client| client.listen().is_ok()) {

@@ -87,7 +87,7 @@ impl Traffic {
             let over = over.clone();
             spawn("served", move || serve(&listener, &over, &*work))
         };
-        traffic.servers.push(serve(DOWNLOAD, Box::new(|stream, over| send_on(stream, over)))?);
+        traffic.servers.push(serve(DOWNLOAD, Box::new(send_on))?);
         traffic.servers.push(serve(UPLOAD, Box::new(move |stream, over| take_in(stream, &up, over)))?);
         traffic.servers.push(serve(INTERACTIVE, Box::new(answer))?);
         let call = (way.call, CALL).into();
