@@ -4,8 +4,9 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use rustix::fs::statfs;
 use rustix::mount::{MountFlags, mount};
@@ -34,7 +35,14 @@ pub fn folder() -> Result<PathBuf, Error> {
 
 /// The folder, which may not be there.
 pub fn existing() -> PathBuf {
-    root(first_process()).join(BPFFS).join("nawa")
+    /// The root as it was found first: a daemon in the background loses the ancestors that saw it.
+    static FOUND: OnceLock<Option<File>> = OnceLock::new();
+    let found = FOUND.get_or_init(|| File::open(root(first_process())).ok());
+    let root = found.as_ref().map_or_else(
+        || root(first_process()),
+        |file| PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd())),
+    );
+    root.join(BPFFS).join("nawa")
 }
 
 /// The first of this process's ancestors whose mounts it may see: process 1 but for containers and sandboxes.

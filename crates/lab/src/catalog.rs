@@ -3,16 +3,17 @@
 use crate::error::Error;
 use crate::experiment::{Entry, Experiment, RunOptions};
 use crate::paper::Paper;
-use crate::{accuracy, bicast, coding, flight, flood, tunnel};
+use crate::{accuracy, bicast, coding, field, flight, flood, tunnel};
 
 /// A strand's line here and its folder are all that it takes to add one (docs/lab.md).
-const STRANDS: [&[Entry]; 6] = [
+const STRANDS: [&[Entry]; 7] = [
     &accuracy::EXPERIMENTS,
     &tunnel::EXPERIMENTS,
     &flight::EXPERIMENTS,
     &flood::EXPERIMENTS,
     &coding::EXPERIMENTS,
     &bicast::EXPERIMENTS,
+    &field::EXPERIMENTS,
 ];
 
 /// The parts of a report: the goals, then the papers.

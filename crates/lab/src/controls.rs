@@ -101,7 +101,7 @@ fn missing(name: &str, reason: Option<&Error>) -> String {
 }
 
 /// Waits until nobody else needs them.
-fn lock() -> Result<File, Error> {
+pub(crate) fn lock() -> Result<File, Error> {
     let file = OpenOptions::new().create(true).truncate(false).write(true).open(LOCK);
     let file = file.doing(|| format!("open {LOCK}"))?;
     if file.try_lock().is_err() {

@@ -23,7 +23,7 @@ use std::thread::JoinHandle;
 use bpf::xdp::Attached;
 use device::{Macvtap, Waker};
 use link::PacketCount;
-use link::dcf::DcfConfig;
+use link::dcf::{DcfConfig, Position};
 
 use crate::air::Log;
 use crate::error::{Doing, Error};
@@ -101,6 +101,11 @@ impl Medium {
     /// and when it handed it over. The first call begins that.
     pub fn log(&self) -> Result<Log, Error> {
         self.thread.ask(|reply| Command::Log { reply })
+    }
+
+    /// `node` is at `position` from now on.
+    pub fn place(&self, node: usize, position: Position) {
+        self.thread.tell(Command::Place { station: node, position });
     }
 
     /// What happened since the medium was built.

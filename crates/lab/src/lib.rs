@@ -35,6 +35,7 @@ pub mod emulator;
 mod error;
 pub mod experiment;
 pub mod fetch;
+pub mod field;
 mod filter;
 pub mod flight;
 mod flood;

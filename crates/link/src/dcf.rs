@@ -89,6 +89,8 @@ pub struct Medium {
     stations: Vec<Station>,
     losses: Dice,
     arrivals: VecDeque<Arrival>,
+    /// Stations have moved since `strengths` were worked out.
+    moved: bool,
 }
 
 impl Medium {
@@ -103,7 +105,25 @@ impl Medium {
             stations: backoffs.take(count).map(|dice| Station::new(dice, count)).collect(),
             losses: Dice::new(seed, LOSS_STREAM),
             arrivals: VecDeque::new(),
+            moved: false,
             config,
+        }
+    }
+
+    /// `station` is at `position` from `now` on, or, while something is on the air, from when the air is silent.
+    pub fn place(&mut self, now: Duration, station: usize, position: Position) {
+        self.advance(now);
+        self.config.stations[station] = position;
+        self.moved = true;
+        self.settle();
+    }
+
+    /// Works out who hears whom after a move. Not in the middle of a signal, whose beginning and end must be sensed by the same
+    /// stations.
+    fn settle(&mut self) {
+        if self.moved && self.air.next_end().is_none() {
+            self.strengths = Strengths::new(&self.config);
+            self.moved = false;
         }
     }
 
@@ -173,6 +193,7 @@ impl Medium {
     fn advance(&mut self, now: Duration) {
         self.now = self.now.max(now);
         while let Some(time) = self.next_event().filter(|time| *time <= self.now) {
+            self.settle();
             if let Some(signal) = self.air.end(time) {
                 self.end(time, &signal);
             } else if !self.give_up_waiting(time) {
@@ -313,5 +334,39 @@ impl Medium {
         let probability: Probability =
             if overheard { self.config.overhearing_loss } else { self.config.loss };
         self.losses.chance(probability)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What station 1 has read of a frame that station 0 sends at `at`.
+    fn reads(medium: &mut Medium, at: Duration) -> usize {
+        medium.send(at, 0, Destination::Broadcast, vec![7; 1000]).unwrap();
+        std::iter::from_fn(|| medium.poll(at + Duration::from_millis(50))).count()
+    }
+
+    #[test]
+    fn a_station_that_moves_away_reads_nothing_until_it_is_back() {
+        let chain = Position::chain(2, 90.0);
+        let mut medium = Medium::new(DcfConfig::new(Phy::g54(), chain.clone()), 1);
+        let ms = Duration::from_millis;
+        assert_eq!(reads(&mut medium, ms(1)), 1);
+        medium.place(ms(100), 1, Position { x: 5000.0, y: 0.0 });
+        assert_eq!(reads(&mut medium, ms(101)), 0);
+        medium.place(ms(200), 1, chain[1]);
+        assert_eq!(reads(&mut medium, ms(201)), 1);
+    }
+
+    #[test]
+    fn a_move_while_a_frame_is_on_the_air_waits_for_its_end() {
+        let mut medium = Medium::new(DcfConfig::new(Phy::g54(), Position::chain(2, 90.0)), 1);
+        let begin = Duration::from_millis(1);
+        medium.send(begin, 0, Destination::Broadcast, vec![7; 1000]).unwrap();
+        medium.place(begin + Duration::from_micros(100), 1, Position { x: 5000.0, y: 0.0 });
+        let late = begin + Duration::from_millis(50);
+        assert!(medium.poll(late).is_some(), "it began within reach, and is sensed to its end");
+        assert_eq!(reads(&mut medium, late), 0);
     }
 }

@@ -106,10 +106,11 @@ impl Strands {
         let bicast = bicast.map(|config| Copies::start(config, events)).transpose()?;
         daemon::remove_left();
         crate::flood::remove_leftovers();
-        let mut running = Floods::new(&state_dir);
-        running.reconfigure(floods, events)?;
+        // Before what may flood on a master.
         let mut coding = Codings::default();
         coding.reconfigure(codings, events)?;
+        let mut running = Floods::new(&state_dir);
+        running.reconfigure(floods, events)?;
         let relay = relay.zip(key.clone());
         let relay = relay.map(|(relay, key)| start_relay(relay, key, events)).transpose()?;
         let tunnel = tunnel.map(wanted_tunnel).zip(key.clone());
@@ -222,8 +223,9 @@ impl Strands {
             (Some(((_, now), _)), Some(running)) => running.reconfigure(now)?,
             (None, _) => {}
         }
-        self.floods.reconfigure(floods, events)?;
+        // Before what may flood on a master.
         self.codings.reconfigure(codings, events)?;
+        self.floods.reconfigure(floods, events)?;
         Provided::reconfigure(&mut self.flight, flight)?;
         Copies::reconfigure(&mut self.bicast, bicast, events)?;
         self.tunnel.take_if(|_| no_tunnel);

@@ -212,6 +212,32 @@ fn nothing_is_left_of_a_daemon_that_coded() {
 }
 
 #[test]
+fn messages_are_flooded_over_a_master_of_the_same_file() {
+    let Some(_alone) = namespaces_or_skip("messages_are_flooded_over_a_master_of_the_same_file") else {
+        return;
+    };
+    let chain = Chain::new(2);
+    let flood = |id: usize| format!("[[flood]]\ninterface = 'nc0'\nid = {id}\nmode = 'application'\n");
+    let daemons = [1, 2].map(|number| chain.start(number, &flood(number)));
+    succeed(&mut chain.node(1).nawa(["flood", "ping", "nc0", "2", "--count", "1"]));
+    // Out and in again, both at once.
+    let file = chain.file(1, &flood(1));
+    let text = fs::read_to_string(&file).expect("the file");
+    for text in ["[flight]\n", &text] {
+        fs::write(&file, text).expect("the file");
+        daemons[0].signal(Signal::HUP);
+        let there = text.contains("nc0");
+        eventually("the file is taken up", || (chain.node(1).has_interface("nc0") == there).then_some(()));
+    }
+    eventually("the master floods again", || {
+        output(&mut chain.node(1).nawa(["flood", "ping", "nc0", "2", "--count", "1"]))
+            .status
+            .success()
+            .then_some(())
+    });
+}
+
+#[test]
 fn coding_needs_three_capabilities() {
     let Some(_alone) = namespaces_or_skip("coding_needs_three_capabilities") else { return };
     let chain = Chain::new(2);

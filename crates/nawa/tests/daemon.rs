@@ -53,6 +53,9 @@ fn up_and_down_leave_nothing() {
     for _ in 0..2 {
         succeed(&mut namespace.nawa(["up", file]));
         assert!(namespace.has_interface("nawa0"));
+        let comm =
+            std::fs::read_to_string(format!("/proc/{}/comm", namespace.status()["pid"])).expect("its name");
+        assert_eq!(comm, "nawa\n", "`ps` and `pgrep` know it by this name");
         assert!(namespace.ip("route").contains("10.88.0.0/16 dev nawa0"), "{}", namespace.ip("route"));
         let again = output(&mut namespace.nawa(["up", file]));
         assert_eq!(again.status.code(), Some(1));

@@ -116,6 +116,7 @@ impl Net {
             mtu: Mtu::Auto,
             marks: Default::default(),
             fail_open: false,
+            resolvers: Vec::new(),
             peers: vec![peer],
         };
         let mut seed = [0; 32];

@@ -51,8 +51,14 @@ impl Pair {
                 paths: if at == 0 { vec![path.clone()] } else { Vec::new() },
             };
             let (scheduler, mtu) = (Scheduler::Auto, Mtu::Auto);
-            let config =
-                Config { scheduler, mtu, marks: Default::default(), fail_open: false, peers: vec![peer] };
+            let config = Config {
+                scheduler,
+                mtu,
+                marks: Default::default(),
+                fail_open: false,
+                resolvers: Vec::new(),
+                peers: vec![peer],
+            };
             Endpoint::new(config, keys[at].clone(), [at as u8; 32])
         };
         let mut pair = Pair {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use device::poller::Interest;
 use device::{Macvtap, Poller, Waker, monotonic};
 use link::PacketCount;
-use link::dcf::{DcfConfig, Destination, Medium};
+use link::dcf::{DcfConfig, Destination, Medium, Position};
 
 use super::stats::{Lateness, MediumStats};
 use crate::air::Log;
@@ -33,6 +33,10 @@ pub(super) enum Command {
     /// Begins a log anew; the reply is what was in it.
     Log {
         reply: Sender<Log>,
+    },
+    Place {
+        station: usize,
+        position: Position,
     },
     Stop,
 }
@@ -169,6 +173,10 @@ impl Worker {
         while let Ok(command) = self.commands.try_recv() {
             match command {
                 Command::Stop => return false,
+                Command::Place { station, position } => {
+                    let now = self.now();
+                    self.medium.place(now, station, position);
+                }
                 Command::Stats { reply } => {
                     let stations = (0..self.stations.len()).map(|n| *self.medium.stats(n)).collect();
                     let _ = reply.send(MediumStats { stations, lateness: self.lateness });

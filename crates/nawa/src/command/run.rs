@@ -13,6 +13,8 @@ pub fn run(file: &Path, background: bool) -> Result<(), Failure> {
     if background {
         // Fails only for a process group's leader, which a child of `nawa up` is not.
         let _ = rustix::process::setsid();
+        // `nawa up` starts it as /proc/self/exe, whose last part `ps` would show.
+        let _ = std::fs::write("/proc/self/comm", "nawa");
     }
     let settings = config::load(file)?;
     let folder = background.then(|| settings.state_dir.clone());

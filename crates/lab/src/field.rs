@@ -1,0 +1,69 @@
+//! `field`: all strands at once, in a convoy of four vehicles on a radio mesh, two of which have uplinks.
+//!
+//! [`convoy`] is the network, [`system`] what runs on it and its files, [`traffic`], [`hazards`] and `association` what goes over it,
+//! [`timeline`] what happens to it meanwhile, [`measure`] one sample, and [`endure`] faults without end.
+
+mod association;
+mod convoy;
+mod hazards;
+mod measure;
+mod soak;
+mod system;
+mod timeline;
+mod traffic;
+
+use std::time::Duration;
+
+use crate::error::Error;
+use crate::experiment::{Case, Entry, Experiment, RunOptions, Size};
+
+use measure::Test;
+pub use soak::{Plan, endure};
+use system::System;
+
+/// What `nawa lab list` shows of it.
+pub(crate) const EXPERIMENTS: [Entry; 1] = [Entry::new("field", ABOUT, experiment)];
+
+const ABOUT: &str = "a convoy of four vehicles on a mesh with four bad uplinks: all strands at once, each left out, and stock Linux";
+
+/// What making the convoy ready and taking it down takes.
+const OVERHEAD: Duration = Duration::from_secs(8);
+
+const NOTES: [&str; 8] = [
+    "four vehicles 90 m apart on one emulated 802.11g medium (54 Mbit/s, half duplex), each hearing its neighbours; the first has the uplinks \
+     lte (metered) and sat, the last policed and nat; the third is where everything is used, and has no uplink",
+    "meanwhile: the NAT's address changes; lte is lost for 4 s; the second vehicle, a relay, is off for 3 s; the last is out of range for \
+     4 s. Nothing reaches whoever is cut off, so that no system delivers all hazards",
+    "stock: MPTCP with BBR over all four uplinks, the call on the uplink that loses least by what happens (policed), hazards by a \
+     UDP program at every node, SCTP's own multihoming",
+    "nawa-without-tunnel: MPTCP, and the call, as stock, with the other strands; nawa-without-flight: the kernel's CUBIC; \
+     nawa-without-flood: hazards as stock",
+    "goodput_mbps: a download and an upload together; interactive_p99_ms: 100 bytes asked for ten times a second, from when each was due \
+     until its 1000 bytes are there, on one connection beside them, what is not answered counted until the end",
+    "call_loss_ratio: of 50 packets of 60 bytes a second, each sent back, those not answered within a second; call_p99_ms: the round \
+     trips of the others",
+    "hazard_delivered_ratio: of 10 messages a second that the first vehicle floods, over the three others; hazard_p99_ms: of those that came, \
+     one way",
+    "air_bytes: all frames on the medium, repetitions included; metered_bytes: frames over lte, both ways; cpu_cores: what the machine did but \
+     for the emulation itself, programs of the traffic included; sctp_…: a file by usrsctp from the first vehicle over lte and sat",
+];
+
+pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
+    let systems: &[System] = if options.size == Size::Quick { &System::QUICK } else { &System::ALL };
+    let case = |&system: &System| {
+        let test = Test { system, time: timeline::LENGTH };
+        let estimate = test.time + OVERHEAD;
+        Case { key: vec![("system", system.name().into())], workload: test, estimate }.erase()
+    };
+    Ok(Experiment {
+        name: "field",
+        cases: systems.iter().map(case).collect(),
+        repeats: match options.size {
+            Size::Quick => 1,
+            Size::Normal => 3,
+            Size::Paper => 5,
+        },
+        notes: NOTES.map(str::to_owned).to_vec(),
+        ..Experiment::default()
+    })
+}

@@ -1,0 +1,403 @@
+//! The convoy under faults, and what is left of them: whether all strands get over each, whether daemons grow, and whether
+//! `nawa down` leaves hosts as they were.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rand_chacha::ChaCha8Rng;
+use rand_core::{RngCore, SeedableRng};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use super::convoy::{Convoy, FRONT, LAST, LTE, POLICED, RELAY, USER, VEHICLES};
+use super::hazards::Hazards;
+use super::measure::{Field, Place, pids, wait_until};
+use super::system::{MASTER, System};
+use super::timeline::Event;
+use super::traffic::Traffic;
+use crate::clock;
+use crate::dcf::INTERFACE;
+use crate::emulator::Emulator;
+use crate::error::{Doing, Error};
+use crate::namespace::Namespace;
+use crate::program::output;
+use crate::{cleanup, controls, program};
+
+/// How long a fault lasts.
+const LASTS: Duration = Duration::from_millis(1500);
+/// From a fault's end until all is as it should be: more than a strand that failed waits before it starts again, for a few
+/// failures in a row.
+const RECOVERY_LIMIT: Duration = Duration::from_secs(20);
+/// How much a daemon may grow, in bytes of memory and in descriptors and threads, from its first calm to the last.
+const GROWTH_BYTES: u64 = 8 << 20;
+const GROWTH_COUNT: usize = 2;
+
+/// Which faults.
+#[derive(Clone, Copy, Debug)]
+pub enum Plan {
+    /// Every kind once, in order.
+    Each,
+    /// Drawn by a seed, for so long.
+    Random {
+        /// Of all chances.
+        seed: u64,
+        /// How long.
+        time: Duration,
+    },
+}
+
+/// What may be done to the convoy. Each ends after a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    /// The address behind which an uplink appears becomes another.
+    NewAddress,
+    /// An uplink carries nothing.
+    Lost(usize),
+    /// A vehicle is switched off: its programs get no notice.
+    Off(usize),
+    /// A vehicle is out of range.
+    OutOfRange(usize),
+    /// The daemon alone is killed, and started again at once.
+    Killed(usize),
+    /// The radio is down.
+    Down(usize),
+    /// The radio is unplugged: it leaves the vehicle's namespace and comes again, with another index.
+    Unplugged(usize),
+    /// Somebody deletes an interface that is the daemon's.
+    Deleted(usize, &'static str),
+    /// The file lacks a section, and has it again.
+    Without(usize, &'static str),
+    /// The file is wrong there.
+    Broken(usize, &'static str),
+}
+
+/// The file's sections, each a strand.
+const SECTIONS: [&str; 5] = ["[[flood]]", "[[coding]]", "[tunnel]", "[flight]", "[bicast]"];
+
+impl Fault {
+    fn each() -> Vec<Fault> {
+        let mut all = vec![
+            Fault::NewAddress,
+            Fault::Lost(LTE),
+            Fault::OutOfRange(LAST),
+            Fault::Off(RELAY),
+            Fault::Killed(USER),
+            Fault::Down(RELAY),
+            Fault::Unplugged(USER),
+            Fault::Deleted(USER, "nawa0"),
+            Fault::Deleted(USER, MASTER),
+        ];
+        all.extend(SECTIONS.map(|section| Fault::Without(USER, section)));
+        all.extend(SECTIONS.map(|section| Fault::Broken(FRONT, section)));
+        all
+    }
+
+    fn draw(dice: &mut ChaCha8Rng) -> Fault {
+        let mut below = |count: usize| dice.next_u32() as usize % count;
+        let (vehicle, section) = (below(VEHICLES), SECTIONS[below(SECTIONS.len())]);
+        match below(10) {
+            0 => Fault::NewAddress,
+            1 => Fault::Lost(if below(2) == 0 { LTE } else { POLICED }),
+            2 => Fault::OutOfRange(vehicle),
+            3 => Fault::Off(vehicle),
+            4 => Fault::Killed(vehicle),
+            5 => Fault::Down(vehicle),
+            6 => Fault::Unplugged(vehicle),
+            7 => Fault::Deleted(vehicle, if below(2) == 0 { "nawa0" } else { MASTER }),
+            8 => Fault::Without(vehicle, section),
+            _ => Fault::Broken(vehicle, section),
+        }
+    }
+}
+
+/// Lets faults happen to a convoy with all strands under traffic, telling `say` of each; what did not recover, grew, or was left.
+pub fn endure(nawa: &Path, plan: Plan, say: &mut dyn FnMut(&str)) -> Result<Vec<String>, Error> {
+    program::require(&["ethtool", "nft", "ping", "cc"])?;
+    cleanup::remove_orphans();
+    let _registrations = controls::lock()?;
+    let folder = tempfile::tempdir().doing(|| "make a temporary folder".into())?;
+    let emulator = Emulator::start()?;
+    let seed = if let Plan::Random { seed, .. } = plan { seed } else { 1 };
+    let place = Place { nawa, folder: folder.path(), emulator: &emulator, seed };
+    let field = Field::build(System::Nawa, &place)?;
+    let before = hosts(&field.convoy).map(snapshot).collect::<Result<Vec<_>, _>>()?;
+    field.start()?;
+    let mut trial = Trial { field: &field, addresses: 1, amiss: Vec::new() };
+    trial.await_recovery("the start")?;
+    let hazards = Hazards::start(&field.convoy, field.system.flood_interface())?;
+    let traffic = Traffic::start(field.convoy.vehicle(USER), &field.convoy.hub, field.way())?;
+    trial.run(plan, say)?;
+    let bytes = traffic.received();
+    drop((traffic, hazards));
+    let mut amiss = trial.amiss;
+    if bytes.contains(&0) {
+        amiss.push(format!("of download and upload {bytes:?} bytes arrived"));
+    }
+    for (host, before) in hosts(&field.convoy).zip(before) {
+        output(host, nawa, &["down"])?;
+        amiss.extend(differences(host.name(), &before, &snapshot(host)?));
+    }
+    Ok(amiss)
+}
+
+fn hosts(convoy: &Convoy) -> impl Iterator<Item = &Namespace> {
+    (0..VEHICLES).map(|vehicle| convoy.vehicle(vehicle)).chain([&convoy.hub])
+}
+
+struct Trial<'a> {
+    field: &'a Field,
+    /// How often the NAT's address has changed.
+    addresses: u8,
+    amiss: Vec<String>,
+}
+
+impl Trial<'_> {
+    fn run(&mut self, plan: Plan, say: &mut dyn FnMut(&str)) -> Result<(), Error> {
+        let began = clock::now();
+        let first = self.sizes()?;
+        match plan {
+            Plan::Each => Fault::each().into_iter().try_for_each(|fault| self.suffer(fault, began, say))?,
+            Plan::Random { seed, time } => {
+                let mut dice = ChaCha8Rng::seed_from_u64(seed);
+                while began.elapsed() < time {
+                    self.suffer(Fault::draw(&mut dice), began, say)?;
+                }
+            }
+        }
+        for (number, (first, last)) in first.iter().zip(self.sizes()?).enumerate() {
+            say(&format!("daemon {}: {first:?}, at the end {last:?}", number + 1));
+            // One that was started anew is compared with the first, too: it has to be no greater.
+            if last.exceeds(first) {
+                self.amiss.push(format!("daemon {} has grown from {first:?} to {last:?}", number + 1));
+            }
+        }
+        Ok(())
+    }
+
+    fn suffer(&mut self, fault: Fault, began: Instant, say: &mut dyn FnMut(&str)) -> Result<(), Error> {
+        self.strike(fault)?;
+        wait_until(clock::now() + LASTS);
+        self.mend(fault)?;
+        let mended = clock::now();
+        self.await_recovery(&format!("{fault:?}"))?;
+        say(&format!(
+            "{:4} s: {fault:?}, all well {:.1} s later",
+            began.elapsed().as_secs(),
+            mended.elapsed().as_secs_f64()
+        ));
+        Ok(())
+    }
+
+    fn strike(&mut self, fault: Fault) -> Result<(), Error> {
+        let field = self.field;
+        let radio = |vehicle: usize, words: &str| {
+            field.convoy.vehicle(vehicle).ip(&[format!("link set {INTERFACE} {words}")])
+        };
+        match fault {
+            Fault::NewAddress => {
+                self.addresses = self.addresses % 200 + 1;
+                field.convoy.set_nat(self.addresses)
+            }
+            Fault::Lost(uplink) => field.happen(Event::Lost(uplink)),
+            Fault::Off(vehicle) => field.happen(Event::Off(vehicle)),
+            Fault::OutOfRange(vehicle) => field.happen(Event::OutOfRange(vehicle)),
+            Fault::Killed(vehicle) => field.kill(vehicle),
+            Fault::Down(vehicle) => radio(vehicle, "down"),
+            Fault::Unplugged(vehicle) => radio(vehicle, &format!("netns {}", field.convoy.drawer().name())),
+            Fault::Deleted(vehicle, interface) => {
+                field.convoy.vehicle(vehicle).ip(&[format!("link del {interface}")])
+            }
+            Fault::Without(vehicle, section) => self.reload(vehicle, |text| without(text, section)),
+            Fault::Broken(vehicle, section) => {
+                self.reload(vehicle, |text| text.replacen(section, &format!("{section}\nnonsense = 1"), 1))
+            }
+        }
+    }
+
+    fn mend(&mut self, fault: Fault) -> Result<(), Error> {
+        let field = self.field;
+        match fault {
+            Fault::NewAddress | Fault::Deleted(..) => Ok(()),
+            Fault::Lost(uplink) => field.happen(Event::Back(uplink)),
+            Fault::Off(vehicle) => field.happen(Event::On(vehicle)),
+            Fault::OutOfRange(vehicle) => field.happen(Event::InRange(vehicle)),
+            Fault::Killed(vehicle) => field.start_vehicle(vehicle),
+            Fault::Down(vehicle) => field.convoy.vehicle(vehicle).ip(&[format!("link set {INTERFACE} up")]),
+            Fault::Unplugged(vehicle) => {
+                let name = field.convoy.vehicle(vehicle).name();
+                field.convoy.drawer().ip(&[format!("link set {INTERFACE} netns {name}")])?;
+                field.convoy.vehicle(vehicle).ip(&[format!("link set {INTERFACE} up")])
+            }
+            Fault::Without(vehicle, _) | Fault::Broken(vehicle, _) => self.reload(vehicle, str::to_owned),
+        }
+    }
+
+    /// Has the daemon of `vehicle` read its file changed by `change`.
+    fn reload(&self, vehicle: usize, change: impl Fn(&str) -> String) -> Result<(), Error> {
+        let path = self.field.vehicle_path(vehicle);
+        let doing = || format!("change {}", path.display());
+        let text = std::fs::read_to_string(&path).doing(doing)?;
+        std::fs::write(&path, change(&text)).doing(doing)?;
+        self.daemon(vehicle)?.map_or(Ok(()), |pid| {
+            kill_process(pid, Signal::HUP).map_err(std::io::Error::from).doing(|| "signal nawa".into())
+        })?;
+        // Until it is read, the old text may not come back.
+        wait_until(clock::now() + Duration::from_millis(300));
+        std::fs::write(&path, text).doing(doing)
+    }
+
+    fn daemon(&self, vehicle: usize) -> Result<Option<Pid>, Error> {
+        Ok(pids(self.field.convoy.vehicle(vehicle), self.field.nawa())?.first().copied())
+    }
+
+    /// Waits until every vehicle's strands run, and the hub is reached from all.
+    fn await_recovery(&mut self, after: &str) -> Result<(), Error> {
+        let mut why = String::new();
+        let well =
+            || (0..VEHICLES).try_for_each(|vehicle| self.look(vehicle)).map_err(|reason| why = reason).ok();
+        if clock::poll_until(RECOVERY_LIMIT, well).is_none() {
+            self.amiss.push(format!("{} s after {after}: {why}", RECOVERY_LIMIT.as_secs()));
+        }
+        Ok(())
+    }
+
+    /// Fails, in one sentence, where something does not run.
+    fn look(&self, vehicle: usize) -> Result<(), String> {
+        let host = self.field.convoy.vehicle(vehicle);
+        let name = format!("vehicle {}", vehicle + 1);
+        // As a routing program does, which nawa is none.
+        self.field.convoy.join_mesh(vehicle).map_err(|error| format!("{name}: {error}"))?;
+        let status = output(host, self.field.nawa(), &["status", "--json"])
+            .map_err(|error| format!("{name}: {error}"))?;
+        let status: Value = serde_json::from_str(&status).map_err(|error| format!("{name}: {error}"))?;
+        let checks = [
+            ("peer", status["tunnel"]["peers"][0]["up"] == true),
+            (
+                "coding",
+                status["coding"][0]["waits_because"].is_null() && status["coding"][0]["mode"] == "any",
+            ),
+            ("flood", status["flood"][0]["relay"] == "xdp-native"),
+            ("bicast", status["bicast"]["mode"] == "adaptive"),
+            ("flight", status["flight"]["default"] == "fsat"),
+            ("reload", status["reload_refused"].is_null()),
+        ];
+        let failed = checks.into_iter().find(|(_, well)| !well);
+        failed.map_or(Ok(()), |(what, _)| {
+            Err(format!("{name}: {what} is not as it should be: {}", status[what]))
+        })?;
+        let ping = ["-q", "-c", "1", "-W", "1", "10.77.0.254"];
+        output(host, "ping", &ping)
+            .map(drop)
+            .map_err(|_| format!("{name}: the hub does not answer through the tunnel"))
+    }
+
+    fn sizes(&self) -> Result<Vec<Daemon>, Error> {
+        let of = |host| {
+            pids(host, self.field.nawa())?.first().map_or(Ok(Daemon::default()), |pid| Daemon::read(*pid))
+        };
+        hosts(&self.field.convoy).map(of).collect()
+    }
+}
+
+/// The file without a section and what belongs to it.
+fn without(text: &str, section: &str) -> String {
+    let belongs = |head: &str| head == section || (section == "[tunnel]" && head.starts_with("[[peer"));
+    let mut out = false;
+    let kept = text.lines().filter(|line| {
+        if line.starts_with('[') {
+            out = belongs(line);
+        }
+        !out
+    });
+    kept.fold(String::new(), |text, line| text + line + "\n")
+}
+
+/// What a daemon takes.
+#[derive(Clone, Copy, Debug, Default)]
+struct Daemon {
+    resident_bytes: u64,
+    descriptors: usize,
+    /// Those of its descriptors that are BPF maps, programs and links.
+    bpf: usize,
+    threads: usize,
+}
+
+impl Daemon {
+    fn read(pid: Pid) -> Result<Self, Error> {
+        let folder = format!("/proc/{}", pid.as_raw_nonzero());
+        let list = |what: &str| {
+            let entries =
+                std::fs::read_dir(format!("{folder}/{what}")).doing(|| format!("read {folder}/{what}"))?;
+            Ok::<_, Error>(entries.flatten().map(|entry| entry.path()).collect::<Vec<_>>())
+        };
+        let descriptors = list("fd")?;
+        let is_bpf = |path: &std::path::PathBuf| {
+            std::fs::read_link(path).is_ok_and(|to| to.to_string_lossy().contains("bpf"))
+        };
+        let status = std::fs::read_to_string(format!("{folder}/status")).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kilobytes: u64 = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse().ok()).unwrap_or(0);
+        Ok(Self {
+            resident_bytes: kilobytes << 10,
+            bpf: descriptors.iter().filter(|path| is_bpf(path)).count(),
+            descriptors: descriptors.len(),
+            threads: list("task")?.len(),
+        })
+    }
+
+    fn exceeds(&self, first: &Daemon) -> bool {
+        self.resident_bytes > first.resident_bytes + GROWTH_BYTES
+            || self.descriptors > first.descriptors + GROWTH_COUNT
+            || self.bpf > first.bpf + GROWTH_COUNT
+            || self.threads > first.threads + GROWTH_COUNT
+    }
+}
+
+/// Questions whose answers are a host's state, and what is asked for it.
+const STATE: [(&str, &[&str]); 8] = [
+    // Without indices: what was unplugged has another.
+    ("ip", &["-o", "link", "|", "cut", "-d:", "-f2-"]),
+    ("ip", &["-o", "address", "|", "cut", "-d:", "-f2-"]),
+    ("ip", &["-4", "rule"]),
+    ("ip", &["-4", "route", "show", "table", "all"]),
+    ("ip", &["-6", "rule"]),
+    ("nft", &["list", "ruleset"]),
+    ("cat", &["/proc/sys/net/ipv4/tcp_congestion_control"]),
+    ("grep", &["-c", "@nawa", "/proc/net/unix"]),
+];
+
+fn snapshot(host: &Namespace) -> Result<Vec<String>, Error> {
+    let ask = |(program, words): (&str, &[&str])| {
+        let command = format!("{program} {} || true", words.join(" "));
+        output(host, "sh", &["-c", &command])
+    };
+    STATE.into_iter().map(ask).collect()
+}
+
+fn differences(host: &str, before: &[String], after: &[String]) -> Vec<String> {
+    let differ = before.iter().zip(after).zip(STATE).filter(|((before, after), _)| before != after);
+    differ
+        .map(|((before, after), (program, words))| {
+            let lines = |one: &str, other: &str| {
+                one.lines()
+                    .filter(|line| !other.lines().any(|known| known == *line))
+                    .map(str::to_owned)
+                    .collect::<Vec<_>>()
+            };
+            let (gone, new) = (lines(before, after), lines(after, before));
+            format!("`nawa down` on {host}: `{program} {}` had {gone:?} and has {new:?}", words.join(" "))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_section_goes_with_what_belongs_to_it() {
+        let text = "[node]\na = 1\n[tunnel]\nb = 1\n[[peer]]\nc = 1\n[[peer.path]]\nd = 1\n[flight]\ne = 1\n";
+        assert_eq!(without(text, "[tunnel]"), "[node]\na = 1\n[flight]\ne = 1\n");
+        assert_eq!(without(text, "[flight]").lines().count(), 8);
+    }
+}

@@ -1,0 +1,173 @@
+//! The systems, and the files of the vehicles and of the hub.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use super::convoy::{HUB_INNER, UPLINKS, VEHICLES, hub_address, mesh_address};
+use crate::dcf::INTERFACE;
+
+/// What a vehicle's `nawa` gives IP in place of its radio.
+pub(super) const MASTER: &str = "nc0";
+
+/// What is under test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum System {
+    /// Every strand.
+    Nawa,
+    /// All but one.
+    Without(Strand),
+    /// The best that Linux has.
+    Stock,
+}
+
+/// A strand that may be left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Strand {
+    Flood,
+    Coding,
+    Tunnel,
+    Flight,
+    Bicast,
+}
+
+impl System {
+    pub(super) const QUICK: [System; 2] = [System::Nawa, System::Stock];
+
+    pub(super) const ALL: [System; 7] = [
+        System::Nawa,
+        System::Stock,
+        System::Without(Strand::Flood),
+        System::Without(Strand::Coding),
+        System::Without(Strand::Tunnel),
+        System::Without(Strand::Flight),
+        System::Without(Strand::Bicast),
+    ];
+
+    /// As in the JSON.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            System::Nawa => "nawa",
+            System::Stock => "stock",
+            System::Without(Strand::Flood) => "nawa-without-flood",
+            System::Without(Strand::Coding) => "nawa-without-coding",
+            System::Without(Strand::Tunnel) => "nawa-without-tunnel",
+            System::Without(Strand::Flight) => "nawa-without-flight",
+            System::Without(Strand::Bicast) => "nawa-without-bicast",
+        }
+    }
+
+    pub(super) fn has(self, strand: Strand) -> bool {
+        match self {
+            System::Nawa => true,
+            System::Without(other) => other != strand,
+            System::Stock => false,
+        }
+    }
+
+    /// The interface of the mesh that carries IP.
+    pub(super) fn mesh_interface(self) -> &'static str {
+        if self.has(Strand::Coding) { MASTER } else { INTERFACE }
+    }
+
+    /// The interface on which it floods: the radio, or, for a program over UDP, the one that carries IP.
+    pub(super) fn flood_interface(self) -> &'static str {
+        if self.has(Strand::Flood) { INTERFACE } else { self.mesh_interface() }
+    }
+
+    /// The kernel's congestion control where no strand brings one.
+    pub(super) fn congestion_control(self) -> Option<&'static str> {
+        match self {
+            System::Stock => Some("bbr"),
+            _ => None,
+        }
+    }
+}
+
+/// Who is who.
+pub(super) struct Identities<'a> {
+    /// The network's key of messages.
+    pub(super) flood_key: &'a Path,
+    /// The hub's private key in a file, and its public one.
+    pub(super) hub: (&'a Path, &'a str),
+    /// The same of each vehicle.
+    pub(super) vehicles: Vec<(&'a Path, &'a str)>,
+}
+
+/// A vehicle's inner address.
+pub(super) fn inner_address(vehicle: usize) -> String {
+    format!("10.77.0.{}", vehicle + 1)
+}
+
+/// The file of a vehicle, the same for all but names.
+pub(super) fn vehicle_file(system: System, vehicle: usize, identities: &Identities) -> String {
+    let mut text = String::new();
+    if system.has(Strand::Tunnel) {
+        let (key, (_, hub)) = (identities.vehicles[vehicle].0, identities.hub);
+        let bicast = if system.has(Strand::Bicast) { "adaptive" } else { "off" };
+        let _ = write!(
+            text,
+            "[node]\nkey-file = {key:?}\n\n[tunnel]\ninterface = \"nawa0\"\naddresses = [\"{}/24\"]\n\n[[peer]]\nname = \"hub\"\n\
+             public-key = \"{hub}\"\nroutes = [\"{HUB_INNER}/32\"]\nkeepalive = \"10s\"\nbicast = \"{bicast}\"\n",
+            inner_address(vehicle)
+        );
+        for (number, uplink) in UPLINKS.iter().enumerate() {
+            let (name, metered, hub) = (uplink.name, uplink.metered, hub_address(number));
+            let _ = write!(
+                text,
+                "\n[[peer.path]]\nname = \"{name}\"\nremote = \"{hub}:51900\"\nmetered = {metered}\n"
+            );
+        }
+    }
+    text += &both(system, ["wwan0", "wwan1"]);
+    if system.has(Strand::Coding) {
+        let address = mesh_address(vehicle);
+        let _ = write!(
+            text,
+            "\n[[coding]]\ninterface = \"{INTERFACE}\"\nmaster = \"{MASTER}\"\naddresses = [\"{address}/24\"]\n"
+        );
+    }
+    let (interface, id, key) = (system.flood_interface(), vehicle + 1, identities.flood_key);
+    let mode = if system.has(Strand::Flood) { "driver" } else { "application" };
+    let _ = write!(
+        text,
+        "\n[[flood]]\ninterface = \"{interface}\"\nid = {id}\nmode = \"{mode}\"\nkey-file = {key:?}\n"
+    );
+    text
+}
+
+/// The hub's file; none where it runs plain Linux.
+pub(super) fn hub_file(system: System, identities: &Identities) -> Option<String> {
+    let mut text = String::new();
+    if system.has(Strand::Tunnel) {
+        let key = identities.hub.0;
+        let _ = write!(
+            text,
+            "[node]\nkey-file = {key:?}\n\n[tunnel]\ninterface = \"nawa0\"\naddresses = [\"{HUB_INNER}/24\"]\nlisten = 51900\n"
+        );
+        let bicast = if system.has(Strand::Bicast) { "adaptive" } else { "off" };
+        for vehicle in 0..VEHICLES {
+            let (_, key) = identities.vehicles[vehicle];
+            let _ = write!(
+                text,
+                "\n[[peer]]\nname = \"vehicle{}\"\npublic-key = \"{key}\"\nroutes = [\"{}/32\"]\nbicast = \"{bicast}\"\n",
+                vehicle + 1,
+                inner_address(vehicle)
+            );
+        }
+    }
+    text += &both(system, ["eth0", "eth1"]);
+    (!text.is_empty()).then_some(text)
+}
+
+/// What a vehicle's file and the hub's have alike.
+fn both(system: System, interfaces: [&str; 2]) -> String {
+    let mut text = String::new();
+    if system.has(Strand::Flight) {
+        text += "\n[flight]\ndefault = true\n";
+    }
+    if system.has(Strand::Bicast) {
+        let [one, two] = interfaces;
+        let _ = write!(text, "\n[bicast]\ninterfaces = [\"{one}\", \"{two}\"]\nmetered = [\"{one}\"]\n");
+    }
+    text
+}
