@@ -15,7 +15,7 @@ use crate::neighbours::KNOWN_FOR;
 
 /// Time between two questions to one neighbour: doubled from the first to the second, since any may be lost. Two fit into the half of
 /// [`KNOWN_FOR`] in which a neighbour is asked again.
-const ASK_EVERY: (Duration, Duration) = (Duration::from_millis(25), Duration::from_secs(1));
+const ASK_EVERY: (Duration, Duration) = (Duration::from_millis(25), Duration::from_secs(2));
 /// Neighbours asked that are remembered; when there are more, all are forgotten and asked anew.
 const MAX_ASKED: usize = 64;
 /// Greetings that wait at once; of more, the neighbours ask and are asked again.
@@ -97,23 +97,23 @@ mod tests {
     #[test]
     fn questions_go_with_traffic_and_become_rare() {
         let (mut greetings, mut at) = (Greetings::new(SECRET), Vec::new());
-        for millis in (0..5000).step_by(25).chain([60_000, 60_025]) {
+        for millis in (0..8000).step_by(25).chain([60_000, 60_025]) {
             greetings.ask(Duration::from_millis(millis), NEIGHBOUR);
             at.extend(greetings.poll().map(|_| millis));
         }
-        assert_eq!(at, [0, 25, 75, 175, 375, 775, 1575, 2575, 3575, 4575, 60_000, 60_025]);
+        assert_eq!(at, [0, 25, 75, 175, 375, 775, 1575, 3175, 5175, 7175, 60_000, 60_025]);
     }
 
     #[test]
     fn an_answer_counts_for_a_while_and_from_nobody_elses_nonce() {
         let s = Duration::from_secs;
         let mut greetings = Greetings::new(SECRET);
-        greetings.ask(s(5), NEIGHBOUR);
+        greetings.ask(s(9), NEIGHBOUR);
         let (to, Greeting { asks, nonce }) = greetings.poll().unwrap();
         assert_eq!((to, asks, greetings.is_empty()), (NEIGHBOUR, true, true));
-        assert!(greetings.is_answered(s(5), nonce) && greetings.is_answered(s(11), nonce));
-        assert!(!greetings.is_answered(s(12), nonce) && !greetings.is_answered(s(5), 0));
-        assert!(!Greetings::new(SECRET + 1).is_answered(s(5), nonce));
+        assert!(greetings.is_answered(s(9), nonce) && greetings.is_answered(s(23), nonce));
+        assert!(!greetings.is_answered(s(24), nonce) && !greetings.is_answered(s(9), 0));
+        assert!(!Greetings::new(SECRET + 1).is_answered(s(9), nonce));
     }
 
     #[test]

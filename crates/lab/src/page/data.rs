@@ -98,8 +98,11 @@ impl Row {
     }
 }
 
+/// A flow's name, and its values with their times in seconds.
+pub(super) type Series = (String, Vec<(f64, f64)>);
+
 /// What a column of a series has at each time, by flow; `None` if the text is no series.
-pub(super) fn flows(text: &str, column: usize) -> Option<Vec<(String, Vec<(f64, f64)>)>> {
+pub(super) fn flows(text: &str, column: usize) -> Option<Vec<Series>> {
     let mut lines = text.lines();
     lines.next().filter(|header| header.starts_with("time_s,queue_packets,flow"))?;
     let mut flows: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
