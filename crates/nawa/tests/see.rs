@@ -59,8 +59,11 @@ impl Pair {
     }
 }
 
+/// The number of its interface, its comment, its bytes.
+type Captured = (usize, String, Vec<u8>);
+
 /// What was captured: names of interfaces, and of each packet its interface, comments and bytes.
-fn read(file: &[u8]) -> (Vec<String>, Vec<(usize, String, Vec<u8>)>) {
+fn read(file: &[u8]) -> (Vec<String>, Vec<Captured>) {
     let mut reader = PcapNgReader::new(file).expect("it is pcapng");
     let (mut names, mut packets) = (Vec::new(), Vec::new());
     while let Some(block) = reader.next_block() {

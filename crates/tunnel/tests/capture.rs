@@ -146,7 +146,7 @@ fn every_packet_is_noted_at_both_ends() {
     let inner = packet([10, 77, 0, 2], 200);
     pair.ends[0].handle_inner(pair.now, &mut inner.clone());
     pair.pass(50);
-    assert_eq!(pair.delivered, [inner.clone()]);
+    assert_eq!(pair.delivered, std::slice::from_ref(&inner));
     let sent = pair.captured[0].iter().find(|one| one.layer == Layer::Inner).expect("it is sent");
     assert_eq!(
         (&sent.packet, sent.peer.as_deref(), sent.path.as_deref()),

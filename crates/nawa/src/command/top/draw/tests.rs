@@ -94,7 +94,7 @@ fn press(model: &mut Model, keys: &str) -> bool {
         '\x1b' => KeyCode::Esc,
         key => KeyCode::Char(key),
     };
-    keys.chars().map(|key| model.handle_key(KeyEvent::new(code(key), KeyModifiers::NONE))).any(|ends| ends)
+    keys.chars().any(|key| model.handle_key(KeyEvent::new(code(key), KeyModifiers::NONE)))
 }
 
 fn drawn(model: &mut Model, look: Look, (width, height): (u16, u16)) -> Terminal<TestBackend> {
