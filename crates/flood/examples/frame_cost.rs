@@ -1,5 +1,5 @@
 //! What a frame of 100 bytes costs in the driver: medians over runs by hand (BPF_PROG_TEST_RUN), in ns, each of which has the
-//! cost of such a run on top, which the row "passed" shows. `cargo run --release -p flood --features node --example cost`,
+//! cost of such a run on top, which the row "passed" shows. `cargo run --release -p flood --features node --example frame_cost`,
 //! as root.
 
 use flood::driver::{Driver, Handing, Listening};

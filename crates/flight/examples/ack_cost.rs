@@ -2,7 +2,7 @@
 //! and the throughput over loopback beside the kernel's CUBIC. Rounds in turns, medians; root. The time is as the kernel
 //! counts it, and less what it counts for as many runs of an empty program.
 //!
-//! `cargo run --release -p flight --features kernel --example cost -- [ROUNDS] [SECONDS]`
+//! `cargo run --release -p flight --features kernel --example ack_cost -- [ROUNDS] [SECONDS]`
 
 use std::error::Error;
 use std::io::{self, Read, Write};
