@@ -6,7 +6,7 @@ mod common;
 use std::path::Path;
 
 use common::uplinks::{Resolver, Uplinks, nft, path, shell};
-use common::{Daemon, Node, eventually, namespaces_or_skip, output, snapshot, stdout, succeed};
+use common::{Daemon, Node, eventually, namespaces_or_skip, output, stdout, succeed};
 use serde_json::Value;
 
 const OFFICE: &str = "'10.77.0.2/32', 'fd77::2/128'";
@@ -265,12 +265,4 @@ fn doctor_reads_a_bad_file() {
         found["findings"].as_array().expect("findings").iter().any(|one| one["check"] == "file"),
         "{found}"
     );
-}
-
-#[test]
-fn help_is_as_it_was() {
-    for command in [vec!["doctor"], vec!["path", "why"], vec!["test"]] {
-        let shown = succeed(&mut common::nawa(command.iter().copied().chain(["--help"])));
-        snapshot(&format!("help-{}", command.join("-")), &shown);
-    }
 }

@@ -3,7 +3,7 @@
 mod common;
 
 use common::uplinks::{Uplinks, path};
-use common::{Daemon, Namespace, Node, eventually, namespaces_or_skip, output, snapshot, stderr, succeed};
+use common::{Daemon, Namespace, Node, eventually, namespaces_or_skip, output, stderr, succeed};
 use rustix::process::Signal;
 
 const OFFICE: &str = "'10.77.0.2/32', 'fd77::2/128'";
@@ -122,13 +122,6 @@ fn a_fragment_brings_a_peer() {
     daemon.signal(Signal::HUP);
     daemon.read_until("the file is taken up");
     assert_eq!(names(), ["home", "office"]);
-}
-
-#[test]
-fn help_of_peers_is_as_it_was() {
-    for command in ["show", "add", "del"] {
-        snapshot(&format!("help-peer-{command}"), &succeed(&mut common::nawa(["peer", command, "--help"])));
-    }
 }
 
 #[test]

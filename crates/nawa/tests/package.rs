@@ -1,4 +1,4 @@
-//! What a package is made of: help texts, man pages and completions from one definition, and the unit.
+//! What a package is made of: man pages and completions from one definition, and the unit.
 
 mod common;
 
@@ -10,16 +10,6 @@ use common::{nawa, output, skip, stdout, succeed};
 
 /// `systemd-analyze security` gives 0 to a unit that can do nothing and 10 to one that can do all.
 const MOST_EXPOSURE: f64 = 4.0;
-
-/// After a change that is meant: `nawa NAME --help > crates/nawa/tests/help/NAME.txt`.
-#[test]
-fn help_is_as_it_was_agreed() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/help");
-    for name in ["init", "invite", "join"] {
-        let expected = fs::read_to_string(folder.join(name).with_extension("txt")).expect("the help");
-        assert_eq!(succeed(&mut nawa([name, "--help"])), expected, "nawa {name} --help");
-    }
-}
 
 #[test]
 fn man_pages_and_completions_come_from_the_same_definitions() {

@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use coding::ethernet::{Mac, NC};
 use coding::header::{Coded, Greeting, Report};
 use common::{
-    Daemon, Namespace, Node, PATIENCE, eventually, namespaces_or_skip, nawa, output, skip, snapshot, stderr,
+    Daemon, Namespace, Node, PATIENCE, eventually, namespaces_or_skip, output, skip, snapshot, stderr,
     stdout, succeed,
 };
 use flood::frame::{ETHERTYPE, Format, Header, Kind, Wire};
@@ -376,16 +376,4 @@ fn tshark_reads_frames_of_coding_and_flood() {
     ];
     let Some(said) = tshark("tshark_reads_frames_of_coding_and_flood", &file, &fields) else { return };
     snapshot("tshark-frames", &said);
-}
-
-#[test]
-fn help_is_as_it_was_agreed() {
-    for command in ["top", "capture"] {
-        snapshot(&format!("help-{command}"), &succeed(&mut nawa([command, "--help"])));
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        succeed(&mut nawa(["generate", folder.path().to_str().expect("UTF-8")]));
-        let page =
-            fs::read_to_string(folder.path().join(format!("man/nawa-{command}.1"))).expect("a man page");
-        snapshot(&format!("man-{command}"), &page);
-    }
 }
