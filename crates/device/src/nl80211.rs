@@ -17,7 +17,7 @@ const ATTR_MONITOR_FLAGS: u16 = 23;
 const ATTR_CHANNEL_WIDTH: u16 = 159;
 /// The interface goes with the socket that made it.
 const ATTR_SOCKET_OWNER: u16 = 204;
-/// Channels of which frames go one by one: 20 MHz as before 802.11n, 5 and 10 MHz.
+/// Widths of channels (`enum nl80211_chan_width`) on which frames go one by one: 20 MHz as before 802.11n, 5 and 10 MHz.
 const SINGLE: [u32; 3] = [0, 6, 7];
 const TYPE_MONITOR: u32 = 6;
 /// Frames of the own network for other stations, which a radio otherwise need not hand up, come under this flag as well.

@@ -22,10 +22,11 @@ pub(crate) const EXPERIMENTS: [Entry; 1] = [Entry::new(
     experiment,
 )];
 
-/// A link of 10 ms each way; the fastest is as good as unlimited for pings.
+/// One link; the fastest is as good as unlimited for pings.
 const GRIDS: [Grid; 2] =
     [Grid(ALL, &["what=lateness rate_mbps=1000"]), Grid(ALL, &["what=rate rate_mbps=1,10,100"])];
 
+/// Of the link, one way, in milliseconds: far above what the emulator is late by.
 const DELAY_MS: u64 = 10;
 
 /// Bytes of a datagram's payload, and of Ethernet's, IP's and UDP's headers before it.
