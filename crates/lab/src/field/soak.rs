@@ -315,7 +315,8 @@ fn without(text: &str, section: &str) -> String {
 /// What a daemon takes.
 #[derive(Clone, Copy, Debug, Default)]
 struct Daemon {
-    resident_bytes: u64,
+    /// Of its own, `RssAnon`: pages of its files that it has touched are the kernel's to drop, and grow with each new way through the code.
+    anonymous_bytes: u64,
     descriptors: usize,
     /// Those of its descriptors that are BPF maps, programs and links.
     bpf: usize,
@@ -335,10 +336,10 @@ impl Daemon {
             std::fs::read_link(path).is_ok_and(|to| to.to_string_lossy().contains("bpf"))
         };
         let status = std::fs::read_to_string(format!("{folder}/status")).unwrap_or_default();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
         let kilobytes: u64 = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse().ok()).unwrap_or(0);
         Ok(Self {
-            resident_bytes: kilobytes << 10,
+            anonymous_bytes: kilobytes << 10,
             bpf: descriptors.iter().filter(|path| is_bpf(path)).count(),
             descriptors: descriptors.len(),
             threads: list("task")?.len(),
@@ -346,7 +347,7 @@ impl Daemon {
     }
 
     fn exceeds(&self, first: &Daemon) -> bool {
-        self.resident_bytes > first.resident_bytes + GROWTH_BYTES
+        self.anonymous_bytes > first.anonymous_bytes + GROWTH_BYTES
             || self.descriptors > first.descriptors + GROWTH_COUNT
             || self.bpf > first.bpf + GROWTH_COUNT
             || self.threads > first.threads + GROWTH_COUNT
