@@ -9,9 +9,6 @@ NAWA := $(TARGET)/release/nawa
 # The lab makes network namespaces and TAP devices: that takes root.
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
-# Crates whose files import each other in no circle.
-STRAIGHT := bicast bpf device flight flood flood-c lab link packet
-
 .DEFAULT_GOAL := help
 .PHONY: commands book help demo test guest wifi lint lint-tools readme bench fuzz install rivals ns3 usrsctp uninstall build deb cargo-present
 
@@ -77,7 +74,7 @@ lint: cargo-present
 	@scripts/count-fsat
 	@scripts/readme-tables --check
 	@scripts/check-results
-	@scripts/import-circles $(STRAIGHT)
+	@scripts/import-circles
 	@if command -v cargo-deny >/dev/null; then $(CARGO) deny --workspace check bans licenses sources; \
 	else echo "make: cargo-deny is not installed, so licences and sources go unchecked; run make lint-tools"; fi
 

@@ -7,9 +7,8 @@ use bicast::kernel::Known;
 use serde_json::{Value, json};
 
 use crate::config::mode_name;
-use crate::daemon::Event;
+use crate::event::{Event, ended};
 use crate::restarts::Strand;
-use crate::strands;
 
 /// The copies that a file asks for.
 pub struct Copies {
@@ -79,8 +78,8 @@ impl Copies {
 
 fn start(config: Config, events: &Sender<Event>) -> Result<Running, String> {
     let mode = mode_name(config.settings.mode);
-    let running = daemon::start(config, strands::ended(events, Strand::Bicast))
-        .map_err(|error| format!("[bicast]: {error}"))?;
+    let running =
+        daemon::start(config, ended(events, Strand::Bicast)).map_err(|error| format!("[bicast]: {error}"))?;
     tracing::info!(mode, "bicast runs");
     Ok(running)
 }

@@ -268,7 +268,7 @@ pub struct FlightOn {
     pub default: bool,
     /// The congestion avoidance below, the kernel's own: how cwnd grows while nothing queues
     #[arg(long, value_enum, default_value_t)]
-    pub base: crate::flight::Base,
+    pub base: crate::config::Base,
     /// What to add to the names, so that both bases can be registered at the same time (the lab compares them)
     #[arg(long, value_name = "TEXT", value_parser = suffix, default_value = "", hide = true)]
     pub suffix: String,

@@ -4,9 +4,8 @@ use std::sync::mpsc::Sender;
 
 use coding::daemon::{self, Change, Running, Settings, Watch};
 
-use crate::daemon::Event;
+use crate::event::{Event, ended};
 use crate::restarts::Strand;
-use crate::strands;
 
 /// A node for each `[[coding]]`; `None` while it waits to be started again. Dropping it stops them.
 #[derive(Default)]
@@ -88,7 +87,7 @@ fn change(now: &mut Settings, running: Option<&Running>, wanted: Change) -> Resu
 fn start(settings: Settings, events: &Sender<Event>) -> Result<Running, String> {
     let (interface, master) = (settings.interface.clone(), settings.master.clone());
     let mode = settings.change.mode.name();
-    let running = daemon::start(settings, strands::ended(events, Strand::Coding(interface.clone())))
+    let running = daemon::start(settings, ended(events, Strand::Coding(interface.clone())))
         .map_err(|error| error.to_string())?;
     tracing::info!(interface, master, mode, "the node codes");
     Ok(running)

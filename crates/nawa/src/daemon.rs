@@ -12,24 +12,10 @@ use device::{Changes, monotonic, realtime};
 
 use crate::config::Settings;
 use crate::control::server::Server;
+use crate::event::Event;
 use crate::failure::Failure;
 use crate::live::Live;
-use crate::restarts::Strand;
 use crate::{metrics, notify};
-
-/// What the daemon waits for.
-pub enum Event {
-    /// SIGINT, SIGTERM or `nawa down`.
-    Stop,
-    /// SIGHUP: read the file again.
-    Reload,
-    /// What runs was changed: something may be due sooner than was waited for.
-    Changed,
-    /// A strand ended by itself, which it should not; the sentence says why.
-    Failed(Strand, String),
-    /// The daemon cannot go on; the sentence says why.
-    Ended(String),
-}
 
 /// Runs what `settings`, read from `file`, ask for. Calls `ready` once traffic is forwarded.
 ///

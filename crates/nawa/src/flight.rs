@@ -1,24 +1,12 @@
 //! The congestion controls `fsat` and `fsat_paper`: what may be chosen of them, what the daemon provides, and their
 //! state as JSON.
 
-use clap::ValueEnum;
 use flight::Mode;
 use flight::kernel::default::Holder;
 use flight::kernel::{self, Connection, Error, FSAT, FSAT_PAPER, Registration, Scheme};
 use serde::{Deserialize, Serialize};
 
-use crate::config::Flight;
-
-/// The congestion avoidance below FS-AT, as it is written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Base {
-    /// As RFC 5681: grows by a segment an RTT
-    Reno,
-    /// As RFC 9438: grows by time, faster on long fat paths
-    #[default]
-    Cubic,
-}
+use crate::config::{Base, Flight};
 
 impl From<Base> for kernel::Base {
     fn from(base: Base) -> Self {

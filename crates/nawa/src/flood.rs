@@ -12,10 +12,9 @@ use rand_core::{OsRng, TryRngCore};
 use serde_json::{Value, json};
 
 use crate::config::Flood;
-use crate::daemon::Event;
 use crate::epoch::Epochs;
+use crate::event::{Event, ended};
 use crate::restarts::Strand;
-use crate::strands;
 
 /// A node for each `[[flood]]`. Dropping it stops them.
 pub struct Floods {
@@ -194,11 +193,8 @@ fn start(flood: &Flood, epochs: &mut Epochs, events: &Sender<Event>) -> Result<N
         busy_poll: flood.busy_poll,
         warning: unkept,
     };
-    let running = node::start(
-        settings,
-        OsRng.unwrap_err(),
-        strands::ended(events, Strand::Flood(interface.to_owned())),
-    );
+    let running =
+        node::start(settings, OsRng.unwrap_err(), ended(events, Strand::Flood(interface.to_owned())));
     let running = running.map_err(|error| error.to_string())?;
     tracing::info!(interface, id = flood.rules.id, "the node floods");
     Ok(Node::Runs { link, running })

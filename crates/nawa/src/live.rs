@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::config::{self, Resolved, edit};
 use crate::control::Request;
 use crate::control::server::Answer;
-use crate::daemon::Event;
+use crate::event::Event;
 use crate::failure::Failure;
 use crate::logging;
 use crate::notify;

@@ -12,6 +12,7 @@ mod control;
 mod daemon;
 mod doctor;
 mod epoch;
+mod event;
 mod failure;
 mod flight;
 mod flood;

@@ -17,7 +17,7 @@ use crate::caps::{self, Caps};
 use crate::coding::Codings;
 use crate::config::{Flight, Flood, Relay, Resolved, Tunnel};
 use crate::control::capture;
-use crate::daemon::Event;
+use crate::event::{Event, ended};
 use crate::flight::{self, Provided};
 use crate::flood::Floods;
 use crate::restarts::{Restarts, Strand};
@@ -453,15 +453,6 @@ fn start_tunnel(
 fn start_relay(settings: Relay, key: PrivateKey, events: &Sender<Event>) -> Result<RunningRelay, String> {
     let mut relay = RunningRelay { settings, running: None };
     relay.run(key, events).map(|()| relay)
-}
-
-/// Tells that `strand` has ended by itself.
-pub(crate) fn ended(events: &Sender<Event>, strand: Strand) -> impl FnOnce(String) + Send + 'static {
-    let events = events.clone();
-    move |why| {
-        // Once nobody listens the process is ending.
-        let _ = events.send(Event::Failed(strand, why));
-    }
 }
 
 impl Status {

@@ -15,7 +15,7 @@ use device::poller::{Interest, boottime};
 use device::{Poller, monotonic};
 use rand_core::{OsRng, TryRngCore};
 use tunnel::endpoint::{Arrival, Endpoint};
-use tunnel::wire::address::Train;
+use tunnel::wire::train::Train;
 use tunnel::{Bicast, Config, Local, Mtu, PathConfig, PeerConfig, PresharedKey, PrivateKey, Scheduler};
 
 const PEERS: usize = 200;

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use crate::bbr::Seen;
 use crate::cubic::Sample;
 use crate::rate::RateSample;
 use crate::recovery::Told;
-use crate::sender::{Control, Next, Sender, State, Timer};
+use crate::sender::{Control, Next, Sender, Timer};
+use crate::state::State;
 
 /// An acknowledgement, in bytes from the first of data.
 #[derive(Debug, Clone, Default)]
@@ -303,8 +305,14 @@ impl Sender {
 
     /// `tcp_cong_control`.
     fn control(&mut self, now: Duration, sample: &RateSample, told: &Told) {
-        if let Control::Bbr(_) = self.control {
-            self.control_bbr(now, sample);
+        let in_flight = self.in_flight();
+        if let Control::Bbr(bbr) = &mut self.control {
+            let (delivered, lost, srtt) = (self.rate.delivered, self.rate.lost, self.rtt.smoothed());
+            let seen = Seen { state: self.state, cwnd: self.window.cwnd, in_flight, delivered, lost, srtt };
+            self.window.cwnd = bbr.handle_ack(now, sample, &seen);
+            if bbr.probes_rtt() {
+                self.rate.note_app_limited(in_flight);
+            }
             return;
         }
         if self.in_reduction() {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::extra::Extra;
 use crate::policer::{Policer, Total};
 use crate::rate::RateSample;
-use crate::sender::{Control, Sender, State};
+use crate::state::State;
 
 /// 2 / ln 2: the least gain at which the rate can double each round trip.
 const HIGH_GAIN: f64 = 2.885;
@@ -72,6 +72,19 @@ struct Round {
 struct ProbeRtt {
     done: Option<Duration>,
     round_done: bool,
+}
+
+/// What the sender knows as an acknowledgement comes.
+#[derive(Debug)]
+pub(crate) struct Seen {
+    pub state: State,
+    /// Segments.
+    pub cwnd: u64,
+    pub in_flight: u64,
+    /// In all.
+    pub delivered: u64,
+    pub lost: u64,
+    pub srtt: Option<Duration>,
 }
 
 impl Bbr {
@@ -364,32 +377,29 @@ impl Bbr {
         }
         if self.mode == Mode::ProbeRtt { cwnd.min(MIN_WINDOW) } else { cwnd }
     }
-}
 
-impl Sender {
-    /// `bbr_main`.
-    pub(crate) fn control_bbr(&mut self, now: Duration, sample: &RateSample) {
-        let (state, cwnd, in_flight) = (self.state, self.window.cwnd, self.in_flight());
-        let (delivered, lost, srtt) = (self.rate.delivered, self.rate.lost, self.rtt.smoothed());
-        let Control::Bbr(bbr) = &mut self.control else { return };
-        bbr.update_bandwidth(now, sample, delivered, lost);
-        let (rate, started) = (bbr.rate(), bbr.round.started);
-        bbr.extra.update(now, sample, rate, started, cwnd);
-        bbr.update_cycle(now, sample);
-        bbr.check_full(sample);
-        bbr.check_drain(now, in_flight);
-        let was_probing = bbr.mode == Mode::ProbeRtt;
-        let restores = bbr.update_min_rtt(now, sample, in_flight, delivered);
-        if bbr.mode == Mode::ProbeRtt && !was_probing {
-            bbr.save(cwnd);
+    /// `bbr_main`: the window, in segments, after an acknowledgement.
+    pub(crate) fn handle_ack(&mut self, now: Duration, sample: &RateSample, seen: &Seen) -> u64 {
+        let Seen { state, cwnd, in_flight, delivered, lost, srtt } = *seen;
+        self.update_bandwidth(now, sample, delivered, lost);
+        let (rate, started) = (self.rate(), self.round.started);
+        self.extra.update(now, sample, rate, started, cwnd);
+        self.update_cycle(now, sample);
+        self.check_full(sample);
+        self.check_drain(now, in_flight);
+        let was_probing = self.probes_rtt();
+        let restores = self.update_min_rtt(now, sample, in_flight, delivered);
+        if self.probes_rtt() && !was_probing {
+            self.save(cwnd);
         }
-        bbr.update_gains();
-        bbr.update_pacing(cwnd, srtt);
-        let cwnd = if restores { cwnd.max(bbr.prior_cwnd) } else { cwnd };
-        self.window.cwnd = bbr.new_cwnd(sample, state, cwnd, in_flight, delivered);
-        if bbr.mode == Mode::ProbeRtt {
-            // So few in flight tell nothing of the rate.
-            self.rate.note_app_limited(in_flight);
-        }
+        self.update_gains();
+        self.update_pacing(cwnd, srtt);
+        let cwnd = if restores { cwnd.max(self.prior_cwnd) } else { cwnd };
+        self.new_cwnd(sample, state, cwnd, in_flight, delivered)
+    }
+
+    /// So few are in flight that their rate tells nothing.
+    pub(crate) fn probes_rtt(&self) -> bool {
+        self.mode == Mode::ProbeRtt
     }
 }

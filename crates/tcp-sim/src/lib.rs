@@ -27,6 +27,7 @@ mod recovery;
 mod rtt;
 pub mod segment;
 mod sender;
+mod state;
 
 pub use connection::{Config, Connection};
 pub use hosts::{Call, Hosts, Ping};

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use crate::sender::{BUFFER, Control, Force, Next, Outgoing, Sender, Slot, State, Timer};
+use crate::sender::{BUFFER, Control, Force, Next, Outgoing, Sender, Slot, Timer};
+use crate::state::State;
 
 impl Sender {
     fn bytes(&self, segment: u64) -> Outgoing {

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use crate::sender::{Sender, State, Timer};
+use crate::sender::{Sender, Timer};
+use crate::state::State;
 
 /// So many recoveries a wider reordering window is kept (`TCP_RACK_RECOVERY_THRESH`).
 pub const PERSIST: u32 = 16;
@@ -10,36 +11,6 @@ pub const PERSIST: u32 = 16;
 const TIMER_MIN: Duration = Duration::from_millis(2);
 /// So many SACKed segments make a loss without waiting, if nothing was ever reordered (`tcp_reordering`).
 const THRESHOLD: u64 = 3;
-
-/// RACK's state.
-#[derive(Debug)]
-pub struct Rack {
-    /// The delivered segment that was sent last: when, as which transmission, and its round trip.
-    pub newest: (Duration, u64),
-    pub rtt: Duration,
-    pub advanced: bool,
-    pub reordering_seen: bool,
-    /// Quarters of the least round trip for which a segment may be late.
-    pub steps: u32,
-    pub persist: u32,
-    pub duplicate_seen: bool,
-    pub last_delivered: u64,
-}
-
-impl Default for Rack {
-    fn default() -> Rack {
-        Rack {
-            newest: (Duration::ZERO, 0),
-            rtt: Duration::ZERO,
-            advanced: false,
-            reordering_seen: false,
-            steps: 1,
-            persist: 0,
-            duplicate_seen: false,
-            last_delivered: 0,
-        }
-    }
-}
 
 impl Sender {
     /// `tcp_rack_advance`; `echoed` says whether the retransmission itself was answered.

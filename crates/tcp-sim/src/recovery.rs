@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use crate::cubic::INFINITE;
-use crate::sender::{Control, Force, Next, Sender, State, Timer};
+use crate::sender::{Control, Force, Next, Sender, Timer};
+use crate::state::State;
 
 /// What an acknowledgement was like.
 #[derive(Debug, Clone, Copy, Default)]

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use crate::bbr::Bbr;
 use crate::cubic::{Cubic, INFINITE, Window};
-use crate::rack::Rack;
 use crate::rate::Rate;
 use crate::rtt::Rtt;
+use crate::state::State;
 
 /// `TCP_INIT_CWND`.
 const INITIAL_WINDOW: u64 = 10;
@@ -43,16 +43,6 @@ pub(crate) struct Slot {
     pub again: bool,
     pub ever_again: bool,
     pub rate: crate::rate::Snapshot,
-}
-
-/// Linux's `icsk_ca_state`, in its order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum State {
-    Open,
-    Disorder,
-    Reduced,
-    Recovery,
-    Loss,
 }
 
 /// What expires.
@@ -156,6 +146,36 @@ pub struct Sender {
     /// How many may still leave of a paced burst.
     pub(crate) burst: u64,
     pub(crate) counters: Counters,
+}
+
+/// RACK's state.
+#[derive(Debug)]
+pub(crate) struct Rack {
+    /// The delivered segment that was sent last: when, as which transmission, and its round trip.
+    pub newest: (Duration, u64),
+    pub rtt: Duration,
+    pub advanced: bool,
+    pub reordering_seen: bool,
+    /// Quarters of the least round trip for which a segment may be late.
+    pub steps: u32,
+    pub persist: u32,
+    pub duplicate_seen: bool,
+    pub last_delivered: u64,
+}
+
+impl Default for Rack {
+    fn default() -> Rack {
+        Rack {
+            newest: (Duration::ZERO, 0),
+            rtt: Duration::ZERO,
+            advanced: false,
+            reordering_seen: false,
+            steps: 1,
+            persist: 0,
+            duplicate_seen: false,
+            last_delivered: 0,
+        }
+    }
 }
 
 /// What is sent whatever the window says.

@@ -12,7 +12,7 @@ use rand_core::{RngCore, SeedableRng};
 use tunnel::endpoint::{Arrival, Endpoint};
 use tunnel::handshake::cookie::CookieJar;
 use tunnel::handshake::noise::{InitiationPayload, Initiator, Prologue};
-use tunnel::wire::address::Train;
+use tunnel::wire::train::Train;
 use tunnel::{Bicast, Config, Local, Mtu, PathConfig, PeerConfig, PresharedKey, PrivateKey, Scheduler};
 
 const MS: Duration = Duration::from_millis(1);

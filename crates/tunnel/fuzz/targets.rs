@@ -15,8 +15,8 @@ use tunnel::handshake::session::SealingKey;
 use tunnel::path::registration::{RegisterPayload, Registration, SessionPayload};
 use tunnel::relay::{Limits, RelayControl};
 use tunnel::tls::frames::{self, Frames};
-use tunnel::wire::address::Train;
 use tunnel::wire::frame::Frame;
+use tunnel::wire::train::Train;
 use tunnel::wire::{self, HEADER_LEN, INITIATION_LEN, Message, PAYLOAD_LEN, TAG_LEN, TransportHeader};
 use tunnel::{Bicast, Config, Local, Mtu, PathConfig, PeerConfig, PresharedKey, PrivateKey, Scheduler};
 

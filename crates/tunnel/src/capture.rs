@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 
 use crate::wire::Kind;
-use crate::wire::address::{Address, LocalAddress, Train};
+use crate::wire::address::LocalAddress;
 use crate::wire::frame::{DATA_HEADER, Frame};
 
 /// Which of the two packets it is.
@@ -215,11 +215,14 @@ impl TrainNotes {
         }
     }
 
-    /// Notes all packets of `train`.
-    pub fn note(&self, train: &Train, mut each: impl FnMut(Captured)) {
-        let Some(Address { remote, local, .. }) = train.to else { return };
-        let ends = Ends { remote, local, tos: train.tos };
-        for (at, datagram) in train.datagrams().enumerate() {
+    /// Tells of all datagrams of the train, which goes between `ends`.
+    pub fn tell<'a>(
+        &self,
+        ends: Ends,
+        datagrams: impl Iterator<Item = &'a [u8]>,
+        mut each: impl FnMut(Captured),
+    ) {
+        for (at, datagram) in datagrams.enumerate() {
             match self.opened.iter().find(|(place, _)| *place == at) {
                 Some((_, opened)) => opened.note(Direction::Out, &self.peer, ends, datagram, &mut each),
                 None => each(Captured {

@@ -8,6 +8,7 @@ mod interface;
 mod names;
 mod resolver;
 mod routing;
+mod settings;
 mod sockets;
 mod taps;
 pub(crate) mod tls;
@@ -15,20 +16,17 @@ mod turn;
 mod ways;
 mod worker;
 
-use std::io;
 use std::net::SocketAddr;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use device::udp::Options;
-use ipnet::IpNet;
 
-use crate::config::Config;
-use crate::keys::PrivateKey;
 use crate::status::TunnelStatus;
 
 use interface::Interface;
 pub use interface::{TABLE, remove_left};
+pub use settings::{Listen, Reconfiguration, Settings, StartError};
 pub(crate) use sockets::Sockets;
 pub use taps::{Batch, Capture, Taken, Wanted};
 pub use turn::Change;
@@ -36,66 +34,6 @@ use turn::Turn;
 use ways::{Order, Ways};
 pub use worker::Watch;
 pub(crate) use worker::{Asked, Inbox, NoState, Worker, watch};
-
-/// Where a socket listens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Listen {
-    /// This port on every local address, IPv4 and, where the host has it, IPv6; 0 takes any free port.
-    Port(u16),
-    /// This address only.
-    Address(SocketAddr),
-}
-
-/// What [`start`] makes and runs.
-#[derive(Debug)]
-pub struct Settings {
-    /// The TUN interface to make; at most 15 bytes.
-    pub interface: String,
-    /// Its addresses, each with its prefix.
-    pub addresses: Vec<IpNet>,
-    /// Where peers reach this end.
-    pub listen: Listen,
-    /// Mark of the outer packets (SO_MARK); 0: none.
-    pub fwmark: u32,
-    /// What the core is told.
-    pub tunnel: Config,
-    /// Who this end is.
-    pub key: PrivateKey,
-}
-
-/// What a running tunnel can be told anew: all of it, also what stays. What else is in [`Settings`] takes a new start.
-#[derive(Clone, Debug)]
-pub struct Reconfiguration {
-    /// The TUN interface's addresses, each with its prefix.
-    pub addresses: Vec<IpNet>,
-    /// What the core is told.
-    pub config: Config,
-}
-
-/// Why the tunnel does not start.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// The interface's name is taken.
-    #[error("interface `{0}` exists already; remove it with `ip link delete {0}` or choose another name")]
-    InterfaceExists(String),
-    /// The TUN interface cannot be made.
-    #[error("{0}; this needs root (CAP_NET_ADMIN) and /dev/net/tun")]
-    Tun(io::Error),
-    /// The interface cannot be given its addresses.
-    #[error(
-        "{0}; see that the tunnel's addresses and interface name are right and that IPv6 is not switched off"
-    )]
-    Interface(io::Error),
-    /// A peer's route is there already, to somewhere else.
-    #[error("{0}; delete that route, or give the peer narrower routes")]
-    Route(io::Error),
-    /// The UDP port is taken, or the address is not local.
-    #[error("{0}; listen on another port, or stop the program that has this one")]
-    Listen(io::Error),
-    /// Descriptors, memory or randomness have run out.
-    #[error("cannot start the tunnel's thread: {0}; see the limits on open files and memory")]
-    Resources(#[from] io::Error),
-}
 
 /// What asks a running tunnel for its state.
 pub type TunnelWatch = Watch<TunnelStatus, Change>;
@@ -131,7 +69,7 @@ pub fn start(
     settings: Settings,
     on_end: impl FnOnce(String) + Send + 'static,
 ) -> Result<Running, StartError> {
-    let mark = turn::mark(settings.fwmark, &settings.tunnel);
+    let mark = interface::mark(settings.fwmark, &settings.tunnel);
     let options = Options { fwmark: mark, ..Options::default() };
     let sockets = Sockets::bind(settings.listen, options).map_err(StartError::Listen)?;
     let address = sockets.local_address().map_err(StartError::Listen)?;

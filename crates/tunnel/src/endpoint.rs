@@ -7,6 +7,7 @@
 mod answers;
 mod handshakes;
 mod known;
+mod limits;
 mod names;
 mod reconfigure;
 mod roster;
@@ -30,13 +31,14 @@ use crate::keys::{PrivateKey, PublicKey};
 use crate::path::{MIN_INNER_MTU, Path};
 use crate::peer::{Common, Earliest, Peer};
 use crate::why::Why;
-use crate::wire::address::{Address, LocalAddress, Train, Way};
+use crate::wire::address::{Address, LocalAddress, Way};
+use crate::wire::train::Train;
 
 use crate::wire::{self, Direction, Message};
 use answers::Answers;
 pub use answers::{Done, Work};
-use handshakes::{Limits, Words};
 use known::Known;
+use limits::{Limits, Words};
 use names::Names;
 use roster::Roster;
 

@@ -8,6 +8,7 @@ pub mod recv_enqueue;
 pub mod registration;
 pub mod remote;
 pub mod replay;
+pub mod said;
 pub mod sent;
 
 use std::net::{IpAddr, SocketAddr};
@@ -26,12 +27,13 @@ use crate::path::recv_enqueue::Received;
 use crate::path::registration::Registration;
 use crate::path::remote::{Proved, Remote};
 use crate::path::replay::ReplayWindow;
+use crate::path::said::Said;
 use crate::path::sent::{Content, Outcome, Sent};
-use crate::peer::Said;
 use crate::schedule::weights::Weight;
 use crate::why::Why;
-use crate::wire::address::{Address, Train, Way};
+use crate::wire::address::{Address, Way};
 use crate::wire::frame::{DATA_HEADER, put_challenge};
+use crate::wire::train::Train;
 use crate::wire::{HEADER_LEN, TAG_LEN, TransportHeader};
 
 /// IPv6's least MTU (RFC 8200 §5): what the inner interface has, unless only IPv4 is routed into it and a path carries less.

@@ -34,7 +34,9 @@ use crate::wire::address::{Address, Way};
 use crate::wire::frame::Report;
 
 pub use memory::Memory;
-pub use notice::{Change, Others, Said, State, why_of};
+pub use notice::{Others, why_of};
+
+pub use crate::path::said::{Change, State};
 pub use reconfigure::Common;
 
 /// Bytes of inner packets kept until there are keys and a path: the first of a connection.
@@ -352,7 +354,7 @@ impl Peer {
         next.add(self.unconfirmed.front_due().filter(|_| self.has_choice()));
         next.add(self.ordered.poll_timeout(self.hold()));
         for path in &self.paths {
-            next.add(path.said.due());
+            next.add(path.said.due);
         }
         // Without an interface there is no way to ask a relay.
         for path in self.paths.iter().filter(|p| p.way().is_some()) {

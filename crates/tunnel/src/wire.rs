@@ -3,6 +3,7 @@
 
 pub mod address;
 pub mod frame;
+pub mod train;
 
 /// The version in the upper half of byte 0.
 pub const VERSION: u8 = 1;

@@ -7,7 +7,7 @@ use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
 use tunnel::capture::{Captured, Direction, Layer, TrainNotes};
 use tunnel::endpoint::{Arrival, Endpoint};
-use tunnel::wire::address::Train;
+use tunnel::wire::train::Train;
 use tunnel::{Bicast, Config, Local, Mtu, PathConfig, PeerConfig, PresharedKey, PrivateKey, Scheduler};
 
 const MS: Duration = Duration::from_millis(1);
@@ -91,10 +91,7 @@ impl Pair {
                 end.handle_timeout(self.now);
                 while end.poll_transmit(self.now, &mut self.train) {
                     let captured = &mut self.captured[at];
-                    self.train
-                        .notes
-                        .iter()
-                        .for_each(|notes| notes.note(&self.train, |one| captured.push(one)));
+                    self.train.tell(|one| captured.push(one));
                     for datagram in self.train.datagrams() {
                         self.sent.push(datagram.to_vec());
                         self.under_way.push((1 - at, datagram.to_vec()));

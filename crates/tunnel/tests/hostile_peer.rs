@@ -10,9 +10,10 @@ use tunnel::endpoint::{Arrival, Endpoint};
 use tunnel::handshake::cookie::CookieJar;
 use tunnel::handshake::noise::{InitiationPayload, Initiator, Prologue, ResponsePayload};
 use tunnel::handshake::session::{OpeningKey, SealingKey};
+use tunnel::schedule::weights::Delay;
 use tunnel::status::PeerStatus;
-use tunnel::wire::address::Train;
-use tunnel::wire::frame::{self, Data, Delay, Frame, Order, Report};
+use tunnel::wire::frame::{self, Data, Frame, Order, Report};
+use tunnel::wire::train::Train;
 use tunnel::wire::{HEADER_LEN, TAG_LEN, TransportHeader};
 use tunnel::{Bicast, Config, Local, Mtu, PathConfig, PeerConfig, PresharedKey, PrivateKey, Scheduler};
 

@@ -5,8 +5,8 @@ use std::io;
 use device::{Net, Tap};
 use ipnet::IpNet;
 
-use super::StartError;
 use super::slave::Facts;
+use super::state::StartError;
 use crate::header;
 
 /// The master, up; gone when dropped.

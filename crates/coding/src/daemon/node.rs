@@ -10,8 +10,8 @@ use rand_core::{OsRng, TryRngCore};
 use rustix::io::Errno;
 
 use super::master::Master;
-use super::slave::{self, MonitorName, Slave, Unusable};
-use super::{Change, Deaf, NeighbourStatus, Question, Settings, Status};
+use super::slave::{self, MonitorName, Slave};
+use super::state::{Change, Deaf, NeighbourStatus, Question, Settings, Status, Unusable};
 use crate::config::{Config, Mode};
 use crate::ethernet::Mac;
 use crate::layer::NcLayer;

@@ -11,15 +11,12 @@ use device::nl80211::{Monitor, Radio};
 use device::{Net, PromiscuousSocket};
 use libbpf_rs::{ObjectBuilder, PrintLevel};
 
-use super::Deaf;
+use super::state::{Deaf, LEAST_MTU, Unusable};
 use crate::ethernet::Mac;
-use crate::header;
 use crate::overhearing::Overhearing;
 
 const OBJECT: &[u8] = bpf::object!("slave.bpf.o");
 const PROGRAM: &str = "coding_slave";
-/// What every host can reassemble (RFC 1122 §3.3.2) has to fit behind the NC header.
-const LEAST_MTU: u32 = 576 + header::CODED as u32;
 
 /// What of the slave the layer and the master depend on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,41 +27,6 @@ pub struct Facts {
     pub mac: Mac,
     /// What it carries behind an Ethernet header, in bytes.
     pub mtu: u32,
-}
-
-/// Why an interface cannot be a slave, now or at all.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unusable {
-    /// There is none of that name.
-    #[error("there is no interface `{0}`; make it first, or name another as `interface`")]
-    Absent(String),
-    /// It has no Ethernet address.
-    #[error("`{0}` carries no Ethernet frames; name another as `interface`")]
-    NotEthernet(String),
-    /// There is no room for the header.
-    #[error("the MTU of `{0}` is {1} bytes, and {LEAST_MTU} are needed; raise it")]
-    Small(String, u32),
-    /// What it hears goes to the bridge.
-    #[error(
-        "`{0}` is a port of a bridge, which takes all that comes; take it out with `ip link set {0} nomaster`, and let the bridge's \
-         hosts be routed to"
-    )]
-    Bridged(String),
-    /// IP would run beside the master.
-    #[error(
-        "`{0}` has the address {1}, and IP belongs on the master; take it off with `ip address flush dev {0}`, and write it \
-         as `addresses`"
-    )]
-    Addressed(String, IpAddr),
-    /// Of the master: whoever is behind the bridge has an address of his own, and the medium knows this node's alone.
-    #[error(
-        "`{0}` is a port of a bridge, and what is for the bridge's hosts would be lost; take it out with `ip link set {0} nomaster`, \
-         and let them be routed to"
-    )]
-    MasterBridged(String),
-    /// It carries nothing at present.
-    #[error("`{0}` is down, or has no carrier; `ip link set {0} up`")]
-    Down(String),
 }
 
 /// The slave at work; when dropped, the interface is as it was.

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use flight::kernel::default::Holder;
 use flight::kernel::{self, Scheme};
 
-use super::status::table::{number, rows_under};
+use super::status::cells::{number, rows_under};
 use crate::cli::{FlightOff, FlightOn, FlightShow};
 use crate::failure::Failure;
 use crate::flight::{Line, State};
@@ -98,7 +98,7 @@ fn row(line: &Line) -> [String; 11] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flight::Base;
+    use crate::config::Base;
 
     #[test]
     fn a_connection_is_a_row() {

@@ -9,7 +9,8 @@ use tunnel::PublicKey;
 use crate::config::{HostPort, value};
 use crate::failure::Failure;
 use crate::setup::ask::{List, ask};
-use crate::setup::cost::{Cost, Costs};
+use crate::setup::cost::Cost;
+use crate::setup::cost_flags::Costs;
 use crate::setup::file::{self, Made};
 use crate::setup::uplinks;
 

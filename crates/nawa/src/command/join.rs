@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use crate::failure::Failure;
-use crate::setup::cost::Costs;
+use crate::setup::cost_flags::Costs;
 use crate::setup::exchange;
 use crate::setup::file::{self, Made};
 use crate::setup::invite::Invite;

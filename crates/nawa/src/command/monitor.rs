@@ -10,7 +10,7 @@ use device::poller::{Interest, Poller, Signals};
 use serde::Serialize;
 
 use super::flight;
-use super::status::table::{number, percent, rows_under};
+use super::status::cells::{number, percent, rows_under};
 use super::status::{self, view};
 use crate::control::{Request, client::Daemon};
 use crate::failure::Failure;

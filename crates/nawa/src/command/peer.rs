@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::path::select;
-use super::status::{self, table, view};
+use super::status::{self, cells, view};
 use crate::cli::{PathShow, PeerShow};
 use crate::control::{Request, client::Daemon};
 use crate::failure::Failure;
@@ -19,7 +19,7 @@ pub fn show(show: &PeerShow) -> Result<(), Failure> {
     }
     let state = status::read(state)?;
     let rows = state.tunnel.iter().flat_map(|tunnel| &tunnel.peers).map(row).collect();
-    let shown = table::rows_under(HEADER, rows, 2..3);
+    let shown = cells::rows_under(HEADER, rows, 2..3);
     super::print(&shown.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n"))
 }
 

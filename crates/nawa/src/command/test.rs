@@ -9,7 +9,7 @@ use device::{Poller, monotonic};
 use ipnet::IpNet;
 use serde_json::{Value, json};
 
-use super::status::table::{number, rows_under};
+use super::status::cells::{number, rows_under};
 use crate::cli::Test;
 use crate::control::{Request, client::Daemon};
 use crate::failure::Failure;

@@ -4,9 +4,8 @@ use bicast::Mode;
 use bicast::daemon::Config;
 use bicast::kernel::Settings;
 
-use super::check::unique;
 use super::document::Bicast;
-use super::source::Source;
+use super::source::{Source, unique};
 use super::value;
 
 /// Of the bytes that an association sends and receives, in percent.

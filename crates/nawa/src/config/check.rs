@@ -1,22 +1,19 @@
 //! From what is written to what is meant, with every contradiction named.
 
-use std::collections::BTreeMap;
-use std::ops::Range;
 use std::path::Path;
 
 use ipnet::IpNet;
+use tunnel::PrivateKey;
 use tunnel::config::Marks;
 use tunnel::daemon::Listen;
-use tunnel::{PrivateKey, PublicKey};
 
 use super::coding;
 use super::document::{self, Document};
 use super::flood;
-use super::peer;
-use super::source::Source;
-use super::value;
-use super::{Flight, Relay, Settings, Tunnel, secret};
-use crate::flight::Base;
+use super::peer::{self, public_key};
+use super::settings::{Base, Flight, Relay, Settings, Tunnel};
+use super::source::{Source, unique};
+use super::{secret, value};
 
 /// Checks `document`. `None` if anything is wrong; `source` then knows what.
 pub fn check(source: &mut Source, document: Document) -> Option<Settings> {
@@ -184,20 +181,5 @@ fn relay_mode(mode: &str) -> Result<(), String> {
         "auto" | "userspace" => Ok(()),
         "xdp" => Err("the relay mode \"xdp\" is not built yet; write \"auto\" or \"userspace\"".into()),
         _ => Err(format!("there is no relay mode \"{mode}\"; write \"auto\" or \"userspace\"")),
-    }
-}
-
-/// Parses a public key.
-pub fn public_key(source: &mut Source, text: &toml::Spanned<String>) -> Option<PublicKey> {
-    source.expect(text.span(), text.get_ref().parse::<PublicKey>())
-}
-
-/// Complains about every value that was there before.
-pub fn unique<T: Ord>(source: &mut Source, values: impl Iterator<Item = (Range<usize>, T)>, what: &str) {
-    let mut seen = BTreeMap::new();
-    for (span, value) in values {
-        if seen.insert(value, ()).is_some() {
-            source.complain(span, what);
-        }
     }
 }

@@ -5,8 +5,7 @@ use std::time::Duration;
 use coding::Mode;
 use coding::daemon::{Change, Settings};
 
-use super::check::unique;
-use super::source::Source;
+use super::source::{Source, unique};
 use super::{document, value};
 
 /// How long a packet waits for a partner at most, if that is not written: the paper's best.

@@ -11,8 +11,7 @@ use toml::Spanned;
 use tunnel::keys::KeyError;
 use zeroize::Zeroizing;
 
-use super::check::unique;
-use super::source::Source;
+use super::source::{Source, unique};
 use super::{document, secret, value};
 
 /// UDP port of the modes `kernel` and `application`, if none is written.

@@ -7,16 +7,7 @@ use std::path::{Path, PathBuf};
 
 use toml::de::{DeTable, DeValue};
 
-use super::source::{Complaint, Source};
-
-/// Files, one behind the other.
-#[derive(Debug, Default)]
-pub struct Files {
-    /// All of their text.
-    pub text: String,
-    /// Where each begins in it.
-    pub parts: Vec<(usize, PathBuf)>,
-}
+use super::source::{Complaint, Files, Source};
 
 /// Reads `file` and its fragments.
 ///

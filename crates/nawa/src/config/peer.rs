@@ -6,9 +6,8 @@ use toml::Spanned;
 use tunnel::config::{Cost, Local, MAX_PATHS};
 use tunnel::{Bicast, PresharedKey, PublicKey};
 
-use super::check::{public_key, unique};
 use super::document;
-use super::source::Source;
+use super::source::{Source, unique};
 use super::value::{self, HostPort};
 use super::{Path, Peer, Via, secret};
 
@@ -150,4 +149,9 @@ fn via(source: &mut Source, written: document::Via) -> Option<Via> {
 
 fn host_port(source: &mut Source, text: &Spanned<String>) -> Option<HostPort> {
     source.expect(text.span(), text.get_ref().parse::<HostPort>())
+}
+
+/// Parses a public key.
+pub fn public_key(source: &mut Source, text: &toml::Spanned<String>) -> Option<PublicKey> {
+    source.expect(text.span(), text.get_ref().parse::<PublicKey>())
 }

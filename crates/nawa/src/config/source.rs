@@ -1,10 +1,9 @@
 //! Where in the file something is wrong, and the list of all that is.
 
+use std::collections::BTreeSet;
 use std::fmt::{self, Display};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-
-use super::fragments::Files;
 
 /// One thing that is wrong with a configuration file. Displays as `FILE:LINE:COLUMN: what is wrong; what to do`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -30,6 +29,15 @@ impl Display for Complaint {
         }
         write!(f, " {}", self.what)
     }
+}
+
+/// Files, one behind the other.
+#[derive(Debug, Default)]
+pub struct Files {
+    /// All of their text.
+    pub text: String,
+    /// Where each begins in it.
+    pub parts: Vec<(usize, PathBuf)>,
 }
 
 /// The text of a configuration file and its fragments, and what has been found wrong with it so far.
@@ -86,6 +94,16 @@ impl<'a> Source<'a> {
     pub fn into_complaints(mut self) -> Vec<Complaint> {
         self.complaints.sort();
         self.complaints
+    }
+}
+
+/// Complains about every value that was there before.
+pub fn unique<T: Ord>(source: &mut Source, values: impl Iterator<Item = (Range<usize>, T)>, what: &str) {
+    let mut seen = BTreeSet::new();
+    for (span, value) in values {
+        if !seen.insert(value) {
+            source.complain(span, what);
+        }
     }
 }
 

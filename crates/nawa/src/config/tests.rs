@@ -9,7 +9,7 @@ use tunnel::config::{Bicast, Local, Mtu, Scheduler};
 use tunnel::daemon::Listen;
 
 use super::{Complaint, Flight, Settings, load, parse, secret};
-use crate::flight::Base;
+use crate::config::Base;
 
 /// RFC 7748 §6.1: Alice's private key, her public key, Bob's public key.
 const ALICE_PRIVATE: &str = "dwdtCnMYpX08FsFyUbJmRd9ML4frwJkqsXf7pR25LCo=";

@@ -2,6 +2,7 @@
 
 pub mod ask;
 pub mod cost;
+pub mod cost_flags;
 pub mod exchange;
 pub mod file;
 pub mod invite;

@@ -11,7 +11,7 @@ use device::Tun;
 use device::net::{MAIN_TABLE, Net, Route, Rule};
 use ipnet::IpNet;
 
-use super::{Settings, StartError};
+use super::settings::{Settings, StartError};
 use crate::config::{Config, Mtu};
 use crate::path::MIN_INNER_MTU;
 
@@ -261,6 +261,11 @@ fn configure(net: &mut Net, name: &str, mtu: u16) -> io::Result<u32> {
     net.set_queue_length(index, QUEUE)?;
     net.set_up(index)?;
     Ok(index)
+}
+
+/// The outer packets' mark: the file's or, where a default route has to tell them from others, this program's own.
+pub fn mark(fwmark: u32, config: &Config) -> u32 {
+    if fwmark == 0 && has_default(config) { TABLE } else { fwmark }
 }
 
 /// Whether all packets are routed to a peer, of IPv4 or IPv6.

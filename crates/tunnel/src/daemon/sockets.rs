@@ -9,7 +9,7 @@ use device::UdpSocket;
 use device::udp::{Options, SendFailure, Transmit};
 use rustix::io::Errno;
 
-use super::Listen;
+use super::settings::Listen;
 
 /// Times a free IPv4 port is looked for whose number is free in IPv6 too.
 const PORT_TRIES: usize = 16;

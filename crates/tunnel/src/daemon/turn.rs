@@ -13,7 +13,7 @@ use rand_core::{OsRng, TryRngCore};
 
 use super::back::Back;
 use super::hands::Hands;
-use super::interface::{TABLE, has_default};
+use super::interface::mark;
 use super::sockets::{Family, PLACES, Sockets};
 use super::taps::{Tap, Taps};
 use super::ways::{Order, Told, What};
@@ -24,7 +24,8 @@ use crate::endpoint::{Arrival, Endpoint};
 use crate::keys::PrivateKey;
 use crate::status::TunnelStatus;
 use crate::why::Why;
-use crate::wire::address::{LocalAddress, Train};
+use crate::wire::address::LocalAddress;
+use crate::wire::train::Train;
 
 const WAKER: u64 = 0;
 /// The sockets' tokens start here, and those of the TUN's queues.
@@ -69,11 +70,6 @@ pub struct Host {
     pub news: Receiver<Told>,
     /// The mark that the file gives the outer packets; 0: none.
     pub fwmark: u32,
-}
-
-/// The outer packets' mark: the file's or, where a default route has to tell them from others, this program's own.
-pub fn mark(fwmark: u32, config: &Config) -> u32 {
-    if fwmark == 0 && has_default(config) { TABLE } else { fwmark }
 }
 
 /// All that the thread owns.
@@ -250,7 +246,7 @@ impl Turn {
             if !taps.is_empty() {
                 let (time, port) = (realtime(), port_of(sockets));
                 for train in &self.trains[..filled] {
-                    train.notes.iter().for_each(|notes| notes.note(train, |one| taps.put(time, &port, &one)));
+                    train.tell(|one| taps.put(time, &port, &one));
                 }
             }
             sockets.send(now, trains, |remote, source, error| {

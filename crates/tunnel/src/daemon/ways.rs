@@ -12,13 +12,12 @@ use device::unreachable::{Because, Listener};
 use device::{Changes, Net, News, Outgoing, Waker};
 use ipnet::IpNet;
 
-use super::interface::Interface;
+use super::interface::{Interface, mark};
 use super::names::{Answer, Answers, Name};
 use super::resolver::By;
 use super::routing::Host;
 use super::sockets::PLACES;
 use super::tls::{self, Client, Target};
-use super::turn::mark;
 use super::{Asked, Inbox};
 use crate::config::{self, Config, Local, PathConfig};
 use crate::keys::PublicKey;

@@ -1,92 +1,19 @@
 //! Handshakes that strangers may ask for: what they cost is bounded for all together, and most of it, X25519, is left to
 //! another thread ([`Work`]), where who comes from an address of a peer's is first.
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::answers::{Ask, Outcome};
 use super::{Done, Endpoint, Work};
-use crate::handshake::cookie::{CookieJar, LoadGauge};
+use crate::handshake::cookie::CookieJar;
 use crate::handshake::noise::{self, Responder};
-use crate::handshake::rate_limit::RateLimit;
 use crate::handshake::sessions::Answer;
 use crate::wire::address::Address;
 
-/// More handshakes than this per second ask for cookies; bursts of [`HANDSHAKE_BURST`] do not.
-const HANDSHAKES_PER_SECOND: u32 = 50;
-const HANDSHAKE_BURST: u32 = 100;
-/// So many cookies in a second, after a burst, to addresses that no peer is known to be at: a flood is not worth more
-/// work.
-const COOKIES_PER_SECOND: u32 = 5000;
-const COOKIE_BURST: u32 = 500;
-/// With a cookie, each host may do so often a handshake, after a burst (WireGuard's ratelimiter).
-const SOURCE_INTERVAL: Duration = Duration::from_millis(50);
-const SOURCE_BURST: u32 = 5;
-/// All of them together, but for those where a peer is known to be, so many handshakes in a second, after a burst: a
-/// fortieth of a processor.
-const PROVEN_PER_SECOND: u32 = 400;
-const PROVEN_BURST: u32 = 100;
-/// So many echoes to relays in a second, after a burst.
-const ECHOES_PER_SECOND: u32 = 50;
-const ECHO_BURST: u32 = 100;
-/// Hosts that this is remembered of.
-const MAX_SOURCES: usize = 4096;
 /// Messages without a peer that wait to be sent: cookie replies, relay echoes.
 const MAX_REPLIES: usize = 256;
 /// A line about strangers, at most this often.
 const WORDS_INTERVAL: Duration = Duration::from_secs(10);
-/// The same is logged again after this.
-const SAME_WORD: Duration = Duration::from_secs(3600);
-/// So many are remembered to have been logged.
-const MAX_WORDS: usize = 16;
-
-/// What was said of strangers.
-#[derive(Debug, Default)]
-pub struct Words {
-    /// The last of it, and when; status shows it.
-    pub last: Option<(Duration, String)>,
-    /// What was logged, by what it is about, and when; the newest last.
-    logged: VecDeque<(Duration, String)>,
-}
-
-impl Words {
-    /// Whether one about `what` is worth a line of the log.
-    fn is_new(&mut self, now: Duration, what: String) -> bool {
-        self.logged.retain(|(at, _)| now < *at + SAME_WORD);
-        if self.logged.iter().any(|(_, logged)| *logged == what) {
-            return false;
-        }
-        if self.logged.len() == MAX_WORDS {
-            self.logged.pop_front();
-        }
-        self.logged.push_back((now, what));
-        true
-    }
-}
-
-/// How often strangers get what costs something.
-pub struct Limits {
-    /// Handshakes without a question.
-    gauge: LoadGauge,
-    cookies: LoadGauge,
-    /// Handshakes of each host that has a cookie, and of all of them.
-    sources: RateLimit,
-    proven: LoadGauge,
-    /// Echoes to relays.
-    pub echoes: LoadGauge,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            gauge: LoadGauge::new(HANDSHAKES_PER_SECOND, HANDSHAKE_BURST),
-            cookies: LoadGauge::new(COOKIES_PER_SECOND, COOKIE_BURST),
-            sources: RateLimit::new(SOURCE_INTERVAL, SOURCE_BURST, MAX_SOURCES),
-            proven: LoadGauge::new(PROVEN_PER_SECOND, PROVEN_BURST),
-            echoes: LoadGauge::new(ECHOES_PER_SECOND, ECHO_BURST),
-        }
-    }
-}
 
 impl Endpoint {
     pub(super) fn handle_initiation(&mut self, now: Duration, from: Address, message: &[u8]) {
@@ -260,23 +187,5 @@ impl Endpoint {
             }
             words.last = Some((now, line));
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_same_is_logged_once_an_hour() {
-        let (mut words, hour) = (Words::default(), SAME_WORD);
-        let mut new = |now: Duration, what: &str| words.is_new(now, what.to_owned());
-        assert!(new(hour, "a") && new(hour, "b"));
-        assert!(!new(hour * 2 - Duration::from_secs(1), "a"));
-        assert!(new(hour * 2, "a"));
-        // So many others are remembered, and no more.
-        let others: Vec<_> = (0..MAX_WORDS).map(|number| number.to_string()).collect();
-        assert!(others.iter().all(|other| new(hour * 2, other)));
-        assert!(!new(hour * 2, &others[0]) && new(hour * 2, "a"));
     }
 }

@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::wire::frame::{Delay, MAX_RANGES, Report};
+use crate::schedule::weights::Delay;
+use crate::wire::frame::{MAX_RANGES, Report};
 
 /// Ranges of received sequences that are remembered, more than one report holds.
 const MEMORY: usize = 2 * MAX_RANGES;

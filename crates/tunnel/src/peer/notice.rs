@@ -1,13 +1,12 @@
 //! What is to be said of a peer's paths: their states, why they are not what they should be, and when that changes.
 
-use std::collections::VecDeque;
-use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::{Peer, tier_of};
 use crate::config::Local;
 use crate::path::Path;
+use crate::path::said::{Change, State};
 use crate::why::Why;
 
 /// A path is not without an answer before it has waited so long for one.
@@ -21,82 +20,6 @@ const NOTHING_COMES: Duration = Duration::from_secs(10);
 const INTERVAL: Duration = Duration::from_secs(1);
 /// So many changes of a path are remembered: what led to where it is, and an hour of one that flaps every few minutes.
 const CHANGES: usize = 16;
-
-/// What a path is good for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum State {
-    /// It leads nowhere: no way, or no session at its relay.
-    #[default]
-    Down,
-    /// It has not proved to be of use.
-    Checking,
-    /// Nothing comes back.
-    Silent,
-    /// It carries data.
-    Up,
-}
-
-impl State {
-    /// As status and logs call it.
-    pub fn name(self) -> &'static str {
-        match self {
-            State::Down => "down",
-            State::Checking => "checking",
-            State::Silent => "silent",
-            State::Up => "up",
-        }
-    }
-}
-
-impl fmt::Display for State {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-/// What became of a path, and what decided it.
-#[derive(Clone, Debug)]
-pub struct Change {
-    /// When.
-    pub at: Duration,
-    /// What it is good for since.
-    pub state: State,
-    /// For scripts, as [`Why::cause`].
-    pub cause: &'static str,
-    /// With the number that decided.
-    pub why: String,
-}
-
-/// What was said of a path last.
-#[derive(Debug, Default)]
-pub struct Said {
-    state: State,
-    why: Option<Why>,
-    at: Duration,
-    /// What was said before, the newest last.
-    changes: VecDeque<Change>,
-    /// The state that it is in, and since when.
-    now: (State, Duration),
-    /// When to look again though nothing happens.
-    due: Option<Duration>,
-}
-
-impl Said {
-    /// Whether it was said to carry data.
-    pub fn is_up(&self) -> bool {
-        self.state == State::Up
-    }
-
-    /// What was said, the newest last.
-    pub fn changes(&self) -> impl Iterator<Item = &Change> {
-        self.changes.iter()
-    }
-
-    /// When there may be more to say.
-    pub fn due(&self) -> Option<Duration> {
-        self.due
-    }
-}
 
 impl Path {
     /// What it is good for.

@@ -12,8 +12,8 @@ use crate::path::recv_enqueue::{Received, micros};
 use crate::path::sent::Content;
 use crate::path::{MIN_INNER_MTU, Path};
 use crate::schedule::xmit;
-use crate::wire::address::Train;
 use crate::wire::frame::{self, Data, Order, Report};
+use crate::wire::train::Train;
 use crate::wire::{HEADER_LEN, RELAY_HEADER_LEN, TAG_LEN};
 
 /// A report waits for more to report between these times, a quarter of the least round trip in between.

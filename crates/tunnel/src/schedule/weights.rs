@@ -15,7 +15,6 @@
 use std::time::Duration;
 
 use crate::schedule::clock_skew::Minima;
-use crate::wire::frame::Delay;
 
 /// α of equation (3).
 pub const ALPHA: f64 = 0.25;
@@ -31,6 +30,19 @@ pub enum Congestion {
     Increase,
     /// MeanDelay_i itself, with the offset between the clocks in it and whatever sign that gives it.
     Absolute,
+}
+
+/// One-way delays over a period: the receiver's clock minus the sender's, in µs, wrapping.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Delay {
+    /// How many were measured; the rest means nothing if 0.
+    pub samples: u32,
+    /// The least.
+    pub min: u32,
+    /// The arithmetic mean, minus the least.
+    pub mean_over_min: u32,
+    /// The greatest, minus the least.
+    pub max_over_min: u32,
 }
 
 /// One path's terms of the equations. Delays are µs.

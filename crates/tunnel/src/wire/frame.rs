@@ -15,8 +15,10 @@
 //! (receiver's clock minus sender's, wrapping), mean minus least 4, greatest minus least 4, then the ranges: the
 //! first's length 4, then (gap 4, length 4) downwards.
 
-use crate::config::{Cost, MAX_PREFER};
 use std::ops::RangeInclusive;
+
+use crate::config::{Cost, MAX_PREFER};
+use crate::schedule::weights::Delay;
 
 /// Bytes of a data frame before the inner packet.
 pub const DATA_HEADER: usize = 12;
@@ -92,19 +94,6 @@ impl Report {
     pub fn largest(&self) -> Option<u64> {
         self.ranges.first().map(|r| *r.end())
     }
-}
-
-/// One-way delays over a period: the receiver's clock minus the sender's, in µs, wrapping.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Delay {
-    /// How many were measured; the rest means nothing if 0.
-    pub samples: u32,
-    /// The least.
-    pub min: u32,
-    /// The arithmetic mean, minus the least.
-    pub mean_over_min: u32,
-    /// The greatest, minus the least.
-    pub max_over_min: u32,
 }
 
 /// A path as its lister announces it.

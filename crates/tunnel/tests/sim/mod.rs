@@ -18,7 +18,8 @@ use rand_core::SeedableRng;
 use tunnel::config::ConfigError;
 use tunnel::endpoint::{Arrival, Endpoint};
 use tunnel::status::PeerStatus;
-use tunnel::wire::address::{LocalAddress, Train};
+use tunnel::wire::address::LocalAddress;
+use tunnel::wire::train::Train;
 use tunnel::{Bicast, Config, Local, Mtu, PathConfig, PeerConfig, PresharedKey, PrivateKey, Scheduler};
 
 /// Bytes that a link counts around a UDP payload, unless [`Net::around`] is told otherwise: Ethernet, IPv4, UDP.

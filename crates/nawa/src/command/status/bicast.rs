@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use serde::Deserialize;
 
-use super::table::{number, percent, rows_under};
+use super::cells::{number, percent, rows_under};
 
 const HEADER: [&str; 8] =
     ["ports", "sent MB", "extra %", "resent", "requests", "first", "not copied", "peer (ms)"];

@@ -1,6 +1,7 @@
 //! `nawa status`
 
 mod bicast;
+pub mod cells;
 pub mod table;
 pub mod view;
 

@@ -2,10 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
-use std::ops::Range;
 
-use comfy_table::{CellAlignment, Table, presets::NOTHING};
-
+use super::cells::{UNKNOWN, megabytes, number, percent, rows_under};
 use super::view::{
     self, Coding, CodingNeighbour, Copies, Flight, Flood, Path, Peer, Relay, Session, State, Tunnel,
 };
@@ -13,7 +11,6 @@ use super::view::{
 const PATH_HEADER: [&str; 9] =
     ["path", "state", "rtt ms", "Mbit/s", "weight", "loss %", "sent MB", "received MB", "to"];
 const SESSION_HEADER: [&str; 5] = ["client", "its key", "destination", "state", "idle s"];
-const UNKNOWN: &str = "–";
 
 /// Lines of text, each ended.
 pub fn render(state: &State) -> String {
@@ -223,18 +220,6 @@ fn session_row(session: &Session) -> [String; 5] {
     ]
 }
 
-/// A table; `numbers`: the columns that hold numbers.
-pub fn rows_under<const N: usize>(header: [&str; N], rows: Vec<[String; N]>, numbers: Range<usize>) -> Table {
-    let mut table = Table::new();
-    table.load_preset(NOTHING).set_header(header).add_rows(rows);
-    for column in numbers {
-        if let Some(column) = table.column_mut(column) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    table
-}
-
 fn path_row(path: &Path) -> [String; 9] {
     let mut state = path.state.clone();
     state += if path.backup { ", backup" } else { "" };
@@ -278,20 +263,6 @@ pub fn paths(peer: &Peer) -> String {
         }
     }
     text
-}
-
-/// A number with so many decimals, or that it is unknown.
-pub fn number(value: Option<f64>, decimals: usize) -> String {
-    value.map_or(UNKNOWN.into(), |value| format!("{value:.decimals$}"))
-}
-
-fn megabytes(bytes: u64) -> String {
-    number(Some(bytes as f64 / 1e6), 1)
-}
-
-/// `None` of nothing.
-pub fn percent(part: u64, whole: u64) -> Option<f64> {
-    (whole > 0).then(|| 100.0 * part as f64 / whole as f64)
 }
 
 #[cfg(test)]

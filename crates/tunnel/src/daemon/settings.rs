@@ -1,0 +1,69 @@
+//! What a tunnel is told, and why it does not start.
+
+use std::io;
+use std::net::SocketAddr;
+
+use ipnet::IpNet;
+
+use crate::config::Config;
+use crate::keys::PrivateKey;
+
+/// Where a socket listens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Listen {
+    /// This port on every local address, IPv4 and, where the host has it, IPv6; 0 takes any free port.
+    Port(u16),
+    /// This address only.
+    Address(SocketAddr),
+}
+
+/// What [`start`] makes and runs.
+#[derive(Debug)]
+pub struct Settings {
+    /// The TUN interface to make; at most 15 bytes.
+    pub interface: String,
+    /// Its addresses, each with its prefix.
+    pub addresses: Vec<IpNet>,
+    /// Where peers reach this end.
+    pub listen: Listen,
+    /// Mark of the outer packets (SO_MARK); 0: none.
+    pub fwmark: u32,
+    /// What the core is told.
+    pub tunnel: Config,
+    /// Who this end is.
+    pub key: PrivateKey,
+}
+
+/// What a running tunnel can be told anew: all of it, also what stays. What else is in [`Settings`] takes a new start.
+#[derive(Clone, Debug)]
+pub struct Reconfiguration {
+    /// The TUN interface's addresses, each with its prefix.
+    pub addresses: Vec<IpNet>,
+    /// What the core is told.
+    pub config: Config,
+}
+
+/// Why the tunnel does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The interface's name is taken.
+    #[error("interface `{0}` exists already; remove it with `ip link delete {0}` or choose another name")]
+    InterfaceExists(String),
+    /// The TUN interface cannot be made.
+    #[error("{0}; this needs root (CAP_NET_ADMIN) and /dev/net/tun")]
+    Tun(io::Error),
+    /// The interface cannot be given its addresses.
+    #[error(
+        "{0}; see that the tunnel's addresses and interface name are right and that IPv6 is not switched off"
+    )]
+    Interface(io::Error),
+    /// A peer's route is there already, to somewhere else.
+    #[error("{0}; delete that route, or give the peer narrower routes")]
+    Route(io::Error),
+    /// The UDP port is taken, or the address is not local.
+    #[error("{0}; listen on another port, or stop the program that has this one")]
+    Listen(io::Error),
+    /// Descriptors, memory or randomness have run out.
+    #[error("cannot start the tunnel's thread: {0}; see the limits on open files and memory")]
+    Resources(#[from] io::Error),
+}
