@@ -63,8 +63,9 @@ enum Command {
     Run(Run),
     /// Does the same in the background: returns when it is up, or says why not
     ///
-    /// It logs to the journal or, where there is none, to `nawa.log` in the folder of its state (`state-dir`, /var/lib/nawa unless the
-    /// file names another), 1 MiB at most and as much of what came before. `nawa status` says where.
+    /// It logs to the journal or, where there is none, to `nawa.log` in the folder of its state, 1 MiB at most and as much of what came
+    /// before. `nawa status` says where. That folder is `state-dir` of the file or, without that, /var/lib/nawa, and for a file that is
+    /// not called nawa.toml the folder of its name in there.
     Up(File),
     /// Stops the daemon and waits until it is gone
     Down,

@@ -1,6 +1,7 @@
 //! From what is written to what is meant, with every contradiction named.
 
-use std::path::Path;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
 
 use ipnet::IpNet;
 use tunnel::PrivateKey;
@@ -20,9 +21,8 @@ pub fn check(source: &mut Source, document: Document) -> Option<Settings> {
     sections_belong_together(source, &document);
     let node = document.node.read();
     let state_dir = node.as_ref().and_then(|node| node.state_dir.as_deref());
-    // The folder that systemd names (`StateDirectory=`), unless the file names one.
-    let usual = std::env::var_os("STATE_DIRECTORY").unwrap_or_else(|| "/var/lib/nawa".into());
-    let state_dir = source.folder().join(state_dir.unwrap_or(Path::new(&usual)));
+    let state_dir =
+        source.folder().join(state_dir.map_or_else(|| usual_state_dir(source.stem()), Path::to_owned));
     let key = node.and_then(|node| private_key(source, &node));
     let me = key.as_ref().map(PrivateKey::public);
     let peers = peer::all(source, document.peers, me.as_ref());
@@ -44,6 +44,13 @@ pub fn check(source: &mut Source, document: Document) -> Option<Settings> {
         source.expect(written.listen.span(), value::metrics_address(written.listen.get_ref()))
     });
     Some(Settings { key, state_dir, tunnel, relay, flight, bicast, floods, codings, metrics })
+}
+
+/// The folder that systemd names (`StateDirectory=`), or one in it that is called as the file: daemons of several network namespaces,
+/// each with a file of its own (`nawa@NAME.service`), do not write over each other's counts.
+fn usual_state_dir(stem: &OsStr) -> PathBuf {
+    let all = PathBuf::from(std::env::var_os("STATE_DIRECTORY").unwrap_or_else(|| "/var/lib/nawa".into()));
+    if stem == "nawa" { all } else { all.join(stem) }
 }
 
 fn private_key(source: &mut Source, node: &document::Node) -> Option<PrivateKey> {

@@ -1,6 +1,7 @@
 //! Where in the file something is wrong, and the list of all that is.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fmt::{self, Display};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -69,6 +70,11 @@ impl<'a> Source<'a> {
     /// The folder that relative paths in the file start from.
     pub fn folder(&self) -> &'a Path {
         self.file.parent().unwrap_or(Path::new(""))
+    }
+
+    /// The file's name without its extension.
+    pub fn stem(&self) -> &'a OsStr {
+        self.file.file_stem().unwrap_or(OsStr::new("nawa"))
     }
 
     /// Notes that what stands at the bytes `span` is wrong.

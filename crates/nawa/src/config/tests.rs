@@ -57,6 +57,15 @@ fn path(more: &str) -> String {
     format!("[[peer.path]]\nname = 'lte'\nremote = '203.0.113.7:51900'\n{more}")
 }
 
+#[test]
+fn files_of_other_names_have_a_state_of_their_own() {
+    let folder = folder();
+    let state_of = |name: &str| {
+        parse(&folder.path().join(name), &format!("{NODE}{TUNNEL}{}", peer(""))).expect("good").state_dir
+    };
+    assert_eq!(state_of("van.toml"), state_of("nawa.toml").join("van"));
+}
+
 #[track_caller]
 fn assert_complaints(text: &str, expected: &str) {
     assert_eq!(complaints(text), expected, "about:\n{text}");
