@@ -7,7 +7,10 @@ mod network;
 use std::sync::Arc;
 use std::time::Duration;
 
-use link::{Bitrate, Capacity, CellularConfig, Jitter, LinkConfig, Loss, Probability, Queue, Trace};
+use link::{
+    Bitrate, ByteCount, Capacity, CellularConfig, Jitter, LinkConfig, Loss, PolicerConfig, Probability,
+    Queue, Trace,
+};
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
 use tcp_sim::{Call, Config, CongestionControl, Connection, Hosts, LinkPair, Network, Ping, Socket};
@@ -119,24 +122,35 @@ pub fn random(seed: u64) -> Case {
     Case { name: format!("random {seed}"), kernel: None, links }
 }
 
-/// Links as given: each `MBPS@MS±JITTER LOSS% qPACKETS`, all but the first two of which may be left out.
+/// Links as given: each `MBPS@MS±JITTER LOSS% qPACKETS pMBPS/KB`, all but the first two of which may be left out; the last is a
+/// policer's rate and burst.
 pub fn given(text: &str) -> Option<Case> {
     let one = |text: &str| {
         let mut words = text.split_whitespace();
         let (mbps, delay) = words.next()?.split_once('@')?;
         let (delay, jitter) = delay.split_once('±').unwrap_or((delay, "0"));
         let mut row: Row = (mbps.parse().ok()?, delay.parse().ok()?, jitter.parse().ok()?, 0.0, Some(100));
+        let mut policer = None;
         for word in words {
-            match (word.strip_suffix('%'), word.strip_prefix('q')) {
-                (Some(loss), _) => row.3 = loss.parse().ok()?,
-                (_, Some(packets)) => row.4 = Some(packets.parse().ok()?),
+            match (word.strip_suffix('%'), word.strip_prefix('q'), word.strip_prefix('p')) {
+                (Some(loss), ..) => row.3 = loss.parse().ok()?,
+                (_, Some(packets), _) => row.4 = Some(packets.parse().ok()?),
+                (.., Some(limit)) => {
+                    let (mbps, kilobytes) = limit.split_once('/')?;
+                    policer = Some(policed(mbps.parse().ok()?, kilobytes.parse().ok()?));
+                }
                 _ => return None,
             }
         }
-        Some(link(row))
+        Some(LinkConfig { policer, ..link(row) })
     };
     let links = text.split(',').map(one).collect::<Option<_>>()?;
     Some(Case { name: "given".into(), kernel: None, links })
+}
+
+/// A policer of so many Mbit/s that lets a burst of so many kB pass.
+pub fn policed(mbps: f64, kilobytes: f64) -> PolicerConfig {
+    PolicerConfig { rate: Bitrate::from_mbps(mbps), burst: ByteCount((kilobytes * 1e3) as u64) }
 }
 
 /// LTE whose rate swings and stops, Wi-Fi that fades, and a satellite: the links of the lab's demo.
