@@ -397,6 +397,8 @@ INLINE void restart_after_idle(struct tcp_sock *tp, struct connection *c, u32 id
 	for (int i = 0; i < 32 && idle > rto && cwnd > TCP_INIT_CWND; i++, idle -= rto)
 		cwnd = cwnd / 2 > TCP_INIT_CWND ? cwnd / 2 : TCP_INIT_CWND;
 	c->cwnd = cwnd;
+	c->una = tp->snd_una; /* what FS-AT was not told of was before the idleness, and lets nothing grow after it */
+	c->delivered = tp->delivered;
 	if (!options.paper)
 		c->fsat.space = fsat_min(c->fsat.space, bytes(tp, cwnd));
 	tp->snd_cwnd = window(tp, c);
