@@ -17,6 +17,7 @@ use crate::config::{Bicast, MAX_PATHS, Marks, Mtu, PeerConfig, Scheduler};
 use crate::flow::copies::{Copies, CopyCounters};
 use crate::flow::queue::{self, FlowQueue};
 use crate::flow::unconfirmed::{self, Unconfirmed};
+use crate::handshake::noise::{Finished, Initiator};
 use crate::handshake::sessions::{Identities, Indices, Sessions};
 use crate::keys::{PrivateKey, PublicKey};
 use crate::packet_queue::PacketQueue;
@@ -244,9 +245,15 @@ impl Peer {
         false
     }
 
-    /// A response came.
-    pub fn handle_response(&mut self, now: Duration, from: &Address, response: &[u8]) {
-        if let Some(reborn) = self.sessions.handle_response(now, response) {
+    /// What came from `from` as a response was read.
+    pub fn handle_finished(
+        &mut self,
+        now: Duration,
+        from: &Address,
+        initiator: Initiator,
+        finished: Option<Finished>,
+    ) {
+        if let Some(reborn) = self.sessions.handle_finished(now, initiator, finished) {
             self.paths.iter_mut().for_each(|path| path.handle_answer(now, from));
             self.begin_session(now, reborn);
         }

@@ -16,6 +16,7 @@ use tunnel::{PresharedKey, PrivateKey, PublicKey};
 const MS: Duration = Duration::from_millis(1);
 const S: Duration = Duration::from_secs(1);
 const INITIATION: u8 = 1;
+const RESPONSE: u8 = 2;
 const COOKIE_REPLY: u8 = 3;
 const TRANSPORT: u8 = 4;
 const TYPES: std::ops::RangeInclusive<u8> = 1..=4;
@@ -397,4 +398,49 @@ fn relay_headers_around_anything_change_nothing() {
     }
     assert_eq!(state(&net), before);
     assert!(net.strays.is_empty());
+}
+
+#[test]
+fn a_response_is_read_by_whoever_has_time_and_a_forged_one_spoils_nothing() {
+    let mut net = Net::quick(1, 10 * MS, |_, _| ());
+    net.pass(S);
+    net.restart(0, 99);
+    net.idle_workers = true;
+    let log = record(&mut net, |datagram| datagram.kind() != RESPONSE);
+    net.turn(0);
+    net.pass(20 * MS);
+    // The other end reads the initiation and answers it.
+    for _ in 0..2 {
+        let work = net.ends[1].poll_work().expect("an initiation is to be answered");
+        net.ends[1].handle_work(net.now, work.run());
+    }
+    net.turn(1);
+    let response = log.borrow().iter().rfind(|d| d.kind() == RESPONSE).expect("a response").bytes.clone();
+    let mut forged = response.clone();
+    forged[20] ^= 1;
+    CookieJar::new(net.ends[0].public_key()).stamp(net.now, &mut forged);
+    for message in [&forged, &response] {
+        net.inject(0, stranger(1), message);
+    }
+    let has_session = |net: &Net| net.peer(0).session_age_s.is_some();
+    for is_right in [false, true] {
+        assert!(!has_session(&net), "nothing is read in passing");
+        let work = net.ends[0].poll_work().expect("a response is to be read");
+        assert!(net.ends[0].poll_work().is_none(), "one at a time of a peer");
+        net.ends[0].handle_work(net.now, work.run());
+        assert_eq!(has_session(&net), is_right);
+    }
+    // More than are kept of one.
+    net.restart(0, 100);
+    net.turn(0);
+    let index = log.borrow().iter().rfind(|d| d.from == 0).expect("an initiation").bytes[4..8].to_vec();
+    forged[8..12].copy_from_slice(&index);
+    CookieJar::new(net.ends[0].public_key()).stamp(net.now, &mut forged);
+    (0..1000).for_each(|_| net.inject(0, stranger(1), &forged));
+    let steps = std::iter::from_fn(|| {
+        let work = net.ends[0].poll_work()?;
+        net.ends[0].handle_work(net.now, work.run());
+        Some(())
+    });
+    assert!((1..=16).contains(&steps.count()), "what is kept of a flood");
 }
