@@ -239,18 +239,10 @@ fn hosts_with_cookies_are_bounded_together() {
     assert!(net.peer(0).session_age_s.is_some_and(|age| age < 4.0));
 }
 
-/// As many as a link of 100 Mbit/s brings in a fifth of a second, each with a cookie for its address, four from each network: the
-/// peer's new keys wait for the few steps that are being done, and for no others.
-#[test]
-fn a_peers_new_keys_wait_for_few_of_a_flood_with_cookies() {
-    const STEP: Duration = Duration::from_micros(200);
-    let (mut net, _) = established();
-    let mut rng = ChaCha20Rng::seed_from_u64(7);
-    let flooder = PrivateKey::generate(&mut rng);
+/// Hosts that have cookies, 4096 at least: the last few would be answered without.
+fn with_cookies(net: &mut Net, mut initiation: impl FnMut() -> Vec<u8>) -> Vec<(u32, CookieJar)> {
     let to = *net.ends[1].public_key();
-    // The last few would be answered without a cookie.
     let mut jars: Vec<_> = (0..4200).map(|host| (host, CookieJar::new(&to))).collect();
-    let mut initiation = || initiation(&mut rng, &flooder, &to, 1, 1);
     while jars.iter().filter(|(_, jar)| jar.has_cookie(net.now)).count() < 4096 {
         let (message, now) = (initiation(), net.now);
         for (host, jar) in jars.iter_mut().filter(|(_, jar)| !jar.has_cookie(now)) {
@@ -264,6 +256,46 @@ fn a_peers_new_keys_wait_for_few_of_a_flood_with_cookies() {
         net.pass(S / 10);
     }
     jars.retain(|(_, jar)| jar.has_cookie(net.now));
+    jars
+}
+
+#[test]
+fn a_peer_is_answered_while_strangers_take_all_there_is_to_remember_hosts() {
+    let (mut net, _) = established();
+    let mut rng = ChaCha20Rng::seed_from_u64(7);
+    let (flooder, to) = (PrivateKey::generate(&mut rng), *net.ends[1].public_key());
+    let mut initiation = || initiation(&mut rng, &flooder, &to, 1, 1);
+    let mut jars = with_cookies(&mut net, &mut initiation);
+    for _ in 0..4 {
+        for (host, jar) in &mut jars {
+            let mut message = initiation();
+            jar.stamp(net.now, &mut message);
+            net.inject(1, stranger(*host), &message);
+        }
+    }
+    net.restart(0, 99);
+    net.turn(0);
+    for host in 0..100 {
+        let (host, jar) = &mut jars[host];
+        let mut message = initiation();
+        jar.stamp(net.now, &mut message);
+        net.inject(1, stranger(*host), &message);
+        net.pass(MS);
+    }
+    assert!(net.peer(0).session_age_s.is_some(), "the peer was not answered within 100 ms");
+}
+
+/// As many as a link of 100 Mbit/s brings in a fifth of a second, each with a cookie for its address, four from each network: the
+/// peer's new keys wait for the few steps that are being done, and for no others.
+#[test]
+fn a_peers_new_keys_wait_for_few_of_a_flood_with_cookies() {
+    const STEP: Duration = Duration::from_micros(200);
+    let (mut net, _) = established();
+    let mut rng = ChaCha20Rng::seed_from_u64(7);
+    let flooder = PrivateKey::generate(&mut rng);
+    let to = *net.ends[1].public_key();
+    let mut initiation = || initiation(&mut rng, &flooder, &to, 1, 1);
+    let mut jars = with_cookies(&mut net, &mut initiation);
     net.idle_workers = true;
     let refused = net.ends[1].counters().refused_handshakes;
     let (mut steps, mut asked_at) = (0, None);
