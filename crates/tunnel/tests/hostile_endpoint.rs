@@ -275,8 +275,7 @@ fn a_peer_is_answered_while_strangers_take_all_there_is_to_remember_hosts() {
     }
     net.restart(0, 99);
     net.turn(0);
-    for host in 0..100 {
-        let (host, jar) = &mut jars[host];
+    for (host, jar) in jars.iter_mut().take(100) {
         let mut message = initiation();
         jar.stamp(net.now, &mut message);
         net.inject(1, stranger(*host), &message);
