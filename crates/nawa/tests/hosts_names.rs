@@ -3,13 +3,19 @@
 mod common;
 
 use std::net::UdpSocket;
+use std::process::Stdio;
+use std::time::Duration;
 
 use common::uplinks::{Names, Resolver, Uplinks, nft, path, shell};
 use common::{Daemon, eventually, namespaces_or_skip, succeed};
+use device::{Poller, monotonic};
 use rustix::process::Signal;
 use serde_json::Value;
 
 const OFFICE: &str = "'10.77.0.2/32', 'fd77::2/128'";
+
+/// A path in use is up again so long after its name is right, at most.
+const BACK: Duration = Duration::from_secs(5);
 
 /// A path to the office by name.
 fn named(name: &str, more: &str) -> String {
@@ -32,13 +38,48 @@ fn a_name_that_moves_is_followed_behind_a_nat() {
     let resolver = Resolver::new(&net.van, "203.0.113.7 office.test\n", 1);
     let _daemons = net.start("", OFFICE, &named("l1", ""));
     net.wait_for("l1", "up", leads_to("203.0.113.7:"));
-    for (old, new) in [("203.0.113.7", "203.0.113.8"), ("203.0.113.8", "203.0.113.9")] {
+    // The name is right at once, or so long after the path has been found to be silent.
+    let cases =
+        [None, Some(Duration::ZERO), Some(Duration::from_millis(700)), Some(Duration::from_millis(1400))];
+    for (at, late) in (7..).zip(cases) {
+        let (old, new) = (format!("203.0.113.{at}"), format!("203.0.113.{}", at + 1));
+        net.ping("10.77.0.2");
+        // What is used is noticed to be silent.
+        let _used = Pings::start(&net);
         net.office.ip(&format!("address del {old}/24 dev eth0"));
         net.office.ip(&format!("address add {new}/24 dev eth0"));
         net.office.ip("route replace default via 203.0.113.1");
+        if let Some(late) = late {
+            net.wait_for("l1", "silent", |path| path["state"] == "silent");
+            Poller::new().expect("a poller").wait(Some(late)).expect("waiting").for_each(drop);
+        }
+        let right = monotonic();
         resolver.write(&format!("{new} office.test\n"));
         net.wait_for("l1", "at its new address", leads_to(&format!("{new}:")));
-        net.ping("10.77.0.2");
+        let took = monotonic() - right;
+        println!(
+            "the name right {late:.1?} after the silence: the path is up {:.1} s later",
+            took.as_secs_f64()
+        );
+        assert!(took < BACK, "the path is up {took:?} after the name is right");
+    }
+    net.ping("10.77.0.2");
+}
+
+/// Pings through the tunnel, five a second, until dropped.
+struct Pings(std::process::Child);
+
+impl Pings {
+    fn start(net: &Uplinks) -> Self {
+        let mut ping = net.van.command("ping", ["-q", "-i", "0.2", "10.77.0.2"]);
+        Self(ping.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("ping"))
+    }
+}
+
+impl Drop for Pings {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 

@@ -54,6 +54,8 @@ fn main() {
         costs[costs.len() / 2]
     });
     println!("a packet to a peer: {one:.2} us with 1, {all:.2} us with {peers}: {:.3} times", all / one);
+    let state = (0..20).map(|_| many.state()).min().unwrap_or_default();
+    println!("the state of {peers} peers takes {:.2} ms of the data thread", state.as_secs_f64() * 1e3);
     many.flood();
 }
 
@@ -284,6 +286,15 @@ impl Net {
             count += 1;
         }
         self.used.as_secs_f64() * 1e6 / f64::from(count)
+    }
+
+    /// What asking for the state takes.
+    fn state(&self) -> Duration {
+        let start = processor();
+        let state = self.hub.status(self.now);
+        let took = processor() - start;
+        assert_eq!(state.peers.len(), self.peers.len());
+        took
     }
 
     /// Initiations with cookies from many hosts in a fifth of a second: what they cost the thread that carries data, and the

@@ -35,7 +35,7 @@ use crate::wire::address::{Address, LocalAddress, Way};
 use crate::wire::train::Train;
 
 use crate::wire::{self, Direction, Message};
-use answers::Answers;
+use answers::{Answers, Responses};
 pub use answers::{Done, Work};
 use known::Known;
 use limits::{Limits, Words};
@@ -95,6 +95,7 @@ pub struct Endpoint {
     /// Where peers are known to be, and initiations that are to be answered.
     known: Known,
     answers: Answers,
+    responses: Responses,
     checker: CookieChecker,
     limits: Limits,
     replies: VecDeque<(Address, Vec<u8>)>,
@@ -133,6 +134,7 @@ impl Endpoint {
             names: Names::new(peers.len()),
             known: Known::default(),
             answers: Answers::default(),
+            responses: Responses::default(),
             peers,
             routes,
             replies: VecDeque::new(),

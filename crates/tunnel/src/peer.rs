@@ -17,6 +17,7 @@ use crate::config::{Bicast, MAX_PATHS, Marks, Mtu, PeerConfig, Scheduler};
 use crate::flow::copies::{Copies, CopyCounters};
 use crate::flow::queue::{self, FlowQueue};
 use crate::flow::unconfirmed::{self, Unconfirmed};
+use crate::handshake::noise::{Finished, Initiator};
 use crate::handshake::sessions::{Identities, Indices, Sessions};
 use crate::keys::{PrivateKey, PublicKey};
 use crate::packet_queue::PacketQueue;
@@ -52,6 +53,11 @@ const ANNOUNCE_AGAIN: Duration = Duration::from_millis(500);
 const ANNOUNCE_LONGEST: Duration = Duration::from_secs(32);
 /// Without data for so long, the tunnel is idle: markers stop.
 const IDLE: Duration = Duration::from_secs(5);
+/// Markers of a path that is quiet come this often, at least while there is a choice.
+const MARKER_LONGEST: Duration = Duration::from_millis(250);
+/// On the only path there is no choice that markers could measure for. They show that it still leads there, as data does, and come so
+/// long after it; sooner only where a pause is a surprise.
+const ALONE: Duration = Duration::from_secs(1);
 /// Every path silent for so long: perhaps the peer has lost its keys.
 const RENEW_AFTER: Duration = Duration::from_secs(3);
 /// An end that lists paths keeps them open with at least this, as NATs forget (RFC 4787 §4.3: two minutes at least; many
@@ -130,9 +136,13 @@ pub struct Peer {
     outcome: Outcome,
     /// Packets given up that the peer was told of.
     given_up_announced: u64,
+    /// When data last went or came, and since when without a pause.
     last_data: Option<Duration>,
+    flows_since: Duration,
     last_heard: Option<Duration>,
     next_weights: Duration,
+    /// Something was sent or has come since the paths were measured last.
+    stirred: bool,
     delay_base: Option<u32>,
     skew: ClockSkew,
     reports_sent: u64,
@@ -177,8 +187,10 @@ impl Peer {
             outcome: Outcome::default(),
             given_up_announced: 0,
             last_data: None,
+            flows_since: Duration::ZERO,
             last_heard: None,
             next_weights: Duration::ZERO,
+            stirred: false,
             delay_base: None,
             skew: ClockSkew::default(),
             reports_sent: 0,
@@ -244,9 +256,15 @@ impl Peer {
         false
     }
 
-    /// A response came.
-    pub fn handle_response(&mut self, now: Duration, from: &Address, response: &[u8]) {
-        if let Some(reborn) = self.sessions.handle_response(now, response) {
+    /// What came from `from` as a response was read.
+    pub fn handle_finished(
+        &mut self,
+        now: Duration,
+        from: &Address,
+        initiator: Initiator,
+        finished: Option<Finished>,
+    ) {
+        if let Some(reborn) = self.sessions.handle_finished(now, initiator, finished) {
             self.paths.iter_mut().for_each(|path| path.handle_answer(now, from));
             self.begin_session(now, reborn);
         }
@@ -279,7 +297,7 @@ impl Peer {
             self.note_dropped(packet, "there are no keys or no path, and more than enough waits");
             return false;
         }
-        self.last_data = Some(now);
+        self.note_data(now);
         self.counters.sent_packets += 1;
         self.twice_bytes.0 += packet.len() as u64;
         self.queue.push(now, packet);
@@ -330,8 +348,9 @@ impl Peer {
         }
         let hold = self.hold();
         self.ordered.handle_timeout(now, hold);
-        if now >= self.next_weights && self.is_active(now) {
+        if self.stirred && now >= self.next_weights && self.is_active(now) {
             self.next_weights = now + weights::PERIOD;
+            self.stirred = false;
             let weights = self.paths.iter_mut().filter(|p| p.is_up()).map(|p| &mut p.weight);
             // The paper's equations know no skew.
             let skew = if self.scheduler == Scheduler::Auto { self.skew.over(weights::PERIOD) } else { 0.0 };
@@ -373,7 +392,7 @@ impl Peer {
         let waiting = self.is_waiting();
         next.add(self.report_again.as_ref().map(|_| now));
         next.add(self.report_due().filter(|_| self.report_paths(now)[0].is_some()));
-        next.add(active.then_some(self.next_weights));
+        next.add((active && self.stirred).then_some(self.next_weights));
         next.add(self.announce_again.map(|(at, _)| at));
         for path in &self.paths {
             next.add(path.poll_timeout());
@@ -531,6 +550,15 @@ impl Peer {
         Some(self.paths.len() - 1)
     }
 
+    /// Data goes or has come.
+    fn note_data(&mut self, now: Duration) {
+        if self.last_data.is_none_or(|last| now >= last + MARKER_LONGEST) {
+            self.flows_since = now;
+        }
+        self.last_data = Some(now);
+        self.stirred = true;
+    }
+
     fn is_active(&self, now: Duration) -> bool {
         self.last_data.is_some_and(|t| now < t + IDLE)
     }
@@ -539,7 +567,14 @@ impl Peer {
     /// keepalive.
     fn marker_at(&self, path: &Path, active: bool) -> Option<Duration> {
         let spared = path.is_spared() && self.tier() == 0;
-        path.next_marker.filter(|_| active && path.is_validated() && !spared)
+        let at = path.next_marker.filter(|_| active && path.is_validated() && !spared)?;
+        let alone = self.paths.len() == 1 && self.unconfirmed.repeats() && path.announcements == 0;
+        if !alone {
+            return Some(at);
+        }
+        let last = self.last_data?;
+        let surprise = last >= self.flows_since + MARKER_LONGEST;
+        Some(at.max(last + if surprise { MARKER_LONGEST } else { ALONE }))
     }
 
     fn keepalive_at(&self, path: &Path) -> Option<Duration> {

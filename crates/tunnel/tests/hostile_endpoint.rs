@@ -16,6 +16,7 @@ use tunnel::{PresharedKey, PrivateKey, PublicKey};
 const MS: Duration = Duration::from_millis(1);
 const S: Duration = Duration::from_secs(1);
 const INITIATION: u8 = 1;
+const RESPONSE: u8 = 2;
 const COOKIE_REPLY: u8 = 3;
 const TRANSPORT: u8 = 4;
 const TYPES: std::ops::RangeInclusive<u8> = 1..=4;
@@ -238,18 +239,10 @@ fn hosts_with_cookies_are_bounded_together() {
     assert!(net.peer(0).session_age_s.is_some_and(|age| age < 4.0));
 }
 
-/// As many as a link of 100 Mbit/s brings in a fifth of a second, each with a cookie for its address, four from each network: the
-/// peer's new keys wait for the few steps that are being done, and for no others.
-#[test]
-fn a_peers_new_keys_wait_for_few_of_a_flood_with_cookies() {
-    const STEP: Duration = Duration::from_micros(200);
-    let (mut net, _) = established();
-    let mut rng = ChaCha20Rng::seed_from_u64(7);
-    let flooder = PrivateKey::generate(&mut rng);
+/// Hosts that have cookies, 4096 at least: the last few would be answered without.
+fn with_cookies(net: &mut Net, mut initiation: impl FnMut() -> Vec<u8>) -> Vec<(u32, CookieJar)> {
     let to = *net.ends[1].public_key();
-    // The last few would be answered without a cookie.
     let mut jars: Vec<_> = (0..4200).map(|host| (host, CookieJar::new(&to))).collect();
-    let mut initiation = || initiation(&mut rng, &flooder, &to, 1, 1);
     while jars.iter().filter(|(_, jar)| jar.has_cookie(net.now)).count() < 4096 {
         let (message, now) = (initiation(), net.now);
         for (host, jar) in jars.iter_mut().filter(|(_, jar)| !jar.has_cookie(now)) {
@@ -263,6 +256,45 @@ fn a_peers_new_keys_wait_for_few_of_a_flood_with_cookies() {
         net.pass(S / 10);
     }
     jars.retain(|(_, jar)| jar.has_cookie(net.now));
+    jars
+}
+
+#[test]
+fn a_peer_is_answered_while_strangers_take_all_there_is_to_remember_hosts() {
+    let (mut net, _) = established();
+    let mut rng = ChaCha20Rng::seed_from_u64(7);
+    let (flooder, to) = (PrivateKey::generate(&mut rng), *net.ends[1].public_key());
+    let mut initiation = || initiation(&mut rng, &flooder, &to, 1, 1);
+    let mut jars = with_cookies(&mut net, &mut initiation);
+    for _ in 0..4 {
+        for (host, jar) in &mut jars {
+            let mut message = initiation();
+            jar.stamp(net.now, &mut message);
+            net.inject(1, stranger(*host), &message);
+        }
+    }
+    net.restart(0, 99);
+    net.turn(0);
+    for (host, jar) in jars.iter_mut().take(100) {
+        let mut message = initiation();
+        jar.stamp(net.now, &mut message);
+        net.inject(1, stranger(*host), &message);
+        net.pass(MS);
+    }
+    assert!(net.peer(0).session_age_s.is_some(), "the peer was not answered within 100 ms");
+}
+
+/// As many as a link of 100 Mbit/s brings in a fifth of a second, each with a cookie for its address, four from each network: the
+/// peer's new keys wait for the few steps that are being done, and for no others.
+#[test]
+fn a_peers_new_keys_wait_for_few_of_a_flood_with_cookies() {
+    const STEP: Duration = Duration::from_micros(200);
+    let (mut net, _) = established();
+    let mut rng = ChaCha20Rng::seed_from_u64(7);
+    let flooder = PrivateKey::generate(&mut rng);
+    let to = *net.ends[1].public_key();
+    let mut initiation = || initiation(&mut rng, &flooder, &to, 1, 1);
+    let mut jars = with_cookies(&mut net, &mut initiation);
     net.idle_workers = true;
     let refused = net.ends[1].counters().refused_handshakes;
     let (mut steps, mut asked_at) = (0, None);
@@ -397,4 +429,49 @@ fn relay_headers_around_anything_change_nothing() {
     }
     assert_eq!(state(&net), before);
     assert!(net.strays.is_empty());
+}
+
+#[test]
+fn a_response_is_read_by_whoever_has_time_and_a_forged_one_spoils_nothing() {
+    let mut net = Net::quick(1, 10 * MS, |_, _| ());
+    net.pass(S);
+    net.restart(0, 99);
+    net.idle_workers = true;
+    let log = record(&mut net, |datagram| datagram.kind() != RESPONSE);
+    net.turn(0);
+    net.pass(20 * MS);
+    // The other end reads the initiation and answers it.
+    for _ in 0..2 {
+        let work = net.ends[1].poll_work().expect("an initiation is to be answered");
+        net.ends[1].handle_work(net.now, work.run());
+    }
+    net.turn(1);
+    let response = log.borrow().iter().rfind(|d| d.kind() == RESPONSE).expect("a response").bytes.clone();
+    let mut forged = response.clone();
+    forged[20] ^= 1;
+    CookieJar::new(net.ends[0].public_key()).stamp(net.now, &mut forged);
+    for message in [&forged, &response] {
+        net.inject(0, stranger(1), message);
+    }
+    let has_session = |net: &Net| net.peer(0).session_age_s.is_some();
+    for is_right in [false, true] {
+        assert!(!has_session(&net), "nothing is read in passing");
+        let work = net.ends[0].poll_work().expect("a response is to be read");
+        assert!(net.ends[0].poll_work().is_none(), "one at a time of a peer");
+        net.ends[0].handle_work(net.now, work.run());
+        assert_eq!(has_session(&net), is_right);
+    }
+    // More than are kept of one.
+    net.restart(0, 100);
+    net.turn(0);
+    let index = log.borrow().iter().rfind(|d| d.from == 0).expect("an initiation").bytes[4..8].to_vec();
+    forged[8..12].copy_from_slice(&index);
+    CookieJar::new(net.ends[0].public_key()).stamp(net.now, &mut forged);
+    (0..1000).for_each(|_| net.inject(0, stranger(1), &forged));
+    let steps = std::iter::from_fn(|| {
+        let work = net.ends[0].poll_work()?;
+        net.ends[0].handle_work(net.now, work.run());
+        Some(())
+    });
+    assert!((1..=16).contains(&steps.count()), "what is kept of a flood");
 }

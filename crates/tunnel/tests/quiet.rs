@@ -214,3 +214,25 @@ fn marks_are_copied_unless_the_file_says_otherwise() {
         assert_eq!(data.tos, expected);
     }
 }
+
+/// What the ends say to each other about a packet a second of end 0's, in ten seconds, by wire.
+fn said_of_little(wires: usize) -> Vec<usize> {
+    let mut net = Net::quick(wires, 10 * MS, |_, _| ());
+    net.pass(30 * S);
+    let log = record(&mut net, |_| true);
+    for n in 0..10 {
+        net.send(0, n, 300);
+        net.pass(S);
+    }
+    let log = log.borrow();
+    (0..wires).map(|wire| log.iter().filter(|d| d.wire == wire).count()).collect()
+}
+
+#[test]
+fn markers_measure_where_there_is_a_choice() {
+    // A packet and its report, and next to nothing else: a hub has hundreds of such peers.
+    let alone = said_of_little(1);
+    assert!(alone[0] <= 10 * 4, "{alone:?} datagrams");
+    let two = said_of_little(2);
+    assert!(two.iter().all(|count| *count >= 10 * 8), "{two:?} datagrams");
+}

@@ -4,6 +4,7 @@
 pub mod flight;
 pub mod flood;
 pub mod guest;
+pub mod hub;
 pub mod hwsim;
 pub mod uplinks;
 

@@ -16,7 +16,7 @@ use crate::why::Why;
 /// A path that has not been up for so long may lead elsewhere by now: its names are asked for.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// And again after this, for as long as it is not.
-const RETRY: Duration = Duration::from_secs(3);
+const RETRY: Duration = Duration::from_secs(2);
 
 /// What the resolver said.
 #[derive(Debug)]

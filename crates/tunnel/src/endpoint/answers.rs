@@ -1,8 +1,10 @@
-//! Initiations that are to be answered, the few that are being, and the steps of it, which any thread can do.
+//! Initiations that are to be answered, the few that are being, responses that are to be read, and the steps of either, which any
+//! thread can do.
 
 use std::collections::VecDeque;
 
-use crate::handshake::noise::{Prologue, Responder};
+use crate::config::MAX_PATHS;
+use crate::handshake::noise::{Finished, Initiator, Prologue, Responder};
 use crate::handshake::sessions::{Answer, Reply};
 use crate::keys::PrivateKey;
 use crate::wire::address::Address;
@@ -13,6 +15,10 @@ const MAX_WAITING: usize = 128;
 const MAX_STEPS: usize = 4;
 /// The same initiation gets so many answers, to the addresses that it came from.
 const MAX_COPIES: usize = 32;
+
+/// Responses that wait to be read, of all peers, and of each: one for each path, and no more for who floods.
+const MAX_RESPONSES: usize = 256;
+const MAX_RESPONSES_EACH: usize = MAX_PATHS;
 
 /// An initiation that is to be answered.
 #[derive(Debug)]
@@ -44,37 +50,94 @@ impl std::fmt::Debug for Step {
 
 /// A step of a handshake: X25519, up to three times.
 #[derive(Debug)]
-pub struct Work {
-    ephemeral: [u8; 32],
-    me: PrivateKey,
-    step: Step,
+pub struct Work(Task);
+
+#[derive(Debug)]
+enum Task {
+    /// Of an initiation, which this tells from others.
+    Answer([u8; 32], PrivateKey, Step),
+    /// A response to be read.
+    Finish(Response, Box<Initiator>),
 }
 
 /// What came of a step.
-pub struct Done {
-    ephemeral: [u8; 32],
-    outcome: Outcome,
-}
+pub struct Done(Outcome);
 
-/// The same, `None` if the initiation is worth nothing.
+/// The same.
 pub enum Outcome {
-    /// Who it is from.
-    Read(Option<Box<Responder>>),
-    /// The answer.
-    Answered(Option<Box<Answer>>),
+    /// Who the initiation is from; `None` if it is worth nothing.
+    Read([u8; 32], Option<Box<Responder>>),
+    /// Its answer; `None` for the same reason.
+    Answered([u8; 32], Option<Box<Answer>>),
+    /// Where a response came from, what has read it, and what it gives, if it is one.
+    Finished(Address, Box<Initiator>, Option<Box<Finished>>),
 }
 
 impl Work {
     /// Does it.
     pub fn run(self) -> Done {
-        let outcome = match self.step {
-            Step::Read(message) => {
-                Outcome::Read(Responder::read(Prologue::Tunnel, &self.me, &message).ok().map(Box::new))
+        Done(match self.0 {
+            Task::Answer(ephemeral, me, Step::Read(message)) => {
+                let read = Responder::read(Prologue::Tunnel, &me, &message);
+                Outcome::Read(ephemeral, read.ok().map(Box::new))
             }
-            Step::Reply(reply) => Outcome::Answered(reply.run().map(Box::new)),
-            Step::Busy => Outcome::Read(None),
-        };
-        Done { ephemeral: self.ephemeral, outcome }
+            Task::Answer(ephemeral, _, Step::Reply(reply)) => {
+                Outcome::Answered(ephemeral, reply.run().map(Box::new))
+            }
+            Task::Answer(ephemeral, _, Step::Busy) => Outcome::Read(ephemeral, None),
+            Task::Finish(response, mut initiator) => {
+                let finished = initiator.finish(&response.message).ok().map(Box::new);
+                Outcome::Finished(response.from, initiator, finished)
+            }
+        })
+    }
+}
+
+/// A response that waits to be read.
+#[derive(Debug)]
+struct Response {
+    /// This end's name for the session that it is to begin.
+    index: u32,
+    from: Address,
+    message: Vec<u8>,
+}
+
+/// Responses that wait to be read. Of each peer one at a time is.
+#[derive(Debug, Default)]
+pub struct Responses(VecDeque<Response>);
+
+impl Responses {
+    /// A response has come that names an initiation of this end's; false if there are too many.
+    pub fn take(&mut self, index: u32, from: Address, message: &[u8]) -> bool {
+        let of_it = self.0.iter().filter(|other| other.index == index).count();
+        let room = self.0.len() < MAX_RESPONSES && of_it < MAX_RESPONSES_EACH;
+        if room {
+            self.0.push_back(Response { index, from, message: message.to_vec() });
+        }
+        room
+    }
+
+    /// The next to be read, by what `lend` gives. What answers no initiation any more (`None`) is forgotten; what is read by what is
+    /// lent (`Some(None)`) waits.
+    pub fn poll(&mut self, mut lend: impl FnMut(u32) -> Option<Option<Initiator>>) -> Option<Work> {
+        let mut at = 0;
+        while let Some(response) = self.0.get(at) {
+            match lend(response.index) {
+                Some(Some(initiator)) => {
+                    let response = self.0.remove(at)?;
+                    return Some(Work(Task::Finish(response, Box::new(initiator))));
+                }
+                Some(None) => at += 1,
+                None => drop(self.0.remove(at)),
+            }
+        }
+        None
+    }
+}
+
+impl Done {
+    pub(super) fn outcome(self) -> Outcome {
+        self.0
     }
 }
 
@@ -124,13 +187,13 @@ impl Answers {
         };
         let ask = &mut self.busy[at];
         let step = std::mem::replace(&mut ask.next, Step::Busy);
-        Some(Work { ephemeral: ask.ephemeral, me: me.clone(), step })
+        Some(Work(Task::Answer(ask.ephemeral, me.clone(), step)))
     }
 
-    /// A step is done: of which initiation, and what came of it. `None` if that is forgotten.
-    pub fn take(&mut self, done: Done) -> Option<(Ask, Outcome)> {
-        let at = self.busy.iter().position(|ask| ask.ephemeral == done.ephemeral)?;
-        Some((self.busy.swap_remove(at), done.outcome))
+    /// A step is done of the initiation with this ephemeral key. `None` if that is forgotten.
+    pub fn take(&mut self, ephemeral: &[u8; 32]) -> Option<Ask> {
+        let at = self.busy.iter().position(|ask| ask.ephemeral == *ephemeral)?;
+        Some(self.busy.swap_remove(at))
     }
 
     /// The initiation is to be answered so.

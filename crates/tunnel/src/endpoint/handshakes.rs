@@ -52,17 +52,34 @@ impl Endpoint {
     /// The next step of a handshake, to be done by whoever has time for it; `None` while enough are being done. What comes of
     /// it is for [`handle_work`](Self::handle_work).
     pub fn poll_work(&mut self) -> Option<Work> {
-        self.answers.poll(&self.me)
+        let (names, peers) = (&self.names, &mut self.peers);
+        let lend = |index| {
+            let sessions = &mut peers[names.of_index(index)?].sessions;
+            sessions.is_attempted(index).then(|| sessions.lend(index))
+        };
+        self.responses.poll(lend).or_else(|| self.answers.poll(&self.me))
     }
 
     /// A step of a handshake is done.
     pub fn handle_work(&mut self, now: Duration, done: Done) {
-        match self.answers.take(done) {
-            Some((ask, Outcome::Read(Some(responder)))) => self.handle_read(now, ask, responder),
-            Some((ask, Outcome::Answered(Some(answer)))) => self.handle_answered(now, ask, *answer),
-            Some(_) => self.counters.refused_handshakes += 1,
-            // It was asked for before the peers became others.
-            None => {}
+        // What is not known any more was asked for before the peers became others.
+        match done.outcome() {
+            Outcome::Read(ephemeral, responder) => match (self.answers.take(&ephemeral), responder) {
+                (Some(ask), Some(responder)) => self.handle_read(now, ask, responder),
+                (Some(_), None) => self.counters.refused_handshakes += 1,
+                (None, _) => {}
+            },
+            Outcome::Answered(ephemeral, answer) => match (self.answers.take(&ephemeral), answer) {
+                (Some(ask), Some(answer)) => self.handle_answered(now, ask, *answer),
+                (Some(_), None) => self.counters.refused_handshakes += 1,
+                (None, _) => {}
+            },
+            Outcome::Finished(from, initiator, finished) => {
+                let Some(at) = self.names.of_index(initiator.index()) else { return };
+                self.roster.wake(at);
+                self.peers[at].handle_finished(now, &from, *initiator, finished.map(|finished| *finished));
+                self.note_names(at);
+            }
         }
     }
 
@@ -119,14 +136,14 @@ impl Endpoint {
         if proven {
             // Whoever is at many addresses has many cookies: peers where they are known to be do not wait behind him.
             let known = self.is_known(now, from);
-            let welcome =
-                self.limits.sources.take(now, host) && (known || !self.limits.proven.under_load(now));
+            let hosts = if known { &mut self.limits.known } else { &mut self.limits.sources };
+            let welcome = hosts.take(now, host) && (known || !self.limits.proven.under_load(now));
             self.counters.limited_handshakes += u64::from(!welcome);
             return welcome;
         }
         // A flood from made-up addresses does not keep a cookie from where a peer is known to be.
         if self.limits.cookies.under_load(now)
-            && !(self.is_known(now, from) && self.limits.sources.take(now, host))
+            && !(self.is_known(now, from) && self.limits.known.take(now, host))
         {
             self.counters.limited_handshakes += 1;
         } else if let Some(reply) = self.checker.reply(now, from.remote, message) {
@@ -148,9 +165,9 @@ impl Endpoint {
             return;
         }
         match self.names.of_index(receiver) {
-            Some(peer) => {
-                self.roster.wake(peer);
-                self.peers[peer].handle_response(now, &from, message);
+            Some(_) => {
+                let taken = self.responses.take(receiver, from, message);
+                self.counters.limited_handshakes += u64::from(!taken);
             }
             None => self.handle_relay(now, &from, message),
         }

@@ -61,6 +61,8 @@ pub struct Limits {
     pub(super) cookies: LoadGauge,
     /// Handshakes of each host that has a cookie, and of all of them.
     pub(super) sources: RateLimit,
+    /// The same of each host where a peer is known to be: strangers take its place from nobody.
+    pub(super) known: RateLimit,
     pub(super) proven: LoadGauge,
     /// Echoes to relays.
     pub echoes: LoadGauge,
@@ -72,6 +74,7 @@ impl Default for Limits {
             gauge: LoadGauge::new(HANDSHAKES_PER_SECOND, HANDSHAKE_BURST),
             cookies: LoadGauge::new(COOKIES_PER_SECOND, COOKIE_BURST),
             sources: RateLimit::new(SOURCE_INTERVAL, SOURCE_BURST, MAX_SOURCES),
+            known: RateLimit::new(SOURCE_INTERVAL, SOURCE_BURST, MAX_SOURCES),
             proven: LoadGauge::new(PROVEN_PER_SECOND, PROVEN_BURST),
             echoes: LoadGauge::new(ECHOES_PER_SECOND, ECHO_BURST),
         }

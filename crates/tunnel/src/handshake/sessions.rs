@@ -14,7 +14,7 @@ use zeroize::Zeroizing;
 
 use crate::config::MAX_PATHS;
 use crate::handshake::freshness::Freshness;
-use crate::handshake::noise::{InitiationPayload, Initiator, Prologue, Responder, ResponsePayload};
+use crate::handshake::noise::{Finished, InitiationPayload, Initiator, Prologue, Responder, ResponsePayload};
 use crate::handshake::session::{Cipher, OpeningKey, SealingKey, aes_gcm_is_fast};
 use crate::keys::{PresharedKey, PrivateKey, PublicKey};
 
@@ -120,7 +120,9 @@ struct Pending {
 }
 
 struct Attempt {
-    initiator: Initiator,
+    index: u32,
+    /// `None` while a response is being read ([`Sessions::lend`]).
+    initiator: Option<Initiator>,
     message: Vec<u8>,
     started: Duration,
     /// How often it was sent.
@@ -228,7 +230,7 @@ impl Sessions {
 
     /// Every index in use.
     pub fn indices(&self) -> impl Iterator<Item = u32> {
-        let attempt = self.attempt.iter().map(|a| a.initiator.index());
+        let attempt = self.attempt.iter().map(|a| a.index);
         self.confirmed
             .iter()
             .map(|s| s.index)
@@ -273,7 +275,8 @@ impl Sessions {
         let index = unused(rng, taken);
         match Initiator::new(rng, Prologue::Tunnel, me, peer, psk, index, &payload) {
             Ok((initiator, message)) => {
-                self.attempt = Some(Attempt { initiator, message, started: now, sent: 0, cookies: 0 });
+                let initiator = Some(initiator);
+                self.attempt = Some(Attempt { index, initiator, message, started: now, sent: 0, cookies: 0 });
             }
             Err(error) => {
                 tracing::error!(peer = %ids.peer, %error, "cannot start a handshake: its key is unusable");
@@ -310,14 +313,31 @@ impl Sessions {
         self.attempt.is_none() && !self.hopeless
     }
 
-    /// A response to this end's initiation. `Some(true)`: there is a session and the peer has begun a new life.
-    pub fn handle_response(&mut self, now: Duration, response: &[u8]) -> Option<bool> {
-        let attempt = self.attempt.as_mut()?;
-        let finished = attempt.initiator.finish(response).ok()?;
+    /// Whether this names an initiation that waits for its response.
+    pub fn is_attempted(&self, index: u32) -> bool {
+        self.attempt.as_ref().is_some_and(|attempt| attempt.index == index)
+    }
+
+    /// What reads a response to this end's initiation `index`, to be given back with what came of it; `None` while it is lent.
+    pub fn lend(&mut self, index: u32) -> Option<Initiator> {
+        self.attempt.as_mut().filter(|attempt| attempt.index == index)?.initiator.take()
+    }
+
+    /// A response was read, if it was one. `Some(true)`: there is a session and the peer has begun a new life.
+    pub fn handle_finished(
+        &mut self,
+        now: Duration,
+        initiator: Initiator,
+        finished: Option<Finished>,
+    ) -> Option<bool> {
+        let index = initiator.index();
+        let attempt = self.attempt.as_mut().filter(|attempt| attempt.index == index)?;
+        attempt.initiator = Some(initiator);
+        let finished = finished?;
         let payload = ResponsePayload::decode(&finished.payload).ok()?;
         let (sealing, opening) = finished.keys.with(payload.cipher);
         let session = Session {
-            index: attempt.initiator.index(),
+            index,
             remote_index: finished.remote_index,
             sealing,
             opening,

@@ -66,6 +66,7 @@ impl Peer {
         // What comes in suggests that something gets out again.
         path.probe_wanted |= path.sent.is_silent() && now >= path.last_sent() + RETURN_PROBE;
         self.last_heard = Some(now);
+        self.stirred = true;
         match Frame::parse(plain) {
             Ok(frame) => {
                 self.look_at_mark(now, at, tos, &frame);
@@ -128,7 +129,7 @@ impl Peer {
     }
 
     fn handle_data(&mut self, now: Duration, at: usize, tos: u8, header: &Data, packet: &mut [u8]) {
-        self.last_data = Some(now);
+        self.note_data(now);
         self.peer_repeats = header.resends;
         if let Some(copies) = &mut self.copies {
             copies.handle_received(now, packet);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{LAST_RESORT, LEAST_REORDERING, Peer, tier_of};
+use super::{LAST_RESORT, LEAST_REORDERING, MARKER_LONGEST, Peer, tier_of};
 use crate::config::{MAX_PREFER, Marks, Scheduler};
 use crate::flow::copies::Copy;
 use crate::flow::queue::{Head, Next};
@@ -29,7 +29,6 @@ const REPORT_PACKETS: u32 = 128;
 /// Markers follow the last packet on a path after this (`paper`: gaps wait for them; `auto`: they measure).
 const MARKER_PAPER: Duration = Duration::from_millis(20);
 const MARKER_AUTO: Duration = Duration::from_millis(100);
-const MARKER_LONGEST: Duration = Duration::from_millis(250);
 /// Paths are full when what waits for them waits for longer than this: half of what the queue before them lets a flow wait for
 /// at least, so that it is noticed before the flow is told to send less.
 const FULL: Duration = Duration::from_millis(10);
