@@ -326,9 +326,11 @@ fn ask_over(
         }
         stream.set_read_timeout(Some((*next - now).max(Duration::from_millis(1))))?;
         match stream.read(&mut buffer) {
+            Err(error) if is_wait(&error) => continue,
+            // The far end closes when it is over.
+            Ok(0) | Err(_) if over.load(Relaxed) => return Ok(()),
             Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
             Ok(length) => come += length,
-            Err(error) if is_wait(&error) => continue,
             Err(error) => return Err(error),
         }
         while come >= ANSWER {
