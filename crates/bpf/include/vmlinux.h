@@ -102,7 +102,6 @@ struct tcp_sock {
 	u32 prr_out;
 	u32 packets_out;
 	u32 sacked_out;
-	u32 delivered;
 	u32 lost;
 	u32 lost_out;
 	u32 retrans_out;

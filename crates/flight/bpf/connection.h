@@ -22,23 +22,15 @@ struct options {
  * avoidance proper keeps its own in the socket, as without us. */
 struct connection {
 	__u32 cwnd;          /* the base's, packets; TCP's own cwnd is the window that comes out */
-	__u32 una;           /* snd_una when FS-AT was told last */
+	__u32 una;           /* snd_una at the last ACK */
 	__u32 state;         /* enum tcp_ca_state */
-	__u32 lost;          /* tcp_sock.lost and .delivered then, packets */
-	__u32 delivered;
-	struct fsat fsat;
+	__u32 paced_us;      /* when the rate was last set, */
+	__u32 paced_cwnd;    /* and the window then, packets */
+	__u32 lost;          /* tcp_sock.lost at the last ACK, packets */
+	struct fsat fsat;    /* with what is above, what every ACK needs fills two cache lines */
 	__u32 prior_cwnd;    /* before the last loss, for undoing it */
 	__u32 prr_delivered; /* packets since recovery began, RFC 9937 */
 	struct options options;
-};
-
-/* What ACKs bring until FS-AT is told of them. It stands at the end of `icsk_ca_priv`, of which CUBIC uses the first 60 bytes. */
-struct acks {
-	__u32 told_us;     /* when FS-AT was told last */
-	__u32 rtt_us;      /* the least RTT since; 0: none */
-	__u32 ack_us;      /* when the last ACK came; 0: there was none */
-	__u32 gap_us;      /* and the longest time between two since, where the application did not limit */
-	__u32 app_limited; /* not 0: the application limited at one of them */
 };
 
 /* What the iterator writes of each connection. */

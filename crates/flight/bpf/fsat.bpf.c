@@ -49,13 +49,6 @@ INLINE u32 bytes(const struct tcp_sock *tp, u32 packets)
 	return fsat_amount((u64)packets * mss(tp));
 }
 
-INLINE struct acks *acks_of(struct sock *sk)
-{
-	u64 *private = ((struct inet_connection_sock *)sk)->icsk_ca_priv;
-
-	return (struct acks *)((void *)private + sizeof(((struct inet_connection_sock *)sk)->icsk_ca_priv) - sizeof(struct acks));
-}
-
 /* ---- congestion avoidance, on its own cwnd ---- */
 
 /* Puts the base's cwnd into the socket for the time of a call. */
@@ -103,43 +96,20 @@ INLINE void grow(struct sock *sk, struct connection *c, u32 acked)
 
 /* ---- each ACK ---- */
 
-/* Adds an ACK to those that FS-AT has not been told of. */
-INLINE void add(const struct tcp_sock *tp, struct acks *acks, const struct rate_sample *rs)
+INLINE struct fsat_ack measured(const struct tcp_sock *tp, const struct connection *c, const struct rate_sample *rs)
 {
-	u32 now = (u32)tp->tcp_mstamp, before = acks->ack_us;
 	long rtt = rs->rtt_us;
 
-	acks->ack_us = now;
-	if (rtt > 0 && (!acks->rtt_us || rtt < acks->rtt_us))
-		acks->rtt_us = (u32)rtt;
-	if (rs->is_app_limited)
-		acks->app_limited = 1;
-	else if (before && now - before > acks->gap_us)
-		acks->gap_us = now - before;
-}
-
-/* Slow start and recovery take each ACK by itself. */
-INLINE void told(const struct tcp_sock *tp, struct acks *acks, bool alone)
-{
-	acks->told_us = (u32)tp->tcp_mstamp - (alone ? FSAT_TOLD_US : 0);
-	acks->rtt_us = 0;
-	acks->gap_us = 0;
-	acks->app_limited = 0;
-}
-
-INLINE struct fsat_ack measured(const struct tcp_sock *tp, const struct connection *c, const struct acks *acks, u32 acked)
-{
 	return (struct fsat_ack){
-		.now_us = acks->ack_us,
-		.rtt_us = acks->rtt_us,
-		.delivered = bytes(tp, acked),
+		.now_us = (u32)tp->tcp_mstamp,
+		.rtt_us = rtt > 0 ? (u32)rtt : 0,
+		.delivered = bytes(tp, rs->acked_sacked),
 		.lost = bytes(tp, tp->lost - c->lost),
 		.flight = bytes(tp, tp->packets_out - tp->sacked_out),
 		.cwnd = bytes(tp, c->cwnd),
 		.cwnd_max = tp->max_window,
 		.mss = mss(tp),
-		.app_limited = acks->app_limited,
-		.gap_us = acks->gap_us,
+		.app_limited = rs->is_app_limited,
 	};
 }
 
@@ -189,10 +159,23 @@ INLINE u64 rate_of_bursts(const struct tcp_sock *tp)
 	return srtt ? rate / srtt : rate;
 }
 
-INLINE void pace(struct sock *sk, const struct connection *c, const struct fsat_ack *a)
+/* A rate is set anew some four times an RTT, since its divisions are a good part of what an ACK costs; but not to be what limits in slow
+ * start, where a bunch of ACKs doubles the window. */
+INLINE bool pace_due(const struct tcp_sock *tp, const struct connection *c, u32 now_us)
 {
-	u64 rate = options.paper ? 0 : fsat_pacing_rate(&c->fsat, &constants, a), most = sk->sk_max_pacing_rate;
+	return !c->paced_us || now_us - c->paced_us >= (FSAT_PERIOD_US + c->fsat.rtt_min_us) / 4 ||
+	       tp->snd_cwnd > c->paced_cwnd + c->paced_cwnd / 8;
+}
 
+INLINE void pace(struct sock *sk, struct connection *c, const struct fsat_ack *a)
+{
+	u64 rate, most = sk->sk_max_pacing_rate;
+
+	if (!FSAT_SELDOM(pace_due((struct tcp_sock *)sk, c, a->now_us)))
+		return;
+	c->paced_us = a->now_us | 1; /* 0 is never */
+	c->paced_cwnd = ((struct tcp_sock *)sk)->snd_cwnd;
+	rate = options.paper ? 0 : fsat_pacing_rate(&c->fsat, &constants, a);
 	if (rate && sk->sk_pacing_status == SK_PACING_NONE)
 		sk->sk_pacing_status = SK_PACING_NEEDED;
 	if (!rate)
@@ -229,26 +212,19 @@ INLINE bool held(const struct connection *c)
 INLINE void acknowledged(struct sock *sk, const struct rate_sample *rs)
 {
 	struct tcp_sock *tp = (struct tcp_sock *)sk;
-	struct acks *acks = acks_of(sk);
-	struct connection *c;
+	struct connection *c = of(sk);
+	u32 acked = rs->acked_sacked;
 	struct fsat_ack a;
 	bool advanced;
-	u32 acked;
 
-	add(tp, acks, rs);
-	if (acks->ack_us - acks->told_us < FSAT_TOLD_US)
-		return;
-	c = of(sk);
 	if (!c) { /* no memory for it when the connection began */
-		tcp_reno_cong_avoid(sk, tp->snd_una, rs->acked_sacked);
+		tcp_reno_cong_avoid(sk, tp->snd_una, acked);
 		return;
 	}
 	advanced = tp->snd_una != c->una;
-	acked = tp->delivered - c->delivered;
-	a = measured(tp, c, acks, acked);
+	a = measured(tp, c, rs);
 	c->una = tp->snd_una;
 	c->lost = tp->lost;
-	c->delivered = tp->delivered;
 	c->prr_delivered += acked;
 	if (FSAT_SELDOM(judges(c, &a))) {
 		tp->snd_ssthresh = cut(sk, c);
@@ -265,7 +241,6 @@ INLINE void acknowledged(struct sock *sk, const struct rate_sample *rs)
 	if (owns(c))
 		c->cwnd = tp->snd_cwnd;
 	pace(sk, c, &a);
-	told(tp, acks, c->state != TCP_CA_Open || (!options.paper && c->fsat.mode == FSAT_ASK));
 }
 
 /* The kernel's signature since 6.10: (sk, ack, flag, rs). */
@@ -353,7 +328,6 @@ int fsat_tcp_set_state(u64 *ctx)
 	if (!c)
 		return 0;
 	c->state = state;
-	acks_of(sk)->told_us = (u32)tp->tcp_mstamp - FSAT_TOLD_US; /* what comes next is taken by itself */
 	if (state == TCP_CA_Loss) { /* a timeout: the kernel has cut its cwnd to what is in flight, and one */
 		c->cwnd = tp->snd_cwnd;
 		c->lost = tp->lost; /* all that was in flight, which may yet arrive */
@@ -397,8 +371,6 @@ INLINE void restart_after_idle(struct tcp_sock *tp, struct connection *c, u32 id
 	for (int i = 0; i < 32 && idle > rto && cwnd > TCP_INIT_CWND; i++, idle -= rto)
 		cwnd = cwnd / 2 > TCP_INIT_CWND ? cwnd / 2 : TCP_INIT_CWND;
 	c->cwnd = cwnd;
-	c->una = tp->snd_una; /* what FS-AT was not told of was before the idleness, and lets nothing grow after it */
-	c->delivered = tp->delivered;
 	if (!options.paper)
 		c->fsat.space = fsat_min(c->fsat.space, bytes(tp, cwnd));
 	tp->snd_cwnd = window(tp, c);
@@ -455,8 +427,6 @@ int fsat_tcp_init(u64 *ctx)
 
 	if (options.base == BASE_CUBIC)
 		cubictcp_init(sk);
-	acks_of(sk)->ack_us = 0;
-	told(tp, acks_of(sk), 1);
 	if (!c)
 		return 0;
 	*c = (struct connection){
@@ -464,7 +434,6 @@ int fsat_tcp_init(u64 *ctx)
 		.cwnd = tp->snd_cwnd,
 		.una = tp->snd_una,
 		.lost = tp->lost,
-		.delivered = tp->delivered,
 	};
 	fsat_init(&c->fsat, (u32)tp->tcp_mstamp, bytes(tp, tp->snd_cwnd));
 	return 0;

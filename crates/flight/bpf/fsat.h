@@ -31,7 +31,7 @@ struct fsat_constants {
 	__u32 stale_us;   /* rtt_min is believed for so long without being seen; 5 to 20 s */
 	__u32 far;        /* and for so many of it while RTT is not near it; 16 to 64 */
 	__u32 slow;       /* a slowdown leaves 1/n in flight; 2 to 4 */
-	__u32 pace;       /* percent of the window per RTT, twice that while asking, which doubles it; 120 to 200 */
+	__u32 pace;       /* percent of the window per RTT; 120 to 200 */
 };
 
 #define FSAT_CONSTANTS                                                                                          \
@@ -41,8 +41,11 @@ struct fsat_constants {
 		.pace = 150,                                                                                    \
 	}
 
-/* ACKs that come within so many µs are told as one, since telling costs more than all else where they are many; 250 to 1000. */
-#define FSAT_TOLD_US 250
+/* The shortest period, µs: judging at each ACK costs more than all else where RTT is that of a host to itself or its neighbour. */
+#define FSAT_PERIOD_US 1000
+
+/* 2 / ln 2, with which a window doubles each RTT, percent. */
+#define FSAT_PACE_ASK 289
 
 /* What stands in the queue at this RTT, µs. */
 FSAT_INLINE __u32 fsat_wait(const struct fsat *f, __u32 rtt_us) { return rtt_us > f->rtt_min_us ? rtt_us - f->rtt_min_us : 0; }
@@ -111,8 +114,8 @@ FSAT_INLINE void fsat_sample(struct fsat *f, const struct fsat_constants *c, con
 
 /* ---- Periods ---- */
 
-/* How long a period is, µs: no less than four tellings, since judging costs as much as those. */
-FSAT_INLINE __u32 fsat_period(const struct fsat *f) { return fsat_max(f->rtt_min_us, 4 * FSAT_TOLD_US); }
+/* How long a period is, µs. */
+FSAT_INLINE __u32 fsat_period(const struct fsat *f) { return fsat_max(f->rtt_min_us, FSAT_PERIOD_US); }
 
 FSAT_INLINE void fsat_begin_period(struct fsat *f, const struct fsat_ack *a)
 {
@@ -211,13 +214,16 @@ FSAT_INLINE int fsat_on_ack(struct fsat *f, const struct fsat_constants *c, cons
 
 	if (!f->rtt_min_us && a->rtt_us) {
 		f->rtt_min_us = f->high_us = f->queue_rtt_us = a->rtt_us;
+		f->ack_us = a->now_us;
 		fsat_begin_period(f, a);
 	}
 	if (!f->rtt_min_us)
 		return 0;
 	if (a->rtt_us)
 		fsat_sample(f, c, a);
-	f->gap_us = fsat_max(f->gap_us, a->gap_us);
+	if (!a->app_limited)
+		f->gap_us = fsat_max(f->gap_us, a->now_us - f->ack_us);
+	f->ack_us = a->now_us;
 	f->period_rcv_bytes = fsat_amount((__u64)f->period_rcv_bytes + a->delivered);
 	f->lost = fsat_amount((__u64)f->lost + a->lost);
 	f->period_app_limited |= !!a->app_limited;
@@ -266,7 +272,7 @@ FSAT_INLINE __u64 fsat_pacing_rate(const struct fsat *f, const struct fsat_const
 {
 	if (f->mode == FSAT_OTHERS || !f->queue_rtt_us)
 		return 0;
-	return (__u64)c->pace * (f->mode == FSAT_ASK ? 2 : 1) * 10000 * fsat_window(f, c, a) / f->queue_rtt_us;
+	return (__u64)(f->mode == FSAT_ASK ? FSAT_PACE_ASK : c->pace) * 10000 * fsat_window(f, c, a) / f->queue_rtt_us;
 }
 
 #endif

@@ -21,7 +21,7 @@
 /* The paper's smallest target (its evaluation), bytes. */
 #define FSAT_MIN_TARGET 8192U
 
-/* One ACK, or several that are told as one. */
+/* One ACK of TCP, or one report of the tunnel. */
 struct fsat_ack {
 	__u32 now_us;      /* wraps */
 	__u32 rtt_us;      /* this ACK's RTT sample, 0 = none */
@@ -32,7 +32,6 @@ struct fsat_ack {
 	__u32 cwnd_max;    /* snd_cwnd_max: what the advertised window and the send buffer allow */
 	__u32 mss;         /* bytes */
 	__u32 app_limited; /* not 0: the application, not the window, limits what is sent */
-	__u32 gap_us;      /* since the ACK before, the longest if several are told as one; 0 = the application limits, or it is the first */
 };
 
 /* A connection's state. All 0 is not a valid one: fsat_init. */
@@ -59,7 +58,8 @@ struct fsat {
 	__u32 seen_us;            /* when RTT last was rtt_min, */
 	__u32 near_us;            /* and when nearly */
 	__u32 low_us;             /* the least RTT since the slowdown began; FSAT_NO_LIMIT: there is none */
-	__u32 gap_us;             /* the longest time between two ACKs in the present period */
+	__u32 ack_us;             /* when the last ACK came, */
+	__u32 gap_us;             /* and the longest time between two in the present period */
 	__u32 lost;               /* bytes lost in the present period */
 	__u32 asked_us;           /* when it asked last */
 };

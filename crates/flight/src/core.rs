@@ -40,8 +40,6 @@ pub struct Ack {
     pub mss: u32,
     /// The application, not the window, limits what is sent.
     pub app_limited: bool,
-    /// Since the ACK before, the longest if several are told as one; zero for the first, and where the application limits.
-    pub gap: Duration,
 }
 
 /// FS-AT: events in by [`FsAt::on_ack`] and [`FsAt::on_loss`], the limit out of [`FsAt::window`].
@@ -187,7 +185,6 @@ fn raw_ack(now: Duration, ack: &Ack) -> RawAck {
         cwnd_max: bytes(ack.cwnd_max),
         mss: ack.mss,
         app_limited: ack.app_limited.into(),
-        gap_us: ack.gap.as_micros().min(u32::MAX.into()) as u32,
     }
 }
 

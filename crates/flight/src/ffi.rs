@@ -13,7 +13,6 @@ pub struct RawAck {
     pub cwnd_max: u32,
     pub mss: u32,
     pub app_limited: u32,
-    pub gap_us: u32,
 }
 
 /// `struct fsat`.
@@ -41,6 +40,7 @@ pub struct RawFsat {
     pub seen_us: u32,
     pub near_us: u32,
     pub low_us: u32,
+    pub ack_us: u32,
     pub gap_us: u32,
     pub lost: u32,
     pub asked_us: u32,

@@ -20,6 +20,7 @@ fn own() -> RawFsat {
         queue_rtt_us: 120_000,
         high_us: 150_000,
         low_us: NO_LIMIT,
+        ack_us: 90_000,
         ..RawFsat::default()
     }
 }

@@ -5,7 +5,7 @@
 //!     loss CWND SSTHRESH MSS = SSTHRESH
 //!
 //! FSAT is 0 for the paper's rules, 1 for `fsat`'s. Bytes and microseconds, the latter wrapping; TARGET is `-` where nothing is
-//! limited; an SSTHRESH of 0 leaves it to the base. An ACK's gap is the time since the line before. `#` begins a comment.
+//! limited; an SSTHRESH of 0 leaves it to the base. `#` begins a comment.
 
 use std::fmt::Write;
 
@@ -32,7 +32,6 @@ struct Course {
 struct Replay {
     paper: bool,
     state: RawFsat,
-    acked_us: Option<u32>,
 }
 
 impl Replay {
@@ -44,10 +43,7 @@ impl Replay {
                 self.state = RawFsat::new(ack.now_us, ack.cwnd);
                 String::new()
             }
-            Event::Ack(ack) => {
-                let gap_us = self.gap(ack);
-                self.ack(&RawAck { gap_us, ..*ack })
-            }
+            Event::Ack(ack) => self.ack(ack),
             Event::Loss(ack, ssthresh) if self.paper => {
                 self.state.paper_on_loss(ack.cwnd, *ssthresh, ack.mss).to_string()
             }
@@ -55,11 +51,6 @@ impl Replay {
                 self.state.on_loss(&Constants::default(), ack.cwnd, *ssthresh).to_string()
             }
         }
-    }
-
-    fn gap(&mut self, ack: &RawAck) -> u32 {
-        let before = self.acked_us.replace(ack.now_us).filter(|_| ack.app_limited == 0);
-        before.map_or(0, |before| ack.now_us.wrapping_sub(before))
     }
 
     fn ack(&mut self, ack: &RawAck) -> String {
@@ -110,7 +101,6 @@ impl Event {
                     cwnd_max,
                     mss,
                     app_limited,
-                    gap_us: 0,
                 })
             }
             ("loss", &[cwnd, ssthresh, mss]) => {

@@ -45,7 +45,6 @@ fn in_kernel(
         ack.cwnd_max,
         ack.mss,
         ack.app_limited,
-        ack.gap_us,
         call as u32,
         ssthresh,
         0,
@@ -98,7 +97,6 @@ fn next_ack(numbers: &mut Numbers, before: &RawAck) -> RawAck {
         cwnd_max: 96_000,
         mss: 1448,
         app_limited: numbers.below(20) / 19,
-        gap_us: any(numbers, 20_000),
     }
 }
 

@@ -83,15 +83,12 @@ enum Timer {
     Reordering,
 }
 
-/// What ACKs bring until FS-AT is told of them, as `struct acks` in `bpf/connection.h`.
-#[derive(Debug, Clone, Copy, Default)]
-struct Acks {
-    packets: u64,
-    advanced: bool,
-    lost: u64,
-    rtt: Option<f64>,
-    gap: Duration,
-    app_limited: bool,
+/// The rate at which packets leave, bytes per second, if there is one; since when, and the window then.
+#[derive(Debug, Clone, Copy)]
+struct Pace {
+    rate: Option<f64>,
+    since: Duration,
+    window: f64,
 }
 
 /// From a loss until what was sent before has arrived.
@@ -115,9 +112,6 @@ struct Round {
 
 /// RACK's reordering window is at most so many quarters of the least RTT.
 const REORDERING_MAX: u32 = 16;
-
-/// `FSAT_TOLD_US`.
-const TOLD: Duration = Duration::from_micros(250);
 
 /// HyStart works from this cwnd on, and takes so many samples of a round.
 const HYSTART_CWND: f64 = 16.0;
@@ -154,11 +148,7 @@ pub struct Sender {
     probed: bool,
     round: Round,
     pub next_send: Duration,
-    /// The rate at which packets leave, bytes per second, if there is one.
-    pace: Option<f64>,
-    acks: Acks,
-    acked: Option<Duration>,
-    told: Duration,
+    pace: Option<Pace>,
     /// When the first of a pair left, whose second does not wait for pacing.
     first_at: Option<Duration>,
     cwnd_limited: bool,
@@ -197,9 +187,6 @@ impl Sender {
             round: Round::default(),
             next_send: now,
             pace: None,
-            acks: Acks::default(),
-            acked: None,
-            told: now,
             first_at: None,
             cwnd_limited: false,
             app_limited: false,
@@ -271,7 +258,7 @@ impl Sender {
         } else if self.timer.is_none_or(|(_, timer)| timer == Timer::Probe) {
             self.set_timer(now);
         }
-        if let Some(rate) = self.pace {
+        if let Some(rate) = self.pace.and_then(|pace| pace.rate) {
             self.next_send = self.next_send.max(now) + Duration::from_secs_f64(f64::from(MSS) / rate);
         }
         Packet { seq, tx: slot.tx, sent: now, push: false }
@@ -280,6 +267,15 @@ impl Sender {
     fn pacing_rate(&self) -> Option<f64> {
         let fsat = self.fsat.as_ref().filter(|_| self.profile.pace)?;
         fsat.pacing_rate().map(|rate| rate as f64)
+    }
+
+    /// As often as `pace` in `bpf/fsat.bpf.c`.
+    fn set_pace(&mut self, now: Duration) {
+        let least = Duration::from_micros(250) + Duration::from_secs_f64(self.rtt_min / 4.0);
+        let keeps = |pace: &Pace| now - pace.since < least && self.window <= pace.window * 1.125;
+        if !self.pace.as_ref().is_some_and(keeps) {
+            self.pace = Some(Pace { rate: self.pacing_rate(), since: now, window: self.window });
+        }
     }
 
     /// What newly arrived, the newest last.
@@ -302,25 +298,18 @@ impl Sender {
             self.enter_recovery();
         }
         let packets = self.delivered - before;
-        self.acks.advanced |= advanced;
-        self.add(now, rtt, [packets, lost]);
-        if now - self.told >= TOLD || self.alone() {
-            self.grow(now, rtt);
-            self.tell_fsat(now);
+        let reducing = self.recovery.is_some_and(|recovery| recovery.reducing.is_some());
+        if advanced && self.cwnd_limited && !reducing {
+            self.end_slow_start(rtt);
+            self.base.grow(now.as_secs_f64(), packets as f64, self.rtt_min);
+            self.base.cwnd = self.base.cwnd.min(self.profile.rwnd as f64);
         }
+        self.tell_fsat(now, rtt, [packets, lost]);
         self.reduce(packets as f64, advanced && lost == 0);
+        self.set_pace(now);
         self.timer = None;
         if !self.slots.is_empty() {
             self.set_timer(now);
-        }
-    }
-
-    fn grow(&mut self, now: Duration, rtt: f64) {
-        let reducing = self.recovery.is_some_and(|recovery| recovery.reducing.is_some());
-        if self.acks.advanced && self.cwnd_limited && !reducing {
-            self.end_slow_start(rtt);
-            self.base.grow(now.as_secs_f64(), self.acks.packets as f64, self.rtt_min);
-            self.base.cwnd = self.base.cwnd.min(self.profile.rwnd as f64);
         }
     }
 
@@ -498,38 +487,18 @@ impl Sender {
         }
     }
 
-    fn add(&mut self, now: Duration, rtt: f64, [packets, lost]: [u64; 2]) {
-        let before = self.acked.replace(now).unwrap_or(now);
-        self.acks.packets += packets;
-        self.acks.lost += lost;
-        self.acks.rtt = Some(self.acks.rtt.map_or(rtt, |least| least.min(rtt)));
-        self.acks.app_limited |= self.app_limited;
-        if !self.app_limited {
-            self.acks.gap = self.acks.gap.max(now - before);
-        }
-    }
-
-    /// The base without FS-AT takes each ACK by itself, and so do slow start and recovery.
-    fn alone(&self) -> bool {
-        let asks = self.fsat.as_ref().is_none_or(|fsat| fsat.state().mode == Mode::Ask);
-        asks || self.recovery.is_some() || self.sacked > 0
-    }
-
-    fn tell_fsat(&mut self, now: Duration) {
-        let acks = std::mem::take(&mut self.acks);
-        self.told = now;
+    fn tell_fsat(&mut self, now: Duration, rtt: f64, [packets, lost]: [u64; 2]) {
         self.window = self.base.cwnd;
         let Some(fsat) = &mut self.fsat else { return };
         let ack = Ack {
-            rtt: acks.rtt.map(Duration::from_secs_f64),
-            delivered: acks.packets * u64::from(MSS),
-            lost: acks.lost * u64::from(MSS),
+            rtt: Some(Duration::from_secs_f64(rtt)),
+            delivered: packets * u64::from(MSS),
+            lost: lost * u64::from(MSS),
             flight: (self.flying + self.lost) * u64::from(MSS),
             cwnd: (self.base.cwnd * f64::from(MSS)) as u64,
             cwnd_max: self.profile.rwnd * u64::from(MSS),
             mss: MSS,
-            app_limited: acks.app_limited,
-            gap: acks.gap,
+            app_limited: self.app_limited,
         };
         if fsat.on_ack(now, &ack) {
             self.base.reduce(self.base.cut());
@@ -543,7 +512,6 @@ impl Sender {
         if fsat.state().mode == Mode::Own {
             self.base.cwnd = self.window.floor().max(2.0);
         }
-        self.pace = self.pacing_rate();
     }
 
     fn rto(&self) -> Duration {
