@@ -94,6 +94,25 @@ fn a_link_that_loses_a_third_spoils_neither_pings_nor_the_others_rate() {
     assert!(outcome.call_loss < 0.001, "{}", outcome.call_loss);
 }
 
+/// All that a flow sends waits for what was lost, so that does not go again by the link that lost it, be that the quicker one.
+#[test]
+fn a_quick_link_that_loses_a_quarter_costs_a_slow_one_nothing() {
+    for (slow, quick) in [(plain(30.0, 100 * MS), 30.0), (plain(12.0, 180 * MS), 60.0)] {
+        let sick = LinkConfig { loss: loss(0.25), ..plain(quick, 40 * MS) };
+        let seeds = |run: &dyn Fn(Load) -> f64| {
+            let mut all: Vec<_> = (1..=5).map(|seed| run(Load { seed, ..Load::default() })).collect();
+            all.sort_by(f64::total_cmp);
+            quantile(&all, 0.5)
+        };
+        let alone = seeds(&|load| run_pair(&slow, &slow, &load).goodput);
+        let both = seeds(&|load| {
+            run_net(&mut net_of(symmetric(&[slow.clone(), sick.clone()]), load.seed), &load).goodput
+        });
+        println!("{both} Mbit/s, {alone} alone");
+        assert!(both > 0.95 * alone, "{both} of {alone} Mbit/s");
+    }
+}
+
 /// One TCP flow over these links: Mbit/s, and the share of the first that was lost.
 fn flow_and_lost(links: &[LinkConfig]) -> (f64, f64) {
     let mut net = net_of(symmetric(links), 1);
