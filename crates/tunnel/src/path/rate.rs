@@ -84,8 +84,8 @@ struct Round {
     number: u64,
     /// `delivered` at which it ends.
     end: u64,
-    /// The receiver's clock when it began, µs.
-    arrival: u32,
+    /// The receiver's clock when it began, µs, if it is worth measuring.
+    arrival: Option<u32>,
     min_rtt: Option<Duration>,
     min_delay: Option<u32>,
     trip: Option<Duration>,
@@ -176,8 +176,12 @@ impl Rate {
 
     /// How much the greatest rate counts, 0 to 1.
     fn trust(&self) -> f64 {
-        // Before the path was full once, all that was lost before the round is its own.
-        let own = if self.phase == Phase::Startup { self.round.loss_before } else { Some(self.own_loss.get()) };
+        // Losses come in bursts: a few packets prove nothing. Before the path was full once, all that was lost before the round
+        // is its own.
+        let own = match self.phase {
+            Phase::Startup => self.round.loss_before,
+            _ => (self.loss.packets >= REMEMBERED).then(|| self.own_loss.get()),
+        };
         own.map_or(1.0, |own| (1.0 - (self.loss.get() - own) / EXCESS_LOSS).clamp(0.0, 1.0))
     }
 
@@ -328,6 +332,11 @@ impl Rate {
         self.count_ahead(now, acked);
     }
 
+    /// The path was silent for a while, and yet delivered what it held: the round shows less than it carries.
+    pub fn resume(&mut self) {
+        self.round.arrival = None;
+    }
+
     /// The path was silent and answers again: forget its rate, keep its round-trip time.
     pub fn restart(&mut self) {
         *self = Rate {
@@ -338,7 +347,6 @@ impl Rate {
             min_delay: self.min_delay,
             jitter: self.jitter,
             next_send: self.next_send,
-            loss: self.loss,
             round: Round { number: self.round.number, end: self.delivered, ..Round::default() },
             ..Rate::new()
         };
@@ -348,7 +356,7 @@ impl Rate {
     pub fn handle_move(&mut self) {
         self.restart();
         (self.min_rtt, self.min_delay, self.trip) = (None, None, None);
-        (self.jitter, self.loss) = (Duration::ZERO, Share::default());
+        self.jitter = Duration::ZERO;
     }
 
     fn sample(&mut self, p: &Snapshot, arrival: u32) {
@@ -361,14 +369,10 @@ impl Rate {
             return; // Too short to tell.
         }
         let rate = (self.delivered - p.delivered) as f64 / interval.as_secs_f64();
-        // A want of data shows no less than the path carries, unless it did not carry even that.
-        if p.app_limited
-            && self.trust() > 0.0
-            && self.bytes_per_second().is_some_and(|max| rate < max)
-        {
-            return;
+        // A want of data shows no less than the path carries.
+        if !p.app_limited || self.bytes_per_second().is_none_or(|max| rate >= max) {
+            self.max.add(self.round.number, rate);
         }
-        self.max.add(self.round.number, rate);
     }
 
     /// Bytes confirmed beyond the rate, since confirmations last came no faster than that.
@@ -418,15 +422,20 @@ impl Rate {
         let round = self.round;
         let queued = self.probe_rtt_until.is_none() && self.is_queued(&round);
         let lossy = self.trust() <= 0.0;
-        if round.end > 0 && (lossy || !round.app_limited) {
-            let micros = self.delivered_arrival.wrapping_sub(round.arrival);
-            self.mean.add(self.delivered - round.end, micros, round.acked);
+        // A want of data shows less than the path carries, unless it does not carry even that.
+        let counts = !round.app_limited || (lossy && round.acked >= USED);
+        if let Some(began) = round.arrival.filter(|_| counts) {
+            self.mean.add(
+                self.delivered - round.end,
+                self.delivered_arrival.wrapping_sub(began),
+                round.acked,
+            );
         }
         self.round = Round {
             number: round.number + 1,
             end: self.delivered,
-            arrival: self.delivered_arrival,
-            loss_before: (self.loss.packets >= MEASURED).then(|| self.loss.get()),
+            arrival: Some(self.delivered_arrival),
+            loss_before: (self.loss.packets >= REMEMBERED).then(|| self.loss.get()),
             ..Round::default()
         };
         self.trip = round.trip;
