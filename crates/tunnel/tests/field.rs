@@ -5,8 +5,10 @@ mod sim;
 
 use std::time::Duration;
 
-use bond::{Load, Outcome, net_of, quantile, run_net, run_pair};
-use link::{Bitrate, ByteCount, Jitter, LinkConfig, Loss, PolicerConfig, Probability, Queue};
+use bond::{Load, Outcome, net_of, policed, quantile, run_net, run_pair};
+use link::{Bitrate, Jitter, LinkConfig, Loss, Probability, Queue};
+use rand_chacha::ChaCha8Rng;
+use rand_core::{RngCore, SeedableRng};
 use sim::{Net, plain};
 
 const MS: Duration = Duration::from_millis(1);
@@ -92,19 +94,74 @@ fn a_link_that_loses_a_third_spoils_neither_pings_nor_the_others_rate() {
     assert!(outcome.call_loss < 0.001, "{}", outcome.call_loss);
 }
 
+/// All that a flow sends waits for what was lost, so that does not go again by the link that lost it, be that the quicker one.
+#[test]
+fn a_quick_link_that_loses_a_quarter_costs_a_slow_one_nothing() {
+    for (slow, quick) in [(plain(30.0, 100 * MS), 30.0), (plain(12.0, 180 * MS), 60.0)] {
+        let sick = LinkConfig { loss: loss(0.25), ..plain(quick, 40 * MS) };
+        let seeds = |run: &dyn Fn(Load) -> f64| {
+            let mut all: Vec<_> = (1..=5).map(|seed| run(Load { seed, ..Load::default() })).collect();
+            all.sort_by(f64::total_cmp);
+            quantile(&all, 0.5)
+        };
+        let alone = seeds(&|load| run_pair(&slow, &slow, &load).goodput);
+        let both = seeds(&|load| {
+            run_net(&mut net_of(symmetric(&[slow.clone(), sick.clone()]), load.seed), &load).goodput
+        });
+        println!("{both} Mbit/s, {alone} alone");
+        assert!(both > 0.95 * alone, "{both} of {alone} Mbit/s");
+    }
+}
+
+/// One TCP flow over these links: Mbit/s, and the share of the first that was lost.
+fn flow_and_lost(links: &[LinkConfig]) -> (f64, f64) {
+    let mut net = net_of(symmetric(links), 1);
+    let outcome = run_net(&mut net, &Load::default());
+    let path = &net.peer(0).paths[0];
+    (outcome.goodput, path.lost_packets as f64 / path.sent_packets as f64)
+}
+
 #[test]
 fn a_policed_link_adds_its_rate_and_loses_little() {
-    for (burst, most) in [(16_000, 0.15), (64_000, 0.15), (256_000, 0.2), (1_000_000, 0.3)] {
-        let policer = PolicerConfig { rate: Bitrate::from_mbps(5.0), burst: ByteCount(burst) };
-        let policed = LinkConfig { policer: Some(policer), ..plain(100.0, 20 * MS) };
-        let mut net = net_of(symmetric(&[policed, plain(10.0, 30 * MS)]), 1);
-        let outcome = run_net(&mut net, &Load::default());
-        let path = &net.peer(0).paths[0];
-        let lost = path.lost_packets as f64 / path.sent_packets as f64;
-        println!("burst {burst}: {} Mbit/s, {lost:.3} lost", outcome.goodput);
-        assert!(outcome.goodput > 11.0, "burst {burst}: {} of 15 Mbit/s", outcome.goodput);
-        assert!(lost < most, "burst {burst}: {lost} of what went over the policed link is lost");
+    for (burst, most) in [(16.0, 0.085), (64.0, 0.09), (256.0, 0.14), (1000.0, 0.16)] {
+        let limited = LinkConfig { policer: Some(policed(5.0, burst)), ..plain(100.0, 20 * MS) };
+        let (goodput, lost) = flow_and_lost(&[limited, plain(10.0, 30 * MS)]);
+        println!("burst {burst} kB: {goodput} Mbit/s, {lost:.3} lost");
+        assert!(goodput > 11.0, "burst {burst} kB: {goodput} of 15 Mbit/s");
+        assert!(lost < most, "burst {burst} kB: {lost} of what went over the policed link is lost");
     }
+}
+
+/// What a bucket lets pass at once, or what a few packets show by chance, is not what the path carries, and what is lost for it is
+/// not the path's own loss.
+#[test]
+fn a_policed_link_alone_is_not_taken_for_a_quicker_one_that_loses() {
+    let mut sum = 0.0;
+    for (mbps, burst, delay, share) in (1..=POLICERS).map(any_policer) {
+        let limited =
+            LinkConfig { policer: Some(policed(mbps, burst)), loss: loss(share), ..plain(100.0, delay) };
+        let (goodput, lost) = flow_and_lost(&[limited]);
+        let (used, lost) = (goodput / mbps, lost - share);
+        println!("{mbps:.1} Mbit/s, {burst:.0} kB, {delay:?}, {share:.3}: {used:.2} used, {lost:.3} lost");
+        assert!(used > 0.55, "{used} of {mbps} Mbit/s, {burst} kB");
+        assert!(lost < 0.27, "{mbps} Mbit/s, {burst} kB: {lost} is lost beyond what the link loses");
+        sum += lost;
+    }
+    let mean = sum / POLICERS as f64;
+    assert!(mean < 0.12, "{mean} is lost, start included");
+}
+
+/// Policed links that are tried.
+const POLICERS: u64 = 24;
+
+/// Mbit/s, kB, one-way delay, and loss of a policed link.
+fn any_policer(seed: u64) -> (f64, f64, Duration, f64) {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let mut between =
+        |from: f64, to: f64| from * (to / from).powf((rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64);
+    let (mbps, burst, delay) = (between(1.0, 50.0), between(10.0, 1000.0), between(2.0, 150.0));
+    let share = [0.0, 0.0, between(0.005, 0.1)][seed as usize % 3];
+    (mbps, burst, Duration::from_secs_f64(delay / 1e3), share)
 }
 
 #[test]

@@ -6,10 +6,12 @@
 //! are sampled as draft-cheng-iccrg-delivery-rate-estimation-02 has them, but the time in which packets arrived is taken from
 //! the receiver's clock, so that a slow or bunched way back does not blur it.
 //!
-//! Two signs say that the model is too great, and then only the last round counts: a queue, where *every* packet of a round
-//! is too long (one long round trip proves nothing; and it is told by the one-way delay, for the way back is no part of the path), and losses beyond the path's own. The path's own loss is what is lost even
-//! of packets that are sent at three quarters of its rate: sending less does not help there, so the path carries what it carries
-//! however much it loses.
+//! Two signs say that the model is too great. A queue, where *every* packet of a round is too long: then only the last round
+//! counts (one long round trip proves nothing; and it is told by the one-way delay, for the way back is no part of the path).
+//! And losses beyond the path's own, for a policer holds no queue and lets pass at once what its bucket holds: the more is lost
+//! of the last packets, the less the greatest rate counts, and the more what was delivered on the average. The path's own loss
+//! is what is lost even of packets that are sent at less than its rate: sending less does not help there, so the path carries
+//! what it carries however much it loses.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -30,14 +32,14 @@ const ROUNDS: u64 = 10;
 const MIN_RTT_LIFE: Duration = Duration::from_secs(10);
 /// For so long, and a round trip, half of the window is left empty, to see the round-trip time without a queue of this end's.
 const PROBE_RTT: Duration = Duration::from_millis(100);
-/// A queue for so many rounds running is none: the path has become longer, or the queue is another's. Losses for so many are the path's end.
+/// A queue for so many rounds running is none: the path has become longer, or the queue is another's.
 const LONGER: u32 = 5;
 /// Round trips vary by so much for reasons that are no queue: reports and timers.
 const SLACK: Duration = Duration::from_millis(6);
 /// In flight before anything was measured, bytes: as TCP's initial window (RFC 6928).
 const INITIAL_WINDOW: f64 = 10.0 * PACKET;
-/// More of a round than this, beyond the path's own loss, and more is sent than the path carries.
-const EXCESS_LOSS: f64 = 0.05;
+/// Where such a share is lost beyond the path's own loss, the path carries no more than it delivers on the average.
+const EXCESS_LOSS: f64 = 0.1;
 /// Start-up has shown what a path carries after so many rounds of at least so many packets.
 const TRIED: u32 = 8;
 const USED: u32 = 4;
@@ -82,12 +84,13 @@ struct Round {
     number: u64,
     /// `delivered` at which it ends.
     end: u64,
+    /// The receiver's clock when it began, µs, if it is worth measuring.
+    arrival: Option<u32>,
     min_rtt: Option<Duration>,
     min_delay: Option<u32>,
     trip: Option<Duration>,
     app_limited: bool,
     acked: u32,
-    lost: u32,
     /// The most bytes that were in flight.
     in_flight: usize,
     /// The share lost before it, if that was measured.
@@ -105,6 +108,8 @@ pub struct Rate {
     round: Round,
     /// (round, bytes/s), falling: the first is the greatest.
     max: Greatest,
+    /// What was delivered meanwhile that the losses are counted of.
+    mean: Mean,
     /// The same of bytes confirmed in one go.
     ahead: Greatest,
     /// Since when, and how many bytes, confirmations have been counted that came faster than the rate.
@@ -118,8 +123,6 @@ pub struct Rate {
     probe_rtt_until: Option<Duration>,
     /// Rounds running that showed a queue.
     queued_rounds: u32,
-    /// Rounds running that lost more than the path loses by itself.
-    lossy_rounds: u32,
     /// How much one-way delays vary: a mean of their successive differences, whose peaks decay slowly.
     jitter: Duration,
     last_delay: Option<u32>,
@@ -145,6 +148,7 @@ impl Rate {
             app_limited_until: None,
             round: Round::default(),
             max: Greatest::default(),
+            mean: Mean::default(),
             ahead: Greatest::default(),
             burst: (Duration::ZERO, 0.0),
             min_rtt: None,
@@ -152,7 +156,6 @@ impl Rate {
             min_delay: None,
             probe_rtt_until: None,
             queued_rounds: 0,
-            lossy_rounds: 0,
             jitter: Duration::ZERO,
             last_delay: None,
             full: (0.0, 0),
@@ -166,7 +169,20 @@ impl Rate {
 
     /// Delivery rate in bytes per second, once one was measured.
     pub fn bytes_per_second(&self) -> Option<f64> {
-        self.max.get()
+        let max = self.max.get()?;
+        let mean = self.mean.get().map_or(max, |mean| mean.min(max));
+        Some(mean + (max - mean) * self.trust())
+    }
+
+    /// How much the greatest rate counts, 0 to 1.
+    fn trust(&self) -> f64 {
+        // Losses come in bursts: a few packets prove nothing. Before the path was full once, all that was lost before the round
+        // is its own.
+        let own = match self.phase {
+            Phase::Startup => self.round.loss_before,
+            _ => (self.loss.packets >= REMEMBERED).then(|| self.own_loss.get()),
+        };
+        own.map_or(1.0, |own| (1.0 - (self.loss.get() - own) / EXCESS_LOSS).clamp(0.0, 1.0))
     }
 
     /// What the path may carry, bytes per second: what it did, or as much as it is asked for until it was full once.
@@ -280,7 +296,7 @@ impl Rate {
         if packet.easy {
             self.own_loss.add(lost);
         }
-        if lost { self.round.lost += 1 } else { self.round.acked += 1 }
+        self.round.acked += u32::from(!lost);
     }
 
     /// A report acknowledged `acked` bytes; `largest` belongs to the latest sent of them, which arrived at `arrival`
@@ -302,10 +318,10 @@ impl Rate {
         self.round.app_limited |= largest.app_limited;
         self.round.in_flight = self.round.in_flight.max(acked + in_flight);
         self.sample(largest, arrival);
+        self.delivered_arrival = arrival;
         if largest.delivered >= self.round.end {
             self.end_round(now);
         }
-        self.delivered_arrival = arrival;
         self.first_sent = largest.sent;
         self.advance(now, in_flight);
     }
@@ -314,6 +330,11 @@ impl Rate {
     pub fn handle_acked_late(&mut self, now: Duration, acked: usize) {
         self.delivered += acked as u64;
         self.count_ahead(now, acked);
+    }
+
+    /// The path was silent for a while, and yet delivered what it held: the round shows less than it carries.
+    pub fn resume(&mut self) {
+        self.round.arrival = None;
     }
 
     /// The path was silent and answers again: forget its rate, keep its round-trip time.
@@ -326,7 +347,6 @@ impl Rate {
             min_delay: self.min_delay,
             jitter: self.jitter,
             next_send: self.next_send,
-            loss: self.loss,
             round: Round { number: self.round.number, end: self.delivered, ..Round::default() },
             ..Rate::new()
         };
@@ -336,7 +356,7 @@ impl Rate {
     pub fn handle_move(&mut self) {
         self.restart();
         (self.min_rtt, self.min_delay, self.trip) = (None, None, None);
-        (self.jitter, self.loss) = (Duration::ZERO, Share::default());
+        self.jitter = Duration::ZERO;
     }
 
     fn sample(&mut self, p: &Snapshot, arrival: u32) {
@@ -349,14 +369,10 @@ impl Rate {
             return; // Too short to tell.
         }
         let rate = (self.delivered - p.delivered) as f64 / interval.as_secs_f64();
-        // A want of data shows no less than the path carries, unless it did not carry even that.
-        if p.app_limited
-            && self.lossy_rounds < LONGER
-            && self.bytes_per_second().is_some_and(|max| rate < max)
-        {
-            return;
+        // A want of data shows no less than the path carries.
+        if !p.app_limited || self.bytes_per_second().is_none_or(|max| rate >= max) {
+            self.max.add(self.round.number, rate);
         }
-        self.max.add(self.round.number, rate);
     }
 
     /// Bytes confirmed beyond the rate, since confirmations last came no faster than that.
@@ -404,13 +420,26 @@ impl Rate {
 
     fn end_round(&mut self, now: Duration) {
         let round = self.round;
-        let loss_before = (self.loss.packets >= MEASURED).then(|| self.loss.get());
-        self.round = Round { number: round.number + 1, end: self.delivered, loss_before, ..Round::default() };
         let queued = self.probe_rtt_until.is_none() && self.is_queued(&round);
-        let lossy = self.is_beyond_own_loss(&round);
+        let lossy = self.trust() <= 0.0;
+        // A want of data shows less than the path carries, unless it does not carry even that.
+        let counts = !round.app_limited || (lossy && round.acked >= USED);
+        if let Some(began) = round.arrival.filter(|_| counts) {
+            self.mean.add(
+                self.delivered - round.end,
+                self.delivered_arrival.wrapping_sub(began),
+                round.acked,
+            );
+        }
+        self.round = Round {
+            number: round.number + 1,
+            end: self.delivered,
+            arrival: Some(self.delivered_arrival),
+            loss_before: (self.loss.packets >= REMEMBERED).then(|| self.loss.get()),
+            ..Round::default()
+        };
         self.trip = round.trip;
-        self.lossy_rounds = if lossy { self.lossy_rounds + 1 } else { 0 };
-        let memory = if queued || lossy { 1 } else { ROUNDS };
+        let memory = if queued { 1 } else { ROUNDS };
         self.max.forget(self.round.number, memory);
         self.ahead.forget(self.round.number, ROUNDS);
         self.queued_rounds = if queued { self.queued_rounds + 1 } else { 0 };
@@ -429,17 +458,6 @@ impl Rate {
         if self.phase == Phase::Startup && (self.full.1 >= 3 || (filled && (queued || lossy))) {
             self.phase = Phase::Drain;
         }
-    }
-
-    /// Whether more of the round was lost than the path loses by itself, and chance explains.
-    fn is_beyond_own_loss(&self, round: &Round) -> bool {
-        let packets = f64::from(round.acked + round.lost);
-        // Before the path was full once, all that was lost before is its own.
-        let own = if self.phase == Phase::Startup { round.loss_before } else { Some(self.own_loss.get()) };
-        own.is_some_and(|own| {
-            let chance = 3.0 * (packets * own.max(EXCESS_LOSS)).sqrt();
-            f64::from(round.lost) > (own + EXCESS_LOSS) * packets + chance
-        })
     }
 
     fn bdp(&self) -> f64 {
@@ -535,10 +553,27 @@ impl Greatest {
     }
 }
 
+/// What was delivered in the last rounds, of about [`REMEMBERED`] packets: bytes, and the seconds that took.
+#[derive(Debug, Default)]
+struct Mean(f64, f64);
+
+impl Mean {
+    fn add(&mut self, bytes: u64, micros: u32, packets: u32) {
+        let kept = (1.0 - f64::from(packets) / f64::from(REMEMBERED)).max(0.0);
+        *self = Mean(self.0 * kept + bytes as f64, self.1 * kept + f64::from(micros) / 1e6);
+    }
+
+    fn get(&self) -> Option<f64> {
+        (self.1 > 0.0).then(|| self.0 / self.1)
+    }
+}
+
 /// So many packets make a share.
 const MEASURED: u32 = 16;
+/// About so many of the last ones count.
+const REMEMBERED: u32 = 128;
 
-/// A share of packets, over about the last hundred.
+/// A share of packets.
 #[derive(Clone, Copy, Debug, Default)]
 struct Share {
     value: f64,
@@ -547,7 +582,7 @@ struct Share {
 
 impl Share {
     fn add(&mut self, is: bool) {
-        self.packets = (self.packets + 1).min(128);
+        self.packets = (self.packets + 1).min(REMEMBERED);
         self.value += (f64::from(u8::from(is)) - self.value) / f64::from(self.packets.max(MEASURED));
     }
 

@@ -466,6 +466,8 @@ impl Sent {
             self.silence_ended = now;
             if !std::mem::take(&mut self.was_slow) && now > self.silent_since + SHORT_SILENCE {
                 self.rate.restart();
+            } else {
+                self.rate.resume();
             }
         }
         (self.last_progress, self.in_doubt) = (now, false);

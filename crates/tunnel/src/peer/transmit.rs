@@ -197,7 +197,8 @@ impl Peer {
         let want = Want {
             size: packet.len(),
             rest: rest as f64,
-            rate: 0.0,
+            // All that is sent waits for it.
+            rate: self.paths.iter().filter_map(|p| p.sent.rate.bytes_per_second()).sum(),
             sparse: false,
             resend: true,
             avoid,
