@@ -4,13 +4,14 @@
 //! [`workload`]. Each strand has a folder with its experiments, and [`catalog`] lists them all; nothing below it names a strand.
 //! [`run`] carries an experiment out:
 //!
-//! - [`network`] builds hosts and relays as namespaces ([`namespace`]); their links are TAPs that one real-time
-//!   thread ([`emulator`]) joins by [`link::Link`];
+//! - [`network`] builds hosts and relays as namespaces ([`namespace`]); their links are TAPs that one thread
+//!   ([`emulator`]) joins by [`link::Link`];
 //! - [`system`] makes one system ready in it: plain TCP, MPTCP, Nawa as a user starts it, a rival; `links` and `tasks` are
 //!   workloads of a system on such a network;
 //! - [`program`], [`http`], [`fetch`], [`ping`] and [`iperf`] run real programs and time what reaches them;
 //! - [`flows`] are TCP flows of the lab's own; `controls` has the kernel load what they need;
-//! - [`medium`] is what nodes share that flood messages, [`air`] one with delay and jitter, [`dcf`] the 802.11 medium;
+//! - [`medium`] is what nodes share that flood messages, `air` one with delay and jitter, [`dcf`] the 802.11 medium, each on a thread
+//!   as `real_time` has it;
 //! - [`guest`] boots another kernel in a namespace, for what the running one lacks;
 //! - `disturbance` cuts links, changes addresses and restarts relays in mid-transfer;
 //! - [`report`](mod@report) prints the table and writes the JSON; `page` draws a folder of such files ([`paper`]).
@@ -19,7 +20,7 @@
 //! after a SIGKILL.
 
 mod accuracy;
-pub mod air;
+mod air;
 mod all;
 pub mod axes;
 pub mod bicast;
@@ -54,6 +55,7 @@ pub mod paper;
 mod partial;
 pub mod ping;
 pub mod program;
+mod real_time;
 mod recovery;
 pub mod report;
 mod runner;

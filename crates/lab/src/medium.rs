@@ -96,8 +96,8 @@ impl Medium {
         let numbers = 0..adjacency.nodes();
         let nodes =
             numbers.map(|node| Namespace::create(&format!("n{node}"))).collect::<Result<Vec<_>, _>>()?;
-        quiet(&host)?;
-        nodes.iter().try_for_each(quiet)?;
+        host.without_ipv6()?;
+        nodes.iter().try_for_each(Namespace::without_ipv6)?;
         host.ip(&(0..).zip(&nodes).map(|(node, to)| veth(node, to)).collect::<Vec<_>>())?;
         host.ip(&nodes.iter().enumerate().map(|(n, _)| format!("link set n{n} up")).collect::<Vec<_>>())?;
         (0..).zip(&nodes).try_for_each(|(node, host)| bring_up(node, host))?;
@@ -237,11 +237,6 @@ pub fn mac(node: usize) -> String {
 /// The IPv4 address of `node`'s interface, in a network of 24 bits.
 pub fn address(node: usize) -> std::net::Ipv4Addr {
     std::net::Ipv4Addr::new(10, 99, 0, u8::try_from(node).unwrap_or(u8::MAX).saturating_add(1))
-}
-
-/// Nobody says anything unasked.
-pub(crate) fn quiet(host: &Namespace) -> Result<(), Error> {
-    ["all", "default"].iter().try_for_each(|of| host.sysctl(&format!("ipv6/conf/{of}/disable_ipv6"), "1"))
 }
 
 fn veth(node: u32, to: &Namespace) -> String {

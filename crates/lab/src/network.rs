@@ -17,12 +17,11 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use device::Tap;
 use link::{Bitrate, Capacity, LinkConfig, Queue, QueueStats, Stats};
 
 use crate::congestion;
 use crate::emulator::{Emulator, Wire};
-use crate::error::{Doing, Error};
+use crate::error::Error;
 use crate::namespace::Namespace;
 
 /// The server's address, the same over every path.
@@ -197,10 +196,7 @@ impl Network {
     }
 
     fn add_single(&mut self, emulator: &Emulator, spec: &PathSpec, seed: u64) -> Result<(), Error> {
-        let taps = [tap(&self.client, "p1")?, tap(&self.server, "p1")?];
-        [&self.client, &self.server]
-            .iter()
-            .try_for_each(|host| host.sysctl("ipv6/conf/p1/disable_ipv6", "1"))?;
+        let taps = [self.client.tap("p1")?, self.server.tap("p1")?];
         self.address_neighbours()?;
         self.wires.push(emulator.join(taps, [spec.up.clone(), spec.down.clone()], seed)?);
         Ok(())
@@ -223,11 +219,9 @@ impl Network {
         seed: u64,
     ) -> Result<(), Error> {
         let interface = path.interface();
-        let taps = [tap(&self.client, &interface)?, tap(&relay, "c1")?];
+        let taps = [self.client.tap(&interface)?, relay.tap("c1")?];
         relay.ip(&[format!("link add s1 type veth peer name {interface} netns {}", self.server.name())])?;
-        for (host, device) in
-            [(&self.client, &*interface), (&relay, "c1"), (&relay, "s1"), (&self.server, &interface)]
-        {
+        for (host, device) in [(&relay, "s1"), (&self.server, &*interface)] {
             host.sysctl(&format!("ipv6/conf/{device}/disable_ipv6"), "1")?;
         }
         relay.sysctl("ipv4/ip_forward", "1")?;
@@ -292,10 +286,6 @@ impl Path {
         let index = self.index;
         vec![format!("route add 10.{index}.1.0/24 via {}", self.address(2, 1))]
     }
-}
-
-fn tap(host: &Namespace, name: &str) -> Result<Tap, Error> {
-    host.run(|| Tap::create(name))?.doing(|| format!("make the TAP {name} in {}", host.name()))
 }
 
 #[cfg(test)]

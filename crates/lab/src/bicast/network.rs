@@ -12,12 +12,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use device::Tap;
-
 use super::spared::RetransmissionControl;
 use super::test::{PATHS, Stack, Test};
 use crate::emulator::{Emulator, Spares, Wire};
-use crate::error::{Doing, Error};
+use crate::error::Error;
 use crate::guest::{self, Booting, Guest, GuestSpec, Interface};
 use crate::namespace::Namespace;
 use crate::program::output;
@@ -85,7 +83,7 @@ impl Network {
         let spares = test.spares.then(|| Arc::new(RetransmissionControl::default()) as Arc<dyn Spares>);
         for (path, [up, down]) in (1u8..).zip(&test.paths) {
             let name = format!("p{path}");
-            let taps = [tap(&client, &name)?, tap(&server, &name)?];
+            let taps = [client.tap(&name)?, server.tap(&name)?];
             let links = [up.clone(), down.clone()];
             let seed = seed.wrapping_add(path.into());
             wires.push(emulator.join_sparing(taps, links, seed, spares.clone())?);
@@ -267,12 +265,6 @@ fn boot(
         ])?;
     }
     Ok(booting)
-}
-
-fn tap(host: &Namespace, name: &str) -> Result<Tap, Error> {
-    let tap = host.run(|| Tap::create(name))?.doing(|| format!("make the TAP {name} in {}", host.name()))?;
-    host.sysctl(&format!("ipv6/conf/{name}/disable_ipv6"), "1")?;
-    Ok(tap)
 }
 
 #[cfg(test)]

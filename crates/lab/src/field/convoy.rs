@@ -13,7 +13,6 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use device::Tap;
 use link::dcf::{DcfConfig, Phy, Position};
 use link::{
     Bitrate, ByteCount, Capacity, CellularConfig, LinkConfig, Loss, PolicerConfig, Probability, Queue, Trace,
@@ -21,7 +20,7 @@ use link::{
 
 use crate::dcf::{Medium, mac};
 use crate::emulator::{Emulator, Wire};
-use crate::error::{Doing, Error};
+use crate::error::Error;
 use crate::namespace::Namespace;
 use crate::program::output;
 
@@ -134,7 +133,7 @@ impl Convoy {
     ) -> Result<Wire, Error> {
         let Uplink { vehicle, interface, .. } = UPLINKS[number];
         let (host, far) = (self.vehicle(vehicle), format!("u{number}"));
-        let taps = [tap(host, interface)?, tap(&self.net, &far)?];
+        let taps = [host.tap(interface)?, self.net.tap(&far)?];
         let net = number + 1;
         let mac = |end: usize| format!("02:00:00:01:{net:02x}:{end:02x}");
         let end = |device: &str, own: usize, peer: usize| {
@@ -247,12 +246,6 @@ fn ways(vehicle: usize, interface: &str) -> Vec<String> {
         lines.push(format!("route replace 203.0.{}.0/24 via {via} dev {interface}", number + 1));
     }
     lines
-}
-
-fn tap(host: &Namespace, name: &str) -> Result<Tap, Error> {
-    let tap = host.run(|| Tap::create(name))?.doing(|| format!("make the TAP {name} in {}", host.name()))?;
-    host.sysctl(&format!("ipv6/conf/{name}/disable_ipv6"), "1")?;
-    Ok(tap)
 }
 
 /// Of each uplink, from the vehicle and to it.

@@ -76,7 +76,7 @@ impl Carrier {
     fn sent(&self) -> Result<u64, Error> {
         match self {
             Carrier::Xdp(medium) => (0..medium.nodes().len()).map(|node| medium.sent(node)).sum(),
-            Carrier::Air(air) => Ok(air.sent()),
+            Carrier::Air(air) => air.sent(),
             Carrier::Dcf(medium) => {
                 Ok(medium.stats()?.stations.iter().map(|one| one.transmitted.frames.get()).sum())
             }
@@ -87,7 +87,7 @@ impl Carrier {
     fn last_node_ms(&self) -> Result<Option<f64>, Error> {
         Ok(match self {
             Carrier::Xdp(_) => None,
-            Carrier::Air(air) => Some(mean_last_ms(&air.log().events)),
+            Carrier::Air(air) => Some(mean_last_ms(&air.log()?.events)),
             Carrier::Dcf(medium) => Some(mean_last_ms(&medium.log()?.events)),
         })
     }
