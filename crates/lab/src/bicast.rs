@@ -16,6 +16,7 @@ use crate::experiment::Entry;
 pub(crate) use paper::PAPER;
 
 pub use test::{Test, sctp_stacks};
+pub(crate) use transfer::compile as compile_transfer;
 
 /// What `nawa lab list` shows of them.
 pub(crate) const EXPERIMENTS: [Entry; 8] = [

@@ -20,6 +20,7 @@ use rand_core::{RngCore, SeedableRng};
 
 use crate::error::{Doing, Error};
 use crate::namespace::Namespace;
+use crate::program::output;
 
 /// Every node's interface.
 pub const INTERFACE: &str = "f0";
@@ -250,13 +251,7 @@ fn veth(node: u32, to: &Namespace) -> String {
 pub(crate) fn bring_up(node: u32, host: &Namespace) -> Result<(), Error> {
     let (address, last) = (address(node as usize), "brd 10.99.0.255");
     host.ip(&[format!("addr add {address}/24 {last} dev {INTERFACE}"), format!("link set {INTERFACE} up")])?;
-    let mut ethtool = host.command("ethtool");
-    let output = ethtool.args(["-K", INTERFACE, "tx", "off", "gro", "on"]).output();
-    let output = output.doing(|| "start `ethtool` (Debian package `ethtool`)".into())?;
-    if output.status.success() {
-        return Ok(());
-    }
-    Err(Error::program("ethtool", String::from_utf8_lossy(&output.stderr).trim()))
+    output(host, "ethtool", &["-K", INTERFACE, "tx", "off", "gro", "on"]).map(drop)
 }
 
 fn load(config: &MediumConfig) -> Result<Loaded, Error> {

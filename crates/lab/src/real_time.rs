@@ -9,6 +9,7 @@ use std::time::Duration;
 use device::poller::Interest;
 use device::{Poller, Waker, monotonic};
 
+use crate::background::spawn;
 use crate::error::{Doing, Error};
 
 /// SCHED_RR priority: above every program under test, below what the system itself needs.
@@ -74,9 +75,8 @@ impl<M: Model> RealTime<M> {
                 eprintln!("the emulated {name} stops: {error}");
             }
         };
-        let thread = std::thread::Builder::new().name(name.into()).spawn(run);
-        let thread = Some(thread.doing(|| "start a thread".into())?);
-        Ok(Self { name, requests: Some(requests), waker, thread })
+        let thread = spawn(name, run)?;
+        Ok(Self { name, requests: Some(requests), waker, thread: Some(thread) })
     }
 }
 

@@ -1,7 +1,7 @@
 //! One sample: transfers on networks on which Nawa runs, and what it copied.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use serde_json::Value;
 
@@ -10,6 +10,7 @@ use super::network::{NawaInside, Network};
 use super::test::{PATHS, Test, Where};
 use super::transfer::{self, Outcome, Program};
 use crate::clock;
+use crate::command::complete;
 use crate::emulator::Emulator;
 use crate::error::{Doing, Error};
 use crate::system::{Means, start_nawa};
@@ -75,11 +76,7 @@ fn configuration(test: &Test, [one, two]: [&str; PATHS]) -> String {
 /// Nawa as guests have it, without what only a debugger reads: a guest's files are in its memory.
 fn inside(test: &Test, means: &Means) -> Result<NawaInside, Error> {
     let program = means.folder.join("nawa");
-    let output = Command::new("strip").arg("-o").args([&program, means.nawa]).stdin(Stdio::null()).output();
-    let output = output.doing(|| "start `strip`".into())?;
-    if !output.status.success() {
-        return Err(Error::program("strip", String::from_utf8_lossy(&output.stderr).trim()));
-    }
+    complete("strip", Command::new("strip").arg("-o").args([&program, means.nawa]), "")?;
     Ok(NawaInside { program, configuration: configuration(test, ["vec0", "vec1"]) })
 }
 

@@ -3,12 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::association::{self, Association};
+use super::association::Association;
 use super::convoy::{Convoy, HUB_INNER, LTE, POLICED, USER, VEHICLES, hub_address};
 use super::hazards::Hazards;
 use super::system::{Identities, Strand, System, hub_file, vehicle_file};
 use super::timeline::{EVENTS, Event};
 use super::traffic::{Traffic, Way};
+use crate::bicast::compile_transfer;
 use crate::clock;
 use crate::congestion;
 use crate::dcf::INTERFACE;
@@ -22,6 +23,9 @@ use crate::workload::{Need, Prepared, Sample, Site, Workload};
 
 /// For the hub to answer, once all has been started.
 const READY_LIMIT: Duration = Duration::from_secs(15);
+
+/// A packet of the call that is answered later is lost.
+const CALL_LIMIT: Duration = Duration::from_secs(1);
 
 /// One system in the convoy.
 #[derive(Clone, Debug)]
@@ -72,7 +76,7 @@ impl Field {
     /// Nothing runs yet.
     pub(super) fn build(system: System, place: &Place) -> Result<Self, Error> {
         let (nawa, folder) = (place.nawa.to_owned(), place.folder.to_owned());
-        let program = association::compile(&folder)?;
+        let program = compile_transfer(&folder)?;
         let from_drivers = system.has(Strand::Flood);
         let convoy = Convoy::build(place.emulator, system.mesh_interface(), from_drivers, place.seed)?;
         let field = Self { system, convoy, nawa, folder, program };
@@ -225,21 +229,20 @@ impl Field {
         let cores = Busy::now()?.cores_since(&busy, began.elapsed());
         let (air, metered) = (self.convoy.air_bytes()? - air, self.convoy.bytes(LTE)? - metered);
         let time = began.elapsed().as_secs_f64();
-        let traffic = traffic.stop();
+        let traffic = traffic.stop()?;
         let hazards = hazards.stop();
         let association = association.outcome()?;
         let mbps = |bytes: u64| bytes as f64 * 8e-6 / time;
         let ms =
             |times: &[Duration], percent| percentile(times, percent).map(|time| time.as_secs_f64() * 1e3);
-        let answered: Vec<Duration> = traffic.call.iter().copied().flatten().collect();
-        let lost = traffic.call.len() - answered.len();
+        let answered: Vec<Duration> = traffic.call.answered(CALL_LIMIT).collect();
         let metrics = [
             ("goodput_mbps", Some(mbps(traffic.bytes[0] + traffic.bytes[1]))),
             ("download_mbps", Some(mbps(traffic.bytes[0]))),
             ("upload_mbps", Some(mbps(traffic.bytes[1]))),
             ("interactive_p50_ms", ms(&traffic.answers, 50)),
             ("interactive_p99_ms", ms(&traffic.answers, 99)),
-            ("call_loss_ratio", Some(lost as f64 / traffic.call.len().max(1) as f64)),
+            ("call_loss_ratio", Some(traffic.call.loss_ratio(CALL_LIMIT))),
             ("call_p50_ms", ms(&answered, 50)),
             ("call_p99_ms", ms(&answered, 99)),
             ("hazard_p50_ms", ms(&hazards.took, 50)),

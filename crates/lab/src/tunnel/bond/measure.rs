@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use crate::call::{self, Call};
 use crate::error::Error;
 use crate::iperf::{Iperf, Protocol};
 use crate::links::{Bench, Task};
 use crate::ping::{self, Ping, percentile};
 use crate::system::Ready;
-use crate::tunnel::call::{self, Call};
 use crate::workload::Sample;
 
 /// What is done over the links.
@@ -90,7 +90,7 @@ fn measure(bench: &Bench, ready: &Ready, test: &Test) -> Result<Sample, Error> {
         ("rtt_loaded_p95_ms", of(&loaded.round_trips, 95)),
         ("rtt_loaded_p99_ms", of(&loaded.round_trips, 99)),
         ("rpm", rpm(&loaded.round_trips)),
-        ("call_loss_ratio", Some(loaded.call.loss_ratio())),
+        ("call_loss_ratio", Some(loaded.call.loss_ratio(Duration::MAX))),
         ("call_longest_gap_ms", Some(milliseconds(loaded.call.longest_gap))),
     ];
     let metrics = metrics.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect();
@@ -103,7 +103,7 @@ fn loaded(bench: &Bench, ready: &Ready, test: &Test) -> Result<Loaded, Error> {
     let network = bench.network;
     let source = ready.ping_sources[0];
     let ping = Ping::start(&network.client, source, ready.server, PING_EVERY)?;
-    let call = Call::start(network, source, ready.server)?;
+    let call = Call::start(&network.client, &network.server, source, ready.server)?;
     let goodput_mbps = match test.transport {
         Transport::Tcp => tcp(bench, ready, test)?,
         Transport::Quic => quic(bench, ready, test)?,
