@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use crate::error::Error;
+
 /// The monotonic clock.
 #[allow(clippy::disallowed_methods, reason = "the lab times real programs")]
 pub(crate) fn now() -> Instant {
@@ -33,6 +35,16 @@ pub(crate) fn poll_until<T>(limit: Duration, mut ready: impl FnMut() -> Option<T
         }
         std::thread::park_timeout(Duration::from_millis(10));
     }
+}
+
+/// The same, where it is an error, of which `what` tells, if there is nothing in time.
+pub(crate) fn within<T>(
+    limit: Duration,
+    what: impl Into<String>,
+    ready: impl FnMut() -> Option<T>,
+) -> Result<T, Error> {
+    let late = || Error::Late { what: what.into(), seconds: limit.as_secs() };
+    poll_until(limit, ready).ok_or_else(late)
 }
 
 /// How long `limit` still is, counted from `started`.

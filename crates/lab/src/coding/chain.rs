@@ -97,11 +97,7 @@ impl Chain {
         // While the way is not known yet, nobody answers for the address, and `ping` gives up.
         let (host, far) = (ends.0.0, IpAddr::from(ends.1.1));
         let answered = || ping::await_answer(host, None, far, Duration::from_secs(2)).ok();
-        let late = || Error::Late {
-            what: "the guests did not find each other".into(),
-            seconds: SETTLED_LIMIT.as_secs(),
-        };
-        clock::poll_until(SETTLED_LIMIT, answered).ok_or_else(late)?;
+        clock::within(SETTLED_LIMIT, "the guests did not find each other", answered)?;
         // That takes as long as nodes take to learn who overhears whom.
         output(host, "ping", &["-n", "-q", "-i", "0.5", "-c", "10", &far.to_string()])?;
         Ok(chain)

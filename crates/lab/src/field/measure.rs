@@ -236,7 +236,7 @@ impl Field {
         let ms =
             |times: &[Duration], percent| percentile(times, percent).map(|time| time.as_secs_f64() * 1e3);
         let answered: Vec<Duration> = traffic.call.answered(CALL_LIMIT).collect();
-        let metrics = [
+        let mut sample = Sample::from([
             ("goodput_mbps", Some(mbps(traffic.bytes[0] + traffic.bytes[1]))),
             ("download_mbps", Some(mbps(traffic.bytes[0]))),
             ("upload_mbps", Some(mbps(traffic.bytes[1]))),
@@ -253,16 +253,14 @@ impl Field {
             ("air_bytes", Some(air as f64)),
             ("metered_bytes", Some(metered as f64)),
             ("cpu_cores", Some(cores)),
-        ];
-        let remark = association.is_none().then(|| {
+        ]);
+        sample.remark = association.is_none().then(|| {
             format!(
                 "{}: in a run SCTP's file had not arrived at the end, which counts as its time",
                 self.system.name()
             )
         });
-        let metrics =
-            metrics.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect();
-        Ok(Sample { metrics, remark, ..Sample::default() })
+        Ok(sample)
     }
 }
 

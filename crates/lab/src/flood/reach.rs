@@ -212,12 +212,11 @@ fn simulate(test: &ReachTest, seed: u64) -> Result<Sample, Error> {
     let mean = |value: &dyn Fn(&Flooded) -> f64| {
         messages.iter().map(value).sum::<f64>() / messages.len().max(1) as f64
     };
-    let metrics = [
+    Ok(Sample::from(vec![
         ("reached_ratio", mean(&|message| message.reached as f64 / test.nodes as f64)),
         ("transmissions_per_message", mean(&|message| message.transmissions as f64)),
         ("last_node_ms", mean(&|message| message.last.as_secs_f64() * 1e3)),
-    ];
-    Ok(metrics.to_vec().into())
+    ]))
 }
 
 fn still(test: &ReachTest, degree: u32, seed: u64) -> Result<Vec<Flooded>, Error> {

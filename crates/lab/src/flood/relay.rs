@@ -12,7 +12,7 @@ use crate::axes::{ALL, FULL, Grid, QUICK, cases};
 use crate::clock;
 use crate::dcf;
 use crate::error::Error;
-use crate::experiment::{Case, Experiment, Published, Ratio, Reference, RunOptions};
+use crate::experiment::{Case, Experiment, Fields, Published, Ratio, Reference, RunOptions};
 use crate::medium::{INTERFACE, Medium, MediumConfig, address};
 use crate::namespace::Namespace;
 use crate::program::{Process, json};
@@ -198,12 +198,12 @@ fn delays(events: &[Event], test: &RelayTest) -> Vec<f64> {
     delays
 }
 
-fn sample(round_trips: &Pings, relays: Vec<(String, f64)>) -> Sample {
-    let mut metrics = one_way(round_trips);
-    metrics.extend(relays);
-    let remark =
-        (round_trips.lost > 0).then(|| format!("{} pings of a run were not answered", round_trips.lost));
-    Sample { metrics, remark, ..Sample::default() }
+fn sample(round_trips: &Pings, relays: Fields<f64>) -> Sample {
+    let &Pings { mean_us, p99_us, lost } = round_trips;
+    let mut sample = Sample::from(vec![("one_way_us", mean_us / 2.0), ("p99_us", p99_us / 2.0)]);
+    sample.add(relays);
+    sample.remark = (lost > 0).then(|| format!("{lost} pings of a run were not answered"));
+    sample
 }
 
 /// What all nodes of the network share.
@@ -219,10 +219,6 @@ fn start(medium: &Medium, test: &RelayTest, key: Option<&Path>, means: &Means) -
     (0..=test.hops).map(|node| Node::start(medium, node, mode(node), key, means)).collect()
 }
 
-fn one_way(pings: &Pings) -> Vec<(String, f64)> {
-    vec![("one_way_us".into(), pings.mean_us / 2.0), ("p99_us".into(), pings.p99_us / 2.0)]
-}
-
 /// An application at `node`, which listens when this returns.
 fn listen(medium: &Medium, node: usize, means: &Means) -> Result<Process, Error> {
     let process = Process::start(medium.node(node), means.nawa, &["flood", "recv", INTERFACE])?;
@@ -230,12 +226,11 @@ fn listen(medium: &Medium, node: usize, means: &Means) -> Result<Process, Error>
         let status = json(medium.node(node), means.nawa, &["status", "--json"]).ok()?;
         (status["flood"][0]["receivers"].as_u64() > Some(0)).then_some(())
     };
-    let late = || Error::Late { what: "`nawa flood recv` does not listen".into(), seconds: LIMIT.as_secs() };
-    clock::poll_until(LIMIT, listens).map(|()| process).ok_or_else(late)
+    clock::within(LIMIT, "`nawa flood recv` does not listen", listens).map(|()| process)
 }
 
 /// None over one hop: nobody relays.
-fn relays(medium: &Medium, test: &RelayTest) -> Result<Vec<(String, f64)>, Error> {
+fn relays(medium: &Medium, test: &RelayTest) -> Result<Fields<f64>, Error> {
     let relayed = medium.relays()?;
     let delivered = |source: u32| !test.listening || source as usize == test.hops + 1;
     let between =
@@ -247,20 +242,19 @@ fn relays(medium: &Medium, test: &RelayTest) -> Result<Vec<(String, f64)>, Error
     }
     let mut metrics = of_delays(hop);
     if !own.is_empty() {
-        metrics.push(("relay_node_us".into(), median(own)));
+        metrics.push(("relay_node_us", median(own)));
     }
     Ok(metrics)
 }
 
-fn of_delays(mut delays: Vec<f64>) -> Vec<(String, f64)> {
+fn of_delays(mut delays: Vec<f64>) -> Fields<f64> {
     if delays.is_empty() {
         return Vec::new();
     }
     delays.sort_unstable_by(f64::total_cmp);
-    let metrics = [
+    vec![
         ("relay_delay_us", median(delays.clone())),
         ("relay_mean_us", delays.iter().sum::<f64>() / delays.len() as f64),
         ("relay_p99_us", delays[delays.len() * 99 / 100]),
-    ];
-    metrics.map(|(name, value)| (name.to_owned(), value)).to_vec()
+    ]
 }

@@ -103,12 +103,11 @@ pub(crate) fn run(
     words.extend(launcher.to_vec());
     words.extend([means.nawa.into(), "run".into(), path.into()]);
     let mut process = Process::start(host, &words[0], &words[1..])?;
-    let settled = || (process.said().contains("ready") || process.has_ended()).then_some(());
-    let settled = clock::poll_until(START_LIMIT, settled);
-    process.check()?;
-    let seconds = START_LIMIT.as_secs();
-    settled
-        .ok_or_else(|| Error::Late { what: format!("`nawa run {name}.toml` did not get ready"), seconds })?;
+    let ready = || match process.said().contains("ready") {
+        true => Some(Ok(())),
+        false => process.check().err().map(Err),
+    };
+    clock::within(START_LIMIT, format!("`nawa run {name}.toml` did not get ready"), ready)??;
     Ok(process)
 }
 

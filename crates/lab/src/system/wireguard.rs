@@ -95,16 +95,12 @@ impl End<'_> {
 
     fn configure(&self, process: &mut Process) -> Result<(), Error> {
         let socket = format!("{SOCKETS}/{}.sock", self.interface);
-        let connect =
-            || UnixStream::connect(&socket).ok().map(Some).or_else(|| process.has_ended().then_some(None));
-        let stream = clock::poll_until(START_LIMIT, connect).flatten();
-        process.check()?;
-        let late = || Error::Late {
-            what: format!("no program listened at {socket}"),
-            seconds: START_LIMIT.as_secs(),
+        let connect = || match UnixStream::connect(&socket) {
+            Ok(stream) => Some(Ok(stream)),
+            Err(_) => process.check().err().map(Err),
         };
-        let answer =
-            ask(&mut stream.ok_or_else(late)?, &self.settings()?).doing(|| format!("talk to {socket}"))?;
+        let mut stream = clock::within(START_LIMIT, format!("no program listened at {socket}"), connect)??;
+        let answer = ask(&mut stream, &self.settings()?).doing(|| format!("talk to {socket}"))?;
         if answer.contains("errno=0") { Ok(()) } else { Err(Error::program(&self.interface, answer.trim())) }
     }
 

@@ -82,7 +82,7 @@ fn measure(bench: &Bench, ready: &Ready, test: &Test) -> Result<Sample, Error> {
     let loaded = outcome?;
     let milliseconds = |time: Duration| time.as_secs_f64() * 1e3;
     let of = |times: &[Duration], percent| percentile(times, percent).map(milliseconds);
-    let metrics = [
+    let mut sample = Sample::from([
         ("goodput_mbps", Some(loaded.goodput_mbps)),
         ("rtt_idle_p50_ms", of(&idle, 50)),
         ("rtt_idle_p95_ms", of(&idle, 95)),
@@ -92,11 +92,10 @@ fn measure(bench: &Bench, ready: &Ready, test: &Test) -> Result<Sample, Error> {
         ("rpm", rpm(&loaded.round_trips)),
         ("call_loss_ratio", Some(loaded.call.loss_ratio(Duration::MAX))),
         ("call_longest_gap_ms", Some(milliseconds(loaded.call.longest_gap))),
-    ];
-    let metrics = metrics.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect();
-    let remark =
+    ]);
+    sample.remark =
         (attempts > 1).then(|| "in a run iperf3 did not come about at once and was started anew".into());
-    Ok(Sample { metrics, remark, ..Sample::default() })
+    Ok(sample)
 }
 
 fn loaded(bench: &Bench, ready: &Ready, test: &Test) -> Result<Loaded, Error> {
