@@ -262,7 +262,7 @@ fn connect(host: &Namespace, n: usize, node: &Namespace) -> Result<Macvtap, Erro
     ])?;
     let macvtap =
         host.ip(&[format!("link add link a{n} name t{n} index {index} type macvtap mode passthru")]);
-    macvtap.map_err(|error| Error::NoMacvtap { reason: error.to_string() })?;
+    macvtap.map_err(|error| Error::NoMacvtap(error.to_string()))?;
     host.ip(&[format!("link set t{n} txqueuelen {INTERFACE_QUEUE} allmulticast on up")])?;
     // Every packet is one frame, as on the air.
     output(node, "ethtool", &["-K", INTERFACE, "tx", "off", "gso", "off", "gro", "off"])?;

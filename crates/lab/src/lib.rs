@@ -50,6 +50,7 @@ pub mod iperf;
 mod iproute;
 mod links;
 pub mod medium;
+mod mesh;
 pub mod namespace;
 pub mod network;
 mod options;
@@ -68,6 +69,7 @@ pub mod system;
 mod tasks;
 mod traces;
 mod tunnel;
+mod wiring;
 pub mod workload;
 
 pub use all::{run_all, run_each};

@@ -1,16 +1,16 @@
 //! A chain of nodes on an 802.11 medium: what each has on the way from IP to its interface.
 
 use std::ffi::OsString;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::time::Duration;
 
 use link::dcf::{DcfConfig, Phy, Position};
 
 use crate::clock;
-use crate::dcf::{INTERFACE, Lateness, Medium, mac};
+use crate::dcf::{INTERFACE, Lateness, Medium};
 use crate::error::Error;
 use crate::guest::Guest;
-use crate::namespace::Namespace;
+use crate::mesh::{self, address};
 use crate::ping;
 use crate::program::{Process, output};
 use crate::system::{Means, start_nawa};
@@ -60,7 +60,7 @@ impl Chain {
         let launcher = LAUNCHER.map(OsString::from);
         let mut nodes = Vec::new();
         for (number, node) in medium.nodes().iter().enumerate() {
-            forward(node)?;
+            mesh::forward(node)?;
             let interface = match test.mode {
                 Mode::Plain => {
                     node.ip(&[format!("addr add {}/24 dev {INTERFACE}", address(number))])?;
@@ -72,8 +72,8 @@ impl Chain {
                     MASTER
                 }
             };
-            node.sysctl(&format!("ipv4/conf/{interface}/send_redirects"), "0")?;
-            node.ip(&way(number, test.hops + 1, interface))?;
+            node.ip(&[format!("link set {interface} mtu {IP_MTU} up")])?;
+            mesh::join(node, number, test.hops + 1, interface)?;
             if !test.bursts {
                 node.ip(&[one_segment_at_a_time(interface)])?;
             }
@@ -138,10 +138,6 @@ impl Chain {
     }
 }
 
-fn address(node: usize) -> Ipv4Addr {
-    Ipv4Addr::new(10, 88, 0, u8::try_from(node + 1).unwrap_or(u8::MAX))
-}
-
 fn configuration(test: &Test, node: usize) -> String {
     let (address, mode, wait) = (address(node), test.mode.configuration(), test.wait.as_millis());
     format!(
@@ -150,49 +146,7 @@ fn configuration(test: &Test, node: usize) -> String {
     )
 }
 
-/// Packets go out by the interface that they came in by: nobody is to be told of a shorter way.
-fn forward(node: &Namespace) -> Result<(), Error> {
-    node.sysctl("ipv4/ip_forward", "1")?;
-    ["all", "default"].iter().try_for_each(|of| {
-        node.sysctl(&format!("ipv4/conf/{of}/send_redirects"), "0")?;
-        node.sysctl(&format!("ipv4/conf/{of}/accept_redirects"), "0")
-    })
-}
-
-/// Lines of `ip` that give `node` its MTU, its neighbours and, by them, the way to the others of `count` nodes.
-fn way(node: usize, count: usize, interface: &str) -> Vec<String> {
-    let mut lines = vec![format!("link set {interface} mtu {IP_MTU} up")];
-    for other in (0..count).filter(|other| *other != node) {
-        let next = if other > node { node + 1 } else { node - 1 };
-        lines.push(match other == next {
-            true => {
-                format!("neigh replace {} lladdr {} dev {interface} nud permanent", address(next), mac(next))
-            }
-            false => format!("route replace {} via {} dev {interface}", address(other), address(next)),
-        });
-    }
-    lines
-}
-
 /// A line of `ip`: what leaves by `interface` is made so, where the kernel would make bursts in software.
 fn one_segment_at_a_time(interface: &str) -> String {
     format!("link set {interface} gso_max_segs 1")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_node_in_the_middle_knows_both_neighbours_and_the_way_beyond() {
-        let lines = way(1, 4, "w0");
-        assert_eq!(
-            lines[1..],
-            [
-                "neigh replace 10.88.0.1 lladdr 02:00:00:00:00:01 dev w0 nud permanent",
-                "neigh replace 10.88.0.3 lladdr 02:00:00:00:00:03 dev w0 nud permanent",
-                "route replace 10.88.0.4 via 10.88.0.3 dev w0",
-            ]
-        );
-    }
 }

@@ -3,8 +3,9 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use super::convoy::{HUB_INNER, UPLINKS, VEHICLES, hub_address, mesh_address};
+use super::convoy::{HUB_INNER, UPLINKS, VEHICLES, hub_address};
 use crate::dcf::INTERFACE;
+use crate::mesh;
 
 /// What a vehicle's `nawa` gives IP in place of its radio.
 pub(super) const MASTER: &str = "nc0";
@@ -120,7 +121,7 @@ pub(super) fn vehicle_file(system: System, vehicle: usize, identities: &Identiti
     }
     text += &both(system, ["wwan0", "wwan1"]);
     if system.has(Strand::Coding) {
-        let address = mesh_address(vehicle);
+        let address = mesh::address(vehicle);
         let _ = write!(
             text,
             "\n[[coding]]\ninterface = \"{INTERFACE}\"\nmaster = \"{MASTER}\"\naddresses = [\"{address}/24\"]\n"

@@ -18,6 +18,7 @@ use rand_core::{RngCore, SeedableRng};
 use crate::clock;
 use crate::error::{Doing, Error};
 use crate::namespace::Namespace;
+use crate::wiring::end;
 
 const OBJECT: &[u8] = bpf::object!("attack.bpf.o");
 
@@ -103,14 +104,11 @@ impl Attacker {
         static NUMBER: AtomicU32 = AtomicU32::new(1);
         let host = Namespace::create(&format!("x{}", NUMBER.fetch_add(1, Ordering::Relaxed)))?;
         host.ip(&[format!("link add {INTERFACE} type veth peer name {INTERFACE} netns {}", victim.name())])?;
-        for (namespace, own, other) in [(&host, 1, 2), (victim, 2, 1)] {
+        let [own, other] = [1, 2].map(|end| Ipv4Addr::new(10, 250, 0, end));
+        for (namespace, own, other) in [(&host, own, other), (victim, other, own)] {
             namespace.sysctl(&format!("ipv6/conf/{INTERFACE}/disable_ipv6"), "1")?;
-            namespace.ip(&[
-                format!("link set {INTERFACE} address 02:00:00:fa:00:0{own} up"),
-                format!("addr add 10.250.0.{own}/24 dev {INTERFACE}"),
-                format!("neigh replace 10.250.0.{other} lladdr 02:00:00:fa:00:0{other} dev {INTERFACE} nud permanent"),
-                format!("route add default via 10.250.0.{other}"),
-            ])?;
+            namespace.ip(&end(INTERFACE, own, other))?;
+            namespace.ip(&[format!("route add default via {other}")])?;
         }
         Ok(Self { host })
     }
