@@ -33,6 +33,7 @@ mod coding;
 mod command;
 mod congestion;
 mod controls;
+mod datagram;
 pub mod dcf;
 mod disturbance;
 pub mod emulator;

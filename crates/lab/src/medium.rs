@@ -169,9 +169,7 @@ impl Medium {
     pub fn relays(&self) -> Result<Vec<Relayed>, Error> {
         let read = |slot| {
             let value = self.loaded.lookup("delays", slot)?.unwrap_or_default();
-            let number = |at: usize| {
-                value.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map_or(0, u32::from_ne_bytes)
-            };
+            let number = |at| word(&value, at) as u32;
             let time = |at| Duration::from_nanos(number(at).into());
             Ok(Relayed { node: number(0) as usize, hop: time(4), relay: time(8), source: number(12) })
         };

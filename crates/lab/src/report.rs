@@ -67,7 +67,7 @@ impl<'a> Report<'a> {
     /// Says in the conditions when the run ended, and what else the machine did then.
     pub(crate) fn ends(&mut self) {
         self.conditions["repeats"] = self.experiment.repeats.into();
-        self.conditions["ended"] = clock::timestamp().into();
+        self.conditions["ended"] = clock::timestamp().ok().into();
         self.conditions["load_at_end"] = load().into();
     }
 
@@ -180,7 +180,7 @@ fn conditions(options: &RunOptions) -> Value {
         "size": options.size.name(),
         "command": format!("nawa {}", arguments.join(" ")),
         "run": options.run,
-        "started": clock::timestamp(),
+        "started": clock::timestamp().ok(),
         "load_at_start": load(),
     })
 }

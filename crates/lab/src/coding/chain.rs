@@ -16,7 +16,7 @@ use crate::program::{Process, output};
 use crate::system::{Means, start_nawa};
 
 use super::batman;
-use super::counters::Counters;
+use super::counters::{Counters, REPEATED};
 use super::mode::Mode;
 use super::test::Test;
 
@@ -112,20 +112,20 @@ impl Chain {
 
     /// What the layers of all nodes counted, or, where there are none, their stations.
     pub(super) fn counters(&mut self, means: &Means) -> Result<Counters, Error> {
-        let stations = self.medium.stats()?.stations;
-        if self.nodes.is_empty() {
-            let mut counters = Counters::of_stations(&stations);
-            for guest in &mut self.guests {
-                let (coded, undecoded) = batman::sums(guest)?;
-                (counters.coded, counters.undecoded) =
-                    (counters.coded + coded, counters.undecoded + undecoded);
-            }
-            return Ok(counters);
+        let (plain, mut counters) = (self.nodes.is_empty(), Counters::default());
+        for station in self.medium.stats()?.stations {
+            counters.add(REPEATED, station.repeated.get() as f64);
+            counters.add("sent_frames", if plain { station.queued.frames.get() as f64 } else { 0.0 });
         }
-        let layers = self.medium.nodes().iter().map(|node| Counters::of_layer(node, means));
-        let layers = layers.collect::<Result<Vec<_>, _>>()?;
-        let repeated = Counters::of_stations(&stations).repeated;
-        Ok(Counters { repeated, ..layers.into_iter().sum() })
+        for guest in &mut self.guests {
+            let (coded, undecoded) = batman::sums(guest)?;
+            counters.add("sent_coded_frames", coded as f64);
+            counters.add("missing_partner_frames", undecoded as f64);
+        }
+        if !plain {
+            self.medium.nodes().iter().try_for_each(|node| counters.add_layer(node, means))?;
+        }
+        Ok(counters)
     }
 
     pub(super) fn lateness(&self) -> Result<Lateness, Error> {

@@ -6,7 +6,7 @@ use link::Probability;
 
 use super::bound::{Bound, papers_rule};
 use super::chain::Chain;
-use super::counters::Counters;
+use super::counters::{Counters, REPEATED};
 use super::mode::Mode;
 use super::test::Test;
 use super::transfer::{self, End, Outcome, Plan};
@@ -103,7 +103,7 @@ fn measure(test: &Test, means: &Means, seed: u64) -> Result<Sample, Error> {
     chain.check()?;
     let mut metrics = of_transfer(test, &outcome);
     metrics.extend(of_layers(test, &outcome, &counters));
-    metrics.push(("mac_repetitions", counters.repeated as f64));
+    metrics.push(("mac_repetitions", counters.get(REPEATED)));
     metrics.push(("medium_late_us", chain.lateness()?.mean().as_secs_f64() * 1e6));
     Ok(metrics.into())
 }
@@ -127,27 +127,27 @@ fn of_transfer(test: &Test, outcome: &Outcome) -> Fields<f64> {
 
 /// Nodes without a layer have sent what their stations were given.
 fn of_layers(test: &Test, outcome: &Outcome, counters: &Counters) -> Fields<f64> {
-    let segments = outcome.segments().max(1.0);
+    let (count, segments) = (|name| counters.get(name), outcome.segments().max(1.0));
     let mut metrics = vec![
-        ("packets_sent", counters.sent as f64),
-        ("packets_per_segment", counters.sent as f64 / segments),
-        ("queue_dropped_packets", counters.dropped as f64),
+        ("packets_sent", count("sent_frames")),
+        ("packets_per_segment", count("sent_frames") / segments),
+        ("queue_dropped_packets", count("queue_dropped_frames")),
     ];
     if test.mode.codes() {
-        let share = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
         metrics.extend([
-            ("coded_packets", counters.coded as f64),
-            ("undecoded_packets", counters.undecoded as f64),
+            ("coded_packets", count("sent_coded_frames")),
+            ("undecoded_packets", count("missing_partner_frames") + count("wrong_partner_frames")),
         ]);
-        if counters.relayed > 0 {
-            metrics.push(("coding_ratio", share(2 * counters.coded, counters.relayed)));
+        let (relayed, held) = (count("relayed_packets"), count("held_packets"));
+        if relayed > 0.0 {
+            metrics.push(("coding_ratio", 2.0 * count("sent_coded_frames") / relayed));
         }
-        if counters.held > 0 {
+        if held > 0.0 {
             metrics.extend([
-                ("held_in_vain_ratio", share(counters.expired, counters.held)),
-                ("held_ms", counters.held_time.as_secs_f64() * 1e3 / counters.held as f64),
-                ("held_1ms_ratio", share(counters.held_1ms, counters.held)),
-                ("held_10ms_ratio", share(counters.held_10ms, counters.held)),
+                ("held_in_vain_ratio", count("expired_packets") / held),
+                ("held_ms", count("held_time_ms") / held),
+                ("held_1ms_ratio", count("held_1ms_packets") / held),
+                ("held_10ms_ratio", count("held_10ms_packets") / held),
             ]);
         }
     }

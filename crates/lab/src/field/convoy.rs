@@ -182,8 +182,9 @@ impl Convoy {
     }
 
     /// Cuts or restores an uplink.
-    pub(super) fn set_up(&self, uplink: usize, up: bool) {
+    pub(super) fn set_up(&self, uplink: usize, up: bool) -> Result<(), Error> {
         self.wires[uplink].set_up(up);
+        Ok(())
     }
 
     /// Sets the time of all uplinks to zero.
@@ -202,9 +203,10 @@ impl Convoy {
     }
 
     /// Takes `vehicle` out of everybody's range, or back.
-    pub(super) fn set_in_range(&self, vehicle: usize, in_range: bool) {
+    pub(super) fn set_in_range(&self, vehicle: usize, in_range: bool) -> Result<(), Error> {
         let position = Position::chain(VEHICLES, SPACING_M)[vehicle];
         self.medium.place(vehicle, if in_range { position } else { Position { y: FAR_M, ..position } });
+        Ok(())
     }
 }
 

@@ -1,13 +1,15 @@
 //! One sample: everything at once, while things happen.
 
+use std::cell::Cell;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::association::Association;
 use super::convoy::{Convoy, HUB_INNER, LTE, POLICED, USER, VEHICLES, hub_address};
+use super::fault::TIMELINE;
 use super::hazards::Hazards;
 use super::system::{Identities, Strand, System, hub_file, vehicle_file};
-use super::timeline::{EVENTS, Event};
 use super::traffic::{Traffic, Way};
 use crate::bicast::compile_transfer;
 use crate::clock;
@@ -70,6 +72,8 @@ pub(super) struct Field {
     nawa: PathBuf,
     folder: PathBuf,
     program: PathBuf,
+    /// Which address the NAT has.
+    pub(super) addresses: Cell<u8>,
 }
 
 impl Field {
@@ -79,7 +83,7 @@ impl Field {
         let program = compile_transfer(&folder)?;
         let from_drivers = system.has(Strand::Flood);
         let convoy = Convoy::build(place.emulator, system.mesh_interface(), from_drivers, place.seed)?;
-        let field = Self { system, convoy, nawa, folder, program };
+        let field = Self { system, convoy, nawa, folder, program, addresses: Cell::new(1) };
         field.write_files()?;
         Ok(field)
     }
@@ -183,37 +187,6 @@ impl Field {
         Way { hub: address, call: address, multipath: !tunnel }
     }
 
-    /// Lets something happen.
-    pub(super) fn happen(&self, event: Event) -> Result<(), Error> {
-        match event {
-            Event::NewAddress => self.convoy.set_nat(2)?,
-            Event::Lost(uplink) => self.convoy.set_up(uplink, false),
-            Event::Back(uplink) => self.convoy.set_up(uplink, true),
-            Event::Off(vehicle) => self.switch_off(vehicle)?,
-            Event::On(vehicle) => {
-                self.convoy.vehicle(vehicle).ip(&[format!("link set {INTERFACE} up")])?;
-                self.start_vehicle(vehicle)?;
-            }
-            Event::OutOfRange(vehicle) => self.convoy.set_in_range(vehicle, false),
-            Event::InRange(vehicle) => self.convoy.set_in_range(vehicle, true),
-        }
-        Ok(())
-    }
-
-    /// Its programs get no notice, and its radio is silent.
-    fn switch_off(&self, vehicle: usize) -> Result<(), Error> {
-        self.kill(vehicle)?;
-        self.convoy.vehicle(vehicle).ip(&[format!("link set {INTERFACE} down")])
-    }
-
-    /// Kills the daemon of `vehicle`.
-    pub(super) fn kill(&self, vehicle: usize) -> Result<(), Error> {
-        for pid in pids(self.convoy.vehicle(vehicle), &self.nawa)? {
-            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
-        }
-        Ok(())
-    }
-
     fn measure(self, time: Duration) -> Result<Sample, Error> {
         self.convoy.restart_links();
         let hazards = Hazards::start(&self.convoy, self.system.flood_interface())?;
@@ -221,9 +194,11 @@ impl Field {
         let association = Association::start(&self.convoy, &self.program)?;
         let (air, metered) = (self.convoy.air_bytes()?, self.convoy.bytes(LTE)?);
         let (began, busy) = (clock::now(), Busy::now()?);
-        for (at, event) in EVENTS.into_iter().filter(|(at, _)| *at < time) {
-            wait_until(began + at);
-            self.happen(event)?;
+        for (Range { start, end }, fault) in TIMELINE {
+            wait_until(began + Duration::from_secs(start));
+            self.strike(fault)?;
+            wait_until(began + Duration::from_secs(end));
+            self.mend(fault)?;
         }
         wait_until(began + time);
         let cores = Busy::now()?.cores_since(&busy, began.elapsed());
