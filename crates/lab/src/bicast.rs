@@ -1,6 +1,5 @@
 //! The experiments of paper 004: files over SCTP between hosts with two paths, of which some packets go over both.
 
-mod beside;
 mod dropping;
 mod experiments;
 mod measure;

@@ -1,13 +1,14 @@
 //! `field`: all strands at once, in a convoy of four vehicles on a radio mesh, two of which have uplinks.
 //!
 //! [`convoy`] is the network, [`system`] what runs on it and its files, [`traffic`], [`hazards`] and `association` what goes over it,
-//! [`fault`] what happens to it meanwhile, [`measure`] one sample, and [`endure`] faults without end.
+//! [`fault`] what happens to it meanwhile, [`running`] both together, [`measure`] one sample, and [`endure`] faults without end.
 
 mod association;
 mod convoy;
 mod fault;
 mod hazards;
 mod measure;
+mod running;
 mod soak;
 mod system;
 mod traffic;
@@ -51,8 +52,8 @@ const NOTES: [&str; 8] = [
 pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
     let systems: &[System] = if options.size == Size::Quick { &System::QUICK } else { &System::ALL };
     let case = |&system: &System| {
-        let test = Test { system, time: fault::LENGTH };
-        let estimate = test.time + OVERHEAD;
+        let test = Test { system };
+        let estimate = fault::LENGTH + OVERHEAD;
         Case { key: vec![("system", system.name().into())], workload: test, estimate }.erase()
     };
     Ok(Experiment {

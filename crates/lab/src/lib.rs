@@ -1,6 +1,6 @@
 //! `lab`: networks of namespaces joined by emulated links, real programs on them, and what they measured.
 //!
-//! Begin with [`experiment`]: an experiment is data, a list of cases, which [`axes`] span. What a case makes ready and measures is a
+//! Begin with [`experiment`]: an experiment is data, a list of cases, which `axes` span. What a case makes ready and measures is a
 //! [`workload`]. Each strand has a folder with its experiments, and [`catalog`] lists them all; nothing below it names a strand.
 //! [`run`] carries an experiment out:
 //!
@@ -8,13 +8,13 @@
 //!   ([`emulator`]) joins by [`link::Link`];
 //! - [`system`] makes one system ready in it: plain TCP, MPTCP, Nawa as a user starts it, a rival; `links` and `tasks` are
 //!   workloads of a system on such a network;
-//! - [`program`], [`http`], [`fetch`], [`ping`] and [`iperf`] run real programs and time what reaches them;
+//! - [`program`], [`http`], [`fetch`], [`ping`] and `iperf` run real programs and time what reaches them;
 //! - [`flows`] are TCP flows of the lab's own; `controls` has the kernel load what they need;
 //! - [`medium`] is what nodes share that flood messages, `air` one with delay and jitter, [`dcf`] the 802.11 medium, each on a thread
 //!   as `real_time` has it;
 //! - [`guest`] boots another kernel in a namespace, for what the running one lacks;
 //! - `disturbance` cuts links, changes addresses and restarts relays in mid-transfer;
-//! - [`report`](mod@report) prints the table and writes the JSON; `page` draws a folder of such files ([`paper`]).
+//! - `report` prints the table and writes the JSON; `page` draws a folder of such files (`paper`).
 //!
 //! Everything is removed at the end ([`cleanup`]): when a value is dropped, on SIGINT and SIGTERM, and by the next run
 //! after a SIGKILL.
@@ -22,7 +22,7 @@
 mod accuracy;
 mod air;
 mod all;
-pub mod axes;
+mod axes;
 mod background;
 pub mod bicast;
 mod call;
@@ -47,7 +47,7 @@ mod flood;
 pub mod flows;
 pub mod guest;
 pub mod http;
-pub mod iperf;
+mod iperf;
 mod iproute;
 mod links;
 pub mod medium;
@@ -56,13 +56,13 @@ pub mod namespace;
 pub mod network;
 mod options;
 mod page;
-pub mod paper;
+mod paper;
 mod partial;
 pub mod ping;
 pub mod program;
 mod real_time;
 mod recovery;
-pub mod report;
+mod report;
 mod runner;
 mod schedule;
 mod statistics;

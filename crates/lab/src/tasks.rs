@@ -28,9 +28,7 @@ const PING_EVERY: Duration = Duration::from_millis(100);
 /// A file is fetched by curl, on each of the system's connections at once, `ping` beside it.
 #[derive(Clone, Debug)]
 pub(crate) struct Fetch {
-    /// The file's size.
     pub(crate) bytes: u64,
-    /// What happens on the way.
     pub(crate) event: Option<Event>,
     /// Whether what TCP's loss recovery and Nawa's copies cost is counted as well.
     pub(crate) recovery: bool,
@@ -39,7 +37,6 @@ pub(crate) struct Fetch {
 /// One flow of iperf3 from client to server.
 #[derive(Clone, Debug)]
 pub(crate) struct Stream {
-    /// What it sends.
     pub(crate) protocol: Protocol,
     /// How long it is measured, whole seconds.
     pub(crate) time: Duration,
@@ -56,15 +53,12 @@ impl Task for Stream {
 }
 
 impl Stream {
-    /// One sample.
     pub(crate) fn run(&self, bench: &Bench, ready: &Ready) -> Result<Sample, Error> {
         let network = bench.network;
         let _server = Iperf::serve(&network.server, ready.launcher, ready.server)?;
         network.restart_links();
-        let congestion_control = bench.setup.congestion_control;
-        let (server, source) = (ready.server, ready.sources[0]);
-        let &Self { protocol, time } = self;
-        let iperf = Iperf { server, source, congestion_control, protocol, flows: 1, reverse: false, time };
+        let tcp = Iperf::tcp(ready.server, ready.sources[0], bench.setup.congestion_control);
+        let iperf = Iperf { protocol: self.protocol, time: self.time, ..tcp };
         let throughput = iperf.run(&network.client, ready.launcher)?;
         Ok(Sample::from([
             ("goodput_mbps", Some(throughput.goodput_mbps)),

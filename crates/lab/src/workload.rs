@@ -112,7 +112,6 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// Adds metrics.
     pub(crate) fn add(&mut self, metrics: impl IntoIterator<Item = (&'static str, f64)>) {
         self.metrics.extend(metrics.into_iter().map(|(name, value)| (name.into(), value)));
     }

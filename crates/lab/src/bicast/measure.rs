@@ -2,10 +2,10 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use serde_json::Value;
 
-use super::beside;
 use super::network::{NawaInside, Network};
 use super::test::{PATHS, Test, Where};
 use super::transfer::{self, Outcome, Program};
@@ -14,6 +14,8 @@ use crate::command::complete;
 use crate::emulator::Emulator;
 use crate::error::{Doing, Error};
 use crate::experiment::Fields;
+use crate::iperf::Iperf;
+use crate::program::Process;
 use crate::system::{Means, start_nawa};
 use crate::workload::{self, Need, Sample, Site, Workload};
 
@@ -42,7 +44,7 @@ struct Run {
     network: Network,
     program: Program,
     // Dropped last: what it writes goes there. None where it runs in guests.
-    _nawa: Vec<crate::program::Process>,
+    _nawa: Vec<Process>,
 }
 
 /// Makes the networks of `test`; hosts that are guests begin to boot.
@@ -105,7 +107,7 @@ type Metrics = Fields<f64>;
 fn measure(run: &mut Run, test: &Test, nawa: &Path) -> Result<Metrics, Error> {
     let started = clock::now();
     run.network.restart_links();
-    let beside = test.beside.then(|| beside::Flow::start(&run.network)).transpose()?;
+    let beside = test.beside.then(|| start_beside(&run.network)).transpose()?;
     let mut before = None;
     let outcomes = transfer::run(&mut run.network, &run.program, test, &run.primaries, |network| {
         if let Some(later) = test.later {
@@ -125,10 +127,20 @@ fn measure(run: &mut Run, test: &Test, nawa: &Path) -> Result<Metrics, Error> {
         metrics.push(("later_copies", copied.copies - before.copies));
         metrics.push(("later_copied_ratio", extra / sent.max(1.0)));
     }
-    if let Some(beside) = beside {
-        metrics.push(("tcp_goodput_mbps", beside.finish()?));
+    if let Some((client, _server)) = beside {
+        metrics.push(("tcp_goodput_mbps", Iperf::finish(client)?.goodput_mbps));
     }
     Ok(metrics)
+}
+
+/// How long a TCP flow goes by the second path.
+const BESIDE: Duration = Duration::from_secs(10);
+
+/// A TCP flow by the second path, in the direction of the transfers: its client and its server.
+fn start_beside(network: &Network) -> Result<(Process, Process), Error> {
+    let address = network.second_address();
+    let server = Iperf::serve(&network.server, &[], address)?;
+    Ok((Iperf { time: BESIDE, ..Iperf::tcp(address, None, "cubic") }.start(&network.client)?, server))
 }
 
 /// The transfers' mean time, their longest gap, and what they counted together.

@@ -62,9 +62,7 @@ struct Guests {
 
 /// Where one end of transfers is.
 pub(super) enum Place<'a> {
-    /// In a guest.
     Guest(&'a mut Guest),
-    /// On a host.
     Host(&'a Namespace),
 }
 
@@ -201,7 +199,6 @@ fn host_addresses(host: u8) -> [String; PATHS] {
     std::array::from_fn(|path| format!("10.{}.0.{host}", path + 1))
 }
 
-/// What all guests have.
 fn spec(program: &Path, inside: Option<&NawaInside>) -> GuestSpec {
     let mut spec = GuestSpec {
         modules: vec!["sctp".into()],

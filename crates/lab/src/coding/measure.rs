@@ -93,7 +93,6 @@ pub(super) fn all_ratios() -> Vec<Ratio> {
     [plain, off].concat()
 }
 
-/// One sample.
 fn measure(test: &Test, means: &Means, seed: u64) -> Result<Sample, Error> {
     let mut chain = Chain::start(test, means, seed)?;
     let before = chain.counters(means)?;

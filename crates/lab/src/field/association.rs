@@ -19,7 +19,6 @@ pub(super) struct Association {
     _sender: Process,
 }
 
-/// What came of it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Outcome {
     pub(super) seconds: f64,

@@ -8,7 +8,7 @@ use rand_core::RngCore;
 use rustix::process::{Signal, kill_process};
 
 use super::convoy::{FRONT, LAST, LTE, POLICED, RELAY, USER, VEHICLES};
-use super::measure::{Field, pids, wait_until};
+use super::running::{Field, pids, wait_until};
 use super::system::MASTER;
 use crate::clock;
 use crate::dcf::INTERFACE;

@@ -26,7 +26,6 @@ pub(super) struct Hazards {
     receivers: Vec<Background<BTreeMap<u64, Duration>>>,
 }
 
-/// What came of them.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
     /// How many should have come, over all receivers.
@@ -36,7 +35,6 @@ pub(super) struct Outcome {
 }
 
 impl Hazards {
-    /// Begins.
     pub(super) fn start(convoy: &Convoy, interface: &'static str) -> Result<Self, Error> {
         let receiver = |vehicle| {
             let path = convoy.vehicle(vehicle).path();
@@ -49,7 +47,6 @@ impl Hazards {
         Ok(Self { sender, receivers })
     }
 
-    /// Ends them.
     pub(super) fn stop(self) -> Outcome {
         let sent = self.sender.stop().unwrap_or_default();
         crate::clock::poll_until(PATIENCE, || None::<()>);

@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::convoy::{Convoy, USER, VEHICLES};
 use super::fault::Fault;
 use super::hazards::Hazards;
-use super::measure::{Field, Place, pids, wait_until};
+use super::running::{Field, Place, pids, wait_until};
 use super::system::System;
 use super::traffic::Traffic;
 use crate::clock;

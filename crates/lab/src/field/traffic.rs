@@ -49,7 +49,6 @@ pub(super) struct Traffic {
     _others: Vec<Background<()>>,
 }
 
-/// What came of it.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
     /// Payload that arrived, down and up.
@@ -101,7 +100,6 @@ impl Traffic {
         self.received.each_ref().map(|bytes| bytes.load(Relaxed))
     }
 
-    /// Ends it.
     pub(super) fn stop(self) -> Result<Outcome, Error> {
         let bytes = self.received();
         let answers = self.interactive.stop().unwrap_or_default();
@@ -154,7 +152,6 @@ impl Connector {
     }
 }
 
-/// What is done with a connection.
 type Work = dyn Fn(TcpStream, &AtomicBool) + Send + Sync;
 
 /// Each connection has a thread of its own: one that a client has given up may be noticed late.
@@ -209,7 +206,6 @@ fn take_in(mut stream: TcpStream, count: &AtomicU64, over: &AtomicBool) {
     let _ = stream.shutdown(Shutdown::Both);
 }
 
-/// Answers requests.
 fn answer(mut stream: TcpStream, over: &AtomicBool) {
     let (mut buffer, mut asked) = ([0; 4096], 0);
     let _ = prepare(&stream).and_then(|()| stream.set_nodelay(true));

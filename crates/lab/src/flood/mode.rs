@@ -3,7 +3,6 @@
 /// The UDP port of nodes that relay datagrams, if nothing else is configured.
 pub(super) const PORT: u16 = 51_902;
 
-/// What relays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// `nawa`, inside the driver.
@@ -28,7 +27,6 @@ pub(super) const MODES: [(&str, Mode); 5] = [
 ];
 
 impl Mode {
-    /// As in the JSON.
     pub(super) fn name(self) -> &'static str {
         MODES.iter().find(|(_, mode)| *mode == self).map_or("", |(name, _)| name)
     }

@@ -134,7 +134,6 @@ impl Report<'_> {
         text
     }
 
-    /// The same as JSON.
     pub(super) fn pools_json(&self) -> Vec<Value> {
         let Some(Pooled { ratio, .. }) = self.experiment.pooled else { return Vec::new() };
         let row = |pool: &Pool| {

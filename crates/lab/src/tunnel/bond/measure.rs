@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::call::{self, Call};
 use crate::error::Error;
-use crate::iperf::{Iperf, Protocol};
+use crate::iperf::Iperf;
 use crate::links::{Bench, Task};
 use crate::ping::{self, Ping, percentile};
 use crate::system::Ready;
@@ -13,19 +13,15 @@ use crate::workload::Sample;
 /// What is done over the links.
 #[derive(Clone, Debug)]
 pub struct Test {
-    /// What carries the flows.
     pub transport: Transport,
     /// Connections at the same time; of QUIC one.
     pub flows: usize,
-    /// Where to.
     pub direction: Direction,
     /// How long, whole seconds, start included.
     pub time: Duration,
-    /// Pings before it.
     pub idle_pings: u32,
 }
 
-/// What carries flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
     /// The kernel's TCP, by iperf3.
@@ -34,7 +30,6 @@ pub enum Transport {
     Quic,
 }
 
-/// The direction of the flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// From server to client.
@@ -112,13 +107,10 @@ fn loaded(bench: &Bench, ready: &Ready, test: &Test) -> Result<Loaded, Error> {
 
 fn tcp(bench: &Bench, ready: &Ready, test: &Test) -> Result<f64, Error> {
     let iperf = Iperf {
-        server: ready.server,
-        source: ready.sources[0],
-        congestion_control: bench.setup.congestion_control,
-        protocol: Protocol::Tcp,
         flows: test.flows,
         reverse: test.direction == Direction::Down,
         time: test.time,
+        ..Iperf::tcp(ready.server, ready.sources[0], bench.setup.congestion_control)
     };
     let _server = Iperf::serve(&bench.network.server, ready.launcher, ready.server)?;
     iperf.run_whole(&bench.network.client, ready.launcher)
