@@ -57,7 +57,8 @@ pub struct Medium {
 
 impl Medium {
     /// One namespace for each station of `config` (at most 200), with the interface [`INTERFACE`] and the MAC address
-    /// that [`mac`] names. A station's own queue is for one frame, whatever `config` says: what waits, waits in the node.
+    /// that [`mac`] names. A station's own queue is for as many frames as go as one, whatever `config` says: what waits, waits in the
+    /// node, unless it waits by flow.
     pub fn build(config: DcfConfig, seed: u64) -> Result<Self, Error> {
         static NUMBER: AtomicU64 = AtomicU64::new(1);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -67,7 +68,8 @@ impl Medium {
         let nodes = (0..config.stations.len()).map(node).collect::<Result<Vec<_>, _>>()?;
         let taps = nodes.iter().enumerate().map(|(n, node)| connect(&host, n, node));
         let taps = taps.collect::<Result<Vec<_>, _>>()?;
-        let config = DcfConfig { queue: PacketCount(1), ..config };
+        let below = if config.fq_codel { INTERFACE_QUEUE as usize } else { config.aggregate };
+        let config = DcfConfig { queue: PacketCount(below as u64), ..config };
         Ok(Self { thread: Thread::start(config, seed, taps)?, passing: Vec::new(), nodes, host })
     }
 

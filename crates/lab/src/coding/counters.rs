@@ -39,6 +39,7 @@ impl Counters {
     pub(super) fn of_stations(stations: &[StationStats]) -> Self {
         let of = |station: &StationStats| Self {
             sent: station.queued.frames.get(),
+            dropped: station.dropped.get(),
             repeated: station.repeated.get(),
             ..Self::default()
         };
