@@ -20,13 +20,13 @@ const GRIDS: [Grid; 6] = [
     Grid(
         ALL,
         &[
-            "hops=1 window_segments=64 flows=1 directions=1 overhearing_loss_percent=0 aggregation=off,on mode=plain",
+            "hops=1 window_segments=64 flows=1 directions=1 overhearing_loss_percent=0 aggregation=off mode=plain",
         ],
     ),
     Grid(
         QUICK,
         &[
-            "hops=2,3 window_segments=64 directions=1,2 flows=1 overhearing_loss_percent=0 aggregation=off,on",
+            "hops:aggregation=2:off,3:off,2:on window_segments=64 directions=1,2 flows=1 overhearing_loss_percent=0",
             "mode=plain,off,controlled,any",
         ],
     ),
