@@ -88,7 +88,8 @@ impl Lateness {
 
 impl Medium {
     /// One namespace for each station of `config` (at most 200), with the interface [`INTERFACE`] and the MAC address
-    /// that [`mac`] names. A station's own queue is for one frame, whatever `config` says: what waits, waits in the node.
+    /// that [`mac`] names. A station's own queue is for as many frames as go as one, whatever `config` says: what waits, waits in the
+    /// node, unless it waits by flow.
     pub fn build(config: DcfConfig, seed: u64) -> Result<Self, Error> {
         static NUMBER: AtomicU64 = AtomicU64::new(1);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -98,7 +99,8 @@ impl Medium {
         let nodes = (0..config.stations.len()).map(node).collect::<Result<Vec<_>, _>>()?;
         let taps = nodes.iter().enumerate().map(|(n, node)| connect(&host, n, node));
         let taps = taps.collect::<Result<Vec<_>, _>>()?;
-        let medium = dcf::Medium::new(DcfConfig { queue: PacketCount(1), ..config }, seed);
+        let below = if config.fq_codel { INTERFACE_QUEUE as usize } else { config.aggregate };
+        let medium = dcf::Medium::new(DcfConfig { queue: PacketCount(below as u64), ..config }, seed);
         let thread = RealTime::start("medium", |edge| {
             (0..).zip(&taps).try_for_each(|(token, tap)| edge.poller.add(tap, token, Interest::Read))?;
             let station = |(n, tap)| Station { tap, mac: address(n), watched: true };

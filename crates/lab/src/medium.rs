@@ -40,6 +40,9 @@ const RUNS: u32 = 100_000;
 /// Native XDP takes no more on a veth.
 const MTU: u32 = 3000;
 
+/// An MTU at which it takes none.
+const TOO_LARGE: u32 = 3600;
+
 /// What a medium does.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MediumConfig {
@@ -147,6 +150,11 @@ impl Medium {
     /// All nodes' namespaces.
     pub fn nodes(&self) -> &[Namespace] {
         &self.nodes
+    }
+
+    /// Has the driver of `node`'s interface refuse XDP, by an MTU of its other end that is too large for it.
+    pub(crate) fn refuse_native(&self, node: usize) -> Result<(), Error> {
+        self.host.ip(&[format!("link set n{node} mtu {TOO_LARGE}")])
     }
 
     /// The namespace that the medium is in.

@@ -51,8 +51,12 @@ impl Chain {
     /// All nodes of `test` are ready, each knows its neighbours and the way to the others.
     pub(super) fn start(test: &Test, means: &Means, seed: u64) -> Result<Self, Error> {
         let stations = Position::chain(test.hops + 1, SPACING_M);
-        let config =
-            DcfConfig { overhearing_loss: test.overhearing_loss, ..DcfConfig::new(Phy::g54(), stations) };
+        let config = DcfConfig {
+            overhearing_loss: test.overhearing_loss,
+            aggregate: test.aggregate,
+            fq_codel: test.aggregate > 1 && test.mode.leaves_queue(),
+            ..DcfConfig::new(Phy::g54(), stations)
+        };
         let medium = Medium::build(config, seed)?;
         if let Mode::Batman { codes } = test.mode {
             return Self::start_guests(medium, codes, test.bursts);
@@ -115,7 +119,10 @@ impl Chain {
         let (plain, mut counters) = (self.nodes.is_empty(), Counters::default());
         for station in self.medium.stats()?.stations {
             counters.add(REPEATED, station.repeated.get() as f64);
-            counters.add("sent_frames", if plain { station.queued.frames.get() as f64 } else { 0.0 });
+            if plain {
+                counters.add("sent_frames", station.queued.frames.get() as f64);
+                counters.add("queue_dropped_frames", station.dropped.get() as f64);
+            }
         }
         for guest in &mut self.guests {
             let (coded, undecoded) = batman::sums(guest)?;

@@ -44,6 +44,9 @@ impl Timing {
 /// Where no axis says how long a packet waits for a partner at most.
 const WAIT_MS: u64 = 10;
 
+/// With aggregation, frames that go as one transmission at most: 4 ms at the fastest rate here.
+const AGGREGATE: usize = 16;
+
 /// The experiment whose cells these grids are: one way and one flow at a time if they do not say.
 pub(super) fn experiment_of(
     name: &'static str,
@@ -55,6 +58,7 @@ pub(super) fn experiment_of(
     let cases = cases(grids, size, |cell| {
         let mode = Mode::named(cell.text("mode"));
         let wait_ms = if cell.text("wait_ms").is_empty() { WAIT_MS } else { cell.get("wait_ms")? };
+        let aggregate = if cell.text("aggregation") == "on" { AGGREGATE } else { 1 };
         let loss = cell.get::<f64>("overhearing_loss_percent")? / 100.0;
         let test = Test {
             mode,
@@ -67,6 +71,7 @@ pub(super) fn experiment_of(
                 end: timing.end,
             },
             bursts: timing.bursts,
+            aggregate,
             overhearing_loss: Probability::new(loss).unwrap_or(Probability::ZERO),
         };
         Ok(Case { key: cell.key(&KEY), estimate: test.estimate(), workload: test }.erase())
@@ -75,8 +80,16 @@ pub(super) fn experiment_of(
     Ok(Experiment { name, cases, repeats: timing.repeats, notes, ..Experiment::default() })
 }
 
-const KEY: [&str; 7] =
-    ["mode", "hops", "wait_ms", "window_segments", "flows", "directions", "overhearing_loss_percent"];
+const KEY: [&str; 8] = [
+    "mode",
+    "hops",
+    "wait_ms",
+    "window_segments",
+    "flows",
+    "directions",
+    "overhearing_loss_percent",
+    "aggregation",
+];
 
 /// What is compared with the case of mode `plain` or `off`, found by `reference`, in the same repeat.
 pub(super) fn ratios(names: [&'static str; 2], reference: Reference) -> [Ratio; 2] {
@@ -154,11 +167,14 @@ fn of_layers(test: &Test, outcome: &Outcome, counters: &Counters) -> Fields<f64>
 }
 
 /// What a reader of any of these figures has to know.
-const NOTES: [&str; 8] = [
+const NOTES: [&str; 9] = [
     "the running kernel's TCP (CUBIC) over a chain of namespaces on one emulated 802.11g medium (54 Mbit/s, stations 90 m apart: \
      neighbours read each other, all sense each other); 1448 bytes a segment",
     "mode plain: the kernel alone, without nawa; off: nawa on every node, which codes nothing; *_of_plain, *_of_off: \
      ratios within each repeat; *_packets_*: of packets_per_segment",
+    "aggregation on: up to 16 frames for one station go as one (A-MPDU); plain and off have the interface's queue to themselves, by \
+     flow and with CoDel (FQ-CoDel), as mac80211's is; controlled and any keep what waits in the layer. On a radio of 802.11n nawa \
+     codes nothing, which is off; this medium does not say that it is one",
     "mode batman: batman-adv of Linux 6.1 with its network coding in a guest at each node, batman-off: without; TCP's ends are the \
      same as in all modes; its own messages count as packets",
     "packets_sent: frames that all nodes' NC layers handed to their interfaces (plain: that all stations took), the MAC's \

@@ -7,6 +7,8 @@ pub(super) const PORT: u16 = 51_902;
 pub enum Mode {
     /// `nawa`, inside the driver.
     Driver,
+    /// The same above a driver that refuses it, as radios' drivers do.
+    Generic,
     /// `nawa`, at the IP layer.
     Kernel,
     /// `nawa`, a program with a UDP socket.
@@ -18,8 +20,9 @@ pub enum Mode {
 }
 
 /// By their names in the JSON.
-pub(super) const MODES: [(&str, Mode); 5] = [
+pub(super) const MODES: [(&str, Mode); 6] = [
     ("driver", Mode::Driver),
+    ("driver-generic", Mode::Generic),
     ("kernel", Mode::Kernel),
     ("application", Mode::Application),
     ("xdp-tx", Mode::XdpTx),

@@ -41,6 +41,10 @@ impl Node {
         means: &Means,
     ) -> Result<Self, Error> {
         match mode {
+            Mode::Generic => {
+                medium.refuse_native(node)?;
+                Self::start(medium, node, Mode::Driver, key, means)
+            }
             Mode::Driver | Mode::Kernel | Mode::Application => {
                 let text = configuration(INTERFACE, node, mode, key, "");
                 start_nawa(means, medium.node(node), &[], &format!("n{node}"), &text).map(Node::Nawa)
