@@ -24,8 +24,9 @@ use rand_core::RngCore;
 /// When to relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rules {
-    /// The longest random wait before a message is relayed, and the length of the wait before a repeat, to which a random
-    /// one as long is added. On a real radio at least a few times what it takes to send a frame; 0 relays at once.
+    /// The longest random wait before a message is relayed. A repeat waits for as long as neighbours may, who draw one for each
+    /// copy short of the threshold, and for a random wait. On a real radio at least a few times what it takes to send a frame; 0
+    /// relays at once.
     pub jitter: Duration,
     /// So many copies heard before relaying, the first included, keep a node from relaying; 0: it always relays.
     pub threshold: u32,
@@ -211,7 +212,8 @@ impl<K: Copy + Ord, F: Clone, R: RngCore> Suppression<K, F, R> {
         pending.sent += 1;
         let frame = pending.frame.clone();
         if pending.sent <= self.rules.repeats && pending.heard < self.rules.enough {
-            pending.due = now.saturating_add(self.jitter()).saturating_add(self.wait());
+            let all_waits = self.jitter() * self.rules.threshold.max(1);
+            pending.due = now.saturating_add(all_waits).saturating_add(self.wait());
             self.insert(key, pending);
         }
         Some(frame)
@@ -325,6 +327,15 @@ mod tests {
         assert_eq!(node.poll_transmit(Duration::ZERO), Some(10), "a source does not wait");
         assert_eq!(drain(&mut node).len(), 1);
         assert_eq!(node.stats(), Stats { sent: 1, repeated: 1, ..Stats::default() });
+    }
+
+    #[test]
+    fn a_repeat_waits_until_neighbours_may_have_relayed() {
+        let mut node = node(Rules::SUPPRESSED);
+        node.handle_own(Duration::ZERO, 1, 10);
+        assert_eq!(node.poll_transmit(Duration::ZERO), Some(10));
+        let waits = Rules::SUPPRESSED.jitter * Rules::SUPPRESSED.threshold;
+        assert!(node.poll_timeout() >= Some(waits), "{:?}", node.poll_timeout());
     }
 
     #[test]

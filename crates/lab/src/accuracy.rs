@@ -84,7 +84,7 @@ impl Task for Check {
         let mut sample = stream.run(bench, ready)?;
         let ideal = rate.as_bps() as f64 * 1e-6 * PAYLOAD / (PAYLOAD + HEADERS);
         let goodput = sample.metrics.first().map_or(0.0, |(_, goodput)| *goodput);
-        sample.metrics.push(("of_ideal".into(), goodput / ideal));
+        sample.add([("of_ideal", goodput / ideal)]);
         Ok(sample)
     }
 }
@@ -98,8 +98,6 @@ impl Check {
         let late = |percent| {
             ping::percentile(&times, percent).map(|time| time.saturating_sub(ideal).as_secs_f64() * 1e6)
         };
-        let metrics = [("late_p50_us", late(50)), ("late_p99_us", late(99))];
-        let measured = metrics.into_iter().filter_map(|(name, value)| Some((name, value?)));
-        Ok(measured.collect::<Vec<_>>().into())
+        Ok(Sample::from([("late_p50_us", late(50)), ("late_p99_us", late(99))]))
     }
 }

@@ -8,39 +8,30 @@
 //! ```
 
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use device::Tap;
 use device::poller::Interest;
-use device::{Poller, Tap, Waker};
 use link::{Adjacency, LinkConfig};
 
-use crate::clock;
-use crate::error::{Doing, Error};
-use crate::medium::{INTERFACE, bring_up, quiet};
+use crate::error::Error;
+use crate::medium::{INTERFACE, bring_up, mac};
 use crate::namespace::Namespace;
+use crate::real_time::{Edge, Model, RealTime};
 
-/// As [`crate::emulator`]'s: a late wake-up would be measured as delay.
-const PRIORITY: i32 = 10;
 /// Frames read from one TAP before the others get their turn.
 const BATCH: usize = 64;
-/// The longest frame.
 const FRAME_MAX: usize = 65_550;
 /// What is kept of a frame: enough for the headers of those who look at it, of `flood`'s in datagrams too.
 const HEAD: usize = 66;
 /// Frames that are kept, a few MB; of more, only the numbers.
 const KEPT: usize = 1 << 16;
-const WAKER: u64 = u64::MAX;
 
 /// A medium that is up; dropping it removes it.
 #[derive(Debug)]
-pub struct Air {
-    shared: Arc<Shared>,
-    waker: Waker,
+pub(crate) struct Air {
     // Ended before its nodes go.
-    thread: Option<JoinHandle<()>>,
+    thread: RealTime<Shared>,
     nodes: Vec<Namespace>,
 }
 
@@ -66,61 +57,36 @@ pub struct Event {
     pub head: Vec<u8>,
 }
 
-#[derive(Debug, Default)]
-struct Shared {
-    log: Mutex<Log>,
-    stop: AtomicBool,
-}
-
-struct Worker {
-    taps: Vec<Tap>,
-    medium: link::Medium,
-    poller: Poller,
-    waker: Waker,
-    shared: Arc<Shared>,
-    began: Instant,
-}
-
 impl Air {
     /// One namespace for each node of `adjacency`, with interface, MAC address and address as [`crate::medium`]'s have. All
     /// chances are drawn from `seed`, as [`link::Medium`] draws them in virtual time.
-    pub fn build(adjacency: &Adjacency, link: LinkConfig, seed: u64) -> Result<Self, Error> {
+    pub(crate) fn build(adjacency: &Adjacency, link: LinkConfig, seed: u64) -> Result<Self, Error> {
         let numbers = 0..adjacency.nodes();
         let nodes = numbers.map(|node| Namespace::create(&format!("n{node}")));
         let nodes = nodes.collect::<Result<Vec<_>, _>>()?;
-        let taps = (0..).zip(&nodes).map(|(number, node)| tap(number, node)).collect::<Result<_, Error>>()?;
-        let waker = Waker::new().doing(|| "make an eventfd".into())?;
-        let shared = Arc::new(Shared::default());
+        let taps = (0..).zip(&nodes).map(|(number, node)| tap(number, node));
+        let taps = taps.collect::<Result<Vec<_>, Error>>()?;
         let medium = link::Medium::new(adjacency, link, seed);
-        let worker = Worker::new(taps, medium, waker.clone(), shared.clone());
-        let worker = worker.doing(|| "prepare the medium".into())?;
-        let thread = std::thread::Builder::new().name("air".into()).spawn(|| worker.run());
-        Ok(Self { shared, waker, thread: Some(thread.doing(|| "start a thread".into())?), nodes })
+        let thread = RealTime::start("air", |edge| {
+            (0..).zip(&taps).try_for_each(|(token, tap)| edge.poller.add(tap, token, Interest::Read))?;
+            Ok(Shared { taps, medium, log: Log::default(), buffer: vec![0; FRAME_MAX] })
+        })?;
+        Ok(Self { thread, nodes })
     }
 
     /// All nodes' namespaces.
-    pub fn nodes(&self) -> &[Namespace] {
+    pub(crate) fn nodes(&self) -> &[Namespace] {
         &self.nodes
     }
 
     /// What has happened until now.
-    pub fn log(&self) -> Log {
-        self.shared.log.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    pub(crate) fn log(&self) -> Result<Log, Error> {
+        self.thread.ask(|shared, _| shared.log.clone())
     }
 
     /// How many frames nodes have sent, all together.
-    pub fn sent(&self) -> u64 {
-        self.shared.log.lock().unwrap_or_else(PoisonError::into_inner).sent
-    }
-}
-
-impl Drop for Air {
-    fn drop(&mut self) {
-        self.shared.stop.store(true, Ordering::Relaxed);
-        self.waker.wake();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+    pub(crate) fn sent(&self) -> Result<u64, Error> {
+        self.thread.ask(|shared, _| shared.log.sent)
     }
 }
 
@@ -134,66 +100,45 @@ impl Log {
     }
 }
 
-impl Worker {
-    fn new(taps: Vec<Tap>, medium: link::Medium, waker: Waker, shared: Arc<Shared>) -> io::Result<Self> {
-        let poller = Poller::new()?;
-        poller.add(&waker, WAKER, Interest::Read)?;
-        for (token, tap) in (0..).zip(&taps) {
-            poller.add(tap, token, Interest::Read)?;
-        }
-        Ok(Self { taps, medium, poller, waker, shared, began: clock::now() })
+/// What the thread has.
+struct Shared {
+    taps: Vec<Tap>,
+    medium: link::Medium,
+    log: Log,
+    buffer: Vec<u8>,
+}
+
+impl Model for Shared {
+    fn poll_timeout(&self) -> Option<Duration> {
+        self.medium.poll_timeout()
     }
 
-    fn run(mut self) {
-        device::process::real_time(PRIORITY);
-        let mut buffer = vec![0; FRAME_MAX];
-        while !self.shared.stop.load(Ordering::Relaxed) {
-            let now = self.began.elapsed();
-            let timeout = self.medium.poll_timeout().map(|due| due.saturating_sub(now));
-            let ready: Vec<u64> = match self.poller.wait(timeout) {
-                Ok(ready) => ready.map(|ready| ready.token).collect(),
-                Err(error) => return eprintln!("the medium stops: epoll_pwait2: {error}"),
-            };
-            for token in ready {
-                match token {
-                    WAKER => self.waker.reset(),
-                    node => self.read(node as usize, &mut buffer),
-                }
-            }
-            self.deliver();
-        }
-    }
-
-    /// Takes what a node sends.
-    fn read(&mut self, node: usize, buffer: &mut [u8]) {
-        for _ in 0..BATCH {
-            let Ok(length) = self.taps[node].recv(buffer) else { return };
-            let now = self.began.elapsed();
-            self.log(|log| log.add(now, node, false, &buffer[..length]));
-            self.medium.send(now, node, &buffer[..length]);
-        }
-    }
-
-    /// Hands over what is due. A frame that the kernel refuses is lost, as in a full receive ring.
-    fn deliver(&mut self) {
-        let now = self.began.elapsed();
+    /// A frame that the kernel refuses is lost, as in a full receive ring.
+    fn deliver(&mut self, edge: &Edge) -> io::Result<()> {
+        let now = edge.now();
         while let Some(arrival) = self.medium.poll(now) {
-            self.log(|log| log.add(arrival.time, arrival.at, true, &arrival.frame));
+            self.log.add(arrival.time, arrival.at, true, &arrival.frame);
             let _ = self.taps[arrival.at].send(&arrival.frame);
         }
+        Ok(())
     }
 
-    fn log(&self, add: impl FnOnce(&mut Log)) {
-        add(&mut self.shared.log.lock().unwrap_or_else(PoisonError::into_inner));
+    fn read(&mut self, token: u64, edge: &Edge) -> io::Result<()> {
+        let node = token as usize;
+        for _ in 0..BATCH {
+            let Ok(length) = self.taps[node].recv(&mut self.buffer) else { break };
+            let (now, frame) = (edge.now(), &self.buffer[..length]);
+            self.log.add(now, node, false, frame);
+            self.medium.send(now, node, frame);
+        }
+        Ok(())
     }
 }
 
 fn tap(number: u32, node: &Namespace) -> Result<Tap, Error> {
-    quiet(node)?;
-    let tap = node.run(|| Tap::create(INTERFACE))?;
-    let tap = tap.doing(|| format!("make the TAP {INTERFACE} in {}", node.name()))?;
-    let mac = crate::medium::mac(number as usize);
-    node.ip(&[format!("link set {INTERFACE} address {mac}")])?;
+    node.without_ipv6()?;
+    let tap = node.tap(INTERFACE)?;
+    node.ip(&[format!("link set {INTERFACE} address {}", mac(number as usize))])?;
     bring_up(number, node)?;
     Ok(tap)
 }

@@ -15,15 +15,11 @@ use crate::options::Size;
 #[derive(Clone, Copy, Debug)]
 pub struct Grid(pub &'static [Size], pub &'static [&'static str]);
 
-/// Every size, and those beyond `--quick`.
+// Which sizes there are in a grid.
 pub const ALL: &[Size] = &[Size::Quick, Size::Normal, Size::Paper];
-/// See [`ALL`].
 pub const FULL: &[Size] = &[Size::Normal, Size::Paper];
-/// See [`ALL`].
 pub const QUICK: &[Size] = &[Size::Quick];
-/// See [`ALL`].
 pub const NORMAL: &[Size] = &[Size::Normal];
-/// See [`ALL`].
 pub const PAPER: &[Size] = &[Size::Paper];
 
 /// One combination: names and values, as they are written.

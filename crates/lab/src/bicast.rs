@@ -1,6 +1,5 @@
 //! The experiments of paper 004: files over SCTP between hosts with two paths, of which some packets go over both.
 
-mod beside;
 mod dropping;
 mod experiments;
 mod measure;
@@ -16,6 +15,7 @@ use crate::experiment::Entry;
 pub(crate) use paper::PAPER;
 
 pub use test::{Test, sctp_stacks};
+pub(crate) use transfer::compile as compile_transfer;
 
 /// What `nawa lab list` shows of them.
 pub(crate) const EXPERIMENTS: [Entry; 8] = [

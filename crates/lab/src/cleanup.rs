@@ -17,6 +17,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use crate::background::spawn;
 use crate::error::{Doing, Error};
 use crate::iproute::{FOLDER, PREFIX, ip};
 
@@ -92,7 +93,7 @@ pub fn start() -> Result<(), Error> {
             std::process::exit(128 + signal);
         }
     };
-    std::thread::Builder::new().name("signals".into()).spawn(watch).doing(|| "start a thread".into())?;
+    spawn("signals", watch)?;
     Ok(())
 }
 

@@ -7,9 +7,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use crate::cleanup::{self, AtEnd};
+use crate::command::complete;
 use crate::error::{Doing, Error};
 use crate::experiment::{Case, Experiment};
 use crate::workload::Need;
@@ -116,14 +117,7 @@ fn load(nawa: &Path, set: &Provided) -> Result<AtEnd, Error> {
     let off = ["flight", "off", "--suffix", set.suffix].map(Into::into);
     let undo = cleanup::at_end(&[vec![nawa.clone().into()], off.into()].concat())?;
     let on = ["flight", "on", "--base", set.base, "--suffix", set.suffix];
-    let output = Command::new(&nawa).args(on).stdin(Stdio::null()).output();
-    let output = output.doing(|| format!("start `{}`", nawa.display()))?;
-    if output.status.success() {
-        return Ok(undo);
-    }
-    let said = String::from_utf8_lossy(&output.stderr);
-    let last = said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("without a word");
-    Err(Error::program("nawa flight on", last))
+    complete("nawa flight on", Command::new(&nawa).args(on), "").map(|_| undo)
 }
 
 #[cfg(test)]

@@ -11,27 +11,22 @@
 //! it. A station hands its node every frame that it reads off the air, those for others as well: who wants to overhear
 //! sets its interface to promiscuous mode.
 
-mod stats;
-mod thread;
-
+use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Sender, channel};
-use std::sync::{Mutex, PoisonError};
-use std::thread::JoinHandle;
+use std::time::Duration;
 
 use bpf::xdp::Attached;
-use device::{Macvtap, Waker};
+use device::Macvtap;
+use device::poller::Interest;
 use link::PacketCount;
-use link::dcf::{DcfConfig, Position};
+use link::dcf::{self, DcfConfig, Destination, Position, StationStats};
 
 use crate::air::Log;
 use crate::error::{Doing, Error};
 use crate::namespace::Namespace;
 use crate::program::output;
-use thread::{Command, Worker};
-
-pub use stats::{Lateness, MediumStats};
+use crate::real_time::{Edge, Model, RealTime};
 
 /// Every node's interface.
 pub const INTERFACE: &str = "w0";
@@ -45,30 +40,75 @@ pub const INTERFACE_QUEUE: u32 = 1000;
 /// The index of the first macvtap in the medium's namespace.
 const FIRST: usize = 100;
 
+/// More than the interfaces' MTU and an Ethernet header.
+const FRAME_MAX: usize = 2048;
+
 /// A medium that is up; dropping it removes it.
 #[derive(Debug)]
 pub struct Medium {
     // Dropped in this order: the thread and its taps, then the namespaces that they are in.
-    thread: Thread,
+    thread: RealTime<Shared>,
     passing: Vec<Attached>,
     nodes: Vec<Namespace>,
     host: Namespace,
 }
 
+/// What a medium did.
+#[derive(Clone, Debug, Default)]
+pub struct MediumStats {
+    /// Of each station.
+    pub stations: Vec<StationStats>,
+    /// By how much frames came later to their node than the model says.
+    pub lateness: Lateness,
+}
+
+/// How much later than the model says something happened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lateness {
+    /// How often it happened.
+    pub count: u32,
+    /// Of all together.
+    pub sum: Duration,
+    /// The worst.
+    pub max: Duration,
+}
+
+impl Lateness {
+    fn note(&mut self, late: Duration) {
+        self.count += 1;
+        self.sum += late;
+        self.max = self.max.max(late);
+    }
+
+    /// In the mean.
+    pub fn mean(&self) -> Duration {
+        self.sum / self.count.max(1)
+    }
+}
+
 impl Medium {
     /// One namespace for each station of `config` (at most 200), with the interface [`INTERFACE`] and the MAC address
-    /// that [`mac`] names. A station's own queue is for one frame, whatever `config` says: what waits, waits in the node.
+    /// that [`mac`] names. A station's own queue is for as many frames as go as one, whatever `config` says: what waits, waits in the
+    /// node, unless it waits by flow.
     pub fn build(config: DcfConfig, seed: u64) -> Result<Self, Error> {
         static NUMBER: AtomicU64 = AtomicU64::new(1);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let host = Namespace::create(&format!("air{number}"))?;
-        quiet(&host)?;
+        host.without_ipv6()?;
         let node = |n| Namespace::create(&format!("air{number}-{n}"));
         let nodes = (0..config.stations.len()).map(node).collect::<Result<Vec<_>, _>>()?;
         let taps = nodes.iter().enumerate().map(|(n, node)| connect(&host, n, node));
         let taps = taps.collect::<Result<Vec<_>, _>>()?;
-        let config = DcfConfig { queue: PacketCount(1), ..config };
-        Ok(Self { thread: Thread::start(config, seed, taps)?, passing: Vec::new(), nodes, host })
+        let below = if config.fq_codel { INTERFACE_QUEUE as usize } else { config.aggregate };
+        let medium = dcf::Medium::new(DcfConfig { queue: PacketCount(below as u64), ..config }, seed);
+        let thread = RealTime::start("medium", |edge| {
+            (0..).zip(&taps).try_for_each(|(token, tap)| edge.poller.add(tap, token, Interest::Read))?;
+            let station = |(n, tap)| Station { tap, mac: address(n), watched: true };
+            let stations = taps.into_iter().enumerate().map(station).collect();
+            let lateness = Lateness::default();
+            Ok(Shared { medium, stations, lateness, log: None, buffer: vec![0; FRAME_MAX] })
+        })?;
+        Ok(Self { thread, passing: Vec::new(), nodes, host })
     }
 
     /// From now on also takes what nodes' drivers send before the kernel has made a packet of it (XDP_TX), which vanishes
@@ -100,18 +140,106 @@ impl Medium {
     /// What nodes have sent and heard since this was called last, by the clock of the emulating thread: when it took a frame
     /// and when it handed it over. The first call begins that.
     pub fn log(&self) -> Result<Log, Error> {
-        self.thread.ask(|reply| Command::Log { reply })
+        self.thread.ask(|shared, _| shared.log.replace(Log::default()).unwrap_or_default())
     }
 
     /// `node` is at `position` from now on.
     pub fn place(&self, node: usize, position: Position) {
-        self.thread.tell(Command::Place { station: node, position });
+        self.thread.tell(move |shared, edge| shared.medium.place(edge.now(), node, position));
     }
 
     /// What happened since the medium was built.
     pub fn stats(&self) -> Result<MediumStats, Error> {
-        self.thread.ask(|reply| Command::Stats { reply })
+        self.thread.ask(|shared, _| {
+            let stations = (0..shared.stations.len()).map(|n| *shared.medium.stats(n)).collect();
+            MediumStats { stations, lateness: shared.lateness }
+        })
     }
+}
+
+/// What the thread has.
+///
+/// The model's clock is the schedule's, not the thread's: what is due at a time happens at that time, however late the
+/// thread wakes up, and a frame that waits when a station gets room is taken at the time at which it got it. So being
+/// late by some microseconds for each of the frames does not add up to idle air.
+struct Shared {
+    medium: dcf::Medium,
+    stations: Vec<Station>,
+    lateness: Lateness,
+    /// If somebody wants one.
+    log: Option<Log>,
+    buffer: Vec<u8>,
+}
+
+/// A station's node.
+struct Station {
+    tap: Macvtap,
+    mac: [u8; 6],
+    /// Whether the thread is to be woken when the node has a frame: only while none waits and the station has room.
+    watched: bool,
+}
+
+impl Model for Shared {
+    fn poll_timeout(&self) -> Option<Duration> {
+        self.medium.poll_timeout()
+    }
+
+    /// Each thing at its own time.
+    fn deliver(&mut self, edge: &Edge) -> io::Result<()> {
+        while let Some(due) = self.medium.poll_timeout().filter(|due| *due <= edge.now()) {
+            while let Some(arrival) = self.medium.poll(due) {
+                let now = edge.now();
+                self.lateness.note(now.saturating_sub(arrival.at));
+                self.log.iter_mut().for_each(|log| log.add(now, arrival.station, true, &arrival.frame));
+                // What the kernel refuses is lost, as in a full receive ring.
+                let _ = self.stations[arrival.station].tap.send(&arrival.frame);
+            }
+            for station in 0..self.stations.len() {
+                self.fill(station, due, edge)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, token: u64, edge: &Edge) -> io::Result<()> {
+        self.fill(token as usize, edge.now(), edge)
+    }
+}
+
+impl Shared {
+    /// Takes what the node of `station` sends at `time` as long as there is room for it.
+    fn fill(&mut self, station: usize, time: Duration, edge: &Edge) -> io::Result<()> {
+        while self.medium.room(station) > PacketCount(0) {
+            let Ok(length) = self.stations[station].tap.recv(&mut self.buffer) else {
+                return self.watch(station, true, edge);
+            };
+            let frame = &self.buffer[..length];
+            self.log.iter_mut().for_each(|log| log.add(edge.now(), station, false, frame));
+            // Nobody has another address, and nobody would answer.
+            if let Some(to) = destination(frame, &self.stations) {
+                let _ = self.medium.send(time, station, to, frame.to_vec());
+            }
+        }
+        self.watch(station, false, edge)
+    }
+
+    fn watch(&mut self, station: usize, wanted: bool, edge: &Edge) -> io::Result<()> {
+        let Station { tap, watched, .. } = &mut self.stations[station];
+        match std::mem::replace(watched, wanted) {
+            before if before == wanted => Ok(()),
+            true => edge.poller.remove(tap),
+            false => edge.poller.add(tap, station as u64, Interest::Read),
+        }
+    }
+}
+
+/// Whom a frame is for.
+fn destination(frame: &[u8], stations: &[Station]) -> Option<Destination> {
+    let to = frame.first_chunk::<6>()?;
+    if to[0] & 1 == 1 {
+        return Some(Destination::Broadcast);
+    }
+    stations.iter().position(|station| station.mac == *to).map(Destination::Station)
 }
 
 /// The MAC address of `node`'s interface.
@@ -124,14 +252,9 @@ fn address(node: usize) -> [u8; 6] {
     [2, 0, 0, 0, 0, u8::try_from(node + 1).unwrap_or(u8::MAX)]
 }
 
-/// Nobody says anything unasked.
-fn quiet(host: &Namespace) -> Result<(), Error> {
-    ["all", "default"].iter().try_for_each(|of| host.sysctl(&format!("ipv6/conf/{of}/disable_ipv6"), "1"))
-}
-
 /// Joins `node` to the medium's namespace `host`.
 fn connect(host: &Namespace, n: usize, node: &Namespace) -> Result<Macvtap, Error> {
-    quiet(node)?;
+    node.without_ipv6()?;
     let (name, mac, index) = (node.name(), mac(n), FIRST + n);
     host.ip(&[
         format!(
@@ -141,7 +264,7 @@ fn connect(host: &Namespace, n: usize, node: &Namespace) -> Result<Macvtap, Erro
     ])?;
     let macvtap =
         host.ip(&[format!("link add link a{n} name t{n} index {index} type macvtap mode passthru")]);
-    macvtap.map_err(|error| Error::NoMacvtap { reason: error.to_string() })?;
+    macvtap.map_err(|error| Error::NoMacvtap(error.to_string()))?;
     host.ip(&[format!("link set t{n} txqueuelen {INTERFACE_QUEUE} allmulticast on up")])?;
     // Every packet is one frame, as on the air.
     output(node, "ethtool", &["-K", INTERFACE, "tx", "off", "gso", "off", "gro", "off"])?;
@@ -160,52 +283,8 @@ fn open(host: &Namespace, n: usize, index: usize) -> Result<Macvtap, Error> {
     opened.doing(|| format!("open the macvtap {name} by a device at {node}"))
 }
 
-/// The thread that carries frames; dropping it ends it.
-#[derive(Debug)]
-struct Thread {
-    commands: Mutex<Sender<Command>>,
-    waker: Waker,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Thread {
-    fn start(config: DcfConfig, seed: u64, taps: Vec<Macvtap>) -> Result<Self, Error> {
-        let waker = Waker::new().doing(|| "make an eventfd".into())?;
-        let (commands, receiver) = channel();
-        let macs = (0..taps.len()).map(address).collect();
-        let worker = Worker::new(config, seed, taps, macs, receiver, waker.clone());
-        let worker = worker.doing(|| "prepare the emulated medium".into())?;
-        let thread = std::thread::Builder::new().name("medium".into()).spawn(|| worker.run());
-        let thread = Some(thread.doing(|| "start a thread".into())?);
-        Ok(Self { commands: Mutex::new(commands), waker, thread })
-    }
-
-    fn tell(&self, command: Command) {
-        // The receiver is gone only if the thread has ended; `ask` reports that.
-        let _ = self.commands.lock().unwrap_or_else(PoisonError::into_inner).send(command);
-        self.waker.wake();
-    }
-
-    fn ask<T>(&self, command: impl FnOnce(Sender<T>) -> Command) -> Result<T, Error> {
-        let (reply, answer) = channel();
-        self.tell(command(reply));
-        answer.recv().map_err(|_| Error::program("emulated medium", "its thread has ended"))
-    }
-}
-
-impl Drop for Thread {
-    fn drop(&mut self) {
-        self.tell(Command::Stop);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]

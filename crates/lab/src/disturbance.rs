@@ -22,7 +22,6 @@ const USED: f64 = 0.1;
 /// Something that happens in mid-transfer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Event {
-    /// What.
     pub(crate) change: Change,
     /// When this share of the file has arrived.
     pub(crate) at: f64,
@@ -33,7 +32,6 @@ pub(crate) struct Event {
 pub(crate) enum Change {
     /// A link is cut, without notice and in both directions, and comes back.
     Cut {
-        /// The path (from 0).
         path: usize,
         /// How long it stays cut.
         time: Duration,

@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 
 use sha2::{Digest, Sha256};
 
+use crate::background::spawn;
 use crate::clock;
-use crate::error::{Doing, Error};
+use crate::error::Error;
 use crate::namespace::Namespace;
 use crate::program::Process;
 
@@ -94,7 +95,7 @@ fn start(
         // Nobody listens any more once another request has won.
         let _ = events.send(Event::End { index, transfer: transfer.ok() });
     };
-    std::thread::Builder::new().name("fetch".into()).spawn(read).doing(|| "start a thread".into())?;
+    spawn("fetch", read)?;
     Ok(process)
 }
 

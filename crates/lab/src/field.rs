@@ -1,15 +1,16 @@
 //! `field`: all strands at once, in a convoy of four vehicles on a radio mesh, two of which have uplinks.
 //!
 //! [`convoy`] is the network, [`system`] what runs on it and its files, [`traffic`], [`hazards`] and `association` what goes over it,
-//! [`timeline`] what happens to it meanwhile, [`measure`] one sample, and [`endure`] faults without end.
+//! [`fault`] what happens to it meanwhile, [`running`] both together, [`measure`] one sample, and [`endure`] faults without end.
 
 mod association;
 mod convoy;
+mod fault;
 mod hazards;
 mod measure;
+mod running;
 mod soak;
 mod system;
-mod timeline;
 mod traffic;
 
 use std::time::Duration;
@@ -51,18 +52,14 @@ const NOTES: [&str; 8] = [
 pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
     let systems: &[System] = if options.size == Size::Quick { &System::QUICK } else { &System::ALL };
     let case = |&system: &System| {
-        let test = Test { system, time: timeline::LENGTH };
-        let estimate = test.time + OVERHEAD;
+        let test = Test { system };
+        let estimate = fault::LENGTH + OVERHEAD;
         Case { key: vec![("system", system.name().into())], workload: test, estimate }.erase()
     };
     Ok(Experiment {
         name: "field",
         cases: systems.iter().map(case).collect(),
-        repeats: match options.size {
-            Size::Quick => 1,
-            Size::Normal => 3,
-            Size::Paper => 5,
-        },
+        repeats: options.size.of(1, 3, 5),
         notes: NOTES.map(str::to_owned).to_vec(),
         ..Experiment::default()
     })

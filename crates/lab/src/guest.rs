@@ -154,7 +154,6 @@ fn tap_lines(interface: &Interface) -> [String; 2] {
     [format!("tuntap add dev {tap} mode tap"), format!("link set {tap} up")]
 }
 
-/// All that the guest has.
 fn files(spec: &GuestSpec) -> Result<Files, Error> {
     let mut files = Files::new();
     let programs = [PathBuf::from("busybox"), "ip".into()];

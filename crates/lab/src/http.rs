@@ -18,6 +18,7 @@ use rustix::net::{
     socket_with, sockopt,
 };
 
+use crate::background::spawn;
 use crate::error::{Doing, Error};
 use crate::namespace::Namespace;
 
@@ -54,8 +55,8 @@ impl HttpServer {
             Ok(()) => serve(&serving, &folder),
             Err(error) => eprintln!("the HTTP server cannot enter its namespace: {error}"),
         };
-        let thread = std::thread::Builder::new().name("http".into()).spawn(serve);
-        Ok(Self { listener, thread: Some(thread.doing(|| "start a thread".into())?) })
+        let thread = spawn("http", serve)?;
+        Ok(Self { listener, thread: Some(thread) })
     }
 }
 

@@ -24,13 +24,10 @@ pub enum Protocol {
 /// How one iperf3 test is made.
 #[derive(Clone, Debug)]
 pub struct Iperf {
-    /// The server's address.
     pub server: IpAddr,
-    /// The address that the client binds.
     pub source: Option<IpAddr>,
     /// The congestion control that both ends ask for, as `cubic`.
     pub congestion_control: &'static str,
-    /// What is sent.
     pub protocol: Protocol,
     /// How many flows of it at the same time.
     pub flows: usize,
@@ -40,7 +37,6 @@ pub struct Iperf {
     pub time: Duration,
 }
 
-/// What arrived.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Throughput {
     /// Payload, in Mbit/s.
@@ -61,6 +57,12 @@ impl Iperf {
 
     /// Bytes of payload in each UDP packet: with what Nawa adds it fits into links of 1500 bytes.
     pub const UDP_PAYLOAD: usize = 1350;
+
+    /// One TCP flow to `server` for no time.
+    pub fn tcp(server: IpAddr, source: Option<IpAddr>, congestion_control: &'static str) -> Self {
+        let (protocol, time) = (Protocol::Tcp, Duration::ZERO);
+        Self { server, source, congestion_control, protocol, flows: 1, reverse: false, time }
+    }
 
     /// Starts the server, for one test. `launcher` precedes the command, as `mptcpize run`.
     pub fn serve(host: &Namespace, launcher: &[&str], address: IpAddr) -> Result<Process, Error> {

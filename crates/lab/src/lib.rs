@@ -1,34 +1,39 @@
 //! `lab`: networks of namespaces joined by emulated links, real programs on them, and what they measured.
 //!
-//! Begin with [`experiment`]: an experiment is data, a list of cases, which [`axes`] span. What a case makes ready and measures is a
+//! Begin with [`experiment`]: an experiment is data, a list of cases, which `axes` span. What a case makes ready and measures is a
 //! [`workload`]. Each strand has a folder with its experiments, and [`catalog`] lists them all; nothing below it names a strand.
 //! [`run`] carries an experiment out:
 //!
-//! - [`network`] builds hosts and relays as namespaces ([`namespace`]); their links are TAPs that one real-time
-//!   thread ([`emulator`]) joins by [`link::Link`];
+//! - [`network`] builds hosts and relays as namespaces ([`namespace`]); their links are TAPs that one thread
+//!   ([`emulator`]) joins by [`link::Link`];
 //! - [`system`] makes one system ready in it: plain TCP, MPTCP, Nawa as a user starts it, a rival; `links` and `tasks` are
 //!   workloads of a system on such a network;
-//! - [`program`], [`http`], [`fetch`], [`ping`] and [`iperf`] run real programs and time what reaches them;
+//! - [`program`], [`http`], [`fetch`], [`ping`] and `iperf` run real programs and time what reaches them;
 //! - [`flows`] are TCP flows of the lab's own; `controls` has the kernel load what they need;
-//! - [`medium`] is what nodes share that flood messages, [`air`] one with delay and jitter, [`dcf`] the 802.11 medium;
+//! - [`medium`] is what nodes share that flood messages, `air` one with delay and jitter, [`dcf`] the 802.11 medium, each on a thread
+//!   as `real_time` has it;
 //! - [`guest`] boots another kernel in a namespace, for what the running one lacks;
 //! - `disturbance` cuts links, changes addresses and restarts relays in mid-transfer;
-//! - [`report`](mod@report) prints the table and writes the JSON; `page` draws a folder of such files ([`paper`]).
+//! - `report` prints the table and writes the JSON; `page` draws a folder of such files (`paper`).
 //!
 //! Everything is removed at the end ([`cleanup`]): when a value is dropped, on SIGINT and SIGTERM, and by the next run
 //! after a SIGKILL.
 
 mod accuracy;
-pub mod air;
+mod air;
 mod all;
-pub mod axes;
+mod axes;
+mod background;
 pub mod bicast;
+mod call;
 pub mod catalog;
 mod cleanup;
 mod clock;
 mod coding;
+mod command;
 mod congestion;
 mod controls;
+mod datagram;
 pub mod dcf;
 mod disturbance;
 pub mod emulator;
@@ -42,20 +47,22 @@ mod flood;
 pub mod flows;
 pub mod guest;
 pub mod http;
-pub mod iperf;
+mod iperf;
 mod iproute;
 mod links;
 pub mod medium;
+mod mesh;
 pub mod namespace;
 pub mod network;
 mod options;
 mod page;
-pub mod paper;
+mod paper;
 mod partial;
 pub mod ping;
 pub mod program;
+mod real_time;
 mod recovery;
-pub mod report;
+mod report;
 mod runner;
 mod schedule;
 mod statistics;
@@ -63,6 +70,7 @@ pub mod system;
 mod tasks;
 mod traces;
 mod tunnel;
+mod wiring;
 pub mod workload;
 
 pub use all::{run_all, run_each};

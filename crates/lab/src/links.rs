@@ -34,11 +34,9 @@ pub(crate) trait Task: Clone + Debug + Send + Sync + 'static {
     /// What it runs, beside the system.
     fn programs(&self) -> &'static [&'static str];
 
-    /// One sample.
     fn measure(&self, bench: &Bench, ready: &mut Ready) -> Result<Sample, Error>;
 }
 
-/// Where a task is done.
 pub(crate) struct Bench<'a> {
     pub(crate) setup: &'a Setup,
     pub(crate) network: &'a Network,

@@ -20,6 +20,7 @@ use rand_core::{RngCore, SeedableRng};
 
 use crate::error::{Doing, Error};
 use crate::namespace::Namespace;
+use crate::program::output;
 
 /// Every node's interface.
 pub const INTERFACE: &str = "f0";
@@ -38,6 +39,9 @@ const RUNS: u32 = 100_000;
 
 /// Native XDP takes no more on a veth.
 const MTU: u32 = 3000;
+
+/// An MTU at which it takes none.
+const TOO_LARGE: u32 = 3600;
 
 /// What a medium does.
 #[derive(Clone, Copy, Debug, Default)]
@@ -96,8 +100,8 @@ impl Medium {
         let numbers = 0..adjacency.nodes();
         let nodes =
             numbers.map(|node| Namespace::create(&format!("n{node}"))).collect::<Result<Vec<_>, _>>()?;
-        quiet(&host)?;
-        nodes.iter().try_for_each(quiet)?;
+        host.without_ipv6()?;
+        nodes.iter().try_for_each(Namespace::without_ipv6)?;
         host.ip(&(0..).zip(&nodes).map(|(node, to)| veth(node, to)).collect::<Vec<_>>())?;
         host.ip(&nodes.iter().enumerate().map(|(n, _)| format!("link set n{n} up")).collect::<Vec<_>>())?;
         (0..).zip(&nodes).try_for_each(|(node, host)| bring_up(node, host))?;
@@ -148,6 +152,11 @@ impl Medium {
         &self.nodes
     }
 
+    /// Has the driver of `node`'s interface refuse XDP, by an MTU of its other end that is too large for it.
+    pub(crate) fn refuse_native(&self, node: usize) -> Result<(), Error> {
+        self.host.ip(&[format!("link set n{node} mtu {TOO_LARGE}")])
+    }
+
     /// The namespace that the medium is in.
     pub(crate) fn host(&self) -> &Namespace {
         &self.host
@@ -168,9 +177,7 @@ impl Medium {
     pub fn relays(&self) -> Result<Vec<Relayed>, Error> {
         let read = |slot| {
             let value = self.loaded.lookup("delays", slot)?.unwrap_or_default();
-            let number = |at: usize| {
-                value.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map_or(0, u32::from_ne_bytes)
-            };
+            let number = |at| word(&value, at) as u32;
             let time = |at| Duration::from_nanos(number(at).into());
             Ok(Relayed { node: number(0) as usize, hop: time(4), relay: time(8), source: number(12) })
         };
@@ -239,11 +246,6 @@ pub fn address(node: usize) -> std::net::Ipv4Addr {
     std::net::Ipv4Addr::new(10, 99, 0, u8::try_from(node).unwrap_or(u8::MAX).saturating_add(1))
 }
 
-/// Nobody says anything unasked.
-pub(crate) fn quiet(host: &Namespace) -> Result<(), Error> {
-    ["all", "default"].iter().try_for_each(|of| host.sysctl(&format!("ipv6/conf/{of}/disable_ipv6"), "1"))
-}
-
 fn veth(node: u32, to: &Namespace) -> String {
     let (index, name, mac) = (FIRST + node, to.name(), mac(node as usize));
     format!(
@@ -255,13 +257,7 @@ fn veth(node: u32, to: &Namespace) -> String {
 pub(crate) fn bring_up(node: u32, host: &Namespace) -> Result<(), Error> {
     let (address, last) = (address(node as usize), "brd 10.99.0.255");
     host.ip(&[format!("addr add {address}/24 {last} dev {INTERFACE}"), format!("link set {INTERFACE} up")])?;
-    let mut ethtool = host.command("ethtool");
-    let output = ethtool.args(["-K", INTERFACE, "tx", "off", "gro", "on"]).output();
-    let output = output.doing(|| "start `ethtool` (Debian package `ethtool`)".into())?;
-    if output.status.success() {
-        return Ok(());
-    }
-    Err(Error::program("ethtool", String::from_utf8_lossy(&output.stderr).trim()))
+    output(host, "ethtool", &["-K", INTERFACE, "tx", "off", "gro", "on"]).map(drop)
 }
 
 fn load(config: &MediumConfig) -> Result<Loaded, Error> {

@@ -4,6 +4,8 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use device::Tap;
+
 use crate::cleanup;
 use crate::error::{Doing, Error};
 use crate::iproute::{FOLDER, PREFIX, ip};
@@ -48,6 +50,19 @@ impl Namespace {
     pub fn sysctl(&self, key: &str, value: &str) -> Result<(), Error> {
         let path = format!("/proc/sys/net/{key}");
         self.run(|| std::fs::write(&path, value))?.doing(|| format!("set {path} to {value} in {}", self.name))
+    }
+
+    /// Turns IPv6 off on all interfaces: nobody says anything unasked.
+    pub(crate) fn without_ipv6(&self) -> Result<(), Error> {
+        ["all", "default"].iter().try_for_each(|of| self.sysctl(&format!("ipv6/conf/{of}/disable_ipv6"), "1"))
+    }
+
+    /// Makes a TAP without IPv6.
+    pub(crate) fn tap(&self, name: &str) -> Result<Tap, Error> {
+        let tap =
+            self.run(|| Tap::create(name))?.doing(|| format!("make the TAP {name} in {}", self.name))?;
+        self.sysctl(&format!("ipv6/conf/{name}/disable_ipv6"), "1")?;
+        Ok(tap)
     }
 
     /// What `work` returns inside, on a thread of its own.

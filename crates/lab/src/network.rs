@@ -17,13 +17,13 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use device::Tap;
 use link::{Bitrate, Capacity, LinkConfig, Queue, QueueStats, Stats};
 
 use crate::congestion;
 use crate::emulator::{Emulator, Wire};
-use crate::error::{Doing, Error};
+use crate::error::Error;
 use crate::namespace::Namespace;
+use crate::wiring::end;
 
 /// The server's address, the same over every path.
 pub const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
@@ -140,12 +140,12 @@ impl Network {
 
     /// The client's address on path `path` (from 0): what it binds to leave by it.
     pub fn client_address(&self, path: usize) -> IpAddr {
-        self.path(path).address(1, 1)
+        self.path(path).address(1, 1).into()
     }
 
     /// The relay host's address on the client's side of path `path` (from 0).
     pub fn relay_address(&self, path: usize) -> IpAddr {
-        self.path(path).address(1, 2)
+        self.path(path).address(1, 2).into()
     }
 
     /// The client's interface of path `path` (from 0).
@@ -197,10 +197,7 @@ impl Network {
     }
 
     fn add_single(&mut self, emulator: &Emulator, spec: &PathSpec, seed: u64) -> Result<(), Error> {
-        let taps = [tap(&self.client, "p1")?, tap(&self.server, "p1")?];
-        [&self.client, &self.server]
-            .iter()
-            .try_for_each(|host| host.sysctl("ipv6/conf/p1/disable_ipv6", "1"))?;
+        let taps = [self.client.tap("p1")?, self.server.tap("p1")?];
         self.address_neighbours()?;
         self.wires.push(emulator.join(taps, [spec.up.clone(), spec.down.clone()], seed)?);
         Ok(())
@@ -209,8 +206,8 @@ impl Network {
     /// The interfaces `p1` of client and server are the two ends of one link.
     fn address_neighbours(&self) -> Result<(), Error> {
         let path = Path { index: 1 };
-        self.client.ip(&path.end("p1", [1, 1], [1, 2]))?;
-        self.server.ip(&path.end("p1", [1, 2], [1, 1]))?;
+        self.client.ip(&end("p1", path.address(1, 1), path.address(1, 2)))?;
+        self.server.ip(&end("p1", path.address(1, 2), path.address(1, 1)))?;
         self.client.ip(&path.client_routes())
     }
 
@@ -223,18 +220,16 @@ impl Network {
         seed: u64,
     ) -> Result<(), Error> {
         let interface = path.interface();
-        let taps = [tap(&self.client, &interface)?, tap(&relay, "c1")?];
+        let taps = [self.client.tap(&interface)?, relay.tap("c1")?];
         relay.ip(&[format!("link add s1 type veth peer name {interface} netns {}", self.server.name())])?;
-        for (host, device) in
-            [(&self.client, &*interface), (&relay, "c1"), (&relay, "s1"), (&self.server, &interface)]
-        {
+        for (host, device) in [(&relay, "s1"), (&self.server, &*interface)] {
             host.sysctl(&format!("ipv6/conf/{device}/disable_ipv6"), "1")?;
         }
         relay.sysctl("ipv4/ip_forward", "1")?;
-        self.client.ip(&path.end(&interface, [1, 1], [1, 2]))?;
-        relay.ip(&path.end("c1", [1, 2], [1, 1]))?;
-        relay.ip(&path.end("s1", [2, 1], [2, 2]))?;
-        self.server.ip(&path.end(&interface, [2, 2], [2, 1]))?;
+        self.client.ip(&end(&interface, path.address(1, 1), path.address(1, 2)))?;
+        relay.ip(&end("c1", path.address(1, 2), path.address(1, 1)))?;
+        relay.ip(&end("s1", path.address(2, 1), path.address(2, 2)))?;
+        self.server.ip(&end(&interface, path.address(2, 2), path.address(2, 1)))?;
         self.client.ip(&path.client_routes())?;
         relay.ip(&[format!("route add {SERVER} via {}", path.address(2, 2))])?;
         self.server.ip(&path.server_routes())?;
@@ -256,25 +251,8 @@ impl Path {
         format!("p{}", self.index)
     }
 
-    fn address(self, segment: u8, host: u8) -> IpAddr {
-        Ipv4Addr::new(10, self.index, segment, host).into()
-    }
-
-    fn mac(self, segment: u8, host: u8) -> String {
-        format!("02:00:00:{:02x}:{segment:02x}:{host:02x}", self.index)
-    }
-
-    /// Brings `device` up as host `own` of its segment, with `peer` as its static neighbour.
-    fn end(self, device: &str, [segment, own]: [u8; 2], [_, peer]: [u8; 2]) -> Vec<String> {
-        let (address, neighbour) = (self.address(segment, own), self.address(segment, peer));
-        vec![
-            format!("link set {device} address {} up", self.mac(segment, own)),
-            format!("addr add {address}/24 dev {device}"),
-            format!(
-                "neigh replace {neighbour} lladdr {} dev {device} nud permanent",
-                self.mac(segment, peer)
-            ),
-        ]
+    fn address(self, segment: u8, host: u8) -> Ipv4Addr {
+        Ipv4Addr::new(10, self.index, segment, host)
     }
 
     /// What leaves with this path's address takes this path; the first path is the default for the rest.
@@ -291,27 +269,5 @@ impl Path {
     fn server_routes(self) -> Vec<String> {
         let index = self.index;
         vec![format!("route add 10.{index}.1.0/24 via {}", self.address(2, 1))]
-    }
-}
-
-fn tap(host: &Namespace, name: &str) -> Result<Tap, Error> {
-    host.run(|| Tap::create(name))?.doing(|| format!("make the TAP {name} in {}", host.name()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_path_has_its_own_addresses() {
-        let path = Path { index: 3 };
-        assert_eq!(path.address(2, 1).to_string(), "10.3.2.1");
-        assert_eq!(path.mac(1, 2), "02:00:00:03:01:02");
-    }
-
-    #[test]
-    fn an_end_knows_its_neighbour() {
-        let lines = Path { index: 1 }.end("c1", [1, 2], [1, 1]);
-        assert_eq!(lines[2], "neigh replace 10.1.1.1 lladdr 02:00:00:01:01:01 dev c1 nud permanent");
     }
 }

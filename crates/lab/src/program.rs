@@ -206,16 +206,12 @@ pub fn output<A: AsRef<OsStr>>(
 
 /// Waits until `server`, running in `host`, accepts TCP connections at `address`.
 pub fn await_port(host: &Namespace, server: &mut Process, address: SocketAddr) -> Result<(), Error> {
-    let limit = Duration::from_secs(5);
-    let connected = host.run(|| {
-        let attempt = || (TcpStream::connect(address).is_ok() || server.has_ended()).then_some(());
-        clock::poll_until(limit, attempt)
-    })?;
-    server.check()?;
-    connected.ok_or_else(|| Error::Late {
-        what: format!("`{}` did not listen", server.name),
-        seconds: limit.as_secs(),
-    })
+    let what = format!("`{}` did not listen", server.name);
+    let attempt = || match TcpStream::connect(address) {
+        Ok(_) => Some(Ok(())),
+        Err(_) => server.check().err().map(Err),
+    };
+    host.run(|| clock::within(Duration::from_secs(5), what, attempt))??
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::error::{Doing, Error};
+use crate::experiment::Fields;
 use crate::namespace::Namespace;
 use crate::network::Network;
 use crate::program::json;
@@ -57,16 +58,15 @@ impl Recovery {
     }
 
     /// What was counted after `before`, while a file of so many bytes was fetched.
-    pub(crate) fn since(&self, before: &Self, bytes: u64) -> Vec<(String, f64)> {
+    pub(crate) fn since(&self, before: &Self, bytes: u64) -> Fields<f64> {
         let inner = (self.inner - before.inner).max(1.0);
-        let values = [
+        vec![
             ("rto_expiries", self.timeouts - before.timeouts),
             ("retransmitted_segments", self.retransmitted - before.retransmitted),
             ("resent_packets", self.resent - before.resent),
             ("extra_bytes_ratio", (self.copies - before.copies) / inner),
             ("sent_bytes_ratio", (self.outer - before.outer) / (bytes as f64).max(1.0)),
-        ];
-        values.map(|(name, value)| (name.to_owned(), value)).into()
+        ]
     }
 }
 
@@ -95,7 +95,7 @@ mod tests {
         let before = Recovery { timeouts: 3.0, inner: 100.0, copies: 50.0, ..Recovery::default() };
         let after = Recovery { timeouts: 5.0, inner: 300.0, copies: 60.0, outer: 44.0, ..before };
         let costs = after.since(&before, 40);
-        let value = |name: &str| costs.iter().find(|(known, _)| known == name).map(|(_, value)| *value);
+        let value = |name: &str| costs.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
         assert_eq!((value("rto_expiries"), value("extra_bytes_ratio")), (Some(2.0), Some(0.05)));
         assert_eq!(value("sent_bytes_ratio"), Some(1.1));
     }

@@ -2,7 +2,6 @@
 
 mod progress;
 mod ratios;
-mod shares;
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -68,7 +67,7 @@ impl<'a> Report<'a> {
     /// Says in the conditions when the run ended, and what else the machine did then.
     pub(crate) fn ends(&mut self) {
         self.conditions["repeats"] = self.experiment.repeats.into();
-        self.conditions["ended"] = clock::timestamp().into();
+        self.conditions["ended"] = clock::timestamp().ok().into();
         self.conditions["load_at_end"] = load().into();
     }
 
@@ -98,13 +97,7 @@ impl<'a> Report<'a> {
     fn results(&self) -> Vec<Outcome<'_>> {
         let measured =
             self.experiment.cases.iter().zip(&self.samples).filter(|(_, samples)| !samples.is_empty());
-        let mut results: Vec<Outcome> =
-            measured.map(|(case, samples)| Outcome::of(&case.key, samples)).collect();
-        let multiples: Vec<_> = results.iter().map(|result| times_one_path(result, &results)).collect();
-        for (result, multiple) in results.iter_mut().zip(multiples) {
-            result.metrics.extend(multiple.map(|multiple| ("times_one_path", multiple, None)));
-        }
-        results
+        measured.map(|(case, samples)| Outcome::of(&case.key, samples)).collect()
     }
 
     fn table(&self) -> Table {
@@ -187,7 +180,7 @@ fn conditions(options: &RunOptions) -> Value {
         "size": options.size.name(),
         "command": format!("nawa {}", arguments.join(" ")),
         "run": options.run,
-        "started": clock::timestamp(),
+        "started": clock::timestamp().ok(),
         "load_at_start": load(),
     })
 }
@@ -218,16 +211,12 @@ struct Outcome<'a> {
 impl<'a> Outcome<'a> {
     fn of(key: &'a Fields<Value>, samples: &'a [Sample]) -> Self {
         let all = samples.iter().flat_map(|sample| &sample.metrics);
-        let names = distinct(all.map(|(name, _)| name.as_str()).collect());
+        let names = distinct(all.map(|(name, _)| &**name).collect());
         let values = |name| -> Vec<f64> {
             samples.iter().filter_map(|sample| field(&sample.metrics, name)).copied().collect()
         };
         let of = |name| (name, median(values(name)), interval(values(name)));
         Self { key, metrics: names.into_iter().map(of).collect(), samples }
-    }
-
-    fn metric(&self, name: &str) -> Option<f64> {
-        self.metrics.iter().find(|(known, ..)| *known == name).map(|(_, value, _)| *value)
     }
 
     /// The median, and where it lies if there was more than one sample.
@@ -283,20 +272,6 @@ fn distinct_kinds(results: &[Outcome]) -> std::collections::BTreeMap<usize, Stri
         Some((result.samples.len(), interval.kind()))
     };
     many.filter_map(kind).collect()
-}
-
-/// The goodput as a multiple of what the same case has over one path, for cases over more than one.
-fn times_one_path(result: &Outcome, results: &[Outcome]) -> Option<f64> {
-    let without = |key: &Fields<Value>| -> Fields<Value> {
-        key.iter().filter(|(name, _)| *name != "paths").cloned().collect()
-    };
-    field(result.key, "paths").filter(|&paths| *paths != 1)?;
-    let one = |other: &&Outcome| {
-        field(other.key, "paths").is_some_and(|paths| *paths == 1)
-            && without(other.key) == without(result.key)
-    };
-    let one = results.iter().find(one)?.metric("goodput_mbps").filter(|&goodput| goodput > 0.0)?;
-    Some(result.metric("goodput_mbps")? / one)
 }
 
 fn field<'f, N: AsRef<str>, T>(fields: &'f [(N, T)], name: &str) -> Option<&'f T> {
@@ -358,16 +333,6 @@ mod tests {
         report.fail(0, &Error::NotRoot);
         assert!(report.is_empty());
         assert!(report.json()["notes"][0].as_str().unwrap().starts_with("cubic: not measured: "));
-    }
-
-    #[test]
-    fn many_paths_are_compared_with_one() {
-        let key = |system: &str, paths: u32| vec![("system", system.into()), ("paths", paths.into())];
-        let keys = [key("a", 10), key("a", 1), key("b", 10)];
-        let samples = [[sample(85.0)], [sample(10.0)], [sample(50.0)]];
-        let results: Vec<Outcome> = keys.iter().zip(&samples).map(|(key, s)| Outcome::of(key, s)).collect();
-        let times: Vec<_> = results.iter().map(|result| times_one_path(result, &results)).collect();
-        assert_eq!(times, [Some(8.5), None, None]);
     }
 
     #[test]

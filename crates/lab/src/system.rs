@@ -18,7 +18,7 @@ use crate::network::Network;
 
 pub use clocks::Clocks;
 pub(crate) use keys::{KeyPair, write as write_key};
-pub(crate) use nawa::run as start_nawa;
+pub(crate) use nawa::{node_sections, peer_section, run as start_nawa};
 pub use ready::{Means, Ready};
 pub use setup::{Back, NawaSetup};
 pub use wireguard::find as find_rival;

@@ -28,9 +28,7 @@ const PING_EVERY: Duration = Duration::from_millis(100);
 /// A file is fetched by curl, on each of the system's connections at once, `ping` beside it.
 #[derive(Clone, Debug)]
 pub(crate) struct Fetch {
-    /// The file's size.
     pub(crate) bytes: u64,
-    /// What happens on the way.
     pub(crate) event: Option<Event>,
     /// Whether what TCP's loss recovery and Nawa's copies cost is counted as well.
     pub(crate) recovery: bool,
@@ -39,7 +37,6 @@ pub(crate) struct Fetch {
 /// One flow of iperf3 from client to server.
 #[derive(Clone, Debug)]
 pub(crate) struct Stream {
-    /// What it sends.
     pub(crate) protocol: Protocol,
     /// How long it is measured, whole seconds.
     pub(crate) time: Duration,
@@ -56,20 +53,18 @@ impl Task for Stream {
 }
 
 impl Stream {
-    /// One sample.
     pub(crate) fn run(&self, bench: &Bench, ready: &Ready) -> Result<Sample, Error> {
         let network = bench.network;
         let _server = Iperf::serve(&network.server, ready.launcher, ready.server)?;
         network.restart_links();
-        let congestion_control = bench.setup.congestion_control;
-        let (server, source) = (ready.server, ready.sources[0]);
-        let &Self { protocol, time } = self;
-        let iperf = Iperf { server, source, congestion_control, protocol, flows: 1, reverse: false, time };
+        let tcp = Iperf::tcp(ready.server, ready.sources[0], bench.setup.congestion_control);
+        let iperf = Iperf { protocol: self.protocol, time: self.time, ..tcp };
         let throughput = iperf.run(&network.client, ready.launcher)?;
-        let mut metrics = vec![("goodput_mbps".to_owned(), throughput.goodput_mbps)];
-        metrics.extend(throughput.loss_ratio.map(|ratio| ("loss_ratio".to_owned(), ratio)));
-        metrics.extend(throughput.offered_mbps.map(|rate| ("offered_mbps".to_owned(), rate)));
-        Ok(Sample { metrics, ..Sample::default() })
+        Ok(Sample::from([
+            ("goodput_mbps", Some(throughput.goodput_mbps)),
+            ("loss_ratio", throughput.loss_ratio),
+            ("offered_mbps", throughput.offered_mbps),
+        ]))
     }
 }
 
@@ -101,20 +96,21 @@ impl Task for Fetch {
         if (transfer.bytes, transfer.sha256) != (bytes, hash) {
             return Err(Error::Corrupted { system: site.title.clone() });
         }
-        let mut metrics = fetch_metrics(&transfer, pings.swap_remove(winner))?;
+        let mut sample = fetch_sample(&transfer, pings.swap_remove(winner))?;
         if let Some(before) = before {
-            metrics.extend(Recovery::read(network, &site.options.nawa)?.since(&before, bytes));
+            sample.add(Recovery::read(network, &site.options.nawa)?.since(&before, bytes));
         }
         let used_again = disturbance.used_again()?;
-        metrics.extend(used_again.map(|used| ("used_again_s".to_owned(), used.after.as_secs_f64())));
+        sample.add(used_again.map(|used| ("used_again_s", used.after.as_secs_f64())));
         let raced = setup.system == System::BestTcp;
         let best = raced.then(|| format!("the best single link was {}", network.path_names()[winner]));
         let idle = used_again.filter(|used| !used.in_time).map(|used| {
             let seconds = used.after.as_secs_f64();
             format!("in a run a path was not used again before the file's end, {seconds:.1} s: counted as that, a lower bound")
         });
-        let best_path = (raced && cc == "cubic").then_some(winner);
-        Ok(Sample { metrics, remark: best.or(idle), best_path })
+        sample.remark = best.or(idle);
+        sample.best_path = (raced && cc == "cubic").then_some(winner);
+        Ok(sample)
     }
 }
 
@@ -142,16 +138,14 @@ fn requests(ready: &Ready, file: &str) -> Vec<Request> {
     ready.sources.iter().map(request).collect()
 }
 
-fn fetch_metrics(transfer: &Transfer, ping: Ping) -> Result<Vec<(String, f64)>, Error> {
-    let mut metrics = vec![
-        ("time_s", transfer.time.as_secs_f64()),
-        ("goodput_mbps", transfer.goodput_mbps()),
-        ("longest_stall_ms", transfer.longest_stall.as_secs_f64() * 1e3),
-    ];
-    if let Some(time) = percentile(&ping.stop()?, 95) {
-        metrics.insert(2, ("rtt_loaded_p95_ms", time.as_secs_f64() * 1e3));
-    }
-    Ok(metrics.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
+fn fetch_sample(transfer: &Transfer, ping: Ping) -> Result<Sample, Error> {
+    let loaded = percentile(&ping.stop()?, 95);
+    Ok(Sample::from([
+        ("time_s", Some(transfer.time.as_secs_f64())),
+        ("goodput_mbps", Some(transfer.goodput_mbps())),
+        ("rtt_loaded_p95_ms", loaded.map(|time| time.as_secs_f64() * 1e3)),
+        ("longest_stall_ms", Some(transfer.longest_stall.as_secs_f64() * 1e3)),
+    ]))
 }
 
 /// A file of `bytes` random bytes in `folder`, made once per size: its name and SHA-256.

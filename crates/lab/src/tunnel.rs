@@ -2,7 +2,6 @@
 
 mod attack;
 mod bond;
-mod call;
 mod demo;
 mod events;
 mod flow;

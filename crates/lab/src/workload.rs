@@ -1,6 +1,7 @@
 //! What a case makes ready and measures: the traits that each strand's experiments fill.
 
 use std::any::Any;
+use std::borrow::Cow;
 use std::fmt::Debug;
 use std::path::Path;
 use std::sync::Arc;
@@ -103,16 +104,30 @@ impl Site<'_> {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     /// Names and values, in order.
-    pub(crate) metrics: Vec<(String, f64)>,
+    pub(crate) metrics: Vec<(Cow<'static, str>, f64)>,
     /// What else there is to say, such as which link was best.
     pub(crate) remark: Option<String>,
     /// The path (from 0) on which a single CUBIC connection did best, where that was tried.
     pub(crate) best_path: Option<usize>,
 }
 
+impl Sample {
+    pub(crate) fn add(&mut self, metrics: impl IntoIterator<Item = (&'static str, f64)>) {
+        self.metrics.extend(metrics.into_iter().map(|(name, value)| (name.into(), value)));
+    }
+}
+
 impl From<Vec<(&'static str, f64)>> for Sample {
     fn from(metrics: Vec<(&'static str, f64)>) -> Self {
-        let metrics = metrics.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-        Self { metrics, ..Self::default() }
+        let mut sample = Self::default();
+        sample.add(metrics);
+        sample
+    }
+}
+
+/// Of these what was measured.
+impl<const N: usize> From<[(&'static str, Option<f64>); N]> for Sample {
+    fn from(metrics: [(&'static str, Option<f64>); N]) -> Self {
+        metrics.into_iter().filter_map(|(name, value)| Some((name, value?))).collect::<Vec<_>>().into()
     }
 }

@@ -63,7 +63,7 @@ pub(crate) struct Codel {
 }
 
 impl Codel {
-    fn new(target: Duration, interval: Duration) -> Codel {
+    pub(crate) fn new(target: Duration, interval: Duration) -> Codel {
         Codel {
             target,
             interval,
@@ -75,7 +75,7 @@ impl Codel {
         }
     }
 
-    fn drops(&mut self, now: Duration, sojourn: Duration, behind: u64) -> bool {
+    pub(crate) fn drops(&mut self, now: Duration, sojourn: Duration, behind: u64) -> bool {
         let too_long = self.too_long(now, sojourn, behind);
         if !too_long {
             self.dropping = false;

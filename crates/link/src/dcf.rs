@@ -7,7 +7,8 @@
 //! the basic rate. Every other station that can read a unicast frame overhears it, and keeps silent until its ACK is
 //! over. Who can read what follows from distance ([`Reach`]): the signal against noise and all interference. Frames for one
 //! station may go as one transmission ([`DcfConfig::aggregate`]), with one link ACK; what follows a frame of it that was lost is sent
-//! again with that, so that nobody has to bring frames into their order.
+//! again with that, so that nobody has to bring frames into their order. What waits may do so by flow, with
+//! CoDel ([`DcfConfig::fq_codel`]).
 //!
 //! Not modelled: RTS/CTS, fragments, rate adaptation, time of flight.
 //!
@@ -30,6 +31,7 @@
 
 mod air;
 mod config;
+mod flows;
 mod phy;
 mod station;
 
@@ -97,12 +99,13 @@ impl Medium {
     /// A silent medium. The same seed and the same calls give the same frames at the same times.
     pub fn new(config: DcfConfig, seed: u64) -> Medium {
         let count = config.stations.len();
+        let below = config.fq_codel.then_some(config.aggregate);
         let backoffs = (FIRST_BACKOFF_STREAM..).map(|stream| Dice::new(seed, stream));
         Medium {
             strengths: Strengths::new(&config),
             now: Duration::ZERO,
             air: Air::default(),
-            stations: backoffs.take(count).map(|dice| Station::new(dice, count)).collect(),
+            stations: backoffs.take(count).map(|dice| Station::new(dice, count, below)).collect(),
             losses: Dice::new(seed, LOSS_STREAM),
             arrivals: VecDeque::new(),
             moved: false,
@@ -153,7 +156,7 @@ impl Medium {
 
     /// How many more frames the interface queue of `station` takes, as of the last call of a method that takes `now`.
     pub fn room(&self, station: usize) -> PacketCount {
-        PacketCount(self.config.queue.0.saturating_sub(self.stations[station].queue.len() as u64))
+        PacketCount(self.config.queue.0.saturating_sub(self.stations[station].waiting() as u64))
     }
 
     /// The next frame that some station has read by `now`. The times of successive ones never fall.

@@ -29,6 +29,8 @@ pub struct Scenario {
     pub aggregate: usize,
     /// Frames that the layer leaves to the interface's queue.
     pub below: u64,
+    /// Whether they wait there by flow, with CoDel.
+    pub fq_codel: bool,
     pub phy: Phy,
     pub seconds: u64,
     pub seed: u64,
@@ -47,6 +49,7 @@ impl Default for Scenario {
             overhearing_loss: 0.0,
             aggregate: 1,
             below: 1,
+            fq_codel: false,
             phy: Phy::g54(),
             seconds: 10,
             seed: 1,
@@ -83,6 +86,7 @@ pub fn run(scenario: &Scenario) -> Outcome {
     let mut dcf = DcfConfig::new(scenario.phy, Position::chain(scenario.hops + 1, 90.0));
     dcf.queue = PacketCount(scenario.below);
     dcf.aggregate = scenario.aggregate;
+    dcf.fq_codel = scenario.fq_codel;
     dcf.overhearing_loss = Probability::new(scenario.overhearing_loss).unwrap();
     let last = scenario.hops as u8 + 1;
     let there = (0..scenario.flows).map(|port| Connection::new(1, last, port, scenario.window));

@@ -5,12 +5,12 @@ use std::time::Duration;
 use link::{Bitrate, ByteCount, LinkConfig, Loss, PolicerConfig, Queue};
 
 use super::experiments::{
-    ALL_MODES, DELAY, MODES, OVERHEAD, RATE_MBPS, SIDE_BY_SIDE, independent, link, sorted,
+    ALL_MODES, DELAY, MODES, OVERHEAD, RATE_MBPS, independent, link, side_by_side, sorted,
 };
 use super::test::{Stack, Test, Where};
 use crate::axes::{Cell, FULL, Grid, QUICK, cells};
 use crate::error::Error;
-use crate::experiment::{Case, Experiment, Ratio, Reference, RunOptions, SideBySide};
+use crate::experiment::{Case, Experiment, Ratio, Reference, RunOptions};
 
 pub(crate) const ABOUT: &str = "SCTP transfers by a clean path, and what is copied into a second one that drops, polices or has no buffer";
 
@@ -61,7 +61,7 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
     Ok(Experiment {
         name: "bicast-dropping",
         cases: sorted(cases?),
-        side_by_side: SideBySide::Cases(SIDE_BY_SIDE),
+        side_by_side: side_by_side(options.size),
         repeats: options.size.of(1, 3, 3),
         ratios: RATIOS.to_vec(),
         notes: NOTES.map(str::to_owned).to_vec(),

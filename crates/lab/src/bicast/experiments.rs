@@ -45,8 +45,10 @@ const QUEUE: Queue = Queue::Packets(50);
 const BURST: f64 = 3.0;
 
 /// Cells at the same time. Guests feel a machine that is busy (docs/lab.md), and a cell's two to six take a tenth to a sixth of a
-/// processor each.
-pub(super) const SIDE_BY_SIDE: usize = 3;
+/// processor each. With `--quick` each has two.
+pub(super) fn side_by_side(size: Size) -> SideBySide {
+    SideBySide::Cases(size.of(4, 3, 3))
+}
 
 /// What a sample takes beside its transfers: guests boot, daemons start.
 pub(super) const OVERHEAD: Duration = Duration::from_secs(6);
@@ -178,7 +180,7 @@ fn experiment(
     Ok(Experiment {
         name,
         cases: sorted(cases?),
-        side_by_side: SideBySide::Cases(SIDE_BY_SIDE),
+        side_by_side: side_by_side(size),
         repeats,
         ratios: RATIOS.to_vec(),
         pooled: Some(GAPS),
@@ -220,7 +222,7 @@ pub(crate) fn load(options: &RunOptions) -> Result<Experiment, Error> {
 }
 
 const BURSTS: [Grid; 2] = [
-    Grid(QUICK, &["loss_percent=5.0 transfers=1 loss=both", PROBED, ALL_MODES]),
+    Grid(QUICK, &["loss_percent=5.0 transfers=2 loss=both", PROBED, ALL_MODES]),
     Grid(FULL, &["loss_percent=1.0,3.0,5.0 transfers=1,4 loss=both", STACKS, ALL_MODES]),
 ];
 

@@ -1,17 +1,21 @@
 //! One sample: transfers on networks on which Nawa runs, and what it copied.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
+use std::time::Duration;
 
 use serde_json::Value;
 
-use super::beside;
 use super::network::{NawaInside, Network};
 use super::test::{PATHS, Test, Where};
 use super::transfer::{self, Outcome, Program};
 use crate::clock;
+use crate::command::complete;
 use crate::emulator::Emulator;
 use crate::error::{Doing, Error};
+use crate::experiment::Fields;
+use crate::iperf::Iperf;
+use crate::program::Process;
 use crate::system::{Means, start_nawa};
 use crate::workload::{self, Need, Sample, Site, Workload};
 
@@ -40,7 +44,7 @@ struct Run {
     network: Network,
     program: Program,
     // Dropped last: what it writes goes there. None where it runs in guests.
-    _nawa: Vec<crate::program::Process>,
+    _nawa: Vec<Process>,
 }
 
 /// Makes the networks of `test`; hosts that are guests begin to boot.
@@ -75,11 +79,7 @@ fn configuration(test: &Test, [one, two]: [&str; PATHS]) -> String {
 /// Nawa as guests have it, without what only a debugger reads: a guest's files are in its memory.
 fn inside(test: &Test, means: &Means) -> Result<NawaInside, Error> {
     let program = means.folder.join("nawa");
-    let output = Command::new("strip").arg("-o").args([&program, means.nawa]).stdin(Stdio::null()).output();
-    let output = output.doing(|| "start `strip`".into())?;
-    if !output.status.success() {
-        return Err(Error::program("strip", String::from_utf8_lossy(&output.stderr).trim()));
-    }
+    complete("strip", Command::new("strip").arg("-o").args([&program, means.nawa]), "")?;
     Ok(NawaInside { program, configuration: configuration(test, ["vec0", "vec1"]) })
 }
 
@@ -98,16 +98,16 @@ impl workload::Prepared for Prepared<'_> {
             };
             threads.into_iter().map(end).collect::<Result<Vec<_>, Error>>()
         })?;
-        Ok(Sample { metrics: mean(&all), ..Sample::default() })
+        Ok(mean(&all).into())
     }
 }
 
-type Metrics = Vec<(String, f64)>;
+type Metrics = Fields<f64>;
 
 fn measure(run: &mut Run, test: &Test, nawa: &Path) -> Result<Metrics, Error> {
     let started = clock::now();
     run.network.restart_links();
-    let beside = test.beside.then(|| beside::Flow::start(&run.network)).transpose()?;
+    let beside = test.beside.then(|| start_beside(&run.network)).transpose()?;
     let mut before = None;
     let outcomes = transfer::run(&mut run.network, &run.program, test, &run.primaries, |network| {
         if let Some(later) = test.later {
@@ -120,42 +120,47 @@ fn measure(run: &mut Run, test: &Test, nawa: &Path) -> Result<Metrics, Error> {
     let copied = Copied::read(&mut run.network, nawa)?;
     let mut metrics = metrics(&outcomes, &copied);
     if test.on_first {
-        metrics.push(("copied_ratio".to_owned(), copied.extra / copied.sent.max(1.0)));
+        metrics.push(("copied_ratio", copied.extra / copied.sent.max(1.0)));
     }
     if let Some(before) = before {
         let (sent, extra) = (copied.sent - before.sent, copied.extra - before.extra);
-        metrics.push(("later_copies".to_owned(), copied.copies - before.copies));
-        metrics.push(("later_copied_ratio".to_owned(), extra / sent.max(1.0)));
+        metrics.push(("later_copies", copied.copies - before.copies));
+        metrics.push(("later_copied_ratio", extra / sent.max(1.0)));
     }
-    if let Some(beside) = beside {
-        metrics.push(("tcp_goodput_mbps".to_owned(), beside.finish()?));
+    if let Some((client, _server)) = beside {
+        metrics.push(("tcp_goodput_mbps", Iperf::finish(client)?.goodput_mbps));
     }
     Ok(metrics)
 }
 
+/// How long a TCP flow goes by the second path.
+const BESIDE: Duration = Duration::from_secs(10);
+
+/// A TCP flow by the second path, in the direction of the transfers: its client and its server.
+fn start_beside(network: &Network) -> Result<(Process, Process), Error> {
+    let address = network.second_address();
+    let server = Iperf::serve(&network.server, &[], address)?;
+    Ok((Iperf { time: BESIDE, ..Iperf::tcp(address, None, "cubic") }.start(&network.client)?, server))
+}
+
 /// The transfers' mean time, their longest gap, and what they counted together.
 fn metrics(outcomes: &[Outcome], copied: &Copied) -> Metrics {
-    let time: f64 = outcomes.iter().map(|outcome| outcome.seconds).sum::<f64>() / outcomes.len() as f64;
-    let gap = outcomes.iter().map(|outcome| outcome.longest_gap_ms).fold(0.0, f64::max);
-    let gaps: f64 = outcomes.iter().map(|outcome| outcome.long_gaps).sum();
-    let t3: f64 = outcomes.iter().map(|outcome| outcome.t3_expiries).sum();
-    let resent: f64 = outcomes.iter().map(|outcome| outcome.retransmitted_chunks).sum();
-    let values = [
-        ("transfer_s", time),
-        ("longest_gap_ms", gap),
-        ("gaps_over_500ms", gaps),
-        ("t3_expiries", t3),
-        ("retransmitted_chunks", resent),
+    let sum = |of: fn(&Outcome) -> f64| outcomes.iter().map(of).sum::<f64>();
+    vec![
+        ("transfer_s", sum(|outcome| outcome.seconds) / outcomes.len() as f64),
+        ("longest_gap_ms", outcomes.iter().map(|outcome| outcome.longest_gap_ms).fold(0.0, f64::max)),
+        ("gaps_over_500ms", sum(|outcome| outcome.long_gaps)),
+        ("t3_expiries", sum(|outcome| outcome.t3_expiries)),
+        ("retransmitted_chunks", sum(|outcome| outcome.retransmitted_chunks)),
         ("extra_bytes_ratio", copied.extra / copied.sent.max(1.0)),
-    ];
-    values.map(|(name, value)| (name.to_owned(), value)).into()
+    ]
 }
 
 /// Of each metric the mean over runs.
 fn mean(runs: &[Metrics]) -> Metrics {
     let mean = |index: usize| {
         let sum: f64 = runs.iter().map(|metrics| metrics[index].1).sum();
-        (runs[0][index].0.clone(), sum / runs.len() as f64)
+        (runs[0][index].0, sum / runs.len() as f64)
     };
     (0..runs.first().map_or(0, Vec::len)).map(mean).collect()
 }
@@ -194,14 +199,14 @@ mod tests {
         let one = Outcome { seconds: 2.0, longest_gap_ms: 7.0, t3_expiries: 1.0, ..Outcome::default() };
         let two = Outcome { seconds: 4.0, longest_gap_ms: 5.0, t3_expiries: 2.0, ..Outcome::default() };
         let metrics = metrics(&[one, two], &Copied { sent: 200.0, extra: 10.0, copies: 1.0 });
-        let value = |name: &str| metrics.iter().find(|(known, _)| known == name).map(|(_, value)| *value);
+        let value = |name: &str| metrics.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
         assert_eq!((value("transfer_s"), value("longest_gap_ms")), (Some(3.0), Some(7.0)));
         assert_eq!((value("t3_expiries"), value("extra_bytes_ratio")), (Some(3.0), Some(0.05)));
     }
 
     #[test]
     fn a_single_transfer_is_the_mean_over_both_paths() {
-        let run = |value: f64| vec![("transfer_s".to_owned(), value)];
+        let run = |value: f64| vec![("transfer_s", value)];
         assert_eq!(mean(&[run(1.0), run(3.0)]), run(2.0));
     }
 }

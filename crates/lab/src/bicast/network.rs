@@ -9,18 +9,18 @@
 //! guests. Each address of the one end reaches the other end's address of the same path, and by that path. On path p the link is 10.p.0.0/24, the
 //! n-th host behind `a` has 10.p.(10+n).2, that behind `b` 10.p.2.2.
 
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-
-use device::Tap;
 
 use super::spared::RetransmissionControl;
 use super::test::{PATHS, Stack, Test};
 use crate::emulator::{Emulator, Spares, Wire};
-use crate::error::{Doing, Error};
+use crate::error::Error;
 use crate::guest::{self, Booting, Guest, GuestSpec, Interface};
 use crate::namespace::Namespace;
 use crate::program::output;
+use crate::wiring::{end, mac};
 
 /// The segment of the host behind `b`.
 const SERVER: u8 = 2;
@@ -62,9 +62,7 @@ struct Guests {
 
 /// Where one end of transfers is.
 pub(super) enum Place<'a> {
-    /// In a guest.
     Guest(&'a mut Guest),
-    /// On a host.
     Host(&'a Namespace),
 }
 
@@ -85,12 +83,13 @@ impl Network {
         let spares = test.spares.then(|| Arc::new(RetransmissionControl::default()) as Arc<dyn Spares>);
         for (path, [up, down]) in (1u8..).zip(&test.paths) {
             let name = format!("p{path}");
-            let taps = [tap(&client, &name)?, tap(&server, &name)?];
+            let taps = [client.tap(&name)?, server.tap(&name)?];
             let links = [up.clone(), down.clone()];
             let seed = seed.wrapping_add(path.into());
             wires.push(emulator.join_sparing(taps, links, seed, spares.clone())?);
-            client.ip(&link_lines(path, [1, 2]))?;
-            server.ip(&link_lines(path, [2, 1]))?;
+            let [a, b] = [1, 2].map(|host| Ipv4Addr::new(10, path, 0, host));
+            client.ip(&end(&name, a, b))?;
+            server.ip(&end(&name, b, a))?;
         }
         let mut network = Self {
             wires,
@@ -159,7 +158,7 @@ impl Network {
 
     /// Of `b` on the second path.
     pub(super) fn second_address(&self) -> std::net::IpAddr {
-        std::net::Ipv4Addr::new(10, 2, 0, 2).into()
+        Ipv4Addr::new(10, 2, 0, 2).into()
     }
 
     /// Where the receiving end is, and its addresses.
@@ -200,20 +199,6 @@ fn host_addresses(host: u8) -> [String; PATHS] {
     std::array::from_fn(|path| format!("10.{}.0.{host}", path + 1))
 }
 
-fn mac(path: u8, segment: u8, host: u8) -> String {
-    format!("02:00:00:{path:02x}:{segment:02x}:{host:02x}")
-}
-
-/// Brings the end `own` of link `path` up. Neighbours are static: no ARP is lost.
-fn link_lines(path: u8, [own, peer]: [u8; 2]) -> Vec<String> {
-    vec![
-        format!("link set p{path} address {} up", mac(path, 0, own)),
-        format!("addr add 10.{path}.0.{own}/24 dev p{path}"),
-        format!("neigh replace 10.{path}.0.{peer} lladdr {} dev p{path} nud permanent", mac(path, 0, peer)),
-    ]
-}
-
-/// What all guests have.
 fn spec(program: &Path, inside: Option<&NawaInside>) -> GuestSpec {
     let mut spec = GuestSpec {
         modules: vec!["sctp".into()],
@@ -240,39 +225,23 @@ fn boot(
     others: &[u8],
     spec: &GuestSpec,
 ) -> Result<Booting, Error> {
+    let ends = |path: usize| [1, 2].map(|host| Ipv4Addr::new(10, path as u8 + 1, segment, host));
     let interface = |index: usize| {
-        let path = index as u8 + 1;
-        let gateway = format!("10.{path}.{segment}.1");
-        let mut lines = vec![
-            format!("addr add 10.{path}.{segment}.2/24 dev vec{index}"),
-            format!("neigh replace {gateway} lladdr {} dev vec{index} nud permanent", mac(path, segment, 1)),
-        ];
-        lines.extend(others.iter().map(|other| format!("route add 10.{path}.{other}.0/24 via {gateway}")));
-        Interface {
-            tap: format!("g{}", number * PATHS + index),
-            mac: mac(path, segment, 2),
-            options: None,
-            lines,
-        }
+        let [gateway, own] = ends(index);
+        let mut lines = end(&format!("vec{index}"), own, gateway)[1..].to_vec();
+        let route = |other| format!("route add 10.{}.{other}.0/24 via {gateway}", index + 1);
+        lines.extend(others.iter().map(route));
+        Interface { tap: format!("g{}", number * PATHS + index), mac: mac(own), options: None, lines }
     };
     let interfaces: Vec<Interface> = (0..PATHS).map(interface).collect();
     let booting = guest::boot(host, &GuestSpec { interfaces: interfaces.clone(), ..spec.clone() })?;
     host.sysctl("ipv4/ip_forward", "1")?;
-    for (path, Interface { tap, mac: guest, .. }) in (1u8..).zip(&interfaces) {
+    for (path, Interface { tap, .. }) in interfaces.iter().enumerate() {
+        let [gateway, own] = ends(path);
         host.sysctl(&format!("ipv6/conf/{tap}/disable_ipv6"), "1")?;
-        host.ip(&[
-            format!("link set {tap} address {}", mac(path, segment, 1)),
-            format!("addr add 10.{path}.{segment}.1/24 dev {tap}"),
-            format!("neigh replace 10.{path}.{segment}.2 lladdr {guest} dev {tap} nud permanent"),
-        ])?;
+        host.ip(&end(tap, gateway, own))?;
     }
     Ok(booting)
-}
-
-fn tap(host: &Namespace, name: &str) -> Result<Tap, Error> {
-    let tap = host.run(|| Tap::create(name))?.doing(|| format!("make the TAP {name} in {}", host.name()))?;
-    host.sysctl(&format!("ipv6/conf/{name}/disable_ipv6"), "1")?;
-    Ok(tap)
 }
 
 #[cfg(test)]

@@ -70,11 +70,6 @@ mod tests {
     }
 
     #[test]
-    fn tsns_wrap() {
-        assert_eq!(spared([u32::MAX, 0, u32::MAX, 0, 1]), [false, false, true, true, false]);
-    }
-
-    #[test]
     fn new_data_may_be_lost_with_its_i_bit_but_not_with_old() {
         let control = RetransmissionControl::default();
         let mut urgent = data(5);

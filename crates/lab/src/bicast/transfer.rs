@@ -4,13 +4,14 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{ChildStdout, Command, Stdio};
+use std::process::{ChildStdout, Command};
 use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
 
 use super::network::{Network, Place};
 use super::test::{Stack, Test};
+use crate::command::complete;
 use crate::error::{Doing, Error};
 use crate::guest::Job;
 use crate::program::Process;
@@ -39,17 +40,7 @@ impl Program {
                 let executable = std::fs::Permissions::from_mode(0o755);
                 std::fs::set_permissions(&path, executable).doing(|| format!("change {}", path.display()))?;
             }
-            Stack::Usrsctp => {
-                let source = folder.join("transfer.c");
-                std::fs::write(&source, SOURCE).doing(|| format!("write {}", source.display()))?;
-                let mut compiler = Command::new("cc");
-                compiler.args(["-O2", "-DUSRSCTP", "-o"]).args([&path, &source]);
-                let output = compiler.args(["-lusrsctp", "-lpthread"]).stdin(Stdio::null()).output();
-                let output = output.doing(|| "start `cc`".into())?;
-                if !output.status.success() {
-                    return Err(Error::program("cc", String::from_utf8_lossy(&output.stderr).trim()));
-                }
-            }
+            Stack::Usrsctp => return compile(folder).map(Self),
         }
         Ok(Self(path))
     }
@@ -84,6 +75,15 @@ impl Program {
             }
         }
     }
+}
+
+/// Compiles it in `folder` with the usrsctp that is installed.
+pub(crate) fn compile(folder: &Path) -> Result<PathBuf, Error> {
+    let (source, program) = (folder.join("transfer.c"), folder.join("transfer"));
+    std::fs::write(&source, SOURCE).doing(|| format!("write {}", source.display()))?;
+    let mut compiler = Command::new("cc");
+    compiler.args(["-O2", "-DUSRSCTP", "-o"]).args([&program, &source]).args(["-lusrsctp", "-lpthread"]);
+    complete("cc", &mut compiler, "").map(|_| program)
 }
 
 /// A program at work.

@@ -1,22 +1,22 @@
 //! A chain of nodes on an 802.11 medium: what each has on the way from IP to its interface.
 
 use std::ffi::OsString;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::time::Duration;
 
 use link::dcf::{DcfConfig, Phy, Position};
 
 use crate::clock;
-use crate::dcf::{INTERFACE, Lateness, Medium, mac};
+use crate::dcf::{INTERFACE, Lateness, Medium};
 use crate::error::Error;
 use crate::guest::Guest;
-use crate::namespace::Namespace;
+use crate::mesh::{self, address};
 use crate::ping;
 use crate::program::{Process, output};
 use crate::system::{Means, start_nawa};
 
 use super::batman;
-use super::counters::Counters;
+use super::counters::{Counters, REPEATED};
 use super::mode::Mode;
 use super::test::Test;
 
@@ -51,8 +51,12 @@ impl Chain {
     /// All nodes of `test` are ready, each knows its neighbours and the way to the others.
     pub(super) fn start(test: &Test, means: &Means, seed: u64) -> Result<Self, Error> {
         let stations = Position::chain(test.hops + 1, SPACING_M);
-        let config =
-            DcfConfig { overhearing_loss: test.overhearing_loss, ..DcfConfig::new(Phy::g54(), stations) };
+        let config = DcfConfig {
+            overhearing_loss: test.overhearing_loss,
+            aggregate: test.aggregate,
+            fq_codel: test.aggregate > 1 && test.mode.leaves_queue(),
+            ..DcfConfig::new(Phy::g54(), stations)
+        };
         let medium = Medium::build(config, seed)?;
         if let Mode::Batman { codes } = test.mode {
             return Self::start_guests(medium, codes, test.bursts);
@@ -60,7 +64,7 @@ impl Chain {
         let launcher = LAUNCHER.map(OsString::from);
         let mut nodes = Vec::new();
         for (number, node) in medium.nodes().iter().enumerate() {
-            forward(node)?;
+            mesh::forward(node)?;
             let interface = match test.mode {
                 Mode::Plain => {
                     node.ip(&[format!("addr add {}/24 dev {INTERFACE}", address(number))])?;
@@ -72,8 +76,8 @@ impl Chain {
                     MASTER
                 }
             };
-            node.sysctl(&format!("ipv4/conf/{interface}/send_redirects"), "0")?;
-            node.ip(&way(number, test.hops + 1, interface))?;
+            node.ip(&[format!("link set {interface} mtu {IP_MTU} up")])?;
+            mesh::join(node, number, test.hops + 1, interface)?;
             if !test.bursts {
                 node.ip(&[one_segment_at_a_time(interface)])?;
             }
@@ -97,11 +101,7 @@ impl Chain {
         // While the way is not known yet, nobody answers for the address, and `ping` gives up.
         let (host, far) = (ends.0.0, IpAddr::from(ends.1.1));
         let answered = || ping::await_answer(host, None, far, Duration::from_secs(2)).ok();
-        let late = || Error::Late {
-            what: "the guests did not find each other".into(),
-            seconds: SETTLED_LIMIT.as_secs(),
-        };
-        clock::poll_until(SETTLED_LIMIT, answered).ok_or_else(late)?;
+        clock::within(SETTLED_LIMIT, "the guests did not find each other", answered)?;
         // That takes as long as nodes take to learn who overhears whom.
         output(host, "ping", &["-n", "-q", "-i", "0.5", "-c", "10", &far.to_string()])?;
         Ok(chain)
@@ -116,20 +116,23 @@ impl Chain {
 
     /// What the layers of all nodes counted, or, where there are none, their stations.
     pub(super) fn counters(&mut self, means: &Means) -> Result<Counters, Error> {
-        let stations = self.medium.stats()?.stations;
-        if self.nodes.is_empty() {
-            let mut counters = Counters::of_stations(&stations);
-            for guest in &mut self.guests {
-                let (coded, undecoded) = batman::sums(guest)?;
-                (counters.coded, counters.undecoded) =
-                    (counters.coded + coded, counters.undecoded + undecoded);
+        let (plain, mut counters) = (self.nodes.is_empty(), Counters::default());
+        for station in self.medium.stats()?.stations {
+            counters.add(REPEATED, station.repeated.get() as f64);
+            if plain {
+                counters.add("sent_frames", station.queued.frames.get() as f64);
+                counters.add("queue_dropped_frames", station.dropped.get() as f64);
             }
-            return Ok(counters);
         }
-        let layers = self.medium.nodes().iter().map(|node| Counters::of_layer(node, means));
-        let layers = layers.collect::<Result<Vec<_>, _>>()?;
-        let repeated = Counters::of_stations(&stations).repeated;
-        Ok(Counters { repeated, ..layers.into_iter().sum() })
+        for guest in &mut self.guests {
+            let (coded, undecoded) = batman::sums(guest)?;
+            counters.add("sent_coded_frames", coded as f64);
+            counters.add("missing_partner_frames", undecoded as f64);
+        }
+        if !plain {
+            self.medium.nodes().iter().try_for_each(|node| counters.add_layer(node, means))?;
+        }
+        Ok(counters)
     }
 
     pub(super) fn lateness(&self) -> Result<Lateness, Error> {
@@ -142,10 +145,6 @@ impl Chain {
     }
 }
 
-fn address(node: usize) -> Ipv4Addr {
-    Ipv4Addr::new(10, 88, 0, u8::try_from(node + 1).unwrap_or(u8::MAX))
-}
-
 fn configuration(test: &Test, node: usize) -> String {
     let (address, mode, wait) = (address(node), test.mode.configuration(), test.wait.as_millis());
     format!(
@@ -154,49 +153,7 @@ fn configuration(test: &Test, node: usize) -> String {
     )
 }
 
-/// Packets go out by the interface that they came in by: nobody is to be told of a shorter way.
-fn forward(node: &Namespace) -> Result<(), Error> {
-    node.sysctl("ipv4/ip_forward", "1")?;
-    ["all", "default"].iter().try_for_each(|of| {
-        node.sysctl(&format!("ipv4/conf/{of}/send_redirects"), "0")?;
-        node.sysctl(&format!("ipv4/conf/{of}/accept_redirects"), "0")
-    })
-}
-
-/// Lines of `ip` that give `node` its MTU, its neighbours and, by them, the way to the others of `count` nodes.
-fn way(node: usize, count: usize, interface: &str) -> Vec<String> {
-    let mut lines = vec![format!("link set {interface} mtu {IP_MTU} up")];
-    for other in (0..count).filter(|other| *other != node) {
-        let next = if other > node { node + 1 } else { node - 1 };
-        lines.push(match other == next {
-            true => {
-                format!("neigh replace {} lladdr {} dev {interface} nud permanent", address(next), mac(next))
-            }
-            false => format!("route replace {} via {} dev {interface}", address(other), address(next)),
-        });
-    }
-    lines
-}
-
 /// A line of `ip`: what leaves by `interface` is made so, where the kernel would make bursts in software.
 fn one_segment_at_a_time(interface: &str) -> String {
     format!("link set {interface} gso_max_segs 1")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_node_in_the_middle_knows_both_neighbours_and_the_way_beyond() {
-        let lines = way(1, 4, "w0");
-        assert_eq!(
-            lines[1..],
-            [
-                "neigh replace 10.88.0.1 lladdr 02:00:00:00:00:01 dev w0 nud permanent",
-                "neigh replace 10.88.0.3 lladdr 02:00:00:00:00:03 dev w0 nud permanent",
-                "route replace 10.88.0.4 via 10.88.0.3 dev w0",
-            ]
-        );
-    }
 }

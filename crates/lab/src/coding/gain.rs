@@ -16,30 +16,45 @@ const ABOUT_THIS: [&str; 2] = [
 
 /// Over one hop nobody relays: what the medium carries, to be compared with its model in virtual time. batman-adv is in guests,
 /// which take long to begin.
-const GRIDS: [Grid; 5] = [
-    Grid(ALL, &["hops=1 window_segments=64 flows=1 directions=1 overhearing_loss_percent=0 mode=plain"]),
+const GRIDS: [Grid; 6] = [
+    Grid(
+        ALL,
+        &[
+            "hops=1 window_segments=64 flows=1 directions=1 overhearing_loss_percent=0 aggregation=off mode=plain",
+        ],
+    ),
     Grid(
         QUICK,
         &[
-            "hops=2,3 window_segments=64 directions=1,2 flows=1 overhearing_loss_percent=0 mode=plain,off,controlled,any",
+            "hops:aggregation=2:off,3:off,2:on window_segments=64 directions=1,2 flows=1 overhearing_loss_percent=0",
+            "mode=plain,off,controlled,any",
         ],
     ),
     Grid(
         FULL,
         &[
-            "hops=2,3,4 window_segments=4,8,16,32,64,128,256 flows=1 directions=1 overhearing_loss_percent=0 mode=plain,off,controlled,any",
+            "hops=2,3,4 window_segments=4,8,16,32,64,128,256 flows=1 directions=1 overhearing_loss_percent=0 aggregation=off",
+            "mode=plain,off,controlled,any",
         ],
     ),
     Grid(
         FULL,
         &[
-            "hops=2,3,4 window_segments=64 flows:directions=1:2,4:1,2:2 overhearing_loss_percent=0 mode=plain,off,controlled,any",
+            "hops=2,3,4 window_segments=64 flows:directions=1:2,4:1,2:2 overhearing_loss_percent=0 aggregation=off",
+            "mode=plain,off,controlled,any",
         ],
     ),
     Grid(
         FULL,
         &[
-            "hops=2,3 window_segments=64 flows=1 directions=1,2 overhearing_loss_percent=0 mode=batman-off,batman",
+            "hops=2,3 window_segments=64 flows=1 directions=1,2 overhearing_loss_percent=0 aggregation=off mode=batman-off,batman",
+        ],
+    ),
+    Grid(
+        FULL,
+        &[
+            "hops=2,3,4 window_segments=64,256 flows=1 directions=1,2 overhearing_loss_percent=0 aggregation=on",
+            "mode=plain,off,controlled,any",
         ],
     ),
 ];

@@ -17,14 +17,15 @@ const GRIDS: [Grid; 2] = [
     Grid(
         QUICK,
         &[
-            "hops:window_segments:overhearing_loss_percent=2:64:0,2:64:10,2:64:50",
+            "hops=2 window_segments=64 overhearing_loss_percent:aggregation=0:off,10:off,50:off,50:on",
             "flows=1 directions=1 mode=plain,off,controlled,any",
         ],
     ),
     Grid(
         FULL,
         &[
-            "hops=2,3 window_segments=4,64 overhearing_loss_percent=0,1,5,10,20,50 flows=1 directions=1 mode=plain,off,controlled,any",
+            "hops=2,3 window_segments=4,64 overhearing_loss_percent=0,1,5,10,20,50 flows=1 directions=1 aggregation=off,on",
+            "mode=plain,off,controlled,any",
         ],
     ),
 ];

@@ -6,7 +6,7 @@ use link::Probability;
 
 use super::bound::{Bound, papers_rule};
 use super::chain::Chain;
-use super::counters::Counters;
+use super::counters::{Counters, REPEATED};
 use super::mode::Mode;
 use super::test::Test;
 use super::transfer::{self, End, Outcome, Plan};
@@ -44,6 +44,9 @@ impl Timing {
 /// Where no axis says how long a packet waits for a partner at most.
 const WAIT_MS: u64 = 10;
 
+/// With aggregation, frames that go as one transmission at most: 4 ms at the fastest rate here.
+const AGGREGATE: usize = 16;
+
 /// The experiment whose cells these grids are: one way and one flow at a time if they do not say.
 pub(super) fn experiment_of(
     name: &'static str,
@@ -55,6 +58,7 @@ pub(super) fn experiment_of(
     let cases = cases(grids, size, |cell| {
         let mode = Mode::named(cell.text("mode"));
         let wait_ms = if cell.text("wait_ms").is_empty() { WAIT_MS } else { cell.get("wait_ms")? };
+        let aggregate = if cell.text("aggregation") == "on" { AGGREGATE } else { 1 };
         let loss = cell.get::<f64>("overhearing_loss_percent")? / 100.0;
         let test = Test {
             mode,
@@ -67,6 +71,7 @@ pub(super) fn experiment_of(
                 end: timing.end,
             },
             bursts: timing.bursts,
+            aggregate,
             overhearing_loss: Probability::new(loss).unwrap_or(Probability::ZERO),
         };
         Ok(Case { key: cell.key(&KEY), estimate: test.estimate(), workload: test }.erase())
@@ -75,8 +80,16 @@ pub(super) fn experiment_of(
     Ok(Experiment { name, cases, repeats: timing.repeats, notes, ..Experiment::default() })
 }
 
-const KEY: [&str; 7] =
-    ["mode", "hops", "wait_ms", "window_segments", "flows", "directions", "overhearing_loss_percent"];
+const KEY: [&str; 8] = [
+    "mode",
+    "hops",
+    "wait_ms",
+    "window_segments",
+    "flows",
+    "directions",
+    "overhearing_loss_percent",
+    "aggregation",
+];
 
 /// What is compared with the case of mode `plain` or `off`, found by `reference`, in the same repeat.
 pub(super) fn ratios(names: [&'static str; 2], reference: Reference) -> [Ratio; 2] {
@@ -93,7 +106,6 @@ pub(super) fn all_ratios() -> Vec<Ratio> {
     [plain, off].concat()
 }
 
-/// One sample.
 fn measure(test: &Test, means: &Means, seed: u64) -> Result<Sample, Error> {
     let mut chain = Chain::start(test, means, seed)?;
     let before = chain.counters(means)?;
@@ -103,7 +115,7 @@ fn measure(test: &Test, means: &Means, seed: u64) -> Result<Sample, Error> {
     chain.check()?;
     let mut metrics = of_transfer(test, &outcome);
     metrics.extend(of_layers(test, &outcome, &counters));
-    metrics.push(("mac_repetitions", counters.repeated as f64));
+    metrics.push(("mac_repetitions", counters.get(REPEATED)));
     metrics.push(("medium_late_us", chain.lateness()?.mean().as_secs_f64() * 1e6));
     Ok(metrics.into())
 }
@@ -127,27 +139,27 @@ fn of_transfer(test: &Test, outcome: &Outcome) -> Fields<f64> {
 
 /// Nodes without a layer have sent what their stations were given.
 fn of_layers(test: &Test, outcome: &Outcome, counters: &Counters) -> Fields<f64> {
-    let segments = outcome.segments().max(1.0);
+    let (count, segments) = (|name| counters.get(name), outcome.segments().max(1.0));
     let mut metrics = vec![
-        ("packets_sent", counters.sent as f64),
-        ("packets_per_segment", counters.sent as f64 / segments),
-        ("queue_dropped_packets", counters.dropped as f64),
+        ("packets_sent", count("sent_frames")),
+        ("packets_per_segment", count("sent_frames") / segments),
+        ("queue_dropped_packets", count("queue_dropped_frames")),
     ];
     if test.mode.codes() {
-        let share = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
         metrics.extend([
-            ("coded_packets", counters.coded as f64),
-            ("undecoded_packets", counters.undecoded as f64),
+            ("coded_packets", count("sent_coded_frames")),
+            ("undecoded_packets", count("missing_partner_frames") + count("wrong_partner_frames")),
         ]);
-        if counters.relayed > 0 {
-            metrics.push(("coding_ratio", share(2 * counters.coded, counters.relayed)));
+        let (relayed, held) = (count("relayed_packets"), count("held_packets"));
+        if relayed > 0.0 {
+            metrics.push(("coding_ratio", 2.0 * count("sent_coded_frames") / relayed));
         }
-        if counters.held > 0 {
+        if held > 0.0 {
             metrics.extend([
-                ("held_in_vain_ratio", share(counters.expired, counters.held)),
-                ("held_ms", counters.held_time.as_secs_f64() * 1e3 / counters.held as f64),
-                ("held_1ms_ratio", share(counters.held_1ms, counters.held)),
-                ("held_10ms_ratio", share(counters.held_10ms, counters.held)),
+                ("held_in_vain_ratio", count("expired_packets") / held),
+                ("held_ms", count("held_time_ms") / held),
+                ("held_1ms_ratio", count("held_1ms_packets") / held),
+                ("held_10ms_ratio", count("held_10ms_packets") / held),
             ]);
         }
     }
@@ -155,11 +167,14 @@ fn of_layers(test: &Test, outcome: &Outcome, counters: &Counters) -> Fields<f64>
 }
 
 /// What a reader of any of these figures has to know.
-const NOTES: [&str; 8] = [
+const NOTES: [&str; 9] = [
     "the running kernel's TCP (CUBIC) over a chain of namespaces on one emulated 802.11g medium (54 Mbit/s, stations 90 m apart: \
      neighbours read each other, all sense each other); 1448 bytes a segment",
     "mode plain: the kernel alone, without nawa; off: nawa on every node, which codes nothing; *_of_plain, *_of_off: \
      ratios within each repeat; *_packets_*: of packets_per_segment",
+    "aggregation on: up to 16 frames for one station go as one (A-MPDU); plain and off have the interface's queue to themselves, by \
+     flow and with CoDel (FQ-CoDel), as mac80211's is; controlled and any keep what waits in the layer. On a radio of 802.11n nawa \
+     codes nothing, which is off; this medium does not say that it is one",
     "mode batman: batman-adv of Linux 6.1 with its network coding in a guest at each node, batman-off: without; TCP's ends are the \
      same as in all modes; its own messages count as packets",
     "packets_sent: frames that all nodes' NC layers handed to their interfaces (plain: that all stations took), the MAC's \

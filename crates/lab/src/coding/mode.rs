@@ -32,6 +32,11 @@ impl Mode {
         }
     }
 
+    /// Whether what waits, waits in the interface's queue, and not in the layer.
+    pub(super) fn leaves_queue(self) -> bool {
+        matches!(self, Mode::Plain | Mode::Nawa("off"))
+    }
+
     /// Whether there is anything to count of sums.
     pub(super) fn codes(self) -> bool {
         matches!(self, Mode::Batman { codes: true }) || matches!(self, Mode::Nawa(mode) if mode != "off")

@@ -23,6 +23,8 @@ pub(super) struct Test {
     pub(super) plan: Plan,
     /// Whether hosts make several segments at a time, as Linux has done for every interface since 4.17.
     pub(super) bursts: bool,
+    /// Frames that go as one transmission at most.
+    pub(super) aggregate: usize,
     /// Of the unicast frames that a station could overhear.
     pub(super) overhearing_loss: Probability,
 }

@@ -27,7 +27,6 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// An end of a chain, and its address.
 pub(super) type Host<'a> = (&'a Namespace, Ipv4Addr);
 
-/// What is transferred.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     /// So many at once, each way that there are any.

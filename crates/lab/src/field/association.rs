@@ -1,14 +1,12 @@
 //! A file over SCTP from the front vehicle, by both its uplinks.
 
 use std::io::{BufRead, BufReader, Read};
-use std::path::{Path, PathBuf};
-use std::process::{ChildStdout, Command, Stdio};
+use std::path::Path;
+use std::process::ChildStdout;
 
 use super::convoy::{Convoy, FRONT, hub_address};
 use crate::error::{Doing, Error};
 use crate::program::Process;
-
-const SOURCE: &str = include_str!("../bicast/transfer.c");
 
 /// The file's size.
 pub(super) const BYTES: u64 = 2_000_000;
@@ -21,22 +19,10 @@ pub(super) struct Association {
     _sender: Process,
 }
 
-/// What came of it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Outcome {
     pub(super) seconds: f64,
     pub(super) longest_gap_ms: f64,
-}
-
-/// Compiles the program with the usrsctp that is installed.
-pub(super) fn compile(folder: &Path) -> Result<PathBuf, Error> {
-    let (source, program) = (folder.join("transfer.c"), folder.join("transfer"));
-    std::fs::write(&source, SOURCE).doing(|| format!("write {}", source.display()))?;
-    let mut compiler = Command::new("cc");
-    compiler.args(["-O2", "-DUSRSCTP", "-o"]).args([&program, &source]).args(["-lusrsctp", "-lpthread"]);
-    let output = compiler.stdin(Stdio::null()).output().doing(|| "start `cc`".into())?;
-    let said = || Error::program("cc", String::from_utf8_lossy(&output.stderr).trim());
-    output.status.success().then_some(program).ok_or_else(said)
 }
 
 impl Association {

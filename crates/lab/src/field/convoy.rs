@@ -13,17 +13,18 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use device::Tap;
 use link::dcf::{DcfConfig, Phy, Position};
 use link::{
     Bitrate, ByteCount, Capacity, CellularConfig, LinkConfig, Loss, PolicerConfig, Probability, Queue, Trace,
 };
 
-use crate::dcf::{Medium, mac};
+use crate::dcf::Medium;
 use crate::emulator::{Emulator, Wire};
-use crate::error::{Doing, Error};
+use crate::error::Error;
+use crate::mesh;
 use crate::namespace::Namespace;
 use crate::program::output;
+use crate::wiring::end;
 
 pub(super) const VEHICLES: usize = 4;
 
@@ -111,13 +112,18 @@ impl Convoy {
     /// Gives `vehicle` its place in the mesh: its address, unless `nawa` has given it, neighbours, and the ways to the others and to
     /// the hub.
     pub(super) fn join_mesh(&self, vehicle: usize) -> Result<(), Error> {
-        let interface = self.mesh_interface;
-        let host = self.vehicle(vehicle);
+        let (host, interface) = (self.vehicle(vehicle), self.mesh_interface);
         if interface == crate::dcf::INTERFACE {
-            host.ip(&[format!("addr replace {}/24 brd + dev {interface}", mesh_address(vehicle))])?;
+            host.ip(&[format!("addr replace {}/24 brd + dev {interface}", mesh::address(vehicle))])?;
         }
-        host.sysctl(&format!("ipv4/conf/{interface}/send_redirects"), "0")?;
-        host.ip(&ways(vehicle, interface))
+        host.ip(&[format!("link set {interface} up")])?;
+        mesh::join(host, vehicle, VEHICLES, interface)?;
+        let others = UPLINKS.iter().enumerate().filter(|(_, uplink)| uplink.vehicle != vehicle);
+        let way = |(number, uplink): (usize, &Uplink)| {
+            let via = mesh::address(mesh::next(vehicle, uplink.vehicle));
+            format!("route replace 203.0.{}.0/24 via {via} dev {interface}", number + 1)
+        };
+        host.ip(&others.map(way).collect::<Vec<_>>())
     }
 
     /// Where what is unplugged lies.
@@ -134,18 +140,11 @@ impl Convoy {
     ) -> Result<Wire, Error> {
         let Uplink { vehicle, interface, .. } = UPLINKS[number];
         let (host, far) = (self.vehicle(vehicle), format!("u{number}"));
-        let taps = [tap(host, interface)?, tap(&self.net, &far)?];
+        let taps = [host.tap(interface)?, self.net.tap(&far)?];
         let net = number + 1;
-        let mac = |end: usize| format!("02:00:00:01:{net:02x}:{end:02x}");
-        let end = |device: &str, own: usize, peer: usize| {
-            vec![
-                format!("link set {device} address {} up", mac(own)),
-                format!("addr add 10.{net}.0.{own}/24 dev {device}"),
-                format!("neigh replace 10.{net}.0.{peer} lladdr {} dev {device} nud permanent", mac(peer)),
-            ]
-        };
-        host.ip(&end(interface, 1, 2))?;
-        self.net.ip(&end(&far, 2, 1))?;
+        let [own, peer] = [1, 2].map(|end| Ipv4Addr::new(10, number as u8 + 1, 0, end));
+        host.ip(&end(interface, own, peer))?;
+        self.net.ip(&end(&far, peer, own))?;
         host.ip(&[format!("route add 203.0.{net}.0/24 via 10.{net}.0.2")])?;
         let hub = self.hub.name();
         self.net.ip(&[
@@ -183,8 +182,9 @@ impl Convoy {
     }
 
     /// Cuts or restores an uplink.
-    pub(super) fn set_up(&self, uplink: usize, up: bool) {
+    pub(super) fn set_up(&self, uplink: usize, up: bool) -> Result<(), Error> {
         self.wires[uplink].set_up(up);
+        Ok(())
     }
 
     /// Sets the time of all uplinks to zero.
@@ -203,15 +203,11 @@ impl Convoy {
     }
 
     /// Takes `vehicle` out of everybody's range, or back.
-    pub(super) fn set_in_range(&self, vehicle: usize, in_range: bool) {
+    pub(super) fn set_in_range(&self, vehicle: usize, in_range: bool) -> Result<(), Error> {
         let position = Position::chain(VEHICLES, SPACING_M)[vehicle];
         self.medium.place(vehicle, if in_range { position } else { Position { y: FAR_M, ..position } });
+        Ok(())
     }
-}
-
-/// Of a vehicle in the mesh.
-pub(super) fn mesh_address(vehicle: usize) -> Ipv4Addr {
-    Ipv4Addr::new(10, 88, 0, u8::try_from(vehicle + 1).unwrap_or(u8::MAX))
 }
 
 /// The hub's by an uplink.
@@ -220,39 +216,11 @@ pub(super) fn hub_address(uplink: usize) -> Ipv4Addr {
 }
 
 fn prepare_vehicle(host: &Namespace) -> Result<(), Error> {
-    host.sysctl("ipv4/ip_forward", "1")?;
-    ["all", "default"].iter().try_for_each(|of| {
-        host.sysctl(&format!("ipv4/conf/{of}/send_redirects"), "0")?;
-        host.sysctl(&format!("ipv4/conf/{of}/accept_redirects"), "0")
-    })?;
+    mesh::forward(host)?;
     host.ip(&[format!("link set {} mtu {MTU}", crate::dcf::INTERFACE)])?;
     let masquerade = "table ip convoy { chain out { type nat hook postrouting priority srcnat; \
                       oifname \"wwan*\" ip saddr 10.88.0.0/24 masquerade; }; }";
     output(host, "nft", &[masquerade]).map(drop)
-}
-
-/// Lines of `ip` that give `vehicle` its neighbours, and by them the ways to the others and to the hub.
-fn ways(vehicle: usize, interface: &str) -> Vec<String> {
-    let towards = |other: usize| if other > vehicle { vehicle + 1 } else { vehicle - 1 };
-    let mut lines = vec![format!("link set {interface} up")];
-    for other in (0..VEHICLES).filter(|other| *other != vehicle) {
-        let (address, next) = (mesh_address(other), towards(other));
-        lines.push(match other == next {
-            true => format!("neigh replace {address} lladdr {} dev {interface} nud permanent", mac(next)),
-            false => format!("route replace {address} via {} dev {interface}", mesh_address(next)),
-        });
-    }
-    for (number, uplink) in UPLINKS.iter().enumerate().filter(|(_, uplink)| uplink.vehicle != vehicle) {
-        let via = mesh_address(towards(uplink.vehicle));
-        lines.push(format!("route replace 203.0.{}.0/24 via {via} dev {interface}", number + 1));
-    }
-    lines
-}
-
-fn tap(host: &Namespace, name: &str) -> Result<Tap, Error> {
-    let tap = host.run(|| Tap::create(name))?.doing(|| format!("make the TAP {name} in {}", host.name()))?;
-    host.sysctl(&format!("ipv6/conf/{name}/disable_ipv6"), "1")?;
-    Ok(tap)
 }
 
 /// Of each uplink, from the vehicle and to it.
@@ -281,22 +249,4 @@ fn links(seed: u64) -> [[LinkConfig; 2]; 4] {
         [policed(2.0), policed(4.0)],
         [nat(3.0), nat(5.0)],
     ]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_vehicle_reaches_the_hub_by_those_that_have_uplinks() {
-        let lines = ways(1, "nc0");
-        for line in [
-            "neigh replace 10.88.0.1 lladdr 02:00:00:00:00:01 dev nc0 nud permanent",
-            "route replace 10.88.0.4 via 10.88.0.3 dev nc0",
-            "route replace 203.0.1.0/24 via 10.88.0.1 dev nc0",
-            "route replace 203.0.4.0/24 via 10.88.0.3 dev nc0",
-        ] {
-            assert!(lines.iter().any(|have| have == line), "{line}: {lines:?}");
-        }
-    }
 }

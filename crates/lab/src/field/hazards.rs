@@ -2,16 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use device::monotonic;
 use flood::{Client, ClientError};
 
 use super::convoy::{Convoy, FRONT, VEHICLES};
-use super::traffic::spawn;
+use crate::background::Background;
 use crate::error::Error;
 
 /// From one message to the next, and its bytes: where, how fast, what.
@@ -22,14 +20,12 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// For the last message to arrive.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Messages until they are stopped or dropped.
+/// Messages until they are stopped or dropped: when each was due, or came, by its number.
 pub(super) struct Hazards {
-    over: [Arc<AtomicBool>; 2],
-    sender: Option<JoinHandle<BTreeMap<u64, Duration>>>,
-    receivers: Vec<JoinHandle<BTreeMap<u64, Duration>>>,
+    sender: Background<BTreeMap<u64, Duration>>,
+    receivers: Vec<Background<BTreeMap<u64, Duration>>>,
 }
 
-/// What came of them.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
     /// How many should have come, over all receivers.
@@ -39,43 +35,29 @@ pub(super) struct Outcome {
 }
 
 impl Hazards {
-    /// Begins.
     pub(super) fn start(convoy: &Convoy, interface: &'static str) -> Result<Self, Error> {
-        let over = [Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false))];
-        let mut receivers = Vec::new();
-        for vehicle in (0..VEHICLES).filter(|vehicle| *vehicle != FRONT) {
-            let (path, over) = (convoy.vehicle(vehicle).path(), over[1].clone());
-            receivers.push(spawn("warned", move || hear(&path, interface, &over))?);
-        }
-        let (path, ended) = (convoy.vehicle(FRONT).path(), over[0].clone());
-        let sender = Some(spawn("warns", move || warn(&path, interface, &ended))?);
-        Ok(Self { over, sender, receivers })
+        let receiver = |vehicle| {
+            let path = convoy.vehicle(vehicle).path();
+            Background::start("warned", move |over| hear(&path, interface, over))
+        };
+        let receivers = (0..VEHICLES).filter(|vehicle| *vehicle != FRONT).map(receiver);
+        let receivers = receivers.collect::<Result<_, Error>>()?;
+        let path = convoy.vehicle(FRONT).path();
+        let sender = Background::start("warns", move |over| warn(&path, interface, over))?;
+        Ok(Self { sender, receivers })
     }
 
-    /// Ends them.
-    pub(super) fn stop(mut self) -> Outcome {
-        self.over[0].store(true, Relaxed);
-        let sent = self.sender.take().and_then(|sender| sender.join().ok()).unwrap_or_default();
+    pub(super) fn stop(self) -> Outcome {
+        let sent = self.sender.stop().unwrap_or_default();
         crate::clock::poll_until(PATIENCE, || None::<()>);
-        self.over[1].store(true, Relaxed);
         let mut outcome = Outcome::default();
-        for receiver in std::mem::take(&mut self.receivers) {
-            let heard = receiver.join().unwrap_or_default();
+        for receiver in self.receivers {
+            let heard = receiver.stop().unwrap_or_default();
             outcome.due += sent.len();
             let took = sent.iter().filter_map(|(number, at)| Some(heard.get(number)?.saturating_sub(*at)));
             outcome.took.extend(took);
         }
         outcome
-    }
-}
-
-impl Drop for Hazards {
-    fn drop(&mut self) {
-        self.over.iter().for_each(|over| over.store(true, Relaxed));
-        let _ = self.sender.take().map(JoinHandle::join);
-        for receiver in self.receivers.drain(..) {
-            let _ = receiver.join();
-        }
     }
 }
 

@@ -5,18 +5,17 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rand_chacha::ChaCha8Rng;
-use rand_core::{RngCore, SeedableRng};
-use rustix::process::{Pid, Signal, kill_process};
+use rand_core::SeedableRng;
+use rustix::process::Pid;
 use serde_json::Value;
 
-use super::convoy::{Convoy, FRONT, LAST, LTE, POLICED, RELAY, USER, VEHICLES};
+use super::convoy::{Convoy, USER, VEHICLES};
+use super::fault::Fault;
 use super::hazards::Hazards;
-use super::measure::{Field, Place, pids, wait_until};
-use super::system::{MASTER, System};
-use super::timeline::Event;
+use super::running::{Field, Place, pids, wait_until};
+use super::system::System;
 use super::traffic::Traffic;
 use crate::clock;
-use crate::dcf::INTERFACE;
 use crate::emulator::Emulator;
 use crate::error::{Doing, Error};
 use crate::namespace::Namespace;
@@ -56,70 +55,6 @@ impl Plan {
     }
 }
 
-/// What may be done to the convoy. Each ends after a while.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fault {
-    /// The address behind which an uplink appears becomes another.
-    NewAddress,
-    /// An uplink carries nothing.
-    Lost(usize),
-    /// A vehicle is switched off: its programs get no notice.
-    Off(usize),
-    /// A vehicle is out of range.
-    OutOfRange(usize),
-    /// The daemon alone is killed, and started again at once.
-    Killed(usize),
-    /// The radio is down.
-    Down(usize),
-    /// The radio is unplugged: it leaves the vehicle's namespace and comes again, with another index.
-    Unplugged(usize),
-    /// Somebody deletes an interface that is the daemon's.
-    Deleted(usize, &'static str),
-    /// The file lacks a section, and has it again.
-    Without(usize, &'static str),
-    /// The file is wrong there.
-    Broken(usize, &'static str),
-}
-
-/// The file's sections, each a strand.
-const SECTIONS: [&str; 5] = ["[[flood]]", "[[coding]]", "[tunnel]", "[flight]", "[bicast]"];
-
-impl Fault {
-    fn each() -> Vec<Fault> {
-        let mut all = vec![
-            Fault::NewAddress,
-            Fault::Lost(LTE),
-            Fault::OutOfRange(LAST),
-            Fault::Off(RELAY),
-            Fault::Killed(USER),
-            Fault::Down(RELAY),
-            Fault::Unplugged(USER),
-            Fault::Deleted(USER, "nawa0"),
-            Fault::Deleted(USER, MASTER),
-        ];
-        all.extend(SECTIONS.map(|section| Fault::Without(USER, section)));
-        all.extend(SECTIONS.map(|section| Fault::Broken(FRONT, section)));
-        all
-    }
-
-    fn draw(dice: &mut ChaCha8Rng) -> Fault {
-        let mut below = |count: usize| dice.next_u32() as usize % count;
-        let (vehicle, section) = (below(VEHICLES), SECTIONS[below(SECTIONS.len())]);
-        match below(10) {
-            0 => Fault::NewAddress,
-            1 => Fault::Lost(if below(2) == 0 { LTE } else { POLICED }),
-            2 => Fault::OutOfRange(vehicle),
-            3 => Fault::Off(vehicle),
-            4 => Fault::Killed(vehicle),
-            5 => Fault::Down(vehicle),
-            6 => Fault::Unplugged(vehicle),
-            7 => Fault::Deleted(vehicle, if below(2) == 0 { "nawa0" } else { MASTER }),
-            8 => Fault::Without(vehicle, section),
-            _ => Fault::Broken(vehicle, section),
-        }
-    }
-}
-
 /// Lets faults happen to a convoy with all strands under traffic, telling `say` of each; what did not recover, grew, or was left.
 pub fn endure(nawa: &Path, plan: Plan, say: &mut dyn FnMut(&str)) -> Result<Vec<String>, Error> {
     program::require(&["ethtool", "nft", "ping", "cc"])?;
@@ -131,7 +66,7 @@ pub fn endure(nawa: &Path, plan: Plan, say: &mut dyn FnMut(&str)) -> Result<Vec<
     let field = Field::build(System::Nawa, &place)?;
     let before = hosts(&field.convoy).map(snapshot).collect::<Result<Vec<_>, _>>()?;
     field.start()?;
-    let mut trial = Trial { field: &field, addresses: 1, amiss: Vec::new() };
+    let mut trial = Trial { field: &field, amiss: Vec::new() };
     trial.await_recovery("the start")?;
     let hazards = Hazards::start(&field.convoy, field.system.flood_interface())?;
     let traffic = Traffic::start(field.convoy.vehicle(USER), &field.convoy.hub, field.way())?;
@@ -155,8 +90,6 @@ fn hosts(convoy: &Convoy) -> impl Iterator<Item = &Namespace> {
 
 struct Trial<'a> {
     field: &'a Field,
-    /// How often the NAT's address has changed.
-    addresses: u8,
     amiss: Vec<String>,
 }
 
@@ -191,9 +124,9 @@ impl Trial<'_> {
     }
 
     fn suffer(&mut self, fault: Fault, began: Instant, say: &mut dyn FnMut(&str)) -> Result<(), Error> {
-        self.strike(fault)?;
+        self.field.strike(fault)?;
         wait_until(clock::now() + LASTS);
-        self.mend(fault)?;
+        self.field.mend(fault)?;
         let mended = clock::now();
         self.await_recovery(&format!("{fault:?}"))?;
         say(&format!(
@@ -202,68 +135,6 @@ impl Trial<'_> {
             mended.elapsed().as_secs_f64()
         ));
         Ok(())
-    }
-
-    fn strike(&mut self, fault: Fault) -> Result<(), Error> {
-        let field = self.field;
-        let radio = |vehicle: usize, words: &str| {
-            field.convoy.vehicle(vehicle).ip(&[format!("link set {INTERFACE} {words}")])
-        };
-        match fault {
-            Fault::NewAddress => {
-                self.addresses = self.addresses % 200 + 1;
-                field.convoy.set_nat(self.addresses)
-            }
-            Fault::Lost(uplink) => field.happen(Event::Lost(uplink)),
-            Fault::Off(vehicle) => field.happen(Event::Off(vehicle)),
-            Fault::OutOfRange(vehicle) => field.happen(Event::OutOfRange(vehicle)),
-            Fault::Killed(vehicle) => field.kill(vehicle),
-            Fault::Down(vehicle) => radio(vehicle, "down"),
-            Fault::Unplugged(vehicle) => radio(vehicle, &format!("netns {}", field.convoy.drawer().name())),
-            Fault::Deleted(vehicle, interface) => {
-                field.convoy.vehicle(vehicle).ip(&[format!("link del {interface}")])
-            }
-            Fault::Without(vehicle, section) => self.reload(vehicle, |text| without(text, section)),
-            Fault::Broken(vehicle, section) => {
-                self.reload(vehicle, |text| text.replacen(section, &format!("{section}\nnonsense = 1"), 1))
-            }
-        }
-    }
-
-    fn mend(&mut self, fault: Fault) -> Result<(), Error> {
-        let field = self.field;
-        match fault {
-            Fault::NewAddress | Fault::Deleted(..) => Ok(()),
-            Fault::Lost(uplink) => field.happen(Event::Back(uplink)),
-            Fault::Off(vehicle) => field.happen(Event::On(vehicle)),
-            Fault::OutOfRange(vehicle) => field.happen(Event::InRange(vehicle)),
-            Fault::Killed(vehicle) => field.start_vehicle(vehicle),
-            Fault::Down(vehicle) => field.convoy.vehicle(vehicle).ip(&[format!("link set {INTERFACE} up")]),
-            Fault::Unplugged(vehicle) => {
-                let name = field.convoy.vehicle(vehicle).name();
-                field.convoy.drawer().ip(&[format!("link set {INTERFACE} netns {name}")])?;
-                field.convoy.vehicle(vehicle).ip(&[format!("link set {INTERFACE} up")])
-            }
-            Fault::Without(vehicle, _) | Fault::Broken(vehicle, _) => self.reload(vehicle, str::to_owned),
-        }
-    }
-
-    /// Has the daemon of `vehicle` read its file changed by `change`.
-    fn reload(&self, vehicle: usize, change: impl Fn(&str) -> String) -> Result<(), Error> {
-        let path = self.field.vehicle_path(vehicle);
-        let doing = || format!("change {}", path.display());
-        let text = std::fs::read_to_string(&path).doing(doing)?;
-        std::fs::write(&path, change(&text)).doing(doing)?;
-        self.daemon(vehicle)?.map_or(Ok(()), |pid| {
-            kill_process(pid, Signal::HUP).map_err(std::io::Error::from).doing(|| "signal nawa".into())
-        })?;
-        // Until it is read, the old text may not come back.
-        wait_until(clock::now() + Duration::from_millis(300));
-        std::fs::write(&path, text).doing(doing)
-    }
-
-    fn daemon(&self, vehicle: usize) -> Result<Option<Pid>, Error> {
-        Ok(pids(self.field.convoy.vehicle(vehicle), self.field.nawa())?.first().copied())
     }
 
     /// Waits until every vehicle's strands run, and the hub is reached from all.
@@ -313,19 +184,6 @@ impl Trial<'_> {
         };
         hosts(&self.field.convoy).map(of).collect()
     }
-}
-
-/// The file without a section and what belongs to it.
-fn without(text: &str, section: &str) -> String {
-    let belongs = |head: &str| head == section || (section == "[tunnel]" && head.starts_with("[[peer"));
-    let mut out = false;
-    let kept = text.lines().filter(|line| {
-        if line.starts_with('[') {
-            out = belongs(line);
-        }
-        !out
-    });
-    kept.fold(String::new(), |text, line| text + line + "\n")
 }
 
 /// What a daemon takes.
@@ -405,16 +263,4 @@ fn differences(host: &str, before: &[String], after: &[String]) -> Vec<String> {
             format!("`nawa down` on {host}: `{program} {}` had {gone:?} and has {new:?}", words.join(" "))
         })
         .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_section_goes_with_what_belongs_to_it() {
-        let text = "[node]\na = 1\n[tunnel]\nb = 1\n[[peer]]\nc = 1\n[[peer.path]]\nd = 1\n[flight]\ne = 1\n";
-        assert_eq!(without(text, "[tunnel]"), "[node]\na = 1\n[flight]\ne = 1\n");
-        assert_eq!(without(text, "[flight]").lines().count(), 8);
-    }
 }

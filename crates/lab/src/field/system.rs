@@ -3,8 +3,10 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use super::convoy::{HUB_INNER, UPLINKS, VEHICLES, hub_address, mesh_address};
+use super::convoy::{HUB_INNER, UPLINKS, hub_address};
 use crate::dcf::INTERFACE;
+use crate::mesh;
+use crate::system::{node_sections, peer_section};
 
 /// What a vehicle's `nawa` gives IP in place of its radio.
 pub(super) const MASTER: &str = "nc0";
@@ -14,7 +16,6 @@ pub(super) const MASTER: &str = "nc0";
 pub(super) enum System {
     /// Every strand.
     Nawa,
-    /// All but one.
     Without(Strand),
     /// The best that Linux has.
     Stock,
@@ -43,7 +44,6 @@ impl System {
         System::Without(Strand::Bicast),
     ];
 
-    /// As in the JSON.
     pub(super) fn name(self) -> &'static str {
         match self {
             System::Nawa => "nawa",
@@ -104,12 +104,9 @@ pub(super) fn vehicle_file(system: System, vehicle: usize, identities: &Identiti
     if system.has(Strand::Tunnel) {
         let (key, (_, hub)) = (identities.vehicles[vehicle].0, identities.hub);
         let bicast = if system.has(Strand::Bicast) { "adaptive" } else { "off" };
-        let _ = write!(
-            text,
-            "[node]\nkey-file = {key:?}\n\n[tunnel]\ninterface = \"nawa0\"\naddresses = [\"{}/24\"]\n\n[[peer]]\nname = \"hub\"\n\
-             public-key = \"{hub}\"\nroutes = [\"{HUB_INNER}/32\"]\nkeepalive = \"10s\"\nbicast = \"{bicast}\"\n",
-            inner_address(vehicle)
-        );
+        text += &node_sections(key, &inner_address(vehicle), "");
+        let more = format!("keepalive = \"10s\"\nbicast = \"{bicast}\"\n");
+        text += &peer_section("hub", hub, &HUB_INNER.to_string(), &more);
         for (number, uplink) in UPLINKS.iter().enumerate() {
             let (name, metered, hub) = (uplink.name, uplink.metered, hub_address(number));
             let _ = write!(
@@ -120,7 +117,7 @@ pub(super) fn vehicle_file(system: System, vehicle: usize, identities: &Identiti
     }
     text += &both(system, ["wwan0", "wwan1"]);
     if system.has(Strand::Coding) {
-        let address = mesh_address(vehicle);
+        let address = mesh::address(vehicle);
         let _ = write!(
             text,
             "\n[[coding]]\ninterface = \"{INTERFACE}\"\nmaster = \"{MASTER}\"\naddresses = [\"{address}/24\"]\n"
@@ -139,20 +136,11 @@ pub(super) fn vehicle_file(system: System, vehicle: usize, identities: &Identiti
 pub(super) fn hub_file(system: System, identities: &Identities) -> Option<String> {
     let mut text = String::new();
     if system.has(Strand::Tunnel) {
-        let key = identities.hub.0;
-        let _ = write!(
-            text,
-            "[node]\nkey-file = {key:?}\n\n[tunnel]\ninterface = \"nawa0\"\naddresses = [\"{HUB_INNER}/24\"]\nlisten = 51900\n"
-        );
+        text += &node_sections(identities.hub.0, &HUB_INNER.to_string(), "listen = 51900\n");
         let bicast = if system.has(Strand::Bicast) { "adaptive" } else { "off" };
-        for vehicle in 0..VEHICLES {
-            let (_, key) = identities.vehicles[vehicle];
-            let _ = write!(
-                text,
-                "\n[[peer]]\nname = \"vehicle{}\"\npublic-key = \"{key}\"\nroutes = [\"{}/32\"]\nbicast = \"{bicast}\"\n",
-                vehicle + 1,
-                inner_address(vehicle)
-            );
+        let more = format!("bicast = \"{bicast}\"\n");
+        for (vehicle, (_, key)) in identities.vehicles.iter().enumerate() {
+            text += &peer_section(&format!("vehicle{}", vehicle + 1), key, &inner_address(vehicle), &more);
         }
     }
     text += &both(system, ["eth0", "eth1"]);

@@ -2,14 +2,15 @@
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, socket_with, sockopt};
 
+use crate::background::Background;
+use crate::call::{self, Call};
 use crate::clock;
 use crate::error::{Doing, Error};
 use crate::namespace::Namespace;
@@ -18,18 +19,11 @@ use crate::namespace::Namespace;
 const DOWNLOAD: u16 = 5001;
 const UPLOAD: u16 = 5002;
 const INTERACTIVE: u16 = 5003;
-const CALL: u16 = 5004;
 
 /// From one request to the next, and their sizes in bytes.
 const REQUEST_EVERY: Duration = Duration::from_millis(100);
 const REQUEST: usize = 100;
 const ANSWER: usize = 1000;
-
-/// From one packet of the call to the next, and its bytes.
-const PACKET_EVERY: Duration = Duration::from_millis(20);
-const PACKET: usize = 60;
-/// A packet that is answered later is lost.
-const PATIENCE: Duration = Duration::from_secs(1);
 
 /// How long a thread waits for anything before it looks whether it is to end.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -48,110 +42,70 @@ pub(super) struct Way {
 
 /// All of it, until it is stopped or dropped.
 pub(super) struct Traffic {
-    over: Arc<AtomicBool>,
     received: [Arc<AtomicU64>; 2],
-    servers: Vec<JoinHandle<()>>,
-    bulk: Vec<JoinHandle<()>>,
-    interactive: Option<JoinHandle<Vec<Duration>>>,
-    call: Option<JoinHandle<Vec<Option<Duration>>>>,
+    interactive: Background<Vec<Duration>>,
+    call: Call,
+    /// Download and upload, then the servers.
+    _others: Vec<Background<()>>,
 }
 
-/// What came of it.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
     /// Payload that arrived, down and up.
     pub(super) bytes: [u64; 2],
     /// How long each request took; of what was not answered, until the end.
     pub(super) answers: Vec<Duration>,
-    /// The round trip of each packet of the call.
-    pub(super) call: Vec<Option<Duration>>,
+    pub(super) call: call::Outcome,
 }
 
 impl Traffic {
     /// Begins: the servers at `hub`, the rest at `user`.
     pub(super) fn start(user: &Namespace, hub: &Namespace, way: Way) -> Result<Self, Error> {
-        let over = Arc::new(AtomicBool::new(false));
         let received = [Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0))];
         let [down, up] = received.clone();
-        let mut traffic = Self {
-            over: over.clone(),
-            received,
-            servers: Vec::new(),
-            bulk: Vec::new(),
-            interactive: None,
-            call: None,
-        };
         let serve = |port, work: Box<Work>| {
             let listener =
                 hub.run(|| listen(port, way.multipath))?.doing(|| format!("listen at port {port}"))?;
-            let over = over.clone();
-            spawn("served", move || serve(&listener, &over, &*work))
+            Background::start("served", move |over| serve(&listener, over, &*work))
         };
-        traffic.servers.push(serve(DOWNLOAD, Box::new(send_on))?);
-        traffic.servers.push(serve(UPLOAD, Box::new(move |stream, over| take_in(stream, &up, over)))?);
-        traffic.servers.push(serve(INTERACTIVE, Box::new(answer))?);
-        let call = (way.call, CALL).into();
-        let far = hub
-            .run(|| bound(SocketAddr::from((Ipv4Addr::UNSPECIFIED, CALL))))?
-            .doing(|| "bind the call's port".into())?;
-        let ended = over.clone();
-        traffic.servers.push(spawn("served", move || echo(&far, &ended))?);
-
+        let servers = [
+            serve(DOWNLOAD, Box::new(send_on))?,
+            serve(UPLOAD, Box::new(move |stream, over| take_in(stream, &up, over)))?,
+            serve(INTERACTIVE, Box::new(answer))?,
+        ];
         let connector = |port| Connector {
             namespace: user.path(),
             address: (way.hub, port).into(),
             multipath: way.multipath,
         };
-        let (download, ended) = (connector(DOWNLOAD), over.clone());
-        traffic.bulk.push(spawn("download", move || {
-            download.again_and_again(&ended, |stream| take_in(stream, &down, &ended));
-        })?);
-        let (upload, ended) = (connector(UPLOAD), over.clone());
-        traffic.bulk.push(spawn("upload", move || {
-            upload.again_and_again(&ended, |stream| send_on(stream, &ended));
-        })?);
-        let (asking, ended) = (connector(INTERACTIVE), over.clone());
-        traffic.interactive = Some(spawn("asks", move || ask(&asking, &ended))?);
-        let near = user.run(|| bound((Ipv4Addr::UNSPECIFIED, 0).into()))?.doing(|| "bind a port".into())?;
-        let ended = over.clone();
-        traffic.call = Some(spawn("calls", move || talk(&near, call, &ended))?);
-        Ok(traffic)
+        let (download, upload, asking) = (connector(DOWNLOAD), connector(UPLOAD), connector(INTERACTIVE));
+        let download = Background::start("download", move |over| {
+            download.again_and_again(over, |stream| take_in(stream, &down, over));
+        })?;
+        let upload = Background::start("upload", move |over| {
+            upload.again_and_again(over, |stream| send_on(stream, over));
+        })?;
+        let interactive = Background::start("asks", move |over| ask(&asking, over))?;
+        let call = Call::start(user, hub, None, way.call.into())?;
+        Ok(Self {
+            received,
+            interactive,
+            call,
+            _others: [download, upload].into_iter().chain(servers).collect(),
+        })
     }
 
     /// Payload that has arrived until now, down and up.
     pub(super) fn received(&self) -> [u64; 2] {
-        [0, 1].map(|way: usize| self.received[way].load(Relaxed))
+        self.received.each_ref().map(|bytes| bytes.load(Relaxed))
     }
 
-    /// Ends it.
-    pub(super) fn stop(mut self) -> Outcome {
+    pub(super) fn stop(self) -> Result<Outcome, Error> {
         let bytes = self.received();
-        self.over.store(true, Relaxed);
-        let call = self.call.take().and_then(|call| call.join().ok()).unwrap_or_default();
-        let answers = self.interactive.take().and_then(|asks| asks.join().ok()).unwrap_or_default();
-        Outcome { bytes, answers, call }
+        let answers = self.interactive.stop().unwrap_or_default();
+        Ok(Outcome { bytes, answers, call: self.call.stop()? })
     }
 }
-
-impl Drop for Traffic {
-    fn drop(&mut self) {
-        self.over.store(true, Relaxed);
-        for thread in self.bulk.drain(..).chain(self.servers.drain(..)) {
-            let _ = thread.join();
-        }
-        let _ = self.interactive.take().map(JoinHandle::join);
-        let _ = self.call.take().map(JoinHandle::join);
-    }
-}
-
-pub(super) fn spawn<T: Send + 'static>(
-    name: &str,
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Result<JoinHandle<T>, Error> {
-    std::thread::Builder::new().name(name.into()).spawn(work).doing(|| "start a thread".into())
-}
-
-// ---- Connections ----
 
 fn make(multipath: bool) -> io::Result<std::os::fd::OwnedFd> {
     let protocol = multipath.then_some(ipproto::MPTCP);
@@ -198,7 +152,6 @@ impl Connector {
     }
 }
 
-/// What is done with a connection.
 type Work = dyn Fn(TcpStream, &AtomicBool) + Send + Sync;
 
 /// Each connection has a thread of its own: one that a client has given up may be noticed late.
@@ -253,7 +206,6 @@ fn take_in(mut stream: TcpStream, count: &AtomicU64, over: &AtomicBool) {
     let _ = stream.shutdown(Shutdown::Both);
 }
 
-/// Answers requests.
 fn answer(mut stream: TcpStream, over: &AtomicBool) {
     let (mut buffer, mut asked) = ([0; 4096], 0);
     let _ = prepare(&stream).and_then(|()| stream.set_nodelay(true));
@@ -340,54 +292,6 @@ fn ask_over(
         }
     }
     Ok(())
-}
-
-// ---- The call ----
-
-fn bound(address: SocketAddr) -> io::Result<UdpSocket> {
-    let socket = UdpSocket::bind(address)?;
-    socket.set_read_timeout(Some(LOOK_EVERY))?;
-    Ok(socket)
-}
-
-fn echo(far: &UdpSocket, over: &AtomicBool) {
-    let mut buffer = [0; PACKET];
-    while !over.load(Relaxed) {
-        if let Ok((length, from)) = far.recv_from(&mut buffer) {
-            let _ = far.send_to(&buffer[..length], from);
-        }
-    }
-}
-
-fn talk(near: &UdpSocket, to: SocketAddr, over: &AtomicBool) -> Vec<Option<Duration>> {
-    let mut sent: Vec<(Instant, Option<Duration>)> = Vec::new();
-    let mut next = clock::now();
-    let mut buffer = [0; PACKET];
-    loop {
-        let now = clock::now();
-        let ended = over.load(Relaxed);
-        if ended && sent.last().is_none_or(|(last, _)| now >= *last + PATIENCE) {
-            return sent.into_iter().map(|(_, took)| took).collect();
-        }
-        if !ended && now >= next {
-            let mut packet = [0; PACKET];
-            packet[..8].copy_from_slice(&(sent.len() as u64).to_be_bytes());
-            // What the kernel refuses is lost.
-            let _ = near.send_to(&packet, to);
-            sent.push((now, None));
-            next += PACKET_EVERY;
-            continue;
-        }
-        let wait = if ended { PACKET_EVERY } else { next - now };
-        let _ = near.set_read_timeout(Some(wait.max(Duration::from_millis(1))));
-        if near.recv(&mut buffer).is_ok_and(|length| length == PACKET) {
-            let number = buffer.first_chunk().map_or(0, |number| u64::from_be_bytes(*number) as usize);
-            if let Some((at, took)) = sent.get_mut(number) {
-                let round_trip = clock::now() - *at;
-                *took = took.or((round_trip <= PATIENCE).then_some(round_trip));
-            }
-        }
-    }
 }
 
 #[cfg(test)]

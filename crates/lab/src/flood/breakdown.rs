@@ -5,10 +5,11 @@ use std::time::Duration;
 use link::Adjacency;
 use serde_json::Value;
 
-use crate::error::{Doing, Error};
+use crate::error::Error;
 use crate::experiment::{Case, Experiment, Fields, Published, RunOptions};
 use crate::medium::{INTERFACE, Medium, MediumConfig};
 use crate::namespace::Namespace;
+use crate::program::output;
 use crate::system::Means;
 use crate::workload::{Need, Prepared, Sample, Site, Workload};
 
@@ -183,13 +184,5 @@ fn measure(test: &StageTest, means: &Means) -> Result<Sample, Error> {
 fn poll_by_thread(node: &Namespace) -> Result<(), Error> {
     let path = format!("/sys/class/net/{INTERFACE}/threaded");
     // `ip netns exec` mounts the namespace's own /sys.
-    let mut tee = node.command("sh");
-    let output = tee.args(["-c", &format!("echo 1 > {path}")]).output().doing(|| "start `sh`".into())?;
-    if output.status.success() {
-        return Ok(());
-    }
-    Err(Error::program(
-        "sh",
-        format!("cannot write {path}: {}", String::from_utf8_lossy(&output.stderr).trim()),
-    ))
+    output(node, "sh", &["-c", &format!("echo 1 > {path}")]).map(drop)
 }

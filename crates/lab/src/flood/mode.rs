@@ -3,11 +3,12 @@
 /// The UDP port of nodes that relay datagrams, if nothing else is configured.
 pub(super) const PORT: u16 = 51_902;
 
-/// What relays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// `nawa`, inside the driver.
     Driver,
+    /// The same above a driver that refuses it, as radios' drivers do.
+    Generic,
     /// `nawa`, at the IP layer.
     Kernel,
     /// `nawa`, a program with a UDP socket.
@@ -19,8 +20,9 @@ pub enum Mode {
 }
 
 /// By their names in the JSON.
-pub(super) const MODES: [(&str, Mode); 5] = [
+pub(super) const MODES: [(&str, Mode); 6] = [
     ("driver", Mode::Driver),
+    ("driver-generic", Mode::Generic),
     ("kernel", Mode::Kernel),
     ("application", Mode::Application),
     ("xdp-tx", Mode::XdpTx),
@@ -28,7 +30,6 @@ pub(super) const MODES: [(&str, Mode); 5] = [
 ];
 
 impl Mode {
-    /// As in the JSON.
     pub(super) fn name(self) -> &'static str {
         MODES.iter().find(|(_, mode)| *mode == self).map_or("", |(name, _)| name)
     }

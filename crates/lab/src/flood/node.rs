@@ -2,9 +2,7 @@
 
 use std::os::fd::AsFd;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use bpf::xdp::Attached;
@@ -12,6 +10,7 @@ use device::packet_socket::PacketSocket;
 use flood::{ETHERTYPE, Padding, Rules, Window};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use crate::background::Background;
 use crate::clock;
 use crate::error::{Doing, Error};
 use crate::medium::{INTERFACE, Medium, interface_index};
@@ -29,7 +28,7 @@ const ETHERNET: usize = 14;
 pub(super) enum Node {
     Nawa(Process),
     Bare(#[expect(dead_code, reason = "it relays as long as it lives")] Attached),
-    Packet(#[expect(dead_code, reason = "it relays as long as it lives")] PacketRelay),
+    Packet(#[expect(dead_code, reason = "it relays as long as it lives")] Background<()>),
 }
 
 impl Node {
@@ -42,12 +41,16 @@ impl Node {
         means: &Means,
     ) -> Result<Self, Error> {
         match mode {
+            Mode::Generic => {
+                medium.refuse_native(node)?;
+                Self::start(medium, node, Mode::Driver, key, means)
+            }
             Mode::Driver | Mode::Kernel | Mode::Application => {
                 let text = configuration(INTERFACE, node, mode, key, "");
                 start_nawa(means, medium.node(node), &[], &format!("n{node}"), &text).map(Node::Nawa)
             }
             Mode::XdpTx => medium.attach(node, "echo").map(Node::Bare),
-            Mode::Packet => PacketRelay::start(medium, node).map(Node::Packet),
+            Mode::Packet => relay_by_packets(medium, node).map(Node::Packet),
         }
     }
 
@@ -74,31 +77,14 @@ pub(super) fn configuration(
 }
 
 /// A thread with a packet socket: it drops what it has heard, as `nawa` does, and sends on what is new.
-pub(super) struct PacketRelay {
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl PacketRelay {
-    fn start(medium: &Medium, node: usize) -> Result<Self, Error> {
-        let open = || {
-            let socket = PacketSocket::open(interface_index()?, Some(ETHERTYPE));
-            socket.doing(|| "open a packet socket".into())
-        };
-        let socket = medium.node(node).run(open)??;
-        let rules = Rules { format: format(), id: node as u32 + 1, rate_limit: None };
-        let stop = Arc::new(AtomicBool::new(false));
-        let stopped = Arc::clone(&stop);
-        let thread = std::thread::Builder::new().spawn(move || relay(&socket, rules, &stopped));
-        Ok(Self { stop, thread: Some(thread.doing(|| "start a thread".into())?) })
-    }
-}
-
-impl Drop for PacketRelay {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        let _ = self.thread.take().map(JoinHandle::join);
-    }
+fn relay_by_packets(medium: &Medium, node: usize) -> Result<Background<()>, Error> {
+    let open = || {
+        let socket = PacketSocket::open(interface_index()?, Some(ETHERTYPE));
+        socket.doing(|| "open a packet socket".into())
+    };
+    let socket = medium.node(node).run(open)??;
+    let rules = Rules { format: format(), id: node as u32 + 1, rate_limit: None };
+    Background::start("relay", move |over| relay(&socket, rules, over))
 }
 
 fn relay(socket: &PacketSocket, rules: Rules, stopped: &AtomicBool) {

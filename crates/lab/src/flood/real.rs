@@ -76,7 +76,7 @@ impl Carrier {
     fn sent(&self) -> Result<u64, Error> {
         match self {
             Carrier::Xdp(medium) => (0..medium.nodes().len()).map(|node| medium.sent(node)).sum(),
-            Carrier::Air(air) => Ok(air.sent()),
+            Carrier::Air(air) => air.sent(),
             Carrier::Dcf(medium) => {
                 Ok(medium.stats()?.stations.iter().map(|one| one.transmitted.frames.get()).sum())
             }
@@ -87,7 +87,7 @@ impl Carrier {
     fn last_node_ms(&self) -> Result<Option<f64>, Error> {
         Ok(match self {
             Carrier::Xdp(_) => None,
-            Carrier::Air(air) => Some(mean_last_ms(&air.log().events)),
+            Carrier::Air(air) => Some(mean_last_ms(&air.log()?.events)),
             Carrier::Dcf(medium) => Some(mean_last_ms(&medium.log()?.events)),
         })
     }
@@ -119,14 +119,12 @@ pub(super) fn measure(carrier: &Carrier, rules: Rules, means: &Means) -> Result<
     nodes.iter_mut().try_for_each(|node| node.check())?;
     let all = (MESSAGES * hosts.len()) as f64;
     let heard = heard(hosts, means)? as f64;
-    let metrics = [
+    Ok(Sample::from([
         // Each source has its own message.
         ("reached_ratio", Some((heard + MESSAGES as f64) / all)),
         ("transmissions_per_message", Some(carrier.sent()? as f64 / MESSAGES as f64)),
         ("last_node_ms", carrier.last_node_ms()?),
-    ];
-    let metrics = metrics.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
-    Ok(Sample { metrics: metrics.collect(), ..Sample::default() })
+    ]))
 }
 
 fn mean_last_ms(events: &[Event]) -> f64 {
@@ -158,8 +156,7 @@ fn await_quiet(carrier: &Carrier) -> Result<(), Error> {
         }
         (since.elapsed() > QUIET).then_some(())
     };
-    let late = || Error::Late { what: "a message did not come to an end".into(), seconds: LIMIT.as_secs() };
-    clock::poll_until(LIMIT, quiet).ok_or_else(late)
+    clock::within(LIMIT, "a message did not come to an end", quiet)
 }
 
 /// Messages that nodes have heard for the first time, as their `nawa status --json` has it.

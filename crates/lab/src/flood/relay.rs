@@ -12,7 +12,7 @@ use crate::axes::{ALL, FULL, Grid, QUICK, cases};
 use crate::clock;
 use crate::dcf;
 use crate::error::Error;
-use crate::experiment::{Case, Experiment, Published, Ratio, Reference, RunOptions};
+use crate::experiment::{Case, Experiment, Fields, Published, Ratio, Reference, RunOptions};
 use crate::medium::{INTERFACE, Medium, MediumConfig, address};
 use crate::namespace::Namespace;
 use crate::program::{Process, json};
@@ -61,17 +61,27 @@ pub struct RelayTest {
     /// 802.11b at 1 Mbit/s, the paper's, in place of links that take no time.
     on_dcf: bool,
     authenticated: bool,
-    /// Whether an application of the relay's gets what is relayed; over two hops.
-    listening: bool,
+    /// Whether an application of the relay's gets what is relayed, over two hops, and how.
+    listening: Listening,
     round_trips: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Listening {
+    Nobody,
+    /// It sleeps until it is woken.
+    Woken,
+    /// It looks again and again.
+    Polls,
 }
 
 /// Over more than two hops, two relays that forget would send a message to and fro for ever. Modes take turns, so that what else
 /// the machine does hits them alike.
-const GRIDS: [Grid; 7] = [
+const GRIDS: [Grid; 8] = [
     Grid(ALL, &["medium=links authenticated=no listening=no hops=1,2,3,4 mode=driver,kernel,application"]),
-    Grid(ALL, &["medium=links authenticated=no listening=no hops=2 mode=xdp-tx"]),
+    Grid(ALL, &["medium=links authenticated=no listening=no hops=2 mode=xdp-tx,driver-generic"]),
     Grid(ALL, &["medium=links authenticated=no listening=yes hops=2 mode=driver,application"]),
+    Grid(ALL, &["medium=links authenticated=no listening=polls hops=2 mode=driver"]),
     Grid(QUICK, &["medium=links authenticated=yes listening=no hops=2 mode=driver,application"]),
     Grid(FULL, &["medium=links authenticated=yes listening=no hops=1,2,3,4 mode=driver,application"]),
     Grid(QUICK, &["medium=dcf authenticated=no listening=no hops=2 mode=driver,kernel,application"]),
@@ -91,7 +101,7 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
             hops: hops as usize,
             on_dcf,
             authenticated: cell.text("authenticated") == "yes",
-            listening: cell.text("listening") == "yes",
+            listening: cell.one_of("listening", &LISTENING)?,
             round_trips,
         };
         let key = cell.key(&["mode", "hops", "medium", "authenticated", "listening"]);
@@ -113,7 +123,10 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
     })
 }
 
-const NOTES: [&str; 8] = [
+const LISTENING: [(&str, Listening); 3] =
+    [("no", Listening::Nobody), ("yes", Listening::Woken), ("polls", Listening::Polls)];
+
+const NOTES: [&str; 9] = [
     "one_way_us: half the mean round trip of `nawa flood ping` with 100 bytes, as in the paper; p99_us: half of the \
      round trip's 99th percentile",
     "relay_delay_us: median over all relays and both directions of the time from a message's coming into the medium to \
@@ -122,9 +135,10 @@ const NOTES: [&str; 8] = [
     "on a veth there is no interrupt: a relay in driver or kernel runs in the softirq of whoever sent, and what the paper \
      measured, relaying in a hard interrupt, is not in these figures",
     "xdp-tx: in place of the relay an XDP program that sends every frame back and does nothing else",
+    "driver-generic: the same program above a driver that refuses XDP, as radios' drivers do (generic XDP)",
     "authenticated: wire version 1 with a key; mode kernel cannot check tags",
-    "listening: `nawa flood recv` runs in the relay and is woken by each answer, for which alone the delays are then; pings \
-     themselves are delivered to nobody but the node that they are for",
+    "listening: `nawa flood recv` runs in the relay and is woken by each answer, for which alone the delays are then; polls: it \
+     looks again and again (--busy-poll); pings themselves are delivered to nobody but the node that they are for",
     "medium dcf: 802.11b's broadcasts at 1 Mbit/s, 1.5 ms for each of these frames, on the lab's 802.11 model in real time; \
      relay_delay_us is then from the thread's handing the frame to the relay to its taking it from there, waking included",
     "published (table 1, a Pentium D and 802.11b): 970, 950 and 350 us; the text says over 70 % less, the table 64 %",
@@ -149,7 +163,7 @@ fn measure_on_links(test: &RelayTest, means: &Means) -> Result<Sample, Error> {
     let medium = Medium::build(&Adjacency::chain(test.hops + 1), config)?;
     let key = test.authenticated.then(|| key_file(means)).transpose()?;
     let mut nodes = start(&medium, test, key.as_deref(), means)?;
-    let listener = test.listening.then(|| listen(&medium, 1, means)).transpose()?;
+    let listener = listen(&medium, 1, test.listening, means)?;
     let pings = |count| ping(medium.node(0), INTERFACE, test.hops, count, means);
     pings(WARM_UP)?;
     medium.forget_delays()?;
@@ -198,12 +212,12 @@ fn delays(events: &[Event], test: &RelayTest) -> Vec<f64> {
     delays
 }
 
-fn sample(round_trips: &Pings, relays: Vec<(String, f64)>) -> Sample {
-    let mut metrics = one_way(round_trips);
-    metrics.extend(relays);
-    let remark =
-        (round_trips.lost > 0).then(|| format!("{} pings of a run were not answered", round_trips.lost));
-    Sample { metrics, remark, ..Sample::default() }
+fn sample(round_trips: &Pings, relays: Fields<f64>) -> Sample {
+    let &Pings { mean_us, p99_us, lost } = round_trips;
+    let mut sample = Sample::from(vec![("one_way_us", mean_us / 2.0), ("p99_us", p99_us / 2.0)]);
+    sample.add(relays);
+    sample.remark = (lost > 0).then(|| format!("{lost} pings of a run were not answered"));
+    sample
 }
 
 /// What all nodes of the network share.
@@ -213,31 +227,31 @@ fn key_file(means: &Means) -> Result<PathBuf, Error> {
 
 fn start(medium: &Medium, test: &RelayTest, key: Option<&Path>, means: &Means) -> Result<Vec<Node>, Error> {
     let mode = |node| match test.mode {
-        Mode::XdpTx | Mode::Packet if node == 0 || node == test.hops => Mode::Driver,
+        Mode::XdpTx | Mode::Packet | Mode::Generic if node == 0 || node == test.hops => Mode::Driver,
         mode => mode,
     };
     (0..=test.hops).map(|node| Node::start(medium, node, mode(node), key, means)).collect()
 }
 
-fn one_way(pings: &Pings) -> Vec<(String, f64)> {
-    vec![("one_way_us".into(), pings.mean_us / 2.0), ("p99_us".into(), pings.p99_us / 2.0)]
-}
-
-/// An application at `node`, which listens when this returns.
-fn listen(medium: &Medium, node: usize, means: &Means) -> Result<Process, Error> {
-    let process = Process::start(medium.node(node), means.nawa, &["flood", "recv", INTERFACE])?;
+/// An application at `node`, which listens when this returns, if any is to.
+fn listen(medium: &Medium, node: usize, how: Listening, means: &Means) -> Result<Option<Process>, Error> {
+    let args: &[&str] = match how {
+        Listening::Nobody => return Ok(None),
+        Listening::Woken => &["flood", "recv", INTERFACE],
+        Listening::Polls => &["flood", "recv", INTERFACE, "--busy-poll"],
+    };
+    let process = Process::start(medium.node(node), means.nawa, args)?;
     let listens = || {
         let status = json(medium.node(node), means.nawa, &["status", "--json"]).ok()?;
         (status["flood"][0]["receivers"].as_u64() > Some(0)).then_some(())
     };
-    let late = || Error::Late { what: "`nawa flood recv` does not listen".into(), seconds: LIMIT.as_secs() };
-    clock::poll_until(LIMIT, listens).map(|()| process).ok_or_else(late)
+    clock::within(LIMIT, "`nawa flood recv` does not listen", listens).map(|()| Some(process))
 }
 
 /// None over one hop: nobody relays.
-fn relays(medium: &Medium, test: &RelayTest) -> Result<Vec<(String, f64)>, Error> {
+fn relays(medium: &Medium, test: &RelayTest) -> Result<Fields<f64>, Error> {
     let relayed = medium.relays()?;
-    let delivered = |source: u32| !test.listening || source as usize == test.hops + 1;
+    let delivered = |source: u32| test.listening == Listening::Nobody || source as usize == test.hops + 1;
     let between =
         relayed.iter().filter(|relayed| (1..test.hops).contains(&relayed.node) && delivered(relayed.source));
     let (mut hop, mut own) = (Vec::new(), Vec::new());
@@ -247,20 +261,19 @@ fn relays(medium: &Medium, test: &RelayTest) -> Result<Vec<(String, f64)>, Error
     }
     let mut metrics = of_delays(hop);
     if !own.is_empty() {
-        metrics.push(("relay_node_us".into(), median(own)));
+        metrics.push(("relay_node_us", median(own)));
     }
     Ok(metrics)
 }
 
-fn of_delays(mut delays: Vec<f64>) -> Vec<(String, f64)> {
+fn of_delays(mut delays: Vec<f64>) -> Fields<f64> {
     if delays.is_empty() {
         return Vec::new();
     }
     delays.sort_unstable_by(f64::total_cmp);
-    let metrics = [
+    vec![
         ("relay_delay_us", median(delays.clone())),
         ("relay_mean_us", delays.iter().sum::<f64>() / delays.len() as f64),
         ("relay_p99_us", delays[delays.len() * 99 / 100]),
-    ];
-    metrics.map(|(name, value)| (name.to_owned(), value)).to_vec()
+    ]
 }

@@ -30,6 +30,12 @@ pub(super) enum Kind {
     NapiRun,
 }
 
+/// By their numbers there.
+const KINDS: [Kind; 9] = {
+    use Kind::*;
+    [Leave, Enter, Receive, Queue, Wake, Run, Call, NapiWake, NapiRun]
+};
+
 /// Something that happened at a node.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Event {
@@ -72,18 +78,7 @@ impl Tracer {
 fn read(bytes: &[u8]) -> Option<Event> {
     let ns = u64::from_ne_bytes(*bytes.first_chunk()?);
     let word = |at: usize| bytes.get(at..at + 4)?.try_into().ok().map(u32::from_ne_bytes);
-    let kind = match word(8)? {
-        0 => Kind::Leave,
-        1 => Kind::Enter,
-        2 => Kind::Receive,
-        3 => Kind::Queue,
-        4 => Kind::Wake,
-        5 => Kind::Run,
-        6 => Kind::Call,
-        7 => Kind::NapiWake,
-        8 => Kind::NapiRun,
-        _ => return None,
-    };
+    let kind = *KINDS.get(word(8)? as usize)?;
     Some(Event { ns, kind, node: word(12)? })
 }
 

@@ -11,6 +11,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use crate::background::spawn;
 use crate::clock;
 use crate::error::{Doing, Error};
 
@@ -96,7 +97,7 @@ impl Console {
         let listeners: Listeners = Arc::new(Mutex::new(BTreeMap::from([(ITSELF, sender)])));
         let shared = listeners.clone();
         let read = move || read(stdout, &shared);
-        std::thread::Builder::new().name("guest".into()).spawn(read).doing(|| "start a thread".into())?;
+        spawn("guest", read)?;
         Ok(Self { stdin, listeners, itself, jobs: ITSELF })
     }
 

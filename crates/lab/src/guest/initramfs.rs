@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::command::complete;
 use crate::error::{Doing, Error};
 use crate::program;
 
@@ -91,8 +92,8 @@ fn read(path: &Path) -> Result<Vec<u8>, Error> {
 
 /// The shared libraries that `program` needs, its loader among them; a static program needs none.
 fn libraries(program: &Path) -> Result<BTreeSet<PathBuf>, Error> {
-    let output = Command::new("ldd").arg(program).output().doing(|| "start `ldd`".into())?;
-    let said = String::from_utf8_lossy(&output.stdout);
+    // It fails for a static program.
+    let said = complete("ldd", Command::new("ldd").arg(program), "").unwrap_or_default();
     Ok(said.split_whitespace().filter(|word| word.starts_with('/')).map(PathBuf::from).collect())
 }
 

@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use crate::error::Error;
 use crate::program::output;
+use crate::wiring::{mac, neighbour};
 
 use super::{Network, Path, SERVER};
 
@@ -57,7 +58,7 @@ impl Path {
         vec![
             format!("addr del {old}/24 dev {device}"),
             format!("addr add {new}/24 dev {device}"),
-            format!("neigh replace {next} lladdr {} dev {device} nud permanent", self.mac(1, 2)),
+            neighbour(&device, next, &mac(next)),
             format!("rule add from {new} table {table}"),
             format!("route replace default via {next} table {table}"),
             format!("route replace default via {next} metric {index}"),
@@ -65,8 +66,7 @@ impl Path {
     }
 
     fn new_client_at_relay(self) -> Vec<String> {
-        let (new, mac) = (self.address(1, NEW_CLIENT), self.mac(1, 1));
-        vec![format!("neigh replace {new} lladdr {mac} dev c1 nud permanent")]
+        vec![neighbour("c1", self.address(1, NEW_CLIENT), &mac(self.address(1, 1)))]
     }
 }
 

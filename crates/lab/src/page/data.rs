@@ -9,12 +9,10 @@ use serde_json::{Map, Value};
 use crate::error::{Doing, Error};
 use crate::experiment::plain;
 
-/// All results of a folder.
 pub(super) struct Results {
     pub(super) files: Vec<File>,
 }
 
-/// One file.
 #[derive(Deserialize)]
 pub(super) struct File {
     #[serde(skip)]
@@ -28,7 +26,6 @@ pub(super) struct File {
     pub(super) notes: Vec<String>,
 }
 
-/// One case.
 #[derive(Deserialize)]
 pub(super) struct Row {
     case: Map<String, Value>,

@@ -1,8 +1,6 @@
 //! How far a run is: a bar on a terminal, lines elsewhere.
 
 use std::io::IsTerminal;
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -14,89 +12,53 @@ use crate::workload::Sample;
 
 use super::{number, say};
 
-/// How often the bar moves.
+/// How often the bar's time moves.
 const TICK: Duration = Duration::from_millis(200);
 
-/// Shows how far a run is. The bar's length is the time that the run is said to take.
-pub(crate) struct Progress {
-    bar: ProgressBar,
-    ticker: Option<(Sender<()>, JoinHandle<()>)>,
-}
+/// Shows how far a run is.
+pub(crate) struct Progress(ProgressBar);
 
 impl Progress {
     /// Says how long the run takes; `said` comes first.
     pub(crate) fn start(experiment: &Experiment, said: Option<&str>, schedule: &Schedule) -> Self {
-        let estimate = schedule.estimate();
         said.into_iter().for_each(say);
-        say(&format!("{}: {} runs, about {}", experiment.name, schedule.runs(), rough(estimate)));
-        let bar = if std::io::stdout().is_terminal() { bar(estimate) } else { ProgressBar::hidden() };
-        let ticker = tick(bar.clone(), estimate);
-        Self { bar, ticker }
+        let (runs, time) = (schedule.runs(), rough(schedule.estimate()));
+        say(&format!("{}: {runs} runs, about {time}", experiment.name));
+        if !std::io::stdout().is_terminal() {
+            return Self(ProgressBar::hidden());
+        }
+        let bar = ProgressBar::with_draw_target(Some(runs as u64), ProgressDrawTarget::stdout());
+        let style = ProgressStyle::with_template("{wide_bar} {pos} of {len} {elapsed_precise} {msg}");
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        bar.enable_steady_tick(TICK);
+        Self(bar)
     }
 
     /// These are being measured, at the same time.
     pub(crate) fn begin(&self, cases: &[Case]) {
         let others = cases.len().saturating_sub(1);
         let title = cases.first().map(Experiment::title).unwrap_or_default();
-        self.bar.set_message(if others == 0 { title } else { format!("{title} and {others} more") });
+        self.0.set_message(if others == 0 { title } else { format!("{title} and {others} more") });
     }
 
     pub(crate) fn show(&self, case: &Case, sample: &Sample) {
-        let metrics: Vec<String> =
-            sample.metrics.iter().map(|(name, value)| format!("{name} {}", number(*value))).collect();
-        self.line(case, &metrics.join(", "));
+        let metric = |(name, value): &(std::borrow::Cow<str>, f64)| format!("{name} {}", number(*value));
+        self.line(case, &sample.metrics.iter().map(metric).collect::<Vec<_>>().join(", "));
     }
 
     pub(crate) fn fail(&self, case: &Case, error: &Error) {
         self.line(case, &format!("not measured: {error}"));
     }
 
-    pub(crate) fn finish(&mut self) {
-        self.stop_ticker();
-        self.bar.finish_and_clear();
+    pub(crate) fn finish(&self) {
+        self.0.finish_and_clear();
     }
 
     fn line(&self, case: &Case, text: &str) {
         let line = format!("{}: {text}", Experiment::title(case));
-        self.bar.suspend(|| say(&line));
+        self.0.suspend(|| say(&line));
+        self.0.inc(1);
     }
-
-    fn stop_ticker(&mut self) {
-        if let Some((stop, thread)) = self.ticker.take() {
-            drop(stop);
-            let _ = thread.join();
-        }
-    }
-}
-
-impl Drop for Progress {
-    fn drop(&mut self) {
-        self.stop_ticker();
-    }
-}
-
-/// Moves the bar with the time. Without the thread it stands still.
-fn tick(bar: ProgressBar, estimate: Duration) -> Option<(Sender<()>, JoinHandle<()>)> {
-    let (stop, stopped) = channel();
-    let tick = move || {
-        let mut elapsed = Duration::ZERO;
-        while stopped.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
-            elapsed = (elapsed + TICK).min(estimate);
-            bar.set_position(millis(elapsed));
-        }
-    };
-    std::thread::Builder::new().spawn(tick).ok().map(|thread| (stop, thread))
-}
-
-fn bar(estimate: Duration) -> ProgressBar {
-    let bar = ProgressBar::with_draw_target(Some(millis(estimate)), ProgressDrawTarget::stdout());
-    let style = ProgressStyle::with_template("{wide_bar} {percent:>3} % {elapsed_precise} {msg}");
-    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-    bar
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// As a person says it: seconds below two minutes, then minutes, then hours.

@@ -1,32 +1,59 @@
-//! What was measured as a share of what the same repeat measured in another case, and of sums over all repeats.
+//! What was measured as a share of what the same repeat measured in other cases, and of sums over all repeats.
 
 use serde_json::{Value, json};
 
 use super::{Report, field, number};
-use crate::experiment::{Fields, Pooled, Ratio, object, plain};
-use crate::workload::Sample;
+use crate::experiment::{Fields, Pooled, Ratio, Share, Whole, object, plain};
 
 impl Report<'_> {
-    /// Adds the experiment's ratios to the samples that have one, and to the notes what is pooled.
+    /// Adds the experiment's ratios and shares to the samples that have one, and to the notes what is pooled.
     pub(crate) fn compare(&mut self) {
         let sentences: Vec<String> = self.pools().iter().map(|pool| self.sentence(pool)).collect();
         self.notes.extend(sentences);
-        for ratio in &self.experiment.ratios {
-            for case in 0..self.samples.len() {
-                self.add_ratio(ratio, case);
+        for case in 0..self.samples.len() {
+            for ratio in &self.experiment.ratios {
+                let of = Vec::from_iter(self.reference(ratio, case));
+                self.add_share(case, (ratio.name, ratio.metric), &of, Whole::Sum);
+            }
+            for share in &self.experiment.shares {
+                self.add_share(case, (share.name, share.metric), &self.group(share, case), share.of);
             }
         }
-        self.add_shares();
     }
 
-    fn add_ratio(&mut self, ratio: &Ratio, case: usize) {
-        let Some(of) = self.reference(ratio, case) else { return };
-        for (index, repeat) in self.repeats[case].iter().enumerate() {
-            let Some(other) = self.repeats[of].iter().position(|other| other == repeat) else { continue };
-            let value = share(ratio.metric, &self.samples[case][index], &self.samples[of][other]);
-            let metric = value.map(|value| (ratio.name.to_owned(), value));
-            self.samples[case][index].metrics.extend(metric);
+    /// Adds to the samples of `case` what share one of their metrics is of that of a group.
+    fn add_share(&mut self, case: usize, (name, metric): (&'static str, &str), group: &[usize], of: Whole) {
+        for index in 0..self.samples[case].len() {
+            let whole = self.whole(metric, group, of, self.repeats[case][index]).filter(|&whole| whole > 0.0);
+            let sample = &mut self.samples[case][index];
+            let part = field(&sample.metrics, metric).copied();
+            sample.add(part.zip(whole).map(|(part, whole)| (name, part / whole)));
         }
+    }
+
+    /// `None` unless all of `group` were measured in `repeat`.
+    fn whole(&self, metric: &str, group: &[usize], of: Whole, repeat: usize) -> Option<f64> {
+        let value = |&case: &usize| {
+            let index = self.repeats[case].iter().position(|&other| other == repeat)?;
+            field(&self.samples[case][index].metrics, metric).copied()
+        };
+        let values: Vec<f64> = group.iter().map(value).collect::<Option<_>>()?;
+        match of {
+            Whole::Greatest => values.into_iter().reduce(f64::max),
+            Whole::Sum => Some(values.into_iter().sum()),
+        }
+    }
+
+    /// The cases that a share of `case` is of.
+    fn group(&self, share: &Share, case: usize) -> Vec<usize> {
+        let cases = &self.experiment.cases;
+        let names = [&["system"], share.over].concat();
+        let in_group = |&other: &usize| {
+            let system = field(&cases[other].key, "system").and_then(|system| system.as_str());
+            system.is_some_and(|system| system.starts_with(share.systems))
+                && without(&cases[other].key, &names).eq(without(&cases[case].key, &names))
+        };
+        (0..cases.len()).filter(in_group).collect()
     }
 
     /// The case that `case` is compared with.
@@ -107,7 +134,6 @@ impl Report<'_> {
         text
     }
 
-    /// The same as JSON.
     pub(super) fn pools_json(&self) -> Vec<Value> {
         let Some(Pooled { ratio, .. }) = self.experiment.pooled else { return Vec::new() };
         let row = |pool: &Pool| {
@@ -131,16 +157,12 @@ fn without<'k>(key: &'k Fields<Value>, names: &'k [&str]) -> impl Iterator<Item 
     key.iter().filter(move |(known, _)| !names.contains(known))
 }
 
-fn share(metric: &str, sample: &Sample, of: &Sample) -> Option<f64> {
-    let whole = *field(&of.metrics, metric).filter(|&&whole| whole > 0.0)?;
-    field(&sample.metrics, metric).map(|part| part / whole)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::catalog::find;
     use crate::experiment::RunOptions;
+    use crate::workload::Sample;
 
     fn report_of(
         name: &str,
@@ -181,7 +203,7 @@ mod tests {
             );
             // A repeat that only one of the two has does not count.
             for repeat in 0..if is("mode", "selective".into()) { 3 } else { 2 } {
-                let metrics = vec![("gaps_over_500ms".to_owned(), gaps)];
+                let metrics = vec![("gaps_over_500ms".into(), gaps)];
                 report.add(index, repeat, Sample { metrics, ..Sample::default() });
             }
         }
@@ -217,5 +239,38 @@ mod tests {
                 if field(&key, "cc").unwrap() == "reno" { vec![None] } else { vec![None, Some(1.0)] };
             assert_eq!(ratios, expected, "{key:?}");
         }
+    }
+
+    #[test]
+    fn a_bond_is_compared_with_its_links_and_rivals_of_the_same_repeat() {
+        let options = RunOptions::default();
+        let mut experiment = find("bond", &options).unwrap();
+        experiment.keep(&["case=three", "flows=1", "direction=down"].map(str::to_owned)).unwrap();
+        let mut report = Report::new(&experiment, &options);
+        for (index, case) in experiment.cases.iter().enumerate() {
+            let bbr = field(&case.key, "cc").unwrap() == "bbr";
+            let goodput = match field(&case.key, "system").unwrap().as_str().unwrap() {
+                "nawa" => 20.0,
+                "mptcp" => 16.0,
+                _ => 5.0,
+            };
+            for repeat in 0..2 {
+                // One link of the second repeat has failed.
+                if (repeat, index) != (1, 0) {
+                    let goodput = goodput * if bbr { 2.0 } else { 1.0 };
+                    let metrics = vec![("goodput_mbps".into(), goodput)];
+                    report.add(index, repeat, Sample { metrics, ..Sample::default() });
+                }
+            }
+        }
+        report.compare();
+        let nawa = experiment.cases.iter().position(|case| {
+            field(&case.key, "system").unwrap() == "nawa" && field(&case.key, "cc").unwrap() == "cubic"
+        });
+        let of =
+            |repeat: usize, name: &str| field(&report.samples[nawa.unwrap()][repeat].metrics, name).copied();
+        let names = ["of_best_link", "of_sum", "of_mptcp", "of_best_link_any_cc", "of_mptcp_any_cc"];
+        assert_eq!(names.map(|name| of(0, name)), [4.0, 20.0 / 15.0, 1.25, 2.0, 0.625].map(Some));
+        assert_eq!(names.map(|name| of(1, name)), [None, None, Some(1.25), None, Some(0.625)]);
     }
 }

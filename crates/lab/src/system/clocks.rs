@@ -158,10 +158,4 @@ mod tests {
         }
         shown(&time_namespace(OFFSET), |t| t + 3600.0);
     }
-
-    #[test]
-    fn clocks_that_are_the_same_need_nothing() {
-        assert_eq!(Clocks::Same.launcher(End::Server, Path::new("/")).unwrap(), Vec::<OsString>::new());
-        assert_eq!(Clocks::Offset.launcher(End::Client, Path::new("/")).unwrap(), Vec::<OsString>::new());
-    }
 }

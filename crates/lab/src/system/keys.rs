@@ -1,13 +1,14 @@
 //! X25519 key pairs, made by the `nawa` under test as a user makes them.
 
 use std::fs::OpenOptions;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 
+use crate::command::complete;
 use crate::error::{Doing, Error};
 
 /// A key pair, each key in base64.
@@ -44,18 +45,5 @@ pub(super) fn public_key(nawa: &Path, file: &Path) -> Result<[u8; 32], Error> {
 
 /// What `nawa COMMAND` prints when it reads `input`.
 fn run(nawa: &Path, command: &str, input: &str) -> Result<String, Error> {
-    let name = format!("nawa {command}");
-    let mut child = Command::new(nawa);
-    child.arg(command).stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut child = child.spawn().doing(|| format!("start `{name}`"))?;
-    if let Some(mut stdin) = child.stdin.take() {
-        // If it has ended already, its status says why.
-        let _ = stdin.write_all(input.as_bytes());
-    }
-    let mut text = String::new();
-    if let Some(mut stdout) = child.stdout.take() {
-        stdout.read_to_string(&mut text).doing(|| format!("read what `{name}` says"))?;
-    }
-    let status = child.wait().doing(|| format!("wait for `{name}`"))?;
-    if status.success() { Ok(text) } else { Err(Error::program(&name, status.to_string())) }
+    complete(&format!("nawa {command}"), Command::new(nawa).arg(command), input)
 }

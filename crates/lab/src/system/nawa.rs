@@ -103,12 +103,11 @@ pub(crate) fn run(
     words.extend(launcher.to_vec());
     words.extend([means.nawa.into(), "run".into(), path.into()]);
     let mut process = Process::start(host, &words[0], &words[1..])?;
-    let settled = || (process.said().contains("ready") || process.has_ended()).then_some(());
-    let settled = clock::poll_until(START_LIMIT, settled);
-    process.check()?;
-    let seconds = START_LIMIT.as_secs();
-    settled
-        .ok_or_else(|| Error::Late { what: format!("`nawa run {name}.toml` did not get ready"), seconds })?;
+    let ready = || match process.said().contains("ready") {
+        true => Some(Ok(())),
+        false => process.check().err().map(Err),
+    };
+    clock::within(START_LIMIT, format!("`nawa run {name}.toml` did not get ready"), ready)??;
     Ok(process)
 }
 
@@ -120,33 +119,35 @@ impl Identity {
     }
 }
 
-fn node(identity: &Identity) -> String {
-    format!("[node]\nkey-file = {:?}\n", identity.key_file)
-}
-
-fn tunnel(setup: &NawaSetup, address: &str) -> String {
-    let scheduler = setup.scheduler;
+/// The sections of a node and of its tunnel, with further lines of the latter.
+pub(crate) fn node_sections(key_file: &Path, inner: &str, more: &str) -> String {
     format!(
-        "\n[tunnel]\ninterface = \"nawa0\"\naddresses = [\"{address}/24\"]\nlisten = 51900\n\
-         scheduler = \"{scheduler}\"\n"
+        "[node]\nkey-file = {key_file:?}\n\n[tunnel]\ninterface = \"nawa0\"\naddresses = [\"{inner}/24\"]\n{more}"
     )
 }
 
-fn peer(setup: &NawaSetup, peer: &Identity, address: &str) -> String {
-    let Identity { name, public_key, .. } = peer;
-    let NawaSetup { resend, bicast, .. } = setup;
-    format!(
-        "\n[[peer]]\nname = \"{name}\"\npublic-key = \"{public_key}\"\nroutes = [\"{address}/32\"]\n\
-         resend = {resend}\nbicast = \"{bicast}\"\n"
-    )
+/// The section of a peer, with further lines.
+pub(crate) fn peer_section(name: &str, public_key: &str, inner: &str, more: &str) -> String {
+    format!("\n[[peer]]\nname = \"{name}\"\npublic-key = \"{public_key}\"\nroutes = [\"{inner}/32\"]\n{more}")
+}
+
+/// What both ends have: their own section, and the other's.
+fn end_file(setup: &NawaSetup, [own, other]: [(&Identity, &str); 2]) -> String {
+    let NawaSetup { scheduler, resend, bicast, .. } = setup;
+    let ((identity, address), (peer, peer_address)) = (own, other);
+    let tunnel = format!("listen = 51900\nscheduler = \"{scheduler}\"\n");
+    let more = format!("resend = {resend}\nbicast = \"{bicast}\"\n");
+    node_sections(&identity.key_file, address, &tunnel)
+        + &peer_section(&peer.name, &peer.public_key, peer_address, &more)
 }
 
 fn server_file(setup: &NawaSetup, server: &Identity, client: &Identity) -> String {
-    node(server) + &tunnel(setup, "10.77.0.2") + &peer(setup, client, "10.77.0.1")
+    end_file(setup, [(server, "10.77.0.2"), (client, "10.77.0.1")])
 }
 
 fn relay_file(relay: &Identity, client: &Identity) -> String {
-    node(relay) + &format!("\n[relay]\nlisten = 51901\nallow = [\"{}\"]\n", client.public_key)
+    let (key_file, allowed) = (&relay.key_file, &client.public_key);
+    format!("[node]\nkey-file = {key_file:?}\n\n[relay]\nlisten = 51901\nallow = [\"{allowed}\"]\n")
 }
 
 fn client_file(
@@ -156,7 +157,7 @@ fn client_file(
     server: &Identity,
     relays: &[Identity],
 ) -> String {
-    let mut text = node(client) + &tunnel(setup, "10.77.0.1") + &peer(setup, server, "10.77.0.2");
+    let mut text = end_file(setup, [(client, "10.77.0.1"), (server, "10.77.0.2")]);
     for (path, name) in network.path_names().iter().enumerate() {
         let interface = network.interface(path);
         let head = format!("\n[[peer.path]]\nname = \"{name}\"\nlocal = \"{interface}\"\n");

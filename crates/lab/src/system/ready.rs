@@ -46,30 +46,19 @@ pub struct Ready {
 }
 
 impl Ready {
+    /// Plain connections to the server, one from each of `sources`.
     pub(super) fn plain(sources: Vec<IpAddr>) -> Self {
-        let sources: Vec<_> = sources.into_iter().map(Some).collect();
-        Self {
-            launcher: &[],
-            transport: Transport::Tcp,
-            server: SERVER,
-            ping_sources: sources.clone(),
-            sources,
-            processes: Vec::new(),
-            relays: Vec::new(),
-        }
+        Self::of(SERVER, sources.into_iter().map(Some).collect(), Vec::new())
     }
 
     /// A tunnel, whose `server` address is reached as the kernel routes it.
     pub(super) fn tunnel(server: IpAddr, processes: Vec<Process>) -> Self {
-        Self {
-            launcher: &[],
-            transport: Transport::Tcp,
-            server,
-            sources: vec![None],
-            ping_sources: vec![None],
-            processes,
-            relays: Vec::new(),
-        }
+        Self::of(server, vec![None], processes)
+    }
+
+    fn of(server: IpAddr, sources: Vec<Option<IpAddr>>, processes: Vec<Process>) -> Self {
+        let (launcher, transport, ping_sources) = (&[], Transport::Tcp, sources.clone());
+        Self { launcher, transport, server, ping_sources, sources, processes, relays: Vec::new() }
     }
 
     /// The program that attackers are after: the first relay's, or the server's.

@@ -46,8 +46,6 @@ pub(super) fn start(program: &Path, network: &Network, means: &Means) -> Result<
         let answer = ping::await_answer(&network.client, None, server.into(), PING_LIMIT);
         answer.ok().map(Ok).or_else(|| ready.check().err().map(Err))
     };
-    let late =
-        || Error::Late { what: format!("{server} did not answer `ping`"), seconds: START_LIMIT.as_secs() };
-    clock::poll_until(START_LIMIT, answers).ok_or_else(late)??;
+    clock::within(START_LIMIT, format!("{server} did not answer `ping`"), answers)??;
     Ok(ready)
 }

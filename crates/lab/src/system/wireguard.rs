@@ -34,7 +34,6 @@ pub fn find(program: &str) -> Option<PathBuf> {
     path.is_file().then_some(path)
 }
 
-/// One end as it is configured.
 struct End<'a> {
     host: &'a Namespace,
     interface: String,
@@ -51,26 +50,13 @@ pub(super) fn start(program: &str, network: &Network, means: &Means) -> Result<R
     let (client, server) = (KeyPair::generate(means.nawa)?, KeyPair::generate(means.nawa)?);
     // The sockets' folder is shared by all namespaces: the interfaces' names have to differ.
     let interface = |end| format!("{SOCKET_PREFIX}{}{end}", std::process::id());
-    let ends = [
-        End {
-            host: &network.server,
-            interface: interface('b'),
-            address: INNER_SERVER,
-            keys: &server,
-            peer: &client,
-            peer_address: INNER_CLIENT,
-            endpoint: None,
-        },
-        End {
-            host: &network.client,
-            interface: interface('a'),
-            address: INNER_CLIENT,
-            keys: &client,
-            peer: &server,
-            peer_address: INNER_SERVER,
-            endpoint: Some(SERVER),
-        },
-    ];
+    let end = |host, letter, own, other, endpoint| {
+        let [(address, keys), (peer_address, peer)] = [own, other];
+        End { host, interface: interface(letter), address, keys, peer, peer_address, endpoint }
+    };
+    let (near, far) = ((INNER_CLIENT, &client), (INNER_SERVER, &server));
+    let ends =
+        [end(&network.server, 'b', far, near, None), end(&network.client, 'a', near, far, Some(SERVER))];
     let processes = ends.iter().map(|end| end.start(&binary)).collect::<Result<_, _>>()?;
     ping::await_answer(&network.client, None, INNER_SERVER.into(), START_LIMIT)?;
     Ok(Ready::tunnel(INNER_SERVER.into(), processes))
@@ -95,16 +81,12 @@ impl End<'_> {
 
     fn configure(&self, process: &mut Process) -> Result<(), Error> {
         let socket = format!("{SOCKETS}/{}.sock", self.interface);
-        let connect =
-            || UnixStream::connect(&socket).ok().map(Some).or_else(|| process.has_ended().then_some(None));
-        let stream = clock::poll_until(START_LIMIT, connect).flatten();
-        process.check()?;
-        let late = || Error::Late {
-            what: format!("no program listened at {socket}"),
-            seconds: START_LIMIT.as_secs(),
+        let connect = || match UnixStream::connect(&socket) {
+            Ok(stream) => Some(Ok(stream)),
+            Err(_) => process.check().err().map(Err),
         };
-        let answer =
-            ask(&mut stream.ok_or_else(late)?, &self.settings()?).doing(|| format!("talk to {socket}"))?;
+        let mut stream = clock::within(START_LIMIT, format!("no program listened at {socket}"), connect)??;
+        let answer = ask(&mut stream, &self.settings()?).doing(|| format!("talk to {socket}"))?;
         if answer.contains("errno=0") { Ok(()) } else { Err(Error::program(&self.interface, answer.trim())) }
     }
 

@@ -11,13 +11,14 @@ use bpf::tc::Direction;
 use bpf::xdp::Loaded;
 use device::PacketSocket;
 use device::raw::Sniffer;
-use packet::checksum::Sum;
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
 
 use crate::clock;
+use crate::datagram::{HEADERS, packet};
 use crate::error::{Doing, Error};
 use crate::namespace::Namespace;
+use crate::wiring::end;
 
 const OBJECT: &[u8] = bpf::object!("attack.bpf.o");
 
@@ -35,8 +36,6 @@ const PAYLOAD: usize = 168;
 /// Of the attacker's host, and the victim's end of the cable.
 const INTERFACE: &str = "x0";
 const ETHERNET: usize = 14;
-/// IPv4 and UDP headers.
-const HEADERS: usize = 28;
 /// How long is waited for traffic to record.
 const RECORDING: Duration = Duration::from_millis(1500);
 /// The flood is kept up by batches this far apart.
@@ -60,13 +59,10 @@ pub enum Flood {
 /// Who is attacked, and how it is reached.
 #[derive(Debug)]
 pub struct Victim<'a> {
-    /// Its host.
     pub host: &'a Namespace,
     /// The address that it listens at.
     pub address: IpAddr,
-    /// The UDP port.
     pub port: u16,
-    /// Its public key.
     pub public_key: [u8; 32],
     /// Where, and on which interface, its genuine traffic can be recorded.
     pub recorded: (&'a Namespace, &'a str),
@@ -75,7 +71,6 @@ pub struct Victim<'a> {
 /// A flood that goes on.
 #[derive(Debug, Default)]
 pub struct Progress {
-    /// Ends it.
     pub stop: AtomicBool,
     /// Datagrams sent so far.
     pub sent: AtomicU64,
@@ -103,14 +98,11 @@ impl Attacker {
         static NUMBER: AtomicU32 = AtomicU32::new(1);
         let host = Namespace::create(&format!("x{}", NUMBER.fetch_add(1, Ordering::Relaxed)))?;
         host.ip(&[format!("link add {INTERFACE} type veth peer name {INTERFACE} netns {}", victim.name())])?;
-        for (namespace, own, other) in [(&host, 1, 2), (victim, 2, 1)] {
+        let [own, other] = [1, 2].map(|end| Ipv4Addr::new(10, 250, 0, end));
+        for (namespace, own, other) in [(&host, own, other), (victim, other, own)] {
             namespace.sysctl(&format!("ipv6/conf/{INTERFACE}/disable_ipv6"), "1")?;
-            namespace.ip(&[
-                format!("link set {INTERFACE} address 02:00:00:fa:00:0{own} up"),
-                format!("addr add 10.250.0.{own}/24 dev {INTERFACE}"),
-                format!("neigh replace 10.250.0.{other} lladdr 02:00:00:fa:00:0{other} dev {INTERFACE} nud permanent"),
-                format!("route add default via 10.250.0.{other}"),
-            ])?;
+            namespace.ip(&end(INTERFACE, own, other))?;
+            namespace.ip(&[format!("route add default via {other}")])?;
         }
         Ok(Self { host })
     }
@@ -212,24 +204,6 @@ fn shape(flood: Flood, public_key: &[u8; 32], payload: &mut [u8]) {
             }
         }
     }
-}
-
-/// A packet of IPv4 and UDP without a UDP checksum.
-fn packet((from, source): (Ipv4Addr, u16), (to, port): (Ipv4Addr, u16), payload: &[u8]) -> Vec<u8> {
-    let length = (HEADERS + payload.len()) as u16;
-    let mut packet = vec![0; HEADERS];
-    packet[0] = 0x45;
-    packet[2..4].copy_from_slice(&length.to_be_bytes());
-    packet[8..10].copy_from_slice(&[64, 17]);
-    packet[12..16].copy_from_slice(&from.octets());
-    packet[16..20].copy_from_slice(&to.octets());
-    let checksum = Sum::default().bytes(&packet[..20]).finish();
-    packet[10..12].copy_from_slice(&checksum.to_be_bytes());
-    packet[20..22].copy_from_slice(&source.to_be_bytes());
-    packet[22..24].copy_from_slice(&port.to_be_bytes());
-    packet[24..26].copy_from_slice(&(length - 20).to_be_bytes());
-    packet.extend(payload);
-    packet
 }
 
 /// Records datagrams that are on their way to the victim or a relay of its, and addresses them to the victim.

@@ -6,7 +6,7 @@ use link::{Bitrate, Capacity};
 
 use crate::axes::{ALL, Cell, FULL, Grid, NORMAL, PAPER, QUICK, cases};
 use crate::error::Error;
-use crate::experiment::{Case, Experiment, Published, RunOptions};
+use crate::experiment::{Case, Experiment, Published, Ratio, Reference, RunOptions};
 use crate::iperf::{Iperf, Protocol};
 use crate::links::{OnLinks, Setup};
 use crate::network::{PathSpec, Topology};
@@ -81,6 +81,9 @@ const GRIDS: [Grid; 20] = [
     Grid(ALL, &["system=plain,nawa", UNSHAPED, UDP]),
 ];
 
+const TIMES_ONE_PATH: Ratio =
+    Ratio { name: "times_one_path", metric: "goodput_mbps", of: ("paths", Reference::Number(1.0)) };
+
 const KEY: [&str; 6] = ["system", "links", "paths", "transport", "clocks", "back"];
 
 pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
@@ -92,7 +95,15 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
         notes.push(format!("{name}: not measured, `{program}` is not installed (`make rivals` builds it)"));
     }
     let repeats = options.size.of(1, 3, 3);
-    Ok(Experiment { name: "tunnel", cases, repeats, paper: published(), notes, ..Experiment::default() })
+    Ok(Experiment {
+        name: "tunnel",
+        cases,
+        repeats,
+        ratios: vec![TIMES_ONE_PATH],
+        paper: published(),
+        notes,
+        ..Experiment::default()
+    })
 }
 
 fn case(cell: &Cell, time: Duration) -> Result<Case, Error> {

@@ -140,15 +140,14 @@ fn under(
     });
     let (mut sample, flooded, rss_after) = (sample?, flooded?, process.resident_mb()?);
     let changes = differences(&state, &self::state(victim.host, means)?) as f64;
-    let more = [
+    sample.add([
         ("attack_pps", flooded.per_second),
         ("attacker_us", flooded.attacker_us),
         ("refusal_us", refusal?),
         ("rss_mb", rss_after),
         ("rss_growth_mb", rss_after - rss),
         ("changes", changes),
-    ];
-    sample.metrics.extend(more.map(|(name, value)| (name.to_owned(), value)));
+    ]);
     Ok(sample)
 }
 

@@ -59,6 +59,9 @@ pub struct DcfConfig {
     pub queue: PacketCount,
     /// How many unicast frames for one station go as one transmission at most (A-MPDU), from 1.
     pub aggregate: usize,
+    /// Frames wait in a queue for each flow with CoDel (RFC 8290), as mac80211 has them, and the hardware has [`Self::aggregate`] of
+    /// them at most; else first in, first out.
+    pub fq_codel: bool,
     /// How often a unicast frame is sent before it is given up (dot11ShortRetryLimit).
     pub attempts: u32,
     /// Probability that a frame which could be decoded is not, at each station it is meant for and each attempt.
@@ -68,7 +71,7 @@ pub struct DcfConfig {
 }
 
 impl DcfConfig {
-    /// `stations` on a perfect medium: a queue of 100 frames, no aggregation, 7 attempts, no loss but by collision.
+    /// `stations` on a perfect medium: a queue of 100 frames first in, first out, no aggregation, 7 attempts, no loss but by collision.
     pub fn new(phy: Phy, stations: Vec<Position>) -> DcfConfig {
         DcfConfig {
             phy,
@@ -76,6 +79,7 @@ impl DcfConfig {
             reach: Reach::default(),
             queue: PacketCount(100),
             aggregate: 1,
+            fq_codel: false,
             attempts: 7,
             loss: Probability::ZERO,
             overhearing_loss: Probability::ZERO,

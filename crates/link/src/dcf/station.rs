@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use super::flows::Flows;
 use super::phy::Phy;
 use crate::dice::Dice;
 use crate::stats::Tally;
@@ -30,6 +31,8 @@ pub struct StationStats {
     pub repeated: PacketCount,
     /// Given up after the last attempt.
     pub given_up: PacketCount,
+    /// Dropped by CoDel, having waited for too long.
+    pub dropped: PacketCount,
     /// Read, meant for it.
     pub received: Tally,
     /// Read, meant for another.
@@ -47,6 +50,12 @@ pub(super) struct Outgoing {
     failures: u32,
 }
 
+impl Outgoing {
+    pub(super) fn new(to: Destination, frame: Vec<u8>) -> Outgoing {
+        Outgoing { to, frame, sequence: None, failures: 0 }
+    }
+}
+
 /// What a station does with the first frame of its queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
@@ -60,6 +69,8 @@ enum Phase {
 
 #[derive(Debug)]
 pub(super) struct Station {
+    /// What waits above the hardware, and how many frames that has at most, if it waits by flow.
+    flows: Option<(Flows, usize)>,
     pub(super) queue: VecDeque<Outgoing>,
     pub(super) stats: StationStats,
     /// When to answer a transmission, whom, and how many of its frames.
@@ -90,8 +101,9 @@ pub(super) struct Station {
 }
 
 impl Station {
-    pub(super) fn new(dice: Dice, stations: usize) -> Station {
+    pub(super) fn new(dice: Dice, stations: usize, below: Option<usize>) -> Station {
         Station {
+            flows: below.map(|below| (Flows::default(), below)),
             queue: VecDeque::new(),
             stats: StationStats::default(),
             response: None,
@@ -120,7 +132,28 @@ impl Station {
                 self.back_off(now, phy);
             }
         }
-        self.queue.push_back(Outgoing { to, frame, sequence: None, failures: 0 });
+        let outgoing = Outgoing::new(to, frame);
+        match &mut self.flows {
+            Some((flows, _)) => flows.push(now, outgoing),
+            None => self.queue.push_back(outgoing),
+        }
+        self.refill(now);
+    }
+
+    /// Frames that wait, or are being sent.
+    pub(super) fn waiting(&self) -> usize {
+        self.queue.len() + self.flows.as_ref().map_or(0, |(flows, _)| flows.len())
+    }
+
+    /// Gives the hardware what it has room for.
+    fn refill(&mut self, now: Duration) {
+        let Some((flows, below)) = &mut self.flows else { return };
+        while self.queue.len() < *below {
+            let (next, dropped) = flows.pop(now);
+            self.stats.dropped += PacketCount(dropped);
+            let Some(next) = next else { break };
+            self.queue.push_back(next);
+        }
     }
 
     /// When the first frame of the queue will be transmitted if the medium stays idle.
@@ -245,6 +278,7 @@ impl Station {
     fn finish(&mut self, now: Duration, phy: &Phy) {
         self.failures = 0;
         self.phase = Phase::Contending;
+        self.refill(now);
         self.back_off(now, phy);
     }
 
@@ -266,7 +300,7 @@ mod tests {
     }
 
     fn station() -> Station {
-        Station::new(Dice::new(1, 0), 2)
+        Station::new(Dice::new(1, 0), 2, None)
     }
 
     #[test]

@@ -2,30 +2,26 @@
 
 use std::time::Duration;
 
+use crate::call::{self, Call};
 use crate::error::Error;
-use crate::iperf::{Iperf, Protocol};
+use crate::iperf::Iperf;
 use crate::links::{Bench, Task};
 use crate::ping::{self, Ping, percentile};
 use crate::system::Ready;
-use crate::tunnel::call::{self, Call};
 use crate::workload::Sample;
 
 /// What is done over the links.
 #[derive(Clone, Debug)]
 pub struct Test {
-    /// What carries the flows.
     pub transport: Transport,
     /// Connections at the same time; of QUIC one.
     pub flows: usize,
-    /// Where to.
     pub direction: Direction,
     /// How long, whole seconds, start included.
     pub time: Duration,
-    /// Pings before it.
     pub idle_pings: u32,
 }
 
-/// What carries flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
     /// The kernel's TCP, by iperf3.
@@ -34,7 +30,6 @@ pub enum Transport {
     Quic,
 }
 
-/// The direction of the flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// From server to client.
@@ -82,7 +77,7 @@ fn measure(bench: &Bench, ready: &Ready, test: &Test) -> Result<Sample, Error> {
     let loaded = outcome?;
     let milliseconds = |time: Duration| time.as_secs_f64() * 1e3;
     let of = |times: &[Duration], percent| percentile(times, percent).map(milliseconds);
-    let metrics = [
+    let mut sample = Sample::from([
         ("goodput_mbps", Some(loaded.goodput_mbps)),
         ("rtt_idle_p50_ms", of(&idle, 50)),
         ("rtt_idle_p95_ms", of(&idle, 95)),
@@ -90,20 +85,19 @@ fn measure(bench: &Bench, ready: &Ready, test: &Test) -> Result<Sample, Error> {
         ("rtt_loaded_p95_ms", of(&loaded.round_trips, 95)),
         ("rtt_loaded_p99_ms", of(&loaded.round_trips, 99)),
         ("rpm", rpm(&loaded.round_trips)),
-        ("call_loss_ratio", Some(loaded.call.loss_ratio())),
+        ("call_loss_ratio", Some(loaded.call.loss_ratio(Duration::MAX))),
         ("call_longest_gap_ms", Some(milliseconds(loaded.call.longest_gap))),
-    ];
-    let metrics = metrics.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect();
-    let remark =
+    ]);
+    sample.remark =
         (attempts > 1).then(|| "in a run iperf3 did not come about at once and was started anew".into());
-    Ok(Sample { metrics, remark, ..Sample::default() })
+    Ok(sample)
 }
 
 fn loaded(bench: &Bench, ready: &Ready, test: &Test) -> Result<Loaded, Error> {
     let network = bench.network;
     let source = ready.ping_sources[0];
     let ping = Ping::start(&network.client, source, ready.server, PING_EVERY)?;
-    let call = Call::start(network, source, ready.server)?;
+    let call = Call::start(&network.client, &network.server, source, ready.server)?;
     let goodput_mbps = match test.transport {
         Transport::Tcp => tcp(bench, ready, test)?,
         Transport::Quic => quic(bench, ready, test)?,
@@ -113,13 +107,10 @@ fn loaded(bench: &Bench, ready: &Ready, test: &Test) -> Result<Loaded, Error> {
 
 fn tcp(bench: &Bench, ready: &Ready, test: &Test) -> Result<f64, Error> {
     let iperf = Iperf {
-        server: ready.server,
-        source: ready.sources[0],
-        congestion_control: bench.setup.congestion_control,
-        protocol: Protocol::Tcp,
         flows: test.flows,
         reverse: test.direction == Direction::Down,
         time: test.time,
+        ..Iperf::tcp(ready.server, ready.sources[0], bench.setup.congestion_control)
     };
     let _server = Iperf::serve(&bench.network.server, ready.launcher, ready.server)?;
     iperf.run_whole(&bench.network.client, ready.launcher)

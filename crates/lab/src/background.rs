@@ -1,0 +1,47 @@
+//! Threads that go on until they are told to end.
+
+use std::panic::resume_unwind;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread::JoinHandle;
+
+use crate::error::{Doing, Error};
+
+/// Starts a thread.
+pub(crate) fn spawn<T: Send + 'static>(
+    name: &str,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<JoinHandle<T>, Error> {
+    std::thread::Builder::new().name(name.into()).spawn(work).doing(|| "start a thread".into())
+}
+
+/// A thread that is told, by what it is given, that it is over; dropping this ends it.
+#[derive(Debug)]
+pub(crate) struct Background<T> {
+    over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<T>>,
+}
+
+impl<T: Send + 'static> Background<T> {
+    pub(crate) fn start(
+        name: &str,
+        work: impl FnOnce(&AtomicBool) -> T + Send + 'static,
+    ) -> Result<Self, Error> {
+        let over = Arc::new(AtomicBool::new(false));
+        let seen = over.clone();
+        Ok(Self { over, thread: Some(spawn(name, move || work(&seen))?) })
+    }
+
+    /// Ends it; what came of it, which a thread that has been started has.
+    pub(crate) fn stop(mut self) -> Option<T> {
+        self.over.store(true, Relaxed);
+        self.thread.take().map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)))
+    }
+}
+
+impl<T> Drop for Background<T> {
+    fn drop(&mut self) {
+        self.over.store(true, Relaxed);
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}

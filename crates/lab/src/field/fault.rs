@@ -1,0 +1,199 @@
+//! What may happen to the convoy, and what does in a sample.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use rand_chacha::ChaCha8Rng;
+use rand_core::RngCore;
+use rustix::process::{Signal, kill_process};
+
+use super::convoy::{FRONT, LAST, LTE, POLICED, RELAY, USER, VEHICLES};
+use super::running::{Field, pids, wait_until};
+use super::system::MASTER;
+use crate::clock;
+use crate::dcf::INTERFACE;
+use crate::error::{Doing, Error};
+
+/// How long a sample takes.
+pub(super) const LENGTH: Duration = Duration::from_secs(36);
+
+/// What happens in a sample, in order: from when until when, in seconds.
+pub(super) const TIMELINE: [(Range<u64>, Fault); 4] = [
+    (5..5, Fault::NewAddress),
+    (9..13, Fault::Lost(LTE)),
+    (18..21, Fault::Off(RELAY)),
+    (27..31, Fault::OutOfRange(LAST)),
+];
+
+/// What may be done to the convoy. Each ends after a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// The address behind which an uplink appears becomes another.
+    NewAddress,
+    /// An uplink carries nothing.
+    Lost(usize),
+    /// A vehicle is switched off: its programs get no notice.
+    Off(usize),
+    /// A vehicle is out of range.
+    OutOfRange(usize),
+    /// The daemon alone is killed, and started again at once.
+    Killed(usize),
+    /// The radio is down.
+    Down(usize),
+    /// The radio is unplugged: it leaves the vehicle's namespace and comes again, with another index.
+    Unplugged(usize),
+    /// Somebody deletes an interface that is the daemon's.
+    Deleted(usize, &'static str),
+    /// The file lacks a section, and has it again.
+    Without(usize, &'static str),
+    /// The file is wrong there.
+    Broken(usize, &'static str),
+}
+
+/// The file's sections, each a strand.
+const SECTIONS: [&str; 5] = ["[[flood]]", "[[coding]]", "[tunnel]", "[flight]", "[bicast]"];
+
+impl Fault {
+    /// Every kind.
+    pub(super) fn each() -> Vec<Fault> {
+        let mut all = vec![
+            Fault::NewAddress,
+            Fault::Lost(LTE),
+            Fault::OutOfRange(LAST),
+            Fault::Off(RELAY),
+            Fault::Killed(USER),
+            Fault::Down(RELAY),
+            Fault::Unplugged(USER),
+            Fault::Deleted(USER, "nawa0"),
+            Fault::Deleted(USER, MASTER),
+        ];
+        all.extend(SECTIONS.map(|section| Fault::Without(USER, section)));
+        all.extend(SECTIONS.map(|section| Fault::Broken(FRONT, section)));
+        all
+    }
+
+    pub(super) fn draw(dice: &mut ChaCha8Rng) -> Fault {
+        let mut below = |count: usize| dice.next_u32() as usize % count;
+        let (vehicle, section) = (below(VEHICLES), SECTIONS[below(SECTIONS.len())]);
+        match below(10) {
+            0 => Fault::NewAddress,
+            1 => Fault::Lost(if below(2) == 0 { LTE } else { POLICED }),
+            2 => Fault::OutOfRange(vehicle),
+            3 => Fault::Off(vehicle),
+            4 => Fault::Killed(vehicle),
+            5 => Fault::Down(vehicle),
+            6 => Fault::Unplugged(vehicle),
+            7 => Fault::Deleted(vehicle, if below(2) == 0 { "nawa0" } else { MASTER }),
+            8 => Fault::Without(vehicle, section),
+            _ => Fault::Broken(vehicle, section),
+        }
+    }
+}
+
+impl Field {
+    /// Lets a fault begin.
+    pub(super) fn strike(&self, fault: Fault) -> Result<(), Error> {
+        match fault {
+            Fault::NewAddress => {
+                self.addresses.set(self.addresses.get() % 200 + 1);
+                self.convoy.set_nat(self.addresses.get())
+            }
+            Fault::Lost(uplink) => self.convoy.set_up(uplink, false),
+            Fault::Off(vehicle) => self.kill(vehicle).and_then(|()| self.radio(vehicle, "down")),
+            Fault::OutOfRange(vehicle) => self.convoy.set_in_range(vehicle, false),
+            Fault::Killed(vehicle) => self.kill(vehicle),
+            Fault::Down(vehicle) => self.radio(vehicle, "down"),
+            Fault::Unplugged(vehicle) => {
+                self.radio(vehicle, &format!("netns {}", self.convoy.drawer().name()))
+            }
+            Fault::Deleted(vehicle, interface) => {
+                self.convoy.vehicle(vehicle).ip(&[format!("link del {interface}")])
+            }
+            Fault::Without(vehicle, section) => self.reload(vehicle, |text| without(text, section)),
+            Fault::Broken(vehicle, section) => {
+                self.reload(vehicle, |text| text.replacen(section, &format!("{section}\nnonsense = 1"), 1))
+            }
+        }
+    }
+
+    /// Ends it.
+    pub(super) fn mend(&self, fault: Fault) -> Result<(), Error> {
+        match fault {
+            Fault::NewAddress | Fault::Deleted(..) => Ok(()),
+            Fault::Lost(uplink) => self.convoy.set_up(uplink, true),
+            Fault::Off(vehicle) => {
+                self.radio(vehicle, "up")?;
+                self.start_vehicle(vehicle)
+            }
+            Fault::OutOfRange(vehicle) => self.convoy.set_in_range(vehicle, true),
+            Fault::Killed(vehicle) => self.start_vehicle(vehicle),
+            Fault::Down(vehicle) => self.radio(vehicle, "up"),
+            Fault::Unplugged(vehicle) => {
+                let name = self.convoy.vehicle(vehicle).name();
+                self.convoy.drawer().ip(&[format!("link set {INTERFACE} netns {name}")])?;
+                self.radio(vehicle, "up")
+            }
+            Fault::Without(vehicle, _) | Fault::Broken(vehicle, _) => self.reload(vehicle, str::to_owned),
+        }
+    }
+
+    fn radio(&self, vehicle: usize, words: &str) -> Result<(), Error> {
+        self.convoy.vehicle(vehicle).ip(&[format!("link set {INTERFACE} {words}")])
+    }
+
+    /// Kills the daemon of `vehicle`.
+    fn kill(&self, vehicle: usize) -> Result<(), Error> {
+        self.signal(vehicle, Signal::KILL)
+    }
+
+    fn signal(&self, vehicle: usize, signal: Signal) -> Result<(), Error> {
+        for pid in pids(self.convoy.vehicle(vehicle), self.nawa())? {
+            // One that has ended meanwhile needs none.
+            let _ = kill_process(pid, signal);
+        }
+        Ok(())
+    }
+
+    /// Has the daemon of `vehicle` read its file changed by `change`.
+    fn reload(&self, vehicle: usize, change: impl Fn(&str) -> String) -> Result<(), Error> {
+        let path = self.vehicle_path(vehicle);
+        let doing = || format!("change {}", path.display());
+        let text = std::fs::read_to_string(&path).doing(doing)?;
+        std::fs::write(&path, change(&text)).doing(doing)?;
+        self.signal(vehicle, Signal::HUP)?;
+        // Until it is read, the old text may not come back.
+        wait_until(clock::now() + Duration::from_millis(300));
+        std::fs::write(&path, text).doing(doing)
+    }
+}
+
+/// The file without a section and what belongs to it.
+fn without(text: &str, section: &str) -> String {
+    let belongs = |head: &str| head == section || (section == "[tunnel]" && head.starts_with("[[peer"));
+    let mut out = false;
+    let kept = text.lines().filter(|line| {
+        if line.starts_with('[') {
+            out = belongs(line);
+        }
+        !out
+    });
+    kept.fold(String::new(), |text, line| text + line + "\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_section_goes_with_what_belongs_to_it() {
+        let text = "[node]\na = 1\n[tunnel]\nb = 1\n[[peer]]\nc = 1\n[[peer.path]]\nd = 1\n[flight]\ne = 1\n";
+        assert_eq!(without(text, "[tunnel]"), "[node]\na = 1\n[flight]\ne = 1\n");
+        assert_eq!(without(text, "[flight]").lines().count(), 8);
+    }
+
+    #[test]
+    fn faults_come_one_after_the_other_and_leave_time_to_recover() {
+        assert!(TIMELINE.windows(2).all(|pair| pair[0].0.end < pair[1].0.start));
+        assert!(TIMELINE.iter().all(|(time, _)| Duration::from_secs(time.end + 5) <= LENGTH));
+    }
+}

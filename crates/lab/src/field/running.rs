@@ -1,0 +1,166 @@
+//! A convoy with a system on it, whose daemons run.
+
+use std::cell::Cell;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use super::convoy::{Convoy, HUB_INNER, POLICED, USER, VEHICLES, hub_address};
+use super::system::{Identities, Strand, System, hub_file, vehicle_file};
+use super::traffic::Way;
+use crate::bicast::compile_transfer;
+use crate::clock;
+use crate::congestion;
+use crate::dcf::INTERFACE;
+use crate::emulator::Emulator;
+use crate::error::{Doing, Error};
+use crate::namespace::Namespace;
+use crate::ping;
+use crate::program::output;
+use crate::system::{KeyPair, write_key};
+
+/// For the hub to answer, once all has been started.
+const READY_LIMIT: Duration = Duration::from_secs(15);
+
+/// Where a convoy is made.
+pub(super) struct Place<'a> {
+    pub(super) nawa: &'a Path,
+    pub(super) folder: &'a Path,
+    pub(super) emulator: &'a Emulator,
+    pub(super) seed: u64,
+}
+
+/// The convoy with a system.
+pub(super) struct Field {
+    pub(super) system: System,
+    pub(super) convoy: Convoy,
+    nawa: PathBuf,
+    folder: PathBuf,
+    /// What transfers over SCTP.
+    pub(super) program: PathBuf,
+    /// Which address the NAT has.
+    pub(super) addresses: Cell<u8>,
+}
+
+impl Field {
+    /// Nothing runs yet.
+    pub(super) fn build(system: System, place: &Place) -> Result<Self, Error> {
+        let (nawa, folder) = (place.nawa.to_owned(), place.folder.to_owned());
+        let program = compile_transfer(&folder)?;
+        let from_drivers = system.has(Strand::Flood);
+        let convoy = Convoy::build(place.emulator, system.mesh_interface(), from_drivers, place.seed)?;
+        let field = Self { system, convoy, nawa, folder, program, addresses: Cell::new(1) };
+        field.write_files()?;
+        Ok(field)
+    }
+
+    /// Returns when the hub answers.
+    pub(super) fn start(&self) -> Result<(), Error> {
+        if self.hub_path().exists() {
+            self.up(&self.convoy.hub, "hub")?;
+        }
+        (0..VEHICLES).try_for_each(|vehicle| self.start_vehicle(vehicle))?;
+        if !self.system.has(Strand::Tunnel) {
+            self.allow_subflows()?;
+        }
+        self.await_hub()
+    }
+
+    pub(super) fn nawa(&self) -> &Path {
+        &self.nawa
+    }
+
+    pub(super) fn vehicle_path(&self, vehicle: usize) -> PathBuf {
+        self.folder.join(format!("v{}.toml", vehicle + 1))
+    }
+
+    fn await_hub(&self) -> Result<(), Error> {
+        let way = self.way();
+        ping::await_answer(self.convoy.vehicle(USER), None, way.hub.into(), READY_LIMIT)?;
+        ping::await_answer(self.convoy.vehicle(USER), None, way.call.into(), READY_LIMIT)
+    }
+
+    fn hub_path(&self) -> PathBuf {
+        self.folder.join("hub.toml")
+    }
+
+    fn write_files(&self) -> Result<(), Error> {
+        let names: Vec<String> = (0..VEHICLES).map(|vehicle| format!("v{}", vehicle + 1)).collect();
+        let make = |name: &str| {
+            let keys = KeyPair::generate(&self.nawa)?;
+            Ok::<_, Error>((write_key(&keys, &self.folder, name)?, keys.public))
+        };
+        let (flood_key, _) = make("flood")?;
+        let hub = make("hub")?;
+        let vehicles = names.iter().map(|name| make(name)).collect::<Result<Vec<_>, _>>()?;
+        let identities = Identities {
+            flood_key: &flood_key,
+            hub: (&hub.0, &hub.1),
+            vehicles: vehicles.iter().map(|(path, public)| (&**path, &**public)).collect(),
+        };
+        let write = |name: &str, text: String| {
+            let path = self.folder.join(format!("{name}.toml"));
+            std::fs::write(&path, text).doing(|| format!("write {}", path.display()))
+        };
+        for (vehicle, name) in names.iter().enumerate() {
+            write(name, vehicle_file(self.system, vehicle, &identities))?;
+        }
+        hub_file(self.system, &identities).map_or(Ok(()), |text| write("hub", text))
+    }
+
+    /// As a user starts it.
+    fn up(&self, host: &Namespace, name: &str) -> Result<(), Error> {
+        let state = self.folder.join(format!("{name}-state"));
+        std::fs::create_dir_all(&state).doing(|| format!("make the folder {}", state.display()))?;
+        let state = format!("STATE_DIRECTORY={}", state.display());
+        let (nawa, file) = (self.nawa.display().to_string(), self.folder.join(format!("{name}.toml")));
+        output(host, "env", &[&state, &nawa, "up", &file.display().to_string()]).map(drop)
+    }
+
+    /// As `vehicle` does when it is switched on.
+    pub(super) fn start_vehicle(&self, vehicle: usize) -> Result<(), Error> {
+        let host = self.convoy.vehicle(vehicle);
+        if self.system.mesh_interface() == INTERFACE {
+            self.convoy.join_mesh(vehicle)?;
+        }
+        self.up(host, &format!("v{}", vehicle + 1))?;
+        if self.system.mesh_interface() != INTERFACE {
+            self.convoy.join_mesh(vehicle)?;
+        }
+        if let Some(control) = self.system.congestion_control() {
+            congestion::set(host, control)?;
+        }
+        Ok(())
+    }
+
+    /// MPTCP over all uplinks: the hub tells its addresses.
+    fn allow_subflows(&self) -> Result<(), Error> {
+        let limits = "mptcp limits set subflows 8 add_addr_accepted 8".to_owned();
+        let mut lines = vec![limits.clone()];
+        let address =
+            |uplink: usize| format!("mptcp endpoint add {} dev eth{uplink} signal", hub_address(uplink));
+        lines.extend((0..4).map(address));
+        self.convoy.hub.ip(&lines)?;
+        if let Some(control) = self.system.congestion_control() {
+            congestion::set(&self.convoy.hub, control)?;
+        }
+        self.convoy.vehicle(USER).ip(&[limits])
+    }
+
+    pub(super) fn way(&self) -> Way {
+        let tunnel = self.system.has(Strand::Tunnel);
+        let address = if tunnel { HUB_INNER } else { hub_address(POLICED) };
+        Way { hub: address, call: address, multipath: !tunnel }
+    }
+}
+
+pub(super) fn wait_until(moment: Instant) {
+    clock::poll_until(moment.saturating_duration_since(clock::now()), || None::<()>);
+}
+
+/// The processes in `host` that run the file `program`.
+pub(super) fn pids(host: &Namespace, program: &Path) -> Result<Vec<rustix::process::Pid>, Error> {
+    let text = output(host, "ip", &["netns", "pids", host.name()])?;
+    let numbers = text.lines().filter_map(|line| line.trim().parse::<i32>().ok());
+    let runs = |pid: &i32| std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|file| file == program);
+    Ok(numbers.filter(runs).filter_map(rustix::process::Pid::from_raw).collect())
+}
