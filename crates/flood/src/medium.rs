@@ -188,14 +188,9 @@ impl Medium {
                 driver.take().into_iter().map(heard).collect()
             }
             Medium::Packet { socket, window } => batch(|| {
-                let bytes = loop {
-                    // What is for one node alone is no flood, as in UDP: it may come from beyond the network.
-                    let frame = socket.recv(&mut buffer)?;
-                    if frame.starts_with(&EVERYBODY) {
-                        break frame.get(ETHERNET..).unwrap_or_default();
-                    }
-                };
-                Some(judge(window, now, bytes, Padding::Ethernet))
+                // What is for one node alone is no flood, as in UDP: it may come from beyond the network.
+                let frame = socket.recv_broadcast(&mut buffer)?;
+                Some(judge(window, now, frame.get(ETHERNET..).unwrap_or_default(), Padding::Ethernet))
             }),
             Medium::Kernel { socket, window, .. } | Medium::Application { socket, window } => {
                 batch(|| Some(judge(window, now, socket.recv(&mut buffer)?, Padding::None)))

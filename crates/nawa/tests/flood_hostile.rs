@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use common::flood::{Network, Outsider, PATIENCE, key, text};
+use common::flood::{Network, Outsider, PATIENCE, ethernet, key, text};
 use common::{Daemon, eventually, namespaces_or_skip};
 use flood::{Client, Format, Header, Kind, Wire};
 use rustix::process::Signal;
@@ -39,12 +39,13 @@ const DRIVER: Relay =
 /// Its name, what happens and what has to come of it.
 type Case = (&'static str, fn(&mut Arena));
 
-const CASES: [Case; 8] = [
+const CASES: [Case; 9] = [
     ("a frame forged, replayed, cut short, TTL 0, LEN lying", no_frames),
     ("a TTL of 255", the_greatest_ttl),
     ("a node's own frame coming back", own_frames_come_back),
     ("SEQ wrapped", sequence_numbers_wrap),
     ("sent past everybody's hearing", sent_to_one_node),
+    ("in a VLAN", sent_in_a_vlan),
     ("two nodes with one ID", two_nodes_have_one_id),
     ("a node restarted", a_node_restarts),
     ("a flood of garbage at full rate", garbage),
@@ -343,6 +344,19 @@ fn sent_to_one_node(arena: &mut Arena) {
     match &arena.outsider {
         Outsider::Frames(socket) => arena.network.send_frame_to_one(socket, 2, &frame),
         Outsider::Datagrams { .. } => arena.network.send_to_one(2, &frame),
+    }
+    arena.works();
+}
+
+/// What is in another network on the same wire. XDP does not see a tag that has been taken off the frame (docs/flood.md).
+fn sent_in_a_vlan(arena: &mut Arena) {
+    let header = arena.play();
+    if arena.relay.name == "packet-socket"
+        && let Outsider::Frames(socket) = &arena.outsider
+    {
+        let mut bytes = ethernet(&arena.format.write(&header, b"in a VLAN"));
+        bytes.splice(12..12, [0x81, 0, 0, 5]);
+        socket.send(&bytes).expect("it goes");
     }
     arena.works();
 }

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use super::station::Outgoing;
 use crate::aqm::Codel;
 
 /// What a flow may send before the next has its turn: a full frame, in bytes.
@@ -17,9 +16,15 @@ const INTERVAL: Duration = Duration::from_millis(100);
 type Name = [u8; 12];
 const NAME_AT: usize = 26;
 
-#[derive(Debug, Default)]
-pub(super) struct Flows {
-    flows: BTreeMap<Name, Flow>,
+/// The flow that a frame is of.
+pub(super) fn name(frame: &[u8]) -> Name {
+    frame.get(NAME_AT..).and_then(|from| from.first_chunk().copied()).unwrap_or_default()
+}
+
+/// Frames, each with what belongs to it.
+#[derive(Debug)]
+pub(super) struct Flows<T> {
+    flows: BTreeMap<Name, Flow<T>>,
     /// Flows that begin, and those that have had a turn.
     fresh: VecDeque<Name>,
     old: VecDeque<Name>,
@@ -28,31 +33,37 @@ pub(super) struct Flows {
 }
 
 #[derive(Debug)]
-struct Flow {
-    frames: VecDeque<(Duration, Outgoing)>,
+struct Flow<T> {
+    /// When each came, its bytes, and it.
+    frames: VecDeque<(Duration, u64, T)>,
     deficit: i64,
     codel: Codel,
 }
 
-impl Flows {
+impl<T> Default for Flows<T> {
+    fn default() -> Self {
+        Flows { flows: BTreeMap::new(), fresh: VecDeque::new(), old: VecDeque::new(), bytes: 0, frames: 0 }
+    }
+}
+
+impl<T> Flows<T> {
     pub(super) fn len(&self) -> usize {
         self.frames
     }
 
-    pub(super) fn push(&mut self, now: Duration, outgoing: Outgoing) {
-        let name =
-            outgoing.frame.get(NAME_AT..).and_then(|from| from.first_chunk().copied()).unwrap_or_default();
-        self.bytes += outgoing.frame.len() as u64;
+    /// A frame of the flow `name` and of so many bytes comes; `item` is what it is handed on as.
+    pub(super) fn push(&mut self, now: Duration, name: Name, bytes: u64, item: T) {
+        self.bytes += bytes;
         self.frames += 1;
         let flow = self.flows.entry(name).or_insert_with(|| {
             self.fresh.push_back(name);
             Flow { frames: VecDeque::new(), deficit: QUANTUM, codel: Codel::new(TARGET, INTERVAL) }
         });
-        flow.frames.push_back((now, outgoing));
+        flow.frames.push_back((now, bytes, item));
     }
 
     /// The next for the hardware, and how many were dropped before it.
-    pub(super) fn pop(&mut self, now: Duration) -> (Option<Outgoing>, u64) {
+    pub(super) fn pop(&mut self, now: Duration) -> (Option<T>, u64) {
         let mut dropped = 0;
         loop {
             let begins = !self.fresh.is_empty();
@@ -65,20 +76,20 @@ impl Flows {
                 self.old.push_back(name);
                 continue;
             }
-            while let Some((since, outgoing)) = flow.frames.pop_front() {
-                self.bytes -= outgoing.frame.len() as u64;
+            while let Some((since, bytes, item)) = flow.frames.pop_front() {
+                self.bytes -= bytes;
                 self.frames -= 1;
                 if flow.codel.drops(now, now.saturating_sub(since), self.bytes) {
                     dropped += 1;
                     continue;
                 }
-                flow.deficit -= outgoing.frame.len() as i64;
+                flow.deficit -= bytes as i64;
                 if begins {
                     self.fresh.push_front(name)
                 } else {
                     self.old.push_front(name)
                 }
-                return (Some(outgoing), dropped);
+                return (Some(item), dropped);
             }
             // One that begins goes behind the others once more, lest it begin again at once.
             if begins && !self.old.is_empty() {
@@ -92,40 +103,37 @@ impl Flows {
 
 #[cfg(test)]
 mod tests {
-    use super::super::station::Destination;
     use super::*;
 
-    fn frame(flow: u8, length: usize) -> Outgoing {
+    fn push(flows: &mut Flows<u8>, flow: u8, length: usize) {
         let mut frame = vec![0; length];
         frame[NAME_AT] = flow;
-        Outgoing::new(Destination::Broadcast, frame)
+        flows.push(Duration::ZERO, name(&frame), length as u64, flow);
     }
 
-    fn order(flows: &mut Flows, now: Duration, count: usize) -> Vec<u8> {
-        (0..count).filter_map(|_| flows.pop(now).0).map(|outgoing| outgoing.frame[NAME_AT]).collect()
+    fn order(flows: &mut Flows<u8>, count: usize) -> Vec<u8> {
+        (0..count).filter_map(|_| flows.pop(Duration::ZERO).0).collect()
     }
 
     #[test]
     fn flows_take_turns_and_one_that_begins_goes_first() {
         let mut flows = Flows::default();
-        (0..4).for_each(|_| flows.push(Duration::ZERO, frame(1, 1514)));
-        assert_eq!(order(&mut flows, Duration::ZERO, 1), [1]);
-        flows.push(Duration::ZERO, frame(2, 100));
-        (0..2).for_each(|_| flows.push(Duration::ZERO, frame(3, 1514)));
-        assert_eq!(order(&mut flows, Duration::ZERO, 9), [2, 3, 1, 3, 1, 1]);
+        (0..4).for_each(|_| push(&mut flows, 1, 1514));
+        assert_eq!(order(&mut flows, 1), [1]);
+        push(&mut flows, 2, 100);
+        (0..2).for_each(|_| push(&mut flows, 3, 1514));
+        assert_eq!(order(&mut flows, 9), [2, 3, 1, 3, 1, 1]);
         assert_eq!((flows.len(), flows.bytes), (0, 0));
     }
 
     #[test]
     fn what_waits_too_long_is_dropped_and_counted() {
-        let mut flows = Flows::default();
-        (0..100).for_each(|_| flows.push(Duration::ZERO, frame(1, 1514)));
-        let dropped = |flows: &mut Flows, from: u64| -> u64 {
-            (from..from + 20).map(|n| flows.pop(Duration::from_millis(30 + n * 10)).1).sum()
+        let dropped = |ms: fn(u64) -> u64| -> u64 {
+            let mut flows = Flows::default();
+            (0..100).for_each(|_| push(&mut flows, 1, 1514));
+            (0..20).map(|n| flows.pop(Duration::from_millis(ms(n))).1).sum()
         };
-        assert!(dropped(&mut flows, 0) > 0);
-        let mut short = Flows::default();
-        (0..100).for_each(|_| short.push(Duration::ZERO, frame(1, 1514)));
-        assert_eq!((0..100).map(|_| short.pop(Duration::from_millis(10)).1).sum::<u64>(), 0);
+        assert!(dropped(|n| 30 + n * 10) > 0);
+        assert_eq!(dropped(|_| 10), 0);
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::flows::Flows;
+use super::flows::{self, Flows};
 use super::phy::Phy;
 use crate::dice::Dice;
 use crate::stats::Tally;
@@ -50,12 +50,6 @@ pub(super) struct Outgoing {
     failures: u32,
 }
 
-impl Outgoing {
-    pub(super) fn new(to: Destination, frame: Vec<u8>) -> Outgoing {
-        Outgoing { to, frame, sequence: None, failures: 0 }
-    }
-}
-
 /// What a station does with the first frame of its queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
@@ -70,7 +64,7 @@ enum Phase {
 #[derive(Debug)]
 pub(super) struct Station {
     /// What waits above the hardware, and how many frames that has at most, if it waits by flow.
-    flows: Option<(Flows, usize)>,
+    flows: Option<(Flows<Outgoing>, usize)>,
     pub(super) queue: VecDeque<Outgoing>,
     pub(super) stats: StationStats,
     /// When to answer a transmission, whom, and how many of its frames.
@@ -132,9 +126,11 @@ impl Station {
                 self.back_off(now, phy);
             }
         }
-        let outgoing = Outgoing::new(to, frame);
+        let outgoing = Outgoing { to, frame, sequence: None, failures: 0 };
         match &mut self.flows {
-            Some((flows, _)) => flows.push(now, outgoing),
+            Some((flows, _)) => {
+                flows.push(now, flows::name(&outgoing.frame), outgoing.frame.len() as u64, outgoing);
+            }
             None => self.queue.push_back(outgoing),
         }
         self.refill(now);

@@ -226,7 +226,7 @@ impl Outsider {
     }
 }
 
-fn ethernet(frame: &[u8]) -> Vec<u8> {
+pub fn ethernet(frame: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0xff; 6];
     bytes.extend([2, 0, 0, 0, 0, 0x64]);
     bytes.extend(ETHERTYPE.to_be_bytes());
