@@ -27,25 +27,20 @@ struct fsat_constants {
 	__u32 end;        /* 1/n of a queue is its end: the last before it is gone, or full; 2 to 8 */
 	__u32 heavy;      /* 1/n of a period lost is congestion; 6 to 12 */
 	__u32 memory;     /* periods in which a queue's length is forgotten, to 1/e; 64 to 512 */
-	__u32 again_us;   /* from one question to the next where nothing answers; 16 to 64 s */
 	__u32 stale_us;   /* rtt_min is believed for so long without being seen; 5 to 20 s */
 	__u32 far;        /* and for so many of it while RTT is not near it; 16 to 64 */
 	__u32 slow;       /* a slowdown leaves 1/n in flight; 2 to 4 */
-	__u32 pace;       /* percent of the window per RTT; 120 to 200 */
+	__u32 pace;       /* percent of the window per RTT, twice that while asking, which doubles it; 120 to 200 */
 };
 
 #define FSAT_CONSTANTS                                                                                          \
 	{                                                                                                       \
-		.contract = 2, .deviations = 4, .more = 4, .answer = 8, .empty = 12, .end = 4,    \
-		.heavy = 8, .memory = 256, .again_us = 32000000, .stale_us = 8000000, .far = 32, .slow = 2,    \
-		.pace = 150,                                                                                    \
+		.contract = 2, .deviations = 4, .more = 4, .answer = 8, .empty = 12, .end = 4, .heavy = 8,      \
+		.memory = 256, .stale_us = 8000000, .far = 32, .slow = 2, .pace = 150,                          \
 	}
 
 /* The shortest period, µs: judging at each ACK costs more than all else where RTT is that of a host to itself or its neighbour. */
 #define FSAT_PERIOD_US 1000
-
-/* 2 / ln 2, with which a window doubles each RTT, percent. */
-#define FSAT_PACE_ASK 289
 
 /* What stands in the queue at this RTT, µs. */
 FSAT_INLINE __u32 fsat_wait(const struct fsat *f, __u32 rtt_us) { return rtt_us > f->rtt_min_us ? rtt_us - f->rtt_min_us : 0; }
@@ -57,12 +52,6 @@ FSAT_INLINE __u32 fsat_time(const struct fsat *f, __u32 bytes) { return fsat_amo
 FSAT_INLINE int fsat_answers(const struct fsat *f, const struct fsat_constants *c)
 {
 	return fsat_wait(f, f->high_us) >= f->rtt_min_us / c->answer;
-}
-
-FSAT_INLINE void fsat_ask(struct fsat *f, __u32 now_us)
-{
-	f->mode = FSAT_ASK;
-	f->asked_us = now_us;
 }
 
 /* ---- rtt_min ---- */
@@ -135,7 +124,7 @@ FSAT_INLINE __u32 fsat_target(const struct fsat *f, const struct fsat_constants 
 	__u64 head = fsat_max(contract, fsat_amount((__u64)c->deviations * f->dev));
 	__u32 target = fsat_min(fsat_amount(f->s + head + bunch), fsat_amount(2ULL * r + contract));
 
-	if (wait <= f->gap_us || 2ULL * r * wait < (__u64)contract * f->rtt_min_us) /* nothing queues */
+	if (2ULL * r * wait < (__u64)contract * f->rtt_min_us) /* nothing queues */
 		target = fsat_max(target, fsat_amount((__u64)r + r / c->more + contract));
 	return fsat_max(target, contract);
 }
@@ -145,11 +134,8 @@ FSAT_INLINE int fsat_turn(struct fsat *f, const struct fsat_constants *c, const 
 {
 	__u32 wait = fsat_wait(f, f->queue_rtt_us), all = fsat_amount((__u64)f->period_rcv_bytes + f->lost);
 
-	if (f->mode == FSAT_OTHERS) {
-		if (!fsat_answers(f, c) && a->now_us - f->asked_us >= c->again_us)
-			fsat_ask(f, a->now_us);
+	if (f->mode == FSAT_OTHERS)
 		return 0;
-	}
 	if (f->lost > all / c->heavy + a->mss) {
 		f->mode = FSAT_OTHERS;
 		f->losses_congestion++;
@@ -193,7 +179,6 @@ FSAT_INLINE void fsat_init(struct fsat *f, __u32 now_us, __u32 flight_limit)
 		.period_start_us = now_us,
 		.period_rtt_us = FSAT_NO_LIMIT,
 		.low_us = FSAT_NO_LIMIT,
-		.asked_us = now_us,
 	};
 }
 
@@ -247,7 +232,7 @@ FSAT_INLINE __u32 fsat_on_loss(struct fsat *f, const struct fsat_constants *c, _
 	__u32 wait = fsat_wait(f, f->rtt_us), high = fsat_wait(f, f->high_us), room = f->rtt_min_us / c->empty;
 
 	if (f->mode == FSAT_OWN)
-		room = fsat_max(f->rtt_min_us / c->answer, fsat_own_wait(f));
+		room = fsat_own_wait(f);
 	room = fsat_min(room, high - high / c->end);
 	if (f->mode == FSAT_ASK || (fsat_answers(f, c) && wait <= room)) {
 		if (f->mode == FSAT_OTHERS)
@@ -272,7 +257,7 @@ FSAT_INLINE __u64 fsat_pacing_rate(const struct fsat *f, const struct fsat_const
 {
 	if (f->mode == FSAT_OTHERS || !f->queue_rtt_us)
 		return 0;
-	return (__u64)(f->mode == FSAT_ASK ? FSAT_PACE_ASK : c->pace) * 10000 * fsat_window(f, c, a) / f->queue_rtt_us;
+	return (__u64)c->pace * (f->mode == FSAT_ASK ? 2 : 1) * 10000 * fsat_window(f, c, a) / f->queue_rtt_us;
 }
 
 #endif

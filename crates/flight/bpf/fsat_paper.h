@@ -61,7 +61,6 @@ struct fsat {
 	__u32 ack_us;             /* when the last ACK came, */
 	__u32 gap_us;             /* and the longest time between two in the present period */
 	__u32 lost;               /* bytes lost in the present period */
-	__u32 asked_us;           /* when it asked last */
 };
 
 FSAT_INLINE __u32 fsat_min(__u32 a, __u32 b) { return a < b ? a : b; }

@@ -43,7 +43,6 @@ pub struct RawFsat {
     pub ack_us: u32,
     pub gap_us: u32,
     pub lost: u32,
-    pub asked_us: u32,
 }
 
 /// `struct fsat_constants`: what each is, its unit and its range stand in `bpf/fsat.h`.
@@ -59,7 +58,6 @@ pub struct Constants {
     pub end: u32,
     pub heavy: u32,
     pub memory: u32,
-    pub again_us: u32,
     pub stale_us: u32,
     pub far: u32,
     pub slow: u32,

@@ -125,14 +125,6 @@ fn a_mark_is_congestion_whatever_the_queue() {
     assert_eq!((state.mode, state.losses_congestion), (OTHERS, 1));
 }
 
-#[test]
-fn where_nothing_answers_it_asks_again_after_half_a_minute() {
-    let seen = RawFsat { seen_us: 31_000_000, near_us: 31_000_000, ..own() };
-    let others = RawFsat { mode: OTHERS, high_us: 100_000, queue_rtt_us: 100_000, ..seen };
-    assert_eq!(after(others, &ack(31_900_000, 100_000, 10_000)).mode, OTHERS);
-    assert_eq!(after(others, &ack(32_000_000, 100_000, 10_000)).mode, ASK);
-}
-
 /// The window in the slowdown that begins at 8 s, and what comes of RTTs of `rtt_us` in it.
 fn slowed(state: RawFsat, rtt_us: u32) -> RawFsat {
     let state = RawFsat { near_us: 7_999_000, ..state };

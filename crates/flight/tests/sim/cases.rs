@@ -338,6 +338,14 @@ pub fn step(system: Option<Algorithm>, mbps: f64, [from, to]: [u64; 2], back: bo
     scenario
 }
 
+/// RTT `from` ms, from 20 s on `to` ms; measured 20 to 40 s after that.
+pub fn longer(system: Option<Algorithm>, mbps: f64, rtts: [u64; 2], seed: u64) -> Scenario {
+    let mut scenario = step(system, mbps, rtts, false, seed);
+    scenario.flows[0].back.pop();
+    (scenario.from, scenario.until) = (ms(40_000), ms(60_000));
+    scenario
+}
+
 /// A satellite link as Starlink's: another base delay every 15 s, about which packets are lost for 100 ms, and jitter.
 pub fn starlink(system: Option<Algorithm>, mbps: f64, seed: u64) -> Scenario {
     let mut scenario = alone(system, mbps, 0.0, seed);
