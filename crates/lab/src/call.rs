@@ -21,6 +21,7 @@ const PAYLOAD: usize = 60;
 /// How long answers are waited for after the last packet.
 const PATIENCE: Duration = Duration::from_secs(3);
 
+/// The UDP port of the end that answers.
 const PORT: u16 = 7000;
 
 /// A call until it is stopped or dropped: 50 packets a second, each sent back.

@@ -176,12 +176,9 @@ impl Rate {
 
     /// How much the greatest rate counts, 0 to 1.
     fn trust(&self) -> f64 {
-        // Losses come in bursts: a few packets prove nothing. Before the path was full once, all that was lost before the round
-        // is its own.
-        let own = match self.phase {
-            Phase::Startup => self.round.loss_before,
-            _ => (self.loss.packets >= REMEMBERED).then(|| self.own_loss.get()),
-        };
+        // Before the path was full once, all that was lost before the round is its own.
+        let own =
+            if self.phase == Phase::Startup { self.round.loss_before } else { Some(self.own_loss.get()) };
         own.map_or(1.0, |own| (1.0 - (self.loss.get() - own) / EXCESS_LOSS).clamp(0.0, 1.0))
     }
 
@@ -423,8 +420,7 @@ impl Rate {
         let queued = self.probe_rtt_until.is_none() && self.is_queued(&round);
         let lossy = self.trust() <= 0.0;
         // A want of data shows less than the path carries, unless it does not carry even that.
-        let counts = !round.app_limited || (lossy && round.acked >= USED);
-        if let Some(began) = round.arrival.filter(|_| counts) {
+        if let Some(began) = round.arrival.filter(|_| lossy || !round.app_limited) {
             self.mean.add(
                 self.delivered - round.end,
                 self.delivered_arrival.wrapping_sub(began),
