@@ -11,8 +11,11 @@ use tcp_sim::CongestionControl;
 
 /// Random sets that are tried.
 const SETS: u64 = 120;
-/// The least that a flow may get through the tunnel, as a share of the best link alone.
-const LEAST: f64 = 0.4;
+/// The least that a flow may get through the tunnel, as a share of the best link alone: where a long link's start overflows, what is
+/// lost is found out a second later.
+const LEAST: f64 = 0.5;
+/// So many sets may be below .9 of it: what is around each packet takes .06.
+const BELOW: usize = 6;
 
 /// `one` for each of `items`, on two threads.
 fn each<'a, T: Sync, R: Send>(items: &'a [T], one: impl Fn(&'a T) -> R + Sync) -> Vec<R> {
@@ -74,6 +77,7 @@ fn a_flow_over_random_sets_of_links_gets_no_less_than_over_the_best() {
     let below = |share: f64| ratios.iter().filter(|(ratio, ..)| *ratio < share).count();
     println!("below .9: {} of {SETS}, below .5: {}", below(0.9), below(0.5));
     assert!(ratios[0].0 >= LEAST, "{:?}", ratios[0]);
+    assert!(below(0.9) <= BELOW, "{} sets are below .9", below(0.9));
 }
 
 /// A sender that is told of the tunnel's queue by a loss leaves its receiver without anything for as long as packets wait

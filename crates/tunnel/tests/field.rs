@@ -113,6 +113,16 @@ fn a_quick_link_that_loses_a_quarter_costs_a_slow_one_nothing() {
     }
 }
 
+/// A path whose round trip is longer than the first time-outs has lost nothing, and is worth its delay.
+#[test]
+fn a_long_path_that_carries_much_is_used_beside_a_quick_one() {
+    for (quick, delay) in [(2.0, 420 * MS), (5.0, 550 * MS)] {
+        let outcome = flow(&[plain(quick, 9 * MS), plain(100.0, delay)]);
+        println!("{} Mbit/s over {quick} and 100", outcome.goodput);
+        assert!(outcome.goodput > 2.0 * quick, "{} Mbit/s", outcome.goodput);
+    }
+}
+
 /// One TCP flow over these links: Mbit/s, and the share of the first that was lost.
 fn flow_and_lost(links: &[LinkConfig]) -> (f64, f64) {
     let mut net = net_of(symmetric(links), 1);

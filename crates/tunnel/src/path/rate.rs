@@ -296,6 +296,14 @@ impl Rate {
         self.round.acked += u32::from(!lost);
     }
 
+    /// A packet that was taken to be lost has arrived.
+    pub fn handle_found(&mut self, packet: &Snapshot) {
+        self.loss.take_back();
+        if packet.easy {
+            self.own_loss.take_back();
+        }
+    }
+
     /// A report acknowledged `acked` bytes; `largest` belongs to the latest sent of them, which arrived at `arrival`
     /// (receiver's clock, µs) and whose round trip took `rtt`. `in_flight` is what remains.
     pub fn handle_acked(
@@ -395,8 +403,9 @@ impl Rate {
     fn update_min(&mut self, now: Duration, rtt: Duration, delay: u32) {
         self.round.min_rtt = self.round.min_rtt.into_iter().chain([rtt]).min();
         self.round.min_delay = Some(least(self.round.min_delay, delay));
-        if self.min_rtt.is_none_or(|(min, _)| rtt <= min) {
-            self.min_rtt = Some((rtt, now));
+        // A least that is too small by so little does not starve the path.
+        if self.min_rtt.is_none_or(|(min, _)| rtt <= min.mul_f64(WINDOW)) {
+            self.min_rtt = Some((rtt.min(self.min_rtt().unwrap_or(rtt)), now));
         }
         self.min_delay = Some(least(self.min_delay, delay));
         let queue = Duration::from_micros(beyond(delay, least(self.min_delay, delay)).unsigned_abs().into());
@@ -580,6 +589,10 @@ impl Share {
     fn add(&mut self, is: bool) {
         self.packets = (self.packets + 1).min(REMEMBERED);
         self.value += (f64::from(u8::from(is)) - self.value) / f64::from(self.packets.max(MEASURED));
+    }
+
+    fn take_back(&mut self) {
+        self.value = (self.value - 1.0 / f64::from(self.packets.max(MEASURED))).max(0.0);
     }
 
     fn get(self) -> f64 {

@@ -46,7 +46,8 @@ const REMEMBERED: u64 = 1024;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     InFlight,
-    Lost,
+    /// And whether the path's losses count it.
+    Lost(bool),
     Acked,
 }
 
@@ -289,7 +290,7 @@ impl Sent {
 
     /// The path is about to be forgotten, or there is no way to send on it any more: everything in flight is handed back as lost.
     pub fn abandon(&mut self, out: &mut Outcome) {
-        (0..self.packets.len()).for_each(|i| self.lose(i, out));
+        (0..self.packets.len()).for_each(|i| self.lose(i, false, out));
         self.find_oldest();
     }
 
@@ -423,8 +424,11 @@ impl Sent {
         out.confirmed.extend(packet.order.take());
         out.probed.extend(packet.probed.take());
         let (at, snapshot) = (packet.at, packet.snapshot);
-        if was == State::Lost {
+        if let State::Lost(counted) = was {
             self.lost_packets -= 1;
+            if counted {
+                self.rate.handle_found(&snapshot);
+            }
             if self.silent == 0 {
                 let late = now.saturating_sub(at).saturating_sub(self.newest_age);
                 let most = self.rtt.smoothed().unwrap_or(INITIAL_RTT);
@@ -516,20 +520,20 @@ impl Sent {
 
     /// The oldest in flight is lost, as packets are on any path.
     fn lose_oldest(&mut self, out: &mut Outcome) {
-        let at = (self.oldest - self.base) as usize;
-        if let Some(packet) = self.packets.get(at).filter(|_| self.silent == 0) {
+        let (at, counts) = ((self.oldest - self.base) as usize, self.silent == 0);
+        if let Some(packet) = self.packets.get(at).filter(|_| counts) {
             self.rate.handle_fate(&packet.snapshot, true);
         }
-        self.lose(at, out);
+        self.lose(at, counts, out);
         self.find_oldest();
     }
 
-    fn lose(&mut self, i: usize, out: &mut Outcome) {
+    fn lose(&mut self, i: usize, counted: bool, out: &mut Outcome) {
         let packet = &mut self.packets[i];
         if packet.state != State::InFlight {
             return;
         }
-        packet.state = State::Lost;
+        packet.state = State::Lost(counted);
         if packet.bytes > LARGE {
             let (count, first, _) = self.swallowed;
             self.swallowed = (count + 1, if count == 0 { packet.at } else { first }, packet.at);
@@ -544,7 +548,8 @@ impl Sent {
     fn forget(&mut self) {
         let keep = self.largest_acked.unwrap_or(0).saturating_sub(REMEMBERED);
         while let Some(first) = self.packets.front() {
-            let done = first.state == State::Acked || (first.state == State::Lost && self.base < keep);
+            let done =
+                first.state == State::Acked || (matches!(first.state, State::Lost(_)) && self.base < keep);
             if !done {
                 break;
             }
@@ -591,6 +596,20 @@ mod tests {
         assert_eq!((out.confirmed, out.lost), (vec![3], vec![0]));
         assert_eq!(s.in_flight(), 1000);
         assert_eq!(s.totals().2, 1);
+    }
+
+    #[test]
+    fn what_arrives_after_all_was_no_loss_of_the_path() {
+        let mut s = Sent::default();
+        let mut out = Outcome::default();
+        // Its round trip is longer than one that nobody has measured is taken to be.
+        for at in [0, 500, 1000] {
+            send(&mut s, at, 1);
+            s.handle_timeout((at + 400) * MS, &mut out);
+        }
+        assert!(s.rate.loss() > 0.0 && out.lost == [0, 1, 2], "{:?}", out.lost);
+        assert_eq!(report(&mut s, 1401, &[(0, 2)]).confirmed, [0, 1, 2]);
+        assert_eq!((s.rate.loss(), s.totals().2), (0.0, 0));
     }
 
     #[test]

@@ -20,7 +20,7 @@ use crate::wire::{HEADER_LEN, RELAY_HEADER_LEN, TAG_LEN};
 const MIN_REPORT: Duration = Duration::from_millis(4);
 const MAX_REPORT: Duration = Duration::from_millis(20);
 /// Reports take this share of what their way carries, but come at least each so many seconds.
-const FEEDBACK_SHARE: f64 = 0.05;
+const FEEDBACK_SHARE: f64 = 0.02;
 const LONGEST_REPORT: f64 = 0.5;
 /// IPv4 and UDP.
 const AROUND: usize = 28;
