@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 
 use bpf::Error;
-use bpf::xdp::{self, Attached, Loaded, Ring, Run};
+use bpf::xdp::{self, Attached, Loaded, Mode, Ring, Run};
 
 use crate::ffi::RawConfig;
 use crate::frame::{Header, Verdict};
@@ -108,29 +108,28 @@ impl Driver {
         self.loaded.descriptor("board")
     }
 
-    /// Takes the device with the index `bell` for the bell of who relays at `interface`.
+    /// Has messages that are relayed at the interface with this index, by a program attached in `mode`, ring the bell.
     ///
     /// # Errors
-    /// If the kernel cannot redirect frames to one of them.
-    pub fn hang_bell(&self, bell: u32, interface: u32) -> Result<(), Error> {
-        if !xdp::takes_redirected(interface)? {
+    /// If the kernel cannot redirect frames to the interface.
+    pub fn send_by(&self, interface: u32, mode: Mode) -> Result<(), Error> {
+        if mode == Mode::Native && !xdp::takes_redirected(interface)? {
             let error = io::Error::other("the driver takes no frames that are redirected to it");
             return Err(Error::System { doing: "send and deliver a frame at once", error });
         }
-        for (map, key, to) in
-            [("bell", 0, bell), ("bell", 1, bell), ("bell_and_out", 0, bell), ("bell_and_out", 1, interface)]
-        {
-            self.loaded.update(map, key, &to.to_ne_bytes())?;
-        }
-        Ok(())
+        self.loaded.update("rope_and_out", 1 - rope_at(mode), &interface.to_ne_bytes())
     }
 
-    /// Rings the bell, which is the device `bell`, with `frame`.
+    /// Takes the device `bell` of the thread's network namespace for the bell, and `rope` for what a program attached in `mode`
+    /// rings it by: one end of a veth whose other end is `end`.
     ///
     /// # Errors
     /// What the kernel says.
-    pub fn ring(&self, frame: &[u8], bell: u32) -> Result<(), Error> {
-        self.loaded.send(RING, frame, bell, 1)
+    pub fn hang_bell(&self, bell: u32, [rope, end]: [u32; 2], mode: Mode) -> Result<Attached, Error> {
+        for (map, key, to) in [("bell", 0, bell), ("bell", 1, bell), ("rope_and_out", rope_at(mode), rope)] {
+            self.loaded.update(map, key, &to.to_ne_bytes())?;
+        }
+        self.loaded.attach(RING, end)
     }
 
     /// What it has counted since it was loaded.
@@ -180,6 +179,15 @@ impl Driver {
     /// Readable when something came up.
     pub fn records(&self) -> &Ring {
         &self.ring
+    }
+}
+
+/// Where the rope stands. What is redirected to several devices leaves a driver by the last of them first, and generic XDP by
+/// the first.
+fn rope_at(mode: Mode) -> u32 {
+    match mode {
+        Mode::Native => 0,
+        Mode::Generic => 1,
     }
 }
 
