@@ -426,6 +426,32 @@ mod tests {
         assert_eq!(copies, [3, 1, 0].map(Some));
     }
 
+    /// As strangers without number flood, a neighbour that goes on is known all the time, and who was silent meanwhile is forgotten.
+    #[test]
+    fn many_sources_crowd_out_those_heard_longest_ago() {
+        let rules = rules(Wire::One, None);
+        let name = "many_sources_crowd_out_those_heard_longest_ago";
+        let Some(driver) = driver_or_skip(name, &rules, false) else { return };
+        let hear = |id: u32, seq: u32| {
+            let header = Header { id, epoch: 1, seq, ttl: 3, kind: Kind::Data };
+            driver.run(&ethernet(&rules.format.write(&header, b"data")), 1).expect("it runs").verdict
+        };
+        let (neighbour, silent) = (2, 3);
+        assert_eq!(hear(silent, 1), XDP_TX);
+        for number in 0..5 * SOURCES {
+            assert_eq!(hear(1000 + number, 1), XDP_TX, "there is room for each");
+            if number.is_multiple_of(100) {
+                let first = hear(neighbour, number / 100);
+                assert_eq!((first, hear(neighbour, number / 100)), (XDP_TX, XDP_DROP), "{number}");
+            }
+        }
+        assert_eq!(hear(neighbour, 0), XDP_DROP, "what is long known of it is known yet");
+        assert_eq!((hear(silent, 1), hear(silent, 1)), (XDP_TX, XDP_DROP), "it begins anew");
+    }
+
+    /// Of the map `sources`.
+    const SOURCES: u32 = 4096;
+
     /// Frames that two processors hear at once; `NAWA_RACES` has another number of them.
     const RACES: u32 = 20_000;
 
