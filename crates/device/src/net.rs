@@ -7,12 +7,16 @@ use std::os::fd::OwnedFd;
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, sendto, socket_with};
 
-use crate::netlink::{Message, Reply, attributes, replies};
+use crate::netlink::{Message, Reply, attribute, attributes, replies};
 
 /// `struct ifinfomsg`, in bytes.
 const LINK_HEADER: usize = 16;
 /// Of IFLA_LINKINFO: what kind of interface this one is a port of (linux/if_link.h).
 const INFO_SLAVE_KIND: u16 = 4;
+/// Of IFLA_LINKINFO: what kind of interface it is, and what is that kind's own; a veth's other end is the first of that.
+const INFO_KIND: u16 = 1;
+const INFO_DATA: u16 = 2;
+const VETH_INFO_PEER: u16 = 1;
 /// `struct rtmsg`, in bytes.
 const ROUTE_HEADER: usize = 12;
 /// An address's flags, 32 bits of them (IFA_FLAGS).
@@ -146,6 +150,17 @@ impl Net {
     fn ask_link(&mut self, request: Message, doing: &str) -> io::Result<Link> {
         let reply = self.request(request, 0, doing)?;
         read_link(&reply).ok_or_else(|| explain(doing, "the kernel's answer is not understood"))
+    }
+
+    /// Makes a pair of interfaces, each of which receives what the other sends.
+    pub fn add_veth(&mut self, name: &str, other: &str) -> io::Result<()> {
+        let named = |name| attribute(libc::IFLA_IFNAME, &[name, "\0"].concat().into_bytes());
+        let peer = attribute(VETH_INFO_PEER, &[[0; LINK_HEADER].as_slice(), &named(other)].concat());
+        let info = [attribute(INFO_KIND, b"veth"), attribute(INFO_DATA, &peer)].concat();
+        let request = Message::new(libc::RTM_NEWLINK).fixed(&[0; LINK_HEADER]);
+        let request = request.text(libc::IFLA_IFNAME, name).attribute(libc::IFLA_LINKINFO, &info);
+        let flags = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
+        self.change(request, flags, &format!("make interfaces `{name}` and `{other}`"))
     }
 
     /// Switches an interface on.

@@ -40,11 +40,7 @@ impl Message {
     }
 
     pub(crate) fn attribute(mut self, kind: u16, data: &[u8]) -> Self {
-        let length = (ATTRIBUTE + data.len()) as u16;
-        self.0.extend(length.to_ne_bytes());
-        self.0.extend(kind.to_ne_bytes());
-        self.0.extend(data);
-        self.0.resize(self.0.len().next_multiple_of(4), 0);
+        self.0.extend(attribute(kind, data));
         self
     }
 
@@ -57,6 +53,14 @@ impl Message {
         self.0[8..12].copy_from_slice(&sequence.to_ne_bytes());
         self.0
     }
+}
+
+/// An attribute by itself, to stand in another.
+pub(crate) fn attribute(kind: u16, data: &[u8]) -> Vec<u8> {
+    let length = ((ATTRIBUTE + data.len()) as u16).to_ne_bytes();
+    let mut bytes = [&length, &kind.to_ne_bytes(), data].concat();
+    bytes.resize(bytes.len().next_multiple_of(4), 0);
+    bytes
 }
 
 /// One message from the kernel.

@@ -7,9 +7,6 @@ use std::os::unix::fs::OpenOptionsExt;
 
 use crate::interface_request;
 
-/// `_IOW('T', 205, int)`, linux/if_tun.h.
-const TUNSETLINK: libc::Ioctl = 0x4004_54cd;
-
 /// A TAP interface without packet information and without offload: what is read and written are whole Ethernet frames,
 /// checksums filled in. It exists as long as this value does.
 #[derive(Debug)]
@@ -35,15 +32,6 @@ impl Tap {
         let on = libc::c_int::from(on);
         // SAFETY: TUNSETCARRIER reads one int, which outlives the call; the descriptor is open.
         let result = unsafe { libc::ioctl(self.file.as_raw_fd(), libc::TUNSETCARRIER, &raw const on) };
-        if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
-    }
-
-    /// Has nobody take it for Ethernet (ARPHRD_VOID), so that neither the kernel nor who configures networks gives it
-    /// addresses. Fails where the interface is up.
-    pub fn hide(&self) -> io::Result<()> {
-        let kind = libc::c_ulong::from(libc::ARPHRD_VOID);
-        // SAFETY: TUNSETLINK takes its argument by value; the descriptor is open.
-        let result = unsafe { libc::ioctl(self.file.as_raw_fd(), TUNSETLINK, kind) };
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 

@@ -8,22 +8,19 @@ use std::time::Duration;
 use device::net::{MAIN_TABLE, Query, Route, Rule};
 use device::poller::Interest;
 use device::udp::{Options, RecvBatch, Transmit, UdpSocket};
-use device::{Changes, Net, News, Poller, PromiscuousSocket, Tun, Waker};
+use device::{Changes, Net, News, PacketSocket, Poller, PromiscuousSocket, Tun, Waker, netns};
 use packet::gro::Accepts;
 
 const LEFT: &str = "10.9.0.1";
 const RIGHT: &str = "10.9.0.2";
 
-/// Runs `work` on a thread in a network namespace of its own, which has nothing but loopback, switched on.
+/// Runs `work` in a network namespace of its own, which has nothing but loopback, switched on.
 fn in_namespace<T: Send>(work: impl FnOnce() -> T + Send) -> T {
-    let inside = || {
-        // SAFETY: a new network namespace for this thread alone invalidates no descriptor and no memory.
-        unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNET) }.unwrap();
+    netns::run_in_new(|| {
         Net::open().unwrap().set_up(1).unwrap();
         work()
-    };
-    std::thread::scope(|scope| scope.spawn(inside).join())
-        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+    .unwrap()
 }
 
 /// Says why, where this test cannot run.
@@ -49,6 +46,31 @@ fn tun(address: &str) -> Tun {
     net.add_address(link.index, address.parse().unwrap(), 24).unwrap();
     net.set_up(link.index).unwrap();
     tun
+}
+
+#[test]
+fn what_one_end_of_a_veth_sends_the_other_receives() {
+    if skipped("what_one_end_of_a_veth_sends_the_other_receives") {
+        return;
+    }
+    in_namespace(|| {
+        let mut net = Net::open().unwrap();
+        net.add_veth("one", "other").unwrap();
+        let again = net.add_veth("one", "third").unwrap_err();
+        assert_eq!(again.kind(), std::io::ErrorKind::AlreadyExists);
+        let [one, other] = ["one", "other"].map(|name| net.link(name).unwrap().index);
+        // The sender last: one that was switched on before its other end takes frames a little later.
+        net.set_up(other).unwrap();
+        net.set_up(one).unwrap();
+        let ends =
+            [(one, None), (other, Some(0x88b5))].map(|(end, kind)| PacketSocket::open(end, kind).unwrap());
+        let frame = [&[0xff; 12][..], &[0x88, 0xb5], &[7; 46]].concat();
+        ends[0].send(&frame).unwrap();
+        let mut poller = Poller::new().unwrap();
+        poller.add(&ends[1], 0, Interest::Read).unwrap();
+        assert_eq!(poller.wait(Some(Duration::from_secs(5))).unwrap().count(), 1);
+        assert_eq!(ends[1].recv(&mut [0; 100]), Some(&frame[..]));
+    });
 }
 
 /// An interface that sends a frame in ten seconds or so.

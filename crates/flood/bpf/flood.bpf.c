@@ -3,10 +3,11 @@
  * that it came in by (XDP_TX), before the kernel has made a packet of it. All other traffic passes.
  *
  * XDP cannot send a frame and pass it up: the local copy goes onto the board (board.h), and only while somebody listens.
- * Whoever sleeps is woken by the bell, a device that no frame leaves by: handing it one wakes those who wait for it, and as
- * the kernel sends what a program has redirected when that has ended, the last device first, the relayed frame is on its way
- * then. A ring buffer's own way of waking is an interrupt, which comes at once and takes longer than all else here; it is for
- * what the node itself has to know: pings, and all messages where there is no bell.
+ * Whoever sleeps is woken by the bell, a device that no frame leaves by: handing it one wakes those who wait for it. That takes longer
+ * than all else here, so it is not rung from here but by the rope, a veth whose other end has a program that rings: the kernel runs
+ * that end after all that waits for this processor already, which the relayed frame's next device may be. A ring buffer's own way
+ * of waking is an interrupt, which comes at once; it is for what the node itself has to know: pings, and all messages where there
+ * is no bell.
  *
  * What waits cannot be decided here. With `hand_up`, nothing is relayed: the first copy goes up, once its tag is good, and
  * further ones (of this node's own messages too) are counted for user space, which decides (src/suppression.rs).
@@ -21,6 +22,7 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 #define BPF_MAP_TYPE_DEVMAP 14
 #define BPF_F_MMAPABLE 1024
 #define BPF_F_BROADCAST 8
+#define BPF_F_EXCLUDE_INGRESS 16
 
 static long (*const bpf_redirect_map)(void *map, __u64 key, __u64 flags) = (void *)51;
 
@@ -131,13 +133,13 @@ struct {
 	__uint(value_size, sizeof(__u32));
 } bell SEC(".maps");
 
-/* The bell, and this interface: the last is sent first. */
+/* The rope, and this interface, in whichever order has the kernel send to the latter first. */
 struct {
 	__uint(type, BPF_MAP_TYPE_DEVMAP);
 	__uint(max_entries, 2);
 	__uint(key_size, sizeof(__u32));
 	__uint(value_size, sizeof(__u32));
-} bell_and_out SEC(".maps");
+} rope_and_out SEC(".maps");
 
 /* One element each: without CAP_PERFMON the verifier allows no arithmetic on pointers that depends on the way taken. */
 INLINE void count(__u32 counter)
@@ -374,7 +376,7 @@ INLINE int relay(struct xdp_md *ctx, const __u32 wary)
 		rings = post(ctx, flood_header_length(&c) + h.len) && listening == FLOOD_BELL;
 	if (verdict != FLOOD_NEW || setup.hand_up || !flood_goes_on(&h)) {
 		count(verdict);
-		return rings ? bpf_redirect_map(&bell, 0, XDP_DROP) : XDP_DROP;
+		return rings ? bpf_redirect_map(&rope_and_out, 0, BPF_F_BROADCAST | BPF_F_EXCLUDE_INGRESS) : XDP_DROP;
 	}
 	count(FLOOD_RELAYED);
 	if (c.wire)
@@ -384,7 +386,7 @@ INLINE int relay(struct xdp_md *ctx, const __u32 wary)
 	*(__u16 *)(start + 6) = *(const volatile __u16 *)&setup.mac[0];
 	*(__u16 *)(start + 8) = *(const volatile __u16 *)&setup.mac[2];
 	*(__u16 *)(start + 10) = *(const volatile __u16 *)&setup.mac[4];
-	return rings ? bpf_redirect_map(&bell_and_out, 0, BPF_F_BROADCAST) : XDP_TX;
+	return rings ? bpf_redirect_map(&rope_and_out, 0, BPF_F_BROADCAST) : XDP_TX;
 }
 
 SEC("xdp")
@@ -401,8 +403,7 @@ int flood_relay_wary(struct xdp_md *ctx)
 	return relay(ctx, 1);
 }
 
-/* Rings the bell as user space bids. Twice, so that its queue is filled by the copy: a frame that stays there has to be
- * nobody's. */
+/* At the rope's other end: rings the bell. Twice, so that its queue is filled by the copy: a frame that stays there has to be nobody's. */
 SEC("xdp")
 int flood_ring(struct xdp_md *ctx)
 {

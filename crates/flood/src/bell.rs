@@ -5,20 +5,24 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use device::{Net, Poller, Tap, Waker};
+use bpf::xdp::{Attached, Mode};
+use device::{Net, PacketSocket, Poller, Tap, Waker, netns};
 
 use crate::driver::Driver;
 
-/// Of the device in the driver's hands, so that it takes the longest frame.
+/// Of the devices in the driver's hands, so that they take the longest frame.
 const MTU: u32 = 2400;
 /// What it is rung with where no frame does.
 const KNOCK: [u8; 64] = [0; 64];
+/// Until that rings: another thread of the kernel's may have to do it.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What wakes.
 pub(crate) enum Bell {
     /// The XDP program rings it. A frame that it sends into a TAP wakes whoever waits for one there, and if the TAP's queue is
-    /// full, it is dropped and wakes all the same: nobody reads from it.
-    Driver(Tap),
+    /// full, it is dropped and wakes all the same: nobody reads from it. TAP and rope are in a network namespace of their own,
+    /// which nobody else sees, and which the open TAP holds.
+    Driver(Tap, #[expect(dead_code, reason = "it rings as long as it lives")] Attached),
     /// The node does.
     Node(Waker),
 }
@@ -29,21 +33,31 @@ impl Bell {
         Ok(Bell::Node(Waker::new()?))
     }
 
-    /// For the XDP program at the interface with this index; an error if this kernel does not ring it.
-    pub(crate) fn of_driver(driver: &Driver, interface: u32) -> io::Result<Bell> {
-        let (tap, mut net) = (name(interface), Net::open()?);
-        let (tap, index) = (Tap::create(&tap)?, net.link(&tap)?.index);
-        tap.hide()?;
-        net.set_mtu(index, MTU)?;
-        net.set_queue_length(index, 1)?;
-        net.set_up(index)?;
-        driver.hang_bell(index, interface).map_err(io::Error::other)?;
-        let bell = Bell::Driver(tap);
+    /// For the XDP program that is attached in this mode at the interface with this index; an error if this kernel does not ring it.
+    pub(crate) fn of_driver(driver: &mut Driver, interface: u32, mode: Mode) -> io::Result<Bell> {
+        driver.send_by(interface, mode).map_err(io::Error::other)?;
+        netns::run_in_new(|| Bell::hang(driver, mode))?
+    }
+
+    fn hang(driver: &mut Driver, mode: Mode) -> io::Result<Bell> {
+        let mut net = Net::open()?;
+        let tap = Tap::create("bell")?;
+        net.add_veth("rope", "end")?;
+        let mut index = |name| Ok::<_, io::Error>(net.link(name)?.index);
+        let (bell, rope, end) = (index("bell")?, index("rope")?, index("end")?);
+        let attached = driver.hang_bell(bell, [rope, end], mode).map_err(io::Error::other)?;
+        net.set_queue_length(bell, 1)?;
+        // The rope last: switched on before its other end, it takes frames a little later.
+        for device in [bell, end, rope] {
+            net.set_mtu(device, MTU)?;
+            net.set_up(device)?;
+        }
+        let (hand, bell) = (PacketSocket::open(rope, None)?, Bell::Driver(tap, attached));
         let mut watch = Poller::from(bell.watch()?);
         // The first fills the queue. What wakes from then on is no promise of the kernel's, so try it.
         for _ in 0..2 {
-            driver.ring(&KNOCK, index).map_err(io::Error::other)?;
-            if watch.wait(Some(Duration::ZERO))?.count() == 0 {
+            hand.send(&KNOCK)?;
+            if watch.wait(Some(PATIENCE))?.count() == 0 {
                 return Err(io::Error::other("this kernel wakes nobody for a TAP whose queue is full"));
             }
         }
@@ -54,7 +68,7 @@ impl Bell {
     pub(crate) fn watch(&self) -> io::Result<OwnedFd> {
         let poller = Poller::new()?;
         match self {
-            Bell::Driver(tap) => poller.add_edge(tap, 0)?,
+            Bell::Driver(tap, _) => poller.add_edge(tap, 0)?,
             Bell::Node(waker) => poller.add_edge(waker, 0)?,
         }
         Ok(poller.into())
@@ -66,9 +80,4 @@ impl Bell {
             waker.wake();
         }
     }
-}
-
-/// Of the TAP: one for each interface that floods.
-fn name(interface: u32) -> String {
-    format!("nawabell{interface}")
 }

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 
 use bpf::Error;
-use bpf::xdp::{self, Attached, Loaded, Ring, Run};
+use bpf::xdp::{self, Attached, Loaded, Mode, Ring, Run};
 
 use crate::ffi::RawConfig;
 use crate::frame::{Header, Verdict};
@@ -108,29 +108,28 @@ impl Driver {
         self.loaded.descriptor("board")
     }
 
-    /// Takes the device with the index `bell` for the bell of who relays at `interface`.
+    /// Has messages that are relayed at the interface with this index, by a program attached in `mode`, ring the bell.
     ///
     /// # Errors
-    /// If the kernel cannot redirect frames to one of them.
-    pub fn hang_bell(&self, bell: u32, interface: u32) -> Result<(), Error> {
-        if !xdp::takes_redirected(interface)? {
+    /// If the kernel cannot redirect frames to the interface.
+    pub fn send_by(&self, interface: u32, mode: Mode) -> Result<(), Error> {
+        if mode == Mode::Native && !xdp::takes_redirected(interface)? {
             let error = io::Error::other("the driver takes no frames that are redirected to it");
             return Err(Error::System { doing: "send and deliver a frame at once", error });
         }
-        for (map, key, to) in
-            [("bell", 0, bell), ("bell", 1, bell), ("bell_and_out", 0, bell), ("bell_and_out", 1, interface)]
-        {
-            self.loaded.update(map, key, &to.to_ne_bytes())?;
-        }
-        Ok(())
+        self.loaded.update("rope_and_out", 1 - rope_at(mode), &interface.to_ne_bytes())
     }
 
-    /// Rings the bell, which is the device `bell`, with `frame`.
+    /// Takes the device `bell` of the thread's network namespace for the bell, and `rope` for what a program attached in `mode`
+    /// rings it by: one end of a veth whose other end is `end`.
     ///
     /// # Errors
     /// What the kernel says.
-    pub fn ring(&self, frame: &[u8], bell: u32) -> Result<(), Error> {
-        self.loaded.send(RING, frame, bell, 1)
+    pub fn hang_bell(&self, bell: u32, [rope, end]: [u32; 2], mode: Mode) -> Result<Attached, Error> {
+        for (map, key, to) in [("bell", 0, bell), ("bell", 1, bell), ("rope_and_out", rope_at(mode), rope)] {
+            self.loaded.update(map, key, &to.to_ne_bytes())?;
+        }
+        self.loaded.attach(RING, end)
     }
 
     /// What it has counted since it was loaded.
@@ -180,6 +179,15 @@ impl Driver {
     /// Readable when something came up.
     pub fn records(&self) -> &Ring {
         &self.ring
+    }
+}
+
+/// Where the rope stands. What is redirected to several devices leaves a driver by the last of them first, and generic XDP by
+/// the first.
+fn rope_at(mode: Mode) -> u32 {
+    match mode {
+        Mode::Native => 0,
+        Mode::Generic => 1,
     }
 }
 
@@ -417,6 +425,32 @@ mod tests {
         let copies = [&first, &own, &Header { seq: 4, ..first }].map(|header| driver.copies(header).ok());
         assert_eq!(copies, [3, 1, 0].map(Some));
     }
+
+    /// As strangers without number flood, a neighbour that goes on is known all the time, and who was silent meanwhile is forgotten.
+    #[test]
+    fn many_sources_crowd_out_those_heard_longest_ago() {
+        let rules = rules(Wire::One, None);
+        let name = "many_sources_crowd_out_those_heard_longest_ago";
+        let Some(driver) = driver_or_skip(name, &rules, false) else { return };
+        let hear = |id: u32, seq: u32| {
+            let header = Header { id, epoch: 1, seq, ttl: 3, kind: Kind::Data };
+            driver.run(&ethernet(&rules.format.write(&header, b"data")), 1).expect("it runs").verdict
+        };
+        let (neighbour, silent) = (2, 3);
+        assert_eq!(hear(silent, 1), XDP_TX);
+        for number in 0..5 * SOURCES {
+            assert_eq!(hear(1000 + number, 1), XDP_TX, "there is room for each");
+            if number.is_multiple_of(100) {
+                let first = hear(neighbour, number / 100);
+                assert_eq!((first, hear(neighbour, number / 100)), (XDP_TX, XDP_DROP), "{number}");
+            }
+        }
+        assert_eq!(hear(neighbour, 0), XDP_DROP, "what is long known of it is known yet");
+        assert_eq!((hear(silent, 1), hear(silent, 1)), (XDP_TX, XDP_DROP), "it begins anew");
+    }
+
+    /// Of the map `sources`.
+    const SOURCES: u32 = 4096;
 
     /// Frames that two processors hear at once; `NAWA_RACES` has another number of them.
     const RACES: u32 = 20_000;

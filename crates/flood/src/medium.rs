@@ -123,16 +123,9 @@ impl Medium {
     }
 
     /// How applications get messages here.
-    pub(crate) fn delivery(&self) -> io::Result<Delivery> {
-        if let Medium::Driver {
-            driver,
-            attached: Attached { mode: xdp::Mode::Native, .. },
-            index,
-            waits: false,
-            ..
-        } = self
-        {
-            match Bell::of_driver(driver, *index) {
+    pub(crate) fn delivery(&mut self) -> io::Result<Delivery> {
+        if let Medium::Driver { driver, attached, index, waits: false, .. } = self {
+            match Bell::of_driver(driver, *index, attached.mode) {
                 Ok(bell) => {
                     return Ok(Delivery {
                         board: driver.board().map_err(io::Error::other)?,

@@ -177,9 +177,9 @@ impl Medium {
     pub fn relays(&self) -> Result<Vec<Relayed>, Error> {
         let read = |slot| {
             let value = self.loaded.lookup("delays", slot)?.unwrap_or_default();
-            let number = |at| word(&value, at) as u32;
-            let time = |at| Duration::from_nanos(number(at).into());
-            Ok(Relayed { node: number(0) as usize, hop: time(4), relay: time(8), source: number(12) })
+            let time = |at| Duration::from_nanos(half(&value, at).into());
+            let (node, source) = (half(&value, 0) as usize, half(&value, 12));
+            Ok(Relayed { node, hop: time(4), relay: time(8), source })
         };
         (0..self.taken()?.min(DELAYS)).map(read).collect()
     }
@@ -197,7 +197,7 @@ impl Medium {
     /// Has `node` send `frame`, Ethernet header and all, from within the kernel, each time with the next SEQ (wire version
     /// 1): one every `interval` as nearly as the CPU manages, for `time` and a little more.
     pub fn stream(&self, node: usize, frame: &[u8], interval: Duration, time: Duration) -> Result<(), Error> {
-        let seq = word(&self.loaded.lookup(".bss.stream", 0)?.unwrap_or_default(), 0) as u32;
+        let seq = half(&self.loaded.lookup(".bss.stream", 0)?.unwrap_or_default(), 0);
         let udp = u32::from(frame.get(12..14) == Some(&[8, 0]));
         let now = device::monotonic();
         let clocks = [now, interval].map(|time| (time.as_nanos() as u64).to_ne_bytes());
@@ -215,8 +215,7 @@ impl Medium {
     }
 
     fn taken(&self) -> Result<u32, Error> {
-        let value = self.loaded.lookup(".bss.taken", 0)?.unwrap_or_default();
-        Ok(value.get(..4).and_then(|bytes| bytes.try_into().ok()).map_or(0, u32::from_ne_bytes))
+        Ok(half(&self.loaded.lookup(".bss.taken", 0)?.unwrap_or_default(), 0))
     }
 
     fn set_hearers(&self, node: usize, hearers: &[usize]) -> Result<(), Error> {
@@ -301,4 +300,9 @@ fn number(node: usize) -> u32 {
 /// Eight bytes from `at`.
 fn word(bytes: &[u8], at: usize) -> u64 {
     bytes.get(at..at + 8).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_ne_bytes)
+}
+
+/// Four bytes from `at`.
+fn half(bytes: &[u8], at: usize) -> u32 {
+    bytes.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map_or(0, u32::from_ne_bytes)
 }

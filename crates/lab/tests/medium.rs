@@ -6,7 +6,9 @@ use std::net::{Ipv4Addr, UdpSocket};
 use std::time::Duration;
 
 use common::{alone, left_in, skip};
-use lab::medium::{Medium, MediumConfig};
+use device::{Net, PacketSocket};
+use flood::{ETHERTYPE, Format, Header, Wire};
+use lab::medium::{INTERFACE, Medium, MediumConfig};
 use link::{Adjacency, Loss, Probability};
 
 const PORT: u16 = 4000;
@@ -112,4 +114,26 @@ fn loss_is_what_the_link_model_draws_and_each_hearers_own() {
     let once = lost(1);
     assert_eq!(once, lost(1), "the same seed loses the same frames");
     assert_ne!(once, lost(2));
+}
+
+/// Messages of two sources over a relay that sends everything back.
+#[test]
+fn a_timed_relay_says_whose_message_it_was() {
+    if skip("a_timed_relay_says_whose_message_it_was") {
+        return;
+    }
+    let _alone = alone();
+    let config = MediumConfig { timed_wire: Some(1), ..MediumConfig::default() };
+    let medium = Medium::build(&Adjacency::chain(3), config).unwrap();
+    let _relay = medium.attach(1, "echo").unwrap();
+    for (sender, id) in [(0, 7), (2, 9)] {
+        let open = || PacketSocket::open(Net::open()?.link(INTERFACE)?.index, Some(ETHERTYPE));
+        let socket = medium.node(sender).run(open).unwrap().unwrap();
+        let header = Header { id, epoch: 1, seq: 1, ttl: 3, ..Header::default() };
+        let ethernet = [[0xff; 6], socket.mac()].concat();
+        let frame = Format::new(Wire::One, None).write(&header, &[0; 40]);
+        socket.send(&[&ethernet[..], &ETHERTYPE.to_be_bytes(), &frame].concat()).unwrap();
+    }
+    let relayed: Vec<_> = medium.relays().unwrap().iter().map(|one| (one.node, one.source)).collect();
+    assert_eq!(relayed, [(1, 7), (1, 9)]);
 }

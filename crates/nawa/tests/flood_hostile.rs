@@ -348,12 +348,10 @@ fn sent_to_one_node(arena: &mut Arena) {
     arena.works();
 }
 
-/// What is in another network on the same wire. XDP does not see a tag that has been taken off the frame (docs/flood.md).
+/// What is in another network on the same wire.
 fn sent_in_a_vlan(arena: &mut Arena) {
     let header = arena.play();
-    if arena.relay.name == "packet-socket"
-        && let Outsider::Frames(socket) = &arena.outsider
-    {
+    if let Outsider::Frames(socket) = &arena.outsider {
         let mut bytes = ethernet(&arena.format.write(&header, b"in a VLAN"));
         bytes.splice(12..12, [0x81, 0, 0, 5]);
         socket.send(&bytes).expect("it goes");

@@ -97,6 +97,26 @@ fn messages_are_flooded() {
         eventually("the interface is as before", || (left() == before).then_some(()));
     }
     without_cap_bpf(&network);
+    above_the_driver();
+}
+
+/// Generic XDP relays, and delivers, and wakes who sleeps.
+fn above_the_driver() {
+    let network = Network::with_mtu(2, 9000);
+    let _daemons = [1, 2].map(|number| network.start(number, "key-file = 'flood.key'\n"));
+    let (sender, receiver) = (network.connect(1), network.listen(2));
+    let status = network.status(2);
+    assert_eq!(
+        (&status["relay"], &status["delivery"]),
+        (&"xdp-generic".into(), &"driver".into()),
+        "{status}"
+    );
+    for number in 0..20 {
+        let message = format!("message {number}");
+        sender.send(0, message.as_bytes()).expect("it goes");
+        assert_eq!(text(receiver.recv(PATIENCE).expect("the node runs")), message);
+    }
+    network.wait_for(2, "/relayed_frames", 20);
 }
 
 /// A packet socket relays.

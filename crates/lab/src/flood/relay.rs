@@ -80,7 +80,7 @@ enum Listening {
 const GRIDS: [Grid; 8] = [
     Grid(ALL, &["medium=links authenticated=no listening=no hops=1,2,3,4 mode=driver,kernel,application"]),
     Grid(ALL, &["medium=links authenticated=no listening=no hops=2 mode=xdp-tx,driver-generic"]),
-    Grid(ALL, &["medium=links authenticated=no listening=yes hops=2 mode=driver,application"]),
+    Grid(ALL, &["medium=links authenticated=no listening=yes hops=2 mode=driver,driver-generic,application"]),
     Grid(ALL, &["medium=links authenticated=no listening=polls hops=2 mode=driver"]),
     Grid(QUICK, &["medium=links authenticated=yes listening=no hops=2 mode=driver,application"]),
     Grid(FULL, &["medium=links authenticated=yes listening=no hops=1,2,3,4 mode=driver,application"]),

@@ -75,6 +75,8 @@ impl Network {
         node.ip("link set air0 up");
         // Checksums that the kernel leaves to a card are never filled in on the way through a bridge to XDP.
         succeed(&mut node.command("ethtool", ["-K", "air0", "tx", "off"]));
+        // A VLAN's tag stays in the frame, where XDP sees it.
+        succeed(&mut medium.command("ethtool", ["-K", &format!("port{number}"), "txvlan", "off"]));
         // What XDP programs send back out of a veth arrives only where its other end has one.
         let pass = || {
             let port = device::Net::open().expect("netlink").link(&format!("port{number}")).expect("a port");
