@@ -39,7 +39,8 @@ struct fsat_constants {
 		.memory = 256, .stale_us = 8000000, .far = 32, .slow = 2, .pace = 150,                          \
 	}
 
-/* The shortest period, µs: judging at each ACK costs more than all else where RTT is that of a host to itself or its neighbour. */
+/* The shortest period, µs: judging at each ACK costs more than all else where RTT is that of a host to itself or its neighbour, and
+ * asking does not end within a period; 500 to 4000. examples/ack_cost.rs prints what an ACK costs. */
 #define FSAT_PERIOD_US 1000
 
 /* What stands in the queue at this RTT, µs. */

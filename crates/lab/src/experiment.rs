@@ -52,8 +52,8 @@ pub enum SideBySide {
     /// As many, in their order, as their links' rates stay within this sum, at least one, and then the next. They start
     /// together, and no network is made while one is measured.
     Rates(Bitrate),
-    /// Those, one after the other in the list, that agree in these fields of their keys; and groups of them, of any
-    /// repeat, up to a sum of their links' rates.
+    /// Those, one after the other in the list, that agree in these fields of their keys, as many as their links' rates stay
+    /// within a sum, at least one; and groups of them, of any repeat, up to that sum.
     Links {
         /// The fields.
         alike: &'static [&'static str],
@@ -219,10 +219,11 @@ impl Experiment {
         match self.side_by_side {
             SideBySide::Cases(count) => Box::new(self.cases.chunks(count.max(1))),
             SideBySide::Rates(up_to) => Box::new(within(&self.cases, up_to)),
-            SideBySide::Links { alike, .. } => Box::new(
-                self.cases
-                    .chunk_by(|one, other| alike.iter().all(|name| one.field(name) == other.field(name))),
-            ),
+            SideBySide::Links { alike, up_to } => {
+                let same =
+                    |one: &Case, other: &Case| alike.iter().all(|name| one.field(name) == other.field(name));
+                Box::new(self.cases.chunk_by(same).flat_map(move |cases| within(cases, up_to)))
+            }
         }
     }
 

@@ -74,7 +74,8 @@ impl Topology {
         }
     }
 
-    /// What all its links together carry in the faster direction of each; none where nothing limits it.
+    /// What all its links together carry in the faster direction of each, behind a policer what that lets through; none where
+    /// nothing limits it.
     pub(crate) fn rate(&self) -> Bitrate {
         let paths = match self {
             Topology::Relayed(paths) => paths.as_slice(),
@@ -82,7 +83,7 @@ impl Topology {
             Topology::Direct => &[],
         };
         let rate = |link: &LinkConfig| match &link.capacity {
-            Capacity::Unlimited => 0,
+            Capacity::Unlimited => link.policer.as_ref().map_or(0, |policer| policer.rate.as_bps()),
             Capacity::Fixed(rate) => rate.as_bps(),
             Capacity::Trace(trace) => trace.mean().as_bps(),
         };

@@ -7,7 +7,7 @@ use link::{
     Aqm, Bitrate, ByteCount, Capacity, Jitter, LinkConfig, PolicerConfig, Probability, Queue, Reorder, Trace,
 };
 
-use super::case::{FRAME, STARTS, UP_TO, case, flow, notes, overhead};
+use super::case::{FRAME, STARTS, case, flow, notes, overhead};
 use crate::axes::{Grid, NORMAL, PAPER, QUICK, cases};
 use crate::error::Error;
 use crate::experiment::{Experiment, RunOptions, SideBySide};
@@ -18,28 +18,44 @@ pub(crate) const ABOUT: &str = "congestion controls at policers, CoDel, PIE and 
 
 const RTT: Duration = Duration::from_millis(60);
 
-/// What overflows: the queues of the cases that share one with CUBIC.
-const QUEUES: &str =
-    "against=cubic queue=policer,codel,pie,packets-3,packets-10,bdp-2 cc=fsat,fsat_paper,bbr,cubic";
+/// Who is compared on a link.
+const CC: &str = "cc=fsat,bbr,cubic";
+const CONTROLS: usize = 3;
 
-/// Links that each control has alone.
-const LINKS: &str = "case=bunched,suspended,step,starlink,reorder,none cc=fsat,fsat_paper,bbr,cubic";
+/// What overflows: the queues of the cases that share one with CUBIC, and with as many more of the same control.
+const QUEUES: &str = "queue=policer,codel,pie,packets-3,packets-10,bdp-2";
+const BESIDE: &str = "against=cubic flows=1,4";
+const OWN: &str = "against=itself flows=4";
 
-const GRIDS: [Grid; 6] = [
-    Grid(QUICK, &["rate_kbps=4000 flows=1", QUEUES]),
-    Grid(QUICK, &["rate_kbps=4000", LINKS]),
-    Grid(NORMAL, &["rate_kbps=1000,10000 flows=1,4", QUEUES]),
-    Grid(NORMAL, &["rate_kbps=1000,10000", LINKS]),
-    Grid(PAPER, &["rate_kbps=1000,10000,100000 flows=1,4", QUEUES]),
-    Grid(PAPER, &["rate_kbps=1000,10000,100000", LINKS]),
+/// Links that each control has alone, and those that change so seldom that it takes longer to see.
+const LINKS: &str = "case=bunched,suspended,reorder,none";
+const CHANGES: &str = "case=step,starlink";
+
+/// Rates, and for how many seconds each is measured: at 1 Mbit/s many fit beside each other, at 100 none.
+const RATES: &str = "rate_kbps:time_s=1000:60,10000:20,100000:10";
+const RATES_OF_CHANGES: &str = "rate_kbps:time_s=1000:60,10000:40,100000:40";
+const RATES_PAPER: &str = "rate_kbps:time_s=1000:120,10000:120,100000:120";
+
+const GRIDS: [Grid; 10] = [
+    Grid(QUICK, &["rate_kbps:time_s=4000:7 against=cubic flows=1", QUEUES, CC]),
+    Grid(QUICK, &["rate_kbps:time_s=4000:7", LINKS, CC]),
+    Grid(QUICK, &["rate_kbps:time_s=4000:7", CHANGES, CC]),
+    Grid(NORMAL, &[RATES, BESIDE, QUEUES, CC]),
+    Grid(NORMAL, &[RATES, OWN, QUEUES, CC]),
+    Grid(NORMAL, &[RATES, LINKS, CC]),
+    Grid(NORMAL, &[RATES_OF_CHANGES, CHANGES, CC]),
+    Grid(PAPER, &[RATES_PAPER, BESIDE, QUEUES, CC]),
+    Grid(PAPER, &[RATES_PAPER, OWN, QUEUES, CC]),
+    Grid(PAPER, &[RATES_PAPER, "case=bunched,suspended,reorder,none,step,starlink", CC]),
 ];
 
-/// How many are beside each other on a link.
-const CONTROLS: usize = 4;
+/// Up to which sum of rates cases run beside each other: two links of 10 Mbit/s with all that are compared.
+const UP_TO: Bitrate = Bitrate::from_bps(60_000_000);
 
 const ABOUT_THIS: [&str; 3] = [
     "RTT 60 ms; queue: policer (a token bucket of 50 frames, nothing waits), codel and pie (RFC 8289, RFC 8033, before ten BDP), \
-     packets-N (drop-tail), bdp-2 (drop-tail, twice the BDP); `flows` flows of cc and as many of `against`, which start within 5 s",
+     packets-N (drop-tail), bdp-2 (drop-tail, twice the BDP); `flows` flows of cc and as many of `against`, which start within 5 s; \
+     measured from then on for time_s",
     "case: one flow of cc in two BDP of buffer; bunched: acknowledgements released every 16 ms; suspended: both directions stand \
      still for 166 ms each 2 s; step: RTT 20 and 100 ms in turns of 20 s; starlink: base delay 30, 60, 45, 80 ms in turns of 15 s \
      and up to 7 ms of jitter, no loss; reorder: each frame takes 20 or 45 ms by chance",
@@ -47,19 +63,19 @@ const ABOUT_THIS: [&str; 3] = [
 ];
 
 pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
-    let time = Duration::from_secs(options.size.of(7, 60, 120));
     let cases = cases(&GRIDS, options.size, |cell| {
         let setup = Setup { rate_kbps: cell.get("rate_kbps")? };
+        let until = STARTS + Duration::from_secs(cell.get("time_s")?);
         let each = std::iter::repeat_n(flow(cell.text("cc")), cell.get::<usize>("flows")?.max(1));
         let (flows, [up, down]) = match cell.text("queue") {
             "" => (each.collect(), setup.link(cell.text("case"))),
             queue => {
                 let shared = |flow| FlowSpec { start: [Duration::ZERO, STARTS], ..flow };
-                let others = each.clone().map(|_| flow(cell.text("against")));
+                let against = cell.text(if cell.text("against") == "itself" { "cc" } else { "against" });
+                let others = each.clone().map(|_| flow(against));
                 (each.chain(others).map(shared).collect::<Vec<_>>(), [setup.queue(queue), setup.fixed()])
             }
         };
-        let until = STARTS + time;
         let test = FlowTest {
             flows,
             initial_window: None,
@@ -69,14 +85,17 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
             limit: until,
         };
         let topology = Topology::Single(Box::new(PathSpec { name: "link".into(), up, down }));
-        let key = cell.key(&["cc", "against", "flows", "queue", "case", "rate_kbps"]);
+        let key = cell.key(&["cc", "against", "flows", "queue", "case", "rate_kbps", "time_s"]);
         Ok(case(key, topology, test, until + overhead(CONTROLS, 0)))
     })?;
     Ok(Experiment {
         name: "flight-field",
-        side_by_side: SideBySide::Links { alike: &["rate_kbps", "queue", "case", "flows"], up_to: UP_TO },
+        side_by_side: SideBySide::Links {
+            alike: &["rate_kbps", "against", "queue", "case", "flows"],
+            up_to: UP_TO,
+        },
         cases,
-        repeats: options.size.of(1, 3, 5),
+        repeats: options.size.of(1, 1, 5),
         notes: notes(&ABOUT_THIS),
         ..Experiment::default()
     })
@@ -160,6 +179,7 @@ fn in_turns(none: Duration, some: Duration, kbps: u64) -> Capacity {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiment::Case;
 
     #[test]
     fn each_link_is_what_its_name_says() {
@@ -171,6 +191,20 @@ mod tests {
         let traces = ["bunched", "suspended"].map(|name| setup.link(name)[1].capacity.clone());
         assert!(traces.iter().all(|capacity| matches!(capacity, Capacity::Trace(_))));
         assert!(setup.link("step")[1].delay_steps.len() == 2 && setup.link("reorder")[0].reorder.is_some());
+    }
+
+    #[test]
+    fn no_more_start_together_than_one_thread_emulates() {
+        let experiment = experiment(&RunOptions::default()).unwrap();
+        let rate = |group: &[Case]| group.iter().map(|case| case.workload.rate().as_bps()).sum::<u64>();
+        assert!(experiment.groups().all(|group| rate(group) <= UP_TO.as_bps() || group.len() == 1));
+        let policed =
+            experiment.cases.iter().find(|case| case.key.iter().any(|(_, value)| value == "policer"));
+        assert_eq!(
+            policed.unwrap().workload.rate(),
+            Bitrate::from_bps(1_000_000),
+            "what the policer lets through"
+        );
     }
 
     #[test]
