@@ -28,7 +28,8 @@ struct connection {
 	__u32 paced_cwnd;    /* and the window then, packets */
 	__u32 lost;          /* tcp_sock.lost at the last ACK, packets */
 	struct fsat fsat;    /* with what is above, what every ACK needs fills two cache lines */
-	__u32 prior_cwnd;    /* before the last loss, for undoing it */
+	__u32 prior_cwnd;    /* before the last loss, for undoing it, */
+	__u32 prior_mode;    /* and FS-AT's then */
 	__u32 prr_delivered; /* packets since recovery began, RFC 9937 */
 	struct options options;
 };

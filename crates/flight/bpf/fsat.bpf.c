@@ -310,6 +310,7 @@ u32 fsat_tcp_ssthresh(u64 *ctx)
 		return tp->snd_cwnd;
 	}
 	c->prior_cwnd = c->cwnd;
+	c->prior_mode = c->fsat.mode;
 	c->prr_delivered = 0;
 	ssthresh = judged(sk, c);
 	if (c->cwnd > ssthresh)
@@ -339,7 +340,7 @@ int fsat_tcp_set_state(u64 *ctx)
 	return 0;
 }
 
-/* The loss was none. */
+/* The loss was none: nor is what the period has counted, and the mode is what it was. */
 SEC("struct_ops")
 u32 fsat_tcp_undo_cwnd(u64 *ctx)
 {
@@ -351,6 +352,8 @@ u32 fsat_tcp_undo_cwnd(u64 *ctx)
 		return tp->snd_cwnd > tp->prior_cwnd ? tp->snd_cwnd : tp->prior_cwnd;
 	if (c->cwnd < c->prior_cwnd)
 		c->cwnd = c->prior_cwnd;
+	c->fsat.mode = c->prior_mode;
+	c->fsat.lost = 0;
 	if (!options.paper)
 		c->fsat.space = fsat_max(c->fsat.space, bytes(tp, c->cwnd));
 	return window(tp, c);
