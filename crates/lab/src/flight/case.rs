@@ -60,7 +60,7 @@ pub(super) const RECEIVERS: &str = "reno";
 pub(super) const PAYLOAD: usize = 1448;
 
 /// Links of constant rate are emulated at the same time up to this sum of their rates (docs/lab.md, "Calibration").
-pub(super) const UP_TO: Bitrate = Bitrate::from_bps(56_000_000);
+pub(super) const UP_TO: Bitrate = Bitrate::from_bps(60_000_000);
 
 /// What making a network and taking it down takes beside the measurement, per case.
 pub(super) const OVERHEAD: Duration = Duration::from_millis(150);

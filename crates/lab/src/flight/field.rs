@@ -7,7 +7,7 @@ use link::{
     Aqm, Bitrate, ByteCount, Capacity, Jitter, LinkConfig, PolicerConfig, Probability, Queue, Reorder, Trace,
 };
 
-use super::case::{FRAME, STARTS, case, flow, notes, overhead};
+use super::case::{FRAME, STARTS, UP_TO, case, flow, notes, overhead};
 use crate::axes::{Grid, NORMAL, PAPER, QUICK, cases};
 use crate::error::Error;
 use crate::experiment::{Experiment, RunOptions, SideBySide};
@@ -34,23 +34,22 @@ const CHANGES: &str = "case=step,starlink";
 /// Rates, and for how many seconds each is measured: at 1 Mbit/s many fit beside each other, at 100 none.
 const RATES: &str = "rate_kbps:time_s=1000:60,10000:20,100000:10";
 const RATES_OF_CHANGES: &str = "rate_kbps:time_s=1000:60,10000:40,100000:40";
-const RATES_PAPER: &str = "rate_kbps:time_s=1000:120,10000:120,100000:120";
+const RATE_QUICK: &str = "rate_kbps=4000 time_s=7";
+const RATES_PAPER: &str = "rate_kbps=1000,10000,100000 time_s=120";
 
-const GRIDS: [Grid; 10] = [
-    Grid(QUICK, &["rate_kbps:time_s=4000:7 against=cubic flows=1", QUEUES, CC]),
-    Grid(QUICK, &["rate_kbps:time_s=4000:7", LINKS, CC]),
-    Grid(QUICK, &["rate_kbps:time_s=4000:7", CHANGES, CC]),
+const GRIDS: [Grid; 11] = [
+    Grid(QUICK, &[RATE_QUICK, "against=cubic flows=1", QUEUES, CC]),
+    Grid(QUICK, &[RATE_QUICK, LINKS, CC]),
+    Grid(QUICK, &[RATE_QUICK, CHANGES, CC]),
     Grid(NORMAL, &[RATES, BESIDE, QUEUES, CC]),
     Grid(NORMAL, &[RATES, OWN, QUEUES, CC]),
     Grid(NORMAL, &[RATES, LINKS, CC]),
     Grid(NORMAL, &[RATES_OF_CHANGES, CHANGES, CC]),
     Grid(PAPER, &[RATES_PAPER, BESIDE, QUEUES, CC]),
     Grid(PAPER, &[RATES_PAPER, OWN, QUEUES, CC]),
-    Grid(PAPER, &[RATES_PAPER, "case=bunched,suspended,reorder,none,step,starlink", CC]),
+    Grid(PAPER, &[RATES_PAPER, LINKS, CC]),
+    Grid(PAPER, &[RATES_PAPER, CHANGES, CC]),
 ];
-
-/// Up to which sum of rates cases run beside each other: two links of 10 Mbit/s with all that are compared.
-const UP_TO: Bitrate = Bitrate::from_bps(60_000_000);
 
 const ABOUT_THIS: [&str; 3] = [
     "RTT 60 ms; queue: policer (a token bucket of 50 frames, nothing waits), codel and pie (RFC 8289, RFC 8033, before ten BDP), \

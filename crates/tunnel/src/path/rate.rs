@@ -28,7 +28,7 @@ const WINDOW: f64 = 1.1;
 const GREW: f64 = 1.05;
 /// Rounds over which the greatest delivery rate, and the most confirmed in one go, count.
 const ROUNDS: u64 = 10;
-/// How long the least round-trip time counts.
+/// How long the least round-trip time counts if none comes near it.
 const MIN_RTT_LIFE: Duration = Duration::from_secs(10);
 /// For so long, and a round trip, half of the window is left empty, to see the round-trip time without a queue of this end's.
 const PROBE_RTT: Duration = Duration::from_millis(100);
