@@ -26,15 +26,12 @@ INLINE __u64 rank(const struct walk *w, const struct remote *r)
 	       (r->unreported > UNREPORTED ? 1ull << 33 : 0);
 }
 
-/* Whether a packet is too long for the other interface. Of a train that is yet to be cut nothing tells how long its packets are,
- * but that its own interface takes them. */
+/* Whether a packet, or one of a train that is yet to be cut, is too long for the other interface. */
 INLINE int too_long(struct __sk_buff *skb, __u32 interface)
 {
-	__u32 mtu = 0, own_mtu = 0;
+	__u32 mtu = 0;
 
-	if (bpf_check_mtu(skb, interface, &mtu, 0, BPF_MTU_CHK_SEGS))
-		return 1;
-	return skb->gso_segs > 1 && (bpf_check_mtu(skb, skb->ifindex, &own_mtu, 0, 0) || own_mtu > mtu);
+	return bpf_check_mtu(skb, interface, &mtu, 0, BPF_MTU_CHK_SEGS);
 }
 
 /* One pair of addresses: `w->best` becomes it if it is better. */
@@ -218,46 +215,43 @@ INLINE int of_an_association(const struct walk *w)
 	       w->places[SACK].length;
 }
 
-/* Of the bytes that an association sends and receives what copies may be, in percent. */
-INLINE __u32 budget(const struct settings *now, const struct association *a)
+/* Of the bytes that an association sends what copies by that interface may be, in percent. */
+INLINE __u32 budget(const struct settings *now, __u32 interface)
 {
-	__u32 *most = bpf_map_lookup_elem(&hooked, &a->copied_by);
+	__u32 *most = bpf_map_lookup_elem(&hooked, &interface);
 
 	return most && *most < now->budget_percent ? *most : now->budget_percent;
 }
 
-/* The reasons among those of a packet for which it is to be copied. */
+/* The reasons among those of a packet for which it is to be copied, if the budget allows for it. */
 INLINE __u32 wanted(const struct settings *now, const struct walk *w, struct association *a, __u32 reasons)
 {
-	__u32 wanted;
-
 	if (now->mode != BICAST_ADAPTIVE)
 		return bicast_wanted(now->mode, reasons);
 	/* The rate is that of first transmissions: a SACK without gaps is none. */
 	if (!(w->fields.found & FOUND_DATA))
 		reasons &= ~(__u32)BICAST_REST;
-	wanted = bicast_rate_sent(&a->rate, reasons, w->ip_length, budget(now, a), bpf_ktime_get_ns() / 1000);
-	if (!wanted && bicast_rate_wanted(&a->rate, reasons))
-		add(&a->skipped[SKIPPED_BUDGET], 1);
-	return wanted;
+	return bicast_rate_sent(&a->rate, reasons, w->ip_length, now->budget_percent, bpf_ktime_get_ns() / 1000);
 }
 
-/* A copy will be sent for `reasons` the way that was chosen. */
-INLINE void will_copy(const struct walk *w, struct association *a, __u32 reasons)
+/* Has the budget pay for a copy for `reasons` by that interface; whether it does. */
+INLINE int pay(const struct settings *now, const struct walk *w, struct association *a, __u32 interface, __u32 reasons,
+	       __u32 patient)
 {
-	__u32 data = w->fields.found & FOUND_DATA, to = w->best.remote % ADDRESSES;
+	__u32 data = w->fields.found & FOUND_DATA;
 
-	a->copied_to = to;
-	a->copied_by = w->best.interface;
-	if (data)
-		a->remotes[index(to)].unreported++;
-	bicast_rate_copied(&a->rate, data ? reasons : 0, w->fields.tsn_low, w->ip_length, bpf_ktime_get_ns() / 1000);
+	if (now->mode != BICAST_ADAPTIVE)
+		return 1;
+	if (!bicast_rate_affords(&a->rate, w->ip_length, budget(now, interface), patient))
+		return 0;
+	bicast_rate_copied(&a->rate, data ? reasons : 0, w->fields.tsn_low, w->ip_length);
+	return 1;
 }
 
 /* What is to be done with a packet: how often it goes by its own path again, and whether by another. */
 struct plan {
 	__u32 reasons; /* 0: no copy */
-	__u32 thrice;
+	__u32 thrice;  /* what two paths lose of 5 % is one retransmission in 400, for each of which Linux waits for its timer */
 	__u32 known;   /* again, to make a path known */
 };
 
@@ -271,15 +265,19 @@ INLINE struct plan decide(struct __sk_buff *skb, struct walk *w, const struct se
 		return plan;
 	a->seen_ns = bpf_ktime_get_coarse_ns();
 	learn_from_sent(skb, w, key, a);
-	plan.known = now->mode != BICAST_OFF && makes_known(w, a);
 	plan.reasons = wanted(now, w, a, bicast_sctp_classify(&a->tsn, &w->fields));
-	if (plan.reasons && !choose(skb, w, a))
+	plan.known = now->mode != BICAST_OFF && makes_known(w, a) && pay(now, w, a, skb->ifindex, 0, 0);
+	if (!plan.reasons || !choose(skb, w, a)) {
 		plan.reasons = 0;
-	if (plan.reasons)
-		will_copy(w, a, plan.reasons);
-	plan.thrice = now->mode == BICAST_ADAPTIVE && bicast_rate_thrice(&a->rate, plan.reasons, w->ip_length);
-	if (plan.thrice)
-		bicast_rate_copied(&a->rate, 0, 0, w->ip_length, 0);
+	} else if (!pay(now, w, a, w->best.interface, plan.reasons, plan.reasons == BICAST_REST)) {
+		add(&a->skipped[SKIPPED_BUDGET], plan.reasons != BICAST_REST);
+		plan.reasons = 0;
+	} else {
+		a->copied_to = w->best.remote % ADDRESSES;
+		a->remotes[index(a->copied_to)].unreported += !!(w->fields.found & FOUND_DATA);
+		plan.thrice = now->mode == BICAST_ADAPTIVE && (plan.reasons & BICAST_RETRANSMISSION) &&
+			      pay(now, w, a, skb->ifindex, 0, 1);
+	}
 	unlock(a);
 	return plan;
 }
@@ -375,7 +373,7 @@ INLINE void take_report(struct __sk_buff *skb, const struct settings *now, const
 		add(&a->duplicates, count);
 		a->remotes[index(a->copied_to)].unreported = 0;
 	}
-	bicast_rate_acknowledged(&a->rate, highest, ntohl(first), count, budget(now, a), bpf_ktime_get_ns() / 1000);
+	bicast_rate_acknowledged(&a->rate, highest, ntohl(first), count, now->budget_percent, bpf_ktime_get_ns() / 1000);
 }
 
 /* What has arrived for the association of `out`. */
@@ -384,7 +382,6 @@ INLINE void learn_from_received(struct __sk_buff *skb, const struct settings *no
 {
 	if (lock(a)) {
 		arrived_at(now, a, &w->destination);
-		bicast_rate_earn(&a->rate, w->ip_length, budget(now, a));
 		if (w->places[ASCONF].length)
 			changed(skb, w, a, 0);
 		if (w->places[SACK].length)

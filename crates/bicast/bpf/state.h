@@ -92,14 +92,12 @@ struct association {
 	struct bicast_rate rate;
 	__u32 locked;       /* by a processor (maps.h): all but the counters is under it */
 	__u32 copied_to;    /* place in `remotes` of the last copy's address */
-	__u32 copied_by;    /* the interface it left by */
-	__u32 unused;
 };
 
 /* Set while the programs run. */
 struct settings {
 	__u32 mode;           /* enum bicast_mode */
-	__u32 budget_percent; /* of the bytes sent and received; in adaptive mode */
+	__u32 budget_percent; /* of the bytes sent; in adaptive mode */
 	__u32 udp_port;       /* of SCTP in UDP, host byte order */
 	__u32 forwarding;     /* copy also what is forwarded for other hosts */
 };

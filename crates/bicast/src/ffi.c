@@ -33,14 +33,14 @@ __u32 nawa_bicast_rate_sent(struct bicast_rate *r, __u32 reasons, __u32 length, 
 	return bicast_rate_sent(r, reasons, length, percent, now_us);
 }
 
-__u32 nawa_bicast_rate_thrice(const struct bicast_rate *r, __u32 reasons, __u32 length)
+__u32 nawa_bicast_rate_affords(const struct bicast_rate *r, __u32 length, __u32 percent, __u32 patient)
 {
-	return bicast_rate_thrice(r, reasons, length);
+	return bicast_rate_affords(r, length, percent, patient);
 }
 
-void nawa_bicast_rate_copied(struct bicast_rate *r, __u32 reasons, __u32 tsn, __u32 length, __u64 now_us)
+void nawa_bicast_rate_copied(struct bicast_rate *r, __u32 reasons, __u32 tsn, __u32 length)
 {
-	bicast_rate_copied(r, reasons, tsn, length, now_us);
+	bicast_rate_copied(r, reasons, tsn, length);
 }
 
 void nawa_bicast_rate_acknowledged(struct bicast_rate *r, __u32 highest, __u32 tsn, __u32 count, __u32 percent, __u64 now_us)

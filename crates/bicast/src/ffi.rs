@@ -45,15 +45,15 @@ pub struct RawConnection {
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RawRate {
-    pub debt: i32,
+    pub sent_bytes: u64,
+    pub copied_bytes: u64,
+    pub met_us: u64,
     pub lossy: u32,
-    pub share: u32,
-    pub due: u32,
+    pub every: u32,
+    pub wait: u32,
     pub watched: u32,
     pub tsn: u32,
     pub stack: u32,
-    pub unused: u32,
-    pub times: [u64; 4],
 }
 
 unsafe extern "C" {
@@ -65,9 +65,9 @@ unsafe extern "C" {
     #[cfg(test)]
     fn nawa_bicast_rate_sent(r: *mut RawRate, reasons: u32, length: u32, percent: u32, now_us: u64) -> u32;
     #[cfg(test)]
-    fn nawa_bicast_rate_thrice(r: *const RawRate, reasons: u32, length: u32) -> u32;
+    fn nawa_bicast_rate_affords(r: *const RawRate, length: u32, percent: u32, patient: u32) -> u32;
     #[cfg(test)]
-    fn nawa_bicast_rate_copied(r: *mut RawRate, reasons: u32, tsn: u32, length: u32, now_us: u64);
+    fn nawa_bicast_rate_copied(r: *mut RawRate, reasons: u32, tsn: u32, length: u32);
     #[cfg(test)]
     fn nawa_bicast_rate_acknowledged(
         r: *mut RawRate,
@@ -102,14 +102,14 @@ impl RawRate {
         unsafe { nawa_bicast_rate_sent(self, reasons, length, percent, now_us) }
     }
 
-    pub fn thrice(&self, reasons: u32, length: u32) -> bool {
+    pub fn affords(&self, length: u32, percent: u32, patient: bool) -> bool {
         // SAFETY: as in `chunk_seen`.
-        unsafe { nawa_bicast_rate_thrice(self, reasons, length) != 0 }
+        unsafe { nawa_bicast_rate_affords(self, length, percent, patient.into()) != 0 }
     }
 
-    pub fn copied(&mut self, reasons: u32, tsn: u32, length: u32, now_us: u64) {
+    pub fn copied(&mut self, reasons: u32, tsn: u32, length: u32) {
         // SAFETY: as in `chunk_seen`.
-        unsafe { nawa_bicast_rate_copied(self, reasons, tsn, length, now_us) }
+        unsafe { nawa_bicast_rate_copied(self, reasons, tsn, length) }
     }
 
     pub fn acknowledged(&mut self, highest: u32, tsn: u32, count: u32, percent: u32, now_us: u64) {

@@ -109,14 +109,14 @@ impl Flow {
         let own_us = if let Other::Overtakes(wait_us) = self.other { wait_us } else { 0 };
         let own_us = (!self.lost(self.loss_percent)).then_some(self.now_us + own_us + DELAY_US);
         let mut other_us = None;
-        if wanted != 0 {
-            self.rate.copied(wanted, self.tsn, BYTES, self.now_us);
+        if wanted != 0 && self.rate.affords(BYTES, self.percent, wanted == FIRST) {
+            self.rate.copied(wanted, self.tsn, BYTES);
             other_us = self.over_other();
             *copies += 1;
-        }
-        if wanted != 0 && self.rate.thrice(wanted, BYTES) {
-            self.rate.copied(0, 0, BYTES, self.now_us);
-            *copies += 1;
+            if wanted == AGAIN && self.rate.affords(BYTES, self.percent, true) {
+                self.rate.copied(0, 0, BYTES);
+                *copies += 1;
+            }
         }
         let mut arrivals: Vec<u64> = own_us.into_iter().chain(other_us).collect();
         arrivals.sort_unstable();
@@ -190,7 +190,7 @@ fn copies_fall_where_few_arrive_though_their_own_path_loses() {
                 later.first_percent(),
                 later.percent()
             );
-            assert!(later.percent() <= f64::from(percent) + 0.1, "{percent} % {other:?}: {later:?}");
+            assert!(later.percent() <= f64::from(percent) + 0.3, "{percent} % {other:?}: {later:?}");
             // As much as its own path loses is no more than that one does.
             if !matches!(other, Other::Drops(2 | 10)) && percent <= 15 {
                 assert!(later.first_percent() < 2.5, "{percent} % {other:?}: {later:?}");
@@ -200,18 +200,35 @@ fn copies_fall_where_few_arrive_though_their_own_path_loses() {
 }
 
 #[test]
-fn all_of_the_budget_is_used_where_copies_arrive() {
-    for (percent, least) in [(3, 2.5), (15, 12.0), (100, 30.0)] {
-        let mut flow = Flow::new(percent, 1, Other::Drops(0));
+fn much_is_copied_where_copies_arrive() {
+    for (percent, least) in [(3, 2.5), (15, 10.0), (100, 15.0)] {
+        let mut flow = Flow::new(percent, 3, Other::Drops(0));
         flow.run(5);
         let sent = flow.run(60);
-        assert!(
-            sent.percent() > least && sent.percent() <= f64::from(percent) + 0.1,
-            "{percent} %: {sent:?}"
-        );
+        assert!(sent.percent() > least, "{percent} %: {sent:?}");
         flow.loss_percent = 0;
         flow.run(1);
         assert_eq!(flow.run(10).percent(), 0.0, "nothing is lost any more");
+    }
+}
+
+#[test]
+fn copies_keep_within_any_budget() {
+    let mut dice = ChaCha8Rng::seed_from_u64(39);
+    let mut below = move |most: u32| dice.next_u32() % most;
+    for _ in 0..300 {
+        let other = BAD[below(7) as usize];
+        let mut flow = Flow::new(below(101), below(100), other);
+        flow.dice = ChaCha8Rng::seed_from_u64(below(1000).into());
+        for _ in 0..10 {
+            flow.run(1);
+            // A reload may raise it.
+            flow.percent = (flow.percent + below(2) * below(20)).min(100);
+            flow.loss_percent = below(100);
+            let RawRate { sent_bytes, copied_bytes, .. } = flow.rate;
+            let most = sent_bytes * u64::from(flow.percent) / 100 + 15_000;
+            assert!(copied_bytes <= most, "{} % {other:?}: {copied_bytes} of {sent_bytes}", flow.percent);
+        }
     }
 }
 
@@ -227,47 +244,23 @@ fn copies_that_wait_or_overtake_are_few() {
 
 #[test]
 fn copies_follow_others_load() {
-    let mut flow = Flow::new(100, 1, Other::Drops(0));
+    let mut flow = Flow::new(100, 3, Other::Drops(0));
     flow.run(5);
     flow.other = Other::Full(20_000);
     flow.run(1);
-    assert!(flow.run(10).first_percent() < 1.0);
+    assert!(flow.run(10).first_percent() < 1.5);
     flow.other = Other::Drops(0);
     flow.run(5);
-    assert!(flow.run(20).first_percent() > 30.0);
-}
-
-#[test]
-fn a_longer_path_is_known_again_after_a_minute() {
-    let mut flow = Flow::new(100, 1, Other::Drops(0));
-    flow.run(5);
-    // Both paths are longer from now on: as if both had a queue.
-    let mut rate = flow.rate;
-    let mut in_time = |from_us: u64, tsn: u32| {
-        let mut grown = false;
-        for nth in 0..2000 {
-            let at_us = from_us + nth * 100_000;
-            rate.sent(AGAIN, BYTES, 100, at_us);
-            if rate.sent(FIRST, BYTES, 100, at_us) == FIRST {
-                let tsn = tsn + nth as u32;
-                rate.copied(FIRST, tsn, BYTES, at_us);
-                let before = rate.share;
-                rate.acknowledged(tsn, tsn, 1, 100, at_us + 60_000);
-                grown |= rate.share > before;
-            }
-        }
-        grown
-    };
-    let (now_us, tsn) = (flow.now_us, flow.tsn + 1);
-    assert!(in_time(now_us, tsn), "within 200 s");
+    assert!(flow.run(20).first_percent() > 10.0);
 }
 
 /// Sends a packet at that budget, and its copy if it is to have one.
 fn copied(rate: &mut RawRate, reasons: u32, percent: u32) -> u32 {
     let wanted = rate.sent(reasons, BYTES, percent, SECOND_US);
-    if wanted != 0 {
-        rate.copied(wanted, 1, BYTES, SECOND_US);
+    if wanted == 0 || !rate.affords(BYTES, percent, wanted == FIRST) {
+        return 0;
     }
+    rate.copied(wanted, 1, BYTES);
     wanted
 }
 
@@ -277,25 +270,11 @@ fn requests_retransmissions_and_tails_go_first() {
     let allowed = [AGAIN, REQUEST, TAIL, AGAIN, REQUEST, TAIL, AGAIN, REQUEST, TAIL, AGAIN];
     assert_eq!(allowed.map(|reason| copied(&mut rate, reason, 0)), allowed);
     assert_eq!(copied(&mut rate, AGAIN, 0), 0, "ten packets");
-    // 15 % of 400 packets are as many as can be saved, beside what the ten have cost.
-    for _ in 0..800 {
-        copied(&mut rate, NOTHING, 15);
-    }
-    assert_eq!(rate.debt, -9_000_000);
-    rate.lossy = 1000;
-    let first = (0..900).filter(|_| copied(&mut rate, FIRST, 0) == FIRST).count();
-    assert!(first <= 30, "{first}: half of what is saved is not theirs");
-    let again = (0..1000).take_while(|_| copied(&mut rate, AGAIN, 0) == AGAIN).count();
-    assert_eq!(again + first, 70, "sixty saved, and ten");
-}
-
-#[test]
-fn what_a_queue_drops_at_once_is_copied() {
-    let mut rate = of(ADDRESSES);
-    for _ in 0..190 {
-        copied(&mut rate, FIRST, 15);
-    }
-    assert_eq!((0..36).filter(|_| copied(&mut rate, AGAIN, 15) == AGAIN).count(), 36);
+    // What has been sent pays for as many as that has cost, and then for a hundred more.
+    rate = RawRate { sent_bytes: 733 * u64::from(BYTES), lossy: 10_000, every: 1, wait: 1, ..rate };
+    assert_eq!((0..1000).take_while(|_| copied(&mut rate, FIRST, 15) == FIRST).count(), 117);
+    let again = (0..1000).take_while(|_| copied(&mut rate, AGAIN, 15) == AGAIN).count();
+    assert_eq!(again, 12, "ten are owed, and these pay for two");
 }
 
 #[test]
@@ -304,12 +283,4 @@ fn retransmissions_are_copied_by_what_the_handshake_began_with() {
     assert_eq!([UNKNOWN, ADDRESSES, EXTENSIONS].map(copied), [0, AGAIN, 0]);
     let both = |stack| of(stack).sent(AGAIN | REQUEST, BYTES, 15, SECOND_US);
     assert_eq!([UNKNOWN, ADDRESSES, EXTENSIONS].map(both), [REQUEST, AGAIN | REQUEST, REQUEST]);
-}
-
-#[test]
-fn retransmissions_go_a_third_time_if_enough_is_saved() {
-    let saved = |debt| RawRate { debt, ..of(ADDRESSES) };
-    assert!(saved(-4_650_000).thrice(AGAIN, BYTES));
-    assert!(!saved(-4_650_000).thrice(REQUEST, BYTES));
-    assert!(!saved(-4_649_999).thrice(AGAIN, BYTES));
 }

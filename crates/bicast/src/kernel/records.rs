@@ -9,7 +9,7 @@ use crate::core::Reasons;
 /// `struct key`, in bytes.
 pub const KEY: usize = 8;
 /// `struct association`, in bytes.
-pub const ASSOCIATION: usize = 704;
+pub const ASSOCIATION: usize = 680;
 /// `ADDRESSES`.
 const ADDRESSES: usize = 4;
 /// `struct address`.
@@ -18,13 +18,11 @@ const ADDRESS: usize = 16;
 const LOCAL: usize = 56;
 /// `struct remote`.
 const REMOTE: usize = 64;
-/// Where `struct bicast_rate` begins, its `lossy`, its `share`, and its `stack`.
+/// Where `struct bicast_rate` begins, its `lossy`, its `every`, and its `stack`.
 const RATE: usize = 624;
-const LOSSY: usize = RATE + 4;
-const SHARE: usize = RATE + 8;
-const STACK: usize = RATE + 24;
-/// `ALL`.
-const ALL: f64 = 1024.0;
+const LOSSY: usize = RATE + 24;
+const EVERY: usize = RATE + 28;
+const STACK: usize = RATE + 44;
 const STACKS: [&str; 3] = ["unknown", "addresses-first", "extensions-first"];
 /// `UNANSWERED`.
 const UNANSWERED: u32 = 2;
@@ -104,7 +102,7 @@ impl Known {
             duplicate_tsns: long(value, 48),
             copies: copies.collect(),
             skipped: skipped.collect(),
-            first_percent: (word(value, LOSSY) > 0).then(|| f64::from(word(value, SHARE)) * 100.0 / ALL),
+            first_percent: (word(value, LOSSY) > 0).then(|| 100.0 / f64::from(word(value, EVERY))),
             handshake: STACKS.get(word(value, STACK) as usize).copied().unwrap_or(STACKS[0]),
             locals: locals.filter_map(|local| address(&local[..ADDRESS])).collect(),
             remotes: remotes.filter_map(remote).collect(),
@@ -158,7 +156,7 @@ mod tests {
         put(368 + 28, &1500u32.to_ne_bytes());
         put(368 + 32, &1u32.to_ne_bytes());
         put(LOSSY, &1u32.to_ne_bytes());
-        put(SHARE, &128u32.to_ne_bytes());
+        put(EVERY, &8u32.to_ne_bytes());
         put(STACK, &2u32.to_ne_bytes());
         let known = Known::read(&[0, 0, 0, 5, 3, 232, 7, 208], &value).unwrap();
         assert_eq!((known.tag, known.local_port, known.remote_port), (5, 1000, 2000));

@@ -1,7 +1,7 @@
 //! That copies go the ways that the stack itself goes: its routes, ports and sizes, and nobody else's.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use packet::sctp::kind;
 
@@ -104,18 +104,26 @@ fn no_copy_leaves_where_the_stack_itself_does_not_send() {
 }
 
 #[test]
-fn a_train_of_packets_too_long_for_the_other_interface_is_not_copied() {
-    in_world("a_train_of_packets_too_long_for_the_other_interface_is_not_copied", |world| {
+fn a_train_is_copied_if_its_packets_fit_the_other_interface() {
+    in_world("a_train_is_copied_if_its_packets_fit_the_other_interface", |world| {
         world.ip("link set b0 mtu 1280");
-        learn(world, Carrier::V4);
-        let again = Carrier::V4.out(1, OUT, &data(10));
-        world.send(&again);
-        world.send_train(1400, &again);
-        let known = world.only();
-        assert_eq!((known.copies["retransmission"], known.skipped["too-long"]), (0, 1));
+        let carrier = Carrier::Udp4;
+        for nth in [1, 2] {
+            let pair = [1, 2].map(|host| carrier.address(nth, host));
+            answered(world, usize::from(nth) - 1, carrier, pair, [9899, 40_001]);
+        }
+        let socket = |host, port| SocketAddr::new(carrier.address(1, host), port);
+        let train = |bytes: usize| {
+            let value = [&10u32.to_be_bytes()[..], &vec![0; 2 * bytes - 12 - 4 - 4]].concat();
+            let contents = Carrier::V4.out(1, OUT, &chunk(kind::DATA, 3, &value));
+            world.send_train([socket(1, 9899), socket(2, 40_001)], bytes, &contents[ETHERNET + 20..])
+        };
+        assert_eq!(train(1200), 0, "sent for the first time");
+        assert_eq!(train(1200), 2, "each fits");
+        assert_eq!(train(1300), 0, "none does");
+        assert_eq!(world.only().skipped["too-long"], 1);
         world.ip("link set b0 mtu 1500");
-        world.send_train(1400, &again);
-        assert_eq!(world.only().skipped["too-long"], 1, "its own interface takes no longer ones");
+        assert_eq!(train(1300), 2);
     });
 }
 

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::Command;
@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use bpf::tc::{Attached, Direction};
+use device::udp::{Options, Transmit, UdpSocket};
 use device::{Net, Tap};
 use libbpf_rs::{ProgramInput, TC_EGRESS, TcHook};
 
@@ -21,8 +22,6 @@ use crate::kernel::{Known, Programs, Settings, Watch};
 /// Offsets in `struct __sk_buff`, and its size.
 const MARK: usize = 8;
 const IFINDEX: usize = 40;
-const GSO_SEGMENTS: usize = 164;
-const GSO_SIZE: usize = 176;
 const SK_BUFF: usize = 192;
 
 /// What the tests begin with.
@@ -187,10 +186,16 @@ impl World {
         [(); 2].map(|()| copies.next().expect("two interfaces"))
     }
 
-    /// As [`World::send`], of a train that is yet to be cut into two packets with so many bytes behind the headers each.
+    /// Has this host's own UDP send a train of datagrams of `bytes` each from its first interface, which the kernel cuts behind the
+    /// programs; how many datagrams leave as copies by the second.
     #[track_caller]
-    pub fn send_train(&self, bytes: u32, frame: &[u8]) {
-        self.run("bicast_egress", 0, frame, &[(GSO_SEGMENTS, 2), (GSO_SIZE, bytes)]);
+    pub fn send_train(&self, [from, to]: [SocketAddr; 2], bytes: usize, contents: &[u8]) -> usize {
+        self.copies();
+        let socket = UdpSocket::bind(from, Options::default()).expect("a socket");
+        let (local, segment_size) = (None, Some(bytes));
+        let train = Transmit { remote: to, local, interface: None, tos: 0, segment_size, contents };
+        assert!(socket.send(&[train]).failures.is_empty());
+        self.copies()[1].len()
     }
 
     /// Has `frame` arrive at that interface.
