@@ -7,8 +7,6 @@
  * is reported in time doubles it, one that is not brings it back to its least. The receiver reports a copy as a duplicate TSN (RFC 9260
  * 3.3.4). In time is what is reported when its packet is acknowledged, so that the copy neither waited in a queue nor overtakes what was
  * sent before it. First transmissions are copied only while packets are retransmitted; copies that are lost are no reason for more of them.
- *
- * Integers only. Times are in µs.
  */
 #ifndef NAWA_BICAST_RATE_H
 #define NAWA_BICAST_RATE_H
@@ -60,10 +58,9 @@ BICAST_FN __u32 bicast_rate_first(struct bicast_rate *r, __u32 percent, __u64 no
 		return 0;
 	if (bicast_rate_missed(r, now_us))
 		bicast_rate_judge(r, 0, percent);
-	if (r->wait > 1)
-		r->wait--;
-	else
+	if (r->wait < 2)
 		return 1;
+	r->wait--;
 	return 0;
 }
 
@@ -88,9 +85,7 @@ BICAST_FN __u32 bicast_rate_sent(struct bicast_rate *r, __u32 reasons, __u32 len
 	} else if (r->lossy && (reasons & (BICAST_REST | BICAST_TAIL))) {
 		r->lossy--;
 	}
-	if (wanted)
-		return wanted;
-	return (reasons & BICAST_REST) && bicast_rate_first(r, percent, now_us) ? BICAST_REST : 0;
+	return wanted ? wanted : (reasons & BICAST_REST) && bicast_rate_first(r, percent, now_us) ? BICAST_REST : 0;
 }
 
 /* A packet of `length` bytes, whose lowest TSN is `tsn`, has been copied for `reasons`. */

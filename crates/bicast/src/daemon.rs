@@ -19,7 +19,7 @@ const IDLE: Duration = Duration::from_secs(300);
 /// How often those are looked for.
 const SWEEP: Duration = Duration::from_secs(60);
 
-/// The most bytes of copies that leave by a metered interface, in percent of what an association sends and receives.
+/// The most bytes of copies that leave by a metered interface, in percent of what an association sends.
 pub const METERED_PERCENT: u32 = 3;
 
 /// What is to be done.

@@ -13,12 +13,11 @@ const PACKET_US: u64 = 1200;
 const DELAY_US: u64 = 5_000;
 const SECOND_US: u64 = 1_000_000;
 
-/// Reasons, as words: a first transmission, a retransmission, a request, one whose sender asks for a SACK at once; none.
+/// Reasons, as words: a first transmission, a retransmission, a request, one whose sender asks for a SACK at once.
 const FIRST: u32 = 32;
 const AGAIN: u32 = 1;
 const REQUEST: u32 = 2;
 const TAIL: u32 = 4;
-const NOTHING: u32 = 0;
 
 /// What a handshake began with: `enum bicast_stack`.
 const UNKNOWN: u32 = 0;

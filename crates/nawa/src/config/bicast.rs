@@ -8,7 +8,7 @@ use super::document::Bicast;
 use super::source::{Source, unique};
 use super::value;
 
-/// Of the bytes that an association sends and receives, in percent.
+/// Of the bytes that an association sends, in percent.
 const BUDGET: u32 = 15;
 
 /// What is wrong is replaced by something harmless.

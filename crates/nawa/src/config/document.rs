@@ -275,7 +275,7 @@ pub struct Bicast {
     pub metered: Option<Vec<Spanned<String>>>,
     /// `"selective"`, `"off"`, `"full"` or `"adaptive"`.
     pub mode: Option<Spanned<String>>,
-    /// Percent of the bytes sent and received.
+    /// Percent of the bytes sent.
     pub budget: Option<Spanned<toml::Value>>,
     /// Of SCTP in UDP.
     pub udp_port: Option<Spanned<toml::Value>>,
