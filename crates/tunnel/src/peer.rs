@@ -125,8 +125,8 @@ pub struct Peer {
     ordered: PacketQueue,
     peer_repeats: bool,
     /// What is to go over a second path as well: its order sequence, how far before it the packet is that it must not overtake,
-    /// the id of the first path. Bytes sent, and of them so.
-    twice: VecDeque<(u64, u16, u16)>,
+    /// which path. Bytes sent, and of them so.
+    twice: VecDeque<(u64, u16, transmit::Second)>,
     twice_bytes: (u64, u64),
     /// Reports take no more of their way if none is sent before.
     next_report: Duration,

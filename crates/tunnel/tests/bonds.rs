@@ -5,8 +5,9 @@ mod bond;
 mod sim;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
-use bond::{Case, Load, cases, demo, quantile, random, run_bond, run_single};
+use bond::{Case, Load, cases, demo, given, quantile, random, run_bond, run_single};
 use tcp_sim::CongestionControl;
 
 /// Random sets that are tried.
@@ -78,6 +79,18 @@ fn a_flow_over_random_sets_of_links_gets_no_less_than_over_the_best() {
     println!("below .9: {} of {SETS}, below .5: {}", below(0.9), below(0.5));
     assert!(ratios[0].0 >= LEAST, "{:?}", ratios[0]);
     assert!(below(0.9) <= BELOW, "{} sets are below .9", below(0.9));
+}
+
+/// What a path carries that was never used is found out with copies: nothing waits for those.
+#[test]
+fn a_thin_link_of_long_delay_is_tried_without_holding_a_flow_up() {
+    let load = Load { probes: false, time: Duration::from_secs(4), ..Load::default() };
+    for links in ["0.34@172 q262, 103@8 q379", "3.6@3 q356, 0.3@351 q280", "0.36@85 q163, 286@68 q345"] {
+        let case = given(links).expect("links");
+        let best = case.links.iter().map(|link| run_single(link, &load).goodput).fold(0.0, f64::max);
+        let goodput = run_bond(&case, &load).goodput;
+        assert!(goodput > 0.85 * best, "{links}: {goodput:.1} of {best:.1} Mbit/s");
+    }
 }
 
 /// A sender that is told of the tunnel's queue by a loss leaves its receiver without anything for as long as packets wait

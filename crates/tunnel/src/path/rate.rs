@@ -40,9 +40,6 @@ const SLACK: Duration = Duration::from_millis(6);
 const INITIAL_WINDOW: f64 = 10.0 * PACKET;
 /// Where such a share is lost beyond the path's own loss, the path carries no more than it delivers on the average.
 const EXCESS_LOSS: f64 = 0.1;
-/// Start-up has shown what a path carries after so many rounds of at least so many packets.
-const TRIED: u32 = 8;
-const USED: u32 = 4;
 /// No path's own loss is taken for more.
 const MOST_OWN_LOSS: f64 = 0.5;
 /// What is confirmed in one go counts up to what the path carries in this time.
@@ -127,8 +124,6 @@ pub struct Rate {
     jitter: Duration,
     last_delay: Option<u32>,
     full: (f64, u8),
-    /// Rounds of start-up in which the path was used.
-    tried: u32,
     /// The place in [`CYCLE`], since when, and the rate then.
     cycle: (usize, Duration, f64),
     next_send: Duration,
@@ -159,7 +154,6 @@ impl Rate {
             jitter: Duration::ZERO,
             last_delay: None,
             full: (0.0, 0),
-            tried: 0,
             cycle: (2, Duration::ZERO, 0.0),
             next_send: Duration::ZERO,
             loss: Share::default(),
@@ -187,9 +181,9 @@ impl Rate {
         if self.phase == Phase::Startup { self.pacing() } else { self.taken().unwrap_or(0.0) }
     }
 
-    /// Whether what it carries is known: it was full once, or has been used for so long that it would have grown.
-    pub fn is_known(&self) -> bool {
-        self.phase != Phase::Startup || self.tried >= TRIED
+    /// Whether it was never full, so that it may carry more than has been seen.
+    pub fn is_starting(&self) -> bool {
+        self.phase == Phase::Startup
     }
 
     /// The same while all of it is used.
@@ -458,7 +452,6 @@ impl Rate {
             true => (rate, 0),
             false => (self.full.0, self.full.1.saturating_add(u8::from(filled && !round.app_limited))),
         };
-        self.tried = self.tried.saturating_add(u32::from(round.acked >= USED));
         // Three rounds that brought no quarter more, or a queue, or losses.
         if self.phase == Phase::Startup && (self.full.1 >= 3 || (filled && (queued || lossy))) {
             self.phase = Phase::Drain;

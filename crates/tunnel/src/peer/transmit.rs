@@ -204,7 +204,7 @@ impl Peer {
             avoid,
             backlog: 0,
         };
-        let Some(at) = choose(&self.paths, self.scheduler, now, &want) else { return false };
+        let Some((at, _)) = choose(&self.paths, self.scheduler, now, &want) else { return false };
         let (Some(session), Some((order, behind, packet))) =
             (self.sessions.current(now), self.unconfirmed.peek_resend())
         else {
@@ -220,7 +220,7 @@ impl Peer {
             return false;
         }
         let way = way_by(path, now);
-        let data = Outgoing { order, behind, packet, tos, resend: true, resends: true };
+        let data = Outgoing { order, behind, packet, tos, resend: true, resends: true, trial: false };
         pack_data(path, now, session, &data, train);
         remark(train, || "it was lost, or is late".into());
         self.unconfirmed.pop_resend(way);
@@ -234,15 +234,16 @@ impl Peer {
         let chosen = self.queue.pop(now, |head| {
             let Head { packet, sparse, rest, rate, .. } = *head;
             let want = Want { size: packet.len(), rest, rate, sparse, resend: false, avoid: None, backlog };
-            let at = choose(paths, scheduler, now, &want)?;
-            takes(&paths[at], train, outer(&paths[at], marks, packet), packet.len()).then_some((at, sparse))
+            let (at, tried) = choose(paths, scheduler, now, &want)?;
+            let takes = takes(&paths[at], train, outer(&paths[at], marks, packet), packet.len());
+            takes.then_some((at, sparse, tried.map(|at| paths[at].id)))
         });
-        let Some((mut next, (at, sparse))) = chosen else { return };
+        let Some((mut next, (at, sparse, tried))) = chosen else { return };
         let mut room = self.paths[at].sent.rate.burst();
         loop {
             let flow = next.flow;
             room = room.saturating_sub(self.paths[at].payload_size(next.packet.len()));
-            self.pack_next(now, at, next, sparse, train);
+            self.pack_next(now, at, next, sparse, tried, train);
             let path = &self.paths[at];
             let goes_on = !self.unconfirmed.is_full() && has_room(self.scheduler, path, now, true);
             let takes = |packet: &[u8]| {
@@ -257,7 +258,15 @@ impl Peer {
         }
     }
 
-    fn pack_next(&mut self, now: Duration, at: usize, next: Next, sparse: bool, train: &mut Train) {
+    fn pack_next(
+        &mut self,
+        now: Duration,
+        at: usize,
+        next: Next,
+        sparse: bool,
+        tried: Option<u16>,
+        train: &mut Train,
+    ) {
         let patience = self.patience();
         let Some(session) = self.sessions.current(now) else { return };
         let path = &mut self.paths[at];
@@ -282,7 +291,7 @@ impl Peer {
             path,
             now,
             session,
-            &Outgoing { order, behind, packet, tos, resend: false, resends },
+            &Outgoing { order, behind, packet, tos, resend: false, resends, trial: false },
             train,
         );
         why.into_iter().for_each(|why| remark(train, || why));
@@ -290,23 +299,32 @@ impl Peer {
             copies.handle_sent(now, order, packet, way.path, patience);
         }
         if sparse && doubtful && self.scheduler == Scheduler::Auto {
-            self.twice.push_back((order, behind, way.path));
+            self.twice.push_back((order, behind, Second::But(way.path)));
         }
+        self.twice.extend(tried.map(|path| (order, behind, Second::Tried(path))));
         self.unconfirmed.push(now, behind, next.packet, way);
     }
 
-    /// One more copy of what little went out last over a path that loses or may have died, over the best of the others.
+    /// One more copy of what went out last: of what little went over a path that loses or may have died, over the best of the
+    /// others; or over one that is tried.
     fn poll_twice(&mut self, now: Duration, train: &mut Train) -> bool {
-        while let Some((order, behind, first)) = self.twice.pop_front() {
+        while let Some((order, behind, second)) = self.twice.pop_front() {
             let Some(packet) = self.unconfirmed.packet(order).map(<[u8]>::to_vec) else { continue };
             let (total, extra) = self.twice_bytes;
-            if !bicast::within_budget(total, extra, packet.len() as u32, TWICE_PERCENT) {
-                continue;
-            }
-            let Some(at) = self.second_path(now, first, packet.len()).filter(|at| !self.paths[*at].backup)
-            else {
-                continue;
+            let at = match second {
+                Second::Tried(path) => self.paths.iter().position(|p| {
+                    p.id == path
+                        && has_room(self.scheduler, p, now, false)
+                        && usize::from(p.inner_mtu()) >= packet.len()
+                        && p.may_take(p.payload_size(packet.len()))
+                }),
+                Second::But(first) => {
+                    let spare = bicast::within_budget(total, extra, packet.len() as u32, TWICE_PERCENT);
+                    let at = self.second_path(now, first, packet.len()).filter(|_| spare);
+                    at.filter(|at| !self.paths[*at].backup)
+                }
             };
+            let Some(at) = at else { continue };
             let Some(session) = self.sessions.current(now) else { return false };
             let path = &mut self.paths[at];
             let way = way_by(path, now);
@@ -317,8 +335,13 @@ impl Peer {
                 tos: outer(path, self.marks, &packet),
                 resend: false,
                 resends: true,
+                trial: matches!(second, Second::Tried(_)),
             };
             pack_data(path, now, session, &data, train);
+            if data.trial {
+                remark(train, || "a copy: it shows what the path carries".into());
+                return true;
+            }
             remark(train, || "a copy: the other path loses, or may have died".into());
             self.unconfirmed.handle_copied(order, way);
             self.twice_bytes.1 += packet.len() as u64;
@@ -360,6 +383,7 @@ impl Peer {
             tos: outer(path, self.marks, packet),
             resend: copy.late,
             resends,
+            trial: false,
         };
         pack_data(path, now, session, &data, train);
         remark(train, || "a copy: it controls retransmission (bicast)".into());
@@ -427,7 +451,7 @@ impl Peer {
             wait: Duration::ZERO,
             arrival: p.least_arrival(rate),
             rate: p.sent.rate.perhaps(),
-            known: p.sent.rate.is_known(),
+            seen: seen(p),
             virtual_time: 0.0,
         };
         let (quickest, slowest) = (rtts().min().unwrap_or_default(), rtts().max().unwrap_or_default());
@@ -503,8 +527,22 @@ struct Want {
     backlog: usize,
 }
 
-/// The path for a packet, of those that carry it if any does; `None` if it is better to wait.
-fn choose(paths: &[Path], scheduler: Scheduler, now: Duration, want: &Want) -> Option<usize> {
+/// Over which path one more copy goes.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Second {
+    /// The best but the one with this id.
+    But(u16),
+    /// The one with this id, to see what it carries.
+    Tried(u16),
+}
+
+/// The path for a packet, of those that carry it if any does, and one to be tried with a copy; `None` if it is better to wait.
+fn choose(
+    paths: &[Path],
+    scheduler: Scheduler,
+    now: Duration,
+    want: &Want,
+) -> Option<(usize, Option<usize>)> {
     let tier = best_tier(paths);
     // Of paths that are all silent, the one that the peer was last heard on.
     let heard = |p: &Path| if tier == LAST_RESORT { p.received.last_arrival() } else { None };
@@ -525,7 +563,7 @@ fn choose(paths: &[Path], scheduler: Scheduler, now: Duration, want: &Want) -> O
     let paths = paths.iter().enumerate().filter(|(_, p)| usable(p) && (carries(p) || !any_carries));
     let views = paths.map(|(index, path)| view(scheduler, now, index, path, want));
     match scheduler {
-        Scheduler::Paper | Scheduler::PaperAbsolute => xmit::by_weight(views),
+        Scheduler::Paper | Scheduler::PaperAbsolute => xmit::by_weight(views).map(|at| (at, None)),
         Scheduler::Auto => xmit::by_arrival(&mut views.collect::<Vec<_>>(), want.rest, trip),
     }
 }
@@ -548,6 +586,16 @@ fn level(paths: &mut dyn Iterator<Item = &Path>, backlog: usize) -> u8 {
     last
 }
 
+/// What a path has been seen to carry, bytes per second. No copy goes over a metered one: data itself has to show what it carries.
+fn seen(path: &Path) -> f64 {
+    let rate = &path.sent.rate;
+    match (rate.is_starting(), path.cost.metered) {
+        (false, _) => rate.perhaps(),
+        (true, true) => f64::INFINITY,
+        (true, false) => rate.bytes_per_second().unwrap_or(0.0),
+    }
+}
+
 fn view(scheduler: Scheduler, now: Duration, index: usize, path: &Path, want: &Want) -> xmit::View {
     let rate = &path.sent.rate;
     // What sends little goes at once, whatever a path's window and pacer say.
@@ -559,8 +607,15 @@ fn view(scheduler: Scheduler, now: Duration, index: usize, path: &Path, want: &W
         (has_room(scheduler, path, now, false), wait)
     };
     let arrival = path.expected_arrival(want.rate);
-    let known = rate.is_known();
-    xmit::View { index, room, wait, arrival, rate: rate.perhaps(), known, virtual_time: path.virtual_time }
+    xmit::View {
+        index,
+        room,
+        wait,
+        arrival,
+        rate: rate.perhaps(),
+        seen: seen(path),
+        virtual_time: path.virtual_time,
+    }
 }
 
 /// An inner packet on its way out.
@@ -573,13 +628,16 @@ struct Outgoing<'a> {
     resend: bool,
     /// What is lost is sent again.
     resends: bool,
+    /// A copy that shows what the path carries: what becomes of it says nothing of the packet.
+    trial: bool,
 }
 
 fn pack_data(path: &mut Path, now: Duration, session: &Session, data: &Outgoing, train: &mut Train) {
-    let &Outgoing { order, behind, packet, tos, resend, resends } = data;
+    let &Outgoing { order, behind, packet, tos, resend, resends, trial } = data;
+    let content = if trial { Content::Probe(None) } else { Content::Data(order) };
     let header = Data { resend, resends, behind, order: order as u32, time: micros(now) };
     path.marked.handle_sent(now, path.sent.next_sequence(), tos);
-    path.pack(now, session, tos, Content::Data(order), train, |out| {
+    path.pack(now, session, tos, content, train, |out| {
         frame::put_data(out, &header);
         out.extend_from_slice(packet);
     });

@@ -9,9 +9,12 @@
 //! ```
 //!
 //! over those of the quicker paths i on which the packet would arrive sooner though it waits for wait_i until they take it; `trip`
-//! is the round trip in which what is under way on them counts as rest as well. share_k is what path k carries of what it and the
-//! quicker ones do together. A packet that nothing follows has no rest, and takes the path on which it arrives first, of those that are alike the one furthest behind its weight; what sends
-//! much uses every path that has room.
+//! is the round trip in which what is under way on them counts as rest as well. share_k is what path k has been seen to carry of
+//! what it and the quicker ones do together. A path that was never full may carry more than was seen. Where it would be used if
+//! it carried any share, it is tried with a copy of a packet that another path takes, so that nothing waits for it.
+//!
+//! A packet that nothing follows has no rest, and takes the path on which it arrives first, of those that are alike the one
+//! furthest behind its weight; what sends much uses every path that has room.
 //!
 //! One-way delays carry the unknown offset between the clocks; it is the same for all paths of a direction, and only
 //! differences are used.
@@ -34,12 +37,19 @@ pub struct View {
     pub wait: Duration,
     /// Expected one-way delay with an offset common to all paths, µs; `None` before it was measured.
     pub arrival: Option<i64>,
-    /// What it carries, bytes per second.
+    /// What it may carry, bytes per second.
     pub rate: f64,
-    /// Whether it was full once: if not, it may carry more.
-    pub known: bool,
+    /// What it has been seen to carry: less than `rate` until it was full once.
+    pub seen: f64,
     /// Bytes it was given over its weight.
     pub virtual_time: f64,
+}
+
+impl View {
+    /// What was never full may carry any share.
+    fn at_best(self) -> Self {
+        View { seen: if self.seen < self.rate { f64::INFINITY } else { self.seen }, ..self }
+    }
 }
 
 /// By weight alone: the path furthest behind its share.
@@ -48,8 +58,8 @@ pub fn by_weight(paths: impl Iterator<Item = View>) -> Option<usize> {
 }
 
 /// By expected arrival, of a packet of a flow with so many bytes left to send, those included that are under way for a round
-/// `trip`; `None` if it is better to wait.
-pub fn by_arrival(paths: &mut [View], rest: f64, trip: Duration) -> Option<usize> {
+/// `trip`; `None` if it is better to wait. And one that is to be tried with a copy of it.
+pub fn by_arrival(paths: &mut [View], rest: f64, trip: Duration) -> Option<(usize, Option<usize>)> {
     // A path that was never measured is tried like the slowest that was.
     let unknown = paths.iter().filter_map(|v| v.arrival).max().unwrap_or(0);
     paths.iter_mut().for_each(|v| v.arrival = v.arrival.or(Some(unknown)));
@@ -57,14 +67,18 @@ pub fn by_arrival(paths: &mut [View], rest: f64, trip: Duration) -> Option<usize
     let pays = |k: usize| rest >= need(&paths[..k], &paths[k], trip).0;
     let first = (0..paths.len()).find(|&k| paths[k].room && pays(k))?;
     let same = |v: &&View| v.room && v.arrival <= paths[first].arrival.map(|arrival| arrival + SAME);
-    by_weight(paths[first..].iter().filter(same).copied())
+    let taken = by_weight(paths[first..].iter().filter(same).copied())?;
+    let may_pay = |k: &usize| rest >= need(&paths[..*k], &paths[*k].at_best(), trip).0;
+    let other = |k: &usize| paths[*k].room && paths[*k].index != taken;
+    let tried = (0..paths.len()).filter(other).find(|k| !pays(*k) && may_pay(k));
+    Some((taken, tried.map(|k| paths[k].index)))
 }
 
 /// For each of the paths, while the quicker ones are full but take packets at their rate: bytes that must be left for it to be
-/// used, and how many of them wait until then.
+/// used or tried, and how many of them wait until then.
 pub fn steps(paths: &mut [View], trip: Duration) -> Vec<(f64, f64)> {
     paths.sort_by_key(|v| v.arrival);
-    (0..paths.len()).map(|k| need(&paths[..k], &paths[k], trip)).collect()
+    (0..paths.len()).map(|k| need(&paths[..k], &paths[k].at_best(), trip)).collect()
 }
 
 /// Bytes that must be left for a path to be used while `quicker` ones are full, and those of them that are not under way.
@@ -79,8 +93,8 @@ fn need(quicker: &[View], path: &View, trip: Duration) -> (f64, f64) {
         }
         rates += i.rate;
     }
-    let share = if path.known { path.rate / (path.rate + rates).max(1.0) } else { 1.0 };
-    ((wait + under_way) * (1.0 + (LITTLE / share.max(1e-3)).powi(2)), wait)
+    let others_to_it = rates / path.seen.max(1.0);
+    ((wait + under_way) * (1.0 + (LITTLE * (1.0 + others_to_it)).powi(2)), wait)
 }
 
 fn micros(t: Duration) -> i64 {
@@ -97,7 +111,11 @@ mod tests {
 
     fn view(index: usize, room: bool, wait_ms: u64, delay_ms: i64) -> View {
         let wait = Duration::from_millis(wait_ms);
-        View { index, room, wait, arrival: Some(delay_ms * 1000), rate: RATE, known: true, virtual_time: 0.0 }
+        View { index, room, wait, arrival: Some(delay_ms * 1000), rate: RATE, seen: RATE, virtual_time: 0.0 }
+    }
+
+    fn taken(paths: &mut [View], rest: f64, trip: Duration) -> Option<usize> {
+        by_arrival(paths, rest, trip).map(|(taken, _)| taken)
     }
 
     #[test]
@@ -109,41 +127,59 @@ mod tests {
 
     #[test]
     fn what_nothing_follows_goes_where_it_arrives_first() {
-        assert_eq!(by_arrival(&mut [view(0, true, 0, 50), view(1, true, 0, 10)], 0.0, Z), Some(1));
-        assert_eq!(by_arrival(&mut [view(0, false, 20, 10), view(1, true, 0, 50)], 0.0, Z), None);
-        assert_eq!(by_arrival(&mut [view(0, false, 60, 10), view(1, true, 0, 50)], 0.0, Z), Some(1));
+        assert_eq!(taken(&mut [view(0, true, 0, 50), view(1, true, 0, 10)], 0.0, Z), Some(1));
+        assert_eq!(taken(&mut [view(0, false, 20, 10), view(1, true, 0, 50)], 0.0, Z), None);
+        assert_eq!(taken(&mut [view(0, false, 60, 10), view(1, true, 0, 50)], 0.0, Z), Some(1));
     }
 
     #[test]
     fn a_slower_path_is_used_for_more_than_the_quicker_ones_carry_in_their_head_start() {
         let mut paths = [view(0, false, 20, 10), view(1, true, 0, 150)];
         // 120 ms at 10 Mbit/s are 150 kB, and 4 % for a path that carries half.
-        assert_eq!(by_arrival(&mut paths, 155e3, Z), None);
-        assert_eq!(by_arrival(&mut paths, 157e3, Z), Some(1));
+        assert_eq!(taken(&mut paths, 155e3, Z), None);
+        assert_eq!(taken(&mut paths, 157e3, Z), Some(1));
         // 40 ms under way: 50 kB.
-        assert_eq!(by_arrival(&mut paths, 157e3, Duration::from_millis(40)), None);
-        assert_eq!(by_arrival(&mut paths, 209e3, Duration::from_millis(40)), Some(1));
+        assert_eq!(taken(&mut paths, 157e3, Duration::from_millis(40)), None);
+        assert_eq!(taken(&mut paths, 209e3, Duration::from_millis(40)), Some(1));
         let mut paths = [view(0, false, 0, 10), view(1, false, 0, 50), view(2, true, 0, 150)];
         // 140 ms and 100 ms: 300 kB, and 9 % for a path that carries a third.
-        assert_eq!(by_arrival(&mut paths, 326e3, Z), None);
-        assert_eq!(by_arrival(&mut paths, 328e3, Z), Some(2));
+        assert_eq!(taken(&mut paths, 326e3, Z), None);
+        assert_eq!(taken(&mut paths, 328e3, Z), Some(2));
         // One that carries a hundredth is no use.
-        paths.iter_mut().filter(|v| v.index == 2).for_each(|v| v.rate = RATE / 50.0);
-        assert_eq!(by_arrival(&mut paths, 3e6, Z), None);
+        paths.iter_mut().filter(|v| v.index == 2).for_each(|v| (v.rate, v.seen) = (RATE / 50.0, RATE / 50.0));
+        assert_eq!(taken(&mut paths, 3e6, Z), None);
+    }
+
+    #[test]
+    fn a_path_that_was_never_full_is_tried_with_copies_until_it_carries_a_share() {
+        let quick = view(0, true, 0, 10);
+        let slow = |seen| View { seen, ..view(1, true, 0, 150) };
+        assert_eq!(by_arrival(&mut [quick, slow(RATE / 50.0)], 200e3, Z), Some((0, Some(1))));
+        assert_eq!(
+            by_arrival(&mut [quick, slow(RATE / 50.0)], 100e3, Z),
+            Some((0, None)),
+            "too little is left"
+        );
+        assert_eq!(by_arrival(&mut [quick, slow(RATE / 2.0)], 200e3, Z), Some((0, None)), "it takes data");
+        let full = View { room: false, ..quick };
+        assert_eq!(by_arrival(&mut [full, slow(RATE / 50.0)], 200e3, Z), None);
+        assert_eq!(by_arrival(&mut [full, slow(RATE / 2.0)], 200e3, Z), Some((1, None)));
+        let thin = View { rate: RATE / 50.0, ..slow(RATE / 50.0) };
+        assert_eq!(by_arrival(&mut [quick, thin], 200e3, Z), Some((0, None)), "it was full");
     }
 
     #[test]
     fn an_offset_common_to_all_changes_nothing() {
         for offset in [-3_600_000, 0, 3_600_000] {
             let mut paths = [view(0, false, 20, 10 + offset), view(1, true, 0, 25 + offset)];
-            assert_eq!(by_arrival(&mut paths, 0.0, Z), Some(1));
+            assert_eq!(taken(&mut paths, 0.0, Z), Some(1));
         }
     }
 
     #[test]
     fn an_unmeasured_path_is_like_the_slowest() {
         let unknown = View { arrival: None, ..view(0, true, 0, 0) };
-        assert_eq!(by_arrival(&mut [unknown, view(1, true, 0, 10), view(2, true, 0, 40)], 0.0, Z), Some(1));
-        assert_eq!(by_arrival(&mut [unknown], 0.0, Z), Some(0));
+        assert_eq!(taken(&mut [unknown, view(1, true, 0, 10), view(2, true, 0, 40)], 0.0, Z), Some(1));
+        assert_eq!(taken(&mut [unknown], 0.0, Z), Some(0));
     }
 }
