@@ -29,6 +29,7 @@ const RULE_MARK: u16 = 10;
 const RULE_SUPPRESS_PREFIX: u16 = 14;
 const RULE_TABLE: u16 = 15;
 const RULE_TO_TABLE: u8 = 1;
+const RULE_UNREACHABLE: u8 = 7;
 const RULE_INVERT: u32 = 2;
 /// Asks for what the tables hold, not for what the kernel makes of it (linux/rtnetlink.h).
 const FIB_MATCH: u32 = 0x2000;
@@ -109,6 +110,8 @@ pub struct Rule {
     pub table: u32,
     /// It leaves the table's default route out.
     pub no_default: bool,
+    /// Its packets go nowhere. The table is not asked, and only tells the rule from others'.
+    pub unreachable: bool,
 }
 
 /// How the kernel would send to an address.
@@ -343,7 +346,7 @@ impl Rule {
     fn request(&self, kind: u16) -> Message {
         let mut header = [0; RULE_HEADER];
         header[0] = (if self.v6 { libc::AF_INET6 } else { libc::AF_INET }) as u8;
-        header[7] = RULE_TO_TABLE;
+        header[7] = if self.unreachable { RULE_UNREACHABLE } else { RULE_TO_TABLE };
         if self.unless_marked.is_some() {
             header[8..].copy_from_slice(&RULE_INVERT.to_ne_bytes());
         }

@@ -201,7 +201,14 @@ fn a_route_is_told_from_a_guess() {
         assert!(net.has_route(&Query { interface: Some(interface), ..Query::to(RIGHT.parse().unwrap()) }));
         // By a table of its own, for what is not marked.
         let route = Route { destination: far, prefix: 32, interface, table: 7000 };
-        let rule = Rule { v6: false, priority: 100, unless_marked: Some(9), table: 7000, no_default: false };
+        let rule = Rule {
+            v6: false,
+            priority: 100,
+            unless_marked: Some(9),
+            table: 7000,
+            no_default: false,
+            unreachable: false,
+        };
         net.add_route(&route).unwrap();
         net.add_rule(&rule).unwrap();
         assert_eq!(net.add_rule(&rule).unwrap_err().kind(), std::io::ErrorKind::AlreadyExists);

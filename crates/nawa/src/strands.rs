@@ -8,7 +8,7 @@ use std::time::Duration;
 use device::{News, monotonic, realtime};
 use serde_json::{Value, json};
 use tunnel::config::{Config, PathConfig};
-use tunnel::daemon::{Listen, Reconfiguration, TunnelWatch, Watch};
+use tunnel::daemon::{Hold, Listen, Reconfiguration, TunnelWatch, Watch};
 use tunnel::relay::RelayStatus;
 use tunnel::{PrivateKey, PublicKey, daemon, relay_daemon};
 
@@ -63,6 +63,8 @@ struct RunningTunnel {
     now: Reconfiguration,
     /// `None` while it waits to be started again.
     running: Option<daemon::Running>,
+    /// What goes nowhere meanwhile.
+    held: Hold,
 }
 
 struct RunningRelay {
@@ -242,7 +244,7 @@ impl Strands {
     /// A strand has ended by itself: what is left of it goes, the others go on, and it is started again after a while.
     pub fn handle_failure(&mut self, now: Duration, strand: Strand, why: String) {
         match &strand {
-            Strand::Tunnel => self.tunnel.iter_mut().for_each(|tunnel| tunnel.running = None),
+            Strand::Tunnel => self.tunnel.iter_mut().for_each(RunningTunnel::stop),
             Strand::Relay => self.relay.iter_mut().for_each(|relay| relay.running = None),
             Strand::Bicast => self.bicast.iter_mut().for_each(Copies::stop),
             Strand::Flood(interface) => self.floods.stop(interface, &why),
@@ -403,6 +405,7 @@ impl RunningTunnel {
             running.reconfigure(wanted.clone())?;
         } else {
             wanted.config.validate().map_err(|error| error.to_string())?;
+            self.held.take(&wanted.config, self.place.fwmark);
         }
         self.now = wanted;
         Ok(())
@@ -429,6 +432,13 @@ impl RunningRelay {
         Ok(())
     }
 
+    /// It has failed: until it runs again, what is to go through it goes nowhere.
+    fn stop(&mut self) {
+        // Before the interface's own rules go.
+        self.held.take(&self.now.config, self.place.fwmark);
+        self.running = None;
+    }
+
     fn run(&mut self, key: PrivateKey, events: &Sender<Event>) -> Result<(), String> {
         let Relay { listen, tls, allow } = self.settings.clone();
         let settings = relay_daemon::Settings { listen, tls, allow, key };
@@ -436,6 +446,7 @@ impl RunningRelay {
             relay_daemon::start(settings, ended(events, Strand::Relay)).map_err(|error| error.to_string())?;
         tracing::info!(listen = %running.local_address(), "the relay runs");
         self.running = Some(running);
+        self.held.release();
         Ok(())
     }
 }
@@ -446,7 +457,7 @@ fn start_tunnel(
     key: PrivateKey,
     events: &Sender<Event>,
 ) -> Result<RunningTunnel, String> {
-    let mut tunnel = RunningTunnel { place, now, running: None };
+    let mut tunnel = RunningTunnel { place, now, running: None, held: Hold::default() };
     tunnel.run(key, events).map(|()| tunnel)
 }
 

@@ -252,3 +252,73 @@ fn a_port_that_is_blocked_is_left() {
     assert!(!there["remote"].as_str().expect("an address").ends_with(":4000"), "{there}");
     net.wait_up(&["l2"]);
 }
+
+/// What takes the interface away, and then keeps a new one from being made.
+const TAKEN: [&str; 2] = [
+    "ip link delete nawa0; ip link add nawa0 type veth peer name other0",
+    "ip link set nawa0 name gone0; ip link add nawa0 type veth peer name other0; ip link delete gone0",
+];
+
+#[test]
+fn what_is_to_go_through_a_tunnel_that_fails_goes_nowhere_else() {
+    let name = "what_is_to_go_through_a_tunnel_that_fails_goes_nowhere_else";
+    let Some(_alone) = namespaces_or_skip(name) else { return };
+    let net = Uplinks::new();
+    net.van.ip("route add default via 10.0.1.1");
+    net.van.ip("route add default via fd01::1");
+    let outside = ["192.0.2.99", "2001:db8:99::1"];
+    let [_office, van] = net.start("", "'0.0.0.0/0', '::/0'", &path("l1", ""));
+    net.wait_up(&["l1"]);
+    let all_in = || outside.iter().all(|to| goes_in(&net.van, to)).then_some(());
+    let leads = |to: &str| output(&mut net.van.command("ip", ["route", "get", to])).status.success();
+    for taken in TAKEN {
+        eventually("all goes in", all_in);
+        shell(&net.van, taken);
+        let failed = || net.van.status()["failed"][0]["starts_again_in_s"].is_number().then_some(());
+        eventually(taken, failed);
+        assert!(!outside.iter().any(|to| leads(to)), "{taken}: {}", net.van.ip("rule"));
+        assert!(leads("10.0.1.1"), "neighbours stay neighbours");
+        for command in
+            [&["path", "why", "office"][..], &["path", "show"], &["test", "office"], &["capture", "-"]]
+        {
+            let said = common::stderr(&output(&mut net.van.nawa(command.iter().copied())));
+            assert!(said.contains("the tunnel has failed and starts again in"), "{command:?}: {said}");
+        }
+        let doctor = common::stdout(&output(&mut net.van.nawa(["doctor"])));
+        assert!(doctor.contains("FAIL  tunnel: has failed"), "{doctor}");
+        net.van.ip("link delete nawa0");
+    }
+    eventually("it runs again", all_in);
+    // One that has no default route any more holds nothing back.
+    shell(&net.van, TAKEN[0]);
+    eventually("it fails", || net.van.status()["failed"][0]["starts_again_in_s"].is_number().then_some(()));
+    net.van_file("fail-open = true", "'0.0.0.0/0', '::/0'", &path("l1", ""));
+    van.signal(Signal::HUP);
+    eventually("packets go beside it", || outside.iter().all(|to| leads(to)).then_some(()));
+    van.signal(Signal::TERM);
+    assert_eq!(van.wait(), Some(0));
+    assert_eq!(net.van.ip("rule").lines().count(), 3, "{}", net.van.ip("rule"));
+}
+
+/// Moved away with its descriptor, the interface would take what it is given there.
+#[test]
+fn an_interface_that_is_moved_away_is_made_again() {
+    let Some(_alone) = namespaces_or_skip("an_interface_that_is_moved_away_is_made_again") else { return };
+    let net = Uplinks::new();
+    net.van.ip("route add default via 10.0.1.1");
+    let _daemons = net.start("", OFFICE, &path("l1", ""));
+    net.wait_up(&["l1"]);
+    net.van.ip(&format!("link set nawa0 netns {}", net.core.name()));
+    eventually("it is here again", || goes_in(&net.van, "10.77.0.2").then_some(()));
+    net.wait_up(&["l1"]);
+    net.ping("10.77.0.2");
+    assert!(!net.core.has_interface("nawa0"));
+    // Its MTU is what the paths carry, whoever else sets it.
+    let mtu = || net.van.ip("-o link show nawa0").split_whitespace().nth(4).map(str::to_owned);
+    let before = eventually("it is found", || mtu().filter(|mtu| mtu != "1280"));
+    for other in ["9000", "576"] {
+        net.van.ip(&format!("link set nawa0 mtu {other}"));
+        eventually("it is set back", || (mtu().as_ref() == Some(&before)).then_some(()));
+    }
+    net.ping("fd77::2");
+}

@@ -25,7 +25,7 @@ use device::udp::Options;
 use crate::status::TunnelStatus;
 
 use interface::Interface;
-pub use interface::{TABLE, remove_left};
+pub use interface::{Hold, TABLE, remove_left};
 pub use settings::{Listen, Reconfiguration, Settings, StartError};
 pub(crate) use sockets::Sockets;
 pub use taps::{Batch, Capture, Taken, Wanted};

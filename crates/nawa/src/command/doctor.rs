@@ -20,6 +20,7 @@ pub fn run(doctor: &Doctor) -> Result<(), Failure> {
     if daemon.is_none() {
         all.extend(strands::leftovers(&gather::left()));
     }
+    all.extend(daemon.iter().flat_map(of_daemon));
     let settings = doctor.file.as_deref().map(config::load);
     let called = |settings: &Settings| {
         settings.tunnel.as_ref().is_some_and(|tunnel| tunnel.peers.iter().any(|peer| peer.paths.is_empty()))
@@ -98,6 +99,21 @@ fn default_route(route: &DefaultRoute) -> Finding {
     Finding::new(level, "default route", what, costs, todo)
 }
 
+/// What a daemon says of itself: the strands that have failed, and a reload that it has refused.
+fn of_daemon(state: &Value) -> Vec<Finding> {
+    let list = |name: &str| state[name].as_array().into_iter().flatten();
+    let failed = list("failed").filter(|one| one["starts_again_in_s"].is_number()).map(|one| {
+        let text = |name: &str| one[name].as_str().unwrap_or_default();
+        let what = format!("has failed {} times in a row: {}", one["failures"], text("why"));
+        Finding::new(Level::Fail, text("strand"), what, "it does not run, and is tried again", "")
+    });
+    let refused = list("reload_refused").filter_map(Value::as_str).map(|why| {
+        let costs = "the daemon runs what it ran before the last reload";
+        Finding::new(Level::Warn, "reload", why, costs, "correct the file, and reload again")
+    });
+    failed.chain(refused).collect()
+}
+
 /// What a tunnel's state says of its peers and paths.
 fn of_tunnel(tunnel: &Value) -> Vec<Finding> {
     let mut all = Vec::new();
@@ -143,6 +159,18 @@ fn show(json: bool, all: &[Finding]) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_strand_that_failed_and_a_refused_reload_are_told() {
+        let failed =
+            |due: Value| json!([{"strand": "tunnel", "why": "no", "failures": 2, "starts_again_in_s": due}]);
+        let found = of_daemon(&json!({"failed": failed(json!(3.0)), "reload_refused": ["x.toml:1:1: bad"]}));
+        let told: Vec<_> =
+            found.iter().map(|one| (one.check.as_str(), one.level, one.what.as_str())).collect();
+        let tunnel = ("tunnel", Level::Fail, "has failed 2 times in a row: no");
+        assert_eq!(told, [tunnel, ("reload", Level::Warn, "x.toml:1:1: bad")]);
+        assert_eq!(of_daemon(&json!({"failed": failed(Value::Null)})), [], "it runs again");
+    }
 
     #[test]
     fn a_default_route_is_as_bad_as_where_it_goes() {

@@ -101,9 +101,10 @@ pub fn set(set: Set) -> Result<(), Failure> {
 
 /// Leaves the peer and the path in `state` that are asked for.
 pub fn select(state: &mut Value, show: &PathShow) -> Result<(), Failure> {
-    let Some(peers) = state.pointer_mut("/tunnel/peers").and_then(Value::as_array_mut) else {
-        return Err(Failure::failed("this daemon runs no tunnel, so it has no paths"));
-    };
+    if state["tunnel"].is_null() {
+        return Err(Failure::failed(status::no_tunnel(state)));
+    }
+    let Some(peers) = state.pointer_mut("/tunnel/peers").and_then(Value::as_array_mut) else { return Ok(()) };
     let Some(name) = &show.peer else { return Ok(()) };
     keep(peers, name).map_err(|there| missing(&format!("peer {name}"), &there))?;
     let (Some(path), Some(paths)) = (&show.name, peers[0]["paths"].as_array_mut()) else { return Ok(()) };

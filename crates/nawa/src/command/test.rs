@@ -54,6 +54,9 @@ pub fn run(test: &Test) -> Result<(), Failure> {
 /// The state of this peer.
 fn peer(daemon: &mut Daemon, name: &str) -> Result<Value, Failure> {
     let state = daemon.ask(Request::Status)?;
+    if state["tunnel"].is_null() {
+        return Err(Failure::failed(super::status::no_tunnel(&state)));
+    }
     let peers = state["tunnel"]["peers"].as_array().cloned().unwrap_or_default();
     let found = peers.iter().find(|peer| peer["name"] == name).cloned();
     let found =

@@ -25,6 +25,8 @@ const QUEUES: usize = 16;
 pub const TABLE: u32 = 0x6e61_7761;
 /// The priorities of the rules that ask `main`, and then [`TABLE`]: just before the kernel's own for `main`, 32766.
 const PRIORITIES: [u32; 2] = [32762, 32763];
+/// The same of a [`Hold`], behind those of a tunnel that runs.
+const HELD: [u32; 2] = [32764, 32765];
 
 /// The TUN interface, as the host sees it: up, with its addresses and routes.
 #[derive(Debug)]
@@ -104,9 +106,18 @@ impl Interface {
     }
 
     /// Puts back what somebody has taken away.
-    pub fn restore(&mut self) {
-        // Where it has gone, the tunnel ends.
-        let Ok(link) = self.net.link_at(self.index) else { return };
+    ///
+    /// # Errors
+    /// It has gone from this network namespace: deleted, or moved to another.
+    pub fn restore(&mut self) -> io::Result<()> {
+        let gone = |error| io::Error::other(format!("{} is not here any more: {error}", self.name));
+        let link = self.net.link_at(self.index).map_err(gone)?;
+        if link.mtu != u32::from(self.mtu) {
+            tracing::warn!("somebody has set the MTU of {} to {}; it is set back", self.name, link.mtu);
+            if let Err(error) = self.net.set_mtu(self.index, self.mtu.into()) {
+                tracing::warn!("{error}");
+            }
+        }
         if !link.up {
             tracing::warn!("somebody has switched {} off; it is switched on again", self.name);
             if let Err(error) = self.net.set_up(self.index) {
@@ -118,6 +129,7 @@ impl Interface {
                 tracing::warn!("somebody has taken {piece} from {}; it is put back", self.name);
             }
         }
+        Ok(())
     }
 
     /// Packets of the default routes go beside it from now on, or into it again.
@@ -162,10 +174,7 @@ impl Interface {
             Piece::Address(net) => self.net.add_address(self.index, net.addr(), net.prefix_len()).map(drop),
             Piece::Route { net, table } => self.net.add_route(&self.route(*net, *table)),
             // One that a daemon before has left does the same.
-            Piece::Rule(rule) => match self.net.add_rule(rule) {
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-                result => result,
-            },
+            Piece::Rule(rule) => existing(self.net.add_rule(rule)),
         }
     }
 
@@ -238,17 +247,58 @@ impl fmt::Display for Piece {
     }
 }
 
+/// Routing rules by which packets of default routes go nowhere, for as long as a tunnel that is to have them does not run; gone when
+/// dropped.
+#[derive(Debug, Default)]
+pub struct Hold(Vec<Rule>);
+
+impl Hold {
+    /// Holds what `config`, whose outer packets have the mark `fwmark`, sends into the tunnel, unless that may go beside it.
+    pub fn take(&mut self, config: &Config, fwmark: u32) {
+        let mark = mark(fwmark, config);
+        let defaults = default_families(config).filter(|_| !config.fail_open);
+        self.set(defaults.flat_map(|v6| rules(v6, HELD, mark, true)).collect());
+    }
+
+    /// Holds nothing any more.
+    pub fn release(&mut self) {
+        self.set(Vec::new());
+    }
+
+    fn set(&mut self, wanted: Vec<Rule>) {
+        let old = std::mem::replace(&mut self.0, wanted);
+        if old == self.0 {
+            return;
+        }
+        let result = Net::open().and_then(|mut net| {
+            // Others' may be there already, from a daemon that was killed.
+            old.iter().for_each(|rule| drop(net.delete_rule(rule)));
+            self.0.iter().try_for_each(|rule| existing(net.add_rule(rule)))
+        });
+        if let Err(error) = result {
+            tracing::warn!("packets of the default route are not held back: {error}");
+        }
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.release();
+    }
+}
+
 /// Removes the rules that a daemon that was killed has left in the calling thread's network namespace; how many. The first of
 /// a pair is no other program's where the second, with Nawa's own table, is there.
 pub fn remove_left() -> usize {
     let Ok(mut net) = Net::open() else { return 0 };
     let mut left = 0;
     for v6 in [false, true] {
-        let [main, own] = PRIORITIES;
-        let own = Rule { v6, priority: own, unless_marked: None, table: TABLE, no_default: false };
-        if net.delete_rule(&own).is_ok() {
-            let main = Rule { v6, priority: main, unless_marked: None, table: MAIN_TABLE, no_default: true };
-            left += 1 + usize::from(net.delete_rule(&main).is_ok());
+        for (priorities, unreachable) in [(PRIORITIES, false), (HELD, true)] {
+            let [main, own] = rules(v6, priorities, 0, unreachable);
+            // Whatever its mark was.
+            if net.delete_rule(&Rule { unless_marked: None, ..own }).is_ok() {
+                left += 1 + usize::from(net.delete_rule(&main).is_ok());
+            }
         }
     }
     left
@@ -270,7 +320,33 @@ pub fn mark(fwmark: u32, config: &Config) -> u32 {
 
 /// Whether all packets are routed to a peer, of IPv4 or IPv6.
 pub fn has_default(config: &Config) -> bool {
-    config.peers.iter().flat_map(|peer| &peer.routes).any(|route| route.prefix_len() == 0)
+    default_families(config).next().is_some()
+}
+
+/// Of the peers' default routes whether each is IPv6's.
+fn default_families(config: &Config) -> impl Iterator<Item = bool> {
+    let routes = config.peers.iter().flat_map(|peer| &peer.routes);
+    routes.filter(|route| route.prefix_len() == 0).map(|route| route.addr().is_ipv6())
+}
+
+/// The rules of a default route: packets ask `main` for all but its default route, and those without `mark` then ask [`TABLE`], or go
+/// nowhere.
+fn rules(v6: bool, [first, then]: [u32; 2], mark: u32, unreachable: bool) -> [Rule; 2] {
+    let main = Rule {
+        v6,
+        priority: first,
+        unless_marked: None,
+        table: MAIN_TABLE,
+        no_default: true,
+        unreachable: false,
+    };
+    let own = Rule { priority: then, unless_marked: Some(mark), table: TABLE, no_default: false, ..main };
+    [main, Rule { unreachable, ..own }]
+}
+
+/// What is there already is as good as added.
+fn existing(result: io::Result<()>) -> io::Result<()> {
+    result.or_else(|error| if error.kind() == io::ErrorKind::AlreadyExists { Ok(()) } else { Err(error) })
 }
 
 /// Routes that are there already are somebody else's, and stay, except those that come with the interface's addresses.
@@ -282,13 +358,7 @@ fn pieces(addresses: &[IpNet], config: &Config, mark: u32) -> Vec<Piece> {
         let default = net.prefix_len() == 0;
         pieces.push(Piece::Route { net, table: if default { TABLE } else { MAIN_TABLE } });
         if default {
-            let v6 = net.addr().is_ipv6();
-            let [first, then] = PRIORITIES;
-            let rule = Rule { v6, priority: first, unless_marked: None, table: MAIN_TABLE, no_default: true };
-            pieces.push(Piece::Rule(rule));
-            let rule =
-                Rule { priority: then, unless_marked: Some(mark), table: TABLE, no_default: false, ..rule };
-            pieces.push(Piece::Rule(rule));
+            pieces.extend(rules(net.addr().is_ipv6(), PRIORITIES, mark, false).map(Piece::Rule));
         }
     }
     pieces

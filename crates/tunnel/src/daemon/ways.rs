@@ -223,7 +223,7 @@ impl Ways {
             self.state.ask(now);
             self.state.hear_connections(now);
             self.state.leave_ports(now);
-            self.state.look(now, self.changes.is_none());
+            self.state.look(now, self.changes.is_none())?;
             let timeout = self.state.poll_timeout().map(|due| due.saturating_sub(boottime()));
             for ready in poller.wait(timeout)? {
                 match ready.token {
@@ -403,17 +403,21 @@ impl State {
     }
 
     /// Tells what has changed since the last time, if it is time to look.
-    fn look(&mut self, now: Duration, untold: bool) {
+    ///
+    /// # Errors
+    /// The tunnel's interface has gone.
+    fn look(&mut self, now: Duration, untold: bool) -> io::Result<()> {
         if self.due.is_none_or(|due| now < due) {
-            return;
+            return Ok(());
         }
         self.due = untold.then_some(now + INTERVAL);
         self.rest = now + REST;
         let mut news = std::mem::take(&mut self.news);
         let own = self.interface.index();
-        if untold || news.overrun || news.rules || news.changed.contains(&own) | news.interfaces.remove(&own)
-        {
-            self.interface.restore();
+        let touched =
+            news.changed.contains(&own) | news.removed.contains(&own) | news.interfaces.remove(&own);
+        if untold || news.overrun || news.rules || touched {
+            self.interface.restore()?;
         }
         let mut host = Host { net: &mut self.net, own: (own, self.interface.name()), mark: self.mark };
         let changed: Vec<_> =
@@ -424,6 +428,7 @@ impl State {
             let _ = self.told.send(Told { generation: self.generation, what });
         }
         self.waker.wake();
+        Ok(())
     }
 }
 

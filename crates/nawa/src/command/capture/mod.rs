@@ -72,6 +72,9 @@ pub fn run(capture: &Capture) -> Result<(), Failure> {
     let wait = |error: io::Error| Failure::failed(format!("cannot wait: {error}"));
     let signals = Signals::new().map_err(wait)?;
     let mut state = daemon.ask(Request::Status)?;
+    if state["tunnel"].is_null() {
+        return Err(Failure::failed(super::status::no_tunnel(&state)));
+    }
     if let Some(peer) = peer {
         let name = path.clone();
         let show = crate::cli::PathShow { peer: Some(peer.clone()), name, json: false };
