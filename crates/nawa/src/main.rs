@@ -16,6 +16,7 @@ mod event;
 mod failure;
 mod flight;
 mod flood;
+mod incoming;
 mod live;
 mod logging;
 mod metrics;

@@ -2,6 +2,9 @@
 
 mod common;
 
+use std::net::TcpStream;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixStream};
 use std::path::PathBuf;
 
 use common::{
@@ -110,6 +113,39 @@ fn one_daemon_in_each_namespace() {
     assert_eq!(second.status.code(), Some(1));
     assert!(stderr(&second).starts_with("nawa: another nawa daemon (process "), "{}", stderr(&second));
     let _elsewhere = Daemon::start(&other, &file);
+}
+
+/// Callers that take all descriptors there are cost no processor, and fill no log.
+#[test]
+fn without_descriptors_it_rests() {
+    let Some(_alone) = namespaces_or_skip("without_descriptors_it_rests") else { return };
+    let (namespace, node) = (Namespace::new(), Node::new());
+    let file = node.write(
+        "[tunnel]\ninterface = 'nawa0'\naddresses = ['10.77.0.1/24']\nlisten = 51900\n\
+         [metrics]\nlisten = '127.0.0.1:9477'\n",
+    );
+    let few = format!("ulimit -n 48; exec {} run {}", env!("CARGO_BIN_EXE_nawa"), file.display());
+    let mut daemon = Daemon::spawn(&mut namespace.command("sh", ["-c", &few]));
+    let stat = format!("/proc/{}/stat", daemon.id());
+    // Ticks of a processor, user's and system's.
+    let used = || {
+        let stat = std::fs::read_to_string(&stat).expect("it runs");
+        let fields: Vec<_> = stat.rsplit(')').next().expect("a name").split_whitespace().collect();
+        fields[11..13].iter().map(|ticks| ticks.parse::<u64>().expect("a number")).sum::<u64>()
+    };
+    let _callers: Vec<_> = namespace.within(|| {
+        let address = SocketAddr::from_abstract_name("nawa").expect("a name");
+        (0..80).map(|_| UnixStream::connect_addr(&address).expect("it listens")).collect()
+    });
+    let _scraper = namespace.within(|| TcpStream::connect("127.0.0.1:9477").expect("it listens"));
+    daemon.read_until("cannot answer on the control socket for a while");
+    let before = used();
+    succeed(std::process::Command::new("sleep").arg("1"));
+    // A hundred in a second: those that rest take one or two.
+    assert!(used() - before < 25, "{} ticks of a second", used() - before);
+    daemon.signal(Signal::TERM);
+    let said = daemon.rest().matches("for a while").count();
+    assert!(said <= 20, "{said} lines");
 }
 
 #[test]

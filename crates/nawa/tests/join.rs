@@ -98,6 +98,24 @@ fn two_ends_come_up_with_what_they_wrote() {
     assert_eq!(named.status.code(), Some(2), "{}", stderr(&named));
 }
 
+/// Who connects, and says nothing, keeps nobody out.
+#[test]
+fn silent_callers_keep_nobody_from_joining() {
+    let Some(_alone) = namespaces_or_skip("silent_callers_keep_nobody_from_joining") else { return };
+    let (hub, van) = (Namespace::new(), Namespace::new());
+    Namespace::connect((&van, "wan1", "10.1.0.2/24"), (&hub, "eth1", "10.1.0.1/24"));
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (there, here) = (folder.path().join("hub/nawa.toml"), folder.path().join("van/nawa.toml"));
+    let place = "10.1.0.1:51900";
+    succeed(&mut hub.nawa(["init", "--role", "hub", "--endpoint", place, "--file", text(&there)]));
+    let inviting = Inviting::start(&mut hub.nawa(["invite", "van", "--file", text(&there)]));
+    let connect = || std::net::TcpStream::connect(place).expect("it listens");
+    let silent: Vec<_> = van.within(|| (0..40).map(|_| connect()).collect());
+    succeed(&mut van.nawa(["join", &inviting.2, "--file", text(&here)]));
+    assert_eq!(inviting.finish(), (true, "van has joined\n".into()));
+    drop(silent);
+}
+
 /// Who is interrupted while the inviter is called, or asked at a terminal what an uplink costs, has written nothing.
 #[test]
 fn an_interrupted_join_leaves_nothing() {

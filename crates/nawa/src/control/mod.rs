@@ -29,8 +29,8 @@ use serde::{Deserialize, Serialize};
 
 /// The name behind the zero byte.
 const NAME: &str = "nawa";
-/// The longest request line; a longer one is cut off and so refused.
-const LONGEST_REQUEST: u64 = 4096;
+/// The longest request line, bytes: a peer with some thousand routes. A longer one is refused.
+const LONGEST_REQUEST: u64 = 65536;
 /// The uid that may hold and use the socket.
 const ROOT: u32 = 0;
 

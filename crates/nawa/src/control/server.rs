@@ -4,19 +4,14 @@ use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
 
 use rustix::net::sockopt::socket_peercred;
 use serde_json::{Value, json};
 
-use device::Poller;
-
 use super::client::Daemon;
 use super::{LONGEST_REQUEST, ROOT, Request, address, capture};
 use crate::failure::Failure;
-
-/// Without descriptors, a connection waits so long for the next try.
-const REST: Duration = Duration::from_millis(100);
+use crate::incoming::Incoming;
 
 /// What a request gets.
 pub enum Answer {
@@ -46,10 +41,11 @@ impl Server {
 
     /// Answers requests with `answer` on threads of its own, for as long as the process lives.
     pub fn serve(self, answer: impl Fn(Request) -> Answer + Send + Sync + 'static) -> io::Result<()> {
-        let answer = Arc::new(answer);
+        let (answer, mut incoming) = (Arc::new(answer), Incoming::new()?);
         let accept = move || {
-            for stream in self.listener.incoming() {
-                let Some(stream) = stream.map_or_else(|error| rest(&error), allowed) else { continue };
+            loop {
+                let stream = incoming.next("the control socket", || self.listener.accept());
+                let Some(stream) = allowed(stream.0) else { continue };
                 let answer = Arc::clone(&answer);
                 let spawned =
                     thread::Builder::new().name("control".into()).spawn(move || talk(stream, &*answer));
@@ -73,18 +69,6 @@ fn allowed(mut stream: UnixStream) -> Option<UnixStream> {
     None
 }
 
-/// Nothing can be accepted at present, for want of descriptors perhaps: asking again at once would only burn a processor.
-fn rest(error: &io::Error) -> Option<UnixStream> {
-    tracing::warn!(%error, "cannot answer on the control socket");
-    let waited =
-        Poller::new().and_then(|mut poller| poller.wait(Some(REST)).map(|ready| ready.for_each(drop)));
-    if waited.is_err() {
-        // Not even that: whoever else runs goes first.
-        thread::yield_now();
-    }
-    None
-}
-
 fn already_running() -> Failure {
     let who = match Daemon::find() {
         Ok(Some(daemon)) => format!(" (process {})", daemon.pid()),
@@ -99,8 +83,14 @@ fn already_running() -> Failure {
 /// One connection: requests are answered until it ends.
 fn talk(stream: UnixStream, answer: &dyn Fn(Request) -> Answer) {
     let mut reader = BufReader::new(stream);
-    while let Ok(Some(line)) = read_request(&mut reader) {
-        let reply = match serde_json::from_str(&line) {
+    while let Ok(Some(line)) = read_line(&mut reader) {
+        if line.len() as u64 == LONGEST_REQUEST && !line.ends_with(b"\n") {
+            let reply = json!({"error": format!("a request is a line of at most {LONGEST_REQUEST} bytes")});
+            // What follows is the rest of it, and no request.
+            let _ = reader.get_mut().write_all(format!("{reply}\n").as_bytes());
+            return;
+        }
+        let reply = match serde_json::from_slice(&line) {
             Ok(request) => match answer(request) {
                 Answer::Line(reply) => reply,
                 Answer::Packets(interface, packets) => {
@@ -117,8 +107,38 @@ fn talk(stream: UnixStream, answer: &dyn Fn(Request) -> Answer) {
     }
 }
 
-fn read_request(reader: &mut BufReader<UnixStream>) -> io::Result<Option<String>> {
-    let mut line = String::new();
-    let length = reader.take(LONGEST_REQUEST).read_line(&mut line)?;
+/// With its end; `None` where nothing follows.
+fn read_line(reader: &mut BufReader<UnixStream>) -> io::Result<Option<Vec<u8>>> {
+    let mut line = Vec::new();
+    let length = reader.take(LONGEST_REQUEST).read_until(b'\n', &mut line)?;
     Ok((length > 0).then_some(line))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is answered to these bytes, until the connection ends.
+    fn answers(asked: &[u8]) -> String {
+        let (mut here, there) = UnixStream::pair().expect("two ends");
+        let talk = thread::spawn(move || talk(there, &|request| Answer::Line(json!(request))));
+        // Who is cut off may be so before all is written.
+        let _ = here.write_all(asked).and_then(|()| here.shutdown(std::net::Shutdown::Write));
+        let mut said = String::new();
+        let _ = here.read_to_string(&mut said);
+        talk.join().expect("it ends");
+        said
+    }
+
+    #[test]
+    fn what_is_no_request_is_told_so() {
+        let status = r#"{"command":"status"}"#;
+        assert_eq!(answers(format!("{status}\n{status}\n").as_bytes()), format!("{status}\n{status}\n"));
+        assert!(answers(b"\xff\xfe\n").starts_with(r#"{"error":"this is no request: "#));
+        // Much is within bounds, as a peer's routes; beyond them nothing of it is a request.
+        let padded = |length: usize| format!("{}{status}\n", " ".repeat(length - status.len() - 1));
+        assert_eq!(answers(padded(65_536).as_bytes()), format!("{status}\n"));
+        let said = answers(padded(70_000).as_bytes());
+        assert_eq!(said, "{\"error\":\"a request is a line of at most 65536 bytes\"}\n");
+    }
 }

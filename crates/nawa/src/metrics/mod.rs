@@ -3,7 +3,7 @@
 
 mod families;
 
-use std::io::{self, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,6 +12,8 @@ use std::time::Duration;
 
 use device::monotonic;
 use serde_json::Value;
+
+use crate::incoming::Incoming;
 
 /// Callers that are answered at a time; others are turned away.
 const MAX_CALLERS: usize = 8;
@@ -29,10 +31,12 @@ const METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-
 pub fn serve(listen: SocketAddr, state: impl Fn() -> Value + Send + Sync + 'static) -> Result<(), String> {
     let listener = TcpListener::bind(listen)
         .map_err(|error| format!("[metrics] cannot listen at {listen}: {error}; choose another port"))?;
+    let cannot = |error| format!("[metrics] cannot start: {error}");
+    let mut incoming = Incoming::new().map_err(cannot)?;
     let (state, callers) = (Arc::new(state), Arc::new(AtomicUsize::new(0)));
     let accept = move || {
-        // One that failed is gone.
-        for stream in listener.incoming().flatten() {
+        loop {
+            let (stream, _) = incoming.next("[metrics]", || listener.accept());
             let turn = Turn(Arc::clone(&callers));
             if turn.0.fetch_add(1, Ordering::Relaxed) >= MAX_CALLERS {
                 continue;
@@ -40,7 +44,7 @@ pub fn serve(listen: SocketAddr, state: impl Fn() -> Value + Send + Sync + 'stat
             let state = Arc::clone(&state);
             let one = move || {
                 let _turn = turn;
-                if let Err(error) = answer(stream, &*state) {
+                if let Err(error) = answer(stream, monotonic() + TURN, &*state) {
                     tracing::debug!("a scrape ends early: {error}");
                 }
             };
@@ -50,7 +54,7 @@ pub fn serve(listen: SocketAddr, state: impl Fn() -> Value + Send + Sync + 'stat
         }
     };
     let spawned = thread::Builder::new().name("metrics".into()).spawn(accept);
-    spawned.map(drop).map_err(|error| format!("[metrics] cannot start: {error}"))
+    spawned.map(drop).map_err(cannot)
 }
 
 /// A caller's place, free again when dropped.
@@ -62,9 +66,9 @@ impl Drop for Turn {
     }
 }
 
-fn answer(mut stream: TcpStream, state: &dyn Fn() -> Value) -> io::Result<()> {
-    stream.set_write_timeout(Some(TURN))?;
-    let (status, kind, body) = match read_target(&mut stream)?.as_deref() {
+/// Until the deadline.
+fn answer(mut stream: TcpStream, deadline: Duration, state: &dyn Fn() -> Value) -> io::Result<()> {
+    let (status, kind, body) = match read_target(&mut stream, deadline)?.as_deref() {
         Some("/metrics") => match families::render(&state()) {
             Ok(text) => ("200 OK", METRICS, text),
             Err(error) => ("500 Internal Server Error", TEXT, format!("no metrics: {error}\n")),
@@ -77,7 +81,21 @@ fn answer(mut stream: TcpStream, state: &dyn Fn() -> Value) -> io::Result<()> {
         "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
         body.len()
     );
-    stream.write_all(&[head.as_bytes(), body.as_bytes()].concat())
+    let answer = [head.as_bytes(), body.as_bytes()].concat();
+    let mut rest = answer.as_slice();
+    while !rest.is_empty() {
+        stream.set_write_timeout(Some(left(deadline).ok_or(ErrorKind::TimedOut)?))?;
+        match stream.write(rest)? {
+            0 => return Err(ErrorKind::WriteZero.into()),
+            written => rest = &rest[written..],
+        }
+    }
+    Ok(())
+}
+
+/// What is left of a turn.
+fn left(deadline: Duration) -> Option<Duration> {
+    Some(deadline.saturating_sub(monotonic())).filter(|left| !left.is_zero())
 }
 
 /// Healthy is a daemon whose strands answer. A peer that is down is the network's state, and no restart mends it.
@@ -89,13 +107,10 @@ fn health(state: &Value) -> (&'static str, &'static str, String) {
 }
 
 /// What a GET asks for; `None` if this is none. The rest of the head is read, so that closing resets nothing.
-fn read_target(stream: &mut TcpStream) -> io::Result<Option<String>> {
-    let (deadline, mut head, mut piece) = (monotonic() + TURN, Vec::new(), [0; 1024]);
+fn read_target(stream: &mut TcpStream, deadline: Duration) -> io::Result<Option<String>> {
+    let (mut head, mut piece) = (Vec::new(), [0; 1024]);
     while !head.windows(4).any(|end| end == b"\r\n\r\n") {
-        let rest = deadline.saturating_sub(monotonic());
-        if rest.is_zero() || head.len() > LONGEST_REQUEST {
-            return Ok(None);
-        }
+        let Some(rest) = left(deadline).filter(|_| head.len() <= LONGEST_REQUEST) else { return Ok(None) };
         stream.set_read_timeout(Some(rest))?;
         match stream.read(&mut piece)? {
             0 => return Ok(None),
@@ -106,4 +121,32 @@ fn read_target(stream: &mut TcpStream) -> io::Result<Option<String>> {
     let mut words = text.lines().next().unwrap_or_default().split(' ');
     let (method, target) = (words.next(), words.next());
     Ok(target.filter(|_| method == Some("GET")).map(str::to_owned))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// Who takes a byte now and then takes no longer than others.
+    #[test]
+    fn a_turn_ends_while_somebody_sips() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let mut sipper = TcpStream::connect(listener.local_addr().expect("it has one")).expect("it listens");
+        let stream = listener.accept().expect("a caller").0;
+        sipper.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").expect("it is asked");
+        // More than the sockets hold.
+        let peers: Vec<_> = (0..10_000).map(|n| json!({"name": format!("{n:0>900}"), "up": true})).collect();
+        let state = json!({"tunnel": {"peers": peers}});
+        let deadline = monotonic() + Duration::from_secs(2);
+        let turn = thread::spawn(move || answer(stream, deadline, &|| state.clone()));
+        let mut taken = 0;
+        while !turn.is_finished() {
+            taken += sipper.read(&mut [0; 4096]).unwrap_or(0);
+            let mut pause = device::Poller::new().expect("a descriptor");
+            pause.wait(Some(Duration::from_millis(20))).expect("it waits").for_each(drop);
+        }
+        assert!(turn.join().expect("no panic").is_err(), "{taken} bytes");
+    }
 }

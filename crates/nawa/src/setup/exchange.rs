@@ -1,14 +1,14 @@
 //! The enrolment over TCP. The stream carries the joiner's request and the inviter's answer ([`tunnel::handshake::enrol`]), and then sealed
 //! messages, each behind its length in two bytes: the inviter's [`Terms`], the joiner's "written", the inviter's "done".
 //!
-//! The secret lives in the inviter's memory alone. Strangers cost little: [`MAX_CALLERS`] at a time, [`CALL`] each, four X25519
-//! operations, and no answer that says anything without the secret.
+//! The secret lives in the inviter's memory alone. Strangers cost little: [`MAX_STRANGERS`] at a time, [`CALL`] each, four X25519
+//! operations, and no answer that says anything without the secret. With one too many, the first goes of the network that most come
+//! from: nobody keeps others out by waiting.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{TcpListener, TcpStream, ToSocketAddrs};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::net::{IpAddr, Shutdown, TcpListener, TcpStream, ToSocketAddrs};
 use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -21,11 +21,12 @@ use tunnel::{PrivateKey, PublicKey};
 
 use super::invite::Invite;
 use crate::config::HostPort;
+use crate::incoming::Incoming;
 
 /// How long one caller may take.
 const CALL: Duration = Duration::from_secs(10);
-/// Callers that are listened to at a time.
-const MAX_CALLERS: usize = 16;
+/// Callers without the secret, so far, that are listened to at a time.
+const MAX_STRANGERS: usize = 16;
 /// The longest sealed message, bytes.
 const LONGEST: usize = 4096;
 const WRITTEN: &[u8] = b"written";
@@ -59,11 +60,13 @@ pub fn wait(
     enrol: impl FnOnce(PublicKey) -> Result<(), String>,
 ) -> Result<(), String> {
     let (sender, joiners) = channel();
-    let callers = Callers { me: me.clone(), invite: invite.clone(), terms: terms.clone() };
-    thread::Builder::new()
-        .name("invite".into())
-        .spawn(move || callers.listen(&listener, &sender))
-        .map_err(|error| format!("cannot wait for who joins: {error}"))?;
+    let strangers = Mutex::default();
+    let callers = Callers { me: me.clone(), invite: invite.clone(), terms: terms.clone(), strangers };
+    let listen = |incoming| {
+        let listen = move || callers.listen(&listener, incoming, &sender);
+        thread::Builder::new().name("invite".into()).spawn(listen)
+    };
+    Incoming::new().and_then(listen).map_err(|error| format!("cannot wait for who joins: {error}"))?;
     let over =
         |_| "nobody joined in time, and the invite is worth nothing from now on; make another".to_owned();
     let Enrolling { key, mut talk } = joiners.recv_timeout(valid).map_err(over)?;
@@ -79,36 +82,53 @@ struct Callers {
     me: PrivateKey,
     invite: Invite,
     terms: Terms,
+    /// Who has not shown the secret yet, each with its network, in the order of their coming.
+    strangers: Mutex<Vec<(u64, Arc<TcpStream>)>>,
 }
 
 impl Callers {
     /// For as long as the process lives.
-    fn listen(self, listener: &TcpListener, joiners: &Sender<Enrolling>) {
-        let (callers, count) = (Arc::new(self), Arc::new(AtomicUsize::new(0)));
-        for stream in listener.incoming() {
-            // One that failed is gone; with one too many, who comes has to come again.
-            let Ok(stream) = stream else { continue };
-            if count.fetch_add(1, Ordering::Relaxed) >= MAX_CALLERS {
-                count.fetch_sub(1, Ordering::Relaxed);
-                continue;
-            }
-            let (callers, joiners, count_here) = (Arc::clone(&callers), joiners.clone(), Arc::clone(&count));
+    fn listen(self, listener: &TcpListener, mut incoming: Incoming, joiners: &Sender<Enrolling>) {
+        let callers = Arc::new(self);
+        loop {
+            let (stream, from) = incoming.next("the invite's port", || listener.accept());
+            let stream = Arc::new(stream);
+            callers.admit(network(from.ip()), &stream);
+            let (callers_here, joiners, stream_here) =
+                (Arc::clone(&callers), joiners.clone(), Arc::clone(&stream));
             let one = move || {
-                match callers.hear(stream) {
+                match callers_here.hear(&stream_here) {
                     // Once nobody waits, somebody has joined.
                     Ok(joiner) => drop(joiners.send(joiner)),
                     Err(error) => tracing::debug!("a caller does not join: {error}"),
                 }
-                count_here.fetch_sub(1, Ordering::Relaxed);
+                callers_here.dismiss(&stream_here);
             };
             if thread::Builder::new().name("caller".into()).spawn(one).is_err() {
-                count.fetch_sub(1, Ordering::Relaxed);
+                callers.dismiss(&stream);
             }
         }
     }
 
-    fn hear(&self, stream: TcpStream) -> io::Result<Enrolling> {
-        let mut wire = Wire { stream, deadline: monotonic() + CALL };
+    fn admit(&self, network: u64, stream: &Arc<TcpStream>) {
+        let mut strangers = self.strangers.lock().unwrap_or_else(PoisonError::into_inner);
+        strangers.push((network, Arc::clone(stream)));
+        if strangers.len() > MAX_STRANGERS {
+            let at = superfluous(strangers.iter().map(|(network, _)| *network));
+            let (_, one) = strangers.remove(at);
+            // Its thread finds that nothing more comes. One that is gone already is as good.
+            let _ = one.shutdown(Shutdown::Both);
+        }
+    }
+
+    /// It is no stranger any more, or gone.
+    fn dismiss(&self, stream: &Arc<TcpStream>) {
+        let mut strangers = self.strangers.lock().unwrap_or_else(PoisonError::into_inner);
+        strangers.retain(|(_, one)| !Arc::ptr_eq(one, stream));
+    }
+
+    fn hear(&self, stream: &Arc<TcpStream>) -> io::Result<Enrolling> {
+        let mut wire = Wire { stream: Arc::clone(stream), deadline: monotonic() + CALL };
         let request = wire.read(enrol::REQUEST_LEN)?;
         let mut rng = OsRng.unwrap_err();
         let answered = enrol::answer(&mut rng, &self.me, &self.invite.secret, &request);
@@ -116,10 +136,28 @@ impl Callers {
         wire.write(&answer)?;
         let mut talk = Talk { wire, channel };
         talk.say(&serde_json::to_vec(&self.terms)?)?;
-        match talk.hear()?.as_slice() {
+        // The first that is sealed shows the secret.
+        let said = talk.hear()?;
+        self.dismiss(stream);
+        match said.as_slice() {
             WRITTEN => Ok(Enrolling { key, talk }),
             _ => Err(ErrorKind::InvalidData.into()),
         }
+    }
+}
+
+/// Which of the callers from these networks goes: the first of the one that has most.
+fn superfluous(networks: impl Iterator<Item = u64> + Clone) -> usize {
+    let count = |of: u64| networks.clone().filter(|one| *one == of).count();
+    let most = networks.clone().map(count).max();
+    networks.clone().position(|one| Some(count(one)) == most).unwrap_or(0)
+}
+
+/// What a stranger has many addresses of: a /64 of IPv6.
+fn network(ip: IpAddr) -> u64 {
+    match ip.to_canonical() {
+        IpAddr::V4(ip) => ip.to_bits().into(),
+        IpAddr::V6(ip) => (ip.to_bits() >> 64) as u64,
     }
 }
 
@@ -132,7 +170,7 @@ pub struct Called(Talk);
 /// One sentence.
 pub fn call(invite: &Invite, me: &PrivateKey) -> Result<(Called, Terms), String> {
     let stream = connect(&invite.endpoints)?;
-    let wire = Wire { stream, deadline: monotonic() + CALL };
+    let wire = Wire { stream: Arc::new(stream), deadline: monotonic() + CALL };
     let refused = |error: io::Error| {
         format!(
             "the inviter does not take this invite ({error}); it may have been used, or be over: ask for another"
@@ -194,7 +232,7 @@ fn connect(endpoints: &[HostPort]) -> Result<TcpStream, String> {
 
 /// Bytes to and fro until the deadline.
 struct Wire {
-    stream: TcpStream,
+    stream: Arc<TcpStream>,
     deadline: Duration,
 }
 
@@ -208,7 +246,7 @@ impl Wire {
         let (mut bytes, mut at) = (vec![0; length], 0);
         while at < length {
             self.stream.set_read_timeout(Some(self.rest()?))?;
-            match self.stream.read(&mut bytes[at..])? {
+            match self.stream.as_ref().read(&mut bytes[at..])? {
                 0 => return Err(ErrorKind::UnexpectedEof.into()),
                 read => at += read,
             }
@@ -219,7 +257,7 @@ impl Wire {
     /// A few hundred bytes, which the kernel takes at once.
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.stream.set_write_timeout(Some(self.rest()?))?;
-        self.stream.write_all(bytes)
+        self.stream.as_ref().write_all(bytes)
     }
 }
 
@@ -244,5 +282,20 @@ impl Talk {
         }
         let sealed = self.wire.read(length)?;
         self.channel.open(sealed).map_err(io::Error::other)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_waits_goes_before_who_comes_from_elsewhere() {
+        assert_eq!(superfluous([7, 1, 1, 2].into_iter()), 1);
+        assert_eq!(superfluous([7, 1, 2].into_iter()), 0);
+        let of = |text: &str| network(text.parse().expect("an address"));
+        assert_eq!(of("::ffff:192.0.2.1"), of("192.0.2.1"));
+        assert_eq!(of("2001:db8::1"), of("2001:db8::2"));
+        assert!(of("2001:db8:0:1::1") != of("2001:db8::1"));
     }
 }

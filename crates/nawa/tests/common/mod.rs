@@ -9,7 +9,7 @@ pub mod hwsim;
 pub mod uplinks;
 
 use std::fs::{self, Permissions};
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -203,6 +203,14 @@ impl Daemon {
             assert!(stderr.read_line(&mut line).expect("stderr can be read") > 0, "never said: {what}");
         }
         line
+    }
+
+    /// What else it says on stderr, until it has ended.
+    pub fn rest(mut self) -> String {
+        let mut rest = String::new();
+        let stderr = self.stderr.as_mut().expect("stderr is piped");
+        stderr.read_to_string(&mut rest).expect("stderr can be read");
+        rest
     }
 
     /// Waits until it has ended; its exit status, `None` if a signal ended it.
