@@ -21,6 +21,21 @@ struct Kept {
     month: String,
     /// Bytes of IP packets, both ways, by `PEER/PATH`.
     used_bytes: BTreeMap<String, u64>,
+    /// What was kept before this month: a host without a clock of its own starts in another one, until it is told the time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    before: Option<Box<Kept>>,
+}
+
+impl Kept {
+    /// Counts for `month` from now on, with what was kept of it, if it is the one before.
+    fn turn_to(&mut self, month: String) {
+        let mut last = std::mem::take(self);
+        *self = match last.before.take() {
+            Some(before) if before.month == month => *before,
+            _ => Kept { month, ..Kept::default() },
+        };
+        self.before = (!last.month.is_empty()).then(|| Box::new(last));
+    }
 }
 
 /// The counts.
@@ -50,7 +65,7 @@ impl Caps {
     pub fn count(&mut self, time: Duration, paths: impl Iterator<Item = (String, u16, u64, u64)>) {
         let month = month(time);
         if self.kept.month != month {
-            self.kept = Kept { month, ..Kept::default() };
+            self.kept.turn_to(month);
         }
         let mut seen = BTreeMap::new();
         for (name, id, packets, bytes) in paths {
@@ -137,6 +152,15 @@ mod tests {
         assert_eq!(caps.used("office/lte"), 2688);
         caps.count(NOW + 6 * DAY, one(2, 200));
         assert_eq!(caps.used("office/lte"), 128);
+        // A host that starts in 1970, twice, and is told the time.
+        for _ in 0..2 {
+            let mut caps = Caps::load(folder.path());
+            caps.count(DAY, one(1, 100));
+            caps.save().expect("it is kept");
+            caps.count(NOW, one(1, 100));
+            assert_eq!(caps.used("office/lte"), 2560);
+            caps.save().expect("it is kept");
+        }
         fs::write(folder.path().join("usage.json"), "nonsense").expect("a file");
         assert_eq!(Caps::load(folder.path()).used("office/lte"), 0);
     }
