@@ -42,7 +42,9 @@ fn contents(file: &Path, regular: bool) -> io::Result<String> {
     if regular && !fs::metadata(file)?.is_file() {
         return Err(io::Error::other("it is not a regular file"));
     }
-    fs::read_to_string(file)
+    let text = fs::read_to_string(file)?;
+    // Some editors begin a file with a mark of its encoding, which may not stand in the middle of a text.
+    Ok(text.strip_prefix('\u{feff}').map_or(text.clone(), str::to_owned))
 }
 
 fn fragments(file: &Path) -> Result<Vec<PathBuf>, Complaint> {
@@ -57,7 +59,10 @@ fn fragments(file: &Path) -> Result<Vec<PathBuf>, Complaint> {
         }
     };
     let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
-    let mut all: Vec<_> = paths.filter(|path| path.extension().is_some_and(|end| end == "toml")).collect();
+    // Hidden files are editors' own: locks, and copies of what is being written.
+    let hidden = |path: &Path| path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+    let is_fragment = |path: &PathBuf| path.extension().is_some_and(|end| end == "toml") && !hidden(path);
+    let mut all: Vec<_> = paths.filter(is_fragment).collect();
     all.sort();
     Ok(all)
 }

@@ -422,11 +422,15 @@ fn fragments_are_read_with_their_file() {
     write("20-home.toml", &format!("# Another\n{other}"));
     write("10-flight.toml", "[flight]\n");
     write("notes.txt", "no TOML");
+    // As Windows and some editors leave them.
+    write("30-bom.toml", "\u{feff}# All\r\n[metrics]\r\nlisten = '127.0.0.1:9477'\r\n");
+    write(".20-home.toml", &other);
+    std::os::unix::fs::symlink("someone@host.1", fragments.join(".#20-home.toml")).expect("a lock");
     let settings = load(&file).expect("it is good");
     let names: Vec<_> =
         settings.tunnel.iter().flat_map(|tunnel| &tunnel.peers).map(|peer| &peer.name).collect();
     assert_eq!(names, ["office", "home"]);
-    assert!(settings.flight.is_some());
+    assert!(settings.flight.is_some() && settings.metrics.is_some());
     // Each mistake is at its place in its own file.
     let says = |name: &str, text: &str, at: &str| {
         write(name, text);

@@ -302,6 +302,8 @@ impl FromStr for HostPort {
                 )
             }
         };
+        // `::ffff:203.0.113.7` is reached as what it stands for.
+        let host = host.parse::<IpAddr>().map_or(host, |ip| ip.to_canonical().to_string());
         if let Some(what) = host.parse().ok().and_then(no_hosts).filter(|_| !is_loopback(&host)) {
             return Err(format!(
                 "\"{text}\" leads nowhere: {host} is {what}; write the address by which it is reached"
@@ -439,6 +441,8 @@ mod tests {
         ] {
             assert_eq!(good.parse::<HostPort>().map(|host| host.to_string()).as_deref(), Ok(good));
         }
+        let mapped = "[::ffff:203.0.113.7]:9".parse::<HostPort>().map(|host| host.to_string());
+        assert_eq!(mapped.as_deref(), Ok("203.0.113.7:9"));
         let long = format!("{}.example:1", "a".repeat(64));
         let longer = format!("{}example:1", "a.".repeat(150));
         for bad in [
@@ -449,6 +453,7 @@ mod tests {
             "224.0.0.1:1",
             "255.255.255.255:1",
             "[ff02::1]:1",
+            "[::ffff:224.0.0.1]:1",
             "300.1.2.3:1",
             "a..b:1",
             "",
