@@ -2,6 +2,9 @@
 
 use std::fmt::Display;
 
+/// Whose words they are.
+const NAME: &str = "nawa: ";
+
 /// The exit statuses that scripts rely on; 0 is "done".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
@@ -46,8 +49,23 @@ impl Failure {
         Failure { status, lines }
     }
 
+    /// Exit status 1 without a word.
+    pub fn silent() -> Self {
+        Failure { status: Status::Failed as u8, lines: Vec::new() }
+    }
+
+    /// Its sentences, for a text that says itself whose they are.
+    pub fn sentences(&self) -> Vec<String> {
+        self.lines.iter().map(|line| line.strip_prefix(NAME).unwrap_or(line).to_owned()).collect()
+    }
+
+    /// The same in one line.
+    pub fn why(&self) -> String {
+        self.sentences().join("; ")
+    }
+
     /// With this exit status.
     pub fn new(status: Status, why: impl Display) -> Self {
-        Failure { status: status as u8, lines: vec![format!("nawa: {why}")] }
+        Failure { status: status as u8, lines: vec![format!("{NAME}{why}")] }
     }
 }

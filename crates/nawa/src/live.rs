@@ -119,11 +119,12 @@ impl Live {
     }
 
     fn try_reload(&self, file: &Path) -> Result<(), Vec<String>> {
+        // A pipe at its place might never be read to its end, and nothing else be done meanwhile.
+        if std::fs::metadata(file).is_ok_and(|found| !found.is_file()) {
+            return Err(vec![format!("{}: it is not a regular file; put one in its place", file.display())]);
+        }
         let resolved = config::load(file).and_then(config::Settings::resolve);
-        // The log says whose words these are.
-        let plain = |line: String| line.strip_prefix("nawa: ").map_or(line.clone(), str::to_owned);
-        let resolved =
-            resolved.map_err(|failure| failure.lines.into_iter().map(plain).collect::<Vec<_>>())?;
+        let resolved = resolved.map_err(|failure| failure.sentences())?;
         let reload = |strands: &mut Strands| {
             strands.take_count(realtime());
             strands.reload(resolved, &self.events)

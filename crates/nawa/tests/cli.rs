@@ -100,6 +100,15 @@ fn every_error_of_a_bad_file_has_its_line() {
     }
 }
 
+/// As `nawa lab list | head -1`, where `head` has seen enough.
+#[test]
+fn a_reader_that_goes_is_no_news() {
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let ended = output(nawa(["keygen"]).stdout(writer));
+    assert_eq!((ended.status.code(), stderr(&ended)), (Some(1), String::new()));
+}
+
 #[test]
 fn the_lab_names_its_experiments() {
     let list = succeed(&mut nawa(["lab", "list"]));

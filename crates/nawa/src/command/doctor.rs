@@ -74,8 +74,7 @@ fn try_out(settings: Settings, all: &mut Vec<Finding>) -> Value {
         return Value::Null;
     }
     gather::trial(settings).unwrap_or_else(|failure| {
-        let what = failure.lines.join("; ");
-        let what = what.trim_start_matches("nawa: ");
+        let what = failure.why();
         all.push(Finding::new(Level::Fail, "tunnel", what, "no tunnel; its paths cannot be tried", ""));
         Value::Null
     })

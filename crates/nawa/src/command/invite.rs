@@ -76,7 +76,7 @@ pub fn run(args: &Invite) -> Result<(), Failure> {
     let enrol = |key| {
         joined = Some(key);
         let section = file::peer(&args.name, &key, &file::hosts(&terms.addresses));
-        file::append(&args.file, &section).map_err(|failure| failure.lines.join("; "))
+        file::append(&args.file, &section).map_err(|failure| failure.why())
     };
     exchange::wait(listener, &me, &invite, &terms, args.valid, enrol).map_err(Failure::failed)?;
     if let Some(key) = joined {
@@ -176,7 +176,7 @@ fn tell(me: &PrivateKey, name: &str, public_key: PublicKey, routes: &[IpNet]) ->
         preshared_key_file: None,
     };
     daemon.ask(Request::PeerAdd(add)).map(drop).map_err(|failure| {
-        let why = failure.lines.join("; ");
+        let why = failure.why();
         Failure::failed(format!(
             "the file has the new end, but the daemon does not take it ({why}); restart it"
         ))

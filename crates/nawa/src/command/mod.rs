@@ -22,7 +22,7 @@ pub mod test;
 pub mod top;
 pub mod up;
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 
 use crate::failure::Failure;
 
@@ -32,7 +32,10 @@ pub const READY: &str = "nawa: ready";
 /// Prints `text` and a line's end on stdout.
 ///
 /// # Errors
-/// Failed if nobody reads any more.
+/// Failed if nobody reads any more; as with `| head`, that is no news.
 pub fn print(text: &str) -> Result<(), Failure> {
-    writeln!(std::io::stdout(), "{text}").map_err(|error| Failure::failed(format!("cannot print: {error}")))
+    writeln!(std::io::stdout(), "{text}").map_err(|error| match error.kind() {
+        ErrorKind::BrokenPipe => Failure::silent(),
+        _ => Failure::failed(format!("cannot print: {error}")),
+    })
 }

@@ -47,7 +47,7 @@ pub struct Reconfiguration {
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The interface's name is taken.
-    #[error("interface `{0}` exists already; remove it with `ip link delete {0}` or choose another name")]
+    #[error("interface `{0}` exists already and is another's; choose a name that is free")]
     InterfaceExists(String),
     /// The TUN interface cannot be made.
     #[error("{0}; this needs root (CAP_NET_ADMIN) and /dev/net/tun")]

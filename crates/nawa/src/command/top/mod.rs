@@ -77,10 +77,7 @@ fn ask_in_background(
 
 /// Asks the daemon, another one if that has gone.
 fn ask(daemon: &mut Option<Daemon>) -> News {
-    let sentence = |failure: Failure| {
-        let lines = failure.lines.join(" ");
-        lines.strip_prefix("nawa: ").unwrap_or(&lines).to_owned()
-    };
+    let sentence = |failure: Failure| failure.why();
     if daemon.is_none() {
         *daemon = Daemon::find().map_err(sentence)?;
     }
@@ -141,5 +138,5 @@ fn read(state: Value) -> Result<status::view::State, String> {
     if let Some(error) = state.get("error").and_then(Value::as_str) {
         return Err(error.to_owned());
     }
-    status::read(state).map_err(|failure| failure.lines.join(" "))
+    status::read(state).map_err(|failure| failure.why())
 }
