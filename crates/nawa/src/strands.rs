@@ -2,6 +2,7 @@
 //! threads of its own, and the congestion controls and copies, which the kernel makes.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
@@ -25,6 +26,7 @@ use crate::restarts::{Restarts, Strand};
 /// All that runs. Dropping it stops all, and waits until what they made is gone.
 pub struct Strands {
     key: Option<PrivateKey>,
+    state_dir: PathBuf,
     restarts: Restarts,
     caps: Caps,
     /// When bytes are counted next.
@@ -120,6 +122,7 @@ impl Strands {
         let restarts = Restarts::default();
         Ok(Strands {
             key,
+            state_dir,
             restarts,
             caps,
             count_at: Duration::ZERO,
@@ -357,6 +360,14 @@ impl Strands {
         if let Some(peer) = wanted.config.peers.iter().find(|peer| Some(peer.public_key) == own) {
             return Err(format!("peer {} would have this node's own key; give the peer's", peer.name));
         }
+        let own = tunnel.now.addresses.iter().map(|address| ipnet::IpNet::from(address.addr()));
+        let routed = |own: &ipnet::IpNet| wanted.config.peers.iter().find(|peer| peer.routes.contains(own));
+        if let Some((own, peer)) = own.filter_map(|own| Some((own, routed(&own)?))).next() {
+            let (ip, name) = (own.addr(), &peer.name);
+            return Err(format!(
+                "{ip} is this node's own, and would be peer {name}'s route as well; give another"
+            ));
+        }
         self.count_at = Duration::ZERO;
         tunnel.reconfigure(wanted)
     }
@@ -367,6 +378,7 @@ impl Strands {
         let key = public(&resolved.key).zip(public(&self.key));
         let mut fixed = vec![
             ("[node] key-file", key.is_none_or(|(new, old)| new == old)),
+            ("[node] state-dir", resolved.state_dir == self.state_dir),
             ("[metrics] listen", resolved.metrics == self.metrics),
         ];
         if let (Some((new, _)), Some(old)) = (&resolved.tunnel, &self.tunnel) {
@@ -411,6 +423,13 @@ impl RunningTunnel {
         Ok(())
     }
 
+    /// It has failed: until it runs again, what is to go through it goes nowhere.
+    fn stop(&mut self) {
+        // Before the interface's own rules go.
+        self.held.take(&self.now.config, self.place.fwmark);
+        self.running = None;
+    }
+
     fn run(&mut self, key: PrivateKey, events: &Sender<Event>) -> Result<(), String> {
         let Reconfiguration { addresses, config: tunnel } = self.now.clone();
         let Place { interface, listen, fwmark } = self.place.clone();
@@ -419,6 +438,7 @@ impl RunningTunnel {
             daemon::start(settings, ended(events, Strand::Tunnel)).map_err(|error| error.to_string())?;
         tracing::info!(interface = self.place.interface, listen = %running.local_address(), "the tunnel runs");
         self.running = Some(running);
+        self.held.release();
         Ok(())
     }
 }
@@ -432,13 +452,6 @@ impl RunningRelay {
         Ok(())
     }
 
-    /// It has failed: until it runs again, what is to go through it goes nowhere.
-    fn stop(&mut self) {
-        // Before the interface's own rules go.
-        self.held.take(&self.now.config, self.place.fwmark);
-        self.running = None;
-    }
-
     fn run(&mut self, key: PrivateKey, events: &Sender<Event>) -> Result<(), String> {
         let Relay { listen, tls, allow } = self.settings.clone();
         let settings = relay_daemon::Settings { listen, tls, allow, key };
@@ -446,7 +459,6 @@ impl RunningRelay {
             relay_daemon::start(settings, ended(events, Strand::Relay)).map_err(|error| error.to_string())?;
         tracing::info!(listen = %running.local_address(), "the relay runs");
         self.running = Some(running);
-        self.held.release();
         Ok(())
     }
 }

@@ -10,6 +10,7 @@ use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use common::uplinks::shell;
 use common::{Daemon, Namespace, Node, eventually, namespaces_or_skip, output, stderr, stdout, succeed};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -22,6 +23,9 @@ struct Pair {
 }
 
 /// `[[peer.path]]` over cable `cable`.
+/// Somebody's public key.
+const HOME: &str = "3p7bfXt9wbTTW2HC7OQ1Nz+DQ8hbeGdNrfx+FG+IK08=";
+
 fn path(cable: &str) -> String {
     let net = if cable == "lte" { 1 } else { 2 };
     format!("[[peer.path]]\nname = '{cable}'\nlocal = '{cable}'\nremote = '10.{net}.0.2:51900'\n")
@@ -241,6 +245,10 @@ fn what_cannot_be_changed_is_refused_in_one_sentence() {
         (&["path", "set", "office", "none", "--backup", "true"], "peer office has no path none"),
         (&["path", "set", "office", "lte", "--local", "::1"], "no address of the same family"),
         (&["path", "show", "home"], "there is no peer home"),
+        (
+            &["peer", "add", "home", "--public-key", HOME, "--route", "10.77.0.1/32"],
+            "10.77.0.1 is this node's own",
+        ),
         (&["path", "show", "office", "none"], "there is no path none"),
     ] {
         let output = output(&mut pair.van.nawa(arguments.iter().copied()));
@@ -284,6 +292,7 @@ fn a_reload_that_cannot_be_done_changes_nothing() {
             &format!("'{}'", other.key().display()),
             "[node] key-file cannot change while the daemon runs",
         ),
+        ("[node]", "[node]\nstate-dir = 'elsewhere'", "[node] state-dir cannot change while the daemon runs"),
         (
             "'10.77.0.2/32'",
             "'10.77.0.2/32', '192.0.2.0/24'",
@@ -302,6 +311,12 @@ fn a_reload_that_cannot_be_done_changes_nothing() {
         assert_eq!((pair.van.ip("address show dev nawa0"), pair.van.ip("route")), before, "{said}");
         assert_eq!(pair.states(&pair.van), [("lte".into(), "up".into())], "{said}");
     }
+    // Nobody writes to it.
+    std::fs::remove_file(&file).expect("it is there");
+    shell(&pair.van, &format!("mkfifo {}", file.display()));
+    van.signal(Signal::HUP);
+    assert!(van.read_until("ERROR").contains("it is not a regular file"));
+    std::fs::remove_file(&file).expect("it is there");
     pair.ping();
     std::fs::write(&file, good).expect("the file");
     reload(&mut van);

@@ -1,7 +1,7 @@
 //! The configuration in force, changed as `nawa path` and `nawa peer` ask.
 
 use tunnel::PublicKey;
-use tunnel::config::{Bicast, Config, Cost, Local, MAX_PREFER, PathConfig, PeerConfig};
+use tunnel::config::{Bicast, Config, Cost, Local, PathConfig, PeerConfig};
 
 use super::value::{self, HostPort};
 use super::{Path, Via, resolve, secret};
@@ -21,7 +21,7 @@ pub fn add(config: &mut Config, add: &Add) -> Result<(), String> {
         via: via(add.via.as_ref(), add.via_key.as_ref(), add.via_tls)?,
         backup: add.backup,
         receive: add.receive,
-        cost: Cost { metered: add.metered, prefer: add.prefer.min(MAX_PREFER), ..Cost::default() },
+        cost: Cost { metered: add.metered, prefer: rank(add.prefer)?, ..Cost::default() },
     };
     peer.paths.push(resolve::path(&path)?);
     Ok(())
@@ -61,7 +61,7 @@ pub fn set(config: &mut Config, set: &Set) -> Result<(), String> {
     path.backup = set.backup.unwrap_or(path.backup);
     path.receive = set.receive.unwrap_or(path.receive);
     path.cost.metered = set.metered.unwrap_or(path.cost.metered);
-    path.cost.prefer = set.prefer.unwrap_or(path.cost.prefer).min(MAX_PREFER);
+    path.cost.prefer = rank(set.prefer.unwrap_or(path.cost.prefer))?;
     if let Some(cap) = &set.monthly_cap {
         // Whether it is spent is found when it is counted next.
         path.cost.monthly_cap = Some(value::bytes(cap)?);
@@ -106,6 +106,10 @@ pub fn del_peer(config: &mut Config, del: &peer::Del) -> Result<(), String> {
     peer(config, &del.name)?;
     config.peers.retain(|peer| peer.name != del.name);
     Ok(())
+}
+
+fn rank(number: u8) -> Result<u8, String> {
+    value::prefer(&i64::from(number).into())
 }
 
 fn peer<'a>(config: &'a mut Config, name: &str) -> Result<&'a mut PeerConfig, String> {
@@ -224,6 +228,8 @@ mod tests {
         let mixed =
             serde_json::json!({"peer": "office", "name": "a", "remote": "192.0.2.1:9", "local": "::1"});
         assert!(add(&mut config, &read(mixed)).is_err());
+        let last = serde_json::json!({"peer": "office", "name": "a", "remote": "192.0.2.1:9", "prefer": 16});
+        assert!(add(&mut config, &read(last)).is_err_and(|why| why.starts_with("16 is not a rank")));
         assert_eq!(config.peers[0].paths, []);
     }
 }
