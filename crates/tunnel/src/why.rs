@@ -41,7 +41,9 @@ pub enum Why {
         interface: String,
     },
     /// The relay has not answered.
-    #[error("no answer from the relay at {0}: is it on, and is this end's key in its `allow`?")]
+    #[error(
+        "no answer from the relay at {0}: is it on, is its key that of `via`, and is this end's in its `allow`?"
+    )]
     NoRelay(SocketAddr),
     /// There is no connection to the relay.
     #[error("no connection by TLS to {to}: {error}")]

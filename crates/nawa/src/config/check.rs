@@ -76,6 +76,23 @@ fn sections_belong_together(source: &mut Source, document: &Document) {
         source.complain(peer.name.span(), "a peer needs a [tunnel] section; write one");
     }
     complain_of_bicast_below_coding(source, document);
+    complain_of_the_tunnel_itself(source, document);
+}
+
+/// What the tunnel makes is neither below it nor below another strand.
+fn complain_of_the_tunnel_itself(source: &mut Source, document: &Document) {
+    let document::Section::Read(tunnel) = &document.tunnel else { return };
+    let floods = document.floods.iter().map(|flood| &flood.interface);
+    let codings = document.codings.iter().flat_map(|coding| [&coding.interface, &coding.master]);
+    let bicast = match &document.bicast {
+        document::Section::Read(bicast) => bicast.interfaces.get_ref().as_slice(),
+        _ => &[],
+    };
+    let paths = document.peers.iter().flat_map(|peer| &peer.paths).filter_map(|path| path.local.as_ref());
+    let all = floods.chain(codings).chain(bicast).chain(paths);
+    for name in all.filter(|name| name.get_ref() == tunnel.interface.get_ref()) {
+        source.complain(name.span(), "this is the interface that [tunnel] makes; name another");
+    }
 }
 
 fn complain_of_bicast_below_coding(source: &mut Source, document: &Document) {

@@ -185,6 +185,16 @@ fn what_a_coding_cannot_be() {
 }
 
 #[test]
+fn no_strand_is_below_the_tunnel() {
+    let others = "[bicast]\ninterfaces = ['wan1', 'nawa0']\n[[flood]]\ninterface = 'nawa0'\nid = 7\n\
+                  [[coding]]\ninterface = 'wan2'\nmaster = 'nawa0'\naddresses = []\n";
+    let says = "this is the interface that [tunnel] makes; name another";
+    let expected = ["14:9", "16:23", "18:13", "22:10"].map(|at| format!("nawa.toml:{at}: {says}")).join("\n");
+    let text = format!("{NODE}{TUNNEL}{}{}{others}", peer(""), path("local = 'nawa0'\n"));
+    assert_complaints(&text, &expected);
+}
+
+#[test]
 fn bicast_needs_no_key_and_two_interfaces() {
     let folder = folder();
     let section = "[bicast]\ninterfaces = ['wlan0', 'wlan1']\n";

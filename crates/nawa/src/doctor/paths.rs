@@ -72,7 +72,9 @@ fn advice(cause: &str) -> &'static str {
             "add a default route by that uplink, with a metric of its own or in the table that its rule asks"
         }
         "loop" => "name its uplink with `local`, or give the peer's address a route past the tunnel",
-        "no-relay" => "start the relay, and list this end's public key (`nawa pubkey`) in its `allow`",
+        "no-relay" => {
+            "start the relay, write into `via` what `nawa pubkey` says of its key, and list this end's public key in its `allow`"
+        }
         "no-tls" => {
             "start the relay with `tls` in its [relay], and see that nothing on the way stops TCP to that port"
         }
