@@ -29,6 +29,8 @@ pub struct Strands {
     state_dir: PathBuf,
     restarts: Restarts,
     caps: Caps,
+    /// Why what was counted is not kept.
+    unsaved: Option<String>,
     /// When bytes are counted next.
     count_at: Duration,
     tunnel: Option<RunningTunnel>,
@@ -96,6 +98,8 @@ struct Cap {
     /// Bytes.
     cap: u64,
     used: u64,
+    /// Why that is forgotten with the daemon's end.
+    unsaved: Option<String>,
 }
 
 impl Strands {
@@ -125,6 +129,7 @@ impl Strands {
             state_dir,
             restarts,
             caps,
+            unsaved: None,
             count_at: Duration::ZERO,
             tunnel,
             relay,
@@ -158,7 +163,8 @@ impl Strands {
         let paths = peers.flat_map(|peer| peer.paths.iter().map(move |path| (&peer.name, path)));
         let used = |(peer, path): (&String, &PathConfig)| {
             let (peer, path, cap) = (peer.clone(), path.name.clone(), path.cost.monthly_cap?);
-            Some(Cap { used: self.caps.used(&cap_name(&peer, &path)), peer, path, cap })
+            let used = self.caps.used(&cap_name(&peer, &path));
+            Some(Cap { used, peer, path, cap, unsaved: self.unsaved.clone() })
         };
         paths.filter_map(used).collect()
     }
@@ -307,9 +313,13 @@ impl Strands {
             (cap_name(&peer.name, &path.name), path.id, packets, path.sent_bytes + path.received_bytes)
         });
         self.caps.count(time, counts);
-        if let Err(error) = self.caps.save() {
+        self.unsaved = self.caps.save().err().map(|error| {
             tracing::warn!("what paths have carried is forgotten at the next start: {error}");
-        }
+            format!(
+                "forgotten at the next start, for {} cannot be written: {error}",
+                self.state_dir.display()
+            )
+        });
     }
 
     fn judge(&mut self) {
@@ -534,6 +544,7 @@ fn put_cap(tunnel: &mut Value, cap: &Cap, resets: &str) {
     paths[path]["monthly_cap_bytes"] = json!(cap.cap);
     paths[path]["monthly_used_bytes"] = json!(cap.used);
     paths[path]["monthly_resets_on"] = json!(resets);
+    paths[path]["monthly_unsaved"] = json!(cap.unsaved);
 }
 
 impl Status {

@@ -161,13 +161,22 @@ fn what_a_path_carried_before_a_stop_counts() {
     succeed(&mut net.van.command("ping", ["-c", "20", "-i", "0.01", "-s", "1000", "-w", "30", "10.77.0.2"]));
     van.signal(Signal::TERM);
     assert_eq!(van.wait(), Some(0));
-    let _van = Daemon::start(&net.van, &file);
+    let van = Daemon::start(&net.van, &file);
     let used =
         |path: &serde_json::Value| path["monthly_used_bytes"].as_u64().is_some_and(|used| used > 40_000);
     let counted = net.wait_for("l1", "counted", used);
     assert_eq!(counted["monthly_cap_bytes"], 1_000_000_000);
     let shown = succeed(&mut net.van.nawa(["status"]));
     assert!(shown.contains(" of 1000.0 MB used this month, resets on 20"), "{shown}");
+    assert!(!shown.contains("forgotten"), "{shown}");
+    // Where it cannot be kept, status says so.
+    drop(van);
+    std::fs::write(&file, text.replace("key-file", "state-dir = '/dev/null/state'\nkey-file"))
+        .expect("the file");
+    let _van = Daemon::start(&net.van, &file);
+    net.wait_for("l1", "not kept", |path| path["monthly_unsaved"].is_string());
+    let shown = succeed(&mut net.van.nawa(["status"]));
+    assert!(shown.contains("forgotten at the next start, for /dev/null/state cannot be written"), "{shown}");
 }
 
 /// What fails late in a reload undoes what came before it.

@@ -260,6 +260,8 @@ pub fn paths(peer: &Peer) -> String {
                 &mut text,
                 format!(" {}: {used} of {cap} MB used this month, resets on {resets} (UTC)", path.name),
             );
+            let unsaved = path.monthly_unsaved.iter();
+            unsaved.for_each(|why| line(&mut text, format!(" {}: what is used is {why}", path.name)));
         }
     }
     text

@@ -247,6 +247,8 @@ pub struct Path {
     pub monthly_used_bytes: u64,
     #[serde(default)]
     pub monthly_resets_on: String,
+    /// Why that is forgotten at the next start.
+    pub monthly_unsaved: Option<String>,
     #[serde(default)]
     pub prefer: u8,
     pub remote: Option<String>,
