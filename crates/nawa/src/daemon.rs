@@ -22,12 +22,13 @@ use crate::{metrics, notify};
 /// # Errors
 /// Failed if another daemon runs here, or if a strand cannot start. One that ends by itself later is started again.
 pub fn run(file: &Path, settings: Settings, ready: impl FnOnce()) -> Result<(), Failure> {
+    let (sender, events) = channel();
+    // First of all, or a reload that comes early ends the process.
+    forward_signals(sender.clone())
+        .map_err(|error| Failure::failed(format!("cannot watch signals: {error}")))?;
     let control = Server::bind()?;
     let resolved = settings.resolve()?;
     let metrics = resolved.metrics;
-    let (sender, events) = channel();
-    forward_signals(sender.clone())
-        .map_err(|error| Failure::failed(format!("cannot watch signals: {error}")))?;
     let changes = Changes::subscribe();
     let live = Arc::new(Live::start(resolved, sender)?);
     let followed = changes.and_then(|changes| follow_interfaces(changes, Arc::clone(&live)));

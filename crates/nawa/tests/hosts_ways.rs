@@ -322,3 +322,23 @@ fn an_interface_that_is_moved_away_is_made_again() {
     }
     net.ping("fd77::2");
 }
+
+#[test]
+fn a_daemon_that_is_killed_while_it_is_stopped_leaves_nothing() {
+    let name = "a_daemon_that_is_killed_while_it_is_stopped_leaves_nothing";
+    let Some(_alone) = namespaces_or_skip(name) else { return };
+    let net = Uplinks::new();
+    net.van.ip("route add default via 10.0.1.1");
+    let van = Daemon::start(&net.van, &net.van_file("", "'0.0.0.0/0'", &path("l1", "")));
+    shell(&net.van, TAKEN[0]);
+    let held = || net.van.ip("rule").contains("unreachable").then_some(());
+    eventually("it has failed, and holds back what is to go through it", held);
+    van.signal(Signal::STOP);
+    let mut down = net.van.nawa(["down"]).spawn().expect("nawa starts");
+    // It asks by then, or finds none.
+    succeed(std::process::Command::new("sleep").arg("0.3"));
+    van.signal(Signal::KILL);
+    assert_eq!(van.wait(), None);
+    down.wait().expect("it ends");
+    assert_eq!(net.van.ip("rule").lines().count(), 3, "{}", net.van.ip("rule"));
+}

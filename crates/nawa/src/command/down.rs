@@ -9,13 +9,22 @@ use crate::flood;
 /// the rules of a default route, the nftables of a flood in mode `kernel`, and the filters of bicast and coding on kernels before 6.6.
 pub fn run() -> Result<(), Failure> {
     let Some(mut daemon) = Daemon::find()? else {
-        tunnel::daemon::remove_left();
-        flood::remove_leftovers();
-        crate::bicast::remove_left();
-        crate::coding::remove_left();
+        remove_left();
         return Err(Failure::no_daemon());
     };
-    daemon.ask(Request::Stop)?;
+    let asked = daemon.ask(Request::Stop);
     daemon.wait_until_gone();
+    if Daemon::find()?.is_some() {
+        return asked.map(drop);
+    }
+    // It may have been killed meanwhile.
+    remove_left();
     Ok(())
+}
+
+fn remove_left() {
+    tunnel::daemon::remove_left();
+    flood::remove_leftovers();
+    crate::bicast::remove_left();
+    crate::coding::remove_left();
 }
