@@ -152,8 +152,9 @@ fn a_link_of_small_packets_says_how_small() {
     nft(&net.core, "add rule inet isp forward meta length > 1320 drop");
     let _office = Daemon::start(&net.office, &net.office_file(""));
     let mut van = van(&net, &path("l1", ""));
-    net.wait_why("l1", "it carries packets of 1320 bytes, and needs 1352: larger ones vanish without a word");
-    van.read_until("path l1 to office is checking: it carries packets of 1320 bytes, and needs 1352");
+    let carries = "it carries packets of 1320 bytes, so one of 1280 bytes inside goes in 2 datagrams";
+    net.wait_why("l1", &format!("{carries}: larger ones vanish without a word"));
+    van.read_until(&format!("path l1 to office is up: {carries}"));
 }
 
 #[test]
@@ -163,7 +164,7 @@ fn a_small_link_is_told_from_a_black_hole() {
     net.core.ip("link set eth0 mtu 1320");
     let _office = Daemon::start(&net.office, &net.office_file(""));
     let _van = van(&net, &path("l1", ""));
-    net.wait_why("l1", "it carries packets of 1320 bytes, and needs 1352: a router on the way says so");
+    net.wait_why("l1", "goes in 2 datagrams: a router on the way says so");
 }
 
 #[test]
