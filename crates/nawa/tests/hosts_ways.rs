@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::net::SocketAddr;
+
 use common::uplinks::{Uplinks, nft, path, shell, wait_for_path};
 use common::{Daemon, Namespace, eventually, namespaces_or_skip, output, succeed};
 use rustix::process::Signal;
@@ -48,17 +50,23 @@ fn a_path_by_address_of_ipv6_leaves_by_the_interface_that_has_it() {
 #[test]
 fn a_path_by_interface_finds_a_rule_by_source() {
     let Some(_alone) = namespaces_or_skip("a_path_by_interface_finds_a_rule_by_source") else { return };
-    let net = Uplinks::new();
-    net.van.ip("route add default via 10.0.1.1");
-    let _daemons = net.start("", OFFICE, &(path("l1", "local = 'wan1'") + &path("l2", "local = 'wan2'")));
-    net.wait_up(&["l1"]);
-    net.wait_why("l2", "no route by wan2 to 203.0.113.7");
-    net.van.ip("route add default via 10.0.2.1 dev wan2 table 102");
-    net.van.ip("rule add from 10.0.2.2 lookup 102");
-    net.wait_up(&["l2"]);
-    net.van.ip("link set wan2 down");
-    net.wait_why("l2", "wan2 is down");
-    net.wait_for("l1", "nothing amiss", |path| path["why"].is_null());
+    for (family, office, one, two) in
+        [("-4", "203.0.113.7", "10.0.1.", "10.0.2."), ("-6", "2001:db8::7", "fd01::", "fd02::")]
+    {
+        let net = Uplinks::new();
+        net.van.ip(&format!("route add default via {one}1"));
+        let paths = path("l1", "local = 'wan1'") + &path("l2", "local = 'wan2'");
+        let remote = SocketAddr::new(office.parse().expect("an address"), 51900).to_string();
+        let _daemons = net.start("", OFFICE, &paths.replace("203.0.113.7:51900", &remote));
+        net.wait_up(&["l1"]);
+        net.wait_why("l2", &format!("no route by wan2 to {office}"));
+        net.van.ip(&format!("route add default via {two}1 dev wan2 table 102"));
+        net.van.ip(&format!("{family} rule add from {two}2 lookup 102"));
+        net.wait_up(&["l2"]);
+        net.van.ip("link set wan2 down");
+        net.wait_why("l2", "wan2 is down");
+        net.wait_for("l1", "nothing amiss", |path| path["why"].is_null());
+    }
 }
 
 /// The van listens here, and the office calls it at both addresses.
@@ -239,11 +247,11 @@ fn what_others_take_from_the_interface_comes_back() {
 fn a_port_that_is_blocked_is_left() {
     let Some(_alone) = namespaces_or_skip("a_port_that_is_blocked_is_left") else { return };
     let net = Uplinks::new();
-    net.van.ip("route add default via 10.0.1.1 metric 10");
+    net.van.ip("route add default via fd01::1 metric 10");
     net.van.ip("route add default via 10.0.2.1 metric 20");
-    // A port that the test knows.
-    let paths = path("l1", "local = 'wan1'") + &path("l2", "local = 'wan2'");
-    let _daemons = net.start("listen = 4000", OFFICE, &paths);
+    // A port that the test knows. The first path is of IPv6.
+    let paths = path("l1", "local = 'wan1'").replace("203.0.113.7", "[2001:db8::7]");
+    let _daemons = net.start("listen = 4000", OFFICE, &(paths + &path("l2", "local = 'wan2'")));
     net.wait_up(&["l1", "l2"]);
     nft(&net.core, "add rule inet isp forward iifname wan1 udp sport 4000 drop");
     net.wait_for("l1", "silent", |path| path["state"] == "silent");

@@ -82,7 +82,8 @@ impl Strangers {
         let to = net.node.public_key.parse().expect("the hub's key");
         let mut rng = OsRng.unwrap_err();
         let key = PrivateKey::generate(&mut rng);
-        let payload = InitiationPayload { incarnation: 1, counter: 1, fast_aes: false }.encode();
+        let payload =
+            InitiationPayload { incarnation: 1, counter: 1, fast_aes: false, pieces: true }.encode();
         let none = PresharedKey::default();
         let started = Initiator::new(&mut rng, Prologue::Tunnel, &key, &to, &none, 7, &payload);
         Self {

@@ -302,7 +302,8 @@ impl Net {
     fn flood(&mut self) {
         let to = *self.hub.public_key();
         let key = PrivateKey::generate(&mut self.flooder);
-        let payload = InitiationPayload { incarnation: 1, counter: 1, fast_aes: false }.encode();
+        let payload =
+            InitiationPayload { incarnation: 1, counter: 1, fast_aes: false, pieces: true }.encode();
         let none = PresharedKey::default();
         let message = Initiator::new(&mut self.flooder, Prologue::Tunnel, &key, &to, &none, 7, &payload);
         let message = message.expect("usable keys").1;

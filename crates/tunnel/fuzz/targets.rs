@@ -256,7 +256,8 @@ impl Side {
 
     /// The key that the peer seals with after a genuine handshake, and the index that its packets name.
     fn shake_hands(&mut self) -> Option<(SealingKey, u32)> {
-        let payload = InitiationPayload { incarnation: 5, counter: 1, fast_aes: false }.encode();
+        let payload =
+            InitiationPayload { incarnation: 5, counter: 1, fast_aes: false, pieces: true }.encode();
         let key = *self.endpoint.public_key();
         let none = PresharedKey::default();
         let index = self.rng.next_u32();

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use crate::wire::Kind;
 use crate::wire::address::LocalAddress;
-use crate::wire::frame::{DATA_HEADER, Frame};
+use crate::wire::frame::{Frame, Piece};
 
 /// Which of the two packets it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +64,8 @@ pub struct Opened {
     pub sequence: u64,
     /// The frame in it; none if no key opened it.
     pub frame: Vec<u8>,
+    /// The inner packet, where the frame is the last piece of it to go or to come.
+    pub joined: Vec<u8>,
     /// What decided.
     pub why: String,
 }
@@ -79,7 +81,11 @@ impl Opened {
         let content = match Frame::parse(&mut frame.clone()) {
             Ok(Frame::Data(data, packet)) => {
                 let again = if data.resend { " sent again" } else { "" };
-                format!("data, order {}{again}, {} bytes", data.order, packet.len())
+                let piece = match data.piece {
+                    Piece::WHOLE => String::new(),
+                    Piece { index, of } => format!(", piece {} of {of}", index + 1),
+                };
+                format!("data, order {}{again}{piece}, {} bytes", data.order, packet.len())
             }
             Ok(Frame::Feedback(order, reports)) => {
                 let largest =
@@ -102,7 +108,10 @@ impl Opened {
     /// The inner packet in it, and its place in the order.
     fn inner(&self) -> Option<(Vec<u8>, u32, u16)> {
         match Frame::parse(&mut self.frame.clone()) {
-            Ok(Frame::Data(data, _)) => Some((self.frame[DATA_HEADER..].to_vec(), data.order, data.behind)),
+            Ok(Frame::Data(data, whole)) => {
+                let packet = if data.piece == Piece::WHOLE { whole.to_vec() } else { self.joined.clone() };
+                Some((packet, data.order, data.behind))
+            }
             _ => None,
         }
     }
@@ -206,6 +215,13 @@ impl TrainNotes {
     /// Datagram `at` is this, sealed.
     pub fn push(&mut self, at: usize, opened: Opened) {
         self.opened.push((at, opened));
+    }
+
+    /// The last one is the last piece of `packet`.
+    pub fn join(&mut self, packet: &[u8]) {
+        if let Some((_, last)) = self.opened.last_mut() {
+            last.joined = packet.to_vec();
+        }
     }
 
     /// What decided about the last one.

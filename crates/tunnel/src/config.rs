@@ -56,7 +56,7 @@ pub enum Mtu {
     /// What the paths in use to some peer carry, at least 1280 unless only IPv4 is routed to it.
     #[default]
     Auto,
-    /// As given, in bytes; a path that cannot carry it is not used.
+    /// As given, in bytes; a path that carries less gets larger packets in pieces.
     Fixed(u16),
 }
 

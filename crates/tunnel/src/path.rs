@@ -3,6 +3,7 @@
 
 pub mod mark_loss;
 pub mod mtu_search;
+pub mod pieces;
 pub mod rate;
 pub mod recv_enqueue;
 pub mod registration;
@@ -38,8 +39,8 @@ use crate::wire::{HEADER_LEN, TAG_LEN, TransportHeader};
 
 /// IPv6's least MTU (RFC 8200 §5): what the inner interface has, unless only IPv4 is routed into it and a path carries less.
 pub const MIN_INNER_MTU: u16 = 1280;
-/// What a path must carry for IPv4 inside: what is left of 576 bytes (RFC 791 §3.2) by IPv6, a relay and this tunnel outside.
-pub const MIN_INNER_MTU_V4: u16 = 460;
+/// What a path must carry of an inner packet: what is left of 576 bytes (RFC 791 §3.2) by IPv6, a relay and this tunnel outside.
+pub const MIN_CARRIED: u16 = 460;
 /// One-way delays change by more only when a clock has been set or stood still, as in a suspended host: on all paths.
 const CLOCK_STEP: i64 = 1_000_000;
 /// How long the least one-way delay counts: clocks drift.
@@ -116,6 +117,8 @@ pub struct Path {
     response: Option<(Address, u64)>,
     way: Option<Way>,
     mtu: MtuSearch,
+    /// In how many pieces the peer takes a packet.
+    most_pieces: u8,
 }
 
 impl Path {
@@ -153,6 +156,7 @@ impl Path {
             response: None,
             way: None,
             mtu: MtuSearch::default(),
+            most_pieces: 1,
         }
     }
 
@@ -284,7 +288,8 @@ impl Path {
             return Duration::ZERO;
         }
         let rtt = self.sent.rtt().smoothed().unwrap_or_default();
-        let packets = (rate * rtt.as_secs_f64() / PACKET).max(1.0);
+        let packet = f64::from(self.inner_mtu()).clamp(1.0, PACKET);
+        let packets = (rate * rtt.as_secs_f64() / packet).max(1.0);
         rtt.mul_f64(REPAIR * (LIKELY * self.sent.rate.loss() * packets).min(1.0))
     }
 
@@ -318,7 +323,7 @@ impl Path {
         self.is_validated() && self.mtu.suffices() && self.sent.silences() <= 2
     }
 
-    /// The largest inner packet that is known to pass, 0 before any was.
+    /// The largest inner packet that is known to pass in one datagram, 0 before any was.
     pub fn inner_mtu(&self) -> u16 {
         let carried = usize::from(self.mtu.carried());
         carried.saturating_sub(self.overhead()) as u16
@@ -337,12 +342,22 @@ impl Path {
     /// A size that was probed passed.
     pub fn handle_probed(&mut self, size: u16) {
         self.mtu.handle_carried(size);
+        self.sent.set_small(self.inner_mtu() < MIN_INNER_MTU);
     }
 
-    /// Bytes of UDP payload for `inner` bytes of inner packet.
+    /// In how many datagrams an inner packet of `size` bytes goes; `None` if it does not.
+    pub fn pieces(&self, size: usize) -> Option<usize> {
+        let each = usize::from(self.inner_mtu());
+        if size <= each {
+            return Some(1);
+        }
+        (size <= each * usize::from(self.most_pieces)).then(|| size.div_ceil(each))
+    }
+
+    /// Bytes of UDP payload for `inner` bytes of inner packet, in all its datagrams.
     pub fn payload_size(&self, inner: usize) -> usize {
         let relay = self.address().map_or(0, Address::relay_header_len);
-        relay + HEADER_LEN + DATA_HEADER + inner + TAG_LEN
+        inner + self.pieces(inner).unwrap_or(1) * (relay + HEADER_LEN + DATA_HEADER + TAG_LEN)
     }
 
     /// Bytes around an inner packet.
@@ -401,12 +416,13 @@ impl Path {
 
     /// The size of an outer packet to probe now, and the bytes of plaintext that make it so large.
     pub fn poll_mtu_probe(&mut self, now: Duration, sizes: MtuSizes) -> Option<(u16, usize)> {
+        self.most_pieces = sizes.pieces;
         let around = self.address()?.overhead() + HEADER_LEN + TAG_LEN;
         if !self.is_validated() {
             return None;
         }
         let outer = |inner: u16| inner + self.overhead() as u16;
-        let (least, reserve) = (outer(sizes.least), outer(sizes.reserve));
+        let (least, reserve) = (outer(sizes.least), outer(sizes.reserve()));
         let size = self.mtu.poll(now, least, reserve, sizes.search)?;
         Some((size, usize::from(size) - around))
     }
@@ -462,7 +478,7 @@ impl Path {
             write(out);
             if let Some(notes) = &mut notes {
                 let (path, frame, why) = (self.name.clone(), out[body..].to_vec(), String::new());
-                notes.push(place, Opened { path, sequence, frame, why });
+                notes.push(place, Opened { path, sequence, frame, why, joined: Vec::new() });
             }
             out.resize(out.len() + TAG_LEN, 0);
             session.sealing.seal(self.id, sequence, &header, &mut out[body..]);

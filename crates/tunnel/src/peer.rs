@@ -22,17 +22,18 @@ use crate::handshake::sessions::{Identities, Indices, Sessions};
 use crate::keys::{PrivateKey, PublicKey};
 use crate::packet_queue::PacketQueue;
 use crate::path::mtu_search::MtuSizes;
+use crate::path::pieces::Pieces;
 use crate::path::recv_enqueue::Received;
 use crate::path::registration::Registration;
 use crate::path::replay::ReplayWindow;
 use crate::path::sent::Outcome;
-use crate::path::{MIN_INNER_MTU, MIN_INNER_MTU_V4, Path};
+use crate::path::{MIN_CARRIED, MIN_INNER_MTU, Path};
 use crate::schedule::clock_skew::ClockSkew;
 use crate::schedule::weights;
 use crate::why::Why;
 use crate::wire::Direction;
 use crate::wire::address::{Address, Way};
-use crate::wire::frame::Report;
+use crate::wire::frame::{MAX_PIECES, Report};
 
 pub use memory::Memory;
 pub use notice::{Others, why_of};
@@ -81,6 +82,8 @@ pub struct PeerCounters {
     pub received_malformed: u64,
     /// Paths beyond the limit that the peer tried to add.
     pub refused_paths: u64,
+    /// Inner packets from the peer of which a piece came, and not all.
+    pub received_incomplete: u64,
     /// Inner packets from the peer with a source that is not its own.
     pub received_foreign_source: u64,
 }
@@ -123,6 +126,7 @@ pub struct Peer {
     /// `None` if nothing goes over two paths.
     copies: Option<Copies>,
     ordered: PacketQueue,
+    pieces: Pieces,
     peer_repeats: bool,
     /// What is to go over a second path as well: its order sequence, how far before it the packet is that it must not overtake,
     /// which path. Bytes sent, and of them so.
@@ -162,8 +166,8 @@ impl Peer {
         let mut peer = Peer {
             scheduler,
             marks,
-            sizes: sizes_of(mtu, &config),
-            inner_mtu: sizes_of(mtu, &config).least,
+            sizes: sizes_of(mtu, &config, 1),
+            inner_mtu: sizes_of(mtu, &config, 1).least,
             sessions: Sessions::new(ids),
             paths: Vec::new(),
             retired: BTreeSet::new(),
@@ -177,6 +181,7 @@ impl Peer {
             copies: (config.bicast != Bicast::Off)
                 .then(|| Copies::new(seed, config.bicast == Bicast::Adaptive)),
             ordered: PacketQueue::new(memory.held()),
+            pieces: Pieces::default(),
             memory,
             peer_repeats: false,
             twice: VecDeque::new(),
@@ -348,6 +353,8 @@ impl Peer {
         }
         let hold = self.hold();
         self.ordered.handle_timeout(now, hold);
+        self.pieces.handle_timeout(now);
+        self.counters.received_incomplete = self.pieces.dropped();
         if self.stirred && now >= self.next_weights && self.is_active(now) {
             self.next_weights = now + weights::PERIOD;
             self.stirred = false;
@@ -522,6 +529,7 @@ impl Peer {
     fn begin_session(&mut self, now: Duration, reborn: bool) {
         if reborn {
             self.ordered = PacketQueue::new(self.memory.held());
+            self.pieces.clear();
             self.delay_base = None;
             self.skew = ClockSkew::default();
             self.retired.clear();
@@ -533,6 +541,8 @@ impl Peer {
                 (path.delay, path.least_delay) = (None, None);
             }
         }
+        let takes = self.sessions.current(now).is_some_and(|session| session.pieces);
+        self.sizes.pieces = if takes { MAX_PIECES as u8 } else { 1 };
         self.announce(now);
     }
 
@@ -647,7 +657,8 @@ impl Peer {
         self.queue.totals()
     }
 
-    /// The largest inner packet that every path in use carries, in bytes; as it was while there is none.
+    /// The largest inner packet that every path in use carries, in bytes, but no less than what must pass, if need be in pieces; as it was
+    /// while there is none.
     pub fn inner_mtu(&self) -> u16 {
         self.inner_mtu
     }
@@ -656,7 +667,7 @@ impl Peer {
         let tier = self.tier();
         let used = self.paths.iter().filter(|p| tier_of(p) == Some(tier));
         let carried = used.map(Path::inner_mtu).min().filter(|_| self.sizes.search);
-        self.inner_mtu = carried.map_or(self.inner_mtu, |mtu| mtu.max(self.sizes.reserve));
+        self.inner_mtu = carried.map_or(self.inner_mtu, |mtu| mtu.max(self.sizes.floor));
     }
 
     /// The peer's key.
@@ -673,15 +684,13 @@ fn repeats(scheduler: Scheduler, config: &PeerConfig) -> bool {
     scheduler == Scheduler::Auto && config.resend
 }
 
-fn sizes_of(mtu: Mtu, config: &PeerConfig) -> MtuSizes {
+fn sizes_of(mtu: Mtu, config: &PeerConfig, pieces: u8) -> MtuSizes {
     let v6 = config.routes.iter().any(|route| route.addr().is_ipv6());
-    match mtu {
-        Mtu::Auto => {
-            let reserve = if v6 { MIN_INNER_MTU } else { MIN_INNER_MTU_V4 };
-            MtuSizes { least: MIN_INNER_MTU, reserve, search: true }
-        }
-        Mtu::Fixed(mtu) => MtuSizes { least: mtu, reserve: mtu, search: false },
-    }
+    let (least, floor) = match mtu {
+        Mtu::Auto => (MIN_INNER_MTU, if v6 { MIN_INNER_MTU } else { MIN_CARRIED }),
+        Mtu::Fixed(mtu) => (mtu, mtu),
+    };
+    MtuSizes { least, floor, pieces, search: mtu == Mtu::Auto }
 }
 
 /// Paths in use, backups, and what may be tried when there is neither.

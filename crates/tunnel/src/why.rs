@@ -99,13 +99,27 @@ pub enum Why {
     #[error("what is sent arrives, and nothing comes in{0}: rp_filter, or a firewall?")]
     NothingComesIn(String),
     /// Its packets are too small.
-    #[error("it carries packets of {carries} bytes, and needs {needs}: {}", if *told { "a router on the way says so" } else { "larger ones vanish without a word" })]
+    #[error("it carries packets of {carries} bytes, and needs {needs}: {}", larger(*told))]
     TooSmall {
         /// The largest outer packet that passes, in bytes.
         carries: u16,
         /// The least that is of use.
         needs: u16,
         /// ICMP says so. If not, what is too large goes into a black hole.
+        told: bool,
+    },
+    /// It works, in more datagrams than others take.
+    #[error(
+        "it carries packets of {carries} bytes, so one of {packet} bytes inside goes in {pieces} datagrams: {}", larger(*told)
+    )]
+    InPieces {
+        /// The largest outer packet that passes, in bytes.
+        carries: u16,
+        /// The largest inner packet.
+        packet: u16,
+        /// In how many datagrams that goes.
+        pieces: usize,
+        /// As of one that is too small.
         told: bool,
     },
     /// It works, and has carried what it may.
@@ -128,6 +142,11 @@ pub enum Why {
         "two hosts have this peer's key, and each ends the other's session: give one of them a key of its own"
     )]
     TwoPlaces,
+}
+
+/// What becomes of packets that are larger than a path carries.
+fn larger(told: bool) -> &'static str {
+    if told { "a router on the way says so" } else { "larger ones vanish without a word" }
 }
 
 impl Why {
@@ -154,6 +173,7 @@ impl Why {
             Why::NothingComesIn(_) => "nothing-comes-in",
             Why::TooSmall { told: true, .. } => "too-small",
             Why::TooSmall { told: false, .. } => "black-hole",
+            Why::InPieces { .. } => "in-pieces",
             Why::Spent { .. } => "spent",
             Why::Kept => "kept",
             Why::FailsOpen => "fails-open",

@@ -24,10 +24,19 @@ struct Pair {
     sent: Vec<Vec<u8>>,
     delivered: Vec<Vec<u8>>,
     captured: [Vec<Captured>; 2],
+    /// Larger datagrams are lost.
+    largest: usize,
 }
 
 impl Pair {
     fn new(captured: bool) -> Pair {
+        let mut pair = Pair::over(captured, usize::MAX);
+        pair.pass(1000);
+        pair
+    }
+
+    /// Over a link that carries datagrams of so many bytes.
+    fn over(captured: bool, largest: usize) -> Pair {
         let mut rng = ChaCha20Rng::seed_from_u64(1);
         let keys = [PrivateKey::generate(&mut rng), PrivateKey::generate(&mut rng)];
         let path = PathConfig {
@@ -44,7 +53,9 @@ impl Pair {
                 name: ["office", "van"][at].into(),
                 public_key: keys[1 - at].public(),
                 preshared_key: PresharedKey::default(),
-                routes: vec![["10.77.0.2/32", "10.77.0.1/32"][at].parse().expect("a net")],
+                routes: [["10.77.0.2/32", "fd77::2/128"], ["10.77.0.1/32", "fd77::1/128"]][at]
+                    .map(|net| net.parse().expect("a net"))
+                    .to_vec(),
                 keepalive: None,
                 resend: true,
                 bicast: Bicast::Off,
@@ -69,11 +80,11 @@ impl Pair {
             sent: Vec::new(),
             delivered: Vec::new(),
             captured: Default::default(),
+            largest,
         };
         pair.train.notes = captured.then(TrainNotes::default);
         pair.ends.iter_mut().for_each(|end| end.set_captured(captured));
         pair.ends[0].set_local(pair.now, 0, 0, Some(Default::default()));
-        pair.pass(1000);
         pair
     }
 
@@ -94,7 +105,9 @@ impl Pair {
                     self.train.tell(|one| captured.push(one));
                     for datagram in self.train.datagrams() {
                         self.sent.push(datagram.to_vec());
-                        self.under_way.push((1 - at, datagram.to_vec()));
+                        if datagram.len() <= self.largest {
+                            self.under_way.push((1 - at, datagram.to_vec()));
+                        }
                     }
                 }
                 self.delivered.extend(std::iter::from_fn(|| end.poll_inner()));
@@ -168,6 +181,28 @@ fn every_packet_is_noted_at_both_ends() {
         outer.map(|one| one.packet.clone()).collect()
     };
     assert_eq!(bytes(0, Direction::Out), bytes(1, Direction::In));
+}
+
+/// Each datagram is noted with its piece, and the inner packet once, whole.
+#[test]
+fn a_packet_in_pieces_is_noted_once() {
+    let mut pair = Pair::over(true, 1280 - 28);
+    pair.pass(5000);
+    pair.forget();
+    let inner = packet([10, 77, 0, 2], 1280);
+    pair.ends[0].handle_inner(pair.now, &mut inner.clone());
+    pair.pass(50);
+    assert_eq!(pair.delivered, std::slice::from_ref(&inner));
+    for (at, direction) in [(0, Direction::Out), (1, Direction::In)] {
+        let whole: Vec<_> = pair.captured[at].iter().filter(|one| one.layer == Layer::Inner).collect();
+        assert_eq!(whole.iter().map(|one| &one.packet).collect::<Vec<_>>(), [&inner]);
+        assert!(whole[0].comment.starts_with("order "), "{}", whole[0].comment);
+        let mut outer = pair.comments(at, Layer::Outer, direction);
+        outer.retain(|comment| comment.contains(": data, "));
+        assert!(outer.len() == 2, "{outer:?}");
+        assert!(outer[0].ends_with(", piece 1 of 2, 640 bytes"), "{}", outer[0]);
+        assert!(outer[1].ends_with(", piece 2 of 2, 640 bytes"), "{}", outer[1]);
+    }
 }
 
 #[test]

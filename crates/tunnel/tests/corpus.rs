@@ -85,6 +85,7 @@ fn every_reason_to_reject_a_frame_has_its_file() {
         ("kind", FrameError::Kind),
         ("range-", FrameError::Range),
         ("name-", FrameError::Name),
+        ("piece-", FrameError::Piece),
     ];
     for (name, mut bytes) in corpus("frame") {
         let reason = reasons.iter().find(|(start, _)| name.starts_with(start)).map(|(_, error)| *error);

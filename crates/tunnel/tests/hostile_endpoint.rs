@@ -50,7 +50,7 @@ fn state(net: &Net) -> [String; 2] {
 }
 
 fn initiation(rng: &mut ChaCha20Rng, key: &PrivateKey, to: &PublicKey, life: u64, counter: u64) -> Vec<u8> {
-    let payload = InitiationPayload { incarnation: life, counter, fast_aes: false }.encode();
+    let payload = InitiationPayload { incarnation: life, counter, fast_aes: false, pieces: true }.encode();
     let none = PresharedKey::default();
     let index = rng.next_u32();
     Initiator::new(rng, Prologue::Tunnel, key, to, &none, index, &payload).expect("usable keys").1

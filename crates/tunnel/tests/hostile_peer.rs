@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use rand_chacha::ChaCha20Rng;
@@ -12,7 +13,7 @@ use tunnel::handshake::noise::{InitiationPayload, Initiator, Prologue, ResponseP
 use tunnel::handshake::session::{OpeningKey, SealingKey};
 use tunnel::schedule::weights::Delay;
 use tunnel::status::PeerStatus;
-use tunnel::wire::frame::{self, Data, Frame, Order, Report};
+use tunnel::wire::frame::{self, Data, Frame, MAX_PIECES, MAX_RANGES, Order, Piece, Report};
 use tunnel::wire::train::Train;
 use tunnel::wire::{HEADER_LEN, TAG_LEN, TransportHeader};
 use tunnel::{Bicast, Config, Local, Mtu, PathConfig, PeerConfig, PresharedKey, PrivateKey, Scheduler};
@@ -47,6 +48,10 @@ struct Liar {
     /// Inner packets that came out.
     inner: Vec<Vec<u8>>,
     train: Train,
+    /// Bytes of the largest frame that comes over the listed path.
+    carries: usize,
+    /// It says that it takes packets in pieces.
+    pieces: bool,
 }
 
 fn home() -> SocketAddr {
@@ -59,6 +64,13 @@ fn elsewhere(n: u32) -> SocketAddr {
 
 impl Liar {
     fn new(scheduler: Scheduler) -> Self {
+        let liar = Liar::over(scheduler, 1500, true, "10.77.0.0/24");
+        assert!(liar.status().paths.iter().any(|path| path.id == liar.listed && path.state == "up"));
+        liar
+    }
+
+    /// Over a path that carries frames of so many bytes, and with `net` routed to it.
+    fn over(scheduler: Scheduler, carries: usize, pieces: bool, net: &str) -> Self {
         let mut rng = ChaCha20Rng::seed_from_u64(1);
         let (me, peer) = (PrivateKey::generate(&mut rng), PrivateKey::generate(&mut rng));
         let path = PathConfig {
@@ -81,8 +93,7 @@ impl Liar {
             paths,
         };
         let other = PrivateKey::generate(&mut rng).public();
-        let peers =
-            vec![config(peer.public(), "10.77.0.0/24", vec![path]), config(other, "10.88.0.0/24", vec![])];
+        let peers = vec![config(peer.public(), net, vec![path]), config(other, "10.88.0.0/24", vec![])];
         let mut end = Endpoint::new(
             Config {
                 scheduler,
@@ -111,33 +122,48 @@ impl Liar {
             heard: Vec::new(),
             inner: Vec::new(),
             train: Train::default(),
+            carries,
+            pieces,
         };
         liar.shake_hands();
         liar.probe(OWN, home());
         liar.pass(S);
         let named = |h: &TransportHeader| h.path != OWN;
         liar.listed = liar.heard.iter().map(|(h, _)| *h).find(named).expect("its path's packets").path;
-        for _ in 0..5 {
+        for _ in 0..if carries < 1500 { 30 } else { 5 } {
             liar.acknowledge(|report| report);
             liar.pass(300 * MS);
         }
-        assert!(liar.status().paths.iter().any(|path| path.id == liar.listed && path.state == "up"));
         liar
     }
 
     /// Reports all that has come over the listed path, after a change.
     fn acknowledge(&mut self, change: impl FnOnce(Report) -> Report) {
-        let of_listed = self.heard.iter().filter(|(header, _)| header.path == self.listed);
-        let Some(last) = of_listed.map(|(header, _)| header.sequence).max() else { return };
-        let report =
-            Report { path: self.listed, arrival: self.micros(), ranges: vec![0..=last], ..Report::default() };
+        let came = |(header, frame): &&(TransportHeader, Vec<u8>)| {
+            header.path == self.listed && frame.len() <= self.carries
+        };
+        let mut came: Vec<_> = self.heard.iter().filter(came).map(|(header, _)| header.sequence).collect();
+        came.sort_unstable_by(|a, b| b.cmp(a));
+        let mut ranges: Vec<RangeInclusive<u64>> = Vec::new();
+        for sequence in came {
+            match ranges.last_mut().filter(|range| *range.start() == sequence + 1) {
+                Some(range) => *range = sequence..=*range.end(),
+                None => ranges.push(sequence..=sequence),
+            }
+        }
+        ranges.truncate(MAX_RANGES);
+        if ranges.is_empty() {
+            return;
+        }
+        let report = Report { path: self.listed, arrival: self.micros(), ranges, ..Report::default() };
         self.report(Order::default(), &[change(report)]);
     }
 
     /// A handshake in the liar's present life.
     fn shake_hands(&mut self) {
         self.made += 1;
-        let payload = InitiationPayload { incarnation: self.life, counter: self.made, fast_aes: false };
+        let (incarnation, counter, pieces) = (self.life, self.made, self.pieces);
+        let payload = InitiationPayload { incarnation, counter, fast_aes: false, pieces };
         let (key, none, index) = (*self.end.public_key(), PresharedKey::default(), self.rng.next_u32());
         let (peer, payload) = (self.peer.clone(), payload.encode());
         let started = Initiator::new(&mut self.rng, Prologue::Tunnel, &peer, &key, &none, index, &payload);
@@ -220,8 +246,12 @@ impl Liar {
     }
 
     fn data(&mut self, path: u16, from: SocketAddr, order: u32, inner: &[u8]) {
+        self.piece(path, from, order, Piece::WHOLE, inner);
+    }
+
+    fn piece(&mut self, path: u16, from: SocketAddr, order: u32, piece: Piece, inner: &[u8]) {
         let mut plain = Vec::new();
-        let header = Data { resend: false, resends: true, behind: 1, order, time: self.micros() };
+        let header = Data { resend: false, resends: true, piece, behind: 1, order, time: self.micros() };
         frame::put_data(&mut plain, &header);
         plain.extend(inner);
         self.say(path, from, &plain);
@@ -462,6 +492,69 @@ fn inner_packets_that_are_none_are_dropped() {
     assert!(liar.inner.iter().all(valid), "{:?}", liar.inner);
     liar.check();
     liar.check_alive();
+}
+
+/// First pieces only, pieces of packets that contradict each other, and such as are larger together than a packet is.
+#[test]
+fn pieces_that_make_no_packet_hold_bounded_memory() {
+    let mut liar = Liar::new(Scheduler::Auto);
+    let mut rng = ChaCha20Rng::seed_from_u64(3);
+    let good = inner_packet([10, 77, 0, 1], [10, 99, 0, 1], 1000);
+    let whole = |liar: &mut Liar, order| {
+        let before = liar.inner.len();
+        for (index, bytes) in (0..).zip(good.chunks(400)) {
+            liar.piece(liar.listed, home(), order, Piece { index, of: 3 }, bytes);
+        }
+        liar.pass(3 * S);
+        assert_eq!(liar.inner[before..], [&good[..]], "an honest packet in pieces comes out");
+    };
+    whole(&mut liar, 0);
+    for round in 0..20_000u32 {
+        let of = 1 + rng.next_u32() as u8 % MAX_PIECES as u8;
+        let piece = match round % 4 {
+            0 | 1 => Piece { index: 0, of: MAX_PIECES as u8 },
+            _ => Piece { index: rng.next_u32() as u8 % of, of },
+        };
+        let size = [0, 1, 1400, 8191, 60_000][rng.next_u32() as usize % 5];
+        liar.piece(liar.listed, home(), round + 1, piece, &vec![0x45; size]);
+        if round % 100 == 0 {
+            liar.pass(MS);
+            liar.check();
+        }
+    }
+    // All eight at once, each as large as a datagram.
+    for index in 0..8 {
+        liar.piece(liar.listed, home(), 30_000, Piece { index, of: 8 }, &vec![0x45; 60_000]);
+    }
+    liar.pass(5 * S);
+    let counters = liar.status().counters;
+    assert!(counters.received_incomplete > 9000, "{counters:?}");
+    assert!(liar.inner.len() < 10, "{}", liar.inner.len());
+    whole(&mut liar, 30_001);
+    liar.check_alive();
+}
+
+#[test]
+fn only_a_peer_that_takes_pieces_gets_them() {
+    for pieces in [true, false] {
+        // Of 1280 bytes outside.
+        let mut liar = Liar::over(Scheduler::Auto, 1280 - 28 - HEADER_LEN - TAG_LEN, pieces, "fd77::/64");
+        let mut packet = vec![0; 1280];
+        packet[0] = 0x60;
+        packet[4..6].copy_from_slice(&1240u16.to_be_bytes());
+        packet[6] = 59;
+        packet[24..26].copy_from_slice(&[0xfd, 0x77]);
+        liar.heard.clear();
+        liar.end.handle_inner(liar.now, &mut packet);
+        liar.turn();
+        let sizes: Vec<_> =
+            liar.heard.iter().filter(|(_, frame)| frame[0] == 1).map(|(_, frame)| frame.len()).collect();
+        assert_eq!(sizes, if pieces { vec![652; 2] } else { Vec::new() });
+        let path = liar.status().paths.into_iter().find(|path| path.id == liar.listed).unwrap();
+        let why = path.why.unwrap();
+        let (state, word) = if pieces { ("up", "in 2 datagrams") } else { ("checking", "needs 1352") };
+        assert!(path.state == state && why.contains(word), "{}: {why}", path.state);
+    }
 }
 
 #[test]

@@ -261,9 +261,9 @@ fn the_mtu_is_the_least_over_the_paths_in_use() {
 }
 
 #[test]
-fn a_path_that_carries_less_than_the_least_is_not_used() {
+fn a_path_that_carries_less_than_the_smallest_link_is_not_used() {
     let mut net = Net::quick(2, 10 * MS, |_, _| ());
-    limit(&mut net, 1, 1300);
+    limit(&mut net, 1, 500);
     net.pass(20 * S);
     assert_eq!(net.ends[0].inner_mtu(), 1500 - AROUND);
     for n in 0..100 {

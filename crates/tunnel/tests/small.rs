@@ -1,10 +1,13 @@
-//! Links that carry less than IPv6 asks for inside, around the tunnel's own bytes.
+//! Links that carry less than IPv6 asks for inside, around the tunnel's own bytes: IPv4 alone has smaller packets there, and with IPv6 a
+//! packet goes in several datagrams.
 
 mod sim;
 
 use std::time::Duration;
 
-use sim::{Net, inner, record, udp_packet};
+use link::{Jitter, LinkConfig, Loss, Probability};
+use sim::{Net, Options, inner, once_and_in_order, plain, record, udp_packet};
+use tunnel::Scheduler;
 
 const MS: Duration = Duration::from_millis(1);
 const S: Duration = Duration::from_secs(1);
@@ -45,14 +48,109 @@ fn a_small_link_carries_ipv4() {
 }
 
 #[test]
-fn a_small_link_says_what_ipv6_inside_would_need() {
-    for (mtu, carries) in [(1340, 1340), (1330, 1320), (576, 576)] {
-        let net = over(mtu, true);
-        let path = net.peer(0).paths.remove(0);
-        // No router said that they are too large.
-        let why = format!(
-            "it carries packets of {carries} bytes, and needs 1352: larger ones vanish without a word"
-        );
-        assert_eq!((path.state, path.why.as_deref()), ("checking", Some(&why[..])));
+fn with_ipv6_inside_a_packet_goes_in_several_datagrams() {
+    for (mtu, carries, pieces) in
+        [(1352, 1352, 1), (1340, 1340, 2), (1330, 1320, 2), (1280, 1280, 2), (576, 576, 3)]
+    {
+        let mut net = over(mtu, true);
+        for end in 0..2 {
+            let path = net.peer(end).paths.remove(0);
+            let why = format!(
+                "it carries packets of {carries} bytes, so one of 1280 bytes inside goes in {pieces} datagrams: \
+                 larger ones vanish without a word"
+            );
+            let why = Some(why).filter(|_| pieces > 1);
+            assert_eq!((path.state, path.why, net.ends[end].inner_mtu()), ("up", why, 1280), "{mtu}");
+        }
+        let log = record(&mut net, move |datagram| datagram.bytes.len() + HEADERS <= mtu);
+        for end in 0..2 {
+            (0..50).for_each(|number| net.send(end, number, 1280));
+        }
+        net.pass(2 * S);
+        for end in 0..2 {
+            assert_eq!(net.numbers(end), (0..50).collect::<Vec<_>>(), "over {mtu} bytes");
+            assert!(net.received[end].iter().all(|packet| packet.len() == 1280));
+        }
+        let large = log.borrow().iter().filter(|datagram| datagram.bytes.len() > 400).count();
+        assert_eq!(large, 2 * 50 * pieces, "nothing was lost, and nothing sent again, over {mtu} bytes");
     }
+}
+
+/// A small path that comes to carry even less is noticed, with one large packet inside as with pieces of it.
+#[test]
+fn a_small_path_whose_mtu_falls_is_noticed() {
+    for v6 in [false, true] {
+        let mut net = over(1280, v6);
+        record(&mut net, |datagram| datagram.bytes.len() + HEADERS <= 576);
+        for number in 0..2000 {
+            let size = if number % 2 == 0 { net.ends[0].inner_mtu() } else { 100 };
+            net.send(0, number, size.into());
+            net.pass(10 * MS);
+        }
+        net.pass(5 * S);
+        assert_eq!((net.peer(0).paths[0].mtu, net.ends[0].inner_mtu()), (576, if v6 { 1280 } else { 504 }));
+        assert_eq!(net.numbers(1).last(), Some(&1999));
+    }
+}
+
+/// Of pieces that are lost and displaced, what was lost goes again, whole.
+#[test]
+fn pieces_are_lost_and_displaced_as_packets_are() {
+    for (seed, mtu) in [(1, 1280), (2, 576), (3, 576)] {
+        let link = LinkConfig {
+            loss: Loss::Bernoulli(Probability::new(0.05).expect("a share")),
+            jitter: Jitter::HalfNormalReordering(2 * MS),
+            ..plain(10.0, 10 * MS)
+        };
+        let options = Options { scheduler: Scheduler::Auto, seed };
+        let mut net = Net::with(&options, vec![(link.clone(), link); 2], false, |_, _| ());
+        record(&mut net, move |datagram| datagram.bytes.len() + HEADERS <= mtu);
+        net.pass(10 * S);
+        let mut number = 0;
+        while number < 3000 {
+            (0..2).for_each(|end| net.send(end, number, if number % 3 == 0 { 300 } else { 1280 }));
+            number += 1;
+            net.pass(2 * MS);
+        }
+        net.pass(5 * S);
+        for end in 0..2 {
+            let numbers = net.numbers(end);
+            assert!(once_and_in_order(&numbers, false), "seed {seed}, end {end}");
+            assert_eq!(numbers.len(), 3000, "seed {seed}, end {end}");
+            assert!(net.peer(end).counters.received_incomplete > 0, "some lacked a piece");
+        }
+    }
+}
+
+/// A small path beside a normal one carries its part, and takes over what was under way when that dies.
+#[test]
+fn a_small_path_beside_a_normal_one() {
+    let link = plain(10.0, 10 * MS);
+    let options = Options { scheduler: Scheduler::Auto, seed: 1 };
+    let mut net = Net::with(&options, vec![(link.clone(), link); 2], false, |_, _| ());
+    record(&mut net, |datagram| datagram.wire != 1 || datagram.bytes.len() + HEADERS <= 1280);
+    net.pass(10 * S);
+    assert!(net.peer(0).paths.iter().all(|path| path.state == "up"));
+    // 16 Mbit/s, for four seconds; the normal one dies after three.
+    let mut number = 0;
+    for step in 0..6250 {
+        if step == 4690 {
+            let carried = net.peer(0).paths.iter().map(|path| path.sent_bytes).min().unwrap();
+            assert!(carried > 1_500_000, "{carried} bytes over the one that carried less");
+            net.set_up(0, false);
+        }
+        if step < 4690 || step % 4 == 0 {
+            net.send(0, number, 1280);
+            number += 1;
+        }
+        net.pass(640 * Duration::from_micros(1));
+    }
+    net.pass(5 * S);
+    let numbers = net.numbers(1);
+    assert!(
+        once_and_in_order(&numbers, false) && numbers.len() as u64 == number,
+        "{} of {number}",
+        numbers.len()
+    );
+    assert_eq!(net.ends[0].counters().dropped_too_big, 0);
 }

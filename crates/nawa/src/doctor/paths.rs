@@ -46,7 +46,7 @@ pub fn findings(peer: &str, path: &Path, seen: &Seen) -> Vec<Finding> {
     let up = path.state == "up";
     let first = match path.cause.as_str() {
         "carries" => Finding::ok(check.clone(), state),
-        "kept" | "spent" | "tls" => Finding::ok(check.clone(), said),
+        "kept" | "spent" | "tls" | "in-pieces" => Finding::ok(check.clone(), said),
         "no-answer" => no_answer(check.clone(), said, seen),
         cause => {
             let (level, costs) = if up { (Level::Warn, HALF) } else { (Level::Fail, WHOLE) };
@@ -90,7 +90,9 @@ fn advice(cause: &str) -> &'static str {
         "link-refuses" => "look at this link: a captive portal wants a login, or its firewall refuses UDP",
         "limited" => "wait: the peer answers more slowly while it is flooded with handshakes",
         "nothing-comes-in" => "sysctl -w net.ipv4.conf.all.rp_filter=2, and let UDP in by that interface",
-        "too-small" => "raise the link's MTU, or route IPv4 alone into the tunnel, or set a smaller `mtu`",
+        "too-small" => {
+            "raise the link's MTU, or route IPv4 alone into the tunnel, or set a smaller `mtu`, or update the peer, which then takes a packet in pieces"
+        }
         "black-hole" => {
             "let ICMP \"too big\" pass at the router that swallows larger packets, or route IPv4 alone into the tunnel"
         }

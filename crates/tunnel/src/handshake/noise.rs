@@ -233,19 +233,22 @@ pub struct InitiationPayload {
     pub counter: u64,
     /// AES-GCM is fast at the initiator.
     pub fast_aes: bool,
+    /// The initiator takes inner packets in pieces.
+    pub pieces: bool,
 }
 
 impl InitiationPayload {
-    /// Incarnation 8, counter 8, flags 1 (bit 0: AES-GCM is fast), zeroes.
+    /// Incarnation 8, counter 8, flags 1 (bit 0: AES-GCM is fast, 1: takes pieces), zeroes.
     pub fn encode(&self) -> Payload {
         let (incarnation, counter) = (self.incarnation.to_be_bytes(), self.counter.to_be_bytes());
-        payload(&[&incarnation, &counter, &[u8::from(self.fast_aes)]])
+        payload(&[&incarnation, &counter, &[u8::from(self.fast_aes) | u8::from(self.pieces) << 1]])
     }
 
     /// Unknown flags are ignored.
     pub fn decode(payload: &Payload) -> Self {
         let long = |at| u64::from_be_bytes(wire::array(payload, at));
-        Self { incarnation: long(0), counter: long(8), fast_aes: payload[16] & 1 != 0 }
+        let (fast_aes, pieces) = (payload[16] & 1 != 0, payload[16] & 2 != 0);
+        Self { incarnation: long(0), counter: long(8), fast_aes, pieces }
     }
 
     /// The cipher for a responder that is itself `fast_aes` or not.
@@ -261,12 +264,14 @@ pub struct ResponsePayload {
     pub incarnation: u64,
     /// What both ends seal data with.
     pub cipher: Cipher,
+    /// The responder takes inner packets in pieces.
+    pub pieces: bool,
 }
 
 impl ResponsePayload {
-    /// Incarnation 8, cipher 1 (0: ChaCha20-Poly1305, 1: AES-256-GCM), zeroes.
+    /// Incarnation 8, cipher 1 (0: ChaCha20-Poly1305, 1: AES-256-GCM), flags 1 (bit 0: takes pieces), zeroes.
     pub fn encode(&self) -> Payload {
-        payload(&[&self.incarnation.to_be_bytes(), &[self.cipher as u8]])
+        payload(&[&self.incarnation.to_be_bytes(), &[self.cipher as u8, u8::from(self.pieces)]])
     }
 
     /// Fails on a cipher that this version does not know.
@@ -276,7 +281,8 @@ impl ResponsePayload {
             1 => Cipher::Aes256Gcm,
             _ => return Err(NoiseError::Payload),
         };
-        Ok(Self { incarnation: u64::from_be_bytes(wire::array(payload, 0)), cipher })
+        let (incarnation, pieces) = (u64::from_be_bytes(wire::array(payload, 0)), payload[9] & 1 != 0);
+        Ok(Self { incarnation, cipher, pieces })
     }
 }
 
@@ -489,12 +495,13 @@ mod tests {
 
     #[test]
     fn payloads_and_back() {
-        for fast_aes in [false, true] {
-            let payload = InitiationPayload { incarnation: 0x0102030405060708, counter: 1 << 60, fast_aes };
+        for (fast_aes, pieces) in [(false, true), (true, false)] {
+            let incarnation = 0x0102030405060708;
+            let payload = InitiationPayload { incarnation, counter: 1 << 60, fast_aes, pieces };
             assert_eq!(InitiationPayload::decode(&payload.encode()), payload);
         }
-        for cipher in [Cipher::ChaCha20Poly1305, Cipher::Aes256Gcm] {
-            let payload = ResponsePayload { incarnation: u64::MAX, cipher };
+        for (cipher, pieces) in [(Cipher::ChaCha20Poly1305, true), (Cipher::Aes256Gcm, false)] {
+            let payload = ResponsePayload { incarnation: u64::MAX, cipher, pieces };
             assert_eq!(ResponsePayload::decode(&payload.encode()), Ok(payload));
         }
         assert_eq!(ResponsePayload::decode(&[2; PAYLOAD_LEN]), Err(NoiseError::Payload));
@@ -509,7 +516,7 @@ mod tests {
             (false, false, Cipher::ChaCha20Poly1305),
         ] {
             assert_eq!(
-                InitiationPayload { incarnation: 0, counter: 1, fast_aes: there }.choose(here),
+                InitiationPayload { incarnation: 0, counter: 1, fast_aes: there, pieces: true }.choose(here),
                 cipher
             );
         }

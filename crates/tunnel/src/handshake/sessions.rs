@@ -57,6 +57,8 @@ pub struct Session {
     pub cipher: Cipher,
     /// The other daemon's life.
     pub incarnation: u64,
+    /// The other end takes inner packets in pieces.
+    pub pieces: bool,
     created: Duration,
     initiator: bool,
 }
@@ -82,6 +84,7 @@ pub struct Reply {
     cipher: Cipher,
     incarnation: u64,
     life: u64,
+    pieces: bool,
     seed: Zeroizing<[u8; 32]>,
 }
 
@@ -99,15 +102,25 @@ pub struct Answer {
 impl Reply {
     /// Costs three X25519 operations; `None` if the initiation's ephemeral key is no point of the large subgroup.
     pub fn run(self) -> Option<Answer> {
-        let Reply { responder, preshared, index, cipher, incarnation, life, seed } = self;
+        let Reply { responder, preshared, index, cipher, incarnation, life, pieces, seed } = self;
         let (peer, ephemeral, remote_index) = (responder.peer, responder.ephemeral, responder.remote_index);
-        let payload = ResponsePayload { incarnation, cipher }.encode();
+        let payload = ResponsePayload { incarnation, cipher, pieces: true }.encode();
         let mut rng = ChaCha20Rng::from_seed(*seed);
         let (response, keys) = responder.reply(&mut rng, &preshared, index, &payload).ok()?;
         let (sealing, opening) = keys.with(cipher);
         let (created, initiator) = (Duration::ZERO, false);
-        let session =
-            Session { index, remote_index, sealing, opening, cipher, incarnation: life, created, initiator };
+        let incarnation = life;
+        let session = Session {
+            index,
+            remote_index,
+            sealing,
+            opening,
+            cipher,
+            incarnation,
+            pieces,
+            created,
+            initiator,
+        };
         Some(Answer { peer, session, response, ephemeral })
     }
 }
@@ -270,7 +283,7 @@ impl Sessions {
         self.made += 1;
         let ids = &self.ids;
         let (incarnation, counter, fast_aes) = (ids.incarnation, self.made, aes_gcm_is_fast());
-        let payload = InitiationPayload { incarnation, counter, fast_aes }.encode();
+        let payload = InitiationPayload { incarnation, counter, fast_aes, pieces: true }.encode();
         let (me, peer, psk) = (&ids.me, &ids.peer, &ids.preshared);
         let index = unused(rng, taken);
         match Initiator::new(rng, Prologue::Tunnel, me, peer, psk, index, &payload) {
@@ -343,6 +356,7 @@ impl Sessions {
             opening,
             cipher: payload.cipher,
             incarnation: payload.incarnation,
+            pieces: payload.pieces,
             created: now,
             initiator: true,
         };
@@ -380,6 +394,7 @@ impl Sessions {
             cipher: offer.choose(aes_gcm_is_fast()),
             incarnation: self.ids.incarnation,
             life,
+            pieces: offer.pieces,
             seed,
         })
     }

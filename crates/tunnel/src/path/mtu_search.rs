@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use crate::path::MIN_CARRIED;
+
 /// Outer packet sizes to look for (RFC 8899): Ethernet, PPPoE, and what tunnels and mobile networks leave.
 const SIZES: [u16; 5] = [1500, 1492, 1460, 1420, 1400];
 /// Sizes below what is needed: what IPv6 guarantees and what tunnels in it leave, RFC 1191's plateau, and what IPv4 guarantees.
@@ -16,15 +18,24 @@ const MTU_LIFE: Duration = Duration::from_secs(600);
 /// A path that carries too little is asked again after this.
 const TOO_SMALL_LIFE: Duration = Duration::from_secs(30);
 
-/// Which sizes are looked for: inner packets of `least` bytes must pass, and, if `search`, larger ones are tried.
+/// Which sizes are looked for: inner packets of `least` bytes should pass, and, if `search`, larger ones are tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MtuSizes {
-    /// Bytes of inner packet that a path should carry.
+    /// Bytes of inner packet that a path should carry in one datagram.
     pub least: u16,
-    /// What it must carry, where it does not carry that.
-    pub reserve: u16,
+    /// What it must carry, in whatever pieces, where it does not carry that.
+    pub floor: u16,
+    /// In how many pieces the peer takes a packet.
+    pub pieces: u8,
     /// Look for the largest outer packet that passes.
     pub search: bool,
+}
+
+impl MtuSizes {
+    /// Bytes that one datagram must carry of an inner packet.
+    pub fn reserve(&self) -> u16 {
+        self.floor.div_ceil(self.pieces.into()).max(MIN_CARRIED)
+    }
 }
 
 /// One path's search.

@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::path::rate::{Rate, Snapshot};
-use crate::wire::frame::Report;
+use crate::wire::frame::{Piece, Report};
 
 /// RFC 9002 §6.1.1.
 const THRESHOLD: u64 = 3;
@@ -34,6 +34,8 @@ const INITIAL_RTT: Duration = Duration::from_millis(333);
 const MAX_PROBE_INTERVAL: Duration = Duration::from_secs(1);
 /// UDP payloads larger than this carry inner packets beyond IPv6's least MTU, whatever is around them.
 const LARGE: u32 = 1280 + 12 + 44;
+/// Those larger than this do not pass links of 576 bytes: what is large on a path where nothing larger than [`LARGE`] goes.
+const LARGE_IF_SMALL: u32 = 576 - 28;
 /// So many large packets lost over so long, and none arrived though smaller ones did: large ones do not pass (RFC 8899
 /// §4.3).
 const SWALLOWED: u32 = 8;
@@ -55,8 +57,9 @@ enum State {
 struct Packet {
     state: State,
     bytes: u32,
-    /// The order sequence of the data it carries.
+    /// The order sequence of the data it carries, and which piece of it that is.
     order: Option<u64>,
+    piece: Piece,
     /// The size it probes, as an outer IP packet.
     probed: Option<u16>,
     snapshot: Snapshot,
@@ -66,8 +69,8 @@ struct Packet {
 /// What a packet carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
-    /// An inner packet of this order sequence.
-    Data(u64),
+    /// A piece of the inner packet of this order sequence. It has arrived when all have, and is lost when one is.
+    Data(u64, Piece),
     /// Something to be acknowledged; it may probe this size of an outer IP packet.
     Probe(Option<u16>),
     /// Feedback.
@@ -160,6 +163,8 @@ pub struct Sent {
     lost_packets: u64,
     /// Large packets lost since one arrived: how many, when the first and the last of them were sent.
     swallowed: (u32, Duration, Duration),
+    /// What is large, in bytes of UDP payload.
+    large: u32,
     /// By how much later a report comes that takes this path itself, not the quickest: that one may have died.
     pub detour: Duration,
     /// The path's model.
@@ -190,6 +195,7 @@ impl Default for Sent {
             sent_bytes: 0,
             lost_packets: 0,
             swallowed: (0, Duration::ZERO, Duration::ZERO),
+            large: LARGE,
             detour: Duration::ZERO,
             rate: Rate::new(),
         }
@@ -204,13 +210,13 @@ impl Sent {
 
     /// Records the packet that takes [`next_sequence`](Self::next_sequence). `size` is its UDP payload's.
     pub fn handle_sent(&mut self, now: Duration, size: usize, content: Content) {
-        let (order, probed) = match content {
-            Content::Data(order) => (Some(order), None),
-            Content::Probe(size) => (None, size),
-            Content::Report => (None, None),
+        let (order, piece, probed) = match content {
+            Content::Data(order, piece) => (Some(order), piece, None),
+            Content::Probe(size) => (None, Piece::WHOLE, size),
+            Content::Report => (None, Piece::WHOLE, None),
         };
         // Nobody reports the arrival of a report by itself, and a size that does not pass is no loss: neither is in flight.
-        let bytes = if matches!(content, Content::Data(_) | Content::Probe(None)) { size } else { 0 };
+        let bytes = if matches!(content, Content::Data(..) | Content::Probe(None)) { size } else { 0 };
         if bytes > 0 && self.in_flight == 0 && self.silent == 0 {
             self.last_progress = now;
         }
@@ -222,6 +228,7 @@ impl Sent {
             state: State::InFlight,
             bytes: bytes as u32,
             order,
+            piece,
             probed,
             snapshot,
             at: now,
@@ -354,6 +361,11 @@ impl Sent {
         self.silent
     }
 
+    /// The path carries inner packets of IPv6's least MTU in one datagram, or only smaller ones.
+    pub fn set_small(&mut self, small: bool) {
+        self.large = if small { LARGE_IF_SMALL } else { LARGE };
+    }
+
     /// Whether large packets have stopped to arrive while others did not. Once told, it takes as many again.
     pub fn take_swallowing(&mut self) -> bool {
         let (count, first, last) = self.swallowed;
@@ -414,16 +426,18 @@ impl Sent {
         if was == State::Acked {
             return 0;
         }
-        if packet.bytes > LARGE {
+        if packet.bytes > self.large {
             self.swallowed.0 = 0;
         }
         let bytes = packet.bytes as usize;
         // Sent before the silence.
         self.was_slow |= self.silent > 0 && packet.order.is_some() && packet.at < self.silent_since;
         out.progress = true;
-        out.confirmed.extend(packet.order.take());
+        let (at, snapshot, order) = (packet.at, packet.snapshot, packet.order);
         out.probed.extend(packet.probed.take());
-        let (at, snapshot) = (packet.at, packet.snapshot);
+        if self.pieces(sequence).all(|piece| piece.state == State::Acked) {
+            out.confirmed.extend(order);
+        }
         if let State::Lost(counted) = was {
             self.lost_packets -= 1;
             if counted {
@@ -534,14 +548,25 @@ impl Sent {
             return;
         }
         packet.state = State::Lost(counted);
-        if packet.bytes > LARGE {
+        if packet.bytes > self.large {
             let (count, first, _) = self.swallowed;
             self.swallowed = (count + 1, if count == 0 { packet.at } else { first }, packet.at);
         }
         self.in_flight -= packet.bytes as usize;
         self.lost_packets += 1;
-        // The order sequence stays: should the packet arrive after all, that confirms it.
-        out.lost.extend(packet.order);
+        let (order, sequence) = (packet.order, self.base + i as u64);
+        if self.pieces(sequence).filter(|piece| matches!(piece.state, State::Lost(_))).count() == 1 {
+            out.lost.extend(order);
+        }
+    }
+
+    /// The packets that carry what the one with `sequence` carries a piece of, that one among them, as far as they are remembered:
+    /// what is forgotten arrived, or was taken to be lost long ago.
+    fn pieces(&self, sequence: u64) -> impl Iterator<Item = &Packet> {
+        let at = (sequence - self.base) as usize;
+        let Piece { index, of } = self.packets[at].piece;
+        let end = (at + usize::from(of - index)).min(self.packets.len());
+        self.packets.range(at.saturating_sub(index.into())..end)
     }
 
     /// Forgets what is settled, but remembers losses for a while, to notice those that were none.
@@ -576,7 +601,7 @@ mod tests {
     fn send(s: &mut Sent, at: u32, n: u64) {
         for _ in 0..n {
             let order = s.next_sequence();
-            s.handle_sent(at * MS, 1000, Content::Data(order));
+            s.handle_sent(at * MS, 1000, Content::Data(order, Piece::WHOLE));
         }
     }
 
@@ -596,6 +621,39 @@ mod tests {
         assert_eq!((out.confirmed, out.lost), (vec![3], vec![0]));
         assert_eq!(s.in_flight(), 1000);
         assert_eq!(s.totals().2, 1);
+    }
+
+    #[test]
+    fn a_packet_in_pieces_has_arrived_with_the_last_of_them_and_is_lost_with_the_first() {
+        let mut s = Sent::default();
+        send(&mut s, 0, 1);
+        // 100 goes in 1 to 3, 101 in 4 and 5.
+        for (order, of) in [(100, 3), (101, 2)] {
+            (0..of).for_each(|index| s.handle_sent(MS, 600, Content::Data(order, Piece { index, of })));
+        }
+        let mut told = |at, ranges: &[(u64, u64)]| {
+            let out = report(&mut s, at, ranges);
+            (out.confirmed, out.lost)
+        };
+        assert_eq!(told(20, &[(1, 1), (0, 0)]), (vec![0], vec![]));
+        assert_eq!(told(21, &[(3, 3), (0, 1)]), (vec![], vec![]));
+        // 2 and 4 are lost, by what came later.
+        assert_eq!(told(22, &[(5, 5), (3, 3), (0, 1)]), (vec![], vec![100]));
+        send(&mut s, 22, 3);
+        let mut told = |at, ranges: &[(u64, u64)]| {
+            let out = report(&mut s, at, ranges);
+            (out.confirmed, out.lost)
+        };
+        assert_eq!(told(42, &[(5, 8), (3, 3), (0, 1)]), (vec![6, 7, 8], vec![101]));
+        // They come after all.
+        assert_eq!(told(43, &[(3, 8), (0, 1)]), (vec![101], vec![]));
+        assert_eq!(told(44, &[(0, 8)]), (vec![100], vec![]));
+        assert_eq!(s.in_flight(), 0);
+        // All are lost: the packet once.
+        (0..3).for_each(|index| s.handle_sent(50 * MS, 600, Content::Data(200, Piece { index, of: 3 })));
+        let mut out = Outcome::default();
+        s.abandon(&mut out);
+        assert_eq!((out.lost, out.confirmed, s.totals().2), (vec![200], vec![], 3));
     }
 
     #[test]

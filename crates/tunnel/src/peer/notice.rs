@@ -126,16 +126,22 @@ pub struct Others {
     tier: u8,
     /// Where a path is up to, if one is.
     reached: Option<SocketAddr>,
+    /// The largest inner packet that goes over them.
+    inner_mtu: u16,
 }
 
 /// What is to be said of a path among `others`.
 pub fn why_of(path: &Path, others: Others, now: Duration) -> Option<Why> {
-    let Others { tier, reached } = others;
+    let Others { tier, reached, inner_mtu } = others;
     let kept = tier_of(path).is_some_and(|own| path.is_up() && own > tier);
     let cost = path.config.as_ref().map(|config| config.cost).unwrap_or_default();
     let spent = cost.monthly_cap.filter(|_| cost.spent).map(|cap| Why::Spent { cap });
     let tls = path.tls().filter(|_| path.is_up()).map(Why::OverTls);
-    path.why(now).map(|why| why.among(reached)).or(spent).or_else(|| kept.then_some(Why::Kept)).or(tls)
+    let pieces = path.pieces(inner_mtu.into()).filter(|pieces| path.is_up() && *pieces > 1);
+    let (carries, packet, told) = (path.mtu(), inner_mtu, path.told_size);
+    let pieces = pieces.map(|pieces| Why::InPieces { carries, packet, pieces, told });
+    let why = path.why(now).map(|why| why.among(reached)).or(spent);
+    why.or_else(|| kept.then_some(Why::Kept)).or(tls).or(pieces)
 }
 
 impl Why {
@@ -154,7 +160,7 @@ impl Peer {
     pub(crate) fn others(&self) -> Others {
         let up = self.paths.iter().find(|path| path.is_up());
         let reached = up.and_then(Path::address).map(|address| address.remote);
-        Others { tier: self.tier(), reached }
+        Others { tier: self.tier(), reached, inner_mtu: self.inner_mtu }
     }
 
     /// What is amiss with it, whatever its paths are like.

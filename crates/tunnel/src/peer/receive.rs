@@ -9,7 +9,7 @@ use crate::capture::Opened;
 use crate::config::{MAX_PATHS, Scheduler};
 use crate::path::Path;
 use crate::wire::address::Address;
-use crate::wire::frame::{Announced, Data, Frame, Order, Report};
+use crate::wire::frame::{Announced, Data, Frame, Order, Piece, Report};
 use crate::wire::{HEADER_LEN, TransportHeader};
 
 /// A silent path that something comes in on is probed at most this often.
@@ -53,7 +53,7 @@ impl Peer {
         let reportable = plain.first() != Some(&2);
         if let Some(noted) = &mut self.noted {
             let (path, sequence) = (self.paths[at].name.clone(), header.sequence);
-            noted.opened = Some(Opened { path, sequence, frame: plain.to_vec(), why: String::new() });
+            noted.opened = Some(Opened { path, sequence, frame: plain.to_vec(), ..Opened::default() });
         }
         let path = &mut self.paths[at];
         if !path.replay.accept(header.sequence) {
@@ -68,6 +68,9 @@ impl Peer {
         self.last_heard = Some(now);
         self.stirred = true;
         match Frame::parse(plain) {
+            Ok(Frame::Data(data, piece)) if data.piece != Piece::WHOLE => {
+                self.handle_piece(now, at, from, (header.sequence, tos), data, piece);
+            }
             Ok(frame) => {
                 self.look_at_mark(now, at, tos, &frame);
                 self.handle_frame(now, at, from, tos, frame);
@@ -76,13 +79,38 @@ impl Peer {
         }
     }
 
+    /// A piece of an inner packet. Whoever sends it waits for a report of it as of any other.
+    fn handle_piece(
+        &mut self,
+        now: Duration,
+        at: usize,
+        from: &Address,
+        (sequence, tos): (u64, u8),
+        data: Data,
+        piece: &[u8],
+    ) {
+        let path = &mut self.paths[at];
+        let Some((mut packet, tos)) = self.pieces.join(now, (path.id, sequence), data.piece, piece, tos)
+        else {
+            path.received.handle_time(now, data.time);
+            self.remark(|| "waits for the other pieces".into());
+            return;
+        };
+        if let Some(opened) = self.noted.as_mut().and_then(|noted| noted.opened.as_mut()) {
+            opened.joined.clone_from(&packet);
+        }
+        let frame = Frame::Data(data, &mut packet);
+        self.look_at_mark(now, at, tos, &frame);
+        self.handle_frame(now, at, from, tos, frame);
+    }
+
     fn note_unopened(&mut self, header: TransportHeader, why: &str) {
         let known = self.paths.iter().find(|path| path.id == header.path).map(|path| path.name.clone());
         self.note(|| Opened {
             path: known.unwrap_or_else(|| format!("path{}", header.path)),
             sequence: header.sequence,
-            frame: Vec::new(),
             why: why.to_owned(),
+            ..Opened::default()
         });
     }
 

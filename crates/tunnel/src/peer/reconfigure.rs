@@ -120,7 +120,7 @@ impl Peer {
         self.queue.set_max_bytes(self.memory.waiting());
         self.unconfirmed.set_max_bytes(self.memory.kept());
         self.ordered.set_max_bytes(self.memory.held());
-        let sizes = sizes_of(common.mtu, config);
+        let sizes = sizes_of(common.mtu, config, self.sizes.pieces);
         if sizes != self.sizes {
             self.sizes = sizes;
             self.inner_mtu = sizes.least;

@@ -12,7 +12,7 @@ use crate::path::recv_enqueue::{Received, micros};
 use crate::path::sent::Content;
 use crate::path::{MIN_INNER_MTU, Path};
 use crate::schedule::xmit;
-use crate::wire::frame::{self, Data, Order, Report};
+use crate::wire::frame::{self, Data, Order, Piece, Report};
 use crate::wire::train::Train;
 use crate::wire::{HEADER_LEN, RELAY_HEADER_LEN, TAG_LEN};
 
@@ -212,7 +212,7 @@ impl Peer {
         };
         let path = &mut self.paths[at];
         let tos = outer(path, self.marks, packet);
-        if packet.len() > usize::from(path.inner_mtu()) {
+        if path.pieces(packet.len()).is_none() {
             self.unconfirmed.give_up_resend();
             return true;
         }
@@ -271,7 +271,7 @@ impl Peer {
         let Some(session) = self.sessions.current(now) else { return };
         let path = &mut self.paths[at];
         let packet = &next.packet[..];
-        if packet.len() > usize::from(path.inner_mtu()) {
+        if path.pieces(packet.len()).is_none() {
             self.counters.dropped_too_big += 1;
             self.note_dropped(&next.packet, "no path in use carries its size any more");
             return;
@@ -315,7 +315,7 @@ impl Peer {
                 Second::Tried(path) => self.paths.iter().position(|p| {
                     p.id == path
                         && has_room(self.scheduler, p, now, false)
-                        && usize::from(p.inner_mtu()) >= packet.len()
+                        && p.pieces(packet.len()).is_some()
                         && p.may_take(p.payload_size(packet.len()))
                 }),
                 Second::But(first) => {
@@ -410,7 +410,7 @@ impl Peer {
             p.is_perhaps_up()
                 && !(p.backup && spare_backups)
                 && !p.cost.metered
-                && usize::from(p.inner_mtu()) >= size
+                && p.pieces(size).is_some()
                 && p.may_take(p.payload_size(size))
                 && p.sent.in_flight() < 2 * p.sent.rate.window()
         };
@@ -554,7 +554,7 @@ fn choose(
     let sure = |p: &Path| !(want.resend || want.sparse) || !p.sent.is_late(now);
     let any_sure = paths.iter().filter(usable).any(sure);
     let usable = |p: &&Path| usable(p) && (sure(p) || !any_sure);
-    let carries = |p: &Path| usize::from(p.inner_mtu()) >= want.size;
+    let carries = |p: &Path| p.pieces(want.size).is_some();
     let any_carries = paths.iter().filter(usable).any(carries);
     // What waits to be sent again is all there is left of it.
     let trip =
@@ -634,13 +634,20 @@ struct Outgoing<'a> {
 
 fn pack_data(path: &mut Path, now: Duration, session: &Session, data: &Outgoing, train: &mut Train) {
     let &Outgoing { order, behind, packet, tos, resend, resends, trial } = data;
-    let content = if trial { Content::Probe(None) } else { Content::Data(order) };
-    let header = Data { resend, resends, behind, order: order as u32, time: micros(now) };
-    path.marked.handle_sent(now, path.sent.next_sequence(), tos);
-    path.pack(now, session, tos, content, train, |out| {
-        frame::put_data(out, &header);
-        out.extend_from_slice(packet);
-    });
+    let pieces = path.pieces(packet.len()).unwrap_or(1);
+    for (index, bytes) in (0..).zip(packet.chunks(packet.len().div_ceil(pieces).max(1))) {
+        let piece = Piece { index, of: pieces as u8 };
+        let content = if trial { Content::Probe(None) } else { Content::Data(order, piece) };
+        let header = Data { resend, resends, piece, behind, order: order as u32, time: micros(now) };
+        path.marked.handle_sent(now, path.sent.next_sequence(), tos);
+        path.pack(now, session, tos, content, train, |out| {
+            frame::put_data(out, &header);
+            out.extend_from_slice(bytes);
+        });
+    }
+    if pieces > 1 {
+        train.notes.iter_mut().for_each(|notes| notes.join(packet));
+    }
     path.virtual_time += path.payload_size(packet.len()) as f64 / path.weight.get().max(1e-3);
     path.restart_marker(now, if resends { MARKER_AUTO } else { MARKER_PAPER });
 }
@@ -679,8 +686,9 @@ fn outer(path: &Path, marks: Marks, packet: &[u8]) -> u8 {
 
 /// Whether a packet of `size` bytes for `path` fits the train.
 fn takes(path: &Path, train: &Train, tos: u8, size: usize) -> bool {
-    let size = path.payload_size(size);
-    path.address().is_some_and(|address| train.takes(address, tos, size)) && path.may_take(size)
+    let pieces = path.pieces(size).unwrap_or(1);
+    let (all, each) = (path.payload_size(size), path.payload_size(size.div_ceil(pieces)));
+    path.address().is_some_and(|address| train.takes(address, tos, each, pieces)) && path.may_take(all)
 }
 
 /// What is sent on `path` now goes this way.

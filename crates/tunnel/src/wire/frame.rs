@@ -4,7 +4,7 @@
 //!
 //! | kind | layout after kind and flags |
 //! |---|---|
-//! | 1 data | behind 2, order sequence 4, time 4, inner IP packet |
+//! | 1 data | behind 2, order sequence 4, time 4, inner IP packet or a [`Piece`] of it |
 //! | 2 feedback | count 1, reserved 1, [`Order`] 8, time 4, then `count` path reports |
 //! | 3 announce | count 1, generation 1, then per path: id 2, flags 1 (bit 0: backup, 1: metered, 2 to 5: prefer), name length 1, name |
 //! | 4 probe | reserved 2, [`Order`] 8, time 4, zeros (padding: its size is what it probes) |
@@ -22,6 +22,8 @@ use crate::schedule::weights::Delay;
 
 /// Bytes of a data frame before the inner packet.
 pub const DATA_HEADER: usize = 12;
+/// At most so many pieces of one inner packet.
+pub const MAX_PIECES: usize = 8;
 /// Bytes of a probe without padding.
 pub const PROBE_HEADER: usize = 16;
 /// At most this many ranges in one path's report.
@@ -43,6 +45,9 @@ pub enum FrameError {
     /// A range of path sequences is empty or reaches below zero.
     #[error("impossible range of path sequences")]
     Range,
+    /// A piece beyond the last one of its packet.
+    #[error("a piece beyond the last")]
+    Piece,
     /// A path name is too long or not UTF-8.
     #[error("bad path name")]
     Name,
@@ -57,6 +62,30 @@ pub struct Order {
     pub next: u32,
 }
 
+/// Which piece of an inner packet a data frame has. The pieces of a packet take sequences of one path that follow one another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// How many come before it.
+    pub index: u8,
+    /// How many there are, at most [`MAX_PIECES`].
+    pub of: u8,
+}
+
+impl Piece {
+    /// The whole packet.
+    pub const WHOLE: Piece = Piece { index: 0, of: 1 };
+
+    /// As bits 2 to 7 of a data frame's flags: its place, then how many come beside the first.
+    fn bits(self) -> u8 {
+        self.index << 2 | (self.of - 1) << 5
+    }
+
+    fn of_bits(flags: u8) -> Result<Self, FrameError> {
+        let piece = Piece { index: flags >> 2 & 7, of: (flags >> 5) + 1 };
+        if piece.index < piece.of { Ok(piece) } else { Err(FrameError::Piece) }
+    }
+}
+
 /// A data frame's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Data {
@@ -64,6 +93,8 @@ pub struct Data {
     pub resend: bool,
     /// The sender repeats what paths lose, so a gap may yet be filled.
     pub resends: bool,
+    /// What of the inner packet follows.
+    pub piece: Piece,
     /// So many order sequences before it is the packet that it must not overtake; 0: there is none.
     pub behind: u16,
     /// The order sequence, low 32 bits.
@@ -112,7 +143,7 @@ pub struct Announced {
 /// A parsed frame.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Frame<'a> {
-    /// An inner packet.
+    /// An inner packet, or a piece of one.
     Data(Data, &'a mut [u8]),
     /// What was received.
     Feedback(Order, Vec<Report>),
@@ -159,6 +190,7 @@ fn parse_data(plain: &mut [u8]) -> Result<Frame<'_>, FrameError> {
     let header = Data {
         resend: flags & 1 != 0,
         resends: flags & 2 != 0,
+        piece: Piece::of_bits(flags)?,
         behind: r.u16()?,
         order: r.u32()?,
         time: r.u32()?,
@@ -221,7 +253,7 @@ fn parse_announced(r: &mut Reader<'_>) -> Result<Announced, FrameError> {
 
 /// Appends a data frame's header; the inner packet follows.
 pub fn put_data(out: &mut Vec<u8>, d: &Data) {
-    out.extend([1, u8::from(d.resend) | u8::from(d.resends) << 1]);
+    out.extend([1, u8::from(d.resend) | u8::from(d.resends) << 1 | d.piece.bits()]);
     out.extend(d.behind.to_be_bytes());
     out.extend(d.order.to_be_bytes());
     out.extend(d.time.to_be_bytes());
@@ -370,6 +402,19 @@ mod tests {
     }
 
     #[test]
+    fn pieces_survive_the_wire() {
+        let max = MAX_PIECES as u8;
+        for piece in (1..=max).flat_map(|of| (0..of).map(move |index| Piece { index, of })) {
+            let data = Data { resend: true, resends: false, piece, behind: 3, order: 9, time: 7 };
+            let mut out = Vec::new();
+            put_data(&mut out, &data);
+            out.push(5);
+            assert_eq!(Frame::parse(&mut out), Ok(Frame::Data(data, &mut [5][..])));
+            assert_eq!(out[1] == 1, piece == Piece::WHOLE, "whole packets are as they ever were");
+        }
+    }
+
+    #[test]
     fn feedback_stops_where_the_room_ends() {
         let mut out = Vec::new();
         assert_eq!(put_feedback(&mut out, Order::default(), 0, &vec![report(); 40], 300), 4);
@@ -407,6 +452,8 @@ mod tests {
             (vec![1, 0, 0], FrameError::Truncated),
             (vec![5, 0, 0, 0, 1], FrameError::Truncated),
             (vec![9, 0, 0, 0], FrameError::Kind),
+            ([vec![1, 1 << 2], vec![0; 10]].concat(), FrameError::Piece),
+            ([vec![1, 7 << 2 | 6 << 5], vec![0; 10]].concat(), FrameError::Piece),
             (feedback(&[0], 5), FrameError::Range),
             (feedback(&[7], 5), FrameError::Range),
             (feedback(&[1, 0, 1], 5), FrameError::Range),

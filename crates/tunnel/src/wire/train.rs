@@ -40,15 +40,15 @@ impl Train {
         self.segments == 0
     }
 
-    /// Whether a datagram of `size` bytes of UDP payload to `to` with `tos` may follow.
-    pub fn takes(&self, to: &Address, tos: u8, size: usize) -> bool {
+    /// Whether `count` datagrams of `size` bytes of UDP payload, the last perhaps of fewer, to `to` with `tos` may follow.
+    pub fn takes(&self, to: &Address, tos: u8, size: usize, count: usize) -> bool {
         self.is_empty()
             || (self.to.as_ref() == Some(to)
                 && self.tos == tos
                 && !self.closed
-                && size <= self.segment_size
-                && self.segments < MAX_SEGMENTS
-                && self.contents.len() + size <= MAX_BYTES)
+                && (size == self.segment_size || size < self.segment_size && count == 1)
+                && self.segments + count <= MAX_SEGMENTS
+                && self.contents.len() + count * size <= MAX_BYTES)
     }
 
     /// Appends a datagram that `write` writes, after the relay's header where there is one.

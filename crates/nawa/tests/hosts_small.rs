@@ -1,0 +1,130 @@
+//! Links that carry less than a packet of IPv6 inside: the tunnel is dual-stack, and a packet goes in several datagrams.
+
+mod common;
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+
+use common::uplinks::{Uplinks, path, shell};
+use common::{Daemon, Node, namespaces_or_skip, succeed};
+
+const OFFICE: &str = "'10.77.0.2/32', 'fd77::2/128'";
+
+/// A path over the first uplink, to the office's address of IPv6.
+fn path6(name: &str) -> String {
+    path(name, "").replace("203.0.113.7", "[2001:db8::7]")
+}
+
+fn van_with_routes() -> Uplinks {
+    let net = Uplinks::new();
+    net.van.ip("route add default via 10.0.1.1 metric 10");
+    net.van.ip("route add default via 10.0.2.1 metric 20");
+    net.van.ip("route add default via fd01::1");
+    net
+}
+
+/// Packets of IPv6's least size, and 4 MB by TCP each way, over the tunnel.
+#[track_caller]
+fn carries(net: &Uplinks) {
+    let pings = shell(&net.van, "ping -6 -c 20 -i 0.05 -s 1232 -W 20 fd77::2");
+    assert!(pings.contains(" 20 received"), "{pings}");
+    let sent: Vec<u8> =
+        (0u32..1 << 20).flat_map(|number| number.wrapping_mul(2_654_435_761).to_be_bytes()).collect();
+    let listener = net.office.within(|| TcpListener::bind("[fd77::2]:9")).expect("the tunnel's address");
+    std::thread::scope(|scope| {
+        // The office sends all back.
+        scope.spawn(|| {
+            let mut stream = listener.accept().expect("a connection").0;
+            let mut all = Vec::new();
+            stream.read_to_end(&mut all).expect("all that was sent");
+            stream.write_all(&all).expect("all goes back");
+        });
+        let exchange = || {
+            let mut stream = TcpStream::connect("[fd77::2]:9").expect("a connection");
+            stream.write_all(&sent).expect("it is taken");
+            stream.shutdown(std::net::Shutdown::Write).expect("the end");
+            let mut back = Vec::new();
+            stream.read_to_end(&mut back).expect("all comes back");
+            back
+        };
+        assert!(net.van.within(exchange) == sent, "what comes back is what was sent");
+    });
+}
+
+#[test]
+fn a_tunnel_with_ipv6_inside_works_over_a_link_of_576_bytes() {
+    let name = "a_tunnel_with_ipv6_inside_works_over_a_link_of_576_bytes";
+    let Some(_alone) = namespaces_or_skip(name) else { return };
+    let net = van_with_routes();
+    net.core.ip("link set eth0 mtu 576");
+    net.office.ip("link set eth0 mtu 576");
+    let _daemons = net.start("", OFFICE, &path("l1", ""));
+    net.wait_why("l1", "it carries packets of 576 bytes, so one of 1280 bytes inside goes in 3 datagrams");
+    let one = net.wait_for("l1", "up", |path| path["state"] == "up");
+    assert_eq!((&one["cause"], &one["mtu"]), (&"in-pieces".into(), &576.into()));
+    let why = succeed(&mut net.van.nawa(["path", "why", "office", "l1"]));
+    assert!(why.contains("one of 1280 bytes inside goes in 3 datagrams"), "{why}");
+    assert!(net.van.ip("link show nawa0").contains("mtu 1280"));
+    carries(&net);
+}
+
+#[test]
+fn a_tunnel_with_ipv6_inside_works_over_ipv6_at_its_least() {
+    let name = "a_tunnel_with_ipv6_inside_works_over_ipv6_at_its_least";
+    let Some(_alone) = namespaces_or_skip(name) else { return };
+    let net = van_with_routes();
+    net.core.ip("link set eth0 mtu 1280");
+    net.office.ip("link set eth0 mtu 1280");
+    let _daemons = net.start("", OFFICE, &path6("l1"));
+    net.wait_why("l1", "it carries packets of 1280 bytes, so one of 1280 bytes inside goes in 2 datagrams");
+    carries(&net);
+}
+
+/// The core is a relay, and what is beyond it small.
+#[test]
+fn a_tunnel_with_ipv6_inside_works_by_a_relay_over_small_links() {
+    let name = "a_tunnel_with_ipv6_inside_works_by_a_relay_over_small_links";
+    let Some(_alone) = namespaces_or_skip(name) else { return };
+    let net = van_with_routes();
+    let relay = Node::new();
+    let van = &net.nodes[0].public_key;
+    let file = relay.write(&format!("[relay]\nlisten = 51901\nallow = ['{van}']\n"));
+    net.core.ip("link set eth0 mtu 1280");
+    net.office.ip("link set eth0 mtu 1280");
+    let _relay = Daemon::start(&net.core, &file);
+    let key = &relay.public_key;
+    let via = |relay: &str| format!("via = {{ address = '{relay}', public-key = '{key}' }}\n");
+    let paths = path("l1", &via("203.0.113.1:51901")) + &(path6("l2") + &via("[2001:db8::1]:51901"));
+    let _daemons = net.start("", OFFICE, &paths);
+    for name in ["l1", "l2"] {
+        net.wait_why(
+            name,
+            "it carries packets of 1280 bytes, so one of 1280 bytes inside goes in 2 datagrams",
+        );
+    }
+    carries(&net);
+}
+
+/// Both carry their part, and the small one all when the other dies.
+#[test]
+fn a_small_link_is_used_beside_a_normal_one() {
+    let Some(_alone) = namespaces_or_skip("a_small_link_is_used_beside_a_normal_one") else { return };
+    let net = van_with_routes();
+    net.core.ip("link set wan2 mtu 1280");
+    net.van.ip("link set wan2 mtu 1280");
+    for (of, wan) in [(&net.van, 1), (&net.van, 2), (&net.core, 1), (&net.core, 2)] {
+        shell(of, &format!("tc qdisc add dev wan{wan} root tbf rate 20mbit burst 16k limit 256k"));
+    }
+    let _daemons = net.start("", OFFICE, &(path("l1", "local = 'wan1'") + &path("l2", "local = 'wan2'")));
+    net.wait_up(&["l1"]);
+    net.wait_why("l2", "it carries packets of 1280 bytes, so one of 1280 bytes inside goes in 2 datagrams");
+    carries(&net);
+    for name in ["l1", "l2"] {
+        let both = |path: &serde_json::Value| {
+            ["sent_bytes", "received_bytes"].iter().all(|way| path[way].as_u64() > Some(400_000))
+        };
+        net.wait_for(name, "carried its part both ways", both);
+    }
+    net.core.ip("link set wan1 down");
+    carries(&net);
+}
