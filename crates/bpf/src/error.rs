@@ -13,6 +13,11 @@ pub enum Error {
         "root in this container is not root of the host, and BPF programs need CAP_BPF and CAP_NET_ADMIN there; use nawa on the host, whose congestion controls containers can choose"
     )]
     Container,
+    /// Root without these capabilities, as in most containers.
+    #[error(
+        "BPF programs need {0}, which this process does not have; use nawa on the host, or give it these"
+    )]
+    NotAllowed(String),
     /// `lockdown=confidentiality`.
     #[error(
         "this kernel is locked down (confidentiality: /sys/kernel/security/lockdown), so that BPF programs may not read what {0} needs; boot with lockdown=integrity or without"
@@ -76,17 +81,24 @@ impl Error {
         Error::System { doing, error: std::io::Error::other(error) }
     }
 
-    /// The kernel refuses `program`, because it is locked down or for another reason.
-    pub(crate) fn refused(program: &str, error: libbpf_rs::Error) -> Self {
+    /// The kernel refuses `program`: it is locked down, this process may load none, or for another reason.
+    pub fn refused(program: &str, error: libbpf_rs::Error) -> Self {
         let lockdown = std::fs::read_to_string("/sys/kernel/security/lockdown").unwrap_or_default();
-        Error::refused_under(&lockdown, program, error)
+        Error::refused_under(&lockdown, crate::probe::allowed(), program, error)
     }
 
-    fn refused_under(lockdown: &str, program: &str, error: libbpf_rs::Error) -> Self {
-        if lockdown.contains("[confidentiality]") {
-            return Error::LockedDown(program.to_owned());
+    fn refused_under(
+        lockdown: &str,
+        allowed: Result<(), Error>,
+        program: &str,
+        error: libbpf_rs::Error,
+    ) -> Self {
+        let denied = error.kind() == libbpf_rs::ErrorKind::PermissionDenied;
+        match allowed {
+            _ if lockdown.contains("[confidentiality]") => Error::LockedDown(program.to_owned()),
+            Err(why) if denied => why,
+            _ => Error::Refused { program: program.to_owned(), error },
         }
-        Error::Refused { program: program.to_owned(), error }
     }
 
     /// For `map_err`.
@@ -100,13 +112,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lockdown_is_named_where_it_is_the_reason() {
-        let sentence = |lockdown| {
-            let error = libbpf_rs::Error::from_raw_os_error(1);
-            Error::refused_under(lockdown, "show", error).to_string()
+    fn a_refusal_names_its_reason() {
+        let sentence = |lockdown, allowed, code| {
+            let error = libbpf_rs::Error::from_raw_os_error(code);
+            Error::refused_under(lockdown, allowed, "show", error).to_string()
         };
-        assert!(sentence("none integrity [confidentiality]\n").contains("locked down"));
-        assert!(sentence("none [integrity] confidentiality\n").contains("refuses"));
-        assert!(sentence("").contains("refuses"));
+        assert!(sentence("none integrity [confidentiality]\n", Ok(()), 1).contains("locked down"));
+        assert!(sentence("none [integrity] confidentiality\n", Ok(()), 1).contains("refuses"));
+        assert!(sentence("", Ok(()), 1).contains("refuses"));
+        let missing = || Err(Error::NotAllowed("CAP_BPF".into()));
+        assert!(sentence("", missing(), 1).starts_with("BPF programs need CAP_BPF, which"));
+        assert!(sentence("", missing(), 22).contains("refuses"), "it is not for want of a capability");
     }
 }
