@@ -9,6 +9,10 @@ NAWA := $(TARGET)/release/nawa
 # The lab makes network namespaces and TAP devices: that takes root.
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
+# Of this Makefile alone: a build script of ours runs another one, which has the same names for something else.
+MAKEOVERRIDES =
+unexport DESTDIR PREFIX
+
 .DEFAULT_GOAL := help
 .PHONY: commands book help demo test guest wifi lint lint-tools readme bench fuzz install rivals ns3 usrsctp uninstall build deb cargo-present
 

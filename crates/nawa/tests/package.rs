@@ -3,8 +3,9 @@
 mod common;
 
 use std::fs;
+use std::io::Write;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use common::{nawa, output, skip, stdout, succeed};
 
@@ -37,4 +38,18 @@ fn the_unit_is_confined() {
     let level = said.lines().find_map(|line| line.split_once("Overall exposure level for nawa.service: "));
     let level = level.and_then(|(_, rest)| rest.split(' ').next()?.parse::<f64>().ok());
     assert!(level.is_some_and(|level| level <= MOST_EXPOSURE), "{said}");
+}
+
+/// libbpf is built by a Makefile of its own, which installs where DESTDIR says.
+#[test]
+fn where_make_installs_is_not_told_to_what_it_builds() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut make = Command::new("make");
+    make.args(["--file=-", "shown", "DESTDIR=/nowhere", "PREFIX=/nowhere"]).current_dir(root);
+    let mut make = make.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("make starts");
+    let mut typed = make.stdin.take().expect("stdin is piped");
+    typed.write_all(b"include Makefile\nshown:\n\t@env\n").expect("make reads");
+    drop(typed);
+    let shown = stdout(&make.wait_with_output().expect("make ends"));
+    assert!(shown.contains("PATH=") && !shown.contains("/nowhere"), "{shown}");
 }
