@@ -106,6 +106,7 @@ usrsctp:
 
 # nawa@NAME runs /etc/nawa/NAME.toml in the network namespace NAME; but for that it is the same unit.
 deb: build
+	@scripts/install-packages deb
 	@command -v cargo-deb >/dev/null || $(CARGO) install --locked cargo-deb
 	$(NAWA) generate target/packaging
 	sed 's|/etc/nawa/nawa.toml|/etc/nawa/%i.toml|; s|^Description=.*|& (namespace %i)|; s|^\[Service\]|&\nNetworkNamespacePath=/run/netns/%i|' \

@@ -21,6 +21,10 @@ fn man_pages_and_completions_come_from_the_same_definitions() {
         assert!(read(&format!("man/{page}.1")).starts_with(".ie"), "{page}");
     }
     assert!(read("man/nawa-join.1").contains("STRING"));
+    let pages = fs::read_dir(folder.path().join("man")).expect("man pages");
+    let of_help = pages
+        .filter(|page| page.as_ref().is_ok_and(|page| page.file_name().to_string_lossy().contains("help")));
+    assert_eq!(of_help.count(), 0, "`help` has no page of its own");
     for shell in ["nawa.bash", "_nawa", "nawa.fish"] {
         assert!(read(&format!("completions/{shell}")).contains("invite"), "{shell}");
     }
