@@ -70,7 +70,7 @@ impl Programs {
     /// What the kernel lacks or says.
     pub fn load(settings: &Settings) -> Result<Programs, Error> {
         hush();
-        let refused = |error| Error::refused("bicast", error);
+        let refused = |error| bpf::refused("bicast", error);
         let open = ObjectBuilder::default().open_memory(OBJECT).map_err(refused)?;
         let object = open.load().map_err(refused)?;
         let programs =
