@@ -9,6 +9,10 @@ NAWA := $(TARGET)/release/nawa
 # The lab makes network namespaces and TAP devices: that takes root.
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
+# Of this Makefile alone: a build script of ours runs another one, which has the same names for something else.
+MAKEOVERRIDES =
+unexport DESTDIR PREFIX
+
 .DEFAULT_GOAL := help
 .PHONY: commands book help demo test guest wifi lint lint-tools readme bench fuzz install rivals ns3 usrsctp uninstall build deb cargo-present
 
@@ -16,7 +20,7 @@ help:
 	@echo "make demo      one file over three bad links: the best link alone, MPTCP, Nawa (about two and a half minutes; root)"
 	@echo "make test      all tests (root, for those in network namespaces)"
 	@echo "make guest     other kernels: Debian's in qemu for make test, user-mode Linux for rivals in the lab"
-	@echo "make readme    the tables of demo and bond in README and docs/compared.md, from docs/results"
+	@echo "make readme    tables of README and docs/compared.md, from docs/results"
 	@echo "make commands  docs/commands.md, from what --help says"
 	@echo "make book      the documentation as a site in target/book (mdBook)"
 	@echo "make wifi      coding and flooding on Linux's own Wi-Fi: radios of mac80211_hwsim in a guest"
@@ -102,6 +106,7 @@ usrsctp:
 
 # nawa@NAME runs /etc/nawa/NAME.toml in the network namespace NAME; but for that it is the same unit.
 deb: build
+	@scripts/install-packages deb
 	@command -v cargo-deb >/dev/null || $(CARGO) install --locked cargo-deb
 	$(NAWA) generate target/packaging
 	sed 's|/etc/nawa/nawa.toml|/etc/nawa/%i.toml|; s|^Description=.*|& (namespace %i)|; s|^\[Service\]|&\nNetworkNamespacePath=/run/netns/%i|' \

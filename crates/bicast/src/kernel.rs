@@ -69,11 +69,8 @@ impl Programs {
     /// # Errors
     /// What the kernel lacks or says.
     pub fn load(settings: &Settings) -> Result<Programs, Error> {
-        if !bpf::is_root() {
-            return Err(Error::NotRoot);
-        }
         hush();
-        let refused = |error| Error::Refused { program: "bicast".into(), error };
+        let refused = |error| bpf::refused("bicast", error);
         let open = ObjectBuilder::default().open_memory(OBJECT).map_err(refused)?;
         let object = open.load().map_err(refused)?;
         let programs =

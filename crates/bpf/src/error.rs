@@ -13,6 +13,11 @@ pub enum Error {
         "root in this container is not root of the host, and BPF programs need CAP_BPF and CAP_NET_ADMIN there; use nawa on the host, whose congestion controls containers can choose"
     )]
     Container,
+    /// Root without these capabilities, as in most containers.
+    #[error(
+        "BPF programs need {0}, which this process does not have; use nawa on the host, or give it these"
+    )]
+    NotAllowed(String),
     /// `lockdown=confidentiality`.
     #[error(
         "this kernel is locked down (confidentiality: /sys/kernel/security/lockdown), so that BPF programs may not read what {0} needs; boot with lockdown=integrity or without"
@@ -76,37 +81,8 @@ impl Error {
         Error::System { doing, error: std::io::Error::other(error) }
     }
 
-    /// The kernel refuses `program`, because it is locked down or for another reason.
-    pub(crate) fn refused(program: &str, error: libbpf_rs::Error) -> Self {
-        let lockdown = std::fs::read_to_string("/sys/kernel/security/lockdown").unwrap_or_default();
-        Error::refused_under(&lockdown, program, error)
-    }
-
-    fn refused_under(lockdown: &str, program: &str, error: libbpf_rs::Error) -> Self {
-        if lockdown.contains("[confidentiality]") {
-            return Error::LockedDown(program.to_owned());
-        }
-        Error::Refused { program: program.to_owned(), error }
-    }
-
     /// For `map_err`.
     pub fn system(doing: &'static str) -> impl FnOnce(std::io::Error) -> Self {
         move |error| Error::System { doing, error }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lockdown_is_named_where_it_is_the_reason() {
-        let sentence = |lockdown| {
-            let error = libbpf_rs::Error::from_raw_os_error(1);
-            Error::refused_under(lockdown, "show", error).to_string()
-        };
-        assert!(sentence("none integrity [confidentiality]\n").contains("locked down"));
-        assert!(sentence("none [integrity] confidentiality\n").contains("refuses"));
-        assert!(sentence("").contains("refuses"));
     }
 }

@@ -20,6 +20,8 @@ pub mod pins;
 #[cfg(feature = "load")]
 pub mod probe;
 #[cfg(feature = "load")]
+mod refusal;
+#[cfg(feature = "load")]
 pub mod run;
 #[cfg(feature = "load")]
 pub mod sockets;
@@ -34,6 +36,8 @@ pub mod xdp;
 pub use error::Error;
 #[cfg(feature = "load")]
 pub use maps::Traced;
+#[cfg(feature = "load")]
+pub use refusal::refused;
 
 /// Whether this process may load programs at all.
 #[cfg(feature = "load")]

@@ -5,6 +5,7 @@ use std::ffi::OsStr;
 use libbpf_rs::ReferencesType;
 use libbpf_rs::btf::types::{Composite, Func, FuncProto, Ptr, Struct};
 use libbpf_rs::btf::{Btf, BtfType, TypeId};
+use rustix::thread::CapabilitySet;
 
 use crate::Error;
 
@@ -30,14 +31,39 @@ pub struct TcpStructOps {
 /// # Errors
 /// Not root, or what this kernel lacks.
 pub fn tcp_struct_ops() -> Result<TcpStructOps, Error> {
+    allowed()?;
+    let types = Btf::from_vmlinux().map_err(|error| Error::NoTypes(error.to_string()))?;
+    describe(&types).ok_or(Error::NoStructOps)
+}
+
+/// Whether this process may load programs.
+///
+/// # Errors
+/// Not root, not the host's, or root without a capability that programs need.
+pub fn allowed() -> Result<(), Error> {
     if !rustix::process::geteuid().is_root() {
         return Err(Error::NotRoot);
     }
     if is_container() {
         return Err(Error::Container);
     }
-    let types = Btf::from_vmlinux().map_err(|error| Error::NoTypes(error.to_string()))?;
-    describe(&types).ok_or(Error::NoStructOps)
+    let held = rustix::thread::capabilities(None);
+    let held = held.map_err(|error| Error::system("read this process's capabilities")(error.into()))?;
+    match missing(held.effective).as_slice() {
+        [] => Ok(()),
+        names => Err(Error::NotAllowed(names.join(" and "))),
+    }
+}
+
+/// Of the capabilities that programs need those that `held` lacks. CAP_SYS_ADMIN stands for all but CAP_NET_ADMIN.
+fn missing(held: CapabilitySet) -> Vec<&'static str> {
+    let all = [
+        ("CAP_BPF", CapabilitySet::BPF | CapabilitySet::SYS_ADMIN),
+        ("CAP_NET_ADMIN", CapabilitySet::NET_ADMIN),
+        // Congestion controls read sockets.
+        ("CAP_PERFMON", CapabilitySet::PERFMON | CapabilitySet::SYS_ADMIN),
+    ];
+    all.iter().filter(|(_, any)| !held.intersects(*any)).map(|(name, _)| *name).collect()
 }
 
 /// Whether this process is in a user namespace other than the first.
@@ -94,6 +120,14 @@ mod tests {
         assert!(in_container("         0     100000      65536\n"));
         assert!(in_container("         0       1000          1\n"));
         assert!(!in_container(""), "a kernel without user namespaces");
+    }
+
+    #[test]
+    fn what_a_container_takes_away_is_named() {
+        let all = CapabilitySet::BPF | CapabilitySet::NET_ADMIN | CapabilitySet::PERFMON;
+        assert_eq!(missing(all), [""; 0]);
+        assert_eq!(missing(CapabilitySet::SYS_ADMIN | CapabilitySet::NET_ADMIN), [""; 0]);
+        assert_eq!(missing(CapabilitySet::NET_ADMIN), ["CAP_BPF", "CAP_PERFMON"]);
     }
 
     /// This kernel's types as Linux 7.1 has them: without `cubictcp_cwnd_event`, whose name is given to the member that was `cwnd_event`.

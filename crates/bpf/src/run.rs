@@ -17,7 +17,7 @@ impl Runnable {
     /// What the kernel says.
     pub fn load(object: &[u8]) -> Result<Runnable, Error> {
         libbpf_rs::set_print(Some((PrintLevel::Debug, |_, line| tracing::debug!("{}", line.trim_end()))));
-        let refused = |error| Error::Refused { program: "to run by hand".into(), error };
+        let refused = |error| crate::refusal::refused("to run by hand", error);
         let open = ObjectBuilder::default().open_memory(object).map_err(refused)?;
         Ok(Runnable(open.load().map_err(refused)?))
     }

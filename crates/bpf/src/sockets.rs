@@ -20,7 +20,7 @@ pub fn read(object: &[u8], program: &str, map: &str, value: usize) -> Result<Vec
         return Ok(written);
     }
     libbpf_rs::set_print(Some((PrintLevel::Debug, |_, line| tracing::debug!("{}", line.trim_end()))));
-    let refused = |error| Error::refused(program, error);
+    let refused = |error| crate::refusal::refused(program, error);
     let loaded =
         ObjectBuilder::default().open_memory(object).and_then(|open| open.load()).map_err(refused)?;
     let iterator = loaded.progs_mut().find(|one| one.name() == program);

@@ -53,7 +53,7 @@ pub enum Registration {
 /// What the kernel says.
 pub fn load(source: Source, kernel: &TcpStructOps) -> Result<Loaded, Error> {
     libbpf_rs::set_print(Some((PrintLevel::Debug, |_, line| tracing::debug!("{}", line.trim_end()))));
-    let refused = |error| Error::refused(source.name, error);
+    let refused = |error| crate::refusal::refused(source.name, error);
     let mut open = ObjectBuilder::default().open_memory(source.object).map_err(refused)?;
     prepare(&mut open, source, kernel).map_err(refused)?;
     let object = open.load().map_err(refused)?;

@@ -75,7 +75,7 @@ fn load_programs(
     programs: Option<&[&str]>,
 ) -> Result<Loaded, Error> {
     libbpf_rs::set_print(Some((PrintLevel::Debug, |_, line| tracing::debug!("{}", line.trim_end()))));
-    let refused = |error| Error::Refused { program: "for XDP".into(), error };
+    let refused = |error| crate::refusal::refused("for XDP", error);
     let mut open = ObjectBuilder::default().open_memory(object).map_err(refused)?;
     for mut map in open.maps_mut() {
         let name = map.name().to_string_lossy().into_owned();

@@ -29,6 +29,7 @@ pub fn run_all(options: &RunOptions, folder: &Path) -> Result<(), Error> {
 
 /// Runs these experiments likewise.
 pub fn run_each(experiments: &[Experiment], options: &RunOptions, folder: &Path) -> Result<(), Error> {
+    program::require(&["ip"])?;
     check_host()?;
     std::fs::create_dir_all(folder).doing(|| format!("make the folder {}", folder.display()))?;
     let plan = experiments.iter().map(|experiment| Plan::of(experiment, options, folder));

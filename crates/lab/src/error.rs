@@ -9,6 +9,8 @@ use std::path::PathBuf;
 pub enum Error {
     #[error("the lab makes network namespaces and needs root: run it with sudo")]
     NotRoot,
+    #[error("the lab cannot make a network namespace here ({0}): run it on the host, not in a container")]
+    NoNamespace(#[source] Box<Error>),
     #[error(
         "the lab's links need /dev/net/tun, which cannot be opened ({0}): load the module `tun` or pass the device in"
     )]

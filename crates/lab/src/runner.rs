@@ -8,6 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use crate::emulator::Emulator;
 use crate::error::{Doing, Error};
 use crate::experiment::{Case, Experiment, RunOptions, SideBySide};
+use crate::namespace::Namespace;
 use crate::partial::{Partial, run_of};
 use crate::report::{Progress, Report};
 use crate::schedule::{Schedule, Turn};
@@ -39,8 +40,8 @@ pub(crate) fn arranged(mut experiment: Experiment, options: &RunOptions) -> Resu
 
 /// Runs `experiment` as it is.
 pub fn run_experiment(experiment: &Experiment, options: &RunOptions) -> Result<(), Error> {
-    check_host()?;
     program::require(&programs(experiment))?;
+    check_host()?;
     cleanup::start()?;
     let options = &RunOptions { run: run_of(experiment, options)?, ..options.clone() };
     let (experiment, _controls) = controls::provide(experiment, &options.nawa)?;
@@ -162,7 +163,9 @@ pub(crate) fn check_host() -> Result<(), Error> {
         return Err(Error::NotRoot);
     }
     let tun = std::fs::OpenOptions::new().read(true).write(true).open("/dev/net/tun");
-    tun.map(drop).map_err(Error::NoTun)
+    tun.map(drop).map_err(Error::NoTun)?;
+    // Root of a container may lack what that takes, in more ways than can be listed.
+    Namespace::create("check").map(drop).map_err(|error| Error::NoNamespace(error.into()))
 }
 
 pub(crate) fn programs(experiment: &Experiment) -> Vec<&'static str> {

@@ -598,6 +598,17 @@ mod tests {
         );
     }
 
+    /// The headings of a page as links name them.
+    fn headings(page: &std::path::Path) -> Vec<String> {
+        let text = std::fs::read_to_string(page).expect("a page");
+        let headings = text.lines().filter(|line| line.starts_with('#'));
+        let named = |line: &str| {
+            let words = line.trim_start_matches('#').trim().to_lowercase().replace(' ', "-");
+            words.chars().filter(|c| c.is_alphanumeric() || "-_".contains(*c)).collect()
+        };
+        headings.map(named).collect()
+    }
+
     #[test]
     fn the_site_has_every_page_and_no_link_leads_nowhere() {
         let summary = include_str!("../../../docs/SUMMARY.md");
@@ -606,12 +617,19 @@ mod tests {
             let listed = ["", "SUMMARY.md", "results/README.md"].contains(&name)
                 || summary.contains(&format!("({name})"));
             assert!(listed, "docs/SUMMARY.md does not list {name}");
-            for target in text.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next()) {
-                let there = root().join(&page).parent().expect("a folder").join(target);
+            for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+                let (target, heading) = link.split_once('#').unwrap_or((link, ""));
+                let file = root().join(&page);
+                let there = match target {
+                    "" => file,
+                    target => file.parent().expect("a folder").join(target),
+                };
                 assert!(
                     target.starts_with("http") || there.exists(),
                     "{page} has a link to {target}, which is not there"
                 );
+                let found = heading.is_empty() || headings(&there).contains(&heading.to_owned());
+                assert!(found, "{page} has a link to {link}, which has no such heading");
             }
         }
     }

@@ -36,7 +36,7 @@ impl Failure {
         Failure::new(Status::BadInput, why)
     }
 
-    /// Exit status 3, always in the same words.
+    /// Exit status 3, of a command that needs a daemon.
     pub fn no_daemon() -> Self {
         Failure::new(
             Status::NoDaemon,

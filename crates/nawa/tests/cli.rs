@@ -1,11 +1,11 @@
-//! The commands that need neither root nor a daemon: what they print, and their exit status.
+//! The commands that need no daemon: what they print, and their exit status.
 
 mod common;
 
 use std::io::Write;
-use std::process::{Output, Stdio};
+use std::process::{Command, Output, Stdio};
 
-use common::{Node, nawa, output, stderr, stdout, succeed};
+use common::{Node, namespaces_or_skip, nawa, output, stderr, stdout, succeed};
 
 fn with_input(arguments: &[&str], input: &str) -> Output {
     let mut child = nawa(arguments.iter().copied())
@@ -117,4 +117,18 @@ fn the_lab_names_its_experiments() {
     let nobody = output(&mut nawa(["lab", "run", "demo", "system=nobody"]));
     assert_eq!(nobody.status.code(), Some(2));
     assert!(stderr(&nobody).contains("`system` cannot be \"nobody\", but bbr"), "{}", stderr(&nobody));
+}
+
+/// Not a table of measurements that failed, each for the same reason.
+#[test]
+fn the_lab_says_once_that_it_cannot_work_in_a_container() {
+    let Some(_alone) = namespaces_or_skip("the_lab_says_once_that_it_cannot_work_in_a_container") else {
+        return;
+    };
+    let mut lab = Command::new("unshare");
+    lab.args(["--user", "--map-root-user", "--net", env!("CARGO_BIN_EXE_nawa"), "lab", "run", "emulator"]);
+    let output = output(&mut lab);
+    let (said, lines) = (stderr(&output), stderr(&output).lines().count());
+    assert_eq!((output.status.code(), lines, stdout(&output).as_str()), (Some(1), 1, ""), "{said}");
+    assert!(said.starts_with("nawa: the lab cannot make a network namespace here ("), "{said}");
 }

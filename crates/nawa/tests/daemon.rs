@@ -100,7 +100,7 @@ fn up_says_why_not() {
     let file = node.write("[metrics]\n");
     let output = output(&mut namespace.nawa(["up", file.to_str().expect("UTF-8")]));
     assert_eq!(output.status.code(), Some(2));
-    assert!(stderr(&output).contains("missing field `listen`"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("missing key `listen`"), "{}", stderr(&output));
 }
 
 #[test]

@@ -170,8 +170,16 @@ fn only_the_invited_joins() {
     let refused = output(&mut host.nawa(["join", &forged, "--file", text(&thief)]));
     assert_eq!(refused.status.code(), Some(1), "{}", stderr(&refused));
     assert_eq!(fs::read_to_string(&hub).expect("the hub's file"), before);
-    succeed(&mut host.nawa(["join", &inviting.2, "--file", text(&van)]));
-    assert!(inviting.finish().0);
+    // A terminal has broken it, and nobody ends the input.
+    let mut join = host.nawa(["join", "-", "--file", text(&van)]);
+    let mut join = join.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("nawa starts");
+    let mut typed = join.stdin.take().expect("stdin is piped");
+    let (first, rest) = inviting.2.split_at(40);
+    write!(typed, "{first}\n{rest}\n").expect("nawa reads");
+    assert!(join.wait().expect("it ends").success());
+    drop(typed);
+    let said = "van has joined; no daemon of this file runs here: start it with `nawa up`\n";
+    assert_eq!(inviting.finish(), (true, said.into()));
 }
 
 #[test]

@@ -3,8 +3,9 @@
 mod common;
 
 use std::fs;
+use std::io::Write;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use common::{nawa, output, skip, stdout, succeed};
 
@@ -20,6 +21,10 @@ fn man_pages_and_completions_come_from_the_same_definitions() {
         assert!(read(&format!("man/{page}.1")).starts_with(".ie"), "{page}");
     }
     assert!(read("man/nawa-join.1").contains("STRING"));
+    let pages = fs::read_dir(folder.path().join("man")).expect("man pages");
+    let of_help = pages
+        .filter(|page| page.as_ref().is_ok_and(|page| page.file_name().to_string_lossy().contains("help")));
+    assert_eq!(of_help.count(), 0, "`help` has no page of its own");
     for shell in ["nawa.bash", "_nawa", "nawa.fish"] {
         assert!(read(&format!("completions/{shell}")).contains("invite"), "{shell}");
     }
@@ -37,4 +42,18 @@ fn the_unit_is_confined() {
     let level = said.lines().find_map(|line| line.split_once("Overall exposure level for nawa.service: "));
     let level = level.and_then(|(_, rest)| rest.split(' ').next()?.parse::<f64>().ok());
     assert!(level.is_some_and(|level| level <= MOST_EXPOSURE), "{said}");
+}
+
+/// libbpf is built by a Makefile of its own, which installs where DESTDIR says.
+#[test]
+fn where_make_installs_is_not_told_to_what_it_builds() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut make = Command::new("make");
+    make.args(["--file=-", "shown", "DESTDIR=/nowhere", "PREFIX=/nowhere"]).current_dir(root);
+    let mut make = make.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("make starts");
+    let mut typed = make.stdin.take().expect("stdin is piped");
+    typed.write_all(b"include Makefile\nshown:\n\t@env\n").expect("make reads");
+    drop(typed);
+    let shown = stdout(&make.wait_with_output().expect("make ends"));
+    assert!(shown.contains("PATH=") && !shown.contains("/nowhere"), "{shown}");
 }

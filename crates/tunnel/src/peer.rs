@@ -97,6 +97,15 @@ pub(crate) struct Noted {
     pub dropped: Vec<(Vec<u8>, &'static str)>,
 }
 
+/// Over which path one more copy goes.
+#[derive(Clone, Copy, Debug)]
+enum Second {
+    /// The best but the one with this id.
+    But(u16),
+    /// The one with this id, to see what it carries.
+    Tried(u16),
+}
+
 /// One other end.
 pub struct Peer {
     /// What this end was told of it.
@@ -130,7 +139,7 @@ pub struct Peer {
     peer_repeats: bool,
     /// What is to go over a second path as well: its order sequence, how far before it the packet is that it must not overtake,
     /// which path. Bytes sent, and of them so.
-    twice: VecDeque<(u64, u16, transmit::Second)>,
+    twice: VecDeque<(u64, u16, Second)>,
     twice_bytes: (u64, u64),
     /// Reports take no more of their way if none is sent before.
     next_report: Duration,

@@ -43,6 +43,29 @@ fn a_tunnel_is_back_soon_after_the_first_of_its_links() {
     assert!(net.numbers(1).contains(&1000));
 }
 
+/// The peer of an idle tunnel goes away: all paths say so soon after the first of them, and none blames its link alone.
+#[test]
+fn a_peer_that_goes_while_nothing_is_sent_is_not_taken_for_a_dead_link() {
+    let mut net = Net::quick(3, 10 * MS, |_, _| ());
+    net.pass(60 * S);
+    (0..3).for_each(|wire| net.set_up(wire, false));
+    let silent = |net: &Net| net.peer(0).paths.iter().filter(|path| path.state == "silent").count();
+    while silent(&net) == 0 {
+        assert!(net.now < 120 * S, "no path falls silent");
+        net.pass(100 * MS);
+    }
+    net.pass(2 * S);
+    assert_eq!(silent(&net), 3);
+    net.pass(4 * S);
+    let causes: Vec<_> = net.peer(0).paths.iter().map(|path| path.cause).collect();
+    assert_eq!(causes, ["no-answer"; 3]);
+    // One link alone is still told.
+    net.set_up(0, true);
+    net.set_up(1, true);
+    net.pass(40 * S);
+    assert_eq!(net.peer(0).paths[2].cause, "link-silent");
+}
+
 /// Two thousand flows that send little: every packet arrives.
 #[test]
 fn two_thousand_sparse_flows_lose_nothing() {

@@ -158,7 +158,7 @@ impl MonitorName {
 /// Keeps IP off the interface with this index.
 fn silence(interface: u32) -> Result<Attached, bpf::Error> {
     libbpf_rs::set_print(Some((PrintLevel::Debug, |_, line| tracing::debug!("{}", line.trim_end()))));
-    let refused = |error| bpf::Error::Refused { program: PROGRAM.into(), error };
+    let refused = |error| bpf::refused(PROGRAM, error);
     let object =
         ObjectBuilder::default().open_memory(OBJECT).and_then(|open| open.load()).map_err(refused)?;
     let program = object.progs().find(|one| one.name() == PROGRAM);

@@ -1,7 +1,7 @@
 //! `nawa down`
 
 use crate::control::{Request, client::Daemon};
-use crate::failure::Failure;
+use crate::failure::{Failure, Status};
 use crate::flood;
 
 /// Stops the daemon and returns when it is gone. What it made belongs to its process (the interface, with addresses
@@ -10,7 +10,10 @@ use crate::flood;
 pub fn run() -> Result<(), Failure> {
     let Some(mut daemon) = Daemon::find()? else {
         remove_left();
-        return Err(Failure::no_daemon());
+        return Err(Failure::new(
+            Status::NoDaemon,
+            "no nawa daemon is running in this network namespace: there is nothing to stop",
+        ));
     };
     let asked = daemon.ask(Request::Stop);
     daemon.wait_until_gone();

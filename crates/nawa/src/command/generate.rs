@@ -23,10 +23,12 @@ fn write(folder: &Path, mut command: Command) -> io::Result<()> {
     fs::create_dir_all(&man)?;
     fs::create_dir_all(&completions)?;
     fs::write(folder.join("commands.md"), page(command.clone()))?;
+    // Before the completions, which add a `help` to each command.
+    clap_mangen::generate_to(command.clone().disable_help_subcommand(true), &man)?;
     for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
         clap_complete::generate_to(shell, &mut command, "nawa", &completions)?;
     }
-    clap_mangen::generate_to(command.disable_help_subcommand(true), &man)
+    Ok(())
 }
 
 /// docs/commands.md: every command's help.

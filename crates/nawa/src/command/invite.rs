@@ -79,10 +79,12 @@ pub fn run(args: &Invite) -> Result<(), Failure> {
         file::append(&args.file, &section).map_err(|failure| failure.why())
     };
     exchange::wait(listener, &me, &invite, &terms, args.valid, enrol).map_err(Failure::failed)?;
-    if let Some(key) = joined {
-        tell(&me, &args.name, key, &file::hosts(&terms.addresses))?;
-    }
-    super::print(&format!("{} has joined", args.name))
+    let told = match joined {
+        Some(key) => tell(&me, &args.name, key, &file::hosts(&terms.addresses))?,
+        None => false,
+    };
+    let todo = if told { "" } else { "; no daemon of this file runs here: start it with `nawa up`" };
+    super::print(&format!("{} has joined{todo}", args.name))
 }
 
 /// The string alone goes to stdout.
@@ -165,9 +167,10 @@ fn ours(me: &PrivateKey) -> Result<Option<(Daemon, Value)>, Failure> {
     Ok(same.then_some((daemon, state)))
 }
 
-/// The running daemon takes the new peer up, and keeps what was changed while it runs; without one the next start does.
-fn tell(me: &PrivateKey, name: &str, public_key: PublicKey, routes: &[IpNet]) -> Result<(), Failure> {
-    let Some((mut daemon, _)) = ours(me)? else { return Ok(()) };
+/// The running daemon takes the new peer up, and keeps what was changed while it runs; without one, which is false, the next start
+/// does.
+fn tell(me: &PrivateKey, name: &str, public_key: PublicKey, routes: &[IpNet]) -> Result<bool, Failure> {
+    let Some((mut daemon, _)) = ours(me)? else { return Ok(false) };
     let add = peer::Add {
         name: name.to_owned(),
         public_key,
@@ -175,7 +178,7 @@ fn tell(me: &PrivateKey, name: &str, public_key: PublicKey, routes: &[IpNet]) ->
         keepalive: Some(file::KEEPALIVE.into()),
         preshared_key_file: None,
     };
-    daemon.ask(Request::PeerAdd(add)).map(drop).map_err(|failure| {
+    daemon.ask(Request::PeerAdd(add)).map(|_| true).map_err(|failure| {
         let why = failure.why();
         Failure::failed(format!(
             "the file has the new end, but the daemon does not take it ({why}); restart it"

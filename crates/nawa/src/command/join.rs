@@ -1,6 +1,6 @@
 //! `nawa join`
 
-use std::io::Read;
+use std::io::{BufRead, Read};
 use std::path::PathBuf;
 
 use clap::Args;
@@ -42,17 +42,23 @@ pub fn run(join: &Join) -> Result<(), Failure> {
     called.finish().map_err(Failure::failed)?;
     made.keep();
     let names: Vec<_> = uplinks.into_iter().map(|uplink| uplink.interface).collect();
-    let over = if names.is_empty() { "as the routing table says".to_owned() } else { names.join(", ") };
+    let over = if names.is_empty() { "any route".to_owned() } else { names.join(", ") };
     let file = join.file.display();
     super::print(&format!("joined over {over}; {file} is written: start it with `nawa up {file}`"))
 }
 
+/// Of stdin as many lines as make an invite, which a terminal or a message may have broken: nobody has to end the input.
 fn text(argument: &str) -> Result<String, Failure> {
     if argument != "-" {
         return Ok(argument.to_owned());
     }
     let mut text = String::new();
-    let read = std::io::stdin().take(LONGEST).read_to_string(&mut text);
-    read.map_err(|error| Failure::bad_input(format!("cannot read an invite from stdin: {error}")))?;
+    for line in std::io::stdin().lock().take(LONGEST).lines() {
+        text += &line
+            .map_err(|error| Failure::bad_input(format!("cannot read an invite from stdin: {error}")))?;
+        if text.parse::<Invite>().is_ok() {
+            break;
+        }
+    }
     Ok(text)
 }

@@ -59,19 +59,13 @@ fn explain_all(tunnel: &view::Tunnel) -> Vec<String> {
 
 /// What became of the paths of `peer`, a line each.
 fn explain(peer: &view::Peer) -> Vec<String> {
-    let mut lines: Vec<_> = peer.why.iter().map(|why| format!("{}: {why}", peer.name)).collect();
+    let mut lines: Vec<_> = peer.reasons().map(|why| format!("{}: {why}", peer.name)).collect();
     for path in &peer.paths {
-        let why = path.why.as_ref().map_or_else(String::new, |why| format!(": {why}"));
+        let why = path.reason().map_or_else(String::new, |why| format!(": {why}"));
         lines.push(format!("path {} to {} is {}{why}", path.name, peer.name, path.state));
         let change =
             |one: &view::Change| format!("  {:>9.1} s ago  {:<8}  {}", one.ago_s, one.state, one.why);
         lines.extend(path.changes.iter().rev().map(change));
-    }
-    if peer.paths.is_empty() {
-        lines.push(format!(
-            "there is no path to {} yet: this end lists none, and waits for the other to call",
-            peer.name
-        ));
     }
     lines
 }

@@ -1,6 +1,7 @@
 //! `nawa up`
 
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -25,6 +26,8 @@ pub fn run(file: &Path) -> Result<(), Failure> {
 
 fn start(file: &Path) -> std::io::Result<Child> {
     Command::new("/proc/self/exe")
+        // As `ps` shows it.
+        .arg0("nawa")
         .arg("run")
         .arg("--background")
         .arg("--")

@@ -28,7 +28,12 @@ pub fn read(file: &Path) -> Result<Files, Vec<Complaint>> {
                 files.text += "\n";
             }
             Err(error) => {
-                let what = format!("cannot be read: {error}; name a file that can");
+                let what = match error.kind() {
+                    ErrorKind::NotFound => {
+                        "there is no such file; `nawa init` or `nawa join` writes one, or name another".into()
+                    }
+                    _ => format!("cannot be read: {error}; name a file that can"),
+                };
                 complaints.push(Complaint::about_file(&part, what));
             }
         }

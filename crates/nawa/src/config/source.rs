@@ -6,6 +6,20 @@ use std::fmt::{self, Display};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+/// What the parsers of TOML and of serde say, and the same for who knows neither.
+const PLAIN: [(&str, &str); 7] = [
+    ("unknown field", "unknown key"),
+    ("missing field", "missing key"),
+    (
+        "duplicate key",
+        "this stands here a second time; take one out, or, if it is a path, write [[peer.path]] above each",
+    ),
+    ("expected a sequence", "expected a list, as [\"…\", \"…\"]"),
+    ("must be quoted, expected literal string", "must be quoted, as \"…\""),
+    ("invalid basic string, expected `\"`", "this string does not end in its line; close it with `\"`"),
+    ("invalid literal string, expected `'`", "this string does not end in its line; close it with `'`"),
+];
+
 /// One thing that is wrong with a configuration file. Displays as `FILE:LINE:COLUMN: what is wrong; what to do`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Complaint {
@@ -88,7 +102,8 @@ impl<'a> Source<'a> {
     /// Notes an error of the TOML parser or of serde.
     pub fn complain_of_toml(&mut self, error: &toml::de::Error) {
         let what = error.message().trim_end().replace('\n', ", ");
-        self.complain(error.span().unwrap_or(0..0), what);
+        let plain = PLAIN.iter().fold(what, |what, (theirs, ours)| what.replace(theirs, ours));
+        self.complain(error.span().unwrap_or(0..0), plain);
     }
 
     /// Unwraps `result`, or notes its error at `span`.

@@ -74,7 +74,10 @@ fn assert_complaints(text: &str, expected: &str) {
 #[test]
 fn what_is_not_toml() {
     assert_complaints("[node\n", "nawa.toml:1:6: unclosed table, expected `]`");
-    assert_complaints("node = 1\nnode = 2\n", "nawa.toml:2:1: duplicate key");
+    assert_complaints(
+        "node = 1\nnode = 2\n",
+        "nawa.toml:2:1: this stands here a second time; take one out, or, if it is a path, write [[peer.path]] above each",
+    );
 }
 
 #[test]
@@ -168,7 +171,7 @@ fn what_a_coding_cannot_be() {
         ("['10.88.0.2/24']\nwait = 10", "5:8: invalid type: integer `10`, expected a string"),
         (
             "['10.88.0.2/24']\nhold = '1ms'",
-            "5:1: unknown field `hold`, expected one of `interface`, `master`, `addresses`, `monitor`, `mode`, `wait`, `thin-acks`",
+            "5:1: unknown key `hold`, expected one of `interface`, `master`, `addresses`, `monitor`, `mode`, `wait`, `thin-acks`",
         ),
         (
             "['10.88.0.2/24']\n[[coding]]\ninterface = 'nc0'\nmaster = 'nc1'\naddresses = ['10.89.0.2/24']",
@@ -258,12 +261,12 @@ fn key_files() {
 fn unknown_and_missing_keys() {
     assert_complaints(
         &format!("{NODE}[tunnel]\ninterface = 'nawa0'\naddresses = ['10.77.0.1/24']\nmtuu = 1400\n"),
-        "nawa.toml:6:1: unknown field `mtuu`, expected one of \
+        "nawa.toml:6:1: unknown key `mtuu`, expected one of \
          `interface`, `addresses`, `listen`, `endpoints`, `scheduler`, `mtu`, `fwmark`, `copy-dscp`, `copy-ecn`, `fail-open`, `resolvers`",
     );
     assert_complaints(
         &format!("{NODE}[tunnel]\naddresses = ['10.77.0.1/24']\n"),
-        "nawa.toml:3:1: missing field `interface`",
+        "nawa.toml:3:1: missing key `interface`",
     );
 }
 
@@ -472,7 +475,7 @@ fn a_file_that_is_not_there() {
     assert_eq!(
         lines,
         [
-            "/nonexistent/nawa.toml: cannot be read: No such file or directory (os error 2); name a file that can"
+            "/nonexistent/nawa.toml: there is no such file; `nawa init` or `nawa join` writes one, or name another"
         ]
     );
 }

@@ -3,7 +3,9 @@
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::sockopt::socket_peercred;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde_json::Value;
 
 use super::{ROOT, Request, address};
@@ -92,9 +94,15 @@ impl Daemon {
         (self.stream.into_inner(), come)
     }
 
-    /// Waits until the daemon's process is gone: the kernel then closes the connection.
+    /// Waits until the daemon's process is gone, and what it held with it. The kernel closes this connection when the process ends,
+    /// and may close the control socket a moment later, which a `nawa up` would take for a daemon.
     pub fn wait_until_gone(mut self) {
+        let pid = Pid::from_raw(self.pid);
+        let process = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
         // A reset says the same as an end.
         let _ = self.stream.read_to_end(&mut Vec::new());
+        if let Some(process) = process {
+            let _ = poll(&mut [PollFd::new(&process, PollFlags::IN)], None);
+        }
     }
 }

@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use super::{Finding, Level};
 
+/// A bit of [`Facts::capabilities`].
+const NET_ADMIN: u32 = 12;
 /// Bits of /proc/PID/status's `CapEff` (linux/capability.h).
 const CAPABILITIES: [(u32, &str, &str); 3] = [
-    (12, "CAP_NET_ADMIN", "no TUN interface, no routes"),
+    (NET_ADMIN, "CAP_NET_ADMIN", "no TUN interface, no routes"),
     (13, "CAP_NET_RAW", "no flooding, no coding, and ICMP's refusals are not heard"),
     (39, "CAP_BPF", "no relaying in the driver, no fsat, no copies for SCTP"),
 ];
@@ -66,7 +68,7 @@ pub fn findings(facts: &Facts) -> Vec<Finding> {
     let mut all = vec![kernel(&facts.kernel)];
     all.extend(capabilities(facts));
     all.extend(bpf(facts));
-    all.push(tun(&facts.tun));
+    all.push(tun(facts));
     all.extend(facts.interfaces.iter().map(xdp));
     all.push(trains(facts.udp_trains));
     all.push(rp_filter(&facts.interfaces));
@@ -96,9 +98,12 @@ fn kernel(release: &str) -> Finding {
     }
 }
 
+fn has(facts: &Facts, bit: u32) -> bool {
+    facts.capabilities & 1 << bit != 0
+}
+
 fn capabilities(facts: &Facts) -> Vec<Finding> {
-    let has = |bit: u32| facts.capabilities & 1 << bit != 0;
-    let missing = CAPABILITIES.iter().filter(|(bit, ..)| !has(*bit));
+    let missing = CAPABILITIES.iter().filter(|(bit, ..)| !has(facts, *bit));
     let mut all: Vec<_> = missing
         .map(|(_, name, costs)| {
             Finding::new(
@@ -154,8 +159,8 @@ fn bpf(facts: &Facts) -> Vec<Finding> {
     all
 }
 
-fn tun(tun: &Result<(bool, bool), String>) -> Finding {
-    match tun {
+fn tun(facts: &Facts) -> Finding {
+    match &facts.tun {
         Ok((true, true)) => Finding::ok("tun", "with TCP and UDP offload"),
         Ok((tcp, _)) => Finding::new(
             Level::Note,
@@ -165,7 +170,11 @@ fn tun(tun: &Result<(bool, bool), String>) -> Finding {
             "UDP offload needs Linux 6.2",
         ),
         Err(why) => {
-            Finding::new(Level::Fail, "tun", why, "no tunnel", "modprobe tun; see that /dev/net/tun is there")
+            let todo = match has(facts, NET_ADMIN) {
+                true => "modprobe tun; see that /dev/net/tun is there",
+                false => "that takes CAP_NET_ADMIN: use sudo, or the systemd unit",
+            };
+            Finding::new(Level::Fail, "tun", why, "no tunnel", todo)
         }
     }
 }
@@ -343,6 +352,17 @@ mod tests {
             one("firewall", Note)
         );
         assert_eq!(amiss(|facts| facts.clock = Duration::from_secs(60)), one("clock", Fail));
+    }
+
+    /// Loading a module gives nobody a capability.
+    #[test]
+    fn no_interface_is_made_without_the_right_to() {
+        let todo = |capabilities| {
+            let facts = Facts { capabilities, tun: Err("no".into()), ..good() };
+            tun(&facts).todo
+        };
+        assert!(todo(u64::MAX).contains("modprobe tun"));
+        assert!(!todo(!(1 << NET_ADMIN)).contains("modprobe"));
     }
 
     #[test]

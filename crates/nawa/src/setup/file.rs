@@ -181,7 +181,11 @@ pub fn append(file: &Path, section: &str) -> Result<(), Failure> {
 }
 
 fn cannot(what: &str, path: &Path, error: &std::io::Error) -> Failure {
-    Failure::failed(format!("cannot {what} {}: {error}", path.display()))
+    let todo = match error.kind() {
+        ErrorKind::PermissionDenied => "; use sudo, or name another place with --file",
+        _ => "",
+    };
+    Failure::failed(format!("cannot {what} {}: {error}{todo}", path.display()))
 }
 
 #[cfg(test)]
@@ -221,6 +225,12 @@ mod tests {
         assert!(fs::read_to_string(&file).expect("the file").starts_with(&before));
         fs::remove_file(&file).expect("the file");
         assert_eq!(Made::begin(&file).expect("the key stays").key.public(), me);
+    }
+
+    #[test]
+    fn who_may_not_write_is_told_what_to_do() {
+        let said = cannot("write", Path::new("/etc/nawa/key"), &ErrorKind::PermissionDenied.into());
+        assert!(said.lines[0].ends_with("use sudo, or name another place with --file"), "{said:?}");
     }
 
     #[test]

@@ -53,7 +53,10 @@ impl FromStr for Invite {
     type Err = NoInvite;
 
     fn from_str(text: &str) -> Result<Self, NoInvite> {
-        let text = text.trim();
+        // A terminal or a message may have broken it into lines.
+        let mut whole = Zeroizing::new(String::with_capacity(text.len()));
+        whole.extend(text.split_whitespace());
+        let text = &*whole;
         let body = text.strip_prefix(PREFIX).filter(|_| text.len() <= LONGEST).ok_or(NoInvite)?;
         let bytes = Zeroizing::new(URL_SAFE_NO_PAD.decode(body).map_err(|_| NoInvite)?);
         let (secret, rest) = bytes.split_first_chunk::<32>().ok_or(NoInvite)?;
@@ -81,10 +84,12 @@ mod tests {
             inviter: [2; 32].into(),
             endpoints: endpoints.map(|one| one.parse().expect("a place")).to_vec(),
         };
-        let read: Invite = invite.encode().parse().expect("an invite");
+        let text = invite.encode();
+        let broken = format!(" {}\n  {}\r\n{}\n", &text[..40], &text[40..80], &text[80..]);
+        assert_eq!(broken.parse::<Invite>().expect("an invite").inviter, invite.inviter);
+        let read: Invite = text.parse().expect("an invite");
         assert_eq!((read.secret.as_bytes(), read.inviter), (&[1; 32], [2; 32].into()));
         assert_eq!(read.endpoints, invite.endpoints);
-        let text = invite.encode();
         for bad in ["", "nawa1-", "nawa2-AAAA", &text[..80], &text[..text.len() - 3], &format!("{}!", *text)]
         {
             assert!(bad.parse::<Invite>().is_err(), "{bad}");

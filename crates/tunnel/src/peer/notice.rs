@@ -32,13 +32,18 @@ impl Path {
         }
     }
 
+    /// Since when it is what it is.
+    fn since(&self, now: Duration) -> Duration {
+        if self.said.now.0 == self.state() { self.said.now.1 } else { now }
+    }
+
     /// What keeps it from carrying packets, both ways.
     pub fn why(&self, now: Duration) -> Option<Why> {
         if let Some(obstacle) = &self.obstacle {
             return Some(obstacle.clone());
         }
         let state = self.state();
-        let since = if self.said.now.0 == state { self.said.now.1 } else { now };
+        let since = self.since(now);
         let waited = |time: Duration| now >= since + time;
         let trouble = self.trouble.as_ref().filter(|(at, _)| now < *at + TROUBLE_LIFE);
         match (state, self.address()) {
@@ -124,8 +129,8 @@ fn cause_of(state: State) -> &'static str {
 pub struct Others {
     /// The best kind of path that there is.
     tier: u8,
-    /// Where a path is up to, if one is.
-    reached: Option<SocketAddr>,
+    /// Where the path leads that is up and was last heard, and when that was.
+    reached: Option<(SocketAddr, Duration)>,
     /// The largest inner packet that goes over them.
     inner_mtu: u16,
 }
@@ -140,6 +145,9 @@ pub fn why_of(path: &Path, others: Others, now: Duration) -> Option<Why> {
     let pieces = path.pieces(inner_mtu.into()).filter(|pieces| path.is_up() && *pieces > 1);
     let (carries, packet, told) = (path.mtu(), inner_mtu, path.told_size);
     let pieces = pieces.map(|pieces| Why::InPieces { carries, packet, pieces, told });
+    // What was heard before this path fell silent says nothing of the peer since.
+    let since = path.since(now);
+    let reached = reached.filter(|(_, heard)| *heard >= since).map(|(to, _)| to);
     let why = path.why(now).map(|why| why.among(reached)).or(spent);
     why.or_else(|| kept.then_some(Why::Kept)).or(tls).or(pieces)
 }
@@ -158,9 +166,9 @@ impl Why {
 impl Peer {
     /// What is known of its paths together.
     pub(crate) fn others(&self) -> Others {
-        let up = self.paths.iter().find(|path| path.is_up());
-        let reached = up.and_then(Path::address).map(|address| address.remote);
-        Others { tier: self.tier(), reached, inner_mtu: self.inner_mtu }
+        let up = self.paths.iter().filter(|path| path.is_up());
+        let heard = up.filter_map(|path| Some((path.address()?.remote, path.received.last_arrival()?)));
+        Others { tier: self.tier(), reached: heard.max_by_key(|(_, at)| *at), inner_mtu: self.inner_mtu }
     }
 
     /// What is amiss with it, whatever its paths are like.
@@ -177,9 +185,11 @@ impl Peer {
         }
         self.said = why;
         let others = self.others();
+        let mut fell_silent = false;
         for (index, path) in self.paths.iter_mut().enumerate() {
             let state = path.state();
             if path.said.now.0 != state {
+                fell_silent |= state == State::Silent;
                 path.said.now = (state, now);
             }
             if state == State::Down || path.said.changes.is_empty() {
@@ -205,6 +215,10 @@ impl Peer {
             }
             path.said.changes.push_back(Change { at: now, state, cause, why: decided });
             (path.said.state, path.said.why, path.said.at) = (state, why, now);
+        }
+        // Where nothing is sent, silence shows by keepalives alone: whether it is this link's or the peer's, the others tell at once.
+        if fell_silent && !self.is_active(now) {
+            self.paths.iter_mut().filter(|path| path.is_up()).for_each(|path| path.probe_wanted = true);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{LAST_RESORT, LEAST_REORDERING, MARKER_LONGEST, Peer, tier_of};
+use super::{LAST_RESORT, LEAST_REORDERING, MARKER_LONGEST, Peer, Second, tier_of};
 use crate::config::{MAX_PREFER, Marks, Scheduler};
 use crate::flow::copies::Copy;
 use crate::flow::queue::{Head, Next};
@@ -525,15 +525,6 @@ struct Want {
     avoid: Option<u16>,
     /// Bytes that wait with it.
     backlog: usize,
-}
-
-/// Over which path one more copy goes.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Second {
-    /// The best but the one with this id.
-    But(u16),
-    /// The one with this id, to see what it carries.
-    Tried(u16),
 }
 
 /// The path for a packet, of those that carry it if any does, and one to be tried with a copy; `None` if it is better to wait.

@@ -157,10 +157,13 @@ fn render_tunnel(text: &mut String, interface: &str, tunnel: &Tunnel) {
     if let Some(view::Refused { ago_s, why }) = &tunnel.refused {
         line(text, format!("not let in: {why} ({ago_s:.0} s ago)"));
     }
+    if tunnel.peers.is_empty() {
+        line(text, "no peer yet: invite one with `nawa invite NAME`");
+    }
     for peer in &tunnel.peers {
         let open = tunnel.default_route.as_ref().is_some_and(|route| route.leaves(&peer.name));
         line(text, format!("\n{}", peer_line(peer, open)));
-        peer.why.iter().for_each(|why| line(text, format!(" {why}")));
+        peer.reasons().for_each(|why| line(text, format!(" {why}")));
         peer.bicast.iter().for_each(|copies| line(text, copies_line(copies)));
         text.push_str(&paths(peer));
     }
@@ -252,7 +255,7 @@ pub fn paths(peer: &Peer) -> String {
     let mut text = String::new();
     rows_under(PATH_HEADER, rows, 2..8).lines().for_each(|row| line(&mut text, row.trim_end()));
     for path in &peer.paths {
-        path.why.iter().for_each(|why| line(&mut text, format!(" {}: {why}", path.name)));
+        path.reason().iter().for_each(|why| line(&mut text, format!(" {}: {why}", path.name)));
         if let Some(cap) = path.monthly_cap_bytes {
             let (used, cap) = (megabytes(path.monthly_used_bytes), megabytes(cap));
             let resets = &path.monthly_resets_on;
@@ -381,11 +384,26 @@ default route: IPv4 through the tunnel to office; IPv6 beside the tunnel, for no
 not let in: a stranger (3 s ago)
 
 peer office: up, scheduler auto, 0 packets sent again, 0 given up
+ no path yet: this end lists none, and the other has not called; see that `nawa up` runs there
 ";
         assert_eq!(shown("tunnel", "beside"), expected);
         let open = shown("clear", "clear");
         assert!(open.contains("IPv4 in the clear") && open.contains("peer office: fails open,"), "{open}");
         assert!(shown("held", "held").contains("IPv6 held back, for no path is up to office"));
+    }
+
+    /// A hub shows why nobody is there.
+    #[test]
+    fn nobody_and_a_path_by_which_nobody_comes_are_explained() {
+        let shown = |peers| {
+            let state = json!({"version": "0.1.0", "pid": 7, "tunnel": {"public_key": "KEY=", "mtu": 1400, "peers": peers}});
+            render(&serde_json::from_value(state).expect("what the daemon shows"))
+        };
+        assert!(shown(json!([])).contains("no peer yet: invite one"));
+        let mut wlan = path("wlan", false, None, 0);
+        wlan["state"] = "down".into();
+        let van = json!({"name": "van", "up": false, "scheduler": "auto", "resent_packets": 0, "given_up_packets": 0, "paths": [wlan]});
+        assert!(shown(json!([van])).contains(" wlan: the other end lists it and has not come by it"));
     }
 
     #[test]

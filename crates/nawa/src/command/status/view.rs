@@ -208,6 +208,16 @@ pub struct Peer {
     pub paths: Vec<Path>,
 }
 
+impl Peer {
+    /// What is amiss with it, if anything is: a sentence each.
+    pub fn reasons(&self) -> impl Iterator<Item = String> {
+        let none = self.paths.is_empty().then(|| {
+            "no path yet: this end lists none, and the other has not called; see that `nawa up` runs there".into()
+        });
+        self.why.clone().into_iter().chain(none)
+    }
+}
+
 /// `tunnel::status::FlowStatus`
 #[derive(Deserialize)]
 pub struct Flow {
@@ -238,6 +248,8 @@ pub struct Path {
     pub cause: String,
     /// What is amiss, if anything is.
     pub why: Option<String>,
+    #[serde(default)]
+    pub listed: bool,
     pub backup: bool,
     #[serde(default)]
     pub metered: bool,
@@ -267,6 +279,15 @@ pub struct Path {
     pub received_bytes: u64,
     #[serde(default)]
     pub changes: Vec<Change>,
+}
+
+impl Path {
+    /// What is amiss, if anything is. A path that the other end lists is looked after there.
+    pub fn reason(&self) -> Option<&str> {
+        let there = "the other end lists it and has not come by it; `nawa path why` says more there";
+        let uncalled = self.state == "down" && !self.listed;
+        self.why.as_deref().or(uncalled.then_some(there))
+    }
 }
 
 /// `tunnel::status::ChangeStatus`

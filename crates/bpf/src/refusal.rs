@@ -1,0 +1,42 @@
+//! Why the kernel takes no program.
+
+use crate::{Error, probe};
+
+/// The kernel refuses `program`: it is locked down, this process may load none, or for another reason.
+pub fn refused(program: &str, error: libbpf_rs::Error) -> Error {
+    let lockdown = std::fs::read_to_string("/sys/kernel/security/lockdown").unwrap_or_default();
+    refused_under(&lockdown, probe::allowed(), program, error)
+}
+
+fn refused_under(
+    lockdown: &str,
+    allowed: Result<(), Error>,
+    program: &str,
+    error: libbpf_rs::Error,
+) -> Error {
+    let denied = error.kind() == libbpf_rs::ErrorKind::PermissionDenied;
+    match allowed {
+        _ if lockdown.contains("[confidentiality]") => Error::LockedDown(program.to_owned()),
+        Err(why) if denied => why,
+        _ => Error::Refused { program: program.to_owned(), error },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_names_its_reason() {
+        let sentence = |lockdown, allowed, code| {
+            let error = libbpf_rs::Error::from_raw_os_error(code);
+            refused_under(lockdown, allowed, "show", error).to_string()
+        };
+        assert!(sentence("none integrity [confidentiality]\n", Ok(()), 1).contains("locked down"));
+        assert!(sentence("none [integrity] confidentiality\n", Ok(()), 1).contains("refuses"));
+        assert!(sentence("", Ok(()), 1).contains("refuses"));
+        let missing = || Err(Error::NotAllowed("CAP_BPF".into()));
+        assert!(sentence("", missing(), 1).starts_with("BPF programs need CAP_BPF, which"));
+        assert!(sentence("", missing(), 22).contains("refuses"), "it is not for want of a capability");
+    }
+}
