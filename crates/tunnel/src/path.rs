@@ -39,8 +39,6 @@ use crate::wire::{HEADER_LEN, TAG_LEN, TransportHeader};
 
 /// IPv6's least MTU (RFC 8200 §5): what the inner interface has, unless only IPv4 is routed into it and a path carries less.
 pub const MIN_INNER_MTU: u16 = 1280;
-/// What a path must carry of an inner packet: what is left of 576 bytes (RFC 791 §3.2) by IPv6, a relay and this tunnel outside.
-pub const MIN_CARRIED: u16 = 460;
 /// One-way delays change by more only when a clock has been set or stood still, as in a suspended host: on all paths.
 const CLOCK_STEP: i64 = 1_000_000;
 /// How long the least one-way delay counts: clocks drift.

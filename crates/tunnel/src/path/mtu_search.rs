@@ -3,8 +3,6 @@
 
 use std::time::Duration;
 
-use crate::path::MIN_CARRIED;
-
 /// Outer packet sizes to look for (RFC 8899): Ethernet, PPPoE, and what tunnels and mobile networks leave.
 const SIZES: [u16; 5] = [1500, 1492, 1460, 1420, 1400];
 /// Sizes below what is needed: what IPv6 guarantees and what tunnels in it leave, RFC 1191's plateau, and what IPv4 guarantees.
@@ -17,6 +15,8 @@ const MTU_LIFE: Duration = Duration::from_secs(600);
 
 /// A path that carries too little is asked again after this.
 const TOO_SMALL_LIFE: Duration = Duration::from_secs(30);
+/// What a path must carry of an inner packet: what is left of 576 bytes (RFC 791 §3.2) by IPv6, a relay and this tunnel outside.
+pub const MIN_CARRIED: u16 = 460;
 
 /// Which sizes are looked for: inner packets of `least` bytes should pass, and, if `search`, larger ones are tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
