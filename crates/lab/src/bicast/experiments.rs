@@ -232,7 +232,12 @@ const BUDGETS: &str =
 pub(crate) fn budget(options: &RunOptions) -> Result<Experiment, Error> {
     let note = "budget_percent: `budget` in the configuration; 0 stands for none, without copies";
     let (size, key) = (options.size, ["budget_percent"]);
-    experiment(&BUDGET, (size, size.of(1, 3, 3)), &key, &INDEPENDENT, &[note])
+    let experiment = experiment(&BUDGET, (size, size.of(1, 3, 3)), &key, &INDEPENDENT, &[note])?;
+    // What is without copies has no budget.
+    const NORMAL: &[(&str, &str)] = &[("mode", "normal"), ("budget_percent", "0")];
+    let gaps = Ratio { of: NORMAL, ..GAPS.ratio };
+    let ratios = vec![Ratio { of: NORMAL, ..RATIOS[0] }];
+    Ok(Experiment { ratios, pooled: Some(Pooled { ratio: gaps, ..GAPS }), ..experiment })
 }
 
 /// On paths that are alike only several hosts are new.

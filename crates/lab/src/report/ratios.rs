@@ -183,9 +183,10 @@ mod tests {
     }
 
     #[test]
-    fn every_size_has_what_its_cases_are_compared_with() {
+    fn what_cases_are_compared_with_is_measured() {
         for (name, _) in catalog::list() {
-            for size in [Size::Quick, Size::Normal, Size::Paper] {
+            // With `--quick` not every ratio has both of its cases.
+            for size in [Size::Normal, Size::Paper] {
                 let options = RunOptions { size, ..RunOptions::default() };
                 let experiment = find(name, &options).unwrap();
                 let report = Report::new(&experiment, &options);
