@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
 /* A medium that many nodes share, each with one interface. In the medium's namespace there is one veth per node, of
  * index FIRST plus the node's number; `enter` runs where a node's frame comes in and hands it to all others, `leave` runs
- * once for each of them and lets it pass to those who hear the sender, unless it is lost.
+ * once for each of them and lets it pass to those who hear the sender.
  *
  * It is also where relays are timed: a frame's leaving towards a node, and the same message's coming in from that node.
  */
@@ -33,14 +33,6 @@ struct {
 	__type(key, __u32);
 	__type(value, struct medium_edge);
 } edges SEC(".maps");
-
-/* Bit n says whether a frame is lost; each edge goes through them from a place of its own. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, MEDIUM_LOSSES / 64);
-	__type(key, __u32);
-	__type(value, __u64);
-} losses SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -88,7 +80,7 @@ struct {
 #define IP_UDP 28
 #define LONGEST_HEAD (ETHERNET + IP_UDP + 16)
 
-/* ID and SEQ of a frame of `flood`, behind Ethernet or in UDP; 0 if it is none. */
+/* ID and SEQ of a frame of `flood`, wire version 1, behind Ethernet or in UDP; 0 if it is none. */
 INLINE __u64 message_of(struct xdp_md *ctx)
 {
 	const __u8 *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
@@ -102,8 +94,6 @@ INLINE __u64 message_of(struct xdp_md *ctx)
 		at += IP_UDP;
 	else if (type != __builtin_bswap16(0x88b5))
 		return 0;
-	if (!setup.wire)
-		return (__u64)at[0] << 32 | at[1] | 1ULL << 63;
 	return (__u64)*(const __u32 *)(at + 4) << 32 | *(const __u32 *)(at + 12);
 }
 
@@ -151,7 +141,7 @@ INLINE void end_passage(struct xdp_md *ctx, __u32 node)
 		delay->node = node;
 		delay->hop_ns = now - p->came;
 		delay->relay_ns = now - p->began;
-		delay->source = setup.wire ? __builtin_bswap32(message >> 32) : message >> 32 & 255;
+		delay->source = __builtin_bswap32(message >> 32);
 	}
 	p->ended = 1;
 }
@@ -173,19 +163,6 @@ int enter(struct xdp_md *ctx)
 	return bpf_redirect_map(&ports, 0, BPF_F_BROADCAST | BPF_F_EXCLUDE_INGRESS);
 }
 
-/* Whether the edge's next frame is lost. */
-INLINE __u32 loses(struct medium_edge *edge)
-{
-	__u32 bit = (edge->start + (__u32)__sync_fetch_and_add(&edge->offered, 1)) & (MEDIUM_LOSSES - 1);
-	__u32 word = bit >> 6;
-	__u64 *pattern;
-
-	if (!setup.lossy)
-		return 0;
-	pattern = bpf_map_lookup_elem(&losses, &word);
-	return pattern && *pattern >> (bit & 63) & 1;
-}
-
 SEC("xdp/devmap")
 int leave(struct xdp_md *ctx)
 {
@@ -195,10 +172,7 @@ int leave(struct xdp_md *ctx)
 
 	if (!edge || !edge->heard)
 		return XDP_DROP;
-	if (loses(edge)) {
-		__sync_fetch_and_add(&edge->lost, 1);
-		return XDP_DROP;
-	}
+	__sync_fetch_and_add(&edge->crossed, 1);
 	if (setup.timed)
 		begin_passage(ctx, to);
 	return XDP_PASS;

@@ -9,23 +9,19 @@
 /* The index of the first node's veth in the medium's namespace. */
 #define MEDIUM_FIRST 10
 /* Powers of two. */
-#define MEDIUM_LOSSES (1 << 20)
 #define MEDIUM_PASSAGES (1 << 16)
 #define MEDIUM_DELAYS (1 << 18)
 
 struct medium_setup {
-	__u32 wire;          /* of the frames that are timed */
-	__u32 timed;         /* whether they are */
-	__u32 lossy;         /* whether anything is lost */
+	__u32 timed;         /* whether relays are */
 	__u32 reserved;
 };
 
 /* From one node to another. */
 struct medium_edge {
 	__u32 heard;
-	__u32 start;         /* where in `losses` */
-	__u64 offered;
-	__u64 lost;
+	__u32 reserved;
+	__u64 crossed;
 };
 
 struct medium_node {

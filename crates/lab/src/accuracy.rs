@@ -11,6 +11,7 @@ use crate::iperf::{Iperf, Protocol};
 use crate::links::{Bench, OnLinks, Setup, Task};
 use crate::network::{PathSpec, Topology};
 use crate::ping;
+use crate::statistics::percentile;
 use crate::system::{Ready, System};
 use crate::tasks::Stream;
 use crate::workload::Sample;
@@ -56,13 +57,7 @@ fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
         Ok(Case { key, workload: OnLinks { setup, task }, estimate }.erase())
     })?;
     let notes = NOTES.map(str::to_owned).to_vec();
-    Ok(Experiment {
-        name: "emulator",
-        cases,
-        repeats: options.size.of(1, 5, 9),
-        notes,
-        ..Experiment::default()
-    })
+    Ok(Experiment { cases, repeats: options.size.of(1, 5, 9), notes, ..Experiment::default() })
 }
 
 /// Looks at the link's rate, or, without one, at how late it is.
@@ -95,9 +90,8 @@ impl Check {
         let client = &bench.network.client;
         let times = ping::round_trips(client, ready.ping_sources[0], ready.server, EVERY, count)?;
         let ideal = Duration::from_millis(2 * DELAY_MS);
-        let late = |percent| {
-            ping::percentile(&times, percent).map(|time| time.saturating_sub(ideal).as_secs_f64() * 1e6)
-        };
+        let late =
+            |percent| percentile(&times, percent).map(|time| time.saturating_sub(ideal).as_secs_f64() * 1e6);
         Ok(Sample::from([("late_p50_us", late(50)), ("late_p99_us", late(99))]))
     }
 }

@@ -17,12 +17,8 @@ use link::{Adjacency, LinkConfig};
 use crate::error::Error;
 use crate::medium::{INTERFACE, bring_up, mac};
 use crate::namespace::Namespace;
-use crate::real_time::{Edge, Model, RealTime};
+use crate::real_time::{BATCH, Edge, FRAME_MAX, Model, RealTime};
 
-/// Frames read from one TAP before the others get their turn.
-const BATCH: usize = 64;
-/// The longest frame, bytes: an Ethernet header and the largest MTU.
-const FRAME_MAX: usize = 65_550;
 /// What is kept of a frame: enough for the headers of those who look at it, of `flood`'s in datagrams too.
 const HEAD: usize = 66;
 /// Frames that are kept, a few MB; of more, only the numbers.

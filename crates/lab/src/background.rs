@@ -15,6 +15,18 @@ pub(crate) fn spawn<T: Send + 'static>(
     std::thread::Builder::new().name(name.into()).spawn(work).doing(|| "start a thread".into())
 }
 
+/// What `work` makes of each of `items`, all at the same time.
+pub(crate) fn at_once<I: Send, T: Send>(
+    items: impl IntoIterator<Item = I>,
+    work: impl Fn(I) -> T + Sync,
+) -> Vec<T> {
+    let work = &work;
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = items.into_iter().map(|item| scope.spawn(move || work(item))).collect();
+        threads.into_iter().map(|one| one.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
+    })
+}
+
 /// A thread that is told, by what it is given, that it is over; dropping this ends it.
 #[derive(Debug)]
 pub(crate) struct Background<T> {

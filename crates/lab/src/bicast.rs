@@ -5,17 +5,15 @@ mod experiments;
 mod measure;
 mod network;
 mod paper;
-mod spared;
 mod tcp;
 mod test;
-mod transfer;
+pub(crate) mod transfer;
 
 use crate::experiment::Entry;
 
 pub(crate) use paper::PAPER;
 
 pub use test::{Test, sctp_stacks};
-pub(crate) use transfer::compile as compile_transfer;
 
 /// What `nawa lab list` shows of them.
 pub(crate) const EXPERIMENTS: [Entry; 8] = [

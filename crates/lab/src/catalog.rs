@@ -29,7 +29,7 @@ pub fn list() -> Vec<(&'static str, &'static str)> {
 pub fn find(name: &str, options: &RunOptions) -> Result<Experiment, Error> {
     let found = STRANDS.iter().copied().flatten().find(|entry| entry.name == name);
     let entry = found.ok_or_else(|| Error::UnknownExperiment(name.into()))?;
-    (entry.make)(options)
+    Ok(Experiment { name: entry.name, ..(entry.make)(options)? })
 }
 
 #[cfg(test)]
@@ -37,7 +37,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::experiment::{Size, plain};
+    use crate::experiment::{Case, Size, plain};
 
     #[test]
     fn an_unknown_experiment_is_bad_input() {
@@ -49,7 +49,6 @@ mod tests {
     fn every_experiment_has_distinct_cases_of_a_stated_length() {
         for (name, _) in list() {
             let experiment = find(name, &RunOptions::default()).unwrap();
-            assert_eq!(experiment.name, name);
             assert!(experiment.repeats > 0 && !experiment.estimate().is_zero());
             let titles: std::collections::BTreeSet<_> =
                 experiment.cases.iter().map(Experiment::title).collect();
@@ -71,6 +70,19 @@ mod tests {
         println!("{times:?}");
         assert!(times.iter().map(|(_, time)| *time).sum::<Duration>() <= QUICK[1], "{times:?}");
         assert!(times.iter().all(|(_, time)| *time <= QUICK[0]), "{times:?}");
+    }
+
+    #[test]
+    fn what_papers_published_is_measured_by_their_size() {
+        for (name, _) in list() {
+            let experiment = of_size(name, Size::Paper);
+            for published in &experiment.paper {
+                // Of what papers say of the best over all waits, no case is one.
+                let key = || published.key.iter().filter(|(_, value)| *value != "best");
+                let is = |case: &&Case| key().all(|(field, value)| case.field(field) == Some(value));
+                assert!(experiment.cases.iter().any(|case| is(&case)), "{name}: {published:?}");
+            }
+        }
     }
 
     #[test]

@@ -4,6 +4,9 @@ use std::net::Ipv4Addr;
 
 use packet::checksum::Sum;
 
+/// Bytes of Ethernet's header.
+pub(crate) const ETHERNET: usize = 14;
+
 /// Bytes of IPv4's and UDP's headers.
 pub(crate) const HEADERS: usize = 28;
 

@@ -13,7 +13,6 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bpf::xdp::Attached;
@@ -63,21 +62,18 @@ pub struct MediumStats {
 }
 
 /// How much later than the model says something happened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Lateness {
     /// How often it happened.
-    pub count: u32,
+    count: u32,
     /// Of all together.
-    pub sum: Duration,
-    /// The worst.
-    pub max: Duration,
+    sum: Duration,
 }
 
 impl Lateness {
     fn note(&mut self, late: Duration) {
         self.count += 1;
         self.sum += late;
-        self.max = self.max.max(late);
     }
 
     /// In the mean.
@@ -91,11 +87,9 @@ impl Medium {
     /// that [`mac`] names. A station's own queue is for as many frames as go as one, whatever `config` says: what waits, waits in the
     /// node, unless it waits by flow.
     pub fn build(config: DcfConfig, seed: u64) -> Result<Self, Error> {
-        static NUMBER: AtomicU64 = AtomicU64::new(1);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let host = Namespace::create(&format!("air{number}"))?;
+        let host = Namespace::create("air")?;
         host.without_ipv6()?;
-        let node = |n| Namespace::create(&format!("air{number}-{n}"));
+        let node = |n| Namespace::create(&format!("w{n}"));
         let nodes = (0..config.stations.len()).map(node).collect::<Result<Vec<_>, _>>()?;
         let taps = nodes.iter().enumerate().map(|(n, node)| connect(&host, n, node));
         let taps = taps.collect::<Result<Vec<_>, _>>()?;
@@ -286,14 +280,6 @@ fn open(host: &Namespace, n: usize, index: usize) -> Result<Macvtap, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn lateness_is_a_mean_and_a_maximum() {
-        let mut lateness = Lateness::default();
-        assert_eq!(lateness.mean(), Duration::ZERO);
-        [1, 5].map(Duration::from_micros).into_iter().for_each(|late| lateness.note(late));
-        assert_eq!((lateness.mean().as_micros(), lateness.max.as_micros()), (3, 5));
-    }
 
     #[test]
     fn a_node_has_its_own_address() {

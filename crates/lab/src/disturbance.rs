@@ -7,7 +7,7 @@ use link::{Bitrate, Capacity};
 
 use crate::clock;
 use crate::error::Error;
-use crate::network::{Network, Topology};
+use crate::network::{Network, PathSpec, Topology};
 use crate::system::{Ready, System};
 
 /// How often is looked at what the paths have carried.
@@ -171,13 +171,9 @@ impl After {
 
 /// The rates of the paths' links towards the client; 0 where one is not constant.
 pub(crate) fn rates(topology: &Topology) -> Vec<Bitrate> {
-    let rate = |capacity: &Capacity| match capacity {
-        Capacity::Fixed(rate) => *rate,
+    let rate = |path: &PathSpec| match path.down.capacity {
+        Capacity::Fixed(rate) => rate,
         _ => Bitrate::from_bps(0),
     };
-    match topology {
-        Topology::Relayed(paths) => paths.iter().map(|path| rate(&path.down.capacity)).collect(),
-        Topology::Single(path) => vec![rate(&path.down.capacity)],
-        Topology::Direct => vec![Bitrate::from_bps(0)],
-    }
+    topology.links().iter().map(rate).collect()
 }

@@ -2,7 +2,6 @@
 //! share it.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::fmt::Debug;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,13 +11,7 @@ use device::poller::Interest;
 use link::{Link, LinkConfig, QueueStats, Stats};
 
 use crate::error::{Doing, Error};
-use crate::real_time::{Edge, Model, RealTime};
-
-/// Frames read from one TAP before the others get their turn.
-const BATCH: usize = 64;
-
-/// The longest frame: an Ethernet header and the largest MTU.
-const FRAME_MAX: usize = 65_550;
+use crate::real_time::{BATCH, Edge, FRAME_MAX, Model, RealTime};
 
 /// The thread that carries frames; it ends when this and every [`Wire`] of it are dropped.
 #[derive(Debug)]
@@ -31,12 +24,6 @@ pub struct Wire {
     links: Arc<RealTime<Links>>,
 }
 
-/// Which frames the loss before a link's queue spares. Asked once for each frame of a wire, when it enters its link.
-pub trait Spares: Debug + Send + Sync {
-    /// Whether it spares this one, which begins with its Ethernet header.
-    fn spares(&self, frame: &[u8]) -> bool;
-}
-
 impl Emulator {
     /// Starts the thread.
     pub fn start() -> Result<Self, Error> {
@@ -47,18 +34,7 @@ impl Emulator {
     /// Joins two TAPs. `links[0]` carries what `taps[0]` sends to `taps[1]`, `links[1]` the other way; each draws its
     /// chances from its own stream of `seed`. Time is zero now.
     pub fn join(&self, taps: [Tap; 2], links: [LinkConfig; 2], seed: u64) -> Result<Wire, Error> {
-        self.join_sparing(taps, links, seed, None)
-    }
-
-    /// The same, with frames that are not lost.
-    pub fn join_sparing(
-        &self,
-        taps: [Tap; 2],
-        configs: [LinkConfig; 2],
-        seed: u64,
-        spares: Option<Arc<dyn Spares>>,
-    ) -> Result<Wire, Error> {
-        let joint = Joint { taps, configs, seed, spares, up: true, lanes: Default::default() };
+        let joint = Joint { taps, links, seed, up: true, lanes: Default::default() };
         let id = self.0.ask(move |links, edge| links.add(joint, edge))?.doing(|| "join two TAPs".into())?;
         Ok(Wire { id, links: self.0.clone() })
     }
@@ -126,9 +102,8 @@ struct Links {
 /// Two TAPs and the links between them.
 struct Joint {
     taps: [Tap; 2],
-    configs: [LinkConfig; 2],
+    links: [LinkConfig; 2],
     seed: u64,
-    spares: Option<Arc<dyn Spares>>,
     up: bool,
     lanes: [Lane; 2],
 }
@@ -184,12 +159,9 @@ impl Model for Links {
         let Some(joint) = self.joints.get_mut(&(token / 2)) else { return Ok(()) };
         for _ in 0..BATCH {
             let Ok(length) = joint.taps[end].recv(&mut self.buffer) else { break };
-            let frame = &self.buffer[..length];
-            let spared = joint.spares.as_ref().is_some_and(|spares| spares.spares(frame));
-            let send = if spared { Link::send_spared } else { Link::send };
             let Some(clocked) = joint.lanes[end].0.back_mut() else { break };
             let time = clocked.time(now);
-            send(&mut clocked.link, time, frame.to_vec());
+            clocked.link.send(time, self.buffer[..length].to_vec());
         }
         Ok(())
     }
@@ -197,7 +169,7 @@ impl Model for Links {
 
 impl Joint {
     fn restart(&mut self, now: Duration) {
-        for (stream, (lane, config)) in (0..).zip(self.lanes.iter_mut().zip(&self.configs)) {
+        for (stream, (lane, config)) in (0..).zip(self.lanes.iter_mut().zip(&self.links)) {
             let mut link = Link::new(config.clone(), self.seed.wrapping_mul(2).wrapping_add(stream));
             link.set_up(Duration::ZERO, self.up);
             lane.0.push_back(Clocked { zero: now, link });

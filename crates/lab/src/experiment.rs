@@ -19,7 +19,7 @@ pub type Fields<T> = Vec<(&'static str, T)>;
 /// A list of cases under one name.
 #[derive(Clone, Debug, Default)]
 pub struct Experiment {
-    /// As `nawa lab run` takes it.
+    /// As `nawa lab run` takes it; the catalogue gives it.
     pub name: &'static str,
     /// What is measured.
     pub cases: Vec<Case>,
@@ -68,15 +68,26 @@ impl Default for SideBySide {
     }
 }
 
-/// A metric as a share of what the same repeat measured in the case that differs in one field of its key.
+/// A metric as a share of what the same repeat measured in another case, whose key is the case's own but for some fields.
 #[derive(Clone, Copy, Debug)]
 pub struct Ratio {
     /// As in the JSON.
     pub name: &'static str,
     /// What is compared.
     pub metric: &'static str,
-    /// The field, and its value in the case that is compared with.
-    pub of: (&'static str, Reference),
+    /// These fields, and their values, as they are written, in the case that is compared with.
+    pub of: &'static [(&'static str, &'static str)],
+}
+
+impl Ratio {
+    /// One of a list.
+    pub const fn new(
+        name: &'static str,
+        metric: &'static str,
+        of: &'static [(&'static str, &'static str)],
+    ) -> Self {
+        Self { name, metric, of }
+    }
 }
 
 /// A metric as a share of what the same repeat measured in a group of cases, whose keys are the case's own but for the system
@@ -112,34 +123,6 @@ pub struct Pooled {
     pub ratio: Ratio,
     /// The fields over which it is added up.
     pub over: &'static [&'static str],
-}
-
-/// A value of a field of a key.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Reference {
-    /// A name.
-    Name(&'static str),
-    /// A number.
-    Number(f64),
-    /// A name, in the case where another field has the value given, as it is written, whatever that field is in ours.
-    NameAt(&'static str, (&'static str, &'static str)),
-}
-
-impl Reference {
-    pub(crate) fn is(self, value: &Value) -> bool {
-        match self {
-            Reference::Name(name) | Reference::NameAt(name, _) => value.as_str() == Some(name),
-            Reference::Number(number) => value.as_f64() == Some(number),
-        }
-    }
-
-    /// The other field that the case compared with is found by, and its value there.
-    pub(crate) fn other_field(self) -> Option<(&'static str, &'static str)> {
-        match self {
-            Reference::NameAt(_, other) => Some(other),
-            Reference::Name(_) | Reference::Number(_) => None,
-        }
-    }
 }
 
 /// One thing that is measured.

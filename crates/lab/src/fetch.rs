@@ -38,13 +38,6 @@ pub struct Transfer {
     pub longest_stall: Duration,
 }
 
-impl Transfer {
-    /// Bytes over time, in Mbit/s.
-    pub fn goodput_mbps(&self) -> f64 {
-        self.bytes as f64 * 8e-6 / self.time.as_secs_f64()
-    }
-}
-
 /// Told about the first request's bytes so far, and asked at the latest at the time that it returned last.
 pub type Watch<'a> = &'a mut dyn FnMut(u64, Instant) -> Option<Instant>;
 

@@ -16,7 +16,7 @@ mod traffic;
 use std::time::Duration;
 
 use crate::error::Error;
-use crate::experiment::{Case, Entry, Experiment, RunOptions, Size};
+use crate::experiment::{Case, Entry, Experiment, RunOptions};
 
 use measure::Test;
 pub use soak::{Plan, endure};
@@ -50,14 +50,13 @@ const NOTES: [&str; 8] = [
 ];
 
 pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
-    let systems: &[System] = if options.size == Size::Quick { &System::QUICK } else { &System::ALL };
-    let case = |&system: &System| {
+    let systems = &System::ALL[..options.size.of(2, System::ALL.len(), System::ALL.len())];
+    let case = |&(name, system): &(&'static str, System)| {
         let test = Test { system };
         let estimate = fault::LENGTH + OVERHEAD;
-        Case { key: vec![("system", system.name().into())], workload: test, estimate }.erase()
+        Case { key: vec![("system", name.into())], workload: test, estimate }.erase()
     };
     Ok(Experiment {
-        name: "field",
         cases: systems.iter().map(case).collect(),
         repeats: options.size.of(1, 3, 5),
         notes: NOTES.map(str::to_owned).to_vec(),

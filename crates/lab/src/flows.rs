@@ -111,13 +111,6 @@ pub(crate) struct FlowOutcome {
     pub(crate) info: Option<TcpInfo>,
 }
 
-impl FlowOutcome {
-    /// Payload over time, in Mbit/s.
-    pub(crate) fn goodput_mbps(&self) -> f64 {
-        self.bytes as f64 * 8e-6 / self.time.as_secs_f64().max(1e-9)
-    }
-}
-
 /// Told, every [`LOOK_EVERY`], what the flows do.
 pub(crate) type Watch<'a> = &'a mut dyn FnMut(Look);
 

@@ -43,7 +43,7 @@ const BOOT_LIMIT: Duration = Duration::from_secs(180);
 const RUN_LIMIT: Duration = Duration::from_secs(30);
 
 /// What a guest is made of.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct GuestSpec {
     /// Modules as `modprobe` takes them, such as `tcp_vegas alpha=1 beta=3`, loaded in this order. Those that they
     /// depend on are loaded before them.
@@ -57,22 +57,12 @@ pub struct GuestSpec {
     pub programs: Vec<PathBuf>,
     /// Further files: path inside and content.
     pub files: Vec<(PathBuf, Vec<u8>)>,
-    /// Its memory, in MiB, of which this machine gives what is in use. With 48 it sometimes does not come up.
-    pub memory_mb: u32,
+    /// Its memory, in MiB, if not [`MEMORY_MB`]; this machine gives what is in use.
+    pub memory_mb: Option<u32>,
 }
 
-impl Default for GuestSpec {
-    fn default() -> Self {
-        Self {
-            modules: Vec::new(),
-            sysctls: Vec::new(),
-            interfaces: Vec::new(),
-            programs: Vec::new(),
-            files: Vec::new(),
-            memory_mb: 128,
-        }
-    }
-}
+/// Of a guest that does not say how much. With 48 it sometimes does not come up.
+const MEMORY_MB: u32 = 128;
 
 /// A network interface of a guest.
 #[derive(Clone, Debug)]
@@ -254,7 +244,7 @@ fn arguments(spec: &GuestSpec, folder: &Path) -> Vec<String> {
         .chain(["con=null", "con0=null,fd:2", "console=tty0", "ssl0=fd:0,fd:1"])
         .map(str::to_owned)
         .collect();
-    words.push(format!("mem={}M", spec.memory_mb));
+    words.push(format!("mem={}M", spec.memory_mb.unwrap_or(MEMORY_MB)));
     words.push(format!("initrd={}", folder.join("initramfs").display()));
     words.push(format!("uml_dir={}/", folder.display()));
     let interface = |(number, interface): (usize, &Interface)| {

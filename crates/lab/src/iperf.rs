@@ -75,9 +75,7 @@ impl Iperf {
 
     /// Flows from `host` to the server: what arrived there, once [`Iperf::WARM_UP`] is over.
     pub fn run(&self, host: &Namespace, launcher: &[&str]) -> Result<Throughput, Error> {
-        let mut words = self.words(launcher, Self::WARM_UP + self.time);
-        words.push("--get-server-output".into());
-        throughput(&output(host, &words[0], &words[1..])?)
+        Self::finish(self.start(host, launcher)?)
     }
 
     /// TCP flows between `host` and the server: the payload that arrived, the start included, in Mbit/s.
@@ -88,8 +86,8 @@ impl Iperf {
     }
 
     /// Starts the client on `host`, for [`Iperf::finish`].
-    pub fn start(&self, host: &Namespace) -> Result<Process, Error> {
-        let mut words = self.words(&[], Self::WARM_UP + self.time);
+    pub fn start(&self, host: &Namespace, launcher: &[&str]) -> Result<Process, Error> {
+        let mut words = self.words(launcher, Self::WARM_UP + self.time);
         words.push("--get-server-output".into());
         Process::start(host, &words[0], &words[1..])
     }
@@ -98,7 +96,7 @@ impl Iperf {
     pub fn finish(mut client: Process) -> Result<Throughput, Error> {
         let mut report = String::new();
         client.stdout()?.read_to_string(&mut report).doing(|| "read what `iperf3` says".into())?;
-        client.end()?;
+        client.finish()?;
         throughput(&report)
     }
 

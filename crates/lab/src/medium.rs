@@ -7,16 +7,12 @@
 //!   node 2: f0 ── n2 ┘
 //! ```
 //!
-//! Loss is drawn by [`link::Loss`]. Delay and jitter there are not: XDP cannot hold a frame back. [`link::Medium`] has
-//! both, in virtual time and in real time between TAPs ([`crate::air`]).
+//! Nothing is lost and nothing waits: XDP cannot hold a frame back. [`crate::air`] has all that a link has, and is slower.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use bpf::xdp::{Attached, Loaded};
-use link::{Adjacency, Loss};
-use rand_chacha::ChaCha8Rng;
-use rand_core::{RngCore, SeedableRng};
+use link::Adjacency;
 
 use crate::error::{Doing, Error};
 use crate::namespace::Namespace;
@@ -30,7 +26,6 @@ const OBJECT: &[u8] = bpf::object!("medium.bpf.o");
 // As in bpf/medium.h.
 const NODES_MAX: usize = 256;
 const FIRST: u32 = 10;
-const LOSSES: u32 = 1 << 20;
 const DELAYS: u32 = 1 << 18;
 const HEAD: usize = 64;
 
@@ -43,17 +38,6 @@ const MTU: u32 = 3000;
 /// An MTU at which it takes none.
 const TOO_LARGE: u32 = 3600;
 
-/// What a medium does.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct MediumConfig {
-    /// Which frames are lost, for each hearer independently.
-    pub loss: Loss,
-    /// What losses are drawn from.
-    pub seed: u64,
-    /// The wire version of the messages whose relays are timed; `None`: nothing is.
-    pub timed_wire: Option<u8>,
-}
-
 /// A medium that is up; dropping it removes it.
 pub struct Medium {
     // Dropped in this order.
@@ -61,18 +45,6 @@ pub struct Medium {
     loaded: Loaded,
     nodes: Vec<Namespace>,
     host: Namespace,
-    adjacency: Adjacency,
-    starts: HashMap<(usize, usize), u32>,
-    rng: ChaCha8Rng,
-}
-
-/// What crossed an edge.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct EdgeStats {
-    /// Frames that were sent while this edge's end heard the sender.
-    pub offered: u64,
-    /// Those that were lost.
-    pub lost: u64,
 }
 
 /// A message that a node has sent on.
@@ -90,8 +62,8 @@ pub struct Relayed {
 
 impl Medium {
     /// One namespace for each node of `adjacency` (at most 256), with the interface [`INTERFACE`], the MAC address that
-    /// [`mac`] names and the address that [`address`] does.
-    pub fn build(adjacency: &Adjacency, config: MediumConfig) -> Result<Self, Error> {
+    /// [`mac`] names and the address that [`address`] does. Where it is `timed`, so are relays of messages of wire version 1.
+    pub fn build(adjacency: &Adjacency, timed: bool) -> Result<Self, Error> {
         if adjacency.nodes() > NODES_MAX {
             let reason = format!("{} nodes are more than {NODES_MAX}", adjacency.nodes());
             return Err(Error::program("medium", reason));
@@ -105,41 +77,13 @@ impl Medium {
         host.ip(&(0..).zip(&nodes).map(|(node, to)| veth(node, to)).collect::<Vec<_>>())?;
         host.ip(&nodes.iter().enumerate().map(|(n, _)| format!("link set n{n} up")).collect::<Vec<_>>())?;
         (0..).zip(&nodes).try_for_each(|(node, host)| bring_up(node, host))?;
-        let loaded = host.run(|| load(&config))??;
+        let setup = [u32::from(timed), 0].map(u32::to_ne_bytes);
+        let loaded = host.run(|| bpf::xdp::load(OBJECT, &[("setup", setup.as_flattened())]))??;
         let ports = (0..).map(|node| FIRST + node).take(nodes.len());
         let attach = || ports.map(|port| attach(&loaded, port)).collect::<Result<Vec<_>, Error>>();
         let attached = host.run(attach)??;
-        let mut medium = Self {
-            _attached: attached,
-            loaded,
-            nodes,
-            host,
-            adjacency: Adjacency::chain(0),
-            starts: HashMap::new(),
-            rng: ChaCha8Rng::seed_from_u64(config.seed),
-        };
-        medium.set_adjacency(adjacency)?;
-        Ok(medium)
-    }
-
-    /// From now on nodes hear each other as `adjacency` says, which has as many.
-    pub fn set_adjacency(&mut self, adjacency: &Adjacency) -> Result<(), Error> {
-        let edges = |adjacency: &Adjacency| -> Vec<(usize, usize)> {
-            (0..adjacency.nodes()).flat_map(|a| adjacency.hearers(a).iter().map(move |&b| (a, b))).collect()
-        };
-        for (from, to) in edges(&self.adjacency) {
-            if !adjacency.hearers(from).contains(&to) {
-                self.set_heard((from, to), false)?;
-            }
-        }
-        for edge in edges(adjacency) {
-            self.set_heard(edge, true)?;
-        }
-        for node in 0..adjacency.nodes() {
-            self.set_hearers(node, adjacency.hearers(node))?;
-        }
-        self.adjacency = adjacency.clone();
-        Ok(())
+        (0..nodes.len()).try_for_each(|node| set_hearers(&loaded, node, adjacency.hearers(node)))?;
+        Ok(Self { _attached: attached, loaded, nodes, host })
     }
 
     /// The namespace of `node` (from 0).
@@ -167,10 +111,9 @@ impl Medium {
         Ok(word(&self.loaded.lookup("nodes", number(node))?.unwrap_or_default(), 0))
     }
 
-    /// What crossed from one node to another.
-    pub fn edge(&self, from: usize, to: usize) -> Result<EdgeStats, Error> {
-        let value = self.loaded.lookup("edges", index(from, to))?.unwrap_or_default();
-        Ok(EdgeStats { offered: word(&value, 8), lost: word(&value, 16) })
+    /// How many frames have crossed from one node to another, which hears it.
+    pub fn crossed(&self, from: usize, to: usize) -> Result<u64, Error> {
+        Ok(word(&self.loaded.lookup("edges", index(from, to))?.unwrap_or_default(), 8))
     }
 
     /// The relays of timed messages since [`Medium::forget_delays`].
@@ -191,7 +134,7 @@ impl Medium {
 
     /// Attaches one of the lab's own programs to `node`'s interface.
     pub fn attach(&self, node: usize, program: &str) -> Result<Attached, Error> {
-        self.nodes[node].run(|| attach_named(&self.loaded, program, interface_index()?))?
+        self.nodes[node].run(|| Ok(self.loaded.attach(program, interface_index()?)?))?
     }
 
     /// Has `node` send `frame`, Ethernet header and all, from within the kernel, each time with the next SEQ (wire version
@@ -216,22 +159,6 @@ impl Medium {
 
     fn taken(&self) -> Result<u32, Error> {
         Ok(half(&self.loaded.lookup(".bss.taken", 0)?.unwrap_or_default(), 0))
-    }
-
-    fn set_hearers(&self, node: usize, hearers: &[usize]) -> Result<(), Error> {
-        let words = [hearers.len(), hearers.first().copied().unwrap_or_default()];
-        let words = words.map(|word| number(word).to_ne_bytes());
-        let value = [&self.sent(node)?.to_ne_bytes(), words.as_flattened()].concat();
-        Ok(self.loaded.update("nodes", number(node), &value)?)
-    }
-
-    fn set_heard(&mut self, (from, to): (usize, usize), heard: bool) -> Result<(), Error> {
-        let rng = &mut self.rng;
-        let start = *self.starts.entry((from, to)).or_insert_with(|| rng.next_u32() % LOSSES);
-        let EdgeStats { offered, lost } = self.edge(from, to)?;
-        let words = [u32::from(heard), start].map(u32::to_ne_bytes);
-        let value = [words.as_flattened(), &offered.to_ne_bytes(), &lost.to_ne_bytes()].concat();
-        Ok(self.loaded.update("edges", index(from, to), &value)?)
     }
 }
 
@@ -259,28 +186,19 @@ pub(crate) fn bring_up(node: u32, host: &Namespace) -> Result<(), Error> {
     output(host, "ethtool", &["-K", INTERFACE, "tx", "off", "gro", "on"]).map(drop)
 }
 
-fn load(config: &MediumConfig) -> Result<Loaded, Error> {
-    let lossy = config.loss.mean() > 0.0;
-    let wire = u32::from(config.timed_wire.unwrap_or_default());
-    let setup = [wire, config.timed_wire.is_some().into(), lossy.into(), 0].map(u32::to_ne_bytes);
-    let loaded = bpf::xdp::load(OBJECT, &[("setup", setup.as_flattened())])?;
-    if lossy {
-        let mut lost = config.loss.draw(config.seed);
-        for slot in 0..LOSSES / 64 {
-            let bits = (0..64).fold(0u64, |word, bit| word | u64::from(lost.next() == Some(true)) << bit);
-            loaded.update("losses", slot, &bits.to_ne_bytes())?;
-        }
-    }
-    Ok(loaded)
+/// `hearers` hear `node`.
+fn set_hearers(loaded: &Loaded, node: usize, hearers: &[usize]) -> Result<(), Error> {
+    let words = [0, 0, hearers.len(), hearers.first().copied().unwrap_or_default()];
+    loaded.update("nodes", number(node), words.map(|word| number(word).to_ne_bytes()).as_flattened())?;
+    let heard = [1u32, 0, 0, 0].map(u32::to_ne_bytes);
+    hearers
+        .iter()
+        .try_for_each(|&hearer| Ok(loaded.update("edges", index(node, hearer), heard.as_flattened())?))
 }
 
 fn attach(loaded: &Loaded, port: u32) -> Result<Attached, Error> {
     loaded.set_port("ports", port, port, "leave")?;
-    attach_named(loaded, "enter", port)
-}
-
-fn attach_named(loaded: &Loaded, program: &str, interface: u32) -> Result<Attached, Error> {
-    Ok(loaded.attach(program, interface)?)
+    Ok(loaded.attach("enter", port)?)
 }
 
 /// Of [`INTERFACE`] in the calling thread's namespace.

@@ -7,6 +7,9 @@ use crate::error::Error;
 use crate::namespace::Namespace;
 use crate::wiring::neighbour;
 
+/// Between neighbours, in metres: they hear each other, and nobody further does.
+pub(crate) const SPACING_M: f64 = 90.0;
+
 /// Of a node.
 pub(crate) fn address(node: usize) -> Ipv4Addr {
     Ipv4Addr::new(10, 88, 0, u8::try_from(node + 1).unwrap_or(u8::MAX))

@@ -1,8 +1,9 @@
-//! One network namespace, `nawalab-PID-LABEL`, made and removed with iproute2.
+//! One network namespace, `nawalab-PID-NUMBER-LABEL`, made and removed with iproute2.
 
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use device::Tap;
 
@@ -17,10 +18,12 @@ pub struct Namespace {
 }
 
 impl Namespace {
-    /// Makes the namespace `nawalab-PID-LABEL`, its loopback up, IPv6 without duplicate address detection, plain TCP
+    /// Makes the namespace `nawalab-PID-NUMBER-LABEL`, its loopback up, IPv6 without duplicate address detection, plain TCP
     /// that remembers nothing of earlier connections.
     pub fn create(label: &str) -> Result<Self, Error> {
-        let name = format!("{PREFIX}{}-{label}", std::process::id());
+        static NUMBER: AtomicU64 = AtomicU64::new(1);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("{PREFIX}{}-{number}-{label}", std::process::id());
         let _not_while_cleaning = cleanup::hold_off();
         ip(&["netns", "add", &name], "")?;
         let namespace = Self { name };

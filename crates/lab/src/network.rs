@@ -14,10 +14,9 @@ mod change;
 mod guest;
 
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use link::{Bitrate, Capacity, LinkConfig, Queue, QueueStats, Stats};
+use link::{Bitrate, Capacity, LinkConfig, Loss, Probability, Queue, QueueStats, Stats};
 
 use crate::congestion;
 use crate::emulator::{Emulator, Wire};
@@ -42,14 +41,26 @@ pub struct PathSpec {
 impl PathSpec {
     /// A path of so many Mbit/s and milliseconds one way, with drop-tail queues of 100 packets, alike in both directions.
     pub fn plain(name: impl Into<String>, mbps: f64, delay_ms: u64) -> Self {
-        let capacity = Capacity::Fixed(Bitrate::from_mbps(mbps));
-        let (delay, queue) = (Duration::from_millis(delay_ms), Queue::Packets(100));
-        Self::symmetric(name, LinkConfig { capacity, delay, queue, ..LinkConfig::default() })
+        Self::symmetric(name, fixed(mbps, Duration::from_millis(delay_ms), Queue::Packets(100)))
     }
 
     /// A path that is alike in both directions.
     pub fn symmetric(name: impl Into<String>, link: LinkConfig) -> Self {
         Self { name: name.into(), up: link.clone(), down: link }
+    }
+}
+
+/// One way of a link of so many Mbit/s that loses nothing.
+pub(crate) fn fixed(mbps: f64, delay: Duration, queue: Queue) -> LinkConfig {
+    let capacity = Capacity::Fixed(Bitrate::from_mbps(mbps));
+    LinkConfig { capacity, delay, queue, ..LinkConfig::default() }
+}
+
+/// Of all frames so many percent are lost, independently of each other.
+pub(crate) fn percent_lost(percent: f64) -> Loss {
+    match Probability::new(percent / 100.0) {
+        Ok(probability) if percent > 0.0 => Loss::Bernoulli(probability),
+        _ => Loss::None,
     }
 }
 
@@ -65,29 +76,32 @@ pub enum Topology {
 }
 
 impl Topology {
+    /// Its emulated links.
+    pub(crate) fn links(&self) -> &[PathSpec] {
+        match self {
+            Topology::Relayed(paths) => paths,
+            Topology::Single(path) => std::slice::from_ref(path),
+            Topology::Direct => &[],
+        }
+    }
+
     /// The paths' names, in order.
     pub fn path_names(&self) -> Vec<String> {
         match self {
-            Topology::Relayed(paths) => paths.iter().map(|path| path.name.clone()).collect(),
-            Topology::Single(path) => vec![path.name.clone()],
             Topology::Direct => vec!["direct".into()],
+            _ => self.links().iter().map(|path| path.name.clone()).collect(),
         }
     }
 
     /// What all its links together carry in the faster direction of each, behind a policer what that lets through; none where
     /// nothing limits it.
     pub(crate) fn rate(&self) -> Bitrate {
-        let paths = match self {
-            Topology::Relayed(paths) => paths.as_slice(),
-            Topology::Single(path) => std::slice::from_ref(&**path),
-            Topology::Direct => &[],
-        };
         let rate = |link: &LinkConfig| match &link.capacity {
             Capacity::Unlimited => link.policer.as_ref().map_or(0, |policer| policer.rate.as_bps()),
             Capacity::Fixed(rate) => rate.as_bps(),
             Capacity::Trace(trace) => trace.mean().as_bps(),
         };
-        Bitrate::from_bps(paths.iter().map(|path| rate(&path.up).max(rate(&path.down))).sum())
+        Bitrate::from_bps(self.links().iter().map(|path| rate(&path.up).max(rate(&path.down))).sum())
     }
 }
 
@@ -108,10 +122,7 @@ pub struct Network {
 impl Network {
     /// Builds `topology`, its links' chances drawn from `seed`. Any number of networks may be up at once.
     pub fn build(emulator: &Emulator, topology: &Topology, seed: u64) -> Result<Self, Error> {
-        static NUMBER: AtomicU64 = AtomicU64::new(1);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let client = Namespace::create(&format!("{number}-a"))?;
-        let server = Namespace::create(&format!("{number}-b"))?;
+        let (client, server) = (Namespace::create("a")?, Namespace::create("b")?);
         let names = topology.path_names();
         let mut network = Self { wires: Vec::new(), client, server, relays: Vec::new(), names };
         network.server.ip(&[format!("addr add {SERVER}/32 dev lo")])?;
@@ -120,14 +131,7 @@ impl Network {
             Topology::Single(path) => network.add_single(emulator, path, seed)?,
             Topology::Relayed(paths) => {
                 for (index, path) in (1..).zip(paths) {
-                    let relay = Namespace::create(&format!("{number}-r{index}"))?;
-                    network.add_path(
-                        emulator,
-                        relay,
-                        Path { index },
-                        path,
-                        seed.wrapping_add(index.into()),
-                    )?;
+                    network.add_path(emulator, Path { index }, path, seed.wrapping_add(index.into()))?;
                 }
             }
         }
@@ -212,14 +216,8 @@ impl Network {
         self.client.ip(&path.client_routes())
     }
 
-    fn add_path(
-        &mut self,
-        emulator: &Emulator,
-        relay: Namespace,
-        path: Path,
-        spec: &PathSpec,
-        seed: u64,
-    ) -> Result<(), Error> {
+    fn add_path(&mut self, emulator: &Emulator, path: Path, spec: &PathSpec, seed: u64) -> Result<(), Error> {
+        let relay = Namespace::create(&format!("r{}", path.index))?;
         let interface = path.interface();
         let taps = [self.client.tap(&interface)?, relay.tap("c1")?];
         relay.ip(&[format!("link add s1 type veth peer name {interface} netns {}", self.server.name())])?;

@@ -68,14 +68,6 @@ pub fn await_answer(
     }
 }
 
-/// The value that `percent` of `times` do not exceed (nearest rank); `None` of none.
-pub fn percentile(times: &[Duration], percent: usize) -> Option<Duration> {
-    let mut sorted = times.to_vec();
-    sorted.sort_unstable();
-    let rank = (sorted.len() * percent).div_ceil(100).max(1);
-    sorted.get(rank - 1).copied()
-}
-
 fn words(source: Option<IpAddr>, target: IpAddr, every: Duration, more: &[&str]) -> Vec<String> {
     let mut words = vec!["-n".to_owned(), "-i".into(), every.as_secs_f64().to_string()];
     words.extend(more.iter().map(|&word| word.into()));
@@ -101,14 +93,5 @@ mod tests {
         assert_eq!(round_trip(line), Some(Duration::from_micros(20_300)));
         assert_eq!(round_trip("rtt min/avg/max/mdev = 20.1/20.2/20.3/0.1 ms"), None);
         assert_eq!(round_trip("64 bytes from 10.0.0.2: time=x ms"), None);
-    }
-
-    #[test]
-    fn percentiles_are_nearest_ranks() {
-        let times: Vec<Duration> = (1..=20).rev().map(Duration::from_millis).collect();
-        assert_eq!(percentile(&times, 95), Some(Duration::from_millis(19)));
-        assert_eq!(percentile(&times, 100), Some(Duration::from_millis(20)));
-        assert_eq!(percentile(&times[..1], 95), Some(Duration::from_millis(20)));
-        assert_eq!(percentile(&[], 95), None);
     }
 }

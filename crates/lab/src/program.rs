@@ -57,6 +57,11 @@ pub(crate) fn json(host: &Namespace, program: &Path, arguments: &[&str]) -> Resu
     serde_json::from_str(&text).map_err(bad)
 }
 
+/// What `nawa status --json` says in `host`.
+pub(crate) fn status(host: &Namespace, nawa: &Path) -> Result<Value, Error> {
+    json(host, nawa, &["status", "--json"])
+}
+
 /// A program that runs in a namespace; dropping it kills it.
 #[derive(Debug)]
 pub struct Process {
@@ -118,22 +123,16 @@ impl Process {
 
     /// Memory that it has in RAM, in MiB.
     pub fn resident_mb(&self) -> Result<f64, Error> {
-        let path = format!("/proc/{}/status", self.child.id());
-        let text = std::fs::read_to_string(&path).doing(|| format!("read {path}"))?;
-        let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        let kilobytes = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<f64>().ok());
-        kilobytes.map(|kb| kb / 1024.0).ok_or_else(|| Error::program(&self.name, "it has ended"))
+        let bytes =
+            memory(self.child.id(), "VmRSS:").ok_or_else(|| Error::program(&self.name, "it has ended"))?;
+        Ok(bytes as f64 / 1_048_576.0)
     }
 
     /// Time that it has had on a processor, all its threads together; what interrupts took meanwhile is in it.
     pub fn cpu_time(&self) -> Result<Duration, Error> {
         let folder = format!("/proc/{}/task", self.child.id());
         let threads = std::fs::read_dir(&folder).doing(|| format!("read {folder}"))?;
-        let on_cpu = |thread: std::fs::DirEntry| {
-            let text = std::fs::read_to_string(thread.path().join("schedstat")).ok()?;
-            text.split(' ').next()?.parse::<u64>().ok()
-        };
-        Ok(Duration::from_nanos(threads.flatten().filter_map(on_cpu).sum()))
+        Ok(threads.flatten().filter_map(|thread| on_cpu(&thread.path())).sum())
     }
 
     /// True once it has ended.
@@ -154,12 +153,7 @@ impl Process {
     }
 
     /// Waits for its end; what it said on standard error is the reason of a failure.
-    pub fn finish(mut self) -> Result<(), Error> {
-        self.end()
-    }
-
-    /// As [`Process::finish`].
-    pub fn end(&mut self) -> Result<(), Error> {
+    pub fn finish(&mut self) -> Result<(), Error> {
         let status = self.child.wait().doing(|| format!("wait for `{}`", self.name))?;
         if status.success() {
             Ok(())
@@ -202,6 +196,19 @@ pub fn output<A: AsRef<OsStr>>(
     process.stdout()?.read_to_string(&mut text).doing(|| format!("read what `{}` says", process.name))?;
     process.finish()?;
     Ok(text)
+}
+
+/// Bytes of the memory that process `pid` has, by the beginning of their line in proc_pid_status(5).
+pub(crate) fn memory(pid: u32, kind: &str) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix(kind))?;
+    Some(line.trim().strip_suffix(" kB")?.parse::<u64>().ok()? << 10)
+}
+
+/// Time that a thread, a folder of `/proc/PID/task`, has had on a processor.
+pub(crate) fn on_cpu(thread: &Path) -> Option<Duration> {
+    let text = std::fs::read_to_string(thread.join("schedstat")).ok()?;
+    text.split(' ').next()?.parse().ok().map(Duration::from_nanos)
 }
 
 /// Waits until `server`, running in `host`, accepts TCP connections at `address`.

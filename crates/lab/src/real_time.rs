@@ -15,6 +15,12 @@ use crate::error::{Doing, Error};
 /// SCHED_RR priority: above every program under test, below what the system itself needs.
 const PRIORITY: i32 = 10;
 
+/// Frames that a model reads from one TAP before the others get their turn.
+pub(crate) const BATCH: usize = 64;
+
+/// The longest frame of a TAP, in bytes: an Ethernet header and the largest MTU.
+pub(crate) const FRAME_MAX: usize = 65_550;
+
 /// The token that means "somebody asks".
 const WAKE: u64 = u64::MAX;
 

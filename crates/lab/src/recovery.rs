@@ -8,7 +8,7 @@ use crate::error::{Doing, Error};
 use crate::experiment::Fields;
 use crate::namespace::Namespace;
 use crate::network::Network;
-use crate::program::json;
+use crate::program;
 
 /// Counters at one time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -46,7 +46,7 @@ impl Recovery {
 
     /// What `nawa status --json` at `host` counted.
     fn add_tunnel(&mut self, host: &Namespace, nawa: &Path) -> Result<(), Error> {
-        let status = json(host, nawa, &["status", "--json"])?;
+        let status = program::status(host, nawa)?;
         let peer = &status["tunnel"]["peers"][0];
         let number = |value: &Value| value.as_f64().unwrap_or(0.0);
         self.resent += number(&peer["resent_packets"]);

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::channel;
 use std::sync::{Mutex, PoisonError};
 
+use crate::background::at_once;
 use crate::emulator::Emulator;
 use crate::error::{Doing, Error};
 use crate::experiment::{Case, Experiment, RunOptions, SideBySide};
@@ -202,15 +203,7 @@ impl<'a> Lab<'a> {
     /// One run of each case, each on a network of its own, at the same time. All cases of a repeat see the same chances, by `seed`.
     fn measure(&self, cases: &[Case], seed: u64) -> Vec<Result<Sample, Error>> {
         let prepared = self.prepare_all(cases, seed);
-        let outcomes = std::thread::scope(|scope| {
-            let measure = |one: Result<Box<dyn Prepared + '_>, Error>| one?.measure();
-            let start = |one| scope.spawn(move || measure(one));
-            let threads: Vec<_> = prepared.into_iter().map(start).collect();
-            let end = |thread: std::thread::ScopedJoinHandle<_>| {
-                thread.join().unwrap_or_else(|panic| resume_unwind(panic))
-            };
-            threads.into_iter().map(end).collect::<Vec<_>>()
-        });
+        let outcomes = at_once(prepared, |one| one?.measure());
         outcomes.iter().flatten().for_each(|sample| self.learn(sample));
         outcomes
     }

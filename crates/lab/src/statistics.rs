@@ -1,4 +1,6 @@
-//! Medians, and how sure they are.
+//! Medians and other percentiles, and how sure they are.
+
+use std::time::Duration;
 
 /// The least confidence that an interval from order statistics is chosen for.
 const CONFIDENCE: f64 = 0.9;
@@ -27,6 +29,24 @@ impl Interval {
             None => "min..max".into(),
         }
     }
+}
+
+/// Bytes over time, in Mbit/s.
+pub(crate) fn mbps(bytes: u64, time: Duration) -> f64 {
+    bytes as f64 * 8e-6 / time.as_secs_f64().max(1e-9)
+}
+
+/// The value that `percent` of `times` do not exceed (nearest rank); `None` of none.
+pub(crate) fn percentile(times: &[Duration], percent: usize) -> Option<Duration> {
+    let mut sorted = times.to_vec();
+    sorted.sort_unstable();
+    let rank = (sorted.len() * percent).div_ceil(100).max(1);
+    sorted.get(rank - 1).copied()
+}
+
+/// The same in milliseconds.
+pub(crate) fn percentile_ms(times: &[Duration], percent: usize) -> Option<f64> {
+    percentile(times, percent).map(|time| time.as_secs_f64() * 1e3)
 }
 
 /// The median; of an even number the mean of the middle two; NaN of none.
@@ -88,6 +108,15 @@ mod tests {
         let twenty = of(20);
         assert_eq!((twenty.low, twenty.high), (6.0, 15.0));
         assert!((twenty.confidence.unwrap() - 0.9586).abs() < 1e-4);
+    }
+
+    #[test]
+    fn percentiles_are_nearest_ranks() {
+        let times: Vec<Duration> = (1..=20).rev().map(Duration::from_millis).collect();
+        assert_eq!(percentile(&times, 95), Some(Duration::from_millis(19)));
+        assert_eq!(percentile_ms(&times, 100), Some(20.0));
+        assert_eq!(percentile_ms(&times[..1], 95), Some(20.0));
+        assert_eq!(percentile(&[], 95), None);
     }
 
     #[test]

@@ -17,7 +17,7 @@ use crate::http::Transport;
 use crate::network::Network;
 
 pub use clocks::Clocks;
-pub(crate) use keys::{KeyPair, write as write_key};
+pub(crate) use keys::Identity;
 pub(crate) use nawa::{node_sections, peer_section, run as start_nawa};
 pub use ready::{Means, Ready};
 pub use setup::{Back, NawaSetup};

@@ -14,8 +14,9 @@ use crate::http::HttpServer;
 use crate::iperf::{Iperf, Protocol};
 use crate::links::{Bench, Task};
 use crate::network::Network;
-use crate::ping::{Ping, percentile};
+use crate::ping::Ping;
 use crate::recovery::Recovery;
+use crate::statistics::{mbps, percentile_ms};
 use crate::system::{Ready, System};
 use crate::workload::Sample;
 
@@ -139,11 +140,10 @@ fn requests(ready: &Ready, file: &str) -> Vec<Request> {
 }
 
 fn fetch_sample(transfer: &Transfer, ping: Ping) -> Result<Sample, Error> {
-    let loaded = percentile(&ping.stop()?, 95);
     Ok(Sample::from([
         ("time_s", Some(transfer.time.as_secs_f64())),
-        ("goodput_mbps", Some(transfer.goodput_mbps())),
-        ("rtt_loaded_p95_ms", loaded.map(|time| time.as_secs_f64() * 1e3)),
+        ("goodput_mbps", Some(mbps(transfer.bytes, transfer.time))),
+        ("rtt_loaded_p95_ms", percentile_ms(&ping.stop()?, 95)),
         ("longest_stall_ms", Some(transfer.longest_stall.as_secs_f64() * 1e3)),
     ]))
 }

@@ -4,12 +4,12 @@ mod common;
 
 use std::time::Duration;
 
-use common::{alone, left_in, skip, skip_without_guests};
-use lab::experiment::{Case, Experiment, Ratio, Reference, SideBySide};
+use common::{alone, alone_with_guests, left_in, report};
+use lab::RunOptions;
+use lab::experiment::{Case, Experiment, Ratio, SideBySide};
 use lab::flight::Flows;
 use lab::flows::{BUFFER_MAX, FlowSpec, FlowTest, Origin};
 use lab::network::{PathSpec, Topology};
-use lab::{RunOptions, run_experiment};
 use link::{Bitrate, Capacity, LinkConfig, Queue};
 use serde_json::Value;
 
@@ -57,7 +57,7 @@ fn experiment() -> Experiment {
         ],
         side_by_side: SideBySide::Cases(3),
         repeats: 1,
-        ratios: vec![Ratio { name: "of_reno", metric: "goodput_mbps", of: ("cc", Reference::Name("reno")) }],
+        ratios: vec![Ratio::new("of_reno", "goodput_mbps", &[("cc", "reno")])],
         pooled: None,
         ..Experiment::default()
     }
@@ -72,16 +72,10 @@ fn metric(json: &Value, cc: &str, name: &str) -> f64 {
 
 #[test]
 fn flows_side_by_side_are_measured_and_nothing_remains() {
-    if skip("flows_side_by_side_are_measured_and_nothing_remains") {
-        return;
-    }
-    let _alone = alone();
+    let Some(_alone) = alone("flows_side_by_side_are_measured_and_nothing_remains") else { return };
     let folder = tempfile::tempdir().unwrap();
-    let (file, series) = (folder.path().join("x.json"), folder.path().join("series"));
-    let options =
-        RunOptions { json: Some(file.clone()), series: Some(series.clone()), ..RunOptions::default() };
-    run_experiment(&experiment(), &options).unwrap();
-    let json: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    let series = folder.path().join("series");
+    let json = report(&experiment(), RunOptions { series: Some(series.clone()), ..RunOptions::default() });
     for cc in ["reno", "cubic"] {
         let goodput = metric(&json, cc, "goodput_mbps");
         assert!(goodput > 0.0 && goodput < 5.0, "{cc}: no link carries more than its rate: {goodput}");
@@ -105,20 +99,13 @@ fn flows_side_by_side_are_measured_and_nothing_remains() {
 
 #[test]
 fn flows_of_guests_are_measured_beside_the_hosts() {
-    if skip_without_guests("flows_of_guests_are_measured_beside_the_hosts") {
-        return;
-    }
-    let _alone = alone();
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("x.json");
+    let Some(_alone) = alone_with_guests("flows_of_guests_are_measured_beside_the_hosts") else { return };
     let guest = FlowSpec { origin: Origin::Guest { module: Some("tcp_vegas") }, ..flow("vegas", 100) };
     let none = FlowSpec { origin: Origin::Guest { module: Some("tcp_none") }, ..flow("none", 0) };
     let both = vec![flow("reno", 0), guest.clone(), guest];
     let cases = vec![case("vegas", both), case("none", vec![none])];
     let experiment = Experiment { cases, ratios: Vec::new(), ..experiment() };
-    let options = RunOptions { json: Some(file.clone()), ..RunOptions::default() };
-    run_experiment(&experiment, &options).unwrap();
-    let json: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    let json = report(&experiment, RunOptions::default());
     let jain = metric(&json, "vegas", "jain");
     assert!((1.0 / 3.0..=1.0).contains(&jain), "all three have arrived: {jain}");
     assert!(metric(&json, "vegas", "utilisation") <= 1.0);

@@ -5,7 +5,7 @@ mod common;
 use std::io::Read;
 use std::time::Duration;
 
-use common::{alone, left_in, skip_without_guests};
+use common::{alone_with_guests, left_in};
 use lab::guest::{self, GuestSpec, Interface};
 use lab::namespace::Namespace;
 
@@ -38,10 +38,7 @@ fn processes(host: &Namespace) -> usize {
 
 #[test]
 fn a_guest_does_what_it_is_told_and_is_gone() {
-    if skip_without_guests("a_guest_does_what_it_is_told_and_is_gone") {
-        return;
-    }
-    let _alone = alone();
+    let Some(_alone) = alone_with_guests("a_guest_does_what_it_is_told_and_is_gone") else { return };
     let host = Namespace::create("guest").unwrap();
     let booting = guest::boot(&host, &spec()).unwrap();
     host.ip(&["addr add 10.9.0.1/24 dev g0".into()]).unwrap();
@@ -79,10 +76,7 @@ fn a_guest_does_what_it_is_told_and_is_gone() {
 
 #[test]
 fn a_guest_that_cannot_be_set_up_says_why() {
-    if skip_without_guests("a_guest_that_cannot_be_set_up_says_why") {
-        return;
-    }
-    let _alone = alone();
+    let Some(_alone) = alone_with_guests("a_guest_that_cannot_be_set_up_says_why") else { return };
     let host = Namespace::create("guest").unwrap();
     let unknown = GuestSpec { modules: vec!["tcp_none".into()], ..GuestSpec::default() };
     let error = guest::boot(&host, &unknown).unwrap_err().to_string();
@@ -90,7 +84,7 @@ fn a_guest_that_cannot_be_set_up_says_why() {
     let refused = GuestSpec { sysctls: vec![("net.no.such".into(), "1".into())], ..GuestSpec::default() };
     let error = guest::boot(&host, &refused).unwrap().finish().unwrap_err().to_string();
     assert!(error.contains("net.no.such"), "{error}");
-    let small = GuestSpec { memory_mb: 16, ..GuestSpec::default() };
+    let small = GuestSpec { memory_mb: Some(16), ..GuestSpec::default() };
     let error = guest::boot(&host, &small).unwrap().finish().unwrap_err().to_string();
     assert!(error.contains("linux.uml"), "{error}");
 }

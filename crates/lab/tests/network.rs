@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use common::{alone, left_in, skip};
+use common::{alone, left_in};
 use lab::emulator::Emulator;
 use lab::fetch::{Request, fetch, race};
 use lab::http::{HttpServer, Transport};
@@ -29,6 +29,10 @@ fn two_paths() -> Topology {
     Topology::Relayed(vec![PathSpec::symmetric("one", link.clone()), PathSpec::symmetric("two", link)])
 }
 
+fn network() -> Network {
+    Network::build(&Emulator::start().unwrap(), &two_paths(), 1).unwrap()
+}
+
 /// A folder with the file `file`, and the file's hash.
 fn folder(bytes: usize) -> (tempfile::TempDir, [u8; 32]) {
     let folder = tempfile::tempdir().unwrap();
@@ -47,14 +51,10 @@ fn request(source: IpAddr) -> Request {
 
 #[test]
 fn a_file_crosses_each_path_and_nothing_remains() {
-    if skip("a_file_crosses_each_path_and_nothing_remains") {
-        return;
-    }
-    let _alone = alone();
-    let emulator = Emulator::start().unwrap();
+    let Some(_alone) = alone("a_file_crosses_each_path_and_nothing_remains") else { return };
     let (folder, hash) = folder(300_000);
     {
-        let network = Network::build(&emulator, &two_paths(), 1).unwrap();
+        let network = network();
         let _server = serve(&network, Transport::Tcp, folder.path());
         for path in 0..2 {
             network.restart_links();
@@ -70,10 +70,7 @@ fn a_file_crosses_each_path_and_nothing_remains() {
 
 #[test]
 fn mptcp_uses_both_paths_of_its_own_network() {
-    if skip("mptcp_uses_both_paths_of_its_own_network") {
-        return;
-    }
-    let _alone = alone();
+    let Some(_alone) = alone("mptcp_uses_both_paths_of_its_own_network") else { return };
     let emulator = Emulator::start().unwrap();
     let networks = [1, 2].map(|seed| Network::build(&emulator, &two_paths(), seed).unwrap());
     let (folder, hash) = folder(4_000_000);
@@ -102,12 +99,8 @@ fn controls(network: &Network) -> Vec<String> {
 
 #[test]
 fn all_subflows_have_the_congestion_control_of_the_server() {
-    if skip("all_subflows_have_the_congestion_control_of_the_server") {
-        return;
-    }
-    let _alone = alone();
-    let emulator = Emulator::start().unwrap();
-    let network = Network::build(&emulator, &two_paths(), 1).unwrap();
+    let Some(_alone) = alone("all_subflows_have_the_congestion_control_of_the_server") else { return };
+    let network = network();
     let (folder, _) = folder(8_000_000);
     let means = lab::system::Means { nawa: Path::new("nawa"), folder: folder.path(), best_path: 0 };
     let ready = lab::system::System::Mptcp.start(&network, &means).unwrap();
@@ -128,12 +121,8 @@ fn all_subflows_have_the_congestion_control_of_the_server() {
 
 #[test]
 fn no_answer_is_faster_than_the_links() {
-    if skip("no_answer_is_faster_than_the_links") {
-        return;
-    }
-    let _alone = alone();
-    let emulator = Emulator::start().unwrap();
-    let network = Network::build(&emulator, &two_paths(), 1).unwrap();
+    let Some(_alone) = alone("no_answer_is_faster_than_the_links") else { return };
+    let network = network();
     let (folder, _) = folder(2_000_000);
     let _server = serve(&network, Transport::Tcp, folder.path());
     let source = network.client_address(1);
@@ -146,12 +135,8 @@ fn no_answer_is_faster_than_the_links() {
 
 #[test]
 fn a_transfer_outlives_a_cut() {
-    if skip("a_transfer_outlives_a_cut") {
-        return;
-    }
-    let _alone = alone();
-    let emulator = Emulator::start().unwrap();
-    let network = Network::build(&emulator, &two_paths(), 1).unwrap();
+    let Some(_alone) = alone("a_transfer_outlives_a_cut") else { return };
+    let network = network();
     let (folder, hash) = folder(1_000_000);
     let _server = serve(&network, Transport::Tcp, folder.path());
     let mut restore = None;
@@ -195,12 +180,8 @@ fn exchange(
 
 #[test]
 fn a_rebound_client_is_seen_from_another_port_and_not_told() {
-    if skip("a_rebound_client_is_seen_from_another_port_and_not_told") {
-        return;
-    }
-    let _alone = alone();
-    let emulator = Emulator::start().unwrap();
-    let network = Network::build(&emulator, &two_paths(), 1).unwrap();
+    let Some(_alone) = alone("a_rebound_client_is_seen_from_another_port_and_not_told") else { return };
+    let network = network();
     let from = |path| SocketAddr::new(network.client_address(path), 51_900);
     let to = |path| SocketAddr::new(network.relay_address(path), 51_901);
     assert_eq!(exchange(&network, from(0), &network.relays[0], to(0)), (from(0), true));
@@ -220,12 +201,8 @@ fn a_rebound_client_is_seen_from_another_port_and_not_told() {
 
 #[test]
 fn hosts_are_reached_at_their_new_addresses_only() {
-    if skip("hosts_are_reached_at_their_new_addresses_only") {
-        return;
-    }
-    let _alone = alone();
-    let emulator = Emulator::start().unwrap();
-    let network = Network::build(&emulator, &two_paths(), 1).unwrap();
+    let Some(_alone) = alone("hosts_are_reached_at_their_new_addresses_only") else { return };
+    let network = network();
     network.readdress_client(1).unwrap();
     network.readdress_server().unwrap();
     let (server, second) = (SocketAddr::from(([10, 0, 0, 3], 7)), SocketAddr::from(([10, 2, 1, 101], 7)));
@@ -241,8 +218,7 @@ fn hosts_are_reached_at_their_new_addresses_only() {
 #[test]
 #[ignore = "started by another test"]
 fn holds_a_network_until_it_is_killed() {
-    let emulator = Emulator::start().unwrap();
-    let network = Network::build(&emulator, &two_paths(), 1).unwrap();
+    let network = network();
     let _ping = Ping::start(&network.client, None, SERVER, Duration::from_millis(100)).unwrap();
     eprintln!("up");
     // Ends without an answer when the parent goes, so that nothing stays if that test fails.
@@ -251,10 +227,7 @@ fn holds_a_network_until_it_is_killed() {
 
 #[test]
 fn a_killed_run_is_cleaned_up_by_the_next() {
-    if skip("a_killed_run_is_cleaned_up_by_the_next") {
-        return;
-    }
-    let _alone = alone();
+    let Some(_alone) = alone("a_killed_run_is_cleaned_up_by_the_next") else { return };
     let mut run = Command::new(std::env::current_exe().unwrap())
         .args(["--ignored", "--exact", "--nocapture", "holds_a_network_until_it_is_killed"])
         .stdin(Stdio::piped())

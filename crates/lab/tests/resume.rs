@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use common::{alone, skip};
+use common::alone;
 use lab::experiment::{Case, Experiment};
 use lab::workload::{Need, Prepared, Site, Workload};
 use lab::{Error, RunOptions, run_each};
@@ -89,10 +89,7 @@ fn contents(folder: &Path) -> BTreeMap<String, Value> {
 
 #[test]
 fn killed_at_five_points_it_ends_with_the_same_set() {
-    if skip("killed_at_five_points_it_ends_with_the_same_set") {
-        return;
-    }
-    let _alone = alone();
+    let Some(_alone) = alone("killed_at_five_points_it_ends_with_the_same_set") else { return };
     let [whole, broken] = [(); 2].map(|()| tempfile::tempdir().unwrap());
     run_to_the_end(whole.path());
     assert_eq!(measured(whole.path()), SAMPLES);
@@ -123,10 +120,7 @@ fn killed_at_five_points_it_ends_with_the_same_set() {
 
 #[test]
 fn a_folder_of_another_run_is_not_written_to() {
-    if skip("a_folder_of_another_run_is_not_written_to") {
-        return;
-    }
-    let _alone = alone();
+    let Some(_alone) = alone("a_folder_of_another_run_is_not_written_to") else { return };
     let folder = tempfile::tempdir().unwrap();
     let experiments = experiments(&folder.path().join("log"));
     run_each(&experiments, &RunOptions::default(), folder.path()).unwrap();

@@ -21,14 +21,11 @@ fn the_document_shows_the_script_that_is_tested() {
 #[test]
 fn a_rival_is_measured_beside_nawa() {
     let name = "a_rival_is_measured_beside_nawa";
-    if skip(name) {
-        return;
-    }
+    let Some(_alone) = alone(name) else { return };
     if let Err(error) = lab::program::require(&["iperf3", "ping"]) {
-        println!("SKIPPED: {name}: {error}");
+        skip::<()>(name, error);
         return;
     }
-    let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("x.json");
     let options = RunOptions {

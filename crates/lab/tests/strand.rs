@@ -4,11 +4,10 @@ mod common;
 
 use std::time::Duration;
 
-use common::{alone, left_in, skip};
+use common::{alone, left_in, report};
 use lab::experiment::{Case, Experiment};
 use lab::workload::{Need, Prepared, Site, Workload};
-use lab::{Error, RunOptions, run_experiment};
-use serde_json::Value;
+use lab::{Error, RunOptions};
 
 /// Multiplies instead of measuring.
 #[derive(Debug)]
@@ -29,21 +28,14 @@ impl Workload for MadeUp {
 
 #[test]
 fn a_strand_of_its_own_is_prepared_measured_and_reported() {
-    if skip("a_strand_of_its_own_is_prepared_measured_and_reported") {
-        return;
-    }
-    let _alone = alone();
+    let Some(_alone) = alone("a_strand_of_its_own_is_prepared_measured_and_reported") else { return };
     let case = |factor: f64, needs| {
         let workload = MadeUp { factor, needs };
         Case { key: vec![("factor", factor.into())], workload, estimate: Duration::from_millis(1) }.erase()
     };
     let cases = vec![case(2.0, None), case(3.0, None), case(4.0, Some("nawa_test_none"))];
     let experiment = Experiment { name: "made-up", cases, repeats: 3, ..Experiment::default() };
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("x.json");
-    let options = RunOptions { json: Some(file.clone()), ..RunOptions::default() };
-    run_experiment(&experiment, &options).unwrap();
-    let json: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    let json = report(&experiment, RunOptions::default());
     let results = json["results"].as_array().unwrap();
     let products: Vec<_> = results.iter().map(|result| result["metrics"]["product"].as_f64()).collect();
     assert_eq!(products, [Some(4.0), Some(6.0)]);

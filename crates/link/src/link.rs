@@ -23,7 +23,7 @@ const AQM_STREAM: u64 = 2;
 
 /// One direction of an emulated link.
 ///
-/// Frames go in by [`Link::send`] or [`Link::send_spared`] and come out of [`Link::poll`], which is due at
+/// Frames go in by [`Link::send`] and come out of [`Link::poll`], which is due at
 /// [`Link::poll_timeout`]. `now` never goes back between calls; if it does, the latest one seen counts.
 ///
 /// **A link that is down** (in a blackout of its configuration, or by [`Link::set_up`]) drops what is sent,
@@ -110,21 +110,11 @@ impl Link {
 
     /// A frame enters the link.
     pub fn send(&mut self, now: Duration, frame: Vec<u8>) {
-        self.enter(now, frame, false);
-    }
-
-    /// The same for a frame that the loss before the queue spares. Its chance is drawn all the same, so the others'
-    /// do not change.
-    pub fn send_spared(&mut self, now: Duration, frame: Vec<u8>) {
-        self.enter(now, frame, true);
-    }
-
-    fn enter(&mut self, now: Duration, frame: Vec<u8>, spared: bool) {
         self.advance(now);
         self.stats.offered.add(&frame);
         if !self.is_up() {
             self.stats.blackout_dropped.add(&frame);
-        } else if self.loses_before_queue() && !spared {
+        } else if self.loses_before_queue() {
             self.stats.lost.add(&frame);
         } else if self.policer.as_mut().is_some_and(|policer| !policer.passes(self.now, frame.len())) {
             self.stats.policer_dropped.add(&frame);

@@ -336,32 +336,6 @@ fn links_that_differ_in_delay_lose_the_same_frames() {
     assert_eq!(lost(lossy), lost(other));
 }
 
-/// Frames of 1 ms each, 5 ms apart, of which half are lost; every third is spared.
-#[test]
-fn a_spared_frame_takes_its_time_and_nobody_elses_chance() {
-    let config = LinkConfig {
-        capacity: Capacity::Fixed(Bitrate::from_mbps(8.0)),
-        loss: Loss::Bernoulli(p(0.5)),
-        ..LinkConfig::default()
-    };
-    let arrivals = |spares: fn(u8) -> bool| {
-        let mut link = Link::new(config.clone(), 7);
-        for number in 0..60 {
-            let (now, frame) = (ms(5 * u64::from(number)), vec![number; 1000]);
-            if spares(number) { link.send_spared(now, frame) } else { link.send(now, frame) }
-        }
-        let arrivals = drain(&mut link).into_iter().map(|(arrival, frame)| (arrival, frame[0]));
-        arrivals.collect::<Vec<_>>()
-    };
-    let kept = arrivals(|_| false);
-    let expected: Vec<_> = (0..60)
-        .map(|number| (ms(5 * u64::from(number) + 1), number))
-        .filter(|frame| frame.1 % 3 == 0 || kept.contains(frame))
-        .collect();
-    assert_eq!(arrivals(|number| number % 3 == 0), expected);
-    assert!(kept.len() < expected.len() && expected.len() < 60);
-}
-
 #[test]
 fn a_queue_is_weighted_by_time() {
     let capacity = Capacity::Fixed(Bitrate::from_bps(800_000)); // 1 ms for each frame

@@ -118,7 +118,7 @@ fn the_running_kernels_sctp_is_measured() {
     let spec = GuestSpec {
         modules: NATIVE.map(str::to_owned).into(),
         programs: programs.into(),
-        memory_mb: 600,
+        memory_mb: Some(600),
         ..GuestSpec::default()
     };
     let host = lab::namespace::Namespace::create("native").expect("a namespace");

@@ -17,13 +17,13 @@ fn nodes_that_code_are_measured_over_the_emulated_air() {
     let options = RunOptions { size: Size::Quick, json: Some(file.clone()), nawa, ..RunOptions::default() };
     let mut experiment = find("coding-wait", &options).expect("the lab has it");
     let wanted = |name: &str, key: &Value| match name {
-        "mode" => key == "off" || key == "any",
+        "mode" => ["plain", "off", "any"].iter().any(|mode| key == mode),
         "hops" => key == 2,
         "wait_ms" => key == 0 || key == 10,
         _ => true,
     };
     experiment.cases.retain(|case| case.key.iter().all(|(name, value)| wanted(name, value)));
-    assert_eq!(experiment.cases.len(), 2);
+    assert_eq!(experiment.cases.len(), 3);
     match run_experiment(&experiment, &options) {
         Err(error @ lab::Error::NoMacvtap { .. }) => return skip(name, &error.to_string()),
         result => result.expect("it completes"),
@@ -34,11 +34,15 @@ fn nodes_that_code_are_measured_over_the_emulated_air() {
         let result = results.iter().find(|result| result["case"]["mode"] == mode).expect("the mode");
         result["metrics"][name].as_f64().unwrap_or_else(|| panic!("{mode} {name}: {result:#}"))
     };
-    for mode in ["off", "any"] {
+    for mode in ["plain", "off", "any"] {
         let goodput = metric(mode, "goodput_mbps");
         assert!(goodput > 0.0 && goodput < 24.2, "no more than the medium carries: {goodput}");
+        assert!(metric(mode, "window_bytes") <= 258.0 * 1448.0, "the receiver's window is limited");
+        assert!((0.7..1.0).contains(&metric(mode, "bound_packets_ratio")));
     }
-    assert!(metric("off", "packets_per_segment") >= 2.0, "each segment crosses two hops");
+    for mode in ["plain", "off"] {
+        assert!(metric(mode, "packets_per_segment") >= 2.0, "each segment crosses two hops");
+    }
     assert!(metric("any", "coded_packets") > 0.0 && metric("any", "packets_of_off") > 0.0);
     let ratio = metric("any", "coding_ratio");
     assert!(ratio > 0.0 && ratio <= 1.0, "{ratio}");

@@ -2,15 +2,14 @@
 
 use std::time::Duration;
 
-use link::{Bitrate, ByteCount, LinkConfig, Loss, PolicerConfig, Queue};
+use link::{Bitrate, ByteCount, LinkConfig, PolicerConfig, Queue};
 
-use super::experiments::{
-    ALL_MODES, DELAY, MODES, OVERHEAD, RATE_MBPS, independent, link, side_by_side, sorted,
-};
+use super::experiments::{ALL_MODES, DELAY, MODES, OVERHEAD, RATE_MBPS, link, side_by_side, sorted};
 use super::test::{Stack, Test, Where};
 use crate::axes::{Cell, FULL, Grid, QUICK, cells};
 use crate::error::Error;
-use crate::experiment::{Case, Experiment, Ratio, Reference, RunOptions};
+use crate::experiment::{Case, Experiment, Ratio, RunOptions};
+use crate::network::percent_lost;
 
 pub(crate) const ABOUT: &str = "SCTP transfers by a clean path, and what is copied into a second one that drops, polices or has no buffer";
 
@@ -30,8 +29,8 @@ const NOTES: [&str; 4] = [
 ];
 
 const RATIOS: [Ratio; 2] = [
-    Ratio { name: "tcp_goodput_ratio", metric: "tcp_goodput_mbps", of: ("mode", Reference::Name("normal")) },
-    Ratio { name: "time_of_normal", metric: "transfer_s", of: ("mode", Reference::Name("normal")) },
+    Ratio::new("tcp_goodput_ratio", "tcp_goodput_mbps", &[("mode", "normal")]),
+    Ratio::new("time_of_normal", "transfer_s", &[("mode", "normal")]),
 ];
 
 /// A TCP flow goes by the second path where one gets through.
@@ -44,7 +43,7 @@ const SECONDS: &str = "second=loss-2,loss-10,loss-50,loss-90,policed,short";
 
 fn second(name: &str) -> LinkConfig {
     let percent = name.strip_prefix("loss-").and_then(|text| text.parse().ok());
-    let mut config = link(RATE_MBPS, DELAY, percent.map_or(Loss::None, independent));
+    let mut config = link(RATE_MBPS, DELAY, percent_lost(percent.unwrap_or(0.0)));
     match name {
         "policed" => {
             let rate = Bitrate::from_mbps(RATE_MBPS / 10.0);
@@ -59,7 +58,6 @@ fn second(name: &str) -> LinkConfig {
 pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
     let cases: Result<_, Error> = cells(&GRIDS, options.size).iter().map(case).collect();
     Ok(Experiment {
-        name: "bicast-dropping",
         cases: sorted(cases?),
         side_by_side: side_by_side(options.size),
         repeats: options.size.of(1, 3, 3),
@@ -72,7 +70,7 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
 fn case(cell: &Cell) -> Result<Case<Test>, Error> {
     let (name, transfers) = (cell.text("second"), cell.get("transfers")?);
     let loss_percent: f64 = cell.get("loss_percent")?;
-    let first = link(RATE_MBPS, DELAY, independent(loss_percent));
+    let first = link(RATE_MBPS, DELAY, percent_lost(loss_percent));
     let seconds = BYTES as f64 * 8e-6 / RATE_MBPS * if loss_percent > 0.0 { 3.0 } else { 1.1 };
     let estimate = OVERHEAD + Duration::from_secs_f64(seconds);
     let test = Test {
@@ -81,7 +79,6 @@ fn case(cell: &Cell) -> Result<Case<Test>, Error> {
         mode: cell.one_of("mode", &MODES)?,
         budget_percent: None,
         paths: [first, second(name)].map(|one| [one.clone(), one]),
-        spares: false,
         transfers,
         on_first: true,
         beside: !["loss-50", "loss-90"].contains(&name),
@@ -102,6 +99,6 @@ mod tests {
     fn the_second_path_is_what_its_name_says() {
         assert_eq!(second("short").queue, Queue::Packets(3));
         assert_eq!(second("policed").policer.map(|policer| policer.rate), Some(Bitrate::from_mbps(1.0)));
-        assert!(matches!(second("loss-50").loss, Loss::Bernoulli(half) if half.get() == 0.5));
+        assert_eq!(second("loss-50").loss.mean(), 0.5);
     }
 }

@@ -3,12 +3,13 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use link::{Bitrate, Capacity, LinkConfig, Loss, Probability, Queue};
+use link::{LinkConfig, Loss, Probability, Queue};
 
 use super::test::{STACKS_BY_NAME, Stack, Test, Where};
 use crate::axes::{Cell, FULL, Grid, QUICK, cells};
 use crate::error::Error;
-use crate::experiment::{Case, Experiment, Pooled, Ratio, Reference, RunOptions, SideBySide, Size};
+use crate::experiment::{Case, Experiment, Pooled, Ratio, RunOptions, SideBySide, Size};
+use crate::network::{fixed, percent_lost};
 
 pub(crate) const ABOUT_LOSS: &str = "2 and 4 SCTP transfers over two paths with 1 to 6 % loss, by what is sent twice (paper 004, figures 8 and 9)";
 pub(crate) const ABOUT_LOAD: &str = "1 to 8 SCTP transfers over two paths with 1 and 5 % loss, by what is sent twice (paper 004, figures 10 and 11)";
@@ -54,18 +55,14 @@ pub(super) fn side_by_side(size: Size) -> SideBySide {
 pub(super) const OVERHEAD: Duration = Duration::from_secs(6);
 
 const RATIOS: [Ratio; 3] = [
-    Ratio { name: "time_of_normal", metric: "transfer_s", of: ("mode", Reference::Name("normal")) },
-    Ratio { name: "time_of_full", metric: "transfer_s", of: ("mode", Reference::Name("full")) },
-    Ratio { name: "time_of_selective", metric: "transfer_s", of: ("mode", Reference::Name("selective")) },
+    Ratio::new("time_of_normal", "transfer_s", &[("mode", "normal")]),
+    Ratio::new("time_of_full", "transfer_s", &[("mode", "full")]),
+    Ratio::new("time_of_selective", "transfer_s", &[("mode", "selective")]),
 ];
 
 /// One run has few of them, and none at all where a mode does well.
 const GAPS: Pooled = Pooled {
-    ratio: Ratio {
-        name: "gaps_of_normal",
-        metric: "gaps_over_500ms",
-        of: ("mode", Reference::Name("normal")),
-    },
+    ratio: Ratio::new("gaps_of_normal", "gaps_over_500ms", &[("mode", "normal")]),
     over: &["transfers", "loss", "links", "clients"],
 };
 
@@ -76,8 +73,7 @@ const NOTES: [&str; 5] = [
      linux-probed: the same, whose programs ask for HEARTBEATs on all paths at once (SPP_HB_DEMAND), where by itself it waits \
      for seconds, in which nothing can be copied; linux-native: the running kernel's SCTP on those hosts, asked likewise; \
      usrsctp: libusrsctp on them, raw IP sockets; no counter or setting of either differs between modes",
-    "loss = both: of each packet in each direction, drawn before the queue; data: from client to server alone; first: in each \
-     direction, of DATA sent for the first time and of SACKs without gap ack blocks alone",
+    "loss = both: of each packet in each direction, drawn before the queue; data: from client to server alone",
     "transfer_s: mean over the transfers, at the receiver, from the association's being up to its last byte; \
      longest_gap_ms: the longest of all; gaps_over_500ms, t3_expiries, retransmitted_chunks: of all together",
     "extra_bytes_ratio: bytes of copies over bytes of the stacks' own packets, both ends together",
@@ -86,18 +82,13 @@ const NOTES: [&str; 5] = [
 /// How a direction loses packets.
 type MakeLoss = fn(f64) -> Loss;
 
-pub(super) fn independent(percent: f64) -> Loss {
-    Probability::new(percent / 100.0).map_or(Loss::None, Loss::Bernoulli)
-}
-
 pub(super) fn bursts(percent: f64) -> Loss {
     let mean = Probability::new(percent / 100.0).ok();
     mean.and_then(|mean| Loss::gilbert_elliott(mean, BURST).ok()).unwrap_or_default()
 }
 
 pub(super) fn link(rate_mbps: f64, delay: Duration, loss: Loss) -> LinkConfig {
-    let capacity = Capacity::Fixed(Bitrate::from_mbps(rate_mbps));
-    LinkConfig { capacity, delay, loss, queue: QUEUE, ..LinkConfig::default() }
+    LinkConfig { loss, ..fixed(rate_mbps, delay, QUEUE) }
 }
 
 /// How the paths of an experiment are, where no axis says it.
@@ -117,7 +108,7 @@ const KINDS: [(&str, [(f64, Duration); 2]); 4] = [
 ];
 
 /// A cell's case, with these fields in its key. `loss`: `both`: packets in both directions are lost; `data`: from client to server
-/// alone; `first`: in both, but nothing that `selective` copies, which is the most that copies of it can gain.
+/// alone.
 fn case(cell: &Cell, key: &[&'static str], paths: &Paths) -> Result<Case<Test>, Error> {
     let (percent, transfers): (f64, usize) = (cell.get("loss_percent")?, cell.get("transfers")?);
     let (stack, mode) = (cell.one_of("stack", &STACKS_BY_NAME)?, cell.one_of("mode", &MODES)?);
@@ -146,7 +137,6 @@ fn case(cell: &Cell, key: &[&'static str], paths: &Paths) -> Result<Case<Test>, 
         mode,
         budget_percent: (budget > 0).then_some(budget),
         paths: links,
-        spares: cell.text("loss") == "first",
         transfers,
         on_first: false,
         beside: false,
@@ -169,7 +159,6 @@ pub(super) fn sorted(mut cases: Vec<Case<Test>>) -> Vec<Case> {
 
 /// `key`: what varies beside [`KEY`].
 fn experiment(
-    name: &'static str,
     grids: &[Grid],
     (size, repeats): (Size, usize),
     key: &[&'static str],
@@ -178,7 +167,6 @@ fn experiment(
 ) -> Result<Experiment, Error> {
     let cases: Result<_, Error> = cells(grids, size).iter().map(|cell| case(cell, key, paths)).collect();
     Ok(Experiment {
-        name,
         cases: sorted(cases?),
         side_by_side: side_by_side(size),
         repeats,
@@ -190,7 +178,7 @@ fn experiment(
 }
 
 /// Packets are lost independently of each other.
-const INDEPENDENT: Paths = Paths { make_loss: independent, cut: None };
+const INDEPENDENT: Paths = Paths { make_loss: percent_lost, cut: None };
 
 const LOSS: [Grid; 3] = [
     Grid(QUICK, &["loss_percent=1.0,5.0 loss=both transfers=2", PROBED, ALL_MODES]),
@@ -200,25 +188,21 @@ const LOSS: [Grid; 3] = [
 
 pub(crate) fn loss(options: &RunOptions) -> Result<Experiment, Error> {
     let size = options.size;
-    experiment("bicast-loss", &LOSS, (size, size.of(1, 3, 5)), &[], &INDEPENDENT, &[])
+    experiment(&LOSS, (size, size.of(1, 3, 5)), &[], &INDEPENDENT, &[])
 }
 
-const LOAD: [Grid; 4] = [
+const LOAD: [Grid; 3] = [
     Grid(QUICK, &["loss_percent=1.0,5.0 transfers=4 loss=both", PROBED, ALL_MODES]),
     Grid(FULL, &["loss_percent=1.0,5.0 loss=both transfers=1,2,4,8", STACKS, ALL_MODES]),
     // Nawa beside kernel SCTP, in its guests.
     Grid(FULL, &["loss_percent=1.0,5.0 loss=both transfers=1,4 stack=linux-probed where=host", ALL_MODES]),
-    Grid(FULL, &["loss_percent=5.0 loss=first transfers=4", PROBED, ALL_MODES]),
 ];
 
 pub(crate) fn load(options: &RunOptions) -> Result<Experiment, Error> {
     let note = "where: what nawa runs on, the hosts that are SCTP's ends (in their guests, if they are in guests) or a \
                 router in front of each";
     let size = options.size;
-    let experiment =
-        experiment("bicast-load", &LOAD, (size, size.of(1, 3, 5)), &["where"], &INDEPENDENT, &[note])?;
-    // Gaps of `first` are not added to those of `both`.
-    Ok(Experiment { pooled: Some(Pooled { over: &["transfers"], ..GAPS }), ..experiment })
+    experiment(&LOAD, (size, size.of(1, 3, 5)), &["where"], &INDEPENDENT, &[note])
 }
 
 const BURSTS: [Grid; 2] = [
@@ -229,7 +213,7 @@ const BURSTS: [Grid; 2] = [
 pub(crate) fn burst(options: &RunOptions) -> Result<Experiment, Error> {
     let note = "losses of each direction in bursts of 3 packets in the mean (Gilbert)";
     let (size, paths) = (options.size, Paths { make_loss: bursts, cut: None });
-    experiment("bicast-burst", &BURSTS, (size, size.of(1, 3, 3)), &[], &paths, &[note])
+    experiment(&BURSTS, (size, size.of(1, 3, 3)), &[], &paths, &[note])
 }
 
 const BUDGET: [Grid; 2] = [
@@ -248,7 +232,12 @@ const BUDGETS: &str =
 pub(crate) fn budget(options: &RunOptions) -> Result<Experiment, Error> {
     let note = "budget_percent: `budget` in the configuration; 0 stands for none, without copies";
     let (size, key) = (options.size, ["budget_percent"]);
-    experiment("bicast-budget", &BUDGET, (size, size.of(1, 3, 3)), &key, &INDEPENDENT, &[note])
+    let experiment = experiment(&BUDGET, (size, size.of(1, 3, 3)), &key, &INDEPENDENT, &[note])?;
+    // What is without copies has no budget.
+    const NORMAL: &[(&str, &str)] = &[("mode", "normal"), ("budget_percent", "0")];
+    let gaps = Ratio { of: NORMAL, ..GAPS.ratio };
+    let ratios = vec![Ratio { of: NORMAL, ..RATIOS[0] }];
+    Ok(Experiment { ratios, pooled: Some(Pooled { ratio: gaps, ..GAPS }), ..experiment })
 }
 
 /// On paths that are alike only several hosts are new.
@@ -264,7 +253,7 @@ pub(crate) fn uneven(options: &RunOptions) -> Result<Experiment, Error> {
     let note = "links: 10 and 2 Mbit/s, 5 ms; 10 Mbit/s, 5 and 50 ms; 10 Mbit/s, 5 ms. clients: hosts that transfers come \
                 from, each with one on each path, behind the same nawa";
     let (size, key) = (options.size, ["links", "clients"]);
-    experiment("bicast-uneven", &UNEVEN, (size, size.of(1, 3, 3)), &key, &INDEPENDENT, &[note])
+    experiment(&UNEVEN, (size, size.of(1, 3, 3)), &key, &INDEPENDENT, &[note])
 }
 
 const CUT: [Grid; 2] = [
@@ -277,25 +266,6 @@ const CUT_S: Range<u64> = 2..6;
 
 pub(crate) fn cut(options: &RunOptions) -> Result<Experiment, Error> {
     let note = "one transfer on each path; the first path is down from 2 s to 6 s after the start; later_copies, later_copied_ratio: made after that";
-    let (size, paths) = (options.size, Paths { make_loss: independent, cut: Some(CUT_S) });
-    experiment("bicast-cut", &CUT, (size, size.of(1, 3, 3)), &[], &paths, &[note])
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_size_compares_all_modes() {
-        for make in [loss, load, burst, uneven, cut] {
-            for size in [Size::Quick, Size::Normal, Size::Paper] {
-                let experiment = make(&RunOptions { size, ..RunOptions::default() }).unwrap();
-                assert_eq!(experiment.cases.len() % MODES.len(), 0);
-                for (mode, _) in MODES {
-                    let of = experiment.cases.iter().filter(|case| case.key[1].1 == mode).count();
-                    assert_eq!(of, experiment.cases.len() / MODES.len(), "{}", experiment.name);
-                }
-            }
-        }
-    }
+    let (size, paths) = (options.size, Paths { make_loss: percent_lost, cut: Some(CUT_S) });
+    experiment(&CUT, (size, size.of(1, 3, 3)), &[], &paths, &[note])
 }

@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::network::{NawaInside, Network};
 use super::test::{PATHS, Test, Where};
 use super::transfer::{self, Outcome, Program};
+use crate::background::at_once;
 use crate::clock;
 use crate::command::complete;
 use crate::emulator::Emulator;
@@ -90,15 +91,8 @@ impl workload::Prepared for Prepared<'_> {
 
     fn measure(mut self: Box<Self>) -> Result<Sample, Error> {
         let (test, nawa) = (self.test, &self.site.options.nawa);
-        let all = std::thread::scope(|scope| {
-            let start = |run| scope.spawn(move || measure(run, test, nawa));
-            let threads: Vec<_> = self.runs.iter_mut().map(start).collect();
-            let end = |thread: std::thread::ScopedJoinHandle<_>| {
-                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-            };
-            threads.into_iter().map(end).collect::<Result<Vec<_>, Error>>()
-        })?;
-        Ok(mean(&all).into())
+        let all = at_once(self.runs.iter_mut(), |run| measure(run, test, nawa));
+        Ok(mean(&all.into_iter().collect::<Result<Vec<_>, Error>>()?).into())
     }
 }
 
@@ -140,7 +134,7 @@ const BESIDE: Duration = Duration::from_secs(10);
 fn start_beside(network: &Network) -> Result<(Process, Process), Error> {
     let address = network.second_address();
     let server = Iperf::serve(&network.server, &[], address)?;
-    Ok((Iperf { time: BESIDE, ..Iperf::tcp(address, None, "cubic") }.start(&network.client)?, server))
+    Ok((Iperf { time: BESIDE, ..Iperf::tcp(address, None, "cubic") }.start(&network.client, &[])?, server))
 }
 
 /// The transfers' mean time, their longest gap, and what they counted together.

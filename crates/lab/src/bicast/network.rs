@@ -11,11 +11,9 @@
 
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use super::spared::RetransmissionControl;
 use super::test::{PATHS, Stack, Test};
-use crate::emulator::{Emulator, Spares, Wire};
+use crate::emulator::{Emulator, Wire};
 use crate::error::Error;
 use crate::guest::{self, Booting, Guest, GuestSpec, Interface};
 use crate::namespace::Namespace;
@@ -74,19 +72,14 @@ impl Network {
         inside: Option<&NawaInside>,
         seed: u64,
     ) -> Result<Self, Error> {
-        use std::sync::atomic::{AtomicU64, Ordering};
-        static NUMBER: AtomicU64 = AtomicU64::new(1);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let client = Namespace::create(&format!("{number}-sa"))?;
-        let server = Namespace::create(&format!("{number}-sb"))?;
+        let (client, server) = (Namespace::create("a")?, Namespace::create("b")?);
         let mut wires = Vec::new();
-        let spares = test.spares.then(|| Arc::new(RetransmissionControl::default()) as Arc<dyn Spares>);
         for (path, [up, down]) in (1u8..).zip(&test.paths) {
             let name = format!("p{path}");
             let taps = [client.tap(&name)?, server.tap(&name)?];
             let links = [up.clone(), down.clone()];
             let seed = seed.wrapping_add(path.into());
-            wires.push(emulator.join_sparing(taps, links, seed, spares.clone())?);
+            wires.push(emulator.join(taps, links, seed)?);
             let [a, b] = [1, 2].map(|host| Ipv4Addr::new(10, path, 0, host));
             client.ip(&end(&name, a, b))?;
             server.ip(&end(&name, b, a))?;
@@ -212,7 +205,7 @@ fn spec(program: &Path, inside: Option<&NawaInside>) -> GuestSpec {
         spec.modules.extend(["sch_ingress".into(), "cls_bpf".into()]);
         spec.programs.push(program.clone());
         spec.files.push((CONFIGURATION.into(), configuration.clone().into_bytes()));
-        spec.memory_mb = 256;
+        spec.memory_mb = Some(256);
     }
     spec
 }

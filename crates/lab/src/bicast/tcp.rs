@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::experiments::{bursts, link};
 use crate::axes::{ALL, Grid, cases};
 use crate::error::Error;
-use crate::experiment::{Case, Experiment, Ratio, Reference, RunOptions, SideBySide};
+use crate::experiment::{Case, Experiment, Ratio, RunOptions, SideBySide};
 use crate::links::{OnLinks, Setup};
 use crate::network::{PathSpec, Topology};
 use crate::system::{NawaSetup, System};
@@ -21,9 +21,9 @@ const GRIDS: [Grid; 1] =
     [Grid(ALL, &["system=nawa resend=false,true bicast=off,selective,adaptive loss_percent=5.0"])];
 
 const RATIOS: [Ratio; 3] = [
-    Ratio { name: "goodput_of_off", metric: "goodput_mbps", of: ("bicast", Reference::Name("off")) },
-    Ratio { name: "rto_of_off", metric: "rto_expiries", of: ("bicast", Reference::Name("off")) },
-    Ratio { name: "stall_of_off", metric: "longest_stall_ms", of: ("bicast", Reference::Name("off")) },
+    Ratio::new("goodput_of_off", "goodput_mbps", &[("bicast", "off")]),
+    Ratio::new("rto_of_off", "rto_expiries", &[("bicast", "off")]),
+    Ratio::new("stall_of_off", "longest_stall_ms", &[("bicast", "off")]),
 ];
 
 const NOTES: [&str; 4] = [
@@ -58,7 +58,6 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
             .erase())
     })?;
     Ok(Experiment {
-        name: "bicast-tcp",
         side_by_side: SideBySide::Cases(cases.len()),
         cases,
         repeats: options.size.of(1, 5, 9),

@@ -107,8 +107,6 @@ pub struct Test {
     pub(super) budget_percent: Option<u32>,
     /// Of each path: from client to server, and back.
     pub(super) paths: [[LinkConfig; 2]; PATHS],
-    /// Whether their losses spare what controls retransmission.
-    pub(super) spares: bool,
     /// How many, each a process with a primary path of its own. A single one is measured on each path, and the mean taken.
     pub(super) transfers: usize,
     /// All keep to the first path.

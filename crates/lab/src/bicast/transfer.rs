@@ -14,6 +14,7 @@ use super::test::{Stack, Test};
 use crate::command::complete;
 use crate::error::{Doing, Error};
 use crate::guest::Job;
+use crate::namespace::Namespace;
 use crate::program::Process;
 
 const SOURCE: &str = include_str!("transfer.c");
@@ -28,7 +29,7 @@ const READY_LIMIT: Duration = Duration::from_secs(60);
 
 /// The program, as a file.
 #[derive(Clone, Debug)]
-pub(super) struct Program(PathBuf);
+pub(crate) struct Program(PathBuf);
 
 impl Program {
     /// Writes it into `folder`; that for usrsctp is compiled now, with the library that is installed.
@@ -40,7 +41,7 @@ impl Program {
                 let executable = std::fs::Permissions::from_mode(0o755);
                 std::fs::set_permissions(&path, executable).doing(|| format!("change {}", path.display()))?;
             }
-            Stack::Usrsctp => return compile(folder).map(Self),
+            Stack::Usrsctp => return Self::compile(folder),
         }
         Ok(Self(path))
     }
@@ -59,35 +60,40 @@ impl Program {
 
     /// Starts it at `place` with `words`; it is ended after `limit`.
     fn start(&self, place: Place, words: &[String], limit: Duration) -> Result<Running, Error> {
-        let seconds = limit.as_secs().to_string();
         match place {
             // Programs of this machine have their name alone there.
             Place::Guest(guest) => {
-                let job = guest.start(&format!("exec transfer {}", words.join(" ")))?;
-                Ok(Running::Guest(job))
+                Ok(Running::Guest(guest.start(&format!("exec transfer {}", words.join(" ")))?))
             }
-            Place::Host(host) => {
-                let mut arguments = vec![seconds, self.0.to_string_lossy().into_owned()];
-                arguments.extend_from_slice(words);
-                let mut process = Process::start(host, "timeout", &arguments)?;
-                let lines = BufReader::new(process.stdout()?);
-                Ok(Running::Host(process, lines))
-            }
+            Place::Host(host) => self.start_on(host, words, limit),
         }
+    }
+
+    pub(crate) fn start_on(
+        &self,
+        host: &Namespace,
+        words: &[String],
+        limit: Duration,
+    ) -> Result<Running, Error> {
+        let mut arguments = vec![limit.as_secs().to_string(), self.0.to_string_lossy().into_owned()];
+        arguments.extend_from_slice(words);
+        let mut process = Process::start(host, "timeout", &arguments)?;
+        let lines = BufReader::new(process.stdout()?);
+        Ok(Running::Host(process, lines))
+    }
+
+    /// Compiles it in `folder` with the usrsctp that is installed.
+    pub(crate) fn compile(folder: &Path) -> Result<Self, Error> {
+        let (source, program) = (folder.join("transfer.c"), folder.join("transfer"));
+        std::fs::write(&source, SOURCE).doing(|| format!("write {}", source.display()))?;
+        let mut compiler = Command::new("cc");
+        compiler.args(["-O2", "-DUSRSCTP", "-o"]).args([&program, &source]).args(["-lusrsctp", "-lpthread"]);
+        complete("cc", &mut compiler, "").map(|_| Self(program))
     }
 }
 
-/// Compiles it in `folder` with the usrsctp that is installed.
-pub(crate) fn compile(folder: &Path) -> Result<PathBuf, Error> {
-    let (source, program) = (folder.join("transfer.c"), folder.join("transfer"));
-    std::fs::write(&source, SOURCE).doing(|| format!("write {}", source.display()))?;
-    let mut compiler = Command::new("cc");
-    compiler.args(["-O2", "-DUSRSCTP", "-o"]).args([&program, &source]).args(["-lusrsctp", "-lpthread"]);
-    complete("cc", &mut compiler, "").map(|_| program)
-}
-
 /// A program at work.
-enum Running {
+pub(crate) enum Running {
     Guest(Job),
     Host(Process, BufReader<ChildStdout>),
 }
@@ -101,25 +107,30 @@ impl Running {
                 let mut line = String::new();
                 lines.read_line(&mut line).doing(|| "read what `transfer` says".into())?;
                 if line.is_empty() {
-                    process.end()?;
+                    process.finish()?;
                 }
                 Ok(Some(line.trim().to_owned()).filter(|line| !line.is_empty()))
             }
         }
     }
 
-    fn expect_line(&mut self, limit: Duration) -> Result<String, Error> {
+    /// Whether one on a host has ended.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        if let Running::Host(process, _) = self { process.has_ended() } else { false }
+    }
+
+    pub(crate) fn expect_line(&mut self, limit: Duration) -> Result<String, Error> {
         self.line(limit)?.ok_or_else(|| Error::program("transfer", "it has ended without a word"))
     }
 }
 
 /// What one transfer did.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Outcome {
+pub(crate) struct Outcome {
     /// At the receiver, from the association's being up to the last byte.
-    pub(super) seconds: f64,
+    pub(crate) seconds: f64,
     /// Between two bytes reaching the receiving program.
-    pub(super) longest_gap_ms: f64,
+    pub(crate) longest_gap_ms: f64,
     /// Gaps over 500 ms.
     pub(super) long_gaps: f64,
     /// Of the sender's retransmission timer. The kernel counts for all transfers together: the first has the sum.
@@ -167,7 +178,7 @@ pub(super) fn run(
             // If the sender has failed, that is why.
             Err(error) => return Err(sender.line(Duration::ZERO).err().unwrap_or(error)),
         };
-        let mut outcome = read_receiver(&line)?;
+        let mut outcome = Outcome::read(&line)?;
         while let Some(line) = sender.line(test.limit)? {
             read_counter(&mut outcome, &line);
         }
@@ -183,16 +194,16 @@ fn port(number: usize) -> String {
     (PORT + number).to_string()
 }
 
-fn read_receiver(line: &str) -> Result<Outcome, Error> {
-    let numbers: Option<Vec<f64>> = line.split(' ').map(|word| word.parse().ok()).collect();
-    match numbers.as_deref() {
-        Some([seconds, longest_gap_ms, long_gaps]) => Ok(Outcome {
-            seconds: *seconds,
-            longest_gap_ms: *longest_gap_ms,
-            long_gaps: *long_gaps,
-            ..Outcome::default()
-        }),
-        _ => Err(Error::program("transfer", format!("it says `{line}`"))),
+impl Outcome {
+    /// What a receiver says of it.
+    pub(crate) fn read(line: &str) -> Result<Self, Error> {
+        let numbers: Option<Vec<f64>> = line.split(' ').map(|word| word.parse().ok()).collect();
+        match numbers.as_deref() {
+            Some(&[seconds, longest_gap_ms, long_gaps]) => {
+                Ok(Self { seconds, longest_gap_ms, long_gaps, ..Self::default() })
+            }
+            _ => Err(Error::program("transfer", format!("it says `{line}`"))),
+        }
     }
 }
 
@@ -222,7 +233,7 @@ mod tests {
 
     #[test]
     fn what_programs_say_is_read() {
-        let mut outcome = read_receiver("1.500000 20.500 2").unwrap();
+        let mut outcome = Outcome::read("1.500000 20.500 2").unwrap();
         assert_eq!((outcome.seconds, outcome.longest_gap_ms, outcome.long_gaps), (1.5, 20.5, 2.0));
         read_counter(&mut outcome, "t3_expiries 3");
         read_kernel(
@@ -230,6 +241,6 @@ mod tests {
             "SctpT3RtxExpireds               \t4\nSctpFastRetransmits  7\nSctpT3Retransmits 1\n",
         );
         assert_eq!((outcome.t3_expiries, outcome.retransmitted_chunks), (7.0, 8.0));
-        assert!(read_receiver("transfer: receive: Connection reset by peer").is_err());
+        assert!(Outcome::read("transfer: receive: Connection reset by peer").is_err());
     }
 }

@@ -10,7 +10,7 @@ use crate::clock;
 use crate::dcf::{INTERFACE, Lateness, Medium};
 use crate::error::Error;
 use crate::guest::Guest;
-use crate::mesh::{self, address};
+use crate::mesh::{self, SPACING_M, address};
 use crate::ping;
 use crate::program::{Process, output};
 use crate::system::{Means, start_nawa};
@@ -22,9 +22,6 @@ use super::test::Test;
 
 /// What `nawa` gives IP.
 const MASTER: &str = "nc0";
-
-/// Between neighbours, in metres: they read each other at the data rate, and nobody further does.
-const SPACING_M: f64 = 90.0;
 
 /// Before each node's `nawa`: a node has a processor to itself in truth, and shares this one only here. Where priority is
 /// refused, `nice` says so and goes on.

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::error::Error;
 use crate::namespace::Namespace;
-use crate::program::json;
+use crate::program;
 use crate::system::Means;
 
 /// What an NC layer counts, by its name in `nawa status --json`.
@@ -43,7 +43,7 @@ impl Counters {
 
     /// As `nawa status --json` of `node` has it.
     pub(super) fn add_layer(&mut self, node: &Namespace, means: &Means) -> Result<(), Error> {
-        let said = json(node, means.nawa, &["status", "--json"])?;
+        let said = program::status(node, means.nawa)?;
         let layer: &Value = &said["coding"][0];
         for name in NAMES {
             let missing =

@@ -1,6 +1,6 @@
 //! `coding-gain`: what coding gains by window, flows and directions, over 2 to 4 hops.
 
-use super::measure::{Timing, all_ratios, experiment_of};
+use super::measure::{RATIOS, Timing, experiment_of};
 use crate::axes::{ALL, FULL, Grid, QUICK};
 use crate::error::Error;
 use crate::experiment::{Experiment, RunOptions};
@@ -60,7 +60,6 @@ const GRIDS: [Grid; 6] = [
 ];
 
 pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
-    let experiment =
-        experiment_of("coding-gain", &GRIDS, options.size, Timing::fixed(options.size), &ABOUT_THIS)?;
-    Ok(Experiment { ratios: all_ratios(), ..experiment })
+    let experiment = experiment_of(&GRIDS, options.size, Timing::fixed(options.size), &ABOUT_THIS)?;
+    Ok(Experiment { ratios: RATIOS.into(), ..experiment })
 }

@@ -1,6 +1,6 @@
 //! `coding-loss`: what is left of coding where neighbours do not overhear everything.
 
-use super::measure::{Timing, all_ratios, experiment_of};
+use super::measure::{RATIOS, Timing, experiment_of};
 use crate::axes::{FULL, Grid, QUICK};
 use crate::error::Error;
 use crate::experiment::{Experiment, RunOptions};
@@ -31,7 +31,6 @@ const GRIDS: [Grid; 2] = [
 ];
 
 pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
-    let experiment =
-        experiment_of("coding-loss", &GRIDS, options.size, Timing::fixed(options.size), &ABOUT_THIS)?;
-    Ok(Experiment { ratios: all_ratios(), ..experiment })
+    let experiment = experiment_of(&GRIDS, options.size, Timing::fixed(options.size), &ABOUT_THIS)?;
+    Ok(Experiment { ratios: RATIOS.into(), ..experiment })
 }

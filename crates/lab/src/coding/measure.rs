@@ -12,7 +12,7 @@ use super::test::Test;
 use super::transfer::{self, End, Outcome, Plan};
 use crate::axes::{Grid, cases};
 use crate::error::Error;
-use crate::experiment::{Case, Experiment, Fields, Ratio, Reference, Size};
+use crate::experiment::{Case, Experiment, Fields, Ratio, Size};
 use crate::system::Means;
 use crate::workload::{Need, Prepared, Sample, Site, Workload};
 
@@ -49,7 +49,6 @@ const AGGREGATE: usize = 16;
 
 /// The experiment whose cells these grids are: one way and one flow at a time if they do not say.
 pub(super) fn experiment_of(
-    name: &'static str,
     grids: &[Grid],
     size: Size,
     timing: Timing,
@@ -77,7 +76,7 @@ pub(super) fn experiment_of(
         Ok(Case { key: cell.key(&KEY), estimate: test.estimate(), workload: test }.erase())
     })?;
     let notes = about.iter().chain(&NOTES).map(|&note| note.to_owned()).collect();
-    Ok(Experiment { name, cases, repeats: timing.repeats, notes, ..Experiment::default() })
+    Ok(Experiment { cases, repeats: timing.repeats, notes, ..Experiment::default() })
 }
 
 const KEY: [&str; 8] = [
@@ -91,20 +90,12 @@ const KEY: [&str; 8] = [
     "aggregation",
 ];
 
-/// What is compared with the case of mode `plain` or `off`, found by `reference`, in the same repeat.
-pub(super) fn ratios(names: [&'static str; 2], reference: Reference) -> [Ratio; 2] {
-    [(names[0], "goodput_mbps"), (names[1], "packets_per_segment")].map(|(name, metric)| Ratio {
-        name,
-        metric,
-        of: ("mode", reference),
-    })
-}
-
-pub(super) fn all_ratios() -> Vec<Ratio> {
-    let plain = ratios(["goodput_of_plain", "packets_of_plain"], Reference::Name("plain"));
-    let off = ratios(["goodput_of_off", "packets_of_off"], Reference::Name("off"));
-    [plain, off].concat()
-}
+pub(super) const RATIOS: [Ratio; 4] = [
+    Ratio::new("goodput_of_plain", "goodput_mbps", &[("mode", "plain")]),
+    Ratio::new("packets_of_plain", "packets_per_segment", &[("mode", "plain")]),
+    Ratio::new("goodput_of_off", "goodput_mbps", &[("mode", "off")]),
+    Ratio::new("packets_of_off", "packets_per_segment", &[("mode", "off")]),
+];
 
 fn measure(test: &Test, means: &Means, seed: u64) -> Result<Sample, Error> {
     let mut chain = Chain::start(test, means, seed)?;

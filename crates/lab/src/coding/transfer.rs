@@ -10,6 +10,7 @@ use crate::error::{Doing, Error};
 use crate::flows::pipes::{Pipe, Pipes};
 use crate::flows::socket;
 use crate::namespace::Namespace;
+use crate::statistics::mbps;
 
 use super::bound::Sent;
 
@@ -67,7 +68,7 @@ pub(super) struct Outcome {
 
 impl Outcome {
     pub(super) fn goodput_mbps(&self) -> f64 {
-        self.bytes as f64 * 8e-6 / self.time.as_secs_f64().max(1e-9)
+        mbps(self.bytes, self.time)
     }
 
     /// Full segments that arrived.

@@ -1,10 +1,10 @@
 //! `coding-wait`: one transfer over 2 and 3 hops, by mode and waiting time (paper 002, figures 7 to 12).
 
-use super::measure::{Timing, experiment_of, ratios};
+use super::measure::{Timing, experiment_of};
 use super::transfer::End;
 use crate::axes::{FULL, Grid, QUICK};
 use crate::error::Error;
-use crate::experiment::{Experiment, Published, Ratio, Reference, RunOptions};
+use crate::experiment::{Experiment, Published, Ratio, RunOptions};
 
 pub(crate) const ABOUT: &str = "one TCP transfer over 2 and 3 hops of 802.11g, by mode and waiting time: goodput, RTT, packets sent (paper 002)";
 
@@ -21,8 +21,15 @@ const GRIDS: [Grid; 4] = [
     Grid(FULL, &["window_segments=16,256 hops=2,3 mode=delayed,controlled,any wait_ms=1,3,5,10,20,50,100"]),
 ];
 
-/// The paper's transfer, in packets.
-const PACKETS: u64 = 10_000;
+/// What is compared with a mode that has no wait.
+const RATIOS: [Ratio; 6] = [
+    Ratio::new("goodput_of_plain", "goodput_mbps", &[("mode", "plain"), ("wait_ms", "0")]),
+    Ratio::new("packets_of_plain", "packets_per_segment", &[("mode", "plain"), ("wait_ms", "0")]),
+    Ratio::new("goodput_of_off", "goodput_mbps", &[("mode", "off"), ("wait_ms", "0")]),
+    Ratio::new("packets_of_off", "packets_per_segment", &[("mode", "off"), ("wait_ms", "0")]),
+    Ratio::new("rtt_of_piggycode", "rtt_ms", &[("mode", "delayed"), ("wait_ms", "0")]),
+    Ratio::new("rtt_of_delayed", "rtt_ms", &[("mode", "delayed")]),
+];
 
 const ABOUT_THIS: [&str; 4] = [
     "10,000 packets of 1448 bytes with --paper, 4,000 without, 1,500 with --quick",
@@ -36,19 +43,10 @@ const ABOUT_THIS: [&str; 4] = [
 ];
 
 pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
-    let end = End::Packets(options.size.of(1_500, 4_000, PACKETS));
+    let end = End::Packets(options.size.of(1_500, 4_000, 10_000));
     let timing = Timing { end, bursts: false, repeats: options.size.of(1, 5, 5) };
-    let experiment = experiment_of("coding-wait", &GRIDS, options.size, timing, &ABOUT_THIS)?;
-    Ok(Experiment { ratios: all_ratios(), paper: paper(), ..experiment })
-}
-
-fn all_ratios() -> Vec<Ratio> {
-    let at_0 = |mode| Reference::NameAt(mode, ("wait_ms", "0"));
-    let plain = ratios(["goodput_of_plain", "packets_of_plain"], at_0("plain"));
-    let off = ratios(["goodput_of_off", "packets_of_off"], at_0("off"));
-    let rtt = |name, of| Ratio { name, metric: "rtt_ms", of: ("mode", of) };
-    let rtts = [rtt("rtt_of_piggycode", at_0("delayed")), rtt("rtt_of_delayed", Reference::Name("delayed"))];
-    [&plain[..], &off, &rtts].concat()
+    let experiment = experiment_of(&GRIDS, options.size, timing, &ABOUT_THIS)?;
+    Ok(Experiment { ratios: RATIOS.into(), paper: paper(), ..experiment })
 }
 
 /// What chapter 5.2 says of figures 7 to 12, which give no numbers: the best over all waiting times.
@@ -61,21 +59,4 @@ fn paper() -> Vec<Published> {
         of("mode=controlled hops=3 wait_ms=best", &[(goodput, 1.05), (packets, 0.79), (rtt, 0.87)]),
         of("mode=delayed hops=3 wait_ms=best", &[(goodput, 1.04), (packets, 0.80), (rtt, 0.94)]),
     ]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::test::Test;
-    use super::*;
-    use crate::experiment::Size;
-
-    #[test]
-    fn the_papers_cases_are_there() {
-        let experiment = experiment(&RunOptions { size: Size::Paper, ..RunOptions::default() }).unwrap();
-        assert_eq!(experiment.cases.len(), 2 * 2 * (7 + 3 * 7));
-        for case in &experiment.cases {
-            let test = case.workload::<Test>().unwrap();
-            assert!(matches!(test.plan.end, End::Packets(PACKETS)));
-        }
-    }
 }

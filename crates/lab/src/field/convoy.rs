@@ -21,7 +21,7 @@ use link::{
 use crate::dcf::Medium;
 use crate::emulator::{Emulator, Wire};
 use crate::error::Error;
-use crate::mesh;
+use crate::mesh::{self, SPACING_M};
 use crate::namespace::Namespace;
 use crate::program::output;
 use crate::wiring::end;
@@ -37,8 +37,6 @@ pub(super) const RELAY: usize = 1;
 /// The vehicle that falls behind.
 pub(super) const LAST: usize = 3;
 
-/// Between vehicles, in metres: each hears its neighbours and senses all.
-const SPACING_M: f64 = 90.0;
 /// Out of everybody's range.
 const FAR_M: f64 = 5000.0;
 

@@ -12,7 +12,8 @@ use super::system::{Strand, System};
 use super::traffic::Traffic;
 use crate::clock;
 use crate::error::{Doing, Error};
-use crate::ping::percentile;
+use crate::program::on_cpu;
+use crate::statistics::{mbps, percentile_ms as ms};
 use crate::workload::{Need, Prepared, Sample, Site, Workload};
 
 /// A packet of the call that is answered later is lost.
@@ -62,18 +63,16 @@ impl Field {
         wait_until(began + LENGTH);
         let cores = Busy::now()?.cores_since(&busy, began.elapsed());
         let (air, metered) = (self.convoy.air_bytes()? - air, self.convoy.bytes(LTE)? - metered);
-        let time = began.elapsed().as_secs_f64();
+        let time = began.elapsed();
         let traffic = traffic.stop()?;
         let hazards = hazards.stop();
         let association = association.outcome()?;
-        let mbps = |bytes: u64| bytes as f64 * 8e-6 / time;
-        let ms =
-            |times: &[Duration], percent| percentile(times, percent).map(|time| time.as_secs_f64() * 1e3);
+        let [down, up] = traffic.bytes;
         let answered: Vec<Duration> = traffic.call.answered(CALL_LIMIT).collect();
         let mut sample = Sample::from([
-            ("goodput_mbps", Some(mbps(traffic.bytes[0] + traffic.bytes[1]))),
-            ("download_mbps", Some(mbps(traffic.bytes[0]))),
-            ("upload_mbps", Some(mbps(traffic.bytes[1]))),
+            ("goodput_mbps", Some(mbps(down + up, time))),
+            ("download_mbps", Some(mbps(down, time))),
+            ("upload_mbps", Some(mbps(up, time))),
             ("interactive_p50_ms", ms(&traffic.answers, 50)),
             ("interactive_p99_ms", ms(&traffic.answers, 99)),
             ("call_loss_ratio", Some(traffic.call.loss_ratio(CALL_LIMIT))),
@@ -82,18 +81,15 @@ impl Field {
             ("hazard_p50_ms", ms(&hazards.took, 50)),
             ("hazard_p99_ms", ms(&hazards.took, 99)),
             ("hazard_delivered_ratio", Some(hazards.took.len() as f64 / hazards.due.max(1) as f64)),
-            ("sctp_transfer_s", Some(association.map_or(time, |outcome| outcome.seconds))),
+            ("sctp_transfer_s", Some(association.map_or(time.as_secs_f64(), |outcome| outcome.seconds))),
             ("sctp_longest_gap_ms", association.map(|outcome| outcome.longest_gap_ms)),
             ("air_bytes", Some(air as f64)),
             ("metered_bytes", Some(metered as f64)),
             ("cpu_cores", Some(cores)),
         ]);
-        sample.remark = association.is_none().then(|| {
-            format!(
-                "{}: in a run SCTP's file had not arrived at the end, which counts as its time",
-                self.system.name()
-            )
-        });
+        sample.remark = association
+            .is_none()
+            .then(|| "in a run SCTP's file had not arrived at the end, which counts as its time".into());
         Ok(sample)
     }
 }
@@ -123,9 +119,8 @@ impl Busy {
         let busy: u64 = [0, 1, 2, 5, 6].iter().filter_map(|&field| ticks.get(field)).sum();
         let threads = std::fs::read_dir("/proc/self/task").doing(|| "read /proc/self/task".into())?;
         let emulation = threads.flatten().filter_map(|thread| {
-            let read = |file| std::fs::read_to_string(thread.path().join(file)).ok();
-            EMULATION.contains(&read("comm")?.trim()).then_some(())?;
-            read("schedstat")?.split(' ').next()?.parse().ok().map(Duration::from_nanos)
+            let name = std::fs::read_to_string(thread.path().join("comm")).ok()?;
+            EMULATION.contains(&name.trim()).then(|| on_cpu(&thread.path()))?
         });
         Ok(Self { all: Duration::from_millis(busy * 10), emulation: emulation.sum() })
     }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::convoy::{Convoy, HUB_INNER, POLICED, USER, VEHICLES, hub_address};
 use super::system::{Identities, Strand, System, hub_file, vehicle_file};
 use super::traffic::Way;
-use crate::bicast::compile_transfer;
+use crate::bicast::transfer::Program;
 use crate::clock;
 use crate::congestion;
 use crate::dcf::INTERFACE;
@@ -16,7 +16,7 @@ use crate::error::{Doing, Error};
 use crate::namespace::Namespace;
 use crate::ping;
 use crate::program::output;
-use crate::system::{KeyPair, write_key};
+use crate::system::Identity;
 
 /// For the hub to answer, once all has been started.
 const READY_LIMIT: Duration = Duration::from_secs(15);
@@ -36,7 +36,7 @@ pub(super) struct Field {
     nawa: PathBuf,
     folder: PathBuf,
     /// What transfers over SCTP.
-    pub(super) program: PathBuf,
+    pub(super) program: Program,
     /// Which address the NAT has.
     pub(super) addresses: Cell<u8>,
 }
@@ -45,7 +45,7 @@ impl Field {
     /// Nothing runs yet.
     pub(super) fn build(system: System, place: &Place) -> Result<Self, Error> {
         let (nawa, folder) = (place.nawa.to_owned(), place.folder.to_owned());
-        let program = compile_transfer(&folder)?;
+        let program = Program::compile(&folder)?;
         let from_drivers = system.has(Strand::Flood);
         let convoy = Convoy::build(place.emulator, system.mesh_interface(), from_drivers, place.seed)?;
         let field = Self { system, convoy, nawa, folder, program, addresses: Cell::new(1) };
@@ -84,27 +84,19 @@ impl Field {
     }
 
     fn write_files(&self) -> Result<(), Error> {
-        let names: Vec<String> = (0..VEHICLES).map(|vehicle| format!("v{}", vehicle + 1)).collect();
-        let make = |name: &str| {
-            let keys = KeyPair::generate(&self.nawa)?;
-            Ok::<_, Error>((write_key(&keys, &self.folder, name)?, keys.public))
-        };
-        let (flood_key, _) = make("flood")?;
-        let hub = make("hub")?;
-        let vehicles = names.iter().map(|name| make(name)).collect::<Result<Vec<_>, _>>()?;
+        let make = |name: String| Identity::generate(&self.nawa, &self.folder, name);
         let identities = Identities {
-            flood_key: &flood_key,
-            hub: (&hub.0, &hub.1),
-            vehicles: vehicles.iter().map(|(path, public)| (&**path, &**public)).collect(),
+            flood_key: make("flood".into())?.key_file,
+            hub: make("hub".into())?,
+            vehicles: (1..=VEHICLES).map(|number| make(format!("v{number}"))).collect::<Result<_, _>>()?,
         };
-        let write = |name: &str, text: String| {
-            let path = self.folder.join(format!("{name}.toml"));
+        let write = |path: PathBuf, text: String| {
             std::fs::write(&path, text).doing(|| format!("write {}", path.display()))
         };
-        for (vehicle, name) in names.iter().enumerate() {
-            write(name, vehicle_file(self.system, vehicle, &identities))?;
+        for vehicle in 0..VEHICLES {
+            write(self.vehicle_path(vehicle), vehicle_file(self.system, vehicle, &identities))?;
         }
-        hub_file(self.system, &identities).map_or(Ok(()), |text| write("hub", text))
+        hub_file(self.system, &identities).map_or(Ok(()), |text| write(self.hub_path(), text))
     }
 
     /// As a user starts it.

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use rand_chacha::ChaCha8Rng;
 use rand_core::SeedableRng;
 use rustix::process::Pid;
-use serde_json::Value;
 
 use super::convoy::{Convoy, USER, VEHICLES};
 use super::fault::Fault;
@@ -154,9 +153,7 @@ impl Trial<'_> {
         let name = format!("vehicle {}", vehicle + 1);
         // As a routing program does, which nawa is none.
         self.field.convoy.join_mesh(vehicle).map_err(|error| format!("{name}: {error}"))?;
-        let status = output(host, self.field.nawa(), &["status", "--json"])
-            .map_err(|error| format!("{name}: {error}"))?;
-        let status: Value = serde_json::from_str(&status).map_err(|error| format!("{name}: {error}"))?;
+        let status = program::status(host, self.field.nawa()).map_err(|error| format!("{name}: {error}"))?;
         let checks = [
             ("peer", status["tunnel"]["peers"][0]["up"] == true),
             (
@@ -209,11 +206,9 @@ impl Daemon {
         let is_bpf = |path: &std::path::PathBuf| {
             std::fs::read_link(path).is_ok_and(|to| to.to_string_lossy().contains("bpf"))
         };
-        let status = std::fs::read_to_string(format!("{folder}/status")).unwrap_or_default();
-        let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
-        let kilobytes: u64 = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse().ok()).unwrap_or(0);
+        let memory = program::memory(pid.as_raw_nonzero().get().unsigned_abs(), "RssAnon:");
         Ok(Self {
-            anonymous_bytes: kilobytes << 10,
+            anonymous_bytes: memory.unwrap_or(0),
             bpf: descriptors.iter().filter(|path| is_bpf(path)).count(),
             descriptors: descriptors.len(),
             threads: list("task")?.len(),

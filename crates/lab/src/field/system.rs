@@ -1,12 +1,12 @@
 //! The systems, and the files of the vehicles and of the hub.
 
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::PathBuf;
 
 use super::convoy::{HUB_INNER, UPLINKS, hub_address};
 use crate::dcf::INTERFACE;
 use crate::mesh;
-use crate::system::{node_sections, peer_section};
+use crate::system::{Identity, node_sections, peer_section};
 
 /// What a vehicle's `nawa` gives IP in place of its radio.
 pub(super) const MASTER: &str = "nc0";
@@ -32,29 +32,16 @@ pub(super) enum Strand {
 }
 
 impl System {
-    pub(super) const QUICK: [System; 2] = [System::Nawa, System::Stock];
-
-    pub(super) const ALL: [System; 7] = [
-        System::Nawa,
-        System::Stock,
-        System::Without(Strand::Flood),
-        System::Without(Strand::Coding),
-        System::Without(Strand::Tunnel),
-        System::Without(Strand::Flight),
-        System::Without(Strand::Bicast),
+    /// By their names in the JSON; with `--quick` the first two.
+    pub(super) const ALL: [(&str, System); 7] = [
+        ("nawa", System::Nawa),
+        ("stock", System::Stock),
+        ("nawa-without-flood", System::Without(Strand::Flood)),
+        ("nawa-without-coding", System::Without(Strand::Coding)),
+        ("nawa-without-tunnel", System::Without(Strand::Tunnel)),
+        ("nawa-without-flight", System::Without(Strand::Flight)),
+        ("nawa-without-bicast", System::Without(Strand::Bicast)),
     ];
-
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            System::Nawa => "nawa",
-            System::Stock => "stock",
-            System::Without(Strand::Flood) => "nawa-without-flood",
-            System::Without(Strand::Coding) => "nawa-without-coding",
-            System::Without(Strand::Tunnel) => "nawa-without-tunnel",
-            System::Without(Strand::Flight) => "nawa-without-flight",
-            System::Without(Strand::Bicast) => "nawa-without-bicast",
-        }
-    }
 
     pub(super) fn has(self, strand: Strand) -> bool {
         match self {
@@ -84,13 +71,11 @@ impl System {
 }
 
 /// Who is who.
-pub(super) struct Identities<'a> {
+pub(super) struct Identities {
     /// The network's key of messages.
-    pub(super) flood_key: &'a Path,
-    /// The hub's private key in a file, and its public one.
-    pub(super) hub: (&'a Path, &'a str),
-    /// The same of each vehicle.
-    pub(super) vehicles: Vec<(&'a Path, &'a str)>,
+    pub(super) flood_key: PathBuf,
+    pub(super) hub: Identity,
+    pub(super) vehicles: Vec<Identity>,
 }
 
 /// A vehicle's inner address.
@@ -102,7 +87,7 @@ pub(super) fn inner_address(vehicle: usize) -> String {
 pub(super) fn vehicle_file(system: System, vehicle: usize, identities: &Identities) -> String {
     let mut text = String::new();
     if system.has(Strand::Tunnel) {
-        let (key, (_, hub)) = (identities.vehicles[vehicle].0, identities.hub);
+        let (key, hub) = (&identities.vehicles[vehicle].key_file, &identities.hub.public_key);
         let bicast = if system.has(Strand::Bicast) { "adaptive" } else { "off" };
         text += &node_sections(key, &inner_address(vehicle), "");
         let more = format!("keepalive = \"10s\"\nbicast = \"{bicast}\"\n");
@@ -123,7 +108,7 @@ pub(super) fn vehicle_file(system: System, vehicle: usize, identities: &Identiti
             "\n[[coding]]\ninterface = \"{INTERFACE}\"\nmaster = \"{MASTER}\"\naddresses = [\"{address}/24\"]\n"
         );
     }
-    let (interface, id, key) = (system.flood_interface(), vehicle + 1, identities.flood_key);
+    let (interface, id, key) = (system.flood_interface(), vehicle + 1, &identities.flood_key);
     let mode = if system.has(Strand::Flood) { "driver" } else { "application" };
     let _ = write!(
         text,
@@ -136,11 +121,12 @@ pub(super) fn vehicle_file(system: System, vehicle: usize, identities: &Identiti
 pub(super) fn hub_file(system: System, identities: &Identities) -> Option<String> {
     let mut text = String::new();
     if system.has(Strand::Tunnel) {
-        text += &node_sections(identities.hub.0, &HUB_INNER.to_string(), "listen = 51900\n");
+        text += &node_sections(&identities.hub.key_file, &HUB_INNER.to_string(), "listen = 51900\n");
         let bicast = if system.has(Strand::Bicast) { "adaptive" } else { "off" };
         let more = format!("bicast = \"{bicast}\"\n");
-        for (vehicle, (_, key)) in identities.vehicles.iter().enumerate() {
-            text += &peer_section(&format!("vehicle{}", vehicle + 1), key, &inner_address(vehicle), &more);
+        for (vehicle, identity) in identities.vehicles.iter().enumerate() {
+            let (name, key) = (format!("vehicle{}", vehicle + 1), &identity.public_key);
+            text += &peer_section(&name, key, &inner_address(vehicle), &more);
         }
     }
     text += &both(system, ["eth0", "eth1"]);

@@ -1,18 +1,17 @@
 //! TCP flows over one link, and what is measured of them.
 
-use std::path::Path;
-use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use link::{Bitrate, Capacity, LinkConfig, Loss, Probability, Queue};
+use link::{Bitrate, Capacity, LinkConfig, Loss, Queue};
 use serde_json::Value;
 
-use super::series::{self, Series};
+use super::series::Series;
 use crate::axes::Cell;
 use crate::error::Error;
-use crate::experiment::{Case, Fields, Ratio, Reference};
-use crate::flows::{self, FlowOutcome, FlowSpec, FlowTest, Guests, Origin, Outcome, check_origin};
+use crate::experiment::{Case, Fields, Ratio};
+use crate::flows::{self, FlowSpec, FlowTest, Guests, Origin, Outcome, Watch, check_origin};
 use crate::network::{Network, PathSpec, Topology};
+use crate::statistics::mbps;
 use crate::workload::{Need, Prepared, Sample, Site, Workload};
 
 /// The congestion controls that are compared, how many they are, and how many of these are a guest's ([`origin`]).
@@ -69,8 +68,8 @@ pub(super) const OVERHEAD: Duration = Duration::from_millis(150);
 pub(super) const BOOT: Duration = Duration::from_millis(900);
 
 pub(super) const AGAINST_RENO: [Ratio; 2] = [
-    Ratio { name: "goodput_of_reno", metric: "goodput_mbps", of: ("cc", Reference::Name("reno")) },
-    Ratio { name: "queue_of_reno", metric: "queue_mean_packets", of: ("cc", Reference::Name("reno")) },
+    Ratio::new("goodput_of_reno", "goodput_mbps", &[("cc", "reno")]),
+    Ratio::new("queue_of_reno", "queue_mean_packets", &[("cc", "reno")]),
 ];
 
 /// What a reader of any of these figures has to know.
@@ -89,14 +88,6 @@ pub(super) const NOTES: [&str; 5] = [
 
 pub(super) fn notes(more: &[&str]) -> Vec<String> {
     more.iter().chain(&NOTES).map(|&note| note.to_owned()).collect()
-}
-
-/// Loss as drawn frame by frame, before the queue.
-pub(super) fn percent(loss: f64) -> Loss {
-    match Probability::new(loss / 100.0) {
-        Ok(probability) if loss > 0.0 => Loss::Bernoulli(probability),
-        _ => Loss::None,
-    }
 }
 
 /// A link whose data direction has `capacity`, `queue` and `loss`; acknowledgements come back over `back`, undisturbed.
@@ -186,38 +177,20 @@ impl Prepared for Linked<'_> {
     }
 
     fn measure(mut self: Box<Self>) -> Result<Sample, Error> {
-        let test = &self.flows.test;
-        let outcome = match &self.site.options.series {
-            Some(folder) => watched(&self.network, &mut self.guests, test, &self.site, folder)?,
-            None => flows::run(&self.network, &mut self.guests, test, self.site.seed, None)?,
-        };
+        let Site { options, title, seed, .. } = &self.site;
+        let series = options.series.as_deref();
+        let mut series = series.map(|folder| Series::create(folder, title, *seed)).transpose()?;
+        let mut write = series.as_mut().map(|series| |look| series.write(look));
+        let watch = write.as_mut().map(|write| write as Watch);
+        let outcome = flows::run(&self.network, &mut self.guests, &self.flows.test, *seed, watch)?;
         Ok(metrics(&self.flows.topology, &outcome).into())
     }
-}
-
-/// Runs the flows; what happens in the course of time goes into `folder`.
-fn watched(
-    network: &Network,
-    guests: &mut Guests,
-    test: &FlowTest,
-    site: &Site,
-    folder: &Path,
-) -> Result<Outcome, Error> {
-    let (title, seed) = (&site.title, site.seed);
-    let mut series = Series::create(folder, title, seed)?;
-    std::thread::scope(|scope| {
-        let (stop, stopped) = channel();
-        scope.spawn(move || series::log_state(folder, site, network, &stopped));
-        let outcome = flows::run(network, guests, test, seed, Some(&mut |look| series.write(look)));
-        drop(stop);
-        outcome
-    })
 }
 
 /// Where there is more than one flow, the first half is that of the congestion control which the case is of, and the
 /// second its rivals.
 fn metrics(topology: &Topology, outcome: &Outcome) -> Fields<f64> {
-    let rates: Vec<f64> = outcome.flows.iter().map(FlowOutcome::goodput_mbps).collect();
+    let rates: Vec<f64> = outcome.flows.iter().map(|flow| mbps(flow.bytes, flow.time)).collect();
     let mut metrics = match rates.len() {
         1 => vec![("goodput_mbps", rates[0])],
         _ => shares(&rates),
@@ -245,7 +218,7 @@ fn senders(outcome: &Outcome) -> Fields<f64> {
 
 /// How flows share a link: the goodput of the first half, its share, and the fairness index of all (Jain, Chiu and
 /// Hawe, 1984).
-pub(super) fn shares(rates: &[f64]) -> Fields<f64> {
+fn shares(rates: &[f64]) -> Fields<f64> {
     let total: f64 = rates.iter().sum();
     let own: f64 = rates[..rates.len() / 2].iter().sum();
     let squares: f64 = rates.iter().map(|rate| rate * rate).sum();
@@ -264,4 +237,15 @@ fn utilisation(topology: &Topology, outcome: &Outcome) -> Option<f64> {
         }
     };
     (offered > 0.0).then(|| outcome.delivered as f64 / offered)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_rates_are_fair() {
+        assert_eq!(shares(&[0.5, 0.5])[2..], [("share", 0.5), ("jain", 1.0)]);
+        assert_eq!(shares(&[1.0, 0.0])[2..], [("share", 1.0), ("jain", 0.5)]);
+    }
 }

@@ -91,7 +91,6 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
     // Those that agree in these fields follow each other.
     cases.sort_by_key(|case| ALIKE.map(|name| case.field(name).map(ToString::to_string)));
     Ok(Experiment {
-        name: "flight-fairness",
         side_by_side: SideBySide::Links { alike: &ALIKE, up_to: UP_TO },
         cases,
         repeats: options.size.of(1, 3, 10),

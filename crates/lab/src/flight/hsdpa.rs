@@ -27,21 +27,24 @@ const BLOCK_ERRORS: f64 = 0.02;
 /// From a failed transmission to its repetition: six subframes of 2 ms (3GPP TS 25.308).
 const RETRY_DELAY: Duration = Duration::from_millis(12);
 
-/// How a terminal moves, on a carrier of 2 GHz.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Channel {
-    /// It does not; what is around it does.
-    Standstill,
-    /// 3 km/h.
-    Pedestrian,
-    /// 30 km/h.
-    Vehicle,
+/// How a terminal moves: its name in the paper, and the Doppler shift on a carrier of 2 GHz.
+#[derive(Clone, Copy, Debug)]
+struct Channel {
+    name: &'static str,
+    doppler_hz: f64,
 }
+
+/// It does not; what is around it does.
+const STANDSTILL: Channel = Channel { name: "st", doppler_hz: 0.5 };
+/// 3 km/h.
+const PEDESTRIAN: Channel = Channel { name: "pa3", doppler_hz: 5.6 };
+/// 30 km/h.
+const VEHICLE: Channel = Channel { name: "va30", doppler_hz: 55.6 };
 
 /// One of the paper's channels.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scenario {
-    pub(super) channel: Channel,
+    channel: Channel,
     /// The geometry, in dB.
     pub(super) geometry: i32,
     /// Mean and deviation of the throughput of ten segments, in kbit/s, as published.
@@ -53,29 +56,10 @@ pub(super) struct Scenario {
     deviation: u32,
 }
 
-impl Channel {
-    /// As in the paper.
-    fn name(self) -> &'static str {
-        match self {
-            Channel::Standstill => "st",
-            Channel::Pedestrian => "pa3",
-            Channel::Vehicle => "va30",
-        }
-    }
-
-    fn doppler_hz(self) -> f64 {
-        match self {
-            Channel::Standstill => 0.5,
-            Channel::Pedestrian => 5.6,
-            Channel::Vehicle => 55.6,
-        }
-    }
-}
-
 impl Scenario {
     /// As in the JSON, such as "hsdpa-pa3-5db".
     pub(super) fn name(&self) -> String {
-        format!("hsdpa-{}{:+}db", self.channel.name(), self.geometry)
+        format!("hsdpa-{}{:+}db", self.channel.name, self.geometry)
     }
 
     /// The direction of the data.
@@ -96,7 +80,7 @@ impl Scenario {
             centre: of_all(u64::from(self.centre) * 1000),
             deviation: of_all(u64::from(self.deviation) * 1000),
             bounds: [of_all(FLOOR), of_all(PEAK)],
-            doppler_hz: self.channel.doppler_hz(),
+            doppler_hz: self.channel.doppler_hz,
             tick: TICK,
             duration: Duration::from_secs(120),
         };
@@ -131,21 +115,21 @@ const fn scenario(
 /// Figure 10. Two of its numbers cannot be right; what would fit is taken instead: 2584.0 for 25840.0 (pa3, 15 dB), and
 /// 81.5 for 814.8 (va30, −5 dB).
 pub(super) const SCENARIOS: [Scenario; 15] = [
-    scenario(Channel::Standstill, 15, [2921.1, 676.9], [152.4, 3346.6], [2757, 774]),
-    scenario(Channel::Standstill, 10, [2888.5, 687.5], [159.9, 3349.9], [2702, 794]),
-    scenario(Channel::Standstill, 5, [2252.3, 344.8], [148.0, 2781.1], [2194, 303]),
-    scenario(Channel::Standstill, 0, [1271.3, 87.4], [143.1, 1383.1], [1267, 56]),
-    scenario(Channel::Standstill, -5, [522.8, 29.5], [134.8, 586.4], [520, 20]),
-    scenario(Channel::Pedestrian, 15, [2584.0, 680.2], [161.3, 3354.2], [2356, 881]),
-    scenario(Channel::Pedestrian, 10, [2371.1, 680.2], [154.4, 3334.5], [2121, 827]),
-    scenario(Channel::Pedestrian, 5, [2026.3, 728.7], [151.4, 3332.2], [1627, 1099]),
-    scenario(Channel::Pedestrian, 0, [1230.0, 571.8], [129.2, 3282.1], [723, 1107]),
-    scenario(Channel::Pedestrian, -5, [519.6, 274.1], [106.4, 1731.2], [22, 876]),
-    scenario(Channel::Vehicle, 15, [1585.0, 197.1], [152.1, 2326.3], [1549, 427]),
-    scenario(Channel::Vehicle, 10, [1474.9, 167.4], [151.0, 2051.2], [1447, 372]),
-    scenario(Channel::Vehicle, 5, [1251.8, 150.0], [145.4, 2055.6], [1223, 388]),
-    scenario(Channel::Vehicle, 0, [849.1, 110.5], [142.4, 1338.1], [818, 364]),
-    scenario(Channel::Vehicle, -5, [456.1, 81.5], [115.2, 2107.3], [343, 482]),
+    scenario(STANDSTILL, 15, [2921.1, 676.9], [152.4, 3346.6], [2757, 774]),
+    scenario(STANDSTILL, 10, [2888.5, 687.5], [159.9, 3349.9], [2702, 794]),
+    scenario(STANDSTILL, 5, [2252.3, 344.8], [148.0, 2781.1], [2194, 303]),
+    scenario(STANDSTILL, 0, [1271.3, 87.4], [143.1, 1383.1], [1267, 56]),
+    scenario(STANDSTILL, -5, [522.8, 29.5], [134.8, 586.4], [520, 20]),
+    scenario(PEDESTRIAN, 15, [2584.0, 680.2], [161.3, 3354.2], [2356, 881]),
+    scenario(PEDESTRIAN, 10, [2371.1, 680.2], [154.4, 3334.5], [2121, 827]),
+    scenario(PEDESTRIAN, 5, [2026.3, 728.7], [151.4, 3332.2], [1627, 1099]),
+    scenario(PEDESTRIAN, 0, [1230.0, 571.8], [129.2, 3282.1], [723, 1107]),
+    scenario(PEDESTRIAN, -5, [519.6, 274.1], [106.4, 1731.2], [22, 876]),
+    scenario(VEHICLE, 15, [1585.0, 197.1], [152.1, 2326.3], [1549, 427]),
+    scenario(VEHICLE, 10, [1474.9, 167.4], [151.0, 2051.2], [1447, 372]),
+    scenario(VEHICLE, 5, [1251.8, 150.0], [145.4, 2055.6], [1223, 388]),
+    scenario(VEHICLE, 0, [849.1, 110.5], [142.4, 1338.1], [818, 364]),
+    scenario(VEHICLE, -5, [456.1, 81.5], [115.2, 2107.3], [343, 482]),
 ];
 
 #[cfg(test)]

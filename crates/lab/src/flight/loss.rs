@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use super::case::{
-    AGAINST_RENO, CC, CONTROLS, DEEP, DELAY, GUESTS, INITIAL_WINDOW, case, fixed, notes, overhead, percent,
-    topology, windowed,
+    AGAINST_RENO, CC, CONTROLS, DEEP, DELAY, GUESTS, INITIAL_WINDOW, case, fixed, notes, overhead, topology,
+    windowed,
 };
 use crate::axes::{FULL, Grid, QUICK, cases, cells};
 use crate::error::Error;
-use crate::experiment::{Experiment, Ratio, Reference, RunOptions, SideBySide};
+use crate::experiment::{Experiment, Ratio, RunOptions, SideBySide};
 use crate::flows::{BUFFER_MAX, FlowTest};
+use crate::network::percent_lost;
 
 pub(crate) const ABOUT: &str =
     "one TCP flow over 1 Mbit/s, RTT 180 ms, with 0 to 1 % random loss (paper 001) and on to 5 %";
@@ -19,11 +20,7 @@ const GRIDS: [Grid; 2] = [
     Grid(FULL, &["rate_kbps=1000 loss_percent=0.0,0.1,0.2,0.3,0.4,0.5,0.6,0.7,0.8,0.9,1.0,2.0,3.0,5.0", CC]),
 ];
 
-const OF_LOSSLESS: Ratio = Ratio {
-    name: "goodput_of_lossless",
-    metric: "goodput_mbps",
-    of: ("loss_percent", Reference::Number(0.0)),
-};
+const OF_LOSSLESS: Ratio = Ratio::new("goodput_of_lossless", "goodput_mbps", &[("loss_percent", "0.0")]);
 
 const ABOUT_THIS: [&str; 2] = [
     "1 Mbit/s, RTT 180 ms, advertised window 96 KiB, initial window 3, a queue that is never full; frames from client \
@@ -38,7 +35,8 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
     let count = cells(&GRIDS, options.size).len();
     let cases = cases(&GRIDS, options.size, |cell| {
         let capacity = fixed(cell)?;
-        let topology = topology(capacity.clone(), capacity, DELAY, DEEP, percent(cell.get("loss_percent")?));
+        let topology =
+            topology(capacity.clone(), capacity, DELAY, DEEP, percent_lost(cell.get("loss_percent")?));
         let test = FlowTest {
             flows: vec![windowed(cell.text("cc"), None)],
             initial_window: Some(INITIAL_WINDOW),
@@ -52,7 +50,6 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
     })?;
     let [goodput_of_reno, _] = AGAINST_RENO;
     Ok(Experiment {
-        name: "flight-loss",
         side_by_side: SideBySide::Cases(count),
         cases,
         repeats: options.size.of(1, 3, 10),

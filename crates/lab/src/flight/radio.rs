@@ -1,19 +1,17 @@
 //! `flight-radio`: one flow over cellular links whose rate varies, generated or recorded, with and without loss.
 
-use std::ffi::OsStr;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use link::{Bitrate, Capacity, CellularConfig, LinkConfig, Outages, Queue, Trace};
 
-use super::case::{self, AGAINST_RENO, CC, CONTROLS, GUESTS, case, flow, notes, overhead, percent};
+use super::case::{self, AGAINST_RENO, CC, CONTROLS, GUESTS, case, flow, notes, overhead};
 use super::hsdpa::{SCENARIOS, Scenario, published};
-use crate::error::{Doing, Error};
-use crate::experiment::{Case, Experiment, Ratio, Reference, RunOptions, SideBySide, Size};
+use crate::error::Error;
+use crate::experiment::{Case, Experiment, Ratio, RunOptions, SideBySide, Size};
 use crate::flows::{BUFFER_MAX, FlowSpec, FlowTest};
-use crate::network::{PathSpec, Topology};
-use crate::traces::{self, RATES};
+use crate::network::{PathSpec, Topology, percent_lost};
+use crate::traces::{Recording, recordings};
 
 pub(crate) const ABOUT: &str =
     "one TCP flow over cellular traces, without loss and with 1 %, and over the HSDPA channels of paper 001";
@@ -27,12 +25,8 @@ const LOSSES: [f64; 2] = [0.0, 1.0];
 const SIDE_BY_SIDE_QUICK: usize = 16;
 
 const RATIOS: [Ratio; 4] = [
-    Ratio {
-        name: "goodput_of_lossless",
-        metric: "goodput_mbps",
-        of: ("loss_percent", Reference::Number(0.0)),
-    },
-    Ratio { name: "p95_of_bbr", metric: "queue_p95_ms", of: ("cc", Reference::Name("bbr")) },
+    Ratio::new("goodput_of_lossless", "goodput_mbps", &[("loss_percent", "0.0")]),
+    Ratio::new("p95_of_bbr", "queue_p95_ms", &[("cc", "bbr")]),
     AGAINST_RENO[0],
     AGAINST_RENO[1],
 ];
@@ -52,7 +46,10 @@ const ABOUT_THIS: [&str; 4] = [
 pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
     let size = options.size;
     let mut cells = match &options.traces {
-        Some(folder) => recorded(folder)?,
+        Some(folder) => {
+            let cells = recordings(folder)?.iter().map(recorded).collect::<Result<Vec<_>, _>>()?;
+            cells.into_iter().flatten().collect()
+        }
         None => generated(options.seed),
     };
     if size == Size::Quick {
@@ -64,7 +61,6 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
         |cell: &Cell| -> Vec<Case> { cell.losses.iter().flat_map(|&loss| cell.cases(loss, time)).collect() };
     let cases: Vec<Case> = cells.iter().flat_map(of).collect();
     Ok(Experiment {
-        name: "flight-radio",
         side_by_side: SideBySide::Cases(size.of(SIDE_BY_SIDE_QUICK, CONTROLS, CONTROLS)),
         cases,
         repeats: size.of(1, 3, 10),
@@ -116,7 +112,7 @@ impl Cell {
     fn cases(&self, loss: f64, time: Duration) -> impl Iterator<Item = Case> {
         let mut link = PathSpec { name: self.name.clone(), up: self.down.clone(), down: self.up.clone() };
         if loss > 0.0 {
-            link.up.loss = percent(loss);
+            link.up.loss = percent_lost(loss);
         }
         CC.split(['=', ',']).skip(1).map(move |name| {
             let test = FlowTest {
@@ -165,36 +161,15 @@ fn generated(seed: u64) -> Vec<Cell> {
     (0..).zip(kinds).map(cell).collect()
 }
 
-/// All recordings `NAME.down` (mahimahi) and `NAME.txt` (rates) of a folder, by name, with `NAME.up` where it is there, and then
-/// without as well.
-fn recorded(folder: &Path) -> Result<Vec<Cell>, Error> {
-    let entries = std::fs::read_dir(folder).doing(|| format!("read the folder {}", folder.display()))?;
-    let files = entries.flatten().map(|entry| entry.path());
-    let mut files: Vec<PathBuf> =
-        files.filter(|path| path.extension().is_some_and(|e| e == "down" || e == RATES)).collect();
-    files.sort();
-    if files.is_empty() {
-        return Err(Error::NoTrace(folder.into()));
+/// A recording. Where the way back was recorded too, an outage of it stops a sender whose link is there: what the link itself makes
+/// of a congestion control is another figure, under the name of its file.
+fn recorded(recording: &Recording) -> Result<Vec<Cell>, Error> {
+    let [up, down] = recording.load()?;
+    let mut cells = vec![Cell::of_rate(&recording.name, [down.clone(), up])];
+    if recording.has_back() {
+        cells.push(Cell::of_rate(&recording.file_name(), [down, Capacity::Unlimited]));
     }
-    let cells: Result<Vec<_>, Error> = files.iter().map(|file| cells(file)).collect();
-    Ok(cells?.into_iter().flatten().collect())
-}
-
-/// Where the way back was recorded too, an outage of it stops a sender whose link is there: what the link itself makes of a congestion
-/// control is another figure, under the name of its file.
-fn cells(file: &Path) -> Result<Vec<Cell>, Error> {
-    let name = |part: Option<&OsStr>| part.unwrap_or_default().to_string_lossy().into_owned();
-    let (down, back) = (load(file)?, file.with_extension("up"));
-    let free = |name: &str| Cell::of_rate(name, [down.clone(), Capacity::Unlimited]);
-    if !back.exists() {
-        return Ok(vec![free(&name(file.file_stem()))]);
-    }
-    let recorded = Cell::of_rate(&name(file.file_stem()), [down.clone(), load(&back)?]);
-    Ok(vec![recorded, free(&name(file.file_name()))])
-}
-
-fn load(file: &Path) -> Result<Capacity, Error> {
-    Ok(Capacity::Trace(Arc::new(traces::load(file)?)))
+    Ok(cells)
 }
 
 #[cfg(test)]

@@ -1,17 +1,11 @@
-//! What happens in the course of one run, for people to look at: two files per case and seed.
+//! What happens in the course of one run, for people to look at: a file per case and seed.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::Path;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::time::Duration;
 
-use crate::clock;
 use crate::error::{Doing, Error};
 use crate::flows::Look;
-use crate::network::Network;
-use crate::program::json;
-use crate::workload::Site;
 
 /// A file of comma-separated values, a line per look and flow.
 pub(super) struct Series(BufWriter<File>);
@@ -25,7 +19,9 @@ const UNKNOWN: usize = 9;
 impl Series {
     /// In `folder`, which is made if it is not there.
     pub(super) fn create(folder: &Path, title: &str, seed: u64) -> Result<Self, Error> {
-        let mut file = file(folder, title, seed, "csv")?;
+        let path = folder.join(format!("{} {seed}.csv", title.replace('/', "_")));
+        let made = fs::create_dir_all(folder).and_then(|()| File::create(&path));
+        let mut file = BufWriter::new(made.doing(|| format!("make {}", path.display()))?);
         writeln!(file, "{HEADER}").doing(|| "write a series".into())?;
         Ok(Self(file))
     }
@@ -55,30 +51,6 @@ impl Series {
     }
 }
 
-/// What `nawa flight show` is asked every so often.
-const ASK_EVERY: Duration = Duration::from_millis(250);
-
-/// FS-AT's own view of the client's connections (target, space, rcv_bytes, rtt_min, losses): the connections in
-/// `nawa flight show --json` with the time, a line each time, until `stopped` is closed. Nothing where no connection is
-/// FS-AT's.
-pub(super) fn log_state(folder: &Path, site: &Site, network: &Network, stopped: &Receiver<()>) {
-    let started = clock::now();
-    let Ok(mut file) = file(folder, &site.title, site.seed, "jsonl") else { return };
-    while stopped.recv_timeout(ASK_EVERY) == Err(RecvTimeoutError::Timeout) {
-        let time = (clock::now() - started).as_secs_f64();
-        let state = json(&network.client, &site.options.nawa, &["flight", "show", "--json"]);
-        let Ok(state) = state else { return };
-        let line = serde_json::json!({ "time_s": time, "connections": state["connections"] });
-        let _ = writeln!(file, "{line}");
-    }
-}
-
-fn file(folder: &Path, title: &str, seed: u64, extension: &str) -> Result<BufWriter<File>, Error> {
-    let path = folder.join(format!("{} {seed}.{extension}", title.replace('/', "_")));
-    let made = fs::create_dir_all(folder).and_then(|()| File::create(&path));
-    Ok(BufWriter::new(made.doing(|| format!("make {}", path.display()))?))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -87,7 +59,11 @@ mod tests {
     fn every_line_has_the_columns_of_the_first() {
         let folder = tempfile::tempdir().unwrap();
         let mut series = Series::create(folder.path(), "x", 1).unwrap();
-        series.write(Look { time: ASK_EVERY, queued: 7, infos: vec![None, Some(Default::default())] });
+        series.write(Look {
+            time: std::time::Duration::from_millis(250),
+            queued: 7,
+            infos: vec![None, Some(Default::default())],
+        });
         drop(series);
         let text = std::fs::read_to_string(folder.path().join("x 1.csv")).unwrap();
         let columns: Vec<usize> = text.lines().map(|line| line.split(',').count()).collect();

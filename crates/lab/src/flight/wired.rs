@@ -64,7 +64,6 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
         Ok(case(cell.key(&["cc", "rate_kbps", "loss_percent"]), topology, test, estimate))
     })?;
     Ok(Experiment {
-        name: "flight-wired",
         cases,
         side_by_side: SideBySide::Links { alike: &["rate_kbps"], up_to: UP_TO },
         repeats: options.size.of(1, 3, 9),

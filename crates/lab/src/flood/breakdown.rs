@@ -7,9 +7,10 @@ use serde_json::Value;
 
 use crate::error::Error;
 use crate::experiment::{Case, Experiment, Fields, Published, RunOptions};
-use crate::medium::{INTERFACE, Medium, MediumConfig};
+use crate::medium::{INTERFACE, Medium};
 use crate::namespace::Namespace;
 use crate::program::output;
+use crate::statistics::median;
 use crate::system::Means;
 use crate::workload::{Need, Prepared, Sample, Site, Workload};
 
@@ -112,7 +113,6 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
         &[970.0, 230.0, 1820.0, 950.0, 230.0, 1810.0, 350.0, 200.0, 1400.0],
     );
     Ok(Experiment {
-        name: "flood-breakdown",
         cases: WAYS.iter().flat_map(cases).collect(),
         repeats: options.size.of(1, 9, 9),
         paper,
@@ -162,7 +162,7 @@ impl Workload for StageTest {
 }
 
 fn measure(test: &StageTest, means: &Means) -> Result<Sample, Error> {
-    let medium = Medium::build(&Adjacency::chain(NODES), MediumConfig::default())?;
+    let medium = Medium::build(&Adjacency::chain(NODES), false)?;
     let start = |node| Node::start(&medium, node, test.mode, None, means);
     let mut nodes = (0..NODES).map(start).collect::<Result<Vec<_>, _>>()?;
     if test.threaded {
@@ -171,13 +171,13 @@ fn measure(test: &StageTest, means: &Means) -> Result<Sample, Error> {
     ping(medium.node(0), INTERFACE, NODES - 1, WARM_UP, means)?;
     let tracer = Tracer::start(&medium)?;
     ping(medium.node(0), INTERFACE, NODES - 1, ROUND_TRIPS, means)?;
-    let mut times = passages(&tracer.events()?, test.node, test.way, test.stage);
+    let times = passages(&tracer.events()?, test.node, test.way, test.stage);
     nodes.iter_mut().try_for_each(Node::check)?;
-    times.sort_unstable();
-    let median = times.get(times.len() / 2).ok_or_else(|| {
-        Error::program("flood-breakdown", "no message went through all of the stages that were expected")
-    })?;
-    Ok(vec![("delay_us", *median as f64 / 1e3)].into())
+    if times.is_empty() {
+        let reason = "no message went through all of the stages that were expected";
+        return Err(Error::program("flood-breakdown", reason));
+    }
+    Ok(vec![("delay_us", median(times.into_iter().map(|ns| ns as f64 / 1e3).collect()))].into())
 }
 
 /// The node's driver gets a kernel thread for its polls.

@@ -12,6 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::background::Background;
 use crate::clock;
+use crate::datagram::ETHERNET;
 use crate::error::{Doing, Error};
 use crate::medium::{INTERFACE, Medium, interface_index};
 use crate::program::Process;
@@ -22,7 +23,6 @@ use super::mode::Mode;
 
 /// How long the packet relay waits for a frame before it looks whether it is to end.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
-const ETHERNET: usize = 14;
 
 /// A node that relays; dropping it ends that.
 pub(super) enum Node {

@@ -5,8 +5,8 @@ use std::time::Duration;
 use crate::axes::{ALL, Grid, cases};
 use crate::clock;
 use crate::error::Error;
-use crate::experiment::{Case, Experiment, Ratio, Reference, RunOptions};
-use crate::medium::{Medium, MediumConfig};
+use crate::experiment::{Case, Experiment, Ratio, RunOptions};
+use crate::medium::Medium;
 use crate::system::Means;
 use crate::workload::{Need, Prepared, Sample, Site, Workload};
 
@@ -40,13 +40,9 @@ const RESTART: Duration = Duration::from_millis(60);
 const GRIDS: [Grid; 1] = [Grid(ALL, &["mode=driver,kernel,application,packet-application,xdp-tx"])];
 
 const RATIOS: [Ratio; 3] = [
-    Ratio { name: "of_application", metric: "frames_per_s", of: ("mode", Reference::Name("application")) },
-    Ratio {
-        name: "of_packet_application",
-        metric: "frames_per_s",
-        of: ("mode", Reference::Name("packet-application")),
-    },
-    Ratio { name: "of_xdp_tx", metric: "frames_per_s", of: ("mode", Reference::Name("xdp-tx")) },
+    Ratio::new("of_application", "frames_per_s", &[("mode", "application")]),
+    Ratio::new("of_packet_application", "frames_per_s", &[("mode", "packet-application")]),
+    Ratio::new("of_xdp_tx", "frames_per_s", &[("mode", "xdp-tx")]),
 ];
 
 /// One relay under load.
@@ -66,7 +62,7 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
     })?;
     let (ratios, notes) = (RATIOS.to_vec(), NOTES.map(str::to_owned).to_vec());
     let repeats = options.size.of(1, 9, 9);
-    Ok(Experiment { name: "flood-rate", cases, repeats, ratios, notes, ..Experiment::default() })
+    Ok(Experiment { cases, repeats, ratios, notes, ..Experiment::default() })
 }
 
 const NOTES: [&str; 5] = [
@@ -92,7 +88,7 @@ impl Workload for RateTest {
 }
 
 fn measure(test: &RateTest, means: &Means) -> Result<Sample, Error> {
-    let medium = Medium::build(&link::Adjacency::one_way(3), MediumConfig::default())?;
+    let medium = Medium::build(&link::Adjacency::one_way(3), false)?;
     let _silent = [medium.attach(0, "sink")?, medium.attach(2, "sink")?];
     let mut bench = Bench { medium: &medium, test, means, relay: None, best: None };
     search(|step| bench.carries(FIRST * STEP.powf(step.into())))?;
@@ -165,7 +161,7 @@ impl Probe {
 /// Sends at `rate` for a while.
 fn probe(medium: &Medium, test: &RateTest, rate: f64) -> Result<Probe, Error> {
     let frame = frame(test.mode, MESSAGE_BYTES);
-    let counts = || Ok::<_, Error>((medium.edge(0, 1)?.offered, medium.sent(1)?));
+    let counts = || Ok::<_, Error>((medium.crossed(0, 1)?, medium.sent(1)?));
     let before = counts()?;
     let began = clock::now();
     medium.stream(0, &frame, Duration::from_secs_f64(1.0 / rate), test.probe)?;

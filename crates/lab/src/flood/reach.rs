@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use flood::suppression::Rules;
 use link::dcf::{self, DcfConfig, Phy, Reach};
-use link::{Adjacency, Bitrate, Capacity, Jitter, LinkConfig, Loss, Position, Probability, Walk};
+use link::{Adjacency, Bitrate, Capacity, Jitter, LinkConfig, Position, Probability, Walk};
 
 use crate::axes::{ALL, FULL, Grid, cases};
+use crate::datagram::ETHERNET;
 use crate::error::Error;
-use crate::experiment::{Case, Experiment, Ratio, Reference, RunOptions};
+use crate::experiment::{Case, Experiment, Ratio, RunOptions};
+use crate::network::percent_lost;
 use crate::system::Means;
 use crate::workload::{Need, Prepared, Sample, Site, Workload};
 
@@ -22,8 +24,7 @@ pub(crate) const ABOUT: &str =
 const MESSAGE_BYTES: usize = 100;
 /// 802.11b's broadcast rate, the paper's.
 const RATE: Bitrate = Bitrate::from_bps(1_000_000);
-/// Before a frame of wire version 1, and before its data.
-const ETHERNET: usize = 14;
+/// Bytes of a frame of wire version 1 before its data.
 const HEADER: usize = 24;
 /// Messages of one loaded network; as many as nodes send about a frame each, for them to learn the medium, come before.
 const LOADED: u64 = 100;
@@ -41,11 +42,8 @@ const WALK_SPEED: f64 = 0.03;
 /// Between the messages in a network of nodes that walk.
 const WALK_PAUSE: Duration = Duration::from_secs(1);
 
-const AGAINST_PURE: [Ratio; 1] = [Ratio {
-    name: "transmissions_of_pure",
-    metric: "transmissions_per_message",
-    of: ("algorithm", Reference::Name("pure")),
-}];
+const AGAINST_PURE: [Ratio; 1] =
+    [Ratio::new("transmissions_of_pure", "transmissions_per_message", &[("algorithm", "pure")])];
 
 /// One algorithm on random networks of one kind.
 #[derive(Clone, Debug)]
@@ -144,7 +142,7 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
     })?;
     let (ratios, notes) = (AGAINST_PURE.to_vec(), NOTES.map(str::to_owned).to_vec());
     let repeats = options.size.of(1, 9, 9);
-    Ok(Experiment { name: "flood-reach", cases, repeats, ratios, notes, ..Experiment::default() })
+    Ok(Experiment { cases, repeats, ratios, notes, ..Experiment::default() })
 }
 
 const KEY: [&str; 9] = [
@@ -190,11 +188,9 @@ impl Workload for ReachTest {
 fn measure(test: &ReachTest, means: &Means, seed: u64) -> Result<Sample, Error> {
     match (test.clock, test.layout) {
         (Clock::Real, Layout::Still { degree }) => {
-            let network = || network(test, degree, seed);
             let carrier = match test.between {
-                Between::Prompt => Carrier::xdp(&network()?, &link(test), seed),
-                Between::Delayed => Carrier::air(&network()?, link(test), seed),
                 Between::Dcf => Carrier::dcf(stations(test, degree, seed)?, seed),
+                _ => Carrier::air(&network(test, degree, seed)?, link(test), seed),
             };
             real::measure(&carrier?, test.rules, means)
         }
@@ -269,7 +265,8 @@ fn stations(test: &ReachTest, degree: u32, seed: u64) -> Result<DcfConfig, Error
     let scale = Reach::default().receive_m / radius;
     let station = |place: &Position| dcf::Position { x: place.x * scale, y: place.y * scale };
     let config = DcfConfig::new(Phy::b1(), places.iter().map(station).collect());
-    Ok(DcfConfig { loss: probability(test.loss_percent), ..config })
+    let loss = Probability::new(f64::from(test.loss_percent) / 100.0).unwrap_or(Probability::ONE);
+    Ok(DcfConfig { loss, ..config })
 }
 
 fn places(test: &ReachTest, degree: u32, seed: u64) -> Result<(Vec<Position>, f64), Error> {
@@ -291,16 +288,8 @@ fn walking(test: &ReachTest, seed: u64) -> Vec<Flooded> {
 
 fn link(test: &ReachTest) -> LinkConfig {
     let delay = if test.between == Between::Delayed { DELAY } else { Duration::ZERO };
-    let (capacity, loss) = (Capacity::Fixed(RATE), loss(test.loss_percent));
+    let (capacity, loss) = (Capacity::Fixed(RATE), percent_lost(test.loss_percent.into()));
     LinkConfig { capacity, loss, delay, jitter: Jitter::Uniform(delay), ..LinkConfig::default() }
-}
-
-fn loss(percent: u32) -> Loss {
-    if percent == 0 { Loss::None } else { Loss::Bernoulli(probability(percent)) }
-}
-
-fn probability(percent: u32) -> Probability {
-    Probability::new(f64::from(percent) / 100.0).unwrap_or(Probability::ONE)
 }
 
 #[cfg(test)]
@@ -308,7 +297,10 @@ mod tests {
     use super::*;
 
     fn still(degree: u32, rules: Rules, loss_percent: u32, between: Between, load_percent: u32) -> [f64; 2] {
-        let layout = Layout::Still { degree };
+        run(Layout::Still { degree }, rules, loss_percent, between, load_percent)
+    }
+
+    fn run(layout: Layout, rules: Rules, loss_percent: u32, between: Between, load_percent: u32) -> [f64; 2] {
         let clock = Clock::Virtual;
         let test = ReachTest { nodes: 100, layout, loss_percent, rules, between, clock, load_percent };
         let sample = simulate(&test, 1).unwrap();
@@ -337,6 +329,13 @@ mod tests {
             let [pure, suppressed] = run(degree, load);
             assert!(suppressed[0] >= pure[0] && suppressed[1] < pure[1], "{pure:?} {suppressed:?}");
         }
+    }
+
+    #[test]
+    fn nodes_that_walk_take_fewer_frames_with_suppression() {
+        let walking = |rules| run(Layout::Walking, rules, 20, Between::Prompt, 0);
+        let [pure, suppressed] = [Rules::PURE, Rules::SUPPRESSED].map(walking);
+        assert!(suppressed[1] < pure[1] && suppressed[0] <= 1.0, "{pure:?} {suppressed:?}");
     }
 
     #[test]

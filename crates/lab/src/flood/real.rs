@@ -7,13 +7,14 @@ use flood::suppression::Rules;
 use link::dcf::DcfConfig;
 use link::{Adjacency, LinkConfig};
 
-use crate::air::{Air, Event};
+use crate::air::{Air, Event, Log};
 use crate::clock;
+use crate::datagram::ETHERNET;
 use crate::dcf;
 use crate::error::Error;
-use crate::medium::{self, Medium, MediumConfig};
+use crate::medium;
 use crate::namespace::Namespace;
-use crate::program::{json, output};
+use crate::program::{self, output};
 use crate::system::{Means, start_nawa};
 use crate::workload::Sample;
 
@@ -28,24 +29,16 @@ pub(super) const MESSAGES: usize = 20;
 const QUIET: Duration = Duration::from_millis(100);
 /// For a message.
 const LIMIT: Duration = Duration::from_secs(5);
-const ETHERNET: usize = 14;
 
 /// What nodes share.
 pub(super) enum Carrier {
-    /// It loses frames, and has no delay.
-    Xdp(Box<Medium>),
-    /// All that a link does.
+    /// Links.
     Air(Air),
     /// 802.11.
     Dcf(dcf::Medium),
 }
 
 impl Carrier {
-    pub(super) fn xdp(adjacency: &Adjacency, link: &LinkConfig, seed: u64) -> Result<Self, Error> {
-        let config = MediumConfig { loss: link.loss, seed, timed_wire: None };
-        Ok(Carrier::Xdp(Box::new(Medium::build(adjacency, config)?)))
-    }
-
     pub(super) fn air(adjacency: &Adjacency, link: LinkConfig, seed: u64) -> Result<Self, Error> {
         Air::build(adjacency, link, seed).map(Carrier::Air)
     }
@@ -59,14 +52,13 @@ impl Carrier {
 
     fn interface(&self) -> &'static str {
         match self {
-            Carrier::Xdp(_) | Carrier::Air(_) => medium::INTERFACE,
+            Carrier::Air(_) => medium::INTERFACE,
             Carrier::Dcf(_) => dcf::INTERFACE,
         }
     }
 
     fn nodes(&self) -> &[Namespace] {
         match self {
-            Carrier::Xdp(medium) => medium.nodes(),
             Carrier::Air(air) => air.nodes(),
             Carrier::Dcf(medium) => medium.nodes(),
         }
@@ -75,7 +67,6 @@ impl Carrier {
     /// Frames that all nodes have sent.
     fn sent(&self) -> Result<u64, Error> {
         match self {
-            Carrier::Xdp(medium) => (0..medium.nodes().len()).map(|node| medium.sent(node)).sum(),
             Carrier::Air(air) => air.sent(),
             Carrier::Dcf(medium) => {
                 Ok(medium.stats()?.stations.iter().map(|one| one.transmitted.frames.get()).sum())
@@ -83,13 +74,11 @@ impl Carrier {
         }
     }
 
-    /// The mean time from a message's being sent to its reaching the last node that it reaches, in ms, where that is seen.
-    fn last_node_ms(&self) -> Result<Option<f64>, Error> {
-        Ok(match self {
-            Carrier::Xdp(_) => None,
-            Carrier::Air(air) => Some(mean_last_ms(&air.log()?.events)),
-            Carrier::Dcf(medium) => Some(mean_last_ms(&medium.log()?.events)),
-        })
+    fn log(&self) -> Result<Log, Error> {
+        match self {
+            Carrier::Air(air) => air.log(),
+            Carrier::Dcf(medium) => medium.log(),
+        }
     }
 }
 
@@ -119,14 +108,15 @@ pub(super) fn measure(carrier: &Carrier, rules: Rules, means: &Means) -> Result<
     nodes.iter_mut().try_for_each(|node| node.check())?;
     let all = (MESSAGES * hosts.len()) as f64;
     let heard = heard(hosts, means)? as f64;
-    Ok(Sample::from([
+    Ok(Sample::from(vec![
         // Each source has its own message.
-        ("reached_ratio", Some((heard + MESSAGES as f64) / all)),
-        ("transmissions_per_message", Some(carrier.sent()? as f64 / MESSAGES as f64)),
-        ("last_node_ms", carrier.last_node_ms()?),
+        ("reached_ratio", (heard + MESSAGES as f64) / all),
+        ("transmissions_per_message", carrier.sent()? as f64 / MESSAGES as f64),
+        ("last_node_ms", mean_last_ms(&carrier.log()?.events)),
     ]))
 }
 
+/// The mean time from a message's being sent to its reaching the last node that it reaches, in ms.
 fn mean_last_ms(events: &[Event]) -> f64 {
     // When a message was sent first, and when the last node heard it first.
     let mut messages = BTreeMap::new();
@@ -162,7 +152,7 @@ fn await_quiet(carrier: &Carrier) -> Result<(), Error> {
 /// Messages that nodes have heard for the first time, as their `nawa status --json` has it.
 fn heard(hosts: &[Namespace], means: &Means) -> Result<u64, Error> {
     let heard = |node| {
-        let heard = json(node, means.nawa, &["status", "--json"])?["flood"][0]["new_frames"].as_u64();
+        let heard = program::status(node, means.nawa)?["flood"][0]["new_frames"].as_u64();
         heard.ok_or_else(|| Error::program("nawa status --json", "it has no flood[0].new_frames"))
     };
     hosts.iter().map(heard).sum()

@@ -1,7 +1,7 @@
 //! `flood-relay`: how long a message takes over a chain of nodes, and how much of that each relay's software takes.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use link::Adjacency;
@@ -10,14 +10,16 @@ use link::dcf::{DcfConfig, Phy, Position};
 use crate::air::Event;
 use crate::axes::{ALL, FULL, Grid, QUICK, cases};
 use crate::clock;
+use crate::datagram::{ETHERNET, HEADERS};
 use crate::dcf;
 use crate::error::Error;
-use crate::experiment::{Case, Experiment, Fields, Published, Ratio, Reference, RunOptions};
-use crate::medium::{INTERFACE, Medium, MediumConfig, address};
+use crate::experiment::{Case, Experiment, Fields, Published, Ratio, RunOptions};
+use crate::medium::{INTERFACE, Medium, address};
+use crate::mesh::SPACING_M;
 use crate::namespace::Namespace;
-use crate::program::{Process, json};
+use crate::program::{self, Process};
 use crate::statistics::median;
-use crate::system::{KeyPair, Means, start_nawa, write_key};
+use crate::system::{Identity, Means, start_nawa};
 use crate::workload::{Need, Prepared, Sample, Site, Workload};
 
 use super::frames::format;
@@ -38,18 +40,13 @@ const LIMIT: Duration = Duration::from_secs(10);
 const ROUND_TRIP: Duration = Duration::from_micros(400);
 /// One over a hop of 802.11b at 1 Mbit/s, about.
 const ROUND_TRIP_OF_A_HOP: Duration = Duration::from_micros(5000);
-/// Between stations of 802.11, in metres: they hear their neighbours and sense nobody else.
-const SPACING_M: f64 = 90.0;
-/// What Ethernet, and in datagrams IP and UDP, put before a message.
-const ETHERNET: usize = 14;
-const DATAGRAM: usize = 28;
 
 const RATIOS: [Ratio; 5] = [
-    Ratio { name: "of_application", metric: "relay_delay_us", of: ("mode", Reference::Name("application")) },
-    Ratio { name: "of_xdp_tx", metric: "relay_delay_us", of: ("mode", Reference::Name("xdp-tx")) },
-    Ratio { name: "node_of_xdp_tx", metric: "relay_node_us", of: ("mode", Reference::Name("xdp-tx")) },
-    Ratio { name: "of_no_tag", metric: "relay_delay_us", of: ("authenticated", Reference::Name("no")) },
-    Ratio { name: "of_no_listener", metric: "relay_delay_us", of: ("listening", Reference::Name("no")) },
+    Ratio::new("of_application", "relay_delay_us", &[("mode", "application")]),
+    Ratio::new("of_xdp_tx", "relay_delay_us", &[("mode", "xdp-tx")]),
+    Ratio::new("node_of_xdp_tx", "relay_node_us", &[("mode", "xdp-tx")]),
+    Ratio::new("of_no_tag", "relay_delay_us", &[("authenticated", "no")]),
+    Ratio::new("of_no_listener", "relay_delay_us", &[("listening", "no")]),
 ];
 
 /// Pings from one end of a chain to the other.
@@ -108,7 +105,6 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
         Ok(Case { key, workload, estimate: OVERHEAD + round_trip * round_trips }.erase())
     })?;
     Ok(Experiment {
-        name: "flood-relay",
         cases,
         repeats: options.size.of(2, 9, 9),
         ratios: RATIOS.to_vec(),
@@ -159,9 +155,9 @@ fn measure(test: &RelayTest, means: &Means, seed: u64) -> Result<Sample, Error> 
 }
 
 fn measure_on_links(test: &RelayTest, means: &Means) -> Result<Sample, Error> {
-    let config = MediumConfig { timed_wire: Some(1), ..MediumConfig::default() };
-    let medium = Medium::build(&Adjacency::chain(test.hops + 1), config)?;
-    let key = test.authenticated.then(|| key_file(means)).transpose()?;
+    let medium = Medium::build(&Adjacency::chain(test.hops + 1), true)?;
+    let network = || Identity::generate(means.nawa, means.folder, "flood");
+    let key = test.authenticated.then(network).transpose()?.map(|network| network.key_file);
     let mut nodes = start(&medium, test, key.as_deref(), means)?;
     let listener = listen(&medium, 1, test.listening, means)?;
     let pings = |count| ping(medium.node(0), INTERFACE, test.hops, count, means);
@@ -195,7 +191,7 @@ fn measure_on_dcf(test: &RelayTest, means: &Means, seed: u64) -> Result<Sample, 
 
 /// How long each relay took for each message, in the order of time, in microseconds.
 fn delays(events: &[Event], test: &RelayTest) -> Vec<f64> {
-    let before = ETHERNET + if test.mode.is_udp() { DATAGRAM } else { 0 };
+    let before = ETHERNET + if test.mode.is_udp() { HEADERS } else { 0 };
     let mut heard = BTreeMap::new();
     let mut delays = Vec::new();
     for event in events.iter().filter(|event| (1..test.hops).contains(&event.node)) {
@@ -220,11 +216,6 @@ fn sample(round_trips: &Pings, relays: Fields<f64>) -> Sample {
     sample
 }
 
-/// What all nodes of the network share.
-fn key_file(means: &Means) -> Result<PathBuf, Error> {
-    write_key(&KeyPair::generate(means.nawa)?, means.folder, "flood")
-}
-
 fn start(medium: &Medium, test: &RelayTest, key: Option<&Path>, means: &Means) -> Result<Vec<Node>, Error> {
     let mode = |node| match test.mode {
         Mode::XdpTx | Mode::Packet | Mode::Generic if node == 0 || node == test.hops => Mode::Driver,
@@ -242,7 +233,7 @@ fn listen(medium: &Medium, node: usize, how: Listening, means: &Means) -> Result
     };
     let process = Process::start(medium.node(node), means.nawa, args)?;
     let listens = || {
-        let status = json(medium.node(node), means.nawa, &["status", "--json"]).ok()?;
+        let status = program::status(medium.node(node), means.nawa).ok()?;
         (status["flood"][0]["receivers"].as_u64() > Some(0)).then_some(())
     };
     clock::within(LIMIT, "`nawa flood recv` does not listen", listens).map(|()| Some(process))

@@ -10,14 +10,13 @@ use link::{Adjacency, LinkConfig};
 use rand_chacha::ChaCha8Rng;
 use rand_core::SeedableRng;
 
+use crate::datagram::ETHERNET;
+
 /// At least any diameter here.
 pub(super) const TTL: u8 = 255;
 
 /// ID, epoch and SEQ.
 type Key = (u32, u32, u32);
-
-/// What Ethernet puts before a frame, which the 802.11 model takes off again.
-const ETHERNET: usize = 14;
 
 /// What frames go over.
 enum Medium {
@@ -32,6 +31,7 @@ impl Medium {
         match self {
             Medium::Links(medium) => medium.send(now, from, frame),
             Medium::Dcf(medium) => {
+                // The 802.11 model takes this header off again.
                 let frame = [&[0; ETHERNET], frame].concat();
                 // What a full interface queue refuses is lost, as in a node.
                 let _ = medium.send(now, from, Destination::Broadcast, frame);
@@ -279,8 +279,6 @@ fn rng(seed: u64, node: usize) -> ChaCha8Rng {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const TTL: u8 = 255;
 
     fn run(adjacency: &Adjacency, rules: Suppressing, seed: u64) -> Flooded {
         Simulation::over_links(adjacency, LinkConfig::default(), rules, seed).flood(0, 100, TTL)

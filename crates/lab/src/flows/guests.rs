@@ -122,7 +122,7 @@ fn boot(network: &Network, test: &FlowTest, kind: Kind, number: u8) -> Result<Bo
             sysctl("net.ipv4.tcp_wmem", &buffer_limits(BUFFER_MAX)),
         ],
         interfaces: vec![Interface { tap: place.tap.clone(), mac: place.mac.clone(), options: None, lines }],
-        memory_mb: MEMORY_MB,
+        memory_mb: Some(MEMORY_MB),
         ..GuestSpec::default()
     };
     let booting = guest::boot(&network.client, &spec)?;

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{Report, field, number};
-use crate::experiment::{Fields, Pooled, Ratio, Share, Whole, object, plain};
+use crate::experiment::{Case, Fields, Pooled, Ratio, Share, Whole, object, plain};
 
 impl Report<'_> {
     /// Adds the experiment's ratios and shares to the samples that have one, and to the notes what is pooled.
@@ -58,20 +58,17 @@ impl Report<'_> {
 
     /// The case that `case` is compared with.
     fn reference(&self, ratio: &Ratio, case: usize) -> Option<usize> {
-        let cases = &self.experiment.cases;
-        let (name, value) = ratio.of;
-        let other_field = value.other_field();
-        let own = &cases[case].key;
-        field(own, name)?;
-        let compared: Vec<&str> =
-            [Some(name), other_field.map(|(other, _)| other)].into_iter().flatten().collect();
-        let candidate = |other: &Fields<Value>| {
-            field(other, name).is_some_and(|found| value.is(found))
-                && other_field
-                    .is_none_or(|(name, at)| field(other, name).is_some_and(|found| plain(found) == at))
-                && without(other, &compared).eq(without(own, &compared))
+        let (cases, own) = (&self.experiment.cases, &self.experiment.cases[case].key);
+        let names: Vec<&str> = ratio.of.iter().map(|(name, _)| *name).collect();
+        let has = |key: &Fields<Value>, &(name, value): &(&str, &str)| {
+            field(key, name).is_some_and(|found| plain(found) == value)
         };
-        cases.iter().position(|other| candidate(&other.key)).filter(|&found| found != case)
+        let is_reference = |other: &Case| {
+            ratio.of.iter().all(|of| has(&other.key, of))
+                && without(&other.key, &names).eq(without(own, &names))
+        };
+        field(own, names.first()?)?;
+        cases.iter().position(is_reference).filter(|&found| found != case)
     }
 }
 
@@ -160,8 +157,8 @@ fn without<'k>(key: &'k Fields<Value>, names: &'k [&str]) -> impl Iterator<Item 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalog::find;
-    use crate::experiment::RunOptions;
+    use crate::catalog::{self, find};
+    use crate::experiment::{RunOptions, Size};
     use crate::workload::Sample;
 
     fn report_of(
@@ -183,6 +180,27 @@ mod tests {
         report.compare();
         let keys = experiment.cases.iter().map(|case| case.key.clone());
         keys.zip(report.samples.iter().cloned()).collect()
+    }
+
+    #[test]
+    fn what_cases_are_compared_with_is_measured() {
+        for (name, _) in catalog::list() {
+            // With `--quick` not every ratio has both of its cases.
+            for size in [Size::Normal, Size::Paper] {
+                let options = RunOptions { size, ..RunOptions::default() };
+                let experiment = find(name, &options).unwrap();
+                let report = Report::new(&experiment, &options);
+                let cases = || 0..experiment.cases.len();
+                for ratio in &experiment.ratios {
+                    let compared = cases().any(|case| report.reference(ratio, case).is_some());
+                    assert!(compared, "{name} {size:?}: {}", ratio.name);
+                }
+                for share in &experiment.shares {
+                    let compared = cases().any(|case| !report.group(share, case).is_empty());
+                    assert!(compared, "{name} {size:?}: {}", share.name);
+                }
+            }
+        }
     }
 
     #[test]
@@ -222,7 +240,7 @@ mod tests {
             row("selective")["metrics"],
             json!({ "gaps_over_500ms": 2.0 * cells, "gaps_of_normal": 0.05 })
         );
-        let start = "usrsctp selective 5.0 both host: gaps_over_500ms";
+        let start = "usrsctp selective 5.0 host: gaps_over_500ms";
         assert!(report.notes.iter().any(|note| note.starts_with(start)), "{:?}", report.notes);
     }
 

@@ -12,26 +12,39 @@ use crate::command::complete;
 use crate::error::{Doing, Error};
 
 /// A key pair, each key in base64.
-pub(crate) struct KeyPair {
-    pub(crate) private: String,
-    pub(crate) public: String,
+pub(super) struct KeyPair {
+    pub(super) private: String,
+    pub(super) public: String,
 }
 
 impl KeyPair {
-    pub(crate) fn generate(nawa: &Path) -> Result<Self, Error> {
+    pub(super) fn generate(nawa: &Path) -> Result<Self, Error> {
         let private = run(nawa, "keygen", "")?;
         let public = run(nawa, "pubkey", &private)?;
         Ok(Self { private: private.trim().into(), public: public.trim().into() })
     }
 }
 
-/// Writes the private key into `folder`, into a file that only its owner may read.
-pub(crate) fn write(keys: &KeyPair, folder: &Path, name: &str) -> Result<PathBuf, Error> {
-    let path = folder.join(format!("{name}.key"));
-    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
-    let written = file.and_then(|mut file| writeln!(file, "{}", keys.private));
-    written.doing(|| format!("write {}", path.display()))?;
-    Ok(path)
+/// Somebody who has a key.
+pub(crate) struct Identity {
+    /// In names of files.
+    pub(crate) name: String,
+    /// The private key, which only the file's owner may read.
+    pub(crate) key_file: PathBuf,
+    /// In base64.
+    pub(crate) public_key: String,
+}
+
+impl Identity {
+    /// With a new key in `folder`.
+    pub(crate) fn generate(nawa: &Path, folder: &Path, name: impl Into<String>) -> Result<Self, Error> {
+        let (keys, name) = (KeyPair::generate(nawa)?, name.into());
+        let path = folder.join(format!("{name}.key"));
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
+        let written = file.and_then(|mut file| writeln!(file, "{}", keys.private));
+        written.doing(|| format!("write {}", path.display()))?;
+        Ok(Self { name, key_file: path, public_key: keys.public })
+    }
 }
 
 /// The public key of the private key in `file`.

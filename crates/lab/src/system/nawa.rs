@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -14,25 +14,18 @@ use crate::error::{Doing, Error};
 use crate::namespace::Namespace;
 use crate::network::{Network, SERVER};
 use crate::ping;
-use crate::program::{Process, json};
+use crate::program::{self, Process};
 
 use super::clocks::End;
-use super::keys::{self, KeyPair};
+use super::keys::Identity;
 use super::ready::{Means, Ready};
 use super::setup::{Back, NawaSetup};
 
 const INNER_SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 77, 0, 2));
 const START_LIMIT: Duration = Duration::from_secs(15);
 
-/// One host's name in file names, and its keys.
-struct Identity {
-    name: String,
-    key_file: PathBuf,
-    public_key: String,
-}
-
 pub(super) fn start(setup: &NawaSetup, network: &Network, means: &Means) -> Result<Ready, Error> {
-    let identity = |name: String| Identity::generate(means, name);
+    let identity = |name: String| Identity::generate(means.nawa, means.folder, name);
     let (client, server) = (identity("a".into())?, identity("b".into())?);
     let hosts = if setup.relayed { &network.relays[..] } else { &[] };
     let relays = (1..=hosts.len()).map(|index| identity(format!("r{index}")));
@@ -60,7 +53,7 @@ pub(super) fn start(setup: &NawaSetup, network: &Network, means: &Means) -> Resu
 /// The bytes that the client has received over each path, as its `nawa status --json` has them; none of a path that it
 /// does not show.
 pub(super) fn received(network: &Network, nawa: &Path) -> Option<Vec<u64>> {
-    let status = json(&network.client, nawa, &["status", "--json"]).ok()?;
+    let status = program::status(&network.client, nawa).ok()?;
     let paths = status["tunnel"]["peers"][0]["paths"].as_array()?;
     let bytes = |name: &String| {
         let path = paths.iter().find(|path| path["name"] == name.as_str());
@@ -74,7 +67,7 @@ fn await_paths(network: &Network, means: &Means) -> Result<(), Error> {
     let wanted = network.path_names().len();
     let mut up = 0;
     let all_up = || {
-        up = paths_up(&json(&network.client, means.nawa, &["status", "--json"]).ok()?);
+        up = paths_up(&program::status(&network.client, means.nawa).ok()?);
         (up == wanted).then_some(())
     };
     let seconds = START_LIMIT.as_secs();
@@ -109,14 +102,6 @@ pub(crate) fn run(
     };
     clock::within(START_LIMIT, format!("`nawa run {name}.toml` did not get ready"), ready)??;
     Ok(process)
-}
-
-impl Identity {
-    fn generate(means: &Means, name: String) -> Result<Self, Error> {
-        let keys = KeyPair::generate(means.nawa)?;
-        let key_file = keys::write(&keys, means.folder, &name)?;
-        Ok(Self { name, key_file, public_key: keys.public })
-    }
 }
 
 /// The sections of a node and of its tunnel, with further lines of the latter.

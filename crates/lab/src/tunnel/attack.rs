@@ -2,8 +2,7 @@
 //! the kernel (`bpf/attack.bpf.c`), since what that costs is taken from the victim here, and would not be elsewhere.
 
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use blake2::{Blake2s256, Blake2sMac, Digest, digest::KeyInit, digest::Mac, digest::consts::U16};
@@ -15,7 +14,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
 
 use crate::clock;
-use crate::datagram::{HEADERS, packet};
+use crate::datagram::{ETHERNET, HEADERS, packet};
 use crate::error::{Doing, Error};
 use crate::namespace::Namespace;
 use crate::wiring::end;
@@ -35,7 +34,6 @@ const VARIETY: usize = 4096; // as in bpf/attack.h
 const PAYLOAD: usize = 168;
 /// Of the attacker's host, and the victim's end of the cable.
 const INTERFACE: &str = "x0";
-const ETHERNET: usize = 14;
 /// How long is waited for traffic to record.
 const RECORDING: Duration = Duration::from_millis(1500);
 /// The flood is kept up by batches this far apart.
@@ -95,8 +93,7 @@ impl Attacker {
     /// Makes the host. Whatever the victim sends to addresses it does not know goes to the attacker, as to the
     /// Internet.
     pub fn join(victim: &Namespace) -> Result<Self, Error> {
-        static NUMBER: AtomicU32 = AtomicU32::new(1);
-        let host = Namespace::create(&format!("x{}", NUMBER.fetch_add(1, Ordering::Relaxed)))?;
+        let host = Namespace::create("x")?;
         host.ip(&[format!("link add {INTERFACE} type veth peer name {INTERFACE} netns {}", victim.name())])?;
         let [own, other] = [1, 2].map(|end| Ipv4Addr::new(10, 250, 0, end));
         for (namespace, own, other) in [(&host, own, other), (victim, other, own)] {

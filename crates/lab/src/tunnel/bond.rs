@@ -89,7 +89,6 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
     }
     notes.extend(missing.into_iter().map(|text| format!("not measured: {text}")));
     Ok(Experiment {
-        name: "bond",
         cases,
         side_by_side: SideBySide::Rates(SIDE_BY_SIDE),
         repeats: options.size.of(1, 3, 3),

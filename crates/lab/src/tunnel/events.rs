@@ -67,5 +67,5 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
         Ok(Case { key, workload, estimate: Duration::from_secs(13) }.erase())
     })?;
     let (repeats, notes) = (options.size.of(1, 5, 9), NOTES.map(str::to_owned).to_vec());
-    Ok(Experiment { name: "tunnel-events", cases, repeats, notes, ..Experiment::default() })
+    Ok(Experiment { cases, repeats, notes, ..Experiment::default() })
 }

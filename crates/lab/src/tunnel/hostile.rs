@@ -10,12 +10,12 @@ use super::attack::{Attacker, Flood, Progress, Victim};
 use crate::axes::{FULL, Grid, QUICK, cases};
 use crate::clock;
 use crate::error::Error;
-use crate::experiment::{Case, Experiment, Ratio, Reference, RunOptions};
+use crate::experiment::{Case, Experiment, Ratio, RunOptions};
 use crate::iperf::{Iperf, Protocol};
 use crate::links::{Bench, OnLinks, Setup, Task};
 use crate::namespace::Namespace;
 use crate::network::{Network, PathSpec, SERVER, Topology};
-use crate::program::json;
+use crate::program;
 use crate::system::{Means, NawaSetup, Ready, System};
 use crate::tasks::Stream;
 use crate::workload::Sample;
@@ -73,8 +73,8 @@ const FLOODS: [(&str, Option<Flood>); 6] = [
 ];
 
 const RATIOS: [Ratio; 2] = [
-    Ratio { name: "ratio", metric: "goodput_mbps", of: ("attack", Reference::NameAt("none", ("at", "-"))) },
-    Ratio { name: "ratio_own", metric: "goodput_mbps", of: ("attack", Reference::Name("closed port")) },
+    Ratio::new("ratio", "goodput_mbps", &[("attack", "none"), ("at", "-")]),
+    Ratio::new("ratio_own", "goodput_mbps", &[("attack", "closed port")]),
 ];
 
 pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
@@ -92,7 +92,6 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
         Ok(Case { key, estimate: time + Iperf::WARM_UP + OVERHEAD, workload }.erase())
     })?;
     Ok(Experiment {
-        name: "tunnel-hostile",
         cases,
         repeats: options.size.of(1, 3, 9),
         ratios: RATIOS.to_vec(),
@@ -175,7 +174,7 @@ fn victim<'a>(relay: bool, network: &'a Network, means: &Means) -> Result<Victim
 
 /// What a status says of who is there and where, one line each.
 fn state(host: &Namespace, means: &Means) -> Result<Vec<String>, Error> {
-    Ok(lines(&json(host, means.nawa, &["status", "--json"])?))
+    Ok(lines(&program::status(host, means.nawa)?))
 }
 
 fn lines(status: &Value) -> Vec<String> {

@@ -19,6 +19,7 @@ use rustls::RootCertStore;
 use crate::clock;
 use crate::error::{Doing, Error};
 use crate::network::Network;
+use crate::statistics::mbps;
 
 /// The server's name in its certificate.
 const NAME: &str = "server";
@@ -44,8 +45,7 @@ pub(crate) fn download(
         |address| UdpSocket::bind(address).and_then(|socket| socket.set_nonblocking(true).map(|()| socket));
     let far = network.server.run(|| bound(target))?.doing(|| format!("bind {target}"))?;
     let near = network.client.run(|| bound(source))?.doing(|| format!("bind {source}"))?;
-    let received = transfer(near, far, target, congestion_control, time)?;
-    Ok(received as f64 * 8e-6 / time.as_secs_f64())
+    Ok(mbps(transfer(near, far, target, congestion_control, time)?, time))
 }
 
 fn failed(error: impl std::fmt::Display) -> Error {

@@ -6,7 +6,8 @@ use crate::call::{self, Call};
 use crate::error::Error;
 use crate::iperf::Iperf;
 use crate::links::{Bench, Task};
-use crate::ping::{self, Ping, percentile};
+use crate::ping::{self, Ping};
+use crate::statistics::percentile_ms as ms;
 use crate::system::Ready;
 use crate::workload::Sample;
 
@@ -75,18 +76,16 @@ fn measure(bench: &Bench, ready: &Ready, test: &Test) -> Result<Sample, Error> {
         attempts += 1;
     }
     let loaded = outcome?;
-    let milliseconds = |time: Duration| time.as_secs_f64() * 1e3;
-    let of = |times: &[Duration], percent| percentile(times, percent).map(milliseconds);
     let mut sample = Sample::from([
         ("goodput_mbps", Some(loaded.goodput_mbps)),
-        ("rtt_idle_p50_ms", of(&idle, 50)),
-        ("rtt_idle_p95_ms", of(&idle, 95)),
-        ("rtt_loaded_p50_ms", of(&loaded.round_trips, 50)),
-        ("rtt_loaded_p95_ms", of(&loaded.round_trips, 95)),
-        ("rtt_loaded_p99_ms", of(&loaded.round_trips, 99)),
+        ("rtt_idle_p50_ms", ms(&idle, 50)),
+        ("rtt_idle_p95_ms", ms(&idle, 95)),
+        ("rtt_loaded_p50_ms", ms(&loaded.round_trips, 50)),
+        ("rtt_loaded_p95_ms", ms(&loaded.round_trips, 95)),
+        ("rtt_loaded_p99_ms", ms(&loaded.round_trips, 99)),
         ("rpm", rpm(&loaded.round_trips)),
         ("call_loss_ratio", Some(loaded.call.loss_ratio(Duration::MAX))),
-        ("call_longest_gap_ms", Some(milliseconds(loaded.call.longest_gap))),
+        ("call_longest_gap_ms", Some(loaded.call.longest_gap.as_secs_f64() * 1e3)),
     ]);
     sample.remark =
         (attempts > 1).then(|| "in a run iperf3 did not come about at once and was started anew".into());

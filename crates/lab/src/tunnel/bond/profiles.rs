@@ -1,14 +1,13 @@
 //! The links that are bonded.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
-use link::{Bitrate, Capacity, Jitter, LinkConfig, Loss, Probability, Queue};
+use link::{Jitter, LinkConfig, Queue};
 
 use crate::error::Error;
-use crate::network::PathSpec;
-use crate::traces::load;
+use crate::network::{PathSpec, fixed, percent_lost};
+use crate::traces::{Recording, recordings};
 
 /// One link, both directions alike but for the rate.
 #[derive(Clone, Copy, Debug)]
@@ -118,23 +117,16 @@ fn paths(profiles: &[Profile]) -> Vec<PathSpec> {
 impl Profile {
     fn path(&self, number: usize) -> PathSpec {
         let direction = |mbps: f64| {
-            let delay = Duration::from_millis(self.delay);
-            let loss = Probability::new(self.loss / 100.0).unwrap_or(Probability::ONE);
-            LinkConfig {
-                capacity: Capacity::Fixed(Bitrate::from_mbps(mbps)),
-                delay,
-                jitter: if self.jitter == 0 {
-                    Jitter::None
-                } else {
-                    Jitter::HalfNormal(Duration::from_millis(self.jitter))
-                },
-                loss: if self.loss == 0.0 { Loss::None } else { Loss::Bernoulli(loss) },
-                queue: match self.queue {
-                    Room::Packets(packets) => Queue::Packets(packets),
-                    Room::Time(ms) => Queue::Bytes((mbps * 1e3 / 8.0) as usize * ms as usize),
-                },
-                ..LinkConfig::default()
-            }
+            let queue = match self.queue {
+                Room::Packets(packets) => Queue::Packets(packets),
+                Room::Time(ms) => Queue::Bytes((mbps * 1e3 / 8.0) as usize * ms as usize),
+            };
+            let jitter = match self.jitter {
+                0 => Jitter::None,
+                ms => Jitter::HalfNormal(Duration::from_millis(ms)),
+            };
+            let loss = percent_lost(self.loss);
+            LinkConfig { jitter, loss, ..fixed(mbps, Duration::from_millis(self.delay), queue) }
         };
         PathSpec { name: format!("link{number}"), up: direction(self.up), down: direction(self.down) }
     }
@@ -147,29 +139,19 @@ const RECORDED_DELAY: Duration = Duration::from_millis(20);
 const RECORDED_QUEUE: usize = 500_000;
 
 /// The links of the recordings in `folder` whose names begin so; `None` where one is missing. A recording without a way
-/// back, `NAME.up`, has one that limits nothing.
+/// back has one that limits nothing.
 fn recorded(folder: &Path, names: [&str; 2]) -> Result<Option<Vec<PathSpec>>, Error> {
-    let entries: Vec<_> =
-        std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
-    let found = |name: &str| {
-        let named = entries.iter().filter(|file| {
-            let begins = file.file_name().is_some_and(|file| file.to_string_lossy().starts_with(name));
-            begins && file.extension().is_some_and(|extension| extension == "down")
-        });
-        named.min()
-    };
+    let recordings = recordings(folder)?;
+    let found = |name| recordings.iter().find(|one| one.name.starts_with(name) && !one.has_rates());
     let [Some(first), Some(second)] = names.map(found) else { return Ok(None) };
-    let path = |(number, down): (usize, &Path)| {
-        let up = down.with_extension("up");
-        let capacity = |file: &Path| load(file).map(|trace| Capacity::Trace(Arc::new(trace)));
-        let direction = |capacity| LinkConfig {
+    let path = |(number, recording): (usize, &Recording)| {
+        let [up, down] = recording.load()?.map(|capacity| LinkConfig {
             capacity,
             delay: RECORDED_DELAY,
             queue: Queue::Bytes(RECORDED_QUEUE),
             ..LinkConfig::default()
-        };
-        let back = if up.exists() { capacity(&up)? } else { Capacity::Unlimited };
-        Ok(PathSpec { name: format!("link{number}"), up: direction(back), down: direction(capacity(down)?) })
+        });
+        Ok(PathSpec { name: format!("link{number}"), up, down })
     };
-    [(1, &**first), (2, &**second)].into_iter().map(path).collect::<Result<_, Error>>().map(Some)
+    [(1, first), (2, second)].into_iter().map(path).collect::<Result<_, Error>>().map(Some)
 }
