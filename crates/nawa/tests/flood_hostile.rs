@@ -225,12 +225,18 @@ fn no_frames(arena: &mut Arena) {
     let before = arena.settled();
     arena.send(&good);
     arena.expect("good");
+    // nftables remember what is of the paper's format for a second: its duplicate goes at once, beside those of the two other nodes.
+    let forgets = arena.relay.name == "nftables" && !one;
+    if forgets {
+        arena.send(&good);
+    }
     arena.await_relays(&before, &[1, 2, 3], 1);
+    let duplicates = |counts: &Value| dropped(counts, "duplicate") - dropped(&before[1], "duplicate");
+    eventually("a duplicate is counted", || (!forgets || duplicates(&arena.counts()) >= 3).then_some(()));
 
     let before = arena.settled()[1].clone();
     let own = format.write(&Header { id: 2, ..header }, b"own");
     let mut attacks = vec![
-        ("duplicate", good),
         ("short", write(2, &[])[..header_bytes - 1].to_vec()),
         ("short", Vec::new()),
         ("length", spoilt(3, len, 101)),
@@ -239,6 +245,9 @@ fn no_frames(arena: &mut Arena) {
         ("ttl", spoilt(6, ttl, 0)),
         ("own", own),
     ];
+    if !forgets {
+        attacks.push(("duplicate", good));
+    }
     if one {
         attacks.push(("version", spoilt(7, 0, 0x20)));
         attacks.push(("version", spoilt(8, 0, 0x1f)));
