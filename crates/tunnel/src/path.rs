@@ -62,8 +62,10 @@ pub struct Path {
     pub id: u16,
     /// Its name, as its lister calls it.
     pub name: String,
-    /// Used only while no other path works.
+    /// Used only while no other path works,
     pub backup: bool,
+    /// or where this is set: what goes over the others comes too late.
+    pub helps: bool,
     /// What using it costs.
     pub cost: Cost,
     /// How this end was told to reach the peer; `None` on a path that the peer lists.
@@ -126,6 +128,7 @@ impl Path {
             id,
             name: config.as_ref().map_or_else(|| format!("path{id}"), |c| c.name.clone()),
             backup: config.as_ref().is_some_and(PathConfig::is_backup),
+            helps: false,
             cost: config.as_ref().map(|c| c.cost).unwrap_or_default(),
             config,
             registration: None,
@@ -160,7 +163,12 @@ impl Path {
 
     /// Whether nothing goes over it that can go elsewhere: copies, markers, second reports.
     pub fn is_spared(&self) -> bool {
-        self.backup || self.cost.metered
+        self.is_kept() || self.cost.metered
+    }
+
+    /// Whether it waits until no other path works.
+    pub fn is_kept(&self) -> bool {
+        self.backup && !self.helps
     }
 
     /// Where to send, if anywhere is known.

@@ -1,6 +1,7 @@
 //! One other end: its sessions, paths and order stream, brought together. What comes from it is in [`receive`], what goes
 //! to it in [`transmit`]; here is what it knows and what time does to it.
 
+mod backups;
 mod memory;
 mod notice;
 mod receive;
@@ -137,6 +138,7 @@ pub struct Peer {
     copies: Option<Copies>,
     ordered: PacketQueue,
     pieces: Pieces,
+    help: backups::Help,
     peer_repeats: bool,
     /// What is to go over a second path as well: its order sequence, how far before it the packet is that it must not overtake,
     /// which path. Bytes sent, and of them so.
@@ -192,6 +194,7 @@ impl Peer {
                 .then(|| Copies::new(seed, config.bicast == Bicast::Adaptive)),
             ordered: PacketQueue::new(memory.held()),
             pieces: Pieces::default(),
+            help: backups::Help::default(),
             memory,
             peer_repeats: false,
             twice: VecDeque::new(),
@@ -705,7 +708,7 @@ fn sizes_of(mtu: Mtu, config: &PeerConfig, pieces: u8) -> MtuSizes {
 
 /// Paths in use, backups, and what may be tried when there is neither.
 fn tier_of(path: &Path) -> Option<u8> {
-    match (path.is_up(), path.backup, path.is_perhaps_up()) {
+    match (path.is_up(), path.is_kept(), path.is_perhaps_up()) {
         (true, false, _) => Some(0),
         (true, true, _) => Some(1),
         (false, _, true) => Some(LAST_RESORT),

@@ -131,6 +131,9 @@ pub enum Why {
     /// It works, and waits for worse times.
     #[error("kept for later: other paths carry all")]
     Kept,
+    /// A backup that does not wait.
+    #[error("a backup that helps: over the other paths packets come more than a second later")]
+    Helps,
     /// It has the default route, no path is up, and the file says that packets then leave in the clear.
     #[error("no path is up to it, so packets of the default route leave in the clear (fail-open)")]
     FailsOpen,
@@ -176,6 +179,7 @@ impl Why {
             Why::InPieces { .. } => "in-pieces",
             Why::Spent { .. } => "spent",
             Why::Kept => "kept",
+            Why::Helps => "helps",
             Why::FailsOpen => "fails-open",
             Why::HeldBack => "held-back",
             Why::TwoPlaces => "two-places",

@@ -101,18 +101,24 @@ fn udp_below_the_sum_arrives_in_order() {
     assert!(numbers.len() >= 13_990, "{} of 14,000", numbers.len());
 }
 
-/// The main link comes to lose three or six packets of ten: what little is sent comes through all the
-/// same, in time, and the backup has carried it.
+/// The main link comes to lose three or six packets of ten, to be four seconds long, or to carry a third of what is sent: what is
+/// sent comes through all the same, in time, and the backup has carried it.
 #[test]
 fn a_main_link_that_is_next_to_useless_is_helped_by_the_backup() {
+    let main = plain(20.0, 15 * MS);
     let loses = |share| LinkConfig {
         loss: Loss::Bernoulli(Probability::new(share).expect("a probability")),
-        ..plain(20.0, 15 * MS)
+        ..main.clone()
     };
-    for (share, least) in [(0.3, 50_000), (0.6, 300_000)] {
-        let bad = loses(share);
-        let (main, backup) = (plain(20.0, 15 * MS), plain(5.0, 50 * MS));
-        let links = vec![(main.clone(), main), (backup.clone(), backup)];
+    let worse = [
+        (loses(0.3), 50_000),
+        (loses(0.6), 300_000),
+        (plain(20.0, 4 * S), 400_000),
+        (plain(0.064, 15 * MS), 300_000),
+    ];
+    for (bad, least) in worse {
+        let backup = plain(5.0, 50 * MS);
+        let links = vec![(main.clone(), main.clone()), (backup.clone(), backup)];
         let mut net = Net::with(&options(), links, false, |_, config| {
             config.peers[0].paths.iter_mut().skip(1).for_each(|path| path.backup = true);
         });
@@ -126,9 +132,18 @@ fn a_main_link_that_is_next_to_useless_is_helped_by_the_backup() {
         net.pass(S);
         let recent = net.numbers(1).into_iter().filter(|number| *number >= 500).count();
         let carried = net.peer(0).paths[1].sent_bytes;
-        assert!(
-            recent >= 490 && carried > least,
-            "{share} lost: {recent} of 500, {carried} bytes by the backup"
-        );
+        assert!(recent >= 490 && carried > least, "{bad:?}: {recent} of 500, {carried} bytes by the backup");
+        // The main link is well again: the backup waits.
+        net.replace(0, &main, &main);
+        let mut before = 0;
+        for number in 1000..2500 {
+            if number == 2000 {
+                before = net.peer(0).paths[1].sent_bytes;
+            }
+            net.send(0, number, 500);
+            net.pass(20 * MS);
+        }
+        let carried = net.peer(0).paths[1].sent_bytes - before;
+        assert!(carried < 20_000, "{bad:?}: {carried} bytes by the backup");
     }
 }

@@ -46,7 +46,7 @@ pub fn findings(peer: &str, path: &Path, seen: &Seen) -> Vec<Finding> {
     let up = path.state == "up";
     let first = match path.cause.as_str() {
         "carries" => Finding::ok(check.clone(), state),
-        "kept" | "spent" | "tls" | "in-pieces" => Finding::ok(check.clone(), said),
+        "kept" | "helps" | "spent" | "tls" | "in-pieces" => Finding::ok(check.clone(), said),
         "no-answer" => no_answer(check.clone(), said, seen),
         cause => {
             let (level, costs) = if up { (Level::Warn, HALF) } else { (Level::Fail, WHOLE) };

@@ -149,7 +149,8 @@ pub fn why_of(path: &Path, others: Others, now: Duration) -> Option<Why> {
     let since = path.since(now);
     let reached = reached.filter(|(_, heard)| *heard >= since).map(|(to, _)| to);
     let why = path.why(now).map(|why| why.among(reached)).or(spent);
-    why.or_else(|| kept.then_some(Why::Kept)).or(tls).or(pieces)
+    let helps = (path.is_up() && path.backup && path.helps).then_some(Why::Helps);
+    why.or_else(|| kept.then_some(Why::Kept)).or(helps).or(tls).or(pieces)
 }
 
 impl Why {

@@ -181,6 +181,7 @@ impl Peer {
         if self.sessions.current(now).is_none() {
             return false;
         }
+        self.judge_backups(now);
         // What has to be sent again comes first, unless its path is to be waited for.
         while self.pack_resend(now, train) {}
         if train.is_empty() && !self.unconfirmed.is_full() {
@@ -658,7 +659,7 @@ fn explain(paths: &[Path], scheduler: Scheduler, now: Duration, at: usize, spars
         let later = here.zip(path.expected_arrival(0.0)).map(|(here, there)| (there - here) as f64 / 1e3);
         let why = match later {
             _ if !path.is_up() => "not up".to_owned(),
-            _ if path.backup && !paths[at].backup => "backup".to_owned(),
+            _ if path.is_kept() && !paths[at].is_kept() => "backup".to_owned(),
             _ if path.cost.prefer > paths[at].cost.prefer => "kept for when others are full".to_owned(),
             None => "not measured".to_owned(),
             Some(later) => format!("{later:+.1} ms{}", if full { ", full" } else { "" }),
