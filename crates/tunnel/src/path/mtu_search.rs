@@ -97,7 +97,7 @@ impl MtuSearch {
 
     /// Walks down the sizes, one each [`MTU_RETRY`], and until enough has passed probes the least beside it, so that the path
     /// is of use while larger ones are tried. Where the least does not pass, smaller ones tell what does, and `reserve` is
-    /// enough.
+    /// enough; each search begins with them again.
     pub fn poll(&mut self, now: Duration, least: u16, reserve: u16, search: bool) -> Option<u16> {
         self.least = if self.vain < MTU_TRIES { least } else { reserve };
         if self.due.is_empty() && now >= self.next {
@@ -110,7 +110,8 @@ impl MtuSearch {
         let mut larger = SIZES.into_iter().filter(|s| search && *s > least);
         let candidate = larger.nth(self.size).filter(|s| *s > self.carried);
         // The last goes out first: the larger one, so that its report does not come after the other's.
-        if !self.suffices() {
+        let again = self.carried < least && (self.size, self.tries) == (0, 0);
+        if again || !self.suffices() {
             if self.vain >= MTU_TRIES {
                 let small = SMALL.into_iter().filter(|size| *size < least && *size > self.carried);
                 self.due.extend(small.rev());
@@ -178,6 +179,15 @@ mod tests {
             search.look_again(now);
             search.poll(now, 1364, reserve, true);
             assert_eq!((search.suffices(), search.too_small().is_some()), (enough, !enough), "{mtu}");
+            // It comes to carry more.
+            now += MTU_LIFE;
+            for _ in 0..40 {
+                while let Some(size) = search.poll(now, 1364, reserve, true) {
+                    search.carried = if size <= 1340 { search.carried.max(size) } else { search.carried };
+                }
+                now += MTU_LIFE / 20;
+            }
+            assert_eq!(search.carried, 1340);
         }
     }
 }
