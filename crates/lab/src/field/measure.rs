@@ -94,9 +94,12 @@ impl Field {
     }
 }
 
-/// Processor time until now.
+/// Processor time until now. What is busy is what is not idle: the kernel measures idle time, and of the rest counts the ticks that it
+/// meets, which short work escapes.
 struct Busy {
-    all: Duration,
+    /// Of all processors: idle, waiting for a disk, or away with another guest.
+    idle: Duration,
+    processors: usize,
     /// Of the threads that are the network.
     emulation: Duration,
 }
@@ -107,7 +110,7 @@ const EMULATION: [&str; 2] = ["links", "medium"];
 impl Busy {
     fn now() -> Result<Self, Error> {
         let text = std::fs::read_to_string("/proc/stat").doing(|| "read /proc/stat".into())?;
-        // User, nice and system time, idle and waiting, interrupts hard and soft (proc_stat(5)), in hundredths of a second.
+        // User, nice and system time, idle, waiting, interrupts hard and soft, stolen (proc_stat(5)), in hundredths of a second.
         let ticks: Vec<u64> = text
             .lines()
             .next()
@@ -116,17 +119,22 @@ impl Busy {
             .skip(1)
             .map_while(|word| word.parse().ok())
             .collect();
-        let busy: u64 = [0, 1, 2, 5, 6].iter().filter_map(|&field| ticks.get(field)).sum();
+        let idle: u64 = [3, 4, 7].iter().filter_map(|&field| ticks.get(field)).sum();
+        let numbered = |line: &&str| {
+            line.strip_prefix("cpu").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+        };
+        let processors = text.lines().filter(numbered).count();
         let threads = std::fs::read_dir("/proc/self/task").doing(|| "read /proc/self/task".into())?;
         let emulation = threads.flatten().filter_map(|thread| {
             let name = std::fs::read_to_string(thread.path().join("comm")).ok()?;
             EMULATION.contains(&name.trim()).then(|| on_cpu(&thread.path()))?
         });
-        Ok(Self { all: Duration::from_millis(busy * 10), emulation: emulation.sum() })
+        Ok(Self { idle: Duration::from_millis(idle * 10), processors, emulation: emulation.sum() })
     }
 
     fn cores_since(&self, before: &Busy, time: Duration) -> f64 {
-        let all = self.all.saturating_sub(before.all);
-        all.saturating_sub(self.emulation.saturating_sub(before.emulation)).as_secs_f64() / time.as_secs_f64()
+        let idle = self.idle.saturating_sub(before.idle);
+        let emulation = self.emulation.saturating_sub(before.emulation);
+        self.processors as f64 - (idle + emulation).as_secs_f64() / time.as_secs_f64()
     }
 }
