@@ -112,7 +112,8 @@ fn silent_callers_keep_nobody_from_joining() {
     let connect = || std::net::TcpStream::connect(place).expect("it listens");
     let silent: Vec<_> = van.within(|| (0..40).map(|_| connect()).collect());
     succeed(&mut van.nawa(["join", &inviting.2, "--file", text(&here)]));
-    assert_eq!(inviting.finish(), (true, "van has joined\n".into()));
+    let told = "van has joined; no daemon of this file runs here: start it with `nawa up`\n";
+    assert_eq!(inviting.finish(), (true, told.into()));
     drop(silent);
 }
 

@@ -1,8 +1,13 @@
 //! `nawa down`
 
+use std::time::Duration;
+
 use crate::control::{Request, client::Daemon};
 use crate::failure::{Failure, Status};
 use crate::flood;
+
+/// A process that was killed is gone after that.
+const MOMENT: Duration = Duration::from_millis(200);
 
 /// Stops the daemon and returns when it is gone. What it made belongs to its process (the interface, with addresses
 /// and routes, XDP programs and the control socket), so a crash leaves nothing that would have to be removed here, but for
@@ -16,12 +21,15 @@ pub fn run() -> Result<(), Failure> {
         ));
     };
     let asked = daemon.ask(Request::Stop);
-    daemon.wait_until_gone();
-    if Daemon::find()?.is_some() {
+    // One that refuses stays; one that was killed meanwhile goes at once.
+    let longest = asked.is_err().then_some(MOMENT);
+    if !daemon.wait_until_gone(longest) {
         return asked.map(drop);
     }
-    // It may have been killed meanwhile.
-    remove_left();
+    // Not of one that has been started since.
+    if Daemon::find()?.is_none() {
+        remove_left();
+    }
     Ok(())
 }
 

@@ -2,8 +2,9 @@
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
+use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde_json::Value;
@@ -95,14 +96,16 @@ impl Daemon {
     }
 
     /// Waits until the daemon's process is gone, and what it held with it. The kernel closes this connection when the process ends,
-    /// and may close the control socket a moment later, which a `nawa up` would take for a daemon.
-    pub fn wait_until_gone(mut self) {
+    /// and may close the control socket a moment later, which a `nawa up` would take for a daemon. False if that takes longer than
+    /// `longest`.
+    pub fn wait_until_gone(mut self, longest: Option<Duration>) -> bool {
         let pid = Pid::from_raw(self.pid);
         let process = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
         // A reset says the same as an end.
         let _ = self.stream.read_to_end(&mut Vec::new());
-        if let Some(process) = process {
-            let _ = poll(&mut [PollFd::new(&process, PollFlags::IN)], None);
-        }
+        let longest = longest.and_then(|time| Timespec::try_from(time).ok());
+        process.is_none_or(|process| {
+            poll(&mut [PollFd::new(&process, PollFlags::IN)], longest.as_ref()).is_ok_and(|ready| ready > 0)
+        })
     }
 }
