@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::Peer;
 use crate::config::Scheduler;
 
-/// What comes so much later than over a backup goes over that as well.
+/// What comes so much later than over a backup goes over that as well, if that has been so for a [`PERIOD`]: a burst is none.
 const TOO_LATE: Duration = Duration::from_secs(1);
 /// Backups help for so long after that was last so.
 const HELP: Duration = Duration::from_secs(10);
@@ -17,6 +17,8 @@ const PERIOD: Duration = Duration::from_secs(1);
 pub(super) struct Help {
     /// Until when.
     until: Duration,
+    /// Since when all else comes too late.
+    late_since: Option<Duration>,
     /// Since when, from how many bytes on what they take is counted; and what they took in the period before that.
     since: Duration,
     sent: u64,
@@ -40,11 +42,13 @@ impl Peer {
         let rate: f64 = up(false).map(|path| path.sent.rate.perhaps()).sum();
         let there = up(false).filter_map(|path| path.expected_arrival(0.0)).min();
         let by_backup = up(true).filter_map(|path| path.least_arrival(0.0)).min();
-        if let (Some(there), Some(by_backup)) = (there, by_backup) {
-            let later = (there - by_backup) as f64 / 1e6 + waits / rate.max(1.0);
-            if later > TOO_LATE.as_secs_f64() {
-                help.until = now + HELP;
-            }
+        let later = there
+            .zip(by_backup)
+            .map(|(there, by_backup)| (there - by_backup) as f64 / 1e6 + waits / rate.max(1.0));
+        let late = later.is_some_and(|later| later > TOO_LATE.as_secs_f64());
+        help.late_since = late.then(|| help.late_since.unwrap_or(now));
+        if help.late_since.is_some_and(|since| now >= since + PERIOD) {
+            help.until = now + HELP;
         }
         let helps = now < help.until;
         self.paths.iter_mut().for_each(|path| path.helps = helps);
