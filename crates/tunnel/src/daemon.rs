@@ -17,6 +17,7 @@ mod ways;
 mod worker;
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -58,6 +59,14 @@ pub struct Running {
     /// Counts what was taken up. Held while something is.
     generation: Mutex<u64>,
     address: SocketAddr,
+    /// It is told to stop: that its interface goes is no failure.
+    stopped: Arc<AtomicBool>,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stopped.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Makes the interface with its addresses and routes and the sockets, all in the calling thread's network namespace,
@@ -83,10 +92,17 @@ pub fn start(
     let host = turn::Host { ways: ways_watch.clone(), news, fwmark: settings.fwmark };
     let turn = Turn::new(config, settings.key, tun, sockets, host, inbox)?;
     // Either is of no use without the other.
+    let stopped = Arc::new(AtomicBool::new(false));
+    let told = Arc::clone(&stopped);
+    let on_end = move |why| {
+        if !told.load(Ordering::Relaxed) {
+            on_end(why);
+        }
+    };
     let on_end = Arc::new(Mutex::new(Some(on_end)));
     let ways = Worker::start("ways", ways_watch, once(&on_end), move || ways.run())?;
     let worker = Worker::start("tunnel", watch, once(&on_end), move || turn.run())?;
-    Ok(Running { worker, ways, generation: Mutex::new(0), address })
+    Ok(Running { worker, ways, generation: Mutex::new(0), address, stopped })
 }
 
 /// Calls `tell` the first time of all.

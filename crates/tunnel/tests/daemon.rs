@@ -126,6 +126,28 @@ fn packets_pass_over_every_path_and_nothing_is_left() {
     assert_eq!((left.interfaces().len(), right.interfaces().len()), (2, 2));
 }
 
+/// Its interface goes before the thread that watches that.
+#[test]
+fn a_tunnel_that_is_stopped_has_not_failed() {
+    let Some(_alone) = namespaces_or_skip("a_tunnel_that_is_stopped_has_not_failed") else { return };
+    let (namespace, other) = (Namespace::new(), Namespace::new());
+    join("red", (&namespace, "10.1.0.1"), (&other, "10.1.0.2"));
+    let (sender, failures) = std::sync::mpsc::channel();
+    for _ in 0..10 {
+        let sender = sender.clone();
+        let on_end = move |why| sender.send(why).unwrap();
+        let paths = vec![path("red", Local::Interface("red".into()), "10.1.0.2:51900", None)];
+        let running = namespace.within(|| daemon::start(settings(1, paths), on_end)).unwrap();
+        let answering = run(&other, settings(2, Vec::new()));
+        eventually(&running, all_up);
+        namespace.run("ip address add 10.9.0.1/24 dev red");
+        namespace.run("ip address del 10.9.0.1/24 dev red");
+        running.stop();
+        answering.stop();
+    }
+    assert_eq!(failures.try_iter().collect::<Vec<_>>(), Vec::<String>::new());
+}
+
 #[test]
 fn an_interface_may_come_late_and_go() {
     let Some(_alone) = namespaces_or_skip("an_interface_may_come_late_and_go") else { return };
