@@ -1,7 +1,6 @@
 //! One other end: its sessions, paths and order stream, brought together. What comes from it is in [`receive`], what goes
 //! to it in [`transmit`]; here is what it knows and what time does to it.
 
-mod backups;
 mod memory;
 mod notice;
 mod receive;
@@ -30,6 +29,7 @@ use crate::path::registration::Registration;
 use crate::path::replay::ReplayWindow;
 use crate::path::sent::Outcome;
 use crate::path::{MIN_INNER_MTU, Path};
+use crate::schedule::backups::Help;
 use crate::schedule::clock_skew::ClockSkew;
 use crate::schedule::weights;
 use crate::why::Why;
@@ -138,7 +138,7 @@ pub struct Peer {
     copies: Option<Copies>,
     ordered: PacketQueue,
     pieces: Pieces,
-    help: backups::Help,
+    help: Help,
     peer_repeats: bool,
     /// What is to go over a second path as well: its order sequence, how far before it the packet is that it must not overtake,
     /// which path. Bytes sent, and of them so.
@@ -194,7 +194,7 @@ impl Peer {
                 .then(|| Copies::new(seed, config.bicast == Bicast::Adaptive)),
             ordered: PacketQueue::new(memory.held()),
             pieces: Pieces::default(),
-            help: backups::Help::default(),
+            help: Help::default(),
             memory,
             peer_repeats: false,
             twice: VecDeque::new(),

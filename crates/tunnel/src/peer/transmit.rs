@@ -461,6 +461,21 @@ impl Peer {
         self.queue.set_paths(quickest, slowest, rate, full, steps);
     }
 
+    /// Has backups take part, or wait again.
+    fn judge_backups(&mut self, now: Duration) {
+        if self.scheduler != Scheduler::Auto || !self.paths.iter().any(|path| path.backup) {
+            return;
+        }
+        let up = |backup: bool| self.paths.iter().filter(move |p| p.is_up() && p.backup == backup);
+        let sent = up(true).map(|path| path.sent.totals().1).sum();
+        let rate = up(false).map(|path| path.sent.rate.perhaps()).sum();
+        let there = up(false).filter_map(|path| path.expected_arrival(0.0)).min();
+        let by_backup = up(true).filter_map(|path| path.least_arrival(0.0)).min();
+        let later = there.zip(by_backup).map(|(there, by_backup)| (there - by_backup) as f64 / 1e6);
+        let helps = self.help.judge(now, sent, self.queue.bytes(), rate, later);
+        self.paths.iter_mut().for_each(|path| path.helps = helps);
+    }
+
     /// Ways back are taken to be as long as the ways there.
     pub(super) fn measure_detours(&mut self) {
         let least = |p: &Path| p.least_arrival(0.0).filter(|_| p.is_validated());
