@@ -9,6 +9,7 @@ pub mod recv_enqueue;
 pub mod registration;
 pub mod remote;
 pub mod replay;
+pub mod rtt;
 pub mod said;
 pub mod sent;
 

@@ -12,6 +12,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::path::rate::{Rate, Snapshot};
+use crate::path::rtt::{INITIAL_RTT, MIN_VARIATION, Rtt};
 use crate::wire::frame::{Piece, Report};
 
 /// RFC 9002 §6.1.1.
@@ -20,16 +21,12 @@ const THRESHOLD: u64 = 3;
 const FORGET_REORDERING: u32 = 16;
 /// Less is no reordering.
 const LEAST_REORDERING: Duration = Duration::from_millis(1);
-/// Reports are not later than expected by less.
-const MIN_VARIATION: Duration = Duration::from_millis(10);
 /// Who says that a report waited for longer is not believed that the round trip was shorter than any.
 const USUAL_WAIT: Duration = Duration::from_millis(30);
 /// So many packets overdue, and the path is silent.
 const MANY: usize = 3;
 /// A path that was silent for less is what it was.
 const SHORT_SILENCE: Duration = Duration::from_secs(1);
-/// Before a round trip was measured.
-const INITIAL_RTT: Duration = Duration::from_millis(333);
 /// A silent path is probed at least this often.
 const MAX_PROBE_INTERVAL: Duration = Duration::from_secs(1);
 /// UDP payloads larger than this carry inner packets beyond IPv6's least MTU, whatever is around them.
@@ -97,34 +94,6 @@ impl Outcome {
         self.lost.clear();
         self.probed.clear();
         self.progress = false;
-    }
-}
-
-/// Smoothed round-trip time (RFC 6298 §2).
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Rtt {
-    smoothed: Option<Duration>,
-    variation: Duration,
-}
-
-impl Rtt {
-    fn add(&mut self, rtt: Duration) {
-        let Some(smoothed) = self.smoothed else {
-            *self = Rtt { smoothed: Some(rtt), variation: rtt / 2 };
-            return;
-        };
-        self.variation = (self.variation * 3 + smoothed.abs_diff(rtt)) / 4;
-        self.smoothed = Some((smoothed * 7 + rtt) / 8);
-    }
-
-    /// The smoothed round-trip time, once measured.
-    pub fn smoothed(&self) -> Option<Duration> {
-        self.smoothed
-    }
-
-    /// What takes longer is late (RFC 6298 §2.3).
-    fn timeout(&self) -> Duration {
-        self.smoothed.unwrap_or(INITIAL_RTT) + (self.variation * 4).max(MIN_VARIATION)
     }
 }
 
