@@ -15,19 +15,19 @@
 
 #include "rate.h"
 
-#define BYTES (10 << 20)
-#define TRANSFERS 8
-#define PORT 5001
-#define PACKET 2000
-#define QUEUE 50
-#define NS_PER_BYTE 800 /* 10 Mbit/s */
-#define POLICED_NS_PER_BYTE 8000
-#define POLICED_BYTES 15000
-#define SHORT 3 /* packets */
-#define ETHERNET 14
-#define GAP_US 500000
-#define LATER_US 5000000
-#define LONGEST_US 600000000ull
+#define BYTES (10 << 20) /* of each transfer */
+#define TRANSFERS 8 /* at a time, at most */
+#define PORT 5001 /* of the receivers */
+#define PACKET 2000 /* bytes, more than any packet has */
+#define QUEUE 50 /* packets that wait for a link, at most */
+#define NS_PER_BYTE 800 /* 10 Mbit/s: a link's own time for a byte */
+#define POLICED_NS_PER_BYTE 8000 /* 1 Mbit/s: what a policer passes, a tenth */
+#define POLICED_BYTES 15000 /* its bucket: ten full packets */
+#define SHORT 3 /* packets: the queue of a second path that is short */
+#define ETHERNET 14 /* bytes of a frame's header, which take time as well */
+#define GAP_US 500000 /* a pause that is counted, as in the lab */
+#define LATER_US 5000000 /* from then on copies have to have ceased where they do not pay */
+#define LONGEST_US 600000000ull /* a run that takes longer is given up */
 
 enum { FORTH, BACK };
 
@@ -302,4 +302,20 @@ static void print(double seconds, int gaps, double goodput_mbps)
 		later_extra += e->later_extra_bytes;
 	}
 	printf("%.3f %.4f %d %.4f %.3f\n", seconds, (double)extra / sent, gaps, later ? (double)later_extra / later : 0, goodput_mbps);
+}
+
+/* What comes next: a packet arrives, which is true, or a millisecond has passed. */
+static int step(__u64 *tick_us, void (*arrive)(const struct packet *))
+{
+	struct packet *p = under_way;
+
+	if (!p || p->at_us > *tick_us + 1000) {
+		now_us = *tick_us += 1000;
+		return 0;
+	}
+	under_way = p->next;
+	now_us = p->at_us > now_us ? p->at_us : now_us;
+	arrive(p);
+	free(p);
+	return 1;
 }

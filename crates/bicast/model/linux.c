@@ -332,18 +332,9 @@ int main(int count, char **arguments)
 	if (beside)
 		begin(&flows[transfers], 1, 1);
 	while (!done() && now_us < end_us) {
-		struct packet *p = under_way;
-
-		if (p && p->at_us <= tick_us + 1000) {
-			under_way = p->next;
-			now_us = p->at_us > now_us ? p->at_us : now_us;
-			arrive(p);
-			free(p);
-		} else {
-			now_us = tick_us += 1000;
+		if (!step(&tick_us, arrive))
 			for (__u32 i = 0; i < transfers + beside; i++)
 				tick(&flows[i]);
-		}
 	}
 	for (__u32 i = 0; i < transfers; i++) {
 		seconds += (flows[i].last_us - began_us) / 1e6 / transfers;

@@ -239,17 +239,8 @@ static void run(void)
 	__u64 tick_us = now_us, end_us = now_us + LONGEST_US;
 
 	while (!go_all_on() && now_us < end_us) {
-		struct packet *p = under_way;
-
-		if (p && p->at_us <= tick_us + 1000) {
-			under_way = p->next;
-			now_us = p->at_us > now_us ? p->at_us : now_us;
-			arrive(p);
-			free(p);
-		} else {
-			now_us = tick_us += 1000;
+		if (!step(&tick_us, arrive))
 			usrsctp_handle_timers(1);
-		}
 	}
 }
 
