@@ -98,16 +98,32 @@ fn two_ends_come_up_with_what_they_wrote() {
     assert_eq!(named.status.code(), Some(2), "{}", stderr(&named));
 }
 
+/// A hub's file, and a host that can reach it.
+struct Hub {
+    hub: Namespace,
+    van: Namespace,
+    folder: tempfile::TempDir,
+    there: std::path::PathBuf,
+    place: &'static str,
+}
+
+impl Hub {
+    fn new() -> Self {
+        let (hub, van) = (Namespace::new(), Namespace::new());
+        Namespace::connect((&van, "wan1", "10.1.0.2/24"), (&hub, "eth1", "10.1.0.1/24"));
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let (there, place) = (folder.path().join("hub/nawa.toml"), "10.1.0.1:51900");
+        succeed(&mut hub.nawa(["init", "--role", "hub", "--endpoint", place, "--file", text(&there)]));
+        Self { hub, van, folder, there, place }
+    }
+}
+
 /// Who connects, and says nothing, keeps nobody out.
 #[test]
 fn silent_callers_keep_nobody_from_joining() {
     let Some(_alone) = namespaces_or_skip("silent_callers_keep_nobody_from_joining") else { return };
-    let (hub, van) = (Namespace::new(), Namespace::new());
-    Namespace::connect((&van, "wan1", "10.1.0.2/24"), (&hub, "eth1", "10.1.0.1/24"));
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let (there, here) = (folder.path().join("hub/nawa.toml"), folder.path().join("van/nawa.toml"));
-    let place = "10.1.0.1:51900";
-    succeed(&mut hub.nawa(["init", "--role", "hub", "--endpoint", place, "--file", text(&there)]));
+    let Hub { hub, van, folder, there, place } = Hub::new();
+    let here = folder.path().join("van/nawa.toml");
     let inviting = Inviting::start(&mut hub.nawa(["invite", "van", "--file", text(&there)]));
     let connect = || std::net::TcpStream::connect(place).expect("it listens");
     let silent: Vec<_> = van.within(|| (0..40).map(|_| connect()).collect());
@@ -121,12 +137,8 @@ fn silent_callers_keep_nobody_from_joining() {
 #[test]
 fn an_interrupted_join_leaves_nothing() {
     let Some(_alone) = namespaces_or_skip("an_interrupted_join_leaves_nothing") else { return };
-    let (hub, van) = (Namespace::new(), Namespace::new());
-    Namespace::connect((&van, "wan1", "10.1.0.2/24"), (&hub, "eth1", "10.1.0.1/24"));
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let (there, here) = (folder.path().join("hub/nawa.toml"), folder.path().join("van/nawa.toml"));
-    let place = "10.1.0.1:51900";
-    succeed(&mut hub.nawa(["init", "--role", "hub", "--endpoint", place, "--file", text(&there)]));
+    let Hub { hub, van, folder, there, place } = Hub::new();
+    let here = folder.path().join("van/nawa.toml");
     let invite = Inviting::start(&mut hub.nawa(["invite", "van", "--file", text(&there)])).2.clone();
     // It waits no longer: somebody else takes calls at its port, and says nothing.
     let mute = hub.within(|| std::net::TcpListener::bind(place)).expect("a socket");
