@@ -342,6 +342,10 @@ fn sequence_numbers_wrap(arena: &mut Arena) {
         });
         assert_eq!((heard.header.seq, heard.data), (seq, number.to_be_bytes().to_vec()));
         seq = wire.next(seq);
+        // With a number of 8 bits, what a slow node relays 128 messages late is a new message.
+        if number % 64 == 63 {
+            arena.settled();
+        }
     }
     arena.works();
 }
