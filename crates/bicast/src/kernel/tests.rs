@@ -3,6 +3,7 @@
 mod frames;
 mod hostile;
 mod paths;
+mod rules;
 mod ways;
 mod world;
 

@@ -218,6 +218,12 @@ impl World {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
+    /// As [`World::ip`] by `nft`.
+    #[track_caller]
+    pub fn nft(&self, commands: &str) {
+        run("nft", &[commands]);
+    }
+
     #[track_caller]
     fn run(&self, name: &str, nth: usize, frame: &[u8], words: &[(usize, u32)]) {
         let program = self.programs.object.progs_mut().find(|one| one.name() == name).expect("a program");
@@ -280,7 +286,8 @@ impl World {
         program.test_run(input).expect("it runs").duration.as_nanos()
     }
 
-    fn copies(&self) -> Vec<Vec<Vec<u8>>> {
+    /// What has left from each interface since this was asked last.
+    pub fn copies(&self) -> Vec<Vec<Vec<u8>>> {
         let of = |tap: &Tap| {
             let mut buffer = vec![0; 1 << 16];
             let frames = std::iter::from_fn(|| tap.recv(&mut buffer).ok().map(|n| buffer[..n].to_vec()));
