@@ -17,7 +17,7 @@ use crate::error::{Doing, Error};
 use crate::namespace::Namespace;
 
 /// The Debian packages of what the lab runs.
-const PACKAGES: [(&str, &str); 10] = [
+const PACKAGES: [(&str, &str); 11] = [
     ("ip", "iproute2"),
     ("ethtool", "ethtool"),
     ("curl", "curl"),
@@ -28,6 +28,7 @@ const PACKAGES: [(&str, &str); 10] = [
     ("nft", "nftables"),
     ("linux.uml", "user-mode-linux"),
     ("strip", "binutils"),
+    ("wg", "wireguard-tools"),
 ];
 
 /// Fails with the Debian package of the first program that is not in PATH.
