@@ -32,6 +32,7 @@ mod coding;
 mod command;
 mod congestion;
 mod controls;
+mod counters;
 mod datagram;
 pub mod dcf;
 mod disturbance;

@@ -17,7 +17,7 @@ use crate::iperf::{Iperf, Protocol};
 use crate::links::{Bench, Task};
 use crate::network::Network;
 use crate::ping::Ping;
-use crate::recovery::Recovery;
+use crate::recovery;
 use crate::statistics::{mbps, percentile_ms};
 use crate::system::{Ready, System};
 use crate::workload::Sample;
@@ -90,7 +90,7 @@ impl Task for Fetch {
             fetch::fetch(&network.client, ready.launcher, &request)?;
         }
         network.restart_links();
-        let before = recovery.then(|| Recovery::read(network, &site.options.nawa)).transpose()?;
+        let before = recovery.then(|| recovery::read(network, &site.options.nawa)).transpose()?;
         let mut pings = start_pings(network, ready)?;
         let (launcher, requests) = (ready.launcher, requests(ready, &file));
         let received = AtomicU64::new(0);
@@ -115,7 +115,8 @@ impl Task for Fetch {
         }
         let mut sample = fetch_sample(&transfer, pings.swap_remove(winner))?;
         if let Some(before) = before {
-            sample.add(Recovery::read(network, &site.options.nawa)?.since(&before, bytes));
+            let counted = recovery::read(network, &site.options.nawa)?.since(&before);
+            sample.add(recovery::metrics(&counted, bytes));
         }
         let used_again = used_again?;
         sample.add(used_again.map(|used| ("used_again_s", used.after.as_secs_f64())));
