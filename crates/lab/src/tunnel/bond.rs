@@ -15,7 +15,7 @@ use crate::links::{OnLinks, Setup};
 use crate::network::{PathSpec, Topology};
 use crate::system::{NawaSetup, System};
 
-use measure::{Direction, Test, Transport};
+use measure::Test;
 
 pub(crate) const ABOUT: &str = "TCP over two or three mixed links: each link alone, MPTCP, Nawa, by CUBIC and BBR; ping and a call beside it";
 
@@ -113,9 +113,9 @@ fn of_all_systems(cell: &Cell, links: &[PathSpec], size: Size) -> Result<Vec<Cas
     let (quic, cc) = (cell.text("transport") == "quic", cell.text("cc"));
     let recorded = profiles::is_recorded(cell.text("case"));
     let test = Test {
-        transport: if quic { Transport::Quic } else { Transport::Tcp },
+        quic,
         flows: cell.get("flows")?,
-        direction: cell.one_of("direction", &[("down", Direction::Down), ("up", Direction::Up)])?,
+        up: cell.one_of("direction", &[("down", false), ("up", true)])?,
         time: seconds(if recorded { 30 } else { 12 }),
         idle_pings: size.of(40, 80, 80),
     };
