@@ -145,10 +145,11 @@ impl Strands {
     pub fn status(&self) -> Status {
         Status {
             restarts: self.restarts.clone(),
-            tunnel: self
-                .tunnel
-                .as_ref()
-                .and_then(|tunnel| Some((tunnel.place.interface.clone(), tunnel.running.as_ref()?.watch()))),
+            tunnel: self.tunnel.as_ref().and_then(|tunnel| {
+                let running = tunnel.running.as_ref()?;
+                let name = running.interface().unwrap_or_else(|| tunnel.place.interface.clone());
+                Some((name, running.watch()))
+            }),
             relay: self.relay.as_ref().and_then(|relay| Some(relay.running.as_ref()?.watch())),
             flight: self.flight.is_some(),
             floods: self.floods.views(),

@@ -59,6 +59,8 @@ pub struct Running {
     /// Counts what was taken up. Held while something is.
     generation: Mutex<u64>,
     address: SocketAddr,
+    /// The interface's index.
+    index: u32,
     /// It is told to stop: that its interface goes is no failure.
     stopped: Arc<AtomicBool>,
 }
@@ -83,6 +85,7 @@ pub fn start(
     let sockets = Sockets::bind(settings.listen, options).map_err(StartError::Listen)?;
     let address = sockets.local_address().map_err(StartError::Listen)?;
     let (tun, interface) = Interface::make(&settings)?;
+    let index = interface.index();
     let (watch, inbox) = worker::watch()?;
     let (ways_watch, ways_inbox) = worker::watch()?;
     let (told, news) = channel();
@@ -102,7 +105,7 @@ pub fn start(
     let on_end = Arc::new(Mutex::new(Some(on_end)));
     let ways = Worker::start("ways", ways_watch, once(&on_end), move || ways.run())?;
     let worker = Worker::start("tunnel", watch, once(&on_end), move || turn.run())?;
-    Ok(Running { worker, ways, generation: Mutex::new(0), address, stopped })
+    Ok(Running { worker, ways, generation: Mutex::new(0), address, index, stopped })
 }
 
 /// Calls `tell` the first time of all.
@@ -147,6 +150,11 @@ impl Running {
     /// The state now; `None` if the thread has ended or does not answer.
     pub fn status(&self) -> Option<TunnelStatus> {
         self.worker.watch().status()
+    }
+
+    /// What its interface is called, also where somebody has given it another name; `None` if it is gone.
+    pub fn interface(&self) -> Option<String> {
+        device::Net::open().ok()?.link_at(self.index).ok().map(|link| link.name)
     }
 
     /// Where it listens; the IP address is unspecified if everywhere.
