@@ -9,6 +9,7 @@ use std::time::Duration;
 use device::Tun;
 use device::poller::{Interest, Poller, boottime, realtime};
 use device::udp::{Meta, RecvBatch, Transmit};
+use device::worker::{Asked, Inbox, Watch};
 use rand_core::{OsRng, TryRngCore};
 
 use super::back::Back;
@@ -17,7 +18,6 @@ use super::interface::mark;
 use super::sockets::{Family, PLACES, Sockets};
 use super::taps::{Tap, Taps};
 use super::ways::{Order, Told, What};
-use super::{Asked, Inbox, Watch};
 use crate::capture::TrainNotes;
 use crate::config::Config;
 use crate::endpoint::{Arrival, Endpoint};

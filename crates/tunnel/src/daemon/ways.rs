@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use device::poller::{Interest, Poller, boottime};
 use device::unreachable::{Because, Listener};
+use device::worker::{Asked, Inbox};
 use device::{Changes, Net, News, Outgoing, Waker};
 use ipnet::IpNet;
 
@@ -18,7 +19,6 @@ use super::resolver::By;
 use super::routing::Host;
 use super::sockets::PLACES;
 use super::tls::{self, Client, Target};
-use super::{Asked, Inbox};
 use crate::config::{self, Config, Local, PathConfig};
 use crate::keys::PublicKey;
 use crate::why::Why;

@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use device::poller::{Interest, Poller, boottime};
 use device::udp::{Meta, RecvBatch, Transmit};
+use device::worker::{Asked, Inbox, NoState};
 
 use super::tls::Clients;
-use crate::daemon::{Asked, Inbox, NoState, Sockets};
+use crate::daemon::Sockets;
 use crate::keys::PublicKey;
 use crate::relay::{Action, RelayControl, RelayStatus, RelayTable};
 use crate::wire::Kind;
