@@ -24,7 +24,7 @@ const SOCKETS: u64 = 1;
 const MAX_REPLIES: usize = 1 << 16;
 
 /// A relay whose address is gone has to be configured anew in its clients.
-fn lost(_remote: SocketAddr, _source: Option<IpAddr>, _error: Option<&io::Error>) {}
+fn lost(_: &Transmit<'_>, _: &io::Error) {}
 
 /// Which of the relay's addresses each client uses: what goes down to it has to leave from there, or no NAT and no
 /// client would know it. Learned from what the core accepts.
