@@ -13,53 +13,24 @@ mod node;
 mod slave;
 mod state;
 
-use std::sync::mpsc::{Sender, channel};
-use std::thread::JoinHandle;
-use std::time::Duration;
-
-use device::Waker;
+use device::worker::{self, Worker, watch};
 use master::Master;
 use node::Node;
-use state::Question;
 
 pub use slave::remove_left;
 pub use state::{Change, Deaf, NeighbourStatus, Settings, StartError, Status, Unusable};
 
-/// How long whoever asks for something waits.
-const PATIENCE: Duration = Duration::from_secs(5);
-
 /// A running node. Dropping it stops it, and returns when the master is gone.
 #[derive(Debug)]
-pub struct Running {
-    watch: Watch,
-    thread: Option<JoinHandle<()>>,
-}
+pub struct Running(Worker<Status, Change>);
 
 /// Asks a running node for its state.
-#[derive(Clone, Debug)]
-pub struct Watch {
-    questions: Sender<Question>,
-    waker: Waker,
-}
-
-impl Watch {
-    /// The state now; `None` if the node has ended or does not answer.
-    pub fn status(&self) -> Option<Status> {
-        self.ask(Question::Status)
-    }
-
-    fn ask<T>(&self, question: impl FnOnce(Sender<T>) -> Question) -> Option<T> {
-        let (sender, answer) = channel();
-        self.questions.send(question(sender)).ok()?;
-        self.waker.wake();
-        answer.recv_timeout(PATIENCE).ok()
-    }
-}
+pub type Watch = worker::Watch<Status, Change>;
 
 impl Running {
     /// What asks for the state.
     pub fn watch(&self) -> Watch {
-        self.watch.clone()
+        self.0.watch().clone()
     }
 
     /// Works as `change` says from now on, and returns when it does. No packet is lost by it.
@@ -67,19 +38,7 @@ impl Running {
     /// # Errors
     /// One sentence; then all is as before.
     pub fn reconfigure(&self, change: Change) -> Result<(), String> {
-        let silent = || Err("it does not answer; see the daemon's log, or restart it".into());
-        self.watch.ask(|sender| Question::Change(change, sender)).unwrap_or_else(silent)
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // One that has ended listens no more.
-        let _ = self.watch.questions.send(Question::Stop);
-        self.watch.waker.wake();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+        self.0.watch().change(change)
     }
 }
 
@@ -100,15 +59,8 @@ pub fn start(
         Err(unusable) => return Err(unusable.into()),
     }
     let master = Master::make(&settings.master, &settings.change.addresses)?;
-    let (questions, inbox) = channel();
-    let watch = Watch { questions, waker: Waker::new()? };
-    let mut node = Node::new(settings, master, watch.waker.clone(), inbox)?;
-    node.refresh().map_err(|error| StartError::Open(interface.clone(), error))?;
-    let run = move || {
-        if let Err(error) = device::process::outcome(|| node.run()) {
-            on_end(format!("coding on `{interface}` has ended: {error}"));
-        }
-    };
-    let thread = std::thread::Builder::new().name("coding".into()).spawn(run)?;
-    Ok(Running { watch, thread: Some(thread) })
+    let (watch, inbox) = watch()?;
+    let mut node = Node::new(settings, master, &inbox.waker)?;
+    node.refresh().map_err(|error| StartError::Open(interface, error))?;
+    Ok(Running(Worker::start("coding", watch, on_end, move || node.run(&inbox))?))
 }

@@ -175,22 +175,11 @@ impl Net {
 
     /// Switches an interface on.
     pub fn set_up(&mut self, index: u32) -> io::Result<()> {
-        let header = switch_header(index, true);
-        self.change(
-            Message::new(libc::RTM_NEWLINK).fixed(&header),
-            0,
-            &format!("switch interface {index} on"),
-        )
-    }
-
-    /// Switches an interface off; its routes go.
-    pub fn set_down(&mut self, index: u32) -> io::Result<()> {
-        let header = switch_header(index, false);
-        self.change(
-            Message::new(libc::RTM_NEWLINK).fixed(&header),
-            0,
-            &format!("switch interface {index} off"),
-        )
+        let mut header = link_header(index);
+        header[8..12].copy_from_slice(&(libc::IFF_UP as u32).to_ne_bytes());
+        header[12..16].copy_from_slice(&(libc::IFF_UP as u32).to_ne_bytes());
+        let request = Message::new(libc::RTM_NEWLINK).fixed(&header);
+        self.change(request, 0, &format!("switch interface {index} on"))
     }
 
     /// Sets the longest IP packet that an interface takes, in bytes.
@@ -321,15 +310,6 @@ fn explain(doing: &str, why: &str) -> io::Error {
 fn link_header(index: u32) -> [u8; LINK_HEADER] {
     let mut header = [0; LINK_HEADER];
     header[4..8].copy_from_slice(&index.to_ne_bytes());
-    header
-}
-
-/// `struct ifinfomsg` that changes IFF_UP.
-fn switch_header(index: u32, up: bool) -> [u8; LINK_HEADER] {
-    let mut header = link_header(index);
-    let flag = libc::IFF_UP as u32;
-    header[8..12].copy_from_slice(&(if up { flag } else { 0 }).to_ne_bytes());
-    header[12..16].copy_from_slice(&flag.to_ne_bytes());
     header
 }
 

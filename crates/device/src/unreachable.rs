@@ -40,8 +40,8 @@ pub enum Because {
     Refused,
     /// No way there is known.
     NoWay,
-    /// It is larger than some link on the way carries.
-    TooBig,
+    /// It, an IP packet of so many bytes, is larger than some link on the way carries.
+    TooBig(u16),
 }
 
 /// Hears of such datagrams, of the network namespace that the thread was in when it was made.
@@ -95,9 +95,12 @@ impl AsFd for Listener {
 fn read(v6: bool, message: &[u8]) -> Option<Unreachable> {
     let header = if v6 { 0 } else { usize::from(message.first()? & 15) * 4 };
     let (icmp, quoted) = message.get(header..)?.split_at_checked(8)?;
+    let length = |at: usize| Some(u16::from_be_bytes(*quoted.get(at..)?.first_chunk()?));
     let because = match (v6, icmp[0], icmp[1]) {
         (false, TYPE_V4, PORT_V4) | (true, TYPE_V6, PORT_V6) => Because::Refused,
-        (false, TYPE_V4, TOO_BIG_V4) | (true, TOO_BIG_V6, _) => Because::TooBig,
+        (false, TYPE_V4, TOO_BIG_V4) => Because::TooBig(length(2)?),
+        // Its header's 40 bytes are not counted there.
+        (true, TOO_BIG_V6, _) => Because::TooBig(length(4)?.saturating_add(40)),
         (false, TYPE_V4, _) | (true, TYPE_V6, _) => Because::NoWay,
         _ => return None,
     };
@@ -131,7 +134,8 @@ mod tests {
         message[21] = 1;
         assert_eq!(read(false, &message).map(|found| found.because), Some(Because::NoWay));
         message[21] = TOO_BIG_V4;
-        assert_eq!(read(false, &message).map(|found| found.because), Some(Because::TooBig));
+        message[30..32].copy_from_slice(&1460u16.to_be_bytes());
+        assert_eq!(read(false, &message).map(|found| found.because), Some(Because::TooBig(1460)));
         message[20] = 8;
         assert_eq!(read(false, &message), None);
     }

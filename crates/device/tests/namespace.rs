@@ -186,8 +186,6 @@ fn netlink_does_what_it_is_asked() {
         assert!(error.to_string().starts_with("cannot find interface `none`: "), "{error}");
         net.delete_address(link.index, "fd77::1".parse().unwrap(), 64).unwrap();
         net.delete_address(link.index, "fd77::1".parse().unwrap(), 64).expect_err("it is gone");
-        net.set_down(link.index).unwrap();
-        assert!(!net.link_at(link.index).unwrap().up);
     });
 }
 

@@ -3,12 +3,11 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::mpsc::{Receiver as Inbox, Sender, channel};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use device::poller::Interest;
-use device::{Net, Poller, Waker, monotonic};
+use device::worker::{self, Asked, Inbox, Worker, watch};
+use device::{Net, Poller, monotonic};
 use rand_core::RngCore;
 use serde::Serialize;
 
@@ -31,8 +30,6 @@ const FIRST_CLIENT: u64 = 16;
 const TURN: usize = 64;
 /// How often it looks whether the frame has left that the next one waits for: less than a frame takes at 802.11b's 1 Mbit/s.
 const LOOK: Duration = Duration::from_millis(1);
-/// How long whoever asks for the state waits.
-const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What a node knows of itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -97,62 +94,25 @@ pub enum StartError {
     Resources(#[from] io::Error),
 }
 
-enum Question {
-    Status(Sender<Status>),
-    Stop,
-}
-
 /// A running node. Dropping it stops it, and returns when what it made is gone.
 #[derive(Debug)]
 pub struct Running {
-    watch: Watch,
-    thread: Option<JoinHandle<()>>,
+    worker: Worker<Status>,
     settings: Settings,
 }
 
 /// Asks a running node for its state.
-#[derive(Clone, Debug)]
-pub struct Watch {
-    questions: Sender<Question>,
-    waker: Waker,
-}
-
-impl std::fmt::Debug for Question {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Question")
-    }
-}
-
-impl Watch {
-    /// The state now; `None` if the node has ended or does not answer.
-    pub fn status(&self) -> Option<Status> {
-        let (sender, answer) = channel();
-        self.questions.send(Question::Status(sender)).ok()?;
-        self.waker.wake();
-        answer.recv_timeout(PATIENCE).ok()
-    }
-}
+pub type Watch = worker::Watch<Status>;
 
 impl Running {
     /// What asks for the state.
     pub fn watch(&self) -> Watch {
-        self.watch.clone()
+        self.worker.watch().clone()
     }
 
     /// What it runs by.
     pub fn settings(&self) -> &Settings {
         &self.settings
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // One that has ended listens no more.
-        let _ = self.watch.questions.send(Question::Stop);
-        self.watch.waker.wake();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
     }
 }
 
@@ -174,10 +134,9 @@ pub fn start(
     if let Some(why) = &fallback {
         tracing::warn!(interface, "does not relay in the driver: {why}");
     }
-    let (questions, inbox) = channel();
-    let watch = Watch { questions, waker: Waker::new()? };
+    let (watch, inbox) = watch()?;
     let poller = Poller::new()?;
-    poller.add(&watch.waker, WAKER, Interest::Read)?;
+    poller.add(&inbox.waker, WAKER, Interest::Read)?;
     poller.add(&medium, MEDIUM, Interest::Read)?;
     poller.add(&listener, LISTENER, Interest::Read)?;
     if let Medium::Kernel { table, .. } = &medium {
@@ -194,8 +153,6 @@ pub fn start(
         fallback,
         data_max,
         poller,
-        waker: watch.waker.clone(),
-        inbox,
         listener,
         clients: BTreeMap::new(),
         next_client: FIRST_CLIENT,
@@ -204,13 +161,8 @@ pub fn start(
         sequence_file,
         counts: Counts::default(),
     };
-    let run = move || {
-        if let Err(error) = device::process::outcome(|| node.run()) {
-            on_end(format!("flooding on `{interface}` has ended: {error}"));
-        }
-    };
-    let thread = std::thread::Builder::new().name("flood".into()).spawn(run)?;
-    Ok(Running { watch, thread: Some(thread), settings })
+    let worker = Worker::start("flood", watch, on_end, move || node.run(&inbox))?;
+    Ok(Running { worker, settings })
 }
 
 /// What this program counts itself.
@@ -238,8 +190,6 @@ struct Node<R> {
     /// Frames that the interface had dropped before this node began.
     dropped_before: u64,
     poller: Poller,
-    waker: Waker,
-    inbox: Inbox<Question>,
     listener: Listener,
     clients: BTreeMap<u64, Application>,
     next_client: u64,
@@ -251,14 +201,14 @@ struct Node<R> {
 }
 
 impl<R: RngCore> Node<R> {
-    fn run(mut self) -> io::Result<()> {
+    fn run(mut self, inbox: &Inbox<Status>) -> io::Result<()> {
         loop {
             let timeout = if self.settings.busy_poll { Some(Duration::ZERO) } else { self.timeout() };
             let ready: Vec<_> = self.poller.wait(timeout)?.collect();
             self.hear()?;
             for ready in ready {
                 match ready.token {
-                    WAKER if self.answer() => return Ok(()),
+                    WAKER if inbox.answer(&mut self) => return Ok(()),
                     LISTENER => self.accept()?,
                     NFTABLES => self.mend()?,
                     token @ FIRST_CLIENT.. => self.serve(token)?,
@@ -501,20 +451,9 @@ impl<R: RngCore> Node<R> {
             )
         })
     }
+}
 
-    /// True if it is time to stop.
-    fn answer(&mut self) -> bool {
-        self.waker.reset();
-        while let Ok(question) = self.inbox.try_recv() {
-            match question {
-                Question::Stop => return true,
-                // Who asked may have lost patience.
-                Question::Status(sender) => drop(sender.send(self.status())),
-            }
-        }
-        false
-    }
-
+impl<R: RngCore> Asked<Status, ()> for Node<R> {
     fn status(&self) -> Status {
         let Settings { rules, epoch, mode, .. } = self.settings;
         let wire = rules.format.wire();

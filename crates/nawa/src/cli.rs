@@ -143,7 +143,7 @@ pub struct Test {
     #[arg(long, value_name = "ADDRESS")]
     pub to: Option<std::net::IpAddr>,
     /// How long, with its unit
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = value::pause)]
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = value::time)]
     pub time: Duration,
     /// One JSON object instead of a table; every unit is in its key's name
     #[arg(long)]
@@ -334,7 +334,7 @@ pub struct FloodRecv {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub count: Option<u64>,
     /// End, and fail, if none comes for so long
-    #[arg(long, value_name = "TIME", value_parser = value::pause)]
+    #[arg(long, value_name = "TIME", value_parser = value::time)]
     pub timeout: Option<Duration>,
     /// One JSON object a line: the header, and the data as hexadecimal digits
     #[arg(long)]
@@ -362,7 +362,7 @@ pub struct FloodPing {
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = value::pause)]
     pub interval: Duration,
     /// How long to wait for an answer
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = value::pause)]
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = value::time)]
     pub timeout: Duration,
     /// Bytes of a message
     #[arg(long, value_name = "BYTES", default_value_t = 56, value_parser = clap::value_parser!(u16).range(16..))]

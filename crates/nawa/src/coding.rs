@@ -15,19 +15,8 @@ impl Codings {
     /// Runs what `wanted` says from now on. A node whose interfaces are the same goes on and loses nothing.
     ///
     /// # Errors
-    /// One sentence; then those run that ran before.
+    /// One sentence; what came before it in `wanted` is in force: whoever asks goes back.
     pub fn reconfigure(&mut self, wanted: Vec<Settings>, events: &Sender<Event>) -> Result<(), String> {
-        let before = self.wanted();
-        let result = self.run(wanted, events);
-        if result.is_err()
-            && let Err(error) = self.run(before, events)
-        {
-            tracing::error!("what coded before cannot start again: {error}");
-        }
-        result
-    }
-
-    fn run(&mut self, wanted: Vec<Settings>, events: &Sender<Event>) -> Result<(), String> {
         self.0.retain(|(running, _)| wanted.iter().any(|settings| is_same(running, settings)));
         for settings in wanted {
             match self.0.iter_mut().find(|(running, _)| is_same(running, &settings)) {

@@ -62,17 +62,6 @@ impl Floods {
     /// # Errors
     /// One sentence if a node cannot start; then those run that ran before.
     pub fn reconfigure(&mut self, wanted: Vec<Flood>, events: &Sender<Event>) -> Result<(), String> {
-        let before = self.wanted();
-        let result = self.run(wanted, events);
-        if result.is_err()
-            && let Err(error) = self.run(before, events)
-        {
-            tracing::error!("what flooded before cannot start again: {error}");
-        }
-        result
-    }
-
-    fn run(&mut self, wanted: Vec<Flood>, events: &Sender<Event>) -> Result<(), String> {
         self.nodes.retain(|(flood, _)| wanted.contains(flood));
         for flood in wanted {
             if self.nodes.iter().any(|(running, _)| *running == flood) {

@@ -92,7 +92,7 @@ impl Live {
 
     /// A strand has ended by itself.
     pub fn handle_failure(&self, now: Duration, strand: Strand, why: String) {
-        tracing::error!("{why}; it is started again");
+        tracing::error!("the {strand} has ended: {why}; it is started again");
         self.change(|strands| strands.handle_failure(now, strand, why));
     }
 

@@ -89,7 +89,8 @@ impl Restarts {
         let recent = self.0.iter().filter(|(_, one)| one.due.is_some() || now < one.since + STEADY);
         let state = |(strand, one): (&Strand, &Failed)| {
             let next = one.due.map(|due| due.saturating_sub(now).as_secs_f64());
-            json!({"strand": strand.to_string(), "why": one.why, "failures": one.times, "starts_again_in_s": next})
+            let (strand, up) = (strand.to_string(), next.is_none());
+            json!({"strand": strand, "up": up, "why": one.why, "failures": one.times, "starts_again_in_s": next})
         };
         recent.map(state).collect()
     }

@@ -6,10 +6,11 @@ use std::path::PathBuf;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
+use device::worker::Watch;
 use device::{News, monotonic, realtime};
 use serde_json::{Value, json};
 use tunnel::config::{Config, PathConfig};
-use tunnel::daemon::{Hold, Listen, Reconfiguration, TunnelWatch, Watch};
+use tunnel::daemon::{Hold, Listen, Reconfiguration, TunnelWatch};
 use tunnel::relay::RelayStatus;
 use tunnel::{PrivateKey, PublicKey, daemon, relay_daemon};
 
@@ -145,10 +146,11 @@ impl Strands {
     pub fn status(&self) -> Status {
         Status {
             restarts: self.restarts.clone(),
-            tunnel: self
-                .tunnel
-                .as_ref()
-                .and_then(|tunnel| Some((tunnel.place.interface.clone(), tunnel.running.as_ref()?.watch()))),
+            tunnel: self.tunnel.as_ref().and_then(|tunnel| {
+                let running = tunnel.running.as_ref()?;
+                let name = running.interface().unwrap_or_else(|| tunnel.place.interface.clone());
+                Some((name, running.watch()))
+            }),
             relay: self.relay.as_ref().and_then(|relay| Some(relay.running.as_ref()?.watch())),
             flight: self.flight.is_some(),
             floods: self.floods.views(),
@@ -556,7 +558,7 @@ impl Status {
         let none = "this daemon runs no tunnel, so there is nothing to capture; tcpdump shows what other strands send";
         let (interface, tunnel) = self.tunnel.as_ref().ok_or(none)?;
         let capture::Wanted { peer, path, inner, outer } = wanted;
-        let capture = tunnel.capture(daemon::Wanted { peer, path, inner, outer })?;
+        let capture = daemon::capture(tunnel, daemon::Wanted { peer, path, inner, outer })?;
         Ok((interface.clone(), capture))
     }
 }

@@ -47,7 +47,7 @@ fn a_bad_key_is_bad_input_in_one_sentence() {
 
 #[test]
 fn wrong_flags_are_bad_input() {
-    let wrong: [&[&str]; 16] = [
+    let wrong: [&[&str]; 20] = [
         &["--wrong"],
         &["wrong"],
         &["lab"],
@@ -57,6 +57,10 @@ fn wrong_flags_are_bad_input() {
         &["capture"],
         &["capture", "-", "--inner", "--outer"],
         &["capture", "-", "--count", "0"],
+        &["capture", "-", "--duration", "0s"],
+        &["invite", "van", "--valid", "0s"],
+        &["test", "office", "--time", "0s"],
+        &["flood", "ping", "wlan0", "7", "--timeout", "0s"],
         &["path"],
         &["path", "add", "office", "lte"],
         &["path", "add", "office", "l/te", "--remote", "192.0.2.1:9"],

@@ -2,7 +2,7 @@
 
 mod common;
 
-use std::net::UdpSocket;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -22,8 +22,12 @@ fn named(name: &str, more: &str) -> String {
     path(name, more).replace("203.0.113.7", "office.test")
 }
 
-fn leads_to(address: &str) -> impl Fn(&Value) -> bool {
-    move |path| path["state"] == "up" && path["remote"].as_str().is_some_and(|to| to.starts_with(address))
+fn leads_to(address: &str) -> impl Fn(&Value) -> bool + use<> {
+    let address: IpAddr = address.parse().expect("an address");
+    move |path| {
+        let to = path["remote"].as_str().and_then(|to| to.parse::<SocketAddr>().ok());
+        path["state"] == "up" && to.is_some_and(|to| to.ip() == address)
+    }
 }
 
 #[test]
@@ -32,30 +36,34 @@ fn a_name_that_moves_is_followed_behind_a_nat() {
     let net = Uplinks::new();
     nft(
         &net.core,
-        "table ip nat { chain post { type nat hook postrouting priority 100; oifname eth0 masquerade\n}\n}",
+        "table inet nat { chain post { type nat hook postrouting priority 100; oifname eth0 masquerade\n}\n}",
     );
     net.van.ip("route add default via 10.0.1.1");
+    net.van.ip("route add default via fd01::1");
+    shell(&net.office, "echo 0 >/proc/sys/net/ipv6/conf/eth0/accept_dad");
     let resolver = Resolver::new(&net.van, "203.0.113.7 office.test\n", 1);
     let _daemons = net.start("", OFFICE, &named("l1", ""));
-    net.wait_for("l1", "up", leads_to("203.0.113.7:"));
+    net.wait_for("l1", "up", leads_to("203.0.113.7"));
     // The name is right at once, or so long after the path has been found to be silent.
     let cases =
         [None, Some(Duration::ZERO), Some(Duration::from_millis(700)), Some(Duration::from_millis(1400))];
-    for (at, late) in (7..).zip(cases) {
-        let (old, new) = (format!("203.0.113.{at}"), format!("203.0.113.{}", at + 1));
+    let places = ["203.0.113.7/24", "203.0.113.8/24", "2001:db8::8/64", "2001:db8::9/64", "203.0.113.9/24"];
+    for (place, late) in places.windows(2).zip(cases) {
+        let new = place[1].split_once('/').expect("an address").0;
         net.ping("10.77.0.2");
         // What is used is noticed to be silent.
         let _used = Pings::start(&net);
-        net.office.ip(&format!("address del {old}/24 dev eth0"));
-        net.office.ip(&format!("address add {new}/24 dev eth0"));
-        net.office.ip("route replace default via 203.0.113.1");
+        net.office.ip(&format!("address del {} dev eth0", place[0]));
+        net.office.ip(&format!("address add {} dev eth0", place[1]));
+        let router = if new.contains(':') { "2001:db8::1" } else { "203.0.113.1" };
+        net.office.ip(&format!("route replace default via {router}"));
         if let Some(late) = late {
             net.wait_for("l1", "silent", |path| path["state"] == "silent");
             Poller::new().expect("a poller").wait(Some(late)).expect("waiting").for_each(drop);
         }
         let right = monotonic();
         resolver.write(&format!("{new} office.test\n"));
-        net.wait_for("l1", "at its new address", leads_to(&format!("{new}:")));
+        net.wait_for("l1", "at its new address", leads_to(new));
         let took = monotonic() - right;
         println!(
             "the name right {late:.1?} after the silence: the path is up {:.1} s later",
@@ -141,13 +149,13 @@ fn the_family_that_works_is_used() {
         "table ip6 hole { chain forward { type filter hook forward priority 0; iifname wan2 ip6 saddr fd02::2 drop\n}\n}",
     );
     let _daemons = net.start("", OFFICE, &(named("l1", "local = 'wan1'") + &named("l2", "local = 'wan2'")));
-    net.wait_for("l1", "by IPv4", leads_to("203.0.113.7:"));
-    net.wait_for("l2", "by IPv4", leads_to("203.0.113.7:"));
+    net.wait_for("l1", "by IPv4", leads_to("203.0.113.7"));
+    net.wait_for("l2", "by IPv4", leads_to("203.0.113.7"));
     net.van.ip("address add fd02::3/64 dev wan2 nodad");
     let by_v6 = ["path", "add", "office", "l3", "--remote", "office.test:51900", "--local", "fd02::3"];
     net.van.ip("route replace default via fd02::1 metric 20 src fd02::3");
     succeed(&mut net.van.nawa(by_v6));
-    net.wait_for("l3", "by IPv6", leads_to("[2001:db8::7]:"));
+    net.wait_for("l3", "by IPv6", leads_to("2001:db8::7"));
 }
 
 #[test]
@@ -196,7 +204,7 @@ fn comes_up_by_name(net: &Uplinks, names: &Names, local: &str) {
         net.office.ip(&format!("address add {new}/24 dev eth0"));
         net.office.ip("route replace default via 203.0.113.1");
         names.set("office.test", &[new]);
-        net.wait_for("l1", "at its new address", leads_to(&format!("{new}:")));
+        net.wait_for("l1", "at its new address", leads_to(new));
         net.ping("10.77.0.2");
     }
     send();

@@ -76,21 +76,31 @@ fn answers_leave_by_the_interface_that_was_hit() {
     let net = Uplinks::new();
     net.van.ip("route add default via 10.0.1.1 metric 10");
     net.van.ip("route add default via 10.0.2.1 metric 20");
+    net.van.ip("route add default via fd01::1 metric 10");
+    net.van.ip("route add default via fd02::1 metric 20");
     let hub = net.van_file("listen = 51900", OFFICE, "");
-    let to = |name: &str, ip: &str| format!("[[peer.path]]\nname = '{name}'\nremote = '{ip}:51900'\n");
-    let caller = net.office_file(&(to("l1", "10.0.1.2") + &to("l2", "10.0.2.2")));
-    let _daemons = [Daemon::start(&net.van, &hub), Daemon::start(&net.office, &caller)];
-    for name in ["l1", "l2"] {
-        wait_for_path(&net.office, name, "up", |path| path["state"] == "up");
+    let to = |ip: &str| format!("[[peer.path]]\nname = 'by-{}'\nremote = '{ip}:51900'\n", name(ip));
+    fn name(ip: &str) -> String {
+        ip.replace([':', '[', ']'], "-")
     }
-    // Where no route leads back by that interface, the answer leaves as the routing table says.
-    net.core.ip("route add 10.0.9.9/32 via 10.0.2.2");
-    net.van.ip("address add 10.0.9.9/32 dev lo");
-    net.van.ip("route del default via 10.0.2.1");
+    let called = ["10.0.1.2", "10.0.2.2", "[fd01::2]", "[fd02::2]"];
+    let caller = net.office_file(&called.map(to).concat());
+    let _daemons = [Daemon::start(&net.van, &hub), Daemon::start(&net.office, &caller)];
+    let up = |name: &str| wait_for_path(&net.office, name, "up", |path| path["state"] == "up");
+    called.iter().for_each(|ip| drop(up(&format!("by-{}", name(ip)))));
     nft(&net.core, "flush ruleset");
-    net.office.ip("route add 10.0.9.9/32 via 203.0.113.1");
-    common::succeed(&mut net.office.nawa(["path", "add", "van", "l3", "--remote", "10.0.9.9:51900"]));
-    wait_for_path(&net.office, "l3", "up", |path| path["state"] == "up");
+    // Where no route leads back by that interface, the answer leaves as the routing table says.
+    for (ip, van, core, remote) in [
+        ("10.0.9.9", "10.0.2.", "203.0.113.1", "10.0.9.9:51900"),
+        ("fd09::9", "fd02::", "2001:db8::1", "[fd09::9]:51900"),
+    ] {
+        net.core.ip(&format!("route add {ip} via {van}2"));
+        net.van.ip(&format!("address add {ip} dev lo"));
+        net.van.ip(&format!("route del default via {van}1"));
+        net.office.ip(&format!("route add {ip} via {core}"));
+        succeed(&mut net.office.nawa(["path", "add", "van", &name(ip), "--remote", remote]));
+        up(&name(ip));
+    }
 }
 
 #[test]
@@ -98,13 +108,18 @@ fn a_path_into_the_tunnel_is_refused_by_name() {
     let Some(_alone) = namespaces_or_skip("a_path_into_the_tunnel_is_refused_by_name") else { return };
     let net = Uplinks::new();
     net.van.ip("route add default via 10.0.1.1");
-    let _daemons = net.start("", "'10.77.0.2/32', '203.0.113.0/24'", &path("l1", ""));
-    net.wait_why("l1", "its packets to 203.0.113.7 would go into nawa0 itself");
-    assert_eq!(net.van.status()["tunnel"]["peers"][0]["paths"][0]["state"], "down");
-    net.van.ip("route add 203.0.113.7/32 via 10.0.1.1");
-    net.wait_up(&["l1"]);
-    net.van.ip("route del 203.0.113.7/32");
-    net.wait_why("l1", "its packets to 203.0.113.7 would go into nawa0 itself");
+    net.van.ip("route add default via fd01::1");
+    let paths = path("l1", "") + &path("l2", "").replace("203.0.113.7", "[2001:db8::7]");
+    let _daemons = net.start("", "'10.77.0.2/32', '203.0.113.0/24', '2001:db8::/64'", &paths);
+    for (name, to, via) in [("l1", "203.0.113.7", "10.0.1.1"), ("l2", "2001:db8::7", "fd01::1")] {
+        let why = format!("its packets to {to} would go into nawa0 itself");
+        net.wait_why(name, &why);
+        net.wait_for(name, "down", |path| path["state"] == "down");
+        net.van.ip(&format!("route add {to} via {via}"));
+        net.wait_up(&[name]);
+        net.van.ip(&format!("route del {to}"));
+        net.wait_why(name, &why);
+    }
 }
 
 #[test]
@@ -253,12 +268,13 @@ fn a_port_that_is_blocked_is_left() {
     let paths = path("l1", "local = 'wan1'").replace("203.0.113.7", "[2001:db8::7]");
     let _daemons = net.start("listen = 4000", OFFICE, &(paths + &path("l2", "local = 'wan2'")));
     net.wait_up(&["l1", "l2"]);
-    nft(&net.core, "add rule inet isp forward iifname wan1 udp sport 4000 drop");
-    net.wait_for("l1", "silent", |path| path["state"] == "silent");
-    net.wait_up(&["l1"]);
-    let there = wait_for_path(&net.office, "l1", "up", |path| path["state"] == "up");
-    assert!(!there["remote"].as_str().expect("an address").ends_with(":4000"), "{there}");
-    net.wait_up(&["l2"]);
+    for (name, wan) in [("l1", "wan1"), ("l2", "wan2")] {
+        nft(&net.core, &format!("add rule inet isp forward iifname {wan} udp sport 4000 drop"));
+        net.wait_for(name, "silent", |path| path["state"] == "silent");
+        net.wait_up(&["l1", "l2"]);
+        let there = wait_for_path(&net.office, name, "up", |path| path["state"] == "up");
+        assert!(!there["remote"].as_str().expect("an address").ends_with(":4000"), "{there}");
+    }
 }
 
 /// What takes the interface away, and then keeps a new one from being made.

@@ -161,11 +161,24 @@ fn a_link_of_small_packets_says_how_small() {
 #[test]
 fn a_small_link_is_told_from_a_black_hole() {
     let Some(_alone) = namespaces_or_skip("a_small_link_is_told_from_a_black_hole") else { return };
-    let net = Uplinks::new();
-    net.core.ip("link set eth0 mtu 1320");
-    let _office = Daemon::start(&net.office, &net.office_file(""));
-    let _van = van(&net, &path("l1", ""));
-    net.wait_why("l1", "goes in 2 datagrams: a router on the way says so");
+    // A PPPoE link says that 1500 bytes are too many, and what swallows those of 1340 says nothing.
+    let hole = |net: &Uplinks| {
+        net.van.ip("link set wan1 mtu 1492");
+        nft(&net.core, "add rule inet isp forward meta length > 1320 drop");
+    };
+    type Make<'a> = &'a dyn Fn(&Uplinks);
+    let cases: [(Make<'_>, &str); 3] = [
+        (&|net| drop(net.core.ip("link set eth0 mtu 1320")), "a router on the way says so"),
+        (&|net| drop(net.van.ip("link set wan1 mtu 1320")), "its own link's MTU says so"),
+        (&hole, "larger ones vanish without a word"),
+    ];
+    for (make, says) in cases {
+        let net = Uplinks::new();
+        make(&net);
+        let _office = Daemon::start(&net.office, &net.office_file(""));
+        let _van = van(&net, &path("l1", ""));
+        net.wait_why("l1", &format!("goes in 2 datagrams: {says}"));
+    }
 }
 
 #[test]

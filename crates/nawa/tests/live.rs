@@ -346,6 +346,10 @@ fn addresses_and_routes_follow_the_file() {
     write("", "");
     reload(&mut van);
     pair.ping();
+    // Somebody gives it another name: that is shown, and all stays as it is.
+    pair.van.ip("link set nawa0 name rope0");
+    eventually("the new name is shown", || (pair.van.status()["interface"] == "rope0").then_some(()));
+    pair.ping();
 }
 
 #[test]

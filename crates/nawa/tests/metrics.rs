@@ -8,6 +8,9 @@ use std::path::Path;
 
 use common::{Daemon, Namespace, Node, namespaces_or_skip, output, stderr};
 
+const TUNNEL: &str = "[tunnel]\ninterface = 'nawa0'\naddresses = ['10.77.0.1/24']\nlisten = 51900\n\
+                      [metrics]\nlisten = '127.0.0.1:9477'\n";
+
 /// The head and the body of the answer to `request`.
 fn ask(namespace: &Namespace, request: &str) -> (String, String) {
     let mut answer = String::new();
@@ -62,15 +65,35 @@ fn a_scraper_reads_every_family() {
     drop(daemon);
 }
 
+/// Somebody takes the tunnel's interface away, and its name.
+#[test]
+fn a_strand_that_failed_is_said() {
+    let Some(_alone) = namespaces_or_skip("a_strand_that_failed_is_said") else { return };
+    let (namespace, node) = (Namespace::new(), Node::new());
+    let file = node.write(TUNNEL);
+    let _daemon = Daemon::start(&namespace, &file);
+    let strand = |up: u8| format!("nawa_strand_up{{strand=\"tunnel\"}} {up}.0\n");
+    namespace.ip("link delete nawa0");
+    namespace.ip("link add nawa0 type veth peer name other0");
+    let why = common::eventually("it is ill", || {
+        let (head, why) = ask(&namespace, &get("/health"));
+        head.starts_with("HTTP/1.1 503").then_some(why)
+    });
+    assert!(why.ends_with("\n") && why != "ok\n", "{why}");
+    let (head, body) = ask(&namespace, &get("/metrics"));
+    assert!(head.starts_with("HTTP/1.1 200") && body.contains(&strand(0)), "{body}");
+    namespace.ip("link delete nawa0");
+    common::eventually("it is well again", || (ask(&namespace, &get("/health")).1 == "ok\n").then_some(()));
+    let body = ask(&namespace, &get("/metrics")).1;
+    assert!(body.contains(&strand(1)) && body.contains("nawa_strand_failures{strand=\"tunnel\"}"), "{body}");
+}
+
 /// Those who say nothing hold all the places there are; one that goes makes room.
 #[test]
 fn callers_are_bounded() {
     let Some(_alone) = namespaces_or_skip("callers_are_bounded") else { return };
     let (namespace, node) = (Namespace::new(), Node::new());
-    let file = node.write(
-        "[tunnel]\ninterface = 'nawa0'\naddresses = ['10.77.0.1/24']\nlisten = 51900\n\
-                           [metrics]\nlisten = '127.0.0.1:9477'\n",
-    );
+    let file = node.write(TUNNEL);
     let _daemon = Daemon::start(&namespace, &file);
     namespace.within(|| {
         let connect = || TcpStream::connect("127.0.0.1:9477").expect("it listens");

@@ -25,7 +25,7 @@ fn a_strand_that_fails_is_started_again() {
     succeed(&mut net.van.nawa(["path", "add", "office", "l2", "--remote", "203.0.113.7:51900"]));
     for failures in [1, 2] {
         net.van.ip("link delete nawa0");
-        van.read_until("its TUN interface is gone");
+        van.read_until("it is started again");
         let failed = eventually("the failure is in the status", || {
             let state = net.van.status();
             let failed = state["failed"][0].clone();
@@ -41,7 +41,7 @@ fn a_strand_that_fails_is_started_again() {
     assert_eq!(net.van.status()["pid"], pid);
     // While it waits it takes edits, and an end.
     net.van.ip("link delete nawa0");
-    van.read_until("its TUN interface is gone");
+    van.read_until("it is started again");
     succeed(&mut net.van.nawa(["path", "del", "office", "l2"]));
     van.signal(Signal::TERM);
     assert_eq!(van.wait(), Some(0));

@@ -155,10 +155,11 @@ fn inner_and_outer_packets_say_their_path_and_what_decided() {
 fn a_capture_ends_as_it_is_told() {
     let Some(_alone) = namespaces_or_skip("a_capture_ends_as_it_is_told") else { return };
     let pair = Pair::new();
-    let start = || {
-        let mut command = pair.van.nawa(["capture", "-"]);
+    let begin = |more: &[&str]| {
+        let mut command = pair.van.nawa(["capture", "-"].iter().chain(more).copied());
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("nawa starts")
     };
+    let start = || begin(&[]);
     let mut child = start();
     let mut out = child.stdout.take().expect("stdout is piped");
     let mut written = vec![0; 4];
@@ -178,6 +179,22 @@ fn a_capture_ends_as_it_is_told() {
         child.try_wait().expect("it can be waited for")
     });
     assert_eq!(status.code(), Some(0));
+
+    // Its reader has stopped: it ends by a signal, and when its time is over.
+    for more in [[].as_slice(), &["--duration", "1s"]] {
+        let mut child = begin(more);
+        child.stdout.as_mut().expect("stdout is piped").read_exact(&mut [0; 4]).expect("it begins at once");
+        // More than the pipe holds.
+        let large = ["-c", "60", "-i", "0.02", "-s", "1200", "-w", "30", "10.77.0.2"];
+        succeed(&mut pair.van.command("ping", large));
+        if more.is_empty() {
+            kill_process(Pid::from_child(&child), Signal::INT).expect("it runs");
+        }
+        let status = eventually("it ends", || child.try_wait().expect("it can be waited for"));
+        assert_eq!(status.code(), Some(1));
+        let said = stderr(&child.wait_with_output().expect("it has ended"));
+        assert!(said.contains("its reader takes nothing"), "{said}");
+    }
 
     // The daemon goes: what came until then is a whole file.
     let mut child = start();
@@ -204,6 +221,8 @@ fn a_capture_is_refused_with_a_reason() {
     };
     let said = refused(&["capture", "-", "--peer", "home"]);
     assert_eq!(said, "nawa: there is no peer home; there is: office\n");
+    let said = refused(&["capture", "-", "--path", "wifi"]);
+    assert_eq!(said, "nawa: there is no path wifi to any peer; there is: lte\n");
     let said = refused(&["capture", "/no/such/folder/x"]);
     assert!(said.starts_with("nawa: cannot write to /no/such/folder/x: "), "{said}");
 }

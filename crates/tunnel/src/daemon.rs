@@ -14,7 +14,6 @@ mod taps;
 pub(crate) mod tls;
 mod turn;
 mod ways;
-mod worker;
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,6 +21,7 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use device::udp::Options;
+use device::worker::{Watch, Worker, once, watch};
 
 use crate::status::TunnelStatus;
 
@@ -33,21 +33,17 @@ pub use taps::{Batch, Capture, Taken, Wanted};
 pub use turn::Change;
 use turn::Turn;
 use ways::{Order, Ways};
-pub use worker::Watch;
-pub(crate) use worker::{Asked, Inbox, NoState, Worker, watch};
 
 /// What asks a running tunnel for its state.
 pub type TunnelWatch = Watch<TunnelStatus, Change>;
 
-impl TunnelWatch {
-    /// Captures packets from now on, until what is returned is dropped.
-    ///
-    /// # Errors
-    /// One sentence: the tunnel has ended, or enough captures run.
-    pub fn capture(&self, wanted: Wanted) -> Result<Capture, String> {
-        let (tap, capture) = taps::capture(wanted);
-        self.change(Change::Capture(tap)).map(|()| capture)
-    }
+/// Captures packets from now on, until what is returned is dropped.
+///
+/// # Errors
+/// One sentence: the tunnel has ended, or enough captures run.
+pub fn capture(tunnel: &TunnelWatch, wanted: Wanted) -> Result<Capture, String> {
+    let (tap, capture) = taps::capture(wanted);
+    tunnel.change(Change::Capture(tap)).map(|()| capture)
 }
 
 /// A running tunnel; dropping it stops it.
@@ -59,6 +55,8 @@ pub struct Running {
     /// Counts what was taken up. Held while something is.
     generation: Mutex<u64>,
     address: SocketAddr,
+    /// The interface's index.
+    index: u32,
     /// It is told to stop: that its interface goes is no failure.
     stopped: Arc<AtomicBool>,
 }
@@ -83,8 +81,9 @@ pub fn start(
     let sockets = Sockets::bind(settings.listen, options).map_err(StartError::Listen)?;
     let address = sockets.local_address().map_err(StartError::Listen)?;
     let (tun, interface) = Interface::make(&settings)?;
-    let (watch, inbox) = worker::watch()?;
-    let (ways_watch, ways_inbox) = worker::watch()?;
+    let index = interface.index();
+    let (tunnel_watch, inbox) = watch()?;
+    let (ways_watch, ways_inbox) = watch()?;
     let (told, news) = channel();
     let config = settings.tunnel;
     let ways =
@@ -101,21 +100,8 @@ pub fn start(
     };
     let on_end = Arc::new(Mutex::new(Some(on_end)));
     let ways = Worker::start("ways", ways_watch, once(&on_end), move || ways.run())?;
-    let worker = Worker::start("tunnel", watch, once(&on_end), move || turn.run())?;
-    Ok(Running { worker, ways, generation: Mutex::new(0), address, stopped })
-}
-
-/// Calls `tell` the first time of all.
-fn once(
-    tell: &Arc<Mutex<Option<impl FnOnce(String) + Send + 'static>>>,
-) -> impl FnOnce(String) + Send + 'static {
-    let tell = Arc::clone(tell);
-    move |why| {
-        let tell = tell.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(tell) = tell {
-            tell(why);
-        }
-    }
+    let worker = Worker::start("tunnel", tunnel_watch, once(&on_end), move || turn.run())?;
+    Ok(Running { worker, ways, generation: Mutex::new(0), address, index, stopped })
 }
 
 impl Running {
@@ -147,6 +133,11 @@ impl Running {
     /// The state now; `None` if the thread has ended or does not answer.
     pub fn status(&self) -> Option<TunnelStatus> {
         self.worker.watch().status()
+    }
+
+    /// What its interface is called, also where somebody has given it another name; `None` if it is gone.
+    pub fn interface(&self) -> Option<String> {
+        device::Net::open().ok()?.link_at(self.index).ok().map(|link| link.name)
     }
 
     /// Where it listens; the IP address is unspecified if everywhere.

@@ -30,7 +30,7 @@ use crate::handshake::sessions::Identities;
 use crate::keys::{PrivateKey, PublicKey};
 use crate::path::{MIN_INNER_MTU, Path};
 use crate::peer::{Common, Earliest, Peer};
-use crate::why::Why;
+use crate::why::{Larger, Why};
 use crate::wire::address::{Address, LocalAddress, Way};
 use crate::wire::train::Train;
 
@@ -222,10 +222,10 @@ impl Endpoint {
         self.each_that_leads_to(remote, |path| path.handle_trouble(now, why.clone()));
     }
 
-    /// A router on the way to `remote` says that something was too large. What passes is found by what arrives: this only tells
-    /// a small link from a black hole.
-    pub fn handle_told_size(&mut self, remote: SocketAddr) {
-        self.each_that_leads_to(remote, |path| path.told_size = true);
+    /// A packet of `size` bytes to `remote` was too large, as `by` says. What passes is found by what arrives: this only tells a small
+    /// link from a black hole.
+    pub fn handle_too_large(&mut self, remote: SocketAddr, size: u16, by: Larger) {
+        self.each_that_leads_to(remote, |path| path.handle_too_large(size, by));
     }
 
     fn each_that_leads_to(&mut self, remote: SocketAddr, mut each: impl FnMut(&mut Path)) {

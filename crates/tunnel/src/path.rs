@@ -32,7 +32,7 @@ use crate::path::replay::ReplayWindow;
 use crate::path::said::Said;
 use crate::path::sent::{Content, Outcome, Sent};
 use crate::schedule::weights::Weight;
-use crate::why::Why;
+use crate::why::{Larger, Why};
 use crate::wire::address::{Address, Way};
 use crate::wire::frame::{DATA_HEADER, put_challenge};
 use crate::wire::train::Train;
@@ -81,8 +81,6 @@ pub struct Path {
     pub said: Said,
     /// When it last began to lead somewhere.
     pub tried_since: Duration,
-    /// A router on the way says that larger packets do not pass.
-    pub told_size: bool,
     /// Cookies for handshakes over this path.
     pub jar: CookieJar,
     /// What was sent.
@@ -137,7 +135,6 @@ impl Path {
             trouble: None,
             said: Said::default(),
             tried_since: Duration::ZERO,
-            told_size: false,
             jar: CookieJar::new(peer),
             sent: Sent::default(),
             received: Received::default(),
@@ -350,6 +347,16 @@ impl Path {
     pub fn handle_probed(&mut self, size: u16) {
         self.mtu.handle_carried(size);
         self.sent.set_small(self.inner_mtu() < MIN_INNER_MTU);
+    }
+
+    /// A packet of `size` bytes was too large, as `by` says.
+    pub fn handle_too_large(&mut self, size: u16, by: Larger) {
+        self.mtu.handle_too_large(size, by);
+    }
+
+    /// What becomes of packets that are larger than it carries.
+    pub fn larger(&self) -> Larger {
+        self.mtu.larger()
     }
 
     /// In how many datagrams an inner packet of `size` bytes goes; `None` if it does not.

@@ -7,12 +7,13 @@ mod tls;
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use device::udp::Options;
+use device::worker::{Watch, Worker, once, watch};
 use rand_core::{OsRng, TryRngCore};
 
-use crate::daemon::{Listen, Sockets, Watch, Worker, watch};
+use crate::daemon::{Listen, Sockets};
 use crate::keys::{PrivateKey, PublicKey};
 use crate::relay::{Limits, RelayControl, RelayStatus};
 use crate::wire::Kind;
@@ -79,16 +80,12 @@ pub fn start(
     let tls = tls.transpose()?;
     let up = Forwarder::new(up, replies.clone(), up_inbox)?;
     let down = Forwarder::new(down, replies, down_inbox)?;
-    let on_end = Once::new(on_end);
-    let (ends, tls_ends) = (on_end.clone(), on_end.clone());
-    let tls = tls.map(|(watch, server)| {
-        Worker::start("relay-tls", watch, move |why| tls_ends.call(why), move || server.run())
-    });
+    let on_end = Arc::new(Mutex::new(Some(on_end)));
+    let tls =
+        tls.map(|(watch, server)| Worker::start("relay-tls", watch, once(&on_end), move || server.run()));
     let tls = tls.transpose()?;
-    let down =
-        Worker::start("relay-down", down_watch, move |why| ends.call(why), move || down.run_down(&table))?;
-    let up =
-        Worker::start("relay", up_watch, move |why| on_end.call(why), move || up.run_up(control, clients))?;
+    let down = Worker::start("relay-down", down_watch, once(&on_end), move || down.run_down(&table))?;
+    let up = Worker::start("relay", up_watch, once(&on_end), move || up.run_up(control, clients))?;
     Ok(RelayRunning { up, _down: down, _tls: tls, address })
 }
 
@@ -108,28 +105,6 @@ fn bind(listen: Listen) -> io::Result<(Sockets, Sockets, SocketAddr)> {
         socket.steer(Kind::RelayDown.first_byte())?;
     }
     Ok((up, down, address))
-}
-
-/// A callback that two threads share.
-struct Once<F>(Arc<Mutex<Option<F>>>);
-
-impl<F: FnOnce(String)> Once<F> {
-    fn new(call: F) -> Self {
-        Self(Arc::new(Mutex::new(Some(call))))
-    }
-
-    fn call(&self, why: String) {
-        let call = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(call) = call {
-            call(why);
-        }
-    }
-}
-
-impl<F> Clone for Once<F> {
-    fn clone(&self) -> Self {
-        Self(self.0.clone())
-    }
 }
 
 impl RelayRunning {

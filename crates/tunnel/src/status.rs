@@ -189,7 +189,7 @@ pub struct PathStatus {
     pub delay_over_best_ms: Option<f64>,
     /// What the path delivers.
     pub rate_bps: Option<f64>,
-    /// The paper's weight, 0 to 1.
+    /// The paper's weight: its share, 0 to 1, among those that are up, and 0 if it is not.
     pub weight: f64,
     /// Bytes that may be in flight, and are.
     pub window_bytes: usize,
@@ -278,6 +278,8 @@ fn peer_status(peer: &Peer, now: Duration) -> PeerStatus {
     let session = peer.sessions.current(now);
     let others = peer.others();
     let best = peer.paths.iter().filter_map(|p| p.delay).min();
+    // The weights' own sum is 1 only after the first period.
+    let weights = peer.paths.iter().filter(|p| p.is_up()).map(|p| p.weight.get()).sum();
     PeerStatus {
         name: peer.config.name.clone(),
         public_key: peer.public_key().to_string(),
@@ -301,7 +303,7 @@ fn peer_status(peer: &Peer, now: Duration) -> PeerStatus {
         clock_skew_ppm: peer.skew().ppm(),
         order: *order,
         counters: peer.counters,
-        paths: peer.paths.iter().map(|p| path_status(p, others, best, now)).collect(),
+        paths: peer.paths.iter().map(|p| path_status(p, others, (best, weights), now)).collect(),
     }
 }
 
@@ -319,7 +321,12 @@ fn flow_status(flow: &Seen) -> FlowStatus {
     FlowStatus { protocol, source, destination, rate_bps: rate * 8.0, queue_bytes: waiting, limited }
 }
 
-fn path_status(path: &Path, others: Others, best_delay: Option<i64>, now: Duration) -> PathStatus {
+fn path_status(
+    path: &Path,
+    others: Others,
+    (best_delay, weights): (Option<i64>, f64),
+    now: Duration,
+) -> PathStatus {
     let why = why_of(path, others, now);
     let change = |one: &Change| ChangeStatus {
         ago_s: now.saturating_sub(one.at).as_secs_f64(),
@@ -351,7 +358,7 @@ fn path_status(path: &Path, others: Others, best_delay: Option<i64>, now: Durati
         rtt_min_ms: path.sent.rate.min_rtt().map(millis),
         delay_over_best_ms: path.delay.zip(best_delay).map(|(d, b)| (d - b) as f64 / 1e3),
         rate_bps: path.sent.rate.bytes_per_second().map(|r| r * 8.0),
-        weight: path.weight.get(),
+        weight: if path.is_up() { path.weight.get() / weights } else { 0.0 },
         window_bytes: path.sent.rate.window(),
         in_flight_bytes: path.sent.in_flight(),
         sent_packets,

@@ -99,18 +99,18 @@ pub enum Why {
     #[error("what is sent arrives, and nothing comes in{0}: rp_filter, or a firewall?")]
     NothingComesIn(String),
     /// Its packets are too small.
-    #[error("it carries packets of {carries} bytes, and needs {needs}: {}", larger(*told))]
+    #[error("it carries packets of {carries} bytes, and needs {needs}: {larger}")]
     TooSmall {
         /// The largest outer packet that passes, in bytes.
         carries: u16,
         /// The least that is of use.
         needs: u16,
-        /// ICMP says so. If not, what is too large goes into a black hole.
-        told: bool,
+        /// What becomes of larger ones.
+        larger: Larger,
     },
     /// It works, in more datagrams than others take.
     #[error(
-        "it carries packets of {carries} bytes, so one of {packet} bytes inside goes in {pieces} datagrams: {}", larger(*told)
+        "it carries packets of {carries} bytes, so one of {packet} bytes inside goes in {pieces} datagrams: {larger}"
     )]
     InPieces {
         /// The largest outer packet that passes, in bytes.
@@ -120,7 +120,7 @@ pub enum Why {
         /// In how many datagrams that goes.
         pieces: usize,
         /// As of one that is too small.
-        told: bool,
+        larger: Larger,
     },
     /// It works, and has carried what it may.
     #[error("its monthly cap of {cap} bytes is spent: it is used only while no other path works")]
@@ -148,8 +148,17 @@ pub enum Why {
 }
 
 /// What becomes of packets that are larger than a path carries.
-fn larger(told: bool) -> &'static str {
-    if told { "a router on the way says so" } else { "larger ones vanish without a word" }
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Larger {
+    /// They go into a black hole.
+    #[error("larger ones vanish without a word")]
+    Vanish,
+    /// They do not leave this host.
+    #[error("its own link's MTU says so")]
+    NotSent,
+    /// ICMP says that they do not pass.
+    #[error("a router on the way says so")]
+    Refused,
 }
 
 impl Why {
@@ -174,8 +183,8 @@ impl Why {
             Why::LinkSilent { .. } => "link-silent",
             Why::LinkRefuses(_) => "link-refuses",
             Why::NothingComesIn(_) => "nothing-comes-in",
-            Why::TooSmall { told: true, .. } => "too-small",
-            Why::TooSmall { told: false, .. } => "black-hole",
+            Why::TooSmall { larger: Larger::Vanish, .. } => "black-hole",
+            Why::TooSmall { .. } => "too-small",
             Why::InPieces { .. } => "in-pieces",
             Why::Spent { .. } => "spent",
             Why::Kept => "kept",

@@ -28,6 +28,29 @@ fn an_idle_tunnel_with_a_dead_link_makes_no_handshakes() {
     assert!(bytes * 144 < 2_000_000, "{bytes} bytes in ten minutes over the path that works");
 }
 
+/// Also before anything was measured, and while a path is silent.
+#[test]
+fn weights_are_shares_of_one_among_paths_that_are_up() {
+    let mut net = Net::quick(3, 10 * MS, |_, _| ());
+    let mut seen = BTreeSet::new();
+    for step in 0..400 {
+        net.pass(10 * MS);
+        net.set_up(0, step < 200);
+        if step % 4 == 0 {
+            net.send(0, step, 1000);
+        }
+        for end in 0..2 {
+            let paths = net.peer(end).paths;
+            let sum: f64 = paths.iter().map(|path| path.weight).sum();
+            let up = paths.iter().filter(|path| path.state == "up").count();
+            assert!(up == 0 || (sum - 1.0).abs() < 1e-9, "{up} are up, and the sum is {sum}");
+            assert!(paths.iter().all(|path| path.state == "up" || path.weight == 0.0));
+            seen.insert(up);
+        }
+    }
+    assert!(seen.contains(&2) && seen.contains(&3), "{seen:?}");
+}
+
 /// What nobody sends anything over, by what it costs and how often the ends want to hear from each other: docs/tunnel.md has it, both
 /// directions together. `--nocapture` prints it.
 #[test]

@@ -8,6 +8,7 @@ use std::time::Duration;
 use link::{Jitter, LinkConfig, Loss, Probability};
 use sim::{Net, Options, inner, once_and_in_order, plain, record, udp_packet};
 use tunnel::Scheduler;
+use tunnel::config::MAX_PATHS;
 
 const MS: Duration = Duration::from_millis(1);
 const S: Duration = Duration::from_secs(1);
@@ -74,6 +75,23 @@ fn with_ipv6_inside_a_packet_goes_in_several_datagrams() {
         let large = log.borrow().iter().filter(|datagram| datagram.bytes.len() > 400).count();
         assert_eq!(large, 2 * 50 * pieces, "nothing was lost, and nothing sent again, over {mtu} bytes");
     }
+}
+
+/// The list of as many paths as there can be, with names as long as they can be, goes over small paths as well.
+#[test]
+fn a_long_list_goes_over_small_links() {
+    let name = |at: usize| format!("uplink-number-{at:02}-with-a-long-name");
+    let mut net = Net::quick(MAX_PATHS, 10 * MS, |end, config| {
+        config.peers[0].routes.retain(|route| route.addr().is_ipv4());
+        let paths = config.peers[0].paths.iter_mut().filter(|_| end == 0);
+        paths.enumerate().for_each(|(at, path)| path.name = name(at));
+    });
+    record(&mut net, |datagram| datagram.bytes.len() + HEADERS <= 576);
+    net.pass(20 * S);
+    for (at, path) in net.peer(1).paths.iter().enumerate() {
+        assert!(path.name.len() > 20 && name(at).starts_with(&path.name), "{at}: {}", path.name);
+    }
+    assert_eq!(net.peer(1).paths.len(), MAX_PATHS);
 }
 
 /// A small path that comes to carry even less is noticed, with one large packet inside as with pieces of it.

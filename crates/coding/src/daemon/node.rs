@@ -1,17 +1,17 @@
 //! The thread between master and slave: frames in, frames out, and what becomes of the slave.
 
 use std::io;
-use std::sync::mpsc::Receiver as Inbox;
 use std::time::Duration;
 
 use device::poller::Interest;
+use device::worker::{Asked, Inbox};
 use device::{Changes, Poller, Waker, monotonic};
 use rand_core::{OsRng, TryRngCore};
 use rustix::io::Errno;
 
 use super::master::Master;
 use super::slave::{self, MonitorName, Slave};
-use super::state::{Change, Deaf, NeighbourStatus, Question, Settings, Status, Unusable};
+use super::state::{Change, Deaf, NeighbourStatus, Settings, Status, Unusable};
 use crate::config::{Config, Mode};
 use crate::ethernet::Mac;
 use crate::layer::NcLayer;
@@ -51,8 +51,6 @@ pub struct Node {
     reads_master: bool,
     waits_for_room: bool,
     changes: Changes,
-    waker: Waker,
-    inbox: Inbox<Question>,
     buffer: Box<[u8]>,
     unsent: u64,
     undelivered: u64,
@@ -60,11 +58,11 @@ pub struct Node {
 
 impl Node {
     /// A node that has no slave yet; [`Node::refresh`] looks for it.
-    pub fn new(settings: Settings, master: Master, waker: Waker, inbox: Inbox<Question>) -> io::Result<Self> {
+    pub fn new(settings: Settings, master: Master, waker: &Waker) -> io::Result<Self> {
         let Change { mode, wait, thin_acks, .. } = settings.change;
         let poller = Poller::new()?;
         let changes = Changes::subscribe()?;
-        poller.add(&waker, WAKER, Interest::Read)?;
+        poller.add(waker, WAKER, Interest::Read)?;
         poller.add(&changes, CHANGES, Interest::Read)?;
         poller.add(&master.tap, MASTER, Interest::Read)?;
         let secret = OsRng.try_next_u64().map_err(|error| io::Error::other(error.to_string()))?;
@@ -84,8 +82,6 @@ impl Node {
             reads_master: true,
             waits_for_room: false,
             changes,
-            waker,
-            inbox,
             buffer,
             unsent: 0,
             undelivered: 0,
@@ -93,13 +89,13 @@ impl Node {
     }
 
     /// Works until it is told to stop. Fails where the master is gone, or the system's resources are.
-    pub fn run(mut self) -> io::Result<()> {
+    pub fn run(mut self, inbox: &Inbox<Status, Change>) -> io::Result<()> {
         loop {
             let timeout = self.transmit()?;
             let ready: Vec<_> = self.poller.wait(timeout)?.collect();
             for ready in ready {
                 match ready.token {
-                    WAKER if self.answer() => return Ok(()),
+                    WAKER if inbox.answer(&mut self) => return Ok(()),
                     CHANGES => self.note_changes()?,
                     MASTER => self.take()?,
                     SLAVE if ready.readable => self.hear()?,
@@ -333,21 +329,9 @@ impl Node {
         self.master.part();
         self.layer.reconfigure(monotonic(), *self.layer.config());
     }
+}
 
-    /// True if it is time to stop.
-    fn answer(&mut self) -> bool {
-        self.waker.reset();
-        while let Ok(question) = self.inbox.try_recv() {
-            // Who asked may have lost patience.
-            match question {
-                Question::Stop => return true,
-                Question::Status(sender) => drop(sender.send(self.status())),
-                Question::Change(change, sender) => drop(sender.send(self.change(change))),
-            }
-        }
-        false
-    }
-
+impl Asked<Status, Change> for Node {
     fn change(&mut self, change: Change) -> Result<(), String> {
         self.master.set_addresses(&change.addresses).map_err(|error| error.to_string())?;
         let Change { wait, thin_acks, .. } = change;

@@ -2,7 +2,6 @@
 
 use std::io;
 use std::net::IpAddr;
-use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use ipnet::IpNet;
@@ -211,17 +210,4 @@ pub enum StartError {
     /// Descriptors or memory.
     #[error("cannot start the thread that codes: {0}; see the limits on open files and memory")]
     Resources(#[from] io::Error),
-}
-
-/// Asked by another thread.
-pub(super) enum Question {
-    Status(Sender<Status>),
-    Change(Change, Sender<Result<(), String>>),
-    Stop,
-}
-
-impl std::fmt::Debug for Question {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Question")
-    }
 }

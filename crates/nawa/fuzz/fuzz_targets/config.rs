@@ -8,6 +8,8 @@ mod config;
 mod control;
 #[path = "../../src/failure.rs"]
 mod failure;
+#[path = "../../src/incoming.rs"]
+mod incoming;
 
 use std::path::Path;
 

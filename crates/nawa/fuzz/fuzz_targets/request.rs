@@ -8,6 +8,8 @@ mod config;
 mod control;
 #[path = "../../src/failure.rs"]
 mod failure;
+#[path = "../../src/incoming.rs"]
+mod incoming;
 
 // A line is refused, or is a request that says the same when written again.
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {

@@ -38,7 +38,7 @@ pub struct Invite {
     #[arg(long, value_name = "HOST:PORT,…")]
     endpoint: Option<List<HostPort>>,
     /// How long to wait
-    #[arg(long, value_name = "TIME", default_value = "10min", value_parser = value::pause)]
+    #[arg(long, value_name = "TIME", default_value = "10min", value_parser = value::time)]
     valid: Duration,
     /// No QR code
     #[arg(long)]

@@ -99,10 +99,20 @@ pub fn select(state: &mut Value, show: &PathShow) -> Result<(), Failure> {
         return Err(Failure::failed(status::no_tunnel(state)));
     }
     let Some(peers) = state.pointer_mut("/tunnel/peers").and_then(Value::as_array_mut) else { return Ok(()) };
-    let Some(name) = &show.peer else { return Ok(()) };
-    keep(peers, name).map_err(|there| missing(&format!("peer {name}"), &there))?;
-    let (Some(path), Some(paths)) = (&show.name, peers[0]["paths"].as_array_mut()) else { return Ok(()) };
-    keep(paths, path).map_err(|there| missing(&format!("path {path} to peer {name}"), &there))
+    let to = match &show.peer {
+        Some(name) => format!("peer {name}"),
+        None => "any peer".to_owned(),
+    };
+    if let Some(name) = &show.peer {
+        keep(peers, name).map_err(|there| missing(&to, &there))?;
+    }
+    let Some(path) = &show.name else { return Ok(()) };
+    let paths = peers.iter_mut().filter_map(|peer| peer["paths"].as_array_mut());
+    let others: Vec<_> = paths.filter_map(|paths| keep(paths, path).err()).collect();
+    match others.len() < peers.len() {
+        true => Ok(()),
+        false => Err(missing(&format!("path {path} to {to}"), &others.join(", "))),
+    }
 }
 
 /// Leaves the one that is called `name`; the names that there are if none is.
@@ -207,6 +217,11 @@ mod tests {
         assert_eq!(
             selected(Some("b"), Some("y")),
             Err("nawa: there is no path y to peer b; there is: x".into())
+        );
+        assert_eq!(selected(None, Some("y")).as_deref(), Ok(r#"{"paths":[{"name":"y","peer":"a"}]}"#));
+        assert_eq!(
+            selected(None, Some("z")),
+            Err("nawa: there is no path z to any peer; there is: x, y, x".into())
         );
     }
 }

@@ -67,7 +67,7 @@ fn load_text(file: &path::Path) -> Result<Settings, Vec<Complaint>> {
     meant(Source::of(file, &files))
 }
 
-fn parse(file: &path::Path, text: &str) -> Result<Settings, Vec<Complaint>> {
+pub fn parse(file: &path::Path, text: &str) -> Result<Settings, Vec<Complaint>> {
     meant(Source::new(file, text))
 }
 

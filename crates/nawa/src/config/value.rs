@@ -237,6 +237,12 @@ pub fn wait(text: &str) -> Result<Duration, String> {
     duration(text).filter(|wait| *wait <= Duration::from_secs(1)).ok_or_else(wrong)
 }
 
+/// As a pause, and more than nothing.
+pub fn time(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("\"{text}\" is no time to wait; write one from \"1ms\" to \"1h\"");
+    pause(text).ok().filter(|time| !time.is_zero()).ok_or_else(wrong)
+}
+
 /// How long to wait, with its unit, at most an hour.
 pub fn pause(text: &str) -> Result<Duration, String> {
     let wrong = || format!("\"{text}\" is no duration; write one from \"0ms\" to \"1h\"");

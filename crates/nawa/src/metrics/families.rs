@@ -42,6 +42,11 @@ const fn time(row: Row) -> Row {
     Row { time: true, ..row }
 }
 
+const STRAND: &[Row] = &[
+    gauge("up", "nawa_strand_up", "1 if it runs again, of a strand that failed of late"),
+    gauge("failures", "nawa_strand_failures", "How often it failed in a row"),
+];
+
 const PEER: &[Row] = &[
     gauge("up", "nawa_peer_up", "1 if there are keys and a path to send on"),
     gauge("queue_bytes", "nawa_peer_queue_bytes", "Inner packets waiting to be sent"),
@@ -70,7 +75,7 @@ const PATH: &[Row] = &[
     time(gauge("rtt_ms", "nawa_path_rtt", "Smoothed round trip")),
     time(gauge("rtt_min_ms", "nawa_path_rtt_min", "Least round trip of the last ten seconds")),
     gauge("rate_bps", "nawa_path_rate_bits_per_second", "What the path delivers"),
-    gauge("weight", "nawa_path_weight_ratio", "The paper's weight"),
+    gauge("weight", "nawa_path_weight_ratio", "The paper's weight, a share of 1 among paths that are up"),
     gauge("backup", "nawa_path_backup", "1 if it is used only while no other works"),
     gauge("mtu", "nawa_path_mtu_bytes", "Largest outer packet that passes"),
     gauge("window_bytes", "nawa_path_window_bytes", "What may be in flight"),
@@ -135,6 +140,7 @@ const CODING: &[Row] = &[
 /// None that the text's memory does not have.
 pub fn render(state: &Value) -> Result<String, fmt::Error> {
     let mut registry = Registry::default();
+    rows(&mut registry, STRAND, &labelled(&Labels::new(), "strand", "strand", &state["failed"]));
     tunnel(&mut registry, &state["tunnel"]);
     let relay = &state["relay"];
     if relay.is_object() {

@@ -22,6 +22,7 @@ const TURN: Duration = Duration::from_secs(5);
 /// A request's first lines, bytes; a longer one is refused.
 const LONGEST_REQUEST: usize = 8192;
 const TEXT: &str = "text/plain; charset=utf-8";
+const UNAVAILABLE: &str = "503 Service Unavailable";
 const METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Answers with what `state` gives, for as long as the process lives.
@@ -69,10 +70,14 @@ impl Drop for Turn {
 /// Until the deadline.
 fn answer(mut stream: TcpStream, deadline: Duration, state: &dyn Fn() -> Value) -> io::Result<()> {
     let (status, kind, body) = match read_target(&mut stream, deadline)?.as_deref() {
-        Some("/metrics") => match families::render(&state()) {
-            Ok(text) => ("200 OK", METRICS, text),
-            Err(error) => ("500 Internal Server Error", TEXT, format!("no metrics: {error}\n")),
-        },
+        Some("/metrics") => {
+            let state = state();
+            match (state["error"].as_str(), families::render(&state)) {
+                (None, Ok(text)) => ("200 OK", METRICS, text),
+                (Some(why), _) => (UNAVAILABLE, TEXT, format!("{why}\n")),
+                (None, Err(error)) => ("500 Internal Server Error", TEXT, format!("no metrics: {error}\n")),
+            }
+        }
         Some("/health") => health(&state()),
         Some(_) => ("404 Not Found", TEXT, "here are /metrics and /health\n".to_owned()),
         None => ("400 Bad Request", TEXT, "this is no GET request\n".to_owned()),
@@ -98,11 +103,15 @@ fn left(deadline: Duration) -> Option<Duration> {
     Some(deadline.saturating_sub(monotonic())).filter(|left| !left.is_zero())
 }
 
-/// Healthy is a daemon whose strands answer. A peer that is down is the network's state, and no restart mends it.
+/// Healthy is a daemon whose strands run and answer. A peer that is down is the network's state, and no restart mends it.
 fn health(state: &Value) -> (&'static str, &'static str, String) {
-    match state["error"].as_str() {
-        None => ("200 OK", TEXT, "ok\n".to_owned()),
-        Some(why) => ("503 Service Unavailable", TEXT, format!("{why}\n")),
+    let failed = state["failed"].as_array().into_iter().flatten().filter(|one| one["up"] == false);
+    let failed = failed.filter_map(|one| one["why"].as_str());
+    let amiss: String =
+        state["error"].as_str().into_iter().chain(failed).map(|why| format!("{why}\n")).collect();
+    match amiss.is_empty() {
+        true => ("200 OK", TEXT, "ok\n".to_owned()),
+        false => (UNAVAILABLE, TEXT, amiss),
     }
 }
 

@@ -10,6 +10,7 @@ use device::udp::{Options, SendFailure, Transmit};
 use rustix::io::Errno;
 
 use super::settings::Listen;
+use crate::wire::address::{Address, LocalAddress};
 
 /// Times a free IPv4 port is looked for whose number is free in IPv6 too.
 const PORT_TRIES: usize = 16;
@@ -95,14 +96,13 @@ impl Sockets {
         }
     }
 
-    /// Sends all, each by the socket of its place, in order, but for the order of those by different sockets. What cannot be sent is lost, as on any network; `failed` is
-    /// told where to, from where if that may be for its source address, which this host has no more, and the error if it
-    /// is not for want of room.
+    /// Sends all, each by the socket of its place, in order, but for the order of those by different sockets. What cannot be sent is
+    /// lost, as on any network, and `failed` is told.
     pub fn send<'a>(
         &mut self,
         now: Duration,
         all: impl Iterator<Item = (u8, Transmit<'a>)> + Clone,
-        mut failed: impl FnMut(SocketAddr, Option<IpAddr>, Option<&io::Error>),
+        mut failed: impl FnMut(&Transmit<'_>, &io::Error),
     ) {
         let place = |(place, transmit): &(u8, Transmit<'a>)| (Family::of(transmit.remote), *place);
         let mut places: Vec<_> = all.clone().map(|one| place(&one)).collect();
@@ -116,13 +116,8 @@ impl Sockets {
                 None => vec![SendFailure { index: 0, error: io::ErrorKind::Unsupported.into() }],
             };
             for SendFailure { index, error } in failures {
-                let Transmit { remote, local, .. } = transmits[index];
-                self.log(now, remote, &error);
-                failed(
-                    remote,
-                    local.filter(|_| may_be_gone(&error)),
-                    Some(&error).filter(|error| !is_for_room(error)),
-                );
+                self.log(now, transmits[index].remote, &error);
+                failed(&transmits[index], &error);
             }
         }
     }
@@ -138,17 +133,26 @@ impl Sockets {
 }
 
 /// What kernels say to a source address (IP_PKTINFO) that is not the host's.
-fn may_be_gone(error: &io::Error) -> bool {
+pub fn may_be_gone(error: &io::Error) -> bool {
     use io::ErrorKind::{AddrNotAvailable, InvalidInput, NetworkUnreachable};
     matches!(error.kind(), AddrNotAvailable | InvalidInput | NetworkUnreachable)
 }
 
-/// Of memory, or of the link's packets: what is to be said of either is said elsewhere.
-fn is_for_room(error: &io::Error) -> bool {
-    let number = error.raw_os_error().and_then(|number| u16::try_from(number).ok());
-    let room = [Errno::NOBUFS, Errno::NOMEM, Errno::MSGSIZE, Errno::AGAIN];
-    error.kind() == io::ErrorKind::WouldBlock
-        || room.iter().any(|one| number == Some(one.raw_os_error() as u16))
+/// Memory is short: what is to be said of that is said elsewhere.
+pub fn is_for_room(error: &io::Error) -> bool {
+    let room = [Errno::NOBUFS, Errno::NOMEM, Errno::AGAIN];
+    error.kind() == io::ErrorKind::WouldBlock || room.iter().any(|one| is(error, *one))
+}
+
+/// The bytes of the IP packet that was larger than its own link carries, if that is why it was not sent.
+pub fn too_large(transmit: &Transmit<'_>, error: &io::Error) -> Option<u16> {
+    let payload = transmit.segment_size.unwrap_or(usize::MAX).min(transmit.contents.len());
+    let size = payload + Address::direct(transmit.remote, LocalAddress::default()).overhead();
+    u16::try_from(size).ok().filter(|_| is(error, Errno::MSGSIZE))
+}
+
+fn is(error: &io::Error, number: Errno) -> bool {
+    error.raw_os_error() == Some(number.raw_os_error())
 }
 
 type Pair = (Option<UdpSocket>, Option<UdpSocket>);

@@ -9,21 +9,21 @@ use std::time::Duration;
 use device::Tun;
 use device::poller::{Interest, Poller, boottime, realtime};
 use device::udp::{Meta, RecvBatch, Transmit};
+use device::worker::{Asked, Inbox, Watch};
 use rand_core::{OsRng, TryRngCore};
 
 use super::back::Back;
 use super::hands::Hands;
 use super::interface::mark;
-use super::sockets::{Family, PLACES, Sockets};
+use super::sockets::{Family, PLACES, Sockets, is_for_room, may_be_gone, too_large};
 use super::taps::{Tap, Taps};
 use super::ways::{Order, Told, What};
-use super::{Asked, Inbox, Watch};
 use crate::capture::TrainNotes;
 use crate::config::Config;
 use crate::endpoint::{Arrival, Endpoint};
 use crate::keys::PrivateKey;
 use crate::status::TunnelStatus;
-use crate::why::Why;
+use crate::why::{Larger, Why};
 use crate::wire::address::LocalAddress;
 use crate::wire::train::Train;
 
@@ -249,16 +249,17 @@ impl Turn {
                     train.tell(|one| taps.put(time, &port, &one));
                 }
             }
-            sockets.send(now, trains, |remote, source, error| {
-                if let Some(source) = source {
-                    endpoint.handle_source_gone(remote, source);
+            sockets.send(now, trains, |transmit, error| {
+                let to = transmit.remote;
+                if let Some(source) = transmit.local.filter(|_| may_be_gone(error)) {
+                    endpoint.handle_source_gone(to, source);
                 }
-                if let Some(error) = error {
-                    endpoint.handle_trouble(
-                        now,
-                        remote,
-                        &Why::NotSent { to: remote, error: error.to_string() },
-                    );
+                match too_large(transmit, error) {
+                    Some(size) => endpoint.handle_too_large(to, size, Larger::NotSent),
+                    None if is_for_room(error) => {}
+                    None => {
+                        endpoint.handle_trouble(now, to, &Why::NotSent { to, error: error.to_string() });
+                    }
                 }
             });
             if filled < self.trains.len() {
@@ -302,10 +303,8 @@ impl Ends {
             let (now, endpoint) = (self.now, &mut self.endpoint);
             match what {
                 What::Routes => self.back.forget(self.mark),
-                What::Unreachable(remote, why) => match why {
-                    Some(why) => endpoint.handle_trouble(now, remote, &why),
-                    None => endpoint.handle_told_size(remote),
-                },
+                What::Unreachable(remote, why) => endpoint.handle_trouble(now, remote, &why),
+                What::TooLarge(remote, size) => endpoint.handle_too_large(remote, size, Larger::Refused),
                 _ if generation != self.generation => {}
                 What::Way(peer, path, way) => {
                     if let Ok(way) = &way {

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use device::poller::{Interest, Poller, boottime};
 use device::unreachable::{Because, Listener};
+use device::worker::{Asked, Inbox};
 use device::{Changes, Net, News, Outgoing, Waker};
 use ipnet::IpNet;
 
@@ -18,7 +19,6 @@ use super::resolver::By;
 use super::routing::Host;
 use super::sockets::PLACES;
 use super::tls::{self, Client, Target};
-use super::{Asked, Inbox};
 use crate::config::{self, Config, Local, PathConfig};
 use crate::keys::PublicKey;
 use crate::why::Why;
@@ -56,8 +56,10 @@ pub enum What {
     Addresses(usize, usize),
     /// Routes may have changed.
     Routes,
-    /// A datagram to there did not arrive, as ICMP says; without a reason: it was too large.
-    Unreachable(SocketAddr, Option<Why>),
+    /// A datagram to there did not arrive, as ICMP says.
+    Unreachable(SocketAddr, Why),
+    /// Such a one, a packet of so many bytes, was too large.
+    TooLarge(SocketAddr, u16),
 }
 
 /// What this thread is asked for.
@@ -240,16 +242,13 @@ impl Ways {
     fn hear(&self) {
         let mut told = false;
         for lost in self.refusals.iter().flat_map(Listener::take) {
-            let why = match lost.because {
-                Because::Refused => Some(Why::Refused(lost.remote)),
-                Because::NoWay => Some(Why::Unreachable(lost.remote)),
-                Because::TooBig => None,
+            let to = lost.remote;
+            let what = match lost.because {
+                Because::Refused => What::Unreachable(to, Why::Refused(to)),
+                Because::NoWay => What::Unreachable(to, Why::Unreachable(to)),
+                Because::TooBig(size) => What::TooLarge(to, size),
             };
-            told |= self
-                .state
-                .told
-                .send(Told { generation: 0, what: What::Unreachable(lost.remote, why) })
-                .is_ok();
+            told |= self.state.told.send(Told { generation: 0, what }).is_ok();
         }
         if told {
             self.state.waker.wake();

@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use crate::why::Larger;
+
 /// Outer packet sizes to look for (RFC 8899): Ethernet, PPPoE, and what tunnels and mobile networks leave.
 const SIZES: [u16; 5] = [1500, 1492, 1460, 1420, 1400];
 /// Sizes below what is needed: what IPv6 guarantees and what tunnels in it leave, RFC 1191's plateau, and what IPv4 guarantees.
@@ -43,6 +45,8 @@ impl MtuSizes {
 pub struct MtuSearch {
     /// The largest outer packet that passed; 0 if none did.
     carried: u16,
+    /// The smallest that was larger than a link carries, and what says so.
+    refused: Option<(u16, Larger)>,
     /// The least that is of use, as asked for last, and how often it was probed in vain.
     least: u16,
     vain: u8,
@@ -61,13 +65,8 @@ impl MtuSearch {
 
     /// Looks for a larger size at once.
     pub fn look_again(&mut self, now: Duration) {
-        *self = MtuSearch {
-            next: now,
-            carried: self.carried,
-            least: self.least,
-            vain: self.vain,
-            ..MtuSearch::default()
-        };
+        (self.size, self.tries, self.next) = (0, 0, now);
+        self.due.clear();
     }
 
     /// The largest outer packet that is known to pass, 0 before any was.
@@ -88,6 +87,21 @@ impl MtuSearch {
     /// A packet of `size` passed.
     pub fn handle_carried(&mut self, size: u16) {
         self.carried = self.carried.max(size);
+        self.refused.take_if(|(refused, _)| *refused <= size);
+    }
+
+    /// A packet of `size` was too large, as `by` says.
+    pub fn handle_too_large(&mut self, size: u16, by: Larger) {
+        if self.refused.is_none_or(|(refused, _)| size <= refused) && size > self.carried {
+            self.refused = Some((size, by));
+        }
+    }
+
+    /// What becomes of what is larger than passes. A size between that passes no more than others has nobody who says so.
+    pub fn larger(&self) -> Larger {
+        let sizes = SIZES.into_iter().chain(SMALL).chain([self.least]);
+        let next = sizes.filter(|size| *size > self.carried).min().unwrap_or(u16::MAX);
+        self.refused.filter(|(refused, _)| *refused <= next).map_or(Larger::Vanish, |(_, by)| by)
     }
 
     /// When [`poll`](Self::poll) has something.
@@ -189,5 +203,26 @@ mod tests {
             }
             assert_eq!(search.carried, 1340);
         }
+    }
+
+    /// A link of 1492 bytes says so, and one of 1330 behind it says nothing.
+    #[test]
+    fn who_says_what_does_not_pass() {
+        let mut search = MtuSearch { least: 1364, ..MtuSearch::default() };
+        let refuse = |search: &mut MtuSearch, sizes: &[u16], by| {
+            sizes.iter().for_each(|size| search.handle_too_large(*size, by));
+        };
+        search.handle_carried(1320);
+        refuse(&mut search, &[1500, 1300], Larger::NotSent);
+        assert_eq!(search.larger(), Larger::Vanish);
+        refuse(&mut search, &[1340, 1500], Larger::Refused);
+        assert_eq!(search.larger(), Larger::Refused);
+        search.look_again(Duration::ZERO);
+        assert_eq!(search.larger(), Larger::Refused, "it is so until more passes");
+        search.handle_carried(1364);
+        assert_eq!(search.larger(), Larger::Vanish);
+        search.restart(Duration::ZERO);
+        refuse(&mut search, &[576], Larger::NotSent);
+        assert_eq!(search.larger(), Larger::NotSent);
     }
 }

@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use device::poller::{Interest, Poller, boottime};
 use device::udp::{Meta, RecvBatch, Transmit};
+use device::worker::{Asked, Inbox, NoState};
 
 use super::tls::Clients;
-use crate::daemon::{Asked, Inbox, NoState, Sockets};
+use crate::daemon::Sockets;
 use crate::keys::PublicKey;
 use crate::relay::{Action, RelayControl, RelayStatus, RelayTable};
 use crate::wire::Kind;
@@ -23,7 +24,7 @@ const SOCKETS: u64 = 1;
 const MAX_REPLIES: usize = 1 << 16;
 
 /// A relay whose address is gone has to be configured anew in its clients.
-fn lost(_remote: SocketAddr, _source: Option<IpAddr>, _error: Option<&io::Error>) {}
+fn lost(_: &Transmit<'_>, _: &io::Error) {}
 
 /// Which of the relay's addresses each client uses: what goes down to it has to leave from there, or no NAT and no
 /// client would know it. Learned from what the core accepts.

@@ -14,9 +14,10 @@ use std::time::Duration;
 
 use device::outgoing::loopback;
 use device::poller::{Interest, Poller, boottime};
+use device::worker::{Inbox, NoState};
 use rustls::{ServerConfig, ServerConnection};
 
-use crate::daemon::{Inbox, Listen, NoState};
+use crate::daemon::Listen;
 use crate::handshake::rate_limit::{self, RateLimit};
 use crate::relay::IDLE;
 use crate::tls::pump::{Pump, stand_in};
@@ -255,8 +256,8 @@ mod tests {
 
     use super::*;
     use crate::daemon::tls::{Client, Target};
-    use crate::daemon::{Worker, watch};
     use crate::tls::frames::MAX;
+    use device::worker::{Worker, watch};
 
     /// Nothing here takes so long.
     const PATIENCE: Duration = Duration::from_secs(20);

@@ -18,6 +18,7 @@
 use std::ops::RangeInclusive;
 
 use crate::config::{Cost, MAX_PREFER};
+use crate::path::mtu_search::MIN_CARRIED;
 use crate::schedule::weights::Delay;
 
 /// Bytes of a data frame before the inner packet.
@@ -280,15 +281,16 @@ pub fn flags(backup: bool, cost: Cost) -> u8 {
 }
 
 /// Appends an announcement, edition `generation` of the list: id, name and [`flags`] of each path; names are cut to [`MAX_NAME`]
-/// bytes.
+/// bytes, and where there are many so that every path carries it.
 pub fn put_announce<'a>(
     out: &mut Vec<u8>,
     generation: u8,
     paths: impl ExactSizeIterator<Item = (u16, &'a str, u8)>,
 ) {
     out.extend([3, 0, paths.len() as u8, generation]);
+    let each = (usize::from(MIN_CARRIED) + DATA_HEADER - 4) / paths.len().max(1);
     for (id, name, flags) in paths {
-        let name = &name[..name.floor_char_boundary(MAX_NAME)];
+        let name = &name[..name.floor_char_boundary(each.saturating_sub(4).min(MAX_NAME))];
         out.extend(id.to_be_bytes());
         out.extend([flags, name.len() as u8]);
         out.extend(name.as_bytes());

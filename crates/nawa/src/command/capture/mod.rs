@@ -2,16 +2,20 @@
 
 mod file;
 
+use std::cell::Cell;
 use std::fs::OpenOptions;
 use std::io::{self, ErrorKind, IsTerminal, Read, Write};
+use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::Duration;
 
 use clap::Args;
 use device::monotonic;
 use device::poller::{Interest, Poller, Signals};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use self::file::File;
 use crate::config::value;
@@ -22,6 +26,10 @@ use crate::failure::Failure;
 
 /// The longest line that a daemon writes: a packet of 64 KiB, in base64 and with its comment.
 const LONGEST: usize = 256 << 10;
+/// Bytes that a pipe takes without a pause where it takes any (pipe(7)).
+const PIPE_BUF: usize = 4096;
+/// How long a reader has, at the end, to make room for the rest; one that has stopped does not.
+const LAST: Duration = Duration::from_secs(1);
 /// Bytes that are read at once.
 const READ: usize = 64 << 10;
 
@@ -47,7 +55,7 @@ pub struct Capture {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub count: Option<u64>,
     /// End after so long, with its unit
-    #[arg(long, value_name = "TIME", value_parser = value::pause)]
+    #[arg(long, value_name = "TIME", value_parser = value::time)]
     pub duration: Option<Duration>,
 }
 
@@ -69,33 +77,31 @@ pub fn run(capture: &Capture) -> Result<(), Failure> {
         ));
     }
     let mut daemon = Daemon::connect()?;
-    let wait = |error: io::Error| Failure::failed(format!("cannot wait: {error}"));
-    let signals = Signals::new().map_err(wait)?;
-    let mut state = daemon.ask(Request::Status)?;
-    if state["tunnel"].is_null() {
-        return Err(Failure::failed(super::status::no_tunnel(&state)));
-    }
-    if let Some(peer) = peer {
-        let name = path.clone();
-        let show = crate::cli::PathShow { peer: Some(peer.clone()), name, json: false };
-        super::path::select(&mut state, &show)?;
-    }
+    let show = crate::cli::PathShow { peer: peer.clone(), name: path.clone(), json: false };
+    super::path::select(&mut daemon.ask(Request::Status)?, &show)?;
     let wanted = Wanted { peer: peer.clone(), path: path.clone(), inner: !outer, outer: !inner };
     let answer = daemon.ask(Request::Capture(wanted))?;
     let interface = answer["capturing"].as_str().unwrap_or("inner").to_owned();
-    let out: Box<dyn Write> = if to_stdout { Box::new(io::stdout()) } else { Box::new(create(file)?) };
+    let cannot = |error| Failure::failed(format!("cannot write to {}: {error}", file.display()));
+    let opened =
+        if to_stdout { io::stdout().as_fd().try_clone_to_owned().map(Into::into) } else { create(file) };
+    let out = opened.map_err(cannot)?;
+    // A pipe without a reader has been waited for, as long as nobody ended that.
+    let signals = Signals::new().map_err(|error| Failure::failed(format!("cannot wait: {error}")))?;
+    let due = capture.duration.map(|duration| monotonic() + duration);
+    let ending = Rc::new(Ending { signals, due, since: Cell::new(None) });
     let pid = daemon.pid();
     let (stream, come) = daemon.into_stream();
-    let begun = File::new(out, &interface);
+    let begun = File::new(Box::new(Out { out, ending: Rc::clone(&ending) }), &interface);
     let written = begun.and_then(|mut file| {
-        let end = write(&mut file, capture, &signals, (&stream, come, pid))?;
+        let end = write(&mut file, capture.count, &ending, (&stream, come, pid))?;
         let total = file.end()?;
         Ok((end, total))
     });
     match written {
         // Whoever reads it has seen enough.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-        Err(error) => Err(Failure::failed(format!("cannot write to {}: {error}", file.display()))),
+        Err(error) => Err(cannot(error)),
         Ok((end, total)) => {
             say(&total);
             match end {
@@ -115,26 +121,79 @@ fn say(total: &file::Total) {
     let _ = writeln!(io::stderr(), "nawa: {} packets written{missed}", total.packets);
 }
 
-fn create(file: &Path) -> Result<std::fs::File, Failure> {
-    let created = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(file);
-    created.map_err(|error| Failure::failed(format!("cannot write to {}: {error}", file.display())))
+fn create(file: &Path) -> io::Result<std::fs::File> {
+    OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(file)
+}
+
+/// What ends it, whatever comes.
+struct Ending {
+    signals: Signals,
+    due: Option<Duration>,
+    /// Since when it has.
+    since: Cell<Option<Duration>>,
+}
+
+impl Ending {
+    fn has_come(&self) -> bool {
+        let now = monotonic();
+        let comes = || self.due.is_some_and(|due| now >= due) || self.signals.next().is_some();
+        if self.since.get().is_none() && comes() {
+            self.since.set(Some(now));
+        }
+        self.since.get().is_some()
+    }
+
+    /// How long the end, or what is left to do behind it, may be waited for.
+    fn rest(&self) -> Option<Duration> {
+        let last = self.since.get().map(|since| since + LAST);
+        last.or(self.due).map(|due| due.saturating_sub(monotonic()))
+    }
+}
+
+/// Hands on what its reader takes, until the end: a reader that has stopped holds nothing up.
+struct Out {
+    out: std::fs::File,
+    ending: Rc<Ending>,
+}
+
+impl Write for Out {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        loop {
+            let over = self.ending.has_come();
+            let wait = self.ending.rest().and_then(|time| Timespec::try_from(time).ok());
+            let mut ready =
+                [PollFd::new(&self.out, PollFlags::OUT), PollFd::new(&self.ending.signals, PollFlags::IN)];
+            // A signal that has come is not waited for.
+            let waits_for = if over { 1 } else { 2 };
+            poll(&mut ready[..waits_for], wait.as_ref())?;
+            if !ready[0].revents().is_empty() {
+                return self.out.write(&bytes[..bytes.len().min(PIPE_BUF)]);
+            }
+            if over {
+                return Err(io::Error::other("its reader takes nothing, and has not had all"));
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Writes what comes on `stream`; what has come of it is first.
 fn write(
     file: &mut File,
-    capture: &Capture,
-    signals: &Signals,
+    count: Option<u64>,
+    ending: &Ending,
     (stream, mut come, pid): (&UnixStream, Vec<u8>, i32),
 ) -> io::Result<End> {
     let mut poller = Poller::new()?;
-    poller.add(signals, 0, Interest::Read)?;
+    poller.add(&ending.signals, 0, Interest::Read)?;
     poller.add(stream, 1, Interest::Read)?;
     stream.set_nonblocking(true)?;
     let (mut stream, mut buffer) = (stream, vec![0; READ]);
-    let due = capture.duration.map(|duration| monotonic() + duration);
     file.flush()?;
-    loop {
+    while !ending.has_come() {
         while let Some(length) = come.iter().position(|byte| *byte == b'\n') {
             let line: Vec<_> = come.drain(..=length).collect();
             match serde_json::from_slice(&line) {
@@ -147,7 +206,7 @@ fn write(
                     )));
                 }
             }
-            if capture.count.is_some_and(|count| file.packets() >= count) {
+            if count.is_some_and(|count| file.packets() >= count) {
                 return Ok(End::Told);
             }
         }
@@ -156,20 +215,13 @@ fn write(
         }
         match stream.read(&mut buffer) {
             Ok(0) => return Ok(End::Gone(format!("the daemon (process {pid}) went away"))),
-            Ok(length) => {
-                come.extend_from_slice(&buffer[..length]);
-                if signals.next().is_none() && due.is_none_or(|due| monotonic() < due) {
-                    continue;
-                }
-                return Ok(End::Told);
+            Ok(length) => come.extend_from_slice(&buffer[..length]),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                file.flush()?;
+                poller.wait(ending.rest())?.for_each(drop);
             }
-            Err(error) if error.kind() == ErrorKind::WouldBlock => file.flush()?,
             Err(error) => return Ok(End::Gone(format!("the daemon (process {pid}) went away: {error}"))),
         }
-        let rest = due.map(|due| due.saturating_sub(monotonic()));
-        poller.wait(rest)?.for_each(drop);
-        if signals.next().is_some() || due.is_some_and(|due| monotonic() >= due) {
-            return Ok(End::Told);
-        }
     }
+    Ok(End::Told)
 }

@@ -3,16 +3,17 @@
 use std::fmt;
 use std::io;
 use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-use device::Waker;
+use crate::Waker;
 
 /// A thread answers within a turn, which takes milliseconds; a machine that swaps may need longer.
-const STATUS_TIMEOUT: Duration = Duration::from_secs(2);
+const STATUS_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What a thread is asked: its state `S`, to take a change `C` up, or to stop. Answers go where the request says.
-pub(crate) enum Request<S, C> {
+enum Request<S, C> {
     Status(SyncSender<S>),
     Change(C, SyncSender<Result<(), String>>),
     Stop,
@@ -25,7 +26,7 @@ pub struct Watch<S, C = ()> {
 }
 
 impl<S, C> Watch<S, C> {
-    /// The state now; `None` if the thread has ended or does not answer within two seconds.
+    /// The state now; `None` if the thread has ended or does not answer within [`STATUS_TIMEOUT`].
     pub fn status(&self) -> Option<S> {
         let (sender, answer) = mpsc::sync_channel(1);
         self.ask(Request::Status(sender));
@@ -36,7 +37,7 @@ impl<S, C> Watch<S, C> {
     ///
     /// # Errors
     /// One sentence: the thread refused, and is as it was, or it has ended.
-    pub(crate) fn change(&self, change: C) -> Result<(), String> {
+    pub fn change(&self, change: C) -> Result<(), String> {
         let (sender, answer) = mpsc::sync_channel(1);
         self.ask(Request::Change(change, sender));
         // Without a time-out: a change that is made later than it is refused is worse than one that is waited for.
@@ -44,7 +45,7 @@ impl<S, C> Watch<S, C> {
     }
 
     /// Asks for a change that cannot be refused, and does not wait.
-    pub(crate) fn tell(&self, change: C) {
+    pub fn tell(&self, change: C) {
         self.ask(Request::Change(change, mpsc::sync_channel(1).0));
     }
 
@@ -68,39 +69,43 @@ impl<S, C> fmt::Debug for Watch<S, C> {
 }
 
 /// The thread's end of a [`Watch`].
-pub(crate) struct Inbox<S, C = ()> {
+pub struct Inbox<S, C = ()> {
     receiver: Receiver<Request<S, C>>,
     /// To be waited for.
     pub waker: Waker,
 }
 
 /// What can be asked of the thread that has an [`Inbox`].
-pub(crate) trait Asked<S, C> {
+pub trait Asked<S, C> {
     /// The state now.
     fn status(&self) -> S;
     /// Takes a change up; one sentence if it cannot, and then nothing has changed.
-    fn change(&mut self, change: C) -> Result<(), String>;
+    fn change(&mut self, _: C) -> Result<(), String> {
+        Err("nothing of it can change while it runs".into())
+    }
 }
 
 /// A thread that has nothing to show or to change.
-pub(crate) struct NoState;
+#[derive(Debug)]
+pub struct NoState;
 
 impl Asked<(), ()> for NoState {
     fn status(&self) {}
-
-    fn change(&mut self, (): ()) -> Result<(), String> {
-        Ok(())
-    }
 }
 
 impl<S, C> Inbox<S, C> {
     /// Lets `asked` answer what was asked since the last time; true if that was to stop.
     pub fn answer(&self, asked: &mut impl Asked<S, C>) -> bool {
         self.waker.reset();
-        for request in self.receiver.try_iter() {
+        while let Ok(request) = self.receiver.try_recv() {
             match request {
-                // Who asked may have lost patience.
-                Request::Status(sender) => drop(sender.try_send(asked.status())),
+                Request::Status(sender) => {
+                    // Who asked may have lost patience.
+                    drop(sender.try_send(asked.status()));
+                    // Whatever else the thread does waits for one state at most, however many ask.
+                    self.waker.wake();
+                    return false;
+                }
                 Request::Change(change, sender) => drop(sender.try_send(asked.change(change))),
                 Request::Stop => return true,
             }
@@ -110,7 +115,10 @@ impl<S, C> Inbox<S, C> {
 }
 
 /// Both ends.
-pub(crate) fn watch<S, C>() -> io::Result<(Watch<S, C>, Inbox<S, C>)> {
+///
+/// # Errors
+/// Descriptors have run out.
+pub fn watch<S, C>() -> io::Result<(Watch<S, C>, Inbox<S, C>)> {
     let (requests, receiver) = mpsc::channel();
     let waker = Waker::new()?;
     Ok((Watch { requests, waker: waker.clone() }, Inbox { receiver, waker }))
@@ -118,21 +126,25 @@ pub(crate) fn watch<S, C>() -> io::Result<(Watch<S, C>, Inbox<S, C>)> {
 
 /// The thread; dropping this stops it and waits for its end.
 #[derive(Debug)]
-pub(crate) struct Worker<S, C = ()> {
+pub struct Worker<S, C = ()> {
     watch: Watch<S, C>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl<S, C> Worker<S, C> {
-    /// Starts `work`, which looks into the inbox that belongs to `watch`. `on_end` is told if it fails or panics, not if
+    /// Starts `work`, which looks into the inbox that belongs to `watch`. `on_end` is told why if it fails or panics, not if
     /// it returns `Ok`.
+    ///
+    /// # Errors
+    /// Memory or processes have run out.
     pub fn start(
         name: &'static str,
         watch: Watch<S, C>,
         on_end: impl FnOnce(String) + Send + 'static,
         work: impl FnOnce() -> io::Result<()> + Send + 'static,
     ) -> io::Result<Self> {
-        let thread = Builder::new().name(name.into()).spawn(move || supervise(name, on_end, work))?;
+        let supervised = move || crate::process::outcome(work).err().map_or((), on_end);
+        let thread = Builder::new().name(name.into()).spawn(supervised)?;
         Ok(Self { watch, thread: Some(thread) })
     }
 
@@ -152,16 +164,23 @@ impl<S, C> Drop for Worker<S, C> {
     }
 }
 
-fn supervise(name: &str, on_end: impl FnOnce(String), work: impl FnOnce() -> io::Result<()>) {
-    if let Err(why) = device::process::outcome(work) {
-        on_end(format!("the {name} has ended: {why}"));
+/// Calls `tell` the first time of all: of several threads that need each other, only the first that ends is to blame.
+pub fn once<T>(
+    tell: &Arc<Mutex<Option<impl FnOnce(T) + Send + 'static>>>,
+) -> impl FnOnce(T) + Send + 'static {
+    let tell = Arc::clone(tell);
+    move |why| {
+        let tell = tell.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(tell) = tell {
+            tell(why);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use device::poller::{Interest, Poller};
+    use crate::poller::{Interest, Poller};
 
     /// What `on_end` is told of a thread that does `work`.
     fn told(work: impl FnOnce() -> io::Result<()> + Send + 'static) -> Option<String> {
@@ -175,9 +194,15 @@ mod tests {
     fn only_an_unexpected_end_is_told() {
         assert_eq!(told(|| Ok(())), None);
         let failed = told(|| Err(io::Error::other("no more")));
-        assert_eq!(failed.as_deref(), Some("the worker has ended: no more"));
+        assert_eq!(failed.as_deref(), Some("no more"));
         let bug = told(|| panic!("at {}", 7));
-        assert_eq!(bug.as_deref(), Some("the worker has ended: a bug, please report it: at 7"));
+        assert_eq!(bug.as_deref(), Some("a bug, please report it: at 7"));
+    }
+
+    impl Asked<u32, ()> for u32 {
+        fn status(&self) -> u32 {
+            *self
+        }
     }
 
     /// Takes up any number but zero.
@@ -214,5 +239,23 @@ mod tests {
         drop(worker);
         assert_eq!(watch.status(), None);
         assert_eq!(watch.change(9), Err("it has ended; see the daemon's log".into()));
+    }
+
+    /// As many ask for the state at once as want to: between two answers the thread does what else it has to.
+    #[test]
+    fn it_says_its_state_once_a_turn() {
+        let (watch, inbox) = watch::<u32, ()>().unwrap();
+        let ask = || {
+            let (sender, answer) = mpsc::sync_channel(1);
+            watch.ask(Request::Status(sender));
+            answer
+        };
+        let (mut poller, asked) = (Poller::new().unwrap(), [ask(), ask(), ask()]);
+        poller.add(&inbox.waker, 0, Interest::Read).unwrap();
+        for turn in 1..=3 {
+            assert_eq!(poller.wait(Some(Duration::ZERO)).unwrap().count(), 1, "turn {turn}");
+            assert!(!inbox.answer(&mut 7u32));
+            assert_eq!(asked.iter().filter(|answer| answer.try_recv().is_ok()).count(), 1, "turn {turn}");
+        }
     }
 }
