@@ -506,6 +506,22 @@ mod tests {
     ];
     const FROM_TWO: Header = Header { id: 2, epoch: 1, seq: 0, ttl: 3, kind: Kind::Data };
 
+    /// A source without epochs that has begun anew is known by its silence, whoever repeats what it said before.
+    #[test]
+    fn copies_do_not_keep_a_source_from_being_silent() {
+        let rules = rules(Wire::Paper, None);
+        let name = "copies_do_not_keep_a_source_from_being_silent";
+        let Some(driver) = driver_or_skip(name, &rules, false) else { return };
+        let frame =
+            ethernet(&rules.format.write(&Header { id: 2, seq: 9, ttl: 3, ..Header::default() }, b""));
+        let (began, limit) = (device::monotonic(), Duration::from_secs(60));
+        let hear = || driver.run(&frame, 1).expect("it runs").verdict == XDP_TX;
+        assert_eq!((hear(), hear()), (true, false));
+        (0..).find(|_: &u32| hear() || device::monotonic() - began > limit);
+        let passed = device::monotonic() - began;
+        assert!(passed > Duration::from_millis(500) && passed < limit, "{passed:?}");
+    }
+
     #[test]
     fn the_driver_limits_rates() {
         let limit = Some(RateLimit { frames_per_s: 1 });
