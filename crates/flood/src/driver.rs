@@ -198,8 +198,7 @@ fn setup(config: &RawConfig, mac: [u8; 6], handing: Handing) -> Vec<u8> {
     let mut bytes: Vec<u8> = key.iter().flat_map(|half| half.to_ne_bytes()).collect();
     let words = [id, wire, keyed, credit_tick, credit_max, reserved];
     bytes.extend(words.iter().flat_map(|word| word.to_ne_bytes()));
-    bytes.extend(mac);
-    bytes.extend([0; 2]);
+    bytes.extend(mac.iter().chain(&[0; 2]));
     let jiffy_ns = clock_getres(ClockId::MonotonicCoarse).tv_nsec as u32;
     let words = [handing.all.into(), handing.quiet.into(), jiffy_ns, 0];
     bytes.extend(words.map(u32::to_ne_bytes).as_flattened());
