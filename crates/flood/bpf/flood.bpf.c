@@ -335,8 +335,8 @@ INLINE __u32 judge(struct xdp_md *ctx, const struct flood_config *c, const struc
 			return FLOOD_LIMITED;
 	}
 	claim.source = source;
-	/* Again by bpf_loop, since the verifier would follow each try. */
-	return flood_taken(&claim, flood_try(&claim) || bpf_loop(FLOOD_TRIES, try_to_claim, &claim, 0) < FLOOD_TRIES);
+	/* Again by bpf_loop, since the verifier would follow each try. For the wary `source`, which comes by two ways, is nothing to count from here. */
+	return flood_taken(&claim, (!wary && flood_try(&claim)) || bpf_loop(FLOOD_TRIES, try_to_claim, &claim, 0) < FLOOD_TRIES);
 }
 
 /* Each place is a constant to the verifier, which the compiler would like to make a variable of. */
