@@ -16,14 +16,16 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 #define DONE 0x6e77
 
 /* How good an address of the peer is for a copy of `w`: less is better, 0 is not at all. Another than the packet's own comes
- * before that one, one whose copies are reported before one whose are not, a shorter way before a longer one. */
-INLINE __u64 rank(const struct walk *w, const struct remote *r)
+ * before that one, one whose copies are in time before one where the last was not, a shorter way before a longer one. */
+INLINE __u64 rank(const struct walk *w, const struct association *a, __u32 remote)
 {
+	const struct remote *r = &a->remotes[remote];
+
 	if (!r->confirmed || r->unanswered > UNANSWERED || is_ipv4(&r->address) == w->is_ipv6 ||
 	    !r->udp.to != !w->udp_at)
 		return 0;
 	return 1 + r->rtt_us + (same(&r->address, &w->destination) ? 1ull << 32 : 0) +
-	       (r->unreported > UNREPORTED ? 1ull << 33 : 0);
+	       (a->rate.late == remote + 1 ? 1ull << 33 : 0);
 }
 
 /* Whether a packet, or one of a train that is yet to be cut, is too long for the other interface. */
@@ -43,7 +45,7 @@ INLINE void consider(struct walk *w, const struct association *a, __u32 local, _
 
 	if (!way.interface || way.interface == own || now_s() - way.seen_s > WAY_S)
 		return;
-	is = rank(w, r);
+	is = rank(w, a, remote);
 	if (!is || (w->best.rank && is >= w->best.rank))
 		return;
 	if (r->mtu && (train || w->ip_length > r->mtu))
@@ -244,7 +246,7 @@ INLINE int pay(const struct settings *now, const struct walk *w, struct associat
 		return 1;
 	if (!bicast_rate_affords(&a->rate, w->ip_length, budget(now, interface), patient))
 		return 0;
-	bicast_rate_copied(&a->rate, data ? reasons : 0, w->fields.tsn_low, w->ip_length);
+	bicast_rate_copied(&a->rate, data ? reasons : 0, w->fields.tsn_low, w->ip_length, w->best.remote + 1);
 	return 1;
 }
 
@@ -273,8 +275,6 @@ INLINE struct plan decide(struct __sk_buff *skb, struct walk *w, const struct se
 		add(&a->skipped[SKIPPED_BUDGET], plan.reasons != BICAST_REST);
 		plan.reasons = 0;
 	} else {
-		a->copied_to = w->best.remote % ADDRESSES;
-		a->remotes[index(a->copied_to)].unreported += !!(w->fields.found & FOUND_DATA);
 		plan.thrice = now->mode == BICAST_ADAPTIVE && (plan.reasons & BICAST_RETRANSMISSION) &&
 			      pay(now, w, a, skb->ifindex, 0, 1);
 	}
@@ -369,10 +369,7 @@ INLINE void take_report(struct __sk_buff *skb, const struct settings *now, const
 	}
 	if (count && bpf_skb_load_bytes(skb, behind, &first, sizeof(first)))
 		return;
-	if (count) {
-		add(&a->duplicates, count);
-		a->remotes[index(a->copied_to)].unreported = 0;
-	}
+	add(&a->duplicates, count);
 	bicast_rate_acknowledged(&a->rate, highest, ntohl(first), count, now->budget_percent, bpf_ktime_get_ns() / 1000);
 }
 

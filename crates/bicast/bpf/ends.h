@@ -179,7 +179,7 @@ INLINE void confirm(const struct walk *w, struct association *a, __u32 nonce)
 			continue;
 		one->rtt_us = (bpf_ktime_get_coarse_ns() - one->probed_ns) / 1000;
 		one->confirmed = 1;
-		one->unanswered = one->unreported = 0;
+		one->unanswered = 0;
 		one->nonce = 0;
 		one->udp = one->probed;
 		way_seen(a, local_place(a, &w->destination), i, one->interface);

@@ -2,12 +2,10 @@
  *
  * The congestion control of copies in adaptive mode.
  *
- * All copies of an association keep within a budget, a share of the bytes that it sends. Requests, retransmissions and tails go first:
- * they may owe ten packets, others none. First transmissions have a rate of their own, less than best effort (as in RFC 6817): a copy that
- * is reported in time doubles it, one that is not brings it back to its least. The receiver reports a copy as a duplicate TSN (RFC 9260
- * 3.3.4). In time is what is reported when its packet is acknowledged, so that the copy neither waited in a queue nor overtakes what was
- * sent before it. First transmissions are copied only while packets are retransmitted; copies that are lost are no reason for more of them.
- */
+ * All copies of an association keep within a budget, a share of the bytes that it sends. Requests, retransmissions and tails go first: they
+ * may owe ten packets, others none. First transmissions have a rate of their own, less than best effort (as in RFC 6817), while packets are
+ * retransmitted: a copy that is reported in time, as a duplicate TSN (RFC 9260 3.3.4) when its packet is acknowledged, doubles it, one that
+ * is not brings it back to its least. A copy in time neither waited in a queue nor overtakes what was sent before it. */
 #ifndef NAWA_BICAST_RATE_H
 #define NAWA_BICAST_RATE_H
 
@@ -27,6 +25,8 @@ struct bicast_rate {
 	__u32 watched;    /* the report of a copy of `tsn` is awaited */
 	__u32 tsn;
 	__u32 stack;      /* enum bicast_stack, of the sender */
+	__u32 path;       /* of the copy that was watched last; from 1 */
+	__u32 late;       /* the one whose watched copy was not in time last, until one of its own is; it comes after others */
 };
 
 /* Whether `percent` of what was sent allows for a copy of `length` bytes, for a `patient` one without debts. */
@@ -39,10 +39,8 @@ BICAST_FN __u32 bicast_rate_affords(const struct bicast_rate *r, __u32 length, _
 BICAST_FN void bicast_rate_judge(struct bicast_rate *r, __u32 in_time, __u32 percent)
 {
 	r->watched = 0;
-	if (!in_time)
-		r->every = FEW;
-	else if (r->every * percent >= 200)
-		r->every /= 2;
+	r->late = !in_time ? r->path : r->late == r->path ? 0 : r->late;
+	r->every = !in_time ? FEW : r->every * percent >= 200 ? r->every / 2 : r->every;
 }
 
 /* Whether a copy that is watched can be in time no more. */
@@ -88,8 +86,8 @@ BICAST_FN __u32 bicast_rate_sent(struct bicast_rate *r, __u32 reasons, __u32 len
 	return wanted ? wanted : (reasons & BICAST_REST) && bicast_rate_first(r, percent, now_us) ? BICAST_REST : 0;
 }
 
-/* A packet of `length` bytes, whose lowest TSN is `tsn`, has been copied for `reasons`. */
-BICAST_FN void bicast_rate_copied(struct bicast_rate *r, __u32 reasons, __u32 tsn, __u32 length)
+/* A packet of `length` bytes, whose lowest TSN is `tsn`, has been copied for `reasons` by that path. */
+BICAST_FN void bicast_rate_copied(struct bicast_rate *r, __u32 reasons, __u32 tsn, __u32 length, __u32 path)
 {
 	r->copied_bytes += length;
 	if (!(reasons & BICAST_REST))
@@ -99,6 +97,7 @@ BICAST_FN void bicast_rate_copied(struct bicast_rate *r, __u32 reasons, __u32 ts
 		return;
 	r->watched = 1;
 	r->tsn = tsn;
+	r->path = path;
 	r->met_us = 0;
 }
 

@@ -13,8 +13,6 @@
 #define ASSOCIATIONS 16384
 /* More HEARTBEATs in a row than this without an answer, and an address is not used until it answers. */
 #define UNANSWERED 2
-/* More copies in a row than this that are not reported, and another path comes first until a HEARTBEAT is answered. */
-#define UNREPORTED 32
 /* Seconds. A way that the stack has not used for so long is not used for copies either: ten intervals of HEARTBEATs
  * (RFC 9260 §16). */
 #define WAY_S 300
@@ -62,8 +60,6 @@ struct remote {
 	__u32 mtu;        /* of the path, as routers have said; 0: they have not */
 	struct udp_ports probed; /* of that HEARTBEAT */
 	struct udp_ports udp;    /* of the last answered one: behind a NAT each address has its own (RFC 6951 5.4) */
-	__u32 unreported; /* copies with DATA since one that the receiver reported */
-	__u32 unused;
 };
 
 enum skipped {
@@ -91,7 +87,7 @@ struct association {
 	struct remote remotes[ADDRESSES];
 	struct bicast_rate rate;
 	__u32 locked;       /* by a processor (maps.h): all but the counters is under it */
-	__u32 copied_to;    /* place in `remotes` of the last copy's address */
+	__u32 unused;
 };
 
 /* Set while the programs run. */

@@ -5,7 +5,8 @@
  *
  * A model takes KEY=VALUE: mode=off|selective|full|adaptive, loss=PERCENT, transfers=N, seed=N, and where they differ from a path of
  * 10 Mbit/s, 5 ms and 50 packets: budget=PERCENT, burst=PACKETS (the mean length of a burst of losses), delay=MS, second=loss-PERCENT|
- * policed|short (how the second path is, while all transfers keep to the first), beside=1 (a TCP flow shares the second; linux.c).
+ * policed|short (how the second path is, while all transfers keep to the first), beside=1 (a TCP flow shares the second; linux.c), third=MS
+ * (there is a third path, with that delay; linux.c), dies=S (when the second ceases to carry anything).
  * It prints the mean of the transfers' seconds, the bytes of copies over the others', the gaps over 500 ms, that share of bytes from 5 s on, and
  * the goodput of that flow in Mbit/s. */
 #include <stdio.h>
@@ -31,8 +32,8 @@
 
 enum { FORTH, BACK };
 
-static __u64 now_us = 1000000000, began_us;
-static __u32 mode, transfers, budget_percent = 15, on_first, beside;
+static __u64 now_us = 1000000000, began_us, dies_us = ~0ull;
+static __u32 mode, transfers, budget_percent = 15, on_first, beside, third;
 
 static __u32 word(const unsigned char *at)
 {
@@ -69,7 +70,7 @@ static struct link {
 	int queue, policed;
 	__u64 delay_us, dice, free_ns, full_ns, leaves_ns[QUEUE]; /* the last ones */
 	__u32 sent;
-} links[2][2]; /* by path and direction */
+} links[3][2]; /* by path and direction */
 
 static double random_number(struct link *l)
 {
@@ -111,7 +112,7 @@ static void transmit(int path, int direction, const unsigned char *bytes, int le
 	__u64 now_ns = now_us * 1000, *oldest = &l->leaves_ns[l->sent % l->queue];
 	struct packet *p, **at = &under_way;
 
-	if (loses(l) || *oldest > now_ns || polices(l, now_ns, length))
+	if (loses(l) || (path == 1 && now_us - began_us > dies_us) || *oldest > now_ns || polices(l, now_ns, length))
 		return;
 	l->free_ns = (l->free_ns > now_ns ? l->free_ns : now_ns) + (length + ETHERNET) * NS_PER_BYTE;
 	*oldest = l->free_ns;
@@ -168,14 +169,14 @@ static __u32 transfer_of(const unsigned char *bytes, int direction)
 	return (half(bytes + (direction == FORTH ? 22 : 20)) - PORT) % TRANSFERS;
 }
 
-/* Whether the budget, which pays for it then, allows for a copy for `reasons`. */
-static int pays(struct end *e, const struct bicast_sctp *fields, int length, __u32 reasons, int patient)
+/* Whether the budget, which pays for it then, allows for a copy for `reasons` by that path. */
+static int pays(struct end *e, const struct bicast_sctp *fields, int length, __u32 reasons, int by, int patient)
 {
 	if (mode != BICAST_ADAPTIVE)
 		return 1;
 	if (!bicast_rate_affords(&e->rate, length, budget_percent, patient))
 		return 0;
-	bicast_rate_copied(&e->rate, fields->found & FOUND_DATA ? reasons : 0, fields->tsn_low, length);
+	bicast_rate_copied(&e->rate, fields->found & FOUND_DATA ? reasons : 0, fields->tsn_low, length, by + 1);
 	return 1;
 }
 
@@ -188,6 +189,12 @@ static __u32 reasons_to_copy(struct end *e, const struct bicast_sctp *fields, in
 	if (!(fields->found & FOUND_DATA))
 		reasons &= ~(__u32)BICAST_REST;
 	return bicast_rate_sent(&e->rate, reasons, length, budget_percent, now_us);
+}
+
+/* Which path copies of what goes by `path` take: of two others the shorter, but for the one that was late last. */
+static int other(const struct end *e, int path)
+{
+	return third && path < 2 && e->rate.late == !path + 1 ? 2 : !path;
 }
 
 /* A copy goes by `path`. */
@@ -207,6 +214,7 @@ static void send_by(int path, int direction, unsigned char *bytes, int length)
 	struct end *e = &ends[transfer_of(bytes, direction)][direction];
 	struct bicast_sctp fields = { 0 };
 	__u32 reasons;
+	int by;
 
 	walk(&fields, bytes, length);
 	if (bytes[32] == CHUNK_INIT || bytes[32] == CHUNK_INIT_ACK)
@@ -216,10 +224,11 @@ static void send_by(int path, int direction, unsigned char *bytes, int length)
 	if (now_us - began_us > LATER_US)
 		e->later_bytes += length;
 	transmit(path, direction, bytes, length);
-	if (!reasons || !pays(e, &fields, length, reasons, reasons == BICAST_REST))
+	by = other(e, path);
+	if (!reasons || !pays(e, &fields, length, reasons, by, reasons == BICAST_REST))
 		return;
-	copy(e, !path, direction, bytes, length);
-	if (mode == BICAST_ADAPTIVE && (reasons & BICAST_RETRANSMISSION) && pays(e, &fields, length, 0, 1))
+	copy(e, by, direction, bytes, length);
+	if (mode == BICAST_ADAPTIVE && (reasons & BICAST_RETRANSMISSION) && pays(e, &fields, length, 0, path, 1))
 		copy(e, path, direction, bytes, length);
 }
 
@@ -239,7 +248,7 @@ static void set(const char *key, const char *value)
 	static const char *const modes[] = { "off", "selective", "full", "adaptive" };
 	double number = atof(value);
 
-	for (int i = 0; i < 4; i++) {
+	for (int i = 0; i < 6; i++) {
 		struct link *l = &links[i / 2][i % 2];
 
 		if (!strcmp(key, "seed"))
@@ -250,7 +259,9 @@ static void set(const char *key, const char *value)
 			l->burst = number;
 		else if (!strcmp(key, "delay"))
 			l->delay_us = number * 1000;
-		else if (!strcmp(key, "mode") && !strcmp(value, modes[i]))
+		else if (!strcmp(key, "third") && i > 3)
+			third = l->delay_us = number * 1000;
+		else if (i < 4 && !strcmp(key, "mode") && !strcmp(value, modes[i]))
 			mode = i;
 	}
 	if (!strcmp(key, "transfers"))
@@ -259,6 +270,8 @@ static void set(const char *key, const char *value)
 		budget_percent = number;
 	else if (!strcmp(key, "beside"))
 		beside = number;
+	else if (!strcmp(key, "dies"))
+		dies_us = number * 1000000;
 	for (int direction = FORTH; !strcmp(key, "second") && direction <= BACK; direction++) {
 		struct link *l = &links[1][direction];
 
@@ -272,7 +285,7 @@ static void set(const char *key, const char *value)
 /* Keys count in the order in which they are given. */
 static void configure(int count, char **arguments)
 {
-	for (int i = 0; i < 4; i++)
+	for (int i = 0; i < 6; i++)
 		links[i / 2][i % 2] = (struct link){ .queue = QUEUE, .delay_us = 5000 };
 	set("mode", "adaptive");
 	for (int i = 1; i < count; i++) {

@@ -38,9 +38,9 @@ __u32 nawa_bicast_rate_affords(const struct bicast_rate *r, __u32 length, __u32 
 	return bicast_rate_affords(r, length, percent, patient);
 }
 
-void nawa_bicast_rate_copied(struct bicast_rate *r, __u32 reasons, __u32 tsn, __u32 length)
+void nawa_bicast_rate_copied(struct bicast_rate *r, __u32 reasons, __u32 tsn, __u32 length, __u32 path)
 {
-	bicast_rate_copied(r, reasons, tsn, length);
+	bicast_rate_copied(r, reasons, tsn, length, path);
 }
 
 void nawa_bicast_rate_acknowledged(struct bicast_rate *r, __u32 highest, __u32 tsn, __u32 count, __u32 percent, __u64 now_us)

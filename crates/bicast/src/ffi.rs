@@ -54,6 +54,8 @@ pub struct RawRate {
     pub watched: u32,
     pub tsn: u32,
     pub stack: u32,
+    pub path: u32,
+    pub late: u32,
 }
 
 unsafe extern "C" {
@@ -67,7 +69,7 @@ unsafe extern "C" {
     #[cfg(test)]
     fn nawa_bicast_rate_affords(r: *const RawRate, length: u32, percent: u32, patient: u32) -> u32;
     #[cfg(test)]
-    fn nawa_bicast_rate_copied(r: *mut RawRate, reasons: u32, tsn: u32, length: u32);
+    fn nawa_bicast_rate_copied(r: *mut RawRate, reasons: u32, tsn: u32, length: u32, path: u32);
     #[cfg(test)]
     fn nawa_bicast_rate_acknowledged(
         r: *mut RawRate,
@@ -107,9 +109,9 @@ impl RawRate {
         unsafe { nawa_bicast_rate_affords(self, length, percent, patient.into()) != 0 }
     }
 
-    pub fn copied(&mut self, reasons: u32, tsn: u32, length: u32) {
+    pub fn copied(&mut self, reasons: u32, tsn: u32, length: u32, path: u32) {
         // SAFETY: as in `chunk_seen`.
-        unsafe { nawa_bicast_rate_copied(self, reasons, tsn, length) }
+        unsafe { nawa_bicast_rate_copied(self, reasons, tsn, length, path) }
     }
 
     pub fn acknowledged(&mut self, highest: u32, tsn: u32, count: u32, percent: u32, now_us: u64) {

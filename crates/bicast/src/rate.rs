@@ -109,11 +109,11 @@ impl Flow {
         let own_us = (!self.lost(self.loss_percent)).then_some(self.now_us + own_us + DELAY_US);
         let mut other_us = None;
         if wanted != 0 && self.rate.affords(BYTES, self.percent, wanted == FIRST) {
-            self.rate.copied(wanted, self.tsn, BYTES);
+            self.rate.copied(wanted, self.tsn, BYTES, 1);
             other_us = self.over_other();
             *copies += 1;
             if wanted == AGAIN && self.rate.affords(BYTES, self.percent, true) {
-                self.rate.copied(0, 0, BYTES);
+                self.rate.copied(0, 0, BYTES, 0);
                 *copies += 1;
             }
         }
@@ -259,7 +259,7 @@ fn copied(rate: &mut RawRate, reasons: u32, percent: u32) -> u32 {
     if wanted == 0 || !rate.affords(BYTES, percent, wanted == FIRST) {
         return 0;
     }
-    rate.copied(wanted, 1, BYTES);
+    rate.copied(wanted, 1, BYTES, 1);
     wanted
 }
 

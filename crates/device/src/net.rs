@@ -1,5 +1,6 @@
 //! Interfaces, addresses and routes, through rtnetlink (RFC 3549).
 
+use std::fmt;
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
@@ -19,6 +20,8 @@ const INFO_DATA: u16 = 2;
 const VETH_INFO_PEER: u16 = 1;
 /// `struct rtmsg`, in bytes.
 const ROUTE_HEADER: usize = 12;
+/// Of RTA_METRICS: the congestion control's name (RTAX_CC_ALGO, linux/rtnetlink.h).
+const METRIC_CONGESTION_CONTROL: u16 = 16;
 /// An address's flags, 32 bits of them (IFA_FLAGS).
 const ADDRESS_FLAGS: u16 = 8;
 /// `struct fib_rule_hdr`, in bytes.
@@ -86,7 +89,7 @@ pub const MAIN_TABLE: u32 = libc::RT_TABLE_MAIN as u32;
 
 /// A unicast route of a prefix to an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Route {
+pub struct Route<'a> {
     /// The prefix's address.
     pub destination: IpAddr,
     /// Its length in bits.
@@ -95,6 +98,10 @@ pub struct Route {
     pub interface: u32,
     /// The table that it stands in, as [`MAIN_TABLE`].
     pub table: u32,
+    /// The address that packets without one get; `None`: what the kernel chooses.
+    pub source: Option<IpAddr>,
+    /// The congestion control of TCP connections by this route, whatever they ask for; `None`: what they ask for.
+    pub congestion_control: Option<&'a str>,
 }
 
 /// A rule of policy routing.
@@ -207,16 +214,14 @@ impl Net {
     }
 
     /// Gives an interface an address with its prefix's length in bits; an IPv6 one is usable at once (no duplicate
-    /// address detection). False, and nothing changes, where it is there already.
-    pub fn add_address(&mut self, index: u32, address: IpAddr, prefix: u8) -> io::Result<bool> {
+    /// address detection). `routed`: the route of its prefix comes with it. Fails with `AlreadyExists` where it is there already.
+    pub fn add_address(&mut self, index: u32, address: IpAddr, prefix: u8, routed: bool) -> io::Result<()> {
+        let unrouted = if routed { 0 } else { libc::IFA_F_NOPREFIXROUTE };
         let request = interface_address(libc::RTM_NEWADDR, index, address, prefix)
             .address(libc::IFA_ADDRESS, address)
-            .number(ADDRESS_FLAGS, libc::IFA_F_NODAD);
+            .number(ADDRESS_FLAGS, libc::IFA_F_NODAD | unrouted);
         let flags = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
-        match self.change(request, flags, &format!("add address {address}/{prefix} to interface {index}")) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
-            result => result.map(|()| true),
-        }
+        self.change(request, flags, &format!("add address {address}/{prefix} to interface {index}"))
     }
 
     /// Takes such an address away; fails where there is none. Where it was the first of its prefix, the kernel takes the
@@ -227,18 +232,26 @@ impl Net {
     }
 
     /// Adds a route; fails with `AlreadyExists` where the table has one of its prefix.
-    pub fn add_route(&mut self, route: &Route) -> io::Result<()> {
-        let flags = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
-        let Route { destination, prefix, interface, .. } = route;
-        let doing = format!("route {destination}/{prefix} to interface {interface}");
+    pub fn add_route(&mut self, route: &Route<'_>) -> io::Result<()> {
+        self.new_route(route, libc::NLM_F_CREATE | libc::NLM_F_EXCL)
+    }
+
+    /// Adds a route, in the place of the one of its prefix if there is one.
+    pub fn replace_route(&mut self, route: &Route<'_>) -> io::Result<()> {
+        self.new_route(route, libc::NLM_F_CREATE | libc::NLM_F_REPLACE)
+    }
+
+    fn new_route(&mut self, route: &Route<'_>, flags: libc::c_int) -> io::Result<()> {
+        let doing = match route.congestion_control {
+            Some(name) => format!("route {route} with congestion control {name}"),
+            None => format!("route {route}"),
+        };
         self.change(route.request(libc::RTM_NEWROUTE), flags, &doing)
     }
 
     /// Takes such a route away; fails where there is none.
-    pub fn delete_route(&mut self, route: &Route) -> io::Result<()> {
-        let Route { destination, prefix, interface, .. } = route;
-        let doing = format!("delete the route of {destination}/{prefix} to interface {interface}");
-        self.change(route.request(libc::RTM_DELROUTE), 0, &doing)
+    pub fn delete_route(&mut self, route: &Route<'_>) -> io::Result<()> {
+        self.change(route.request(libc::RTM_DELROUTE), 0, &format!("delete the route of {route}"))
     }
 
     /// Adds a rule; fails with `AlreadyExists` where it is there already.
@@ -327,18 +340,32 @@ fn interface_address(kind: u16, index: u32, address: IpAddr, prefix: u8) -> Mess
     Message::new(kind).fixed(&header).address(libc::IFA_LOCAL, address)
 }
 
-impl Route {
+impl Route<'_> {
     fn request(&self, kind: u16) -> Message {
         let mut header = [0; ROUTE_HEADER];
         (header[0], header[1]) = (family(self.destination), self.prefix);
         header[5] = libc::RTPROT_STATIC;
         header[6] = if self.destination.is_ipv4() { libc::RT_SCOPE_LINK } else { libc::RT_SCOPE_UNIVERSE };
         header[7] = libc::RTN_UNICAST;
-        Message::new(kind)
+        let mut request = Message::new(kind)
             .fixed(&header)
             .address(libc::RTA_DST, self.destination)
             .number(libc::RTA_OIF, self.interface)
-            .number(libc::RTA_TABLE, self.table)
+            .number(libc::RTA_TABLE, self.table);
+        if let Some(source) = self.source {
+            request = request.address(libc::RTA_PREFSRC, source);
+        }
+        if let Some(name) = self.congestion_control {
+            let metrics = attribute(METRIC_CONGESTION_CONTROL, &[name, "\0"].concat().into_bytes());
+            request = request.attribute(libc::RTA_METRICS, &metrics);
+        }
+        request
+    }
+}
+
+impl fmt::Display for Route<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{} to interface {}", self.destination, self.prefix, self.interface)
     }
 }
 

@@ -43,9 +43,13 @@ fn tun(address: &str) -> Tun {
     let link = net.link(tun.name()).unwrap();
     net.set_mtu(link.index, 1400).unwrap();
     net.set_queue_length(link.index, 1000).unwrap();
-    net.add_address(link.index, address.parse().unwrap(), 24).unwrap();
+    net.add_address(link.index, address.parse().unwrap(), 24, true).unwrap();
     net.set_up(link.index).unwrap();
     tun
+}
+
+fn route(destination: IpAddr, prefix: u8, interface: u32, table: u32) -> Route<'static> {
+    Route { destination, prefix, interface, table, source: None, congestion_control: None }
 }
 
 #[test]
@@ -118,7 +122,7 @@ fn a_flood_to_one_destination_leaves_the_others_packets_alone() {
         net.set_queue_length(link.index, 100).expect("a queue length");
         net.set_up(link.index).expect("up");
         for (address, prefix) in [(LEFT, 24), ("fd77::1", 64)] {
-            net.add_address(link.index, address.parse().expect("an address"), prefix).expect("added");
+            net.add_address(link.index, address.parse().expect("an address"), prefix, true).expect("added");
         }
         // Their places in the hash are others than the flooded one's.
         for (flooded, others) in [("10.9.0.7", ["10.9.0.8", "10.9.0.9"]), ("fd77::7", ["fd77::8", "fd77::9"])]
@@ -162,7 +166,7 @@ fn netlink_does_what_it_is_asked() {
         assert_eq!(net.link_at(link.index).unwrap(), link);
         for (address, prefix) in [("192.0.2.0", 24), ("2001:db8::", 32)] {
             let destination: IpAddr = address.parse().unwrap();
-            let route = Route { destination, prefix, interface: link.index, table: MAIN_TABLE };
+            let route = route(destination, prefix, link.index, MAIN_TABLE);
             net.add_route(&route).unwrap();
             let error = net.add_route(&route).unwrap_err();
             assert_eq!(error.kind(), std::io::ErrorKind::AlreadyExists, "{error}");
@@ -171,11 +175,12 @@ fn netlink_does_what_it_is_asked() {
             let error = net.way_to(&Query::to(destination)).unwrap_err();
             assert_eq!(error.kind(), std::io::ErrorKind::NetworkUnreachable, "{error}");
         }
-        assert!(net.add_address(link.index, "fd77::1".parse().unwrap(), 64).unwrap());
-        assert!(!net.add_address(link.index, "fd77::1".parse().unwrap(), 64).expect("twice is once"));
+        net.add_address(link.index, "fd77::1".parse().unwrap(), 64, true).unwrap();
+        let error = net.add_address(link.index, "fd77::1".parse().unwrap(), 64, true).unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::AlreadyExists, "{error}");
         let way = net.way_to(&Query::to("fd77::2".parse().unwrap())).unwrap();
         assert_eq!(way.source, Some("fd77::1".parse().unwrap()), "usable at once");
-        let error = net.add_address(99, LEFT.parse().unwrap(), 24).unwrap_err();
+        let error = net.add_address(99, LEFT.parse().unwrap(), 24, true).unwrap_err();
         assert!(error.to_string().starts_with("cannot add address 10.9.0.1/24 to interface 99: "), "{error}");
         let error = net.link("none").unwrap_err();
         assert!(error.to_string().starts_with("cannot find interface `none`: "), "{error}");
@@ -200,7 +205,7 @@ fn a_route_is_told_from_a_guess() {
         assert!(net.way_to(&bound).is_ok() && !net.has_route(&bound));
         assert!(net.has_route(&Query { interface: Some(interface), ..Query::to(RIGHT.parse().unwrap()) }));
         // By a table of its own, for what is not marked.
-        let route = Route { destination: far, prefix: 32, interface, table: 7000 };
+        let route = route(far, 32, interface, 7000);
         let rule = Rule {
             v6: false,
             priority: 100,
@@ -236,9 +241,9 @@ fn changes_are_told() {
         let news = told();
         assert!(news.links && news.interfaces.contains(&index), "{news:?}");
         let destination = "192.0.2.0".parse().unwrap();
-        net.add_route(&Route { destination, prefix: 24, interface: index, table: MAIN_TABLE }).unwrap();
+        net.add_route(&route(destination, 24, index, MAIN_TABLE)).unwrap();
         assert_eq!(told(), News { interfaces: [index].into(), ..News::default() });
-        net.add_address(index, RIGHT.parse().unwrap(), 32).unwrap();
+        net.add_address(index, RIGHT.parse().unwrap(), 32, true).unwrap();
         assert!(told().interfaces.contains(&index));
         assert_eq!(changes.take().unwrap(), News::default(), "once");
     });
@@ -401,7 +406,7 @@ fn a_full_buffer_ends_a_batch() {
         let _tap = device::Tap::create("nawatap").unwrap();
         let mut net = Net::open().unwrap();
         let link = net.link("nawatap").unwrap();
-        net.add_address(link.index, LEFT.parse().unwrap(), 24).unwrap();
+        net.add_address(link.index, LEFT.parse().unwrap(), 24, true).unwrap();
         net.set_up(link.index).unwrap();
         let socket = UdpSocket::bind("0.0.0.0:0".parse().unwrap(), Options::default()).unwrap();
         rustix::net::sockopt::set_socket_send_buffer_size(&socket, 20_000).unwrap();

@@ -1,5 +1,4 @@
-//! Nothing of the lab stays: namespaces `nawalab-PID-*`, folders of the same name in the temporary directory, and the
-//! sockets `nawalabPID*` that user-space WireGuard leaves behind.
+//! Nothing of the lab stays: namespaces `nawalab-PID-*`, and folders of the same name in the temporary directory.
 //!
 //! What a process owns goes when its values are dropped, or when SIGINT or SIGTERM arrives. What a killed process left
 //! is found by the number in the name and removed by the next run; what has no name of its own ([`at_end`]) goes at once.
@@ -20,12 +19,6 @@ use signal_hook::iterator::Signals;
 use crate::background::spawn;
 use crate::error::{Doing, Error};
 use crate::iproute::{FOLDER, PREFIX, ip};
-
-/// Where user-space WireGuard listens for its configuration, in every namespace alike.
-pub(crate) const SOCKETS: &str = "/var/run/wireguard";
-
-/// How the lab's WireGuard interfaces begin, before the process's number and one letter: 15 bytes at most.
-pub(crate) const SOCKET_PREFIX: &str = "nawalab";
 
 /// Held while something that must be removed is made; taken for good when a signal ends the process.
 static MAKING: Mutex<()> = Mutex::new(());
@@ -120,11 +113,6 @@ pub(crate) fn remove(name: &str) {
     let _ = ip(&["netns", "del", name], "");
 }
 
-/// Removes the sockets that killed programs of this process left.
-pub(crate) fn remove_own_sockets() {
-    remove_sockets(|owner| owner == std::process::id());
-}
-
 fn remove_of(mine: impl Fn(u32) -> bool) -> usize {
     let namespaces = entries(FOLDER.as_ref(), |name| owner(name).is_some_and(&mine));
     let folders = entries(&std::env::temp_dir(), |name| owner(name).is_some_and(&mine));
@@ -132,14 +120,7 @@ fn remove_of(mine: impl Fn(u32) -> bool) -> usize {
     for name in &folders {
         let _ = fs::remove_dir_all(std::env::temp_dir().join(name));
     }
-    remove_sockets(mine);
     namespaces.len() + folders.len()
-}
-
-fn remove_sockets(mine: impl Fn(u32) -> bool) {
-    for name in entries(SOCKETS.as_ref(), |name| socket_owner(name).is_some_and(&mine)) {
-        let _ = fs::remove_file(Path::new(SOCKETS).join(name));
-    }
 }
 
 fn entries(folder: &Path, wanted: impl Fn(&str) -> bool) -> Vec<String> {
@@ -151,12 +132,6 @@ fn entries(folder: &Path, wanted: impl Fn(&str) -> bool) -> Vec<String> {
 /// The process that made `nawalab-PID-…`.
 fn owner(name: &str) -> Option<u32> {
     name.strip_prefix(PREFIX)?.split_once('-')?.0.parse().ok()
-}
-
-/// The process that made the socket `nawalabPIDx.sock`.
-fn socket_owner(name: &str) -> Option<u32> {
-    let number_and_end = name.strip_prefix(SOCKET_PREFIX)?.strip_suffix(".sock")?;
-    number_and_end.get(..number_and_end.len().checked_sub(1)?)?.parse().ok()
 }
 
 fn pids(namespace: &str) -> Vec<Pid> {
@@ -205,8 +180,5 @@ mod tests {
         assert_eq!(owner("nawalab-17"), None);
         assert_eq!(owner("other-17-a"), None);
         assert_eq!(owner("my-nawalab-17-a"), None);
-        assert_eq!(socket_owner("nawalab17a.sock"), Some(17));
-        assert_eq!(socket_owner("wg0.sock"), None);
-        assert_eq!(socket_owner("nawalab.sock"), None);
     }
 }

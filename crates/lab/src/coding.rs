@@ -3,7 +3,6 @@
 mod batman;
 mod bound;
 mod chain;
-mod counters;
 mod gain;
 mod loss;
 mod measure;

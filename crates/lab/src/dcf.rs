@@ -1,8 +1,9 @@
-//! The 802.11 medium of [`link::dcf`] in real time, its stations namespaces.
+//! A medium that nodes share, in real time, each in a namespace: 802.11 ([`link::dcf`]), or links with all that a link has
+//! ([`link::Medium`]).
 //!
 //! ```text
 //!   node 0: w0 ── a0 ▸ t0 ┐
-//!   node 1: w0 ── a1 ▸ t1 ┼ the medium's namespace: one thread with a `link::dcf::Medium`
+//!   node 1: w0 ── a1 ▸ t1 ┼ the medium's namespace: one thread with the model
 //!   node 2: w0 ── a2 ▸ t2 ┘
 //! ```
 //!
@@ -18,11 +19,11 @@ use std::time::Duration;
 use bpf::xdp::Attached;
 use device::Macvtap;
 use device::poller::Interest;
-use link::PacketCount;
-use link::dcf::{self, DcfConfig, Destination, Position, StationStats};
+use link::dcf::{DcfConfig, Destination, Position, StationStats};
+use link::{Adjacency, LinkConfig, PacketCount};
 
-use crate::air::Log;
 use crate::error::{Doing, Error};
+use crate::ether::Ether;
 use crate::namespace::Namespace;
 use crate::program::output;
 use crate::real_time::{Edge, Model, RealTime};
@@ -41,6 +42,24 @@ const FIRST: usize = 100;
 
 /// More than the interfaces' MTU and an Ethernet header.
 const FRAME_MAX: usize = 2048;
+
+/// What is kept of a frame: enough for the headers of those who look at it, of `flood`'s in datagrams too.
+const HEAD: usize = 66;
+/// Frames of a log, a few MB; of more, nothing is kept.
+const KEPT: usize = 1 << 16;
+
+/// A frame was sent or heard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// When, since the medium began.
+    pub time: Duration,
+    /// By whom.
+    pub node: usize,
+    /// Heard, not sent.
+    pub heard: bool,
+    /// The frame's beginning, from its Ethernet header on.
+    pub head: Vec<u8>,
+}
 
 /// A medium that is up; dropping it removes it.
 #[derive(Debug)]
@@ -83,24 +102,33 @@ impl Lateness {
 }
 
 impl Medium {
-    /// One namespace for each station of `config` (at most 200), with the interface [`INTERFACE`] and the MAC address
+    /// 802.11: one namespace for each station of `config` (at most 200), with the interface [`INTERFACE`] and the MAC address
     /// that [`mac`] names. A station's own queue is for as many frames as go as one, whatever `config` says: what waits, waits in the
     /// node, unless it waits by flow.
     pub fn build(config: DcfConfig, seed: u64) -> Result<Self, Error> {
+        let nodes = config.stations.len();
+        let below = if config.fq_codel { INTERFACE_QUEUE as usize } else { config.aggregate };
+        Self::start(nodes, Ether::dcf(DcfConfig { queue: PacketCount(below as u64), ..config }, seed))
+    }
+
+    /// Links between those that hear each other: a namespace for each node of `adjacency`, likewise.
+    pub(crate) fn of_links(adjacency: &Adjacency, link: LinkConfig, seed: u64) -> Result<Self, Error> {
+        Self::start(adjacency.nodes(), Ether::links(adjacency, link, seed))
+    }
+
+    fn start(count: usize, ether: Ether) -> Result<Self, Error> {
         let host = Namespace::create("air")?;
         host.without_ipv6()?;
         let node = |n| Namespace::create(&format!("w{n}"));
-        let nodes = (0..config.stations.len()).map(node).collect::<Result<Vec<_>, _>>()?;
+        let nodes = (0..count).map(node).collect::<Result<Vec<_>, _>>()?;
         let taps = nodes.iter().enumerate().map(|(n, node)| connect(&host, n, node));
         let taps = taps.collect::<Result<Vec<_>, _>>()?;
-        let below = if config.fq_codel { INTERFACE_QUEUE as usize } else { config.aggregate };
-        let medium = dcf::Medium::new(DcfConfig { queue: PacketCount(below as u64), ..config }, seed);
         let thread = RealTime::start("medium", |edge| {
             (0..).zip(&taps).try_for_each(|(token, tap)| edge.poller.add(tap, token, Interest::Read))?;
             let station = |(n, tap)| Station { tap, mac: address(n), watched: true };
             let stations = taps.into_iter().enumerate().map(station).collect();
             let lateness = Lateness::default();
-            Ok(Shared { medium, stations, lateness, log: None, buffer: vec![0; FRAME_MAX] })
+            Ok(Shared { ether, stations, lateness, log: None, buffer: vec![0; FRAME_MAX] })
         })?;
         Ok(Self { thread, passing: Vec::new(), nodes, host })
     }
@@ -133,19 +161,31 @@ impl Medium {
 
     /// What nodes have sent and heard since this was called last, by the clock of the emulating thread: when it took a frame
     /// and when it handed it over. The first call begins that.
-    pub fn log(&self) -> Result<Log, Error> {
-        self.thread.ask(|shared, _| shared.log.replace(Log::default()).unwrap_or_default())
+    pub fn log(&self) -> Result<Vec<Event>, Error> {
+        self.thread.ask(|shared, _| shared.log.replace(Vec::new()).unwrap_or_default())
     }
 
-    /// `node` is at `position` from now on.
+    /// Frames that all nodes have sent.
+    pub fn sent(&self) -> Result<u64, Error> {
+        self.thread.ask(|shared, _| shared.ether.transmissions(shared.stations.len()))
+    }
+
+    /// The station `node` is at `position` from now on.
     pub fn place(&self, node: usize, position: Position) {
-        self.thread.tell(move |shared, edge| shared.medium.place(edge.now(), node, position));
+        self.thread.tell(move |shared, edge| {
+            if let Ether::Dcf(medium) = &mut shared.ether {
+                medium.place(edge.now(), node, position);
+            }
+        });
     }
 
-    /// What happened since the medium was built.
+    /// What happened since the medium was built; of links, their lateness.
     pub fn stats(&self) -> Result<MediumStats, Error> {
         self.thread.ask(|shared, _| {
-            let stations = (0..shared.stations.len()).map(|n| *shared.medium.stats(n)).collect();
+            let stations = match &shared.ether {
+                Ether::Dcf(medium) => (0..shared.stations.len()).map(|n| *medium.stats(n)).collect(),
+                Ether::Links(_) => Vec::new(),
+            };
             MediumStats { stations, lateness: shared.lateness }
         })
     }
@@ -157,11 +197,11 @@ impl Medium {
 /// thread wakes up, and a frame that waits when a station gets room is taken at the time at which it got it. So being
 /// late by some microseconds for each of the frames does not add up to idle air.
 struct Shared {
-    medium: dcf::Medium,
+    ether: Ether,
     stations: Vec<Station>,
     lateness: Lateness,
     /// If somebody wants one.
-    log: Option<Log>,
+    log: Option<Vec<Event>>,
     buffer: Vec<u8>,
 }
 
@@ -175,18 +215,18 @@ struct Station {
 
 impl Model for Shared {
     fn poll_timeout(&self) -> Option<Duration> {
-        self.medium.poll_timeout()
+        self.ether.poll_timeout()
     }
 
     /// Each thing at its own time.
     fn deliver(&mut self, edge: &Edge) -> io::Result<()> {
-        while let Some(due) = self.medium.poll_timeout().filter(|due| *due <= edge.now()) {
-            while let Some(arrival) = self.medium.poll(due) {
+        while let Some(due) = self.ether.poll_timeout().filter(|due| *due <= edge.now()) {
+            while let Some(arrival) = self.ether.poll(due) {
                 let now = edge.now();
-                self.lateness.note(now.saturating_sub(arrival.at));
-                self.log.iter_mut().for_each(|log| log.add(now, arrival.station, true, &arrival.frame));
+                self.lateness.note(now.saturating_sub(arrival.time));
+                note(&mut self.log, now, arrival.at, true, &arrival.frame);
                 // What the kernel refuses is lost, as in a full receive ring.
-                let _ = self.stations[arrival.station].tap.send(&arrival.frame);
+                let _ = self.stations[arrival.at].tap.send(&arrival.frame);
             }
             for station in 0..self.stations.len() {
                 self.fill(station, due, edge)?;
@@ -203,15 +243,15 @@ impl Model for Shared {
 impl Shared {
     /// Takes what the node of `station` sends at `time` as long as there is room for it.
     fn fill(&mut self, station: usize, time: Duration, edge: &Edge) -> io::Result<()> {
-        while self.medium.room(station) > PacketCount(0) {
+        while self.ether.has_room(station) {
             let Ok(length) = self.stations[station].tap.recv(&mut self.buffer) else {
                 return self.watch(station, true, edge);
             };
             let frame = &self.buffer[..length];
-            self.log.iter_mut().for_each(|log| log.add(edge.now(), station, false, frame));
+            note(&mut self.log, edge.now(), station, false, frame);
             // Nobody has another address, and nobody would answer.
             if let Some(to) = destination(frame, &self.stations) {
-                let _ = self.medium.send(time, station, to, frame.to_vec());
+                self.ether.send(time, station, to, frame.to_vec());
             }
         }
         self.watch(station, false, edge)
@@ -224,6 +264,12 @@ impl Shared {
             true => edge.poller.remove(tap),
             false => edge.poller.add(tap, station as u64, Interest::Read),
         }
+    }
+}
+
+fn note(log: &mut Option<Vec<Event>>, time: Duration, node: usize, heard: bool, frame: &[u8]) {
+    if let Some(log) = log.as_mut().filter(|log| log.len() < KEPT) {
+        log.push(Event { time, node, heard, head: frame[..frame.len().min(HEAD)].to_vec() });
     }
 }
 

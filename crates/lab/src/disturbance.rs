@@ -1,7 +1,8 @@
 //! What happens to a network in mid-transfer, and how long it takes until the paths concerned carry data again.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 use link::{Bitrate, Capacity};
 
@@ -48,28 +49,19 @@ pub(crate) enum Change {
     RelayRestart,
 }
 
-/// Lets an event happen when its time has come, and watches what follows.
+/// A transfer that something happens to.
 pub(crate) struct Disturbance<'a> {
     pub(crate) network: &'a Network,
     pub(crate) ready: &'a mut Ready,
-    pub(crate) system: System,
+    pub(crate) system: &'a System,
     pub(crate) nawa: &'a Path,
     /// The rate of each path towards the client; 0 where it is not constant, so that any data counts.
     pub(crate) rates: Vec<Bitrate>,
+    /// The file's size, and how much of it has arrived.
     pub(crate) bytes: u64,
-    pub(crate) phase: Phase,
-}
-
-/// How far an event is.
-pub(crate) enum Phase {
-    /// It has not begun.
-    Before(Event),
-    /// A link is cut until then.
-    Cut { path: usize, until: Instant },
-    /// The paths in `waiting` have not been used again.
-    After(After),
-    /// All paths have been used again after this time, or nothing was to happen, or it could not be made to happen.
-    Over(Result<Option<Duration>, Error>),
+    pub(crate) received: &'a AtomicU64,
+    /// Whether the transfer has ended.
+    pub(crate) is_over: &'a dyn Fn() -> bool,
 }
 
 /// When every path concerned was used again.
@@ -80,92 +72,57 @@ pub(crate) struct UsedAgain {
     pub(crate) in_time: bool,
 }
 
-/// What is watched after an event.
-pub(crate) struct After {
-    since: Instant,
-    waiting: Vec<usize>,
-    look_at: Instant,
-    last: Option<(Instant, Vec<u64>)>,
-}
-
 impl Disturbance<'_> {
-    /// Does what is due when `count` bytes have arrived; when to be asked again at the latest.
-    pub(crate) fn watch(&mut self, count: u64, now: Instant) -> Option<Instant> {
-        match &mut self.phase {
-            Phase::Before(event) if count as f64 >= self.bytes as f64 * event.at => {
-                let change = event.change;
-                self.phase = self.begin(change, now).unwrap_or_else(|error| Phase::Over(Err(error)));
-            }
-            Phase::Cut { path, until } if now >= *until => {
-                self.network.set_up(*path, true);
-                self.phase = Phase::After(After::new(vec![*path]));
-            }
-            Phase::After(after) if now >= after.look_at => {
-                after.look_at = now + LOOK_EVERY;
-                self.look();
-            }
-            _ => {}
+    /// Lets `event` happen, and waits until every path concerned is used again, at most until the transfer is over; `None` if it was
+    /// over before.
+    pub(crate) fn run(&mut self, event: Event) -> Result<Option<UsedAgain>, Error> {
+        let begins = || self.received.load(Relaxed) as f64 >= self.bytes as f64 * event.at;
+        while clock::poll_until(LOOK_EVERY, || (begins() || (self.is_over)()).then_some(())).is_none() {}
+        if !begins() {
+            return Ok(None);
         }
-        match &self.phase {
-            Phase::Cut { until, .. } => Some(*until),
-            Phase::After(after) => Some(after.look_at),
-            _ => None,
-        }
-    }
-
-    /// How long it took, after the event's end, until every path concerned was used again; `None` if nothing happened.
-    pub(crate) fn used_again(self) -> Result<Option<UsedAgain>, Error> {
-        let outcome = match self.phase {
-            Phase::Over(outcome) => return Ok(outcome?.map(|after| UsedAgain { after, in_time: true })),
-            Phase::After(after) => Some(clock::now() - after.since),
-            Phase::Cut { .. } => Some(Duration::ZERO),
-            Phase::Before(_) => None,
-        };
-        Ok(outcome.map(|after| UsedAgain { after, in_time: false }))
-    }
-
-    fn begin(&mut self, change: Change, now: Instant) -> Result<Phase, Error> {
         let all: Vec<usize> = (0..self.rates.len()).collect();
-        let waiting = match change {
+        let mut waiting = match event.change {
             Change::Cut { path, time } => {
                 self.network.set_up(path, false);
-                return Ok(Phase::Cut { path, until: now + time });
+                if self.is_over_within(time) {
+                    return Ok(Some(UsedAgain { after: Duration::ZERO, in_time: false }));
+                }
+                self.network.set_up(path, true);
+                vec![path]
             }
-            Change::ReaddressClient => self.network.readdress_client(0).map(|()| vec![0]),
+            Change::ReaddressClient => self.network.readdress_client(0).map(|()| vec![0])?,
             Change::ReaddressClientAll => {
-                all.iter().try_for_each(|&path| self.network.readdress_client(path)).map(|()| all)
+                all.iter().try_for_each(|&path| self.network.readdress_client(path)).map(|()| all)?
             }
-            Change::Rebind => self.network.rebind(0).map(|()| vec![0]),
-            Change::ReaddressServer => self.network.readdress_server().map(|()| all),
-            Change::RelayRestart => self.ready.restart_relay(self.network, 0).map(|()| vec![0]),
+            Change::Rebind => self.network.rebind(0).map(|()| vec![0])?,
+            Change::ReaddressServer => self.network.readdress_server().map(|()| all)?,
+            Change::RelayRestart => self.ready.restart_relay(self.network, 0).map(|()| vec![0])?,
         };
-        Ok(Phase::After(After::new(waiting?)))
+        let (since, mut last, mut pause) = (clock::now(), None, DRAINED);
+        while !self.is_over_within(pause) {
+            pause = LOOK_EVERY;
+            let (now, received) = (clock::now(), self.system.received(self.network, self.nawa));
+            let Some(received) = received else { continue };
+            if let Some((before, last)) = last.replace((now, received.clone())) {
+                waiting.retain(|&path| {
+                    !self.is_used(path, received[path].saturating_sub(last[path]), now - before)
+                });
+            }
+            if waiting.is_empty() {
+                return Ok(Some(UsedAgain { after: now - since, in_time: true }));
+            }
+        }
+        Ok(Some(UsedAgain { after: clock::now() - since, in_time: false }))
     }
 
-    fn look(&mut self) {
-        // Not when the byte came that is being told of: that may have been a while ago.
-        let (now, received) = (clock::now(), self.system.received(self.network, self.nawa));
-        let (Phase::After(after), Some(received)) = (&mut self.phase, received) else { return };
-        if let Some((before, last)) = &after.last {
-            let seconds = (now - *before).as_secs_f64();
-            let used = |path: usize| {
-                let bits = received[path].saturating_sub(last[path]) as f64 * 8.0;
-                bits > self.rates[path].as_bps() as f64 * USED * seconds
-            };
-            after.waiting.retain(|&path| !used(path));
-        }
-        after.last = Some((now, received));
-        if after.waiting.is_empty() {
-            self.phase = Phase::Over(Ok(Some(now - after.since)));
-        }
+    fn is_over_within(&self, limit: Duration) -> bool {
+        clock::poll_until(limit, || (self.is_over)().then_some(())).is_some()
     }
-}
 
-impl After {
-    /// From now on.
-    fn new(waiting: Vec<usize>) -> Self {
-        let since = clock::now();
-        Self { since, waiting, look_at: since + DRAINED, last: None }
+    /// Whether so many bytes in `time` are more than probes.
+    fn is_used(&self, path: usize, bytes: u64, time: Duration) -> bool {
+        bytes as f64 * 8.0 > self.rates[path].as_bps() as f64 * USED * time.as_secs_f64()
     }
 }
 

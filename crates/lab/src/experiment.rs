@@ -34,8 +34,6 @@ pub struct Experiment {
     pub draw: Option<Make>,
     /// What is compared with what, sample by sample.
     pub ratios: Vec<Ratio>,
-    /// What is compared with a group of cases, repeat by repeat.
-    pub shares: Vec<Share>,
     /// What is added up over samples and cases, and then compared.
     pub pooled: Option<Pooled>,
     /// What a paper published for the same cases.
@@ -68,42 +66,32 @@ impl Default for SideBySide {
     }
 }
 
-/// A metric as a share of what the same repeat measured in another case, whose key is the case's own but for some fields.
+/// A metric as a share of what the same repeat measured in another case or in several, whose keys are the case's own but for some
+/// fields. None where one of them was not measured.
 #[derive(Clone, Copy, Debug)]
 pub struct Ratio {
     /// As in the JSON.
     pub name: &'static str,
     /// What is compared.
     pub metric: &'static str,
-    /// These fields, and their values, as they are written, in the case that is compared with.
+    /// These fields, and their values, as they are written, in the case that is compared with, which is another one. A value that ends
+    /// with `*` is of all that begin so.
     pub of: &'static [(&'static str, &'static str)],
+    /// Other fields in which the keys may differ.
+    pub over: &'static [&'static str],
+    /// What is taken of several.
+    pub whole: Whole,
 }
 
 impl Ratio {
-    /// One of a list.
+    /// One of another case.
     pub const fn new(
         name: &'static str,
         metric: &'static str,
         of: &'static [(&'static str, &'static str)],
     ) -> Self {
-        Self { name, metric, of }
+        Self { name, metric, of, over: &[], whole: Whole::Sum }
     }
-}
-
-/// A metric as a share of what the same repeat measured in a group of cases, whose keys are the case's own but for the system
-/// and some other fields. None where one of the group was not measured.
-#[derive(Clone, Copy, Debug)]
-pub struct Share {
-    /// As in the JSON.
-    pub name: &'static str,
-    /// What is compared.
-    pub metric: &'static str,
-    /// How the systems' names in the group begin.
-    pub systems: &'static str,
-    /// What is taken of the group.
-    pub of: Whole,
-    /// The other fields in which the group's keys may differ.
-    pub over: &'static [&'static str],
 }
 
 /// What is taken of a group.

@@ -52,6 +52,14 @@ pub struct FlowTest {
     pub limit: Duration,
 }
 
+impl FlowTest {
+    /// Flows that are measured for a time, with the windows that the kernel gives them.
+    pub(crate) fn lasting(flows: Vec<FlowSpec>, from: Duration, until: Duration) -> Self {
+        let (initial_window, receive_buffer_max) = (None, BUFFER_MAX);
+        Self { flows, initial_window, receive_buffer_max, from, until: Some(until), limit: until }
+    }
+}
+
 /// One flow.
 #[derive(Clone, Debug)]
 pub struct FlowSpec {

@@ -11,6 +11,7 @@
 mod console;
 mod initramfs;
 mod modules;
+mod segment;
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -30,6 +31,7 @@ use console::Console;
 pub use console::Job;
 use initramfs::Files;
 use modules::Modules;
+pub(crate) use segment::Segment;
 
 /// The kernel, as the Debian package installs it.
 const KERNEL: &str = "linux.uml";

@@ -10,8 +10,8 @@
 //!   workloads of a system on such a network;
 //! - [`program`], [`http`], [`fetch`], [`ping`] and `iperf` run real programs and time what reaches them;
 //! - [`flows`] are TCP flows of the lab's own; `controls` has the kernel load what they need;
-//! - [`medium`] is what nodes share that flood messages, `air` one with delay and jitter, [`dcf`] the 802.11 medium, each on a thread
-//!   as `real_time` has it;
+//! - [`medium`] is what nodes share that flood messages, within the kernel, [`dcf`] 802.11 or links with delay and jitter (`ether`) on a
+//!   thread as `real_time` has it;
 //! - [`guest`] boots another kernel in a namespace, for what the running one lacks;
 //! - `disturbance` cuts links, changes addresses and restarts relays in mid-transfer;
 //! - `report` prints the table and writes the JSON; `page` draws a folder of such files (`paper`).
@@ -20,7 +20,6 @@
 //! after a SIGKILL.
 
 mod accuracy;
-mod air;
 mod all;
 mod axes;
 mod background;
@@ -33,11 +32,13 @@ mod coding;
 mod command;
 mod congestion;
 mod controls;
+mod counters;
 mod datagram;
 pub mod dcf;
 mod disturbance;
 pub mod emulator;
 mod error;
+mod ether;
 pub mod experiment;
 pub mod fetch;
 pub mod field;

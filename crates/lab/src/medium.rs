@@ -7,7 +7,7 @@
 //!   node 2: f0 ── n2 ┘
 //! ```
 //!
-//! Nothing is lost and nothing waits: XDP cannot hold a frame back. [`crate::air`] has all that a link has, and is slower.
+//! Nothing is lost and nothing waits: XDP cannot hold a frame back. [`crate::dcf`] has all that a link has, and is slower.
 
 use std::time::Duration;
 

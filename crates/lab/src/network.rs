@@ -11,7 +11,6 @@
 //! that nothing but the systems under test uses them.
 
 mod change;
-mod guest;
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;

@@ -2,7 +2,6 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::Read;
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -13,11 +12,12 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::clock;
+use crate::command::complete;
 use crate::error::{Doing, Error};
 use crate::namespace::Namespace;
 
 /// The Debian packages of what the lab runs.
-const PACKAGES: [(&str, &str); 10] = [
+const PACKAGES: [(&str, &str); 11] = [
     ("ip", "iproute2"),
     ("ethtool", "ethtool"),
     ("curl", "curl"),
@@ -28,6 +28,7 @@ const PACKAGES: [(&str, &str); 10] = [
     ("nft", "nftables"),
     ("linux.uml", "user-mode-linux"),
     ("strip", "binutils"),
+    ("wg", "wireguard-tools"),
 ];
 
 /// Fails with the Debian package of the first program that is not in PATH.
@@ -191,11 +192,9 @@ pub fn output<A: AsRef<OsStr>>(
     program: impl AsRef<OsStr>,
     arguments: &[A],
 ) -> Result<String, Error> {
-    let mut process = Process::start(host, program, arguments)?;
-    let mut text = String::new();
-    process.stdout()?.read_to_string(&mut text).doing(|| format!("read what `{}` says", process.name))?;
-    process.finish()?;
-    Ok(text)
+    let path = Path::new(program.as_ref());
+    let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
+    complete(&name, host.command(path).args(arguments), "")
 }
 
 /// Bytes of the memory that process `pid` has, by the beginning of their line in proc_pid_status(5).

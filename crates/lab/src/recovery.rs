@@ -2,72 +2,48 @@
 
 use std::path::Path;
 
-use serde_json::Value;
-
+use crate::counters::Counters;
 use crate::error::{Doing, Error};
 use crate::experiment::Fields;
-use crate::namespace::Namespace;
 use crate::network::Network;
 use crate::program;
 
-/// Counters at one time.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Recovery {
-    /// Of the server's TCP: timers that expired (RTO), segments sent again.
-    timeouts: f64,
-    retransmitted: f64,
-    /// Inner packets that the tunnel sent again.
-    resent: f64,
-    /// Bytes of inner packets and of their copies, and of datagrams.
-    inner: f64,
-    copies: f64,
-    outer: f64,
-}
-
-impl Recovery {
-    pub(crate) fn read(network: &Network, nawa: &Path) -> Result<Self, Error> {
-        let mut read = Self::default();
-        let tcp = network.server.run(|| {
-            let file = |name| std::fs::read_to_string(format!("/proc/thread-self/net/{name}"));
-            Ok::<_, std::io::Error>(file("netstat")? + &file("snmp")?)
-        })?;
-        let tcp = tcp.doing(|| "read TCP's counters".into())?;
-        let counter = |group, name| {
-            counter(&tcp, group, name)
-                .ok_or_else(|| Error::program("the kernel", format!("it does not count {group}{name}")))
-        };
-        (read.timeouts, read.retransmitted) =
-            (counter("TcpExt", "TCPTimeouts")?, counter("Tcp", "RetransSegs")?);
-        for host in [&network.client, &network.server] {
-            read.add_tunnel(host, nawa)?;
-        }
-        Ok(read)
+/// By the server's TCP: timers that expired (RTO), segments sent again. By the tunnel, both ends: inner packets sent again, bytes of
+/// inner packets, of their copies and of datagrams.
+pub(crate) fn read(network: &Network, nawa: &Path) -> Result<Counters, Error> {
+    let mut counters = Counters::default();
+    let tcp = network.server.run(|| {
+        let file = |name| std::fs::read_to_string(format!("/proc/thread-self/net/{name}"));
+        Ok::<_, std::io::Error>(file("netstat")? + &file("snmp")?)
+    })?;
+    let tcp = tcp.doing(|| "read TCP's counters".into())?;
+    for (own, group, name) in
+        [("rto_expiries", "TcpExt", "TCPTimeouts"), ("retransmitted_segments", "Tcp", "RetransSegs")]
+    {
+        let missing = || Error::program("the kernel", format!("it does not count {group}{name}"));
+        counters.add(own, counter(&tcp, group, name).ok_or_else(missing)?);
     }
-
-    /// What `nawa status --json` at `host` counted.
-    fn add_tunnel(&mut self, host: &Namespace, nawa: &Path) -> Result<(), Error> {
+    for host in [&network.client, &network.server] {
         let status = program::status(host, nawa)?;
         let peer = &status["tunnel"]["peers"][0];
-        let number = |value: &Value| value.as_f64().unwrap_or(0.0);
-        self.resent += number(&peer["resent_packets"]);
-        self.inner += number(&peer["bicast"]["sent_bytes"]);
-        self.copies += number(&peer["bicast"]["extra_bytes"]);
-        let paths = peer["paths"].as_array().into_iter().flatten();
-        self.outer += paths.map(|path| number(&path["sent_bytes"])).sum::<f64>();
-        Ok(())
+        counters.add_all(peer, &["resent_packets"])?;
+        if !peer["bicast"].is_null() {
+            counters.add_all(&peer["bicast"], &["sent_bytes", "extra_bytes"])?;
+        }
+        for path in peer["paths"].as_array().into_iter().flatten() {
+            counters.add("outer_bytes", path["sent_bytes"].as_f64().unwrap_or(0.0));
+        }
     }
+    Ok(counters)
+}
 
-    /// What was counted after `before`, while a file of so many bytes was fetched.
-    pub(crate) fn since(&self, before: &Self, bytes: u64) -> Fields<f64> {
-        let inner = (self.inner - before.inner).max(1.0);
-        vec![
-            ("rto_expiries", self.timeouts - before.timeouts),
-            ("retransmitted_segments", self.retransmitted - before.retransmitted),
-            ("resent_packets", self.resent - before.resent),
-            ("extra_bytes_ratio", (self.copies - before.copies) / inner),
-            ("sent_bytes_ratio", (self.outer - before.outer) / (bytes as f64).max(1.0)),
-        ]
-    }
+/// The metrics of what was counted while a file of so many bytes was fetched.
+pub(crate) fn metrics(counted: &Counters, bytes: u64) -> Fields<f64> {
+    let whole = ["rto_expiries", "retransmitted_segments", "resent_packets"];
+    let mut metrics = whole.map(|name| (name, counted.get(name))).to_vec();
+    metrics.push(("extra_bytes_ratio", counted.get("extra_bytes") / counted.get("sent_bytes").max(1.0)));
+    metrics.push(("sent_bytes_ratio", counted.get("outer_bytes") / (bytes as f64).max(1.0)));
+    metrics
 }
 
 /// A counter of a file whose lines come in pairs, names and values, each behind the group's name and a colon.
@@ -92,9 +68,24 @@ mod tests {
 
     #[test]
     fn costs_are_those_of_the_transfer() {
-        let before = Recovery { timeouts: 3.0, inner: 100.0, copies: 50.0, ..Recovery::default() };
-        let after = Recovery { timeouts: 5.0, inner: 300.0, copies: 60.0, outer: 44.0, ..before };
-        let costs = after.since(&before, 40);
+        let counted = |counts: [(&'static str, f64); 4]| {
+            let mut counters = Counters::default();
+            counts.into_iter().for_each(|(name, count)| counters.add(name, count));
+            counters
+        };
+        let before = counted([
+            ("rto_expiries", 3.0),
+            ("sent_bytes", 100.0),
+            ("extra_bytes", 50.0),
+            ("outer_bytes", 0.0),
+        ]);
+        let after = counted([
+            ("rto_expiries", 5.0),
+            ("sent_bytes", 300.0),
+            ("extra_bytes", 60.0),
+            ("outer_bytes", 44.0),
+        ]);
+        let costs = metrics(&after.since(&before), 40);
         let value = |name: &str| costs.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
         assert_eq!((value("rto_expiries"), value("extra_bytes_ratio")), (Some(2.0), Some(0.05)));
         assert_eq!(value("sent_bytes_ratio"), Some(1.1));

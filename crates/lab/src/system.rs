@@ -7,7 +7,6 @@ mod nawa;
 mod ready;
 mod rival;
 mod setup;
-mod wireguard;
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -20,8 +19,8 @@ pub use clocks::Clocks;
 pub(crate) use keys::Identity;
 pub(crate) use nawa::{node_sections, peer_section, run as start_nawa};
 pub use ready::{Means, Ready};
+pub use rival::find as find_rival;
 pub use setup::{Back, NawaSetup};
-pub use wireguard::find as find_rival;
 
 /// What carries the bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,6 +44,7 @@ impl System {
     pub fn programs(&self) -> &'static [&'static str] {
         match self {
             System::Mptcp => &["mptcpize"],
+            System::WireGuard(_) => &["wg"],
             _ => &[],
         }
     }
@@ -64,8 +64,8 @@ impl System {
             System::BestTcp => Ok(Ready::plain(all_sources(network))),
             System::Mptcp => mptcp(network, means.best_path),
             System::Nawa(setup) => nawa::start(setup, network, means),
-            System::WireGuard(program) => wireguard::start(program, network, means),
-            System::Rival(program) => rival::start(program, network, means),
+            System::WireGuard(program) => rival::start(&rival::wireguard(program)?, network, means),
+            System::Rival(program) => rival::start(&[program.into()], network, means),
         }
     }
 }

@@ -1,13 +1,15 @@
 //! What is done on emulated links by more than one strand.
 
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
 use sha2::{Digest, Sha256};
 
-use crate::disturbance::{Change, Disturbance, Event, Phase, rates};
+use crate::disturbance::{Change, Disturbance, Event, rates};
 use crate::error::{Doing, Error};
 use crate::fetch::{self, Request, Transfer, race};
 use crate::http::HttpServer;
@@ -15,7 +17,7 @@ use crate::iperf::{Iperf, Protocol};
 use crate::links::{Bench, Task};
 use crate::network::Network;
 use crate::ping::Ping;
-use crate::recovery::Recovery;
+use crate::recovery;
 use crate::statistics::{mbps, percentile_ms};
 use crate::system::{Ready, System};
 use crate::workload::Sample;
@@ -88,20 +90,35 @@ impl Task for Fetch {
             fetch::fetch(&network.client, ready.launcher, &request)?;
         }
         network.restart_links();
-        let before = recovery.then(|| Recovery::read(network, &site.options.nawa)).transpose()?;
+        let before = recovery.then(|| recovery::read(network, &site.options.nawa)).transpose()?;
         let mut pings = start_pings(network, ready)?;
         let (launcher, requests) = (ready.launcher, requests(ready, &file));
-        let mut disturbance = bench.disturbance(ready, bytes, event);
-        let mut watch = |count, now| disturbance.watch(count, now);
-        let (winner, transfer) = race(&network.client, launcher, &requests, &mut watch)?;
+        let received = AtomicU64::new(0);
+        let (outcome, used_again) = std::thread::scope(|scope| {
+            let fetching = scope.spawn(|| race(&network.client, launcher, &requests, &received));
+            let mut disturbance = Disturbance {
+                network,
+                ready,
+                system: &setup.system,
+                nawa: &site.options.nawa,
+                rates: rates(&setup.topology),
+                bytes,
+                received: &received,
+                is_over: &|| fetching.is_finished(),
+            };
+            let used_again = event.map_or(Ok(None), |event| disturbance.run(event));
+            (fetching.join().unwrap_or_else(|panic| resume_unwind(panic)), used_again)
+        });
+        let (winner, transfer) = outcome?;
         if (transfer.bytes, transfer.sha256) != (bytes, hash) {
             return Err(Error::Corrupted { system: site.title.clone() });
         }
         let mut sample = fetch_sample(&transfer, pings.swap_remove(winner))?;
         if let Some(before) = before {
-            sample.add(Recovery::read(network, &site.options.nawa)?.since(&before, bytes));
+            let counted = recovery::read(network, &site.options.nawa)?.since(&before);
+            sample.add(recovery::metrics(&counted, bytes));
         }
-        let used_again = disturbance.used_again()?;
+        let used_again = used_again?;
         sample.add(used_again.map(|used| ("used_again_s", used.after.as_secs_f64())));
         let raced = setup.system == System::BestTcp;
         let best = raced.then(|| format!("the best single link was {}", network.path_names()[winner]));
@@ -118,20 +135,6 @@ impl Task for Fetch {
 fn start_pings(network: &Network, ready: &Ready) -> Result<Vec<Ping>, Error> {
     let start = |&source: &Option<_>| Ping::start(&network.client, source, ready.server, PING_EVERY);
     ready.ping_sources.iter().map(start).collect()
-}
-
-impl Bench<'_> {
-    fn disturbance<'b>(&'b self, ready: &'b mut Ready, bytes: u64, event: Option<Event>) -> Disturbance<'b> {
-        Disturbance {
-            network: self.network,
-            ready,
-            system: self.setup.system.clone(),
-            nawa: &self.site.options.nawa,
-            rates: rates(&self.setup.topology),
-            bytes,
-            phase: event.map_or(Phase::Over(Ok(None)), Phase::Before),
-        }
-    }
 }
 
 fn requests(ready: &Ready, file: &str) -> Vec<Request> {

@@ -6,6 +6,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use common::{alone, left_in};
@@ -109,13 +110,12 @@ fn all_subflows_have_the_congestion_control_of_the_server() {
         HttpServer::start(&network.server, ready.transport, "reno", address, folder.path()).unwrap();
     let request = request(network.client_address(0));
     let mut seen = Vec::new();
-    let mut watch = |_, now| {
-        if seen.len() < 2 {
+    std::thread::scope(|scope| {
+        let fetching = scope.spawn(|| fetch(&network.client, ready.launcher, &request).unwrap());
+        while seen.len() < 2 && !fetching.is_finished() {
             seen = controls(&network);
         }
-        Some(now + Duration::from_millis(50))
-    };
-    race(&network.client, ready.launcher, &[request], &mut watch).unwrap();
+    });
     assert_eq!(seen, ["reno", "reno"]);
 }
 
@@ -139,19 +139,21 @@ fn a_transfer_outlives_a_cut() {
     let network = network();
     let (folder, hash) = folder(1_000_000);
     let _server = serve(&network, Transport::Tcp, folder.path());
-    let mut restore = None;
-    let cut = Duration::from_millis(500);
-    let mut watch = |count, now| {
-        if restore.is_none() && count > 300_000 {
-            network.set_up(0, false);
-            restore = Some(now + cut);
-        } else if restore.is_some_and(|at| now >= at) {
-            network.set_up(0, true);
+    let (cut, received) = (Duration::from_millis(500), AtomicU64::new(0));
+    let requests = [request(network.client_address(0))];
+    let transfer = std::thread::scope(|scope| {
+        let fetching = scope.spawn(|| race(&network.client, &[], &requests, &received).unwrap().1);
+        while received.load(Relaxed) <= 300_000 && !fetching.is_finished() {
+            std::thread::park_timeout(Duration::from_millis(1));
         }
-        restore
-    };
-    let (_, transfer) =
-        race(&network.client, &[], &[request(network.client_address(0))], &mut watch).unwrap();
+        network.set_up(0, false);
+        let began = device::monotonic();
+        while device::monotonic() - began < cut {
+            std::thread::park_timeout(cut);
+        }
+        network.set_up(0, true);
+        fetching.join().unwrap()
+    });
     assert_eq!(transfer.sha256, hash);
     assert!(transfer.longest_stall >= cut, "nothing crosses a cut link");
     assert!(network.stats().unwrap()[0][1].blackout_dropped.frames.get() > 0);

@@ -142,7 +142,7 @@ fn association(known: &Known, now: std::time::Duration) -> Value {
     let remote = |remote: &bicast::kernel::Remote| {
         json!({
             "address": remote.address, "usable": remote.usable, "rtt_us": remote.rtt.as_micros() as u64,
-            "drops": remote.drops, "mtu": remote.mtu,
+            "late": remote.late, "mtu": remote.mtu,
         })
     };
     json!({

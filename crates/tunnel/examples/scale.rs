@@ -13,7 +13,7 @@ use tunnel::endpoint::{Arrival, Endpoint};
 use tunnel::handshake::cookie::CookieJar;
 use tunnel::handshake::noise::{InitiationPayload, Initiator, Prologue};
 use tunnel::wire::train::Train;
-use tunnel::{Bicast, Config, Local, Mtu, PathConfig, PeerConfig, PresharedKey, PrivateKey, Scheduler};
+use tunnel::{Bicast, Config, Local, PathConfig, PeerConfig, PresharedKey, PrivateKey};
 
 const MS: Duration = Duration::from_millis(1);
 const S: Duration = Duration::from_secs(1);
@@ -111,15 +111,7 @@ fn config(name: &str, key: &PrivateKey, net: &str, paths: Vec<PathConfig>) -> Pe
 fn end(peers: Vec<PeerConfig>, key: &PrivateKey, rng: &mut ChaCha20Rng) -> Endpoint {
     let mut seed = [0; 32];
     rng.fill_bytes(&mut seed);
-    let config = Config {
-        scheduler: Scheduler::Auto,
-        mtu: Mtu::Auto,
-        marks: Default::default(),
-        fail_open: false,
-        resolvers: Vec::new(),
-        peers,
-    };
-    Endpoint::new(config, key.clone(), seed)
+    Endpoint::new(Config { peers, ..Config::default() }, key.clone(), seed)
 }
 
 /// An inner UDP packet of this size to `to`.

@@ -18,7 +18,7 @@ use tunnel::tls::frames::{self, Frames};
 use tunnel::wire::frame::Frame;
 use tunnel::wire::train::Train;
 use tunnel::wire::{self, HEADER_LEN, INITIATION_LEN, Message, PAYLOAD_LEN, TAG_LEN, TransportHeader};
-use tunnel::{Bicast, Config, Local, Mtu, PathConfig, PeerConfig, PresharedKey, PrivateKey, Scheduler};
+use tunnel::{Bicast, Config, Local, PathConfig, PeerConfig, PresharedKey, PrivateKey};
 
 /// A datagram.
 pub fn wire(data: &[u8]) {
@@ -240,14 +240,7 @@ impl Side {
             bicast: Bicast::Off,
             paths: vec![path],
         };
-        let config = Config {
-            scheduler: Scheduler::Auto,
-            mtu: Mtu::Auto,
-            marks: Default::default(),
-            fail_open: false,
-            resolvers: Vec::new(),
-            peers: vec![config],
-        };
+        let config = Config { peers: vec![config], ..Config::default() };
         let mut endpoint = Endpoint::new(config, me, [3; 32]);
         let now = Duration::from_secs(1);
         endpoint.set_local(now, 0, 0, Some(Default::default()));

@@ -84,7 +84,7 @@ impl Marks {
 }
 
 /// One end of the tunnel.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Config {
     /// How packets are spread.
     pub scheduler: Scheduler,
@@ -94,6 +94,8 @@ pub struct Config {
     pub marks: Marks,
     /// Packets of a default route go beside the tunnel while no path leads to its peer. Else they go nowhere.
     pub fail_open: bool,
+    /// What TCP connections of this host into the tunnel use, whatever they ask for; `None`: what they ask for.
+    pub congestion_control: Option<String>,
     /// Who is asked for the addresses of hosts, instead of those that the host's files name.
     pub resolvers: Vec<IpAddr>,
     /// The other ends.

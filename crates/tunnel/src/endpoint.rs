@@ -108,6 +108,7 @@ pub struct Endpoint {
     mtu: Mtu,
     inner_mtu: u16,
     fail_open: bool,
+    congestion_control: Option<String>,
     counters: Counters,
     /// What a capture has not taken yet; `None` while nobody captures.
     captured: Option<Vec<Captured>>,
@@ -148,9 +149,15 @@ impl Endpoint {
                 Mtu::Fixed(mtu) => mtu,
             },
             fail_open: config.fail_open,
+            congestion_control: config.congestion_control,
             counters: Counters::default(),
             captured: None,
         }
+    }
+
+    /// What TCP connections of this host into the tunnel use, if it is chosen for them.
+    pub fn congestion_control(&self) -> Option<&str> {
+        self.congestion_control.as_deref()
     }
 
     /// This end's key.

@@ -23,6 +23,8 @@ pub struct TunnelStatus {
     pub mtu: u16,
     /// Where packets of the default routes go; none if no peer has one.
     pub default_route: Option<DefaultRoute>,
+    /// What TCP connections of this host into the tunnel use, whatever they ask for; none if that is theirs to choose.
+    pub congestion_control: Option<String>,
     /// Datagrams and packets that belong to no peer.
     pub counters: Counters,
     /// The last handshake that this end does not take, and why.
@@ -225,6 +227,7 @@ impl Endpoint {
             public_key: self.public_key().to_string(),
             mtu: self.inner_mtu(),
             default_route: self.default_route(),
+            congestion_control: self.congestion_control().map(str::to_owned),
             counters: *self.counters(),
             refused: self
                 .last_word()

@@ -8,7 +8,7 @@ use rand_core::SeedableRng;
 use tunnel::capture::{Captured, Direction, Layer, TrainNotes};
 use tunnel::endpoint::{Arrival, Endpoint};
 use tunnel::wire::train::Train;
-use tunnel::{Bicast, Config, Local, Mtu, PathConfig, PeerConfig, PresharedKey, PrivateKey, Scheduler};
+use tunnel::{Bicast, Config, Local, PathConfig, PeerConfig, PresharedKey, PrivateKey};
 
 const MS: Duration = Duration::from_millis(1);
 const ADDRESSES: [([u8; 4], u16); 2] = [([192, 0, 2, 1], 4000), ([203, 0, 113, 1], 4000)];
@@ -61,15 +61,7 @@ impl Pair {
                 bicast: Bicast::Off,
                 paths: if at == 0 { vec![path.clone()] } else { Vec::new() },
             };
-            let (scheduler, mtu) = (Scheduler::Auto, Mtu::Auto);
-            let config = Config {
-                scheduler,
-                mtu,
-                marks: Default::default(),
-                fail_open: false,
-                resolvers: Vec::new(),
-                peers: vec![peer],
-            };
+            let config = Config { peers: vec![peer], ..Config::default() };
             Endpoint::new(config, keys[at].clone(), [at as u8; 32])
         };
         let mut pair = Pair {

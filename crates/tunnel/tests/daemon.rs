@@ -10,7 +10,7 @@ use device::udp::{Options, UdpSocket};
 use ipnet::IpNet;
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
-use tunnel::config::{Bicast, Config, Host, Local, Mtu, PathConfig, PeerConfig, Scheduler, Via};
+use tunnel::config::{Bicast, Config, Host, Local, PathConfig, PeerConfig, Via};
 use tunnel::daemon::{self, Listen, Running, Settings, StartError};
 use tunnel::relay_daemon::{self, RelayRunning};
 use tunnel::status::TunnelStatus;
@@ -41,14 +41,7 @@ fn settings(end: u8, paths: Vec<PathConfig>) -> Settings {
         addresses: vec![net(&format!("10.77.0.{end}/24")), net(&format!("fd77::{end}/64"))],
         listen: Listen::Port(51900),
         fwmark: 0,
-        tunnel: Config {
-            scheduler: Scheduler::Auto,
-            mtu: Mtu::Auto,
-            marks: Default::default(),
-            fail_open: false,
-            resolvers: Vec::new(),
-            peers: vec![peer],
-        },
+        tunnel: Config { peers: vec![peer], ..Config::default() },
         key: key(end.into()),
     }
 }

@@ -16,7 +16,7 @@ use tunnel::status::PeerStatus;
 use tunnel::wire::frame::{self, Data, Frame, MAX_PIECES, MAX_RANGES, Order, Piece, Report};
 use tunnel::wire::train::Train;
 use tunnel::wire::{HEADER_LEN, TAG_LEN, TransportHeader};
-use tunnel::{Bicast, Config, Local, Mtu, PathConfig, PeerConfig, PresharedKey, PrivateKey, Scheduler};
+use tunnel::{Bicast, Config, Local, PathConfig, PeerConfig, PresharedKey, PrivateKey, Scheduler};
 
 const MS: Duration = Duration::from_millis(1);
 const S: Duration = Duration::from_secs(1);
@@ -94,18 +94,7 @@ impl Liar {
         };
         let other = PrivateKey::generate(&mut rng).public();
         let peers = vec![config(peer.public(), net, vec![path]), config(other, "10.88.0.0/24", vec![])];
-        let mut end = Endpoint::new(
-            Config {
-                scheduler,
-                mtu: Mtu::Auto,
-                marks: Default::default(),
-                fail_open: false,
-                resolvers: Vec::new(),
-                peers,
-            },
-            me,
-            [3; 32],
-        );
+        let mut end = Endpoint::new(Config { scheduler, peers, ..Config::default() }, me, [3; 32]);
         let now = S;
         end.set_local(now, 0, 0, Some(Default::default()));
         let mut liar = Liar {

@@ -9,27 +9,28 @@ use crate::core::Reasons;
 /// `struct key`, in bytes.
 pub const KEY: usize = 8;
 /// `struct association`, in bytes.
-pub const ASSOCIATION: usize = 680;
+pub const ASSOCIATION: usize = 656;
 /// `ADDRESSES`.
-const ADDRESSES: usize = 4;
+pub const ADDRESSES: usize = 4;
 /// `struct address`.
-const ADDRESS: usize = 16;
+pub const ADDRESS: usize = 16;
 /// `struct local`.
-const LOCAL: usize = 56;
+pub const LOCAL: usize = 56;
+/// Where they begin.
+pub const LOCALS: usize = 144;
 /// `struct remote`.
-const REMOTE: usize = 64;
-/// Where `struct bicast_rate` begins, its `lossy`, its `every`, and its `stack`.
-const RATE: usize = 624;
+const REMOTE: usize = 56;
+/// Where `struct bicast_rate` begins, its `lossy`, its `every`, its `stack` and its `late`.
+const RATE: usize = 592;
 const LOSSY: usize = RATE + 24;
 const EVERY: usize = RATE + 28;
 const STACK: usize = RATE + 44;
+const LATE: usize = RATE + 52;
 const STACKS: [&str; 3] = ["unknown", "addresses-first", "extensions-first"];
 /// `UNANSWERED`.
 const UNANSWERED: u32 = 2;
 /// `enum skipped`.
 const SKIPPED: [&str; 5] = ["no-path", "budget", "unsent", "too-long", "busy"];
-/// `UNREPORTED`.
-const UNREPORTED: u32 = 32;
 
 /// An SCTP association of this host, by what it sends.
 #[derive(Clone, Debug, PartialEq)]
@@ -74,8 +75,8 @@ pub struct Remote {
     pub usable: bool,
     /// Round-trip time of the last answered HEARTBEAT.
     pub rtt: Duration,
-    /// Of many copies that went there the receiver has reported none since.
-    pub drops: bool,
+    /// Of the copies of first transmissions that went there the last one that was watched was not reported in time.
+    pub late: bool,
     /// The longest packet that its path takes, as a router has said, in bytes.
     pub mtu: Option<u32>,
 }
@@ -89,7 +90,7 @@ impl Known {
         let port = |at: usize| u16::from_be_bytes([key[at], key[at + 1]]);
         let copies = Reasons::NAMES.iter().enumerate().map(|(n, (_, name))| (*name, long(value, 56 + 8 * n)));
         let skipped = SKIPPED.iter().enumerate().map(|(n, name)| (*name, long(value, 104 + 8 * n)));
-        let locals = value[144..].chunks_exact(LOCAL).take(ADDRESSES);
+        let locals = value[LOCALS..].chunks_exact(LOCAL).take(ADDRESSES);
         let remotes = value[368..].chunks_exact(REMOTE).take(ADDRESSES);
         Some(Known {
             tag: u32::from_be_bytes([key[0], key[1], key[2], key[3]]),
@@ -105,7 +106,7 @@ impl Known {
             first_percent: (word(value, LOSSY) > 0).then(|| 100.0 / f64::from(word(value, EVERY))),
             handshake: STACKS.get(word(value, STACK) as usize).copied().unwrap_or(STACKS[0]),
             locals: locals.filter_map(|local| address(&local[..ADDRESS])).collect(),
-            remotes: remotes.filter_map(remote).collect(),
+            remotes: (1..).zip(remotes).filter_map(|(n, one)| remote(one, word(value, LATE) == n)).collect(),
         })
     }
 }
@@ -123,12 +124,12 @@ fn address(bytes: &[u8]) -> Option<IpAddr> {
     Some(Ipv6Addr::from(bytes).to_canonical()).filter(|address| !address.is_unspecified())
 }
 
-fn remote(bytes: &[u8]) -> Option<Remote> {
+fn remote(bytes: &[u8], late: bool) -> Option<Remote> {
     let address = address(&bytes[..ADDRESS])?;
     let usable = word(bytes, 32) != 0 && word(bytes, 36) <= UNANSWERED;
     let rtt = Duration::from_micros(word(bytes, 28).into());
     let mtu = Some(word(bytes, 44)).filter(|mtu| *mtu > 0);
-    Some(Remote { address, usable, rtt, drops: word(bytes, 56) > UNREPORTED, mtu })
+    Some(Remote { address, usable, rtt, late, mtu })
 }
 
 fn word(bytes: &[u8], at: usize) -> u32 {
@@ -158,6 +159,7 @@ mod tests {
         put(LOSSY, &1u32.to_ne_bytes());
         put(EVERY, &8u32.to_ne_bytes());
         put(STACK, &2u32.to_ne_bytes());
+        put(LATE, &1u32.to_ne_bytes());
         let known = Known::read(&[0, 0, 0, 5, 3, 232, 7, 208], &value).unwrap();
         assert_eq!((known.tag, known.local_port, known.remote_port), (5, 1000, 2000));
         assert_eq!((known.sent_packets, known.extra_bytes), (7, 9));
@@ -165,7 +167,7 @@ mod tests {
         assert_eq!(known.locals, ["192.0.2.1".parse::<IpAddr>().unwrap()]);
         assert_eq!((known.handshake, known.first_percent), ("extensions-first", Some(12.5)));
         let remote = &known.remotes[0];
-        assert_eq!((remote.usable, remote.rtt), (true, Duration::from_micros(1500)));
+        assert_eq!((remote.usable, remote.late, remote.rtt), (true, true, Duration::from_micros(1500)));
         assert_eq!(known.remotes.len(), 1);
         assert_eq!(Known::read(&[0; 7], &value), None);
     }

@@ -3,6 +3,7 @@
 mod frames;
 mod hostile;
 mod paths;
+mod rules;
 mod ways;
 mod world;
 
@@ -123,7 +124,10 @@ fn what_a_packet_costs() {
     in_world("what_a_packet_costs", |world| {
         let carrier = Carrier::V4;
         let old = carrier.out(1, OUT, &data(1));
-        let cost = |world: &World, what: &str, frame: &[u8]| println!("{what}: {} ns", world.cost(frame));
+        let cost = |world: &World, what: &str, frame: &[u8]| {
+            let [least, mean] = world.cost(frame);
+            println!("{what}: {least} ns, {mean} in the mean");
+        };
         world.send(&carrier.out(1, OUT, &data(10)));
         cost(world, "a retransmission without another path", &old);
         learn(world, carrier);

@@ -75,7 +75,7 @@ impl Master {
     pub fn set_addresses(&mut self, wanted: &[IpNet]) -> io::Result<()> {
         let new: Vec<_> = wanted.iter().filter(|net| !self.addresses.contains(net)).collect();
         for (count, net) in new.iter().enumerate() {
-            if let Err(error) = self.net.add_address(self.index, net.addr(), net.prefix_len()) {
+            if let Err(error) = self.add(net) {
                 new[..count].iter().for_each(|net| self.delete(net));
                 return Err(error);
             }
@@ -84,9 +84,16 @@ impl Master {
         old.iter().filter(|net| !wanted.contains(net)).for_each(|net| self.delete(net));
         // With an address the kernel may have taken others of its prefix.
         for net in wanted {
-            self.net.add_address(self.index, net.addr(), net.prefix_len())?;
+            self.add(net)?;
         }
         Ok(())
+    }
+
+    fn add(&mut self, net: &IpNet) -> io::Result<()> {
+        match self.net.add_address(self.index, net.addr(), net.prefix_len(), true) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            added => added,
+        }
     }
 
     fn delete(&mut self, net: &IpNet) {

@@ -1,4 +1,4 @@
-//! `bicast-loss`, `bicast-load`, `bicast-burst`, `bicast-uneven`, `bicast-cut`.
+//! `bicast-loss`, `bicast-load`, `bicast-budget`, `bicast-uneven`, `bicast-cut`.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -13,7 +13,6 @@ use crate::network::{fixed, percent_lost};
 
 pub(crate) const ABOUT_LOSS: &str = "2 and 4 SCTP transfers over two paths with 1 to 6 % loss, by what is sent twice (paper 004, figures 8 and 9)";
 pub(crate) const ABOUT_LOAD: &str = "1 to 8 SCTP transfers over two paths with 1 and 5 % loss, by what is sent twice (paper 004, figures 10 and 11)";
-pub(crate) const ABOUT_BURST: &str = "as bicast-load, where losses come in bursts";
 pub(crate) const ABOUT_UNEVEN: &str =
     "SCTP transfers over two paths of different rate or delay, from one host and from several";
 
@@ -79,9 +78,6 @@ const NOTES: [&str; 5] = [
     "extra_bytes_ratio: bytes of copies over bytes of the stacks' own packets, both ends together",
 ];
 
-/// How a direction loses packets.
-type MakeLoss = fn(f64) -> Loss;
-
 pub(super) fn bursts(percent: f64) -> Loss {
     let mean = Probability::new(percent / 100.0).ok();
     mean.and_then(|mean| Loss::gilbert_elliott(mean, BURST).ok()).unwrap_or_default()
@@ -89,14 +85,6 @@ pub(super) fn bursts(percent: f64) -> Loss {
 
 pub(super) fn link(rate_mbps: f64, delay: Duration, loss: Loss) -> LinkConfig {
     LinkConfig { loss, ..fixed(rate_mbps, delay, QUEUE) }
-}
-
-/// How the paths of an experiment are, where no axis says it.
-#[derive(Clone)]
-struct Paths {
-    make_loss: MakeLoss,
-    /// When the first carries nothing.
-    cut: Option<Range<u64>>,
 }
 
 /// Rates and delays by the field `links`.
@@ -108,17 +96,17 @@ const KINDS: [(&str, [(f64, Duration); 2]); 4] = [
 ];
 
 /// A cell's case, with these fields in its key. `loss`: `both`: packets in both directions are lost; `data`: from client to server
-/// alone.
-fn case(cell: &Cell, key: &[&'static str], paths: &Paths) -> Result<Case<Test>, Error> {
+/// alone. `cut`: when the first path carries nothing, in seconds.
+fn case(cell: &Cell, key: &[&'static str], cut: Option<Range<u64>>) -> Result<Case<Test>, Error> {
     let (percent, transfers): (f64, usize) = (cell.get("loss_percent")?, cell.get("transfers")?);
     let (stack, mode) = (cell.one_of("stack", &STACKS_BY_NAME)?, cell.one_of("mode", &MODES)?);
     let kind = cell.one_of("links", &KINDS)?;
     let mut links = kind.map(|(rate, delay)| {
-        let lost = (paths.make_loss)(percent);
+        let lost = percent_lost(percent);
         let back = if cell.text("loss") == "data" { Loss::None } else { lost };
         [link(rate, delay, lost), link(rate, delay, back)]
     });
-    let cut = paths.cut.clone().map(|cut| Duration::from_secs(cut.start)..Duration::from_secs(cut.end));
+    let cut = cut.map(|cut| Duration::from_secs(cut.start)..Duration::from_secs(cut.end));
     links[0].iter_mut().for_each(|link| link.blackouts.extend(cut.clone()));
     // About: what the slower path needs for its share, and what timers add, which is most in the kernel's SCTP.
     let slowest = kind.iter().map(|(rate, _)| *rate).fold(f64::INFINITY, f64::min);
@@ -162,10 +150,11 @@ fn experiment(
     grids: &[Grid],
     (size, repeats): (Size, usize),
     key: &[&'static str],
-    paths: &Paths,
+    cut: Option<Range<u64>>,
     notes: &[&str],
 ) -> Result<Experiment, Error> {
-    let cases: Result<_, Error> = cells(grids, size).iter().map(|cell| case(cell, key, paths)).collect();
+    let cases: Result<_, Error> =
+        cells(grids, size).iter().map(|cell| case(cell, key, cut.clone())).collect();
     Ok(Experiment {
         cases: sorted(cases?),
         side_by_side: side_by_side(size),
@@ -177,9 +166,6 @@ fn experiment(
     })
 }
 
-/// Packets are lost independently of each other.
-const INDEPENDENT: Paths = Paths { make_loss: percent_lost, cut: None };
-
 const LOSS: [Grid; 3] = [
     Grid(QUICK, &["loss_percent=1.0,5.0 loss=both transfers=2", PROBED, ALL_MODES]),
     Grid(FULL, &["loss_percent=1.0,2.0,3.0,4.0,5.0,6.0 loss=both transfers=2,4", STACKS, ALL_MODES]),
@@ -188,7 +174,7 @@ const LOSS: [Grid; 3] = [
 
 pub(crate) fn loss(options: &RunOptions) -> Result<Experiment, Error> {
     let size = options.size;
-    experiment(&LOSS, (size, size.of(1, 3, 5)), &[], &INDEPENDENT, &[])
+    experiment(&LOSS, (size, size.of(1, 3, 5)), &[], None, &[])
 }
 
 const LOAD: [Grid; 3] = [
@@ -202,18 +188,7 @@ pub(crate) fn load(options: &RunOptions) -> Result<Experiment, Error> {
     let note = "where: what nawa runs on, the hosts that are SCTP's ends (in their guests, if they are in guests) or a \
                 router in front of each";
     let size = options.size;
-    experiment(&LOAD, (size, size.of(1, 3, 5)), &["where"], &INDEPENDENT, &[note])
-}
-
-const BURSTS: [Grid; 2] = [
-    Grid(QUICK, &["loss_percent=5.0 transfers=2 loss=both", PROBED, ALL_MODES]),
-    Grid(FULL, &["loss_percent=1.0,3.0,5.0 transfers=1,4 loss=both", STACKS, ALL_MODES]),
-];
-
-pub(crate) fn burst(options: &RunOptions) -> Result<Experiment, Error> {
-    let note = "losses of each direction in bursts of 3 packets in the mean (Gilbert)";
-    let (size, paths) = (options.size, Paths { make_loss: bursts, cut: None });
-    experiment(&BURSTS, (size, size.of(1, 3, 3)), &[], &paths, &[note])
+    experiment(&LOAD, (size, size.of(1, 3, 5)), &["where"], None, &[note])
 }
 
 const BUDGET: [Grid; 2] = [
@@ -232,7 +207,7 @@ const BUDGETS: &str =
 pub(crate) fn budget(options: &RunOptions) -> Result<Experiment, Error> {
     let note = "budget_percent: `budget` in the configuration; 0 stands for none, without copies";
     let (size, key) = (options.size, ["budget_percent"]);
-    let experiment = experiment(&BUDGET, (size, size.of(1, 3, 3)), &key, &INDEPENDENT, &[note])?;
+    let experiment = experiment(&BUDGET, (size, size.of(1, 3, 3)), &key, None, &[note])?;
     // What is without copies has no budget.
     const NORMAL: &[(&str, &str)] = &[("mode", "normal"), ("budget_percent", "0")];
     let gaps = Ratio { of: NORMAL, ..GAPS.ratio };
@@ -253,7 +228,7 @@ pub(crate) fn uneven(options: &RunOptions) -> Result<Experiment, Error> {
     let note = "links: 10 and 2 Mbit/s, 5 ms; 10 Mbit/s, 5 and 50 ms; 10 Mbit/s, 5 ms. clients: hosts that transfers come \
                 from, each with one on each path, behind the same nawa";
     let (size, key) = (options.size, ["links", "clients"]);
-    experiment(&UNEVEN, (size, size.of(1, 3, 3)), &key, &INDEPENDENT, &[note])
+    experiment(&UNEVEN, (size, size.of(1, 3, 3)), &key, None, &[note])
 }
 
 const CUT: [Grid; 2] = [
@@ -266,6 +241,6 @@ const CUT_S: Range<u64> = 2..6;
 
 pub(crate) fn cut(options: &RunOptions) -> Result<Experiment, Error> {
     let note = "one transfer on each path; the first path is down from 2 s to 6 s after the start; later_copies, later_copied_ratio: made after that";
-    let (size, paths) = (options.size, Paths { make_loss: percent_lost, cut: Some(CUT_S) });
-    experiment(&CUT, (size, size.of(1, 3, 3)), &[], &paths, &[note])
+    let size = options.size;
+    experiment(&CUT, (size, size.of(1, 3, 3)), &[], Some(CUT_S), &[note])
 }

@@ -12,6 +12,7 @@ use super::transfer::{self, Outcome, Program};
 use crate::background::at_once;
 use crate::clock;
 use crate::command::complete;
+use crate::counters::Counters;
 use crate::emulator::Emulator;
 use crate::error::{Doing, Error};
 use crate::experiment::Fields;
@@ -107,19 +108,19 @@ fn measure(run: &mut Run, test: &Test, nawa: &Path) -> Result<Metrics, Error> {
         if let Some(later) = test.later {
             let at = started + later;
             clock::poll_until(later, || (clock::now() >= at).then_some(()));
-            before = Some(Copied::read(network, nawa)?);
+            before = Some(copied(network, nawa)?);
         }
         Ok(())
     })?;
-    let copied = Copied::read(&mut run.network, nawa)?;
+    let copied = copied(&mut run.network, nawa)?;
     let mut metrics = metrics(&outcomes, &copied);
     if test.on_first {
-        metrics.push(("copied_ratio", copied.extra / copied.sent.max(1.0)));
+        metrics.push(("copied_ratio", extra_ratio(&copied)));
     }
     if let Some(before) = before {
-        let (sent, extra) = (copied.sent - before.sent, copied.extra - before.extra);
-        metrics.push(("later_copies", copied.copies - before.copies));
-        metrics.push(("later_copied_ratio", extra / sent.max(1.0)));
+        let later = copied.since(&before);
+        metrics.push(("later_copies", later.get("duplicated_packets")));
+        metrics.push(("later_copied_ratio", extra_ratio(&later)));
     }
     if let Some((client, _server)) = beside {
         metrics.push(("tcp_goodput_mbps", Iperf::finish(client)?.goodput_mbps));
@@ -138,7 +139,7 @@ fn start_beside(network: &Network) -> Result<(Process, Process), Error> {
 }
 
 /// The transfers' mean time, their longest gap, and what they counted together.
-fn metrics(outcomes: &[Outcome], copied: &Copied) -> Metrics {
+fn metrics(outcomes: &[Outcome], copied: &Counters) -> Metrics {
     let sum = |of: fn(&Outcome) -> f64| outcomes.iter().map(of).sum::<f64>();
     vec![
         ("transfer_s", sum(|outcome| outcome.seconds) / outcomes.len() as f64),
@@ -146,7 +147,7 @@ fn metrics(outcomes: &[Outcome], copied: &Copied) -> Metrics {
         ("gaps_over_500ms", sum(|outcome| outcome.long_gaps)),
         ("t3_expiries", sum(|outcome| outcome.t3_expiries)),
         ("retransmitted_chunks", sum(|outcome| outcome.retransmitted_chunks)),
-        ("extra_bytes_ratio", copied.extra / copied.sent.max(1.0)),
+        ("extra_bytes_ratio", extra_ratio(copied)),
     ]
 }
 
@@ -159,29 +160,22 @@ fn mean(runs: &[Metrics]) -> Metrics {
     (0..runs.first().map_or(0, Vec::len)).map(mean).collect()
 }
 
-/// Bytes that both ends sent, and those of the copies beside them; how many copies.
-#[derive(Clone, Copy, Debug, Default)]
-struct Copied {
-    sent: f64,
-    extra: f64,
-    copies: f64,
+/// Of both ends: bytes that they sent, those of the copies beside them, and how many copies.
+const NAMES: [&str; 3] = ["sent_bytes", "extra_bytes", "duplicated_packets"];
+
+fn copied(network: &mut Network, nawa: &Path) -> Result<Counters, Error> {
+    let mut copied = Counters::default();
+    for text in network.status(nawa)? {
+        let status: serde_json::Result<Value> = serde_json::from_str(&text);
+        let status = status.map_err(std::io::Error::from).doing(|| "read nawa's status".into())?;
+        copied.add_all(&status["bicast"], &NAMES)?;
+    }
+    Ok(copied)
 }
 
-impl Copied {
-    fn read(network: &mut Network, nawa: &Path) -> Result<Self, Error> {
-        let mut copied = Self::default();
-        for text in network.status(nawa)? {
-            let status: Value = serde_json::from_str(&text)
-                .map_err(std::io::Error::from)
-                .doing(|| "read nawa's status".into())?;
-            let number = |key: &str| status["bicast"][key].as_f64();
-            let missing = || Error::program("nawa status --json", "it shows no bytes of bicast");
-            copied.sent += number("sent_bytes").ok_or_else(missing)?;
-            copied.extra += number("extra_bytes").ok_or_else(missing)?;
-            copied.copies += number("duplicated_packets").ok_or_else(missing)?;
-        }
-        Ok(copied)
-    }
+/// Bytes of copies over the others.
+fn extra_ratio(copied: &Counters) -> f64 {
+    copied.get("extra_bytes") / copied.get("sent_bytes").max(1.0)
 }
 
 #[cfg(test)]
@@ -192,7 +186,10 @@ mod tests {
     fn what_several_transfers_did_is_added_or_averaged() {
         let one = Outcome { seconds: 2.0, longest_gap_ms: 7.0, t3_expiries: 1.0, ..Outcome::default() };
         let two = Outcome { seconds: 4.0, longest_gap_ms: 5.0, t3_expiries: 2.0, ..Outcome::default() };
-        let metrics = metrics(&[one, two], &Copied { sent: 200.0, extra: 10.0, copies: 1.0 });
+        let mut copied = Counters::default();
+        copied.add("sent_bytes", 200.0);
+        copied.add("extra_bytes", 10.0);
+        let metrics = metrics(&[one, two], &copied);
         let value = |name: &str| metrics.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
         assert_eq!((value("transfer_s"), value("longest_gap_ms")), (Some(3.0), Some(7.0)));
         assert_eq!((value("t3_expiries"), value("extra_bytes_ratio")), (Some(3.0), Some(0.05)));

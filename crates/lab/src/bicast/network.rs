@@ -15,10 +15,10 @@ use std::path::{Path, PathBuf};
 use super::test::{PATHS, Stack, Test};
 use crate::emulator::{Emulator, Wire};
 use crate::error::Error;
-use crate::guest::{self, Booting, Guest, GuestSpec, Interface};
+use crate::guest::{self, Booting, Guest, GuestSpec, Segment};
 use crate::namespace::Namespace;
 use crate::program::output;
-use crate::wiring::{end, mac};
+use crate::wiring::end;
 
 /// The segment of the host behind `b`.
 const SERVER: u8 = 2;
@@ -218,22 +218,17 @@ fn boot(
     others: &[u8],
     spec: &GuestSpec,
 ) -> Result<Booting, Error> {
-    let ends = |path: usize| [1, 2].map(|host| Ipv4Addr::new(10, path as u8 + 1, segment, host));
-    let interface = |index: usize| {
-        let [gateway, own] = ends(index);
-        let mut lines = end(&format!("vec{index}"), own, gateway)[1..].to_vec();
-        let route = |other| format!("route add 10.{}.{other}.0/24 via {gateway}", index + 1);
-        lines.extend(others.iter().map(route));
-        Interface { tap: format!("g{}", number * PATHS + index), mac: mac(own), options: None, lines }
+    let network =
+        |path: usize| Segment::new(format!("g{}", number * PATHS + path), [path as u8 + 1, segment]);
+    let networks: Vec<Segment> = (0..PATHS).map(network).collect();
+    let interface = |(path, network): (usize, &Segment)| {
+        let gateway = network.gateway;
+        let route = |other| format!("route add 10.{}.{other}.0/24 via {gateway}", path + 1);
+        network.interface(path, others.iter().map(route))
     };
-    let interfaces: Vec<Interface> = (0..PATHS).map(interface).collect();
-    let booting = guest::boot(host, &GuestSpec { interfaces: interfaces.clone(), ..spec.clone() })?;
-    host.sysctl("ipv4/ip_forward", "1")?;
-    for (path, Interface { tap, .. }) in interfaces.iter().enumerate() {
-        let [gateway, own] = ends(path);
-        host.sysctl(&format!("ipv6/conf/{tap}/disable_ipv6"), "1")?;
-        host.ip(&end(tap, gateway, own))?;
-    }
+    let interfaces = networks.iter().enumerate().map(interface).collect();
+    let booting = guest::boot(host, &GuestSpec { interfaces, ..spec.clone() })?;
+    networks.iter().try_for_each(|network| network.admit(host))?;
     Ok(booting)
 }
 

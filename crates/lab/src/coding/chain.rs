@@ -7,16 +7,16 @@ use std::time::Duration;
 use link::dcf::{DcfConfig, Phy, Position};
 
 use crate::clock;
+use crate::counters::Counters;
 use crate::dcf::{INTERFACE, Lateness, Medium};
 use crate::error::Error;
 use crate::guest::Guest;
 use crate::mesh::{self, SPACING_M, address};
 use crate::ping;
-use crate::program::{Process, output};
+use crate::program::{self, Process, output};
 use crate::system::{Means, start_nawa};
 
 use super::batman;
-use super::counters::{Counters, REPEATED};
 use super::mode::Mode;
 use super::test::Test;
 
@@ -29,6 +29,24 @@ const LAUNCHER: [&str; 3] = ["nice", "-n", "-20"];
 
 /// What IP sends at most, with coding and without.
 const IP_MTU: u32 = 1500;
+
+/// What an NC layer counts, by its name in `nawa status --json`.
+const NAMES: [&str; 11] = [
+    "sent_frames",
+    "sent_coded_frames",
+    "relayed_packets",
+    "held_packets",
+    "held_time_ms",
+    "held_1ms_packets",
+    "held_10ms_packets",
+    "expired_packets",
+    "missing_partner_frames",
+    "wrong_partner_frames",
+    "queue_dropped_frames",
+];
+
+/// The MAC's repetitions.
+pub(super) const REPEATED: &str = "repeated";
 
 /// For an answer from the far end.
 const READY_LIMIT: Duration = Duration::from_secs(10);
@@ -127,7 +145,9 @@ impl Chain {
             counters.add("missing_partner_frames", undecoded as f64);
         }
         if !plain {
-            self.medium.nodes().iter().try_for_each(|node| counters.add_layer(node, means))?;
+            for node in self.medium.nodes() {
+                counters.add_all(&program::status(node, means.nawa)?["coding"][0], &NAMES)?;
+            }
         }
         Ok(counters)
     }

@@ -5,12 +5,12 @@ use std::time::Duration;
 use link::Probability;
 
 use super::bound::{Bound, papers_rule};
-use super::chain::Chain;
-use super::counters::{Counters, REPEATED};
+use super::chain::{Chain, REPEATED};
 use super::mode::Mode;
 use super::test::Test;
 use super::transfer::{self, End, Outcome, Plan};
 use crate::axes::{Grid, cases};
+use crate::counters::Counters;
 use crate::error::Error;
 use crate::experiment::{Case, Experiment, Fields, Ratio, Size};
 use crate::system::Means;

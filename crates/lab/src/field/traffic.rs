@@ -7,12 +7,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, socket_with, sockopt};
+use rustix::net::{SocketFlags, sockopt};
 
 use crate::background::Background;
 use crate::call::{self, Call};
 use crate::clock;
 use crate::error::{Doing, Error};
+use crate::flows::socket::make_with;
 use crate::namespace::Namespace;
 
 /// The ports of the hub.
@@ -107,15 +108,8 @@ impl Traffic {
     }
 }
 
-fn make(multipath: bool) -> io::Result<std::os::fd::OwnedFd> {
-    let protocol = multipath.then_some(ipproto::MPTCP);
-    let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, protocol)?;
-    sockopt::set_socket_linger(&socket, Some(Duration::ZERO))?;
-    Ok(socket)
-}
-
 fn listen(port: u16, multipath: bool) -> io::Result<TcpListener> {
-    let socket = make(multipath)?;
+    let socket = make_with(SocketFlags::CLOEXEC, multipath)?;
     sockopt::set_socket_reuseaddr(&socket, true)?;
     rustix::net::bind(&socket, &SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)))?;
     rustix::net::listen(&socket, 8)?;
@@ -134,7 +128,7 @@ struct Connector {
 impl Connector {
     fn connect(&self) -> io::Result<TcpStream> {
         device::netns::run_in(&self.namespace, || {
-            let socket = make(self.multipath)?;
+            let socket = make_with(SocketFlags::CLOEXEC, self.multipath)?;
             sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(CONNECT_LIMIT))?;
             rustix::net::connect(&socket, &self.address)?;
             Ok(TcpStream::from(socket))

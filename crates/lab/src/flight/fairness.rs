@@ -12,7 +12,7 @@ use super::case::{
 use crate::axes::{Grid, NORMAL, PAPER, QUICK, cases};
 use crate::error::Error;
 use crate::experiment::{Experiment, RunOptions, SideBySide, Size};
-use crate::flows::{BUFFER_MAX, FlowSpec, FlowTest};
+use crate::flows::{FlowSpec, FlowTest};
 
 pub(crate) const ABOUT: &str = "flows of two congestion controls on 1 and 10 Mbit/s, RTT 180 ms, buffers of 0.5 to 10 BDP: shares and queue (paper 001)";
 
@@ -73,14 +73,8 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
             let spec = FlowSpec { start: [start, start + STARTS], receive_buffer, ..flow(name) };
             std::iter::repeat_n(spec, flows)
         };
-        let test = FlowTest {
-            flows: all(cell.text("cc"), Duration::ZERO).chain(all(cell.text("against"), late)).collect(),
-            initial_window,
-            receive_buffer_max: BUFFER_MAX,
-            from: late + STARTS,
-            until: Some(until),
-            limit: until,
-        };
+        let flows = all(cell.text("cc"), Duration::ZERO).chain(all(cell.text("against"), late)).collect();
+        let test = FlowTest { initial_window, ..FlowTest::lasting(flows, late + STARTS, until) };
         let capacity = fixed(cell)?;
         let bdp_packets = cell.get::<f64>("rate_kbps")? * 1e3 * 2.0 * DELAY.as_secs_f64() / (8.0 * 1500.0);
         let queue = Queue::Packets((cell.get::<f64>("buffer_bdp")? * bdp_packets).round() as usize);

@@ -11,7 +11,7 @@ use super::case::{FRAME, STARTS, UP_TO, case, flow, notes, overhead};
 use crate::axes::{Grid, NORMAL, PAPER, QUICK, cases};
 use crate::error::Error;
 use crate::experiment::{Experiment, RunOptions, SideBySide};
-use crate::flows::{BUFFER_MAX, FlowSpec, FlowTest};
+use crate::flows::{FlowSpec, FlowTest};
 use crate::network::{PathSpec, Topology, fixed};
 
 pub(crate) const ABOUT: &str = "congestion controls at policers, CoDel, PIE and tiny queues beside CUBIC, and with bunched ACKs, steps of delay and reordering";
@@ -75,14 +75,7 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
                 (each.chain(others).map(shared).collect::<Vec<_>>(), [setup.queue(queue), setup.fixed()])
             }
         };
-        let test = FlowTest {
-            flows,
-            initial_window: None,
-            receive_buffer_max: BUFFER_MAX,
-            from: STARTS,
-            until: Some(until),
-            limit: until,
-        };
+        let test = FlowTest::lasting(flows, STARTS, until);
         let topology = Topology::Single(Box::new(PathSpec { name: "link".into(), up, down }));
         let key = cell.key(&["cc", "against", "flows", "queue", "case", "rate_kbps", "time_s"]);
         Ok(case(key, topology, test, until + overhead(CONTROLS, 0)))

@@ -9,7 +9,7 @@ use super::case::{
 use crate::axes::{FULL, Grid, QUICK, cases, cells};
 use crate::error::Error;
 use crate::experiment::{Experiment, Ratio, RunOptions, SideBySide};
-use crate::flows::{BUFFER_MAX, FlowTest};
+use crate::flows::FlowTest;
 use crate::network::percent_lost;
 
 pub(crate) const ABOUT: &str =
@@ -37,14 +37,9 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
         let capacity = fixed(cell)?;
         let topology =
             topology(capacity.clone(), capacity, DELAY, DEEP, percent_lost(cell.get("loss_percent")?));
-        let test = FlowTest {
-            flows: vec![windowed(cell.text("cc"), None)],
-            initial_window: Some(INITIAL_WINDOW),
-            receive_buffer_max: BUFFER_MAX,
-            from: Duration::ZERO,
-            until: Some(time),
-            limit: time,
-        };
+        let flows = vec![windowed(cell.text("cc"), None)];
+        let initial_window = Some(INITIAL_WINDOW);
+        let test = FlowTest { initial_window, ..FlowTest::lasting(flows, Duration::ZERO, time) };
         let key = cell.key(&["cc", "rate_kbps", "loss_percent"]);
         Ok(case(key, topology, test, time + overhead(count, count * GUESTS / CONTROLS)))
     })?;

@@ -9,7 +9,7 @@ use super::case::{self, AGAINST_RENO, CC, CONTROLS, GUESTS, case, flow, notes, o
 use super::hsdpa::{SCENARIOS, Scenario, published};
 use crate::error::Error;
 use crate::experiment::{Case, Experiment, Ratio, RunOptions, SideBySide, Size};
-use crate::flows::{BUFFER_MAX, FlowSpec, FlowTest};
+use crate::flows::FlowTest;
 use crate::network::{PathSpec, Topology, percent_lost};
 use crate::traces::{Recording, recordings};
 
@@ -74,64 +74,41 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
 
 /// A cellular link, and what is measured on it.
 struct Cell {
-    name: String,
-    down: LinkConfig,
-    up: LinkConfig,
+    /// The data go up.
+    link: PathSpec,
     losses: &'static [f64],
-    receive_buffer: Option<u32>,
-    initial_window: Option<u32>,
+    /// With the paper's windows.
+    as_in_paper: bool,
 }
 
 impl Cell {
     /// A link whose rate is all that varies, with and without loss.
     fn of_rate(name: &str, [down, up]: [Capacity; 2]) -> Self {
-        let link = |capacity| LinkConfig { capacity, delay: DELAY, queue: QUEUE, ..LinkConfig::default() };
-        Self {
-            name: name.into(),
-            down: link(down),
-            up: link(up),
-            losses: &LOSSES,
-            receive_buffer: None,
-            initial_window: None,
-        }
+        let way = |capacity| LinkConfig { capacity, delay: DELAY, queue: QUEUE, ..LinkConfig::default() };
+        let link = PathSpec { name: name.into(), up: way(down), down: way(up) };
+        Self { link, losses: &LOSSES, as_in_paper: false }
     }
 
     /// A channel of the paper, under the paper's conditions.
     fn hsdpa(scenario: &Scenario, seed: u64) -> Self {
-        let link = LinkConfig { delay: case::DELAY, queue: case::DEEP, ..LinkConfig::default() };
-        Self {
-            name: scenario.name(),
-            down: scenario.link(seed, link.clone()),
-            up: link,
-            losses: &LOSSES[..1],
-            receive_buffer: Some(case::RECEIVE_BUFFER),
-            initial_window: Some(case::INITIAL_WINDOW),
-        }
+        let down = LinkConfig { delay: case::DELAY, queue: case::DEEP, ..LinkConfig::default() };
+        let link = PathSpec { name: scenario.name(), up: scenario.link(seed, down.clone()), down };
+        Self { link, losses: &LOSSES[..1], as_in_paper: true }
     }
 
     fn cases(&self, loss: f64, time: Duration) -> impl Iterator<Item = Case> {
-        let mut link = PathSpec { name: self.name.clone(), up: self.down.clone(), down: self.up.clone() };
+        let mut link = self.link.clone();
         if loss > 0.0 {
             link.up.loss = percent_lost(loss);
         }
         CC.split(['=', ',']).skip(1).map(move |name| {
-            let test = FlowTest {
-                flows: vec![FlowSpec { receive_buffer: self.receive_buffer, ..flow(name) }],
-                initial_window: self.initial_window,
-                receive_buffer_max: BUFFER_MAX,
-                from: Duration::ZERO,
-                until: Some(time),
-                limit: time,
-            };
+            let flow = if self.as_in_paper { case::windowed(name, None) } else { flow(name) };
+            let initial_window = self.as_in_paper.then_some(case::INITIAL_WINDOW);
+            let test = FlowTest { initial_window, ..FlowTest::lasting(vec![flow], Duration::ZERO, time) };
             let key =
-                vec![("cc", name.into()), ("trace", self.name.clone().into()), ("loss_percent", loss.into())];
-            let topology = Topology::Single(Box::new(link.clone()));
-            case(
-                key,
-                topology,
-                test,
-                time + overhead(SIDE_BY_SIDE_QUICK, SIDE_BY_SIDE_QUICK * GUESTS / CONTROLS),
-            )
+                vec![("cc", name.into()), ("trace", link.name.clone().into()), ("loss_percent", loss.into())];
+            let estimate = time + overhead(SIDE_BY_SIDE_QUICK, SIDE_BY_SIDE_QUICK * GUESTS / CONTROLS);
+            case(key, Topology::Single(Box::new(link.clone())), test, estimate)
         })
     }
 }
@@ -207,7 +184,10 @@ mod tests {
     #[test]
     fn a_seed_gives_the_same_links() {
         let capacities = |seed| {
-            format!("{:?}", generated(seed).iter().map(|cell| cell.down.capacity.clone()).collect::<Vec<_>>())
+            format!(
+                "{:?}",
+                generated(seed).iter().map(|cell| cell.link.up.capacity.clone()).collect::<Vec<_>>()
+            )
         };
         assert_eq!(capacities(3), capacities(3));
     }

@@ -35,75 +35,37 @@ const NODES: usize = 3;
 pub struct StageTest {
     mode: Mode,
     node: usize,
-    way: &'static [Kind],
+    way: Vec<Kind>,
     /// From which of its events to which.
     stage: (usize, usize),
     threaded: bool,
 }
 
-/// A way through a node, and what its stages are called.
-struct Way {
-    mode: Mode,
-    direction: &'static str,
-    node: usize,
-    threaded: bool,
-    kinds: &'static [Kind],
-    stages: &'static [&'static str],
-}
-
-const fn way(
-    (mode, threaded): (Mode, bool),
-    (direction, node): (&'static str, usize),
-    kinds: &'static [Kind],
-    stages: &'static [&'static str],
-) -> Way {
-    Way { mode, direction, node, threaded, kinds, stages }
-}
-
-const RELAY: (&str, usize) = ("relay", 1);
-const SEND: (&str, usize) = ("send", 0);
-/// By the application that pings, whose answer comes past its node; in the other modes by the node that is pinged.
-const RECEIVE: (&str, usize) = ("receive", 0);
-const RECEIVE_IN_NODE: (&str, usize) = ("receive", 2);
-const IN: &str = "driver-and-deferral";
-
-const WAYS: [Way; 11] = {
-    use Kind::*;
+/// Ways through a node: the direction, the node (of three), and events with the stages between them. With a direction `receive` in mode
+/// driver it is the application that pings, whose answer comes past its node; in the other modes the node that is pinged.
+const WAYS: [(Mode, &str, &str, usize, &str); 11] = {
     use Mode::*;
     [
-        way((Driver, false), RELAY, &[Leave, Enter], &[IN]),
-        way((Kernel, false), RELAY, &[Leave, Receive, Queue, Enter], &[IN, "ip", "driver-out"]),
-        way(
-            (Application, false),
-            RELAY,
-            &[Leave, Receive, Wake, Run, Call, Queue, Enter],
-            &[IN, "ip-udp", "wake-and-schedule", "application", "udp-ip-out", "driver-out"],
+        (Driver, "softirq", "relay", 1, "leave driver-and-deferral enter"),
+        (Kernel, "softirq", "relay", 1, "leave driver-and-deferral receive ip queue driver-out enter"),
+        (
+            Application,
+            "softirq",
+            "relay",
+            1,
+            "leave driver-and-deferral receive ip-udp wake wake-and-schedule run application call udp-ip-out queue driver-out enter",
         ),
-        way((Driver, false), SEND, &[Call, Queue, Enter], &["packet-socket", "driver-out"]),
-        way((Kernel, false), SEND, &[Call, Queue, Enter], &["udp-ip-out", "driver-out"]),
-        way((Application, false), SEND, &[Call, Queue, Enter], &["udp-ip-out", "driver-out"]),
-        way((Driver, false), RECEIVE, &[Leave, Wake, Run], &[IN, "wake-and-schedule"]),
-        way(
-            (Kernel, false),
-            RECEIVE_IN_NODE,
-            &[Leave, Receive, Wake, Run],
-            &[IN, "ip-udp", "wake-and-schedule"],
-        ),
-        way(
-            (Application, false),
-            RECEIVE_IN_NODE,
-            &[Leave, Receive, Wake, Run],
-            &[IN, "ip-udp", "wake-and-schedule"],
-        ),
-        way((Driver, true), RELAY, &[Leave, NapiRun, Enter], &["deferral", "driver"]),
-        way(
-            (Kernel, true),
-            RELAY,
-            &[Leave, NapiRun, Receive, Queue, Enter],
-            &["deferral", "driver", "ip", "driver-out"],
-        ),
+        (Driver, "softirq", "send", 0, "call packet-socket queue driver-out enter"),
+        (Kernel, "softirq", "send", 0, "call udp-ip-out queue driver-out enter"),
+        (Application, "softirq", "send", 0, "call udp-ip-out queue driver-out enter"),
+        (Driver, "softirq", "receive", 0, "leave driver-and-deferral wake wake-and-schedule run"),
+        (Kernel, "softirq", "receive", 2, RECEIVE),
+        (Application, "softirq", "receive", 2, RECEIVE),
+        (Driver, "threaded", "relay", 1, "leave deferral napi-run driver enter"),
+        (Kernel, "threaded", "relay", 1, "leave deferral napi-run driver receive ip queue driver-out enter"),
     ]
 };
+const RECEIVE: &str = "leave driver-and-deferral receive ip-udp wake wake-and-schedule run";
 
 pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
     // Table 2, and table 1 for the relay: no stages but in figure 12, which has no numbers.
@@ -121,21 +83,24 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
     })
 }
 
-fn cases(way: &Way) -> impl Iterator<Item = Case> {
-    let &Way { mode, direction, node, threaded, kinds, .. } = way;
-    let each = way.stages.iter().enumerate().map(|(stage, name)| ((stage, stage + 1), *name));
+fn cases(&(mode, napi, direction, node, way): &(Mode, &str, &'static str, usize, &'static str)) -> Vec<Case> {
+    let words: Vec<&str> = way.split(' ').collect();
+    let kinds: Vec<Kind> = words.iter().step_by(2).filter_map(|name| Kind::named(name)).collect();
+    let stages = words.iter().skip(1).step_by(2);
+    let each = stages.enumerate().map(|(stage, name)| ((stage, stage + 1), *name));
     // A way of one stage is that stage.
-    let all = (way.stages.len() > 1).then_some(((0, way.stages.len()), "all"));
-    each.chain(all).map(move |(stage, name)| {
+    let all = (kinds.len() > 2).then_some(((0, kinds.len() - 1), "all"));
+    let case = |(stage, name): ((usize, usize), &str)| {
         let key: Fields<Value> = vec![
             ("mode", mode.name().into()),
             ("direction", direction.into()),
             ("stage", name.into()),
-            ("napi", if threaded { "threaded" } else { "softirq" }.into()),
+            ("napi", napi.into()),
         ];
-        let workload = StageTest { mode, node, way: kinds, stage, threaded };
+        let workload = StageTest { mode, node, way: kinds.clone(), stage, threaded: napi == "threaded" };
         Case { key, workload, estimate: ESTIMATE }.erase()
-    })
+    };
+    each.chain(all).map(case).collect()
 }
 
 const NOTES: [&str; 6] = [
@@ -171,7 +136,7 @@ fn measure(test: &StageTest, means: &Means) -> Result<Sample, Error> {
     ping(medium.node(0), INTERFACE, NODES - 1, WARM_UP, means)?;
     let tracer = Tracer::start(&medium)?;
     ping(medium.node(0), INTERFACE, NODES - 1, ROUND_TRIPS, means)?;
-    let times = passages(&tracer.events()?, test.node, test.way, test.stage);
+    let times = passages(&tracer.events()?, test.node, &test.way, test.stage);
     nodes.iter_mut().try_for_each(Node::check)?;
     if times.is_empty() {
         let reason = "no message went through all of the stages that were expected";

@@ -8,13 +8,14 @@ use link::{Adjacency, Bitrate, Capacity, Jitter, LinkConfig, Position, Probabili
 
 use crate::axes::{ALL, FULL, Grid, cases};
 use crate::datagram::ETHERNET;
+use crate::dcf::Medium;
 use crate::error::Error;
 use crate::experiment::{Case, Experiment, Ratio, RunOptions};
 use crate::network::percent_lost;
 use crate::system::Means;
 use crate::workload::{Need, Prepared, Sample, Site, Workload};
 
-use super::real::{self, Carrier};
+use super::real;
 use super::simulation::{Flooded, Simulation, TTL};
 
 pub(crate) const ABOUT: &str =
@@ -188,11 +189,11 @@ impl Workload for ReachTest {
 fn measure(test: &ReachTest, means: &Means, seed: u64) -> Result<Sample, Error> {
     match (test.clock, test.layout) {
         (Clock::Real, Layout::Still { degree }) => {
-            let carrier = match test.between {
-                Between::Dcf => Carrier::dcf(stations(test, degree, seed)?, seed),
-                _ => Carrier::air(&network(test, degree, seed)?, link(test), seed),
+            let medium = match test.between {
+                Between::Dcf => Medium::build(stations(test, degree, seed)?, seed),
+                _ => Medium::of_links(&network(test, degree, seed)?, link(test), seed),
             };
-            real::measure(&carrier?, test.rules, means)
+            real::measure(medium?, test.rules, means)
         }
         _ => simulate(test, seed),
     }

@@ -4,15 +4,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use flood::suppression::Rules;
-use link::dcf::DcfConfig;
-use link::{Adjacency, LinkConfig};
 
-use crate::air::{Air, Event, Log};
 use crate::clock;
 use crate::datagram::ETHERNET;
-use crate::dcf;
+use crate::dcf::{Event, INTERFACE, Medium};
 use crate::error::Error;
-use crate::medium;
 use crate::namespace::Namespace;
 use crate::program::{self, output};
 use crate::system::{Means, start_nawa};
@@ -30,58 +26,6 @@ const QUIET: Duration = Duration::from_millis(100);
 /// For a message.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// What nodes share.
-pub(super) enum Carrier {
-    /// Links.
-    Air(Air),
-    /// 802.11.
-    Dcf(dcf::Medium),
-}
-
-impl Carrier {
-    pub(super) fn air(adjacency: &Adjacency, link: LinkConfig, seed: u64) -> Result<Self, Error> {
-        Air::build(adjacency, link, seed).map(Carrier::Air)
-    }
-
-    pub(super) fn dcf(config: DcfConfig, seed: u64) -> Result<Self, Error> {
-        let mut medium = dcf::Medium::build(config, seed)?;
-        medium.take_from_drivers()?;
-        medium.log()?;
-        Ok(Carrier::Dcf(medium))
-    }
-
-    fn interface(&self) -> &'static str {
-        match self {
-            Carrier::Air(_) => medium::INTERFACE,
-            Carrier::Dcf(_) => dcf::INTERFACE,
-        }
-    }
-
-    fn nodes(&self) -> &[Namespace] {
-        match self {
-            Carrier::Air(air) => air.nodes(),
-            Carrier::Dcf(medium) => medium.nodes(),
-        }
-    }
-
-    /// Frames that all nodes have sent.
-    fn sent(&self) -> Result<u64, Error> {
-        match self {
-            Carrier::Air(air) => air.sent(),
-            Carrier::Dcf(medium) => {
-                Ok(medium.stats()?.stations.iter().map(|one| one.transmitted.frames.get()).sum())
-            }
-        }
-    }
-
-    fn log(&self) -> Result<Log, Error> {
-        match self {
-            Carrier::Air(air) => air.log(),
-            Carrier::Dcf(medium) => medium.log(),
-        }
-    }
-}
-
 /// Which node sends this message.
 pub(super) fn source(message: usize, nodes: usize) -> usize {
     message * 7 % nodes
@@ -91,19 +35,21 @@ pub(super) fn text(message: usize) -> String {
     format!("message {message}")
 }
 
-/// Floods [`MESSAGES`] messages with `nawa` at every node of `carrier`.
-pub(super) fn measure(carrier: &Carrier, rules: Rules, means: &Means) -> Result<Sample, Error> {
+/// Floods [`MESSAGES`] messages with `nawa` at every node of `medium`.
+pub(super) fn measure(mut medium: Medium, rules: Rules, means: &Means) -> Result<Sample, Error> {
     let more = if rules == Rules::PURE { "" } else { "suppress = true\n" };
-    let (hosts, interface) = (carrier.nodes(), carrier.interface());
+    medium.take_from_drivers()?;
+    medium.log()?;
+    let hosts = medium.nodes();
     let start = |(number, host)| {
-        let text = configuration(interface, number, Mode::Driver, None, more);
+        let text = configuration(INTERFACE, number, Mode::Driver, None, more);
         start_nawa(means, host, &[], &format!("n{number}"), &text)
     };
     let mut nodes = hosts.iter().enumerate().map(start).collect::<Result<Vec<_>, _>>()?;
     for message in 0..MESSAGES {
         let (from, text) = (&hosts[source(message, hosts.len())], text(message));
-        output(from, means.nawa, &["flood", "send", interface, &text, "--ttl", &TTL.to_string()])?;
-        await_quiet(carrier)?;
+        output(from, means.nawa, &["flood", "send", INTERFACE, &text, "--ttl", &TTL.to_string()])?;
+        await_quiet(&medium)?;
     }
     nodes.iter_mut().try_for_each(|node| node.check())?;
     let all = (MESSAGES * hosts.len()) as f64;
@@ -111,8 +57,8 @@ pub(super) fn measure(carrier: &Carrier, rules: Rules, means: &Means) -> Result<
     Ok(Sample::from(vec![
         // Each source has its own message.
         ("reached_ratio", (heard + MESSAGES as f64) / all),
-        ("transmissions_per_message", carrier.sent()? as f64 / MESSAGES as f64),
-        ("last_node_ms", mean_last_ms(&carrier.log()?.events)),
+        ("transmissions_per_message", medium.sent()? as f64 / MESSAGES as f64),
+        ("last_node_ms", mean_last_ms(&medium.log()?)),
     ]))
 }
 
@@ -137,10 +83,10 @@ fn mean_last_ms(events: &[Event]) -> f64 {
 }
 
 /// Waits until nobody sends any more.
-fn await_quiet(carrier: &Carrier) -> Result<(), Error> {
-    let (mut before, mut since) = (carrier.sent()?, clock::now());
+fn await_quiet(medium: &Medium) -> Result<(), Error> {
+    let (mut before, mut since) = (medium.sent()?, clock::now());
     let quiet = || {
-        let now = carrier.sent().ok()?;
+        let now = medium.sent().ok()?;
         if now != before {
             (before, since) = (now, clock::now());
         }

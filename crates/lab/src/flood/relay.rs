@@ -7,11 +7,10 @@ use std::time::Duration;
 use link::Adjacency;
 use link::dcf::{DcfConfig, Phy, Position};
 
-use crate::air::Event;
 use crate::axes::{ALL, FULL, Grid, QUICK, cases};
 use crate::clock;
 use crate::datagram::{ETHERNET, HEADERS};
-use crate::dcf;
+use crate::dcf::{self, Event};
 use crate::error::Error;
 use crate::experiment::{Case, Experiment, Fields, Published, Ratio, RunOptions};
 use crate::medium::{INTERFACE, Medium, address};
@@ -185,7 +184,7 @@ fn measure_on_dcf(test: &RelayTest, means: &Means, seed: u64) -> Result<Sample, 
     medium.log()?;
     let round_trips = pings(test.round_trips)?;
     nodes.iter_mut().try_for_each(Process::check)?;
-    let delays = delays(&medium.log()?.events, test);
+    let delays = delays(&medium.log()?, test);
     Ok(sample(&round_trips, of_delays(delays)))
 }
 

@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use flood::suppression::Rules as Suppressing;
 use flood::{Format, Padding, Rules, Suppression, Verdict, Window, Wire, frame::Kind};
-use link::dcf::{self, DcfConfig, Destination};
+use link::dcf::{DcfConfig, Destination};
 use link::{Adjacency, LinkConfig};
 use rand_chacha::ChaCha8Rng;
 use rand_core::SeedableRng;
 
 use crate::datagram::ETHERNET;
+use crate::ether::{Arrival, Ether};
 
 /// At least any diameter here.
 pub(super) const TTL: u8 = 255;
@@ -18,65 +19,10 @@ pub(super) const TTL: u8 = 255;
 /// ID, epoch and SEQ.
 type Key = (u32, u32, u32);
 
-/// What frames go over.
-enum Medium {
-    /// A link for each two that hear each other: nobody waits for others, nothing collides.
-    Links(Box<link::Medium>),
-    /// 802.11.
-    Dcf(Box<dcf::Medium>),
-}
-
-impl Medium {
-    fn send(&mut self, now: Duration, from: usize, frame: &[u8]) {
-        match self {
-            Medium::Links(medium) => medium.send(now, from, frame),
-            Medium::Dcf(medium) => {
-                // The 802.11 model takes this header off again.
-                let frame = [&[0; ETHERNET], frame].concat();
-                // What a full interface queue refuses is lost, as in a node.
-                let _ = medium.send(now, from, Destination::Broadcast, frame);
-            }
-        }
-    }
-
-    fn poll_timeout(&self) -> Option<Duration> {
-        match self {
-            Medium::Links(medium) => medium.poll_timeout(),
-            Medium::Dcf(medium) => medium.poll_timeout(),
-        }
-    }
-
-    /// Who has heard the next frame by `now`, and the frame.
-    fn poll(&mut self, now: Duration) -> Option<(usize, Vec<u8>)> {
-        match self {
-            Medium::Links(medium) => medium.poll(now).map(|arrival| (arrival.at, arrival.frame)),
-            Medium::Dcf(medium) => {
-                medium.poll(now).map(|arrival| (arrival.station, arrival.frame[ETHERNET..].to_vec()))
-            }
-        }
-    }
-
-    /// Whether all that a station was given has been on the air.
-    fn is_done(&self, station: usize) -> bool {
-        match self {
-            Medium::Links(_) => true,
-            Medium::Dcf(medium) => medium.room(station) == medium.queue(),
-        }
-    }
-
-    /// By all of `nodes` together.
-    fn transmissions(&self, nodes: usize) -> u64 {
-        match self {
-            Medium::Links(medium) => medium.transmissions(),
-            Medium::Dcf(medium) => (0..nodes).map(|node| medium.stats(node).transmitted.frames.get()).sum(),
-        }
-    }
-}
-
 /// A network in virtual time.
 pub(crate) struct Simulation {
     format: Format,
-    medium: Medium,
+    ether: Ether,
     nodes: Vec<Node>,
     /// When each node wants to be asked what it sends.
     due: BTreeSet<(Duration, usize)>,
@@ -107,17 +53,16 @@ pub(crate) struct Flooded {
 impl Simulation {
     /// Nobody has sent anything; nodes hear each other over links. All chances are drawn from `seed`.
     pub(crate) fn over_links(adjacency: &Adjacency, link: LinkConfig, rules: Suppressing, seed: u64) -> Self {
-        let medium = Medium::Links(Box::new(link::Medium::new(adjacency, link, seed)));
-        Self::new(medium, adjacency.nodes(), rules, seed)
+        Self::new(Ether::links(adjacency, link, seed), adjacency.nodes(), rules, seed)
     }
 
     /// The same, and they are 802.11 stations.
     pub(crate) fn over_dcf(config: DcfConfig, rules: Suppressing, seed: u64) -> Self {
         let nodes = config.stations.len();
-        Self::new(Medium::Dcf(Box::new(dcf::Medium::new(config, seed))), nodes, rules, seed)
+        Self::new(Ether::dcf(config, seed), nodes, rules, seed)
     }
 
-    fn new(medium: Medium, nodes: usize, rules: Suppressing, seed: u64) -> Self {
+    fn new(ether: Ether, nodes: usize, rules: Suppressing, seed: u64) -> Self {
         let format = Format::new(Wire::One, None);
         let node = |id: usize| Node {
             window: Window::new(Rules { format, id: number(id), rate_limit: None }),
@@ -125,7 +70,7 @@ impl Simulation {
         };
         Self {
             format,
-            medium,
+            ether,
             nodes: (0..nodes).map(node).collect(),
             due: BTreeSet::new(),
             below: BTreeMap::new(),
@@ -142,7 +87,7 @@ impl Simulation {
 
     /// From now on nodes hear each other so, over links; stations stay where they are.
     pub(crate) fn set_adjacency(&mut self, adjacency: &Adjacency) {
-        if let Medium::Links(medium) = &mut self.medium {
+        if let Ether::Links(medium) = &mut self.ether {
             medium.set_adjacency(adjacency);
         }
     }
@@ -159,7 +104,7 @@ impl Simulation {
         bytes: usize,
         ttl: u8,
     ) -> Vec<Flooded> {
-        let (first, before) = (self.seq + 1, self.medium.transmissions(self.nodes.len()));
+        let (first, before) = (self.seq + 1, self.ether.transmissions(self.nodes.len()));
         let mut flooded =
             vec![Flooded { reached: 1, transmissions: 0, last: Duration::ZERO }; messages.len()];
         let mut coming = messages.iter();
@@ -167,8 +112,8 @@ impl Simulation {
             let began = coming.as_slice().first().map(|&(time, _)| time);
             let Some(now) = self.next().into_iter().chain(began).min() else { break };
             self.now = self.now.max(now);
-            while let Some((at, frame)) = self.medium.poll(self.now) {
-                if let Some(message) = self.hear(at, &frame) {
+            while let Some(Arrival { at, frame, .. }) = self.ether.poll(self.now) {
+                if let Some(message) = self.hear(at, &frame[self.header()..]) {
                     let index = (message.2 - first) as usize;
                     flooded[index].reached += 1;
                     flooded[index].last = self.now - messages[index].0;
@@ -181,7 +126,7 @@ impl Simulation {
             }
             self.transmit();
         }
-        let transmissions = self.medium.transmissions(self.nodes.len()) - before;
+        let transmissions = self.ether.transmissions(self.nodes.len()) - before;
         let count = messages.len() as u64;
         for (index, message) in (0..).zip(&mut flooded) {
             message.transmissions = transmissions / count + u64::from(index < transmissions % count);
@@ -196,9 +141,14 @@ impl Simulation {
         self.change(source, |node, now| node.suppression.handle_own(now, key(&header), frame));
     }
 
+    /// What a frame has before the strand's own on this medium.
+    fn header(&self) -> usize {
+        if let Ether::Dcf(_) = self.ether { ETHERNET } else { 0 }
+    }
+
     fn next(&self) -> Option<Duration> {
         let due = self.due.first().map(|&(time, _)| time);
-        self.medium.poll_timeout().into_iter().chain(due).min()
+        self.ether.poll_timeout().into_iter().chain(due).min()
     }
 
     /// The message, if it is new to the node.
@@ -225,8 +175,9 @@ impl Simulation {
         while let Some((_, index)) = self.due.first().copied().filter(|&(due, _)| due <= self.now) {
             let frame = self.change(index, |node, now| node.suppression.poll_transmit(now));
             let Some(frame) = frame else { continue };
-            self.medium.send(self.now, index, &frame);
-            if self.waits && !self.medium.is_done(index) {
+            let frame = [&vec![0; self.header()][..], &frame].concat();
+            self.ether.send(self.now, index, Destination::Broadcast, frame);
+            if self.waits && !self.ether.is_done(index) {
                 self.below.insert(index, self.now);
                 self.change(index, |_, _| ());
             }
@@ -238,7 +189,7 @@ impl Simulation {
         let done: Vec<_> = self
             .below
             .iter()
-            .filter(|(index, _)| self.medium.is_done(**index))
+            .filter(|(index, _)| self.ether.is_done(**index))
             .map(|(&index, &since)| (index, since))
             .collect();
         for (index, since) in done {
@@ -279,6 +230,7 @@ fn rng(seed: u64, node: usize) -> ChaCha8Rng {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use link::dcf;
 
     fn run(adjacency: &Adjacency, rules: Suppressing, seed: u64) -> Flooded {
         Simulation::over_links(adjacency, LinkConfig::default(), rules, seed).flood(0, 100, TTL)

@@ -30,11 +30,24 @@ pub(super) enum Kind {
     NapiRun,
 }
 
-/// By their numbers there.
-const KINDS: [Kind; 9] = {
-    use Kind::*;
-    [Leave, Enter, Receive, Queue, Wake, Run, Call, NapiWake, NapiRun]
-};
+/// By their numbers there, and their names.
+const KINDS: [(&str, Kind); 9] = [
+    ("leave", Kind::Leave),
+    ("enter", Kind::Enter),
+    ("receive", Kind::Receive),
+    ("queue", Kind::Queue),
+    ("wake", Kind::Wake),
+    ("run", Kind::Run),
+    ("call", Kind::Call),
+    ("napi-wake", Kind::NapiWake),
+    ("napi-run", Kind::NapiRun),
+];
+
+impl Kind {
+    pub(super) fn named(name: &str) -> Option<Self> {
+        KINDS.iter().find(|(known, _)| *known == name).map(|(_, kind)| *kind)
+    }
+}
 
 /// Something that happened at a node.
 #[derive(Clone, Copy, Debug)]
@@ -78,7 +91,7 @@ impl Tracer {
 fn read(bytes: &[u8]) -> Option<Event> {
     let ns = u64::from_ne_bytes(*bytes.first_chunk()?);
     let word = |at: usize| bytes.get(at..at + 4)?.try_into().ok().map(u32::from_ne_bytes);
-    let kind = *KINDS.get(word(8)? as usize)?;
+    let (_, kind) = *KINDS.get(word(8)? as usize)?;
     Some(Event { ns, kind, node: word(12)? })
 }
 

@@ -5,11 +5,14 @@ use std::time::Duration;
 
 use super::{BUFFER_MAX, FlowSpec, FlowTest, Origin, address, buffer_limits};
 use crate::error::Error;
-use crate::guest::{self, Booting, Guest, GuestSpec, Interface, Job};
+use crate::guest::{self, Booting, Guest, GuestSpec, Job, Segment};
 use crate::network::Network;
 
 /// Far above what a window's data takes.
 const MEMORY_MB: u32 = 256;
+
+/// The second byte of their networks; paths have 1 to 200.
+const NET: u8 = 254;
 
 /// What tells guests apart: those flows have one in common which have the same congestion control.
 type Kind = (&'static str, Option<&'static str>);
@@ -109,10 +112,9 @@ fn command(spec: &FlowSpec, index: usize) -> String {
 
 fn boot(network: &Network, test: &FlowTest, kind: Kind, number: u8) -> Result<Booting, Error> {
     let (congestion_control, module) = kind;
-    let place = network.place_guest(number);
+    let segment = Segment::new(format!("g{number}"), [NET, number]);
     let window = test.initial_window.map(|segments| format!(" initcwnd {segments}")).unwrap_or_default();
-    let mut lines = place.guest_lines.clone();
-    lines.push(format!("route add default via {}{window}", place.gateway));
+    let route = format!("route add default via {}{window}", segment.gateway);
     let sysctl = |key: &str, value: &str| (key.to_owned(), value.to_owned());
     let spec = GuestSpec {
         modules: module.iter().map(|&line| line.to_owned()).collect(),
@@ -121,12 +123,13 @@ fn boot(network: &Network, test: &FlowTest, kind: Kind, number: u8) -> Result<Bo
             sysctl("net.ipv4.tcp_no_metrics_save", "1"),
             sysctl("net.ipv4.tcp_wmem", &buffer_limits(BUFFER_MAX)),
         ],
-        interfaces: vec![Interface { tap: place.tap.clone(), mac: place.mac.clone(), options: None, lines }],
+        interfaces: vec![segment.interface(0, [route])],
         memory_mb: Some(MEMORY_MB),
         ..GuestSpec::default()
     };
     let booting = guest::boot(&network.client, &spec)?;
-    network.admit_guest(&place)?;
+    segment.admit(&network.client)?;
+    network.server.ip(&[format!("route add {}/32 via {}", segment.own, network.client_address(0))])?;
     Ok(booting)
 }
 

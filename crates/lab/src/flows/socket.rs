@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, accept_with, bind, recv, socket_with,
-    sockopt,
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, accept_with, bind, ipproto, recv,
+    socket_with, sockopt,
 };
 
 const FLAGS: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
@@ -55,7 +55,13 @@ pub(crate) fn send(socket: &OwnedFd, content: &[u8]) -> io::Result<u64> {
 }
 
 fn make() -> io::Result<OwnedFd> {
-    let socket = socket_with(AddressFamily::INET, SocketType::STREAM, FLAGS, None)?;
+    make_with(FLAGS, false)
+}
+
+/// MPTCP's, for peers that have it as well, if it is to be `multipath`.
+pub(crate) fn make_with(flags: SocketFlags, multipath: bool) -> io::Result<OwnedFd> {
+    let protocol = multipath.then_some(ipproto::MPTCP);
+    let socket = socket_with(AddressFamily::INET, SocketType::STREAM, flags, protocol)?;
     abort_on_close(&socket)?;
     Ok(socket)
 }

@@ -3,72 +3,64 @@
 use serde_json::{Value, json};
 
 use super::{Report, field, number};
-use crate::experiment::{Case, Fields, Pooled, Ratio, Share, Whole, object, plain};
+use crate::experiment::{Fields, Pooled, Ratio, Whole, object, plain};
 
 impl Report<'_> {
-    /// Adds the experiment's ratios and shares to the samples that have one, and to the notes what is pooled.
+    /// Adds the experiment's ratios to the samples that have one, and to the notes what is pooled.
     pub(crate) fn compare(&mut self) {
         let sentences: Vec<String> = self.pools().iter().map(|pool| self.sentence(pool)).collect();
         self.notes.extend(sentences);
         for case in 0..self.samples.len() {
             for ratio in &self.experiment.ratios {
-                let of = Vec::from_iter(self.reference(ratio, case));
-                self.add_share(case, (ratio.name, ratio.metric), &of, Whole::Sum);
-            }
-            for share in &self.experiment.shares {
-                self.add_share(case, (share.name, share.metric), &self.group(share, case), share.of);
+                self.add_ratio(case, ratio);
             }
         }
     }
 
-    /// Adds to the samples of `case` what share one of their metrics is of that of a group.
-    fn add_share(&mut self, case: usize, (name, metric): (&'static str, &str), group: &[usize], of: Whole) {
+    fn add_ratio(&mut self, case: usize, ratio: &Ratio) {
+        let group = self.group(ratio, case);
         for index in 0..self.samples[case].len() {
-            let whole = self.whole(metric, group, of, self.repeats[case][index]).filter(|&whole| whole > 0.0);
+            let whole = self.whole(ratio, &group, self.repeats[case][index]).filter(|&whole| whole > 0.0);
             let sample = &mut self.samples[case][index];
-            let part = field(&sample.metrics, metric).copied();
-            sample.add(part.zip(whole).map(|(part, whole)| (name, part / whole)));
+            let part = field(&sample.metrics, ratio.metric).copied();
+            sample.add(part.zip(whole).map(|(part, whole)| (ratio.name, part / whole)));
         }
     }
 
     /// `None` unless all of `group` were measured in `repeat`.
-    fn whole(&self, metric: &str, group: &[usize], of: Whole, repeat: usize) -> Option<f64> {
+    fn whole(&self, ratio: &Ratio, group: &[usize], repeat: usize) -> Option<f64> {
         let value = |&case: &usize| {
             let index = self.repeats[case].iter().position(|&other| other == repeat)?;
-            field(&self.samples[case][index].metrics, metric).copied()
+            field(&self.samples[case][index].metrics, ratio.metric).copied()
         };
         let values: Vec<f64> = group.iter().map(value).collect::<Option<_>>()?;
-        match of {
+        match ratio.whole {
             Whole::Greatest => values.into_iter().reduce(f64::max),
             Whole::Sum => Some(values.into_iter().sum()),
         }
     }
 
-    /// The cases that a share of `case` is of.
-    fn group(&self, share: &Share, case: usize) -> Vec<usize> {
-        let cases = &self.experiment.cases;
-        let names = [&["system"], share.over].concat();
-        let in_group = |&other: &usize| {
-            let system = field(&cases[other].key, "system").and_then(|system| system.as_str());
-            system.is_some_and(|system| system.starts_with(share.systems))
-                && without(&cases[other].key, &names).eq(without(&cases[case].key, &names))
-        };
-        (0..cases.len()).filter(in_group).collect()
-    }
-
-    /// The case that `case` is compared with.
-    fn reference(&self, ratio: &Ratio, case: usize) -> Option<usize> {
+    /// The cases that `case` is compared with.
+    fn group(&self, ratio: &Ratio, case: usize) -> Vec<usize> {
         let (cases, own) = (&self.experiment.cases, &self.experiment.cases[case].key);
-        let names: Vec<&str> = ratio.of.iter().map(|(name, _)| *name).collect();
+        let several = ratio.of.iter().any(|(_, value)| value.ends_with('*'));
+        let names: Vec<&str> =
+            ratio.of.iter().map(|(name, _)| *name).chain(ratio.over.iter().copied()).collect();
         let has = |key: &Fields<Value>, &(name, value): &(&str, &str)| {
-            field(key, name).is_some_and(|found| plain(found) == value)
+            let found = field(key, name).map(plain);
+            found.is_some_and(|found| {
+                value.strip_suffix('*').map_or(found == value, |head| found.starts_with(head))
+            })
         };
-        let is_reference = |other: &Case| {
-            ratio.of.iter().all(|of| has(&other.key, of))
-                && without(&other.key, &names).eq(without(own, &names))
+        let is_in = |&other: &usize| {
+            let key = &cases[other].key;
+            (several || other != case)
+                && ratio.of.iter().all(|of| has(key, of))
+                && without(key, &names).eq(without(own, &names))
         };
-        field(own, names.first()?)?;
-        cases.iter().position(is_reference).filter(|&found| found != case)
+        // What lacks the field is compared with nothing.
+        let compared = ratio.of.first().is_some_and(|(name, _)| field(own, name).is_some());
+        (0..cases.len()).filter(|other| compared && is_in(other)).collect()
     }
 }
 
@@ -101,7 +93,7 @@ impl Report<'_> {
 
     /// Adds the samples of `case` to `pool`.
     fn pool(&self, ratio: &Ratio, case: usize, pool: &mut Pool) {
-        let of = self.reference(ratio, case);
+        let of = self.group(ratio, case).first().copied();
         let value = |case: usize, index: usize| field(&self.samples[case][index].metrics, ratio.metric);
         for (index, repeat) in self.repeats[case].iter().enumerate() {
             let Some(own) = value(case, index) else { continue };
@@ -192,12 +184,8 @@ mod tests {
                 let report = Report::new(&experiment, &options);
                 let cases = || 0..experiment.cases.len();
                 for ratio in &experiment.ratios {
-                    let compared = cases().any(|case| report.reference(ratio, case).is_some());
+                    let compared = cases().any(|case| !report.group(ratio, case).is_empty());
                     assert!(compared, "{name} {size:?}: {}", ratio.name);
-                }
-                for share in &experiment.shares {
-                    let compared = cases().any(|case| !report.group(share, case).is_empty());
-                    assert!(compared, "{name} {size:?}: {}", share.name);
                 }
             }
         }

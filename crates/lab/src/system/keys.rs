@@ -11,20 +11,6 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use crate::command::complete;
 use crate::error::{Doing, Error};
 
-/// A key pair, each key in base64.
-pub(super) struct KeyPair {
-    pub(super) private: String,
-    pub(super) public: String,
-}
-
-impl KeyPair {
-    pub(super) fn generate(nawa: &Path) -> Result<Self, Error> {
-        let private = run(nawa, "keygen", "")?;
-        let public = run(nawa, "pubkey", &private)?;
-        Ok(Self { private: private.trim().into(), public: public.trim().into() })
-    }
-}
-
 /// Somebody who has a key.
 pub(crate) struct Identity {
     /// In names of files.
@@ -38,12 +24,12 @@ pub(crate) struct Identity {
 impl Identity {
     /// With a new key in `folder`.
     pub(crate) fn generate(nawa: &Path, folder: &Path, name: impl Into<String>) -> Result<Self, Error> {
-        let (keys, name) = (KeyPair::generate(nawa)?, name.into());
+        let (private, name) = (run(nawa, "keygen", "")?, name.into());
         let path = folder.join(format!("{name}.key"));
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
-        let written = file.and_then(|mut file| writeln!(file, "{}", keys.private));
+        let written = file.and_then(|mut file| file.write_all(private.as_bytes()));
         written.doing(|| format!("write {}", path.display()))?;
-        Ok(Self { name, key_file: path, public_key: keys.public })
+        Ok(Self { name, key_file: path, public_key: run(nawa, "pubkey", &private)?.trim().into() })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr};
-use std::path::Path;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::clock;
@@ -18,9 +18,25 @@ const INNER: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 79, 0, 1), Ipv4Addr::new(10, 79,
 const START_LIMIT: Duration = Duration::from_secs(15);
 const PING_LIMIT: Duration = Duration::from_secs(1);
 
-/// Starts `program client` and `program server`, each on its host; returns when the server's inner address answers. What they get is
-/// in docs/lab.md.
-pub(super) fn start(program: &Path, network: &Network, means: &Means) -> Result<Ready, Error> {
+/// A user-space WireGuard by the name of its program.
+const WIREGUARD: &str = include_str!("wireguard");
+
+/// Where such a program is: in the folder that `NAWA_RIVALS` names, or else in `target/rivals/bin`.
+pub fn find(program: &str) -> Option<PathBuf> {
+    let folder = std::env::var_os("NAWA_RIVALS").map_or_else(|| "target/rivals/bin".into(), PathBuf::from);
+    let path = std::path::absolute(folder.join(program)).ok()?;
+    path.is_file().then_some(path)
+}
+
+/// What starts a user-space WireGuard.
+pub(super) fn wireguard(program: &str) -> Result<[OsString; 4], Error> {
+    let missing = || Error::program(program, "it is not installed: run `make rivals`");
+    Ok(["sh".into(), "-c".into(), WIREGUARD.into(), find(program).ok_or_else(missing)?.into()])
+}
+
+/// Starts `program` with the word `client` and with `server`, each on its host; returns when the server's inner address answers. What
+/// they get is in docs/lab.md.
+pub(super) fn start(program: &[OsString], network: &Network, means: &Means) -> Result<Ready, Error> {
     let paths: Vec<String> = (0..network.path_names().len())
         .map(|path| format!("{}={}", network.interface(path), network.client_address(path)))
         .collect();
@@ -34,7 +50,7 @@ pub(super) fn start(program: &Path, network: &Network, means: &Means) -> Result<
         ]
         .map(OsString::from)
         .into();
-        words.extend([program.into(), role.into()]);
+        words.extend(program.iter().cloned().chain([role.into()]));
         Process::start(host, "env", &words)
     };
     let [client, server] = INNER;

@@ -10,12 +10,12 @@ use link::Bitrate;
 
 use crate::axes::{Cell, FULL, Grid, NORMAL, PAPER, QUICK, cells};
 use crate::error::Error;
-use crate::experiment::{Case, Experiment, RunOptions, Share, SideBySide, Size, Whole};
+use crate::experiment::{Case, Experiment, Ratio, RunOptions, SideBySide, Size, Whole};
 use crate::links::{OnLinks, Setup};
 use crate::network::{PathSpec, Topology};
 use crate::system::{NawaSetup, System};
 
-use measure::{Direction, Test, Transport};
+use measure::Test;
 
 pub(crate) const ABOUT: &str = "TCP over two or three mixed links: each link alone, MPTCP, Nawa, by CUBIC and BBR; ping and a call beside it";
 
@@ -38,17 +38,20 @@ const GRIDS: [Grid; 8] = [
     Grid(FULL, &["case=dual_lte,three,50+10,sat+dsl transport=quic", ONE, CC]),
 ];
 
-const SHARES: [Share; 5] = [
-    share("of_best_link", "link", Whole::Greatest, &[]),
-    share("of_sum", "link", Whole::Sum, &[]),
-    share("of_mptcp", "mptcp", Whole::Greatest, &[]),
-    share("of_best_link_any_cc", "link", Whole::Greatest, &["cc"]),
-    share("of_mptcp_any_cc", "mptcp", Whole::Greatest, &["cc"]),
-];
+const LINKS: &[(&str, &str)] = &[("system", "link*")];
+const MPTCP: &[(&str, &str)] = &[("system", "mptcp*")];
 
-const fn share(name: &'static str, systems: &'static str, of: Whole, over: &'static [&'static str]) -> Share {
-    Share { name, metric: "goodput_mbps", systems, of, over }
-}
+const RATIOS: [Ratio; 5] = [
+    Ratio { whole: Whole::Greatest, ..Ratio::new("of_best_link", "goodput_mbps", LINKS) },
+    Ratio::new("of_sum", "goodput_mbps", LINKS),
+    Ratio::new("of_mptcp", "goodput_mbps", MPTCP),
+    Ratio {
+        whole: Whole::Greatest,
+        over: &["cc"],
+        ..Ratio::new("of_best_link_any_cc", "goodput_mbps", LINKS)
+    },
+    Ratio { whole: Whole::Greatest, over: &["cc"], ..Ratio::new("of_mptcp_any_cc", "goodput_mbps", MPTCP) },
+];
 
 /// The sum of links' rates up to which cases run beside each other without a change of ratios (docs/lab.md).
 const SIDE_BY_SIDE: Bitrate = Bitrate::from_bps(240_000_000);
@@ -92,7 +95,7 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
         cases,
         side_by_side: SideBySide::Rates(SIDE_BY_SIDE),
         repeats: options.size.of(1, 3, 3),
-        shares: SHARES.to_vec(),
+        ratios: RATIOS.to_vec(),
         notes,
         ..Experiment::default()
     })
@@ -110,9 +113,9 @@ fn of_all_systems(cell: &Cell, links: &[PathSpec], size: Size) -> Result<Vec<Cas
     let (quic, cc) = (cell.text("transport") == "quic", cell.text("cc"));
     let recorded = profiles::is_recorded(cell.text("case"));
     let test = Test {
-        transport: if quic { Transport::Quic } else { Transport::Tcp },
+        quic,
         flows: cell.get("flows")?,
-        direction: cell.one_of("direction", &[("down", Direction::Down), ("up", Direction::Up)])?,
+        up: cell.one_of("direction", &[("down", false), ("up", true)])?,
         time: seconds(if recorded { 30 } else { 12 }),
         idle_pings: size.of(40, 80, 80),
     };

@@ -146,6 +146,9 @@ fn tunnel(source: &mut Source, written: document::Tunnel, peers: &[peer::Checked
     let resolvers = written.resolvers.iter();
     let resolvers =
         resolvers.filter_map(|text| source.expect(text.span(), value::ip(text.get_ref()))).collect();
+    let congestion_control = written
+        .congestion_control
+        .and_then(|name| source.expect(name.span(), value::congestion_control(name.get_ref())));
     let endpoints = written.endpoints.iter();
     let endpoints = endpoints.filter_map(|text| source.expect(text.span(), text.get_ref().parse())).collect();
     Tunnel {
@@ -158,6 +161,7 @@ fn tunnel(source: &mut Source, written: document::Tunnel, peers: &[peer::Checked
         fwmark: written.fwmark,
         marks: Marks { dscp: written.copy_dscp, ecn: written.copy_ecn },
         fail_open: written.fail_open,
+        congestion_control,
         resolvers,
         peers: Vec::new(),
     }
@@ -193,11 +197,10 @@ fn flight(source: &mut Source, written: document::Flight) -> Flight {
 }
 
 fn flight_base(base: &str) -> Result<Base, String> {
-    match base {
-        "cubic" => Ok(Base::Cubic),
-        "reno" => Ok(Base::Reno),
-        _ => Err(format!("there is no base \"{base}\"; write \"cubic\" or \"reno\"")),
-    }
+    [Base::Cubic, Base::Reno]
+        .into_iter()
+        .find(|one| one.name() == base)
+        .ok_or_else(|| format!("there is no base \"{base}\"; write \"cubic\" or \"reno\""))
 }
 
 fn relay_mode(mode: &str) -> Result<(), String> {

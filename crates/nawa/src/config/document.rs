@@ -111,6 +111,8 @@ pub struct Tunnel {
     /// Packets of a default route go beside the tunnel while it is down.
     #[serde(default)]
     pub fail_open: bool,
+    /// Name of a TCP congestion control.
+    pub congestion_control: Option<Spanned<String>>,
     /// Addresses of servers that are asked for the names in `remote`.
     #[serde(default)]
     pub resolvers: Vec<Spanned<String>>,

@@ -159,7 +159,7 @@ fn written(path: &PathConfig) -> Path {
 
 #[cfg(test)]
 mod tests {
-    use tunnel::{Mtu, PresharedKey, Scheduler};
+    use tunnel::PresharedKey;
 
     use super::*;
 
@@ -174,14 +174,7 @@ mod tests {
             bicast: Bicast::Off,
             paths: Vec::new(),
         };
-        Config {
-            scheduler: Scheduler::Auto,
-            mtu: Mtu::Auto,
-            marks: Default::default(),
-            fail_open: false,
-            resolvers: Vec::new(),
-            peers: vec![peer],
-        }
+        Config { peers: vec![peer], ..Config::default() }
     }
 
     fn read<T: serde::de::DeserializeOwned>(json: serde_json::Value) -> T {

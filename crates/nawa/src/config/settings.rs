@@ -58,6 +58,9 @@ pub struct Tunnel {
     pub marks: Marks,
     /// Whether packets of a default route go beside the tunnel while it is down.
     pub fail_open: bool,
+    /// What this host's TCP connections into the tunnel use; `None`: where `fsat` is the default, what lies below it, else what
+    /// they ask for.
+    pub congestion_control: Option<String>,
     /// Who is asked for the names in paths, instead of those that the host's files name.
     pub resolvers: Vec<IpAddr>,
     /// The other ends.
@@ -135,7 +138,7 @@ pub struct Flight {
     pub base: Base,
 }
 
-/// The congestion avoidance below FS-AT, as it is written.
+/// The congestion avoidance below FS-AT, as it is written, which is also the kernel's name for it alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Base {
@@ -144,4 +147,14 @@ pub enum Base {
     /// As RFC 9438: grows by time, faster on long fat paths
     #[default]
     Cubic,
+}
+
+impl Base {
+    /// As it is written.
+    pub fn name(self) -> &'static str {
+        match self {
+            Base::Reno => "reno",
+            Base::Cubic => "cubic",
+        }
+    }
 }

@@ -262,7 +262,7 @@ fn unknown_and_missing_keys() {
     assert_complaints(
         &format!("{NODE}[tunnel]\ninterface = 'nawa0'\naddresses = ['10.77.0.1/24']\nmtuu = 1400\n"),
         "nawa.toml:6:1: unknown key `mtuu`, expected one of \
-         `interface`, `addresses`, `listen`, `endpoints`, `scheduler`, `mtu`, `fwmark`, `copy-dscp`, `copy-ecn`, `fail-open`, `resolvers`",
+         `interface`, `addresses`, `listen`, `endpoints`, `scheduler`, `mtu`, `fwmark`, `copy-dscp`, `copy-ecn`, `fail-open`, `congestion-control`, `resolvers`",
     );
     assert_complaints(
         &format!("{NODE}[tunnel]\naddresses = ['10.77.0.1/24']\n"),
@@ -534,6 +534,7 @@ fn the_sample_is_good_and_shows_every_option() {
         "copy-dscp",
         "copy-ecn",
         "fail-open",
+        "congestion-control",
         "resolvers",
         "tls",
         "name",

@@ -83,6 +83,14 @@ pub fn mtu(value: &toml::Value) -> Result<Mtu, String> {
     }
 }
 
+/// A name that a congestion control can have (TCP_CA_NAME_MAX, net/tcp.h).
+pub fn congestion_control(name: &str) -> Result<String, String> {
+    if (1..16).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Ok(name.to_owned());
+    }
+    Err(format!("\"{name}\" cannot name a congestion control; write one that the kernel has, as \"cubic\""))
+}
+
 /// A name the kernel takes for an interface.
 pub fn interface(name: &str) -> Result<String, String> {
     let good = !name.is_empty()

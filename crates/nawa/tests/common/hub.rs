@@ -6,7 +6,7 @@ use std::time::Duration;
 use device::poller::boottime;
 use rand_core::{OsRng, TryRngCore};
 use tunnel::endpoint::Endpoint;
-use tunnel::{Bicast, Config, Local, Mtu, PathConfig, PeerConfig, PresharedKey, PrivateKey, Scheduler};
+use tunnel::{Bicast, Config, Local, PathConfig, PeerConfig, PresharedKey, PrivateKey};
 
 use super::{Daemon, Namespace, Node, eventually, output, stdout, succeed};
 
@@ -83,14 +83,7 @@ impl Net {
             bicast: Bicast::Off,
             paths: vec![path],
         };
-        let config = Config {
-            scheduler: Scheduler::Auto,
-            mtu: Mtu::Auto,
-            marks: Default::default(),
-            fail_open: false,
-            resolvers: Vec::new(),
-            peers: vec![peer],
-        };
+        let config = Config { peers: vec![peer], ..Config::default() };
         let mut seed = [0; 32];
         OsRng.try_fill_bytes(&mut seed).expect("randomness");
         let mut end = Endpoint::new(config, self.keys[at].clone(), seed);

@@ -6,6 +6,7 @@
 
 use std::fmt;
 use std::io;
+use std::net::IpAddr;
 
 use device::Tun;
 use device::net::{MAIN_TABLE, Net, Route, Rule};
@@ -39,6 +40,8 @@ pub struct Interface {
     mark: u32,
     /// What it was given, in this order.
     pieces: Vec<Piece>,
+    /// What its routes say that TCP connections use.
+    congestion_control: Option<String>,
     /// Packets of the default routes go beside it.
     open: bool,
 }
@@ -47,7 +50,12 @@ pub struct Interface {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Piece {
     Address(IpNet),
-    Route { net: IpNet, table: u32 },
+    /// `source`: the interface's address that this is the prefix of.
+    Route {
+        net: IpNet,
+        table: u32,
+        source: Option<IpAddr>,
+    },
     Rule(Rule),
 }
 
@@ -67,7 +75,16 @@ impl Interface {
         };
         let index = configure(&mut net, &name, mtu).map_err(StartError::Interface)?;
         let mark = if settings.fwmark == 0 { TABLE } else { settings.fwmark };
-        let mut interface = Self { net, name, index, mtu, mark, pieces: Vec::new(), open: false };
+        let mut interface = Self {
+            net,
+            name,
+            index,
+            mtu,
+            mark,
+            pieces: Vec::new(),
+            congestion_control: settings.tunnel.congestion_control.clone(),
+            open: false,
+        };
         interface.reconfigure(&settings.addresses, &settings.tunnel)?;
         Ok((tun, interface))
     }
@@ -87,22 +104,42 @@ impl Interface {
     /// # Errors
     /// One that is new could not be added; then all is as before.
     pub fn reconfigure(&mut self, addresses: &[IpNet], config: &Config) -> Result<(), StartError> {
-        let wanted = pieces(addresses, config, self.mark);
-        let new: Vec<_> = wanted.iter().filter(|piece| !self.pieces.contains(piece)).collect();
+        let mut wanted = pieces(addresses, config, self.mark);
+        let before = std::mem::replace(&mut self.congestion_control, config.congestion_control.clone());
+        let same = before == self.congestion_control;
+        let stays =
+            |piece: &&Piece| self.pieces.contains(piece) && (same || !matches!(piece, Piece::Route { .. }));
+        let new: Vec<_> = wanted.iter().filter(|piece| !stays(piece)).copied().collect();
+        let mut others = Vec::new();
         for (count, piece) in new.iter().enumerate() {
-            if let Err(error) = self.add(piece) {
-                new[..count].iter().rev().for_each(|piece| self.delete(piece));
-                return Err(piece.refused(error));
+            match self.add(piece) {
+                // As the kernel, which gives its own such routes to several interfaces.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && piece.is_prefix() => {
+                    tracing::warn!("{error}; packets to that prefix do not go into {}", self.name);
+                    others.push(*piece);
+                }
+                Err(error) => {
+                    new[..count].iter().rev().for_each(|piece| self.delete(piece));
+                    self.congestion_control = before;
+                    self.put_all_back();
+                    return Err(piece.refused(error));
+                }
+                Ok(()) => {}
             }
         }
+        wanted.retain(|piece| !others.contains(piece));
         let old = std::mem::replace(&mut self.pieces, wanted);
         let gone: Vec<_> = old.iter().filter(|piece| !self.pieces.contains(piece)).collect();
         gone.iter().rev().for_each(|piece| self.delete(piece));
         // With an address the kernel may have taken others of its prefix, and the routes.
+        self.put_all_back();
+        Ok(())
+    }
+
+    fn put_all_back(&mut self) {
         for piece in self.pieces.clone() {
             self.put_back(&piece);
         }
-        Ok(())
     }
 
     /// Puts back what somebody has taken away.
@@ -165,23 +202,35 @@ impl Interface {
         }
     }
 
-    /// Fails with `AlreadyExists` for a route that is there already.
+    /// Fails with `AlreadyExists` for a route that is another's; what else is there already is as good as added.
     fn add(&mut self, piece: &Piece) -> io::Result<()> {
+        let Piece::Route { net, table, .. } = piece else { return existing(self.put(piece, false)) };
+        let own =
+            |other: &Piece| matches!(other, Piece::Route { net: n, table: t, .. } if (n, t) == (net, table));
+        self.put(piece, self.pieces.iter().any(own))
+    }
+
+    /// `instead`: in the place of a route of the same prefix. Fails with `AlreadyExists` for what is there already.
+    fn put(&mut self, piece: &Piece, instead: bool) -> io::Result<()> {
         if self.open && piece.leads_in() {
-            return Ok(());
+            return Err(io::ErrorKind::AlreadyExists.into());
         }
         match piece {
-            Piece::Address(net) => self.net.add_address(self.index, net.addr(), net.prefix_len()).map(drop),
-            Piece::Route { net, table } => self.net.add_route(&self.route(*net, *table)),
-            // One that a daemon before has left does the same.
-            Piece::Rule(rule) => existing(self.net.add_rule(rule)),
+            Piece::Address(net) => self.net.add_address(self.index, net.addr(), net.prefix_len(), false),
+            Piece::Route { net, table, source } => {
+                let route = route(self.index, *net, *table, *source, self.congestion_control.as_deref());
+                if instead { self.net.replace_route(&route) } else { self.net.add_route(&route) }
+            }
+            Piece::Rule(rule) => self.net.add_rule(rule),
         }
     }
 
     fn delete(&mut self, piece: &Piece) {
         let deleted = match piece {
             Piece::Address(net) => self.net.delete_address(self.index, net.addr(), net.prefix_len()),
-            Piece::Route { net, table } => self.net.delete_route(&self.route(*net, *table)),
+            Piece::Route { net, table, source } => {
+                self.net.delete_route(&route(self.index, *net, *table, *source, None))
+            }
             Piece::Rule(rule) => self.net.delete_rule(rule),
         };
         // Somebody else has done it, perhaps the kernel.
@@ -192,25 +241,13 @@ impl Interface {
 
     /// True if it was not there.
     fn put_back(&mut self, piece: &Piece) -> bool {
-        if self.open && piece.leads_in() {
-            return false;
-        }
-        let result = match piece {
-            Piece::Address(net) => self.net.add_address(self.index, net.addr(), net.prefix_len()),
-            Piece::Route { net, table } => self.net.add_route(&self.route(*net, *table)).map(|()| true),
-            Piece::Rule(rule) => self.net.add_rule(rule).map(|()| true),
-        };
-        match result {
+        match self.put(piece, false) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                 tracing::warn!("{error}");
                 false
             }
-            result => result.unwrap_or(false),
+            result => result.is_ok(),
         }
-    }
-
-    fn route(&self, net: IpNet, table: u32) -> Route {
-        Route { destination: net.network(), prefix: net.prefix_len(), interface: self.index, table }
     }
 }
 
@@ -227,6 +264,11 @@ impl Piece {
     /// Whether it is the rule by which packets take a default route into the tunnel.
     fn leads_in(&self) -> bool {
         matches!(self, Piece::Rule(rule) if rule.table == TABLE)
+    }
+
+    /// Whether it is the route of an address's prefix.
+    fn is_prefix(&self) -> bool {
+        matches!(self, Piece::Route { source: Some(_), .. })
     }
 
     fn refused(&self, error: io::Error) -> StartError {
@@ -349,14 +391,33 @@ fn existing(result: io::Result<()>) -> io::Result<()> {
     result.or_else(|error| if error.kind() == io::ErrorKind::AlreadyExists { Ok(()) } else { Err(error) })
 }
 
-/// Routes that are there already are somebody else's, and stay, except those that come with the interface's addresses.
+/// The route of a prefix into the interface with this index.
+fn route(
+    interface: u32,
+    net: IpNet,
+    table: u32,
+    source: Option<IpAddr>,
+    congestion_control: Option<&str>,
+) -> Route<'_> {
+    let (destination, prefix) = (net.network(), net.prefix_len());
+    Route { destination, prefix, interface, table, source, congestion_control }
+}
+
+/// The addresses, the routes of their prefixes and of the peers, and the rules of default routes. Routes that are there already
+/// are somebody else's, and stay.
 fn pieces(addresses: &[IpNet], config: &Config, mark: u32) -> Vec<Piece> {
-    let routes = config.peers.iter().flat_map(|peer| &peer.routes);
-    let routes = routes.filter(|route| !addresses.iter().any(|address| address.trunc() == **route));
     let mut pieces: Vec<_> = addresses.iter().copied().map(Piece::Address).collect();
-    for net in routes.copied() {
+    let prefixes = addresses.iter().filter(|address| address.prefix_len() < address.max_prefix_len());
+    let peers = config.peers.iter().flat_map(|peer| &peer.routes);
+    for net in prefixes.chain(peers).map(IpNet::trunc) {
         let default = net.prefix_len() == 0;
-        pieces.push(Piece::Route { net, table: if default { TABLE } else { MAIN_TABLE } });
+        let table = if default { TABLE } else { MAIN_TABLE };
+        let source = addresses.iter().find(|address| address.trunc() == net).map(IpNet::addr);
+        let route = Piece::Route { net, table, source };
+        if pieces.contains(&route) {
+            continue;
+        }
+        pieces.push(route);
         if default {
             pieces.extend(rules(net.addr().is_ipv6(), PRIORITIES, mark, false).map(Piece::Rule));
         }

@@ -36,6 +36,7 @@ impl Endpoint {
         self.set_mtu(config.mtu);
         self.fail_open = config.fail_open;
         let common = Common::of(&config);
+        self.congestion_control = config.congestion_control;
         let mut old = std::mem::take(&mut self.peers);
         for wanted in config.peers {
             let known = old.iter().position(|peer| *peer.public_key() == wanted.public_key);

@@ -20,7 +20,7 @@ use tunnel::endpoint::{Arrival, Endpoint};
 use tunnel::status::PeerStatus;
 use tunnel::wire::address::LocalAddress;
 use tunnel::wire::train::Train;
-use tunnel::{Bicast, Config, Local, Mtu, PathConfig, PeerConfig, PresharedKey, PrivateKey, Scheduler};
+use tunnel::{Bicast, Config, Local, PathConfig, PeerConfig, PresharedKey, PrivateKey, Scheduler};
 
 /// Bytes that a link counts around a UDP payload, unless [`Net::around`] is told otherwise: Ethernet, IPv4, UDP.
 const AROUND: usize = 14 + 20 + 8;
@@ -175,14 +175,7 @@ impl Net {
                 bicast: Bicast::Off,
                 paths: paths.filter(|_| end == 0).collect(),
             };
-            let mut config = Config {
-                scheduler: options.scheduler,
-                mtu: Mtu::Auto,
-                marks: Default::default(),
-                fail_open: false,
-                resolvers: Vec::new(),
-                peers: vec![peer],
-            };
+            let mut config = Config { scheduler: options.scheduler, peers: vec![peer], ..Config::default() };
             tweak(end, &mut config);
             config
         };

@@ -14,29 +14,15 @@ use crate::workload::Sample;
 /// What is done over the links.
 #[derive(Clone, Debug)]
 pub struct Test {
-    pub transport: Transport,
+    /// quinn's QUIC, by the lab itself, from server to client; otherwise the kernel's TCP, by iperf3.
+    pub quic: bool,
     /// Connections at the same time; of QUIC one.
     pub flows: usize,
-    pub direction: Direction,
+    /// From client to server.
+    pub up: bool,
     /// How long, whole seconds, start included.
     pub time: Duration,
     pub idle_pings: u32,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Transport {
-    /// The kernel's TCP, by iperf3.
-    Tcp,
-    /// quinn's QUIC, by the lab itself, from server to client.
-    Quic,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
-    /// From server to client.
-    Down,
-    /// From client to server.
-    Up,
 }
 
 /// From one ping to the next.
@@ -58,38 +44,34 @@ impl Task for Test {
         &["iperf3", "ping"]
     }
 
+    /// Pings, then flows with pings and a call beside them.
     fn measure(&self, bench: &Bench, ready: &mut Ready) -> Result<Sample, Error> {
-        measure(bench, ready, self)
+        let network = bench.network;
+        network.restart_links();
+        let source = ready.ping_sources[0];
+        let idle = ping::round_trips(&network.client, source, ready.server, PING_EVERY, self.idle_pings)?;
+        let mut outcome = loaded(bench, ready, self);
+        let mut attempts = 1;
+        while outcome.is_err() && attempts < ATTEMPTS {
+            outcome = loaded(bench, ready, self);
+            attempts += 1;
+        }
+        let loaded = outcome?;
+        let mut sample = Sample::from([
+            ("goodput_mbps", Some(loaded.goodput_mbps)),
+            ("rtt_idle_p50_ms", ms(&idle, 50)),
+            ("rtt_idle_p95_ms", ms(&idle, 95)),
+            ("rtt_loaded_p50_ms", ms(&loaded.round_trips, 50)),
+            ("rtt_loaded_p95_ms", ms(&loaded.round_trips, 95)),
+            ("rtt_loaded_p99_ms", ms(&loaded.round_trips, 99)),
+            ("rpm", rpm(&loaded.round_trips)),
+            ("call_loss_ratio", Some(loaded.call.loss_ratio(Duration::MAX))),
+            ("call_longest_gap_ms", Some(loaded.call.longest_gap.as_secs_f64() * 1e3)),
+        ]);
+        sample.remark =
+            (attempts > 1).then(|| "in a run iperf3 did not come about at once and was started anew".into());
+        Ok(sample)
     }
-}
-
-/// Pings, then flows with pings and a call beside them.
-fn measure(bench: &Bench, ready: &Ready, test: &Test) -> Result<Sample, Error> {
-    let network = bench.network;
-    network.restart_links();
-    let source = ready.ping_sources[0];
-    let idle = ping::round_trips(&network.client, source, ready.server, PING_EVERY, test.idle_pings)?;
-    let mut outcome = loaded(bench, ready, test);
-    let mut attempts = 1;
-    while outcome.is_err() && attempts < ATTEMPTS {
-        outcome = loaded(bench, ready, test);
-        attempts += 1;
-    }
-    let loaded = outcome?;
-    let mut sample = Sample::from([
-        ("goodput_mbps", Some(loaded.goodput_mbps)),
-        ("rtt_idle_p50_ms", ms(&idle, 50)),
-        ("rtt_idle_p95_ms", ms(&idle, 95)),
-        ("rtt_loaded_p50_ms", ms(&loaded.round_trips, 50)),
-        ("rtt_loaded_p95_ms", ms(&loaded.round_trips, 95)),
-        ("rtt_loaded_p99_ms", ms(&loaded.round_trips, 99)),
-        ("rpm", rpm(&loaded.round_trips)),
-        ("call_loss_ratio", Some(loaded.call.loss_ratio(Duration::MAX))),
-        ("call_longest_gap_ms", Some(loaded.call.longest_gap.as_secs_f64() * 1e3)),
-    ]);
-    sample.remark =
-        (attempts > 1).then(|| "in a run iperf3 did not come about at once and was started anew".into());
-    Ok(sample)
 }
 
 fn loaded(bench: &Bench, ready: &Ready, test: &Test) -> Result<Loaded, Error> {
@@ -97,17 +79,14 @@ fn loaded(bench: &Bench, ready: &Ready, test: &Test) -> Result<Loaded, Error> {
     let source = ready.ping_sources[0];
     let ping = Ping::start(&network.client, source, ready.server, PING_EVERY)?;
     let call = Call::start(&network.client, &network.server, source, ready.server)?;
-    let goodput_mbps = match test.transport {
-        Transport::Tcp => tcp(bench, ready, test)?,
-        Transport::Quic => quic(bench, ready, test)?,
-    };
+    let goodput_mbps = if test.quic { quic(bench, ready, test)? } else { tcp(bench, ready, test)? };
     Ok(Loaded { goodput_mbps, round_trips: ping.stop()?, call: call.stop()? })
 }
 
 fn tcp(bench: &Bench, ready: &Ready, test: &Test) -> Result<f64, Error> {
     let iperf = Iperf {
         flows: test.flows,
-        reverse: test.direction == Direction::Down,
+        reverse: !test.up,
         time: test.time,
         ..Iperf::tcp(ready.server, ready.sources[0], bench.setup.congestion_control)
     };

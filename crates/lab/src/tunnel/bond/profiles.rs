@@ -9,83 +9,34 @@ use crate::error::Error;
 use crate::network::{PathSpec, fixed, percent_lost};
 use crate::traces::{Recording, recordings};
 
-/// One link, both directions alike but for the rate.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Profile {
-    /// Mbit/s.
-    down: f64,
-    up: f64,
-    /// One way, ms.
-    delay: u64,
-    /// σ of half-normal jitter that keeps order, ms.
-    jitter: u64,
-    /// Before the queue, independent, percent.
-    loss: f64,
-    queue: Room,
-}
-
-/// What a drop-tail queue holds.
-#[derive(Clone, Copy, Debug)]
-enum Room {
-    Packets(usize),
-    /// What the link carries in so many ms.
-    Time(u64),
-}
-
-/// A link with a queue of 100 packets.
-const fn link(mbps: f64, delay: u64) -> Profile {
-    Profile { down: mbps, up: mbps, delay, jitter: 0, loss: 0.0, queue: Room::Packets(100) }
-}
-
-/// A link with a queue of 100 ms, as those of mqvpn's report.
-const fn wide(mbps: f64, delay: u64) -> Profile {
-    Profile { queue: Room::Time(100), ..link(mbps, delay) }
-}
-
-impl Profile {
-    const fn jitter(self, jitter: u64) -> Self {
-        Self { jitter, ..self }
-    }
-
-    const fn loss(self, loss: f64) -> Self {
-        Self { loss, ..self }
-    }
-
-    const fn queue(self, packets: usize) -> Self {
-        Self { queue: Room::Packets(packets), ..self }
-    }
-
-    const fn up(self, up: f64) -> Self {
-        Self { up, ..self }
-    }
-}
-
-/// The cases by name: sixteen of the public report, and ours.
-const PROFILES: [(&str, &[Profile]); 24] = [
-    ("baseline", &[wide(50.0, 20), wide(50.0, 20)]),
-    ("rtt_40", &[wide(50.0, 20), wide(50.0, 40)]),
-    ("rtt_70", &[wide(50.0, 20), wide(50.0, 70)]),
-    ("rtt_120", &[wide(50.0, 20), wide(50.0, 120)]),
-    ("rtt_320", &[wide(50.0, 20), wide(50.0, 320)]),
-    ("jit_5", &[wide(50.0, 20).jitter(5), wide(50.0, 20).jitter(5)]),
-    ("jit_20", &[wide(50.0, 20).jitter(20), wide(50.0, 20).jitter(20)]),
-    ("loss_05", &[wide(50.0, 20).loss(0.5), wide(50.0, 20).loss(0.5)]),
-    ("loss_2", &[wide(50.0, 20).loss(2.0), wide(50.0, 20).loss(2.0)]),
-    ("bw_4to1", &[wide(50.0, 20), wide(12.0, 20)]),
-    ("bw_10to1", &[wide(100.0, 20), wide(10.0, 20)]),
-    ("dual_lte", &[wide(40.0, 30).jitter(5).loss(0.5), wide(25.0, 45).jitter(8).loss(0.5)]),
-    ("fiber_lte", &[wide(300.0, 8), wide(30.0, 40).jitter(8).loss(0.5)]),
-    ("lte_starlink", &[wide(40.0, 35).jitter(8), wide(100.0, 50).jitter(25).loss(1.0)]),
-    ("lte_geo", &[wide(40.0, 35), wide(20.0, 320).jitter(20).loss(0.5)]),
-    ("congested", &[wide(20.0, 50).jitter(20).loss(2.0), wide(15.0, 60).jitter(25).loss(2.0)]),
-    ("three", &[link(10.0, 40), link(14.0, 10).loss(2.0), link(5.0, 140)]),
-    ("50+10", &[link(50.0, 2), link(10.0, 9)]),
-    ("lossy30", &[link(10.0, 20), link(10.0, 25), link(10.0, 20).loss(30.0)]),
-    ("sat+dsl", &[link(2.0, 15).queue(40), link(20.0, 300).queue(600)]),
-    ("shallow", &[link(20.0, 20).queue(10), link(10.0, 30).queue(10)]),
-    ("tiny", &[link(0.5, 60).queue(30), link(0.3, 90).queue(30), link(0.7, 120).queue(30)]),
-    ("bloat", &[link(5.0, 20).queue(800), link(8.0, 30).queue(800)]),
-    ("thin-up", &[link(12.0, 20).up(0.256)]),
+/// The cases by name: sixteen of the public report, and ours. A link is Mbit/s@ms one way, then, where it has them, ±σ of half-normal
+/// jitter that keeps order, in ms, -percent that are lost before the queue, independently, and ↑Mbit/s of the way up where that
+/// differs. The last word is what each drop-tail queue holds: so many packets, or what the link carries in so many ms.
+const PROFILES: [(&str, &str); 24] = [
+    ("baseline", "50@20 50@20 100ms"),
+    ("rtt_40", "50@20 50@40 100ms"),
+    ("rtt_70", "50@20 50@70 100ms"),
+    ("rtt_120", "50@20 50@120 100ms"),
+    ("rtt_320", "50@20 50@320 100ms"),
+    ("jit_5", "50@20±5 50@20±5 100ms"),
+    ("jit_20", "50@20±20 50@20±20 100ms"),
+    ("loss_05", "50@20-0.5 50@20-0.5 100ms"),
+    ("loss_2", "50@20-2 50@20-2 100ms"),
+    ("bw_4to1", "50@20 12@20 100ms"),
+    ("bw_10to1", "100@20 10@20 100ms"),
+    ("dual_lte", "40@30±5-0.5 25@45±8-0.5 100ms"),
+    ("fiber_lte", "300@8 30@40±8-0.5 100ms"),
+    ("lte_starlink", "40@35±8 100@50±25-1 100ms"),
+    ("lte_geo", "40@35 20@320±20-0.5 100ms"),
+    ("congested", "20@50±20-2 15@60±25-2 100ms"),
+    ("three", "10@40 14@10-2 5@140 100"),
+    ("50+10", "50@2 10@9 100"),
+    ("lossy30", "10@20 10@25 10@20-30 100"),
+    ("sat+dsl", "2@15 20@300 40,600"),
+    ("shallow", "20@20 10@30 10"),
+    ("tiny", "0.5@60 0.3@90 0.7@120 30"),
+    ("bloat", "5@20 8@30 800"),
+    ("thin-up", "12@20↑0.256 100"),
 ];
 
 /// Pairs of recordings by the beginnings of their names, as mahimahi's are called.
@@ -99,8 +50,9 @@ pub(super) fn is_recorded(case: &str) -> bool {
 
 /// The links of a case, or why there are none: recordings are in the folder `traces`.
 pub(super) fn links(case: &str, traces: Option<&Path>) -> Result<Result<Vec<PathSpec>, String>, Error> {
-    if let Some((_, profiles)) = PROFILES.iter().find(|(name, _)| *name == case) {
-        return Ok(Ok(paths(profiles)));
+    if let Some((name, profile)) = PROFILES.iter().find(|(name, _)| *name == case) {
+        let bad = || Error::BadCell { field: (*name).into(), value: (*profile).into() };
+        return paths(profile).ok_or_else(bad).map(Ok);
     }
     let names = RECORDED.iter().find(|(name, _)| *name == case).map_or(["", ""], |(_, names)| *names);
     let found = traces.map(|folder| recorded(folder, names)).transpose()?.flatten();
@@ -110,26 +62,36 @@ pub(super) fn links(case: &str, traces: Option<&Path>) -> Result<Result<Vec<Path
 }
 
 /// As a network has them, "link1" and so on.
-fn paths(profiles: &[Profile]) -> Vec<PathSpec> {
-    (1..).zip(profiles).map(|(number, profile)| profile.path(number)).collect()
+fn paths(profile: &str) -> Option<Vec<PathSpec>> {
+    let (links, rooms) = profile.rsplit_once(' ')?;
+    let rooms = rooms.split(',').cycle();
+    (1..).zip(links.split(' ').zip(rooms)).map(|(number, (link, room))| path(number, link, room)).collect()
 }
 
-impl Profile {
-    fn path(&self, number: usize) -> PathSpec {
-        let direction = |mbps: f64| {
-            let queue = match self.queue {
-                Room::Packets(packets) => Queue::Packets(packets),
-                Room::Time(ms) => Queue::Bytes((mbps * 1e3 / 8.0) as usize * ms as usize),
-            };
-            let jitter = match self.jitter {
-                0 => Jitter::None,
-                ms => Jitter::HalfNormal(Duration::from_millis(ms)),
-            };
-            let loss = percent_lost(self.loss);
-            LinkConfig { jitter, loss, ..fixed(mbps, Duration::from_millis(self.delay), queue) }
+fn path(number: usize, link: &str, room: &str) -> Option<PathSpec> {
+    let read = |text: &str| text.parse::<f64>().ok();
+    let (link, up) = link.split_once('↑').map_or((link, None), |(link, up)| (link, Some(up)));
+    let (link, loss) = link.split_once('-').unwrap_or((link, "0"));
+    let (link, jitter) = link.split_once('±').map_or((link, None), |(link, jitter)| (link, Some(jitter)));
+    let (down, delay) = link.split_once('@')?;
+    let (loss, delay) = (percent_lost(read(loss)?), Duration::from_millis(delay.parse().ok()?));
+    let jitter = match jitter {
+        Some(ms) => Jitter::HalfNormal(Duration::from_millis(ms.parse().ok()?)),
+        None => Jitter::None,
+    };
+    let direction = |mbps: &str| {
+        let mbps = read(mbps)?;
+        let queue = match room.strip_suffix("ms") {
+            Some(ms) => Queue::Bytes((mbps * 1e3 / 8.0) as usize * ms.parse::<usize>().ok()?),
+            None => Queue::Packets(room.parse().ok()?),
         };
-        PathSpec { name: format!("link{number}"), up: direction(self.up), down: direction(self.down) }
-    }
+        Some(LinkConfig { jitter, loss, ..fixed(mbps, delay, queue) })
+    };
+    Some(PathSpec {
+        name: format!("link{number}"),
+        up: direction(up.unwrap_or(down))?,
+        down: direction(down)?,
+    })
 }
 
 /// One way, of a recorded link.

@@ -42,8 +42,8 @@ struct Association {
 struct Remote {
     address: String,
     usable: bool,
-    /// Copies do not arrive.
-    drops: bool,
+    /// Copies do not arrive in time.
+    late: bool,
     rtt_us: u64,
 }
 
@@ -73,8 +73,8 @@ fn row(one: &Association) -> [String; 8] {
     let copies = |reason: &str| one.duplicated_packets.get(reason).copied().unwrap_or(0).to_string();
     let remote = |remote: &Remote| {
         let rtt = number(Some(remote.rtt_us as f64 / 1e3).filter(|_| remote.usable), 0);
-        let drops = if remote.drops { ", drops copies" } else { "" };
-        format!("{} ({rtt}{drops})", remote.address)
+        let late = if remote.late { ", copies late" } else { "" };
+        format!("{} ({rtt}{late})", remote.address)
     };
     let not_copied = one.not_duplicated_packets.iter().filter(|(_, count)| **count > 0);
     let not_copied: Vec<_> = not_copied.map(|(why, count)| format!("{count} {why}")).collect();
@@ -103,8 +103,8 @@ mod tests {
             "interfaces": [{"name": "wlan0", "state": "used"}, {"name": "wlan1", "state": "used"}],
             "associations": [{
                 "local_port": 5000, "remote_port": 6000, "sent_bytes": 2_000_000, "extra_bytes": 100_000,
-                "remote_addresses": [{"address": "192.0.2.1", "usable": true, "drops": false, "rtt_us": 12_300},
-                                     {"address": "192.0.2.2", "usable": false, "drops": true, "rtt_us": 0}],
+                "remote_addresses": [{"address": "192.0.2.1", "usable": true, "late": false, "rtt_us": 12_300},
+                                     {"address": "192.0.2.2", "usable": false, "late": true, "rtt_us": 0}],
                 "duplicated_packets": {"retransmission": 60, "request": 9, "rest": 0},
                 "not_duplicated_packets": {"no-path": 2, "budget": 0, "too-long": 1},
             }],
@@ -112,7 +112,7 @@ mod tests {
         let expected = "\
 bicast: mode selective, wlan0 used, wlan1 used, 12.0 MB sent and 0.6 MB of copies
  ports        sent MB  extra %  resent  requests  first            not copied  peer (ms)
- 5000 > 6000      2.0      5.0      60         9      0  2 no-path 1 too-long  192.0.2.1 (12), 192.0.2.2 (–, drops copies)
+ 5000 > 6000      2.0      5.0      60         9      0  2 no-path 1 too-long  192.0.2.1 (12), 192.0.2.2 (–, copies late)
 ";
         assert_eq!(render(&serde_json::from_value(state).expect("what the daemon shows")), expected);
     }

@@ -154,6 +154,9 @@ fn render_tunnel(text: &mut String, interface: &str, tunnel: &Tunnel) {
     if let Some(route) = &tunnel.default_route {
         line(text, format!("default route: {}", route.words().join("; ")));
     }
+    if let Some(name) = &tunnel.congestion_control {
+        line(text, format!("TCP connections of this host into it use {name}"));
+    }
     if let Some(view::Refused { ago_s, why }) = &tunnel.refused {
         line(text, format!("not let in: {why} ({ago_s:.0} s ago)"));
     }

@@ -132,6 +132,7 @@ pub struct Tunnel {
     pub public_key: String,
     pub mtu: u16,
     pub default_route: Option<DefaultRoute>,
+    pub congestion_control: Option<String>,
     /// The last handshake that is not taken.
     pub refused: Option<Refused>,
     pub peers: Vec<Peer>,
