@@ -37,8 +37,6 @@ static void *(*const bpf_ringbuf_reserve)(void *ringbuf, __u64 size, __u64 flags
 static void (*const bpf_ringbuf_submit)(void *data, __u64 flags) = (void *)132;
 static void (*const bpf_ringbuf_discard)(void *data, __u64 flags) = (void *)133;
 static long (*const bpf_loop)(__u32 times, void *callback, void *ctx, __u64 flags) = (void *)181;
-/* A clock of the kernel's ticks, some milliseconds each: cheap. */
-static __u64 (*const bpf_ktime_get_coarse_ns)(void) = (void *)160;
 static __u64 (*const bpf_xdp_get_buff_len)(struct xdp_md *ctx) = (void *)188;
 static long (*const bpf_xdp_load_bytes)(struct xdp_md *ctx, __u32 offset, void *to, __u32 len) = (void *)189;
 

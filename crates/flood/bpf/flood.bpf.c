@@ -36,6 +36,8 @@ struct flood_setup {
 	__u8 mac[8];         /* this interface's address in the first 6 */
 	__u32 hand_up;
 	__u32 quiet;         /* user space looks by itself: nobody has to be woken, which takes microseconds here */
+	__u32 jiffy_ns;      /* of the kernel's own clock, which is read without a call */
+	__u32 reserved;
 };
 
 const volatile struct flood_setup setup SEC(".rodata.setup");
@@ -236,22 +238,20 @@ static __attribute__((noinline)) __u32 post(struct xdp_md *ctx, __u32 length)
 	return 1;
 }
 
-/* Counts a copy of a message, of those that user space waits for. Its tag is not looked at. */
-INLINE void count_copy(const struct flood_header *h)
-{
-	const struct flood_message message = { h->id, h->epoch, h->seq };
-	__u32 *copies = bpf_map_lookup_elem(&heard, &message);
-
-	if (copies)
-		__sync_fetch_and_add(copies, 1);
-}
-
-INLINE void begin_count(const struct flood_header *h)
+/* Counts a message that user space waits for, and its copies, whose tags are not looked at. */
+INLINE void count_copy(const struct flood_header *h, __u32 verdict)
 {
 	const struct flood_message message = { h->id, h->epoch, h->seq };
 	const __u32 one = 1;
+	__u32 *copies;
 
-	bpf_map_update_elem(&heard, &message, &one, 0);
+	if (verdict == FLOOD_NEW)
+		bpf_map_update_elem(&heard, &message, &one, 0);
+	if (verdict != FLOOD_DUPLICATE && verdict != FLOOD_OWN)
+		return;
+	copies = bpf_map_lookup_elem(&heard, &message);
+	if (copies)
+		__sync_fetch_and_add(copies, 1);
 }
 
 /* Whether the node itself has to know. */
@@ -312,20 +312,18 @@ static long try_to_claim(__u64 number, struct flood_claim *claim)
 
 INLINE __u32 judge(struct xdp_md *ctx, const struct flood_config *c, const struct flood_header *h, const __u32 wary)
 {
-	const __u32 now = (__u32)(bpf_ktime_get_coarse_ns() >> FLOOD_TICK_SHIFT);
+	const __u32 now = (__u32)(bpf_jiffies64() * setup.jiffy_ns >> FLOOD_TICK_SHIFT);
 	const __u32 id = h->id;
 	struct flood_source *source = bpf_map_lookup_elem(&sources, &id);
 	struct flood_source begun;
 	struct flood_claim claim = { .config = c, .header = h, .now = now };
 	__u32 verdict;
 
-	if (source) {
-		verdict = flood_check(source, c, h, now);
-		if (verdict != FLOOD_NEW)
-			return verdict;
-	}
 	/* After the window: most copies that a node hears are duplicates. Before anything is remembered: what has a bad tag
 	 * leaves no trace. */
+	verdict = c->keyed && source ? flood_check(source, c, h, now) : FLOOD_NEW;
+	if (verdict != FLOOD_NEW)
+		return verdict;
 	if (c->keyed && !tag_is_good(ctx, c, h, wary))
 		return FLOOD_BAD_TAG;
 	if (!source) {
@@ -337,8 +335,8 @@ INLINE __u32 judge(struct xdp_md *ctx, const struct flood_config *c, const struc
 			return FLOOD_LIMITED;
 	}
 	claim.source = source;
-	/* By bpf_loop, since the verifier would follow each try. */
-	return flood_taken(&claim, bpf_loop(FLOOD_TRIES, try_to_claim, &claim, 0) < FLOOD_TRIES);
+	/* Again by bpf_loop, since the verifier would follow each try. For the wary `source`, which comes by two ways, is nothing to count from here. */
+	return flood_taken(&claim, (!wary && flood_try(&claim)) || bpf_loop(FLOOD_TRIES, try_to_claim, &claim, 0) < FLOOD_TRIES);
 }
 
 /* Each place is a constant to the verifier, which the compiler would like to make a variable of. */
@@ -362,14 +360,13 @@ INLINE int relay(struct xdp_md *ctx, const __u32 wary)
 	/* What is for one node alone is no flood, as in UDP: it may come from beyond the network. */
 	if ((*(__u16 *)start & *(__u16 *)(start + 2) & *(__u16 *)(start + 4)) != 0xffff)
 		return XDP_PASS;
-	length = (__u32)bpf_xdp_get_buff_len(ctx) - ETHERNET;
+	/* A frame is in one piece: the program does not say that it takes others (xdp.frags). Pointers are not for the wary. */
+	length = (wary ? (__u32)bpf_xdp_get_buff_len(ctx) : (__u32)(end - start)) - ETHERNET;
 	verdict = flood_parse(&h, &c, frame, end, length, FLOOD_ETHERNET_PAD);
 	if (verdict == FLOOD_NEW)
 		verdict = h.id == c.id ? FLOOD_OWN : judge(ctx, &c, &h, wary);
-	if (setup.hand_up && (verdict == FLOOD_DUPLICATE || verdict == FLOOD_OWN))
-		count_copy(&h);
-	if (setup.hand_up && verdict == FLOOD_NEW)
-		begin_count(&h);
+	if (setup.hand_up)
+		count_copy(&h, verdict);
 	if (verdict == FLOOD_NEW && (setup.hand_up || wanted(&c, &h, frame, end, listening)))
 		hand_up(ctx, verdict, flood_header_length(&c) + h.len);
 	else if (verdict == FLOOD_NEW && listening && h.kind != FLOOD_ECHO_REQUEST)

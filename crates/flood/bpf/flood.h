@@ -382,23 +382,25 @@ FLOOD_INLINE __u32 flood_try(struct flood_claim *claim)
 	const __u32 now = claim->now, number = flood_number(s, c, h->seq);
 	const __u64 before = *(volatile __u64 *)&s->life, bit = 1ULL << number % FLOOD_BLOCK;
 	const __u32 begins = flood_begins(before, c, h, now);
-	__u64 life = before, *at = &s->seen[number / FLOOD_BLOCK % FLOOD_WORDS], word, block;
+	const __u64 life = flood_life(h, now, (__u32)before + begins);
+	const __u64 block = (life & FLOOD_LIVES) << 59 | (__u64)(number / FLOOD_BLOCK) << 32;
+	__u64 *at = &s->seen[number / FLOOD_BLOCK % FLOOD_WORDS], word;
 
 	claim->verdict = FLOOD_OLD_EPOCH;
 	if (!begins && h->epoch < flood_life_epoch(before))
 		return 1;
-	if (begins || flood_silent(before, now)) {
-		life = flood_life(h, now, (__u32)before + begins);
+	if (begins) {
 		if (__sync_val_compare_and_swap(&s->life, before, life) != before)
 			return 0;
-	}
-	if (begins)
 		flood_forget(s, life & FLOOD_LIVES);
+	}
 	word = *(volatile __u64 *)at;
-	block = (life & FLOOD_LIVES) << 59 | (__u64)(number / FLOOD_BLOCK) << 32;
 	claim->verdict = flood_look(word, life & FLOOD_LIVES, number);
 	if (claim->verdict != FLOOD_NEW)
 		return 1;
+	/* What is not new says nothing of its source's being there: anybody may have kept it. */
+	if (!begins && flood_silent(before, now) && __sync_val_compare_and_swap(&s->life, before, life) != before)
+		return 0;
 	return __sync_val_compare_and_swap(at, word, ((word ^ block) >> 32 ? block : word) | bit) == word;
 }
 

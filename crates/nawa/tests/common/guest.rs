@@ -141,11 +141,11 @@ impl Guest<'_> {
         assert_eq!(complaints, [""; 0], "its kernel complained");
     }
 
-    /// What the guest said, until it ended or four minutes were over. No KVM: it is not everywhere.
+    /// What the guest said, until it ended or twenty minutes were over, which it needs on a busy host. No KVM: it is not everywhere.
     fn boot(&self, kernel: &Path) -> String {
         let files = Files::new(self, kernel);
         let mut qemu = Command::new("timeout");
-        qemu.args(["240", "qemu-system-x86_64", "-machine", "q35,accel=tcg", "-cpu", "max", "-m", "1024"]);
+        qemu.args(["1200", "qemu-system-x86_64", "-machine", "q35,accel=tcg", "-cpu", "max", "-m", "1024"]);
         qemu.args(["-nodefaults", "-display", "none", "-serial", "stdio", "-no-reboot"]);
         // On a busy host the kernel waits in vain for ticks while it checks its timer. What it does not know, it hands to init as an
         // environment variable.
