@@ -242,21 +242,19 @@ fn a_monthly_cap_counts_that_a_running_daemon_is_given() {
     net.wait_why("l2", "its monthly cap of 1000 bytes is spent");
 }
 
-/// `fsat` as the host's default is not what the tunnel's own connections use; the key says what else.
 #[test]
 fn the_routes_into_the_tunnel_name_a_congestion_control() {
     let name = "the_routes_into_the_tunnel_name_a_congestion_control";
     let Some(_alone) = namespaces_or_skip(name) else { return };
     let (namespace, node, peer) = (Namespace::new(), Node::new(), Node::new().public_key);
-    let write = |addresses: &str, key: &str, more: &str| {
+    let write = |addresses: &str, key: &str| {
         node.write(&format!(
-            "[tunnel]\ninterface = 'nawa0'\nlisten = 51900\naddresses = [{addresses}]\n{key}\n{more}\n[[peer]]\nname = 'office'\n\
+            "[tunnel]\ninterface = 'nawa0'\nlisten = 51900\naddresses = [{addresses}]\n{key}\n[[peer]]\nname = 'office'\n\
              public-key = '{peer}'\nroutes = ['10.77.0.0/24', '10.78.0.0/16', 'fd77::/64', '0.0.0.0/0']\n"
         ))
     };
-    let flight = "[flight]\ndefault = true";
     let [first, other] = ["'10.77.0.2/24', 'fd77::2/64'", "'10.77.0.3/24', 'fd77::3/64'"];
-    let daemon = Daemon::start(&namespace, &write(first, "", flight));
+    let daemon = Daemon::start(&namespace, &write(first, "congestion-control = 'cubic'"));
     let as_wanted = |wanted: Option<&str>| {
         let main = ["-4 route show dev nawa0", "-6 route show dev nawa0", "route show table 0x6e617761"];
         let routes: Vec<_> = main.iter().map(|show| namespace.ip(show)).collect();
@@ -269,20 +267,20 @@ fn the_routes_into_the_tunnel_name_a_congestion_control() {
         .then_some(())
         .filter(|()| namespace.status()["tunnel"]["congestion_control"].as_str() == wanted)
     };
-    eventually("what lies below fsat", || as_wanted(Some("cubic")));
-    for (addresses, key, more, wanted) in [
-        (first, "congestion-control = 'reno'", flight, Some("reno")),
-        (other, "congestion-control = 'reno'", flight, Some("reno")),
-        (other, "", "", None),
-        (other, "congestion-control = 'cubic'", "", Some("cubic")),
+    eventually("the routes as the file has them", || as_wanted(Some("cubic")));
+    for (addresses, key, wanted) in [
+        (first, "congestion-control = 'reno'", Some("reno")),
+        (other, "congestion-control = 'reno'", Some("reno")),
+        (other, "", None),
+        (other, "congestion-control = 'cubic'", Some("cubic")),
     ] {
-        write(addresses, key, more);
+        write(addresses, key);
         daemon.signal(Signal::HUP);
         eventually("the routes as the file has them", || as_wanted(wanted));
         let way = namespace.ip("route get 10.77.0.9");
         assert!(way.contains(&format!("src {} ", &addresses[1..10])), "{way}");
     }
-    write(first, "congestion-control = 'nobody'", "");
+    write(first, "congestion-control = 'nobody'");
     daemon.signal(Signal::HUP);
     eventually("it is refused", || namespace.status()["reload_refused"].is_array().then_some(()));
     eventually("all is as before", || as_wanted(Some("cubic")));

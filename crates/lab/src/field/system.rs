@@ -17,6 +17,8 @@ pub(super) enum System {
     /// Every strand.
     Nawa,
     Without(Strand),
+    /// Every strand, with this congestion control inside the tunnel.
+    Inside(&'static str),
     /// The best that Linux has.
     Stock,
 }
@@ -33,7 +35,7 @@ pub(super) enum Strand {
 
 impl System {
     /// By their names in the JSON; with `--quick` the first two.
-    pub(super) const ALL: [(&str, System); 7] = [
+    pub(super) const ALL: [(&str, System); 9] = [
         ("nawa", System::Nawa),
         ("stock", System::Stock),
         ("nawa-without-flood", System::Without(Strand::Flood)),
@@ -41,11 +43,13 @@ impl System {
         ("nawa-without-tunnel", System::Without(Strand::Tunnel)),
         ("nawa-without-flight", System::Without(Strand::Flight)),
         ("nawa-without-bicast", System::Without(Strand::Bicast)),
+        ("nawa-fsat-inside", System::Inside("fsat")),
+        ("nawa-cubic-inside", System::Inside("cubic")),
     ];
 
     pub(super) fn has(self, strand: Strand) -> bool {
         match self {
-            System::Nawa => true,
+            System::Nawa | System::Inside(_) => true,
             System::Without(other) => other != strand,
             System::Stock => false,
         }
@@ -59,6 +63,12 @@ impl System {
     /// The interface on which it floods: the radio, or, for a program over UDP, the one that carries IP.
     pub(super) fn flood_interface(self) -> &'static str {
         if self.has(Strand::Flood) { INTERFACE } else { self.mesh_interface() }
+    }
+
+    /// What the ends' connections into the tunnel use.
+    fn inside(self) -> String {
+        let name = if let System::Inside(name) = self { name } else { "bbr" };
+        format!("congestion-control = \"{name}\"\n")
     }
 
     /// The kernel's congestion control where no strand brings one.
@@ -89,7 +99,7 @@ pub(super) fn vehicle_file(system: System, vehicle: usize, identities: &Identiti
     if system.has(Strand::Tunnel) {
         let (key, hub) = (&identities.vehicles[vehicle].key_file, &identities.hub.public_key);
         let bicast = if system.has(Strand::Bicast) { "adaptive" } else { "off" };
-        text += &node_sections(key, &inner_address(vehicle), "");
+        text += &node_sections(key, &inner_address(vehicle), &system.inside());
         let more = format!("keepalive = \"10s\"\nbicast = \"{bicast}\"\n");
         text += &peer_section("hub", hub, &HUB_INNER.to_string(), &more);
         for (number, uplink) in UPLINKS.iter().enumerate() {
@@ -121,7 +131,8 @@ pub(super) fn vehicle_file(system: System, vehicle: usize, identities: &Identiti
 pub(super) fn hub_file(system: System, identities: &Identities) -> Option<String> {
     let mut text = String::new();
     if system.has(Strand::Tunnel) {
-        text += &node_sections(&identities.hub.key_file, &HUB_INNER.to_string(), "listen = 51900\n");
+        let tunnel = format!("listen = 51900\n{}", system.inside());
+        text += &node_sections(&identities.hub.key_file, &HUB_INNER.to_string(), &tunnel);
         let bicast = if system.has(Strand::Bicast) { "adaptive" } else { "off" };
         let more = format!("bicast = \"{bicast}\"\n");
         for (vehicle, identity) in identities.vehicles.iter().enumerate() {

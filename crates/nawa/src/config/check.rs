@@ -197,10 +197,11 @@ fn flight(source: &mut Source, written: document::Flight) -> Flight {
 }
 
 fn flight_base(base: &str) -> Result<Base, String> {
-    [Base::Cubic, Base::Reno]
-        .into_iter()
-        .find(|one| one.name() == base)
-        .ok_or_else(|| format!("there is no base \"{base}\"; write \"cubic\" or \"reno\""))
+    match base {
+        "cubic" => Ok(Base::Cubic),
+        "reno" => Ok(Base::Reno),
+        _ => Err(format!("there is no base \"{base}\"; write \"cubic\" or \"reno\"")),
+    }
 }
 
 fn relay_mode(mode: &str) -> Result<(), String> {

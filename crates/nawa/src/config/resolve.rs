@@ -37,7 +37,7 @@ impl Settings {
     /// # Errors
     /// Failed if a path's addresses are of two families.
     pub fn resolve(self) -> Result<Resolved, Failure> {
-        let core = self.tunnel.as_ref().map(|tunnel| core(tunnel, self.flight)).transpose()?;
+        let core = self.tunnel.as_ref().map(core).transpose()?;
         let Settings { key, state_dir, tunnel, relay, flight, bicast, floods, codings, metrics } = self;
         Ok(Resolved {
             key,
@@ -53,13 +53,11 @@ impl Settings {
     }
 }
 
-fn core(tunnel: &Tunnel, flight: Option<Flight>) -> Result<Config, Failure> {
+fn core(tunnel: &Tunnel) -> Result<Config, Failure> {
     let peers = tunnel.peers.iter().map(peer).collect::<Result<_, _>>()?;
     let Tunnel { scheduler, mtu, marks, fail_open, .. } = *tunnel;
     let resolvers = tunnel.resolvers.clone();
-    // FS-AT takes the steps in a bond's round trips for a queue.
-    let below = flight.filter(|flight| flight.default).map(|flight| flight.base.name().to_owned());
-    let congestion_control = tunnel.congestion_control.clone().or(below);
+    let congestion_control = tunnel.congestion_control.clone();
     Ok(Config { scheduler, mtu, marks, fail_open, congestion_control, resolvers, peers })
 }
 

@@ -58,8 +58,7 @@ pub struct Tunnel {
     pub marks: Marks,
     /// Whether packets of a default route go beside the tunnel while it is down.
     pub fail_open: bool,
-    /// What this host's TCP connections into the tunnel use; `None`: where `fsat` is the default, what lies below it, else what
-    /// they ask for.
+    /// What this host's TCP connections into the tunnel use, whatever they ask for.
     pub congestion_control: Option<String>,
     /// Who is asked for the names in paths, instead of those that the host's files name.
     pub resolvers: Vec<IpAddr>,
@@ -138,7 +137,7 @@ pub struct Flight {
     pub base: Base,
 }
 
-/// The congestion avoidance below FS-AT, as it is written, which is also the kernel's name for it alone.
+/// The congestion avoidance below FS-AT, as it is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Base {
@@ -147,14 +146,4 @@ pub enum Base {
     /// As RFC 9438: grows by time, faster on long fat paths
     #[default]
     Cubic,
-}
-
-impl Base {
-    /// As it is written.
-    pub fn name(self) -> &'static str {
-        match self {
-            Base::Reno => "reno",
-            Base::Cubic => "cubic",
-        }
-    }
 }
