@@ -37,7 +37,7 @@ const NOTES: [&str; 8] = [
      4 s. Nothing reaches whoever is cut off, so that no system delivers all hazards",
     "stock: MPTCP with BBR over all four uplinks, the call on the uplink that loses least by what happens (policed), hazards by a \
      UDP program at every node, SCTP's own multihoming",
-    "nawa-without-tunnel: MPTCP, and the call, as stock, with the other strands; nawa-without-flight: the kernel's CUBIC; \
+    "nawa-without-tunnel: MPTCP, and the call, as stock, with the other strands; nawa-…-inside: TCP inside the tunnel by that, not by BBR; \
      nawa-without-flood: hazards as stock",
     "goodput_mbps: a download and an upload together; interactive_p99_ms: 100 bytes asked for ten times a second, from when each was due \
      until its 1000 bytes are there, on one connection beside them, what is not answered counted until the end",
