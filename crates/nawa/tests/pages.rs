@@ -216,7 +216,8 @@ impl Person {
     /// Types a `nawa invite`, which goes on waiting; its string.
     #[track_caller]
     fn invites(&mut self, command: &str) -> String {
-        self.silently("rm -f invite");
+        // The shell makes it beside what is typed next.
+        self.silently(": >invite");
         self.silently(&format!("{command} >invite 2>&1 </dev/null & waits=$!"));
         eventually("an invite", || {
             let said = self.types("cat invite");
