@@ -88,8 +88,8 @@ impl Query {
 pub const MAIN_TABLE: u32 = libc::RT_TABLE_MAIN as u32;
 
 /// A unicast route of a prefix to an interface.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Route<'a> {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Route {
     /// The prefix's address.
     pub destination: IpAddr,
     /// Its length in bits.
@@ -101,7 +101,7 @@ pub struct Route<'a> {
     /// The address that packets without one get; `None`: what the kernel chooses.
     pub source: Option<IpAddr>,
     /// The congestion control of TCP connections by this route, whatever they ask for; `None`: what they ask for.
-    pub congestion_control: Option<&'a str>,
+    pub congestion_control: Option<String>,
 }
 
 /// A rule of policy routing.
@@ -221,17 +221,17 @@ impl Net {
     }
 
     /// Adds a route; fails with `AlreadyExists` where the table has one of its prefix.
-    pub fn add_route(&mut self, route: &Route<'_>) -> io::Result<()> {
+    pub fn add_route(&mut self, route: &Route) -> io::Result<()> {
         self.new_route(route, libc::NLM_F_CREATE | libc::NLM_F_EXCL)
     }
 
     /// Adds a route, in the place of the one of its prefix if there is one.
-    pub fn replace_route(&mut self, route: &Route<'_>) -> io::Result<()> {
+    pub fn replace_route(&mut self, route: &Route) -> io::Result<()> {
         self.new_route(route, libc::NLM_F_CREATE | libc::NLM_F_REPLACE)
     }
 
-    fn new_route(&mut self, route: &Route<'_>, flags: libc::c_int) -> io::Result<()> {
-        let doing = match route.congestion_control {
+    fn new_route(&mut self, route: &Route, flags: libc::c_int) -> io::Result<()> {
+        let doing = match &route.congestion_control {
             Some(name) => format!("route {route} with congestion control {name}"),
             None => format!("route {route}"),
         };
@@ -239,7 +239,7 @@ impl Net {
     }
 
     /// Takes such a route away; fails where there is none.
-    pub fn delete_route(&mut self, route: &Route<'_>) -> io::Result<()> {
+    pub fn delete_route(&mut self, route: &Route) -> io::Result<()> {
         self.change(route.request(libc::RTM_DELROUTE), 0, &format!("delete the route of {route}"))
     }
 
@@ -302,6 +302,11 @@ impl Net {
     }
 }
 
+/// What is there already is as good as added.
+pub fn existing(result: io::Result<()>) -> io::Result<()> {
+    result.or_else(|error| if error.kind() == io::ErrorKind::AlreadyExists { Ok(()) } else { Err(error) })
+}
+
 fn explain(doing: &str, why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("cannot {doing}: {why}"))
 }
@@ -320,7 +325,7 @@ fn interface_address(kind: u16, index: u32, address: IpAddr, prefix: u8) -> Mess
     Message::new(kind).fixed(&header).address(libc::IFA_LOCAL, address)
 }
 
-impl Route<'_> {
+impl Route {
     fn request(&self, kind: u16) -> Message {
         let mut header = [0; ROUTE_HEADER];
         (header[0], header[1]) = (family(self.destination), self.prefix);
@@ -335,15 +340,15 @@ impl Route<'_> {
         if let Some(source) = self.source {
             request = request.address(libc::RTA_PREFSRC, source);
         }
-        if let Some(name) = self.congestion_control {
-            let metrics = attribute(METRIC_CONGESTION_CONTROL, &[name, "\0"].concat().into_bytes());
+        if let Some(name) = &self.congestion_control {
+            let metrics = attribute(METRIC_CONGESTION_CONTROL, &[name.as_bytes(), &[0]].concat());
             request = request.attribute(libc::RTA_METRICS, &metrics);
         }
         request
     }
 }
 
-impl fmt::Display for Route<'_> {
+impl fmt::Display for Route {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{} to interface {}", self.destination, self.prefix, self.interface)
     }

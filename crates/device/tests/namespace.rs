@@ -48,7 +48,7 @@ fn tun(address: &str) -> Tun {
     tun
 }
 
-fn route(destination: IpAddr, prefix: u8, interface: u32, table: u32) -> Route<'static> {
+fn route(destination: IpAddr, prefix: u8, interface: u32, table: u32) -> Route {
     Route { destination, prefix, interface, table, source: None, congestion_control: None }
 }
 

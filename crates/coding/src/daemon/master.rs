@@ -2,6 +2,7 @@
 
 use std::io;
 
+use device::net::existing;
 use device::{Net, Tap};
 use ipnet::IpNet;
 
@@ -90,10 +91,7 @@ impl Master {
     }
 
     fn add(&mut self, net: &IpNet) -> io::Result<()> {
-        match self.net.add_address(self.index, net.addr(), net.prefix_len(), true) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-            added => added,
-        }
+        existing(self.net.add_address(self.index, net.addr(), net.prefix_len(), true))
     }
 
     fn delete(&mut self, net: &IpNet) {

@@ -6,10 +6,9 @@
 
 use std::fmt;
 use std::io;
-use std::net::IpAddr;
 
 use device::Tun;
-use device::net::{MAIN_TABLE, Net, Route, Rule};
+use device::net::{MAIN_TABLE, Net, Route, Rule, existing};
 use ipnet::IpNet;
 
 use super::settings::{Settings, StartError};
@@ -40,22 +39,16 @@ pub struct Interface {
     mark: u32,
     /// What it was given, in this order.
     pieces: Vec<Piece>,
-    /// What its routes say that TCP connections use.
-    congestion_control: Option<String>,
     /// Packets of the default routes go beside it.
     open: bool,
 }
 
 /// What an interface is given.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Piece {
     Address(IpNet),
-    /// `source`: the interface's address that this is the prefix of.
-    Route {
-        net: IpNet,
-        table: u32,
-        source: Option<IpAddr>,
-    },
+    /// One with a source is of an address's prefix.
+    Route(Route),
     Rule(Rule),
 }
 
@@ -75,16 +68,7 @@ impl Interface {
         };
         let index = configure(&mut net, &name, mtu).map_err(StartError::Interface)?;
         let mark = if settings.fwmark == 0 { TABLE } else { settings.fwmark };
-        let mut interface = Self {
-            net,
-            name,
-            index,
-            mtu,
-            mark,
-            pieces: Vec::new(),
-            congestion_control: settings.tunnel.congestion_control.clone(),
-            open: false,
-        };
+        let mut interface = Self { net, name, index, mtu, mark, pieces: Vec::new(), open: false };
         interface.reconfigure(&settings.addresses, &settings.tunnel)?;
         Ok((tun, interface))
     }
@@ -104,42 +88,28 @@ impl Interface {
     /// # Errors
     /// One that is new could not be added; then all is as before.
     pub fn reconfigure(&mut self, addresses: &[IpNet], config: &Config) -> Result<(), StartError> {
-        let mut wanted = pieces(addresses, config, self.mark);
-        let before = std::mem::replace(&mut self.congestion_control, config.congestion_control.clone());
-        let same = before == self.congestion_control;
-        let stays =
-            |piece: &&Piece| self.pieces.contains(piece) && (same || !matches!(piece, Piece::Route { .. }));
-        let new: Vec<_> = wanted.iter().filter(|piece| !stays(piece)).copied().collect();
-        let mut others = Vec::new();
+        let mut wanted = pieces(addresses, config, self.mark, self.index);
+        let new: Vec<_> = wanted.iter().filter(|piece| !self.pieces.contains(piece)).cloned().collect();
         for (count, piece) in new.iter().enumerate() {
-            match self.add(piece) {
-                // As the kernel, which gives its own such routes to several interfaces.
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && piece.is_prefix() => {
-                    tracing::warn!("{error}; packets to that prefix do not go into {}", self.name);
-                    others.push(*piece);
-                }
-                Err(error) => {
-                    new[..count].iter().rev().for_each(|piece| self.delete(piece));
-                    self.congestion_control = before;
-                    self.put_all_back();
-                    return Err(piece.refused(error));
-                }
-                Ok(()) => {}
+            let Err(error) = self.add(piece) else { continue };
+            // As the kernel, which gives its own such routes to several interfaces.
+            if error.kind() == io::ErrorKind::AlreadyExists && piece.is_prefix() {
+                tracing::warn!("{error}; packets to that prefix do not go into {}", self.name);
+                wanted.retain(|one| one != piece);
+                continue;
             }
+            new[..count].iter().rev().for_each(|piece| self.take_back(piece));
+            return Err(piece.refused(error));
         }
-        wanted.retain(|piece| !others.contains(piece));
         let old = std::mem::replace(&mut self.pieces, wanted);
-        let gone: Vec<_> = old.iter().filter(|piece| !self.pieces.contains(piece)).collect();
+        let replaced = |piece: &Piece| self.pieces.iter().any(|new| new.replaces(piece));
+        let gone: Vec<_> = old.iter().filter(|piece| !replaced(piece)).collect();
         gone.iter().rev().for_each(|piece| self.delete(piece));
         // With an address the kernel may have taken others of its prefix, and the routes.
-        self.put_all_back();
-        Ok(())
-    }
-
-    fn put_all_back(&mut self) {
         for piece in self.pieces.clone() {
             self.put_back(&piece);
         }
+        Ok(())
     }
 
     /// Puts back what somebody has taken away.
@@ -205,10 +175,18 @@ impl Interface {
 
     /// Fails with `AlreadyExists` for a route that is another's; what else is there already is as good as added.
     fn add(&mut self, piece: &Piece) -> io::Result<()> {
-        let Piece::Route { net, table, .. } = piece else { return existing(self.put(piece, false)) };
-        let own =
-            |other: &Piece| matches!(other, Piece::Route { net: n, table: t, .. } if (n, t) == (net, table));
-        self.put(piece, self.pieces.iter().any(own))
+        match piece {
+            Piece::Route(_) => self.put(piece, self.pieces.iter().any(|own| piece.replaces(own))),
+            _ => existing(self.put(piece, false)),
+        }
+    }
+
+    /// Undoes [`add`](Self::add).
+    fn take_back(&mut self, piece: &Piece) {
+        match self.pieces.iter().find(|own| piece.replaces(own)).cloned() {
+            Some(own) => drop(self.put(&own, true).inspect_err(|error| tracing::warn!("{error}"))),
+            None => self.delete(piece),
+        }
     }
 
     /// `instead`: in the place of a route of the same prefix. Fails with `AlreadyExists` for what is there already.
@@ -218,10 +196,8 @@ impl Interface {
         }
         match piece {
             Piece::Address(net) => self.net.add_address(self.index, net.addr(), net.prefix_len(), false),
-            Piece::Route { net, table, source } => {
-                let route = route(self.index, *net, *table, *source, self.congestion_control.as_deref());
-                if instead { self.net.replace_route(&route) } else { self.net.add_route(&route) }
-            }
+            Piece::Route(route) if instead => self.net.replace_route(route),
+            Piece::Route(route) => self.net.add_route(route),
             Piece::Rule(rule) => self.net.add_rule(rule),
         }
     }
@@ -229,9 +205,7 @@ impl Interface {
     fn delete(&mut self, piece: &Piece) {
         let deleted = match piece {
             Piece::Address(net) => self.net.delete_address(self.index, net.addr(), net.prefix_len()),
-            Piece::Route { net, table, source } => {
-                self.net.delete_route(&route(self.index, *net, *table, *source, None))
-            }
+            Piece::Route(route) => self.net.delete_route(route),
             Piece::Rule(rule) => self.net.delete_rule(rule),
         };
         // Somebody else has done it, perhaps the kernel.
@@ -269,13 +243,22 @@ impl Piece {
 
     /// Whether it is the route of an address's prefix.
     fn is_prefix(&self) -> bool {
-        matches!(self, Piece::Route { source: Some(_), .. })
+        matches!(self, Piece::Route(route) if route.source.is_some())
+    }
+
+    /// Whether it stands where `other` does: it is the same, or a route of the same prefix.
+    fn replaces(&self, other: &Piece) -> bool {
+        let place = |route: &Route| (route.destination, route.prefix, route.table);
+        match (self, other) {
+            (Piece::Route(one), Piece::Route(other)) => place(one) == place(other),
+            _ => self == other,
+        }
     }
 
     fn refused(&self, error: io::Error) -> StartError {
         match self {
             Piece::Address(_) | Piece::Rule(_) => StartError::Interface(error),
-            Piece::Route { .. } => StartError::Route(error),
+            Piece::Route(_) => StartError::Route(error),
         }
     }
 }
@@ -284,7 +267,7 @@ impl fmt::Display for Piece {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Piece::Address(net) => write!(f, "address {net}"),
-            Piece::Route { net, .. } => write!(f, "route {net}"),
+            Piece::Route(route) => write!(f, "route {}/{}", route.destination, route.prefix),
             Piece::Rule(rule) => write!(f, "the rule of priority {}", rule.priority),
         }
     }
@@ -387,34 +370,22 @@ fn rules(v6: bool, [first, then]: [u32; 2], mark: u32, unreachable: bool) -> [Ru
     [main, Rule { unreachable, ..own }]
 }
 
-/// What is there already is as good as added.
-fn existing(result: io::Result<()>) -> io::Result<()> {
-    result.or_else(|error| if error.kind() == io::ErrorKind::AlreadyExists { Ok(()) } else { Err(error) })
-}
-
-/// The route of a prefix into the interface with this index.
-fn route(
-    interface: u32,
-    net: IpNet,
-    table: u32,
-    source: Option<IpAddr>,
-    congestion_control: Option<&str>,
-) -> Route<'_> {
-    let (destination, prefix) = (net.network(), net.prefix_len());
-    Route { destination, prefix, interface, table, source, congestion_control }
-}
-
 /// The addresses, the routes of their prefixes and of the peers, and the rules of default routes. Routes that are there already
 /// are somebody else's, and stay.
-fn pieces(addresses: &[IpNet], config: &Config, mark: u32) -> Vec<Piece> {
+fn pieces(addresses: &[IpNet], config: &Config, mark: u32, interface: u32) -> Vec<Piece> {
     let mut pieces: Vec<_> = addresses.iter().copied().map(Piece::Address).collect();
     let prefixes = addresses.iter().filter(|address| address.prefix_len() < address.max_prefix_len());
     let peers = config.peers.iter().flat_map(|peer| &peer.routes);
     for net in prefixes.chain(peers).map(IpNet::trunc) {
         let default = net.prefix_len() == 0;
-        let table = if default { TABLE } else { MAIN_TABLE };
-        let source = addresses.iter().find(|address| address.trunc() == net).map(IpNet::addr);
-        let route = Piece::Route { net, table, source };
+        let route = Piece::Route(Route {
+            destination: net.addr(),
+            prefix: net.prefix_len(),
+            interface,
+            table: if default { TABLE } else { MAIN_TABLE },
+            source: addresses.iter().find(|address| address.trunc() == net).map(IpNet::addr),
+            congestion_control: config.congestion_control.clone(),
+        });
         if pieces.contains(&route) {
             continue;
         }
