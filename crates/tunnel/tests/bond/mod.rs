@@ -285,7 +285,12 @@ pub fn run_pair(there: &LinkConfig, back: &LinkConfig, load: &Load) -> Outcome {
 
 /// Flows through the tunnel over all links.
 pub fn run_bond(case: &Case, load: &Load) -> Outcome {
-    let mut net = net(case, load.seed);
+    let mut case = case.clone();
+    if load.shared {
+        let first = case.links[0].clone();
+        case.links.iter_mut().for_each(|link| *link = first.clone());
+    }
+    let mut net = net(&case, load.seed);
     net.shared = load.shared;
     run_net(&mut net, load)
 }
