@@ -1,11 +1,10 @@
 //! What one TCP flow gets through the tunnel and over each link alone, in virtual time, and a ping and a call beside it.
 //!
 //! `cargo run --release -p tunnel --example bond -- [case=NAME] [cc=cubic|bbr] [seconds=12] [seeds=1] [random=FROM..TO]
-//! [demo=FROM..TO] [links="20@15±3 1% q50, 5@40 p4/30"] [flows=1] [beside=0] [shared=no|yes]
-//! [way=up|down] [singles=only|none] [probes=none] [show=MS]`, in
-//! any order; `case` may be a part of a name, `probes=none` leaves out the ping and the call, which take a thin link's rate and are
-//! not on the single links, and `beside` flows of CUBIC
-//! use the first link without the tunnel, `shared=yes` has all paths on it, and `show` prints the first flow's sender each so many ms. Figures are medians of the seeds, Mbit/s and
+//! [demo=FROM..TO] [links="20@15±3 1% q50, 5@40 p4/30"] [flows=1] [beside=0] [shared=no|yes] [way=up|down] [singles=only|none]
+//! [probes=none] [show=MS]`, in any order; `case` may be a part of a name, `beside` flows of CUBIC use the first link without the
+//! tunnel, `shared=yes` has all paths on it, `probes=none` leaves out the ping and the call, which take a thin link's rate and are
+//! not on the single links, and `show` prints the first flow's sender each so many ms. Figures are medians of the seeds, Mbit/s and
 //! ms. `/kernel` is the best single link over what Linux 6.18 got on it in one run of 12 s; it is for one flow of 12 s only.
 //!
 //! So near it comes (medians of 15 seeds): within 6 % in 19 of 23 cases with CUBIC and 20 with BBR. The others:
