@@ -1,8 +1,9 @@
 //! What one TCP flow gets through the tunnel and over each link alone, in virtual time, and a ping and a call beside it.
 //!
 //! `cargo run --release -p tunnel --example bond -- [case=NAME] [cc=cubic|bbr] [seconds=12] [seeds=1] [random=FROM..TO]
-//! [demo=FROM..TO] [links="20@15±3 1% q50, 5@40 p4/30"] [flows=1] [way=up|down] [singles=only|none] [probes=none] [show=MS]`, in
-//! any order; `case` may be a part of a name, `probes=none` leaves out the ping and the call, which take a thin link's rate and are
+//! [demo=FROM..TO] [links="20@15±3 1% q50, 5@40 p4/30"] [flows=1] [beside=0] [shared=no|yes] [way=up|down] [singles=only|none]
+//! [probes=none] [show=MS]`, in any order; `case` may be a part of a name, `beside` flows of CUBIC use the first link without the
+//! tunnel, `shared=yes` has all paths on it, `probes=none` leaves out the ping and the call, which take a thin link's rate and are
 //! not on the single links, and `show` prints the first flow's sender each so many ms. Figures are medians of the seeds, Mbit/s and
 //! ms. `/kernel` is the best single link over what Linux 6.18 got on it in one run of 12 s; it is for one flow of 12 s only.
 //!
@@ -26,6 +27,8 @@ mod sim;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
+
+use link::LinkConfig;
 
 use bond::{Case, Load, Outcome, cases, demo, given, quantile, random, run_bond, run_single};
 use tcp_sim::CongestionControl;
@@ -81,12 +84,17 @@ fn print_in_order(lines: &mut [Option<String>], at: usize, line: String) {
 
 fn line(case: &Case, arguments: &Arguments) -> String {
     let loads: Vec<Load> = (1..=arguments.seeds).map(|seed| Load { seed, ..arguments.load }).collect();
-    let singles: Vec<f64> = case
-        .links
-        .iter()
-        .filter(|_| arguments.singles)
-        .map(|link| median(loads.iter().map(|load| run_single(link, load).goodput).collect()))
-        .collect();
+    let links = if arguments.load.shared { &case.links[..1] } else { &case.links[..] };
+    let mut alone = f64::NAN;
+    let single = |(at, link): (usize, &LinkConfig)| {
+        let loads = loads.iter().map(|load| Load { beside: if at == 0 { load.beside } else { 0 }, ..*load });
+        let runs: Vec<Outcome> = loads.map(|load| run_single(link, &load)).collect();
+        if at == 0 {
+            alone = median(runs.iter().map(|run| run.beside).collect())
+        }
+        median(runs.iter().map(|run| run.goodput).collect())
+    };
+    let singles: Vec<f64> = links.iter().enumerate().filter(|_| arguments.singles).map(single).collect();
     let best = singles.iter().copied().fold(f64::NAN, f64::max);
     let sum: f64 = if singles.is_empty() { f64::NAN } else { singles.iter().sum() };
     let each = singles.iter().map(|s| figure(*s)).collect::<Vec<_>>().join(" ");
@@ -114,6 +122,9 @@ fn line(case: &Case, arguments: &Arguments) -> String {
             of(&|run| run.timeouts as f64),
             of(&|run| run.retransmitted as f64),
         );
+        if arguments.load.beside > 0 {
+            line += &format!(" beside {} alone {} |", figure(of(&|run| run.beside)), figure(alone));
+        }
     }
     let links = if case.name.starts_with("random") { case.describe() } else { String::new() };
     line + " " + &links
@@ -157,6 +168,8 @@ fn parse() -> Result<Arguments, String> {
             "seeds" => arguments.seeds = number()?,
             "flows" => arguments.load.flows = number()? as usize,
             "show" => arguments.load.show = Some(Duration::from_millis(number()?.max(1))),
+            "beside" => arguments.load.beside = number()? as usize,
+            "shared" => arguments.load.shared = value == "yes",
             "way" => arguments.load.from = usize::from(value == "down"),
             "probes" => arguments.load.probes = value != "none",
             "singles" => (arguments.singles, arguments.bond) = (value != "none", value != "only"),

@@ -1,6 +1,7 @@
 //! One path: its address and whether the peer is known to receive there, the packet size it carries, and when it has
 //! something to say.
 
+pub mod cubic;
 pub mod mark_loss;
 pub mod mtu_search;
 pub mod pieces;

@@ -102,3 +102,34 @@ fn a_flow_over_three_bad_links_never_stalls() {
     println!("{stalls:?}");
     assert!(stalls.iter().all(|ms| *ms < 250.0), "ms: {stalls:?}");
 }
+
+/// Beside one flow of CUBIC that fills a deep queue, the path holds at least a third of what TCP without the tunnel does, where a path
+/// that takes their queue for its own would hold a fifth.
+#[test]
+fn a_path_holds_its_own_beside_others() {
+    let texts = ["10@20 q400", "50@20 q200", "5@150 q300", "20@40 q400"];
+    let cases: Vec<Case> = texts.iter().map(|text| given(text).expect("links")).collect();
+    let time = Duration::from_secs(30);
+    let ratios = each(&cases, |case| {
+        let mean = |one: &dyn Fn(&Load) -> f64| {
+            (1..=3)
+                .map(|seed| one(&Load { seed, time, beside: 1, probes: false, ..Load::default() }))
+                .sum::<f64>()
+        };
+        mean(&|load| run_bond(case, load).goodput) / mean(&|load| run_single(&case.links[0], load).goodput)
+    });
+    println!("{ratios:.2?}");
+    assert!(ratios.iter().all(|ratio| *ratio >= 0.33), "{ratios:.2?} of what TCP gets");
+}
+
+#[test]
+fn paths_over_the_same_link_do_not_compete() {
+    for text in ["20@20 q400, 1@1", "3@50 q200, 1@1, 1@1"] {
+        let case = given(text).expect("links");
+        let load = Load { shared: true, time: Duration::from_secs(20), ..Load::default() };
+        let run = run_bond(&case, &load);
+        let (idle, p95) = (quantile(&run.idle, 0.95), quantile(&run.loaded, 0.95));
+        println!("{text}: idle {idle:.0} ms, loaded {p95:.0} ms");
+        assert!(p95 < 2.1 * idle, "pings of {p95:.0} ms, of {idle:.0} ms where nothing else is sent");
+    }
+}

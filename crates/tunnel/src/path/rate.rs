@@ -16,6 +16,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use super::cubic::Cubic;
+
 /// Growth per round trip that doubles the rate each time: 2/ln 2.
 const STARTUP_GAIN: f64 = 2.885;
 /// In-flight limit over the bandwidth-delay product meanwhile: at most as much again queues on the path.
@@ -85,6 +87,7 @@ struct Round {
     arrival: Option<u32>,
     min_rtt: Option<Duration>,
     min_delay: Option<u32>,
+    /// The least round-trip time without a queue on the path: what the reports wait for on their way back is part of it.
     trip: Option<Duration>,
     app_limited: bool,
     acked: u32,
@@ -103,6 +106,7 @@ pub struct Rate {
     first_sent: Duration,
     app_limited_until: Option<u64>,
     round: Round,
+    last_round: Round,
     /// (round, bytes/s), falling: the first is the greatest.
     max: Greatest,
     /// What was delivered meanwhile that the losses are counted of.
@@ -112,9 +116,15 @@ pub struct Rate {
     /// Since when, and how many bytes, confirmations have been counted that came faster than the rate.
     burst: (Duration, f64),
     min_rtt: Option<(Duration, Duration)>,
-    /// The least round-trip time of the last round without a queue on the path: what the reports wait for on their way back is part
-    /// of it.
-    trip: Option<Duration>,
+    /// The least round-trip time of the path as it is, as far as known, and what the last measurement found.
+    shortest: Option<Duration>,
+    measured: Option<Duration>,
+    /// It has begun, which the peer has not taken note of yet.
+    measures: bool,
+    /// Another's queue stands: what a CUBIC flow would have in flight, and that in bytes, and whether it has lost a packet.
+    competing: Option<Cubic>,
+    competing_window: f64,
+    competing_lost: bool,
     /// The least one-way delay over the same time as the least round trip, µs, with an unknown offset.
     min_delay: Option<u32>,
     probe_rtt_until: Option<Duration>,
@@ -142,12 +152,18 @@ impl Rate {
             first_sent: Duration::ZERO,
             app_limited_until: None,
             round: Round::default(),
+            last_round: Round::default(),
             max: Greatest::default(),
             mean: Mean::default(),
             ahead: Greatest::default(),
             burst: (Duration::ZERO, 0.0),
             min_rtt: None,
-            trip: None,
+            shortest: None,
+            measured: None,
+            measures: false,
+            competing: None,
+            competing_window: 0.0,
+            competing_lost: false,
             min_delay: None,
             probe_rtt_until: None,
             queued_rounds: 0,
@@ -199,7 +215,7 @@ impl Rate {
     }
 
     fn trip(&self) -> Option<Duration> {
-        self.trip.or(self.min_rtt())
+        self.last_round.trip.or(self.min_rtt())
     }
 
     /// By how much a round trip is longer than the least, without a queue.
@@ -224,11 +240,12 @@ impl Rate {
         };
         let bdp = rate * rtt.as_secs_f64();
         let window = match (self.probe_rtt_until, self.phase) {
-            (Some(_), _) => bdp / 2.0,
+            (Some(_), _) => rate * self.shortest.unwrap_or(rtt).min(rtt).as_secs_f64() / 2.0,
             (None, Phase::Startup) => {
                 (STARTUP_WINDOW * (bdp + rate * self.jitter().as_secs_f64())).max(INITIAL_WINDOW)
             }
-            (None, _) => WINDOW * bdp + self.ahead.get().unwrap_or(0.0).min(MOST_AHEAD * rate),
+            (None, _) => (WINDOW * bdp + self.ahead.get().unwrap_or(0.0).min(MOST_AHEAD * rate))
+                .max(self.competing_window),
         };
         (window + 2.0 * PACKET) as usize
     }
@@ -288,6 +305,7 @@ impl Rate {
             self.own_loss.add(lost);
         }
         self.round.acked += u32::from(!lost);
+        self.competing_lost |= lost && self.competing.is_some_and(|cubic| packet.sent > cubic.since());
     }
 
     /// A packet that was taken to be lost has arrived.
@@ -312,7 +330,11 @@ impl Rate {
         self.delivered += acked as u64;
         let delay = arrival.wrapping_sub(largest.sent.as_micros() as u32);
         self.measure_jitter(delay, largest.calm);
+        if self.probe_rtt_until.is_some_and(|until| now >= until) {
+            self.end_probe_rtt(now, in_flight);
+        }
         self.update_min(now, rtt, delay);
+        self.compete(now, rtt);
         self.count_ahead(now, acked);
         self.round.app_limited |= largest.app_limited;
         self.round.in_flight = self.round.in_flight.max(acked + in_flight);
@@ -343,6 +365,7 @@ impl Rate {
             delivered_arrival: self.delivered_arrival,
             first_sent: self.first_sent,
             min_rtt: self.min_rtt,
+            shortest: self.shortest,
             min_delay: self.min_delay,
             jitter: self.jitter,
             next_send: self.next_send,
@@ -354,7 +377,7 @@ impl Rate {
     /// The path leads elsewhere now: forget all that was measured.
     pub fn handle_move(&mut self) {
         self.restart();
-        (self.min_rtt, self.min_delay, self.trip) = (None, None, None);
+        (self.min_rtt, self.min_delay, self.shortest, self.last_round) = (None, None, None, Round::default());
         self.jitter = Duration::ZERO;
     }
 
@@ -405,10 +428,8 @@ impl Rate {
         let queue = Duration::from_micros(beyond(delay, least(self.min_delay, delay)).unsigned_abs().into());
         let queue = queue.min(rtt.saturating_sub(self.min_rtt().unwrap_or_default()));
         self.round.trip = self.round.trip.into_iter().chain([rtt.saturating_sub(queue)]).min();
-        match (self.probe_rtt_until, self.min_rtt) {
-            (Some(until), _) if now >= until => self.probe_rtt_until = None,
-            (None, Some((_, at))) if now > at + MIN_RTT_LIFE => self.probe_rtt(now, rtt, delay),
-            _ => {}
+        if self.probe_rtt_until.is_none() && self.min_rtt.is_some_and(|(_, at)| now > at + MIN_RTT_LIFE) {
+            self.probe_rtt(now, rtt, delay);
         }
     }
 
@@ -416,6 +437,62 @@ impl Rate {
     fn probe_rtt(&mut self, now: Duration, rtt: Duration, delay: u32) {
         self.probe_rtt_until = Some(now + PROBE_RTT + rtt);
         (self.min_rtt, self.min_delay) = (Some((rtt, now)), Some(delay));
+        self.measures = true;
+    }
+
+    /// Whether the path's times have begun to be measured anew since this was asked last.
+    pub fn take_measures(&mut self) -> bool {
+        std::mem::take(&mut self.measures)
+    }
+
+    /// Another path of the same peer is measured anew: so is this one, if a queue stands on it. It may be the same queue, which goes
+    /// only if both send less.
+    pub fn measure_as_well(&mut self, now: Duration) {
+        let (Round { min_rtt: Some(rtt), min_delay: Some(delay), .. }, Some(shortest)) =
+            (self.last_round, self.shortest)
+        else {
+            return;
+        };
+        if self.probe_rtt_until.is_none() && rtt > shortest + self.slack() {
+            self.probe_rtt(now, rtt, delay);
+            self.measures = false;
+        }
+    }
+
+    /// The path's times were measured anew. A queue that is still there, though this end had next to nothing in flight, is another's.
+    /// What two measurements agree on is the path itself: others' queues change.
+    fn end_probe_rtt(&mut self, now: Duration, in_flight: usize) {
+        let drained = in_flight <= self.window();
+        self.probe_rtt_until = None;
+        let queued = std::mem::take(&mut self.queued_rounds) >= LONGER;
+        let (Some(rtt), Some(shortest)) = (self.min_rtt(), self.shortest) else { return };
+        let last = self.measured.replace(rtt);
+        if last.is_some_and(|last| last.abs_diff(rtt) <= self.slack()) {
+            self.shortest = Some(rtt);
+            self.competing = None;
+        } else if self.competing.is_none() && queued && drained && rtt > shortest + self.slack() {
+            self.competing = Some(Cubic::new(now, self.last_round.in_flight as f64 / PACKET));
+        }
+    }
+
+    /// Keeps the window of a path whose queue is another's.
+    fn compete(&mut self, now: Duration, rtt: Duration) {
+        self.shortest = self.shortest.into_iter().chain([rtt]).min();
+        let lost = std::mem::take(&mut self.competing_lost);
+        let used = self.round.in_flight.max(self.last_round.in_flight) as f64;
+        self.competing_window = self.competing.as_mut().map_or(0.0, |cubic| {
+            if lost {
+                cubic.handle_loss(now, self.competing_window / PACKET);
+            }
+            // What is not used does not grow (RFC 7661).
+            (cubic.window(now, rtt) * PACKET).min(2.0 * used)
+        });
+    }
+
+    /// Round trips vary by so much without a queue: for reports and timers, jitter, and the packets that a window has beyond what
+    /// the path holds.
+    fn slack(&self) -> Duration {
+        SLACK + self.jitter() + self.transmit_time(2 * PACKET as usize)
     }
 
     fn end_round(&mut self, now: Duration) {
@@ -437,13 +514,14 @@ impl Rate {
             loss_before: (self.loss.packets >= REMEMBERED).then(|| self.loss.get()),
             ..Round::default()
         };
-        self.trip = round.trip;
+        self.last_round = round;
         let memory = if queued { 1 } else { ROUNDS };
         self.max.forget(self.round.number, memory);
         self.ahead.forget(self.round.number, ROUNDS);
-        self.queued_rounds = if queued { self.queued_rounds + 1 } else { 0 };
-        if self.queued_rounds >= LONGER {
-            self.queued_rounds = 0;
+        if self.probe_rtt_until.is_none() {
+            self.queued_rounds = if queued { self.queued_rounds + 1 } else { 0 };
+        }
+        if queued && self.queued_rounds >= LONGER {
             self.probe_rtt(now, round.min_rtt.unwrap_or_default(), round.min_delay.unwrap_or_default());
         }
         let rate = self.bytes_per_second().unwrap_or(0.0);
@@ -489,7 +567,7 @@ impl Rate {
         let (Some(rtt), Some(delay)) = (round.min_rtt, round.min_delay) else { return false };
         let (Some(min_rtt), Some(min_delay)) = (self.min_rtt(), self.min_delay) else { return false };
         let longer = Duration::from_micros(beyond(delay, min_delay).max(0).unsigned_abs().into());
-        longer.min(rtt.saturating_sub(min_rtt)) > min_rtt / 4 + SLACK + self.jitter()
+        longer.min(rtt.saturating_sub(min_rtt)) > min_rtt / 4 + self.slack()
     }
 
     fn gain(&self) -> f64 {
@@ -500,11 +578,16 @@ impl Rate {
         }
     }
 
+    fn competing_rate(&self) -> f64 {
+        let rtt = self.min_rtt().filter(|_| self.probe_rtt_until.is_none());
+        rtt.map_or(0.0, |rtt| self.competing_window / rtt.as_secs_f64().max(1e-3))
+    }
+
     /// Bytes per second that the pacer lets go.
     pub fn pacing(&self) -> f64 {
         // Whether losses are the path's own shows only where no more is sent than it delivers.
         let basis = if self.gain() < 1.0 { self.bytes_per_second() } else { self.taken() };
-        let rate = self.gain() * basis.unwrap_or(0.0);
+        let rate = (self.gain() * basis.unwrap_or(0.0)).max(self.competing_rate());
         // Until the path was full once, what it delivered is what it was asked for: the initial window goes at once.
         let rtt = self.min_rtt().unwrap_or(Duration::from_millis(10)).max(Duration::from_micros(100));
         let initial = if self.phase == Phase::Startup { INITIAL_WINDOW / rtt.as_secs_f64() } else { 1000.0 };

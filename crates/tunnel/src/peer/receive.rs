@@ -219,10 +219,14 @@ impl Peer {
         for &size in &self.outcome.probed {
             path.handle_probed(size);
         }
+        let measures = path.sent.rate.take_measures();
         if path.sent.take_swallowing() {
             path.restart_mtu(now);
         } else if was_silent && self.outcome.progress {
             path.look_for_larger_mtu(now);
+        }
+        if measures {
+            self.paths.iter_mut().for_each(|path| path.sent.rate.measure_as_well(now));
         }
         self.settle(now);
     }

@@ -4,6 +4,7 @@
 
 mod network;
 
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ use rand_core::{RngCore, SeedableRng};
 use tcp_sim::{Call, Config, CongestionControl, Connection, Hosts, LinkPair, Network, Ping, Socket};
 use tunnel::Scheduler;
 
+use self::network::outsider;
 use crate::sim::{Net, Options, inner};
 
 /// Of an IPv4 and a UDP header: links count IP packets here, as the emulator does whose figures these are compared with.
@@ -26,6 +28,8 @@ const MTU: u16 = 1500;
 const SETTLE: Duration = Duration::from_secs(4);
 /// Pings alone.
 const IDLE: Duration = Duration::from_secs(4);
+/// Flows beside the tunnel begin so much earlier.
+const BEFORE: Duration = Duration::from_secs(2);
 const PING_EVERY: Duration = Duration::from_millis(50);
 const CALL_EVERY: Duration = Duration::from_millis(20);
 /// How often what arrived is looked at.
@@ -209,11 +213,15 @@ impl Case {
 pub struct Load {
     pub control: CongestionControl,
     pub flows: usize,
+    /// Flows of CUBIC over the first link alone that use no tunnel, and begin two seconds earlier.
+    pub beside: usize,
     /// For how long, start included.
     pub time: Duration,
     /// The end that sends.
     pub from: usize,
     pub seed: u64,
+    /// All paths go over the first link.
+    pub shared: bool,
     /// A ping from either end beside the flows, and before them, and a call.
     pub probes: bool,
     /// The first flow's sender is printed each so often.
@@ -223,7 +231,17 @@ pub struct Load {
 impl Default for Load {
     fn default() -> Load {
         let time = Duration::from_secs(12);
-        Load { control: CongestionControl::Cubic, flows: 1, time, from: 0, seed: 1, probes: true, show: None }
+        Load {
+            control: CongestionControl::Cubic,
+            flows: 1,
+            beside: 0,
+            shared: false,
+            time,
+            from: 0,
+            seed: 1,
+            probes: true,
+            show: None,
+        }
     }
 }
 
@@ -232,6 +250,8 @@ impl Default for Load {
 pub struct Outcome {
     /// Mbit/s that the receivers' applications got, all flows.
     pub goodput: f64,
+    /// The same of those beside them.
+    pub beside: f64,
     /// Round trips of pings, ms, in order of length, of both ends: without a flow, and beside it; and how many were lost.
     pub idle: Vec<f64>,
     pub loaded: Vec<f64>,
@@ -265,7 +285,14 @@ pub fn run_pair(there: &LinkConfig, back: &LinkConfig, load: &Load) -> Outcome {
 
 /// Flows through the tunnel over all links.
 pub fn run_bond(case: &Case, load: &Load) -> Outcome {
-    run_net(&mut net(case, load.seed), load)
+    let mut case = case.clone();
+    if load.shared {
+        let first = case.links[0].clone();
+        case.links.iter_mut().for_each(|link| *link = first.clone());
+    }
+    let mut net = net(&case, load.seed);
+    net.shared = load.shared;
+    run_net(&mut net, load)
 }
 
 /// Flows through a tunnel that has come up.
@@ -291,7 +318,14 @@ pub fn net_of(links: Vec<(LinkConfig, LinkConfig)>, seed: u64) -> Net {
 fn measure(network: &mut impl Network, mtu: u16, load: &Load) -> Outcome {
     let mut hosts = Hosts::new([inner(0), inner(1)]);
     let idle_from = network.now();
-    let from = if load.probes { idle_from + IDLE } else { idle_from };
+    let from = idle_from
+        + if load.probes {
+            IDLE
+        } else if load.beside > 0 {
+            BEFORE
+        } else {
+            Duration::ZERO
+        };
     // Pings and calls go on a little longer than what is measured.
     let end = from + load.time;
     if load.probes {
@@ -304,20 +338,32 @@ fn measure(network: &mut impl Network, mtu: u16, load: &Load) -> Outcome {
         }
         tcp_sim::run(network, &mut hosts, from);
     }
-    for flow in 0..load.flows {
-        let socket = |end: usize, port: u16| Socket { ip: inner(end), port };
-        let (near, far) = (socket(load.from, 5000 + flow as u16), socket(1 - load.from, 5201));
-        let config = Config { control: load.control, mtu, send: u64::MAX >> 8 };
-        let caller = Connection::connect(from, config, near, far);
+    let connect = |at: Duration, control, mtu, port, ip: fn(usize) -> Ipv4Addr| {
+        let socket = |end: usize, port: u16| Socket { ip: ip(end), port };
+        let (near, far) = (socket(load.from, port), socket(1 - load.from, 5201));
+        let config = Config { control, mtu, send: u64::MAX >> 8 };
+        let caller = Connection::connect(at, config, near, far);
         let called = Connection::listen(Config { send: 0, ..config }, far, near);
-        hosts.connections.push(if load.from == 0 { [caller, called] } else { [called, caller] });
+        if load.from == 0 { [caller, called] } else { [called, caller] }
+    };
+    for flow in 0..load.flows {
+        hosts.connections.push(connect(from, load.control, mtu, 5000 + flow as u16, inner));
+    }
+    for flow in 0..load.beside {
+        let at = from - BEFORE;
+        hosts.connections.push(connect(at, CongestionControl::Cubic, MTU, 6000 + flow as u16, outsider));
     }
     // The receiver's clock starts when it knows of the connection.
+    let count = |hosts: &Hosts, beside: bool| -> u64 {
+        let (ours, theirs) = hosts.connections.split_at(load.flows);
+        (if beside { theirs } else { ours }).iter().map(|ends| ends[1 - load.from].received()).sum()
+    };
     let (mut received, mut stall) = (0, Duration::ZERO);
     let arrived = |hosts: &Hosts| -> Option<Duration> {
         hosts
             .connections
             .iter()
+            .take(load.flows)
             .map(|ends| ends[1 - load.from].established())
             .collect::<Option<Vec<_>>>()?
             .into_iter()
@@ -326,15 +372,21 @@ fn measure(network: &mut impl Network, mtu: u16, load: &Load) -> Outcome {
     while arrived(&hosts).is_none() && network.now() < end {
         tcp_sim::run(network, &mut hosts, network.now() + STEP);
     }
+    let mut theirs = count(&hosts, true);
     if let Some(begin) = arrived(&hosts) {
         stall = run_and_show(network, &mut hosts, begin + load.time, load);
-        received = hosts.connections.iter().map(|ends| ends[1 - load.from].received()).sum();
+        received = count(&hosts, false);
+        theirs = count(&hosts, true) - theirs;
     }
     if load.probes {
         let now = network.now();
         tcp_sim::run(network, &mut hosts, now + Duration::from_secs(2));
     }
-    Outcome { stall: stall.as_secs_f64() * 1e3, ..outcome(&hosts, load, received, [idle_from, from, end]) }
+    Outcome {
+        stall: stall.as_secs_f64() * 1e3,
+        beside: theirs as f64 * 8.0 / load.time.as_secs_f64() / 1e6,
+        ..outcome(&hosts, load, received, [idle_from, from, end])
+    }
 }
 
 /// Lets everything happen up to `until`, says how the first flow's sender does meanwhile, and for how long at most nothing
@@ -344,7 +396,8 @@ fn run_and_show(network: &mut impl Network, hosts: &mut Hosts, until: Duration, 
     while network.now() < until {
         let now = (network.now() + STEP).min(until);
         tcp_sim::run(network, hosts, now);
-        let received = hosts.connections.iter().map(|ends| ends[1 - load.from].received()).sum();
+        let received =
+            hosts.connections.iter().take(load.flows).map(|ends| ends[1 - load.from].received()).sum();
         if received > got {
             (got, since) = (received, now);
         }
@@ -388,7 +441,7 @@ fn outcome(hosts: &Hosts, load: &Load, received: u64, [idle_from, from, end]: [D
         outcome.call_loss = outcome.call_loss.max(lost as f64 / sent.max(1) as f64);
         outcome.call_gap = outcome.call_gap.max(ms(gap));
     }
-    for sender in hosts.connections.iter().filter_map(|ends| ends[load.from].sender()) {
+    for sender in hosts.connections.iter().take(load.flows).filter_map(|ends| ends[load.from].sender()) {
         outcome.timeouts += sender.counters().timeouts;
         outcome.retransmitted += sender.counters().retransmitted;
     }

@@ -2,9 +2,17 @@
 
 use std::time::Duration;
 
+use std::net::Ipv4Addr;
+
+use packet::Ip;
 use tcp_sim::Network;
 
 use crate::sim::Net;
+
+/// Who is at this end of the first link and does not use the tunnel.
+pub fn outsider(end: usize) -> Ipv4Addr {
+    Ipv4Addr::new(198, 51, 100, 1 + end as u8)
+}
 
 impl Network for Net {
     fn now(&self) -> Duration {
@@ -12,12 +20,17 @@ impl Network for Net {
     }
 
     fn send(&mut self, end: usize, mut packet: Vec<u8>) {
-        self.ends[end].handle_inner(self.clock(end), &mut packet);
+        match Ip::parse(&packet) {
+            Ok(ip) if ip.source() == outsider(end) => self.send_beside(end, 0, packet),
+            _ => self.ends[end].handle_inner(self.clock(end), &mut packet),
+        }
     }
 
     fn receive(&mut self, end: usize) -> Vec<Vec<u8>> {
         self.turn(end);
-        std::mem::take(&mut self.received[end])
+        let mut received = std::mem::take(&mut self.received[end]);
+        received.append(&mut self.beside[end]);
+        received
     }
 
     fn poll_timeout(&self) -> Option<Duration> {

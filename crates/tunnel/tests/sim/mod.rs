@@ -48,14 +48,18 @@ pub struct Net {
     pub seen_at: Vec<SocketAddr>,
     /// Where end 1 is.
     pub server: SocketAddr,
-    /// Bytes that links count around a UDP payload, at least 1.
+    /// Bytes that links count around a UDP payload, at least 3.
     pub around: usize,
+    /// All paths go over the first wire.
+    pub shared: bool,
     /// Sees every datagram that leaves an end for the other, may change it, and decides whether it goes on.
     pub tap: Option<Tap>,
     /// Nobody does the handshakes' work but who asks the ends for it.
     pub idle_workers: bool,
     /// What was sent to addresses that are neither end's.
     pub strays: Vec<Stray>,
+    /// IP packets of others that came over the wires to each end's side.
+    pub beside: [Vec<Vec<u8>>; 2],
     configs: [Config; 2],
     keys: [PrivateKey; 2],
     train: Train,
@@ -197,9 +201,11 @@ impl Net {
             seen_at,
             server,
             around: AROUND,
+            shared: false,
             tap: None,
             idle_workers: false,
             strays: Vec::new(),
+            beside: Default::default(),
             configs,
             keys,
             train: Train::default(),
@@ -358,8 +364,13 @@ impl Net {
             return;
         }
         let mut frame = vec![0; self.around];
-        frame[0] = datagram.tos;
+        (frame[1], frame[2]) = (datagram.tos, wire as u8);
         frame.extend(datagram.bytes);
+        self.send_beside(end, if self.shared { 0 } else { wire }, frame);
+    }
+
+    /// An IP packet of others, or a frame of the tunnel's, leaves at the side of `end` over wire `wire`.
+    pub fn send_beside(&mut self, end: usize, wire: usize, frame: Vec<u8>) {
         let wire = &mut self.wires[wire];
         let link = if end == 0 { &mut wire.there } else { &mut wire.back };
         link.send(self.now, frame);
@@ -381,17 +392,30 @@ impl Net {
     /// What arrived is handed to the ends.
     pub fn deliver(&mut self) {
         for i in 0..self.wires.len() {
-            let ways = [(self.seen_at[i], self.server), (self.server, self.local(i))];
-            let clocks = [self.clock(0), self.clock(1)];
-            let wire = &mut self.wires[i];
-            for (link, end) in [(&mut wire.there, 1), (&mut wire.back, 0)] {
-                let (remote, local) = ways[1 - end];
-                while let Some((_, mut frame)) = link.poll(self.now) {
-                    let arrival = Arrival { remote, local: at(local), tos: frame[0] };
-                    self.ends[end].handle_datagram(clocks[end], &arrival, &mut frame[self.around..]);
+            for end in [1, 0] {
+                while let Some(frame) = self.poll_wire(i, end) {
+                    self.deliver_frame(end, frame);
                 }
             }
         }
+    }
+
+    fn poll_wire(&mut self, wire: usize, end: usize) -> Option<Vec<u8>> {
+        let wire = &mut self.wires[wire];
+        let link = if end == 0 { &mut wire.back } else { &mut wire.there };
+        link.poll(self.now).map(|(_, frame)| frame)
+    }
+
+    fn deliver_frame(&mut self, end: usize, mut frame: Vec<u8>) {
+        if frame[0] != 0 {
+            return self.beside[end].push(frame);
+        }
+        let wire = usize::from(frame[2]);
+        let (remote, local) =
+            if end == 0 { (self.server, self.local(wire)) } else { (self.seen_at[wire], self.server) };
+        let arrival = Arrival { remote, local: at(local), tos: frame[1] };
+        let now = self.clock(end);
+        self.ends[end].handle_datagram(now, &arrival, &mut frame[self.around..]);
     }
 }
 
