@@ -367,7 +367,7 @@ impl Peer {
         }
         let hold = self.hold();
         self.ordered.handle_timeout(now, hold);
-        self.pieces.handle_timeout(now);
+        self.pieces.handle_timeout(now, hold);
         self.counters.received_incomplete = self.pieces.dropped();
         if self.stirred && now >= self.next_weights && self.is_active(now) {
             self.next_weights = now + weights::PERIOD;
