@@ -232,6 +232,8 @@ impl Default for Load {
 pub struct Outcome {
     /// Mbit/s that the receivers' applications got, all flows.
     pub goodput: f64,
+    /// Bytes that each of them got.
+    pub shares: Vec<f64>,
     /// Round trips of pings, ms, in order of length, of both ends: without a flow, and beside it; and how many were lost.
     pub idle: Vec<f64>,
     pub loaded: Vec<f64>,
@@ -281,9 +283,15 @@ pub fn net(case: &Case, seed: u64) -> Net {
 
 /// A tunnel over links, there and back, that has come up.
 pub fn net_of(links: Vec<(LinkConfig, LinkConfig)>, seed: u64) -> Net {
-    let mut net = Net::new(&Options { scheduler: Scheduler::Auto, seed }, links);
-    net.around = AROUND;
-    net.tap = Some(Box::new(|datagram| datagram.bytes.len() + AROUND <= usize::from(MTU)));
+    net_over(false, links, seed)
+}
+
+/// The same with outer addresses of IPv6, if `v6`.
+pub fn net_over(v6: bool, links: Vec<(LinkConfig, LinkConfig)>, seed: u64) -> Net {
+    let mut net = Net::with(&Options { scheduler: Scheduler::Auto, seed }, links, v6, |_, _| ());
+    let around = AROUND + 20 * usize::from(v6);
+    net.around = around;
+    net.tap = Some(Box::new(move |datagram| datagram.bytes.len() + around <= usize::from(MTU)));
     net.pass(SETTLE);
     net
 }
@@ -313,7 +321,7 @@ fn measure(network: &mut impl Network, mtu: u16, load: &Load) -> Outcome {
         hosts.connections.push(if load.from == 0 { [caller, called] } else { [called, caller] });
     }
     // The receiver's clock starts when it knows of the connection.
-    let (mut received, mut stall) = (0, Duration::ZERO);
+    let (mut shares, mut stall) = (Vec::new(), Duration::ZERO);
     let arrived = |hosts: &Hosts| -> Option<Duration> {
         hosts
             .connections
@@ -328,13 +336,15 @@ fn measure(network: &mut impl Network, mtu: u16, load: &Load) -> Outcome {
     }
     if let Some(begin) = arrived(&hosts) {
         stall = run_and_show(network, &mut hosts, begin + load.time, load);
-        received = hosts.connections.iter().map(|ends| ends[1 - load.from].received()).sum();
+        shares = hosts.connections.iter().map(|ends| ends[1 - load.from].received() as f64).collect();
     }
     if load.probes {
         let now = network.now();
         tcp_sim::run(network, &mut hosts, now + Duration::from_secs(2));
     }
-    Outcome { stall: stall.as_secs_f64() * 1e3, ..outcome(&hosts, load, received, [idle_from, from, end]) }
+    let outcome = outcome(&hosts, load, [idle_from, from, end]);
+    let goodput = shares.iter().sum::<f64>() * 8.0 / load.time.as_secs_f64() / 1e6;
+    Outcome { goodput, shares, stall: stall.as_secs_f64() * 1e3, ..outcome }
 }
 
 /// Lets everything happen up to `until`, says how the first flow's sender does meanwhile, and for how long at most nothing
@@ -371,10 +381,9 @@ fn show(hosts: &Hosts, load: &Load, now: Duration) {
     );
 }
 
-fn outcome(hosts: &Hosts, load: &Load, received: u64, [idle_from, from, end]: [Duration; 3]) -> Outcome {
+fn outcome(hosts: &Hosts, load: &Load, [idle_from, from, end]: [Duration; 3]) -> Outcome {
     let ms = |time: Duration| time.as_secs_f64() * 1e3;
-    let mut outcome =
-        Outcome { goodput: received as f64 * 8.0 / load.time.as_secs_f64() / 1e6, ..Outcome::default() };
+    let mut outcome = Outcome::default();
     for (_, ping) in &hosts.pings {
         outcome.idle.extend(ping.round_trips(idle_from, from).0.into_iter().map(ms));
         let (loaded, lost) = ping.round_trips(from, end);
