@@ -15,7 +15,8 @@ use crate::neighbours::KNOWN_FOR;
 
 /// Time between two questions to one neighbour: doubled from the first to the second, since any may be lost. Two fit into the half of
 /// [`KNOWN_FOR`] in which a neighbour is asked again.
-const ASK_EVERY: (Duration, Duration) = (Duration::from_millis(25), Duration::from_secs(2));
+const ASK_EVERY: (Duration, Duration) =
+    (Duration::from_millis(25), Duration::from_secs(KNOWN_FOR.as_secs() / 4));
 /// Neighbours asked that are remembered; when there are more, all are forgotten and asked anew.
 const MAX_ASKED: usize = 64;
 /// Greetings that wait at once; of more, the neighbours ask and are asked again.

@@ -48,7 +48,7 @@ impl PromiscuousSocket {
             set(&socket, libc::SOL_PACKET, option, 1)?;
         }
         // What the kernel's limit cuts off is no error.
-        let _ = set(&socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, RECEIVE_BUFFER);
+        let _ = set(&socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, BUFFER);
         listen(&socket, i32::try_from(interface).map_err(io::Error::other)?)?;
         let opened = Self { socket, below: memory_of(mtu), short: true, buffer: vec![0; READ].into() };
         opened.limit()?;
@@ -69,7 +69,7 @@ impl PromiscuousSocket {
         // Two frames: one is being sent, one is ready. The kernel doubles the number, and calls half of it room.
         let short = i32::try_from(self.below).map_err(io::Error::other)?;
         let (option, bytes) =
-            if self.short { (libc::SO_SNDBUF, short) } else { (libc::SO_SNDBUFFORCE, LONG_QUEUE) };
+            if self.short { (libc::SO_SNDBUF, short) } else { (libc::SO_SNDBUFFORCE, BUFFER) };
         set(&self.socket, libc::SOL_SOCKET, option, bytes)
     }
 
@@ -136,10 +136,9 @@ impl AsFd for PromiscuousSocket {
     }
 }
 
-/// What frames below may take where the queue is left to the interface, in bytes: as much as mac80211's own holds.
-const LONG_QUEUE: libc::c_int = 4 << 20;
-/// Asked for as the receive buffer, in bytes.
-const RECEIVE_BUFFER: libc::c_int = 4 << 20;
+/// Asked for as the receive buffer, and as what frames below may take where the queue is left to the interface, in bytes: as much as
+/// mac80211's own queue holds.
+const BUFFER: libc::c_int = 4 << 20;
 const PACKET_AUXDATA: libc::c_int = 8;
 const PACKET_VNET_HDR: libc::c_int = 15;
 /// `struct sk_buff` with its alignment, what drivers reserve before a frame, and what stands behind it

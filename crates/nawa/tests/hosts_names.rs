@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::process::Stdio;
 use std::time::Duration;
 
-use common::uplinks::{Names, Resolver, Uplinks, nft, path, shell};
+use common::uplinks::{FAMILIES, Names, Resolver, Uplinks, nft, path, path_to, shell};
 use common::{Daemon, eventually, namespaces_or_skip, succeed};
 use device::{Poller, monotonic};
 use rustix::process::Signal;
@@ -94,22 +94,27 @@ impl Drop for Pings {
 #[test]
 fn a_name_that_does_not_resolve_stops_nothing_else() {
     let Some(_alone) = namespaces_or_skip("a_name_that_does_not_resolve_stops_nothing_else") else { return };
+    FAMILIES.into_iter().for_each(one_name_is_bad);
+}
+
+fn one_name_is_bad(office: &str) {
     let net = Uplinks::new();
-    net.van.ip("route add default via 10.0.1.1");
+    net.lead_out();
+    let known = format!("{} elsewhere.test\n", office.trim_matches(['[', ']']));
     nft(
         &net.core,
         "table inet deaf { chain input { type filter hook input priority 0; udp dport 53 drop\n}\n}",
     );
     // Longer than anybody here waits.
     let resolver = Resolver::new(&net.van, "", 90);
-    let [_office, van] = net.start("", OFFICE, &(path("l1", "") + &named("l2", "")));
+    let [_office, van] = net.start("", OFFICE, &(path_to(office, "l1", "") + &named("l2", "")));
     net.wait_up(&["l1"]);
     net.wait_why("l2", "\"office.test\" has no address: no answer from the server 10.0.1.1");
     // It is not waited for by those who add others, nor at the end.
-    succeed(&mut net.van.nawa(["path", "add", "office", "l3", "--remote", "203.0.113.7:51900"]));
+    succeed(&mut net.van.nawa(["path", "add", "office", "l3", "--remote", &format!("{office}:51900")]));
     succeed(&mut net.van.nawa(["path", "add", "office", "l4", "--remote", "elsewhere.test:51900"]));
     net.wait_up(&["l1", "l3"]);
-    resolver.write("203.0.113.7 elsewhere.test\n");
+    resolver.write(&known);
     succeed(&mut net.van.nawa(["path", "del", "office", "l4"]));
     succeed(&mut net.van.nawa(["path", "add", "office", "l4", "--remote", "elsewhere.test:51900"]));
     net.wait_up(&["l4"]);
@@ -125,13 +130,15 @@ fn a_name_that_does_not_resolve_stops_nothing_else() {
 #[test]
 fn a_name_that_comes_later_is_found() {
     let Some(_alone) = namespaces_or_skip("a_name_that_comes_later_is_found") else { return };
-    let net = Uplinks::new();
-    net.van.ip("route add default via 10.0.1.1");
-    let resolver = Resolver::new(&net.van, "", 1);
-    let _daemons = net.start("", OFFICE, &named("l1", ""));
-    net.wait_why("l1", "\"office.test\" has no address: ");
-    resolver.write("203.0.113.7 office.test\n");
-    net.wait_up(&["l1"]);
+    for office in FAMILIES {
+        let net = Uplinks::new();
+        net.lead_out();
+        let resolver = Resolver::new(&net.van, "", 1);
+        let _daemons = net.start("", OFFICE, &named("l1", ""));
+        net.wait_why("l1", "\"office.test\" has no address: ");
+        resolver.write(&format!("{} office.test\n", office.trim_matches(['[', ']'])));
+        net.wait_up(&["l1"]);
+    }
 }
 
 #[test]

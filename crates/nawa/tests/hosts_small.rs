@@ -5,21 +5,14 @@ mod common;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 
-use common::uplinks::{Uplinks, path, shell};
+use common::uplinks::{FAMILIES, Uplinks, path, path_to, shell};
 use common::{Daemon, Node, namespaces_or_skip, succeed};
 
 const OFFICE: &str = "'10.77.0.2/32', 'fd77::2/128'";
 
-/// A path over the first uplink, to the office's address of IPv6.
-fn path6(name: &str) -> String {
-    path(name, "").replace("203.0.113.7", "[2001:db8::7]")
-}
-
 fn van_with_routes() -> Uplinks {
     let net = Uplinks::new();
-    net.van.ip("route add default via 10.0.1.1 metric 10");
-    net.van.ip("route add default via 10.0.2.1 metric 20");
-    net.van.ip("route add default via fd01::1");
+    net.lead_out();
     net
 }
 
@@ -75,7 +68,7 @@ fn a_tunnel_with_ipv6_inside_works_over_ipv6_at_its_least() {
     let net = van_with_routes();
     net.core.ip("link set eth0 mtu 1280");
     net.office.ip("link set eth0 mtu 1280");
-    let _daemons = net.start("", OFFICE, &path6("l1"));
+    let _daemons = net.start("", OFFICE, &path_to(FAMILIES[1], "l1", ""));
     net.wait_why("l1", "it carries packets of 1280 bytes, so one of 1280 bytes inside goes in 2 datagrams");
     carries(&net);
 }
@@ -94,7 +87,8 @@ fn a_tunnel_with_ipv6_inside_works_by_a_relay_over_small_links() {
     let _relay = Daemon::start(&net.core, &file);
     let key = &relay.public_key;
     let via = |relay: &str| format!("via = {{ address = '{relay}', public-key = '{key}' }}\n");
-    let paths = path("l1", &via("203.0.113.1:51901")) + &(path6("l2") + &via("[2001:db8::1]:51901"));
+    let paths =
+        path("l1", &via("203.0.113.1:51901")) + &path_to(FAMILIES[1], "l2", &via("[2001:db8::1]:51901"));
     let _daemons = net.start("", OFFICE, &paths);
     for name in ["l1", "l2"] {
         net.wait_why(
@@ -109,13 +103,18 @@ fn a_tunnel_with_ipv6_inside_works_by_a_relay_over_small_links() {
 #[test]
 fn a_small_link_is_used_beside_a_normal_one() {
     let Some(_alone) = namespaces_or_skip("a_small_link_is_used_beside_a_normal_one") else { return };
+    FAMILIES.into_iter().for_each(small_beside_normal);
+}
+
+fn small_beside_normal(office: &str) {
     let net = van_with_routes();
     net.core.ip("link set wan2 mtu 1280");
     net.van.ip("link set wan2 mtu 1280");
     for (of, wan) in [(&net.van, 1), (&net.van, 2), (&net.core, 1), (&net.core, 2)] {
         shell(of, &format!("tc qdisc add dev wan{wan} root tbf rate 20mbit burst 16k limit 256k"));
     }
-    let _daemons = net.start("", OFFICE, &(path("l1", "local = 'wan1'") + &path("l2", "local = 'wan2'")));
+    let paths = path_to(office, "l1", "local = 'wan1'") + &path_to(office, "l2", "local = 'wan2'");
+    let _daemons = net.start("", OFFICE, &paths);
     net.wait_up(&["l1"]);
     net.wait_why("l2", "it carries packets of 1280 bytes, so one of 1280 bytes inside goes in 2 datagrams");
     carries(&net);

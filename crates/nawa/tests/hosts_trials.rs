@@ -2,8 +2,8 @@
 
 mod common;
 
-use common::uplinks::{Uplinks, nft, path, shell, wait_for_path};
-use common::{Daemon, Namespace, namespaces_or_skip};
+use common::uplinks::{FAMILIES, Uplinks, nft, path_to, shell, wait_for_path};
+use common::{Daemon, Namespace, eventually, namespaces_or_skip};
 use rustix::process::Signal;
 
 const OFFICE: &str = "'10.77.0.2/32', 'fd77::2/128'";
@@ -12,9 +12,13 @@ const OFFICE: &str = "'10.77.0.2/32', 'fd77::2/128'";
 #[test]
 fn a_daemon_that_was_stopped_goes_on() {
     let Some(_alone) = namespaces_or_skip("a_daemon_that_was_stopped_goes_on") else { return };
+    FAMILIES.into_iter().for_each(stopped);
+}
+
+fn stopped(office: &str) {
     let net = Uplinks::new();
-    net.van.ip("route add default via 10.0.1.1");
-    let [_office, van] = net.start("", OFFICE, &path("l1", ""));
+    net.lead_out();
+    let [_office, van] = net.start("", OFFICE, &path_to(office, "l1", ""));
     net.wait_up(&["l1"]);
     net.ping("10.77.0.2");
     van.signal(Signal::STOP);
@@ -32,44 +36,53 @@ fn a_daemon_that_was_stopped_goes_on() {
 #[test]
 fn a_killed_end_is_back_when_it_is_started_again() {
     let Some(_alone) = namespaces_or_skip("a_killed_end_is_back_when_it_is_started_again") else { return };
-    let net = Uplinks::new();
-    net.van.ip("route add default via 10.0.1.1");
-    let [office, van] = net.start("", OFFICE, &path("l1", ""));
-    net.wait_up(&["l1"]);
-    drop(office);
-    let office = Daemon::start(&net.office, &net.office_file(""));
-    net.ping("10.77.0.2");
-    drop(van);
-    let _van = Daemon::start(&net.van, &net.van_file("", OFFICE, &path("l1", "")));
-    net.ping("10.77.0.2");
-    drop(office);
+    for to in FAMILIES {
+        let net = Uplinks::new();
+        net.lead_out();
+        let paths = path_to(to, "l1", "");
+        let [office, van] = net.start("", OFFICE, &paths);
+        net.wait_up(&["l1"]);
+        drop(office);
+        let _office = Daemon::start(&net.office, &net.office_file(""));
+        net.ping("10.77.0.2");
+        drop(van);
+        let _van = Daemon::start(&net.van, &net.van_file("", OFFICE, &paths));
+        net.ping("10.77.0.2");
+    }
 }
 
 /// As modems come from the factory, each with a NAT of its own behind it.
 #[test]
 fn two_modems_with_one_address_are_both_used() {
     let Some(_alone) = namespaces_or_skip("two_modems_with_one_address_are_both_used") else { return };
+    two_modems(FAMILIES[0], ["192.168.8.", "10.9.1.", "10.9.2."], "24");
+    two_modems(FAMILIES[1], ["fd08::", "fd09:1::", "fd09:2::"], "64 nodad");
+}
+
+/// The network between the van and either modem, and those between the modems and the core.
+fn two_modems(office: &str, [inside, wide @ ..]: [&str; 3], prefix: &str) {
     let net = Uplinks::new();
     let modems = [Namespace::new(), Namespace::new()];
-    for (number, modem) in (1..).zip(&modems) {
-        let (inside, outside) = (format!("usb{number}"), format!("lte{number}"));
-        Namespace::connect((&net.van, &inside, "192.168.8.100/24"), (modem, "lan", "192.168.8.1/24"));
-        let (here, there) = (format!("10.9.{number}.2/24"), format!("10.9.{number}.1/24"));
-        Namespace::connect((modem, "wwan", &here), (&net.core, &outside, &there));
-        modem.ip(&format!("route add default via 10.9.{number}.1"));
-        shell(modem, "echo 1 >/proc/sys/net/ipv4/ip_forward");
+    for ((number, modem), wide) in (1..).zip(&modems).zip(wide) {
+        let (usb, lte) = (format!("usb{number}"), format!("lte{number}"));
+        let of = |network: &str, host: u8| format!("{network}{host}/{prefix}");
+        Namespace::connect((&net.van, &usb, &of(inside, 100)), (modem, "lan", &of(inside, 1)));
+        Namespace::connect((modem, "wwan", &of(wide, 2)), (&net.core, &lte, &of(wide, 1)));
+        modem.ip(&format!("route add default via {wide}1"));
+        shell(modem, "echo 1 >/proc/sys/net/ipv4/ip_forward; echo 1 >/proc/sys/net/ipv6/conf/all/forwarding");
         nft(
             modem,
-            "table ip nat { chain out { type nat hook postrouting priority 100; oifname wwan masquerade\n}\n}",
+            "table inet nat { chain out { type nat hook postrouting priority 100; oifname wwan masquerade\n}\n}",
         );
-        net.van.ip(&format!("route add default via 192.168.8.1 dev {inside} metric {number}0"));
+        net.van.ip(&format!("route add default via {inside}1 dev {usb} metric {number}0"));
     }
-    let paths = path("l1", "local = 'usb1'") + &path("l2", "local = 'usb2'");
+    let paths = path_to(office, "l1", "local = 'usb1'") + &path_to(office, "l2", "local = 'usb2'");
     let _daemons = net.start("", OFFICE, &paths);
     net.wait_up(&["l1", "l2"]);
-    for (name, from) in [("l1", "10.9.1.2:"), ("l2", "10.9.2.2:")] {
+    for (name, from) in ["l1", "l2"].into_iter().zip(wide) {
         let comes_from = |path: &serde_json::Value| {
-            path["state"] == "up" && path["remote"].as_str().is_some_and(|remote| remote.starts_with(from))
+            let remote = path["remote"].as_str().unwrap_or_default().trim_start_matches('[');
+            path["state"] == "up" && remote.starts_with(&format!("{from}2"))
         };
         wait_for_path(&net.office, name, from, comes_from);
     }
@@ -81,10 +94,13 @@ fn two_modems_with_one_address_are_both_used() {
 fn a_transmit_queue_that_stands_still_holds_nobody_up() {
     let name = "a_transmit_queue_that_stands_still_holds_nobody_up";
     let Some(_alone) = namespaces_or_skip(name) else { return };
+    FAMILIES.into_iter().for_each(stands_still);
+}
+
+fn stands_still(office: &str) {
     let net = Uplinks::new();
-    net.van.ip("route add default via 10.0.1.1 metric 10");
-    net.van.ip("route add default via 10.0.2.1 metric 20");
-    let paths = path("l1", "local = 'wan1'") + &path("l2", "local = 'wan2'");
+    net.lead_out();
+    let paths = path_to(office, "l1", "local = 'wan1'") + &path_to(office, "l2", "local = 'wan2'");
     let _daemons = net.start("", OFFICE, &paths);
     net.wait_up(&["l1", "l2"]);
     net.ping("10.77.0.2");
@@ -96,4 +112,106 @@ fn a_transmit_queue_that_stands_still_holds_nobody_up() {
     shell(&net.van, "tc qdisc del dev wan1 root");
     net.wait_up(&["l1", "l2"]);
     assert!(shell(&net.van, pings).contains(" 100 received"));
+}
+
+/// What befalls the second uplink, and what makes it well again, each a line of shell in the van or (`core:`) in the core.
+const REPLUGGED: [(&str, &str); 7] = [
+    ("ip link set wan2 down", "ip link set wan2 up"),
+    ("core: ip link set wan2 down", "core: ip link set wan2 up"),
+    ("ip route flush dev wan2; ip -6 route flush dev wan2", "ip link set wan2 down; ip link set wan2 up"),
+    ("ip link delete wan2", "CABLE"),
+    ("ip address flush dev wan2", ""),
+    ("ip link set wan2 down; ip link set wan2 name gone2", "ip link property add dev gone2 altname wan2"),
+    ("ip link property del dev gone2 altname wan2", "ip link set gone2 down; ip link set gone2 name wan2"),
+];
+
+/// A modem is plugged in and out, comes back as another interface, with another address, by another name: its path is used again each
+/// time, the other one all the time, and nothing grows. `--nocapture` prints how long each time takes.
+#[test]
+fn a_modem_that_is_replugged_again_and_again_is_used_each_time() {
+    let name = "a_modem_that_is_replugged_again_and_again_is_used_each_time";
+    let Some(_alone) = namespaces_or_skip(name) else { return };
+    FAMILIES.into_iter().for_each(replugged);
+}
+
+fn replugged(office: &str) {
+    let net = Uplinks::new();
+    net.lead_out();
+    let paths = path_to(office, "l1", "local = 'wan1'") + &path_to(office, "l2", "local = 'wan2'");
+    let [_office, van] = net.start("", OFFICE, &paths);
+    net.wait_up(&["l1", "l2"]);
+    // What is used is noticed to be silent.
+    let mut ping = net.van.command("ping", ["-q", "-i", "0.05", "10.77.0.2"]);
+    let mut ping = ping.stdout(std::process::Stdio::null()).spawn().expect("ping");
+    let run = |line: &str| match line.strip_prefix("core: ") {
+        Some(line) => drop(shell(&net.core, line)),
+        None if line == "CABLE" => {
+            Namespace::connect((&net.van, "wan2", "10.0.2.9/24"), (&net.core, "wan2", "10.0.2.1/24"));
+        }
+        None => drop(shell(&net.van, line)),
+    };
+    let ids = |of: &Namespace| {
+        let paths = of.status()["tunnel"]["peers"][0]["paths"].as_array().expect("paths").clone();
+        paths.iter().map(|path| path["id"].clone()).collect::<Vec<_>>()
+    };
+    let grown = || {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", van.id())).expect("it runs");
+        let line = status.lines().find(|line| line.starts_with("VmRSS")).expect("its memory");
+        line.split_whitespace().nth(1).and_then(|kb| kb.parse::<u64>().ok()).expect("kB")
+    };
+    let mut sizes = Vec::new();
+    let first = ids(&net.van);
+    for round in 2..6 {
+        for (broken, mended) in REPLUGGED {
+            run(broken);
+            let away = net.wait_for("l2", broken, |path| path["state"] != "up");
+            run(mended);
+            // The addresses are others each time, and come after the interface; the routes come last.
+            let wan2 = if net.van.has_interface("wan2") { "wan2" } else { "gone2" };
+            let [v4, v6] = [format!("10.0.2.{round}/24"), format!("fd02::{round}/64")];
+            for line in [
+                "core: ip address replace fd02::1/64 dev wan2 nodad".to_owned(),
+                format!(
+                    "ip link set {wan2} up; ip address flush dev {wan2} scope global; ip -6 route flush default dev {wan2}"
+                ),
+                format!("ip address replace {v4} dev {wan2}; ip address replace {v6} dev {wan2} nodad"),
+            ] {
+                run(&line);
+            }
+            net.wait_for("l2", "no route", |path| {
+                path["why"].as_str().is_some_and(|why| why.contains("route"))
+            });
+            let since = device::monotonic();
+            net.lead_out();
+            net.wait_up(&["l2"]);
+            let took = (device::monotonic() - since).as_millis();
+            println!("{office}: {broken}: {} ({}), up {took} ms after its route", away["state"], away["why"]);
+            assert_eq!(ids(&net.van), first);
+            net.wait_for("l1", "up", |path| path["state"] == "up");
+        }
+        sizes.push(grown());
+    }
+    // Names change places.
+    shell(
+        &net.van,
+        "ip link set wan1 down; ip link set wan1 name old; ip link set wan2 down; ip link set wan2 name wan1; ip link set old name wan2",
+    );
+    eventually("both are away", || {
+        let paths = net.van.status()["tunnel"]["peers"][0]["paths"].as_array()?.clone();
+        paths.iter().all(|path| path["state"] != "up").then_some(())
+    });
+    for (wan, of) in [("wan2", 1), ("wan1", 2)] {
+        shell(
+            &net.van,
+            &format!(
+                "ip link set {wan} up; ip address replace 10.0.{of}.2/24 dev {wan}; ip address replace fd0{of}::2/64 dev {wan} nodad"
+            ),
+        );
+    }
+    net.lead_out();
+    net.wait_up(&["l1", "l2"]);
+    ping.kill().and_then(|()| ping.wait()).expect("ping ends");
+    assert_eq!((ids(&net.van), ids(&net.office).len()), (first, 2));
+    println!("{office}: {sizes:?} kB");
+    assert!(sizes[3] < sizes[0] + 2048, "{sizes:?} kB");
 }

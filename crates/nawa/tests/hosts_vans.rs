@@ -11,17 +11,28 @@ struct Office {
     host: Namespace,
     node: Node,
     vans: Vec<(Namespace, Node)>,
+    v6: bool,
+}
+
+/// A test over cables of either family.
+fn each_family(test: impl Fn(Office)) {
+    [false, true].into_iter().for_each(|v6| test(Office::new(v6)));
 }
 
 impl Office {
-    fn new() -> Office {
+    fn new(v6: bool) -> Office {
         let office = Office {
             host: Namespace::new(),
             node: Node::new(),
             vans: (0..3).map(|_| (Namespace::new(), Node::new())).collect(),
+            v6,
         };
         for (number, (van, _)) in (1..).zip(&office.vans) {
-            let (here, there) = (format!("10.0.{number}.1/24"), format!("10.0.{number}.2/24"));
+            let at = |host: u8| match v6 {
+                true => format!("fd0{number}::{host}/64 nodad"),
+                false => format!("10.0.{number}.{host}/24"),
+            };
+            let (here, there) = (at(1), at(2));
             Namespace::connect((&office.host, &format!("van{number}"), &here), (van, "wan", &there));
         }
         office
@@ -42,11 +53,17 @@ impl Office {
 
     fn van_file(&self, number: usize) -> PathBuf {
         let key = &self.node.public_key;
+        let remote = if self.v6 { format!("[fd0{number}::1]") } else { format!("10.0.{number}.1") };
         self.vans[number - 1].1.write(&format!(
             "[tunnel]\ninterface = 'nawa0'\naddresses = ['10.77.0.{number}/24']\n\
              [[peer]]\nname = 'office'\npublic-key = '{key}'\nroutes = ['10.77.0.100/32']\n\
-             [[peer.path]]\nname = 'wan'\nremote = '10.0.{number}.1:51900'\n"
+             [[peer.path]]\nname = 'wan'\nremote = '{remote}:51900'\n"
         ))
+    }
+
+    /// The largest inner packet that goes in one datagram over a link of so many bytes.
+    fn inner(&self, mtu: usize) -> usize {
+        mtu - if self.v6 { 92 } else { 72 }
     }
 
     /// The state of the path to this van.
@@ -79,7 +96,11 @@ impl Office {
 fn a_van_with_a_small_link_leaves_the_others_their_packet_size() {
     let name = "a_van_with_a_small_link_leaves_the_others_their_packet_size";
     let Some(_alone) = namespaces_or_skip(name) else { return };
-    let office = Office::new();
+    each_family(small_link);
+}
+
+fn small_link(office: Office) {
+    let (large, small) = (office.inner(1500), office.inner(1400));
     office.host.ip("link set van3 mtu 1400");
     office.vans[2].0.ip("link set wan mtu 1400");
     let _office = Daemon::start(&office.host, &office.file());
@@ -87,13 +108,13 @@ fn a_van_with_a_small_link_leaves_the_others_their_packet_size() {
         (1..=3).map(|van| Daemon::start(&office.vans[van - 1].0, &office.van_file(van))).collect();
     (1..=2).for_each(|van| office.wait_for_mtu(van, 1500));
     office.wait_for_mtu(3, 1400);
-    assert!(office.host.ip("link show nawa0").contains("mtu 1428"));
-    assert!((1..=2).all(|van| office.carries(van, 1428)));
-    assert!(office.carries(3, 1328) && !office.carries(3, 1329));
+    assert!(office.host.ip("link show nawa0").contains(&format!("mtu {large}")));
+    assert!((1..=2).all(|van| office.carries(van, large)));
+    assert!(office.carries(3, small) && !office.carries(3, small + 1));
     // It goes: nothing changes for the others.
     drop(vans.pop());
-    assert!((1..=2).all(|van| office.carries(van, 1428)));
-    assert!(office.host.ip("link show nawa0").contains("mtu 1428"));
+    assert!((1..=2).all(|van| office.carries(van, large)));
+    assert!(office.host.ip("link show nawa0").contains(&format!("mtu {large}")));
 }
 
 /// Nobody takes what is for the third, and the others' packets are not dropped for it.
@@ -101,7 +122,10 @@ fn a_van_with_a_small_link_leaves_the_others_their_packet_size() {
 fn a_flood_to_one_van_leaves_the_others_packets_alone() {
     let name = "a_flood_to_one_van_leaves_the_others_packets_alone";
     let Some(_alone) = namespaces_or_skip(name) else { return };
-    let office = Office::new();
+    each_family(flood);
+}
+
+fn flood(office: Office) {
     let _office = Daemon::start(&office.host, &office.file());
     let _vans: Vec<_> =
         (1..=3).map(|van| Daemon::start(&office.vans[van - 1].0, &office.van_file(van))).collect();
@@ -140,7 +164,10 @@ fn a_flood_to_one_van_leaves_the_others_packets_alone() {
 #[test]
 fn a_van_whose_link_flaps_leaves_the_others_alone() {
     let Some(_alone) = namespaces_or_skip("a_van_whose_link_flaps_leaves_the_others_alone") else { return };
-    let office = Office::new();
+    each_family(flaps);
+}
+
+fn flaps(office: Office) {
     let _office = Daemon::start(&office.host, &office.file());
     let _vans: Vec<_> =
         (1..=3).map(|van| Daemon::start(&office.vans[van - 1].0, &office.van_file(van))).collect();
@@ -158,6 +185,9 @@ fn a_van_whose_link_flaps_leaves_the_others_alone() {
         office.host.ip("link set van3 down");
         eventually("van 3 is gone", || (office.path(3)["state"] != "up").then_some(()));
         office.host.ip("link set van3 up");
+        if office.v6 {
+            office.host.ip("address replace fd03::1/64 dev van3 nodad");
+        }
         eventually("van 3 is back", || (office.path(3)["state"] == "up").then_some(()));
     }
     third.kill().and_then(|()| third.wait()).expect("ping ends");
@@ -166,5 +196,5 @@ fn a_van_whose_link_flaps_leaves_the_others_alone() {
         let answers = String::from_utf8_lossy(&answers.stdout).into_owned();
         assert!(answers.contains(" 100 received"), "{answers}");
     }
-    assert!(office.carries(3, 1428));
+    assert!(office.carries(3, office.inner(1500)));
 }

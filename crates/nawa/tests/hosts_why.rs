@@ -2,15 +2,14 @@
 
 mod common;
 
-use common::uplinks::{Uplinks, nft, path, shell, wait_for_path};
+use common::uplinks::{FAMILIES, Uplinks, nft, path, path_to, shell, wait_for_path};
 use common::{Daemon, Node, namespaces_or_skip, succeed};
 
 const OFFICE: &str = "'10.77.0.2/32', 'fd77::2/128'";
 
 /// The van's daemon alone, with one path.
 fn van(net: &Uplinks, paths: &str) -> Daemon {
-    net.van.ip("route replace default via 10.0.1.1");
-    net.van.ip("route replace default via fd01::1");
+    net.lead_out();
     Daemon::start(&net.van, &net.van_file("", OFFICE, paths))
 }
 
@@ -18,7 +17,8 @@ fn van(net: &Uplinks, paths: &str) -> Daemon {
 fn a_port_where_nobody_listens_is_told_from_silence() {
     let Some(_alone) = namespaces_or_skip("a_port_where_nobody_listens_is_told_from_silence") else { return };
     let net = Uplinks::new();
-    let both = path("l1", "") + &path("l6", "").replace("203.0.113.7", "[2001:db8::7]");
+    let local = "local = 'wan1'";
+    let both = path("l1", local) + &path_to(FAMILIES[1], "l6", local);
     let mut van = van(&net, &both);
     for (name, to) in [("l1", "203.0.113.7:51900"), ("l6", "[2001:db8::7]:51900")] {
         net.wait_why(name, &format!("{to} refuses: no daemon listens on that port"));
@@ -27,10 +27,13 @@ fn a_port_where_nobody_listens_is_told_from_silence() {
     nft(&net.core, "add rule inet isp forward udp dport 51900 drop");
     net.wait_why("l1", "no answer from 203.0.113.7:51900");
     van.read_until("no answer from 203.0.113.7:51900");
+    net.wait_why("l6", "no answer from [2001:db8::7]:51900");
     net.van.ip("route del default via 10.0.1.1");
-    net.wait_why("l1", "no route to 203.0.113.7");
-    van.read_until("path l1 to office is down: no route to 203.0.113.7");
-    net.van.ip("route add default via 10.0.1.1");
+    net.van.ip("route del default via fd01::1");
+    net.wait_why("l1", "no route by wan1 to 203.0.113.7");
+    van.read_until("path l1 to office is down: no route by wan1 to 203.0.113.7");
+    net.wait_why("l6", "no route by wan1 to 2001:db8::7");
+    net.lead_out();
     nft(&net.core, "flush chain inet isp forward");
     let _office = Daemon::start(&net.office, &net.office_file(""));
     net.wait_up(&["l1", "l6"]);
@@ -39,7 +42,7 @@ fn a_port_where_nobody_listens_is_told_from_silence() {
     // What became of it is remembered, with the number that decided, the newest first.
     let said = succeed(&mut net.van.nawa(["path", "why", "office", "l1"]));
     let mut older = &said[..];
-    for what in ["answers after", "down      no route to 203.0.113.7", "no answer from", "refuses"] {
+    for what in ["answers after", "down      no route by wan1 to 203.0.113.7", "no answer from", "refuses"] {
         let at = older.find(what).unwrap_or_else(|| panic!("never said before that: {what}\n{said}"));
         older = &older[at..];
     }
@@ -60,28 +63,34 @@ fn what_the_kernel_does_not_send_is_said() {
         &net.van,
         "table inet wall { chain output { type filter hook output priority 0; udp dport 51900 drop\n}\n}",
     );
-    let _van = van(&net, &path("l1", ""));
+    let _van = van(&net, &(path("l1", "") + &path_to(FAMILIES[1], "l6", "")));
     net.wait_why("l1", "cannot send to 203.0.113.7:51900: Operation not permitted");
+    net.wait_why("l6", "cannot send to [2001:db8::7]:51900: Operation not permitted");
 }
 
 #[test]
 fn another_key_is_named_where_it_is_known() {
     let Some(_alone) = namespaces_or_skip("another_key_is_named_where_it_is_known") else { return };
+    another_key(FAMILIES[0], "10.0.1.2:");
+    another_key(FAMILIES[1], "[fd01::2]:");
+}
+
+fn another_key(to: &str, from: &str) {
     let mut net = Uplinks::new();
     let mut office = Daemon::start(&net.office, &net.office_file(""));
     // The van has another key than the office's file says.
     let stranger = Node::new();
     let known = std::mem::replace(&mut net.nodes[0], stranger);
-    let first = van(&net, &path("l1", ""));
-    let line = office.read_until("a handshake from 10.0.1.2:");
+    let first = van(&net, &path_to(to, "l1", ""));
+    let line = office.read_until(&format!("a handshake from {from}"));
     assert!(line.contains(&net.nodes[0].public_key), "{line}");
     net.wait_why(
         "l1",
-        "no answer from 203.0.113.7:51900: is it on, is its port open, and are both ends' keys right?",
+        &format!("no answer from {to}:51900: is it on, is its port open, and are both ends' keys right?"),
     );
     // Both ends name what may be wrong, where they are asked.
     let shown = succeed(&mut net.office.nawa(["status"]));
-    assert!(shown.contains("not let in: a handshake from 10.0.1.2:"), "{shown}");
+    assert!(shown.contains(&format!("not let in: a handshake from {from}")), "{shown}");
     assert!(shown.contains(&net.nodes[0].public_key), "{shown}");
     let said = succeed(&mut net.van.nawa(["path", "why", "office"]));
     for node in &net.nodes {
@@ -91,7 +100,7 @@ fn another_key_is_named_where_it_is_known() {
     // The van's file has another key than the office's.
     let right = std::mem::replace(&mut net.nodes[1], Node::new());
     net.nodes[0] = known;
-    let _second = van(&net, &path("l1", ""));
+    let _second = van(&net, &path_to(to, "l1", ""));
     let line = office.read_until("is for another key than this end's");
     assert!(line.contains(&right.public_key), "{line}");
 }
@@ -100,22 +109,25 @@ fn another_key_is_named_where_it_is_known() {
 fn a_dead_link_among_living_ones_does_not_blame_the_server() {
     let name = "a_dead_link_among_living_ones_does_not_blame_the_server";
     let Some(_alone) = namespaces_or_skip(name) else { return };
+    FAMILIES.into_iter().for_each(dead_link);
+}
+
+fn dead_link(to: &str) {
     let net = Uplinks::new();
-    net.van.ip("route add default via 10.0.1.1 metric 10");
-    net.van.ip("route add default via 10.0.2.1 metric 20");
+    net.lead_out();
     nft(&net.core, "add rule inet isp forward iifname wan2 drop");
-    let paths = path("l1", "local = 'wan1'") + &path("l2", "local = 'wan2'");
+    let paths = path_to(to, "l1", "local = 'wan1'") + &path_to(to, "l2", "local = 'wan2'");
     let [_office, mut van] = net.start("", OFFICE, &paths);
     let why =
-        "no answer from 203.0.113.7:51900 over this link, and the other paths reach it: look at this link";
-    net.wait_why("l2", why);
-    van.read_until(why);
+        format!("no answer from {to}:51900 over this link, and the other paths reach it: look at this link");
+    net.wait_why("l2", &why);
+    van.read_until(&why);
     let dead = net.wait_for("l2", "a cause", |path| path["cause"] == "link-silent");
     assert!(!dead["why"].as_str().expect("a sentence").contains("key"), "{dead}");
     // A captive portal refuses.
     nft(&net.core, "flush chain inet isp forward");
     nft(&net.core, "add rule inet isp forward iifname wan2 reject with icmpx type port-unreachable");
-    net.wait_why("l2", "203.0.113.7:51900 is refused over this link, and the other paths reach it");
+    net.wait_why("l2", &format!("{to}:51900 is refused over this link, and the other paths reach it"));
     nft(&net.core, "flush chain inet isp forward");
     net.wait_up(&["l1", "l2"]);
 }
@@ -125,9 +137,15 @@ fn another_program_at_the_port_is_told_from_the_peer() {
     let Some(_alone) = namespaces_or_skip("another_program_at_the_port_is_told_from_the_peer") else {
         return;
     };
+    another_program(FAMILIES[0], "0.0.0.0:0");
+    another_program(FAMILIES[1], "[::]:0");
+}
+
+fn another_program(to: &str, any: &str) {
     let net = Uplinks::new();
-    let echo = net.office.within(|| std::net::UdpSocket::bind("203.0.113.7:51900")).expect("a socket");
-    let _van = van(&net, &path("l1", ""));
+    let at = format!("{to}:51900");
+    let echo = net.office.within(|| std::net::UdpSocket::bind(&at)).expect("a socket");
+    let _van = van(&net, &path_to(to, "l1", ""));
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut buffer = [0; 2000];
@@ -139,8 +157,8 @@ fn another_program_at_the_port_is_told_from_the_peer() {
                 echo.send_to(b"HTTP/1.0 400 Bad Request", from).expect("an answer");
             }
         });
-        net.wait_why("l1", "what answers at 203.0.113.7:51900 is not the peer");
-        let end = || std::net::UdpSocket::bind("0.0.0.0:0").and_then(|s| s.send_to(&[], "203.0.113.7:51900"));
+        net.wait_why("l1", &format!("what answers at {at} is not the peer"));
+        let end = || std::net::UdpSocket::bind(any).and_then(|s| s.send_to(&[], &at));
         net.office.within(end).expect("the end");
     });
 }
@@ -148,11 +166,15 @@ fn another_program_at_the_port_is_told_from_the_peer() {
 #[test]
 fn a_link_of_small_packets_says_how_small() {
     let Some(_alone) = namespaces_or_skip("a_link_of_small_packets_says_how_small") else { return };
+    FAMILIES.into_iter().for_each(small_packets);
+}
+
+fn small_packets(to: &str) {
     let net = Uplinks::new();
     // A router that drops what is too large, and says nothing.
     nft(&net.core, "add rule inet isp forward meta length > 1320 drop");
     let _office = Daemon::start(&net.office, &net.office_file(""));
-    let mut van = van(&net, &path("l1", ""));
+    let mut van = van(&net, &path_to(to, "l1", ""));
     let carries = "it carries packets of 1320 bytes, so one of 1280 bytes inside goes in 2 datagrams";
     net.wait_why("l1", &format!("{carries}: larger ones vanish without a word"));
     van.read_until(&format!("path l1 to office is up: {carries}"));
@@ -172,11 +194,11 @@ fn a_small_link_is_told_from_a_black_hole() {
         (&|net| drop(net.van.ip("link set wan1 mtu 1320")), "its own link's MTU says so"),
         (&hole, "larger ones vanish without a word"),
     ];
-    for (make, says) in cases {
+    for ((make, says), to) in cases.into_iter().flat_map(|case| FAMILIES.map(|to| (case, to))) {
         let net = Uplinks::new();
         make(&net);
         let _office = Daemon::start(&net.office, &net.office_file(""));
-        let _van = van(&net, &path("l1", ""));
+        let _van = van(&net, &path_to(to, "l1", ""));
         net.wait_why("l1", &format!("goes in 2 datagrams: {says}"));
     }
 }
@@ -195,24 +217,35 @@ fn a_backup_says_that_it_waits() {
 #[test]
 fn a_reverse_path_filter_is_suspected() {
     let Some(_alone) = namespaces_or_skip("a_reverse_path_filter_is_suspected") else { return };
-    let net = Uplinks::new();
-    shell(&net.van, "for i in all wan1 wan2; do echo 1 >/proc/sys/net/ipv4/conf/$i/rp_filter; done");
-    net.van.ip("route add default via 10.0.1.1 metric 10");
-    net.van.ip("route add default via 10.0.2.1 metric 20");
-    let _daemons = net.start("", OFFICE, &(path("l1", "local = 'wan1'") + &path("l2", "local = 'wan2'")));
-    net.wait_why("l2", "nothing comes in by wan2: rp_filter, or a firewall?");
-    net.wait_for("l1", "nothing amiss", |path| path["state"] == "up" && path["why"].is_null());
+    for to in FAMILIES {
+        let net = Uplinks::new();
+        shell(&net.van, "for i in all wan1 wan2; do echo 1 >/proc/sys/net/ipv4/conf/$i/rp_filter; done");
+        // IPv6 has no such setting: a firewall does the same.
+        nft(
+            &net.van,
+            "table ip6 rp { chain pre { type filter hook prerouting priority -300; iifname wan2 fib saddr oif wan1 drop\n}\n}",
+        );
+        net.lead_out();
+        let paths = path_to(to, "l1", "local = 'wan1'") + &path_to(to, "l2", "local = 'wan2'");
+        let _daemons = net.start("", OFFICE, &paths);
+        net.wait_why("l2", "nothing comes in by wan2: rp_filter, or a firewall?");
+        net.wait_for("l1", "nothing amiss", |path| path["state"] == "up" && path["why"].is_null());
+    }
 }
 
 #[test]
 fn one_key_at_two_places_is_said() {
     let Some(_alone) = namespaces_or_skip("one_key_at_two_places_is_said") else { return };
+    FAMILIES.into_iter().for_each(one_key_twice);
+}
+
+fn one_key_twice(to: &str) {
     let net = Uplinks::new();
     let mut office = Daemon::start(&net.office, &net.office_file(""));
-    let _first = van(&net, &path("l1", ""));
+    let _first = van(&net, &path_to(to, "l1", ""));
     net.wait_up(&["l1"]);
     // Another host with a copy of the van's file, at the core.
-    let _second = Daemon::start(&net.core, &net.van_file("", OFFICE, &path("l1", "")));
+    let _second = Daemon::start(&net.core, &net.van_file("", OFFICE, &path_to(to, "l1", "")));
     office.read_until("two hosts have this peer's key");
     wait_for_path(&net.office, "l1", "there", |_| true);
     let why = net.office.status()["tunnel"]["peers"][0]["why"].clone();

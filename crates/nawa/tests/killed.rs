@@ -11,11 +11,14 @@ mod common;
 
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use common::uplinks::{Uplinks, path, shell};
 use common::{Daemon, Namespace, eventually, namespaces_or_skip, stdout};
-use device::Poller;
+use device::{Poller, monotonic};
 use rustix::process::Signal;
 
 /// From one ping to the next: a gap is no shorter.
@@ -23,8 +26,10 @@ const PING_S: &str = "0.01";
 /// How long a way is looked at: longer than a strand takes that ended and is started again.
 const LOOK: Duration = Duration::from_millis(2500);
 const BEFORE: Duration = Duration::from_millis(300);
-/// A strand that is taken down is started again after a second; a busy machine lets a ping wait for some hundred milliseconds.
+/// A strand that is taken down is started again after a second. A ping may take less, and what the machine lets its threads wait for.
 const LONGEST_MS: f64 = 800.0;
+/// Threads that a ping and its answer wake one after the other: two of each daemon's, both ways.
+const TURNS: f64 = 8.0;
 
 /// What goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -172,6 +177,34 @@ impl Net {
     }
 }
 
+/// How long the machine lets a thread wait that does nothing but sleep, until it is asked: ms, at most.
+struct Starved {
+    end: Arc<AtomicBool>,
+    thread: JoinHandle<f64>,
+}
+
+impl Starved {
+    fn begin() -> Starved {
+        let end = Arc::new(AtomicBool::new(false));
+        let over = end.clone();
+        let watch = move || {
+            let (mut longest, mut poller) = (Duration::ZERO, Poller::new().expect("a poller"));
+            while !over.load(Ordering::Relaxed) {
+                let asleep = monotonic();
+                poller.wait(Some(Duration::from_millis(5))).expect("waiting").for_each(drop);
+                longest = longest.max(monotonic() - asleep);
+            }
+            longest.as_secs_f64() * 1e3
+        };
+        Starved { end, thread: std::thread::spawn(watch) }
+    }
+
+    fn end(self) -> f64 {
+        self.end.store(true, Ordering::Relaxed);
+        self.thread.join().expect("it sleeps")
+    }
+}
+
 /// The longest time without an answer, ms.
 fn gap(ping: Child) -> f64 {
     let said = stdout(&ping.wait_with_output().expect("ping ends"));
@@ -195,7 +228,7 @@ fn a_strand_that_is_killed_takes_no_other_down() {
     let mut poller = Poller::new().expect("a poller");
     let mut pause = |time| poller.wait(Some(time)).expect("waiting").for_each(drop);
     let mut longest = Vec::new();
-    println!("  tunnel ms  coding ms  what was done");
+    println!("  tunnel ms  coding ms  starved ms  what was done");
     let nothing = (Strand::Other, "nothing", "");
     for (strand, kill, mend) in std::iter::once(nothing).chain(WAYS) {
         net.wait_whole();
@@ -205,17 +238,19 @@ fn a_strand_that_is_killed_takes_no_other_down() {
             .filter(|(other, _)| *other != strand)
             .map(|(other, to)| (other, net.ping(to)))
             .collect();
+        let starved = Starved::begin();
         pause(BEFORE);
         if kill != "nothing" {
             net.act(&daemon, kill);
         }
         let gaps: Vec<_> = pings.into_iter().map(|(other, ping)| (other, gap(ping))).collect();
+        let starved = starved.end();
         let of = |wanted| {
             let found = gaps.iter().find(|(other, _)| *other == wanted);
             found.map_or("-".to_owned(), |(_, gap)| format!("{gap:.0}"))
         };
-        println!("  {:>9}  {:>9}  {kill}", of(Strand::Tunnel), of(Strand::Coding));
-        longest.extend(gaps.iter().map(|(other, gap)| (*gap, *other, kill)));
+        println!("  {:>9}  {:>9}  {starved:>10.0}  {kill}", of(Strand::Tunnel), of(Strand::Coding));
+        longest.extend(gaps.iter().map(|(other, gap)| (gap - TURNS * starved, *other, kill)));
         net.act(&daemon, mend);
     }
     net.wait_whole();

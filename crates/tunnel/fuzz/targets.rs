@@ -6,16 +6,18 @@ use std::time::Duration;
 
 use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore, SeedableRng};
+use tunnel::capture::{self, Direction, Ends, Layer, Opened};
 use tunnel::daemon::dns::{Question, Reply};
 use tunnel::endpoint::{Arrival, Endpoint};
 use tunnel::handshake::client_mac::{ClientMac, ClientMacs};
 use tunnel::handshake::cookie::{CookieChecker, CookieJar};
 use tunnel::handshake::noise::{self, InitiationPayload, Initiator, Prologue, Responder, ResponsePayload};
 use tunnel::handshake::session::SealingKey;
+use tunnel::path::pieces::{MAX_BYTES, Pieces};
 use tunnel::path::registration::{RegisterPayload, Registration, SessionPayload};
 use tunnel::relay::{Limits, RelayControl};
 use tunnel::tls::frames::{self, Frames};
-use tunnel::wire::frame::Frame;
+use tunnel::wire::frame::{Frame, MAX_PIECES, Piece};
 use tunnel::wire::train::Train;
 use tunnel::wire::{self, HEADER_LEN, INITIATION_LEN, Message, PAYLOAD_LEN, TAG_LEN, TransportHeader};
 use tunnel::{Bicast, Config, Local, PathConfig, PeerConfig, PresharedKey, PrivateKey};
@@ -73,6 +75,43 @@ pub fn endpoint(data: &[u8]) {
         end.take(how, &mut datagram);
     }
     end.check();
+}
+
+/// What a capture says of a frame, and of a datagram of the same bytes: one line, whoever made them up.
+pub fn capture(data: &[u8]) {
+    let Some((how, bytes)) = data.split_first() else { return };
+    let ends = Ends { remote: address(*how), local: Default::default(), tos: *how };
+    let joined = if how & 4 == 0 { Vec::new() } else { bytes.to_vec() };
+    let opened = Opened { path: "a".into(), sequence: 7, frame: bytes.to_vec(), joined, why: String::new() };
+    let mut notes = vec![capture::other(Direction::Out, ends, bytes, "")];
+    opened.note(Direction::In, "peer", ends, bytes, |note| notes.push(note));
+    assert_eq!(notes.iter().filter(|note| note.layer == Layer::Outer && note.packet == bytes).count(), 2);
+    assert!(notes.iter().all(|note| !note.comment.contains(char::is_control)), "{notes:?}");
+    assert!(notes.iter().all(|note| note.layer == Layer::Outer || bytes.ends_with(&note.packet)));
+}
+
+/// Pieces of packets, four bytes each: path and number of pieces, sequence, place and time, size. What comes of them is of pieces of
+/// one packet, each in its place, and what waits is little.
+pub fn pieces(data: &[u8]) {
+    let (mut pieces, mut now, mut came) = (Pieces::default(), Duration::ZERO, 0);
+    for [which, sequence, place, size] in data.as_chunks().0 {
+        let of = 1 + which % MAX_PIECES as u8;
+        let piece = Piece { index: place % of, of };
+        now += Duration::from_millis((place >> 3).into());
+        pieces.handle_timeout(now, Duration::from_millis(100));
+        let path = u16::from(which >> 3);
+        // Each byte says whose it is.
+        let bytes = vec![which ^ piece.index << 5; usize::from(*size) * 33];
+        let joined = pieces.join(now, (path, (*sequence).into()), piece, &bytes, which & 3);
+        if let Some((packet, _)) = joined {
+            let runs: Vec<_> = packet.chunk_by(|a, b| a == b).map(|run| run[0]).collect();
+            assert_eq!(runs, (0..of).map(|index| which ^ index << 5).collect::<Vec<_>>());
+            came += 1;
+        }
+        assert!(pieces.bytes() <= MAX_BYTES && pieces.dropped() + came <= data.len() as u64 / 4);
+    }
+    pieces.clear();
+    assert_eq!(pieces.bytes(), 0);
 }
 
 /// Frames under a good session, each behind its length in two bytes and a byte as for `endpoint`; the path and the

@@ -196,6 +196,11 @@ impl Path {
         way.relay.map(|relay| Address::direct(relay, way.local))
     }
 
+    /// Whether its relay is at `place`.
+    pub fn is_relayed_by(&self, place: &Address) -> bool {
+        self.relay().is_some_and(|relay| relay.remote == place.remote)
+    }
+
     /// Where its relay is, if its datagrams go there by TLS.
     pub fn tls(&self) -> Option<SocketAddr> {
         self.way.and_then(|way| way.tls)

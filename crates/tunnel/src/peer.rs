@@ -260,18 +260,19 @@ impl Peer {
 
     /// A relay answered; true if one of this peer's registrations knows the message.
     pub fn handle_relay(&mut self, now: Duration, from: &Address, message: &[u8]) -> bool {
-        for path in &mut self.paths {
-            if path.relay().is_none_or(|relay| relay.remote != from.remote) {
-                continue;
+        for path in self.paths.iter_mut().filter(|path| path.is_relayed_by(from)) {
+            if path.registration.as_mut().is_some_and(|r| r.handle_message(now, message)) {
+                adopt_session(now, path);
+                return true;
             }
-            let Some(registration) = &mut path.registration else { continue };
-            if !registration.handle_message(now, message) {
-                continue;
-            }
-            adopt_session(now, path);
-            return true;
         }
         false
+    }
+
+    /// The registration with the relay at `from` that waits for a response to its initiation `index`.
+    pub fn registration(&mut self, from: &Address, index: u32) -> Option<&mut Registration> {
+        let paths = self.paths.iter_mut().filter(|path| path.is_relayed_by(from));
+        paths.filter_map(|path| path.registration.as_mut()).find(|r| r.is_attempted(index))
     }
 
     /// What came from `from` as a response was read.
@@ -366,7 +367,7 @@ impl Peer {
         }
         let hold = self.hold();
         self.ordered.handle_timeout(now, hold);
-        self.pieces.handle_timeout(now);
+        self.pieces.handle_timeout(now, hold);
         self.counters.received_incomplete = self.pieces.dropped();
         if self.stirred && now >= self.next_weights && self.is_active(now) {
             self.next_weights = now + weights::PERIOD;

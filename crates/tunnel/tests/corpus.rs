@@ -26,7 +26,9 @@ type Target = fn(&[u8]);
 
 #[test]
 fn no_input_of_the_corpus_makes_a_target_panic() {
-    let targets: [(&str, Target); 11] = [
+    let targets: [(&str, Target); 13] = [
+        ("pieces", targets::pieces),
+        ("capture", targets::capture),
         ("wire", targets::wire),
         ("dns", targets::dns),
         ("tls-frames", targets::tls_frames),

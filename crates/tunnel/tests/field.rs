@@ -5,7 +5,7 @@ mod sim;
 
 use std::time::Duration;
 
-use bond::{Load, Outcome, net_of, policed, quantile, run_net, run_pair};
+use bond::{Load, Outcome, net_of, net_over, policed, quantile, run_net, run_pair};
 use link::{Bitrate, Jitter, LinkConfig, Loss, Probability, Queue};
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
@@ -124,8 +124,8 @@ fn a_long_path_that_carries_much_is_used_beside_a_quick_one() {
 }
 
 /// One TCP flow over these links: Mbit/s, and the share of the first that was lost.
-fn flow_and_lost(links: &[LinkConfig]) -> (f64, f64) {
-    let mut net = net_of(symmetric(links), 1);
+fn flow_and_lost(v6: bool, links: &[LinkConfig]) -> (f64, f64) {
+    let mut net = net_over(v6, symmetric(links), 1);
     let outcome = run_net(&mut net, &Load::default());
     let path = &net.peer(0).paths[0];
     (outcome.goodput, path.lost_packets as f64 / path.sent_packets as f64)
@@ -133,9 +133,10 @@ fn flow_and_lost(links: &[LinkConfig]) -> (f64, f64) {
 
 #[test]
 fn a_policed_link_adds_its_rate_and_loses_little() {
-    for (burst, most) in [(16.0, 0.085), (64.0, 0.09), (256.0, 0.14), (1000.0, 0.16)] {
+    let bursts = [(16.0, 0.085), (64.0, 0.09), (256.0, 0.14), (1000.0, 0.17)];
+    for ((burst, most), v6) in bursts.into_iter().flat_map(|case| [(case, false), (case, true)]) {
         let limited = LinkConfig { policer: Some(policed(5.0, burst)), ..plain(100.0, 20 * MS) };
-        let beside = |ms| flow_and_lost(&[limited.clone(), plain(10.0, ms * MS)]);
+        let beside = |ms| flow_and_lost(v6, &[limited.clone(), plain(10.0, ms * MS)]);
         let sum = (28..33).map(beside).fold((0.0, 0.0), |sum, run| (sum.0 + run.0, sum.1 + run.1));
         let (goodput, lost) = (sum.0 / 5.0, sum.1 / 5.0);
         println!("burst {burst} kB: {goodput} Mbit/s, {lost:.3} lost");
@@ -152,7 +153,7 @@ fn a_policed_link_alone_is_not_taken_for_a_quicker_one_that_loses() {
     for (mbps, burst, delay, share) in (1..=POLICERS).map(any_policer) {
         let limited =
             LinkConfig { policer: Some(policed(mbps, burst)), loss: loss(share), ..plain(100.0, delay) };
-        let (goodput, lost) = flow_and_lost(&[limited]);
+        let (goodput, lost) = flow_and_lost(false, &[limited]);
         let (used, lost) = (goodput / mbps, lost - share);
         println!("{mbps:.1} Mbit/s, {burst:.0} kB, {delay:?}, {share:.3}: {used:.2} used, {lost:.3} lost");
         assert!(used > 0.55, "{used} of {mbps} Mbit/s, {burst} kB");
@@ -178,13 +179,30 @@ fn any_policer(seed: u64) -> (f64, f64, Duration, f64) {
 
 #[test]
 fn a_thin_way_back_carries_acknowledgements_and_reports() {
-    for (down, up, share) in [(12.0, 0.6, 0.88), (12.0, 0.256, 0.6)] {
+    // Of IPv6, an acknowledgement is a sixth larger.
+    for (v6, down, up, share) in [(false, 12.0, 0.6, 0.88), (true, 12.0, 0.6, 0.8), (false, 12.0, 0.256, 0.6)]
+    {
         let (there, back) = (plain(down, 20 * MS), plain(up, 20 * MS));
         let plain = run_pair(&there, &back, &Load::default()).goodput;
-        let mut net = net_of(vec![(there, back)], 1);
+        let mut net = net_over(v6, vec![(there, back)], 1);
         let tunnel = run_net(&mut net, &Load { probes: false, ..Load::default() }).goodput;
         println!("{down}/{up}: {tunnel} Mbit/s, {plain} without the tunnel");
         assert!(tunnel > share * plain, "{down}/{up}: {tunnel} of {plain} Mbit/s");
+    }
+}
+
+/// A hundred flows over two links fill both, and get equal parts of it (Jain's index).
+#[test]
+fn a_hundred_flows_get_equal_parts() {
+    for v6 in [false, true] {
+        let mut net = net_over(v6, symmetric(&[plain(20.0, 15 * MS), plain(20.0, 15 * MS)]), 1);
+        let outcome = run_net(&mut net, &Load { flows: 100, ..Load::default() });
+        let sum: f64 = outcome.shares.iter().sum();
+        let jain = sum * sum / (100.0 * outcome.shares.iter().map(|share| share * share).sum::<f64>());
+        let ping = quantile(&outcome.loaded, 0.95);
+        println!("{} Mbit/s, Jain {jain:.2}, a ping {ping:.0} ms", outcome.goodput);
+        assert!(outcome.goodput > 34.0 && jain > 0.9, "{} of 40 Mbit/s, Jain {jain}", outcome.goodput);
+        assert!(ping < 80.0, "{ping} ms");
     }
 }
 

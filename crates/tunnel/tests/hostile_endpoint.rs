@@ -10,8 +10,9 @@ use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore, SeedableRng};
 use sim::{Datagram, Net, record, stranger};
 use tunnel::handshake::cookie::CookieJar;
-use tunnel::handshake::noise::{InitiationPayload, Initiator, Prologue};
-use tunnel::{PresharedKey, PrivateKey, PublicKey};
+use tunnel::handshake::noise::{InitiationPayload, Initiator, Prologue, Responder};
+use tunnel::path::registration::SessionPayload;
+use tunnel::{Host, PresharedKey, PrivateKey, PublicKey, Via};
 
 const MS: Duration = Duration::from_millis(1);
 const S: Duration = Duration::from_secs(1);
@@ -474,4 +475,45 @@ fn a_response_is_read_by_whoever_has_time_and_a_forged_one_spoils_nothing() {
         Some(())
     });
     assert!((1..=16).contains(&steps.count()), "what is kept of a flood");
+}
+
+/// What a relay answers, or somebody who sends as from it, is read by whoever has time as well.
+#[test]
+fn a_relays_response_is_read_by_whoever_has_time_and_a_forged_one_spoils_nothing() {
+    let mut rng = ChaCha20Rng::seed_from_u64(5);
+    let relay = PrivateKey::generate(&mut rng);
+    let at: SocketAddr = "198.51.100.2:51901".parse().expect("an address");
+    let via = Via { address: Host::Address(at), tls: false, public_key: relay.public() };
+    let mut net = Net::quick(1, 10 * MS, |_, config| {
+        config.peers[0].paths.iter_mut().for_each(|path| path.via = Some(via.clone()));
+    });
+    net.idle_workers = true;
+    net.turn(0);
+    let initiation = net.strays.pop().expect("the relay is asked").bytes;
+    let offer = SessionPayload { session: 77, lifetime: 180 * S }.encode();
+    let none = PresharedKey::default();
+    let read = Responder::read(Prologue::Relay, &relay, &initiation).expect("a genuine initiation");
+    let (mut response, _) = read.reply(&mut rng, &none, 5, &offer).expect("a response");
+    let mut jar = CookieJar::new(net.ends[0].public_key());
+    let mut forged = response.clone();
+    forged[20] ^= 1;
+    jar.stamp(net.now, &mut forged);
+    jar.stamp(net.now, &mut response);
+    (0..100).for_each(|_| net.inject(0, stranger(1), &forged));
+    assert!(net.ends[0].poll_work().is_none(), "it does not come from the relay");
+    (0..8).for_each(|_| net.inject(0, at, &forged));
+    net.inject(0, at, &response);
+    let work = net.ends[0].poll_work().expect("a response is to be read");
+    assert!(net.ends[0].poll_work().is_none(), "one at a time");
+    net.ends[0].handle_work(net.now, work.run());
+    (0..1000).for_each(|_| net.inject(0, at, &forged));
+    let mut steps = 0;
+    while let Some(work) = net.ends[0].poll_work() {
+        assert!(net.strays.is_empty(), "nothing is read in passing");
+        net.ends[0].handle_work(net.now, work.run());
+        net.turn(0);
+        steps += 1;
+    }
+    assert_eq!((net.strays.len(), net.strays[0].bytes[0] & 15), (1, 5), "it is confirmed");
+    assert_eq!(steps, 8, "what is kept of a flood is not read once the right one has been");
 }

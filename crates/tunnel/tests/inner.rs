@@ -18,7 +18,11 @@ const TRANSPORT: u8 = 4;
 const AROUND: u16 = 20 + 8 + 16 + 16 + 12;
 
 fn net(wires: usize, tweak: impl Fn(usize, &mut Config)) -> Net {
-    let mut net = Net::quick(wires, 10 * MS, tweak);
+    net_over(false, wires, tweak)
+}
+
+fn net_over(v6: bool, wires: usize, tweak: impl Fn(usize, &mut Config)) -> Net {
+    let mut net = Net::quick_over(v6, wires, 10 * MS, tweak);
     net.pass(3 * S);
     net
 }
@@ -159,8 +163,8 @@ fn dscp_and_ecn_are_carried_and_congestion_is_combined() {
 /// Row 12 d of the trials.
 #[test]
 fn a_box_that_marks_everything_as_congested_is_not_believed() {
-    for from in 0..2 {
-        let mut net = net(1, |_, _| ());
+    for (from, v6) in [(0, false), (1, false), (0, true), (1, true)] {
+        let mut net = net_over(v6, 1, |_, _| ());
         net.tap = Some(Box::new(|d| {
             d.tos |= 3;
             true
@@ -277,18 +281,22 @@ fn a_path_that_carries_less_than_the_smallest_link_is_not_used() {
 /// A path that comes to carry less is noticed, and what it swallowed is not lost.
 #[test]
 fn a_path_whose_mtu_falls_is_noticed() {
-    let mut net = net(1, |_, _| ());
-    net.pass(10 * S);
-    limit(&mut net, 0, 1400);
-    for n in 0..3000 {
-        // Small ones pass all the time.
-        let size = if n % 2 == 0 { net.ends[0].inner_mtu() } else { 100 };
-        net.send(0, n, usize::from(size));
-        net.pass(10 * MS);
+    for v6 in [false, true] {
+        let mut net = net_over(v6, 1, |_, _| ());
+        net.pass(10 * S);
+        // An IPv6 header is 20 bytes longer.
+        let longer = 20 * u16::from(v6);
+        limit(&mut net, 0, 1400 - usize::from(longer));
+        for n in 0..3000 {
+            // Small ones pass all the time.
+            let size = if n % 2 == 0 { net.ends[0].inner_mtu() } else { 100 };
+            net.send(0, n, usize::from(size));
+            net.pass(10 * MS);
+        }
+        net.pass(5 * S);
+        assert_eq!(net.ends[0].inner_mtu(), 1400 - AROUND - longer);
+        assert_eq!(net.numbers(1).last(), Some(&2999));
     }
-    net.pass(5 * S);
-    assert_eq!(net.ends[0].inner_mtu(), 1400 - AROUND);
-    assert_eq!(net.numbers(1).last(), Some(&2999));
 }
 
 /// Landline first, 5G only when it is full: a stream that the first path carries stays on it, one of more goes over both, and both

@@ -12,20 +12,28 @@ const MS: Duration = Duration::from_millis(1);
 const S: Duration = Duration::from_secs(1);
 /// IPv4 and UDP around a payload, in bytes.
 const HEADERS: usize = 28;
+/// IPv6 instead, in bytes more.
+const MORE: usize = 20;
 
 /// One path out of reach, as any van has that leaves a wireless network: no more handshakes than rekeying needs.
 #[test]
 fn an_idle_tunnel_with_a_dead_link_makes_no_handshakes() {
-    let mut net = Net::quick(2, 10 * MS, |_, _| ());
-    net.pass(5 * S);
-    net.set_up(0, false);
-    let log = record(&mut net, |_| true);
-    net.pass(600 * S);
-    let log = log.borrow();
-    let handshakes = log.iter().filter(|d| d.from == 0 && d.wire == 1 && d.kind() == 1).count();
-    assert!(handshakes <= 6, "{handshakes} handshakes in ten minutes");
-    let bytes: usize = log.iter().filter(|d| d.wire == 1).map(|d| d.bytes.len() + HEADERS).sum();
-    assert!(bytes * 144 < 2_000_000, "{bytes} bytes in ten minutes over the path that works");
+    for v6 in [false, true] {
+        let mut net = Net::quick_over(v6, 2, 10 * MS, |_, _| ());
+        net.pass(5 * S);
+        net.set_up(0, false);
+        let log = record(&mut net, |_| true);
+        net.pass(600 * S);
+        let log = log.borrow();
+        let handshakes = log.iter().filter(|d| d.from == 0 && d.wire == 1 && d.kind() == 1).count();
+        assert!(handshakes <= 6, "{handshakes} handshakes in ten minutes");
+        let bytes: usize = log
+            .iter()
+            .filter(|d| d.wire == 1)
+            .map(|d| d.bytes.len() + HEADERS + MORE * usize::from(v6))
+            .sum();
+        assert!(bytes * 144 < 2_000_000, "{bytes} bytes in ten minutes over the path that works");
+    }
 }
 
 /// Also before anything was measured, and while a path is silent.
@@ -106,30 +114,36 @@ fn a_metered_path_that_is_not_needed_costs_less_than_a_megabyte_a_day() {
 /// A packet each second over the main path, for ten minutes: the other one stays below a megabyte a day, also after it has
 /// stood in.
 fn costs_less_than_a_megabyte_a_day(spare: impl Fn(&mut PathConfig)) {
-    let mut net = Net::quick(2, 10 * MS, |_, config| {
-        config.peers[0].paths.iter_mut().skip(1).for_each(&spare);
-    });
-    let mut number = 0;
-    let mut talk = |net: &mut Net, seconds: u32| {
-        for _ in 0..seconds {
-            number += 1;
-            (0..2).for_each(|end| net.send(end, number, 100));
-            net.pass(S);
+    for v6 in [false, true] {
+        let mut net = Net::quick_over(v6, 2, 10 * MS, |_, config| {
+            config.peers[0].paths.iter_mut().skip(1).for_each(&spare);
+        });
+        let mut number = 0;
+        let mut talk = |net: &mut Net, seconds: u32| {
+            for _ in 0..seconds {
+                number += 1;
+                (0..2).for_each(|end| net.send(end, number, 100));
+                net.pass(S);
+            }
+        };
+        talk(&mut net, 10);
+        for stands_in in [false, true] {
+            if stands_in {
+                net.set_up(0, false);
+                talk(&mut net, 10);
+                net.set_up(0, true);
+                talk(&mut net, 10);
+            }
+            let log = record(&mut net, |_| true);
+            talk(&mut net, 600);
+            let log = log.borrow();
+            let bytes: usize = log
+                .iter()
+                .filter(|d| d.wire == 1)
+                .map(|d| d.bytes.len() + HEADERS + MORE * usize::from(v6))
+                .sum();
+            assert!(bytes * 144 < 1_000_000, "{bytes} bytes in ten minutes");
         }
-    };
-    talk(&mut net, 10);
-    for stands_in in [false, true] {
-        if stands_in {
-            net.set_up(0, false);
-            talk(&mut net, 10);
-            net.set_up(0, true);
-            talk(&mut net, 10);
-        }
-        let log = record(&mut net, |_| true);
-        talk(&mut net, 600);
-        let log = log.borrow();
-        let bytes: usize = log.iter().filter(|d| d.wire == 1).map(|d| d.bytes.len() + HEADERS).sum();
-        assert!(bytes * 144 < 1_000_000, "{bytes} bytes in ten minutes");
     }
 }
 
@@ -181,60 +195,65 @@ fn keys_are_forgotten_on_time_where_nothing_happens() {
 /// One of two paths drops what has a mark: it carries the packets without it, the other with it.
 #[test]
 fn a_mark_that_a_path_drops_is_left_off_there() {
-    let cases = [(0xfc, 0x01, &["DSCP"][..]), (0x03, 0xb8, &["ECN"]), (0xff, 0, &["DSCP", "ECN"])];
-    let tos = 0xb9;
-    for (dropped, without, names) in cases {
-        let mut net = Net::quick(2, 10 * MS, |_, _| ());
-        let log = record(&mut net, move |d| d.wire != 0 || d.tos & dropped == 0);
-        net.pass(5 * S);
-        let talk = |net: &mut Net, numbers: std::ops::Range<u64>| {
-            for number in numbers {
-                let mut packet = udp_packet(inner(0), inner(1), 700);
-                packet[1] = tos;
-                packet[28..36].copy_from_slice(&number.to_be_bytes());
-                net.ends[0].handle_inner(net.now, &mut packet);
-                net.pass(5 * MS);
-            }
-        };
-        talk(&mut net, 0..2000);
-        let carried = |wire: usize| {
-            let log = log.borrow();
-            let data =
-                log.iter().filter(|d| d.from == 0 && d.wire == wire && (701..800).contains(&d.bytes.len()));
-            data.map(|d| d.tos).collect::<BTreeSet<_>>()
-        };
-        assert_eq!(carried(1), BTreeSet::from([tos]));
-        assert!(net.peer(0).paths[1].marks_left_off.is_empty());
-        // Where there is only the one that drops, all comes through.
-        net.set_up(1, false);
-        net.pass(2 * S);
-        talk(&mut net, 2000..2900);
-        log.borrow_mut().clear();
-        talk(&mut net, 3000..4000);
-        net.pass(S);
-        assert_eq!(carried(0), BTreeSet::from([without]), "{dropped:x}");
-        assert_eq!(net.peer(0).paths[0].marks_left_off, names);
-        let arrived: BTreeSet<_> = net.numbers(1).into_iter().collect();
-        assert!((3000..4000).all(|number| arrived.contains(&number)));
+    for v6 in [false, true] {
+        let cases = [(0xfc, 0x01, &["DSCP"][..]), (0x03, 0xb8, &["ECN"]), (0xff, 0, &["DSCP", "ECN"])];
+        let tos = 0xb9;
+        for (dropped, without, names) in cases {
+            let mut net = Net::quick_over(v6, 2, 10 * MS, |_, _| ());
+            let log = record(&mut net, move |d| d.wire != 0 || d.tos & dropped == 0);
+            net.pass(5 * S);
+            let talk = |net: &mut Net, numbers: std::ops::Range<u64>| {
+                for number in numbers {
+                    let mut packet = udp_packet(inner(0), inner(1), 700);
+                    packet[1] = tos;
+                    packet[28..36].copy_from_slice(&number.to_be_bytes());
+                    net.ends[0].handle_inner(net.now, &mut packet);
+                    net.pass(5 * MS);
+                }
+            };
+            talk(&mut net, 0..2000);
+            let carried = |wire: usize| {
+                let log = log.borrow();
+                let data = log
+                    .iter()
+                    .filter(|d| d.from == 0 && d.wire == wire && (701..800).contains(&d.bytes.len()));
+                data.map(|d| d.tos).collect::<BTreeSet<_>>()
+            };
+            assert_eq!(carried(1), BTreeSet::from([tos]));
+            assert!(net.peer(0).paths[1].marks_left_off.is_empty());
+            // Where there is only the one that drops, all comes through.
+            net.set_up(1, false);
+            net.pass(2 * S);
+            talk(&mut net, 2000..2900);
+            log.borrow_mut().clear();
+            talk(&mut net, 3000..4000);
+            net.pass(S);
+            assert_eq!(carried(0), BTreeSet::from([without]), "{dropped:x}");
+            assert_eq!(net.peer(0).paths[0].marks_left_off, names);
+            let arrived: BTreeSet<_> = net.numbers(1).into_iter().collect();
+            assert!((3000..4000).all(|number| arrived.contains(&number)));
+        }
     }
 }
 
 /// Marks that a network drops can be left out.
 #[test]
 fn marks_are_copied_unless_the_file_says_otherwise() {
-    for (dscp, ecn, expected) in
-        [(true, true, 0xb9), (false, true, 0x01), (true, false, 0xb8), (false, false, 0)]
-    {
-        let mut net = Net::quick(1, 10 * MS, |_, config| config.marks = Marks { dscp, ecn });
-        net.pass(S);
-        let log = record(&mut net, |_| true);
-        let mut packet = udp_packet(inner(0), inner(1), 700);
-        packet[1] = 0xb9;
-        net.ends[0].handle_inner(net.now, &mut packet);
-        net.pass(S);
-        let log = log.borrow();
-        let data = log.iter().find(|d| d.from == 0 && d.bytes.len() > 700).expect("the packet");
-        assert_eq!(data.tos, expected);
+    for v6 in [false, true] {
+        for (dscp, ecn, expected) in
+            [(true, true, 0xb9), (false, true, 0x01), (true, false, 0xb8), (false, false, 0)]
+        {
+            let mut net = Net::quick_over(v6, 1, 10 * MS, |_, config| config.marks = Marks { dscp, ecn });
+            net.pass(S);
+            let log = record(&mut net, |_| true);
+            let mut packet = udp_packet(inner(0), inner(1), 700);
+            packet[1] = 0xb9;
+            net.ends[0].handle_inner(net.now, &mut packet);
+            net.pass(S);
+            let log = log.borrow();
+            let data = log.iter().find(|d| d.from == 0 && d.bytes.len() > 700).expect("the packet");
+            assert_eq!(data.tos, expected);
+        }
     }
 }
 

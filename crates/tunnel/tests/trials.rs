@@ -18,87 +18,97 @@ fn options() -> Options {
 /// Two of three links lead nowhere at the start: the third one's round trip is all that the first packet waits for.
 #[test]
 fn dead_links_at_the_start_delay_nothing() {
-    let mut net = Net::quick(3, 10 * MS, |_, _| ());
-    (0..2).for_each(|wire| net.set_up(wire, false));
-    net.send(0, 7, 500);
-    net.pass(100 * MS);
-    assert_eq!(net.numbers(1), [7]);
+    for v6 in [false, true] {
+        let mut net = Net::quick_over(v6, 3, 10 * MS, |_, _| ());
+        (0..2).for_each(|wire| net.set_up(wire, false));
+        net.send(0, 7, 500);
+        net.pass(100 * MS);
+        assert_eq!(net.numbers(1), [7]);
+    }
 }
 
 /// All links are dead for two minutes: the tunnel is back when the first of them is.
 #[test]
 fn a_tunnel_is_back_soon_after_the_first_of_its_links() {
-    let mut net = Net::quick(3, 10 * MS, |_, _| ());
-    net.pass(5 * S);
-    (0..3).for_each(|wire| net.set_up(wire, false));
-    for number in 0..120 {
-        net.send(0, number, 500);
-        net.pass(S);
+    for v6 in [false, true] {
+        let mut net = Net::quick_over(v6, 3, 10 * MS, |_, _| ());
+        net.pass(5 * S);
+        (0..3).for_each(|wire| net.set_up(wire, false));
+        for number in 0..120 {
+            net.send(0, number, 500);
+            net.pass(S);
+        }
+        net.set_up(1, true);
+        net.pass(5 * S);
+        net.received[1].clear();
+        net.send(0, 1000, 500);
+        net.pass(100 * MS);
+        assert!(net.numbers(1).contains(&1000));
     }
-    net.set_up(1, true);
-    net.pass(5 * S);
-    net.received[1].clear();
-    net.send(0, 1000, 500);
-    net.pass(100 * MS);
-    assert!(net.numbers(1).contains(&1000));
 }
 
 /// The peer of an idle tunnel goes away: all paths say so soon after the first of them, and none blames its link alone.
 #[test]
 fn a_peer_that_goes_while_nothing_is_sent_is_not_taken_for_a_dead_link() {
-    let mut net = Net::quick(3, 10 * MS, |_, _| ());
-    net.pass(60 * S);
-    (0..3).for_each(|wire| net.set_up(wire, false));
-    let silent = |net: &Net| net.peer(0).paths.iter().filter(|path| path.state == "silent").count();
-    while silent(&net) == 0 {
-        assert!(net.now < 120 * S, "no path falls silent");
-        net.pass(100 * MS);
+    for v6 in [false, true] {
+        let mut net = Net::quick_over(v6, 3, 10 * MS, |_, _| ());
+        net.pass(60 * S);
+        (0..3).for_each(|wire| net.set_up(wire, false));
+        let silent = |net: &Net| net.peer(0).paths.iter().filter(|path| path.state == "silent").count();
+        while silent(&net) == 0 {
+            assert!(net.now < 120 * S, "no path falls silent");
+            net.pass(100 * MS);
+        }
+        net.pass(2 * S);
+        assert_eq!(silent(&net), 3);
+        net.pass(4 * S);
+        let causes: Vec<_> = net.peer(0).paths.iter().map(|path| path.cause).collect();
+        assert_eq!(causes, ["no-answer"; 3]);
+        // One link alone is still told.
+        net.set_up(0, true);
+        net.set_up(1, true);
+        net.pass(40 * S);
+        assert_eq!(net.peer(0).paths[2].cause, "link-silent");
     }
-    net.pass(2 * S);
-    assert_eq!(silent(&net), 3);
-    net.pass(4 * S);
-    let causes: Vec<_> = net.peer(0).paths.iter().map(|path| path.cause).collect();
-    assert_eq!(causes, ["no-answer"; 3]);
-    // One link alone is still told.
-    net.set_up(0, true);
-    net.set_up(1, true);
-    net.pass(40 * S);
-    assert_eq!(net.peer(0).paths[2].cause, "link-silent");
 }
 
 /// Two thousand flows that send little: every packet arrives.
 #[test]
 fn two_thousand_sparse_flows_lose_nothing() {
-    let links = [20.0, 20.0].map(|mbps| (plain(mbps, 15 * MS), plain(mbps, 15 * MS)));
-    let mut net = Net::new(&options(), links.to_vec());
-    net.pass(5 * S);
-    let mut packet = sim::udp_packet(sim::inner(0), sim::inner(1), 120);
-    for number in 0u64..10_000 {
-        packet[20..22].copy_from_slice(&(1000 + number as u16 % 2000).to_be_bytes());
-        packet[28..36].copy_from_slice(&number.to_be_bytes());
-        net.ends[0].handle_inner(net.now, &mut packet.clone());
-        net.pass(S / 5 / 2000);
+    for v6 in [false, true] {
+        let links = [20.0, 20.0].map(|mbps| (plain(mbps, 15 * MS), plain(mbps, 15 * MS)));
+        let mut net = Net::with(&options(), links.to_vec(), v6, |_, _| ());
+        net.pass(5 * S);
+        let mut packet = sim::udp_packet(sim::inner(0), sim::inner(1), 120);
+        for number in 0u64..10_000 {
+            packet[20..22].copy_from_slice(&(1000 + number as u16 % 2000).to_be_bytes());
+            packet[28..36].copy_from_slice(&number.to_be_bytes());
+            net.ends[0].handle_inner(net.now, &mut packet.clone());
+            net.pass(S / 5 / 2000);
+        }
+        net.pass(S);
+        assert_eq!(net.received[1].len(), 10_000);
     }
-    net.pass(S);
-    assert_eq!(net.received[1].len(), 10_000);
 }
 
 /// A call's worth of UDP, at half of what two links carry: in order, and none lost.
 #[test]
 fn udp_below_the_sum_arrives_in_order() {
-    let links =
-        [(18.0, 15 * MS), (9.0, 40 * MS)].map(|(mbps, delay)| (plain(mbps, delay), plain(mbps, delay)));
-    let mut net = Net::new(&options(), links.to_vec());
-    net.pass(5 * S);
-    // 14 Mbit/s of 27.
-    for number in 0..14_000 {
-        net.send(0, number, 1250);
-        net.pass(S / 1400);
+    for v6 in [false, true] {
+        let links =
+            [(18.0, 15 * MS), (9.0, 40 * MS)].map(|(mbps, delay)| (plain(mbps, delay), plain(mbps, delay)));
+        let mut net = Net::with(&options(), links.to_vec(), v6, |_, _| ());
+        net.pass(5 * S);
+        // 14 Mbit/s of 27.
+        for number in 0..14_000 {
+            net.send(0, number, 1250);
+            net.pass(S / 1400);
+        }
+        net.pass(2 * S);
+        let numbers = net.numbers(1);
+        assert!(once_and_in_order(&numbers, false));
+        assert!(numbers.len() >= 13_990, "{} of 14,000", numbers.len());
     }
-    net.pass(2 * S);
-    let numbers = net.numbers(1);
-    assert!(once_and_in_order(&numbers, false));
-    assert!(numbers.len() >= 13_990, "{} of 14,000", numbers.len());
 }
 
 /// The main link comes to lose three or six packets of ten, to be four seconds long, or to carry a third of what is sent: what is
@@ -116,10 +126,10 @@ fn a_main_link_that_is_next_to_useless_is_helped_by_the_backup() {
         (plain(20.0, 4 * S), 400_000),
         (plain(0.064, 15 * MS), 300_000),
     ];
-    for (bad, least) in worse {
+    for ((bad, least), v6) in worse.into_iter().flat_map(|case| [(case.clone(), false), (case, true)]) {
         let backup = plain(5.0, 50 * MS);
         let links = vec![(main.clone(), main.clone()), (backup.clone(), backup)];
-        let mut net = Net::with(&options(), links, false, |_, config| {
+        let mut net = Net::with(&options(), links, v6, |_, config| {
             config.peers[0].paths.iter_mut().skip(1).for_each(|path| path.backup = true);
         });
         net.pass(10 * S);

@@ -30,9 +30,17 @@ pub struct Uplinks {
     pub nodes: [Node; 2],
 }
 
+/// Where the office is, in each family.
+pub const FAMILIES: [&str; 2] = ["203.0.113.7", "[2001:db8::7]"];
+
 /// `[[peer.path]]` to the office; `more` are further lines.
 pub fn path(name: &str, more: &str) -> String {
-    format!("[[peer.path]]\nname = '{name}'\nremote = '203.0.113.7:51900'\n{more}\n")
+    path_to(FAMILIES[0], name, more)
+}
+
+/// The same to one of its addresses.
+pub fn path_to(office: &str, name: &str, more: &str) -> String {
+    format!("[[peer.path]]\nname = '{name}'\nremote = '{office}:51900'\n{more}\n")
 }
 
 impl Uplinks {
@@ -58,6 +66,15 @@ impl Uplinks {
              iifname wan1 ip6 saddr != fd01::/64 drop; iifname wan2 ip6 saddr != fd02::/64 drop\n}\n}",
         );
         Uplinks { van, core, office, nodes: [Node::new(), Node::new()] }
+    }
+
+    /// The van has default routes by both uplinks, the first before the second.
+    pub fn lead_out(&self) {
+        for wan in [1, 2] {
+            for via in [format!("10.0.{wan}.1"), format!("fd0{wan}::1")] {
+                self.van.ip(&format!("route replace default via {via} metric {wan}0"));
+            }
+        }
     }
 
     /// The van's file: `tunnel` and `peer` go into those sections, `paths` behind them.

@@ -15,7 +15,8 @@ use crate::why::Why;
 
 /// A path that has not been up for so long may lead elsewhere by now: its names are asked for.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// And again after this, for as long as it is not.
+/// And again after this, for as long as it is not: with what a lookup and a handshake take, a path is back within five seconds of
+/// its name being right. A path that is never up costs some 12 MB a day in questions and answers.
 const RETRY: Duration = Duration::from_secs(2);
 
 /// What the resolver said.

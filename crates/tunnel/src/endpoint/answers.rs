@@ -21,7 +21,6 @@ const MAX_RESPONSES: usize = 256;
 const MAX_RESPONSES_EACH: usize = MAX_PATHS;
 
 /// An initiation that is to be answered.
-#[derive(Debug)]
 pub struct Ask {
     ephemeral: [u8; 32],
     /// Where it came from: over each path once, at least one.
@@ -38,21 +37,9 @@ enum Step {
     Busy,
 }
 
-impl std::fmt::Debug for Step {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Step::Read(_) => "Read",
-            Step::Reply(_) => "Reply",
-            Step::Busy => "Busy",
-        })
-    }
-}
-
 /// A step of a handshake: X25519, up to three times.
-#[derive(Debug)]
 pub struct Work(Task);
 
-#[derive(Debug)]
 enum Task {
     /// Of an initiation, which this tells from others.
     Answer([u8; 32], PrivateKey, Step),
@@ -94,7 +81,6 @@ impl Work {
 }
 
 /// A response that waits to be read.
-#[derive(Debug)]
 struct Response {
     /// This end's name for the session that it is to begin.
     index: u32,
@@ -103,7 +89,7 @@ struct Response {
 }
 
 /// Responses that wait to be read. Of each peer one at a time is.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Responses(VecDeque<Response>);
 
 impl Responses {
@@ -119,10 +105,10 @@ impl Responses {
 
     /// The next to be read, by what `lend` gives. What answers no initiation any more (`None`) is forgotten; what is read by what is
     /// lent (`Some(None)`) waits.
-    pub fn poll(&mut self, mut lend: impl FnMut(u32) -> Option<Option<Initiator>>) -> Option<Work> {
+    pub fn poll(&mut self, mut lend: impl FnMut(&Address, u32) -> Option<Option<Initiator>>) -> Option<Work> {
         let mut at = 0;
         while let Some(response) = self.0.get(at) {
-            match lend(response.index) {
+            match lend(&response.from, response.index) {
                 Some(Some(initiator)) => {
                     let response = self.0.remove(at)?;
                     return Some(Work(Task::Finish(response, Box::new(initiator))));
@@ -141,14 +127,8 @@ impl Done {
     }
 }
 
-impl std::fmt::Debug for Done {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Done(…)")
-    }
-}
-
 /// What waits and what is being done.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Answers {
     /// From where peers are known to be, and from elsewhere.
     known: VecDeque<Ask>,

@@ -8,6 +8,7 @@ use super::{Done, Endpoint, Work};
 use crate::handshake::cookie::CookieJar;
 use crate::handshake::noise::{self, Responder};
 use crate::handshake::sessions::Answer;
+use crate::path::registration::Registration;
 use crate::wire::address::Address;
 
 /// Messages without a peer that wait to be sent: cookie replies, relay echoes.
@@ -53,8 +54,11 @@ impl Endpoint {
     /// it is for [`handle_work`](Self::handle_work).
     pub fn poll_work(&mut self) -> Option<Work> {
         let (names, peers) = (&self.names, &mut self.peers);
-        let lend = |index| {
-            let sessions = &mut peers[names.of_index(index)?].sessions;
+        let lend = |from: &Address, index| {
+            let Some(at) = names.of_index(index) else {
+                return peers.iter_mut().find_map(|peer| peer.registration(from, index))?.lend(index);
+            };
+            let sessions = &mut peers[at].sessions;
             sessions.is_attempted(index).then(|| sessions.lend(index))
         };
         self.responses.poll(lend).or_else(|| self.answers.poll(&self.me))
@@ -75,10 +79,15 @@ impl Endpoint {
                 (None, _) => {}
             },
             Outcome::Finished(from, initiator, finished) => {
-                let Some(at) = self.names.of_index(initiator.index()) else { return };
-                self.roster.wake(at);
-                self.peers[at].handle_finished(now, &from, *initiator, finished.map(|finished| *finished));
-                self.note_names(at);
+                let (index, finished) = (initiator.index(), finished.map(|finished| *finished));
+                if let Some(at) = self.names.of_index(index) {
+                    self.roster.wake(at);
+                    self.peers[at].handle_finished(now, &from, *initiator, finished);
+                    self.note_names(at);
+                } else if let Some((at, registration)) = self.registration(&from, index) {
+                    registration.handle_finished(now, *initiator, finished);
+                    self.roster.wake(at);
+                }
             }
         }
     }
@@ -164,13 +173,16 @@ impl Endpoint {
             self.handle_stranger(now, from.remote);
             return;
         }
-        match self.names.of_index(receiver) {
-            Some(_) => {
-                let taken = self.responses.take(receiver, from, message);
-                self.counters.limited_handshakes += u64::from(!taken);
-            }
-            None => self.handle_relay(now, &from, message),
+        if self.names.of_index(receiver).is_some() || self.registration(&from, receiver).is_some() {
+            let taken = self.responses.take(receiver, from, message);
+            self.counters.limited_handshakes += u64::from(!taken);
         }
+    }
+
+    /// A registration with the relay at `from` that waits for a response to its initiation `index`, and whose it is.
+    fn registration(&mut self, from: &Address, index: u32) -> Option<(usize, &mut Registration)> {
+        let peers = self.peers.iter_mut().enumerate();
+        peers.into_iter().find_map(|(at, peer)| Some((at, peer.registration(from, index)?)))
     }
 
     pub(super) fn handle_cookie(&mut self, now: Duration, from: Address, receiver: u32, message: &[u8]) {

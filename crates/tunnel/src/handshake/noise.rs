@@ -218,12 +218,6 @@ impl Responder {
     }
 }
 
-impl std::fmt::Debug for Responder {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Responder({}, {})", self.peer, self.remote_index)
-    }
-}
-
 /// What a tunnel's initiation says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InitiationPayload {

@@ -9,10 +9,8 @@ use packet::Ecn;
 
 use crate::wire::frame::{MAX_PIECES, Piece};
 
-/// A piece waits for the others no longer: its sender has given the packet up, or sent it again.
-const LIFE: Duration = Duration::from_secs(1);
 /// Bytes that wait at most: what a path of 100 Mbit/s displaces by five milliseconds.
-const MAX_BYTES: usize = 64 << 10;
+pub const MAX_BYTES: usize = 64 << 10;
 /// Bytes of a piece at most: no IP packet is larger than so many of them.
 const LARGEST: usize = u16::MAX as usize / MAX_PIECES;
 /// What a packet costs beside its bytes.
@@ -86,9 +84,9 @@ impl Pieces {
         None
     }
 
-    /// Drops what has waited too long.
-    pub fn handle_timeout(&mut self, now: Duration) {
-        while self.waiting.front().is_some_and(|one| now >= one.since + LIFE) {
+    /// Drops what has waited for longer than a gap may, `hold`: its sender has given the packet up, or sent it again.
+    pub fn handle_timeout(&mut self, now: Duration, hold: Duration) {
+        while self.waiting.front().is_some_and(|one| now >= one.since + hold) {
             self.drop_first();
         }
     }
@@ -98,6 +96,11 @@ impl Pieces {
         while !self.waiting.is_empty() {
             self.drop_first();
         }
+    }
+
+    /// What waits, in bytes.
+    pub fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// Packets of which a piece came, and not all.
@@ -135,7 +138,7 @@ mod tests {
         assert_eq!(pieces.join(S, (1, 14), piece(1, 3), &[9], 0), None);
         assert_eq!(pieces.join(S, (1, 11), piece(1, 3), &[2], 0), Some((vec![1, 2, 3], 0)));
         assert_eq!((pieces.waiting.len(), pieces.dropped()), (2, 0));
-        pieces.handle_timeout(S + LIFE);
+        pieces.handle_timeout(S + S, S);
         assert_eq!((pieces.waiting.len(), pieces.bytes, pieces.dropped()), (0, 0, 2));
     }
 

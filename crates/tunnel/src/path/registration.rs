@@ -137,7 +137,8 @@ pub struct Registration {
     life: u32,
     /// Initiations made in this life.
     made: u16,
-    initiators: VecDeque<Initiator>,
+    /// Initiations without a response yet: their indices, and what reads one, unless that is lent.
+    initiators: VecDeque<(u32, Option<Initiator>)>,
     confirming: Option<Confirming>,
     /// Id and the time at which it is no longer known to be good.
     session: Option<(u64, Duration)>,
@@ -188,13 +189,47 @@ impl Registration {
     /// Takes a datagram of type 2, 3 or 5 from the relay's address; false if it is not for this registration.
     pub fn handle_message(&mut self, now: Duration, message: &[u8]) -> bool {
         match Message::parse(message) {
-            Ok(Message::Response { receiver, .. }) => self.handle_response(now, receiver, message),
+            Ok(Message::Response { receiver, .. }) => {
+                let Some(Some(mut initiator)) = self.lend(receiver) else { return false };
+                let finished = initiator.finish(message).ok();
+                finished.is_some() & self.handle_finished(now, initiator, finished)
+            }
             Ok(Message::CookieReply { .. }) => {
                 self.client_mac.as_mut().is_some_and(|(_, jar)| jar.accept(now, message))
             }
             Ok(Message::Registered { receiver, .. }) => self.handle_answer(now, receiver, message),
             _ => false,
         }
+    }
+
+    /// Whether this names an initiation that waits for its response.
+    pub fn is_attempted(&self, index: u32) -> bool {
+        self.initiators.iter().any(|(of, _)| *of == index)
+    }
+
+    /// What reads a response to the initiation `index`, to be given back with what came of it; `Some(None)` while it is lent.
+    pub fn lend(&mut self, index: u32) -> Option<Option<Initiator>> {
+        self.initiators.iter_mut().find(|(of, _)| *of == index).map(|(_, initiator)| initiator.take())
+    }
+
+    /// A response was read, if it was one. False if its initiation is not waited for any more.
+    pub fn handle_finished(
+        &mut self,
+        now: Duration,
+        initiator: Initiator,
+        finished: Option<Finished>,
+    ) -> bool {
+        let index = initiator.index();
+        let Some(at) = self.initiators.iter().position(|(of, _)| *of == index) else { return false };
+        self.initiators[at].1 = Some(initiator);
+        let Some(Finished { keys, remote_index, payload }) = finished else { return true };
+        let offer = SessionPayload::decode(&payload);
+        self.initiators.clear();
+        // The relay is there: it is the destination that may let us wait, and that should be noticed soon.
+        self.interval = FIRST_INTERVAL;
+        self.confirming = Some(Confirming { keys, index, remote_index, offer, since: now, sent: 0 });
+        self.due = now;
+        true
     }
 
     /// Registers anew, but no more often than the interval allows: the own address has changed, or nothing comes
@@ -274,7 +309,7 @@ impl Registration {
         if self.initiators.len() == INITIATIONS_IN_FLIGHT {
             self.initiators.pop_front();
         }
-        self.initiators.push_back(initiator);
+        self.initiators.push_back((initiator.index(), Some(initiator)));
         jar.stamp(now, &mut message);
         Some(message)
     }
@@ -295,20 +330,6 @@ impl Registration {
         let message = registered(keys, *remote_index, *sent, offer.session);
         *sent += 1;
         Some(message)
-    }
-
-    fn handle_response(&mut self, now: Duration, receiver: u32, message: &[u8]) -> bool {
-        let waiting = self.initiators.iter_mut().find(|initiator| initiator.index() == receiver);
-        let Some(Ok(finished)) = waiting.map(|initiator| initiator.finish(message)) else { return false };
-        let Finished { keys, remote_index, payload } = finished;
-        let offer = SessionPayload::decode(&payload);
-        self.initiators.clear();
-        // The relay is there: it is the destination that may let us wait, and that should be noticed soon.
-        self.interval = FIRST_INTERVAL;
-        self.confirming =
-            Some(Confirming { keys, index: receiver, remote_index, offer, since: now, sent: 0 });
-        self.due = now;
-        true
     }
 
     fn handle_answer(&mut self, now: Duration, receiver: u32, message: &[u8]) -> bool {

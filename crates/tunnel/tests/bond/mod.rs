@@ -250,7 +250,9 @@ impl Default for Load {
 pub struct Outcome {
     /// Mbit/s that the receivers' applications got, all flows.
     pub goodput: f64,
-    /// The same of those beside them.
+    /// Bytes that each of them got.
+    pub shares: Vec<f64>,
+    /// Mbit/s of those beside them.
     pub beside: f64,
     /// Round trips of pings, ms, in order of length, of both ends: without a flow, and beside it; and how many were lost.
     pub idle: Vec<f64>,
@@ -308,9 +310,15 @@ pub fn net(case: &Case, seed: u64) -> Net {
 
 /// A tunnel over links, there and back, that has come up.
 pub fn net_of(links: Vec<(LinkConfig, LinkConfig)>, seed: u64) -> Net {
-    let mut net = Net::new(&Options { scheduler: Scheduler::Auto, seed }, links);
-    net.around = AROUND;
-    net.tap = Some(Box::new(|datagram| datagram.bytes.len() + AROUND <= usize::from(MTU)));
+    net_over(false, links, seed)
+}
+
+/// The same with outer addresses of IPv6, if `v6`.
+pub fn net_over(v6: bool, links: Vec<(LinkConfig, LinkConfig)>, seed: u64) -> Net {
+    let mut net = Net::with(&Options { scheduler: Scheduler::Auto, seed }, links, v6, |_, _| ());
+    let around = AROUND + 20 * usize::from(v6);
+    net.around = around;
+    net.tap = Some(Box::new(move |datagram| datagram.bytes.len() + around <= usize::from(MTU)));
     net.pass(SETTLE);
     net
 }
@@ -354,11 +362,11 @@ fn measure(network: &mut impl Network, mtu: u16, load: &Load) -> Outcome {
         hosts.connections.push(connect(at, CongestionControl::Cubic, MTU, 6000 + flow as u16, outsider));
     }
     // The receiver's clock starts when it knows of the connection.
-    let count = |hosts: &Hosts, beside: bool| -> u64 {
-        let (ours, theirs) = hosts.connections.split_at(load.flows);
-        (if beside { theirs } else { ours }).iter().map(|ends| ends[1 - load.from].received()).sum()
+    let counts = |hosts: &Hosts| -> Vec<f64> {
+        hosts.connections.iter().map(|ends| ends[1 - load.from].received() as f64).collect()
     };
-    let (mut received, mut stall) = (0, Duration::ZERO);
+    let mbps = |bytes: &[f64]| bytes.iter().sum::<f64>() * 8.0 / load.time.as_secs_f64() / 1e6;
+    let (mut shares, mut stall) = (Vec::new(), Duration::ZERO);
     let arrived = |hosts: &Hosts| -> Option<Duration> {
         hosts
             .connections
@@ -372,21 +380,19 @@ fn measure(network: &mut impl Network, mtu: u16, load: &Load) -> Outcome {
     while arrived(&hosts).is_none() && network.now() < end {
         tcp_sim::run(network, &mut hosts, network.now() + STEP);
     }
-    let mut theirs = count(&hosts, true);
+    let before = counts(&hosts).split_off(load.flows);
     if let Some(begin) = arrived(&hosts) {
         stall = run_and_show(network, &mut hosts, begin + load.time, load);
-        received = count(&hosts, false);
-        theirs = count(&hosts, true) - theirs;
+        shares = counts(&hosts);
     }
     if load.probes {
         let now = network.now();
         tcp_sim::run(network, &mut hosts, now + Duration::from_secs(2));
     }
-    Outcome {
-        stall: stall.as_secs_f64() * 1e3,
-        beside: theirs as f64 * 8.0 / load.time.as_secs_f64() / 1e6,
-        ..outcome(&hosts, load, received, [idle_from, from, end])
-    }
+    let beside = shares.split_off(load.flows.min(shares.len()));
+    let outcome = outcome(&hosts, load, [idle_from, from, end]);
+    let (goodput, beside) = (mbps(&shares), mbps(&beside) - mbps(&before));
+    Outcome { goodput, shares, beside, stall: stall.as_secs_f64() * 1e3, ..outcome }
 }
 
 /// Lets everything happen up to `until`, says how the first flow's sender does meanwhile, and for how long at most nothing
@@ -424,10 +430,9 @@ fn show(hosts: &Hosts, load: &Load, now: Duration) {
     );
 }
 
-fn outcome(hosts: &Hosts, load: &Load, received: u64, [idle_from, from, end]: [Duration; 3]) -> Outcome {
+fn outcome(hosts: &Hosts, load: &Load, [idle_from, from, end]: [Duration; 3]) -> Outcome {
     let ms = |time: Duration| time.as_secs_f64() * 1e3;
-    let mut outcome =
-        Outcome { goodput: received as f64 * 8.0 / load.time.as_secs_f64() / 1e6, ..Outcome::default() };
+    let mut outcome = Outcome::default();
     for (_, ping) in &hosts.pings {
         outcome.idle.extend(ping.round_trips(idle_from, from).0.into_iter().map(ms));
         let (loaded, lost) = ping.round_trips(from, end);

@@ -150,9 +150,14 @@ impl Net {
 
     /// The same over perfect links of `delay`, with configurations changed by `tweak(end, configuration)`.
     pub fn quick(wires: usize, delay: Duration, tweak: impl Fn(usize, &mut Config)) -> Net {
+        Net::quick_over(false, wires, delay, tweak)
+    }
+
+    /// The same with outer addresses of IPv6, if `v6`.
+    pub fn quick_over(v6: bool, wires: usize, delay: Duration, tweak: impl Fn(usize, &mut Config)) -> Net {
         let link = LinkConfig { delay, ..LinkConfig::default() };
         let options = Options { scheduler: Scheduler::Auto, seed: 1 };
-        Net::with(&options, vec![(link.clone(), link); wires], false, tweak)
+        Net::with(&options, vec![(link.clone(), link); wires], v6, tweak)
     }
 
     /// The same with outer addresses of IPv6, if `v6`.
