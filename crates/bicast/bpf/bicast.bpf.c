@@ -36,14 +36,15 @@ INLINE int too_long(struct __sk_buff *skb, __u32 interface)
 	return bpf_check_mtu(skb, interface, &mtu, 0, BPF_MTU_CHK_SEGS);
 }
 
-/* One pair of addresses: `w->best` becomes it if it is better. */
-INLINE void consider(struct walk *w, const struct association *a, __u32 local, __u32 remote, __u32 own, __u32 train)
+/* One pair of addresses, which counts if the stack has used it after `since`: `w->best` becomes it if it is better. */
+INLINE void consider(struct walk *w, const struct association *a, __u32 local, __u32 remote, __u32 own, __u32 train,
+		     __u64 since)
 {
 	const struct remote *r = &a->remotes[remote];
 	struct way way = a->locals[local].ways[remote];
 	__u64 is;
 
-	if (!way.interface || way.interface == own || now_s() - way.seen_s > WAY_S)
+	if (!way.interface || way.interface == own || way.seen_ns <= since)
 		return;
 	is = rank(w, a, remote);
 	if (!is || (w->best.rank && is >= w->best.rank))
@@ -55,12 +56,12 @@ INLINE void consider(struct walk *w, const struct association *a, __u32 local, _
 }
 
 /* `w->best` becomes the best pair of addresses for a packet, or a train of them, that leaves by the interface `own`. */
-GLOBAL int find_best(struct walk *w, const struct association *a, __u32 own, __u32 train)
+GLOBAL int find_best(struct walk *w, const struct association *a, __u32 own, __u32 train, __u64 since)
 {
 	if (!w || !a)
 		return 0;
 	for (__u32 i = 0; i < ADDRESSES * ADDRESSES; i++)
-		consider(w, a, i / ADDRESSES, i % ADDRESSES, own, train);
+		consider(w, a, i / ADDRESSES, i % ADDRESSES, own, train, since);
 	return 1;
 }
 
@@ -82,8 +83,10 @@ INLINE int still_there(struct association *a, const struct choice *best)
 INLINE int choose(struct __sk_buff *skb, struct walk *w, struct association *a)
 {
 	__u32 own = skb->ifindex, train = skb->gso_segs > 1;
+	__u64 now = bpf_ktime_get_coarse_ns(), since = now > WAY_NS ? now - WAY_NS : 0;
+	__u64 *changed_ns = bpf_map_lookup_elem(&policies, &(__u32){ 0 });
 
-	find_best(w, a, own, train);
+	find_best(w, a, own, train, changed_ns && *changed_ns > since ? *changed_ns : since);
 	if (w->best.rank && too_long(skb, w->best.interface))
 		w->best = (struct choice){ .too_long = 1 };
 	if (w->best.rank && still_there(a, &w->best))
@@ -192,7 +195,8 @@ INLINE void learn_from_sent(struct __sk_buff *skb, const struct walk *w, const s
 	if (w->places[HEARTBEAT].length)
 		probe_sent(skb, w, key, a);
 	if (w->places[HEARTBEAT_ACK].length)
-		way_seen(a, local_place(a, &w->source), remote_place(a, &w->destination), skb->ifindex);
+		way_seen(a, local_place(a, &w->source), remote_place(a, &w->destination), skb->ifindex,
+			 bpf_ktime_get_coarse_ns());
 	if (w->places[ASCONF].length)
 		changed(skb, w, a, 1);
 }
