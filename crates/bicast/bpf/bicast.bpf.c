@@ -167,13 +167,28 @@ INLINE int readdress(struct __sk_buff *skb, const struct walk *w, const struct m
 	return failed || (w->udp_at && readdress_udp(skb, w, to));
 }
 
-/* Gives a copy its addresses and its next hop, on the interface that it leaves by. SCTP's checksum covers neither. */
-INLINE int send_copy(struct __sk_buff *skb, const struct settings *now, struct making *making)
+/* Whether it still has the addresses that `w` says, where another's program on this hook may have changed it. */
+INLINE int is_as_walked(struct __sk_buff *skb, const struct walk *w)
 {
-	struct walk *w = new_walk(SCRATCH_COPY);
+	struct address pair[2];
+
+	if (skb->vlan_present || skb->protocol != ntohs(w->is_ipv6 ? ETH_P_IPV6 : ETH_P_IP))
+		return 0;
+	if (w->is_ipv6)
+		return !bpf_skb_load_bytes(skb, ETHERNET + 8, pair, sizeof(pair)) && same(&pair[0], &w->source) &&
+		       same(&pair[1], &w->destination);
+	return !bpf_skb_load_bytes(skb, ETHERNET + 12, pair, 8) && pair[0].words[0] == w->source.words[3] &&
+	       pair[0].words[1] == w->destination.words[3];
+}
+
+/* Gives a copy its addresses and its next hop, on the interface that it leaves by. SCTP's checksum covers neither. Its original's hook
+ * waits on this processor, with what is known of it. */
+INLINE int send_copy(struct __sk_buff *skb, struct making *making)
+{
+	struct walk *w = bpf_map_lookup_elem(&scratch, &(__u32){ SCRATCH_EGRESS });
 
 	making->interface = 0;
-	if (!w || walk_headers(skb, w, now->udp_port) != WALKED_SCTP || readdress(skb, w, making))
+	if (!w || !is_as_walked(skb, w) || readdress(skb, w, making))
 		return TC_ACT_SHOT;
 	skb->tc_index = DONE;
 	return bpf_redirect_neigh(skb->ifindex, 0, 0, 0);
@@ -347,7 +362,7 @@ int bicast_egress(struct __sk_buff *skb)
 	if (skb->tc_index == DONE)
 		skb->tc_index = 0;
 	else if (making->interface == skb->ifindex)
-		return send_copy(skb, now, making);
+		return send_copy(skb, making);
 	else
 		consider_sent(skb, now);
 	return TC_ACT_UNSPEC;

@@ -105,8 +105,7 @@ struct {
 enum scratch {
 	SCRATCH_EGRESS = 0,
 	SCRATCH_INGRESS = 1,
-	SCRATCH_COPY = 2, /* the copy's egress hook runs inside that of its original */
-	SCRATCHES = 3,
+	SCRATCHES = 2,
 };
 
 struct {

@@ -88,7 +88,8 @@ pub fn start(config: Config, on_end: impl FnOnce(String) + Send + 'static) -> Re
     let stop = Waker::new().map_err(Error::system("start a thread"))?;
     let (theirs, stopped) = (Arc::clone(&state), stop.clone());
     let work = move || {
-        if let Err(why) = device::process::outcome(|| follow(&theirs, &changes, policies.as_ref(), &stopped)) {
+        if let Err(why) = device::process::outcome(|| follow(&theirs, &changes, policies.as_ref(), &stopped))
+        {
             on_end(format!("bicast does not see interfaces change any more: {why}"));
         }
     };

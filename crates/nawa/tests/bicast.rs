@@ -97,7 +97,10 @@ fn a_change_of_ipsecs_policies_is_told_to_the_programs() {
     let name = "a_change_of_ipsecs_policies_is_told_to_the_programs";
     let Some(_alone) = namespaces_or_skip(name) else { return };
     let maps = || -> BTreeSet<u32> {
-        MapInfoIter::default().filter(|one| one.name.to_string_lossy() == "policies").map(|one| one.id).collect()
+        MapInfoIter::default()
+            .filter(|one| one.name.to_string_lossy() == "policies")
+            .map(|one| one.id)
+            .collect()
     };
     let host = Host::new();
     let before = maps();
