@@ -36,14 +36,15 @@ INLINE int too_long(struct __sk_buff *skb, __u32 interface)
 	return bpf_check_mtu(skb, interface, &mtu, 0, BPF_MTU_CHK_SEGS);
 }
 
-/* One pair of addresses: `w->best` becomes it if it is better. */
-INLINE void consider(struct walk *w, const struct association *a, __u32 local, __u32 remote, __u32 own, __u32 train)
+/* One pair of addresses, which counts if the stack has used it after `since`: `w->best` becomes it if it is better. */
+INLINE void consider(struct walk *w, const struct association *a, __u32 local, __u32 remote, __u32 own, __u32 train,
+		     __u64 since)
 {
 	const struct remote *r = &a->remotes[remote];
 	struct way way = a->locals[local].ways[remote];
 	__u64 is;
 
-	if (!way.interface || way.interface == own || now_s() - way.seen_s > WAY_S)
+	if (!way.interface || way.interface == own || way.seen_ns <= since)
 		return;
 	is = rank(w, a, remote);
 	if (!is || (w->best.rank && is >= w->best.rank))
@@ -55,12 +56,12 @@ INLINE void consider(struct walk *w, const struct association *a, __u32 local, _
 }
 
 /* `w->best` becomes the best pair of addresses for a packet, or a train of them, that leaves by the interface `own`. */
-GLOBAL int find_best(struct walk *w, const struct association *a, __u32 own, __u32 train)
+GLOBAL int find_best(struct walk *w, const struct association *a, __u32 own, __u32 train, __u64 since)
 {
 	if (!w || !a)
 		return 0;
 	for (__u32 i = 0; i < ADDRESSES * ADDRESSES; i++)
-		consider(w, a, i / ADDRESSES, i % ADDRESSES, own, train);
+		consider(w, a, i / ADDRESSES, i % ADDRESSES, own, train, since);
 	return 1;
 }
 
@@ -82,8 +83,10 @@ INLINE int still_there(struct association *a, const struct choice *best)
 INLINE int choose(struct __sk_buff *skb, struct walk *w, struct association *a)
 {
 	__u32 own = skb->ifindex, train = skb->gso_segs > 1;
+	__u64 now = bpf_ktime_get_coarse_ns(), since = now > WAY_NS ? now - WAY_NS : 0;
+	__u64 *changed_ns = bpf_map_lookup_elem(&policies, &(__u32){ 0 });
 
-	find_best(w, a, own, train);
+	find_best(w, a, own, train, changed_ns && *changed_ns > since ? *changed_ns : since);
 	if (w->best.rank && too_long(skb, w->best.interface))
 		w->best = (struct choice){ .too_long = 1 };
 	if (w->best.rank && still_there(a, &w->best))
@@ -164,13 +167,28 @@ INLINE int readdress(struct __sk_buff *skb, const struct walk *w, const struct m
 	return failed || (w->udp_at && readdress_udp(skb, w, to));
 }
 
-/* Gives a copy its addresses and its next hop, on the interface that it leaves by. SCTP's checksum covers neither. */
-INLINE int send_copy(struct __sk_buff *skb, const struct settings *now, struct making *making)
+/* Whether it still has the addresses that `w` says, where another's program on this hook may have changed it. */
+INLINE int is_as_walked(struct __sk_buff *skb, const struct walk *w)
 {
-	struct walk *w = new_walk(SCRATCH_COPY);
+	struct address pair[2];
+
+	if (skb->vlan_present || skb->protocol != ntohs(w->is_ipv6 ? ETH_P_IPV6 : ETH_P_IP))
+		return 0;
+	if (w->is_ipv6)
+		return !bpf_skb_load_bytes(skb, ETHERNET + 8, pair, sizeof(pair)) && same(&pair[0], &w->source) &&
+		       same(&pair[1], &w->destination);
+	return !bpf_skb_load_bytes(skb, ETHERNET + 12, pair, 8) && pair[0].words[0] == w->source.words[3] &&
+	       pair[0].words[1] == w->destination.words[3];
+}
+
+/* Gives a copy its addresses and its next hop, on the interface that it leaves by. SCTP's checksum covers neither. Its original's hook
+ * waits on this processor, with what is known of it. */
+INLINE int send_copy(struct __sk_buff *skb, struct making *making)
+{
+	struct walk *w = bpf_map_lookup_elem(&scratch, &(__u32){ SCRATCH_EGRESS });
 
 	making->interface = 0;
-	if (!w || walk_headers(skb, w, now->udp_port) != WALKED_SCTP || readdress(skb, w, making))
+	if (!w || !is_as_walked(skb, w) || readdress(skb, w, making))
 		return TC_ACT_SHOT;
 	skb->tc_index = DONE;
 	return bpf_redirect_neigh(skb->ifindex, 0, 0, 0);
@@ -192,7 +210,8 @@ INLINE void learn_from_sent(struct __sk_buff *skb, const struct walk *w, const s
 	if (w->places[HEARTBEAT].length)
 		probe_sent(skb, w, key, a);
 	if (w->places[HEARTBEAT_ACK].length)
-		way_seen(a, local_place(a, &w->source), remote_place(a, &w->destination), skb->ifindex);
+		way_seen(a, local_place(a, &w->source), remote_place(a, &w->destination), skb->ifindex,
+			 bpf_ktime_get_coarse_ns());
 	if (w->places[ASCONF].length)
 		changed(skb, w, a, 1);
 }
@@ -343,7 +362,7 @@ int bicast_egress(struct __sk_buff *skb)
 	if (skb->tc_index == DONE)
 		skb->tc_index = 0;
 	else if (making->interface == skb->ifindex)
-		return send_copy(skb, now, making);
+		return send_copy(skb, making);
 	else
 		consider_sent(skb, now);
 	return TC_ACT_UNSPEC;

@@ -53,11 +53,6 @@ INLINE __u32 hash_information(struct __sk_buff *skb, struct place chunk)
 	return hash;
 }
 
-INLINE __u32 now_s(void)
-{
-	return bpf_ktime_get_coarse_ns() / 1000000000;
-}
-
 /* The place of `address` among this end's or the peer's; ADDRESSES if it has none. */
 GLOBAL __u64 local_place(const struct association *a, const struct address *address)
 {
@@ -90,11 +85,11 @@ INLINE __u64 index(__u64 place)
 	return place % ADDRESSES;
 }
 
-/* The stack has sent from the one address to the other by `interface`. */
-INLINE void way_seen(struct association *a, __u64 local, __u64 remote, __u32 interface)
+/* The stack has sent from the one address to the other by `interface`, at `seen_ns`. */
+INLINE void way_seen(struct association *a, __u64 local, __u64 remote, __u32 interface, __u64 seen_ns)
 {
 	if (local < ADDRESSES && remote < ADDRESSES)
-		a->locals[index(local)].ways[index(remote)] = (struct way){ interface, now_s() };
+		a->locals[index(local)].ways[index(remote)] = (struct way){ interface, seen_ns };
 }
 
 /* Another address of the peer's takes that place. */
@@ -182,7 +177,7 @@ INLINE void confirm(const struct walk *w, struct association *a, __u32 nonce)
 		one->unanswered = 0;
 		one->nonce = 0;
 		one->udp = one->probed;
-		way_seen(a, local_place(a, &w->destination), i, one->interface);
+		way_seen(a, local_place(a, &w->destination), i, one->interface, one->probed_ns);
 	}
 }
 

@@ -32,6 +32,14 @@ struct {
 	__type(value, __u32);
 } hooked SEC(".maps");
 
+/* When this host's IPsec policies changed last, in ns of CLOCK_MONOTONIC: which ways they leave to copies is to be seen anew. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} policies SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, ASSOCIATIONS);
@@ -97,8 +105,7 @@ struct {
 enum scratch {
 	SCRATCH_EGRESS = 0,
 	SCRATCH_INGRESS = 1,
-	SCRATCH_COPY = 2, /* the copy's egress hook runs inside that of its original */
-	SCRATCHES = 3,
+	SCRATCHES = 2,
 };
 
 struct {

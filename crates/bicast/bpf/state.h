@@ -13,9 +13,9 @@
 #define ASSOCIATIONS 16384
 /* More HEARTBEATs in a row than this without an answer, and an address is not used until it answers. */
 #define UNANSWERED 2
-/* Seconds. A way that the stack has not used for so long is not used for copies either: ten intervals of HEARTBEATs
+/* ns. A way that the stack has not used for so long is not used for copies either: ten intervals of HEARTBEATs
  * (RFC 9260 §16). */
-#define WAY_S 300
+#define WAY_NS (300 * 1000000000ull)
 
 /* Network byte order; IPv4 as ::ffff:a.b.c.d. */
 struct address {
@@ -32,7 +32,7 @@ struct key {
 /* That this host's stack has sent between two addresses, by an interface, and was answered or has answered. */
 struct way {
 	__u32 interface; /* 0: it has not */
-	__u32 seen_s;    /* when, last; CLOCK_MONOTONIC */
+	__u64 seen_ns;   /* when it has sent, last; CLOCK_MONOTONIC */
 };
 
 /* An address of this end, at which the peer's packets have arrived. */

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bpf::Error;
 use device::poller::Interest;
-use device::{Changes, Net, Poller, Waker};
+use device::{Changes, Net, Notices, Poller, Waker};
 
 use crate::kernel::{Programs, Settings, Watch};
 
@@ -81,12 +81,15 @@ pub fn start(config: Config, on_end: impl FnOnce(String) + Send + 'static) -> Re
     let mut state = State { config, programs, watch, interfaces: Vec::new() };
     // Subscribed before looking, so that nothing is missed in between.
     let changes = Changes::subscribe().map_err(Error::system("watch interfaces"))?;
+    // A kernel without IPsec has no policies.
+    let policies = Notices::of_ipsec_policies().ok();
     state.refresh()?;
     let state = Arc::new(Mutex::new(state));
     let stop = Waker::new().map_err(Error::system("start a thread"))?;
     let (theirs, stopped) = (Arc::clone(&state), stop.clone());
     let work = move || {
-        if let Err(why) = device::process::outcome(|| follow(&theirs, &changes, &stopped)) {
+        if let Err(why) = device::process::outcome(|| follow(&theirs, &changes, policies.as_ref(), &stopped))
+        {
             on_end(format!("bicast does not see interfaces change any more: {why}"));
         }
     };
@@ -148,19 +151,33 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
 }
 
 /// Until `stop` is woken.
-fn follow(state: &Mutex<State>, changes: &Changes, stop: &Waker) -> io::Result<()> {
+fn follow(
+    state: &Mutex<State>,
+    changes: &Changes,
+    policies: Option<&Notices>,
+    stop: &Waker,
+) -> io::Result<()> {
     const STOP: u64 = 1;
+    const POLICIES: u64 = 2;
     let mut poller = Poller::new()?;
     poller.add(changes, 0, Interest::Read)?;
     poller.add(stop, STOP, Interest::Read)?;
+    policies.map_or(Ok(()), |policies| poller.add(policies, POLICIES, Interest::Read))?;
     let mut sweep_at = device::monotonic() + SWEEP;
     loop {
         let left = sweep_at.saturating_sub(device::monotonic());
-        if poller.wait(Some(left))?.any(|ready| ready.token == STOP) {
+        let ready: Vec<u64> = poller.wait(Some(left))?.map(|ready| ready.token).collect();
+        if ready.contains(&STOP) {
             return Ok(());
         }
         changes.take()?;
         let mut state = lock(state);
+        if ready.contains(&POLICIES) {
+            policies.map_or(Ok(()), Notices::forget)?;
+            if let Err(error) = state.programs.policies_changed(device::monotonic()) {
+                tracing::warn!("{error}");
+            }
+        }
         if let Err(error) = state.refresh() {
             tracing::warn!("{error}");
         }

@@ -205,3 +205,16 @@ fn what_aggregates_needs_as_many_frames_below_as_go_as_one() {
         }
     }
 }
+
+/// Where stations on both sides of one do not sense each other, their frames collide at it. Coding costs goodput there, less than an
+/// eighth in the median: `docs/coding.md` says how much.
+#[test]
+fn between_hidden_stations_any_loses_less_than_an_eighth() {
+    for hops in [2, 3, 4] {
+        for window in [4, 64] {
+            let scenario = Scenario { hops, window, sense_m: Some(120.0), ..Scenario::default() };
+            let gain = gain(&Scenario { mode: Mode::Any, ..scenario });
+            assert!(gain.goodput >= -12.5, "{hops} hops, window {window}: {:.1} %", gain.goodput);
+        }
+    }
+}

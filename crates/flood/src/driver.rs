@@ -323,6 +323,24 @@ mod tests {
         }
     }
 
+    /// Where the kernel takes the program that relays from such a process (not on 6.1 and 6.12), it takes the one that hands up.
+    #[test]
+    fn what_waits_needs_no_more_capabilities_than_what_relays() {
+        use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
+        let rules = rules(Wire::One, Some([7; 16]));
+        let name = "what_waits_needs_no_more_capabilities_than_what_relays";
+        let Some(_) = driver_or_skip(name, &rules, true) else { return };
+        let load = move |all| {
+            let mut sets = capabilities(None).expect("this thread's");
+            sets.effective -= CapabilitySet::PERFMON | CapabilitySet::SYS_ADMIN;
+            set_capabilities(None, sets).expect("fewer");
+            Driver::load(&rules, MAC, Handing { all, quiet: false }).is_ok()
+        };
+        let loaded =
+            |all| std::thread::scope(|scope| scope.spawn(move || load(all)).join().expect("no panic"));
+        assert_eq!(loaded(true), loaded(false));
+    }
+
     #[test]
     fn the_longest_message_passes_the_verifier_and_comes_up() {
         let rules = rules(Wire::One, Some([7; 16]));

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::process::{Command, Stdio};
 
-use device::NftChanges;
+use device::Notices;
 
 use crate::frame::{DATA_MAX, Wire};
 use crate::window::{RateLimit, Rules};
@@ -22,7 +22,7 @@ const UDP: usize = 8;
 pub(crate) struct Table {
     name: String,
     rules: String,
-    changes: NftChanges,
+    changes: Notices,
     /// How often somebody else has removed it.
     pub(crate) mended: u64,
 }
@@ -33,11 +33,11 @@ impl Table {
         let name = name(interface);
         let rules = format!("{}{}", removal(&name), ruleset(&name, interface, port, rules));
         run(&rules)?;
-        Ok(Table { name, rules, changes: NftChanges::subscribe()?, mended: 0 })
+        Ok(Table { name, rules, changes: Notices::of_nftables()?, mended: 0 })
     }
 
     /// Readable when somebody has changed what nftables do.
-    pub(crate) fn changes(&self) -> &NftChanges {
+    pub(crate) fn changes(&self) -> &Notices {
         &self.changes
     }
 

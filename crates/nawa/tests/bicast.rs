@@ -8,7 +8,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use common::{Daemon, Namespace, eventually, namespaces_or_skip};
-use libbpf_rs::query::ProgInfoIter;
+use libbpf_rs::query::{MapInfoIter, ProgInfoIter};
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -89,6 +90,31 @@ fn a_reload_changes_the_mode() {
     host.write("mode = 'off'\n");
     daemon.signal(Signal::HUP);
     host.wait_for("the mode is off", |state| state["idle_because"] == "the mode is off");
+}
+
+#[test]
+fn a_change_of_ipsecs_policies_is_told_to_the_programs() {
+    let name = "a_change_of_ipsecs_policies_is_told_to_the_programs";
+    let Some(_alone) = namespaces_or_skip(name) else { return };
+    let maps = || -> BTreeSet<u32> {
+        MapInfoIter::default()
+            .filter(|one| one.name.to_string_lossy() == "policies")
+            .map(|one| one.id)
+            .collect()
+    };
+    let host = Host::new();
+    let before = maps();
+    let _daemon = start(&host, &host.write(""));
+    let new = *maps().difference(&before).next().expect("the programs' map");
+    let map = MapHandle::from_map_id(new).expect("it is there");
+    let changed = || map.lookup(&0u32.to_ne_bytes(), MapFlags::ANY).expect("a map").expect("an element");
+    let mut last = vec![0; 8];
+    assert_eq!(changed(), last);
+    for change in ["add dir out src 10.0.1.1 dst 10.0.1.2 action block", "flush"] {
+        host.namespace.ip(&format!("xfrm policy {change}"));
+        eventually("the programs know", || (changed() != last).then_some(()));
+        last = changed();
+    }
 }
 
 #[test]

@@ -9,19 +9,21 @@ use crate::core::Reasons;
 /// `struct key`, in bytes.
 pub const KEY: usize = 8;
 /// `struct association`, in bytes.
-pub const ASSOCIATION: usize = 656;
+pub const ASSOCIATION: usize = 784;
 /// `ADDRESSES`.
 pub const ADDRESSES: usize = 4;
 /// `struct address`.
 pub const ADDRESS: usize = 16;
 /// `struct local`.
-pub const LOCAL: usize = 56;
+pub const LOCAL: usize = 88;
 /// Where they begin.
 pub const LOCALS: usize = 144;
+/// Where the peer's begin.
+const REMOTES: usize = LOCALS + ADDRESSES * LOCAL;
 /// `struct remote`.
 const REMOTE: usize = 56;
 /// Where `struct bicast_rate` begins, its `lossy`, its `every`, its `stack` and its `late`.
-const RATE: usize = 592;
+const RATE: usize = 720;
 const LOSSY: usize = RATE + 24;
 const EVERY: usize = RATE + 28;
 const STACK: usize = RATE + 44;
@@ -91,7 +93,7 @@ impl Known {
         let copies = Reasons::NAMES.iter().enumerate().map(|(n, (_, name))| (*name, long(value, 56 + 8 * n)));
         let skipped = SKIPPED.iter().enumerate().map(|(n, name)| (*name, long(value, 104 + 8 * n)));
         let locals = value[LOCALS..].chunks_exact(LOCAL).take(ADDRESSES);
-        let remotes = value[368..].chunks_exact(REMOTE).take(ADDRESSES);
+        let remotes = value[REMOTES..].chunks_exact(REMOTE).take(ADDRESSES);
         Some(Known {
             tag: u32::from_be_bytes([key[0], key[1], key[2], key[3]]),
             local_port: port(4),
@@ -153,9 +155,9 @@ mod tests {
         put(56, &3u64.to_ne_bytes());
         put(104, &2u64.to_ne_bytes());
         put(144, &address_bytes("192.0.2.1".parse().unwrap()));
-        put(368, &address_bytes("2001:db8::1".parse().unwrap()));
-        put(368 + 28, &1500u32.to_ne_bytes());
-        put(368 + 32, &1u32.to_ne_bytes());
+        put(REMOTES, &address_bytes("2001:db8::1".parse().unwrap()));
+        put(REMOTES + 28, &1500u32.to_ne_bytes());
+        put(REMOTES + 32, &1u32.to_ne_bytes());
         put(LOSSY, &1u32.to_ne_bytes());
         put(EVERY, &8u32.to_ne_bytes());
         put(STACK, &2u32.to_ne_bytes());

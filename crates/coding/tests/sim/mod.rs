@@ -32,6 +32,9 @@ pub struct Scenario {
     /// Whether they wait there by flow, with CoDel.
     pub fq_codel: bool,
     pub phy: Phy,
+    /// How far the medium is sensed, in metres, where stations are 90 apart: less than 180, and those beside one are hidden from each
+    /// other. `None`: as far as the basic rate is decoded, which all here are.
+    pub sense_m: Option<f64>,
     pub seconds: u64,
     pub seed: u64,
 }
@@ -51,6 +54,7 @@ impl Default for Scenario {
             below: 1,
             fq_codel: false,
             phy: Phy::g54(),
+            sense_m: None,
             seconds: 10,
             seed: 1,
         }
@@ -85,6 +89,7 @@ struct World {
 pub fn run(scenario: &Scenario) -> Outcome {
     let mut dcf = DcfConfig::new(scenario.phy, Position::chain(scenario.hops + 1, 90.0));
     dcf.queue = PacketCount(scenario.below);
+    dcf.reach.sense_m = scenario.sense_m;
     dcf.aggregate = scenario.aggregate;
     dcf.fq_codel = scenario.fq_codel;
     dcf.overhearing_loss = Probability::new(scenario.overhearing_loss).unwrap();
