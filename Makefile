@@ -20,7 +20,7 @@ help:
 	@echo "make demo      one file over three bad links: the best link alone, MPTCP, Nawa (about two and a half minutes; root)"
 	@echo "make test      all tests (root, for those in network namespaces)"
 	@echo "make guest     other kernels: Debian's in qemu for make test, user-mode Linux for rivals in the lab"
-	@echo "make readme    tables of README and docs/compared.md, from docs/results"
+	@echo "make readme    tables of README and docs/compared.md, and docs/field.svg, from docs/results"
 	@echo "make commands  docs/commands.md, from what --help says"
 	@echo "make book      the documentation as a site in target/book (mdBook)"
 	@echo "make wifi      coding and flooding on Linux's own Wi-Fi: radios of mac80211_hwsim in a guest"
@@ -60,8 +60,9 @@ wifi: cargo-present
 	@scripts/guest-kernel 6.1 6.12
 	$(CARGO) test --release --locked --package nawa --test guest_wifi -- --nocapture
 
-readme:
+readme: build
 	@scripts/readme-tables
+	$(NAWA) lab report docs/results --html $(TARGET)/report.html --picture docs/field.svg
 
 commands: build
 	$(NAWA) generate target/packaging

@@ -17,8 +17,11 @@ const STRANDS: [&[Entry]; 7] = [
 ];
 
 /// The parts of a report: the goals, then the papers.
-pub(crate) const PAPERS: [Paper; 6] =
-    [tunnel::GOALS, flood::PAPER, flight::PAPER, coding::PAPER, tunnel::PAPER, bicast::PAPER];
+pub(crate) const PAPERS: [Paper; 7] =
+    [tunnel::GOALS, field::PAPER, flood::PAPER, flight::PAPER, coding::PAPER, tunnel::PAPER, bicast::PAPER];
+
+/// What `nawa lab report --picture` draws: a network, and what happened there.
+pub(crate) const PICTURE: (&str, &Paper) = (field::DRAWING, &field::PAPER);
 
 /// The experiments: name, and in one line what each measures.
 pub fn list() -> Vec<(&'static str, &'static str)> {

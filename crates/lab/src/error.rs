@@ -34,6 +34,8 @@ pub enum Error {
     NoRival(String),
     #[error("the folder {} holds no results: `nawa lab run all --out DIR` makes some", .0.display())]
     NoResults(PathBuf),
+    #[error("the folder holds no course of `{0}`: `nawa lab run {0} --json FILE` measures it")]
+    NotMeasured(&'static str),
     #[error(
         "{} is the result of another program, seed, size or selection: give another folder, or remove that file", .0.display()
     )]
@@ -75,6 +77,7 @@ impl Error {
                 | Error::NoRival(_)
                 | Error::OtherRun(_)
                 | Error::NoResults(_)
+                | Error::NotMeasured(_)
         )
     }
 

@@ -1,6 +1,7 @@
 //! Experiments as data: cases, and how they are repeated and compared. Here no strand is named.
 
 use std::any::Any;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,6 +35,8 @@ pub struct Experiment {
     pub draw: Option<Make>,
     /// What is compared with what, sample by sample.
     pub ratios: Vec<Ratio>,
+    /// What happens meanwhile, from one second until another.
+    pub events: Vec<(Range<u64>, &'static str)>,
     /// What is added up over samples and cases, and then compared.
     pub pooled: Option<Pooled>,
     /// What a paper published for the same cases.

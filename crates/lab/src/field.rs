@@ -1,13 +1,14 @@
 //! `field`: all strands at once, in a convoy of four vehicles on a radio mesh, two of which have uplinks.
 //!
 //! [`convoy`] is the network, [`system`] what runs on it and its files, [`traffic`], [`hazards`] and `association` what goes over it,
-//! [`fault`] what happens to it meanwhile, [`running`] both together, [`measure`] one sample, and [`endure`] faults without end.
+//! [`fault`] what happens to it meanwhile, [`running`] both together, [`measure`] one sample, [`endure`] faults without end, and [`paper`] what a report has of it.
 
 mod association;
 mod convoy;
 mod fault;
 mod hazards;
 mod measure;
+mod paper;
 mod running;
 mod soak;
 mod system;
@@ -16,9 +17,10 @@ mod traffic;
 use std::time::Duration;
 
 use crate::error::Error;
-use crate::experiment::{Case, Entry, Experiment, RunOptions};
+use crate::experiment::{Case, Entry, Experiment, Ratio, RunOptions};
 
 use measure::Test;
+pub(crate) use paper::{DRAWING, PAPER};
 pub use soak::{Plan, endure};
 use system::System;
 
@@ -30,7 +32,17 @@ const ABOUT: &str = "a convoy of four vehicles on a mesh with four bad uplinks: 
 /// What making the convoy ready and taking it down takes.
 const OVERHEAD: Duration = Duration::from_secs(8);
 
-const NOTES: [&str; 8] = [
+/// What users of the convoy notice, compared with stock Linux.
+const RATIOS: [Ratio; 6] = [
+    Ratio::new("goodput_of_stock", "goodput_mbps", &[("system", "stock")]),
+    Ratio::new("interactive_p99_of_stock", "interactive_p99_ms", &[("system", "stock")]),
+    Ratio::new("call_loss_of_stock", "call_loss_ratio", &[("system", "stock")]),
+    Ratio::new("call_p99_of_stock", "call_p99_ms", &[("system", "stock")]),
+    Ratio::new("hazard_p99_of_stock", "hazard_p99_ms", &[("system", "stock")]),
+    Ratio::new("hazard_delivered_of_stock", "hazard_delivered_ratio", &[("system", "stock")]),
+];
+
+const NOTES: [&str; 9] = [
     "four vehicles 90 m apart on one emulated 802.11g medium (54 Mbit/s, half duplex), each hearing its neighbours; the first has the uplinks \
      lte (metered) and sat, the last policed and nat; the third is where everything is used, and has no uplink",
     "meanwhile: the NAT's address changes; lte is lost for 4 s; the second vehicle, a relay, is off for 3 s; the last is out of range for \
@@ -47,6 +59,8 @@ const NOTES: [&str; 8] = [
      one way",
     "air_bytes: all frames on the medium, repetitions included; metered_bytes: frames over lte, both ways; cpu_cores: what the machine did but \
      for the emulation itself, programs of the traffic included; sctp_…: a file by usrsctp from the first vehicle over lte and sat",
+    "…_of_stock: ratios within each repeat. Courses: in each second the median of all samples; interactive_ms: the slowest of the ten requests \
+     that were due then",
 ];
 
 pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
@@ -59,6 +73,8 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
     Ok(Experiment {
         cases: systems.iter().map(case).collect(),
         repeats: options.size.of(1, 3, 5),
+        ratios: RATIOS.to_vec(),
+        events: fault::TIMELINE.into_iter().map(|(time, _, what)| (time, what)).collect(),
         notes: NOTES.map(str::to_owned).to_vec(),
         ..Experiment::default()
     })

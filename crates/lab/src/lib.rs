@@ -80,5 +80,5 @@ pub use catalog::list;
 pub use cleanup::{remove_orphans, start as start_cleanup};
 pub use error::Error;
 pub use options::{RunOptions, Size};
-pub use page::{report, show};
+pub use page::{picture, report, show};
 pub use runner::{run, run_experiment};

@@ -10,7 +10,7 @@ use std::path::Path;
 use chart::Series;
 use data::{Results, Row};
 
-use crate::catalog::PAPERS;
+use crate::catalog::{PAPERS, PICTURE};
 use crate::error::{Doing, Error};
 use crate::paper::{Claim, Figure, Paper};
 use crate::partial::write_whole;
@@ -36,6 +36,25 @@ pub fn report(folder: &Path, file: &Path) -> Result<(), Error> {
     write_page(file, "What Nawa's lab measured", &body)
 }
 
+/// Writes the picture of all strands at work, as `folder` has it: the network, and what happened there in the course of time.
+pub fn picture(folder: &Path, file: &Path) -> Result<(), Error> {
+    let (results, (drawing, paper)) = (Results::read(folder)?, PICTURE);
+    let mut svg = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 980 560\" role=\"img\" aria-label=\"{}\">\n<style>\n{STYLE}</style>\n{drawing}",
+        escape(paper.title)
+    );
+    for (figure, x) in paper.figures()?.iter().zip([0.0, chart::WIDTH + 20.0]) {
+        let series = drawn(figure, &results);
+        if series.is_empty() {
+            return Err(Error::NotMeasured(figure.experiment));
+        }
+        let unit = figure.metric.rsplit('_').next().unwrap_or_default();
+        let title = format!("{}, {}", figure.title, unit.replace("mbps", "Mbit/s"));
+        svg += &chart::piece(&title, &series, results.events(figure.experiment), [x, 560.0 - chart::HEIGHT]);
+    }
+    write_whole(file, (svg + "</svg>\n").as_bytes()).doing(|| format!("write {}", file.display()))
+}
+
 /// Writes a page of one run that `--series` has written: its queue, windows and round trips in the course of time, and how they are
 /// distributed.
 pub fn show(run: &Path, file: &Path) -> Result<(), Error> {
@@ -51,8 +70,8 @@ pub fn show(run: &Path, file: &Path) -> Result<(), Error> {
         let course = flows.iter().map(|(flow, points)| Series::line(flow, points.clone()));
         let shares = flows.iter().map(|(flow, points)| Series::line(flow, distribution(points)));
         let charts = [
-            chart::draw(&format!("{name} by time in s"), &course.collect::<Vec<_>>()),
-            chart::draw(&format!("share of {name} up to it"), &shares.collect::<Vec<_>>()),
+            chart::draw(&format!("{name} by time in s"), &course.collect::<Vec<_>>(), &[]),
+            chart::draw(&format!("share of {name} up to it"), &shares.collect::<Vec<_>>(), &[]),
         ];
         let _ = write!(body, "<h2>{name}</h2><div class=\"charts\">{}</div>", charts.concat());
     }
@@ -181,25 +200,8 @@ fn verdict_row(verdict: &Verdict) -> String {
 
 /// The figure with what was measured and what was published; a sentence where nothing was measured.
 fn draw(figure: &Figure, results: &Results) -> String {
-    let mut series: BTreeMap<(usize, String), Series> = BTreeMap::new();
-    let mut names: Vec<String> = Vec::new();
-    let published = results.published(figure.experiment, figure.only).map(|row| (row, true));
-    for (row, is_published) in
-        results.rows(figure.experiment, figure.only).map(|row| (row, false)).chain(published)
-    {
-        let (Some(x), Some(y)) = (row.field(figure.x), row.metrics.get(figure.metric)) else { continue };
-        let name: Vec<String> =
-            figure.lines.split_whitespace().filter_map(|field| row.field(field)).collect();
-        let name = name.join(" ");
-        let index = names.iter().position(|known| *known == name).unwrap_or_else(|| {
-            names.push(name.clone());
-            names.len() - 1
-        });
-        let series = series.entry((index, name.clone())).or_insert_with(|| Series::new(&name));
-        series.add(x, *y, row.intervals.get(figure.metric).copied(), is_published);
-    }
-    let series: Vec<Series> = series.into_values().collect();
     let title = format!("{} ({} by {})", figure.title, figure.metric, figure.x);
+    let series = drawn(figure, results);
     if series.iter().all(Series::is_published_only) {
         let Figure { experiment, only, .. } = figure;
         return format!(
@@ -207,7 +209,40 @@ fn draw(figure: &Figure, results: &Results) -> String {
             escape(&title)
         );
     }
-    chart::draw(&title, &series)
+    let events = if figure.is_course() { results.events(figure.experiment) } else { &[] };
+    chart::draw(&title, &series, events)
+}
+
+fn drawn(figure: &Figure, results: &Results) -> Vec<Series> {
+    let words = |row: &Row| {
+        figure.lines.split_whitespace().filter_map(|field| row.field(field)).collect::<Vec<_>>().join(" ")
+    };
+    if figure.is_course() {
+        let mut drawn: BTreeMap<String, Series> = BTreeMap::new();
+        for row in results.rows(figure.experiment, figure.only) {
+            let Some(course) = row.course.get(figure.metric) else { continue };
+            // A value is of the second that begins there.
+            let points = (0..).zip(course).map(|(second, value)| (f64::from(second) + 0.5, *value));
+            drawn.entry(words(row)).or_insert_with(|| Series::line(&words(row), points.collect()));
+        }
+        return drawn.into_values().collect();
+    }
+    let mut series: BTreeMap<(usize, String), Series> = BTreeMap::new();
+    let mut names: Vec<String> = Vec::new();
+    let published = results.published(figure.experiment, figure.only).map(|row| (row, true));
+    for (row, is_published) in
+        results.rows(figure.experiment, figure.only).map(|row| (row, false)).chain(published)
+    {
+        let (Some(x), Some(y)) = (row.field(figure.x), row.metrics.get(figure.metric)) else { continue };
+        let name = words(row);
+        let index = names.iter().position(|known| *known == name).unwrap_or_else(|| {
+            names.push(name.clone());
+            names.len() - 1
+        });
+        let series = series.entry((index, name.clone())).or_insert_with(|| Series::new(&name));
+        series.add(x, *y, row.intervals.get(figure.metric).copied(), is_published);
+    }
+    series.into_values().collect()
 }
 
 /// Which files the page is of, and under which conditions each was made.
@@ -291,6 +326,45 @@ mod tests {
         std::fs::write(folder.path().join("x.json"), "{}").unwrap();
         let error = report(folder.path(), &folder.path().join("r.html")).unwrap_err();
         assert!(error.is_bad_input(), "{error}");
+    }
+
+    const FIELD: &str = r#"{"schema": 2, "experiment": "field", "conditions": {}, "events": [[1, 2, "lte lost"]], "results": [
+        {"case": {"system": "nawa"}, "metrics": {"goodput_of_stock": 1.5},
+         "course": {"goodput_mbps": [4.0, 2.0, 5.0], "interactive_ms": [50, 900, 60]}},
+        {"case": {"system": "stock"}, "metrics": {}, "course": {"goodput_mbps": [3.0, 1.0, 3.0], "interactive_ms": [80, 4000, 90]}}]}"#;
+
+    #[test]
+    fn a_course_is_drawn_with_what_happened() {
+        let page = written(&[("field.json", FIELD)]);
+        let section =
+            page.split("<section id=\"convoy\">").nth(1).unwrap().split("</section>").next().unwrap();
+        assert_eq!(section.matches("<polyline").count(), 4);
+        assert_eq!(section.matches(">lte lost</text>").count(), 2);
+        assert!(section.contains("✓ holds") && section.contains("– not measured"), "{section}");
+    }
+
+    #[test]
+    fn the_picture_stands_alone_and_is_not_drawn_of_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, picture) = (folder.path().join("field.json"), folder.path().join("field.svg"));
+        std::fs::write(&file, FIELD).unwrap();
+        super::picture(folder.path(), &picture).unwrap();
+        let svg = std::fs::read_to_string(&picture).unwrap();
+        assert!(svg.starts_with("<svg xmlns=") && svg.contains(">hub</text>") && svg.contains(":root {"));
+        assert_eq!((svg.matches("<polyline").count(), svg.matches(">lte lost</text>").count()), (4, 2));
+        std::fs::write(&file, FIELD.replace("course", "curse")).unwrap();
+        let error = super::picture(folder.path(), &picture).unwrap_err();
+        assert!(error.is_bad_input() && error.to_string().contains("nawa lab run field --json"), "{error}");
+    }
+
+    #[test]
+    fn the_picture_in_docs_is_of_the_results_there() {
+        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+        let picture = tempfile::NamedTempFile::new().unwrap();
+        super::picture(&docs.join("results"), picture.path()).unwrap();
+        let [drawn, kept] =
+            [picture.path(), &docs.join("field.svg")].map(|path| std::fs::read_to_string(path).unwrap());
+        assert!(drawn == kept, "docs/field.svg is of other results: `make readme` draws it anew");
     }
 
     #[test]

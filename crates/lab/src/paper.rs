@@ -10,7 +10,7 @@ pub struct Paper {
     /// Its title.
     pub title: &'static str,
     /// What is drawn: TITLE | EXPERIMENT KEY=VALUE,… | METRIC by FIELD FIELD…, the first field to the right, a line for each value
-    /// of the others.
+    /// of the others; with `time_s` in the first field's place the course of each case.
     pub figures: &'static [&'static str],
     /// What is judged: TEXT | EXPERIMENT KEY=VALUE,… | METRIC >= NUMBER, or <=, in all of these cases or, with `once`, in one.
     pub claims: &'static [&'static str],
@@ -28,6 +28,13 @@ pub(crate) struct Figure {
     pub(crate) x: &'static str,
     /// The fields whose values are lines, separated by blanks.
     pub(crate) lines: &'static str,
+}
+
+impl Figure {
+    /// Whether it is of values in the course of a sample.
+    pub(crate) fn is_course(&self) -> bool {
+        self.x == "time_s"
+    }
 }
 
 /// Something that a paper says, or that the project sets out to reach, in numbers.

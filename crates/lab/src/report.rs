@@ -140,6 +140,11 @@ impl<'a> Report<'a> {
         if self.experiment.pooled.is_some() {
             report["pooled"] = self.pools_json().into();
         }
+        let events = self.experiment.events.iter();
+        let events: Vec<_> = events.map(|(time, what)| json!([time.start, time.end, what])).collect();
+        if !events.is_empty() {
+            report["events"] = events.into();
+        }
         report
     }
 
@@ -241,7 +246,20 @@ impl<'a> Outcome<'a> {
             Some(((*name).to_owned(), json!([of(low), of(high)])))
         };
         let intervals: Map<String, Value> = self.metrics.iter().filter_map(interval).collect();
-        json!({ "case": object(self.key), "metrics": metrics, "intervals": intervals, "samples": self.samples.len() })
+        let mut json = json!({ "case": object(self.key), "metrics": metrics, "intervals": intervals, "samples": self.samples.len() });
+        let course = &self.samples[0].course;
+        if !course.is_empty() {
+            let course = course.iter().map(|(name, own)| (name.to_string(), self.course(name, own.len())));
+            json["course"] = course.collect::<Map<_, _>>().into();
+        }
+        json
+    }
+
+    /// The median of all samples in each second.
+    fn course(&self, name: &str, seconds: usize) -> Value {
+        let courses = || self.samples.iter().filter_map(|sample| field(&sample.course, name));
+        let at = |second: usize| courses().filter_map(|course| course.get(second)).copied().collect();
+        (0..seconds).map(|second| rounded(median(at(second)))).collect()
     }
 }
 
@@ -323,6 +341,20 @@ mod tests {
         assert_eq!(serde_json::from_str::<Value>(&lines(&json)).unwrap(), json);
         assert_eq!(json["results"].as_array().unwrap().len(), 1, "a case without samples has no result");
         assert_eq!(json["paper"][9]["case"]["paths"], 10);
+    }
+
+    #[test]
+    fn a_course_is_the_median_in_each_second() {
+        let options = RunOptions::default();
+        let experiment = catalog::find("field", &options).unwrap();
+        let mut report = Report::new(&experiment, &options);
+        for (repeat, course) in [vec![1.0, 9.0], vec![2.0, 7.0], vec![4.0]].into_iter().enumerate() {
+            let course = vec![("goodput_mbps".into(), course)];
+            report.add(0, repeat, Sample { course, ..sample(1.0) });
+        }
+        let json = report.json();
+        assert_eq!(json["results"][0]["course"], json!({ "goodput_mbps": [2.0, 8.0] }));
+        assert_eq!(json["events"][1], json!([9, 13, "lte lost"]));
     }
 
     #[test]

@@ -105,6 +105,9 @@ impl Site<'_> {
 pub struct Sample {
     /// Names and values, in order.
     pub(crate) metrics: Vec<(Cow<'static, str>, f64)>,
+    /// Names, and a value for each second.
+    #[serde(default)]
+    pub(crate) course: Vec<(Cow<'static, str>, Vec<f64>)>,
     /// What else there is to say, such as which link was best.
     pub(crate) remark: Option<String>,
     /// The path (from 0) on which a single CUBIC connection did best, where that was tried.

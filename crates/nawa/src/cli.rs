@@ -401,6 +401,9 @@ pub struct LabReport {
     /// Where to write the page [default: DIR/report.html]
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
+    /// Also draws, as SVG, the convoy of `nawa lab run field` and what happened there
+    #[arg(long, value_name = "FILE")]
+    pub picture: Option<PathBuf>,
 }
 
 /// The options of one experiment's run.
@@ -496,7 +499,7 @@ fn dispatch(command: Option<Command>) -> Result<(), Failure> {
         Some(Command::Generate { folder }) => command::generate::run(&folder, Cli::command()),
         Some(Command::Lab(Lab::List)) => command::lab::list(),
         Some(Command::Lab(Lab::Run(options))) => command::lab::run(*options),
-        Some(Command::Lab(Lab::Report(LabReport { folder, html }))) => command::lab::report(&folder, html),
+        Some(Command::Lab(Lab::Report(report))) => command::lab::report(report),
         Some(Command::Lab(Lab::Show { run })) => command::lab::show(&run),
     }
 }

@@ -17,12 +17,12 @@ use crate::error::{Doing, Error};
 /// How long a sample takes.
 pub(super) const LENGTH: Duration = Duration::from_secs(36);
 
-/// What happens in a sample, in order: from when until when, in seconds.
-pub(super) const TIMELINE: [(Range<u64>, Fault); 4] = [
-    (5..5, Fault::NewAddress),
-    (9..13, Fault::Lost(LTE)),
-    (18..21, Fault::Off(RELAY)),
-    (27..31, Fault::OutOfRange(LAST)),
+/// What happens in a sample, in order: from when until when, in seconds, and in few letters.
+pub(super) const TIMELINE: [(Range<u64>, Fault, &str); 4] = [
+    (5..5, Fault::NewAddress, "nat moves"),
+    (9..13, Fault::Lost(LTE), "lte lost"),
+    (18..21, Fault::Off(RELAY), "v2 off"),
+    (27..31, Fault::OutOfRange(LAST), "v4 away"),
 ];
 
 /// What may be done to the convoy. Each ends after a while.
@@ -194,6 +194,6 @@ mod tests {
     #[test]
     fn faults_come_one_after_the_other_and_leave_time_to_recover() {
         assert!(TIMELINE.windows(2).all(|pair| pair[0].0.end < pair[1].0.start));
-        assert!(TIMELINE.iter().all(|(time, _)| Duration::from_secs(time.end + 5) <= LENGTH));
+        assert!(TIMELINE.iter().all(|(time, ..)| Duration::from_secs(time.end + 5) <= LENGTH));
     }
 }

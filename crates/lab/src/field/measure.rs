@@ -9,7 +9,7 @@ use super::fault::{LENGTH, TIMELINE};
 use super::hazards::Hazards;
 use super::running::{Field, Place, wait_until};
 use super::system::{Strand, System};
-use super::traffic::Traffic;
+use super::traffic::{REQUESTS_A_SECOND, Traffic};
 use crate::clock;
 use crate::error::{Doing, Error};
 use crate::program::on_cpu;
@@ -54,13 +54,19 @@ impl Field {
         let association = Association::start(&self.convoy, &self.program)?;
         let (air, metered) = (self.convoy.air_bytes()?, self.convoy.bytes(LTE)?);
         let (began, busy) = (clock::now(), Busy::now()?);
-        for (Range { start, end }, fault) in TIMELINE {
-            wait_until(began + Duration::from_secs(start));
-            self.strike(fault)?;
-            wait_until(began + Duration::from_secs(end));
-            self.mend(fault)?;
+        let mut arrived = vec![(Duration::ZERO, traffic.received())];
+        for second in 0..LENGTH.as_secs() {
+            for (Range { start, end }, fault, _) in TIMELINE {
+                if start == second {
+                    self.strike(fault)?;
+                }
+                if end == second {
+                    self.mend(fault)?;
+                }
+            }
+            wait_until(began + Duration::from_secs(second + 1));
+            arrived.push((began.elapsed(), traffic.received()));
         }
-        wait_until(began + LENGTH);
         let cores = Busy::now()?.cores_since(&busy, began.elapsed());
         let (air, metered) = (self.convoy.air_bytes()? - air, self.convoy.bytes(LTE)? - metered);
         let time = began.elapsed();
@@ -87,6 +93,15 @@ impl Field {
             ("metered_bytes", Some(metered as f64)),
             ("cpu_cores", Some(cores)),
         ]);
+        let goodput = arrived.array_windows();
+        let goodput = goodput.map(|[(then, old), (now, new)]| {
+            mbps(new.iter().sum::<u64>() - old.iter().sum::<u64>(), *now - *then)
+        });
+        // Requests are due at a steady rate, and answered in their order.
+        let seconds = traffic.answers.chunks(REQUESTS_A_SECOND).take(LENGTH.as_secs() as usize);
+        let slowest = seconds.filter_map(|answers| ms(answers, 100));
+        sample.course =
+            vec![("goodput_mbps".into(), goodput.collect()), ("interactive_ms".into(), slowest.collect())];
         sample.remark = association
             .is_none()
             .then(|| "in a run SCTP's file had not arrived at the end, which counts as its time".into());

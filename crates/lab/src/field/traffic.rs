@@ -21,8 +21,9 @@ const DOWNLOAD: u16 = 5001;
 const UPLOAD: u16 = 5002;
 const INTERACTIVE: u16 = 5003;
 
-/// From one request to the next, and their sizes in bytes.
-const REQUEST_EVERY: Duration = Duration::from_millis(100);
+/// Requests, and their sizes in bytes.
+pub(super) const REQUESTS_A_SECOND: usize = 10;
+const REQUEST_EVERY: Duration = Duration::from_millis(1000 / REQUESTS_A_SECOND as u64);
 const REQUEST: usize = 100;
 const ANSWER: usize = 1000;
 

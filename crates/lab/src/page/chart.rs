@@ -3,6 +3,7 @@
 
 use std::fmt::Write as _;
 
+use super::data::Event;
 use crate::report::escape;
 
 /// One line, or the bars of one colour.
@@ -23,8 +24,8 @@ struct Point {
 }
 
 /// Units of the drawing, and what is left for labels.
-const WIDTH: f64 = 480.0;
-const HEIGHT: f64 = 300.0;
+pub(super) const WIDTH: f64 = 480.0;
+pub(super) const HEIGHT: f64 = 300.0;
 const LEFT: f64 = 52.0;
 const RIGHT: f64 = 10.0;
 const TOP: f64 = 10.0;
@@ -142,7 +143,10 @@ impl Scale {
         }
         if series[0].is_course {
             let [low, high] = self.x;
-            return ticks(high - low).into_iter().map(|tick| (low + tick).to_string()).collect();
+            let step = ticks(high - low).get(1).copied().unwrap_or(1.0);
+            let after = |tick: f64| ((low / step).ceil() * step + tick) * 1e9;
+            let round = ticks(high - low).into_iter().map(|tick| after(tick).round() / 1e9);
+            return round.filter(|tick| *tick <= high).map(|tick| tick.to_string()).collect();
         }
         let mut labels: Vec<(f64, String)> = series
             .iter()
@@ -165,20 +169,60 @@ fn ticks(top: f64) -> Vec<f64> {
     (0..=count).map(|n| (n as f64 * step * 1e9).round() / 1e9).collect()
 }
 
-/// The figure. `series` are not empty.
-pub(super) fn draw(title: &str, series: &[Series]) -> String {
+/// The figure.
+pub(super) fn draw(title: &str, series: &[Series], events: &[Event]) -> String {
+    let (caption, label) = (escape(title), escape(title).replace('"', "&quot;"));
     if series.is_empty() {
         return format!(
-            "<figure><figcaption>{}</figcaption><p>There is nothing to draw.</p></figure>\n",
-            escape(title)
+            "<figure><figcaption>{caption}</figcaption><p>There is nothing to draw.</p></figure>\n"
         );
     }
-    let scale = Scale::of(series);
-    let mut svg = format!(
-        "<figure><figcaption>{}</figcaption><svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{}\">",
-        escape(title),
-        escape(title).replace('"', "&quot;")
-    );
+    let entries = series.iter().enumerate().filter(|(_, one)| !one.name.is_empty());
+    let legend = entries.map(|(index, one)| {
+        let (mark, name) = (mark(index, 7.0, 7.0, false), escape(&one.name));
+        format!("<li class=\"c{}\"><svg viewBox=\"0 0 14 14\">{mark}</svg>{name}", index % COLOURS)
+    });
+    format!(
+        "<figure><figcaption>{caption}</figcaption>\
+         <svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{label}\">{}</svg>\
+         <ul class=\"legend\">{}</ul></figure>\n",
+        plot(series, events),
+        legend.collect::<String>()
+    )
+}
+
+/// The same as a piece of an SVG, with title and legend in it, moved to the right and down.
+pub(super) fn piece(title: &str, series: &[Series], events: &[Event], [x, y]: [f64; 2]) -> String {
+    let mut svg =
+        format!("<g transform=\"translate({x} {y})\"><text x=\"{LEFT}\" y=\"-24\">{}</text>", escape(title));
+    let mut right = LEFT;
+    for (index, one) in series.iter().enumerate() {
+        let (mark, name) = (mark(index, right + 4.0, -8.5, false), escape(&one.name));
+        let _ = write!(
+            svg,
+            "<g class=\"c{}\">{mark}</g><text x=\"{}\" y=\"-4\">{name}</text>",
+            index % COLOURS,
+            right + 14.0
+        );
+        right += 40.0 + 7.5 * one.name.chars().count() as f64;
+    }
+    svg + &plot(series, events) + "</g>\n"
+}
+
+/// Axes, events, and lines or bars. `series` are not empty.
+fn plot(series: &[Series], events: &[Event]) -> String {
+    let (scale, mut svg) = (Scale::of(series), String::new());
+    for (from, to, what) in events {
+        let [Some(from), Some(to)] = [from, to].map(|x| scale.x(&x.to_string())) else { continue };
+        let (width, height, middle) = ((to - from).max(2.0), HEIGHT - BOTTOM - TOP, (from + to) / 2.0);
+        let _ = write!(
+            svg,
+            "<rect class=\"event\" x=\"{from:.1}\" y=\"{TOP}\" width=\"{width:.1}\" height=\"{height}\"/>\
+             <text class=\"x event\" x=\"{middle:.1}\" y=\"{}\">{}</text>",
+            TOP + 12.0,
+            escape(what)
+        );
+    }
     for tick in scale.ticks() {
         let y = scale.y(tick);
         let _ = write!(
@@ -214,17 +258,7 @@ pub(super) fn draw(title: &str, series: &[Series]) -> String {
         };
         svg += "</g>";
     }
-    svg += "</svg><ul class=\"legend\">";
-    for (index, one) in series.iter().enumerate().filter(|(_, one)| !one.name.is_empty()) {
-        let mark = mark(index, 7.0, 7.0, false);
-        let _ = write!(
-            svg,
-            "<li class=\"c{}\"><svg viewBox=\"0 0 14 14\">{mark}</svg>{}",
-            index % COLOURS,
-            escape(&one.name)
-        );
-    }
-    svg + "</ul></figure>\n"
+    svg
 }
 
 fn line(one: &Series, index: usize, scale: &Scale) -> String {
@@ -319,7 +353,7 @@ mod tests {
                 series[0].add((*word).into(), n as f64, Some([0.0, 9.0]), false);
                 series[1].add((*word).into(), 9.5, None, true);
             }
-            let svg = draw("t", &series);
+            let svg = draw("t", &series, &[]);
             for y in svg.split(" y1=\"").skip(1).chain(svg.split(" cy=\"").skip(1)) {
                 let y: f64 = y.split('"').next().unwrap().parse().unwrap();
                 assert!((0.0..=HEIGHT).contains(&y), "{y}");

@@ -21,6 +21,8 @@ pub(super) struct File {
     conditions: Map<String, Value>,
     results: Vec<Row>,
     #[serde(default)]
+    events: Vec<Event>,
+    #[serde(default)]
     paper: Vec<Row>,
     #[serde(default)]
     pub(super) notes: Vec<String>,
@@ -32,7 +34,13 @@ pub(super) struct Row {
     pub(super) metrics: BTreeMap<String, f64>,
     #[serde(default)]
     pub(super) intervals: BTreeMap<String, [f64; 2]>,
+    /// A value for each second.
+    #[serde(default)]
+    pub(super) course: BTreeMap<String, Vec<f64>>,
 }
+
+/// From one second until another, and what happens then.
+pub(super) type Event = (f64, f64, String);
 
 impl Results {
     /// Those of `folder`, by name. What is no result is left out.
@@ -62,6 +70,12 @@ impl Results {
         only: &'a str,
     ) -> impl Iterator<Item = &'a Row> {
         self.of(experiment).take(1).flat_map(|file| &file.paper).filter(move |row| row.is(only, true))
+    }
+
+    /// What happens in the course of each of its cases.
+    pub(super) fn events(&self, experiment: &str) -> &[Event] {
+        let files = self.files.iter().filter(|file| file.experiment == experiment);
+        files.map(|file| &*file.events).find(|events| !events.is_empty()).unwrap_or_default()
     }
 
     fn of<'a>(&'a self, experiment: &'a str) -> impl Iterator<Item = &'a File> {

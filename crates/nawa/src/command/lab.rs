@@ -1,10 +1,10 @@
 //! `nawa lab`
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use lab::{RunOptions, Size};
 
-use crate::cli::LabRun;
+use crate::cli::{LabReport, LabRun};
 use crate::failure::Failure;
 
 /// Names the experiments, each with a line about it.
@@ -32,11 +32,14 @@ pub fn run(run: LabRun) -> Result<(), Failure> {
     lab::run_all(&options, &out).map_err(failed)
 }
 
-/// Writes one page of a folder of results.
-pub fn report(folder: &Path, html: Option<PathBuf>) -> Result<(), Failure> {
+/// Writes one page of a folder of results, and a picture.
+pub fn report(LabReport { folder, html, picture }: LabReport) -> Result<(), Failure> {
     let file = html.unwrap_or_else(|| folder.join("report.html"));
-    lab::report(folder, &file).map_err(failed)?;
-    super::print(&format!("{}", file.display()))
+    lab::report(&folder, &file).map_err(failed)?;
+    super::print(&format!("{}", file.display()))?;
+    let Some(picture) = picture else { return Ok(()) };
+    lab::picture(&folder, &picture).map_err(failed)?;
+    super::print(&format!("{}", picture.display()))
 }
 
 /// Draws the course of one run.

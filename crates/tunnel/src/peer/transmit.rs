@@ -476,13 +476,14 @@ impl Peer {
         self.paths.iter_mut().for_each(|path| path.helps = helps);
     }
 
-    /// Ways back are taken to be as long as the ways there.
+    /// Ways back are taken to be as long as the ways there. No detour is longer than a round trip, though a clock that jumped says so.
     pub(super) fn measure_detours(&mut self) {
         let least = |p: &Path| p.least_arrival(0.0).filter(|_| p.is_validated());
         let quickest = self.paths.iter().filter_map(least).min().unwrap_or_default();
         for path in &mut self.paths {
             let over = least(path).unwrap_or(quickest).saturating_sub(quickest);
-            path.sent.detour = Duration::from_micros(over.unsigned_abs());
+            let over = Duration::from_micros(over.unsigned_abs());
+            path.sent.detour = path.sent.rate.min_rtt().map_or(over, |rtt| over.min(rtt));
         }
     }
 
