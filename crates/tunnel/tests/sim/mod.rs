@@ -25,6 +25,9 @@ use tunnel::{Bicast, Config, Local, PathConfig, PeerConfig, PresharedKey, Privat
 /// Bytes that a link counts around a UDP payload, unless [`Net::around`] is told otherwise: Ethernet, IPv4, UDP.
 const AROUND: usize = 14 + 20 + 8;
 
+/// The first byte of an IPv4 packet without options, which no frame of the tunnel's begins with.
+const IPV4: u8 = 0x45;
+
 /// One path: a link each way.
 pub struct Wire {
     pub there: Link,
@@ -399,7 +402,7 @@ impl Net {
         for i in 0..self.wires.len() {
             for end in [1, 0] {
                 while let Some(frame) = self.poll_wire(i, end) {
-                    self.deliver_frame(end, frame);
+                    self.deliver_frame(i, end, frame);
                 }
             }
         }
@@ -411,11 +414,12 @@ impl Net {
         link.poll(self.now).map(|(_, frame)| frame)
     }
 
-    fn deliver_frame(&mut self, end: usize, mut frame: Vec<u8>) {
-        if frame[0] != 0 {
+    fn deliver_frame(&mut self, wire: usize, end: usize, mut frame: Vec<u8>) {
+        if frame[0] == IPV4 {
             return self.beside[end].push(frame);
         }
-        let wire = usize::from(frame[2]);
+        // A link may have damaged it.
+        let wire = if self.shared { usize::from(frame[2]) } else { wire };
         let (remote, local) =
             if end == 0 { (self.server, self.local(wire)) } else { (self.seen_at[wire], self.server) };
         let arrival = Arrival { remote, local: at(local), tos: frame[1] };
