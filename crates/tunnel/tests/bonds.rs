@@ -130,6 +130,6 @@ fn paths_over_the_same_link_do_not_compete() {
         let run = run_bond(&case, &load);
         let (idle, p95) = (quantile(&run.idle, 0.95), quantile(&run.loaded, 0.95));
         println!("{text}: idle {idle:.0} ms, loaded {p95:.0} ms");
-        assert!(p95 < 2.1 * idle, "pings of {p95:.0} ms, of {idle:.0} ms where nothing else is sent");
+        assert!(p95 < 2.5 * idle, "pings of {p95:.0} ms, of {idle:.0} ms where nothing else is sent");
     }
 }

@@ -27,6 +27,11 @@ impl Cubic {
         *self = Cubic { most: window, since: now, slow_start: false };
     }
 
+    /// Whether nothing was lost yet.
+    pub fn in_slow_start(&self) -> bool {
+        self.slow_start
+    }
+
     /// Since when the window grows.
     pub fn since(&self) -> Duration {
         self.since

@@ -448,12 +448,8 @@ impl Rate {
     /// Another path of the same peer is measured anew: so is this one, if a queue stands on it. It may be the same queue, which goes
     /// only if both send less.
     pub fn measure_as_well(&mut self, now: Duration) {
-        let (Round { min_rtt: Some(rtt), min_delay: Some(delay), .. }, Some(shortest)) =
-            (self.last_round, self.shortest)
-        else {
-            return;
-        };
-        if self.probe_rtt_until.is_none() && rtt > shortest + self.slack() {
+        let Round { min_rtt: Some(rtt), min_delay: Some(delay), .. } = self.last_round else { return };
+        if self.probe_rtt_until.is_none() && (self.is_queued(&self.last_round) || self.competing.is_some()) {
             self.probe_rtt(now, rtt, delay);
             self.measures = false;
         }
@@ -478,6 +474,9 @@ impl Rate {
     /// Keeps the window of a path whose queue is another's.
     fn compete(&mut self, now: Duration, rtt: Duration) {
         self.shortest = self.shortest.into_iter().chain([rtt]).min();
+        // A radio that stopped for a moment looks like another's queue; what it held is gone before anything of this end's is lost.
+        let gone = self.shortest.is_some_and(|shortest| rtt <= shortest + self.slack());
+        self.competing = self.competing.filter(|cubic| !(gone && cubic.in_slow_start()));
         let lost = std::mem::take(&mut self.competing_lost);
         let used = self.round.in_flight.max(self.last_round.in_flight) as f64;
         self.competing_window = self.competing.as_mut().map_or(0.0, |cubic| {
