@@ -93,10 +93,8 @@ impl Field {
             ("metered_bytes", Some(metered as f64)),
             ("cpu_cores", Some(cores)),
         ]);
-        let goodput = arrived.array_windows();
-        let goodput = goodput.map(|[(then, old), (now, new)]| {
-            mbps(new.iter().sum::<u64>() - old.iter().sum::<u64>(), *now - *then)
-        });
+        let bytes = |at: &(Duration, [u64; 2])| at.1.iter().sum::<u64>();
+        let goodput = arrived.windows(2).map(|of| mbps(bytes(&of[1]) - bytes(&of[0]), of[1].0 - of[0].0));
         // Requests are due at a steady rate, and answered in their order.
         let seconds = traffic.answers.chunks(REQUESTS_A_SECOND).take(LENGTH.as_secs() as usize);
         let slowest = seconds.filter_map(|answers| ms(answers, 100));
