@@ -1,7 +1,8 @@
 //! `field`: all strands at once, in a convoy of four vehicles on a radio mesh, two of which have uplinks.
 //!
 //! [`convoy`] is the network, [`system`] what runs on it and its files, [`traffic`], [`hazards`] and `association` what goes over it,
-//! [`fault`] what happens to it meanwhile, [`running`] both together, [`measure`] one sample, [`endure`] faults without end, and [`paper`] what a report has of it.
+//! [`fault`] what happens to it meanwhile, [`running`] both together, [`measure`] one sample, [`endure`] faults without end,
+//! and [`paper`] what a report has of it.
 
 mod association;
 mod convoy;

@@ -5,7 +5,7 @@ mod sim;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use sim::{Net, Options, inner, plain, record, udp_packet};
+use sim::{Datagram, Net, Options, inner, plain, record, udp_packet};
 use tunnel::{Cost, Marks, PathConfig, Scheduler};
 
 const MS: Duration = Duration::from_millis(1);
@@ -14,6 +14,12 @@ const S: Duration = Duration::from_secs(1);
 const HEADERS: usize = 28;
 /// IPv6 instead, in bytes more.
 const MORE: usize = 20;
+
+/// As IP packets, of those recorded, what went over a wire.
+fn bytes_over(log: &[Datagram], wire: usize, v6: bool) -> usize {
+    let of = |d: &Datagram| d.bytes.len() + HEADERS + MORE * usize::from(v6);
+    log.iter().filter(|d| d.wire == wire).map(of).sum()
+}
 
 /// One path out of reach, as any van has that leaves a wireless network: no more handshakes than rekeying needs.
 #[test]
@@ -27,11 +33,7 @@ fn an_idle_tunnel_with_a_dead_link_makes_no_handshakes() {
         let log = log.borrow();
         let handshakes = log.iter().filter(|d| d.from == 0 && d.wire == 1 && d.kind() == 1).count();
         assert!(handshakes <= 6, "{handshakes} handshakes in ten minutes");
-        let bytes: usize = log
-            .iter()
-            .filter(|d| d.wire == 1)
-            .map(|d| d.bytes.len() + HEADERS + MORE * usize::from(v6))
-            .sum();
+        let bytes = bytes_over(&log, 1, v6);
         assert!(bytes * 144 < 2_000_000, "{bytes} bytes in ten minutes over the path that works");
     }
 }
@@ -82,8 +84,7 @@ fn an_idle_link_costs_a_few_megabytes_a_day() {
             net.pass(3600 * S);
             let log = log.borrow();
             let day = |wire: usize| {
-                let bytes: usize =
-                    log.iter().filter(|d| d.wire == wire).map(|d| d.bytes.len() + HEADERS).sum();
+                let bytes: usize = bytes_over(&log, wire, false);
                 bytes as f64 * 24.0 / 1e6
             };
             println!(
@@ -137,11 +138,7 @@ fn costs_less_than_a_megabyte_a_day(spare: impl Fn(&mut PathConfig)) {
             let log = record(&mut net, |_| true);
             talk(&mut net, 600);
             let log = log.borrow();
-            let bytes: usize = log
-                .iter()
-                .filter(|d| d.wire == 1)
-                .map(|d| d.bytes.len() + HEADERS + MORE * usize::from(v6))
-                .sum();
+            let bytes = bytes_over(&log, 1, v6);
             assert!(bytes * 144 < 1_000_000, "{bytes} bytes in ten minutes");
         }
     }

@@ -12,6 +12,9 @@
 //! of the last packets, the less the greatest rate counts, and the more what was delivered on the average. The path's own loss
 //! is what is lost even of packets that are sent at less than its rate: sending less does not help there, so the path carries
 //! what it carries however much it loses.
+//!
+//! A queue that stands although next to nothing of this end's is in flight is another's. There the model would take ever less, so
+//! the path has in flight at least what a CUBIC flow would, until two probes of the round trip in a row find the same round trip.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -105,6 +108,7 @@ pub struct Rate {
     delivered_arrival: u32,
     first_sent: Duration,
     app_limited_until: Option<u64>,
+    /// The one that goes on, and the last.
     round: Round,
     last_round: Round,
     /// (round, bytes/s), falling: the first is the greatest.
@@ -116,15 +120,13 @@ pub struct Rate {
     /// Since when, and how many bytes, confirmations have been counted that came faster than the rate.
     burst: (Duration, f64),
     min_rtt: Option<(Duration, Duration)>,
-    /// The least round-trip time of the path as it is, as far as known, and what the last measurement found.
+    /// The round trip without anybody's queue, as far as known, and what the last probe of it found.
     shortest: Option<Duration>,
-    measured: Option<Duration>,
-    /// It has begun, which the peer has not taken note of yet.
-    measures: bool,
-    /// Another's queue stands: what a CUBIC flow would have in flight, and that in bytes, and whether it has lost a packet.
+    probed: Option<Duration>,
+    /// A probe of the round trip has begun, which the peer's other paths have not joined yet.
+    calls_others: bool,
+    /// What a CUBIC flow would have in flight, while another's queue stands.
     competing: Option<Cubic>,
-    competing_window: f64,
-    competing_lost: bool,
     /// The least one-way delay over the same time as the least round trip, µs, with an unknown offset.
     min_delay: Option<u32>,
     probe_rtt_until: Option<Duration>,
@@ -159,11 +161,9 @@ impl Rate {
             burst: (Duration::ZERO, 0.0),
             min_rtt: None,
             shortest: None,
-            measured: None,
-            measures: false,
+            probed: None,
+            calls_others: false,
             competing: None,
-            competing_window: 0.0,
-            competing_lost: false,
             min_delay: None,
             probe_rtt_until: None,
             queued_rounds: 0,
@@ -245,7 +245,7 @@ impl Rate {
                 (STARTUP_WINDOW * (bdp + rate * self.jitter().as_secs_f64())).max(INITIAL_WINDOW)
             }
             (None, _) => (WINDOW * bdp + self.ahead.get().unwrap_or(0.0).min(MOST_AHEAD * rate))
-                .max(self.competing_window),
+                .max(self.competing_window()),
         };
         (window + 2.0 * PACKET) as usize
     }
@@ -305,7 +305,9 @@ impl Rate {
             self.own_loss.add(lost);
         }
         self.round.acked += u32::from(!lost);
-        self.competing_lost |= lost && self.competing.is_some_and(|cubic| packet.sent > cubic.since());
+        if let Some(cubic) = self.competing.as_mut().filter(|_| lost) {
+            cubic.handle_lost(packet.sent);
+        }
     }
 
     /// A packet that was taken to be lost has arrived.
@@ -437,32 +439,32 @@ impl Rate {
     fn probe_rtt(&mut self, now: Duration, rtt: Duration, delay: u32) {
         self.probe_rtt_until = Some(now + PROBE_RTT + rtt);
         (self.min_rtt, self.min_delay) = (Some((rtt, now)), Some(delay));
-        self.measures = true;
+        self.calls_others = true;
     }
 
-    /// Whether the path's times have begun to be measured anew since this was asked last.
-    pub fn take_measures(&mut self) -> bool {
-        std::mem::take(&mut self.measures)
+    /// Whether a probe of the round trip has begun since this was asked last.
+    pub fn take_call(&mut self) -> bool {
+        std::mem::take(&mut self.calls_others)
     }
 
-    /// Another path of the same peer is measured anew: so is this one, if a queue stands on it. It may be the same queue, which goes
-    /// only if both send less.
-    pub fn measure_as_well(&mut self, now: Duration) {
+    /// Joins the probe of another path of the same peer, if a queue stands on this one: it may be the same queue, which goes only if
+    /// both send less.
+    pub fn join_probe_rtt(&mut self, now: Duration) {
         let Round { min_rtt: Some(rtt), min_delay: Some(delay), .. } = self.last_round else { return };
         if self.probe_rtt_until.is_none() && (self.is_queued(&self.last_round) || self.competing.is_some()) {
             self.probe_rtt(now, rtt, delay);
-            self.measures = false;
+            self.calls_others = false;
         }
     }
 
     /// The path's times were measured anew. A queue that is still there, though this end had next to nothing in flight, is another's.
-    /// What two measurements agree on is the path itself: others' queues change.
+    /// What two probes agree on is the path itself: others' queues change.
     fn end_probe_rtt(&mut self, now: Duration, in_flight: usize) {
         let drained = in_flight <= self.window();
         self.probe_rtt_until = None;
         let queued = std::mem::take(&mut self.queued_rounds) >= LONGER;
         let (Some(rtt), Some(shortest)) = (self.min_rtt(), self.shortest) else { return };
-        let last = self.measured.replace(rtt);
+        let last = self.probed.replace(rtt);
         if last.is_some_and(|last| last.abs_diff(rtt) <= self.slack()) {
             self.shortest = Some(rtt);
             self.competing = None;
@@ -476,16 +478,15 @@ impl Rate {
         self.shortest = self.shortest.into_iter().chain([rtt]).min();
         // A radio that stopped for a moment looks like another's queue; what it held is gone before anything of this end's is lost.
         let gone = self.shortest.is_some_and(|shortest| rtt <= shortest + self.slack());
-        self.competing = self.competing.filter(|cubic| !(gone && cubic.in_slow_start()));
-        let lost = std::mem::take(&mut self.competing_lost);
-        let used = self.round.in_flight.max(self.last_round.in_flight) as f64;
-        self.competing_window = self.competing.as_mut().map_or(0.0, |cubic| {
-            if lost {
-                cubic.handle_loss(now, self.competing_window / PACKET);
-            }
-            // What is not used does not grow (RFC 7661).
-            (cubic.window(now, rtt) * PACKET).min(2.0 * used)
-        });
+        self.competing = self.competing.filter(|cubic| !(gone && cubic.is_in_slow_start()));
+        let used = self.round.in_flight.max(self.last_round.in_flight) as f64 / PACKET;
+        if let Some(cubic) = &mut self.competing {
+            cubic.handle_acked(now, rtt, used);
+        }
+    }
+
+    fn competing_window(&self) -> f64 {
+        self.competing.map_or(0.0, |cubic| cubic.window() * PACKET)
     }
 
     /// Round trips vary by so much without a queue: for reports and timers, jitter, and the packets that a window has beyond what
@@ -577,9 +578,10 @@ impl Rate {
         }
     }
 
+    /// The pace of that window, but for while the round trip is probed.
     fn competing_rate(&self) -> f64 {
         let rtt = self.min_rtt().filter(|_| self.probe_rtt_until.is_none());
-        rtt.map_or(0.0, |rtt| self.competing_window / rtt.as_secs_f64().max(1e-3))
+        rtt.map_or(0.0, |rtt| self.competing_window() / rtt.max(Duration::from_millis(1)).as_secs_f64())
     }
 
     /// Bytes per second that the pacer lets go.

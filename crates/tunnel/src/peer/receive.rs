@@ -219,14 +219,14 @@ impl Peer {
         for &size in &self.outcome.probed {
             path.handle_probed(size);
         }
-        let measures = path.sent.rate.take_measures();
+        let calls = path.sent.rate.take_call();
         if path.sent.take_swallowing() {
             path.restart_mtu(now);
         } else if was_silent && self.outcome.progress {
             path.look_for_larger_mtu(now);
         }
-        if measures {
-            self.paths.iter_mut().for_each(|path| path.sent.rate.measure_as_well(now));
+        if calls {
+            self.paths.iter_mut().for_each(|path| path.sent.rate.join_probe_rtt(now));
         }
         self.settle(now);
     }
