@@ -1,7 +1,7 @@
 //! What one TCP flow gets through the tunnel and over each link alone, in virtual time, and a ping and a call beside it.
 //!
 //! `cargo run --release -p tunnel --example bond -- [case=NAME] [cc=cubic|bbr] [seconds=12] [seeds=1] [random=FROM..TO]
-//! [demo=FROM..TO] [links="20@15±3 1% q50, 5@40 p4/30"] [flows=1] [beside=0] [shared=no|yes] [way=up|down] [singles=only|none]
+//! [rough=FROM..TO] [demo=FROM..TO] [links="20@15±3 1% q50, 5@40 p4/30 s90/2, 9@50 cell1"] [flows=1] [beside=0] [shared=no|yes] [way=up|down] [singles=only|none]
 //! [probes=none] [show=MS]`, in any order; `case` may be a part of a name, `beside` flows of CUBIC use the first link without the
 //! tunnel, `shared=yes` has all paths on it, `probes=none` leaves out the ping and the call, which take a thin link's rate and are
 //! not on the single links, and `show` prints the first flow's sender each so many ms. Figures are medians of the seeds, Mbit/s and
@@ -30,7 +30,7 @@ use std::time::Duration;
 
 use link::LinkConfig;
 
-use bond::{Case, Load, Outcome, cases, demo, given, quantile, random, run_bond, run_single};
+use bond::{Case, Load, Outcome, cases, demo, given, quantile, random, rough, run_bond, run_single};
 use tcp_sim::CongestionControl;
 
 struct Arguments {
@@ -126,7 +126,7 @@ fn line(case: &Case, arguments: &Arguments) -> String {
             line += &format!(" beside {} alone {} |", figure(of(&|run| run.beside)), figure(alone));
         }
     }
-    let links = if case.name.starts_with("random") { case.describe() } else { String::new() };
+    let links = if case.kernel.is_none() { case.describe() } else { String::new() };
     line + " " + &links
 }
 
@@ -173,11 +173,15 @@ fn parse() -> Result<Arguments, String> {
             "way" => arguments.load.from = usize::from(value == "down"),
             "probes" => arguments.load.probes = value != "none",
             "singles" => (arguments.singles, arguments.bond) = (value != "none", value != "only"),
-            "random" | "demo" => {
+            "random" | "rough" | "demo" => {
+                let generator = match key {
+                    "random" => random,
+                    "rough" => rough,
+                    _ => demo,
+                };
                 let (from, to) = value.split_once("..").ok_or_else(wrong)?;
                 let bound = |text: &str| text.parse::<u64>().map_err(|_| wrong());
-                arguments.cases =
-                    (bound(from)?..bound(to)?).map(if key == "random" { random } else { demo }).collect();
+                arguments.cases = (bound(from)?..bound(to)?).map(generator).collect();
             }
             _ => return Err(format!("there is no {key}")),
         }

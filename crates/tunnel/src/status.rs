@@ -179,6 +179,8 @@ pub struct PathStatus {
     pub marks_left_off: Vec<&'static str>,
     /// It marks packets as congested that may not be marked, and so its marks are ignored.
     pub marks_ignored: bool,
+    /// Others' traffic fills its link's queue, so that this end has as much in flight as a CUBIC flow would.
+    pub competes: bool,
     /// Largest outer packet that passes, bytes.
     pub mtu: u16,
     /// Smoothed round-trip time.
@@ -353,6 +355,7 @@ fn path_status(
         relayed: path.address().is_some_and(|a| a.via.is_some()),
         marks_left_off: path.marked.left_off().collect(),
         marks_ignored: path.marked.is_forged(now),
+        competes: path.sent.rate.competes(),
         mtu: path.mtu(),
         rtt_ms: path.sent.rtt().smoothed().map(millis),
         rtt_min_ms: path.sent.rate.min_rtt().map(millis),

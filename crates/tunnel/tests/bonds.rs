@@ -7,7 +7,7 @@ mod sim;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use bond::{Case, Load, cases, demo, given, quantile, random, run_bond, run_single};
+use bond::{Case, Load, cases, demo, given, quantile, random, rough, run_bond, run_single};
 use tcp_sim::CongestionControl;
 
 /// Random sets that are tried.
@@ -17,6 +17,8 @@ const SETS: u64 = 120;
 const LEAST: f64 = 0.5;
 /// So many sets may be below .9 of it: what is around each packet takes .06.
 const BELOW: usize = 6;
+/// Nor may more with troubles: thin links beside fast ones whose rate swings, most of them.
+const BELOW_ROUGH: usize = 8;
 
 /// `one` for each of `items`, on two threads.
 fn each<'a, T: Sync, R: Send>(items: &'a [T], one: impl Fn(&'a T) -> R + Sync) -> Vec<R> {
@@ -64,7 +66,17 @@ fn one_link_carries_what_it_does_for_the_kernel() {
 
 #[test]
 fn a_flow_over_random_sets_of_links_gets_no_less_than_over_the_best() {
-    let sets: Vec<Case> = (1..=SETS).map(random).collect();
+    check_sets(random, BELOW);
+}
+
+#[test]
+fn nor_over_links_with_troubles() {
+    check_sets(rough, BELOW_ROUGH);
+}
+
+/// How much a flow gets of what it gets on the best link alone, and over how many sets that is less than .9.
+fn check_sets(set: fn(u64) -> Case, most_below: usize) {
+    let sets: Vec<Case> = (1..=SETS).map(set).collect();
     let load = Load { probes: false, ..Load::default() };
     let mut ratios = each(&sets, |case| {
         let best = case.links.iter().map(|link| run_single(link, &load).goodput).fold(0.0, f64::max);
@@ -78,7 +90,7 @@ fn a_flow_over_random_sets_of_links_gets_no_less_than_over_the_best() {
     let below = |share: f64| ratios.iter().filter(|(ratio, ..)| *ratio < share).count();
     println!("below .9: {} of {SETS}, below .5: {}", below(0.9), below(0.5));
     assert!(ratios[0].0 >= LEAST, "{:?}", ratios[0]);
-    assert!(below(0.9) <= BELOW, "{} sets are below .9", below(0.9));
+    assert!(below(0.9) <= most_below, "{} sets are below .9", below(0.9));
 }
 
 /// What a path carries that was never used is found out with copies: nothing waits for those.
@@ -122,14 +134,14 @@ fn a_path_holds_its_own_beside_others() {
     assert!(ratios.iter().all(|ratio| *ratio >= 0.33), "{ratios:.2?} of what TCP gets");
 }
 
+/// They would, for each takes the others' queue for a stranger's, if not all were probed at once: on the thin link pings took 900 ms.
 #[test]
 fn paths_over_the_same_link_do_not_compete() {
-    for text in ["20@20 q400, 1@1", "3@50 q200, 1@1, 1@1"] {
+    for (text, flows, most_ms) in [("20@20 q400, 1@1", 1, 100.0), ("1.5@30 q100, 1@1, 1@1", 4, 450.0)] {
         let case = given(text).expect("links");
-        let load = Load { shared: true, time: Duration::from_secs(20), ..Load::default() };
-        let run = run_bond(&case, &load);
-        let (idle, p95) = (quantile(&run.idle, 0.95), quantile(&run.loaded, 0.95));
-        println!("{text}: idle {idle:.0} ms, loaded {p95:.0} ms");
-        assert!(p95 < 2.5 * idle, "pings of {p95:.0} ms, of {idle:.0} ms where nothing else is sent");
+        let load = Load { flows, shared: true, time: Duration::from_secs(30), ..Load::default() };
+        let p95 = quantile(&run_bond(&case, &load).loaded, 0.95);
+        println!("{text}: {p95:.0} ms");
+        assert!(p95 < most_ms, "{text}: pings of {p95:.0} ms");
     }
 }

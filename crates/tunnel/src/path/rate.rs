@@ -485,14 +485,18 @@ impl Rate {
         }
     }
 
+    /// Whether the path has in flight what a CUBIC flow would, beside another's queue.
+    pub fn competes(&self) -> bool {
+        self.competing.is_some()
+    }
+
     fn competing_window(&self) -> f64 {
         self.competing.map_or(0.0, |cubic| cubic.window() * PACKET)
     }
 
-    /// Round trips vary by so much without a queue: for reports and timers, jitter, and the packets that a window has beyond what
-    /// the path holds.
+    /// Round trips vary by so much without a queue.
     fn slack(&self) -> Duration {
-        SLACK + self.jitter() + self.transmit_time(2 * PACKET as usize)
+        SLACK + self.jitter()
     }
 
     fn end_round(&mut self, now: Duration) {

@@ -4,13 +4,14 @@
 
 mod network;
 
+use std::fmt::Debug;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use link::{
-    Bitrate, ByteCount, Capacity, CellularConfig, Jitter, LinkConfig, Loss, PolicerConfig, Probability,
-    Queue, Trace,
+    Aqm, Arq, Bitrate, ByteCount, Capacity, CellularConfig, Jitter, LinkConfig, Loss, PolicerConfig,
+    Probability, Queue, Reorder, Trace,
 };
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
@@ -97,7 +98,6 @@ pub fn cases() -> Vec<Case> {
 }
 
 fn link((mbps, delay, jitter, loss, packets): Row) -> LinkConfig {
-    let ms = |ms: f64| Duration::from_secs_f64(ms / 1e3);
     LinkConfig {
         capacity: Capacity::Fixed(Bitrate::from_mbps(mbps)),
         delay: ms(delay),
@@ -111,45 +111,128 @@ fn link((mbps, delay, jitter, loss, packets): Row) -> LinkConfig {
 /// Two or three links by chance: rates and delays as likely in each octave, losses mostly small, order-keeping jitter of up
 /// to the delay on half of them.
 pub fn random(seed: u64) -> Case {
-    let mut rng = ChaCha8Rng::seed_from_u64(seed);
-    let mut unit = move || (rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
-    let count = 2 + usize::from(unit() < 0.4);
-    let mut row = || {
-        let mut logarithmic = |from: f64, to: f64| from * (to / from).powf(unit());
-        let (mbps, delay, packets) =
-            (logarithmic(0.3, 300.0), logarithmic(2.0, 600.0), logarithmic(10.0, 1000.0));
-        let jitter = if unit() < 0.5 { 0.0 } else { delay.min(40.0) * unit() };
-        let loss = if unit() < 0.5 { 0.0 } else { 30.0 * unit().powi(4) };
-        (mbps, delay, jitter, loss, Some(packets as usize))
-    };
-    let links = (0..count).map(|_| link(row())).collect();
+    let mut chance = Chance(ChaCha8Rng::seed_from_u64(seed));
+    let count = 2 + usize::from(chance.unit() < 0.4);
+    let links = (0..count).map(|_| chance.link()).collect();
     Case { name: format!("random {seed}"), kernel: None, links }
 }
 
-/// Links as given: each `MBPS@MS±JITTER LOSS% qPACKETS pMBPS/KB`, all but the first two of which may be left out; the last is a
-/// policer's rate and burst.
+/// The same, and each link has one of the troubles of the field, or none.
+pub fn rough(seed: u64) -> Case {
+    let mut chance = Chance(ChaCha8Rng::seed_from_u64(seed));
+    let count = 2 + usize::from(chance.unit() < 0.4);
+    let links = (0..count).map(|at| chance.trouble(seed + at as u64)).collect();
+    Case { name: format!("rough {seed}"), kernel: None, links }
+}
+
+struct Chance(ChaCha8Rng);
+
+impl Chance {
+    fn unit(&mut self) -> f64 {
+        (self.0.next_u64() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    fn logarithmic(&mut self, from: f64, to: f64) -> f64 {
+        from * (to / from).powf(self.unit())
+    }
+
+    fn link(&mut self) -> LinkConfig {
+        let (mbps, delay, packets) =
+            (self.logarithmic(0.3, 300.0), self.logarithmic(2.0, 600.0), self.logarithmic(10.0, 1000.0));
+        let jitter = if self.unit() < 0.5 { 0.0 } else { delay.min(40.0) * self.unit() };
+        let loss = if self.unit() < 0.5 { 0.0 } else { 30.0 * self.unit().powi(4) };
+        link((mbps, delay, jitter, loss, Some(packets as usize)))
+    }
+
+    fn trouble(&mut self, seed: u64) -> LinkConfig {
+        let (mbps, delay) = (self.logarithmic(0.5, 100.0), self.logarithmic(3.0, 150.0));
+        let mut link = link((mbps, delay, 0.0, 0.0, Some(self.logarithmic(10.0, 1000.0) as usize)));
+        match (self.unit() * 10.0) as u32 {
+            0 => {
+                link.loss = Loss::gilbert_elliott(share(0.03 * self.unit()), self.logarithmic(2.0, 30.0))
+                    .unwrap_or_default()
+            }
+            1 => {
+                let extra_delay = ms(self.logarithmic(3.0, 60.0));
+                link.reorder = Some(Reorder { probability: share(0.1 * self.unit()), extra_delay });
+            }
+            2 => link.jitter = Jitter::HalfNormalReordering(ms(delay.min(20.0) * self.unit())),
+            3 => {
+                let mean = Bitrate::from_mbps(mbps);
+                let config = CellularConfig { mean, bunched: self.unit() < 0.5, ..CellularConfig::default() };
+                link.capacity = Capacity::Trace(Arc::new(Trace::cellular(seed, &config)));
+            }
+            4 => {
+                let longer = ms(self.logarithmic(delay, 4.0 * delay));
+                let every = ms(self.logarithmic(1000.0, 8000.0));
+                link.delay_steps = steps(link.delay, longer, every);
+            }
+            5 => {
+                link.policer = Some(policed(mbps * (0.1 + 0.6 * self.unit()), self.logarithmic(10.0, 300.0)))
+            }
+            6 => {
+                let (every, length) = (self.logarithmic(1000.0, 10000.0), self.logarithmic(50.0, 1000.0));
+                link.blackouts =
+                    (1..40).map(|at| ms(every * f64::from(at))..ms(every * f64::from(at) + length)).collect();
+            }
+            7 => link.aqm = Some(if self.unit() < 0.5 { Aqm::CODEL } else { Aqm::PIE }),
+            8 => {
+                (link.duplicate, link.corrupt) = (share(0.02 * self.unit()), share(0.01 * self.unit()));
+                link.loss_after_queue = true;
+            }
+            _ => {
+                link.arq = Some(Arq { attempts: 7, retry_delay: ms(self.logarithmic(1.0, 20.0)) });
+                link.loss = Loss::Bernoulli(share(0.3 * self.unit()));
+            }
+        }
+        link
+    }
+}
+
+/// Links as given: each `MBPS@MS±JITTER LOSS% qPACKETS pMBPS/KB sMS/S cellSEED`, all but the first two of which may be left out: a
+/// policer's rate and burst, the delay in every second stretch of so many seconds, and a rate that swings around that given.
 pub fn given(text: &str) -> Option<Case> {
     let one = |text: &str| {
         let mut words = text.split_whitespace();
         let (mbps, delay) = words.next()?.split_once('@')?;
         let (delay, jitter) = delay.split_once('±').unwrap_or((delay, "0"));
-        let mut row: Row = (mbps.parse().ok()?, delay.parse().ok()?, jitter.parse().ok()?, 0.0, Some(100));
-        let mut policer = None;
+        let row: Row = (mbps.parse().ok()?, delay.parse().ok()?, jitter.parse().ok()?, 0.0, Some(100));
+        let mut link = link(row);
         for word in words {
-            match (word.strip_suffix('%'), word.strip_prefix('q'), word.strip_prefix('p')) {
-                (Some(loss), ..) => row.3 = loss.parse().ok()?,
-                (_, Some(packets), _) => row.4 = Some(packets.parse().ok()?),
-                (.., Some(limit)) => {
-                    let (mbps, kilobytes) = limit.split_once('/')?;
-                    policer = Some(policed(mbps.parse().ok()?, kilobytes.parse().ok()?));
+            if let Some(loss) = word.strip_suffix('%') {
+                link.loss = Loss::Bernoulli(Probability::new(loss.parse::<f64>().ok()? / 100.0).ok()?);
+            } else if let Some(packets) = word.strip_prefix('q') {
+                link.queue = Queue::Packets(packets.parse().ok()?);
+            } else if let Some(seed) = word.strip_prefix("cell") {
+                let config = CellularConfig { mean: Bitrate::from_mbps(row.0), ..CellularConfig::default() };
+                link.capacity = Capacity::Trace(Arc::new(Trace::cellular(seed.parse().ok()?, &config)));
+            } else {
+                let (first, second) = word.get(1..)?.split_once('/')?;
+                let (first, second): (f64, f64) = (first.parse().ok()?, second.parse().ok()?);
+                match word.chars().next()? {
+                    'p' => link.policer = Some(policed(first, second)),
+                    's' => link.delay_steps = steps(link.delay, ms(first), ms(1e3 * second)),
+                    _ => return None,
                 }
-                _ => return None,
             }
         }
-        Some(LinkConfig { policer, ..link(row) })
+        Some(link)
     };
     let links = text.split(',').map(one).collect::<Option<_>>()?;
     Some(Case { name: "given".into(), kernel: None, links })
+}
+
+fn ms(ms: f64) -> Duration {
+    Duration::from_secs_f64(ms / 1e3)
+}
+
+fn share(value: f64) -> Probability {
+    Probability::new(value).unwrap_or(Probability::ZERO)
+}
+
+/// One delay and the other, each for so long.
+fn steps(one: Duration, other: Duration, every: Duration) -> Vec<(Duration, Duration)> {
+    vec![(every, one), (every, other)]
 }
 
 /// A policer of so many Mbit/s that lets a burst of so many kB pass.
@@ -159,7 +242,6 @@ pub fn policed(mbps: f64, kilobytes: f64) -> PolicerConfig {
 
 /// LTE whose rate swings and stops, Wi-Fi that fades, and a satellite: the links of the lab's demo.
 pub fn demo(seed: u64) -> Case {
-    let share = |value| Probability::new(value).unwrap_or(Probability::ZERO);
     let lte = LinkConfig {
         capacity: Capacity::Trace(Arc::new(Trace::cellular(seed, &CellularConfig::default()))),
         queue: Queue::Bytes(500_000),
@@ -187,10 +269,13 @@ impl Case {
         let one = |link: &LinkConfig| {
             let rate = match link.capacity {
                 Capacity::Fixed(rate) => rate.as_mbps(),
-                _ => f64::NAN,
+                Capacity::Trace(ref trace) => trace.mean().as_mbps(),
+                Capacity::Unlimited => f64::INFINITY,
             };
             let jitter = match link.jitter {
-                Jitter::HalfNormal(sigma) => format!("±{:.0}", sigma.as_secs_f64() * 1e3),
+                Jitter::HalfNormal(sigma) | Jitter::HalfNormalReordering(sigma) => {
+                    format!("±{:.0}", sigma.as_secs_f64() * 1e3)
+                }
                 _ => String::new(),
             };
             let loss = if link.loss.mean() == 0.0 {
@@ -202,7 +287,20 @@ impl Case {
                 Queue::Packets(packets) => format!(" q{packets}"),
                 Queue::Bytes(_) => String::new(),
             };
-            format!("{rate:.2}@{:.0}{jitter}{loss}{queue}", link.delay.as_secs_f64() * 1e3)
+            let troubles: [&dyn Debug; 6] = [
+                &link.delay_steps.get(1),
+                &link.blackouts.first(),
+                &link.reorder,
+                &link.policer,
+                &link.aqm,
+                &link.arq,
+            ];
+            let troubles = troubles.map(|trouble| format!(" {trouble:?}")).into_iter();
+            let troubles: String = troubles.filter(|trouble| trouble != " None").collect();
+            let (delay, swings) =
+                (link.delay.as_secs_f64() * 1e3, matches!(link.capacity, Capacity::Trace(_)));
+            let swings = if swings { " swings" } else { "" };
+            format!("{rate:.2}@{delay:.0}{jitter}{loss}{queue}{swings}{troubles}")
         };
         self.links.iter().map(one).collect::<Vec<_>>().join(", ")
     }
