@@ -256,7 +256,6 @@ fn without() -> Vec<(&'static str, Constants)> {
         ("more", Constants { more: 1 << 20, ..all }),
         ("answer", Constants { answer: 1 << 20, ..all }),
         ("empty", Constants { empty: 1 << 20, ..all }),
-        ("end", Constants { end: 1 << 20, ..all }),
         ("heavy", Constants { heavy: 2, ..all }),
         ("memory", Constants { memory: 1 << 20, ..all }),
         ("stale", Constants { stale_us: 1 << 31, ..all }),
