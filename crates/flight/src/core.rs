@@ -55,8 +55,13 @@ pub struct FsAt {
 pub enum Answer {
     /// The loss is the radio's: ssthresh in bytes, FS-AT (10); the base does not hear of it.
     Spared(u64),
-    /// It is congestion: ssthresh in bytes, FS-AT (11), or what the base itself makes of it where that is asked for and more.
-    Reduce { least: u64, base: bool },
+    /// It is congestion.
+    Reduce {
+        /// ssthresh is no less than this, bytes: FS-AT (11), or 0.
+        least: u64,
+        /// Nor than what the base itself makes of it.
+        base: bool,
+    },
 }
 
 /// What FS-AT does at present.
