@@ -276,24 +276,23 @@ INLINE u32 spared(const struct tcp_sock *tp, const struct connection *c)
 INLINE u32 judged(struct sock *sk, struct connection *c)
 {
 	struct tcp_sock *tp = (struct tcp_sock *)sk;
-	u32 radio = c->fsat.losses_radio, ssthresh;
+	u32 radio = c->fsat.losses_radio, ssthresh = 0, least;
 
-	if (!options.paper) {
-		if (marked(tp))
-			fsat_on_mark(&c->fsat);
-		else
-			fsat_on_loss(&c->fsat, &constants, bytes(tp, c->cwnd), bytes(tp, tp->snd_ssthresh));
-		return c->fsat.losses_radio != radio ? spared(tp, c) : cut(sk, c);
-	}
-	if (marked(tp))
+	if (marked(tp) && options.paper)
 		ssthresh = fsat_paper_on_mark(&c->fsat, mss(tp));
-	else
+	else if (marked(tp))
+		fsat_on_mark(&c->fsat);
+	else if (options.paper)
 		ssthresh = fsat_paper_on_loss(&c->fsat, bytes(tp, c->cwnd), bytes(tp, tp->snd_ssthresh), mss(tp));
+	else
+		ssthresh = fsat_on_loss(&c->fsat, &constants, bytes(tp, c->cwnd), bytes(tp, tp->snd_ssthresh));
 	if (c->fsat.losses_radio != radio)
 		return spared(tp, c);
-	cut(sk, c); /* CUBIC is to know of it */
+	least = cut(sk, c); /* CUBIC is to know of it */
 	ssthresh /= mss(tp);
-	return ssthresh > 2 ? ssthresh : 2;
+	if (options.paper)
+		least = 2;
+	return ssthresh > least ? ssthresh : least;
 }
 
 /* A loss, or a mark, begins something: judge(3). */

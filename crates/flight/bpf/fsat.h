@@ -24,18 +24,17 @@ struct fsat_constants {
 	__u32 more;       /* 1/n of what arrives on top where nothing queues, which is what RTT may vary by itself; 3 to 8 */
 	__u32 answer;     /* 1/n of rtt_min is a queue that answers; 4 to 16 */
 	__u32 empty;      /* 1/n of rtt_min is no queue; 12 to 16 */
-	__u32 end;        /* 1/n of a queue is its end: the last before it is gone, or full; 2 to 8 */
 	__u32 heavy;      /* 1/n of a period lost is congestion; 6 to 12 */
 	__u32 memory;     /* periods in which a queue's length is forgotten, to 1/e; 64 to 512 */
-	__u32 stale_us;   /* rtt_min is believed for so long without being seen; 5 to 20 s */
-	__u32 far;        /* and for so many of it while RTT is not near it; 16 to 64 */
+	__u32 stale_us;   /* rtt_min is believed for so long while something waits; 5 to 20 s */
+	__u32 far;        /* and for so many periods while RTT is not near it; 16 to 64 */
 	__u32 slow;       /* a slowdown leaves 1/n in flight; 2 to 4 */
 	__u32 pace;       /* percent of the window per RTT, twice that while asking, which doubles it; 120 to 200 */
 };
 
 #define FSAT_CONSTANTS                                                                                          \
 	{                                                                                                       \
-		.contract = 2, .deviations = 4, .more = 4, .answer = 8, .empty = 12, .end = 4, .heavy = 8,      \
+		.contract = 2, .deviations = 4, .more = 4, .answer = 8, .empty = 12, .heavy = 8,                \
 		.memory = 256, .stale_us = 8000000, .far = 32, .slow = 2, .pace = 150,                          \
 	}
 
@@ -43,11 +42,20 @@ struct fsat_constants {
  * asking does not end within a period; 500 to 4000. examples/ack_cost.rs prints what an ACK costs. */
 #define FSAT_PERIOD_US 1000
 
+/* How long a period is, µs. */
+FSAT_INLINE __u32 fsat_period(const struct fsat *f) { return fsat_max(f->rtt_min_us, FSAT_PERIOD_US); }
+
 /* What stands in the queue at this RTT, µs. */
 FSAT_INLINE __u32 fsat_wait(const struct fsat *f, __u32 rtt_us) { return rtt_us > f->rtt_min_us ? rtt_us - f->rtt_min_us : 0; }
 
 /* How long so many bytes take at our rate, µs. */
 FSAT_INLINE __u32 fsat_time(const struct fsat *f, __u32 bytes) { return fsat_amount((__u64)bytes * f->rtt_min_us / fsat_max(f->s, 1)); }
+
+/* Nothing waits, or next to nothing. */
+FSAT_INLINE int fsat_idle(const struct fsat *f, const struct fsat_constants *c, __u32 rtt_us)
+{
+	return fsat_wait(f, rtt_us) <= f->rtt_min_us / c->empty;
+}
 
 /* A queue of late was long enough to be seen: the path delays what is too much, before it loses it. */
 FSAT_INLINE int fsat_answers(const struct fsat *f, const struct fsat_constants *c)
@@ -63,10 +71,10 @@ FSAT_INLINE int fsat_slows(const struct fsat *f, const struct fsat_constants *c,
 	return now_us - f->seen_us >= c->stale_us;
 }
 
-/* A slowdown is over: where the queue went with what we took out of it, nobody else fills it. */
+/* A slowdown is over: where no queue answers without what we took out of it, nobody else fills it. */
 FSAT_INLINE void fsat_compare(struct fsat *f, const struct fsat_constants *c)
 {
-	if (f->mode == FSAT_OTHERS && fsat_answers(f, c) && fsat_wait(f, f->low_us) <= fsat_wait(f, f->queue_rtt_us) / c->end)
+	if (f->mode == FSAT_OTHERS && fsat_answers(f, c) && fsat_wait(f, f->low_us) < f->rtt_min_us / c->answer)
 		f->mode = FSAT_OWN;
 }
 
@@ -82,16 +90,15 @@ FSAT_INLINE void fsat_believe(struct fsat *f, __u32 rtt_us, __u32 now_us)
 
 FSAT_INLINE void fsat_sample(struct fsat *f, const struct fsat_constants *c, const struct fsat_ack *a)
 {
-	f->rtt_us = a->rtt_us;
 	f->period_rtt_us = fsat_min(f->period_rtt_us, a->rtt_us);
 	if (!fsat_slows(f, c, a->now_us)) {
 		if (a->rtt_us < f->rtt_min_us)
 			fsat_believe(f, a->rtt_us, a->now_us);
-		else if (a->rtt_us == f->rtt_min_us)
+		if (fsat_idle(f, c, a->rtt_us))
 			f->seen_us = a->now_us;
 		if (fsat_wait(f, a->rtt_us) <= f->rtt_min_us / c->more)
 			f->near_us = a->now_us;
-		if (a->now_us - f->near_us >= c->far * f->rtt_min_us)
+		if (a->now_us - f->near_us >= c->far * fsat_period(f))
 			f->seen_us = a->now_us - c->stale_us;
 		return;
 	}
@@ -103,9 +110,6 @@ FSAT_INLINE void fsat_sample(struct fsat *f, const struct fsat_constants *c, con
 }
 
 /* ---- Periods ---- */
-
-/* How long a period is, µs. */
-FSAT_INLINE __u32 fsat_period(const struct fsat *f) { return fsat_max(f->rtt_min_us, FSAT_PERIOD_US); }
 
 FSAT_INLINE void fsat_begin_period(struct fsat *f, const struct fsat_ack *a)
 {
@@ -224,26 +228,21 @@ FSAT_INLINE int fsat_on_ack(struct fsat *f, const struct fsat_constants *c, cons
 	return cut;
 }
 
-/* How long what we may have in flight beyond the BDP waits, if the link is ours. */
-FSAT_INLINE __u32 fsat_own_wait(const struct fsat *f) { return f->space > f->s ? fsat_time(f, f->space - f->s) : 0; }
-
-/* judge(3): ssthresh, bytes, if the loss is the radio's, 0 if it is congestion: the base knows how to reduce. */
+/* judge(3): ssthresh, bytes; of what is congestion it is the least, the base's own cut may leave more. Counts the verdict. */
 FSAT_INLINE __u32 fsat_on_loss(struct fsat *f, const struct fsat_constants *c, __u32 cwnd, __u32 ssthresh)
 {
-	__u32 wait = fsat_wait(f, f->rtt_us), high = fsat_wait(f, f->high_us), room = f->rtt_min_us / c->empty;
+	__u32 rtt = f->period_rtt_us == FSAT_NO_LIMIT ? f->queue_rtt_us : f->period_rtt_us;
 
-	if (f->mode == FSAT_OWN)
-		room = fsat_own_wait(f);
-	room = fsat_min(room, high - high / c->end);
-	if (f->mode == FSAT_ASK || (fsat_answers(f, c) && wait <= room)) {
+	if (f->mode == FSAT_ASK || (fsat_answers(f, c) && fsat_idle(f, c, rtt))) {
 		if (f->mode == FSAT_OTHERS)
 			f->mode = FSAT_OWN;
 		f->losses_radio++;
 		return fsat_max(cwnd, ssthresh); /* (10) */
 	}
+	ssthresh = f->mode == FSAT_OWN ? fsat_min(f->s, cwnd) : 0; /* (11) */
 	f->losses_congestion++;
 	f->mode = FSAT_OTHERS;
-	return 0;
+	return ssthresh;
 }
 
 /* The path itself says that it is congested (ECN). */

@@ -51,12 +51,11 @@ struct fsat {
 	__u32 flight_n;           /* `fsat_paper` alone. flight_size_n: outstanding at the start of that period */
 	__u32 period_flight;      /* and at the present period's start */
 	/* `fsat` alone. */
-	__u32 rtt_us;             /* the last RTT */
 	__u32 period_rtt_us;      /* the least RTT of the present period; FSAT_NO_LIMIT: none yet */
 	__u32 queue_rtt_us;       /* that of the last whole period: what stands in the queue is beyond rtt_min by it */
 	__u32 high_us;            /* the greatest of those, slowly forgotten */
-	__u32 seen_us;            /* when RTT last was rtt_min, */
-	__u32 near_us;            /* and when nearly */
+	__u32 seen_us;            /* when nothing waited last, */
+	__u32 near_us;            /* and when RTT was near rtt_min */
 	__u32 low_us;             /* the least RTT since the slowdown began; FSAT_NO_LIMIT: there is none */
 	__u32 ack_us;             /* when the last ACK came, */
 	__u32 gap_us;             /* and the longest time between two in the present period */

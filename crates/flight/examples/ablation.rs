@@ -142,6 +142,19 @@ fn chosen() -> Vec<Case> {
     for mbps in [10.0, 100.0] {
         field(&mut list, mbps, &[0.5, 1.0, 3.0, 10.0].map(|bdp| ("tail", Bottleneck::Bdp(bdp))));
     }
+    // As the lab's `flight-field`: the first 10 s after eight starts within 5 s.
+    let queues = [
+        ("codel", Bottleneck::Managed(Aqm::CODEL)),
+        ("pie", Bottleneck::Managed(Aqm::PIE)),
+        ("tail 2bdp", Bottleneck::Bdp(2.0)),
+    ];
+    for (name, kind) in queues {
+        list.push(case(format!("lab {name} 100M 8"), About::Own(cases::bdp(100.0)), move |s, n| {
+            let mut scenario = cases::field(&[s; 8], 100.0, kind, 10, n);
+            scenario.flows.iter_mut().zip(cases::scattered(8, n)).for_each(|(flow, at)| flow.start = at);
+            scenario
+        }));
+    }
     list
 }
 
@@ -256,7 +269,6 @@ fn without() -> Vec<(&'static str, Constants)> {
         ("more", Constants { more: 1 << 20, ..all }),
         ("answer", Constants { answer: 1 << 20, ..all }),
         ("empty", Constants { empty: 1 << 20, ..all }),
-        ("end", Constants { end: 1 << 20, ..all }),
         ("heavy", Constants { heavy: 2, ..all }),
         ("memory", Constants { memory: 1 << 20, ..all }),
         ("stale", Constants { stale_us: 1 << 31, ..all }),

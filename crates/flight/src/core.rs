@@ -55,8 +55,13 @@ pub struct FsAt {
 pub enum Answer {
     /// The loss is the radio's: ssthresh in bytes, FS-AT (10); the base does not hear of it.
     Spared(u64),
-    /// It is congestion: FS-AT (11), bytes, or what the base itself makes of it.
-    Reduce(Option<u64>),
+    /// It is congestion.
+    Reduce {
+        /// ssthresh is no less than this, bytes: FS-AT (11), or 0.
+        least: u64,
+        /// Nor than what the base itself makes of it.
+        base: bool,
+    },
 }
 
 /// What FS-AT does at present.
@@ -129,7 +134,7 @@ impl FsAt {
         if self.raw.losses_radio != radio {
             Answer::Spared(new.into())
         } else {
-            Answer::Reduce((new > 0).then_some(new.into()))
+            Answer::Reduce { least: new.into(), base: self.algorithm != Algorithm::Paper }
         }
     }
 

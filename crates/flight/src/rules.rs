@@ -15,7 +15,6 @@ fn own() -> RawFsat {
         mode: OWN,
         rcv_bytes: 10_000,
         s: 10_000,
-        rtt_us: 120_000,
         period_rtt_us: NO_LIMIT,
         queue_rtt_us: 120_000,
         high_us: 150_000,
@@ -43,12 +42,14 @@ fn after(mut state: RawFsat, ack: &RawAck) -> RawFsat {
     state
 }
 
-/// The mode that a loss leads to, with this RTT, and whether the base has to reduce.
-fn lost(state: RawFsat, rtt_us: u32) -> (u16, bool) {
-    let mut state = RawFsat { rtt_us, ..state };
+/// The mode that a loss leads to where the least RTT of the period is this, and whether the base has to reduce.
+fn lost(state: RawFsat, period_rtt_us: u32) -> (u16, bool) {
+    let mut state = RawFsat { period_rtt_us, ..state };
+    let radio = state.losses_radio;
     let ssthresh = state.on_loss(&Constants::default(), 12_000, 8000);
-    assert!(ssthresh == 0 || ssthresh == 12_000, "(10): {ssthresh}");
-    (state.mode, ssthresh == 0)
+    let spared = state.losses_radio > radio;
+    assert!(!spared || ssthresh == 12_000, "(10): {ssthresh}");
+    (state.mode, !spared)
 }
 
 #[test]
@@ -96,26 +97,27 @@ fn asking_ends_when_much_is_lost() {
 }
 
 #[test]
-fn a_loss_is_the_radios_where_the_queue_answers_and_is_short() {
-    assert_eq!(lost(own(), 120_000), (OWN, false));
-    assert_eq!(lost(own(), 121_000), (OTHERS, true), "more than its own two segments make");
-    let silent = RawFsat { high_us: 112_000, ..own() };
-    assert_eq!(lost(silent, 100_000), (OTHERS, true), "no queue was seen: a policer");
+fn a_loss_is_the_radios_where_the_queue_answers_and_is_empty() {
+    for mode in [OWN, OTHERS] {
+        let state = RawFsat { mode, ..own() };
+        assert_eq!(lost(state, 108_000), (OWN, false), "what the radio loses is not others'");
+        assert_eq!(lost(state, 109_000), (OTHERS, true));
+        let silent = RawFsat { high_us: 112_000, ..state };
+        assert_eq!(lost(silent, 100_000), (OTHERS, true), "no queue was seen: a policer");
+    }
 }
 
 #[test]
-fn a_loss_at_the_end_of_a_queue_is_congestion() {
-    // 16 ms are the longest: the last quarter of it begins at 12 ms.
-    let short = RawFsat { high_us: 116_000, ..own() };
-    assert_eq!(lost(short, 112_000), (OWN, false));
-    assert_eq!(lost(short, 113_000), (OTHERS, true));
+fn a_period_without_an_rtt_is_judged_by_the_last() {
+    assert_eq!(lost(RawFsat { queue_rtt_us: 108_000, ..own() }, NO_LIMIT), (OWN, false));
+    assert_eq!(lost(RawFsat { queue_rtt_us: 109_000, ..own() }, NO_LIMIT), (OTHERS, true));
 }
 
 #[test]
-fn beside_others_a_loss_of_an_empty_queue_says_that_the_radio_loses() {
-    let others = RawFsat { mode: OTHERS, ..own() };
-    assert_eq!(lost(others, 108_000), (OWN, false));
-    assert_eq!(lost(others, 109_000), (OTHERS, true));
+fn congestion_takes_an_own_queue_away_and_no_more() {
+    let ssthresh = |mode| RawFsat { mode, ..own() }.on_loss(&Constants::default(), 12_000, 8000);
+    assert_eq!(ssthresh(OWN), 10_000, "(11)");
+    assert_eq!(ssthresh(OTHERS), 0, "the base's own");
 }
 
 #[test]
@@ -151,8 +153,14 @@ fn an_rtt_that_stays_far_is_looked_into_sooner() {
 #[test]
 fn a_queue_that_goes_with_ours_is_ours() {
     let others = RawFsat { mode: OTHERS, queue_rtt_us: 200_000, ..own() };
-    assert_eq!(slowed(others, 125_000).mode, OWN);
-    assert_eq!(slowed(others, 126_000).mode, OTHERS);
+    assert_eq!(slowed(others, 112_000).mode, OWN);
+    assert_eq!(slowed(others, 113_000).mode, OTHERS);
     let silent = RawFsat { high_us: 112_000, queue_rtt_us: 100_000, ..others };
     assert_eq!(slowed(silent, 100_000).mode, OTHERS, "there was none that could go");
+}
+
+#[test]
+fn rtt_min_is_believed_as_long_as_nothing_waits() {
+    let seen = |rtt_us| after(own(), &ack(5_000_000, rtt_us, 0)).seen_us;
+    assert_eq!((seen(108_000), seen(109_000)), (5_000_000, 0));
 }

@@ -482,8 +482,11 @@ impl Sender {
         let fsat = self.fsat.as_mut();
         match fsat.map(|fsat| fsat.on_loss(bytes(cwnd), bytes(ssthresh.min(2e6)), MSS)) {
             Some(Answer::Spared(ssthresh)) => self.base.ssthresh = packets(ssthresh),
-            Some(Answer::Reduce(Some(ssthresh))) => self.base.reduce(packets(ssthresh)),
-            _ => self.base.reduce(self.base.cut()),
+            Some(Answer::Reduce { least, base }) => {
+                let cut = if base { self.base.cut() } else { 0.0 };
+                self.base.reduce(packets(least).max(cut));
+            }
+            None => self.base.reduce(self.base.cut()),
         }
     }
 
