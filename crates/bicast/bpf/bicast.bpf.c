@@ -84,7 +84,7 @@ INLINE int choose(struct __sk_buff *skb, struct walk *w, struct association *a)
 {
 	__u32 own = skb->ifindex, train = skb->gso_segs > 1;
 	__u64 now = bpf_ktime_get_coarse_ns(), since = now > WAY_NS ? now - WAY_NS : 0;
-	__u64 *changed_ns = bpf_map_lookup_elem(&policies, &(__u32){ 0 });
+	__u64 *changed_ns = bpf_map_lookup_elem(&rules_changed, &(__u32){ 0 });
 
 	find_best(w, a, own, train, changed_ns && *changed_ns > since ? *changed_ns : since);
 	if (w->best.rank && too_long(skb, w->best.interface))

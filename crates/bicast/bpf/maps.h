@@ -32,13 +32,14 @@ struct {
 	__type(value, __u32);
 } hooked SEC(".maps");
 
-/* When this host's IPsec policies changed last, in ns of CLOCK_MONOTONIC: which ways they leave to copies is to be seen anew. */
+/* When this host's firewall, NAT or IPsec policies changed last, in ns of CLOCK_MONOTONIC: which ways they leave to copies is to be
+ * seen anew. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, __u64);
-} policies SEC(".maps");
+} rules_changed SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);

@@ -81,15 +81,15 @@ pub fn start(config: Config, on_end: impl FnOnce(String) + Send + 'static) -> Re
     let mut state = State { config, programs, watch, interfaces: Vec::new() };
     // Subscribed before looking, so that nothing is missed in between.
     let changes = Changes::subscribe().map_err(Error::system("watch interfaces"))?;
-    // A kernel without IPsec has no policies.
-    let policies = Notices::of_ipsec_policies().ok();
+    // A kernel without IPsec or nftables has none of their rules.
+    let rules =
+        [Notices::of_ipsec_policies(), Notices::of_nftables()].into_iter().flatten().collect::<Vec<_>>();
     state.refresh()?;
     let state = Arc::new(Mutex::new(state));
     let stop = Waker::new().map_err(Error::system("start a thread"))?;
     let (theirs, stopped) = (Arc::clone(&state), stop.clone());
     let work = move || {
-        if let Err(why) = device::process::outcome(|| follow(&theirs, &changes, policies.as_ref(), &stopped))
-        {
+        if let Err(why) = device::process::outcome(|| follow(&theirs, &changes, &rules, &stopped)) {
             on_end(format!("bicast does not see interfaces change any more: {why}"));
         }
     };
@@ -151,18 +151,13 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
 }
 
 /// Until `stop` is woken.
-fn follow(
-    state: &Mutex<State>,
-    changes: &Changes,
-    policies: Option<&Notices>,
-    stop: &Waker,
-) -> io::Result<()> {
+fn follow(state: &Mutex<State>, changes: &Changes, rules: &[Notices], stop: &Waker) -> io::Result<()> {
     const STOP: u64 = 1;
-    const POLICIES: u64 = 2;
+    const RULES: u64 = 2;
     let mut poller = Poller::new()?;
     poller.add(changes, 0, Interest::Read)?;
     poller.add(stop, STOP, Interest::Read)?;
-    policies.map_or(Ok(()), |policies| poller.add(policies, POLICIES, Interest::Read))?;
+    rules.iter().try_for_each(|notices| poller.add(notices, RULES, Interest::Read))?;
     let mut sweep_at = device::monotonic() + SWEEP;
     loop {
         let left = sweep_at.saturating_sub(device::monotonic());
@@ -172,9 +167,9 @@ fn follow(
         }
         changes.take()?;
         let mut state = lock(state);
-        if ready.contains(&POLICIES) {
-            policies.map_or(Ok(()), Notices::forget)?;
-            if let Err(error) = state.programs.policies_changed(device::monotonic()) {
+        if ready.contains(&RULES) {
+            rules.iter().try_for_each(Notices::forget)?;
+            if let Err(error) = state.programs.rules_changed(device::monotonic()) {
                 tracing::warn!("{error}");
             }
         }

@@ -94,13 +94,14 @@ impl Programs {
         self.map("settings")?.update(&0u32.to_ne_bytes(), &value, MapFlags::ANY).map_err(failed)
     }
 
-    /// The policies of IPsec have changed by `now`, on the monotonic clock: the stack has to use a way anew before copies do.
+    /// Rules of the firewall, NAT or IPsec have changed by `now`, on the monotonic clock: the stack has to use a way anew before
+    /// copies do.
     ///
     /// # Errors
     /// What the kernel says.
-    pub fn policies_changed(&self, now: Duration) -> Result<(), Error> {
+    pub fn rules_changed(&self, now: Duration) -> Result<(), Error> {
         let value = (now.as_nanos() as u64).to_ne_bytes();
-        self.map("policies")?.update(&0u32.to_ne_bytes(), &value, MapFlags::ANY).map_err(failed)
+        self.map("rules_changed")?.update(&0u32.to_ne_bytes(), &value, MapFlags::ANY).map_err(failed)
     }
 
     /// Attaches them to exactly these interfaces, by index, each with the share of bytes, in percent, that copies which leave by

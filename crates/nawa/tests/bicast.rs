@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use common::{Daemon, Namespace, eventually, namespaces_or_skip};
+use common::{Daemon, Namespace, eventually, namespaces_or_skip, succeed};
 use libbpf_rs::query::{MapInfoIter, ProgInfoIter};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use rustix::process::Signal;
@@ -93,8 +93,8 @@ fn a_reload_changes_the_mode() {
 }
 
 #[test]
-fn a_change_of_ipsecs_policies_is_told_to_the_programs() {
-    let name = "a_change_of_ipsecs_policies_is_told_to_the_programs";
+fn changes_of_rules_are_told_to_the_programs() {
+    let name = "changes_of_rules_are_told_to_the_programs";
     let Some(_alone) = namespaces_or_skip(name) else { return };
     let host = Host::new();
     let daemon = start(&host, &host.write(""));
@@ -104,14 +104,19 @@ fn a_change_of_ipsecs_policies_is_told_to_the_programs() {
         .filter_map(|one| fs::read_to_string(one.ok()?.path()).ok())
         .filter_map(|info| info.lines().find_map(|line| line.strip_prefix("map_id:")?.trim().parse().ok()))
         .collect();
-    let map =
-        MapInfoIter::default().find(|one| held.contains(&one.id) && one.name.to_string_lossy() == "policies");
+    let map = MapInfoIter::default()
+        .find(|one| held.contains(&one.id) && one.name.to_string_lossy() == "rules_changed");
     let map = MapHandle::from_map_id(map.expect("the programs' map").id).expect("it is there");
     let changed = || map.lookup(&0u32.to_ne_bytes(), MapFlags::ANY).expect("a map").expect("an element");
     let mut last = vec![0; 8];
     assert_eq!(changed(), last);
-    for change in ["add dir out src 10.0.1.1 dst 10.0.1.2 action block", "flush"] {
-        host.namespace.ip(&format!("xfrm policy {change}"));
+    for (program, change) in [
+        ("ip", "xfrm policy add dir out src 10.0.1.1 dst 10.0.1.2 action block"),
+        ("ip", "xfrm policy flush"),
+        ("nft", "add table inet n { chain c { type filter hook output priority 0; oifname wlan1 drop; }; }"),
+        ("nft", "flush ruleset"),
+    ] {
+        succeed(&mut host.namespace.command(program, change.split(' ')));
         eventually("the programs know", || (changed() != last).then_some(()));
         last = changed();
     }
