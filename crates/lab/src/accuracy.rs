@@ -8,12 +8,12 @@ use crate::axes::{ALL, Grid, cases};
 use crate::error::Error;
 use crate::experiment::{Case, Entry, Experiment, RunOptions};
 use crate::iperf::{Iperf, Protocol};
+use crate::links::Stream;
 use crate::links::{Bench, OnLinks, Setup, Task};
 use crate::network::{PathSpec, Topology};
 use crate::ping;
 use crate::statistics::percentile;
 use crate::system::{Ready, System};
-use crate::tasks::Stream;
 use crate::workload::Sample;
 
 /// What `nawa lab list` shows of it.
@@ -52,12 +52,11 @@ fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
         let setup = Setup { topology, system: System::Tcp, congestion_control: "cubic" };
         let time = Duration::from_secs(seconds);
         let task = Check { rate: (cell.text("what") == "rate").then(|| Bitrate::from_mbps(mbps)), time };
-        let key = cell.key(&["what", "rate_mbps"]);
+        let key = cell.key("what rate_mbps");
         let estimate = time + Iperf::WARM_UP + Duration::from_secs(1);
         Ok(Case { key, workload: OnLinks { setup, task }, estimate }.erase())
     })?;
-    let notes = NOTES.map(str::to_owned).to_vec();
-    Ok(Experiment { cases, repeats: options.size.of(1, 5, 9), notes, ..Experiment::default() })
+    Ok(Experiment::of(cases, options.size.of(1, 5, 9), &[], &NOTES))
 }
 
 /// Looks at the link's rate, or, without one, at how late it is.

@@ -76,29 +76,8 @@ pub struct Medium {
 pub struct MediumStats {
     /// Of each station.
     pub stations: Vec<StationStats>,
-    /// By how much frames came later to their node than the model says.
-    pub lateness: Lateness,
-}
-
-/// How much later than the model says something happened.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Lateness {
-    /// How often it happened.
-    count: u32,
-    /// Of all together.
-    sum: Duration,
-}
-
-impl Lateness {
-    fn note(&mut self, late: Duration) {
-        self.count += 1;
-        self.sum += late;
-    }
-
-    /// In the mean.
-    pub fn mean(&self) -> Duration {
-        self.sum / self.count.max(1)
-    }
+    /// By how much frames came later to their node than the model says, in the mean.
+    pub lateness: Duration,
 }
 
 impl Medium {
@@ -127,8 +106,7 @@ impl Medium {
             (0..).zip(&taps).try_for_each(|(token, tap)| edge.poller.add(tap, token, Interest::Read))?;
             let station = |(n, tap)| Station { tap, mac: address(n), watched: true };
             let stations = taps.into_iter().enumerate().map(station).collect();
-            let lateness = Lateness::default();
-            Ok(Shared { ether, stations, lateness, log: None, buffer: vec![0; FRAME_MAX] })
+            Ok(Shared { ether, stations, late: (0, Duration::ZERO), log: None, buffer: vec![0; FRAME_MAX] })
         })?;
         Ok(Self { thread, passing: Vec::new(), nodes, host })
     }
@@ -186,7 +164,8 @@ impl Medium {
                 Ether::Dcf(medium) => (0..shared.stations.len()).map(|n| *medium.stats(n)).collect(),
                 Ether::Links(_) => Vec::new(),
             };
-            MediumStats { stations, lateness: shared.lateness }
+            let (count, sum) = shared.late;
+            MediumStats { stations, lateness: sum / count.max(1) }
         })
     }
 }
@@ -199,7 +178,8 @@ impl Medium {
 struct Shared {
     ether: Ether,
     stations: Vec<Station>,
-    lateness: Lateness,
+    /// How many frames have come to their nodes, and by how much all together later than the model says.
+    late: (u32, Duration),
     /// If somebody wants one.
     log: Option<Vec<Event>>,
     buffer: Vec<u8>,
@@ -223,7 +203,7 @@ impl Model for Shared {
         while let Some(due) = self.ether.poll_timeout().filter(|due| *due <= edge.now()) {
             while let Some(arrival) = self.ether.poll(due) {
                 let now = edge.now();
-                self.lateness.note(now.saturating_sub(arrival.time));
+                self.late = (self.late.0 + 1, self.late.1 + now.saturating_sub(arrival.time));
                 note(&mut self.log, now, arrival.at, true, &arrival.frame);
                 // What the kernel refuses is lost, as in a full receive ring.
                 let _ = self.stations[arrival.at].tap.send(&arrival.frame);

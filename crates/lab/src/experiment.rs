@@ -157,6 +157,12 @@ pub struct Published {
 }
 
 impl Experiment {
+    /// So many repeats of `cases`, what is compared in them, and what a reader has to know.
+    pub(crate) fn of(cases: Vec<Case>, repeats: usize, ratios: &[Ratio], notes: &[&str]) -> Self {
+        let notes = notes.iter().map(|&note| note.to_owned()).collect();
+        Self { cases, repeats, ratios: ratios.to_vec(), notes, ..Self::default() }
+    }
+
     /// The cases of these numbers, drawn from `seed`.
     pub(crate) fn drawn(&self, cases: &[usize], options: &RunOptions, seed: u64) -> Result<Vec<Case>, Error> {
         let again = self.draw.map(|make| make(&RunOptions { seed, ..options.clone() })).transpose()?;

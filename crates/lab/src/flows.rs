@@ -6,7 +6,6 @@
 
 mod guests;
 pub(crate) mod pipes;
-pub(crate) mod socket;
 
 use std::io;
 use std::net::SocketAddr;
@@ -198,7 +197,7 @@ impl<'a> Running<'a> {
         let mut flows = Vec::new();
         for (index, spec) in test.flows.iter().enumerate() {
             let address = address(index);
-            let listener = network.server.run(|| socket::listen(address, spec.receive_buffer))?;
+            let listener = network.server.run(|| pipes::listen(address, spec.receive_buffer))?;
             pipes.listen(listener.doing(|| format!("listen at {address}"))?, spec.bytes, None)?;
             let start = draw(spec.start, &mut dice);
             flows.push(Flow { spec: spec.clone(), start, address, started: false, guest: None });
@@ -208,8 +207,7 @@ impl<'a> Running<'a> {
 
     fn until_end(mut self, test: &FlowTest, mut watch: Option<Watch>) -> Result<Outcome, Error> {
         let end = test.until.unwrap_or(test.limit);
-        let mut mark = test.from.is_zero().then(|| Mark::zero(self.flows.len()));
-        let mut look_at = Duration::ZERO;
+        let (mut mark, mut look_at) = (None, Duration::ZERO);
         while !self.is_over(test, end)? {
             let now = self.pipes.now();
             if mark.is_none() && now >= test.from {
@@ -290,18 +288,10 @@ impl<'a> Running<'a> {
     }
 }
 
-impl Mark {
-    /// At the links' restart.
-    fn zero(flows: usize) -> Self {
-        let (queue, stats) = Default::default();
-        Self { at: Duration::ZERO, received: vec![0; flows], queue, stats }
-    }
-}
-
 impl Flow {
     fn connect(&self, network: &Network) -> Result<OwnedFd, Error> {
         let (name, address) = (self.spec.congestion_control, self.address);
-        match network.client.run(|| socket::connect(address, name))? {
+        match network.client.run(|| pipes::connect(address, name))? {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 Err(Error::NoCongestionControl(name.into()))
             }

@@ -8,30 +8,29 @@
 //! A guest is gone, with all its processes, when the value is dropped, when its namespace is removed, or when the thread
 //! that booted it ends in whatever way.
 
-mod console;
-mod initramfs;
-mod modules;
-mod segment;
-
 use std::fs::File;
+use std::net::Ipv4Addr;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
-
-use crate::cleanup;
-use crate::error::{Doing, Error};
-use crate::iproute::PREFIX;
-use crate::namespace::Namespace;
-use crate::program;
-
 use console::Console;
-pub use console::Job;
 use initramfs::Files;
 use modules::Modules;
-pub(crate) use segment::Segment;
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::error::{Doing, Error};
+use crate::iproute::PREFIX;
+use crate::iproute::{end, mac};
+use crate::namespace::Namespace;
+use crate::{cleanup, program};
+
+mod console;
+mod initramfs;
+mod modules;
+
+pub use console::Job;
 
 /// The kernel, as the Debian package installs it.
 const KERNEL: &str = "linux.uml";
@@ -171,7 +170,7 @@ fn files(spec: &GuestSpec) -> Result<Files, Error> {
     for (path, content) in &spec.files {
         files.add(path.to_string_lossy(), content.clone());
     }
-    files.add_executable("/init", console::init(&steps).into_bytes());
+    files.add("/init", console::init(&steps).into_bytes());
     Ok(files)
 }
 
@@ -255,4 +254,39 @@ fn arguments(spec: &GuestSpec, folder: &Path) -> Vec<String> {
     };
     words.extend(spec.interfaces.iter().enumerate().map(interface));
     words
+}
+
+/// Such a network. The host's end is a TAP.
+#[derive(Clone, Debug)]
+pub(crate) struct Segment {
+    tap: String,
+    /// The host's address there, and the guest's.
+    pub(crate) gateway: Ipv4Addr,
+    pub(crate) own: Ipv4Addr,
+}
+
+impl Segment {
+    /// In the network 10.A.B.0/24.
+    pub(crate) fn new(tap: String, [a, b]: [u8; 2]) -> Self {
+        let [gateway, own] = [1, 2].map(|host| Ipv4Addr::new(10, a, b, host));
+        Self { tap, gateway, own }
+    }
+
+    /// The guest's interface `number` (from 0), with further `lines`.
+    pub(crate) fn interface(&self, number: usize, lines: impl IntoIterator<Item = String>) -> Interface {
+        let own = end(&format!("vec{number}"), self.own, self.gateway).into_iter().skip(1);
+        Interface {
+            tap: self.tap.clone(),
+            mac: mac(self.own),
+            options: None,
+            lines: own.chain(lines).collect(),
+        }
+    }
+
+    /// Has `host`, where the guest has begun to boot, forward for it.
+    pub(crate) fn admit(&self, host: &Namespace) -> Result<(), Error> {
+        host.sysctl(&format!("ipv6/conf/{}/disable_ipv6", self.tap), "1")?;
+        host.sysctl("ipv4/ip_forward", "1")?;
+        host.ip(&end(&self.tap, self.gateway, self.own))
+    }
 }

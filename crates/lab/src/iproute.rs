@@ -1,9 +1,10 @@
 //! iproute2's `ip`, and how the lab's namespaces are called.
 
-use std::process::Command;
+use std::io::Write;
+use std::net::Ipv4Addr;
+use std::process::{Command, Stdio};
 
-use crate::command::complete;
-use crate::error::Error;
+use crate::error::{Doing, Error};
 
 /// What every namespace of the lab begins with. Nothing else is ever touched.
 pub(crate) const PREFIX: &str = "nawalab-";
@@ -29,6 +30,41 @@ fn explain(said: &str, input: &str) -> String {
     }
 }
 
+/// Runs `command`, called `name`, with `input` on its standard input; its standard output. What it said on standard error is the
+/// reason of a failure.
+pub(crate) fn complete(name: &str, command: &mut Command, input: &str) -> Result<String, Error> {
+    let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().doing(|| format!("start `{name}`"))?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // If it has ended already, its status says why.
+        let _ = stdin.write_all(input.as_bytes());
+    }
+    let output = child.wait_with_output().doing(|| format!("wait for `{name}`"))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let said: Vec<&str> = said.lines().filter(|line| !line.trim().is_empty()).collect();
+    Err(Error::program(name, if said.is_empty() { output.status.to_string() } else { said.join("; ") }))
+}
+
+/// The MAC address of an interface: it has the last three bytes of its address.
+pub(crate) fn mac(address: Ipv4Addr) -> String {
+    let [_, a, b, c] = address.octets();
+    format!("02:00:00:{a:02x}:{b:02x}:{c:02x}")
+}
+
+/// Brings `device` up with the address `own` in a network of 24 bits, in which it knows `peer`.
+pub(crate) fn end(device: &str, own: Ipv4Addr, peer: Ipv4Addr) -> Vec<String> {
+    let up = format!("link set {device} address {} up", mac(own));
+    vec![up, format!("addr add {own}/24 dev {device}"), neighbour(device, peer, &mac(peer))]
+}
+
+/// `address` is reached by `device` at `mac`.
+pub(crate) fn neighbour(device: &str, address: Ipv4Addr, mac: &str) -> String {
+    format!("neigh replace {address} lladdr {mac} dev {device} nud permanent")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -43,5 +79,12 @@ mod tests {
     #[test]
     fn other_errors_stay_as_they_are() {
         assert_eq!(explain("no such namespace", ""), "no such namespace");
+    }
+
+    #[test]
+    fn an_end_has_an_address_and_knows_its_neighbour() {
+        let lines = end("c1", Ipv4Addr::new(10, 1, 1, 2), Ipv4Addr::new(10, 254, 1, 1));
+        assert_eq!(lines[0], "link set c1 address 02:00:00:01:01:02 up");
+        assert_eq!(lines[2], "neigh replace 10.254.1.1 lladdr 02:00:00:fe:01:01 dev c1 nud permanent");
     }
 }

@@ -4,8 +4,8 @@ use std::net::Ipv4Addr;
 
 use crate::dcf::mac;
 use crate::error::Error;
+use crate::iproute::neighbour;
 use crate::namespace::Namespace;
-use crate::wiring::neighbour;
 
 /// Between neighbours, in metres: they hear each other, and nobody further does.
 pub(crate) const SPACING_M: f64 = 90.0;

@@ -1,4 +1,4 @@
-//! What an interrupted run has measured: beside the JSON that was asked for, as `FILE.partial`, one JSON object a line.
+//! What an interrupted run has measured: beside the JSON that was asked for, as `FILE.partial`, a line of JSON each.
 //!
 //! The first line says what is being run; the others are samples. A run that asks for the same goes on from there; any
 //! other begins anew, and says so. The file goes when the run is complete.
@@ -8,7 +8,6 @@ use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::error::{Doing, Error};
@@ -21,13 +20,6 @@ pub(crate) struct Partial {
     samples: BTreeMap<(usize, usize), Sample>,
     /// None without `--json`.
     file: Option<(PathBuf, File)>,
-}
-
-#[derive(Serialize, Deserialize)]
-struct Line {
-    case: usize,
-    repeat: usize,
-    sample: Sample,
 }
 
 impl Partial {
@@ -103,16 +95,16 @@ pub(crate) fn write_whole(path: &Path, text: &[u8]) -> std::io::Result<()> {
 }
 
 fn write_line(file: &mut impl Write, case: usize, repeat: usize, sample: &Sample) -> std::io::Result<()> {
-    let line = Line { case, repeat, sample: sample.clone() };
-    file.write_all((serde_json::to_string(&line)? + "\n").as_bytes())
+    let line = serde_json::to_string(&(case, repeat, sample))? + "\n";
+    file.write_all(line.as_bytes())
 }
 
 /// The samples in `text`; `None` if it is of another run. A line that is not whole ends it.
 fn samples(text: &str, identity: &str) -> Option<BTreeMap<(usize, usize), Sample>> {
     let mut lines = text.lines();
     let same = lines.next() == Some(identity);
-    let parsed = lines.map_while(|line| serde_json::from_str::<Line>(line).ok());
-    same.then(|| parsed.map(|line| ((line.case, line.repeat), line.sample)).collect())
+    let parsed = lines.map_while(|line| serde_json::from_str(line).ok());
+    same.then(|| parsed.map(|(case, repeat, sample)| ((case, repeat), sample)).collect())
 }
 
 /// What makes two runs the same: the experiment and its cases, the options, and the very program under test.
@@ -160,7 +152,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.json.partial");
         interrupted(&path);
-        OpenOptions::new().append(true).open(&path).unwrap().write_all(b"{\"case\":1,\"rep").unwrap();
+        OpenOptions::new().append(true).open(&path).unwrap().write_all(b"[1,0,{\"met").unwrap();
         for _ in 0..2 {
             let (mut partial, said) = Partial::at(path.clone(), "one").unwrap();
             assert!(said.unwrap().contains("2 runs"));

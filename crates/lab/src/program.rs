@@ -12,8 +12,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::clock;
-use crate::command::complete;
 use crate::error::{Doing, Error};
+use crate::iproute::complete;
 use crate::namespace::Namespace;
 
 /// The Debian packages of what the lab runs.
@@ -87,8 +87,7 @@ impl Process {
     }
 
     fn start_words(host: &Namespace, words: Vec<OsString>) -> Result<Self, Error> {
-        let path = Path::new(&words[0]);
-        let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
+        let name = name_of(&words[0]);
         let errors = tempfile::tempfile().doing(|| "make a temporary file".into())?;
         let mut command = host.command(&words[0]);
         command.args(&words[1..]).stdout(Stdio::piped());
@@ -192,9 +191,12 @@ pub fn output<A: AsRef<OsStr>>(
     program: impl AsRef<OsStr>,
     arguments: &[A],
 ) -> Result<String, Error> {
-    let path = Path::new(program.as_ref());
-    let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
-    complete(&name, host.command(path).args(arguments), "")
+    complete(&name_of(program.as_ref()), host.command(program).args(arguments), "")
+}
+
+/// The last part of a program's path.
+fn name_of(program: &OsStr) -> String {
+    Path::new(program).file_name().unwrap_or(program).to_string_lossy().into_owned()
 }
 
 /// Bytes of the memory that process `pid` has, by the beginning of their line in proc_pid_status(5).

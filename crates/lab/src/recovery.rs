@@ -1,8 +1,10 @@
 //! What the recovery from losses cost during a transfer: by the kernel's counters of the sender, and by Nawa's of both ends.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
-use crate::counters::Counters;
+use serde_json::Value;
+
 use crate::error::{Doing, Error};
 use crate::experiment::Fields;
 use crate::network::Network;
@@ -26,9 +28,9 @@ pub(crate) fn read(network: &Network, nawa: &Path) -> Result<Counters, Error> {
     for host in [&network.client, &network.server] {
         let status = program::status(host, nawa)?;
         let peer = &status["tunnel"]["peers"][0];
-        counters.add_all(peer, &["resent_packets"])?;
+        counters.add_all(peer, "resent_packets")?;
         if !peer["bicast"].is_null() {
-            counters.add_all(&peer["bicast"], &["sent_bytes", "extra_bytes"])?;
+            counters.add_all(&peer["bicast"], "sent_bytes extra_bytes")?;
         }
         for path in peer["paths"].as_array().into_iter().flatten() {
             counters.add("outer_bytes", path["sent_bytes"].as_f64().unwrap_or(0.0));
@@ -51,6 +53,35 @@ fn counter(text: &str, group: &str, name: &str) -> Option<f64> {
     let mut lines = text.lines().filter_map(|line| line.split_once(": ")).filter(|(of, _)| *of == group);
     let at = lines.next()?.1.split(' ').position(|known| known == name)?;
     lines.next()?.1.split(' ').nth(at)?.parse().ok()
+}
+
+/// Sums by name.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Counters(BTreeMap<&'static str, f64>);
+
+impl Counters {
+    /// 0 for what is not counted.
+    pub(crate) fn get(&self, name: &str) -> f64 {
+        self.0.get(name).copied().unwrap_or(0.0)
+    }
+
+    pub(crate) fn add(&mut self, name: &'static str, count: f64) {
+        *self.0.entry(name).or_default() += count;
+    }
+
+    /// Adds the numbers that `part` of a status has by these names, separated by blanks. Fails where one is missing.
+    pub(crate) fn add_all(&mut self, part: &Value, names: &'static str) -> Result<(), Error> {
+        for name in names.split(' ') {
+            let missing = || Error::program("nawa status --json", format!("it has no {name}: {part}"));
+            self.add(name, part[name].as_f64().ok_or_else(missing)?);
+        }
+        Ok(())
+    }
+
+    /// What was counted after `before`.
+    pub(crate) fn since(&self, before: &Self) -> Self {
+        Self(self.0.iter().map(|(&name, count)| (name, count - before.get(name))).collect())
+    }
 }
 
 #[cfg(test)]

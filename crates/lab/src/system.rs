@@ -2,11 +2,9 @@
 //! to reach, sources to bind.
 
 mod clocks;
-mod keys;
 mod nawa;
 mod ready;
 mod rival;
-mod setup;
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -16,11 +14,11 @@ use crate::http::Transport;
 use crate::network::Network;
 
 pub use clocks::Clocks;
-pub(crate) use keys::Identity;
+pub use nawa::{Back, NawaSetup};
 pub(crate) use nawa::{node_sections, peer_section, run as start_nawa};
+pub(crate) use ready::Identity;
 pub use ready::{Means, Ready};
 pub use rival::find as find_rival;
-pub use setup::{Back, NawaSetup};
 
 /// What carries the bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -16,7 +16,8 @@ pub(crate) struct Recording {
     /// Its file without the ending.
     pub(crate) name: String,
     file: PathBuf,
-    back: Option<PathBuf>,
+    /// That of the way back, if it was recorded too.
+    pub(crate) back: Option<PathBuf>,
 }
 
 /// Those of `folder`, by name.
@@ -36,11 +37,6 @@ pub(crate) fn recordings(folder: &Path) -> Result<Vec<Recording>, Error> {
 }
 
 impl Recording {
-    /// Whether the way back was recorded.
-    pub(crate) fn has_back(&self) -> bool {
-        self.back.is_some()
-    }
-
     /// Whether it is lines of seconds and Mbit/s.
     pub(crate) fn has_rates(&self) -> bool {
         self.file.extension().is_some_and(|end| end == RATES)

@@ -57,14 +57,8 @@ fn second(name: &str) -> LinkConfig {
 
 pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
     let cases: Result<_, Error> = cells(&GRIDS, options.size).iter().map(case).collect();
-    Ok(Experiment {
-        cases: sorted(cases?),
-        side_by_side: side_by_side(options.size),
-        repeats: options.size.of(1, 3, 3),
-        ratios: RATIOS.to_vec(),
-        notes: NOTES.map(str::to_owned).to_vec(),
-        ..Experiment::default()
-    })
+    let experiment = Experiment::of(sorted(cases?), options.size.of(1, 3, 3), &RATIOS, &NOTES);
+    Ok(Experiment { side_by_side: side_by_side(options.size), ..experiment })
 }
 
 fn case(cell: &Cell) -> Result<Case<Test>, Error> {
@@ -87,7 +81,7 @@ fn case(cell: &Cell) -> Result<Case<Test>, Error> {
         bytes: BYTES / transfers as u64,
         limit: estimate * 5 + Duration::from_secs(120),
     };
-    let key = cell.key(&["mode", "second", "transfers", "loss_percent"]);
+    let key = cell.key("mode second transfers loss_percent");
     Ok(Case { key, workload: test, estimate })
 }
 

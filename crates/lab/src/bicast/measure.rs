@@ -11,13 +11,13 @@ use super::test::{PATHS, Test, Where};
 use super::transfer::{self, Outcome, Program};
 use crate::background::at_once;
 use crate::clock;
-use crate::command::complete;
-use crate::counters::Counters;
 use crate::emulator::Emulator;
 use crate::error::{Doing, Error};
 use crate::experiment::Fields;
 use crate::iperf::Iperf;
+use crate::iproute::complete;
 use crate::program::Process;
+use crate::recovery::Counters;
 use crate::system::{Means, start_nawa};
 use crate::workload::{self, Need, Sample, Site, Workload};
 
@@ -161,14 +161,14 @@ fn mean(runs: &[Metrics]) -> Metrics {
 }
 
 /// Of both ends: bytes that they sent, those of the copies beside them, and how many copies.
-const NAMES: [&str; 3] = ["sent_bytes", "extra_bytes", "duplicated_packets"];
+const NAMES: &str = "sent_bytes extra_bytes duplicated_packets";
 
 fn copied(network: &mut Network, nawa: &Path) -> Result<Counters, Error> {
     let mut copied = Counters::default();
     for text in network.status(nawa)? {
         let status: serde_json::Result<Value> = serde_json::from_str(&text);
         let status = status.map_err(std::io::Error::from).doing(|| "read nawa's status".into())?;
-        copied.add_all(&status["bicast"], &NAMES)?;
+        copied.add_all(&status["bicast"], NAMES)?;
     }
     Ok(copied)
 }

@@ -16,9 +16,9 @@ use super::test::{PATHS, Stack, Test};
 use crate::emulator::{Emulator, Wire};
 use crate::error::Error;
 use crate::guest::{self, Booting, Guest, GuestSpec, Segment};
+use crate::iproute::end;
 use crate::namespace::Namespace;
 use crate::program::output;
-use crate::wiring::end;
 
 /// The segment of the host behind `b`.
 const SERVER: u8 = 2;

@@ -7,18 +7,17 @@ use std::time::Duration;
 use link::dcf::{DcfConfig, Phy, Position};
 
 use crate::clock;
-use crate::counters::Counters;
-use crate::dcf::{INTERFACE, Lateness, Medium};
+use crate::dcf::{INTERFACE, Medium};
 use crate::error::Error;
 use crate::guest::Guest;
 use crate::mesh::{self, SPACING_M, address};
 use crate::ping;
 use crate::program::{self, Process, output};
+use crate::recovery::Counters;
 use crate::system::{Means, start_nawa};
 
 use super::batman;
-use super::mode::Mode;
-use super::test::Test;
+use super::test::{Mode, Test};
 
 /// What `nawa` gives IP.
 const MASTER: &str = "nc0";
@@ -31,19 +30,9 @@ const LAUNCHER: [&str; 3] = ["nice", "-n", "-20"];
 const IP_MTU: u32 = 1500;
 
 /// What an NC layer counts, by its name in `nawa status --json`.
-const NAMES: [&str; 11] = [
-    "sent_frames",
-    "sent_coded_frames",
-    "relayed_packets",
-    "held_packets",
-    "held_time_ms",
-    "held_1ms_packets",
-    "held_10ms_packets",
-    "expired_packets",
-    "missing_partner_frames",
-    "wrong_partner_frames",
-    "queue_dropped_frames",
-];
+const NAMES: &str = "sent_frames sent_coded_frames relayed_packets held_packets held_time_ms held_1ms_packets \
+                     held_10ms_packets expired_packets missing_partner_frames wrong_partner_frames \
+                     queue_dropped_frames";
 
 /// The MAC's repetitions.
 pub(super) const REPEATED: &str = "repeated";
@@ -146,13 +135,13 @@ impl Chain {
         }
         if !plain {
             for node in self.medium.nodes() {
-                counters.add_all(&program::status(node, means.nawa)?["coding"][0], &NAMES)?;
+                counters.add_all(&program::status(node, means.nawa)?["coding"][0], NAMES)?;
             }
         }
         Ok(counters)
     }
 
-    pub(super) fn lateness(&self) -> Result<Lateness, Error> {
+    pub(super) fn lateness(&self) -> Result<Duration, Error> {
         Ok(self.medium.stats()?.lateness)
     }
 

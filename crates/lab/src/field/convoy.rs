@@ -21,10 +21,11 @@ use link::{
 use crate::dcf::Medium;
 use crate::emulator::{Emulator, Wire};
 use crate::error::Error;
+use crate::iproute::end;
 use crate::mesh::{self, SPACING_M};
 use crate::namespace::Namespace;
+use crate::network;
 use crate::program::output;
-use crate::wiring::end;
 
 pub(super) const VEHICLES: usize = 4;
 
@@ -223,12 +224,7 @@ fn prepare_vehicle(host: &Namespace) -> Result<(), Error> {
 
 /// Of each uplink, from the vehicle and to it.
 fn links(seed: u64) -> [[LinkConfig; 2]; 4] {
-    let fixed = |mbps: f64, ms: u64, bytes: usize| LinkConfig {
-        capacity: Capacity::Fixed(Bitrate::from_mbps(mbps)),
-        delay: Duration::from_millis(ms),
-        queue: Queue::Bytes(bytes),
-        ..LinkConfig::default()
-    };
+    let fixed = |mbps, ms, bytes| network::fixed(mbps, Duration::from_millis(ms), Queue::Bytes(bytes));
     let lte = |stream: u64, mbps: f64| {
         let config = CellularConfig { mean: Bitrate::from_mbps(mbps), ..CellularConfig::default() };
         let trace = Trace::cellular(seed.wrapping_mul(2).wrapping_add(stream), &config);

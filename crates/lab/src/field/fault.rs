@@ -99,9 +99,11 @@ impl Field {
                 self.convoy.set_nat(self.addresses.get())
             }
             Fault::Lost(uplink) => self.convoy.set_up(uplink, false),
-            Fault::Off(vehicle) => self.kill(vehicle).and_then(|()| self.radio(vehicle, "down")),
+            Fault::Off(vehicle) => {
+                self.signal(vehicle, Signal::KILL).and_then(|()| self.radio(vehicle, "down"))
+            }
             Fault::OutOfRange(vehicle) => self.convoy.set_in_range(vehicle, false),
-            Fault::Killed(vehicle) => self.kill(vehicle),
+            Fault::Killed(vehicle) => self.signal(vehicle, Signal::KILL),
             Fault::Down(vehicle) => self.radio(vehicle, "down"),
             Fault::Unplugged(vehicle) => {
                 self.radio(vehicle, &format!("netns {}", self.convoy.drawer().name()))
@@ -141,11 +143,7 @@ impl Field {
         self.convoy.vehicle(vehicle).ip(&[format!("link set {INTERFACE} {words}")])
     }
 
-    /// Kills the daemon of `vehicle`.
-    fn kill(&self, vehicle: usize) -> Result<(), Error> {
-        self.signal(vehicle, Signal::KILL)
-    }
-
+    /// Sends the daemon of `vehicle` a signal.
     fn signal(&self, vehicle: usize, signal: Signal) -> Result<(), Error> {
         for pid in pids(self.convoy.vehicle(vehicle), self.nawa())? {
             // One that has ended meanwhile needs none.

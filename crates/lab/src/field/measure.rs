@@ -3,12 +3,12 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use super::association::Association;
 use super::convoy::{LTE, USER};
 use super::fault::{LENGTH, TIMELINE};
 use super::hazards::Hazards;
 use super::running::{Field, Place, wait_until};
 use super::system::{Strand, System};
+use super::traffic::Association;
 use super::traffic::{REQUESTS_A_SECOND, Traffic};
 use crate::clock;
 use crate::error::{Doing, Error};

@@ -7,7 +7,7 @@ use link::{
     Aqm, Bitrate, ByteCount, Capacity, Jitter, LinkConfig, PolicerConfig, Probability, Queue, Reorder, Trace,
 };
 
-use super::case::{FRAME, STARTS, UP_TO, case, flow, notes, overhead};
+use super::case::{FRAME, STARTS, UP_TO, case, experiment_of, flow, overhead};
 use crate::axes::{Grid, NORMAL, PAPER, QUICK, cases};
 use crate::error::Error;
 use crate::experiment::{Experiment, RunOptions, SideBySide};
@@ -77,19 +77,12 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
         };
         let test = FlowTest::lasting(flows, STARTS, until);
         let topology = Topology::Single(Box::new(PathSpec { name: "link".into(), up, down }));
-        let key = cell.key(&["cc", "against", "flows", "queue", "case", "rate_kbps", "time_s"]);
+        let key = cell.key("cc against flows queue case rate_kbps time_s");
         Ok(case(key, topology, test, until + overhead(CONTROLS, 0)))
     })?;
-    Ok(Experiment {
-        side_by_side: SideBySide::Links {
-            alike: &["rate_kbps", "against", "queue", "case", "flows"],
-            up_to: UP_TO,
-        },
-        cases,
-        repeats: options.size.of(1, 1, 5),
-        notes: notes(&ABOUT_THIS),
-        ..Experiment::default()
-    })
+    let alike = &["rate_kbps", "against", "queue", "case", "flows"];
+    let side_by_side = SideBySide::Links { alike, up_to: UP_TO };
+    Ok(Experiment { side_by_side, ..experiment_of(cases, options.size.of(1, 1, 5), &[], &ABOUT_THIS) })
 }
 
 #[derive(Clone, Copy)]

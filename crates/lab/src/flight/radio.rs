@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use link::{Bitrate, Capacity, CellularConfig, LinkConfig, Outages, Queue, Trace};
 
-use super::case::{self, AGAINST_RENO, CC, CONTROLS, GUESTS, case, flow, notes, overhead};
+use super::case::{self, AGAINST_RENO, CC, CONTROLS, GUESTS, case, experiment_of, flow, overhead};
 use super::hsdpa::{SCENARIOS, Scenario, published};
 use crate::error::Error;
 use crate::experiment::{Case, Experiment, Ratio, RunOptions, SideBySide, Size};
@@ -60,16 +60,9 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
     let of =
         |cell: &Cell| -> Vec<Case> { cell.losses.iter().flat_map(|&loss| cell.cases(loss, time)).collect() };
     let cases: Vec<Case> = cells.iter().flat_map(of).collect();
-    Ok(Experiment {
-        side_by_side: SideBySide::Cases(size.of(SIDE_BY_SIDE_QUICK, CONTROLS, CONTROLS)),
-        cases,
-        repeats: size.of(1, 3, 10),
-        draw: Some(experiment),
-        ratios: RATIOS.into(),
-        paper: published(),
-        notes: notes(&ABOUT_THIS),
-        ..Experiment::default()
-    })
+    let side_by_side = SideBySide::Cases(size.of(SIDE_BY_SIDE_QUICK, CONTROLS, CONTROLS));
+    let own = experiment_of(cases, size.of(1, 3, 10), &RATIOS, &ABOUT_THIS);
+    Ok(Experiment { side_by_side, draw: Some(experiment), paper: published(), ..own })
 }
 
 /// A cellular link, and what is measured on it.
@@ -143,7 +136,7 @@ fn generated(seed: u64) -> Vec<Cell> {
 fn recorded(recording: &Recording) -> Result<Vec<Cell>, Error> {
     let [up, down] = recording.load()?;
     let mut cells = vec![Cell::of_rate(&recording.name, [down.clone(), up])];
-    if recording.has_back() {
+    if recording.back.is_some() {
         cells.push(Cell::of_rate(&recording.file_name(), [down, Capacity::Unlimited]));
     }
     Ok(cells)

@@ -14,10 +14,8 @@ use crate::statistics::median;
 use crate::system::Means;
 use crate::workload::{Need, Prepared, Sample, Site, Workload};
 
-use super::mode::Mode;
-use super::node::Node;
-use super::ping::ping;
-use super::stages::{Kind, Tracer, passages};
+use super::node::{Mode, Node, ping};
+use super::stages::{Tracer, passages};
 
 pub(crate) const ABOUT: &str =
     "where a message's time goes in a node: driver, protocols, scheduling, application";
@@ -35,7 +33,7 @@ const NODES: usize = 3;
 pub struct StageTest {
     mode: Mode,
     node: usize,
-    way: Vec<Kind>,
+    way: Vec<&'static str>,
     /// From which of its events to which.
     stage: (usize, usize),
     threaded: bool,
@@ -74,20 +72,14 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
         "delay_us",
         &[970.0, 230.0, 1820.0, 950.0, 230.0, 1810.0, 350.0, 200.0, 1400.0],
     );
-    Ok(Experiment {
-        cases: WAYS.iter().flat_map(cases).collect(),
-        repeats: options.size.of(1, 9, 9),
-        paper,
-        notes: NOTES.map(str::to_owned).to_vec(),
-        ..Experiment::default()
-    })
+    let cases = WAYS.iter().flat_map(cases).collect();
+    Ok(Experiment { paper, ..Experiment::of(cases, options.size.of(1, 9, 9), &[], &NOTES) })
 }
 
-fn cases(&(mode, napi, direction, node, way): &(Mode, &str, &'static str, usize, &'static str)) -> Vec<Case> {
-    let words: Vec<&str> = way.split(' ').collect();
-    let kinds: Vec<Kind> = words.iter().step_by(2).filter_map(|name| Kind::named(name)).collect();
-    let stages = words.iter().skip(1).step_by(2);
-    let each = stages.enumerate().map(|(stage, name)| ((stage, stage + 1), *name));
+fn cases(&(mode, napi, direction, node, way): &(Mode, &str, &str, usize, &'static str)) -> Vec<Case> {
+    let kinds: Vec<&str> = way.split(' ').step_by(2).collect();
+    let stages = way.split(' ').skip(1).step_by(2);
+    let each = stages.enumerate().map(|(stage, name)| ((stage, stage + 1), name));
     // A way of one stage is that stage.
     let all = (kinds.len() > 2).then_some(((0, kinds.len() - 1), "all"));
     let case = |(stage, name): ((usize, usize), &str)| {

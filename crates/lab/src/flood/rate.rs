@@ -10,9 +10,7 @@ use crate::medium::Medium;
 use crate::system::Means;
 use crate::workload::{Need, Prepared, Sample, Site, Workload};
 
-use super::frames::frame;
-use super::mode::{MODES, Mode};
-use super::node::Node;
+use super::node::{MODES, Mode, Node, frame};
 
 pub(crate) const ABOUT: &str =
     "frames per second that one node relays without loss: driver, kernel, application";
@@ -58,11 +56,9 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
     let estimate = (probe + SETTLE + RESTART) * PROBES + Duration::from_millis(800);
     let cases = cases(&GRIDS, options.size, |cell| {
         let workload = RateTest { mode: cell.one_of("mode", &MODES)?, probe };
-        Ok(Case { key: cell.key(&["mode"]), workload, estimate }.erase())
+        Ok(Case { key: cell.key("mode"), workload, estimate }.erase())
     })?;
-    let (ratios, notes) = (RATIOS.to_vec(), NOTES.map(str::to_owned).to_vec());
-    let repeats = options.size.of(1, 9, 9);
-    Ok(Experiment { cases, repeats, ratios, notes, ..Experiment::default() })
+    Ok(Experiment::of(cases, options.size.of(1, 9, 9), &RATIOS, &NOTES))
 }
 
 const NOTES: [&str; 5] = [

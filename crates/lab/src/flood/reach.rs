@@ -54,16 +54,10 @@ pub struct ReachTest {
     loss_percent: u32,
     rules: Rules,
     between: Between,
-    clock: Clock,
+    /// `nawa` in namespaces, not the strand's core in virtual time.
+    real: bool,
     /// The share of the medium that pure flooding of all messages asks for at one place; 0: one message at a time.
     load_percent: u32,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Clock {
-    Virtual,
-    /// `nawa` in namespaces.
-    Real,
 }
 
 /// What lies between two nodes that hear each other.
@@ -134,29 +128,17 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
                 (_, "0") => Between::Prompt,
                 _ => Between::Delayed,
             },
-            clock: cell.one_of("clock", &[("virtual", Clock::Virtual), ("real", Clock::Real)])?,
+            real: cell.text("clock") == "real",
             load_percent: cell.get("load_percent")?,
         };
-        let per_node = Duration::from_millis(if test.clock == Clock::Virtual { 10 } else { 300 });
-        let key = cell.key(&KEY);
+        let per_node = Duration::from_millis(if test.real { 300 } else { 10 });
+        let key = cell.key(KEY);
         Ok(Case { key, estimate: per_node * test.nodes as u32, workload: test }.erase())
     })?;
-    let (ratios, notes) = (AGAINST_PURE.to_vec(), NOTES.map(str::to_owned).to_vec());
-    let repeats = options.size.of(1, 9, 9);
-    Ok(Experiment { cases, repeats, ratios, notes, ..Experiment::default() })
+    Ok(Experiment::of(cases, options.size.of(1, 9, 9), &AGAINST_PURE, &NOTES))
 }
 
-const KEY: [&str; 9] = [
-    "algorithm",
-    "nodes",
-    "loss_percent",
-    "degree",
-    "movement",
-    "medium",
-    "delay_ms",
-    "clock",
-    "load_percent",
-];
+const KEY: &str = "algorithm nodes loss_percent degree movement medium delay_ms clock load_percent";
 
 const NOTES: [&str; 8] = [
     "clock virtual: the strand's core on an emulated medium at 1 Mbit/s, without collisions if it is of links, each sample the mean of one \
@@ -187,8 +169,8 @@ impl Workload for ReachTest {
 
 /// The mean over [`NETWORKS`] messages.
 fn measure(test: &ReachTest, means: &Means, seed: u64) -> Result<Sample, Error> {
-    match (test.clock, test.layout) {
-        (Clock::Real, Layout::Still { degree }) => {
+    match (test.real, test.layout) {
+        (true, Layout::Still { degree }) => {
             let medium = match test.between {
                 Between::Dcf => Medium::build(stations(test, degree, seed)?, seed),
                 _ => Medium::of_links(&network(test, degree, seed)?, link(test), seed),
@@ -302,8 +284,7 @@ mod tests {
     }
 
     fn run(layout: Layout, rules: Rules, loss_percent: u32, between: Between, load_percent: u32) -> [f64; 2] {
-        let clock = Clock::Virtual;
-        let test = ReachTest { nodes: 100, layout, loss_percent, rules, between, clock, load_percent };
+        let test = ReachTest { nodes: 100, layout, loss_percent, rules, between, real: false, load_percent };
         let sample = simulate(&test, 1).unwrap();
         [sample.metrics[0].1, sample.metrics[1].1]
     }

@@ -14,9 +14,7 @@ use crate::program::{self, output};
 use crate::system::{Means, start_nawa};
 use crate::workload::Sample;
 
-use super::frames::format;
-use super::mode::Mode;
-use super::node::configuration;
+use super::node::{Mode, configuration, format};
 use super::simulation::TTL;
 
 /// Messages in one network.

@@ -5,13 +5,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::command::complete;
 use crate::error::{Doing, Error};
+use crate::iproute::complete;
 use crate::program;
 
 const FOLDER: u32 = 0o040_755;
-const PLAIN: u32 = 0o100_644;
-const EXECUTABLE: u32 = 0o100_755;
+/// Everything may be executed.
+const FILE: u32 = 0o100_755;
 
 /// Where the kernel mounts something, or programs expect to write.
 const FOLDERS: [&str; 5] = ["dev", "proc", "sys", "tmp", "run"];
@@ -28,11 +28,11 @@ impl Files {
 
     /// `path` is absolute.
     pub(super) fn add(&mut self, path: impl AsRef<str>, content: Vec<u8>) {
-        self.insert(path.as_ref(), PLAIN, content);
-    }
-
-    pub(super) fn add_executable(&mut self, path: &str, content: Vec<u8>) {
-        self.insert(path, EXECUTABLE, content);
+        let path = path.as_ref().trim_start_matches('/');
+        for (at, _) in path.match_indices('/') {
+            self.0.entry(path[..at].to_owned()).or_insert_with(|| (FOLDER, Vec::new()));
+        }
+        self.0.insert(path.to_owned(), (FILE, content));
     }
 
     pub(super) fn has(&self, path: &str) -> bool {
@@ -43,20 +43,11 @@ impl Files {
     pub(super) fn add_program(&mut self, program: &Path) -> Result<(), Error> {
         let found = program::find(program).ok_or_else(|| program::missing(&program.to_string_lossy()))?;
         let name = found.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        self.add_executable(&format!("/bin/{name}"), read(&found)?);
+        self.add(format!("/bin/{name}"), read(&found)?);
         for library in libraries(&found)? {
-            self.add_executable(&library.to_string_lossy(), read(&library)?);
+            self.add(library.to_string_lossy(), read(&library)?);
         }
         Ok(())
-    }
-
-    fn insert(&mut self, path: &str, mode: u32, content: Vec<u8>) {
-        let path = path.trim_start_matches('/');
-        let parents = path.match_indices('/').map(|(at, _)| &path[..at]);
-        for parent in parents {
-            self.0.entry(parent.to_owned()).or_insert_with(|| (FOLDER, Vec::new()));
-        }
-        self.0.insert(path.to_owned(), (mode, content));
     }
 
     /// The archive.

@@ -9,17 +9,13 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::clock;
+use super::clocks::{Clocks, End};
+use super::ready::{Identity, Means, Ready};
 use crate::error::{Doing, Error};
 use crate::namespace::Namespace;
 use crate::network::{Network, SERVER};
-use crate::ping;
 use crate::program::{self, Process};
-
-use super::clocks::End;
-use super::keys::Identity;
-use super::ready::{Means, Ready};
-use super::setup::{Back, NawaSetup};
+use crate::{clock, ping};
 
 const INNER_SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 77, 0, 2));
 const START_LIMIT: Duration = Duration::from_secs(15);
@@ -156,6 +152,45 @@ fn client_file(
         }
     }
     text
+}
+
+/// How Nawa is configured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NawaSetup {
+    /// `scheduler` in the configuration: "auto", "paper" or "paper-absolute".
+    pub scheduler: &'static str,
+    /// The clocks that its two ends see.
+    pub clocks: Clocks,
+    /// Which paths the server may send over.
+    pub back: Back,
+    /// True for paths through the relays, false for paths from end to end.
+    pub relayed: bool,
+    /// `resend` of the peer, at both ends.
+    pub resend: bool,
+    /// `bicast` of the peer, at both ends: "off", "selective" or "adaptive".
+    pub bicast: &'static str,
+}
+
+impl NawaSetup {
+    /// What Nawa does when nothing is configured, through relays.
+    pub const AUTO: NawaSetup = NawaSetup {
+        scheduler: "auto",
+        clocks: Clocks::Same,
+        back: Back::All,
+        relayed: true,
+        resend: true,
+        bicast: "off",
+    };
+}
+
+/// The paths of the direction back, from server to client.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Back {
+    /// All of them.
+    #[default]
+    All,
+    /// The first alone, as in the paper's measurements.
+    One,
 }
 
 #[cfg(test)]

@@ -16,8 +16,8 @@ use rand_core::{RngCore, SeedableRng};
 use crate::clock;
 use crate::datagram::{ETHERNET, HEADERS, packet};
 use crate::error::{Doing, Error};
+use crate::iproute::end;
 use crate::namespace::Namespace;
-use crate::wiring::end;
 
 const OBJECT: &[u8] = bpf::object!("attack.bpf.o");
 

@@ -76,7 +76,6 @@ const NOTES: [&str; 8] = [
 ];
 
 pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
-    let mut notes: Vec<String> = NOTES.map(str::to_owned).to_vec();
     let mut cases = Vec::new();
     let mut missing = BTreeSet::new();
     for cell in cells(&GRIDS, options.size) {
@@ -90,15 +89,9 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
             Err(why) => drop(missing.insert(format!("{}: {why}", cell.text("case")))),
         }
     }
-    notes.extend(missing.into_iter().map(|text| format!("not measured: {text}")));
-    Ok(Experiment {
-        cases,
-        side_by_side: SideBySide::Rates(SIDE_BY_SIDE),
-        repeats: options.size.of(1, 3, 3),
-        ratios: RATIOS.to_vec(),
-        notes,
-        ..Experiment::default()
-    })
+    let mut experiment = Experiment::of(cases, options.size.of(1, 3, 3), &RATIOS, &NOTES);
+    experiment.notes.extend(missing.into_iter().map(|text| format!("not measured: {text}")));
+    Ok(Experiment { side_by_side: SideBySide::Rates(SIDE_BY_SIDE), ..experiment })
 }
 
 /// What making ready and ending takes, of as many cases as start together.
@@ -122,7 +115,7 @@ fn of_all_systems(cell: &Cell, links: &[PathSpec], size: Size) -> Result<Vec<Cas
     let estimate = test.time + measure::PING_EVERY * test.idle_pings + OVERHEAD;
     let carrying = systems(links).into_iter().filter(|(system, ..)| !(quic && *system == System::Mptcp));
     let case = |(system, name, links): Over| {
-        let mut key = cell.key(&["case", "cc", "flows", "direction", "transport"]);
+        let mut key = cell.key("case cc flows direction transport");
         let name = if quic { format!("{name}-quic") } else { name };
         key.insert(1, ("system", name.into()));
         let setup = Setup { topology: Topology::Relayed(links), system, congestion_control: cc };

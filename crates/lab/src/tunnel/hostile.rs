@@ -12,12 +12,12 @@ use crate::clock;
 use crate::error::Error;
 use crate::experiment::{Case, Experiment, Ratio, RunOptions};
 use crate::iperf::{Iperf, Protocol};
+use crate::links::Stream;
 use crate::links::{Bench, OnLinks, Setup, Task};
 use crate::namespace::Namespace;
 use crate::network::{Network, PathSpec, SERVER, Topology};
 use crate::program;
 use crate::system::{Means, NawaSetup, Ready, System};
-use crate::tasks::Stream;
 use crate::workload::Sample;
 
 pub(crate) const ABOUT: &str =
@@ -87,17 +87,11 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
         let flood = cell.one_of("attack", &FLOODS)?;
         let setup = Setup { topology, system: System::Nawa(NawaSetup::AUTO), congestion_control: "cubic" };
         let workload = OnLinks { setup, task: Attacked { time, flood, relay: cell.text("at") == "relay" } };
-        let mut key = cell.key(&["links", "at", "attack"]);
+        let mut key = cell.key("links at attack");
         key[2].1 = cell.text("attack").replace('_', " ").into();
         Ok(Case { key, estimate: time + Iperf::WARM_UP + OVERHEAD, workload }.erase())
     })?;
-    Ok(Experiment {
-        cases,
-        repeats: options.size.of(1, 3, 9),
-        ratios: RATIOS.to_vec(),
-        notes: NOTES.map(str::to_owned).to_vec(),
-        ..Experiment::default()
-    })
+    Ok(Experiment::of(cases, options.size.of(1, 3, 9), &RATIOS, &NOTES))
 }
 
 impl Task for Attacked {
