@@ -53,7 +53,6 @@ impl Cell {
         names.split(' ').filter(has).map(|name| (name, value(self.text(name)))).collect()
     }
 
-    /// All that the cell has.
     fn whole_key(&self) -> Fields<Value> {
         self.0.iter().map(|&(name, text)| (name, value(text))).collect()
     }

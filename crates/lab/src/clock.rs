@@ -52,14 +52,3 @@ pub(crate) fn within<T>(
 pub(crate) fn left(started: Instant, limit: Duration) -> Duration {
     limit.saturating_sub(now() - started)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn polling_gives_up() {
-        assert_eq!(poll_until(Duration::ZERO, || None::<()>), None);
-        assert_eq!(poll_until(Duration::ZERO, || Some(1)), Some(1));
-    }
-}

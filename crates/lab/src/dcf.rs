@@ -185,7 +185,6 @@ struct Shared {
     buffer: Vec<u8>,
 }
 
-/// A station's node.
 struct Station {
     tap: Macvtap,
     mac: [u8; 6],
@@ -253,7 +252,6 @@ fn note(log: &mut Option<Vec<Event>>, time: Duration, node: usize, heard: bool, 
     }
 }
 
-/// Whom a frame is for.
 fn destination(frame: &[u8], stations: &[Station]) -> Option<Destination> {
     let to = frame.first_chunk::<6>()?;
     if to[0] & 1 == 1 {
@@ -301,14 +299,4 @@ fn open(host: &Namespace, n: usize, index: usize) -> Result<Macvtap, Error> {
     let node = format!("/dev/{}-{n}", host.name());
     let opened = host.run(|| Macvtap::open(&name, number, Path::new(&node)))?;
     opened.doing(|| format!("open the macvtap {name} by a device at {node}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_node_has_its_own_address() {
-        assert_eq!((mac(0).as_str(), mac(9).as_str()), ("02:00:00:00:00:01", "02:00:00:00:00:0a"));
-    }
 }

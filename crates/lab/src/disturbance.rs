@@ -43,7 +43,6 @@ pub(crate) enum Change {
     ReaddressClientAll,
     /// A NAT on the first path gives the client another port.
     Rebind,
-    /// The server's address changes.
     ReaddressServer,
     /// The first path's relay is killed and started again.
     RelayRestart,

@@ -107,7 +107,6 @@ pub(crate) struct Outcome {
     pub(crate) dropped: u64,
 }
 
-/// What one flow did.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FlowOutcome {
     /// Payload that reached the receiving program while it was measured.

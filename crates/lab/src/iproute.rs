@@ -60,7 +60,6 @@ pub(crate) fn end(device: &str, own: Ipv4Addr, peer: Ipv4Addr) -> Vec<String> {
     vec![up, format!("addr add {own}/24 dev {device}"), neighbour(device, peer, &mac(peer))]
 }
 
-/// `address` is reached by `device` at `mac`.
 pub(crate) fn neighbour(device: &str, address: Ipv4Addr, mac: &str) -> String {
     format!("neigh replace {address} lladdr {mac} dev {device} nud permanent")
 }
@@ -74,17 +73,5 @@ mod tests {
         let said = "RTNETLINK answers: File exists; Command failed -:2";
         let explained = explain(said, "link set lo up\naddr add 10.0.0.1/8 dev lo\n");
         assert!(explained.ends_with("(at `addr add 10.0.0.1/8 dev lo`)"), "{explained}");
-    }
-
-    #[test]
-    fn other_errors_stay_as_they_are() {
-        assert_eq!(explain("no such namespace", ""), "no such namespace");
-    }
-
-    #[test]
-    fn an_end_has_an_address_and_knows_its_neighbour() {
-        let lines = end("c1", Ipv4Addr::new(10, 1, 1, 2), Ipv4Addr::new(10, 254, 1, 1));
-        assert_eq!(lines[0], "link set c1 address 02:00:00:01:01:02 up");
-        assert_eq!(lines[2], "neigh replace 10.254.1.1 lladdr 02:00:00:fe:01:01 dev c1 nud permanent");
     }
 }

@@ -101,7 +101,6 @@ impl Medium {
         self.host.ip(&[format!("link set n{node} mtu {TOO_LARGE}")])
     }
 
-    /// The namespace that the medium is in.
     pub(crate) fn host(&self) -> &Namespace {
         &self.host
     }
@@ -186,7 +185,6 @@ pub(crate) fn bring_up(node: u32, host: &Namespace) -> Result<(), Error> {
     output(host, "ethtool", &["-K", INTERFACE, "tx", "off", "gro", "on"]).map(drop)
 }
 
-/// `hearers` hear `node`.
 fn set_hearers(loaded: &Loaded, node: usize, hearers: &[usize]) -> Result<(), Error> {
     let words = [0, 0, hearers.len(), hearers.first().copied().unwrap_or_default()];
     loaded.update("nodes", number(node), words.map(|word| number(word).to_ne_bytes()).as_flattened())?;

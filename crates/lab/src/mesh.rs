@@ -10,7 +10,6 @@ use crate::namespace::Namespace;
 /// Between neighbours, in metres: they hear each other, and nobody further does.
 pub(crate) const SPACING_M: f64 = 90.0;
 
-/// Of a node.
 pub(crate) fn address(node: usize) -> Ipv4Addr {
     Ipv4Addr::new(10, 88, 0, u8::try_from(node + 1).unwrap_or(u8::MAX))
 }
@@ -41,21 +40,4 @@ fn ways(node: usize, count: usize, interface: &str) -> Vec<String> {
         next => format!("route replace {} via {} dev {interface}", address(other), address(next)),
     };
     (0..count).filter(|other| *other != node).map(way).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_node_in_the_middle_knows_both_neighbours_and_the_way_beyond() {
-        assert_eq!(
-            ways(1, 4, "w0"),
-            [
-                "neigh replace 10.88.0.1 lladdr 02:00:00:00:00:01 dev w0 nud permanent",
-                "neigh replace 10.88.0.3 lladdr 02:00:00:00:00:03 dev w0 nud permanent",
-                "route replace 10.88.0.4 via 10.88.0.3 dev w0",
-            ]
-        );
-    }
 }

@@ -74,7 +74,6 @@ pub enum Topology {
 }
 
 impl Topology {
-    /// Its emulated links.
     pub(crate) fn links(&self) -> &[PathSpec] {
         match self {
             Topology::Relayed(paths) => paths,
@@ -338,16 +337,4 @@ fn rebinding() -> String {
             }}
         }}"
     )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_new_address_is_on_the_same_link() {
-        let lines = Path { index: 2 }.new_client();
-        assert_eq!(lines[1], "addr add 10.2.1.101/24 dev p2");
-        assert_eq!(lines[4], "route replace default via 10.2.1.2 table 102");
-    }
 }

@@ -24,7 +24,6 @@ pub(crate) struct Figure {
     /// The cases, as `nawa lab run` takes them.
     pub(crate) only: &'static str,
     pub(crate) metric: &'static str,
-    /// To the right.
     pub(crate) x: &'static str,
     /// The fields whose values are lines, separated by blanks.
     pub(crate) lines: &'static str,

@@ -51,7 +51,6 @@ pub(crate) fn find(program: &Path) -> Option<PathBuf> {
     std::env::split_paths(&folders).map(|folder| folder.join(program)).find(|path| path.is_file())
 }
 
-/// What `program` says, which is JSON, in `host`.
 pub(crate) fn json(host: &Namespace, program: &Path, arguments: &[&str]) -> Result<Value, Error> {
     let text = output(host, program, arguments)?;
     let bad = |error| Error::program(&format!("nawa {}", arguments.join(" ")), format!("bad JSON: {error}"));

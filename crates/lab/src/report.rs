@@ -374,10 +374,4 @@ mod tests {
             ["case=50+10", "'a b'", r"'it'\''s'", "''"]
         );
     }
-
-    #[test]
-    fn numbers_have_three_digits() {
-        assert_eq!([number(1234.5), number(12.34), number(1.234)], ["1234", "12.3", "1.23"]);
-        assert_eq!([number(0.9953), number(0.0)], ["0.995", "0.000"]);
-    }
 }

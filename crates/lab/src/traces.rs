@@ -11,7 +11,6 @@ use crate::error::{Doing, Error};
 /// How the name of a file with lines of seconds and Mbit/s ends.
 const RATES: &str = "txt";
 
-/// A recording in a folder.
 pub(crate) struct Recording {
     /// Its file without the ending.
     pub(crate) name: String,
@@ -42,7 +41,6 @@ impl Recording {
         self.file.extension().is_some_and(|end| end == RATES)
     }
 
-    /// The file that it is in.
     pub(crate) fn file_name(&self) -> String {
         self.file.file_name().unwrap_or_default().to_string_lossy().into_owned()
     }

@@ -84,15 +84,3 @@ fn case(cell: &Cell) -> Result<Case<Test>, Error> {
     let key = cell.key("mode second transfers loss_percent");
     Ok(Case { key, workload: test, estimate })
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_second_path_is_what_its_name_says() {
-        assert_eq!(second("short").queue, Queue::Packets(3));
-        assert_eq!(second("policed").policer.map(|policer| policer.rate), Some(Bitrate::from_mbps(1.0)));
-        assert_eq!(second("loss-50").loss.mean(), 0.5);
-    }
-}

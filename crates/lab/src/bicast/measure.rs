@@ -151,7 +151,6 @@ fn metrics(outcomes: &[Outcome], copied: &Counters) -> Metrics {
     ]
 }
 
-/// Of each metric the mean over runs.
 fn mean(runs: &[Metrics]) -> Metrics {
     let mean = |index: usize| {
         let sum: f64 = runs.iter().map(|metrics| metrics[index].1).sum();
@@ -193,11 +192,5 @@ mod tests {
         let value = |name: &str| metrics.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
         assert_eq!((value("transfer_s"), value("longest_gap_ms")), (Some(3.0), Some(7.0)));
         assert_eq!((value("t3_expiries"), value("extra_bytes_ratio")), (Some(3.0), Some(0.05)));
-    }
-
-    #[test]
-    fn a_single_transfer_is_the_mean_over_both_paths() {
-        let run = |value: f64| vec![("transfer_s", value)];
-        assert_eq!(mean(&[run(1.0), run(3.0)]), run(2.0));
     }
 }

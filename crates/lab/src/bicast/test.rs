@@ -64,7 +64,6 @@ impl Stack {
 pub(super) enum Where {
     /// On the hosts that are SCTP's ends.
     Host,
-    /// On a router in front of each.
     Router,
 }
 

@@ -27,7 +27,6 @@ const PORT: usize = 5001;
 /// How long programs may take to get ready.
 const READY_LIMIT: Duration = Duration::from_secs(60);
 
-/// The program, as a file.
 #[derive(Clone, Debug)]
 pub(crate) struct Program(PathBuf);
 

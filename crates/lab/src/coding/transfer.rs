@@ -48,7 +48,6 @@ pub(super) enum End {
     Time(Duration),
 }
 
-/// What was transferred.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Outcome {
     /// Payload that reached the receiving programs.

@@ -47,10 +47,8 @@ const MTU: u32 = 1500;
 /// The hub's address in the tunnel.
 pub(super) const HUB_INNER: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 254);
 
-/// An uplink.
 pub(super) struct Uplink {
     pub(super) name: &'static str,
-    /// The vehicle that has it.
     vehicle: usize,
     interface: &'static str,
     pub(super) metered: bool,
@@ -209,7 +207,6 @@ impl Convoy {
     }
 }
 
-/// The hub's by an uplink.
 pub(super) fn hub_address(uplink: usize) -> Ipv4Addr {
     Ipv4Addr::new(203, 0, u8::try_from(uplink + 1).unwrap_or(u8::MAX), 1)
 }

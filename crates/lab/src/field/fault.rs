@@ -34,11 +34,9 @@ pub(super) enum Fault {
     Lost(usize),
     /// A vehicle is switched off: its programs get no notice.
     Off(usize),
-    /// A vehicle is out of range.
     OutOfRange(usize),
     /// The daemon alone is killed, and started again at once.
     Killed(usize),
-    /// The radio is down.
     Down(usize),
     /// The radio is unplugged: it leaves the vehicle's namespace and comes again, with another index.
     Unplugged(usize),

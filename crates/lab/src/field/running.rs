@@ -37,7 +37,6 @@ pub(super) struct Field {
     folder: PathBuf,
     /// What transfers over SCTP.
     pub(super) program: Program,
-    /// Which address the NAT has.
     pub(super) addresses: Cell<u8>,
 }
 

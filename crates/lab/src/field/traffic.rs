@@ -175,7 +175,6 @@ fn is_wait(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
 }
 
-/// Sends without end.
 fn send_on(mut stream: TcpStream, over: &AtomicBool) {
     let content = [0; 1 << 14];
     let _ = prepare(&stream);
@@ -189,7 +188,6 @@ fn send_on(mut stream: TcpStream, over: &AtomicBool) {
     let _ = stream.shutdown(Shutdown::Both);
 }
 
-/// Counts what comes.
 fn take_in(mut stream: TcpStream, count: &AtomicU64, over: &AtomicBool) {
     let mut buffer = vec![0; 1 << 16];
     let _ = prepare(&stream);

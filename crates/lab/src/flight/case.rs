@@ -154,7 +154,6 @@ impl Workload for Flows {
     }
 }
 
-/// What the sender of a flow needs.
 fn need(flow: &FlowSpec) -> Need {
     let (name, flow) = (flow.congestion_control, flow.clone());
     match flow.origin {

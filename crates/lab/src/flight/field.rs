@@ -165,18 +165,6 @@ mod tests {
     use crate::experiment::Case;
 
     #[test]
-    fn each_link_is_what_its_name_says() {
-        let setup = Setup { rate_kbps: 10_000 };
-        assert!(setup.queue("policer").policer.is_some() && setup.queue("codel").policer.is_none());
-        assert_eq!([setup.queue("codel").aqm, setup.queue("pie").aqm], [Some(Aqm::CODEL), Some(Aqm::PIE)]);
-        assert_eq!(setup.queue("packets-3").queue, Queue::Packets(3));
-        assert_eq!(setup.queue("bdp-2").queue, Queue::Packets(99));
-        let traces = ["bunched", "suspended"].map(|name| setup.link(name)[1].capacity.clone());
-        assert!(traces.iter().all(|capacity| matches!(capacity, Capacity::Trace(_))));
-        assert!(setup.link("step")[1].delay_steps.len() == 2 && setup.link("reorder")[0].reorder.is_some());
-    }
-
-    #[test]
     fn no_more_start_together_than_one_thread_emulates() {
         let experiment = experiment(&RunOptions::default()).unwrap();
         let rate = |group: &[Case]| group.iter().map(|case| case.workload.rate().as_bps()).sum::<u64>();

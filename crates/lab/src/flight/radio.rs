@@ -70,7 +70,6 @@ struct Cell {
     /// The data go up.
     link: PathSpec,
     losses: &'static [f64],
-    /// With the paper's windows.
     as_in_paper: bool,
 }
 

@@ -23,7 +23,6 @@ const READY_LIMIT: Duration = Duration::from_secs(60);
 /// What they say then.
 const WAITING: &str = "waiting";
 
-/// The guests of a test.
 #[derive(Debug, Default)]
 pub(crate) struct Guests {
     flows: Vec<FlowSpec>,
@@ -131,33 +130,4 @@ fn boot(network: &Network, test: &FlowTest, kind: Kind, number: u8) -> Result<Bo
     segment.admit(&network.client)?;
     network.server.ip(&[format!("route add {}/32 via {}", segment.own, network.client_address(0))])?;
     Ok(booting)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn spec(bytes: Option<u64>) -> FlowSpec {
-        FlowSpec {
-            congestion_control: "vegas",
-            origin: Origin::Guest { module: Some("tcp_vegas alpha=1 beta=3") },
-            start: [Duration::ZERO; 2],
-            bytes,
-            receive_buffer: None,
-        }
-    }
-
-    #[test]
-    fn a_guest_sends_what_the_flow_sends() {
-        let some = command(&spec(Some(7)), 1);
-        assert!(some.contains("head -c 7 /dev/zero") && some.contains("nc 10.0.0.2 5002"), "{some}");
-        let all = command(&spec(None), 0);
-        assert!(all.contains("cat /dev/zero |") && all.contains("nc 10.0.0.2 5001"), "{all}");
-    }
-
-    #[test]
-    fn flows_of_one_control_share_a_guest() {
-        assert_eq!(kind(&spec(None)), kind(&spec(Some(1))));
-        assert_eq!(kind(&FlowSpec { origin: Origin::Host, ..spec(None) }), None);
-    }
 }

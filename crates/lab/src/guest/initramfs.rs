@@ -50,7 +50,6 @@ impl Files {
         Ok(())
     }
 
-    /// The archive.
     pub(super) fn pack(&self) -> Vec<u8> {
         let mut archive = Vec::new();
         for (number, (path, (mode, content))) in (1..).zip(&self.0) {

@@ -17,7 +17,6 @@ pub(super) struct Modules {
     known: BTreeMap<String, Vec<String>>,
 }
 
-/// A module to load.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Module {
     pub(super) name: String,

@@ -39,7 +39,6 @@ pub enum Clocks {
     Step,
 }
 
-/// One of a tunnel's ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     Client,

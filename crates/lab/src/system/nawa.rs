@@ -192,24 +192,3 @@ pub enum Back {
     /// The first alone, as in the paper's measurements.
     One,
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn paths_that_are_up_are_counted() {
-        let status = r#"{"tunnel": {"peers": [{"paths": [{"state": "up"}, {"state": "checking"}]}]}}"#;
-        assert_eq!(paths_up(&serde_json::from_str(status).unwrap()), 1);
-        assert_eq!(paths_up(&Value::Null), 0);
-    }
-
-    #[test]
-    fn files_are_as_a_user_writes_them() {
-        let relay = Identity { name: "r1".into(), key_file: "r1.key".into(), public_key: "AAAA".into() };
-        let text = relay_file(&relay, &relay);
-        assert_eq!(text, "[node]\nkey-file = \"r1.key\"\n\n[relay]\nlisten = 51901\nallow = [\"AAAA\"]\n");
-        let text = server_file(&NawaSetup::AUTO, &relay, &relay);
-        assert!(text.contains("listen = 51900\nscheduler = \"auto\"\n\n[[peer]]\nname = \"r1\""), "{text}");
-    }
-}

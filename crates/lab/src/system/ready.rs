@@ -106,7 +106,6 @@ impl Identity {
     }
 }
 
-/// The public key of the private key in `file`.
 pub(super) fn public_key(nawa: &Path, file: &Path) -> Result<[u8; 32], Error> {
     let private = std::fs::read_to_string(file).doing(|| format!("read {}", file.display()))?;
     let public = STANDARD.decode(run(nawa, "pubkey", &private)?.trim()).ok();

@@ -58,7 +58,6 @@ pub enum Flood {
 #[derive(Debug)]
 pub struct Victim<'a> {
     pub host: &'a Namespace,
-    /// The address that it listens at.
     pub address: IpAddr,
     pub port: u16,
     pub public_key: [u8; 32],
@@ -74,7 +73,6 @@ pub struct Progress {
     pub sent: AtomicU64,
 }
 
-/// What a flood came to.
 #[derive(Clone, Copy, Debug)]
 pub struct Flooded {
     /// Datagrams sent per second.

@@ -177,13 +177,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_cut_link_is_the_wifi() {
-        let paths = paths(&RunOptions::default()).unwrap();
-        assert_eq!(paths[WIFI].name, "wifi");
-        assert!((paths[WIFI].down.loss.mean() - 0.02).abs() < 1e-9);
-    }
-
-    #[test]
     fn a_folder_without_traces_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
         let options = RunOptions { traces: Some(folder.path().into()), ..RunOptions::default() };

@@ -168,14 +168,3 @@ fn offered(topology: &Topology) -> Option<Bitrate> {
     let sum = topology.rate().as_bps();
     (sum > 0).then(|| Bitrate::from_bps(sum * 11 / 10))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn udp_is_offered_more_than_the_links_carry() {
-        assert_eq!(offered(&topology("10x10", 10)), Some(Bitrate::from_mbps(110.0)));
-        assert_eq!(offered(&topology("unshaped", 1)), None);
-    }
-}

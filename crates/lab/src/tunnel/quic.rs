@@ -21,7 +21,6 @@ use crate::error::{Doing, Error};
 use crate::network::Network;
 use crate::statistics::mbps;
 
-/// The server's name in its certificate.
 const NAME: &str = "server";
 
 const PORT: u16 = 4433;
