@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde_json::Value;
 
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::experiment::{Case, Experiment, Fields, Published, plain};
 use crate::options::Size;
 
@@ -34,14 +34,14 @@ impl Cell {
     }
 
     /// The same read as a `T`; the default if the cell has none.
-    pub fn get<T: FromStr + Default>(&self, name: &str) -> Result<T, Error> {
+    pub fn get<T: FromStr + Default>(&self, name: &str) -> Result<T> {
         let text = self.text(name);
         let bad = |_| Error::BadCell { field: name.to_owned(), value: text.to_owned() };
         if text.is_empty() { Ok(T::default()) } else { text.parse().map_err(bad) }
     }
 
     /// The value of a field by what `of` has it stand for.
-    pub fn one_of<T: Clone>(&self, name: &str, of: &[(&str, T)]) -> Result<T, Error> {
+    pub fn one_of<T: Clone>(&self, name: &str, of: &[(&str, T)]) -> Result<T> {
         let text = self.text(name);
         let found = of.iter().find(|(known, _)| *known == text).map(|(_, meaning)| meaning.clone());
         found.ok_or_else(|| Error::BadCell { field: name.to_owned(), value: text.to_owned() })
@@ -78,11 +78,7 @@ pub fn cells(grids: &[Grid], size: Size) -> Vec<Cell> {
 }
 
 /// The cases that `case` makes of them.
-pub(crate) fn cases(
-    grids: &[Grid],
-    size: Size,
-    case: impl Fn(&Cell) -> Result<Case, Error>,
-) -> Result<Vec<Case>, Error> {
+pub(crate) fn cases(grids: &[Grid], size: Size, case: impl Fn(&Cell) -> Result<Case>) -> Result<Vec<Case>> {
     cells(grids, size).iter().map(case).collect()
 }
 
@@ -115,11 +111,11 @@ fn combinations(axes: &[&'static str]) -> Vec<Cell> {
 impl Experiment {
     /// Keeps the cases that have, for each of `words` ("KEY=VALUE,VALUE"), one of its values. An error, with what there is,
     /// where a word leaves none.
-    pub fn keep(&mut self, words: &[String]) -> Result<(), Error> {
+    pub fn keep(&mut self, words: &[String]) -> Result<()> {
         words.iter().try_for_each(|word| self.keep_one(word))
     }
 
-    fn keep_one(&mut self, word: &str) -> Result<(), Error> {
+    fn keep_one(&mut self, word: &str) -> Result<()> {
         let (key, values) = word.split_once('=').unwrap_or((word, ""));
         let known = |value: &str| self.cases.iter().any(|case| has(case, key, value));
         if let Some(unknown) = values.split(',').find(|value| !known(value)) {

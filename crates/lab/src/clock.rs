@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::iproute::complete;
 
 /// The monotonic clock.
@@ -19,7 +19,7 @@ pub(crate) fn thread_cpu() -> Duration {
 }
 
 /// This moment as RFC 3339 in UTC, whole seconds.
-pub(crate) fn timestamp() -> Result<String, Error> {
+pub(crate) fn timestamp() -> Result<String> {
     let said = complete("date", Command::new("date").args(["-u", "+%Y-%m-%dT%H:%M:%SZ"]), "")?;
     Ok(said.trim().into())
 }
@@ -43,7 +43,7 @@ pub(crate) fn within<T>(
     limit: Duration,
     what: impl Into<String>,
     ready: impl FnMut() -> Option<T>,
-) -> Result<T, Error> {
+) -> Result<T> {
     let late = || Error::Late { what: what.into(), seconds: limit.as_secs() };
     poll_until(limit, ready).ok_or_else(late)
 }

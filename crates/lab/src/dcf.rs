@@ -22,7 +22,7 @@ use device::poller::Interest;
 use link::dcf::{DcfConfig, Destination, Position, StationStats};
 use link::{Adjacency, LinkConfig, PacketCount};
 
-use crate::error::{Doing, Error};
+use crate::error::{Doing, Error, Result};
 use crate::ether::Ether;
 use crate::namespace::Namespace;
 use crate::program::output;
@@ -84,24 +84,24 @@ impl Medium {
     /// 802.11: one namespace for each station of `config` (at most 200), with the interface [`INTERFACE`] and the MAC address
     /// that [`mac`] names. A station's own queue is for as many frames as go as one, whatever `config` says: what waits, waits in the
     /// node, unless it waits by flow.
-    pub fn build(config: DcfConfig, seed: u64) -> Result<Self, Error> {
+    pub fn build(config: DcfConfig, seed: u64) -> Result<Self> {
         let nodes = config.stations.len();
         let below = if config.fq_codel { INTERFACE_QUEUE as usize } else { config.aggregate };
         Self::start(nodes, Ether::dcf(DcfConfig { queue: PacketCount(below as u64), ..config }, seed))
     }
 
     /// Links between those that hear each other: a namespace for each node of `adjacency`, likewise.
-    pub(crate) fn of_links(adjacency: &Adjacency, link: LinkConfig, seed: u64) -> Result<Self, Error> {
+    pub(crate) fn of_links(adjacency: &Adjacency, link: LinkConfig, seed: u64) -> Result<Self> {
         Self::start(adjacency.nodes(), Ether::links(adjacency, link, seed))
     }
 
-    fn start(count: usize, ether: Ether) -> Result<Self, Error> {
+    fn start(count: usize, ether: Ether) -> Result<Self> {
         let host = Namespace::create("air")?;
         host.without_ipv6()?;
         let node = |n| Namespace::create(&format!("w{n}"));
-        let nodes = (0..count).map(node).collect::<Result<Vec<_>, _>>()?;
+        let nodes = (0..count).map(node).collect::<Result<Vec<_>>>()?;
         let taps = nodes.iter().enumerate().map(|(n, node)| connect(&host, n, node));
-        let taps = taps.collect::<Result<Vec<_>, _>>()?;
+        let taps = taps.collect::<Result<Vec<_>>>()?;
         let thread = RealTime::start("medium", |edge| {
             (0..).zip(&taps).try_for_each(|(token, tap)| edge.poller.add(tap, token, Interest::Read))?;
             let station = |(n, tap)| Station { tap, mac: address(n), watched: true };
@@ -113,7 +113,7 @@ impl Medium {
 
     /// From now on also takes what nodes' drivers send before the kernel has made a packet of it (XDP_TX), which vanishes
     /// where a veth's other end has no program. Their queues are not stopped then.
-    pub fn take_from_drivers(&mut self) -> Result<(), Error> {
+    pub fn take_from_drivers(&mut self) -> Result<()> {
         let pass = || {
             let mut net = device::Net::open().doing(|| "open a netlink socket".into())?;
             let mut pass = |n| {
@@ -121,7 +121,7 @@ impl Medium {
                 let link = net.link(&end).doing(|| format!("find the interface {end}"))?;
                 Ok(bpf::xdp::pass(link.index)?)
             };
-            (0..self.nodes.len()).map(&mut pass).collect::<Result<Vec<_>, Error>>()
+            (0..self.nodes.len()).map(&mut pass).collect::<Result<Vec<_>>>()
         };
         self.passing = self.host.run(pass)??;
         Ok(())
@@ -139,12 +139,12 @@ impl Medium {
 
     /// What nodes have sent and heard since this was called last, by the clock of the emulating thread: when it took a frame
     /// and when it handed it over. The first call begins that.
-    pub fn log(&self) -> Result<Vec<Event>, Error> {
+    pub fn log(&self) -> Result<Vec<Event>> {
         self.thread.ask(|shared, _| shared.log.replace(Vec::new()).unwrap_or_default())
     }
 
     /// Frames that all nodes have sent.
-    pub fn sent(&self) -> Result<u64, Error> {
+    pub fn sent(&self) -> Result<u64> {
         self.thread.ask(|shared, _| shared.ether.transmissions(shared.stations.len()))
     }
 
@@ -158,7 +158,7 @@ impl Medium {
     }
 
     /// What happened since the medium was built; of links, their lateness.
-    pub fn stats(&self) -> Result<MediumStats, Error> {
+    pub fn stats(&self) -> Result<MediumStats> {
         self.thread.ask(|shared, _| {
             let stations = match &shared.ether {
                 Ether::Dcf(medium) => (0..shared.stations.len()).map(|n| *medium.stats(n)).collect(),
@@ -271,7 +271,7 @@ fn address(node: usize) -> [u8; 6] {
 }
 
 /// Joins `node` to the medium's namespace `host`.
-fn connect(host: &Namespace, n: usize, node: &Namespace) -> Result<Macvtap, Error> {
+fn connect(host: &Namespace, n: usize, node: &Namespace) -> Result<Macvtap> {
     node.without_ipv6()?;
     let (name, mac, index) = (node.name(), mac(n), FIRST + n);
     host.ip(&[
@@ -290,7 +290,7 @@ fn connect(host: &Namespace, n: usize, node: &Namespace) -> Result<Macvtap, Erro
     open(host, n, index)
 }
 
-fn open(host: &Namespace, n: usize, index: usize) -> Result<Macvtap, Error> {
+fn open(host: &Namespace, n: usize, index: usize) -> Result<Macvtap> {
     let name = format!("t{n}");
     // By a program, because a thread sees the /sys of the namespace that mounted it.
     let said = output(host, "cat", &[format!("/sys/class/net/{name}/tap{index}/dev")])?;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use link::Bitrate;
 use serde_json::{Map, Value};
 
-use crate::error::Error;
+use crate::error::Result;
 use crate::workload::Workload;
 
 pub use crate::options::{RunOptions, Size};
@@ -164,7 +164,7 @@ impl Experiment {
     }
 
     /// The cases of these numbers, drawn from `seed`.
-    pub(crate) fn drawn(&self, cases: &[usize], options: &RunOptions, seed: u64) -> Result<Vec<Case>, Error> {
+    pub(crate) fn drawn(&self, cases: &[usize], options: &RunOptions, seed: u64) -> Result<Vec<Case>> {
         let again = self.draw.map(|make| make(&RunOptions { seed, ..options.clone() })).transpose()?;
         let drawn = |&index: &usize| {
             let case = &self.cases[index];
@@ -245,7 +245,7 @@ pub(crate) fn object<N: AsRef<str>, T: Clone + Into<Value>>(fields: &[(N, T)]) -
 }
 
 /// Makes an experiment as a run asks for it.
-pub type Make = fn(&RunOptions) -> Result<Experiment, Error>;
+pub type Make = fn(&RunOptions) -> Result<Experiment>;
 
 /// An experiment as a strand offers it.
 #[derive(Clone, Copy, Debug)]

@@ -14,7 +14,7 @@ mod traffic;
 
 use std::time::Duration;
 
-use crate::error::Error;
+use crate::error::Result;
 use crate::experiment::{Case, Entry, Experiment, Ratio, RunOptions};
 use crate::paper::Paper;
 
@@ -61,7 +61,7 @@ const NOTES: [&str; 9] = [
      that were due then",
 ];
 
-pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
+pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment> {
     let systems = &System::ALL[..options.size.of(2, System::ALL.len(), System::ALL.len())];
     let case = |&(name, system): &(&'static str, System)| {
         let test = Test { system };

@@ -20,7 +20,7 @@ use initramfs::Files;
 use modules::Modules;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::error::{Doing, Error};
+use crate::error::{Doing, Error, Result};
 use crate::iproute::PREFIX;
 use crate::iproute::{end, mac};
 use crate::namespace::Namespace;
@@ -91,7 +91,7 @@ pub struct Guest {
 }
 
 /// Fails, in one sentence, where this machine has no guests, or their kernel lacks one of `modules`.
-pub fn check(modules: &[&str]) -> Result<(), Error> {
+pub fn check(modules: &[&str]) -> Result<()> {
     program::require(&[KERNEL, "busybox", "ip"])?;
     let available = Modules::find()?;
     modules.iter().try_for_each(|name| available.in_order(name).map(drop))
@@ -100,7 +100,7 @@ pub fn check(modules: &[&str]) -> Result<(), Error> {
 /// Begins to boot a guest in `host`. Several may boot at the same time; [`Booting::finish`] waits.
 ///
 /// Fails where the kernel, a module, a program or a TAP is missing.
-pub fn boot(host: &Namespace, spec: &GuestSpec) -> Result<Booting, Error> {
+pub fn boot(host: &Namespace, spec: &GuestSpec) -> Result<Booting> {
     check(&[])?;
     let files = files(spec)?;
     let lines: Vec<String> = spec.interfaces.iter().flat_map(tap_lines).collect();
@@ -111,7 +111,7 @@ pub fn boot(host: &Namespace, spec: &GuestSpec) -> Result<Booting, Error> {
 
 impl Booting {
     /// Waits until the guest is up, with all that its specification asks for done.
-    pub fn finish(self) -> Result<Guest, Error> {
+    pub fn finish(self) -> Result<Guest> {
         let Booting(guest) = self;
         match guest.console.await_ready(BOOT_LIMIT) {
             Ok(()) => Ok(guest),
@@ -122,19 +122,19 @@ impl Booting {
 
 impl Guest {
     /// Starts a line of shell in the guest; it runs beside whatever else does.
-    pub fn start(&mut self, line: &str) -> Result<Job, Error> {
+    pub fn start(&mut self, line: &str) -> Result<Job> {
         self.console.start(line)
     }
 
     /// Has the guest's first process itself carry out a line of shell, which must not take long: without the time that it
     /// takes to start another. What it says is lost.
-    pub fn tell(&mut self, line: &str) -> Result<(), Error> {
+    pub fn tell(&mut self, line: &str) -> Result<()> {
         self.console.tell(line)
     }
 
     /// Runs a line of shell to its end, within half a minute; what it said, on standard output and standard error.
     /// Fails if it does.
-    pub fn run(&mut self, line: &str) -> Result<String, Error> {
+    pub fn run(&mut self, line: &str) -> Result<String> {
         let job = self.start(line)?;
         job.finish(RUN_LIMIT).map_err(|error| self.machine.explain(error))
     }
@@ -145,7 +145,7 @@ fn tap_lines(interface: &Interface) -> [String; 2] {
     [format!("tuntap add dev {tap} mode tap"), format!("link set {tap} up")]
 }
 
-fn files(spec: &GuestSpec) -> Result<Files, Error> {
+fn files(spec: &GuestSpec) -> Result<Files> {
     let mut files = Files::new();
     let programs = [PathBuf::from("busybox"), "ip".into()];
     programs.iter().chain(&spec.programs).try_for_each(|program| files.add_program(program))?;
@@ -184,7 +184,7 @@ struct Machine {
 }
 
 impl Machine {
-    fn start(host: &Namespace, spec: &GuestSpec, files: &Files) -> Result<(Self, Console), Error> {
+    fn start(host: &Namespace, spec: &GuestSpec, files: &Files) -> Result<(Self, Console)> {
         let _not_while_cleaning = cleanup::hold_off();
         let prefix = format!("{PREFIX}{}-guest-", std::process::id());
         let folder = tempfile::Builder::new().prefix(&prefix).tempdir();
@@ -284,7 +284,7 @@ impl Segment {
     }
 
     /// Has `host`, where the guest has begun to boot, forward for it.
-    pub(crate) fn admit(&self, host: &Namespace) -> Result<(), Error> {
+    pub(crate) fn admit(&self, host: &Namespace) -> Result<()> {
         host.sysctl(&format!("ipv6/conf/{}/disable_ipv6", self.tap), "1")?;
         host.sysctl("ipv4/ip_forward", "1")?;
         host.ip(&end(&self.tap, self.gateway, self.own))

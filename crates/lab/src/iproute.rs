@@ -4,7 +4,7 @@ use std::io::Write;
 use std::net::Ipv4Addr;
 use std::process::{Command, Stdio};
 
-use crate::error::{Doing, Error};
+use crate::error::{Doing, Error, Result};
 
 /// What every namespace of the lab begins with. Nothing else is ever touched.
 pub(crate) const PREFIX: &str = "nawalab-";
@@ -13,7 +13,7 @@ pub(crate) const PREFIX: &str = "nawalab-";
 pub(crate) const FOLDER: &str = "/run/netns";
 
 /// Runs `ip` with `input` on its standard input.
-pub(crate) fn ip(arguments: &[&str], input: &str) -> Result<(), Error> {
+pub(crate) fn ip(arguments: &[&str], input: &str) -> Result<()> {
     let name = format!("ip {}", arguments.join(" "));
     match complete(&name, Command::new("ip").args(arguments), input) {
         Err(Error::Program { reason, .. }) => Err(Error::program(&name, explain(&reason, input))),
@@ -32,7 +32,7 @@ fn explain(said: &str, input: &str) -> String {
 
 /// Runs `command`, called `name`, with `input` on its standard input; its standard output. What it said on standard error is the
 /// reason of a failure.
-pub(crate) fn complete(name: &str, command: &mut Command, input: &str) -> Result<String, Error> {
+pub(crate) fn complete(name: &str, command: &mut Command, input: &str) -> Result<String> {
     let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().doing(|| format!("start `{name}`"))?;
     if let Some(mut stdin) = child.stdin.take() {

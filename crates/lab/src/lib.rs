@@ -71,7 +71,7 @@ pub mod workload;
 pub use bicast::sctp_stacks;
 pub use catalog::list;
 pub use cleanup::{remove_orphans, start as start_cleanup};
-pub use error::Error;
+pub use error::{Error, Result};
 pub use options::{RunOptions, Size};
 pub use page::{picture, report, show};
 pub use runner::{run, run_all, run_each, run_experiment};

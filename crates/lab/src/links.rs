@@ -13,7 +13,7 @@ use rand_core::{RngCore, SeedableRng};
 use sha2::{Digest, Sha256};
 
 use crate::disturbance::{Change, Disturbance, Event, rates};
-use crate::error::{Doing, Error};
+use crate::error::{Doing, Error, Result};
 use crate::fetch::{self, Request, Transfer, race};
 use crate::http::HttpServer;
 use crate::iperf::{Iperf, Protocol};
@@ -47,7 +47,7 @@ pub(crate) trait Task: Clone + Debug + Send + Sync + 'static {
     /// What it runs, beside the system.
     fn programs(&self) -> &'static [&'static str];
 
-    fn measure(&self, bench: &Bench, ready: &mut Ready) -> Result<Sample, Error>;
+    fn measure(&self, bench: &Bench, ready: &mut Ready) -> Result<Sample>;
 }
 
 pub(crate) struct Bench<'a> {
@@ -80,7 +80,7 @@ impl<T: Task> Workload for OnLinks<T> {
         is_usual.then(|| Arc::new(Self { setup, task: self.task.clone() }) as Arc<dyn Workload>)
     }
 
-    fn prepare<'a>(&'a self, site: Site<'a>) -> Result<Box<dyn Prepared + 'a>, Error> {
+    fn prepare<'a>(&'a self, site: Site<'a>) -> Result<Box<dyn Prepared + 'a>> {
         let network = Network::build(site.emulator, &self.setup.topology, site.seed)?;
         let ready = self.setup.system.start(&network, &site.means())?;
         network.set_congestion_control(self.setup.congestion_control)?;
@@ -89,7 +89,7 @@ impl<T: Task> Workload for OnLinks<T> {
 }
 
 impl<T: Task> Prepared for Standing<'_, T> {
-    fn measure(mut self: Box<Self>) -> Result<Sample, Error> {
+    fn measure(mut self: Box<Self>) -> Result<Sample> {
         let bench = Bench { setup: &self.workload.setup, network: &self.network, site: &self.site };
         let sample = self.workload.task.measure(&bench, &mut self.ready)?;
         self.ready.check()?;
@@ -125,13 +125,13 @@ impl Task for Stream {
         &["iperf3", "ping"]
     }
 
-    fn measure(&self, bench: &Bench, ready: &mut Ready) -> Result<Sample, Error> {
+    fn measure(&self, bench: &Bench, ready: &mut Ready) -> Result<Sample> {
         self.run(bench, ready)
     }
 }
 
 impl Stream {
-    pub(crate) fn run(&self, bench: &Bench, ready: &Ready) -> Result<Sample, Error> {
+    pub(crate) fn run(&self, bench: &Bench, ready: &Ready) -> Result<Sample> {
         let network = bench.network;
         let _server = Iperf::serve(&network.server, ready.launcher, ready.server)?;
         network.restart_links();
@@ -154,7 +154,7 @@ impl Task for Fetch {
         }
     }
 
-    fn measure(&self, bench: &Bench, ready: &mut Ready) -> Result<Sample, Error> {
+    fn measure(&self, bench: &Bench, ready: &mut Ready) -> Result<Sample> {
         let &Self { bytes, event, recovery } = self;
         let (setup, network, site) = (bench.setup, bench.network, bench.site);
         let (file, hash) = random_file(site.files, bytes, site.options.seed)?;
@@ -207,7 +207,7 @@ impl Task for Fetch {
     }
 }
 
-fn start_pings(network: &Network, ready: &Ready) -> Result<Vec<Ping>, Error> {
+fn start_pings(network: &Network, ready: &Ready) -> Result<Vec<Ping>> {
     let start = |&source: &Option<_>| Ping::start(&network.client, source, ready.server, PING_EVERY);
     ready.ping_sources.iter().map(start).collect()
 }
@@ -217,7 +217,7 @@ fn requests(ready: &Ready, file: &str) -> Vec<Request> {
     ready.sources.iter().map(request).collect()
 }
 
-fn fetch_sample(transfer: &Transfer, ping: Ping) -> Result<Sample, Error> {
+fn fetch_sample(transfer: &Transfer, ping: Ping) -> Result<Sample> {
     Ok(Sample::from([
         ("time_s", Some(transfer.time.as_secs_f64())),
         ("goodput_mbps", Some(mbps(transfer.bytes, transfer.time))),
@@ -227,7 +227,7 @@ fn fetch_sample(transfer: &Transfer, ping: Ping) -> Result<Sample, Error> {
 }
 
 /// A file of `bytes` random bytes in `folder`, made once per size: its name and SHA-256.
-fn random_file(folder: &Path, bytes: u64, seed: u64) -> Result<(String, [u8; 32]), Error> {
+fn random_file(folder: &Path, bytes: u64, seed: u64) -> Result<(String, [u8; 32])> {
     let name = format!("{bytes}.bin");
     let path: PathBuf = folder.join(&name);
     let mut content = vec![0; usize::try_from(bytes).unwrap_or(usize::MAX)];

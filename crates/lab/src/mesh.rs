@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 
 use crate::dcf::mac;
-use crate::error::Error;
+use crate::error::Result;
 use crate::iproute::neighbour;
 use crate::namespace::Namespace;
 
@@ -15,7 +15,7 @@ pub(crate) fn address(node: usize) -> Ipv4Addr {
 }
 
 /// Has a node forward. Packets go out by the interface that they came in by: nobody is to be told of a shorter way.
-pub(crate) fn forward(node: &Namespace) -> Result<(), Error> {
+pub(crate) fn forward(node: &Namespace) -> Result<()> {
     node.sysctl("ipv4/ip_forward", "1")?;
     ["all", "default"].iter().try_for_each(|of| {
         node.sysctl(&format!("ipv4/conf/{of}/send_redirects"), "0")?;
@@ -24,7 +24,7 @@ pub(crate) fn forward(node: &Namespace) -> Result<(), Error> {
 }
 
 /// Gives `node`, one of `count`, its neighbours and the ways to the others by `interface`, which is up.
-pub(crate) fn join(host: &Namespace, node: usize, count: usize, interface: &str) -> Result<(), Error> {
+pub(crate) fn join(host: &Namespace, node: usize, count: usize, interface: &str) -> Result<()> {
     host.sysctl(&format!("ipv4/conf/{interface}/send_redirects"), "0")?;
     host.ip(&ways(node, count, interface))
 }

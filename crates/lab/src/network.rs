@@ -17,7 +17,7 @@ use link::{Bitrate, Capacity, LinkConfig, Loss, Probability, Queue, QueueStats, 
 
 use crate::congestion;
 use crate::emulator::{Emulator, Wire};
-use crate::error::Error;
+use crate::error::Result;
 use crate::iproute::{end, mac, neighbour};
 use crate::namespace::Namespace;
 use crate::program::output;
@@ -118,7 +118,7 @@ pub struct Network {
 
 impl Network {
     /// Builds `topology`, its links' chances drawn from `seed`. Any number of networks may be up at once.
-    pub fn build(emulator: &Emulator, topology: &Topology, seed: u64) -> Result<Self, Error> {
+    pub fn build(emulator: &Emulator, topology: &Topology, seed: u64) -> Result<Self> {
         let (client, server) = (Namespace::create("a")?, Namespace::create("b")?);
         let names = topology.path_names();
         let mut network = Self { wires: Vec::new(), client, server, relays: Vec::new(), names };
@@ -156,13 +156,13 @@ impl Network {
     }
 
     /// Sets the congestion control of both ends' TCP, as `cubic`, over the routes that there are now.
-    pub fn set_congestion_control(&self, name: &str) -> Result<(), Error> {
+    pub fn set_congestion_control(&self, name: &str) -> Result<()> {
         [&self.client, &self.server].iter().try_for_each(|host| congestion::set(host, name))
     }
 
     /// Sets the initial window, in segments, of connections that the client makes from now on, over the routes that it
     /// has now.
-    pub fn set_initial_window(&self, segments: u32) -> Result<(), Error> {
+    pub fn set_initial_window(&self, segments: u32) -> Result<()> {
         congestion::set_routes(&self.client, "initcwnd", &segments.to_string())
     }
 
@@ -179,12 +179,12 @@ impl Network {
     }
 
     /// What each emulated link carried since the last restart: up, down.
-    pub fn stats(&self) -> Result<Vec<[Stats; 2]>, Error> {
+    pub fn stats(&self) -> Result<Vec<[Stats; 2]>> {
         self.wires.iter().map(Wire::stats).collect()
     }
 
     /// What has waited in the queues of each emulated link since the last restart: up, down.
-    pub fn queues(&self) -> Result<Vec<[QueueStats; 2]>, Error> {
+    pub fn queues(&self) -> Result<Vec<[QueueStats; 2]>> {
         self.wires.iter().map(Wire::queues).collect()
     }
 
@@ -192,13 +192,13 @@ impl Network {
         Path { index: u8::try_from(path + 1).unwrap_or(u8::MAX) }
     }
 
-    fn add_direct(&mut self) -> Result<(), Error> {
+    fn add_direct(&mut self) -> Result<()> {
         let server = self.server.name();
         self.client.ip(&[format!("link add p1 type veth peer name p1 netns {server}")])?;
         self.address_neighbours()
     }
 
-    fn add_single(&mut self, emulator: &Emulator, spec: &PathSpec, seed: u64) -> Result<(), Error> {
+    fn add_single(&mut self, emulator: &Emulator, spec: &PathSpec, seed: u64) -> Result<()> {
         let taps = [self.client.tap("p1")?, self.server.tap("p1")?];
         self.address_neighbours()?;
         self.wires.push(emulator.join(taps, [spec.up.clone(), spec.down.clone()], seed)?);
@@ -206,14 +206,14 @@ impl Network {
     }
 
     /// The interfaces `p1` of client and server are the two ends of one link.
-    fn address_neighbours(&self) -> Result<(), Error> {
+    fn address_neighbours(&self) -> Result<()> {
         let path = Path { index: 1 };
         self.client.ip(&end("p1", path.address(1, 1), path.address(1, 2)))?;
         self.server.ip(&end("p1", path.address(1, 2), path.address(1, 1)))?;
         self.client.ip(&path.client_routes())
     }
 
-    fn add_path(&mut self, emulator: &Emulator, path: Path, spec: &PathSpec, seed: u64) -> Result<(), Error> {
+    fn add_path(&mut self, emulator: &Emulator, path: Path, spec: &PathSpec, seed: u64) -> Result<()> {
         let relay = Namespace::create(&format!("r{}", path.index))?;
         let interface = path.interface();
         let taps = [self.client.tap(&interface)?, relay.tap("c1")?];
@@ -278,7 +278,7 @@ const RELAY_PORT: u16 = 51_901;
 
 impl Network {
     /// Gives the client another address on path `path` (from 0), as a new lease does: the old one goes, with its routes.
-    pub fn readdress_client(&self, path: usize) -> Result<(), Error> {
+    pub fn readdress_client(&self, path: usize) -> Result<()> {
         let path = self.path(path);
         let client = neighbour("c1", path.address(1, NEW_CLIENT), &mac(path.address(1, 1)));
         self.relays_of(path).try_for_each(|relay| relay.ip(std::slice::from_ref(&client)))?;
@@ -286,7 +286,7 @@ impl Network {
     }
 
     /// Gives the server another address instead of [`SERVER`]; every path reaches it.
-    pub fn readdress_server(&self) -> Result<(), Error> {
+    pub fn readdress_server(&self) -> Result<()> {
         for (index, relay) in (1..).zip(&self.relays) {
             relay.ip(&[format!("route add {NEW_SERVER} via {}", Path { index }.address(2, 2))])?;
         }
@@ -296,7 +296,7 @@ impl Network {
 
     /// Lets path `path` (from 0) appear to come from another port, as after a NAT that has forgotten it: what the client
     /// sends reaches its relay from the new port, and what is sent to the old one is dropped. The client is not told.
-    pub fn rebind(&self, path: usize) -> Result<(), Error> {
+    pub fn rebind(&self, path: usize) -> Result<()> {
         self.relays_of(self.path(path)).try_for_each(|relay| output(relay, "nft", &[rebinding()]).map(drop))
     }
 

@@ -1,6 +1,6 @@
 //! What of a paper is drawn and judged, as data: figures and claims, which `nawa lab report` fills with results.
 
-use crate::error::Error;
+use crate::error::{Error, Result};
 
 /// A paper, or the project's own goals.
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +51,7 @@ pub(crate) struct Claim {
 }
 
 impl Paper {
-    pub(crate) fn figures(&self) -> Result<Vec<Figure>, Error> {
+    pub(crate) fn figures(&self) -> Result<Vec<Figure>> {
         let figure = |text: &&'static str| {
             let (title, experiment, only, rest) = parts(text)?;
             let (metric, fields) = rest.split_once(" by ")?;
@@ -61,7 +61,7 @@ impl Paper {
         self.figures.iter().map(|text| figure(text).ok_or_else(|| bad(text))).collect()
     }
 
-    pub(crate) fn claims(&self) -> Result<Vec<Claim>, Error> {
+    pub(crate) fn claims(&self) -> Result<Vec<Claim>> {
         let claim = |text: &&'static str| {
             let (text, experiment, only, rest) = parts(text)?;
             let [metric, sign, bound, ref once @ ..] = rest.split(' ').collect::<Vec<_>>()[..] else {

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-use crate::error::{Doing, Error};
+use crate::error::{Doing, Result};
 use crate::experiment::{Experiment, RunOptions};
 use crate::workload::Sample;
 
@@ -24,10 +24,7 @@ pub(crate) struct Partial {
 
 impl Partial {
     /// What there is of `experiment` as `options` want it, and what to say about it.
-    pub(crate) fn open(
-        experiment: &Experiment,
-        options: &RunOptions,
-    ) -> Result<(Self, Option<String>), Error> {
+    pub(crate) fn open(experiment: &Experiment, options: &RunOptions) -> Result<(Self, Option<String>)> {
         let Some(json) = &options.json else {
             return Ok((Self { samples: BTreeMap::new(), file: None }, None));
         };
@@ -36,7 +33,7 @@ impl Partial {
         Self::at(path.into(), &identity(experiment, options)?)
     }
 
-    fn at(path: PathBuf, identity: &str) -> Result<(Self, Option<String>), Error> {
+    fn at(path: PathBuf, identity: &str) -> Result<(Self, Option<String>)> {
         let earlier = fs::read_to_string(&path).ok();
         let samples = earlier.as_deref().and_then(|text| samples(text, identity));
         let said = earlier.is_some().then(|| match &samples {
@@ -64,7 +61,7 @@ impl Partial {
     }
 
     /// Keeps a sample for a later run.
-    pub(crate) fn record(&mut self, case: usize, repeat: usize, sample: &Sample) -> Result<(), Error> {
+    pub(crate) fn record(&mut self, case: usize, repeat: usize, sample: &Sample) -> Result<()> {
         let Some((path, file)) = &mut self.file else { return Ok(()) };
         write_line(file, case, repeat, sample).doing(|| format!("write {}", path.display()))
     }
@@ -108,7 +105,7 @@ fn samples(text: &str, identity: &str) -> Option<BTreeMap<(usize, usize), Sample
 }
 
 /// What makes two runs the same: the experiment and its cases, the options, and the very program under test.
-pub(crate) fn identity(experiment: &Experiment, options: &RunOptions) -> Result<String, Error> {
+pub(crate) fn identity(experiment: &Experiment, options: &RunOptions) -> Result<String> {
     let nawa = fs::read(&options.nawa).doing(|| format!("read {}", options.nawa.display()))?;
     let rival = options.rival.as_ref().map(|rival| fs::read(rival).map(|bytes| hash(&bytes)));
     let identity = serde_json::json!({
@@ -124,7 +121,7 @@ pub(crate) fn identity(experiment: &Experiment, options: &RunOptions) -> Result<
 }
 
 /// The same in a word, which a result names.
-pub(crate) fn run_of(experiment: &Experiment, options: &RunOptions) -> Result<String, Error> {
+pub(crate) fn run_of(experiment: &Experiment, options: &RunOptions) -> Result<String> {
     Ok(hash(identity(experiment, options)?.as_bytes())[..16].to_owned())
 }
 

@@ -5,14 +5,14 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::error::{Doing, Error};
+use crate::error::{Doing, Error, Result};
 use crate::experiment::Fields;
 use crate::network::Network;
 use crate::program;
 
 /// By the server's TCP: timers that expired (RTO), segments sent again. By the tunnel, both ends: inner packets sent again, bytes of
 /// inner packets, of their copies and of datagrams.
-pub(crate) fn read(network: &Network, nawa: &Path) -> Result<Counters, Error> {
+pub(crate) fn read(network: &Network, nawa: &Path) -> Result<Counters> {
     let mut counters = Counters::default();
     let tcp = network.server.run(|| {
         let file = |name| std::fs::read_to_string(format!("/proc/thread-self/net/{name}"));
@@ -70,7 +70,7 @@ impl Counters {
     }
 
     /// Adds the numbers that `part` of a status has by these names, separated by blanks. Fails where one is missing.
-    pub(crate) fn add_all(&mut self, part: &Value, names: &'static str) -> Result<(), Error> {
+    pub(crate) fn add_all(&mut self, part: &Value, names: &'static str) -> Result<()> {
         for name in names.split(' ') {
             let missing = || Error::program("nawa status --json", format!("it has no {name}: {part}"));
             self.add(name, part[name].as_f64().ok_or_else(missing)?);

@@ -10,7 +10,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use serde_json::{Map, Value, json};
 
 use crate::clock;
-use crate::error::{Doing, Error};
+use crate::error::{Doing, Error, Result};
 use crate::experiment::{Experiment, Fields, RunOptions, object, plain};
 use crate::partial::write_whole;
 use crate::statistics::{Interval, interval, median};
@@ -80,7 +80,7 @@ impl<'a> Report<'a> {
     }
 
     /// Writes the files that `options` name.
-    pub(crate) fn write(&self, options: &RunOptions) -> Result<(), Error> {
+    pub(crate) fn write(&self, options: &RunOptions) -> Result<()> {
         let files = [(&options.json, lines(&self.json())), (&options.html, self.html())];
         for (path, text) in files {
             if let Some(path) = path {

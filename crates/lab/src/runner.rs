@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::background::at_once;
 use crate::emulator::Emulator;
-use crate::error::{Doing, Error};
+use crate::error::{Doing, Error, Result};
 use crate::experiment::{Case, Experiment, RunOptions, SideBySide};
 use crate::namespace::Namespace;
 use crate::partial::{Partial, run_of};
@@ -26,7 +26,7 @@ use crate::{catalog, cleanup, controls, iproute, program};
 ///
 /// A case that cannot be measured gets a note and no number. Fails where nothing could be measured, or a file arrived
 /// changed.
-pub fn run(name: &str, options: &RunOptions) -> Result<(), Error> {
+pub fn run(name: &str, options: &RunOptions) -> Result<()> {
     let mut experiment = catalog::find(name, options)?;
     if let Some(rival) = &options.rival
         && experiment.add_rival(rival) == 0
@@ -37,7 +37,7 @@ pub fn run(name: &str, options: &RunOptions) -> Result<(), Error> {
 }
 
 /// Those cases, as often and as many at once, as `options` ask for.
-pub(crate) fn arranged(mut experiment: Experiment, options: &RunOptions) -> Result<Experiment, Error> {
+pub(crate) fn arranged(mut experiment: Experiment, options: &RunOptions) -> Result<Experiment> {
     experiment.keep(&options.only)?;
     experiment.repeats = options.repeats.unwrap_or(experiment.repeats);
     experiment.side_by_side = options.side_by_side.map_or(experiment.side_by_side, SideBySide::Cases);
@@ -45,7 +45,7 @@ pub(crate) fn arranged(mut experiment: Experiment, options: &RunOptions) -> Resu
 }
 
 /// Runs `experiment` as it is.
-pub fn run_experiment(experiment: &Experiment, options: &RunOptions) -> Result<(), Error> {
+pub fn run_experiment(experiment: &Experiment, options: &RunOptions) -> Result<()> {
     program::require(&programs(experiment))?;
     check_host()?;
     cleanup::start()?;
@@ -60,10 +60,10 @@ pub fn run_experiment(experiment: &Experiment, options: &RunOptions) -> Result<(
 }
 
 /// A turn that is over, and what came of each of its cases; or of the thread, if it panicked.
-type Ended = (Turn, std::thread::Result<Vec<Result<Sample, Error>>>);
+type Ended = (Turn, std::thread::Result<Vec<Result<Sample>>>);
 
 /// Measures what no earlier run has measured, turn by turn as the schedule lets them begin.
-fn run_turns(lab: &Lab, results: &mut Results) -> Result<(), Error> {
+fn run_turns(lab: &Lab, results: &mut Results) -> Result<()> {
     let experiment = results.experiment;
     let (sender, ended) = channel::<Ended>();
     std::thread::scope(|scope| {
@@ -99,7 +99,7 @@ struct Results<'a> {
 }
 
 impl<'a> Results<'a> {
-    fn new(experiment: &'a Experiment, options: &RunOptions) -> Result<Self, Error> {
+    fn new(experiment: &'a Experiment, options: &RunOptions) -> Result<Self> {
         let (earlier, said) = Partial::open(experiment, options)?;
         let schedule = Schedule::new(experiment, options.seed, |case, repeat| earlier.has(case, repeat));
         let progress = Progress::start(experiment, said.as_deref(), &schedule);
@@ -118,7 +118,7 @@ impl<'a> Results<'a> {
         }
     }
 
-    fn end(&mut self, turn: &Turn, outcomes: Vec<Result<Sample, Error>>) -> Result<(), Error> {
+    fn end(&mut self, turn: &Turn, outcomes: Vec<Result<Sample>>) -> Result<()> {
         self.schedule.end(turn);
         for (&index, outcome) in turn.cases.iter().zip(outcomes) {
             self.take(index, turn.repeat, outcome)?;
@@ -126,7 +126,7 @@ impl<'a> Results<'a> {
         Ok(())
     }
 
-    fn take(&mut self, index: usize, repeat: usize, outcome: Result<Sample, Error>) -> Result<(), Error> {
+    fn take(&mut self, index: usize, repeat: usize, outcome: Result<Sample>) -> Result<()> {
         let case = &self.experiment.cases[index];
         match outcome {
             Ok(sample) => {
@@ -146,7 +146,7 @@ impl<'a> Results<'a> {
     }
 
     /// Fails with the last failure if nothing was measured.
-    fn finish(mut self, options: &RunOptions) -> Result<(), Error> {
+    fn finish(mut self, options: &RunOptions) -> Result<()> {
         self.progress.finish();
         self.report.compare();
         self.report.ends();
@@ -161,7 +161,7 @@ impl<'a> Results<'a> {
 }
 
 /// Fails, in one sentence, where the lab cannot work at all.
-pub(crate) fn check_host() -> Result<(), Error> {
+pub(crate) fn check_host() -> Result<()> {
     if !rustix::process::geteuid().is_root() {
         return Err(Error::NotRoot);
     }
@@ -188,7 +188,7 @@ struct Lab<'a> {
 }
 
 impl<'a> Lab<'a> {
-    fn new(options: &'a RunOptions) -> Result<Self, Error> {
+    fn new(options: &'a RunOptions) -> Result<Self> {
         let _not_while_cleaning = cleanup::hold_off();
         let prefix = format!("{}{}-", iproute::PREFIX, std::process::id());
         let folder = tempfile::Builder::new().prefix(&prefix).tempdir();
@@ -203,7 +203,7 @@ impl<'a> Lab<'a> {
     }
 
     /// One run of each case, each on a network of its own, at the same time. All cases of a repeat see the same chances, by `seed`.
-    fn measure(&self, cases: &[Case], seed: u64) -> Vec<Result<Sample, Error>> {
+    fn measure(&self, cases: &[Case], seed: u64) -> Vec<Result<Sample>> {
         let prepared = self.prepare_all(cases, seed);
         let outcomes = at_once(prepared, |one| one?.measure());
         outcomes.iter().flatten().for_each(|sample| self.learn(sample));
@@ -211,7 +211,7 @@ impl<'a> Lab<'a> {
     }
 
     /// All are ready before the first of them is measured.
-    fn prepare_all<'c>(&'c self, cases: &'c [Case], seed: u64) -> Vec<Result<Box<dyn Prepared + 'c>, Error>> {
+    fn prepare_all<'c>(&'c self, cases: &'c [Case], seed: u64) -> Vec<Result<Box<dyn Prepared + 'c>>> {
         let _one_at_a_time = self.preparing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut prepared: Vec<_> = cases.iter().map(|case| self.prepare(case, seed)).collect();
         for one in &mut prepared {
@@ -221,7 +221,7 @@ impl<'a> Lab<'a> {
         prepared
     }
 
-    fn prepare<'c>(&'c self, case: &'c Case, seed: u64) -> Result<Box<dyn Prepared + 'c>, Error> {
+    fn prepare<'c>(&'c self, case: &'c Case, seed: u64) -> Result<Box<dyn Prepared + 'c>> {
         let folder = tempfile::tempdir_in(&self.folder).doing(|| "make a temporary folder".into())?;
         case.workload.prepare(Site {
             options: self.options,
@@ -243,7 +243,7 @@ impl<'a> Lab<'a> {
 /// Runs every experiment of the lab; the results are `FOLDER/NAME.json`. What is there already is not measured again.
 ///
 /// What cannot be measured on this machine is said beforehand, and left out.
-pub fn run_all(options: &RunOptions, folder: &Path) -> Result<(), Error> {
+pub fn run_all(options: &RunOptions, folder: &Path) -> Result<()> {
     let find = |(name, _): (&'static str, _)| {
         let mut experiment = catalog::find(name, options)?;
         if let Some(rival) = &options.rival {
@@ -251,17 +251,17 @@ pub fn run_all(options: &RunOptions, folder: &Path) -> Result<(), Error> {
         }
         arranged(experiment, options)
     };
-    let experiments = catalog::list().into_iter().map(find).collect::<Result<Vec<_>, _>>()?;
+    let experiments = catalog::list().into_iter().map(find).collect::<Result<Vec<_>>>()?;
     run_each(&experiments, options, folder)
 }
 
 /// Runs these experiments likewise.
-pub fn run_each(experiments: &[Experiment], options: &RunOptions, folder: &Path) -> Result<(), Error> {
+pub fn run_each(experiments: &[Experiment], options: &RunOptions, folder: &Path) -> Result<()> {
     program::require(&["ip"])?;
     check_host()?;
     std::fs::create_dir_all(folder).doing(|| format!("make the folder {}", folder.display()))?;
     let plan = experiments.iter().map(|experiment| Plan::of(experiment, options, folder));
-    let plan = plan.collect::<Result<Vec<_>, Error>>()?;
+    let plan = plan.collect::<Result<Vec<_>>>()?;
     let whole: Duration = plan.iter().map(|plan| plan.time).sum();
     say(&format!("{} experiments into {}, about {}", plan.len(), folder.display(), rough(whole)));
     plan.iter().for_each(Plan::say);
@@ -288,7 +288,7 @@ struct Plan {
 }
 
 impl Plan {
-    fn of(experiment: &Experiment, options: &RunOptions, folder: &Path) -> Result<Self, Error> {
+    fn of(experiment: &Experiment, options: &RunOptions, folder: &Path) -> Result<Self> {
         let file = folder.join(format!("{}.json", experiment.name));
         let (possible, missing) = controls::without_missing(experiment.clone());
         let skipped = match is_there(&file, &run_of(experiment, options)?)? {
@@ -310,7 +310,7 @@ impl Plan {
 }
 
 /// Whether `file` has figures of this `run`. Fails if it has those of another.
-fn is_there(file: &Path, run: &str) -> Result<bool, Error> {
+fn is_there(file: &Path, run: &str) -> Result<bool> {
     let Ok(text) = std::fs::read(file) else { return Ok(false) };
     let result: Value = serde_json::from_slice(&text).unwrap_or_default();
     if result["conditions"]["run"] != run {

@@ -9,7 +9,7 @@ mod rival;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use crate::error::Error;
+use crate::error::Result;
 use crate::http::Transport;
 use crate::network::Network;
 
@@ -56,7 +56,7 @@ impl System {
     }
 
     /// Starts it in `network`; returns when it carries traffic.
-    pub fn start(&self, network: &Network, means: &Means) -> Result<Ready, Error> {
+    pub fn start(&self, network: &Network, means: &Means) -> Result<Ready> {
         match self {
             System::Tcp => Ok(Ready::plain(vec![network.client_address(0)])),
             System::BestTcp => Ok(Ready::plain(all_sources(network))),
@@ -76,7 +76,7 @@ fn all_sources(network: &Network) -> Vec<IpAddr> {
 const SUBFLOWS_MAX: usize = 8;
 
 /// The connection starts on the best path; every other one is a subflow to the same address.
-fn mptcp(network: &Network, first: usize) -> Result<Ready, Error> {
+fn mptcp(network: &Network, first: usize) -> Result<Ready> {
     let limits = format!("mptcp limits set subflows {SUBFLOWS_MAX} add_addr_accepted {SUBFLOWS_MAX}");
     let mut lines = vec![limits.clone()];
     let others = (0..network.path_names().len()).filter(|&path| path != first);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use link::{Capacity, Trace};
 
-use crate::error::{Doing, Error};
+use crate::error::{Doing, Error, Result};
 
 /// How the name of a file with lines of seconds and Mbit/s ends.
 const RATES: &str = "txt";
@@ -20,7 +20,7 @@ pub(crate) struct Recording {
 }
 
 /// Those of `folder`, by name.
-pub(crate) fn recordings(folder: &Path) -> Result<Vec<Recording>, Error> {
+pub(crate) fn recordings(folder: &Path) -> Result<Vec<Recording>> {
     let entries = std::fs::read_dir(folder).doing(|| format!("read the folder {}", folder.display()))?;
     let files = entries.flatten().map(|entry| entry.path());
     let mut files: Vec<PathBuf> =
@@ -46,13 +46,13 @@ impl Recording {
     }
 
     /// The ways up and down; one that was not recorded limits nothing.
-    pub(crate) fn load(&self) -> Result<[Capacity; 2], Error> {
+    pub(crate) fn load(&self) -> Result<[Capacity; 2]> {
         let back = self.back.as_deref().map_or(Ok(Capacity::Unlimited), load)?;
         Ok([back, load(&self.file)?])
     }
 }
 
-fn load(path: &Path) -> Result<Capacity, Error> {
+fn load(path: &Path) -> Result<Capacity> {
     let text = std::fs::read_to_string(path).doing(|| format!("read the trace {}", path.display()))?;
     let trace = match path.extension().is_some_and(|end| end == RATES) {
         true => Trace::from_seconds_mbps(&text),

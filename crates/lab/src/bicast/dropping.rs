@@ -7,7 +7,7 @@ use link::{Bitrate, ByteCount, LinkConfig, PolicerConfig, Queue};
 use super::experiments::{ALL_MODES, DELAY, MODES, OVERHEAD, RATE_MBPS, link, side_by_side, sorted};
 use super::test::{Stack, Test, Where};
 use crate::axes::{Cell, FULL, Grid, QUICK, cells};
-use crate::error::Error;
+use crate::error::Result;
 use crate::experiment::{Case, Experiment, Ratio, RunOptions};
 use crate::network::percent_lost;
 
@@ -55,13 +55,13 @@ fn second(name: &str) -> LinkConfig {
     config
 }
 
-pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
-    let cases: Result<_, Error> = cells(&GRIDS, options.size).iter().map(case).collect();
+pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment> {
+    let cases: Result<_> = cells(&GRIDS, options.size).iter().map(case).collect();
     let experiment = Experiment::of(sorted(cases?), options.size.of(1, 3, 3), &RATIOS, &NOTES);
     Ok(Experiment { side_by_side: side_by_side(options.size), ..experiment })
 }
 
-fn case(cell: &Cell) -> Result<Case<Test>, Error> {
+fn case(cell: &Cell) -> Result<Case<Test>> {
     let (name, transfers) = (cell.text("second"), cell.get("transfers")?);
     let loss_percent: f64 = cell.get("loss_percent")?;
     let first = link(RATE_MBPS, DELAY, percent_lost(loss_percent));

@@ -8,7 +8,7 @@ use link::{LinkConfig, Loss, Probability, Queue};
 
 use super::test::{STACKS_BY_NAME, Stack, Test, Where};
 use crate::axes::{ALL, Cell, FULL, Grid, QUICK, cases, cells};
-use crate::error::Error;
+use crate::error::Result;
 use crate::experiment::{Case, Experiment, Pooled, Ratio, RunOptions, SideBySide, Size};
 use crate::links::Fetch;
 use crate::links::{OnLinks, Setup};
@@ -101,7 +101,7 @@ const KINDS: [(&str, [(f64, Duration); 2]); 4] = [
 
 /// A cell's case, with these fields in its key. `loss`: `both`: packets in both directions are lost; `data`: from client to server
 /// alone. `cut`: when the first path carries nothing, in seconds.
-fn case(cell: &Cell, key: &'static str, cut: Option<Range<u64>>) -> Result<Case<Test>, Error> {
+fn case(cell: &Cell, key: &'static str, cut: Option<Range<u64>>) -> Result<Case<Test>> {
     let (percent, transfers): (f64, usize) = (cell.get("loss_percent")?, cell.get("transfers")?);
     let (stack, mode) = (cell.one_of("stack", &STACKS_BY_NAME)?, cell.one_of("mode", &MODES)?);
     let kind = cell.one_of("links", &KINDS)?;
@@ -156,9 +156,8 @@ fn experiment(
     key: &'static str,
     cut: Option<Range<u64>>,
     notes: &[&str],
-) -> Result<Experiment, Error> {
-    let cases: Result<_, Error> =
-        cells(grids, size).iter().map(|cell| case(cell, key, cut.clone())).collect();
+) -> Result<Experiment> {
+    let cases: Result<_> = cells(grids, size).iter().map(|cell| case(cell, key, cut.clone())).collect();
     let experiment = Experiment::of(sorted(cases?), repeats, &RATIOS, &[notes, &NOTES].concat());
     Ok(Experiment { side_by_side: side_by_side(size), pooled: Some(GAPS), ..experiment })
 }
@@ -169,7 +168,7 @@ const LOSS: [Grid; 3] = [
     Grid(FULL, &["loss_percent=1.0,3.0,5.0 loss=data transfers=2", STACKS, ALL_MODES]),
 ];
 
-pub(crate) fn loss(options: &RunOptions) -> Result<Experiment, Error> {
+pub(crate) fn loss(options: &RunOptions) -> Result<Experiment> {
     let size = options.size;
     experiment(&LOSS, (size, size.of(1, 3, 5)), "", None, &[])
 }
@@ -181,7 +180,7 @@ const LOAD: [Grid; 3] = [
     Grid(FULL, &["loss_percent=1.0,5.0 loss=both transfers=1,4 stack=linux-probed where=host", ALL_MODES]),
 ];
 
-pub(crate) fn load(options: &RunOptions) -> Result<Experiment, Error> {
+pub(crate) fn load(options: &RunOptions) -> Result<Experiment> {
     let note = "where: what nawa runs on, the hosts that are SCTP's ends (in their guests, if they are in guests) or a \
                 router in front of each";
     let size = options.size;
@@ -201,7 +200,7 @@ const BUDGET: [Grid; 2] = [
 const BUDGETS: &str =
     "mode:budget_percent=normal:0,adaptive:3,adaptive:7,adaptive:15,adaptive:30,adaptive:100";
 
-pub(crate) fn budget(options: &RunOptions) -> Result<Experiment, Error> {
+pub(crate) fn budget(options: &RunOptions) -> Result<Experiment> {
     let note = "budget_percent: `budget` in the configuration; 0 stands for none, without copies";
     let (size, key) = (options.size, "budget_percent");
     let experiment = experiment(&BUDGET, (size, size.of(1, 3, 3)), key, None, &[note])?;
@@ -221,7 +220,7 @@ const UNEVEN: [Grid; 3] = [
 const UNEVEN_LINKS: &str = "links=10+2,5ms+50ms clients=1 transfers=2";
 const TWO_HOSTS: &str = "links=10x2 clients=2 transfers=4";
 
-pub(crate) fn uneven(options: &RunOptions) -> Result<Experiment, Error> {
+pub(crate) fn uneven(options: &RunOptions) -> Result<Experiment> {
     let note = "links: 10 and 2 Mbit/s, 5 ms; 10 Mbit/s, 5 and 50 ms; 10 Mbit/s, 5 ms. clients: hosts that transfers come \
                 from, each with one on each path, behind the same nawa";
     let (size, key) = (options.size, "links clients");
@@ -236,7 +235,7 @@ const CUT: [Grid; 2] = [
 /// Seconds: well within the shortest transfer, and for some of the kernel's retransmission timeouts.
 const CUT_S: Range<u64> = 2..6;
 
-pub(crate) fn cut(options: &RunOptions) -> Result<Experiment, Error> {
+pub(crate) fn cut(options: &RunOptions) -> Result<Experiment> {
     let note = "one transfer on each path; the first path is down from 2 s to 6 s after the start; later_copies, later_copied_ratio: made after that";
     let size = options.size;
     experiment(&CUT, (size, size.of(1, 3, 3)), "", Some(CUT_S), &[note])
@@ -266,7 +265,7 @@ const TCP_NOTES: [&str; 4] = [
      both ends sent over the file's size",
 ];
 
-pub(crate) fn tcp(options: &RunOptions) -> Result<Experiment, Error> {
+pub(crate) fn tcp(options: &RunOptions) -> Result<Experiment> {
     let bytes = options.size.of(4, 16, 32) << 20;
     let cases = cases(&TCP, options.size, |cell| {
         let loss = bursts(cell.get("loss_percent")?);

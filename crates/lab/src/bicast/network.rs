@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use super::test::{PATHS, Stack, Test};
 use crate::emulator::{Emulator, Wire};
-use crate::error::Error;
+use crate::error::Result;
 use crate::guest::{self, Booting, Guest, GuestSpec, Segment};
 use crate::iproute::end;
 use crate::namespace::Namespace;
@@ -70,7 +70,7 @@ impl Network {
         program: &Path,
         inside: Option<&NawaInside>,
         seed: u64,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self> {
         let (client, server) = (Namespace::create("a")?, Namespace::create("b")?);
         let mut wires = Vec::new();
         for (path, [up, down]) in (1u8..).zip(&test.paths) {
@@ -104,7 +104,7 @@ impl Network {
         Ok(network)
     }
 
-    fn boot(&mut self, spec: &GuestSpec) -> Result<(), Error> {
+    fn boot(&mut self, spec: &GuestSpec) -> Result<()> {
         let segments: Vec<u8> = self.clients.clone();
         let server = boot(&self.server, SERVER, 0, &segments, spec)?;
         self.guests.booting.push(server);
@@ -121,7 +121,7 @@ impl Network {
     }
 
     /// Waits until guests are up, and Nawa in those that are to run it.
-    pub(super) fn finish(&mut self) -> Result<(), Error> {
+    pub(super) fn finish(&mut self) -> Result<()> {
         for booting in self.guests.booting.drain(..) {
             let mut guest = booting.finish()?;
             if self.nawa_in_guests {
@@ -133,7 +133,7 @@ impl Network {
     }
 
     /// What `nawa status --json` says wherever it runs.
-    pub(super) fn status(&mut self, nawa: &Path) -> Result<Vec<String>, Error> {
+    pub(super) fn status(&mut self, nawa: &Path) -> Result<Vec<String>> {
         if self.nawa_in_guests {
             return self.guests.up.iter_mut().map(|guest| guest.run("nawa status --json")).collect();
         }
@@ -171,7 +171,7 @@ impl Network {
     }
 
     /// What the kernels that send have counted; usrsctp counts for itself.
-    pub(super) fn kernel_counters(&mut self, stack: Stack) -> Result<Vec<String>, Error> {
+    pub(super) fn kernel_counters(&mut self, stack: Stack) -> Result<Vec<String>> {
         let senders = self.guests.up.iter_mut().skip(1);
         match stack {
             Stack::LinuxNative => Ok(vec![output(&self.client, "cat", &[COUNTERS])?]),
@@ -208,13 +208,7 @@ fn spec(program: &Path, inside: Option<&NawaInside>) -> GuestSpec {
 }
 
 /// Begins to boot host `number` behind `host`, that of `segment`, which reaches what is in the segments `others`.
-fn boot(
-    host: &Namespace,
-    segment: u8,
-    number: usize,
-    others: &[u8],
-    spec: &GuestSpec,
-) -> Result<Booting, Error> {
+fn boot(host: &Namespace, segment: u8, number: usize, others: &[u8], spec: &GuestSpec) -> Result<Booting> {
     let network =
         |path: usize| Segment::new(format!("g{}", number * PATHS + path), [path as u8 + 1, segment]);
     let networks: Vec<Segment> = (0..PATHS).map(network).collect();

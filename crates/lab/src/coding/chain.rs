@@ -8,7 +8,7 @@ use link::dcf::{DcfConfig, Phy, Position};
 
 use crate::clock;
 use crate::dcf::{INTERFACE, Medium};
-use crate::error::Error;
+use crate::error::Result;
 use crate::guest::Guest;
 use crate::mesh::{self, SPACING_M, address};
 use crate::ping;
@@ -53,7 +53,7 @@ pub(super) struct Chain {
 
 impl Chain {
     /// All nodes of `test` are ready, each knows its neighbours and the way to the others.
-    pub(super) fn start(test: &Test, means: &Means, seed: u64) -> Result<Self, Error> {
+    pub(super) fn start(test: &Test, means: &Means, seed: u64) -> Result<Self> {
         let stations = Position::chain(test.hops + 1, SPACING_M);
         let config = DcfConfig {
             overhearing_loss: test.overhearing_loss,
@@ -93,7 +93,7 @@ impl Chain {
         Ok(chain)
     }
 
-    fn start_guests(medium: Medium, codes: bool, bursts: bool) -> Result<Self, Error> {
+    fn start_guests(medium: Medium, codes: bool, bursts: bool) -> Result<Self> {
         let chain = Self { nodes: Vec::new(), guests: batman::start(&medium, codes)?, medium };
         let ends = chain.ends();
         for (host, address) in [ends.0, ends.1] {
@@ -119,7 +119,7 @@ impl Chain {
     }
 
     /// What the layers of all nodes counted, or, where there are none, their stations.
-    pub(super) fn counters(&mut self, means: &Means) -> Result<Counters, Error> {
+    pub(super) fn counters(&mut self, means: &Means) -> Result<Counters> {
         let (plain, mut counters) = (self.nodes.is_empty(), Counters::default());
         for station in self.medium.stats()?.stations {
             counters.add(REPEATED, station.repeated.get() as f64);
@@ -141,12 +141,12 @@ impl Chain {
         Ok(counters)
     }
 
-    pub(super) fn lateness(&self) -> Result<Duration, Error> {
+    pub(super) fn lateness(&self) -> Result<Duration> {
         Ok(self.medium.stats()?.lateness)
     }
 
     /// Fails if a node's `nawa` has ended.
-    pub(super) fn check(&mut self) -> Result<(), Error> {
+    pub(super) fn check(&mut self) -> Result<()> {
         self.nodes.iter_mut().try_for_each(Process::check)
     }
 }

@@ -8,7 +8,7 @@ use link::Probability;
 use super::test::{Mode, Test};
 use super::transfer::{End, Plan};
 use crate::axes::{ALL, FULL, Grid, QUICK, cases};
-use crate::error::Error;
+use crate::error::Result;
 use crate::experiment::{Case, Experiment, Published, Ratio, RunOptions, Size};
 
 pub(crate) const ABOUT_WAIT: &str = "one TCP transfer over 2 and 3 hops of 802.11g, by mode and waiting time: goodput, RTT, packets sent (paper 002)";
@@ -45,7 +45,7 @@ const WAIT_NOTES: [&str; 4] = [
      published",
 ];
 
-pub(crate) fn wait(options: &RunOptions) -> Result<Experiment, Error> {
+pub(crate) fn wait(options: &RunOptions) -> Result<Experiment> {
     let end = End::Packets(options.size.of(1_500, 4_000, 10_000));
     let timing = Timing { end, bursts: false, repeats: options.size.of(1, 5, 5) };
     let experiment = experiment_of(&WAIT, options.size, timing, &WAIT_RATIOS, &WAIT_NOTES)?;
@@ -98,7 +98,7 @@ const EITHER_WAY: &str = "flows=1 directions=1,2";
 const MORE_FLOWS: &str = "hops=2,3,4 window_segments=64 flows:directions=1:2,4:1,2:2";
 const MODES: &str = "mode=plain,off,controlled,any";
 
-pub(crate) fn gain(options: &RunOptions) -> Result<Experiment, Error> {
+pub(crate) fn gain(options: &RunOptions) -> Result<Experiment> {
     experiment_of(&GAIN, options.size, Timing::fixed(options.size), &RATIOS, &GAIN_NOTES)
 }
 
@@ -117,7 +117,7 @@ const LOSS: [Grid; 2] = [
 const LOSSES_QUICK: &str = "overhearing_loss_percent:aggregation=0:off,10:off,50:off,50:on";
 const LOSSES: &str = "overhearing_loss_percent=0,1,5,10,20,50";
 
-pub(crate) fn loss(options: &RunOptions) -> Result<Experiment, Error> {
+pub(crate) fn loss(options: &RunOptions) -> Result<Experiment> {
     experiment_of(&LOSS, options.size, Timing::fixed(options.size), &RATIOS, &LOSS_NOTES)
 }
 
@@ -149,7 +149,7 @@ fn experiment_of(
     timing: Timing,
     ratios: &[Ratio],
     about: &[&str],
-) -> Result<Experiment, Error> {
+) -> Result<Experiment> {
     let cases = cases(grids, size, |cell| {
         let mode = Mode::named(cell.text("mode"));
         let wait_ms = if cell.text("wait_ms").is_empty() { WAIT_MS } else { cell.get("wait_ms")? };

@@ -6,7 +6,7 @@ use super::bound::{Bound, papers_rule};
 use super::chain::{Chain, REPEATED};
 use super::test::{Mode, Test};
 use super::transfer::{self, Outcome};
-use crate::error::Error;
+use crate::error::Result;
 use crate::experiment::Fields;
 use crate::recovery::Counters;
 use crate::system::Means;
@@ -17,12 +17,12 @@ impl Workload for Test {
         Need::programs(&["ethtool", "ping"])
     }
 
-    fn prepare<'a>(&'a self, site: Site<'a>) -> Result<Box<dyn Prepared + 'a>, Error> {
+    fn prepare<'a>(&'a self, site: Site<'a>) -> Result<Box<dyn Prepared + 'a>> {
         Ok(Box::new(move || measure(self, &site.means(), site.seed)))
     }
 }
 
-fn measure(test: &Test, means: &Means, seed: u64) -> Result<Sample, Error> {
+fn measure(test: &Test, means: &Means, seed: u64) -> Result<Sample> {
     let mut chain = Chain::start(test, means, seed)?;
     let before = chain.counters(means)?;
     let (first, last) = chain.ends();

@@ -12,7 +12,7 @@ use super::running::{Field, pids, wait_until};
 use super::system::MASTER;
 use crate::clock;
 use crate::dcf::INTERFACE;
-use crate::error::{Doing, Error};
+use crate::error::{Doing, Result};
 
 /// How long a sample takes.
 pub(super) const LENGTH: Duration = Duration::from_secs(36);
@@ -90,7 +90,7 @@ impl Fault {
 
 impl Field {
     /// Lets a fault begin.
-    pub(super) fn strike(&self, fault: Fault) -> Result<(), Error> {
+    pub(super) fn strike(&self, fault: Fault) -> Result<()> {
         match fault {
             Fault::NewAddress => {
                 self.addresses.set(self.addresses.get() % 200 + 1);
@@ -117,7 +117,7 @@ impl Field {
     }
 
     /// Ends it.
-    pub(super) fn mend(&self, fault: Fault) -> Result<(), Error> {
+    pub(super) fn mend(&self, fault: Fault) -> Result<()> {
         match fault {
             Fault::NewAddress | Fault::Deleted(..) => Ok(()),
             Fault::Lost(uplink) => self.convoy.set_up(uplink, true),
@@ -137,12 +137,12 @@ impl Field {
         }
     }
 
-    fn radio(&self, vehicle: usize, words: &str) -> Result<(), Error> {
+    fn radio(&self, vehicle: usize, words: &str) -> Result<()> {
         self.convoy.vehicle(vehicle).ip(&[format!("link set {INTERFACE} {words}")])
     }
 
     /// Sends the daemon of `vehicle` a signal.
-    fn signal(&self, vehicle: usize, signal: Signal) -> Result<(), Error> {
+    fn signal(&self, vehicle: usize, signal: Signal) -> Result<()> {
         for pid in pids(self.convoy.vehicle(vehicle), self.nawa())? {
             // One that has ended meanwhile needs none.
             let _ = kill_process(pid, signal);
@@ -151,7 +151,7 @@ impl Field {
     }
 
     /// Has the daemon of `vehicle` read its file changed by `change`.
-    fn reload(&self, vehicle: usize, change: impl Fn(&str) -> String) -> Result<(), Error> {
+    fn reload(&self, vehicle: usize, change: impl Fn(&str) -> String) -> Result<()> {
         let path = self.vehicle_path(vehicle);
         let doing = || format!("change {}", path.display());
         let text = std::fs::read_to_string(&path).doing(doing)?;

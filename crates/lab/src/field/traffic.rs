@@ -15,7 +15,7 @@ use crate::background::Background;
 use crate::bicast::transfer::{self, Program, Running};
 use crate::call::{self, Call};
 use crate::clock;
-use crate::error::{Doing, Error};
+use crate::error::{Doing, Result};
 use crate::flows::pipes::make_with;
 use crate::namespace::Namespace;
 
@@ -65,7 +65,7 @@ pub(super) struct Outcome {
 
 impl Traffic {
     /// Begins: the servers at `hub`, the rest at `user`.
-    pub(super) fn start(user: &Namespace, hub: &Namespace, way: Way) -> Result<Self, Error> {
+    pub(super) fn start(user: &Namespace, hub: &Namespace, way: Way) -> Result<Self> {
         let received = [Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0))];
         let [down, up] = received.clone();
         let serve = |port, work: Box<Work>| {
@@ -105,7 +105,7 @@ impl Traffic {
         self.received.each_ref().map(|bytes| bytes.load(Relaxed))
     }
 
-    pub(super) fn stop(self) -> Result<Outcome, Error> {
+    pub(super) fn stop(self) -> Result<Outcome> {
         let bytes = self.received();
         let answers = self.interactive.stop().unwrap_or_default();
         Ok(Outcome { bytes, answers, call: self.call.stop()? })
@@ -303,7 +303,7 @@ pub(super) struct Association {
 }
 
 impl Association {
-    pub(super) fn start(convoy: &Convoy, program: &Program) -> Result<Self, Error> {
+    pub(super) fn start(convoy: &Convoy, program: &Program) -> Result<Self> {
         let size = BYTES.to_string();
         let hub = [0, 1].map(|uplink| hub_address(uplink).to_string());
         let words = ["receive", PORT, &size, &hub[0], &hub[1]].map(str::to_owned);
@@ -314,7 +314,7 @@ impl Association {
     }
 
     /// What came of it; `None` while it goes on.
-    pub(super) fn outcome(mut self) -> Result<Option<transfer::Outcome>, Error> {
+    pub(super) fn outcome(mut self) -> Result<Option<transfer::Outcome>> {
         self.receiver
             .has_ended()
             .then(|| transfer::Outcome::read(&self.receiver.expect_line(LIMIT)?))

@@ -9,7 +9,7 @@ use link::{Bitrate, Capacity, LinkConfig, Loss, Queue};
 use serde_json::Value;
 
 use crate::axes::Cell;
-use crate::error::{Doing, Error};
+use crate::error::{Doing, Result};
 use crate::experiment::{Case, Experiment, Fields, Ratio};
 use crate::flows::{self, FlowSpec, FlowTest, Guests, Look, Origin, Outcome, Watch, check_origin};
 use crate::network::{Network, PathSpec, Topology};
@@ -22,7 +22,7 @@ pub(super) const CONTROLS: usize = 8;
 pub(super) const GUESTS: usize = 3;
 
 /// What `rate_kbps` of a cell says.
-pub(super) fn fixed(cell: &Cell) -> Result<Capacity, Error> {
+pub(super) fn fixed(cell: &Cell) -> Result<Capacity> {
     Ok(Capacity::Fixed(Bitrate::from_bps(cell.get::<u64>("rate_kbps")? * 1000)))
 }
 
@@ -146,7 +146,7 @@ impl Workload for Flows {
         self.topology.rate()
     }
 
-    fn prepare<'a>(&'a self, site: Site<'a>) -> Result<Box<dyn Prepared + 'a>, Error> {
+    fn prepare<'a>(&'a self, site: Site<'a>) -> Result<Box<dyn Prepared + 'a>> {
         let network = Network::build(site.emulator, &self.topology, site.seed)?;
         network.set_congestion_control(RECEIVERS)?;
         let guests = Guests::boot(&network, &self.test)?;
@@ -174,11 +174,11 @@ struct Linked<'a> {
 }
 
 impl Prepared for Linked<'_> {
-    fn finish(&mut self) -> Result<(), Error> {
+    fn finish(&mut self) -> Result<()> {
         self.guests.finish()
     }
 
-    fn measure(mut self: Box<Self>) -> Result<Sample, Error> {
+    fn measure(mut self: Box<Self>) -> Result<Sample> {
         let Site { options, title, seed, .. } = &self.site;
         let series = options.series.as_deref();
         let mut series = series.map(|folder| Series::create(folder, title, *seed)).transpose()?;
@@ -252,7 +252,7 @@ const UNKNOWN: usize = 9;
 
 impl Series {
     /// In `folder`, which is made if it is not there.
-    pub(super) fn create(folder: &Path, title: &str, seed: u64) -> Result<Self, Error> {
+    pub(super) fn create(folder: &Path, title: &str, seed: u64) -> Result<Self> {
         let path = folder.join(format!("{} {seed}.csv", title.replace('/', "_")));
         let made = fs::create_dir_all(folder).and_then(|()| File::create(&path));
         let mut file = BufWriter::new(made.doing(|| format!("make {}", path.display()))?);

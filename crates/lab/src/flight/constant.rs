@@ -10,7 +10,7 @@ use super::case::{
     case, experiment_of, fixed, overhead, topology, windowed,
 };
 use crate::axes::{ALL, FULL, Grid, QUICK, cases, cells};
-use crate::error::Error;
+use crate::error::Result;
 use crate::experiment::{Experiment, Published, Ratio, RunOptions, SideBySide};
 use crate::flows::{FlowSpec, FlowTest};
 use crate::network::percent_lost;
@@ -40,7 +40,7 @@ const ABOUT_THIS: [&str; 3] = [
     "with less than --paper a transfer is cut to what the link carries in 30 s (--quick) or 240 s",
 ];
 
-pub(crate) fn wired(options: &RunOptions) -> Result<Experiment, Error> {
+pub(crate) fn wired(options: &RunOptions) -> Result<Experiment> {
     let seconds = options.size.of(Some(30), Some(240), None);
     let cases = cases(&GRIDS, options.size, |cell| {
         let rate_kbps: u64 = cell.get("rate_kbps")?;
@@ -89,7 +89,7 @@ const ABOUT_LOSSES: [&str; 2] = [
     "goodput is that of the whole time, 30 s (--quick), 180 s or 300 s (--paper), from the start of the flow on",
 ];
 
-pub(crate) fn loss(options: &RunOptions) -> Result<Experiment, Error> {
+pub(crate) fn loss(options: &RunOptions) -> Result<Experiment> {
     let time = Duration::from_secs(options.size.of(30, 180, 300));
     // All cases at the same time.
     let count = cells(&LOSS_GRIDS, options.size).len();

@@ -10,7 +10,7 @@ use super::case::{
     overhead, topology,
 };
 use crate::axes::{Grid, NORMAL, PAPER, QUICK, cases};
-use crate::error::Error;
+use crate::error::Result;
 use crate::experiment::{Experiment, RunOptions, SideBySide, Size};
 use crate::flows::{FlowSpec, FlowTest};
 
@@ -59,7 +59,7 @@ const ABOUT_THIS: [&str; 4] = [
     "windows=paper: advertised window 96 KiB, initial window 3, of every flow; windows=kernel: both as the kernel has them",
 ];
 
-pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
+pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment> {
     let mut cases = cases(&GRIDS, options.size, |cell| {
         let flows: usize = cell.get("flows")?;
         let time = time(options.size, flows);

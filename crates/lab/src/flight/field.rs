@@ -9,7 +9,7 @@ use link::{
 
 use super::case::{FRAME, STARTS, UP_TO, case, experiment_of, flow, overhead};
 use crate::axes::{Grid, NORMAL, PAPER, QUICK, cases};
-use crate::error::Error;
+use crate::error::Result;
 use crate::experiment::{Experiment, RunOptions, SideBySide};
 use crate::flows::{FlowSpec, FlowTest};
 use crate::network::{PathSpec, Topology, fixed};
@@ -61,7 +61,7 @@ const ABOUT_THIS: [&str; 3] = [
     "dropped_ratio: of all frames handed to the bottleneck, by its policer and its queue",
 ];
 
-pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
+pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment> {
     let cases = cases(&GRIDS, options.size, |cell| {
         let setup = Setup { rate_kbps: cell.get("rate_kbps")? };
         let until = STARTS + Duration::from_secs(cell.get("time_s")?);

@@ -7,7 +7,7 @@ use link::{Bitrate, Capacity, CellularConfig, LinkConfig, Outages, Queue, Trace}
 
 use super::case::{self, AGAINST_RENO, CC, CONTROLS, GUESTS, case, experiment_of, flow, overhead};
 use super::hsdpa::{SCENARIOS, Scenario, published};
-use crate::error::Error;
+use crate::error::Result;
 use crate::experiment::{Case, Experiment, Ratio, RunOptions, SideBySide, Size};
 use crate::flows::FlowTest;
 use crate::network::{PathSpec, Topology, percent_lost};
@@ -43,11 +43,11 @@ const ABOUT_THIS: [&str; 4] = [
      over NAME.up or, if there is none, over a link that limits nothing; NAME.down: over such a link though there is one",
 ];
 
-pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
+pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment> {
     let size = options.size;
     let mut cells = match &options.traces {
         Some(folder) => {
-            let cells = recordings(folder)?.iter().map(recorded).collect::<Result<Vec<_>, _>>()?;
+            let cells = recordings(folder)?.iter().map(recorded).collect::<Result<Vec<_>>>()?;
             cells.into_iter().flatten().collect()
         }
         None => generated(options.seed),
@@ -132,7 +132,7 @@ fn generated(seed: u64) -> Vec<Cell> {
 
 /// A recording. Where the way back was recorded too, an outage of it stops a sender whose link is there: what the link itself makes
 /// of a congestion control is another figure, under the name of its file.
-fn recorded(recording: &Recording) -> Result<Vec<Cell>, Error> {
+fn recorded(recording: &Recording) -> Result<Vec<Cell>> {
     let [up, down] = recording.load()?;
     let mut cells = vec![Cell::of_rate(&recording.name, [down.clone(), up])];
     if recording.back.is_some() {

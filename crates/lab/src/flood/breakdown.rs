@@ -5,7 +5,7 @@ use std::time::Duration;
 use link::Adjacency;
 use serde_json::Value;
 
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::experiment::{Case, Experiment, Fields, Published, RunOptions};
 use crate::medium::{INTERFACE, Medium};
 use crate::namespace::Namespace;
@@ -65,7 +65,7 @@ const WAYS: [(Mode, &str, &str, usize, &str); 11] = {
 };
 const RECEIVE: &str = "leave driver-and-deferral receive ip-udp wake wake-and-schedule run";
 
-pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
+pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment> {
     // Table 2, and table 1 for the relay: no stages but in figure 12, which has no numbers.
     let paper = Published::row(
         "mode=application,kernel,driver direction=relay,send,receive stage=all",
@@ -113,15 +113,15 @@ impl Workload for StageTest {
         Need::programs(&["ethtool", "nft"])
     }
 
-    fn prepare<'a>(&'a self, site: Site<'a>) -> Result<Box<dyn Prepared + 'a>, Error> {
+    fn prepare<'a>(&'a self, site: Site<'a>) -> Result<Box<dyn Prepared + 'a>> {
         Ok(Box::new(move || measure(self, &site.means())))
     }
 }
 
-fn measure(test: &StageTest, means: &Means) -> Result<Sample, Error> {
+fn measure(test: &StageTest, means: &Means) -> Result<Sample> {
     let medium = Medium::build(&Adjacency::chain(NODES), false)?;
     let start = |node| Node::start(&medium, node, test.mode, None, means);
-    let mut nodes = (0..NODES).map(start).collect::<Result<Vec<_>, _>>()?;
+    let mut nodes = (0..NODES).map(start).collect::<Result<Vec<_>>>()?;
     if test.threaded {
         poll_by_thread(medium.node(test.node))?;
     }
@@ -138,7 +138,7 @@ fn measure(test: &StageTest, means: &Means) -> Result<Sample, Error> {
 }
 
 /// The node's driver gets a kernel thread for its polls.
-fn poll_by_thread(node: &Namespace) -> Result<(), Error> {
+fn poll_by_thread(node: &Namespace) -> Result<()> {
     let path = format!("/sys/class/net/{INTERFACE}/threaded");
     // `ip netns exec` mounts the namespace's own /sys.
     output(node, "sh", &["-c", &format!("echo 1 > {path}")]).map(drop)

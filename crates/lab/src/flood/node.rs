@@ -16,7 +16,7 @@ use serde_json::Value;
 use crate::background::Background;
 use crate::clock;
 use crate::datagram::{ETHERNET, packet};
-use crate::error::{Doing, Error};
+use crate::error::{Doing, Error, Result};
 use crate::medium::{INTERFACE, Medium, address, interface_index};
 use crate::namespace::Namespace;
 use crate::program::{Process, json};
@@ -40,7 +40,7 @@ impl Node {
         mode: Mode,
         key: Option<&Path>,
         means: &Means,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self> {
         match mode {
             Mode::Generic => {
                 medium.refuse_native(node)?;
@@ -56,7 +56,7 @@ impl Node {
     }
 
     /// Fails if it has ended.
-    pub(super) fn check(&mut self) -> Result<(), Error> {
+    pub(super) fn check(&mut self) -> Result<()> {
         match self {
             Node::Nawa(process) => process.check(),
             Node::Bare(_) | Node::Packet(_) => Ok(()),
@@ -78,7 +78,7 @@ pub(super) fn configuration(
 }
 
 /// A thread with a packet socket: it drops what it has heard, as `nawa` does, and sends on what is new.
-fn relay_by_packets(medium: &Medium, node: usize) -> Result<Background<()>, Error> {
+fn relay_by_packets(medium: &Medium, node: usize) -> Result<Background<()>> {
     let open = || {
         let socket = PacketSocket::open(interface_index()?, Some(ETHERTYPE));
         socket.doing(|| "open a packet socket".into())
@@ -188,13 +188,7 @@ pub(super) struct Pings {
 }
 
 /// `count` pings of 100 bytes, one after another, from a node over its `interface` to node `to`.
-pub(super) fn ping(
-    from: &Namespace,
-    interface: &str,
-    to: usize,
-    count: u32,
-    means: &Means,
-) -> Result<Pings, Error> {
+pub(super) fn ping(from: &Namespace, interface: &str, to: usize, count: u32, means: &Means) -> Result<Pings> {
     let (id, count) = ((to + 1).to_string(), count.to_string());
     let words =
         ["flood", "ping", interface, &id, "--count", &count, "--interval", "0ms", "--size", "100", "--json"];

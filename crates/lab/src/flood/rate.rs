@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::axes::{ALL, Grid, cases};
 use crate::clock;
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::experiment::{Case, Experiment, Ratio, RunOptions};
 use crate::medium::Medium;
 use crate::system::Means;
@@ -51,7 +51,7 @@ pub struct RateTest {
     probe: Duration,
 }
 
-pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
+pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment> {
     let probe = Duration::from_millis(options.size.of(200, 300, 300));
     let estimate = (probe + SETTLE + RESTART) * PROBES + Duration::from_millis(800);
     let cases = cases(&GRIDS, options.size, |cell| {
@@ -78,12 +78,12 @@ impl Workload for RateTest {
         Need::programs(&["ethtool", "nft"])
     }
 
-    fn prepare<'a>(&'a self, site: Site<'a>) -> Result<Box<dyn Prepared + 'a>, Error> {
+    fn prepare<'a>(&'a self, site: Site<'a>) -> Result<Box<dyn Prepared + 'a>> {
         Ok(Box::new(move || measure(self, &site.means())))
     }
 }
 
-fn measure(test: &RateTest, means: &Means) -> Result<Sample, Error> {
+fn measure(test: &RateTest, means: &Means) -> Result<Sample> {
     let medium = Medium::build(&link::Adjacency::one_way(3), false)?;
     let _silent = [medium.attach(0, "sink")?, medium.attach(2, "sink")?];
     let mut bench = Bench { medium: &medium, test, means, relay: None, best: None };
@@ -122,7 +122,7 @@ struct Bench<'a> {
 
 impl Bench<'_> {
     /// Whether `rate` reaches the relay and is relayed.
-    fn carries(&mut self, rate: f64) -> Result<bool, Error> {
+    fn carries(&mut self, rate: f64) -> Result<bool> {
         for _ in 0..ATTEMPTS {
             let mut relay = match self.relay.take() {
                 Some(relay) => relay,
@@ -155,7 +155,7 @@ impl Probe {
 }
 
 /// Sends at `rate` for a while.
-fn probe(medium: &Medium, test: &RateTest, rate: f64) -> Result<Probe, Error> {
+fn probe(medium: &Medium, test: &RateTest, rate: f64) -> Result<Probe> {
     let frame = frame(test.mode, MESSAGE_BYTES);
     let counts = || Ok::<_, Error>((medium.crossed(0, 1)?, medium.sent(1)?));
     let before = counts()?;

@@ -9,7 +9,7 @@ use link::{Adjacency, Bitrate, Capacity, Jitter, LinkConfig, Position, Probabili
 use crate::axes::{ALL, FULL, Grid, cases};
 use crate::datagram::ETHERNET;
 use crate::dcf::Medium;
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::experiment::{Case, Experiment, Ratio, RunOptions};
 use crate::network::percent_lost;
 use crate::system::Means;
@@ -114,7 +114,7 @@ const DCF: &str = "medium=dcf delay_ms=0 movement=none";
 const LOADS: &str = "degree:load_percent=20:10,20:50,14:50,10:10,10:50,8:10,8:25";
 const BOTH: &str = "algorithm=pure,suppressed";
 
-pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
+pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment> {
     let cases = cases(&GRIDS, options.size, |cell| {
         let walking = cell.text("movement") == "walk";
         let cell = if walking { cell.clone().with("degree", "about 20") } else { cell.clone() };
@@ -162,13 +162,13 @@ impl Workload for ReachTest {
         Need::programs(&["ethtool"])
     }
 
-    fn prepare<'a>(&'a self, site: Site<'a>) -> Result<Box<dyn Prepared + 'a>, Error> {
+    fn prepare<'a>(&'a self, site: Site<'a>) -> Result<Box<dyn Prepared + 'a>> {
         Ok(Box::new(move || measure(self, &site.means(), site.seed)))
     }
 }
 
 /// The mean over [`NETWORKS`] messages.
-fn measure(test: &ReachTest, means: &Means, seed: u64) -> Result<Sample, Error> {
+fn measure(test: &ReachTest, means: &Means, seed: u64) -> Result<Sample> {
     match (test.real, test.layout) {
         (true, Layout::Still { degree }) => {
             let medium = match test.between {
@@ -181,7 +181,7 @@ fn measure(test: &ReachTest, means: &Means, seed: u64) -> Result<Sample, Error> 
     }
 }
 
-fn simulate(test: &ReachTest, seed: u64) -> Result<Sample, Error> {
+fn simulate(test: &ReachTest, seed: u64) -> Result<Sample> {
     let messages = match test.layout {
         Layout::Still { degree } if test.is_as_in_real_time() => one_network(test, degree, seed)?,
         Layout::Still { degree } if test.load_percent > 0 => loaded(test, degree, seed)?,
@@ -198,7 +198,7 @@ fn simulate(test: &ReachTest, seed: u64) -> Result<Sample, Error> {
     ]))
 }
 
-fn still(test: &ReachTest, degree: u32, seed: u64) -> Result<Vec<Flooded>, Error> {
+fn still(test: &ReachTest, degree: u32, seed: u64) -> Result<Vec<Flooded>> {
     let flood = |index| {
         let seed = seed.wrapping_mul(1_000_000).wrapping_add(index);
         let mut simulation = simulation(test, degree, seed)?;
@@ -209,7 +209,7 @@ fn still(test: &ReachTest, degree: u32, seed: u64) -> Result<Vec<Flooded>, Error
 
 /// Messages from everywhere, one after the other at a steady rate whether the one before has ended or not, of which the first do
 /// not count.
-fn loaded(test: &ReachTest, degree: u32, seed: u64) -> Result<Vec<Flooded>, Error> {
+fn loaded(test: &ReachTest, degree: u32, seed: u64) -> Result<Vec<Flooded>> {
     let mut simulation = simulation(test, degree, seed)?;
     let frame = Phy::b1().broadcast_time(ETHERNET + HEADER + MESSAGE_BYTES);
     let apart = frame * (degree + 1) * 100 / test.load_percent;
@@ -224,26 +224,26 @@ fn loaded(test: &ReachTest, degree: u32, seed: u64) -> Result<Vec<Flooded>, Erro
 }
 
 /// What [`real`] does, in virtual time.
-fn one_network(test: &ReachTest, degree: u32, seed: u64) -> Result<Vec<Flooded>, Error> {
+fn one_network(test: &ReachTest, degree: u32, seed: u64) -> Result<Vec<Flooded>> {
     let mut simulation = simulation(test, degree, seed)?;
     let flood = |message| simulation.flood(real::source(message, test.nodes), real::text(message).len(), TTL);
     Ok((0..real::MESSAGES).map(flood).collect())
 }
 
-fn simulation(test: &ReachTest, degree: u32, seed: u64) -> Result<Simulation, Error> {
+fn simulation(test: &ReachTest, degree: u32, seed: u64) -> Result<Simulation> {
     Ok(match test.between {
         Between::Dcf => Simulation::over_dcf(stations(test, degree, seed)?, test.rules, seed),
         _ => Simulation::over_links(&network(test, degree, seed)?, link(test), test.rules, seed),
     })
 }
 
-fn network(test: &ReachTest, degree: u32, seed: u64) -> Result<Adjacency, Error> {
+fn network(test: &ReachTest, degree: u32, seed: u64) -> Result<Adjacency> {
     let (places, radius) = places(test, degree, seed)?;
     Ok(Adjacency::within(&places, radius))
 }
 
 /// The same network of 802.11b stations: its radius is how far a broadcast is read, and sensed.
-fn stations(test: &ReachTest, degree: u32, seed: u64) -> Result<DcfConfig, Error> {
+fn stations(test: &ReachTest, degree: u32, seed: u64) -> Result<DcfConfig> {
     let (places, radius) = places(test, degree, seed)?;
     let scale = Reach::default().receive_m / radius;
     let station = |place: &Position| dcf::Position { x: place.x * scale, y: place.y * scale };
@@ -252,7 +252,7 @@ fn stations(test: &ReachTest, degree: u32, seed: u64) -> Result<DcfConfig, Error
     Ok(DcfConfig { loss, ..config })
 }
 
-fn places(test: &ReachTest, degree: u32, seed: u64) -> Result<(Vec<Position>, f64), Error> {
+fn places(test: &ReachTest, degree: u32, seed: u64) -> Result<(Vec<Position>, f64)> {
     let found = Position::scattered(test.nodes, degree.into(), seed);
     let none = || format!("no connected network of {} nodes of degree {degree} was found", test.nodes);
     found.ok_or_else(|| Error::program("flood-reach", none()))

@@ -11,7 +11,7 @@ use crate::axes::{ALL, FULL, Grid, QUICK, cases};
 use crate::clock;
 use crate::datagram::{ETHERNET, HEADERS};
 use crate::dcf::{self, Event};
-use crate::error::Error;
+use crate::error::Result;
 use crate::experiment::{Case, Experiment, Fields, Published, Ratio, RunOptions};
 use crate::medium::{INTERFACE, Medium, address};
 use crate::mesh::SPACING_M;
@@ -72,7 +72,7 @@ const GRIDS: [Grid; 8] = [
     Grid(FULL, &["medium=dcf authenticated=no listening=no hops=1,2,3,4 mode=driver,kernel,application"]),
 ];
 
-pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
+pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment> {
     let cases = cases(&GRIDS, options.size, |cell| {
         let (hops, on_dcf) = (cell.get("hops")?, cell.text("medium") == "dcf");
         // On the air a round trip takes a hundred times as long.
@@ -126,16 +126,16 @@ impl Workload for RelayTest {
         Need::programs(&["ethtool", "nft"])
     }
 
-    fn prepare<'a>(&'a self, site: Site<'a>) -> Result<Box<dyn Prepared + 'a>, Error> {
+    fn prepare<'a>(&'a self, site: Site<'a>) -> Result<Box<dyn Prepared + 'a>> {
         Ok(Box::new(move || measure(self, &site.means(), site.seed)))
     }
 }
 
-fn measure(test: &RelayTest, means: &Means, seed: u64) -> Result<Sample, Error> {
+fn measure(test: &RelayTest, means: &Means, seed: u64) -> Result<Sample> {
     if test.on_dcf { measure_on_dcf(test, means, seed) } else { measure_on_links(test, means) }
 }
 
-fn measure_on_links(test: &RelayTest, means: &Means) -> Result<Sample, Error> {
+fn measure_on_links(test: &RelayTest, means: &Means) -> Result<Sample> {
     let medium = Medium::build(&Adjacency::chain(test.hops + 1), true)?;
     let network = || Identity::generate(means.nawa, means.folder, "flood");
     let key = test.authenticated.then(network).transpose()?.map(|network| network.key_file);
@@ -150,7 +150,7 @@ fn measure_on_links(test: &RelayTest, means: &Means) -> Result<Sample, Error> {
     Ok(sample(&round_trips, relays(&medium, test)?))
 }
 
-fn measure_on_dcf(test: &RelayTest, means: &Means, seed: u64) -> Result<Sample, Error> {
+fn measure_on_dcf(test: &RelayTest, means: &Means, seed: u64) -> Result<Sample> {
     let stations = Position::chain(test.hops + 1, SPACING_M);
     let mut medium = dcf::Medium::build(DcfConfig::new(Phy::b1(), stations), seed)?;
     medium.take_from_drivers()?;
@@ -160,7 +160,7 @@ fn measure_on_dcf(test: &RelayTest, means: &Means, seed: u64) -> Result<Sample, 
         let text = configuration(interface, node, test.mode, None, "");
         start_nawa(means, host, &[], &format!("n{node}"), &text)
     };
-    let mut nodes = medium.nodes().iter().enumerate().map(start).collect::<Result<Vec<_>, _>>()?;
+    let mut nodes = medium.nodes().iter().enumerate().map(start).collect::<Result<Vec<_>>>()?;
     let pings = |count| ping(medium.node(0), interface, test.hops, count, means);
     pings(WARM_UP / 10)?;
     medium.log()?;
@@ -197,7 +197,7 @@ fn sample(round_trips: &Pings, relays: Fields<f64>) -> Sample {
     sample
 }
 
-fn start(medium: &Medium, test: &RelayTest, key: Option<&Path>, means: &Means) -> Result<Vec<Node>, Error> {
+fn start(medium: &Medium, test: &RelayTest, key: Option<&Path>, means: &Means) -> Result<Vec<Node>> {
     let mode = |node| match test.mode {
         Mode::XdpTx | Mode::Packet | Mode::Generic if node == 0 || node == test.hops => Mode::Driver,
         mode => mode,
@@ -206,7 +206,7 @@ fn start(medium: &Medium, test: &RelayTest, key: Option<&Path>, means: &Means) -
 }
 
 /// An application at `node`, which listens when this returns.
-fn listen(medium: &Medium, node: usize, args: &[&str], means: &Means) -> Result<Process, Error> {
+fn listen(medium: &Medium, node: usize, args: &[&str], means: &Means) -> Result<Process> {
     let process = Process::start(medium.node(node), means.nawa, args)?;
     let listens = || {
         let status = program::status(medium.node(node), means.nawa).ok()?;
@@ -216,7 +216,7 @@ fn listen(medium: &Medium, node: usize, args: &[&str], means: &Means) -> Result<
 }
 
 /// None over one hop: nobody relays.
-fn relays(medium: &Medium, test: &RelayTest) -> Result<Fields<f64>, Error> {
+fn relays(medium: &Medium, test: &RelayTest) -> Result<Fields<f64>> {
     let relayed = medium.relays()?;
     let delivered = |source: u32| test.listening.is_none() || source as usize == test.hops + 1;
     let between =

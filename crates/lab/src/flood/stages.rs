@@ -4,7 +4,7 @@ use std::os::unix::fs::MetadataExt;
 
 use bpf::xdp::Loaded;
 
-use crate::error::{Doing, Error};
+use crate::error::{Doing, Error, Result};
 use crate::medium::Medium;
 
 const OBJECT: &[u8] = bpf::object!("stages.bpf.o");
@@ -36,7 +36,7 @@ pub(super) struct Tracer {
 
 impl Tracer {
     /// Begins to trace all nodes of `medium`.
-    pub(super) fn start(medium: &Medium) -> Result<Self, Error> {
+    pub(super) fn start(medium: &Medium) -> Result<Self> {
         let loaded = bpf::xdp::load(OBJECT, &[])?;
         let numbered = (0..).zip(medium.nodes()).chain([(MEDIUM, medium.host())]);
         for (node, namespace) in numbered {
@@ -48,11 +48,11 @@ impl Tracer {
     }
 
     /// All that happened, in order; the first of it is forgotten if there is too much.
-    pub(super) fn events(&self) -> Result<Vec<Event>, Error> {
+    pub(super) fn events(&self) -> Result<Vec<Event>> {
         let written = self.loaded.lookup(".bss.written", 0)?.unwrap_or_default();
         let count = written.first_chunk().map_or(0, |bytes| u32::from_ne_bytes(*bytes));
         let read = |slot| Ok::<_, Error>(read(&self.loaded.lookup("events", slot)?.unwrap_or_default()));
-        let events = (0..count.min(EVENTS)).map(read).collect::<Result<Vec<_>, _>>()?;
+        let events = (0..count.min(EVENTS)).map(read).collect::<Result<Vec<_>>>()?;
         let mut events: Vec<Event> = events.into_iter().flatten().collect();
         events.sort_by_key(|event| event.ns);
         Ok(events)

@@ -14,7 +14,7 @@ use rustix::net::{
 };
 
 use crate::clock;
-use crate::error::{Doing, Error};
+use crate::error::{Doing, Result};
 
 /// One connection's sockets, and how far it is.
 pub(crate) struct Pipe {
@@ -45,7 +45,7 @@ const RECEIVER: u64 = 1;
 const SENDER: u64 = 2;
 
 impl Pipes {
-    pub(crate) fn new() -> Result<Self, Error> {
+    pub(crate) fn new() -> Result<Self> {
         let poller = Poller::new().doing(|| "make an epoll instance".into())?;
         Ok(Self { poller, all: Vec::new(), started: clock::now(), buffer: vec![0; 1 << 16] })
     }
@@ -56,7 +56,7 @@ impl Pipes {
         listener: OwnedFd,
         bytes: Option<u64>,
         window: Option<u32>,
-    ) -> Result<(), Error> {
+    ) -> Result<()> {
         let token = 3 * self.all.len() as u64 + LISTENER;
         self.poller.add(&listener, token, Interest::Read).doing(|| "wait for a socket".into())?;
         let unsent = bytes.unwrap_or(u64::MAX);
@@ -66,7 +66,7 @@ impl Pipes {
     }
 
     /// Connection `index` begins to send.
-    pub(crate) fn send_by(&mut self, index: usize, sender: OwnedFd) -> Result<(), Error> {
+    pub(crate) fn send_by(&mut self, index: usize, sender: OwnedFd) -> Result<()> {
         let token = 3 * index as u64 + SENDER;
         self.poller.add(&sender, token, Interest::Write).doing(|| "wait for a socket".into())?;
         self.all[index].sender = Some(sender);
@@ -83,7 +83,7 @@ impl Pipes {
     }
 
     /// Moves what can be moved, waiting at most for `timeout`.
-    pub(crate) fn step(&mut self, timeout: Duration) -> Result<(), Error> {
+    pub(crate) fn step(&mut self, timeout: Duration) -> Result<()> {
         let ready = self.poller.wait(Some(timeout)).doing(|| "wait for sockets".into())?;
         let tokens: Vec<u64> = ready.map(|ready| ready.token).collect();
         let now = self.now();

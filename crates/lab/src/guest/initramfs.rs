@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::error::{Doing, Error};
+use crate::error::{Doing, Result};
 use crate::iproute::complete;
 use crate::program;
 
@@ -40,7 +40,7 @@ impl Files {
     }
 
     /// A program by name or path, under its name in `/bin`, and where it expects them the libraries that it needs.
-    pub(super) fn add_program(&mut self, program: &Path) -> Result<(), Error> {
+    pub(super) fn add_program(&mut self, program: &Path) -> Result<()> {
         let found = program::find(program).ok_or_else(|| program::missing(&program.to_string_lossy()))?;
         let name = found.file_name().unwrap_or_default().to_string_lossy().into_owned();
         self.add(format!("/bin/{name}"), read(&found)?);
@@ -76,12 +76,12 @@ fn write_entry(archive: &mut Vec<u8>, number: u32, path: &str, mode: u32, conten
     archive.resize(archive.len().next_multiple_of(4), 0);
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, Error> {
+fn read(path: &Path) -> Result<Vec<u8>> {
     fs::read(path).doing(|| format!("read {}", path.display()))
 }
 
 /// The shared libraries that `program` needs, its loader among them; a static program needs none.
-fn libraries(program: &Path) -> Result<BTreeSet<PathBuf>, Error> {
+fn libraries(program: &Path) -> Result<BTreeSet<PathBuf>> {
     // It fails for a static program.
     let said = complete("ldd", Command::new("ldd").arg(program), "").unwrap_or_default();
     Ok(said.split_whitespace().filter(|word| word.starts_with('/')).map(PathBuf::from).collect())

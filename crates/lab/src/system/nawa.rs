@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::clocks::{Clocks, End};
 use super::ready::{Identity, Means, Ready};
-use crate::error::{Doing, Error};
+use crate::error::{Doing, Error, Result};
 use crate::namespace::Namespace;
 use crate::network::{Network, SERVER};
 use crate::program::{self, Process};
@@ -20,12 +20,12 @@ use crate::{clock, ping};
 const INNER_SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 77, 0, 2));
 const START_LIMIT: Duration = Duration::from_secs(15);
 
-pub(super) fn start(setup: &NawaSetup, network: &Network, means: &Means) -> Result<Ready, Error> {
+pub(super) fn start(setup: &NawaSetup, network: &Network, means: &Means) -> Result<Ready> {
     let identity = |name: String| Identity::generate(means.nawa, means.folder, name);
     let (client, server) = (identity("a".into())?, identity("b".into())?);
     let hosts = if setup.relayed { &network.relays[..] } else { &[] };
     let relays = (1..=hosts.len()).map(|index| identity(format!("r{index}")));
-    let relays = relays.collect::<Result<Vec<_>, _>>()?;
+    let relays = relays.collect::<Result<Vec<_>>>()?;
 
     let end = |end, host: &Namespace, identity: &Identity, text: String| {
         let launcher = setup.clocks.launcher(end, means.folder)?;
@@ -35,7 +35,7 @@ pub(super) fn start(setup: &NawaSetup, network: &Network, means: &Means) -> Resu
     let relay = |(host, relay): (&Namespace, &Identity)| {
         run(means, host, &[], &relay.name, &relay_file(relay, &client))
     };
-    let between = hosts.iter().zip(&relays).map(relay).collect::<Result<Vec<_>, _>>()?;
+    let between = hosts.iter().zip(&relays).map(relay).collect::<Result<Vec<_>>>()?;
     let text = client_file(setup, network, &client, &server, &relays);
     let near = end(End::Client, &network.client, &client, text)?;
 
@@ -59,7 +59,7 @@ pub(super) fn received(network: &Network, nawa: &Path) -> Option<Vec<u64>> {
 }
 
 /// Waits until the client's `nawa status --json` shows every path as up.
-fn await_paths(network: &Network, means: &Means) -> Result<(), Error> {
+fn await_paths(network: &Network, means: &Means) -> Result<()> {
     let wanted = network.path_names().len();
     let mut up = 0;
     let all_up = || {
@@ -84,7 +84,7 @@ pub(crate) fn run(
     launcher: &[OsString],
     name: &str,
     text: &str,
-) -> Result<Process, Error> {
+) -> Result<Process> {
     let path = means.folder.join(format!("{name}.toml"));
     fs::write(&path, text).doing(|| format!("write {}", path.display()))?;
     let state = format!("STATE_DIRECTORY={}", means.folder.display());

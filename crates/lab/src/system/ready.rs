@@ -10,7 +10,7 @@ use std::process::Command;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-use crate::error::{Doing, Error};
+use crate::error::{Doing, Error, Result};
 use crate::http::Transport;
 use crate::iproute::complete;
 use crate::network::{Network, SERVER};
@@ -29,7 +29,7 @@ pub struct Means<'a> {
 
 impl Means<'_> {
     /// The public key of the Nawa that was started as `name`.
-    pub(crate) fn public_key(&self, name: &str) -> Result<[u8; 32], Error> {
+    pub(crate) fn public_key(&self, name: &str) -> Result<[u8; 32]> {
         public_key(self.nawa, &self.folder.join(format!("{name}.key")))
     }
 }
@@ -74,12 +74,12 @@ impl Ready {
     }
 
     /// Fails if a program of the system has ended.
-    pub fn check(&mut self) -> Result<(), Error> {
+    pub fn check(&mut self) -> Result<()> {
         self.processes.iter_mut().chain(&mut self.relays).try_for_each(Process::check)
     }
 
     /// Kills the relay of path `path` (from 0) and starts it again; nothing where there is none.
-    pub fn restart_relay(&mut self, network: &Network, path: usize) -> Result<(), Error> {
+    pub fn restart_relay(&mut self, network: &Network, path: usize) -> Result<()> {
         self.relays.get_mut(path).map_or(Ok(()), |relay| relay.restart(&network.relays[path]))
     }
 }
@@ -96,7 +96,7 @@ pub(crate) struct Identity {
 
 impl Identity {
     /// With a new key in `folder`.
-    pub(crate) fn generate(nawa: &Path, folder: &Path, name: impl Into<String>) -> Result<Self, Error> {
+    pub(crate) fn generate(nawa: &Path, folder: &Path, name: impl Into<String>) -> Result<Self> {
         let (private, name) = (run(nawa, "keygen", "")?, name.into());
         let path = folder.join(format!("{name}.key"));
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
@@ -106,7 +106,7 @@ impl Identity {
     }
 }
 
-pub(super) fn public_key(nawa: &Path, file: &Path) -> Result<[u8; 32], Error> {
+pub(super) fn public_key(nawa: &Path, file: &Path) -> Result<[u8; 32]> {
     let private = std::fs::read_to_string(file).doing(|| format!("read {}", file.display()))?;
     let public = STANDARD.decode(run(nawa, "pubkey", &private)?.trim()).ok();
     public
@@ -115,6 +115,6 @@ pub(super) fn public_key(nawa: &Path, file: &Path) -> Result<[u8; 32], Error> {
 }
 
 /// What `nawa COMMAND` prints when it reads `input`.
-fn run(nawa: &Path, command: &str, input: &str) -> Result<String, Error> {
+fn run(nawa: &Path, command: &str, input: &str) -> Result<String> {
     complete(&format!("nawa {command}"), Command::new(nawa).arg(command), input)
 }

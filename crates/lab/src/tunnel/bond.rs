@@ -9,7 +9,7 @@ use std::time::Duration;
 use link::Bitrate;
 
 use crate::axes::{Cell, FULL, Grid, NORMAL, PAPER, QUICK, cells};
-use crate::error::Error;
+use crate::error::Result;
 use crate::experiment::{Case, Experiment, Ratio, RunOptions, SideBySide, Size, Whole};
 use crate::links::{OnLinks, Setup};
 use crate::network::{PathSpec, Topology};
@@ -75,7 +75,7 @@ const NOTES: [&str; 8] = [
     "thin-up: 12 Mbit/s down, 256 kbit/s up, 20 ms one way, 100 packets; the others are in docs/lab.md",
 ];
 
-pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
+pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment> {
     let mut cases = Vec::new();
     let mut missing = BTreeSet::new();
     for cell in cells(&GRIDS, options.size) {
@@ -102,7 +102,7 @@ const fn seconds(seconds: u64) -> Duration {
 }
 
 /// A cell by every system that carries its transport.
-fn of_all_systems(cell: &Cell, links: &[PathSpec], size: Size) -> Result<Vec<Case>, Error> {
+fn of_all_systems(cell: &Cell, links: &[PathSpec], size: Size) -> Result<Vec<Case>> {
     let (quic, cc) = (cell.text("transport") == "quic", cell.text("cc"));
     let recorded = profiles::is_recorded(cell.text("case"));
     let test = Test {

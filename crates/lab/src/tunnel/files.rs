@@ -8,7 +8,7 @@ use link::{Capacity, CellularConfig, LinkConfig, Loss, Probability, Queue, Trace
 
 use crate::axes::{ALL, FULL, Grid, cases};
 use crate::disturbance::{Change, Event};
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::experiment::{Case, Experiment, RunOptions};
 use crate::links::Fetch;
 use crate::links::{OnLinks, Setup};
@@ -48,7 +48,7 @@ const GRIDS: [Grid; 1] = [Grid(ALL, &["system=cubic,bbr,mptcp,mptcp-bbr,nawa,naw
 /// How long each takes for [`FILE_BYTES`], about: the slowest half a minute, the quickest a quarter.
 const SECONDS: u64 = 22;
 
-pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
+pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment> {
     let topology = Topology::Relayed(paths(options)?);
     let bytes = options.size.of(QUICK_BYTES, FILE_BYTES, FILE_BYTES);
     let change = Change::Cut { path: WIFI, time: Duration::from_secs(3) };
@@ -70,11 +70,11 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
 }
 
 /// The three links. Queues are of the size that such links have in reality, and the same for every system.
-fn paths(options: &RunOptions) -> Result<Vec<PathSpec>, Error> {
+fn paths(options: &RunOptions) -> Result<Vec<PathSpec>> {
     Ok(vec![lte(options)?, wifi(), PathSpec::plain("satellite", 5.0, 150)])
 }
 
-fn lte(options: &RunOptions) -> Result<PathSpec, Error> {
+fn lte(options: &RunOptions) -> Result<PathSpec> {
     let [up, down] = lte_capacities(options)?.map(|capacity| LinkConfig {
         capacity,
         delay: Duration::from_millis(45),
@@ -85,7 +85,7 @@ fn lte(options: &RunOptions) -> Result<PathSpec, Error> {
 }
 
 /// Up and down: the first recording in `--traces`, by name, that has both, or generated ones.
-fn lte_capacities(options: &RunOptions) -> Result<[Capacity; 2], Error> {
+fn lte_capacities(options: &RunOptions) -> Result<[Capacity; 2]> {
     let Some(folder) = &options.traces else {
         let trace =
             |stream| Trace::cellular(options.seed.wrapping_mul(2) + stream, &CellularConfig::default());
@@ -154,7 +154,7 @@ const CHANGES: [(&str, Change); 6] = [
     ("relay-restart", Change::RelayRestart),
 ];
 
-pub(crate) fn events(options: &RunOptions) -> Result<Experiment, Error> {
+pub(crate) fn events(options: &RunOptions) -> Result<Experiment> {
     let cases = cases(&EVENT_GRIDS, options.size, |cell| {
         let change = cell.one_of("event", &CHANGES)?;
         // Relays have the server's address from their clients' files.

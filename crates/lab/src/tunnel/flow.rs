@@ -5,7 +5,7 @@ use std::time::Duration;
 use link::Bitrate;
 
 use crate::axes::{ALL, Cell, FULL, Grid, NORMAL, PAPER, QUICK, cases};
-use crate::error::Error;
+use crate::error::Result;
 use crate::experiment::{Case, Experiment, Published, Ratio, RunOptions};
 use crate::iperf::{Iperf, Protocol};
 use crate::links::Stream;
@@ -85,7 +85,7 @@ const TIMES_ONE_PATH: Ratio = Ratio::new("times_one_path", "goodput_mbps", &[("p
 
 const KEY: &str = "system links paths transport clocks back";
 
-pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
+pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment> {
     let time = Duration::from_secs(options.size.of(2, 8, 20));
     let cases = cases(&GRIDS, options.size, |cell| case(cell, time))?;
     let mut experiment = Experiment::of(cases, options.size.of(1, 3, 3), &[TIMES_ONE_PATH], &NOTES);
@@ -97,7 +97,7 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
     Ok(Experiment { paper: published(), ..experiment })
 }
 
-fn case(cell: &Cell, time: Duration) -> Result<Case, Error> {
+fn case(cell: &Cell, time: Duration) -> Result<Case> {
     let paths: usize = cell.get("paths")?;
     let topology = topology(cell.text("links"), paths);
     let setup = NawaSetup {
