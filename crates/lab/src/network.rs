@@ -74,6 +74,11 @@ pub enum Topology {
 }
 
 impl Topology {
+    /// One emulated link from host to host, `up` from the client to the server.
+    pub(crate) fn single(up: LinkConfig, down: LinkConfig) -> Self {
+        Topology::Single(Box::new(PathSpec { name: "link".into(), up, down }))
+    }
+
     pub(crate) fn links(&self) -> &[PathSpec] {
         match self {
             Topology::Relayed(paths) => paths,

@@ -45,11 +45,11 @@ pub fn round_trips(
 }
 
 /// Waits for one answer from `target`, at most for `limit`.
-pub fn await_answer(host: &Namespace, source: Option<IpAddr>, target: IpAddr, limit: Duration) -> Result<()> {
+pub fn await_answer(host: &Namespace, target: IpAddr, limit: Duration) -> Result<()> {
     let seconds = limit.as_secs();
     // With a deadline, `-c 1` waits for one answer and asks again until then.
     let once = ["-q", "-c", "1", "-w", &seconds.to_string()];
-    match output(host, "ping", &words(source, target, Duration::from_millis(100), &once)) {
+    match output(host, "ping", &words(None, target, Duration::from_millis(100), &once)) {
         Ok(_) => Ok(()),
         Err(Error::Program { .. }) => {
             Err(Error::Late { what: format!("{target} did not answer `ping`"), seconds })

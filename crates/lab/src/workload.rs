@@ -36,6 +36,25 @@ pub trait Workload: Any + Debug + Send + Sync {
     fn prepare<'a>(&'a self, site: Site<'a>) -> Result<Box<dyn Prepared + 'a>>;
 }
 
+/// A workload that makes ready what it needs while it measures.
+pub trait Measure: Any + Debug + Send + Sync {
+    /// The programs that the machine must have.
+    const PROGRAMS: &'static [&'static str];
+
+    /// One sample.
+    fn measure(&self, means: &Means, seed: u64) -> Result<Sample>;
+}
+
+impl<T: Measure> Workload for T {
+    fn needs(&self) -> Vec<Need> {
+        Need::programs(T::PROGRAMS)
+    }
+
+    fn prepare<'a>(&'a self, site: Site<'a>) -> Result<Box<dyn Prepared + 'a>> {
+        Ok(Box::new(move || self.measure(&site.means(), site.seed)))
+    }
+}
+
 /// What is ready, or about to be. Dropping it removes it.
 pub trait Prepared: Send {
     /// Waits until all is up.

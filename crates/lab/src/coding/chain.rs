@@ -89,7 +89,7 @@ impl Chain {
         let chain = Self { nodes, guests: Vec::new(), medium };
         // An interface that has just come up loses what it is given first.
         let ((first, _), (_, last)) = chain.ends();
-        ping::await_answer(first, None, last.into(), READY_LIMIT)?;
+        ping::await_answer(first, last.into(), READY_LIMIT)?;
         Ok(chain)
     }
 
@@ -104,7 +104,7 @@ impl Chain {
         }
         // While the way is not known yet, nobody answers for the address, and `ping` gives up.
         let (host, far) = (ends.0.0, IpAddr::from(ends.1.1));
-        let answered = || ping::await_answer(host, None, far, Duration::from_secs(2)).ok();
+        let answered = || ping::await_answer(host, far, Duration::from_secs(2)).ok();
         clock::within(SETTLED_LIMIT, "the guests did not find each other", answered)?;
         // That takes as long as nodes take to learn who overhears whom.
         output(host, "ping", &["-n", "-q", "-i", "0.5", "-c", "10", &far.to_string()])?;

@@ -10,30 +10,25 @@ use crate::error::Result;
 use crate::experiment::Fields;
 use crate::recovery::Counters;
 use crate::system::Means;
-use crate::workload::{Need, Prepared, Sample, Site, Workload};
+use crate::workload::{Measure, Sample};
 
-impl Workload for Test {
-    fn needs(&self) -> Vec<Need> {
-        Need::programs(&["ethtool", "ping"])
+impl Measure for Test {
+    const PROGRAMS: &'static [&'static str] = &["ethtool", "ping"];
+
+    fn measure(&self, means: &Means, seed: u64) -> Result<Sample> {
+        let mut chain = Chain::start(self, means, seed)?;
+        let before = chain.counters(means)?;
+        let (first, last) = chain.ends();
+        let outcome =
+            transfer::run([first, last], &self.plan, self.estimate() * 6 + Duration::from_secs(10))?;
+        let counters = chain.counters(means)?.since(&before);
+        chain.check()?;
+        let mut metrics = of_transfer(self, &outcome);
+        metrics.extend(of_layers(self, &outcome, &counters));
+        metrics.push(("mac_repetitions", counters.get(REPEATED)));
+        metrics.push(("medium_late_us", chain.lateness()?.as_secs_f64() * 1e6));
+        Ok(metrics.into())
     }
-
-    fn prepare<'a>(&'a self, site: Site<'a>) -> Result<Box<dyn Prepared + 'a>> {
-        Ok(Box::new(move || measure(self, &site.means(), site.seed)))
-    }
-}
-
-fn measure(test: &Test, means: &Means, seed: u64) -> Result<Sample> {
-    let mut chain = Chain::start(test, means, seed)?;
-    let before = chain.counters(means)?;
-    let (first, last) = chain.ends();
-    let outcome = transfer::run([first, last], &test.plan, test.estimate() * 6 + Duration::from_secs(10))?;
-    let counters = chain.counters(means)?.since(&before);
-    chain.check()?;
-    let mut metrics = of_transfer(test, &outcome);
-    metrics.extend(of_layers(test, &outcome, &counters));
-    metrics.push(("mac_repetitions", counters.get(REPEATED)));
-    metrics.push(("medium_late_us", chain.lateness()?.as_secs_f64() * 1e6));
-    Ok(metrics.into())
 }
 
 fn of_transfer(test: &Test, outcome: &Outcome) -> Fields<f64> {

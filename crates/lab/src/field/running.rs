@@ -74,8 +74,8 @@ impl Field {
 
     fn await_hub(&self) -> Result<()> {
         let way = self.way();
-        ping::await_answer(self.convoy.vehicle(USER), None, way.hub.into(), READY_LIMIT)?;
-        ping::await_answer(self.convoy.vehicle(USER), None, way.call.into(), READY_LIMIT)
+        ping::await_answer(self.convoy.vehicle(USER), way.hub.into(), READY_LIMIT)?;
+        ping::await_answer(self.convoy.vehicle(USER), way.call.into(), READY_LIMIT)
     }
 
     fn hub_path(&self) -> PathBuf {

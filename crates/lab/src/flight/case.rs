@@ -12,7 +12,7 @@ use crate::axes::Cell;
 use crate::error::{Doing, Result};
 use crate::experiment::{Case, Experiment, Fields, Ratio};
 use crate::flows::{self, FlowSpec, FlowTest, Guests, Look, Origin, Outcome, Watch, check_origin};
-use crate::network::{Network, PathSpec, Topology};
+use crate::network::{Network, Topology};
 use crate::statistics::mbps;
 use crate::workload::{Need, Prepared, Sample, Site, Workload};
 
@@ -103,7 +103,7 @@ pub(super) fn topology(
 ) -> Topology {
     let down = LinkConfig { capacity: back, delay, queue: DEEP, ..LinkConfig::default() };
     let up = LinkConfig { capacity, loss, queue, ..down.clone() };
-    Topology::Single(Box::new(PathSpec { name: "link".into(), up, down }))
+    Topology::single(up, down)
 }
 
 /// A case: flows over one link.

@@ -12,7 +12,7 @@ use crate::axes::{Grid, NORMAL, PAPER, QUICK, cases};
 use crate::error::Result;
 use crate::experiment::{Experiment, RunOptions, SideBySide};
 use crate::flows::{FlowSpec, FlowTest};
-use crate::network::{PathSpec, Topology, fixed};
+use crate::network::{Topology, fixed};
 
 pub(crate) const ABOUT: &str = "congestion controls at policers, CoDel, PIE and tiny queues beside CUBIC, and with bunched ACKs, steps of delay and reordering";
 
@@ -76,7 +76,7 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment> {
             }
         };
         let test = FlowTest::lasting(flows, STARTS, until);
-        let topology = Topology::Single(Box::new(PathSpec { name: "link".into(), up, down }));
+        let topology = Topology::single(up, down);
         let key = cell.key("cc against flows queue case rate_kbps time_s");
         Ok(case(key, topology, test, until + overhead(CONTROLS, 0)))
     })?;

@@ -12,7 +12,7 @@ use crate::namespace::Namespace;
 use crate::program::output;
 use crate::statistics::median;
 use crate::system::Means;
-use crate::workload::{Need, Prepared, Sample, Site, Workload};
+use crate::workload::{Measure, Sample};
 
 use super::node::{Mode, Node, ping};
 use super::stages::{Tracer, passages};
@@ -108,33 +108,27 @@ const NOTES: [&str; 6] = [
     "application: from its running to the system call that sends; send begins with that call",
 ];
 
-impl Workload for StageTest {
-    fn needs(&self) -> Vec<Need> {
-        Need::programs(&["ethtool", "nft"])
-    }
+impl Measure for StageTest {
+    const PROGRAMS: &'static [&'static str] = &["ethtool", "nft"];
 
-    fn prepare<'a>(&'a self, site: Site<'a>) -> Result<Box<dyn Prepared + 'a>> {
-        Ok(Box::new(move || measure(self, &site.means())))
+    fn measure(&self, means: &Means, _: u64) -> Result<Sample> {
+        let medium = Medium::build(&Adjacency::chain(NODES), false)?;
+        let start = |node| Node::start(&medium, node, self.mode, None, means);
+        let mut nodes = (0..NODES).map(start).collect::<Result<Vec<_>>>()?;
+        if self.threaded {
+            poll_by_thread(medium.node(self.node))?;
+        }
+        ping(medium.node(0), INTERFACE, NODES - 1, WARM_UP, means)?;
+        let tracer = Tracer::start(&medium)?;
+        ping(medium.node(0), INTERFACE, NODES - 1, ROUND_TRIPS, means)?;
+        let times = passages(&tracer.events()?, self.node, &self.way, self.stage);
+        nodes.iter_mut().try_for_each(Node::check)?;
+        if times.is_empty() {
+            let reason = "no message went through all of the stages that were expected";
+            return Err(Error::program("flood-breakdown", reason));
+        }
+        Ok(vec![("delay_us", median(times.into_iter().map(|ns| ns as f64 / 1e3).collect()))].into())
     }
-}
-
-fn measure(test: &StageTest, means: &Means) -> Result<Sample> {
-    let medium = Medium::build(&Adjacency::chain(NODES), false)?;
-    let start = |node| Node::start(&medium, node, test.mode, None, means);
-    let mut nodes = (0..NODES).map(start).collect::<Result<Vec<_>>>()?;
-    if test.threaded {
-        poll_by_thread(medium.node(test.node))?;
-    }
-    ping(medium.node(0), INTERFACE, NODES - 1, WARM_UP, means)?;
-    let tracer = Tracer::start(&medium)?;
-    ping(medium.node(0), INTERFACE, NODES - 1, ROUND_TRIPS, means)?;
-    let times = passages(&tracer.events()?, test.node, &test.way, test.stage);
-    nodes.iter_mut().try_for_each(Node::check)?;
-    if times.is_empty() {
-        let reason = "no message went through all of the stages that were expected";
-        return Err(Error::program("flood-breakdown", reason));
-    }
-    Ok(vec![("delay_us", median(times.into_iter().map(|ns| ns as f64 / 1e3).collect()))].into())
 }
 
 /// The node's driver gets a kernel thread for its polls.

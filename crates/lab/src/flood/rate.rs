@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::experiment::{Case, Experiment, Ratio, RunOptions};
 use crate::medium::Medium;
 use crate::system::Means;
-use crate::workload::{Need, Prepared, Sample, Site, Workload};
+use crate::workload::{Measure, Sample};
 
 use super::node::{MODES, Mode, Node, frame};
 
@@ -73,25 +73,19 @@ const NOTES: [&str; 5] = [
     "no interrupt of a network card is in these figures",
 ];
 
-impl Workload for RateTest {
-    fn needs(&self) -> Vec<Need> {
-        Need::programs(&["ethtool", "nft"])
-    }
+impl Measure for RateTest {
+    const PROGRAMS: &'static [&'static str] = &["ethtool", "nft"];
 
-    fn prepare<'a>(&'a self, site: Site<'a>) -> Result<Box<dyn Prepared + 'a>> {
-        Ok(Box::new(move || measure(self, &site.means())))
+    fn measure(&self, means: &Means, _: u64) -> Result<Sample> {
+        let medium = Medium::build(&link::Adjacency::one_way(3), false)?;
+        let _silent = [medium.attach(0, "sink")?, medium.attach(2, "sink")?];
+        let mut bench = Bench { medium: &medium, test: self, means, relay: None, best: None };
+        search(|step| bench.carries(FIRST * STEP.powf(step.into())))?;
+        let best = bench.best.ok_or_else(|| {
+            Error::program("flood-rate", format!("{} carries not even {FIRST:.0} frames/s", self.mode.name()))
+        })?;
+        Ok(vec![("frames_per_s", best)].into())
     }
-}
-
-fn measure(test: &RateTest, means: &Means) -> Result<Sample> {
-    let medium = Medium::build(&link::Adjacency::one_way(3), false)?;
-    let _silent = [medium.attach(0, "sink")?, medium.attach(2, "sink")?];
-    let mut bench = Bench { medium: &medium, test, means, relay: None, best: None };
-    search(|step| bench.carries(FIRST * STEP.powf(step.into())))?;
-    let best = bench.best.ok_or_else(|| {
-        Error::program("flood-rate", format!("{} carries not even {FIRST:.0} frames/s", test.mode.name()))
-    })?;
-    Ok(vec![("frames_per_s", best)].into())
 }
 
 /// Looks for the greatest step that `carries`, as if all below it did: up by strides, then by halves.

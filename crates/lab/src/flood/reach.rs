@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::experiment::{Case, Experiment, Ratio, RunOptions};
 use crate::network::percent_lost;
 use crate::system::Means;
-use crate::workload::{Need, Prepared, Sample, Site, Workload};
+use crate::workload::{Measure, Sample};
 
 use super::real;
 use super::simulation::{Flooded, Simulation, TTL};
@@ -157,27 +157,21 @@ const NOTES: [&str; 8] = [
     "last_node_ms: until the last of those that were reached; suppression pays for fewer frames with its jitter",
 ];
 
-impl Workload for ReachTest {
-    fn needs(&self) -> Vec<Need> {
-        Need::programs(&["ethtool"])
-    }
+impl Measure for ReachTest {
+    const PROGRAMS: &'static [&'static str] = &["ethtool"];
 
-    fn prepare<'a>(&'a self, site: Site<'a>) -> Result<Box<dyn Prepared + 'a>> {
-        Ok(Box::new(move || measure(self, &site.means(), site.seed)))
-    }
-}
-
-/// The mean over [`NETWORKS`] messages.
-fn measure(test: &ReachTest, means: &Means, seed: u64) -> Result<Sample> {
-    match (test.real, test.layout) {
-        (true, Layout::Still { degree }) => {
-            let medium = match test.between {
-                Between::Dcf => Medium::build(stations(test, degree, seed)?, seed),
-                _ => Medium::of_links(&network(test, degree, seed)?, link(test), seed),
-            };
-            real::measure(medium?, test.rules, means)
+    /// The mean over [`NETWORKS`] messages.
+    fn measure(&self, means: &Means, seed: u64) -> Result<Sample> {
+        match (self.real, self.layout) {
+            (true, Layout::Still { degree }) => {
+                let medium = match self.between {
+                    Between::Dcf => Medium::build(stations(self, degree, seed)?, seed),
+                    _ => Medium::of_links(&network(self, degree, seed)?, link(self), seed),
+                };
+                real::measure(medium?, self.rules, means)
+            }
+            _ => simulate(self, seed),
         }
-        _ => simulate(test, seed),
     }
 }
 

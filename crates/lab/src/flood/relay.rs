@@ -19,7 +19,7 @@ use crate::namespace::Namespace;
 use crate::program::{self, Process};
 use crate::statistics::median;
 use crate::system::{Identity, Means, start_nawa};
-use crate::workload::{Need, Prepared, Sample, Site, Workload};
+use crate::workload::{Measure, Sample};
 
 use super::node::{MODES, Mode, Node, Pings, configuration, format, ping};
 
@@ -121,18 +121,12 @@ const NOTES: [&str; 9] = [
     "published (table 1, a Pentium D and 802.11b): 970, 950 and 350 us; the text says over 70 % less, the table 64 %",
 ];
 
-impl Workload for RelayTest {
-    fn needs(&self) -> Vec<Need> {
-        Need::programs(&["ethtool", "nft"])
-    }
+impl Measure for RelayTest {
+    const PROGRAMS: &'static [&'static str] = &["ethtool", "nft"];
 
-    fn prepare<'a>(&'a self, site: Site<'a>) -> Result<Box<dyn Prepared + 'a>> {
-        Ok(Box::new(move || measure(self, &site.means(), site.seed)))
+    fn measure(&self, means: &Means, seed: u64) -> Result<Sample> {
+        if self.on_dcf { measure_on_dcf(self, means, seed) } else { measure_on_links(self, means) }
     }
-}
-
-fn measure(test: &RelayTest, means: &Means, seed: u64) -> Result<Sample> {
-    if test.on_dcf { measure_on_dcf(test, means, seed) } else { measure_on_links(test, means) }
 }
 
 fn measure_on_links(test: &RelayTest, means: &Means) -> Result<Sample> {

@@ -41,7 +41,7 @@ pub(super) fn start(setup: &NawaSetup, network: &Network, means: &Means) -> Resu
 
     let mut ready = Ready { relays: between, ..Ready::tunnel(INNER_SERVER, vec![far, near]) };
     let answer = await_paths(network, means);
-    let answer = answer.and_then(|()| ping::await_answer(&network.client, None, INNER_SERVER, START_LIMIT));
+    let answer = answer.and_then(|()| ping::await_answer(&network.client, INNER_SERVER, START_LIMIT));
     answer.or_else(|late| ready.check().and(Err(late)))?;
     Ok(ready)
 }

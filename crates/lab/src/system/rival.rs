@@ -59,7 +59,7 @@ pub(super) fn start(program: &[OsString], network: &Network, means: &Means) -> R
     let mut ready = Ready::tunnel(IpAddr::V4(server), vec![far, near]);
     // Until the tunnel is there, a relay may say that nobody has the address, and `ping` gives up.
     let answers = || {
-        let answer = ping::await_answer(&network.client, None, server.into(), PING_LIMIT);
+        let answer = ping::await_answer(&network.client, server.into(), PING_LIMIT);
         answer.ok().map(Ok).or_else(|| ready.check().err().map(Err))
     };
     clock::within(START_LIMIT, format!("{server} did not answer `ping`"), answers)??;
