@@ -1,4 +1,4 @@
-//! What an experiment varies, as data: names and values, of which each size has some.
+//! What an experiment varies, as data: names and values, of which each size has some; and how a part of it is chosen.
 
 use std::collections::BTreeSet;
 use std::str::FromStr;

@@ -17,8 +17,8 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::background::spawn;
+use crate::command::{FOLDER, PREFIX, ip};
 use crate::error::{Doing, Result};
-use crate::iproute::{FOLDER, PREFIX, ip};
 
 /// Held while something that must be removed is made; taken for good when a signal ends the process.
 static MAKING: Mutex<()> = Mutex::new(());

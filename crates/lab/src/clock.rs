@@ -3,8 +3,8 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use crate::command::complete;
 use crate::error::{Error, Result};
-use crate::iproute::complete;
 
 /// The monotonic clock.
 #[allow(clippy::disallowed_methods, reason = "the lab times real programs")]

@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::cleanup::{self, AtEnd};
+use crate::command::complete;
 use crate::error::{Doing, Error, Result};
 use crate::experiment::{Case, Experiment};
-use crate::iproute::complete;
 use crate::workload::Need;
 
 /// What `nawa flight on` provides.

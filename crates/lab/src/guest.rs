@@ -20,9 +20,9 @@ use initramfs::Files;
 use modules::Modules;
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::command::PREFIX;
+use crate::command::{end, mac};
 use crate::error::{Doing, Error, Result};
-use crate::iproute::PREFIX;
-use crate::iproute::{end, mac};
 use crate::namespace::Namespace;
 use crate::{cleanup, program};
 

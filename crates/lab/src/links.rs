@@ -12,6 +12,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
 use sha2::{Digest, Sha256};
 
+use crate::counters;
 use crate::disturbance::{Change, Disturbance, Event, rates};
 use crate::error::{Doing, Error, Result};
 use crate::fetch::{self, Request, Transfer, race};
@@ -19,7 +20,6 @@ use crate::http::HttpServer;
 use crate::iperf::{Iperf, Protocol};
 use crate::network::{Network, Topology};
 use crate::ping::Ping;
-use crate::recovery;
 use crate::statistics::{mbps, percentile_ms};
 use crate::system::{NawaSetup, Ready, System};
 use crate::workload::{Need, Prepared, Sample, Site, Workload};
@@ -165,7 +165,7 @@ impl Task for Fetch {
             fetch::fetch(&network.client, ready.launcher, &request)?;
         }
         network.restart_links();
-        let before = recovery.then(|| recovery::read(network, &site.options.nawa)).transpose()?;
+        let before = recovery.then(|| counters::of_recovery(network, &site.options.nawa)).transpose()?;
         let mut pings = start_pings(network, ready)?;
         let (launcher, requests) = (ready.launcher, requests(ready, &file));
         let received = AtomicU64::new(0);
@@ -190,8 +190,8 @@ impl Task for Fetch {
         }
         let mut sample = fetch_sample(&transfer, pings.swap_remove(winner))?;
         if let Some(before) = before {
-            let counted = recovery::read(network, &site.options.nawa)?.since(&before);
-            sample.add(recovery::metrics(&counted, bytes));
+            let counted = counters::of_recovery(network, &site.options.nawa)?.since(&before);
+            sample.add(counters::recovery_metrics(&counted, bytes));
         }
         let used_again = used_again?;
         sample.add(used_again.map(|used| ("used_again_s", used.after.as_secs_f64())));

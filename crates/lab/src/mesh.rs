@@ -2,9 +2,9 @@
 
 use std::net::Ipv4Addr;
 
+use crate::command::neighbour;
 use crate::dcf::mac;
 use crate::error::Result;
-use crate::iproute::neighbour;
 use crate::namespace::Namespace;
 
 /// Between neighbours, in metres: they hear each other, and nobody further does.

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use device::Tap;
 
 use crate::cleanup;
+use crate::command::{FOLDER, PREFIX, ip};
 use crate::error::{Doing, Result};
-use crate::iproute::{FOLDER, PREFIX, ip};
 
 /// A network namespace of this process; dropping it kills what still runs inside and removes it.
 #[derive(Debug)]

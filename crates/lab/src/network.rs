@@ -15,10 +15,10 @@ use std::time::Duration;
 
 use link::{Bitrate, Capacity, LinkConfig, Loss, Probability, Queue, QueueStats, Stats};
 
+use crate::command::{end, mac, neighbour};
 use crate::congestion;
 use crate::emulator::{Emulator, Wire};
 use crate::error::Result;
-use crate::iproute::{end, mac, neighbour};
 use crate::namespace::Namespace;
 use crate::program::output;
 

@@ -12,8 +12,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::clock;
+use crate::command::complete;
 use crate::error::{Doing, Error, Result};
-use crate::iproute::complete;
 use crate::namespace::Namespace;
 
 /// The Debian packages of what the lab runs.

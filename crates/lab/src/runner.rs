@@ -1,4 +1,5 @@
-//! Carries out an experiment: a new network per run, results as they come.
+//! Carries out an experiment: a new network per run, results as they come; or all of them into one folder, however often that is
+//! interrupted.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
@@ -19,7 +20,7 @@ use crate::partial::{Partial, run_of};
 use crate::report::{Progress, Report, rough, say};
 use crate::schedule::{Schedule, Turn};
 use crate::workload::{Need, Prepared, Sample, Site};
-use crate::{catalog, cleanup, controls, iproute, program};
+use crate::{catalog, cleanup, command, controls, program};
 
 /// Runs the experiment `name`: says how long it takes, shows how far it is, prints the results and writes them where
 /// `options` ask for it.
@@ -190,7 +191,7 @@ struct Lab<'a> {
 impl<'a> Lab<'a> {
     fn new(options: &'a RunOptions) -> Result<Self> {
         let _not_while_cleaning = cleanup::hold_off();
-        let prefix = format!("{}{}-", iproute::PREFIX, std::process::id());
+        let prefix = format!("{}{}-", command::PREFIX, std::process::id());
         let folder = tempfile::Builder::new().prefix(&prefix).tempdir();
         let folder = folder.doing(|| "make a temporary folder".into())?;
         Ok(Self {

@@ -11,13 +11,13 @@ use super::test::{PATHS, Test, Where};
 use super::transfer::{self, Outcome, Program};
 use crate::background::at_once;
 use crate::clock;
+use crate::command::complete;
+use crate::counters::Counters;
 use crate::emulator::Emulator;
 use crate::error::{Doing, Result};
 use crate::experiment::Fields;
 use crate::iperf::Iperf;
-use crate::iproute::complete;
 use crate::program::Process;
-use crate::recovery::Counters;
 use crate::system::{Means, start_nawa};
 use crate::workload::{self, Need, Sample, Site, Workload};
 

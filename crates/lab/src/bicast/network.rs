@@ -13,10 +13,10 @@ use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
 use super::test::{PATHS, Stack, Test};
+use crate::command::end;
 use crate::emulator::{Emulator, Wire};
 use crate::error::Result;
 use crate::guest::{self, Booting, Guest, GuestSpec, Segment};
-use crate::iproute::end;
 use crate::namespace::Namespace;
 use crate::program::output;
 

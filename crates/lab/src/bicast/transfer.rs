@@ -11,9 +11,9 @@ use rustix::fs::{FlockOperation, flock};
 
 use super::network::{Network, Place};
 use super::test::{Stack, Test};
+use crate::command::complete;
 use crate::error::{Doing, Error, Result};
 use crate::guest::Job;
-use crate::iproute::complete;
 use crate::namespace::Namespace;
 use crate::program::Process;
 

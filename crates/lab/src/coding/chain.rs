@@ -7,13 +7,13 @@ use std::time::Duration;
 use link::dcf::{DcfConfig, Phy, Position};
 
 use crate::clock;
+use crate::counters::Counters;
 use crate::dcf::{INTERFACE, Medium};
 use crate::error::Result;
 use crate::guest::Guest;
 use crate::mesh::{self, SPACING_M, address};
 use crate::ping;
 use crate::program::{self, Process, output};
-use crate::recovery::Counters;
 use crate::system::{Means, start_nawa};
 
 use super::batman;

@@ -6,9 +6,9 @@ use super::bound::{Bound, papers_rule};
 use super::chain::{Chain, REPEATED};
 use super::test::{Mode, Test};
 use super::transfer::{self, Outcome};
+use crate::counters::Counters;
 use crate::error::Result;
 use crate::experiment::Fields;
-use crate::recovery::Counters;
 use crate::system::Means;
 use crate::workload::{Measure, Sample};
 

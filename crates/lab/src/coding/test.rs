@@ -1,4 +1,4 @@
-//! What one case transfers over which chain.
+//! What one case transfers over which chain, and what its nodes do.
 
 use std::time::Duration;
 

@@ -18,10 +18,10 @@ use link::{
     Bitrate, ByteCount, Capacity, CellularConfig, LinkConfig, Loss, PolicerConfig, Probability, Queue, Trace,
 };
 
+use crate::command::end;
 use crate::dcf::Medium;
 use crate::emulator::{Emulator, Wire};
 use crate::error::Result;
-use crate::iproute::end;
 use crate::mesh::{self, SPACING_M};
 use crate::namespace::Namespace;
 use crate::network;

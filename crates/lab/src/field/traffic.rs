@@ -1,4 +1,5 @@
-//! What is used by the third vehicle: a download, an upload, an interactive connection and a call.
+//! What is used by the third vehicle: a download, an upload, an interactive connection and a call;
+//! and a file over SCTP from the front vehicle, by both its uplinks.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};

@@ -1,4 +1,4 @@
-//! TCP flows over one link, and what is measured of them.
+//! TCP flows over one link, what is measured of them, and a file of what happens in the course of a run.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};

@@ -1,4 +1,5 @@
-//! Nodes that relay: `nawa` as a user starts it, and what it is compared with.
+//! Nodes that relay, `nawa` as a user starts it and what it is compared with, by their modes; messages as the lab sends them, wire
+//! version 1 behind Ethernet or in a broadcast datagram; and round trips by `nawa flood ping`.
 
 use std::net::Ipv4Addr;
 use std::os::fd::AsFd;

@@ -5,8 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::command::complete;
 use crate::error::{Doing, Result};
-use crate::iproute::complete;
 use crate::program;
 
 const FOLDER: u32 = 0o040_755;

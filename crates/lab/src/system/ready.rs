@@ -1,4 +1,4 @@
-//! What a system is given to start, and what it is once it carries traffic.
+//! What a system is given to start, keys among it, and what it is once it carries traffic.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -10,9 +10,9 @@ use std::process::Command;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
+use crate::command::complete;
 use crate::error::{Doing, Error, Result};
 use crate::http::Transport;
-use crate::iproute::complete;
 use crate::network::{Network, SERVER};
 use crate::program::Process;
 

@@ -14,9 +14,9 @@ use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
 
 use crate::clock;
+use crate::command::end;
 use crate::datagram::{ETHERNET, HEADERS, packet};
 use crate::error::{Doing, Error, Result};
-use crate::iproute::end;
 use crate::namespace::Namespace;
 
 const OBJECT: &[u8] = bpf::object!("attack.bpf.o");

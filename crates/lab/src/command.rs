@@ -1,4 +1,5 @@
-//! iproute2's `ip`, and how the lab's namespaces are called.
+//! Programs of the host that do something and end: above all iproute2's `ip`, and lines for it that make the ends of links, whose
+//! neighbours are static: no ARP is lost. And how the lab's namespaces are called.
 
 use std::io::Write;
 use std::net::Ipv4Addr;
