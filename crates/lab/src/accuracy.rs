@@ -5,15 +5,15 @@ use std::time::Duration;
 use link::Bitrate;
 
 use crate::axes::{ALL, Grid, cases};
-use crate::error::Error;
+use crate::error::Result;
 use crate::experiment::{Case, Entry, Experiment, RunOptions};
 use crate::iperf::{Iperf, Protocol};
+use crate::links::Stream;
 use crate::links::{Bench, OnLinks, Setup, Task};
 use crate::network::{PathSpec, Topology};
 use crate::ping;
 use crate::statistics::percentile;
 use crate::system::{Ready, System};
-use crate::tasks::Stream;
 use crate::workload::Sample;
 
 /// What `nawa lab list` shows of it.
@@ -44,7 +44,7 @@ const NOTES: [&str; 2] = [
      could carry",
 ];
 
-fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
+fn experiment(options: &RunOptions) -> Result<Experiment> {
     let seconds = options.size.of(3, 5, 10);
     let cases = cases(&GRIDS, options.size, |cell| {
         let mbps: f64 = cell.get("rate_mbps")?;
@@ -52,12 +52,11 @@ fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
         let setup = Setup { topology, system: System::Tcp, congestion_control: "cubic" };
         let time = Duration::from_secs(seconds);
         let task = Check { rate: (cell.text("what") == "rate").then(|| Bitrate::from_mbps(mbps)), time };
-        let key = cell.key(&["what", "rate_mbps"]);
+        let key = cell.key("what rate_mbps");
         let estimate = time + Iperf::WARM_UP + Duration::from_secs(1);
         Ok(Case { key, workload: OnLinks { setup, task }, estimate }.erase())
     })?;
-    let notes = NOTES.map(str::to_owned).to_vec();
-    Ok(Experiment { cases, repeats: options.size.of(1, 5, 9), notes, ..Experiment::default() })
+    Ok(Experiment::of(cases, options.size.of(1, 5, 9), &[], &NOTES))
 }
 
 /// Looks at the link's rate, or, without one, at how late it is.
@@ -72,7 +71,7 @@ impl Task for Check {
         &["iperf3", "ping"]
     }
 
-    fn measure(&self, bench: &Bench, ready: &mut Ready) -> Result<Sample, Error> {
+    fn measure(&self, bench: &Bench, ready: &mut Ready) -> Result<Sample> {
         let Some(rate) = self.rate else { return self.lateness(bench, ready) };
         let offered = Bitrate::from_bps(rate.as_bps() * 11 / 10);
         let stream = Stream { protocol: Protocol::Udp(Some(offered)), time: self.time };
@@ -85,7 +84,7 @@ impl Task for Check {
 }
 
 impl Check {
-    fn lateness(&self, bench: &Bench, ready: &Ready) -> Result<Sample, Error> {
+    fn lateness(&self, bench: &Bench, ready: &Ready) -> Result<Sample> {
         let count = u32::try_from(self.time.as_millis() / EVERY.as_millis()).unwrap_or(1);
         let client = &bench.network.client;
         let times = ping::round_trips(client, ready.ping_sources[0], ready.server, EVERY, count)?;

@@ -1,11 +1,12 @@
-//! What an experiment varies, as data: names and values, of which each size has some.
+//! What an experiment varies, as data: names and values, of which each size has some; and how a part of it is chosen.
 
+use std::collections::BTreeSet;
 use std::str::FromStr;
 
 use serde_json::Value;
 
-use crate::error::Error;
-use crate::experiment::{Case, Fields, Published};
+use crate::error::{Error, Result};
+use crate::experiment::{Case, Experiment, Fields, Published, plain};
 use crate::options::Size;
 
 /// The sizes that measure some cells, and these: all combinations of the values of some axes, the last of which changes fastest.
@@ -33,28 +34,27 @@ impl Cell {
     }
 
     /// The same read as a `T`; the default if the cell has none.
-    pub fn get<T: FromStr + Default>(&self, name: &str) -> Result<T, Error> {
+    pub fn get<T: FromStr + Default>(&self, name: &str) -> Result<T> {
         let text = self.text(name);
         let bad = |_| Error::BadCell { field: name.to_owned(), value: text.to_owned() };
         if text.is_empty() { Ok(T::default()) } else { text.parse().map_err(bad) }
     }
 
     /// The value of a field by what `of` has it stand for.
-    pub fn one_of<T: Clone>(&self, name: &str, of: &[(&str, T)]) -> Result<T, Error> {
+    pub fn one_of<T: Clone>(&self, name: &str, of: &[(&str, T)]) -> Result<T> {
         let text = self.text(name);
         let found = of.iter().find(|(known, _)| *known == text).map(|(_, meaning)| meaning.clone());
         found.ok_or_else(|| Error::BadCell { field: name.to_owned(), value: text.to_owned() })
     }
 
-    /// All fields of the cell, in order.
-    fn names(&self) -> Vec<&'static str> {
-        self.0.iter().map(|(name, _)| *name).collect()
+    /// The fields of these names, separated by blanks, that the cell has, as a key has them.
+    pub fn key(&self, names: &'static str) -> Fields<Value> {
+        let has = |name: &&'static str| !self.text(name).is_empty();
+        names.split(' ').filter(has).map(|name| (name, value(self.text(name)))).collect()
     }
 
-    /// The fields of these names that the cell has, as a key has them.
-    pub fn key(&self, names: &[&'static str]) -> Fields<Value> {
-        let has = |&&name: &&&'static str| !self.text(name).is_empty();
-        names.iter().filter(has).map(|&name| (name, value(self.text(name)))).collect()
+    fn whole_key(&self) -> Fields<Value> {
+        self.0.iter().map(|&(name, text)| (name, value(text))).collect()
     }
 
     /// The cell with one more field.
@@ -78,11 +78,7 @@ pub fn cells(grids: &[Grid], size: Size) -> Vec<Cell> {
 }
 
 /// The cases that `case` makes of them.
-pub(crate) fn cases(
-    grids: &[Grid],
-    size: Size,
-    case: impl Fn(&Cell) -> Result<Case, Error>,
-) -> Result<Vec<Case>, Error> {
+pub(crate) fn cases(grids: &[Grid], size: Size, case: impl Fn(&Cell) -> Result<Case>) -> Result<Vec<Case>> {
     cells(grids, size).iter().map(case).collect()
 }
 
@@ -90,15 +86,13 @@ impl Published {
     /// What was published of the cell that is written so.
     pub(crate) fn of(cell: &'static str, metrics: &[(&'static str, f64)]) -> Self {
         let cell = combinations(&[cell]).swap_remove(0);
-        Self { key: cell.key(&cell.names()), metrics: metrics.to_vec() }
+        Self { key: cell.whole_key(), metrics: metrics.to_vec() }
     }
 
     /// What was published of `metric` in each of some cells, in their order.
     pub(crate) fn row(cells: &'static str, metric: &'static str, values: &[f64]) -> Vec<Self> {
-        let of = |(cell, &value): (Cell, &f64)| Self {
-            key: cell.key(&cell.names()),
-            metrics: vec![(metric, value)],
-        };
+        let of =
+            |(cell, &value): (Cell, &f64)| Self { key: cell.whole_key(), metrics: vec![(metric, value)] };
         combinations(&[cells]).into_iter().zip(values).map(of).collect()
     }
 }
@@ -114,9 +108,48 @@ fn combinations(axes: &[&'static str]) -> Vec<Cell> {
     })
 }
 
+impl Experiment {
+    /// Keeps the cases that have, for each of `words` ("KEY=VALUE,VALUE"), one of its values. An error, with what there is,
+    /// where a word leaves none.
+    pub fn keep(&mut self, words: &[String]) -> Result<()> {
+        words.iter().try_for_each(|word| self.keep_one(word))
+    }
+
+    fn keep_one(&mut self, word: &str) -> Result<()> {
+        let (key, values) = word.split_once('=').unwrap_or((word, ""));
+        let known = |value: &str| self.cases.iter().any(|case| has(case, key, value));
+        if let Some(unknown) = values.split(',').find(|value| !known(value)) {
+            return Err(Error::NoCase { word: word.into(), reason: self.possible(key, unknown) });
+        }
+        self.cases.retain(|case| values.split(',').any(|value| has(case, key, value)));
+        Ok(())
+    }
+
+    /// Why no case has `value` for `key`, and what there is.
+    fn possible(&self, key: &str, value: &str) -> String {
+        let list = |words: BTreeSet<String>| Vec::from_iter(words).join(", ");
+        let values: BTreeSet<_> = self.cases.iter().filter_map(|case| text(case, key)).collect();
+        if values.is_empty() {
+            let keys = self.cases.iter().flat_map(|case| case.key.iter().map(|(name, _)| (*name).to_owned()));
+            return format!("the keys are {}", list(keys.collect()));
+        }
+        format!("`{key}` cannot be \"{value}\", but {}", list(values))
+    }
+}
+
+fn has(case: &Case, key: &str, value: &str) -> bool {
+    text(case, key).is_some_and(|own| own == value)
+}
+
+fn text(case: &Case, key: &str) -> Option<String> {
+    case.field(key).map(plain)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::catalog::find;
+    use crate::experiment::RunOptions;
 
     const GRIDS: [Grid; 2] =
         [Grid(ALL, &["links=10+2,5ms paths:flows=1:2.0,3:true"]), Grid(FULL, &["links=x"])];
@@ -133,11 +166,34 @@ mod tests {
     #[test]
     fn values_are_numbers_where_they_read_as_such() {
         let cells = cells(&GRIDS, Size::Quick);
-        let key = |cell: &Cell| serde_json::to_string(&cell.key(&["flows", "none", "links"])).unwrap();
+        let key = |cell: &Cell| serde_json::to_string(&cell.key("flows none links")).unwrap();
         assert_eq!(key(&cells[0]), r#"[["flows",2.0],["links","10+2"]]"#);
         assert_eq!(key(&cells[3]), r#"[["flows",true],["links","5ms"]]"#);
         assert_eq!((cells[0].get("paths").unwrap(), cells[0].get("none").unwrap()), (1u8, 0u8));
         assert!(cells[0].get::<u8>("links").unwrap_err().to_string().contains("`10+2`"));
         assert!(cells[0].one_of("paths", &[("2", ())]).is_err());
+    }
+
+    fn kept(words: &[&str]) -> Result<Experiment, String> {
+        let mut experiment = find("tunnel", &RunOptions::default()).unwrap();
+        let words: Vec<String> = words.iter().map(|&word| word.into()).collect();
+        experiment.keep(&words).map(|()| experiment).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn cases_with_the_values_named_are_kept() {
+        let experiment = kept(&["paths=3,10", "system=nawa", "clocks=same", "back=all"]).unwrap();
+        let paths: Vec<_> = experiment.cases.iter().map(|case| plain(&case.key[2].1)).collect();
+        assert!(paths.iter().all(|paths| paths == "3" || paths == "10") && paths.len() >= 4, "{paths:?}");
+        assert!(experiment.cases.iter().all(|case| case.key[0].1 == "nawa"));
+    }
+
+    #[test]
+    fn a_word_that_matches_nothing_names_what_there_is() {
+        let error = kept(&["system=nawa,nowa"]).unwrap_err();
+        assert!(error.contains("system=nawa,nowa") && error.contains("nawa-paper"), "{error}");
+        assert!(kept(&["sistem=nawa"]).unwrap_err().contains("the keys are back, clocks"));
+        assert!(kept(&["nawa"]).is_err());
+        assert!(kept(&["system=nawa", "system=mptcp"]).is_err(), "nothing is both");
     }
 }

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::JoinHandle;
 
-use crate::error::{Doing, Error};
+use crate::error::{Doing, Result};
 
 /// Starts a thread.
 pub(crate) fn spawn<T: Send + 'static>(
     name: &str,
     work: impl FnOnce() -> T + Send + 'static,
-) -> Result<JoinHandle<T>, Error> {
+) -> Result<JoinHandle<T>> {
     std::thread::Builder::new().name(name.into()).spawn(work).doing(|| "start a thread".into())
 }
 
@@ -35,10 +35,7 @@ pub(crate) struct Background<T> {
 }
 
 impl<T: Send + 'static> Background<T> {
-    pub(crate) fn start(
-        name: &str,
-        work: impl FnOnce(&AtomicBool) -> T + Send + 'static,
-    ) -> Result<Self, Error> {
+    pub(crate) fn start(name: &str, work: impl FnOnce(&AtomicBool) -> T + Send + 'static) -> Result<Self> {
         let over = Arc::new(AtomicBool::new(false));
         let seen = over.clone();
         Ok(Self { over, thread: Some(spawn(name, move || work(&seen))?) })

@@ -9,7 +9,7 @@ use device::poller::{Interest, Poller};
 
 use crate::background::Background;
 use crate::clock;
-use crate::error::{Doing, Error};
+use crate::error::{Doing, Result};
 use crate::namespace::Namespace;
 
 /// From one packet to the next.
@@ -57,7 +57,7 @@ impl Call {
         far: &Namespace,
         source: Option<IpAddr>,
         server: IpAddr,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self> {
         let target = SocketAddr::new(server, PORT);
         let source = SocketAddr::new(source.unwrap_or(Ipv4Addr::UNSPECIFIED.into()), 0);
         let bound = |address| {
@@ -71,7 +71,7 @@ impl Call {
     }
 
     /// Ends it, waits for late answers, and says what came of it.
-    pub(crate) fn stop(self) -> Result<Outcome, Error> {
+    pub(crate) fn stop(self) -> Result<Outcome> {
         self.0.stop().unwrap_or_else(|| Ok(Outcome::default())).doing(|| "make a call".into())
     }
 }

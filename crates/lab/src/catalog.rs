@@ -1,6 +1,6 @@
 //! The experiments of all strands, by name. No other file names the strands.
 
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::experiment::{Entry, Experiment, RunOptions};
 use crate::paper::Paper;
 use crate::{accuracy, bicast, coding, field, flight, flood, tunnel};
@@ -29,7 +29,7 @@ pub fn list() -> Vec<(&'static str, &'static str)> {
 }
 
 /// The experiment `name` as `options` want it.
-pub fn find(name: &str, options: &RunOptions) -> Result<Experiment, Error> {
+pub fn find(name: &str, options: &RunOptions) -> Result<Experiment> {
     let found = STRANDS.iter().copied().flatten().find(|entry| entry.name == name);
     let entry = found.ok_or_else(|| Error::UnknownExperiment(name.into()))?;
     Ok(Experiment { name: entry.name, ..(entry.make)(options)? })

@@ -17,8 +17,8 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::background::spawn;
-use crate::error::{Doing, Error};
-use crate::iproute::{FOLDER, PREFIX, ip};
+use crate::command::{FOLDER, PREFIX, ip};
+use crate::error::{Doing, Result};
 
 /// Held while something that must be removed is made; taken for good when a signal ends the process.
 static MAKING: Mutex<()> = Mutex::new(());
@@ -36,7 +36,7 @@ static UNDO: Mutex<BTreeMap<u64, Child>> = Mutex::new(BTreeMap::new());
 pub(crate) struct AtEnd(u64);
 
 /// Undoes by `words`, a program and its arguments. Call it before doing what is to be undone.
-pub(crate) fn at_end(words: &[OsString]) -> Result<AtEnd, Error> {
+pub(crate) fn at_end(words: &[OsString]) -> Result<AtEnd> {
     let mut keeper = Command::new("sh");
     keeper.args(["-c", r#"cat; exec "$@""#, "sh"]).args(words);
     // A group of its own: what interrupts this process from a terminal must not end it.
@@ -73,7 +73,7 @@ pub(crate) fn await_end_if_interrupted() {
 
 /// Removes what dead processes left; from now on SIGINT and SIGTERM remove what this one made and end it with status
 /// 128 + signal, as a shell reports it.
-pub fn start() -> Result<(), Error> {
+pub fn start() -> Result<()> {
     remove_orphans();
     let mut signals = Signals::new([SIGINT, SIGTERM]).doing(|| "watch for SIGINT and SIGTERM".into())?;
     let watch = move || {

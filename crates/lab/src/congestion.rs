@@ -6,12 +6,12 @@
 
 use std::io::ErrorKind;
 
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::namespace::Namespace;
 use crate::program::output;
 
 /// Sets the congestion control of the connections that `host` makes or accepts from now on, over the routes that it has.
-pub(crate) fn set(host: &Namespace, name: &str) -> Result<(), Error> {
+pub(crate) fn set(host: &Namespace, name: &str) -> Result<()> {
     match host.sysctl("ipv4/tcp_congestion_control", name) {
         Err(Error::Io { source, .. }) if source.kind() == ErrorKind::PermissionDenied => {
             set_routes(host, "congctl", name)
@@ -21,7 +21,7 @@ pub(crate) fn set(host: &Namespace, name: &str) -> Result<(), Error> {
 }
 
 /// Gives all routes of `host` to others the attribute `name` (as `congctl`, `initcwnd`) with `value`.
-pub(crate) fn set_routes(host: &Namespace, name: &str, value: &str) -> Result<(), Error> {
+pub(crate) fn set_routes(host: &Namespace, name: &str, value: &str) -> Result<()> {
     let shown = output(host, "ip", &["-N", "-4", "route", "show", "table", "all"])?;
     let lines: Vec<String> = shown.lines().filter_map(|route| with_attribute(route, name, value)).collect();
     host.ip(&lines)

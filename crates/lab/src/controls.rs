@@ -11,7 +11,7 @@ use std::process::Command;
 
 use crate::cleanup::{self, AtEnd};
 use crate::command::complete;
-use crate::error::{Doing, Error};
+use crate::error::{Doing, Error, Result};
 use crate::experiment::{Case, Experiment};
 use crate::workload::Need;
 
@@ -43,7 +43,7 @@ pub(crate) struct Controls {
 
 /// Provides what the cases of `experiment` need, and leaves out those cases that need what the kernel does not have then,
 /// with a note each.
-pub(crate) fn provide(experiment: &Experiment, nawa: &Path) -> Result<(Experiment, Controls), Error> {
+pub(crate) fn provide(experiment: &Experiment, nawa: &Path) -> Result<(Experiment, Controls)> {
     let (mut experiment, notes) = without_missing(experiment.clone());
     experiment.notes.splice(0..0, notes);
     let needed: BTreeSet<&str> = experiment.cases.iter().flat_map(needs).collect();
@@ -102,7 +102,7 @@ fn missing(name: &str, reason: Option<&Error>) -> String {
 }
 
 /// Waits until nobody else needs them.
-pub(crate) fn lock() -> Result<File, Error> {
+pub(crate) fn lock() -> Result<File> {
     let file = OpenOptions::new().create(true).truncate(false).write(true).open(LOCK);
     let file = file.doing(|| format!("open {LOCK}"))?;
     if file.try_lock().is_err() {
@@ -112,7 +112,7 @@ pub(crate) fn lock() -> Result<File, Error> {
     Ok(file)
 }
 
-fn load(nawa: &Path, set: &Provided) -> Result<AtEnd, Error> {
+fn load(nawa: &Path, set: &Provided) -> Result<AtEnd> {
     let nawa: PathBuf = nawa.into();
     let off = ["flight", "off", "--suffix", set.suffix].map(Into::into);
     let undo = cleanup::at_end(&[vec![nawa.clone().into()], off.into()].concat())?;

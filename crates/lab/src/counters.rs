@@ -1,10 +1,15 @@
-//! What was counted, by `nawa status --json` or whatever else counts, summed over hosts.
+//! What was counted, by `nawa status --json` or whatever else counts, summed over hosts; and what the recovery from losses cost during a
+//! transfer, by the kernel's counters of the sender and by Nawa's of both ends.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use serde_json::Value;
 
-use crate::error::Error;
+use crate::error::{Doing, Error, Result};
+use crate::experiment::Fields;
+use crate::network::Network;
+use crate::program;
 
 /// Sums by name.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -20,11 +25,11 @@ impl Counters {
         *self.0.entry(name).or_default() += count;
     }
 
-    /// Adds the numbers that `part` of a status has by these names. Fails where one is missing.
-    pub(crate) fn add_all(&mut self, part: &Value, names: &[&'static str]) -> Result<(), Error> {
-        for name in names {
+    /// Adds the numbers that `part` of a status has by these names, separated by blanks. Fails where one is missing.
+    pub(crate) fn add_all(&mut self, part: &Value, names: &'static str) -> Result<()> {
+        for name in names.split(' ') {
             let missing = || Error::program("nawa status --json", format!("it has no {name}: {part}"));
-            self.add(name, part[*name].as_f64().ok_or_else(missing)?);
+            self.add(name, part[name].as_f64().ok_or_else(missing)?);
         }
         Ok(())
     }
@@ -32,5 +37,89 @@ impl Counters {
     /// What was counted after `before`.
     pub(crate) fn since(&self, before: &Self) -> Self {
         Self(self.0.iter().map(|(&name, count)| (name, count - before.get(name))).collect())
+    }
+}
+
+/// By the server's TCP: timers that expired (RTO), segments sent again. By the tunnel, both ends: inner packets sent again, bytes of
+/// inner packets, of their copies and of datagrams.
+pub(crate) fn of_recovery(network: &Network, nawa: &Path) -> Result<Counters> {
+    let mut counters = Counters::default();
+    let tcp = network.server.run(|| {
+        let file = |name| std::fs::read_to_string(format!("/proc/thread-self/net/{name}"));
+        Ok::<_, std::io::Error>(file("netstat")? + &file("snmp")?)
+    })?;
+    let tcp = tcp.doing(|| "read TCP's counters".into())?;
+    for (own, group, name) in
+        [("rto_expiries", "TcpExt", "TCPTimeouts"), ("retransmitted_segments", "Tcp", "RetransSegs")]
+    {
+        let missing = || Error::program("the kernel", format!("it does not count {group}{name}"));
+        counters.add(own, counter(&tcp, group, name).ok_or_else(missing)?);
+    }
+    for host in [&network.client, &network.server] {
+        let status = program::status(host, nawa)?;
+        let peer = &status["tunnel"]["peers"][0];
+        counters.add_all(peer, "resent_packets")?;
+        if !peer["bicast"].is_null() {
+            counters.add_all(&peer["bicast"], "sent_bytes extra_bytes")?;
+        }
+        for path in peer["paths"].as_array().into_iter().flatten() {
+            counters.add("outer_bytes", path["sent_bytes"].as_f64().unwrap_or(0.0));
+        }
+    }
+    Ok(counters)
+}
+
+/// The metrics of what was counted while a file of so many bytes was fetched.
+pub(crate) fn recovery_metrics(counted: &Counters, bytes: u64) -> Fields<f64> {
+    let whole = ["rto_expiries", "retransmitted_segments", "resent_packets"];
+    let mut metrics = whole.map(|name| (name, counted.get(name))).to_vec();
+    metrics.push(("extra_bytes_ratio", counted.get("extra_bytes") / counted.get("sent_bytes").max(1.0)));
+    metrics.push(("sent_bytes_ratio", counted.get("outer_bytes") / (bytes as f64).max(1.0)));
+    metrics
+}
+
+/// A counter of a file whose lines come in pairs, names and values, each behind the group's name and a colon.
+fn counter(text: &str, group: &str, name: &str) -> Option<f64> {
+    let mut lines = text.lines().filter_map(|line| line.split_once(": ")).filter(|(of, _)| *of == group);
+    let at = lines.next()?.1.split(' ').position(|known| known == name)?;
+    lines.next()?.1.split(' ').nth(at)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_are_found_by_their_names() {
+        let text = "TcpExt: A B\nTcpExt: 1 2\nTcp: A RetransSegs\nTcp: -1 4\n";
+        assert_eq!(counter(text, "Tcp", "RetransSegs"), Some(4.0));
+        assert_eq!(counter(text, "TcpExt", "B"), Some(2.0));
+        assert_eq!(counter(text, "TcpExt", "C"), None);
+        assert_eq!(counter("Tcp: A\n", "Tcp", "A"), None);
+    }
+
+    #[test]
+    fn costs_are_those_of_the_transfer() {
+        let counted = |counts: [(&'static str, f64); 4]| {
+            let mut counters = Counters::default();
+            counts.into_iter().for_each(|(name, count)| counters.add(name, count));
+            counters
+        };
+        let before = counted([
+            ("rto_expiries", 3.0),
+            ("sent_bytes", 100.0),
+            ("extra_bytes", 50.0),
+            ("outer_bytes", 0.0),
+        ]);
+        let after = counted([
+            ("rto_expiries", 5.0),
+            ("sent_bytes", 300.0),
+            ("extra_bytes", 60.0),
+            ("outer_bytes", 44.0),
+        ]);
+        let costs = recovery_metrics(&after.since(&before), 40);
+        let value = |name: &str| costs.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
+        assert_eq!((value("rto_expiries"), value("extra_bytes_ratio")), (Some(2.0), Some(0.05)));
+        assert_eq!(value("sent_bytes_ratio"), Some(1.1));
     }
 }

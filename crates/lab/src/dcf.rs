@@ -22,7 +22,7 @@ use device::poller::Interest;
 use link::dcf::{DcfConfig, Destination, Position, StationStats};
 use link::{Adjacency, LinkConfig, PacketCount};
 
-use crate::error::{Doing, Error};
+use crate::error::{Doing, Error, Result};
 use crate::ether::Ether;
 use crate::namespace::Namespace;
 use crate::program::output;
@@ -76,66 +76,44 @@ pub struct Medium {
 pub struct MediumStats {
     /// Of each station.
     pub stations: Vec<StationStats>,
-    /// By how much frames came later to their node than the model says.
-    pub lateness: Lateness,
-}
-
-/// How much later than the model says something happened.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Lateness {
-    /// How often it happened.
-    count: u32,
-    /// Of all together.
-    sum: Duration,
-}
-
-impl Lateness {
-    fn note(&mut self, late: Duration) {
-        self.count += 1;
-        self.sum += late;
-    }
-
-    /// In the mean.
-    pub fn mean(&self) -> Duration {
-        self.sum / self.count.max(1)
-    }
+    /// By how much frames came later to their node than the model says, in the mean.
+    pub lateness: Duration,
 }
 
 impl Medium {
     /// 802.11: one namespace for each station of `config` (at most 200), with the interface [`INTERFACE`] and the MAC address
     /// that [`mac`] names. A station's own queue is for as many frames as go as one, whatever `config` says: what waits, waits in the
     /// node, unless it waits by flow.
-    pub fn build(config: DcfConfig, seed: u64) -> Result<Self, Error> {
+    pub fn build(config: DcfConfig, seed: u64) -> Result<Self> {
         let nodes = config.stations.len();
         let below = if config.fq_codel { INTERFACE_QUEUE as usize } else { config.aggregate };
         Self::start(nodes, Ether::dcf(DcfConfig { queue: PacketCount(below as u64), ..config }, seed))
     }
 
     /// Links between those that hear each other: a namespace for each node of `adjacency`, likewise.
-    pub(crate) fn of_links(adjacency: &Adjacency, link: LinkConfig, seed: u64) -> Result<Self, Error> {
+    pub(crate) fn of_links(adjacency: &Adjacency, link: LinkConfig, seed: u64) -> Result<Self> {
         Self::start(adjacency.nodes(), Ether::links(adjacency, link, seed))
     }
 
-    fn start(count: usize, ether: Ether) -> Result<Self, Error> {
+    fn start(count: usize, ether: Ether) -> Result<Self> {
         let host = Namespace::create("air")?;
         host.without_ipv6()?;
         let node = |n| Namespace::create(&format!("w{n}"));
-        let nodes = (0..count).map(node).collect::<Result<Vec<_>, _>>()?;
+        let nodes = (0..count).map(node).collect::<Result<Vec<_>>>()?;
         let taps = nodes.iter().enumerate().map(|(n, node)| connect(&host, n, node));
-        let taps = taps.collect::<Result<Vec<_>, _>>()?;
+        let taps = taps.collect::<Result<Vec<_>>>()?;
         let thread = RealTime::start("medium", |edge| {
             (0..).zip(&taps).try_for_each(|(token, tap)| edge.poller.add(tap, token, Interest::Read))?;
             let station = |(n, tap)| Station { tap, mac: address(n), watched: true };
             let stations = taps.into_iter().enumerate().map(station).collect();
-            let lateness = Lateness::default();
-            Ok(Shared { ether, stations, lateness, log: None, buffer: vec![0; FRAME_MAX] })
+            Ok(Shared { ether, stations, late: (0, Duration::ZERO), log: None, buffer: vec![0; FRAME_MAX] })
         })?;
         Ok(Self { thread, passing: Vec::new(), nodes, host })
     }
 
     /// From now on also takes what nodes' drivers send before the kernel has made a packet of it (XDP_TX), which vanishes
     /// where a veth's other end has no program. Their queues are not stopped then.
-    pub fn take_from_drivers(&mut self) -> Result<(), Error> {
+    pub fn take_from_drivers(&mut self) -> Result<()> {
         let pass = || {
             let mut net = device::Net::open().doing(|| "open a netlink socket".into())?;
             let mut pass = |n| {
@@ -143,7 +121,7 @@ impl Medium {
                 let link = net.link(&end).doing(|| format!("find the interface {end}"))?;
                 Ok(bpf::xdp::pass(link.index)?)
             };
-            (0..self.nodes.len()).map(&mut pass).collect::<Result<Vec<_>, Error>>()
+            (0..self.nodes.len()).map(&mut pass).collect::<Result<Vec<_>>>()
         };
         self.passing = self.host.run(pass)??;
         Ok(())
@@ -161,12 +139,12 @@ impl Medium {
 
     /// What nodes have sent and heard since this was called last, by the clock of the emulating thread: when it took a frame
     /// and when it handed it over. The first call begins that.
-    pub fn log(&self) -> Result<Vec<Event>, Error> {
+    pub fn log(&self) -> Result<Vec<Event>> {
         self.thread.ask(|shared, _| shared.log.replace(Vec::new()).unwrap_or_default())
     }
 
     /// Frames that all nodes have sent.
-    pub fn sent(&self) -> Result<u64, Error> {
+    pub fn sent(&self) -> Result<u64> {
         self.thread.ask(|shared, _| shared.ether.transmissions(shared.stations.len()))
     }
 
@@ -180,13 +158,14 @@ impl Medium {
     }
 
     /// What happened since the medium was built; of links, their lateness.
-    pub fn stats(&self) -> Result<MediumStats, Error> {
+    pub fn stats(&self) -> Result<MediumStats> {
         self.thread.ask(|shared, _| {
             let stations = match &shared.ether {
                 Ether::Dcf(medium) => (0..shared.stations.len()).map(|n| *medium.stats(n)).collect(),
                 Ether::Links(_) => Vec::new(),
             };
-            MediumStats { stations, lateness: shared.lateness }
+            let (count, sum) = shared.late;
+            MediumStats { stations, lateness: sum / count.max(1) }
         })
     }
 }
@@ -199,13 +178,13 @@ impl Medium {
 struct Shared {
     ether: Ether,
     stations: Vec<Station>,
-    lateness: Lateness,
+    /// How many frames have come to their nodes, and by how much all together later than the model says.
+    late: (u32, Duration),
     /// If somebody wants one.
     log: Option<Vec<Event>>,
     buffer: Vec<u8>,
 }
 
-/// A station's node.
 struct Station {
     tap: Macvtap,
     mac: [u8; 6],
@@ -223,7 +202,7 @@ impl Model for Shared {
         while let Some(due) = self.ether.poll_timeout().filter(|due| *due <= edge.now()) {
             while let Some(arrival) = self.ether.poll(due) {
                 let now = edge.now();
-                self.lateness.note(now.saturating_sub(arrival.time));
+                self.late = (self.late.0 + 1, self.late.1 + now.saturating_sub(arrival.time));
                 note(&mut self.log, now, arrival.at, true, &arrival.frame);
                 // What the kernel refuses is lost, as in a full receive ring.
                 let _ = self.stations[arrival.at].tap.send(&arrival.frame);
@@ -273,7 +252,6 @@ fn note(log: &mut Option<Vec<Event>>, time: Duration, node: usize, heard: bool, 
     }
 }
 
-/// Whom a frame is for.
 fn destination(frame: &[u8], stations: &[Station]) -> Option<Destination> {
     let to = frame.first_chunk::<6>()?;
     if to[0] & 1 == 1 {
@@ -293,7 +271,7 @@ fn address(node: usize) -> [u8; 6] {
 }
 
 /// Joins `node` to the medium's namespace `host`.
-fn connect(host: &Namespace, n: usize, node: &Namespace) -> Result<Macvtap, Error> {
+fn connect(host: &Namespace, n: usize, node: &Namespace) -> Result<Macvtap> {
     node.without_ipv6()?;
     let (name, mac, index) = (node.name(), mac(n), FIRST + n);
     host.ip(&[
@@ -312,7 +290,7 @@ fn connect(host: &Namespace, n: usize, node: &Namespace) -> Result<Macvtap, Erro
     open(host, n, index)
 }
 
-fn open(host: &Namespace, n: usize, index: usize) -> Result<Macvtap, Error> {
+fn open(host: &Namespace, n: usize, index: usize) -> Result<Macvtap> {
     let name = format!("t{n}");
     // By a program, because a thread sees the /sys of the namespace that mounted it.
     let said = output(host, "cat", &[format!("/sys/class/net/{name}/tap{index}/dev")])?;
@@ -321,14 +299,4 @@ fn open(host: &Namespace, n: usize, index: usize) -> Result<Macvtap, Error> {
     let node = format!("/dev/{}-{n}", host.name());
     let opened = host.run(|| Macvtap::open(&name, number, Path::new(&node)))?;
     opened.doing(|| format!("open the macvtap {name} by a device at {node}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_node_has_its_own_address() {
-        assert_eq!((mac(0).as_str(), mac(9).as_str()), ("02:00:00:00:00:01", "02:00:00:00:00:0a"));
-    }
 }

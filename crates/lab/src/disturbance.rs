@@ -7,7 +7,7 @@ use std::time::Duration;
 use link::{Bitrate, Capacity};
 
 use crate::clock;
-use crate::error::Error;
+use crate::error::Result;
 use crate::network::{Network, PathSpec, Topology};
 use crate::system::{Ready, System};
 
@@ -43,7 +43,6 @@ pub(crate) enum Change {
     ReaddressClientAll,
     /// A NAT on the first path gives the client another port.
     Rebind,
-    /// The server's address changes.
     ReaddressServer,
     /// The first path's relay is killed and started again.
     RelayRestart,
@@ -75,7 +74,7 @@ pub(crate) struct UsedAgain {
 impl Disturbance<'_> {
     /// Lets `event` happen, and waits until every path concerned is used again, at most until the transfer is over; `None` if it was
     /// over before.
-    pub(crate) fn run(&mut self, event: Event) -> Result<Option<UsedAgain>, Error> {
+    pub(crate) fn run(&mut self, event: Event) -> Result<Option<UsedAgain>> {
         let begins = || self.received.load(Relaxed) as f64 >= self.bytes as f64 * event.at;
         while clock::poll_until(LOOK_EVERY, || (begins() || (self.is_over)()).then_some(())).is_none() {}
         if !begins() {

@@ -10,7 +10,7 @@ use device::Tap;
 use device::poller::Interest;
 use link::{Link, LinkConfig, QueueStats, Stats};
 
-use crate::error::{Doing, Error};
+use crate::error::{Doing, Result};
 use crate::real_time::{BATCH, Edge, FRAME_MAX, Model, RealTime};
 
 /// The thread that carries frames; it ends when this and every [`Wire`] of it are dropped.
@@ -26,14 +26,14 @@ pub struct Wire {
 
 impl Emulator {
     /// Starts the thread.
-    pub fn start() -> Result<Self, Error> {
+    pub fn start() -> Result<Self> {
         let links = || Links { joints: BTreeMap::new(), next: 0, buffer: vec![0; FRAME_MAX] };
         Ok(Self(Arc::new(RealTime::start("links", |_| Ok(links()))?)))
     }
 
     /// Joins two TAPs. `links[0]` carries what `taps[0]` sends to `taps[1]`, `links[1]` the other way; each draws its
     /// chances from its own stream of `seed`. Time is zero now.
-    pub fn join(&self, taps: [Tap; 2], links: [LinkConfig; 2], seed: u64) -> Result<Wire, Error> {
+    pub fn join(&self, taps: [Tap; 2], links: [LinkConfig; 2], seed: u64) -> Result<Wire> {
         let joint = Joint { taps, links, seed, up: true, lanes: Default::default() };
         let id = self.0.ask(move |links, edge| links.add(joint, edge))?.doing(|| "join two TAPs".into())?;
         Ok(Wire { id, links: self.0.clone() })
@@ -52,12 +52,12 @@ impl Wire {
     }
 
     /// What each direction carried and dropped since it was joined or restarted.
-    pub fn stats(&self) -> Result<[Stats; 2], Error> {
+    pub fn stats(&self) -> Result<[Stats; 2]> {
         self.ask(|lane, _| lane.0.back().map(|clocked| *clocked.link.stats()))
     }
 
     /// What has waited in each direction's queue since it was joined or restarted, until now.
-    pub fn queues(&self) -> Result<[QueueStats; 2], Error> {
+    pub fn queues(&self) -> Result<[QueueStats; 2]> {
         let stats = |clocked: &mut Clocked, now| clocked.link.queue_stats(clocked.time(now));
         self.ask(move |lane, now| lane.0.back_mut().map(|clocked| stats(clocked, now)))
     }
@@ -75,7 +75,7 @@ impl Wire {
     fn ask<T: Default + Send + 'static>(
         &self,
         of: impl Fn(&mut Lane, Duration) -> Option<T> + Send + 'static,
-    ) -> Result<[T; 2], Error> {
+    ) -> Result<[T; 2]> {
         let id = self.id;
         self.links.ask(move |links, edge| {
             let both = links.joints.get_mut(&id).map(|joint| joint.lanes.each_mut());

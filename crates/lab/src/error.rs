@@ -65,6 +65,9 @@ pub enum Error {
     Io { doing: String, source: io::Error },
 }
 
+/// What the lab's functions return.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
 impl Error {
     /// True where the caller asked for something that does not exist; the rest is failure.
     pub fn is_bad_input(&self) -> bool {
@@ -88,11 +91,11 @@ impl Error {
 
 /// Says what was being done when an I/O operation failed.
 pub(crate) trait Doing<T> {
-    fn doing(self, what: impl FnOnce() -> String) -> Result<T, Error>;
+    fn doing(self, what: impl FnOnce() -> String) -> Result<T>;
 }
 
 impl<T> Doing<T> for io::Result<T> {
-    fn doing(self, what: impl FnOnce() -> String) -> Result<T, Error> {
+    fn doing(self, what: impl FnOnce() -> String) -> Result<T> {
         self.map_err(|source| Error::Io { doing: what(), source })
     }
 }

@@ -9,11 +9,9 @@ use link::{Adjacency, LinkConfig, PacketCount};
 pub(crate) enum Ether {
     /// A link for each two that hear each other: nobody waits for others, nothing collides, and all is for everybody.
     Links(Box<link::Medium>),
-    /// 802.11.
     Dcf(Box<dcf::Medium>),
 }
 
-/// A frame has arrived.
 pub(crate) struct Arrival {
     pub(crate) time: Duration,
     pub(crate) at: usize,

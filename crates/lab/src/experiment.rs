@@ -9,7 +9,7 @@ use std::time::Duration;
 use link::Bitrate;
 use serde_json::{Map, Value};
 
-use crate::error::Error;
+use crate::error::Result;
 use crate::workload::Workload;
 
 pub use crate::options::{RunOptions, Size};
@@ -157,8 +157,14 @@ pub struct Published {
 }
 
 impl Experiment {
+    /// So many repeats of `cases`, what is compared in them, and what a reader has to know.
+    pub(crate) fn of(cases: Vec<Case>, repeats: usize, ratios: &[Ratio], notes: &[&str]) -> Self {
+        let notes = notes.iter().map(|&note| note.to_owned()).collect();
+        Self { cases, repeats, ratios: ratios.to_vec(), notes, ..Self::default() }
+    }
+
     /// The cases of these numbers, drawn from `seed`.
-    pub(crate) fn drawn(&self, cases: &[usize], options: &RunOptions, seed: u64) -> Result<Vec<Case>, Error> {
+    pub(crate) fn drawn(&self, cases: &[usize], options: &RunOptions, seed: u64) -> Result<Vec<Case>> {
         let again = self.draw.map(|make| make(&RunOptions { seed, ..options.clone() })).transpose()?;
         let drawn = |&index: &usize| {
             let case = &self.cases[index];
@@ -239,7 +245,7 @@ pub(crate) fn object<N: AsRef<str>, T: Clone + Into<Value>>(fields: &[(N, T)]) -
 }
 
 /// Makes an experiment as a run asks for it.
-pub type Make = fn(&RunOptions) -> Result<Experiment, Error>;
+pub type Make = fn(&RunOptions) -> Result<Experiment>;
 
 /// An experiment as a strand offers it.
 #[derive(Clone, Copy, Debug)]

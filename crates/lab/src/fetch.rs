@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use sha2::{Digest, Sha256};
 
 use crate::clock;
-use crate::error::{Doing, Error};
+use crate::error::{Doing, Error, Result};
 use crate::namespace::Namespace;
 use crate::program::Process;
 
@@ -45,7 +45,7 @@ pub fn race(
     launcher: &[&str],
     requests: &[Request],
     received: &AtomicU64,
-) -> Result<(usize, Transfer), Error> {
+) -> Result<(usize, Transfer)> {
     std::thread::scope(|scope| {
         let (ended, ends) = channel();
         let mut running = Vec::new();
@@ -67,7 +67,7 @@ pub fn race(
 }
 
 /// Fetches one file.
-pub fn fetch(host: &Namespace, launcher: &[&str], request: &Request) -> Result<Transfer, Error> {
+pub fn fetch(host: &Namespace, launcher: &[&str], request: &Request) -> Result<Transfer> {
     let one = std::slice::from_ref(request);
     race(host, launcher, one, &AtomicU64::new(0)).map(|(_, transfer)| transfer)
 }

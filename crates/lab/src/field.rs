@@ -1,15 +1,12 @@
 //! `field`: all strands at once, in a convoy of four vehicles on a radio mesh, two of which have uplinks.
 //!
 //! [`convoy`] is the network, [`system`] what runs on it and its files, [`traffic`], [`hazards`] and `association` what goes over it,
-//! [`fault`] what happens to it meanwhile, [`running`] both together, [`measure`] one sample, [`endure`] faults without end,
-//! and [`paper`] what a report has of it.
+//! [`fault`] what happens to it meanwhile, [`running`] both together, [`measure`] one sample, [`endure`] faults without end.
 
-mod association;
 mod convoy;
 mod fault;
 mod hazards;
 mod measure;
-mod paper;
 mod running;
 mod soak;
 mod system;
@@ -17,11 +14,11 @@ mod traffic;
 
 use std::time::Duration;
 
-use crate::error::Error;
+use crate::error::Result;
 use crate::experiment::{Case, Entry, Experiment, Ratio, RunOptions};
+use crate::paper::Paper;
 
 use measure::Test;
-pub(crate) use paper::{DRAWING, PAPER};
 pub use soak::{Plan, endure};
 use system::System;
 
@@ -64,19 +61,35 @@ const NOTES: [&str; 9] = [
      that were due then",
 ];
 
-pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
+pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment> {
     let systems = &System::ALL[..options.size.of(2, System::ALL.len(), System::ALL.len())];
     let case = |&(name, system): &(&'static str, System)| {
         let test = Test { system };
         let estimate = fault::LENGTH + OVERHEAD;
         Case { key: vec![("system", name.into())], workload: test, estimate }.erase()
     };
-    Ok(Experiment {
-        cases: systems.iter().map(case).collect(),
-        repeats: options.size.of(1, 3, 5),
-        ratios: RATIOS.to_vec(),
-        events: fault::TIMELINE.into_iter().map(|(time, _, what)| (time, what)).collect(),
-        notes: NOTES.map(str::to_owned).to_vec(),
-        ..Experiment::default()
-    })
+    let (cases, repeats) = (systems.iter().map(case).collect(), options.size.of(1, 3, 5));
+    let events = fault::TIMELINE.into_iter().map(|(time, _, what)| (time, what)).collect();
+    Ok(Experiment { events, ..Experiment::of(cases, repeats, &RATIOS, &NOTES) })
 }
+
+/// The network, as a piece of SVG of 980 by 200.
+pub(crate) const DRAWING: &str = include_str!("field/convoy.svg");
+
+/// What of it is drawn and judged.
+pub(crate) const PAPER: Paper = Paper {
+    number: "convoy",
+    title: "All strands at once, against stock Linux",
+    figures: &[
+        "Goodput of a download and an upload in each second | field system=nawa,stock | goodput_mbps by time_s system",
+        "The slowest of ten requests in each second | field system=nawa,stock | interactive_ms by time_s system",
+    ],
+    claims: &[
+        "All strands carry more than stock Linux | field system=nawa | goodput_of_stock >= 1.0",
+        "Slow answers come sooner | field system=nawa | interactive_p99_of_stock <= 1.0",
+        "A call loses less | field system=nawa | call_loss_of_stock <= 1.0",
+        "and its packets are no later | field system=nawa | call_p99_of_stock <= 1.0",
+        "More hazards arrive | field system=nawa | hazard_delivered_of_stock >= 1.0",
+        "and no later | field system=nawa | hazard_p99_of_stock <= 1.0",
+    ],
+};

@@ -6,7 +6,6 @@
 
 mod guests;
 pub(crate) mod pipes;
-pub(crate) mod socket;
 
 use std::io;
 use std::net::SocketAddr;
@@ -18,7 +17,7 @@ use link::{QueueStats, Stats};
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
 
-use crate::error::{Doing, Error};
+use crate::error::{Doing, Error, Result};
 use crate::guest::Job;
 use crate::network::{Network, SERVER};
 
@@ -108,7 +107,6 @@ pub(crate) struct Outcome {
     pub(crate) dropped: u64,
 }
 
-/// What one flow did.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FlowOutcome {
     /// Payload that reached the receiving program while it was measured.
@@ -142,7 +140,7 @@ pub(crate) fn run(
     test: &FlowTest,
     seed: u64,
     watch: Option<Watch>,
-) -> Result<Outcome, Error> {
+) -> Result<Outcome> {
     network.server.sysctl("ipv4/tcp_rmem", &buffer_limits(test.receive_buffer_max))?;
     network.client.sysctl("ipv4/tcp_wmem", &format!("4096 {SEND_BUFFER} {BUFFER_MAX}"))?;
     test.initial_window.map_or(Ok(()), |segments| network.set_initial_window(segments))?;
@@ -188,17 +186,12 @@ struct Mark {
 }
 
 impl<'a> Running<'a> {
-    fn listen(
-        network: &'a Network,
-        guests: &'a mut Guests,
-        test: &FlowTest,
-        seed: u64,
-    ) -> Result<Self, Error> {
+    fn listen(network: &'a Network, guests: &'a mut Guests, test: &FlowTest, seed: u64) -> Result<Self> {
         let (mut dice, mut pipes) = (ChaCha8Rng::seed_from_u64(seed), Pipes::new()?);
         let mut flows = Vec::new();
         for (index, spec) in test.flows.iter().enumerate() {
             let address = address(index);
-            let listener = network.server.run(|| socket::listen(address, spec.receive_buffer))?;
+            let listener = network.server.run(|| pipes::listen(address, spec.receive_buffer))?;
             pipes.listen(listener.doing(|| format!("listen at {address}"))?, spec.bytes, None)?;
             let start = draw(spec.start, &mut dice);
             flows.push(Flow { spec: spec.clone(), start, address, started: false, guest: None });
@@ -206,10 +199,9 @@ impl<'a> Running<'a> {
         Ok(Self { network, guests, pipes, flows })
     }
 
-    fn until_end(mut self, test: &FlowTest, mut watch: Option<Watch>) -> Result<Outcome, Error> {
+    fn until_end(mut self, test: &FlowTest, mut watch: Option<Watch>) -> Result<Outcome> {
         let end = test.until.unwrap_or(test.limit);
-        let mut mark = test.from.is_zero().then(|| Mark::zero(self.flows.len()));
-        let mut look_at = Duration::ZERO;
+        let (mut mark, mut look_at) = (None, Duration::ZERO);
         while !self.is_over(test, end)? {
             let now = self.pipes.now();
             if mark.is_none() && now >= test.from {
@@ -232,7 +224,7 @@ impl<'a> Running<'a> {
     }
 
     /// Whether nothing more is to be measured. Fails where flows have not ended in time.
-    fn is_over(&self, test: &FlowTest, end: Duration) -> Result<bool, Error> {
+    fn is_over(&self, test: &FlowTest, end: Duration) -> Result<bool> {
         let mut both = self.flows.iter().zip(&self.pipes.all);
         let arrived = both.all(|(flow, pipe)| flow.spec.bytes == Some(pipe.received));
         let late = self.pipes.now() >= end;
@@ -245,7 +237,7 @@ impl<'a> Running<'a> {
         }
     }
 
-    fn start_due(&mut self, now: Duration) -> Result<(), Error> {
+    fn start_due(&mut self, now: Duration) -> Result<()> {
         for (index, flow) in self.flows.iter_mut().enumerate() {
             if !flow.started && now >= flow.start {
                 flow.started = true;
@@ -258,7 +250,7 @@ impl<'a> Running<'a> {
         Ok(())
     }
 
-    fn mark(&self) -> Result<Mark, Error> {
+    fn mark(&self) -> Result<Mark> {
         let received = self.pipes.all.iter().map(|pipe| pipe.received).collect();
         let ([queue, _], [stats, _]) = (self.network.queues()?.swap_remove(0), self.network.stats()?[0]);
         Ok(Mark { at: self.pipes.now(), received, queue, stats })
@@ -268,7 +260,7 @@ impl<'a> Running<'a> {
         self.pipes.all.iter().map(|pipe| tcp::info(pipe.sender.as_ref()?).ok()).collect()
     }
 
-    fn outcome(&self, mark: Mark) -> Result<Outcome, Error> {
+    fn outcome(&self, mark: Mark) -> Result<Outcome> {
         let end = self.mark()?;
         let mut both = self.flows.iter().zip(&self.pipes.all);
         both.try_for_each(|(flow, pipe)| flow.check(pipe))?;
@@ -290,18 +282,10 @@ impl<'a> Running<'a> {
     }
 }
 
-impl Mark {
-    /// At the links' restart.
-    fn zero(flows: usize) -> Self {
-        let (queue, stats) = Default::default();
-        Self { at: Duration::ZERO, received: vec![0; flows], queue, stats }
-    }
-}
-
 impl Flow {
-    fn connect(&self, network: &Network) -> Result<OwnedFd, Error> {
+    fn connect(&self, network: &Network) -> Result<OwnedFd> {
         let (name, address) = (self.spec.congestion_control, self.address);
-        match network.client.run(|| socket::connect(address, name))? {
+        match network.client.run(|| pipes::connect(address, name))? {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 Err(Error::NoCongestionControl(name.into()))
             }
@@ -310,7 +294,7 @@ impl Flow {
     }
 
     /// Fails if its guest has not brought a connection about.
-    fn check(&self, pipe: &Pipe) -> Result<(), Error> {
+    fn check(&self, pipe: &Pipe) -> Result<()> {
         match (&self.guest, &pipe.receiver) {
             (Some(job), None) => {
                 // By now it has said what there is to say.

@@ -8,30 +8,29 @@
 //! A guest is gone, with all its processes, when the value is dropped, when its namespace is removed, or when the thread
 //! that booted it ends in whatever way.
 
-mod console;
-mod initramfs;
-mod modules;
-mod segment;
-
 use std::fs::File;
+use std::net::Ipv4Addr;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
-
-use crate::cleanup;
-use crate::error::{Doing, Error};
-use crate::iproute::PREFIX;
-use crate::namespace::Namespace;
-use crate::program;
-
 use console::Console;
-pub use console::Job;
 use initramfs::Files;
 use modules::Modules;
-pub(crate) use segment::Segment;
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::command::PREFIX;
+use crate::command::{end, mac};
+use crate::error::{Doing, Error, Result};
+use crate::namespace::Namespace;
+use crate::{cleanup, program};
+
+mod console;
+mod initramfs;
+mod modules;
+
+pub use console::Job;
 
 /// The kernel, as the Debian package installs it.
 const KERNEL: &str = "linux.uml";
@@ -92,7 +91,7 @@ pub struct Guest {
 }
 
 /// Fails, in one sentence, where this machine has no guests, or their kernel lacks one of `modules`.
-pub fn check(modules: &[&str]) -> Result<(), Error> {
+pub fn check(modules: &[&str]) -> Result<()> {
     program::require(&[KERNEL, "busybox", "ip"])?;
     let available = Modules::find()?;
     modules.iter().try_for_each(|name| available.in_order(name).map(drop))
@@ -101,7 +100,7 @@ pub fn check(modules: &[&str]) -> Result<(), Error> {
 /// Begins to boot a guest in `host`. Several may boot at the same time; [`Booting::finish`] waits.
 ///
 /// Fails where the kernel, a module, a program or a TAP is missing.
-pub fn boot(host: &Namespace, spec: &GuestSpec) -> Result<Booting, Error> {
+pub fn boot(host: &Namespace, spec: &GuestSpec) -> Result<Booting> {
     check(&[])?;
     let files = files(spec)?;
     let lines: Vec<String> = spec.interfaces.iter().flat_map(tap_lines).collect();
@@ -112,7 +111,7 @@ pub fn boot(host: &Namespace, spec: &GuestSpec) -> Result<Booting, Error> {
 
 impl Booting {
     /// Waits until the guest is up, with all that its specification asks for done.
-    pub fn finish(self) -> Result<Guest, Error> {
+    pub fn finish(self) -> Result<Guest> {
         let Booting(guest) = self;
         match guest.console.await_ready(BOOT_LIMIT) {
             Ok(()) => Ok(guest),
@@ -123,19 +122,19 @@ impl Booting {
 
 impl Guest {
     /// Starts a line of shell in the guest; it runs beside whatever else does.
-    pub fn start(&mut self, line: &str) -> Result<Job, Error> {
+    pub fn start(&mut self, line: &str) -> Result<Job> {
         self.console.start(line)
     }
 
     /// Has the guest's first process itself carry out a line of shell, which must not take long: without the time that it
     /// takes to start another. What it says is lost.
-    pub fn tell(&mut self, line: &str) -> Result<(), Error> {
+    pub fn tell(&mut self, line: &str) -> Result<()> {
         self.console.tell(line)
     }
 
     /// Runs a line of shell to its end, within half a minute; what it said, on standard output and standard error.
     /// Fails if it does.
-    pub fn run(&mut self, line: &str) -> Result<String, Error> {
+    pub fn run(&mut self, line: &str) -> Result<String> {
         let job = self.start(line)?;
         job.finish(RUN_LIMIT).map_err(|error| self.machine.explain(error))
     }
@@ -146,7 +145,7 @@ fn tap_lines(interface: &Interface) -> [String; 2] {
     [format!("tuntap add dev {tap} mode tap"), format!("link set {tap} up")]
 }
 
-fn files(spec: &GuestSpec) -> Result<Files, Error> {
+fn files(spec: &GuestSpec) -> Result<Files> {
     let mut files = Files::new();
     let programs = [PathBuf::from("busybox"), "ip".into()];
     programs.iter().chain(&spec.programs).try_for_each(|program| files.add_program(program))?;
@@ -171,7 +170,7 @@ fn files(spec: &GuestSpec) -> Result<Files, Error> {
     for (path, content) in &spec.files {
         files.add(path.to_string_lossy(), content.clone());
     }
-    files.add_executable("/init", console::init(&steps).into_bytes());
+    files.add("/init", console::init(&steps).into_bytes());
     Ok(files)
 }
 
@@ -185,7 +184,7 @@ struct Machine {
 }
 
 impl Machine {
-    fn start(host: &Namespace, spec: &GuestSpec, files: &Files) -> Result<(Self, Console), Error> {
+    fn start(host: &Namespace, spec: &GuestSpec, files: &Files) -> Result<(Self, Console)> {
         let _not_while_cleaning = cleanup::hold_off();
         let prefix = format!("{PREFIX}{}-guest-", std::process::id());
         let folder = tempfile::Builder::new().prefix(&prefix).tempdir();
@@ -255,4 +254,39 @@ fn arguments(spec: &GuestSpec, folder: &Path) -> Vec<String> {
     };
     words.extend(spec.interfaces.iter().enumerate().map(interface));
     words
+}
+
+/// Such a network. The host's end is a TAP.
+#[derive(Clone, Debug)]
+pub(crate) struct Segment {
+    tap: String,
+    /// The host's address there, and the guest's.
+    pub(crate) gateway: Ipv4Addr,
+    pub(crate) own: Ipv4Addr,
+}
+
+impl Segment {
+    /// In the network 10.A.B.0/24.
+    pub(crate) fn new(tap: String, [a, b]: [u8; 2]) -> Self {
+        let [gateway, own] = [1, 2].map(|host| Ipv4Addr::new(10, a, b, host));
+        Self { tap, gateway, own }
+    }
+
+    /// The guest's interface `number` (from 0), with further `lines`.
+    pub(crate) fn interface(&self, number: usize, lines: impl IntoIterator<Item = String>) -> Interface {
+        let own = end(&format!("vec{number}"), self.own, self.gateway).into_iter().skip(1);
+        Interface {
+            tap: self.tap.clone(),
+            mac: mac(self.own),
+            options: None,
+            lines: own.chain(lines).collect(),
+        }
+    }
+
+    /// Has `host`, where the guest has begun to boot, forward for it.
+    pub(crate) fn admit(&self, host: &Namespace) -> Result<()> {
+        host.sysctl(&format!("ipv6/conf/{}/disable_ipv6", self.tap), "1")?;
+        host.sysctl("ipv4/ip_forward", "1")?;
+        host.ip(&end(&self.tap, self.gateway, self.own))
+    }
 }

@@ -19,7 +19,7 @@ use rustix::net::{
 };
 
 use crate::background::spawn;
-use crate::error::{Doing, Error};
+use crate::error::{Doing, Result};
 use crate::namespace::Namespace;
 
 /// What carries HTTP.
@@ -47,7 +47,7 @@ impl HttpServer {
         congestion_control: &str,
         address: SocketAddr,
         folder: &Path,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self> {
         let listener = host.run(|| make_listener(transport, congestion_control, address))?;
         let listener = Arc::new(listener.doing(|| format!("listen at {address} with {congestion_control}"))?);
         let (serving, namespace, folder) = (listener.clone(), host.path(), folder.to_owned());

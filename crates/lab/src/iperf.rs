@@ -8,7 +8,7 @@ use std::time::Duration;
 use link::Bitrate;
 use serde::Deserialize;
 
-use crate::error::{Doing, Error};
+use crate::error::{Doing, Error, Result};
 use crate::namespace::Namespace;
 use crate::program::{Process, await_port, output};
 
@@ -65,7 +65,7 @@ impl Iperf {
     }
 
     /// Starts the server, for one test. `launcher` precedes the command, as `mptcpize run`.
-    pub fn serve(host: &Namespace, launcher: &[&str], address: IpAddr) -> Result<Process, Error> {
+    pub fn serve(host: &Namespace, launcher: &[&str], address: IpAddr) -> Result<Process> {
         let address_text = address.to_string();
         let words = [launcher, &["iperf3", "-s", "-J", "-B", &address_text]].concat();
         let mut server = Process::start(host, words[0], &words[1..])?;
@@ -74,26 +74,26 @@ impl Iperf {
     }
 
     /// Flows from `host` to the server: what arrived there, once [`Iperf::WARM_UP`] is over.
-    pub fn run(&self, host: &Namespace, launcher: &[&str]) -> Result<Throughput, Error> {
+    pub fn run(&self, host: &Namespace, launcher: &[&str]) -> Result<Throughput> {
         Self::finish(self.start(host, launcher)?)
     }
 
     /// TCP flows between `host` and the server: the payload that arrived, the start included, in Mbit/s.
-    pub fn run_whole(&self, host: &Namespace, launcher: &[&str]) -> Result<f64, Error> {
+    pub fn run_whole(&self, host: &Namespace, launcher: &[&str]) -> Result<f64> {
         let limit = (self.time + Self::PATIENCE).as_secs().to_string();
         let words = [vec!["timeout".to_owned(), limit], self.words(launcher, self.time)].concat();
         received(&output(host, &words[0], &words[1..])?)
     }
 
     /// Starts the client on `host`, for [`Iperf::finish`].
-    pub fn start(&self, host: &Namespace, launcher: &[&str]) -> Result<Process, Error> {
+    pub fn start(&self, host: &Namespace, launcher: &[&str]) -> Result<Process> {
         let mut words = self.words(launcher, Self::WARM_UP + self.time);
         words.push("--get-server-output".into());
         Process::start(host, &words[0], &words[1..])
     }
 
     /// Waits for a client's end: what arrived.
-    pub fn finish(mut client: Process) -> Result<Throughput, Error> {
+    pub fn finish(mut client: Process) -> Result<Throughput> {
         let mut report = String::new();
         client.stdout()?.read_to_string(&mut report).doing(|| "read what `iperf3` says".into())?;
         client.finish()?;
@@ -175,7 +175,7 @@ struct Sum {
 
 /// Of the server's seconds after the warm-up. What ends the test, shorter than half a second, is not counted: the sender
 /// has stopped. (iperf3's own `--omit` counts what it leaves out as lost.)
-fn throughput(report: &str) -> Result<Throughput, Error> {
+fn throughput(report: &str) -> Result<Throughput> {
     let report = parse(report)?;
     let sent = report.end.and_then(|end| end.sum);
     let intervals = report.server_output_json.map(|server| server.intervals).unwrap_or_default();
@@ -193,12 +193,12 @@ fn throughput(report: &str) -> Result<Throughput, Error> {
     })
 }
 
-fn received(report: &str) -> Result<f64, Error> {
+fn received(report: &str) -> Result<f64> {
     let rate = parse(report)?.end.and_then(|end| end.sum_received);
     rate.map(|rate| rate.bits_per_second * 1e-6).ok_or_else(|| Error::program("iperf3", "it reports no sum"))
 }
 
-fn parse(report: &str) -> Result<Report, Error> {
+fn parse(report: &str) -> Result<Report> {
     let report: Report = serde_json::from_str(report)
         .map_err(|error| Error::program("iperf3", format!("bad JSON: {error}")))?;
     match report.error {

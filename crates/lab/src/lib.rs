@@ -6,7 +6,7 @@
 //!
 //! - [`network`] builds hosts and relays as namespaces ([`namespace`]); their links are TAPs that one thread
 //!   ([`emulator`]) joins by [`link::Link`];
-//! - [`system`] makes one system ready in it: plain TCP, MPTCP, Nawa as a user starts it, a rival; `links` and `tasks` are
+//! - [`system`] makes one system ready in it: plain TCP, MPTCP, Nawa as a user starts it, a rival; `links` are
 //!   workloads of a system on such a network;
 //! - [`program`], [`http`], [`fetch`], [`ping`] and `iperf` run real programs and time what reaches them;
 //! - [`flows`] are TCP flows of the lab's own; `controls` has the kernel load what they need;
@@ -20,7 +20,6 @@
 //! after a SIGKILL.
 
 mod accuracy;
-mod all;
 mod axes;
 mod background;
 pub mod bicast;
@@ -42,14 +41,12 @@ mod ether;
 pub mod experiment;
 pub mod fetch;
 pub mod field;
-mod filter;
 pub mod flight;
 mod flood;
 pub mod flows;
 pub mod guest;
 pub mod http;
 mod iperf;
-mod iproute;
 mod links;
 pub mod medium;
 mod mesh;
@@ -62,23 +59,19 @@ mod partial;
 pub mod ping;
 pub mod program;
 mod real_time;
-mod recovery;
 mod report;
 mod runner;
 mod schedule;
 mod statistics;
 pub mod system;
-mod tasks;
 mod traces;
 mod tunnel;
-mod wiring;
 pub mod workload;
 
-pub use all::{run_all, run_each};
 pub use bicast::sctp_stacks;
 pub use catalog::list;
 pub use cleanup::{remove_orphans, start as start_cleanup};
-pub use error::Error;
+pub use error::{Error, Result};
 pub use options::{RunOptions, Size};
 pub use page::{picture, report, show};
-pub use runner::{run, run_experiment};
+pub use runner::{run, run_all, run_each, run_experiment};

@@ -14,7 +14,7 @@ use std::time::Duration;
 use bpf::xdp::{Attached, Loaded};
 use link::Adjacency;
 
-use crate::error::{Doing, Error};
+use crate::error::{Doing, Error, Result};
 use crate::namespace::Namespace;
 use crate::program::output;
 
@@ -63,15 +63,14 @@ pub struct Relayed {
 impl Medium {
     /// One namespace for each node of `adjacency` (at most 256), with the interface [`INTERFACE`], the MAC address that
     /// [`mac`] names and the address that [`address`] does. Where it is `timed`, so are relays of messages of wire version 1.
-    pub fn build(adjacency: &Adjacency, timed: bool) -> Result<Self, Error> {
+    pub fn build(adjacency: &Adjacency, timed: bool) -> Result<Self> {
         if adjacency.nodes() > NODES_MAX {
             let reason = format!("{} nodes are more than {NODES_MAX}", adjacency.nodes());
             return Err(Error::program("medium", reason));
         }
         let host = Namespace::create("m")?;
         let numbers = 0..adjacency.nodes();
-        let nodes =
-            numbers.map(|node| Namespace::create(&format!("n{node}"))).collect::<Result<Vec<_>, _>>()?;
+        let nodes = numbers.map(|node| Namespace::create(&format!("n{node}"))).collect::<Result<Vec<_>>>()?;
         host.without_ipv6()?;
         nodes.iter().try_for_each(Namespace::without_ipv6)?;
         host.ip(&(0..).zip(&nodes).map(|(node, to)| veth(node, to)).collect::<Vec<_>>())?;
@@ -80,7 +79,7 @@ impl Medium {
         let setup = [u32::from(timed), 0].map(u32::to_ne_bytes);
         let loaded = host.run(|| bpf::xdp::load(OBJECT, &[("setup", setup.as_flattened())]))??;
         let ports = (0..).map(|node| FIRST + node).take(nodes.len());
-        let attach = || ports.map(|port| attach(&loaded, port)).collect::<Result<Vec<_>, Error>>();
+        let attach = || ports.map(|port| attach(&loaded, port)).collect::<Result<Vec<_>>>();
         let attached = host.run(attach)??;
         (0..nodes.len()).try_for_each(|node| set_hearers(&loaded, node, adjacency.hearers(node)))?;
         Ok(Self { _attached: attached, loaded, nodes, host })
@@ -97,27 +96,26 @@ impl Medium {
     }
 
     /// Has the driver of `node`'s interface refuse XDP, by an MTU of its other end that is too large for it.
-    pub(crate) fn refuse_native(&self, node: usize) -> Result<(), Error> {
+    pub(crate) fn refuse_native(&self, node: usize) -> Result<()> {
         self.host.ip(&[format!("link set n{node} mtu {TOO_LARGE}")])
     }
 
-    /// The namespace that the medium is in.
     pub(crate) fn host(&self) -> &Namespace {
         &self.host
     }
 
     /// How many frames of any kind `node` has sent.
-    pub fn sent(&self, node: usize) -> Result<u64, Error> {
+    pub fn sent(&self, node: usize) -> Result<u64> {
         Ok(word(&self.loaded.lookup("nodes", number(node))?.unwrap_or_default(), 0))
     }
 
     /// How many frames have crossed from one node to another, which hears it.
-    pub fn crossed(&self, from: usize, to: usize) -> Result<u64, Error> {
+    pub fn crossed(&self, from: usize, to: usize) -> Result<u64> {
         Ok(word(&self.loaded.lookup("edges", index(from, to))?.unwrap_or_default(), 8))
     }
 
     /// The relays of timed messages since [`Medium::forget_delays`].
-    pub fn relays(&self) -> Result<Vec<Relayed>, Error> {
+    pub fn relays(&self) -> Result<Vec<Relayed>> {
         let read = |slot| {
             let value = self.loaded.lookup("delays", slot)?.unwrap_or_default();
             let time = |at| Duration::from_nanos(half(&value, at).into());
@@ -128,18 +126,18 @@ impl Medium {
     }
 
     /// Begins to time anew.
-    pub fn forget_delays(&self) -> Result<(), Error> {
+    pub fn forget_delays(&self) -> Result<()> {
         Ok(self.loaded.set(".bss.taken", &0u32.to_ne_bytes())?)
     }
 
     /// Attaches one of the lab's own programs to `node`'s interface.
-    pub fn attach(&self, node: usize, program: &str) -> Result<Attached, Error> {
+    pub fn attach(&self, node: usize, program: &str) -> Result<Attached> {
         self.nodes[node].run(|| Ok(self.loaded.attach(program, interface_index()?)?))?
     }
 
     /// Has `node` send `frame`, Ethernet header and all, from within the kernel, each time with the next SEQ (wire version
     /// 1): one every `interval` as nearly as the CPU manages, for `time` and a little more.
-    pub fn stream(&self, node: usize, frame: &[u8], interval: Duration, time: Duration) -> Result<(), Error> {
+    pub fn stream(&self, node: usize, frame: &[u8], interval: Duration, time: Duration) -> Result<()> {
         let seq = half(&self.loaded.lookup(".bss.stream", 0)?.unwrap_or_default(), 0);
         let udp = u32::from(frame.get(12..14) == Some(&[8, 0]));
         let now = device::monotonic();
@@ -157,7 +155,7 @@ impl Medium {
         self.nodes[node].run(send)?
     }
 
-    fn taken(&self) -> Result<u32, Error> {
+    fn taken(&self) -> Result<u32> {
         Ok(half(&self.loaded.lookup(".bss.taken", 0)?.unwrap_or_default(), 0))
     }
 }
@@ -180,14 +178,13 @@ fn veth(node: u32, to: &Namespace) -> String {
 }
 
 /// Checksums are written where the packet is made, and frames get to a node whether or not it has an XDP program.
-pub(crate) fn bring_up(node: u32, host: &Namespace) -> Result<(), Error> {
+pub(crate) fn bring_up(node: u32, host: &Namespace) -> Result<()> {
     let (address, last) = (address(node as usize), "brd 10.99.0.255");
     host.ip(&[format!("addr add {address}/24 {last} dev {INTERFACE}"), format!("link set {INTERFACE} up")])?;
     output(host, "ethtool", &["-K", INTERFACE, "tx", "off", "gro", "on"]).map(drop)
 }
 
-/// `hearers` hear `node`.
-fn set_hearers(loaded: &Loaded, node: usize, hearers: &[usize]) -> Result<(), Error> {
+fn set_hearers(loaded: &Loaded, node: usize, hearers: &[usize]) -> Result<()> {
     let words = [0, 0, hearers.len(), hearers.first().copied().unwrap_or_default()];
     loaded.update("nodes", number(node), words.map(|word| number(word).to_ne_bytes()).as_flattened())?;
     let heard = [1u32, 0, 0, 0].map(u32::to_ne_bytes);
@@ -196,13 +193,13 @@ fn set_hearers(loaded: &Loaded, node: usize, hearers: &[usize]) -> Result<(), Er
         .try_for_each(|&hearer| Ok(loaded.update("edges", index(node, hearer), heard.as_flattened())?))
 }
 
-fn attach(loaded: &Loaded, port: u32) -> Result<Attached, Error> {
+fn attach(loaded: &Loaded, port: u32) -> Result<Attached> {
     loaded.set_port("ports", port, port, "leave")?;
     Ok(loaded.attach("enter", port)?)
 }
 
 /// Of [`INTERFACE`] in the calling thread's namespace.
-pub(crate) fn interface_index() -> Result<u32, Error> {
+pub(crate) fn interface_index() -> Result<u32> {
     let link = device::Net::open().and_then(|mut net| net.link(INTERFACE));
     link.map(|link| link.index).doing(|| format!("find the interface {INTERFACE}"))
 }

@@ -2,21 +2,20 @@
 
 use std::net::Ipv4Addr;
 
+use crate::command::neighbour;
 use crate::dcf::mac;
-use crate::error::Error;
+use crate::error::Result;
 use crate::namespace::Namespace;
-use crate::wiring::neighbour;
 
 /// Between neighbours, in metres: they hear each other, and nobody further does.
 pub(crate) const SPACING_M: f64 = 90.0;
 
-/// Of a node.
 pub(crate) fn address(node: usize) -> Ipv4Addr {
     Ipv4Addr::new(10, 88, 0, u8::try_from(node + 1).unwrap_or(u8::MAX))
 }
 
 /// Has a node forward. Packets go out by the interface that they came in by: nobody is to be told of a shorter way.
-pub(crate) fn forward(node: &Namespace) -> Result<(), Error> {
+pub(crate) fn forward(node: &Namespace) -> Result<()> {
     node.sysctl("ipv4/ip_forward", "1")?;
     ["all", "default"].iter().try_for_each(|of| {
         node.sysctl(&format!("ipv4/conf/{of}/send_redirects"), "0")?;
@@ -25,7 +24,7 @@ pub(crate) fn forward(node: &Namespace) -> Result<(), Error> {
 }
 
 /// Gives `node`, one of `count`, its neighbours and the ways to the others by `interface`, which is up.
-pub(crate) fn join(host: &Namespace, node: usize, count: usize, interface: &str) -> Result<(), Error> {
+pub(crate) fn join(host: &Namespace, node: usize, count: usize, interface: &str) -> Result<()> {
     host.sysctl(&format!("ipv4/conf/{interface}/send_redirects"), "0")?;
     host.ip(&ways(node, count, interface))
 }
@@ -41,21 +40,4 @@ fn ways(node: usize, count: usize, interface: &str) -> Vec<String> {
         next => format!("route replace {} via {} dev {interface}", address(other), address(next)),
     };
     (0..count).filter(|other| *other != node).map(way).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_node_in_the_middle_knows_both_neighbours_and_the_way_beyond() {
-        assert_eq!(
-            ways(1, 4, "w0"),
-            [
-                "neigh replace 10.88.0.1 lladdr 02:00:00:00:00:01 dev w0 nud permanent",
-                "neigh replace 10.88.0.3 lladdr 02:00:00:00:00:03 dev w0 nud permanent",
-                "route replace 10.88.0.4 via 10.88.0.3 dev w0",
-            ]
-        );
-    }
 }

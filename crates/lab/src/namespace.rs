@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use device::Tap;
 
 use crate::cleanup;
-use crate::error::{Doing, Error};
-use crate::iproute::{FOLDER, PREFIX, ip};
+use crate::command::{FOLDER, PREFIX, ip};
+use crate::error::{Doing, Result};
 
 /// A network namespace of this process; dropping it kills what still runs inside and removes it.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub struct Namespace {
 impl Namespace {
     /// Makes the namespace `nawalab-PID-NUMBER-LABEL`, its loopback up, IPv6 without duplicate address detection, plain TCP
     /// that remembers nothing of earlier connections.
-    pub fn create(label: &str) -> Result<Self, Error> {
+    pub fn create(label: &str) -> Result<Self> {
         static NUMBER: AtomicU64 = AtomicU64::new(1);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = format!("{PREFIX}{}-{number}-{label}", std::process::id());
@@ -45,23 +45,23 @@ impl Namespace {
     }
 
     /// Runs lines of `ip -batch` inside; the first that fails is the error.
-    pub fn ip(&self, lines: &[String]) -> Result<(), Error> {
+    pub fn ip(&self, lines: &[String]) -> Result<()> {
         ip(&["-n", &self.name, "-batch", "-"], &(lines.join("\n") + "\n"))
     }
 
     /// Sets `/proc/sys/net/KEY`, as `ipv4/ip_forward`.
-    pub fn sysctl(&self, key: &str, value: &str) -> Result<(), Error> {
+    pub fn sysctl(&self, key: &str, value: &str) -> Result<()> {
         let path = format!("/proc/sys/net/{key}");
         self.run(|| std::fs::write(&path, value))?.doing(|| format!("set {path} to {value} in {}", self.name))
     }
 
     /// Turns IPv6 off on all interfaces: nobody says anything unasked.
-    pub(crate) fn without_ipv6(&self) -> Result<(), Error> {
+    pub(crate) fn without_ipv6(&self) -> Result<()> {
         ["all", "default"].iter().try_for_each(|of| self.sysctl(&format!("ipv6/conf/{of}/disable_ipv6"), "1"))
     }
 
     /// Makes a TAP without IPv6.
-    pub(crate) fn tap(&self, name: &str) -> Result<Tap, Error> {
+    pub(crate) fn tap(&self, name: &str) -> Result<Tap> {
         let tap =
             self.run(|| Tap::create(name))?.doing(|| format!("make the TAP {name} in {}", self.name))?;
         self.sysctl(&format!("ipv6/conf/{name}/disable_ipv6"), "1")?;
@@ -69,7 +69,7 @@ impl Namespace {
     }
 
     /// What `work` returns inside, on a thread of its own.
-    pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, Error> {
+    pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T> {
         device::netns::run_in(&self.path(), work).doing(|| format!("enter the namespace {}", self.name))
     }
 

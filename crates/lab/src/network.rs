@@ -10,18 +10,17 @@
 //! every system crosses the same hops. Neighbours are static: no ARP is lost on a link. IPv6 is off on the links, so
 //! that nothing but the systems under test uses them.
 
-mod change;
-
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use link::{Bitrate, Capacity, LinkConfig, Loss, Probability, Queue, QueueStats, Stats};
 
+use crate::command::{end, mac, neighbour};
 use crate::congestion;
 use crate::emulator::{Emulator, Wire};
-use crate::error::Error;
+use crate::error::Result;
 use crate::namespace::Namespace;
-use crate::wiring::end;
+use crate::program::output;
 
 /// The server's address, the same over every path.
 pub const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
@@ -75,7 +74,11 @@ pub enum Topology {
 }
 
 impl Topology {
-    /// Its emulated links.
+    /// One emulated link from host to host, `up` from the client to the server.
+    pub(crate) fn single(up: LinkConfig, down: LinkConfig) -> Self {
+        Topology::Single(Box::new(PathSpec { name: "link".into(), up, down }))
+    }
+
     pub(crate) fn links(&self) -> &[PathSpec] {
         match self {
             Topology::Relayed(paths) => paths,
@@ -120,7 +123,7 @@ pub struct Network {
 
 impl Network {
     /// Builds `topology`, its links' chances drawn from `seed`. Any number of networks may be up at once.
-    pub fn build(emulator: &Emulator, topology: &Topology, seed: u64) -> Result<Self, Error> {
+    pub fn build(emulator: &Emulator, topology: &Topology, seed: u64) -> Result<Self> {
         let (client, server) = (Namespace::create("a")?, Namespace::create("b")?);
         let names = topology.path_names();
         let mut network = Self { wires: Vec::new(), client, server, relays: Vec::new(), names };
@@ -158,13 +161,13 @@ impl Network {
     }
 
     /// Sets the congestion control of both ends' TCP, as `cubic`, over the routes that there are now.
-    pub fn set_congestion_control(&self, name: &str) -> Result<(), Error> {
+    pub fn set_congestion_control(&self, name: &str) -> Result<()> {
         [&self.client, &self.server].iter().try_for_each(|host| congestion::set(host, name))
     }
 
     /// Sets the initial window, in segments, of connections that the client makes from now on, over the routes that it
     /// has now.
-    pub fn set_initial_window(&self, segments: u32) -> Result<(), Error> {
+    pub fn set_initial_window(&self, segments: u32) -> Result<()> {
         congestion::set_routes(&self.client, "initcwnd", &segments.to_string())
     }
 
@@ -181,12 +184,12 @@ impl Network {
     }
 
     /// What each emulated link carried since the last restart: up, down.
-    pub fn stats(&self) -> Result<Vec<[Stats; 2]>, Error> {
+    pub fn stats(&self) -> Result<Vec<[Stats; 2]>> {
         self.wires.iter().map(Wire::stats).collect()
     }
 
     /// What has waited in the queues of each emulated link since the last restart: up, down.
-    pub fn queues(&self) -> Result<Vec<[QueueStats; 2]>, Error> {
+    pub fn queues(&self) -> Result<Vec<[QueueStats; 2]>> {
         self.wires.iter().map(Wire::queues).collect()
     }
 
@@ -194,13 +197,13 @@ impl Network {
         Path { index: u8::try_from(path + 1).unwrap_or(u8::MAX) }
     }
 
-    fn add_direct(&mut self) -> Result<(), Error> {
+    fn add_direct(&mut self) -> Result<()> {
         let server = self.server.name();
         self.client.ip(&[format!("link add p1 type veth peer name p1 netns {server}")])?;
         self.address_neighbours()
     }
 
-    fn add_single(&mut self, emulator: &Emulator, spec: &PathSpec, seed: u64) -> Result<(), Error> {
+    fn add_single(&mut self, emulator: &Emulator, spec: &PathSpec, seed: u64) -> Result<()> {
         let taps = [self.client.tap("p1")?, self.server.tap("p1")?];
         self.address_neighbours()?;
         self.wires.push(emulator.join(taps, [spec.up.clone(), spec.down.clone()], seed)?);
@@ -208,14 +211,14 @@ impl Network {
     }
 
     /// The interfaces `p1` of client and server are the two ends of one link.
-    fn address_neighbours(&self) -> Result<(), Error> {
+    fn address_neighbours(&self) -> Result<()> {
         let path = Path { index: 1 };
         self.client.ip(&end("p1", path.address(1, 1), path.address(1, 2)))?;
         self.server.ip(&end("p1", path.address(1, 2), path.address(1, 1)))?;
         self.client.ip(&path.client_routes())
     }
 
-    fn add_path(&mut self, emulator: &Emulator, path: Path, spec: &PathSpec, seed: u64) -> Result<(), Error> {
+    fn add_path(&mut self, emulator: &Emulator, path: Path, spec: &PathSpec, seed: u64) -> Result<()> {
         let relay = Namespace::create(&format!("r{}", path.index))?;
         let interface = path.interface();
         let taps = [self.client.tap(&interface)?, relay.tap("c1")?];
@@ -230,7 +233,7 @@ impl Network {
         self.server.ip(&end(&interface, path.address(2, 2), path.address(2, 1)))?;
         self.client.ip(&path.client_routes())?;
         relay.ip(&[format!("route add {SERVER} via {}", path.address(2, 2))])?;
-        self.server.ip(&path.server_routes())?;
+        self.server.ip(&[format!("route add 10.{}.1.0/24 via {}", path.index, path.address(2, 1))])?;
         self.wires.push(emulator.join(taps, [spec.up.clone(), spec.down.clone()], seed)?);
         self.relays.push(relay);
         Ok(())
@@ -263,9 +266,80 @@ impl Path {
             format!("route add default via {next} metric {index}"),
         ]
     }
+}
 
-    fn server_routes(self) -> Vec<String> {
-        let index = self.index;
-        vec![format!("route add 10.{index}.1.0/24 via {}", self.address(2, 1))]
+/// The server's address after [`Network::readdress_server`].
+const NEW_SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 3));
+
+/// The client's host number on its links after [`Network::readdress_client`].
+const NEW_CLIENT: u8 = 101;
+
+/// The port that a client appears to send from after [`Network::rebind`].
+const NEW_PORT: u16 = 40_001;
+
+/// The ports of Nawa's daemon on the client, and of its relays.
+const CLIENT_PORT: u16 = 51_900;
+const RELAY_PORT: u16 = 51_901;
+
+impl Network {
+    /// Gives the client another address on path `path` (from 0), as a new lease does: the old one goes, with its routes.
+    pub fn readdress_client(&self, path: usize) -> Result<()> {
+        let path = self.path(path);
+        let client = neighbour("c1", path.address(1, NEW_CLIENT), &mac(path.address(1, 1)));
+        self.relays_of(path).try_for_each(|relay| relay.ip(std::slice::from_ref(&client)))?;
+        self.client.ip(&path.new_client())
     }
+
+    /// Gives the server another address instead of [`SERVER`]; every path reaches it.
+    pub fn readdress_server(&self) -> Result<()> {
+        for (index, relay) in (1..).zip(&self.relays) {
+            relay.ip(&[format!("route add {NEW_SERVER} via {}", Path { index }.address(2, 2))])?;
+        }
+        let lines = [format!("addr add {NEW_SERVER}/32 dev lo"), format!("addr del {SERVER}/32 dev lo")];
+        self.server.ip(&lines)
+    }
+
+    /// Lets path `path` (from 0) appear to come from another port, as after a NAT that has forgotten it: what the client
+    /// sends reaches its relay from the new port, and what is sent to the old one is dropped. The client is not told.
+    pub fn rebind(&self, path: usize) -> Result<()> {
+        self.relays_of(self.path(path)).try_for_each(|relay| output(relay, "nft", &[rebinding()]).map(drop))
+    }
+
+    /// The relay host of `path`; none in a direct topology.
+    fn relays_of(&self, path: Path) -> impl Iterator<Item = &crate::namespace::Namespace> {
+        self.relays.get(usize::from(path.index) - 1).into_iter()
+    }
+}
+
+impl Path {
+    /// The client's link loses its first address, and with the last address its routes and neighbours.
+    fn new_client(self) -> Vec<String> {
+        let (old, new, next) = (self.address(1, 1), self.address(1, NEW_CLIENT), self.address(1, 2));
+        let (device, table, index) = (self.interface(), 100 + u16::from(self.index), self.index);
+        vec![
+            format!("addr del {old}/24 dev {device}"),
+            format!("addr add {new}/24 dev {device}"),
+            neighbour(&device, next, &mac(next)),
+            format!("rule add from {new} table {table}"),
+            format!("route replace default via {next} table {table}"),
+            format!("route replace default via {next} metric {index}"),
+        ]
+    }
+}
+
+/// A NAT without state, between the link and the relay.
+fn rebinding() -> String {
+    format!(
+        "table ip rebinding {{
+            chain in {{
+                type filter hook prerouting priority raw;
+                iifname c1 udp sport {CLIENT_PORT} udp dport {RELAY_PORT} udp sport set {NEW_PORT};
+            }}
+            chain out {{
+                type filter hook output priority raw;
+                oifname c1 udp sport {RELAY_PORT} udp dport {CLIENT_PORT} drop;
+                oifname c1 udp sport {RELAY_PORT} udp dport {NEW_PORT} udp dport set {CLIENT_PORT};
+            }}
+        }}"
+    )
 }

@@ -11,7 +11,7 @@ use chart::Series;
 use data::{Results, Row};
 
 use crate::catalog::{PAPERS, PICTURE};
-use crate::error::{Doing, Error};
+use crate::error::{Doing, Error, Result};
 use crate::paper::{Claim, Figure, Paper};
 use crate::partial::write_whole;
 use crate::report::{escape, number};
@@ -20,14 +20,14 @@ const STYLE: &str = include_str!("page/style.css");
 
 /// Writes a page of all results in `folder` (`*.json`): the goals and each paper with its figures drawn again, a verdict for each
 /// claim, conditions, and how to run it again.
-pub fn report(folder: &Path, file: &Path) -> Result<(), Error> {
+pub fn report(folder: &Path, file: &Path) -> Result<()> {
     let results = Results::read(folder)?;
     let mut body = String::from("<nav>");
     for paper in &PAPERS {
         let _ = write!(body, "<a href=\"#{0}\">{0}</a>", paper.number);
     }
     body += "<a href=\"#conditions\">conditions</a></nav>\n";
-    let verdicts = PAPERS.iter().map(|paper| verdicts(paper, &results)).collect::<Result<Vec<_>, _>>()?;
+    let verdicts = PAPERS.iter().map(|paper| verdicts(paper, &results)).collect::<Result<Vec<_>>>()?;
     body += &summary(&verdicts);
     for (paper, verdicts) in PAPERS.iter().zip(&verdicts) {
         body += &section(paper, verdicts, &results)?;
@@ -37,7 +37,7 @@ pub fn report(folder: &Path, file: &Path) -> Result<(), Error> {
 }
 
 /// Writes the picture of all strands at work, as `folder` has it: the network, and what happened there in the course of time.
-pub fn picture(folder: &Path, file: &Path) -> Result<(), Error> {
+pub fn picture(folder: &Path, file: &Path) -> Result<()> {
     let (results, (drawing, paper)) = (Results::read(folder)?, PICTURE);
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 980 560\" role=\"img\" aria-label=\"{}\">\n<style>\n{STYLE}</style>\n{drawing}",
@@ -57,7 +57,7 @@ pub fn picture(folder: &Path, file: &Path) -> Result<(), Error> {
 
 /// Writes a page of one run that `--series` has written: its queue, windows and round trips in the course of time, and how they are
 /// distributed.
-pub fn show(run: &Path, file: &Path) -> Result<(), Error> {
+pub fn show(run: &Path, file: &Path) -> Result<()> {
     let text = std::fs::read_to_string(run).doing(|| format!("read {}", run.display()))?;
     let mut body = String::new();
     for (name, column) in [("queue_packets", 1), ("cwnd_packets", 3), ("rtt_ms", 7)] {
@@ -93,7 +93,7 @@ fn distribution(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     if values.is_empty() { Vec::new() } else { (0..=STEPS).map(at).collect() }
 }
 
-fn write_page(file: &Path, title: &str, body: &str) -> Result<(), Error> {
+fn write_page(file: &Path, title: &str, body: &str) -> Result<()> {
     let title = escape(title);
     let page = format!(
         "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\">\n\
@@ -124,7 +124,7 @@ impl Verdict<'_> {
     }
 }
 
-fn verdicts<'a>(paper: &Paper, results: &'a Results) -> Result<Vec<Verdict<'a>>, Error> {
+fn verdicts<'a>(paper: &Paper, results: &'a Results) -> Result<Vec<Verdict<'a>>> {
     let verdict = |claim: Claim| {
         let rows = results.rows(claim.experiment, claim.only);
         let mut rows: Vec<&Row> = rows.filter(|row| row.metrics.contains_key(claim.metric)).collect();
@@ -149,7 +149,7 @@ fn summary(verdicts: &[Vec<Verdict>]) -> String {
     )
 }
 
-fn section(paper: &Paper, verdicts: &[Verdict], results: &Results) -> Result<String, Error> {
+fn section(paper: &Paper, verdicts: &[Verdict], results: &Results) -> Result<String> {
     let number = paper.number;
     let heading = if number.starts_with('0') { format!("Paper {number}: ") } else { String::new() };
     let mut text = format!("<section id=\"{number}\"><h2>{heading}{}</h2>\n", escape(paper.title));
@@ -247,26 +247,15 @@ fn drawn(figure: &Figure, results: &Results) -> Vec<Series> {
 
 /// Which files the page is of, and under which conditions each was made.
 fn conditions(results: &Results) -> String {
-    const FIELDS: [&str; 11] = [
-        "commit",
-        "size",
-        "seed",
-        "repeats",
-        "started",
-        "ended",
-        "load_at_start",
-        "load_at_end",
-        "cpus",
-        "kernel",
-        "version",
-    ];
+    const FIELDS: &str =
+        "commit size seed repeats started ended load_at_start load_at_end cpus kernel version";
     let mut text = String::from(
         "<section id=\"conditions\"><h2>Conditions</h2><div class=\"scroll\"><table><tr><th>file",
     );
-    FIELDS.iter().for_each(|field| text += &format!("<th>{}", field.replace('_', " ")));
+    FIELDS.split(' ').for_each(|field| text += &format!("<th>{}", field.replace('_', " ")));
     for file in &results.files {
         let _ = write!(text, "\n<tr><td>{}", escape(&file.name));
-        FIELDS.iter().for_each(|field| text += &format!("<td>{}", escape(&file.condition(field))));
+        FIELDS.split(' ').for_each(|field| text += &format!("<td>{}", escape(&file.condition(field))));
     }
     text + "\n</table></div></section>\n"
 }

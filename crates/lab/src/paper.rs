@@ -1,6 +1,6 @@
 //! What of a paper is drawn and judged, as data: figures and claims, which `nawa lab report` fills with results.
 
-use crate::error::Error;
+use crate::error::{Error, Result};
 
 /// A paper, or the project's own goals.
 #[derive(Clone, Copy, Debug)]
@@ -24,7 +24,6 @@ pub(crate) struct Figure {
     /// The cases, as `nawa lab run` takes them.
     pub(crate) only: &'static str,
     pub(crate) metric: &'static str,
-    /// To the right.
     pub(crate) x: &'static str,
     /// The fields whose values are lines, separated by blanks.
     pub(crate) lines: &'static str,
@@ -52,7 +51,7 @@ pub(crate) struct Claim {
 }
 
 impl Paper {
-    pub(crate) fn figures(&self) -> Result<Vec<Figure>, Error> {
+    pub(crate) fn figures(&self) -> Result<Vec<Figure>> {
         let figure = |text: &&'static str| {
             let (title, experiment, only, rest) = parts(text)?;
             let (metric, fields) = rest.split_once(" by ")?;
@@ -62,7 +61,7 @@ impl Paper {
         self.figures.iter().map(|text| figure(text).ok_or_else(|| bad(text))).collect()
     }
 
-    pub(crate) fn claims(&self) -> Result<Vec<Claim>, Error> {
+    pub(crate) fn claims(&self) -> Result<Vec<Claim>> {
         let claim = |text: &&'static str| {
             let (text, experiment, only, rest) = parts(text)?;
             let [metric, sign, bound, ref once @ ..] = rest.split(' ').collect::<Vec<_>>()[..] else {

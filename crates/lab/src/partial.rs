@@ -1,4 +1,4 @@
-//! What an interrupted run has measured: beside the JSON that was asked for, as `FILE.partial`, one JSON object a line.
+//! What an interrupted run has measured: beside the JSON that was asked for, as `FILE.partial`, a line of JSON each.
 //!
 //! The first line says what is being run; the others are samples. A run that asks for the same goes on from there; any
 //! other begins anew, and says so. The file goes when the run is complete.
@@ -8,10 +8,9 @@ use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::error::{Doing, Error};
+use crate::error::{Doing, Result};
 use crate::experiment::{Experiment, RunOptions};
 use crate::workload::Sample;
 
@@ -23,19 +22,9 @@ pub(crate) struct Partial {
     file: Option<(PathBuf, File)>,
 }
 
-#[derive(Serialize, Deserialize)]
-struct Line {
-    case: usize,
-    repeat: usize,
-    sample: Sample,
-}
-
 impl Partial {
     /// What there is of `experiment` as `options` want it, and what to say about it.
-    pub(crate) fn open(
-        experiment: &Experiment,
-        options: &RunOptions,
-    ) -> Result<(Self, Option<String>), Error> {
+    pub(crate) fn open(experiment: &Experiment, options: &RunOptions) -> Result<(Self, Option<String>)> {
         let Some(json) = &options.json else {
             return Ok((Self { samples: BTreeMap::new(), file: None }, None));
         };
@@ -44,7 +33,7 @@ impl Partial {
         Self::at(path.into(), &identity(experiment, options)?)
     }
 
-    fn at(path: PathBuf, identity: &str) -> Result<(Self, Option<String>), Error> {
+    fn at(path: PathBuf, identity: &str) -> Result<(Self, Option<String>)> {
         let earlier = fs::read_to_string(&path).ok();
         let samples = earlier.as_deref().and_then(|text| samples(text, identity));
         let said = earlier.is_some().then(|| match &samples {
@@ -72,7 +61,7 @@ impl Partial {
     }
 
     /// Keeps a sample for a later run.
-    pub(crate) fn record(&mut self, case: usize, repeat: usize, sample: &Sample) -> Result<(), Error> {
+    pub(crate) fn record(&mut self, case: usize, repeat: usize, sample: &Sample) -> Result<()> {
         let Some((path, file)) = &mut self.file else { return Ok(()) };
         write_line(file, case, repeat, sample).doing(|| format!("write {}", path.display()))
     }
@@ -103,20 +92,20 @@ pub(crate) fn write_whole(path: &Path, text: &[u8]) -> std::io::Result<()> {
 }
 
 fn write_line(file: &mut impl Write, case: usize, repeat: usize, sample: &Sample) -> std::io::Result<()> {
-    let line = Line { case, repeat, sample: sample.clone() };
-    file.write_all((serde_json::to_string(&line)? + "\n").as_bytes())
+    let line = serde_json::to_string(&(case, repeat, sample))? + "\n";
+    file.write_all(line.as_bytes())
 }
 
 /// The samples in `text`; `None` if it is of another run. A line that is not whole ends it.
 fn samples(text: &str, identity: &str) -> Option<BTreeMap<(usize, usize), Sample>> {
     let mut lines = text.lines();
     let same = lines.next() == Some(identity);
-    let parsed = lines.map_while(|line| serde_json::from_str::<Line>(line).ok());
-    same.then(|| parsed.map(|line| ((line.case, line.repeat), line.sample)).collect())
+    let parsed = lines.map_while(|line| serde_json::from_str(line).ok());
+    same.then(|| parsed.map(|(case, repeat, sample)| ((case, repeat), sample)).collect())
 }
 
 /// What makes two runs the same: the experiment and its cases, the options, and the very program under test.
-pub(crate) fn identity(experiment: &Experiment, options: &RunOptions) -> Result<String, Error> {
+pub(crate) fn identity(experiment: &Experiment, options: &RunOptions) -> Result<String> {
     let nawa = fs::read(&options.nawa).doing(|| format!("read {}", options.nawa.display()))?;
     let rival = options.rival.as_ref().map(|rival| fs::read(rival).map(|bytes| hash(&bytes)));
     let identity = serde_json::json!({
@@ -132,7 +121,7 @@ pub(crate) fn identity(experiment: &Experiment, options: &RunOptions) -> Result<
 }
 
 /// The same in a word, which a result names.
-pub(crate) fn run_of(experiment: &Experiment, options: &RunOptions) -> Result<String, Error> {
+pub(crate) fn run_of(experiment: &Experiment, options: &RunOptions) -> Result<String> {
     Ok(hash(identity(experiment, options)?.as_bytes())[..16].to_owned())
 }
 
@@ -160,7 +149,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.json.partial");
         interrupted(&path);
-        OpenOptions::new().append(true).open(&path).unwrap().write_all(b"{\"case\":1,\"rep").unwrap();
+        OpenOptions::new().append(true).open(&path).unwrap().write_all(b"[1,0,{\"met").unwrap();
         for _ in 0..2 {
             let (mut partial, said) = Partial::at(path.clone(), "one").unwrap();
             assert!(said.unwrap().contains("2 runs"));

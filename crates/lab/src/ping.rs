@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use crate::error::{Doing, Error};
+use crate::error::{Doing, Error, Result};
 use crate::namespace::Namespace;
 use crate::program::{Process, output};
 
@@ -18,17 +18,12 @@ pub struct Ping {
 
 impl Ping {
     /// Pings `target` from `host`, leaving with `source` where one is given.
-    pub fn start(
-        host: &Namespace,
-        source: Option<IpAddr>,
-        target: IpAddr,
-        every: Duration,
-    ) -> Result<Self, Error> {
+    pub fn start(host: &Namespace, source: Option<IpAddr>, target: IpAddr, every: Duration) -> Result<Self> {
         Ok(Self { process: Process::start(host, "ping", &words(source, target, every, &[]))? })
     }
 
     /// Stops it; the round-trip times of the answers, in order.
-    pub fn stop(mut self) -> Result<Vec<Duration>, Error> {
+    pub fn stop(mut self) -> Result<Vec<Duration>> {
         let mut pipe = self.process.stdout()?;
         self.process.signal(Signal::INT);
         let mut text = String::new();
@@ -44,22 +39,17 @@ pub fn round_trips(
     target: IpAddr,
     every: Duration,
     count: u32,
-) -> Result<Vec<Duration>, Error> {
+) -> Result<Vec<Duration>> {
     let text = output(host, "ping", &words(source, target, every, &["-c", &count.to_string()]))?;
     Ok(text.lines().filter_map(round_trip).collect())
 }
 
 /// Waits for one answer from `target`, at most for `limit`.
-pub fn await_answer(
-    host: &Namespace,
-    source: Option<IpAddr>,
-    target: IpAddr,
-    limit: Duration,
-) -> Result<(), Error> {
+pub fn await_answer(host: &Namespace, target: IpAddr, limit: Duration) -> Result<()> {
     let seconds = limit.as_secs();
     // With a deadline, `-c 1` waits for one answer and asks again until then.
     let once = ["-q", "-c", "1", "-w", &seconds.to_string()];
-    match output(host, "ping", &words(source, target, Duration::from_millis(100), &once)) {
+    match output(host, "ping", &words(None, target, Duration::from_millis(100), &once)) {
         Ok(_) => Ok(()),
         Err(Error::Program { .. }) => {
             Err(Error::Late { what: format!("{target} did not answer `ping`"), seconds })

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::clock;
 use crate::command::complete;
-use crate::error::{Doing, Error};
+use crate::error::{Doing, Error, Result};
 use crate::namespace::Namespace;
 
 /// The Debian packages of what the lab runs.
@@ -32,7 +32,7 @@ const PACKAGES: [(&str, &str); 11] = [
 ];
 
 /// Fails with the Debian package of the first program that is not in PATH.
-pub fn require(programs: &[&'static str]) -> Result<(), Error> {
+pub fn require(programs: &[&'static str]) -> Result<()> {
     match programs.iter().find(|program| find(program.as_ref()).is_none()) {
         Some(program) => Err(missing(program)),
         None => Ok(()),
@@ -51,15 +51,14 @@ pub(crate) fn find(program: &Path) -> Option<PathBuf> {
     std::env::split_paths(&folders).map(|folder| folder.join(program)).find(|path| path.is_file())
 }
 
-/// What `program` says, which is JSON, in `host`.
-pub(crate) fn json(host: &Namespace, program: &Path, arguments: &[&str]) -> Result<Value, Error> {
+pub(crate) fn json(host: &Namespace, program: &Path, arguments: &[&str]) -> Result<Value> {
     let text = output(host, program, arguments)?;
     let bad = |error| Error::program(&format!("nawa {}", arguments.join(" ")), format!("bad JSON: {error}"));
     serde_json::from_str(&text).map_err(bad)
 }
 
 /// What `nawa status --json` says in `host`.
-pub(crate) fn status(host: &Namespace, nawa: &Path) -> Result<Value, Error> {
+pub(crate) fn status(host: &Namespace, nawa: &Path) -> Result<Value> {
     json(host, nawa, &["status", "--json"])
 }
 
@@ -80,15 +79,14 @@ impl Process {
         host: &Namespace,
         program: impl AsRef<OsStr>,
         arguments: &[A],
-    ) -> Result<Self, Error> {
+    ) -> Result<Self> {
         let mut words = vec![program.as_ref().to_owned()];
         words.extend(arguments.iter().map(|argument| argument.as_ref().to_owned()));
         Self::start_words(host, words)
     }
 
-    fn start_words(host: &Namespace, words: Vec<OsString>) -> Result<Self, Error> {
-        let path = Path::new(&words[0]);
-        let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
+    fn start_words(host: &Namespace, words: Vec<OsString>) -> Result<Self> {
+        let name = name_of(&words[0]);
         let errors = tempfile::tempfile().doing(|| "make a temporary file".into())?;
         let mut command = host.command(&words[0]);
         command.args(&words[1..]).stdout(Stdio::piped());
@@ -98,7 +96,7 @@ impl Process {
     }
 
     /// Kills it, and starts the same command again in `host`.
-    pub fn restart(&mut self, host: &Namespace) -> Result<(), Error> {
+    pub fn restart(&mut self, host: &Namespace) -> Result<()> {
         self.kill();
         *self = Self::start_words(host, std::mem::take(&mut self.words))?;
         Ok(())
@@ -110,7 +108,7 @@ impl Process {
     }
 
     /// The pipe from its standard output, once.
-    pub fn stdout(&mut self) -> Result<ChildStdout, Error> {
+    pub fn stdout(&mut self) -> Result<ChildStdout> {
         self.child.stdout.take().ok_or_else(|| Error::program(&self.name, "its output is already being read"))
     }
 
@@ -123,14 +121,14 @@ impl Process {
     }
 
     /// Memory that it has in RAM, in MiB.
-    pub fn resident_mb(&self) -> Result<f64, Error> {
+    pub fn resident_mb(&self) -> Result<f64> {
         let bytes =
             memory(self.child.id(), "VmRSS:").ok_or_else(|| Error::program(&self.name, "it has ended"))?;
         Ok(bytes as f64 / 1_048_576.0)
     }
 
     /// Time that it has had on a processor, all its threads together; what interrupts took meanwhile is in it.
-    pub fn cpu_time(&self) -> Result<Duration, Error> {
+    pub fn cpu_time(&self) -> Result<Duration> {
         let folder = format!("/proc/{}/task", self.child.id());
         let threads = std::fs::read_dir(&folder).doing(|| format!("read {folder}"))?;
         Ok(threads.flatten().filter_map(|thread| on_cpu(&thread.path())).sum())
@@ -142,7 +140,7 @@ impl Process {
     }
 
     /// Fails if it has ended, with what it said.
-    pub fn check(&mut self) -> Result<(), Error> {
+    pub fn check(&mut self) -> Result<()> {
         match self.child.try_wait() {
             Ok(None) => Ok(()),
             Ok(Some(status)) => {
@@ -154,7 +152,7 @@ impl Process {
     }
 
     /// Waits for its end; what it said on standard error is the reason of a failure.
-    pub fn finish(&mut self) -> Result<(), Error> {
+    pub fn finish(&mut self) -> Result<()> {
         let status = self.child.wait().doing(|| format!("wait for `{}`", self.name))?;
         if status.success() {
             Ok(())
@@ -191,10 +189,13 @@ pub fn output<A: AsRef<OsStr>>(
     host: &Namespace,
     program: impl AsRef<OsStr>,
     arguments: &[A],
-) -> Result<String, Error> {
-    let path = Path::new(program.as_ref());
-    let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
-    complete(&name, host.command(path).args(arguments), "")
+) -> Result<String> {
+    complete(&name_of(program.as_ref()), host.command(program).args(arguments), "")
+}
+
+/// The last part of a program's path.
+fn name_of(program: &OsStr) -> String {
+    Path::new(program).file_name().unwrap_or(program).to_string_lossy().into_owned()
 }
 
 /// Bytes of the memory that process `pid` has, by the beginning of their line in proc_pid_status(5).
@@ -211,7 +212,7 @@ pub(crate) fn on_cpu(thread: &Path) -> Option<Duration> {
 }
 
 /// Waits until `server`, running in `host`, accepts TCP connections at `address`.
-pub fn await_port(host: &Namespace, server: &mut Process, address: SocketAddr) -> Result<(), Error> {
+pub fn await_port(host: &Namespace, server: &mut Process, address: SocketAddr) -> Result<()> {
     let what = format!("`{}` did not listen", server.name);
     let attempt = || match TcpStream::connect(address) {
         Ok(_) => Some(Ok(())),

@@ -10,7 +10,7 @@ use device::poller::Interest;
 use device::{Poller, Waker, monotonic};
 
 use crate::background::spawn;
-use crate::error::{Doing, Error};
+use crate::error::{Doing, Error, Result};
 
 /// SCHED_RR priority: above every program under test, below what the system itself needs.
 const PRIORITY: i32 = 10;
@@ -62,10 +62,7 @@ pub(crate) struct RealTime<M> {
 
 impl<M: Model> RealTime<M> {
     /// Starts the thread `name` with what `make` makes.
-    pub(crate) fn start(
-        name: &'static str,
-        make: impl FnOnce(&Edge) -> io::Result<M>,
-    ) -> Result<Self, Error> {
+    pub(crate) fn start(name: &'static str, make: impl FnOnce(&Edge) -> io::Result<M>) -> Result<Self> {
         let (requests, asked) = channel();
         let waker = Waker::new().doing(|| "make an eventfd".into())?;
         let edge = Poller::new().and_then(|poller| {
@@ -98,7 +95,7 @@ impl<M> RealTime<M> {
     pub(crate) fn ask<T: Send + 'static>(
         &self,
         request: impl FnOnce(&mut M, &Edge) -> T + Send + 'static,
-    ) -> Result<T, Error> {
+    ) -> Result<T> {
         let (reply, answer) = channel();
         self.tell(move |model, edge| drop(reply.send(request(model, edge))));
         answer.recv().map_err(|_| Error::program(&format!("emulated {}", self.name), "its thread has ended"))

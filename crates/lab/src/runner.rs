@@ -1,27 +1,33 @@
-//! Carries out an experiment: a new network per run, results as they come.
+//! Carries out an experiment: a new network per run, results as they come; or all of them into one folder, however often that is
+//! interrupted.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::channel;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use serde_json::Value;
 
 use crate::background::at_once;
 use crate::emulator::Emulator;
-use crate::error::{Doing, Error};
+use crate::error::{Doing, Error, Result};
 use crate::experiment::{Case, Experiment, RunOptions, SideBySide};
 use crate::namespace::Namespace;
 use crate::partial::{Partial, run_of};
-use crate::report::{Progress, Report};
+use crate::report::{Progress, Report, rough, say};
 use crate::schedule::{Schedule, Turn};
 use crate::workload::{Need, Prepared, Sample, Site};
-use crate::{catalog, cleanup, controls, iproute, program};
+use crate::{catalog, cleanup, command, controls, program};
 
 /// Runs the experiment `name`: says how long it takes, shows how far it is, prints the results and writes them where
 /// `options` ask for it.
 ///
 /// A case that cannot be measured gets a note and no number. Fails where nothing could be measured, or a file arrived
 /// changed.
-pub fn run(name: &str, options: &RunOptions) -> Result<(), Error> {
+pub fn run(name: &str, options: &RunOptions) -> Result<()> {
     let mut experiment = catalog::find(name, options)?;
     if let Some(rival) = &options.rival
         && experiment.add_rival(rival) == 0
@@ -32,7 +38,7 @@ pub fn run(name: &str, options: &RunOptions) -> Result<(), Error> {
 }
 
 /// Those cases, as often and as many at once, as `options` ask for.
-pub(crate) fn arranged(mut experiment: Experiment, options: &RunOptions) -> Result<Experiment, Error> {
+pub(crate) fn arranged(mut experiment: Experiment, options: &RunOptions) -> Result<Experiment> {
     experiment.keep(&options.only)?;
     experiment.repeats = options.repeats.unwrap_or(experiment.repeats);
     experiment.side_by_side = options.side_by_side.map_or(experiment.side_by_side, SideBySide::Cases);
@@ -40,7 +46,7 @@ pub(crate) fn arranged(mut experiment: Experiment, options: &RunOptions) -> Resu
 }
 
 /// Runs `experiment` as it is.
-pub fn run_experiment(experiment: &Experiment, options: &RunOptions) -> Result<(), Error> {
+pub fn run_experiment(experiment: &Experiment, options: &RunOptions) -> Result<()> {
     program::require(&programs(experiment))?;
     check_host()?;
     cleanup::start()?;
@@ -55,10 +61,10 @@ pub fn run_experiment(experiment: &Experiment, options: &RunOptions) -> Result<(
 }
 
 /// A turn that is over, and what came of each of its cases; or of the thread, if it panicked.
-type Ended = (Turn, std::thread::Result<Vec<Result<Sample, Error>>>);
+type Ended = (Turn, std::thread::Result<Vec<Result<Sample>>>);
 
 /// Measures what no earlier run has measured, turn by turn as the schedule lets them begin.
-fn run_turns(lab: &Lab, results: &mut Results) -> Result<(), Error> {
+fn run_turns(lab: &Lab, results: &mut Results) -> Result<()> {
     let experiment = results.experiment;
     let (sender, ended) = channel::<Ended>();
     std::thread::scope(|scope| {
@@ -94,7 +100,7 @@ struct Results<'a> {
 }
 
 impl<'a> Results<'a> {
-    fn new(experiment: &'a Experiment, options: &RunOptions) -> Result<Self, Error> {
+    fn new(experiment: &'a Experiment, options: &RunOptions) -> Result<Self> {
         let (earlier, said) = Partial::open(experiment, options)?;
         let schedule = Schedule::new(experiment, options.seed, |case, repeat| earlier.has(case, repeat));
         let progress = Progress::start(experiment, said.as_deref(), &schedule);
@@ -113,7 +119,7 @@ impl<'a> Results<'a> {
         }
     }
 
-    fn end(&mut self, turn: &Turn, outcomes: Vec<Result<Sample, Error>>) -> Result<(), Error> {
+    fn end(&mut self, turn: &Turn, outcomes: Vec<Result<Sample>>) -> Result<()> {
         self.schedule.end(turn);
         for (&index, outcome) in turn.cases.iter().zip(outcomes) {
             self.take(index, turn.repeat, outcome)?;
@@ -121,7 +127,7 @@ impl<'a> Results<'a> {
         Ok(())
     }
 
-    fn take(&mut self, index: usize, repeat: usize, outcome: Result<Sample, Error>) -> Result<(), Error> {
+    fn take(&mut self, index: usize, repeat: usize, outcome: Result<Sample>) -> Result<()> {
         let case = &self.experiment.cases[index];
         match outcome {
             Ok(sample) => {
@@ -141,7 +147,7 @@ impl<'a> Results<'a> {
     }
 
     /// Fails with the last failure if nothing was measured.
-    fn finish(mut self, options: &RunOptions) -> Result<(), Error> {
+    fn finish(mut self, options: &RunOptions) -> Result<()> {
         self.progress.finish();
         self.report.compare();
         self.report.ends();
@@ -156,7 +162,7 @@ impl<'a> Results<'a> {
 }
 
 /// Fails, in one sentence, where the lab cannot work at all.
-pub(crate) fn check_host() -> Result<(), Error> {
+pub(crate) fn check_host() -> Result<()> {
     if !rustix::process::geteuid().is_root() {
         return Err(Error::NotRoot);
     }
@@ -183,9 +189,9 @@ struct Lab<'a> {
 }
 
 impl<'a> Lab<'a> {
-    fn new(options: &'a RunOptions) -> Result<Self, Error> {
+    fn new(options: &'a RunOptions) -> Result<Self> {
         let _not_while_cleaning = cleanup::hold_off();
-        let prefix = format!("{}{}-", iproute::PREFIX, std::process::id());
+        let prefix = format!("{}{}-", command::PREFIX, std::process::id());
         let folder = tempfile::Builder::new().prefix(&prefix).tempdir();
         let folder = folder.doing(|| "make a temporary folder".into())?;
         Ok(Self {
@@ -198,7 +204,7 @@ impl<'a> Lab<'a> {
     }
 
     /// One run of each case, each on a network of its own, at the same time. All cases of a repeat see the same chances, by `seed`.
-    fn measure(&self, cases: &[Case], seed: u64) -> Vec<Result<Sample, Error>> {
+    fn measure(&self, cases: &[Case], seed: u64) -> Vec<Result<Sample>> {
         let prepared = self.prepare_all(cases, seed);
         let outcomes = at_once(prepared, |one| one?.measure());
         outcomes.iter().flatten().for_each(|sample| self.learn(sample));
@@ -206,7 +212,7 @@ impl<'a> Lab<'a> {
     }
 
     /// All are ready before the first of them is measured.
-    fn prepare_all<'c>(&'c self, cases: &'c [Case], seed: u64) -> Vec<Result<Box<dyn Prepared + 'c>, Error>> {
+    fn prepare_all<'c>(&'c self, cases: &'c [Case], seed: u64) -> Vec<Result<Box<dyn Prepared + 'c>>> {
         let _one_at_a_time = self.preparing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut prepared: Vec<_> = cases.iter().map(|case| self.prepare(case, seed)).collect();
         for one in &mut prepared {
@@ -216,7 +222,7 @@ impl<'a> Lab<'a> {
         prepared
     }
 
-    fn prepare<'c>(&'c self, case: &'c Case, seed: u64) -> Result<Box<dyn Prepared + 'c>, Error> {
+    fn prepare<'c>(&'c self, case: &'c Case, seed: u64) -> Result<Box<dyn Prepared + 'c>> {
         let folder = tempfile::tempdir_in(&self.folder).doing(|| "make a temporary folder".into())?;
         case.workload.prepare(Site {
             options: self.options,
@@ -233,4 +239,83 @@ impl<'a> Lab<'a> {
     fn learn(&self, sample: &Sample) {
         sample.best_path.into_iter().for_each(|path| self.best_path.store(path, Relaxed));
     }
+}
+
+/// Runs every experiment of the lab; the results are `FOLDER/NAME.json`. What is there already is not measured again.
+///
+/// What cannot be measured on this machine is said beforehand, and left out.
+pub fn run_all(options: &RunOptions, folder: &Path) -> Result<()> {
+    let find = |(name, _): (&'static str, _)| {
+        let mut experiment = catalog::find(name, options)?;
+        if let Some(rival) = &options.rival {
+            experiment.add_rival(rival);
+        }
+        arranged(experiment, options)
+    };
+    let experiments = catalog::list().into_iter().map(find).collect::<Result<Vec<_>>>()?;
+    run_each(&experiments, options, folder)
+}
+
+/// Runs these experiments likewise.
+pub fn run_each(experiments: &[Experiment], options: &RunOptions, folder: &Path) -> Result<()> {
+    program::require(&["ip"])?;
+    check_host()?;
+    std::fs::create_dir_all(folder).doing(|| format!("make the folder {}", folder.display()))?;
+    let plan = experiments.iter().map(|experiment| Plan::of(experiment, options, folder));
+    let plan = plan.collect::<Result<Vec<_>>>()?;
+    let whole: Duration = plan.iter().map(|plan| plan.time).sum();
+    say(&format!("{} experiments into {}, about {}", plan.len(), folder.display(), rough(whole)));
+    plan.iter().for_each(Plan::say);
+    for (experiment, plan) in experiments.iter().zip(&plan).filter(|(_, plan)| plan.skipped.is_none()) {
+        let options = RunOptions { json: Some(plan.file.clone()), ..options.clone() };
+        match run_experiment(experiment, &options) {
+            Err(error @ Error::Corrupted { .. }) => return Err(error),
+            Err(error) => say(&format!("{}: nothing was measured: {error}", experiment.name)),
+            Ok(()) => {}
+        }
+    }
+    Ok(())
+}
+
+/// What is done about an experiment.
+struct Plan {
+    name: &'static str,
+    file: PathBuf,
+    time: Duration,
+    /// Why it is not run at all.
+    skipped: Option<String>,
+    /// What of it is left out, and why.
+    missing: Vec<String>,
+}
+
+impl Plan {
+    fn of(experiment: &Experiment, options: &RunOptions, folder: &Path) -> Result<Self> {
+        let file = folder.join(format!("{}.json", experiment.name));
+        let (possible, missing) = controls::without_missing(experiment.clone());
+        let skipped = match is_there(&file, &run_of(experiment, options)?)? {
+            true => Some("it is there".to_owned()),
+            false if possible.cases.is_empty() => Some("nothing of it can be measured here".to_owned()),
+            false => program::require(&programs(&possible)).err().map(|error| error.to_string()),
+        };
+        let time = if skipped.is_some() { Duration::ZERO } else { possible.estimate() };
+        Ok(Self { name: experiment.name, file, time, skipped, missing })
+    }
+
+    fn say(&self) {
+        match &self.skipped {
+            Some(why) => say(&format!("  {}: skipped, {why}", self.name)),
+            None => say(&format!("  {}: about {}", self.name, rough(self.time))),
+        }
+        self.missing.iter().for_each(|note| say(&format!("    {note}")));
+    }
+}
+
+/// Whether `file` has figures of this `run`. Fails if it has those of another.
+fn is_there(file: &Path, run: &str) -> Result<bool> {
+    let Ok(text) = std::fs::read(file) else { return Ok(false) };
+    let result: Value = serde_json::from_slice(&text).unwrap_or_default();
+    if result["conditions"]["run"] != run {
+        return Err(Error::OtherRun(file.into()));
+    }
+    Ok(result["results"].as_array().is_some_and(|results| !results.is_empty()))
 }

@@ -2,25 +2,23 @@
 //! to reach, sources to bind.
 
 mod clocks;
-mod keys;
 mod nawa;
 mod ready;
 mod rival;
-mod setup;
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use crate::error::Error;
+use crate::error::Result;
 use crate::http::Transport;
 use crate::network::Network;
 
 pub use clocks::Clocks;
-pub(crate) use keys::Identity;
+pub use nawa::{Back, NawaSetup};
 pub(crate) use nawa::{node_sections, peer_section, run as start_nawa};
+pub(crate) use ready::Identity;
 pub use ready::{Means, Ready};
 pub use rival::find as find_rival;
-pub use setup::{Back, NawaSetup};
 
 /// What carries the bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,7 +56,7 @@ impl System {
     }
 
     /// Starts it in `network`; returns when it carries traffic.
-    pub fn start(&self, network: &Network, means: &Means) -> Result<Ready, Error> {
+    pub fn start(&self, network: &Network, means: &Means) -> Result<Ready> {
         match self {
             System::Tcp => Ok(Ready::plain(vec![network.client_address(0)])),
             System::BestTcp => Ok(Ready::plain(all_sources(network))),
@@ -78,7 +76,7 @@ fn all_sources(network: &Network) -> Vec<IpAddr> {
 const SUBFLOWS_MAX: usize = 8;
 
 /// The connection starts on the best path; every other one is a subflow to the same address.
-fn mptcp(network: &Network, first: usize) -> Result<Ready, Error> {
+fn mptcp(network: &Network, first: usize) -> Result<Ready> {
     let limits = format!("mptcp limits set subflows {SUBFLOWS_MAX} add_addr_accepted {SUBFLOWS_MAX}");
     let mut lines = vec![limits.clone()];
     let others = (0..network.path_names().len()).filter(|&path| path != first);

@@ -6,21 +6,21 @@ use std::sync::Arc;
 
 use link::{Capacity, Trace};
 
-use crate::error::{Doing, Error};
+use crate::error::{Doing, Error, Result};
 
 /// How the name of a file with lines of seconds and Mbit/s ends.
 const RATES: &str = "txt";
 
-/// A recording in a folder.
 pub(crate) struct Recording {
     /// Its file without the ending.
     pub(crate) name: String,
     file: PathBuf,
-    back: Option<PathBuf>,
+    /// That of the way back, if it was recorded too.
+    pub(crate) back: Option<PathBuf>,
 }
 
 /// Those of `folder`, by name.
-pub(crate) fn recordings(folder: &Path) -> Result<Vec<Recording>, Error> {
+pub(crate) fn recordings(folder: &Path) -> Result<Vec<Recording>> {
     let entries = std::fs::read_dir(folder).doing(|| format!("read the folder {}", folder.display()))?;
     let files = entries.flatten().map(|entry| entry.path());
     let mut files: Vec<PathBuf> =
@@ -36,29 +36,23 @@ pub(crate) fn recordings(folder: &Path) -> Result<Vec<Recording>, Error> {
 }
 
 impl Recording {
-    /// Whether the way back was recorded.
-    pub(crate) fn has_back(&self) -> bool {
-        self.back.is_some()
-    }
-
     /// Whether it is lines of seconds and Mbit/s.
     pub(crate) fn has_rates(&self) -> bool {
         self.file.extension().is_some_and(|end| end == RATES)
     }
 
-    /// The file that it is in.
     pub(crate) fn file_name(&self) -> String {
         self.file.file_name().unwrap_or_default().to_string_lossy().into_owned()
     }
 
     /// The ways up and down; one that was not recorded limits nothing.
-    pub(crate) fn load(&self) -> Result<[Capacity; 2], Error> {
+    pub(crate) fn load(&self) -> Result<[Capacity; 2]> {
         let back = self.back.as_deref().map_or(Ok(Capacity::Unlimited), load)?;
         Ok([back, load(&self.file)?])
     }
 }
 
-fn load(path: &Path) -> Result<Capacity, Error> {
+fn load(path: &Path) -> Result<Capacity> {
     let text = std::fs::read_to_string(path).doing(|| format!("read the trace {}", path.display()))?;
     let trace = match path.extension().is_some_and(|end| end == RATES) {
         true => Trace::from_seconds_mbps(&text),

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
 use crate::emulator::Emulator;
-use crate::error::Error;
+use crate::error::Result;
 use crate::options::RunOptions;
 use crate::system::Means;
 
@@ -33,29 +33,48 @@ pub trait Workload: Any + Debug + Send + Sync {
     }
 
     /// Makes all of it ready; what takes a while to come up may do so until [`Prepared::finish`].
-    fn prepare<'a>(&'a self, site: Site<'a>) -> Result<Box<dyn Prepared + 'a>, Error>;
+    fn prepare<'a>(&'a self, site: Site<'a>) -> Result<Box<dyn Prepared + 'a>>;
+}
+
+/// A workload that makes ready what it needs while it measures.
+pub trait Measure: Any + Debug + Send + Sync {
+    /// The programs that the machine must have.
+    const PROGRAMS: &'static [&'static str];
+
+    /// One sample.
+    fn measure(&self, means: &Means, seed: u64) -> Result<Sample>;
+}
+
+impl<T: Measure> Workload for T {
+    fn needs(&self) -> Vec<Need> {
+        Need::programs(T::PROGRAMS)
+    }
+
+    fn prepare<'a>(&'a self, site: Site<'a>) -> Result<Box<dyn Prepared + 'a>> {
+        Ok(Box::new(move || self.measure(&site.means(), site.seed)))
+    }
 }
 
 /// What is ready, or about to be. Dropping it removes it.
 pub trait Prepared: Send {
     /// Waits until all is up.
-    fn finish(&mut self) -> Result<(), Error> {
+    fn finish(&mut self) -> Result<()> {
         Ok(())
     }
 
     /// One sample.
-    fn measure(self: Box<Self>) -> Result<Sample, Error>;
+    fn measure(self: Box<Self>) -> Result<Sample>;
 }
 
 /// A measurement that makes ready what it needs itself.
-impl<F: FnOnce() -> Result<Sample, Error> + Send> Prepared for F {
-    fn measure(self: Box<Self>) -> Result<Sample, Error> {
+impl<F: FnOnce() -> Result<Sample> + Send> Prepared for F {
+    fn measure(self: Box<Self>) -> Result<Sample> {
         self()
     }
 }
 
 /// Fails, in one sentence, where the machine does not have something.
-type Check = Box<dyn Fn() -> Result<(), Error>>;
+type Check = Box<dyn Fn() -> Result<()>>;
 
 /// What a machine may lack.
 pub enum Need {

@@ -40,14 +40,14 @@ fn neighbours_answer_over_the_air_and_nothing_remains() {
         return;
     };
     let medium = chain(3);
-    await_answer(medium.node(0), None, address(1).into(), PATIENCE).unwrap();
-    assert!(await_answer(medium.node(0), None, address(2).into(), Duration::from_secs(1)).is_err());
+    await_answer(medium.node(0), address(1).into(), PATIENCE).unwrap();
+    assert!(await_answer(medium.node(0), address(2).into(), Duration::from_secs(1)).is_err());
     let stats = medium.stats().unwrap();
     let [first, second, third] = [0, 1, 2].map(|n| stats.stations[n]);
     assert!(first.received.frames.get() > 0 && second.queued.frames == second.transmitted.frames);
     assert_eq!(first.given_up.get(), 0);
     assert!(third.received.frames.get() > 0, "requests for addresses are for everybody");
-    assert!(!stats.lateness.mean().is_zero());
+    assert!(!stats.lateness.is_zero());
     drop(medium);
     assert_eq!(left_in("/run/netns", std::process::id()), Vec::<String>::new());
     assert_eq!(left_in("/dev", std::process::id()), Vec::<String>::new());
@@ -78,7 +78,7 @@ fn a_sender_waits_for_the_medium_and_loses_nothing() {
     let Some(_alone) = alone_with_macvtap("a_sender_waits_for_the_medium_and_loses_nothing") else { return };
     let medium = chain(2);
     let (near, far) = (bind(&medium, 0), bind(&medium, 1));
-    await_answer(medium.node(0), None, address(1).into(), PATIENCE).unwrap();
+    await_answer(medium.node(0), address(1).into(), PATIENCE).unwrap();
     let count = 2 * INTERFACE_QUEUE;
     let receive = || {
         let mut bytes = [0; 4];

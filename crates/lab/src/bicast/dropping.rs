@@ -7,7 +7,7 @@ use link::{Bitrate, ByteCount, LinkConfig, PolicerConfig, Queue};
 use super::experiments::{ALL_MODES, DELAY, MODES, OVERHEAD, RATE_MBPS, link, side_by_side, sorted};
 use super::test::{Stack, Test, Where};
 use crate::axes::{Cell, FULL, Grid, QUICK, cells};
-use crate::error::Error;
+use crate::error::Result;
 use crate::experiment::{Case, Experiment, Ratio, RunOptions};
 use crate::network::percent_lost;
 
@@ -55,19 +55,13 @@ fn second(name: &str) -> LinkConfig {
     config
 }
 
-pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
-    let cases: Result<_, Error> = cells(&GRIDS, options.size).iter().map(case).collect();
-    Ok(Experiment {
-        cases: sorted(cases?),
-        side_by_side: side_by_side(options.size),
-        repeats: options.size.of(1, 3, 3),
-        ratios: RATIOS.to_vec(),
-        notes: NOTES.map(str::to_owned).to_vec(),
-        ..Experiment::default()
-    })
+pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment> {
+    let cases: Result<_> = cells(&GRIDS, options.size).iter().map(case).collect();
+    let experiment = Experiment::of(sorted(cases?), options.size.of(1, 3, 3), &RATIOS, &NOTES);
+    Ok(Experiment { side_by_side: side_by_side(options.size), ..experiment })
 }
 
-fn case(cell: &Cell) -> Result<Case<Test>, Error> {
+fn case(cell: &Cell) -> Result<Case<Test>> {
     let (name, transfers) = (cell.text("second"), cell.get("transfers")?);
     let loss_percent: f64 = cell.get("loss_percent")?;
     let first = link(RATE_MBPS, DELAY, percent_lost(loss_percent));
@@ -87,18 +81,6 @@ fn case(cell: &Cell) -> Result<Case<Test>, Error> {
         bytes: BYTES / transfers as u64,
         limit: estimate * 5 + Duration::from_secs(120),
     };
-    let key = cell.key(&["mode", "second", "transfers", "loss_percent"]);
+    let key = cell.key("mode second transfers loss_percent");
     Ok(Case { key, workload: test, estimate })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_second_path_is_what_its_name_says() {
-        assert_eq!(second("short").queue, Queue::Packets(3));
-        assert_eq!(second("policed").policer.map(|policer| policer.rate), Some(Bitrate::from_mbps(1.0)));
-        assert_eq!(second("loss-50").loss.mean(), 0.5);
-    }
 }

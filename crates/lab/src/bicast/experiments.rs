@@ -1,4 +1,5 @@
-//! `bicast-loss`, `bicast-load`, `bicast-budget`, `bicast-uneven`, `bicast-cut`.
+//! `bicast-loss`, `bicast-load`, `bicast-budget`, `bicast-uneven` and `bicast-cut`: SCTP; `bicast-tcp`: one TCP flow through the tunnel,
+//! with and without copies of what controls retransmission.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -6,10 +7,13 @@ use std::time::Duration;
 use link::{LinkConfig, Loss, Probability, Queue};
 
 use super::test::{STACKS_BY_NAME, Stack, Test, Where};
-use crate::axes::{Cell, FULL, Grid, QUICK, cells};
-use crate::error::Error;
+use crate::axes::{ALL, Cell, FULL, Grid, QUICK, cases, cells};
+use crate::error::Result;
 use crate::experiment::{Case, Experiment, Pooled, Ratio, RunOptions, SideBySide, Size};
-use crate::network::{fixed, percent_lost};
+use crate::links::Fetch;
+use crate::links::{OnLinks, Setup};
+use crate::network::{PathSpec, Topology, fixed, percent_lost};
+use crate::system::{NawaSetup, System};
 
 pub(crate) const ABOUT_LOSS: &str = "2 and 4 SCTP transfers over two paths with 1 to 6 % loss, by what is sent twice (paper 004, figures 8 and 9)";
 pub(crate) const ABOUT_LOAD: &str = "1 to 8 SCTP transfers over two paths with 1 and 5 % loss, by what is sent twice (paper 004, figures 10 and 11)";
@@ -97,7 +101,7 @@ const KINDS: [(&str, [(f64, Duration); 2]); 4] = [
 
 /// A cell's case, with these fields in its key. `loss`: `both`: packets in both directions are lost; `data`: from client to server
 /// alone. `cut`: when the first path carries nothing, in seconds.
-fn case(cell: &Cell, key: &[&'static str], cut: Option<Range<u64>>) -> Result<Case<Test>, Error> {
+fn case(cell: &Cell, key: &'static str, cut: Option<Range<u64>>) -> Result<Case<Test>> {
     let (percent, transfers): (f64, usize) = (cell.get("loss_percent")?, cell.get("transfers")?);
     let (stack, mode) = (cell.one_of("stack", &STACKS_BY_NAME)?, cell.one_of("mode", &MODES)?);
     let kind = cell.one_of("links", &KINDS)?;
@@ -134,10 +138,10 @@ fn case(cell: &Cell, key: &[&'static str], cut: Option<Range<u64>>) -> Result<Ca
         limit: estimate * 5 + Duration::from_secs(120),
     };
     let estimate = estimate + cut.map_or(Duration::ZERO, |cut| cut.end - cut.start);
-    Ok(Case { key: cell.key(&[&KEY, key].concat()), workload, estimate })
+    Ok(Case { key: [cell.key(KEY), cell.key(key)].concat(), workload, estimate })
 }
 
-const KEY: [&str; 5] = ["stack", "mode", "loss_percent", "loss", "transfers"];
+const KEY: &str = "stack mode loss_percent loss transfers";
 
 /// Cells that take about as long stand side by side.
 pub(super) fn sorted(mut cases: Vec<Case<Test>>) -> Vec<Case> {
@@ -149,21 +153,13 @@ pub(super) fn sorted(mut cases: Vec<Case<Test>>) -> Vec<Case> {
 fn experiment(
     grids: &[Grid],
     (size, repeats): (Size, usize),
-    key: &[&'static str],
+    key: &'static str,
     cut: Option<Range<u64>>,
     notes: &[&str],
-) -> Result<Experiment, Error> {
-    let cases: Result<_, Error> =
-        cells(grids, size).iter().map(|cell| case(cell, key, cut.clone())).collect();
-    Ok(Experiment {
-        cases: sorted(cases?),
-        side_by_side: side_by_side(size),
-        repeats,
-        ratios: RATIOS.to_vec(),
-        pooled: Some(GAPS),
-        notes: notes.iter().chain(&NOTES).map(|&note| note.to_owned()).collect(),
-        ..Experiment::default()
-    })
+) -> Result<Experiment> {
+    let cases: Result<_> = cells(grids, size).iter().map(|cell| case(cell, key, cut.clone())).collect();
+    let experiment = Experiment::of(sorted(cases?), repeats, &RATIOS, &[notes, &NOTES].concat());
+    Ok(Experiment { side_by_side: side_by_side(size), pooled: Some(GAPS), ..experiment })
 }
 
 const LOSS: [Grid; 3] = [
@@ -172,9 +168,9 @@ const LOSS: [Grid; 3] = [
     Grid(FULL, &["loss_percent=1.0,3.0,5.0 loss=data transfers=2", STACKS, ALL_MODES]),
 ];
 
-pub(crate) fn loss(options: &RunOptions) -> Result<Experiment, Error> {
+pub(crate) fn loss(options: &RunOptions) -> Result<Experiment> {
     let size = options.size;
-    experiment(&LOSS, (size, size.of(1, 3, 5)), &[], None, &[])
+    experiment(&LOSS, (size, size.of(1, 3, 5)), "", None, &[])
 }
 
 const LOAD: [Grid; 3] = [
@@ -184,11 +180,11 @@ const LOAD: [Grid; 3] = [
     Grid(FULL, &["loss_percent=1.0,5.0 loss=both transfers=1,4 stack=linux-probed where=host", ALL_MODES]),
 ];
 
-pub(crate) fn load(options: &RunOptions) -> Result<Experiment, Error> {
+pub(crate) fn load(options: &RunOptions) -> Result<Experiment> {
     let note = "where: what nawa runs on, the hosts that are SCTP's ends (in their guests, if they are in guests) or a \
                 router in front of each";
     let size = options.size;
-    experiment(&LOAD, (size, size.of(1, 3, 5)), &["where"], None, &[note])
+    experiment(&LOAD, (size, size.of(1, 3, 5)), "where", None, &[note])
 }
 
 const BUDGET: [Grid; 2] = [
@@ -204,10 +200,10 @@ const BUDGET: [Grid; 2] = [
 const BUDGETS: &str =
     "mode:budget_percent=normal:0,adaptive:3,adaptive:7,adaptive:15,adaptive:30,adaptive:100";
 
-pub(crate) fn budget(options: &RunOptions) -> Result<Experiment, Error> {
+pub(crate) fn budget(options: &RunOptions) -> Result<Experiment> {
     let note = "budget_percent: `budget` in the configuration; 0 stands for none, without copies";
-    let (size, key) = (options.size, ["budget_percent"]);
-    let experiment = experiment(&BUDGET, (size, size.of(1, 3, 3)), &key, None, &[note])?;
+    let (size, key) = (options.size, "budget_percent");
+    let experiment = experiment(&BUDGET, (size, size.of(1, 3, 3)), key, None, &[note])?;
     // What is without copies has no budget.
     const NORMAL: &[(&str, &str)] = &[("mode", "normal"), ("budget_percent", "0")];
     let gaps = Ratio { of: NORMAL, ..GAPS.ratio };
@@ -224,11 +220,11 @@ const UNEVEN: [Grid; 3] = [
 const UNEVEN_LINKS: &str = "links=10+2,5ms+50ms clients=1 transfers=2";
 const TWO_HOSTS: &str = "links=10x2 clients=2 transfers=4";
 
-pub(crate) fn uneven(options: &RunOptions) -> Result<Experiment, Error> {
+pub(crate) fn uneven(options: &RunOptions) -> Result<Experiment> {
     let note = "links: 10 and 2 Mbit/s, 5 ms; 10 Mbit/s, 5 and 50 ms; 10 Mbit/s, 5 ms. clients: hosts that transfers come \
                 from, each with one on each path, behind the same nawa";
-    let (size, key) = (options.size, ["links", "clients"]);
-    experiment(&UNEVEN, (size, size.of(1, 3, 3)), &key, None, &[note])
+    let (size, key) = (options.size, "links clients");
+    experiment(&UNEVEN, (size, size.of(1, 3, 3)), key, None, &[note])
 }
 
 const CUT: [Grid; 2] = [
@@ -239,8 +235,59 @@ const CUT: [Grid; 2] = [
 /// Seconds: well within the shortest transfer, and for some of the kernel's retransmission timeouts.
 const CUT_S: Range<u64> = 2..6;
 
-pub(crate) fn cut(options: &RunOptions) -> Result<Experiment, Error> {
+pub(crate) fn cut(options: &RunOptions) -> Result<Experiment> {
     let note = "one transfer on each path; the first path is down from 2 s to 6 s after the start; later_copies, later_copied_ratio: made after that";
     let size = options.size;
-    experiment(&CUT, (size, size.of(1, 3, 3)), &[], Some(CUT_S), &[note])
+    experiment(&CUT, (size, size.of(1, 3, 3)), "", Some(CUT_S), &[note])
+}
+
+pub(crate) const ABOUT_TCP: &str =
+    "one TCP flow in the tunnel over two paths with 5 % bursty loss, by what goes over both";
+
+const TCP_DELAY: Duration = Duration::from_millis(20);
+
+const TCP: [Grid; 1] =
+    [Grid(ALL, &["system=nawa resend=false,true bicast=off,selective,adaptive loss_percent=5.0"])];
+
+const TCP_RATIOS: [Ratio; 3] = [
+    Ratio::new("goodput_of_off", "goodput_mbps", &[("bicast", "off")]),
+    Ratio::new("rto_of_off", "rto_expiries", &[("bicast", "off")]),
+    Ratio::new("stall_of_off", "longest_stall_ms", &[("bicast", "off")]),
+];
+
+const TCP_NOTES: [&str; 4] = [
+    "two paths of 10 Mbit/s, 20 ms one way, drop-tail queues of 50 packets; of each direction of each 5 % of the packets are \
+     lost, in bursts of 3 in the mean (Gilbert); one file by curl from server to client, CUBIC, `ping` beside it",
+    "resend: what a path loses is sent again by the tunnel itself; bicast: as in the configuration of both ends",
+    "rto_expiries, retransmitted_segments: of the server's TCP (TCPTimeouts, RetransSegs); resent_packets: by the tunnel, both \
+     ends; longest_stall_ms: the longest time between two bytes that reached what reads curl's output",
+    "extra_bytes_ratio: bytes of copies over bytes of the other inner packets, both ends; sent_bytes_ratio: UDP payload that \
+     both ends sent over the file's size",
+];
+
+pub(crate) fn tcp(options: &RunOptions) -> Result<Experiment> {
+    let bytes = options.size.of(4, 16, 32) << 20;
+    let cases = cases(&TCP, options.size, |cell| {
+        let loss = bursts(cell.get("loss_percent")?);
+        let path = |name| PathSpec::symmetric(name, link(RATE_MBPS, TCP_DELAY, loss));
+        let setup = Setup {
+            topology: Topology::Relayed(["one", "two"].map(path).to_vec()),
+            system: System::Nawa(NawaSetup {
+                relayed: false,
+                resend: cell.get("resend")?,
+                bicast: cell.text("bicast"),
+                ..NawaSetup::AUTO
+            }),
+            congestion_control: "cubic",
+        };
+        let workload = OnLinks { setup, task: Fetch { bytes, event: None, recovery: true } };
+        // About 1.2 Mbit/s where nothing helps.
+        let estimate = Duration::from_secs_f64(4.0 + bytes as f64 * 8.0 / 1.2e6);
+        Ok(Case { key: cell.key("system resend bicast loss_percent"), workload, estimate }.erase())
+    })?;
+    let side_by_side = SideBySide::Cases(cases.len());
+    Ok(Experiment {
+        side_by_side,
+        ..Experiment::of(cases, options.size.of(1, 5, 9), &TCP_RATIOS, &TCP_NOTES)
+    })
 }

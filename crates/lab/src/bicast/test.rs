@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use link::LinkConfig;
 
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::guest;
 use crate::program::{self, require};
 use crate::workload::Need;
@@ -50,7 +50,7 @@ impl Stack {
     }
 
     /// Fails, in one sentence, where this machine does not have it.
-    fn check(self) -> Result<(), Error> {
+    fn check(self) -> Result<()> {
         match self {
             Stack::Linux | Stack::LinuxProbed => guest::check(&["sctp"]),
             Stack::LinuxNative => check_native(),
@@ -64,25 +64,24 @@ impl Stack {
 pub(super) enum Where {
     /// On the hosts that are SCTP's ends.
     Host,
-    /// On a router in front of each.
     Router,
 }
 
 /// Fails, in one sentence, where this machine lacks one of the stacks.
-pub fn sctp_stacks() -> Result<(), Error> {
+pub fn sctp_stacks() -> Result<()> {
     [Stack::Linux, Stack::Usrsctp].into_iter().try_for_each(Stack::check)
 }
 
 /// Fails where the running kernel has no SCTP. A socket would tell as well, but load the module, which usrsctp does not go
 /// with: the kernel answers packets of associations that it does not know with ABORTs (RFC 9260 8.4).
-fn check_native() -> Result<(), Error> {
+fn check_native() -> Result<()> {
     let protocols = std::fs::read_to_string("/proc/net/protocols").unwrap_or_default();
     let has = protocols.lines().any(|line| line.split_whitespace().next() == Some("SCTP"));
     has.then_some(()).ok_or(Error::NoSctp)
 }
 
 /// Fails where usrsctp is not installed, or would not be alone.
-fn check_usrsctp() -> Result<(), Error> {
+fn check_usrsctp() -> Result<()> {
     if check_native().is_ok() {
         return Err(Error::OtherSctp);
     }

@@ -12,7 +12,7 @@ use rustix::fs::{FlockOperation, flock};
 use super::network::{Network, Place};
 use super::test::{Stack, Test};
 use crate::command::complete;
-use crate::error::{Doing, Error};
+use crate::error::{Doing, Error, Result};
 use crate::guest::Job;
 use crate::namespace::Namespace;
 use crate::program::Process;
@@ -27,13 +27,12 @@ const PORT: usize = 5001;
 /// How long programs may take to get ready.
 const READY_LIMIT: Duration = Duration::from_secs(60);
 
-/// The program, as a file.
 #[derive(Clone, Debug)]
 pub(crate) struct Program(PathBuf);
 
 impl Program {
     /// Writes it into `folder`; that for usrsctp is compiled now, with the library that is installed.
-    pub(super) fn make(stack: Stack, folder: &Path) -> Result<Self, Error> {
+    pub(super) fn make(stack: Stack, folder: &Path) -> Result<Self> {
         let path = folder.join("transfer");
         match stack {
             Stack::Linux | Stack::LinuxProbed | Stack::LinuxNative => {
@@ -51,7 +50,7 @@ impl Program {
     }
 
     /// Holds senders of usrsctp back until this is dropped (`transfer.c`).
-    fn hold_senders(&self) -> Result<File, Error> {
+    fn hold_senders(&self) -> Result<File> {
         let doing = || format!("lock {}", self.0.display());
         let file = File::open(&self.0).doing(doing)?;
         flock(&file, FlockOperation::LockExclusive).map_err(std::io::Error::from).doing(doing)?;
@@ -59,7 +58,7 @@ impl Program {
     }
 
     /// Starts it at `place` with `words`; it is ended after `limit`.
-    fn start(&self, place: Place, words: &[String], limit: Duration) -> Result<Running, Error> {
+    fn start(&self, place: Place, words: &[String], limit: Duration) -> Result<Running> {
         match place {
             // Programs of this machine have their name alone there.
             Place::Guest(guest) => {
@@ -69,12 +68,7 @@ impl Program {
         }
     }
 
-    pub(crate) fn start_on(
-        &self,
-        host: &Namespace,
-        words: &[String],
-        limit: Duration,
-    ) -> Result<Running, Error> {
+    pub(crate) fn start_on(&self, host: &Namespace, words: &[String], limit: Duration) -> Result<Running> {
         let mut arguments = vec![limit.as_secs().to_string(), self.0.to_string_lossy().into_owned()];
         arguments.extend_from_slice(words);
         let mut process = Process::start(host, "timeout", &arguments)?;
@@ -83,7 +77,7 @@ impl Program {
     }
 
     /// Compiles it in `folder` with the usrsctp that is installed.
-    pub(crate) fn compile(folder: &Path) -> Result<Self, Error> {
+    pub(crate) fn compile(folder: &Path) -> Result<Self> {
         let (source, program) = (folder.join("transfer.c"), folder.join("transfer"));
         std::fs::write(&source, SOURCE).doing(|| format!("write {}", source.display()))?;
         let mut compiler = Command::new("cc");
@@ -100,7 +94,7 @@ pub(crate) enum Running {
 
 impl Running {
     /// The next line that it says; `None` at its end. Fails if it has failed.
-    fn line(&mut self, limit: Duration) -> Result<Option<String>, Error> {
+    fn line(&mut self, limit: Duration) -> Result<Option<String>> {
         match self {
             Running::Guest(job) => job.next_line(limit),
             Running::Host(process, lines) => {
@@ -119,7 +113,7 @@ impl Running {
         if let Running::Host(process, _) = self { process.has_ended() } else { false }
     }
 
-    pub(crate) fn expect_line(&mut self, limit: Duration) -> Result<String, Error> {
+    pub(crate) fn expect_line(&mut self, limit: Duration) -> Result<String> {
         self.line(limit)?.ok_or_else(|| Error::program("transfer", "it has ended without a word"))
     }
 }
@@ -144,8 +138,8 @@ pub(super) fn run(
     program: &Program,
     test: &Test,
     primaries: &[usize],
-    meanwhile: impl FnOnce(&mut Network) -> Result<(), Error>,
-) -> Result<Vec<Outcome>, Error> {
+    meanwhile: impl FnOnce(&mut Network) -> Result<()>,
+) -> Result<Vec<Outcome>> {
     let probe = test.stack.is_probed().then(|| "probe".to_owned());
     let words = |own: Vec<String>| probe.clone().into_iter().chain(own).collect::<Vec<_>>();
     let mut receivers = Vec::new();
@@ -196,7 +190,7 @@ fn port(number: usize) -> String {
 
 impl Outcome {
     /// What a receiver says of it.
-    pub(crate) fn read(line: &str) -> Result<Self, Error> {
+    pub(crate) fn read(line: &str) -> Result<Self> {
         let numbers: Option<Vec<f64>> = line.split(' ').map(|word| word.parse().ok()).collect();
         match numbers.as_deref() {
             Some(&[seconds, longest_gap_ms, long_gaps]) => {

@@ -7,7 +7,7 @@
 //! Guests only carry frames. TCP's ends are the namespaces', as in all modes.
 
 use crate::dcf::{INTERFACE, Medium, mac};
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::guest::{self, Booting, Guest, GuestSpec, Interface};
 use crate::namespace::Namespace;
 use crate::program::{output, require};
@@ -25,7 +25,7 @@ const MTU: u32 = 1560;
 const HEADROOM: u32 = 128;
 
 /// A guest at every node of `medium`, each knows its neighbours alone; `coding` or not.
-pub(super) fn start(medium: &Medium, coding: bool) -> Result<Vec<Guest>, Error> {
+pub(super) fn start(medium: &Medium, coding: bool) -> Result<Vec<Guest>> {
     require(&["batctl", "nft"])?;
     let last = medium.nodes().len() - 1;
     let boot = |(number, node)| {
@@ -34,8 +34,8 @@ pub(super) fn start(medium: &Medium, coding: bool) -> Result<Vec<Guest>, Error> 
         join(node, number, is_end)?;
         Ok(booting)
     };
-    let booting = medium.nodes().iter().enumerate().map(boot).collect::<Result<Vec<_>, Error>>()?;
-    let mut guests = booting.into_iter().map(Booting::finish).collect::<Result<Vec<_>, _>>()?;
+    let booting = medium.nodes().iter().enumerate().map(boot).collect::<Result<Vec<_>>>()?;
+    let mut guests = booting.into_iter().map(Booting::finish).collect::<Result<Vec<_>>>()?;
     let coding = u8::from(coding);
     for guest in &mut guests {
         // A bridge at an end is no second way to the others.
@@ -46,7 +46,7 @@ pub(super) fn start(medium: &Medium, coding: bool) -> Result<Vec<Guest>, Error> 
 }
 
 /// Sums that `guest` has sent, and such that it could not decode.
-pub(super) fn sums(guest: &mut Guest) -> Result<(u64, u64), Error> {
+pub(super) fn sums(guest: &mut Guest) -> Result<(u64, u64)> {
     let said = guest.run("batctl meshif bat0 statistics")?;
     let count = |name: &str| {
         let line = said.lines().find_map(|line| line.trim().strip_prefix(name)?.strip_prefix(':'));
@@ -90,7 +90,7 @@ fn spec(number: usize, is_end: bool) -> GuestSpec {
 
 /// Joins the guest to the air, and an end's IP to the guest. Broadcasts reach far beyond the neighbours, whom alone anything
 /// else reaches: who hears them would take stations for neighbours that are none.
-fn join(node: &Namespace, number: usize, is_end: bool) -> Result<(), Error> {
+fn join(node: &Namespace, number: usize, is_end: bool) -> Result<()> {
     let neighbours: Vec<String> =
         [number.checked_sub(1), Some(number + 1)].into_iter().flatten().map(mac).collect();
     let neighbours = neighbours.join(", ");

@@ -12,7 +12,6 @@ const HEADER: usize = 26;
 /// Packets that one end sent, for each of which every relay sends one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sent {
-    /// Segments with data.
     pub(super) data: u64,
     /// Segments without.
     pub(super) acks: u64,

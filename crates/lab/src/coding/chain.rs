@@ -8,8 +8,8 @@ use link::dcf::{DcfConfig, Phy, Position};
 
 use crate::clock;
 use crate::counters::Counters;
-use crate::dcf::{INTERFACE, Lateness, Medium};
-use crate::error::Error;
+use crate::dcf::{INTERFACE, Medium};
+use crate::error::Result;
 use crate::guest::Guest;
 use crate::mesh::{self, SPACING_M, address};
 use crate::ping;
@@ -17,8 +17,7 @@ use crate::program::{self, Process, output};
 use crate::system::{Means, start_nawa};
 
 use super::batman;
-use super::mode::Mode;
-use super::test::Test;
+use super::test::{Mode, Test};
 
 /// What `nawa` gives IP.
 const MASTER: &str = "nc0";
@@ -31,19 +30,9 @@ const LAUNCHER: [&str; 3] = ["nice", "-n", "-20"];
 const IP_MTU: u32 = 1500;
 
 /// What an NC layer counts, by its name in `nawa status --json`.
-const NAMES: [&str; 11] = [
-    "sent_frames",
-    "sent_coded_frames",
-    "relayed_packets",
-    "held_packets",
-    "held_time_ms",
-    "held_1ms_packets",
-    "held_10ms_packets",
-    "expired_packets",
-    "missing_partner_frames",
-    "wrong_partner_frames",
-    "queue_dropped_frames",
-];
+const NAMES: &str = "sent_frames sent_coded_frames relayed_packets held_packets held_time_ms held_1ms_packets \
+                     held_10ms_packets expired_packets missing_partner_frames wrong_partner_frames \
+                     queue_dropped_frames";
 
 /// The MAC's repetitions.
 pub(super) const REPEATED: &str = "repeated";
@@ -64,7 +53,7 @@ pub(super) struct Chain {
 
 impl Chain {
     /// All nodes of `test` are ready, each knows its neighbours and the way to the others.
-    pub(super) fn start(test: &Test, means: &Means, seed: u64) -> Result<Self, Error> {
+    pub(super) fn start(test: &Test, means: &Means, seed: u64) -> Result<Self> {
         let stations = Position::chain(test.hops + 1, SPACING_M);
         let config = DcfConfig {
             overhearing_loss: test.overhearing_loss,
@@ -100,11 +89,11 @@ impl Chain {
         let chain = Self { nodes, guests: Vec::new(), medium };
         // An interface that has just come up loses what it is given first.
         let ((first, _), (_, last)) = chain.ends();
-        ping::await_answer(first, None, last.into(), READY_LIMIT)?;
+        ping::await_answer(first, last.into(), READY_LIMIT)?;
         Ok(chain)
     }
 
-    fn start_guests(medium: Medium, codes: bool, bursts: bool) -> Result<Self, Error> {
+    fn start_guests(medium: Medium, codes: bool, bursts: bool) -> Result<Self> {
         let chain = Self { nodes: Vec::new(), guests: batman::start(&medium, codes)?, medium };
         let ends = chain.ends();
         for (host, address) in [ends.0, ends.1] {
@@ -115,7 +104,7 @@ impl Chain {
         }
         // While the way is not known yet, nobody answers for the address, and `ping` gives up.
         let (host, far) = (ends.0.0, IpAddr::from(ends.1.1));
-        let answered = || ping::await_answer(host, None, far, Duration::from_secs(2)).ok();
+        let answered = || ping::await_answer(host, far, Duration::from_secs(2)).ok();
         clock::within(SETTLED_LIMIT, "the guests did not find each other", answered)?;
         // That takes as long as nodes take to learn who overhears whom.
         output(host, "ping", &["-n", "-q", "-i", "0.5", "-c", "10", &far.to_string()])?;
@@ -130,7 +119,7 @@ impl Chain {
     }
 
     /// What the layers of all nodes counted, or, where there are none, their stations.
-    pub(super) fn counters(&mut self, means: &Means) -> Result<Counters, Error> {
+    pub(super) fn counters(&mut self, means: &Means) -> Result<Counters> {
         let (plain, mut counters) = (self.nodes.is_empty(), Counters::default());
         for station in self.medium.stats()?.stations {
             counters.add(REPEATED, station.repeated.get() as f64);
@@ -146,18 +135,18 @@ impl Chain {
         }
         if !plain {
             for node in self.medium.nodes() {
-                counters.add_all(&program::status(node, means.nawa)?["coding"][0], &NAMES)?;
+                counters.add_all(&program::status(node, means.nawa)?["coding"][0], NAMES)?;
             }
         }
         Ok(counters)
     }
 
-    pub(super) fn lateness(&self) -> Result<Lateness, Error> {
+    pub(super) fn lateness(&self) -> Result<Duration> {
         Ok(self.medium.stats()?.lateness)
     }
 
     /// Fails if a node's `nawa` has ended.
-    pub(super) fn check(&mut self) -> Result<(), Error> {
+    pub(super) fn check(&mut self) -> Result<()> {
         self.nodes.iter_mut().try_for_each(Process::check)
     }
 }

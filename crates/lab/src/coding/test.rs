@@ -1,10 +1,9 @@
-//! What one case transfers over which chain.
+//! What one case transfers over which chain, and what its nodes do.
 
 use std::time::Duration;
 
 use link::Probability;
 
-use super::mode::Mode;
 use super::transfer::{End, Plan, SEGMENT};
 
 /// What making a chain and its nodes takes, for each node, and taking it down.
@@ -47,5 +46,48 @@ impl Test {
         let guests = matches!(self.mode, Mode::Batman { .. });
         let settling = if guests { GUESTS } else { Duration::ZERO };
         time + OVERHEAD * u32::try_from(self.hops + 1).unwrap_or(u32::MAX) + settling
+    }
+}
+
+/// What the nodes of a chain do, and how it is called in keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mode {
+    /// The kernel forwards, without `nawa`.
+    Plain,
+    /// `nawa`, in the mode of this name.
+    Nawa(&'static str),
+    /// `nawa` codes nothing, and thins ACKs: what coding competes with.
+    Thinned,
+    /// batman-adv forwards, with its network coding or without.
+    Batman { codes: bool },
+}
+
+impl Mode {
+    pub(super) fn named(name: &'static str) -> Self {
+        match name {
+            "plain" => Mode::Plain,
+            "thinned" => Mode::Thinned,
+            "batman" => Mode::Batman { codes: true },
+            "batman-off" => Mode::Batman { codes: false },
+            mode => Mode::Nawa(mode),
+        }
+    }
+
+    /// The lines of a node's configuration.
+    pub(super) fn configuration(self) -> String {
+        match self {
+            Mode::Nawa(mode) => format!("mode = \"{mode}\"\n"),
+            _ => "mode = \"off\"\nthin-acks = true\n".into(),
+        }
+    }
+
+    /// Whether what waits, waits in the interface's queue, and not in the layer.
+    pub(super) fn leaves_queue(self) -> bool {
+        matches!(self, Mode::Plain | Mode::Nawa("off"))
+    }
+
+    /// Whether there is anything to count of sums.
+    pub(super) fn codes(self) -> bool {
+        matches!(self, Mode::Batman { codes: true }) || matches!(self, Mode::Nawa(mode) if mode != "off")
     }
 }

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use device::tcp::{self, TcpInfo};
 
-use crate::error::{Doing, Error};
+use crate::error::{Doing, Error, Result};
+use crate::flows::pipes;
 use crate::flows::pipes::{Pipe, Pipes};
-use crate::flows::socket;
 use crate::namespace::Namespace;
 use crate::statistics::mbps;
 
@@ -48,7 +48,6 @@ pub(super) enum End {
     Time(Duration),
 }
 
-/// What was transferred.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Outcome {
     /// Payload that reached the receiving programs.
@@ -82,7 +81,7 @@ impl Outcome {
 }
 
 /// Carries out `plan` between two `hosts`. Fails if it takes longer than `limit`.
-pub(super) fn run(hosts: [Host; 2], plan: &Plan, limit: Duration) -> Result<Outcome, Error> {
+pub(super) fn run(hosts: [Host; 2], plan: &Plan, limit: Duration) -> Result<Outcome> {
     let mut transfer = Transfer::start(hosts, plan)?;
     while !transfer.is_over(plan, limit)? {
         transfer.step(plan)?;
@@ -100,7 +99,7 @@ struct Transfer {
 }
 
 impl Transfer {
-    fn start(hosts: [Host; 2], plan: &Plan) -> Result<Self, Error> {
+    fn start(hosts: [Host; 2], plan: &Plan) -> Result<Self> {
         let ways = if plan.both_ways { 2 } else { 1 };
         let mut transfer = Self {
             pipes: Pipes::new()?,
@@ -123,23 +122,23 @@ impl Transfer {
         from: usize,
         number: usize,
         plan: &Plan,
-    ) -> Result<(), Error> {
+    ) -> Result<()> {
         let port = PORTS[from].saturating_add(u16::try_from(number).unwrap_or(u16::MAX));
         let address = SocketAddr::from((address, port));
-        let listener = target.run(|| socket::listen(address, Some(RECEIVE_BUFFER)))?;
+        let listener = target.run(|| pipes::listen(address, Some(RECEIVE_BUFFER)))?;
         let listener = listener.doing(|| format!("listen at {address}"))?;
         let window = plan.window.saturating_mul(SEGMENT as u32);
         // What has been advertised once is not taken back: the first window has to be small too.
         tcp::clamp_window(&listener, window).doing(|| "limit a receiver's window".into())?;
         let bytes = if let End::Packets(packets) = plan.end { Some(packets * SEGMENT) } else { None };
         self.pipes.listen(listener, bytes, Some(window))?;
-        let sender = source.run(|| socket::connect(address, CONGESTION_CONTROL))?;
+        let sender = source.run(|| pipes::connect(address, CONGESTION_CONTROL))?;
         self.pipes.send_by(self.from.len(), sender.doing(|| format!("connect to {address}"))?)?;
         self.from.push(from);
         Ok(())
     }
 
-    fn is_over(&self, plan: &Plan, limit: Duration) -> Result<bool, Error> {
+    fn is_over(&self, plan: &Plan, limit: Duration) -> Result<bool> {
         let now = self.pipes.now();
         match plan.end {
             End::Time(time) => Ok(now >= time),
@@ -154,7 +153,7 @@ impl Transfer {
     }
 
     /// Moves what can be moved, and looks at round-trip times when it is time to.
-    fn step(&mut self, plan: &Plan) -> Result<(), Error> {
+    fn step(&mut self, plan: &Plan) -> Result<()> {
         let end = if let End::Time(time) = plan.end { time } else { Duration::MAX };
         let next = (self.looked + LOOK_EVERY).min(end);
         self.pipes.step(next.saturating_sub(self.pipes.now()))?;
@@ -168,7 +167,7 @@ impl Transfer {
         Ok(())
     }
 
-    fn outcome(&self, plan: &Plan) -> Result<Outcome, Error> {
+    fn outcome(&self, plan: &Plan) -> Result<Outcome> {
         let (sum, looks) = self.rtts;
         let last = self.pipes.all.iter().map(|pipe| pipe.last).max().unwrap_or_default();
         let time = if let End::Time(_) = plan.end { self.pipes.now() } else { last };

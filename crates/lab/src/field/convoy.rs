@@ -18,13 +18,14 @@ use link::{
     Bitrate, ByteCount, Capacity, CellularConfig, LinkConfig, Loss, PolicerConfig, Probability, Queue, Trace,
 };
 
+use crate::command::end;
 use crate::dcf::Medium;
 use crate::emulator::{Emulator, Wire};
-use crate::error::Error;
+use crate::error::Result;
 use crate::mesh::{self, SPACING_M};
 use crate::namespace::Namespace;
+use crate::network;
 use crate::program::output;
-use crate::wiring::end;
 
 pub(super) const VEHICLES: usize = 4;
 
@@ -46,10 +47,8 @@ const MTU: u32 = 1500;
 /// The hub's address in the tunnel.
 pub(super) const HUB_INNER: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 254);
 
-/// An uplink.
 pub(super) struct Uplink {
     pub(super) name: &'static str,
-    /// The vehicle that has it.
     vehicle: usize,
     interface: &'static str,
     pub(super) metered: bool,
@@ -83,7 +82,7 @@ impl Convoy {
         mesh_interface: &'static str,
         from_drivers: bool,
         seed: u64,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self> {
         let config = DcfConfig::new(Phy::g54(), Position::chain(VEHICLES, SPACING_M));
         let mut medium = Medium::build(config, seed)?;
         if from_drivers {
@@ -109,7 +108,7 @@ impl Convoy {
 
     /// Gives `vehicle` its place in the mesh: its address, unless `nawa` has given it, neighbours, and the ways to the others and to
     /// the hub.
-    pub(super) fn join_mesh(&self, vehicle: usize) -> Result<(), Error> {
+    pub(super) fn join_mesh(&self, vehicle: usize) -> Result<()> {
         let (host, interface) = (self.vehicle(vehicle), self.mesh_interface);
         if interface == crate::dcf::INTERFACE {
             host.ip(&[format!("addr replace {}/24 brd + dev {interface}", mesh::address(vehicle))])?;
@@ -135,7 +134,7 @@ impl Convoy {
         number: usize,
         links: [LinkConfig; 2],
         seed: u64,
-    ) -> Result<Wire, Error> {
+    ) -> Result<Wire> {
         let Uplink { vehicle, interface, .. } = UPLINKS[number];
         let (host, far) = (self.vehicle(vehicle), format!("u{number}"));
         let taps = [host.tap(interface)?, self.net.tap(&far)?];
@@ -162,7 +161,7 @@ impl Convoy {
     }
 
     /// What comes from the uplink `nat` appears to come from 198.51.100.HOST, and what goes to any other such address is dropped.
-    pub(super) fn set_nat(&self, host: u8) -> Result<(), Error> {
+    pub(super) fn set_nat(&self, host: u8) -> Result<()> {
         let outside = format!("198.51.100.{host}");
         let rules = format!(
             "table ip translation
@@ -180,7 +179,7 @@ impl Convoy {
     }
 
     /// Cuts or restores an uplink.
-    pub(super) fn set_up(&self, uplink: usize, up: bool) -> Result<(), Error> {
+    pub(super) fn set_up(&self, uplink: usize, up: bool) -> Result<()> {
         self.wires[uplink].set_up(up);
         Ok(())
     }
@@ -191,29 +190,28 @@ impl Convoy {
     }
 
     /// Bytes of frames that were given to an uplink since then, both ways.
-    pub(super) fn bytes(&self, uplink: usize) -> Result<u64, Error> {
+    pub(super) fn bytes(&self, uplink: usize) -> Result<u64> {
         Ok(self.wires[uplink].stats()?.iter().map(|stats| stats.offered.bytes.get()).sum())
     }
 
     /// Bytes that all vehicles have put on the air.
-    pub(super) fn air_bytes(&self) -> Result<u64, Error> {
+    pub(super) fn air_bytes(&self) -> Result<u64> {
         Ok(self.medium.stats()?.stations.iter().map(|one| one.transmitted.bytes.get()).sum())
     }
 
     /// Takes `vehicle` out of everybody's range, or back.
-    pub(super) fn set_in_range(&self, vehicle: usize, in_range: bool) -> Result<(), Error> {
+    pub(super) fn set_in_range(&self, vehicle: usize, in_range: bool) -> Result<()> {
         let position = Position::chain(VEHICLES, SPACING_M)[vehicle];
         self.medium.place(vehicle, if in_range { position } else { Position { y: FAR_M, ..position } });
         Ok(())
     }
 }
 
-/// The hub's by an uplink.
 pub(super) fn hub_address(uplink: usize) -> Ipv4Addr {
     Ipv4Addr::new(203, 0, u8::try_from(uplink + 1).unwrap_or(u8::MAX), 1)
 }
 
-fn prepare_vehicle(host: &Namespace) -> Result<(), Error> {
+fn prepare_vehicle(host: &Namespace) -> Result<()> {
     mesh::forward(host)?;
     host.ip(&[format!("link set {} mtu {MTU}", crate::dcf::INTERFACE)])?;
     let masquerade = "table ip convoy { chain out { type nat hook postrouting priority srcnat; \
@@ -223,12 +221,7 @@ fn prepare_vehicle(host: &Namespace) -> Result<(), Error> {
 
 /// Of each uplink, from the vehicle and to it.
 fn links(seed: u64) -> [[LinkConfig; 2]; 4] {
-    let fixed = |mbps: f64, ms: u64, bytes: usize| LinkConfig {
-        capacity: Capacity::Fixed(Bitrate::from_mbps(mbps)),
-        delay: Duration::from_millis(ms),
-        queue: Queue::Bytes(bytes),
-        ..LinkConfig::default()
-    };
+    let fixed = |mbps, ms, bytes| network::fixed(mbps, Duration::from_millis(ms), Queue::Bytes(bytes));
     let lte = |stream: u64, mbps: f64| {
         let config = CellularConfig { mean: Bitrate::from_mbps(mbps), ..CellularConfig::default() };
         let trace = Trace::cellular(seed.wrapping_mul(2).wrapping_add(stream), &config);

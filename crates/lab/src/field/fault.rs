@@ -12,7 +12,7 @@ use super::running::{Field, pids, wait_until};
 use super::system::MASTER;
 use crate::clock;
 use crate::dcf::INTERFACE;
-use crate::error::{Doing, Error};
+use crate::error::{Doing, Result};
 
 /// How long a sample takes.
 pub(super) const LENGTH: Duration = Duration::from_secs(36);
@@ -34,11 +34,9 @@ pub(super) enum Fault {
     Lost(usize),
     /// A vehicle is switched off: its programs get no notice.
     Off(usize),
-    /// A vehicle is out of range.
     OutOfRange(usize),
     /// The daemon alone is killed, and started again at once.
     Killed(usize),
-    /// The radio is down.
     Down(usize),
     /// The radio is unplugged: it leaves the vehicle's namespace and comes again, with another index.
     Unplugged(usize),
@@ -92,16 +90,18 @@ impl Fault {
 
 impl Field {
     /// Lets a fault begin.
-    pub(super) fn strike(&self, fault: Fault) -> Result<(), Error> {
+    pub(super) fn strike(&self, fault: Fault) -> Result<()> {
         match fault {
             Fault::NewAddress => {
                 self.addresses.set(self.addresses.get() % 200 + 1);
                 self.convoy.set_nat(self.addresses.get())
             }
             Fault::Lost(uplink) => self.convoy.set_up(uplink, false),
-            Fault::Off(vehicle) => self.kill(vehicle).and_then(|()| self.radio(vehicle, "down")),
+            Fault::Off(vehicle) => {
+                self.signal(vehicle, Signal::KILL).and_then(|()| self.radio(vehicle, "down"))
+            }
             Fault::OutOfRange(vehicle) => self.convoy.set_in_range(vehicle, false),
-            Fault::Killed(vehicle) => self.kill(vehicle),
+            Fault::Killed(vehicle) => self.signal(vehicle, Signal::KILL),
             Fault::Down(vehicle) => self.radio(vehicle, "down"),
             Fault::Unplugged(vehicle) => {
                 self.radio(vehicle, &format!("netns {}", self.convoy.drawer().name()))
@@ -117,7 +117,7 @@ impl Field {
     }
 
     /// Ends it.
-    pub(super) fn mend(&self, fault: Fault) -> Result<(), Error> {
+    pub(super) fn mend(&self, fault: Fault) -> Result<()> {
         match fault {
             Fault::NewAddress | Fault::Deleted(..) => Ok(()),
             Fault::Lost(uplink) => self.convoy.set_up(uplink, true),
@@ -137,16 +137,12 @@ impl Field {
         }
     }
 
-    fn radio(&self, vehicle: usize, words: &str) -> Result<(), Error> {
+    fn radio(&self, vehicle: usize, words: &str) -> Result<()> {
         self.convoy.vehicle(vehicle).ip(&[format!("link set {INTERFACE} {words}")])
     }
 
-    /// Kills the daemon of `vehicle`.
-    fn kill(&self, vehicle: usize) -> Result<(), Error> {
-        self.signal(vehicle, Signal::KILL)
-    }
-
-    fn signal(&self, vehicle: usize, signal: Signal) -> Result<(), Error> {
+    /// Sends the daemon of `vehicle` a signal.
+    fn signal(&self, vehicle: usize, signal: Signal) -> Result<()> {
         for pid in pids(self.convoy.vehicle(vehicle), self.nawa())? {
             // One that has ended meanwhile needs none.
             let _ = kill_process(pid, signal);
@@ -155,7 +151,7 @@ impl Field {
     }
 
     /// Has the daemon of `vehicle` read its file changed by `change`.
-    fn reload(&self, vehicle: usize, change: impl Fn(&str) -> String) -> Result<(), Error> {
+    fn reload(&self, vehicle: usize, change: impl Fn(&str) -> String) -> Result<()> {
         let path = self.vehicle_path(vehicle);
         let doing = || format!("change {}", path.display());
         let text = std::fs::read_to_string(&path).doing(doing)?;

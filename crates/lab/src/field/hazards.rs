@@ -10,7 +10,7 @@ use flood::{Client, ClientError};
 
 use super::convoy::{Convoy, FRONT, VEHICLES};
 use crate::background::Background;
-use crate::error::Error;
+use crate::error::Result;
 
 /// From one message to the next, and its bytes: where, how fast, what.
 const EVERY: Duration = Duration::from_millis(100);
@@ -35,13 +35,13 @@ pub(super) struct Outcome {
 }
 
 impl Hazards {
-    pub(super) fn start(convoy: &Convoy, interface: &'static str) -> Result<Self, Error> {
+    pub(super) fn start(convoy: &Convoy, interface: &'static str) -> Result<Self> {
         let receiver = |vehicle| {
             let path = convoy.vehicle(vehicle).path();
             Background::start("warned", move |over| hear(&path, interface, over))
         };
         let receivers = (0..VEHICLES).filter(|vehicle| *vehicle != FRONT).map(receiver);
-        let receivers = receivers.collect::<Result<_, Error>>()?;
+        let receivers = receivers.collect::<Result<_>>()?;
         let path = convoy.vehicle(FRONT).path();
         let sender = Background::start("warns", move |over| warn(&path, interface, over))?;
         Ok(Self { sender, receivers })

@@ -3,15 +3,15 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use super::association::Association;
 use super::convoy::{LTE, USER};
 use super::fault::{LENGTH, TIMELINE};
 use super::hazards::Hazards;
 use super::running::{Field, Place, wait_until};
 use super::system::{Strand, System};
+use super::traffic::Association;
 use super::traffic::{REQUESTS_A_SECOND, Traffic};
 use crate::clock;
-use crate::error::{Doing, Error};
+use crate::error::{Doing, Result};
 use crate::program::on_cpu;
 use crate::statistics::{mbps, percentile_ms as ms};
 use crate::workload::{Need, Prepared, Sample, Site, Workload};
@@ -35,7 +35,7 @@ impl Workload for Test {
         needs
     }
 
-    fn prepare<'a>(&'a self, site: Site<'a>) -> Result<Box<dyn Prepared + 'a>, Error> {
+    fn prepare<'a>(&'a self, site: Site<'a>) -> Result<Box<dyn Prepared + 'a>> {
         Ok(Box::new(move || {
             let (nawa, folder) = (&*site.options.nawa, site.folder.path());
             let place = Place { nawa, folder, emulator: site.emulator, seed: site.seed };
@@ -47,7 +47,7 @@ impl Workload for Test {
 }
 
 impl Field {
-    fn measure(self) -> Result<Sample, Error> {
+    fn measure(self) -> Result<Sample> {
         self.convoy.restart_links();
         let hazards = Hazards::start(&self.convoy, self.system.flood_interface())?;
         let traffic = Traffic::start(self.convoy.vehicle(USER), &self.convoy.hub, self.way())?;
@@ -121,7 +121,7 @@ struct Busy {
 const EMULATION: [&str; 2] = ["links", "medium"];
 
 impl Busy {
-    fn now() -> Result<Self, Error> {
+    fn now() -> Result<Self> {
         let text = std::fs::read_to_string("/proc/stat").doing(|| "read /proc/stat".into())?;
         // User, nice and system time, idle, waiting, interrupts hard and soft, stolen (proc_stat(5)), in hundredths of a second.
         let ticks: Vec<u64> = text

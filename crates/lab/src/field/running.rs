@@ -12,7 +12,7 @@ use crate::clock;
 use crate::congestion;
 use crate::dcf::INTERFACE;
 use crate::emulator::Emulator;
-use crate::error::{Doing, Error};
+use crate::error::{Doing, Result};
 use crate::namespace::Namespace;
 use crate::ping;
 use crate::program::output;
@@ -37,13 +37,12 @@ pub(super) struct Field {
     folder: PathBuf,
     /// What transfers over SCTP.
     pub(super) program: Program,
-    /// Which address the NAT has.
     pub(super) addresses: Cell<u8>,
 }
 
 impl Field {
     /// Nothing runs yet.
-    pub(super) fn build(system: System, place: &Place) -> Result<Self, Error> {
+    pub(super) fn build(system: System, place: &Place) -> Result<Self> {
         let (nawa, folder) = (place.nawa.to_owned(), place.folder.to_owned());
         let program = Program::compile(&folder)?;
         let from_drivers = system.has(Strand::Flood);
@@ -54,7 +53,7 @@ impl Field {
     }
 
     /// Returns when the hub answers.
-    pub(super) fn start(&self) -> Result<(), Error> {
+    pub(super) fn start(&self) -> Result<()> {
         if self.hub_path().exists() {
             self.up(&self.convoy.hub, "hub")?;
         }
@@ -73,17 +72,17 @@ impl Field {
         self.folder.join(format!("v{}.toml", vehicle + 1))
     }
 
-    fn await_hub(&self) -> Result<(), Error> {
+    fn await_hub(&self) -> Result<()> {
         let way = self.way();
-        ping::await_answer(self.convoy.vehicle(USER), None, way.hub.into(), READY_LIMIT)?;
-        ping::await_answer(self.convoy.vehicle(USER), None, way.call.into(), READY_LIMIT)
+        ping::await_answer(self.convoy.vehicle(USER), way.hub.into(), READY_LIMIT)?;
+        ping::await_answer(self.convoy.vehicle(USER), way.call.into(), READY_LIMIT)
     }
 
     fn hub_path(&self) -> PathBuf {
         self.folder.join("hub.toml")
     }
 
-    fn write_files(&self) -> Result<(), Error> {
+    fn write_files(&self) -> Result<()> {
         let make = |name: String| Identity::generate(&self.nawa, &self.folder, name);
         let identities = Identities {
             flood_key: make("flood".into())?.key_file,
@@ -100,7 +99,7 @@ impl Field {
     }
 
     /// As a user starts it.
-    fn up(&self, host: &Namespace, name: &str) -> Result<(), Error> {
+    fn up(&self, host: &Namespace, name: &str) -> Result<()> {
         let state = self.folder.join(format!("{name}-state"));
         std::fs::create_dir_all(&state).doing(|| format!("make the folder {}", state.display()))?;
         let state = format!("STATE_DIRECTORY={}", state.display());
@@ -109,7 +108,7 @@ impl Field {
     }
 
     /// As `vehicle` does when it is switched on.
-    pub(super) fn start_vehicle(&self, vehicle: usize) -> Result<(), Error> {
+    pub(super) fn start_vehicle(&self, vehicle: usize) -> Result<()> {
         let host = self.convoy.vehicle(vehicle);
         if self.system.mesh_interface() == INTERFACE {
             self.convoy.join_mesh(vehicle)?;
@@ -125,7 +124,7 @@ impl Field {
     }
 
     /// MPTCP over all uplinks: the hub tells its addresses.
-    fn allow_subflows(&self) -> Result<(), Error> {
+    fn allow_subflows(&self) -> Result<()> {
         let limits = "mptcp limits set subflows 8 add_addr_accepted 8".to_owned();
         let mut lines = vec![limits.clone()];
         let address =
@@ -150,7 +149,7 @@ pub(super) fn wait_until(moment: Instant) {
 }
 
 /// The processes in `host` that run the file `program`.
-pub(super) fn pids(host: &Namespace, program: &Path) -> Result<Vec<rustix::process::Pid>, Error> {
+pub(super) fn pids(host: &Namespace, program: &Path) -> Result<Vec<rustix::process::Pid>> {
     let text = output(host, "ip", &["netns", "pids", host.name()])?;
     let numbers = text.lines().filter_map(|line| line.trim().parse::<i32>().ok());
     let runs = |pid: &i32| std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|file| file == program);

@@ -16,7 +16,7 @@ use super::system::System;
 use super::traffic::Traffic;
 use crate::clock;
 use crate::emulator::Emulator;
-use crate::error::{Doing, Error};
+use crate::error::{Doing, Error, Result};
 use crate::namespace::Namespace;
 use crate::program::output;
 use crate::{cleanup, controls, program};
@@ -55,7 +55,7 @@ impl Plan {
 }
 
 /// Lets faults happen to a convoy with all strands under traffic, telling `say` of each; what did not recover, grew, or was left.
-pub fn endure(nawa: &Path, plan: Plan, say: &mut dyn FnMut(&str)) -> Result<Vec<String>, Error> {
+pub fn endure(nawa: &Path, plan: Plan, say: &mut dyn FnMut(&str)) -> Result<Vec<String>> {
     program::require(&["ethtool", "nft", "ping", "cc"])?;
     cleanup::remove_orphans();
     let _registrations = controls::lock()?;
@@ -63,7 +63,7 @@ pub fn endure(nawa: &Path, plan: Plan, say: &mut dyn FnMut(&str)) -> Result<Vec<
     let emulator = Emulator::start()?;
     let place = Place { nawa, folder: folder.path(), emulator: &emulator, seed: plan.seed() };
     let field = Field::build(System::Nawa, &place)?;
-    let before = hosts(&field.convoy).map(snapshot).collect::<Result<Vec<_>, _>>()?;
+    let before = hosts(&field.convoy).map(snapshot).collect::<Result<Vec<_>>>()?;
     field.start()?;
     let mut trial = Trial { field: &field, amiss: Vec::new() };
     trial.await_recovery("the start")?;
@@ -93,7 +93,7 @@ struct Trial<'a> {
 }
 
 impl Trial<'_> {
-    fn run(&mut self, plan: Plan, say: &mut dyn FnMut(&str)) -> Result<(), Error> {
+    fn run(&mut self, plan: Plan, say: &mut dyn FnMut(&str)) -> Result<()> {
         let began = clock::now();
         let mut dice = ChaCha8Rng::seed_from_u64(plan.seed());
         let mut each = Fault::each().into_iter();
@@ -122,7 +122,7 @@ impl Trial<'_> {
         Ok(())
     }
 
-    fn suffer(&mut self, fault: Fault, began: Instant, say: &mut dyn FnMut(&str)) -> Result<(), Error> {
+    fn suffer(&mut self, fault: Fault, began: Instant, say: &mut dyn FnMut(&str)) -> Result<()> {
         self.field.strike(fault)?;
         wait_until(clock::now() + LASTS);
         self.field.mend(fault)?;
@@ -137,7 +137,7 @@ impl Trial<'_> {
     }
 
     /// Waits until every vehicle's strands run, and the hub is reached from all.
-    fn await_recovery(&mut self, after: &str) -> Result<(), Error> {
+    fn await_recovery(&mut self, after: &str) -> Result<()> {
         let mut why = String::new();
         let well =
             || (0..VEHICLES).try_for_each(|vehicle| self.look(vehicle)).map_err(|reason| why = reason).ok();
@@ -175,7 +175,7 @@ impl Trial<'_> {
             .map_err(|_| format!("{name}: the hub does not answer through the tunnel"))
     }
 
-    fn sizes(&self) -> Result<Vec<Daemon>, Error> {
+    fn sizes(&self) -> Result<Vec<Daemon>> {
         let of = |host| {
             pids(host, self.field.nawa())?.first().map_or(Ok(Daemon::default()), |pid| Daemon::read(*pid))
         };
@@ -195,7 +195,7 @@ struct Daemon {
 }
 
 impl Daemon {
-    fn read(pid: Pid) -> Result<Self, Error> {
+    fn read(pid: Pid) -> Result<Self> {
         let folder = format!("/proc/{}", pid.as_raw_nonzero());
         let list = |what: &str| {
             let entries =
@@ -236,7 +236,7 @@ const STATE: [(&str, &[&str]); 8] = [
     ("grep", &["-c", "@nawa", "/proc/net/unix"]),
 ];
 
-fn snapshot(host: &Namespace) -> Result<Vec<String>, Error> {
+fn snapshot(host: &Namespace) -> Result<Vec<String>> {
     let ask = |(program, words): (&str, &[&str])| {
         let command = format!("{program} {} || true", words.join(" "));
         output(host, "sh", &["-c", &command])

@@ -80,7 +80,6 @@ impl System {
     }
 }
 
-/// Who is who.
 pub(super) struct Identities {
     /// The network's key of messages.
     pub(super) flood_key: PathBuf,
@@ -88,7 +87,6 @@ pub(super) struct Identities {
     pub(super) vehicles: Vec<Identity>,
 }
 
-/// A vehicle's inner address.
 pub(super) fn inner_address(vehicle: usize) -> String {
     format!("10.77.0.{}", vehicle + 1)
 }

@@ -1,19 +1,23 @@
-//! What is used by the third vehicle: a download, an upload, an interactive connection and a call.
+//! What is used by the third vehicle: a download, an upload, an interactive connection and a call;
+//! and a file over SCTP from the front vehicle, by both its uplinks.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::{Duration, Instant};
 
 use rustix::net::{SocketFlags, sockopt};
 
+use super::convoy::{Convoy, FRONT, hub_address};
 use crate::background::Background;
+use crate::bicast::transfer::{self, Program, Running};
 use crate::call::{self, Call};
 use crate::clock;
-use crate::error::{Doing, Error};
-use crate::flows::socket::make_with;
+use crate::error::{Doing, Result};
+use crate::flows::pipes::make_with;
 use crate::namespace::Namespace;
 
 /// The ports of the hub.
@@ -62,7 +66,7 @@ pub(super) struct Outcome {
 
 impl Traffic {
     /// Begins: the servers at `hub`, the rest at `user`.
-    pub(super) fn start(user: &Namespace, hub: &Namespace, way: Way) -> Result<Self, Error> {
+    pub(super) fn start(user: &Namespace, hub: &Namespace, way: Way) -> Result<Self> {
         let received = [Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0))];
         let [down, up] = received.clone();
         let serve = |port, work: Box<Work>| {
@@ -102,7 +106,7 @@ impl Traffic {
         self.received.each_ref().map(|bytes| bytes.load(Relaxed))
     }
 
-    pub(super) fn stop(self) -> Result<Outcome, Error> {
+    pub(super) fn stop(self) -> Result<Outcome> {
         let bytes = self.received();
         let answers = self.interactive.stop().unwrap_or_default();
         Ok(Outcome { bytes, answers, call: self.call.stop()? })
@@ -172,7 +176,6 @@ fn is_wait(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
 }
 
-/// Sends without end.
 fn send_on(mut stream: TcpStream, over: &AtomicBool) {
     let content = [0; 1 << 14];
     let _ = prepare(&stream);
@@ -186,7 +189,6 @@ fn send_on(mut stream: TcpStream, over: &AtomicBool) {
     let _ = stream.shutdown(Shutdown::Both);
 }
 
-/// Counts what comes.
 fn take_in(mut stream: TcpStream, count: &AtomicU64, over: &AtomicBool) {
     let mut buffer = vec![0; 1 << 16];
     let _ = prepare(&stream);
@@ -287,6 +289,38 @@ fn ask_over(
         }
     }
     Ok(())
+}
+
+/// The file's size.
+const BYTES: u64 = 2_000_000;
+const PORT: &str = "5005";
+/// The programs end with the sample, whatever has arrived.
+const LIMIT: Duration = Duration::from_secs(3600);
+
+/// A transfer under way.
+pub(super) struct Association {
+    receiver: Running,
+    _sender: Running,
+}
+
+impl Association {
+    pub(super) fn start(convoy: &Convoy, program: &Program) -> Result<Self> {
+        let size = BYTES.to_string();
+        let hub = [0, 1].map(|uplink| hub_address(uplink).to_string());
+        let words = ["receive", PORT, &size, &hub[0], &hub[1]].map(str::to_owned);
+        let mut receiver = program.start_on(&convoy.hub, &words, LIMIT)?;
+        receiver.expect_line(LIMIT)?;
+        let words = ["send", PORT, &size, "0", "10.1.0.1", "10.2.0.1", &hub[0], &hub[1]].map(str::to_owned);
+        Ok(Self { receiver, _sender: program.start_on(convoy.vehicle(FRONT), &words, LIMIT)? })
+    }
+
+    /// What came of it; `None` while it goes on.
+    pub(super) fn outcome(mut self) -> Result<Option<transfer::Outcome>> {
+        self.receiver
+            .has_ended()
+            .then(|| transfer::Outcome::read(&self.receiver.expect_line(LIMIT)?))
+            .transpose()
+    }
 }
 
 #[cfg(test)]

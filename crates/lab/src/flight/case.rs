@@ -1,16 +1,18 @@
-//! TCP flows over one link, and what is measured of them.
+//! TCP flows over one link, what is measured of them, and a file of what happens in the course of a run.
 
+use std::fs::{self, File};
+use std::io::{BufWriter, Write};
+use std::path::Path;
 use std::time::Duration;
 
 use link::{Bitrate, Capacity, LinkConfig, Loss, Queue};
 use serde_json::Value;
 
-use super::series::Series;
 use crate::axes::Cell;
-use crate::error::Error;
-use crate::experiment::{Case, Fields, Ratio};
-use crate::flows::{self, FlowSpec, FlowTest, Guests, Origin, Outcome, Watch, check_origin};
-use crate::network::{Network, PathSpec, Topology};
+use crate::error::{Doing, Result};
+use crate::experiment::{Case, Experiment, Fields, Ratio};
+use crate::flows::{self, FlowSpec, FlowTest, Guests, Look, Origin, Outcome, Watch, check_origin};
+use crate::network::{Network, Topology};
 use crate::statistics::mbps;
 use crate::workload::{Need, Prepared, Sample, Site, Workload};
 
@@ -20,7 +22,7 @@ pub(super) const CONTROLS: usize = 8;
 pub(super) const GUESTS: usize = 3;
 
 /// What `rate_kbps` of a cell says.
-pub(super) fn fixed(cell: &Cell) -> Result<Capacity, Error> {
+pub(super) fn fixed(cell: &Cell) -> Result<Capacity> {
     Ok(Capacity::Fixed(Bitrate::from_bps(cell.get::<u64>("rate_kbps")? * 1000)))
 }
 
@@ -73,7 +75,7 @@ pub(super) const AGAINST_RENO: [Ratio; 2] = [
 ];
 
 /// What a reader of any of these figures has to know.
-pub(super) const NOTES: [&str; 5] = [
+const NOTES: [&str; 5] = [
     "kernel TCP from client to server over one emulated link; rates count whole Ethernet frames, of which payload is \
      1448 of 1514 bytes",
     "queue_*: towards the server; mean weighted by time, every change counted; queue_p95_ms: how long frames waited \
@@ -86,8 +88,9 @@ pub(super) const NOTES: [&str; 5] = [
     "window_bytes: what the receiver advertises at the end; CUBIC has HyStart, as the kernel has it",
 ];
 
-pub(super) fn notes(more: &[&str]) -> Vec<String> {
-    more.iter().chain(&NOTES).map(|&note| note.to_owned()).collect()
+/// An experiment of such flows, with more to know.
+pub(super) fn experiment_of(cases: Vec<Case>, repeats: usize, ratios: &[Ratio], more: &[&str]) -> Experiment {
+    Experiment::of(cases, repeats, ratios, &[more, &NOTES].concat())
 }
 
 /// A link whose data direction has `capacity`, `queue` and `loss`; acknowledgements come back over `back`, undisturbed.
@@ -100,7 +103,7 @@ pub(super) fn topology(
 ) -> Topology {
     let down = LinkConfig { capacity: back, delay, queue: DEEP, ..LinkConfig::default() };
     let up = LinkConfig { capacity, loss, queue, ..down.clone() };
-    Topology::Single(Box::new(PathSpec { name: "link".into(), up, down }))
+    Topology::single(up, down)
 }
 
 /// A case: flows over one link.
@@ -143,7 +146,7 @@ impl Workload for Flows {
         self.topology.rate()
     }
 
-    fn prepare<'a>(&'a self, site: Site<'a>) -> Result<Box<dyn Prepared + 'a>, Error> {
+    fn prepare<'a>(&'a self, site: Site<'a>) -> Result<Box<dyn Prepared + 'a>> {
         let network = Network::build(site.emulator, &self.topology, site.seed)?;
         network.set_congestion_control(RECEIVERS)?;
         let guests = Guests::boot(&network, &self.test)?;
@@ -151,7 +154,6 @@ impl Workload for Flows {
     }
 }
 
-/// What the sender of a flow needs.
 fn need(flow: &FlowSpec) -> Need {
     let (name, flow) = (flow.congestion_control, flow.clone());
     match flow.origin {
@@ -172,11 +174,11 @@ struct Linked<'a> {
 }
 
 impl Prepared for Linked<'_> {
-    fn finish(&mut self) -> Result<(), Error> {
+    fn finish(&mut self) -> Result<()> {
         self.guests.finish()
     }
 
-    fn measure(mut self: Box<Self>) -> Result<Sample, Error> {
+    fn measure(mut self: Box<Self>) -> Result<Sample> {
         let Site { options, title, seed, .. } = &self.site;
         let series = options.series.as_deref();
         let mut series = series.map(|folder| Series::create(folder, title, *seed)).transpose()?;
@@ -239,6 +241,50 @@ fn utilisation(topology: &Topology, outcome: &Outcome) -> Option<f64> {
     (offered > 0.0).then(|| outcome.delivered as f64 / offered)
 }
 
+/// A file of comma-separated values, a line per look and flow.
+pub(super) struct Series(BufWriter<File>);
+
+const HEADER: &str = "time_s,queue_packets,flow,cwnd_packets,ssthresh_packets,unacked_packets,window_bytes,rtt_ms,\
+                      min_rtt_ms,acked_bytes,retransmitted_packets,pacing_bytes_per_s";
+
+/// The columns that only a sender knows: empty for one in a guest, and before a flow has begun.
+const UNKNOWN: usize = 9;
+
+impl Series {
+    /// In `folder`, which is made if it is not there.
+    pub(super) fn create(folder: &Path, title: &str, seed: u64) -> Result<Self> {
+        let path = folder.join(format!("{} {seed}.csv", title.replace('/', "_")));
+        let made = fs::create_dir_all(folder).and_then(|()| File::create(&path));
+        let mut file = BufWriter::new(made.doing(|| format!("make {}", path.display()))?);
+        writeln!(file, "{HEADER}").doing(|| "write a series".into())?;
+        Ok(Self(file))
+    }
+
+    /// What cannot be written is missing from the file, and the measurement goes on.
+    pub(super) fn write(&mut self, look: Look) {
+        for (flow, info) in look.infos.iter().enumerate() {
+            let (time, queue) = (look.time.as_secs_f64(), look.queued);
+            let _ = write!(self.0, "{time:.3},{queue},{flow}");
+            let Some(info) = info else {
+                let _ = writeln!(self.0, "{}", ",".repeat(UNKNOWN));
+                continue;
+            };
+            let (rtt, min_rtt) = (info.rtt.as_secs_f64() * 1e3, info.min_rtt.as_secs_f64() * 1e3);
+            let _ = writeln!(
+                self.0,
+                ",{},{},{},{},{rtt:.3},{min_rtt:.3},{},{},{}",
+                info.cwnd,
+                info.ssthresh,
+                info.unacked,
+                info.snd_wnd,
+                info.bytes_acked,
+                info.retransmitted,
+                info.pacing_rate
+            );
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -247,5 +293,21 @@ mod tests {
     fn equal_rates_are_fair() {
         assert_eq!(shares(&[0.5, 0.5])[2..], [("share", 0.5), ("jain", 1.0)]);
         assert_eq!(shares(&[1.0, 0.0])[2..], [("share", 1.0), ("jain", 0.5)]);
+    }
+
+    #[test]
+    fn every_line_has_the_columns_of_the_first() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut series = Series::create(folder.path(), "x", 1).unwrap();
+        series.write(Look {
+            time: std::time::Duration::from_millis(250),
+            queued: 7,
+            infos: vec![None, Some(Default::default())],
+        });
+        drop(series);
+        let text = std::fs::read_to_string(folder.path().join("x 1.csv")).unwrap();
+        let columns: Vec<usize> = text.lines().map(|line| line.split(',').count()).collect();
+        assert_eq!(columns, [12, 12, 12], "{text}");
+        assert!(text.contains("0.250,7,0,,"), "{text}");
     }
 }

@@ -6,11 +6,11 @@ use std::time::Duration;
 use link::{Loss, Queue};
 
 use super::case::{
-    DELAY, FRAME, INITIAL_WINDOW, PAYLOAD, RECEIVE_BUFFER, STARTS, UP_TO, case, fixed, flow, notes, overhead,
-    topology,
+    DELAY, FRAME, INITIAL_WINDOW, PAYLOAD, RECEIVE_BUFFER, STARTS, UP_TO, case, experiment_of, fixed, flow,
+    overhead, topology,
 };
 use crate::axes::{Grid, NORMAL, PAPER, QUICK, cases};
-use crate::error::Error;
+use crate::error::Result;
 use crate::experiment::{Experiment, RunOptions, SideBySide, Size};
 use crate::flows::{FlowSpec, FlowTest};
 
@@ -59,7 +59,7 @@ const ABOUT_THIS: [&str; 4] = [
     "windows=paper: advertised window 96 KiB, initial window 3, of every flow; windows=kernel: both as the kernel has them",
 ];
 
-pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
+pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment> {
     let mut cases = cases(&GRIDS, options.size, |cell| {
         let flows: usize = cell.get("flows")?;
         let time = time(options.size, flows);
@@ -79,18 +79,13 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
         let bdp_packets = cell.get::<f64>("rate_kbps")? * 1e3 * 2.0 * DELAY.as_secs_f64() / (8.0 * 1500.0);
         let queue = Queue::Packets((cell.get::<f64>("buffer_bdp")? * bdp_packets).round() as usize);
         let topology = topology(capacity.clone(), capacity, DELAY, queue, Loss::None);
-        let key = cell.key(&["cc", "against", "rate_kbps", "flows", "buffer_bdp", "windows", "starts"]);
+        let key = cell.key("cc against rate_kbps flows buffer_bdp windows starts");
         Ok(case(key, topology, test, until + overhead(CASES, CASES / 4)))
     })?;
     // Those that agree in these fields follow each other.
     cases.sort_by_key(|case| ALIKE.map(|name| case.field(name).map(ToString::to_string)));
-    Ok(Experiment {
-        side_by_side: SideBySide::Links { alike: &ALIKE, up_to: UP_TO },
-        cases,
-        repeats: options.size.of(1, 3, 10),
-        notes: notes(&ABOUT_THIS),
-        ..Experiment::default()
-    })
+    let side_by_side = SideBySide::Links { alike: &ALIKE, up_to: UP_TO };
+    Ok(Experiment { side_by_side, ..experiment_of(cases, options.size.of(1, 3, 10), &[], &ABOUT_THIS) })
 }
 
 /// The link of a case.

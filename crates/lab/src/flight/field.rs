@@ -7,12 +7,12 @@ use link::{
     Aqm, Bitrate, ByteCount, Capacity, Jitter, LinkConfig, PolicerConfig, Probability, Queue, Reorder, Trace,
 };
 
-use super::case::{FRAME, STARTS, UP_TO, case, flow, notes, overhead};
+use super::case::{FRAME, STARTS, UP_TO, case, experiment_of, flow, overhead};
 use crate::axes::{Grid, NORMAL, PAPER, QUICK, cases};
-use crate::error::Error;
+use crate::error::Result;
 use crate::experiment::{Experiment, RunOptions, SideBySide};
 use crate::flows::{FlowSpec, FlowTest};
-use crate::network::{PathSpec, Topology, fixed};
+use crate::network::{Topology, fixed};
 
 pub(crate) const ABOUT: &str = "congestion controls at policers, CoDel, PIE and tiny queues beside CUBIC, and with bunched ACKs, steps of delay and reordering";
 
@@ -61,7 +61,7 @@ const ABOUT_THIS: [&str; 3] = [
     "dropped_ratio: of all frames handed to the bottleneck, by its policer and its queue",
 ];
 
-pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
+pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment> {
     let cases = cases(&GRIDS, options.size, |cell| {
         let setup = Setup { rate_kbps: cell.get("rate_kbps")? };
         let until = STARTS + Duration::from_secs(cell.get("time_s")?);
@@ -76,20 +76,13 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
             }
         };
         let test = FlowTest::lasting(flows, STARTS, until);
-        let topology = Topology::Single(Box::new(PathSpec { name: "link".into(), up, down }));
-        let key = cell.key(&["cc", "against", "flows", "queue", "case", "rate_kbps", "time_s"]);
+        let topology = Topology::single(up, down);
+        let key = cell.key("cc against flows queue case rate_kbps time_s");
         Ok(case(key, topology, test, until + overhead(CONTROLS, 0)))
     })?;
-    Ok(Experiment {
-        side_by_side: SideBySide::Links {
-            alike: &["rate_kbps", "against", "queue", "case", "flows"],
-            up_to: UP_TO,
-        },
-        cases,
-        repeats: options.size.of(1, 1, 5),
-        notes: notes(&ABOUT_THIS),
-        ..Experiment::default()
-    })
+    let alike = &["rate_kbps", "against", "queue", "case", "flows"];
+    let side_by_side = SideBySide::Links { alike, up_to: UP_TO };
+    Ok(Experiment { side_by_side, ..experiment_of(cases, options.size.of(1, 1, 5), &[], &ABOUT_THIS) })
 }
 
 #[derive(Clone, Copy)]
@@ -170,18 +163,6 @@ fn in_turns(none: Duration, some: Duration, kbps: u64) -> Capacity {
 mod tests {
     use super::*;
     use crate::experiment::Case;
-
-    #[test]
-    fn each_link_is_what_its_name_says() {
-        let setup = Setup { rate_kbps: 10_000 };
-        assert!(setup.queue("policer").policer.is_some() && setup.queue("codel").policer.is_none());
-        assert_eq!([setup.queue("codel").aqm, setup.queue("pie").aqm], [Some(Aqm::CODEL), Some(Aqm::PIE)]);
-        assert_eq!(setup.queue("packets-3").queue, Queue::Packets(3));
-        assert_eq!(setup.queue("bdp-2").queue, Queue::Packets(99));
-        let traces = ["bunched", "suspended"].map(|name| setup.link(name)[1].capacity.clone());
-        assert!(traces.iter().all(|capacity| matches!(capacity, Capacity::Trace(_))));
-        assert!(setup.link("step")[1].delay_steps.len() == 2 && setup.link("reorder")[0].reorder.is_some());
-    }
 
     #[test]
     fn no_more_start_together_than_one_thread_emulates() {

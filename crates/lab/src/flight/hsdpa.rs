@@ -27,19 +27,13 @@ const BLOCK_ERRORS: f64 = 0.02;
 /// From a failed transmission to its repetition: six subframes of 2 ms (3GPP TS 25.308).
 const RETRY_DELAY: Duration = Duration::from_millis(12);
 
-/// How a terminal moves: its name in the paper, and the Doppler shift on a carrier of 2 GHz.
-#[derive(Clone, Copy, Debug)]
-struct Channel {
-    name: &'static str,
-    doppler_hz: f64,
-}
-
-/// It does not; what is around it does.
-const STANDSTILL: Channel = Channel { name: "st", doppler_hz: 0.5 };
+/// How a terminal moves: its name in the paper, and the Doppler shift on a carrier of 2 GHz, in Hz. At standstill what is around it moves.
+type Channel = (&'static str, f64);
+const STANDSTILL: Channel = ("st", 0.5);
 /// 3 km/h.
-const PEDESTRIAN: Channel = Channel { name: "pa3", doppler_hz: 5.6 };
+const PEDESTRIAN: Channel = ("pa3", 5.6);
 /// 30 km/h.
-const VEHICLE: Channel = Channel { name: "va30", doppler_hz: 55.6 };
+const VEHICLE: Channel = ("va30", 55.6);
 
 /// One of the paper's channels.
 #[derive(Clone, Copy, Debug)]
@@ -59,7 +53,7 @@ pub(super) struct Scenario {
 impl Scenario {
     /// As in the JSON, such as "hsdpa-pa3-5db".
     pub(super) fn name(&self) -> String {
-        format!("hsdpa-{}{:+}db", self.channel.name, self.geometry)
+        format!("hsdpa-{}{:+}db", self.channel.0, self.geometry)
     }
 
     /// The direction of the data.
@@ -80,7 +74,7 @@ impl Scenario {
             centre: of_all(u64::from(self.centre) * 1000),
             deviation: of_all(u64::from(self.deviation) * 1000),
             bounds: [of_all(FLOOR), of_all(PEAK)],
-            doppler_hz: self.channel.doppler_hz,
+            doppler_hz: self.channel.1,
             tick: TICK,
             duration: Duration::from_secs(120),
         };

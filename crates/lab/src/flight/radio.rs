@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use link::{Bitrate, Capacity, CellularConfig, LinkConfig, Outages, Queue, Trace};
 
-use super::case::{self, AGAINST_RENO, CC, CONTROLS, GUESTS, case, flow, notes, overhead};
+use super::case::{self, AGAINST_RENO, CC, CONTROLS, GUESTS, case, experiment_of, flow, overhead};
 use super::hsdpa::{SCENARIOS, Scenario, published};
-use crate::error::Error;
+use crate::error::Result;
 use crate::experiment::{Case, Experiment, Ratio, RunOptions, SideBySide, Size};
 use crate::flows::FlowTest;
 use crate::network::{PathSpec, Topology, percent_lost};
@@ -43,11 +43,11 @@ const ABOUT_THIS: [&str; 4] = [
      over NAME.up or, if there is none, over a link that limits nothing; NAME.down: over such a link though there is one",
 ];
 
-pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
+pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment> {
     let size = options.size;
     let mut cells = match &options.traces {
         Some(folder) => {
-            let cells = recordings(folder)?.iter().map(recorded).collect::<Result<Vec<_>, _>>()?;
+            let cells = recordings(folder)?.iter().map(recorded).collect::<Result<Vec<_>>>()?;
             cells.into_iter().flatten().collect()
         }
         None => generated(options.seed),
@@ -60,16 +60,9 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
     let of =
         |cell: &Cell| -> Vec<Case> { cell.losses.iter().flat_map(|&loss| cell.cases(loss, time)).collect() };
     let cases: Vec<Case> = cells.iter().flat_map(of).collect();
-    Ok(Experiment {
-        side_by_side: SideBySide::Cases(size.of(SIDE_BY_SIDE_QUICK, CONTROLS, CONTROLS)),
-        cases,
-        repeats: size.of(1, 3, 10),
-        draw: Some(experiment),
-        ratios: RATIOS.into(),
-        paper: published(),
-        notes: notes(&ABOUT_THIS),
-        ..Experiment::default()
-    })
+    let side_by_side = SideBySide::Cases(size.of(SIDE_BY_SIDE_QUICK, CONTROLS, CONTROLS));
+    let own = experiment_of(cases, size.of(1, 3, 10), &RATIOS, &ABOUT_THIS);
+    Ok(Experiment { side_by_side, draw: Some(experiment), paper: published(), ..own })
 }
 
 /// A cellular link, and what is measured on it.
@@ -77,7 +70,6 @@ struct Cell {
     /// The data go up.
     link: PathSpec,
     losses: &'static [f64],
-    /// With the paper's windows.
     as_in_paper: bool,
 }
 
@@ -140,10 +132,10 @@ fn generated(seed: u64) -> Vec<Cell> {
 
 /// A recording. Where the way back was recorded too, an outage of it stops a sender whose link is there: what the link itself makes
 /// of a congestion control is another figure, under the name of its file.
-fn recorded(recording: &Recording) -> Result<Vec<Cell>, Error> {
+fn recorded(recording: &Recording) -> Result<Vec<Cell>> {
     let [up, down] = recording.load()?;
     let mut cells = vec![Cell::of_rate(&recording.name, [down.clone(), up])];
-    if recording.has_back() {
+    if recording.back.is_some() {
         cells.push(Cell::of_rate(&recording.file_name(), [down, Capacity::Unlimited]));
     }
     Ok(cells)

@@ -5,19 +5,17 @@ use std::time::Duration;
 use link::Adjacency;
 use serde_json::Value;
 
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::experiment::{Case, Experiment, Fields, Published, RunOptions};
 use crate::medium::{INTERFACE, Medium};
 use crate::namespace::Namespace;
 use crate::program::output;
 use crate::statistics::median;
 use crate::system::Means;
-use crate::workload::{Need, Prepared, Sample, Site, Workload};
+use crate::workload::{Measure, Sample};
 
-use super::mode::Mode;
-use super::node::Node;
-use super::ping::ping;
-use super::stages::{Kind, Tracer, passages};
+use super::node::{Mode, Node, ping};
+use super::stages::{Tracer, passages};
 
 pub(crate) const ABOUT: &str =
     "where a message's time goes in a node: driver, protocols, scheduling, application";
@@ -35,7 +33,7 @@ const NODES: usize = 3;
 pub struct StageTest {
     mode: Mode,
     node: usize,
-    way: Vec<Kind>,
+    way: Vec<&'static str>,
     /// From which of its events to which.
     stage: (usize, usize),
     threaded: bool,
@@ -67,27 +65,21 @@ const WAYS: [(Mode, &str, &str, usize, &str); 11] = {
 };
 const RECEIVE: &str = "leave driver-and-deferral receive ip-udp wake wake-and-schedule run";
 
-pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
+pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment> {
     // Table 2, and table 1 for the relay: no stages but in figure 12, which has no numbers.
     let paper = Published::row(
         "mode=application,kernel,driver direction=relay,send,receive stage=all",
         "delay_us",
         &[970.0, 230.0, 1820.0, 950.0, 230.0, 1810.0, 350.0, 200.0, 1400.0],
     );
-    Ok(Experiment {
-        cases: WAYS.iter().flat_map(cases).collect(),
-        repeats: options.size.of(1, 9, 9),
-        paper,
-        notes: NOTES.map(str::to_owned).to_vec(),
-        ..Experiment::default()
-    })
+    let cases = WAYS.iter().flat_map(cases).collect();
+    Ok(Experiment { paper, ..Experiment::of(cases, options.size.of(1, 9, 9), &[], &NOTES) })
 }
 
-fn cases(&(mode, napi, direction, node, way): &(Mode, &str, &'static str, usize, &'static str)) -> Vec<Case> {
-    let words: Vec<&str> = way.split(' ').collect();
-    let kinds: Vec<Kind> = words.iter().step_by(2).filter_map(|name| Kind::named(name)).collect();
-    let stages = words.iter().skip(1).step_by(2);
-    let each = stages.enumerate().map(|(stage, name)| ((stage, stage + 1), *name));
+fn cases(&(mode, napi, direction, node, way): &(Mode, &str, &str, usize, &'static str)) -> Vec<Case> {
+    let kinds: Vec<&str> = way.split(' ').step_by(2).collect();
+    let stages = way.split(' ').skip(1).step_by(2);
+    let each = stages.enumerate().map(|(stage, name)| ((stage, stage + 1), name));
     // A way of one stage is that stage.
     let all = (kinds.len() > 2).then_some(((0, kinds.len() - 1), "all"));
     let case = |(stage, name): ((usize, usize), &str)| {
@@ -116,37 +108,31 @@ const NOTES: [&str; 6] = [
     "application: from its running to the system call that sends; send begins with that call",
 ];
 
-impl Workload for StageTest {
-    fn needs(&self) -> Vec<Need> {
-        Need::programs(&["ethtool", "nft"])
-    }
+impl Measure for StageTest {
+    const PROGRAMS: &'static [&'static str] = &["ethtool", "nft"];
 
-    fn prepare<'a>(&'a self, site: Site<'a>) -> Result<Box<dyn Prepared + 'a>, Error> {
-        Ok(Box::new(move || measure(self, &site.means())))
+    fn measure(&self, means: &Means, _: u64) -> Result<Sample> {
+        let medium = Medium::build(&Adjacency::chain(NODES), false)?;
+        let start = |node| Node::start(&medium, node, self.mode, None, means);
+        let mut nodes = (0..NODES).map(start).collect::<Result<Vec<_>>>()?;
+        if self.threaded {
+            poll_by_thread(medium.node(self.node))?;
+        }
+        ping(medium.node(0), INTERFACE, NODES - 1, WARM_UP, means)?;
+        let tracer = Tracer::start(&medium)?;
+        ping(medium.node(0), INTERFACE, NODES - 1, ROUND_TRIPS, means)?;
+        let times = passages(&tracer.events()?, self.node, &self.way, self.stage);
+        nodes.iter_mut().try_for_each(Node::check)?;
+        if times.is_empty() {
+            let reason = "no message went through all of the stages that were expected";
+            return Err(Error::program("flood-breakdown", reason));
+        }
+        Ok(vec![("delay_us", median(times.into_iter().map(|ns| ns as f64 / 1e3).collect()))].into())
     }
-}
-
-fn measure(test: &StageTest, means: &Means) -> Result<Sample, Error> {
-    let medium = Medium::build(&Adjacency::chain(NODES), false)?;
-    let start = |node| Node::start(&medium, node, test.mode, None, means);
-    let mut nodes = (0..NODES).map(start).collect::<Result<Vec<_>, _>>()?;
-    if test.threaded {
-        poll_by_thread(medium.node(test.node))?;
-    }
-    ping(medium.node(0), INTERFACE, NODES - 1, WARM_UP, means)?;
-    let tracer = Tracer::start(&medium)?;
-    ping(medium.node(0), INTERFACE, NODES - 1, ROUND_TRIPS, means)?;
-    let times = passages(&tracer.events()?, test.node, &test.way, test.stage);
-    nodes.iter_mut().try_for_each(Node::check)?;
-    if times.is_empty() {
-        let reason = "no message went through all of the stages that were expected";
-        return Err(Error::program("flood-breakdown", reason));
-    }
-    Ok(vec![("delay_us", median(times.into_iter().map(|ns| ns as f64 / 1e3).collect()))].into())
 }
 
 /// The node's driver gets a kernel thread for its polls.
-fn poll_by_thread(node: &Namespace) -> Result<(), Error> {
+fn poll_by_thread(node: &Namespace) -> Result<()> {
     let path = format!("/sys/class/net/{INTERFACE}/threaded");
     // `ip netns exec` mounts the namespace's own /sys.
     output(node, "sh", &["-c", &format!("echo 1 > {path}")]).map(drop)

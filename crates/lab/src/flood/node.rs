@@ -1,5 +1,7 @@
-//! Nodes that relay: `nawa` as a user starts it, and what it is compared with.
+//! Nodes that relay, `nawa` as a user starts it and what it is compared with, by their modes; messages as the lab sends them, wire
+//! version 1 behind Ethernet or in a broadcast datagram; and round trips by `nawa flood ping`.
 
+use std::net::Ipv4Addr;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,19 +9,19 @@ use std::time::Duration;
 
 use bpf::xdp::Attached;
 use device::packet_socket::PacketSocket;
-use flood::{ETHERTYPE, Padding, Rules, Window};
+use flood::frame::Kind;
+use flood::{ETHERTYPE, Format, Header, Padding, Rules, Window, Wire};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde_json::Value;
 
 use crate::background::Background;
 use crate::clock;
-use crate::datagram::ETHERNET;
-use crate::error::{Doing, Error};
-use crate::medium::{INTERFACE, Medium, interface_index};
-use crate::program::Process;
+use crate::datagram::{ETHERNET, packet};
+use crate::error::{Doing, Error, Result};
+use crate::medium::{INTERFACE, Medium, address, interface_index};
+use crate::namespace::Namespace;
+use crate::program::{Process, json};
 use crate::system::{Means, start_nawa};
-
-use super::frames::format;
-use super::mode::Mode;
 
 /// How long the packet relay waits for a frame before it looks whether it is to end.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
@@ -39,7 +41,7 @@ impl Node {
         mode: Mode,
         key: Option<&Path>,
         means: &Means,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self> {
         match mode {
             Mode::Generic => {
                 medium.refuse_native(node)?;
@@ -55,7 +57,7 @@ impl Node {
     }
 
     /// Fails if it has ended.
-    pub(super) fn check(&mut self) -> Result<(), Error> {
+    pub(super) fn check(&mut self) -> Result<()> {
         match self {
             Node::Nawa(process) => process.check(),
             Node::Bare(_) | Node::Packet(_) => Ok(()),
@@ -77,7 +79,7 @@ pub(super) fn configuration(
 }
 
 /// A thread with a packet socket: it drops what it has heard, as `nawa` does, and sends on what is new.
-fn relay_by_packets(medium: &Medium, node: usize) -> Result<Background<()>, Error> {
+fn relay_by_packets(medium: &Medium, node: usize) -> Result<Background<()>> {
     let open = || {
         let socket = PacketSocket::open(interface_index()?, Some(ETHERTYPE));
         socket.doing(|| "open a packet socket".into())
@@ -109,5 +111,118 @@ fn relay_one(socket: &PacketSocket, window: &mut Window, now: Duration, frame: &
         frame[6..12].copy_from_slice(&socket.mac());
         frame.extend(relayed);
         let _ = socket.send(&frame);
+    }
+}
+
+/// The UDP port of nodes that relay datagrams, if nothing else is configured.
+pub(super) const PORT: u16 = 51_902;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// `nawa`, inside the driver.
+    Driver,
+    /// The same above a driver that refuses it, as radios' drivers do.
+    Generic,
+    /// `nawa`, at the IP layer.
+    Kernel,
+    /// `nawa`, a program with a UDP socket.
+    Application,
+    /// An XDP program that sends every frame back and does nothing else.
+    XdpTx,
+    /// A program of the lab's with a packet socket and nothing else: the best that an application can do.
+    Packet,
+}
+
+/// By their names in the JSON.
+pub(super) const MODES: [(&str, Mode); 6] = [
+    ("driver", Mode::Driver),
+    ("driver-generic", Mode::Generic),
+    ("kernel", Mode::Kernel),
+    ("application", Mode::Application),
+    ("xdp-tx", Mode::XdpTx),
+    ("packet-application", Mode::Packet),
+];
+
+impl Mode {
+    pub(super) fn name(self) -> &'static str {
+        MODES.iter().find(|(_, mode)| *mode == self).map_or("", |(name, _)| name)
+    }
+
+    /// Whether messages are in datagrams.
+    pub(super) fn is_udp(self) -> bool {
+        matches!(self, Mode::Kernel | Mode::Application)
+    }
+}
+
+/// The ID that the lab's messages have; no node's own.
+pub(super) const SOURCE: u32 = 1000;
+/// At least any chain's length.
+pub(super) const TTL: u8 = 16;
+/// Without a key.
+pub(super) fn format() -> Format {
+    Format::new(Wire::One, None)
+}
+
+/// A message of `bytes` bytes as `mode` carries it.
+pub(super) fn frame(mode: Mode, bytes: usize) -> Vec<u8> {
+    let header = Header { id: SOURCE, epoch: 1, seq: 0, ttl: TTL, kind: Kind::Data };
+    let message = format().write(&header, &vec![0; bytes]);
+    let mut frame = vec![0xff; 6];
+    frame.extend([2, 0, 0, 0, 0, 0]);
+    if mode.is_udp() {
+        frame.extend(0x0800u16.to_be_bytes());
+        frame.extend(packet((address(0), PORT), (Ipv4Addr::BROADCAST, PORT), &message));
+    } else {
+        frame.extend(ETHERTYPE.to_be_bytes());
+        frame.extend(message);
+    }
+    frame
+}
+
+/// What `nawa flood ping` says.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Pings {
+    pub(super) mean_us: f64,
+    pub(super) p99_us: f64,
+    /// Not answered.
+    pub(super) lost: u64,
+}
+
+/// `count` pings of 100 bytes, one after another, from a node over its `interface` to node `to`.
+pub(super) fn ping(from: &Namespace, interface: &str, to: usize, count: u32, means: &Means) -> Result<Pings> {
+    let (id, count) = ((to + 1).to_string(), count.to_string());
+    let words =
+        ["flood", "ping", interface, &id, "--count", &count, "--interval", "0ms", "--size", "100", "--json"];
+    let said = json(from, means.nawa, &words)?;
+    read(&said).ok_or_else(|| Error::program("nawa flood ping", format!("it says {said}")))
+}
+
+fn read(report: &Value) -> Option<Pings> {
+    let number = |name: &str| report[name].as_f64();
+    Some(Pings {
+        mean_us: number("rtt_mean_us")?,
+        p99_us: number("rtt_p99_us")?,
+        lost: report["sent"].as_u64()?.checked_sub(report["received"].as_u64()?)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_the_same_in_a_datagram() {
+        let [bare, datagram] = [Mode::Driver, Mode::Application].map(|mode| frame(mode, 100));
+        assert_eq!(bare[14..], datagram[42..]);
+        let read = format().read(&bare[14..], Padding::Ethernet).unwrap();
+        assert_eq!((read.header.id, read.data.len()), (SOURCE, 100));
+    }
+
+    #[test]
+    fn what_ping_says_is_read() {
+        let said = r#"{"schema": 1, "sent": 10, "received": 9, "rtt_mean_us": 60.5, "rtt_p99_us": 99.0}"#;
+        let pings = read(&serde_json::from_str(said).unwrap());
+        assert_eq!(pings, Some(Pings { mean_us: 60.5, p99_us: 99.0, lost: 1 }));
+        assert_eq!(read(&Value::Null), None);
     }
 }

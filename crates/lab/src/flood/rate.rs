@@ -4,15 +4,13 @@ use std::time::Duration;
 
 use crate::axes::{ALL, Grid, cases};
 use crate::clock;
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::experiment::{Case, Experiment, Ratio, RunOptions};
 use crate::medium::Medium;
 use crate::system::Means;
-use crate::workload::{Need, Prepared, Sample, Site, Workload};
+use crate::workload::{Measure, Sample};
 
-use super::frames::frame;
-use super::mode::{MODES, Mode};
-use super::node::Node;
+use super::node::{MODES, Mode, Node, frame};
 
 pub(crate) const ABOUT: &str =
     "frames per second that one node relays without loss: driver, kernel, application";
@@ -53,16 +51,14 @@ pub struct RateTest {
     probe: Duration,
 }
 
-pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
+pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment> {
     let probe = Duration::from_millis(options.size.of(200, 300, 300));
     let estimate = (probe + SETTLE + RESTART) * PROBES + Duration::from_millis(800);
     let cases = cases(&GRIDS, options.size, |cell| {
         let workload = RateTest { mode: cell.one_of("mode", &MODES)?, probe };
-        Ok(Case { key: cell.key(&["mode"]), workload, estimate }.erase())
+        Ok(Case { key: cell.key("mode"), workload, estimate }.erase())
     })?;
-    let (ratios, notes) = (RATIOS.to_vec(), NOTES.map(str::to_owned).to_vec());
-    let repeats = options.size.of(1, 9, 9);
-    Ok(Experiment { cases, repeats, ratios, notes, ..Experiment::default() })
+    Ok(Experiment::of(cases, options.size.of(1, 9, 9), &RATIOS, &NOTES))
 }
 
 const NOTES: [&str; 5] = [
@@ -77,25 +73,19 @@ const NOTES: [&str; 5] = [
     "no interrupt of a network card is in these figures",
 ];
 
-impl Workload for RateTest {
-    fn needs(&self) -> Vec<Need> {
-        Need::programs(&["ethtool", "nft"])
-    }
+impl Measure for RateTest {
+    const PROGRAMS: &'static [&'static str] = &["ethtool", "nft"];
 
-    fn prepare<'a>(&'a self, site: Site<'a>) -> Result<Box<dyn Prepared + 'a>, Error> {
-        Ok(Box::new(move || measure(self, &site.means())))
+    fn measure(&self, means: &Means, _: u64) -> Result<Sample> {
+        let medium = Medium::build(&link::Adjacency::one_way(3), false)?;
+        let _silent = [medium.attach(0, "sink")?, medium.attach(2, "sink")?];
+        let mut bench = Bench { medium: &medium, test: self, means, relay: None, best: None };
+        search(|step| bench.carries(FIRST * STEP.powf(step.into())))?;
+        let best = bench.best.ok_or_else(|| {
+            Error::program("flood-rate", format!("{} carries not even {FIRST:.0} frames/s", self.mode.name()))
+        })?;
+        Ok(vec![("frames_per_s", best)].into())
     }
-}
-
-fn measure(test: &RateTest, means: &Means) -> Result<Sample, Error> {
-    let medium = Medium::build(&link::Adjacency::one_way(3), false)?;
-    let _silent = [medium.attach(0, "sink")?, medium.attach(2, "sink")?];
-    let mut bench = Bench { medium: &medium, test, means, relay: None, best: None };
-    search(|step| bench.carries(FIRST * STEP.powf(step.into())))?;
-    let best = bench.best.ok_or_else(|| {
-        Error::program("flood-rate", format!("{} carries not even {FIRST:.0} frames/s", test.mode.name()))
-    })?;
-    Ok(vec![("frames_per_s", best)].into())
 }
 
 /// Looks for the greatest step that `carries`, as if all below it did: up by strides, then by halves.
@@ -126,7 +116,7 @@ struct Bench<'a> {
 
 impl Bench<'_> {
     /// Whether `rate` reaches the relay and is relayed.
-    fn carries(&mut self, rate: f64) -> Result<bool, Error> {
+    fn carries(&mut self, rate: f64) -> Result<bool> {
         for _ in 0..ATTEMPTS {
             let mut relay = match self.relay.take() {
                 Some(relay) => relay,
@@ -159,7 +149,7 @@ impl Probe {
 }
 
 /// Sends at `rate` for a while.
-fn probe(medium: &Medium, test: &RateTest, rate: f64) -> Result<Probe, Error> {
+fn probe(medium: &Medium, test: &RateTest, rate: f64) -> Result<Probe> {
     let frame = frame(test.mode, MESSAGE_BYTES);
     let counts = || Ok::<_, Error>((medium.crossed(0, 1)?, medium.sent(1)?));
     let before = counts()?;

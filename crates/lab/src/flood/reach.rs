@@ -9,11 +9,11 @@ use link::{Adjacency, Bitrate, Capacity, Jitter, LinkConfig, Position, Probabili
 use crate::axes::{ALL, FULL, Grid, cases};
 use crate::datagram::ETHERNET;
 use crate::dcf::Medium;
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::experiment::{Case, Experiment, Ratio, RunOptions};
 use crate::network::percent_lost;
 use crate::system::Means;
-use crate::workload::{Need, Prepared, Sample, Site, Workload};
+use crate::workload::{Measure, Sample};
 
 use super::real;
 use super::simulation::{Flooded, Simulation, TTL};
@@ -54,16 +54,10 @@ pub struct ReachTest {
     loss_percent: u32,
     rules: Rules,
     between: Between,
-    clock: Clock,
+    /// `nawa` in namespaces, not the strand's core in virtual time.
+    real: bool,
     /// The share of the medium that pure flooding of all messages asks for at one place; 0: one message at a time.
     load_percent: u32,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Clock {
-    Virtual,
-    /// `nawa` in namespaces.
-    Real,
 }
 
 /// What lies between two nodes that hear each other.
@@ -120,7 +114,7 @@ const DCF: &str = "medium=dcf delay_ms=0 movement=none";
 const LOADS: &str = "degree:load_percent=20:10,20:50,14:50,10:10,10:50,8:10,8:25";
 const BOTH: &str = "algorithm=pure,suppressed";
 
-pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
+pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment> {
     let cases = cases(&GRIDS, options.size, |cell| {
         let walking = cell.text("movement") == "walk";
         let cell = if walking { cell.clone().with("degree", "about 20") } else { cell.clone() };
@@ -134,29 +128,17 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
                 (_, "0") => Between::Prompt,
                 _ => Between::Delayed,
             },
-            clock: cell.one_of("clock", &[("virtual", Clock::Virtual), ("real", Clock::Real)])?,
+            real: cell.text("clock") == "real",
             load_percent: cell.get("load_percent")?,
         };
-        let per_node = Duration::from_millis(if test.clock == Clock::Virtual { 10 } else { 300 });
-        let key = cell.key(&KEY);
+        let per_node = Duration::from_millis(if test.real { 300 } else { 10 });
+        let key = cell.key(KEY);
         Ok(Case { key, estimate: per_node * test.nodes as u32, workload: test }.erase())
     })?;
-    let (ratios, notes) = (AGAINST_PURE.to_vec(), NOTES.map(str::to_owned).to_vec());
-    let repeats = options.size.of(1, 9, 9);
-    Ok(Experiment { cases, repeats, ratios, notes, ..Experiment::default() })
+    Ok(Experiment::of(cases, options.size.of(1, 9, 9), &AGAINST_PURE, &NOTES))
 }
 
-const KEY: [&str; 9] = [
-    "algorithm",
-    "nodes",
-    "loss_percent",
-    "degree",
-    "movement",
-    "medium",
-    "delay_ms",
-    "clock",
-    "load_percent",
-];
+const KEY: &str = "algorithm nodes loss_percent degree movement medium delay_ms clock load_percent";
 
 const NOTES: [&str; 8] = [
     "clock virtual: the strand's core on an emulated medium at 1 Mbit/s, without collisions if it is of links, each sample the mean of one \
@@ -175,31 +157,25 @@ const NOTES: [&str; 8] = [
     "last_node_ms: until the last of those that were reached; suppression pays for fewer frames with its jitter",
 ];
 
-impl Workload for ReachTest {
-    fn needs(&self) -> Vec<Need> {
-        Need::programs(&["ethtool"])
-    }
+impl Measure for ReachTest {
+    const PROGRAMS: &'static [&'static str] = &["ethtool"];
 
-    fn prepare<'a>(&'a self, site: Site<'a>) -> Result<Box<dyn Prepared + 'a>, Error> {
-        Ok(Box::new(move || measure(self, &site.means(), site.seed)))
-    }
-}
-
-/// The mean over [`NETWORKS`] messages.
-fn measure(test: &ReachTest, means: &Means, seed: u64) -> Result<Sample, Error> {
-    match (test.clock, test.layout) {
-        (Clock::Real, Layout::Still { degree }) => {
-            let medium = match test.between {
-                Between::Dcf => Medium::build(stations(test, degree, seed)?, seed),
-                _ => Medium::of_links(&network(test, degree, seed)?, link(test), seed),
-            };
-            real::measure(medium?, test.rules, means)
+    /// The mean over [`NETWORKS`] messages.
+    fn measure(&self, means: &Means, seed: u64) -> Result<Sample> {
+        match (self.real, self.layout) {
+            (true, Layout::Still { degree }) => {
+                let medium = match self.between {
+                    Between::Dcf => Medium::build(stations(self, degree, seed)?, seed),
+                    _ => Medium::of_links(&network(self, degree, seed)?, link(self), seed),
+                };
+                real::measure(medium?, self.rules, means)
+            }
+            _ => simulate(self, seed),
         }
-        _ => simulate(test, seed),
     }
 }
 
-fn simulate(test: &ReachTest, seed: u64) -> Result<Sample, Error> {
+fn simulate(test: &ReachTest, seed: u64) -> Result<Sample> {
     let messages = match test.layout {
         Layout::Still { degree } if test.is_as_in_real_time() => one_network(test, degree, seed)?,
         Layout::Still { degree } if test.load_percent > 0 => loaded(test, degree, seed)?,
@@ -216,7 +192,7 @@ fn simulate(test: &ReachTest, seed: u64) -> Result<Sample, Error> {
     ]))
 }
 
-fn still(test: &ReachTest, degree: u32, seed: u64) -> Result<Vec<Flooded>, Error> {
+fn still(test: &ReachTest, degree: u32, seed: u64) -> Result<Vec<Flooded>> {
     let flood = |index| {
         let seed = seed.wrapping_mul(1_000_000).wrapping_add(index);
         let mut simulation = simulation(test, degree, seed)?;
@@ -227,7 +203,7 @@ fn still(test: &ReachTest, degree: u32, seed: u64) -> Result<Vec<Flooded>, Error
 
 /// Messages from everywhere, one after the other at a steady rate whether the one before has ended or not, of which the first do
 /// not count.
-fn loaded(test: &ReachTest, degree: u32, seed: u64) -> Result<Vec<Flooded>, Error> {
+fn loaded(test: &ReachTest, degree: u32, seed: u64) -> Result<Vec<Flooded>> {
     let mut simulation = simulation(test, degree, seed)?;
     let frame = Phy::b1().broadcast_time(ETHERNET + HEADER + MESSAGE_BYTES);
     let apart = frame * (degree + 1) * 100 / test.load_percent;
@@ -242,26 +218,26 @@ fn loaded(test: &ReachTest, degree: u32, seed: u64) -> Result<Vec<Flooded>, Erro
 }
 
 /// What [`real`] does, in virtual time.
-fn one_network(test: &ReachTest, degree: u32, seed: u64) -> Result<Vec<Flooded>, Error> {
+fn one_network(test: &ReachTest, degree: u32, seed: u64) -> Result<Vec<Flooded>> {
     let mut simulation = simulation(test, degree, seed)?;
     let flood = |message| simulation.flood(real::source(message, test.nodes), real::text(message).len(), TTL);
     Ok((0..real::MESSAGES).map(flood).collect())
 }
 
-fn simulation(test: &ReachTest, degree: u32, seed: u64) -> Result<Simulation, Error> {
+fn simulation(test: &ReachTest, degree: u32, seed: u64) -> Result<Simulation> {
     Ok(match test.between {
         Between::Dcf => Simulation::over_dcf(stations(test, degree, seed)?, test.rules, seed),
         _ => Simulation::over_links(&network(test, degree, seed)?, link(test), test.rules, seed),
     })
 }
 
-fn network(test: &ReachTest, degree: u32, seed: u64) -> Result<Adjacency, Error> {
+fn network(test: &ReachTest, degree: u32, seed: u64) -> Result<Adjacency> {
     let (places, radius) = places(test, degree, seed)?;
     Ok(Adjacency::within(&places, radius))
 }
 
 /// The same network of 802.11b stations: its radius is how far a broadcast is read, and sensed.
-fn stations(test: &ReachTest, degree: u32, seed: u64) -> Result<DcfConfig, Error> {
+fn stations(test: &ReachTest, degree: u32, seed: u64) -> Result<DcfConfig> {
     let (places, radius) = places(test, degree, seed)?;
     let scale = Reach::default().receive_m / radius;
     let station = |place: &Position| dcf::Position { x: place.x * scale, y: place.y * scale };
@@ -270,7 +246,7 @@ fn stations(test: &ReachTest, degree: u32, seed: u64) -> Result<DcfConfig, Error
     Ok(DcfConfig { loss, ..config })
 }
 
-fn places(test: &ReachTest, degree: u32, seed: u64) -> Result<(Vec<Position>, f64), Error> {
+fn places(test: &ReachTest, degree: u32, seed: u64) -> Result<(Vec<Position>, f64)> {
     let found = Position::scattered(test.nodes, degree.into(), seed);
     let none = || format!("no connected network of {} nodes of degree {degree} was found", test.nodes);
     found.ok_or_else(|| Error::program("flood-reach", none()))
@@ -302,8 +278,7 @@ mod tests {
     }
 
     fn run(layout: Layout, rules: Rules, loss_percent: u32, between: Between, load_percent: u32) -> [f64; 2] {
-        let clock = Clock::Virtual;
-        let test = ReachTest { nodes: 100, layout, loss_percent, rules, between, clock, load_percent };
+        let test = ReachTest { nodes: 100, layout, loss_percent, rules, between, real: false, load_percent };
         let sample = simulate(&test, 1).unwrap();
         [sample.metrics[0].1, sample.metrics[1].1]
     }

@@ -8,15 +8,13 @@ use flood::suppression::Rules;
 use crate::clock;
 use crate::datagram::ETHERNET;
 use crate::dcf::{Event, INTERFACE, Medium};
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::namespace::Namespace;
 use crate::program::{self, output};
 use crate::system::{Means, start_nawa};
 use crate::workload::Sample;
 
-use super::frames::format;
-use super::mode::Mode;
-use super::node::configuration;
+use super::node::{Mode, configuration, format};
 use super::simulation::TTL;
 
 /// Messages in one network.
@@ -36,7 +34,7 @@ pub(super) fn text(message: usize) -> String {
 }
 
 /// Floods [`MESSAGES`] messages with `nawa` at every node of `medium`.
-pub(super) fn measure(mut medium: Medium, rules: Rules, means: &Means) -> Result<Sample, Error> {
+pub(super) fn measure(mut medium: Medium, rules: Rules, means: &Means) -> Result<Sample> {
     let more = if rules == Rules::PURE { "" } else { "suppress = true\n" };
     medium.take_from_drivers()?;
     medium.log()?;
@@ -45,7 +43,7 @@ pub(super) fn measure(mut medium: Medium, rules: Rules, means: &Means) -> Result
         let text = configuration(INTERFACE, number, Mode::Driver, None, more);
         start_nawa(means, host, &[], &format!("n{number}"), &text)
     };
-    let mut nodes = hosts.iter().enumerate().map(start).collect::<Result<Vec<_>, _>>()?;
+    let mut nodes = hosts.iter().enumerate().map(start).collect::<Result<Vec<_>>>()?;
     for message in 0..MESSAGES {
         let (from, text) = (&hosts[source(message, hosts.len())], text(message));
         output(from, means.nawa, &["flood", "send", INTERFACE, &text, "--ttl", &TTL.to_string()])?;
@@ -83,7 +81,7 @@ fn mean_last_ms(events: &[Event]) -> f64 {
 }
 
 /// Waits until nobody sends any more.
-fn await_quiet(medium: &Medium) -> Result<(), Error> {
+fn await_quiet(medium: &Medium) -> Result<()> {
     let (mut before, mut since) = (medium.sent()?, clock::now());
     let quiet = || {
         let now = medium.sent().ok()?;
@@ -96,7 +94,7 @@ fn await_quiet(medium: &Medium) -> Result<(), Error> {
 }
 
 /// Messages that nodes have heard for the first time, as their `nawa status --json` has it.
-fn heard(hosts: &[Namespace], means: &Means) -> Result<u64, Error> {
+fn heard(hosts: &[Namespace], means: &Means) -> Result<u64> {
     let heard = |node| {
         let heard = program::status(node, means.nawa)?["flood"][0]["new_frames"].as_u64();
         heard.ok_or_else(|| Error::program("nawa status --json", "it has no flood[0].new_frames"))

@@ -11,7 +11,7 @@ use crate::axes::{ALL, FULL, Grid, QUICK, cases};
 use crate::clock;
 use crate::datagram::{ETHERNET, HEADERS};
 use crate::dcf::{self, Event};
-use crate::error::Error;
+use crate::error::Result;
 use crate::experiment::{Case, Experiment, Fields, Published, Ratio, RunOptions};
 use crate::medium::{INTERFACE, Medium, address};
 use crate::mesh::SPACING_M;
@@ -19,12 +19,9 @@ use crate::namespace::Namespace;
 use crate::program::{self, Process};
 use crate::statistics::median;
 use crate::system::{Identity, Means, start_nawa};
-use crate::workload::{Need, Prepared, Sample, Site, Workload};
+use crate::workload::{Measure, Sample};
 
-use super::frames::format;
-use super::mode::{MODES, Mode};
-use super::node::{Node, configuration};
-use super::ping::{Pings, ping};
+use super::node::{MODES, Mode, Node, Pings, configuration, format, ping};
 
 pub(crate) const ABOUT: &str =
     "a message over 1 to 4 hops: one-way time, and each relay's delay at the medium";
@@ -57,18 +54,9 @@ pub struct RelayTest {
     /// 802.11b at 1 Mbit/s, the paper's, in place of links that take no time.
     on_dcf: bool,
     authenticated: bool,
-    /// Whether an application of the relay's gets what is relayed, over two hops, and how.
-    listening: Listening,
+    /// By what words for `nawa` an application of the relay's gets what is relayed, over two hops, if any does.
+    listening: Option<&'static [&'static str]>,
     round_trips: u32,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Listening {
-    Nobody,
-    /// It sleeps until it is woken.
-    Woken,
-    /// It looks again and again.
-    Polls,
 }
 
 /// Over more than two hops, two relays that forget would send a message to and fro for ever. Modes take turns, so that what else
@@ -84,7 +72,7 @@ const GRIDS: [Grid; 8] = [
     Grid(FULL, &["medium=dcf authenticated=no listening=no hops=1,2,3,4 mode=driver,kernel,application"]),
 ];
 
-pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
+pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment> {
     let cases = cases(&GRIDS, options.size, |cell| {
         let (hops, on_dcf) = (cell.get("hops")?, cell.text("medium") == "dcf");
         // On the air a round trip takes a hundred times as long.
@@ -100,26 +88,20 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
             listening: cell.one_of("listening", &LISTENING)?,
             round_trips,
         };
-        let key = cell.key(&["mode", "hops", "medium", "authenticated", "listening"]);
+        let key = cell.key("mode hops medium authenticated listening");
         Ok(Case { key, workload, estimate: OVERHEAD + round_trip * round_trips }.erase())
     })?;
-    Ok(Experiment {
-        cases,
-        repeats: options.size.of(2, 9, 9),
-        ratios: RATIOS.to_vec(),
-        // Table 1: from the receive interrupt's entry to the transmit command.
-        paper: Published::row(
-            "mode=application,kernel,driver hops=2",
-            "relay_delay_us",
-            &[970.0, 950.0, 350.0],
-        ),
-        notes: NOTES.map(str::to_owned).to_vec(),
-        ..Experiment::default()
-    })
+    // Table 1: from the receive interrupt's entry to the transmit command.
+    let published = [970.0, 950.0, 350.0];
+    let paper = Published::row("mode=application,kernel,driver hops=2", "relay_delay_us", &published);
+    Ok(Experiment { paper, ..Experiment::of(cases, options.size.of(2, 9, 9), &RATIOS, &NOTES) })
 }
 
-const LISTENING: [(&str, Listening); 3] =
-    [("no", Listening::Nobody), ("yes", Listening::Woken), ("polls", Listening::Polls)];
+const LISTENING: [(&str, Option<&[&str]>); 3] = [
+    ("no", None),
+    ("yes", Some(&["flood", "recv", INTERFACE])),
+    ("polls", Some(&["flood", "recv", INTERFACE, "--busy-poll"])),
+];
 
 const NOTES: [&str; 9] = [
     "one_way_us: half the mean round trip of `nawa flood ping` with 100 bytes, as in the paper; p99_us: half of the \
@@ -139,26 +121,20 @@ const NOTES: [&str; 9] = [
     "published (table 1, a Pentium D and 802.11b): 970, 950 and 350 us; the text says over 70 % less, the table 64 %",
 ];
 
-impl Workload for RelayTest {
-    fn needs(&self) -> Vec<Need> {
-        Need::programs(&["ethtool", "nft"])
-    }
+impl Measure for RelayTest {
+    const PROGRAMS: &'static [&'static str] = &["ethtool", "nft"];
 
-    fn prepare<'a>(&'a self, site: Site<'a>) -> Result<Box<dyn Prepared + 'a>, Error> {
-        Ok(Box::new(move || measure(self, &site.means(), site.seed)))
+    fn measure(&self, means: &Means, seed: u64) -> Result<Sample> {
+        if self.on_dcf { measure_on_dcf(self, means, seed) } else { measure_on_links(self, means) }
     }
 }
 
-fn measure(test: &RelayTest, means: &Means, seed: u64) -> Result<Sample, Error> {
-    if test.on_dcf { measure_on_dcf(test, means, seed) } else { measure_on_links(test, means) }
-}
-
-fn measure_on_links(test: &RelayTest, means: &Means) -> Result<Sample, Error> {
+fn measure_on_links(test: &RelayTest, means: &Means) -> Result<Sample> {
     let medium = Medium::build(&Adjacency::chain(test.hops + 1), true)?;
     let network = || Identity::generate(means.nawa, means.folder, "flood");
     let key = test.authenticated.then(network).transpose()?.map(|network| network.key_file);
     let mut nodes = start(&medium, test, key.as_deref(), means)?;
-    let listener = listen(&medium, 1, test.listening, means)?;
+    let listener = test.listening.map(|args| listen(&medium, 1, args, means)).transpose()?;
     let pings = |count| ping(medium.node(0), INTERFACE, test.hops, count, means);
     pings(WARM_UP)?;
     medium.forget_delays()?;
@@ -168,7 +144,7 @@ fn measure_on_links(test: &RelayTest, means: &Means) -> Result<Sample, Error> {
     Ok(sample(&round_trips, relays(&medium, test)?))
 }
 
-fn measure_on_dcf(test: &RelayTest, means: &Means, seed: u64) -> Result<Sample, Error> {
+fn measure_on_dcf(test: &RelayTest, means: &Means, seed: u64) -> Result<Sample> {
     let stations = Position::chain(test.hops + 1, SPACING_M);
     let mut medium = dcf::Medium::build(DcfConfig::new(Phy::b1(), stations), seed)?;
     medium.take_from_drivers()?;
@@ -178,7 +154,7 @@ fn measure_on_dcf(test: &RelayTest, means: &Means, seed: u64) -> Result<Sample, 
         let text = configuration(interface, node, test.mode, None, "");
         start_nawa(means, host, &[], &format!("n{node}"), &text)
     };
-    let mut nodes = medium.nodes().iter().enumerate().map(start).collect::<Result<Vec<_>, _>>()?;
+    let mut nodes = medium.nodes().iter().enumerate().map(start).collect::<Result<Vec<_>>>()?;
     let pings = |count| ping(medium.node(0), interface, test.hops, count, means);
     pings(WARM_UP / 10)?;
     medium.log()?;
@@ -215,7 +191,7 @@ fn sample(round_trips: &Pings, relays: Fields<f64>) -> Sample {
     sample
 }
 
-fn start(medium: &Medium, test: &RelayTest, key: Option<&Path>, means: &Means) -> Result<Vec<Node>, Error> {
+fn start(medium: &Medium, test: &RelayTest, key: Option<&Path>, means: &Means) -> Result<Vec<Node>> {
     let mode = |node| match test.mode {
         Mode::XdpTx | Mode::Packet | Mode::Generic if node == 0 || node == test.hops => Mode::Driver,
         mode => mode,
@@ -223,25 +199,20 @@ fn start(medium: &Medium, test: &RelayTest, key: Option<&Path>, means: &Means) -
     (0..=test.hops).map(|node| Node::start(medium, node, mode(node), key, means)).collect()
 }
 
-/// An application at `node`, which listens when this returns, if any is to.
-fn listen(medium: &Medium, node: usize, how: Listening, means: &Means) -> Result<Option<Process>, Error> {
-    let args: &[&str] = match how {
-        Listening::Nobody => return Ok(None),
-        Listening::Woken => &["flood", "recv", INTERFACE],
-        Listening::Polls => &["flood", "recv", INTERFACE, "--busy-poll"],
-    };
+/// An application at `node`, which listens when this returns.
+fn listen(medium: &Medium, node: usize, args: &[&str], means: &Means) -> Result<Process> {
     let process = Process::start(medium.node(node), means.nawa, args)?;
     let listens = || {
         let status = program::status(medium.node(node), means.nawa).ok()?;
         (status["flood"][0]["receivers"].as_u64() > Some(0)).then_some(())
     };
-    clock::within(LIMIT, "`nawa flood recv` does not listen", listens).map(|()| Some(process))
+    clock::within(LIMIT, "`nawa flood recv` does not listen", listens).map(|()| process)
 }
 
 /// None over one hop: nobody relays.
-fn relays(medium: &Medium, test: &RelayTest) -> Result<Fields<f64>, Error> {
+fn relays(medium: &Medium, test: &RelayTest) -> Result<Fields<f64>> {
     let relayed = medium.relays()?;
-    let delivered = |source: u32| test.listening == Listening::Nobody || source as usize == test.hops + 1;
+    let delivered = |source: u32| test.listening.is_none() || source as usize == test.hops + 1;
     let between =
         relayed.iter().filter(|relayed| (1..test.hops).contains(&relayed.node) && delivered(relayed.source));
     let (mut hop, mut own) = (Vec::new(), Vec::new());

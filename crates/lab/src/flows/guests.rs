@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::{BUFFER_MAX, FlowSpec, FlowTest, Origin, address, buffer_limits};
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::guest::{self, Booting, Guest, GuestSpec, Job, Segment};
 use crate::network::Network;
 
@@ -23,7 +23,6 @@ const READY_LIMIT: Duration = Duration::from_secs(60);
 /// What they say then.
 const WAITING: &str = "waiting";
 
-/// The guests of a test.
 #[derive(Debug, Default)]
 pub(crate) struct Guests {
     flows: Vec<FlowSpec>,
@@ -34,7 +33,7 @@ pub(crate) struct Guests {
 }
 
 /// Fails, in one sentence, where no guest can be the origin of `spec`.
-pub(crate) fn check(spec: &FlowSpec) -> Result<(), Error> {
+pub(crate) fn check(spec: &FlowSpec) -> Result<()> {
     let Some((_, module)) = kind(spec) else { return Ok(()) };
     let names: Vec<&str> = module.and_then(|line| line.split(' ').next()).into_iter().collect();
     guest::check(&names)
@@ -49,7 +48,7 @@ fn kind(spec: &FlowSpec) -> Option<Kind> {
 
 impl Guests {
     /// Begins to boot what the flows of `test` need.
-    pub(crate) fn boot(network: &Network, test: &FlowTest) -> Result<Self, Error> {
+    pub(crate) fn boot(network: &Network, test: &FlowTest) -> Result<Self> {
         let mut guests = Self { flows: test.flows.clone(), ..Self::default() };
         for kind in test.flows.iter().filter_map(kind) {
             if guests.booting.iter().all(|(known, _)| *known != kind) {
@@ -61,7 +60,7 @@ impl Guests {
     }
 
     /// Waits until all are up and their flows' programs wait for the start: to fork takes a guest a while.
-    pub(crate) fn finish(&mut self) -> Result<(), Error> {
+    pub(crate) fn finish(&mut self) -> Result<()> {
         for (kind, booting) in self.booting.drain(..) {
             self.ready.push((kind, booting.finish()?));
         }
@@ -73,7 +72,7 @@ impl Guests {
     }
 
     /// Has flow `index` connect and send; `None` if it is not a guest's.
-    pub(super) fn start(&mut self, index: usize) -> Result<Option<Job>, Error> {
+    pub(super) fn start(&mut self, index: usize) -> Result<Option<Job>> {
         let Some(job) = self.waiting.remove(&index) else { return Ok(None) };
         if let Some(guest) = guest_of(&mut self.ready, &self.flows[index]) {
             guest.tell(&format!("echo >{}", gate(index)))?;
@@ -87,7 +86,7 @@ fn guest_of<'a>(ready: &'a mut [(Kind, Guest)], spec: &FlowSpec) -> Option<&'a m
     ready.iter_mut().find(|(known, _)| *known == kind).map(|(_, guest)| guest)
 }
 
-fn await_waiting(job: &Job) -> Result<(), Error> {
+fn await_waiting(job: &Job) -> Result<()> {
     match job.next_line(READY_LIMIT)? {
         Some(line) if line == WAITING => Ok(()),
         said => Err(Error::program("a flow in a guest", said.unwrap_or_default())),
@@ -110,7 +109,7 @@ fn command(spec: &FlowSpec, index: usize) -> String {
     format!("mkfifo {gate}; {send} | {{ echo {WAITING}; {connect}; }}")
 }
 
-fn boot(network: &Network, test: &FlowTest, kind: Kind, number: u8) -> Result<Booting, Error> {
+fn boot(network: &Network, test: &FlowTest, kind: Kind, number: u8) -> Result<Booting> {
     let (congestion_control, module) = kind;
     let segment = Segment::new(format!("g{number}"), [NET, number]);
     let window = test.initial_window.map(|segments| format!(" initcwnd {segments}")).unwrap_or_default();
@@ -131,33 +130,4 @@ fn boot(network: &Network, test: &FlowTest, kind: Kind, number: u8) -> Result<Bo
     segment.admit(&network.client)?;
     network.server.ip(&[format!("route add {}/32 via {}", segment.own, network.client_address(0))])?;
     Ok(booting)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn spec(bytes: Option<u64>) -> FlowSpec {
-        FlowSpec {
-            congestion_control: "vegas",
-            origin: Origin::Guest { module: Some("tcp_vegas alpha=1 beta=3") },
-            start: [Duration::ZERO; 2],
-            bytes,
-            receive_buffer: None,
-        }
-    }
-
-    #[test]
-    fn a_guest_sends_what_the_flow_sends() {
-        let some = command(&spec(Some(7)), 1);
-        assert!(some.contains("head -c 7 /dev/zero") && some.contains("nc 10.0.0.2 5002"), "{some}");
-        let all = command(&spec(None), 0);
-        assert!(all.contains("cat /dev/zero |") && all.contains("nc 10.0.0.2 5001"), "{all}");
-    }
-
-    #[test]
-    fn flows_of_one_control_share_a_guest() {
-        assert_eq!(kind(&spec(None)), kind(&spec(Some(1))));
-        assert_eq!(kind(&FlowSpec { origin: Origin::Host, ..spec(None) }), None);
-    }
 }

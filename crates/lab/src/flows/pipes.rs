@@ -1,15 +1,20 @@
 //! Sockets that one thread moves bytes through: as much as they take, from each sender to its receiver.
 
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use device::poller::{Interest, Poller};
 use device::tcp;
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, accept_with, bind, ipproto, recv,
+    socket_with, sockopt,
+};
 
-use super::socket;
 use crate::clock;
-use crate::error::{Doing, Error};
+use crate::error::{Doing, Result};
 
 /// One connection's sockets, and how far it is.
 pub(crate) struct Pipe {
@@ -40,7 +45,7 @@ const RECEIVER: u64 = 1;
 const SENDER: u64 = 2;
 
 impl Pipes {
-    pub(crate) fn new() -> Result<Self, Error> {
+    pub(crate) fn new() -> Result<Self> {
         let poller = Poller::new().doing(|| "make an epoll instance".into())?;
         Ok(Self { poller, all: Vec::new(), started: clock::now(), buffer: vec![0; 1 << 16] })
     }
@@ -51,7 +56,7 @@ impl Pipes {
         listener: OwnedFd,
         bytes: Option<u64>,
         window: Option<u32>,
-    ) -> Result<(), Error> {
+    ) -> Result<()> {
         let token = 3 * self.all.len() as u64 + LISTENER;
         self.poller.add(&listener, token, Interest::Read).doing(|| "wait for a socket".into())?;
         let unsent = bytes.unwrap_or(u64::MAX);
@@ -61,7 +66,7 @@ impl Pipes {
     }
 
     /// Connection `index` begins to send.
-    pub(crate) fn send_by(&mut self, index: usize, sender: OwnedFd) -> Result<(), Error> {
+    pub(crate) fn send_by(&mut self, index: usize, sender: OwnedFd) -> Result<()> {
         let token = 3 * index as u64 + SENDER;
         self.poller.add(&sender, token, Interest::Write).doing(|| "wait for a socket".into())?;
         self.all[index].sender = Some(sender);
@@ -78,7 +83,7 @@ impl Pipes {
     }
 
     /// Moves what can be moved, waiting at most for `timeout`.
-    pub(crate) fn step(&mut self, timeout: Duration) -> Result<(), Error> {
+    pub(crate) fn step(&mut self, timeout: Duration) -> Result<()> {
         let ready = self.poller.wait(Some(timeout)).doing(|| "wait for sockets".into())?;
         let tokens: Vec<u64> = ready.map(|ready| ready.token).collect();
         let now = self.now();
@@ -97,7 +102,7 @@ impl Pipes {
 
 impl Pipe {
     fn accept(&mut self, poller: &Poller, token: u64) -> io::Result<()> {
-        if let Some(receiver) = socket::accept(&self.listener)? {
+        if let Some(receiver) = accept(&self.listener)? {
             poller.add(&receiver, token, Interest::Read)?;
             self.receiver = Some(receiver);
         }
@@ -106,7 +111,7 @@ impl Pipe {
 
     fn receive(&mut self, buffer: &mut [u8], now: Duration) -> io::Result<()> {
         let Some(receiver) = &self.receiver else { return Ok(()) };
-        let bytes = socket::receive(receiver, buffer)?;
+        let bytes = receive(receiver, buffer)?;
         self.window.map_or(Ok(()), |window| tcp::clamp_window(receiver, window))?;
         if bytes > 0 {
             self.received += bytes;
@@ -118,7 +123,75 @@ impl Pipe {
     fn send(&mut self, poller: &Poller, content: &[u8]) -> io::Result<()> {
         let Some(sender) = &self.sender else { return Ok(()) };
         let length = content.len().min(usize::try_from(self.unsent).unwrap_or(usize::MAX));
-        self.unsent -= socket::send(sender, &content[..length])?;
+        self.unsent -= send(sender, &content[..length])?;
         if self.unsent == 0 { poller.remove(sender) } else { Ok(()) }
+    }
+}
+
+const FLAGS: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
+
+/// Listens in the calling thread's namespace. The connections accepted from it have the receive buffer given, in bytes.
+pub(crate) fn listen(address: SocketAddr, receive_buffer: Option<u32>) -> io::Result<OwnedFd> {
+    let socket = make()?;
+    if let Some(bytes) = receive_buffer {
+        sockopt::set_socket_recv_buffer_size_force(&socket, bytes as usize)?;
+    }
+    bind(&socket, &address)?;
+    rustix::net::listen(&socket, 1)?;
+    Ok(socket)
+}
+
+/// Begins to connect from the calling thread's namespace. [`io::ErrorKind::NotFound`] if the kernel has no such
+/// congestion control.
+pub(crate) fn connect(address: SocketAddr, congestion_control: &str) -> io::Result<OwnedFd> {
+    let socket = make()?;
+    sockopt::set_tcp_congestion(&socket, congestion_control)?;
+    match rustix::net::connect(&socket, &address) {
+        Ok(()) | Err(Errno::INPROGRESS) => Ok(socket),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The connection that waits, if any still does.
+pub(crate) fn accept(listener: &OwnedFd) -> io::Result<Option<OwnedFd>> {
+    let Some(socket) = unless_blocked(accept_with(listener, FLAGS))? else { return Ok(None) };
+    abort_on_close(&socket)?;
+    Ok(Some(socket))
+}
+
+/// Reads once; how many bytes came.
+pub(crate) fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> io::Result<u64> {
+    let received = unless_blocked(recv(socket, buffer, RecvFlags::empty()))?;
+    Ok(received.map_or(0, |(_, length)| length as u64))
+}
+
+/// Writes once; how many bytes the kernel took.
+pub(crate) fn send(socket: &OwnedFd, content: &[u8]) -> io::Result<u64> {
+    let sent = unless_blocked(rustix::net::send(socket, content, SendFlags::NOSIGNAL))?;
+    Ok(sent.map_or(0, |length| length as u64))
+}
+
+fn make() -> io::Result<OwnedFd> {
+    make_with(FLAGS, false)
+}
+
+/// MPTCP's, for peers that have it as well, if it is to be `multipath`.
+pub(crate) fn make_with(flags: SocketFlags, multipath: bool) -> io::Result<OwnedFd> {
+    let protocol = multipath.then_some(ipproto::MPTCP);
+    let socket = socket_with(AddressFamily::INET, SocketType::STREAM, flags, protocol)?;
+    abort_on_close(&socket)?;
+    Ok(socket)
+}
+
+/// A network that is taken down must not live on because a closed socket still has something to send.
+fn abort_on_close(socket: &OwnedFd) -> io::Result<()> {
+    Ok(sockopt::set_socket_linger(socket, Some(Duration::ZERO))?)
+}
+
+fn unless_blocked<T>(result: rustix::io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(Errno::AGAIN) => Ok(None),
+        Err(error) => Err(error.into()),
     }
 }

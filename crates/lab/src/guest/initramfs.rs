@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::command::complete;
-use crate::error::{Doing, Error};
+use crate::error::{Doing, Result};
 use crate::program;
 
 const FOLDER: u32 = 0o040_755;
-const PLAIN: u32 = 0o100_644;
-const EXECUTABLE: u32 = 0o100_755;
+/// Everything may be executed.
+const FILE: u32 = 0o100_755;
 
 /// Where the kernel mounts something, or programs expect to write.
 const FOLDERS: [&str; 5] = ["dev", "proc", "sys", "tmp", "run"];
@@ -28,11 +28,11 @@ impl Files {
 
     /// `path` is absolute.
     pub(super) fn add(&mut self, path: impl AsRef<str>, content: Vec<u8>) {
-        self.insert(path.as_ref(), PLAIN, content);
-    }
-
-    pub(super) fn add_executable(&mut self, path: &str, content: Vec<u8>) {
-        self.insert(path, EXECUTABLE, content);
+        let path = path.as_ref().trim_start_matches('/');
+        for (at, _) in path.match_indices('/') {
+            self.0.entry(path[..at].to_owned()).or_insert_with(|| (FOLDER, Vec::new()));
+        }
+        self.0.insert(path.to_owned(), (FILE, content));
     }
 
     pub(super) fn has(&self, path: &str) -> bool {
@@ -40,26 +40,16 @@ impl Files {
     }
 
     /// A program by name or path, under its name in `/bin`, and where it expects them the libraries that it needs.
-    pub(super) fn add_program(&mut self, program: &Path) -> Result<(), Error> {
+    pub(super) fn add_program(&mut self, program: &Path) -> Result<()> {
         let found = program::find(program).ok_or_else(|| program::missing(&program.to_string_lossy()))?;
         let name = found.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        self.add_executable(&format!("/bin/{name}"), read(&found)?);
+        self.add(format!("/bin/{name}"), read(&found)?);
         for library in libraries(&found)? {
-            self.add_executable(&library.to_string_lossy(), read(&library)?);
+            self.add(library.to_string_lossy(), read(&library)?);
         }
         Ok(())
     }
 
-    fn insert(&mut self, path: &str, mode: u32, content: Vec<u8>) {
-        let path = path.trim_start_matches('/');
-        let parents = path.match_indices('/').map(|(at, _)| &path[..at]);
-        for parent in parents {
-            self.0.entry(parent.to_owned()).or_insert_with(|| (FOLDER, Vec::new()));
-        }
-        self.0.insert(path.to_owned(), (mode, content));
-    }
-
-    /// The archive.
     pub(super) fn pack(&self) -> Vec<u8> {
         let mut archive = Vec::new();
         for (number, (path, (mode, content))) in (1..).zip(&self.0) {
@@ -86,12 +76,12 @@ fn write_entry(archive: &mut Vec<u8>, number: u32, path: &str, mode: u32, conten
     archive.resize(archive.len().next_multiple_of(4), 0);
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, Error> {
+fn read(path: &Path) -> Result<Vec<u8>> {
     fs::read(path).doing(|| format!("read {}", path.display()))
 }
 
 /// The shared libraries that `program` needs, its loader among them; a static program needs none.
-fn libraries(program: &Path) -> Result<BTreeSet<PathBuf>, Error> {
+fn libraries(program: &Path) -> Result<BTreeSet<PathBuf>> {
     // It fails for a static program.
     let said = complete("ldd", Command::new("ldd").arg(program), "").unwrap_or_default();
     Ok(said.split_whitespace().filter(|word| word.starts_with('/')).map(PathBuf::from).collect())

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::error::{Doing, Error};
+use crate::error::{Doing, Error, Result};
 
 /// Where the Debian package keeps them, a folder per kernel.
 const FOLDER: &str = "/usr/lib/uml/modules";
@@ -17,7 +17,6 @@ pub(super) struct Modules {
     known: BTreeMap<String, Vec<String>>,
 }
 
-/// A module to load.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Module {
     pub(super) name: String,
@@ -30,7 +29,7 @@ impl Module {
         format!("/lib/modules/{}.ko", self.name)
     }
 
-    pub(super) fn read(&self) -> Result<Vec<u8>, Error> {
+    pub(super) fn read(&self) -> Result<Vec<u8>> {
         fs::read(&self.path).doing(|| format!("read {}", self.path.display()))
     }
 }
@@ -41,7 +40,7 @@ pub(super) fn plain(name: &str) -> String {
 }
 
 impl Modules {
-    pub(super) fn find() -> Result<Self, Error> {
+    pub(super) fn find() -> Result<Self> {
         let entries = fs::read_dir(FOLDER).doing(|| format!("read {FOLDER}"))?;
         let newest = entries.flatten().map(|entry| entry.path()).max();
         let folder = newest.ok_or_else(|| Error::program("linux.uml", format!("{FOLDER} is empty")))?;
@@ -62,7 +61,7 @@ impl Modules {
     }
 
     /// `name` and all that it depends on, what is needed first.
-    pub(super) fn in_order(&self, name: &str) -> Result<Vec<Module>, Error> {
+    pub(super) fn in_order(&self, name: &str) -> Result<Vec<Module>> {
         let none = || format!("{} has no module `{}`", self.folder.display(), plain(name));
         let files = self.known.get(&plain(name)).ok_or_else(|| Error::program("linux.uml", none()))?;
         Ok(files.iter().map(|file| Module { name: name_of(file), path: self.folder.join(file) }).collect())

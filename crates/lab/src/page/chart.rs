@@ -169,7 +169,6 @@ fn ticks(top: f64) -> Vec<f64> {
     (0..=count).map(|n| (n as f64 * step * 1e9).round() / 1e9).collect()
 }
 
-/// The figure.
 pub(super) fn draw(title: &str, series: &[Series], events: &[Event]) -> String {
     let (caption, label) = (escape(title), escape(title).replace('"', "&quot;"));
     if series.is_empty() {

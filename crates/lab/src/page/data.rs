@@ -6,7 +6,7 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::error::{Doing, Error};
+use crate::error::{Doing, Error, Result};
 use crate::experiment::plain;
 
 pub(super) struct Results {
@@ -44,7 +44,7 @@ pub(super) type Event = (f64, f64, String);
 
 impl Results {
     /// Those of `folder`, by name. What is no result is left out.
-    pub(super) fn read(folder: &Path) -> Result<Self, Error> {
+    pub(super) fn read(folder: &Path) -> Result<Self> {
         let entries = std::fs::read_dir(folder).doing(|| format!("read the folder {}", folder.display()))?;
         let mut paths: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
         paths.retain(|path| path.extension().is_some_and(|extension| extension == "json"));

@@ -69,15 +69,3 @@ pub(crate) fn rough(duration: Duration) -> String {
         seconds => format!("{:.1} h", seconds as f64 / 3600.0),
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn durations_are_said_roughly() {
-        assert_eq!(rough(Duration::from_secs(90)), "90 s");
-        assert_eq!(rough(Duration::from_secs(121)), "3 min");
-        assert_eq!(rough(Duration::from_secs(9000)), "2.5 h");
-    }
-}

@@ -40,7 +40,6 @@ impl Report<'_> {
         }
     }
 
-    /// The cases that `case` is compared with.
     fn group(&self, ratio: &Ratio, case: usize) -> Vec<usize> {
         let (cases, own) = (&self.experiment.cases, &self.experiment.cases[case].key);
         let several = ratio.of.iter().any(|(_, value)| value.ends_with('*'));
@@ -141,7 +140,6 @@ impl Pool<'_> {
     }
 }
 
-/// The key without the fields of these names.
 fn without<'k>(key: &'k Fields<Value>, names: &'k [&str]) -> impl Iterator<Item = &'k (&'static str, Value)> {
     key.iter().filter(move |(known, _)| !names.contains(known))
 }

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::error::{Doing, Error};
+use crate::error::{Doing, Result};
 
 /// `clock_shim.c` as a shared object (`build.rs`).
 const SHIM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/clock_shim.so"));
@@ -39,7 +39,6 @@ pub enum Clocks {
     Step,
 }
 
-/// One of a tunnel's ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     Client,
@@ -57,7 +56,7 @@ impl Clocks {
     ];
 
     /// The words that precede a command at `end`. Files that it needs are written to `folder`.
-    pub(super) fn launcher(self, end: End, folder: &Path) -> Result<Vec<OsString>, Error> {
+    pub(super) fn launcher(self, end: End, folder: &Path) -> Result<Vec<OsString>> {
         let wrong = match (self, end) {
             (Clocks::Offset, End::Server) => return Ok(time_namespace(OFFSET)),
             (Clocks::Behind, End::Server) => Wrong { behind: BEHIND, ..Wrong::default() },
@@ -89,7 +88,7 @@ struct Wrong {
 }
 
 impl Wrong {
-    fn launcher(self, folder: &Path) -> Result<Vec<OsString>, Error> {
+    fn launcher(self, folder: &Path) -> Result<Vec<OsString>> {
         let path = folder.join("clock_shim.so");
         // The other end may have mapped it already: written again, its code would vanish.
         if !path.exists() {

@@ -9,27 +9,23 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::clock;
-use crate::error::{Doing, Error};
+use super::clocks::{Clocks, End};
+use super::ready::{Identity, Means, Ready};
+use crate::error::{Doing, Error, Result};
 use crate::namespace::Namespace;
 use crate::network::{Network, SERVER};
-use crate::ping;
 use crate::program::{self, Process};
-
-use super::clocks::End;
-use super::keys::Identity;
-use super::ready::{Means, Ready};
-use super::setup::{Back, NawaSetup};
+use crate::{clock, ping};
 
 const INNER_SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 77, 0, 2));
 const START_LIMIT: Duration = Duration::from_secs(15);
 
-pub(super) fn start(setup: &NawaSetup, network: &Network, means: &Means) -> Result<Ready, Error> {
+pub(super) fn start(setup: &NawaSetup, network: &Network, means: &Means) -> Result<Ready> {
     let identity = |name: String| Identity::generate(means.nawa, means.folder, name);
     let (client, server) = (identity("a".into())?, identity("b".into())?);
     let hosts = if setup.relayed { &network.relays[..] } else { &[] };
     let relays = (1..=hosts.len()).map(|index| identity(format!("r{index}")));
-    let relays = relays.collect::<Result<Vec<_>, _>>()?;
+    let relays = relays.collect::<Result<Vec<_>>>()?;
 
     let end = |end, host: &Namespace, identity: &Identity, text: String| {
         let launcher = setup.clocks.launcher(end, means.folder)?;
@@ -39,13 +35,13 @@ pub(super) fn start(setup: &NawaSetup, network: &Network, means: &Means) -> Resu
     let relay = |(host, relay): (&Namespace, &Identity)| {
         run(means, host, &[], &relay.name, &relay_file(relay, &client))
     };
-    let between = hosts.iter().zip(&relays).map(relay).collect::<Result<Vec<_>, _>>()?;
+    let between = hosts.iter().zip(&relays).map(relay).collect::<Result<Vec<_>>>()?;
     let text = client_file(setup, network, &client, &server, &relays);
     let near = end(End::Client, &network.client, &client, text)?;
 
     let mut ready = Ready { relays: between, ..Ready::tunnel(INNER_SERVER, vec![far, near]) };
     let answer = await_paths(network, means);
-    let answer = answer.and_then(|()| ping::await_answer(&network.client, None, INNER_SERVER, START_LIMIT));
+    let answer = answer.and_then(|()| ping::await_answer(&network.client, INNER_SERVER, START_LIMIT));
     answer.or_else(|late| ready.check().and(Err(late)))?;
     Ok(ready)
 }
@@ -63,7 +59,7 @@ pub(super) fn received(network: &Network, nawa: &Path) -> Option<Vec<u64>> {
 }
 
 /// Waits until the client's `nawa status --json` shows every path as up.
-fn await_paths(network: &Network, means: &Means) -> Result<(), Error> {
+fn await_paths(network: &Network, means: &Means) -> Result<()> {
     let wanted = network.path_names().len();
     let mut up = 0;
     let all_up = || {
@@ -88,7 +84,7 @@ pub(crate) fn run(
     launcher: &[OsString],
     name: &str,
     text: &str,
-) -> Result<Process, Error> {
+) -> Result<Process> {
     let path = means.folder.join(format!("{name}.toml"));
     fs::write(&path, text).doing(|| format!("write {}", path.display()))?;
     let state = format!("STATE_DIRECTORY={}", means.folder.display());
@@ -158,23 +154,41 @@ fn client_file(
     text
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// How Nawa is configured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NawaSetup {
+    /// `scheduler` in the configuration: "auto", "paper" or "paper-absolute".
+    pub scheduler: &'static str,
+    /// The clocks that its two ends see.
+    pub clocks: Clocks,
+    /// Which paths the server may send over.
+    pub back: Back,
+    /// True for paths through the relays, false for paths from end to end.
+    pub relayed: bool,
+    /// `resend` of the peer, at both ends.
+    pub resend: bool,
+    /// `bicast` of the peer, at both ends: "off", "selective" or "adaptive".
+    pub bicast: &'static str,
+}
 
-    #[test]
-    fn paths_that_are_up_are_counted() {
-        let status = r#"{"tunnel": {"peers": [{"paths": [{"state": "up"}, {"state": "checking"}]}]}}"#;
-        assert_eq!(paths_up(&serde_json::from_str(status).unwrap()), 1);
-        assert_eq!(paths_up(&Value::Null), 0);
-    }
+impl NawaSetup {
+    /// What Nawa does when nothing is configured, through relays.
+    pub const AUTO: NawaSetup = NawaSetup {
+        scheduler: "auto",
+        clocks: Clocks::Same,
+        back: Back::All,
+        relayed: true,
+        resend: true,
+        bicast: "off",
+    };
+}
 
-    #[test]
-    fn files_are_as_a_user_writes_them() {
-        let relay = Identity { name: "r1".into(), key_file: "r1.key".into(), public_key: "AAAA".into() };
-        let text = relay_file(&relay, &relay);
-        assert_eq!(text, "[node]\nkey-file = \"r1.key\"\n\n[relay]\nlisten = 51901\nallow = [\"AAAA\"]\n");
-        let text = server_file(&NawaSetup::AUTO, &relay, &relay);
-        assert!(text.contains("listen = 51900\nscheduler = \"auto\"\n\n[[peer]]\nname = \"r1\""), "{text}");
-    }
+/// The paths of the direction back, from server to client.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Back {
+    /// All of them.
+    #[default]
+    All,
+    /// The first alone, as in the paper's measurements.
+    One,
 }

@@ -1,10 +1,17 @@
-//! What a system is given to start, and what it is once it carries traffic.
+//! What a system is given to start, keys among it, and what it is once it carries traffic.
 
+use std::fs::OpenOptions;
+use std::io::Write;
 use std::net::IpAddr;
-use std::path::Path;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use super::keys;
-use crate::error::Error;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
+use crate::command::complete;
+use crate::error::{Doing, Error, Result};
 use crate::http::Transport;
 use crate::network::{Network, SERVER};
 use crate::program::Process;
@@ -22,8 +29,8 @@ pub struct Means<'a> {
 
 impl Means<'_> {
     /// The public key of the Nawa that was started as `name`.
-    pub(crate) fn public_key(&self, name: &str) -> Result<[u8; 32], Error> {
-        keys::public_key(self.nawa, &self.folder.join(format!("{name}.key")))
+    pub(crate) fn public_key(&self, name: &str) -> Result<[u8; 32]> {
+        public_key(self.nawa, &self.folder.join(format!("{name}.key")))
     }
 }
 
@@ -67,12 +74,47 @@ impl Ready {
     }
 
     /// Fails if a program of the system has ended.
-    pub fn check(&mut self) -> Result<(), Error> {
+    pub fn check(&mut self) -> Result<()> {
         self.processes.iter_mut().chain(&mut self.relays).try_for_each(Process::check)
     }
 
     /// Kills the relay of path `path` (from 0) and starts it again; nothing where there is none.
-    pub fn restart_relay(&mut self, network: &Network, path: usize) -> Result<(), Error> {
+    pub fn restart_relay(&mut self, network: &Network, path: usize) -> Result<()> {
         self.relays.get_mut(path).map_or(Ok(()), |relay| relay.restart(&network.relays[path]))
     }
+}
+
+/// Somebody who has a key.
+pub(crate) struct Identity {
+    /// In names of files.
+    pub(crate) name: String,
+    /// The private key, which only the file's owner may read.
+    pub(crate) key_file: PathBuf,
+    /// In base64.
+    pub(crate) public_key: String,
+}
+
+impl Identity {
+    /// With a new key in `folder`.
+    pub(crate) fn generate(nawa: &Path, folder: &Path, name: impl Into<String>) -> Result<Self> {
+        let (private, name) = (run(nawa, "keygen", "")?, name.into());
+        let path = folder.join(format!("{name}.key"));
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
+        let written = file.and_then(|mut file| file.write_all(private.as_bytes()));
+        written.doing(|| format!("write {}", path.display()))?;
+        Ok(Self { name, key_file: path, public_key: run(nawa, "pubkey", &private)?.trim().into() })
+    }
+}
+
+pub(super) fn public_key(nawa: &Path, file: &Path) -> Result<[u8; 32]> {
+    let private = std::fs::read_to_string(file).doing(|| format!("read {}", file.display()))?;
+    let public = STANDARD.decode(run(nawa, "pubkey", &private)?.trim()).ok();
+    public
+        .and_then(|bytes| bytes.try_into().ok())
+        .ok_or_else(|| Error::program("nawa pubkey", "it printed no key"))
+}
+
+/// What `nawa COMMAND` prints when it reads `input`.
+fn run(nawa: &Path, command: &str, input: &str) -> Result<String> {
+    complete(&format!("nawa {command}"), Command::new(nawa).arg(command), input)
 }

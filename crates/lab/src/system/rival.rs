@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::clock;
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::namespace::Namespace;
 use crate::network::{Network, SERVER};
 use crate::ping;
@@ -29,14 +29,14 @@ pub fn find(program: &str) -> Option<PathBuf> {
 }
 
 /// What starts a user-space WireGuard.
-pub(super) fn wireguard(program: &str) -> Result<[OsString; 4], Error> {
+pub(super) fn wireguard(program: &str) -> Result<[OsString; 4]> {
     let missing = || Error::program(program, "it is not installed: run `make rivals`");
     Ok(["sh".into(), "-c".into(), WIREGUARD.into(), find(program).ok_or_else(missing)?.into()])
 }
 
 /// Starts `program` with the word `client` and with `server`, each on its host; returns when the server's inner address answers. What
 /// they get is in docs/lab.md.
-pub(super) fn start(program: &[OsString], network: &Network, means: &Means) -> Result<Ready, Error> {
+pub(super) fn start(program: &[OsString], network: &Network, means: &Means) -> Result<Ready> {
     let paths: Vec<String> = (0..network.path_names().len())
         .map(|path| format!("{}={}", network.interface(path), network.client_address(path)))
         .collect();
@@ -59,7 +59,7 @@ pub(super) fn start(program: &[OsString], network: &Network, means: &Means) -> R
     let mut ready = Ready::tunnel(IpAddr::V4(server), vec![far, near]);
     // Until the tunnel is there, a relay may say that nobody has the address, and `ping` gives up.
     let answers = || {
-        let answer = ping::await_answer(&network.client, None, server.into(), PING_LIMIT);
+        let answer = ping::await_answer(&network.client, server.into(), PING_LIMIT);
         answer.ok().map(Ok).or_else(|| ready.check().err().map(Err))
     };
     clock::within(START_LIMIT, format!("{server} did not answer `ping`"), answers)??;

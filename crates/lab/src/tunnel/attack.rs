@@ -14,10 +14,10 @@ use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
 
 use crate::clock;
+use crate::command::end;
 use crate::datagram::{ETHERNET, HEADERS, packet};
-use crate::error::{Doing, Error};
+use crate::error::{Doing, Error, Result};
 use crate::namespace::Namespace;
-use crate::wiring::end;
 
 const OBJECT: &[u8] = bpf::object!("attack.bpf.o");
 
@@ -58,7 +58,6 @@ pub enum Flood {
 #[derive(Debug)]
 pub struct Victim<'a> {
     pub host: &'a Namespace,
-    /// The address that it listens at.
     pub address: IpAddr,
     pub port: u16,
     pub public_key: [u8; 32],
@@ -74,7 +73,6 @@ pub struct Progress {
     pub sent: AtomicU64,
 }
 
-/// What a flood came to.
 #[derive(Clone, Copy, Debug)]
 pub struct Flooded {
     /// Datagrams sent per second.
@@ -92,7 +90,7 @@ pub struct Attacker {
 impl Attacker {
     /// Makes the host. Whatever the victim sends to addresses it does not know goes to the attacker, as to the
     /// Internet.
-    pub fn join(victim: &Namespace) -> Result<Self, Error> {
+    pub fn join(victim: &Namespace) -> Result<Self> {
         let host = Namespace::create("x")?;
         host.ip(&[format!("link add {INTERFACE} type veth peer name {INTERFACE} netns {}", victim.name())])?;
         let [own, other] = [1, 2].map(|end| Ipv4Addr::new(10, 250, 0, end));
@@ -105,7 +103,7 @@ impl Attacker {
     }
 
     /// Floods `victim` until it is told to stop.
-    pub fn run(&self, flood: Flood, victim: &Victim, progress: &Progress) -> Result<Flooded, Error> {
+    pub fn run(&self, flood: Flood, victim: &Victim, progress: &Progress) -> Result<Flooded> {
         let loaded = load(&packets(flood, victim)?)?;
         let (socket, _hook) = self.host.run(|| {
             let link = device::Net::open().and_then(|mut net| net.link(INTERFACE));
@@ -137,7 +135,7 @@ impl Attacker {
 }
 
 /// The program with its list of packets of IPv4.
-fn load(packets: &[Vec<u8>]) -> Result<Loaded, Error> {
+fn load(packets: &[Vec<u8>]) -> Result<Loaded> {
     let loaded = bpf::xdp::load(OBJECT, &[])?;
     for (index, packet) in (0..).zip(packets.iter().take(VARIETY)) {
         let mut frame = ethernet(0x0800);
@@ -164,7 +162,7 @@ fn seed(count: u16) -> Vec<u8> {
 }
 
 /// The datagrams of a flood as packets of IPv4.
-fn packets(flood: Flood, victim: &Victim) -> Result<Vec<Vec<u8>>, Error> {
+fn packets(flood: Flood, victim: &Victim) -> Result<Vec<Vec<u8>>> {
     let mut rng = ChaCha8Rng::seed_from_u64(7);
     let IpAddr::V4(to) = victim.address else { return Ok(Vec::new()) };
     if flood == Flood::Replays {
@@ -204,7 +202,7 @@ fn shape(flood: Flood, public_key: &[u8; 32], payload: &mut [u8]) {
 }
 
 /// Records datagrams that are on their way to the victim or a relay of its, and addresses them to the victim.
-fn record(victim: &Victim, to: Ipv4Addr) -> Result<Vec<Vec<u8>>, Error> {
+fn record(victim: &Victim, to: Ipv4Addr) -> Result<Vec<Vec<u8>>> {
     let (host, interface) = victim.recorded;
     let sniffer = host.run(|| Sniffer::new(interface))?.doing(|| format!("listen on {interface}"))?;
     let (mut buffer, mut packets) = (vec![0; 65_536], Vec::new());

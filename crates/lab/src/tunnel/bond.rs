@@ -9,7 +9,7 @@ use std::time::Duration;
 use link::Bitrate;
 
 use crate::axes::{Cell, FULL, Grid, NORMAL, PAPER, QUICK, cells};
-use crate::error::Error;
+use crate::error::Result;
 use crate::experiment::{Case, Experiment, Ratio, RunOptions, SideBySide, Size, Whole};
 use crate::links::{OnLinks, Setup};
 use crate::network::{PathSpec, Topology};
@@ -75,8 +75,7 @@ const NOTES: [&str; 8] = [
     "thin-up: 12 Mbit/s down, 256 kbit/s up, 20 ms one way, 100 packets; the others are in docs/lab.md",
 ];
 
-pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
-    let mut notes: Vec<String> = NOTES.map(str::to_owned).to_vec();
+pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment> {
     let mut cases = Vec::new();
     let mut missing = BTreeSet::new();
     for cell in cells(&GRIDS, options.size) {
@@ -90,15 +89,9 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
             Err(why) => drop(missing.insert(format!("{}: {why}", cell.text("case")))),
         }
     }
-    notes.extend(missing.into_iter().map(|text| format!("not measured: {text}")));
-    Ok(Experiment {
-        cases,
-        side_by_side: SideBySide::Rates(SIDE_BY_SIDE),
-        repeats: options.size.of(1, 3, 3),
-        ratios: RATIOS.to_vec(),
-        notes,
-        ..Experiment::default()
-    })
+    let mut experiment = Experiment::of(cases, options.size.of(1, 3, 3), &RATIOS, &NOTES);
+    experiment.notes.extend(missing.into_iter().map(|text| format!("not measured: {text}")));
+    Ok(Experiment { side_by_side: SideBySide::Rates(SIDE_BY_SIDE), ..experiment })
 }
 
 /// What making ready and ending takes, of as many cases as start together.
@@ -109,7 +102,7 @@ const fn seconds(seconds: u64) -> Duration {
 }
 
 /// A cell by every system that carries its transport.
-fn of_all_systems(cell: &Cell, links: &[PathSpec], size: Size) -> Result<Vec<Case>, Error> {
+fn of_all_systems(cell: &Cell, links: &[PathSpec], size: Size) -> Result<Vec<Case>> {
     let (quic, cc) = (cell.text("transport") == "quic", cell.text("cc"));
     let recorded = profiles::is_recorded(cell.text("case"));
     let test = Test {
@@ -122,7 +115,7 @@ fn of_all_systems(cell: &Cell, links: &[PathSpec], size: Size) -> Result<Vec<Cas
     let estimate = test.time + measure::PING_EVERY * test.idle_pings + OVERHEAD;
     let carrying = systems(links).into_iter().filter(|(system, ..)| !(quic && *system == System::Mptcp));
     let case = |(system, name, links): Over| {
-        let mut key = cell.key(&["case", "cc", "flows", "direction", "transport"]);
+        let mut key = cell.key("case cc flows direction transport");
         let name = if quic { format!("{name}-quic") } else { name };
         key.insert(1, ("system", name.into()));
         let setup = Setup { topology: Topology::Relayed(links), system, congestion_control: cc };

@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use link::{Bitrate, Capacity};
+use link::Bitrate;
 
 use crate::axes::{ALL, Cell, FULL, Grid, NORMAL, PAPER, QUICK, cases};
-use crate::error::Error;
+use crate::error::Result;
 use crate::experiment::{Case, Experiment, Published, Ratio, RunOptions};
 use crate::iperf::{Iperf, Protocol};
+use crate::links::Stream;
 use crate::links::{OnLinks, Setup};
 use crate::network::{PathSpec, Topology};
 use crate::system::{Back, Clocks, NawaSetup, System, find_rival};
-use crate::tasks::Stream;
 
 pub(crate) const ABOUT: &str = "one flow, TCP or UDP, over 1 to 10 links of 10 Mbit/s, over uneven links, and unshaped; clocks same and apart";
 
@@ -83,28 +83,21 @@ const GRIDS: [Grid; 20] = [
 
 const TIMES_ONE_PATH: Ratio = Ratio::new("times_one_path", "goodput_mbps", &[("paths", "1")]);
 
-const KEY: [&str; 6] = ["system", "links", "paths", "transport", "clocks", "back"];
+const KEY: &str = "system links paths transport clocks back";
 
-pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
+pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment> {
     let time = Duration::from_secs(options.size.of(2, 8, 20));
-    let mut cases = cases(&GRIDS, options.size, |cell| case(cell, time))?;
-    let mut notes: Vec<String> = NOTES.map(str::to_owned).to_vec();
-    for (name, program) in missing_rivals() {
-        cases.retain(|case| case.key[0].1 != name);
-        notes.push(format!("{name}: not measured, `{program}` is not installed (`make rivals` builds it)"));
+    let cases = cases(&GRIDS, options.size, |cell| case(cell, time))?;
+    let mut experiment = Experiment::of(cases, options.size.of(1, 3, 3), &[TIMES_ONE_PATH], &NOTES);
+    for (name, program) in RIVALS.iter().filter(|(_, program)| find_rival(program).is_none()) {
+        experiment.cases.retain(|case| case.key[0].1 != *name);
+        let note = format!("{name}: not measured, `{program}` is not installed (`make rivals` builds it)");
+        experiment.notes.push(note);
     }
-    let repeats = options.size.of(1, 3, 3);
-    Ok(Experiment {
-        cases,
-        repeats,
-        ratios: vec![TIMES_ONE_PATH],
-        paper: published(),
-        notes,
-        ..Experiment::default()
-    })
+    Ok(Experiment { paper: published(), ..experiment })
 }
 
-fn case(cell: &Cell, time: Duration) -> Result<Case, Error> {
+fn case(cell: &Cell, time: Duration) -> Result<Case> {
     let paths: usize = cell.get("paths")?;
     let topology = topology(cell.text("links"), paths);
     let setup = NawaSetup {
@@ -130,7 +123,7 @@ fn case(cell: &Cell, time: Duration) -> Result<Case, Error> {
         task: Stream { protocol, time },
         setup: Setup { topology, system, congestion_control: "cubic" },
     };
-    Ok(Case { key: cell.key(&KEY), estimate: time + Iperf::WARM_UP + overhead, workload }.erase())
+    Ok(Case { key: cell.key(KEY), estimate: time + Iperf::WARM_UP + overhead, workload }.erase())
 }
 
 fn topology(links: &str, paths: usize) -> Topology {
@@ -172,26 +165,6 @@ fn published() -> Vec<Published> {
 
 /// 110 % of the sum of the links' rates; `None` where they have none.
 fn offered(topology: &Topology) -> Option<Bitrate> {
-    let Topology::Relayed(paths) = topology else { return None };
-    let rates = paths.iter().map(|path| match path.up.capacity {
-        Capacity::Fixed(rate) => Some(rate.as_bps()),
-        _ => None,
-    });
-    let sum: u64 = rates.sum::<Option<u64>>()?;
-    Some(Bitrate::from_bps(sum * 11 / 10))
-}
-
-fn missing_rivals() -> impl Iterator<Item = (&'static str, &'static str)> {
-    RIVALS.into_iter().filter(|(_, program)| find_rival(program).is_none())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn udp_is_offered_more_than_the_links_carry() {
-        assert_eq!(offered(&topology("10x10", 10)), Some(Bitrate::from_mbps(110.0)));
-        assert_eq!(offered(&topology("unshaped", 1)), None);
-    }
+    let sum = topology.rate().as_bps();
+    (sum > 0).then(|| Bitrate::from_bps(sum * 11 / 10))
 }

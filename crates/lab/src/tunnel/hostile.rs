@@ -9,15 +9,15 @@ use serde_json::Value;
 use super::attack::{Attacker, Flood, Progress, Victim};
 use crate::axes::{FULL, Grid, QUICK, cases};
 use crate::clock;
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::experiment::{Case, Experiment, Ratio, RunOptions};
 use crate::iperf::{Iperf, Protocol};
+use crate::links::Stream;
 use crate::links::{Bench, OnLinks, Setup, Task};
 use crate::namespace::Namespace;
 use crate::network::{Network, PathSpec, SERVER, Topology};
 use crate::program;
 use crate::system::{Means, NawaSetup, Ready, System};
-use crate::tasks::Stream;
 use crate::workload::Sample;
 
 pub(crate) const ABOUT: &str =
@@ -77,7 +77,7 @@ const RATIOS: [Ratio; 2] = [
     Ratio::new("ratio_own", "goodput_mbps", &[("attack", "closed port")]),
 ];
 
-pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
+pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment> {
     let time = Duration::from_secs(options.size.of(2, 6, 10));
     let cases = cases(&GRIDS, options.size, |cell| {
         let topology = match cell.text("links") {
@@ -87,17 +87,11 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
         let flood = cell.one_of("attack", &FLOODS)?;
         let setup = Setup { topology, system: System::Nawa(NawaSetup::AUTO), congestion_control: "cubic" };
         let workload = OnLinks { setup, task: Attacked { time, flood, relay: cell.text("at") == "relay" } };
-        let mut key = cell.key(&["links", "at", "attack"]);
+        let mut key = cell.key("links at attack");
         key[2].1 = cell.text("attack").replace('_', " ").into();
         Ok(Case { key, estimate: time + Iperf::WARM_UP + OVERHEAD, workload }.erase())
     })?;
-    Ok(Experiment {
-        cases,
-        repeats: options.size.of(1, 3, 9),
-        ratios: RATIOS.to_vec(),
-        notes: NOTES.map(str::to_owned).to_vec(),
-        ..Experiment::default()
-    })
+    Ok(Experiment::of(cases, options.size.of(1, 3, 9), &RATIOS, &NOTES))
 }
 
 impl Task for Attacked {
@@ -105,7 +99,7 @@ impl Task for Attacked {
         &["iperf3", "ping"]
     }
 
-    fn measure(&self, bench: &Bench, ready: &mut Ready) -> Result<Sample, Error> {
+    fn measure(&self, bench: &Bench, ready: &mut Ready) -> Result<Sample> {
         let stream = Stream { protocol: Protocol::Tcp, time: self.time };
         let flow = || stream.run(bench, ready);
         match self.flood {
@@ -121,8 +115,8 @@ fn under(
     bench: &Bench,
     ready: &Ready,
     relay: bool,
-    flow: impl FnOnce() -> Result<Sample, Error>,
-) -> Result<Sample, Error> {
+    flow: impl FnOnce() -> Result<Sample>,
+) -> Result<Sample> {
     let means = &bench.site.means();
     let victim = victim(relay, bench.network, means)?;
     let gone = || Error::program("nawa", "nothing runs where the attack goes");
@@ -151,7 +145,7 @@ fn under(
 }
 
 /// Processor time of the victim's for each hostile datagram, in µs, while there is nothing else to do.
-fn refusal(progress: &Progress, cpu_time: impl Fn() -> Result<Duration, Error>) -> Result<f64, Error> {
+fn refusal(progress: &Progress, cpu_time: impl Fn() -> Result<Duration>) -> Result<f64> {
     let now = || Ok::<_, Error>((cpu_time()?, progress.sent.load(Ordering::Relaxed)));
     clock::poll_until(RECORDING_LIMIT, || (progress.sent.load(Ordering::Relaxed) > 0).then_some(()));
     let (cpu, sent) = now()?;
@@ -160,9 +154,9 @@ fn refusal(progress: &Progress, cpu_time: impl Fn() -> Result<Duration, Error>) 
     Ok((cpu_after - cpu).as_secs_f64() * 1e6 / (sent_after - sent).max(1) as f64)
 }
 
-fn victim<'a>(relay: bool, network: &'a Network, means: &Means) -> Result<Victim<'a>, Error> {
+fn victim<'a>(relay: bool, network: &'a Network, means: &Means) -> Result<Victim<'a>> {
     let recorded = network.relays.first().map_or((&network.server, "p1"), |relay| (relay, "c1"));
-    let at = |host, address: IpAddr, port, name: &str| -> Result<Victim<'a>, Error> {
+    let at = |host, address: IpAddr, port, name: &str| -> Result<Victim<'a>> {
         let public_key = means.public_key(name)?;
         Ok(Victim { host, address, port, public_key, recorded })
     };
@@ -173,7 +167,7 @@ fn victim<'a>(relay: bool, network: &'a Network, means: &Means) -> Result<Victim
 }
 
 /// What a status says of who is there and where, one line each.
-fn state(host: &Namespace, means: &Means) -> Result<Vec<String>, Error> {
+fn state(host: &Namespace, means: &Means) -> Result<Vec<String>> {
     Ok(lines(&program::status(host, means.nawa)?))
 }
 

@@ -17,11 +17,10 @@ use quinn_proto::{
 use rustls::RootCertStore;
 
 use crate::clock;
-use crate::error::{Doing, Error};
+use crate::error::{Doing, Error, Result};
 use crate::network::Network;
 use crate::statistics::mbps;
 
-/// The server's name in its certificate.
 const NAME: &str = "server";
 
 const PORT: u16 = 4433;
@@ -38,7 +37,7 @@ pub(crate) fn download(
     server: IpAddr,
     congestion_control: &str,
     time: Duration,
-) -> Result<f64, Error> {
+) -> Result<f64> {
     let target = SocketAddr::new(server, PORT);
     let source = SocketAddr::new(source.unwrap_or(Ipv4Addr::UNSPECIFIED.into()), 0);
     let bound =
@@ -59,7 +58,7 @@ fn transfer(
     target: SocketAddr,
     congestion_control: &str,
     time: Duration,
-) -> Result<u64, Error> {
+) -> Result<u64> {
     let (client, server) = configs(congestion_control)?;
     let mut far = End::new(far, Some(server));
     let mut near = End::new(near, None);
@@ -78,7 +77,7 @@ fn transfer(
     Ok(near.received)
 }
 
-fn configs(congestion_control: &str) -> Result<(ClientConfig, Arc<ServerConfig>), Error> {
+fn configs(congestion_control: &str) -> Result<(ClientConfig, Arc<ServerConfig>)> {
     let made = rcgen::generate_simple_self_signed(vec![NAME.into()]).map_err(failed)?;
     let key = rustls::pki_types::PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
     let mut roots = RootCertStore::empty();
@@ -123,7 +122,7 @@ impl End {
     }
 
     /// Does all that can be done now; when it wants to be called again at the latest.
-    fn drive(&mut self) -> Result<Option<Instant>, Error> {
+    fn drive(&mut self) -> Result<Option<Instant>> {
         let now = clock::now();
         self.read_socket(now).map_err(failed)?;
         let Some((handle, connection)) = &mut self.connection else { return Ok(None) };

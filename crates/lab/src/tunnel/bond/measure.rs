@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::call::{self, Call};
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::iperf::Iperf;
 use crate::links::{Bench, Task};
 use crate::ping::{self, Ping};
@@ -45,7 +45,7 @@ impl Task for Test {
     }
 
     /// Pings, then flows with pings and a call beside them.
-    fn measure(&self, bench: &Bench, ready: &mut Ready) -> Result<Sample, Error> {
+    fn measure(&self, bench: &Bench, ready: &mut Ready) -> Result<Sample> {
         let network = bench.network;
         network.restart_links();
         let source = ready.ping_sources[0];
@@ -74,7 +74,7 @@ impl Task for Test {
     }
 }
 
-fn loaded(bench: &Bench, ready: &Ready, test: &Test) -> Result<Loaded, Error> {
+fn loaded(bench: &Bench, ready: &Ready, test: &Test) -> Result<Loaded> {
     let network = bench.network;
     let source = ready.ping_sources[0];
     let ping = Ping::start(&network.client, source, ready.server, PING_EVERY)?;
@@ -83,7 +83,7 @@ fn loaded(bench: &Bench, ready: &Ready, test: &Test) -> Result<Loaded, Error> {
     Ok(Loaded { goodput_mbps, round_trips: ping.stop()?, call: call.stop()? })
 }
 
-fn tcp(bench: &Bench, ready: &Ready, test: &Test) -> Result<f64, Error> {
+fn tcp(bench: &Bench, ready: &Ready, test: &Test) -> Result<f64> {
     let iperf = Iperf {
         flows: test.flows,
         reverse: !test.up,
@@ -95,14 +95,14 @@ fn tcp(bench: &Bench, ready: &Ready, test: &Test) -> Result<f64, Error> {
 }
 
 #[cfg(feature = "quic")]
-fn quic(bench: &Bench, ready: &Ready, test: &Test) -> Result<f64, Error> {
+fn quic(bench: &Bench, ready: &Ready, test: &Test) -> Result<f64> {
     let control = bench.setup.congestion_control;
     crate::tunnel::quic::download(bench.network, ready.sources[0], ready.server, control, test.time)
 }
 
 /// No case asks for it then.
 #[cfg(not(feature = "quic"))]
-fn quic(_: &Bench, _: &Ready, _: &Test) -> Result<f64, Error> {
+fn quic(_: &Bench, _: &Ready, _: &Test) -> Result<f64> {
     Err(Error::program("QUIC", "this build has none"))
 }
 

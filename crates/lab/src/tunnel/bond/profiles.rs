@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use link::{Jitter, LinkConfig, Queue};
 
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::network::{PathSpec, fixed, percent_lost};
 use crate::traces::{Recording, recordings};
 
@@ -49,7 +49,7 @@ pub(super) fn is_recorded(case: &str) -> bool {
 }
 
 /// The links of a case, or why there are none: recordings are in the folder `traces`.
-pub(super) fn links(case: &str, traces: Option<&Path>) -> Result<Result<Vec<PathSpec>, String>, Error> {
+pub(super) fn links(case: &str, traces: Option<&Path>) -> Result<Result<Vec<PathSpec>, String>> {
     if let Some((name, profile)) = PROFILES.iter().find(|(name, _)| *name == case) {
         let bad = || Error::BadCell { field: (*name).into(), value: (*profile).into() };
         return paths(profile).ok_or_else(bad).map(Ok);
@@ -102,7 +102,7 @@ const RECORDED_QUEUE: usize = 500_000;
 
 /// The links of the recordings in `folder` whose names begin so; `None` where one is missing. A recording without a way
 /// back has one that limits nothing.
-fn recorded(folder: &Path, names: [&str; 2]) -> Result<Option<Vec<PathSpec>>, Error> {
+fn recorded(folder: &Path, names: [&str; 2]) -> Result<Option<Vec<PathSpec>>> {
     let recordings = recordings(folder)?;
     let found = |name| recordings.iter().find(|one| one.name.starts_with(name) && !one.has_rates());
     let [Some(first), Some(second)] = names.map(found) else { return Ok(None) };
@@ -115,5 +115,5 @@ fn recorded(folder: &Path, names: [&str; 2]) -> Result<Option<Vec<PathSpec>>, Er
         });
         Ok(PathSpec { name: format!("link{number}"), up, down })
     };
-    [(1, first), (2, second)].into_iter().map(path).collect::<Result<_, Error>>().map(Some)
+    [(1, first), (2, second)].into_iter().map(path).collect::<Result<_>>().map(Some)
 }

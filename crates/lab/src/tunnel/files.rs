@@ -1,19 +1,20 @@
-//! `demo`: one file over three bad links, by every system that Linux offers for it and by Nawa.
+//! `demo`: one file over three bad links, by every system that Linux offers for it and by Nawa; and `tunnel-events`: one over three
+//! links that die and return, whose addresses change and whose relays restart in mid-transfer.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use link::{Capacity, CellularConfig, LinkConfig, Loss, Probability, Queue, Trace};
 
-use crate::axes::{ALL, Grid, cases};
+use crate::axes::{ALL, FULL, Grid, cases};
 use crate::disturbance::{Change, Event};
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::experiment::{Case, Experiment, RunOptions};
+use crate::links::Fetch;
 use crate::links::{OnLinks, Setup};
 use crate::network::{PathSpec, Topology};
 use crate::system::{NawaSetup, System};
-use crate::tasks::Fetch;
-use crate::traces::{Recording, recordings};
+use crate::traces::recordings;
 
 pub(crate) const ABOUT: &str =
     "one file over LTE, Wi-Fi and satellite: the best single link, MPTCP, and Nawa, also with a link cut";
@@ -25,7 +26,7 @@ const QUICK_BYTES: u64 = 8 << 20;
 /// Index of the Wi-Fi link in [`paths`].
 const WIFI: usize = 1;
 
-const NOTES: [&str; 6] = [
+const NOTES: [&str; 8] = [
     "lte: 45 ms one way; mean 10 Mbit/s with a cellular link's variation and outages (generated; with --traces, the \
      first recording there, at its own rate); drop-tail queue of 500 kB, 400 ms at 10 Mbit/s",
     "wifi: 10 ms one way; 15 Mbit/s; 2 % loss, in fades of 5 packets on average that lose half of them \
@@ -37,6 +38,8 @@ const NOTES: [&str; 6] = [
      that reached what reads curl's output",
     "rtt_loaded_p95_ms: `ping` ten times a second during the transfer, through the tunnel for Nawa, else on the link \
      of the connection; mptcp does not carry pings: its are those of the link that it starts on",
+    "mptcp, nawa and nawa-cut use CUBIC, mptcp-bbr (on all subflows) and nawa-bbr use BBR",
+    "nawa-cut: the Wi-Fi link is cut after a third of the file, for 3 s",
 ];
 
 /// The best single link comes first: MPTCP begins on it.
@@ -45,7 +48,7 @@ const GRIDS: [Grid; 1] = [Grid(ALL, &["system=cubic,bbr,mptcp,mptcp-bbr,nawa,naw
 /// How long each takes for [`FILE_BYTES`], about: the slowest half a minute, the quickest a quarter.
 const SECONDS: u64 = 22;
 
-pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
+pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment> {
     let topology = Topology::Relayed(paths(options)?);
     let bytes = options.size.of(QUICK_BYTES, FILE_BYTES, FILE_BYTES);
     let change = Change::Cut { path: WIFI, time: Duration::from_secs(3) };
@@ -61,21 +64,17 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment, Error> {
         let setup = Setup { topology, system, congestion_control };
         let workload = OnLinks { setup, task: Fetch { bytes, event, recovery: false } };
         let estimate = Duration::from_secs(SECONDS * bytes / FILE_BYTES);
-        Ok(Case { key: cell.key(&["system"]), workload, estimate }.erase())
+        Ok(Case { key: cell.key("system"), workload, estimate }.erase())
     })?;
-    let mut notes: Vec<String> = NOTES.map(str::to_owned).to_vec();
-    notes.push("mptcp, nawa and nawa-cut use CUBIC, mptcp-bbr (on all subflows) and nawa-bbr use BBR".into());
-    notes.push("nawa-cut: the Wi-Fi link is cut after a third of the file, for 3 s".into());
-    let repeats = options.size.of(1, 1, 3);
-    Ok(Experiment { cases, in_order: true, repeats, notes, ..Experiment::default() })
+    Ok(Experiment { in_order: true, ..Experiment::of(cases, options.size.of(1, 1, 3), &[], &NOTES) })
 }
 
 /// The three links. Queues are of the size that such links have in reality, and the same for every system.
-fn paths(options: &RunOptions) -> Result<Vec<PathSpec>, Error> {
+fn paths(options: &RunOptions) -> Result<Vec<PathSpec>> {
     Ok(vec![lte(options)?, wifi(), PathSpec::plain("satellite", 5.0, 150)])
 }
 
-fn lte(options: &RunOptions) -> Result<PathSpec, Error> {
+fn lte(options: &RunOptions) -> Result<PathSpec> {
     let [up, down] = lte_capacities(options)?.map(|capacity| LinkConfig {
         capacity,
         delay: Duration::from_millis(45),
@@ -86,13 +85,13 @@ fn lte(options: &RunOptions) -> Result<PathSpec, Error> {
 }
 
 /// Up and down: the first recording in `--traces`, by name, that has both, or generated ones.
-fn lte_capacities(options: &RunOptions) -> Result<[Capacity; 2], Error> {
+fn lte_capacities(options: &RunOptions) -> Result<[Capacity; 2]> {
     let Some(folder) = &options.traces else {
         let trace =
             |stream| Trace::cellular(options.seed.wrapping_mul(2) + stream, &CellularConfig::default());
         return Ok([0, 1].map(|stream| Capacity::Trace(Arc::new(trace(stream)))));
     };
-    let first = recordings(folder)?.into_iter().find(Recording::has_back);
+    let first = recordings(folder)?.into_iter().find(|recording| recording.back.is_some());
     first.ok_or_else(|| Error::NoTrace(folder.clone()))?.load()
 }
 
@@ -115,16 +114,67 @@ fn wifi_loss() -> Loss {
     }
 }
 
+pub(crate) const ABOUT_EVENTS: &str =
+    "one file over three links while a link is cut, addresses change at either end, or a relay restarts";
+
+/// Long enough for ten seconds after the event over all links.
+const EVENT_BYTES: u64 = 32 << 20;
+
+/// The event comes when this share of the file has arrived.
+const AT: f64 = 0.25;
+
+/// How long a cut link stays cut.
+const CUT: Duration = Duration::from_secs(3);
+
+const EVENT_NOTES: [&str; 4] = [
+    "three links of 10 Mbit/s, 10, 20 and 30 ms one way, drop-tail queues of 100 packets; one file by curl from \
+     server to client, CUBIC; the event comes when a quarter of it has arrived",
+    "longest_stall_ms: the longest time between two bytes that reached what reads curl's output",
+    "used_again_s: from the event's end (cut: the link's return) until every path concerned has received more than a \
+     tenth of its link's rate for 0.2 s, by `nawa status` (mptcp: by the link); looked at from 0.2 s on, when what was \
+     under way has arrived, every 0.2 s, so that 0.4 is the least; \
+     a run in which one is not until the file's end counts with the time until then",
+    "cut: the 10 ms link, both directions, for 3 s; readdress-client: the client's address on it; \
+     readdress-client-all: on all; rebind: a NAT gives the client another port on it and drops what is sent to the old \
+     one; relay-restart: its relay, by SIGKILL; readdress-server: the server's only address, paths without relays",
+];
+
+const EVENT_GRIDS: [Grid; 2] = [
+    Grid(ALL, &["event:system=cut:nawa,cut:mptcp,readdress-client:nawa,rebind:nawa,relay-restart:nawa"]),
+    Grid(FULL, &["system=nawa event=readdress-client-all,readdress-server"]),
+];
+
+/// What happens, by its name.
+const CHANGES: [(&str, Change); 6] = [
+    ("cut", Change::Cut { path: 0, time: CUT }),
+    ("readdress-client", Change::ReaddressClient),
+    ("readdress-client-all", Change::ReaddressClientAll),
+    ("rebind", Change::Rebind),
+    ("readdress-server", Change::ReaddressServer),
+    ("relay-restart", Change::RelayRestart),
+];
+
+pub(crate) fn events(options: &RunOptions) -> Result<Experiment> {
+    let cases = cases(&EVENT_GRIDS, options.size, |cell| {
+        let change = cell.one_of("event", &CHANGES)?;
+        // Relays have the server's address from their clients' files.
+        let relayed = !matches!(change, Change::ReaddressServer);
+        let nawa = System::Nawa(NawaSetup { relayed, ..NawaSetup::AUTO });
+        let system = cell.one_of("system", &[("nawa", nawa), ("mptcp", System::Mptcp)])?;
+        let paths = [10, 20, 30].map(|ms| PathSpec::plain(format!("{ms}ms"), 10.0, ms));
+        let workload = OnLinks {
+            setup: Setup { topology: Topology::Relayed(paths.to_vec()), system, congestion_control: "cubic" },
+            task: Fetch { bytes: EVENT_BYTES, event: Some(Event { change, at: AT }), recovery: false },
+        };
+        let key = cell.key("system event");
+        Ok(Case { key, workload, estimate: Duration::from_secs(13) }.erase())
+    })?;
+    Ok(Experiment::of(cases, options.size.of(1, 5, 9), &[], &EVENT_NOTES))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_cut_link_is_the_wifi() {
-        let paths = paths(&RunOptions::default()).unwrap();
-        assert_eq!(paths[WIFI].name, "wifi");
-        assert!((paths[WIFI].down.loss.mean() - 0.02).abs() < 1e-9);
-    }
 
     #[test]
     fn a_folder_without_traces_is_an_error() {
