@@ -35,13 +35,16 @@ const CALL_EVERY: Duration = Duration::from_millis(20);
 /// How often what arrived is looked at.
 const STEP: Duration = Duration::from_millis(5);
 
-/// A set of links, each alike both ways.
+/// A set of links, each alike both ways unless `backs` says what the ways back are.
 #[derive(Debug, Clone)]
 pub struct Case {
     pub name: String,
     /// What the best link alone gives a flow of the kernel's CUBIC and BBR (6.18, one run of 12 s each), Mbit/s.
     pub kernel: Option<[f64; 2]>,
     pub links: Vec<LinkConfig>,
+    pub backs: Option<Vec<LinkConfig>>,
+    /// With outer addresses of IPv6.
+    pub v6: bool,
 }
 
 /// One link of a case: Mbit/s, one-way ms, jitter (σ, ms), loss (percent), and the queue, `None` where it holds 100 ms.
@@ -92,6 +95,8 @@ pub fn cases() -> Vec<Case> {
         name: (*name).into(),
         kernel: Some(*kernel),
         links: rows.iter().map(|row| link(*row)).collect(),
+        backs: None,
+        v6: false,
     };
     CASES.iter().map(case).collect()
 }
@@ -123,7 +128,26 @@ pub fn random(seed: u64) -> Case {
         (mbps, delay, jitter, loss, Some(packets as usize))
     };
     let links = (0..count).map(|_| link(row())).collect();
-    Case { name: format!("random {seed}"), kernel: None, links }
+    Case { name: format!("random {seed}"), kernel: None, links, backs: None, v6: false }
+}
+
+/// One link by chance whose way back carries a tenth to a hundredth of it; half of them with outer addresses of IPv6.
+pub fn thin(seed: u64) -> Case {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let mut unit = move || (rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
+    let mut logarithmic = |from: f64, to: f64| from * (to / from).powf(unit());
+    let (mbps, delay, packets) =
+        (logarithmic(2.0, 100.0), logarithmic(5.0, 150.0), logarithmic(20.0, 400.0) as usize);
+    let (ratio, waiting) = (logarithmic(10.0, 100.0), logarithmic(10.0, 200.0) as usize);
+    let there = link((mbps, delay, 0., 0., Some(packets)));
+    let back = link((mbps / ratio, delay, 0., 0., Some(waiting)));
+    Case {
+        name: format!("thin {seed}"),
+        kernel: None,
+        links: vec![there],
+        backs: Some(vec![back]),
+        v6: seed % 2 == 1,
+    }
 }
 
 /// Links as given: each `MBPS@MS±JITTER LOSS% qPACKETS pMBPS/KB`, all but the first two of which may be left out; the last is a
@@ -149,7 +173,7 @@ pub fn given(text: &str) -> Option<Case> {
         Some(LinkConfig { policer, ..link(row) })
     };
     let links = text.split(',').map(one).collect::<Option<_>>()?;
-    Some(Case { name: "given".into(), kernel: None, links })
+    Some(Case { name: "given".into(), kernel: None, links, backs: None, v6: false })
 }
 
 /// A policer of so many Mbit/s that lets a burst of so many kB pass.
@@ -173,7 +197,7 @@ pub fn demo(seed: u64) -> Case {
     };
     let wifi = LinkConfig { loss: fades, ..link((15., 10., 0., 0., Some(100))) };
     let links = vec![lte, wifi, link((5., 150., 0., 0., Some(100)))];
-    Case { name: format!("demo {seed}"), kernel: None, links }
+    Case { name: format!("demo {seed}"), kernel: None, links, backs: None, v6: false }
 }
 
 impl Case {
@@ -204,7 +228,23 @@ impl Case {
             };
             format!("{rate:.2}@{:.0}{jitter}{loss}{queue}", link.delay.as_secs_f64() * 1e3)
         };
-        self.links.iter().map(one).collect::<Vec<_>>().join(", ")
+        let all = |links: &[LinkConfig]| links.iter().map(one).collect::<Vec<_>>().join(", ");
+        let backs = self.backs.iter().map(|backs| format!(", back {}", all(backs)));
+        all(&self.links) + &backs.collect::<String>() + if self.v6 { ", IPv6" } else { "" }
+    }
+
+    /// The ways back carry `mbps`.
+    pub fn set_back(&mut self, mbps: f64) {
+        let back = |link: &LinkConfig| LinkConfig {
+            capacity: Capacity::Fixed(Bitrate::from_mbps(mbps)),
+            ..link.clone()
+        };
+        self.backs = Some(self.links.iter().map(back).collect());
+    }
+
+    /// What it leads back over, link for link.
+    pub fn backs(&self) -> &[LinkConfig] {
+        self.backs.as_deref().unwrap_or(&self.links)
     }
 }
 
@@ -305,7 +345,7 @@ pub fn run_net(net: &mut Net, load: &Load) -> Outcome {
 
 /// A tunnel over the links of a case that has come up.
 pub fn net(case: &Case, seed: u64) -> Net {
-    net_of(case.links.iter().map(|link| (link.clone(), link.clone())).collect(), seed)
+    net_over(case.v6, case.links.iter().cloned().zip(case.backs().iter().cloned()).collect(), seed)
 }
 
 /// A tunnel over links, there and back, that has come up.
