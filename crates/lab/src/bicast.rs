@@ -10,6 +10,7 @@ pub(crate) mod transfer;
 use crate::experiment::Entry;
 use crate::paper::Paper;
 
+pub(crate) use test::check_usrsctp;
 pub use test::{Test, sctp_stacks};
 
 /// What `nawa lab list` shows of them.

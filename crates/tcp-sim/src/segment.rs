@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use packet::checksum::Sum;
+use packet::checksum::{Sum, verify};
 use packet::{Ip, Tcp, ip};
 
 pub use packet::tcp::{ACK, FIN, PSH, RST, SYN};
@@ -88,7 +88,7 @@ impl Segment {
         bytes
     }
 
-    /// The ports and the segment in an IPv4 packet; `None` if it has none.
+    /// The ports and the segment in an IPv4 packet; `None` if it has none, or a link has damaged it.
     pub fn decode(packet: &[u8]) -> Option<(Socket, Socket, Segment)> {
         let ip = Ip::parse(packet).ok()?;
         let tcp = Tcp::parse(&ip)?;
@@ -96,6 +96,10 @@ impl Segment {
         let (IpAddr::V4(source), IpAddr::V4(destination)) = (ip.source(), ip.destination()) else {
             return None;
         };
+        let pseudo = Sum::pseudo_header(ip.source(), ip.destination(), ip::TCP, bytes.len());
+        if !verify(Sum::default(), packet.get(..20)?) || !verify(pseudo, bytes) {
+            return None;
+        }
         let mut segment = Segment {
             flags: tcp.flags(),
             seq: tcp.sequence(),
@@ -156,7 +160,6 @@ pub fn timestamp(now: Duration) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use packet::checksum::verify;
 
     #[test]
     fn what_is_encoded_is_right_and_decoded() {
@@ -192,5 +195,16 @@ mod tests {
             ));
         }
         assert_eq!(Segment::decode(&[0x45; 30]), None);
+    }
+
+    #[test]
+    fn what_a_link_has_damaged_is_no_segment() {
+        let socket = |last, port| Socket { ip: Ipv4Addr::new(10, 0, 0, last), port };
+        let packet = Segment { len: 20, ..Segment::default() }.encode(3, socket(1, 5000), socket(2, 5201));
+        for bit in 0..8 * packet.len() {
+            let mut damaged = packet.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(Segment::decode(&damaged), None, "bit {bit}");
+        }
     }
 }

@@ -81,7 +81,7 @@ fn check_native() -> Result<()> {
 }
 
 /// Fails where usrsctp is not installed, or would not be alone.
-fn check_usrsctp() -> Result<()> {
+pub(crate) fn check_usrsctp() -> Result<()> {
     if check_native().is_ok() {
         return Err(Error::OtherSctp);
     }

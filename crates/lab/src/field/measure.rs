@@ -10,6 +10,7 @@ use super::running::{Field, Place, wait_until};
 use super::system::{Strand, System};
 use super::traffic::Association;
 use super::traffic::{REQUESTS_A_SECOND, Traffic};
+use crate::bicast::check_usrsctp;
 use crate::clock;
 use crate::error::{Doing, Result};
 use crate::program::on_cpu;
@@ -27,7 +28,8 @@ pub(super) struct Test {
 
 impl Workload for Test {
     fn needs(&self) -> Vec<Need> {
-        let mut needs = Need::programs(&["ethtool", "nft", "ping", "cc"]);
+        let mut needs = Need::programs(&["ethtool", "nft", "ping"]);
+        needs.push(Need::Other("usrsctp".into(), Box::new(check_usrsctp)));
         if self.system.has(Strand::Flight) {
             needs.push(Need::CongestionControl("fsat"));
         }

@@ -14,6 +14,7 @@ use super::hazards::Hazards;
 use super::running::{Field, Place, pids, wait_until};
 use super::system::System;
 use super::traffic::Traffic;
+use crate::bicast::check_usrsctp;
 use crate::clock;
 use crate::emulator::Emulator;
 use crate::error::{Doing, Error, Result};
@@ -56,7 +57,8 @@ impl Plan {
 
 /// Lets faults happen to a convoy with all strands under traffic, telling `say` of each; what did not recover, grew, or was left.
 pub fn endure(nawa: &Path, plan: Plan, say: &mut dyn FnMut(&str)) -> Result<Vec<String>> {
-    program::require(&["ethtool", "nft", "ping", "cc"])?;
+    program::require(&["ethtool", "nft", "ping"])?;
+    check_usrsctp()?;
     cleanup::remove_orphans();
     let _registrations = controls::lock()?;
     let folder = tempfile::tempdir().doing(|| "make a temporary folder".into())?;
