@@ -1,7 +1,8 @@
 //! What one TCP flow gets through the tunnel and over each link alone, in virtual time, and a ping and a call beside it.
 //!
 //! `cargo run --release -p tunnel --example bond -- [case=NAME] [cc=cubic|bbr] [seconds=12] [seeds=1] [random=FROM..TO]
-//! [rough=FROM..TO] [demo=FROM..TO] [links="20@15±3 1% q50, 5@40 p4/30 s90/2, 9@50 cell1"] [flows=1] [beside=0] [shared=no|yes] [way=up|down] [singles=only|none]
+//! [rough=FROM..TO] [demo=FROM..TO] [thin=FROM..TO] [back=0.256] [v6=no|yes] [links="20@15±3 1% q50, 5@40 p4/30 s90/2, 9@50 cell1"]
+//! [flows=1] [beside=0] [shared=no|yes] [way=up|down] [singles=only|none]
 //! [probes=none] [show=MS]`, in any order; `case` may be a part of a name, `beside` flows of CUBIC use the first link without the
 //! tunnel, `shared=yes` has all paths on it, `probes=none` leaves out the ping and the call, which take a thin link's rate and are
 //! not on the single links, and `show` prints the first flow's sender each so many ms. Figures are medians of the seeds, Mbit/s and
@@ -30,7 +31,7 @@ use std::time::Duration;
 
 use link::LinkConfig;
 
-use bond::{Case, Load, Outcome, cases, demo, given, quantile, random, rough, run_bond, run_single};
+use bond::{Case, Load, Outcome, cases, demo, given, quantile, random, rough, run_bond, run_pair, thin};
 use tcp_sim::CongestionControl;
 
 struct Arguments {
@@ -86,15 +87,16 @@ fn line(case: &Case, arguments: &Arguments) -> String {
     let loads: Vec<Load> = (1..=arguments.seeds).map(|seed| Load { seed, ..arguments.load }).collect();
     let links = if arguments.load.shared { &case.links[..1] } else { &case.links[..] };
     let mut alone = f64::NAN;
-    let single = |(at, link): (usize, &LinkConfig)| {
+    let single = |(at, (link, back)): (usize, (&LinkConfig, &LinkConfig))| {
         let loads = loads.iter().map(|load| Load { beside: if at == 0 { load.beside } else { 0 }, ..*load });
-        let runs: Vec<Outcome> = loads.map(|load| run_single(link, &load)).collect();
+        let runs: Vec<Outcome> = loads.map(|load| run_pair(link, back, &load)).collect();
         if at == 0 {
             alone = median(runs.iter().map(|run| run.beside).collect())
         }
         median(runs.iter().map(|run| run.goodput).collect())
     };
-    let singles: Vec<f64> = links.iter().enumerate().filter(|_| arguments.singles).map(single).collect();
+    let singles: Vec<f64> =
+        links.iter().zip(case.backs()).enumerate().filter(|_| arguments.singles).map(single).collect();
     let best = singles.iter().copied().fold(f64::NAN, f64::max);
     let sum: f64 = if singles.is_empty() { f64::NAN } else { singles.iter().sum() };
     let each = singles.iter().map(|s| figure(*s)).collect::<Vec<_>>().join(" ");
@@ -173,10 +175,16 @@ fn parse() -> Result<Arguments, String> {
             "way" => arguments.load.from = usize::from(value == "down"),
             "probes" => arguments.load.probes = value != "none",
             "singles" => (arguments.singles, arguments.bond) = (value != "none", value != "only"),
-            "random" | "rough" | "demo" => {
+            "back" => {
+                let mbps = value.parse().map_err(|_| wrong())?;
+                arguments.cases.iter_mut().for_each(|case| case.set_back(mbps));
+            }
+            "v6" => arguments.cases.iter_mut().for_each(|case| case.v6 = value == "yes"),
+            "random" | "rough" | "thin" | "demo" => {
                 let generator = match key {
                     "random" => random,
                     "rough" => rough,
+                    "thin" => thin,
                     _ => demo,
                 };
                 let (from, to) = value.split_once("..").ok_or_else(wrong)?;

@@ -7,7 +7,7 @@ mod sim;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use bond::{Case, Load, cases, demo, given, quantile, random, rough, run_bond, run_single};
+use bond::{Case, Load, cases, demo, given, quantile, random, rough, run_bond, run_pair, run_single};
 use tcp_sim::CongestionControl;
 
 /// Random sets that are tried.
@@ -103,6 +103,18 @@ fn a_thin_link_of_long_delay_is_tried_without_holding_a_flow_up() {
         let goodput = run_bond(&case, &load).goodput;
         assert!(goodput > 0.85 * best, "{links}: {goodput:.1} of {best:.1} Mbit/s");
     }
+}
+
+/// Acknowledgements that wait for room on their path give way to later ones; sent at once they would wait in the modem, all of them.
+#[test]
+fn a_download_is_not_held_up_by_its_acknowledgements() {
+    let load = Load { probes: false, ..Load::default() };
+    let mut case = given("12@20").expect("a link");
+    case.set_back(0.256);
+    case.v6 = true;
+    let alone = run_pair(&case.links[0], &case.backs()[0], &load).goodput;
+    let goodput = run_bond(&case, &load).goodput;
+    assert!(goodput > 0.4 * alone, "{goodput:.1} of {alone:.1} Mbit/s");
 }
 
 /// A sender that is told of the tunnel's queue by a loss leaves its receiver without anything for as long as packets wait

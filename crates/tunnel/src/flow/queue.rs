@@ -62,7 +62,8 @@ pub struct Head<'a> {
     pub packet: &'a [u8],
     /// The flow's place.
     pub flow: usize,
-    /// Whether the flow sends little, and nothing else of it waits.
+    /// Whether the flow sends little, and nothing else of it waits. An acknowledgement waits for its path to have room, for a later
+    /// one may take its place meanwhile.
     pub sparse: bool,
     /// Bytes that this and the other flows that wait have left to send, each as many as this one, as far as can be told.
     pub rest: f64,
@@ -352,7 +353,7 @@ impl FlowQueue {
         Some(Head {
             packet,
             flow: at,
-            sparse: recent < self.sparse && flow.packets.len() == 1,
+            sparse: recent < self.sparse && flow.packets.len() == 1 && !packet::is_pure_ack(packet),
             rest: flows * left,
             rate: recent / MEMORY.as_secs_f64(),
         })

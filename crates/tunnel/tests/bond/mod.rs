@@ -36,13 +36,16 @@ const CALL_EVERY: Duration = Duration::from_millis(20);
 /// How often what arrived is looked at.
 const STEP: Duration = Duration::from_millis(5);
 
-/// A set of links, each alike both ways.
+/// A set of links, each alike both ways unless `backs` says what the ways back are.
 #[derive(Debug, Clone)]
 pub struct Case {
     pub name: String,
     /// What the best link alone gives a flow of the kernel's CUBIC and BBR (6.18, one run of 12 s each), Mbit/s.
     pub kernel: Option<[f64; 2]>,
     pub links: Vec<LinkConfig>,
+    pub backs: Option<Vec<LinkConfig>>,
+    /// With outer addresses of IPv6.
+    pub v6: bool,
 }
 
 /// One link of a case: Mbit/s, one-way ms, jitter (σ, ms), loss (percent), and the queue, `None` where it holds 100 ms.
@@ -90,9 +93,8 @@ const CASES: [(&str, [f64; 2], &[Row]); 23] = [
 /// The named cases.
 pub fn cases() -> Vec<Case> {
     let case = |(name, kernel, rows): &(&str, [f64; 2], &[Row])| Case {
-        name: (*name).into(),
         kernel: Some(*kernel),
-        links: rows.iter().map(|row| link(*row)).collect(),
+        ..Case::new((*name).into(), rows.iter().map(|row| link(*row)).collect())
     };
     CASES.iter().map(case).collect()
 }
@@ -114,15 +116,25 @@ pub fn random(seed: u64) -> Case {
     let mut chance = Chance(ChaCha8Rng::seed_from_u64(seed));
     let count = 2 + usize::from(chance.unit() < 0.4);
     let links = (0..count).map(|_| chance.link()).collect();
-    Case { name: format!("random {seed}"), kernel: None, links }
+    Case::new(format!("random {seed}"), links)
 }
 
-/// The same, and each link has one of the troubles of the field, or none.
+/// One link by chance whose way back carries a tenth to a hundredth of it; half of them with outer addresses of IPv6.
+pub fn thin(seed: u64) -> Case {
+    let mut chance = Chance(ChaCha8Rng::seed_from_u64(seed));
+    let (mbps, delay) = (chance.logarithmic(2.0, 100.0), chance.logarithmic(5.0, 150.0));
+    let there = link((mbps, delay, 0.0, 0.0, Some(chance.logarithmic(20.0, 400.0) as usize)));
+    let ratio = chance.logarithmic(10.0, 100.0);
+    let back = link((mbps / ratio, delay, 0.0, 0.0, Some(chance.logarithmic(10.0, 200.0) as usize)));
+    Case { backs: Some(vec![back]), v6: seed % 2 == 1, ..Case::new(format!("thin {seed}"), vec![there]) }
+}
+
+/// The same as at random, and each link has one of the troubles of the field, or none.
 pub fn rough(seed: u64) -> Case {
     let mut chance = Chance(ChaCha8Rng::seed_from_u64(seed));
     let count = 2 + usize::from(chance.unit() < 0.4);
     let links = (0..count).map(|at| chance.trouble(seed + at as u64)).collect();
-    Case { name: format!("rough {seed}"), kernel: None, links }
+    Case::new(format!("rough {seed}"), links)
 }
 
 struct Chance(ChaCha8Rng);
@@ -219,7 +231,7 @@ pub fn given(text: &str) -> Option<Case> {
         Some(link)
     };
     let links = text.split(',').map(one).collect::<Option<_>>()?;
-    Some(Case { name: "given".into(), kernel: None, links })
+    Some(Case::new("given".into(), links))
 }
 
 fn ms(ms: f64) -> Duration {
@@ -255,10 +267,14 @@ pub fn demo(seed: u64) -> Case {
     };
     let wifi = LinkConfig { loss: fades, ..link((15., 10., 0., 0., Some(100))) };
     let links = vec![lte, wifi, link((5., 150., 0., 0., Some(100)))];
-    Case { name: format!("demo {seed}"), kernel: None, links }
+    Case::new(format!("demo {seed}"), links)
 }
 
 impl Case {
+    fn new(name: String, links: Vec<LinkConfig>) -> Case {
+        Case { name, kernel: None, links, backs: None, v6: false }
+    }
+
     /// What the kernel gives a flow of this kind on the best link.
     pub fn kernel(&self, control: CongestionControl) -> Option<f64> {
         self.kernel.map(|figures| figures[usize::from(control == CongestionControl::Bbr)])
@@ -302,7 +318,23 @@ impl Case {
             let swings = if swings { " swings" } else { "" };
             format!("{rate:.2}@{delay:.0}{jitter}{loss}{queue}{swings}{troubles}")
         };
-        self.links.iter().map(one).collect::<Vec<_>>().join(", ")
+        let all = |links: &[LinkConfig]| links.iter().map(one).collect::<Vec<_>>().join(", ");
+        let backs = self.backs.iter().map(|backs| format!(", back {}", all(backs)));
+        all(&self.links) + &backs.collect::<String>() + if self.v6 { ", IPv6" } else { "" }
+    }
+
+    /// The ways back carry `mbps`.
+    pub fn set_back(&mut self, mbps: f64) {
+        let back = |link: &LinkConfig| LinkConfig {
+            capacity: Capacity::Fixed(Bitrate::from_mbps(mbps)),
+            ..link.clone()
+        };
+        self.backs = Some(self.links.iter().map(back).collect());
+    }
+
+    /// What it leads back over, link for link.
+    pub fn backs(&self) -> &[LinkConfig] {
+        self.backs.as_deref().unwrap_or(&self.links)
     }
 }
 
@@ -403,7 +435,7 @@ pub fn run_net(net: &mut Net, load: &Load) -> Outcome {
 
 /// A tunnel over the links of a case that has come up.
 pub fn net(case: &Case, seed: u64) -> Net {
-    net_of(case.links.iter().map(|link| (link.clone(), link.clone())).collect(), seed)
+    net_over(case.v6, case.links.iter().cloned().zip(case.backs().iter().cloned()).collect(), seed)
 }
 
 /// A tunnel over links, there and back, that has come up.
