@@ -2,8 +2,8 @@
 //!
 //! `cargo run --release -p tunnel --example bond -- [case=NAME] [cc=cubic|bbr] [seconds=12] [seeds=1] [random=FROM..TO]
 //! [rough=FROM..TO] [demo=FROM..TO] [thin=FROM..TO] [back=0.256] [v6=no|yes] [links="20@15±3 1% q50, 5@40 p4/30 s90/2, 9@50 cell1"]
-//! [flows=1] [beside=0] [shared=no|yes] [way=up|down] [singles=only|none]
-//! [probes=none] [show=MS]`, in any order; `case` may be a part of a name, `beside` flows of CUBIC use the first link without the
+//! [flows=1] [beside=0] [shared=no|yes] [way=up|down] [singles=only|none] [probes=none] [show=MS]`, in any order; `back` is what the ways
+//! back carry, `case` may be a part of a name, `beside` flows of CUBIC use the first link without the
 //! tunnel, `shared=yes` has all paths on it, `probes=none` leaves out the ping and the call, which take a thin link's rate and are
 //! not on the single links, and `show` prints the first flow's sender each so many ms. Figures are medians of the seeds, Mbit/s and
 //! ms. `/kernel` is the best single link over what Linux 6.18 got on it in one run of 12 s; it is for one flow of 12 s only.
@@ -152,6 +152,8 @@ fn median(mut values: Vec<f64>) -> f64 {
 fn parse() -> Result<Arguments, String> {
     let mut arguments =
         Arguments { cases: cases(), load: Load::default(), seeds: 1, singles: true, bond: true };
+    // They are for the cases that there are when all is read.
+    let (mut back, mut v6) = (None, None);
     for argument in std::env::args().skip(1) {
         let (key, value) = argument.split_once('=').ok_or_else(|| format!("{argument}: write key=value"))?;
         let wrong = || format!("{value:?} is no value of {key}");
@@ -175,11 +177,8 @@ fn parse() -> Result<Arguments, String> {
             "way" => arguments.load.from = usize::from(value == "down"),
             "probes" => arguments.load.probes = value != "none",
             "singles" => (arguments.singles, arguments.bond) = (value != "none", value != "only"),
-            "back" => {
-                let mbps = value.parse().map_err(|_| wrong())?;
-                arguments.cases.iter_mut().for_each(|case| case.set_back(mbps));
-            }
-            "v6" => arguments.cases.iter_mut().for_each(|case| case.v6 = value == "yes"),
+            "back" => back = Some(value.parse().map_err(|_| wrong())?),
+            "v6" => v6 = Some(value == "yes"),
             "random" | "rough" | "thin" | "demo" => {
                 let generator = match key {
                     "random" => random,
@@ -193,6 +192,10 @@ fn parse() -> Result<Arguments, String> {
             }
             _ => return Err(format!("there is no {key}")),
         }
+    }
+    for case in &mut arguments.cases {
+        back.into_iter().for_each(|mbps| case.set_back(mbps));
+        case.v6 = v6.unwrap_or(case.v6);
     }
     Ok(arguments)
 }

@@ -244,6 +244,7 @@ pub(crate) fn cut(options: &RunOptions) -> Result<Experiment> {
 pub(crate) const ABOUT_TCP: &str =
     "one TCP flow in the tunnel over two paths with 5 % bursty loss, by what goes over both";
 
+/// Of either path, one way.
 const TCP_DELAY: Duration = Duration::from_millis(20);
 
 const TCP: [Grid; 1] =

@@ -43,6 +43,7 @@ pub struct Case {
     /// What the best link alone gives a flow of the kernel's CUBIC and BBR (6.18, one run of 12 s each), Mbit/s.
     pub kernel: Option<[f64; 2]>,
     pub links: Vec<LinkConfig>,
+    /// The ways back, link for link, where they differ.
     pub backs: Option<Vec<LinkConfig>>,
     /// With outer addresses of IPv6.
     pub v6: bool,
@@ -129,7 +130,7 @@ pub fn thin(seed: u64) -> Case {
     Case { backs: Some(vec![back]), v6: seed % 2 == 1, ..Case::new(format!("thin {seed}"), vec![there]) }
 }
 
-/// The same as at random, and each link has one of the troubles of the field, or none.
+/// Two or three links by chance, each with one of the troubles of the field.
 pub fn rough(seed: u64) -> Case {
     let mut chance = Chance(ChaCha8Rng::seed_from_u64(seed));
     let count = 2 + usize::from(chance.unit() < 0.4);
@@ -156,6 +157,8 @@ impl Chance {
         link((mbps, delay, jitter, loss, Some(packets as usize)))
     }
 
+    /// Bursts of loss, held-back frames, reordering jitter, a cell, steps of delay, a policer, stops, a managed queue, copies and damage,
+    /// or repeats by the link itself.
     fn trouble(&mut self, seed: u64) -> LinkConfig {
         let (mbps, delay) = (self.logarithmic(0.5, 100.0), self.logarithmic(3.0, 150.0));
         let mut link = link((mbps, delay, 0.0, 0.0, Some(self.logarithmic(10.0, 1000.0) as usize)));
@@ -204,15 +207,16 @@ impl Chance {
 /// Links as given: each `MBPS@MS±JITTER LOSS% qPACKETS pMBPS/KB sMS/S cellSEED`, all but the first two of which may be left out: a
 /// policer's rate and burst, the delay in every second stretch of so many seconds, and a rate that swings around that given.
 pub fn given(text: &str) -> Option<Case> {
+    let number = |text: &str| text.parse().ok().filter(|number: &f64| number.is_finite() && *number >= 0.0);
     let one = |text: &str| {
         let mut words = text.split_whitespace();
         let (mbps, delay) = words.next()?.split_once('@')?;
         let (delay, jitter) = delay.split_once('±').unwrap_or((delay, "0"));
-        let row: Row = (mbps.parse().ok()?, delay.parse().ok()?, jitter.parse().ok()?, 0.0, Some(100));
+        let row: Row = (number(mbps)?, number(delay)?, number(jitter)?, 0.0, Some(100));
         let mut link = link(row);
         for word in words {
             if let Some(loss) = word.strip_suffix('%') {
-                link.loss = Loss::Bernoulli(Probability::new(loss.parse::<f64>().ok()? / 100.0).ok()?);
+                link.loss = Loss::Bernoulli(Probability::new(number(loss)? / 100.0).ok()?);
             } else if let Some(packets) = word.strip_prefix('q') {
                 link.queue = Queue::Packets(packets.parse().ok()?);
             } else if let Some(seed) = word.strip_prefix("cell") {
@@ -220,7 +224,7 @@ pub fn given(text: &str) -> Option<Case> {
                 link.capacity = Capacity::Trace(Arc::new(Trace::cellular(seed.parse().ok()?, &config)));
             } else {
                 let (first, second) = word.get(1..)?.split_once('/')?;
-                let (first, second): (f64, f64) = (first.parse().ok()?, second.parse().ok()?);
+                let (first, second) = (number(first)?, number(second).filter(|second| *second > 0.0)?);
                 match word.chars().next()? {
                     'p' => link.policer = Some(policed(first, second)),
                     's' => link.delay_steps = steps(link.delay, ms(first), ms(1e3 * second)),
@@ -332,7 +336,7 @@ impl Case {
         self.backs = Some(self.links.iter().map(back).collect());
     }
 
-    /// What it leads back over, link for link.
+    /// The ways back, link for link.
     pub fn backs(&self) -> &[LinkConfig] {
         self.backs.as_deref().unwrap_or(&self.links)
     }
