@@ -1,16 +1,16 @@
 //! `field`: all strands at once, in a convoy of four vehicles on a radio mesh, two of which have uplinks.
 //!
 //! [`convoy`] is the network, [`system`] what runs on it and its files, [`traffic`], [`hazards`] and `association` what goes over it,
-//! [`fault`] what happens to it meanwhile, [`running`] both together, [`measure`] one sample, [`endure`] faults without end.
+//! [`fault`] what happens to it meanwhile, [`running`] both together, [`measure`] one sample, [`Trial`] what tests do to it.
 
 mod convoy;
 mod fault;
 mod hazards;
 mod measure;
 mod running;
-mod soak;
 mod system;
 mod traffic;
+mod trial;
 
 use std::time::Duration;
 
@@ -18,9 +18,11 @@ use crate::error::Result;
 use crate::experiment::{Case, Entry, Experiment, Ratio, RunOptions};
 use crate::paper::Paper;
 
+pub use convoy::VEHICLES;
+pub use fault::Fault;
 use measure::Test;
-pub use soak::{Plan, endure};
 use system::System;
+pub use trial::Trial;
 
 /// What `nawa lab list` shows of it.
 pub(crate) const EXPERIMENTS: [Entry; 1] = [Entry::new("field", ABOUT, experiment)];

@@ -140,7 +140,7 @@ pub struct Test {
     /// The peer's name
     pub peer: String,
     /// An inner address of the peer's [default: the first host in its routes, or of this end's network]
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = value::ip)]
     pub to: Option<std::net::IpAddr>,
     /// How long, with its unit
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = value::time)]
@@ -320,7 +320,7 @@ pub struct FloodSend {
     /// The message [default: each line of stdin]
     pub message: Option<String>,
     /// How many hops it may go; 0: as the file says
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = value::whole::<u8>(0..=u8::MAX.into()))]
     pub ttl: u8,
 }
 
@@ -331,7 +331,7 @@ pub struct FloodRecv {
     #[arg(value_parser = value::interface)]
     pub interface: String,
     /// End after so many messages
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = value::whole::<u64>(1..=u64::MAX))]
     pub count: Option<u64>,
     /// End, and fail, if none comes for so long
     #[arg(long, value_name = "TIME", value_parser = value::time)]
@@ -354,9 +354,10 @@ pub struct FloodPing {
     #[arg(value_parser = value::interface)]
     pub interface: String,
     /// The other node's ID
+    #[arg(value_parser = value::whole::<u32>(0..=u32::MAX.into()))]
     pub id: u32,
     /// How many pings
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = value::whole::<u32>(1..=u32::MAX.into()))]
     pub count: u32,
     /// The time from one to the next, if the answer has come by then; 0ms: as soon as the answer comes
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = value::pause)]
@@ -365,10 +366,10 @@ pub struct FloodPing {
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = value::time)]
     pub timeout: Duration,
     /// Bytes of a message
-    #[arg(long, value_name = "BYTES", default_value_t = 56, value_parser = clap::value_parser!(u16).range(16..))]
+    #[arg(long, value_name = "BYTES", default_value_t = 56, value_parser = value::whole::<u16>(16..=u16::MAX.into()))]
     pub size: u16,
     /// How many hops it may go; 0: as the file says
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = value::whole::<u8>(0..=u8::MAX.into()))]
     pub ttl: u8,
     /// One JSON object at the end instead of lines; every unit is in its key's name
     #[arg(long)]
@@ -422,13 +423,13 @@ pub struct LabRun {
     #[arg(long)]
     pub paper: bool,
     /// How often each case is measured; the medians and where they lie are shown [default: the experiment's own]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "N", value_parser = value::whole::<u32>(1..=1000))]
     pub repeats: Option<u32>,
     /// How many cases are measured at the same time [default: the experiment's own]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "N", value_parser = value::whole::<u32>(1..=1000))]
     pub side_by_side: Option<u32>,
     /// Seed of all that is random in the emulated links
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = value::whole::<u64>(0..=u64::MAX))]
     pub seed: Option<u64>,
     /// A folder of recorded traces to use instead of generated ones
     #[arg(long, value_name = "DIR")]

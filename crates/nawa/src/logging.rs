@@ -119,10 +119,14 @@ fn journal() -> io::Result<UnixStream> {
 
 fn filter(level: Option<&str>) -> Result<EnvFilter, Failure> {
     let builder = EnvFilter::builder().with_default_directive(LevelFilter::INFO.into());
+    let wrong = |level: &str| {
+        let write = "write error, warn, info, debug or trace, or that of a part, as tunnel=debug";
+        Failure::bad_input(format!("--log-level \"{level}\" is none; {write}"))
+    };
     match level {
-        Some(level) => builder
-            .parse(level)
-            .map_err(|error| Failure::bad_input(format!("--log-level {level}: {error}; write e.g. `debug`"))),
+        // A word alone would be taken for a part's name.
+        Some(level) if !level.contains('=') && level.parse::<LevelFilter>().is_err() => Err(wrong(level)),
+        Some(level) => builder.parse(level).map_err(|_| wrong(level)),
         None => Ok(builder.from_env_lossy()),
     }
 }

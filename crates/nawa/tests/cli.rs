@@ -72,9 +72,36 @@ fn wrong_flags_are_bad_input() {
     for arguments in wrong {
         assert_eq!(output(&mut nawa(arguments.iter().copied())).status.code(), Some(2), "{arguments:?}");
     }
-    let output = output(&mut nawa(["--log-level", "tunnel=loud", "keygen"]));
-    assert_eq!(output.status.code(), Some(2));
-    assert_eq!(stdout(&output), "");
+    for level in ["tunnel=loud", "loud"] {
+        let output = output(&mut nawa(["--log-level", level, "keygen"]));
+        assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(2), ""));
+        assert!(stderr(&output).contains("write error, warn, info, debug or trace"), "{}", stderr(&output));
+    }
+}
+
+/// Not in those of the program's own types.
+#[test]
+fn a_wrong_value_is_answered_in_plain_words() {
+    let whole = "cannot stand here; write a whole number from";
+    let wrong: [(&[&str], &str); 9] = [
+        (
+            &["init", "--address", "10.77.0.1"],
+            "\"10.77.0.1\" is not an address with a prefix length; write e.g.",
+        ),
+        (&["test", "office", "--to", "zz"], "\"zz\" is no address; write one, as"),
+        (&["capture", "-", "--count", "x"], whole),
+        (&["path", "set", "office", "lte", "--prefer", "99"], whole),
+        (&["flood", "send", "wlan0", "hi", "--ttl", "300"], whole),
+        (&["flood", "recv", "wlan0", "--count", "0"], whole),
+        (&["flood", "ping", "wlan0", "x"], whole),
+        (&["lab", "run", "demo", "--seed", "x"], whole),
+        (&["lab", "run", "demo", "--repeats", "0"], whole),
+    ];
+    for (arguments, words) in wrong {
+        let output = output(&mut nawa(arguments.iter().copied()));
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(stderr(&output).contains(words), "{arguments:?}: {}", stderr(&output));
+    }
 }
 
 #[test]

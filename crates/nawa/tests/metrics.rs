@@ -5,8 +5,9 @@ mod common;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
+use std::process::{Command, Stdio};
 
-use common::{Daemon, Namespace, Node, namespaces_or_skip, output, stderr};
+use common::{Daemon, Namespace, Node, namespaces_or_skip, output, skip, stderr, stdout};
 
 const TUNNEL: &str = "[tunnel]\ninterface = 'nawa0'\naddresses = ['10.77.0.1/24']\nlisten = 51900\n\
                       [metrics]\nlisten = '127.0.0.1:9477'\n";
@@ -63,6 +64,43 @@ fn a_scraper_reads_every_family() {
     assert!(ask(&namespace, &get("/else")).0.starts_with("HTTP/1.1 404"));
     assert!(ask(&namespace, "POST /metrics HTTP/1.1\r\n\r\n").0.starts_with("HTTP/1.1 400"));
     drop(daemon);
+}
+
+/// Prometheus itself, which is stricter than its parsers.
+#[test]
+fn a_real_prometheus_scrapes_it() {
+    let name = "a_real_prometheus_scrapes_it";
+    let Some(_alone) = namespaces_or_skip(name) else { return };
+    if Command::new("prometheus").arg("--version").output().is_err() {
+        return skip(name, "needs prometheus");
+    }
+    let (namespace, node, other) = (Namespace::new(), Node::new(), Node::new());
+    let peer = format!(
+        "[[peer]]\nname = 'office'\npublic-key = '{}'\nroutes = ['10.77.0.2/32']\n",
+        other.public_key
+    );
+    let file = node.write(&format!("{TUNNEL}{peer}"));
+    let _daemon = Daemon::start(&namespace, &file);
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let config = folder.path().join("prometheus.yml");
+    let page = include_str!("../../../docs/metrics.md");
+    let (_, ours) = page.split_once("    scrape_configs:\n").expect("the page's configuration");
+    let ours: Vec<&str> = ours.lines().map_while(|line| line.strip_prefix("    ")).collect();
+    let text = format!("global: {{ scrape_interval: 1s }}\nscrape_configs:\n{}\n", ours.join("\n"));
+    std::fs::write(&config, text).expect("its file");
+    let words = [
+        format!("--config.file={}", config.display()),
+        format!("--storage.tsdb.path={}", folder.path().join("data").display()),
+        "--web.listen-address=127.0.0.1:9090".into(),
+    ];
+    let mut scraper = namespace.command("prometheus", words.iter().map(String::as_str));
+    let _scraper = scraper.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("prometheus starts");
+    let answer = common::eventually("a sample", || {
+        let query = "http://127.0.0.1:9090/api/v1/query?query=nawa_peer_up";
+        let answer = stdout(&output(&mut namespace.command("curl", ["-s", query])));
+        answer.contains("\"peer\":\"office\"").then_some(answer)
+    });
+    assert!(answer.contains("\"success\""), "{answer}");
 }
 
 /// Somebody takes the tunnel's interface away, and its name.

@@ -30,6 +30,57 @@ fn man_pages_and_completions_come_from_the_same_definitions() {
     }
 }
 
+/// The words of a page without its commands of troff.
+fn words(page: &str) -> Vec<String> {
+    let lines = page.lines().map(|line| match line.split_once(' ') {
+        Some((macros, rest)) if macros.starts_with('.') => rest,
+        None if line.starts_with('.') => "",
+        _ => line,
+    });
+    let text = lines.collect::<Vec<_>>().join(" ");
+    let text = text
+        .replace("\\fB", "")
+        .replace("\\fI", "")
+        .replace("\\fR", "")
+        .replace("\\-", "-")
+        .replace("\\*(Aq", "'")
+        .replace('\\', "");
+    text.split(|letter: char| !letter.is_alphanumeric())
+        .filter(|word| !word.is_empty())
+        .map(str::to_owned)
+        .collect()
+}
+
+/// docs/commands.md is what `--help` says of each command; so its man page has each sentence of that.
+#[test]
+fn every_man_page_says_what_help_says() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    succeed(&mut nawa(["generate", folder.path().to_str().expect("UTF-8")]));
+    let commands = include_str!("../../../docs/commands.md");
+    let mut count = 0;
+    for section in commands.split("\n## ").skip(1) {
+        let (name, help) = section.split_once('\n').expect("a heading");
+        let file = folder.path().join(format!("man/{}.1", name.replace(' ', "-")));
+        let page =
+            words(&fs::read_to_string(&file).unwrap_or_else(|_| panic!("{}", file.display()))).join(" ");
+        // What is said of each option, and the paragraphs above: the rest is the synopsis, which a page has in its own way.
+        for paragraph in help.split("\n\n").filter(|text| !text.contains("Usage:") && !text.contains("```")) {
+            let lines = paragraph.lines().map(str::trim).filter(|line| !line.starts_with('-'));
+            let text = lines.collect::<Vec<_>>().join(" ");
+            if ["Print help", "Print version", "Options:", "Arguments:", "Commands:", "[default", "[possible"]
+                .iter()
+                .any(|start| text.contains(start))
+            {
+                continue;
+            }
+            let said = words(&text).join(" ");
+            assert!(page.contains(&said), "man page {name} lacks: {said}\n{page}");
+            count += 1;
+        }
+    }
+    assert!(count > 60, "{count}");
+}
+
 #[test]
 fn the_unit_is_confined() {
     if Command::new("systemd-analyze").arg("--version").output().is_err() {

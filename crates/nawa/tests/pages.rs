@@ -11,7 +11,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use common::{Namespace, eventually, namespaces_or_skip};
 
 /// A line of a page that begins with one of these, or with a prompt as `hub#`, is a command.
-const PROGRAMS: [&str; 13] = [
+const PROGRAMS: [&str; 14] = [
     "nawa",
     "make",
     "ip",
@@ -20,6 +20,7 @@ const PROGRAMS: [&str; 13] = [
     "wg",
     "firewall-cmd",
     "apt",
+    "tar",
     "cargo",
     "umask",
     "kill",
@@ -27,10 +28,11 @@ const PROGRAMS: [&str; 13] = [
     "$",
 ];
 /// How a page's command begins, in which pages, and why it is not run here.
-const NOT_RUN: [(&str, &str, &str); 17] = [
+const NOT_RUN: [(&str, &str, &str); 18] = [
     ("", "make ", "scripts/check-clean-root runs them in a fresh Debian"),
     ("", "cargo ", "it builds, or is a test or an example itself"),
     ("", "apt ", "scripts/check-deb installs and removes the package"),
+    ("", "tar ", "scripts/check-deb unpacks and removes the tarball"),
     ("", "firewall-cmd ", "firewalld is the whole host's"),
     ("", "wg ", "it needs WireGuard"),
     ("howto/on-top.md", "ip link set wg0 ", "it needs WireGuard"),

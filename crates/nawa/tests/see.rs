@@ -7,6 +7,7 @@ use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use coding::ethernet::{Mac, NC};
 use coding::header::{Coded, Greeting, Report};
@@ -24,6 +25,9 @@ use rustix::process::{Pid, Signal, kill_process};
 
 /// What tells a terminal to leave its other screen, and to show the cursor.
 const RESTORED: [&str; 2] = ["\x1b[?1049l", "\x1b[?25h"];
+
+/// How long a reader of a capture may stop: a third of what it is waited for.
+const PAUSE: Duration = Duration::from_millis(300);
 
 /// A van and its office, joined by one path, `lte`.
 struct Pair {
@@ -56,6 +60,12 @@ impl Pair {
 
     fn ping(&self, count: &str) {
         succeed(&mut self.van.command("ping", ["-c", count, "-i", "0.02", "-w", "30", "10.77.0.2"]));
+    }
+
+    /// More than a pipe holds.
+    fn floods(&self) {
+        let large = ["-c", "60", "-i", "0.02", "-s", "1200", "-w", "30", "10.77.0.2"];
+        succeed(&mut self.van.command("ping", large));
     }
 }
 
@@ -171,6 +181,18 @@ fn a_capture_ends_as_it_is_told() {
     let (_, packets) = read(&written);
     assert!(packets.len() >= 12, "{}", packets.len());
 
+    // Its reader pauses, as one does that draws: it gets all that was there at the end.
+    let mut child = start();
+    let mut out = child.stdout.take().expect("stdout is piped");
+    let mut written = vec![0; 4];
+    out.read_exact(&mut written).expect("it begins at once");
+    pair.floods();
+    kill_process(Pid::from_child(&child), Signal::INT).expect("it runs");
+    device::Poller::new().expect("a poller").wait(Some(PAUSE)).expect("waiting").for_each(drop);
+    out.read_to_end(&mut written).expect("it ends");
+    assert_eq!(child.wait().expect("it ends").code(), Some(0));
+    read(&written);
+
     let mut child = start();
     child.stdout.as_mut().expect("stdout is piped").read_exact(&mut [0; 4]).expect("it begins at once");
     drop(child.stdout.take());
@@ -184,9 +206,7 @@ fn a_capture_ends_as_it_is_told() {
     for more in [[].as_slice(), &["--duration", "1s"]] {
         let mut child = begin(more);
         child.stdout.as_mut().expect("stdout is piped").read_exact(&mut [0; 4]).expect("it begins at once");
-        // More than the pipe holds.
-        let large = ["-c", "60", "-i", "0.02", "-s", "1200", "-w", "30", "10.77.0.2"];
-        succeed(&mut pair.van.command("ping", large));
+        pair.floods();
         if more.is_empty() {
             kill_process(Pid::from_child(&child), Signal::INT).expect("it runs");
         }

@@ -27,7 +27,8 @@ use crate::namespace::Namespace;
 use crate::network;
 use crate::program::output;
 
-pub(super) const VEHICLES: usize = 4;
+/// How many vehicles there are.
+pub const VEHICLES: usize = 4;
 
 /// The vehicle where everything is used: in the middle, and without an uplink.
 pub(super) const USER: usize = 2;

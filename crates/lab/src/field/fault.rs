@@ -3,13 +3,10 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use rand_chacha::ChaCha8Rng;
-use rand_core::RngCore;
 use rustix::process::{Signal, kill_process};
 
-use super::convoy::{FRONT, LAST, LTE, POLICED, RELAY, USER, VEHICLES};
+use super::convoy::{LAST, LTE, RELAY};
 use super::running::{Field, pids, wait_until};
-use super::system::MASTER;
 use crate::clock;
 use crate::dcf::INTERFACE;
 use crate::error::{Doing, Result};
@@ -25,18 +22,20 @@ pub(super) const TIMELINE: [(Range<u64>, Fault, &str); 4] = [
     (27..31, Fault::OutOfRange(LAST), "v4 away"),
 ];
 
-/// What may be done to the convoy. Each ends after a while.
+/// What may be done to the convoy, most of it to one vehicle. Each ends after a while.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fault {
+pub enum Fault {
     /// The address behind which an uplink appears becomes another.
     NewAddress,
-    /// An uplink carries nothing.
+    /// An uplink, `lte` (0), `sat`, `policed` or `nat` (3), carries nothing.
     Lost(usize),
-    /// A vehicle is switched off: its programs get no notice.
+    /// It is switched off: its programs get no notice.
     Off(usize),
+    /// No other vehicle hears it.
     OutOfRange(usize),
     /// The daemon alone is killed, and started again at once.
     Killed(usize),
+    /// The radio is down.
     Down(usize),
     /// The radio is unplugged: it leaves the vehicle's namespace and comes again, with another index.
     Unplugged(usize),
@@ -46,46 +45,6 @@ pub(super) enum Fault {
     Without(usize, &'static str),
     /// The file is wrong there.
     Broken(usize, &'static str),
-}
-
-/// The file's sections, each a strand.
-const SECTIONS: [&str; 5] = ["[[flood]]", "[[coding]]", "[tunnel]", "[flight]", "[bicast]"];
-
-impl Fault {
-    /// Every kind.
-    pub(super) fn each() -> Vec<Fault> {
-        let mut all = vec![
-            Fault::NewAddress,
-            Fault::Lost(LTE),
-            Fault::OutOfRange(LAST),
-            Fault::Off(RELAY),
-            Fault::Killed(USER),
-            Fault::Down(RELAY),
-            Fault::Unplugged(USER),
-            Fault::Deleted(USER, "nawa0"),
-            Fault::Deleted(USER, MASTER),
-        ];
-        all.extend(SECTIONS.map(|section| Fault::Without(USER, section)));
-        all.extend(SECTIONS.map(|section| Fault::Broken(FRONT, section)));
-        all
-    }
-
-    pub(super) fn draw(dice: &mut ChaCha8Rng) -> Fault {
-        let mut below = |count: usize| dice.next_u32() as usize % count;
-        let (vehicle, section) = (below(VEHICLES), SECTIONS[below(SECTIONS.len())]);
-        match below(10) {
-            0 => Fault::NewAddress,
-            1 => Fault::Lost(if below(2) == 0 { LTE } else { POLICED }),
-            2 => Fault::OutOfRange(vehicle),
-            3 => Fault::Off(vehicle),
-            4 => Fault::Killed(vehicle),
-            5 => Fault::Down(vehicle),
-            6 => Fault::Unplugged(vehicle),
-            7 => Fault::Deleted(vehicle, if below(2) == 0 { "nawa0" } else { MASTER }),
-            8 => Fault::Without(vehicle, section),
-            _ => Fault::Broken(vehicle, section),
-        }
-    }
 }
 
 impl Field {

@@ -41,7 +41,7 @@ pub struct Init {
     costs: Costs,
     /// This end's inner addresses, with prefix lengths [default: those of the sample file]
     #[arg(long, value_name = "ADDRESS/LENGTH,…")]
-    address: Option<List<IpNet>>,
+    address: Option<List<Address>>,
     /// The file to write; the key is written beside it
     #[arg(long, value_name = "FILE", default_value = "/etc/nawa/nawa.toml")]
     file: PathBuf,
@@ -123,12 +123,19 @@ fn spoke(init: Init, mut made: Made) -> Result<(), Failure> {
     Ok(())
 }
 
-fn addresses(given: Option<List<IpNet>>, default: &str) -> Result<Vec<IpNet>, Failure> {
-    match given {
-        Some(List(addresses)) => {
-            let usable = addresses.iter().try_for_each(|address| value::usable(*address).map(drop));
-            usable.map_err(Failure::bad_input).map(|()| addresses)
-        }
-        None => default.parse().map(|List(addresses)| addresses).map_err(Failure::failed),
+fn addresses(given: Option<List<Address>>, default: &str) -> Result<Vec<IpNet>, Failure> {
+    let List(addresses) = given.map_or_else(|| default.parse().map_err(Failure::failed), Ok)?;
+    Ok(addresses.into_iter().map(|Address(address)| address).collect())
+}
+
+/// What an end may have, with its prefix length.
+#[derive(Clone, Copy, Debug)]
+struct Address(IpNet);
+
+impl std::str::FromStr for Address {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        value::address(text).map(Address)
     }
 }

@@ -23,6 +23,7 @@ const CLEAR: &str = "\x1b[H\x1b[J";
 /// A round.
 #[derive(Debug, Serialize)]
 pub(super) struct Round {
+    schema: u32,
     /// Since the first round.
     pub t_s: f64,
     pub paths: Vec<Line>,
@@ -110,7 +111,7 @@ pub(super) fn round(state: &view::State, now: Duration, begin: Duration, last: &
     }
     *last = Some((now, counts));
     let flight = state.flight.as_ref().map_or(Vec::new(), |flight| flight.connections.clone());
-    Round { t_s: now.saturating_sub(begin).as_secs_f64(), paths, flight }
+    Round { schema: 1, t_s: now.saturating_sub(begin).as_secs_f64(), paths, flight }
 }
 
 fn line(peer: &view::Peer, path: &view::Path, since: Option<(Duration, Count)>) -> Line {

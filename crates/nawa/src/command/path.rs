@@ -76,7 +76,6 @@ fn explained(state: &Value) -> Value {
     for path in all["paths"].as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {
         path.retain(|key, _| ["peer", "name", "state", "cause", "why", "changes"].contains(&key.as_str()));
     }
-    all["schema"] = json!(1);
     all
 }
 
@@ -138,7 +137,7 @@ fn as_json(state: &Value) -> Value {
             all.push(path);
         }
     }
-    json!({"paths": all})
+    json!({"schema": 1, "paths": all})
 }
 
 #[cfg(test)]
@@ -209,16 +208,25 @@ mod tests {
 
     #[test]
     fn what_is_asked_for_is_left() {
-        let all = r#"{"paths":[{"name":"x","peer":"a"},{"name":"y","peer":"a"},{"name":"x","peer":"b"}]}"#;
+        let all = r#"{"paths":[{"name":"x","peer":"a"},{"name":"y","peer":"a"},{"name":"x","peer":"b"}],"schema":1}"#;
         assert_eq!(selected(None, None).as_deref(), Ok(all));
-        assert_eq!(selected(Some("b"), None).as_deref(), Ok(r#"{"paths":[{"name":"x","peer":"b"}]}"#));
-        assert_eq!(selected(Some("a"), Some("y")).as_deref(), Ok(r#"{"paths":[{"name":"y","peer":"a"}]}"#));
+        assert_eq!(
+            selected(Some("b"), None).as_deref(),
+            Ok(r#"{"paths":[{"name":"x","peer":"b"}],"schema":1}"#)
+        );
+        assert_eq!(
+            selected(Some("a"), Some("y")).as_deref(),
+            Ok(r#"{"paths":[{"name":"y","peer":"a"}],"schema":1}"#)
+        );
         assert_eq!(selected(Some("c"), None), Err("nawa: there is no peer c; there is: a, b".into()));
         assert_eq!(
             selected(Some("b"), Some("y")),
             Err("nawa: there is no path y to peer b; there is: x".into())
         );
-        assert_eq!(selected(None, Some("y")).as_deref(), Ok(r#"{"paths":[{"name":"y","peer":"a"}]}"#));
+        assert_eq!(
+            selected(None, Some("y")).as_deref(),
+            Ok(r#"{"paths":[{"name":"y","peer":"a"}],"schema":1}"#)
+        );
         assert_eq!(
             selected(None, Some("z")),
             Err("nawa: there is no path z to any peer; there is: x, y, x".into())

@@ -10,7 +10,7 @@ use ipnet::IpNet;
 use serde_json::{Value, json};
 
 use super::status::cells::{number, rows_under};
-use crate::cli::Test;
+use crate::cli::{PathShow, Test};
 use crate::control::{Request, client::Daemon};
 use crate::failure::Failure;
 use crate::setup::file;
@@ -53,14 +53,9 @@ pub fn run(test: &Test) -> Result<(), Failure> {
 
 /// The state of this peer.
 fn peer(daemon: &mut Daemon, name: &str) -> Result<Value, Failure> {
-    let state = daemon.ask(Request::Status)?;
-    if state["tunnel"].is_null() {
-        return Err(Failure::failed(super::status::no_tunnel(&state)));
-    }
-    let peers = state["tunnel"]["peers"].as_array().cloned().unwrap_or_default();
-    let found = peers.iter().find(|peer| peer["name"] == name).cloned();
-    let found =
-        found.ok_or_else(|| Failure::failed(format!("there is no peer {name}; see `nawa status`")))?;
+    let mut state = daemon.ask(Request::Status)?;
+    super::path::select(&mut state, &PathShow { peer: Some(name.into()), name: None, json: false })?;
+    let found = state["tunnel"]["peers"][0].take();
     if found["up"] == true {
         return Ok(found);
     }
@@ -162,7 +157,7 @@ fn load(
         }
     }
     let (since, before, pings) =
-        half.ok_or_else(|| Failure::failed("the time is too short; give --time 5s or more"))?;
+        half.ok_or_else(|| Failure::bad_input("the time is too short; give --time 5s or more"))?;
     Ok((pings, delivered(&before, &counts(&peer(daemon, name)?), monotonic() - since)))
 }
 

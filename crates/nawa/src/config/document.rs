@@ -312,12 +312,12 @@ type Value<'i> = Spanned<DeValue<'i>>;
 
 fn section(source: &mut Source, document: &mut Document, key: Key, value: Value) {
     match key.get_ref().as_ref() {
-        "node" => document.node = table(source, value).into(),
-        "tunnel" => document.tunnel = table(source, value).into(),
-        "relay" => document.relay = table(source, value).into(),
-        "flight" => document.flight = table(source, value).into(),
-        "bicast" => document.bicast = table(source, value).into(),
-        "metrics" => document.metrics = table(source, value).into(),
+        "node" => document.node = only(source, "node", value).into(),
+        "tunnel" => document.tunnel = only(source, "tunnel", value).into(),
+        "relay" => document.relay = only(source, "relay", value).into(),
+        "flight" => document.flight = only(source, "flight", value).into(),
+        "bicast" => document.bicast = only(source, "bicast", value).into(),
+        "metrics" => document.metrics = only(source, "metrics", value).into(),
         "peer" => {
             document.peers =
                 tables(source, "peer", value).into_iter().filter_map(|v| peer(source, v)).collect()
@@ -336,9 +336,25 @@ fn section(source: &mut Source, document: &mut Document, key: Key, value: Value)
     }
 }
 
+/// Deserialises a section that stands once.
+fn only<T: DeserializeOwned>(source: &mut Source, name: &str, value: Value) -> Option<T> {
+    if let DeValue::Array(_) = value.get_ref() {
+        source.complain(value.span(), format!("`{name}` is no list; write [{name}], once"));
+        return None;
+    }
+    table(source, value)
+}
+
 /// Deserialises one table.
 fn table<T: DeserializeOwned>(source: &mut Source, value: Value) -> Option<T> {
     let whole = value.span();
+    if !matches!(value.get_ref(), DeValue::Table(_)) {
+        source.complain(
+            whole,
+            "this is no section; write its name in brackets in a line of its own, and its keys below",
+        );
+        return None;
+    }
     match T::deserialize(ValueDeserializer::from(value)) {
         Ok(value) => Some(value),
         Err(error) if error.span().is_some() => {

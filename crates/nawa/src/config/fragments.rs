@@ -32,6 +32,7 @@ pub fn read(file: &Path) -> Result<Files, Vec<Complaint>> {
                     ErrorKind::NotFound => {
                         "there is no such file; `nawa init` or `nawa join` writes one, or name another".into()
                     }
+                    ErrorKind::InvalidData => "this is no text in UTF-8; name a configuration file".into(),
                     _ => format!("cannot be read: {error}; name a file that can"),
                 };
                 complaints.push(Complaint::about_file(&part, what));

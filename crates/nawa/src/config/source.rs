@@ -7,18 +7,46 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// What the parsers of TOML and of serde say, and the same for who knows neither.
-const PLAIN: [(&str, &str); 7] = [
+const PLAIN: [(&str, &str); 6] = [
     ("unknown field", "unknown key"),
     ("missing field", "missing key"),
     (
         "duplicate key",
         "this stands here a second time; take one out, or, if it is a path, write [[peer.path]] above each",
     ),
-    ("expected a sequence", "expected a list, as [\"…\", \"…\"]"),
     ("must be quoted, expected literal string", "must be quoted, as \"…\""),
     ("invalid basic string, expected `\"`", "this string does not end in its line; close it with `\"`"),
     ("invalid literal string, expected `'`", "this string does not end in its line; close it with `'`"),
 ];
+
+/// What serde says that it expected, and what to write.
+const WANTED: [(&str, &str); 8] = [
+    ("a string", "text in quotes, as \"…\""),
+    ("path string", "the name of a file in quotes"),
+    ("a boolean", "true or false"),
+    ("a sequence", "a list, as [\"…\", \"…\"]"),
+    ("u8", "a whole number from 0 to 255"),
+    ("u16", "a whole number from 0 to 65535"),
+    ("u32", "a whole number from 0 to 4294967295"),
+    ("struct Via", "{ address = \"HOST:PORT\", public-key = \"…\" }"),
+];
+
+/// What serde says of a value of another type, as `invalid type: integer `3`, expected a string`, in words of the file.
+fn plain_type(message: &str) -> Option<String> {
+    let rest = ["type: ", "value: ", "length "]
+        .iter()
+        .find_map(|of| message.strip_prefix("invalid ")?.strip_prefix(of))?;
+    let (found, wanted) = rest.split_once(", expected ")?;
+    let wanted = wanted.split_once(" with ").map_or(wanted, |(wanted, _)| wanted);
+    let found = match found {
+        _ if message.starts_with("invalid length") => "a list",
+        "map" => "a section",
+        "sequence" => "a list",
+        _ => found.find(['`', '"']).map_or(found, |at| found[at..].trim_matches('`')),
+    };
+    let wanted = WANTED.iter().find(|(theirs, _)| *theirs == wanted).map_or(wanted, |(_, ours)| ours);
+    Some(format!("{found} cannot stand here; write {wanted}"))
+}
 
 /// One thing that is wrong with a configuration file. Displays as `FILE:LINE:COLUMN: what is wrong; what to do`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -102,7 +130,8 @@ impl<'a> Source<'a> {
     /// Notes an error of the TOML parser or of serde.
     pub fn complain_of_toml(&mut self, error: &toml::de::Error) {
         let what = error.message().trim_end().replace('\n', ", ");
-        let plain = PLAIN.iter().fold(what, |what, (theirs, ours)| what.replace(theirs, ours));
+        let plain = plain_type(&what)
+            .unwrap_or_else(|| PLAIN.iter().fold(what, |what, (theirs, ours)| what.replace(theirs, ours)));
         self.complain(error.span().unwrap_or(0..0), plain);
     }
 

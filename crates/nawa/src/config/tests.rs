@@ -96,6 +96,18 @@ fn sections() {
         "nawa.toml:1:1: there is nothing to run; write a [tunnel], [relay], [flight], [bicast], [[coding]] or [[flood]] section\n\
          nawa.toml:4:8: a peer needs a [tunnel] section; write one",
     );
+    assert_complaints(
+        "[[node]]\nkey-file = 'key'\n[[tunnel]]\n[[relay]]\n",
+        "nawa.toml:1:1: `node` is no list; write [node], once\n\
+         nawa.toml:3:1: `tunnel` is no list; write [tunnel], once\n\
+         nawa.toml:4:1: `relay` is no list; write [relay], once",
+    );
+    assert_complaints(
+        "node = 3\npeer = [1]\n",
+        "nawa.toml:1:1: there is nothing to run; write a [tunnel], [relay], [flight], [bicast], [[coding]] or [[flood]] section\n\
+         nawa.toml:1:8: this is no section; write its name in brackets in a line of its own, and its keys below\n\
+         nawa.toml:2:9: this is no section; write its name in brackets in a line of its own, and its keys below",
+    );
     assert_complaints(&format!("{NODE}{TUNNEL}[peer]\n"), "nawa.toml:7:1: `peer` is a list; write [[peer]]");
 }
 
@@ -168,7 +180,7 @@ fn what_a_coding_cannot_be() {
             "5:8: there is no mode \"all\"; write one of \"off\", \"piggy\", \"delayed\", \"controlled\", \"any\"",
         ),
         ("['10.88.0.2/24']\nwait = '2s'", "5:8: \"2s\" is no wait; write a duration from \"0ms\" to \"1s\""),
-        ("['10.88.0.2/24']\nwait = 10", "5:8: invalid type: integer `10`, expected a string"),
+        ("['10.88.0.2/24']\nwait = 10", "5:8: 10 cannot stand here; write text in quotes, as \"…\""),
         (
             "['10.88.0.2/24']\nhold = '1ms'",
             "5:1: unknown key `hold`, expected one of `interface`, `master`, `addresses`, `monitor`, `mode`, `wait`, `thin-acks`",
@@ -350,7 +362,7 @@ fn values_of_paths() {
         ),
         "nawa.toml:14:9: \"ppp 0\" cannot name an interface; write 1 to 15 letters, digits, `-`, `_` or `.`\n\
          nawa.toml:15:19: \"relay\" is not HOST:PORT; write e.g. \"203.0.113.7:51900\" or \"[2001:db8::1]:51900\"\n\
-         nawa.toml:19:10: invalid type: string \"yes\", expected a boolean",
+         nawa.toml:19:10: \"yes\" cannot stand here; write true or false",
     );
     assert_complaints(
         &format!("{NODE}{TUNNEL}{}{}", peer(""), path("metered = true\nprefer = 16\n")),
@@ -568,6 +580,50 @@ fn the_sample_is_good_and_shows_every_option() {
             "the sample does not show `{key}`"
         );
     }
+}
+
+/// Every key of the sample with every kind of value that somebody may write, misspelt, and left out: taken, or answered at its line in
+/// words of the file, with what to do.
+#[test]
+fn whatever_a_key_is_given_is_taken_or_answered_in_words_of_the_file() {
+    let sample = include_str!("../../../../packaging/nawa.toml").replace("/etc/nawa/", "");
+    let folder = folder();
+    for name in ["office.psk", "flood.key"] {
+        fs::copy(folder.path().join("key"), folder.path().join(name)).expect("a key");
+    }
+    assert!(read(folder.path(), &sample).is_ok());
+    let lines: Vec<&str> = sample.lines().collect();
+    let keys = lines.iter().enumerate().filter_map(|(at, line)| Some((at, *line, line.split_once(" = ")?)));
+    let keys =
+        keys.filter(|(.., (key, _))| key.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-'));
+    let (mut count, mut faults) = (0, String::new());
+    for (at, line, (key, value)) in keys {
+        let values =
+            ["-1", "99999999999", "'zzz qq'", "''", "[1]", "[]", "true", "1.5", "2026-01-01", "{ a = 1 }"];
+        let mut written: Vec<_> = values.iter().map(|value| format!("{key} = {value}")).collect();
+        written.extend([
+            format!("{key}x = {value}"),
+            format!("{} = {value}", key.to_uppercase()),
+            String::new(),
+        ]);
+        for written in written {
+            let text = [&lines[..at], &[&*written], &lines[at + 1..]].concat().join("\n");
+            let Err(complaints) = read(folder.path(), &text) else { continue };
+            for complaint in complaints.iter().map(Complaint::to_string) {
+                let jargon =
+                    ["struct", "invalid ", "u8", "u16", "u32", "map", "sequence", "boolean", "integer"];
+                let words = complaint.split_once("nawa.toml:").expect("its place").1;
+                let helps =
+                    words.contains("; ") || words.contains("expected ") || words.contains("missing key `");
+                if !helps || jargon.iter().any(|word| words.contains(word)) {
+                    faults += &format!("{written}    (for {line}): {words}\n");
+                }
+            }
+            count += 1;
+        }
+    }
+    assert!(count > 500, "{count}");
+    assert!(faults.is_empty(), "{faults}");
 }
 
 /// The blocks of the documentation that are whole files: they begin with a section that needs nothing before it.

@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Display};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use tunnel::config::{Host, Local, MAX_PREFER, Mtu, Scheduler};
 use tunnel::daemon::Listen;
 
 /// IPv6's least; 9000 is what jumbo frames carry.
-const MTU_RANGE: std::ops::RangeInclusive<i64> = 1280..=9000;
+const MTU_RANGE: RangeInclusive<i64> = 1280..=9000;
 /// Longer than any NAT keeps a mapping.
 const LONGEST_KEEPALIVE: Duration = Duration::from_secs(3600);
 /// Asking more often shows nothing new.
@@ -80,6 +81,22 @@ pub fn mtu(value: &toml::Value) -> Result<Mtu, String> {
             MTU_RANGE.start(),
             MTU_RANGE.end()
         )),
+    }
+}
+
+/// A whole number of this range, on a command line.
+pub fn whole<N: TryFrom<u64>>(
+    range: RangeInclusive<u64>,
+) -> impl Fn(&str) -> Result<N, String> + Clone + Send + Sync + 'static {
+    move |text| {
+        let number = text.parse().ok().filter(|number| range.contains(number));
+        number.and_then(|number| N::try_from(number).ok()).ok_or_else(|| {
+            format!(
+                "\"{text}\" cannot stand here; write a whole number from {} to {}",
+                range.start(),
+                range.end()
+            )
+        })
     }
 }
 

@@ -45,7 +45,7 @@ pub struct Add {
     #[serde(default)]
     pub metered: bool,
     /// Use it only where paths with lower ones are full; 0 to 15
-    #[arg(long, value_name = "N", default_value_t = 0, value_parser = rank())]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = value::whole::<u8>(0..=tunnel::config::MAX_PREFER.into()))]
     #[serde(default)]
     pub prefer: u8,
 }
@@ -102,7 +102,7 @@ pub struct Set {
     #[arg(long, value_name = "BOOL")]
     pub metered: Option<bool>,
     /// Use it only where paths with lower ones are full; 0 to 15
-    #[arg(long, value_name = "N", value_parser = rank())]
+    #[arg(long, value_name = "N", value_parser = value::whole::<u8>(0..=tunnel::config::MAX_PREFER.into()))]
     pub prefer: Option<u8>,
     /// What it may carry in a month, both ways, as 30GB; then it is a backup
     #[arg(long, value_name = "SIZE", value_parser = size)]
@@ -115,10 +115,6 @@ pub struct Set {
 
 fn size(text: &str) -> Result<String, String> {
     value::bytes(text).map(|_| text.to_owned())
-}
-
-fn rank() -> clap::builder::RangedI64ValueParser<u8> {
-    clap::value_parser!(u8).range(0..=i64::from(tunnel::config::MAX_PREFER))
 }
 
 impl Set {

@@ -28,7 +28,7 @@ use crate::failure::Failure;
 const LONGEST: usize = 256 << 10;
 /// Bytes that a pipe takes without a pause where it takes any (pipe(7)).
 const PIPE_BUF: usize = 4096;
-/// How long a reader has, at the end, to make room for the rest; one that has stopped does not.
+/// How long a reader has, at the end, to make room for the rest: one that pauses makes some, one that has stopped does not.
 const LAST: Duration = Duration::from_secs(1);
 /// Bytes that are read at once.
 const READ: usize = 64 << 10;
@@ -52,7 +52,7 @@ pub struct Capture {
     #[arg(long)]
     pub outer: bool,
     /// End after so many packets
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = value::whole::<u64>(1..=u64::MAX))]
     pub count: Option<u64>,
     /// End after so long, with its unit
     #[arg(long, value_name = "TIME", value_parser = value::time)]

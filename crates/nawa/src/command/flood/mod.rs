@@ -61,7 +61,7 @@ fn as_json(message: &Message) -> String {
     let Message { header, dropped, data } = message;
     let hex: String = data.iter().map(|byte| format!("{byte:02x}")).collect();
     json!({
-        "id": header.id, "epoch": header.epoch, "seq": header.seq, "ttl": header.ttl,
+        "schema": 1, "id": header.id, "epoch": header.epoch, "seq": header.seq, "ttl": header.ttl,
         "data_bytes": data.len(), "data": hex, "dropped_messages": dropped,
     })
     .to_string()
