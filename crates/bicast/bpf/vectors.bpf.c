@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
-/* Runs one call of bicast.h, so that tests can compare what it says here with what it says in Rust. */
+/* For tests: one call of bicast.h each, to compare what it says here with what it says in Rust, and a program of somebody else's. */
 #include "helpers.h"
+#include "tc.h"
 #include "bicast.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
@@ -37,4 +38,10 @@ int run_tcp(struct tcp_vector *ctx)
 	ctx->reasons = bicast_tcp_classify(&connection, &segment);
 	ctx->connection = connection;
 	return 0;
+}
+
+SEC("tc")
+int drops_all(struct __sk_buff *skb __attribute__((unused)))
+{
+	return TC_ACT_SHOT;
 }

@@ -283,3 +283,16 @@ fn retransmissions_are_copied_by_what_the_handshake_began_with() {
     let both = |stack| of(stack).sent(AGAIN | REQUEST, BYTES, 15, SECOND_US);
     assert_eq!([UNKNOWN, ADDRESSES, EXTENSIONS].map(both), [REQUEST, AGAIN | REQUEST, REQUEST]);
 }
+
+/// A person has to hold the law in the head to change it: its file, comments as well, and its constants, each with what it stands for. Beside
+/// those defined there are `BICAST_ALLOWANCE` (`bicast.h`) and the two budgets, which are settings.
+#[test]
+fn the_law_has_120_lines_and_six_constants_at_most() {
+    const LAW: &str = include_str!("../bpf/rate.h");
+    let defined =
+        LAW.lines().filter(|line| line.starts_with("#define ") && line.split_whitespace().nth(2).is_some());
+    let (said, silent): (Vec<_>, Vec<_>) = defined.partition(|line| line.contains("/*"));
+    assert_eq!(silent, [""; 0], "without a sentence");
+    let (lines, constants) = (LAW.lines().count(), said.len() + 3);
+    assert!(lines <= 120 && constants <= 6, "{lines} lines, {constants} constants");
+}

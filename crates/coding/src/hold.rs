@@ -156,6 +156,11 @@ impl Holds {
         self.activity.note(now);
     }
 
+    /// The usual time from one frame on the medium to the next.
+    pub fn gap(&self) -> Duration {
+        self.activity.gap.max(LEAST_GAP)
+    }
+
     /// What has waited in vain: too long, or the medium is silent.
     pub fn expire(&mut self, now: Duration) -> Vec<Transit> {
         let [short, long] = [SILENCE_GAPS.0, SILENCE_GAPS.1].map(|gaps| now >= self.activity.silent_at(gaps));

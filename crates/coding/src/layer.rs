@@ -46,6 +46,8 @@ pub struct NcLayer {
     greetings: Greetings,
     /// When many packets waited last (mode `any`).
     many_waited: Option<Duration>,
+    /// Until then another that has just heard the same sum sends first (mode `any`).
+    quiet_until: Duration,
     interface_queue: InterfaceQueue,
     decoding_buffer: DecodingBuffer,
     arrivals: Arrivals,
@@ -65,6 +67,7 @@ impl NcLayer {
             overheard: BTreeMap::new(),
             greetings: Greetings::new(secret),
             many_waited: None,
+            quiet_until: Duration::ZERO,
             interface_queue: InterfaceQueue::default(),
             decoding_buffer: DecodingBuffer::default(),
             arrivals: Arrivals::default(),
@@ -157,6 +160,9 @@ impl NcLayer {
         if let Some(report) = self.report(now) {
             return Some(report);
         }
+        if now < self.quiet_until {
+            return None;
+        }
         let entry = self.interface_queue.pop()?;
         self.holds.note_activity(now);
         self.stats.sent += 1;
@@ -172,10 +178,11 @@ impl NcLayer {
 
     /// When to call [`poll_slave`](Self::poll_slave) next if nothing happens before; the past if something waits there.
     pub fn poll_timeout(&self) -> Option<Duration> {
-        let at_once = !self.interface_queue.is_empty() || !self.greetings.is_empty();
-        let waiting = at_once.then_some(Duration::ZERO);
-        let due = [self.flows.next_expiry(), self.holds.next_expiry(), self.reception.next_due()];
-        waiting.or_else(|| due.into_iter().flatten().min())
+        let greets = (!self.greetings.is_empty()).then_some(Duration::ZERO);
+        let sends = (!self.interface_queue.is_empty()).then_some(self.quiet_until);
+        let due =
+            [greets, sends, self.flows.next_expiry(), self.holds.next_expiry(), self.reception.next_due()];
+        due.into_iter().flatten().min()
     }
 
     /// The packet in a frame from IP; `None` if the layer leaves the frame as it is.
@@ -374,6 +381,7 @@ impl NcLayer {
         let overheard = heard.destination != self.config.mac && coded.second_receiver == self.config.mac;
         if overheard && self.config.mode == Mode::Any {
             self.reception.note(now, heard.source, coded.number, decoded.is_ok(), coded.wanted);
+            self.give_way(now, heard.source);
         }
         match decoded {
             Ok(datagram) => {

@@ -60,6 +60,12 @@ impl Reception {
         Some((*relay, heard.report))
     }
 
+    /// Whether this node has long had sums of `relay`, and missed of the last 64 no more than one of five.
+    pub fn is_good(&self, relay: Mac) -> bool {
+        let good = |heard: &Heard| heard.every == EVERY.1 && heard.report.missing.count_ones() <= 64 / 5;
+        self.0.get(&relay).is_some_and(good)
+    }
+
     /// When [`poll`](Self::poll) has something next.
     pub fn next_due(&self) -> Option<Duration> {
         self.0.values().filter_map(|heard| heard.due).min()
@@ -134,6 +140,21 @@ mod tests {
         };
         let at: Vec<u16> = (1..=511).filter(&mut due).collect();
         assert_eq!(at, [1, 3, 7, 15, 31, 63, 127, 255, 383, 511]);
+    }
+
+    #[test]
+    fn reception_is_good_once_it_is_known_and_while_little_is_missed() {
+        let of = |missed_one_in: u16, sums: u16| {
+            let mut reception = Reception::default();
+            for number in 0..sums {
+                if number % missed_one_in != 0 {
+                    reception.note(ms(1), RELAY, number, true, true);
+                    reception.poll(ms(1));
+                }
+            }
+            reception.is_good(RELAY)
+        };
+        assert_eq!([of(10, 20), of(10, 200), of(4, 200), of(1000, 200)], [false, true, false, true]);
     }
 
     #[test]

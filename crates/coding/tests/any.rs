@@ -164,3 +164,41 @@ fn a_hold_ends_when_the_medium_falls_silent() {
     assert!(silent < LATER + ms(10), "{silent:?}");
     assert_eq!((sent(&mut layer, silent).len(), layer.kept(silent).held), (1, 0));
 }
+
+/// How long a relay is silent that overhears a sum, after so many others, having had a packet to send, while so many more wait there.
+fn silent_after_a_sum(others: u8, waiting: u8) -> Duration {
+    let (mut middle, answer) = trying();
+    let mut left = layer(1, Mode::Any);
+    heard(&mut left, &[greeting(2, mac(1), Greeting { asks: true, nonce: answer })]);
+    let mut now = LATER;
+    for n in 0..others {
+        left.handle_master(now, ip_frame(1, 2, &datagram(true, n, 300)));
+        let before = sent(&mut left, now);
+        let sums = exchange(&mut middle, &mut now, n);
+        sums.iter().for_each(|sum| left.handle_slave(now, sum));
+        while left.poll_master().is_some() {}
+        before.iter().chain(&sent(&mut left, now)).for_each(|report| middle.handle_slave(now, report));
+        while middle.poll_master().is_some() {}
+    }
+    left.handle_master(now, ip_frame(1, 2, &datagram(true, others, 300)));
+    sent(&mut left, now);
+    let sums = exchange(&mut middle, &mut now, others);
+    assert_eq!(middle.stats().sent_coded, u64::from(others) + 1);
+    // Node 1 is a relay as well, from 4 to 2.
+    (0..=waiting).for_each(|n| relay(&mut left, now, [4, 1, 2], &datagram(true, n, 400)));
+    left.handle_slave(now, &sums[0]);
+    let began = now;
+    let is_data = |frame: &Vec<u8>| Frame::parse(frame).unwrap().ethertype != ethernet::NC;
+    while !sent(&mut left, now).iter().any(is_data) {
+        now = left.poll_timeout().expect("packets wait");
+    }
+    now - began
+}
+
+#[test]
+fn a_relay_that_overheard_a_sum_lets_the_other_receiver_go_first_while_many_wait() {
+    assert_eq!(silent_after_a_sum(5, 20), Duration::ZERO, "whether it overhears sums is not known");
+    assert_eq!(silent_after_a_sum(150, 1), Duration::ZERO, "a small window waits for every packet");
+    let silent = silent_after_a_sum(150, 20);
+    assert!((Duration::from_micros(400)..ms(20)).contains(&silent), "{silent:?}");
+}

@@ -5,8 +5,8 @@ mod common;
 use std::time::Duration;
 
 use coding::ethernet::{self, Frame};
-use coding::{MAX_FLOWS, MAX_WQ_LEN, Mode, NcLayer};
-use common::{LATER, Tcp, ack, data, forwarded, frame, heard, ip_frame, layer, mac, ms, relay, sent};
+use coding::{Config, MAX_FLOWS, MAX_WQ_LEN, Mode, NcLayer};
+use common::{LATER, Tcp, ack, config, data, forwarded, frame, heard, ip_frame, layer, mac, ms, relay, sent};
 
 const THERE: [usize; 3] = [1, 2, 3];
 const BACK: [usize; 3] = [3, 2, 1];
@@ -146,18 +146,21 @@ fn tso_packets_pass_as_they_are() {
     }
 }
 
-/// A plain packet fits where its sum with any other, whose header is longer, would not.
+/// What a slave carries, jumbo frames as well. A plain packet fits where its sum with any other, whose header is longer, would not.
 #[test]
-fn a_sum_that_exceeds_the_mtu_is_not_made() {
-    let payload = vec![7; common::MTU - coding::header::PLAIN - 40];
-    let tcp =
-        Tcp { six: false, from: 1, to: 3, port: 5001, flags: common::ACK, seq: 0, ack: 0, payload: &payload };
-    for mode in [Mode::Delayed, Mode::Piggy] {
-        let mut layer = layer(2, mode);
-        relay(&mut layer, ms(0), THERE, &common::tcp(tcp));
-        relay(&mut layer, ms(0), [3, 2, 1], &ack(0));
-        assert_eq!(sent(&mut layer, ms(10)).len(), 2, "{mode:?}");
-        assert_eq!(layer.stats().sent_coded, 0, "{mode:?}");
+fn a_sum_is_made_up_to_the_mtu_and_no_longer() {
+    for mtu in [common::MTU, 1600, 9000] {
+        for (longer, sums) in [(0, 1), (1, 0), (coding::header::CODED - coding::header::PLAIN, 0)] {
+            for mode in [Mode::Delayed, Mode::Piggy] {
+                let mut layer = NcLayer::new(Config { mtu, ..config(2, mode, ms(10)) }, 2);
+                relay(&mut layer, ms(0), THERE, &segment(mtu - coding::header::CODED - 40 + longer));
+                relay(&mut layer, ms(0), BACK, &ack(0));
+                let frames = sent(&mut layer, ms(10));
+                let counts = (frames.len() as u64, layer.stats().sent_coded);
+                assert_eq!(counts, (2 - sums, sums), "{mode:?}, {mtu}, {longer}");
+                assert!(frames.iter().all(|frame| frame.len() <= ethernet::HEADER + mtu), "{mode:?}, {mtu}");
+            }
+        }
     }
 }
 

@@ -473,7 +473,7 @@ mod tests {
     /// Of the map `sources`.
     const SOURCES: u32 = 4096;
 
-    /// Frames that two processors hear at once; `NAWA_RACES` has another number of them.
+    /// Frames that two processors hear at once, by the kernel's test run; `NAWA_RACES` has another number of them (`docs/flood.md`).
     const RACES: u32 = 20_000;
 
     /// Each frame is the first of its block, so that both have to make the block's word.

@@ -9,6 +9,7 @@ mod common;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::thread;
 
@@ -29,17 +30,22 @@ struct Chain {
     outsider: Namespace,
     folder: tempfile::TempDir,
     medium: Namespace,
+    mtu: usize,
 }
 
 impl Chain {
     fn new(count: usize) -> Chain {
+        Chain::with_mtu(count, 1500)
+    }
+
+    fn with_mtu(count: usize, mtu: usize) -> Chain {
         let medium = Namespace::new();
         medium.ip("link add name medium type bridge mcast_snooping 0 ageing_time 0");
         medium.ip("link set medium up");
         let nodes = (0..count).map(|_| Namespace::new()).collect();
         let outsider = Namespace::new();
-        let chain =
-            Chain { nodes, outsider, folder: tempfile::tempdir().expect("a temporary folder"), medium };
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let chain = Chain { nodes, outsider, folder, medium, mtu };
         (1..=count).for_each(|number| chain.join(number, chain.node(number)));
         chain.join(100, &chain.outsider);
         chain
@@ -47,9 +53,11 @@ impl Chain {
 
     /// Gives `node` its interface `air0`, slow on its way out.
     fn join(&self, number: usize, node: &Namespace) {
-        self.medium.ip(&format!("link add port{number} type veth peer name air0 netns {}", node.name()));
+        let (mtu, name) = (self.mtu, node.name());
+        self.medium
+            .ip(&format!("link add port{number} mtu {mtu} type veth peer name air0 mtu {mtu} netns {name}"));
         self.medium.ip(&format!("link set port{number} master medium up"));
-        let slow = "qdisc add dev air0 root tbf rate 50mbit burst 1600 latency 100ms";
+        let slow = format!("qdisc add dev air0 root tbf rate 50mbit burst {} latency 100ms", mtu + 100);
         succeed(&mut node.command("tc", slow.split(' ')));
         node.ip("link set air0 up");
     }
@@ -160,6 +168,18 @@ fn both_ways(chain: &Chain, length: u32) {
     });
 }
 
+/// Sends both ways until both ends of three have decoded sums.
+fn both_ends_decode(chain: &Chain) {
+    eventually("something is decoded at both ends", || {
+        let decoded = [1, 3].map(|number| chain.counted(number, "decoded_packets"));
+        decoded.iter().all(|count| *count > 0).then_some(()).or_else(|| {
+            both_ways(chain, 400_000);
+            None
+        })
+    });
+    assert!(chain.counted(2, "sent_coded_frames") > 0, "{}", chain.status(2));
+}
+
 #[test]
 fn every_mode_carries_everything_over_two_hops() {
     let Some(_alone) = namespaces_or_skip("every_mode_carries_everything_over_two_hops") else { return };
@@ -171,14 +191,7 @@ fn every_mode_carries_everything_over_two_hops() {
         both_ways(&chain, 400_000);
         transfer(chain.node(1), chain.node(3), "fd88::3", &bytes(200_000, 3));
         if CODING.contains(&mode) {
-            eventually("something is decoded at both ends", || {
-                let decoded = [1, 3].map(|number| chain.counted(number, "decoded_packets"));
-                decoded.iter().all(|count| *count > 0).then_some(()).or_else(|| {
-                    both_ways(&chain, 400_000);
-                    None
-                })
-            });
-            assert!(chain.counted(2, "sent_coded_frames") > 0, "{}", chain.status(2));
+            both_ends_decode(&chain);
         } else if mode == "off" {
             assert_eq!(chain.counted(2, "sent_coded_frames"), 0);
         }
@@ -190,6 +203,69 @@ fn every_mode_carries_everything_over_two_hops() {
             "{status}"
         );
     }
+}
+
+#[test]
+fn packets_as_long_as_the_slave_carries_are_coded() {
+    let Some(_alone) = namespaces_or_skip("packets_as_long_as_the_slave_carries_are_coded") else { return };
+    for mtu in [1600, 9000] {
+        let chain = Chain::with_mtu(3, mtu);
+        let _daemons = chain.start_all("");
+        chain.ping(1, "10.88.0.3");
+        let longest = (mtu - 26 - 28).to_string();
+        let ping = ["-q", "-n", "-c", "2", "-i", "0.2", "-W", "10", "-M", "do", "-s", &longest, "10.88.0.3"];
+        succeed(&mut chain.node(1).command("ping", ping));
+        both_ends_decode(&chain);
+        let status = chain.status(2);
+        assert_eq!(
+            (&status["mtu_bytes"], &status["malformed_frames"]),
+            (&(mtu - 26).into(), &0.into()),
+            "{status}"
+        );
+    }
+}
+
+/// Ends a program of these tests that does not end by itself.
+struct Ended(std::process::Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_master_without_addresses_takes_that_of_dhcp_and_a_reload_leaves_it() {
+    let name = "a_master_without_addresses_takes_that_of_dhcp_and_a_reload_leaves_it";
+    let Some(_alone) = namespaces_or_skip(name) else { return };
+    let chain = Chain::new(2);
+    let file = chain.file(2, "");
+    let text = fs::read_to_string(&file).expect("the file").replace("['10.88.0.2/24', 'fd88::2/64']", "[]");
+    fs::write(&file, &text).expect("the file");
+    let (_server_node, mut daemon) = (chain.start(1, ""), Daemon::start(chain.node(2), &file));
+    let path = |name: &str| chain.folder.path().join(name).to_str().expect("UTF-8").to_owned();
+    let (conf, script) = (path("udhcpd.conf"), path("bound"));
+    let text_of_conf = format!(
+        "interface nc0\nstart 10.88.0.50\nend 10.88.0.50\noption subnet 255.255.255.0\nlease_file {}\npidfile {}\n",
+        path("leases"),
+        path("pid")
+    );
+    fs::write(&conf, text_of_conf).expect("a file");
+    fs::write(path("leases"), "").expect("a file");
+    fs::write(&script, "#!/bin/sh\n[ \"$1\" != bound ] || ip address add \"$ip/24\" dev \"$interface\"\n")
+        .expect("a file");
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("its mode");
+    let _server =
+        Ended(chain.node(1).command("busybox", ["udhcpd", "-f", &conf]).spawn().expect("busybox has it"));
+    let ask = ["udhcpc", "-i", "nc0", "-f", "-n", "-q", "-t", "20", "-T", "1", "-s", &script];
+    succeed(&mut chain.node(2).command("busybox", ask));
+    chain.ping(2, "10.88.0.1");
+    fs::write(&file, format!("{text}mode = 'off'\n")).expect("the file");
+    daemon.signal(Signal::HUP);
+    daemon.read_until("the file is taken up");
+    assert_eq!(chain.status(2)["mode"], "off");
+    chain.ping(1, "10.88.0.50");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use crate::core::Reasons;
 use crate::ffi::{RawAssociation, RawConnection};
 use crate::vectors::{gather, sctp, tcp};
 
-const VECTORS: &[u8] = bpf::object!("vectors.bpf.o");
+pub const VECTORS: &[u8] = bpf::object!("vectors.bpf.o");
 
 fn program_or_skip(name: &str) -> Option<Runnable> {
     if !bpf::is_root() {

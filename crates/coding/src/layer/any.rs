@@ -14,6 +14,8 @@ use crate::transit::Transit;
 const MANY: usize = 8;
 /// They are large for so long after so many waited.
 const LARGE_FOR: Duration = Duration::from_secs(1);
+/// How long a relay gives way, in usual times from one frame to the next: the other's turn at the medium, and its frame.
+const WAY_GAPS: u32 = 2;
 
 impl NcLayer {
     /// A packet that has no partner yet waits for one, if that is worth it.
@@ -41,8 +43,21 @@ impl NcLayer {
     /// Whether the neighbours on both sides decode, and miss too little for a hold to be in vain.
     fn can_be_held(&self, now: Duration, packet: &Transit) -> bool {
         let mut hops = packet.previous_hop.into_iter().chain([packet.next_hop]);
-        let many_wait = self.many_waited.is_some_and(|last| now.saturating_sub(last) < LARGE_FOR);
+        let many_wait = self.windows_are_large(now);
         self.can_be_coded(now, packet) && hops.all(|hop| self.neighbours.is_worth_waiting_for(hop, many_wait))
+    }
+
+    fn windows_are_large(&self, now: Duration) -> bool {
+        self.many_waited.is_some_and(|last| now.saturating_sub(last) < LARGE_FOR)
+    }
+
+    /// A sum gives both its receivers something to send at the same moment, and where they do not sense each other their frames
+    /// collide. So a relay that overheard one lets the other go first; not while windows are small, which wait for every packet, nor
+    /// where it misses so much that sums are a trial.
+    pub(super) fn give_way(&mut self, now: Duration, from: Mac) {
+        if self.windows_are_large(now) && self.reception.is_good(from) {
+            self.quiet_until = now.saturating_add(WAY_GAPS * self.holds.gap());
+        }
     }
 
     /// Whether the neighbours on both sides decode.

@@ -1,12 +1,15 @@
 //! Which of several paths copies take, and what others have on the hooks beside them.
 
+use std::os::fd::AsFd;
 use std::time::Duration;
 
+use libbpf_rs::ObjectBuilder;
 use packet::sctp::kind;
 
 use super::frames::{Carrier, IN, OUT, adds, data, heartbeat};
 use super::world::{World, in_world};
 use super::{copies, learn};
+use crate::kernel::vectors::VECTORS;
 
 #[expect(clippy::disallowed_methods, reason = "a path takes its time")]
 fn delay(time: Duration) {
@@ -89,6 +92,48 @@ fn another_filter_that_ends_the_chain_does_not_silence_ours() {
         assert!(at("handle 0x6e77") < at("handle 0x1 "), "{filters}");
         assert!(others.query().is_ok());
         drop(ours);
+    });
+}
+
+/// By links (TCX), and as filters, which kernels before 6.6 have alone: ours sees a packet before what was there, leaves the verdict to
+/// it, and sees none that what comes later, before ours, ends.
+#[test]
+fn ours_sees_packets_before_programs_that_were_there() {
+    in_world("ours_sees_packets_before_programs_that_were_there", |world| {
+        // A hook takes a program once.
+        let load = || ObjectBuilder::default().open_memory(VECTORS).and_then(|open| open.load());
+        let objects = [load(), load()].map(|object| object.expect("the kernel takes it"));
+        let [one, other] = objects
+            .each_ref()
+            .map(|object| object.progs().find(|one| one.name() == "drops_all").expect("a program"));
+        let again = Carrier::V4.out(1, OUT, &data(10));
+        learn(world, Carrier::V4);
+        leave(world);
+        for by_link in [true, false] {
+            world.leave_first();
+            let there = world.attach_others(one.as_fd(), 0, by_link);
+            if by_link {
+                world.attach_both()
+            } else {
+                world.attach_first_as_filters()
+            }
+            assert_eq!(
+                world.leave(&again),
+                [0, 1],
+                "theirs drops it, once ours has copied it; links: {by_link}"
+            );
+            let later = world.attach_others(other.as_fd(), 0, by_link);
+            assert_eq!(world.leave(&again), [0, 0], "theirs came before ours; links: {by_link}");
+            drop((there, later));
+            assert_eq!(world.leave(&again), [1, 1], "nobody drops; links: {by_link}");
+            let beyond = world.attach_others(one.as_fd(), 1, by_link);
+            assert_eq!(
+                world.leave(&again),
+                [1, 0],
+                "theirs drops the copy where it leaves; links: {by_link}"
+            );
+            drop(beyond);
+        }
     });
 }
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -12,7 +12,7 @@ use std::sync::{Mutex, PoisonError};
 
 use bpf::tc::{Attached, Direction};
 use device::udp::{Options, Transmit, UdpSocket};
-use device::{Net, Tap};
+use device::{Net, PacketSocket, Tap};
 use libbpf_rs::{ProgramInput, TC_EGRESS, TcHook};
 
 use super::frames::{ETHERNET, MAC};
@@ -149,6 +149,44 @@ impl World {
         let mut hook = TcHook::new(self.egress().as_fd());
         hook.ifindex(self.interfaces[0] as i32).attach_point(TC_EGRESS).handle(1).priority(priority);
         hook.create().and_then(|mut hook| hook.attach()).expect("it attaches")
+    }
+
+    /// The programs are on the first interface as kernels before 6.6 have them, after what is there already.
+    pub fn attach_first_as_filters(&mut self) {
+        let attach = |name: &str, direction| {
+            let program = self.programs.object.progs().find(|one| one.name() == name).expect("a program");
+            bpf::tc::attach_filter(program.as_fd(), self.interfaces[0], direction).expect("it attaches")
+        };
+        let both = [attach("bicast_ingress", Direction::Ingress), attach("bicast_egress", Direction::Egress)];
+        self.programs.attached.insert(self.interfaces[0], both);
+    }
+
+    /// The programs are on no interface but the second; they stay told that copies may leave by the first.
+    pub fn leave_first(&mut self) {
+        self.programs.attached.remove(&self.interfaces[0]);
+    }
+
+    /// The programs are on both interfaces.
+    pub fn attach_both(&mut self) {
+        self.programs
+            .attach(&self.interfaces.iter().map(|index| (*index, 100)).collect())
+            .expect("they attach");
+    }
+
+    /// Has `program` look at what leaves that interface.
+    pub fn attach_others(&self, program: BorrowedFd, nth: usize, by_link: bool) -> Attached {
+        let attach = if by_link { bpf::tc::attach } else { bpf::tc::attach_filter };
+        attach(program, self.interfaces[nth], Direction::Egress).expect("it attaches")
+    }
+
+    /// Has `frame` leave the first interface as a program's packet does; how many frames come out of each.
+    #[track_caller]
+    pub fn leave(&self, frame: &[u8]) -> Vec<usize> {
+        self.copies();
+        let socket = PacketSocket::open(self.interfaces[0], None).expect("a packet socket");
+        // What a program on the hook drops is an error to its sender.
+        let _ = socket.send(frame);
+        self.copies().iter().map(Vec::len).collect()
     }
 
     fn egress(&self) -> libbpf_rs::Program<'_> {
