@@ -117,6 +117,18 @@ fn a_download_is_not_held_up_by_its_acknowledgements() {
     assert!(goodput > 0.4 * alone, "{goodput:.1} of {alone:.1} Mbit/s");
 }
 
+/// A thin link that a call and a download fill is slow to answer. If that were taken for silence, and all that it holds were sent into
+/// it once more, pings would take seven seconds and most of the call would be lost.
+#[test]
+fn a_thin_link_that_is_full_is_not_filled_with_repeats() {
+    let case = given("0.2@40 q50").expect("a link");
+    let runs = each(&[1, 2, 3], |seed| run_bond(&case, &Load { seed: *seed, ..Load::default() }));
+    let pings: Vec<f64> = runs.iter().map(|run| quantile(&run.loaded, 0.5)).collect();
+    let lost: Vec<f64> = runs.iter().map(|run| run.call_loss).collect();
+    assert!(pings.iter().all(|ms| *ms < 1500.0), "pings take {pings:.0?} ms");
+    assert!(lost.iter().all(|share| *share < 0.35), "the call loses {lost:.2?}");
+}
+
 /// A sender that is told of the tunnel's queue by a loss leaves its receiver without anything for as long as packets wait
 /// in that queue.
 #[test]

@@ -49,6 +49,8 @@ const EXCESS_LOSS: f64 = 0.1;
 const MOST_OWN_LOSS: f64 = 0.5;
 /// What is confirmed in one go counts up to what the path carries in this time.
 const MOST_AHEAD: f64 = 0.3;
+/// After a pause so many bytes go at once.
+const CREDIT: f64 = 4.0 * PACKET;
 /// Bytes of a full packet.
 const PACKET: f64 = 1400.0;
 
@@ -255,6 +257,16 @@ impl Rate {
         self.next_send
     }
 
+    /// Whether what does not wait for window and pacer may go: it is ahead of them by no more than the pacer may be late.
+    pub fn may_hurry(&self, now: Duration, in_flight: usize) -> bool {
+        in_flight < self.window() + CREDIT as usize && self.next_send <= now + self.credit()
+    }
+
+    /// A timer that fires late costs no rate, up to a few milliseconds.
+    fn credit(&self) -> Duration {
+        Duration::from_millis(4).max(Duration::from_secs_f64(CREDIT / self.pacing()))
+    }
+
     /// Bytes that may go in one burst: what the path carries in half a millisecond.
     pub fn burst(&self) -> usize {
         (self.pacing() * 0.0005) as usize
@@ -277,9 +289,7 @@ impl Rate {
             self.first_sent = now;
         }
         let cost = Duration::from_secs_f64(bytes as f64 / self.pacing());
-        // A timer that fires late costs no rate, up to a few milliseconds; and a few packets after a pause go at once.
-        let credit = Duration::from_millis(4).max(Duration::from_secs_f64(4.0 * PACKET / self.pacing()));
-        self.next_send = self.next_send.max(now.saturating_sub(credit)) + cost;
+        self.next_send = self.next_send.max(now.saturating_sub(self.credit())) + cost;
         let few = in_flight_before < 2 * PACKET as usize;
         Snapshot {
             sent: now,

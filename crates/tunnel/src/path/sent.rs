@@ -4,9 +4,10 @@
 //! arrived, or one sent later at all a quarter of a round trip ago (RFC 8985 §6.2). On a path that has been seen to reorder
 //! only the time counts, and more of it: as much as the path reorders by, which is forgotten by halves.
 //!
-//! A path on which data is overdue, and from which nothing has come back for its probe time-out, is silent: what is in flight
-//! is handed back, and the path gets nothing but probes until it answers. A packet or two that are not reported only put it in
-//! doubt: they may be lost, or the report elsewhere.
+//! A path on which data is overdue, and from which nothing has come back for its probe time-out, is silent: it gets nothing but
+//! probes until it answers, if there is another path. What is in flight stays so until something tells its fate: the path may be
+//! slow, and what it holds is not to be sent into it once more. A packet or two that are not reported only put it in doubt: they
+//! may be lost, or the report elsewhere.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -240,22 +241,20 @@ impl Sent {
         self.forget();
     }
 
-    /// What is overdue is handed back as lost, and the path is in doubt or, if that was much or it was in doubt already, silent:
-    /// then all that is in flight. True if it should be probed (again).
+    /// A packet or two that are overdue are handed back as lost, and the path is in doubt; if it was, or they are more, it is
+    /// silent. True if it should be probed (again).
     pub fn handle_timeout(&mut self, now: Duration, out: &mut Outcome) -> bool {
         self.detect_lost(now, out);
-        let overdue = self.overdue_at().is_some_and(|t| t <= now);
-        if self.silent == 0 && overdue {
-            let lost = self.lose_overdue(now, out);
-            if !std::mem::replace(&mut self.in_doubt, true) && lost < MANY {
+        if self.overdue_at().is_some_and(|t| t <= now) {
+            let overdue = |p: &&Packet| p.order.is_some() && p.at + self.probe_timeout() <= now;
+            let behind = self.packets.range((self.oldest - self.base) as usize..);
+            let many = behind.filter(|p| p.state == State::InFlight).filter(overdue).nth(MANY - 1).is_some();
+            if !std::mem::replace(&mut self.in_doubt, true) && !many {
+                self.lose_overdue(now, out);
                 return true;
             }
             (self.silent_since, self.was_slow) = (now, false);
-            self.abandon(out);
         } else if self.silent == 0 || now < self.next_probe {
-            if overdue {
-                self.lose_overdue(now, out);
-            }
             return false;
         }
         self.silent = self.silent.saturating_add(1);
@@ -300,10 +299,10 @@ impl Sent {
         since.is_some_and(|since| now > since + self.age.timeout())
     }
 
-    /// When the oldest packet in flight is to be given up: not while others are acknowledged, for it may yet be.
+    /// When the oldest packet in flight is overdue: not while others are acknowledged, for it may yet be.
     fn overdue_at(&self) -> Option<Duration> {
-        let at = self.oldest()?.at;
-        Some(if self.silent > 0 { at } else { at.max(self.last_progress) } + self.probe_timeout())
+        let oldest = self.oldest().filter(|_| self.silent == 0)?;
+        Some(oldest.at.max(self.last_progress) + self.probe_timeout())
     }
 
     fn probe_timeout(&self) -> Duration {
@@ -360,15 +359,11 @@ impl Sent {
         (self.sent_packets, self.sent_bytes, self.lost_packets)
     }
 
-    /// How many packets of data there were among it.
-    fn lose_overdue(&mut self, now: Duration, out: &mut Outcome) -> usize {
+    fn lose_overdue(&mut self, now: Duration, out: &mut Outcome) {
         let timeout = self.probe_timeout();
-        let mut data = 0;
-        while let Some(packet) = self.oldest().filter(|p| p.at + timeout <= now) {
-            data += usize::from(packet.order.is_some());
+        while self.oldest().is_some_and(|p| p.at + timeout <= now) {
             self.lose_oldest(out);
         }
-        data
     }
 
     /// The oldest packet in flight that counts.
@@ -501,11 +496,12 @@ impl Sent {
         }
     }
 
-    /// The oldest in flight is lost, as packets are on any path.
+    /// The oldest in flight is lost, as packets are on any path, unless a silence took it.
     fn lose_oldest(&mut self, out: &mut Outcome) {
-        let (at, counts) = ((self.oldest - self.base) as usize, self.silent == 0);
-        if let Some(packet) = self.packets.get(at).filter(|_| counts) {
-            self.rate.handle_fate(&packet.snapshot, true);
+        let at = (self.oldest - self.base) as usize;
+        let counts = self.silent == 0 && self.packets[at].at >= self.silence_ended;
+        if counts {
+            self.rate.handle_fate(&self.packets[at].snapshot, true);
         }
         self.lose(at, counts, out);
         self.find_oldest();
@@ -630,12 +626,10 @@ mod tests {
         let mut s = Sent::default();
         let mut out = Outcome::default();
         // Its round trip is longer than one that nobody has measured is taken to be.
-        for at in [0, 500, 1000] {
-            send(&mut s, at, 1);
-            s.handle_timeout((at + 400) * MS, &mut out);
-        }
-        assert!(s.rate.loss() > 0.0 && out.lost == [0, 1, 2], "{:?}", out.lost);
-        assert_eq!(report(&mut s, 1401, &[(0, 2)]).confirmed, [0, 1, 2]);
+        send(&mut s, 0, 2);
+        s.handle_timeout(400 * MS, &mut out);
+        assert!(s.rate.loss() > 0.0 && out.lost == [0, 1], "{:?}", out.lost);
+        assert_eq!(report(&mut s, 401, &[(0, 1)]).confirmed, [0, 1]);
         assert_eq!((s.rate.loss(), s.totals().2), (0.0, 0));
     }
 
@@ -664,7 +658,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_hands_everything_back_and_ends_with_an_answer() {
+    fn what_is_in_flight_stays_so_in_a_silence_which_ends_with_an_answer() {
         let mut s = Sent::default();
         send(&mut s, 0, 4);
         report(&mut s, 20, &[(0, 0)]);
@@ -673,11 +667,11 @@ mod tests {
         let mut out = Outcome::default();
         assert!(!s.handle_timeout(timeout - MS, &mut out));
         assert!(s.handle_timeout(timeout, &mut out));
-        assert_eq!((&out.lost[..], s.in_flight(), s.is_silent()), (&[1, 2, 3, 4][..], 0, true));
+        assert_eq!((&out.lost[..], s.in_flight(), s.is_silent()), (&[][..], 4000, true));
         let again = s.poll_timeout().unwrap();
         assert!(again > timeout && again <= timeout + MAX_PROBE_INTERVAL);
-        assert_eq!(report(&mut s, 900, &[(0, 4)]).confirmed, [1, 2, 3, 4]);
-        assert!(!s.is_silent());
+        assert_eq!(report(&mut s, 900, &[(0, 3)]).confirmed, [1, 2, 3]);
+        assert_eq!((s.in_flight(), s.is_silent()), (1000, false));
     }
 
     #[test]

@@ -192,7 +192,7 @@ impl Peer {
 
     /// Sends the first of what has to be sent again, if a path takes it and it fits the train.
     fn pack_resend(&mut self, now: Duration, train: &mut Train) -> bool {
-        let avoid = self.unconfirmed.resend_avoids().filter(|_| self.has_choice());
+        let avoid = self.unconfirmed.resend_avoids();
         let rest = self.unconfirmed.resend_packets().saturating_sub(1) * usize::from(MIN_INNER_MTU);
         let Some((_, _, packet)) = self.unconfirmed.peek_resend() else { return false };
         let want = Want {
@@ -606,8 +606,8 @@ fn seen(path: &Path) -> f64 {
 
 fn view(scheduler: Scheduler, now: Duration, index: usize, path: &Path, want: &Want) -> xmit::View {
     let rate = &path.sent.rate;
-    // What sends little goes at once, whatever a path's window and pacer say.
-    let (room, wait) = if want.sparse {
+    // What sends little goes at once, though the window is full.
+    let (room, wait) = if want.sparse && rate.may_hurry(now, path.sent.in_flight()) {
         (true, Duration::ZERO)
     } else {
         let excess = (path.sent.in_flight() + 1500).saturating_sub(rate.window());
