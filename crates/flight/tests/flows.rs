@@ -93,6 +93,14 @@ fn pacing_does_not_hinder_slow_start_where_acks_come_in_bunches() {
 }
 
 #[test]
+fn a_link_that_goes_away_leaves_it_its_queue() {
+    // A timeout whose packets arrive after all was none: left to CUBIC, which fills the buffer, this waits for seconds.
+    let waits = |seed| run(cases::jumps(5.0, fsat(), seed)).queue_p95_ms;
+    let p95 = median((1..=5).map(waits).collect());
+    assert!(p95 < 1000.0, "{p95} ms");
+}
+
+#[test]
 fn a_shallow_buffer_still_gives_congestion_losses() {
     let outcome = run(cases::shared(&[fsat()], 5, Duration::ZERO, 1));
     let lost = outcome.dropped as f64 / outcome.offered as f64;
