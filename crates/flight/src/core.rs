@@ -99,7 +99,12 @@ pub struct State {
 impl FsAt {
     /// A new connection that may have `flight_limit` bytes in flight until something is known.
     pub fn new(algorithm: Algorithm, now: Duration, flight_limit: u64) -> FsAt {
-        FsAt { raw: RawFsat::new(micros(now), bytes(flight_limit)), algorithm, last: RawAck::default(), prior_mode: 0 }
+        FsAt {
+            raw: RawFsat::new(micros(now), bytes(flight_limit)),
+            algorithm,
+            last: RawAck::default(),
+            prior_mode: 0,
+        }
     }
 
     /// Something is newly known of what was sent. Two calls more than 71 minutes apart look closer. True: the base has to
