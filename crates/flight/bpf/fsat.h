@@ -21,11 +21,11 @@ enum fsat_mode {
 struct fsat_constants {
 	__u32 contract;   /* segments that each flow holds in the queue; 1 to 4 */
 	__u32 deviations; /* mean deviations of what arrives that it holds where they are more, as (9); 3 to 6 */
-	__u32 more;       /* 1/n of what arrives on top where nothing queues, which is what RTT may vary by itself; 3 to 8 */
+	__u32 more;       /* 1/n of what arrives on top where a queue is nearly forgotten; half of that beyond rtt_min is near; 2 to 3 */
 	__u32 answer;     /* 1/n of rtt_min is a queue that answers; 4 to 16 */
 	__u32 empty;      /* 1/n of rtt_min is no queue; 12 to 16 */
 	__u32 heavy;      /* 1/n of a period lost is congestion; 6 to 12 */
-	__u32 memory;     /* periods in which a queue's length is forgotten, to 1/e; 64 to 512 */
+	__u32 memory;     /* periods in which a queue's length is forgotten, to 1/e; 32 to 128 */
 	__u32 stale_us;   /* rtt_min is believed for so long while something waits; 5 to 20 s */
 	__u32 far;        /* and for so many periods while RTT is not near it; 16 to 64 */
 	__u32 slow;       /* a slowdown leaves 1/n in flight; 2 to 4 */
@@ -34,8 +34,8 @@ struct fsat_constants {
 
 #define FSAT_CONSTANTS                                                                                          \
 	{                                                                                                       \
-		.contract = 2, .deviations = 4, .more = 4, .answer = 8, .empty = 12, .heavy = 8,                \
-		.memory = 256, .stale_us = 8000000, .far = 32, .slow = 2, .pace = 150,                          \
+		.contract = 2, .deviations = 4, .more = 2, .answer = 8, .empty = 12, .heavy = 8,                \
+		.memory = 64, .stale_us = 8000000, .far = 32, .slow = 2, .pace = 150,                           \
 	}
 
 /* The shortest period, µs: judging at each ACK costs more than all else where RTT is that of a host to itself or its neighbour, and
@@ -96,7 +96,7 @@ FSAT_INLINE void fsat_sample(struct fsat *f, const struct fsat_constants *c, con
 			fsat_believe(f, a->rtt_us, a->now_us);
 		if (fsat_idle(f, c, a->rtt_us))
 			f->seen_us = a->now_us;
-		if (fsat_wait(f, a->rtt_us) <= f->rtt_min_us / c->more)
+		if (2 * fsat_wait(f, a->rtt_us) <= f->rtt_min_us / c->more)
 			f->near_us = a->now_us;
 		if (a->now_us - f->near_us >= c->far * fsat_period(f))
 			f->seen_us = a->now_us - c->stale_us;
@@ -121,15 +121,16 @@ FSAT_INLINE void fsat_begin_period(struct fsat *f, const struct fsat_ack *a)
 	f->lost = 0;
 }
 
-/* What may be in flight: what arrives within rtt_min, the contract or (9), and what ACKs that come in bunches need. */
+/* What may be in flight: what arrives within rtt_min, the contract or (9), and what ACKs that come in bunches need. A queue that
+ * answered is made to answer again before that is forgotten: its length is down to four thirds of the least that answers. */
 FSAT_INLINE __u32 fsat_target(const struct fsat *f, const struct fsat_constants *c, __u32 mss)
 {
-	__u32 wait = fsat_wait(f, f->queue_rtt_us), contract = c->contract * mss, r = f->rcv_bytes;
+	__u32 contract = c->contract * mss, r = f->rcv_bytes;
 	__u64 bunch = (__u64)f->s * fsat_min(f->gap_us, f->rtt_min_us) / f->rtt_min_us;
 	__u64 head = fsat_max(contract, fsat_amount((__u64)c->deviations * f->dev));
 	__u32 target = fsat_min(fsat_amount(f->s + head + bunch), fsat_amount(2ULL * r + contract));
 
-	if (2ULL * r * wait < (__u64)contract * f->rtt_min_us) /* nothing queues */
+	if (3ULL * fsat_wait(f, f->high_us) < 4ULL * f->rtt_min_us / c->answer)
 		target = fsat_max(target, fsat_amount((__u64)r + r / c->more + contract));
 	return fsat_max(target, contract);
 }

@@ -241,6 +241,22 @@ fn held_out() -> Vec<Case> {
             }));
         }
     }
+    // Rate, how many times as fast until a bucket is empty, BDP of buffer, seconds until then, flows a side: all by chance.
+    for (mbps, times, bdp, seconds, each) in
+        [(8.0, 4.8, 1.8, 17, 4), (30.0, 3.7, 7.9, 8, 1), (14.0, 2.9, 3.9, 10, 4), (23.0, 2.2, 4.7, 5, 1)]
+    {
+        let name = format!("boost {mbps}M x{times} {bdp}bdp {each}+{each}");
+        list.push(case(name, About::Share, move |s, n| {
+            cases::boosted(s, [mbps, times], bdp, seconds, each, n)
+        }));
+    }
+    for (mbps, loss) in [(2.0, 3.0), (40.0, 2.0), (60.0, 5.0)] {
+        list.push(case(format!("lasting {mbps}M {loss}%"), About::Use(mbps), move |s, n| {
+            let mut scenario = cases::alone(s, mbps, loss, n);
+            (scenario.from, scenario.until) = (Duration::from_secs(200), Duration::from_secs(260));
+            scenario
+        }));
+    }
     list.push(case("cell 6M", About::Use(6.0), |s, n| cases::radio(6.0, 0.0, s, n)));
     list.push(case("cell 6M 2%", About::Use(6.0), |s, n| cases::radio(6.0, 2.0, s, n)));
     list.push(case("cell jump 12M", About::Use(12.0), |s, n| cases::jumps(12.0, s, n)));

@@ -48,6 +48,8 @@ pub struct FsAt {
     raw: RawFsat,
     algorithm: Algorithm,
     last: RawAck,
+    /// The mode before the last loss.
+    prior_mode: u16,
 }
 
 /// How the base answers a loss.
@@ -97,7 +99,12 @@ pub struct State {
 impl FsAt {
     /// A new connection that may have `flight_limit` bytes in flight until something is known.
     pub fn new(algorithm: Algorithm, now: Duration, flight_limit: u64) -> FsAt {
-        FsAt { raw: RawFsat::new(micros(now), bytes(flight_limit)), algorithm, last: RawAck::default() }
+        FsAt {
+            raw: RawFsat::new(micros(now), bytes(flight_limit)),
+            algorithm,
+            last: RawAck::default(),
+            prior_mode: 0,
+        }
     }
 
     /// Something is newly known of what was sent. Two calls more than 71 minutes apart look closer. True: the base has to
@@ -126,6 +133,7 @@ impl FsAt {
 
     /// A loss, once per recovery or timeout, with the base's cwnd and present ssthresh in bytes.
     pub fn on_loss(&mut self, cwnd: u64, ssthresh: u64, mss: u32) -> Answer {
+        self.prior_mode = self.raw.mode;
         let (cwnd, ssthresh, radio) = (bytes(cwnd), bytes(ssthresh), self.raw.losses_radio);
         let new = match &self.algorithm {
             Algorithm::Paper => self.raw.paper_on_loss(cwnd, ssthresh, mss),
@@ -144,7 +152,14 @@ impl FsAt {
         self.algorithm == Algorithm::Paper || self.state().mode == Mode::Others
     }
 
-    /// What may be in flight is so much from now on: after a timeout, or once that was spurious.
+    /// The last loss was none: the mode is what it was, and `space` may be in flight again.
+    pub fn undo(&mut self, space: u64) {
+        self.raw.mode = self.prior_mode;
+        self.raw.lost = 0;
+        self.raw.space = self.raw.space.max(bytes(space));
+    }
+
+    /// What may be in flight is so much from now on: after a timeout.
     pub fn restart(&mut self, space: u64) {
         self.raw.space = bytes(space);
     }
@@ -205,6 +220,17 @@ fn bytes(bytes: u64) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_loss_that_was_none_leaves_the_mode_as_it_was() {
+        let mut fsat = FsAt::new(Algorithm::fsat(), Duration::ZERO, 20_000);
+        fsat.raw.mode = 1;
+        (fsat.raw.rtt_min_us, fsat.raw.queue_rtt_us) = (100_000, 200_000);
+        assert!(matches!(fsat.on_loss(20_000, 20_000, 1000), Answer::Reduce { .. }));
+        assert_eq!(fsat.state().mode, Mode::Others);
+        fsat.undo(20_000);
+        assert_eq!(fsat.state().mode, Mode::Own);
+    }
 
     fn ack(delivered: u64, flight: u64) -> Ack {
         Ack {

@@ -65,9 +65,12 @@ fn a_link_that_varies_is_given_its_deviation() {
 }
 
 #[test]
-fn where_nothing_queues_a_quarter_more_is_tried() {
-    let state = RawFsat { queue_rtt_us: 100_000, ..own() };
-    assert_eq!(after(state, &ack(100_000, 100_000, 10_000)).target, 14_500);
+fn a_queue_that_is_nearly_forgotten_is_asked_with_half_as_much_more() {
+    let target = |high_us| {
+        let state = RawFsat { queue_rtt_us: 100_000, high_us, ..own() };
+        after(state, &ack(100_000, 100_000, 10_000)).target
+    };
+    assert_eq!((target(117_000), target(116_000)), (12_000, 17_000));
 }
 
 #[test]

@@ -78,6 +78,14 @@ fn random_loss_on_a_varying_link_is_no_congestion() {
 }
 
 #[test]
+fn a_link_that_goes_away_leaves_it_its_queue() {
+    // A timeout whose packets arrive after all was none: left to CUBIC, which fills the buffer, this waits for seconds.
+    let waits = |seed| run(cases::jumps(5.0, fsat(), seed)).queue_p95_ms;
+    let p95 = median((1..=5).map(waits).collect());
+    assert!(p95 < 1000.0, "{p95} ms");
+}
+
+#[test]
 fn pacing_does_not_hinder_slow_start_where_acks_come_in_bunches() {
     // 20 frames every 12 ms, 20 Mbit/s: what was delivered when the link could first be full, after 0.5 s.
     let bunches: String = (1..=5000).map(|n| format!("{}\n", n / 20 * 12 + 12)).collect();
@@ -90,6 +98,25 @@ fn pacing_does_not_hinder_slow_start_where_acks_come_in_bunches() {
     };
     let ratio = delivered(fsat()) / delivered(Some(Algorithm::Paper));
     assert!(ratio > 0.8, "{ratio}");
+}
+
+/// Two minutes at 5 % loss, after a queue's answer would be forgotten.
+#[test]
+fn what_answered_is_asked_again_before_it_is_forgotten() {
+    let mut scenario = cases::alone(fsat(), 60.0, 5.0, 1);
+    (scenario.from, scenario.until) = (Duration::from_secs(90), Duration::from_secs(120));
+    let outcome = run(scenario);
+    assert!(used(&outcome, 60.0) > 0.8, "{outcome:?}");
+}
+
+/// The link is fast until a bucket is empty, and policed from then on: a queue has answered, and does not any more.
+#[test]
+fn it_yields_where_a_queue_becomes_a_policer() {
+    let shares = (1..=5).map(|seed| {
+        cases::share(seed as usize - 1, &run(cases::boosted(fsat(), [10.0, 3.0], 2.0, 6, 4, seed)))
+    });
+    let share = median(shares.collect());
+    assert!((0.4..2.0).contains(&share), "{share}");
 }
 
 #[test]

@@ -311,6 +311,23 @@ pub fn field(kinds: &[Option<Algorithm>], mbps: f64, kind: Bottleneck, seconds: 
     }
 }
 
+/// `each` flows beside as many of CUBIC in `bdp` of buffer, on a link that is `times` as fast as `mbps` until a bucket is empty, after
+/// about `seconds`, and policed from then on.
+pub fn boosted(
+    system: Option<Algorithm>,
+    [mbps, times]: [f64; 2],
+    bdp: f64,
+    seconds: u64,
+    each: usize,
+    seed: u64,
+) -> Scenario {
+    let mut scenario =
+        field(&in_turn(system, seed).repeat(each), mbps * times, Bottleneck::Bdp(bdp), 90, seed);
+    let burst = ByteCount(((times - 1.0) * mbps * 1e6 / 8.0 * seconds as f64) as u64);
+    scenario.link.policer = Some(PolicerConfig { rate: Bitrate::from_mbps(mbps), burst });
+    scenario
+}
+
 /// One flow in two BDP of buffer, its loss in percent.
 pub fn alone(system: Option<Algorithm>, mbps: f64, loss_percent: f64, seed: u64) -> Scenario {
     let mut scenario = field(&[system], mbps, Bottleneck::Bdp(2.0), 40, seed);

@@ -424,7 +424,9 @@ impl Sender {
         self.undo = None;
         if arrived[0].tx < first {
             (self.base.cwnd, self.base.ssthresh) = (self.base.cwnd.max(cwnd), ssthresh);
-            self.restart_fsat(cwnd);
+            if let Some(fsat) = &mut self.fsat {
+                fsat.undo((cwnd * f64::from(MSS)) as u64);
+            }
             for slot in self.slots.iter_mut().filter(|slot| slot.fate == Fate::Lost) {
                 slot.fate = Fate::Flying;
                 self.lost -= 1;
