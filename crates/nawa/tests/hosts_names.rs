@@ -7,7 +7,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use common::uplinks::{FAMILIES, Names, Resolver, Uplinks, nft, path, path_to, shell};
-use common::{Daemon, eventually, namespaces_or_skip, succeed};
+use common::{Daemon, eventually, namespaces_or_skip, output, succeed};
 use device::{Poller, monotonic};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -219,7 +219,7 @@ fn comes_up_by_name(net: &Uplinks, names: &Names, local: &str) {
         |count| shell(&net.core, "nft list table inet seen").contains(&format!("packets {count} bytes"));
     send();
     assert!(seen(1), "it is counted while there is no tunnel");
-    let _daemons = net.start("", DEFAULT, &named("l1", local));
+    let daemons = net.start("", DEFAULT, &named("l1", local));
     net.wait_why("l1", "\"office.test\" has no address: ");
     send();
     names.set("office.test", &["203.0.113.7"]);
@@ -237,6 +237,9 @@ fn comes_up_by_name(net: &Uplinks, names: &Names, local: &str) {
     send();
     assert!(seen(1), "nothing goes beside the tunnel");
     names.forget("office.test");
+    drop(daemons);
+    // What holds the default route back once the daemon has been killed.
+    output(&mut net.van.nawa(["down"]));
 }
 
 #[test]
