@@ -9,10 +9,7 @@ use rustix::net::{
     sockopt,
 };
 
-use crate::interface_request;
-
-/// Asked for as the receive buffer, in bytes.
-const BUFFER: usize = 4 << 20;
+use crate::{BUFFER, interface_request};
 
 /// A non-blocking UDP socket that hears what comes to everybody at a port by one interface, and sends to that port of all
 /// hosts there. What comes to this host alone it does not hear, since that may come from beyond the network; nor what this
@@ -36,7 +33,7 @@ impl BroadcastSocket {
             set_no_checksums(&socket)?;
         }
         // What the kernel's limit cuts off is no error.
-        let _ = sockopt::set_socket_recv_buffer_size_force(&socket, BUFFER);
+        let _ = sockopt::set_socket_recv_buffer_size_force(&socket, BUFFER as usize);
         bind(&socket, &SocketAddrV4::new(Ipv4Addr::BROADCAST, port))?;
         let here = address(&socket, interface)?;
         Ok(Self { socket, everybody: SocketAddrV4::new(Ipv4Addr::BROADCAST, port), here })

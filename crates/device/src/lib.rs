@@ -32,6 +32,10 @@ pub mod unreachable;
 mod virtio;
 pub mod worker;
 
+/// Asked for as a socket's buffers, in bytes, of which the kernel's limit may cut some off: 20 ms at 1.6 Gbit/s, and what mac80211's own
+/// queue holds.
+const BUFFER: i32 = 4 << 20;
+
 pub use addresses::{addresses, holders, interfaces, networks};
 pub use broadcast::BroadcastSocket;
 pub use changes::{Changes, News};

@@ -5,9 +5,6 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with};
 
-/// Asked for as the receive buffer, in bytes.
-const BUFFER: libc::c_int = 4 << 20;
-
 /// A non-blocking packet socket at one interface. What leaves this host is not heard.
 #[derive(Debug)]
 pub struct PacketSocket {
@@ -24,7 +21,7 @@ impl PacketSocket {
         let socket = socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None)?;
         set(&socket, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1)?;
         // What the kernel's limit cuts off is no error.
-        let _ = set(&socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, BUFFER);
+        let _ = set(&socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, crate::BUFFER);
         let mut name = address();
         name.sll_protocol = ethertype.unwrap_or(0).to_be();
         name.sll_ifindex = i32::try_from(interface).map_err(io::Error::other)?;

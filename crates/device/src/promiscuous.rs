@@ -7,6 +7,7 @@ use packet::checksum::Sum;
 use packet::{gso, sctp};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
+use crate::BUFFER;
 use crate::packet_socket::{address, check, set};
 use crate::udp::control::{Control, array};
 use crate::virtio::VirtioHeader;
@@ -136,9 +137,6 @@ impl AsFd for PromiscuousSocket {
     }
 }
 
-/// Asked for as the receive buffer, and as what frames below may take where the queue is left to the interface, in bytes: as much as
-/// mac80211's own queue holds.
-const BUFFER: libc::c_int = 4 << 20;
 const PACKET_AUXDATA: libc::c_int = 8;
 const PACKET_VNET_HDR: libc::c_int = 15;
 /// `struct sk_buff` with its alignment, what drivers reserve before a frame, and what stands behind it

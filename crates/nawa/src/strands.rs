@@ -68,7 +68,7 @@ struct RunningTunnel {
     now: Reconfiguration,
     /// `None` while it waits to be started again.
     running: Option<daemon::Running>,
-    /// What goes nowhere meanwhile.
+    /// What goes nowhere meanwhile, and if this daemon is killed.
     held: Hold,
 }
 
@@ -255,7 +255,7 @@ impl Strands {
     /// A strand has ended by itself: what is left of it goes, the others go on, and it is started again after a while.
     pub fn handle_failure(&mut self, now: Duration, strand: Strand, why: String) {
         match &strand {
-            Strand::Tunnel => self.tunnel.iter_mut().for_each(RunningTunnel::stop),
+            Strand::Tunnel => self.tunnel.iter_mut().for_each(|tunnel| tunnel.running = None),
             Strand::Relay => self.relay.iter_mut().for_each(|relay| relay.running = None),
             Strand::Bicast => self.bicast.iter_mut().for_each(Copies::stop),
             Strand::Flood(interface) => self.floods.stop(interface, &why),
@@ -429,28 +429,21 @@ impl RunningTunnel {
             running.reconfigure(wanted.clone())?;
         } else {
             wanted.config.validate().map_err(|error| error.to_string())?;
-            self.held.take(&wanted.config, self.place.fwmark);
         }
+        self.held.take(&wanted.config, self.place.fwmark);
         self.now = wanted;
         Ok(())
-    }
-
-    /// It has failed: until it runs again, what is to go through it goes nowhere.
-    fn stop(&mut self) {
-        // Before the interface's own rules go.
-        self.held.take(&self.now.config, self.place.fwmark);
-        self.running = None;
     }
 
     fn run(&mut self, key: PrivateKey, events: &Sender<Event>) -> Result<(), String> {
         let Reconfiguration { addresses, config: tunnel } = self.now.clone();
         let Place { interface, listen, fwmark } = self.place.clone();
+        self.held.take(&tunnel, fwmark);
         let settings = daemon::Settings { interface, addresses, listen, fwmark, tunnel, key };
         let running =
             daemon::start(settings, ended(events, Strand::Tunnel)).map_err(|error| error.to_string())?;
         tracing::info!(interface = self.place.interface, listen = %running.local_address(), "the tunnel runs");
         self.running = Some(running);
-        self.held.release();
         Ok(())
     }
 }

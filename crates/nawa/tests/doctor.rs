@@ -201,7 +201,7 @@ fn what_a_killed_daemon_left_is_found_and_removed() {
     let default = net.van_file("", "'0.0.0.0/0', '::/0'", &path("l1", ""));
     for removes in ["down", "run"] {
         drop(Daemon::start(&net.van, &default));
-        assert_eq!(rules().lines().count(), before.lines().count() + 4, "a killed daemon leaves its rules");
+        assert_eq!(rules().lines().count(), before.lines().count() + 8, "a killed daemon leaves its rules");
         finds(&net, &default, "leftover", "a routing rule");
         let without = stdout(&output(&mut net.van.nawa(["doctor"])));
         assert!(without.contains("WARN  leftover: a routing rule"), "{without}");

@@ -7,7 +7,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use common::uplinks::{FAMILIES, Names, Resolver, Uplinks, nft, path, path_to, shell};
-use common::{Daemon, eventually, namespaces_or_skip, succeed};
+use common::{Daemon, eventually, namespaces_or_skip, output, succeed};
 use device::{Poller, monotonic};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -165,19 +165,39 @@ fn the_family_that_works_is_used() {
     net.wait_for("l3", "by IPv6", leads_to("2001:db8::7"));
 }
 
+/// Link-local addresses, the same on both links: an interface tells them apart. IPv4 has no zones (RFC 3927 §3.2), so there it is `local`.
 #[test]
 fn a_neighbour_is_named_with_its_interface() {
     let Some(_alone) = namespaces_or_skip("a_neighbour_is_named_with_its_interface") else { return };
-    let net = Uplinks::new();
-    for wan in ["wan1", "wan2"] {
-        net.core.ip(&format!("address add fe80::b/64 dev {wan} nodad"));
-        net.van.ip(&format!("address add fe80::a/64 dev {wan} nodad"));
+    for (mine, theirs, prefix) in [("169.254.0.2", "169.254.0.1", "16"), ("fe80::a", "fe80::b", "64 nodad")] {
+        let net = Uplinks::new();
+        for wan in ["wan1", "wan2"] {
+            net.van.ip(&format!("address add {mine}/{prefix} dev {wan}"));
+            net.core.ip(&format!("address add {theirs}/{prefix} dev {wan}"));
+        }
+        let count = |wan: &str| format!("iifname {wan} udp dport 51900 counter\n");
+        let counts = count("wan1") + &count("wan2");
+        nft(
+            &net.core,
+            &format!(
+                "table inet seen {{ chain pre {{ type filter hook prerouting priority -300;\n{counts}}}\n}}"
+            ),
+        );
+        let v6 = theirs.contains(':');
+        let to = |wan: &str| if v6 { format!("[{theirs}%{wan}]") } else { theirs.to_owned() };
+        let by = |wan: &str| if v6 { String::new() } else { format!("local = '{wan}'") };
+        let _office = Daemon::start(&net.core, &net.office_file(""));
+        let _van =
+            Daemon::start(&net.van, &net.van_file("", OFFICE, &path_to(&to("wan1"), "l1", &by("wan1"))));
+        let remote = format!("{}:51900", to("wan2"));
+        let mut add = vec!["path", "add", "office", "l2", "--remote", &remote];
+        add.extend(["--local", "wan2"].iter().filter(|_| !v6));
+        succeed(&mut net.van.nawa(add));
+        net.wait_up(&["l1", "l2"]);
+        let seen = shell(&net.core, "nft list table inet seen");
+        assert!(seen.contains("wan1") && seen.contains("wan2") && !seen.contains("packets 0"), "{seen}");
+        net.ping("10.77.0.2");
     }
-    let to = |name: &str, zone: &str| path(name, "").replace("203.0.113.7", &format!("[fe80::b%{zone}]"));
-    let _office = Daemon::start(&net.core, &net.office_file(""));
-    let _van = Daemon::start(&net.van, &net.van_file("", OFFICE, &(to("l1", "wan1") + &to("l2", "wan2"))));
-    net.wait_up(&["l1", "l2"]);
-    net.ping("10.77.0.2");
 }
 
 const DEFAULT: &str = "'0.0.0.0/0', '::/0'";
@@ -199,7 +219,7 @@ fn comes_up_by_name(net: &Uplinks, names: &Names, local: &str) {
         |count| shell(&net.core, "nft list table inet seen").contains(&format!("packets {count} bytes"));
     send();
     assert!(seen(1), "it is counted while there is no tunnel");
-    let _daemons = net.start("", DEFAULT, &named("l1", local));
+    let daemons = net.start("", DEFAULT, &named("l1", local));
     net.wait_why("l1", "\"office.test\" has no address: ");
     send();
     names.set("office.test", &["203.0.113.7"]);
@@ -217,6 +237,9 @@ fn comes_up_by_name(net: &Uplinks, names: &Names, local: &str) {
     send();
     assert!(seen(1), "nothing goes beside the tunnel");
     names.forget("office.test");
+    drop(daemons);
+    // What holds the default route back once the daemon has been killed.
+    output(&mut net.van.nawa(["down"]));
 }
 
 #[test]

@@ -324,6 +324,38 @@ fn what_is_to_go_through_a_tunnel_that_fails_goes_nowhere_else() {
     assert_eq!(net.van.ip("rule").lines().count(), 3, "{}", net.van.ip("rule"));
 }
 
+/// Nobody is left to hold anything back then.
+#[test]
+fn what_is_to_go_through_a_tunnel_whose_daemon_is_killed_goes_nowhere_else() {
+    let name = "what_is_to_go_through_a_tunnel_whose_daemon_is_killed_goes_nowhere_else";
+    let Some(_alone) = namespaces_or_skip(name) else { return };
+    let net = Uplinks::new();
+    net.lead_out();
+    let outside = ["192.0.2.99", "2001:db8:99::1"];
+    let leads = |to: &str| output(&mut net.van.command("ip", ["route", "get", to])).status.success();
+    let start = |tunnel: &str| {
+        let file = net.van_file(tunnel, "'0.0.0.0/0', '::/0'", &path("l1", ""));
+        Daemon::start(&net.van, &file)
+    };
+    // Dropping it kills it.
+    let van = start("");
+    assert!(outside.iter().all(|to| goes_in(&net.van, to)));
+    drop(van);
+    assert!(!outside.iter().any(|to| leads(to)), "{}", net.van.ip("rule"));
+    assert!(leads("10.0.1.1"), "neighbours stay neighbours");
+    let doctor = common::stdout(&output(&mut net.van.nawa(["doctor"])));
+    assert!(
+        doctor.contains("WARN  leftover: ") && doctor.contains("the default route goes nowhere"),
+        "{doctor}"
+    );
+    drop(start(""));
+    // Without a daemon there is nothing to stop, but something to clear away.
+    assert_eq!(output(&mut net.van.nawa(["down"])).status.code(), Some(3));
+    assert!(outside.iter().all(|to| leads(to)), "{}", net.van.ip("rule"));
+    drop(start("fail-open = true"));
+    assert!(outside.iter().all(|to| leads(to)), "the file says so: {}", net.van.ip("rule"));
+}
+
 /// Moved away with its descriptor, the interface would take what it is given there.
 #[test]
 fn an_interface_that_is_moved_away_is_made_again() {

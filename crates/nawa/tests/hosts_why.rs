@@ -206,12 +206,14 @@ fn a_small_link_is_told_from_a_black_hole() {
 #[test]
 fn a_backup_says_that_it_waits() {
     let Some(_alone) = namespaces_or_skip("a_backup_says_that_it_waits") else { return };
-    let net = Uplinks::new();
-    let _office = Daemon::start(&net.office, &net.office_file(""));
-    let _van = van(&net, &(path("l1", "") + &path("l2", "backup = true")));
-    net.wait_why("l2", "kept for later: other paths carry all");
-    let kept = net.wait_for("l2", "up", |path| path["state"] == "up");
-    assert_eq!(kept["cause"], "kept");
+    for to in FAMILIES {
+        let net = Uplinks::new();
+        let _office = Daemon::start(&net.office, &net.office_file(""));
+        let _van = van(&net, &(path_to(to, "l1", "") + &path_to(to, "l2", "backup = true")));
+        net.wait_why("l2", "kept for later: other paths carry all");
+        let kept = net.wait_for("l2", "up", |path| path["state"] == "up");
+        assert_eq!(kept["cause"], "kept");
+    }
 }
 
 #[test]

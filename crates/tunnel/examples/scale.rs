@@ -19,6 +19,8 @@ const MS: Duration = Duration::from_millis(1);
 const S: Duration = Duration::from_secs(1);
 const DELAY: Duration = Duration::from_millis(10);
 const HUB: usize = usize::MAX;
+/// Packets that come together.
+const BURST: usize = 8;
 /// A flood of so many initiations, from so many hosts.
 const INITIATIONS: usize = 16_384;
 const HOSTS: u32 = 4096;
@@ -43,20 +45,36 @@ fn main() {
     }
     let mut one = Net::new(1);
     one.pass(5 * S);
-    // In turn, that what else the machine does meets both.
-    let mut costs = [Vec::new(), Vec::new()];
+    // In turn, that what else the machine does meets all.
+    let mut costs = [const { Vec::new() }; 3];
     for _ in 0..15 {
-        costs[0].push(one.bulk(2 * S));
-        costs[1].push(many.bulk(2 * S));
+        costs[0].push(one.bulk(2 * S, 1));
+        costs[1].push(many.bulk(2 * S, 1));
+        costs[2].push(many.bulk(2 * S, peers));
+        // Who has had its turn is not quiet for some seconds.
+        many.pass(6 * S);
     }
-    let [one, all] = costs.map(|mut costs| {
-        costs.sort_by(f64::total_cmp);
-        costs[costs.len() / 2]
-    });
-    println!("a packet to a peer: {one:.2} us with 1, {all:.2} us with {peers}: {:.3} times", all / one);
+    let median = |costs: &[Bulk], of: fn(&Bulk) -> f64| {
+        let mut values: Vec<_> = costs.iter().map(of).collect();
+        values.sort_by(f64::total_cmp);
+        values[values.len() / 2]
+    };
+    let [alone, ..] = costs.each_ref().map(|costs| median(costs, |bulk| bulk.us));
+    for (to, costs) in ["the only peer", "one of many", "all in turn"].iter().zip(&costs) {
+        let (us, turns) = (median(costs, |bulk| bulk.us), median(costs, |bulk| bulk.turns));
+        println!("a packet to {to}: {us:.2} us, {turns:.3} turns, {:.3} times", us / alone);
+    }
     let state = (0..20).map(|_| many.state()).min().unwrap_or_default();
     println!("the state of {peers} peers takes {:.2} ms of the data thread", state.as_secs_f64() * 1e3);
     many.flood();
+}
+
+/// What a packet takes of the hub.
+struct Bulk {
+    /// Microseconds of processor.
+    us: f64,
+    /// Times that its thread wakes up.
+    turns: f64,
 }
 
 struct Net {
@@ -69,6 +87,8 @@ struct Net {
     flying: BTreeMap<(Duration, u64), (usize, SocketAddr, Vec<u8>)>,
     sent: u64,
     used: Duration,
+    /// How often the hub's thread would have woken up.
+    turns: u64,
     /// What a look at the clock takes.
     looking: Duration,
     train: Train,
@@ -159,6 +179,7 @@ impl Net {
             flying: BTreeMap::new(),
             sent: 0,
             used: Duration::ZERO,
+            turns: 0,
             looking: (0..10_000).map(|_| processor().abs_diff(processor())).min().unwrap_or_default(),
             train: Train::default(),
             strays: Vec::new(),
@@ -187,6 +208,7 @@ impl Net {
     }
 
     fn turn_hub(&mut self) {
+        self.turns += 1;
         self.timed(|hub, now, _| {
             hub.work(now);
             hub.handle_timeout(now);
@@ -266,18 +288,21 @@ impl Net {
         self.used
     }
 
-    /// The hub sends the first peer a packet of 1,200 bytes each millisecond: microseconds of processor for each.
-    fn bulk(&mut self, time: Duration) -> f64 {
-        self.used = Duration::ZERO;
+    /// The hub sends the first so many peers, in turn, eight packets of 1,200 bytes each four milliseconds.
+    fn bulk(&mut self, time: Duration, peers: usize) -> Bulk {
+        (self.used, self.turns) = (Duration::ZERO, 0);
         let (end, mut count) = (self.now + time, 0);
         while self.now < end {
-            let mut packet = packet(inner(0), 1200);
-            self.timed(|hub, now, _| hub.handle_inner(now, &mut packet));
+            for _ in 0..BURST {
+                let mut packet = packet(inner(count / BURST % peers), 1200);
+                self.timed(|hub, now, _| hub.handle_inner(now, &mut packet));
+                count += 1;
+            }
             self.turn_hub();
-            self.pass(MS);
-            count += 1;
+            self.pass(4 * MS);
         }
-        self.used.as_secs_f64() * 1e6 / f64::from(count)
+        let each = |all: f64| all / count as f64;
+        Bulk { us: each(self.used.as_secs_f64() * 1e6), turns: each(self.turns as f64) }
     }
 
     /// What asking for the state takes.

@@ -369,6 +369,7 @@ impl Peer {
         self.ordered.handle_timeout(now, hold);
         self.pieces.handle_timeout(now, hold);
         self.counters.received_incomplete = self.pieces.dropped();
+        // Nobody is woken for it: it is done before anything is chosen by it.
         if self.stirred && now >= self.next_weights && self.is_active(now) {
             self.next_weights = now + weights::PERIOD;
             self.stirred = false;
@@ -413,7 +414,6 @@ impl Peer {
         let waiting = self.is_waiting();
         next.add(self.report_again.as_ref().map(|_| now));
         next.add(self.report_due().filter(|_| self.report_paths(now)[0].is_some()));
-        next.add((active && self.stirred).then_some(self.next_weights));
         next.add(self.announce_again.map(|(at, _)| at));
         for path in &self.paths {
             next.add(path.poll_timeout());

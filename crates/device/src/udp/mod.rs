@@ -14,11 +14,9 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Mutex;
 
+use crate::BUFFER;
 use refused::Refused;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
-
-/// Asked for as each socket's send and receive buffer, in bytes: 20 ms at 1.6 Gbit/s.
-const BUFFER: libc::c_int = 4 << 20;
 
 /// How a socket is bound.
 #[derive(Clone, Copy, Debug, Default)]

@@ -172,10 +172,13 @@ pub fn left() -> Vec<String> {
         tables.iter().map(|name| format!("nftables' table ip {name}, of a flood")).collect();
     for family in ["-4", "-6"] {
         let table = daemon::TABLE.to_string();
-        let found = Command::new("ip").args([family, "rule", "show", "table", &table]).output();
-        let found = found.is_ok_and(|output| !output.stdout.is_empty());
+        let found = Command::new("ip").args([family, "rule", "show"]).output();
+        let rules =
+            found.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+        let held = if rules.contains("unreachable") { "; the default route goes nowhere" } else { "" };
+        let found = rules.contains(&table);
         left.extend(
-            found.then(|| format!("a routing rule (ip {family} rule) to the tunnel's table {table}")),
+            found.then(|| format!("a routing rule (ip {family} rule) to the tunnel's table {table}{held}")),
         );
     }
     left

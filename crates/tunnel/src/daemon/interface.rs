@@ -273,8 +273,8 @@ impl fmt::Display for Piece {
     }
 }
 
-/// Routing rules by which packets of default routes go nowhere, for as long as a tunnel that is to have them does not run; gone when
-/// dropped.
+/// Routing rules by which packets of default routes go nowhere where the tunnel's own, which come before, do not take them: while it is
+/// started again, and once the daemon has been killed. Gone when dropped.
 #[derive(Debug, Default)]
 pub struct Hold(Vec<Rule>);
 
@@ -284,11 +284,6 @@ impl Hold {
         let mark = mark(fwmark, config);
         let defaults = default_families(config).filter(|_| !config.fail_open);
         self.set(defaults.flat_map(|v6| rules(v6, HELD, mark, true)).collect());
-    }
-
-    /// Holds nothing any more.
-    pub fn release(&mut self) {
-        self.set(Vec::new());
     }
 
     fn set(&mut self, wanted: Vec<Rule>) {
@@ -309,7 +304,7 @@ impl Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        self.release();
+        self.set(Vec::new());
     }
 }
 
