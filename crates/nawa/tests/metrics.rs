@@ -94,13 +94,15 @@ fn a_real_prometheus_scrapes_it() {
         "--web.listen-address=127.0.0.1:9090".into(),
     ];
     let mut scraper = namespace.command("prometheus", words.iter().map(String::as_str));
-    let _scraper = scraper.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("prometheus starts");
+    let mut scraper = scraper.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("prometheus starts");
     let answer = common::eventually("a sample", || {
         let query = "http://127.0.0.1:9090/api/v1/query?query=nawa_peer_up";
         let answer = stdout(&output(&mut namespace.command("curl", ["-s", query])));
         answer.contains("\"peer\":\"office\"").then_some(answer)
     });
     assert!(answer.contains("\"success\""), "{answer}");
+    // Where nothing is found, the namespace ends it.
+    scraper.kill().and_then(|()| scraper.wait()).expect("prometheus ends");
 }
 
 /// Somebody takes the tunnel's interface away, and its name.
