@@ -362,7 +362,7 @@ impl Peer {
         self.update_mtu();
         self.join_rotation();
         self.unconfirmed.handle_timeout(now);
-        if self.unconfirmed.front().is_some_and(|way| self.has_other(way.path)) {
+        if self.has_choice() {
             self.unconfirmed.repeat_overdue(now);
         }
         let hold = self.hold();
@@ -392,7 +392,7 @@ impl Peer {
         next.add(self.sessions.poll_rekey().filter(|_| self.can_reach(now)));
         next.add(self.unconfirmed.poll_timeout());
         next.add(self.copies.as_ref().and_then(Copies::poll_timeout));
-        next.add(self.unconfirmed.front().filter(|way| self.has_other(way.path)).map(|way| way.due));
+        next.add(self.unconfirmed.front_due().filter(|_| self.has_choice()));
         next.add(self.ordered.poll_timeout(self.hold()));
         for path in &self.paths {
             next.add(path.said.due);
@@ -428,10 +428,10 @@ impl Peer {
         }
     }
 
-    /// Whether another path than the one with this id is in use.
-    fn has_other(&self, id: u16) -> bool {
+    /// Whether more than one path is in use.
+    fn has_choice(&self) -> bool {
         let tier = self.tier();
-        tier != LAST_RESORT && self.paths.iter().any(|p| tier_of(p) == Some(tier) && p.id != id)
+        tier != LAST_RESORT && self.paths.iter().filter(|p| tier_of(p) == Some(tier)).count() > 1
     }
 
     // ---- captures -----------------------------------------------------------------------------------------------
@@ -505,19 +505,20 @@ impl Peer {
                 }
                 continue;
             }
-            let silent = path.sent.poll_timeout().is_some_and(|t| t <= now);
-            if silent {
-                let id = path.id;
-                let was_silent = path.sent.is_silent();
+            if path.sent.poll_timeout().is_some_and(|t| t <= now) {
                 if path.sent.handle_timeout(now, &mut self.outcome) {
                     path.handle_silence(now, rng);
                 }
-                let falls_silent = !was_silent && path.sent.is_silent();
                 self.settle(now);
-                if falls_silent && self.has_other(id) {
-                    self.unconfirmed.hand_over(id);
-                }
             }
+        }
+        // What a silent path holds goes down another one, as soon as there is one.
+        if self.tier() < LAST_RESORT {
+            self.outcome.clear();
+            for path in self.paths.iter_mut().filter(|path| path.sent.is_silent()) {
+                path.sent.hand_over(&mut self.outcome);
+            }
+            self.settle(now);
         }
     }
 

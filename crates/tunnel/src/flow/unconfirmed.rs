@@ -159,7 +159,7 @@ impl Unconfirmed {
     /// If the packet that the receiver waits for is overdue, puts up all that are to be sent once more, over another path
     /// than the one that they are on: it may have died, which takes longer to be sure of.
     pub fn repeat_overdue(&mut self, now: Duration) {
-        if self.front().is_none_or(|way| now < way.due) {
+        if self.front_due().is_none_or(|due| now < due) {
             return;
         }
         let late =
@@ -168,25 +168,10 @@ impl Unconfirmed {
         self.resends.extend(overdue);
     }
 
-    /// The path may have died: what is on it alone is put up to be sent once more over another, or given up where nothing is repeated.
-    pub fn hand_over(&mut self, path: u16) {
-        let on_it = |slot: &Slot| !slot.done && slot.copies == 1 && slot.way.path == path;
-        let orders: Vec<u64> =
-            (self.base..).zip(&self.slots).filter(|(_, slot)| on_it(slot)).map(|(order, _)| order).collect();
-        for order in orders {
-            if self.packet(order).is_some() {
-                self.resends.insert(order);
-            } else {
-                self.give_up(order);
-            }
-        }
-    }
-
-    /// The way of the packet that the receiver waits for, where [`repeat_overdue`](Self::repeat_overdue) has something to do when
-    /// that is due.
-    pub fn front(&self) -> Option<Way> {
+    /// When [`repeat_overdue`](Self::repeat_overdue) has something to do.
+    pub fn front_due(&self) -> Option<Duration> {
         let front = self.slots.front().filter(|slot| slot.copies == 1 && slot.packet.is_some());
-        front.filter(|_| self.resends.first() != Some(&self.base)).map(|slot| slot.way)
+        front.filter(|_| self.resends.first() != Some(&self.base)).map(|slot| slot.way.due)
     }
 
     /// Gives up what has waited too long to be sent again.
@@ -329,20 +314,6 @@ mod tests {
     }
 
     #[test]
-    fn what_is_on_a_path_that_may_have_died_goes_over_another_or_is_given_up() {
-        for repeat in [true, false] {
-            let mut u = store(1, repeat);
-            u.push(Duration::ZERO, 1, vec![1], Way { path: 8, due: S });
-            u.hand_over(7);
-            assert_eq!((u.resend_packets(), u.totals().0), (usize::from(repeat), u64::from(!repeat)));
-            assert_eq!(u.resend_avoids(), repeat.then_some(7));
-            u.handle_confirmed(0);
-            assert_eq!(u.peek_resend(), None, "it was slow, not dead");
-            assert_eq!(u.floor(), 1);
-        }
-    }
-
-    #[test]
     fn what_is_overdue_is_offered_once_more_if_the_receiver_waits_for_it() {
         let mut u = Unconfirmed::new(true, 1000);
         for (packet, due) in [3, 1, 1].into_iter().enumerate() {
@@ -351,13 +322,13 @@ mod tests {
         u.repeat_overdue(2 * S);
         assert!(!u.has_resend(), "it waits for 0, which is not overdue");
         u.handle_confirmed(0);
-        assert_eq!(u.front().map(|way| way.due), Some(S));
+        assert_eq!(u.front_due(), Some(S));
         u.repeat_overdue(2 * S);
-        assert_eq!((u.resend_packets(), u.resend_avoids(), u.front().is_none()), (2, Some(7), true));
+        assert_eq!((u.resend_packets(), u.resend_avoids(), u.front_due()), (2, Some(7), None));
         u.pop_resend(Way { path: 8, due: 5 * S });
-        assert!(u.front().is_none(), "two copies are on their way");
+        assert_eq!(u.front_due(), None, "two copies are on their way");
         u.handle_lost(2 * S, 1);
-        assert_eq!(u.front().map(|way| way.due), Some(5 * S));
+        assert_eq!(u.front_due(), Some(5 * S));
         u.handle_confirmed(2);
         assert_eq!(u.peek_resend(), None, "confirmed after all");
         u.handle_lost(Duration::ZERO, 1);

@@ -5,8 +5,8 @@
 //! only the time counts, and more of it: as much as the path reorders by, which is forgotten by halves.
 //!
 //! A path on which data is overdue, and from which nothing has come back for its probe time-out, is silent: it gets nothing but
-//! probes until it answers, if there is another path. What is in flight stays so until something tells its fate: the path may be
-//! slow, and what it holds is not to be sent into it once more. A packet or two that are not reported only put it in doubt: they
+//! probes until it answers, if there is another path, and what is in flight is handed back for that. It stays in flight here until
+//! something tells its fate: the path may be slow, and what it holds is not to be sent into it once more. A packet or two that are not reported only put it in doubt: they
 //! may be lost, or the report elsewhere.
 
 use std::collections::VecDeque;
@@ -58,6 +58,8 @@ struct Packet {
     /// The order sequence of the data it carries, and which piece of it that is.
     order: Option<u64>,
     piece: Piece,
+    /// It was handed back, to be sent again.
+    handed_back: bool,
     /// The size it probes, as an outer IP packet.
     probed: Option<u16>,
     snapshot: Snapshot,
@@ -128,6 +130,8 @@ pub struct Sent {
     /// Since the silence began, something sent before it was acknowledged: the path was slow, not dead (as F-RTO has it,
     /// RFC 5682), and still is what it was.
     was_slow: bool,
+    /// What was in flight when the silence began has been handed back.
+    handed_over: bool,
     sent_packets: u64,
     sent_bytes: u64,
     lost_packets: u64,
@@ -161,6 +165,7 @@ impl Default for Sent {
             silence_ended: Duration::ZERO,
             next_probe: Duration::ZERO,
             was_slow: false,
+            handed_over: false,
             sent_packets: 0,
             sent_bytes: 0,
             lost_packets: 0,
@@ -190,6 +195,7 @@ impl Sent {
         if bytes > 0 && self.in_flight == 0 && self.silent == 0 {
             self.last_progress = now;
         }
+        self.handed_over &= order.is_none();
         let mut snapshot = self.rate.handle_sent(now, bytes, self.in_flight);
         if order.is_none() {
             snapshot = snapshot.app_limited();
@@ -199,6 +205,7 @@ impl Sent {
             bytes: bytes as u32,
             order,
             piece,
+            handed_back: false,
             probed,
             snapshot,
             at: now,
@@ -253,7 +260,7 @@ impl Sent {
                 self.lose_overdue(now, out);
                 return true;
             }
-            (self.silent_since, self.was_slow) = (now, false);
+            (self.silent_since, self.was_slow, self.handed_over) = (now, false, false);
         } else if self.silent == 0 || now < self.next_probe {
             return false;
         }
@@ -519,9 +526,24 @@ impl Sent {
         }
         self.in_flight -= packet.bytes as usize;
         self.lost_packets += 1;
-        let (order, sequence) = (packet.order, self.base + i as u64);
-        if self.pieces(sequence).filter(|piece| matches!(piece.state, State::Lost(_))).count() == 1 {
+        self.hand_back(i, out);
+    }
+
+    /// The packet that the one at `i` carries a piece of is to be sent again, unless that was said already.
+    fn hand_back(&mut self, i: usize, out: &mut Outcome) {
+        let packet = &mut self.packets[i];
+        let (order, was) = (packet.order, std::mem::replace(&mut packet.handed_back, true));
+        if !was && self.pieces(self.base + i as u64).filter(|piece| piece.handed_back).count() == 1 {
             out.lost.extend(order);
+        }
+    }
+
+    /// What is in flight on a path that is silent is handed back, to be sent over another; it stays in flight here.
+    pub fn hand_over(&mut self, out: &mut Outcome) {
+        if !std::mem::replace(&mut self.handed_over, true) {
+            let in_flight = |i: &usize| self.packets[*i].state == State::InFlight;
+            let all: Vec<usize> = (0..self.packets.len()).filter(in_flight).collect();
+            all.into_iter().for_each(|i| self.hand_back(i, out));
         }
     }
 
@@ -668,6 +690,9 @@ mod tests {
         assert!(!s.handle_timeout(timeout - MS, &mut out));
         assert!(s.handle_timeout(timeout, &mut out));
         assert_eq!((&out.lost[..], s.in_flight(), s.is_silent()), (&[][..], 4000, true));
+        // There is another path: all of it goes there, once.
+        (0..2).for_each(|_| s.hand_over(&mut out));
+        assert_eq!((&out.lost[..], s.in_flight()), (&[1, 2, 3, 4][..], 4000));
         let again = s.poll_timeout().unwrap();
         assert!(again > timeout && again <= timeout + MAX_PROBE_INTERVAL);
         assert_eq!(report(&mut s, 900, &[(0, 3)]).confirmed, [1, 2, 3]);

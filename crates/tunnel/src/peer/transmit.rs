@@ -192,7 +192,7 @@ impl Peer {
 
     /// Sends the first of what has to be sent again, if a path takes it and it fits the train.
     fn pack_resend(&mut self, now: Duration, train: &mut Train) -> bool {
-        let avoid = self.unconfirmed.resend_avoids();
+        let avoid = self.unconfirmed.resend_avoids().filter(|_| self.has_choice());
         let rest = self.unconfirmed.resend_packets().saturating_sub(1) * usize::from(MIN_INNER_MTU);
         let Some((_, _, packet)) = self.unconfirmed.peek_resend() else { return false };
         let want = Want {
