@@ -31,9 +31,9 @@ const SETTLED: Duration = Duration::from_secs(10);
 const QUIET: Duration = Duration::from_secs(6);
 /// After so long nothing is left to do about a question.
 const SWEPT: Duration = Duration::from_millis(100);
-/// A cost is measured for so long, so many times: quiet peers send keepalives in one of these seconds in ten.
+/// A cost is measured for so long, so many times: more would starve the tests that run beside this one.
 const LOAD: Duration = Duration::from_secs(1);
-const ROUNDS: usize = 9;
+const ROUNDS: usize = 3;
 
 /// An inner UDP packet to the hub's discard port, of this flow.
 fn packet(from: Ipv4Addr, flow: u16) -> Vec<u8> {
