@@ -104,7 +104,10 @@ impl Chain {
 
     fn ping(&self, from: usize, address: &str) {
         let ping = ["-q", "-n", "-c", "2", "-i", "0.2", "-W", "10", address];
-        succeed(&mut self.node(from).command("ping", ping));
+        // A node that is still asking for its next hop says that nothing can be reached.
+        eventually(&format!("{address} answers"), || {
+            output(&mut self.node(from).command("ping", ping)).status.success().then_some(())
+        });
     }
 
     fn status(&self, number: usize) -> Value {
