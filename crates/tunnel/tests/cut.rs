@@ -119,3 +119,21 @@ fn a_path_that_answers_is_not_silent_when_another_dies() {
         }
     }
 }
+
+/// All paths fall silent, so nothing can be handed over; then one answers, and the other never does.
+#[test]
+fn what_a_dead_path_held_goes_down_the_first_that_answers() {
+    let mut net = Net::quick(2, 20 * MS, |_, _| ());
+    net.pass(2 * S);
+    (0..200).for_each(|number| net.send(0, number, 1000));
+    [0, 1].into_iter().for_each(|wire| net.set_up(wire, false));
+    net.pass(300 * MS);
+    assert!(net.peer(0).paths.iter().all(|path| path.state != "up"), "{:#?}", net.peer(0).paths);
+    net.set_up(1, true);
+    net.pass(2 * S);
+    assert_eq!(net.peer(0).unconfirmed_bytes, 0, "nothing waits for the dead path to tell its fate");
+    (200..300).for_each(|number| net.send(0, number, 1000));
+    net.pass(1 * S);
+    let numbers = net.numbers(1);
+    assert_eq!(numbers.iter().filter(|number| **number >= 200).count(), 100, "{numbers:?}");
+}

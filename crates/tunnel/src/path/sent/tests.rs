@@ -1,0 +1,224 @@
+use super::*;
+
+const MS: Duration = Duration::from_millis(1);
+
+fn send(s: &mut Sent, at: u32, n: u64) {
+    for _ in 0..n {
+        let order = s.next_sequence();
+        s.handle_sent(at * MS, 1000, Content::Data(order, Piece::WHOLE));
+    }
+}
+
+fn report(s: &mut Sent, at: u32, ranges: &[(u64, u64)]) -> Outcome {
+    let mut out = Outcome::default();
+    let ranges = ranges.iter().map(|r| r.0..=r.1).collect();
+    s.handle_report(at * MS, &Report { ranges, arrival: at * 1000, ..Report::default() }, &mut out);
+    out
+}
+
+#[test]
+fn a_packet_is_lost_when_three_later_ones_arrived() {
+    let mut s = Sent::default();
+    send(&mut s, 0, 5);
+    assert_eq!(report(&mut s, 20, &[(1, 2)]).lost, []);
+    let out = report(&mut s, 21, &[(1, 3)]);
+    assert_eq!((out.confirmed, out.lost), (vec![3], vec![0]));
+    assert_eq!(s.in_flight(), 1000);
+    assert_eq!(s.totals().2, 1);
+}
+
+#[test]
+fn a_packet_in_pieces_has_arrived_with_the_last_of_them_and_is_lost_with_the_first() {
+    let mut s = Sent::default();
+    send(&mut s, 0, 1);
+    // 100 goes in 1 to 3, 101 in 4 and 5.
+    for (order, of) in [(100, 3), (101, 2)] {
+        (0..of).for_each(|index| s.handle_sent(MS, 600, Content::Data(order, Piece { index, of })));
+    }
+    let mut told = |at, ranges: &[(u64, u64)]| {
+        let out = report(&mut s, at, ranges);
+        (out.confirmed, out.lost)
+    };
+    assert_eq!(told(20, &[(1, 1), (0, 0)]), (vec![0], vec![]));
+    assert_eq!(told(21, &[(3, 3), (0, 1)]), (vec![], vec![]));
+    // 2 and 4 are lost, by what came later.
+    assert_eq!(told(22, &[(5, 5), (3, 3), (0, 1)]), (vec![], vec![100]));
+    send(&mut s, 22, 3);
+    let mut told = |at, ranges: &[(u64, u64)]| {
+        let out = report(&mut s, at, ranges);
+        (out.confirmed, out.lost)
+    };
+    assert_eq!(told(42, &[(5, 8), (3, 3), (0, 1)]), (vec![6, 7, 8], vec![101]));
+    // They come after all.
+    assert_eq!(told(43, &[(3, 8), (0, 1)]), (vec![101], vec![]));
+    assert_eq!(told(44, &[(0, 8)]), (vec![100], vec![]));
+    assert_eq!(s.in_flight(), 0);
+    // All are lost: the packet once.
+    (0..3).for_each(|index| s.handle_sent(50 * MS, 600, Content::Data(200, Piece { index, of: 3 })));
+    let mut out = Outcome::default();
+    s.abandon(&mut out);
+    assert_eq!((out.lost, out.confirmed, s.totals().2), (vec![200], vec![], 3));
+}
+
+#[test]
+fn what_arrives_after_all_was_no_loss_of_the_path() {
+    let mut s = Sent::default();
+    let mut out = Outcome::default();
+    // Its round trip is longer than one that nobody has measured is taken to be.
+    send(&mut s, 0, 2);
+    s.handle_timeout(400 * MS, &mut out);
+    assert!(s.rate.loss() > 0.0 && out.lost == [0, 1], "{:?}", out.lost);
+    assert_eq!(report(&mut s, 401, &[(0, 1)]).confirmed, [0, 1]);
+    assert_eq!((s.rate.loss(), s.totals().2), (0.0, 0));
+}
+
+#[test]
+fn a_path_that_reorders_is_told_by_time_until_it_has_not_for_long() {
+    let mut s = Sent::default();
+    send(&mut s, 0, 20);
+    assert_eq!(report(&mut s, 20, &[(1, 5)]).lost, [0]);
+    let out = report(&mut s, 25, &[(0, 5)]);
+    assert_eq!((out.confirmed, s.totals().2), (vec![0], 0));
+    // Late once: later ones that arrived do not count, but the time since.
+    assert_eq!(report(&mut s, 26, &[(7, 12), (0, 5)]).lost, []);
+    let mut out = Outcome::default();
+    let due = s.poll_timeout().unwrap();
+    assert!(due > 30 * MS && due < 36 * MS, "{due:?}");
+    s.handle_timeout(due, &mut out);
+    assert_eq!(out.lost, [6]);
+    for t in 2..200 {
+        send(&mut s, 20 * t, 1);
+        let last = s.next_sequence() - 1;
+        report(&mut s, 20 * t + 20, &[(7, last), (0, 5)]);
+    }
+    let next = s.next_sequence();
+    send(&mut s, 5000, 5);
+    assert_eq!(report(&mut s, 5020, &[(next + 1, next + 4), (7, next - 1), (0, 5)]).lost, [next]);
+}
+
+#[test]
+fn what_is_in_flight_stays_so_in_a_silence_which_ends_with_an_answer() {
+    let mut s = Sent::default();
+    send(&mut s, 0, 4);
+    report(&mut s, 20, &[(0, 0)]);
+    let timeout = s.poll_timeout().unwrap();
+    send(&mut s, 30, 1);
+    let mut out = Outcome::default();
+    assert!(!s.handle_timeout(timeout - MS, &mut out));
+    assert!(s.handle_timeout(timeout, &mut out));
+    assert_eq!((&out.lost[..], s.in_flight(), s.is_silent()), (&[][..], 4000, true));
+    // There is another path: all of it goes there, once.
+    (0..2).for_each(|_| s.hand_over(&mut out));
+    assert_eq!((&out.lost[..], s.in_flight()), (&[1, 2, 3, 4][..], 4000));
+    let again = s.poll_timeout().unwrap();
+    assert!(again > timeout && again <= timeout + MAX_PROBE_INTERVAL);
+    assert_eq!(report(&mut s, 900, &[(0, 3)]).confirmed, [1, 2, 3]);
+    assert_eq!((s.in_flight(), s.is_silent()), (1000, false));
+}
+
+#[test]
+fn a_packet_or_two_that_are_not_reported_put_a_path_in_doubt_and_no_more() {
+    let mut s = Sent::default();
+    send(&mut s, 0, 3);
+    report(&mut s, 20, &[(0, 0)]);
+    let mut out = Outcome::default();
+    assert!(s.handle_timeout(s.poll_timeout().unwrap(), &mut out));
+    assert_eq!((&out.lost[..], s.is_silent()), (&[1, 2][..], false));
+    s.handle_sent(100 * MS, 50, Content::Probe(None));
+    assert!(s.handle_timeout(s.poll_timeout().unwrap(), &mut out));
+    assert!(s.is_silent());
+}
+
+/// What a path is taken to carry before it falls silent with three packets under way, and after a report of `ranges`.
+fn rates_around_a_silence(ranges: &[(u64, u64)]) -> (f64, f64) {
+    let mut s = Sent::default();
+    send(&mut s, 0, 3);
+    report(&mut s, 20, &[(0, 0)]);
+    send(&mut s, 20, 4);
+    report(&mut s, 40, &[(0, 3)]);
+    let before = s.rate.bytes_per_second().unwrap();
+    let mut out = Outcome::default();
+    assert!(s.handle_timeout(s.poll_timeout().unwrap(), &mut out));
+    s.handle_sent(1500 * MS, 50, Content::Probe(None));
+    report(&mut s, 1900, ranges);
+    assert!(!s.is_silent());
+    (before, s.rate.bytes_per_second().unwrap_or(0.0))
+}
+
+#[test]
+fn a_path_that_was_dead_is_measured_anew_and_one_that_was_slow_is_not() {
+    let (before, after) = rates_around_a_silence(&[(7, 7), (0, 3)]);
+    assert!(after < before / 10.0, "{after} of {before}");
+    let (before, after) = rates_around_a_silence(&[(0, 7)]);
+    assert_eq!(after, before);
+}
+
+/// Whether a path with packets under way that fell silent is so still when, 80 ms later, a report says that the first
+/// of them arrived `transit` ms after it was sent.
+fn silent_after(transit: u32) -> bool {
+    let mut s = Sent::default();
+    send(&mut s, 0, 1);
+    report(&mut s, 20, &[(0, 0)]);
+    send(&mut s, 30, 3);
+    let falls_silent = s.poll_timeout().unwrap();
+    assert!(s.handle_timeout(falls_silent, &mut Outcome::default()) && s.is_silent());
+    let late = Report { arrival: (30 + transit) * 1000, ranges: vec![0..=1], ..Report::default() };
+    s.handle_report(falls_silent + 80 * MS, &late, &mut Outcome::default());
+    s.is_silent()
+}
+
+#[test]
+fn a_late_report_of_what_arrived_in_time_ends_no_silence_and_what_arrived_late_does() {
+    assert!(silent_after(20));
+    assert!(!silent_after(130));
+}
+
+#[test]
+fn a_path_that_goes_hands_everything_back_at_once() {
+    let mut s = Sent::default();
+    send(&mut s, 0, 3);
+    let mut out = Outcome::default();
+    s.abandon(&mut out);
+    assert_eq!((&out.lost[..], s.in_flight(), s.next_sequence()), (&[0, 1, 2][..], 0, 3));
+}
+
+#[test]
+fn markers_in_a_pause_do_not_lower_what_the_path_is_taken_to_carry() {
+    let mut s = Sent::default();
+    for t in 0..200 {
+        send(&mut s, t, 1);
+        if let Some(arrived) = t.checked_sub(20) {
+            report(&mut s, t, &[(0, arrived.into())]);
+        }
+    }
+    let rate = s.rate.bytes_per_second().unwrap();
+    assert!(rate > 900_000.0, "{rate}: a packet of 1000 bytes each millisecond");
+    for t in (300..6000).step_by(250) {
+        let marker = s.next_sequence();
+        s.handle_sent(t * MS, 60, Content::Probe(None));
+        report(&mut s, t + 20, &[(0, marker)]);
+    }
+    assert!(s.rate.bytes_per_second().unwrap() >= rate);
+}
+
+#[test]
+fn a_wait_that_no_report_has_is_no_part_of_a_round_trip() {
+    let mut s = Sent::default();
+    send(&mut s, 0, 1);
+    report(&mut s, 50, &[(0, 0)]);
+    // The receiver's clock was set forward by 45 ms between an arrival and its report.
+    send(&mut s, 100, 1);
+    let set = Report { path: 0, report_delay: 45_000, ranges: vec![0..=1], ..Report::default() };
+    s.handle_report(150 * MS, &set, &mut Outcome::default());
+    assert_eq!((s.in_flight(), s.rate.min_rtt()), (0, Some(50 * MS)));
+}
+
+#[test]
+fn reports_of_what_was_never_sent_change_nothing() {
+    let mut s = Sent::default();
+    assert!(!report(&mut s, 1, &[(0, 9)]).progress);
+    send(&mut s, 1, 2);
+    assert!(!report(&mut s, 2, &[(5, u64::MAX - 1)]).progress);
+    assert_eq!(report(&mut s, 3, &[(0, u64::MAX - 1)]).confirmed, [0, 1]);
+    assert_eq!((s.in_flight(), s.next_sequence()), (0, 2));
+}
