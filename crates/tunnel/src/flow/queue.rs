@@ -116,6 +116,10 @@ pub struct Seen {
 impl Flow {
     fn recent(&self, now: Duration) -> f64 {
         let (bytes, at) = self.sent;
+        // The packets of a burst go at one time, and an exponential is dear.
+        if now <= at {
+            return bytes;
+        }
         bytes * (-(now.saturating_sub(at).as_secs_f64() / MEMORY.as_secs_f64())).exp()
     }
 }
@@ -325,11 +329,12 @@ impl FlowQueue {
         None
     }
 
-    /// The next packet of the flow at `at`, if `takes` it.
+    /// The next packet of the flow at `at`, if `takes` it: what goes in one burst may be more than the flow's turn, and is taken off
+    /// its next ones.
     pub fn pop_from(&mut self, now: Duration, at: usize, takes: impl FnOnce(&[u8]) -> bool) -> Option<Next> {
         self.shorten(now, at);
         let flow = &self.flows[at];
-        let first = flow.packets.front().filter(|_| flow.deficit > 0)?;
+        let first = flow.packets.front()?;
         takes(&first.packet).then(|| self.take(now, at)).flatten().map(|packet| Next { packet, flow: at })
     }
 
@@ -497,6 +502,21 @@ mod tests {
         q.push(MS, &packet(2, 0, 99));
         let next: Vec<_> = (0..2).filter_map(|_| pop(&mut q, MS)).map(|n| n.packet[999]).collect();
         assert!(next.contains(&99), "{next:?}");
+    }
+
+    #[test]
+    fn what_a_flow_sends_in_one_burst_is_taken_off_its_next_turns() {
+        let mut q = FlowQueue::new(1, MAX_BYTES);
+        fill(&mut q, MS, 1, 0, 30);
+        let first = pop(&mut q, MS).unwrap().flow;
+        fill(&mut q, MS, 2, 0, 30);
+        assert_eq!(
+            std::iter::from_fn(|| q.pop_from(MS, first, |_| true)).take(19).count(),
+            19,
+            "a whole train"
+        );
+        let next: Vec<_> = std::iter::from_fn(|| pop(&mut q, MS)).take(20).map(|n| n.flow).collect();
+        assert_eq!(next.iter().filter(|flow| **flow == first).count(), 0, "{next:?}");
     }
 
     #[test]
