@@ -9,6 +9,8 @@
 //! - when the packet behind it has waited for the hold time;
 //! - when more bytes wait, or more gaps are open, than the queue may hold: then those waited for longest.
 //!
+//! Of a flow that lacks two packets, what follows the second may come before what follows the first: each waits for its own.
+//!
 //! A sequence that was handed on or given up is never handed on again: copies and resends end here. But what was sent again on
 //! purpose, though its sender repeats nothing else, is handed on after it was given up
 //! ([`insert_late`](PacketQueue::insert_late)).
