@@ -1,7 +1,7 @@
 //! From what is written to what is meant, with every contradiction named.
 
 use std::ffi::OsStr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use ipnet::IpNet;
 use tunnel::PrivateKey;
@@ -20,9 +20,11 @@ use super::{secret, value};
 pub fn check(source: &mut Source, document: Document) -> Option<Settings> {
     sections_belong_together(source, &document);
     let node = document.node.read();
-    let state_dir = node.as_ref().and_then(|node| node.state_dir.as_deref());
-    let state_dir =
-        source.folder().join(state_dir.map_or_else(|| usual_state_dir(source.stem()), Path::to_owned));
+    let state_dir = node.as_ref().and_then(|node| node.state_dir.as_ref());
+    let state_dir = match state_dir {
+        Some(name) => source.folder().join(name),
+        None => usual_state_dir(source.stem()),
+    };
     let key = node.and_then(|node| private_key(source, &node));
     let me = key.as_ref().map(PrivateKey::public);
     let peers = peer::all(source, document.peers, me.as_ref());

@@ -72,14 +72,36 @@ impl<T> From<Option<T>> for Section<T> {
     }
 }
 
+/// The name of a file or folder, as written.
+#[derive(Debug, Deserialize)]
+#[serde(try_from = "PathBuf")]
+pub struct Name(PathBuf);
+
+impl TryFrom<PathBuf> for Name {
+    type Error = &'static str;
+
+    fn try_from(path: PathBuf) -> Result<Name, &'static str> {
+        if path.as_os_str().is_empty() {
+            return Err("this names no file or folder; write its name, or leave the key out where it may be");
+        }
+        Ok(Name(path))
+    }
+}
+
+impl AsRef<std::path::Path> for Name {
+    fn as_ref(&self) -> &std::path::Path {
+        &self.0
+    }
+}
+
 /// `[node]`
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Node {
     /// File of the base64 private key, mode 0600.
-    pub key_file: Spanned<PathBuf>,
+    pub key_file: Spanned<Name>,
     /// Folder of what is counted over restarts.
-    pub state_dir: Option<PathBuf>,
+    pub state_dir: Option<Name>,
 }
 
 /// `[tunnel]`
@@ -127,7 +149,7 @@ pub struct Peer {
     /// Base64.
     pub public_key: Spanned<String>,
     /// File of a base64 key of 32 bytes, mode 0600.
-    pub preshared_key_file: Option<Spanned<PathBuf>>,
+    pub preshared_key_file: Option<Spanned<Name>>,
     /// Inner prefixes that belong to the peer.
     pub routes: Spanned<Vec<Spanned<String>>>,
     /// Duration with a unit.
@@ -223,7 +245,7 @@ pub struct Flood {
     /// `"driver"`, `"kernel"` or `"application"`.
     pub mode: Option<Spanned<String>>,
     /// File of a base64 key of 32 bytes, mode 0600.
-    pub key_file: Option<Spanned<PathBuf>>,
+    pub key_file: Option<Spanned<Name>>,
     /// Of messages that name none.
     pub ttl: Option<Spanned<u8>>,
     /// UDP port of the modes `kernel` and `application`.

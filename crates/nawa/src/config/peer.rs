@@ -76,7 +76,7 @@ fn bicast(text: &str) -> Result<Bicast, String> {
     }
 }
 
-fn preshared_key(source: &mut Source, file: &Spanned<std::path::PathBuf>) -> Option<PresharedKey> {
+fn preshared_key(source: &mut Source, file: &Spanned<document::Name>) -> Option<PresharedKey> {
     let path = source.folder().join(file.get_ref());
     source.expect(file.span(), secret::read(&path))
 }

@@ -267,6 +267,10 @@ fn key_files() {
         "nawa.toml:2:12: short: this key holds 3 bytes instead of 32; copy all 44 characters of it"
     );
     assert!(about(".").ends_with("is not a regular file; name the file that holds the key"));
+    let nothing = "this names no file or folder; write its name, or leave the key out where it may be";
+    assert_eq!(about(""), format!("nawa.toml:2:12: {nothing}"));
+    let about = complaints(&format!("[node]\nkey-file = 'key'\nstate-dir = ''\n{TUNNEL}"));
+    assert_eq!(about, format!("nawa.toml:3:13: {nothing}"));
 }
 
 #[test]
