@@ -1,7 +1,7 @@
 //! Input and output on Linux, without logic of the protocols: [`Tun`] and [`UdpSocket`] move packets in batches,
 //! [`Outgoing`] makes sockets that leave a certain way, [`PacketSocket`] and [`BroadcastSocket`] move what is for everybody on an interface's network, [`PromiscuousSocket`] and
 //! [`Tap`] all that an interface hears and sends, [`net`] sets up interfaces, [`Changes`] tells what became of them,
-//! [`poller`] waits, [`worker`] is a thread that is asked; [`Macvtap`], [`raw`], [`netns`], [`tcp`] and [`process`] are what the lab needs.
+//! [`poller`] waits, [`worker`] is a thread that is asked; [`macvtap`], [`raw`], [`netns`], [`tcp`] and [`process`] are what the lab needs.
 //!
 //! All unsafe code and all `libc` of the workspace is here.
 
@@ -40,7 +40,6 @@ pub use addresses::{addresses, holders, interfaces, networks};
 pub use broadcast::BroadcastSocket;
 pub use changes::{Changes, News};
 pub use genetlink::GenericNetlink;
-pub use macvtap::Macvtap;
 pub use net::Net;
 pub use notices::Notices;
 pub use outgoing::Outgoing;

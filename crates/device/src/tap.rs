@@ -4,11 +4,12 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 
 use crate::interface_request;
 
 /// A TAP interface without packet information and without offload: what is read and written are whole Ethernet frames,
-/// checksums filled in. It exists as long as this value does.
+/// checksums filled in. One that was made exists as long as this value does.
 #[derive(Debug)]
 pub struct Tap {
     file: File,
@@ -19,10 +20,18 @@ impl Tap {
     ///
     /// Fails without CAP_NET_ADMIN or `/dev/net/tun`, and where `name` is taken or too long.
     pub fn create(name: &str) -> io::Result<Self> {
+        Self::open(Path::new("/dev/net/tun"), name)
+    }
+
+    /// Opens the character device `node`, and has it be the TAP `name`. Without `IFF_VNET_HDR` the kernel cuts what is too long and
+    /// fills checksums in.
+    pub(crate) fn open(node: &Path, name: &str) -> io::Result<Self> {
         let flags = libc::O_NONBLOCK | libc::O_CLOEXEC;
-        let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open("/dev/net/tun")?;
-        attach(&file, name)?;
-        Ok(Self { file })
+        let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(node)?;
+        let request = interface_request::with_flags(name, libc::IFF_TAP | libc::IFF_NO_PI)?;
+        // SAFETY: TUNSETIFF reads one `ifreq`, which `request` is and outlives the call; the descriptor is open.
+        let result = unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF, &raw const request) };
+        if result < 0 { Err(io::Error::last_os_error()) } else { Ok(Self { file }) }
     }
 
     /// Whether the interface seems to have a cable in it: without, the kernel sends nothing by it. At first it has.
@@ -42,7 +51,7 @@ impl Tap {
         Ok(rustix::io::read(&self.file, buffer)?)
     }
 
-    /// Hands one whole frame to the kernel, as if it had arrived at the interface; its length in bytes.
+    /// Hands one whole frame to the kernel, as if it had arrived at the interface, or to a macvtap's other end; its length in bytes.
     ///
     /// Fails where the interface is down (EIO) or the frame is shorter than an Ethernet header (EINVAL).
     pub fn send(&self, frame: &[u8]) -> io::Result<usize> {
@@ -54,14 +63,6 @@ impl AsFd for Tap {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
-}
-
-/// Turns an open `/dev/net/tun` into the TAP `name`.
-fn attach(file: &File, name: &str) -> io::Result<()> {
-    let request = interface_request::with_flags(name, libc::IFF_TAP | libc::IFF_NO_PI)?;
-    // SAFETY: TUNSETIFF reads one `ifreq`, which `request` is and outlives the call; the descriptor is open.
-    let result = unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF, &raw const request) };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 #[cfg(test)]

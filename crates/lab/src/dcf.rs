@@ -17,7 +17,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use bpf::xdp::Attached;
-use device::Macvtap;
+use device::Tap;
 use device::poller::Interest;
 use link::dcf::{DcfConfig, Destination, Position, StationStats};
 use link::{Adjacency, LinkConfig, PacketCount};
@@ -186,7 +186,7 @@ struct Shared {
 }
 
 struct Station {
-    tap: Macvtap,
+    tap: Tap,
     mac: [u8; 6],
     /// Whether the thread is to be woken when the node has a frame: only while none waits and the station has room.
     watched: bool,
@@ -271,7 +271,7 @@ fn address(node: usize) -> [u8; 6] {
 }
 
 /// Joins `node` to the medium's namespace `host`.
-fn connect(host: &Namespace, n: usize, node: &Namespace) -> Result<Macvtap> {
+fn connect(host: &Namespace, n: usize, node: &Namespace) -> Result<Tap> {
     node.without_ipv6()?;
     let (name, mac, index) = (node.name(), mac(n), FIRST + n);
     host.ip(&[
@@ -290,13 +290,13 @@ fn connect(host: &Namespace, n: usize, node: &Namespace) -> Result<Macvtap> {
     open(host, n, index)
 }
 
-fn open(host: &Namespace, n: usize, index: usize) -> Result<Macvtap> {
+fn open(host: &Namespace, n: usize, index: usize) -> Result<Tap> {
     let name = format!("t{n}");
     // By a program, because a thread sees the /sys of the namespace that mounted it.
     let said = output(host, "cat", &[format!("/sys/class/net/{name}/tap{index}/dev")])?;
     let number = said.trim().split_once(':').and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
     let number = number.ok_or_else(|| Error::program("cat", format!("a macvtap's device is {said:?}")))?;
     let node = format!("/dev/{}-{n}", host.name());
-    let opened = host.run(|| Macvtap::open(&name, number, Path::new(&node)))?;
+    let opened = host.run(|| Tap::open_macvtap(&name, number, Path::new(&node)))?;
     opened.doing(|| format!("open the macvtap {name} by a device at {node}"))
 }
