@@ -21,13 +21,14 @@ MAKEOVERRIDES =
 unexport DESTDIR PREFIX
 
 .DEFAULT_GOAL := help
-.PHONY: commands book help demo test guest wifi lint lint-tools readme bench fuzz install rivals ns3 usrsctp uninstall build package deb tarball cargo-present
+.PHONY: commands book help demo test guest wifi lint lint-tools readme bench fuzz install rivals results ns3 usrsctp uninstall build package deb tarball cargo-present
 
 help:
 	@echo "make demo      one file over three bad links: the best link alone, MPTCP, Nawa (about two and a half minutes; root)"
 	@echo "make test      all tests (root, for those in network namespaces)"
 	@echo "make guest     other kernels: Debian's in qemu for make test, user-mode Linux for rivals in the lab"
 	@echo "make readme    tables of README and docs/compared.md, and docs/field.svg, from docs/results"
+	@echo "make results   docs/results anew, by this commit's program (four hours, resumes; root, and nothing else should run)"
 	@echo "make commands  docs/commands.md, from what --help says"
 	@echo "make book      the documentation as a site in target/book (mdBook)"
 	@echo "make wifi      coding and flooding on Linux's own Wi-Fi: radios of mac80211_hwsim in a guest"
@@ -67,6 +68,10 @@ wifi: cargo-present
 	@scripts/install-packages build guest
 	@scripts/guest-kernel 6.1 6.12
 	$(CARGO) test --release --locked --package nawa --test guest_wifi -- --nocapture
+
+results: build
+	@scripts/install-packages demo lab-guest
+	$(SUDO) scripts/make-results
 
 readme: build
 	@scripts/readme-tables
