@@ -129,6 +129,17 @@ fn a_thin_link_that_is_full_is_not_filled_with_repeats() {
     assert!(lost.iter().all(|share| *share < 0.35), "the call loses {lost:.2?}");
 }
 
+/// Over a way back of 256 kbit/s a call, pings and acknowledgements fill what is there. Were two full packets left in flight while the
+/// round trip is probed, their queue would be taken for a longer path, time and again: pings would take a second in the median.
+#[test]
+fn small_packets_do_not_stand_in_a_thin_uplink() {
+    let mut case = given("12@20 q100").expect("a link");
+    case.set_back(0.256);
+    let runs = each(&[1, 2, 3], |seed| run_bond(&case, &Load { seed: *seed, ..Load::default() }));
+    let pings: Vec<f64> = runs.iter().map(|run| quantile(&run.loaded, 0.5)).collect();
+    assert!(pings.iter().all(|ms| *ms < 400.0), "pings take {pings:.0?} ms");
+}
+
 /// A sender that is told of the tunnel's queue by a loss leaves its receiver without anything for as long as packets wait
 /// in that queue.
 #[test]

@@ -51,6 +51,8 @@ const MOST_OWN_LOSS: f64 = 0.5;
 const MOST_AHEAD: f64 = 0.3;
 /// After a pause so many bytes go at once.
 const CREDIT: f64 = 4.0 * PACKET;
+/// A larger packet is forgotten in so many smaller ones, to 1/e.
+const LARGEST: f64 = 32.0;
 /// Bytes of a full packet.
 const PACKET: f64 = 1400.0;
 
@@ -141,6 +143,8 @@ pub struct Rate {
     /// The place in [`CYCLE`], since when, and the rate then.
     cycle: (usize, Duration, f64),
     next_send: Duration,
+    /// Bytes of the largest packet of late.
+    packet: f64,
     /// The share of packets lost, and of those that were sent at less than the path's rate.
     loss: Share,
     own_loss: Share,
@@ -174,6 +178,7 @@ impl Rate {
             full: (0.0, 0),
             cycle: (2, Duration::ZERO, 0.0),
             next_send: Duration::ZERO,
+            packet: PACKET,
             loss: Share::default(),
             own_loss: Share::default(),
         }
@@ -249,7 +254,8 @@ impl Rate {
             (None, _) => (WINDOW * bdp + self.ahead.get().unwrap_or(0.0).min(MOST_AHEAD * rate))
                 .max(self.competing_window()),
         };
-        (window + 2.0 * PACKET) as usize
+        let packet = if self.probe_rtt_until.is_some() { self.packet } else { PACKET };
+        (window + 2.0 * packet) as usize
     }
 
     /// When the pacer lets the next packet go.
@@ -281,6 +287,12 @@ impl Rate {
     pub fn queue_delay(&self, in_flight: usize) -> Duration {
         let Some(min) = self.trip() else { return Duration::ZERO };
         self.transmit_time(in_flight).saturating_sub(min)
+    }
+
+    /// Sends a data packet of so many bytes. While the round trip is probed the window counts packets as large as the largest of late:
+    /// where they are acknowledgements, two full ones would stand as a queue of a tenth of a second in a thin uplink.
+    pub fn handle_data(&mut self, bytes: usize) {
+        self.packet = (bytes as f64).max(self.packet + (bytes as f64 - self.packet) / LARGEST);
     }
 
     /// Sends a packet: takes its share of the pacer's time.

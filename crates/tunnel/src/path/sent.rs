@@ -197,8 +197,9 @@ impl Sent {
         }
         self.handed_over &= order.is_none();
         let mut snapshot = self.rate.handle_sent(now, bytes, self.in_flight);
-        if order.is_none() {
-            snapshot = snapshot.app_limited();
+        match order {
+            Some(_) => self.rate.handle_data(bytes),
+            None => snapshot = snapshot.app_limited(),
         }
         self.packets.push_back(Packet {
             state: State::InFlight,
