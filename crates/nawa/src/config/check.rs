@@ -20,8 +20,7 @@ use super::{secret, value};
 pub fn check(source: &mut Source, document: Document) -> Option<Settings> {
     sections_belong_together(source, &document);
     let node = document.node.read();
-    let state_dir = node.as_ref().and_then(|node| node.state_dir.as_ref());
-    let state_dir = match state_dir {
+    let state_dir = match node.as_ref().and_then(|node| node.state_dir.as_ref()) {
         Some(name) => source.folder().join(name),
         None => usual_state_dir(source.stem()),
     };

@@ -51,8 +51,6 @@ const MOST_OWN_LOSS: f64 = 0.5;
 const MOST_AHEAD: f64 = 0.3;
 /// After a pause so many bytes go at once.
 const CREDIT: f64 = 4.0 * PACKET;
-/// A larger packet is forgotten in so many smaller ones, to 1/e.
-const LARGEST: f64 = 32.0;
 /// Bytes of a full packet.
 const PACKET: f64 = 1400.0;
 
@@ -143,7 +141,7 @@ pub struct Rate {
     /// The place in [`CYCLE`], since when, and the rate then.
     cycle: (usize, Duration, f64),
     next_send: Duration,
-    /// Bytes of the largest packet of late.
+    /// Bytes of the last data packet.
     packet: f64,
     /// The share of packets lost, and of those that were sent at less than the path's rate.
     loss: Share,
@@ -289,10 +287,10 @@ impl Rate {
         self.transmit_time(in_flight).saturating_sub(min)
     }
 
-    /// Sends a data packet of so many bytes. While the round trip is probed the window counts packets as large as the largest of late:
-    /// where they are acknowledgements, two full ones would stand as a queue of a tenth of a second in a thin uplink.
+    /// Sends a data packet of so many bytes. While the round trip is probed two as large may be in flight beyond half of what the path
+    /// holds: where they are acknowledgements, two full ones would stand as a queue of a tenth of a second in a thin uplink.
     pub fn handle_data(&mut self, bytes: usize) {
-        self.packet = (bytes as f64).max(self.packet + (bytes as f64 - self.packet) / LARGEST);
+        self.packet = bytes as f64;
     }
 
     /// Sends a packet: takes its share of the pacer's time.
