@@ -163,7 +163,7 @@ INLINE u64 rate_of_bursts(const struct tcp_sock *tp)
  * start, where a bunch of ACKs doubles the window. */
 INLINE bool pace_due(const struct tcp_sock *tp, const struct connection *c, u32 now_us)
 {
-	return !c->paced_us || now_us - c->paced_us >= (FSAT_PERIOD_US + c->fsat.rtt_min_us) / 4 ||
+	return !c->paced_us || now_us - c->paced_us >= c->fsat.rtt_min_us / 4 ||
 	       tp->snd_cwnd > c->paced_cwnd + c->paced_cwnd / 8;
 }
 

@@ -38,12 +38,9 @@ struct fsat_constants {
 		.memory = 64, .stale_us = 8000000, .far = 32, .slow = 2, .pace = 150,                           \
 	}
 
-/* The shortest period, µs: judging at each ACK costs more than all else where RTT is that of a host to itself or its neighbour, and
- * asking does not end within a period; 500 to 4000. examples/ack_cost.rs prints what an ACK costs. */
-#define FSAT_PERIOD_US 1000
-
-/* How long a period is, µs. */
-FSAT_INLINE __u32 fsat_period(const struct fsat *f) { return fsat_max(f->rtt_min_us, FSAT_PERIOD_US); }
+/* The least that rtt_min is taken for, µs: so long hosts themselves delay what they send and acknowledge in bunches, so that it is no
+ * queue on the path; 500 to 4000. examples/ack_cost.rs prints what a host gets from itself. */
+#define FSAT_HOST_US 1000
 
 /* What stands in the queue at this RTT, µs. */
 FSAT_INLINE __u32 fsat_wait(const struct fsat *f, __u32 rtt_us) { return rtt_us > f->rtt_min_us ? rtt_us - f->rtt_min_us : 0; }
@@ -81,6 +78,7 @@ FSAT_INLINE void fsat_compare(struct fsat *f, const struct fsat_constants *c)
 /* What arrives within rtt_min changes with it. */
 FSAT_INLINE void fsat_believe(struct fsat *f, __u32 rtt_us, __u32 now_us)
 {
+	rtt_us = fsat_max(rtt_us, FSAT_HOST_US);
 	f->s = fsat_amount((__u64)f->s * rtt_us / f->rtt_min_us);
 	f->rtt_min_us = rtt_us;
 	f->seen_us = now_us;
@@ -92,13 +90,13 @@ FSAT_INLINE void fsat_sample(struct fsat *f, const struct fsat_constants *c, con
 {
 	f->period_rtt_us = fsat_min(f->period_rtt_us, a->rtt_us);
 	if (!fsat_slows(f, c, a->now_us)) {
-		if (a->rtt_us < f->rtt_min_us)
+		if (a->rtt_us < f->rtt_min_us && f->rtt_min_us > FSAT_HOST_US)
 			fsat_believe(f, a->rtt_us, a->now_us);
 		if (fsat_idle(f, c, a->rtt_us))
 			f->seen_us = a->now_us;
 		if (2 * fsat_wait(f, a->rtt_us) <= f->rtt_min_us / c->more)
 			f->near_us = a->now_us;
-		if (a->now_us - f->near_us >= c->far * fsat_period(f))
+		if (a->now_us - f->near_us >= c->far * f->rtt_min_us)
 			f->seen_us = a->now_us - c->stale_us;
 		return;
 	}
@@ -121,14 +119,15 @@ FSAT_INLINE void fsat_begin_period(struct fsat *f, const struct fsat_ack *a)
 	f->lost = 0;
 }
 
-/* What may be in flight: what arrives within rtt_min, the contract or (9), and what ACKs that come in bunches need. A queue that
- * answered is made to answer again before that is forgotten: its length is down to four thirds of the least that answers. */
+/* What may be in flight: what arrives within rtt_min, the contract or (9), and what ACKs that come in bunches need. That is up to what
+ * arrives within an RTT: where a radio delays now and then, RTT is many times rtt_min without a queue. A queue that answered is made
+ * to answer again before that is forgotten: its length is down to four thirds of the least that answers. */
 FSAT_INLINE __u32 fsat_target(const struct fsat *f, const struct fsat_constants *c, __u32 mss)
 {
 	__u32 contract = c->contract * mss, r = f->rcv_bytes;
-	__u64 bunch = (__u64)f->s * fsat_min(f->gap_us, f->rtt_min_us) / f->rtt_min_us;
+	__u64 bunch = (__u64)f->s * fsat_min(f->gap_us, f->queue_rtt_us) / f->rtt_min_us;
 	__u64 head = fsat_max(contract, fsat_amount((__u64)c->deviations * f->dev));
-	__u32 target = fsat_min(fsat_amount(f->s + head + bunch), fsat_amount(2ULL * r + contract));
+	__u32 target = fsat_amount(fsat_min(fsat_amount(f->s + head), fsat_amount(2ULL * r + contract)) + bunch);
 
 	if (3ULL * fsat_wait(f, f->high_us) < 4ULL * f->rtt_min_us / c->answer)
 		target = fsat_max(target, fsat_amount((__u64)r + r / c->more + contract));
@@ -204,7 +203,8 @@ FSAT_INLINE int fsat_on_ack(struct fsat *f, const struct fsat_constants *c, cons
 	int cut = 0;
 
 	if (!f->rtt_min_us && a->rtt_us) {
-		f->rtt_min_us = f->high_us = f->queue_rtt_us = a->rtt_us;
+		f->high_us = f->queue_rtt_us = a->rtt_us;
+		f->rtt_min_us = fsat_max(a->rtt_us, FSAT_HOST_US);
 		f->ack_us = a->now_us;
 		fsat_begin_period(f, a);
 	}
@@ -218,7 +218,7 @@ FSAT_INLINE int fsat_on_ack(struct fsat *f, const struct fsat_constants *c, cons
 	f->period_rcv_bytes = fsat_amount((__u64)f->period_rcv_bytes + a->delivered);
 	f->lost = fsat_amount((__u64)f->lost + a->lost);
 	f->period_app_limited |= !!a->app_limited;
-	if (FSAT_SELDOM(a->now_us - f->period_start_us >= fsat_period(f)))
+	if (FSAT_SELDOM(a->now_us - f->period_start_us >= f->rtt_min_us))
 		cut = fsat_judge(f, c, a);
 	if (f->mode == FSAT_OTHERS)
 		f->space = a->cwnd;

@@ -142,6 +142,19 @@ fn chosen() -> Vec<Case> {
     for mbps in [10.0, 100.0] {
         field(&mut list, mbps, &[0.5, 1.0, 3.0, 10.0].map(|bdp| ("tail", Bottleneck::Bdp(bdp))));
     }
+    for queue in [16, 64, 256, 2000] {
+        list.push(case(format!("lan {queue} 1"), About::Use(cases::LAN_MBPS), move |s, n| {
+            cases::lan(&[s], queue, n)
+        }));
+        for each in [1, 4] {
+            list.push(case(format!("lan {queue} {each}+{each}"), About::Share, move |s, n| {
+                cases::lan(&cases::in_turn(s, n).repeat(each), queue, n)
+            }));
+        }
+        list.push(case(format!("lan {queue} 8 own"), About::Own(16.0), move |s, n| {
+            cases::lan(&[s; 8], queue, n)
+        }));
+    }
     // As the lab's `flight-field`: the first 10 s after eight starts within 5 s.
     let queues = [
         ("codel", Bottleneck::Managed(Aqm::CODEL)),
@@ -212,6 +225,11 @@ fn alone(list: &mut Vec<Case>, mbps: f64, bunches: &'static [u64], steps: &'stat
     }
     list.push(case(format!("starlink {mbps}M"), about, move |s, n| cases::starlink(s, mbps, n)));
     list.push(case(format!("suspended {mbps}M"), about, move |s, n| cases::suspended(s, mbps, n)));
+    for rtts in [[2, 2], [20, 10]] {
+        list.push(case(format!("jitter {}±{}ms {mbps}M", rtts[0], rtts[1]), about, move |s, n| {
+            cases::jittering(s, mbps, rtts, n)
+        }));
+    }
     list.push(case(format!("reordered {mbps}M"), about, move |s, n| cases::reordered(s, mbps, n)));
 }
 

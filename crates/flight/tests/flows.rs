@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flight::{Algorithm, Mode};
-use link::{Aqm, Capacity, Trace};
+use link::{Aqm, Capacity, Jitter, Trace};
 use sim::cases::Bottleneck;
 use sim::{Kind, Outcome, Scenario, World, cases};
 
@@ -229,6 +229,24 @@ fn acks_in_bunches_leave_the_link_full() {
     for every in [4, 16, 50] {
         let outcome = run(cases::bunched_acks(fsat(), 10.0, every, 1));
         assert!(used(&outcome, 10.0) > 0.85, "every {every} ms: {outcome:?}");
+    }
+}
+
+#[test]
+fn what_hosts_delay_is_no_queue() {
+    // Between neighbours a host that is busy holds packets for several of their round trips.
+    let mut scenario = cases::lan(&[fsat()], 256, 1);
+    scenario.link.jitter = Jitter::HalfNormal(Duration::from_micros(500));
+    let outcome = run(scenario);
+    assert!(used(&outcome, cases::LAN_MBPS) > 0.9, "{outcome:?}");
+}
+
+#[test]
+fn what_a_radio_delays_now_and_then_is_no_queue() {
+    // Longer than half of the round trip, and what waited comes in a bunch.
+    for [rtt, sigma] in [[5, 3], [20, 10], [40, 20]] {
+        let outcome = run(cases::jittering(fsat(), 30.0, [rtt, sigma], 1));
+        assert!(used(&outcome, 30.0) > 0.9, "RTT {rtt} ms, {sigma} ms: {outcome:?}");
     }
 }
 

@@ -275,6 +275,9 @@ pub enum Bottleneck {
     Bdp(f64),
 }
 
+/// What a link between neighbours carries.
+pub const LAN_MBPS: f64 = 1000.0;
+
 /// Packets in flight on an idle link of `mbps`.
 pub fn bdp(mbps: f64) -> f64 {
     mbps * 1e6 / 8.0 * FIELD_RTT as f64 / 1e3 / super::FRAME as f64
@@ -328,6 +331,18 @@ pub fn boosted(
     scenario
 }
 
+/// `kinds` between neighbours: 1 Gbit/s, RTT .2 ms, a buffer of so many packets, ACKs in bunches of 50 µs; measured for 4 s after 1 s.
+pub fn lan(kinds: &[Option<Algorithm>], queue: usize, seed: u64) -> Scenario {
+    let starts = scattered(kinds.len(), seed).into_iter().map(|start| start / 20);
+    let flow = |(kind, start)| Flow {
+        bunch: Duration::from_micros(50),
+        ..flow(kind, Kind::Cubic, start, Duration::from_micros(100))
+    };
+    let link = LinkConfig { delay: Duration::from_micros(100), ..fixed(LAN_MBPS, 0, queue, 0.0) };
+    let flows = kinds.iter().copied().zip(starts).map(flow).collect();
+    Scenario { link, flows, from: ms(1000), until: ms(5000), seed }
+}
+
 /// One flow in two BDP of buffer, its loss in percent.
 pub fn alone(system: Option<Algorithm>, mbps: f64, loss_percent: f64, seed: u64) -> Scenario {
     let mut scenario = field(&[system], mbps, Bottleneck::Bdp(2.0), 40, seed);
@@ -339,6 +354,14 @@ pub fn alone(system: Option<Algorithm>, mbps: f64, loss_percent: f64, seed: u64)
 pub fn bunched_acks(system: Option<Algorithm>, mbps: f64, every: u64, seed: u64) -> Scenario {
     let mut scenario = alone(system, mbps, 0.0, seed);
     scenario.flows[0].bunch = ms(every);
+    scenario
+}
+
+/// RTT at least `rtt` ms, and more by the absolute value of a normal variable of so many ms; 500 packets of buffer.
+pub fn jittering(system: Option<Algorithm>, mbps: f64, [rtt, sigma]: [u64; 2], seed: u64) -> Scenario {
+    let mut scenario = alone(system, mbps, 0.0, seed);
+    scenario.link = LinkConfig { jitter: Jitter::HalfNormal(ms(sigma)), ..fixed(mbps, rtt / 2, 500, 0.0) };
+    scenario.flows[0].back = vec![(Duration::ZERO, ms(rtt - rtt / 2))];
     scenario
 }
 

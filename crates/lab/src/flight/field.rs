@@ -28,7 +28,7 @@ const BESIDE: &str = "against=cubic flows=1,4";
 const OWN: &str = "against=itself flows=4";
 
 /// Links that each control has alone, and those that change so seldom that it takes longer to see.
-const LINKS: &str = "case=bunched,suspended,reorder,none";
+const LINKS: &str = "case=bunched,suspended,jitter,reorder,none";
 const CHANGES: &str = "case=step,starlink";
 
 /// Rates, and for how many seconds each is measured: at 1 Mbit/s many fit beside each other, at 100 none.
@@ -57,7 +57,7 @@ const ABOUT_THIS: [&str; 3] = [
      measured from then on for time_s",
     "case: one flow of cc in two BDP of buffer; bunched: acknowledgements released every 16 ms; suspended: both directions stand \
      still for 166 ms each 2 s; step: RTT 20 and 100 ms in turns of 20 s; starlink: base delay 30, 60, 45, 80 ms in turns of 15 s \
-     and up to 7 ms of jitter, no loss; reorder: each frame takes 20 or 45 ms by chance",
+     and up to 7 ms of jitter, no loss; jitter: RTT 20 ms, and what a normal distribution of 10 ms adds to each frame, in order; reorder: each frame takes 20 or 45 ms by chance",
     "dropped_ratio: of all frames handed to the bottleneck, by its policer and its queue",
 ];
 
@@ -142,6 +142,10 @@ impl Setup {
             "starlink" => [
                 LinkConfig { delay: ms(15), jitter: Jitter::Uniform(ms(7)), ..up },
                 LinkConfig { delay_steps: steps(&[(15, 15), (15, 45), (15, 30), (15, 65)]), ..down },
+            ],
+            "jitter" => [
+                LinkConfig { delay: ms(10), jitter: Jitter::HalfNormal(ms(10)), ..up },
+                LinkConfig { delay: ms(10), ..down },
             ],
             "reorder" => {
                 let half = Probability::new(0.5).unwrap_or(Probability::ZERO);
