@@ -1,32 +1,16 @@
 //! The fuzzers' corpus on stable Rust: one input per reason to reject, and no input that makes anything panic.
 
+#[path = "../../packet/tests/common/corpus.rs"]
+mod files;
 #[path = "../fuzz/targets.rs"]
 mod targets;
 
-use std::collections::BTreeMap;
-use std::path::Path;
-
 use coding::header::{Header, HeaderError};
-
-/// The files of `tests/corpus/TARGET`, by name.
-fn corpus(target: &str) -> BTreeMap<String, Vec<u8>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus").join(target);
-    let entries = std::fs::read_dir(&folder).expect("the corpus is there").map(|e| e.expect("an entry"));
-    entries
-        .map(|e| (e.file_name().into_string().expect("a name"), std::fs::read(e.path()).expect("a file")))
-        .collect()
-}
+use files::corpus;
 
 #[test]
 fn no_input_of_the_corpus_makes_a_target_panic() {
-    for bytes in corpus("header").values() {
-        targets::header(bytes);
-    }
-    let files = corpus("layer");
-    assert!(files.len() >= 5);
-    for bytes in files.values() {
-        targets::layer(bytes);
-    }
+    files::replay(&[("header", targets::header), ("layer", targets::layer)]);
 }
 
 #[test]

@@ -1,10 +1,11 @@
 //! The fuzzer's corpus on stable Rust: one input per reason to drop a frame that a single frame can have, and no input
 //! that makes anything panic.
 
+#[path = "../../packet/tests/common/corpus.rs"]
+mod files;
 #[path = "../fuzz/targets.rs"]
 mod targets;
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -16,10 +17,7 @@ fn folder() -> PathBuf {
 
 #[test]
 fn every_reason_has_its_file() {
-    let entries = fs::read_dir(folder()).expect("the corpus is there").map(|entry| entry.expect("an entry"));
-    let files: BTreeMap<String, Vec<u8>> = entries
-        .map(|e| (e.file_name().into_string().expect("a name"), fs::read(e.path()).expect("a file")))
-        .collect();
+    let files = files::corpus("frame");
     for reason in ["new", "short", "version", "length", "ttl", "own", "bad-tag"] {
         let mut named = files.iter().filter(|(name, _)| name.starts_with(reason)).peekable();
         assert!(named.peek().is_some(), "no file {reason}");

@@ -1,32 +1,20 @@
 //! The fuzzers' corpus on stable Rust: one input per reason to reject, and no input that makes anything panic.
 
+#[path = "../../packet/tests/common/corpus.rs"]
+mod files;
 #[path = "../fuzz/models.rs"]
 mod models;
 mod sim;
 #[path = "../fuzz/targets.rs"]
 mod targets;
 
-use std::collections::BTreeMap;
-use std::path::Path;
-
+use files::corpus;
 use tunnel::wire::frame::{Frame, FrameError};
 use tunnel::wire::{Kind, Message, WireError};
 
-/// The files of `tests/corpus/TARGET`, by name.
-fn corpus(target: &str) -> BTreeMap<String, Vec<u8>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus").join(target);
-    let entries = std::fs::read_dir(&folder).expect("the corpus is there").map(|e| e.expect("an entry"));
-    entries
-        .map(|e| (e.file_name().into_string().expect("a name"), std::fs::read(e.path()).expect("a file")))
-        .collect()
-}
-
-/// What a fuzzer runs on each input.
-type Target = fn(&[u8]);
-
 #[test]
 fn no_input_of_the_corpus_makes_a_target_panic() {
-    let targets: [(&str, Target); 13] = [
+    files::replay(&[
         ("pieces", targets::pieces),
         ("capture", targets::capture),
         ("wire", targets::wire),
@@ -40,12 +28,7 @@ fn no_input_of_the_corpus_makes_a_target_panic() {
         ("replay", models::replay),
         ("network", models::network),
         ("relay-model", models::relay_model),
-    ];
-    for (name, target) in targets {
-        let files = corpus(name);
-        assert!(files.len() >= 10, "{name}");
-        files.values().for_each(|bytes| target(bytes));
-    }
+    ]);
 }
 
 #[test]
