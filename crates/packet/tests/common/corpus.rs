@@ -12,9 +12,12 @@ pub fn corpus(target: &str) -> BTreeMap<String, Vec<u8>> {
         .collect()
 }
 
+/// What a fuzzer runs on each input.
+pub type Target = fn(&[u8]);
+
 /// Runs each target, which panics where it should not, on each of its files.
 #[allow(dead_code, reason = "not in every crate that includes this file")]
-pub fn replay(targets: &[(&str, fn(&[u8]))]) {
+pub fn replay(targets: &[(&str, Target)]) {
     for (name, target) in targets {
         let files = corpus(name);
         assert!(files.len() >= 10, "{name}");
