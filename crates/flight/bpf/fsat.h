@@ -29,18 +29,15 @@ struct fsat_constants {
 	__u32 stale_us;   /* rtt_min is believed for so long while something waits; 5 to 20 s */
 	__u32 far;        /* and for so many periods while RTT is not near it; 16 to 64 */
 	__u32 slow;       /* a slowdown leaves 1/n in flight; 2 to 4 */
+	__u32 host_us;    /* rtt_min is never taken for less: so long hosts hold what they send and acknowledge, without a queue; .5 to 4 ms */
 	__u32 pace;       /* percent of the window per RTT, twice that while asking, which doubles it; 120 to 200 */
 };
 
 #define FSAT_CONSTANTS                                                                                          \
 	{                                                                                                       \
 		.contract = 2, .deviations = 4, .more = 2, .answer = 8, .empty = 12, .heavy = 8,                \
-		.memory = 64, .stale_us = 8000000, .far = 32, .slow = 2, .pace = 150,                           \
+		.memory = 64, .stale_us = 8000000, .far = 32, .slow = 2, .host_us = 1000, .pace = 150,          \
 	}
-
-/* The least that rtt_min is taken for, µs: so long hosts themselves delay what they send and acknowledge in bunches, so that it is no
- * queue on the path; 500 to 4000. examples/ack_cost.rs prints what a host gets from itself. */
-#define FSAT_HOST_US 1000
 
 /* What stands in the queue at this RTT, µs. */
 FSAT_INLINE __u32 fsat_wait(const struct fsat *f, __u32 rtt_us) { return rtt_us > f->rtt_min_us ? rtt_us - f->rtt_min_us : 0; }
@@ -76,9 +73,9 @@ FSAT_INLINE void fsat_compare(struct fsat *f, const struct fsat_constants *c)
 }
 
 /* What arrives within rtt_min changes with it. */
-FSAT_INLINE void fsat_believe(struct fsat *f, __u32 rtt_us, __u32 now_us)
+FSAT_INLINE void fsat_believe(struct fsat *f, const struct fsat_constants *c, __u32 rtt_us, __u32 now_us)
 {
-	rtt_us = fsat_max(rtt_us, FSAT_HOST_US);
+	rtt_us = fsat_max(rtt_us, c->host_us);
 	f->s = fsat_amount((__u64)f->s * rtt_us / f->rtt_min_us);
 	f->rtt_min_us = rtt_us;
 	f->seen_us = now_us;
@@ -90,8 +87,8 @@ FSAT_INLINE void fsat_sample(struct fsat *f, const struct fsat_constants *c, con
 {
 	f->period_rtt_us = fsat_min(f->period_rtt_us, a->rtt_us);
 	if (!fsat_slows(f, c, a->now_us)) {
-		if (a->rtt_us < f->rtt_min_us && f->rtt_min_us > FSAT_HOST_US)
-			fsat_believe(f, a->rtt_us, a->now_us);
+		if (a->rtt_us < f->rtt_min_us && f->rtt_min_us > c->host_us)
+			fsat_believe(f, c, a->rtt_us, a->now_us);
 		if (fsat_idle(f, c, a->rtt_us))
 			f->seen_us = a->now_us;
 		if (2 * fsat_wait(f, a->rtt_us) <= f->rtt_min_us / c->more)
@@ -103,7 +100,7 @@ FSAT_INLINE void fsat_sample(struct fsat *f, const struct fsat_constants *c, con
 	f->low_us = fsat_min(f->low_us, a->rtt_us);
 	if (a->rtt_us <= f->rtt_min_us || a->now_us - f->seen_us - c->stale_us >= a->rtt_us + f->rtt_min_us) {
 		fsat_compare(f, c);
-		fsat_believe(f, f->low_us, a->now_us);
+		fsat_believe(f, c, f->low_us, a->now_us);
 	}
 }
 
@@ -204,7 +201,7 @@ FSAT_INLINE int fsat_on_ack(struct fsat *f, const struct fsat_constants *c, cons
 
 	if (!f->rtt_min_us && a->rtt_us) {
 		f->high_us = f->queue_rtt_us = a->rtt_us;
-		f->rtt_min_us = fsat_max(a->rtt_us, FSAT_HOST_US);
+		f->rtt_min_us = fsat_max(a->rtt_us, c->host_us);
 		f->ack_us = a->now_us;
 		fsat_begin_period(f, a);
 	}

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use flight::{Algorithm, Constants};
-use link::{Aqm, Queue};
+use link::{Aqm, Jitter, Queue};
 use sim::cases::{self, Bottleneck};
 use sim::{Outcome, Scenario, World};
 
@@ -268,6 +268,16 @@ fn held_out() -> Vec<Case> {
             cases::boosted(s, [mbps, times], bdp, seconds, each, n)
         }));
     }
+    // Between neighbours: the RTT, and what hosts hold now and then, µs.
+    for (rtt, held) in [(100, 30), (300, 100), (600, 300), (800, 200)] {
+        let name = format!("neighbours {rtt}±{held}us");
+        list.push(case(name, About::Use(cases::LAN_MBPS), move |s, n| {
+            let mut scenario = cases::lan(&[s], 700, n);
+            scenario.link.delay = Duration::from_micros(rtt - 100);
+            scenario.link.jitter = Jitter::HalfNormal(Duration::from_micros(held));
+            scenario
+        }));
+    }
     for (mbps, loss) in [(2.0, 3.0), (40.0, 2.0), (60.0, 5.0)] {
         list.push(case(format!("lasting {mbps}M {loss}%"), About::Use(mbps), move |s, n| {
             let mut scenario = cases::alone(s, mbps, loss, n);
@@ -306,6 +316,7 @@ fn without() -> Vec<(&'static str, Constants)> {
         ("heavy", Constants { heavy: 2, ..all }),
         ("memory", Constants { memory: 1 << 20, ..all }),
         ("stale", Constants { stale_us: 1 << 31, ..all }),
+        ("host", Constants { host_us: 1, ..all }),
         ("far", Constants { far: 20_000, ..all }),
         ("slow", Constants { slow: 1, ..all }),
         ("pace", Constants { pace: 10_000, ..all }),

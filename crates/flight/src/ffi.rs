@@ -59,6 +59,7 @@ pub struct Constants {
     pub stale_us: u32,
     pub far: u32,
     pub slow: u32,
+    pub host_us: u32,
     pub pace: u32,
 }
 

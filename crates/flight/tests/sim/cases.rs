@@ -275,7 +275,7 @@ pub enum Bottleneck {
     Bdp(f64),
 }
 
-/// What a link between neighbours carries.
+/// What a link between neighbours carries, Mbit/s.
 pub const LAN_MBPS: f64 = 1000.0;
 
 /// Packets in flight on an idle link of `mbps`.
