@@ -68,9 +68,11 @@ fn a_link_that_jitters_loses_nothing_below_its_rate() {
             queue: Queue::Packets(170),
             ..plain(20.0, 40 * MS)
         };
-        let mut net = net_of(symmetric(&[link]), 1);
-        let (all, _) = offer(&mut net, 14.0, 12 * S);
-        assert!(all > 0.85, "sigma {sigma} ms: {all} of 14 Mbit/s on a link of 20");
+        let all = |seed| offer(&mut net_of(symmetric(std::slice::from_ref(&link)), seed), 14.0, 12 * S).0;
+        let mut all: Vec<_> = (1..=9).map(all).collect();
+        all.sort_by(f64::total_cmp);
+        // Jitter of half of the round trip may look like a queue while nothing is known: then a start takes longer.
+        assert!(all[4] > 0.97 && (sigma > 30 || all[0] > 0.97), "sigma {sigma} ms: {all:.2?} of 14 Mbit/s");
     }
 }
 
@@ -209,10 +211,10 @@ fn a_hundred_flows_get_equal_parts() {
 #[test]
 fn a_spell_of_reordering_leaves_no_scar() {
     // A repair that is lost as well, as one of a hundred is, takes two round trips: that is the link's, and not in most runs.
-    let mut gaps: Vec<_> = (0..7).map(call_gap_after_reordering).collect();
+    let mut gaps: Vec<_> = (0..21).map(call_gap_after_reordering).collect();
     println!("a call stands still for {gaps:.0?} ms at most");
     gaps.sort_by(f64::total_cmp);
-    assert!(gaps[3] <= 200.0 && gaps[6] <= 400.0, "{gaps:?}");
+    assert!(gaps[10] <= 200.0 && gaps[20] <= 400.0, "{gaps:?}");
 }
 
 /// The longest time for which a call stands still on a link that has reordered, and loses; `other` begins it so much later.

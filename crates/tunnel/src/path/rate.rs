@@ -1,10 +1,11 @@
 //! How much one path may have in flight, and how fast: what the path has been seen to need.
 //!
 //! A model of the path as BBR's (draft-cardwell-iccrg-bbr-congestion-control-00 §4): r, the greatest delivery rate of the last
-//! rounds; m, the least round-trip time of the last seconds; X, the most bytes that were confirmed beyond r in one go, for
-//! reports, jitter and radios release packets in bunches. In flight is r · m, a tenth of it for probes, and X. Delivery rates
-//! are sampled as draft-cheng-iccrg-delivery-rate-estimation-02 has them, but the time in which packets arrived is taken from
-//! the receiver's clock, so that a slow or bunched way back does not blur it.
+//! rounds; m, the least round-trip time of the last seconds; j, the mean difference of successive delays, for the round trip is
+//! longer than m by about as much; X, the most bytes that were confirmed beyond r in one go, for reports, jitter and radios release
+//! packets in bunches. In flight is r · m, a tenth of it for probes, X, and r · j, which is two packets at least. Delivery rates are
+//! sampled as draft-cheng-iccrg-delivery-rate-estimation-02 has them, but the time in which packets arrived is taken from the
+//! receiver's clock, so that a slow or bunched way back does not blur it.
 //!
 //! Two signs say that the model is too great. A queue, where *every* packet of a round is too long: then only the last round
 //! counts (one long round trip proves nothing; and it is told by the one-way delay, for the way back is no part of the path).
@@ -134,7 +135,8 @@ pub struct Rate {
     probe_rtt_until: Option<Duration>,
     /// Rounds running that showed a queue.
     queued_rounds: u32,
-    /// How much one-way delays vary: a mean of their successive differences, whose peaks decay slowly.
+    /// How much one-way delays vary: the mean of their successive differences, and another whose peaks decay slowly.
+    variation: Duration,
     jitter: Duration,
     last_delay: Option<u32>,
     full: (f64, u8),
@@ -171,6 +173,7 @@ impl Rate {
             min_delay: None,
             probe_rtt_until: None,
             queued_rounds: 0,
+            variation: Duration::ZERO,
             jitter: Duration::ZERO,
             last_delay: None,
             full: (0.0, 0),
@@ -253,7 +256,7 @@ impl Rate {
                 .max(self.competing_window()),
         };
         let packet = if self.probe_rtt_until.is_some() { self.packet } else { PACKET };
-        (window + 2.0 * packet) as usize
+        (window + (rate * self.variation.as_secs_f64()).max(2.0 * packet)) as usize
     }
 
     /// When the pacer lets the next packet go.
@@ -389,6 +392,7 @@ impl Rate {
             min_rtt: self.min_rtt,
             shortest: self.shortest,
             min_delay: self.min_delay,
+            variation: self.variation,
             jitter: self.jitter,
             next_send: self.next_send,
             round: Round { number: self.round.number, end: self.delivered, ..Round::default() },
@@ -400,7 +404,7 @@ impl Rate {
     pub fn handle_move(&mut self) {
         self.restart();
         (self.min_rtt, self.min_delay, self.shortest, self.last_round) = (None, None, None, Round::default());
-        self.jitter = Duration::ZERO;
+        (self.variation, self.jitter) = (Duration::ZERO, Duration::ZERO);
     }
 
     fn sample(&mut self, p: &Snapshot, arrival: u32) {
@@ -436,6 +440,7 @@ impl Rate {
         if calm {
             let weight = if step > self.jitter { 8 } else { 64 };
             self.jitter = (self.jitter * (weight - 1) + step) / weight;
+            self.variation = (self.variation * 63 + step) / 64;
         }
     }
 
