@@ -62,7 +62,7 @@ const MARKER_LONGEST: Duration = Duration::from_millis(250);
 /// long after it; sooner only where a pause is a surprise.
 const ALONE: Duration = Duration::from_secs(1);
 /// Every path silent for so long: perhaps the peer has lost its keys.
-const RENEW_AFTER: Duration = Duration::from_secs(3);
+const RENEW_AFTER: Duration = Duration::from_millis(500);
 /// An end that lists paths keeps them open with at least this, as NATs forget (RFC 4787 §4.3: two minutes at least; many
 /// take thirty seconds).
 const KEEPALIVE: Duration = Duration::from_secs(25);
