@@ -26,8 +26,10 @@ const PING_S: &str = "0.01";
 /// How long a way is looked at: longer than a strand takes that ended and is started again.
 const LOOK: Duration = Duration::from_millis(2500);
 const BEFORE: Duration = Duration::from_millis(300);
-/// A strand that is taken down is started again after a second. A ping may take less, and what the machine lets its threads wait for.
-const LONGEST_MS: f64 = 800.0;
+/// What the others' traffic may be without an answer, beyond what the machine lets its threads wait for.
+const LONGEST_MS: f64 = 50.0;
+/// What a strand does to the others it does each time; what else the machine is busy with passes.
+const TRIES: usize = 3;
 /// Threads that a ping and its answer wake one after the other: two of each daemon's, both ways.
 const TURNS: f64 = 8.0;
 
@@ -227,34 +229,42 @@ fn a_strand_that_is_killed_takes_no_other_down() {
     let pid = net.net.van.status()["pid"].clone();
     let mut poller = Poller::new().expect("a poller");
     let mut pause = |time| poller.wait(Some(time)).expect("waiting").for_each(drop);
-    let mut longest = Vec::new();
+    let mut worst = Vec::new();
     println!("  tunnel ms  coding ms  starved ms  what was done");
     let nothing = (Strand::Other, "nothing", "");
     for (strand, kill, mend) in std::iter::once(nothing).chain(WAYS) {
-        net.wait_whole();
-        let pings = [(Strand::Tunnel, "10.77.0.2"), (Strand::Coding, "10.88.0.2")];
-        let pings: Vec<_> = pings
-            .into_iter()
-            .filter(|(other, _)| *other != strand)
-            .map(|(other, to)| (other, net.ping(to)))
-            .collect();
-        let starved = Starved::begin();
-        pause(BEFORE);
-        if kill != "nothing" {
-            net.act(&daemon, kill);
+        let mut least = f64::MAX;
+        for _ in 0..TRIES {
+            net.wait_whole();
+            let pings = [(Strand::Tunnel, "10.77.0.2"), (Strand::Coding, "10.88.0.2")];
+            let pings: Vec<_> = pings
+                .into_iter()
+                .filter(|(other, _)| *other != strand)
+                .map(|(other, to)| (other, net.ping(to)))
+                .collect();
+            let starved = Starved::begin();
+            pause(BEFORE);
+            if kill != "nothing" {
+                net.act(&daemon, kill);
+            }
+            let gaps: Vec<_> = pings.into_iter().map(|(other, ping)| (other, gap(ping))).collect();
+            let starved = starved.end();
+            net.act(&daemon, mend);
+            let of = |wanted| {
+                let found = gaps.iter().find(|(other, _)| *other == wanted);
+                found.map_or("-".to_owned(), |(_, gap)| format!("{gap:.0}"))
+            };
+            println!("  {:>9}  {:>9}  {starved:>10.0}  {kill}", of(Strand::Tunnel), of(Strand::Coding));
+            let longest = gaps.iter().map(|(_, gap)| gap - TURNS * starved).fold(0.0, f64::max);
+            least = least.min(longest);
+            if least <= LONGEST_MS {
+                break;
+            }
         }
-        let gaps: Vec<_> = pings.into_iter().map(|(other, ping)| (other, gap(ping))).collect();
-        let starved = starved.end();
-        let of = |wanted| {
-            let found = gaps.iter().find(|(other, _)| *other == wanted);
-            found.map_or("-".to_owned(), |(_, gap)| format!("{gap:.0}"))
-        };
-        println!("  {:>9}  {:>9}  {starved:>10.0}  {kill}", of(Strand::Tunnel), of(Strand::Coding));
-        longest.extend(gaps.iter().map(|(other, gap)| (gap - TURNS * starved, *other, kill)));
-        net.act(&daemon, mend);
+        worst.push((least, kill));
     }
     net.wait_whole();
     assert_eq!(net.net.van.status()["pid"], pid);
-    let worst: Vec<&(f64, Strand, &str)> = longest.iter().filter(|(gap, ..)| *gap > LONGEST_MS).collect();
+    worst.retain(|(gap, _)| *gap > LONGEST_MS);
     assert!(worst.is_empty(), "{worst:?}");
 }

@@ -159,6 +159,29 @@ fn a_stream_goes_on_through_reloads() {
     assert_eq!(pair.states(&pair.van), [("lte".into(), "up".into())]);
 }
 
+/// A package that is upgraded stops the old daemon and starts the new one, on either end.
+#[test]
+fn a_stream_goes_on_through_an_upgrade() {
+    let Some(_alone) = namespaces_or_skip("a_stream_goes_on_through_an_upgrade") else { return };
+    let pair = Pair::new();
+    let paths = path("lte") + &path("wifi");
+    let [van, office] = pair.start(&paths);
+    let ends = [(van, &pair.van, pair.van_file("", "", &paths)), (office, &pair.office, pair.office_file())];
+    let mut running = Vec::new();
+    stream(&pair, |progress| {
+        progress();
+        for (mut daemon, host, file) in ends {
+            for signal in [Signal::TERM, Signal::KILL] {
+                daemon.signal(signal);
+                daemon.wait();
+                daemon = Daemon::start(host, &file);
+                progress();
+            }
+            running.push(daemon);
+        }
+    });
+}
+
 #[test]
 fn a_stream_goes_on_while_paths_are_changed() {
     let Some(_alone) = namespaces_or_skip("a_stream_goes_on_while_paths_are_changed") else { return };
