@@ -557,13 +557,13 @@ impl Sent {
         self.packets.range(at.saturating_sub(index.into())..end)
     }
 
-    /// Forgets what is settled, but remembers losses for a while, to notice those that were none.
+    /// Forgets what is settled, but remembers for a while what was not acknowledged, to notice losses that were none. What takes no room
+    /// on the path, as reports, is never lost for certain.
     fn forget(&mut self) {
         let keep = self.largest_acked.unwrap_or(0).saturating_sub(REMEMBERED);
         while let Some(first) = self.packets.front() {
-            let done =
-                first.state == State::Acked || (matches!(first.state, State::Lost(_)) && self.base < keep);
-            if !done {
+            let awaited = first.state == State::InFlight && first.bytes > 0;
+            if awaited || (first.state != State::Acked && self.base >= keep) {
                 break;
             }
             self.forget_first();

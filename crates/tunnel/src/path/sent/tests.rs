@@ -60,6 +60,20 @@ fn a_packet_in_pieces_has_arrived_with_the_last_of_them_and_is_lost_with_the_fir
     assert_eq!((out.lost, out.confirmed, s.totals().2), (vec![200], vec![], 3));
 }
 
+/// A report that never arrives is nobody's loss, and nobody acknowledges it.
+#[test]
+fn a_report_that_is_lost_holds_nothing_behind_it() {
+    let mut s = Sent::default();
+    s.handle_sent(Duration::ZERO, 100, Content::Report);
+    for round in 1..=3 {
+        let (first, at) = (s.next_sequence(), round as u32 * 100);
+        send(&mut s, at, REMEMBERED);
+        let last = s.next_sequence() - 1;
+        report(&mut s, at + 20, &[(first, last)]);
+    }
+    assert_eq!(s.packets.len(), 0);
+}
+
 #[test]
 fn what_arrives_after_all_was_no_loss_of_the_path() {
     let mut s = Sent::default();
