@@ -3,8 +3,8 @@
  * FS-AT as a TCP congestion control. What is FS-AT stands in fsat.h and fsat_paper.h; here is what lies between them and Linux:
  *
  *  - Congestion avoidance is the kernel's own (`base`), by its kfuncs. It works on a cwnd of its own,
- *    `connection.cwnd`, put into the socket for the time of the call. What TCP obeys is the window, the lesser
- *    of that and FS-AT's space (4).
+ *    `connection.cwnd`, put into the socket for the time of the call. What TCP obeys is FS-AT's window of
+ *    that and of its space: fsat_window(), and in the paper the lesser of both (4).
  *  - With `cong_control` the kernel leaves recovery to us: proportional rate reduction (RFC 9937) towards the
  *    window, which judge(3) has cut or not; slow start after idle (RFC 5681, 4.1); the rate that bounds bursts.
  *

@@ -141,7 +141,8 @@ pub struct Line {
     pub rtt_min_us: Option<u64>,
     /// The base's.
     pub cwnd_bytes: u64,
-    /// What TCP may have in flight: the lesser of cwnd and space, less in recovery.
+    /// What TCP may have in flight, less in recovery. By `fsat` it is space, the greater of cwnd and space in `ask`, and cwnd in
+    /// `others`; by `fsat_paper` the lesser of both.
     pub window_bytes: u64,
     /// Losses that were not answered.
     pub losses_radio: u32,

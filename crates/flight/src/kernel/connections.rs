@@ -39,7 +39,7 @@ pub struct Connection {
     pub fsat: State,
     /// The base's cwnd, bytes.
     pub cwnd: u64,
-    /// What TCP may have in flight, bytes: FS-AT (4), or what recovery leaves of it.
+    /// What TCP may have in flight, bytes: FS-AT's window, or what recovery leaves of it.
     pub window: u64,
 }
 
