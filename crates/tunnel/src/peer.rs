@@ -61,8 +61,6 @@ const MARKER_LONGEST: Duration = Duration::from_millis(250);
 /// On the only path there is no choice that markers could measure for. They show that it still leads there, as data does, and come so
 /// long after it; sooner only where a pause is a surprise.
 const ALONE: Duration = Duration::from_secs(1);
-/// Every path silent for so long: perhaps the peer has lost its keys.
-const RENEW_AFTER: Duration = Duration::from_millis(500);
 /// An end that lists paths keeps them open with at least this, as NATs forget (RFC 4787 §4.3: two minutes at least; many
 /// take thirty seconds).
 const KEEPALIVE: Duration = Duration::from_secs(25);
@@ -155,7 +153,6 @@ pub struct Peer {
     /// When data last went or came, and since when without a pause.
     last_data: Option<Duration>,
     flows_since: Duration,
-    last_heard: Option<Duration>,
     next_weights: Duration,
     /// Something was sent or has come since the paths were measured last.
     stirred: bool,
@@ -206,7 +203,6 @@ impl Peer {
             given_up_announced: 0,
             last_data: None,
             flows_since: Duration::ZERO,
-            last_heard: None,
             next_weights: Duration::ZERO,
             stirred: false,
             delay_base: None,
@@ -523,10 +519,9 @@ impl Peer {
     }
 
     fn shake_hands(&mut self, now: Duration, rng: &mut impl RngCore, taken: &Indices) {
-        let unheard = self.last_heard.is_none_or(|t| now > t + RENEW_AFTER);
-        // A path that works is unheard while the tunnel is idle, and is not silent.
+        // Nothing comes back on any path: perhaps the peer has lost its keys.
         let mut used = self.paths.iter().filter(|p| p.address().is_some()).peekable();
-        let lost = unheard && used.peek().is_some() && used.all(|p| p.sent.silences() > 1);
+        let lost = used.peek().is_some() && used.all(|p| p.sent.silences() > 1);
         if self.can_reach(now) && self.sessions.wants_handshake(now, lost) {
             self.sessions.start(now, rng, taken);
         }

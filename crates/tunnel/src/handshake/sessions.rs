@@ -256,14 +256,15 @@ impl Sessions {
         self.pending.iter().map(|pending| pending.ephemeral)
     }
 
-    /// Wants a new session: none that will last, or (`renew`) the peer does not answer.
+    /// Wants a new session: none that will last, or (`renew`) the peer does not answer. A session has the time of a first retry to
+    /// be answered in.
     pub fn wants_handshake(&self, now: Duration, renew: bool) -> bool {
         self.attempt.is_none()
             && !self.hopeless
             && self
                 .confirmed
                 .last()
-                .is_none_or(|s| now >= s.rekey_at() || (renew && now >= s.created + RETRIES[2]))
+                .is_none_or(|s| now >= s.rekey_at() || (renew && now >= s.created + RETRIES[0]))
     }
 
     /// When [`wants_handshake`](Self::wants_handshake) without `renew` becomes true.

@@ -65,7 +65,6 @@ impl Peer {
         path.handle_arrival(now, from, size, newest, rng);
         // What comes in suggests that something gets out again.
         path.probe_wanted |= path.sent.is_silent() && now >= path.last_sent() + RETURN_PROBE;
-        self.last_heard = Some(now);
         self.stirred = true;
         match Frame::parse(plain) {
             Ok(Frame::Data(data, piece)) if data.piece != Piece::WHOLE => {
