@@ -305,7 +305,7 @@ fn every_command_of_the_pages_works_as_it_stands_there() {
     hub.silently("wait $waits");
     // The boat's file, with the keys of both.
     let hubs = hub.types("nawa pubkey </etc/nawa/key");
-    let file = file_of("use/boat.md").replace("SHORE'S PUBLIC KEY", hubs.trim());
+    let file = file_of("use/boat.md").replace("HUB'S PUBLIC KEY", hubs.trim());
     let inner = van.types("grep addresses /etc/nawa/nawa.toml");
     let own = file.lines().find(|line| line.starts_with("addresses")).expect("addresses");
     van.has(&file.replace(own, inner.trim()));

@@ -93,7 +93,7 @@ const PATH: &[Row] = &[
 
 const RELAY: &[Row] = &[
     counter("forwarded_packets", "nawa_relay_forwarded_packets", "Datagrams forwarded"),
-    counter("forwarded_bytes", "nawa_relay_forwarded_bytes", "Bytes of them"),
+    counter("forwarded_bytes", "nawa_relay_forwarded_bytes", "Bytes of datagrams forwarded"),
 ];
 
 const FLOOD: &[Row] = &[
@@ -112,10 +112,10 @@ const FLOOD: &[Row] = &[
 
 const CODING: &[Row] = &[
     counter("sent_frames", "nawa_coding_sent_frames", "Frames sent"),
-    gauge("coding_ratio", "nawa_coding_ratio", "Share of them that are sums"),
+    gauge("coding_ratio", "nawa_coding_ratio", "Share of the frames sent that are sums of two packets"),
     counter("relayed_packets", "nawa_coding_relayed_packets", "Packets relayed"),
     counter("held_packets", "nawa_coding_held_packets", "Packets held for a partner"),
-    time(counter("held_time_ms", "nawa_coding_held", "Time for which they were held")),
+    time(counter("held_time_ms", "nawa_coding_held", "Time for which packets were held for a partner")),
     counter("decoded_packets", "nawa_coding_decoded_packets", "Packets decoded"),
     counter(
         "missing_partner_frames",
