@@ -41,6 +41,8 @@ use crate::wire::{HEADER_LEN, TAG_LEN, TransportHeader};
 
 /// IPv6's least MTU (RFC 8200 §5): what the inner interface has, unless only IPv4 is routed into it and a path carries less.
 pub const MIN_INNER_MTU: u16 = 1280;
+/// After more probe time-outs in which nothing came back a path is not up.
+const SILENCES: u32 = 2;
 /// One-way delays change by more only when a clock has been set or stood still, as in a suspended host: on all paths.
 const CLOCK_STEP: i64 = 1_000_000;
 /// How long the least one-way delay counts: clocks drift.
@@ -330,7 +332,7 @@ impl Path {
 
     /// Whether data may be tried for want of anything better: as [`is_up`](Self::is_up), but silent for a moment.
     pub fn is_perhaps_up(&self) -> bool {
-        self.is_validated() && self.mtu.suffices() && self.sent.silences() <= 2
+        self.is_validated() && self.mtu.suffices() && self.sent.silences() <= SILENCES
     }
 
     /// The largest inner packet that is known to pass in one datagram, 0 before any was.
@@ -438,13 +440,18 @@ impl Path {
     pub fn poll_mtu_probe(&mut self, now: Duration, sizes: MtuSizes) -> Option<(u16, usize)> {
         self.most_pieces = sizes.pieces;
         let around = self.address()?.overhead() + HEADER_LEN + TAG_LEN;
-        if !self.is_validated() {
+        if !self.takes_mtu_probes() {
             return None;
         }
         let outer = |inner: u16| inner + self.overhead() as u16;
         let (least, reserve) = (outer(sizes.least), outer(sizes.reserve()));
         let size = self.mtu.poll(now, least, reserve, sizes.search)?;
         Some((size, usize::from(size) - around))
+    }
+
+    /// Whether something passes, or may: where nothing comes back, a small probe finds out that something does.
+    fn takes_mtu_probes(&self) -> bool {
+        self.is_validated() && self.sent.silences() <= SILENCES
     }
 
     /// Looks for the size anew: what was known does not pass any more.
@@ -459,7 +466,7 @@ impl Path {
 
     /// When [`poll_mtu_probe`](Self::poll_mtu_probe) or [`pack_challenge`](Self::pack_challenge) has something to do.
     pub fn poll_timeout(&self) -> Option<Duration> {
-        let probe = self.is_validated().then_some(self.mtu.next());
+        let probe = self.takes_mtu_probes().then_some(self.mtu.next());
         self.places.poll_timeout().into_iter().chain(probe).min()
     }
 

@@ -38,6 +38,21 @@ fn an_idle_tunnel_with_a_dead_link_makes_no_handshakes() {
     }
 }
 
+/// An uplink that blocks UDP from the beginning is asked as one that died, a small packet each second.
+#[test]
+fn a_link_that_never_answered_is_asked_in_few_words() {
+    for mtu in [None, Some(1420)] {
+        let mut net = Net::quick_over(false, 2, 10 * MS, |_, config| {
+            config.mtu = mtu.map_or(config.mtu, tunnel::Mtu::Fixed);
+        });
+        net.set_up(0, false);
+        let log = record(&mut net, |_| true);
+        net.pass(600 * S);
+        let bytes = bytes_over(&log.borrow(), 0, false);
+        assert!(bytes * 144 < 20_000_000, "{} MB a day, both ways", bytes * 144 / 1_000_000);
+    }
+}
+
 /// Also before anything was measured, and while a path is silent.
 #[test]
 fn weights_are_shares_of_one_among_paths_that_are_up() {

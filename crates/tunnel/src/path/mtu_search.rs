@@ -133,14 +133,14 @@ impl MtuSearch {
             self.due.push(least);
             self.vain = (self.vain + 1).min(MTU_TRIES);
         }
-        if let Some(size) = candidate {
-            self.due.push(size);
-            self.tries += 1;
-            if self.tries == MTU_TRIES {
-                (self.size, self.tries) = (self.size + 1, 0);
-            }
+        self.due.extend(candidate);
+        self.tries += 1;
+        if self.tries == MTU_TRIES {
+            (self.size, self.tries) = (self.size + 1, 0);
         }
-        if self.too_small().is_some() && candidate.is_none() {
+        // The least was probed so often in vain, and then smaller ones.
+        let tried = self.size >= 2 && candidate.is_none();
+        if tried && !self.suffices() {
             self.next = now + TOO_SMALL_LIFE;
         } else if self.due.is_empty() {
             // The largest that passes is known. Later, it is looked for again from the top.
@@ -177,6 +177,28 @@ mod tests {
         assert_eq!(probes(1364, 1364).1, 1364);
         assert_eq!(probes(1300, 1364).1, 1280);
         assert_eq!(probes(500, 1364).1, 0);
+    }
+
+    /// A size that is fixed is looked for as seldom as others, whatever passes.
+    #[test]
+    fn a_search_ends_whatever_passes() {
+        for (mtu, search) in
+            [0, 500, 576, 1300, 1364, 1500].into_iter().flat_map(|mtu| [(mtu, true), (mtu, false)])
+        {
+            let (mut sizes, mut probes, hour) = (MtuSearch::default(), 0, Duration::from_secs(3600));
+            let mut now = Duration::ZERO;
+            while now < hour {
+                while let Some(size) = sizes.poll(now, 1364, 576, search) {
+                    probes += 1;
+                    if size <= mtu {
+                        sizes.handle_carried(size);
+                    }
+                }
+                now += MTU_RETRY;
+            }
+            let most = if mtu < 576 { 1000 } else { 200 };
+            assert!(probes < most, "{mtu}, {search}: {probes} probes in an hour");
+        }
     }
 
     #[test]
