@@ -135,9 +135,11 @@ impl PacketQueue {
     /// longer than need be.
     pub fn insert_late(&mut self, order: u64, packet: &[u8]) {
         let Some(at) = self.given_up.iter().position(|gap| gap.contains(&order)) else { return };
-        let gap = self.given_up[at].clone();
-        self.given_up[at] = gap.start..order;
-        self.given_up.insert(at + 1, order + 1..gap.end);
+        let after = order + 1..std::mem::replace(&mut self.given_up[at].end, order);
+        if self.given_up[at].is_empty() {
+            self.given_up.remove(at);
+        }
+        self.remember(after);
         self.counters.lost_packets -= 1;
         self.hand_on(packet.to_vec());
     }
@@ -287,11 +289,17 @@ impl PacketQueue {
         for range in known {
             if from < range.start {
                 self.counters.lost_packets += range.start - from;
-                self.given_up.push_back(from..range.start);
+                self.remember(from..range.start);
             }
             from = range.end;
         }
-        while self.given_up.len() > MAX_GIVEN_UP {
+    }
+
+    fn remember(&mut self, gap: Range<u64>) {
+        if !gap.is_empty() {
+            self.given_up.push_back(gap);
+        }
+        if self.given_up.len() > MAX_GIVEN_UP {
             self.given_up.pop_front();
         }
     }
@@ -420,6 +428,20 @@ mod tests {
         }
         assert_eq!(q.given_up.len(), MAX_GIVEN_UP);
         assert!(q.gave_up(q.unwrap(10 + 2 * 199 - 1)));
+    }
+
+    /// Whoever gives up much at once, and sends it again one by one, is remembered no longer for it.
+    #[test]
+    fn gaps_in_what_was_given_up_are_bounded() {
+        for step in [1, 2] {
+            let mut q = started();
+            q.handle_floor(q.unwrap(1_000_000));
+            for order in (10..5000).step_by(step) {
+                q.insert_late(q.unwrap(order), &[0]);
+            }
+            assert!(q.given_up.len() <= MAX_GIVEN_UP && q.given_up.iter().all(|gap| !gap.is_empty()));
+            assert!(q.counters().lost_packets < 1_000_000 - 2000);
+        }
     }
 
     #[test]
