@@ -357,6 +357,14 @@ impl Endpoint {
         self.peers[peer].handle_inner(now, packet);
     }
 
+    /// This host stood still until now, suspended or stopped.
+    pub fn handle_stop(&mut self, now: Duration) {
+        for (at, peer) in self.peers.iter_mut().enumerate() {
+            peer.paths.iter_mut().for_each(|path| path.sent.handle_stop(now));
+            self.roster.wake(at);
+        }
+    }
+
     /// Does what is due.
     pub fn handle_timeout(&mut self, now: Duration) {
         for at in self.roster.begin(now) {

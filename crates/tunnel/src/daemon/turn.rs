@@ -33,6 +33,8 @@ const SOCKETS: u64 = 1;
 const TUN: u64 = 64;
 /// Reads of the TUN in a turn, of up to 64 KiB each, but one at least of each queue: the network's datagrams wait meanwhile.
 const READS: usize = 4;
+/// A thread that is later by so much was not merely kept from a processor: the host was suspended, or the process stopped.
+const STOPPED: Duration = Duration::from_secs(1);
 /// Trains sent at once.
 const TRAINS: usize = 32;
 
@@ -153,9 +155,13 @@ impl Turn {
     pub fn run(mut self) -> io::Result<()> {
         device::process::precise_timers();
         loop {
-            let ready = self.wait()?;
+            let (ready, due) = self.wait()?;
             let now = boottime();
             self.ends.now = now;
+            // Before what has come meanwhile is looked at.
+            if due.is_some_and(|due| now > due + STOPPED) {
+                self.ends.endpoint.handle_stop(now);
+            }
             if ready.waker && self.inbox.answer(&mut self.ends) {
                 return Ok(());
             }
@@ -171,7 +177,8 @@ impl Turn {
         }
     }
 
-    fn wait(&mut self) -> io::Result<Ready> {
+    /// Waits until something is ready, or due; when that was.
+    fn wait(&mut self) -> io::Result<(Ready, Option<Duration>)> {
         let due = self.ends.endpoint.poll_timeout(self.ends.now);
         let timeout = due.map(|due| due.saturating_sub(boottime()));
         let mut all = Ready::default();
@@ -182,7 +189,7 @@ impl Turn {
                 socket => all.sockets |= 1 << (socket - SOCKETS),
             }
         }
-        Ok(all)
+        Ok((all, due))
     }
 
     /// One batch of each socket that is ready; more comes with the next turn.

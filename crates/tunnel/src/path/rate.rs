@@ -138,7 +138,8 @@ pub struct Rate {
     /// How much one-way delays vary: the mean of their successive differences, and another whose peaks decay slowly.
     variation: Duration,
     jitter: Duration,
-    last_delay: Option<u32>,
+    /// The last one-way delay, µs, and round trip.
+    last_delay: Option<(u32, Duration)>,
     full: (f64, u8),
     /// The place in [`CYCLE`], since when, and the rate then.
     cycle: (usize, Duration, f64),
@@ -354,7 +355,7 @@ impl Rate {
     ) {
         self.delivered += acked as u64;
         let delay = arrival.wrapping_sub(largest.sent.as_micros() as u32);
-        self.measure_jitter(delay, largest.calm);
+        self.measure_jitter(delay, rtt, largest.calm);
         if self.probe_rtt_until.is_some_and(|until| now >= until) {
             self.end_probe_rtt(now, in_flight);
         }
@@ -433,10 +434,11 @@ impl Rate {
         self.ahead.add(self.round.number, self.burst.1 - expected);
     }
 
-    /// What varies while no more is sent than the path carries is no queue of this end's.
-    fn measure_jitter(&mut self, delay: u32, calm: bool) {
-        let step = self.last_delay.replace(delay).map_or(0, |last| beyond(delay, last).unsigned_abs());
-        let step = Duration::from_micros(step.into());
+    /// What varies while no more is sent than the path carries is no queue of this end's. No delay is longer than its round trip: what
+    /// differs by more is a clock that was set.
+    fn measure_jitter(&mut self, delay: u32, rtt: Duration, calm: bool) {
+        let (last, before) = self.last_delay.replace((delay, rtt)).unwrap_or((delay, rtt));
+        let step = Duration::from_micros(beyond(delay, last).unsigned_abs().into()).min(rtt.max(before));
         if calm {
             let weight = if step > self.jitter { 8 } else { 64 };
             self.jitter = (self.jitter * (weight - 1) + step) / weight;

@@ -125,6 +125,7 @@ pub struct Sent {
     /// Probes wanted since the path fell silent, when that was, and when the next is due.
     silent: u32,
     silent_since: Duration,
+    /// When the last silence ended, or this host stood still for the last time.
     silence_ended: Duration,
     next_probe: Duration,
     /// Since the silence began, something sent before it was acknowledged: the path was slow, not dead (as F-RTO has it,
@@ -269,6 +270,12 @@ impl Sent {
         let backoff = self.age.timeout() * (1 << self.silent.min(6));
         self.next_probe = now + backoff.min(MAX_PROBE_INTERVAL);
         true
+    }
+
+    /// This host stood still until now, suspended or stopped: how long anything took meanwhile cannot be told.
+    pub fn handle_stop(&mut self, now: Duration) {
+        self.silence_ended = now;
+        self.rate.resume();
     }
 
     /// The path is about to be forgotten, or there is no way to send on it any more: everything in flight is handed back as lost.

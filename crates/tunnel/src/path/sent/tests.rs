@@ -60,6 +60,40 @@ fn a_packet_in_pieces_has_arrived_with_the_last_of_them_and_is_lost_with_the_fir
     assert_eq!((out.lost, out.confirmed, s.totals().2), (vec![200], vec![], 3));
 }
 
+/// What is under way when this host is suspended is reported with what it sends first.
+#[test]
+fn how_long_a_host_stood_still_is_no_round_trip() {
+    let mut s = Sent::default();
+    for round in 0..50 {
+        send(&mut s, 20 * round, 2);
+        let last = s.next_sequence() - 1;
+        report(&mut s, 20 * round + 20, &[(0, last)]);
+    }
+    send(&mut s, 1000, 2);
+    let (window, rtt, hour) = (s.rate.window(), s.rtt().smoothed(), 3_600_000);
+    s.handle_stop(hour * MS);
+    let last = s.next_sequence() - 1;
+    report(&mut s, hour, &[(0, last)]);
+    assert_eq!((s.rate.window(), s.rtt().smoothed()), (window, rtt));
+    assert!(s.probe_timeout() < Duration::from_secs(1) && s.rate.min_rtt() == Some(20 * MS));
+}
+
+/// A host that was paused with its clock, as a virtual machine is.
+#[test]
+fn a_clock_that_stood_still_is_no_jitter() {
+    let mut s = Sent::default();
+    for round in 0..50 {
+        send(&mut s, 20 * round, 2);
+        let last = s.next_sequence() - 1;
+        let mut out = Outcome::default();
+        let paused = if round < 40 { 0 } else { 30_000_000 };
+        let arrival = (20 * round + 10) * 1000 + paused;
+        let report = Report { ranges: vec![0..=last], arrival, ..Report::default() };
+        s.handle_report((20 * round + 20) * MS, &report, &mut out);
+    }
+    assert!(s.rate.jitter() < 20 * MS, "{:?}", s.rate.jitter());
+}
+
 /// A report that never arrives is nobody's loss, and nobody acknowledges it.
 #[test]
 fn a_report_that_is_lost_holds_nothing_behind_it() {
