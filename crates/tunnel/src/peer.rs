@@ -622,9 +622,9 @@ impl Peer {
         rtts.max().unwrap_or_default()
     }
 
-    /// By how much one-way delays from the peer differ from path to path at present.
+    /// By how much one-way delays from the peer differ from path to path at present. The last delay of a path that has died is none.
     fn spread(&self) -> Duration {
-        let mut delays = self.paths.iter().filter_map(|p| p.received.last_delay());
+        let mut delays = self.paths.iter().filter(|p| p.is_up()).filter_map(|p| p.received.last_delay());
         let Some(first) = delays.next() else { return Duration::ZERO };
         let (low, high) = delays.fold((0, 0), |(low, high): (i32, i32), delay| {
             let over = delay.wrapping_sub(first) as i32;

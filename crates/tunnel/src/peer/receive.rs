@@ -238,6 +238,10 @@ impl Peer {
             return;
         }
         self.peer_generation = Some(generation);
+        // Before the new ones, which may need their places.
+        let gone = |p: &Path| p.config.is_none() && !announced.iter().any(|a| a.id == p.id);
+        self.retired.extend(self.paths.iter().filter(|p| gone(p)).map(|p| p.id));
+        self.forget_learned(now, gone);
         for one in announced.iter().take(MAX_PATHS) {
             if one.id % 2 == self.parity {
                 self.counters.received_malformed += 1;
@@ -248,9 +252,6 @@ impl Peer {
                 (path.name, path.backup, path.cost) = (one.name.clone(), one.backup, one.cost);
             }
         }
-        let gone = |p: &Path| p.config.is_none() && !announced.iter().any(|a| a.id == p.id);
-        self.retired.extend(self.paths.iter().filter(|p| gone(p)).map(|p| p.id));
-        self.forget_learned(now, gone);
     }
 }
 

@@ -464,6 +464,7 @@ impl Peer {
     /// Has backups take part, or wait again.
     fn judge_backups(&mut self, now: Duration) {
         if self.scheduler != Scheduler::Auto || !self.paths.iter().any(|path| path.backup) {
+            self.paths.iter_mut().for_each(|path| path.helps = false);
             return;
         }
         let up = |backup: bool| self.paths.iter().filter(move |p| p.is_up() && p.backup == backup);
