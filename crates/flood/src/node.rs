@@ -220,9 +220,8 @@ impl<R: RngCore> Node<R> {
     }
 
     fn timeout(&self) -> Option<Duration> {
-        let due = self.suppression.as_ref()?.poll_timeout()?;
-        // Nothing tells when a frame has left the interface.
-        Some(if self.below.is_some() { LOOK } else { due.saturating_sub(monotonic()) })
+        let due = self.suppression.as_ref()?.poll_timeout();
+        wait(self.below.is_some(), due, monotonic())
     }
 
     /// What was heard: one batch, so that a flood of frames starves nobody.
@@ -532,4 +531,22 @@ fn header_of((id, epoch, seq): Key) -> Header {
 
 fn key(header: &Header) -> Key {
     (header.id, header.epoch, header.seq)
+}
+
+/// How long to wait for what comes by itself: the frame `below`, of which nothing tells when it has left the interface, or what is `due`.
+fn wait(below: bool, due: Option<Duration>, now: Duration) -> Option<Duration> {
+    if below { Some(LOOK) } else { due.map(|due| due.saturating_sub(now)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_frame_is_looked_after_as_well() {
+        let now = Duration::from_secs(9);
+        assert_eq!(wait(true, None, now), Some(LOOK), "its time on the air would be the silence behind it");
+        assert_eq!(wait(true, Some(2 * now), now), Some(LOOK));
+        assert_eq!((wait(false, Some(2 * now), now), wait(false, None, now)), (Some(now), None));
+    }
 }

@@ -1,8 +1,8 @@
 //! What each path has carried in a month, over restarts: for those that may carry only so much.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -83,7 +83,7 @@ impl Caps {
         self.kept.used_bytes.get(name).copied().unwrap_or(0)
     }
 
-    /// Keeps them. In one piece, or a crash would lose the month.
+    /// Keeps them. In one piece and on the disk before the old ones go, or a crash would lose the month.
     ///
     /// # Errors
     /// What the file system says.
@@ -91,7 +91,9 @@ impl Caps {
         let folder = self.file.parent().unwrap_or(Path::new("/"));
         fs::create_dir_all(folder)?;
         let new = self.file.with_extension("new");
-        fs::write(&new, serde_json::to_vec(&self.kept)?)?;
+        let mut file = File::create(&new)?;
+        file.write_all(&serde_json::to_vec(&self.kept)?)?;
+        file.sync_all()?;
         fs::rename(new, &self.file)
     }
 }

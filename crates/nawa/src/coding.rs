@@ -5,7 +5,7 @@ use std::sync::mpsc::Sender;
 use coding::daemon::{self, Change, Running, Settings, Watch};
 
 use crate::event::{Event, ended};
-use crate::restarts::Strand;
+use crate::restarts::{Strand, Unable};
 
 /// A node for each `[[coding]]`; `None` while it waits to be started again. Dropping it stops them.
 #[derive(Default)]
@@ -16,14 +16,25 @@ impl Codings {
     ///
     /// # Errors
     /// One sentence; what came before it in `wanted` is in force: whoever asks goes back.
-    pub fn reconfigure(&mut self, wanted: Vec<Settings>, events: &Sender<Event>) -> Result<(), String> {
+    pub fn reconfigure(
+        &mut self,
+        wanted: Vec<Settings>,
+        unable: Unable,
+        events: &Sender<Event>,
+    ) -> Result<(), String> {
         self.0.retain(|(running, _)| wanted.iter().any(|settings| is_same(running, settings)));
         for settings in wanted {
             match self.0.iter_mut().find(|(running, _)| is_same(running, &settings)) {
                 Some((now, running)) => change(now, running.as_ref(), settings.change)?,
                 None => {
-                    let running = start(settings.clone(), events)?;
-                    self.0.push((settings, Some(running)));
+                    let running = match (start(settings.clone(), events), unable) {
+                        (Err(why), Unable::Waits) => {
+                            ended(events, Strand::Coding(settings.interface.clone()))(why);
+                            None
+                        }
+                        (started, _) => Some(started?),
+                    };
+                    self.0.push((settings, running));
                 }
             }
         }

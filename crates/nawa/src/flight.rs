@@ -27,7 +27,7 @@ impl From<kernel::Base> for Base {
 }
 
 /// What the daemon provides. Dropping it gives the namespace the default that it had, and lets the registrations go;
-/// so does the process's end, but for the default: the next start then knows it.
+/// so does the process's end, but for the default, which [`remove_left`] gives back.
 pub struct Provided {
     settings: Flight,
     registrations: Vec<Registration>,
@@ -99,6 +99,19 @@ impl Drop for Provided {
             tracing::warn!("{error}");
         }
     }
+}
+
+/// Gives the namespace the default back that a daemon changed which was killed.
+pub fn remove_left() {
+    if let Err(error) = kernel::default::restore(FSAT, Holder::Daemon) {
+        tracing::warn!("{error}");
+    }
+}
+
+/// What [`remove_left`] removes, if anything.
+pub fn left() -> Option<String> {
+    kernel::default::is_changed(Holder::Daemon)
+        .then(|| format!("the default congestion control {FSAT} of this network namespace"))
 }
 
 fn sentence(error: Error) -> String {

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::config::Flood;
 use crate::epoch::Epochs;
 use crate::event::{Event, ended};
-use crate::restarts::Strand;
+use crate::restarts::{Strand, Unable};
 
 /// A node for each `[[flood]]`. Dropping it stops them.
 pub struct Floods {
@@ -60,14 +60,22 @@ impl Floods {
     /// starts anew.
     ///
     /// # Errors
-    /// One sentence if a node cannot start; then those run that ran before.
-    pub fn reconfigure(&mut self, wanted: Vec<Flood>, events: &Sender<Event>) -> Result<(), String> {
+    /// One sentence if a node cannot start; what came before it in `wanted` is in force: whoever asks goes back.
+    pub fn reconfigure(
+        &mut self,
+        wanted: Vec<Flood>,
+        unable: Unable,
+        events: &Sender<Event>,
+    ) -> Result<(), String> {
         self.nodes.retain(|(flood, _)| wanted.contains(flood));
         for flood in wanted {
             if self.nodes.iter().any(|(running, _)| *running == flood) {
                 continue;
             }
-            let node = start(&flood, &mut self.epochs, events)?;
+            let node = match (start(&flood, &mut self.epochs, events), unable) {
+                (Err(why), Unable::Waits) => Node::Waits { why },
+                (started, _) => started?,
+            };
             self.nodes.push((flood, node));
         }
         Ok(())

@@ -39,6 +39,15 @@ impl fmt::Display for Strand {
     }
 }
 
+/// What becomes of one that cannot start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unable {
+    /// All that is asked for is refused with it.
+    Refuses,
+    /// It waits: it ran, or waited, before something else was refused.
+    Waits,
+}
+
 /// Strands that failed of late.
 #[derive(Clone, Debug, Default)]
 pub struct Restarts(BTreeMap<Strand, Failed>);
@@ -66,11 +75,16 @@ impl Restarts {
         );
     }
 
-    /// It runs again, or nobody wants it any more.
+    /// It runs again.
     pub fn handle_start(&mut self, now: Duration, strand: &Strand) {
         if let Some(one) = self.0.get_mut(strand) {
             (one.due, one.since) = (None, now);
         }
+    }
+
+    /// Forgets those that nobody wants any more.
+    pub fn retain(&mut self, wanted: impl Fn(&Strand) -> bool) {
+        self.0.retain(|strand, _| wanted(strand));
     }
 
     /// What is to be started again now.

@@ -22,7 +22,7 @@ use crate::control::capture;
 use crate::event::{Event, ended};
 use crate::flight::{self, Provided};
 use crate::flood::Floods;
-use crate::restarts::{Restarts, Strand};
+use crate::restarts::{Restarts, Strand, Unable};
 
 /// All that runs. Dropping it stops all, and waits until what they made is gone.
 pub struct Strands {
@@ -52,6 +52,27 @@ struct Wanted {
     floods: Vec<Flood>,
     codings: Vec<coding::daemon::Settings>,
     bicast: Option<bicast::daemon::Config>,
+}
+
+impl Wanted {
+    fn has(&self, strand: &Strand) -> bool {
+        match strand {
+            Strand::Tunnel => self.tunnel.is_some(),
+            Strand::Relay => self.relay.is_some(),
+            Strand::Bicast => self.bicast.is_some(),
+            Strand::Flood(interface) => self.floods.iter().any(|flood| flood.interface == *interface),
+            Strand::Coding(interface) => self.codings.iter().any(|coding| coding.interface == *interface),
+        }
+    }
+}
+
+/// Removes what a daemon that was killed has left in this network namespace. What else it made was its process's, and went with it.
+pub fn remove_left() {
+    daemon::remove_left();
+    crate::flood::remove_leftovers();
+    crate::bicast::remove_left();
+    crate::coding::remove_left();
+    flight::remove_left();
 }
 
 /// What a tunnel has for its life.
@@ -111,15 +132,14 @@ impl Strands {
     pub fn start(resolved: Resolved, events: &Sender<Event>) -> Result<Strands, String> {
         let Resolved { key, state_dir, tunnel, relay, flight, bicast, floods, codings, metrics } = resolved;
         let caps = Caps::load(&state_dir);
+        remove_left();
         let flight = flight.map(Provided::start).transpose()?;
         let bicast = bicast.map(|config| Copies::start(config, events)).transpose()?;
-        daemon::remove_left();
-        crate::flood::remove_leftovers();
         // Before what may flood on a master.
         let mut coding = Codings::default();
-        coding.reconfigure(codings, events)?;
+        coding.reconfigure(codings, Unable::Refuses, events)?;
         let mut running = Floods::new(&state_dir);
-        running.reconfigure(floods, events)?;
+        running.reconfigure(floods, Unable::Refuses, events)?;
         let relay = relay.zip(key.clone());
         let relay = relay.map(|(relay, key)| start_relay(relay, key, events)).transpose()?;
         let tunnel = tunnel.map(wanted_tunnel).zip(key.clone());
@@ -185,17 +205,23 @@ impl Strands {
         let tunnel = tunnel.map(wanted_tunnel);
         let gone = self.peers_gone(tunnel.as_ref().map(|(_, now)| &now.config));
         let before = self.wanted();
-        let result = self.take_up(Wanted { key, tunnel, relay, flight, floods, codings, bicast }, events);
+        let result = self.take_up(
+            Wanted { key, tunnel, relay, flight, floods, codings, bicast },
+            Unable::Refuses,
+            events,
+        );
         match &result {
             Ok(()) => gone.iter().for_each(|name| {
                 tracing::warn!("peer {name} goes with this reload: it is not listed there");
             }),
             Err(_) => {
-                if let Err(error) = self.take_up(before, events) {
+                if let Err(error) = self.take_up(before, Unable::Waits, events) {
                     tracing::error!("what ran before the reload cannot be put back: {error}");
                 }
             }
         }
+        let wanted = self.wanted();
+        self.restarts.retain(|strand| wanted.has(strand));
         result.map_err(|why| vec![why])
     }
 
@@ -223,7 +249,7 @@ impl Strands {
 
     /// Does what `wanted` says from now on: what may fail comes first, and what is not wanted any more goes last. If something fails,
     /// what came before it is in force: whoever asks goes back.
-    fn take_up(&mut self, wanted: Wanted, events: &Sender<Event>) -> Result<(), String> {
+    fn take_up(&mut self, wanted: Wanted, unable: Unable, events: &Sender<Event>) -> Result<(), String> {
         let Wanted { key, tunnel, relay, flight, floods, codings, bicast } = wanted;
         let (no_tunnel, no_relay) = (tunnel.is_none(), relay.is_none());
         match (relay.zip(key.clone()), &mut self.relay) {
@@ -237,8 +263,8 @@ impl Strands {
             (None, _) => {}
         }
         // Before what may flood on a master.
-        self.codings.reconfigure(codings, events)?;
-        self.floods.reconfigure(floods, events)?;
+        self.codings.reconfigure(codings, unable, events)?;
+        self.floods.reconfigure(floods, unable, events)?;
         Provided::reconfigure(&mut self.flight, flight)?;
         Copies::reconfigure(&mut self.bicast, bicast, events)?;
         self.tunnel.take_if(|_| no_tunnel);
@@ -341,7 +367,7 @@ impl Strands {
         }
     }
 
-    /// What nobody wants any more, or runs, needs no start.
+    /// What runs needs no start.
     fn try_restart(&mut self, strand: &Strand, events: &Sender<Event>) -> Result<(), String> {
         let key = self.key.clone().ok_or_else(|| "there is no key".to_owned());
         match strand {

@@ -302,13 +302,23 @@ fn a_crash_of_the_daemon_leaves_nothing_registered() {
     let file = node.write("[flight]\ndefault = true\n");
     let daemon = Daemon::start(&namespace, &file);
     assert!(is_registered());
-    daemon.signal(Signal::KILL);
-    assert_eq!(daemon.wait(), None);
-    eventually("it is unregistered", || (!is_registered()).then_some(()));
+    let kill = |daemon: Daemon| {
+        daemon.signal(Signal::KILL);
+        assert_eq!(daemon.wait(), None);
+        eventually("it is unregistered", || (!is_registered()).then_some(()));
+    };
+    kill(daemon);
     // The next one knows what was the default before.
     let daemon = Daemon::start(&namespace, &file);
     daemon.signal(Signal::TERM);
     assert_eq!(daemon.wait(), Some(0));
+    assert_eq!(default_of(&namespace), before);
+    // So do one that provides nothing, and `down`.
+    kill(Daemon::start(&namespace, &file));
+    assert_eq!(output(&mut namespace.nawa(["down"])).status.code(), Some(3));
+    assert_eq!(default_of(&namespace), before);
+    kill(Daemon::start(&namespace, &file));
+    let _daemon = Daemon::start(&namespace, &node.write("[bicast]\ninterfaces = ['none0', 'none1']\n"));
     assert_eq!(default_of(&namespace), before);
 }
 

@@ -309,6 +309,24 @@ fn a_reload_changes_what_it_names_alone() {
     });
 }
 
+/// Its interface is away, so that what the file now asks for cannot start, and neither can what ran before.
+#[test]
+fn a_node_that_waits_outlives_a_reload_that_is_refused() {
+    let Some(_alone) = namespaces_or_skip("a_node_that_waits_outlives_a_reload_that_is_refused") else {
+        return;
+    };
+    let mut network = Network::new(2);
+    let mut one = network.start(1, "");
+    network.unplug(1);
+    eventually("it waits", || network.status(1)["waits"].as_str().map(drop));
+    network.file(1, "ttl = 3\n");
+    one.signal(Signal::HUP);
+    one.read_until("cannot flood on `air0`");
+    eventually("it waits still", || network.status(1)["waits"].as_str().map(drop));
+    network.plug_in(1);
+    eventually("it runs", || network.status(1)["relay"].as_str().map(drop));
+}
+
 #[test]
 fn a_node_comes_back_with_its_interface() {
     let Some(_alone) = namespaces_or_skip("a_node_comes_back_with_its_interface") else { return };

@@ -49,6 +49,7 @@ fn inside_a_guest() {
     messages_are_flooded();
     the_tunnel_carries_packets();
     bicast_looks_at_packets();
+    coding_leaves_nothing();
 }
 
 fn messages_are_flooded() {
@@ -166,4 +167,23 @@ fn bicast_looks_at_packets() {
     assert_eq!(output(&mut near.nawa(["down"])).status.code(), Some(3));
     let filters = |hook| succeed(&mut near.command("tc", ["filter", "show", "dev", "wlan0", hook]));
     assert_eq!((filters("ingress"), filters("egress")), (String::new(), String::new()));
+}
+
+/// What a killed daemon leaves on kernels without TCX links keeps IP off the interface: the next one removes it.
+fn coding_leaves_nothing() {
+    let (near, far) = (Namespace::new(), Namespace::new());
+    near.ip(&format!("link add mesh0 type veth peer name mesh0 netns {}", far.name()));
+    [&near, &far].iter().for_each(|host| drop(host.ip("link set mesh0 up")));
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("nawa.toml");
+    let text = "[[coding]]\ninterface = 'mesh0'\nmaster = 'nc0'\naddresses = ['10.88.0.1/24']\n";
+    std::fs::write(&file, text).expect("a file");
+    let daemon = Daemon::start(&near, &file);
+    daemon.signal(Signal::KILL);
+    daemon.wait();
+    let daemon = Daemon::start(&near, &file);
+    daemon.signal(Signal::TERM);
+    daemon.wait();
+    let left = succeed(&mut near.command("tc", ["filter", "show", "dev", "mesh0", "ingress"]));
+    assert_eq!(left, "");
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use common::guest::Guest;
 use common::hwsim::Air;
-use common::{Daemon, Namespace, eventually, succeed};
+use common::{Daemon, Namespace, eventually, output, succeed};
 use device::{PacketSocket, PromiscuousSocket};
 use flood::Client;
 use rustix::process::Signal;
@@ -64,6 +64,7 @@ fn inside_a_guest() {
     sums_are_decoded_at_both_ends(&wifi);
     floods_reach_everybody_over_three_hops(&wifi);
     a_monitor_that_cannot_be_used_is_named(&wifi);
+    a_monitor_that_goes_is_made_again(&wifi);
     wifi.join(Kind::Wep);
     is_left_alone_because_it_is(&wifi, "encrypted");
     wifi.join(Kind::Ht);
@@ -303,6 +304,23 @@ fn a_monitor_that_cannot_be_used_is_named(wifi: &Wifi) {
         status["off_because"].as_str().is_some_and(|why| why.contains("no interface `mon7`")),
         "{status}"
     );
+    wifi.iw(1, "dev wlan1 interface add mon7 type monitor flags otherbss");
+    wifi.nodes[1].ip("link set mon7 up");
+    eventually("it is used", || wifi.status(1)["off_because"].is_null().then_some(()));
+    wifi.iw(1, "dev mon7 del");
+    eventually("it is missed", || wifi.status(1)["off_because"].as_str().map(drop));
+}
+
+/// Somebody takes away the one that Nawa made.
+fn a_monitor_that_goes_is_made_again(wifi: &Wifi) {
+    let _daemons = wifi.start("");
+    let before = wifi.index(1, "nc0-mon");
+    wifi.iw(1, "dev nc0-mon del");
+    let name = ["-o", "link", "show", "nc0-mon"];
+    eventually("it is there again", || {
+        let there = output(&mut wifi.nodes[1].command("ip", name)).status.success();
+        (there && wifi.index(1, "nc0-mon") != before && wifi.status(1)["off_because"].is_null()).then_some(())
+    });
 }
 
 /// It works as without coding, and says so.

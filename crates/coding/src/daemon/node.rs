@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use device::poller::Interest;
 use device::worker::{Asked, Inbox};
-use device::{Changes, Poller, Waker, monotonic};
+use device::{Changes, Net, Poller, Waker, monotonic};
 use rand_core::{OsRng, TryRngCore};
 use rustix::io::Errno;
 
@@ -40,6 +40,8 @@ pub struct Node {
     master: Master,
     /// None while it cannot be used, for the reason in `because`.
     slave: Option<Slave>,
+    /// The monitor's interface when the slave was opened: its index, and whether it was up.
+    monitor: Option<(u32, bool)>,
     because: Option<String>,
     /// Why nothing is coded, and what else is wrong, as they were last said.
     deaf: Option<Deaf>,
@@ -74,6 +76,7 @@ impl Node {
             layer,
             master,
             slave: None,
+            monitor: None,
             because: None,
             deaf: None,
             warning: None,
@@ -285,7 +288,13 @@ impl Node {
             slave::look(interface)
         };
         match looked {
-            Ok(facts) if self.slave.as_ref().is_some_and(|slave| slave.facts == facts) => Ok(()),
+            // A monitor that went, or came, is opened anew with the slave.
+            Ok(facts)
+                if self.slave.as_ref().is_some_and(|slave| slave.facts == facts)
+                    && self.monitor == self.look_for_monitor() =>
+            {
+                Ok(())
+            }
             Ok(facts) => self.adopt(facts),
             Err(unusable) => {
                 self.lose(unusable.to_string());
@@ -294,16 +303,25 @@ impl Node {
         }
     }
 
-    fn adopt(&mut self, facts: slave::Facts) -> io::Result<()> {
-        self.slave = None;
-        let name = match &self.settings.monitor {
+    fn monitor_name(&self) -> MonitorName {
+        match &self.settings.monitor {
             Some(given) => MonitorName::Given(given.clone()),
             None => {
                 let made: String = self.settings.master.chars().take(NAME - MONITOR_SUFFIX.len()).collect();
                 MonitorName::Own(made + MONITOR_SUFFIX)
             }
-        };
-        let slave = Slave::open(facts, &name)?;
+        }
+    }
+
+    fn look_for_monitor(&self) -> Option<(u32, bool)> {
+        let link = Net::open().and_then(|mut net| net.link(self.monitor_name().name())).ok()?;
+        Some((link.index, link.up))
+    }
+
+    fn adopt(&mut self, facts: slave::Facts) -> io::Result<()> {
+        self.slave = None;
+        let slave = Slave::open(facts, &self.monitor_name())?;
+        self.monitor = self.look_for_monitor();
         self.master.join(&facts)?;
         self.poller.add(&slave.socket, SLAVE, Interest::Read)?;
         if let Some(Ok(monitor)) = slave.air.as_ref().map(|air| &air.monitor) {

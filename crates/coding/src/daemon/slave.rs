@@ -148,7 +148,8 @@ impl Air {
 }
 
 impl MonitorName {
-    fn name(&self) -> &str {
+    /// The interface's name.
+    pub fn name(&self) -> &str {
         match self {
             MonitorName::Given(name) | MonitorName::Own(name) => name,
         }

@@ -50,7 +50,7 @@ pub enum Deaf {
     Refused(String, String),
     /// It went away.
     #[error(
-        "what neighbours send each other is not heard: the monitor interface is gone; reload the configuration or restart"
+        "what neighbours send each other is not heard: the monitor interface is gone; it is used again when it is there"
     )]
     Gone,
     /// 802.11n or later.

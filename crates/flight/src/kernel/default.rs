@@ -94,6 +94,11 @@ pub fn refresh(name: &str) -> Result<(), Error> {
     if default()? == name { set(name) } else { Ok(()) }
 }
 
+/// Whether `holder` has changed this namespace's default, and not given it back.
+pub fn is_changed(holder: Holder) -> bool {
+    namespace().is_ok_and(|here| holder.record(here.into()).is_symlink())
+}
+
 /// Gives this namespace what it had before `holder` changed it, unless somebody has changed it since.
 ///
 /// # Errors

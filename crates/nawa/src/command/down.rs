@@ -4,14 +4,15 @@ use std::time::Duration;
 
 use crate::control::{Request, client::Daemon};
 use crate::failure::{Failure, Status};
-use crate::flood;
+use crate::strands::remove_left;
 
 /// A process that was killed is gone after that.
 const MOMENT: Duration = Duration::from_millis(200);
 
 /// Stops the daemon and returns when it is gone. What it made belongs to its process (the interface, with addresses
 /// and routes, XDP programs and the control socket), so a crash leaves nothing that would have to be removed here, but for
-/// the rules of a default route, the nftables of a flood in mode `kernel`, and the filters of bicast and coding on kernels before 6.6.
+/// the rules of a default route, the nftables of a flood in mode `kernel`, the namespace's default congestion control, and the filters of
+/// bicast and coding on kernels before 6.6.
 pub fn run() -> Result<(), Failure> {
     let Some(mut daemon) = Daemon::find()? else {
         remove_left();
@@ -31,11 +32,4 @@ pub fn run() -> Result<(), Failure> {
         remove_left();
     }
     Ok(())
-}
-
-fn remove_left() {
-    tunnel::daemon::remove_left();
-    flood::remove_leftovers();
-    crate::bicast::remove_left();
-    crate::coding::remove_left();
 }

@@ -170,6 +170,7 @@ pub fn left() -> Vec<String> {
     let tables = flood::nft::leftovers().unwrap_or_default();
     let mut left: Vec<_> =
         tables.iter().map(|name| format!("nftables' table ip {name}, of a flood")).collect();
+    left.extend(crate::flight::left());
     for family in ["-4", "-6"] {
         let table = daemon::TABLE.to_string();
         let found = Command::new("ip").args([family, "rule", "show"]).output();

@@ -24,13 +24,11 @@ pub fn findings(facts: &Facts) -> Vec<Finding> {
     let mut all = Vec::new();
     for (section, name, _) in facts.needed.iter().filter(|(.., there)| !there) {
         let what = format!("there is no interface {name}");
-        all.push(Finding::new(
-            Level::Fail,
-            section,
-            what,
-            "the strand waits for it",
-            "connect it, or correct its name",
-        ));
+        let costs = match section.as_str() {
+            "[bicast]" => "the strand waits for it",
+            _ => "a daemon does not start without it, and one that runs waits for it",
+        };
+        all.push(Finding::new(Level::Fail, section, what, costs, "connect it, or correct its name"));
     }
     for address in &facts.addresses {
         all.extend(own_address_elsewhere(facts, *address));
