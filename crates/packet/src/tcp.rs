@@ -67,8 +67,26 @@ impl<'a> Tcp<'a> {
 
     /// How many blocks the SACK option has, 0 to 4 (RFC 2018 §3).
     pub fn sack_blocks(&self) -> usize {
+        self.sacked().count()
+    }
+
+    /// Its blocks, from where to where.
+    fn sacked(&self) -> impl Iterator<Item = [u32; 2]> + use<'a> {
         let option = self.option(5, |length| length >= 10 && length % 8 == 2);
-        option.map_or(0, |at| usize::from(self.bytes[at + 1] - 2) / 8)
+        let blocks = option.map_or(&[][..], |at| &self.bytes[at + 2..at + usize::from(self.bytes[at + 1])]);
+        let edge =
+            |block: &[u8], at| u32::from_be_bytes([block[at], block[at + 1], block[at + 2], block[at + 3]]);
+        blocks.chunks_exact(8).map(move |block| [edge(block, 0), edge(block, 4)])
+    }
+
+    /// Whether the first block tells of what has come twice (RFC 2883 §4): it is acknowledged already, or within the second.
+    fn has_dsack(&self) -> bool {
+        let mut blocks = self.sacked();
+        let (first, second) = (blocks.next(), blocks.next());
+        first.is_some_and(|first| {
+            is_before(first[0], self.acknowledgment())
+                || second.is_some_and(|second| is_within(first, second))
+        })
     }
 
     /// The flags from CWR (0x80) down to FIN (0x01).
@@ -119,8 +137,18 @@ pub fn is_pure_ack(packet: &[u8]) -> bool {
     Tcp::parse(&ip).is_some_and(|tcp| only_ack(&tcp))
 }
 
+/// Whether one place in a sequence comes before another.
+fn is_before(one: u32, other: u32) -> bool {
+    one.wrapping_sub(other).cast_signed() < 0
+}
+
+fn is_within(inner: [u32; 2], outer: [u32; 2]) -> bool {
+    !is_before(inner[0], outer[0]) && !is_before(outer[1], inner[1])
+}
+
 /// Whether both packets are acknowledgements of one connection and nothing else, and `newer` says all that `older` does: it
-/// acknowledges more, and neither has SACK blocks or differs in its marks.
+/// acknowledges as much and, where it does not acknowledge more, has SACK blocks; what `older` has in such blocks it acknowledges or has
+/// in its own; they do not differ in their marks, and nothing in `older` has come twice.
 pub fn says_all_of(newer: &[u8], older: &[u8]) -> bool {
     if !is_pure_ack(newer) || !is_pure_ack(older) {
         return false;
@@ -128,12 +156,16 @@ pub fn says_all_of(newer: &[u8], older: &[u8]) -> bool {
     let (Ok(new), Ok(old)) = (Ip::parse(newer), Ip::parse(older)) else { return false };
     let (Some(n), Some(o)) = (Tcp::parse(&new), Tcp::parse(&old)) else { return false };
     let ends = new.source() == old.source() && new.destination() == old.destination();
-    let more = n.acknowledgment().wrapping_sub(o.acknowledgment()).cast_signed() > 0;
+    let marks = |tcp: &Tcp<'_>, ip: &Ip<'_>| (tcp.bytes[12] & 0xf, tcp.flags(), ip.tos());
+    let ahead = n.acknowledgment().wrapping_sub(o.acknowledgment()).cast_signed();
+    let said = |block: [u32; 2]| {
+        !is_before(n.acknowledgment(), block[1]) || n.sacked().any(|other| is_within(block, other))
+    };
     ends && n.bytes[..8] == o.bytes[..8]
-        && n.bytes[12..14] == o.bytes[12..14]
-        && new.tos() == old.tos()
-        && (n.sack_blocks(), o.sack_blocks()) == (0, 0)
-        && more
+        && marks(&n, &new) == marks(&o, &old)
+        && (ahead > 0 || (ahead == 0 && n.sack_blocks() > 0))
+        && !o.has_dsack()
+        && o.sacked().all(said)
 }
 
 /// Lowers the maximum segment size that a SYN announces to what fits into `mtu` (in bytes, of the IP packet), and
@@ -230,6 +262,47 @@ mod tests {
             assert!(!is_pure_ack(&with(flags, b"")), "{flags}");
         }
         assert!(!is_pure_ack(&with(ACK, b"x")) && !is_pure_ack(&Build::v4().udp(b"")) && !is_pure_ack(b""));
+    }
+
+    #[test]
+    fn a_later_ack_says_what_an_earlier_one_does() {
+        let ack = |ack: u32, blocks: &[[u32; 2]]| {
+            let edges = blocks.iter().flatten().flat_map(|edge| edge.to_be_bytes());
+            let length = 2 + 8 * blocks.len() as u8;
+            let options: Vec<u8> = [1, 1, 5, length].into_iter().chain(edges).collect();
+            let options = if blocks.is_empty() { &[][..] } else { &options };
+            Build::v4().tcp(TcpFields { ack, flags: ACK, options, ..Default::default() }, b"")
+        };
+        // At the sequence's wrap, too.
+        for base in [1000, 500u32.wrapping_neg()] {
+            let at = |n: u32| base.wrapping_add(n);
+            let block = |from, to| [at(from), at(to)];
+            let says = |newer: (u32, &[[u32; 2]]), older: (u32, &[[u32; 2]])| {
+                says_all_of(&ack(at(newer.0), newer.1), &ack(at(older.0), older.1))
+            };
+            assert!(says((200, &[]), (100, &[])) && !says((100, &[]), (200, &[])));
+            assert!(!says((100, &[]), (100, &[])), "senders without SACK count these");
+            assert!(says((100, &[block(200, 300)]), (100, &[])), "the first beyond a gap");
+            assert!(says((100, &[block(200, 400)]), (100, &[block(200, 300)])), "one more beyond it");
+            assert!(!says((100, &[block(200, 300)]), (100, &[block(200, 400)])));
+            let two = [block(500, 600), block(200, 400)];
+            assert!(says((100, &two), (100, &[block(200, 400)])) && !says((100, &two[..1]), (100, &two)));
+            assert!(says((400, &two[..1]), (100, &two)), "what is acknowledged needs no block");
+            assert!(says((700, &[]), (100, &two)));
+            assert!(
+                !says((400, &[]), (300, &[block(100, 200)])),
+                "what came twice, before the acknowledgement"
+            );
+            let twice = [block(200, 250), block(200, 400)];
+            assert!(!says((700, &[]), (100, &twice)), "and behind it");
+            assert!(says((700, &twice), (100, &[block(200, 400)])));
+        }
+        let marked = TcpFields { ack: 200, flags: ACK | 0x40, ..Default::default() };
+        assert!(!says_all_of(&Build::v4().tcp(marked, b""), &ack(100, &[])), "ECN-Echo");
+        assert!(!says_all_of(
+            &Build::v6().tcp(TcpFields { ack: 9, flags: ACK, ..Default::default() }, b""),
+            &ack(1, &[])
+        ));
     }
 
     #[test]

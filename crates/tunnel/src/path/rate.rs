@@ -211,10 +211,10 @@ impl Rate {
         self.phase == Phase::Startup
     }
 
-    /// The same while all of it is used.
+    /// The same while all of it is used: there is no want of data, or a queue stands.
     pub fn capacity(&self) -> Option<f64> {
-        let full =
-            self.phase != Phase::Startup && self.app_limited_until.is_none_or(|until| self.delivered > until);
+        let wants = self.app_limited_until.is_some_and(|until| self.delivered <= until);
+        let full = self.phase != Phase::Startup && (!wants || self.queued_rounds > 0);
         self.bytes_per_second().filter(|_| full)
     }
 

@@ -19,8 +19,9 @@ use crate::wire::{HEADER_LEN, RELAY_HEADER_LEN, TAG_LEN};
 /// A report waits for more to report between these times, a quarter of the least round trip in between.
 const MIN_REPORT: Duration = Duration::from_millis(4);
 const MAX_REPORT: Duration = Duration::from_millis(20);
-/// Reports take this share of what their way carries, but come at least each so many seconds.
-const FEEDBACK_SHARE: f64 = 0.02;
+/// Where their way is full, reports take this share of the data that it delivers, less than 5 % of all that it carries, but come at
+/// least each so many seconds.
+const FEEDBACK_SHARE: f64 = 0.06;
 const LONGEST_REPORT: f64 = 0.5;
 /// IPv4 and UDP.
 const AROUND: usize = 28;
