@@ -18,7 +18,7 @@ use crate::program::{self, Process};
 use crate::{clock, ping};
 
 const INNER_SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 77, 0, 2));
-const START_LIMIT: Duration = Duration::from_secs(15);
+const START_LIMIT: Duration = Duration::from_secs(60);
 
 pub(super) fn start(setup: &NawaSetup, network: &Network, means: &Means) -> Result<Ready> {
     let identity = |name: String| Identity::generate(means.nawa, means.folder, name);

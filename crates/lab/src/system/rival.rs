@@ -15,7 +15,7 @@ use crate::program::Process;
 use super::ready::{Means, Ready};
 
 const INNER: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 79, 0, 1), Ipv4Addr::new(10, 79, 0, 2)];
-const START_LIMIT: Duration = Duration::from_secs(15);
+const START_LIMIT: Duration = Duration::from_secs(60);
 const PING_LIMIT: Duration = Duration::from_secs(1);
 
 /// A user-space WireGuard by the name of its program.
