@@ -8,6 +8,7 @@ mod rival;
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::error::Result;
 use crate::http::Transport;
@@ -74,6 +75,8 @@ fn all_sources(network: &Network) -> Vec<IpAddr> {
 
 /// The kernel takes at most this many additional subflows.
 const SUBFLOWS_MAX: usize = 8;
+/// For so long a tunnel may take to get ready: a guest without KVM, beside other work, takes more than 15 s.
+const START_LIMIT: Duration = Duration::from_secs(60);
 
 /// The connection starts on the best path; every other one is a subflow to the same address.
 fn mptcp(network: &Network, first: usize) -> Result<Ready> {

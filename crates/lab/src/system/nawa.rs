@@ -5,10 +5,10 @@ use std::fmt::Write as _;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
-use std::time::Duration;
 
 use serde_json::Value;
 
+use super::START_LIMIT;
 use super::clocks::{Clocks, End};
 use super::ready::{Identity, Means, Ready};
 use crate::error::{Doing, Error, Result};
@@ -18,7 +18,6 @@ use crate::program::{self, Process};
 use crate::{clock, ping};
 
 const INNER_SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 77, 0, 2));
-const START_LIMIT: Duration = Duration::from_secs(60);
 
 pub(super) fn start(setup: &NawaSetup, network: &Network, means: &Means) -> Result<Ready> {
     let identity = |name: String| Identity::generate(means.nawa, means.folder, name);

@@ -12,10 +12,10 @@ use crate::network::{Network, SERVER};
 use crate::ping;
 use crate::program::Process;
 
+use super::START_LIMIT;
 use super::ready::{Means, Ready};
 
 const INNER: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 79, 0, 1), Ipv4Addr::new(10, 79, 0, 2)];
-const START_LIMIT: Duration = Duration::from_secs(60);
 const PING_LIMIT: Duration = Duration::from_secs(1);
 
 /// A user-space WireGuard by the name of its program.

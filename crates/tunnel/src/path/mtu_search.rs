@@ -138,7 +138,7 @@ impl MtuSearch {
         if self.tries == MTU_TRIES {
             (self.size, self.tries) = (self.size + 1, 0);
         }
-        // The least was probed so often in vain, and then smaller ones.
+        // No larger size is left, and the least, and then smaller ones, were probed [`MTU_TRIES`] times each.
         let tried = self.size >= 2 && candidate.is_none();
         if tried && !self.suffices() {
             self.next = now + TOO_SMALL_LIFE;

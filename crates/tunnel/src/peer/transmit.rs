@@ -19,8 +19,8 @@ use crate::wire::{HEADER_LEN, RELAY_HEADER_LEN, TAG_LEN};
 /// A report waits for more to report between these times, a quarter of the least round trip in between.
 const MIN_REPORT: Duration = Duration::from_millis(4);
 const MAX_REPORT: Duration = Duration::from_millis(20);
-/// Where their way is full, reports take this share of the data that it delivers, less than 5 % of all that it carries, but come at
-/// least each so many seconds.
+/// Where their way is full, reports take this share of the data that it delivers: of all that it carries 4.4 % where that is
+/// acknowledgements, 5.5 % where it is full packets. They come at least each so many seconds.
 const FEEDBACK_SHARE: f64 = 0.06;
 const LONGEST_REPORT: f64 = 0.5;
 /// IPv4 and UDP.
