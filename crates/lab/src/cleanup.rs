@@ -15,6 +15,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use tempfile::TempDir;
 
 use crate::background::spawn;
 use crate::command::{FOLDER, PREFIX, ip};
@@ -64,6 +65,13 @@ fn undo_all() {
 fn undo(mut keeper: Child) {
     drop(keeper.stdin.take());
     let _ = keeper.wait();
+}
+
+/// A folder that goes with this process. `purpose` is the end of its name.
+pub(crate) fn folder(purpose: &str) -> Result<TempDir> {
+    let _not_while_cleaning = hold_off();
+    let prefix = format!("{PREFIX}{}-{purpose}", std::process::id());
+    tempfile::Builder::new().prefix(&prefix).tempdir().doing(|| "make a temporary folder".into())
 }
 
 /// Does not return if a signal is ending the process: what failed then failed for that reason.

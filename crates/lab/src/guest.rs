@@ -20,7 +20,6 @@ use initramfs::Files;
 use modules::Modules;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::command::PREFIX;
 use crate::command::{end, mac};
 use crate::error::{Doing, Error, Result};
 use crate::namespace::Namespace;
@@ -185,10 +184,8 @@ struct Machine {
 
 impl Machine {
     fn start(host: &Namespace, spec: &GuestSpec, files: &Files) -> Result<(Self, Console)> {
+        let folder = cleanup::folder("guest-")?;
         let _not_while_cleaning = cleanup::hold_off();
-        let prefix = format!("{PREFIX}{}-guest-", std::process::id());
-        let folder = tempfile::Builder::new().prefix(&prefix).tempdir();
-        let folder = folder.doing(|| "make a temporary folder".into())?;
         let archive = folder.path().join("initramfs");
         std::fs::write(&archive, files.pack()).doing(|| format!("write {}", archive.display()))?;
         let shim = folder.path().join("xstate_shim.so");

@@ -20,7 +20,7 @@ use crate::partial::{Partial, run_of};
 use crate::report::{Progress, Report, rough, say};
 use crate::schedule::{Schedule, Turn};
 use crate::workload::{Need, Prepared, Sample, Site};
-use crate::{catalog, cleanup, command, controls, program};
+use crate::{catalog, cleanup, controls, program};
 
 /// Runs the experiment `name`: says how long it takes, shows how far it is, prints the results and writes them where
 /// `options` ask for it.
@@ -190,14 +190,10 @@ struct Lab<'a> {
 
 impl<'a> Lab<'a> {
     fn new(options: &'a RunOptions) -> Result<Self> {
-        let _not_while_cleaning = cleanup::hold_off();
-        let prefix = format!("{}{}-", command::PREFIX, std::process::id());
-        let folder = tempfile::Builder::new().prefix(&prefix).tempdir();
-        let folder = folder.doing(|| "make a temporary folder".into())?;
         Ok(Self {
             options,
             emulator: Emulator::start()?,
-            folder,
+            folder: cleanup::folder("")?,
             best_path: AtomicUsize::new(0),
             preparing: Mutex::new(()),
         })

@@ -14,7 +14,7 @@ use super::system::System;
 use super::traffic::Traffic;
 use crate::bicast::check_usrsctp;
 use crate::emulator::Emulator;
-use crate::error::{Doing, Result};
+use crate::error::Result;
 use crate::namespace::Namespace;
 use crate::{cleanup, controls, program};
 
@@ -33,9 +33,9 @@ impl Trial {
     pub fn build(nawa: &Path, seed: u64) -> Result<Self> {
         program::require(&["ethtool", "nft", "ping"])?;
         check_usrsctp()?;
-        cleanup::remove_orphans();
+        cleanup::start()?;
         let registrations = controls::lock()?;
-        let folder = tempfile::tempdir().doing(|| "make a temporary folder".into())?;
+        let folder = cleanup::folder("")?;
         let emulator = Emulator::start()?;
         let place = Place { nawa, folder: folder.path(), emulator: &emulator, seed };
         let field = Field::build(System::Nawa, &place)?;
