@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use link::{Capacity, CellularConfig, LinkConfig, Loss, Probability, Queue, Trace};
-use sim::{Net, Options, plain};
+use sim::{Net, Options, inner, plain, udp_packet};
 use tunnel::Scheduler;
 
 const MS: Duration = Duration::from_millis(1);
@@ -136,4 +136,37 @@ fn what_a_dead_path_held_goes_down_the_first_that_answers() {
     net.pass(1 * S);
     let numbers = net.numbers(1);
     assert_eq!(numbers.iter().filter(|number| **number >= 200).count(), 100, "{numbers:?}");
+}
+
+/// What a path that dies had in flight is more than the other carries in a while. What was lost of a call does not wait for the rest.
+#[test]
+fn a_call_does_not_wait_for_the_download_that_was_lost_with_it() {
+    const EVERY: Duration = Duration::from_millis(20);
+    let links = [plain(20.0, 20 * MS), plain(2.0, 40 * MS)].map(|link| (link.clone(), link));
+    let mut net = Net::new(&Options { scheduler: Scheduler::Auto, seed: 1 }, links.into());
+    net.pass(S);
+    let began = net.now;
+    let (mut sent, mut heard, mut longest) = (0, 0, Duration::ZERO);
+    for (until, up) in [(4000, true), (5500, false), (7000, true)] {
+        net.set_up(0, up);
+        net.run(until * MS, |net| {
+            while net.ends[1].peers()[0].queue_bytes() < 150_000 {
+                net.send(1, 0, 1200);
+            }
+            while net.now >= began + EVERY * sent {
+                let mut packet = udp_packet(inner(1), inner(0), 100);
+                packet[20] = 1;
+                packet[28..32].copy_from_slice(&sent.to_be_bytes());
+                net.ends[1].handle_inner(net.clock(1), &mut packet);
+                sent += 1;
+            }
+            for packet in net.received[0].drain(..).filter(|packet| packet[20] == 1) {
+                let number = u32::from_be_bytes(packet[28..32].try_into().unwrap());
+                longest = longest.max(net.now - (began + EVERY * number));
+                heard += 1;
+            }
+        });
+    }
+    assert!(sent - heard < 10, "{heard} of {sent} packets come");
+    assert!(longest < 250 * MS, "one comes after {longest:?}");
 }

@@ -24,6 +24,8 @@ struct Slot {
     packet: Option<Vec<u8>>,
     /// How far before it the packet is that it must not overtake.
     behind: u16,
+    /// Its flow sends little.
+    sparse: bool,
     done: bool,
     sent: Duration,
     /// Copies in flight.
@@ -41,13 +43,26 @@ pub struct Way {
     pub due: Duration,
 }
 
+/// A packet to be sent again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Resend<'a> {
+    /// Its order sequence.
+    pub order: u64,
+    /// How far before it the packet is that it must not overtake.
+    pub behind: u16,
+    /// Its flow sends little.
+    pub sparse: bool,
+    /// The inner packet.
+    pub packet: &'a [u8],
+}
+
 /// The order stream at its sender.
 #[derive(Debug)]
 pub struct Unconfirmed {
     base: u64,
     slots: VecDeque<Slot>,
-    /// The lowest goes first: the receiver waits for it.
-    resends: BTreeSet<u64>,
+    /// What is not of sparse flows goes last; of the others the lowest goes first, for the receiver waits for it.
+    resends: BTreeSet<(bool, u64)>,
     bytes: usize,
     max_bytes: usize,
     repeat: bool,
@@ -118,10 +133,10 @@ impl Unconfirmed {
     }
 
     /// A packet goes out for the first time, under the sequence [`next`](Self::next).
-    pub fn push(&mut self, now: Duration, behind: u16, packet: Vec<u8>, way: Way) {
+    pub fn push(&mut self, now: Duration, behind: u16, packet: Vec<u8>, sparse: bool, way: Way) {
         let packet = self.repeat.then_some(packet);
         self.bytes += packet.as_ref().map_or(0, Vec::len);
-        self.slots.push_back(Slot { packet, behind, done: false, sent: now, copies: 1, way });
+        self.slots.push_back(Slot { packet, behind, sparse, done: false, sent: now, copies: 1, way });
         if self.slots.len() > MAX_SLOTS {
             self.give_up(self.base);
         }
@@ -152,7 +167,8 @@ impl Unconfirmed {
         if slot.packet.is_none() || now >= slot.sent + deadline {
             self.give_up(order);
         } else {
-            self.resends.insert(order);
+            let bulk = !slot.sparse;
+            self.resends.insert((bulk, order));
         }
     }
 
@@ -164,14 +180,14 @@ impl Unconfirmed {
         }
         let late =
             |slot: &Slot| !slot.done && slot.packet.is_some() && slot.copies == 1 && slot.way.due <= now;
-        let overdue = (self.base..).zip(&self.slots).filter(|(_, slot)| late(slot)).map(|(order, _)| order);
-        self.resends.extend(overdue);
+        let overdue = (self.base..).zip(&self.slots).filter(|(_, slot)| late(slot));
+        self.resends.extend(overdue.map(|(order, slot)| (!slot.sparse, order)));
     }
 
     /// When [`repeat_overdue`](Self::repeat_overdue) has something to do.
     pub fn front_due(&self) -> Option<Duration> {
         let front = self.slots.front().filter(|slot| slot.copies == 1 && slot.packet.is_some());
-        front.filter(|_| self.resends.first() != Some(&self.base)).map(|slot| slot.way.due)
+        front.filter(|slot| !self.resends.contains(&(!slot.sparse, self.base))).map(|slot| slot.way.due)
     }
 
     /// Gives up what has waited too long to be sent again.
@@ -187,7 +203,7 @@ impl Unconfirmed {
 
     /// When [`handle_timeout`](Self::handle_timeout) has something to do.
     pub fn poll_timeout(&self) -> Option<Duration> {
-        let order = *self.resends.first()?;
+        let (_, order) = *self.resends.first()?;
         self.slots.get(order.checked_sub(self.base)? as usize).map(|s| s.sent + self.deadline)
     }
 
@@ -201,11 +217,11 @@ impl Unconfirmed {
         self.resends.len()
     }
 
-    /// The packet to send again next: its sequence, how far before it the packet is that it must not overtake, its bytes.
-    pub fn peek_resend(&mut self) -> Option<(u64, u16, &[u8])> {
+    /// The packet to send again next.
+    pub fn peek_resend(&mut self) -> Option<Resend<'_>> {
         let order = self.front_resend()?;
-        let slot = self.slot(order)?;
-        Some((order, slot.behind, slot.packet.as_deref()?))
+        let &mut Slot { behind, sparse, ref packet, .. } = self.slot(order)?;
+        Some(Resend { order, behind, sparse, packet: packet.as_deref()? })
     }
 
     /// A packet that is kept.
@@ -226,7 +242,7 @@ impl Unconfirmed {
 
     /// The packet that [`peek_resend`](Self::peek_resend) showed was sent.
     pub fn pop_resend(&mut self, way: Way) {
-        if let Some(order) = self.resends.pop_first()
+        if let Some((_, order)) = self.resends.pop_first()
             && let Some(slot) = self.slot(order)
         {
             slot.copies += 1;
@@ -237,13 +253,13 @@ impl Unconfirmed {
 
     /// The packet that [`peek_resend`](Self::peek_resend) showed fits no path any more.
     pub fn give_up_resend(&mut self) {
-        if let Some(order) = self.resends.pop_first() {
+        if let Some((_, order)) = self.resends.pop_first() {
             self.give_up(order);
         }
     }
 
     fn front_resend(&mut self) -> Option<u64> {
-        while let Some(&order) = self.resends.first() {
+        while let Some(&(_, order)) = self.resends.first() {
             if self.slot(order).is_some_and(|s| !s.done) {
                 return Some(order);
             }
@@ -283,10 +299,11 @@ mod tests {
 
     const S: Duration = Duration::from_secs(1);
     const WAY: Way = Way { path: 7, due: S };
+    const AGAIN: Resend = Resend { order: 1, behind: 1, sparse: false, packet: &[1] };
 
     fn store(n: u8, repeat: bool) -> Unconfirmed {
         let mut u = Unconfirmed::new(repeat, 1000);
-        (0..n).for_each(|i| u.push(Duration::ZERO, 1, vec![i], WAY));
+        (0..n).for_each(|i| u.push(Duration::ZERO, 1, vec![i], false, WAY));
         u
     }
 
@@ -304,11 +321,11 @@ mod tests {
     fn what_is_lost_is_offered_again_once_per_loss_of_its_last_copy() {
         let mut u = store(2, true);
         u.handle_lost(Duration::ZERO, 1);
-        assert_eq!(u.peek_resend(), Some((1, 1, &[1][..])));
+        assert_eq!(u.peek_resend(), Some(AGAIN));
         u.pop_resend(WAY);
         assert_eq!(u.peek_resend(), None);
         u.handle_lost(Duration::ZERO, 1);
-        assert_eq!(u.peek_resend(), Some((1, 1, &[1][..])));
+        assert_eq!(u.peek_resend(), Some(AGAIN));
         u.handle_confirmed(1);
         assert_eq!(u.peek_resend(), None, "confirmed after all");
     }
@@ -317,7 +334,7 @@ mod tests {
     fn what_is_overdue_is_offered_once_more_if_the_receiver_waits_for_it() {
         let mut u = Unconfirmed::new(true, 1000);
         for (packet, due) in [3, 1, 1].into_iter().enumerate() {
-            u.push(Duration::ZERO, 1, vec![packet as u8], Way { path: 7, due: due * S });
+            u.push(Duration::ZERO, 1, vec![packet as u8], false, Way { path: 7, due: due * S });
         }
         u.repeat_overdue(2 * S);
         assert!(!u.has_resend(), "it waits for 0, which is not overdue");
@@ -333,7 +350,7 @@ mod tests {
         assert_eq!(u.peek_resend(), None, "confirmed after all");
         u.handle_lost(Duration::ZERO, 1);
         assert_eq!(u.resend_avoids(), None);
-        assert_eq!(u.peek_resend(), Some((1, 1, &[1][..])));
+        assert_eq!(u.peek_resend(), Some(AGAIN));
     }
 
     #[test]
@@ -363,7 +380,7 @@ mod tests {
     fn one_that_nothing_is_heard_of_does_not_make_the_store_grow() {
         let mut u = store(1, true);
         for order in 1..=MAX_SLOTS as u64 {
-            u.push(Duration::ZERO, 1, vec![0], WAY);
+            u.push(Duration::ZERO, 1, vec![0], false, WAY);
             u.handle_confirmed(order);
         }
         assert_eq!((u.floor(), u.next(), u.bytes()), (u.next(), MAX_SLOTS as u64 + 1, 0));

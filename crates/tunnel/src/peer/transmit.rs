@@ -6,7 +6,7 @@ use super::{LAST_RESORT, LEAST_REORDERING, MARKER_LONGEST, Peer, Second, tier_of
 use crate::config::{MAX_PREFER, Marks, Scheduler};
 use crate::flow::copies::Copy;
 use crate::flow::queue::{Head, Next};
-use crate::flow::unconfirmed::{Unconfirmed, Way};
+use crate::flow::unconfirmed::{Resend, Unconfirmed, Way};
 use crate::handshake::sessions::Session;
 use crate::path::recv_enqueue::{Received, micros};
 use crate::path::sent::Content;
@@ -194,20 +194,20 @@ impl Peer {
     /// Sends the first of what has to be sent again, if a path takes it and it fits the train.
     fn pack_resend(&mut self, now: Duration, train: &mut Train) -> bool {
         let avoid = self.unconfirmed.resend_avoids().filter(|_| self.has_choice());
-        let rest = self.unconfirmed.resend_packets().saturating_sub(1) * usize::from(MIN_INNER_MTU);
-        let Some((_, _, packet)) = self.unconfirmed.peek_resend() else { return false };
+        let behind_it = self.unconfirmed.resend_packets().saturating_sub(1) * usize::from(MIN_INNER_MTU);
+        let Some(Resend { packet, sparse, .. }) = self.unconfirmed.peek_resend() else { return false };
         let want = Want {
             size: packet.len(),
-            rest: rest as f64,
+            rest: if sparse { 0.0 } else { behind_it as f64 },
             // All that is sent waits for it.
             rate: self.paths.iter().filter_map(|p| p.sent.rate.bytes_per_second()).sum(),
-            sparse: false,
+            sparse,
             resend: true,
             avoid,
             backlog: 0,
         };
         let Some((at, _)) = choose(&self.paths, self.scheduler, now, &want) else { return false };
-        let (Some(session), Some((order, behind, packet))) =
+        let (Some(session), Some(Resend { order, behind, packet, .. })) =
             (self.sessions.current(now), self.unconfirmed.peek_resend())
         else {
             return false;
@@ -304,7 +304,7 @@ impl Peer {
             self.twice.push_back((order, behind, Second::But(way.path)));
         }
         self.twice.extend(tried.map(|path| (order, behind, Second::Tried(path))));
-        self.unconfirmed.push(now, behind, next.packet, way);
+        self.unconfirmed.push(now, behind, next.packet, sparse, way);
     }
 
     /// One more copy of what went out last: of what little went over a path that loses or may have died, over the best of the
