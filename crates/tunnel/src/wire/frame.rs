@@ -27,6 +27,8 @@ pub const DATA_HEADER: usize = 12;
 pub const MAX_PIECES: usize = 8;
 /// Bytes of a probe without padding.
 pub const PROBE_HEADER: usize = 16;
+/// At most this many paths' reports in one feedback: each of them walks what is in flight.
+pub const MAX_REPORTS: usize = 4;
 /// At most this many ranges in one path's report.
 pub const MAX_RANGES: usize = 32;
 /// Longest path name in bytes.
@@ -204,6 +206,9 @@ fn parse_feedback<'a>(r: &mut Reader<'_>) -> Result<Frame<'a>, FrameError> {
     r.skip(1)?;
     let order = r.order()?;
     r.skip(4)?;
+    if usize::from(count) > MAX_REPORTS {
+        return Err(FrameError::Range);
+    }
     let reports = (0..count).map(|_| parse_report(r)).collect::<Result<_, _>>()?;
     Ok(Frame::Feedback(order, reports))
 }
@@ -304,7 +309,7 @@ pub fn put_feedback(out: &mut Vec<u8>, order: Order, time: u32, reports: &[Repor
     put_order(out, order);
     out.extend(time.to_be_bytes());
     let mut count = 0;
-    for report in reports.iter().take(usize::from(u8::MAX)) {
+    for report in reports.iter().take(MAX_REPORTS) {
         let ranges = report.ranges.len().min(MAX_RANGES);
         if out.len() - start + REPORT + 8 * ranges > room {
             break;
@@ -404,6 +409,16 @@ mod tests {
     }
 
     #[test]
+    fn more_reports_than_anybody_sends_are_refused() {
+        let mut out = Vec::new();
+        put_feedback(&mut out, Order::default(), 0, &vec![report(); MAX_REPORTS + 1], 4000);
+        assert_eq!(usize::from(out[2]), MAX_REPORTS);
+        put_report(&mut out, &report(), report().ranges.len());
+        out[2] += 1;
+        assert_eq!(Frame::parse(&mut out), Err(FrameError::Range));
+    }
+
+    #[test]
     fn pieces_survive_the_wire() {
         let max = MAX_PIECES as u8;
         for piece in (1..=max).flat_map(|of| (0..of).map(move |index| Piece { index, of })) {
@@ -419,8 +434,8 @@ mod tests {
     #[test]
     fn feedback_stops_where_the_room_ends() {
         let mut out = Vec::new();
-        assert_eq!(put_feedback(&mut out, Order::default(), 0, &vec![report(); 40], 300), 4);
-        assert!(out.len() <= 300);
+        assert_eq!(put_feedback(&mut out, Order::default(), 0, &vec![report(); 40], 200), 2);
+        assert!(out.len() <= 200);
     }
 
     #[test]
