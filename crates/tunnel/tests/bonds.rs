@@ -151,6 +151,17 @@ fn small_packets_do_not_stand_in_a_thin_uplink() {
     assert!(pings.iter().all(|ms| *ms < 400.0), "pings take {pings:.0?} ms");
 }
 
+/// Its acknowledgements never fill the way back, and stand there in a queue all the same: once that shows to be theirs, the rate is
+/// known, and later ones wait where they take the place of earlier ones.
+#[test]
+fn acknowledgements_of_bbr_fill_a_thin_uplink_only_once() {
+    let load = Load { control: CongestionControl::Bbr, probes: false, ..Load::default() };
+    let mut case = given("12@20 q100").expect("a link");
+    case.set_back(0.256);
+    let goodput = each(&[1, 2, 3], |seed| run_bond(&case, &Load { seed: *seed, ..load.clone() }).goodput);
+    assert!(goodput.iter().all(|mbps| *mbps > 5.0), "{goodput:.1?} Mbit/s");
+}
+
 /// A sender that is told of the tunnel's queue by a loss leaves its receiver without anything for as long as packets wait
 /// in that queue.
 #[test]

@@ -491,6 +491,10 @@ impl Rate {
         self.probe_rtt_until = None;
         let queued = std::mem::take(&mut self.queued_rounds) >= LONGER;
         let (Some(rtt), Some(shortest)) = (self.min_rtt(), self.shortest) else { return };
+        // It went as this end sent less, so it was this end's: the path was full, however little it was asked for.
+        if self.phase == Phase::Startup && queued && drained && rtt <= shortest + self.slack() {
+            self.phase = Phase::Drain;
+        }
         let last = self.probed.replace(rtt);
         if last.is_some_and(|last| last.abs_diff(rtt) <= self.slack()) {
             self.shortest = Some(rtt);
