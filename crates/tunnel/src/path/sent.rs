@@ -305,13 +305,13 @@ impl Sent {
 
     /// How long from now a report on what is sent now should take at most.
     pub fn report_expected_in(&self) -> Duration {
-        self.age.timeout()
+        self.age.timeout() + self.detour
     }
 
     /// Whether something is in flight, and nothing was reported for longer than that takes: the path may have died.
     pub fn is_late(&self, now: Duration) -> bool {
         let since = self.oldest().map(|oldest| oldest.at.max(self.last_progress));
-        since.is_some_and(|since| now > since + self.age.timeout())
+        since.is_some_and(|since| now > since + self.report_expected_in())
     }
 
     /// When the oldest packet in flight is overdue: not while others are acknowledged, for it may yet be.
@@ -321,7 +321,7 @@ impl Sent {
     }
 
     fn probe_timeout(&self) -> Duration {
-        self.age.timeout() + MIN_VARIATION + self.detour
+        self.report_expected_in() + MIN_VARIATION
     }
 
     /// When the oldest packet in flight is lost, for one that was sent later has arrived: later than that by more than the path
