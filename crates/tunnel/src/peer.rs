@@ -43,7 +43,7 @@ pub use notice::{Others, why_of};
 pub use crate::path::said::{Change, State};
 pub use reconfigure::Common;
 
-/// Bytes of inner packets kept until there are keys and a path: the first of a connection.
+/// Bytes of inner packets kept until there are keys and a path: the first of a connection, the last of a call.
 const MAX_EARLY: usize = 32 << 10;
 /// Where nothing is sent again, a gap waits for what packets may overtake one another by: how much paths differ, a
 /// quarter of the round trip (RFC 8985 §6.2 has the same), and at least this.
@@ -305,18 +305,16 @@ impl Peer {
         }
     }
 
-    /// An inner packet for this peer. False if it was dropped.
-    pub fn handle_inner(&mut self, now: Duration, packet: &[u8]) -> bool {
-        if self.queue.bytes() >= MAX_EARLY && !self.can_send(now) {
-            self.counters.dropped_no_session += 1;
-            self.note_dropped(packet, "there are no keys or no path, and more than enough waits");
-            return false;
-        }
+    /// An inner packet for this peer.
+    pub fn handle_inner(&mut self, now: Duration, packet: &[u8]) {
         self.note_data(now);
         self.counters.sent_packets += 1;
         self.twice_bytes.0 += packet.len() as u64;
         self.queue.push(now, packet);
-        true
+        if !self.can_send(now) {
+            self.counters.dropped_no_session +=
+                self.queue.shrink(MAX_EARLY, "there are no keys or no path, and more than enough waits");
+        }
     }
 
     /// Whether there are keys and a path to send on.
@@ -618,7 +616,7 @@ impl Peer {
     }
 
     fn slowest_rtt(&self) -> Duration {
-        let rtts = self.paths.iter().filter(|p| p.is_up()).filter_map(|p| p.sent.rtt().smoothed());
+        let rtts = self.paths.iter().filter(|p| p.is_perhaps_up()).filter_map(|p| p.sent.rtt().smoothed());
         rtts.max().unwrap_or_default()
     }
 

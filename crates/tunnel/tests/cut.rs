@@ -170,3 +170,45 @@ fn a_call_does_not_wait_for_the_download_that_was_lost_with_it() {
     assert!(sent - heard < 10, "{heard} of {sent} packets come");
     assert!(longest < 250 * MS, "one comes after {longest:?}");
 }
+
+/// A long path dies, and a backup that has carried nothing takes over: what the long one held is not given up before that.
+#[test]
+fn what_a_long_path_held_is_there_by_the_backup() {
+    let links = [plain(8.0, 325 * MS), plain(20.0, 30 * MS)].map(|link| (link.clone(), link));
+    let mut net =
+        Net::with(&Options { scheduler: Scheduler::Auto, seed: 1 }, links.into(), false, |_, config| {
+            config.peers[0].paths.iter_mut().skip(1).for_each(|path| path.backup = true);
+        });
+    net.pass(8 * S);
+    let mut number = 0;
+    for (time, up) in [(3, true), (4, false)] {
+        net.set_up(0, up);
+        net.run(net.now + time * S, |net| {
+            while net.ends[1].peers()[0].queue_bytes() < 30_000 {
+                net.send(1, number, 1200);
+                number += 1;
+            }
+        });
+    }
+    let order = &net.peer(0).order;
+    assert!(order.lost_packets < 20, "{} packets are given up of {number}", order.lost_packets);
+}
+
+/// While nothing leads to the peer some packets are kept, and of a call the last.
+#[test]
+fn what_is_kept_through_an_outage_is_new() {
+    let link = plain(10.0, 20 * MS);
+    let mut net = Net::new(&Options { scheduler: Scheduler::Auto, seed: 1 }, vec![(link.clone(), link)]);
+    net.pass(5 * S);
+    net.set_up(0, false);
+    net.pass(5 * S);
+    for number in 0..1000 {
+        net.send(1, number, 100);
+        net.pass(20 * MS);
+    }
+    net.set_up(0, true);
+    net.pass(3 * S);
+    let numbers = net.numbers(0);
+    let newest = numbers.iter().filter(|number| **number >= 900).count();
+    assert!(newest >= 95, "{newest} of the last hundred come, {} in all", numbers.len());
+}

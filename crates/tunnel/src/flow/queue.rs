@@ -268,9 +268,7 @@ impl FlowQueue {
             (flow.listed, flow.deficit) = (true, QUANTUM);
             self.fresh.push_back(at);
         }
-        while self.bytes > self.max_bytes {
-            self.drop_from_fattest();
-        }
+        self.dropped += self.shrink(self.max_bytes, "the queue is full");
     }
 
     /// A packet that answers a flow of this queue's comes back: it tells the flow's sender what it may have in flight. False if
@@ -443,12 +441,17 @@ impl FlowQueue {
         Some(first)
     }
 
-    fn drop_from_fattest(&mut self) {
-        let fattest = (0..FLOWS).max_by_key(|at| self.flows[*at].bytes);
-        if let Some(first) = fattest.and_then(|at| self.take_first(at)) {
-            self.dropped += 1;
-            note(&mut self.noted, first.packet, "the queue is full");
+    /// Drops the oldest packets of the flow that has most waiting, until no more than so many bytes wait; how many packets, not counted
+    /// in [`totals`](Self::totals).
+    pub fn shrink(&mut self, bytes: usize, why: &'static str) -> u64 {
+        let mut dropped = 0;
+        while self.bytes > bytes {
+            let fattest = (0..FLOWS).max_by_key(|at| self.flows[*at].bytes);
+            let Some(first) = fattest.and_then(|at| self.take_first(at)) else { break };
+            dropped += 1;
+            note(&mut self.noted, first.packet, why);
         }
+        dropped
     }
 }
 

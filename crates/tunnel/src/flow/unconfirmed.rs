@@ -52,6 +52,8 @@ pub struct Resend<'a> {
     pub behind: u16,
     /// Its flow sends little.
     pub sparse: bool,
+    /// The id of the path that its last copy went over.
+    pub path: u16,
     /// The inner packet.
     pub packet: &'a [u8],
 }
@@ -220,8 +222,8 @@ impl Unconfirmed {
     /// The packet to send again next.
     pub fn peek_resend(&mut self) -> Option<Resend<'_>> {
         let order = self.front_resend()?;
-        let &mut Slot { behind, sparse, ref packet, .. } = self.slot(order)?;
-        Some(Resend { order, behind, sparse, packet: packet.as_deref()? })
+        let &mut Slot { behind, sparse, way, ref packet, .. } = self.slot(order)?;
+        Some(Resend { order, behind, sparse, path: way.path, packet: packet.as_deref()? })
     }
 
     /// A packet that is kept.
@@ -299,7 +301,7 @@ mod tests {
 
     const S: Duration = Duration::from_secs(1);
     const WAY: Way = Way { path: 7, due: S };
-    const AGAIN: Resend = Resend { order: 1, behind: 1, sparse: false, packet: &[1] };
+    const AGAIN: Resend = Resend { order: 1, behind: 1, sparse: false, path: 7, packet: &[1] };
 
     fn store(n: u8, repeat: bool) -> Unconfirmed {
         let mut u = Unconfirmed::new(repeat, 1000);

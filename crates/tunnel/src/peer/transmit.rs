@@ -150,7 +150,7 @@ impl Peer {
             (0..self.paths.len()).filter(|&i| self.paths[i].received.unreported().0 > 0).collect();
         due.sort_by_key(|&i| self.paths[i].received.unreported().1);
         // As many as fit for certain: a full report is 300 bytes.
-        due.truncate((usize::from(self.paths[at].inner_mtu()) / 300).clamp(1, 4));
+        due.truncate((usize::from(self.paths[at].inner_mtu()) / 300).clamp(1, frame::MAX_REPORTS));
         let report = |i: usize| {
             let id = self.paths[i].id;
             self.paths[i].received.report(now, id)
@@ -195,7 +195,7 @@ impl Peer {
     fn pack_resend(&mut self, now: Duration, train: &mut Train) -> bool {
         let avoid = self.unconfirmed.resend_avoids().filter(|_| self.has_choice());
         let behind_it = self.unconfirmed.resend_packets().saturating_sub(1) * usize::from(MIN_INNER_MTU);
-        let Some(Resend { packet, sparse, .. }) = self.unconfirmed.peek_resend() else { return false };
+        let Some(Resend { packet, sparse, path, .. }) = self.unconfirmed.peek_resend() else { return false };
         let want = Want {
             size: packet.len(),
             rest: if sparse { 0.0 } else { behind_it as f64 },
@@ -203,6 +203,7 @@ impl Peer {
             rate: self.paths.iter().filter_map(|p| p.sent.rate.bytes_per_second()).sum(),
             sparse,
             resend: true,
+            lost_by: Some(path),
             avoid,
             backlog: 0,
         };
@@ -235,7 +236,16 @@ impl Peer {
         let backlog = self.queue.bytes();
         let chosen = self.queue.pop(now, |head| {
             let Head { packet, sparse, rest, rate, .. } = *head;
-            let want = Want { size: packet.len(), rest, rate, sparse, resend: false, avoid: None, backlog };
+            let want = Want {
+                size: packet.len(),
+                rest,
+                rate,
+                sparse,
+                resend: false,
+                lost_by: None,
+                avoid: None,
+                backlog,
+            };
             let (at, tried) = choose(paths, scheduler, now, &want)?;
             let takes = takes(&paths[at], train, outer(&paths[at], marks, packet), packet.len());
             takes.then_some((at, sparse, tried.map(|at| paths[at].id)))
@@ -444,6 +454,9 @@ impl Peer {
     /// Tells the queue what the paths in use carry, and how long they take.
     pub(super) fn measure_paths(&mut self) {
         let tier = self.tier();
+        if tier == u8::MAX {
+            return;
+        }
         let used = || self.paths.iter().filter(|p| tier_of(p) == Some(tier));
         let rate: f64 = used().filter_map(|p| p.sent.rate.bytes_per_second()).sum();
         let rtts = || used().filter_map(|p| p.sent.rate.min_rtt());
@@ -540,6 +553,8 @@ struct Want {
     /// Its flow sends little.
     sparse: bool,
     resend: bool,
+    /// The id of the path that lost it: that one may be full.
+    lost_by: Option<u16>,
     /// The id of a path that it is on already.
     avoid: Option<u16>,
     /// Bytes that wait with it.
@@ -609,7 +624,8 @@ fn seen(path: &Path) -> f64 {
 fn view(scheduler: Scheduler, now: Duration, index: usize, path: &Path, want: &Want) -> xmit::View {
     let rate = &path.sent.rate;
     // What sends little goes at once, though the window is full.
-    let (room, wait) = if want.sparse && rate.may_hurry(now, path.sent.in_flight()) {
+    let hurries = want.sparse && want.lost_by != Some(path.id);
+    let (room, wait) = if hurries && rate.may_hurry(now, path.sent.in_flight()) {
         (true, Duration::ZERO)
     } else {
         let excess = (path.sent.in_flight() + 1500).saturating_sub(rate.window());
