@@ -241,6 +241,34 @@ fn a_host_may_have_thousands_of_addresses() {
 }
 
 #[test]
+fn more_addresses_than_are_remembered_take_no_others_place() {
+    in_world("more_addresses_than_are_remembered_take_no_others_place", |world| {
+        let carrier = Carrier::V4;
+        let more: [IpAddr; 4] = [11, 12, 13, 14].map(|host| carrier.address(1, host));
+        world.give_more(&more);
+        learn(world, carrier);
+        let again = carrier.out(1, OUT, &data(10));
+        world.send(&again);
+        for _ in 0..10 {
+            let own = [1, 2].map(|nth| carrier.address(nth, 1));
+            for address in more.into_iter().chain(own) {
+                let pair = [carrier.address(1, 2), address];
+                world.receive(0, &carrier.frame(pair, [6000, 5000], IN, &data(1)));
+                assert_eq!(copies(world, &again), 1, "{address}");
+            }
+        }
+        assert_eq!(world.only().locals.len(), 4);
+        // One that the host does not have any more leaves its place.
+        let last = *more.last().expect("four");
+        world.give_more(&[last]);
+        let pair = [carrier.address(1, 2), last];
+        world.receive(0, &carrier.frame(pair, [6000, 5000], IN, &data(1)));
+        let known = world.only().locals;
+        assert!(known.contains(&last), "{known:?}");
+    });
+}
+
+#[test]
 fn two_processors_do_not_spend_one_budget_twice() {
     in_world("two_processors_do_not_spend_one_budget_twice", |world| {
         super::adaptive(world, 15);

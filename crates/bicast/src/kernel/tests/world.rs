@@ -110,6 +110,13 @@ impl World {
         self.programs.set_own(&self.addresses()).expect("a map");
     }
 
+    /// The first interface has these addresses as well.
+    pub fn give_more(&mut self, more: &[IpAddr]) {
+        let mut addresses = self.addresses();
+        addresses.extend(more.iter().map(|address| (*address, self.interfaces[0])));
+        self.programs.set_own(&addresses).expect("a map");
+    }
+
     /// Copies that leave by the second interface have that budget.
     pub fn meter_second(&mut self, percent: u32) {
         let [first, second] = [0, 1].map(|nth| self.interfaces[nth]);
