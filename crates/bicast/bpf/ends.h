@@ -176,6 +176,7 @@ INLINE void confirm(const struct walk *w, struct association *a, __u32 nonce)
 		one->confirmed = 1;
 		one->unanswered = 0;
 		one->nonce = 0;
+		one->mtu = 0; /* the path may have changed; its routers say it again */
 		one->udp = one->probed;
 		way_seen(a, local_place(a, &w->destination), i, one->interface, one->probed_ns);
 	}

@@ -186,6 +186,12 @@ fn the_other_paths_mtu_is_learnt_from_its_routers() {
             assert_eq!([copies(world, &long), copies(world, &short)], [0, 1], "{carrier:?}");
             let known = world.only();
             assert_eq!((known.skipped["too-long"], known.remotes[1].mtu), (1, Some(100)), "{carrier:?}");
+            learn(world, carrier);
+            assert_eq!(
+                (copies(world, &long), world.only().remotes[1].mtu),
+                (1, None),
+                "{carrier:?}: tried again"
+            );
             world.send(&carrier.out(1, OUT, &chunk(kind::SHUTDOWN_COMPLETE, 0, &[])));
         }
     });
