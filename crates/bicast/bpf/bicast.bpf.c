@@ -326,7 +326,7 @@ INLINE void judge(struct __sk_buff *skb, struct walk *w, const struct settings *
 		forget(key, a);
 }
 
-/* A packet of this host's stack. */
+/* A packet that leaves: of this host's stack, or, with `forwarding`, of a host's behind this one. */
 INLINE void consider_sent(struct __sk_buff *skb, const struct settings *now)
 {
 	struct walk *w = new_walk(SCRATCH_EGRESS);
@@ -340,7 +340,7 @@ INLINE void consider_sent(struct __sk_buff *skb, const struct settings *now)
 		count(COUNT_MALFORMED, 1);
 	if (walked == WALKED_FRAGMENT)
 		count(COUNT_FRAGMENT, 1);
-	if (walked != WALKED_SCTP)
+	if (walked != WALKED_SCTP || !(now->forwarding || bpf_map_lookup_elem(&own, &w->source)))
 		return;
 	key = (struct key){ w->tag, w->source_port, w->destination_port };
 	if (w->places[INIT].length)
