@@ -145,14 +145,16 @@ INLINE int readdress_ipv4(struct __sk_buff *skb, const struct walk *w, const str
 	       bpf_skb_store_bytes(skb, ETHERNET + 12, new, sizeof(new), 0);
 }
 
+/* Where the hardware sums up, the checksum is that of the pseudo header yet, in which are the addresses and not the ports. */
 INLINE int readdress_udp(struct __sk_buff *skb, const struct walk *w, const struct making *to)
 {
-	struct { struct address from, to; struct udp_ports ports; } old = { w->source, w->destination, w->udp };
-	struct { struct address from, to; struct udp_ports ports; } new = { to->from, to->to, to->udp };
-	__s64 difference = bpf_csum_diff((__u32 *)&old, sizeof(old), (__u32 *)&new, sizeof(new), 0);
+	__u32 pair = 2 * sizeof(struct address);
+	__s64 addresses = bpf_csum_diff((__u32 *)&w->source, pair, (__u32 *)&to->from, pair, 0);
+	__s64 ports = bpf_csum_diff((__u32 *)&w->udp, sizeof(w->udp), (__u32 *)&to->udp, sizeof(to->udp), 0);
 
-	return bpf_l4_csum_replace(skb, w->udp_at + 6, 0, difference, BPF_F_PSEUDO_HDR | BPF_F_MARK_MANGLED_0) ||
-	       bpf_skb_store_bytes(skb, w->udp_at, &new.ports, sizeof(new.ports), 0);
+	return bpf_l4_csum_replace(skb, w->udp_at + 6, 0, addresses, BPF_F_PSEUDO_HDR | BPF_F_MARK_MANGLED_0) ||
+	       bpf_l4_csum_replace(skb, w->udp_at + 6, 0, ports, BPF_F_MARK_MANGLED_0) ||
+	       bpf_skb_store_bytes(skb, w->udp_at, &to->udp, sizeof(to->udp), 0);
 }
 
 INLINE int readdress(struct __sk_buff *skb, const struct walk *w, const struct making *to)
@@ -324,7 +326,7 @@ INLINE void judge(struct __sk_buff *skb, struct walk *w, const struct settings *
 		forget(key, a);
 }
 
-/* A packet of this host's stack. */
+/* A packet that leaves: of this host's stack, or, with `forwarding`, of a host's behind this one. */
 INLINE void consider_sent(struct __sk_buff *skb, const struct settings *now)
 {
 	struct walk *w = new_walk(SCRATCH_EGRESS);
@@ -338,7 +340,7 @@ INLINE void consider_sent(struct __sk_buff *skb, const struct settings *now)
 		count(COUNT_MALFORMED, 1);
 	if (walked == WALKED_FRAGMENT)
 		count(COUNT_FRAGMENT, 1);
-	if (walked != WALKED_SCTP)
+	if (walked != WALKED_SCTP || !(now->forwarding || bpf_map_lookup_elem(&own, &w->source)))
 		return;
 	key = (struct key){ w->tag, w->source_port, w->destination_port };
 	if (w->places[INIT].length)

@@ -176,6 +176,7 @@ INLINE void confirm(const struct walk *w, struct association *a, __u32 nonce)
 		one->confirmed = 1;
 		one->unanswered = 0;
 		one->nonce = 0;
+		one->mtu = 0; /* the path may have changed; its routers say it again */
 		one->udp = one->probed;
 		way_seen(a, local_place(a, &w->destination), i, one->interface, one->probed_ns);
 	}
@@ -218,16 +219,20 @@ INLINE void join(const struct key *key, struct association *a, __u32 local_tag)
 	bpf_map_update_elem(&inbound, &other, &key->tag, BPF_ANY);
 }
 
-/* A packet of the association has arrived at `address`. */
+/* A packet of the association has arrived at `address`, which takes a free place, or that of one that has left this host. */
 INLINE void arrived_at(const struct settings *now, struct association *a, const struct address *address)
 {
 	struct local local = { .address = *address };
+	__u64 place = local_place(a, address);
 
-	if (local_place(a, address) < ADDRESSES)
-		return;
 	local.forwarded = !bpf_map_lookup_elem(&own, address);
-	if (!local.forwarded || now->forwarding)
-		a->locals[a->next_local++ % ADDRESSES] = local;
+	if (place < ADDRESSES || (local.forwarded && !now->forwarding))
+		return;
+	for (__u32 i = ADDRESSES; i-- > 0;)
+		if (!a->locals[i].forwarded && !bpf_map_lookup_elem(&own, &a->locals[i].address))
+			place = i;
+	if (place < ADDRESSES)
+		a->locals[index(place)] = local;
 }
 
 /* A HEARTBEAT has been answered; `key` is that of the answer. */

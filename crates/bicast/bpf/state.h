@@ -75,7 +75,7 @@ enum skipped {
 struct association {
 	struct bicast_association tsn;
 	__u32 local_tag;    /* of what it receives; network byte order, 0 while unknown */
-	__u32 next_local;
+	__u32 locked;       /* by a processor (maps.h): all but the counters is under it */
 	__u64 seen_ns;      /* CLOCK_MONOTONIC */
 	__u64 sent_packets;
 	__u64 sent_bytes;   /* of IP packets, copies not counted */
@@ -86,8 +86,6 @@ struct association {
 	struct local locals[ADDRESSES];
 	struct remote remotes[ADDRESSES];
 	struct bicast_rate rate;
-	__u32 locked;       /* by a processor (maps.h): all but the counters is under it */
-	__u32 unused;
 };
 
 /* Set while the programs run. */

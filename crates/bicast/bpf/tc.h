@@ -42,14 +42,4 @@ static long (*const bpf_redirect_neigh)(__u32 ifindex, void *params, int size, _
 static __u64 (*const bpf_ktime_get_coarse_ns)(void) = (void *)160;
 static long (*const bpf_check_mtu)(void *ctx, __u32 ifindex, __u32 *mtu, __s32 longer, __u64 flags) = (void *)163;
 
-INLINE __u16 ntohs(__u16 value)
-{
-	return __builtin_bswap16(value);
-}
-
-INLINE __u32 ntohl(__u32 value)
-{
-	return __builtin_bswap32(value);
-}
-
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only
  *
- * What a BPF program needs besides the kernel's types: sections, maps, and the kernel's helpers by number.
+ * What a BPF program needs besides the kernel's types: sections, maps, the kernel's helpers by number, and byte order.
  */
 #ifndef NAWA_HELPERS_H
 #define NAWA_HELPERS_H
@@ -23,5 +23,16 @@ static void *(*const bpf_sk_storage_get)(void *map, void *sk, void *value, __u64
 static long (*const bpf_sk_storage_delete)(void *map, void *sk) = (void *)108;
 static __u64 (*const bpf_jiffies64)(void) = (void *)118;
 static long (*const bpf_seq_write)(struct seq_file *m, const void *data, __u32 len) = (void *)127;
+
+/* From network byte order to this machine's, and back. */
+INLINE __u16 ntohs(__u16 value)
+{
+	return __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? __builtin_bswap16(value) : value;
+}
+
+INLINE __u32 ntohl(__u32 value)
+{
+	return __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? __builtin_bswap32(value) : value;
+}
 
 #endif

@@ -9,7 +9,6 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
 #define TC_ACT_UNSPEC (-1)
 #define TC_ACT_SHOT 2
-#define NETWORK(word) __builtin_bswap16(word)
 
 SEC("tcx/ingress")
 int coding_slave(struct __sk_buff *skb)
@@ -18,7 +17,7 @@ int coding_slave(struct __sk_buff *skb)
 
 	if (skb->vlan_present)
 		return TC_ACT_UNSPEC;
-	if (protocol == NETWORK(0x0800) || protocol == NETWORK(0x0806) || protocol == NETWORK(0x86dd))
+	if (protocol == ntohs(0x0800) || protocol == ntohs(0x0806) || protocol == ntohs(0x86dd))
 		return TC_ACT_SHOT;
 	return TC_ACT_UNSPEC;
 }

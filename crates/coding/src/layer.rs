@@ -333,7 +333,8 @@ impl NcLayer {
     fn send_plain(&mut self, packet: &Transit) -> Vec<u8> {
         self.decoding_buffer.insert(&packet.datagram);
         let bytes = packet.datagram.bytes();
-        let Some(segment) = packet.datagram.segment().filter(|_| self.config.mode != Mode::Any) else {
+        let has_header = !matches!(self.config.mode, Mode::Any | Mode::Off);
+        let Some(segment) = packet.datagram.segment().filter(|_| has_header) else {
             return ip_frame(packet.next_hop, self.config.mac, bytes);
         };
         let room = header::PLAIN + bytes.len();

@@ -15,7 +15,7 @@ const EVERY: (u16, u16) = (16, 128);
 const ALARMING: u16 = 3;
 /// A report is not put off for longer.
 const DELAY: Duration = Duration::from_secs(1);
-/// A jump of the numbers by more is a relay that began anew.
+/// A jump of the numbers by more, or back by more than a report covers, is a relay that began anew.
 const JUMP: u16 = 1024;
 
 /// The second packets of one relay's sums, which nobody repeats if they are missed.
@@ -82,10 +82,10 @@ impl Heard {
     fn note(&mut self, number: u16, decoded: bool) {
         let report = &mut self.report;
         let ahead = number.wrapping_sub(report.newest);
-        if ahead > u16::MAX / 2 || ahead == 0 {
-            let late = report.newest.wrapping_sub(number).into();
-            let bit = 1u64.checked_shl(late).unwrap_or(0);
-            report.missing &= !(bit * u64::from(decoded));
+        let late = report.newest.wrapping_sub(number);
+        // What is later has no bit in `missing`.
+        if u32::from(late) < u64::BITS {
+            report.missing &= !(u64::from(decoded) << late);
             return;
         }
         if ahead > JUMP {
@@ -165,8 +165,30 @@ mod tests {
         reception.note(ms(1), RELAY, 8, true, true);
         assert_eq!(
             reception.poll(ms(1)),
-            Some((RELAY, Report { newest: 5009, lost: 0, missing: 0, answer: 0 }))
+            Some((RELAY, Report { newest: 8, lost: 0, missing: 0, answer: 0 }))
         );
+    }
+
+    #[test]
+    fn a_relay_that_begins_anew_after_few_sums_is_told_at_once_what_is_missing() {
+        let mut reception = Reception::default();
+        (0..=600).for_each(|number| reception.note(ms(1), RELAY, number, true, true));
+        while reception.poll(ms(1)).is_some() {}
+        for (number, decoded) in [(0, true), (1, false), (2, false)] {
+            reception.note(ms(2), RELAY, number, decoded, true);
+        }
+        let report = Report { newest: 2, lost: 2, missing: 0b11, answer: 0 };
+        assert_eq!(reception.poll(ms(2)), Some((RELAY, report)));
+    }
+
+    #[test]
+    fn a_sum_that_comes_late_is_missed_no_longer() {
+        let mut reception = Reception::default();
+        for number in [0, 64, 1] {
+            reception.note(ms(1), RELAY, number, true, true);
+        }
+        let report = Report { newest: 64, lost: 63, missing: (u64::MAX >> 1) & !1, answer: 0 };
+        assert_eq!(reception.poll(ms(1)), Some((RELAY, report)));
     }
 
     #[test]

@@ -99,6 +99,30 @@ fn what_was_not_overheard_is_reported_and_sent_again() {
 }
 
 #[test]
+fn what_a_restarted_relay_sends_is_reported_and_sent_again() {
+    let (mut middle, nonce) = trying();
+    let mut left = layer(1, Mode::Any);
+    heard(&mut left, &[greeting(2, mac(1), Greeting { asks: true, nonce })]);
+    let mut now = LATER;
+    for n in (0..200).cycle().take(600) {
+        left.handle_master(now, ip_frame(1, 2, &datagram(true, n, 300)));
+        sent(&mut left, now);
+        middle.handle_slave(now, &greeting(3, mac(2), Greeting { asks: false, nonce }));
+        let sums = exchange(&mut middle, &mut now, n);
+        sums.iter().for_each(|sum| left.handle_slave(now, sum));
+        sent(&mut left, now).iter().for_each(|report| middle.handle_slave(now, report));
+    }
+    assert_eq!(middle.stats().sent_coded, 600);
+    middle = trying_relay();
+    let sums = exchange(&mut middle, &mut LATER.clone(), 200);
+    assert_eq!(coded(&sums[0]).1.number, 0);
+    // Node 1 has not sent its packet.
+    sums.iter().for_each(|sum| left.handle_slave(now, sum));
+    sent(&mut left, now).iter().for_each(|report| middle.handle_slave(LATER, report));
+    assert_eq!(middle.stats().sent_again, 1);
+}
+
+#[test]
 fn a_report_for_another_relay_says_only_that_its_sender_decodes() {
     let mut layer = trying_relay();
     let mut payload = Vec::new();

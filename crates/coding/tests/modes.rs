@@ -128,6 +128,15 @@ fn what_waits_goes_by_itself_when_the_mode_changes() {
 }
 
 #[test]
+fn what_waits_when_coding_is_switched_off_leaves_as_it_came() {
+    let mut layer = layer(2, Mode::Any);
+    let frames = [1, 2, 3].map(|n| ip_frame(2, 3, &data(n)));
+    frames.iter().for_each(|frame| layer.handle_master(ms(0), frame.clone()));
+    layer.reconfigure(ms(1), coding::Config { mode: Mode::Off, ..*layer.config() });
+    assert_eq!(sent(&mut layer, ms(1)), frames);
+}
+
+#[test]
 fn a_later_ack_takes_an_earlier_ones_place() {
     for mode in Mode::ALL {
         for thin_acks in [false, true] {

@@ -121,10 +121,10 @@ impl Window {
 
     /// The state of a frame's source, among the young.
     fn source(&mut self, header: &RawHeader, now: u32) -> &mut RawSource {
+        let before = self.old.remove(&header.id);
         if !self.young.contains_key(&header.id) && self.young.len() >= SOURCES / 2 {
             self.old = std::mem::take(&mut self.young);
         }
-        let before = self.old.remove(&header.id);
         match self.young.entry(header.id) {
             Entry::Occupied(entry) => entry.into_mut(),
             Entry::Vacant(entry) => {
@@ -275,6 +275,19 @@ mod tests {
         assert!((0..20_000).filter(|id| *id != 1).all(&mut hear));
         assert!((18_000..20_000).all(|id| !hear(id)), "heard lately, so remembered");
         assert!(window.sources() <= SOURCES);
+    }
+
+    #[test]
+    fn a_known_source_keeps_its_window_when_the_old_are_forgotten() {
+        let rules = Rules { format: Format::new(Wire::One, None), ..rules(Wire::One) };
+        let mut window = Window::new(rules);
+        let mut hear = |id, seq| {
+            window.handle_frame(Duration::ZERO, &frame(&rules, id, 1, seq), Padding::None).map(drop)
+        };
+        let others = 3..3 + 2 * (SOURCES as u32 / 2) - 1;
+        assert_eq!(hear(2, 1), Ok(()));
+        assert!(others.into_iter().all(|id| hear(id, 1).is_ok()), "source 2 is old, and the young are full");
+        assert_eq!((hear(2, 2), hear(2, 1)), (Ok(()), Err(Verdict::Duplicate)));
     }
 
     #[test]

@@ -1,13 +1,14 @@
 //! The nodes that flood: those that the daemon runs. One whose interface goes waits for another with that name.
 
 use std::collections::BTreeSet;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 use std::sync::mpsc::Sender;
 
 use device::Net;
-use device::net::Link;
 use flood::nft;
-use flood::node::{self, Running, Settings, Watch};
+use flood::node::{self, Mode, Running, Settings, Watch};
 use rand_core::{OsRng, TryRngCore};
 use serde_json::{Value, json};
 
@@ -34,11 +35,20 @@ enum Node {
     },
 }
 
-/// What a node takes for granted of its interface: index, address and MTU.
-type Seen = (u32, Option<[u8; 6]>, u32);
+/// What a node takes for granted of its interface: index, address, MTU, and, in UDP, its first address of IPv4.
+type Seen = (u32, Option<[u8; 6]>, u32, Option<Ipv4Addr>);
 
-fn seen(link: &Link) -> Seen {
-    (link.index, link.mac, link.mtu)
+fn see(net: &mut Net, flood: &Flood) -> io::Result<Seen> {
+    let link = net.link(&flood.interface)?;
+    let addresses = match flood.mode {
+        Mode::Driver => Vec::new(),
+        Mode::Kernel | Mode::Application => device::addresses(&flood.interface)?,
+    };
+    let first = addresses.into_iter().find_map(|address| match address {
+        IpAddr::V4(v4) => Some(v4),
+        IpAddr::V6(_) => None,
+    });
+    Ok((link.index, link.mac, link.mtu, first))
 }
 
 /// What says how a node is.
@@ -90,7 +100,7 @@ impl Floods {
         let Ok(mut net) = Net::open() else { return };
         for (flood, node) in &mut self.nodes {
             let interface = flood.interface.as_str();
-            let there = net.link(interface).ok().map(|link| seen(&link));
+            let there = see(&mut net, flood).ok();
             if let Node::Runs { link, .. } = node
                 && (there != Some(*link) || removed.contains(&link.0))
             {
@@ -175,7 +185,7 @@ impl View {
 
 fn start(flood: &Flood, epochs: &mut Epochs, events: &Sender<Event>) -> Result<Node, String> {
     let interface = flood.interface.as_str();
-    let link = Net::open().and_then(|mut net| net.link(interface)).map(|link| seen(&link));
+    let link = Net::open().and_then(|mut net| see(&mut net, flood));
     let link = link.map_err(|error| format!("cannot flood on `{interface}`: {error}"))?;
     let (epoch, unkept) = epochs.next();
     unkept.iter().for_each(|why| tracing::warn!("{why}"));

@@ -377,6 +377,24 @@ fn a_changed_address_or_mtu_is_followed() {
 }
 
 #[test]
+fn a_node_in_udp_with_another_address_takes_no_frame_of_its_own_for_a_neighbours() {
+    let name = "a_node_in_udp_with_another_address_takes_no_frame_of_its_own_for_a_neighbours";
+    let Some(_alone) = namespaces_or_skip(name) else { return };
+    let network = Network::new(2);
+    let lines = ["mode = 'application'\n", "mode = 'application'\nsuppress = true\njitter = '1ms'\n"];
+    let _daemons = [1, 2].map(|number| network.start(number, lines[number - 1]));
+    let epoch = network.counted(2, "/epoch");
+    network.node(2).ip("address add 10.9.0.12/16 dev air0");
+    network.node(2).ip("address del 10.9.0.2/24 dev air0");
+    eventually("it begins anew", || (network.status(2)["epoch"].as_u64()? > epoch).then_some(()));
+    let sender = network.connect(1);
+    (0..20).for_each(|_| sender.send(0, b"hello").expect("it goes"));
+    network.wait_for(2, "/relayed_frames", 20);
+    let dropped = &network.status(2)["dropped_frames"];
+    assert_eq!(dropped["duplicate"], 0, "{dropped}");
+}
+
+#[test]
 fn relays_that_vanish_are_told() {
     let Some(_alone) = namespaces_or_skip("relays_that_vanish_are_told") else { return };
     let mut network = Network::new(2);

@@ -9,7 +9,7 @@ use crate::core::Reasons;
 /// `struct key`, in bytes.
 pub const KEY: usize = 8;
 /// `struct association`, in bytes.
-pub const ASSOCIATION: usize = 784;
+pub const ASSOCIATION: usize = 776;
 /// `ADDRESSES`.
 pub const ADDRESSES: usize = 4;
 /// `struct address`.

@@ -217,8 +217,10 @@ fn hosts_behind_a_router_are_helped_if_it_may() {
             for nth in [1, 2] {
                 let answer = heartbeat(kind::HEARTBEAT_ACK, nth);
                 let answer = carrier.frame([carrier.address(nth, 2), host(nth)], [6000, 5000], IN, &answer);
-                world.send_from(usize::from(nth) - 1, &out(nth, &heartbeat(kind::HEARTBEAT, nth)));
-                world.receive(usize::from(nth) - 1, &answer);
+                let at = usize::from(nth) - 1;
+                let repeated = world.send_from(at, &out(nth, &heartbeat(kind::HEARTBEAT, nth)));
+                assert_eq!(repeated[at].len(), expected, "{forwarding}: on its own path");
+                world.receive(at, &answer);
             }
             world.send(&out(1, &data(10)));
             let [first, second] = world.send(&out(1, &data(10)));

@@ -113,7 +113,7 @@ fn ours_sees_packets_before_programs_that_were_there() {
             world.leave_first();
             let there = world.attach_others(one.as_fd(), 0, by_link);
             if by_link {
-                world.attach_both()
+                world.attach_all()
             } else {
                 world.attach_first_as_filters()
             }

@@ -3,6 +3,9 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
+use packet::Ip;
+use packet::checksum::{self, Sum};
+use packet::ip::UDP;
 use packet::sctp::kind;
 
 use super::frames::{Carrier, ETHERNET, IN, MAC, OUT, chunk, data, heartbeat, ip, sack};
@@ -103,6 +106,39 @@ fn no_copy_leaves_where_the_stack_itself_does_not_send() {
     });
 }
 
+/// An SCTP packet for so many datagrams.
+fn packet_of(datagrams: usize, bytes: usize) -> Vec<u8> {
+    let value = [&10u32.to_be_bytes()[..], &vec![0; datagrams * bytes - 12 - 4 - 4]].concat();
+    Carrier::V4.out(1, OUT, &chunk(kind::DATA, 3, &value)).split_off(ETHERNET + 20)
+}
+
+#[test]
+fn what_the_hardware_would_sum_up_has_a_right_checksum_at_another_port() {
+    in_world("what_the_hardware_would_sum_up_has_a_right_checksum_at_another_port", |world| {
+        world.add_third_with_offload();
+        for (carrier, datagrams) in
+            [Carrier::Udp4, Carrier::Udp6].into_iter().flat_map(|carrier| [1, 2].map(|n| (carrier, n)))
+        {
+            let pair = |nth| [carrier.address(nth, 1), carrier.address(nth, 2)];
+            answered(world, 2, carrier, pair(3), [9899, 40_001]);
+            answered(world, 1, carrier, pair(2), [9899, 40_002]);
+            let sockets = [(pair(3)[0], 9899), (pair(3)[1], 40_001)].map(SocketAddr::from);
+            let send = || world.send_train(sockets, 1200, &packet_of(datagrams, 1200));
+            assert_eq!(send().len(), 0, "sent for the first time");
+            let copies = send();
+            assert_eq!(copies.len(), datagrams, "{carrier:?}");
+            for copy in copies {
+                let ip = Ip::parse(&copy[ETHERNET..]).expect("a packet");
+                let udp = ip.payload();
+                assert_eq!(udp[..4], [9899, 40_002].map(u16::to_be_bytes).concat());
+                let sum = Sum::pseudo_header(ip.source(), ip.destination(), UDP, udp.len());
+                assert!(checksum::verify(sum, udp), "{carrier:?}, {datagrams}: {:x?}", &udp[..8]);
+            }
+            world.send(&carrier.out(1, OUT, &chunk(kind::SHUTDOWN_COMPLETE, 0, &[])));
+        }
+    });
+}
+
 #[test]
 fn a_train_is_copied_if_its_packets_fit_the_other_interface() {
     in_world("a_train_is_copied_if_its_packets_fit_the_other_interface", |world| {
@@ -114,9 +150,7 @@ fn a_train_is_copied_if_its_packets_fit_the_other_interface() {
         }
         let socket = |host, port| SocketAddr::new(carrier.address(1, host), port);
         let train = |bytes: usize| {
-            let value = [&10u32.to_be_bytes()[..], &vec![0; 2 * bytes - 12 - 4 - 4]].concat();
-            let contents = Carrier::V4.out(1, OUT, &chunk(kind::DATA, 3, &value));
-            world.send_train([socket(1, 9899), socket(2, 40_001)], bytes, &contents[ETHERNET + 20..])
+            world.send_train([socket(1, 9899), socket(2, 40_001)], bytes, &packet_of(2, bytes)).len()
         };
         assert_eq!(train(1200), 0, "sent for the first time");
         assert_eq!(train(1200), 2, "each fits");
@@ -152,6 +186,12 @@ fn the_other_paths_mtu_is_learnt_from_its_routers() {
             assert_eq!([copies(world, &long), copies(world, &short)], [0, 1], "{carrier:?}");
             let known = world.only();
             assert_eq!((known.skipped["too-long"], known.remotes[1].mtu), (1, Some(100)), "{carrier:?}");
+            learn(world, carrier);
+            assert_eq!(
+                (copies(world, &long), world.only().remotes[1].mtu),
+                (1, None),
+                "{carrier:?}: tried again"
+            );
             world.send(&carrier.out(1, OUT, &chunk(kind::SHUTDOWN_COMPLETE, 0, &[])));
         }
     });
@@ -237,6 +277,34 @@ fn a_host_may_have_thousands_of_addresses() {
         let all: BTreeMap<IpAddr, u32> =
             (0..4000u32).map(|nth| (IpAddr::from(nth.to_be_bytes()), 1)).collect();
         world.programs.set_own(&all).expect("as many as there are");
+    });
+}
+
+#[test]
+fn more_addresses_than_are_remembered_take_no_others_place() {
+    in_world("more_addresses_than_are_remembered_take_no_others_place", |world| {
+        let carrier = Carrier::V4;
+        let more: [IpAddr; 4] = [11, 12, 13, 14].map(|host| carrier.address(1, host));
+        world.give_more(&more);
+        learn(world, carrier);
+        let again = carrier.out(1, OUT, &data(10));
+        world.send(&again);
+        for _ in 0..10 {
+            let own = [1, 2].map(|nth| carrier.address(nth, 1));
+            for address in more.into_iter().chain(own) {
+                let pair = [carrier.address(1, 2), address];
+                world.receive(0, &carrier.frame(pair, [6000, 5000], IN, &data(1)));
+                assert_eq!(copies(world, &again), 1, "{address}");
+            }
+        }
+        assert_eq!(world.only().locals.len(), 4);
+        // One that the host does not have any more leaves its place.
+        let last = *more.last().expect("four");
+        world.give_more(&[last]);
+        let pair = [carrier.address(1, 2), last];
+        world.receive(0, &carrier.frame(pair, [6000, 5000], IN, &data(1)));
+        let known = world.only().locals;
+        assert!(known.contains(&last), "{known:?}");
     });
 }
 

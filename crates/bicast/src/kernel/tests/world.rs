@@ -68,6 +68,10 @@ fn run(program: &str, arguments: &[&str]) {
 
 fn make(name: &str, net: &mut Net, nth: u8) -> (Tap, u32) {
     let tap = Tap::create(name).expect("a TAP");
+    (tap, set_up(name, net, nth))
+}
+
+fn set_up(name: &str, net: &mut Net, nth: u8) -> u32 {
     for address in [format!("10.0.{nth}.1/24"), format!("fd00:{nth}::1/64")] {
         run("ip", &["address", "add", &address, "dev", name, "nodad"]);
     }
@@ -79,7 +83,7 @@ fn make(name: &str, net: &mut Net, nth: u8) -> (Tap, u32) {
     for address in [format!("10.0.{nth}.2"), format!("fd00:{nth}::2")] {
         run("ip", &["neigh", "add", &address, "lladdr", &mac, "dev", name, "nud", "permanent"]);
     }
-    (tap, net.link(name).expect("it is there").index)
+    net.link(name).expect("it is there").index
 }
 
 impl World {
@@ -99,15 +103,29 @@ impl World {
         let (tap, index) = make("c0", &mut Net::open().expect("netlink"), 3);
         self.taps.push(tap);
         self.interfaces.push(index);
-        self.programs
-            .attach(&self.interfaces.iter().map(|index| (*index, 100)).collect())
-            .expect("they attach");
+        self.attach_all();
+        self.give_addresses();
+    }
+
+    /// A third interface comes that fills checksums in itself, as most hardware does.
+    pub fn add_third_with_offload(&mut self) {
+        self.ip("link add c0 type veth peer name c1");
+        self.ip("link set c1 up");
+        self.interfaces.push(set_up("c0", &mut Net::open().expect("netlink"), 3));
+        self.attach_all();
         self.give_addresses();
     }
 
     /// All interfaces have their addresses.
     pub fn give_addresses(&mut self) {
         self.programs.set_own(&self.addresses()).expect("a map");
+    }
+
+    /// The first interface has these addresses as well.
+    pub fn give_more(&mut self, more: &[IpAddr]) {
+        let mut addresses = self.addresses();
+        addresses.extend(more.iter().map(|address| (*address, self.interfaces[0])));
+        self.programs.set_own(&addresses).expect("a map");
     }
 
     /// Copies that leave by the second interface have that budget.
@@ -166,8 +184,8 @@ impl World {
         self.programs.attached.remove(&self.interfaces[0]);
     }
 
-    /// The programs are on both interfaces.
-    pub fn attach_both(&mut self) {
+    /// The programs are on all interfaces.
+    pub fn attach_all(&mut self) {
         self.programs
             .attach(&self.interfaces.iter().map(|index| (*index, 100)).collect())
             .expect("they attach");
@@ -224,16 +242,16 @@ impl World {
         [(); 2].map(|()| copies.next().expect("two interfaces"))
     }
 
-    /// Has this host's own UDP send a train of datagrams of `bytes` each from its first interface, which the kernel cuts behind the
-    /// programs; how many datagrams leave as copies by the second.
+    /// Has this host's own UDP send a train of datagrams of `bytes` each, which the kernel cuts behind the programs; the copies that
+    /// leave by the second interface.
     #[track_caller]
-    pub fn send_train(&self, [from, to]: [SocketAddr; 2], bytes: usize, contents: &[u8]) -> usize {
+    pub fn send_train(&self, [from, to]: [SocketAddr; 2], bytes: usize, contents: &[u8]) -> Vec<Vec<u8>> {
         self.copies();
         let socket = UdpSocket::bind(from, Options::default()).expect("a socket");
         let (local, segment_size) = (None, Some(bytes));
         let train = Transmit { remote: to, local, interface: None, tos: 0, segment_size, contents };
         assert!(socket.send(&[train]).failures.is_empty());
-        self.copies()[1].len()
+        self.copies().swap_remove(1)
     }
 
     /// Has `frame` arrive at that interface.
