@@ -103,6 +103,23 @@ fn up_says_why_not() {
     assert!(stderr(&output).contains("missing key `listen`"), "{}", stderr(&output));
 }
 
+/// As over a terminal that is hung up, or into a pipe whose reader has ended.
+#[test]
+fn a_log_that_nobody_takes_ends_nothing() {
+    let Some(_alone) = namespaces_or_skip("a_log_that_nobody_takes_ends_nothing") else { return };
+    let (namespace, (_node, file)) = (Namespace::new(), lonely());
+    let mut daemon = Daemon::start(&namespace, &file);
+    daemon.close_stderr();
+    std::fs::write(&file, "nonsense").expect("the file");
+    daemon.signal(Signal::HUP);
+    common::eventually("the reload is refused", || {
+        namespace.status()["reload_refused"].is_array().then_some(())
+    });
+    succeed(&mut namespace.nawa(["path", "add", "office", "lte", "--remote", "192.0.2.1:9"]));
+    daemon.signal(Signal::TERM);
+    assert_eq!(daemon.wait(), Some(0));
+}
+
 #[test]
 fn one_daemon_in_each_namespace() {
     let Some(_alone) = namespaces_or_skip("one_daemon_in_each_namespace") else { return };
