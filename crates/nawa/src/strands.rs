@@ -252,6 +252,12 @@ impl Strands {
     fn take_up(&mut self, wanted: Wanted, unable: Unable, events: &Sender<Event>) -> Result<(), String> {
         let Wanted { key, tunnel, relay, flight, floods, codings, bicast } = wanted;
         let (no_tunnel, no_relay) = (tunnel.is_none(), relay.is_none());
+        // Before what may flood on a master.
+        self.codings.reconfigure(codings, unable, events)?;
+        self.floods.reconfigure(floods, unable, events)?;
+        Provided::reconfigure(&mut self.flight, flight)?;
+        Copies::reconfigure(&mut self.bicast, bicast, events)?;
+        // Last: a peer that goes loses what its tunnel knows and holds, and going back makes another.
         match (relay.zip(key.clone()), &mut self.relay) {
             (Some((relay, key)), None) => self.relay = Some(start_relay(relay, key, events)?),
             (Some((relay, _)), Some(running)) => running.set_allow(relay.allow)?,
@@ -262,11 +268,6 @@ impl Strands {
             (Some(((_, now), _)), Some(running)) => running.reconfigure(now)?,
             (None, _) => {}
         }
-        // Before what may flood on a master.
-        self.codings.reconfigure(codings, unable, events)?;
-        self.floods.reconfigure(floods, unable, events)?;
-        Provided::reconfigure(&mut self.flight, flight)?;
-        Copies::reconfigure(&mut self.bicast, bicast, events)?;
         self.tunnel.take_if(|_| no_tunnel);
         self.relay.take_if(|_| no_relay);
         self.key = key.or(self.key.take());

@@ -218,6 +218,17 @@ fn a_reload_is_taken_up_as_a_whole_or_not_at_all() {
     let routes = net.van.ip("route");
     assert!(!routes.contains("10.99.0.0/16") && routes.contains("10.9.0.1"), "{routes}");
     net.ping("10.77.0.2");
+    // A peer that such a file leaves out keeps what its tunnel knows.
+    let received = || net.van.status().pointer("/tunnel/peers/0/paths/0/received_packets")?.as_u64();
+    let before = received().expect("the path's count");
+    let (section, _) = text.split_once("[[peer]]").expect("a peer");
+    std::fs::write(&file, format!("{section}[[flood]]\ninterface = 'nosuch1'\nid = 7\n")).expect("the file");
+    van.signal(Signal::HUP);
+    van.read_until("nosuch1");
+    eventually("it is refused", || {
+        net.van.status()["reload_refused"].to_string().contains("nosuch1").then_some(())
+    });
+    assert!(before > 0 && received() >= Some(before), "{before}: {}", net.van.status());
     // A peer that is not in the file goes with a reload, which says so.
     std::fs::write(&file, &text).expect("the file");
     van.signal(Signal::HUP);
