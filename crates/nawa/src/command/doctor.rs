@@ -31,7 +31,15 @@ pub fn run(doctor: &Doctor) -> Result<(), Failure> {
         _ => false,
     };
     if is_hub {
-        all.push(strands::hub(facts.forwards.0, gather::masquerades()));
+        let networks = match (&settings, &daemon) {
+            (Some(Ok(Settings { tunnel: Some(tunnel), .. })), _) => tunnel.addresses.clone(),
+            (_, Some(state)) => gather::networks_of(state["interface"].as_str().unwrap_or_default()),
+            _ => Vec::new(),
+        };
+        let mut drops = gather::dropping(&["forward"]).unwrap_or_default();
+        // Of IPv4 is spoken.
+        drops.retain(|chain| chain.starts_with("ip ") || chain.starts_with("inet "));
+        all.push(strands::hub(facts.forwards.0, gather::masquerades(&networks), &drops));
     }
     let tunnel = match (settings, daemon) {
         (Some(Err(failure)), _) => {
