@@ -331,9 +331,6 @@ impl Strands {
 
     /// Counts what paths have carried by now, as before some of them go, at `time` since 1970.
     pub fn take_count(&mut self, time: Duration) {
-        if !self.has_caps() {
-            return;
-        }
         let running = self.tunnel.as_ref().and_then(|tunnel| tunnel.running.as_ref());
         let Some(status) = running.and_then(daemon::Running::status) else { return };
         let paths = status.peers.iter().flat_map(|peer| peer.paths.iter().map(move |path| (peer, path)));
@@ -341,6 +338,9 @@ impl Strands {
             let packets = path.sent_packets + path.received_packets;
             (cap_name(&peer.name, &path.name), path.id, packets, path.sent_bytes + path.received_bytes)
         });
+        if !self.has_caps() {
+            return self.caps.pass_over(counts);
+        }
         self.caps.count(time, counts);
         self.unsaved = self.caps.save().err().map(|error| {
             tracing::warn!("what paths have carried is forgotten at the next start: {error}");

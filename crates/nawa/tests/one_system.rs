@@ -243,14 +243,20 @@ fn a_monthly_cap_counts_that_a_running_daemon_is_given() {
     };
     let net = Uplinks::new();
     net.van.ip("route add default via 10.0.1.1");
-    let file = net.van_file("", OFFICE, &(path("l1", "") + &path("l2", "")));
+    let file = net.van_file("", OFFICE, &path("l1", ""));
     let text = std::fs::read_to_string(&file).expect("the file");
     std::fs::write(&file, text.replace("key-file", "state-dir = 'state'\nkey-file")).expect("the file");
     let _office = Daemon::start(&net.office, &net.office_file(""));
     let _van = Daemon::start(&net.van, &file);
-    net.wait_up(&["l1", "l2"]);
-    succeed(&mut net.van.nawa(["path", "set", "office", "l2", "--monthly-cap", "1kB"]));
-    net.wait_why("l2", "its monthly cap of 1000 bytes is spent");
+    net.wait_up(&["l1"]);
+    let carry = ["-c", "20", "-i", "0.01", "-s", "1000", "-w", "30", "10.77.0.2"];
+    succeed(&mut net.van.command("ping", carry));
+    succeed(&mut net.van.nawa(["path", "set", "office", "l1", "--monthly-cap", "20kB"]));
+    let capped = net.wait_for("l1", "capped", |path| path["monthly_cap_bytes"] == 20_000);
+    let used = capped["monthly_used_bytes"].as_u64();
+    assert!(used.is_some_and(|used| used < 20_000), "what came before does not count: {capped}");
+    succeed(&mut net.van.command("ping", carry));
+    net.wait_why("l1", "its monthly cap of 20000 bytes is spent");
 }
 
 #[test]
