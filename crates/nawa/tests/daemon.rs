@@ -93,6 +93,27 @@ fn up_has_a_log_also_without_a_journal() {
     succeed(&mut namespace.nawa(["down"]));
 }
 
+/// What a daemon warns of before it is ready is in no log.
+#[test]
+fn up_says_what_is_to_be_minded() {
+    let Some(_alone) = namespaces_or_skip("up_says_what_is_to_be_minded") else { return };
+    let (namespace, other, (_node, file)) = (Namespace::new(), Namespace::new(), lonely());
+    Namespace::connect((&namespace, "lan", "10.77.0.9/24"), (&other, "lan", "10.77.0.2/24"));
+    let file = file.to_str().expect("UTF-8");
+    let up = |more: &[&str]| {
+        let up = output(namespace.nawa(["up", file]).args(more));
+        assert!(up.status.success(), "{}", stderr(&up));
+        succeed(&mut namespace.nawa(["down"]));
+        stderr(&up)
+    };
+    let said = up(&[]);
+    assert!(
+        said.contains("packets to that prefix do not go into nawa0") && !said.contains(" INFO "),
+        "{said}"
+    );
+    assert_eq!(up(&["--log-level", "error"]), "");
+}
+
 #[test]
 fn up_says_why_not() {
     let Some(_alone) = namespaces_or_skip("up_says_why_not") else { return };
