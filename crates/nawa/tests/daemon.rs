@@ -204,6 +204,18 @@ fn only_root_may_ask() {
 }
 
 #[test]
+fn the_tunnel_has_ipv6_where_the_links_have_none() {
+    let Some(_alone) = namespaces_or_skip("the_tunnel_has_ipv6_where_the_links_have_none") else { return };
+    let (namespace, (_node, file)) = (Namespace::new(), lonely());
+    let off = "for i in all default; do echo 1 >/proc/sys/net/ipv6/conf/$i/disable_ipv6; done";
+    common::uplinks::shell(&namespace, off);
+    let text = std::fs::read_to_string(&file).expect("the file");
+    std::fs::write(&file, text.replace("/24'", "/24', 'fd77::1/64'")).expect("the file");
+    let _daemon = Daemon::start(&namespace, &file);
+    assert!(namespace.ip("address show dev nawa0").contains("fd77::1/64"));
+}
+
+#[test]
 fn signals_stop_it_cleanly() {
     let Some(_alone) = namespaces_or_skip("signals_stop_it_cleanly") else { return };
     let (namespace, (_node, file)) = (Namespace::new(), lonely());
