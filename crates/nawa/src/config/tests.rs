@@ -498,7 +498,7 @@ fn fragments_are_read_with_their_file() {
 
 #[test]
 fn a_file_that_is_not_there() {
-    let complaints = super::load_text(Path::new("/nonexistent/nawa.toml")).expect_err("no such file");
+    let complaints = super::load_text(Path::new("/nonexistent/nawa.toml"), None).expect_err("no such file");
     let lines: Vec<_> = complaints.iter().map(Complaint::to_string).collect();
     assert_eq!(
         lines,
