@@ -334,7 +334,8 @@ impl Strands {
         let running = self.tunnel.as_ref().and_then(|tunnel| tunnel.running.as_ref());
         let Some(status) = running.and_then(daemon::Running::status) else { return };
         let paths = status.peers.iter().flat_map(|peer| peer.paths.iter().map(move |path| (peer, path)));
-        let counts = paths.map(|(peer, path)| {
+        // One that the peer lists may have the name of one that the file lists, and what it carries is not that one's.
+        let counts = paths.filter(|(_, path)| path.listed).map(|(peer, path)| {
             let packets = path.sent_packets + path.received_packets;
             (cap_name(&peer.name, &path.name), path.id, packets, path.sent_bytes + path.received_bytes)
         });
@@ -558,7 +559,8 @@ impl Status {
 fn put_cap(tunnel: &mut Value, cap: &Cap, resets: &str) {
     let named = |list: &mut Value, name: &str| {
         let list = list.as_array_mut()?;
-        list.iter().position(|one| one["name"] == name)
+        // Of two paths of a name the cap is that of the one that the file lists.
+        list.iter().position(|one| one["name"] == name && one["listed"] != false)
     };
     let Some(peer) = named(&mut tunnel["peers"], &cap.peer) else { return };
     let paths = &mut tunnel["peers"][peer]["paths"];
