@@ -61,6 +61,11 @@ impl Caps {
         Self { file, kept, seen: BTreeMap::new() }
     }
 
+    /// Takes what was counted by then for none of this month's, as while no path has a cap: the arguments are [`count`](Self::count)'s.
+    pub fn pass_over(&mut self, paths: impl Iterator<Item = (String, u16, u64, u64)>) {
+        self.seen = paths.map(|(name, id, packets, bytes)| ((name, id), total(packets, bytes))).collect();
+    }
+
     /// Takes in what was counted by `time` since 1970: name, id, packets and bytes of UDP payload of each path.
     pub fn count(&mut self, time: Duration, paths: impl Iterator<Item = (String, u16, u64, u64)>) {
         let month = month(time);
@@ -69,7 +74,7 @@ impl Caps {
         }
         let mut seen = BTreeMap::new();
         for (name, id, packets, bytes) in paths {
-            let total = bytes + AROUND * packets;
+            let total = total(packets, bytes);
             let before =
                 self.seen.get(&(name.clone(), id)).copied().filter(|before| *before <= total).unwrap_or(0);
             *self.kept.used_bytes.entry(name.clone()).or_default() += total - before;
@@ -96,6 +101,11 @@ impl Caps {
         file.sync_all()?;
         fs::rename(new, &self.file)
     }
+}
+
+/// Bytes of IP packets.
+fn total(packets: u64, bytes: u64) -> u64 {
+    bytes + AROUND * packets
 }
 
 /// The day on which the count of so long after 1970 begins anew, as `2026-12-01`, UTC.
@@ -163,6 +173,11 @@ mod tests {
             assert_eq!(caps.used("office/lte"), 2560);
             caps.save().expect("it is kept");
         }
+        // A cap that is given to a running daemon counts from then on.
+        let mut caps = Caps::load(folder.path());
+        caps.pass_over(one(1_000_000, 1_000_000_000));
+        caps.count(NOW, one(1_000_001, 1_000_000_100));
+        assert_eq!(caps.used("office/lte"), 2688);
         fs::write(folder.path().join("usage.json"), "nonsense").expect("a file");
         assert_eq!(Caps::load(folder.path()).used("office/lte"), 0);
     }

@@ -459,13 +459,15 @@ pub fn main() -> ExitCode {
     let cli = Cli::parse();
     // What a trial says on its way is in the findings.
     let quiet = matches!(cli.command, Some(Command::Doctor(_))).then_some("error");
-    match logging::start(cli.log_level.as_deref().or(quiet)).and_then(|()| dispatch(cli.command)) {
+    match logging::start(cli.log_level.as_deref().or(quiet))
+        .and_then(|()| dispatch(cli.command, cli.log_level.as_deref()))
+    {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => report(&failure),
     }
 }
 
-fn dispatch(command: Option<Command>) -> Result<(), Failure> {
+fn dispatch(command: Option<Command>, level: Option<&str>) -> Result<(), Failure> {
     match command {
         None => command::status::run(false),
         Some(Command::Keygen) => command::keygen::run(),
@@ -477,7 +479,7 @@ fn dispatch(command: Option<Command>) -> Result<(), Failure> {
         Some(Command::Doctor(doctor)) => command::doctor::run(&doctor),
         Some(Command::Test(test)) => command::test::run(&test),
         Some(Command::Run(Run { file, background })) => command::run::run(&file.file, background),
-        Some(Command::Up(File { file })) => command::up::run(&file),
+        Some(Command::Up(File { file })) => command::up::run(&file, level),
         Some(Command::Down) => command::down::run(),
         Some(Command::Status(Status { json })) => command::status::run(json),
         Some(Command::Monitor(Monitor { json, interval })) => command::monitor::run(json, interval),

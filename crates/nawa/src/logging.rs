@@ -35,6 +35,8 @@ pub fn start(level: Option<&str>) -> Result<(), Failure> {
     let subscriber = tracing_subscriber::fmt().with_env_filter(filter(level)?).with_writer(writer);
     let subscriber =
         subscriber.with_target(false).with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()));
+    // That a line cannot be written would be said on the same stderr, with a panic where that fails.
+    let subscriber = subscriber.log_internal_errors(false);
     if journal {
         subscriber.without_time().init()
     } else {

@@ -252,6 +252,12 @@ impl Strands {
     fn take_up(&mut self, wanted: Wanted, unable: Unable, events: &Sender<Event>) -> Result<(), String> {
         let Wanted { key, tunnel, relay, flight, floods, codings, bicast } = wanted;
         let (no_tunnel, no_relay) = (tunnel.is_none(), relay.is_none());
+        // Before what may flood on a master.
+        self.codings.reconfigure(codings, unable, events)?;
+        self.floods.reconfigure(floods, unable, events)?;
+        Provided::reconfigure(&mut self.flight, flight)?;
+        Copies::reconfigure(&mut self.bicast, bicast, events)?;
+        // Last: a peer that goes loses what its tunnel knows and holds, and going back makes another.
         match (relay.zip(key.clone()), &mut self.relay) {
             (Some((relay, key)), None) => self.relay = Some(start_relay(relay, key, events)?),
             (Some((relay, _)), Some(running)) => running.set_allow(relay.allow)?,
@@ -262,11 +268,6 @@ impl Strands {
             (Some(((_, now), _)), Some(running)) => running.reconfigure(now)?,
             (None, _) => {}
         }
-        // Before what may flood on a master.
-        self.codings.reconfigure(codings, unable, events)?;
-        self.floods.reconfigure(floods, unable, events)?;
-        Provided::reconfigure(&mut self.flight, flight)?;
-        Copies::reconfigure(&mut self.bicast, bicast, events)?;
         self.tunnel.take_if(|_| no_tunnel);
         self.relay.take_if(|_| no_relay);
         self.key = key.or(self.key.take());
@@ -330,16 +331,17 @@ impl Strands {
 
     /// Counts what paths have carried by now, as before some of them go, at `time` since 1970.
     pub fn take_count(&mut self, time: Duration) {
-        if !self.has_caps() {
-            return;
-        }
         let running = self.tunnel.as_ref().and_then(|tunnel| tunnel.running.as_ref());
         let Some(status) = running.and_then(daemon::Running::status) else { return };
         let paths = status.peers.iter().flat_map(|peer| peer.paths.iter().map(move |path| (peer, path)));
-        let counts = paths.map(|(peer, path)| {
+        // One that the peer lists may have the name of one that the file lists, and what it carries is not that one's.
+        let counts = paths.filter(|(_, path)| path.listed).map(|(peer, path)| {
             let packets = path.sent_packets + path.received_packets;
             (cap_name(&peer.name, &path.name), path.id, packets, path.sent_bytes + path.received_bytes)
         });
+        if !self.has_caps() {
+            return self.caps.pass_over(counts);
+        }
         self.caps.count(time, counts);
         self.unsaved = self.caps.save().err().map(|error| {
             tracing::warn!("what paths have carried is forgotten at the next start: {error}");
@@ -557,7 +559,8 @@ impl Status {
 fn put_cap(tunnel: &mut Value, cap: &Cap, resets: &str) {
     let named = |list: &mut Value, name: &str| {
         let list = list.as_array_mut()?;
-        list.iter().position(|one| one["name"] == name)
+        // Of two paths of a name the cap is that of the one that the file lists.
+        list.iter().position(|one| one["name"] == name && one["listed"] != false)
     };
     let Some(peer) = named(&mut tunnel["peers"], &cap.peer) else { return };
     let paths = &mut tunnel["peers"][peer]["paths"];

@@ -93,6 +93,27 @@ fn up_has_a_log_also_without_a_journal() {
     succeed(&mut namespace.nawa(["down"]));
 }
 
+/// What a daemon warns of before it is ready is in no log.
+#[test]
+fn up_says_what_is_to_be_minded() {
+    let Some(_alone) = namespaces_or_skip("up_says_what_is_to_be_minded") else { return };
+    let (namespace, other, (_node, file)) = (Namespace::new(), Namespace::new(), lonely());
+    Namespace::connect((&namespace, "lan", "10.77.0.9/24"), (&other, "lan", "10.77.0.2/24"));
+    let file = file.to_str().expect("UTF-8");
+    let up = |more: &[&str]| {
+        let up = output(namespace.nawa(["up", file]).args(more));
+        assert!(up.status.success(), "{}", stderr(&up));
+        succeed(&mut namespace.nawa(["down"]));
+        stderr(&up)
+    };
+    let said = up(&[]);
+    assert!(
+        said.contains("packets to that prefix do not go into nawa0") && !said.contains(" INFO "),
+        "{said}"
+    );
+    assert_eq!(up(&["--log-level", "error"]), "");
+}
+
 #[test]
 fn up_says_why_not() {
     let Some(_alone) = namespaces_or_skip("up_says_why_not") else { return };
@@ -101,6 +122,23 @@ fn up_says_why_not() {
     let output = output(&mut namespace.nawa(["up", file.to_str().expect("UTF-8")]));
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("missing key `listen`"), "{}", stderr(&output));
+}
+
+/// As over a terminal that is hung up, or into a pipe whose reader has ended.
+#[test]
+fn a_log_that_nobody_takes_ends_nothing() {
+    let Some(_alone) = namespaces_or_skip("a_log_that_nobody_takes_ends_nothing") else { return };
+    let (namespace, (_node, file)) = (Namespace::new(), lonely());
+    let mut daemon = Daemon::start(&namespace, &file);
+    daemon.close_stderr();
+    std::fs::write(&file, "nonsense").expect("the file");
+    daemon.signal(Signal::HUP);
+    common::eventually("the reload is refused", || {
+        namespace.status()["reload_refused"].is_array().then_some(())
+    });
+    succeed(&mut namespace.nawa(["path", "add", "office", "lte", "--remote", "192.0.2.1:9"]));
+    daemon.signal(Signal::TERM);
+    assert_eq!(daemon.wait(), Some(0));
 }
 
 #[test]
@@ -163,6 +201,18 @@ fn only_root_may_ask() {
         assert_eq!(stderr(&output), "nawa: only root may talk to the daemon; use sudo\n");
     }
     succeed(&mut namespace.nawa(["status"]));
+}
+
+#[test]
+fn the_tunnel_has_ipv6_where_the_links_have_none() {
+    let Some(_alone) = namespaces_or_skip("the_tunnel_has_ipv6_where_the_links_have_none") else { return };
+    let (namespace, (_node, file)) = (Namespace::new(), lonely());
+    let off = "for i in all default; do echo 1 >/proc/sys/net/ipv6/conf/$i/disable_ipv6; done";
+    common::uplinks::shell(&namespace, off);
+    let text = std::fs::read_to_string(&file).expect("the file");
+    std::fs::write(&file, text.replace("/24'", "/24', 'fd77::1/64'")).expect("the file");
+    let _daemon = Daemon::start(&namespace, &file);
+    assert!(namespace.ip("address show dev nawa0").contains("fd77::1/64"));
 }
 
 #[test]

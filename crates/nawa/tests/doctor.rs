@@ -227,10 +227,20 @@ fn doctor_says_what_a_hub_passes_on() {
     says("does not forward IPv4");
     shell(&net.office, "echo 1 >/proc/sys/net/ipv4/ip_forward");
     says("forwards IPv4, and no rule of nftables puts its own address");
-    nft(
-        &net.office,
-        "table ip out { chain out { type nat hook postrouting priority srcnat; oifname eth0 masquerade\n}\n}",
-    );
+    // As Docker has them.
+    let out = |rule: &str| {
+        format!("table ip out {{ chain out {{ type nat hook postrouting priority srcnat; {rule}\n}}\n}}")
+    };
+    nft(&net.office, &out("ip saddr 172.17.0.0/16 oifname != docker0 masquerade"));
+    says("forwards IPv4, and no rule of nftables puts its own address");
+    nft(&net.office, &out("oifname eth0 masquerade"));
+    let forward = |policy: &str| {
+        let chain = "type filter hook forward priority 0; policy";
+        nft(&net.office, &format!("table ip filter {{ chain FORWARD {{ {chain} {policy};\n}}\n}}"));
+    };
+    forward("drop");
+    says("forwards IPv4, but for what no rule accepts: ip filter FORWARD drops that");
+    forward("accept");
     says("forwards IPv4, and puts its own address on what leaves");
     let _office = Daemon::start(&net.office, &file);
     let found = stdout(&output(&mut net.office.nawa(["doctor"])));

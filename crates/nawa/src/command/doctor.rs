@@ -16,7 +16,7 @@ use crate::failure::Failure;
 pub fn run(doctor: &Doctor) -> Result<(), Failure> {
     let facts = gather::host();
     let mut all = host::findings(&facts);
-    let daemon = Daemon::find()?.map(|mut daemon| daemon.ask(Request::Status)).transpose()?;
+    let daemon = Daemon::find()?.map(|mut daemon| state(daemon.ask(Request::Status), &mut all));
     if daemon.is_none() {
         all.extend(strands::leftovers(&gather::left()));
     }
@@ -31,7 +31,15 @@ pub fn run(doctor: &Doctor) -> Result<(), Failure> {
         _ => false,
     };
     if is_hub {
-        all.push(strands::hub(facts.forwards.0, gather::masquerades()));
+        let networks = match (&settings, &daemon) {
+            (Some(Ok(Settings { tunnel: Some(tunnel), .. })), _) => tunnel.addresses.clone(),
+            (_, Some(state)) => gather::networks_of(state["interface"].as_str().unwrap_or_default()),
+            _ => Vec::new(),
+        };
+        let mut drops = gather::dropping(&["forward"]).unwrap_or_default();
+        // Of IPv4 is spoken.
+        drops.retain(|chain| chain.starts_with("ip ") || chain.starts_with("inet "));
+        all.push(strands::hub(facts.forwards.0, gather::masquerades(&networks), &drops));
     }
     let tunnel = match (settings, daemon) {
         (Some(Err(failure)), _) => {
@@ -58,6 +66,14 @@ pub fn run(doctor: &Doctor) -> Result<(), Failure> {
     };
     all.extend(of_tunnel(&tunnel));
     show(doctor.json, &all)
+}
+
+/// What a daemon answered; if it refused, nothing of what it runs is known.
+fn state(answer: Result<Value, Failure>, all: &mut Vec<Finding>) -> Value {
+    answer.unwrap_or_else(|failure| {
+        all.push(Finding::new(Level::Fail, "daemon", failure.why(), "what it runs is not shown", ""));
+        Value::Null
+    })
 }
 
 /// Whether a tunnel has a peer that it lists no path to.
@@ -169,6 +185,13 @@ mod tests {
         let tunnel = ("tunnel", Level::Fail, "has failed 2 times in a row: no");
         assert_eq!(told, [tunnel, ("reload", Level::Warn, "x.toml:1:1: bad")]);
         assert_eq!(of_daemon(&json!({"failed": failed(Value::Null)})), [], "it runs again");
+        // One that refuses is a finding as well, and not the end of all others.
+        let mut all = Vec::new();
+        let refused = state(Err(Failure::failed("the coding does not answer")), &mut all);
+        assert_eq!(
+            (refused, all[0].level, all[0].what.as_str()),
+            (Value::Null, Level::Fail, "the coding does not answer")
+        );
     }
 
     #[test]

@@ -36,6 +36,8 @@ pub(super) struct Round {
 pub(super) struct Line {
     pub peer: String,
     pub name: String,
+    /// Tells two of a name apart.
+    pub id: u16,
     pub state: String,
     pub backup: bool,
     pub rtt_ms: Option<f64>,
@@ -121,6 +123,7 @@ fn line(peer: &view::Peer, path: &view::Path, since: Option<(Duration, Count)>) 
     Line {
         peer: peer.name.clone(),
         name: path.name.clone(),
+        id: path.id,
         state: path.state.clone(),
         backup: path.backup,
         rtt_ms: path.rtt_ms,

@@ -34,8 +34,10 @@ const ONE_ANSWER: Duration = Duration::from_secs(2);
 /// From one ping to the next.
 const PING: &str = "0.1";
 
-/// What was counted on the paths by then: by name, bytes and packets sent and packets lost.
-type Counts = BTreeMap<String, (f64, f64, f64)>;
+/// A path's id, which tells two of a name apart.
+type Id = u64;
+/// What was counted on the paths by then: bytes and packets sent and packets lost.
+type Counts = BTreeMap<Id, (f64, f64, f64)>;
 
 /// Measures, and shows it.
 pub fn run(test: &Test) -> Result<(), Failure> {
@@ -125,7 +127,7 @@ fn load(
     name: &str,
     to: IpAddr,
     time: Duration,
-) -> Result<(Child, BTreeMap<String, f64>), Failure> {
+) -> Result<(Child, BTreeMap<Id, f64>), Failure> {
     let any: SocketAddr = if to.is_ipv4() { ([0; 4], 0).into() } else { ([0u16; 8], 0).into() };
     let socket = UdpSocket::bind(any).map_err(Failure::failed)?;
     socket.connect((to, DISCARD)).and_then(|()| socket.set_nonblocking(true)).map_err(Failure::failed)?;
@@ -167,20 +169,20 @@ fn counts(peer: &Value) -> Counts {
     let counts = |path: &Value| {
         let [bytes, packets, lost] =
             ["sent_bytes", "sent_packets", "lost_packets"].map(|key| number(path, key));
-        Some((path["name"].as_str()?.to_owned(), (bytes, packets, lost)))
+        Some((path["id"].as_u64()?, (bytes, packets, lost)))
     };
     paths.filter_map(counts).collect()
 }
 
 /// Bytes a second that each path delivered in `time`; what was lost is as large as what was sent, on average.
-fn delivered(before: &Counts, after: &Counts, time: Duration) -> BTreeMap<String, f64> {
-    let rate = |name: &String, (bytes, packets, lost): (f64, f64, f64)| {
-        let (old_bytes, old_packets, old_lost) = before.get(name).copied().unwrap_or_default();
+fn delivered(before: &Counts, after: &Counts, time: Duration) -> BTreeMap<Id, f64> {
+    let rate = |id: Id, (bytes, packets, lost): (f64, f64, f64)| {
+        let (old_bytes, old_packets, old_lost) = before.get(&id).copied().unwrap_or_default();
         let (bytes, packets, lost) = (bytes - old_bytes, packets - old_packets, lost - old_lost);
         let share = if packets > 0.0 { (1.0 - lost / packets).clamp(0.0, 1.0) } else { 0.0 };
-        (name.clone(), bytes * share / time.as_secs_f64().max(1e-3))
+        (id, bytes * share / time.as_secs_f64().max(1e-3))
     };
-    after.iter().map(|(name, counts)| rate(name, *counts)).collect()
+    after.iter().map(|(id, counts)| rate(*id, *counts)).collect()
 }
 
 fn percentile(sorted: &[f64], percent: usize) -> f64 {
@@ -192,20 +194,20 @@ fn result(
     target: IpAddr,
     (before, idle): (&Value, &[f64]),
     (after, loaded): (&Value, &[f64]),
-    rates: &BTreeMap<String, f64>,
+    rates: &BTreeMap<Id, f64>,
 ) -> Value {
     let latency = |sorted: &[f64]| {
         let [p50, p95] = [50, 95].map(|percent| percentile(sorted, percent));
         json!({"rtt_p50_ms": p50, "rtt_p95_ms": p95, "rpm": (60_000.0 / p50).round()})
     };
-    let rtt = |peer: &Value, name: &Value| {
+    let rtt = |peer: &Value, id: &Value| {
         let paths = peer["paths"].as_array().into_iter().flatten();
-        paths.clone().find(|path| path["name"] == *name).map_or(Value::Null, |path| path["rtt_ms"].clone())
+        paths.clone().find(|path| path["id"] == *id).map_or(Value::Null, |path| path["rtt_ms"].clone())
     };
     let path = |path: &Value| {
-        let name = &path["name"];
-        let rate = name.as_str().and_then(|name| rates.get(name)).map(|rate| rate * 8.0);
-        json!({"name": name, "state": path["state"], "rtt_idle_ms": rtt(before, name), "rtt_loaded_ms": path["rtt_ms"], "rate_bps": rate})
+        let (name, id) = (&path["name"], &path["id"]);
+        let rate = id.as_u64().and_then(|id| rates.get(&id)).map(|rate| rate * 8.0);
+        json!({"name": name, "id": id, "state": path["state"], "rtt_idle_ms": rtt(before, id), "rtt_loaded_ms": path["rtt_ms"], "rate_bps": rate})
     };
     let mut load = latency(loaded);
     load["rate_bps"] = json!(rates.values().sum::<f64>() * 8.0);
@@ -279,10 +281,12 @@ mod tests {
 
     #[test]
     fn what_was_lost_was_not_delivered() {
-        let path = |bytes: u64, packets: u64, lost: u64| json!({"paths": [{"name": "lte", "sent_bytes": bytes, "sent_packets": packets, "lost_packets": lost}]});
+        // Two of one name, of which the second carries nothing.
+        let one = |id: u64, bytes: u64, packets: u64, lost: u64| json!({"name": "lte", "id": id, "sent_bytes": bytes, "sent_packets": packets, "lost_packets": lost});
+        let path = |bytes: u64, packets: u64, lost: u64| json!({"paths": [one(3, bytes, packets, lost), one(4, 0, 0, 0)]});
         let (before, after) = (counts(&path(1000, 1, 0)), counts(&path(101_000, 101, 25)));
-        assert_eq!(delivered(&before, &after, Duration::from_secs(2))["lte"], 37_500.0);
-        assert_eq!(delivered(&after, &after, Duration::from_secs(2))["lte"], 0.0);
+        assert_eq!(delivered(&before, &after, Duration::from_secs(2))[&3], 37_500.0);
+        assert_eq!(delivered(&after, &after, Duration::from_secs(2))[&3], 0.0);
     }
 
     #[test]

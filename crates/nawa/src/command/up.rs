@@ -1,6 +1,6 @@
 //! `nawa up`
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -8,8 +8,8 @@ use std::process::{Child, Command, Stdio};
 use crate::control::client::Daemon;
 use crate::failure::Failure;
 
-/// Starts `nawa run` in the background; returns when it is ready.
-pub fn run(file: &Path) -> Result<(), Failure> {
+/// Starts `nawa run` in the background, which logs at `level`; returns when it is ready.
+pub fn run(file: &Path, level: Option<&str>) -> Result<(), Failure> {
     if let Some(daemon) = Daemon::find()? {
         let pid = daemon.pid();
         return Err(Failure::failed(format!(
@@ -17,19 +17,28 @@ pub fn run(file: &Path) -> Result<(), Failure> {
         )));
     }
     let mut child =
-        start(file).map_err(|error| Failure::failed(format!("cannot start the daemon: {error}")))?;
-    match said_before_ready(&mut child) {
-        None => Ok(()),
-        Some(lines) => Err(ended(child, lines)),
+        start(file, level).map_err(|error| Failure::failed(format!("cannot start the daemon: {error}")))?;
+    let (ready, lines) = said_before_ready(&mut child);
+    if !ready {
+        return Err(ended(child, lines));
     }
+    // The log begins when it is ready: what somebody has to mind before stands nowhere else.
+    let matters =
+        |line: &&String| line.split_whitespace().take(2).any(|word| ["WARN", "ERROR"].contains(&word));
+    for line in lines.iter().filter(matters) {
+        // Where nobody listens, it runs all the same.
+        let _ = writeln!(std::io::stderr(), "{line}");
+    }
+    Ok(())
 }
 
-fn start(file: &Path) -> std::io::Result<Child> {
+fn start(file: &Path, level: Option<&str>) -> std::io::Result<Child> {
     Command::new("/proc/self/exe")
         // As `ps` shows it.
         .arg0("nawa")
         .arg("run")
         .arg("--background")
+        .args(level.map(|level| format!("--log-level={level}")))
         .arg("--")
         .arg(std::path::absolute(file)?)
         .current_dir("/")
@@ -39,17 +48,17 @@ fn start(file: &Path) -> std::io::Result<Child> {
         .spawn()
 }
 
-/// `None` once the child is ready; all that it said if it ended before.
-fn said_before_ready(child: &mut Child) -> Option<Vec<String>> {
-    let stderr = child.stderr.take()?;
+/// Whether the child is ready, or has ended before, and all that it said until then.
+fn said_before_ready(child: &mut Child) -> (bool, Vec<String>) {
     let mut lines = Vec::new();
+    let Some(stderr) = child.stderr.take() else { return (false, lines) };
     for line in BufReader::new(stderr.take(1 << 20)).lines().map_while(Result::ok) {
         if line == super::READY {
-            return None;
+            return (true, lines);
         }
         lines.push(line);
     }
-    Some(lines)
+    (false, lines)
 }
 
 fn ended(mut child: Child, lines: Vec<String>) -> Failure {

@@ -9,16 +9,20 @@ use toml::de::{DeTable, DeValue};
 
 use super::source::{Complaint, Files, Source};
 
-/// Reads `file` and its fragments.
+/// Reads `file` and its fragments; `new`, where there is one, is to stand in `file`, and is read in its place.
 ///
 /// # Errors
 /// What cannot be read, and fragments that do not stand for themselves.
-pub fn read(file: &Path) -> Result<Files, Vec<Complaint>> {
+pub fn read(file: &Path, new: Option<&str>) -> Result<Files, Vec<Complaint>> {
     let mut files = Files::default();
     let fragments = fragments(file).map_err(|complaint| vec![complaint])?;
     let mut complaints = Vec::new();
     for (index, part) in std::iter::once(file.to_owned()).chain(fragments).enumerate() {
-        match contents(&part, index > 0) {
+        let read = match new.filter(|_| index == 0) {
+            Some(new) => Ok(new.to_owned()),
+            None => contents(&part, index > 0),
+        };
+        match read {
             Ok(text) => {
                 if index > 0 {
                     complaints.extend(stands_alone(&part, &text));

@@ -37,15 +37,15 @@ use source::Source;
 /// # Errors
 /// Bad input with a line for everything that is wrong.
 pub fn load(file: &path::Path) -> Result<Settings, Failure> {
-    load_text(file).map_err(|complaints| bad_file(&complaints))
+    load_text(file, None).map_err(|complaints| bad_file(&complaints))
 }
 
-/// Checks `text`, which is to stand in `file`, by itself: fragments are checked with it when it is loaded.
+/// Checks `text`, which is to stand in `file`, and the fragments in `FILE.d`.
 ///
 /// # Errors
 /// As [`load`].
 pub fn check_text(file: &path::Path, text: &str) -> Result<(), Failure> {
-    parse(file, text).map(drop).map_err(|complaints| bad_file(&complaints))
+    load_text(file, Some(text)).map(drop).map_err(|complaints| bad_file(&complaints))
 }
 
 /// The private key in the file `path`.
@@ -62,12 +62,13 @@ fn bad_file(complaints: &[Complaint]) -> Failure {
     failure
 }
 
-fn load_text(file: &path::Path) -> Result<Settings, Vec<Complaint>> {
-    let files = fragments::read(file)?;
+fn load_text(file: &path::Path, new: Option<&str>) -> Result<Settings, Vec<Complaint>> {
+    let files = fragments::read(file, new)?;
     meant(Source::of(file, &files))
 }
 
-pub fn parse(file: &path::Path, text: &str) -> Result<Settings, Vec<Complaint>> {
+#[cfg(test)]
+fn parse(file: &path::Path, text: &str) -> Result<Settings, Vec<Complaint>> {
     meant(Source::new(file, text))
 }
 

@@ -9,7 +9,7 @@ use tunnel::{Bicast, PresharedKey, PublicKey};
 use super::document;
 use super::source::{Source, unique};
 use super::value::{self, HostPort};
-use super::{Path, Peer, Via, secret};
+use super::{Path, Peer, Via, resolve, secret};
 
 /// A peer, and where its name stands.
 pub struct Checked {
@@ -109,6 +109,7 @@ fn paths(source: &mut Source, written: Vec<document::Path>) -> Vec<Path> {
 
 fn path(source: &mut Source, written: document::Path) -> Option<Path> {
     let name = source.expect(written.name.span(), value::label(written.name.get_ref()));
+    let place = written.local.as_ref().map_or(written.remote.span(), Spanned::span);
     let local = match written.local {
         Some(text) => source.expect(text.span(), value::local(text.get_ref())),
         None => Some(Local::Any),
@@ -122,7 +123,7 @@ fn path(source: &mut Source, written: document::Path) -> Option<Path> {
         Some(written) => via(source, written).map(Some),
         None => Some(None),
     };
-    Some(Path {
+    let path = Path {
         name: name?,
         local: local?,
         remote: remote?,
@@ -130,7 +131,9 @@ fn path(source: &mut Source, written: document::Path) -> Option<Path> {
         backup: written.backup,
         receive: written.receive,
         cost: Cost { metered: written.metered, prefer, monthly_cap, spent: false },
-    })
+    };
+    source.expect(place, resolve::path(&path))?;
+    Some(path)
 }
 
 fn via(source: &mut Source, written: document::Via) -> Option<Via> {

@@ -58,6 +58,18 @@ fn path(more: &str) -> String {
 }
 
 #[test]
+fn a_path_has_addresses_of_one_family() {
+    let direct = path("local = '2001:db8::2'\n");
+    let via = format!("via = {{ address = '[2001:db8::9]:51901', public-key = '{ALICE}' }}\n");
+    let relayed = path(&format!("local = '10.0.0.2'\n{via}"));
+    for (path, relay) in [(direct, "203.0.113.7"), (relayed, "2001:db8::9")] {
+        let bob = peer(&path);
+        let what = format!("\"{relay}\" has no address of the same family as `local`; change one of the two");
+        assert_complaints(&format!("{NODE}{TUNNEL}{bob}"), &format!("nawa.toml:14:9: {what}"));
+    }
+}
+
+#[test]
 fn files_of_other_names_have_a_state_of_their_own() {
     let folder = folder();
     let state_of = |name: &str| {
@@ -486,7 +498,7 @@ fn fragments_are_read_with_their_file() {
 
 #[test]
 fn a_file_that_is_not_there() {
-    let complaints = super::load_text(Path::new("/nonexistent/nawa.toml")).expect_err("no such file");
+    let complaints = super::load_text(Path::new("/nonexistent/nawa.toml"), None).expect_err("no such file");
     let lines: Vec<_> = complaints.iter().map(Complaint::to_string).collect();
     assert_eq!(
         lines,

@@ -51,7 +51,7 @@ pub fn host() -> Facts {
             read("/proc/sys/net/ipv4/ip_forward") == "1",
             read("/proc/sys/net/ipv6/conf/all/forwarding") == "1",
         ),
-        firewall: firewall(),
+        firewall: dropping(&["input", "output"]),
         clock: device::realtime(),
         kernel,
     }
@@ -112,8 +112,8 @@ fn duplicate(line: &str, name: &str) -> Option<String> {
     failed.then_some(format!("{address}/{}", hex(prefix)?))
 }
 
-/// The chains that see this host's own packets and drop by default.
-fn firewall() -> Option<Vec<String>> {
+/// The chains of these hooks that drop what no rule of theirs accepts; `None` where `nft` cannot be asked.
+pub fn dropping(hooks: &[&str]) -> Option<Vec<String>> {
     let listed = Command::new("nft")
         .args(["-j", "list", "chains"])
         .output()
@@ -122,7 +122,7 @@ fn firewall() -> Option<Vec<String>> {
     let listed: Value = serde_json::from_slice(&listed.stdout).ok()?;
     let chains = listed["nftables"].as_array()?.iter().map(|one| &one["chain"]);
     let drops = |chain: &&Value| {
-        chain["policy"] == "drop" && ["input", "output"].contains(&chain["hook"].as_str().unwrap_or_default())
+        chain["policy"] == "drop" && hooks.contains(&chain["hook"].as_str().unwrap_or_default())
     };
     let word = |chain: &Value, key: &str| chain[key].as_str().unwrap_or_default().to_owned();
     let name = |chain: &Value| ["family", "table", "name"].map(|key| word(chain, key)).join(" ");
@@ -152,17 +152,40 @@ pub fn strands(settings: &Settings) -> strands::Facts {
     facts
 }
 
-/// Whether nftables put this host's address on packets that leave it; `None` where `nft` cannot be asked.
-pub fn masquerades() -> Option<bool> {
+/// Whether nftables put this host's address on packets from `networks` that leave it; `None` where `nft` cannot be asked.
+pub fn masquerades(networks: &[IpNet]) -> Option<bool> {
     let listed =
         Command::new("nft").args(["list", "ruleset"]).output().ok().filter(|one| one.status.success())?;
-    Some(puts_own_address(&String::from_utf8_lossy(&listed.stdout)))
+    Some(puts_own_address(&String::from_utf8_lossy(&listed.stdout), networks))
 }
 
-/// A rule's statement, of nftables or of iptables within them.
-fn puts_own_address(ruleset: &str) -> bool {
-    let mut words = ruleset.split_whitespace().map(|word| word.trim_matches('"'));
-    words.any(|word| ["masquerade", "snat", "MASQUERADE", "SNAT"].contains(&word))
+/// The addresses of an interface, with the lengths of their prefixes.
+pub fn networks_of(interface: &str) -> Vec<IpNet> {
+    let all = device::networks().unwrap_or_default().into_iter().filter(|(name, ..)| name == interface);
+    all.filter_map(|(_, ip, bits)| IpNet::new(ip, bits).ok()).collect()
+}
+
+/// A rule's statement, of nftables or of iptables within them, in a rule that is not for other sources than these: Docker and libvirt
+/// have such rules for networks of their own.
+fn puts_own_address(ruleset: &str, networks: &[IpNet]) -> bool {
+    let states = |line: &str| {
+        let mut words = line.split_whitespace().map(|word| word.trim_matches('"'));
+        words.any(|word| ["masquerade", "snat", "MASQUERADE", "SNAT"].contains(&word))
+    };
+    ruleset.lines().any(|line| states(line) && takes_from(line, networks))
+}
+
+/// Whether a rule takes packets from one of these networks, as far as it names sources by their prefixes.
+fn takes_from(rule: &str, networks: &[IpNet]) -> bool {
+    let Some((_, sources)) = rule.split_once(" saddr ") else { return true };
+    let others = sources.strip_prefix("!= ");
+    let sources = others.unwrap_or(sources);
+    let end = if sources.starts_with('{') { '}' } else { ' ' };
+    let named = sources.split(end).next().unwrap_or_default().split(['{', ',', ' ']);
+    let prefix = |word: &str| word.parse().ok().or_else(|| Some(IpNet::from(word.parse::<IpAddr>().ok()?)));
+    let named: Vec<_> = named.filter_map(prefix).collect();
+    let within = networks.iter().any(|net| named.iter().any(|source| source.contains(&net.trunc())));
+    named.is_empty() || within != others.is_some()
 }
 
 /// What outlives a daemon that is killed.
@@ -314,14 +337,24 @@ mod tests {
     fn what_the_kernel_prints_is_read() {
         assert_eq!(capabilities("Name:\tnawa\nCapEff:\t00000000a80425fb\n"), 0xa804_25fb);
         assert_eq!(capabilities(""), 0);
-        let nat =
-            |rule: &str| puts_own_address(&format!("table ip nat {{\n chain out {{\n {rule}\n }}\n}}\n"));
+        let networks = ["10.77.0.1/24".parse().expect("a network")];
+        let nat = |rule: &str| {
+            puts_own_address(&format!("table ip nat {{\n chain out {{\n {rule}\n }}\n}}\n"), &networks)
+        };
         assert!(
             nat("oifname != \"nawa0\" masquerade")
                 && nat("xt target \"MASQUERADE\"")
                 && nat("snat to 192.0.2.1")
         );
         assert!(!nat("type nat hook postrouting priority srcnat; policy accept;"));
+        // Docker's and libvirt's are for networks of their own.
+        assert!(!nat("ip saddr 172.17.0.0/16 oifname != \"docker0\" counter packets 0 bytes 0 masquerade"));
+        assert!(!nat("ip saddr { 172.17.0.0/16, 192.168.122.0/24 } ip daddr 10.0.0.0/8 masquerade"));
+        assert!(!nat("ip saddr != 10.77.0.0/16 masquerade") && nat("ip saddr != 172.17.0.0/16 masquerade"));
+        assert!(nat("ip saddr 10.77.0.0/24 oifname != \"nawa0\" masquerade"));
+        assert!(
+            nat("ip saddr { 172.17.0.0/16, 10.0.0.0/8 } masquerade") && nat("ip saddr @inside masquerade")
+        );
         let route = "wan1\t00000000\t0101000A\t0003\t0\t0\t0\t00000000\t0\t0\t0";
         assert!(is_default(route, "wan1") && !is_default(route, "wan2"));
         assert!(!is_default("wan1\t0001000A\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0", "wan1"));

@@ -105,9 +105,10 @@ fn has(facts: &Facts, bit: u32) -> bool {
 fn capabilities(facts: &Facts) -> Vec<Finding> {
     let missing = CAPABILITIES.iter().filter(|(bit, ..)| !has(facts, *bit));
     let mut all: Vec<_> = missing
-        .map(|(_, name, costs)| {
+        .map(|(bit, name, costs)| {
             Finding::new(
-                Level::Fail,
+                // The tunnel works without the others.
+                if *bit == NET_ADMIN { Level::Fail } else { Level::Warn },
                 "capabilities",
                 format!("{name} is missing"),
                 *costs,
@@ -334,6 +335,9 @@ mod tests {
         use Level::{Fail, Note, Warn};
         assert_eq!(amiss(|facts| facts.kernel = "5.10.0-1".into()), one("kernel", Warn));
         assert_eq!(amiss(|facts| facts.capabilities &= !(1 << 12)), one("capabilities", Fail));
+        for bit in [13, 39] {
+            assert_eq!(amiss(|facts| facts.capabilities &= !(1 << bit)), one("capabilities", Warn));
+        }
         assert_eq!(amiss(|facts| facts.container = true), one("user namespace", Warn));
         assert_eq!(amiss(|facts| facts.lockdown = Some("confidentiality".into())), one("lockdown", Warn));
         assert_eq!(amiss(|facts| facts.btf = false), one("types", Warn));

@@ -46,11 +46,17 @@ pub fn leftovers(left: &[String]) -> Vec<Finding> {
     left.iter().map(finding).collect()
 }
 
-/// Whether a hub passes on what its peers send beyond it: whether it forwards IPv4, and puts its own address on that.
-pub fn hub(forwards: bool, masquerades: Option<bool>) -> Finding {
+/// Whether a hub passes on what its peers send beyond it: whether it forwards IPv4, and puts its own address on that; `drops` are the
+/// chains that forwarded packets of no rule end in.
+pub fn hub(forwards: bool, masquerades: Option<bool>, drops: &[String]) -> Finding {
+    let chains = drops.join(", ");
+    let dropped = format!("forwards IPv4, but for what no rule accepts: {chains} drops that");
     let (what, todo) = match (forwards, masquerades) {
-        (true, Some(true)) => {
+        (true, Some(true)) if drops.is_empty() => {
             return Finding::ok("hub", "forwards IPv4, and puts its own address on what leaves");
+        }
+        (true, Some(true)) => {
+            (dropped.as_str(), "accept there what comes in by the tunnel's interface, and what leaves by it")
         }
         (false, _) => ("does not forward IPv4", "sysctl -w net.ipv4.ip_forward=1"),
         (true, Some(false)) => (
@@ -143,9 +149,15 @@ mod tests {
     fn leftovers_and_hubs_are_told_what_to_do() {
         let left = leftovers(&["table inet nawa-flood".into()]);
         assert_eq!((left[0].level, left[0].what.as_str()), (Level::Warn, "table inet nawa-flood"));
-        assert_eq!(hub(true, Some(true)).level, Level::Ok);
-        for (forwards, masquerades) in [(false, Some(true)), (true, Some(false)), (true, None)] {
-            let found = hub(forwards, masquerades);
+        assert_eq!(hub(true, Some(true), &[]).level, Level::Ok);
+        let docker = ["ip filter FORWARD".to_owned()];
+        for (forwards, masquerades, drops) in [
+            (false, Some(true), &[][..]),
+            (true, Some(false), &[]),
+            (true, None, &[]),
+            (true, Some(true), &docker),
+        ] {
+            let found = hub(forwards, masquerades, drops);
             assert!(found.level == Level::Note && !found.todo.is_empty(), "{found:?}");
         }
     }

@@ -200,12 +200,17 @@ impl Called {
         let said = talk.say(WRITTEN).and_then(|()| talk.hear());
         match said {
             Ok(said) if said == DONE => Ok(()),
-            Ok(why) => Err(format!("the inviter says: {}", String::from_utf8_lossy(&why))),
+            Ok(why) => Err(refusal(&why)),
             Err(error) => {
                 Err(format!("the inviter did not say whether it has enrolled this end ({error}); look there"))
             }
         }
     }
+}
+
+/// Nothing in what an inviter says can act on the terminal.
+fn refusal(why: &[u8]) -> String {
+    format!("the inviter says: {}", why.escape_ascii())
 }
 
 fn connect(endpoints: &[HostPort]) -> Result<TcpStream, String> {
@@ -288,6 +293,11 @@ impl Talk {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_an_inviter_says_is_a_line_whatever_is_in_it() {
+        assert_eq!(refusal(b"no\n\x1b[2J"), "the inviter says: no\\n\\x1b[2J");
+    }
 
     #[test]
     fn who_waits_goes_before_who_comes_from_elsewhere() {

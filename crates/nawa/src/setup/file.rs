@@ -160,11 +160,11 @@ fn write_new(path: &Path, text: &str, mode: u32) -> std::io::Result<()> {
 /// # Errors
 /// Bad input if the file is not good with it; failed if it cannot be written.
 pub fn append(file: &Path, section: &str) -> Result<(), Failure> {
-    let file = fs::canonicalize(file).map_err(|error| cannot("find", file, &error))?;
-    let text = fs::read_to_string(&file).map_err(|error| cannot("read", &file, &error))?;
+    let text = fs::read_to_string(file).map_err(|error| cannot("read", file, &error))?;
     let end = if text.ends_with('\n') { "" } else { "\n" };
     let text = format!("{text}{end}{section}");
-    config::check_text(&file, &text)?;
+    config::check_text(file, &text)?;
+    let file = fs::canonicalize(file).map_err(|error| cannot("find", file, &error))?;
     let beside = file.with_extension("toml.new");
     let replace = || -> std::io::Result<()> {
         let mode = fs::metadata(&file)?.permissions();
@@ -213,6 +213,14 @@ mod tests {
         append(&file, &self::peer("van", &me, &["10.77.0.9/32".parse().expect("a prefix")]))
             .expect_err("its own key is no peer's");
         let third = PrivateKey::generate(&mut OsRng.unwrap_err()).public();
+        // [tunnel] in a fragment.
+        let fragments = folder.path().join("new/split.toml.d");
+        fs::create_dir(&fragments).expect("a folder");
+        fs::write(fragments.join("tunnel.toml"), end(&addresses, Some(1), &[])).expect("a fragment");
+        let split = folder.path().join("new/split.toml");
+        fs::write(&split, "").expect("a file");
+        append(&split, &self::peer("van", &third, &["10.77.0.9/32".parse().expect("a prefix")]))
+            .expect("good with its fragment");
         // What one that was killed in the middle has left.
         fs::write(file.with_extension("toml.new"), "half").expect("a leftover");
         let before = fs::read_to_string(&file).expect("the file");

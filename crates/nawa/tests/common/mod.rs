@@ -205,6 +205,11 @@ impl Daemon {
         line
     }
 
+    /// Nobody reads its stderr from here on.
+    pub fn close_stderr(&mut self) {
+        self.stderr = None;
+    }
+
     /// What else it says on stderr, until it has ended.
     pub fn rest(mut self) -> String {
         let mut rest = String::new();

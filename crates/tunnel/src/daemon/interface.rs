@@ -66,7 +66,9 @@ impl Interface {
             Mtu::Auto => MIN_INNER_MTU,
             Mtu::Fixed(mtu) => mtu,
         };
-        let index = configure(&mut net, &name, mtu).map_err(StartError::Interface)?;
+        let nets = settings.tunnel.peers.iter().flat_map(|peer| &peer.routes).chain(&settings.addresses);
+        let v6 = nets.into_iter().any(|net| net.addr().is_ipv6());
+        let index = configure(&mut net, &name, mtu, v6).map_err(StartError::Interface)?;
         let mark = if settings.fwmark == 0 { TABLE } else { settings.fwmark };
         let mut interface = Self { net, name, index, mtu, mark, pieces: Vec::new(), open: false };
         interface.reconfigure(&settings.addresses, &settings.tunnel)?;
@@ -326,9 +328,13 @@ pub fn remove_left() -> usize {
 }
 
 /// Everything but addresses and routes; the interface's index.
-fn configure(net: &mut Net, name: &str, mtu: u16) -> io::Result<u32> {
+fn configure(net: &mut Net, name: &str, mtu: u16, v6: bool) -> io::Result<u32> {
     let index = net.link(name)?.index;
     net.set_mtu(index, mtu.into())?;
+    if v6 {
+        // A host may have IPv6 switched off on its links. Where that cannot be written, the first address says why not.
+        let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6"), "0");
+    }
     net.set_queue_length(index, QUEUE)?;
     net.set_up(index)?;
     Ok(index)

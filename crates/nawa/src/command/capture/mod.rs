@@ -3,10 +3,10 @@
 mod file;
 
 use std::cell::Cell;
-use std::fs::OpenOptions;
+use std::fs::{OpenOptions, Permissions};
 use std::io::{self, ErrorKind, IsTerminal, Read, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -122,7 +122,18 @@ fn say(total: &file::Total) {
 }
 
 fn create(file: &Path) -> io::Result<std::fs::File> {
-    OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(file)
+    // Whoever reads an old one through a descriptor goes on with what is new: it is emptied only if it is the caller's.
+    let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(file)?;
+    let found = file.metadata()?;
+    // The rights of a pipe or a device are those of whoever made it.
+    if found.is_file() {
+        if found.uid() != rustix::process::geteuid().as_raw() {
+            return Err(io::Error::other("it belongs to another user; remove it, or name another file"));
+        }
+        file.set_permissions(Permissions::from_mode(0o600))?;
+        file.set_len(0)?;
+    }
+    Ok(file)
 }
 
 /// What ends it, whatever comes.
@@ -224,4 +235,30 @@ fn write(
         }
     }
     Ok(End::Told)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_there_becomes_its_owners_alone() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let old = folder.path().join("old.pcapng");
+        std::fs::write(&old, "packets").expect("a file");
+        std::fs::set_permissions(&old, Permissions::from_mode(0o644)).expect("its mode");
+        let file = create(&old).expect("it is overwritten");
+        let found = file.metadata().expect("it is there");
+        assert_eq!((found.mode() & 0o777, found.len()), (0o600, 0));
+        let mode = || std::fs::metadata("/dev/null").expect("a device").mode();
+        let before = mode();
+        create(Path::new("/dev/null")).expect("it takes all");
+        assert_eq!(mode(), before);
+        std::fs::write(&old, "packets").expect("a file");
+        // Root alone can give a file away.
+        if std::os::unix::fs::chown(&old, Some(1), None).is_ok() {
+            create(&old).expect_err("it is another's");
+            assert_eq!(std::fs::read(&old).expect("the file"), b"packets");
+        }
+    }
 }
