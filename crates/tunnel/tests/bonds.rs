@@ -158,7 +158,7 @@ fn acknowledgements_of_bbr_fill_a_thin_uplink_only_once() {
     let load = Load { control: CongestionControl::Bbr, probes: false, ..Load::default() };
     let mut case = given("12@20 q100").expect("a link");
     case.set_back(0.256);
-    let goodput = each(&[1, 2, 3], |seed| run_bond(&case, &Load { seed: *seed, ..load.clone() }).goodput);
+    let goodput = each(&[1, 2, 3], |seed| run_bond(&case, &Load { seed: *seed, ..load }).goodput);
     assert!(goodput.iter().all(|mbps| *mbps > 5.0), "{goodput:.1?} Mbit/s");
 }
 
