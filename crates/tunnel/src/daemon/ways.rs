@@ -120,7 +120,7 @@ struct Tls {
 
 impl Tls {
     fn new(number: u64) -> Self {
-        Self { number, target: None, state: Err("it has begun".into()), new: false, led: true }
+        Self { number, target: None, state: Err("it is not made yet".into()), new: false, led: true }
     }
 
     /// It is to lead there.
