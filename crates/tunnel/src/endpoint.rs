@@ -70,7 +70,7 @@ pub struct Counters {
     pub refused_handshakes: u64,
     /// Handshakes that got no answer, not even a cookie, because there were too many, in all or from one host.
     pub limited_handshakes: u64,
-    /// Packets that name no session.
+    /// Packets that name no session, and messages of relays from where there is none.
     pub received_unknown_session: u64,
     /// Inner packets to addresses that no peer is routed.
     pub dropped_no_route: u64,
@@ -189,6 +189,7 @@ impl Endpoint {
     /// Until it has one the path is not used.
     pub fn set_way(&mut self, now: Duration, peer: usize, path: usize, way: Result<Way, Why>) {
         self.roster.wake(peer);
+        self.known = Known::default();
         let Some(peer) = self.peers.get_mut(peer) else { return };
         let (way, why) = way.map_or_else(|why| (None, Some(why)), |way| (Some(way), None));
         if let Some(path) = peer.paths.get_mut(path) {
@@ -201,10 +202,17 @@ impl Endpoint {
     /// changed or, if `None`, went.
     pub fn set_local(&mut self, now: Duration, peer: usize, path: usize, local: Option<LocalAddress>) {
         self.roster.wake(peer);
+        self.known = Known::default();
         let Some(peer) = self.peers.get_mut(peer) else { return };
         let config = peer.paths.get(path).and_then(|path| path.config.as_ref());
         let way = local.zip(config).and_then(|(local, config)| Way::of(config, local));
         peer.set_way(now, path, way, &self.me, &mut self.rng);
+    }
+
+    /// Whether a path leads or is registered there, or was a second ago. What strangers bring about, a flood of it, ends with this
+    /// question: it costs the same whatever the number of peers.
+    pub fn leads_to(&mut self, now: Duration, remote: SocketAddr) -> bool {
+        self.known.has_host(now, remote, &self.peers)
     }
 
     /// What went to `remote` could not leave from `source`, which is no address of this host any more.

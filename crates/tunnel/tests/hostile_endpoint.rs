@@ -517,3 +517,27 @@ fn a_relays_response_is_read_by_whoever_has_time_and_a_forged_one_spoils_nothing
     assert_eq!((net.strays.len(), net.strays[0].bytes[0] & 15), (1, 5), "it is confirmed");
     assert_eq!(steps, 8, "what is kept of a flood is not read once the right one has been");
 }
+
+/// What looks like a relay's costs a look at all paths only where a relay is.
+#[test]
+fn relays_are_heard_where_a_path_is_registered_alone() {
+    let at: SocketAddr = "198.51.100.2:51901".parse().expect("an address");
+    let mut net = Net::quick(1, 10 * MS, |_, config| {
+        let via = Via { address: Host::Address(at), tls: false, public_key: [7; 32].into() };
+        config.peers[0].paths.iter_mut().for_each(|path| path.via = Some(via.clone()));
+    });
+    let now = net.now;
+    assert!(!net.ends[0].leads_to(now, stranger(1)));
+    let registered = [&[0x15, 0, 0, 0][..], &[7; 36]].concat();
+    let cookie = [&[0x13, 0, 0, 0][..], &[7; 60]].concat();
+    for message in [registered, cookie] {
+        (0..100).for_each(|n| net.inject(0, stranger(n), &message));
+        net.inject(0, at, &message);
+    }
+    assert_eq!(net.ends[0].counters().received_unknown_session, 200);
+    // A way that has gone is forgotten at once, and one that comes is known at once.
+    for local in [None, Some(Default::default())] {
+        net.ends[0].set_local(now, 0, 0, local);
+        assert_eq!(net.ends[0].leads_to(now, at), local.is_some());
+    }
+}

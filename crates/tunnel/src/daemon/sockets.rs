@@ -17,7 +17,7 @@ const PORT_TRIES: usize = 16;
 /// One line in the log for each kind of failure in this time.
 const LOG_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Remote of sockets of each family: the first is what others know this end by. Spare ones are opened when they are asked
+/// Places of sockets of each family: the first is what others know this end by. Spare ones are opened when they are asked
 /// for, and stay.
 pub const PLACES: u8 = 8;
 

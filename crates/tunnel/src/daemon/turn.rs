@@ -258,6 +258,10 @@ impl Turn {
             }
             sockets.send(now, trains, |transmit, error| {
                 let to = transmit.remote;
+                // What a stranger gets concerns no path.
+                if !endpoint.leads_to(now, to) {
+                    return;
+                }
                 if let Some(source) = transmit.local.filter(|_| may_be_gone(error)) {
                     endpoint.handle_source_gone(to, source);
                 }

@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use device::poller::{Interest, Poller, boottime};
-use device::unreachable::{Because, Listener};
+use device::unreachable::{Because, Listener, Unreachable};
 use device::worker::{Asked, Inbox};
 use device::{Changes, Net, News, Outgoing, Waker};
 use ipnet::IpNet;
@@ -20,6 +20,7 @@ use super::routing::Host;
 use super::sockets::PLACES;
 use super::tls::{self, Client, Target};
 use crate::config::{self, Config, Local, PathConfig};
+use crate::handshake::cookie::LoadGauge;
 use crate::keys::PublicKey;
 use crate::why::Why;
 use crate::wire::address::{LocalAddress, Way};
@@ -33,6 +34,9 @@ const REST: Duration = Duration::from_millis(100);
 /// after twice as long each time, up to this.
 const STALE: Duration = Duration::from_secs(10);
 const STALE_LONGEST: Duration = Duration::from_secs(300);
+/// So many messages of ICMP in a second are passed on, and so many at once. Anybody can send them, and each costs the data thread
+/// a look at all paths. They are hints: what is dropped is found out by silence.
+const REFUSALS_PER_SECOND: u32 = 100;
 const WAKER: u64 = 0;
 const CHANGES: u64 = 1;
 const REFUSALS: u64 = 2;
@@ -116,7 +120,7 @@ struct Tls {
 
 impl Tls {
     fn new(number: u64) -> Self {
-        Self { number, target: None, state: Err("it has begun".into()), new: false, led: true }
+        Self { number, target: None, state: Err("it is not made yet".into()), new: false, led: true }
     }
 
     /// It is to lead there.
@@ -134,6 +138,8 @@ pub struct Ways {
     changes: Option<Changes>,
     /// Of IPv4 and IPv6, where they can be had.
     refusals: Vec<Listener>,
+    /// Of what they say.
+    gauge: LoadGauge,
 }
 
 struct State {
@@ -207,7 +213,8 @@ impl Ways {
         state.list(0, config);
         // Where raw sockets are not to be had, refusals are silence.
         let refusals = [false, true].into_iter().filter_map(|v6| Listener::open(v6).ok()).collect();
-        Ok(Self { state, inbox, changes: changes.ok(), refusals })
+        let gauge = LoadGauge::new(REFUSALS_PER_SECOND, REFUSALS_PER_SECOND);
+        Ok(Self { state, inbox, changes: changes.ok(), refusals, gauge })
     }
 
     /// Runs until it is told to stop.
@@ -238,16 +245,11 @@ impl Ways {
         }
     }
 
-    /// Passes on what ICMP says of what was sent where a path leads.
-    fn hear(&self) {
+    /// Passes on what ICMP says became of datagrams, wherever they were to go.
+    fn hear(&mut self) {
+        let lost = self.refusals.iter().flat_map(Listener::take);
         let mut told = false;
-        for lost in self.refusals.iter().flat_map(Listener::take) {
-            let to = lost.remote;
-            let what = match lost.because {
-                Because::Refused => What::Unreachable(to, Why::Refused(to)),
-                Because::NoWay => What::Unreachable(to, Why::Unreachable(to)),
-                Because::TooBig(size) => What::TooLarge(to, size),
-            };
+        for what in passed_on(&mut self.gauge, boottime(), lost) {
             told |= self.state.told.send(Told { generation: 0, what }).is_ok();
         }
         if told {
@@ -527,6 +529,19 @@ impl Listed {
     }
 }
 
+/// What the data thread is told of these, as long as there are not too many.
+fn passed_on(
+    gauge: &mut LoadGauge,
+    now: Duration,
+    lost: impl Iterator<Item = Unreachable>,
+) -> impl Iterator<Item = What> {
+    lost.filter(move |_| !gauge.under_load(now)).map(|Unreachable { remote, because }| match because {
+        Because::Refused => What::Unreachable(remote, Why::Refused(remote)),
+        Because::NoWay => What::Unreachable(remote, Why::Unreachable(remote)),
+        Because::TooBig(size) => What::TooLarge(remote, size),
+    })
+}
+
 /// A path that is bound to no interface may leave by any.
 fn concerns(news: &News, local: &LocalAddress) -> bool {
     let told = |index| news.interfaces.contains(&index);
@@ -536,6 +551,18 @@ fn concerns(news: &News, local: &LocalAddress) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_flood_of_refusals_is_passed_on_in_part() {
+        let peer = |n: u32| SocketAddr::from(([10, 0, 0, (n % 200) as u8], 7));
+        let lost = |n| Unreachable { remote: peer(n), because: Because::NoWay };
+        let mut gauge = LoadGauge::new(REFUSALS_PER_SECOND, REFUSALS_PER_SECOND);
+        let second = Duration::from_secs(1);
+        let mut flood = |now| passed_on(&mut gauge, now, (0..100_000).map(lost)).count();
+        assert_eq!(flood(second), REFUSALS_PER_SECOND as usize);
+        assert_eq!(flood(second), 0);
+        assert_eq!(flood(2 * second), REFUSALS_PER_SECOND as usize);
+    }
 
     #[test]
     fn news_concern_the_paths_on_their_interfaces() {

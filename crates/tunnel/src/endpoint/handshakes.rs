@@ -173,7 +173,9 @@ impl Endpoint {
             self.handle_stranger(now, from.remote);
             return;
         }
-        if self.names.of_index(receiver).is_some() || self.registration(&from, receiver).is_some() {
+        let known = self.names.of_index(receiver).is_some()
+            || (self.leads_to(now, from.remote) && self.registration(&from, receiver).is_some());
+        if known {
             let taken = self.responses.take(receiver, from, message);
             self.counters.limited_handshakes += u64::from(!taken);
         }
@@ -195,6 +197,10 @@ impl Endpoint {
     }
 
     pub(super) fn handle_relay(&mut self, now: Duration, from: &Address, message: &[u8]) {
+        if !self.leads_to(now, from.remote) {
+            self.counters.received_unknown_session += 1;
+            return;
+        }
         if let Some(at) = self.peers.iter_mut().position(|peer| peer.handle_relay(now, from, message)) {
             self.roster.wake(at);
         }
