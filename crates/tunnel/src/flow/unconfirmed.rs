@@ -352,7 +352,20 @@ mod tests {
         assert_eq!(u.peek_resend(), None, "confirmed after all");
         u.handle_lost(Duration::ZERO, 1);
         assert_eq!(u.resend_avoids(), None);
-        assert_eq!(u.peek_resend(), Some(AGAIN));
+        assert_eq!(u.peek_resend(), Some(Resend { path: 8, ..AGAIN }));
+    }
+
+    #[test]
+    fn what_sends_little_goes_first() {
+        let mut u = Unconfirmed::new(true, 1000);
+        (0..4).for_each(|n| u.push(Duration::ZERO, 1, vec![n], n == 2, WAY));
+        (0..4).for_each(|order| u.handle_lost(Duration::ZERO, order));
+        let next = |u: &mut Unconfirmed| {
+            let order = u.peek_resend().map(|resend| resend.order);
+            u.pop_resend(WAY);
+            order
+        };
+        assert_eq!([(); 5].map(|()| next(&mut u)), [Some(2), Some(0), Some(1), Some(3), None]);
     }
 
     #[test]
