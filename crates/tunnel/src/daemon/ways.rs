@@ -1,6 +1,6 @@
 //! The thread that asks the host: where the listed paths leave it and lead, and whether the tunnel's interface still has what it was
-//! given. Interfaces, addresses, routes and rules come and go; the data thread hears of what that changes, and waits for no
-//! answer of the kernel's.
+//! given. Interfaces, addresses, routes and rules come and go; the data thread hears of what that changes, and asks the kernel for
+//! nothing but ways back to peers ([`back`](super::back)).
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
