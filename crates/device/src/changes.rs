@@ -34,7 +34,7 @@ pub struct News {
     pub removed: BTreeSet<u32>,
     /// Indices of the interfaces whose addresses, or the routes by which, changed.
     pub interfaces: BTreeSet<u32>,
-    /// Rules of policy routing changed.
+    /// Rules of policy routing changed, or routes that name no interface: those with several next hops, or to nowhere.
     pub rules: bool,
     /// There was more than the kernel kept: anything may have changed.
     pub overrun: bool,
@@ -89,7 +89,10 @@ impl News {
                 self.removed.extend(link_index(message.body));
             }
             libc::RTM_NEWADDR | libc::RTM_DELADDR => self.interfaces.extend(address_index(message.body)),
-            libc::RTM_NEWROUTE | libc::RTM_DELROUTE => self.interfaces.extend(route_index(message.body)),
+            libc::RTM_NEWROUTE | libc::RTM_DELROUTE => match route_index(message.body) {
+                Some(index) => drop(self.interfaces.insert(index)),
+                None => self.rules = true,
+            },
             libc::RTM_NEWRULE | libc::RTM_DELRULE => self.rules = true,
             _ => {}
         }
@@ -107,7 +110,7 @@ fn address_index(body: &[u8]) -> Option<u32> {
     word(body.get(4..8)?)
 }
 
-/// The interface that a route leaves by; one with several next hops names none here, and changes with their addresses.
+/// The interface that a route leaves by; one with several next hops names none here.
 fn route_index(body: &[u8]) -> Option<u32> {
     let mut found = attributes(body.get(ROUTE_HEADER..)?);
     word(found.find(|(kind, _)| *kind == libc::RTA_OIF)?.1)
@@ -147,12 +150,21 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_off_names_none() {
-        for kind in [libc::RTM_NEWADDR, libc::RTM_NEWROUTE] {
-            for length in [0, 4] {
-                let message = Message::new(kind).fixed(&vec![1; length]).finish(0, 0);
-                assert_eq!(news(&[message]), News::default());
+    fn a_route_that_names_no_interface_is_news() {
+        for kind in [libc::RTM_NEWROUTE, libc::RTM_DELROUTE] {
+            let several = Message::new(kind).fixed(&[0; 12]).attribute(libc::RTA_MULTIPATH, &[0; 16]);
+            let nowhere = Message::new(kind).fixed(&[0; 12]);
+            for message in [several, nowhere] {
+                assert_eq!(news(&[message.finish(0, 0)]), News { rules: true, ..News::default() });
             }
+        }
+    }
+
+    #[test]
+    fn what_is_cut_off_names_none() {
+        for length in [0, 4] {
+            let message = Message::new(libc::RTM_NEWADDR).fixed(&vec![1; length]).finish(0, 0);
+            assert_eq!(news(&[message]), News::default());
         }
         for length in [0, 7] {
             let message = Message::new(libc::RTM_DELLINK).fixed(&vec![0; length]).finish(0, 0);
