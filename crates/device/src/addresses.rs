@@ -70,10 +70,13 @@ fn each(mut work: impl FnMut(&str, Option<IpAddr>, Option<IpAddr>)) -> io::Resul
     while let Some(one) = unsafe { next.as_ref() } {
         // SAFETY: the name is a string of C.
         let name = unsafe { CStr::from_ptr(one.ifa_name) };
+        let name = name.to_string_lossy();
+        // An address of IPv4 may have a label, which stands here instead: the interface's name, a colon and more.
+        let name = name.split_once(':').map_or(&*name, |(name, _)| name);
         // SAFETY: null, or an address of the family that it says.
         let found = unsafe { address(one.ifa_addr) };
         // SAFETY: the same.
-        work(&name.to_string_lossy(), found, unsafe { address(one.ifa_netmask) });
+        work(name, found, unsafe { address(one.ifa_netmask) });
         next = one.ifa_next;
     }
     // SAFETY: it came from getifaddrs, and nothing of it is used any more.
