@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use device::UdpSocket;
@@ -79,17 +79,15 @@ impl Sockets {
         self.all.get(&(family, place))
     }
 
-    /// Opens the sockets of this place, on any port that is free; `each` gets those that are new.
+    /// Opens the sockets of this place, at the addresses of the first ones, on any port that is free; `each` gets those that are new.
     pub fn open(&mut self, place: u8, mark: u32, mut each: impl FnMut(Family, &UdpSocket)) {
         for family in [Family::V4, Family::V6] {
-            if self.all.contains_key(&(family, place)) || !self.all.contains_key(&(family, 0)) {
+            let Some(first) = self.get(family, 0).filter(|_| !self.all.contains_key(&(family, place))) else {
                 continue;
-            }
-            let any: IpAddr = match family {
-                Family::V4 => Ipv4Addr::UNSPECIFIED.into(),
-                Family::V6 => Ipv6Addr::UNSPECIFIED.into(),
             };
-            match UdpSocket::bind((any, 0).into(), Options { fwmark: mark, ..self.options }) {
+            let options = Options { fwmark: mark, ..self.options };
+            let bind = |at: SocketAddr| UdpSocket::bind(SocketAddr::new(at.ip(), 0), options);
+            match first.local_address().and_then(bind) {
                 Ok(socket) => each(family, self.all.entry((family, place)).or_insert(socket)),
                 Err(error) => tracing::warn!("{error}; the tunnel goes on with the ports that it has"),
             }
@@ -183,4 +181,24 @@ fn any_port(one: impl Fn(SocketAddr) -> io::Result<UdpSocket>) -> io::Result<Pai
         result = everywhere(0, &one);
     }
     result
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use super::*;
+
+    #[test]
+    fn spare_ports_are_at_the_address_that_is_listened_at() {
+        let listen = Listen::Address("127.0.0.9:0".parse().unwrap());
+        let mut sockets = Sockets::bind(listen, Options::default()).unwrap();
+        let mut opened = Vec::new();
+        for _ in 0..2 {
+            sockets.open(3, 0, |family, socket| opened.push((family, socket.local_address().unwrap())));
+        }
+        assert_eq!(opened.len(), 1, "{opened:?}");
+        assert_eq!((opened[0].0, opened[0].1.ip()), (Family::V4, "127.0.0.9".parse::<IpAddr>().unwrap()));
+        assert_ne!(opened[0].1, sockets.local_address().unwrap());
+    }
 }
