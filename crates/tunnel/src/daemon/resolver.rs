@@ -154,6 +154,8 @@ struct Asked {
     replies: [Option<Vec<IpAddr>>; 2],
     /// When the first addresses came.
     since: Option<Duration>,
+    /// Why it has none of a family, where it fails: of the other it may have some.
+    failed: Option<String>,
     /// Nothing can be sent to it.
     broken: Option<io::Error>,
 }
@@ -223,6 +225,7 @@ impl Asking {
                         again: now,
                         replies,
                         since: None,
+                        failed: None,
                         broken: None,
                     });
                     self.next = now + STAGGER;
@@ -264,37 +267,46 @@ impl Asking {
         loop {
             let length = match asked.socket.recv(&mut buffer) {
                 Ok(length) => length,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    let vain = asked.replies.iter().all(|reply| reply.as_ref().is_some_and(Vec::is_empty));
+                    return asked.failed.clone().filter(|_| vain).map_or(Ok(()), Err);
+                }
                 Err(error) => return Err(error.to_string()),
             };
             for (question, place) in self.questions.iter().zip(0..) {
                 let reply = match question.reply(&buffer[..length]) {
                     Some(Reply::Cut) => by_tcp(question, asked.server, &asked.out, self.deadline)
-                        .map_err(|error| format!("by TCP: {error}"))?,
+                        .unwrap_or_else(|error| Reply::Failed(format!("by TCP: {error}"))),
                     Some(reply) => reply,
                     None => continue,
                 };
-                match reply {
+                let failed = match reply {
                     Reply::Addresses(found) => {
                         if !found.is_empty() {
                             asked.since.get_or_insert(now);
                         }
                         asked.replies[place] = Some(found);
+                        continue;
                     }
-                    Reply::NoName => asked.replies = [Some(Vec::new()), Some(Vec::new())],
-                    Reply::Cut => return Err("cuts its answer by TCP too".into()),
-                    Reply::Failed(why) => return Err(why),
-                }
+                    Reply::NoName => {
+                        asked.replies = [Some(Vec::new()), Some(Vec::new())];
+                        continue;
+                    }
+                    Reply::Cut => "cuts its answer by TCP too".into(),
+                    Reply::Failed(why) => why,
+                };
+                asked.replies[place].get_or_insert_default();
+                asked.failed = Some(failed);
             }
         }
     }
 
     fn why(&self) -> String {
-        let mut silent: Vec<_> = self.asked.iter().map(|asked| asked.server).collect();
-        silent.dedup();
-        let silent = silent.iter().map(|server| format!("no answer from the server {}", server.ip()));
-        let failed =
-            self.errors.iter().map(|(server, why)| format!("the server {} fails: {why}", server.ip()));
+        let silent = self.asked.iter().filter(|asked| asked.failed.is_none());
+        let silent = silent.map(|asked| format!("no answer from the server {}", asked.server.ip()));
+        let failed = self.asked.iter().filter_map(|asked| Some((&asked.server, asked.failed.as_ref()?)));
+        let failed = { failed }.chain(self.errors.iter().map(|(server, why)| (server, why)));
+        let failed = failed.map(|(server, why)| format!("the server {} fails: {why}", server.ip()));
         let mut said: Vec<_> = silent.chain(failed).collect();
         said.sort();
         said.dedup();
@@ -353,6 +365,9 @@ fn by_tcp(question: &Question, server: SocketAddr, out: &Outgoing, deadline: Dur
 
 #[cfg(test)]
 mod tests {
+    use simple_dns::rdata::{A, RData};
+    use simple_dns::{CLASS, Packet, RCODE, ResourceRecord};
+
     use super::*;
 
     #[test]
@@ -376,6 +391,48 @@ mod tests {
         assert_eq!(candidates("hub", &conf), ["hub.a.example", "hub.b.example", "hub"]);
         assert_eq!(candidates("hub.test", &conf), ["hub.test", "hub.test.a.example", "hub.test.b.example"]);
         assert_eq!(candidates("hub.test.", &conf), ["hub.test"]);
+    }
+
+    /// What is said of a name whose server answers the questions of IPv4 and IPv6 so, in the order in which they come or in the other.
+    fn said(answers: [RCODE; 2], turned: bool) -> Result<Vec<IpAddr>, String> {
+        let server = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let address = server.local_addr().unwrap();
+        let serve = move || {
+            let mut replies: Vec<_> = (answers.into_iter())
+                .map(|code| {
+                    let mut buffer = [0; 512];
+                    let (length, to) = server.recv_from(&mut buffer).unwrap();
+                    let mut packet = Packet::parse(&buffer[..length]).unwrap().into_reply();
+                    *packet.rcode_mut() = code;
+                    if code == RCODE::NoError {
+                        let data = RData::A(A { address: 7 });
+                        let name = packet.questions[0].qname.clone();
+                        packet.answers.push(ResourceRecord::new(name, CLASS::IN, 9, data));
+                    }
+                    (packet.build_bytes_vec().unwrap(), to)
+                })
+                .collect();
+            if turned {
+                replies.reverse();
+            }
+            replies.iter().for_each(|(reply, to)| drop(server.send_to(reply, to).unwrap()));
+        };
+        let served = std::thread::spawn(serve);
+        let deadline = boottime() + PATIENCE;
+        let found = Asking::new("office.test", &[address], &By::default(), deadline).unwrap().run();
+        served.join().unwrap();
+        found
+    }
+
+    #[test]
+    fn a_server_that_fails_for_one_family_is_taken_at_its_word_for_the_other() {
+        for code in [RCODE::ServerFailure, RCODE::NotImplemented, RCODE::Refused] {
+            for turned in [false, true] {
+                assert_eq!(said([RCODE::NoError, code], turned), Ok(vec![IpAddr::from([0, 0, 0, 7])]));
+                let why = said([RCODE::ServerFailure, RCODE::ServerFailure], turned).unwrap_err();
+                assert_eq!(why, "the server 127.0.0.1 fails: SERVFAIL");
+            }
+        }
     }
 
     #[test]
