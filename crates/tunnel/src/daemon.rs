@@ -28,7 +28,7 @@ use crate::status::TunnelStatus;
 use interface::Interface;
 pub use interface::{Hold, TABLE, remove_left};
 pub use settings::{Listen, Reconfiguration, Settings, StartError};
-pub(crate) use sockets::Sockets;
+pub(crate) use sockets::{Sockets, may_be_gone};
 pub use taps::{Batch, Capture, Taken, Wanted};
 pub use turn::Change;
 use turn::Turn;

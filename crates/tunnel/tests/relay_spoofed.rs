@@ -1,4 +1,4 @@
-//! A running relay, and a host that takes another's address: what reaches that other one.
+//! A running relay, a host that takes another's address: what reaches that other one; and a relay that gets another address itself.
 
 mod common;
 
@@ -40,7 +40,7 @@ struct Net {
     client: UdpSocket,
     office: UdpSocket,
     sent: u64,
-    _namespaces: [Namespace; 4],
+    namespaces: [Namespace; 4],
 }
 
 impl Net {
@@ -72,7 +72,7 @@ impl Net {
             client: bind(1000),
             office: bind(2000),
             sent: 0,
-            _namespaces: all,
+            namespaces: all,
         }
     }
 
@@ -241,4 +241,32 @@ fn a_host_that_a_client_names_gets_challenges_only_and_few() {
     let all = [challenges, net.seen_by_victim()].concat();
     assert!(all.iter().all(|bytes| bytes.len() == CHALLENGE_LEN));
     assert!(all.len() <= 10, "{} challenges", all.len());
+}
+
+#[test]
+fn a_relay_that_gets_another_address_goes_on_forwarding() {
+    let Some(_alone) = namespaces_or_skip("a_relay_that_gets_another_address_goes_on_forwarding") else {
+        return;
+    };
+    let net = Net::new();
+    let office = net.office.local_addr().unwrap();
+    let mut rng = ChaCha20Rng::seed_from_u64(5);
+    let mut client = Registration::new(monotonic(), &key(1), &key(9).public(), office, &mut rng);
+    net.ask(&mut client);
+    let Ok(Message::Challenge { session, token }) = Message::parse(&receive(&net.office)) else {
+        panic!("no challenge")
+    };
+    net.office.send_to(&wire::echo(session, token), relay_address()).unwrap();
+    assert!(client.handle_message(monotonic(), &receive(&net.client)));
+
+    let middle = &net.namespaces[0];
+    middle.run("ip address del 10.7.0.1/24 dev green");
+    middle.run("ip address add 10.7.0.9/24 dev green");
+    net.office.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+    let data = [&wire::relay_header(Direction::Up, session)[..], b"sealed"].concat();
+    let arrives = |_| {
+        net.client.send_to(&data, ("10.7.0.9", RELAY.1)).unwrap();
+        net.office.recv_from(&mut [0; 2048]).is_ok_and(|(_, from)| from == ([10, 7, 0, 9], RELAY.1).into())
+    };
+    assert!((0..10).any(arrives));
 }

@@ -12,7 +12,7 @@ use device::udp::{Meta, RecvBatch, Transmit};
 use device::worker::{Asked, Inbox, NoState};
 
 use super::tls::Clients;
-use crate::daemon::Sockets;
+use crate::daemon::{Sockets, may_be_gone};
 use crate::keys::PublicKey;
 use crate::relay::{Action, RelayControl, RelayStatus, RelayTable};
 use crate::wire::Kind;
@@ -22,9 +22,6 @@ const WAKER: u64 = 0;
 const SOCKETS: u64 = 1;
 /// Clients whose way back is remembered; beyond that all are forgotten, and learned again.
 const MAX_REPLIES: usize = 1 << 16;
-
-/// A relay whose address is gone has to be configured anew in its clients.
-fn lost(_: &Transmit<'_>, _: &io::Error) {}
 
 /// Which of the relay's addresses each client uses: what goes down to it has to leave from there, or no NAT and no
 /// client would know it. Learned from what the core accepts.
@@ -43,6 +40,13 @@ impl Replies {
             known.clear();
         }
         known.insert(client, local);
+    }
+
+    /// Where the address that a datagram was to leave from is gone, the next one there leaves from where the routing table says.
+    fn handle_failure(&self, failed: &Transmit<'_>, error: &io::Error) {
+        if may_be_gone(error) {
+            self.0.write().unwrap_or_else(PoisonError::into_inner).remove(&failed.remote);
+        }
     }
 }
 
@@ -96,12 +100,10 @@ impl<S, C> Forwarder<S, C> {
             let mut out = Outgoing::default();
             self.batch.trains().for_each(|(meta, train)| out.add(&meta, train, |d| decide(&meta, d)));
             let replies = &self.replies;
-            self.sockets.send(now, out.runs.iter().map(|run| (0, run.transmit(replies))), lost);
-            self.sockets.send(
-                now,
-                out.answers.iter().map(|(meta, answer)| (0, answer_to(meta, answer))),
-                lost,
-            );
+            let failed = |transmit: &Transmit<'_>, error: &io::Error| replies.handle_failure(transmit, error);
+            self.sockets.send(now, out.runs.iter().map(|run| (0, run.transmit(replies))), failed);
+            let answers = out.answers.iter().map(|(meta, answer)| (0, answer_to(meta, answer)));
+            self.sockets.send(now, answers, failed);
         }
     }
 }
@@ -175,7 +177,10 @@ impl Forwarder<RelayStatus, Vec<PublicKey>> {
             let local = self.replies.from(remote);
             let transmit =
                 Transmit { remote, local, interface: None, tos: 0, segment_size: None, contents: &message };
-            self.sockets.send(now, std::iter::once((0, transmit)), lost);
+            let failed = |transmit: &Transmit<'_>, error: &io::Error| {
+                self.replies.handle_failure(transmit, error);
+            };
+            self.sockets.send(now, std::iter::once((0, transmit)), failed);
         }
     }
 }
