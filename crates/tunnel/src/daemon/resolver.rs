@@ -415,7 +415,9 @@ mod tests {
             if turned {
                 replies.reverse();
             }
-            replies.iter().for_each(|(reply, to)| drop(server.send_to(reply, to).unwrap()));
+            for (reply, to) in &replies {
+                server.send_to(reply, to).unwrap();
+            }
         };
         let served = std::thread::spawn(serve);
         let deadline = boottime() + PATIENCE;
