@@ -54,6 +54,8 @@ pub struct Resend<'a> {
     pub sparse: bool,
     /// The id of the path that its last copy went over.
     pub path: u16,
+    /// A copy may still arrive.
+    pub under_way: bool,
     /// The inner packet.
     pub packet: &'a [u8],
 }
@@ -222,8 +224,9 @@ impl Unconfirmed {
     /// The packet to send again next.
     pub fn peek_resend(&mut self) -> Option<Resend<'_>> {
         let order = self.front_resend()?;
-        let &mut Slot { behind, sparse, way, ref packet, .. } = self.slot(order)?;
-        Some(Resend { order, behind, sparse, path: way.path, packet: packet.as_deref()? })
+        let &mut Slot { behind, sparse, way, copies, ref packet, .. } = self.slot(order)?;
+        let (path, under_way) = (way.path, copies > 0);
+        Some(Resend { order, behind, sparse, path, under_way, packet: packet.as_deref()? })
     }
 
     /// A packet that is kept.
@@ -234,12 +237,6 @@ impl Unconfirmed {
     /// How far before `order` the packet is that it must not overtake.
     pub fn behind(&mut self, order: u64) -> u16 {
         self.slot(order).map_or(0, |slot| slot.behind)
-    }
-
-    /// The id of the path that the packet to send again next may still arrive by, and so should not take again.
-    pub fn resend_avoids(&mut self) -> Option<u16> {
-        let order = self.front_resend()?;
-        self.slot(order).filter(|slot| slot.copies > 0).map(|slot| slot.way.path)
     }
 
     /// The packet that [`peek_resend`](Self::peek_resend) showed was sent.
@@ -301,7 +298,8 @@ mod tests {
 
     const S: Duration = Duration::from_secs(1);
     const WAY: Way = Way { path: 7, due: S };
-    const AGAIN: Resend = Resend { order: 1, behind: 1, sparse: false, path: 7, packet: &[1] };
+    const AGAIN: Resend =
+        Resend { order: 1, behind: 1, sparse: false, path: 7, under_way: false, packet: &[1] };
 
     fn store(n: u8, repeat: bool) -> Unconfirmed {
         let mut u = Unconfirmed::new(repeat, 1000);
@@ -343,7 +341,8 @@ mod tests {
         u.handle_confirmed(0);
         assert_eq!(u.front_due(), Some(S));
         u.repeat_overdue(2 * S);
-        assert_eq!((u.resend_packets(), u.resend_avoids(), u.front_due()), (2, Some(7), None));
+        assert_eq!((u.resend_packets(), u.front_due()), (2, None));
+        assert_eq!(u.peek_resend(), Some(Resend { under_way: true, ..AGAIN }));
         u.pop_resend(Way { path: 8, due: 5 * S });
         assert_eq!(u.front_due(), None, "two copies are on their way");
         u.handle_lost(2 * S, 1);
@@ -351,7 +350,6 @@ mod tests {
         u.handle_confirmed(2);
         assert_eq!(u.peek_resend(), None, "confirmed after all");
         u.handle_lost(Duration::ZERO, 1);
-        assert_eq!(u.resend_avoids(), None);
         assert_eq!(u.peek_resend(), Some(Resend { path: 8, ..AGAIN }));
     }
 

@@ -193,18 +193,19 @@ impl Peer {
 
     /// Sends the first of what has to be sent again, if a path takes it and it fits the train.
     fn pack_resend(&mut self, now: Duration, train: &mut Train) -> bool {
-        let avoid = self.unconfirmed.resend_avoids().filter(|_| self.has_choice());
+        let has_choice = self.has_choice();
         let behind_it = self.unconfirmed.resend_packets().saturating_sub(1) * usize::from(MIN_INNER_MTU);
-        let Some(Resend { packet, sparse, path, .. }) = self.unconfirmed.peek_resend() else { return false };
+        let Some(Resend { packet, sparse, path, under_way, .. }) = self.unconfirmed.peek_resend() else {
+            return false;
+        };
         let want = Want {
             size: packet.len(),
             rest: if sparse { 0.0 } else { behind_it as f64 },
             // All that is sent waits for it.
             rate: self.paths.iter().filter_map(|p| p.sent.rate.bytes_per_second()).sum(),
             sparse,
-            resend: true,
             lost_by: Some(path),
-            avoid,
+            avoid: Some(path).filter(|_| under_way && has_choice),
             backlog: 0,
         };
         let Some((at, _)) = choose(&self.paths, self.scheduler, now, &want) else { return false };
@@ -236,16 +237,7 @@ impl Peer {
         let backlog = self.queue.bytes();
         let chosen = self.queue.pop(now, |head| {
             let Head { packet, sparse, rest, rate, .. } = *head;
-            let want = Want {
-                size: packet.len(),
-                rest,
-                rate,
-                sparse,
-                resend: false,
-                lost_by: None,
-                avoid: None,
-                backlog,
-            };
+            let want = Want { size: packet.len(), rest, rate, sparse, lost_by: None, avoid: None, backlog };
             let (at, tried) = choose(paths, scheduler, now, &want)?;
             let takes = takes(&paths[at], train, outer(&paths[at], marks, packet), packet.len());
             takes.then_some((at, sparse, tried.map(|at| paths[at].id)))
@@ -552,8 +544,7 @@ struct Want {
     rate: f64,
     /// Its flow sends little.
     sparse: bool,
-    resend: bool,
-    /// The id of the path that lost it: that one may be full.
+    /// The id of the path that lost it, if it is sent again: that one may be full.
     lost_by: Option<u16>,
     /// The id of a path that it is on already.
     avoid: Option<u16>,
@@ -576,14 +567,18 @@ fn choose(
     let level = level(&mut paths.iter().filter(usable), want.backlog);
     let usable = |p: &&Path| usable(p) && p.cost.prefer <= level;
     // What little is sent, and what has been lost once, is not entrusted to a path that may have died, if there is another.
-    let sure = |p: &Path| !(want.resend || want.sparse) || !p.sent.is_late(now);
+    let sure = |p: &Path| !(want.lost_by.is_some() || want.sparse) || !p.sent.is_late(now);
     let any_sure = paths.iter().filter(usable).any(sure);
     let usable = |p: &&Path| usable(p) && (sure(p) || !any_sure);
     let carries = |p: &Path| p.pieces(want.size).is_some();
     let any_carries = paths.iter().filter(usable).any(carries);
     // What waits to be sent again is all there is left of it.
-    let trip =
-        paths.iter().filter(usable).filter(|_| !want.resend).filter_map(|p| p.sent.rate.min_rtt()).min();
+    let trip = paths
+        .iter()
+        .filter(usable)
+        .filter(|_| want.lost_by.is_none())
+        .filter_map(|p| p.sent.rate.min_rtt())
+        .min();
     let trip = trip.unwrap_or_default();
     let paths = paths.iter().enumerate().filter(|(_, p)| usable(p) && (carries(p) || !any_carries));
     let views = paths.map(|(index, path)| view(scheduler, now, index, path, want));
