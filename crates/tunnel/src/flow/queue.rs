@@ -35,6 +35,9 @@ const LITTLE: usize = 2 * 1500;
 const DEAF: u32 = 4;
 const QUANTUM: isize = 1514;
 const FLOWS: usize = 256;
+/// A flow has one of so many places, so that two share one only if more than these are in use: of a hundred flows hardly any do, of
+/// which a third would if each had but one place.
+const WAYS: usize = 8;
 /// What a flow sent is forgotten with this time constant.
 const MEMORY: Duration = Duration::from_secs(1);
 /// A flow may have so many times what it needs to use a slower path.
@@ -114,6 +117,11 @@ pub struct Seen {
 }
 
 impl Flow {
+    /// Whether the flow that was here last has ended, as far as can be told: what it sent has arrived or is given up.
+    fn is_free(&self, now: Duration) -> bool {
+        self.name.is_none() || (self.packets.is_empty() && now >= self.sent.1 + MEMORY)
+    }
+
     fn recent(&self, now: Duration) -> f64 {
         let (bytes, at) = self.sent;
         // The packets of a burst go at one time, and an exponential is dear.
@@ -240,11 +248,21 @@ impl FlowQueue {
         (self.dropped, self.marked)
     }
 
+    /// The place of the flow with this hash: its own, else a free one. Where all are in use it shares one.
+    fn place(&self, now: Duration, hash: u64) -> usize {
+        let home = hash as usize % FLOWS;
+        let first = home - home % WAYS;
+        let mut places = std::iter::once(home).chain(first..first + WAYS);
+        let own = |at: &usize| self.flows[*at].name.is_some_and(|(known, _)| known == hash);
+        let free = |at: &usize| self.flows[*at].is_free(now);
+        places.clone().find(own).or_else(|| places.find(free)).unwrap_or(home)
+    }
+
     /// A packet comes.
     pub fn push(&mut self, now: Duration, packet: &[u8]) {
         let ip = Ip::parse(packet).ok();
         let hash = ip.as_ref().map_or(0, |ip| packet::flow_hash(ip, self.seed));
-        let at = hash as usize % FLOWS;
+        let at = self.place(now, hash);
         let flow = &mut self.flows[at];
         flow.window.handle_sent(hash, ip.as_ref().and_then(Tcp::parse).as_ref());
         if flow.name.is_none_or(|(known, _)| known != hash) {
@@ -277,7 +295,7 @@ impl FlowQueue {
         let Ok(ip) = Ip::parse(packet) else { return true };
         let Some(segment) = Tcp::parse(&ip) else { return true };
         let hash = packet::reverse_flow_hash(&ip, self.seed);
-        let at = hash as usize % FLOWS;
+        let at = self.place(now, hash);
         let target = self.target + self.allowance(now, at);
         let bytes = self.rate / self.busy.max(1) as f64 * target.as_secs_f64();
         let allowed = Allowed { bytes, period: self.interval };
@@ -473,6 +491,8 @@ fn mark(packet: &mut [u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     const MAX_BYTES: usize = 4 << 20;
@@ -505,6 +525,24 @@ mod tests {
         q.push(MS, &packet(2, 0, 99));
         let next: Vec<_> = (0..2).filter_map(|_| pop(&mut q, MS)).map(|n| n.packet[999]).collect();
         assert!(next.contains(&99), "{next:?}");
+    }
+
+    /// The places of the flows with these ports, of which each sends a packet.
+    fn places(q: &mut FlowQueue, now: Duration, ports: std::ops::Range<u8>) -> BTreeSet<usize> {
+        ports.for_each(|port| fill(q, now, port, 0, 1));
+        std::iter::from_fn(|| pop(q, now)).map(|next| next.flow).collect()
+    }
+
+    #[test]
+    fn a_hundred_flows_have_a_place_each_and_leave_it_when_they_end() {
+        for seed in 1..20 {
+            let mut q = FlowQueue::new(seed, MAX_BYTES);
+            let used = places(&mut q, MS, 0..100);
+            assert!(used.len() >= 98, "{} places", used.len());
+            assert_eq!(places(&mut q, 500 * MS, 0..100), used, "a flow keeps its place");
+            let again = places(&mut q, 2000 * MS, 100..200).intersection(&used).count();
+            assert!((10..90).contains(&again), "{again} places are used again");
+        }
     }
 
     #[test]
