@@ -131,7 +131,7 @@ fn config(name: &str, key: &PrivateKey, net: &str, paths: Vec<PathConfig>) -> Pe
 fn end(peers: Vec<PeerConfig>, key: &PrivateKey, rng: &mut ChaCha20Rng) -> Endpoint {
     let mut seed = [0; 32];
     rng.fill_bytes(&mut seed);
-    Endpoint::new(Config { peers, ..Config::default() }, key.clone(), seed)
+    Endpoint::new(Config { peers, ..Config::default() }, key.clone(), &mut ChaCha20Rng::from_seed(seed))
 }
 
 /// An inner UDP packet of this size to `to`.

@@ -280,7 +280,7 @@ impl Side {
             paths: vec![path],
         };
         let config = Config { peers: vec![config], ..Config::default() };
-        let mut endpoint = Endpoint::new(config, me, [3; 32]);
+        let mut endpoint = Endpoint::new(config, me, &mut ChaCha20Rng::from_seed([3; 32]));
         let now = Duration::from_secs(1);
         endpoint.set_local(now, 0, 0, Some(Default::default()));
         Side { endpoint, peer, rng, now, train: Train::default() }

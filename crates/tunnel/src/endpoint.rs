@@ -18,7 +18,6 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore, SeedableRng};
 
 use crate::capture::Direction::{In, Out};
@@ -26,6 +25,7 @@ use crate::capture::{self, Captured, Ends};
 use crate::config::{Config, Mtu, PeerConfig};
 use crate::endpoint::routes::Routes;
 use crate::handshake::cookie::{CookieChecker, LoadGauge};
+use crate::handshake::erasing_rng::ErasingRng;
 use crate::handshake::sessions::Identities;
 use crate::keys::{PrivateKey, PublicKey};
 use crate::path::{MIN_INNER_MTU, Path};
@@ -82,7 +82,7 @@ pub struct Counters {
 pub struct Endpoint {
     me: PrivateKey,
     public: PublicKey,
-    rng: ChaCha20Rng,
+    rng: ErasingRng,
     /// The other ends, in the order of the configuration.
     peers: Vec<Peer>,
     routes: Routes,
@@ -115,9 +115,9 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// An end that has heard of nobody. `seed` is what all its random bytes come from.
-    pub fn new(config: Config, me: PrivateKey, seed: [u8; 32]) -> Self {
-        let mut rng = ChaCha20Rng::from_seed(seed);
+    /// An end that has heard of nobody. 32 bytes are drawn from `rng`.
+    pub fn new(config: Config, me: PrivateKey, rng: &mut impl RngCore) -> Self {
+        let mut rng = ErasingRng::from_rng(rng);
         let public = me.public();
         let incarnation = rng.next_u64();
         let routes = routes_of(&config);
@@ -508,7 +508,7 @@ fn peer_of(
     common: Common,
     me: &PrivateKey,
     incarnation: u64,
-    rng: &mut ChaCha20Rng,
+    rng: &mut impl RngCore,
 ) -> Peer {
     let ids = Identities {
         me: me.clone(),

@@ -4,6 +4,7 @@
 pub mod client_mac;
 pub mod cookie;
 pub mod enrol;
+pub mod erasing_rng;
 pub mod freshness;
 pub mod noise;
 pub mod rate_limit;

@@ -62,7 +62,7 @@ impl Pair {
                 paths: if at == 0 { vec![path.clone()] } else { Vec::new() },
             };
             let config = Config { peers: vec![peer], ..Config::default() };
-            Endpoint::new(config, keys[at].clone(), [at as u8; 32])
+            Endpoint::new(config, keys[at].clone(), &mut ChaCha20Rng::from_seed([at as u8; 32]))
         };
         let mut pair = Pair {
             now: Duration::from_secs(1),

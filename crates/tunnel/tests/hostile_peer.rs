@@ -94,7 +94,11 @@ impl Liar {
         };
         let other = PrivateKey::generate(&mut rng).public();
         let peers = vec![config(peer.public(), net, vec![path]), config(other, "10.88.0.0/24", vec![])];
-        let mut end = Endpoint::new(Config { scheduler, peers, ..Config::default() }, me, [3; 32]);
+        let mut end = Endpoint::new(
+            Config { scheduler, peers, ..Config::default() },
+            me,
+            &mut ChaCha20Rng::from_seed([3; 32]),
+        );
         let now = S;
         end.set_local(now, 0, 0, Some(Default::default()));
         let mut liar = Liar {

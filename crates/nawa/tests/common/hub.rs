@@ -84,9 +84,7 @@ impl Net {
             paths: vec![path],
         };
         let config = Config { peers: vec![peer], ..Config::default() };
-        let mut seed = [0; 32];
-        OsRng.try_fill_bytes(&mut seed).expect("randomness");
-        let mut end = Endpoint::new(config, self.keys[at].clone(), seed);
+        let mut end = Endpoint::new(config, self.keys[at].clone(), &mut OsRng.unwrap_err());
         end.set_local(boottime(), 0, 0, Some(Default::default()));
         end
     }

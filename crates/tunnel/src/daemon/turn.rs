@@ -122,11 +122,9 @@ impl Turn {
                 poller.add(socket, token(family, 0), Interest::Read)?;
             }
         }
-        let mut seed = [0; 32];
-        OsRng.try_fill_bytes(&mut seed).map_err(|error| io::Error::other(error.to_string()))?;
         let mark = mark(host.fwmark, &config);
         let (now, back) = (boottime(), Back::new(mark)?);
-        let endpoint = Endpoint::new(config, key, seed);
+        let endpoint = Endpoint::new(config, key, &mut OsRng.unwrap_err());
         let mtu = endpoint.inner_mtu();
         Ok(Self {
             ends: Ends {

@@ -8,11 +8,10 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore, SeedableRng};
-use zeroize::Zeroizing;
 
 use crate::config::MAX_PATHS;
+use crate::handshake::erasing_rng::ErasingRng;
 use crate::handshake::freshness::Freshness;
 use crate::handshake::noise::{Finished, InitiationPayload, Initiator, Prologue, Responder, ResponsePayload};
 use crate::handshake::session::{Cipher, OpeningKey, SealingKey, aes_gcm_is_fast};
@@ -85,7 +84,7 @@ pub struct Reply {
     incarnation: u64,
     life: u64,
     pieces: bool,
-    seed: Zeroizing<[u8; 32]>,
+    rng: ErasingRng,
 }
 
 /// The answer to an initiation.
@@ -102,10 +101,9 @@ pub struct Answer {
 impl Reply {
     /// Costs three X25519 operations; `None` if the initiation's ephemeral key is no point of the large subgroup.
     pub fn run(self) -> Option<Answer> {
-        let Reply { responder, preshared, index, cipher, incarnation, life, pieces, seed } = self;
+        let Reply { responder, preshared, index, cipher, incarnation, life, pieces, mut rng } = self;
         let (peer, ephemeral, remote_index) = (responder.peer, responder.ephemeral, responder.remote_index);
         let payload = ResponsePayload { incarnation, cipher, pieces: true }.encode();
-        let mut rng = ChaCha20Rng::from_seed(*seed);
         let (response, keys) = responder.reply(&mut rng, &preshared, index, &payload).ok()?;
         let (sealing, opening) = keys.with(cipher);
         let (created, initiator) = (Duration::ZERO, false);
@@ -386,8 +384,6 @@ impl Sessions {
         if !self.taken.take(life, counter) || !self.make_room(now, life) {
             return None;
         }
-        let mut seed = Zeroizing::new([0; 32]);
-        rng.fill_bytes(&mut *seed);
         Some(Reply {
             responder,
             preshared: self.ids.preshared.clone(),
@@ -396,7 +392,7 @@ impl Sessions {
             incarnation: self.ids.incarnation,
             life,
             pieces: offer.pieces,
-            seed,
+            rng: ErasingRng::from_rng(rng),
         })
     }
 

@@ -7,15 +7,12 @@
 
 use std::{collections::VecDeque, net::SocketAddr, time::Duration};
 
-use rand_chacha::{
-    ChaCha20Rng,
-    rand_core::{RngCore, SeedableRng},
-};
-use zeroize::Zeroizing;
+use rand_core::{RngCore, SeedableRng};
 
 use crate::{
     handshake::client_mac::ClientMac,
     handshake::cookie::{self, CookieJar},
+    handshake::erasing_rng::ErasingRng,
     handshake::noise::{self, Finished, Initiator, Payload, Prologue, SessionKeys},
     handshake::session::Cipher,
     keys::{PresharedKey, PrivateKey, PublicKey},
@@ -131,7 +128,7 @@ pub struct Registration {
     me: PrivateKey,
     relay: PublicKey,
     destination: SocketAddr,
-    rng: ChaCha20Rng,
+    rng: ErasingRng,
     /// `None`: the relay's key is unusable, and nothing is ever sent.
     client_mac: Option<(ClientMac, CookieJar)>,
     life: u32,
@@ -160,9 +157,7 @@ impl Registration {
         destination: SocketAddr,
         rng: &mut impl RngCore,
     ) -> Self {
-        let mut seed = Zeroizing::new([0; 32]);
-        rng.fill_bytes(&mut *seed);
-        let mut rng = ChaCha20Rng::from_seed(*seed);
+        let mut rng = ErasingRng::from_rng(rng);
         let client_mac = ClientMac::of_client(me, relay);
         Self {
             me: me.clone(),
@@ -349,6 +344,8 @@ impl Registration {
 
 #[cfg(test)]
 mod tests {
+    use rand_chacha::ChaCha20Rng;
+
     use super::*;
     use crate::handshake::noise::Responder;
 

@@ -11,16 +11,14 @@ use std::{
     time::Duration,
 };
 
-use rand_chacha::{
-    ChaCha20Rng,
-    rand_core::{RngCore, SeedableRng},
-};
+use rand_core::{RngCore, SeedableRng};
 use zeroize::Zeroizing;
 
 use super::{Action, DropReason, IDLE, Limits, RelayTable, canonical, table::Entry};
 use crate::{
     handshake::client_mac::ClientMacs,
     handshake::cookie::{self, CookieChecker, LoadGauge},
+    handshake::erasing_rng::ErasingRng,
     handshake::freshness::Freshness,
     handshake::noise::{HandshakeSeen, SessionKeys},
     handshake::rate_limit::RateLimit,
@@ -116,7 +114,7 @@ pub struct RelayControl {
     client_macs: ClientMacs,
     limits: Limits,
     table: Arc<RelayTable>,
-    rng: ChaCha20Rng,
+    rng: ErasingRng,
     checker: CookieChecker,
     gauge: LoadGauge,
     cookies: LoadGauge,
@@ -146,9 +144,7 @@ impl RelayControl {
         limits: Limits,
         rng: &mut impl RngCore,
     ) -> Self {
-        let mut seed = Zeroizing::new([0; 32]);
-        rng.fill_bytes(&mut *seed);
-        let mut rng = ChaCha20Rng::from_seed(*seed);
+        let mut rng = ErasingRng::from_rng(rng);
         let checker = CookieChecker::new(&me.public(), &mut rng);
         let mut token_key = Zeroizing::new([0; 32]);
         rng.fill_bytes(&mut *token_key);

@@ -192,8 +192,9 @@ impl Net {
             config
         };
         let configs = [config(0), config(1)];
-        let end =
-            |end: usize| Endpoint::new(configs[end].clone(), keys[end].clone(), seed(end, options.seed));
+        let end = |end: usize| {
+            Endpoint::new(configs[end].clone(), keys[end].clone(), &mut rng_of(end, options.seed))
+        };
         let wire = |(i, (there, back)): (usize, (LinkConfig, LinkConfig))| Wire {
             there: Link::new(there, options.seed.wrapping_mul(1000) + 2 * i as u64),
             back: Link::new(back, options.seed.wrapping_mul(1000) + 2 * i as u64 + 1),
@@ -225,7 +226,7 @@ impl Net {
     /// The daemon of `end` dies and starts again.
     pub fn restart(&mut self, end: usize, seed_of_life: u64) {
         let config = self.configs[end].clone();
-        self.ends[end] = Endpoint::new(config, self.keys[end].clone(), seed(end, seed_of_life));
+        self.ends[end] = Endpoint::new(config, self.keys[end].clone(), &mut rng_of(end, seed_of_life));
         self.set_locals(end);
     }
 
@@ -432,10 +433,10 @@ fn at(local: SocketAddr) -> LocalAddress {
     LocalAddress { ip: Some(local.ip()), ..LocalAddress::default() }
 }
 
-fn seed(end: usize, life: u64) -> [u8; 32] {
+fn rng_of(end: usize, life: u64) -> ChaCha20Rng {
     let mut seed = [end as u8; 32];
     seed[..8].copy_from_slice(&life.to_be_bytes());
-    seed
+    ChaCha20Rng::from_seed(seed)
 }
 
 /// An inner UDP packet of `size` bytes.

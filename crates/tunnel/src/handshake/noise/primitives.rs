@@ -2,8 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use rand_chacha::{ChaCha20Rng, rand_core::SeedableRng};
-use rand_core::RngCore;
+use rand_core::{RngCore, SeedableRng};
 use snow::{
     params::{CipherChoice, DHChoice, HashChoice},
     resolvers::{CryptoResolver, DefaultResolver},
@@ -12,18 +11,16 @@ use snow::{
 use x25519_dalek::StaticSecret;
 use zeroize::Zeroizing;
 
-use crate::wire;
+use crate::{handshake::erasing_rng::ErasingRng, wire};
 
 /// The generator of one handshake; a responder seeds it only when it replies.
 #[derive(Clone, Default)]
-pub(super) struct Randomness(Arc<Mutex<Option<ChaCha20Rng>>>);
+pub(super) struct Randomness(Arc<Mutex<Option<ErasingRng>>>);
 
 impl Randomness {
     pub(super) fn seed(&self, rng: &mut impl RngCore) {
-        let mut seed = Zeroizing::new([0; 32]);
-        rng.fill_bytes(&mut *seed);
         if let Ok(mut slot) = self.0.lock() {
-            *slot = Some(ChaCha20Rng::from_seed(*seed));
+            *slot = Some(ErasingRng::from_rng(rng));
         }
     }
 }

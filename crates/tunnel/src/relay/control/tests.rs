@@ -10,6 +10,8 @@ mod handshake;
 mod hostile;
 mod limits;
 
+use rand_chacha::ChaCha20Rng;
+
 use super::*;
 use crate::{
     handshake::client_mac::ClientMac,
