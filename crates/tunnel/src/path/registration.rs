@@ -119,6 +119,8 @@ struct Confirming {
     since: Duration,
     /// Third messages sent.
     sent: u64,
+    /// The way to the relay has changed since: an answer makes a session, but the relay is to be asked anew.
+    outdated: bool,
 }
 
 /// One session at one relay, kept alive. After any `handle_*` or `refresh`, and when `poll_timeout` has come, drain
@@ -222,7 +224,8 @@ impl Registration {
         self.initiators.clear();
         // The relay is there: it is the destination that may let us wait, and that should be noticed soon.
         self.interval = FIRST_INTERVAL;
-        self.confirming = Some(Confirming { keys, index, remote_index, offer, since: now, sent: 0 });
+        self.confirming =
+            Some(Confirming { keys, index, remote_index, offer, since: now, sent: 0, outdated: false });
         self.due = now;
         true
     }
@@ -235,9 +238,10 @@ impl Registration {
         }
     }
 
-    /// Registers anew at once: the way to the relay is another, and what has been asked may have gone nowhere.
+    /// Registers anew at once: the way to the relay is another, and what has been asked may have gone nowhere. If it is answered all the
+    /// same there is a session: ways may change more often than a handshake takes.
     pub fn restart(&mut self, now: Duration) {
-        self.confirming = None;
+        self.confirming.iter_mut().for_each(|confirming| confirming.outdated = true);
         self.ask(now);
     }
 
@@ -253,7 +257,7 @@ impl Registration {
             self.ask(now);
         }
         self.plan_repetition(now);
-        if self.confirming.as_ref().is_some_and(|confirming| confirming.sent < CONFIRMATIONS) {
+        if self.confirming.as_ref().is_some_and(|c| !c.outdated && c.sent < CONFIRMATIONS) {
             return self.confirm();
         }
         self.initiate(now)
@@ -291,7 +295,6 @@ impl Registration {
     }
 
     fn initiate(&mut self, now: Duration) -> Option<Vec<u8>> {
-        self.confirming = None;
         self.last_initiation = Some(now);
         let payload = self.next_payload().encode();
         let psk = PresharedKey::default();
@@ -334,8 +337,10 @@ impl Registration {
             return false;
         }
         self.session = Some((session, confirming.since + lifetime));
-        self.confirming = None;
         self.last_id = session;
+        if self.confirming.take().is_some_and(|confirming| confirming.outdated) {
+            return true;
+        }
         self.asking = false;
         self.due = now + self.jittered(lifetime / 2).max(FIRST_INTERVAL);
         true
@@ -568,6 +573,40 @@ mod tests {
         client.restart(then);
         relay.complete(&mut client, then);
         assert_eq!((relay.named, client.session()), (77, Some(77)));
+    }
+
+    #[test]
+    fn a_session_comes_though_the_way_changes_more_often_than_a_handshake_takes() {
+        let mut relay = Relay::new();
+        let mut client = relay.client();
+        // A message takes one step.
+        let step = Duration::from_millis(100);
+        let (mut asked, mut said, mut keys) = (Vec::<Vec<u8>>::new(), Vec::<Vec<u8>>::new(), Vec::new());
+        let mut now = T;
+        while client.session().is_none() {
+            assert!(now < T + Duration::from_secs(2));
+            client.restart(now);
+            for message in said.drain(..) {
+                // A response to an initiation that is not waited for any more is none.
+                let _ = client.handle_message(now, &message);
+            }
+            for message in asked.drain(..) {
+                if let Ok(Message::Initiation { .. }) = Message::parse(&message) {
+                    said.push(relay.respond(&message));
+                    keys.push((u32::from_be_bytes(wire::array(&message, 4)), relay.keys.take().unwrap()));
+                } else {
+                    let (index, keys) =
+                        keys.iter().find(|(_, k)| open_registered(k, &message) == Some(77)).unwrap();
+                    said.push(registered(keys, *index, 0, 77));
+                }
+            }
+            asked.extend(std::iter::from_fn(|| client.poll_transmit(now)));
+            now += step;
+        }
+        // By its last way the relay has still to hear of it.
+        assert!(client.asking);
+        relay.complete(&mut client, now + Duration::from_secs(20));
+        assert!(!client.asking);
     }
 
     #[test]
