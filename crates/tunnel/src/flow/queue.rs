@@ -248,14 +248,16 @@ impl FlowQueue {
         (self.dropped, self.marked)
     }
 
-    /// The place of the flow with this hash: its own, else a free one. Where all are in use it shares one.
+    /// The place of the flow with this hash: its own, else the one that is free for longest, for a flow that pauses is told by what its
+    /// SYN said. Where all are in use it shares one.
     fn place(&self, now: Duration, hash: u64) -> usize {
         let home = hash as usize % FLOWS;
         let first = home - home % WAYS;
-        let mut places = std::iter::once(home).chain(first..first + WAYS);
+        let places = std::iter::once(home).chain(first..first + WAYS);
         let own = |at: &usize| self.flows[*at].name.is_some_and(|(known, _)| known == hash);
         let free = |at: &usize| self.flows[*at].is_free(now);
-        places.clone().find(own).or_else(|| places.find(free)).unwrap_or(home)
+        let unused = |at: &usize| self.flows[*at].sent.1;
+        places.clone().find(own).or_else(|| places.filter(free).min_by_key(unused)).unwrap_or(home)
     }
 
     /// A packet comes.
@@ -537,11 +539,28 @@ mod tests {
     fn a_hundred_flows_have_a_place_each_and_leave_it_when_they_end() {
         for seed in 1..20 {
             let mut q = FlowQueue::new(seed, MAX_BYTES);
-            let used = places(&mut q, MS, 0..100);
-            assert!(used.len() >= 98, "{} places", used.len());
-            assert_eq!(places(&mut q, 500 * MS, 0..100), used, "a flow keeps its place");
-            let again = places(&mut q, 2000 * MS, 100..200).intersection(&used).count();
-            assert!((10..90).contains(&again), "{again} places are used again");
+            for (second, first) in [0, 100, 50, 150, 0].into_iter().enumerate() {
+                let now = Duration::from_secs(2 * second as u64);
+                let used = places(&mut q, now, first..first + 100);
+                assert!(used.len() >= 97, "{} places", used.len());
+                assert_eq!(
+                    places(&mut q, now + 500 * MS, first..first + 100),
+                    used,
+                    "a flow keeps its place"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn the_place_of_a_flow_that_pauses_is_left_alone_while_others_are_free() {
+        for seed in 1..50 {
+            let mut q = FlowQueue::new(seed, MAX_BYTES);
+            let place = places(&mut q, MS, 0..1);
+            for port in 1..40 {
+                let other = places(&mut q, 1100 * u32::from(port) * MS, port..port + 1);
+                assert!(other.is_disjoint(&place));
+            }
         }
     }
 
