@@ -72,7 +72,8 @@ fn a_link_that_jitters_loses_nothing_below_its_rate() {
         let mut all: Vec<_> = (1..=9).map(all).collect();
         all.sort_by(f64::total_cmp);
         // Jitter of half of the round trip may look like a queue while nothing is known: then a start takes longer.
-        assert!(all[4] > 0.97 && (sigma > 30 || all[0] > 0.97), "sigma {sigma} ms: {all:.2?} of 14 Mbit/s");
+        let least = if sigma > 30 { 0.3 } else { 0.97 };
+        assert!(all[0] > least && all[7] > 0.97, "sigma {sigma} ms: {all:.2?} of 14 Mbit/s");
     }
 }
 
@@ -182,7 +183,7 @@ fn any_policer(seed: u64) -> (f64, f64, Duration, f64) {
 #[test]
 fn a_thin_way_back_carries_acknowledgements_and_reports() {
     // Of IPv6, an acknowledgement is a sixth larger.
-    for (v6, down, up, share) in [(false, 12.0, 0.6, 0.88), (true, 12.0, 0.6, 0.8), (false, 12.0, 0.256, 0.6)]
+    for (v6, down, up, share) in [(false, 12.0, 0.6, 0.88), (true, 12.0, 0.6, 0.8), (false, 12.0, 0.256, 0.8)]
     {
         let (there, back) = (plain(down, 20 * MS), plain(up, 20 * MS));
         let plain = run_pair(&there, &back, &Load::default()).goodput;

@@ -323,9 +323,9 @@ fn a_path_with_a_higher_prefer_is_used_only_where_the_lower_ones_are_full() {
         let sent = data(&log, 1000);
         [0, 1].map(|end| [0, 1].map(|wire| sent.iter().filter(|d| d.from == end && d.wire == wire).count()))
     };
-    // Half of what it carries.
+    // Half of what it carries: more than ten packets a round trip, which it takes until that has been measured.
     let below = offer(&mut net, 1600 * US, 2000);
-    assert!(below.iter().all(|[first, second]| *first >= 2000 && *second == 0), "{below:?}");
+    assert!(below.iter().all(|[first, second]| *first >= 1990 && *second <= 5), "{below:?}");
     // Half as much again.
     let above = offer(&mut net, 533 * US, 4000);
     assert!(above.iter().all(|[first, second]| *second > 500 && first > second), "{above:?}");

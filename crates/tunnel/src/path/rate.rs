@@ -42,8 +42,8 @@ const PROBE_RTT: Duration = Duration::from_millis(100);
 const LONGER: u32 = 5;
 /// Round trips vary by so much for reasons that are no queue: reports and timers.
 const SLACK: Duration = Duration::from_millis(6);
-/// In flight before anything was measured, bytes: as TCP's initial window (RFC 6928).
-const INITIAL_WINDOW: f64 = 10.0 * PACKET;
+/// In flight before anything was measured, packets: as TCP's initial window (RFC 6928).
+const INITIAL_WINDOW: f64 = 10.0;
 /// Where such a share is lost beyond the path's own loss, the path carries no more than it delivers on the average.
 const EXCESS_LOSS: f64 = 0.1;
 /// No path's own loss is taken for more.
@@ -99,6 +99,8 @@ struct Round {
     acked: u32,
     /// The most bytes that were in flight.
     in_flight: usize,
+    /// Bytes of the largest data packet.
+    packet: usize,
     /// The share lost before it, if that was measured.
     loss_before: Option<f64>,
 }
@@ -144,8 +146,6 @@ pub struct Rate {
     /// The place in [`CYCLE`], since when, and the rate then.
     cycle: (usize, Duration, f64),
     next_send: Duration,
-    /// Bytes of the last data packet.
-    packet: f64,
     /// The share of packets lost, and of those that were sent at less than the path's rate.
     loss: Share,
     own_loss: Share,
@@ -180,7 +180,6 @@ impl Rate {
             full: (0.0, 0),
             cycle: (2, Duration::ZERO, 0.0),
             next_send: Duration::ZERO,
-            packet: PACKET,
             loss: Share::default(),
             own_loss: Share::default(),
         }
@@ -245,19 +244,31 @@ impl Rate {
     /// Bytes that may be in flight.
     pub fn window(&self) -> usize {
         let (Some(rate), Some(rtt)) = (self.taken(), self.trip()) else {
-            return INITIAL_WINDOW as usize;
+            return self.initial_window() as usize;
         };
         let bdp = rate * rtt.as_secs_f64();
         let window = match (self.probe_rtt_until, self.phase) {
             (Some(_), _) => rate * self.shortest.unwrap_or(rtt).min(rtt).as_secs_f64() / 2.0,
             (None, Phase::Startup) => {
-                (STARTUP_WINDOW * (bdp + rate * self.jitter().as_secs_f64())).max(INITIAL_WINDOW)
+                (STARTUP_WINDOW * (bdp + rate * self.jitter().as_secs_f64())).max(self.initial_window())
             }
             (None, _) => (WINDOW * bdp + self.ahead.get().unwrap_or(0.0).min(MOST_AHEAD * rate))
                 .max(self.competing_window()),
         };
-        let packet = if self.probe_rtt_until.is_some() { self.packet } else { PACKET };
-        (window + (rate * self.variation.as_secs_f64()).max(2.0 * packet)) as usize
+        (window + (rate * self.variation.as_secs_f64()).max(2.0 * self.packet())) as usize
+    }
+
+    /// Bytes of the largest data packet of late. Ten full packets in place of ten acknowledgements would stand for half a second in an
+    /// uplink of 256 kbit/s, and two for a tenth.
+    fn packet(&self) -> f64 {
+        match self.round.packet.max(self.last_round.packet) {
+            0 => PACKET,
+            bytes => bytes as f64,
+        }
+    }
+
+    fn initial_window(&self) -> f64 {
+        INITIAL_WINDOW * self.packet()
     }
 
     /// When the pacer lets the next packet go.
@@ -291,10 +302,9 @@ impl Rate {
         self.transmit_time(in_flight).saturating_sub(min)
     }
 
-    /// Sends a data packet of so many bytes. While the round trip is probed two as large may be in flight beyond half of what the path
-    /// holds: where they are acknowledgements, two full ones would stand as a queue of a tenth of a second in a thin uplink.
+    /// Sends a data packet of so many bytes.
     pub fn handle_data(&mut self, bytes: usize) {
-        self.packet = bytes as f64;
+        self.round.packet = self.round.packet.max(bytes);
     }
 
     /// Sends a packet: takes its share of the pacer's time.
@@ -491,10 +501,6 @@ impl Rate {
         self.probe_rtt_until = None;
         let queued = std::mem::take(&mut self.queued_rounds) >= LONGER;
         let (Some(rtt), Some(shortest)) = (self.min_rtt(), self.shortest) else { return };
-        // It went as this end sent less, so it was this end's: the path was full, however little it was asked for.
-        if self.phase == Phase::Startup && queued && drained && rtt <= shortest + self.slack() {
-            self.phase = Phase::Drain;
-        }
         let last = self.probed.replace(rtt);
         if last.is_some_and(|last| last.abs_diff(rtt) <= self.slack()) {
             self.shortest = Some(rtt);
@@ -560,7 +566,7 @@ impl Rate {
             self.probe_rtt(now, round.min_rtt.unwrap_or_default(), round.min_delay.unwrap_or_default());
         }
         let rate = self.bytes_per_second().unwrap_or(0.0);
-        let filled = round.in_flight as f64 > (WINDOW * self.bdp()).max(INITIAL_WINDOW / 2.0);
+        let filled = round.in_flight as f64 > (WINDOW * self.bdp()).max(self.initial_window() / 2.0);
         self.full = match rate >= self.full.0 * 1.25 {
             true => (rate, 0),
             false => (self.full.0, self.full.1.saturating_add(u8::from(filled && !round.app_limited))),
@@ -626,7 +632,8 @@ impl Rate {
         let rate = (self.gain() * basis.unwrap_or(0.0)).max(self.competing_rate());
         // Until the path was full once, what it delivered is what it was asked for: the initial window goes at once.
         let rtt = self.min_rtt().unwrap_or(Duration::from_millis(10)).max(Duration::from_micros(100));
-        let initial = if self.phase == Phase::Startup { INITIAL_WINDOW / rtt.as_secs_f64() } else { 1000.0 };
+        let initial =
+            if self.phase == Phase::Startup { self.initial_window() / rtt.as_secs_f64() } else { 1000.0 };
         rate.max(initial)
     }
 }
