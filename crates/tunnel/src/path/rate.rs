@@ -311,6 +311,8 @@ impl Rate {
     pub fn handle_sent(&mut self, now: Duration, bytes: usize, in_flight_before: usize) -> Snapshot {
         if in_flight_before == 0 {
             self.first_sent = now;
+            // Nothing of this end's queues on the path, so there is nothing to empty before its round trip is known.
+            self.min_rtt = self.min_rtt().map(|min| (min, now));
         }
         let cost = Duration::from_secs_f64(bytes as f64 / self.pacing());
         self.next_send = self.next_send.max(now.saturating_sub(self.credit())) + cost;

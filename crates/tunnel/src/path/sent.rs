@@ -138,6 +138,8 @@ pub struct Sent {
     lost_packets: u64,
     /// Large packets lost since one arrived: how many, when the first and the last of them were sent.
     swallowed: (u32, Duration, Duration),
+    /// When the last large packet that arrived was sent.
+    large_arrived: Duration,
     /// What is large, in bytes of UDP payload.
     large: u32,
     /// By how much later a report comes that takes this path itself, not the quickest: that one may have died.
@@ -171,6 +173,7 @@ impl Default for Sent {
             sent_bytes: 0,
             lost_packets: 0,
             swallowed: (0, Duration::ZERO, Duration::ZERO),
+            large_arrived: Duration::ZERO,
             large: LARGE,
             detour: Duration::ZERO,
             rate: Rate::new(),
@@ -407,6 +410,7 @@ impl Sent {
         }
         if packet.bytes > self.large {
             self.swallowed.0 = 0;
+            self.large_arrived = self.large_arrived.max(packet.at);
         }
         let bytes = packet.bytes as usize;
         // Sent before the silence.
@@ -528,7 +532,7 @@ impl Sent {
             return;
         }
         packet.state = State::Lost(counted);
-        if packet.bytes > self.large {
+        if packet.bytes > self.large && packet.at > self.large_arrived {
             let (count, first, _) = self.swallowed;
             self.swallowed = (count + 1, if count == 0 { packet.at } else { first }, packet.at);
         }

@@ -270,3 +270,40 @@ fn reports_of_what_was_never_sent_change_nothing() {
     assert_eq!(report(&mut s, 3, &[(0, u64::MAX - 1)]).confirmed, [0, 1]);
     assert_eq!((s.in_flight(), s.next_sequence()), (0, 2));
 }
+
+/// Sends a packet of so many bytes at each of these times.
+fn send_sized(s: &mut Sent, size: usize, at: impl IntoIterator<Item = u32>) {
+    for at in at {
+        let order = s.next_sequence();
+        s.handle_sent(at * MS, size, Content::Data(order, Piece::WHOLE));
+    }
+}
+
+#[test]
+fn an_outage_is_no_smaller_mtu() {
+    let mut s = Sent::default();
+    // A link that is gone for half a second, and then takes large packets again.
+    send_sized(&mut s, 1400, (0..14).map(|n| 50 * n));
+    report(&mut s, 700, &[(10, 13)]);
+    assert!(!s.take_swallowing());
+    // From now on it takes small ones only.
+    send_sized(&mut s, 1400, (14..24).map(|n| 50 * n));
+    send_sized(&mut s, 100, (24..28).map(|n| 50 * n));
+    report(&mut s, 1400, &[(24, 27)]);
+    assert!(s.take_swallowing());
+}
+
+#[test]
+fn after_a_pause_a_longer_round_trip_is_no_reason_to_send_less() {
+    let mut s = Sent::default();
+    for round in 0..50 {
+        send(&mut s, 20 * round, 4);
+        let last = s.next_sequence() - 1;
+        report(&mut s, 20 * round + 20, &[(0, last)]);
+    }
+    let window = s.rate.window();
+    send(&mut s, 30_000, 4);
+    let last = s.next_sequence() - 1;
+    report(&mut s, 30_025, &[(0, last)]);
+    assert!(!s.rate.take_call() && s.rate.window() >= window, "{} of {window}", s.rate.window());
+}
