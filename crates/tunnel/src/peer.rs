@@ -590,7 +590,8 @@ impl Peer {
     /// Markers measure the paths that are used: one that is kept for worse times or paid for by the byte is left alone, but for its
     /// keepalive.
     fn marker_at(&self, path: &Path, active: bool) -> Option<Duration> {
-        let spared = path.is_spared() && self.tier() == 0;
+        let others = || self.paths.iter().any(|path| path.is_up() && !path.is_spared());
+        let spared = path.is_kept() && self.tier() == 0 || path.cost.metered && others();
         let at = path.next_marker.filter(|_| active && path.is_validated() && !spared)?;
         let alone = self.paths.len() == 1 && self.unconfirmed.repeats() && path.announcements == 0;
         if !alone {

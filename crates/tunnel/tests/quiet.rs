@@ -117,6 +117,24 @@ fn an_idle_link_costs_a_few_megabytes_a_day() {
     }
 }
 
+/// Where each path is paid for by the byte, all of them are measured while there is traffic: one of them has to do the work.
+#[test]
+fn metered_paths_without_another_are_measured() {
+    let links = [10, 40].map(|ms| (plain(10.0, ms * MS), plain(10.0, ms * MS)));
+    let options = Options { scheduler: Scheduler::Auto, seed: 1 };
+    let mut net = Net::with(&options, links.to_vec(), false, |_, config| {
+        config.peers[0].paths.iter_mut().for_each(|path| path.cost.metered = true);
+    });
+    net.pass(10 * S);
+    let log = record(&mut net, |_| true);
+    for number in 0..20 {
+        net.send(0, number, 500);
+        net.pass(S);
+    }
+    let sent = log.borrow().iter().filter(|datagram| datagram.wire == 1 && datagram.from == 0).count();
+    assert!(sent >= 10, "{sent} datagrams over the path that nothing else takes");
+}
+
 #[test]
 fn a_backup_costs_less_than_a_megabyte_a_day() {
     costs_less_than_a_megabyte_a_day(|path| path.backup = true);
