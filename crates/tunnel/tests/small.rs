@@ -77,6 +77,31 @@ fn with_ipv6_inside_a_packet_goes_in_several_datagrams() {
     }
 }
 
+/// What a report says of many losses goes over a small path beside a large one as well.
+#[test]
+fn reports_fit_the_smaller_of_two_paths() {
+    let lossy = || LinkConfig {
+        loss: Loss::Bernoulli(Probability::new(0.3).expect("a share")),
+        ..plain(10.0, 10 * MS)
+    };
+    let links = vec![(lossy(), lossy()), (lossy(), lossy())];
+    let options = Options { scheduler: Scheduler::Auto, seed: 1 };
+    let mut net = Net::with(&options, links, false, |_, config| {
+        config.peers[0].routes.retain(|route| route.addr().is_ipv4());
+    });
+    record(&mut net, |datagram| datagram.wire == 0 || datagram.bytes.len() + HEADERS <= 576);
+    net.pass(20 * S);
+    let log = record(&mut net, |datagram| datagram.wire == 0 || datagram.bytes.len() + HEADERS <= 576);
+    for number in 0..5000 {
+        net.send(0, number, 400);
+        net.pass(MS);
+    }
+    let log = log.borrow();
+    let mut back = log.iter().filter(|datagram| datagram.from == 1 && datagram.wire == 1).peekable();
+    assert!(back.peek().is_some());
+    assert_eq!(back.filter(|datagram| datagram.bytes.len() + HEADERS > 576).count(), 0);
+}
+
 /// The list of as many paths as there can be, with names as long as they can be, goes over small paths as well.
 #[test]
 fn a_long_list_goes_over_small_links() {

@@ -208,8 +208,11 @@ impl Peer {
         }
         self.outcome.clear();
         path.sent.handle_report(now, report, &mut self.outcome);
-        path.weight.handle_delay(&report.delay);
-        if report.delay.samples > 0 {
+        // A report that confirms nothing is an old one, and so are its delays.
+        if self.outcome.progress {
+            path.weight.handle_delay(&report.delay);
+        }
+        if self.outcome.progress && report.delay.samples > 0 {
             let base = *self.delay_base.get_or_insert(report.delay.min);
             let over = |delay: u32| i64::from(delay.wrapping_sub(base) as i32);
             let least = over(report.delay.min);

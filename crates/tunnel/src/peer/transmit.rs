@@ -173,8 +173,9 @@ impl Peer {
         let (Some(session), Some(path)) = (self.sessions.current(now), self.paths.get_mut(at)) else {
             return false;
         };
+        let room = usize::from(path.inner_mtu()).clamp(frame::ONE_REPORT, MIN_INNER_MTU.into());
         path.pack(now, session, 0, Content::Report, train, |out| {
-            frame::put_feedback(out, order, micros(now), reports, usize::from(MIN_INNER_MTU));
+            frame::put_feedback(out, order, micros(now), reports, room);
         })
     }
 

@@ -35,6 +35,8 @@ pub const MAX_RANGES: usize = 32;
 pub const MAX_NAME: usize = 32;
 
 const REPORT: usize = 44;
+/// Bytes of a feedback with one path's report: every path carries them.
+pub const ONE_REPORT: usize = 24 + REPORT + 8 * MAX_RANGES;
 
 /// Why a plaintext is no frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
