@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use link::Bitrate;
-use serde::Deserialize;
+use serde_json::Value;
 
 use crate::error::{Doing, Error, Result};
 use crate::namespace::Namespace;
@@ -131,77 +131,46 @@ fn socket_buffer() -> usize {
     [limit("rmem_max"), limit("wmem_max")].into_iter().flatten().fold(4 << 20, usize::min)
 }
 
-#[derive(Deserialize)]
-struct Report {
-    end: Option<End>,
-    server_output_json: Option<ServerReport>,
-    error: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct End {
-    /// Of what was sent; UDP only.
-    sum: Option<Rate>,
-    /// TCP only.
-    sum_received: Option<Rate>,
-}
-
-#[derive(Clone, Copy, Deserialize)]
-struct Rate {
-    bits_per_second: f64,
-}
-
-#[derive(Deserialize)]
-struct ServerReport {
-    intervals: Vec<Interval>,
-}
-
-#[derive(Deserialize)]
-struct Interval {
-    sum: Sum,
-}
-
-/// What the server received in one second.
-#[derive(Clone, Copy, Default, Deserialize)]
-struct Sum {
-    start: f64,
-    seconds: f64,
-    bytes: u64,
-    #[serde(default)]
-    packets: u64,
-    #[serde(default)]
-    lost_packets: i64,
-}
-
 /// Of the server's seconds after the warm-up. What ends the test, shorter than half a second, is not counted: the sender
 /// has stopped. (iperf3's own `--omit` counts what it leaves out as lost.)
 fn throughput(report: &str) -> Result<Throughput> {
     let report = parse(report)?;
-    let sent = report.end.and_then(|end| end.sum);
-    let intervals = report.server_output_json.map(|server| server.intervals).unwrap_or_default();
-    let counted = |sum: &Sum| sum.start >= Iperf::WARM_UP.as_secs_f64() - 0.5 && sum.seconds > 0.5;
-    let sums: Vec<Sum> = intervals.iter().map(|interval| interval.sum).filter(counted).collect();
-    if sums.is_empty() {
+    let mut seconds = 0.0;
+    let [mut bytes, mut packets, mut lost] = [0.0; 3];
+    for interval in report["server_output_json"]["intervals"].as_array().into_iter().flatten() {
+        let sum = &interval["sum"];
+        let time = number(sum, "seconds")?;
+        if number(sum, "start")? >= Iperf::WARM_UP.as_secs_f64() - 0.5 && time > 0.5 {
+            seconds += time;
+            bytes += number(sum, "bytes")?;
+            // UDP only.
+            packets += sum["packets"].as_f64().unwrap_or(0.0);
+            lost += sum["lost_packets"].as_f64().unwrap_or(0.0);
+        }
+    }
+    if seconds == 0.0 {
         return Err(Error::program("iperf3", "its server reports no second"));
     }
-    let total = |value: fn(&Sum) -> f64| sums.iter().map(value).sum::<f64>();
-    let packets = total(|sum| sum.packets as f64);
     Ok(Throughput {
-        goodput_mbps: total(|sum| sum.bytes as f64) * 8e-6 / total(|sum| sum.seconds),
-        loss_ratio: (packets > 0.0).then(|| (total(|sum| sum.lost_packets as f64) / packets).max(0.0)),
-        offered_mbps: sent.map(|sum| sum.bits_per_second * 1e-6),
+        goodput_mbps: bytes * 8e-6 / seconds,
+        loss_ratio: (packets > 0.0).then(|| (lost / packets).max(0.0)),
+        // Of what was sent; UDP only.
+        offered_mbps: report["end"]["sum"]["bits_per_second"].as_f64().map(|rate| rate * 1e-6),
     })
 }
 
 fn received(report: &str) -> Result<f64> {
-    let rate = parse(report)?.end.and_then(|end| end.sum_received);
-    rate.map(|rate| rate.bits_per_second * 1e-6).ok_or_else(|| Error::program("iperf3", "it reports no sum"))
+    Ok(number(&parse(report)?["end"]["sum_received"], "bits_per_second")? * 1e-6)
 }
 
-fn parse(report: &str) -> Result<Report> {
-    let report: Report = serde_json::from_str(report)
+fn number(part: &Value, name: &str) -> Result<f64> {
+    part[name].as_f64().ok_or_else(|| Error::program("iperf3", format!("it reports no {name}: {part}")))
+}
+
+fn parse(report: &str) -> Result<Value> {
+    let report: Value = serde_json::from_str(report)
         .map_err(|error| Error::program("iperf3", format!("bad JSON: {error}")))?;
-    match report.error {
+    match report["error"].as_str() {
         Some(error) => Err(Error::program("iperf3", error)),
         None => Ok(report),
     }
@@ -253,6 +222,8 @@ mod tests {
         assert_eq!(error.to_string(), "`iperf3` failed: unable to connect");
         assert!(throughput("{}").is_err());
         assert!(throughput(&report(&[])).is_err());
+        let without_bytes = throughput(&report(&[r#""start": 2, "seconds": 1"#])).unwrap_err().to_string();
+        assert!(without_bytes.contains("no bytes"), "{without_bytes}");
         assert!(throughput("iperf3: nonsense").is_err());
     }
 }
