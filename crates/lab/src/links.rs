@@ -45,7 +45,9 @@ pub(crate) struct Setup {
 /// What is done with a system that carries traffic.
 pub(crate) trait Task: Clone + Debug + Send + Sync + 'static {
     /// What it runs, beside the system.
-    fn programs(&self) -> &'static [&'static str];
+    fn programs(&self) -> &'static [&'static str] {
+        &["iperf3", "ping"]
+    }
 
     fn measure(&self, bench: &Bench, ready: &mut Ready) -> Result<Sample>;
 }
@@ -121,10 +123,6 @@ pub(crate) struct Stream {
 }
 
 impl Task for Stream {
-    fn programs(&self) -> &'static [&'static str] {
-        &["iperf3", "ping"]
-    }
-
     fn measure(&self, bench: &Bench, ready: &mut Ready) -> Result<Sample> {
         self.run(bench, ready)
     }

@@ -6,7 +6,6 @@ mod nawa;
 mod ready;
 mod rival;
 
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -60,17 +59,16 @@ impl System {
     pub fn start(&self, network: &Network, means: &Means) -> Result<Ready> {
         match self {
             System::Tcp => Ok(Ready::plain(vec![network.client_address(0)])),
-            System::BestTcp => Ok(Ready::plain(all_sources(network))),
+            System::BestTcp => {
+                let paths = 0..network.path_names().len();
+                Ok(Ready::plain(paths.map(|path| network.client_address(path)).collect()))
+            }
             System::Mptcp => mptcp(network, means.best_path),
             System::Nawa(setup) => nawa::start(setup, network, means),
             System::WireGuard(program) => rival::start(&rival::wireguard(program)?, network, means),
             System::Rival(program) => rival::start(&[program.into()], network, means),
         }
     }
-}
-
-fn all_sources(network: &Network) -> Vec<IpAddr> {
-    (0..network.path_names().len()).map(|path| network.client_address(path)).collect()
 }
 
 /// The kernel takes at most this many additional subflows.

@@ -30,7 +30,11 @@ pub struct Means<'a> {
 impl Means<'_> {
     /// The public key of the Nawa that was started as `name`.
     pub(crate) fn public_key(&self, name: &str) -> Result<[u8; 32]> {
-        public_key(self.nawa, &self.folder.join(format!("{name}.key")))
+        let file = self.folder.join(format!("{name}.key"));
+        let private = std::fs::read_to_string(&file).doing(|| format!("read {}", file.display()))?;
+        let public = STANDARD.decode(run(self.nawa, "pubkey", &private)?.trim()).ok();
+        let public = public.and_then(|bytes| bytes.try_into().ok());
+        public.ok_or_else(|| Error::program("nawa pubkey", "it printed no key"))
     }
 }
 
@@ -104,14 +108,6 @@ impl Identity {
         written.doing(|| format!("write {}", path.display()))?;
         Ok(Self { name, key_file: path, public_key: run(nawa, "pubkey", &private)?.trim().into() })
     }
-}
-
-pub(super) fn public_key(nawa: &Path, file: &Path) -> Result<[u8; 32]> {
-    let private = std::fs::read_to_string(file).doing(|| format!("read {}", file.display()))?;
-    let public = STANDARD.decode(run(nawa, "pubkey", &private)?.trim()).ok();
-    public
-        .and_then(|bytes| bytes.try_into().ok())
-        .ok_or_else(|| Error::program("nawa pubkey", "it printed no key"))
 }
 
 /// What `nawa COMMAND` prints when it reads `input`.

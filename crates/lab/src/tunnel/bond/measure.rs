@@ -40,10 +40,6 @@ struct Loaded {
 }
 
 impl Task for Test {
-    fn programs(&self) -> &'static [&'static str] {
-        &["iperf3", "ping"]
-    }
-
     /// Pings, then flows with pings and a call beside them.
     fn measure(&self, bench: &Bench, ready: &mut Ready) -> Result<Sample> {
         let network = bench.network;
