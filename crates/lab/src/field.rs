@@ -58,7 +58,8 @@ const NOTES: [&str; 9] = [
     "hazard_delivered_ratio: of 10 messages a second that the first vehicle floods, over the three others; hazard_p99_ms: of those that came, \
      one way",
     "air_bytes: all frames on the medium, repetitions included; metered_bytes: frames over lte, both ways; cpu_cores: what the machine did but \
-     for the emulation itself, programs of the traffic included; sctp_…: a file by usrsctp from the first vehicle over lte and sat",
+     for the emulation itself, programs of the traffic included; sctp_…: a file by usrsctp from the first vehicle over lte and sat; \
+     sctp_longest_gap_ms: of the files that had arrived at the end",
     "…_of_stock: ratios within each repeat. Courses: in each second the median of all samples; interactive_ms: the slowest of the ten requests \
      that were due then",
 ];

@@ -20,24 +20,38 @@ impl Report<'_> {
     fn add_ratio(&mut self, case: usize, ratio: &Ratio) {
         let group = self.group(ratio, case);
         for index in 0..self.samples[case].len() {
-            let whole = self.whole(ratio, &group, self.repeats[case][index]).filter(|&whole| whole > 0.0);
+            let whole = self.whole(ratio, &group, self.repeats[case][index]);
             let sample = &mut self.samples[case][index];
-            let part = field(&sample.metrics, ratio.metric).copied();
-            sample.add(part.zip(whole).map(|(part, whole)| (ratio.name, part / whole)));
+            let Some((part, whole)) = field(&sample.metrics, ratio.metric).copied().zip(whole) else {
+                continue;
+            };
+            // Nothing is as much as nothing. What is more than nothing is any number of times as much.
+            let share = if part == whole { 1.0 } else { part / whole };
+            if share.is_finite() {
+                sample.add([(ratio.name, share)]);
+            } else {
+                self.note(
+                    case,
+                    &format!(
+                        "in a run what it is compared with has a {} of 0, and it no {}",
+                        ratio.metric, ratio.name
+                    ),
+                );
+            }
         }
     }
 
-    /// `None` unless all of `group` were measured in `repeat`.
+    /// `None` unless all of `group`, and there are any, were measured in `repeat`.
     fn whole(&self, ratio: &Ratio, group: &[usize], repeat: usize) -> Option<f64> {
         let value = |&case: &usize| {
             let index = self.repeats[case].iter().position(|&other| other == repeat)?;
             field(&self.samples[case][index].metrics, ratio.metric).copied()
         };
         let values: Vec<f64> = group.iter().map(value).collect::<Option<_>>()?;
-        match ratio.whole {
-            Whole::Greatest => values.into_iter().reduce(f64::max),
-            Whole::Sum => Some(values.into_iter().sum()),
-        }
+        values.into_iter().reduce(match ratio.whole {
+            Whole::Greatest => f64::max,
+            Whole::Sum => |one, other| one + other,
+        })
     }
 
     fn group(&self, ratio: &Ratio, case: usize) -> Vec<usize> {
@@ -207,6 +221,28 @@ mod tests {
         );
         let start = "usrsctp selective 5.0 host: gaps_over_500ms";
         assert!(report.notes.iter().any(|note| note.starts_with(start)), "{:?}", report.notes);
+    }
+
+    #[test]
+    fn of_nothing_nothing_is_the_same_and_more_has_no_ratio_but_a_note() {
+        let options = RunOptions::default();
+        let experiment = find("field", &options).unwrap();
+        let mut report = Report::new(&experiment, &options);
+        for (case, losses) in [(0, [0.0, 0.2, 0.1, 0.3]), (1, [0.0, 0.1, 0.0, 0.0])] {
+            for (repeat, loss) in losses.into_iter().enumerate() {
+                let metrics = vec![("call_loss_ratio".into(), loss)];
+                report.add(case, repeat, Sample { metrics, ..Sample::default() });
+            }
+        }
+        report.compare();
+        let nawa = &report.results()[0].json();
+        assert_eq!(nawa["metrics"]["call_loss_of_stock"], 1.5, "the median of 1 and 2");
+        assert_eq!(nawa["samples_of"], json!({ "call_loss_of_stock": 2 }));
+        let notes = report.json()["notes"].to_string();
+        assert!(
+            notes.contains("has a call_loss_ratio of 0, and it no call_loss_of_stock (2 runs)"),
+            "{notes}"
+        );
     }
 
     #[test]
