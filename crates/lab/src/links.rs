@@ -84,8 +84,9 @@ impl<T: Task> Workload for OnLinks<T> {
 
     fn prepare<'a>(&'a self, site: Site<'a>) -> Result<Box<dyn Prepared + 'a>> {
         let network = Network::build(site.emulator, &self.setup.topology, site.seed)?;
-        let ready = self.setup.system.start(&network, &site.means())?;
-        network.set_congestion_control(self.setup.congestion_control)?;
+        let cc = self.setup.congestion_control;
+        let ready = self.setup.system.start(&network, &site.means(), site.best_paths.of(cc))?;
+        network.set_congestion_control(cc)?;
         Ok(Box::new(Standing { ready, network, site, workload: self }))
     }
 }
@@ -200,7 +201,7 @@ impl Task for Fetch {
             format!("in a run a path was not used again before the file's end, {seconds:.1} s: counted as that, a lower bound")
         });
         sample.remark = best.or(idle);
-        sample.best_path = (raced && cc == "cubic").then_some(winner);
+        sample.best_path = raced.then(|| (cc.into(), winner));
         Ok(sample)
     }
 }

@@ -55,15 +55,15 @@ impl System {
         }
     }
 
-    /// Starts it in `network`; returns when it carries traffic.
-    pub fn start(&self, network: &Network, means: &Means) -> Result<Ready> {
+    /// Starts it in `network`; returns when it carries traffic. MPTCP begins on path `best` (from 0).
+    pub fn start(&self, network: &Network, means: &Means, best: usize) -> Result<Ready> {
         match self {
             System::Tcp => Ok(Ready::plain(vec![network.client_address(0)])),
             System::BestTcp => {
                 let paths = 0..network.path_names().len();
                 Ok(Ready::plain(paths.map(|path| network.client_address(path)).collect()))
             }
-            System::Mptcp => mptcp(network, means.best_path),
+            System::Mptcp => mptcp(network, best),
             System::Nawa(setup) => nawa::start(setup, network, means),
             System::WireGuard(program) => rival::start(&rival::wireguard(program)?, network, means),
             System::Rival(program) => rival::start(&[program.into()], network, means),

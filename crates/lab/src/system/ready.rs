@@ -23,8 +23,6 @@ pub struct Means<'a> {
     pub nawa: &'a Path,
     /// An empty folder for configuration files, as long as the system runs.
     pub folder: &'a Path,
-    /// The path (from 0) on which a single connection did best so far.
-    pub best_path: usize,
 }
 
 impl Means<'_> {
