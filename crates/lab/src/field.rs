@@ -47,8 +47,8 @@ const NOTES: [&str; 9] = [
      lte (metered) and sat, the last policed and nat; the third is where everything is used, and has no uplink",
     "meanwhile: the NAT's address changes; lte is lost for 4 s; the second vehicle, a relay, is off for 3 s; the last is out of range for \
      4 s. Nothing reaches whoever is cut off, so that no system delivers all hazards",
-    "stock: MPTCP with BBR over all four uplinks, the call on the uplink that loses least by what happens (policed), hazards by a \
-     UDP program at every node, SCTP's own multihoming",
+    "stock: MPTCP with BBR over all four uplinks, the call on the uplink of least delay (policed), which misses the 4 s in which the \
+     last vehicle is out of range; hazards by a UDP program at every node, SCTP's own multihoming",
     "nawa-without-tunnel: MPTCP, and the call, as stock, with the other strands; nawa-…-inside: TCP inside the tunnel by that, not by BBR; \
      nawa-without-flood: hazards as stock",
     "goodput_mbps: a download and an upload together; interactive_p99_ms: 100 bytes asked for ten times a second, from when each was due \
