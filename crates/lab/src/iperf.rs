@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::error::{Doing, Error, Result};
 use crate::namespace::Namespace;
-use crate::program::{Process, await_port, output};
+use crate::program::{Process, await_port};
 
 /// What iperf3 sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,11 +78,18 @@ impl Iperf {
         Self::finish(self.start(host, launcher)?)
     }
 
-    /// TCP flows between `host` and the server: the payload that arrived, the start included, in Mbit/s.
+    /// TCP flows between `host` and the server: the payload that arrived, the start included, in Mbit/s. [`Error::NoFlow`] where it
+    /// failed before it moved anything.
     pub fn run_whole(&self, host: &Namespace, launcher: &[&str]) -> Result<f64> {
         let limit = (self.time + Self::PATIENCE).as_secs().to_string();
-        let words = [vec!["timeout".to_owned(), limit], self.words(launcher, self.time)].concat();
-        received(&output(host, &words[0], &words[1..])?)
+        let words = [vec![limit], self.words(launcher, self.time)].concat();
+        let mut client = Process::start(host, "timeout", &words)?;
+        let report = report_of(&mut client)?;
+        // It reports its failures as well.
+        if report.is_empty() {
+            client.finish()?
+        }
+        received(&report)
     }
 
     /// Starts the client on `host`, for [`Iperf::finish`].
@@ -94,8 +101,7 @@ impl Iperf {
 
     /// Waits for a client's end: what arrived.
     pub fn finish(mut client: Process) -> Result<Throughput> {
-        let mut report = String::new();
-        client.stdout()?.read_to_string(&mut report).doing(|| "read what `iperf3` says".into())?;
+        let report = report_of(&mut client)?;
         client.finish()?;
         throughput(&report)
     }
@@ -129,6 +135,12 @@ impl Iperf {
 fn socket_buffer() -> usize {
     let limit = |name| fs::read_to_string(format!("/proc/sys/net/core/{name}")).ok()?.trim().parse().ok();
     [limit("rmem_max"), limit("wmem_max")].into_iter().flatten().fold(4 << 20, usize::min)
+}
+
+fn report_of(client: &mut Process) -> Result<String> {
+    let mut report = String::new();
+    client.stdout()?.read_to_string(&mut report).doing(|| "read what `iperf3` says".into())?;
+    Ok(report)
 }
 
 /// Of the server's seconds after the warm-up. What ends the test, shorter than half a second, is not counted: the sender
@@ -170,9 +182,13 @@ fn number(part: &Value, name: &str) -> Result<f64> {
 fn parse(report: &str) -> Result<Value> {
     let report: Value = serde_json::from_str(report)
         .map_err(|error| Error::program("iperf3", format!("bad JSON: {error}")))?;
+    let mut intervals = report["intervals"].as_array().into_iter().flatten();
     match report["error"].as_str() {
-        Some(error) => Err(Error::program("iperf3", error)),
         None => Ok(report),
+        Some(error) if intervals.any(|interval| interval["sum"]["bytes"].as_f64() > Some(0.0)) => {
+            Err(Error::program("iperf3", error))
+        }
+        Some(error) => Err(Error::NoFlow(error.into())),
     }
 }
 
@@ -187,6 +203,17 @@ mod tests {
         assert_eq!(received(report).unwrap(), 8.5);
         assert!(received(r#"{"end": {}}"#).is_err());
         assert!(received(r#"{"error": "unable to connect"}"#).is_err());
+    }
+
+    #[test]
+    fn what_failed_in_mid_flow_is_told_from_what_never_began() {
+        let error = |bytes: u64| {
+            let intervals = format!(r#"[{{"sum": {{"bytes": 0}}}}, {{"sum": {{"bytes": {bytes}}}}}]"#);
+            received(&format!(r#"{{"intervals": {intervals}, "error": "terminated"}}"#)).unwrap_err()
+        };
+        assert!(matches!(error(0), Error::NoFlow(_)));
+        assert!(matches!(received(r#"{"intervals": [], "error": "x"}"#), Err(Error::NoFlow(_))));
+        assert_eq!(error(7).to_string(), "`iperf3` failed: terminated");
     }
 
     fn report(seconds: &[&str]) -> String {
@@ -219,7 +246,7 @@ mod tests {
     #[test]
     fn an_error_is_an_error() {
         let error = throughput(r#"{"error": "unable to connect"}"#).unwrap_err();
-        assert_eq!(error.to_string(), "`iperf3` failed: unable to connect");
+        assert_eq!(error.to_string(), "`iperf3` failed before it moved anything: unable to connect");
         assert!(throughput("{}").is_err());
         assert!(throughput(&report(&[])).is_err());
         let without_bytes = throughput(&report(&[r#""start": 2, "seconds": 1"#])).unwrap_err().to_string();
