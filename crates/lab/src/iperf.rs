@@ -49,7 +49,7 @@ pub struct Throughput {
 }
 
 impl Iperf {
-    /// The start that [`Iperf::run`] does not count: TCP, and a tunnel, are still finding their rate.
+    /// The start that [`Iperf::finish`] does not count: TCP, and a tunnel, are still finding their rate.
     pub const WARM_UP: Duration = Duration::from_secs(2);
 
     /// How much longer than its flows a test of [`Iperf::run_whole`] may take before it is given up.
@@ -73,11 +73,6 @@ impl Iperf {
         Ok(server)
     }
 
-    /// Flows from `host` to the server: what arrived there, once [`Iperf::WARM_UP`] is over.
-    pub fn run(&self, host: &Namespace, launcher: &[&str]) -> Result<Throughput> {
-        Self::finish(self.start(host, launcher)?)
-    }
-
     /// TCP flows between `host` and the server: the payload that arrived, the start included, in Mbit/s. [`Error::NoFlow`] where it
     /// failed before it moved anything.
     pub fn run_whole(&self, host: &Namespace, launcher: &[&str]) -> Result<f64> {
@@ -92,14 +87,14 @@ impl Iperf {
         received(&report)
     }
 
-    /// Starts the client on `host`, for [`Iperf::finish`].
+    /// Starts the client on `host`: flows to the server, for [`Iperf::finish`].
     pub fn start(&self, host: &Namespace, launcher: &[&str]) -> Result<Process> {
         let mut words = self.words(launcher, Self::WARM_UP + self.time);
         words.push("--get-server-output".into());
         Process::start(host, &words[0], &words[1..])
     }
 
-    /// Waits for a client's end: what arrived.
+    /// Waits for a client's end: what arrived, once [`Iperf::WARM_UP`] is over.
     pub fn finish(mut client: Process) -> Result<Throughput> {
         let report = report_of(&mut client)?;
         client.finish()?;

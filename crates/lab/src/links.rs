@@ -136,7 +136,7 @@ impl Stream {
         network.restart_links();
         let tcp = Iperf::tcp(ready.server, ready.sources[0], bench.setup.congestion_control);
         let iperf = Iperf { protocol: self.protocol, time: self.time, ..tcp };
-        let throughput = iperf.run(&network.client, ready.launcher)?;
+        let throughput = Iperf::finish(iperf.start(&network.client, ready.launcher)?)?;
         Ok(Sample::from([
             ("goodput_mbps", Some(throughput.goodput_mbps)),
             ("loss_ratio", throughput.loss_ratio),

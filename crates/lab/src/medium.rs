@@ -79,8 +79,11 @@ impl Medium {
         let setup = [u32::from(timed), 0].map(u32::to_ne_bytes);
         let loaded = host.run(|| bpf::xdp::load(OBJECT, &[("setup", setup.as_flattened())]))??;
         let ports = (0..).map(|node| FIRST + node).take(nodes.len());
-        let attach = || ports.map(|port| attach(&loaded, port)).collect::<Result<Vec<_>>>();
-        let attached = host.run(attach)??;
+        let attach = |port| {
+            loaded.set_port("ports", port, port, "leave")?;
+            Ok(loaded.attach("enter", port)?)
+        };
+        let attached = host.run(|| ports.map(attach).collect::<Result<_>>())??;
         (0..nodes.len()).try_for_each(|node| set_hearers(&loaded, node, adjacency.hearers(node)))?;
         Ok(Self { _attached: attached, loaded, nodes, host })
     }
@@ -188,11 +191,6 @@ fn set_hearers(loaded: &Loaded, node: usize, hearers: &[usize]) -> Result<()> {
     hearers
         .iter()
         .try_for_each(|&hearer| Ok(loaded.update("edges", index(node, hearer), heard.as_flattened())?))
-}
-
-fn attach(loaded: &Loaded, port: u32) -> Result<Attached> {
-    loaded.set_port("ports", port, port, "leave")?;
-    Ok(loaded.attach("enter", port)?)
 }
 
 fn index(from: usize, to: usize) -> u32 {

@@ -53,7 +53,10 @@ pub fn run_experiment(experiment: &Experiment, options: &RunOptions) -> Result<(
     let experiment = &experiment;
     let lab = Lab::new(options)?;
     let mut results = Results::new(experiment, options)?;
-    results.add_earlier(&lab);
+    for ((index, repeat), sample) in results.earlier.take() {
+        lab.best_paths.learn(&sample);
+        results.report.add(index, repeat, sample);
+    }
     run_turns(&lab, &mut results)?;
     results.finish(options)
 }
@@ -107,14 +110,6 @@ impl<'a> Results<'a> {
             report.continues(earlier.len());
         }
         Ok(Self { experiment, schedule, report, progress, failure: None, earlier })
-    }
-
-    /// Takes over what an earlier run has measured.
-    fn add_earlier(&mut self, lab: &Lab) {
-        for ((index, repeat), sample) in self.earlier.take() {
-            lab.best_paths.learn(&sample);
-            self.report.add(index, repeat, sample);
-        }
     }
 
     fn end(&mut self, turn: &Turn, outcomes: Vec<Result<Sample>>) -> Result<()> {
