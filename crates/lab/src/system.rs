@@ -7,7 +7,6 @@ mod ready;
 mod rival;
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use crate::error::Result;
 use crate::http::Transport;
@@ -73,8 +72,6 @@ impl System {
 
 /// The kernel takes at most this many additional subflows.
 const SUBFLOWS_MAX: usize = 8;
-/// For so long a tunnel may take to get ready: a guest without KVM, beside other work, takes more than 15 s.
-const START_LIMIT: Duration = Duration::from_secs(60);
 
 /// The connection starts on the best path; every other one is a subflow to the same address.
 fn mptcp(network: &Network, first: usize) -> Result<Ready> {

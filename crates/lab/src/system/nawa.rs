@@ -6,9 +6,8 @@ use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 
-use super::START_LIMIT;
 use super::clocks::{Clocks, End};
-use super::ready::{Identity, Means, Ready};
+use super::ready::{Identity, Means, Ready, START_LIMIT};
 use crate::error::{Doing, Error, Result};
 use crate::namespace::Namespace;
 use crate::network::{Network, SERVER};

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -15,6 +16,9 @@ use crate::error::{Doing, Error, Result};
 use crate::http::Transport;
 use crate::network::{Network, SERVER};
 use crate::program::Process;
+
+/// For so long a tunnel may take to get ready: a guest without KVM, beside other work, takes more than 15 s.
+pub(super) const START_LIMIT: Duration = Duration::from_secs(60);
 
 /// What a system may need to be started.
 #[derive(Clone, Copy, Debug)]
