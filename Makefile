@@ -32,7 +32,7 @@ help:
 	@echo "make commands  docs/commands.md, from what --help says"
 	@echo "make book      the documentation as a site in target/book (mdBook)"
 	@echo "make wifi      coding and flooding on Linux's own Wi-Fi: radios of mac80211_hwsim in a guest"
-	@echo "make lint      rustfmt, clippy, the size of fsat, results and who cites them, circles of imports, cargo-deny"
+	@echo "make lint      rustfmt, clippy (QUIC as well), the size of fsat, results and who cites them, circles of imports, cargo-deny"
 	@echo "make bench     the lab's tunnel experiment, short (root)"
 	@echo "make fuzz      the fuzzers, a minute each (nightly Rust, cargo-fuzz)"
 	@echo "make rivals    builds what the lab compares with: boringtun, wireguard-go"
@@ -89,6 +89,7 @@ lint: cargo-present
 	@scripts/install-packages lint
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) clippy --package lab --features quic --all-targets --locked -- -D warnings
 	@scripts/count-fsat
 	@scripts/readme-tables --check
 	@scripts/check-results

@@ -67,10 +67,6 @@ struct Check {
 }
 
 impl Task for Check {
-    fn programs(&self) -> &'static [&'static str] {
-        &["iperf3", "ping"]
-    }
-
     fn measure(&self, bench: &Bench, ready: &mut Ready) -> Result<Sample> {
         let Some(rate) = self.rate else { return self.lateness(bench, ready) };
         let offered = Bitrate::from_bps(rate.as_bps() * 11 / 10);

@@ -86,8 +86,10 @@ fn talk(near: &UdpSocket, far: &UdpSocket, over: &AtomicBool) -> io::Result<Outc
     loop {
         let (now, over) = (clock::now(), over.load(Relaxed));
         if !over && now >= next {
-            // A packet that the kernel refuses is lost.
-            let _ = near.send(&packet(sent.len()));
+            // It begins with its number. One that the kernel refuses is lost.
+            let mut packet = [0; PAYLOAD];
+            packet[..8].copy_from_slice(&(sent.len() as u64).to_be_bytes());
+            let _ = near.send(&packet);
             sent.push(now);
             outcome.round_trips.push(None);
             next += EVERY;
@@ -101,13 +103,6 @@ fn talk(near: &UdpSocket, far: &UdpSocket, over: &AtomicBool) -> io::Result<Outc
         echo(far);
         hear(near, &sent, &mut outcome, &mut last_answer);
     }
-}
-
-/// Packet `number` begins with it.
-fn packet(number: usize) -> [u8; PAYLOAD] {
-    let mut packet = [0; PAYLOAD];
-    packet[..8].copy_from_slice(&(number as u64).to_be_bytes());
-    packet
 }
 
 fn echo(far: &UdpSocket) {

@@ -47,8 +47,3 @@ pub(crate) fn within<T>(
     let late = || Error::Late { what: what.into(), seconds: limit.as_secs() };
     poll_until(limit, ready).ok_or_else(late)
 }
-
-/// How long `limit` still is, counted from `started`.
-pub(crate) fn left(started: Instant, limit: Duration) -> Duration {
-    limit.saturating_sub(now() - started)
-}

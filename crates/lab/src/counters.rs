@@ -34,6 +34,20 @@ impl Counters {
         Ok(())
     }
 
+    fn add_peer(&mut self, peer: &Value) -> Result<()> {
+        self.add_all(peer, "resent_packets")?;
+        if !peer["bicast"].is_null() {
+            self.add_all(&peer["bicast"], "sent_bytes extra_bytes")?;
+        }
+        let missing = || Error::program("nawa status --json", format!("it has no paths: {peer}"));
+        let mut outer = Self::default();
+        for path in peer["paths"].as_array().ok_or_else(missing)? {
+            outer.add_all(path, "sent_bytes")?;
+        }
+        self.add("outer_bytes", outer.get("sent_bytes"));
+        Ok(())
+    }
+
     /// What was counted after `before`.
     pub(crate) fn since(&self, before: &Self) -> Self {
         Self(self.0.iter().map(|(&name, count)| (name, count - before.get(name))).collect())
@@ -56,15 +70,7 @@ pub(crate) fn of_recovery(network: &Network, nawa: &Path) -> Result<Counters> {
         counters.add(own, counter(&tcp, group, name).ok_or_else(missing)?);
     }
     for host in [&network.client, &network.server] {
-        let status = program::status(host, nawa)?;
-        let peer = &status["tunnel"]["peers"][0];
-        counters.add_all(peer, "resent_packets")?;
-        if !peer["bicast"].is_null() {
-            counters.add_all(&peer["bicast"], "sent_bytes extra_bytes")?;
-        }
-        for path in peer["paths"].as_array().into_iter().flatten() {
-            counters.add("outer_bytes", path["sent_bytes"].as_f64().unwrap_or(0.0));
-        }
+        counters.add_peer(&program::status(host, nawa)?["tunnel"]["peers"][0])?;
     }
     Ok(counters)
 }
@@ -96,6 +102,17 @@ mod tests {
         assert_eq!(counter(text, "TcpExt", "B"), Some(2.0));
         assert_eq!(counter(text, "TcpExt", "C"), None);
         assert_eq!(counter("Tcp: A\n", "Tcp", "A"), None);
+    }
+
+    #[test]
+    fn what_a_status_lacks_is_an_error() {
+        let read = |paths: &str| {
+            let peer = format!(r#"{{"resent_packets": 1, "paths": {paths}}}"#);
+            let mut counters = Counters::default();
+            counters.add_peer(&serde_json::from_str(&peer).unwrap()).map(|()| counters.get("outer_bytes"))
+        };
+        assert_eq!(read(r#"[{"sent_bytes": 3}, {"sent_bytes": 4}]"#).unwrap(), 7.0);
+        assert!(read("null").is_err() && read(r#"[{"sent_bytes": 3}, {}]"#).is_err());
     }
 
     #[test]

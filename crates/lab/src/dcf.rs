@@ -24,7 +24,7 @@ use link::{Adjacency, LinkConfig, PacketCount};
 
 use crate::error::{Doing, Error, Result};
 use crate::ether::Ether;
-use crate::namespace::Namespace;
+use crate::namespace::{Namespace, interface_index};
 use crate::program::output;
 use crate::real_time::{Edge, Model, RealTime};
 
@@ -114,16 +114,8 @@ impl Medium {
     /// From now on also takes what nodes' drivers send before the kernel has made a packet of it (XDP_TX), which vanishes
     /// where a veth's other end has no program. Their queues are not stopped then.
     pub fn take_from_drivers(&mut self) -> Result<()> {
-        let pass = || {
-            let mut net = device::Net::open().doing(|| "open a netlink socket".into())?;
-            let mut pass = |n| {
-                let end = format!("a{n}");
-                let link = net.link(&end).doing(|| format!("find the interface {end}"))?;
-                Ok(bpf::xdp::pass(link.index)?)
-            };
-            (0..self.nodes.len()).map(&mut pass).collect::<Result<Vec<_>>>()
-        };
-        self.passing = self.host.run(pass)??;
+        let pass = |n| Ok(bpf::xdp::pass(interface_index(&format!("a{n}"))?)?);
+        self.passing = self.host.run(|| (0..self.nodes.len()).map(pass).collect::<Result<_>>())??;
         Ok(())
     }
 

@@ -53,6 +53,8 @@ pub enum Error {
     /// A program failed, or said something unexpected.
     #[error("`{program}` failed: {reason}")]
     Program { program: String, reason: String },
+    #[error("`iperf3` failed before it moved anything: {0}")]
+    NoFlow(String),
     #[error("{0}")]
     Bpf(#[from] bpf::Error),
     /// `what` is as "NAME did not …".

@@ -47,8 +47,8 @@ const NOTES: [&str; 9] = [
      lte (metered) and sat, the last policed and nat; the third is where everything is used, and has no uplink",
     "meanwhile: the NAT's address changes; lte is lost for 4 s; the second vehicle, a relay, is off for 3 s; the last is out of range for \
      4 s. Nothing reaches whoever is cut off, so that no system delivers all hazards",
-    "stock: MPTCP with BBR over all four uplinks, the call on the uplink that loses least by what happens (policed), hazards by a \
-     UDP program at every node, SCTP's own multihoming",
+    "stock: MPTCP with BBR over all four uplinks, the call on the uplink of least delay (policed), which misses the 4 s in which the \
+     last vehicle is out of range; hazards by a UDP program at every node, SCTP's own multihoming",
     "nawa-without-tunnel: MPTCP, and the call, as stock, with the other strands; nawa-…-inside: TCP inside the tunnel by that, not by BBR; \
      nawa-without-flood: hazards as stock",
     "goodput_mbps: a download and an upload together; interactive_p99_ms: 100 bytes asked for ten times a second, from when each was due \
@@ -58,7 +58,8 @@ const NOTES: [&str; 9] = [
     "hazard_delivered_ratio: of 10 messages a second that the first vehicle floods, over the three others; hazard_p99_ms: of those that came, \
      one way",
     "air_bytes: all frames on the medium, repetitions included; metered_bytes: frames over lte, both ways; cpu_cores: what the machine did but \
-     for the emulation itself, programs of the traffic included; sctp_…: a file by usrsctp from the first vehicle over lte and sat",
+     for the emulation itself, programs of the traffic included; sctp_…: a file by usrsctp from the first vehicle over lte and sat; \
+     sctp_longest_gap_ms: of the files that had arrived at the end",
     "…_of_stock: ratios within each repeat. Courses: in each second the median of all samples; interactive_ms: the slowest of the ten requests \
      that were due then",
 ];

@@ -10,7 +10,6 @@
 
 use std::fs::File;
 use std::net::Ipv4Addr;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::Duration;
@@ -210,9 +209,7 @@ impl Machine {
 
     /// `error`, or why the kernel gave up.
     fn explain(&self, error: Error) -> Error {
-        let mut said = vec![0; 65_536];
-        let length = self.errors.read_at(&mut said, 0).unwrap_or(0);
-        let said = String::from_utf8_lossy(&said[..length]);
+        let said = program::said(&self.errors);
         let panic = said.lines().find(|line| line.contains("Kernel panic"));
         panic.map_or(error, |panic| Error::program(KERNEL, panic.trim()))
     }

@@ -6,11 +6,11 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use link::Bitrate;
-use serde::Deserialize;
+use serde_json::Value;
 
 use crate::error::{Doing, Error, Result};
 use crate::namespace::Namespace;
-use crate::program::{Process, await_port, output};
+use crate::program::{Process, await_port};
 
 /// What iperf3 sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +49,7 @@ pub struct Throughput {
 }
 
 impl Iperf {
-    /// The start that [`Iperf::run`] does not count: TCP, and a tunnel, are still finding their rate.
+    /// The start that [`Iperf::finish`] does not count: TCP, and a tunnel, are still finding their rate.
     pub const WARM_UP: Duration = Duration::from_secs(2);
 
     /// How much longer than its flows a test of [`Iperf::run_whole`] may take before it is given up.
@@ -73,29 +73,30 @@ impl Iperf {
         Ok(server)
     }
 
-    /// Flows from `host` to the server: what arrived there, once [`Iperf::WARM_UP`] is over.
-    pub fn run(&self, host: &Namespace, launcher: &[&str]) -> Result<Throughput> {
-        Self::finish(self.start(host, launcher)?)
-    }
-
-    /// TCP flows between `host` and the server: the payload that arrived, the start included, in Mbit/s.
+    /// TCP flows between `host` and the server: the payload that arrived, the start included, in Mbit/s. [`Error::NoFlow`] where it
+    /// failed before it moved anything.
     pub fn run_whole(&self, host: &Namespace, launcher: &[&str]) -> Result<f64> {
         let limit = (self.time + Self::PATIENCE).as_secs().to_string();
-        let words = [vec!["timeout".to_owned(), limit], self.words(launcher, self.time)].concat();
-        received(&output(host, &words[0], &words[1..])?)
+        let words = [vec![limit], self.words(launcher, self.time)].concat();
+        let mut client = Process::start(host, "timeout", &words)?;
+        let report = report_of(&mut client)?;
+        // It reports its failures as well.
+        if report.is_empty() {
+            client.finish()?
+        }
+        received(&report)
     }
 
-    /// Starts the client on `host`, for [`Iperf::finish`].
+    /// Starts the client on `host`: flows to the server, for [`Iperf::finish`].
     pub fn start(&self, host: &Namespace, launcher: &[&str]) -> Result<Process> {
         let mut words = self.words(launcher, Self::WARM_UP + self.time);
         words.push("--get-server-output".into());
         Process::start(host, &words[0], &words[1..])
     }
 
-    /// Waits for a client's end: what arrived.
+    /// Waits for a client's end: what arrived, once [`Iperf::WARM_UP`] is over.
     pub fn finish(mut client: Process) -> Result<Throughput> {
-        let mut report = String::new();
-        client.stdout()?.read_to_string(&mut report).doing(|| "read what `iperf3` says".into())?;
+        let report = report_of(&mut client)?;
         client.finish()?;
         throughput(&report)
     }
@@ -131,79 +132,58 @@ fn socket_buffer() -> usize {
     [limit("rmem_max"), limit("wmem_max")].into_iter().flatten().fold(4 << 20, usize::min)
 }
 
-#[derive(Deserialize)]
-struct Report {
-    end: Option<End>,
-    server_output_json: Option<ServerReport>,
-    error: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct End {
-    /// Of what was sent; UDP only.
-    sum: Option<Rate>,
-    /// TCP only.
-    sum_received: Option<Rate>,
-}
-
-#[derive(Clone, Copy, Deserialize)]
-struct Rate {
-    bits_per_second: f64,
-}
-
-#[derive(Deserialize)]
-struct ServerReport {
-    intervals: Vec<Interval>,
-}
-
-#[derive(Deserialize)]
-struct Interval {
-    sum: Sum,
-}
-
-/// What the server received in one second.
-#[derive(Clone, Copy, Default, Deserialize)]
-struct Sum {
-    start: f64,
-    seconds: f64,
-    bytes: u64,
-    #[serde(default)]
-    packets: u64,
-    #[serde(default)]
-    lost_packets: i64,
+fn report_of(client: &mut Process) -> Result<String> {
+    let mut report = String::new();
+    client.stdout()?.read_to_string(&mut report).doing(|| "read what `iperf3` says".into())?;
+    Ok(report)
 }
 
 /// Of the server's seconds after the warm-up. What ends the test, shorter than half a second, is not counted: the sender
 /// has stopped. (iperf3's own `--omit` counts what it leaves out as lost.)
 fn throughput(report: &str) -> Result<Throughput> {
     let report = parse(report)?;
-    let sent = report.end.and_then(|end| end.sum);
-    let intervals = report.server_output_json.map(|server| server.intervals).unwrap_or_default();
-    let counted = |sum: &Sum| sum.start >= Iperf::WARM_UP.as_secs_f64() - 0.5 && sum.seconds > 0.5;
-    let sums: Vec<Sum> = intervals.iter().map(|interval| interval.sum).filter(counted).collect();
-    if sums.is_empty() {
+    let mut seconds = 0.0;
+    let [mut bytes, mut packets, mut lost] = [0.0; 3];
+    for interval in report["server_output_json"]["intervals"].as_array().into_iter().flatten() {
+        let sum = &interval["sum"];
+        let time = number(sum, "seconds")?;
+        if number(sum, "start")? >= Iperf::WARM_UP.as_secs_f64() - 0.5 && time > 0.5 {
+            seconds += time;
+            bytes += number(sum, "bytes")?;
+            // UDP only.
+            packets += sum["packets"].as_f64().unwrap_or(0.0);
+            lost += sum["lost_packets"].as_f64().unwrap_or(0.0);
+        }
+    }
+    if seconds == 0.0 {
         return Err(Error::program("iperf3", "its server reports no second"));
     }
-    let total = |value: fn(&Sum) -> f64| sums.iter().map(value).sum::<f64>();
-    let packets = total(|sum| sum.packets as f64);
     Ok(Throughput {
-        goodput_mbps: total(|sum| sum.bytes as f64) * 8e-6 / total(|sum| sum.seconds),
-        loss_ratio: (packets > 0.0).then(|| (total(|sum| sum.lost_packets as f64) / packets).max(0.0)),
-        offered_mbps: sent.map(|sum| sum.bits_per_second * 1e-6),
+        goodput_mbps: bytes * 8e-6 / seconds,
+        loss_ratio: (packets > 0.0).then(|| (lost / packets).max(0.0)),
+        // Of what was sent; UDP only.
+        offered_mbps: report["end"]["sum"]["bits_per_second"].as_f64().map(|rate| rate * 1e-6),
     })
 }
 
 fn received(report: &str) -> Result<f64> {
-    let rate = parse(report)?.end.and_then(|end| end.sum_received);
-    rate.map(|rate| rate.bits_per_second * 1e-6).ok_or_else(|| Error::program("iperf3", "it reports no sum"))
+    Ok(number(&parse(report)?["end"]["sum_received"], "bits_per_second")? * 1e-6)
 }
 
-fn parse(report: &str) -> Result<Report> {
-    let report: Report = serde_json::from_str(report)
+fn number(part: &Value, name: &str) -> Result<f64> {
+    part[name].as_f64().ok_or_else(|| Error::program("iperf3", format!("it reports no {name}: {part}")))
+}
+
+fn parse(report: &str) -> Result<Value> {
+    let report: Value = serde_json::from_str(report)
         .map_err(|error| Error::program("iperf3", format!("bad JSON: {error}")))?;
-    match report.error {
-        Some(error) => Err(Error::program("iperf3", error)),
+    let mut intervals = report["intervals"].as_array().into_iter().flatten();
+    match report["error"].as_str() {
         None => Ok(report),
+        Some(error) if intervals.any(|interval| interval["sum"]["bytes"].as_f64() > Some(0.0)) => {
+            Err(Error::program("iperf3", error))
+        }
+        Some(error) => Err(Error::NoFlow(error.into())),
     }
 }
 
@@ -218,6 +198,17 @@ mod tests {
         assert_eq!(received(report).unwrap(), 8.5);
         assert!(received(r#"{"end": {}}"#).is_err());
         assert!(received(r#"{"error": "unable to connect"}"#).is_err());
+    }
+
+    #[test]
+    fn what_failed_in_mid_flow_is_told_from_what_never_began() {
+        let error = |bytes: u64| {
+            let intervals = format!(r#"[{{"sum": {{"bytes": 0}}}}, {{"sum": {{"bytes": {bytes}}}}}]"#);
+            received(&format!(r#"{{"intervals": {intervals}, "error": "terminated"}}"#)).unwrap_err()
+        };
+        assert!(matches!(error(0), Error::NoFlow(_)));
+        assert!(matches!(received(r#"{"intervals": [], "error": "x"}"#), Err(Error::NoFlow(_))));
+        assert_eq!(error(7).to_string(), "`iperf3` failed: terminated");
     }
 
     fn report(seconds: &[&str]) -> String {
@@ -250,9 +241,11 @@ mod tests {
     #[test]
     fn an_error_is_an_error() {
         let error = throughput(r#"{"error": "unable to connect"}"#).unwrap_err();
-        assert_eq!(error.to_string(), "`iperf3` failed: unable to connect");
+        assert_eq!(error.to_string(), "`iperf3` failed before it moved anything: unable to connect");
         assert!(throughput("{}").is_err());
         assert!(throughput(&report(&[])).is_err());
+        let without_bytes = throughput(&report(&[r#""start": 2, "seconds": 1"#])).unwrap_err().to_string();
+        assert!(without_bytes.contains("no bytes"), "{without_bytes}");
         assert!(throughput("iperf3: nonsense").is_err());
     }
 }

@@ -45,7 +45,9 @@ pub(crate) struct Setup {
 /// What is done with a system that carries traffic.
 pub(crate) trait Task: Clone + Debug + Send + Sync + 'static {
     /// What it runs, beside the system.
-    fn programs(&self) -> &'static [&'static str];
+    fn programs(&self) -> &'static [&'static str] {
+        &["iperf3", "ping"]
+    }
 
     fn measure(&self, bench: &Bench, ready: &mut Ready) -> Result<Sample>;
 }
@@ -82,8 +84,9 @@ impl<T: Task> Workload for OnLinks<T> {
 
     fn prepare<'a>(&'a self, site: Site<'a>) -> Result<Box<dyn Prepared + 'a>> {
         let network = Network::build(site.emulator, &self.setup.topology, site.seed)?;
-        let ready = self.setup.system.start(&network, &site.means())?;
-        network.set_congestion_control(self.setup.congestion_control)?;
+        let cc = self.setup.congestion_control;
+        let ready = self.setup.system.start(&network, &site.means(), site.best_paths.of(cc))?;
+        network.set_congestion_control(cc)?;
         Ok(Box::new(Standing { ready, network, site, workload: self }))
     }
 }
@@ -121,10 +124,6 @@ pub(crate) struct Stream {
 }
 
 impl Task for Stream {
-    fn programs(&self) -> &'static [&'static str] {
-        &["iperf3", "ping"]
-    }
-
     fn measure(&self, bench: &Bench, ready: &mut Ready) -> Result<Sample> {
         self.run(bench, ready)
     }
@@ -137,7 +136,7 @@ impl Stream {
         network.restart_links();
         let tcp = Iperf::tcp(ready.server, ready.sources[0], bench.setup.congestion_control);
         let iperf = Iperf { protocol: self.protocol, time: self.time, ..tcp };
-        let throughput = iperf.run(&network.client, ready.launcher)?;
+        let throughput = Iperf::finish(iperf.start(&network.client, ready.launcher)?)?;
         Ok(Sample::from([
             ("goodput_mbps", Some(throughput.goodput_mbps)),
             ("loss_ratio", throughput.loss_ratio),
@@ -202,7 +201,7 @@ impl Task for Fetch {
             format!("in a run a path was not used again before the file's end, {seconds:.1} s: counted as that, a lower bound")
         });
         sample.remark = best.or(idle);
-        sample.best_path = (raced && cc == "cubic").then_some(winner);
+        sample.best_path = raced.then(|| (cc.into(), winner));
         Ok(sample)
     }
 }

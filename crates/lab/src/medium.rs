@@ -14,8 +14,8 @@ use std::time::Duration;
 use bpf::xdp::{Attached, Loaded};
 use link::Adjacency;
 
-use crate::error::{Doing, Error, Result};
-use crate::namespace::Namespace;
+use crate::error::{Error, Result};
+use crate::namespace::{Namespace, interface_index};
 use crate::program::output;
 
 /// Every node's interface.
@@ -79,8 +79,11 @@ impl Medium {
         let setup = [u32::from(timed), 0].map(u32::to_ne_bytes);
         let loaded = host.run(|| bpf::xdp::load(OBJECT, &[("setup", setup.as_flattened())]))??;
         let ports = (0..).map(|node| FIRST + node).take(nodes.len());
-        let attach = || ports.map(|port| attach(&loaded, port)).collect::<Result<Vec<_>>>();
-        let attached = host.run(attach)??;
+        let attach = |port| {
+            loaded.set_port("ports", port, port, "leave")?;
+            Ok(loaded.attach("enter", port)?)
+        };
+        let attached = host.run(|| ports.map(attach).collect::<Result<_>>())??;
         (0..nodes.len()).try_for_each(|node| set_hearers(&loaded, node, adjacency.hearers(node)))?;
         Ok(Self { _attached: attached, loaded, nodes, host })
     }
@@ -122,7 +125,8 @@ impl Medium {
             let (node, source) = (half(&value, 0) as usize, half(&value, 12));
             Ok(Relayed { node, hop: time(4), relay: time(8), source })
         };
-        (0..self.taken()?.min(DELAYS)).map(read).collect()
+        let taken = half(&self.loaded.lookup(".bss.taken", 0)?.unwrap_or_default(), 0);
+        (0..taken.min(DELAYS)).map(read).collect()
     }
 
     /// Begins to time anew.
@@ -132,7 +136,7 @@ impl Medium {
 
     /// Attaches one of the lab's own programs to `node`'s interface.
     pub fn attach(&self, node: usize, program: &str) -> Result<Attached> {
-        self.nodes[node].run(|| Ok(self.loaded.attach(program, interface_index()?)?))?
+        self.nodes[node].run(|| Ok(self.loaded.attach(program, interface_index(INTERFACE)?)?))?
     }
 
     /// Has `node` send `frame`, Ethernet header and all, from within the kernel, each time with the next SEQ (wire version
@@ -146,17 +150,13 @@ impl Medium {
         let head = frame.get(..HEAD).unwrap_or_default();
         self.loaded.set(".bss.stream", &[words.as_flattened(), clocks.as_flattened(), head].concat())?;
         let send = || {
-            let interface = interface_index()?;
+            let interface = interface_index(INTERFACE)?;
             while device::monotonic() < now + time {
                 self.loaded.send("generate", frame, interface, RUNS)?;
             }
             Ok(())
         };
         self.nodes[node].run(send)?
-    }
-
-    fn taken(&self) -> Result<u32> {
-        Ok(half(&self.loaded.lookup(".bss.taken", 0)?.unwrap_or_default(), 0))
     }
 }
 
@@ -191,17 +191,6 @@ fn set_hearers(loaded: &Loaded, node: usize, hearers: &[usize]) -> Result<()> {
     hearers
         .iter()
         .try_for_each(|&hearer| Ok(loaded.update("edges", index(node, hearer), heard.as_flattened())?))
-}
-
-fn attach(loaded: &Loaded, port: u32) -> Result<Attached> {
-    loaded.set_port("ports", port, port, "leave")?;
-    Ok(loaded.attach("enter", port)?)
-}
-
-/// Of [`INTERFACE`] in the calling thread's namespace.
-pub(crate) fn interface_index() -> Result<u32> {
-    let link = device::Net::open().and_then(|mut net| net.link(INTERFACE));
-    link.map(|link| link.index).doing(|| format!("find the interface {INTERFACE}"))
 }
 
 fn index(from: usize, to: usize) -> u32 {

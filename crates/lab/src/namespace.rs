@@ -96,3 +96,9 @@ const SYSCTLS: [(&str, &str); 5] = [
     ("ipv4/conf/default/rp_filter", "0"),
     ("ipv4/tcp_no_metrics_save", "1"),
 ];
+
+/// Of the interface `name` in the calling thread's namespace.
+pub(crate) fn interface_index(name: &str) -> Result<u32> {
+    let link = device::Net::open().and_then(|mut net| net.link(name));
+    link.map(|link| link.index).doing(|| format!("find the interface {name}"))
+}

@@ -108,6 +108,8 @@ struct Verdict<'a> {
     claim: Claim,
     /// The case that decides, as far as it was measured.
     row: Option<&'a Row>,
+    /// How many cases that it is about lack the metric.
+    lacking: usize,
 }
 
 impl Verdict<'_> {
@@ -126,12 +128,13 @@ impl Verdict<'_> {
 
 fn verdicts<'a>(paper: &Paper, results: &'a Results) -> Result<Vec<Verdict<'a>>> {
     let verdict = |claim: Claim| {
-        let rows = results.rows(claim.experiment, claim.only);
-        let mut rows: Vec<&Row> = rows.filter(|row| row.metrics.contains_key(claim.metric)).collect();
+        let mut rows: Vec<&Row> = results.rows(claim.experiment, claim.only).collect();
+        let all = rows.len();
+        rows.retain(|row| row.metrics.contains_key(claim.metric));
         rows.sort_by(|a, b| a.metrics[claim.metric].total_cmp(&b.metrics[claim.metric]));
         // One case is enough: the best decides; otherwise the worst.
         let row = if claim.is_least != claim.once { rows.first() } else { rows.last() };
-        Verdict { claim, row: row.copied() }
+        Verdict { claim, row: row.copied(), lacking: all - rows.len() }
     };
     Ok(paper.claims()?.into_iter().map(verdict).collect())
 }
@@ -186,7 +189,12 @@ fn verdict_row(verdict: &Verdict) -> String {
     let measured = verdict.row.zip(verdict.value()).map(|(row, value)| {
         let spread = row.intervals.get(claim.metric);
         let spread = spread.map(|[low, high]| format!(" [{}..{}]", number(*low), number(*high)));
-        format!("{}{}<br><small>{}</small>", number(value), spread.unwrap_or_default(), escape(&row.title()))
+        let (value, spread, title) = (number(value), spread.unwrap_or_default(), escape(&row.title()));
+        let lacking = match verdict.lacking {
+            0 => String::new(),
+            cases => format!("; {cases} of the cases without"),
+        };
+        format!("{value}{spread}<br><small>{title}{lacking}</small>")
     });
     let measured = measured
         .unwrap_or_else(|| format!("<small>nawa lab run {} {}</small>", claim.experiment, claim.only));
@@ -280,6 +288,7 @@ mod tests {
             {"case": {"cc": "fsat_paper", "rate_kbps": 1000, "loss_percent": 1.0},
              "metrics": {"goodput_mbps": 0.9, "goodput_of_lossless": 0.947},
              "intervals": {"goodput_mbps": [0.8, 0.93], "goodput_of_lossless": [0.9, 0.96]}, "samples": 3},
+            {"case": {"cc": "fsat_paper", "rate_kbps": 2000, "loss_percent": 1.0}, "metrics": {"goodput_mbps": 1.9}, "samples": 1},
             {"case": {"cc": "reno", "rate_kbps": 1000, "loss_percent": 1.0},
              "metrics": {"goodput_mbps": 0.4, "goodput_of_lossless": 0.95}, "samples": 1}],
         "paper": [], "notes": ["a note"]}"#;
@@ -290,7 +299,9 @@ mod tests {
         let row = |text: &str| page.split("<tr>").find(|row| row.contains(text)).unwrap().to_owned();
         let slows = row("1 % of random loss hardly slows it");
         assert!(slows.contains("✓ holds") && slows.contains("0.947 [0.900..0.960]"), "{slows}");
-        assert!(row("and slows Reno").contains("✗ does not hold"));
+        assert!(slows.contains("; 1 of the cases without<"), "{slows}");
+        let reno = row("and slows Reno");
+        assert!(reno.contains("✗ does not hold") && !reno.contains("without"), "{reno}");
         assert!(row("On wired links").contains("– not measured"));
         assert!(page.contains("a note") && page.contains("abc&lt;d&gt;"));
     }

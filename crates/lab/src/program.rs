@@ -171,10 +171,7 @@ impl Process {
 
     /// All it said on standard error so far, at most 64 KiB.
     pub fn said(&self) -> String {
-        let mut said = vec![0; 65_536];
-        // The offset is the program's to move: read without it.
-        let length = self.errors.read_at(&mut said, 0).unwrap_or(0);
-        String::from_utf8_lossy(&said[..length]).into_owned()
+        said(&self.errors)
     }
 }
 
@@ -182,6 +179,14 @@ impl Drop for Process {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// What a program has written to `errors` so far, at most 64 KiB.
+pub(crate) fn said(errors: &File) -> String {
+    let mut said = vec![0; 65_536];
+    // The offset is the program's to move: read without it.
+    let length = errors.read_at(&mut said, 0).unwrap_or(0);
+    String::from_utf8_lossy(&said[..length]).into_owned()
 }
 
 /// Runs `program` in `host` to its end; its standard output.

@@ -53,10 +53,7 @@ impl<'a> Report<'a> {
     }
 
     fn note(&mut self, case: usize, text: &str) {
-        let note = format!("{}: {text}", Experiment::title(&self.experiment.cases[case]));
-        if !self.notes.contains(&note) {
-            self.notes.push(note);
-        }
+        self.notes.push(format!("{}: {text}", Experiment::title(&self.experiment.cases[case])));
     }
 
     /// Says in the conditions that so many samples are of earlier runs, which were interrupted.
@@ -76,7 +73,7 @@ impl<'a> Report<'a> {
         say(&self.table().to_string());
         let kinds = distinct_kinds(&self.results());
         kinds.iter().for_each(|(samples, kind)| say(&format!("  [low..high] of {samples} samples: {kind}")));
-        self.all_notes().for_each(|note| say(&format!("  {note}")));
+        self.all_notes().iter().for_each(|note| say(&format!("  {note}")));
     }
 
     /// Writes the files that `options` name.
@@ -90,8 +87,14 @@ impl<'a> Report<'a> {
         Ok(())
     }
 
-    fn all_notes(&self) -> impl Iterator<Item = &String> {
-        self.notes.iter().chain(&self.experiment.notes)
+    /// Each once, and of how many runs it is if of several.
+    fn all_notes(&self) -> Vec<String> {
+        let all = self.notes.iter().chain(&self.experiment.notes).map(String::as_str).collect();
+        let note = |note: &str| match self.notes.iter().filter(|other| *other == note).count() {
+            0 | 1 => note.to_owned(),
+            runs => format!("{note} ({runs} runs)"),
+        };
+        distinct(all).into_iter().map(note).collect()
     }
 
     fn results(&self) -> Vec<Outcome<'_>> {
@@ -120,7 +123,7 @@ impl<'a> Report<'a> {
         let (mut keys, mut metrics) = (Vec::new(), Vec::new());
         for result in self.results() {
             keys.extend(result.key.iter().map(|(name, _)| *name));
-            metrics.extend(result.metrics.iter().map(|(name, ..)| *name));
+            metrics.extend(result.metrics.iter().map(|metric| metric.name));
         }
         (distinct(keys), distinct(metrics))
     }
@@ -135,7 +138,7 @@ impl<'a> Report<'a> {
             "conditions": self.conditions,
             "results": self.results().iter().map(Outcome::json).collect::<Vec<_>>(),
             "paper": paper.collect::<Vec<_>>(),
-            "notes": self.all_notes().collect::<Vec<_>>(),
+            "notes": self.all_notes(),
         });
         if self.experiment.pooled.is_some() {
             report["pooled"] = self.pools_json().into();
@@ -159,7 +162,7 @@ impl<'a> Report<'a> {
                 row.cell_iter().map(|cell| format!("<td>{}", escape(&cell.content()))).collect();
             let _ = writeln!(page, "<tr>{cells}");
         }
-        let notes: String = self.all_notes().map(|note| format!("<li>{}\n", escape(note))).collect();
+        let notes: String = self.all_notes().iter().map(|note| format!("<li>{}\n", escape(note))).collect();
         let conditions = escape(&format!("{:#}", self.conditions));
         let _ = write!(page, "</table>\n<ul>\n{notes}</ul>\n<pre>{conditions}</pre>\n");
         page
@@ -208,9 +211,17 @@ fn load() -> Option<f64> {
 /// One case's results.
 struct Outcome<'a> {
     key: &'a Fields<Value>,
-    /// Name, median over those samples that have it, and where the median lies.
-    metrics: Vec<(&'a str, f64, Option<Interval>)>,
+    metrics: Vec<Metric<'a>>,
     samples: &'a [Sample],
+}
+
+/// Over those samples that have it.
+struct Metric<'a> {
+    name: &'a str,
+    median: f64,
+    /// Where the median lies, if there are several.
+    interval: Option<Interval>,
+    samples: usize,
 }
 
 impl<'a> Outcome<'a> {
@@ -220,33 +231,43 @@ impl<'a> Outcome<'a> {
         let values = |name| -> Vec<f64> {
             samples.iter().filter_map(|sample| field(&sample.metrics, name)).copied().collect()
         };
-        let of = |name| (name, median(values(name)), interval(values(name)));
+        let of = |name| {
+            let samples = values(name).len();
+            let interval = interval(values(name)).filter(|_| samples > 1);
+            Metric { name, median: median(values(name)), interval, samples }
+        };
         Self { key, metrics: names.into_iter().map(of).collect(), samples }
     }
 
-    /// The median, and where it lies if there was more than one sample.
+    /// The median, where it lies if there was more than one sample, and how many have it unless all do.
     fn cell(&self, name: &str) -> String {
-        let Some((_, value, interval)) = self.metrics.iter().find(|(known, ..)| *known == name) else {
+        let Some(metric) = self.metrics.iter().find(|metric| metric.name == name) else {
             return String::new();
         };
-        match interval {
-            Some(Interval { low, high, .. }) if self.samples.len() > 1 => {
-                format!("{} [{}..{}]", number(*value), number(*low), number(*high))
-            }
-            _ => number(*value),
+        let mut cell = number(metric.median);
+        if let Some(Interval { low, high, .. }) = metric.interval {
+            cell += &format!(" [{}..{}]", number(low), number(high));
         }
+        if metric.samples < self.samples.len() {
+            cell += &format!(" of {}", metric.samples);
+        }
+        cell
     }
 
     fn json(&self) -> Value {
-        let of = |value: f64| Value::from(rounded(value));
-        let metrics: Map<String, Value> =
-            self.metrics.iter().map(|(name, value, _)| ((*name).to_owned(), of(*value))).collect();
-        let interval = |(name, _, interval): &(&str, f64, Option<Interval>)| {
-            let Interval { low, high, .. } = interval.filter(|_| self.samples.len() > 1)?;
-            Some(((*name).to_owned(), json!([of(low), of(high)])))
+        let of = |value: &dyn Fn(&Metric) -> Option<Value>| -> Map<String, Value> {
+            let own = |metric: &Metric| Some((metric.name.to_owned(), value(metric)?));
+            self.metrics.iter().filter_map(own).collect()
         };
-        let intervals: Map<String, Value> = self.metrics.iter().filter_map(interval).collect();
-        let mut json = json!({ "case": object(self.key), "metrics": metrics, "intervals": intervals, "samples": self.samples.len() });
+        let metrics = of(&|metric| Some(rounded(metric.median).into()));
+        let intervals = of(&|metric| metric.interval.map(|it| json!([rounded(it.low), rounded(it.high)])));
+        let all = self.samples.len();
+        let fewer = of(&|metric| (metric.samples < all).then(|| metric.samples.into()));
+        let mut json =
+            json!({ "case": object(self.key), "metrics": metrics, "intervals": intervals, "samples": all });
+        if !fewer.is_empty() {
+            json["samples_of"] = fewer.into();
+        }
         let course = &self.samples[0].course;
         if !course.is_empty() {
             let course = course.iter().map(|(name, own)| (name.to_string(), self.course(name, own.len())));
@@ -284,12 +305,8 @@ fn lines(json: &Value) -> String {
 
 /// What the intervals in the table are, by the number of samples.
 fn distinct_kinds(results: &[Outcome]) -> std::collections::BTreeMap<usize, String> {
-    let many = results.iter().filter(|result| result.samples.len() > 1);
-    let kind = |result: &Outcome| {
-        let interval = result.metrics.iter().find_map(|(.., interval)| *interval)?;
-        Some((result.samples.len(), interval.kind()))
-    };
-    many.filter_map(kind).collect()
+    let metrics = results.iter().flat_map(|result| &result.metrics);
+    metrics.filter_map(|metric| Some((metric.samples, metric.interval?.kind()))).collect()
 }
 
 fn field<'f, N: AsRef<str>, T>(fields: &'f [(N, T)], name: &str) -> Option<&'f T> {
@@ -341,6 +358,24 @@ mod tests {
         assert_eq!(serde_json::from_str::<Value>(&lines(&json)).unwrap(), json);
         assert_eq!(json["results"].as_array().unwrap().len(), 1, "a case without samples has no result");
         assert_eq!(json["paper"][9]["case"]["paths"], 10);
+    }
+
+    #[test]
+    fn what_not_all_samples_have_says_how_many_do() {
+        let options = RunOptions::default();
+        let experiment = catalog::find("field", &options).unwrap();
+        let mut report = Report::new(&experiment, &options);
+        for gap in [Some(2.0), None, Some(1.0), None] {
+            let mut sample = sample(1.0);
+            sample.add(gap.map(|gap| ("sctp_longest_gap_ms", gap)));
+            sample.remark = gap.is_none().then(|| "not arrived".into());
+            report.add(0, report.samples[0].len(), sample);
+        }
+        let json = report.json();
+        let own = &json["results"][0];
+        assert_eq!((&own["samples"], &own["samples_of"]), (&json!(4), &json!({ "sctp_longest_gap_ms": 2 })));
+        assert_eq!(report.results()[0].cell("sctp_longest_gap_ms"), "1.50 [1.00..2.00] of 2");
+        assert_eq!(json["notes"][0], "nawa: not arrived (2 runs)");
     }
 
     #[test]

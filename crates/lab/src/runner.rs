@@ -3,8 +3,6 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicUsize;
-use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::channel;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -19,7 +17,7 @@ use crate::namespace::Namespace;
 use crate::partial::{Partial, run_of};
 use crate::report::{Progress, Report, rough, say};
 use crate::schedule::{Schedule, Turn};
-use crate::workload::{Need, Prepared, Sample, Site};
+use crate::workload::{BestPaths, Need, Prepared, Sample, Site};
 use crate::{catalog, cleanup, controls, program};
 
 /// Runs the experiment `name`: says how long it takes, shows how far it is, prints the results and writes them where
@@ -55,7 +53,10 @@ pub fn run_experiment(experiment: &Experiment, options: &RunOptions) -> Result<(
     let experiment = &experiment;
     let lab = Lab::new(options)?;
     let mut results = Results::new(experiment, options)?;
-    results.add_earlier(&lab);
+    for ((index, repeat), sample) in results.earlier.take() {
+        lab.best_paths.learn(&sample);
+        results.report.add(index, repeat, sample);
+    }
     run_turns(&lab, &mut results)?;
     results.finish(options)
 }
@@ -109,14 +110,6 @@ impl<'a> Results<'a> {
             report.continues(earlier.len());
         }
         Ok(Self { experiment, schedule, report, progress, failure: None, earlier })
-    }
-
-    /// Takes over what an earlier run has measured.
-    fn add_earlier(&mut self, lab: &Lab) {
-        for ((index, repeat), sample) in self.earlier.take() {
-            lab.learn(&sample);
-            self.report.add(index, repeat, sample);
-        }
     }
 
     fn end(&mut self, turn: &Turn, outcomes: Vec<Result<Sample>>) -> Result<()> {
@@ -182,8 +175,7 @@ struct Lab<'a> {
     options: &'a RunOptions,
     emulator: Emulator,
     folder: tempfile::TempDir,
-    /// The path on which a single CUBIC connection did best so far.
-    best_path: AtomicUsize,
+    best_paths: BestPaths,
     /// Held by whoever makes networks: that takes CPU, and many guests that boot at once take long.
     preparing: Mutex<()>,
 }
@@ -194,7 +186,7 @@ impl<'a> Lab<'a> {
             options,
             emulator: Emulator::start()?,
             folder: cleanup::folder("")?,
-            best_path: AtomicUsize::new(0),
+            best_paths: BestPaths::default(),
             preparing: Mutex::new(()),
         })
     }
@@ -203,7 +195,7 @@ impl<'a> Lab<'a> {
     fn measure(&self, cases: &[Case], seed: u64) -> Vec<Result<Sample>> {
         let prepared = self.prepare_all(cases, seed);
         let outcomes = at_once(prepared, |one| one?.measure());
-        outcomes.iter().flatten().for_each(|sample| self.learn(sample));
+        outcomes.iter().flatten().for_each(|sample| self.best_paths.learn(sample));
         outcomes
     }
 
@@ -227,13 +219,8 @@ impl<'a> Lab<'a> {
             folder,
             seed,
             title: Experiment::title(case),
-            best_path: &self.best_path,
+            best_paths: &self.best_paths,
         })
-    }
-
-    /// Remembers which path was best for CUBIC.
-    fn learn(&self, sample: &Sample) {
-        sample.best_path.into_iter().for_each(|path| self.best_path.store(path, Relaxed));
     }
 }
 

@@ -6,9 +6,7 @@ mod nawa;
 mod ready;
 mod rival;
 
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use crate::error::Result;
 use crate::http::Transport;
@@ -56,12 +54,15 @@ impl System {
         }
     }
 
-    /// Starts it in `network`; returns when it carries traffic.
-    pub fn start(&self, network: &Network, means: &Means) -> Result<Ready> {
+    /// Starts it in `network`; returns when it carries traffic. MPTCP begins on path `best` (from 0).
+    pub fn start(&self, network: &Network, means: &Means, best: usize) -> Result<Ready> {
         match self {
             System::Tcp => Ok(Ready::plain(vec![network.client_address(0)])),
-            System::BestTcp => Ok(Ready::plain(all_sources(network))),
-            System::Mptcp => mptcp(network, means.best_path),
+            System::BestTcp => {
+                let paths = 0..network.path_names().len();
+                Ok(Ready::plain(paths.map(|path| network.client_address(path)).collect()))
+            }
+            System::Mptcp => mptcp(network, best),
             System::Nawa(setup) => nawa::start(setup, network, means),
             System::WireGuard(program) => rival::start(&rival::wireguard(program)?, network, means),
             System::Rival(program) => rival::start(&[program.into()], network, means),
@@ -69,14 +70,8 @@ impl System {
     }
 }
 
-fn all_sources(network: &Network) -> Vec<IpAddr> {
-    (0..network.path_names().len()).map(|path| network.client_address(path)).collect()
-}
-
 /// The kernel takes at most this many additional subflows.
 const SUBFLOWS_MAX: usize = 8;
-/// For so long a tunnel may take to get ready: a guest without KVM, beside other work, takes more than 15 s.
-const START_LIMIT: Duration = Duration::from_secs(60);
 
 /// The connection starts on the best path; every other one is a subflow to the same address.
 fn mptcp(network: &Network, first: usize) -> Result<Ready> {

@@ -2,10 +2,10 @@
 
 use std::any::Any;
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use link::Bitrate;
 use serde::{Deserialize, Serialize};
@@ -105,17 +105,12 @@ pub struct Site<'a> {
     pub(crate) seed: u64,
     /// The case's key as one word.
     pub(crate) title: String,
-    /// The path (from 0) on which a single CUBIC connection did best so far.
-    pub(crate) best_path: &'a AtomicUsize,
+    pub(crate) best_paths: &'a BestPaths,
 }
 
 impl Site<'_> {
     pub(crate) fn means(&self) -> Means<'_> {
-        Means {
-            nawa: &self.options.nawa,
-            folder: self.folder.path(),
-            best_path: self.best_path.load(Relaxed),
-        }
+        Means { nawa: &self.options.nawa, folder: self.folder.path() }
     }
 }
 
@@ -129,8 +124,24 @@ pub struct Sample {
     pub(crate) course: Vec<(Cow<'static, str>, Vec<f64>)>,
     /// What else there is to say, such as which link was best.
     pub(crate) remark: Option<String>,
-    /// The path (from 0) on which a single CUBIC connection did best, where that was tried.
-    pub(crate) best_path: Option<usize>,
+    /// The path (from 0) on which a single connection of this congestion control did best, where that was tried.
+    pub(crate) best_path: Option<(Cow<'static, str>, usize)>,
+}
+
+/// By congestion control, the path on which a single connection did best so far.
+#[derive(Debug, Default)]
+pub(crate) struct BestPaths(Mutex<BTreeMap<Cow<'static, str>, usize>>);
+
+impl BestPaths {
+    /// The first where none was tried.
+    pub(crate) fn of(&self, congestion_control: &str) -> usize {
+        let paths = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        paths.get(congestion_control).copied().unwrap_or(0)
+    }
+
+    pub(crate) fn learn(&self, sample: &Sample) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend(sample.best_path.clone());
+    }
 }
 
 impl Sample {
@@ -151,5 +162,21 @@ impl From<Vec<(&'static str, f64)>> for Sample {
 impl<const N: usize> From<[(&'static str, Option<f64>); N]> for Sample {
     fn from(metrics: [(&'static str, Option<f64>); N]) -> Self {
         metrics.into_iter().filter_map(|(name, value)| Some((name, value?))).collect::<Vec<_>>().into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_congestion_control_has_its_own_best_path() {
+        let best = BestPaths::default();
+        assert_eq!(best.of("bbr"), 0);
+        for (control, path) in [("cubic", 1), ("bbr", 2), ("cubic", 0)] {
+            best.learn(&Sample { best_path: Some((control.into(), path)), ..Sample::default() });
+        }
+        best.learn(&Sample::default());
+        assert_eq!(["cubic", "bbr"].map(|control| best.of(control)), [0, 2]);
     }
 }

@@ -75,8 +75,8 @@ fn mptcp_uses_both_paths_of_its_own_network() {
     let emulator = Emulator::start().unwrap();
     let networks = [1, 2].map(|seed| Network::build(&emulator, &two_paths(), seed).unwrap());
     let (folder, hash) = folder(4_000_000);
-    let means = lab::system::Means { nawa: Path::new("nawa"), folder: folder.path(), best_path: 0 };
-    let ready = lab::system::System::Mptcp.start(&networks[0], &means).unwrap();
+    let means = lab::system::Means { nawa: Path::new("nawa"), folder: folder.path() };
+    let ready = lab::system::System::Mptcp.start(&networks[0], &means, 0).unwrap();
     let _server = serve(&networks[0], ready.transport, folder.path());
     let request = request(networks[0].client_address(0));
     let transfer = fetch(&networks[0].client, ready.launcher, &request).unwrap();
@@ -103,8 +103,8 @@ fn all_subflows_have_the_congestion_control_of_the_server() {
     let Some(_alone) = alone("all_subflows_have_the_congestion_control_of_the_server") else { return };
     let network = network();
     let (folder, _) = folder(8_000_000);
-    let means = lab::system::Means { nawa: Path::new("nawa"), folder: folder.path(), best_path: 0 };
-    let ready = lab::system::System::Mptcp.start(&network, &means).unwrap();
+    let means = lab::system::Means { nawa: Path::new("nawa"), folder: folder.path() };
+    let ready = lab::system::System::Mptcp.start(&network, &means, 0).unwrap();
     let address = SocketAddr::new(SERVER, 80);
     let _server =
         HttpServer::start(&network.server, ready.transport, "reno", address, folder.path()).unwrap();

@@ -1,5 +1,6 @@
 //! One sample: transfers on networks on which Nawa runs, and what it copied.
 
+use std::net::Ipv4Addr;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -17,13 +18,16 @@ use crate::emulator::Emulator;
 use crate::error::{Doing, Result};
 use crate::experiment::Fields;
 use crate::iperf::Iperf;
-use crate::program::Process;
+use crate::program::{Process, require};
 use crate::system::{Means, start_nawa};
 use crate::workload::{self, Need, Sample, Site, Workload};
 
 impl Workload for Test {
     fn needs(&self) -> Vec<Need> {
-        self.all_needs()
+        let stack = self.stack;
+        let strip = || Need::Other("nawa in guests".into(), Box::new(|| require(&["strip"])));
+        let stack = Need::Other(stack.name().into(), Box::new(move || stack.check()));
+        std::iter::once(stack).chain(self.nawa_in_guests().then(strip)).collect()
     }
 
     fn prepare<'a>(&'a self, site: Site<'a>) -> Result<Box<dyn workload::Prepared + 'a>> {
@@ -133,7 +137,7 @@ const BESIDE: Duration = Duration::from_secs(10);
 
 /// A TCP flow by the second path, in the direction of the transfers: its client and its server.
 fn start_beside(network: &Network) -> Result<(Process, Process)> {
-    let address = network.second_address();
+    let address = Ipv4Addr::new(10, 2, 0, 2).into();
     let server = Iperf::serve(&network.server, &[], address)?;
     Ok((Iperf { time: BESIDE, ..Iperf::tcp(address, None, "cubic") }.start(&network.client, &[])?, server))
 }

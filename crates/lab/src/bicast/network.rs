@@ -148,10 +148,6 @@ impl Network {
         self.wires.iter().for_each(Wire::restart);
     }
 
-    pub(super) fn second_address(&self) -> std::net::IpAddr {
-        Ipv4Addr::new(10, 2, 0, 2).into()
-    }
-
     /// Where the receiving end is, and its addresses.
     pub(super) fn receiver(&mut self) -> (Place<'_>, [String; PATHS]) {
         match self.guests.up.first_mut() {

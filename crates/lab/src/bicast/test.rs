@@ -7,8 +7,7 @@ use link::LinkConfig;
 
 use crate::error::{Error, Result};
 use crate::guest;
-use crate::program::{self, require};
-use crate::workload::Need;
+use crate::program;
 
 /// Paths between the hosts.
 pub(super) const PATHS: usize = 2;
@@ -50,7 +49,7 @@ impl Stack {
     }
 
     /// Fails, in one sentence, where this machine does not have it.
-    fn check(self) -> Result<()> {
+    pub(super) fn check(self) -> Result<()> {
         match self {
             Stack::Linux | Stack::LinuxProbed => guest::check(&["sctp"]),
             Stack::LinuxNative => check_native(),
@@ -138,13 +137,5 @@ impl Test {
             1 => (0..PATHS).map(|path| vec![path]).collect(),
             many => vec![(0..many).map(|number| number % PATHS).collect()],
         }
-    }
-
-    /// What the machine must have.
-    pub(super) fn all_needs(&self) -> Vec<Need> {
-        let stack = self.stack;
-        let strip = || Need::Other("nawa in guests".into(), Box::new(|| require(&["strip"])));
-        let stack = Need::Other(stack.name().into(), Box::new(move || stack.check()));
-        std::iter::once(stack).chain(self.nawa_in_guests().then(strip)).collect()
     }
 }

@@ -173,13 +173,20 @@ pub(super) fn run(
             Err(error) => return Err(sender.line(Duration::ZERO).err().unwrap_or(error)),
         };
         let mut outcome = Outcome::read(&line)?;
+        let mut said = String::new();
         while let Some(line) = sender.line(test.limit)? {
-            read_counter(&mut outcome, &line);
+            said += &(line + "\n");
+        }
+        if test.stack == Stack::Usrsctp {
+            outcome.t3_expiries = counted(&said, "t3_expiries")?;
+            outcome.retransmitted_chunks = counted(&said, "retransmitted_chunks")?;
         }
         outcomes.push(outcome);
     }
     for text in network.kernel_counters(test.stack)? {
-        read_kernel(&mut outcomes[0], &text);
+        let counted = |name| counted(&text, name);
+        outcomes[0].t3_expiries += counted("SctpT3RtxExpireds")?;
+        outcomes[0].retransmitted_chunks += counted("SctpFastRetransmits")? + counted("SctpT3Retransmits")?;
     }
     Ok(outcomes)
 }
@@ -201,24 +208,11 @@ impl Outcome {
     }
 }
 
-fn read_counter(outcome: &mut Outcome, line: &str) {
-    let Some((name, number)) = line.split_once(' ') else { return };
-    let number: f64 = number.trim().parse().unwrap_or(0.0);
-    match name {
-        "t3_expiries" => outcome.t3_expiries += number,
-        "retransmitted_chunks" => outcome.retransmitted_chunks += number,
-        _ => {}
-    }
-}
-
-/// Lines of NAME, blanks, NUMBER.
-fn read_kernel(outcome: &mut Outcome, text: &str) {
-    let number = |name: &str| {
-        let line = text.lines().find_map(|line| line.strip_prefix(name));
-        line.and_then(|number| number.trim().parse::<f64>().ok()).unwrap_or(0.0)
-    };
-    outcome.t3_expiries += number("SctpT3RtxExpireds");
-    outcome.retransmitted_chunks += number("SctpFastRetransmits") + number("SctpT3Retransmits");
+/// What lines of NAME, blanks, NUMBER have by this name.
+fn counted(text: &str, name: &str) -> Result<f64> {
+    let mut lines = text.lines().filter_map(|line| line.split_once(char::is_whitespace));
+    let number = lines.find(|(own, _)| *own == name).and_then(|(_, number)| number.trim().parse().ok());
+    number.ok_or_else(|| Error::program("SCTP", format!("it does not count {name}, but: {text}")))
 }
 
 #[cfg(test)]
@@ -227,14 +221,11 @@ mod tests {
 
     #[test]
     fn what_programs_say_is_read() {
-        let mut outcome = Outcome::read("1.500000 20.500 2").unwrap();
+        let outcome = Outcome::read("1.500000 20.500 2").unwrap();
         assert_eq!((outcome.seconds, outcome.longest_gap_ms, outcome.long_gaps), (1.5, 20.5, 2.0));
-        read_counter(&mut outcome, "t3_expiries 3");
-        read_kernel(
-            &mut outcome,
-            "SctpT3RtxExpireds               \t4\nSctpFastRetransmits  7\nSctpT3Retransmits 1\n",
-        );
-        assert_eq!((outcome.t3_expiries, outcome.retransmitted_chunks), (7.0, 8.0));
+        let said = "SctpT3RtxExpireds               \t4\nt3_expiries 3\nSctpFastRetransmits x\n";
+        assert_eq!(counted(said, "SctpT3RtxExpireds").unwrap() + counted(said, "t3_expiries").unwrap(), 7.0);
+        assert!(counted(said, "SctpFastRetransmits").is_err() && counted(said, "SctpT3").is_err());
         assert!(Outcome::read("transfer: receive: Connection reset by peer").is_err());
     }
 }

@@ -38,7 +38,8 @@ impl Bound {
         let airtime = hops
             * ((there.data + back.data) as f64 * airtime(DATA)
                 + (there.acks + back.acks) as f64 * airtime(ACK));
-        let saved = |shorter: usize| airtime_of_two(shorter) - self::airtime(DATA + HEADER);
+        // Two frames by themselves, and their sum.
+        let saved = |shorter| self::airtime(DATA) + self::airtime(shorter) - self::airtime(DATA + HEADER);
         let saved = relays * (data_sums * saved(DATA) + (sums - data_sums) * saved(ACK));
         if all == 0.0 {
             return Bound { packets: 1.0, goodput: 1.0 };
@@ -55,11 +56,6 @@ pub(super) fn papers_rule(hops: usize, there: Sent, back: Sent) -> f64 {
         (there.data as f64 / 2.0).min(back.acks as f64) + (back.data as f64 / 2.0).min(there.acks as f64);
     let all = hops * (there.data + there.acks + back.data + back.acks) as f64;
     if all == 0.0 { 1.0 } else { 1.0 - relays * sums / all }
-}
-
-/// Of a full segment and another frame, by themselves.
-fn airtime_of_two(other: usize) -> f64 {
-    airtime(DATA) + airtime(other)
 }
 
 /// How long one frame of 802.11g at 54 Mbit/s takes, link ACK and mean backoff included, in microseconds.

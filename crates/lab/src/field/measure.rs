@@ -104,7 +104,7 @@ impl Field {
             vec![("goodput_mbps".into(), goodput.collect()), ("interactive_ms".into(), slowest.collect())];
         sample.remark = association
             .is_none()
-            .then(|| "in a run SCTP's file had not arrived at the end, which counts as its time".into());
+            .then(|| "in a run SCTP's file had not arrived at the end, which counts as its time; its longest gap does not count".into());
         Ok(sample)
     }
 }

@@ -61,7 +61,7 @@ impl Field {
         if !self.system.has(Strand::Tunnel) {
             self.allow_subflows()?;
         }
-        self.await_hub()
+        ping::await_answer(self.convoy.vehicle(USER), self.way().hub.into(), READY_LIMIT)
     }
 
     pub(super) fn nawa(&self) -> &Path {
@@ -70,12 +70,6 @@ impl Field {
 
     pub(super) fn vehicle_path(&self, vehicle: usize) -> PathBuf {
         self.folder.join(format!("v{}.toml", vehicle + 1))
-    }
-
-    fn await_hub(&self) -> Result<()> {
-        let way = self.way();
-        ping::await_answer(self.convoy.vehicle(USER), way.hub.into(), READY_LIMIT)?;
-        ping::await_answer(self.convoy.vehicle(USER), way.call.into(), READY_LIMIT)
     }
 
     fn hub_path(&self) -> PathBuf {
@@ -139,8 +133,7 @@ impl Field {
 
     pub(super) fn way(&self) -> Way {
         let tunnel = self.system.has(Strand::Tunnel);
-        let address = if tunnel { HUB_INNER } else { hub_address(POLICED) };
-        Way { hub: address, call: address, multipath: !tunnel }
+        Way { hub: if tunnel { HUB_INNER } else { hub_address(POLICED) }, multipath: !tunnel }
     }
 }
 

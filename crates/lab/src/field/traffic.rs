@@ -39,9 +39,8 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 /// Where and how everything goes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Way {
-    /// The hub's address for connections, and for the call.
+    /// The hub's address.
     pub(super) hub: Ipv4Addr,
-    pub(super) call: Ipv4Addr,
     /// Whether connections are MPTCP's.
     pub(super) multipath: bool,
 }
@@ -92,7 +91,7 @@ impl Traffic {
             upload.again_and_again(over, |stream| send_on(stream, over));
         })?;
         let interactive = Background::start("asks", move |over| ask(&asking, over))?;
-        let call = Call::start(user, hub, None, way.call.into())?;
+        let call = Call::start(user, hub, None, way.hub.into())?;
         Ok(Self {
             received,
             interactive,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use link::{Bitrate, Capacity, CellularConfig, LinkConfig, Outages, Queue, Trace};
 
 use super::case::{self, AGAINST_RENO, CC, CONTROLS, GUESTS, case, experiment_of, flow, overhead};
-use super::hsdpa::{SCENARIOS, Scenario, published};
+use super::hsdpa::{SCENARIOS, Scenario};
 use crate::error::Result;
 use crate::experiment::{Case, Experiment, Ratio, RunOptions, SideBySide, Size};
 use crate::flows::FlowTest;
@@ -62,7 +62,7 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment> {
     let cases: Vec<Case> = cells.iter().flat_map(of).collect();
     let side_by_side = SideBySide::Cases(size.of(SIDE_BY_SIDE_QUICK, CONTROLS, CONTROLS));
     let own = experiment_of(cases, size.of(1, 3, 10), &RATIOS, &ABOUT_THIS);
-    Ok(Experiment { side_by_side, draw: Some(experiment), paper: published(), ..own })
+    Ok(Experiment { side_by_side, draw: Some(experiment), ..own })
 }
 
 /// A cellular link, and what is measured on it.

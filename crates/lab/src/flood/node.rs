@@ -18,8 +18,8 @@ use crate::background::Background;
 use crate::clock;
 use crate::datagram::{ETHERNET, packet};
 use crate::error::{Doing, Error, Result};
-use crate::medium::{INTERFACE, Medium, address, interface_index};
-use crate::namespace::Namespace;
+use crate::medium::{INTERFACE, Medium, address};
+use crate::namespace::{Namespace, interface_index};
 use crate::program::{Process, json};
 use crate::system::{Means, start_nawa};
 
@@ -81,7 +81,7 @@ pub(super) fn configuration(
 /// A thread with a packet socket: it drops what it has heard, as `nawa` does, and sends on what is new.
 fn relay_by_packets(medium: &Medium, node: usize) -> Result<Background<()>> {
     let open = || {
-        let socket = PacketSocket::open(interface_index()?, Some(ETHERTYPE));
+        let socket = PacketSocket::open(interface_index(INTERFACE)?, Some(ETHERTYPE));
         socket.doing(|| "open a packet socket".into())
     };
     let socket = medium.node(node).run(open)??;

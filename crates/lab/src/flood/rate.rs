@@ -64,7 +64,7 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment> {
 const NOTES: [&str; 5] = [
     "generator, relay and sink on one medium, each heard by the next alone; messages of 100 bytes, each with the next sequence number, sent \
      from within the kernel (XDP); the highest rate at which less than 0.1 % of what left for the relay was not relayed",
-    "rates are multiples of 10,000 by 1.05: every 14th (twice as much) until one is not carried in two attempts, then by \
+    "rates are multiples of 10,000 by 1.05: every 14th (twice as much) until one is not carried in three attempts, then by \
      halves; a relay that has lost frames is started anew, nftables with an empty set of messages, which holds 65,536",
     "on a veth a relay in driver or kernel runs on the generator's CPU and slows it down rather than lose frames: its \
      rate includes generating and carrying; programs have another CPU, if there is one",

@@ -17,7 +17,7 @@ use crate::medium::{INTERFACE, Medium, address};
 use crate::mesh::SPACING_M;
 use crate::namespace::Namespace;
 use crate::program::{self, Process};
-use crate::statistics::median;
+use crate::statistics::{median, percentile};
 use crate::system::{Identity, Means, start_nawa};
 use crate::workload::{Measure, Sample};
 
@@ -161,11 +161,11 @@ fn measure_on_dcf(test: &RelayTest, means: &Means, seed: u64) -> Result<Sample> 
     let round_trips = pings(test.round_trips)?;
     nodes.iter_mut().try_for_each(Process::check)?;
     let delays = delays(&medium.log()?, test);
-    Ok(sample(&round_trips, of_delays(delays)))
+    Ok(sample(&round_trips, of_delays(&delays)))
 }
 
-/// How long each relay took for each message, in the order of time, in microseconds.
-fn delays(events: &[Event], test: &RelayTest) -> Vec<f64> {
+/// How long each relay took for each message, in the order of time.
+fn delays(events: &[Event], test: &RelayTest) -> Vec<Duration> {
     let before = ETHERNET + if test.mode.is_udp() { HEADERS } else { 0 };
     let mut heard = BTreeMap::new();
     let mut delays = Vec::new();
@@ -177,7 +177,7 @@ fn delays(events: &[Event], test: &RelayTest) -> Vec<f64> {
         if event.heard {
             heard.entry(message).or_insert(Some(event.time));
         } else if let Some(came) = heard.get_mut(&message).and_then(Option::take) {
-            delays.push((event.time - came).as_nanos() as f64 / 1e3);
+            delays.push(event.time - came);
         }
     }
     delays
@@ -215,26 +215,32 @@ fn relays(medium: &Medium, test: &RelayTest) -> Result<Fields<f64>> {
     let delivered = |source: u32| test.listening.is_none() || source as usize == test.hops + 1;
     let between =
         relayed.iter().filter(|relayed| (1..test.hops).contains(&relayed.node) && delivered(relayed.source));
-    let (mut hop, mut own) = (Vec::new(), Vec::new());
-    for relayed in between {
-        hop.push(relayed.hop.as_nanos() as f64 / 1e3);
-        own.push(relayed.relay.as_nanos() as f64 / 1e3);
-    }
-    let mut metrics = of_delays(hop);
-    if !own.is_empty() {
-        metrics.push(("relay_node_us", median(own)));
-    }
+    let (hops, own): (Vec<_>, Vec<_>) = between.map(|relayed| (relayed.hop, us(relayed.relay))).unzip();
+    let mut metrics = of_delays(&hops);
+    metrics.extend((!own.is_empty()).then(|| ("relay_node_us", median(own))));
     Ok(metrics)
 }
 
-fn of_delays(mut delays: Vec<f64>) -> Fields<f64> {
-    if delays.is_empty() {
-        return Vec::new();
+fn of_delays(delays: &[Duration]) -> Fields<f64> {
+    let Some(p99) = percentile(delays, 99) else { return Vec::new() };
+    let all: Vec<f64> = delays.iter().copied().map(us).collect();
+    let mean = all.iter().sum::<f64>() / all.len() as f64;
+    vec![("relay_delay_us", median(all)), ("relay_mean_us", mean), ("relay_p99_us", us(p99))]
+}
+
+fn us(time: Duration) -> f64 {
+    time.as_nanos() as f64 / 1e3
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_99th_percentile_is_that_of_the_nearest_rank() {
+        let delays: Vec<Duration> = (1..=100).map(Duration::from_micros).collect();
+        let expected = vec![("relay_delay_us", 50.5), ("relay_mean_us", 50.5), ("relay_p99_us", 99.0)];
+        assert_eq!(of_delays(&delays), expected);
+        assert!(of_delays(&[]).is_empty());
     }
-    delays.sort_unstable_by(f64::total_cmp);
-    vec![
-        ("relay_delay_us", median(delays.clone())),
-        ("relay_mean_us", delays.iter().sum::<f64>() / delays.len() as f64),
-        ("relay_p99_us", delays[delays.len() * 99 / 100]),
-    ]
 }

@@ -68,7 +68,10 @@ impl Guests {
             let Some(guest) = guest_of(&mut self.ready, spec) else { continue };
             self.waiting.insert(index, guest.start(&command(spec, index))?);
         }
-        self.waiting.values().try_for_each(await_waiting)
+        self.waiting.values().try_for_each(|job| match job.next_line(READY_LIMIT)? {
+            Some(line) if line == WAITING => Ok(()),
+            said => Err(Error::program("a flow in a guest", said.unwrap_or_default())),
+        })
     }
 
     /// Has flow `index` connect and send; `None` if it is not a guest's.
@@ -84,13 +87,6 @@ impl Guests {
 fn guest_of<'a>(ready: &'a mut [(Kind, Guest)], spec: &FlowSpec) -> Option<&'a mut Guest> {
     let kind = kind(spec)?;
     ready.iter_mut().find(|(known, _)| *known == kind).map(|(_, guest)| guest)
-}
-
-fn await_waiting(job: &Job) -> Result<()> {
-    match job.next_line(READY_LIMIT)? {
-        Some(line) if line == WAITING => Ok(()),
-        said => Err(Error::program("a flow in a guest", said.unwrap_or_default())),
-    }
 }
 
 /// A pipe in the guest that flow `index` waits at.

@@ -102,7 +102,8 @@ impl Pipes {
 
 impl Pipe {
     fn accept(&mut self, poller: &Poller, token: u64) -> io::Result<()> {
-        if let Some(receiver) = accept(&self.listener)? {
+        if let Some(receiver) = unless_blocked(accept_with(&self.listener, FLAGS))? {
+            abort_on_close(&receiver)?;
             poller.add(&receiver, token, Interest::Read)?;
             self.receiver = Some(receiver);
         }
@@ -111,10 +112,10 @@ impl Pipe {
 
     fn receive(&mut self, buffer: &mut [u8], now: Duration) -> io::Result<()> {
         let Some(receiver) = &self.receiver else { return Ok(()) };
-        let bytes = receive(receiver, buffer)?;
+        let came = unless_blocked(recv(receiver, buffer, RecvFlags::empty()))?;
         self.window.map_or(Ok(()), |window| tcp::clamp_window(receiver, window))?;
-        if bytes > 0 {
-            self.received += bytes;
+        if let Some((_, bytes @ 1..)) = came {
+            self.received += bytes as u64;
             self.last = now;
         }
         Ok(())
@@ -123,7 +124,8 @@ impl Pipe {
     fn send(&mut self, poller: &Poller, content: &[u8]) -> io::Result<()> {
         let Some(sender) = &self.sender else { return Ok(()) };
         let length = content.len().min(usize::try_from(self.unsent).unwrap_or(usize::MAX));
-        self.unsent -= send(sender, &content[..length])?;
+        let sent = unless_blocked(rustix::net::send(sender, &content[..length], SendFlags::NOSIGNAL))?;
+        self.unsent -= sent.unwrap_or(0) as u64;
         if self.unsent == 0 { poller.remove(sender) } else { Ok(()) }
     }
 }
@@ -132,7 +134,7 @@ const FLAGS: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
 
 /// Listens in the calling thread's namespace. The connections accepted from it have the receive buffer given, in bytes.
 pub(crate) fn listen(address: SocketAddr, receive_buffer: Option<u32>) -> io::Result<OwnedFd> {
-    let socket = make()?;
+    let socket = make_with(FLAGS, false)?;
     if let Some(bytes) = receive_buffer {
         sockopt::set_socket_recv_buffer_size_force(&socket, bytes as usize)?;
     }
@@ -144,35 +146,12 @@ pub(crate) fn listen(address: SocketAddr, receive_buffer: Option<u32>) -> io::Re
 /// Begins to connect from the calling thread's namespace. [`io::ErrorKind::NotFound`] if the kernel has no such
 /// congestion control.
 pub(crate) fn connect(address: SocketAddr, congestion_control: &str) -> io::Result<OwnedFd> {
-    let socket = make()?;
+    let socket = make_with(FLAGS, false)?;
     sockopt::set_tcp_congestion(&socket, congestion_control)?;
     match rustix::net::connect(&socket, &address) {
         Ok(()) | Err(Errno::INPROGRESS) => Ok(socket),
         Err(error) => Err(error.into()),
     }
-}
-
-/// The connection that waits, if any still does.
-pub(crate) fn accept(listener: &OwnedFd) -> io::Result<Option<OwnedFd>> {
-    let Some(socket) = unless_blocked(accept_with(listener, FLAGS))? else { return Ok(None) };
-    abort_on_close(&socket)?;
-    Ok(Some(socket))
-}
-
-/// Reads once; how many bytes came.
-pub(crate) fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> io::Result<u64> {
-    let received = unless_blocked(recv(socket, buffer, RecvFlags::empty()))?;
-    Ok(received.map_or(0, |(_, length)| length as u64))
-}
-
-/// Writes once; how many bytes the kernel took.
-pub(crate) fn send(socket: &OwnedFd, content: &[u8]) -> io::Result<u64> {
-    let sent = unless_blocked(rustix::net::send(socket, content, SendFlags::NOSIGNAL))?;
-    Ok(sent.map_or(0, |length| length as u64))
-}
-
-fn make() -> io::Result<OwnedFd> {
-    make_with(FLAGS, false)
 }
 
 /// MPTCP's, for peers that have it as well, if it is to be `multipath`.

@@ -178,7 +178,7 @@ impl Job {
         let started = clock::now();
         let mut text = String::new();
         loop {
-            match self.next_line(clock::left(started, limit)) {
+            match self.next_line(limit.saturating_sub(started.elapsed())) {
                 Ok(Some(line)) => text += &(line + "\n"),
                 Ok(None) => return Ok(text),
                 Err(Error::Program { program, reason }) => {

@@ -270,7 +270,9 @@ fn line(one: &Series, index: usize, scale: &Scale) -> String {
     let path: Vec<String> = measured.map(|(x, point)| format!("{x:.1},{:.1}", scale.y(point.y))).collect();
     let mut svg = format!("<polyline points=\"{}\"/>", path.join(" "));
     if !one.is_course {
-        own.iter().for_each(|(x, point)| svg += &point_at(*x, point, index, scale));
+        for &(x, point) in &own {
+            svg += &(spread(x, point, scale) + &mark(index, x, scale.y(point.y), point.published));
+        }
     }
     svg
 }
@@ -299,10 +301,6 @@ fn bars(one: &Series, index: usize, count: usize, scale: &Scale) -> String {
         }
     }
     svg
-}
-
-fn point_at(x: f64, point: &Point, index: usize, scale: &Scale) -> String {
-    spread(x, point, scale) + &mark(index, x, scale.y(point.y), point.published)
 }
 
 fn spread(x: f64, point: &Point, scale: &Scale) -> String {

@@ -20,24 +20,38 @@ impl Report<'_> {
     fn add_ratio(&mut self, case: usize, ratio: &Ratio) {
         let group = self.group(ratio, case);
         for index in 0..self.samples[case].len() {
-            let whole = self.whole(ratio, &group, self.repeats[case][index]).filter(|&whole| whole > 0.0);
+            let whole = self.whole(ratio, &group, self.repeats[case][index]);
             let sample = &mut self.samples[case][index];
-            let part = field(&sample.metrics, ratio.metric).copied();
-            sample.add(part.zip(whole).map(|(part, whole)| (ratio.name, part / whole)));
+            let Some((part, whole)) = field(&sample.metrics, ratio.metric).copied().zip(whole) else {
+                continue;
+            };
+            // Nothing is as much as nothing. What is more than nothing is any number of times as much.
+            let share = if part == whole { 1.0 } else { part / whole };
+            if share.is_finite() {
+                sample.add([(ratio.name, share)]);
+            } else {
+                self.note(
+                    case,
+                    &format!(
+                        "in a run what it is compared with has a {} of 0, and it no {}",
+                        ratio.metric, ratio.name
+                    ),
+                );
+            }
         }
     }
 
-    /// `None` unless all of `group` were measured in `repeat`.
+    /// `None` unless all of `group`, and there are any, were measured in `repeat`.
     fn whole(&self, ratio: &Ratio, group: &[usize], repeat: usize) -> Option<f64> {
         let value = |&case: &usize| {
             let index = self.repeats[case].iter().position(|&other| other == repeat)?;
             field(&self.samples[case][index].metrics, ratio.metric).copied()
         };
         let values: Vec<f64> = group.iter().map(value).collect::<Option<_>>()?;
-        match ratio.whole {
-            Whole::Greatest => values.into_iter().reduce(f64::max),
-            Whole::Sum => Some(values.into_iter().sum()),
-        }
+        values.into_iter().reduce(match ratio.whole {
+            Whole::Greatest => f64::max,
+            Whole::Sum => |one, other| one + other,
+        })
     }
 
     fn group(&self, ratio: &Ratio, case: usize) -> Vec<usize> {
@@ -151,27 +165,6 @@ mod tests {
     use crate::experiment::{RunOptions, Size};
     use crate::workload::Sample;
 
-    fn report_of(
-        name: &str,
-        of: impl Fn(&Fields<Value>, usize) -> Option<f64>,
-    ) -> Vec<(Fields<Value>, Vec<Sample>)> {
-        let options = RunOptions::default();
-        let experiment = find(name, &options).unwrap();
-        let mut report = Report::new(&experiment, &options);
-        for (index, case) in experiment.cases.iter().enumerate() {
-            for repeat in 0..2 {
-                let sample =
-                    |goodput| Sample { metrics: vec![("goodput_mbps".into(), goodput)], ..Sample::default() };
-                if let Some(goodput) = of(&case.key, repeat) {
-                    report.add(index, repeat, sample(goodput));
-                }
-            }
-        }
-        report.compare();
-        let keys = experiment.cases.iter().map(|case| case.key.clone());
-        keys.zip(report.samples.iter().cloned()).collect()
-    }
-
     #[test]
     fn what_cases_are_compared_with_is_measured() {
         for (name, _) in catalog::list() {
@@ -231,18 +224,25 @@ mod tests {
     }
 
     #[test]
-    fn repeats_are_paired_even_where_one_failed() {
-        let results = report_of("flight-wired", |key, repeat| match field(key, "cc")?.as_str()? {
-            "reno" => (repeat == 1).then_some(0.5),
-            _ => Some(0.25 * (repeat + 1) as f64),
-        });
-        for (key, samples) in results {
-            let ratios: Vec<_> =
-                samples.iter().map(|sample| field(&sample.metrics, "goodput_of_reno").copied()).collect();
-            let expected =
-                if field(&key, "cc").unwrap() == "reno" { vec![None] } else { vec![None, Some(1.0)] };
-            assert_eq!(ratios, expected, "{key:?}");
+    fn of_nothing_nothing_is_the_same_and_more_has_no_ratio_but_a_note() {
+        let options = RunOptions::default();
+        let experiment = find("field", &options).unwrap();
+        let mut report = Report::new(&experiment, &options);
+        for (case, losses) in [(0, [0.0, 0.2, 0.1, 0.3]), (1, [0.0, 0.1, 0.0, 0.0])] {
+            for (repeat, loss) in losses.into_iter().enumerate() {
+                let metrics = vec![("call_loss_ratio".into(), loss)];
+                report.add(case, repeat, Sample { metrics, ..Sample::default() });
+            }
         }
+        report.compare();
+        let nawa = &report.results()[0].json();
+        assert_eq!(nawa["metrics"]["call_loss_of_stock"], 1.5, "the median of 1 and 2");
+        assert_eq!(nawa["samples_of"], json!({ "call_loss_of_stock": 2 }));
+        let notes = report.json()["notes"].to_string();
+        assert!(
+            notes.contains("has a call_loss_ratio of 0, and it no call_loss_of_stock (2 runs)"),
+            "{notes}"
+        );
     }
 
     #[test]
@@ -259,8 +259,8 @@ mod tests {
                 _ => 5.0,
             };
             for repeat in 0..2 {
-                // One link of the second repeat has failed.
-                if (repeat, index) != (1, 0) {
+                // One link of the first repeat has failed, so that its only sample is paired with others' second.
+                if (repeat, index) != (0, 0) {
                     let goodput = goodput * if bbr { 2.0 } else { 1.0 };
                     let metrics = vec![("goodput_mbps".into(), goodput)];
                     report.add(index, repeat, Sample { metrics, ..Sample::default() });
@@ -274,7 +274,7 @@ mod tests {
         let of =
             |repeat: usize, name: &str| field(&report.samples[nawa.unwrap()][repeat].metrics, name).copied();
         let names = ["of_best_link", "of_sum", "of_mptcp", "of_best_link_any_cc", "of_mptcp_any_cc"];
-        assert_eq!(names.map(|name| of(0, name)), [4.0, 20.0 / 15.0, 1.25, 2.0, 0.625].map(Some));
-        assert_eq!(names.map(|name| of(1, name)), [None, None, Some(1.25), None, Some(0.625)]);
+        assert_eq!(names.map(|name| of(1, name)), [4.0, 20.0 / 15.0, 1.25, 2.0, 0.625].map(Some));
+        assert_eq!(names.map(|name| of(0, name)), [None, None, Some(1.25), None, Some(0.625)]);
     }
 }

@@ -6,11 +6,8 @@ use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 
-use serde_json::Value;
-
-use super::START_LIMIT;
 use super::clocks::{Clocks, End};
-use super::ready::{Identity, Means, Ready};
+use super::ready::{Identity, Means, Ready, START_LIMIT};
 use crate::error::{Doing, Error, Result};
 use crate::namespace::Namespace;
 use crate::network::{Network, SERVER};
@@ -30,7 +27,8 @@ pub(super) fn start(setup: &NawaSetup, network: &Network, means: &Means) -> Resu
         let launcher = setup.clocks.launcher(end, means.folder)?;
         run(means, host, &launcher, &identity.name, &text)
     };
-    let far = end(End::Server, &network.server, &server, server_file(setup, &server, &client))?;
+    let text = end_file(setup, [(&server, "10.77.0.2"), (&client, "10.77.0.1")]);
+    let far = end(End::Server, &network.server, &server, text)?;
     let relay = |(host, relay): (&Namespace, &Identity)| {
         run(means, host, &[], &relay.name, &relay_file(relay, &client))
     };
@@ -62,18 +60,15 @@ fn await_paths(network: &Network, means: &Means) -> Result<()> {
     let wanted = network.path_names().len();
     let mut up = 0;
     let all_up = || {
-        up = paths_up(&program::status(&network.client, means.nawa).ok()?);
+        let status = program::status(&network.client, means.nawa).ok()?;
+        let paths = status["tunnel"]["peers"][0]["paths"].as_array();
+        up = paths.into_iter().flatten().filter(|path| path["state"] == "up").count();
         (up == wanted).then_some(())
     };
     let seconds = START_LIMIT.as_secs();
     let all_up = clock::poll_until(START_LIMIT, all_up);
     all_up
         .ok_or_else(|| Error::Late { what: format!("only {up} of {wanted} paths of Nawa came up"), seconds })
-}
-
-fn paths_up(status: &Value) -> usize {
-    let paths = status["tunnel"]["peers"][0]["paths"].as_array();
-    paths.map_or(0, |paths| paths.iter().filter(|path| path["state"] == "up").count())
 }
 
 /// Starts `nawa run` with a file of this `text`, by `launcher`; returns when it says that it is ready.
@@ -119,10 +114,6 @@ fn end_file(setup: &NawaSetup, [own, other]: [(&Identity, &str); 2]) -> String {
     let more = format!("resend = {resend}\nbicast = \"{bicast}\"\n");
     node_sections(&identity.key_file, address, &tunnel)
         + &peer_section(&peer.name, &peer.public_key, peer_address, &more)
-}
-
-fn server_file(setup: &NawaSetup, server: &Identity, client: &Identity) -> String {
-    end_file(setup, [(server, "10.77.0.2"), (client, "10.77.0.1")])
 }
 
 fn relay_file(relay: &Identity, client: &Identity) -> String {

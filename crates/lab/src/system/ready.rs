@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -16,6 +17,9 @@ use crate::http::Transport;
 use crate::network::{Network, SERVER};
 use crate::program::Process;
 
+/// For so long a tunnel may take to get ready: a guest without KVM, beside other work, takes more than 15 s.
+pub(super) const START_LIMIT: Duration = Duration::from_secs(60);
+
 /// What a system may need to be started.
 #[derive(Clone, Copy, Debug)]
 pub struct Means<'a> {
@@ -23,14 +27,16 @@ pub struct Means<'a> {
     pub nawa: &'a Path,
     /// An empty folder for configuration files, as long as the system runs.
     pub folder: &'a Path,
-    /// The path (from 0) on which a single connection did best so far.
-    pub best_path: usize,
 }
 
 impl Means<'_> {
     /// The public key of the Nawa that was started as `name`.
     pub(crate) fn public_key(&self, name: &str) -> Result<[u8; 32]> {
-        public_key(self.nawa, &self.folder.join(format!("{name}.key")))
+        let file = self.folder.join(format!("{name}.key"));
+        let private = std::fs::read_to_string(&file).doing(|| format!("read {}", file.display()))?;
+        let public = STANDARD.decode(run(self.nawa, "pubkey", &private)?.trim()).ok();
+        let public = public.and_then(|bytes| bytes.try_into().ok());
+        public.ok_or_else(|| Error::program("nawa pubkey", "it printed no key"))
     }
 }
 
@@ -104,14 +110,6 @@ impl Identity {
         written.doing(|| format!("write {}", path.display()))?;
         Ok(Self { name, key_file: path, public_key: run(nawa, "pubkey", &private)?.trim().into() })
     }
-}
-
-pub(super) fn public_key(nawa: &Path, file: &Path) -> Result<[u8; 32]> {
-    let private = std::fs::read_to_string(file).doing(|| format!("read {}", file.display()))?;
-    let public = STANDARD.decode(run(nawa, "pubkey", &private)?.trim()).ok();
-    public
-        .and_then(|bytes| bytes.try_into().ok())
-        .ok_or_else(|| Error::program("nawa pubkey", "it printed no key"))
 }
 
 /// What `nawa COMMAND` prints when it reads `input`.

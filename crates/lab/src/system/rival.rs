@@ -12,8 +12,7 @@ use crate::network::{Network, SERVER};
 use crate::ping;
 use crate::program::Process;
 
-use super::START_LIMIT;
-use super::ready::{Means, Ready};
+use super::ready::{Means, Ready, START_LIMIT};
 
 const INNER: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 79, 0, 1), Ipv4Addr::new(10, 79, 0, 2)];
 const PING_LIMIT: Duration = Duration::from_secs(1);

@@ -17,7 +17,7 @@ use crate::clock;
 use crate::command::end;
 use crate::datagram::{ETHERNET, HEADERS, packet};
 use crate::error::{Doing, Error, Result};
-use crate::namespace::Namespace;
+use crate::namespace::{Namespace, interface_index};
 
 const OBJECT: &[u8] = bpf::object!("attack.bpf.o");
 
@@ -106,8 +106,7 @@ impl Attacker {
     pub fn run(&self, flood: Flood, victim: &Victim, progress: &Progress) -> Result<Flooded> {
         let loaded = load(&packets(flood, victim)?)?;
         let (socket, _hook) = self.host.run(|| {
-            let link = device::Net::open().and_then(|mut net| net.link(INTERFACE));
-            let index = link.doing(|| format!("find the interface {INTERFACE}"))?.index;
+            let index = interface_index(INTERFACE)?;
             let socket = PacketSocket::open(index, None).doing(|| "open a packet socket".into())?;
             Ok::<_, Error>((socket, loaded.attach_to_hook("multiply", index, Direction::Egress)?))
         })??;

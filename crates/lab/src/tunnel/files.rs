@@ -38,11 +38,12 @@ const NOTES: [&str; 8] = [
      that reached what reads curl's output",
     "rtt_loaded_p95_ms: `ping` ten times a second during the transfer, through the tunnel for Nawa, else on the link \
      of the connection; mptcp does not carry pings: its are those of the link that it starts on",
-    "mptcp, nawa and nawa-cut use CUBIC, mptcp-bbr (on all subflows) and nawa-bbr use BBR",
+    "mptcp, nawa and nawa-cut use CUBIC, mptcp-bbr (on all subflows) and nawa-bbr use BBR; mptcp starts on the link that was best \
+     for a single connection of its congestion control",
     "nawa-cut: the Wi-Fi link is cut after a third of the file, for 3 s",
 ];
 
-/// The best single link comes first: MPTCP begins on it.
+/// Single links come first: MPTCP begins on the one that was best for its congestion control.
 const GRIDS: [Grid; 1] = [Grid(ALL, &["system=cubic,bbr,mptcp,mptcp-bbr,nawa,nawa-bbr,nawa-cut"])];
 
 /// How long each takes for [`FILE_BYTES`], about: the slowest half a minute, the quickest a quarter.

@@ -95,10 +95,6 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment> {
 }
 
 impl Task for Attacked {
-    fn programs(&self) -> &'static [&'static str] {
-        &["iperf3", "ping"]
-    }
-
     fn measure(&self, bench: &Bench, ready: &mut Ready) -> Result<Sample> {
         let stream = Stream { protocol: Protocol::Tcp, time: self.time };
         let flow = || stream.run(bench, ready);

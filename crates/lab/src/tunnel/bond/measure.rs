@@ -28,7 +28,7 @@ pub struct Test {
 /// From one ping to the next.
 pub(super) const PING_EVERY: Duration = Duration::from_millis(50);
 
-/// So often are flows begun anew that do not come about: of iperf3's first messages over a link that loses many one may come too
+/// So often are flows begun that do not come about: of iperf3's first messages over a link that loses many one may come too
 /// late for it, and then it waits for ever.
 const ATTEMPTS: usize = 3;
 
@@ -40,23 +40,19 @@ struct Loaded {
 }
 
 impl Task for Test {
-    fn programs(&self) -> &'static [&'static str] {
-        &["iperf3", "ping"]
-    }
-
     /// Pings, then flows with pings and a call beside them.
     fn measure(&self, bench: &Bench, ready: &mut Ready) -> Result<Sample> {
         let network = bench.network;
         network.restart_links();
         let source = ready.ping_sources[0];
         let idle = ping::round_trips(&network.client, source, ready.server, PING_EVERY, self.idle_pings)?;
-        let mut outcome = loaded(bench, ready, self);
-        let mut attempts = 1;
-        while outcome.is_err() && attempts < ATTEMPTS {
-            outcome = loaded(bench, ready, self);
-            attempts += 1;
-        }
-        let loaded = outcome?;
+        let mut failures = Vec::new();
+        let loaded = loop {
+            match loaded(bench, ready, self) {
+                Err(failure @ Error::NoFlow(_)) if failures.len() + 1 < ATTEMPTS => failures.push(failure),
+                outcome => break outcome?,
+            }
+        };
         let mut sample = Sample::from([
             ("goodput_mbps", Some(loaded.goodput_mbps)),
             ("rtt_idle_p50_ms", ms(&idle, 50)),
@@ -68,8 +64,7 @@ impl Task for Test {
             ("call_loss_ratio", Some(loaded.call.loss_ratio(Duration::MAX))),
             ("call_longest_gap_ms", Some(loaded.call.longest_gap.as_secs_f64() * 1e3)),
         ]);
-        sample.remark =
-            (attempts > 1).then(|| "in a run iperf3 did not come about at once and was started anew".into());
+        sample.remark = failures.first().map(|why| format!("in a run flows were begun anew: {why}"));
         Ok(sample)
     }
 }

@@ -40,13 +40,8 @@ const PROFILES: [(&str, &str); 24] = [
 ];
 
 /// Pairs of recordings by the beginnings of their names, as mahimahi's are called.
-const RECORDED: [(&str, [&str; 2]); 2] =
+pub(super) const RECORDED: [(&str, [&str; 2]); 2] =
     [("att+verizon", ["ATT-LTE", "Verizon-LTE"]), ("att+tmobile", ["ATT-LTE", "TMobile-UMTS"])];
-
-/// Whether a case is of recordings.
-pub(super) fn is_recorded(case: &str) -> bool {
-    RECORDED.iter().any(|(name, _)| *name == case)
-}
 
 /// The links of a case, or why there are none: recordings are in the folder `traces`.
 pub(super) fn links(case: &str, traces: Option<&Path>) -> Result<Result<Vec<PathSpec>, String>> {
