@@ -194,6 +194,18 @@ INLINE u32 cut(struct sock *sk, struct connection *c)
 	return ssthresh > 2 ? ssthresh : 2;
 }
 
+/* What was lost was congestion, which is seen only now. After a timeout cwnd is what that left: the cut is of the window from before. */
+INLINE void reduce(struct sock *sk, struct connection *c)
+{
+	struct tcp_sock *tp = (struct tcp_sock *)sk;
+	u32 cwnd = c->cwnd;
+
+	if (c->state == TCP_CA_Loss)
+		c->cwnd = fsat_max(cwnd, c->prior_cwnd);
+	tp->snd_ssthresh = cut(sk, c);
+	c->cwnd = fsat_min(cwnd, tp->snd_ssthresh);
+}
+
 /* Whether FS-AT sees only now that what was lost was congestion. */
 INLINE bool judges(struct connection *c, const struct fsat_ack *a)
 {
@@ -226,11 +238,8 @@ INLINE void acknowledged(struct sock *sk, const struct rate_sample *rs)
 	c->una = tp->snd_una;
 	c->lost = tp->lost;
 	c->prr_delivered += acked;
-	if (FSAT_SELDOM(judges(c, &a))) {
-		tp->snd_ssthresh = cut(sk, c);
-		if (c->cwnd > tp->snd_ssthresh)
-			c->cwnd = tp->snd_ssthresh;
-	}
+	if (FSAT_SELDOM(judges(c, &a)))
+		reduce(sk, c);
 	if (FSAT_SELDOM(held(c))) {
 		tp->snd_cwnd = recovering(tp, c, advanced && !rs->losses, acked);
 	} else {
@@ -317,6 +326,18 @@ u32 fsat_tcp_ssthresh(u64 *ctx)
 	return ssthresh;
 }
 
+/* The kernel has cut its cwnd to what is in flight, and one. */
+INLINE void timed_out(struct sock *sk, struct connection *c)
+{
+	struct tcp_sock *tp = (struct tcp_sock *)sk;
+
+	c->prior_cwnd = fsat_max(c->prior_cwnd, c->cwnd);
+	if (!options.paper && fsat_on_timeout(&c->fsat, &constants, bytes(tp, tp->snd_cwnd), mss(tp)))
+		reduce(sk, c);
+	c->cwnd = tp->snd_cwnd;
+	c->lost = tp->lost; /* all that was in flight, which may yet arrive */
+}
+
 SEC("struct_ops")
 int fsat_tcp_set_state(u64 *ctx)
 {
@@ -328,12 +349,8 @@ int fsat_tcp_set_state(u64 *ctx)
 	if (!c)
 		return 0;
 	c->state = state;
-	if (state == TCP_CA_Loss) { /* a timeout: the kernel has cut its cwnd to what is in flight, and one */
-		c->cwnd = tp->snd_cwnd;
-		c->lost = tp->lost; /* all that was in flight, which may yet arrive */
-		if (!options.paper)
-			c->fsat.space = bytes(tp, c->cwnd);
-	}
+	if (state == TCP_CA_Loss)
+		timed_out(sk, c);
 	if (options.base == BASE_CUBIC)
 		ON_OWN_CWND(tp, c, cubictcp_state(sk, state));
 	return 0;

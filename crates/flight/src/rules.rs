@@ -100,6 +100,17 @@ fn asking_ends_when_much_is_lost() {
 }
 
 #[test]
+fn a_timeout_ends_the_period_for_what_it_lost() {
+    let lost = |lost| {
+        let mut state = RawFsat { lost, period_rcv_bytes: 10_000, ..own() };
+        let cut = state.on_timeout(&Constants::default(), 1000, 1000);
+        assert_eq!((state.lost, state.space), (0, 1000));
+        (state.mode, cut)
+    };
+    assert_eq!((lost(2000), lost(3000)), ((OWN, false), (OTHERS, true)));
+}
+
+#[test]
 fn a_loss_is_the_radios_where_the_queue_answers_and_is_empty() {
     for mode in [OWN, OTHERS] {
         let state = RawFsat { mode, ..own() };

@@ -9,15 +9,18 @@ use common::flight::{CONTROLS, Net, PORT, Sample, link, registered_or_skip, undi
 use flight::State;
 use flight::kernel::{self, Connection};
 use lab::network::SERVER;
-use link::{Capacity, LinkConfig, Queue, Trace};
+use link::{Bitrate, Capacity, LinkConfig, Queue, Trace};
 
 const MIB: u64 = 1 << 20;
 
 /// Packets that may be in flight beyond cwnd: the one that a tail loss probe sends (RFC 8985, 7.3).
 const PROBE: u64 = 1;
 
+/// What a full segment carries, bytes.
+const MSS: u64 = 1448;
+
 /// Bytes that stall: half of what is in flight on the link, so that all of them are at once.
-const STALLED: u64 = 16 * 1448;
+const STALLED: u64 = 16 * MSS;
 
 /// 3 MiB from one end to the other, with what `ss` said meanwhile.
 fn transfer(net: &Net) -> Vec<Sample> {
@@ -79,6 +82,32 @@ fn a_lost_retransmission_is_sent_again() {
         net.rules(&["data numgen inc mod 33 7 counter drop"]);
         assert_within_cwnd(control, &transfer(&net));
         assert!(net.counted()[0] > 50);
+    }
+}
+
+#[test]
+fn a_timeout_in_recovery_leaves_the_cut_of_the_window_from_before() {
+    let Some(_on) = registered_or_skip("a_timeout_in_recovery_leaves_the_cut_of_the_window_from_before")
+    else {
+        return;
+    };
+    // So fast that what arrives of a round trip arrives in much less than one.
+    let fast = LinkConfig { capacity: Capacity::Fixed(Bitrate::from_mbps(200.0)), ..link() };
+    for control in CONTROLS {
+        let net = Net::new(control, fast.clone());
+        // The third round trip has 40 packets: 8 are lost, 20 arrive, and nothing does from then on.
+        let drop = |which| format!("tcp dport {PORT} ip length > 100 numgen inc mod 1000000 {which} drop");
+        net.rules(&["30-37", "50-999999"].map(drop).each_ref().map(String::as_str));
+        let (mut stream, mut silent) = (net.connect(), true);
+        stream.transfer(MIB, || {
+            if silent && net.counter("TCPTimeouts") > 0 {
+                net.forget_rules();
+                silent = false;
+            }
+        });
+        let after = net.wait_for("all is acknowledged", |sample| sample.number("unacked") == 0);
+        assert!(!silent && after.ssthresh() >= 40 / 2, "{control}: {}", after.line);
+        stream.finish();
     }
 }
 

@@ -140,6 +140,8 @@ pub struct Sender {
     srtt: f64,
     rttvar: f64,
     backoff: u32,
+    /// Before the last loss.
+    prior_cwnd: f64,
     /// First transmission after an RTO, and the cwnd and ssthresh before it.
     undo: Option<(u64, f64, f64)>,
     timer: Option<(Duration, Timer)>,
@@ -180,6 +182,7 @@ impl Sender {
             srtt: 0.0,
             rttvar: 0.0,
             backoff: 0,
+            prior_cwnd: 0.0,
             undo: None,
             timer: None,
             probe: false,
@@ -479,6 +482,7 @@ impl Sender {
     /// ssthresh after a loss. What the radio loses, the base does not hear of.
     fn judge(&mut self) {
         let (cwnd, ssthresh) = (self.base.cwnd, self.base.ssthresh);
+        self.prior_cwnd = cwnd;
         let bytes = |packets: f64| (packets * f64::from(MSS)) as u64;
         let packets = |bytes: u64| (bytes as f64 / f64::from(MSS)).floor().max(2.0);
         let fsat = self.fsat.as_mut();
@@ -490,6 +494,16 @@ impl Sender {
             }
             None => self.base.reduce(self.base.cut()),
         }
+    }
+
+    /// `reduce` in `bpf/fsat.bpf.c`.
+    fn reduce_late(&mut self) {
+        let cwnd = self.base.cwnd;
+        if self.recovery.is_some_and(|recovery| recovery.reducing.is_none()) {
+            self.base.cwnd = cwnd.max(self.prior_cwnd);
+        }
+        self.base.reduce(self.base.cut());
+        self.base.cwnd = cwnd.min(self.base.ssthresh);
     }
 
     fn tell_fsat(&mut self, now: Duration, rtt: f64, [packets, lost]: [u64; 2]) {
@@ -506,9 +520,9 @@ impl Sender {
             app_limited: self.app_limited,
         };
         if fsat.on_ack(now, &ack) {
-            self.base.reduce(self.base.cut());
-            self.base.cwnd = self.base.cwnd.min(self.base.ssthresh);
+            self.reduce_late();
         }
+        let Some(fsat) = &self.fsat else { return };
         let cwnd = (self.base.cwnd * f64::from(MSS)) as u64;
         let window = fsat.window(cwnd);
         if window != cwnd {
@@ -542,12 +556,6 @@ impl Sender {
         }
     }
 
-    fn restart_fsat(&mut self, packets: f64) {
-        if let Some(fsat) = &mut self.fsat {
-            fsat.restart((packets * f64::from(MSS)) as u64);
-        }
-    }
-
     fn time_out(&mut self, now: Duration) {
         self.timeouts += 1;
         if self.backoff == 0 {
@@ -560,11 +568,14 @@ impl Sender {
         }
         self.lost += self.flying;
         self.flying = 0;
-        self.base.time_out();
-        self.restart_fsat(1.0);
-        self.window = 1.0;
         let until = self.una + self.slots.len() as u64;
         self.recovery = Some(Recovery { until, reducing: None, arrived: 0.0, sent: 0.0 });
+        self.prior_cwnd = self.prior_cwnd.max(self.base.cwnd);
+        if self.fsat.as_mut().is_some_and(|fsat| fsat.on_timeout(MSS.into(), MSS)) {
+            self.reduce_late();
+        }
+        self.base.time_out();
+        self.window = 1.0;
         self.backoff += 1;
         self.timer = Some((now + self.rto(), Timer::Retransmission));
         self.next_send = now;
