@@ -160,6 +160,8 @@ FSAT_INLINE int fsat_judge(struct fsat *f, const struct fsat_constants *c, const
 		fsat_headroom(f, r);
 		f->target = fsat_target(f, c, a->mss);
 	}
+	f->flight_n = f->period_flight;
+	f->period_flight = 0;
 	cut = fsat_loses(f, c, a->mss);
 	wait = fsat_wait(f, f->queue_rtt_us);
 	if (f->mode == FSAT_ASK && wait > f->gap_us && wait > f->rtt_min_us / c->answer)
@@ -192,6 +194,13 @@ FSAT_INLINE __u32 fsat_window(const struct fsat *f, const struct fsat_constants 
 	return fsat_max(window, a->mss);
 }
 
+/* In FSAT_ASK: of what may be in flight half was, in this period or the last. Now is not enough, as ACKs may come in a bunch. */
+FSAT_INLINE int fsat_limits(struct fsat *f, const struct fsat_constants *c, const struct fsat_ack *a)
+{
+	f->period_flight = fsat_max(f->period_flight, fsat_amount((__u64)a->flight + a->delivered));
+	return !a->app_limited && fsat_max(f->flight_n, f->period_flight) >= fsat_window(f, c, a) / 2;
+}
+
 /* An ACK or a report: measures, judges, and moves space one step. Not 0: the base has to reduce, as after a loss. */
 FSAT_INLINE int fsat_on_ack(struct fsat *f, const struct fsat_constants *c, const struct fsat_ack *a)
 {
@@ -219,7 +228,7 @@ FSAT_INLINE int fsat_on_ack(struct fsat *f, const struct fsat_constants *c, cons
 		f->space = a->cwnd;
 	else if (f->mode == FSAT_OWN)
 		f->space = fsat_step(f, a, fsat_min(f->target, a->cwnd_max));
-	else if (!a->app_limited)
+	else if (fsat_limits(f, c, a))
 		f->space = fsat_min(fsat_amount((__u64)f->space + a->delivered), a->cwnd_max);
 	return cut;
 }
