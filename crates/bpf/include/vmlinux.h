@@ -108,7 +108,7 @@ struct tcp_sock {
 	u32 srtt_us;
 	u32 lsndtime;
 	u64 tcp_mstamp;
-	u8 ecn_flags;
+	u32 delivered_ce;
 };
 
 struct rate_sample {
@@ -180,8 +180,6 @@ enum tcp_ca_state {
 
 #define TCP_CONG_NON_RESTRICTED 1
 #define TCP_INFINITE_SSTHRESH 0x7fffffff
-#define TCP_ECN_MODE_RFC3168 1 /* TCP_ECN_OK before 6.18 */
-#define TCP_ECN_MODE_ACCECN 16
 #define TCP_INIT_CWND 10
 #define SK_PACING_NONE 0
 #define SK_PACING_NEEDED 1

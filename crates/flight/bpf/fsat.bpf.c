@@ -237,6 +237,7 @@ INLINE void acknowledged(struct sock *sk, const struct rate_sample *rs)
 	a = measured(tp, c, rs);
 	c->una = tp->snd_una;
 	c->lost = tp->lost;
+	c->delivered_ce = tp->delivered_ce;
 	c->prr_delivered += acked;
 	if (FSAT_SELDOM(judges(c, &a)))
 		reduce(sk, c);
@@ -270,11 +271,8 @@ int fsat_tcp_cong_control_6_9(u64 *ctx)
 
 /* ---- losses ---- */
 
-/* Nothing is lost, and the connection uses ECN or AccECN: a router has marked, which is congestion by its own word. */
-INLINE bool marked(const struct tcp_sock *tp)
-{
-	return !tp->lost_out && (tp->ecn_flags & (TCP_ECN_MODE_RFC3168 | TCP_ECN_MODE_ACCECN));
-}
+/* This ACK tells of a mark, which is congestion by a router's own word. The kernel counts it before it asks for ssthresh. */
+INLINE bool marked(const struct tcp_sock *tp, const struct connection *c) { return tp->delivered_ce != c->delivered_ce; }
 
 /* (10), free of rounding: what the radio loses, the base does not hear of. */
 INLINE u32 spared(const struct tcp_sock *tp, const struct connection *c)
@@ -287,9 +285,9 @@ INLINE u32 judged(struct sock *sk, struct connection *c)
 	struct tcp_sock *tp = (struct tcp_sock *)sk;
 	u32 radio = c->fsat.losses_radio, ssthresh = 0, least;
 
-	if (marked(tp) && options.paper)
+	if (marked(tp, c) && options.paper)
 		ssthresh = fsat_paper_on_mark(&c->fsat, mss(tp));
-	else if (marked(tp))
+	else if (marked(tp, c))
 		fsat_on_mark(&c->fsat);
 	else if (options.paper)
 		ssthresh = fsat_paper_on_loss(&c->fsat, bytes(tp, c->cwnd), bytes(tp, tp->snd_ssthresh), mss(tp));
@@ -453,6 +451,7 @@ int fsat_tcp_init(u64 *ctx)
 		.cwnd = tp->snd_cwnd,
 		.una = tp->snd_una,
 		.lost = tp->lost,
+		.delivered_ce = tp->delivered_ce,
 	};
 	fsat_init(&c->fsat, (u32)tp->tcp_mstamp, bytes(tp, tp->snd_cwnd));
 	return 0;

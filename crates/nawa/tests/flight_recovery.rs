@@ -213,6 +213,24 @@ fn a_mark_is_answered_as_a_loss_is() {
 }
 
 #[test]
+fn a_lost_tail_is_no_mark() {
+    let Some(_on) = registered_or_skip("a_lost_tail_is_no_mark") else { return };
+    let net = Net::new("fsat", link());
+    net.sysctl("ipv4/tcp_ecn", "1");
+    net.rules(&["data numgen inc mod 1000000 4 counter drop"]);
+    let mut stream = net.connect();
+    stream.transfer(5 * MSS, || ());
+    assert_eq!((net.counted(), net.counter("TCPLossProbes")), (vec![1], 1), "a probe repairs it");
+    // What is acknowledged beyond the probe tells that it did.
+    stream.transfer(5 * MSS, || ());
+    let after = net.wait_for("all is acknowledged", |sample| sample.number("unacked") == 0);
+    assert_eq!(net.counter("TCPLossProbeRecovery"), 1, "{}", after.line);
+    let known = known(&after);
+    assert_eq!((known.losses_radio, known.losses_congestion), (1, 0), "{known:?}");
+    stream.finish();
+}
+
+#[test]
 fn a_reset_ends_the_connection_and_no_other() {
     let Some(_on) = registered_or_skip("a_reset_ends_the_connection_and_no_other") else { return };
     for control in CONTROLS {
