@@ -116,6 +116,7 @@ struct rate_sample {
 	int losses;
 	u32 acked_sacked;
 	bool is_app_limited;
+	bool is_retrans;
 };
 
 /* net/ipv4/tcp_cubic.c: the state of CUBIC, at the start of icsk_ca_priv */

@@ -96,13 +96,14 @@ INLINE void grow(struct sock *sk, struct connection *c, u32 acked)
 
 /* ---- each ACK ---- */
 
+/* What was sent again has an RTT by timestamps only: in whole milliseconds, and up to one too short. */
 INLINE struct fsat_ack measured(const struct tcp_sock *tp, const struct connection *c, const struct rate_sample *rs)
 {
 	long rtt = rs->rtt_us;
 
 	return (struct fsat_ack){
 		.now_us = (u32)tp->tcp_mstamp,
-		.rtt_us = rtt > 0 ? (u32)rtt : 0,
+		.rtt_us = rtt > 0 && !rs->is_retrans ? (u32)rtt : 0,
 		.delivered = bytes(tp, rs->acked_sacked),
 		.lost = bytes(tp, tp->lost - c->lost),
 		.flight = bytes(tp, tp->packets_out - tp->sacked_out),

@@ -230,6 +230,22 @@ fn a_lost_tail_is_no_mark() {
     stream.finish();
 }
 
+/// An RTT by timestamps is one in whole milliseconds, and up to one too short.
+#[test]
+fn no_rtt_is_less_than_the_links() {
+    let Some(_on) = registered_or_skip("no_rtt_is_less_than_the_links") else { return };
+    for control in CONTROLS {
+        let net = Net::new(control, LinkConfig { delay: Duration::from_micros(4600), ..link() });
+        net.rules(&["data numgen inc mod 33 7 counter drop"]);
+        let mut stream = net.connect();
+        stream.transfer(3 * MIB, || ());
+        let rtt_min = known(&net.sample()).rtt_min;
+        assert!(net.counted()[0] > 50);
+        assert!(rtt_min >= Some(Duration::from_micros(9200)), "{control}: {rtt_min:?}");
+        stream.finish();
+    }
+}
+
 #[test]
 fn a_reset_ends_the_connection_and_no_other() {
     let Some(_on) = registered_or_skip("a_reset_ends_the_connection_and_no_other") else { return };
