@@ -107,7 +107,7 @@ INLINE struct fsat_ack measured(const struct tcp_sock *tp, const struct connecti
 		.delivered = bytes(tp, rs->acked_sacked),
 		.lost = bytes(tp, tp->lost - c->lost),
 		.flight = bytes(tp, tp->packets_out - tp->sacked_out),
-		.cwnd = bytes(tp, c->cwnd),
+		.cwnd = bytes(tp, owns(c) ? fsat_min(c->cwnd, tp->snd_cwnd) : c->cwnd), /* less in a slowdown */
 		.cwnd_max = tp->max_window,
 		.mss = mss(tp),
 		.app_limited = rs->is_app_limited,
@@ -249,7 +249,7 @@ INLINE void acknowledged(struct sock *sk, const struct rate_sample *rs)
 			grow(sk, c, acked);
 		tp->snd_cwnd = window(tp, c);
 	}
-	if (owns(c))
+	if (owns(c) && !fsat_slowed(&c->fsat)) /* a loss in it costs what one before it would */
 		c->cwnd = tp->snd_cwnd;
 	pace(sk, c, &a);
 }

@@ -65,6 +65,9 @@ FSAT_INLINE int fsat_slows(const struct fsat *f, const struct fsat_constants *c,
 	return now_us - f->seen_us >= c->stale_us;
 }
 
+/* The window is a slowdown's, from the first RTT in it on. */
+FSAT_INLINE int fsat_slowed(const struct fsat *f) { return f->low_us != FSAT_NO_LIMIT; }
+
 /* A slowdown is over: where no queue answers without what we took out of it, nobody else fills it. */
 FSAT_INLINE void fsat_compare(struct fsat *f, const struct fsat_constants *c)
 {
@@ -189,7 +192,7 @@ FSAT_INLINE __u32 fsat_window(const struct fsat *f, const struct fsat_constants 
 {
 	__u32 window = f->mode == FSAT_OTHERS ? a->cwnd : f->mode == FSAT_ASK ? fsat_max(f->space, a->cwnd) : f->space;
 
-	if (f->low_us != FSAT_NO_LIMIT)
+	if (fsat_slowed(f))
 		window = fsat_min(window, fsat_max(f->s / c->slow, 4 * a->mss));
 	return fsat_max(window, a->mss);
 }

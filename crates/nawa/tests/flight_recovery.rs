@@ -3,11 +3,12 @@
 mod common;
 
 use std::io::{ErrorKind, Read};
+use std::net::SocketAddr;
 use std::time::Duration;
 
-use common::flight::{CONTROLS, Net, PORT, Sample, link, registered_or_skip, undisturbed};
-use flight::State;
+use common::flight::{CONTROLS, Net, PORT, Sample, Stream, link, registered_or_skip, undisturbed};
 use flight::kernel::{self, Connection};
+use flight::{Mode, State};
 use lab::network::SERVER;
 use link::{Bitrate, Capacity, LinkConfig, Queue, Trace};
 
@@ -244,6 +245,34 @@ fn no_rtt_is_less_than_the_links() {
         assert!(rtt_min >= Some(Duration::from_micros(9200)), "{control}: {rtt_min:?}");
         stream.finish();
     }
+}
+
+/// Own flows that together hold more than what is near rtt_min look for it again and again.
+#[test]
+fn a_slowdown_leaves_cwnd_what_it_is() {
+    let Some(_on) = registered_or_skip("a_slowdown_leaves_cwnd_what_it_is") else { return };
+    let net = Net::new("fsat", LinkConfig { queue: Queue::Packets(1000), ..link() });
+    let mut streams: Vec<Stream> = (0..6).map(|_| net.connect()).collect();
+    let ports: Vec<SocketAddr> =
+        streams.iter().map(|stream| stream.near.local_addr().expect("an address")).collect();
+    let (mut slow, mut cut) = (0, Vec::new());
+    std::thread::scope(|scope| {
+        let sending: Vec<_> =
+            streams.iter_mut().map(|stream| scope.spawn(|| stream.transfer(2 * MIB, || ()))).collect();
+        while sending.iter().any(|one| !one.is_finished()) {
+            let less = |one: &Connection, bytes: u64| bytes + MSS < one.fsat.space;
+            let slows = |one: &Connection| {
+                ports.contains(&one.local) && one.fsat.mode == Mode::Own && less(one, one.window)
+            };
+            for one in kernel::connections().expect("they can be read").into_iter().filter(slows) {
+                slow += 1;
+                cut.extend((one.cwnd <= one.window).then_some(one));
+            }
+        }
+    });
+    assert!(slow > 0, "no slowdown was seen");
+    assert!(cut.is_empty(), "{} of {slow}: {:?}", cut.len(), cut[0]);
+    streams.into_iter().for_each(Stream::finish);
 }
 
 #[test]

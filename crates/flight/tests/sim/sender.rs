@@ -124,6 +124,8 @@ pub struct Sender {
     base: Base,
     pub fsat: Option<FsAt>,
     window: f64,
+    /// `window` is a slowdown's, which the base's cwnd does not follow.
+    slowed: bool,
     una: u64,
     slots: VecDeque<Slot>,
     next_tx: u64,
@@ -168,6 +170,7 @@ impl Sender {
             fsat: profile.fsat.map(|algorithm| FsAt::new(algorithm, now, limit)),
             profile,
             window: profile.initial,
+            slowed: false,
             una: 0,
             slots: VecDeque::new(),
             next_tx: 1,
@@ -507,6 +510,7 @@ impl Sender {
     }
 
     fn tell_fsat(&mut self, now: Duration, rtt: f64, [packets, lost]: [u64; 2]) {
+        let limit = if self.slowed { self.window.floor().max(2.0) } else { self.base.cwnd };
         self.window = self.base.cwnd;
         let Some(fsat) = &mut self.fsat else { return };
         let ack = Ack {
@@ -514,7 +518,7 @@ impl Sender {
             delivered: packets * u64::from(MSS),
             lost: lost * u64::from(MSS),
             flight: (self.flying + self.lost) * u64::from(MSS),
-            cwnd: (self.base.cwnd * f64::from(MSS)) as u64,
+            cwnd: (limit * f64::from(MSS)) as u64,
             cwnd_max: self.profile.rwnd * u64::from(MSS),
             mss: MSS,
             app_limited: self.app_limited,
@@ -528,7 +532,9 @@ impl Sender {
         if window != cwnd {
             self.window = window as f64 / f64::from(MSS);
         }
-        if fsat.state().mode == Mode::Own {
+        let state = fsat.state();
+        self.slowed = state.mode == Mode::Own && window < state.space;
+        if state.mode == Mode::Own && !self.slowed {
             self.base.cwnd = self.window.floor().max(2.0);
         }
     }
