@@ -109,6 +109,7 @@ struct tcp_sock {
 	u32 lsndtime;
 	u64 tcp_mstamp;
 	u32 delivered_ce;
+	u32 data_segs_out;
 };
 
 struct rate_sample {

@@ -32,6 +32,7 @@ struct connection {
 	__u32 prior_cwnd;    /* before the last loss, for undoing it, */
 	__u32 prior_mode;    /* and FS-AT's then */
 	__u32 prr_delivered; /* packets since recovery began, RFC 9937 */
+	__u32 initial;       /* the window to begin with, packets: a route's, if that says more than RFC 6928 */
 	struct options options;
 };
 

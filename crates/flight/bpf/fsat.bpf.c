@@ -386,8 +386,8 @@ INLINE void restart_after_idle(struct tcp_sock *tp, struct connection *c, u32 id
 		return;
 	if (tp->snd_ssthresh < cwnd - cwnd / 4)
 		tp->snd_ssthresh = cwnd - cwnd / 4;
-	for (int i = 0; i < 32 && idle > rto && cwnd > TCP_INIT_CWND; i++, idle -= rto)
-		cwnd = cwnd / 2 > TCP_INIT_CWND ? cwnd / 2 : TCP_INIT_CWND;
+	for (int i = 0; i < 32 && idle > rto && cwnd > c->initial; i++, idle -= rto)
+		cwnd = fsat_max(cwnd / 2, c->initial);
 	c->cwnd = cwnd;
 	if (!options.paper)
 		c->fsat.space = fsat_min(c->fsat.space, bytes(tp, cwnd));
@@ -450,6 +450,7 @@ int fsat_tcp_init(u64 *ctx)
 	*c = (struct connection){
 		.options = { .base = options.base, .paper = options.paper },
 		.cwnd = tp->snd_cwnd,
+		.initial = tp->data_segs_out ? TCP_INIT_CWND : fsat_max(tp->snd_cwnd, TCP_INIT_CWND),
 		.una = tp->snd_una,
 		.lost = tp->lost,
 		.delivered_ce = tp->delivered_ce,
