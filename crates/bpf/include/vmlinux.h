@@ -108,7 +108,8 @@ struct tcp_sock {
 	u32 srtt_us;
 	u32 lsndtime;
 	u64 tcp_mstamp;
-	u8 ecn_flags;
+	u32 delivered_ce;
+	u32 data_segs_out;
 };
 
 struct rate_sample {
@@ -116,6 +117,7 @@ struct rate_sample {
 	int losses;
 	u32 acked_sacked;
 	bool is_app_limited;
+	bool is_retrans;
 };
 
 /* net/ipv4/tcp_cubic.c: the state of CUBIC, at the start of icsk_ca_priv */
@@ -180,8 +182,6 @@ enum tcp_ca_state {
 
 #define TCP_CONG_NON_RESTRICTED 1
 #define TCP_INFINITE_SSTHRESH 0x7fffffff
-#define TCP_ECN_MODE_RFC3168 1 /* TCP_ECN_OK before 6.18 */
-#define TCP_ECN_MODE_ACCECN 16
 #define TCP_INIT_CWND 10
 #define SK_PACING_NONE 0
 #define SK_PACING_NEEDED 1

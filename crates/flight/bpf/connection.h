@@ -26,11 +26,13 @@ struct connection {
 	__u32 state;         /* enum tcp_ca_state */
 	__u32 paced_us;      /* when the rate was last set, */
 	__u32 paced_cwnd;    /* and the window then, packets */
-	__u32 lost;          /* tcp_sock.lost at the last ACK, packets */
+	__u32 lost;          /* tcp_sock.lost at the last ACK, packets, */
+	__u32 delivered_ce;  /* and tcp_sock.delivered_ce, those that tell of a mark */
 	struct fsat fsat;    /* with what is above, what every ACK needs fills two cache lines */
 	__u32 prior_cwnd;    /* before the last loss, for undoing it, */
 	__u32 prior_mode;    /* and FS-AT's then */
 	__u32 prr_delivered; /* packets since recovery began, RFC 9937 */
+	__u32 initial;       /* the window to begin with, packets: a route's, if that says more than RFC 6928 */
 	struct options options;
 };
 

@@ -96,17 +96,18 @@ INLINE void grow(struct sock *sk, struct connection *c, u32 acked)
 
 /* ---- each ACK ---- */
 
+/* What was sent again has an RTT by timestamps only: in whole milliseconds, and up to one too short. */
 INLINE struct fsat_ack measured(const struct tcp_sock *tp, const struct connection *c, const struct rate_sample *rs)
 {
 	long rtt = rs->rtt_us;
 
 	return (struct fsat_ack){
 		.now_us = (u32)tp->tcp_mstamp,
-		.rtt_us = rtt > 0 ? (u32)rtt : 0,
+		.rtt_us = rtt > 0 && !rs->is_retrans ? (u32)rtt : 0,
 		.delivered = bytes(tp, rs->acked_sacked),
 		.lost = bytes(tp, tp->lost - c->lost),
 		.flight = bytes(tp, tp->packets_out - tp->sacked_out),
-		.cwnd = bytes(tp, c->cwnd),
+		.cwnd = bytes(tp, owns(c) ? fsat_min(c->cwnd, tp->snd_cwnd) : c->cwnd), /* less in a slowdown */
 		.cwnd_max = tp->max_window,
 		.mss = mss(tp),
 		.app_limited = rs->is_app_limited,
@@ -194,6 +195,18 @@ INLINE u32 cut(struct sock *sk, struct connection *c)
 	return ssthresh > 2 ? ssthresh : 2;
 }
 
+/* What was lost was congestion, which is seen only now. After a timeout cwnd is what that left: the cut is of the window from before. */
+INLINE void reduce(struct sock *sk, struct connection *c)
+{
+	struct tcp_sock *tp = (struct tcp_sock *)sk;
+	u32 cwnd = c->cwnd;
+
+	if (c->state == TCP_CA_Loss)
+		c->cwnd = fsat_max(cwnd, c->prior_cwnd);
+	tp->snd_ssthresh = cut(sk, c);
+	c->cwnd = fsat_min(cwnd, tp->snd_ssthresh);
+}
+
 /* Whether FS-AT sees only now that what was lost was congestion. */
 INLINE bool judges(struct connection *c, const struct fsat_ack *a)
 {
@@ -225,12 +238,10 @@ INLINE void acknowledged(struct sock *sk, const struct rate_sample *rs)
 	a = measured(tp, c, rs);
 	c->una = tp->snd_una;
 	c->lost = tp->lost;
+	c->delivered_ce = tp->delivered_ce;
 	c->prr_delivered += acked;
-	if (FSAT_SELDOM(judges(c, &a))) {
-		tp->snd_ssthresh = cut(sk, c);
-		if (c->cwnd > tp->snd_ssthresh)
-			c->cwnd = tp->snd_ssthresh;
-	}
+	if (FSAT_SELDOM(judges(c, &a)))
+		reduce(sk, c);
 	if (FSAT_SELDOM(held(c))) {
 		tp->snd_cwnd = recovering(tp, c, advanced && !rs->losses, acked);
 	} else {
@@ -238,7 +249,7 @@ INLINE void acknowledged(struct sock *sk, const struct rate_sample *rs)
 			grow(sk, c, acked);
 		tp->snd_cwnd = window(tp, c);
 	}
-	if (owns(c))
+	if (owns(c) && !fsat_slowed(&c->fsat)) /* a loss in it costs what one before it would */
 		c->cwnd = tp->snd_cwnd;
 	pace(sk, c, &a);
 }
@@ -261,11 +272,8 @@ int fsat_tcp_cong_control_6_9(u64 *ctx)
 
 /* ---- losses ---- */
 
-/* Nothing is lost, and the connection uses ECN or AccECN: a router has marked, which is congestion by its own word. */
-INLINE bool marked(const struct tcp_sock *tp)
-{
-	return !tp->lost_out && (tp->ecn_flags & (TCP_ECN_MODE_RFC3168 | TCP_ECN_MODE_ACCECN));
-}
+/* This ACK tells of a mark, which is congestion by a router's own word. The kernel counts it before it asks for ssthresh. */
+INLINE bool marked(const struct tcp_sock *tp, const struct connection *c) { return tp->delivered_ce != c->delivered_ce; }
 
 /* (10), free of rounding: what the radio loses, the base does not hear of. */
 INLINE u32 spared(const struct tcp_sock *tp, const struct connection *c)
@@ -278,9 +286,9 @@ INLINE u32 judged(struct sock *sk, struct connection *c)
 	struct tcp_sock *tp = (struct tcp_sock *)sk;
 	u32 radio = c->fsat.losses_radio, ssthresh = 0, least;
 
-	if (marked(tp) && options.paper)
+	if (marked(tp, c) && options.paper)
 		ssthresh = fsat_paper_on_mark(&c->fsat, mss(tp));
-	else if (marked(tp))
+	else if (marked(tp, c))
 		fsat_on_mark(&c->fsat);
 	else if (options.paper)
 		ssthresh = fsat_paper_on_loss(&c->fsat, bytes(tp, c->cwnd), bytes(tp, tp->snd_ssthresh), mss(tp));
@@ -317,6 +325,18 @@ u32 fsat_tcp_ssthresh(u64 *ctx)
 	return ssthresh;
 }
 
+/* The kernel has cut its cwnd to what is in flight, and one. */
+INLINE void timed_out(struct sock *sk, struct connection *c)
+{
+	struct tcp_sock *tp = (struct tcp_sock *)sk;
+
+	c->prior_cwnd = fsat_max(c->prior_cwnd, c->cwnd);
+	if (!options.paper && fsat_on_timeout(&c->fsat, &constants, bytes(tp, tp->snd_cwnd), mss(tp)))
+		reduce(sk, c);
+	c->cwnd = tp->snd_cwnd;
+	c->lost = tp->lost; /* all that was in flight, which may yet arrive */
+}
+
 SEC("struct_ops")
 int fsat_tcp_set_state(u64 *ctx)
 {
@@ -328,12 +348,8 @@ int fsat_tcp_set_state(u64 *ctx)
 	if (!c)
 		return 0;
 	c->state = state;
-	if (state == TCP_CA_Loss) { /* a timeout: the kernel has cut its cwnd to what is in flight, and one */
-		c->cwnd = tp->snd_cwnd;
-		c->lost = tp->lost; /* all that was in flight, which may yet arrive */
-		if (!options.paper)
-			c->fsat.space = bytes(tp, c->cwnd);
-	}
+	if (state == TCP_CA_Loss)
+		timed_out(sk, c);
 	if (options.base == BASE_CUBIC)
 		ON_OWN_CWND(tp, c, cubictcp_state(sk, state));
 	return 0;
@@ -370,8 +386,8 @@ INLINE void restart_after_idle(struct tcp_sock *tp, struct connection *c, u32 id
 		return;
 	if (tp->snd_ssthresh < cwnd - cwnd / 4)
 		tp->snd_ssthresh = cwnd - cwnd / 4;
-	for (int i = 0; i < 32 && idle > rto && cwnd > TCP_INIT_CWND; i++, idle -= rto)
-		cwnd = cwnd / 2 > TCP_INIT_CWND ? cwnd / 2 : TCP_INIT_CWND;
+	for (int i = 0; i < 32 && idle > rto && cwnd > c->initial; i++, idle -= rto)
+		cwnd = fsat_max(cwnd / 2, c->initial);
 	c->cwnd = cwnd;
 	if (!options.paper)
 		c->fsat.space = fsat_min(c->fsat.space, bytes(tp, cwnd));
@@ -434,8 +450,10 @@ int fsat_tcp_init(u64 *ctx)
 	*c = (struct connection){
 		.options = { .base = options.base, .paper = options.paper },
 		.cwnd = tp->snd_cwnd,
+		.initial = tp->data_segs_out ? TCP_INIT_CWND : fsat_max(tp->snd_cwnd, TCP_INIT_CWND),
 		.una = tp->snd_una,
 		.lost = tp->lost,
+		.delivered_ce = tp->delivered_ce,
 	};
 	fsat_init(&c->fsat, (u32)tp->tcp_mstamp, bytes(tp, tp->snd_cwnd));
 	return 0;

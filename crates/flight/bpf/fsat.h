@@ -65,6 +65,9 @@ FSAT_INLINE int fsat_slows(const struct fsat *f, const struct fsat_constants *c,
 	return now_us - f->seen_us >= c->stale_us;
 }
 
+/* The window is a slowdown's, from the first RTT in it on. */
+FSAT_INLINE int fsat_slowed(const struct fsat *f) { return f->low_us != FSAT_NO_LIMIT; }
+
 /* A slowdown is over: where no queue answers without what we took out of it, nobody else fills it. */
 FSAT_INLINE void fsat_compare(struct fsat *f, const struct fsat_constants *c)
 {
@@ -131,27 +134,22 @@ FSAT_INLINE __u32 fsat_target(const struct fsat *f, const struct fsat_constants 
 	return fsat_max(target, contract);
 }
 
-/* Whether the base has to reduce. */
-FSAT_INLINE int fsat_turn(struct fsat *f, const struct fsat_constants *c, const struct fsat_ack *a)
+/* Whether so much of the period is lost that the base has to reduce. */
+FSAT_INLINE int fsat_loses(struct fsat *f, const struct fsat_constants *c, __u32 mss)
 {
-	__u32 wait = fsat_wait(f, f->queue_rtt_us), all = fsat_amount((__u64)f->period_rcv_bytes + f->lost);
+	__u32 all = fsat_amount((__u64)f->period_rcv_bytes + f->lost);
 
-	if (f->mode == FSAT_OTHERS)
+	if (f->mode == FSAT_OTHERS || f->lost <= all / c->heavy + mss)
 		return 0;
-	if (f->lost > all / c->heavy + a->mss) {
-		f->mode = FSAT_OTHERS;
-		f->losses_congestion++;
-		return 1;
-	}
-	if (f->mode == FSAT_ASK && wait > f->gap_us && wait > f->rtt_min_us / c->answer)
-		f->mode = FSAT_OWN;
-	return 0;
+	f->mode = FSAT_OTHERS;
+	f->losses_congestion++;
+	return 1;
 }
 
 FSAT_INLINE int fsat_judge(struct fsat *f, const struct fsat_constants *c, const struct fsat_ack *a)
 {
 	__u32 took = fsat_max(a->now_us - f->period_start_us, f->rtt_min_us);
-	__u32 r = (__u32)((__u64)f->period_rcv_bytes * f->rtt_min_us / took);
+	__u32 r = (__u32)((__u64)f->period_rcv_bytes * f->rtt_min_us / took), wait;
 	int understates = f->period_app_limited || fsat_slows(f, c, a->now_us), cut;
 
 	if (f->period_rtt_us != FSAT_NO_LIMIT && !fsat_slows(f, c, a->now_us))
@@ -165,7 +163,12 @@ FSAT_INLINE int fsat_judge(struct fsat *f, const struct fsat_constants *c, const
 		fsat_headroom(f, r);
 		f->target = fsat_target(f, c, a->mss);
 	}
-	cut = fsat_turn(f, c, a);
+	f->flight_n = f->period_flight;
+	f->period_flight = 0;
+	cut = fsat_loses(f, c, a->mss);
+	wait = fsat_wait(f, f->queue_rtt_us);
+	if (f->mode == FSAT_ASK && wait > f->gap_us && wait > f->rtt_min_us / c->answer)
+		f->mode = FSAT_OWN;
 	fsat_begin_period(f, a);
 	return cut;
 }
@@ -189,9 +192,16 @@ FSAT_INLINE __u32 fsat_window(const struct fsat *f, const struct fsat_constants 
 {
 	__u32 window = f->mode == FSAT_OTHERS ? a->cwnd : f->mode == FSAT_ASK ? fsat_max(f->space, a->cwnd) : f->space;
 
-	if (f->low_us != FSAT_NO_LIMIT)
+	if (fsat_slowed(f))
 		window = fsat_min(window, fsat_max(f->s / c->slow, 4 * a->mss));
 	return fsat_max(window, a->mss);
+}
+
+/* In FSAT_ASK: of what may be in flight half was, in this period or the last. Now is not enough, as ACKs may come in a bunch. */
+FSAT_INLINE int fsat_limits(struct fsat *f, const struct fsat_constants *c, const struct fsat_ack *a)
+{
+	f->period_flight = fsat_max(f->period_flight, fsat_amount((__u64)a->flight + a->delivered));
+	return !a->app_limited && fsat_max(f->flight_n, f->period_flight) >= fsat_window(f, c, a) / 2;
 }
 
 /* An ACK or a report: measures, judges, and moves space one step. Not 0: the base has to reduce, as after a loss. */
@@ -221,7 +231,7 @@ FSAT_INLINE int fsat_on_ack(struct fsat *f, const struct fsat_constants *c, cons
 		f->space = a->cwnd;
 	else if (f->mode == FSAT_OWN)
 		f->space = fsat_step(f, a, fsat_min(f->target, a->cwnd_max));
-	else if (!a->app_limited)
+	else if (fsat_limits(f, c, a))
 		f->space = fsat_min(fsat_amount((__u64)f->space + a->delivered), a->cwnd_max);
 	return cut;
 }
@@ -241,6 +251,16 @@ FSAT_INLINE __u32 fsat_on_loss(struct fsat *f, const struct fsat_constants *c, _
 	f->losses_congestion++;
 	f->mode = FSAT_OTHERS;
 	return ssthresh;
+}
+
+/* A timeout, after which `space` bytes may be in flight. No ACK ended the period: what it lost is judged now. Not 0: as fsat_on_ack. */
+FSAT_INLINE int fsat_on_timeout(struct fsat *f, const struct fsat_constants *c, __u32 space, __u32 mss)
+{
+	int cut = fsat_loses(f, c, mss);
+
+	f->lost = 0;
+	f->space = space;
+	return cut;
 }
 
 /* The path itself says that it is congested (ECN). */

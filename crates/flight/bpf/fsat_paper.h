@@ -48,8 +48,8 @@ struct fsat {
 	__u32 dev;                /* its mean deviation */
 	__u32 losses_radio;       /* judge(3)'s verdicts, counted; wrap */
 	__u32 losses_congestion;
-	__u32 flight_n;           /* `fsat_paper` alone. flight_size_n: outstanding at the start of that period */
-	__u32 period_flight;      /* and at the present period's start */
+	__u32 flight_n;           /* flight_size_n: outstanding at the start of that period; in `fsat` the most in it, while asking, */
+	__u32 period_flight;      /* and of the present period */
 	/* `fsat` alone. */
 	__u32 period_rtt_us;      /* the least RTT of the present period; FSAT_NO_LIMIT: none yet */
 	__u32 queue_rtt_us;       /* that of the last whole period: what stands in the queue is beyond rtt_min by it */

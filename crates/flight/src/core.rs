@@ -159,9 +159,15 @@ impl FsAt {
         self.raw.space = self.raw.space.max(bytes(space));
     }
 
-    /// What may be in flight is so much from now on: after a timeout.
-    pub fn restart(&mut self, space: u64) {
-        self.raw.space = bytes(space);
+    /// A timeout, after which `space` bytes may be in flight. True: as [`FsAt::on_ack`].
+    pub fn on_timeout(&mut self, space: u64, mss: u32) -> bool {
+        match &self.algorithm {
+            Algorithm::Paper => {
+                self.raw.space = bytes(space);
+                false
+            }
+            Algorithm::Fsat(constants) => self.raw.on_timeout(constants, bytes(space), mss),
+        }
     }
 
     /// At which rate to send, bytes per second; `None` if FS-AT does not mind.

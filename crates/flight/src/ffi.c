@@ -25,6 +25,11 @@ __u32 nawa_fsat_on_loss(struct fsat *f, const struct fsat_constants *c, __u32 cw
 	return fsat_on_loss(f, c, cwnd, ssthresh);
 }
 
+int nawa_fsat_on_timeout(struct fsat *f, const struct fsat_constants *c, __u32 space, __u32 mss)
+{
+	return fsat_on_timeout(f, c, space, mss);
+}
+
 void nawa_fsat_on_mark(struct fsat *f)
 {
 	fsat_on_mark(f);

@@ -74,6 +74,7 @@ unsafe extern "C" {
     fn nawa_fsat_on_ack(f: *mut RawFsat, c: *const Constants, a: *const RawAck) -> i32;
     fn nawa_fsat_window(f: *const RawFsat, c: *const Constants, a: *const RawAck) -> u32;
     fn nawa_fsat_on_loss(f: *mut RawFsat, c: *const Constants, cwnd: u32, ssthresh: u32) -> u32;
+    fn nawa_fsat_on_timeout(f: *mut RawFsat, c: *const Constants, space: u32, mss: u32) -> i32;
     #[cfg(test)]
     fn nawa_fsat_on_mark(f: *mut RawFsat);
     fn nawa_fsat_pacing_rate(f: *const RawFsat, c: *const Constants, a: *const RawAck) -> u64;
@@ -114,6 +115,12 @@ impl RawFsat {
     pub fn on_loss(&mut self, constants: &Constants, cwnd: u32, ssthresh: u32) -> u32 {
         // SAFETY: as in `new`.
         unsafe { nawa_fsat_on_loss(self, constants, cwnd, ssthresh) }
+    }
+
+    /// Whether the base has to reduce.
+    pub fn on_timeout(&mut self, constants: &Constants, space: u32, mss: u32) -> bool {
+        // SAFETY: as in `new`.
+        unsafe { nawa_fsat_on_timeout(self, constants, space, mss) != 0 }
     }
 
     #[cfg(test)]

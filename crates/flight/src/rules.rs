@@ -81,6 +81,17 @@ fn an_application_that_limits_does_not_lower_target() {
 }
 
 #[test]
+fn asking_grows_while_it_limits() {
+    // A receiver that reads slowly: less than half of what may be in flight is.
+    let space = |flight_n, flight| {
+        let asks = RawFsat { mode: ASK, flight_n, ..own() };
+        after(asks, &RawAck { flight, ..ack(50_000, 100_000, 1000) }).space
+    };
+    assert_eq!((space(4000, 5000), space(4000, 4000)), (13_000, 12_000));
+    assert_eq!(space(12_000, 0), 13_000, "a bunch of ACKs");
+}
+
+#[test]
 fn asking_ends_when_a_queue_answers() {
     let asks = RawFsat { mode: ASK, queue_rtt_us: 100_000, ..own() };
     assert_eq!(after(asks, &ack(100_000, 112_000, 10_000)).mode, ASK);
@@ -97,6 +108,17 @@ fn asking_ends_when_much_is_lost() {
     };
     assert_eq!(heavy(2000), (ASK, false), "no more than an eighth and a segment");
     assert_eq!(heavy(3000), (OTHERS, true));
+}
+
+#[test]
+fn a_timeout_ends_the_period_for_what_it_lost() {
+    let lost = |lost| {
+        let mut state = RawFsat { lost, period_rcv_bytes: 10_000, ..own() };
+        let cut = state.on_timeout(&Constants::default(), 1000, 1000);
+        assert_eq!((state.lost, state.space), (0, 1000));
+        (state.mode, cut)
+    };
+    assert_eq!((lost(2000), lost(3000)), ((OWN, false), (OTHERS, true)));
 }
 
 #[test]

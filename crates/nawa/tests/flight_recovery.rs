@@ -3,21 +3,25 @@
 mod common;
 
 use std::io::{ErrorKind, Read};
+use std::net::SocketAddr;
 use std::time::Duration;
 
-use common::flight::{CONTROLS, Net, PORT, Sample, link, registered_or_skip, undisturbed};
-use flight::State;
+use common::flight::{CONTROLS, Net, PORT, Sample, Stream, link, registered_or_skip, undisturbed};
 use flight::kernel::{self, Connection};
+use flight::{Mode, State};
 use lab::network::SERVER;
-use link::{Capacity, LinkConfig, Queue, Trace};
+use link::{Bitrate, Capacity, LinkConfig, Queue, Trace};
 
 const MIB: u64 = 1 << 20;
 
 /// Packets that may be in flight beyond cwnd: the one that a tail loss probe sends (RFC 8985, 7.3).
 const PROBE: u64 = 1;
 
+/// What a full segment carries, bytes.
+const MSS: u64 = 1448;
+
 /// Bytes that stall: half of what is in flight on the link, so that all of them are at once.
-const STALLED: u64 = 16 * 1448;
+const STALLED: u64 = 16 * MSS;
 
 /// 3 MiB from one end to the other, with what `ss` said meanwhile.
 fn transfer(net: &Net) -> Vec<Sample> {
@@ -79,6 +83,32 @@ fn a_lost_retransmission_is_sent_again() {
         net.rules(&["data numgen inc mod 33 7 counter drop"]);
         assert_within_cwnd(control, &transfer(&net));
         assert!(net.counted()[0] > 50);
+    }
+}
+
+#[test]
+fn a_timeout_in_recovery_leaves_the_cut_of_the_window_from_before() {
+    let Some(_on) = registered_or_skip("a_timeout_in_recovery_leaves_the_cut_of_the_window_from_before")
+    else {
+        return;
+    };
+    // So fast that what arrives of a round trip arrives in much less than one.
+    let fast = LinkConfig { capacity: Capacity::Fixed(Bitrate::from_mbps(200.0)), ..link() };
+    for control in CONTROLS {
+        let net = Net::new(control, fast.clone());
+        // The third round trip has 40 packets: 8 are lost, 20 arrive, and nothing does from then on.
+        let drop = |which| format!("tcp dport {PORT} ip length > 100 numgen inc mod 1000000 {which} drop");
+        net.rules(&["30-37", "50-999999"].map(drop).each_ref().map(String::as_str));
+        let (mut stream, mut silent) = (net.connect(), true);
+        stream.transfer(MIB, || {
+            if silent && net.counter("TCPTimeouts") > 0 {
+                net.forget_rules();
+                silent = false;
+            }
+        });
+        let after = net.wait_for("all is acknowledged", |sample| sample.number("unacked") == 0);
+        assert!(!silent && after.ssthresh() >= 40 / 2, "{control}: {}", after.line);
+        stream.finish();
     }
 }
 
@@ -181,6 +211,68 @@ fn a_mark_is_answered_as_a_loss_is() {
         assert!(least < Some(most), "{control}: from {most} to {least:?}");
         net.counter("RetransSegs")
     });
+}
+
+#[test]
+fn a_lost_tail_is_no_mark() {
+    let Some(_on) = registered_or_skip("a_lost_tail_is_no_mark") else { return };
+    let net = Net::new("fsat", link());
+    net.sysctl("ipv4/tcp_ecn", "1");
+    net.rules(&["data numgen inc mod 1000000 4 counter drop"]);
+    let mut stream = net.connect();
+    stream.transfer(5 * MSS, || ());
+    assert_eq!((net.counted(), net.counter("TCPLossProbes")), (vec![1], 1), "a probe repairs it");
+    // What is acknowledged beyond the probe tells that it did.
+    stream.transfer(5 * MSS, || ());
+    let after = net.wait_for("all is acknowledged", |sample| sample.number("unacked") == 0);
+    assert_eq!(net.counter("TCPLossProbeRecovery"), 1, "{}", after.line);
+    let known = known(&after);
+    assert_eq!((known.losses_radio, known.losses_congestion), (1, 0), "{known:?}");
+    stream.finish();
+}
+
+/// An RTT by timestamps is one in whole milliseconds, and up to one too short.
+#[test]
+fn no_rtt_is_less_than_the_links() {
+    let Some(_on) = registered_or_skip("no_rtt_is_less_than_the_links") else { return };
+    for control in CONTROLS {
+        let net = Net::new(control, LinkConfig { delay: Duration::from_micros(4600), ..link() });
+        net.rules(&["data numgen inc mod 33 7 counter drop"]);
+        let mut stream = net.connect();
+        stream.transfer(3 * MIB, || ());
+        let rtt_min = known(&net.sample()).rtt_min;
+        assert!(net.counted()[0] > 50);
+        assert!(rtt_min >= Some(Duration::from_micros(9200)), "{control}: {rtt_min:?}");
+        stream.finish();
+    }
+}
+
+/// Own flows that together hold more than what is near rtt_min look for it again and again.
+#[test]
+fn a_slowdown_leaves_cwnd_what_it_is() {
+    let Some(_on) = registered_or_skip("a_slowdown_leaves_cwnd_what_it_is") else { return };
+    let net = Net::new("fsat", LinkConfig { queue: Queue::Packets(1000), ..link() });
+    let mut streams: Vec<Stream> = (0..6).map(|_| net.connect()).collect();
+    let ports: Vec<SocketAddr> =
+        streams.iter().map(|stream| stream.near.local_addr().expect("an address")).collect();
+    let (mut slow, mut cut) = (0, Vec::new());
+    std::thread::scope(|scope| {
+        let sending: Vec<_> =
+            streams.iter_mut().map(|stream| scope.spawn(|| stream.transfer(2 * MIB, || ()))).collect();
+        while sending.iter().any(|one| !one.is_finished()) {
+            let less = |one: &Connection, bytes: u64| bytes + MSS < one.fsat.space;
+            let slows = |one: &Connection| {
+                ports.contains(&one.local) && one.fsat.mode == Mode::Own && less(one, one.window)
+            };
+            for one in kernel::connections().expect("they can be read").into_iter().filter(slows) {
+                slow += 1;
+                cut.extend((one.cwnd <= one.window).then_some(one));
+            }
+        }
+    });
+    assert!(slow > 0, "no slowdown was seen");
+    assert!(cut.is_empty(), "{} of {slow}: {:?}", cut.len(), cut[0]);
+    streams.into_iter().for_each(Stream::finish);
 }
 
 #[test]

@@ -12,11 +12,11 @@ const SHOW: &[u8] = bpf::object!("show.bpf.o");
 const AF_INET: u16 = 2;
 /// `TCP_LISTEN`: such a socket has state only if its congestion control was chosen late; it sends nothing.
 const LISTEN: u16 = 10;
-/// `struct connection`, in bytes: six numbers, FS-AT's state, three numbers, two options.
-const CONNECTION: usize = size_of::<RawFsat>() + 11 * 4;
+/// `struct connection`, in bytes: seven numbers, FS-AT's state, four numbers, two options.
+const CONNECTION: usize = size_of::<RawFsat>() + 13 * 4;
 /// Where FS-AT's state begins in `struct record`, and where the options do.
-const STATE: usize = HEADER + 6 * 4;
-const OPTIONS: usize = STATE + size_of::<RawFsat>() + 3 * 4;
+const STATE: usize = HEADER + 7 * 4;
+const OPTIONS: usize = STATE + size_of::<RawFsat>() + 4 * 4;
 /// `struct record` before its `connection`, in bytes.
 const HEADER: usize = 68;
 

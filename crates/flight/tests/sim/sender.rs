@@ -124,6 +124,8 @@ pub struct Sender {
     base: Base,
     pub fsat: Option<FsAt>,
     window: f64,
+    /// `window` is a slowdown's, which the base's cwnd does not follow.
+    slowed: bool,
     una: u64,
     slots: VecDeque<Slot>,
     next_tx: u64,
@@ -140,6 +142,8 @@ pub struct Sender {
     srtt: f64,
     rttvar: f64,
     backoff: u32,
+    /// Before the last loss.
+    prior_cwnd: f64,
     /// First transmission after an RTO, and the cwnd and ssthresh before it.
     undo: Option<(u64, f64, f64)>,
     timer: Option<(Duration, Timer)>,
@@ -166,6 +170,7 @@ impl Sender {
             fsat: profile.fsat.map(|algorithm| FsAt::new(algorithm, now, limit)),
             profile,
             window: profile.initial,
+            slowed: false,
             una: 0,
             slots: VecDeque::new(),
             next_tx: 1,
@@ -180,6 +185,7 @@ impl Sender {
             srtt: 0.0,
             rttvar: 0.0,
             backoff: 0,
+            prior_cwnd: 0.0,
             undo: None,
             timer: None,
             probe: false,
@@ -479,6 +485,7 @@ impl Sender {
     /// ssthresh after a loss. What the radio loses, the base does not hear of.
     fn judge(&mut self) {
         let (cwnd, ssthresh) = (self.base.cwnd, self.base.ssthresh);
+        self.prior_cwnd = cwnd;
         let bytes = |packets: f64| (packets * f64::from(MSS)) as u64;
         let packets = |bytes: u64| (bytes as f64 / f64::from(MSS)).floor().max(2.0);
         let fsat = self.fsat.as_mut();
@@ -492,7 +499,18 @@ impl Sender {
         }
     }
 
+    /// `reduce` in `bpf/fsat.bpf.c`.
+    fn reduce_late(&mut self) {
+        let cwnd = self.base.cwnd;
+        if self.recovery.is_some_and(|recovery| recovery.reducing.is_none()) {
+            self.base.cwnd = cwnd.max(self.prior_cwnd);
+        }
+        self.base.reduce(self.base.cut());
+        self.base.cwnd = cwnd.min(self.base.ssthresh);
+    }
+
     fn tell_fsat(&mut self, now: Duration, rtt: f64, [packets, lost]: [u64; 2]) {
+        let limit = if self.slowed { self.window.floor().max(2.0) } else { self.base.cwnd };
         self.window = self.base.cwnd;
         let Some(fsat) = &mut self.fsat else { return };
         let ack = Ack {
@@ -500,21 +518,23 @@ impl Sender {
             delivered: packets * u64::from(MSS),
             lost: lost * u64::from(MSS),
             flight: (self.flying + self.lost) * u64::from(MSS),
-            cwnd: (self.base.cwnd * f64::from(MSS)) as u64,
+            cwnd: (limit * f64::from(MSS)) as u64,
             cwnd_max: self.profile.rwnd * u64::from(MSS),
             mss: MSS,
             app_limited: self.app_limited,
         };
         if fsat.on_ack(now, &ack) {
-            self.base.reduce(self.base.cut());
-            self.base.cwnd = self.base.cwnd.min(self.base.ssthresh);
+            self.reduce_late();
         }
+        let Some(fsat) = &self.fsat else { return };
         let cwnd = (self.base.cwnd * f64::from(MSS)) as u64;
         let window = fsat.window(cwnd);
         if window != cwnd {
             self.window = window as f64 / f64::from(MSS);
         }
-        if fsat.state().mode == Mode::Own {
+        let state = fsat.state();
+        self.slowed = state.mode == Mode::Own && window < state.space;
+        if state.mode == Mode::Own && !self.slowed {
             self.base.cwnd = self.window.floor().max(2.0);
         }
     }
@@ -542,12 +562,6 @@ impl Sender {
         }
     }
 
-    fn restart_fsat(&mut self, packets: f64) {
-        if let Some(fsat) = &mut self.fsat {
-            fsat.restart((packets * f64::from(MSS)) as u64);
-        }
-    }
-
     fn time_out(&mut self, now: Duration) {
         self.timeouts += 1;
         if self.backoff == 0 {
@@ -560,11 +574,14 @@ impl Sender {
         }
         self.lost += self.flying;
         self.flying = 0;
-        self.base.time_out();
-        self.restart_fsat(1.0);
-        self.window = 1.0;
         let until = self.una + self.slots.len() as u64;
         self.recovery = Some(Recovery { until, reducing: None, arrived: 0.0, sent: 0.0 });
+        self.prior_cwnd = self.prior_cwnd.max(self.base.cwnd);
+        if self.fsat.as_mut().is_some_and(|fsat| fsat.on_timeout(MSS.into(), MSS)) {
+            self.reduce_late();
+        }
+        self.base.time_out();
+        self.window = 1.0;
         self.backoff += 1;
         self.timer = Some((now + self.rto(), Timer::Retransmission));
         self.next_send = now;

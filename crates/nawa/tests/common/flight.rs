@@ -114,6 +114,11 @@ impl Net {
         assert!(nft.wait().expect("nft ends").success(), "{table}");
     }
 
+    /// Takes all rules back.
+    pub fn forget_rules(&self) {
+        succeed(self.network.relays[0].command("nft").args(["flush", "ruleset"]));
+    }
+
     /// How many packets met the rules that count, in order.
     pub fn counted(&self) -> Vec<u64> {
         let shown = succeed(self.network.relays[0].command("nft").args(["list", "ruleset"]));
