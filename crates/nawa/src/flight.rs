@@ -44,6 +44,10 @@ impl Provided {
             provided.registrations.push(kernel::register(&scheme).map_err(sentence)?);
         }
         provided.set_default().map_err(sentence)?;
+        // A namespace that keeps what was registered before runs on; that is no reason not to start.
+        if let Err(error) = kernel::default::refresh_everywhere(FSAT) {
+            tracing::warn!("{error}");
+        }
         tracing::info!(default = settings.default, base = ?settings.base, "fsat and fsat_paper are registered");
         Ok(provided)
     }

@@ -191,6 +191,30 @@ fn connections_outlive_upgrade_and_off() {
     assert_eq!(bases(&[&old.0, &new.0]), ["reno", "cubic"]);
 }
 
+#[test]
+fn what_replaces_it_is_for_all_namespaces() {
+    let Some(_alone) = alone_or_skip("what_replaces_it_is_for_all_namespaces") else { return };
+    let (namespace, other, node) = (Namespace::new(), Namespace::new(), Node::new());
+    succeed(&mut namespace.nawa(["flight", "on", "--base", "reno"]));
+    succeed(&mut other.nawa(["flight", "on", "--base", "reno", "--default"]));
+    let is_on = |base: &str| {
+        let begun = connection(&other);
+        let local = begun.0.local_addr().expect("an address").to_string();
+        let known = shown(&other);
+        let line = known.iter().find(|line| line["local"] == local.as_str()).expect("it is shown");
+        assert_eq!(line["base"], base);
+    };
+    is_on("reno");
+    succeed(&mut namespace.nawa(["flight", "on", "--base", "cubic"]));
+    is_on("cubic");
+    let mut daemon = Daemon::start(&namespace, &node.write("[flight]\nbase = 'reno'\n"));
+    is_on("reno");
+    node.write("[flight]\nbase = 'cubic'\n");
+    daemon.signal(Signal::HUP);
+    daemon.read_until("the file is taken up");
+    is_on("cubic");
+}
+
 /// What `nawa flight show --json` says of the connections in `namespace`.
 fn shown(namespace: &Namespace) -> Vec<serde_json::Value> {
     let text = succeed(&mut namespace.nawa(["flight", "show", "--json"]));

@@ -86,12 +86,12 @@ pub fn take(name: &str, holder: Holder) -> Result<(), Error> {
     set(name)
 }
 
-/// Takes `name` up anew where it is the default.
+/// Takes `name` up anew in every namespace whose default it is: each keeps what was registered by that name when it was set.
 ///
 /// # Errors
-/// If it cannot be read or set.
-pub fn refresh(name: &str) -> Result<(), Error> {
-    if default()? == name { set(name) } else { Ok(()) }
+/// The first that failed, with its namespace; the others are done.
+pub fn refresh_everywhere(name: &str) -> Result<(), Error> {
+    everywhere(|| replace(name, name))
 }
 
 /// Whether `holder` has changed this namespace's default, and not given it back.
@@ -109,9 +109,7 @@ pub fn restore(name: &str, holder: Holder) -> Result<(), Error> {
 
 fn restore_from(record: &Path, name: &str) -> Result<(), Error> {
     let Ok(before) = fs::read_link(record) else { return Ok(()) };
-    if default()? == name {
-        set(&before.to_string_lossy())?;
-    }
+    replace(name, &before.to_string_lossy())?;
     pins::remove(record)
 }
 
@@ -131,11 +129,20 @@ pub fn restore_everywhere(name: &str) -> Result<(), Error> {
     }
     let before = within(Path::new(FIRST), default).unwrap_or_default();
     let before = if before.is_empty() || before == name { ALWAYS } else { &before };
+    result.and(everywhere(|| replace(name, before)))
+}
+
+/// Does `work` in each namespace that can be entered; the first error, with its namespace.
+fn everywhere(work: impl Fn() -> Result<(), Error> + Sync) -> Result<(), Error> {
+    let mut result = Ok(());
     for path in reachable() {
-        let inherited = || if default()? == name { set(before) } else { Ok(()) };
-        result = result.and(within_if_there(&path, inherited));
+        result = result.and(within_if_there(&path, &work));
     }
     result
+}
+
+fn replace(name: &str, by: &str) -> Result<(), Error> {
+    if default()? == name { set(by) } else { Ok(()) }
 }
 
 fn records() -> Vec<(u64, PathBuf)> {

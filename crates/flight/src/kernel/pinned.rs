@@ -21,7 +21,7 @@ pub fn on(schemes: &[Scheme]) -> Result<(), Error> {
         pins::remove(&path)?;
         registered.pin(&path)?;
     }
-    default::refresh(FSAT)
+    default::refresh_everywhere(FSAT)
 }
 
 /// Takes all back that [`on`] did under names that end in `suffix`: namespaces get the default that they had, and the
