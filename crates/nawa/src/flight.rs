@@ -86,18 +86,14 @@ impl Provided {
         if self.settings.default {
             kernel::default::take(FSAT, Holder::Daemon)
         } else {
-            kernel::default::restore(FSAT, Holder::Daemon)
+            kernel::default::restore(FSAT)
         }
     }
 }
 
 impl Drop for Provided {
     fn drop(&mut self) {
-        let default = if self.registrations.is_empty() {
-            Ok(())
-        } else {
-            kernel::default::restore(FSAT, Holder::Daemon)
-        };
+        let default = if self.registrations.is_empty() { Ok(()) } else { kernel::default::restore(FSAT) };
         let ended = self.registrations.drain(..).map(Registration::end);
         for error in ended.chain([default]).filter_map(Result::err) {
             tracing::warn!("{error}");
@@ -107,7 +103,7 @@ impl Drop for Provided {
 
 /// Gives the namespace the default back that a daemon changed which was killed.
 pub fn remove_left() {
-    if let Err(error) = kernel::default::restore(FSAT, Holder::Daemon) {
+    if let Err(error) = kernel::default::restore(FSAT) {
         tracing::warn!("{error}");
     }
 }
