@@ -30,6 +30,7 @@ impl From<kernel::Base> for Base {
 /// so does the process's end, but for the default, which [`remove_left`] gives back.
 pub struct Provided {
     settings: Flight,
+    /// As [`Scheme::published`] has them.
     registrations: Vec<Registration>,
 }
 
@@ -94,7 +95,8 @@ impl Provided {
 impl Drop for Provided {
     fn drop(&mut self) {
         let default = if self.registrations.is_empty() { Ok(()) } else { kernel::default::restore(FSAT) };
-        let ended = self.registrations.drain(..).map(Registration::end);
+        let registered = [FSAT, FSAT_PAPER].into_iter().zip(self.registrations.drain(..));
+        let ended = registered.map(|(name, registration)| kernel::let_go(name, registration));
         for error in ended.chain([default]).filter_map(Result::err) {
             tracing::warn!("{error}");
         }
