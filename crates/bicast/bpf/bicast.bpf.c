@@ -209,6 +209,9 @@ INLINE void learn_from_sent(struct __sk_buff *skb, const struct walk *w, const s
 			bpf_map_delete_elem(&handshakes, key);
 		}
 	}
+	/* It began before the programs did. */
+	if (a->rate.stack == STACK_UNKNOWN && sent_by_kernel(skb))
+		a->rate.stack = STACK_ADDRESSES_FIRST;
 	if (w->places[HEARTBEAT].length)
 		probe_sent(skb, w, key, a);
 	if (w->places[HEARTBEAT_ACK].length)

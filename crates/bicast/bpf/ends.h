@@ -197,6 +197,15 @@ INLINE __u32 stack_of(struct __sk_buff *skb, const struct place *init)
 	return stack;
 }
 
+/* Whether the kernel's own SCTP, which is Linux's, sends it: a library's comes from a raw socket, or from one of UDP. */
+INLINE int sent_by_kernel(struct __sk_buff *skb)
+{
+	struct bpf_sock *socket = skb->sk;
+
+	socket = socket ? bpf_sk_fullsock(socket) : 0;
+	return socket && socket->protocol == PROTOCOL_SCTP && socket->type != SOCK_RAW;
+}
+
 /* An end of this side sends INIT or INIT ACK, which names the tag of what it will receive. */
 INLINE void introduce(struct __sk_buff *skb, const struct place *init, const struct key *key)
 {

@@ -23,6 +23,7 @@
 #define ETH_P_IP 0x0800
 #define ETH_P_IPV6 0x86dd
 #define ETHERNET 14
+#define SOCK_RAW 3 /* linux/net.h */
 
 static void *(*const bpf_map_lookup_elem)(void *map, const void *key) = (void *)1;
 static long (*const bpf_map_update_elem)(void *map, const void *key, const void *value, __u64 flags) = (void *)2;
@@ -38,6 +39,7 @@ static long (*const bpf_clone_redirect)(struct __sk_buff *skb, __u32 ifindex, __
 static long (*const bpf_skb_load_bytes)(const void *skb, __u32 at, void *to, __u32 length) = (void *)26;
 static __s64 (*const bpf_csum_diff)(__u32 *from, __u32 from_size, __u32 *to, __u32 to_size,
 				    __u32 seed) = (void *)28;
+static struct bpf_sock *(*const bpf_sk_fullsock)(struct bpf_sock *sk) = (void *)95;
 static long (*const bpf_redirect_neigh)(__u32 ifindex, void *params, int size, __u64 flags) = (void *)152;
 static __u64 (*const bpf_ktime_get_coarse_ns)(void) = (void *)160;
 static long (*const bpf_check_mtu)(void *ctx, __u32 ifindex, __u32 *mtu, __s32 longer, __u64 flags) = (void *)163;

@@ -8,6 +8,14 @@
 
 #include "helpers.h"
 
+/* A socket; more of it is told behind `protocol`. */
+struct bpf_sock {
+	__u32 bound_dev_if;
+	__u32 family;
+	__u32 type;
+	__u32 protocol;
+};
+
 struct __sk_buff {
 	__u32 len;
 	__u32 pkt_type;
@@ -39,6 +47,7 @@ struct __sk_buff {
 	__u64 tstamp;
 	__u32 wire_len;
 	__u32 gso_segs;
+	struct bpf_sock *sk; /* whose it is; of a forwarded packet nobody's */
 };
 
 #endif

@@ -45,6 +45,11 @@ pub fn existing() -> PathBuf {
     root.join(BPFFS).join("nawa")
 }
 
+/// Whether something is pinned there as `name`.
+pub fn has(name: &str) -> bool {
+    existing().join(name).exists()
+}
+
 /// The first of this process's ancestors whose mounts it may see: process 1 but for containers and sandboxes.
 fn first_process() -> i32 {
     let parent = |pid: &i32| parent(*pid).filter(|parent| *parent > 0);

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use libbpf_rs::query::{LinkInfoIter, LinkTypeInfo, MapInfoIter};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, Object, ObjectBuilder, OpenObject, PrintLevel};
+use rustix::io::Errno;
 
 use crate::probe::TcpStructOps;
 use crate::{Error, ffi};
@@ -16,6 +17,9 @@ const NAME: std::ops::Range<usize> = 0..16;
 pub const LONGEST_NAME: usize = 15;
 /// `BPF_STRUCT_OPS_STATE_INUSE`: a map that is registered without a link.
 const IN_USE: u32 = 1;
+/// What the kernel answers to unregistering a map that is not registered any more.
+const REPLACED: [Option<i32>; 2] =
+    [Some(Errno::INPROGRESS.raw_os_error()), Some(Errno::NOENT.raw_os_error())];
 
 /// What to load.
 #[derive(Clone, Copy, Debug)]
@@ -147,14 +151,15 @@ impl Registration {
         ffi::pin(self.as_fd(), path).map_err(|error| Error::Pin { path: path.to_owned(), error })
     }
 
-    /// Lets go. Where there are no links this unregisters it, whoever holds it too.
+    /// Lets go. Where there are no links this unregisters it, whoever holds it too, unless another has taken its place.
     ///
     /// # Errors
     /// What the kernel says.
     pub fn end(self) -> Result<(), Error> {
-        match &self {
-            Registration::Link(_) => Ok(()),
-            Registration::Map(map) => ffi::unregister(map.as_fd()).map_err(Error::system("unregister")),
+        let Registration::Map(map) = &self else { return Ok(()) };
+        match ffi::unregister(map.as_fd()) {
+            Err(error) if REPLACED.contains(&error.raw_os_error()) => Ok(()),
+            ended => ended.map_err(Error::system("unregister")),
         }
     }
 }

@@ -16,7 +16,7 @@ use bpf::struct_ops::{self, Loaded, Source};
 pub use bpf::struct_ops::Registration;
 pub use bpf::{Error, cost, lock};
 pub use connections::{Connection, connections};
-pub use pinned::{off, on, pinned};
+pub use pinned::{let_go, off, on, pinned};
 
 /// What `nawa flight on` registers by default, the paper's algorithm with what is added to it.
 pub const FSAT: &str = "fsat";

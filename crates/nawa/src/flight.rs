@@ -30,6 +30,7 @@ impl From<kernel::Base> for Base {
 /// so does the process's end, but for the default, which [`remove_left`] gives back.
 pub struct Provided {
     settings: Flight,
+    /// As [`Scheme::published`] has them.
     registrations: Vec<Registration>,
 }
 
@@ -44,6 +45,10 @@ impl Provided {
             provided.registrations.push(kernel::register(&scheme).map_err(sentence)?);
         }
         provided.set_default().map_err(sentence)?;
+        // A namespace that keeps what was registered before runs on; that is no reason not to start.
+        if let Err(error) = kernel::default::refresh_everywhere(FSAT) {
+            tracing::warn!("{error}");
+        }
         tracing::info!(default = settings.default, base = ?settings.base, "fsat and fsat_paper are registered");
         Ok(provided)
     }
@@ -82,19 +87,16 @@ impl Provided {
         if self.settings.default {
             kernel::default::take(FSAT, Holder::Daemon)
         } else {
-            kernel::default::restore(FSAT, Holder::Daemon)
+            kernel::default::restore(FSAT)
         }
     }
 }
 
 impl Drop for Provided {
     fn drop(&mut self) {
-        let default = if self.registrations.is_empty() {
-            Ok(())
-        } else {
-            kernel::default::restore(FSAT, Holder::Daemon)
-        };
-        let ended = self.registrations.drain(..).map(Registration::end);
+        let default = if self.registrations.is_empty() { Ok(()) } else { kernel::default::restore(FSAT) };
+        let registered = [FSAT, FSAT_PAPER].into_iter().zip(self.registrations.drain(..));
+        let ended = registered.map(|(name, registration)| kernel::let_go(name, registration));
         for error in ended.chain([default]).filter_map(Result::err) {
             tracing::warn!("{error}");
         }
@@ -103,7 +105,7 @@ impl Drop for Provided {
 
 /// Gives the namespace the default back that a daemon changed which was killed.
 pub fn remove_left() {
-    if let Err(error) = kernel::default::restore(FSAT, Holder::Daemon) {
+    if let Err(error) = kernel::default::restore(FSAT) {
         tracing::warn!("{error}");
     }
 }

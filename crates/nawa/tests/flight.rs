@@ -146,6 +146,47 @@ fn a_namespace_that_inherited_it_gets_the_default_back() {
 }
 
 #[test]
+fn what_inherited_the_daemons_default_gets_the_default_back() {
+    let Some(_alone) = alone_or_skip("what_inherited_the_daemons_default_gets_the_default_back") else {
+        return;
+    };
+    let (namespace, other, third, node) = (Namespace::new(), Namespace::new(), Namespace::new(), Node::new());
+    // As a namespace has it that was made while the first had it: without a record.
+    let inherit =
+        || other.within(|| fs::write("/proc/sys/net/ipv4/tcp_congestion_control", "fsat")).expect("fsat");
+    let stop = |daemon: Daemon| {
+        daemon.signal(Signal::TERM);
+        assert_eq!(daemon.wait(), Some(0));
+    };
+    let provide = |default: bool| node.write(&format!("[flight]\ndefault = {default}\n"));
+    let _of_third = Daemon::start(&third, &provide(true));
+    let daemon = Daemon::start(&namespace, &provide(true));
+    inherit();
+    stop(daemon);
+    assert_ne!(default_of(&other), "fsat", "it has stopped");
+    let mut daemon = Daemon::start(&namespace, &provide(true));
+    inherit();
+    provide(false);
+    daemon.signal(Signal::HUP);
+    daemon.read_until("the file is taken up");
+    assert_ne!(default_of(&other), "fsat", "it is the default no more");
+    inherit();
+    stop(daemon);
+    assert_eq!(default_of(&other), "fsat", "nothing that this daemon did");
+    let daemon = Daemon::start(&namespace, &provide(true));
+    daemon.signal(Signal::KILL);
+    daemon.wait();
+    output(&mut namespace.nawa(["down"]));
+    assert_ne!(default_of(&other), "fsat", "it has crashed");
+    assert_eq!(default_of(&third), "fsat", "which has a daemon of its own");
+    let daemon = Daemon::start(&namespace, &provide(true));
+    succeed(&mut third.nawa(["flight", "on"]));
+    inherit();
+    stop(daemon);
+    assert_eq!(default_of(&other), "fsat", "it is `on`'s as well");
+}
+
+#[test]
 fn a_daemon_does_not_undo_what_on_did() {
     let Some(_alone) = alone_or_skip("a_daemon_does_not_undo_what_on_did") else { return };
     let (namespace, node) = (Namespace::new(), Node::new());
@@ -189,6 +230,30 @@ fn connections_outlive_upgrade_and_off() {
     exchange(&mut new, 1 << 20);
     assert_eq!((congestion_control(&old.0).as_str(), congestion_control(&new.0).as_str()), ("fsat", "fsat"));
     assert_eq!(bases(&[&old.0, &new.0]), ["reno", "cubic"]);
+}
+
+#[test]
+fn what_replaces_it_is_for_all_namespaces() {
+    let Some(_alone) = alone_or_skip("what_replaces_it_is_for_all_namespaces") else { return };
+    let (namespace, other, node) = (Namespace::new(), Namespace::new(), Node::new());
+    succeed(&mut namespace.nawa(["flight", "on", "--base", "reno"]));
+    succeed(&mut other.nawa(["flight", "on", "--base", "reno", "--default"]));
+    let is_on = |base: &str| {
+        let begun = connection(&other);
+        let local = begun.0.local_addr().expect("an address").to_string();
+        let known = shown(&other);
+        let line = known.iter().find(|line| line["local"] == local.as_str()).expect("it is shown");
+        assert_eq!(line["base"], base);
+    };
+    is_on("reno");
+    succeed(&mut namespace.nawa(["flight", "on", "--base", "cubic"]));
+    is_on("cubic");
+    let mut daemon = Daemon::start(&namespace, &node.write("[flight]\nbase = 'reno'\n"));
+    is_on("reno");
+    node.write("[flight]\nbase = 'cubic'\n");
+    daemon.signal(Signal::HUP);
+    daemon.read_until("the file is taken up");
+    is_on("cubic");
 }
 
 /// What `nawa flight show --json` says of the connections in `namespace`.

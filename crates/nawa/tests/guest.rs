@@ -9,6 +9,7 @@ use common::flight::{CONTROLS, Stream, turn};
 use common::guest::Guest;
 use common::{Daemon, nawa, succeed};
 use rustix::net::sockopt;
+use rustix::process::Signal;
 use serde_json::Value;
 
 const MIB: u64 = 1 << 20;
@@ -55,6 +56,7 @@ fn inside_a_guest() {
         "the default is as before"
     );
     a_killed_daemon_is_cleared_away();
+    a_daemon_that_stops_leaves_what_on_did();
 }
 
 /// Without links (before Linux 6.4) what a process registered stays when it is killed: the next finds it.
@@ -68,6 +70,31 @@ fn a_killed_daemon_is_cleared_away() {
     drop(daemon);
     turn("on");
     outlives_off(begun);
+}
+
+/// Whichever of the two came first.
+fn a_daemon_that_stops_leaves_what_on_did() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("nawa.toml");
+    fs::write(&file, "[flight]\n").expect("a file");
+    let start = || Daemon::spawn(&mut nawa(["run", file.to_str().expect("UTF-8")]));
+    let stop = |daemon: Daemon| {
+        daemon.signal(Signal::TERM);
+        assert_eq!(daemon.rest(), "", "nothing is amiss");
+    };
+    turn("on");
+    stop(start());
+    outlives_off(stream(CONTROLS[0]));
+    let daemon = start();
+    turn("on");
+    stop(daemon);
+    outlives_off(stream(CONTROLS[0]));
+    turn("on");
+    let daemon = start();
+    turn("off");
+    let begun = stream(CONTROLS[0]);
+    stop(daemon);
+    is_registered_no_more(begun);
 }
 
 /// What is sent arrives, and is shown.
@@ -94,8 +121,12 @@ fn outlives(mut stream: Stream) {
     outlives_off(stream);
 }
 
-fn outlives_off(mut stream: Stream) {
+fn outlives_off(stream: Stream) {
     turn("off");
+    is_registered_no_more(stream);
+}
+
+fn is_registered_no_more(mut stream: Stream) {
     let refused = sockopt::set_tcp_congestion(&stream.far, CONTROLS[0]);
     assert_eq!(refused, Err(rustix::io::Errno::NOENT), "it is registered no more");
     stream.transfer(MIB, || ());

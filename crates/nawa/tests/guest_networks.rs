@@ -2,9 +2,12 @@
 
 mod common;
 
+use std::net::{Ipv4Addr, SocketAddrV4};
+
 use common::flood::{Network, PATIENCE, text};
 use common::guest::Guest;
 use common::{Daemon, Namespace, Node, eventually, output, succeed};
+use rustix::net::{self, AddressFamily, SocketType};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -28,6 +31,9 @@ fn run_on(name: &str, version: &str) {
             "nft_objref",
             "sch_ingress",
             "cls_bpf",
+            "udp_tunnel",
+            "ip6_udp_tunnel",
+            "sctp",
         ],
     };
     guest.runs_on(name, version);
@@ -49,6 +55,7 @@ fn inside_a_guest() {
     messages_are_flooded();
     the_tunnel_carries_packets();
     bicast_looks_at_packets();
+    bicast_knows_linux_in_the_midst();
     coding_leaves_nothing();
 }
 
@@ -167,6 +174,46 @@ fn bicast_looks_at_packets() {
     assert_eq!(output(&mut near.nawa(["down"])).status.code(), Some(3));
     let filters = |hook| succeed(&mut near.command("tc", ["filter", "show", "dev", "wlan0", hook]));
     assert_eq!((filters("ingress"), filters("egress")), (String::new(), String::new()));
+}
+
+/// A daemon that is started again copies the retransmissions of an association of the kernel's SCTP that goes on.
+fn bicast_knows_linux_in_the_midst() {
+    let (near, far) = (Namespace::new(), Namespace::new());
+    for (interface, net) in [("wlan0", 1), ("wlan1", 2)] {
+        let (here, there) = (format!("10.{net}.0.1/24"), format!("10.{net}.0.2/24"));
+        Namespace::connect((&near, interface, &here), (&far, interface, &there));
+    }
+    let socket = |namespace: &Namespace| {
+        namespace.within(|| {
+            std::fs::write("/proc/sys/net/sctp/hb_interval", "100").expect("ms between HEARTBEATs");
+            net::socket(AddressFamily::INET, SocketType::STREAM, Some(net::ipproto::SCTP)).expect("SCTP")
+        })
+    };
+    let (client, server) = (socket(&near), socket(&far));
+    net::bind(&server, &SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 5000)).expect("all addresses");
+    net::listen(&server, 1).expect("it listens");
+    net::connect(&client, &SocketAddrV4::new(Ipv4Addr::new(10, 1, 0, 2), 5000)).expect("an association");
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("nawa.toml");
+    std::fs::write(&file, "[bicast]\ninterfaces = ['wlan0', 'wlan1']\n").expect("a file");
+    let _daemon = Daemon::start(&near, &file);
+    eventually("both paths are known", || {
+        let status = near.status();
+        let remotes = status["bicast"]["associations"][0]["remote_addresses"].as_array()?.clone();
+        (remotes.len() == 2 && remotes.iter().all(|remote| remote["usable"] == true)).then_some(())
+    });
+    for rules in [
+        "add table ip drops",
+        "add chain ip drops input { type filter hook input priority 0; }",
+        "add rule ip drops input iifname wlan0 meta length > 500 drop",
+    ] {
+        succeed(&mut far.command("nft", [rules]));
+    }
+    rustix::io::write(&client, &[7; 1000]).expect("it goes");
+    eventually("its retransmission is copied", || {
+        let association = near.status()["bicast"]["associations"][0].clone();
+        (association["duplicated_packets"]["retransmission"].as_u64() > Some(0)).then_some(())
+    });
 }
 
 /// What a killed daemon leaves on kernels without TCX links keeps IP off the interface: the next one removes it.

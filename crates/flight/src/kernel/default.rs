@@ -86,12 +86,12 @@ pub fn take(name: &str, holder: Holder) -> Result<(), Error> {
     set(name)
 }
 
-/// Takes `name` up anew where it is the default.
+/// Takes `name` up anew in every namespace whose default it is: each keeps what was registered by that name when it was set.
 ///
 /// # Errors
-/// If it cannot be read or set.
-pub fn refresh(name: &str) -> Result<(), Error> {
-    if default()? == name { set(name) } else { Ok(()) }
+/// The first that failed, with its namespace; the others are done.
+pub fn refresh_everywhere(name: &str) -> Result<(), Error> {
+    everywhere(|| replace(name, name))
 }
 
 /// Whether `holder` has changed this namespace's default, and not given it back.
@@ -99,19 +99,25 @@ pub fn is_changed(holder: Holder) -> bool {
     namespace().is_ok_and(|here| holder.record(here.into()).is_symlink())
 }
 
-/// Gives this namespace what it had before `holder` changed it, unless somebody has changed it since.
+/// Gives this namespace what it had before the daemon changed it, unless somebody has changed it since; and those that have
+/// inherited `name` meanwhile what the first one has by then, unless `name` is `on`'s as well.
 ///
 /// # Errors
-/// If it cannot be set.
-pub fn restore(name: &str, holder: Holder) -> Result<(), Error> {
-    restore_from(&holder.record(namespace()?.into()), name)
+/// The first that failed, with its namespace; the others are restored.
+pub fn restore(name: &str) -> Result<(), Error> {
+    let record = Holder::Daemon.record(namespace()?.into());
+    if !record.is_symlink() {
+        return Ok(());
+    }
+    let restored = restore_from(&record, name);
+    // A sandbox hides the first one from a service, whose namespace that is as a rule.
+    let before = within(Path::new(FIRST), default).or_else(|_| default())?;
+    if before == name || pins::has(name) { restored } else { restored.and(restore_inherited(name, &before)) }
 }
 
 fn restore_from(record: &Path, name: &str) -> Result<(), Error> {
     let Ok(before) = fs::read_link(record) else { return Ok(()) };
-    if default()? == name {
-        set(&before.to_string_lossy())?;
-    }
+    replace(name, &before.to_string_lossy())?;
     pins::remove(record)
 }
 
@@ -131,11 +137,26 @@ pub fn restore_everywhere(name: &str) -> Result<(), Error> {
     }
     let before = within(Path::new(FIRST), default).unwrap_or_default();
     let before = if before.is_empty() || before == name { ALWAYS } else { &before };
+    result.and(restore_inherited(name, before))
+}
+
+/// Gives `before` to each namespace that has `name` without a record.
+fn restore_inherited(name: &str, before: &str) -> Result<(), Error> {
+    let recorded = || Holder::ALL.into_iter().any(is_changed);
+    everywhere(|| if recorded() { Ok(()) } else { replace(name, before) })
+}
+
+/// Does `work` in each namespace that can be entered; the first error, with its namespace.
+fn everywhere(work: impl Fn() -> Result<(), Error> + Sync) -> Result<(), Error> {
+    let mut result = Ok(());
     for path in reachable() {
-        let inherited = || if default()? == name { set(before) } else { Ok(()) };
-        result = result.and(within_if_there(&path, inherited));
+        result = result.and(within_if_there(&path, &work));
     }
     result
+}
+
+fn replace(name: &str, by: &str) -> Result<(), Error> {
+    if default()? == name { set(by) } else { Ok(()) }
 }
 
 fn records() -> Vec<(u64, PathBuf)> {

@@ -1,8 +1,9 @@
 //! `nawa flight on` and `off`: registrations that outlive the command, pinned in the BPF file system.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use bpf::probe::TcpStructOps;
 use bpf::struct_ops::{self, Registration};
 use bpf::{Error, pins};
 
@@ -21,27 +22,46 @@ pub fn on(schemes: &[Scheme]) -> Result<(), Error> {
         pins::remove(&path)?;
         registered.pin(&path)?;
     }
-    default::refresh(FSAT)
+    default::refresh_everywhere(FSAT)
 }
 
 /// Takes all back that [`on`] did under names that end in `suffix`: namespaces get the default that they had, and the
 /// names are free, unless a daemon holds them too. Connections go on as they are. False if there was nothing to take back.
 ///
 /// # Errors
-/// What the kernel says.
+/// The first thing that the kernel says; what else there is is taken back.
 pub fn off(suffix: &str) -> Result<bool, Error> {
     let kernel = probe()?;
-    if FSAT.ends_with(suffix) {
-        default::restore_everywhere(FSAT)?;
-    }
+    let mut result = if FSAT.ends_with(suffix) { default::restore_everywhere(FSAT) } else { Ok(()) };
     let mut pinned = pinned();
     pinned.retain(|path| path.to_string_lossy().ends_with(suffix));
     for path in &pinned {
-        let registered = Registration::open(path, &kernel)?;
-        pins::remove(path)?;
-        registered.map_or(Ok(()), Registration::end)?;
+        result = result.and(take_back(path, &kernel));
     }
-    Ok(!pinned.is_empty())
+    result.map(|()| !pinned.is_empty())
+}
+
+fn take_back(path: &Path, kernel: &TcpStructOps) -> Result<(), Error> {
+    let registered = Registration::open(path, kernel)?;
+    pins::remove(path)?;
+    registered.map_or(Ok(()), Registration::end)
+}
+
+/// Lets go of what has been registered as `name` until now; what [`on`] holds too stays.
+///
+/// # Errors
+/// What the kernel says.
+pub fn let_go(name: &str, registered: Registration) -> Result<(), Error> {
+    if !pins::has(name) {
+        return registered.end();
+    }
+    // Without links `on`'s pin still has what was replaced, which is not registered any more.
+    if let Some(now @ Registration::Map(_)) = struct_ops::find(name, &probe()?)? {
+        let path = pins::existing().join(name);
+        pins::remove(&path)?;
+        now.pin(&path)?;
+    }
+    Ok(())
 }
 
 /// What [`on`] pinned.
