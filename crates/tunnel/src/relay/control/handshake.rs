@@ -4,7 +4,7 @@ use std::{net::SocketAddr, time::Duration};
 
 use rand_chacha::rand_core::RngCore;
 
-use super::{Deadline, PENDING_LIFETIME, Pending, RelayControl};
+use super::{Deadline, PENDING_LIFETIME, Pending, RelayControl, of};
 use crate::{
     handshake::client_mac::Unknown,
     handshake::cookie::CookieJar,
@@ -24,17 +24,20 @@ impl RelayControl {
     ) -> Result<Action, DropReason> {
         let key = self.client_macs.find(message)?;
         let ephemeral = noise::ephemeral(message);
-        if self.clients.get(&key).is_some_and(|client| client.seen.contains(&ephemeral)) {
+        let client = self.clients.entry(key).or_default();
+        if client.seen.contains(&ephemeral) {
             return Err(DropReason::Replayed);
         }
-        if self.gauge.under_load(now) {
+        if client.gauge.under_load(now) || self.gauge.under_load(now) {
             if !self.checker.check_mac2(now, source, message) {
-                return self.ask_for_cookie(now, source, message);
+                return self.ask_for_cookie(now, &key, source, message);
             }
-            if !self.askers.take(now, source.ip()) {
+            if !client.askers.take(now, source.ip()) {
                 return Err(DropReason::Load);
             }
         }
+        // Whatever comes of it, a copy costs no second look.
+        client.seen.remember(ephemeral);
         let handshake =
             Responder::read(Prologue::Relay, &self.me, message).map_err(|_| DropReason::Handshake)?;
         let asked = self.admit(&key, &handshake)?;
@@ -44,10 +47,15 @@ impl RelayControl {
     fn ask_for_cookie(
         &mut self,
         now: Duration,
+        key: &PublicKey,
         source: SocketAddr,
         message: &[u8],
     ) -> Result<Action, DropReason> {
-        if self.cookies.under_load(now) {
+        let client = self.clients.entry(*key).or_default();
+        let at_home = of(&self.addresses, source).any(|id| client.sessions.contains(&id));
+        if (client.cookies.under_load(now) || self.cookies.under_load(now))
+            && !(at_home && client.home_cookies.take(now, source.ip()))
+        {
             return Err(DropReason::Load);
         }
         let reply = self.checker.reply(now, source, message).ok_or(DropReason::Malformed)?;
@@ -64,7 +72,6 @@ impl RelayControl {
         if !client.taken.take(asked.life.into(), asked.counter.into()) {
             return Err(DropReason::Replayed);
         }
-        client.seen.remember(handshake.ephemeral);
         if !is_destination(asked.destination) {
             return Err(DropReason::Destination);
         }

@@ -25,6 +25,8 @@ fn replayed_and_older_initiations_get_no_answer_and_evict_no_handshake() {
     let made = |net: &mut Net, counter| initiation(net, 1, RegisterPayload { counter, ..to_office(0) }).1;
     let withheld = made(&mut net, 1);
     let recorded: Vec<_> = (2..302).map(|counter| made(&mut net, counter)).collect();
+    // That there are many is no matter here.
+    net.relay.clients.entry(key(1).public()).or_default().gauge = LoadGauge::new(1000, 1000);
     for message in &recorded {
         net.reply(home(), message);
     }
@@ -47,7 +49,7 @@ fn another_clients_name_does_not_help() {
     assert_eq!(net.give(home(), &stranger), Action::Drop(DropReason::NotAllowed));
     let other = knock(&mut net, 1, 2, Prologue::Relay, to_office(0)).1;
     assert_eq!(net.give(home(), &other), Action::Drop(DropReason::Handshake));
-    assert!(net.relay.clients.is_empty());
+    assert_eq!(net.sizes(), [0; 7]);
 }
 
 #[test]
