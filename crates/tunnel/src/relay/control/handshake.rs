@@ -174,6 +174,7 @@ impl RelayControl {
         if pending.source != source {
             return Err(DropReason::WrongSource);
         }
+        let next_counter = next(counter(message))?;
         if registration::open_registered(&pending.keys, message) != Some(pending.session) {
             return Err(DropReason::Confirmation);
         }
@@ -184,7 +185,7 @@ impl RelayControl {
         let pending = self.forget_pending(index).ok_or(DropReason::UnknownHandshake)?;
         self.forget_older(&pending);
         let id = pending.session;
-        self.confirm(now, index, pending, counter(message) + 1);
+        self.confirm(now, index, pending, next_counter);
         self.open_if_registered(now, id);
         self.open_waiting_for(now, source);
         Ok(self.answer_or_ask(now, id))
@@ -214,13 +215,14 @@ impl RelayControl {
         if session.client != source {
             return Err(DropReason::WrongSource);
         }
-        if counter < session.next_counter || counter == u64::MAX {
+        if counter < session.next_counter {
             return Err(DropReason::Replayed);
         }
+        let next_counter = next(counter)?;
         if registration::open_registered(&session.keys, message) != Some(id) {
             return Err(DropReason::Confirmation);
         }
-        session.next_counter = counter + 1;
+        session.next_counter = next_counter;
         self.table.with(id, |entry| {
             entry.hear(now);
             entry.add_credit(REGISTERED_LEN);
@@ -232,6 +234,11 @@ impl RelayControl {
 /// The counter of a third message.
 fn counter(message: &[u8]) -> u64 {
     u64::from_be_bytes(wire::array(message, 8))
+}
+
+/// The counter behind it; nobody counts so far.
+fn next(counter: u64) -> Result<u64, DropReason> {
+    counter.checked_add(1).ok_or(DropReason::Confirmation)
 }
 
 impl From<Unknown> for DropReason {

@@ -98,6 +98,20 @@ fn a_forged_third_message_spoils_nothing() {
 }
 
 #[test]
+fn a_third_message_with_the_last_counter_there_is_counts_for_nothing() {
+    let mut net = Net::new();
+    let (mut initiator, message) = initiation(&mut net, 1, to_office(0));
+    let response = net.reply(home(), &message);
+    let finished = initiator.finish(&response).unwrap();
+    let id = SessionPayload::decode(&finished.payload).session;
+    let third = |counter| registration::registered(&finished.keys, finished.remote_index, counter, id);
+    assert_eq!(net.give(home(), &third(u64::MAX)), Action::Drop(DropReason::Confirmation));
+    assert!(net.relay.table().is_empty());
+    assert_eq!(net.give(home(), &third(0)), Action::Taken);
+    assert_eq!(net.give(home(), &third(u64::MAX)), Action::Drop(DropReason::Confirmation));
+}
+
+#[test]
 fn a_third_message_that_comes_too_late_is_unknown() {
     let mut net = Net::new();
     let mut client = net.client(1, office());
