@@ -53,12 +53,14 @@ const ALL_COOKIES_PER_SECOND: u32 = 1000;
 /// many. Copies in that address's name leave it some.
 const HOME_COOKIE_INTERVAL: Duration = Duration::from_millis(2);
 const HOME_COOKIE_BURST: u32 = 100;
-/// A host that has not consented gets a challenge so often, after a burst, whoever has asked for it.
+/// A host that has not consented gets a challenge for one client so often, after a burst.
 const CHALLENGE_INTERVAL: Duration = Duration::from_secs(15);
 const CHALLENGE_BURST: u32 = 8;
+/// It gets as many as so many clients may ask for, whoever asks: one client takes a quarter of them at most.
+const CHALLENGE_CLIENTS: u32 = 4;
 /// Hosts that this is remembered of.
 const MAX_HOSTS: usize = 4096;
-/// Hosts that handshakes and cookies are remembered of for each client.
+/// Hosts that handshakes, cookies and challenges are remembered of for each client.
 const MAX_HOSTS_OF_CLIENT: usize = 256;
 
 /// A handshake that waits for its third message.
@@ -115,6 +117,8 @@ struct Client {
     home_cookies: RateLimit,
     /// Hosts that do handshakes with a cookie.
     askers: RateLimit,
+    /// Hosts that have been sent challenges for it.
+    asked: RateLimit,
 }
 
 impl Default for Client {
@@ -128,6 +132,7 @@ impl Default for Client {
             cookies: LoadGauge::new(COOKIES_PER_SECOND, COOKIES_PER_SECOND),
             home_cookies: RateLimit::new(HOME_COOKIE_INTERVAL, HOME_COOKIE_BURST, MAX_HOSTS_OF_CLIENT),
             askers: RateLimit::new(HANDSHAKE_INTERVAL, HANDSHAKE_BURST, MAX_HOSTS_OF_CLIENT),
+            asked: RateLimit::new(CHALLENGE_INTERVAL, CHALLENGE_BURST, MAX_HOSTS_OF_CLIENT),
         }
     }
 }
@@ -189,7 +194,11 @@ impl RelayControl {
             checker,
             gauge: LoadGauge::new(ALL_HANDSHAKES_PER_SECOND, 2 * ALL_HANDSHAKES_PER_SECOND),
             cookies: LoadGauge::new(ALL_COOKIES_PER_SECOND, ALL_COOKIES_PER_SECOND),
-            asked: RateLimit::new(CHALLENGE_INTERVAL, CHALLENGE_BURST, MAX_HOSTS),
+            asked: RateLimit::new(
+                CHALLENGE_INTERVAL / CHALLENGE_CLIENTS,
+                CHALLENGE_BURST * CHALLENGE_CLIENTS,
+                MAX_HOSTS,
+            ),
             token_key,
             clients: BTreeMap::new(),
             pending: BTreeMap::new(),
@@ -337,6 +346,9 @@ impl RelayControl {
             return Err(DropReason::Token);
         }
         self.asked.forgive(source.ip());
+        if let Some(client) = self.clients.get_mut(&session.key) {
+            client.asked.forgive(source.ip());
+        }
         self.open_and_tell(now, id);
         Ok(Action::Taken)
     }
@@ -368,7 +380,7 @@ impl RelayControl {
     }
 
     /// Sends a destination the `count`th challenge, if the client has sent enough for it and the host has not had too
-    /// many, and plans the next.
+    /// many, of this client's and in all, and plans the next.
     fn challenge(&mut self, now: Duration, id: u64, count: usize) {
         let Some(session) = self.sessions.get_mut(&id) else { return };
         session.challenge = None;
@@ -378,7 +390,8 @@ impl RelayControl {
         self.deadlines.insert((due, Deadline::Challenge(id)));
         let to = session.destination;
         let paid = self.table.with(id, |entry| entry.spend(CHALLENGE_LEN)) == Some(true);
-        if paid && self.asked.take(now, to.ip()) {
+        let client = self.clients.entry(session.key).or_default();
+        if paid && client.asked.take(now, to.ip()) && self.asked.take(now, to.ip()) {
             let token = cookie::mac(&*self.token_key, &token_input(id, to));
             self.outbox.push_back((to, wire::challenge(id, token).to_vec()));
         }
