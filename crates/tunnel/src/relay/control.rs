@@ -29,6 +29,9 @@ use crate::{
 
 /// A handshake waits so long for its third message: a slow link's round trips, several times.
 const PENDING_LIFETIME: Duration = Duration::from_secs(10);
+/// A session whose client has not been heard for so long makes room for another of its key: an idle path sends every
+/// 25 s.
+const SILENT: Duration = Duration::from_secs(30);
 /// Times between the challenges after one registration.
 const CHALLENGE_INTERVALS: [Duration; 5] = [
     Duration::from_millis(500),

@@ -4,14 +4,14 @@ use std::{net::SocketAddr, time::Duration};
 
 use rand_chacha::rand_core::RngCore;
 
-use super::{Deadline, PENDING_LIFETIME, Pending, RelayControl, of};
+use super::{Deadline, PENDING_LIFETIME, Pending, RelayControl, SILENT, of};
 use crate::{
     handshake::client_mac::Unknown,
     handshake::cookie::CookieJar,
     handshake::noise::{self, Prologue, Responder},
     keys::{PresharedKey, PublicKey},
     path::registration::{self, RegisterPayload, SessionPayload},
-    relay::{Action, DropReason, IDLE, is_destination},
+    relay::{Action, DropReason, IDLE, is_destination, table::Entry},
     wire::{self, REGISTERED_LEN},
 };
 
@@ -88,7 +88,7 @@ impl RelayControl {
         let (key, remote_index) = (handshake.peer, handshake.remote_index);
         let session = match self.known_session(&key, source, &asked) {
             Some(session) => session,
-            None => self.new_session(&key)?,
+            None => self.new_session(now, &key)?,
         };
         let index = self.new_index(&key)?;
         let payload = SessionPayload { session, lifetime: IDLE }.encode();
@@ -118,8 +118,8 @@ impl RelayControl {
     }
 
     /// The id of a session to be made when the handshake is confirmed.
-    fn new_session(&mut self, key: &PublicKey) -> Result<u64, DropReason> {
-        self.check_session_limits(key)?;
+    fn new_session(&mut self, now: Duration, key: &PublicKey) -> Result<u64, DropReason> {
+        self.superfluous_session(now, key)?;
         loop {
             let session = self.rng.next_u64();
             if session != 0 && !self.sessions.contains_key(&session) {
@@ -128,12 +128,19 @@ impl RelayControl {
         }
     }
 
-    fn check_session_limits(&self, key: &PublicKey) -> Result<(), DropReason> {
-        let own = self.clients.get(key).map_or(0, |client| client.sessions.len());
-        if own >= self.limits.sessions_per_key || self.sessions.len() >= self.limits.sessions {
-            return Err(DropReason::SessionLimit);
+    /// Which session of `key` has to go before it gets another, if one has to: the one that was heard least recently. A
+    /// client whose address is another each time leaves sessions behind.
+    fn superfluous_session(&self, now: Duration, key: &PublicKey) -> Result<Option<u64>, DropReason> {
+        let own = self.clients.get(key).map(|client| &client.sessions);
+        let Some(own) = own.filter(|own| own.len() >= self.limits.sessions_per_key) else {
+            let full = self.sessions.len() >= self.limits.sessions;
+            return if full { Err(DropReason::SessionLimit) } else { Ok(None) };
+        };
+        let heard = |id: &u64| (self.table.with(*id, Entry::heard).unwrap_or_default(), *id);
+        match own.iter().map(heard).min() {
+            Some((heard, id)) if heard + SILENT <= now => Ok(Some(id)),
+            _ => Err(DropReason::SessionLimit),
         }
-        Ok(())
     }
 
     /// An index for a pending handshake of `key`, whose oldest one may have to go.
@@ -180,7 +187,9 @@ impl RelayControl {
         }
         if !self.sessions.contains_key(&pending.session) {
             let key = pending.key;
-            self.check_session_limits(&key)?;
+            if let Some(silent) = self.superfluous_session(now, &key)? {
+                self.forget_session(silent);
+            }
         }
         let pending = self.forget_pending(index).ok_or(DropReason::UnknownHandshake)?;
         self.forget_older(&pending);

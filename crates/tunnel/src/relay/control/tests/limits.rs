@@ -18,6 +18,28 @@ fn sessions_per_key_are_limited() {
     assert_eq!(net.relay.table().len(), 3);
 }
 
+/// As by a client whose connections by TLS break one after the other.
+#[test]
+fn the_session_of_a_key_that_is_silent_longest_makes_room_for_another() {
+    let mut net = Net::with(Limits { sessions_per_key: 2, ..Limits::default() });
+    let places = [1, 2, 3].map(|port| SocketAddr::new(home().ip(), port));
+    let other = net.open(2, away(), office()).session().unwrap();
+    let [first, second] = [0, 1].map(|n| net.open(1, places[n], office()).session().unwrap());
+    net.pass(SILENT);
+    assert_eq!(net.up(places[0], first), Action::Forward { to: office() });
+    let sizes = net.sizes();
+    let mut late = net.client(1, office());
+    net.third(&mut late, places[2]);
+    assert_eq!(net.up(places[1], second), Action::Forward { to: office() }, "nothing is proved yet");
+    net.pass(SILENT);
+    assert_eq!(net.up(places[0], first), Action::Forward { to: office() });
+    net.open(1, places[2], office());
+    assert_eq!(net.up(places[1], second), Action::Drop(DropReason::UnknownSession));
+    assert_eq!(net.up(places[0], first), Action::Forward { to: office() });
+    assert_eq!(net.up(away(), other), Action::Forward { to: office() });
+    assert_eq!(net.sizes(), sizes);
+}
+
 #[test]
 fn sessions_in_all_are_limited() {
     let mut net = Net::with(Limits { sessions: 1, ..Limits::default() });
