@@ -152,7 +152,7 @@ impl Endpoint {
         }
         // A flood from made-up addresses does not keep a cookie from where a peer is known to be.
         if self.limits.cookies.under_load(now)
-            && !(self.is_known(now, from) && self.limits.known.take(now, host))
+            && !(self.is_known(now, from) && self.limits.known_cookies.take(now, host))
         {
             self.counters.limited_handshakes += 1;
         } else if let Some(reply) = self.checker.reply(now, from.remote, message) {

@@ -20,6 +20,10 @@ const SOURCE_BURST: u32 = 5;
 /// fortieth of a processor.
 const PROVEN_PER_SECOND: u32 = 400;
 const PROVEN_BURST: u32 = 100;
+/// A host where a peer is known to be gets a cookie so often, after a burst, also when no others are to be had: somebody
+/// may ask in its name, and leaves it some.
+const KNOWN_COOKIE_INTERVAL: Duration = Duration::from_millis(2);
+const KNOWN_COOKIE_BURST: u32 = 100;
 /// So many echoes to relays in a second, after a burst.
 const ECHOES_PER_SECOND: u32 = 50;
 const ECHO_BURST: u32 = 100;
@@ -63,6 +67,8 @@ pub struct Limits {
     pub(super) sources: RateLimit,
     /// The same of each host where a peer is known to be: strangers take its place from nobody.
     pub(super) known: RateLimit,
+    /// Cookies for each such host: whoever takes its address takes some of these, but no handshake of its own.
+    pub(super) known_cookies: RateLimit,
     pub(super) proven: LoadGauge,
     /// Echoes to relays.
     pub echoes: LoadGauge,
@@ -75,6 +81,7 @@ impl Default for Limits {
             cookies: LoadGauge::new(COOKIES_PER_SECOND, COOKIE_BURST),
             sources: RateLimit::new(SOURCE_INTERVAL, SOURCE_BURST, MAX_SOURCES),
             known: RateLimit::new(SOURCE_INTERVAL, SOURCE_BURST, MAX_SOURCES),
+            known_cookies: RateLimit::new(KNOWN_COOKIE_INTERVAL, KNOWN_COOKIE_BURST, MAX_SOURCES),
             proven: LoadGauge::new(PROVEN_PER_SECOND, PROVEN_BURST),
             echoes: LoadGauge::new(ECHOES_PER_SECOND, ECHO_BURST),
         }
