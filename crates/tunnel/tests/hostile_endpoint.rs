@@ -432,12 +432,17 @@ fn a_relays_challenge_gets_one_echo_of_its_size_and_nothing_else() {
     let (mut net, _) = established();
     let before = state(&net);
     let challenge = [&[0x1a, 0, 0, 0][..], &[7; 24]].concat();
-    for n in 0..1000 {
+    for _ in 0..1000 {
+        net.inject(1, stranger(1), &challenge);
+    }
+    assert_eq!(net.strays.len(), 100, "no more than a hundred at once");
+    for n in 2..1000 {
         net.inject(1, stranger(n), &challenge);
     }
     assert_eq!(state(&net), before);
     assert!(net.strays.iter().all(|s| s.bytes.len() == challenge.len()));
-    assert_eq!(net.strays.len(), 100, "no more than a hundred at once");
+    assert_eq!(net.strays[100].to, stranger(2), "others do not wait for that one");
+    assert_eq!(net.strays.len(), 500, "nor are there more for all together");
 }
 
 #[test]

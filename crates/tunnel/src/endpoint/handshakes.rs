@@ -146,7 +146,7 @@ impl Endpoint {
             // Whoever is at many addresses has many cookies: peers where they are known to be do not wait behind him.
             let known = self.is_known(now, from);
             let hosts = if known { &mut self.limits.known } else { &mut self.limits.sources };
-            let welcome = hosts.take(now, host) && (known || !self.limits.proven.under_load(now));
+            let welcome = hosts.take(now, host);
             self.counters.limited_handshakes += u64::from(!welcome);
             return welcome;
         }
