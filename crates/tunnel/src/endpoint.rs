@@ -328,9 +328,9 @@ impl Endpoint {
             Ok(Message::Response { receiver, .. }) => self.handle_response(now, from, receiver, datagram),
             Ok(Message::CookieReply { receiver }) => self.handle_cookie(now, from, receiver, datagram),
             Ok(Message::Registered { .. }) => self.handle_relay(now, &from, datagram),
-            // Relays ask rarely: a flood that looks like them keeps no handshake from its answer.
+            // Relays ask rarely: a flood that looks like one keeps no handshake from its answer, and no other relay from its echo.
             Ok(Message::Challenge { session, token }) if from.via.is_none() => {
-                if !self.limits.echoes.under_load(now) {
+                if self.limits.echoes.take(now, from.remote.ip()) {
                     self.reply(from, wire::echo(session, token).to_vec());
                 }
             }

@@ -32,7 +32,7 @@ pub const IDLE: Duration = Duration::from_secs(180);
 /// What is bounded how.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Sessions of one key.
+    /// Sessions of one key; a newer one takes the place of one that is silent.
     pub sessions_per_key: usize,
     /// Sessions in all.
     pub sessions: usize,

@@ -181,6 +181,36 @@ fn a_peer_gets_in_through_a_flood_of_handshakes() {
     }
 }
 
+/// Not even in its own name: what has a cookie does not wait for what has none.
+#[test]
+fn a_peer_with_a_cookie_gets_in_through_a_flood_in_its_name() {
+    let (mut net, _) = established();
+    let mut rng = ChaCha20Rng::seed_from_u64(5);
+    let mut jar = CookieJar::new(net.ends[1].public_key());
+    let mut flood = |net: &mut Net, from: &dyn Fn(u32) -> SocketAddr, count: u32| {
+        for n in 0..count {
+            let mut message = vec![0; 168];
+            rng.fill_bytes(&mut message[4..]);
+            message[0] = 0x11;
+            jar.stamp(net.now, &mut message);
+            net.inject(1, from(n), &message);
+        }
+    };
+    flood(&mut net, &stranger, 1000);
+    net.restart(0, 99);
+    net.turn(0);
+    // Its first message is at the other end, and the cookie on its way back.
+    net.pass(15 * MS);
+    let (seen, start) = (net.seen_at.clone(), net.now);
+    while net.peer(0).session_age_s.is_none() {
+        // 20,000 per second in others' names, and as many in the peer's.
+        flood(&mut net, &stranger, 20);
+        flood(&mut net, &|n| seen[n as usize % seen.len()], 20);
+        net.pass(MS);
+        assert!(net.now < start + S / 10, "its next message was not answered");
+    }
+}
+
 /// Who receives at one address may use the cookie that it got there.
 #[test]
 fn one_host_with_a_cookie_does_not_starve_others() {
@@ -402,12 +432,17 @@ fn a_relays_challenge_gets_one_echo_of_its_size_and_nothing_else() {
     let (mut net, _) = established();
     let before = state(&net);
     let challenge = [&[0x1a, 0, 0, 0][..], &[7; 24]].concat();
-    for n in 0..1000 {
+    for _ in 0..1000 {
+        net.inject(1, stranger(1), &challenge);
+    }
+    assert_eq!(net.strays.len(), 100, "no more than a hundred at once");
+    for n in 2..1000 {
         net.inject(1, stranger(n), &challenge);
     }
     assert_eq!(state(&net), before);
     assert!(net.strays.iter().all(|s| s.bytes.len() == challenge.len()));
-    assert_eq!(net.strays.len(), 100, "no more than a hundred at once");
+    assert_eq!(net.strays[100].to, stranger(2), "others do not wait for that one");
+    assert_eq!(net.strays.len(), 500, "nor are there more for all together");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //!
 //! The secret lives in the inviter's memory alone. Strangers cost little: [`MAX_STRANGERS`] at a time, [`CALL`] each, four X25519
 //! operations, and no answer that says anything without the secret. With one too many, the first goes of the network that most come
-//! from: nobody keeps others out by waiting.
+//! from: nobody keeps others out by waiting. Who has shown that it knows the inviter's key stays before all who have not.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, Shutdown, TcpListener, TcpStream, ToSocketAddrs};
@@ -82,8 +82,15 @@ struct Callers {
     me: PrivateKey,
     invite: Invite,
     terms: Terms,
-    /// Who has not shown the secret yet, each with its network, in the order of their coming.
-    strangers: Mutex<Vec<(u64, Arc<TcpStream>)>>,
+    /// Who has not shown the secret yet, in the order of their coming.
+    strangers: Mutex<Vec<Stranger>>,
+}
+
+struct Stranger {
+    network: u64,
+    /// Its request is for this inviter's key, or a copy of one that is: of the two things in an invite it has one.
+    knows_key: bool,
+    stream: Arc<TcpStream>,
 }
 
 impl Callers {
@@ -112,19 +119,25 @@ impl Callers {
 
     fn admit(&self, network: u64, stream: &Arc<TcpStream>) {
         let mut strangers = self.strangers.lock().unwrap_or_else(PoisonError::into_inner);
-        strangers.push((network, Arc::clone(stream)));
+        strangers.push(Stranger { network, knows_key: false, stream: Arc::clone(stream) });
         if strangers.len() > MAX_STRANGERS {
-            let at = superfluous(strangers.iter().map(|(network, _)| *network));
-            let (_, one) = strangers.remove(at);
+            let at = superfluous(strangers.iter().map(|one| (one.knows_key, one.network)));
             // Its thread finds that nothing more comes. One that is gone already is as good.
-            let _ = one.shutdown(Shutdown::Both);
+            let _ = strangers.remove(at).stream.shutdown(Shutdown::Both);
         }
+    }
+
+    /// It knows whom it calls.
+    fn prefer(&self, stream: &Arc<TcpStream>) {
+        let mut strangers = self.strangers.lock().unwrap_or_else(PoisonError::into_inner);
+        let one = strangers.iter_mut().find(|one| Arc::ptr_eq(&one.stream, stream));
+        one.into_iter().for_each(|one| one.knows_key = true);
     }
 
     /// It is no stranger any more, or gone.
     fn dismiss(&self, stream: &Arc<TcpStream>) {
         let mut strangers = self.strangers.lock().unwrap_or_else(PoisonError::into_inner);
-        strangers.retain(|(_, one)| !Arc::ptr_eq(one, stream));
+        strangers.retain(|one| !Arc::ptr_eq(&one.stream, stream));
     }
 
     fn hear(&self, stream: &Arc<TcpStream>) -> io::Result<Enrolling> {
@@ -133,6 +146,7 @@ impl Callers {
         let mut rng = OsRng.unwrap_err();
         let answered = enrol::answer(&mut rng, &self.me, &self.invite.secret, &request);
         let (key, answer, channel) = answered.map_err(io::Error::other)?;
+        self.prefer(stream);
         wire.write(&answer)?;
         let mut talk = Talk { wire, channel };
         talk.say(&serde_json::to_vec(&self.terms)?)?;
@@ -146,18 +160,20 @@ impl Callers {
     }
 }
 
-/// Which of the callers from these networks goes: the first of the one that has most.
-fn superfluous(networks: impl Iterator<Item = u64> + Clone) -> usize {
-    let count = |of: u64| networks.clone().filter(|one| *one == of).count();
-    let most = networks.clone().map(count).max();
-    networks.clone().position(|one| Some(count(one)) == most).unwrap_or(0)
+/// Which of the callers goes, of whom each may know the inviter's key and is from a network: one that does not, if there is one, and
+/// of those the first of the network that has most.
+fn superfluous(callers: impl Iterator<Item = (bool, u64)> + Clone) -> usize {
+    let count = |of: (bool, u64)| callers.clone().filter(|one| *one == of).count();
+    let rank = |one: (bool, u64)| (!one.0, count(one));
+    let first = callers.clone().map(rank).max();
+    callers.clone().position(|one| Some(rank(one)) == first).unwrap_or(0)
 }
 
-/// What a stranger has many addresses of: a /64 of IPv6.
+/// What a stranger has many addresses of: a /48 of IPv6, which is what providers give whoever asks.
 fn network(ip: IpAddr) -> u64 {
     match ip.to_canonical() {
         IpAddr::V4(ip) => ip.to_bits().into(),
-        IpAddr::V6(ip) => (ip.to_bits() >> 64) as u64,
+        IpAddr::V6(ip) => (ip.to_bits() >> 80) as u64,
     }
 }
 
@@ -292,6 +308,8 @@ impl Talk {
 
 #[cfg(test)]
 mod tests {
+    use tunnel::PresharedKey;
+
     use super::*;
 
     #[test]
@@ -301,11 +319,44 @@ mod tests {
 
     #[test]
     fn who_waits_goes_before_who_comes_from_elsewhere() {
-        assert_eq!(superfluous([7, 1, 1, 2].into_iter()), 1);
-        assert_eq!(superfluous([7, 1, 2].into_iter()), 0);
+        let strangers = |networks: &[u64]| superfluous(networks.iter().map(|network| (false, *network)));
+        assert_eq!(strangers(&[7, 1, 1, 2]), 1);
+        assert_eq!(strangers(&[7, 1, 2]), 0);
         let of = |text: &str| network(text.parse().expect("an address"));
         assert_eq!(of("::ffff:192.0.2.1"), of("192.0.2.1"));
         assert_eq!(of("2001:db8::1"), of("2001:db8::2"));
-        assert!(of("2001:db8:0:1::1") != of("2001:db8::1"));
+        assert_eq!(of("2001:db8:0:1::1"), of("2001:db8::1"));
+        assert!(of("2001:db8:1::1") != of("2001:db8::1"));
+        assert!(of("2001:db8::1") > u32::MAX.into(), "no IPv4 address is called so");
+    }
+
+    /// From as many networks as he likes.
+    #[test]
+    fn who_does_not_know_whom_he_calls_keeps_nobody_out_who_does() {
+        let mut rng = OsRng.unwrap_err();
+        let [me, joiner] = [(); 2].map(|()| PrivateKey::generate(&mut rng));
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let place = listener.local_addr().expect("an address");
+        let secret = PresharedKey::generate(&mut rng);
+        let endpoints = vec![place.to_string().parse().expect("an endpoint")];
+        let invite = Invite { secret, inviter: me.public(), endpoints };
+        let terms = Terms { addresses: Vec::new(), routes: Vec::new() };
+        let callers = Callers { me, invite: invite.clone(), terms, strangers: Mutex::default() };
+        let call = |network| {
+            let caller = TcpStream::connect(place).expect("it listens");
+            let stream = Arc::new(listener.accept().expect("the caller").0);
+            callers.admit(network, &stream);
+            (caller, stream)
+        };
+        let (stream, heard) = call(1);
+        thread::scope(|scope| {
+            let hearing = scope.spawn(|| callers.hear(&heard));
+            let wire = Wire { stream: Arc::new(stream), deadline: monotonic() + CALL };
+            let (Called(mut talk), _) = ask(wire, &invite, &joiner).expect("terms");
+            let strangers: Vec<_> = (2..40).map(call).collect();
+            talk.say(WRITTEN).expect("it is heard");
+            assert!(hearing.join().expect("no panic").is_ok_and(|one| one.key == joiner.public()));
+            drop(strangers);
+        });
     }
 }

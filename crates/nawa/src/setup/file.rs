@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use ipnet::IpNet;
 use rand_core::{OsRng, TryRngCore};
 use tunnel::{PrivateKey, PublicKey};
+use zeroize::Zeroizing;
 
 use super::cost::Cost;
 use super::uplinks::Uplink;
@@ -121,7 +122,8 @@ impl Made {
         made.map_err(|error| cannot("make the folder", &self.folder, &error))?;
         if self.new {
             let path = self.folder.join(KEY);
-            let written = write_new(&path, &format!("{}\n", *self.key.to_base64()), 0o600);
+            let line = Zeroizing::new([self.key.to_base64().as_str(), "\n"].concat());
+            let written = write_new(&path, &line, 0o600);
             written.map_err(|error| cannot("write", &path, &error))?;
             self.made.push(path);
         }

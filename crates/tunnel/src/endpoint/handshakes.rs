@@ -146,13 +146,13 @@ impl Endpoint {
             // Whoever is at many addresses has many cookies: peers where they are known to be do not wait behind him.
             let known = self.is_known(now, from);
             let hosts = if known { &mut self.limits.known } else { &mut self.limits.sources };
-            let welcome = hosts.take(now, host) && (known || !self.limits.proven.under_load(now));
+            let welcome = hosts.take(now, host);
             self.counters.limited_handshakes += u64::from(!welcome);
             return welcome;
         }
         // A flood from made-up addresses does not keep a cookie from where a peer is known to be.
         if self.limits.cookies.under_load(now)
-            && !(self.is_known(now, from) && self.limits.known.take(now, host))
+            && !(self.is_known(now, from) && self.limits.known_cookies.take(now, host))
         {
             self.counters.limited_handshakes += 1;
         } else if let Some(reply) = self.checker.reply(now, from.remote, message) {

@@ -20,8 +20,12 @@ const SOURCE_BURST: u32 = 5;
 /// fortieth of a processor.
 const PROVEN_PER_SECOND: u32 = 400;
 const PROVEN_BURST: u32 = 100;
-/// So many echoes to relays in a second, after a burst.
-const ECHOES_PER_SECOND: u32 = 50;
+/// A host where a peer is known to be gets a cookie so often, after a burst, also when no others are to be had: somebody
+/// may ask in its name, and leaves it some.
+const KNOWN_COOKIE_INTERVAL: Duration = Duration::from_millis(2);
+const KNOWN_COOKIE_BURST: u32 = 100;
+/// Each host gets a relay's echo so often, after a burst; all of them together as many as cookies.
+const ECHO_INTERVAL: Duration = Duration::from_millis(20);
 const ECHO_BURST: u32 = 100;
 /// Hosts that this is remembered of.
 const MAX_SOURCES: usize = 4096;
@@ -59,13 +63,14 @@ pub struct Limits {
     /// Handshakes without a question.
     pub(super) gauge: LoadGauge,
     pub(super) cookies: LoadGauge,
-    /// Handshakes of each host that has a cookie, and of all of them.
+    /// Handshakes of each host that has a cookie; bounded for all of them.
     pub(super) sources: RateLimit,
     /// The same of each host where a peer is known to be: strangers take its place from nobody.
     pub(super) known: RateLimit,
-    pub(super) proven: LoadGauge,
-    /// Echoes to relays.
-    pub echoes: LoadGauge,
+    /// Cookies for each such host: whoever takes its address takes some of these, but no handshake of its own.
+    pub(super) known_cookies: RateLimit,
+    /// Echoes to relays; bounded for all of them.
+    pub echoes: RateLimit,
 }
 
 impl Default for Limits {
@@ -73,10 +78,12 @@ impl Default for Limits {
         Self {
             gauge: LoadGauge::new(HANDSHAKES_PER_SECOND, HANDSHAKE_BURST),
             cookies: LoadGauge::new(COOKIES_PER_SECOND, COOKIE_BURST),
-            sources: RateLimit::new(SOURCE_INTERVAL, SOURCE_BURST, MAX_SOURCES),
+            sources: RateLimit::new(SOURCE_INTERVAL, SOURCE_BURST, MAX_SOURCES)
+                .in_all(LoadGauge::new(PROVEN_PER_SECOND, PROVEN_BURST)),
             known: RateLimit::new(SOURCE_INTERVAL, SOURCE_BURST, MAX_SOURCES),
-            proven: LoadGauge::new(PROVEN_PER_SECOND, PROVEN_BURST),
-            echoes: LoadGauge::new(ECHOES_PER_SECOND, ECHO_BURST),
+            known_cookies: RateLimit::new(KNOWN_COOKIE_INTERVAL, KNOWN_COOKIE_BURST, MAX_SOURCES),
+            echoes: RateLimit::new(ECHO_INTERVAL, ECHO_BURST, MAX_SOURCES)
+                .in_all(LoadGauge::new(COOKIES_PER_SECOND, COOKIE_BURST)),
         }
     }
 }

@@ -12,7 +12,7 @@ use rand_chacha::{
     ChaCha20Rng,
     rand_core::{RngCore, SeedableRng},
 };
-use zeroize::Zeroizing;
+use zeroize::{ZeroizeOnDrop, Zeroizing};
 
 use crate::{
     keys::PublicKey,
@@ -104,10 +104,13 @@ impl std::fmt::Debug for CookieChecker {
 }
 
 /// The sender's side: fills in the macs. One for each (local address, receiver), as a cookie is bound to the source.
+#[derive(ZeroizeOnDrop)]
 pub struct CookieJar {
+    /// Of a relay's client it is a secret.
     mac1_key: [u8; 32],
     cookie_key: [u8; 32],
     last_mac1: Option<Mac16>,
+    #[zeroize(skip)]
     cookie: Option<(Mac16, Duration)>,
 }
 

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use crate::handshake::cookie::LoadGauge;
+
 /// A bucket of tokens for each host, an IPv4 address or an IPv6 network of 64 bits. Bounded: a host whose bucket is
 /// full again is forgotten, and while there is no room, further hosts get nothing.
 #[derive(Debug)]
@@ -15,15 +17,22 @@ pub struct RateLimit {
     capacity: usize,
     /// When each host's bucket will be full again.
     full_at: BTreeMap<u64, Duration>,
+    /// What all hosts together take from as well.
+    all: Option<LoadGauge>,
 }
 
 impl RateLimit {
     /// `burst` (at least 1) at once, then one every `interval`, for each of at most `capacity` hosts at a time.
     pub fn new(interval: Duration, burst: u32, capacity: usize) -> Self {
-        Self { interval, burst: interval * burst, capacity, full_at: BTreeMap::new() }
+        Self { interval, burst: interval * burst, capacity, full_at: BTreeMap::new(), all: None }
     }
 
-    /// Takes a token of `host`; false if it has none.
+    /// The same, with so much for all hosts together.
+    pub fn in_all(self, all: LoadGauge) -> Self {
+        Self { all: Some(all), ..self }
+    }
+
+    /// Takes a token of `host`; false if it has none, or all hosts together have had too many.
     pub fn take(&mut self, now: Duration, host: IpAddr) -> bool {
         let host = name(host);
         if !self.full_at.contains_key(&host) && !self.make_room(now) {
@@ -35,7 +44,7 @@ impl RateLimit {
             return false;
         }
         *full_at = after;
-        true
+        !self.all.as_mut().is_some_and(|all| all.under_load(now))
     }
 
     /// Fills the bucket of `host`.
@@ -88,6 +97,14 @@ mod tests {
         assert_eq!(sources.full_at.len(), 1);
         sources.forgive(host(200));
         assert!(sources.full_at.is_empty());
+    }
+
+    #[test]
+    fn all_hosts_together_take_no_more_than_is_for_all() {
+        let mut sources = RateLimit::new(50 * MS, 5, 64).in_all(LoadGauge::new(10, 12));
+        let mut count = |now, n| (0..100).filter(|_| sources.take(now, host(n))).count();
+        assert_eq!([1, 2, 3, 4].map(|n| count(T, n)), [5, 5, 2, 0]);
+        assert_eq!(count(T + 100 * MS, 1), 1);
     }
 
     #[test]

@@ -29,6 +29,9 @@ use crate::{
 
 /// A handshake waits so long for its third message: a slow link's round trips, several times.
 const PENDING_LIFETIME: Duration = Duration::from_secs(10);
+/// A session whose client has not been heard for so long makes room for another of its key: an idle path sends every
+/// 25 s.
+const SILENT: Duration = Duration::from_secs(30);
 /// Times between the challenges after one registration.
 const CHALLENGE_INTERVALS: [Duration; 5] = [
     Duration::from_millis(500),
@@ -37,19 +40,31 @@ const CHALLENGE_INTERVALS: [Duration; 5] = [
     Duration::from_secs(4),
     Duration::from_secs(8),
 ];
-/// More handshakes per second than this, after a burst of twice as many, and cookies are asked for. One costs up to
-/// a millisecond of a processor.
-const HANDSHAKES_PER_SECOND: u32 = 200;
-/// With a cookie, each host may do so often a handshake; WireGuard's rate.
+/// More handshakes of one client per second than this, after a burst of twice as many, and cookies are asked for. A
+/// client asks for all its sessions at once when it starts.
+const HANDSHAKES_PER_SECOND: u32 = 20;
+/// The same of all clients together. One costs up to a millisecond of a processor.
+const ALL_HANDSHAKES_PER_SECOND: u32 = 200;
+/// With a cookie, each host may do so often a handshake for a client; WireGuard's rate.
 const HANDSHAKE_INTERVAL: Duration = Duration::from_millis(50);
 const HANDSHAKE_BURST: u32 = 5;
-/// Cookies in a second, after a burst of as many: only a client's initiation, or a copy of it, gets one.
-const COOKIES_PER_SECOND: u32 = 100;
-/// A host that has not consented gets a challenge so often, after a burst, whoever has asked for it.
+/// Cookies for one client in a second, after a burst of as many: only its initiations, and copies of them, get one.
+const COOKIES_PER_SECOND: u32 = 10;
+/// The same for all clients together; one costs a few microseconds of a processor.
+const ALL_COOKIES_PER_SECOND: u32 = 1000;
+/// Cookies for a client, on top of that, to an address where it has a session: one so often, after a burst of this
+/// many. Copies in that address's name leave it some.
+const HOME_COOKIE_INTERVAL: Duration = Duration::from_millis(2);
+const HOME_COOKIE_BURST: u32 = 100;
+/// A host that has not consented gets a challenge for one client so often, after a burst.
 const CHALLENGE_INTERVAL: Duration = Duration::from_secs(15);
 const CHALLENGE_BURST: u32 = 8;
-/// Hosts that either is remembered of.
+/// It gets as many as so many clients may ask for, whoever asks: one client takes a quarter of them at most.
+const CHALLENGE_CLIENTS: u32 = 4;
+/// Hosts that this is remembered of.
 const MAX_HOSTS: usize = 4096;
+/// Hosts that handshakes, cookies and challenges are remembered of for each client.
+const MAX_HOSTS_OF_CLIENT: usize = 256;
 
 /// A handshake that waits for its third message.
 #[derive(Debug)]
@@ -90,13 +105,39 @@ impl Session {
     }
 }
 
-/// An allowed key that has been heard.
-#[derive(Debug, Default)]
+/// An allowed key that has been heard. Its initiations count here, for who has recorded some can send any number of
+/// copies: they cost nobody else.
+#[derive(Debug)]
 struct Client {
     seen: HandshakeSeen,
     taken: Freshness,
     pending: VecDeque<u32>,
     sessions: BTreeSet<u64>,
+    /// Handshakes without a cookie.
+    gauge: LoadGauge,
+    cookies: LoadGauge,
+    /// Cookies to addresses of its sessions.
+    home_cookies: RateLimit,
+    /// Hosts that do handshakes with a cookie.
+    askers: RateLimit,
+    /// Hosts that have been sent challenges for it.
+    asked: RateLimit,
+}
+
+impl Default for Client {
+    fn default() -> Self {
+        Self {
+            seen: HandshakeSeen::default(),
+            taken: Freshness::default(),
+            pending: VecDeque::new(),
+            sessions: BTreeSet::new(),
+            gauge: LoadGauge::new(HANDSHAKES_PER_SECOND, 2 * HANDSHAKES_PER_SECOND),
+            cookies: LoadGauge::new(COOKIES_PER_SECOND, COOKIES_PER_SECOND),
+            home_cookies: RateLimit::new(HOME_COOKIE_INTERVAL, HOME_COOKIE_BURST, MAX_HOSTS_OF_CLIENT),
+            askers: RateLimit::new(HANDSHAKE_INTERVAL, HANDSHAKE_BURST, MAX_HOSTS_OF_CLIENT),
+            asked: RateLimit::new(CHALLENGE_INTERVAL, CHALLENGE_BURST, MAX_HOSTS_OF_CLIENT),
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -116,10 +157,9 @@ pub struct RelayControl {
     table: Arc<RelayTable>,
     rng: ErasingRng,
     checker: CookieChecker,
+    /// Handshakes and cookies of all clients.
     gauge: LoadGauge,
     cookies: LoadGauge,
-    /// Hosts that do handshakes while there are many.
-    askers: RateLimit,
     /// Hosts that have been sent challenges.
     asked: RateLimit,
     token_key: Zeroizing<[u8; 32]>,
@@ -155,10 +195,13 @@ impl RelayControl {
             table: Arc::default(),
             rng,
             checker,
-            gauge: LoadGauge::new(HANDSHAKES_PER_SECOND, 2 * HANDSHAKES_PER_SECOND),
-            cookies: LoadGauge::new(COOKIES_PER_SECOND, COOKIES_PER_SECOND),
-            askers: RateLimit::new(HANDSHAKE_INTERVAL, HANDSHAKE_BURST, MAX_HOSTS),
-            asked: RateLimit::new(CHALLENGE_INTERVAL, CHALLENGE_BURST, MAX_HOSTS),
+            gauge: LoadGauge::new(ALL_HANDSHAKES_PER_SECOND, 2 * ALL_HANDSHAKES_PER_SECOND),
+            cookies: LoadGauge::new(ALL_COOKIES_PER_SECOND, ALL_COOKIES_PER_SECOND),
+            asked: RateLimit::new(
+                CHALLENGE_INTERVAL / CHALLENGE_CLIENTS,
+                CHALLENGE_BURST * CHALLENGE_CLIENTS,
+                MAX_HOSTS,
+            ),
             token_key,
             clients: BTreeMap::new(),
             pending: BTreeMap::new(),
@@ -306,6 +349,9 @@ impl RelayControl {
             return Err(DropReason::Token);
         }
         self.asked.forgive(source.ip());
+        if let Some(client) = self.clients.get_mut(&session.key) {
+            client.asked.forgive(source.ip());
+        }
         self.open_and_tell(now, id);
         Ok(Action::Taken)
     }
@@ -337,7 +383,7 @@ impl RelayControl {
     }
 
     /// Sends a destination the `count`th challenge, if the client has sent enough for it and the host has not had too
-    /// many, and plans the next.
+    /// many, of this client's and in all, and plans the next.
     fn challenge(&mut self, now: Duration, id: u64, count: usize) {
         let Some(session) = self.sessions.get_mut(&id) else { return };
         session.challenge = None;
@@ -347,7 +393,8 @@ impl RelayControl {
         self.deadlines.insert((due, Deadline::Challenge(id)));
         let to = session.destination;
         let paid = self.table.with(id, |entry| entry.spend(CHALLENGE_LEN)) == Some(true);
-        if paid && self.asked.take(now, to.ip()) {
+        let client = self.clients.entry(session.key).or_default();
+        if paid && client.asked.take(now, to.ip()) && self.asked.take(now, to.ip()) {
             let token = cookie::mac(&*self.token_key, &token_input(id, to));
             self.outbox.push_back((to, wire::challenge(id, token).to_vec()));
         }

@@ -73,6 +73,8 @@ pub struct Server {
     poller: Poller,
     config: Arc<ServerConfig>,
     all: BTreeMap<u64, Connection>,
+    /// So many at a time.
+    most: usize,
     next: u64,
     hosts: RateLimit,
     /// Spreads clients over loopback addresses, in a way that none of them knows.
@@ -114,6 +116,7 @@ impl Server {
             poller,
             config: crate::tls::server_config()?,
             all: BTreeMap::new(),
+            most: MAX,
             next: FIRST,
             hosts: RateLimit::new(INTERVAL, BURST, HOSTS),
             spread: RandomState::new(),
@@ -209,15 +212,14 @@ impl Server {
             return Err(io::Error::other("too many of that host's"));
         }
         let host = rate_limit::name(really.ip());
-        let strangers = self.all.iter().filter(|(_, one)| one.answered.is_none());
+        let strangers = self.all.values().filter(|one| one.answered.is_none()).count();
         if self.all.values().filter(|one| rate_limit::name(one.really.ip()) == host).count() >= MAX_OF_HOST {
             return Err(io::Error::other("too many of that host's"));
         }
-        // The map's order is that of their coming.
-        let oldest = { strangers.clone() }.next().map(|(token, _)| *token);
-        if strangers.count() >= MAX_STRANGERS || self.all.len() >= MAX {
-            let oldest = oldest.ok_or_else(|| io::Error::other("as many as can be are allowed ones"))?;
-            self.end(oldest);
+        if strangers >= MAX_STRANGERS || self.all.len() >= self.most {
+            // The map's order is that of their coming: the oldest stranger goes, or else who has not been answered for longest.
+            let oldest = self.all.iter().min_by_key(|(_, one)| one.answered).map(|(token, _)| *token);
+            oldest.into_iter().for_each(|token| self.end(token));
         }
         stream.set_nonblocking(true)?;
         let own = SocketAddr::new(self.stand_in(really.ip()), 0);
@@ -274,10 +276,15 @@ mod tests {
 
     /// A relay's end on a port of the loopback interface, in front of `relay`.
     fn serve(relay: &UdpSocket) -> (Worker<()>, SocketAddr, Clients) {
+        serve_at_most(MAX, relay)
+    }
+
+    fn serve_at_most(most: usize, relay: &UdpSocket) -> (Worker<()>, SocketAddr, Clients) {
         let clients = Clients::default();
         let (watch, inbox) = watch().unwrap();
         let relay = relay.local_addr().unwrap();
-        let server = Server::bind(Listen::Address(here(0)), relay, clients.clone(), inbox).unwrap();
+        let mut server = Server::bind(Listen::Address(here(0)), relay, clients.clone(), inbox).unwrap();
+        server.most = most;
         let address = server.local_address().unwrap();
         let worker = Worker::start("relay-tls", watch, |why| panic!("{why}"), move || server.run()).unwrap();
         (worker, address, clients)
@@ -343,6 +350,31 @@ mod tests {
         client.lead(7, Target { to: here(1), ..target });
         assert!(news(&client, &told).is_err_and(|why| why.contains("refused")));
         client.forget(7);
+    }
+
+    #[test]
+    fn where_all_are_clients_the_one_that_was_answered_longest_ago_goes() {
+        let (tunnel, relay) = (udp(), udp());
+        let (_server, to, clients) = serve_at_most(2, &relay);
+        let told = [(); 3].map(|()| Waker::new().unwrap());
+        let ends =
+            told.each_ref().map(|told| Client::start(tunnel.local_addr().unwrap(), told.clone()).unwrap());
+        let comes = |n: usize| {
+            ends[n].lead(1, Target { to, out: Outgoing::default(), name: None });
+            let stands_for_relay = news(&ends[n], &told[n]).unwrap();
+            tunnel.send_to(&[1], stands_for_relay).unwrap();
+            let from = relay.recv_from(&mut [0; 8]).expect("what it sends arrives").1;
+            (from, stands_for_relay)
+        };
+        let is_answered = |(from, stands_for_relay)| {
+            relay.send_to(&[0], from).unwrap();
+            assert_eq!(tunnel.recv_from(&mut [0; 8]).unwrap().1, stands_for_relay);
+        };
+        let (first, second) = (comes(0), comes(1));
+        [first, second, first].into_iter().for_each(is_answered);
+        comes(2);
+        let [first, second] = [first, second].map(|(from, _)| clients.really(from));
+        assert!(first.is_some() && second.is_none());
     }
 
     #[test]

@@ -4,14 +4,14 @@ use std::{net::SocketAddr, time::Duration};
 
 use rand_chacha::rand_core::RngCore;
 
-use super::{Deadline, PENDING_LIFETIME, Pending, RelayControl};
+use super::{Deadline, PENDING_LIFETIME, Pending, RelayControl, SILENT, of};
 use crate::{
     handshake::client_mac::Unknown,
     handshake::cookie::CookieJar,
     handshake::noise::{self, Prologue, Responder},
     keys::{PresharedKey, PublicKey},
     path::registration::{self, RegisterPayload, SessionPayload},
-    relay::{Action, DropReason, IDLE, is_destination},
+    relay::{Action, DropReason, IDLE, is_destination, table::Entry},
     wire::{self, REGISTERED_LEN},
 };
 
@@ -24,17 +24,20 @@ impl RelayControl {
     ) -> Result<Action, DropReason> {
         let key = self.client_macs.find(message)?;
         let ephemeral = noise::ephemeral(message);
-        if self.clients.get(&key).is_some_and(|client| client.seen.contains(&ephemeral)) {
+        let client = self.clients.entry(key).or_default();
+        if client.seen.contains(&ephemeral) {
             return Err(DropReason::Replayed);
         }
-        if self.gauge.under_load(now) {
+        if client.gauge.under_load(now) || self.gauge.under_load(now) {
             if !self.checker.check_mac2(now, source, message) {
-                return self.ask_for_cookie(now, source, message);
+                return self.ask_for_cookie(now, &key, source, message);
             }
-            if !self.askers.take(now, source.ip()) {
+            if !client.askers.take(now, source.ip()) {
                 return Err(DropReason::Load);
             }
         }
+        // Whatever comes of it, a copy costs no second look.
+        client.seen.remember(ephemeral);
         let handshake =
             Responder::read(Prologue::Relay, &self.me, message).map_err(|_| DropReason::Handshake)?;
         let asked = self.admit(&key, &handshake)?;
@@ -44,10 +47,15 @@ impl RelayControl {
     fn ask_for_cookie(
         &mut self,
         now: Duration,
+        key: &PublicKey,
         source: SocketAddr,
         message: &[u8],
     ) -> Result<Action, DropReason> {
-        if self.cookies.under_load(now) {
+        let client = self.clients.entry(*key).or_default();
+        let at_home = of(&self.addresses, source).any(|id| client.sessions.contains(&id));
+        if (client.cookies.under_load(now) || self.cookies.under_load(now))
+            && !(at_home && client.home_cookies.take(now, source.ip()))
+        {
             return Err(DropReason::Load);
         }
         let reply = self.checker.reply(now, source, message).ok_or(DropReason::Malformed)?;
@@ -64,7 +72,6 @@ impl RelayControl {
         if !client.taken.take(asked.life.into(), asked.counter.into()) {
             return Err(DropReason::Replayed);
         }
-        client.seen.remember(handshake.ephemeral);
         if !is_destination(asked.destination) {
             return Err(DropReason::Destination);
         }
@@ -81,7 +88,7 @@ impl RelayControl {
         let (key, remote_index) = (handshake.peer, handshake.remote_index);
         let session = match self.known_session(&key, source, &asked) {
             Some(session) => session,
-            None => self.new_session(&key)?,
+            None => self.new_session(now, &key)?,
         };
         let index = self.new_index(&key)?;
         let payload = SessionPayload { session, lifetime: IDLE }.encode();
@@ -111,8 +118,8 @@ impl RelayControl {
     }
 
     /// The id of a session to be made when the handshake is confirmed.
-    fn new_session(&mut self, key: &PublicKey) -> Result<u64, DropReason> {
-        self.check_session_limits(key)?;
+    fn new_session(&mut self, now: Duration, key: &PublicKey) -> Result<u64, DropReason> {
+        self.superfluous_session(now, key)?;
         loop {
             let session = self.rng.next_u64();
             if session != 0 && !self.sessions.contains_key(&session) {
@@ -121,12 +128,19 @@ impl RelayControl {
         }
     }
 
-    fn check_session_limits(&self, key: &PublicKey) -> Result<(), DropReason> {
-        let own = self.clients.get(key).map_or(0, |client| client.sessions.len());
-        if own >= self.limits.sessions_per_key || self.sessions.len() >= self.limits.sessions {
-            return Err(DropReason::SessionLimit);
+    /// Which session of `key` has to go before it gets another, if one has to: the one that was heard least recently. A
+    /// client whose address is another each time leaves sessions behind.
+    fn superfluous_session(&self, now: Duration, key: &PublicKey) -> Result<Option<u64>, DropReason> {
+        let own = self.clients.get(key).map(|client| &client.sessions);
+        let Some(own) = own.filter(|own| own.len() >= self.limits.sessions_per_key) else {
+            let full = self.sessions.len() >= self.limits.sessions;
+            return if full { Err(DropReason::SessionLimit) } else { Ok(None) };
+        };
+        let heard = |id: &u64| (self.table.with(*id, Entry::heard).unwrap_or_default(), *id);
+        match own.iter().map(heard).min() {
+            Some((heard, id)) if heard + SILENT <= now => Ok(Some(id)),
+            _ => Err(DropReason::SessionLimit),
         }
-        Ok(())
     }
 
     /// An index for a pending handshake of `key`, whose oldest one may have to go.
@@ -167,17 +181,20 @@ impl RelayControl {
         if pending.source != source {
             return Err(DropReason::WrongSource);
         }
+        let next_counter = next(counter(message))?;
         if registration::open_registered(&pending.keys, message) != Some(pending.session) {
             return Err(DropReason::Confirmation);
         }
         if !self.sessions.contains_key(&pending.session) {
             let key = pending.key;
-            self.check_session_limits(&key)?;
+            if let Some(silent) = self.superfluous_session(now, &key)? {
+                self.forget_session(silent);
+            }
         }
         let pending = self.forget_pending(index).ok_or(DropReason::UnknownHandshake)?;
         self.forget_older(&pending);
         let id = pending.session;
-        self.confirm(now, index, pending, counter(message) + 1);
+        self.confirm(now, index, pending, next_counter);
         self.open_if_registered(now, id);
         self.open_waiting_for(now, source);
         Ok(self.answer_or_ask(now, id))
@@ -207,13 +224,14 @@ impl RelayControl {
         if session.client != source {
             return Err(DropReason::WrongSource);
         }
-        if counter < session.next_counter || counter == u64::MAX {
+        if counter < session.next_counter {
             return Err(DropReason::Replayed);
         }
+        let next_counter = next(counter)?;
         if registration::open_registered(&session.keys, message) != Some(id) {
             return Err(DropReason::Confirmation);
         }
-        session.next_counter = counter + 1;
+        session.next_counter = next_counter;
         self.table.with(id, |entry| {
             entry.hear(now);
             entry.add_credit(REGISTERED_LEN);
@@ -225,6 +243,11 @@ impl RelayControl {
 /// The counter of a third message.
 fn counter(message: &[u8]) -> u64 {
     u64::from_be_bytes(wire::array(message, 8))
+}
+
+/// The counter behind it; nobody counts so far.
+fn next(counter: u64) -> Result<u64, DropReason> {
+    counter.checked_add(1).ok_or(DropReason::Confirmation)
 }
 
 impl From<Unknown> for DropReason {

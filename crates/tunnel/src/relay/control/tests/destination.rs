@@ -108,21 +108,42 @@ fn a_challenge_that_is_lost_is_repeated() {
     assert_eq!(net.sent[&office()], 2 * CHALLENGE_LEN);
 }
 
-/// Whoever and how many ask for it.
-#[test]
-fn a_host_that_does_not_answer_gets_few_challenges_in_all() {
+/// A relay that many clients ask for challenges to the office's host, each for `each` ports a minute: how many it gets.
+fn challenges_to_a_silent_host(clients: u16, each: u16, minutes: u16) -> usize {
     let mut net = Net::with(Limits { sessions_per_key: 1000, pending_per_key: 1000, ..Limits::default() });
-    let minutes = 10;
-    for minute in 0..minutes {
-        for n in 0..20 {
-            let destination = SocketAddr::new(office().ip(), 1 + n + 20 * minute);
-            net.waiting(1 + u64::from(n % 2), SocketAddr::new(home().ip(), 1 + n + 20 * minute), destination);
+    net.relay.set_allow((0..clients).map(|client| key(client.into()).public()));
+    let mut port = 0;
+    for _ in 0..minutes {
+        for n in 0..clients * each {
+            port += 1;
+            let destination = SocketAddr::new(office().ip(), port);
+            net.waiting((n % clients).into(), SocketAddr::new(home().ip(), port), destination);
         }
         net.pass(Duration::from_secs(60));
     }
-    let challenges = net.mail.iter().filter(|(to, _)| to.ip() == office().ip()).count();
-    assert!(challenges <= CHALLENGE_BURST as usize + 4 * usize::from(minutes), "{challenges}");
     assert!(net.mail.iter().all(|(_, message)| message.len() == CHALLENGE_LEN));
+    net.mail.iter().filter(|(to, _)| to.ip() == office().ip()).count()
+}
+
+#[test]
+fn a_host_that_does_not_answer_gets_few_challenges_for_a_client_and_in_all() {
+    let most = CHALLENGE_BURST as usize + 4 * 10;
+    let of_one = challenges_to_a_silent_host(1, 20, 10);
+    assert!(of_one <= most, "{of_one}");
+    // However many ask for it.
+    let in_all = challenges_to_a_silent_host(10, 5, 10);
+    assert!(in_all <= CHALLENGE_CLIENTS as usize * most, "{in_all}");
+}
+
+#[test]
+fn a_client_keeps_a_host_from_no_other_client() {
+    let mut net = Net::new();
+    for port in 1..=20 {
+        net.waiting(1, SocketAddr::new(home().ip(), port), SocketAddr::new(office().ip(), port));
+    }
+    net.mail.clear();
+    net.waiting(2, away(), office());
+    net.challenge_to(office());
 }
 
 #[test]

@@ -25,6 +25,8 @@ fn replayed_and_older_initiations_get_no_answer_and_evict_no_handshake() {
     let made = |net: &mut Net, counter| initiation(net, 1, RegisterPayload { counter, ..to_office(0) }).1;
     let withheld = made(&mut net, 1);
     let recorded: Vec<_> = (2..302).map(|counter| made(&mut net, counter)).collect();
+    // That there are many is no matter here.
+    net.relay.clients.entry(key(1).public()).or_default().gauge = LoadGauge::new(1000, 1000);
     for message in &recorded {
         net.reply(home(), message);
     }
@@ -47,7 +49,7 @@ fn another_clients_name_does_not_help() {
     assert_eq!(net.give(home(), &stranger), Action::Drop(DropReason::NotAllowed));
     let other = knock(&mut net, 1, 2, Prologue::Relay, to_office(0)).1;
     assert_eq!(net.give(home(), &other), Action::Drop(DropReason::Handshake));
-    assert!(net.relay.clients.is_empty());
+    assert_eq!(net.sizes(), [0; 7]);
 }
 
 #[test]
@@ -93,6 +95,20 @@ fn a_forged_third_message_spoils_nothing() {
     let mut forged = third;
     forged[15] = 9;
     assert_eq!(net.give(home(), &forged), Action::Drop(DropReason::Confirmation));
+}
+
+#[test]
+fn a_third_message_with_the_last_counter_there_is_counts_for_nothing() {
+    let mut net = Net::new();
+    let (mut initiator, message) = initiation(&mut net, 1, to_office(0));
+    let response = net.reply(home(), &message);
+    let finished = initiator.finish(&response).unwrap();
+    let id = SessionPayload::decode(&finished.payload).session;
+    let third = |counter| registration::registered(&finished.keys, finished.remote_index, counter, id);
+    assert_eq!(net.give(home(), &third(u64::MAX)), Action::Drop(DropReason::Confirmation));
+    assert!(net.relay.table().is_empty());
+    assert_eq!(net.give(home(), &third(0)), Action::Taken);
+    assert_eq!(net.give(home(), &third(u64::MAX)), Action::Drop(DropReason::Confirmation));
 }
 
 #[test]

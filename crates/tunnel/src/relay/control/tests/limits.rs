@@ -18,6 +18,28 @@ fn sessions_per_key_are_limited() {
     assert_eq!(net.relay.table().len(), 3);
 }
 
+/// As by a client whose connections by TLS break one after the other.
+#[test]
+fn the_session_of_a_key_that_is_silent_longest_makes_room_for_another() {
+    let mut net = Net::with(Limits { sessions_per_key: 2, ..Limits::default() });
+    let places = [1, 2, 3].map(|port| SocketAddr::new(home().ip(), port));
+    let other = net.open(2, away(), office()).session().unwrap();
+    let [first, second] = [0, 1].map(|n| net.open(1, places[n], office()).session().unwrap());
+    net.pass(SILENT);
+    assert_eq!(net.up(places[0], first), Action::Forward { to: office() });
+    let sizes = net.sizes();
+    let mut late = net.client(1, office());
+    net.third(&mut late, places[2]);
+    assert_eq!(net.up(places[1], second), Action::Forward { to: office() }, "nothing is proved yet");
+    net.pass(SILENT);
+    assert_eq!(net.up(places[0], first), Action::Forward { to: office() });
+    net.open(1, places[2], office());
+    assert_eq!(net.up(places[1], second), Action::Drop(DropReason::UnknownSession));
+    assert_eq!(net.up(places[0], first), Action::Forward { to: office() });
+    assert_eq!(net.up(away(), other), Action::Forward { to: office() });
+    assert_eq!(net.sizes(), sizes);
+}
+
 #[test]
 fn sessions_in_all_are_limited() {
     let mut net = Net::with(Limits { sessions: 1, ..Limits::default() });
@@ -95,10 +117,9 @@ fn under_load_only_who_receives_at_its_address_gets_through() {
     assert!(client.handle_message(next, &response));
 }
 
-/// As many initiations of an allowed client as anybody has recorded, from wherever he says.
-#[test]
-fn copies_of_a_clients_initiations_get_few_cookies_and_one_answer_each() {
-    let mut net = Net::new();
+/// As many copies of client 1's initiations as anybody has recorded, from wherever he says: how many responses and cookie
+/// replies there are. They are more than are remembered.
+fn flood_with_copies(net: &mut Net) -> [usize; 2] {
     let recorded: Vec<_> =
         (0..200).map(|_| net.client(1, office()).poll_transmit(net.now).unwrap()).collect();
     let mut answers = [0; 2];
@@ -110,9 +131,58 @@ fn copies_of_a_clients_initiations_get_few_cookies_and_one_answer_each() {
         }
     }
     assert!(answers[0] <= recorded.len(), "responses: {}", answers[0]);
-    assert!(answers[1] <= COOKIES_PER_SECOND as usize, "cookies: {}", answers[1]);
+    answers
+}
+
+#[test]
+fn copies_of_a_clients_initiations_get_few_cookies_and_one_answer_each() {
+    let mut net = Net::new();
+    let cookies = flood_with_copies(&mut net)[1];
+    assert!(cookies <= COOKIES_PER_SECOND as usize, "cookies: {cookies}");
     assert!(net.relay.table().is_empty() && net.mail.is_empty());
     assert!(net.relay.pending.len() <= Limits::default().pending_per_key);
+}
+
+#[test]
+fn copies_of_one_clients_initiations_keep_no_other_client_out() {
+    let mut net = Net::new();
+    flood_with_copies(&mut net);
+    let mut other = net.client(2, office());
+    let third = net.third(&mut other, away());
+    assert_eq!(net.give(away(), &third), Action::Taken, "in the same instant");
+}
+
+#[test]
+fn a_client_gets_a_cookie_where_it_has_a_session_amid_copies_of_its_initiations() {
+    let mut net = Net::new();
+    let mut client = net.open(1, home(), office());
+    net.pass(Duration::from_secs(5));
+    flood_with_copies(&mut net);
+    client.refresh(net.now);
+    let first = client.poll_transmit(net.now).unwrap();
+    let elsewhere = SocketAddr::new(home().ip(), 7);
+    assert_eq!(net.give(elsewhere, &first), Action::Drop(DropReason::Load));
+    let cookie = net.reply(home(), &first);
+    assert!(client.handle_message(net.now, &cookie));
+    net.now = client.poll_timeout().unwrap();
+    flood_with_copies(&mut net);
+    let third = net.third(&mut client, home());
+    let answer = net.reply(home(), &third);
+    assert!(client.handle_message(net.now, &answer));
+}
+
+/// However long ago the genuine one came.
+#[test]
+fn a_copy_that_was_refused_once_counts_as_no_handshake() {
+    let mut net = Net::new();
+    let made = |net: &mut Net, counter| initiation(net, 1, RegisterPayload { counter, ..to_office(0) }).1;
+    let old = made(&mut net, 1);
+    let newer = made(&mut net, 2);
+    net.reply(home(), &newer);
+    net.relay.gauge = LoadGauge::new(0, 1);
+    for _ in 0..100 {
+        assert_eq!(net.give(away(), &old), Action::Drop(DropReason::Replayed));
+    }
 }
 
 #[test]
@@ -125,6 +195,7 @@ fn a_host_with_a_cookie_may_do_few_handshakes() {
         let first = client.poll_transmit(net.now).unwrap();
         let cookie = net.reply(home(), &first);
         assert!(client.handle_message(net.now, &cookie));
+        net.pass(Duration::from_millis(100));
     }
     for client in &mut clients {
         let due = client.poll_timeout().unwrap();
