@@ -20,10 +20,6 @@ const SOURCE_BURST: u32 = 5;
 /// fortieth of a processor.
 const PROVEN_PER_SECOND: u32 = 400;
 const PROVEN_BURST: u32 = 100;
-/// A host where a peer is known to be gets a cookie so often, after a burst, also when no others are to be had: somebody
-/// may ask in its name, and leaves it some.
-const KNOWN_COOKIE_INTERVAL: Duration = Duration::from_millis(2);
-const KNOWN_COOKIE_BURST: u32 = 100;
 /// Each host gets a relay's echo so often, after a burst; all of them together as many as cookies.
 const ECHO_INTERVAL: Duration = Duration::from_millis(20);
 const ECHO_BURST: u32 = 100;
@@ -81,7 +77,7 @@ impl Default for Limits {
             sources: RateLimit::new(SOURCE_INTERVAL, SOURCE_BURST, MAX_SOURCES)
                 .in_all(LoadGauge::new(PROVEN_PER_SECOND, PROVEN_BURST)),
             known: RateLimit::new(SOURCE_INTERVAL, SOURCE_BURST, MAX_SOURCES),
-            known_cookies: RateLimit::new(KNOWN_COOKIE_INTERVAL, KNOWN_COOKIE_BURST, MAX_SOURCES),
+            known_cookies: RateLimit::cookies_at_home(MAX_SOURCES),
             echoes: RateLimit::new(ECHO_INTERVAL, ECHO_BURST, MAX_SOURCES)
                 .in_all(LoadGauge::new(COOKIES_PER_SECOND, COOKIE_BURST)),
         }

@@ -27,6 +27,12 @@ impl RateLimit {
         Self { interval, burst: interval * burst, capacity, full_at: BTreeMap::new(), all: None }
     }
 
+    /// Cookies for hosts where somebody is known to be, one each 2 ms after a burst of 100, also when no others are to be had: who
+    /// asks in such a host's name leaves it some.
+    pub fn cookies_at_home(capacity: usize) -> Self {
+        Self::new(Duration::from_millis(2), 100, capacity)
+    }
+
     /// The same, with so much for all hosts together.
     pub fn in_all(self, all: LoadGauge) -> Self {
         Self { all: Some(all), ..self }

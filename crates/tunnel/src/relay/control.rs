@@ -52,10 +52,6 @@ const HANDSHAKE_BURST: u32 = 5;
 const COOKIES_PER_SECOND: u32 = 10;
 /// The same for all clients together; one costs a few microseconds of a processor.
 const ALL_COOKIES_PER_SECOND: u32 = 1000;
-/// Cookies for a client, on top of that, to an address where it has a session: one so often, after a burst of this
-/// many. Copies in that address's name leave it some.
-const HOME_COOKIE_INTERVAL: Duration = Duration::from_millis(2);
-const HOME_COOKIE_BURST: u32 = 100;
 /// A host that has not consented gets a challenge for one client so often, after a burst.
 const CHALLENGE_INTERVAL: Duration = Duration::from_secs(15);
 const CHALLENGE_BURST: u32 = 8;
@@ -133,7 +129,7 @@ impl Default for Client {
             sessions: BTreeSet::new(),
             gauge: LoadGauge::new(HANDSHAKES_PER_SECOND, 2 * HANDSHAKES_PER_SECOND),
             cookies: LoadGauge::new(COOKIES_PER_SECOND, COOKIES_PER_SECOND),
-            home_cookies: RateLimit::new(HOME_COOKIE_INTERVAL, HOME_COOKIE_BURST, MAX_HOSTS_OF_CLIENT),
+            home_cookies: RateLimit::cookies_at_home(MAX_HOSTS_OF_CLIENT),
             askers: RateLimit::new(HANDSHAKE_INTERVAL, HANDSHAKE_BURST, MAX_HOSTS_OF_CLIENT),
             asked: RateLimit::new(CHALLENGE_INTERVAL, CHALLENGE_BURST, MAX_HOSTS_OF_CLIENT),
         }
