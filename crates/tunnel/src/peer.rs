@@ -611,9 +611,10 @@ impl Peer {
     /// How long a gap may wait. A peer that repeats says itself when it has given a packet up; of one that does not, the
     /// slowest path is waited for, and no longer: whoever is to send again should hear of it.
     fn hold(&self) -> Duration {
-        let rtt = self.slowest_rtt();
-        let longest = unconfirmed::DEADLINE.max(unconfirmed::ROUNDS * rtt);
-        if self.peer_repeats { longest } else { (self.spread() + rtt / 4).clamp(LEAST_REORDERING, longest) }
+        let (rtt, spread) = (self.slowest_rtt(), self.spread());
+        // The peer's round trips are longer than this end's where a way here is and the way back is not.
+        let longest = unconfirmed::DEADLINE.max(unconfirmed::ROUNDS * rtt.max(spread));
+        if self.peer_repeats { longest } else { (spread + rtt / 4).clamp(LEAST_REORDERING, longest) }
     }
 
     fn slowest_rtt(&self) -> Duration {

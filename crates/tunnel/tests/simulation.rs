@@ -169,6 +169,19 @@ fn windows_fill_every_path_without_being_told_its_rate() {
 }
 
 #[test]
+fn a_gap_waits_for_a_link_that_is_long_in_one_direction() {
+    let slow = plain(8.0, 1500 * MS);
+    let links = vec![(plain(2.0, 20 * MS), plain(2.0, 20 * MS)), (plain(8.0, 20 * MS), slow)];
+    let mut net = Net::new(&Options { scheduler: Scheduler::Auto, seed: 1 }, links);
+    offer(&mut net, 7.0, 20);
+    net.run(net.now + Duration::from_secs(5), |_| ());
+    let order = net.ends[0].status(net.now).peers[0].order;
+    assert_eq!(order.timed_out_packets, 0, "{order:?}");
+    // What the start loses is found out after 1.5 s, and some of it again.
+    assert!(order.lost_packets * 100 < order.delivered_packets, "{order:?}");
+}
+
+#[test]
 fn a_path_that_dies_under_load_stalls_nothing_for_long() {
     let stalls: Vec<_> = (0..12).map(|n| stall_of_a_dead_path((4000 + 37 * n) * MS)).collect();
     println!("{stalls:?}");
