@@ -327,6 +327,11 @@ impl FlowQueue {
                 }
                 self.shorten(now, at);
                 let Some(head) = self.head(now, at) else {
+                    // Flows that nothing takes at present are still before it: its round is not over.
+                    if !is_fresh && passed > 0 {
+                        passed += 1;
+                        continue;
+                    }
                     self.list(is_fresh).remove(passed);
                     // A flow that has run dry waits a round before it counts as fresh again (RFC 8290 §4.2).
                     if is_fresh && !self.old.is_empty() {
@@ -601,6 +606,24 @@ mod tests {
         let tags: Vec<_> = std::iter::from_fn(|| pop(&mut q, 20 * MS)).map(|n| n.packet[999]).collect();
         assert_eq!(tags, (0..50).collect::<Vec<_>>());
         assert_eq!((q.bytes(), q.totals()), (0, (0, 0)));
+    }
+
+    #[test]
+    fn a_flow_that_runs_dry_while_nothing_can_be_sent_gains_no_turn() {
+        let mut q = FlowQueue::new(1, MAX_BYTES);
+        fill(&mut q, MS, 1, 0, 40);
+        drop(pop(&mut q, MS));
+        // There is room for one of each three packets that come; flow 2 has a new one whenever its last has gone.
+        let mut sent = [0; 2];
+        for _ in 0..60 {
+            if q.flows(MS).iter().all(|flow| flow.name.ports != Some([2, 0]) || flow.waiting == 0) {
+                fill(&mut q, MS, 2, 0, 1);
+            }
+            let next = pop(&mut q, MS).expect("both flows have packets");
+            sent[usize::from(next.packet[21]) - 1] += 1;
+            assert!(q.pop(MS, |_| None::<()>).is_none());
+        }
+        assert!(sent[0] >= 25, "{sent:?}");
     }
 
     /// One packet in and one out each millisecond, behind 60 that wait: a standing queue of 60 ms.
