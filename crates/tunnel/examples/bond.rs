@@ -2,8 +2,8 @@
 //!
 //! `cargo run --release -p tunnel --example bond -- [case=NAME] [cc=cubic|bbr] [seconds=12] [seeds=1] [random=FROM..TO]
 //! [rough=FROM..TO] [demo=FROM..TO] [thin=FROM..TO] [back=0.256] [v6=no|yes] [links="20@15±3 1% q50, 5@40 p4/30 s90/2, 9@50 cell1"]
-//! [flows=1] [beside=0] [shared=no|yes] [way=up|down] [singles=only|none] [probes=none] [show=MS]`, in any order; `back` is what the ways
-//! back carry, `case` may be a part of a name, `beside` flows of CUBIC use the first link without the
+//! [flows=1] [against=0] [beside=0] [shared=no|yes] [way=up|down] [singles=only|none] [probes=none] [show=MS]`, in any order; `back` is what the ways
+//! back carry, `case` may be a part of a name, `against` flows come from the other end at the same time, `beside` flows of CUBIC use the first link without the
 //! tunnel, `shared=yes` has all paths on it, `probes=none` leaves out the ping and the call, which take a thin link's rate and are
 //! not on the single links, and `show` prints the first flow's sender each so many ms. Figures are medians of the seeds, Mbit/s and
 //! ms. `/kernel` is the best single link over what Linux 6.18 got on it in one run of 12 s; it is for one flow of 12 s only.
@@ -86,13 +86,14 @@ fn print_in_order(lines: &mut [Option<String>], at: usize, line: String) {
 fn line(case: &Case, arguments: &Arguments) -> String {
     let loads: Vec<Load> = (1..=arguments.seeds).map(|seed| Load { seed, ..arguments.load }).collect();
     let links = if arguments.load.shared { &case.links[..1] } else { &case.links[..] };
-    let mut alone = f64::NAN;
+    let (mut alone, mut against) = (f64::NAN, Vec::new());
     let single = |(at, (link, back)): (usize, (&LinkConfig, &LinkConfig))| {
         let loads = loads.iter().map(|load| Load { beside: if at == 0 { load.beside } else { 0 }, ..*load });
         let runs: Vec<Outcome> = loads.map(|load| run_pair(link, back, &load)).collect();
         if at == 0 {
             alone = median(runs.iter().map(|run| run.beside).collect())
         }
+        against.push(median(runs.iter().map(|run| run.against).collect()));
         median(runs.iter().map(|run| run.goodput).collect())
     };
     let singles: Vec<f64> =
@@ -124,6 +125,10 @@ fn line(case: &Case, arguments: &Arguments) -> String {
             of(&|run| run.timeouts as f64),
             of(&|run| run.retransmitted as f64),
         );
+        if arguments.load.against > 0 {
+            let each = against.iter().map(|a| figure(*a)).collect::<Vec<_>>().join(" ");
+            line += &format!(" against {} each single {each} |", figure(of(&|run| run.against)));
+        }
         if arguments.load.beside > 0 {
             line += &format!(" beside {} alone {} |", figure(of(&|run| run.beside)), figure(alone));
         }
@@ -172,6 +177,7 @@ fn parse() -> Result<Arguments, String> {
             "seeds" => arguments.seeds = number()?,
             "flows" => arguments.load.flows = number()? as usize,
             "show" => arguments.load.show = Some(Duration::from_millis(number()?.max(1))),
+            "against" => arguments.load.against = number()? as usize,
             "beside" => arguments.load.beside = number()? as usize,
             "shared" => arguments.load.shared = value == "yes",
             "way" => arguments.load.from = usize::from(value == "down"),

@@ -347,6 +347,8 @@ impl Case {
 pub struct Load {
     pub control: CongestionControl,
     pub flows: usize,
+    /// Flows from the other end at the same time.
+    pub against: usize,
     /// Flows of CUBIC over the first link alone that use no tunnel, and begin two seconds earlier.
     pub beside: usize,
     /// For how long, start included.
@@ -368,6 +370,7 @@ impl Default for Load {
         Load {
             control: CongestionControl::Cubic,
             flows: 1,
+            against: 0,
             beside: 0,
             shared: false,
             time,
@@ -386,7 +389,8 @@ pub struct Outcome {
     pub goodput: f64,
     /// Bytes that each of them got.
     pub shares: Vec<f64>,
-    /// Mbit/s of those beside them.
+    /// Mbit/s of those from the other end, and of those beside the tunnel.
+    pub against: f64,
     pub beside: f64,
     /// Round trips of pings, ms, in order of length, of both ends: without a flow, and beside it; and how many were lost.
     pub idle: Vec<f64>,
@@ -480,24 +484,27 @@ fn measure(network: &mut impl Network, mtu: u16, load: &Load) -> Outcome {
         }
         tcp_sim::run(network, &mut hosts, from);
     }
-    let connect = |at: Duration, control, mtu, port, ip: fn(usize) -> Ipv4Addr| {
+    let connect = |at: Duration, sender: usize, control, mtu, port, ip: fn(usize) -> Ipv4Addr| {
         let socket = |end: usize, port: u16| Socket { ip: ip(end), port };
-        let (near, far) = (socket(load.from, port), socket(1 - load.from, 5201));
+        let (near, far) = (socket(sender, port), socket(1 - sender, 5201));
         let config = Config { control, mtu, send: u64::MAX >> 8 };
         let caller = Connection::connect(at, config, near, far);
         let called = Connection::listen(Config { send: 0, ..config }, far, near);
-        if load.from == 0 { [caller, called] } else { [called, caller] }
+        if sender == 0 { [caller, called] } else { [called, caller] }
     };
     for flow in 0..load.flows {
-        hosts.connections.push(connect(from, load.control, mtu, 5000 + flow as u16, inner));
+        hosts.connections.push(connect(from, load.from, load.control, mtu, 5000 + flow as u16, inner));
+    }
+    for flow in 0..load.against {
+        hosts.connections.push(connect(from, 1 - load.from, load.control, mtu, 5500 + flow as u16, inner));
     }
     for flow in 0..load.beside {
-        let at = from - BEFORE;
-        hosts.connections.push(connect(at, CongestionControl::Cubic, MTU, 6000 + flow as u16, outsider));
+        let (at, port) = (from - BEFORE, 6000 + flow as u16);
+        hosts.connections.push(connect(at, load.from, CongestionControl::Cubic, MTU, port, outsider));
     }
-    // The receiver's clock starts when it knows of the connection.
+    // One end of each sends nothing.
     let counts = |hosts: &Hosts| -> Vec<f64> {
-        hosts.connections.iter().map(|ends| ends[1 - load.from].received() as f64).collect()
+        hosts.connections.iter().map(|ends| (ends[0].received() + ends[1].received()) as f64).collect()
     };
     let mbps = |bytes: &[f64]| bytes.iter().sum::<f64>() * 8.0 / load.time.as_secs_f64() / 1e6;
     let (mut shares, mut stall) = (Vec::new(), Duration::ZERO);
@@ -514,7 +521,8 @@ fn measure(network: &mut impl Network, mtu: u16, load: &Load) -> Outcome {
     while arrived(&hosts).is_none() && network.now() < end {
         tcp_sim::run(network, &mut hosts, network.now() + STEP);
     }
-    let before = counts(&hosts).split_off(load.flows);
+    // The receiver's clock starts when it knows of the connection.
+    let before = counts(&hosts).split_off(load.flows + load.against);
     if let Some(begin) = arrived(&hosts) {
         stall = run_and_show(network, &mut hosts, begin + load.time, load);
         shares = counts(&hosts);
@@ -523,10 +531,11 @@ fn measure(network: &mut impl Network, mtu: u16, load: &Load) -> Outcome {
         let now = network.now();
         tcp_sim::run(network, &mut hosts, now + Duration::from_secs(2));
     }
-    let beside = shares.split_off(load.flows.min(shares.len()));
+    let beside = shares.split_off((load.flows + load.against).min(shares.len()));
+    let against = shares.split_off(load.flows.min(shares.len()));
     let outcome = outcome(&hosts, load, [idle_from, from, end]);
-    let (goodput, beside) = (mbps(&shares), mbps(&beside) - mbps(&before));
-    Outcome { goodput, shares, beside, stall: stall.as_secs_f64() * 1e3, ..outcome }
+    let (goodput, against, beside) = (mbps(&shares), mbps(&against), mbps(&beside) - mbps(&before));
+    Outcome { goodput, shares, against, beside, stall: stall.as_secs_f64() * 1e3, ..outcome }
 }
 
 /// Lets everything happen up to `until`, says how the first flow's sender does meanwhile, and for how long at most nothing
