@@ -274,8 +274,11 @@ impl Strands {
         Ok(())
     }
 
-    /// Interfaces, addresses or routes have changed. The tunnel and bicast look for themselves.
+    /// Interfaces, addresses, routes or rules have changed. The tunnel and bicast look for themselves.
     pub fn follow_interfaces(&mut self, news: &News, events: &Sender<Event>) {
+        if news.rules || news.overrun {
+            self.tunnel.iter_mut().for_each(|tunnel| tunnel.held.restore());
+        }
         self.floods.follow_interfaces(&news.removed, events);
     }
 

@@ -337,12 +337,20 @@ fn what_is_to_go_through_a_tunnel_whose_daemon_is_killed_goes_nowhere_else() {
         let file = net.van_file(tunnel, "'0.0.0.0/0', '::/0'", &path("l1", ""));
         Daemon::start(&net.van, &file)
     };
-    // Dropping it kills it.
-    let van = start("");
-    assert!(outside.iter().all(|to| goes_in(&net.van, to)));
-    drop(van);
-    assert!(!outside.iter().any(|to| leads(to)), "{}", net.van.ip("rule"));
-    assert!(leads("10.0.1.1"), "neighbours stay neighbours");
+    let held = || ["-4 rule", "-6 rule"].iter().all(|rules| net.van.ip(rules).contains("unreachable"));
+    // As systemd-networkd does when it starts.
+    let flush = "for f in -4 -6; do ip $f rule flush; ip $f rule add pref 32766 lookup main; \
+                 ip $f rule add pref 32767 lookup default; done";
+    for meanwhile in ["true", flush] {
+        let van = start("");
+        assert!(outside.iter().all(|to| goes_in(&net.van, to)));
+        shell(&net.van, meanwhile);
+        eventually("rules that hold back", || held().then_some(()));
+        // Dropping it kills it.
+        drop(van);
+        assert!(!outside.iter().any(|to| leads(to)), "{}", net.van.ip("rule"));
+        assert!(leads("10.0.1.1"), "neighbours stay neighbours");
+    }
     let doctor = common::stdout(&output(&mut net.van.nawa(["doctor"])));
     assert!(
         doctor.contains("WARN  leftover: ") && doctor.contains("the default route goes nowhere"),

@@ -288,19 +288,32 @@ impl Hold {
         self.set(defaults.flat_map(|v6| rules(v6, HELD, mark, true)).collect());
     }
 
+    /// Puts back what somebody has taken away.
+    pub fn restore(&mut self) {
+        self.set(self.0.clone());
+    }
+
     fn set(&mut self, wanted: Vec<Rule>) {
         let old = std::mem::replace(&mut self.0, wanted);
-        if old == self.0 {
+        if old.is_empty() && self.0.is_empty() {
             return;
         }
-        let result = Net::open().and_then(|mut net| {
-            // Others' may be there already, from a daemon that was killed.
-            old.iter().for_each(|rule| drop(net.delete_rule(rule)));
-            self.0.iter().try_for_each(|rule| existing(net.add_rule(rule)))
-        });
-        if let Err(error) = result {
-            tracing::warn!("packets of the default route are not held back: {error}");
+        let not_held = |error| tracing::warn!("packets of the default route are not held back: {error}");
+        let mut net = match Net::open() {
+            Ok(net) => net,
+            Err(error) => return not_held(error),
+        };
+        for rule in &self.0 {
+            match net.add_rule(rule) {
+                Ok(()) if old.contains(rule) => {
+                    tracing::warn!("the rule of priority {} was missing; it is put back", rule.priority);
+                }
+                // Those of a daemon that was killed may be there already.
+                result => existing(result).unwrap_or_else(not_held),
+            }
         }
+        let gone = old.iter().filter(|rule| !self.0.contains(rule));
+        gone.for_each(|rule| drop(net.delete_rule(rule)));
     }
 }
 
