@@ -55,14 +55,17 @@ fn a_path_by_interface_finds_a_rule_by_source() {
     {
         let net = Uplinks::new();
         net.van.ip(&format!("route add default via {one}1"));
-        let paths = path("l1", "local = 'wan1'") + &path("l2", "local = 'wan2'");
+        // A link may have several names.
+        net.van.ip("link property add dev wan2 altname second");
+        let paths =
+            path("l1", "local = 'wan1'") + &path("l2", "local = 'wan2'") + &path("l3", "local = 'second'");
         let remote = SocketAddr::new(office.parse().expect("an address"), 51900).to_string();
         let _daemons = net.start("", OFFICE, &paths.replace("203.0.113.7:51900", &remote));
         net.wait_up(&["l1"]);
         net.wait_why("l2", &format!("no route by wan2 to {office}"));
         net.van.ip(&format!("route add default via {two}1 dev wan2 table 102"));
         net.van.ip(&format!("{family} rule add from {two}2 lookup 102"));
-        net.wait_up(&["l2"]);
+        net.wait_up(&["l2", "l3"]);
         net.van.ip("link set wan2 down");
         net.wait_why("l2", "wan2 is down");
         net.wait_for("l1", "nothing amiss", |path| path["why"].is_null());

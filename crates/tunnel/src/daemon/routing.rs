@@ -92,7 +92,7 @@ impl Host<'_> {
             return Ok(way);
         }
         // Perhaps a rule knows packets from its addresses.
-        let mut sources = device::addresses(name).unwrap_or_default();
+        let mut sources = device::addresses(&link.name).unwrap_or_default();
         sources.retain(|ip| ip.is_ipv4() == query.destination.is_ipv4());
         let way = |ip| leaves_by(self.net, &link, &Query { source: Some(ip), ..*query });
         let by = format!(" by {name}");
