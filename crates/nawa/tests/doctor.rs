@@ -82,6 +82,26 @@ fn doctor_names_a_wrong_key() {
     assert!(there.contains(&format!("is of the key {key}, which no peer in the file has")), "{there}");
 }
 
+/// What it asks goes beside the tunnel that the default route leads into, whatever the mark.
+#[test]
+fn doctor_asks_as_the_paths_packets_go() {
+    let Some(_alone) = namespaces_or_skip("doctor_asks_as_the_paths_packets_go") else { return };
+    for mark in ["", "fwmark = 7"] {
+        let mut net = Uplinks::new();
+        let _office = Daemon::start(&net.office, &net.office_file(""));
+        net.nodes[0] = Node::new();
+        net.lead_out();
+        let file = net.van_file(mark, "'0.0.0.0/0', '::/0'", &path("l1", ""));
+        let _van = Daemon::start(&net.van, &file);
+        net.wait_for("l1", "silence", |path| path["cause"] == "no-answer");
+        finds(&net, &file, L1, "the keys do not fit");
+        let found = stdout(&output(&mut net.van.nawa(["doctor"])));
+        assert!(found.contains("10.0.1.2 is private, 203.0.113.7 is not"), "{found}");
+        nft(&net.core, "add rule inet isp forward meta l4proto udp drop");
+        finds(&net, &file, L1, "UDP is blocked on the way");
+    }
+}
+
 #[test]
 fn doctor_names_a_closed_port() {
     let Some(_alone) = namespaces_or_skip("doctor_names_a_closed_port") else { return };

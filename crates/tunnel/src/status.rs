@@ -21,6 +21,8 @@ pub struct TunnelStatus {
     pub public_key: String,
     /// The MTU of the TUN interface, bytes.
     pub mtu: u16,
+    /// The mark of the outer packets, where the daemon gives them one; 0: none.
+    pub fwmark: u32,
     /// Where packets of the default routes go; none if no peer has one.
     pub default_route: Option<DefaultRoute>,
     /// What TCP connections of this host into the tunnel use, whatever they ask for; none if that is theirs to choose.
@@ -228,6 +230,7 @@ impl Endpoint {
         TunnelStatus {
             public_key: self.public_key().to_string(),
             mtu: self.inner_mtu(),
+            fwmark: 0,
             default_route: self.default_route(),
             congestion_control: self.congestion_control().map(str::to_owned),
             counters: *self.counters(),

@@ -1,7 +1,7 @@
 //! What is seen of this host, and of what a file asks of it.
 
 use std::fs;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::process::Command;
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use device::net::Query;
 use device::poller::Interest;
 use device::udp::{Options, Transmit};
 use device::unreachable::{Because, Listener};
-use device::{Net, Poller, Tun, UdpSocket, monotonic};
+use device::{Net, Outgoing, Poller, Tun, UdpSocket, monotonic};
 use ipnet::IpNet;
 use serde_json::{Value, json};
 use tunnel::Config;
@@ -263,9 +263,10 @@ pub fn paths(tunnel: &Value) -> Vec<(String, Path, Seen)> {
             }
         }
     }
+    let mark = tunnel["fwmark"].as_u64().and_then(|mark| u32::try_from(mark).ok()).unwrap_or_default();
     let see = |path: &Value, known: &Path| {
         let remote = path["remote"].as_str()?.parse().ok()?;
-        Some(seen(remote, path["local"].as_str(), known.cause == "no-answer"))
+        Some(seen(remote, path["local"].as_str(), mark, known.cause == "no-answer"))
     };
     // Silent hosts take their time: all are asked at once.
     std::thread::scope(|scope| {
@@ -283,27 +284,30 @@ pub fn paths(tunnel: &Value) -> Vec<(String, Path, Seen)> {
     })
 }
 
-fn seen(remote: SocketAddr, local: Option<&str>, silent: bool) -> Seen {
+/// As packets with that mark go: beside the tunnel, where the default route leads into it.
+fn seen(remote: SocketAddr, local: Option<&str>, mark: u32, silent: bool) -> Seen {
     let Ok(mut net) = Net::open() else { return Seen::default() };
     let interface = local.and_then(|name| net.link(name).ok()).map(|link| link.index);
     let source = local.and_then(|text| text.parse().ok());
-    let found = net.way_to(&Query { source, interface, ..Query::to(remote.ip()) }).ok();
+    let found = net.way_to(&Query { mark, source, interface, ..Query::to(remote.ip()) }).ok();
     let from = source.or(found.and_then(|way| way.source));
     let mut seen = Seen { ends: from.map(|from| (from, remote.ip())), ..Seen::default() };
     if silent {
-        seen.udp_passes = refuses(remote.ip(), from, interface).ok();
+        let out = Outgoing { mark, interface, source: from };
+        seen.udp_passes = refuses(remote.ip(), &out).ok();
         // Of TCP the routing table's way is asked.
-        seen.tcp_passes = local.is_none().then(|| answers(remote));
+        seen.tcp_passes = local.is_none().then(|| answers(remote, mark));
     }
     seen
 }
 
 /// Whether a datagram to a port where nobody listens is refused.
-fn refuses(to: IpAddr, local: Option<IpAddr>, interface: Option<u32>) -> std::io::Result<bool> {
+fn refuses(to: IpAddr, out: &Outgoing) -> std::io::Result<bool> {
     let listener = Listener::open(to.is_ipv6())?;
     let any: IpAddr = if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-    let socket = UdpSocket::bind((any, 0).into(), Options::default())?;
+    let socket = UdpSocket::bind((any, 0).into(), Options { fwmark: out.mark, ..Options::default() })?;
     let remote = SocketAddr::new(to, NOBODY);
+    let (local, interface) = (out.source, out.interface);
     let transmit =
         Transmit { remote, local, interface, tos: 0, segment_size: None, contents: b"nawa doctor" };
     let mut poller = Poller::new()?;
@@ -322,11 +326,17 @@ fn refuses(to: IpAddr, local: Option<IpAddr>, interface: Option<u32>) -> std::io
     }
 }
 
-fn answers(remote: SocketAddr) -> bool {
-    match TcpStream::connect_timeout(&remote, PATIENCE) {
-        Ok(_) => true,
-        Err(error) => error.kind() == std::io::ErrorKind::ConnectionRefused,
-    }
+/// Whether it takes a connection, or refuses it.
+fn answers(remote: SocketAddr, mark: u32) -> bool {
+    let connect = || -> std::io::Result<()> {
+        let stream = Outgoing { mark, ..Outgoing::default() }.tcp(remote)?;
+        let mut poller = Poller::new()?;
+        poller.add(&stream, 0, Interest::Write)?;
+        poller.wait(Some(PATIENCE))?.for_each(drop);
+        stream.take_error()?.map_or(Ok(()), Err)?;
+        stream.peer_addr().map(drop)
+    };
+    connect().map_or_else(|error| error.kind() == std::io::ErrorKind::ConnectionRefused, |()| true)
 }
 
 #[cfg(test)]

@@ -359,7 +359,7 @@ impl Ends {
 
 impl Asked<TunnelStatus, Change> for Ends {
     fn status(&self) -> TunnelStatus {
-        self.endpoint.status(self.now)
+        TunnelStatus { fwmark: self.mark, ..self.endpoint.status(self.now) }
     }
 
     fn change(&mut self, change: Change) -> Result<(), String> {
