@@ -28,13 +28,13 @@ fn alone_or_skip(name: &str) -> Option<Alone> {
     }
     let registration = kernel::lock::registration().expect("the lock can be taken");
     // What a killed run of something else left.
-    kernel::off("").expect("nothing stays registered");
+    kernel::off("", || false).expect("nothing stays registered");
     Some(Alone { _namespaces: namespaces, _registration: registration })
 }
 
 impl Drop for Alone {
     fn drop(&mut self) {
-        let _ = kernel::off("");
+        let _ = kernel::off("", || false);
     }
 }
 
@@ -383,6 +383,9 @@ fn a_crash_of_the_daemon_leaves_nothing_registered() {
     assert_eq!(output(&mut namespace.nawa(["down"])).status.code(), Some(3));
     assert_eq!(default_of(&namespace), before);
     kill(Daemon::start(&namespace, &file));
+    succeed(&mut namespace.nawa(["flight", "off"]));
+    assert_eq!(default_of(&namespace), before, "that is something to take back");
+    kill(Daemon::start(&namespace, &file));
     let _daemon = Daemon::start(&namespace, &node.write("[bicast]\ninterfaces = ['none0', 'none1']\n"));
     assert_eq!(default_of(&namespace), before);
 }
@@ -398,4 +401,22 @@ fn the_daemon_and_on_share_it() {
     assert!(is_registered());
     succeed(&mut namespace.nawa(["flight", "off"]));
     assert!(!is_registered());
+}
+
+#[test]
+fn off_leaves_a_running_daemon_its_default() {
+    let Some(_alone) = alone_or_skip("off_leaves_a_running_daemon_its_default") else { return };
+    let (namespace, other, node) = (Namespace::new(), Namespace::new(), Node::new());
+    let _daemon = Daemon::start(&namespace, &node.write("[flight]\ndefault = true\n"));
+    let says = "fsat stays the default where a daemon with `default = true` runs";
+    // Nothing is `on`'s.
+    let off = output(&mut other.nawa(["flight", "off"]));
+    assert_eq!(off.status.code(), Some(1));
+    assert!(stderr(&off).contains(says), "{}", stderr(&off));
+    succeed(&mut other.nawa(["flight", "on", "--default"]));
+    let off = output(&mut other.nawa(["flight", "off"]));
+    assert_eq!(off.status.code(), Some(0));
+    assert!(stdout(&off).contains(says), "{}", stdout(&off));
+    assert_ne!(default_of(&other), "fsat");
+    assert_eq!(default_of(&namespace), "fsat");
 }

@@ -91,7 +91,7 @@ pub fn take(name: &str, holder: Holder) -> Result<(), Error> {
 /// # Errors
 /// The first that failed, with its namespace; the others are done.
 pub fn refresh_everywhere(name: &str) -> Result<(), Error> {
-    everywhere(|| replace(name, name))
+    everywhere(|| replace(name, name)).map(drop)
 }
 
 /// Whether `holder` has changed this namespace's default, and not given it back.
@@ -112,7 +112,10 @@ pub fn restore(name: &str) -> Result<(), Error> {
     let restored = restore_from(&record, name);
     // A sandbox hides the first one from a service, whose namespace that is as a rule.
     let before = within(Path::new(FIRST), default).or_else(|_| default())?;
-    if before == name || pins::has(name) { restored } else { restored.and(restore_inherited(name, &before)) }
+    if before == name || pins::has(name) {
+        return restored;
+    }
+    restored.and(restore_inherited(name, &before).map(drop))
 }
 
 fn restore_from(record: &Path, name: &str) -> Result<(), Error> {
@@ -121,51 +124,76 @@ fn restore_from(record: &Path, name: &str) -> Result<(), Error> {
     pins::remove(record)
 }
 
-/// Does so in every namespace that has one; those that are gone are forgotten. A namespace that was made meanwhile has
-/// inherited `name` without a record: it gets what the first one has by then.
+/// What giving defaults back came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Restored {
+    /// There was something to give back.
+    pub changed: bool,
+    /// A daemon that runs keeps what it changed.
+    pub kept: bool,
+}
+
+/// Does so in every namespace that has one, but for what a daemon changed in one where a daemon lives, as `lives` says there; those
+/// that are gone are forgotten. A namespace that was made meanwhile has inherited `name` without a record: it gets what the first
+/// one has by then, unless a daemon keeps it, which gives that back when it stops.
 ///
 /// # Errors
 /// The first that failed, with its namespace; the others are restored.
-pub fn restore_everywhere(name: &str) -> Result<(), Error> {
-    let mut result = Ok(());
-    for (inode, record) in records() {
-        let restored = match find(inode) {
-            Some(path) => within_if_there(&path, || restore_from(&record, name)),
-            None => pins::remove(&record),
+pub fn restore_everywhere(name: &str, lives: impl Fn() -> bool + Sync) -> Result<Restored, Error> {
+    let (mut result, mut restored) = (Ok(()), Restored::default());
+    for (inode, holder, record) in records() {
+        let kept = match find(inode) {
+            Some(path) => within_if_there(&path, || match holder == Holder::Daemon && lives() {
+                true => Ok(true),
+                false => restore_from(&record, name).map(|()| false),
+            }),
+            None => pins::remove(&record).map(|()| false),
         };
-        result = result.and(restored);
+        match kept {
+            Ok(true) => restored.kept = true,
+            Ok(false) => restored.changed = true,
+            Err(error) => result = result.and(Err(error)),
+        }
     }
-    let before = within(Path::new(FIRST), default).unwrap_or_default();
-    let before = if before.is_empty() || before == name { ALWAYS } else { &before };
-    result.and(restore_inherited(name, before))
+    if !restored.kept {
+        let before = within(Path::new(FIRST), default).unwrap_or_default();
+        let before = if before.is_empty() || before == name { ALWAYS } else { &before };
+        let inherited = restore_inherited(name, before);
+        restored.changed |= matches!(inherited, Ok(true));
+        result = result.and(inherited.map(drop));
+    }
+    result.map(|()| restored)
 }
 
-/// Gives `before` to each namespace that has `name` without a record.
-fn restore_inherited(name: &str, before: &str) -> Result<(), Error> {
+/// Gives `before` to each namespace that has `name` without a record; whether any had it.
+fn restore_inherited(name: &str, before: &str) -> Result<bool, Error> {
     let recorded = || Holder::ALL.into_iter().any(is_changed);
-    everywhere(|| if recorded() { Ok(()) } else { replace(name, before) })
+    everywhere(|| if recorded() { Ok(false) } else { replace(name, before) })
 }
 
-/// Does `work` in each namespace that can be entered; the first error, with its namespace.
-fn everywhere(work: impl Fn() -> Result<(), Error> + Sync) -> Result<(), Error> {
-    let mut result = Ok(());
+/// Does `work` in each namespace that can be entered; whether it did anything, or the first error, with its namespace.
+fn everywhere(work: impl Fn() -> Result<bool, Error> + Sync) -> Result<bool, Error> {
+    let mut result = Ok(false);
     for path in reachable() {
-        result = result.and(within_if_there(&path, &work));
+        let done = within_if_there(&path, &work);
+        result = result.and_then(|before| done.map(|done| before | done));
     }
     result
 }
 
-fn replace(name: &str, by: &str) -> Result<(), Error> {
-    if default()? == name { set(by) } else { Ok(()) }
+/// Whether there was something to replace.
+fn replace(name: &str, by: &str) -> Result<bool, Error> {
+    let is_so = default()? == name;
+    if is_so { set(by).map(|()| true) } else { Ok(false) }
 }
 
-fn records() -> Vec<(u64, PathBuf)> {
+fn records() -> Vec<(u64, Holder, PathBuf)> {
     let entries = fs::read_dir(pins::existing()).into_iter().flatten().flatten();
     let record = |entry: fs::DirEntry| {
         let name = entry.file_name();
         let name = name.to_str()?;
-        let inode = Holder::ALL.iter().find_map(|one| name.strip_prefix(one.prefix()))?.parse().ok()?;
-        Some((inode, entry.path()))
+        let of = |one: Holder| Some((name.strip_prefix(one.prefix())?.parse().ok()?, one, entry.path()));
+        Holder::ALL.into_iter().find_map(of)
     };
     entries.filter_map(record).collect()
 }
@@ -194,9 +222,12 @@ fn within<T: Send>(namespace: &Path, work: impl FnOnce() -> Result<T, Error> + S
 }
 
 /// The same, and nothing where the namespace has ended meanwhile, or a file that is to be one has none yet (EINVAL).
-fn within_if_there(namespace: &Path, work: impl FnOnce() -> Result<(), Error> + Send) -> Result<(), Error> {
+fn within_if_there(
+    namespace: &Path,
+    work: impl FnOnce() -> Result<bool, Error> + Send,
+) -> Result<bool, Error> {
     match device::netns::run_in(namespace, work) {
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::InvalidInput) => Ok(()),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::InvalidInput) => Ok(false),
         entered => entered.map_err(|error| pin(&namespace.to_string_lossy(), error))?,
     }
 }
@@ -223,7 +254,7 @@ mod tests {
             println!("SKIPPED: a_file_that_is_no_namespace_yet_is_passed_over: needs root");
             return;
         }
-        let restored = restore_everywhere("nobody's default");
+        let restored = restore_everywhere("nobody's default", || false);
         fs::remove_file(&file).unwrap();
         restored.unwrap();
     }

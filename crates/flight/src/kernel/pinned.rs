@@ -7,7 +7,8 @@ use bpf::probe::TcpStructOps;
 use bpf::struct_ops::{self, Registration};
 use bpf::{Error, pins};
 
-use super::{FSAT, Scheme, default, load, probe};
+use super::default::{self, Restored};
+use super::{FSAT, Scheme, load, probe};
 
 /// Registers `schemes` until [`off`]. What is registered by their names is replaced, for new connections.
 ///
@@ -26,19 +27,22 @@ pub fn on(schemes: &[Scheme]) -> Result<(), Error> {
 }
 
 /// Takes all back that [`on`] did under names that end in `suffix`: namespaces get the default that they had, and the
-/// names are free, unless a daemon holds them too. Connections go on as they are. False if there was nothing to take back.
+/// names are free, unless a daemon holds them too. Connections go on as they are. `lives` says of the calling thread's namespace
+/// whether a daemon runs there, which keeps its default.
 ///
 /// # Errors
 /// The first thing that the kernel says; what else there is is taken back.
-pub fn off(suffix: &str) -> Result<bool, Error> {
+pub fn off(suffix: &str, lives: impl Fn() -> bool + Sync) -> Result<Restored, Error> {
     let kernel = probe()?;
-    let mut result = if FSAT.ends_with(suffix) { default::restore_everywhere(FSAT) } else { Ok(()) };
-    let mut pinned = pinned();
-    pinned.retain(|path| path.to_string_lossy().ends_with(suffix));
-    for path in &pinned {
-        result = result.and(take_back(path, &kernel));
+    let mut result = match FSAT.ends_with(suffix) {
+        true => default::restore_everywhere(FSAT, lives),
+        false => Ok(Restored::default()),
+    };
+    for path in pinned().iter().filter(|path| path.to_string_lossy().ends_with(suffix)) {
+        let taken = take_back(path, &kernel);
+        result = result.and_then(|restored| taken.map(|()| Restored { changed: true, ..restored }));
     }
-    result.map(|()| !pinned.is_empty())
+    result
 }
 
 fn take_back(path: &Path, kernel: &TcpStructOps) -> Result<(), Error> {

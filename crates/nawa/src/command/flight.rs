@@ -2,11 +2,12 @@
 
 use std::fmt::Write;
 
-use flight::kernel::default::Holder;
+use flight::kernel::default::{Holder, Restored};
 use flight::kernel::{self, Scheme};
 
 use super::status::cells::{number, rows_under};
 use crate::cli::{FlightOff, FlightOn, FlightShow};
+use crate::control::client::Daemon;
 use crate::failure::Failure;
 use crate::flight::{Line, State};
 
@@ -36,12 +37,18 @@ pub fn on(on: &FlightOn) -> Result<(), Failure> {
 
 /// Takes that back.
 pub fn off(off: &FlightOff) -> Result<(), Failure> {
-    if kernel::off(&off.suffix).map_err(Failure::failed)? {
-        return Ok(());
+    let lives = || Daemon::find().is_ok_and(|daemon| daemon.is_some());
+    let stays = "fsat stays the default where a daemon with `default = true` runs";
+    match kernel::off(&off.suffix, lives).map_err(Failure::failed)? {
+        Restored { changed: true, kept: false } => Ok(()),
+        Restored { changed: true, kept: true } => super::print(stays),
+        Restored { changed: false, kept: true } => {
+            Err(Failure::failed(format!("there is nothing else to switch off; {stays}")))
+        }
+        Restored { changed: false, kept: false } => Err(Failure::failed(
+            "there is nothing to switch off; `nawa flight on` has not been used since the last `off`",
+        )),
     }
-    Err(Failure::failed(
-        "there is nothing to switch off; `nawa flight on` has not been used since the last `off`",
-    ))
 }
 
 /// Shows what is known.
