@@ -13,6 +13,8 @@ pub mod replay;
 pub mod rtt;
 pub mod said;
 pub mod sent;
+#[cfg(test)]
+mod tests;
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -34,7 +36,7 @@ use crate::path::said::Said;
 use crate::path::sent::{Content, Outcome, Sent};
 use crate::schedule::weights::Weight;
 use crate::why::{Larger, Why};
-use crate::wire::address::{Address, Way};
+use crate::wire::address::{Address, LocalAddress, Way};
 use crate::wire::frame::{DATA_HEADER, put_challenge};
 use crate::wire::train::Train;
 use crate::wire::{HEADER_LEN, TAG_LEN, TransportHeader};
@@ -59,6 +61,10 @@ const SHORTEST_MARKER: Duration = Duration::from_millis(20);
 fn micros(t: Duration) -> i64 {
     i64::try_from(t.as_micros()).unwrap_or(i64::MAX / 4)
 }
+
+/// What tells a path's links from others: where they leave this host, by whichever socket; the peer or the relay that they lead to, and
+/// the relay if they do by TLS; and the peer behind a relay.
+type Links = (LocalAddress, IpAddr, Option<SocketAddr>, Option<IpAddr>);
 
 /// A way to the peer.
 pub struct Path {
@@ -118,6 +124,8 @@ pub struct Path {
     /// A challenge to answer, to where it came from.
     response: Option<(Address, u64)>,
     way: Option<Way>,
+    /// Whose delays and rates are known.
+    known_links: Option<Links>,
     mtu: MtuSearch,
     /// In how many pieces the peer takes a packet.
     most_pieces: u8,
@@ -157,6 +165,7 @@ impl Path {
             places: Remote::default(),
             response: None,
             way: None,
+            known_links: None,
             mtu: MtuSearch::default(),
             most_pieces: 1,
         }
@@ -209,16 +218,40 @@ impl Path {
     }
 
     /// Sends to `address` from now on, which this end's configuration or relay vouches for.
-    pub fn set_address(&mut self, now: Duration, address: Option<Address>) {
+    pub fn set_address(&mut self, now: Duration, address: Option<Address>, out: &mut Outcome) {
         if self.places.set_home(now, address) {
             self.mtu.look_again(now);
+            self.follow(out);
         }
     }
 
     /// Of two addresses of its peer's name the path leads to the one that answers a handshake first.
-    pub fn handle_answer(&mut self, now: Duration, from: &Address) {
+    pub fn handle_answer(&mut self, now: Duration, from: &Address, out: &mut Outcome) {
         if !self.is_up() && self.places.handle_answer(now, from) {
             self.mtu.look_again(now);
+            self.follow(out);
+        }
+    }
+
+    /// Where it leads by other links than before, nothing is known of them. The same ones may have been away for a while.
+    fn follow(&mut self, out: &mut Outcome) {
+        let Some(links) = self.links() else { return };
+        if self.known_links.replace(links).is_some_and(|known| known != links) {
+            self.handle_move(false, out);
+        }
+    }
+
+    fn links(&self) -> Option<Links> {
+        let Address { remote, local, .. } = self.address()?;
+        let relayed = self.way.filter(|way| way.relay.is_some()).map(|way| way.remote.ip());
+        Some((LocalAddress { socket: 0, ..*local }, remote.ip(), self.tls(), relayed))
+    }
+
+    /// What was in flight is handed back as lost, and unless it is the same host nothing is known of its links (RFC 9000 §9.4).
+    fn handle_move(&mut self, same_host: bool, out: &mut Outcome) {
+        self.sent.handle_move(same_host, out);
+        if !same_host {
+            (self.delay, self.least_delay) = (None, None);
         }
     }
 
@@ -248,7 +281,11 @@ impl Path {
         match self.places.handle_response(from, token) {
             Proved::Nothing => return,
             Proved::Here => {}
-            Proved::Moved { same_host } => self.sent.handle_move(now, same_host, out),
+            Proved::Moved { same_host } => {
+                self.handle_move(same_host, out);
+                self.sent.end_silence(now);
+                self.known_links = self.links();
+            }
         }
         self.mtu.look_again(now);
         self.next_marker = Some(now);

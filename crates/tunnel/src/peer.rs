@@ -238,11 +238,15 @@ impl Peer {
 
     /// Points this end's path `index` at where its way leads.
     fn find_way(&mut self, now: Duration, index: usize, me: &PrivateKey, rng: &mut impl RngCore) {
+        self.outcome.clear();
         let Some(path) = self.paths.get_mut(index) else { return };
         let via = path.config.as_ref().and_then(|config| config.via.as_ref());
         match (via, path.way()) {
-            (_, None) => path.set_address(now, None),
-            (None, Some(way)) => path.set_address(now, Some(Address::direct(way.remote, way.local))),
+            (_, None) => path.set_address(now, None, &mut self.outcome),
+            (None, Some(way)) => {
+                let address = Address::direct(way.remote, way.local);
+                path.set_address(now, Some(address), &mut self.outcome);
+            }
             (Some(via), Some(way)) => match &mut path.registration {
                 Some(registration) => registration.restart(now),
                 none => *none = Some(Registration::new(now, me, &via.public_key, way.remote, rng)),
@@ -250,6 +254,7 @@ impl Peer {
         }
         // The other end is to hear at once that it leads somewhere again.
         path.probe_wanted |= path.way().is_some();
+        self.settle(now);
     }
 
     // ---- what arrives -------------------------------------------------------------------------------------------
@@ -258,7 +263,9 @@ impl Peer {
     pub fn handle_relay(&mut self, now: Duration, from: &Address, message: &[u8]) -> bool {
         for path in self.paths.iter_mut().filter(|path| path.is_relayed_by(from)) {
             if path.registration.as_mut().is_some_and(|r| r.handle_message(now, message)) {
-                adopt_session(now, path);
+                self.outcome.clear();
+                adopt_session(now, path, &mut self.outcome);
+                self.settle(now);
                 return true;
             }
         }
@@ -280,7 +287,9 @@ impl Peer {
         finished: Option<Finished>,
     ) {
         if let Some(reborn) = self.sessions.handle_finished(now, initiator, finished) {
-            self.paths.iter_mut().for_each(|path| path.handle_answer(now, from));
+            self.outcome.clear();
+            self.paths.iter_mut().for_each(|path| path.handle_answer(now, from, &mut self.outcome));
+            self.settle(now);
             self.begin_session(now, reborn);
         }
     }
@@ -348,9 +357,11 @@ impl Peer {
     pub fn handle_timeout(&mut self, now: Duration, rng: &mut impl RngCore, taken: &Indices) {
         self.sessions.handle_timeout(now);
         self.shake_hands(now, rng, taken);
+        self.outcome.clear();
         for path in &mut self.paths {
-            adopt_session(now, path);
+            adopt_session(now, path, &mut self.outcome);
         }
+        self.settle(now);
         self.notice_silence(now, rng);
         self.announce_late(now);
         self.update_mtu();
@@ -720,11 +731,11 @@ fn tier_of(path: &Path) -> Option<u8> {
 }
 
 /// The relay's session of a path, once there is one, is the path's address.
-fn adopt_session(now: Duration, path: &mut Path) {
+fn adopt_session(now: Duration, path: &mut Path, out: &mut Outcome) {
     let (Some(relay), Some(registration)) = (path.relay(), &path.registration) else { return };
     let address =
         registration.session().map(|session| Address { via: Some((Direction::Up, session)), ..relay });
-    path.set_address(now, address);
+    path.set_address(now, address, out);
 }
 
 /// The earliest of several times.

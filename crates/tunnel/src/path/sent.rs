@@ -288,14 +288,18 @@ impl Sent {
     }
 
     /// The path leads elsewhere from now on: what was in flight is handed back as lost, and unless it is the same host
-    /// nothing is known of its links any more (RFC 9000 §9.4).
-    pub fn handle_move(&mut self, now: Duration, same_host: bool, out: &mut Outcome) {
+    /// nothing is known of its links any more (RFC 9000 §9.4). One that is silent stays so until something comes back.
+    pub fn handle_move(&mut self, same_host: bool, out: &mut Outcome) {
         self.abandon(out);
         if !same_host {
             (self.rtt, self.age) = (Rtt::default(), Rtt::default());
             self.reordering = (Duration::ZERO, Duration::ZERO);
             self.rate.handle_move();
         }
+    }
+
+    /// Something came back from where the path leads.
+    pub fn end_silence(&mut self, now: Duration) {
         self.silent = 0;
         self.last_progress = now;
     }
