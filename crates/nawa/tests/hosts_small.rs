@@ -6,7 +6,8 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 
 use common::uplinks::{FAMILIES, Uplinks, path, path_to, shell};
-use common::{Daemon, Node, namespaces_or_skip, succeed};
+use common::{Daemon, Node, eventually, namespaces_or_skip, succeed};
+use rustix::process::Signal;
 
 const OFFICE: &str = "'10.77.0.2/32', 'fd77::2/128'";
 
@@ -59,6 +60,41 @@ fn a_tunnel_with_ipv6_inside_works_over_a_link_of_576_bytes() {
     assert!(why.contains("one of 1280 bytes inside goes in 3 datagrams"), "{why}");
     assert!(net.van.ip("link show nawa0").contains("mtu 1280"));
     carries(&net);
+}
+
+/// Until then the interface is as small as the link, too small for IPv6.
+#[test]
+fn a_reload_brings_ipv6_into_a_tunnel_over_a_small_link() {
+    let name = "a_reload_brings_ipv6_into_a_tunnel_over_a_small_link";
+    let Some(_alone) = namespaces_or_skip(name) else { return };
+    let net = van_with_routes();
+    net.core.ip("link set eth0 mtu 576");
+    net.office.ip("link set eth0 mtu 576");
+    let file = net.van_file("", "'10.77.0.2/32'", &path("l1", ""));
+    let v4 = std::fs::read_to_string(&file).expect("the file").replace(", 'fd77::1/64'", "");
+    std::fs::write(&file, v4).expect("it can be written");
+    let (_office, van) = (Daemon::start(&net.office, &net.office_file("")), Daemon::start(&net.van, &file));
+    let link = || net.van.ip("link show dev nawa0");
+    eventually("the link's size", || (!link().contains("mtu 1280")).then_some(()));
+    let before = link();
+    net.van.ip("route add unreachable fd99::/64");
+    net.van_file("", &format!("{OFFICE}, 'fd99::/64'"), &path("l1", ""));
+    van.signal(Signal::HUP);
+    eventually("it is refused", || net.van.status()["reload_refused"].is_array().then_some(()));
+    assert_eq!(link(), before);
+    net.van_file("", OFFICE, &path("l1", ""));
+    van.signal(Signal::HUP);
+    eventually("it is taken up", || net.van.status()["reload_refused"].is_null().then_some(()));
+    net.ping("fd77::2");
+    carries(&net);
+    // What is of IPv6 alone needs no route to the peer.
+    net.van_file("", "'10.77.0.2/32'", &path("l1", ""));
+    van.signal(Signal::HUP);
+    eventually("its route goes", || (!net.van.ip("-6 route").contains("fd77::2 ")).then_some(()));
+    eventually("the tunnel takes less", || {
+        (net.van.status()["tunnel"]["mtu"].as_u64() < Some(1280)).then_some(())
+    });
+    assert!(net.van.ip("-6 address show dev nawa0").contains("fd77::1/64"));
 }
 
 #[test]

@@ -95,6 +95,21 @@ fn reload(daemon: &mut Daemon) {
     assert!(line.contains("the file is taken up"), "{line}");
 }
 
+/// Where IPv6 is switched off on new links.
+#[test]
+fn a_reload_may_bring_the_first_of_ipv6() {
+    let Some(_alone) = namespaces_or_skip("a_reload_may_bring_the_first_of_ipv6") else { return };
+    let pair = Pair::new();
+    shell(&pair.van, "echo 1 >/proc/sys/net/ipv6/conf/default/disable_ipv6");
+    let file = pair.van_file("", "", &path("lte"));
+    let van = Daemon::start(&pair.van, &file);
+    let with = std::fs::read_to_string(&file).expect("the file").replace("1/24'", "1/24', 'fd77::1/64'");
+    std::fs::write(&file, with).expect("it can be written");
+    van.signal(Signal::HUP);
+    let address = || pair.van.ip("-6 address show dev nawa0").contains("fd77::1/64").then_some(());
+    eventually("an address", address);
+}
+
 /// A TCP stream through the tunnel, as long as `during` runs; `during` gets what waits until more has arrived.
 fn stream(pair: &Pair, during: impl FnOnce(&dyn Fn())) {
     let (arrived, stop) = (AtomicU64::new(0), AtomicBool::new(false));

@@ -66,9 +66,7 @@ impl Interface {
             Mtu::Auto => MIN_INNER_MTU,
             Mtu::Fixed(mtu) => mtu,
         };
-        let nets = settings.tunnel.peers.iter().flat_map(|peer| &peer.routes).chain(&settings.addresses);
-        let v6 = nets.into_iter().any(|net| net.addr().is_ipv6());
-        let index = configure(&mut net, &name, mtu, v6).map_err(StartError::Interface)?;
+        let index = configure(&mut net, &name, mtu).map_err(StartError::Interface)?;
         let mark = if settings.fwmark == 0 { TABLE } else { settings.fwmark };
         let mut interface = Self { net, name, index, mtu, mark, pieces: Vec::new(), open: false };
         interface.reconfigure(&settings.addresses, &settings.tunnel)?;
@@ -92,6 +90,11 @@ impl Interface {
     pub fn reconfigure(&mut self, addresses: &[IpNet], config: &Config) -> Result<(), StartError> {
         let mut wanted = pieces(addresses, config, self.mark, self.index);
         let new: Vec<_> = wanted.iter().filter(|piece| !self.pieces.contains(piece)).cloned().collect();
+        let mtu = self.mtu;
+        if has_v6(&wanted) {
+            self.set_mtu(mtu.max(MIN_INNER_MTU));
+            self.switch_v6_on();
+        }
         for (count, piece) in new.iter().enumerate() {
             let Err(error) = self.add(piece) else { continue };
             // As the kernel, which gives its own such routes to several interfaces.
@@ -101,6 +104,7 @@ impl Interface {
                 continue;
             }
             new[..count].iter().rev().for_each(|piece| self.take_back(piece));
+            self.set_mtu(mtu);
             return Err(piece.refused(error));
         }
         let old = std::mem::replace(&mut self.pieces, wanted);
@@ -134,6 +138,9 @@ impl Interface {
                 tracing::warn!("{error}");
             }
         }
+        if has_v6(&self.pieces) {
+            self.switch_v6_on();
+        }
         for piece in self.pieces.clone() {
             if self.put_back(&piece) {
                 tracing::warn!("somebody has taken {piece} from {}; it is put back", self.name);
@@ -163,8 +170,14 @@ impl Interface {
         }
     }
 
-    /// Takes packets of up to `mtu` bytes from now on.
+    /// A host may have IPv6 switched off on its links. Where that cannot be written, the first address says why not.
+    fn switch_v6_on(&self) {
+        let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{}/disable_ipv6", self.name), "0");
+    }
+
+    /// Takes packets of up to `mtu` bytes from now on; the kernel takes IPv6 from an interface of less than it needs.
     pub fn set_mtu(&mut self, mtu: u16) {
+        let mtu = if has_v6(&self.pieces) { mtu.max(MIN_INNER_MTU) } else { mtu };
         if mtu == self.mtu {
             return;
         }
@@ -241,6 +254,14 @@ impl Piece {
     /// Whether it is the rule by which packets take a default route into the tunnel.
     fn leads_in(&self) -> bool {
         matches!(self, Piece::Rule(rule) if rule.table == TABLE)
+    }
+
+    fn is_v6(&self) -> bool {
+        match self {
+            Piece::Address(net) => net.addr().is_ipv6(),
+            Piece::Route(route) => route.destination.is_ipv6(),
+            Piece::Rule(rule) => rule.v6,
+        }
     }
 
     /// Whether it is the route of an address's prefix.
@@ -340,14 +361,14 @@ pub fn remove_left() -> usize {
     left
 }
 
+fn has_v6(pieces: &[Piece]) -> bool {
+    pieces.iter().any(Piece::is_v6)
+}
+
 /// Everything but addresses and routes; the interface's index.
-fn configure(net: &mut Net, name: &str, mtu: u16, v6: bool) -> io::Result<u32> {
+fn configure(net: &mut Net, name: &str, mtu: u16) -> io::Result<u32> {
     let index = net.link(name)?.index;
     net.set_mtu(index, mtu.into())?;
-    if v6 {
-        // A host may have IPv6 switched off on its links. Where that cannot be written, the first address says why not.
-        let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6"), "0");
-    }
     net.set_queue_length(index, QUEUE)?;
     net.set_up(index)?;
     Ok(index)
