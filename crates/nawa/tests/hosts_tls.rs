@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use common::uplinks::{Names, Resolver, Uplinks, nft, path, shell};
 use common::{Daemon, Namespace, Node, eventually, namespaces_or_skip, succeed};
+use serde_json::Value;
 
 const OFFICE: &str = "'10.77.0.2/32', 'fd77::2/128'";
 
@@ -84,6 +85,40 @@ fn a_tunnel_comes_up_by_tls_where_no_udp_passes() {
     net.wait_why("l1", "no connection by TLS");
     nft(&net.core, "flush chain inet wall pre");
     net.wait_up(&["l1"]);
+}
+
+/// A connection from an address that packets do not leave from any more is given up before it is found to be dead.
+#[test]
+fn a_connection_by_tls_follows_the_address_that_packets_leave_from() {
+    let name = "a_connection_by_tls_follows_the_address_that_packets_leave_from";
+    let Some(_alone) = namespaces_or_skip(name) else { return };
+    let blocked = Blocked::new();
+    let net = &blocked.net;
+    let _relay = Daemon::start(&net.core, &blocked.relay_file());
+    let paths =
+        blocked.via("l1", "203.0.113.1:443", "") + &blocked.via("l2", "203.0.113.1:443", "local = 'wan1'");
+    let _daemons = net.start("", OFFICE, &paths);
+    net.wait_up(&["l1", "l2"]);
+    let has_client = |at: &str| {
+        let sessions = net.core.status()["relay"]["sessions"].as_array().expect("sessions").clone();
+        let is_there = |one: &Value| one["client"].as_str().is_some_and(|client| client.starts_with(at));
+        sessions.iter().any(is_there).then_some(())
+    };
+    // The old one stays, so that the connection would live.
+    net.van.ip("address add 10.0.1.3/24 dev wan1");
+    net.van.ip("route replace default via 10.0.1.1 metric 10 src 10.0.1.3");
+    eventually("it leaves from the new address", || has_client("10.0.1.3:"));
+    net.wait_up(&["l1", "l2"]);
+    net.van.ip("route replace default via 10.0.2.1 metric 5");
+    eventually("the free one leaves by the other uplink", || has_client("10.0.2.2:"));
+    net.wait_up(&["l1", "l2"]);
+    // With the first address of a network the others go.
+    net.van.ip("address del 10.0.1.2/24 dev wan1");
+    net.wait_why("l2", "no route by wan1");
+    net.van.ip("address add 10.0.1.4/24 dev wan1");
+    net.van.ip("route add default via 10.0.1.1 metric 10");
+    eventually("it leaves from the one that came", || has_client("10.0.1.4:"));
+    net.wait_up(&["l2"]);
 }
 
 /// The default route leads into the tunnel, the office is the relay as well, and has a name whose server is asked by UDP.

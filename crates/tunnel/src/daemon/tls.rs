@@ -9,6 +9,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::Builder;
 use std::time::Duration;
 
+use device::net::WayOut;
 use device::outgoing::loopback;
 use device::poller::{Interest, Poller, boottime};
 use device::{Outgoing, Waker};
@@ -31,6 +32,8 @@ pub struct Target {
     pub to: SocketAddr,
     /// How this host is left.
     pub out: Outgoing,
+    /// How the kernel leaves it then: a connection keeps its source address, and does not outlive it.
+    pub leaves: Option<WayOut>,
     /// What it is called, if it is given by name: whoever is on the way may want to read one.
     pub name: Option<String>,
 }

@@ -7,6 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
+use device::net::Query;
 use device::poller::{Interest, Poller, boottime};
 use device::unreachable::{Because, Listener, Unreachable};
 use device::worker::{Asked, Inbox};
@@ -521,7 +522,10 @@ impl Listed {
             config::Host::Address(_) => None,
         };
         let out = Outgoing { mark: host.mark, interface: local.interface, source: local.ip };
-        tls.lead(Target { to: address, out, name });
+        let query =
+            Query { mark: out.mark, source: out.source, interface: out.interface, ..Query::to(address.ip()) };
+        let leaves = host.net.way_to(&query).ok();
+        tls.lead(Target { to: address, out, leaves, name });
         let error = |error: &String| Why::NoTls { to: address, error: error.clone() };
         let relay = tls.state.as_ref().map_err(error)?;
         let local = LocalAddress::default();

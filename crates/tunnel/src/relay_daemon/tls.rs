@@ -308,7 +308,7 @@ mod tests {
         let (server, to, clients) = serve(&relay);
         let told = Waker::new().unwrap();
         let client = Client::start(tunnel.local_addr().unwrap(), told.clone()).unwrap();
-        let target = Target { to, out: Outgoing::default(), name: Some("relay.test".into()) };
+        let target = Target { to, out: Outgoing::default(), leaves: None, name: Some("relay.test".into()) };
         client.lead(7, target.clone());
         let stands_for_relay = news(&client, &told).unwrap();
         let mut buffer = [0; 2 * MAX];
@@ -360,7 +360,7 @@ mod tests {
         let ends =
             told.each_ref().map(|told| Client::start(tunnel.local_addr().unwrap(), told.clone()).unwrap());
         let comes = |n: usize| {
-            ends[n].lead(1, Target { to, out: Outgoing::default(), name: None });
+            ends[n].lead(1, Target { to, out: Outgoing::default(), leaves: None, name: None });
             let stands_for_relay = news(&ends[n], &told[n]).unwrap();
             tunnel.send_to(&[1], stands_for_relay).unwrap();
             let from = relay.recv_from(&mut [0; 8]).expect("what it sends arrives").1;
@@ -407,7 +407,7 @@ mod tests {
         let told = Waker::new().unwrap();
         let client = Client::start(tunnel.local_addr().unwrap(), told.clone()).unwrap();
         let out = Outgoing { source: Some([127, 0, 0, 2].into()), ..Outgoing::default() };
-        client.lead(1, Target { to, out, name: None });
+        client.lead(1, Target { to, out, leaves: None, name: None });
         tunnel.send_to(&[5; 5], news(&client, &told).unwrap()).unwrap();
         assert_eq!(relay.recv_from(&mut [0; 8]).unwrap().0, 5);
     }
