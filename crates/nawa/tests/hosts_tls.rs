@@ -121,6 +121,19 @@ fn a_connection_by_tls_follows_the_address_that_packets_leave_from() {
     net.wait_up(&["l2"]);
 }
 
+#[test]
+fn a_path_by_tls_waits_for_the_loopback_address() {
+    let Some(_alone) = namespaces_or_skip("a_path_by_tls_waits_for_the_loopback_address") else { return };
+    let blocked = Blocked::new();
+    let net = &blocked.net;
+    let _relay = Daemon::start(&net.core, &blocked.relay_file());
+    net.van.ip("address del 127.0.0.1/8 dev lo");
+    let _daemons = net.start("", OFFICE, &blocked.via("l1", "203.0.113.1:443", "local = 'wan1'"));
+    net.wait_why("l1", "no socket on the loopback interface");
+    net.van.ip("address add 127.0.0.1/8 dev lo");
+    net.wait_up(&["l1"]);
+}
+
 /// The default route leads into the tunnel, the office is the relay as well, and has a name whose server is asked by UDP.
 #[test]
 fn a_connection_by_tls_goes_beside_the_default_route() {

@@ -121,8 +121,8 @@ struct Work {
 
 struct Path {
     target: Target,
-    /// Stays where it is: the tunnel knows it.
-    stands_for_relay: Arc<UdpSocket>,
+    /// Once it is needed. Stays where it is: the tunnel knows it.
+    stands_for_relay: Option<Arc<UdpSocket>>,
     state: State,
     /// How long to wait after the next failure.
     wait: Duration,
@@ -170,24 +170,14 @@ impl Work {
     fn take(&mut self, poller: &Poller, now: Duration, order: Order) {
         match order {
             Order::Lead(path, target) => {
-                let own = SocketAddr::new(loopback(self.tunnel.ip()), 0);
-                let result = match self.all.remove(&path) {
-                    Some(mut old) => {
-                        old.state.close(poller);
-                        Ok(old.stands_for_relay)
-                    }
-                    None => stand_in(own, self.tunnel).map(Arc::new),
-                };
-                match result {
-                    Ok(stands_for_relay) => {
-                        let state = State::Waiting(now);
-                        self.all.insert(path, Path { target, stands_for_relay, state, wait: RETRY });
-                        self.step(poller, now, path);
-                    }
-                    Err(error) => {
-                        self.tell(path, Err(format!("no socket on the loopback interface: {error}")))
-                    }
-                }
+                let old = self.all.remove(&path);
+                let stands_for_relay = old.and_then(|mut old| {
+                    old.state.close(poller);
+                    old.stands_for_relay
+                });
+                let state = State::Waiting(now);
+                self.all.insert(path, Path { target, stands_for_relay, state, wait: RETRY });
+                self.step(poller, now, path);
             }
             Order::Forget(path) => {
                 self.all.remove(&path).into_iter().for_each(|mut path| path.state.close(poller));
@@ -199,10 +189,10 @@ impl Work {
     fn step(&mut self, poller: &Poller, now: Duration, number: u64) {
         let Some(path) = self.all.get_mut(&number) else { return };
         let was_made = matches!(path.state, State::Made(_));
-        match path.step(poller, now, number, &self.config) {
+        match path.step(poller, now, number, self.tunnel, &self.config) {
             Ok(()) if matches!(path.state, State::Made(_)) && !was_made => {
-                let at = path.stands_for_relay.local_addr().map_err(|error| error.to_string());
-                self.tell(number, at);
+                let at = path.stand_in(self.tunnel).and_then(|socket| socket.local_addr());
+                self.tell(number, at.map_err(|error| error.to_string()));
             }
             Ok(()) => {}
             Err(error) => {
@@ -238,11 +228,23 @@ impl Path {
         }
     }
 
+    /// The socket that stands for the relay.
+    fn stand_in(&mut self, tunnel: SocketAddr) -> io::Result<Arc<UdpSocket>> {
+        if let Some(socket) = &self.stands_for_relay {
+            return Ok(socket.clone());
+        }
+        let own = SocketAddr::new(loopback(tunnel.ip()), 0);
+        let explain = |error| io::Error::other(format!("no socket on the loopback interface: {error}"));
+        let socket = Arc::new(stand_in(own, tunnel).map_err(explain)?);
+        Ok(self.stands_for_relay.insert(socket).clone())
+    }
+
     fn step(
         &mut self,
         poller: &Poller,
         now: Duration,
         number: u64,
+        tunnel: SocketAddr,
         config: &Arc<ClientConfig>,
     ) -> io::Result<()> {
         let late = |until: Duration| match now >= until {
@@ -276,9 +278,9 @@ impl Path {
                 let name = name.and_then(|name| ServerName::try_from(name.to_owned()).ok());
                 let name = name.unwrap_or_else(|| self.target.to.ip().into());
                 let tls = ClientConnection::new(config.clone(), name).map_err(io::Error::other)?;
-                let pump = Pump::new(poller, token, stream, tls.into(), self.stands_for_relay.clone())?;
+                let pump = Pump::new(poller, token, stream, tls.into(), self.stand_in(tunnel)?)?;
                 self.state = State::Shaking(Box::new(pump), until);
-                self.step(poller, now, number, config)
+                self.step(poller, now, number, tunnel, config)
             }
             State::Shaking(pump, until) => {
                 late(*until)?;

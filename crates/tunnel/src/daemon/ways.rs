@@ -26,7 +26,7 @@ use crate::keys::PublicKey;
 use crate::why::Why;
 use crate::wire::address::{LocalAddress, Way};
 
-/// How often interfaces are looked at where the kernel does not tell of changes.
+/// How often interfaces are looked at where the kernel does not tell of changes, and what could not begin is tried again.
 const INTERVAL: Duration = Duration::from_secs(1);
 /// The kernel tells of an address in several messages, and routers of many routes: what comes within this time of the
 /// last look is looked at together.
@@ -337,13 +337,16 @@ impl State {
     }
 
     /// Has connections made to where paths lead.
-    fn connect(&mut self) {
+    fn connect(&mut self, now: Duration) {
         for tls in self.listed.iter_mut().filter_map(|listed| listed.tls.as_mut()).filter(|tls| !tls.led) {
             let Some(target) = &tls.target else { continue };
             if self.client.is_none() {
                 match Client::start(self.tunnel, self.answers.1.clone()) {
                     Ok(client) => self.client = Some(client),
-                    Err(error) => tls.state = Err(error.to_string()),
+                    Err(error) => {
+                        tls.state = Err(error.to_string());
+                        self.due = Some(now + INTERVAL);
+                    }
                 }
             }
             if let Some(client) = &self.client {
@@ -424,7 +427,7 @@ impl State {
         let mut host = Host { net: &mut self.net, own: (own, self.interface.name()), mark: self.mark };
         let changed: Vec<_> =
             self.listed.iter_mut().filter_map(|listed| listed.look(&mut host, &news)).collect();
-        self.connect();
+        self.connect(now);
         for what in changed.into_iter().chain([What::Routes]) {
             // Refused only when the data thread has ended.
             let _ = self.told.send(Told { generation: self.generation, what });
