@@ -12,7 +12,7 @@ use rustix::event::{EventfdFlags, Timespec, eventfd};
 /// Events returned by one wait at most; the rest come with the next.
 const EVENTS: usize = 32;
 
-/// Time since the machine started, without sleep (CLOCK_MONOTONIC): the edge's clock, which cores get as `now`.
+/// Time since the machine started, without sleep (CLOCK_MONOTONIC): what most cores get as `now`.
 ///
 /// By libc, which reads it without a system call, and not from the vDSO directly: whoever preloads another
 /// `clock_gettime`, as faketime(1) does, sets this clock too.
@@ -20,7 +20,8 @@ pub fn monotonic() -> Duration {
     read(libc::CLOCK_MONOTONIC)
 }
 
-/// The same with sleep (CLOCK_BOOTTIME): for whatever grows old while the machine is suspended, as keys do.
+/// The same with sleep (CLOCK_BOOTTIME): for whatever grows old while the machine is suspended, as keys do; what the tunnel's core
+/// gets as `now`.
 pub fn boottime() -> Duration {
     read(libc::CLOCK_BOOTTIME)
 }

@@ -1,5 +1,5 @@
-/* A clock that is wrong: preloaded (LD_PRELOAD) into one program, so that its CLOCK_MONOTONIC runs too fast or too
- * slowly, and jumps forward. Of the true time t since the machine's start it shows
+/* A clock that is wrong: preloaded (LD_PRELOAD) into one program, so that its CLOCK_MONOTONIC and CLOCK_BOOTTIME
+ * run too fast or too slowly, and jump forward. Of the true time t since the machine's start they show
  *
  *     t + offset + t * ppm / 1,000,000 + step * floor(t / every)
  *

@@ -1,4 +1,4 @@
-//! Clocks that disagree: what precedes a program's command so that its CLOCK_MONOTONIC is not the other end's.
+//! Clocks that disagree: what precedes a program's command so that its CLOCK_BOOTTIME is not the other end's.
 
 use std::ffi::OsString;
 use std::fs;

@@ -1,4 +1,4 @@
-//! The clock's edge: what an end's CLOCK_MONOTONIC shows while true time passes.
+//! The clock's edge: what an end's CLOCK_BOOTTIME shows while true time passes.
 
 use std::time::Duration;
 
