@@ -47,9 +47,11 @@ struct Neighbour {
     nonce: u64,
     /// Of the next sum that it is to overhear.
     number: u16,
+    /// Sums that no report covers yet.
     unreported: u32,
     copies: VecDeque<(u16, Transit)>,
-    reported: Option<Report>,
+    /// Its latest report: it counts from the first sum that it heard.
+    reported: Report,
     expected: u32,
     missed: u32,
     /// Until then it is left out, or was: since then it can be coded for.
@@ -178,7 +180,7 @@ impl Neighbour {
             number: 0,
             unreported: 0,
             copies: VecDeque::new(),
-            reported: None,
+            reported: Report { newest: u16::MAX, ..Report::default() },
             expected: 0,
             missed: 0,
             out_until: now,
@@ -187,18 +189,16 @@ impl Neighbour {
     }
 
     fn handle_report(&mut self, now: Duration, report: &Report) -> Vec<Transit> {
-        let (expected, missed) = match self.reported.replace(*report) {
-            Some(before) => {
-                (report.newest.wrapping_sub(before.newest), report.lost.wrapping_sub(before.lost))
-            }
-            // All that was sent to it, since it counts from the first that it heard.
-            None => (self.number, report.lost),
-        };
-        // More than was sent since: one of both began anew.
-        if u32::from(expected) <= self.unreported && missed <= expected {
+        let expected = report.newest.wrapping_sub(self.reported.newest);
+        let missed = report.lost.wrapping_sub(self.reported.lost);
+        self.reported = *report;
+        // Those that were under way are the next report's. More than were sent: one of both began anew.
+        let under_way = u32::from(self.number.wrapping_sub(report.newest).wrapping_sub(1));
+        let sent = self.unreported;
+        self.unreported = if under_way <= sent { under_way } else { 0 };
+        if u32::from(expected) <= sent && missed <= expected {
             self.judge(now, expected.into(), missed.into());
         }
-        self.unreported = 0;
         let is_missing = |number: u16| {
             let behind = report.newest.wrapping_sub(number);
             behind < 64 && report.missing >> behind & 1 == 1
@@ -353,6 +353,17 @@ mod tests {
         assert!(neighbours.decodes(s(0), NEIGHBOUR));
         send(&mut neighbours, s(0), 1);
         assert_eq!((neighbours.decodes(s(0), NEIGHBOUR), neighbours.left_out(s(0))), (false, 1));
+    }
+
+    #[test]
+    fn what_was_under_way_when_a_report_came_is_judged_by_the_next() {
+        let mut neighbours = known();
+        for (count, newest, lost) in [(10, 7, 0), (2, 11, 4)] {
+            assert!(neighbours.decodes(s(0), NEIGHBOUR));
+            send(&mut neighbours, s(0), count);
+            neighbours.handle_report(s(0), NEIGHBOUR, &Report { newest, lost, missing: 0, answer: 0 });
+        }
+        assert!(!neighbours.decodes(s(0), NEIGHBOUR));
     }
 
     #[test]
