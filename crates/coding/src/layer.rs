@@ -26,7 +26,7 @@ use crate::stats::{Kept, Stats};
 use crate::transit::Transit;
 use crate::wait_queue::MAX_WQ_LEN;
 
-/// Stations whose frames for others are counted.
+/// Stations whose frames for others are counted; one more takes the place of the one that was silent for longest.
 const MAX_OVERHEARD: usize = 64;
 
 /// One node's NC layer.
@@ -41,8 +41,8 @@ pub struct NcLayer {
     holds: Holds,
     neighbours: Neighbours,
     reception: Reception,
-    /// Frames for other nodes that were heard, by sender.
-    overheard: BTreeMap<Mac, u64>,
+    /// Frames for other nodes that were heard, by sender, and when the last was.
+    overheard: BTreeMap<Mac, (u64, Duration)>,
     greetings: Greetings,
     /// When many packets waited last (mode `any`).
     many_waited: Option<Duration>,
@@ -113,7 +113,7 @@ impl NcLayer {
     /// What is known of each neighbour: of those that were overheard, or sent NC frames.
     pub fn neighbours(&self, now: Duration) -> BTreeMap<Mac, Neighbourhood> {
         let mut all = self.neighbours.all(now);
-        self.overheard.iter().for_each(|(mac, count)| all.entry(*mac).or_default().overheard = *count);
+        self.overheard.iter().for_each(|(mac, (count, _))| all.entry(*mac).or_default().overheard = *count);
         all
     }
 
@@ -135,8 +135,8 @@ impl NcLayer {
         self.holds.note_activity(now);
         let Some(heard) = Frame::parse(frame).filter(|heard| heard.source != self.config.mac) else { return };
         let for_us = heard.destination == self.config.mac || heard.destination.is_group();
-        if !for_us && (self.overheard.len() < MAX_OVERHEARD || self.overheard.contains_key(&heard.source)) {
-            *self.overheard.entry(heard.source).or_default() += 1;
+        if !for_us {
+            self.count_overheard(now, heard.source);
         }
         match heard.ethertype {
             ethernet::NC => self.receive_nc(now, &heard, for_us),
@@ -147,6 +147,15 @@ impl NcLayer {
             _ if for_us => self.delivered.push_back(frame.to_vec()),
             _ => {}
         }
+    }
+
+    fn count_overheard(&mut self, now: Duration, from: Mac) {
+        if self.overheard.len() >= MAX_OVERHEARD && !self.overheard.contains_key(&from) {
+            let oldest = self.overheard.iter().min_by_key(|(_, (_, last))| *last).map(|(mac, _)| *mac);
+            oldest.and_then(|oldest| self.overheard.remove(&oldest));
+        }
+        let (count, last) = self.overheard.entry(from).or_default();
+        (*count, *last) = (*count + 1, now);
     }
 
     /// The next frame for IP.

@@ -189,6 +189,18 @@ fn a_hold_ends_when_the_medium_falls_silent() {
     assert_eq!((sent(&mut layer, silent).len(), layer.kept(silent).held), (1, 0));
 }
 
+#[test]
+fn who_passes_by_does_not_keep_others_from_being_counted() {
+    let mut layer = layer(2, Mode::Any);
+    let mut overhear = |from: usize| {
+        layer.handle_slave(ms(from as u64), &ip_frame(from, 1, &datagram(true, 0, 20)));
+        layer.neighbours(ms(0)).get(&mac(from)).map_or(0, |one| one.overheard)
+    };
+    assert_eq!((100..164).map(&mut overhear).sum::<u64>(), 64);
+    assert_eq!([300; 10].map(&mut overhear), [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
+    assert_eq!([overhear(101), overhear(100)], [2, 1], "the one that was silent for longest gave way");
+}
+
 /// How long a relay is silent that overhears a sum, after so many others, having had a packet to send, while so many more wait there.
 fn silent_after_a_sum(others: u8, waiting: u8) -> Duration {
     let (mut middle, answer) = trying();
