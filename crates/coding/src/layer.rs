@@ -122,6 +122,16 @@ impl NcLayer {
         self.interface_queue.has_room()
     }
 
+    /// Whether there may be something to code, so that packets are to wait here: in mode `any` if two neighbours decode, as a node
+    /// learns that relays, in the paper's if it has relayed. Else the slave's own queue is the better one.
+    pub fn can_code(&self, now: Duration) -> bool {
+        match self.config.mode {
+            Mode::Off => false,
+            Mode::Any => self.neighbours.decoding(now) >= 2,
+            _ => self.stats.relayed > 0,
+        }
+    }
+
     /// A frame from IP (`nc_xmit`, figure 4).
     pub fn handle_master(&mut self, now: Duration, frame: Vec<u8>) {
         match self.transit(now, &frame) {

@@ -105,7 +105,12 @@ impl Neighbours {
 
     /// Whether sums are worth sending past this neighbour, and to it.
     pub fn decodes(&self, now: Duration, mac: Mac) -> bool {
-        self.0.get(&mac).is_some_and(|known| now < known.known_until && now >= known.out_until)
+        self.0.get(&mac).is_some_and(|known| known.decodes(now))
+    }
+
+    /// How many neighbours that is so of.
+    pub fn decoding(&self, now: Duration) -> usize {
+        self.0.values().filter(|known| known.decodes(now)).count()
     }
 
     /// Whether few enough sums are missed by this neighbour that packets are worth holding for it, while many wait here or few.
@@ -186,6 +191,10 @@ impl Neighbour {
             out_until: now,
             pause: PAUSE.0,
         }
+    }
+
+    fn decodes(&self, now: Duration) -> bool {
+        now < self.known_until && now >= self.out_until
     }
 
     fn handle_report(&mut self, now: Duration, report: &Report) -> Vec<Transit> {

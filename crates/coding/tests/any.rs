@@ -201,6 +201,36 @@ fn who_passes_by_does_not_keep_others_from_being_counted() {
     assert_eq!([overhear(101), overhear(100)], [2, 1], "the one that was silent for longest gave way");
 }
 
+/// Relay 2 after a hundred sums for neighbour 1 to overhear, of which it missed the last few.
+fn after_missing(missed: u16) -> (NcLayer, Duration) {
+    let (mut middle, answer) = trying();
+    let mut now = LATER;
+    for newest in 0..100 {
+        exchange(&mut middle, &mut now, newest as u8);
+        let lost = if newest == 99 { missed } else { 0 };
+        let mut report = Vec::new();
+        Report { newest, lost, missing: 0, answer }.emit(&mut report);
+        if newest < 100 - missed || newest == 99 {
+            middle.handle_slave(now, &frame(1, mac(2), ethernet::NC, &report));
+        }
+    }
+    assert_eq!(middle.stats().sent_coded, 100);
+    (middle, now)
+}
+
+#[test]
+fn who_can_code_is_a_relay_between_two_that_are_not_left_out() {
+    let (relay, now) = after_missing(0);
+    assert!(relay.can_code(now) && !relay.can_code(now + Duration::from_secs(60)));
+    let (relay, now) = after_missing(30);
+    assert!(!relay.can_code(now));
+    let mut end = layer(1, Mode::Any);
+    heard(&mut end, &[greeting(2, mac(1), Greeting { asks: true, nonce: 7 })]);
+    end.handle_master(ms(0), ip_frame(1, 2, &datagram(true, 0, 300)));
+    heard(&mut end, &[ip_frame(2, 1, &datagram(false, 0, 300))]);
+    assert!(!end.can_code(ms(0)));
+}
+
 /// How long a relay is silent that overhears a sum, after so many others, having had a packet to send, while so many more wait there.
 fn silent_after_a_sum(others: u8, waiting: u8) -> Duration {
     let (mut middle, answer) = trying();

@@ -69,6 +69,18 @@ fn the_papers_example_of_ten_steps() {
 }
 
 #[test]
+fn who_can_code_has_relayed() {
+    for mode in [Mode::Piggy, Mode::Delayed, Mode::Controlled, Mode::Off] {
+        let mut layer = layer(2, mode);
+        layer.handle_master(ms(0), ip_frame(2, 1, &data(1)));
+        heard(&mut layer, &[ip_frame(1, 2, &ack(1))]);
+        assert!(!layer.can_code(ms(0)), "{mode:?}: an end");
+        relay(&mut layer, ms(0), THERE, &data(1));
+        assert_eq!(layer.can_code(ms(0)), mode != Mode::Off, "{mode:?}");
+    }
+}
+
+#[test]
 fn a_hold_that_ends_sends_the_packet_by_itself_and_shortens_the_queue() {
     let mut layer = layer(2, Mode::Controlled);
     for n in 1..=4 {

@@ -174,12 +174,11 @@ impl Node {
         self.deaf = deaf;
         let config = Config { mode: self.mode(), ..*self.layer.config() };
         self.layer.reconfigure(monotonic(), config);
-        self.set_queue();
     }
 
     /// Where nothing waits for anything here, the queue below is the interface's: aggregation and its own scheduling need it.
     fn set_queue(&mut self) {
-        let waits = self.mode() != Mode::Off || self.settings.change.thin_acks;
+        let waits = self.layer.can_code(monotonic()) || self.settings.change.thin_acks;
         if let Some(slave) = &mut self.slave
             && let Err(error) = slave.socket.keep_short(waits)
         {
@@ -203,6 +202,7 @@ impl Node {
 
     /// Frames for the medium, as long as it takes them; how long to wait for what comes next.
     fn transmit(&mut self) -> io::Result<Option<Duration>> {
+        self.set_queue();
         let (timeout, full) = if self.slave.is_some() { self.send() } else { self.discard() };
         if let Some(slave) = self.slave.as_ref().filter(|_| full != self.waits_for_room) {
             self.poller.change(&slave.socket, SLAVE, if full { Interest::Both } else { Interest::Read })?;
@@ -332,7 +332,6 @@ impl Node {
         self.layer.reconfigure(monotonic(), Config { mac, mtu, ..*self.layer.config() });
         (self.slave, self.because) = (Some(slave), None);
         self.note_deafness();
-        self.set_queue();
         let Settings { interface, master, .. } = &self.settings;
         tracing::info!(interface, master, mac = %mac, mtu = self.master.mtu(), "the slave is used");
         Ok(())
@@ -356,7 +355,6 @@ impl Asked<Status, Change> for Node {
         self.settings.change = change;
         let config = Config { mode: self.mode(), wait, thin_acks, ..*self.layer.config() };
         self.layer.reconfigure(monotonic(), config);
-        self.set_queue();
         Ok(())
     }
 

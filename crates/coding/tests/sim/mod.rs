@@ -13,6 +13,9 @@ use link::{PacketCount, Probability};
 use crate::common::{config, forwarded, ip_frame, mac};
 use tcp::{Connection, MSS, mean_ms};
 
+/// Frames that an interface's own queue takes.
+const OWN_QUEUE: u64 = 1000;
+
 /// What is simulated.
 #[derive(Clone, Debug)]
 pub struct Scenario {
@@ -29,7 +32,7 @@ pub struct Scenario {
     pub aggregate: usize,
     /// Frames that the layer leaves to the interface's queue.
     pub below: u64,
-    /// Whether they wait there by flow, with CoDel.
+    /// Whether a layer that cannot code leaves it all of them; they wait there by flow, with CoDel.
     pub fq_codel: bool,
     pub phy: Phy,
     /// How far the medium is sensed, in metres, where stations are 90 apart: less than 180, and those beside one are hidden from each
@@ -83,12 +86,13 @@ struct World {
     medium: Medium,
     layers: Vec<NcLayer>,
     connections: Vec<Connection>,
+    below: u64,
     now: Duration,
 }
 
 pub fn run(scenario: &Scenario) -> Outcome {
     let mut dcf = DcfConfig::new(scenario.phy, Position::chain(scenario.hops + 1, 90.0));
-    dcf.queue = PacketCount(scenario.below);
+    dcf.queue = PacketCount(if scenario.fq_codel { OWN_QUEUE } else { scenario.below });
     dcf.reach.sense_m = scenario.sense_m;
     dcf.aggregate = scenario.aggregate;
     dcf.fq_codel = scenario.fq_codel;
@@ -105,6 +109,7 @@ pub fn run(scenario: &Scenario) -> Outcome {
             .map(|(config, secret)| NcLayer::new(config, secret))
             .collect(),
         connections: there.chain(back).collect(),
+        below: scenario.below,
         now: Duration::ZERO,
     };
     world.run(Duration::from_secs(scenario.seconds));
@@ -136,7 +141,7 @@ impl World {
     }
 
     fn next(&self) -> Duration {
-        let holds = self.layers.iter().enumerate().filter(|(n, _)| self.medium.room(*n).0 > 0);
+        let holds = self.layers.iter().enumerate().filter(|(n, _)| self.has_room(*n));
         let holds = holds.filter_map(|(_, layer)| layer.poll_timeout());
         let timers = self.connections.iter().map(Connection::next_timer);
         holds.chain(timers).chain(self.medium.poll_timeout()).min().unwrap()
@@ -156,9 +161,16 @@ impl World {
         self.layers[from - 1].handle_master(self.now, ip_frame(from, next, packet));
     }
 
+    /// Whether the interface of node `n` takes a frame, be it all that its queue is or what the layer leaves it of that.
+    fn has_room(&self, n: usize) -> bool {
+        let (room, all) = (self.medium.room(n).0, self.medium.queue().0);
+        let most = if self.layers[n].can_code(self.now) { self.below } else { all };
+        all - room < most
+    }
+
     fn transmit(&mut self) {
         for n in 0..self.layers.len() {
-            while self.medium.room(n).0 > 0 {
+            while self.has_room(n) {
                 let Some(frame) = self.layers[n].poll_slave(self.now) else { break };
                 let to = Frame::parse(&frame).unwrap().destination;
                 let to = (0..self.layers.len()).find(|n| mac(n + 1) == to);
