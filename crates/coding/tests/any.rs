@@ -231,6 +231,22 @@ fn who_can_code_is_a_relay_between_two_that_are_not_left_out() {
     assert!(!end.can_code(ms(0)));
 }
 
+/// Neighbour 1 overhears too little of what is wanted again to be sent that in sums, and enough for its ACKs to be waited for.
+#[test]
+fn packets_that_may_not_be_its_partners_keep_none_back() {
+    let (mut middle, mut now) = after_missing(5);
+    let before = *middle.stats();
+    for n in 0..100 {
+        (0..4).for_each(|_| relay(&mut middle, now, BACK, &datagram(false, n, 200)));
+        relay(&mut middle, now, THERE, &datagram(true, n, 300));
+        sent(&mut middle, now);
+        now += ms(20);
+        sent(&mut middle, now);
+    }
+    let held = middle.stats().held - before.held;
+    assert!(middle.stats().sent_coded == before.sent_coded && held < 25, "{held} of 500 held for nothing");
+}
+
 /// How long a relay is silent that overhears a sum, after so many others, having had a packet to send, while so many more wait there.
 fn silent_after_a_sum(others: u8, waiting: u8) -> Duration {
     let (mut middle, answer) = trying();

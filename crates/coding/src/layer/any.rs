@@ -8,6 +8,7 @@ use crate::ethernet::{self, Mac};
 use crate::header::{self, Greeting, Report};
 use crate::hold::Leaving;
 use crate::interface_queue::Entry;
+use crate::neighbours::Neighbours;
 use crate::transit::Transit;
 
 /// Packets that wait here while windows are large: to them, a packet that a neighbour does not overhear is no pause.
@@ -16,6 +17,15 @@ const MANY: usize = 8;
 const LARGE_FOR: Duration = Duration::from_secs(1);
 /// How long a relay gives way, in usual times from one frame to the next: the other's turn at the medium, and its frame.
 const WAY_GAPS: u32 = 2;
+
+/// Whether a packet that leaves and one that opposes it may go as a sum: it fits into a frame, and the one that is overheard has a
+/// next hop that can be trusted to do so.
+fn can_sum(now: Duration, mtu: usize, neighbours: &Neighbours) -> impl Fn(&Transit, &Transit) -> bool {
+    move |leaving, other| {
+        payload_len(&leaving.datagram, &other.datagram) <= mtu
+            && neighbours.overhears(now, leaving.in_order(other).1)
+    }
+}
 
 impl NcLayer {
     /// A packet that has no partner yet waits for one, if that is worth it.
@@ -29,15 +39,21 @@ impl NcLayer {
             self.send_held(now, held);
             return self.enqueue(Entry::Packet(packet));
         }
-        let leaving = Leaving {
-            own: self.interface_queue.count_packets(|other| other.follows_the_way_of(&packet)),
-            partners: self.interface_queue.count_packets(|other| other.opposes(&packet)),
-        };
+        let leaving = self.leaving(now, &packet);
         let until = now.saturating_add(self.config.wait);
         let out = self.holds.insert(now, until, packet, leaving);
         let (waited, came_now) = out.into_iter().partition(|packet| packet.came < now);
         self.send_pushed_out(now, waited);
         Vec::into_iter(came_now).for_each(|packet| self.enqueue(Entry::Packet(packet)));
+    }
+
+    fn leaving(&self, now: Duration, packet: &Transit) -> Leaving {
+        let can_sum = can_sum(now, self.config.mtu, &self.neighbours);
+        let is_partner = |other: &Transit| other.opposes(packet) && can_sum(other, packet);
+        Leaving {
+            own: self.interface_queue.count_packets(|other| other.follows_the_way_of(packet)),
+            partners: self.interface_queue.count_packets(is_partner),
+        }
     }
 
     /// Whether the neighbours on both sides decode, and miss too little for a hold to be in vain.
@@ -71,11 +87,8 @@ impl NcLayer {
         if !self.can_be_coded(now, leaving) {
             return None;
         }
-        let (mtu, neighbours) = (self.config.mtu, &self.neighbours);
-        let fits = |other: &Transit| {
-            payload_len(&other.datagram, &leaving.datagram) <= mtu
-                && neighbours.overhears(now, leaving.in_order(other).1)
-        };
+        let can_sum = can_sum(now, self.config.mtu, &self.neighbours);
+        let fits = |other: &Transit| can_sum(leaving, other);
         // A sum takes as long as its longer packet: what it saves is the shorter one's time.
         let fits_well = |other: &Transit| fits(other) && leaving.is_about_as_long_as(other);
         let (queue, holds, stats) = (&mut self.interface_queue, &mut self.holds, &mut self.stats);
