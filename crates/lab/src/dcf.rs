@@ -82,11 +82,15 @@ pub struct MediumStats {
 
 impl Medium {
     /// 802.11: one namespace for each station of `config` (at most 200), with the interface [`INTERFACE`] and the MAC address
-    /// that [`mac`] names. A station's own queue is for as many frames as go as one, whatever `config` says: what waits, waits in the
-    /// node, unless it waits by flow.
+    /// that [`mac`] names. A station's own queue is for one frame, or, where several go as one, for those on the air and for as many that
+    /// are ready, whatever `config` says: what waits, waits in the node, unless it waits by flow.
     pub fn build(config: DcfConfig, seed: u64) -> Result<Self> {
         let nodes = config.stations.len();
-        let below = if config.fq_codel { INTERFACE_QUEUE as usize } else { config.aggregate };
+        let below = match config.aggregate {
+            _ if config.fq_codel => INTERFACE_QUEUE as usize,
+            1 => 1,
+            several => 2 * several,
+        };
         Self::start(nodes, Ether::dcf(DcfConfig { queue: PacketCount(below as u64), ..config }, seed))
     }
 
