@@ -122,8 +122,8 @@ impl NcLayer {
         self.interface_queue.has_room()
     }
 
-    /// Whether there may be something to code, so that packets are to wait here: in mode `any` if two neighbours decode, as a node
-    /// learns that relays, in the paper's if it has relayed. Else the slave's own queue is the better one.
+    /// Whether there may be something to code, so that packets are to wait here: in mode `any` if two neighbours decode, as only a
+    /// relay finds out, in the paper's modes if the node has relayed. Else the slave's own queue is the better one.
     pub fn can_code(&self, now: Duration) -> bool {
         match self.config.mode {
             Mode::Off => false,

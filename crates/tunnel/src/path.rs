@@ -218,23 +218,21 @@ impl Path {
     }
 
     /// Sends to `address` from now on, which this end's configuration or relay vouches for.
-    pub fn set_address(&mut self, now: Duration, address: Option<Address>, out: &mut Outcome) {
+    pub fn set_address(&mut self, now: Duration, address: Option<Address>) {
         if self.places.set_home(now, address) {
             self.mtu.look_again(now);
-            self.follow(out);
         }
     }
 
     /// Of two addresses of its peer's name the path leads to the one that answers a handshake first.
-    pub fn handle_answer(&mut self, now: Duration, from: &Address, out: &mut Outcome) {
+    pub fn handle_answer(&mut self, now: Duration, from: &Address) {
         if !self.is_up() && self.places.handle_answer(now, from) {
             self.mtu.look_again(now);
-            self.follow(out);
         }
     }
 
     /// Where it leads by other links than before, nothing is known of them. The same ones may have been away for a while.
-    fn follow(&mut self, out: &mut Outcome) {
+    pub fn follow(&mut self, out: &mut Outcome) {
         let Some(links) = self.links() else { return };
         if self.known_links.replace(links).is_some_and(|known| known != links) {
             self.handle_move(false, out);

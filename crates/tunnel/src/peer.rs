@@ -238,15 +238,11 @@ impl Peer {
 
     /// Points this end's path `index` at where its way leads.
     fn find_way(&mut self, now: Duration, index: usize, me: &PrivateKey, rng: &mut impl RngCore) {
-        self.outcome.clear();
         let Some(path) = self.paths.get_mut(index) else { return };
         let via = path.config.as_ref().and_then(|config| config.via.as_ref());
         match (via, path.way()) {
-            (_, None) => path.set_address(now, None, &mut self.outcome),
-            (None, Some(way)) => {
-                let address = Address::direct(way.remote, way.local);
-                path.set_address(now, Some(address), &mut self.outcome);
-            }
+            (_, None) => path.set_address(now, None),
+            (None, Some(way)) => path.set_address(now, Some(Address::direct(way.remote, way.local))),
             (Some(via), Some(way)) => match &mut path.registration {
                 Some(registration) => registration.restart(now),
                 none => *none = Some(Registration::new(now, me, &via.public_key, way.remote, rng)),
@@ -254,7 +250,6 @@ impl Peer {
         }
         // The other end is to hear at once that it leads somewhere again.
         path.probe_wanted |= path.way().is_some();
-        self.settle(now);
     }
 
     // ---- what arrives -------------------------------------------------------------------------------------------
@@ -263,9 +258,7 @@ impl Peer {
     pub fn handle_relay(&mut self, now: Duration, from: &Address, message: &[u8]) -> bool {
         for path in self.paths.iter_mut().filter(|path| path.is_relayed_by(from)) {
             if path.registration.as_mut().is_some_and(|r| r.handle_message(now, message)) {
-                self.outcome.clear();
-                adopt_session(now, path, &mut self.outcome);
-                self.settle(now);
+                adopt_session(now, path);
                 return true;
             }
         }
@@ -287,9 +280,7 @@ impl Peer {
         finished: Option<Finished>,
     ) {
         if let Some(reborn) = self.sessions.handle_finished(now, initiator, finished) {
-            self.outcome.clear();
-            self.paths.iter_mut().for_each(|path| path.handle_answer(now, from, &mut self.outcome));
-            self.settle(now);
+            self.paths.iter_mut().for_each(|path| path.handle_answer(now, from));
             self.begin_session(now, reborn);
         }
     }
@@ -357,11 +348,9 @@ impl Peer {
     pub fn handle_timeout(&mut self, now: Duration, rng: &mut impl RngCore, taken: &Indices) {
         self.sessions.handle_timeout(now);
         self.shake_hands(now, rng, taken);
-        self.outcome.clear();
         for path in &mut self.paths {
-            adopt_session(now, path, &mut self.outcome);
+            adopt_session(now, path);
         }
-        self.settle(now);
         self.notice_silence(now, rng);
         self.announce_late(now);
         self.update_mtu();
@@ -510,12 +499,13 @@ impl Peer {
                 }
                 continue;
             }
-            if path.sent.poll_timeout().is_some_and(|t| t <= now) {
-                if path.sent.handle_timeout(now, &mut self.outcome) {
-                    path.handle_silence(now, rng);
-                }
-                self.settle(now);
+            path.follow(&mut self.outcome);
+            if path.sent.poll_timeout().is_some_and(|t| t <= now)
+                && path.sent.handle_timeout(now, &mut self.outcome)
+            {
+                path.handle_silence(now, rng);
             }
+            self.settle(now);
         }
         // What a silent path holds goes down another one, as soon as there is one.
         if self.tier() < LAST_RESORT {
@@ -731,11 +721,11 @@ fn tier_of(path: &Path) -> Option<u8> {
 }
 
 /// The relay's session of a path, once there is one, is the path's address.
-fn adopt_session(now: Duration, path: &mut Path, out: &mut Outcome) {
+fn adopt_session(now: Duration, path: &mut Path) {
     let (Some(relay), Some(registration)) = (path.relay(), &path.registration) else { return };
     let address =
         registration.session().map(|session| Address { via: Some((Direction::Up, session)), ..relay });
-    path.set_address(now, address, out);
+    path.set_address(now, address);
 }
 
 /// The earliest of several times.

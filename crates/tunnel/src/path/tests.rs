@@ -26,7 +26,8 @@ fn lead(path: &mut Path, way: Option<Way>) -> Vec<u64> {
         }
     });
     let mut out = Outcome::default();
-    path.set_address(3 * S, address, &mut out);
+    path.set_address(3 * S, address);
+    path.follow(&mut out);
     out.lost
 }
 
