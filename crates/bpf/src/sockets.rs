@@ -1,4 +1,4 @@
-//! What BPF programs keep for each socket: socket storage maps, found by name and read by an iterator.
+//! What BPF programs keep for each socket: socket storage maps, found by name and read by an iterator over sockets.
 
 use std::io::Read;
 use std::os::fd::AsFd;
@@ -8,25 +8,24 @@ use libbpf_rs::{Iter, MapHandle, MapType, ObjectBuilder, PrintLevel};
 
 use crate::Error;
 
-/// Runs the iterator `program` of `object` over every socket storage map of the name `map` with values of `value`
-/// bytes, and returns all that it writes.
+/// Runs the iterator `program` of `object` over the sockets of this thread's network namespace, once with each socket
+/// storage map of the name `map` with values of `value` bytes as its map of that name, and returns all that it writes.
 ///
 /// # Errors
 /// If the kernel refuses the iterator.
 pub fn read(object: &[u8], program: &str, map: &str, value: usize) -> Result<Vec<u8>, Error> {
     let mut written = Vec::new();
-    let maps: Vec<_> = maps(map, value).collect();
-    if maps.is_empty() {
-        return Ok(written);
-    }
     libbpf_rs::set_print(Some((PrintLevel::Debug, |_, line| tracing::debug!("{}", line.trim_end()))));
     let refused = |error| crate::refusal::refused(program, error);
-    let loaded =
-        ObjectBuilder::default().open_memory(object).and_then(|open| open.load()).map_err(refused)?;
-    let iterator = loaded.progs_mut().find(|one| one.name() == program);
-    let iterator = iterator.ok_or_else(|| Error::NoProgram(program.to_owned()))?;
-    for map in maps {
-        let link = iterator.attach_iter(map.as_fd()).map_err(refused)?;
+    for kept in maps(map, value) {
+        let mut open = ObjectBuilder::default().open_memory(object).map_err(refused)?;
+        for mut own in open.maps_mut().filter(|own| own.name() == map) {
+            own.reuse_fd(kept.as_fd()).map_err(refused)?;
+        }
+        let loaded = open.load().map_err(refused)?;
+        let iterator = loaded.progs_mut().find(|one| one.name() == program);
+        let iterator = iterator.ok_or_else(|| Error::NoProgram(program.to_owned()))?;
+        let link = iterator.attach().map_err(refused)?;
         let mut iteration = Iter::new(&link).map_err(refused)?;
         iteration.read_to_end(&mut written).map_err(Error::system("read the sockets' state"))?;
     }

@@ -44,7 +44,6 @@ struct record {
 	__u16 remote_port_be; /* network byte order */
 	__u16 family;
 	__u16 tcp_state;
-	__u32 namespace;      /* inode number of its network namespace */
 	__u32 mss;            /* bytes */
 	__u32 window;         /* TCP's cwnd, packets */
 	char scheme[16];      /* its congestion control's name */

@@ -1,11 +1,24 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
-/* Writes a `struct record` of each connection whose state is in the map that the iterator goes over. */
+/*
+ * Writes a `struct record` of each TCP connection of a network namespace that has its state in `fsat_sockets`, which the
+ * loader gives.
+ *
+ * The iterator goes over TCP's sockets, not over the map (`iter/bpf_sk_storage_map`): programs for that one may write
+ * to the map, and hardened kernels refuse them.
+ */
 #include "helpers.h"
 #include "connection.h"
 
 #define AF_INET 2
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
+
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct connection);
+} fsat_sockets SEC(".maps");
 
 static long (*const bpf_probe_read_kernel)(void *to, __u32 size, const void *from) = (void *)113;
 static struct tcp_sock *(*const bpf_skc_to_tcp_sock)(void *sk) = (void *)137;
@@ -23,7 +36,6 @@ INLINE void addresses(struct record *r, const struct sock_common *common)
 
 INLINE void identify(struct record *r, const struct sock_common *common)
 {
-	r->namespace = common->skc_net.net->ns.inum;
 	r->local_port = common->skc_num;
 	r->remote_port_be = common->skc_dport;
 	r->family = common->skc_family;
@@ -31,20 +43,23 @@ INLINE void identify(struct record *r, const struct sock_common *common)
 	addresses(r, common);
 }
 
-SEC("iter/bpf_sk_storage_map")
-int show(struct bpf_iter__bpf_sk_storage_map *ctx)
+SEC("iter/tcp")
+int show(struct bpf_iter__tcp *ctx)
 {
-	const struct connection *c = ctx->value;
-	struct sock *sk = ctx->sk;
+	struct sock_common *common = ctx->sk_common;
+	const struct connection *c;
 	struct record r = {};
 	struct tcp_sock *tp;
 
-	if (!sk || !c)
+	if (!common)
 		return 0;
-	tp = bpf_skc_to_tcp_sock(sk);
+	tp = bpf_skc_to_tcp_sock(common);
 	if (!tp)
 		return 0;
-	identify(&r, &sk->__sk_common);
+	c = bpf_sk_storage_get(&fsat_sockets, tp, 0, 0);
+	if (!c)
+		return 0;
+	identify(&r, common);
 	r.mss = tp->mss_cache;
 	r.window = tp->snd_cwnd;
 	bpf_probe_read_kernel(r.scheme, sizeof(r.scheme), &tp->inet_conn.icsk_ca_ops->name);

@@ -178,9 +178,7 @@ impl State {
     /// What the kernel lacks or says.
     pub fn read() -> Result<State, Error> {
         kernel::probe()?;
-        let here = kernel::default::namespace()?;
         let mut connections = kernel::connections()?;
-        connections.retain(|connection| connection.namespace == here);
         connections.sort_by_key(|connection| (connection.local, connection.remote));
         let available = kernel::default::available()?;
         let ours = |name: &&str| available.iter().any(|one| one == name);

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use common::flight::{CONTROLS, Net, PORT, Sample, Stream, link, registered_or_skip, undisturbed};
-use flight::kernel::{self, Connection};
+use flight::kernel::Connection;
 use flight::{Mode, State};
 use lab::network::SERVER;
 use link::{Bitrate, Capacity, LinkConfig, Queue, Trace};
@@ -166,7 +166,7 @@ impl Rest {
     #[track_caller]
     fn of(net: &Net, control: &str) -> Rest {
         let sample = net.wait_for("all is acknowledged", |sample| sample.number("unacked") == 0);
-        let fsat = (control == "fsat").then(|| known(&sample));
+        let fsat = (control == "fsat").then(|| known(net, &sample));
         Rest {
             // `fsat` may look for rtt_min after a stall, with less in flight for an RTT, which is not what it keeps for later.
             allowed: fsat.map_or(sample.cwnd(), |fsat| fsat.space / sample.number("mss")),
@@ -178,15 +178,14 @@ impl Rest {
     }
 }
 
-/// What FS-AT knows of the sampled connection: another namespace may have one between the same addresses.
+/// What FS-AT knows of the sampled connection.
 #[track_caller]
-fn known(sample: &Sample) -> State {
+fn known(net: &Net, sample: &Sample) -> State {
     let port = sample.number("10.1.1.1");
     let here = |connection: &Connection| {
         connection.remote == (SERVER, PORT).into() && u64::from(connection.local.port()) == port
     };
-    let known = kernel::connections().expect("they can be read").into_iter().find(here);
-    known.expect("it runs under fsat").fsat
+    net.known().into_iter().find(here).expect("it runs under fsat").fsat
 }
 
 #[test]
@@ -226,7 +225,7 @@ fn a_lost_tail_is_no_mark() {
     stream.transfer(5 * MSS, || ());
     let after = net.wait_for("all is acknowledged", |sample| sample.number("unacked") == 0);
     assert_eq!(net.counter("TCPLossProbeRecovery"), 1, "{}", after.line);
-    let known = known(&after);
+    let known = known(&net, &after);
     assert_eq!((known.losses_radio, known.losses_congestion), (1, 0), "{known:?}");
     stream.finish();
 }
@@ -240,7 +239,7 @@ fn no_rtt_is_less_than_the_links() {
         net.rules(&["data numgen inc mod 33 7 counter drop"]);
         let mut stream = net.connect();
         stream.transfer(3 * MIB, || ());
-        let rtt_min = known(&net.sample()).rtt_min;
+        let rtt_min = known(&net, &net.sample()).rtt_min;
         assert!(net.counted()[0] > 50);
         assert!(rtt_min >= Some(Duration::from_micros(9200)), "{control}: {rtt_min:?}");
         stream.finish();
@@ -264,7 +263,7 @@ fn a_slowdown_leaves_cwnd_what_it_is() {
             let slows = |one: &Connection| {
                 ports.contains(&one.local) && one.fsat.mode == Mode::Own && less(one, one.window)
             };
-            for one in kernel::connections().expect("they can be read").into_iter().filter(slows) {
+            for one in net.known().into_iter().filter(slows) {
                 slow += 1;
                 cut.extend((one.cwnd <= one.window).then_some(one));
             }

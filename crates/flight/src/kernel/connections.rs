@@ -1,4 +1,4 @@
-//! What is known of each connection: read from the kernel by an iterator over the connections' state.
+//! What is known of each connection: read from the kernel by an iterator over TCP's sockets.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -18,13 +18,11 @@ const CONNECTION: usize = size_of::<RawFsat>() + 13 * 4;
 const STATE: usize = HEADER + 7 * 4;
 const OPTIONS: usize = STATE + size_of::<RawFsat>() + 4 * 4;
 /// `struct record` before its `connection`, in bytes.
-const HEADER: usize = 68;
+const HEADER: usize = 64;
 
 /// A connection under FS-AT.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Connection {
-    /// Its network namespace, by inode number.
-    pub namespace: u32,
     /// Its congestion control.
     pub scheme: String,
     /// What lies below.
@@ -43,7 +41,7 @@ pub struct Connection {
     pub window: u64,
 }
 
-/// All of this machine, of every version of the congestion controls that keeps the same state.
+/// All of this thread's network namespace, of every version of the congestion controls that keeps the same state.
 ///
 /// # Errors
 /// What the kernel lacks or says.
@@ -55,22 +53,21 @@ pub fn connections() -> Result<Vec<Connection>, Error> {
 /// `struct record` of `bpf/connection.h`.
 fn parse(record: &[u8]) -> Option<Connection> {
     let (half, word) = (|at| half(record, at), |at| word(record, at));
-    let (family, mss) = (half(36), u64::from(word(44)));
+    let (family, mss) = (half(36), u64::from(word(40)));
     if half(38) == LISTEN {
         return None;
     }
     let raw = RawFsat::from_bytes(record.get(STATE..)?)?;
     let port = u16::from_be(half(34));
     Some(Connection {
-        namespace: word(40),
-        scheme: text(record.get(52..HEADER)?),
+        scheme: text(record.get(48..HEADER)?),
         base: Base::from_word(word(OPTIONS)),
         paper: word(OPTIONS + 4) != 0,
         local: SocketAddr::new(address(record.get(..16)?, family)?, half(32)),
         remote: SocketAddr::new(address(record.get(16..32)?, family)?, port),
         fsat: State::from(&raw),
         cwnd: u64::from(word(HEADER)) * mss,
-        window: u64::from(word(48)) * mss,
+        window: u64::from(word(44)) * mss,
     })
 }
 
@@ -109,9 +106,9 @@ mod tests {
         put(32, &4000u16.to_ne_bytes());
         put(34, &443u16.to_be_bytes());
         put(36, &AF_INET.to_ne_bytes());
-        put(44, &1000u32.to_ne_bytes());
-        put(48, &7u32.to_ne_bytes());
-        put(52, b"fsat");
+        put(40, &1000u32.to_ne_bytes());
+        put(44, &7u32.to_ne_bytes());
+        put(48, b"fsat");
         put(HEADER, &9u32.to_ne_bytes());
         put(OPTIONS, &1u32.to_ne_bytes());
         let connection = parse(&record).expect("a record");

@@ -62,7 +62,7 @@ pub fn available() -> Result<Vec<String>, Error> {
 ///
 /// # Errors
 /// If it cannot be read.
-pub fn namespace() -> Result<u32, Error> {
+fn namespace() -> Result<u32, Error> {
     let inode = fs::metadata(HERE).map_err(|error| pin(HERE, error))?.ino();
     Ok(inode as u32)
 }

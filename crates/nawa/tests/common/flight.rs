@@ -9,7 +9,7 @@ use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-use flight::kernel;
+use flight::kernel::{self, Connection};
 use lab::emulator::Emulator;
 use lab::namespace::Namespace;
 use lab::network::{Network, PathSpec, SERVER, Topology};
@@ -142,6 +142,13 @@ impl Net {
         let near = self.network.client.run(|| TcpStream::connect((SERVER, PORT)));
         let near = near.expect("the namespace is there").expect("a connection");
         Stream::new(near, listener.accept().expect("a connection").0)
+    }
+
+    /// What FS-AT knows of the client's connections.
+    #[track_caller]
+    pub fn known(&self) -> Vec<Connection> {
+        let known = self.network.client.run(kernel::connections);
+        known.expect("the namespace is there").expect("they can be read")
     }
 
     /// What `ss` says about the client's connections.
