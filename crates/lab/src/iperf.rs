@@ -21,6 +21,17 @@ pub enum Protocol {
     Udp(Option<Bitrate>),
 }
 
+/// Who sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// The client.
+    Up,
+    /// The server.
+    Down,
+    /// Each as many flows.
+    Both,
+}
+
 /// How one iperf3 test is made.
 #[derive(Clone, Debug)]
 pub struct Iperf {
@@ -31,8 +42,7 @@ pub struct Iperf {
     pub protocol: Protocol,
     /// How many flows of it at the same time.
     pub flows: usize,
-    /// True where the server sends.
-    pub reverse: bool,
+    pub direction: Direction,
     /// How long is measured, whole seconds.
     pub time: Duration,
 }
@@ -60,8 +70,8 @@ impl Iperf {
 
     /// One TCP flow to `server` for no time.
     pub fn tcp(server: IpAddr, source: Option<IpAddr>, congestion_control: &'static str) -> Self {
-        let (protocol, time) = (Protocol::Tcp, Duration::ZERO);
-        Self { server, source, congestion_control, protocol, flows: 1, reverse: false, time }
+        let (protocol, direction, time) = (Protocol::Tcp, Direction::Up, Duration::ZERO);
+        Self { server, source, congestion_control, protocol, flows: 1, direction, time }
     }
 
     /// Starts the server, for one test. `launcher` precedes the command, as `mptcpize run`.
@@ -73,7 +83,7 @@ impl Iperf {
         Ok(server)
     }
 
-    /// TCP flows between `host` and the server: the payload that arrived, the start included, in Mbit/s. [`Error::NoFlow`] where it
+    /// TCP flows between `host` and the server: the payload that arrived, of both ways together, the start included, in Mbit/s. [`Error::NoFlow`] where it
     /// failed before it moved anything.
     pub fn run_whole(&self, host: &Namespace, launcher: &[&str]) -> Result<f64> {
         let limit = (self.time + Self::PATIENCE).as_secs().to_string();
@@ -106,7 +116,11 @@ impl Iperf {
         words.extend(["iperf3", "-J", "-c"].map(str::to_owned));
         words.push(self.server.to_string());
         words.extend(["-t".into(), time.as_secs().to_string(), "-P".into(), self.flows.to_string()]);
-        words.extend(self.reverse.then(|| "-R".into()));
+        words.extend(match self.direction {
+            Direction::Up => None,
+            Direction::Down => Some("-R".into()),
+            Direction::Both => Some("--bidir".into()),
+        });
         words.extend(self.protocol_words());
         if let Some(source) = self.source {
             words.extend(["-B".into(), source.to_string()]);
@@ -167,7 +181,9 @@ fn throughput(report: &str) -> Result<Throughput> {
 }
 
 fn received(report: &str) -> Result<f64> {
-    Ok(number(&parse(report)?["end"]["sum_received"], "bits_per_second")? * 1e-6)
+    let end = &parse(report)?["end"];
+    let back = end["sum_received_bidir_reverse"]["bits_per_second"].as_f64().unwrap_or(0.0);
+    Ok((number(&end["sum_received"], "bits_per_second")? + back) * 1e-6)
 }
 
 fn number(part: &Value, name: &str) -> Result<f64> {
@@ -196,6 +212,8 @@ mod tests {
         let report =
             r#"{"end": {"sum_sent": {"bits_per_second": 9e6}, "sum_received": {"bits_per_second": 8.5e6}}}"#;
         assert_eq!(received(report).unwrap(), 8.5);
+        let both = report.replace("\"sum_sent", "\"sum_received_bidir_reverse");
+        assert_eq!(received(&both).unwrap(), 17.5);
         assert!(received(r#"{"end": {}}"#).is_err());
         assert!(received(r#"{"error": "unable to connect"}"#).is_err());
     }

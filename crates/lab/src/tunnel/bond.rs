@@ -11,6 +11,7 @@ use link::Bitrate;
 use crate::axes::{Cell, FULL, Grid, NORMAL, PAPER, QUICK, cells};
 use crate::error::Result;
 use crate::experiment::{Case, Experiment, Ratio, RunOptions, SideBySide, Size, Whole};
+use crate::iperf::Direction;
 use crate::links::{OnLinks, Setup};
 use crate::network::{PathSpec, Topology};
 use crate::system::{NawaSetup, System};
@@ -26,13 +27,17 @@ const PROFILES: &str = "case=baseline,rtt_40,rtt_70,rtt_120,rtt_320,jit_5,jit_20
 /// Pairs of recordings, in the folder of traces.
 const RECORDED: &str = "case=att+verizon,att+tmobile";
 
+const DIRECTIONS: [(&str, Direction); 3] =
+    [("down", Direction::Down), ("up", Direction::Up), ("both", Direction::Both)];
+
 /// Each is measured by every system.
-const GRIDS: [Grid; 8] = [
+const GRIDS: [Grid; 9] = [
     Grid(QUICK, &["case=three,50+10,lossy30,sat+dsl,tiny", ONE, CC]),
     Grid(NORMAL, &[PROFILES, ONE, CC]),
     Grid(NORMAL, &[RECORDED, ONE, CC]),
     Grid(NORMAL, &["case=three,50+10,sat+dsl,tiny,bloat flows=8 direction=down", CC]),
     Grid(NORMAL, &["case=three,50+10,sat+dsl,thin-up flows=1 direction=up", CC]),
+    Grid(NORMAL, &["case=rtt_120,three,50+10,sat+dsl,bloat flows=1 direction=both", CC]),
     Grid(PAPER, &[PROFILES, "flows=1,8 direction=down,up", CC]),
     Grid(PAPER, &[RECORDED, "flows=1,8 direction=down,up", CC]),
     Grid(FULL, &["case=dual_lte,three,50+10,sat+dsl transport=quic", ONE, CC]),
@@ -57,7 +62,8 @@ const RATIOS: [Ratio; 5] = [
 const SIDE_BY_SIDE: Bitrate = Bitrate::from_bps(240_000_000);
 
 const NOTES: [&str; 8] = [
-    "goodput_mbps: payload that reached the receiver of iperf3 over 12 s (recorded links: 30 s), the start included; cc: the congestion control of both ends, and of all of MPTCP's subflows; link1 and so on: plain TCP on that \
+    "goodput_mbps: payload that reached the receivers of iperf3 over 12 s (recorded links: 30 s), the start included, of both ways \
+     together where direction is both; cc: the congestion control of both ends, and of all of MPTCP's subflows; link1 and so on: plain TCP on that \
      link alone; mptcp: the kernel's, which starts on the fastest link, with a subflow on each other; nawa: paths from end to \
      end, nothing configured",
     "of_best_link, of_sum, of_mptcp: goodput over that of the best single link, of all single links together, and of MPTCP, \
@@ -108,7 +114,7 @@ fn of_all_systems(cell: &Cell, links: &[PathSpec], size: Size) -> Result<Vec<Cas
     let test = Test {
         quic,
         flows: cell.get("flows")?,
-        up: cell.one_of("direction", &[("down", false), ("up", true)])?,
+        direction: cell.one_of("direction", &DIRECTIONS)?,
         time: seconds(if recorded { 30 } else { 12 }),
         idle_pings: size.of(40, 80, 80),
     };

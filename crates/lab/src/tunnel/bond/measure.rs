@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::call::{self, Call};
 use crate::error::{Error, Result};
-use crate::iperf::Iperf;
+use crate::iperf::{Direction, Iperf};
 use crate::links::{Bench, Task};
 use crate::ping::{self, Ping};
 use crate::statistics::percentile_ms as ms;
@@ -18,8 +18,7 @@ pub struct Test {
     pub quic: bool,
     /// Connections at the same time; of QUIC one.
     pub flows: usize,
-    /// From client to server.
-    pub up: bool,
+    pub direction: Direction,
     /// How long, whole seconds, start included.
     pub time: Duration,
     pub idle_pings: u32,
@@ -81,7 +80,7 @@ fn loaded(bench: &Bench, ready: &Ready, test: &Test) -> Result<Loaded> {
 fn tcp(bench: &Bench, ready: &Ready, test: &Test) -> Result<f64> {
     let iperf = Iperf {
         flows: test.flows,
-        reverse: !test.up,
+        direction: test.direction,
         time: test.time,
         ..Iperf::tcp(ready.server, ready.sources[0], bench.setup.congestion_control)
     };
