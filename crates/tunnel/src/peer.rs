@@ -415,10 +415,7 @@ impl Peer {
             next.add(self.marker_at(path, active));
             next.add(self.keepalive_at(path));
             // What could be sent by now has been; a path that is due and was not chosen waits for another.
-            let next_send = path.sent.rate.next_send();
-            if waiting && next_send > now && path.sent.in_flight() < path.sent.rate.window() {
-                next.add(Some(next_send));
-            }
+            next.add(path.sent.room_at(now).filter(|room| waiting && *room > now));
         }
     }
 

@@ -365,7 +365,7 @@ fn path_status(
         delay_over_best_ms: path.delay.zip(best_delay).map(|(d, b)| (d - b) as f64 / 1e3),
         rate_bps: path.sent.rate.bytes_per_second().map(|r| r * 8.0),
         weight: if path.is_up() { path.weight.get() / weights } else { 0.0 },
-        window_bytes: path.sent.rate.window(),
+        window_bytes: path.sent.window(now),
         in_flight_bytes: path.sent.in_flight(),
         sent_packets,
         sent_bytes,

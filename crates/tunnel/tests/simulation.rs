@@ -173,12 +173,18 @@ fn a_gap_waits_for_a_link_that_is_long_in_one_direction() {
     let slow = plain(8.0, 1500 * MS);
     let links = vec![(plain(2.0, 20 * MS), plain(2.0, 20 * MS)), (plain(8.0, 20 * MS), slow)];
     let mut net = Net::new(&Options { scheduler: Scheduler::Auto, seed: 1 }, links);
-    offer(&mut net, 7.0, 20);
-    net.run(net.now + Duration::from_secs(5), |_| ());
-    let order = net.ends[0].status(net.now).peers[0].order;
-    assert_eq!(order.timed_out_packets, 0, "{order:?}");
+    let mut order_after = |seconds| {
+        offer(&mut net, 7.0, seconds);
+        net.run(net.now + Duration::from_secs(5), |_| ());
+        net.ends[0].status(net.now).peers[0].order
+    };
     // What the start loses is found out after 1.5 s, and some of it again.
-    assert!(order.lost_packets * 100 < order.delivered_packets, "{order:?}");
+    let start = order_after(20);
+    assert!(start.lost_packets * 50 < start.delivered_packets, "{start:?}");
+    let end = order_after(20);
+    let (lost, timed_out) =
+        (end.lost_packets - start.lost_packets, end.timed_out_packets - start.timed_out_packets);
+    assert_eq!((lost, timed_out), (0, 0), "{start:?}, {end:?}");
 }
 
 #[test]

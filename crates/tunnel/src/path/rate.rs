@@ -1,14 +1,17 @@
 //! How much one path may have in flight, and how fast: what the path has been seen to need.
 //!
 //! A model of the path as BBR's (draft-cardwell-iccrg-bbr-congestion-control-00 §4): r, the greatest delivery rate of the last
-//! rounds; m, the least round-trip time of the last seconds; j, the mean difference of successive delays, for the round trip is
-//! longer than m by about as much; X, the most bytes that were confirmed beyond r in one go, for reports, jitter and radios release
-//! packets in bunches. In flight is r · m, a tenth of it for probes, X, and r · j, which is two packets at least. Delivery rates are
-//! sampled as draft-cheng-iccrg-delivery-rate-estimation-02 has them, but the time in which packets arrived is taken from the
-//! receiver's clock, so that a slow or bunched way back does not blur it.
+//! rounds; t, how long ago the newest packet that was reported was sent, no longer than a report may take; q, how long that one
+//! waited on the path, by its one-way delay. In flight is r · (t − q), a tenth more for probes, and two packets. So what has arrived
+//! and is not reported yet makes room for more, whether the way back is long or full or releases reports in bunches; a queue on
+//! the path takes it. Delivery rates are sampled as draft-cheng-iccrg-delivery-rate-estimation-02 has them, but the time in which
+//! packets arrived is taken from the receiver's clock, so that a slow or bunched way back does not blur it.
 //!
-//! Two signs say that the model is too great. A queue, where *every* packet of a round is too long: then only the last round
-//! counts (one long round trip proves nothing; and it is told by the one-way delay, for the way back is no part of the path).
+//! A queue is told by the one-way delay, for the way back is no part of the path: were both ways full, each end would take the
+//! other's queue for a longer path. Clocks drift: a least delay that none comes near for some seconds is measured anew.
+//!
+//! Two signs say that the model is too great. A queue, where *every* packet of a round is too long (one long delay proves nothing):
+//! then only the last round counts.
 //! And losses beyond the path's own, for a policer holds no queue and lets pass at once what its bucket holds: the more is lost
 //! of the last packets, the less the greatest rate counts, and the more what was delivered on the average. The path's own loss
 //! is what is lost even of packets that are sent at less than its rate: sending less does not help there, so the path carries
@@ -48,8 +51,6 @@ const INITIAL_WINDOW: f64 = 10.0;
 const EXCESS_LOSS: f64 = 0.1;
 /// No path's own loss is taken for more.
 const MOST_OWN_LOSS: f64 = 0.5;
-/// What is confirmed in one go counts up to what the path carries in this time.
-const MOST_AHEAD: f64 = 0.3;
 /// After a pause so many bytes go at once.
 const CREDIT: f64 = 4.0 * PACKET;
 /// Bytes of a full packet.
@@ -120,14 +121,10 @@ pub struct Rate {
     max: Greatest,
     /// What was delivered meanwhile that the losses are counted of.
     mean: Mean,
-    /// The same of bytes confirmed in one go.
-    ahead: Greatest,
-    /// Since when, and how many bytes, confirmations have been counted that came faster than the rate.
-    burst: (Duration, f64),
     min_rtt: Option<(Duration, Duration)>,
-    /// The round trip without anybody's queue, as far as known, and what the last probe of it found.
-    shortest: Option<Duration>,
-    probed: Option<Duration>,
+    /// The one-way delay without anybody's queue, as far as known, and what the last probe found, µs, with an unknown offset.
+    shortest: Option<u32>,
+    probed: Option<u32>,
     /// A probe of the round trip has begun, which the peer's other paths have not joined yet.
     calls_others: bool,
     /// What a CUBIC flow would have in flight, while another's queue stands.
@@ -137,11 +134,12 @@ pub struct Rate {
     probe_rtt_until: Option<Duration>,
     /// Rounds running that showed a queue.
     queued_rounds: u32,
-    /// How much one-way delays vary: the mean of their successive differences, and another whose peaks decay slowly.
-    variation: Duration,
+    /// How much one-way delays vary: the mean of their successive differences, whose peaks decay slowly.
     jitter: Duration,
     /// The last one-way delay, µs, and round trip.
     last_delay: Option<(u32, Duration)>,
+    /// How long the newest packet that was reported waited on the path.
+    queue: Duration,
     full: (f64, u8),
     /// The place in [`CYCLE`], since when, and the rate then.
     cycle: (usize, Duration, f64),
@@ -164,8 +162,6 @@ impl Rate {
             last_round: Round::default(),
             max: Greatest::default(),
             mean: Mean::default(),
-            ahead: Greatest::default(),
-            burst: (Duration::ZERO, 0.0),
             min_rtt: None,
             shortest: None,
             probed: None,
@@ -174,9 +170,9 @@ impl Rate {
             min_delay: None,
             probe_rtt_until: None,
             queued_rounds: 0,
-            variation: Duration::ZERO,
             jitter: Duration::ZERO,
             last_delay: None,
+            queue: Duration::ZERO,
             full: (0.0, 0),
             cycle: (2, Duration::ZERO, 0.0),
             next_send: Duration::ZERO,
@@ -222,6 +218,12 @@ impl Rate {
         self.min_rtt.map(|m| m.0)
     }
 
+    /// The least round-trip time, with the queue of others that the last probe found.
+    pub fn base_rtt(&self) -> Option<Duration> {
+        let others = self.min_delay.zip(self.shortest).map_or(0, |(delay, shortest)| beyond(delay, shortest));
+        Some(self.min_rtt()? + Duration::from_micros(others.max(0).unsigned_abs().into()))
+    }
+
     fn trip(&self) -> Option<Duration> {
         self.last_round.trip.or(self.min_rtt())
     }
@@ -241,21 +243,22 @@ impl Rate {
         Some(self.bytes_per_second()? / (1.0 - self.own_loss.get().min(MOST_OWN_LOSS)))
     }
 
-    /// Bytes that may be in flight.
-    pub fn window(&self) -> usize {
-        let (Some(rate), Some(rtt)) = (self.taken(), self.trip()) else {
+    /// Bytes that may be in flight, of which a report takes `expected` at most.
+    pub fn window(&self, now: Duration, expected: Duration) -> usize {
+        let (Some(rate), Some(trip)) = (self.taken(), self.trip()) else {
             return self.initial_window() as usize;
         };
-        let bdp = rate * rtt.as_secs_f64();
+        let unreported = now.saturating_sub(self.first_sent).min(expected).saturating_sub(self.queue);
+        let full = rate * trip.max(unreported).as_secs_f64();
         let window = match (self.probe_rtt_until, self.phase) {
-            (Some(_), _) => rate * self.shortest.unwrap_or(rtt).min(rtt).as_secs_f64() / 2.0,
+            (Some(_), _) => rate * self.min_rtt().unwrap_or(trip).min(trip).as_secs_f64() / 2.0,
             (None, Phase::Startup) => {
-                (STARTUP_WINDOW * (bdp + rate * self.jitter().as_secs_f64())).max(self.initial_window())
+                let trip = trip + self.jitter();
+                (STARTUP_WINDOW * rate * trip.as_secs_f64()).max(self.initial_window())
             }
-            (None, _) => (WINDOW * bdp + self.ahead.get().unwrap_or(0.0).min(MOST_AHEAD * rate))
-                .max(self.competing_window()),
+            (None, _) => (WINDOW * full).max(self.competing_window()),
         };
-        (window + (rate * self.variation.as_secs_f64()).max(2.0 * self.packet())) as usize
+        (window + 2.0 * self.packet()) as usize
     }
 
     /// Bytes of the largest data packet of late. Ten full packets in place of ten acknowledgements would stand for half a second in an
@@ -277,12 +280,12 @@ impl Rate {
     }
 
     /// Whether what does not wait for window and pacer may go: it is ahead of them by no more than the pacer may be late.
-    pub fn may_hurry(&self, now: Duration, in_flight: usize) -> bool {
-        in_flight < self.window() + CREDIT as usize && self.next_send <= now + self.credit()
+    pub fn may_hurry(&self, now: Duration, in_flight: usize, window: usize) -> bool {
+        in_flight < window + CREDIT as usize && self.next_send <= now + self.credit()
     }
 
     /// A timer that fires late costs no rate, up to a few milliseconds.
-    fn credit(&self) -> Duration {
+    pub fn credit(&self) -> Duration {
         Duration::from_millis(4).max(Duration::from_secs_f64(CREDIT / self.pacing()))
     }
 
@@ -311,8 +314,10 @@ impl Rate {
     pub fn handle_sent(&mut self, now: Duration, bytes: usize, in_flight_before: usize) -> Snapshot {
         if in_flight_before == 0 {
             self.first_sent = now;
-            // Nothing of this end's queues on the path, so there is nothing to empty before its round trip is known.
-            self.min_rtt = self.min_rtt().map(|min| (min, now));
+            // Nothing of this end's queues on the path, so there is nothing to empty before its delay is known.
+            if self.min_rtt.is_some_and(|(_, since)| now > since + MIN_RTT_LIFE) {
+                (self.min_rtt, self.min_delay, self.shortest) = (None, None, None);
+            }
         }
         let cost = Duration::from_secs_f64(bytes as f64 / self.pacing());
         self.next_send = self.next_send.max(now.saturating_sub(self.credit())) + cost;
@@ -372,8 +377,7 @@ impl Rate {
             self.end_probe_rtt(now, in_flight);
         }
         self.update_min(now, rtt, delay);
-        self.compete(now, rtt);
-        self.count_ahead(now, acked);
+        self.compete(now, rtt, delay);
         self.round.app_limited |= largest.app_limited;
         self.round.in_flight = self.round.in_flight.max(acked + in_flight);
         self.sample(largest, arrival);
@@ -386,9 +390,8 @@ impl Rate {
     }
 
     /// A report acknowledged `acked` bytes, all sent before something that was acknowledged earlier.
-    pub fn handle_acked_late(&mut self, now: Duration, acked: usize) {
+    pub fn handle_acked_late(&mut self, acked: usize) {
         self.delivered += acked as u64;
-        self.count_ahead(now, acked);
     }
 
     /// The path was silent for a while, and yet delivered what it held: the round shows less than it carries.
@@ -405,7 +408,6 @@ impl Rate {
             min_rtt: self.min_rtt,
             shortest: self.shortest,
             min_delay: self.min_delay,
-            variation: self.variation,
             jitter: self.jitter,
             next_send: self.next_send,
             round: Round { number: self.round.number, end: self.delivered, ..Round::default() },
@@ -417,7 +419,7 @@ impl Rate {
     pub fn handle_move(&mut self) {
         self.restart();
         (self.min_rtt, self.min_delay, self.shortest, self.last_round) = (None, None, None, Round::default());
-        (self.variation, self.jitter) = (Duration::ZERO, Duration::ZERO);
+        self.jitter = Duration::ZERO;
     }
 
     fn sample(&mut self, p: &Snapshot, arrival: u32) {
@@ -436,48 +438,39 @@ impl Rate {
         }
     }
 
-    /// Bytes confirmed beyond the rate, since confirmations last came no faster than that.
-    fn count_ahead(&mut self, now: Duration, acked: usize) {
-        let Some(rate) = self.bytes_per_second() else { return };
-        let (since, bytes) = self.burst;
-        let expected = rate * now.saturating_sub(since).as_secs_f64();
-        self.burst = if bytes <= expected { (now, acked as f64) } else { (since, bytes + acked as f64) };
-        let expected = rate * now.saturating_sub(self.burst.0).as_secs_f64();
-        self.ahead.add(self.round.number, self.burst.1 - expected);
-    }
-
     /// What varies while no more is sent than the path carries is no queue of this end's. No delay is longer than its round trip: what
     /// differs by more is a clock that was set.
     fn measure_jitter(&mut self, delay: u32, rtt: Duration, calm: bool) {
         let (last, before) = self.last_delay.replace((delay, rtt)).unwrap_or((delay, rtt));
-        let step = Duration::from_micros(beyond(delay, last).unsigned_abs().into()).min(rtt.max(before));
+        let step = apart(delay, last).min(rtt.max(before));
         if calm {
             let weight = if step > self.jitter { 8 } else { 64 };
             self.jitter = (self.jitter * (weight - 1) + step) / weight;
-            self.variation = (self.variation * 63 + step) / 64;
         }
     }
 
     fn update_min(&mut self, now: Duration, rtt: Duration, delay: u32) {
         self.round.min_rtt = self.round.min_rtt.into_iter().chain([rtt]).min();
         self.round.min_delay = Some(least(self.round.min_delay, delay));
+        let (min_rtt, since) = self.min_rtt.map_or((rtt, now), |(min, since)| (min.min(rtt), since));
+        let min_delay = least(self.min_delay, delay);
+        let queue = waited((rtt, delay), (min_rtt, min_delay));
         // A least that is too small by so little does not starve the path.
-        if self.min_rtt.is_none_or(|(min, _)| rtt <= min.mul_f64(WINDOW)) {
-            self.min_rtt = Some((rtt.min(self.min_rtt().unwrap_or(rtt)), now));
-        }
-        self.min_delay = Some(least(self.min_delay, delay));
-        let queue = Duration::from_micros(beyond(delay, least(self.min_delay, delay)).unsigned_abs().into());
-        let queue = queue.min(rtt.saturating_sub(self.min_rtt().unwrap_or_default()));
-        self.round.trip = self.round.trip.into_iter().chain([rtt.saturating_sub(queue)]).min();
-        if self.probe_rtt_until.is_none() && self.min_rtt.is_some_and(|(_, at)| now > at + MIN_RTT_LIFE) {
-            self.probe_rtt(now, rtt, delay);
+        let trip = rtt - queue;
+        let since = if queue <= trip.mul_f64(WINDOW - 1.0) { now } else { since };
+        (self.min_rtt, self.min_delay) = (Some((min_rtt, since)), Some(min_delay));
+        self.queue = queue.saturating_sub(self.jitter());
+        self.round.trip = self.round.trip.into_iter().chain([trip]).min();
+        if self.probe_rtt_until.is_none() && now > since + MIN_RTT_LIFE {
+            self.probe_delay(now, rtt, delay);
         }
     }
 
-    /// The path's times are measured anew, beginning with these.
-    fn probe_rtt(&mut self, now: Duration, rtt: Duration, delay: u32) {
+    /// The path's least delay is measured anew, beginning with this one. The least round trip is not: the way back may be full.
+    fn probe_delay(&mut self, now: Duration, rtt: Duration, delay: u32) {
         self.probe_rtt_until = Some(now + PROBE_RTT + rtt);
-        (self.min_rtt, self.min_delay) = (Some((rtt, now)), Some(delay));
+        self.min_rtt = self.min_rtt().map(|min| (min, now));
+        self.min_delay = Some(delay);
         self.calls_others = true;
     }
 
@@ -491,7 +484,7 @@ impl Rate {
     pub fn join_probe_rtt(&mut self, now: Duration) {
         let Round { min_rtt: Some(rtt), min_delay: Some(delay), .. } = self.last_round else { return };
         if self.probe_rtt_until.is_none() && (self.is_queued(&self.last_round) || self.competing.is_some()) {
-            self.probe_rtt(now, rtt, delay);
+            self.probe_delay(now, rtt, delay);
             self.calls_others = false;
         }
     }
@@ -499,24 +492,30 @@ impl Rate {
     /// The path's times were measured anew. A queue that is still there, though this end had next to nothing in flight, is another's.
     /// What two probes agree on is the path itself: others' queues change.
     fn end_probe_rtt(&mut self, now: Duration, in_flight: usize) {
-        let drained = in_flight <= self.window();
+        let drained = in_flight <= self.window(now, Duration::ZERO);
         self.probe_rtt_until = None;
         let queued = std::mem::take(&mut self.queued_rounds) >= LONGER;
-        let (Some(rtt), Some(shortest)) = (self.min_rtt(), self.shortest) else { return };
-        let last = self.probed.replace(rtt);
-        if last.is_some_and(|last| last.abs_diff(rtt) <= self.slack()) {
-            self.shortest = Some(rtt);
+        let (Some(delay), Some(shortest)) = (self.min_delay, self.shortest) else { return };
+        if self.probed.replace(delay).is_some_and(|last| apart(delay, last) <= self.slack()) {
+            self.min_rtt = self.base_rtt().zip(self.min_rtt).map(|(longer, (_, since))| (longer, since));
+            self.shortest = Some(delay);
             self.competing = None;
-        } else if self.competing.is_none() && queued && drained && rtt > shortest + self.slack() {
+        } else if self.competing.is_none() && queued && drained && self.is_longer(delay, shortest) {
             self.competing = Some(Cubic::new(now, self.last_round.in_flight as f64 / PACKET));
         }
     }
 
+    /// Whether one delay is longer than another by more than varies without a queue.
+    fn is_longer(&self, delay: u32, other: u32) -> bool {
+        beyond(delay, other) > 0 && apart(delay, other) > self.slack()
+    }
+
     /// Keeps the window of a path whose queue is another's.
-    fn compete(&mut self, now: Duration, rtt: Duration) {
-        self.shortest = self.shortest.into_iter().chain([rtt]).min();
+    fn compete(&mut self, now: Duration, rtt: Duration, delay: u32) {
+        let shortest = least(self.shortest, delay);
+        self.shortest = Some(shortest);
         // A radio that stopped for a moment looks like another's queue; what it held is gone before anything of this end's is lost.
-        let gone = self.shortest.is_some_and(|shortest| rtt <= shortest + self.slack());
+        let gone = !self.is_longer(delay, shortest);
         self.competing = self.competing.filter(|cubic| !(gone && cubic.is_in_slow_start()));
         let used = self.round.in_flight.max(self.last_round.in_flight) as f64 / PACKET;
         if let Some(cubic) = &mut self.competing {
@@ -560,12 +559,11 @@ impl Rate {
         self.last_round = round;
         let memory = if queued { 1 } else { ROUNDS };
         self.max.forget(self.round.number, memory);
-        self.ahead.forget(self.round.number, ROUNDS);
         if self.probe_rtt_until.is_none() {
             self.queued_rounds = if queued { self.queued_rounds + 1 } else { 0 };
         }
         if queued && self.queued_rounds >= LONGER {
-            self.probe_rtt(now, round.min_rtt.unwrap_or_default(), round.min_delay.unwrap_or_default());
+            self.probe_delay(now, round.min_rtt.unwrap_or_default(), round.min_delay.unwrap_or_default());
         }
         let rate = self.bytes_per_second().unwrap_or(0.0);
         let filled = round.in_flight as f64 > (WINDOW * self.bdp()).max(self.initial_window() / 2.0);
@@ -574,7 +572,8 @@ impl Rate {
             false => (self.full.0, self.full.1.saturating_add(u8::from(filled && !round.app_limited))),
         };
         // Three rounds that brought no quarter more, or a queue, or losses.
-        if self.phase == Phase::Startup && (self.full.1 >= 3 || (filled && (queued || lossy))) {
+        if self.phase == Phase::Startup && (self.full.1 >= 3 || (filled && (self.queued_rounds > 1 || lossy)))
+        {
             self.phase = Phase::Drain;
         }
     }
@@ -604,13 +603,13 @@ impl Rate {
         self.cycle = (at, now, self.bytes_per_second().unwrap_or(0.0));
     }
 
-    /// Whether the least delay of a round shows a queue on the path, beyond what jitter adds: both the round trip, which knows one
-    /// clock only, and the one-way delay, in which the way back of the reports has no part.
+    /// Whether the least delay of a round shows a queue on the path, beyond what jitter and the window's two packets add.
     fn is_queued(&self, round: &Round) -> bool {
         let (Some(rtt), Some(delay)) = (round.min_rtt, round.min_delay) else { return false };
         let (Some(min_rtt), Some(min_delay)) = (self.min_rtt(), self.min_delay) else { return false };
-        let longer = Duration::from_micros(beyond(delay, min_delay).max(0).unsigned_abs().into());
-        longer.min(rtt.saturating_sub(min_rtt)) > min_rtt / 4 + self.slack()
+        let allowed = self.transmit_time(2 * self.packet() as usize);
+        let share = self.base_rtt().unwrap_or_default() / 4;
+        waited((rtt, delay), (min_rtt, min_delay)) > share + self.slack() + allowed
     }
 
     fn gain(&self) -> f64 {
@@ -649,6 +648,18 @@ impl Default for Rate {
 /// By how much one delay, µs, with a clock's unknown offset, is longer than another.
 fn beyond(delay: u32, other: u32) -> i32 {
     delay.wrapping_sub(other).cast_signed()
+}
+
+/// How long a packet waited on the path, of its round trip and delay and the least: as much longer as the delay is, for the way back is
+/// no part of the path, but no longer than the round trip is, whatever clocks show.
+fn waited((rtt, delay): (Duration, u32), (min_rtt, min_delay): (Duration, u32)) -> Duration {
+    let longer = if beyond(delay, min_delay) > 0 { apart(delay, min_delay) } else { Duration::ZERO };
+    longer.min(rtt.saturating_sub(min_rtt))
+}
+
+/// How much they differ.
+fn apart(delay: u32, other: u32) -> Duration {
+    Duration::from_micros(beyond(delay, other).unsigned_abs().into())
 }
 
 fn least(known: Option<u32>, delay: u32) -> u32 {

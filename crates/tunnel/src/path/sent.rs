@@ -371,6 +371,22 @@ impl Sent {
         self.in_flight
     }
 
+    /// Bytes that may be in flight.
+    pub fn window(&self, now: Duration) -> usize {
+        self.rate.window(now, self.report_expected_in())
+    }
+
+    /// When there will be room, if no report comes before that.
+    pub fn room_at(&self, now: Duration) -> Option<Duration> {
+        if self.in_flight < self.window(now) {
+            return Some(self.rate.next_send());
+        }
+        // No sooner than a timer may be late, so that nothing wakes for each packet: a report may come before that.
+        let excess = self.rate.transmit_time(self.in_flight - self.window(now));
+        let at = now + excess.max(self.rate.credit());
+        (self.in_flight < self.window(at)).then_some(at)
+    }
+
     /// Round-trip time.
     pub fn rtt(&self) -> &Rtt {
         &self.rtt
@@ -464,7 +480,7 @@ impl Sent {
         let before_silence = self.silent > 0 && at < self.silent_since;
         if before_silence && now > at + arrived_late + self.probe_timeout() {
             // It was the report that took long. What it tells was so before the silence.
-            self.rate.handle_acked_late(now, acked);
+            self.rate.handle_acked_late(acked);
             return;
         }
         if std::mem::take(&mut self.silent) > 0 {
@@ -481,7 +497,7 @@ impl Sent {
             self.rtt.add(rtt);
             self.rate.handle_acked(now, acked, &snapshot, report.arrival, rtt, self.in_flight);
         } else {
-            self.rate.handle_acked_late(now, acked);
+            self.rate.handle_acked_late(acked);
         }
     }
 

@@ -417,7 +417,7 @@ impl Peer {
                 && !p.cost.metered
                 && p.pieces(size).is_some()
                 && p.may_take(p.payload_size(size))
-                && p.sent.in_flight() < 2 * p.sent.rate.window()
+                && p.sent.in_flight() < 2 * p.sent.window(now)
         };
         let order =
             |p: &Path| (p.sent.is_silent(), p.sent.is_late(now), p.expected_arrival(0.0).unwrap_or(i64::MAX));
@@ -452,7 +452,7 @@ impl Peer {
         }
         let used = || self.paths.iter().filter(|p| tier_of(p) == Some(tier));
         let rate: f64 = used().filter_map(|p| p.sent.rate.bytes_per_second()).sum();
-        let rtts = || used().filter_map(|p| p.sent.rate.min_rtt());
+        let rtts = || used().filter_map(|p| p.sent.rate.base_rtt());
         let view = |p: &Path| xmit::View {
             index: 0,
             room: false,
@@ -621,10 +621,10 @@ fn view(scheduler: Scheduler, now: Duration, index: usize, path: &Path, want: &W
     let rate = &path.sent.rate;
     // What sends little goes at once, though the window is full.
     let hurries = want.sparse && want.lost_by != Some(path.id);
-    let (room, wait) = if hurries && rate.may_hurry(now, path.sent.in_flight()) {
+    let (room, wait) = if hurries && rate.may_hurry(now, path.sent.in_flight(), path.sent.window(now)) {
         (true, Duration::ZERO)
     } else {
-        let excess = (path.sent.in_flight() + 1500).saturating_sub(rate.window());
+        let excess = (path.sent.in_flight() + 1500).saturating_sub(path.sent.window(now));
         let wait = rate.next_send().saturating_sub(now).max(rate.transmit_time(excess));
         (has_room(scheduler, path, now, false), wait)
     };
@@ -722,7 +722,7 @@ fn way_by(path: &Path, now: Duration) -> Way {
 fn has_room(scheduler: Scheduler, path: &Path, now: Duration, in_burst: bool) -> bool {
     let rate = &path.sent.rate;
     scheduler != Scheduler::Auto
-        || (path.sent.in_flight() < rate.window() && (in_burst || rate.next_send() <= now))
+        || (path.sent.in_flight() < path.sent.window(now) && (in_burst || rate.next_send() <= now))
 }
 
 fn position(unconfirmed: &Unconfirmed) -> Order {
