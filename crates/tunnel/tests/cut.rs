@@ -212,3 +212,59 @@ fn what_is_kept_through_an_outage_is_new() {
     let newest = numbers.iter().filter(|number| **number >= 900).count();
     assert!(newest >= 95, "{newest} of the last hundred come, {} in all", numbers.len());
 }
+
+/// Two of four links die together, over which the reports went. One of those that are left is paid for by the byte; it carries data, and
+/// so reports. Though both ends send all they can, a call beside that is in time.
+#[test]
+fn two_links_that_die_together_take_no_other_with_them() {
+    const EVERY: Duration = Duration::from_millis(20);
+    for metered in [false, true] {
+        let links = [(3.0, 6.0, 40), (1.0, 3.0, 150), (2.0, 4.0, 20), (3.0, 5.0, 30)];
+        let links = links.map(|(there, back, ms)| (plain(there, ms * MS), plain(back, ms * MS)));
+        let options = Options { scheduler: Scheduler::Auto, seed: 1 };
+        let mut net = Net::with(&options, links.into(), false, |end, config| {
+            config.peers[0].paths.iter_mut().take(1 - end).for_each(|path| path.cost.metered = metered);
+        });
+        net.pass(4 * S);
+        let began = net.now;
+        let (mut sent, mut delays) = (0, [Vec::new(), Vec::new()]);
+        let (mut look, mut silent) = (began, Vec::new());
+        for (until, up) in [(12, true), (16, false)] {
+            [2, 3].into_iter().for_each(|wire| net.set_up(wire, up));
+            net.run(until * S, |net| {
+                for end in 0..2 {
+                    while net.ends[end].peers()[0].queue_bytes() < 60_000 {
+                        net.send(end, 0, 1200);
+                    }
+                }
+                while net.now >= began + EVERY * sent {
+                    for end in 0..2 {
+                        let mut packet = udp_packet(inner(end), inner(1 - end), 100);
+                        packet[20] = 1;
+                        packet[28..32].copy_from_slice(&sent.to_be_bytes());
+                        net.ends[end].handle_inner(net.clock(end), &mut packet);
+                    }
+                    sent += 1;
+                }
+                for (received, delays) in net.received.iter_mut().zip(&mut delays) {
+                    for packet in received.drain(..).filter(|packet| packet[20] == 1) {
+                        let number = u32::from_be_bytes(packet[28..32].try_into().unwrap());
+                        delays.push(net.now - (began + EVERY * number));
+                    }
+                }
+                if net.now >= look {
+                    look = net.now + 5 * MS;
+                    let lives = |name: &str| name == "wire0" || name == "wire1";
+                    let is_silent = |end: &usize| {
+                        net.peer(*end).paths.iter().any(|p| lives(&p.name) && p.state == "silent")
+                    };
+                    silent.extend((0..2).filter(is_silent).map(|end| (end, net.now)));
+                }
+            });
+        }
+        delays.iter_mut().for_each(|delays| delays.sort());
+        let slow = delays.each_ref().map(|delays| delays[delays.len() - 18]);
+        assert!(silent.is_empty(), "metered {metered}: {:?} to {:?}", silent.first(), silent.last());
+        assert!(slow.iter().all(|slow| *slow < 250 * MS), "metered {metered}: the 18th slowest: {slow:?}");
+    }
+}

@@ -512,7 +512,7 @@ impl Peer {
         let late = |i: &usize| {
             let path = &self.paths[*i];
             let rtt = path.sent.rtt().smoothed().unwrap_or(UNKNOWN_RTT).mul_f64(1.0 + path.sent.rate.loss());
-            let spared = if path.is_spared() { MARKER_LONGEST } else { Duration::ZERO };
+            let spared = if path.is_kept() { MARKER_LONGEST } else { Duration::ZERO };
             (path.sent.silences(), rtt + quiet(path) + spared)
         };
         let mut usable: Vec<_> = (0..self.paths.len()).filter(|i| self.paths[*i].may_take(LARGE)).collect();
