@@ -505,14 +505,15 @@ impl Peer {
     }
 
     /// Reports take the path with the least round trip and loss, if something came over it just now: a path that has died is left
-    /// before its own silence is noticed, or the peer would take all others for silent too. Every fourth takes the next as well,
-    /// unless that is a backup.
+    /// before its own silence is noticed, or the peer would take all others for silent too. A metered one is spared where no more
+    /// than a marker came over it. Every fourth takes the next as well, unless that is a backup.
     pub(super) fn report_paths(&self, now: Duration) -> [Option<usize>; 2] {
         let quiet = |p: &Path| now.saturating_sub(p.received.last_arrival().unwrap_or_default());
         let late = |i: &usize| {
             let path = &self.paths[*i];
             let rtt = path.sent.rtt().smoothed().unwrap_or(UNKNOWN_RTT).mul_f64(1.0 + path.sent.rate.loss());
-            let spared = if path.is_kept() { MARKER_LONGEST } else { Duration::ZERO };
+            let unused = path.cost.metered && path.received.unreported().0 <= 1;
+            let spared = if path.is_kept() || unused { MARKER_LONGEST } else { Duration::ZERO };
             (path.sent.silences(), rtt + quiet(path) + spared)
         };
         let mut usable: Vec<_> = (0..self.paths.len()).filter(|i| self.paths[*i].may_take(LARGE)).collect();
