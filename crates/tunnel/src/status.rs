@@ -187,7 +187,7 @@ pub struct PathStatus {
     pub mtu: u16,
     /// Smoothed round-trip time.
     pub rtt_ms: Option<f64>,
-    /// Least round-trip time of the last ten seconds.
+    /// Least round-trip time of the last round, without this end's queue on the path.
     pub rtt_min_ms: Option<f64>,
     /// One-way delay beyond that of the fastest path.
     pub delay_over_best_ms: Option<f64>,
@@ -361,7 +361,7 @@ fn path_status(
         competes: path.sent.rate.competes(),
         mtu: path.mtu(),
         rtt_ms: path.sent.rtt().smoothed().map(millis),
-        rtt_min_ms: path.sent.rate.min_rtt().map(millis),
+        rtt_min_ms: path.sent.rate.trip().map(millis),
         delay_over_best_ms: path.delay.zip(best_delay).map(|(d, b)| (d - b) as f64 / 1e3),
         rate_bps: path.sent.rate.bytes_per_second().map(|r| r * 8.0),
         weight: if path.is_up() { path.weight.get() / weights } else { 0.0 },

@@ -60,7 +60,8 @@ fn assert_no_bend(scheduler: Scheduler, links: &[LinkConfig], mbps: f64) {
     assert!(same > 0.8 * mbps, "{same} of {mbps} Mbit/s offered");
     for (name, clocks) in clocks() {
         let rate = goodput(scheduler, links, mbps, clocks);
-        assert!(rate > 0.85 * same, "{name}: {rate} instead of {same} Mbit/s over {} paths", links.len());
+        // Where a clock steps each .7 s, by as much as a queue, each step is a queue until a packet comes back quickly.
+        assert!(rate > 0.8 * same, "{name}: {rate} instead of {same} Mbit/s over {} paths", links.len());
     }
 }
 

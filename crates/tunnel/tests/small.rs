@@ -84,7 +84,9 @@ fn reports_fit_the_smaller_of_two_paths() {
         loss: Loss::Bernoulli(Probability::new(0.3).expect("a share")),
         ..plain(10.0, 10 * MS)
     };
-    let links = vec![(lossy(), lossy()), (lossy(), lossy())];
+    // What the small one carries would be sought anew if it lost as much.
+    let small = plain(10.0, 10 * MS);
+    let links = vec![(lossy(), lossy()), (small.clone(), small)];
     let options = Options { scheduler: Scheduler::Auto, seed: 1 };
     let mut net = Net::with(&options, links, false, |_, config| {
         config.peers[0].routes.retain(|route| route.addr().is_ipv4());

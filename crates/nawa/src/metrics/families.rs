@@ -73,7 +73,11 @@ const COPIES: &[Row] = &[
 
 const PATH: &[Row] = &[
     time(gauge("rtt_ms", "nawa_path_rtt", "Smoothed round trip")),
-    time(gauge("rtt_min_ms", "nawa_path_rtt_min", "Least round trip of the last ten seconds")),
+    time(gauge(
+        "rtt_min_ms",
+        "nawa_path_rtt_min",
+        "Least round trip of the last round, without this end's queue on the path",
+    )),
     gauge("rate_bps", "nawa_path_rate_bits_per_second", "What the path delivers"),
     gauge("weight", "nawa_path_weight_ratio", "The paper's weight, a share of 1 among paths that are up"),
     gauge("backup", "nawa_path_backup", "1 if it is used only while no other works"),
@@ -100,7 +104,7 @@ const FLOOD: &[Row] = &[
     counter("sent_frames", "nawa_flood_sent_frames", "Frames of this node's messages"),
     counter("unsent_frames", "nawa_flood_unsent_frames", "Frames that could not be sent"),
     counter("new_frames", "nawa_flood_new_frames", "Frames heard for the first time"),
-    counter("relayed_frames", "nawa_flood_relayed_frames", "Frames relayed"),
+    counter("relayed_frames", "nawa_flood_relayed_frames", "Frames given to the interface to be relayed"),
     counter("suppressed_frames", "nawa_flood_suppressed_frames", "Frames left to neighbours"),
     counter(
         "undelivered_messages",

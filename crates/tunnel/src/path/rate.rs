@@ -2,13 +2,13 @@
 //!
 //! A model of the path as BBR's (draft-cardwell-iccrg-bbr-congestion-control-00 §4): r, the greatest delivery rate of the last
 //! rounds; t, how long ago the newest packet that was reported was sent, no longer than a report may take; q, how long that one
-//! waited on the path, by its one-way delay. In flight is r · (t − q), a tenth more for probes, and two packets. So what has arrived
-//! and is not reported yet makes room for more, whether the way back is long or full or releases reports in bunches; a queue on
-//! the path takes it. Delivery rates are sampled as draft-cheng-iccrg-delivery-rate-estimation-02 has them, but the time in which
+//! waited on the path beyond jitter, by its one-way delay; m, the least round trip of the last round without such a wait. In flight is
+//! r · max(m, t − q), a tenth more for probes, and two packets. So what has arrived and is not reported yet makes room for more, whether
+//! the way back is long or full or releases reports in bunches; a queue on the path takes it. Delivery rates are sampled as draft-cheng-iccrg-delivery-rate-estimation-02 has them, but the time in which
 //! packets arrived is taken from the receiver's clock, so that a slow or bunched way back does not blur it.
 //!
 //! A queue is told by the one-way delay, for the way back is no part of the path: were both ways full, each end would take the
-//! other's queue for a longer path. Clocks drift: a least delay that none comes near for some seconds is measured anew.
+//! other's queue for a longer path. Clocks drift and step, but no packet waits for longer than its round trip exceeds the least one.
 //!
 //! Two signs say that the model is too great. A queue, where *every* packet of a round is too long (one long delay proves nothing):
 //! then only the last round counts.
@@ -18,7 +18,7 @@
 //! what it carries however much it loses.
 //!
 //! A queue that stands although next to nothing of this end's is in flight is another's. There the model would take ever less, so
-//! the path has in flight at least what a CUBIC flow would, until two probes of the round trip in a row find the same round trip.
+//! the path has in flight at least what a CUBIC flow would, until two probes in a row find the same delay.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -35,11 +35,11 @@ const CYCLE: [f64; 4] = [1.25, 0.9, 1.0, 1.0];
 const WINDOW: f64 = 1.1;
 /// A probe that found so much more goes on.
 const GREW: f64 = 1.05;
-/// Rounds over which the greatest delivery rate, and the most confirmed in one go, count.
+/// Rounds over which the greatest delivery rate counts.
 const ROUNDS: u64 = 10;
-/// How long the least round-trip time counts if none comes near it.
+/// How long the path's times count if no packet comes near the least delay.
 const MIN_RTT_LIFE: Duration = Duration::from_secs(10);
-/// For so long, and a round trip, half of the window is left empty, to see the round-trip time without a queue of this end's.
+/// For so long, and a round trip, half of the window is left empty, to see the delay without a queue of this end's.
 const PROBE_RTT: Duration = Duration::from_millis(100);
 /// A queue for so many rounds running is none: the path has become longer, or the queue is another's.
 const LONGER: u32 = 5;
@@ -129,7 +129,7 @@ pub struct Rate {
     calls_others: bool,
     /// What a CUBIC flow would have in flight, while another's queue stands.
     competing: Option<Cubic>,
-    /// The least one-way delay over the same time as the least round trip, µs, with an unknown offset.
+    /// The least one-way delay since it was measured anew, likewise.
     min_delay: Option<u32>,
     probe_rtt_until: Option<Duration>,
     /// Rounds running that showed a queue.
@@ -138,7 +138,7 @@ pub struct Rate {
     jitter: Duration,
     /// The last one-way delay, µs, and round trip.
     last_delay: Option<(u32, Duration)>,
-    /// How long the newest packet that was reported waited on the path.
+    /// How long the newest packet that was reported waited on the path, beyond jitter.
     queue: Duration,
     full: (f64, u8),
     /// The place in [`CYCLE`], since when, and the rate then.
@@ -213,7 +213,7 @@ impl Rate {
         self.bytes_per_second().filter(|_| full)
     }
 
-    /// The least round-trip time of late.
+    /// The least round-trip time since the path was idle.
     pub fn min_rtt(&self) -> Option<Duration> {
         self.min_rtt.map(|m| m.0)
     }
@@ -224,7 +224,8 @@ impl Rate {
         Some(self.min_rtt()? + Duration::from_micros(others.max(0).unsigned_abs().into()))
     }
 
-    fn trip(&self) -> Option<Duration> {
+    /// The least round-trip time of the last round, without this end's queue on the path.
+    pub fn trip(&self) -> Option<Duration> {
         self.last_round.trip.or(self.min_rtt())
     }
 
@@ -313,7 +314,7 @@ impl Rate {
     /// Sends a packet: takes its share of the pacer's time.
     pub fn handle_sent(&mut self, now: Duration, bytes: usize, in_flight_before: usize) -> Snapshot {
         if in_flight_before == 0 {
-            self.first_sent = now;
+            (self.first_sent, self.queue) = (now, Duration::ZERO);
             // Nothing of this end's queues on the path, so there is nothing to empty before its delay is known.
             if self.min_rtt.is_some_and(|(_, since)| now > since + MIN_RTT_LIFE) {
                 (self.min_rtt, self.min_delay, self.shortest) = (None, None, None);
@@ -453,10 +454,13 @@ impl Rate {
         self.round.min_rtt = self.round.min_rtt.into_iter().chain([rtt]).min();
         self.round.min_delay = Some(least(self.round.min_delay, delay));
         let (min_rtt, since) = self.min_rtt.map_or((rtt, now), |(min, since)| (min.min(rtt), since));
-        let min_delay = least(self.min_delay, delay);
-        let queue = waited((rtt, delay), (min_rtt, min_delay));
+        // No packet waits for longer than its round trip exceeds the least: what a clock did since, drift or step, shows.
+        let floor = delay.wrapping_sub((rtt - min_rtt).as_micros() as u32);
+        let [min_delay, shortest] = [self.min_delay, self.shortest].map(|known| between(floor, known, delay));
+        self.shortest = Some(shortest);
+        let queue = apart(delay, min_delay);
         // A least that is too small by so little does not starve the path.
-        let trip = rtt - queue;
+        let trip = rtt.saturating_sub(queue);
         let since = if queue <= trip.mul_f64(WINDOW - 1.0) { now } else { since };
         (self.min_rtt, self.min_delay) = (Some((min_rtt, since)), Some(min_delay));
         self.queue = queue.saturating_sub(self.jitter());
@@ -489,7 +493,7 @@ impl Rate {
         }
     }
 
-    /// The path's times were measured anew. A queue that is still there, though this end had next to nothing in flight, is another's.
+    /// The path's least delay was measured anew. A queue that is still there, though this end had next to nothing in flight, is another's.
     /// What two probes agree on is the path itself: others' queues change.
     fn end_probe_rtt(&mut self, now: Duration, in_flight: usize) {
         let drained = in_flight <= self.window(now, Duration::ZERO);
@@ -512,10 +516,8 @@ impl Rate {
 
     /// Keeps the window of a path whose queue is another's.
     fn compete(&mut self, now: Duration, rtt: Duration, delay: u32) {
-        let shortest = least(self.shortest, delay);
-        self.shortest = Some(shortest);
         // A radio that stopped for a moment looks like another's queue; what it held is gone before anything of this end's is lost.
-        let gone = !self.is_longer(delay, shortest);
+        let gone = self.shortest.is_none_or(|shortest| !self.is_longer(delay, shortest));
         self.competing = self.competing.filter(|cubic| !(gone && cubic.is_in_slow_start()));
         let used = self.round.in_flight.max(self.last_round.in_flight) as f64 / PACKET;
         if let Some(cubic) = &mut self.competing {
@@ -664,6 +666,11 @@ fn apart(delay: u32, other: u32) -> Duration {
 
 fn least(known: Option<u32>, delay: u32) -> u32 {
     known.filter(|known| beyond(delay, *known) >= 0).unwrap_or(delay)
+}
+
+/// What is known of the least delay, or the nearest that is no less than `floor` and no more than `delay`.
+fn between(floor: u32, known: Option<u32>, delay: u32) -> u32 {
+    least(known.map(|known| if beyond(floor, known) > 0 { floor } else { known }), delay)
 }
 
 /// The greatest of what was measured in the last rounds.

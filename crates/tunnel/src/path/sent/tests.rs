@@ -308,3 +308,29 @@ fn after_a_pause_a_longer_round_trip_is_no_reason_to_send_less() {
     let after = s.window(30_025 * MS);
     assert!(!s.rate.take_call() && after >= window, "{after} of {window}");
 }
+
+/// The receiver's clock steps, or drifts by 500 ppm, and then the way back fills: none of it is a queue on the way there.
+#[test]
+fn a_clock_that_steps_or_drifts_makes_no_queue_of_the_way_back() {
+    for (step, drift) in [(0, 0), (2_000_000, 0), (3_600_000_000, 0), (0, 50)] {
+        let mut s = Sent::default();
+        let mut offset = 0u32;
+        let mut round = |s: &mut Sent, number: u32, back: u32| {
+            let at = 100 * number;
+            send(s, at, 4);
+            let arrival = (at * 1000 + 10_000).wrapping_add(offset);
+            let ranges = vec![0..=s.next_sequence() - 1];
+            let report = Report { ranges, arrival, ..Report::default() };
+            s.handle_report((at + 10 + back) * MS, &report, &mut Outcome::default());
+            offset = offset.wrapping_add(drift);
+            if number == 60 {
+                offset = offset.wrapping_add(step);
+            }
+            s.window((at + 10 + back) * MS)
+        };
+        let before = (0..60).map(|number| round(&mut s, number, 10)).last().unwrap();
+        let _ = (60..65).map(|number| round(&mut s, number, 10)).last();
+        let after = (65..85).map(|number| round(&mut s, number, 60)).min().unwrap();
+        assert!(!s.rate.take_call() && after >= before, "{step} {drift}: {after} of {before}");
+    }
+}
