@@ -45,6 +45,13 @@ fn a_path_by_address_of_ipv6_leaves_by_the_interface_that_has_it() {
     let paths = path("l1", "local = 'fd01::2'") + &path("l2", "local = 'fd02::2'");
     let _daemons = net.start("", OFFICE, &paths.replace("203.0.113.7", "[2001:db8::7]"));
     net.wait_up(&["l1", "l2"]);
+    // One that IPv6 would not take by itself needs a rule, as where it prefers a temporary one.
+    net.van.ip("address change fd02::2/64 dev wan2 preferred_lft 0 nodad");
+    net.van.ip("address add fd02::9/64 dev wan2 nodad");
+    net.wait_why("l2", "packets from fd02::2 do not keep to wan2, where IPv6 takes fd02::9 by itself");
+    net.van.ip("route add default via fd02::1 dev wan2 table 102");
+    net.van.ip("-6 rule add from fd02::2 lookup 102");
+    net.wait_up(&["l2"]);
 }
 
 #[test]

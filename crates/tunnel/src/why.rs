@@ -30,6 +30,16 @@ pub enum Why {
         /// The peer's address, or the relay's.
         to: IpAddr,
     },
+    /// IPv6 keeps to an interface only with the address that it takes there by itself, and it takes another.
+    #[error("packets from {ip} do not keep to {interface}, where IPv6 takes {takes} by itself")]
+    NotTaken {
+        /// The path's own address.
+        ip: IpAddr,
+        /// The interface that has it.
+        interface: String,
+        /// The address that the kernel prefers there.
+        takes: IpAddr,
+    },
     /// Its packets would come back as packets for the tunnel.
     #[error(
         "its packets to {to} would go into {interface} itself; name its uplink with `local`, or route {to} past {interface}"
@@ -170,6 +180,7 @@ impl Why {
             Why::NoAddress(_) => "no-address",
             Why::NoName { .. } => "no-name",
             Why::NoRoute { .. } => "no-route",
+            Why::NotTaken { .. } => "not-taken",
             Why::Loop { .. } => "loop",
             Why::NoRelay(_) => "no-relay",
             Why::NoTls { .. } => "no-tls",

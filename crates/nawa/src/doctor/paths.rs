@@ -71,6 +71,9 @@ fn advice(cause: &str) -> &'static str {
         "no-route" => {
             "add a default route by that uplink, with a metric of its own or in the table that its rule asks"
         }
+        "not-taken" => {
+            "name the interface in `local`, or add a rule `ip -6 rule add from ADDRESS lookup TABLE`, and a default route by that uplink to the table"
+        }
         "loop" => "name its uplink with `local`, or give the peer's address a route past the tunnel",
         "no-relay" => {
             "start the relay, write into `via` what `nawa pubkey` says of its key, and list this end's public key in its `allow`"
@@ -176,6 +179,7 @@ mod tests {
             "no-address",
             "no-name",
             "no-route",
+            "not-taken",
             "loop",
             "no-relay",
             "no-tls",

@@ -121,7 +121,17 @@ impl Host<'_> {
         }
         let by = format!(" by {} from {ip}", link.name);
         let query = Query { interface: Some(link.index), ..*query };
-        leaves_by(self.net, link, &query).ok_or(Why::NoRoute { by, to: query.destination })
+        leaves_by(self.net, link, &query).ok_or_else(|| self.why_not(ip, link, by, &query))
+    }
+
+    /// There is no route by that interface, or IPv6 takes another of its addresses by it.
+    fn why_not(&mut self, ip: IpAddr, link: &Link, by: String, query: &Query) -> Why {
+        let free = Query { source: None, ..*query };
+        let there = ip.is_ipv6() && self.net.has_route(&free);
+        match there.then(|| self.net.way_to(&free).ok()?.source).flatten() {
+            Some(takes) if takes != ip => Why::NotTaken { ip, interface: link.name.clone(), takes },
+            _ => Why::NoRoute { by, to: query.destination },
+        }
     }
 
     fn check(&self, link: &Link, query: &Query) -> Result<(), Why> {
