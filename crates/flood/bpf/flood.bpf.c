@@ -71,7 +71,7 @@ struct {
 
 /* What is counted, by the number of the counter: the verdicts, and after them these. */
 enum flood_counter {
-	FLOOD_RELAYED = FLOOD_VERDICTS, /* new, and sent again; FLOOD_NEW counts those that were not */
+	FLOOD_RELAYED = FLOOD_VERDICTS, /* new, and given to the driver to be sent again; FLOOD_NEW counts those that were not */
 	FLOOD_LOST,                     /* had no room in the ring, or on the board */
 	FLOOD_POSTED,                   /* put onto the board */
 	FLOOD_COUNTERS,

@@ -24,7 +24,7 @@ const BATCH: usize = 64;
 pub struct Counts {
     /// Frames by verdict, in the order of [`Verdict::ALL`].
     pub verdicts: [u64; Verdict::ALL.len()],
-    /// Frames sent again.
+    /// Frames given to the driver to be sent again.
     pub relayed: u64,
     /// Frames that had no room in the ring, or on the board.
     pub lost: u64,

@@ -60,7 +60,7 @@ pub struct Status {
     pub unsent_frames: u64,
     /// Frames of others that were new: heard for the first time.
     pub new_frames: u64,
-    /// Frames of others sent again by this node.
+    /// Frames of others that this node gave to its interface to be sent again.
     pub relayed_frames: u64,
     /// Of those new, how many were not relayed because neighbours had relayed them.
     pub suppressed_frames: u64,
