@@ -213,7 +213,7 @@ impl Rate {
         self.bytes_per_second().filter(|_| full)
     }
 
-    /// The least round-trip time since the path was idle.
+    /// The least round-trip time of the path.
     pub fn min_rtt(&self) -> Option<Duration> {
         self.min_rtt.map(|m| m.0)
     }
@@ -315,10 +315,8 @@ impl Rate {
     pub fn handle_sent(&mut self, now: Duration, bytes: usize, in_flight_before: usize) -> Snapshot {
         if in_flight_before == 0 {
             (self.first_sent, self.queue) = (now, Duration::ZERO);
-            // Nothing of this end's queues on the path, so there is nothing to empty before its delay is known.
-            if self.min_rtt.is_some_and(|(_, since)| now > since + MIN_RTT_LIFE) {
-                (self.min_rtt, self.min_delay, self.shortest) = (None, None, None);
-            }
+            // Nothing of this end's queues on the path, so the least delay needs no probe.
+            self.min_rtt = self.min_rtt.map(|(min, _)| (min, now));
         }
         let cost = Duration::from_secs_f64(bytes as f64 / self.pacing());
         self.next_send = self.next_send.max(now.saturating_sub(self.credit())) + cost;
