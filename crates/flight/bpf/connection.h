@@ -5,6 +5,7 @@
 #ifndef NAWA_CONNECTION_H
 #define NAWA_CONNECTION_H
 
+#include "helpers.h"
 #include "fsat.h"
 
 enum base {
@@ -35,6 +36,14 @@ struct connection {
 	__u32 initial;       /* the window to begin with, packets: a route's, if that says more than RFC 6928 */
 	struct options options;
 };
+
+/* Each socket's connection. The iterator is given that of the programs. */
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct connection);
+} fsat_sockets SEC(".maps");
 
 /* What the iterator writes of each connection. */
 struct record {

@@ -10,7 +10,6 @@
  *
  * Packets here, bytes there: FS-AT's amounts are packets times mss_cache.
  */
-#include "helpers.h"
 #include "connection.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
@@ -18,13 +17,6 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 const volatile struct options options SEC(".rodata.options");
 
 static const struct fsat_constants constants = FSAT_CONSTANTS;
-
-struct {
-	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, int);
-	__type(value, struct connection);
-} fsat_sockets SEC(".maps");
 
 KFUNC void tcp_reno_cong_avoid(struct sock *sk, u32 ack, u32 acked);
 KFUNC void cubictcp_init(struct sock *sk);

@@ -6,19 +6,11 @@
  * The iterator goes over TCP's sockets, not over the map (`iter/bpf_sk_storage_map`): programs for that one may write
  * to the map, and hardened kernels refuse them.
  */
-#include "helpers.h"
 #include "connection.h"
 
 #define AF_INET 2
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
-
-struct {
-	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, int);
-	__type(value, struct connection);
-} fsat_sockets SEC(".maps");
 
 static long (*const bpf_probe_read_kernel)(void *to, __u32 size, const void *from) = (void *)113;
 static struct tcp_sock *(*const bpf_skc_to_tcp_sock)(void *sk) = (void *)137;
