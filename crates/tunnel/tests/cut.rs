@@ -11,6 +11,8 @@ use tunnel::Scheduler;
 
 const MS: Duration = Duration::from_millis(1);
 const S: Duration = Duration::from_secs(1);
+/// From one packet of a call to the next.
+const EVERY: Duration = Duration::from_millis(20);
 /// The place of the Wi-Fi link in [`links`].
 const WIFI: usize = 1;
 
@@ -141,7 +143,6 @@ fn what_a_dead_path_held_goes_down_the_first_that_answers() {
 /// What a path that dies had in flight is more than the other carries in a while. What was lost of a call does not wait for the rest.
 #[test]
 fn a_call_does_not_wait_for_the_download_that_was_lost_with_it() {
-    const EVERY: Duration = Duration::from_millis(20);
     let links = [plain(20.0, 20 * MS), plain(2.0, 40 * MS)].map(|link| (link.clone(), link));
     let mut net = Net::new(&Options { scheduler: Scheduler::Auto, seed: 1 }, links.into());
     net.pass(S);
@@ -217,7 +218,6 @@ fn what_is_kept_through_an_outage_is_new() {
 /// so reports. Though both ends send all they can, a call beside that is in time.
 #[test]
 fn two_links_that_die_together_take_no_other_with_them() {
-    const EVERY: Duration = Duration::from_millis(20);
     for metered in [false, true] {
         let links = [(3.0, 6.0, 40), (1.0, 3.0, 150), (2.0, 4.0, 20), (3.0, 5.0, 30)];
         let links = links.map(|(there, back, ms)| (plain(there, ms * MS), plain(back, ms * MS)));
