@@ -63,8 +63,6 @@ struct Waiting {
 pub struct Head<'a> {
     /// The packet.
     pub packet: &'a [u8],
-    /// The flow's place.
-    pub flow: usize,
     /// Whether the flow sends little, and nothing else of it waits. An acknowledgement waits for its path to have room, for a later
     /// one may take its place meanwhile.
     pub sparse: bool,
@@ -133,7 +131,7 @@ impl Flow {
 }
 
 /// Packets of many flows, waiting.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct FlowQueue {
     flows: Vec<Flow>,
     fresh: VecDeque<usize>,
@@ -160,23 +158,10 @@ pub struct FlowQueue {
 impl FlowQueue {
     /// An empty queue for so many bytes at most; `seed` makes the flows' places unpredictable.
     pub fn new(seed: u64, max_bytes: usize) -> Self {
-        FlowQueue {
-            flows: (0..FLOWS).map(|_| Flow::default()).collect(),
-            fresh: VecDeque::new(),
-            old: VecDeque::new(),
-            bytes: 0,
-            busy: 0,
-            interval: 2 * MIN_RTT,
-            target: MIN_RTT / TARGET_SHARE,
-            rate: 0.0,
-            sparse: SPARSE,
-            steps: Vec::new(),
-            seed,
-            max_bytes,
-            dropped: 0,
-            marked: 0,
-            noted: None,
-        }
+        let flows = (0..FLOWS).map(|_| Flow::default()).collect();
+        let mut queue = FlowQueue { flows, seed, max_bytes, ..FlowQueue::default() };
+        queue.set_paths(MIN_RTT, MIN_RTT, 0.0, None, Vec::new());
+        queue
     }
 
     /// Notes what is dropped from now on, or no longer.
@@ -200,8 +185,7 @@ impl FlowQueue {
         full: Option<f64>,
         steps: Vec<(f64, f64)>,
     ) {
-        let slowest = slowest.max(MIN_RTT);
-        self.interval = 2 * slowest;
+        self.interval = 2 * slowest.max(MIN_RTT);
         self.target = MIN_TARGET.max(quickest / TARGET_SHARE);
         self.rate = rate;
         self.sparse = full.map_or(SPARSE, |full| SPARSE.min(full * SPARSE_SHARE));
@@ -380,7 +364,6 @@ impl FlowQueue {
         let left = flow.window.left().unwrap_or(recent.max(flow.bytes as f64));
         Some(Head {
             packet,
-            flow: at,
             sparse: recent < self.sparse && flow.packets.len() == 1 && !packet::is_pure_ack(packet),
             rest: flows * left,
             rate: recent / MEMORY.as_secs_f64(),

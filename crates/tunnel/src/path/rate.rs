@@ -56,8 +56,9 @@ const CREDIT: f64 = 4.0 * PACKET;
 /// Bytes of a full packet.
 const PACKET: f64 = 1400.0;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Phase {
+    #[default]
     Startup,
     Drain,
     Cruise,
@@ -75,13 +76,6 @@ pub struct Snapshot {
     /// Sent at less than the path's rate, and at no more.
     easy: bool,
     calm: bool,
-}
-
-impl Snapshot {
-    /// Of a packet that is sent for want of data, or whatever the window says: it shows less than the path carries.
-    pub fn app_limited(self) -> Self {
-        Snapshot { app_limited: true, ..self }
-    }
 }
 
 /// What happened in a round.
@@ -107,13 +101,14 @@ struct Round {
 }
 
 /// One path's model.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Rate {
     phase: Phase,
     delivered: u64,
     delivered_arrival: u32,
     first_sent: Duration,
-    app_limited_until: Option<u64>,
+    /// `delivered` until which a want of data shows.
+    app_limited_until: u64,
     /// The one that goes on, and the last.
     round: Round,
     last_round: Round,
@@ -150,37 +145,6 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// Of a path that nothing is known about.
-    pub fn new() -> Self {
-        Rate {
-            phase: Phase::Startup,
-            delivered: 0,
-            delivered_arrival: 0,
-            first_sent: Duration::ZERO,
-            app_limited_until: None,
-            round: Round::default(),
-            last_round: Round::default(),
-            max: Greatest::default(),
-            mean: Mean::default(),
-            min_rtt: None,
-            shortest: None,
-            probed: None,
-            calls_others: false,
-            competing: None,
-            min_delay: None,
-            probe_rtt_until: None,
-            queued_rounds: 0,
-            jitter: Duration::ZERO,
-            last_delay: None,
-            queue: Duration::ZERO,
-            full: (0.0, 0),
-            cycle: (2, Duration::ZERO, 0.0),
-            next_send: Duration::ZERO,
-            loss: Share::default(),
-            own_loss: Share::default(),
-        }
-    }
-
     /// Delivery rate in bytes per second, once one was measured.
     pub fn bytes_per_second(&self) -> Option<f64> {
         let max = self.max.get()?;
@@ -192,8 +156,8 @@ impl Rate {
     fn trust(&self) -> f64 {
         // Before the path was full once, all that was lost before the round is its own.
         let own =
-            if self.phase == Phase::Startup { self.round.loss_before } else { Some(self.own_loss.get()) };
-        own.map_or(1.0, |own| (1.0 - (self.loss.get() - own) / EXCESS_LOSS).clamp(0.0, 1.0))
+            if self.phase == Phase::Startup { self.round.loss_before } else { Some(self.own_loss.value) };
+        own.map_or(1.0, |own| (1.0 - (self.loss.value - own) / EXCESS_LOSS).clamp(0.0, 1.0))
     }
 
     /// What the path may carry, bytes per second: what it did, or as much as it is asked for until it was full once.
@@ -206,11 +170,15 @@ impl Rate {
         self.phase == Phase::Startup
     }
 
-    /// The same while all of it is used: there is no want of data, or a queue stands.
+    /// The delivery rate while all of the path is used: there is no want of data, or a queue stands.
     pub fn capacity(&self) -> Option<f64> {
-        let wants = self.app_limited_until.is_some_and(|until| self.delivered <= until);
-        let full = self.phase != Phase::Startup && (!wants || self.queued_rounds > 0);
+        let full = self.phase != Phase::Startup && (!self.wants() || self.queued_rounds > 0);
         self.bytes_per_second().filter(|_| full)
+    }
+
+    /// Whether what is acknowledged now was sent for want of more.
+    fn wants(&self) -> bool {
+        self.delivered < self.app_limited_until
     }
 
     /// The least round-trip time of the path.
@@ -236,12 +204,12 @@ impl Rate {
 
     /// The share of packets that are lost, 0 to 1.
     pub fn loss(&self) -> f64 {
-        self.loss.get()
+        self.loss.value
     }
 
     /// What the path takes, bytes per second, to deliver what it delivers.
     fn taken(&self) -> Option<f64> {
-        Some(self.bytes_per_second()? / (1.0 - self.own_loss.get().min(MOST_OWN_LOSS)))
+        Some(self.bytes_per_second()? / (1.0 - self.own_loss.value.min(MOST_OWN_LOSS)))
     }
 
     /// Bytes that may be in flight, of which a report takes `expected` at most.
@@ -306,13 +274,15 @@ impl Rate {
         self.transmit_time(in_flight).saturating_sub(min)
     }
 
-    /// Sends a data packet of so many bytes.
-    pub fn handle_data(&mut self, bytes: usize) {
-        self.round.packet = self.round.packet.max(bytes);
-    }
-
-    /// Sends a packet: takes its share of the pacer's time.
-    pub fn handle_sent(&mut self, now: Duration, bytes: usize, in_flight_before: usize) -> Snapshot {
+    /// Sends a packet: takes its share of the pacer's time. What is no data goes whatever the window says: it shows less than the path
+    /// carries.
+    pub fn handle_sent(
+        &mut self,
+        now: Duration,
+        bytes: usize,
+        in_flight_before: usize,
+        is_data: bool,
+    ) -> Snapshot {
         if in_flight_before == 0 {
             (self.first_sent, self.queue) = (now, Duration::ZERO);
             // Nothing of this end's queues on the path, so the least delay needs no probe.
@@ -320,14 +290,14 @@ impl Rate {
         }
         let cost = Duration::from_secs_f64(bytes as f64 / self.pacing());
         self.next_send = self.next_send.max(now.saturating_sub(self.credit())) + cost;
+        self.round.packet = self.round.packet.max(if is_data { bytes } else { 0 });
         let few = in_flight_before < 2 * PACKET as usize;
         Snapshot {
             sent: now,
             delivered: self.delivered,
             delivered_arrival: self.delivered_arrival,
             first_sent: self.first_sent,
-            app_limited: self.probe_rtt_until.is_some()
-                || self.app_limited_until.is_some_and(|until| self.delivered <= until),
+            app_limited: !is_data || self.probe_rtt_until.is_some() || self.wants(),
             easy: few || self.gain() < 1.0,
             calm: few || (self.gain() <= 1.0 && self.phase == Phase::Cruise),
         }
@@ -335,7 +305,7 @@ impl Rate {
 
     /// Nothing was waiting to be sent though the path had room: what is in flight now shows less than the path carries.
     pub fn handle_app_limited(&mut self, in_flight: usize) {
-        self.app_limited_until = Some(self.delivered + in_flight as u64);
+        self.app_limited_until = self.delivered + in_flight as u64 + 1;
     }
 
     /// What became of a packet that was sent with this snapshot.
@@ -409,15 +379,15 @@ impl Rate {
             min_delay: self.min_delay,
             jitter: self.jitter,
             next_send: self.next_send,
-            round: Round { number: self.round.number, end: self.delivered, ..Round::default() },
-            ..Rate::new()
+            round: Round { end: self.delivered, ..Round::default() },
+            ..Rate::default()
         };
     }
 
     /// The path leads elsewhere now: forget all that was measured.
     pub fn handle_move(&mut self) {
         self.restart();
-        (self.min_rtt, self.min_delay, self.shortest, self.last_round) = (None, None, None, Round::default());
+        (self.min_rtt, self.min_delay, self.shortest) = (None, None, None);
         self.jitter = Duration::ZERO;
     }
 
@@ -543,17 +513,14 @@ impl Rate {
         let lossy = self.trust() <= 0.0;
         // A want of data shows less than the path carries, unless it does not carry even that.
         if let Some(began) = round.arrival.filter(|_| lossy || !round.app_limited) {
-            self.mean.add(
-                self.delivered - round.end,
-                self.delivered_arrival.wrapping_sub(began),
-                round.acked,
-            );
+            let took = self.delivered_arrival.wrapping_sub(began);
+            self.mean.add(self.delivered - round.end, took, round.acked);
         }
         self.round = Round {
             number: round.number + 1,
             end: self.delivered,
             arrival: Some(self.delivered_arrival),
-            loss_before: (self.loss.packets >= REMEMBERED).then(|| self.loss.get()),
+            loss_before: (self.loss.packets >= REMEMBERED).then(|| self.loss.value),
             ..Round::default()
         };
         self.last_round = round;
@@ -636,12 +603,6 @@ impl Rate {
         let initial =
             if self.phase == Phase::Startup { self.initial_window() / rtt.as_secs_f64() } else { 1000.0 };
         rate.max(initial)
-    }
-}
-
-impl Default for Rate {
-    fn default() -> Self {
-        Self::new()
     }
 }
 
@@ -730,9 +691,5 @@ impl Share {
 
     fn take_back(&mut self) {
         self.value = (self.value - 1.0 / f64::from(self.packets.max(MEASURED))).max(0.0);
-    }
-
-    fn get(self) -> f64 {
-        self.value
     }
 }

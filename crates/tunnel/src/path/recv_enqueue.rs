@@ -14,7 +14,7 @@ pub fn micros(t: Duration) -> u32 {
 }
 
 /// The receiving side of one path.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Received {
     /// The largest first, disjoint and not adjacent.
     ranges: VecDeque<(u64, u64)>,
@@ -25,21 +25,6 @@ pub struct Received {
     first_unreported: Option<Duration>,
     delay: DelaySum,
     last_delay: Option<u32>,
-}
-
-impl Default for Received {
-    fn default() -> Self {
-        Received {
-            ranges: VecDeque::new(),
-            arrival: Duration::ZERO,
-            bytes: 0,
-            packets: 0,
-            unreported: 0,
-            first_unreported: None,
-            delay: DelaySum::default(),
-            last_delay: None,
-        }
-    }
 }
 
 impl Received {

@@ -30,10 +30,9 @@ const MANY: usize = 3;
 const SHORT_SILENCE: Duration = Duration::from_secs(1);
 /// A silent path is probed at least this often.
 const MAX_PROBE_INTERVAL: Duration = Duration::from_secs(1);
-/// UDP payloads larger than this carry inner packets beyond IPv6's least MTU, whatever is around them.
-const LARGE: u32 = 1280 + 12 + 44;
-/// Those larger than this do not pass links of 576 bytes: what is large on a path where nothing larger than [`LARGE`] goes.
-const LARGE_IF_SMALL: u32 = 576 - 28;
+/// UDP payloads larger than the first carry inner packets beyond IPv6's least MTU, whatever is around them; than the second, which count on
+/// a path that carries no such, do not pass links of 576 bytes.
+const LARGE: [u32; 2] = [1280 + 12 + 44, 576 - 28];
 /// So many large packets lost over so long, and none arrived though smaller ones did: large ones do not pass (RFC 8899
 /// §4.3).
 const SWALLOWED: u32 = 8;
@@ -101,7 +100,7 @@ impl Outcome {
 }
 
 /// The sending side of one path.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Sent {
     base: u64,
     packets: VecDeque<Packet>,
@@ -133,52 +132,18 @@ pub struct Sent {
     was_slow: bool,
     /// Since the silence began, all that is in flight has been handed back.
     handed_over: bool,
-    sent_packets: u64,
     sent_bytes: u64,
     lost_packets: u64,
     /// Large packets lost since one arrived: how many, when the first and the last of them were sent.
     swallowed: (u32, Duration, Duration),
     /// When the last large packet that arrived was sent.
     large_arrived: Duration,
-    /// What is large, in bytes of UDP payload.
-    large: u32,
+    /// Whether only what is smaller than the least inner MTU passes.
+    small: bool,
     /// By how much later a report comes that takes this path itself, not the quickest: that one may have died.
     pub detour: Duration,
     /// The path's model.
     pub rate: Rate,
-}
-
-impl Default for Sent {
-    fn default() -> Self {
-        Sent {
-            base: 0,
-            packets: VecDeque::new(),
-            in_flight: 0,
-            largest_acked: None,
-            newest: (Duration::ZERO, 0),
-            newest_age: Duration::ZERO,
-            reordering: (Duration::ZERO, Duration::ZERO),
-            rtt: Rtt::default(),
-            age: Rtt::default(),
-            oldest: 0,
-            last_progress: Duration::ZERO,
-            in_doubt: false,
-            silent: 0,
-            silent_since: Duration::ZERO,
-            silence_ended: Duration::ZERO,
-            next_probe: Duration::ZERO,
-            was_slow: false,
-            handed_over: false,
-            sent_packets: 0,
-            sent_bytes: 0,
-            lost_packets: 0,
-            swallowed: (0, Duration::ZERO, Duration::ZERO),
-            large_arrived: Duration::ZERO,
-            large: LARGE,
-            detour: Duration::ZERO,
-            rate: Rate::new(),
-        }
-    }
 }
 
 impl Sent {
@@ -200,11 +165,7 @@ impl Sent {
             self.last_progress = now;
         }
         self.handed_over &= order.is_none();
-        let mut snapshot = self.rate.handle_sent(now, bytes, self.in_flight);
-        match order {
-            Some(_) => self.rate.handle_data(bytes),
-            None => snapshot = snapshot.app_limited(),
-        }
+        let snapshot = self.rate.handle_sent(now, bytes, self.in_flight, order.is_some());
         self.packets.push_back(Packet {
             state: State::InFlight,
             bytes: bytes as u32,
@@ -219,7 +180,6 @@ impl Sent {
         if self.in_flight == bytes {
             self.find_oldest();
         }
-        self.sent_packets += 1;
         self.sent_bytes += size as u64;
         if self.packets.len() > MAX_TRACKED {
             self.forget_first();
@@ -231,18 +191,15 @@ impl Sent {
         let (mut acked, mut largest, mut oldest) = (0, None, None);
         for range in &report.ranges {
             let low = (*range.start()).max(self.base);
-            let high = (*range.end()).min(self.next_sequence().wrapping_sub(1));
-            if self.packets.is_empty() || low > high {
-                continue;
-            }
-            for sequence in low..=high {
+            let end = range.end().saturating_add(1).min(self.next_sequence());
+            for sequence in low..end {
                 acked += self.ack(now, sequence, &mut oldest, out);
             }
             if out.progress && largest.is_none() {
-                largest = Some(high);
+                largest = Some(end - 1);
             }
         }
-        if let Some(sequence) = largest.filter(|_| out.progress) {
+        if let Some(sequence) = largest {
             self.progress(now, report, sequence, acked);
         }
         if let Some(at) = oldest.filter(|at| *at >= self.silence_ended) {
@@ -332,11 +289,14 @@ impl Sent {
     }
 
     /// When the oldest packet in flight is lost, for one that was sent later has arrived: later than that by more than the path
-    /// reorders by, or a quarter of a round trip (RFC 8985 §6.2).
+    /// reorders by, or a quarter of a round trip (RFC 8985 §6.2); at once where it does not reorder and a third one has.
     fn lost_at(&self) -> Option<Duration> {
-        let overtaken = self.largest_acked.is_some_and(|largest| self.oldest < largest);
-        let oldest = self.oldest().filter(|_| overtaken)?;
+        let overtaken = self.largest_acked?.checked_sub(self.oldest).filter(|by| *by > 0)?;
+        let oldest = self.oldest()?;
         let (reordering, _) = self.reordering;
+        if reordering.is_zero() && overtaken >= THRESHOLD {
+            return Some(oldest.at);
+        }
         let patience = reordering.max(self.rtt.smoothed().unwrap_or(INITIAL_RTT) / 4);
         Some(oldest.at + self.newest_age + patience)
     }
@@ -353,7 +313,7 @@ impl Sent {
 
     /// The path carries inner packets of IPv6's least MTU in one datagram, or only smaller ones.
     pub fn set_small(&mut self, small: bool) {
-        self.large = if small { LARGE_IF_SMALL } else { LARGE };
+        self.small = small;
     }
 
     /// Whether large packets have stopped to arrive while others did not. Once told, it takes as many again.
@@ -394,7 +354,7 @@ impl Sent {
 
     /// Packets sent, bytes sent, packets lost.
     pub fn totals(&self) -> (u64, u64, u64) {
-        (self.sent_packets, self.sent_bytes, self.lost_packets)
+        (self.next_sequence(), self.sent_bytes, self.lost_packets)
     }
 
     fn lose_overdue(&mut self, now: Duration, out: &mut Outcome) {
@@ -428,7 +388,7 @@ impl Sent {
         if was == State::Acked {
             return 0;
         }
-        if packet.bytes > self.large {
+        if packet.bytes > LARGE[usize::from(self.small)] {
             self.swallowed.0 = 0;
             self.large_arrived = self.large_arrived.max(packet.at);
         }
@@ -523,14 +483,8 @@ impl Sent {
     }
 
     fn detect_lost(&mut self, now: Duration, out: &mut Outcome) {
-        let Some(largest) = self.largest_acked else { return };
         self.find_oldest();
-        while self.oldest().is_some() && self.oldest < largest {
-            let counted = self.reordering.0.is_zero() && self.oldest + THRESHOLD <= largest;
-            let lost = counted || self.lost_at().is_some_and(|due| due <= now);
-            if !lost {
-                return;
-            }
+        while self.lost_at().is_some_and(|due| due <= now) {
             self.lose_oldest(out);
         }
     }
@@ -552,7 +506,7 @@ impl Sent {
             return;
         }
         packet.state = State::Lost(counted);
-        if packet.bytes > self.large && packet.at > self.large_arrived {
+        if packet.bytes > LARGE[usize::from(self.small)] && packet.at > self.large_arrived {
             let (count, first, _) = self.swallowed;
             self.swallowed = (count + 1, if count == 0 { packet.at } else { first }, packet.at);
         }

@@ -224,9 +224,8 @@ impl Peer {
         if !takes(path, train, tos, packet.len()) {
             return false;
         }
-        let way = way_by(path, now);
         let data = Outgoing { order, behind, packet, tos, resend: true, resends: true, trial: false };
-        pack_data(path, now, session, &data, train);
+        let way = pack_data(path, now, session, &data, train);
         remark(train, || "it was lost, or is late".into());
         self.unconfirmed.pop_resend(way);
         true
@@ -281,7 +280,6 @@ impl Peer {
             self.note_dropped(&next.packet, "no path in use carries its size any more");
             return;
         }
-        let way = way_by(path, now);
         let order = self.unconfirmed.next();
         let why = train.notes.is_some().then(|| explain(&self.paths, self.scheduler, now, at, sparse));
         let path = &mut self.paths[at];
@@ -292,13 +290,8 @@ impl Peer {
         let resends = self.unconfirmed.repeats();
         let tos = outer(path, self.marks, packet);
         let doubtful = path.sent.is_late(now) || path.sent.rate.loss() > DOUBTFUL_LOSS;
-        pack_data(
-            path,
-            now,
-            session,
-            &Outgoing { order, behind, packet, tos, resend: false, resends, trial: false },
-            train,
-        );
+        let data = Outgoing { order, behind, packet, tos, resend: false, resends, trial: false };
+        let way = pack_data(path, now, session, &data, train);
         why.into_iter().for_each(|why| remark(train, || why));
         if let Some(copies) = &mut self.copies {
             copies.handle_sent(now, order, packet, way.path, patience);
@@ -332,7 +325,6 @@ impl Peer {
             let Some(at) = at else { continue };
             let Some(session) = self.sessions.current(now) else { return false };
             let path = &mut self.paths[at];
-            let way = way_by(path, now);
             let data = Outgoing {
                 order,
                 behind,
@@ -342,7 +334,7 @@ impl Peer {
                 resends: true,
                 trial: matches!(second, Second::Tried(_)),
             };
-            pack_data(path, now, session, &data, train);
+            let way = pack_data(path, now, session, &data, train);
             if data.trial {
                 remark(train, || "a copy: it shows what the path carries".into());
                 return true;
@@ -378,7 +370,6 @@ impl Peer {
         let at = self.second_path(now, copy.path, packet.len())?;
         let session = self.sessions.current(now)?;
         let path = &mut self.paths[at];
-        let way = way_by(path, now);
         let resends = self.unconfirmed.repeats();
         let behind = self.unconfirmed.behind(copy.order);
         let data = Outgoing {
@@ -390,7 +381,7 @@ impl Peer {
             resends,
             trial: false,
         };
-        pack_data(path, now, session, &data, train);
+        let way = pack_data(path, now, session, &data, train);
         remark(train, || "a copy: it controls retransmission (bicast)".into());
         self.unconfirmed.handle_copied(copy.order, way);
         Some(way.path)
@@ -454,13 +445,10 @@ impl Peer {
         let rate: f64 = used().filter_map(|p| p.sent.rate.bytes_per_second()).sum();
         let rtts = || used().filter_map(|p| p.sent.rate.base_rtt());
         let view = |p: &Path| xmit::View {
-            index: 0,
-            room: false,
-            wait: Duration::ZERO,
             arrival: p.least_arrival(rate),
             rate: p.sent.rate.perhaps(),
             seen: seen(p),
-            virtual_time: 0.0,
+            ..xmit::View::default()
         };
         let (quickest, slowest) = (rtts().min().unwrap_or_default(), rtts().max().unwrap_or_default());
         let steps = xmit::steps(&mut used().map(view).collect::<Vec<_>>(), quickest);
@@ -575,13 +563,8 @@ fn choose(
     let carries = |p: &Path| p.pieces(want.size).is_some();
     let any_carries = paths.iter().filter(usable).any(carries);
     // What waits to be sent again is all there is left of it.
-    let trip = paths
-        .iter()
-        .filter(usable)
-        .filter(|_| want.lost_by.is_none())
-        .filter_map(|p| p.sent.rate.min_rtt())
-        .min();
-    let trip = trip.unwrap_or_default();
+    let min_rtts = paths.iter().filter(usable).filter_map(|p| p.sent.rate.min_rtt());
+    let trip = min_rtts.min().filter(|_| want.lost_by.is_none()).unwrap_or_default();
     let paths = paths.iter().enumerate().filter(|(_, p)| usable(p) && (carries(p) || !any_carries));
     let views = paths.map(|(index, path)| view(scheduler, now, index, path, want));
     match scheduler {
@@ -655,7 +638,7 @@ struct Outgoing<'a> {
     trial: bool,
 }
 
-fn pack_data(path: &mut Path, now: Duration, session: &Session, data: &Outgoing, train: &mut Train) {
+fn pack_data(path: &mut Path, now: Duration, session: &Session, data: &Outgoing, train: &mut Train) -> Way {
     let &Outgoing { order, behind, packet, tos, resend, resends, trial } = data;
     let pieces = path.pieces(packet.len()).unwrap_or(1);
     for (index, bytes) in (0..).zip(packet.chunks(packet.len().div_ceil(pieces).max(1))) {
@@ -673,6 +656,7 @@ fn pack_data(path: &mut Path, now: Duration, session: &Session, data: &Outgoing,
     }
     path.virtual_time += path.payload_size(packet.len()) as f64 / path.weight.get().max(1e-3);
     path.restart_marker(now, if resends { MARKER_AUTO } else { MARKER_PAPER });
+    Way { path: path.id, due: now + path.sent.report_expected_in() }
 }
 
 /// Says, to whoever captures, what decided about the last datagram of the train.
@@ -712,11 +696,6 @@ fn takes(path: &Path, train: &Train, tos: u8, size: usize) -> bool {
     let pieces = path.pieces(size).unwrap_or(1);
     let (all, each) = (path.payload_size(size), path.payload_size(size.div_ceil(pieces)));
     path.address().is_some_and(|address| train.takes(address, tos, each, pieces)) && path.may_take(all)
-}
-
-/// What is sent on `path` now goes this way.
-fn way_by(path: &Path, now: Duration) -> Way {
-    Way { path: path.id, due: now + path.sent.report_expected_in() }
 }
 
 /// The paper's scheduler knows no windows. A burst that has begun may go on though the pacer is not due again.

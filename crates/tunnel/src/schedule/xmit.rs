@@ -27,7 +27,7 @@ const SAME: i64 = 1_000;
 const LITTLE: f64 = 0.1;
 
 /// What the choice needs to know of a path.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct View {
     /// Its place in the peer's list.
     pub index: usize,
