@@ -86,7 +86,6 @@ struct Round {
     end: u64,
     /// The receiver's clock when it began, µs, if it is worth measuring.
     arrival: Option<u32>,
-    min_rtt: Option<Duration>,
     min_delay: Option<u32>,
     /// The least round-trip time without a queue on the path: what the reports wait for on their way back is part of it.
     trip: Option<Duration>,
@@ -188,8 +187,8 @@ impl Rate {
 
     /// The least round-trip time, with the queue of others that the last probe found.
     pub fn base_rtt(&self) -> Option<Duration> {
-        let others = self.min_delay.zip(self.shortest).map_or(0, |(delay, shortest)| beyond(delay, shortest));
-        Some(self.min_rtt()? + Duration::from_micros(others.max(0).unsigned_abs().into()))
+        let others = self.min_delay.zip(self.shortest).map(|(delay, shortest)| longer(delay, shortest));
+        Some(self.min_rtt()? + others.unwrap_or_default())
     }
 
     /// The least round-trip time of the last round, without this end's queue on the path.
@@ -220,7 +219,7 @@ impl Rate {
         let unreported = now.saturating_sub(self.first_sent).min(expected).saturating_sub(self.queue);
         let full = rate * trip.max(unreported).as_secs_f64();
         let window = match (self.probe_rtt_until, self.phase) {
-            (Some(_), _) => rate * self.min_rtt().unwrap_or(trip).min(trip).as_secs_f64() / 2.0,
+            (Some(_), _) => rate * self.min_rtt().unwrap_or(trip).as_secs_f64() / 2.0,
             (None, Phase::Startup) => {
                 let trip = trip + self.jitter();
                 (STARTUP_WINDOW * rate * trip.as_secs_f64()).max(self.initial_window())
@@ -419,14 +418,13 @@ impl Rate {
     }
 
     fn update_min(&mut self, now: Duration, rtt: Duration, delay: u32) {
-        self.round.min_rtt = self.round.min_rtt.into_iter().chain([rtt]).min();
         self.round.min_delay = Some(least(self.round.min_delay, delay));
         let (min_rtt, since) = self.min_rtt.map_or((rtt, now), |(min, since)| (min.min(rtt), since));
         // No packet waits for longer than its round trip exceeds the least: what a clock did since, drift or step, shows.
         let floor = delay.wrapping_sub((rtt - min_rtt).as_micros() as u32);
         let [min_delay, shortest] = [self.min_delay, self.shortest].map(|known| between(floor, known, delay));
         self.shortest = Some(shortest);
-        let queue = apart(delay, min_delay);
+        let queue = longer(delay, min_delay);
         // A least that is too small by so little does not starve the path.
         let trip = rtt.saturating_sub(queue);
         let since = if queue <= trip.mul_f64(WINDOW - 1.0) { now } else { since };
@@ -434,12 +432,13 @@ impl Rate {
         self.queue = queue.saturating_sub(self.jitter());
         self.round.trip = self.round.trip.into_iter().chain([trip]).min();
         if self.probe_rtt_until.is_none() && now > since + MIN_RTT_LIFE {
-            self.probe_delay(now, rtt, delay);
+            self.probe_delay(now);
         }
     }
 
     /// The path's least delay is measured anew, beginning with this one. The least round trip is not: the way back may be full.
-    fn probe_delay(&mut self, now: Duration, rtt: Duration, delay: u32) {
+    fn probe_delay(&mut self, now: Duration) {
+        let Some((delay, rtt)) = self.last_delay else { return };
         self.probe_rtt_until = Some(now + PROBE_RTT + rtt);
         self.min_rtt = self.min_rtt().map(|min| (min, now));
         self.min_delay = Some(delay);
@@ -454,9 +453,8 @@ impl Rate {
     /// Joins the probe of another path of the same peer, if a queue stands on this one: it may be the same queue, which goes only if
     /// both send less.
     pub fn join_probe_rtt(&mut self, now: Duration) {
-        let Round { min_rtt: Some(rtt), min_delay: Some(delay), .. } = self.last_round else { return };
         if self.probe_rtt_until.is_none() && (self.is_queued(&self.last_round) || self.competing.is_some()) {
-            self.probe_delay(now, rtt, delay);
+            self.probe_delay(now);
             self.calls_others = false;
         }
     }
@@ -479,7 +477,7 @@ impl Rate {
 
     /// Whether one delay is longer than another by more than varies without a queue.
     fn is_longer(&self, delay: u32, other: u32) -> bool {
-        beyond(delay, other) > 0 && apart(delay, other) > self.slack()
+        longer(delay, other) > self.slack()
     }
 
     /// Keeps the window of a path whose queue is another's.
@@ -530,7 +528,7 @@ impl Rate {
             self.queued_rounds = if queued { self.queued_rounds + 1 } else { 0 };
         }
         if queued && self.queued_rounds >= LONGER {
-            self.probe_delay(now, round.min_rtt.unwrap_or_default(), round.min_delay.unwrap_or_default());
+            self.probe_delay(now);
         }
         let rate = self.bytes_per_second().unwrap_or(0.0);
         let filled = round.in_flight as f64 > (WINDOW * self.bdp()).max(self.initial_window() / 2.0);
@@ -572,11 +570,10 @@ impl Rate {
 
     /// Whether the least delay of a round shows a queue on the path, beyond what jitter and the window's two packets add.
     fn is_queued(&self, round: &Round) -> bool {
-        let (Some(rtt), Some(delay)) = (round.min_rtt, round.min_delay) else { return false };
-        let (Some(min_rtt), Some(min_delay)) = (self.min_rtt(), self.min_delay) else { return false };
+        let (Some(delay), Some(least)) = (round.min_delay, self.min_delay) else { return false };
         let allowed = self.transmit_time(2 * self.packet() as usize);
         let share = self.base_rtt().unwrap_or_default() / 4;
-        waited((rtt, delay), (min_rtt, min_delay)) > share + self.slack() + allowed
+        longer(delay, least) > share + self.slack() + allowed
     }
 
     fn gain(&self) -> f64 {
@@ -606,30 +603,23 @@ impl Rate {
     }
 }
 
-/// By how much one delay, µs, with a clock's unknown offset, is longer than another.
-fn beyond(delay: u32, other: u32) -> i32 {
-    delay.wrapping_sub(other).cast_signed()
-}
-
-/// How long a packet waited on the path, of its round trip and delay and the least: as much longer as the delay is, for the way back is
-/// no part of the path, but no longer than the round trip is, whatever clocks show.
-fn waited((rtt, delay): (Duration, u32), (min_rtt, min_delay): (Duration, u32)) -> Duration {
-    let longer = if beyond(delay, min_delay) > 0 { apart(delay, min_delay) } else { Duration::ZERO };
-    longer.min(rtt.saturating_sub(min_rtt))
+/// By how much one delay, µs, with a clock's unknown offset, is longer than another, if it is.
+fn longer(delay: u32, other: u32) -> Duration {
+    Duration::from_micros(delay.wrapping_sub(other).cast_signed().max(0).unsigned_abs().into())
 }
 
 /// How much they differ.
 fn apart(delay: u32, other: u32) -> Duration {
-    Duration::from_micros(beyond(delay, other).unsigned_abs().into())
+    longer(delay, other).max(longer(other, delay))
 }
 
 fn least(known: Option<u32>, delay: u32) -> u32 {
-    known.filter(|known| beyond(delay, *known) >= 0).unwrap_or(delay)
+    known.filter(|known| longer(*known, delay).is_zero()).unwrap_or(delay)
 }
 
 /// What is known of the least delay, or the nearest that is no less than `floor` and no more than `delay`.
 fn between(floor: u32, known: Option<u32>, delay: u32) -> u32 {
-    least(known.map(|known| if beyond(floor, known) > 0 { floor } else { known }), delay)
+    least(known.map(|known| if longer(floor, known).is_zero() { known } else { floor }), delay)
 }
 
 /// The greatest of what was measured in the last rounds.
