@@ -37,6 +37,12 @@ impl FlowName {
         FlowName { protocol: ip.protocol(), source: ip.source(), destination: ip.destination(), ports }
     }
 
+    /// Of the answers to it.
+    pub fn reverse(self) -> FlowName {
+        let ports = self.ports.map(|[source, destination]| [destination, source]);
+        FlowName { source: self.destination, destination: self.source, ports, ..self }
+    }
+
     /// The two ends, each with its port where the protocol has ports.
     pub fn ends(&self) -> [String; 2] {
         let end = |ip: IpAddr, at: usize| match self.ports {

@@ -18,7 +18,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use packet::{Ecn, FlowName, Ip, Tcp};
+use packet::{Ecn, FlowName, Ip, Tcp, tcp};
 
 use crate::flow::window::{Allowed, Window};
 
@@ -282,6 +282,11 @@ impl FlowQueue {
         let Some(segment) = Tcp::parse(&ip) else { return true };
         let hash = packet::reverse_flow_hash(&ip, self.seed);
         let at = self.place(now, hash);
+        // What the other end begins has its place from now on, or the next that it begins would take the same.
+        if segment.flags() & (tcp::SYN | tcp::ACK) == tcp::SYN && self.flows[at].is_free(now) {
+            (self.flows[at].name, self.flows[at].sent) =
+                (Some((hash, FlowName::of(&ip).reverse())), (0.0, now));
+        }
         let target = self.target + self.allowance(now, at);
         let bytes = self.rate / self.busy.max(1) as f64 * target.as_secs_f64();
         let allowed = Allowed { bytes, period: self.interval };
@@ -550,6 +555,34 @@ mod tests {
                 assert!(other.is_disjoint(&place));
             }
         }
+    }
+
+    /// A TCP segment with these flags of the flow to `port`, or of its answers.
+    fn segment(port: u16, flags: u8, answers: bool) -> Vec<u8> {
+        let mut p = vec![0; 44];
+        (p[0], p[3], p[8], p[9], p[32], p[33]) = (0x45, 44, 64, 6, 0x60, flags);
+        let ends = [(u32::from_be_bytes([10, 0, 0, 1]), 443), (u32::from_be_bytes([10, 0, 0, 2]), port)];
+        for (end, at) in ends.into_iter().zip(if answers { [0, 1] } else { [1, 0] }) {
+            p[12 + 4 * at..16 + 4 * at].copy_from_slice(&end.0.to_be_bytes());
+            p[20 + 2 * at..22 + 2 * at].copy_from_slice(&end.1.to_be_bytes());
+        }
+        p[40..44].copy_from_slice(&[3, 3, 7, 0]);
+        p
+    }
+
+    #[test]
+    fn flows_that_the_other_end_begins_at_once_have_a_place_each() {
+        let mut q = FlowQueue::new(1, MAX_BYTES);
+        // Every place has been used, each at another time.
+        for port in 0..2000 {
+            q.push(u32::from(port) * MS, &segment(port, tcp::ACK, true));
+            pop(&mut q, u32::from(port) * MS);
+        }
+        let now = Duration::from_secs(10);
+        let ports = 5000..5030;
+        assert!(ports.clone().all(|port| q.handle_returned(now, &mut segment(port, tcp::SYN, false))));
+        ports.clone().for_each(|port| q.push(now, &segment(port, tcp::SYN | tcp::ACK, true)));
+        assert_eq!(q.flows.iter().filter(|flow| flow.window.left().is_some()).count(), ports.len());
     }
 
     #[test]

@@ -124,8 +124,8 @@ pub struct Sent {
     /// Probes wanted since the path fell silent, when that was, and when the next is due.
     silent: u32,
     silent_since: Duration,
-    /// When the last silence ended, or this host stood still for the last time.
-    silence_ended: Duration,
+    /// What was sent before says nothing of how long the path is: the last silence ended, this host stood still, or the path moved.
+    known_since: Duration,
     next_probe: Duration,
     /// Since the silence began, something sent before it was acknowledged: the path was slow, not dead (as F-RTO has it,
     /// RFC 5682), and still is what it was.
@@ -183,6 +183,7 @@ impl Sent {
         self.sent_bytes += size as u64;
         if self.packets.len() > MAX_TRACKED {
             self.forget_first();
+            self.find_oldest();
         }
     }
 
@@ -202,7 +203,7 @@ impl Sent {
         if let Some(sequence) = largest {
             self.progress(now, report, sequence, acked);
         }
-        if let Some(at) = oldest.filter(|at| *at >= self.silence_ended) {
+        if let Some(at) = oldest.filter(|at| *at >= self.known_since) {
             self.age.add(now.saturating_sub(at));
         }
         self.detect_lost(now, out);
@@ -234,7 +235,7 @@ impl Sent {
 
     /// This host stood still until now, suspended or stopped: how long anything took meanwhile cannot be told.
     pub fn handle_stop(&mut self, now: Duration) {
-        self.silence_ended = now;
+        self.known_since = now;
         self.rate.resume();
     }
 
@@ -246,9 +247,10 @@ impl Sent {
 
     /// The path leads elsewhere from now on: what was in flight is handed back as lost, and unless it is the same host
     /// nothing is known of its links any more (RFC 9000 §9.4). One that is silent stays so until something comes back.
-    pub fn handle_move(&mut self, same_host: bool, out: &mut Outcome) {
+    pub fn handle_move(&mut self, now: Duration, same_host: bool, out: &mut Outcome) {
         self.abandon(out);
         if !same_host {
+            self.known_since = now;
             (self.rtt, self.age) = (Rtt::default(), Rtt::default());
             self.reordering = (Duration::ZERO, Duration::ZERO);
             self.rate.handle_move();
@@ -257,14 +259,28 @@ impl Sent {
 
     /// Something came back from where the path leads.
     pub fn end_silence(&mut self, now: Duration) {
-        self.silent = 0;
-        self.last_progress = now;
+        if std::mem::take(&mut self.silent) > 0 {
+            self.known_since = now;
+            if !std::mem::take(&mut self.was_slow) && now > self.silent_since + SHORT_SILENCE {
+                self.rate.restart();
+            } else {
+                self.rate.resume();
+            }
+        }
+        (self.last_progress, self.in_doubt) = (now, false);
     }
 
     /// When [`handle_timeout`](Self::handle_timeout) has something to do.
     pub fn poll_timeout(&self) -> Option<Duration> {
         let probe = (self.silent > 0).then_some(self.next_probe);
         self.overdue_at().into_iter().chain(probe).chain(self.lost_at()).min()
+    }
+
+    /// Whether the newest packet that a report tells of shows how long the path is.
+    pub fn tells(&self, report: &Report) -> bool {
+        let newest =
+            report.largest().and_then(|newest| self.packets.get(newest.checked_sub(self.base)? as usize));
+        newest.is_none_or(|packet| packet.at >= self.known_since)
     }
 
     /// How long from now a report on what is sent now should take at most.
@@ -406,7 +422,7 @@ impl Sent {
             if counted {
                 self.rate.handle_found(&snapshot);
             }
-            if self.silent == 0 {
+            if counted && self.silent == 0 {
                 let late = now.saturating_sub(at).saturating_sub(self.newest_age);
                 let most = self.rtt.smoothed().unwrap_or(INITIAL_RTT);
                 self.reordering =
@@ -443,17 +459,9 @@ impl Sent {
             self.rate.handle_acked_late(acked);
             return;
         }
-        if std::mem::take(&mut self.silent) > 0 {
-            self.silence_ended = now;
-            if !std::mem::take(&mut self.was_slow) && now > self.silent_since + SHORT_SILENCE {
-                self.rate.restart();
-            } else {
-                self.rate.resume();
-            }
-        }
-        (self.last_progress, self.in_doubt) = (now, false);
+        self.end_silence(now);
         // The round trips of what was sent into a silence say when it ended, not how long the path is.
-        if is_new && at >= self.silence_ended {
+        if is_new && at >= self.known_since {
             self.rtt.add(rtt);
             self.rate.handle_acked(now, acked, &snapshot, report.arrival, rtt, self.in_flight);
         } else {
@@ -492,7 +500,7 @@ impl Sent {
     /// The oldest in flight is lost, as packets are on any path, unless a silence took it.
     fn lose_oldest(&mut self, out: &mut Outcome) {
         let at = (self.oldest - self.base) as usize;
-        let counts = self.silent == 0 && self.packets[at].at >= self.silence_ended;
+        let counts = self.silent == 0 && self.packets[at].at >= self.known_since;
         if counts {
             self.rate.handle_fate(&self.packets[at].snapshot, true);
         }

@@ -27,7 +27,7 @@ fn lead(path: &mut Path, way: Option<Way>) -> Vec<u64> {
     });
     let mut out = Outcome::default();
     path.set_address(3 * S, address);
-    path.follow(&mut out);
+    path.follow(3 * S, &mut out);
     out.lost
 }
 
@@ -67,6 +67,11 @@ fn of_other_links_nothing_is_known() {
         // It may have been away meanwhile.
         lead(&mut path, None);
         assert_eq!(lead(&mut path, Some(after)), [8], "{after:?}");
+        assert_eq!(is_known(&path), [false; 3], "{after:?}");
+        // What was under way arrived after all: it says nothing of the new ones.
+        let report = Report { ranges: vec![0..=1], arrival: 3_010_000, ..Report::default() };
+        assert!(!path.sent.tells(&report), "{after:?}");
+        path.sent.handle_report(4 * S, &report, &mut Outcome::default());
         assert_eq!(is_known(&path), [false; 3], "{after:?}");
     }
 }

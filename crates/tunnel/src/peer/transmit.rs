@@ -149,8 +149,8 @@ impl Peer {
         let mut due: Vec<_> =
             (0..self.paths.len()).filter(|&i| self.paths[i].received.unreported().0 > 0).collect();
         due.sort_by_key(|&i| self.paths[i].received.unreported().1);
-        // As many as fit for certain: a full report is 300 bytes.
-        due.truncate((usize::from(self.paths[at].inner_mtu()) / 300).clamp(1, frame::MAX_REPORTS));
+        // As many as fit for certain: what is taken is reported.
+        due.truncate(frame::reports_in(self.paths[at].inner_mtu().into()).clamp(1, frame::MAX_REPORTS));
         let report = |i: usize| {
             let id = self.paths[i].id;
             self.paths[i].received.report(now, id)

@@ -60,10 +60,7 @@ pub fn by_weight(paths: impl Iterator<Item = View>) -> Option<usize> {
 /// By expected arrival, of a packet of a flow with so many bytes left to send, those included that are under way for a round
 /// `trip`; `None` if it is better to wait. And one that is to be tried with a copy of it.
 pub fn by_arrival(paths: &mut [View], rest: f64, trip: Duration) -> Option<(usize, Option<usize>)> {
-    // A path that was never measured is tried like the slowest that was.
-    let unknown = paths.iter().filter_map(|v| v.arrival).max().unwrap_or(0);
-    paths.iter_mut().for_each(|v| v.arrival = v.arrival.or(Some(unknown)));
-    paths.sort_by_key(|v| v.arrival);
+    sort(paths);
     let pays = |k: usize| rest >= need(&paths[..k], &paths[k], trip).0;
     let first = (0..paths.len()).find(|&k| paths[k].room && pays(k))?;
     let same = |v: &&View| v.room && v.arrival <= paths[first].arrival.map(|arrival| arrival + SAME);
@@ -77,8 +74,15 @@ pub fn by_arrival(paths: &mut [View], rest: f64, trip: Duration) -> Option<(usiz
 /// For each of the paths, while the quicker ones are full but take packets at their rate: bytes that must be left for it to be
 /// used or tried, and how many of them wait until then.
 pub fn steps(paths: &mut [View], trip: Duration) -> Vec<(f64, f64)> {
-    paths.sort_by_key(|v| v.arrival);
+    sort(paths);
     (0..paths.len()).map(|k| need(&paths[..k], &paths[k].at_best(), trip)).collect()
+}
+
+/// The quickest first. A path that was never measured is taken to be like the slowest that was.
+fn sort(paths: &mut [View]) {
+    let unknown = paths.iter().filter_map(|v| v.arrival).max().unwrap_or(0);
+    paths.iter_mut().for_each(|v| v.arrival = v.arrival.or(Some(unknown)));
+    paths.sort_by_key(|v| v.arrival);
 }
 
 /// Bytes that must be left for a path to be used while `quicker` ones are full, and those of them that are not under way.
@@ -181,5 +185,14 @@ mod tests {
         let unknown = View { arrival: None, ..view(0, true, 0, 0) };
         assert_eq!(taken(&mut [unknown, view(1, true, 0, 10), view(2, true, 0, 40)], 0.0, Z), Some(1));
         assert_eq!(taken(&mut [unknown], 0.0, Z), Some(0));
+        // Whatever the offset between the clocks.
+        let steps = |arrival: Option<i64>, offset: i64| {
+            let mut paths =
+                [View { arrival, ..unknown }, view(1, true, 0, 10 + offset), view(2, true, 0, 40 + offset)];
+            let mut steps = super::steps(&mut paths, Z);
+            steps.sort_by(|a, b| a.0.total_cmp(&b.0));
+            steps
+        };
+        assert_eq!(steps(None, 3_600_000), steps(Some(40_000), 0));
     }
 }

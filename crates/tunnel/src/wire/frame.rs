@@ -35,8 +35,10 @@ pub const MAX_RANGES: usize = 32;
 pub const MAX_NAME: usize = 32;
 
 const REPORT: usize = 44;
+const FULL_REPORT: usize = REPORT + 8 * MAX_RANGES;
+const FEEDBACK: usize = 24;
 /// Bytes of a feedback with one path's report: every path carries them.
-pub const ONE_REPORT: usize = 24 + REPORT + 8 * MAX_RANGES;
+pub const ONE_REPORT: usize = FEEDBACK + FULL_REPORT;
 
 /// Why a plaintext is no frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -323,6 +325,11 @@ pub fn put_feedback(out: &mut Vec<u8>, order: Order, time: u32, reports: &[Repor
     count
 }
 
+/// How many reports fit for certain into a feedback of so many bytes.
+pub fn reports_in(room: usize) -> usize {
+    room.saturating_sub(FEEDBACK) / FULL_REPORT
+}
+
 fn put_report(out: &mut Vec<u8>, report: &Report, ranges: usize) {
     out.extend(report.path.to_be_bytes());
     out.extend([ranges as u8, 0]);
@@ -399,6 +406,16 @@ mod tests {
             bytes: 1 << 40,
             delay: Delay { samples: 9, min: u32::MAX - 3, mean_over_min: 4, max_over_min: 8 },
             ranges: vec![90..=100, 50..=70, 0..=0],
+        }
+    }
+
+    #[test]
+    fn as_many_full_reports_as_are_said_to_fit_do() {
+        let ranges = (0..MAX_RANGES as u64).rev().map(|at| 3 * at..=3 * at + 1).collect();
+        let full = vec![Report { ranges, ..Report::default() }; MAX_REPORTS];
+        for room in ONE_REPORT..MAX_REPORTS * FULL_REPORT {
+            let put = put_feedback(&mut Vec::new(), Order { floor: 0, next: 0 }, 0, &full, room);
+            assert!(put >= reports_in(room).min(MAX_REPORTS), "{put} in {room}");
         }
     }
 

@@ -334,3 +334,35 @@ fn a_clock_that_steps_or_drifts_makes_no_queue_of_the_way_back() {
         assert!(!s.rate.take_call() && after >= before, "{step} {drift}: {after} of {before}");
     }
 }
+
+#[test]
+fn what_was_handed_back_and_arrives_is_no_reordering() {
+    let mut s = Sent::default();
+    send(&mut s, 0, 2);
+    s.abandon(&mut Outcome::default());
+    report(&mut s, 20, &[(0, 1)]);
+    send(&mut s, 21, 4);
+    assert_eq!(report(&mut s, 41, &[(3, 5), (0, 1)]).lost, [2], "by the third that arrived");
+}
+
+/// As one that ends by a report does.
+#[test]
+fn a_silence_that_a_move_of_the_host_ends_is_over() {
+    let mut s = Sent::default();
+    send(&mut s, 0, 4);
+    report(&mut s, 20, &[(0, 3)]);
+    send(&mut s, 30, 4);
+    let mut out = Outcome::default();
+    while !s.is_silent() {
+        let at = s.poll_timeout().unwrap();
+        s.handle_timeout(at, &mut out);
+    }
+    s.handle_move(3000 * MS, true, &mut out);
+    s.end_silence(3000 * MS);
+    send(&mut s, 3000, 1);
+    let at = s.poll_timeout().unwrap();
+    assert!(
+        s.handle_timeout(at, &mut out) && !s.is_silent(),
+        "one packet that is overdue leaves it in doubt"
+    );
+}
