@@ -36,6 +36,8 @@ pub struct News {
     pub interfaces: BTreeSet<u32>,
     /// Rules of policy routing changed, or routes that name no interface: those with several next hops, or to nowhere.
     pub rules: bool,
+    /// A route took the place of another, which may have led by another interface.
+    pub replaced: bool,
     /// There was more than the kernel kept: anything may have changed.
     pub overrun: bool,
 }
@@ -89,10 +91,13 @@ impl News {
                 self.removed.extend(link_index(message.body));
             }
             libc::RTM_NEWADDR | libc::RTM_DELADDR => self.interfaces.extend(address_index(message.body)),
-            libc::RTM_NEWROUTE | libc::RTM_DELROUTE => match route_index(message.body) {
-                Some(index) => drop(self.interfaces.insert(index)),
-                None => self.rules = true,
-            },
+            libc::RTM_NEWROUTE | libc::RTM_DELROUTE => {
+                self.replaced |= i32::from(message.flags) & libc::NLM_F_REPLACE != 0;
+                match route_index(message.body) {
+                    Some(index) => drop(self.interfaces.insert(index)),
+                    None => self.rules = true,
+                }
+            }
             libc::RTM_NEWRULE | libc::RTM_DELRULE => self.rules = true,
             _ => {}
         }

@@ -230,6 +230,11 @@ impl Net {
         self.new_route(route, libc::NLM_F_CREATE | libc::NLM_F_REPLACE)
     }
 
+    /// Adds a route behind others of its prefix; fails with `AlreadyExists` only where it is there itself.
+    pub fn append_route(&mut self, route: &Route) -> io::Result<()> {
+        self.new_route(route, libc::NLM_F_CREATE | libc::NLM_F_APPEND)
+    }
+
     fn new_route(&mut self, route: &Route, flags: libc::c_int) -> io::Result<()> {
         let doing = match &route.congestion_control {
             Some(name) => format!("route {route} with congestion control {name}"),

@@ -68,6 +68,8 @@ pub(crate) fn attribute(kind: u16, data: &[u8]) -> Vec<u8> {
 pub(crate) struct Reply<'a> {
     /// What it is about, as `RTM_NEWLINK`.
     pub(crate) kind: u16,
+    /// As `NLM_F_REPLACE`.
+    pub(crate) flags: u16,
     /// That of the request.
     pub(crate) sequence: u32,
     /// What follows the header.
@@ -91,7 +93,8 @@ pub(crate) fn replies(bytes: &[u8]) -> impl Iterator<Item = Reply<'_>> {
             |at: usize| u32::from_ne_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
         let length = usize::try_from(word(0)).ok()?;
         let body = rest.get(HEADER..length)?;
-        let reply = Reply { kind: u16::from_ne_bytes([header[4], header[5]]), sequence: word(8), body };
+        let half = |at: usize| u16::from_ne_bytes([header[at], header[at + 1]]);
+        let reply = Reply { kind: half(4), flags: half(6), sequence: word(8), body };
         rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
         Some(reply)
     })

@@ -4,7 +4,7 @@ mod common;
 
 use std::net::SocketAddr;
 
-use common::uplinks::{Uplinks, nft, path, shell, wait_for_path};
+use common::uplinks::{FAMILIES, Uplinks, nft, path, path_to, shell, wait_for_path};
 use common::{Daemon, Namespace, eventually, namespaces_or_skip, output, succeed};
 use rustix::process::Signal;
 
@@ -144,8 +144,9 @@ fn everything_goes_through_the_tunnel_whatever_the_uplinks_have() {
     net.office.ip("address add 192.0.2.99/32 dev lo");
     net.office.ip("address add 2001:db8:99::1/128 dev lo");
     let paths = path("l1", "") + &path("l2", "local = 'wan2'") + &path("l3", "local = '10.0.1.2'");
+    let paths = paths + &path_to(FAMILIES[1], "l4", "");
     let [office, van] = net.start("", "'0.0.0.0/0', '::/0'", &paths);
-    net.wait_up(&["l1", "l2", "l3"]);
+    net.wait_up(&["l1", "l2", "l3", "l4"]);
     let all_in = || outside.iter().all(|to| goes_in(&net.van, to));
     outside.iter().for_each(|to| net.ping(to));
     assert!(all_in() && !goes_in(&net.van, "10.0.1.1"), "neighbours stay neighbours");
@@ -156,6 +157,7 @@ fn everything_goes_through_the_tunnel_whatever_the_uplinks_have() {
         "ip rule del priority 32763",
         "ip -6 rule flush; ip -6 rule add priority 32766 lookup main",
         "ip route flush dev nawa0 table all",
+        "ip route replace default via 10.0.1.1 table 0x6e617761",
         "ip link set nawa0 down",
         "ip -4 rule del priority 32762",
     ] {
@@ -249,7 +251,7 @@ fn what_others_take_from_the_interface_comes_back() {
         let (addresses, routes) = (net.van.ip("address show dev nawa0"), net.van.ip("route"));
         (addresses.contains("10.77.0.1/24")
             && addresses.contains("fd77::1/64")
-            && routes.contains("10.99.0.0/16"))
+            && routes.contains("10.99.0.0/16 dev nawa0"))
             && net.van.ip("-6 route").contains("fd99::/64 dev nawa0")
     };
     assert!(whole());
@@ -260,6 +262,10 @@ fn what_others_take_from_the_interface_comes_back() {
         "ip link set nawa0 down",
         "ip route del 10.99.0.0/16",
         "ip address del fd77::1/64 dev nawa0",
+        "ip route replace 10.99.0.0/16 via 10.0.1.1 dev wan1",
+        "ip -6 route replace fd99::/64 via fd01::1 dev wan1",
+        "ip route del 10.99.0.0/16; ip route add unreachable 10.99.0.0/16",
+        "ip route replace 10.99.0.0/16 nexthop via 10.0.1.1 nexthop via 10.0.2.1",
     ] {
         shell(&net.van, taken);
         van.read_until("put back");

@@ -114,15 +114,16 @@ impl Interface {
         // With an address the kernel may have taken others of its prefix, and the routes.
         for piece in self.pieces.clone() {
             self.put_back(&piece);
+            self.put_instead(&piece);
         }
         Ok(())
     }
 
-    /// Puts back what somebody has taken away.
+    /// Puts back what somebody has taken away; whether that was a route in whose place another stood.
     ///
     /// # Errors
     /// It has gone from this network namespace: deleted, or moved to another.
-    pub fn restore(&mut self) -> io::Result<()> {
+    pub fn restore(&mut self) -> io::Result<bool> {
         let gone = |error| io::Error::other(format!("{} is not here any more: {error}", self.name));
         let link = self.net.link_at(self.index).map_err(gone)?;
         self.name.clone_from(&link.name);
@@ -141,12 +142,14 @@ impl Interface {
         if has_v6(&self.pieces) {
             self.switch_v6_on();
         }
+        let mut replaced = false;
         for piece in self.pieces.clone() {
             if self.put_back(&piece) {
                 tracing::warn!("somebody has taken {piece} from {}; it is put back", self.name);
             }
+            replaced |= self.put_instead(&piece);
         }
-        Ok(())
+        Ok(replaced)
     }
 
     /// Packets of the default routes go beside it from now on, or into it again.
@@ -238,6 +241,20 @@ impl Interface {
             }
             result => result.is_ok(),
         }
+    }
+
+    /// True for a route in whose place another stood: it is put there again.
+    fn put_instead(&mut self, piece: &Piece) -> bool {
+        let Piece::Route(route) = piece else { return false };
+        // It fits behind those of its prefix only if it is none of them.
+        if self.net.append_route(route).is_err() {
+            return false;
+        }
+        tracing::warn!("somebody has put another in the place of {piece}; it is put back into {}", self.name);
+        self.delete(piece);
+        let put = self.put(piece, true);
+        put.unwrap_or_else(|error| tracing::warn!("{error}"));
+        true
     }
 }
 

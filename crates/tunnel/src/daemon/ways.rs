@@ -359,6 +359,7 @@ impl State {
     fn note(&mut self, news: News) {
         self.news.links |= news.links;
         self.news.rules |= news.rules;
+        self.news.replaced |= news.replaced;
         self.news.overrun |= news.overrun;
         self.news.changed.extend(news.changed);
         self.news.interfaces.extend(news.interfaces);
@@ -421,8 +422,10 @@ impl State {
         let own = self.interface.index();
         let touched =
             news.changed.contains(&own) | news.removed.contains(&own) | news.interfaces.remove(&own);
-        if untold || news.overrun || news.rules || touched {
-            self.interface.restore()?;
+        let touched = touched || news.rules || news.replaced;
+        if (untold || news.overrun || touched) && self.interface.restore()? {
+            // Who takes routes each time, as another tunnel does, is not answered faster.
+            self.rest = now + INTERVAL;
         }
         let mut host = Host { net: &mut self.net, own: (own, self.interface.name()), mark: self.mark };
         let changed: Vec<_> =
