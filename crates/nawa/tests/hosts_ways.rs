@@ -274,6 +274,25 @@ fn what_others_take_from_the_interface_comes_back() {
     net.ping("10.77.0.2");
 }
 
+/// The answers come by an uplink that the tunnel's default route does not leave by.
+#[test]
+fn a_default_route_passes_a_strict_reverse_path_filter() {
+    let name = "a_default_route_passes_a_strict_reverse_path_filter";
+    let Some(_alone) = namespaces_or_skip(name) else { return };
+    let net = Uplinks::new();
+    shell(&net.van, "for i in all wan1; do echo 1 >/proc/sys/net/ipv4/conf/$i/rp_filter; done");
+    let filters = || shell(&net.van, "cat /proc/sys/net/ipv4/conf/*/rp_filter");
+    let before = filters();
+    net.van.ip("route add default via 10.0.1.1");
+    net.office.ip("address add 192.0.2.99/32 dev lo");
+    let [_office, van] = net.start("", "'0.0.0.0/0'", &path("l1", ""));
+    net.wait_up(&["l1"]);
+    net.ping("192.0.2.99");
+    van.signal(Signal::TERM);
+    assert_eq!(van.wait(), Some(0));
+    assert_eq!(filters(), before);
+}
+
 #[test]
 fn a_port_that_is_blocked_is_left() {
     let Some(_alone) = namespaces_or_skip("a_port_that_is_blocked_is_left") else { return };

@@ -6,6 +6,7 @@
 
 use std::fmt;
 use std::io;
+use std::path::Path;
 
 use device::Tun;
 use device::net::{MAIN_TABLE, Net, Route, Rule, existing};
@@ -27,6 +28,10 @@ pub const TABLE: u32 = 0x6e61_7761;
 const PRIORITIES: [u32; 2] = [32762, 32763];
 /// The same of a [`Hold`], behind those of a tunnel that runs.
 const HELD: [u32; 2] = [32764, 32765];
+/// Each interface's `rp_filter`, that of those to come, and that of all; the greatest counts: 0 off, 1 strict, 2 loose.
+const FILTERS: &str = "/proc/sys/net/ipv4/conf";
+const STRICT: &str = "1";
+const LOOSE: &str = "2";
 
 /// The TUN interface, as the host sees it: up, with its addresses and routes.
 #[derive(Debug)]
@@ -41,6 +46,8 @@ pub struct Interface {
     pieces: Vec<Piece>,
     /// Packets of the default routes go beside it.
     open: bool,
+    /// What the reverse-path filter of all interfaces was before it was made loose.
+    filter: Option<String>,
 }
 
 /// What an interface is given.
@@ -68,7 +75,8 @@ impl Interface {
         };
         let index = configure(&mut net, &name, mtu).map_err(StartError::Interface)?;
         let mark = if settings.fwmark == 0 { TABLE } else { settings.fwmark };
-        let mut interface = Self { net, name, index, mtu, mark, pieces: Vec::new(), open: false };
+        let mut interface =
+            Self { net, name, index, mtu, mark, pieces: Vec::new(), open: false, filter: None };
         interface.reconfigure(&settings.addresses, &settings.tunnel)?;
         Ok((tun, interface))
     }
@@ -116,6 +124,7 @@ impl Interface {
             self.put_back(&piece);
             self.put_instead(&piece);
         }
+        self.loosen();
         Ok(())
     }
 
@@ -142,6 +151,7 @@ impl Interface {
         if has_v6(&self.pieces) {
             self.switch_v6_on();
         }
+        self.loosen();
         let mut replaced = false;
         for piece in self.pieces.clone() {
             if self.put_back(&piece) {
@@ -176,6 +186,25 @@ impl Interface {
     /// A host may have IPv6 switched off on its links. Where that cannot be written, the first address says why not.
     fn switch_v6_on(&self) {
         let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{}/disable_ipv6", self.name), "0");
+    }
+
+    /// While a default route of IPv4 stands, no reverse-path filter (RFC 3704) is strict: what a path brings would be dropped, since the
+    /// route back to where it comes from leads into the tunnel. Where that cannot be written, the path says that nothing comes in.
+    fn loosen(&mut self) {
+        let wanted = self.pieces.iter().any(|piece| piece.leads_in() && !piece.is_v6());
+        let all = format!("{FILTERS}/all/rp_filter");
+        if !wanted {
+            if let Some(before) = self.filter.take() {
+                let _ = std::fs::write(all, before);
+            }
+        } else if let Some(before) = strict_filter() {
+            tracing::info!(
+                "the reverse-path filter is loose while the default route leads into {}",
+                self.name
+            );
+            let _ = std::fs::write(all, LOOSE);
+            self.filter.get_or_insert(before);
+        }
     }
 
     /// Takes packets of up to `mtu` bytes from now on; the kernel takes IPv6 from an interface of less than it needs.
@@ -259,11 +288,13 @@ impl Interface {
 }
 
 impl Drop for Interface {
-    /// Addresses and routes go with the interface; rules would stay.
+    /// Addresses and routes go with the interface; rules and what the filter was set to would stay.
     fn drop(&mut self) {
         for piece in self.pieces.clone().iter().filter(|piece| matches!(piece, Piece::Rule(_))) {
             self.delete(piece);
         }
+        self.pieces.clear();
+        self.loosen();
     }
 }
 
@@ -376,6 +407,15 @@ pub fn remove_left() -> usize {
         }
     }
     left
+}
+
+/// What `rp_filter` of all interfaces is, if that leaves one strict.
+fn strict_filter() -> Option<String> {
+    let read =
+        |of: &Path| std::fs::read_to_string(of.join("rp_filter")).ok().map(|text| text.trim().to_owned());
+    let all = read(&Path::new(FILTERS).join("all")).filter(|all| all != LOOSE)?;
+    let mut each = std::fs::read_dir(FILTERS).ok()?.flatten();
+    each.any(|one| read(&one.path()).as_deref() == Some(STRICT)).then_some(all)
 }
 
 fn has_v6(pieces: &[Piece]) -> bool {
