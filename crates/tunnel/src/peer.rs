@@ -671,17 +671,21 @@ impl Peer {
         self.queue.totals()
     }
 
-    /// The largest inner packet that every path in use carries, in bytes, but no less than what must pass, if need be in pieces; as it was
-    /// while there is none.
+    /// The largest inner packet that every path in use carries, in bytes, but no less than what must pass, if need be in pieces, or what a
+    /// wider path carries that the others take in pieces; as it was while there is none.
     pub fn inner_mtu(&self) -> u16 {
         self.inner_mtu
     }
 
     fn update_mtu(&mut self) {
-        let tier = self.tier();
-        let used = self.paths.iter().filter(|p| tier_of(p) == Some(tier));
-        let carried = used.map(Path::inner_mtu).min().filter(|_| self.sizes.search);
-        self.inner_mtu = carried.map_or(self.inner_mtu, |mtu| mtu.max(self.sizes.floor));
+        let (tier, least) = (self.tier(), self.sizes.least);
+        let used = || self.paths.iter().filter(|p| tier_of(p) == Some(tier));
+        // A small path does not shrink what goes over a wide one beside it, be that silent for a moment: it takes pieces.
+        let wide = self.paths.iter().any(|p| !p.is_kept() && p.inner_mtu() >= least);
+        let whole = wide && used().all(|p| p.pieces(least.into()).is_some());
+        let floor = if whole { least } else { self.sizes.floor };
+        let carried = used().map(Path::inner_mtu).min().filter(|_| self.sizes.search);
+        self.inner_mtu = carried.map_or(self.inner_mtu, |mtu| mtu.max(floor));
     }
 
     /// The peer's key.

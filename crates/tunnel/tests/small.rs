@@ -167,6 +167,33 @@ fn pieces_are_lost_and_displaced_as_packets_are() {
     }
 }
 
+/// With IPv4 alone inside, too: what is sent over the normal one is not cut to the size of the small one.
+#[test]
+fn a_small_path_does_not_shrink_a_normal_one() {
+    let link = plain(10.0, 10 * MS);
+    let options = Options { scheduler: Scheduler::Auto, seed: 1 };
+    let mut net = Net::with(&options, vec![(link.clone(), link); 2], false, |_, config| {
+        config.peers[0].routes.retain(|route| route.addr().is_ipv4());
+    });
+    record(&mut net, |datagram| datagram.wire != 1 || datagram.bytes.len() + HEADERS <= 576);
+    net.pass(20 * S);
+    let mut number = 0;
+    for alive in [true, false] {
+        net.set_up(0, alive);
+        assert!((0..2).all(|end| net.ends[end].inner_mtu() == 1280), "{alive}");
+        for _ in 0..100 {
+            (0..2).for_each(|end| net.send(end, number, 1280));
+            number += 1;
+            net.pass(20 * MS);
+        }
+        net.pass(2 * S);
+    }
+    for end in 0..2 {
+        assert_eq!(net.numbers(end), (0..number).collect::<Vec<_>>());
+        assert_eq!(net.ends[end].counters().dropped_too_big, 0);
+    }
+}
+
 /// A small path beside a normal one carries its part, and takes over what was under way when that dies.
 #[test]
 fn a_small_path_beside_a_normal_one() {
