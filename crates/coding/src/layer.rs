@@ -20,7 +20,7 @@ use crate::greetings::Greetings;
 use crate::header::{self, Coded, Header};
 use crate::hold::Holds;
 use crate::interface_queue::{Entry, InterfaceQueue};
-use crate::neighbours::{Neighbourhood, Neighbours};
+use crate::neighbours::{KNOWN_FOR, Neighbourhood, Neighbours};
 use crate::reception::Reception;
 use crate::stats::{Kept, Stats};
 use crate::transit::Transit;
@@ -28,6 +28,9 @@ use crate::wait_queue::MAX_WQ_LEN;
 
 /// Stations whose frames for others are counted; one more takes the place of the one that was silent for longest.
 const MAX_OVERHEARD: usize = 64;
+/// How long a relay may code for this node after its last question: its nonce counts for less than twice [`KNOWN_FOR`]
+/// (`greetings.rs`), and a report that names it tells that this node decodes for [`KNOWN_FOR`] more.
+const CODED_FOR: Duration = Duration::from_secs(3 * KNOWN_FOR.as_secs());
 
 /// One node's NC layer.
 ///
@@ -44,6 +47,8 @@ pub struct NcLayer {
     /// Frames for other nodes that were heard, by sender, and when the last was.
     overheard: BTreeMap<Mac, (u64, Duration)>,
     greetings: Greetings,
+    /// Until then a relay may code for this node, whatever its mode has become.
+    coded_for_until: Duration,
     /// When many packets waited last (mode `any`).
     many_waited: Option<Duration>,
     /// Until then another that has just heard the same sum sends first (mode `any`).
@@ -66,6 +71,7 @@ impl NcLayer {
             reception: Reception::default(),
             overheard: BTreeMap::new(),
             greetings: Greetings::new(secret),
+            coded_for_until: Duration::ZERO,
             many_waited: None,
             quiet_until: Duration::ZERO,
             interface_queue: InterfaceQueue::default(),
@@ -186,7 +192,10 @@ impl NcLayer {
         self.holds.note_activity(now);
         self.stats.sent += 1;
         Some(match entry {
-            Entry::Untouched(frame) => frame,
+            Entry::Untouched(frame) => {
+                self.keep_copy(now, &frame);
+                frame
+            }
             Entry::Sum(pair) => self.send_sum(now, &pair),
             Entry::Packet(packet) => match self.meet(now, &packet) {
                 Some(partner) => self.send_sum(now, &[packet, partner]),
@@ -206,11 +215,10 @@ impl NcLayer {
 
     /// The packet in a frame from IP; `None` if the layer leaves the frame as it is.
     fn transit(&self, now: Duration, frame: &[u8]) -> Option<Transit> {
-        let Frame { destination, ethertype, payload, .. } = Frame::parse(frame)?;
-        let is_ip = matches!(ethertype, ethernet::IPV4 | ethernet::IPV6) && !destination.is_group();
+        let Frame { destination, payload, .. } = unicast_ip(frame)?;
         let any = self.config.mode == Mode::Any;
         let fits = any || header::PLAIN + payload.len() <= self.config.mtu;
-        if self.config.mode == Mode::Off || !is_ip || !fits {
+        if self.config.mode == Mode::Off || !fits {
             return None;
         }
         let datagram = Datagram::parse(payload.to_vec()).ok().filter(|d| any || d.segment().is_some())?;
@@ -349,6 +357,14 @@ impl NcLayer {
         })
     }
 
+    /// Keeps a copy of a packet that a relay may yet send on in a sum.
+    fn keep_copy(&mut self, now: Duration, frame: &[u8]) {
+        let packet = unicast_ip(frame).filter(|_| now < self.coded_for_until);
+        if let Some(datagram) = packet.and_then(|one| Datagram::parse(one.payload.to_vec()).ok()) {
+            self.decoding_buffer.insert(&datagram);
+        }
+    }
+
     fn send_plain(&mut self, packet: &Transit) -> Vec<u8> {
         self.decoding_buffer.insert(&packet.datagram);
         let bytes = packet.datagram.bytes();
@@ -399,7 +415,7 @@ impl NcLayer {
     fn receive_coded(&mut self, now: Duration, heard: &Frame<'_>, coded: &Coded<'_>) {
         let decoded = decode(&self.decoding_buffer, self.config.mac, heard.destination, coded);
         let overheard = heard.destination != self.config.mac && coded.second_receiver == self.config.mac;
-        if overheard && self.config.mode == Mode::Any {
+        if overheard && (self.config.mode == Mode::Any || now < self.coded_for_until) {
             self.reception.note(now, heard.source, coded.number, decoded.is_ok(), coded.wanted);
             self.give_way(now, heard.source);
         }
@@ -427,4 +443,10 @@ impl NcLayer {
             self.arrivals.insert(&datagram, heard.source);
         }
     }
+}
+
+/// The frame, if it has an IP packet for one station.
+fn unicast_ip(frame: &[u8]) -> Option<Frame<'_>> {
+    let is_ip = |frame: &Frame<'_>| matches!(frame.ethertype, ethernet::IPV4 | ethernet::IPV6);
+    Frame::parse(frame).filter(|frame| is_ip(frame) && !frame.destination.is_group())
 }

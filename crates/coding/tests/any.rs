@@ -8,8 +8,8 @@ use coding::ethernet::{self, Frame};
 use coding::header::{Greeting, Header, Report};
 use coding::{Mac, Mode, NcLayer};
 use common::{
-    LATER, acquaint, forwarded, frame, greeting, greeting_in, heard, ip_frame, layer, mac, ms, relay, sent,
-    trying, trying_relay, udp,
+    LATER, acquaint, config, forwarded, frame, greeting, greeting_in, heard, ip_frame, layer, mac, ms, relay,
+    sent, trying, trying_relay, udp,
 };
 
 const THERE: [usize; 3] = [1, 2, 3];
@@ -172,6 +172,29 @@ fn a_first_receiver_that_falls_silent_is_coded_for_no_longer_than_eight_seconds(
     now = LATER + ms(8000);
     (1..10).for_each(|n| drop(exchange(&mut layer, &mut now, n)));
     assert_eq!(layer.stats().sent_coded, coded);
+}
+
+#[test]
+fn who_decodes_no_longer_still_does_while_a_relay_may_code_for_it() {
+    let (mut middle, nonce) = trying();
+    let mut left = layer(1, Mode::Any);
+    heard(&mut left, &[greeting(2, mac(1), Greeting { asks: true, nonce })]);
+    sent(&mut left, ms(0));
+    left.reconfigure(ms(0), config(1, Mode::Off, ms(10)));
+    let mut now = LATER;
+    left.handle_master(now, ip_frame(1, 2, &datagram(true, 1, 300)));
+    assert_eq!(sent(&mut left, now), [ip_frame(1, 2, &datagram(true, 1, 300))]);
+    let sums = exchange(&mut middle, &mut now, 1);
+    assert_eq!(heard(&mut left, &sums), [forwarded(datagram(false, 1, 200))]);
+    sent(&mut left, now).iter().for_each(|report| middle.handle_slave(now, report));
+    // It does not have the second's partner.
+    let sums = exchange(&mut middle, &mut now, 2);
+    assert_eq!(heard(&mut left, &sums), [] as [Vec<u8>; 0]);
+    sent(&mut left, now).iter().for_each(|report| middle.handle_slave(now, report));
+    assert_eq!(middle.stats().sent_again, 1);
+    let (over, copies) = (ms(24_000), left.kept(now).copies);
+    left.handle_master(over, ip_frame(1, 2, &datagram(true, 3, 300)));
+    assert_eq!((sent(&mut left, over).len(), left.kept(over).copies), (1, copies));
 }
 
 #[test]

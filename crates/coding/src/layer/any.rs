@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::NcLayer;
+use super::{CODED_FOR, NcLayer};
 use crate::encoder::payload_len;
 use crate::ethernet::{self, Mac};
 use crate::header::{self, Greeting, Report};
@@ -149,6 +149,7 @@ impl NcLayer {
         if greeting.asks {
             self.neighbours.learn(now, from, greeting.nonce);
             self.greetings.answer(from, greeting.nonce);
+            self.coded_for_until = now.saturating_add(CODED_FOR);
         } else if self.greetings.is_answered(now, greeting.nonce) {
             self.neighbours.note(now, from);
         }
