@@ -26,7 +26,7 @@ struct Heard {
 #[derive(Debug, Default)]
 pub struct Overhearing {
     streams: BTreeMap<(Mac, u8), Heard>,
-    /// Whether the latest frame that this node sent to one station, or had from one, was encrypted.
+    /// Whether the latest frame that this node sent to one station was encrypted. What came over the air anybody may have written.
     pub encrypted: bool,
 }
 
@@ -44,11 +44,11 @@ impl Overhearing {
         if to.is_group() {
             return;
         }
-        if from == own || to == own {
+        if frame.sent && from == own {
             self.encrypted = frame.protected;
-            return;
         }
-        if frame.sent || frame.protected || !self.is_new((from, frame.tid), &frame) {
+        let elsewhere = !frame.sent && from != own && to != own;
+        if !elsewhere || frame.protected || !self.is_new((from, frame.tid), &frame) {
             return;
         }
         frame.ethernet(each);
@@ -127,14 +127,22 @@ mod tests {
     }
 
     #[test]
-    fn encryption_is_seen_at_what_this_node_sends_and_has() {
+    fn encryption_is_seen_at_what_this_radio_sent_alone() {
+        // Radiotap's `it_present`, little endian from byte 4 on, says that a sent frame has TX flags.
+        const TX_FLAGS: (usize, u8) = (5, 0x80);
         let mut overhearing = Overhearing::default();
-        count(&mut overhearing, &frame(PROTECTED, RIGHT, LEFT, 1));
-        assert!(!overhearing.encrypted, "another network on the channel");
-        count(&mut overhearing, &frame(PROTECTED, RIGHT, OWN, 1));
-        assert!(overhearing.encrypted);
-        count(&mut overhearing, &frame(0, OWN, RIGHT, 1));
-        assert!(!overhearing.encrypted);
+        let mut encrypted = |sent, flags, to, from| {
+            let mut bytes = frame(flags, to, from, 1);
+            bytes[TX_FLAGS.0] = TX_FLAGS.1 * u8::from(sent);
+            overhearing.handle(OWN, &bytes, |_| {});
+            overhearing.encrypted
+        };
+        for (to, from) in [(RIGHT, LEFT), (OWN, LEFT), (RIGHT, OWN)] {
+            assert!(!encrypted(false, PROTECTED, to, from), "anybody may have written {from} to {to}");
+        }
+        assert!(encrypted(true, PROTECTED, RIGHT, OWN));
+        assert!(encrypted(false, 0, OWN, RIGHT));
+        assert!(!encrypted(true, 0, RIGHT, OWN));
     }
 
     #[test]
