@@ -44,6 +44,11 @@ impl Master {
         Ok(master)
     }
 
+    /// Unique in its namespace.
+    pub fn index(&self) -> u32 {
+        self.index
+    }
+
     /// The longest IP packet it takes, in bytes.
     pub fn mtu(&self) -> u32 {
         self.mtu

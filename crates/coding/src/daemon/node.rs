@@ -21,10 +21,6 @@ const CHANGES: u64 = 1;
 const MASTER: u64 = 2;
 const SLAVE: u64 = 3;
 const MONITOR: u64 = 4;
-/// The longest name of an interface.
-const NAME: usize = 15;
-/// A monitor that is made is named after the master.
-const MONITOR_SUFFIX: &str = "-mon";
 /// Frames taken from one side before the other has its turn.
 const TURN: usize = 64;
 /// When to offer a frame again that the interface had no room for: some interfaces say so, but not when that changes. A
@@ -306,10 +302,7 @@ impl Node {
     fn monitor_name(&self) -> MonitorName {
         match &self.settings.monitor {
             Some(given) => MonitorName::Given(given.clone()),
-            None => {
-                let made: String = self.settings.master.chars().take(NAME - MONITOR_SUFFIX.len()).collect();
-                MonitorName::Own(made + MONITOR_SUFFIX)
-            }
+            None => MonitorName::own(&self.settings.master, self.master.index()),
         }
     }
 

@@ -17,6 +17,8 @@ use crate::overhearing::Overhearing;
 
 const OBJECT: &[u8] = bpf::object!("slave.bpf.o");
 const PROGRAM: &str = "coding_slave";
+/// The longest name of an interface, in bytes.
+const NAME: usize = 15;
 
 /// What of the slave the layer and the master depend on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,6 +150,13 @@ impl Air {
 }
 
 impl MonitorName {
+    /// One to be made, named after the master, or by its index if that leaves no room: what two masters' names begin or end with may be
+    /// the same.
+    pub fn own(master: &str, index: u32) -> Self {
+        let named = format!("{master}-mon");
+        MonitorName::Own(if named.len() <= NAME { named } else { format!("mon-{index}") })
+    }
+
     /// The interface's name.
     pub fn name(&self) -> &str {
         match self {
@@ -170,4 +179,17 @@ fn silence(interface: u32) -> Result<Attached, bpf::Error> {
 /// Takes off what a crash left on the interface with index `interface`, on kernels before 6.6. True if there was anything.
 pub fn remove_left(interface: u32) -> bool {
     tc::remove_left(interface, PROGRAM)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_master_has_a_monitor_of_its_own() {
+        let name = |master, index| MonitorName::own(master, index).name().to_owned();
+        assert_eq!(name("nc0", 7), "nc0-mon");
+        let long = [("coding-wlan0", 7), ("coding-wlan1", 8), ("my-coding-wlan0", u32::MAX)];
+        assert_eq!(long.map(|(master, index)| name(master, index)), ["mon-7", "mon-8", "mon-4294967295"]);
+    }
 }
