@@ -41,12 +41,14 @@ impl Table {
         &self.changes
     }
 
-    /// Puts it back if somebody has removed it, as `nft flush ruleset` does; whether that was so.
+    /// Puts it back if somebody has removed it or its rules, as `nft flush ruleset` and `nft flush table` do; whether that was so.
     pub(crate) fn mend(&mut self) -> io::Result<bool> {
         self.changes.forget()?;
-        let mut list = Command::new("nft");
-        let list = list.args(["list", "counters", "table", "ip", &self.name]);
-        if list.stdout(Stdio::null()).stderr(Stdio::null()).status()?.success() {
+        let listed =
+            Command::new("nft").args(["--terse", "list", "table", "ip", &self.name]).output()?.stdout;
+        let listed = String::from_utf8_lossy(&listed);
+        // What leads from each chain to the next, and the end.
+        if ["jump flood", "jump new", "dup to"].iter().all(|rule| listed.contains(rule)) {
             return Ok(false);
         }
         run(&self.rules)?;
