@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
+use bpf::xdp;
 use device::poller::Interest;
 use device::worker::{self, Asked, Inbox, Worker, watch};
 use device::{Net, Poller, monotonic};
@@ -424,12 +425,9 @@ impl<R: RngCore> Node<R> {
     /// What goes wrong, where so many of its own frames came back and so many of others' were relayed.
     fn warnings(&self, own: u64, relayed: u64) -> Vec<String> {
         let dropped = dropped(&self.settings.interface).saturating_sub(self.dropped_before);
-        let vanished = (dropped > 0 && dropped >= relayed / 2).then(|| {
-            format!(
-                "the interface has dropped {dropped} frames that it was to send since this node began, which relayed {relayed}: on a \
-                 veth what XDP sends back vanishes unless the other end has an XDP program too"
-            )
-        });
+        let native =
+            matches!(&self.medium, Medium::Driver { attached, .. } if attached.mode == xdp::Mode::Native);
+        let vanished = vanished(dropped, relayed).filter(|_| native);
         let to_relay = self.sequence.to_relay();
         let unheard = (own == 0 && to_relay >= UNHEARD).then(|| {
             format!(
@@ -514,6 +512,19 @@ impl<R: RngCore> Asked<Status, ()> for Node<R> {
 /// Sent without one coming back, so many messages are no chance: one or two may be lost, or under way.
 const UNHEARD: u64 = 3;
 
+/// Frames relayed before it counts that half as many were dropped: the interface drops others' frames, too.
+const VANISHED: u64 = 10;
+
+/// What is wrong where so many frames were dropped that the interface was to send, and so many relayed in the driver.
+fn vanished(dropped: u64, relayed: u64) -> Option<String> {
+    (relayed >= VANISHED && dropped.saturating_mul(2) >= relayed).then(|| {
+        format!(
+            "the interface has dropped {dropped} frames that it was to send since this node began, which relayed {relayed}: on a \
+             veth what XDP sends back vanishes unless the other end has an XDP program too"
+        )
+    })
+}
+
 /// How many frames that an interface was to send it has dropped; 0 if nobody knows. Of the thread's network namespace.
 fn dropped(interface: &str) -> u64 {
     let table = std::fs::read_to_string("/proc/thread-self/net/dev").unwrap_or_default();
@@ -541,6 +552,13 @@ fn wait(below: bool, due: Option<Duration>, now: Duration) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn relays_vanish_where_many_were_sent_back_and_half_of_them_dropped() {
+        let told = [(1, 0), (1, 1), (4, 9), (4, 10), (5, 10), (20, 20)];
+        let told = told.map(|(dropped, relayed)| vanished(dropped, relayed).is_some());
+        assert_eq!(told, [false, false, false, false, true, true]);
+    }
 
     #[test]
     fn the_last_frame_is_looked_after_as_well() {
