@@ -301,10 +301,8 @@ mod tests {
                 "{pure:?} {suppressed:?}"
             );
         }
-        for (degree, load) in [(8, 10), (8, 25)] {
-            let [pure, suppressed] = run(degree, load);
-            assert!(suppressed[0] >= pure[0] && suppressed[1] < pure[1], "{pure:?} {suppressed:?}");
-        }
+        let [pure, suppressed] = run(8, 10);
+        assert!(suppressed[0] >= pure[0] && suppressed[1] < pure[1], "{pure:?} {suppressed:?}");
     }
 
     #[test]
