@@ -17,7 +17,8 @@ const GROUPS: u32 = (libc::RTMGRP_LINK
     | libc::RTMGRP_IPV4_ROUTE
     | libc::RTMGRP_IPV6_ROUTE) as u32
     | 1 << (libc::RTNLGRP_IPV4_RULE - 1)
-    | 1 << (libc::RTNLGRP_IPV6_RULE - 1);
+    | 1 << (libc::RTNLGRP_IPV6_RULE - 1)
+    | 1 << (libc::RTNLGRP_IPV4_NETCONF - 1);
 /// The longest that one receive returns, in bytes.
 const NEWS: usize = 32 << 10;
 /// `struct rtmsg`, in bytes.
@@ -34,7 +35,8 @@ pub struct News {
     pub removed: BTreeSet<u32>,
     /// Indices of the interfaces whose addresses, or the routes by which, changed.
     pub interfaces: BTreeSet<u32>,
-    /// Rules of policy routing changed, or routes that name no interface: those with several next hops, or to nowhere.
+    /// Rules of policy routing changed, the sysctls of an interface that have to do with it, or routes that name no interface: those with
+    /// several next hops, or to nowhere.
     pub rules: bool,
     /// A route took the place of another, which may have led by another interface.
     pub replaced: bool,
@@ -98,7 +100,7 @@ impl News {
                     None => self.rules = true,
                 }
             }
-            libc::RTM_NEWRULE | libc::RTM_DELRULE => self.rules = true,
+            libc::RTM_NEWRULE | libc::RTM_DELRULE | libc::RTM_NEWNETCONF => self.rules = true,
             _ => {}
         }
     }

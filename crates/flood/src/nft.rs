@@ -23,7 +23,7 @@ pub(crate) struct Table {
     name: String,
     rules: String,
     changes: Notices,
-    /// How often somebody else has removed it.
+    /// How often somebody else has removed it or its rules.
     pub(crate) mended: u64,
 }
 

@@ -425,8 +425,7 @@ impl<R: RngCore> Node<R> {
     /// What goes wrong, where so many of its own frames came back and so many of others' were relayed.
     fn warnings(&self, own: u64, relayed: u64) -> Vec<String> {
         let dropped = dropped(&self.settings.interface).saturating_sub(self.dropped_before);
-        let native =
-            matches!(&self.medium, Medium::Driver { attached, .. } if attached.mode == xdp::Mode::Native);
+        let native = matches!(&self.medium, Medium::Driver { attached, waits: false, .. } if attached.mode == xdp::Mode::Native);
         let vanished = vanished(dropped, relayed).filter(|_| native);
         let to_relay = self.sequence.to_relay();
         let unheard = (own == 0 && to_relay >= UNHEARD).then(|| {

@@ -288,6 +288,10 @@ fn a_default_route_passes_a_strict_reverse_path_filter() {
     let [_office, van] = net.start("", "'0.0.0.0/0'", &path("l1", ""));
     net.wait_up(&["l1"]);
     net.ping("192.0.2.99");
+    // Whoever makes it strict again while the daemon runs, and whatever an uplink that comes has.
+    let all = "/proc/sys/net/ipv4/conf/all/rp_filter";
+    shell(&net.van, &format!("echo 1 >{all}"));
+    eventually("it is loose again", || (shell(&net.van, &format!("cat {all}")).trim() == "2").then_some(()));
     van.signal(Signal::TERM);
     assert_eq!(van.wait(), Some(0));
     assert_eq!(filters(), before);

@@ -680,7 +680,7 @@ impl Peer {
     fn update_mtu(&mut self) {
         let (tier, least) = (self.tier(), self.sizes.least);
         let used = || self.paths.iter().filter(|p| tier_of(p) == Some(tier));
-        // A small path does not shrink what goes over a wide one beside it, be that silent for a moment: it takes pieces.
+        // A small path does not shrink what goes over a wide one beside it, be that down at present: it takes pieces.
         let wide = self.paths.iter().any(|p| !p.is_kept() && p.inner_mtu() >= least);
         let whole = wide && used().all(|p| p.pieces(least.into()).is_some());
         let floor = if whole { least } else { self.sizes.floor };

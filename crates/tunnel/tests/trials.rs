@@ -94,7 +94,7 @@ fn two_thousand_sparse_flows_lose_nothing() {
 /// UDP at half of what two links carry, and at nearly all of it: in order, and next to none lost.
 #[test]
 fn udp_below_the_sum_arrives_in_order() {
-    // Packets of 10,000 bits each second, of which 27 Mbit/s are 2,700; how many may be lost in 10 s.
+    // Packets a second, of 10,000 bits each: the links carry 2,700. And how many may be lost in 10 s.
     for (rate, lost, v6) in [(1400_u32, 10, false), (1400, 10, true), (2400, 100, false), (2400, 100, true)] {
         let links =
             [(18.0, 15 * MS), (9.0, 40 * MS)].map(|(mbps, delay)| (plain(mbps, delay), plain(mbps, delay)));

@@ -12,7 +12,7 @@ const MOMENT: Duration = Duration::from_millis(200);
 /// Stops the daemon and returns when it is gone. What it made belongs to its process (the interface, with addresses
 /// and routes, XDP programs and the control socket), so a crash leaves nothing that would have to be removed here, but for
 /// the rules of a default route, the nftables of a flood in mode `kernel`, the namespace's default congestion control, and the filters of
-/// bicast and coding on kernels before 6.6.
+/// bicast and coding on kernels before 6.6. A reverse-path filter that was made loose stays so, for nobody knows what it was.
 pub fn run() -> Result<(), Failure> {
     let Some(mut daemon) = Daemon::find()? else {
         remove_left();

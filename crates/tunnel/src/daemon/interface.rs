@@ -28,7 +28,8 @@ pub const TABLE: u32 = 0x6e61_7761;
 const PRIORITIES: [u32; 2] = [32762, 32763];
 /// The same of a [`Hold`], behind those of a tunnel that runs.
 const HELD: [u32; 2] = [32764, 32765];
-/// Each interface's `rp_filter`, that of those to come, and that of all; the greatest counts: 0 off, 1 strict, 2 loose.
+/// Where `rp_filter` is of each interface, of those to come, and of all: 0 off, 1 strict, 2 loose. The greater of an interface's own and
+/// that of all counts.
 const FILTERS: &str = "/proc/sys/net/ipv4/conf";
 const STRICT: &str = "1";
 const LOOSE: &str = "2";
@@ -194,15 +195,15 @@ impl Interface {
         let wanted = self.pieces.iter().any(|piece| piece.leads_in() && !piece.is_v6());
         let all = format!("{FILTERS}/all/rp_filter");
         if !wanted {
-            if let Some(before) = self.filter.take() {
-                let _ = std::fs::write(all, before);
+            // What somebody else has written since stays.
+            let ours = |_: &String| std::fs::read_to_string(&all).is_ok_and(|now| now.trim() == LOOSE);
+            if let Some(before) = self.filter.take().filter(ours) {
+                let _ = std::fs::write(&all, before);
             }
-        } else if let Some(before) = strict_filter() {
-            tracing::info!(
-                "the reverse-path filter is loose while the default route leads into {}",
-                self.name
-            );
-            let _ = std::fs::write(all, LOOSE);
+        } else if let Some(before) = strict_filter()
+            && std::fs::write(&all, LOOSE).is_ok()
+        {
+            tracing::info!("{all} is {LOOSE}, not strict, while the default route leads into {}", self.name);
             self.filter.get_or_insert(before);
         }
     }
@@ -281,8 +282,7 @@ impl Interface {
         }
         tracing::warn!("somebody has put another in the place of {piece}; it is put back into {}", self.name);
         self.delete(piece);
-        let put = self.put(piece, true);
-        put.unwrap_or_else(|error| tracing::warn!("{error}"));
+        self.net.replace_route(route).unwrap_or_else(|error| tracing::warn!("{error}"));
         true
     }
 }
@@ -409,7 +409,7 @@ pub fn remove_left() -> usize {
     left
 }
 
-/// What `rp_filter` of all interfaces is, if that leaves one strict.
+/// What `rp_filter` of all interfaces is, if that leaves one strict that is there, or those to come.
 fn strict_filter() -> Option<String> {
     let read =
         |of: &Path| std::fs::read_to_string(of.join("rp_filter")).ok().map(|text| text.trim().to_owned());

@@ -156,6 +156,9 @@ struct State {
     /// When to look again, if ever; not before `rest`.
     due: Option<Duration>,
     rest: Duration,
+    /// What others take of the interface is not put back before: who takes a route each time, as another tunnel does, is not answered
+    /// faster.
+    restore_from: Duration,
     told: Sender<Told>,
     waker: Waker,
     /// What resolvers say, and where they say it.
@@ -200,6 +203,7 @@ impl Ways {
             news: News::default(),
             due: None,
             rest: Duration::ZERO,
+            restore_from: Duration::ZERO,
             told,
             waker,
             found,
@@ -422,10 +426,11 @@ impl State {
         let own = self.interface.index();
         let touched =
             news.changed.contains(&own) | news.removed.contains(&own) | news.interfaces.remove(&own);
-        let touched = touched || news.rules || news.replaced;
-        if (untold || news.overrun || touched) && self.interface.restore()? {
-            // Who takes routes each time, as another tunnel does, is not answered faster.
-            self.rest = now + INTERVAL;
+        let touched = untold || touched || news.overrun || news.rules || news.replaced;
+        if touched && now < self.restore_from {
+            (self.news.replaced, self.due) = (true, Some(self.restore_from));
+        } else if touched && self.interface.restore()? {
+            self.restore_from = now + INTERVAL;
         }
         let mut host = Host { net: &mut self.net, own: (own, self.interface.name()), mark: self.mark };
         let changed: Vec<_> =

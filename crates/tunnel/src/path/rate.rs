@@ -436,7 +436,7 @@ impl Rate {
         }
     }
 
-    /// The path's least delay is measured anew, beginning with this one. The least round trip is not: the way back may be full.
+    /// The path's least delay is measured anew, beginning with the newest packet's. The least round trip is not: the way back may be full.
     fn probe_delay(&mut self, now: Duration) {
         let Some((delay, rtt)) = self.last_delay else { return };
         self.probe_rtt_until = Some(now + PROBE_RTT + rtt);

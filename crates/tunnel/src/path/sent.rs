@@ -196,7 +196,7 @@ impl Sent {
             for sequence in low..end {
                 acked += self.ack(now, sequence, &mut oldest, out);
             }
-            if out.progress && largest.is_none() {
+            if low < end && out.progress && largest.is_none() {
                 largest = Some(end - 1);
             }
         }
