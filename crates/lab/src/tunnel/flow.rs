@@ -49,19 +49,17 @@ const NAWAS: &str = "system=nawa,nawa-paper,nawa-paper-absolute";
 const EVERY_CLOCK: &str = "clocks=same,offset,behind,drift,step";
 
 /// MPTCP has its first subflow and the eight additional ones that the kernel takes.
-const GRIDS: [Grid; 20] = [
+const GRIDS: [Grid; 21] = [
     Grid(ALL, &["links=50+10 system:paths=cubic:1,mptcp:2,nawa:2", TCP]),
     Grid(QUICK, &["links=10+10+10slow system:paths=cubic:1,nawa:3", TCP]),
     Grid(FULL, &["links=10+10+10slow system:paths=cubic:1,mptcp:3,nawa:3,nawa-paper:3", TCP]),
     // The figures that the project promises, and one of each system.
     Grid(QUICK, &["system=mptcp links=10x10 paths=9", TCP]),
-    Grid(QUICK, &["system=nawa,nawa-paper links=10x10 paths=1,10", TCP]),
+    Grid(QUICK, &["system:paths=nawa:1,nawa:9,nawa:10,nawa-paper:1,nawa-paper:10 links=10x10", TCP]),
     Grid(QUICK, &["system=nawa links=10x10 paths=1,10", UDP]),
     Grid(QUICK, &["system=nawa links=10x10 paths=10 clocks=offset back=all", BOTH]),
-    Grid(
-        QUICK,
-        &["system=nawa-paper-absolute links=10x10 paths=10 back=all transport:clocks=tcp:offset,udp:behind"],
-    ),
+    Grid(QUICK, &["system=nawa links=10x10 paths=10 clocks=behind back=all transport=tcp"]),
+    Grid(QUICK, &["system=nawa-paper-absolute links=10x10 paths=10 clocks=behind back=all", BOTH]),
     Grid(NORMAL, &["system=mptcp links=10x10 paths=1,3,9", TCP]),
     Grid(NORMAL, &["system=nawa back=all", SOME, BOTH, EVERY_CLOCK]),
     Grid(
