@@ -610,7 +610,7 @@ impl Peer {
     /// slowest path is waited for, and no longer: whoever is to send again should hear of it.
     fn hold(&self) -> Duration {
         let (rtt, spread) = (self.slowest_rtt(), self.spread());
-        // The peer's round trips are longer than this end's where a way here is and the way back is not.
+        // A way here that is long makes the peer's round trips long, but not this end's, if another path's way back is short.
         let longest = unconfirmed::DEADLINE.max(unconfirmed::ROUNDS * rtt.max(spread));
         if self.peer_repeats { longest } else { (spread + rtt / 4).clamp(LEAST_REORDERING, longest) }
     }
