@@ -86,6 +86,7 @@ struct Round {
     end: u64,
     /// The receiver's clock when it began, µs, if it is worth measuring.
     arrival: Option<u32>,
+    min_rtt: Option<Duration>,
     min_delay: Option<u32>,
     /// The least round-trip time without a queue on the path: what the reports wait for on their way back is part of it.
     trip: Option<Duration>,
@@ -418,6 +419,7 @@ impl Rate {
     }
 
     fn update_min(&mut self, now: Duration, rtt: Duration, delay: u32) {
+        self.round.min_rtt = self.round.min_rtt.into_iter().chain([rtt]).min();
         self.round.min_delay = Some(least(self.round.min_delay, delay));
         let (min_rtt, since) = self.min_rtt.map_or((rtt, now), |(min, since)| (min.min(rtt), since));
         // No packet waits for longer than its round trip exceeds the least: what a clock did since, drift or step, shows.
@@ -432,13 +434,12 @@ impl Rate {
         self.queue = queue.saturating_sub(self.jitter());
         self.round.trip = self.round.trip.into_iter().chain([trip]).min();
         if self.probe_rtt_until.is_none() && now > since + MIN_RTT_LIFE {
-            self.probe_delay(now);
+            self.probe_delay(now, rtt, delay);
         }
     }
 
-    /// The path's least delay is measured anew, beginning with the newest packet's. The least round trip is not: the way back may be full.
-    fn probe_delay(&mut self, now: Duration) {
-        let Some((delay, rtt)) = self.last_delay else { return };
+    /// The path's least delay is measured anew, beginning with `delay`. The least round trip is not: the way back may be full.
+    fn probe_delay(&mut self, now: Duration, rtt: Duration, delay: u32) {
         self.probe_rtt_until = Some(now + PROBE_RTT + rtt);
         self.min_rtt = self.min_rtt().map(|min| (min, now));
         self.min_delay = Some(delay);
@@ -453,8 +454,9 @@ impl Rate {
     /// Joins the probe of another path of the same peer, if a queue stands on this one: it may be the same queue, which goes only if
     /// both send less.
     pub fn join_probe_rtt(&mut self, now: Duration) {
+        let Round { min_rtt: Some(rtt), min_delay: Some(delay), .. } = self.last_round else { return };
         if self.probe_rtt_until.is_none() && (self.is_queued(&self.last_round) || self.competing.is_some()) {
-            self.probe_delay(now);
+            self.probe_delay(now, rtt, delay);
             self.calls_others = false;
         }
     }
@@ -528,7 +530,7 @@ impl Rate {
             self.queued_rounds = if queued { self.queued_rounds + 1 } else { 0 };
         }
         if queued && self.queued_rounds >= LONGER {
-            self.probe_delay(now);
+            self.probe_delay(now, round.min_rtt.unwrap_or_default(), round.min_delay.unwrap_or_default());
         }
         let rate = self.bytes_per_second().unwrap_or(0.0);
         let filled = round.in_flight as f64 > (WINDOW * self.bdp()).max(self.initial_window() / 2.0);

@@ -126,6 +126,8 @@ pub struct Sent {
     silent_since: Duration,
     /// What was sent before says nothing of how long the path is: the last silence ended, this host stood still, or the path moved.
     known_since: Duration,
+    /// When the path came to lead over other links.
+    moved: Duration,
     next_probe: Duration,
     /// Since the silence began, something sent before it was acknowledged: the path was slow, not dead (as F-RTO has it,
     /// RFC 5682), and still is what it was.
@@ -250,7 +252,7 @@ impl Sent {
     pub fn handle_move(&mut self, now: Duration, same_host: bool, out: &mut Outcome) {
         self.abandon(out);
         if !same_host {
-            self.known_since = now;
+            (self.known_since, self.moved) = (now, now);
             (self.rtt, self.age) = (Rtt::default(), Rtt::default());
             self.reordering = (Duration::ZERO, Duration::ZERO);
             self.rate.handle_move();
@@ -276,11 +278,11 @@ impl Sent {
         self.overdue_at().into_iter().chain(probe).chain(self.lost_at()).min()
     }
 
-    /// Whether the newest packet that a report tells of shows how long the path is.
+    /// Whether the newest packet that a report tells of took the links that the path takes now.
     pub fn tells(&self, report: &Report) -> bool {
         let newest =
             report.largest().and_then(|newest| self.packets.get(newest.checked_sub(self.base)? as usize));
-        newest.is_none_or(|packet| packet.at >= self.known_since)
+        newest.is_none_or(|packet| packet.at >= self.moved)
     }
 
     /// How long from now a report on what is sent now should take at most.
