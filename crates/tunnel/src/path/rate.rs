@@ -222,8 +222,10 @@ impl Rate {
         let window = match (self.probe_rtt_until, self.phase) {
             (Some(_), _) => rate * self.min_rtt().unwrap_or(trip).as_secs_f64() / 2.0,
             (None, Phase::Startup) => {
-                let trip = trip + self.jitter();
-                (STARTUP_WINDOW * rate * trip.as_secs_f64()).max(self.initial_window())
+                // Reports may wait for longer than a short path takes.
+                let reported = WINDOW * rate * trip.max(unreported.min(trip + SLACK)).as_secs_f64();
+                let twice = STARTUP_WINDOW * rate * (trip + self.jitter()).as_secs_f64();
+                twice.max(reported).max(self.initial_window())
             }
             (None, _) => (WINDOW * full).max(self.competing_window()),
         };
