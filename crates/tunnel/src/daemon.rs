@@ -7,6 +7,7 @@ mod hands;
 mod interface;
 mod names;
 mod resolver;
+mod reverse_path;
 mod routing;
 mod settings;
 mod sockets;

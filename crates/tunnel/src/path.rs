@@ -232,10 +232,10 @@ impl Path {
     }
 
     /// Where it leads by other links than before, nothing is known of them. The same ones may have been away for a while.
-    pub fn follow(&mut self, now: Duration, out: &mut Outcome) {
+    pub fn follow(&mut self, out: &mut Outcome) {
         let Some(links) = self.links() else { return };
         if self.known_links.replace(links).is_some_and(|known| known != links) {
-            self.handle_move(now, false, out);
+            self.handle_move(false, out);
         }
     }
 
@@ -246,8 +246,8 @@ impl Path {
     }
 
     /// What was in flight is handed back as lost, and unless it is the same host nothing is known of its links (RFC 9000 §9.4).
-    fn handle_move(&mut self, now: Duration, same_host: bool, out: &mut Outcome) {
-        self.sent.handle_move(now, same_host, out);
+    fn handle_move(&mut self, same_host: bool, out: &mut Outcome) {
+        self.sent.handle_move(same_host, out);
         if !same_host {
             (self.delay, self.least_delay) = (None, None);
         }
@@ -280,7 +280,7 @@ impl Path {
             Proved::Nothing => return,
             Proved::Here => {}
             Proved::Moved { same_host } => {
-                self.handle_move(now, same_host, out);
+                self.handle_move(same_host, out);
                 self.sent.end_silence(now);
                 self.known_links = self.links();
             }

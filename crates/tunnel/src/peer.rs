@@ -496,7 +496,7 @@ impl Peer {
                 }
                 continue;
             }
-            path.follow(now, &mut self.outcome);
+            path.follow(&mut self.outcome);
             if path.sent.poll_timeout().is_some_and(|t| t <= now)
                 && path.sent.handle_timeout(now, &mut self.outcome)
             {

@@ -6,12 +6,12 @@
 
 use std::fmt;
 use std::io;
-use std::path::Path;
 
 use device::Tun;
 use device::net::{MAIN_TABLE, Net, Route, Rule, existing};
 use ipnet::IpNet;
 
+use super::reverse_path::ReversePath;
 use super::settings::{Settings, StartError};
 use crate::config::{Config, Mtu};
 use crate::path::MIN_INNER_MTU;
@@ -28,12 +28,6 @@ pub const TABLE: u32 = 0x6e61_7761;
 const PRIORITIES: [u32; 2] = [32762, 32763];
 /// The same of a [`Hold`], behind those of a tunnel that runs.
 const HELD: [u32; 2] = [32764, 32765];
-/// Where `rp_filter` is of each interface, of those to come, and of all: 0 off, 1 strict, 2 loose. The greater of an interface's own and
-/// that of all counts.
-const FILTERS: &str = "/proc/sys/net/ipv4/conf";
-const STRICT: &str = "1";
-const LOOSE: &str = "2";
-
 /// The TUN interface, as the host sees it: up, with its addresses and routes.
 #[derive(Debug)]
 pub struct Interface {
@@ -47,8 +41,7 @@ pub struct Interface {
     pieces: Vec<Piece>,
     /// Packets of the default routes go beside it.
     open: bool,
-    /// What the reverse-path filter of all interfaces was before it was made loose.
-    filter: Option<String>,
+    reverse_path: ReversePath,
 }
 
 /// What an interface is given.
@@ -76,8 +69,16 @@ impl Interface {
         };
         let index = configure(&mut net, &name, mtu).map_err(StartError::Interface)?;
         let mark = if settings.fwmark == 0 { TABLE } else { settings.fwmark };
-        let mut interface =
-            Self { net, name, index, mtu, mark, pieces: Vec::new(), open: false, filter: None };
+        let mut interface = Self {
+            net,
+            name,
+            index,
+            mtu,
+            mark,
+            pieces: Vec::new(),
+            open: false,
+            reverse_path: ReversePath::default(),
+        };
         interface.reconfigure(&settings.addresses, &settings.tunnel)?;
         Ok((tun, interface))
     }
@@ -189,22 +190,12 @@ impl Interface {
         let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{}/disable_ipv6", self.name), "0");
     }
 
-    /// While a default route of IPv4 stands, no reverse-path filter (RFC 3704) is strict: what a path brings would be dropped, since the
-    /// route back to where it comes from leads into the tunnel. Where that cannot be written, the path says that nothing comes in.
+    /// While IPv4's default route leads in, no reverse-path filter is strict.
     fn loosen(&mut self) {
-        let wanted = self.pieces.iter().any(|piece| piece.leads_in() && !piece.is_v6());
-        let all = format!("{FILTERS}/all/rp_filter");
-        if !wanted {
-            // What somebody else has written since stays.
-            let ours = |_: &String| std::fs::read_to_string(&all).is_ok_and(|now| now.trim() == LOOSE);
-            if let Some(before) = self.filter.take().filter(ours) {
-                let _ = std::fs::write(&all, before);
-            }
-        } else if let Some(before) = strict_filter()
-            && std::fs::write(&all, LOOSE).is_ok()
-        {
-            tracing::info!("{all} is {LOOSE}, not strict, while the default route leads into {}", self.name);
-            self.filter.get_or_insert(before);
+        if !self.pieces.iter().any(|piece| piece.leads_in() && !piece.is_v6()) {
+            self.reverse_path.put_back();
+        } else if self.reverse_path.loosen() {
+            tracing::info!("reverse-path filters are loose while the default route leads into {}", self.name);
         }
     }
 
@@ -288,13 +279,11 @@ impl Interface {
 }
 
 impl Drop for Interface {
-    /// Addresses and routes go with the interface; rules and what the filter was set to would stay.
+    /// Addresses and routes go with the interface; rules would stay.
     fn drop(&mut self) {
         for piece in self.pieces.clone().iter().filter(|piece| matches!(piece, Piece::Rule(_))) {
             self.delete(piece);
         }
-        self.pieces.clear();
-        self.loosen();
     }
 }
 
@@ -407,15 +396,6 @@ pub fn remove_left() -> usize {
         }
     }
     left
-}
-
-/// What `rp_filter` of all interfaces is, if that leaves one strict that is there, or those to come.
-fn strict_filter() -> Option<String> {
-    let read =
-        |of: &Path| std::fs::read_to_string(of.join("rp_filter")).ok().map(|text| text.trim().to_owned());
-    let all = read(&Path::new(FILTERS).join("all")).filter(|all| all != LOOSE)?;
-    let mut each = std::fs::read_dir(FILTERS).ok()?.flatten();
-    each.any(|one| read(&one.path()).as_deref() == Some(STRICT)).then_some(all)
 }
 
 fn has_v6(pieces: &[Piece]) -> bool {

@@ -30,7 +30,7 @@ const MANY: usize = 3;
 const SHORT_SILENCE: Duration = Duration::from_secs(1);
 /// A silent path is probed at least this often.
 const MAX_PROBE_INTERVAL: Duration = Duration::from_secs(1);
-/// UDP payloads larger than the first carry inner packets beyond IPv6's least MTU, whatever is around them; than the second, which count on
+/// Bytes of UDP payload. Those larger than the first carry inner packets beyond IPv6's least MTU, whatever is around them; than the second, which count on
 /// a path that carries no such, do not pass links of 576 bytes.
 const LARGE: [u32; 2] = [1280 + 12 + 44, 576 - 28];
 /// So many large packets lost over so long, and none arrived though smaller ones did: large ones do not pass (RFC 8899
@@ -124,10 +124,8 @@ pub struct Sent {
     /// Probes wanted since the path fell silent, when that was, and when the next is due.
     silent: u32,
     silent_since: Duration,
-    /// What was sent before says nothing of how long the path is: the last silence ended, this host stood still, or the path moved.
+    /// What was sent before says nothing of how long the path is: the last silence ended, or this host stood still.
     known_since: Duration,
-    /// When the path came to lead over other links.
-    moved: Duration,
     next_probe: Duration,
     /// Since the silence began, something sent before it was acknowledged: the path was slow, not dead (as F-RTO has it,
     /// RFC 5682), and still is what it was.
@@ -249,10 +247,12 @@ impl Sent {
 
     /// The path leads elsewhere from now on: what was in flight is handed back as lost, and unless it is the same host
     /// nothing is known of its links any more (RFC 9000 §9.4). One that is silent stays so until something comes back.
-    pub fn handle_move(&mut self, now: Duration, same_host: bool, out: &mut Outcome) {
+    pub fn handle_move(&mut self, same_host: bool, out: &mut Outcome) {
         self.abandon(out);
         if !same_host {
-            (self.known_since, self.moved) = (now, now);
+            // What arrives of it tells of the links before.
+            self.base = self.next_sequence();
+            self.packets.clear();
             (self.rtt, self.age) = (Rtt::default(), Rtt::default());
             self.reordering = (Duration::ZERO, Duration::ZERO);
             self.rate.handle_move();
@@ -276,13 +276,6 @@ impl Sent {
     pub fn poll_timeout(&self) -> Option<Duration> {
         let probe = (self.silent > 0).then_some(self.next_probe);
         self.overdue_at().into_iter().chain(probe).chain(self.lost_at()).min()
-    }
-
-    /// Whether the newest packet that a report tells of took the links that the path takes now.
-    pub fn tells(&self, report: &Report) -> bool {
-        let newest =
-            report.largest().and_then(|newest| self.packets.get(newest.checked_sub(self.base)? as usize));
-        newest.is_none_or(|packet| packet.at >= self.moved)
     }
 
     /// How long from now a report on what is sent now should take at most.

@@ -207,14 +207,12 @@ impl Peer {
             tracing::info!("path {path} to {peer} drops packets with a mark of {mark}: they go without it");
         }
         self.outcome.clear();
-        let tells = path.sent.tells(report);
         path.sent.handle_report(now, report, &mut self.outcome);
         // A report that confirms nothing is an old one, and so are its delays.
-        let tells = tells && self.outcome.progress;
-        if tells {
+        if self.outcome.progress {
             path.weight.handle_delay(&report.delay);
         }
-        if tells && report.delay.samples > 0 {
+        if self.outcome.progress && report.delay.samples > 0 {
             let base = *self.delay_base.get_or_insert(report.delay.min);
             let over = |delay: u32| i64::from(delay.wrapping_sub(base) as i32);
             let least = over(report.delay.min);

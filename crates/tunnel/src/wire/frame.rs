@@ -34,9 +34,10 @@ pub const MAX_RANGES: usize = 32;
 /// Longest path name in bytes.
 pub const MAX_NAME: usize = 32;
 
+/// Bytes of a feedback before its reports, of a report without ranges, and of the longest one.
+const FEEDBACK: usize = 16;
 const REPORT: usize = 44;
 const FULL_REPORT: usize = REPORT + 8 * MAX_RANGES;
-const FEEDBACK: usize = 24;
 /// Bytes of a feedback with one path's report: every path carries them.
 pub const ONE_REPORT: usize = FEEDBACK + FULL_REPORT;
 

@@ -357,7 +357,7 @@ fn a_silence_that_a_move_of_the_host_ends_is_over() {
         let at = s.poll_timeout().unwrap();
         s.handle_timeout(at, &mut out);
     }
-    s.handle_move(3000 * MS, true, &mut out);
+    s.handle_move(true, &mut out);
     s.end_silence(3000 * MS);
     send(&mut s, 3000, 1);
     let at = s.poll_timeout().unwrap();
