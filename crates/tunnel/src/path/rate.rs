@@ -53,6 +53,8 @@ const EXCESS_LOSS: f64 = 0.1;
 const MOST_OWN_LOSS: f64 = 0.5;
 /// After a pause so many bytes go at once.
 const CREDIT: f64 = 4.0 * PACKET;
+/// What a path carries meanwhile goes at once, so that nothing wakes for each packet.
+const BURST: Duration = Duration::from_micros(500);
 /// Bytes of a full packet.
 const PACKET: f64 = 1400.0;
 
@@ -232,6 +234,12 @@ impl Rate {
         (window + 2.0 * self.packet()) as usize
     }
 
+    /// When a burst more than `in_flight` may be in flight if no report comes before that: what has arrived meanwhile makes room.
+    pub fn room_at(&self, in_flight: usize) -> Option<Duration> {
+        let unreported = (in_flight as f64 - 2.0 * self.packet()).max(0.0) / (WINDOW * self.taken()?);
+        Some(self.first_sent + self.queue + Duration::try_from_secs_f64(unreported).ok()? + BURST)
+    }
+
     /// Bytes of the largest data packet of late. Ten full packets in place of ten acknowledgements would stand for half a second in an
     /// uplink of 256 kbit/s, and two for a tenth.
     fn packet(&self) -> f64 {
@@ -260,9 +268,9 @@ impl Rate {
         Duration::from_millis(4).max(Duration::from_secs_f64(CREDIT / self.pacing()))
     }
 
-    /// Bytes that may go in one burst: what the path carries in half a millisecond.
+    /// Bytes that may go in one burst.
     pub fn burst(&self) -> usize {
-        (self.pacing() * 0.0005) as usize
+        (self.pacing() * BURST.as_secs_f64()) as usize
     }
 
     /// How long `bytes` take at the path's rate, as far as it is known.

@@ -352,10 +352,7 @@ impl Sent {
         if self.in_flight < self.window(now) {
             return Some(self.rate.next_send());
         }
-        // No sooner than a timer may be late, so that nothing wakes for each packet: a report may come before that.
-        let excess = self.rate.transmit_time(self.in_flight - self.window(now));
-        let at = now + excess.max(self.rate.credit());
-        (self.in_flight < self.window(at)).then_some(at)
+        self.rate.room_at(self.in_flight).filter(|at| self.in_flight < self.window(*at))
     }
 
     /// Round-trip time.

@@ -366,3 +366,21 @@ fn a_silence_that_a_move_of_the_host_ends_is_over() {
         "one packet that is overdue leaves it in doubt"
     );
 }
+
+#[test]
+fn a_full_window_that_grows_while_reports_wait_is_used_before_the_next_one() {
+    let mut s = Sent::default();
+    // 1 ms there and back; a report waits for 4 ms.
+    for round in 0..20 {
+        send(&mut s, 5 * round, 40);
+        let (arrival, ranges) = (5000 * round + 500, vec![0..=u64::from(40 * round + 39)]);
+        let waited = Report { arrival, report_delay: 4000, ranges, ..Report::default() };
+        s.handle_report((5 * round + 5) * MS, &waited, &mut Outcome::default());
+    }
+    while s.in_flight() < s.window(100 * MS) {
+        send(&mut s, 100, 1);
+    }
+    // Whatever wakes the path meanwhile does not put it off.
+    let [room, later] = [100 * MS, 100 * MS + MS / 2].map(|now| s.room_at(now));
+    assert!(room.is_some_and(|room| room < 103 * MS) && room == later, "{room:?}, {later:?}");
+}
