@@ -30,6 +30,7 @@ use crate::path::replay::ReplayWindow;
 use crate::path::sent::Outcome;
 use crate::path::{MIN_INNER_MTU, Path};
 use crate::schedule::backups::Help;
+use crate::schedule::choice::{LAST_RESORT, tier_of};
 use crate::schedule::clock_skew::ClockSkew;
 use crate::schedule::weights;
 use crate::why::Why;
@@ -694,9 +695,6 @@ impl Peer {
     }
 }
 
-/// The tier of what may be tried when there is neither a path in use nor a backup.
-const LAST_RESORT: u8 = 2;
-
 /// Whether what a path loses is sent again.
 fn repeats(scheduler: Scheduler, config: &PeerConfig) -> bool {
     scheduler == Scheduler::Auto && config.resend
@@ -709,16 +707,6 @@ fn sizes_of(mtu: Mtu, config: &PeerConfig, pieces: u8) -> MtuSizes {
         Mtu::Fixed(mtu) => (mtu, mtu),
     };
     MtuSizes { least, floor, pieces, search: mtu == Mtu::Auto }
-}
-
-/// Paths in use, backups, and what may be tried when there is neither.
-fn tier_of(path: &Path) -> Option<u8> {
-    match (path.is_up(), path.is_kept(), path.is_perhaps_up()) {
-        (true, false, _) => Some(0),
-        (true, true, _) => Some(1),
-        (false, _, true) => Some(LAST_RESORT),
-        _ => None,
-    }
 }
 
 /// The relay's session of a path, once there is one, is the path's address.

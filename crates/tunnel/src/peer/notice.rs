@@ -3,10 +3,11 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::{Peer, tier_of};
+use super::Peer;
 use crate::config::Local;
 use crate::path::Path;
 use crate::path::said::{Change, State};
+use crate::schedule::choice::tier_of;
 use crate::why::Why;
 
 /// A path is not without an answer before it has waited so long for one.
