@@ -93,6 +93,12 @@ impl Name {
         (self.chosen, self.vain) = (Some(address), false);
     }
 
+    /// Of two that are tried together, this one takes its next address when the other begins with its first again: so each is tried
+    /// with each.
+    pub fn wait_for(&mut self, other: &Name) {
+        self.vain &= other.chosen == other.found.first().copied();
+    }
+
     /// Why there is none.
     pub fn why(&self) -> Why {
         let name = match &self.host {
@@ -275,6 +281,31 @@ mod tests {
         assert_eq!(name.candidates(None), moved);
         answered(&mut name, 35 * S, Err("no".into()));
         assert_eq!(name.candidates(None), moved, "what was known stays");
+    }
+
+    #[test]
+    fn of_two_names_each_address_is_tried_with_each() {
+        let name = |texts: &[&str]| {
+            let mut name = Name::new(Host::Name("localhost".into(), 9));
+            name.found = addresses(texts);
+            name
+        };
+        let relays = ["192.0.2.1:9", "192.0.2.2:9", "192.0.2.3:9"];
+        let (mut relay, mut remote) = (name(&relays), name(&["198.51.100.1:9", "198.51.100.2:9"]));
+        let mut tried = std::collections::BTreeSet::new();
+        for turn in 0..12 {
+            // Their answers come one by one.
+            if turn % 2 == 0 {
+                relay.vain = true;
+            } else {
+                remote.vain = true;
+            }
+            relay.choose(relay.candidates(None)[0]);
+            remote.wait_for(&relay);
+            remote.choose(remote.candidates(None)[0]);
+            tried.extend(relay.chosen.zip(remote.chosen));
+        }
+        assert_eq!(tried.len(), 6, "{tried:?}");
     }
 
     #[test]

@@ -522,8 +522,9 @@ impl Listed {
             let rival = host.rival(&self.local, source, &self.remote, remote);
             return Ok(Way { local, remote, relay: None, tls: None, rival });
         };
-        let remote = *self.remote.candidates(None).first().ok_or_else(|| self.remote.why())?;
         let (address, local) = host.first_way(&self.local, source, relay)?;
+        self.remote.wait_for(relay);
+        let remote = *self.remote.candidates(None).first().ok_or_else(|| self.remote.why())?;
         self.remote.choose(remote);
         let Some(tls) = &mut self.tls else {
             return Ok(Way { local, remote, relay: Some(address), tls: None, rival: None });
