@@ -1,4 +1,4 @@
-//! The ICMP messages a tunnel owes to hosts whose packets do not fit.
+//! The ICMP messages a tunnel owes to hosts whose packets do not fit, or lead nowhere.
 
 use crate::checksum::Sum;
 use crate::ip::{self, Ip};
@@ -18,17 +18,28 @@ const TTL: u8 = 64;
 /// leaves `reply` empty, where none may be sent: IPv4 without DF; ICMP errors; later fragments; multicast,
 /// broadcast and unspecified addresses (RFC 1122 §3.2.2, RFC 4443 §2.4).
 pub fn packet_too_big(packet: &[u8], mtu: u16, reply: &mut Vec<u8>) -> bool {
+    answer(packet, Some(mtu), reply)
+}
+
+/// The same where nobody is there: ICMPv4 "host unreachable" (RFC 792), or ICMPv6 "no route to destination" (RFC 4443 §3.1). IPv4 without
+/// DF is answered as well.
+pub fn unreachable(packet: &[u8], reply: &mut Vec<u8>) -> bool {
+    answer(packet, None, reply)
+}
+
+fn answer(packet: &[u8], fits: Option<u16>, reply: &mut Vec<u8>) -> bool {
     reply.clear();
     let Ok(ip) = Ip::parse(packet) else { return false };
-    if !ip.dont_fragment() || !ip.has_transport_header() || is_icmp_error(&ip) {
+    let may_be_cut = fits.is_some() && !ip.dont_fragment();
+    if may_be_cut || !ip.has_transport_header() || is_icmp_error(&ip) {
         return false;
     }
     match (ip.source(), ip.destination()) {
         (IpAddr::V4(to), IpAddr::V4(from)) if one_host_v4(to) && one_host_v4(from) => {
-            fragmentation_needed(packet, from, to, mtu, reply);
+            answer_v4(packet, from, to, fits, reply);
         }
         (IpAddr::V6(to), IpAddr::V6(from)) if one_host_v6(to) && one_host_v6(from) => {
-            packet_too_big_v6(packet, from, to, mtu, reply);
+            answer_v6(packet, from, to, fits, reply);
         }
         _ => return false,
     }
@@ -55,7 +66,7 @@ fn is_icmp_error(ip: &Ip<'_>) -> bool {
     }
 }
 
-fn fragmentation_needed(packet: &[u8], from: Ipv4Addr, to: Ipv4Addr, mtu: u16, reply: &mut Vec<u8>) {
+fn answer_v4(packet: &[u8], from: Ipv4Addr, to: Ipv4Addr, fits: Option<u16>, reply: &mut Vec<u8>) {
     let quote = &packet[..packet.len().min(V4_LIMIT - 28)];
     let length = (28 + quote.len()) as u16;
     let [high, low] = length.to_be_bytes();
@@ -64,21 +75,22 @@ fn fragmentation_needed(packet: &[u8], from: Ipv4Addr, to: Ipv4Addr, mtu: u16, r
     reply.extend(from.octets());
     reply.extend(to.octets());
     put_checksum(reply, 0, 10, Sum::default());
-    let [high, low] = mtu.to_be_bytes();
-    reply.extend([3, 4, 0, 0, 0, 0, high, low]);
+    let code = if fits.is_some() { 4 } else { 1 };
+    let [high, low] = fits.unwrap_or(0).to_be_bytes();
+    reply.extend([3, code, 0, 0, 0, 0, high, low]);
     reply.extend(quote);
     put_checksum(reply, 20, 22, Sum::default());
 }
 
-fn packet_too_big_v6(packet: &[u8], from: Ipv6Addr, to: Ipv6Addr, mtu: u16, reply: &mut Vec<u8>) {
+fn answer_v6(packet: &[u8], from: Ipv6Addr, to: Ipv6Addr, fits: Option<u16>, reply: &mut Vec<u8>) {
     let quote = &packet[..packet.len().min(V6_LIMIT - 48)];
     let length = 8 + quote.len();
     let [high, low] = (length as u16).to_be_bytes();
     reply.extend([0x60, 0, 0, 0, high, low, ip::ICMPV6, TTL]);
     reply.extend(from.octets());
     reply.extend(to.octets());
-    reply.extend([2, 0, 0, 0]);
-    reply.extend(u32::from(mtu).to_be_bytes());
+    reply.extend([if fits.is_some() { 2 } else { 1 }, 0, 0, 0]);
+    reply.extend(u32::from(fits.unwrap_or(0)).to_be_bytes());
     reply.extend(quote);
     put_checksum(reply, 40, 42, Sum::pseudo_header(from.into(), to.into(), ip::ICMPV6, length));
 }
@@ -98,6 +110,26 @@ mod tests {
     fn answer(packet: &[u8], mtu: u16) -> Option<Vec<u8>> {
         let mut reply = vec![1, 2, 3];
         packet_too_big(packet, mtu, &mut reply).then_some(reply)
+    }
+
+    #[test]
+    fn whoever_sends_to_nobody_is_told() {
+        let cases = [
+            (Build::v4().udp(&[7; 9]), Some([3, 1])),
+            (Build::v4().may_fragment().udp(&[7; 9]), Some([3, 1])),
+            (Build::v6().udp(&[7; 9]), Some([1, 0])),
+            (Build::v4().raw(ip::ICMP, &[3, 4, 0, 0, 0, 0, 0, 0]), None),
+            (Build::between("192.0.2.1", "224.0.0.9").udp(&[]), None),
+        ];
+        for (packet, expected) in cases {
+            let mut reply = Vec::new();
+            assert_eq!(unreachable(&packet, &mut reply), expected.is_some());
+            let Some(expected) = expected else { continue };
+            let (asked, ip) = (Ip::parse(&packet).unwrap(), Ip::parse(&reply).unwrap());
+            assert!(checksums_right(&reply));
+            assert_eq!((ip.source(), ip.destination()), (asked.destination(), asked.source()));
+            assert_eq!((&ip.payload()[..2], &ip.payload()[8..]), (&expected[..], &packet[..]));
+        }
     }
 
     #[test]

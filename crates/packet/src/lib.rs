@@ -19,7 +19,7 @@ mod testing;
 pub use dot11::{DataFrame, Dot11Error};
 pub use ecn::Ecn;
 pub use flow::{FlowName, flow_hash, reverse_flow_hash};
-pub use icmp::packet_too_big;
+pub use icmp::{packet_too_big, unreachable};
 pub use ip::{Ip, set_ecn};
 pub use sctp::Sctp;
 pub use tcp::{Tcp, clamp_mss, is_pure_ack, says_all_of, set_window};

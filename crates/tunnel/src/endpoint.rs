@@ -347,7 +347,11 @@ impl Endpoint {
         let Ok(ip) = packet::Ip::parse(packet) else { return };
         let Some(peer) = self.routes.find(ip.destination()) else {
             self.counters.dropped_no_route += 1;
-            self.note_dropped(None, packet, "no peer is routed its destination");
+            self.note_dropped(None, packet, "no peer is routed its destination; its sender is told");
+            let mut answer = Vec::new();
+            if packet::unreachable(packet, &mut answer) {
+                self.to_tun.push_back(answer);
+            }
             return;
         };
         let mtu = self.peers[peer].inner_mtu();

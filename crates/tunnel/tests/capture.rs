@@ -206,7 +206,7 @@ fn what_goes_nowhere_says_why() {
     pair.pass(5);
     let mut inner = pair.comments(0, Layer::Inner, Direction::Out);
     inner.retain(|comment| comment.starts_with("dropped"));
-    assert_eq!(inner[0], "dropped: no peer is routed its destination");
+    assert_eq!(inner[0], "dropped: no peer is routed its destination; its sender is told");
     assert_eq!(inner[1], "dropped: it is larger than the paths carry; its sender is told");
     // The last data datagram once more, and one that nobody's key opens.
     let data = pair.captured[1]

@@ -76,10 +76,13 @@ fn a_source_that_is_not_the_peers_is_dropped() {
 }
 
 #[test]
-fn a_destination_without_a_route_is_counted() {
+fn a_destination_without_a_route_is_counted_and_its_sender_told() {
     let mut net = net(1, |_, _| ());
     give(&mut net, 0, udp_packet(inner(0), [10, 99, 0, 1].into(), 100));
     assert_eq!(net.ends[0].counters().dropped_no_route, 1);
+    let answer = net.received[0].remove(0);
+    assert_eq!((answer[9], answer[20], answer[21]), (1, 3, 1), "ICMP, unreachable, the host");
+    assert_eq!(answer[16..20], inner(0).octets());
     assert!(net.received[1].is_empty());
 }
 
