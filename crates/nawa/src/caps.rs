@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -10,8 +11,11 @@ use serde::{Deserialize, Serialize};
 
 /// It is counted this often: so much may be carried beyond a cap.
 pub const INTERVAL: Duration = Duration::from_secs(10);
-/// IPv4 and UDP around a payload, in bytes.
-const AROUND: u64 = 28;
+/// IPv4 and UDP around a payload, or IPv6 and UDP, in bytes.
+const AROUND: [u64; 2] = [28, 48];
+
+/// What a daemon has counted of a path in its life: name, id, where datagrams go, packets and bytes of UDP payload.
+pub type Counted = (String, u16, Option<SocketAddr>, u64, u64);
 
 /// What is kept in the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,8 +47,8 @@ impl Kept {
 pub struct Caps {
     file: PathBuf,
     kept: Kept,
-    /// What the daemon had counted of a path by then, by its name and id: it begins anew with each life.
-    seen: BTreeMap<(String, u16), u64>,
+    /// Packets and bytes that the daemon had counted of a path by then, by its name and id: it begins anew with each life.
+    seen: BTreeMap<(String, u16), (u64, u64)>,
 }
 
 impl Caps {
@@ -61,24 +65,24 @@ impl Caps {
         Self { file, kept, seen: BTreeMap::new() }
     }
 
-    /// Takes what was counted by then for none of this month's, as while no path has a cap: the arguments are [`count`](Self::count)'s.
-    pub fn pass_over(&mut self, paths: impl Iterator<Item = (String, u16, u64, u64)>) {
-        self.seen = paths.map(|(name, id, packets, bytes)| ((name, id), total(packets, bytes))).collect();
+    /// Takes what was counted by then for none of this month's, as while no path has a cap.
+    pub fn pass_over(&mut self, paths: impl Iterator<Item = Counted>) {
+        self.seen = paths.map(|(name, id, _, packets, bytes)| ((name, id), (packets, bytes))).collect();
     }
 
-    /// Takes in what was counted by `time` since 1970: name, id, packets and bytes of UDP payload of each path.
-    pub fn count(&mut self, time: Duration, paths: impl Iterator<Item = (String, u16, u64, u64)>) {
+    /// Takes in what was counted by `time` since 1970.
+    pub fn count(&mut self, time: Duration, paths: impl Iterator<Item = Counted>) {
         let month = month(time);
         if self.kept.month != month {
             self.kept.turn_to(month);
         }
         let mut seen = BTreeMap::new();
-        for (name, id, packets, bytes) in paths {
-            let total = total(packets, bytes);
-            let before =
-                self.seen.get(&(name.clone(), id)).copied().filter(|before| *before <= total).unwrap_or(0);
-            *self.kept.used_bytes.entry(name.clone()).or_default() += total - before;
-            seen.insert((name, id), total);
+        for (name, id, remote, packets, bytes) in paths {
+            let before = self.seen.get(&(name.clone(), id)).copied();
+            let before = before.filter(|before| before.0 <= packets && before.1 <= bytes).unwrap_or_default();
+            *self.kept.used_bytes.entry(name.clone()).or_default() +=
+                total(remote, packets - before.0, bytes - before.1);
+            seen.insert((name, id), (packets, bytes));
         }
         self.seen = seen;
     }
@@ -104,8 +108,9 @@ impl Caps {
 }
 
 /// Bytes of IP packets.
-fn total(packets: u64, bytes: u64) -> u64 {
-    bytes + AROUND * packets
+fn total(remote: Option<SocketAddr>, packets: u64, bytes: u64) -> u64 {
+    let v6 = remote.is_some_and(|remote| remote.is_ipv6());
+    bytes + AROUND[usize::from(v6)] * packets
 }
 
 /// The day on which the count of so long after 1970 begins anew, as `2026-12-01`, UTC.
@@ -151,7 +156,7 @@ mod tests {
     #[test]
     fn bytes_are_counted_over_restarts_until_the_month_ends() {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let one = |packets, bytes| std::iter::once(("office/lte".to_owned(), 2, packets, bytes));
+        let one = |packets, bytes| std::iter::once(("office/lte".to_owned(), 2, None, packets, bytes));
         let mut caps = Caps::load(folder.path());
         caps.count(NOW, one(10, 1000));
         caps.count(NOW, one(20, 2000));
@@ -180,5 +185,20 @@ mod tests {
         assert_eq!(caps.used("office/lte"), 2688);
         fs::write(folder.path().join("usage.json"), "nonsense").expect("a file");
         assert_eq!(Caps::load(folder.path()).used("office/lte"), 0);
+    }
+
+    #[test]
+    fn what_is_around_a_payload_is_that_of_its_family() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let mut caps = Caps::load(folder.path());
+        let mut count = |remote: &str, packets, bytes| {
+            let remote = Some(remote.parse().expect("an address"));
+            caps.count(NOW, std::iter::once(("office/lte".to_owned(), 2, remote, packets, bytes)));
+            caps.used("office/lte")
+        };
+        assert_eq!(count("[2001:db8::7]:51900", 10, 10_000), 10_480);
+        // Its name has another address: what went before went as it did.
+        assert_eq!(count("203.0.113.7:51900", 20, 20_000), 20_760);
+        assert_eq!(count("[2001:db8::7]:51900", 30, 30_000), 31_240);
     }
 }

@@ -68,7 +68,12 @@ impl Wanted {
 
 /// Removes what a daemon that was killed has left in this network namespace. What else it made was its process's, and went with it.
 pub fn remove_left() {
-    daemon::remove_left();
+    remove_left_but(&Hold::default());
+}
+
+/// The same, but for what is held back.
+fn remove_left_but(held: &Hold) {
+    daemon::remove_left(held);
     crate::flood::remove_leftovers();
     crate::bicast::remove_left();
     crate::coding::remove_left();
@@ -128,11 +133,25 @@ impl Strands {
     /// Starts what `resolved` asks for. A strand that ends by itself sends [`Event::Failed`].
     ///
     /// # Errors
-    /// One sentence if one cannot start; then none runs.
+    /// One sentence if one cannot start; then none runs. What a daemon that was killed held back is held back still.
     pub fn start(resolved: Resolved, events: &Sender<Event>) -> Result<Strands, String> {
+        let tunnel = resolved.tunnel.as_ref().map(|(place, config)| (config.clone(), place.fwmark));
+        let hold = |held: &mut Hold| tunnel.as_ref().is_some_and(|(config, mark)| held.take(config, *mark));
+        let mut held = Hold::default();
+        let goes_on = hold(&mut held);
+        let started = Self::start_all(resolved, held, events);
+        if goes_on && started.is_err() {
+            let mut held = Hold::default();
+            hold(&mut held);
+            held.leave();
+        }
+        started
+    }
+
+    fn start_all(resolved: Resolved, held: Hold, events: &Sender<Event>) -> Result<Strands, String> {
         let Resolved { key, state_dir, tunnel, relay, flight, bicast, floods, codings, metrics } = resolved;
         let caps = Caps::load(&state_dir);
-        remove_left();
+        remove_left_but(&held);
         let flight = flight.map(Provided::start).transpose()?;
         let bicast = bicast.map(|config| Copies::start(config, events)).transpose()?;
         // Before what may flood on a master.
@@ -143,7 +162,8 @@ impl Strands {
         let relay = relay.zip(key.clone());
         let relay = relay.map(|(relay, key)| start_relay(relay, key, events)).transpose()?;
         let tunnel = tunnel.map(wanted_tunnel).zip(key.clone());
-        let tunnel = tunnel.map(|((place, now), key)| start_tunnel(place, now, key, events)).transpose()?;
+        let tunnel =
+            tunnel.map(|((place, now), key)| start_tunnel(place, now, key, held, events)).transpose()?;
         let restarts = Restarts::default();
         Ok(Strands {
             key,
@@ -264,7 +284,9 @@ impl Strands {
             (None, _) => {}
         }
         match (tunnel.zip(key.clone()), &mut self.tunnel) {
-            (Some(((place, now), key)), None) => self.tunnel = Some(start_tunnel(place, now, key, events)?),
+            (Some(((place, now), key)), None) => {
+                self.tunnel = Some(start_tunnel(place, now, key, Hold::default(), events)?)
+            }
             (Some(((_, now), _)), Some(running)) => running.reconfigure(now)?,
             (None, _) => {}
         }
@@ -340,7 +362,8 @@ impl Strands {
         // One that the peer lists may have the name of one that the file lists, and what it carries is not that one's.
         let counts = paths.filter(|(_, path)| path.listed).map(|(peer, path)| {
             let packets = path.sent_packets + path.received_packets;
-            (cap_name(&peer.name, &path.name), path.id, packets, path.sent_bytes + path.received_bytes)
+            let bytes = path.sent_bytes + path.received_bytes;
+            (cap_name(&peer.name, &path.name), path.id, path.remote, packets, bytes)
         });
         if !self.has_caps() {
             return self.caps.pass_over(counts);
@@ -503,9 +526,10 @@ fn start_tunnel(
     place: Place,
     now: Reconfiguration,
     key: PrivateKey,
+    held: Hold,
     events: &Sender<Event>,
 ) -> Result<RunningTunnel, String> {
-    let mut tunnel = RunningTunnel { place, now, running: None, held: Hold::default() };
+    let mut tunnel = RunningTunnel { place, now, running: None, held };
     tunnel.run(key, events).map(|()| tunnel)
 }
 

@@ -3,12 +3,16 @@
 mod common;
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use common::uplinks::{FAMILIES, Uplinks, nft, path, path_to, shell, wait_for_path};
 use common::{Daemon, Namespace, eventually, namespaces_or_skip, output, succeed};
+use device::Poller;
 use rustix::process::Signal;
 
 const OFFICE: &str = "'10.77.0.2/32', 'fd77::2/128'";
+/// A NAT that keeps a mapping for a second has forgotten it by then.
+const FORGOTTEN: Duration = Duration::from_secs(3);
 
 /// Whether what goes to `to` goes into the tunnel.
 fn goes_in(of: &Namespace, to: &str) -> bool {
@@ -316,6 +320,37 @@ fn a_port_that_is_blocked_is_left() {
     }
 }
 
+#[test]
+fn a_nat_that_forgets_is_passed_again() {
+    let Some(_alone) = namespaces_or_skip("a_nat_that_forgets_is_passed_again") else { return };
+    let net = Uplinks::new();
+    net.van.ip("route add default via 10.0.1.1");
+    nft(
+        &net.core,
+        "table inet nat { chain post { type nat hook postrouting priority 100; oifname eth0 masquerade random\n}\n}",
+    );
+    let _daemons = net.start("", OFFICE, &path("l1", ""));
+    net.wait_up(&["l1"]);
+    let seen = || wait_for_path(&net.office, "l1", "up", |path| path["state"] == "up")["remote"].clone();
+    let timeouts = |seconds| {
+        let names = ["udp_timeout", "udp_timeout_stream"];
+        let set = |name| format!("echo {seconds} >/proc/sys/net/netfilter/nf_conntrack_{name}");
+        shell(&net.core, &names.map(set).join("; "));
+    };
+    for _ in 0..3 {
+        net.ping("10.77.0.2");
+        // What comes next has another port.
+        let before = seen();
+        timeouts(1);
+        eventually("the office sees another port", || {
+            net.ping("10.77.0.2");
+            Poller::new().expect("a poller").wait(Some(FORGOTTEN)).expect("waiting").for_each(drop);
+            (seen() != before).then_some(())
+        });
+        timeouts(60);
+    }
+}
+
 /// What takes the interface away, and then keeps a new one from being made.
 const TAKEN: [&str; 2] = [
     "ip link delete nawa0; ip link add nawa0 type veth peer name other0",
@@ -396,6 +431,12 @@ fn what_is_to_go_through_a_tunnel_whose_daemon_is_killed_goes_nowhere_else() {
         "{doctor}"
     );
     drop(start(""));
+    // One that cannot start lets nothing out either.
+    let wrong = path("l1", "") + "[[flood]]\ninterface = 'nowhere0'\nid = 1\n";
+    let file = net.van_file("", "'0.0.0.0/0', '::/0'", &wrong);
+    let failed = output(&mut net.van.nawa(["run", file.to_str().expect("UTF-8")]));
+    assert_eq!(failed.status.code(), Some(1), "{}", common::stderr(&failed));
+    assert!(!outside.iter().any(|to| leads(to)), "{}", net.van.ip("rule"));
     // Without a daemon there is nothing to stop, but something to clear away.
     assert_eq!(output(&mut net.van.nawa(["down"])).status.code(), Some(3));
     assert!(outside.iter().all(|to| leads(to)), "{}", net.van.ip("rule"));

@@ -20,7 +20,7 @@ use crate::path::MIN_INNER_MTU;
 /// is what slows local senders down. The kernel's default; less would cut into bursts of a fast sender, which come
 /// faster than one thread reads.
 const QUEUE: u32 = 500;
-/// Queues, where there are several peers: what overflows for one of them is not another's, unless both hash alike.
+/// Queues, by destination: what overflows for one peer is not another's, unless both hash alike.
 const QUEUES: usize = 16;
 /// The table of the default routes, and the mark of the outer packets where the file gives none: "nawa".
 pub const TABLE: u32 = 0x6e61_7761;
@@ -61,8 +61,7 @@ impl Interface {
         if net.link(&name).is_ok() {
             return Err(StartError::InterfaceExists(name));
         }
-        let queues = if settings.tunnel.peers.len() > 1 { QUEUES } else { 1 };
-        let tun = Tun::with_queues(&name, queues).map_err(StartError::Tun)?;
+        let tun = Tun::with_queues(&name, QUEUES).map_err(StartError::Tun)?;
         let mtu = match settings.tunnel.mtu {
             Mtu::Auto => MIN_INNER_MTU,
             Mtu::Fixed(mtu) => mtu,
@@ -339,11 +338,12 @@ impl fmt::Display for Piece {
 pub struct Hold(Vec<Rule>);
 
 impl Hold {
-    /// Holds what `config`, whose outer packets have the mark `fwmark`, sends into the tunnel, unless that may go beside it.
-    pub fn take(&mut self, config: &Config, fwmark: u32) {
+    /// Holds what `config`, whose outer packets have the mark `fwmark`, sends into the tunnel, unless that may go beside it. Whether some of
+    /// that was held already, by a daemon that was killed.
+    pub fn take(&mut self, config: &Config, fwmark: u32) -> bool {
         let mark = mark(fwmark, config);
         let defaults = default_families(config).filter(|_| !config.fail_open);
-        self.set(defaults.flat_map(|v6| rules(v6, HELD, mark, true)).collect());
+        self.set(defaults.flat_map(|v6| rules(v6, HELD, mark, true)).collect())
     }
 
     /// Puts back what somebody has taken away.
@@ -351,27 +351,37 @@ impl Hold {
         self.set(self.0.clone());
     }
 
-    fn set(&mut self, wanted: Vec<Rule>) {
+    /// Goes on without this, until [`remove_left`].
+    pub fn leave(mut self) {
+        self.0.clear();
+    }
+
+    fn set(&mut self, wanted: Vec<Rule>) -> bool {
         let old = std::mem::replace(&mut self.0, wanted);
+        let mut held = false;
         if old.is_empty() && self.0.is_empty() {
-            return;
+            return held;
         }
         let not_held = |error| tracing::warn!("packets of the default route are not held back: {error}");
         let mut net = match Net::open() {
             Ok(net) => net,
-            Err(error) => return not_held(error),
+            Err(error) => {
+                not_held(error);
+                return held;
+            }
         };
         for rule in &self.0 {
             match net.add_rule(rule) {
                 Ok(()) if old.contains(rule) => {
                     tracing::warn!("the rule of priority {} was missing; it is put back", rule.priority);
                 }
-                // Those of a daemon that was killed may be there already.
-                result => existing(result).unwrap_or_else(not_held),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => held |= !old.contains(rule),
+                result => result.unwrap_or_else(not_held),
             }
         }
         let gone = old.iter().filter(|rule| !self.0.contains(rule));
         gone.for_each(|rule| drop(net.delete_rule(rule)));
+        held
     }
 }
 
@@ -382,8 +392,8 @@ impl Drop for Hold {
 }
 
 /// Removes the rules that a daemon that was killed has left in the calling thread's network namespace; how many. The first of
-/// a pair is no other program's where the second, with Nawa's own table, is there.
-pub fn remove_left() -> usize {
+/// a pair is no other program's where the second, with Nawa's own table, is there. What `held` holds stays so.
+pub fn remove_left(held: &Hold) -> usize {
     let Ok(mut net) = Net::open() else { return 0 };
     let mut left = 0;
     for v6 in [false, true] {
@@ -393,6 +403,8 @@ pub fn remove_left() -> usize {
             if net.delete_rule(&Rule { unless_marked: None, ..own }).is_ok() {
                 left += 1 + usize::from(net.delete_rule(&main).is_ok());
             }
+            // Of two that differ in their mark alone, either may be gone now.
+            held.0.iter().filter(|rule| unreachable && rule.v6 == v6).for_each(|rule| drop(net.add_rule(rule)));
         }
     }
     left
