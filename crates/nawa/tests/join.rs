@@ -118,6 +118,24 @@ impl Hub {
     }
 }
 
+/// A hub may be told more addresses than others reach it by.
+#[test]
+fn paths_lead_to_the_endpoint_that_answers() {
+    let Some(_alone) = namespaces_or_skip("paths_lead_to_the_endpoint_that_answers") else { return };
+    let Hub { hub, van, folder, .. } = Hub::new();
+    // A private network's, say.
+    let (there, places) = (folder.path().join("other/nawa.toml"), "10.9.9.9:51900,10.1.0.1:51900");
+    succeed(&mut hub.nawa(["init", "--role", "hub", "--endpoint", places, "--file", text(&there)]));
+    hub.ip("route add unreachable 10.9.9.9");
+    hub.within(|| fs::write("/proc/sys/net/ipv4/ip_forward", "1").expect("a sysctl of the namespace"));
+    van.ip("route add default via 10.1.0.1");
+    let here = folder.path().join("van/nawa.toml");
+    let inviting = Inviting::start(&mut hub.nawa(["invite", "van", "--file", text(&there)]));
+    succeed(&mut van.nawa(["join", &inviting.2, "--file", text(&here)]));
+    let written = fs::read_to_string(&here).expect("the van's file");
+    assert!(written.contains("remote = \"10.1.0.1:51900\"") && !written.contains("10.9.9.9"), "{written}");
+}
+
 /// Who connects, and says nothing, keeps nobody out.
 #[test]
 fn silent_callers_keep_nobody_from_joining() {

@@ -35,9 +35,10 @@ pub fn run(join: &Join) -> Result<(), Failure> {
     let mut uplinks = uplinks::find(&invite.endpoints, "nawa0").map_err(Failure::failed)?;
     // The inviter does not wait for who thinks about an answer.
     join.costs.settle(&mut uplinks)?;
-    let (called, terms) = exchange::call(&invite, &made.key).map_err(Failure::failed)?;
+    let (called, terms, answered) = exchange::call(&invite, &made.key).map_err(Failure::failed)?;
+    uplinks::lead_to(&mut uplinks, answered).map_err(Failure::failed)?;
     let peer = file::peer("hub", &invite.inviter, &terms.routes);
-    let paths = file::paths(&uplinks, &invite.endpoints);
+    let paths = file::paths(&uplinks, std::slice::from_ref(answered));
     made.write(&(file::end(&terms.addresses, None, &[]) + &peer + &paths))?;
     called.finish().map_err(Failure::failed)?;
     made.keep();

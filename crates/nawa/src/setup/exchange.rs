@@ -180,19 +180,37 @@ fn network(ip: IpAddr) -> u64 {
 /// A joiner that has been told its terms.
 pub struct Called(Talk);
 
-/// Calls the inviter at one after the other of its endpoints.
+/// Calls the inviter at one after the other of its endpoints, until one of them is the inviter's: that one is returned as well.
 ///
 /// # Errors
 /// One sentence.
-pub fn call(invite: &Invite, me: &PrivateKey) -> Result<(Called, Terms), String> {
-    let stream = connect(&invite.endpoints)?;
-    let wire = Wire { stream: Arc::new(stream), deadline: monotonic() + CALL };
-    let refused = |error: io::Error| {
-        format!(
-            "the inviter does not take this invite ({error}); it may have been used, or be over: ask for another"
-        )
-    };
-    ask(wire, invite, me).map_err(refused)
+pub fn call<'a>(invite: &'a Invite, me: &PrivateKey) -> Result<(Called, Terms, &'a HostPort), String> {
+    let (mut unreachable, mut refused) = (Vec::new(), Vec::new());
+    for endpoint in &invite.endpoints {
+        let stream = match connect(endpoint) {
+            Ok(stream) => stream,
+            Err(why) => {
+                unreachable.extend(why);
+                continue;
+            }
+        };
+        let wire = Wire { stream: Arc::new(stream), deadline: monotonic() + CALL };
+        match ask(wire, invite, me) {
+            Ok((called, terms)) => return Ok((called, terms, endpoint)),
+            Err(error) => refused.push(format!("{endpoint}: {error}")),
+        }
+    }
+    if !refused.is_empty() {
+        return Err(format!(
+            "the inviter does not take this invite ({}); it may have been used, or be over: ask for another",
+            refused.join("; ")
+        ));
+    }
+    Err(format!(
+        "the inviter cannot be reached by TCP ({}); see that `nawa invite` still waits there, and that a firewall lets TCP \
+         through to this port as well",
+        unreachable.join("; ")
+    ))
 }
 
 fn ask(mut wire: Wire, invite: &Invite, me: &PrivateKey) -> io::Result<(Called, Terms)> {
@@ -229,26 +247,18 @@ fn refusal(why: &[u8]) -> String {
     format!("the inviter says: {}", why.escape_ascii())
 }
 
-fn connect(endpoints: &[HostPort]) -> Result<TcpStream, String> {
+/// To the first of its addresses that takes the connection, or why none does.
+fn connect(endpoint: &HostPort) -> Result<TcpStream, Vec<String>> {
+    let addresses =
+        endpoint.to_string().to_socket_addrs().map_err(|error| vec![format!("{endpoint}: {error}")])?;
     let mut why = Vec::new();
-    for endpoint in endpoints {
-        match endpoint.to_string().to_socket_addrs() {
-            Ok(addresses) => {
-                for address in addresses {
-                    match TcpStream::connect_timeout(&address, CALL) {
-                        Ok(stream) => return Ok(stream),
-                        Err(error) => why.push(format!("{address}: {error}")),
-                    }
-                }
-            }
-            Err(error) => why.push(format!("{endpoint}: {error}")),
+    for address in addresses {
+        match TcpStream::connect_timeout(&address, CALL) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => why.push(format!("{address}: {error}")),
         }
     }
-    Err(format!(
-        "the inviter cannot be reached by TCP ({}); see that `nawa invite` still waits there, and that a firewall lets TCP \
-         through to this port as well",
-        why.join("; ")
-    ))
+    Err(why)
 }
 
 /// Bytes to and fro until the deadline.

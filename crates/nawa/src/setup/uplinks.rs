@@ -14,7 +14,7 @@ use crate::config::HostPort;
 pub struct Uplink {
     /// Its name.
     pub interface: String,
-    /// The first of the remotes that the routing tables reach by it.
+    /// One of the remotes that the routing tables reach by it.
     pub remote: HostPort,
     /// What it costs.
     pub cost: Cost,
@@ -34,9 +34,7 @@ pub fn find(remotes: &[HostPort], but: &str) -> io::Result<Vec<Uplink>> {
         if !link.running || link.leads_nowhere {
             continue;
         }
-        let mut reaches =
-            |address: &IpAddr| net.has_route(&Query { interface: Some(link.index), ..Query::to(*address) });
-        let remote = remotes.iter().find(|(_, addresses)| addresses.iter().any(&mut reaches));
+        let remote = remotes.iter().find(|(_, addresses)| reaches(&mut net, link.index, addresses));
         found.extend(remote.map(|(remote, _)| Uplink {
             interface,
             remote: (*remote).clone(),
@@ -44,6 +42,26 @@ pub fn find(remotes: &[HostPort], but: &str) -> io::Result<Vec<Uplink>> {
         }));
     }
     Ok(found)
+}
+
+/// Those of `uplinks` that reach `remote` lead to it: it has answered, which others may never do.
+///
+/// # Errors
+/// The kernel does not say.
+pub fn lead_to(uplinks: &mut [Uplink], remote: &HostPort) -> io::Result<()> {
+    let (mut net, addresses) = (Net::open()?, addresses(remote));
+    for uplink in uplinks {
+        if net.link(&uplink.interface).is_ok_and(|link| reaches(&mut net, link.index, &addresses)) {
+            uplink.remote = remote.clone();
+        }
+    }
+    Ok(())
+}
+
+/// Whether there is a route by this interface to one of them.
+fn reaches(net: &mut Net, interface: u32, addresses: &[IpAddr]) -> bool {
+    let query = |address: &IpAddr| Query { interface: Some(interface), ..Query::to(*address) };
+    addresses.iter().any(|address| net.has_route(&query(address)))
 }
 
 /// Addresses of a host; none if its name does not resolve.
