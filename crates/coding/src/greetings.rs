@@ -22,6 +22,10 @@ const MAX_ASKED: usize = 64;
 /// Greetings that wait at once; of more, the neighbours ask and are asked again.
 const MAX_WAITING: usize = 16;
 
+/// Who asks keeps to that; whoever does not is answered no more than so often, after as many at once as may wait, for answers go before
+/// packets.
+const ANSWER_EVERY: Duration = ASK_EVERY.0;
+
 /// Whom to ask and to answer, and when.
 #[derive(Debug)]
 pub struct Greetings {
@@ -29,12 +33,14 @@ pub struct Greetings {
     /// By neighbour: when it was asked last, and how long it is not.
     asked: BTreeMap<Mac, (Duration, Duration)>,
     waiting: VecDeque<(Mac, Greeting)>,
+    /// When all answers so far have taken their time.
+    answered: Duration,
 }
 
 impl Greetings {
     /// With nonces that nobody can guess who does not know `secret`.
     pub fn new(secret: u64) -> Self {
-        Self { secret, asked: BTreeMap::new(), waiting: VecDeque::new() }
+        Self { secret, asked: BTreeMap::new(), waiting: VecDeque::new(), answered: Duration::ZERO }
     }
 
     /// A packet could be coded if this neighbour decodes: asks, unless that was a short time ago.
@@ -54,7 +60,11 @@ impl Greetings {
     }
 
     /// Answers a neighbour that asked with this nonce.
-    pub fn answer(&mut self, to: Mac, nonce: u64) {
+    pub fn answer(&mut self, now: Duration, to: Mac, nonce: u64) {
+        if self.answered > now + ANSWER_EVERY * MAX_WAITING as u32 {
+            return;
+        }
+        self.answered = self.answered.max(now) + ANSWER_EVERY;
         self.push(to, Greeting { asks: false, nonce });
     }
 
@@ -118,10 +128,21 @@ mod tests {
     }
 
     #[test]
+    fn whoever_asks_too_often_is_answered_now_and_then() {
+        let mut greetings = Greetings::new(SECRET);
+        let answered = |millis| {
+            greetings.answer(Duration::from_millis(millis), NEIGHBOUR, millis);
+            greetings.poll().is_some()
+        };
+        let count = (1000..2000).map(answered).filter(|answered| *answered).count();
+        assert!((40..=60).contains(&count), "{count}");
+    }
+
+    #[test]
     fn what_strangers_cause_is_bounded() {
         let mut greetings = Greetings::new(SECRET);
         for n in 0..=255 {
-            greetings.answer(Mac([2, 0, 0, 0, 0, n]), 1);
+            greetings.answer(Duration::ZERO, Mac([2, 0, 0, 0, 0, n]), 1);
             greetings.ask(Duration::ZERO, Mac([2, 0, 0, 0, 0, n]));
         }
         assert!(greetings.waiting.len() <= MAX_WAITING && greetings.asked.len() <= MAX_ASKED);

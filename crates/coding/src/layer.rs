@@ -437,9 +437,11 @@ impl NcLayer {
 
     /// Remembers whom IP has a packet from that came without NC header.
     fn note_arrival(&mut self, heard: &Frame<'_>) {
-        let datagram =
-            without_padding(heard.payload).and_then(|packet| Datagram::parse(packet.to_vec()).ok());
-        if let Some(datagram) = datagram.filter(|_| self.config.mode != Mode::Off) {
+        if self.config.mode == Mode::Off {
+            return;
+        }
+        let packet = without_padding(heard.payload);
+        if let Some(datagram) = packet.and_then(|packet| Datagram::parse(packet.to_vec()).ok()) {
             self.arrivals.insert(&datagram, heard.source);
         }
     }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use packet::DataFrame;
 
-use crate::ethernet::Mac;
+use crate::ethernet::{Frame, Mac};
 
 /// Streams of numbered frames that are kept account of; when there are more, all are forgotten. A frame that was heard before
 /// such a moment and is repeated after it counts twice, which is rare.
@@ -37,8 +37,9 @@ impl Overhearing {
     }
 
     /// Takes what the monitor of the node `own` handed out, and calls `each` with the Ethernet frames in it that are from one
-    /// neighbour to another.
-    pub fn handle(&mut self, own: Mac, bytes: &[u8], each: impl FnMut(&[u8])) {
+    /// neighbour to another. What is for this node, at the end of a mesh's ways too, the slave hands up, if the network's keys and
+    /// rules let it.
+    pub fn handle(&mut self, own: Mac, bytes: &[u8], mut each: impl FnMut(&[u8])) {
         let Ok(frame) = DataFrame::parse(bytes) else { return };
         let (to, from) = (Mac(frame.receiver), Mac(frame.transmitter));
         if to.is_group() {
@@ -48,10 +49,15 @@ impl Overhearing {
             self.encrypted = frame.protected;
         }
         let elsewhere = !frame.sent && from != own && to != own;
-        if !elsewhere || frame.protected || !self.is_new((from, frame.tid), &frame) {
+        if !elsewhere || frame.protected || self.encrypted || !self.is_new((from, frame.tid), &frame) {
             return;
         }
-        frame.ethernet(each);
+        frame.ethernet(|inside| {
+            let end = Frame::parse(inside).map(|inside| inside.destination);
+            if end.is_some_and(|end| end != own && !end.is_group()) {
+                each(inside);
+            }
+        });
     }
 
     /// Only a repetition can have been heard before. One whose original was missed is new.
@@ -112,6 +118,18 @@ mod tests {
             [(RIGHT, LEFT, 1), (OWN, LEFT, 0), (LEFT, OWN, 0), (Mac::BROADCAST, LEFT, 0), (LEFT, RIGHT, 1)]
         {
             assert_eq!(count(&mut overhearing, &frame(0, to, from, 7)), expected, "{from} to {to}");
+        }
+    }
+
+    #[test]
+    fn what_ends_here_is_not_overheard() {
+        // To an access point or over a mesh, the third address is where it ends.
+        const TO_DS: u8 = 1;
+        for (end, expected) in [(OWN, 0), (Mac::BROADCAST, 0), (Mac([2, 0, 0, 0, 0, 4]), 1)] {
+            let mut bytes = frame(TO_DS, RIGHT, LEFT, 7);
+            bytes[24..30].copy_from_slice(&end.0);
+            assert_eq!(count(&mut Overhearing::default(), &bytes), expected, "{end}");
+            assert_eq!(count(&mut Overhearing::new(true), &bytes), 0, "no key was needed to write it");
         }
     }
 

@@ -33,10 +33,15 @@ impl Master {
         tap.set_carrier(false).map_err(failed)?;
         let link = net.link(name).map_err(failed)?;
         // A relay sends what it forwards back by the interface that it came by. The kernel would tell the neighbours to do without
-        // the relay, unless both this and the setting of `all` forbid it.
-        let redirects = format!("/proc/sys/net/ipv4/conf/{name}/send_redirects");
-        if let Err(error) = std::fs::write(&redirects, "0") {
-            tracing::warn!("cannot switch ICMP redirects off: {redirects}: {error}");
+        // the relay, unless both this and the setting of `all` forbid it. IPv6 has no such setting, so that nobody listens instead.
+        for setting in ["ipv4/conf/*/send_redirects", "ipv6/conf/*/accept_redirects"] {
+            let redirects = format!("/proc/sys/net/{}", setting.replace('*', name));
+            // A kernel without IPv6 has none.
+            if let Err(error) = std::fs::write(&redirects, "0")
+                && error.kind() != io::ErrorKind::NotFound
+            {
+                tracing::warn!("cannot switch ICMP redirects off: {redirects}: {error}");
+            }
         }
         let mut master = Self { tap, net, index: link.index, mtu: link.mtu, addresses: Vec::new() };
         master.set_addresses(addresses).map_err(failed)?;

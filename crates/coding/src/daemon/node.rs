@@ -174,7 +174,8 @@ impl Node {
 
     /// Where nothing waits for anything here, the queue below is the interface's: aggregation and its own scheduling need it.
     fn set_queue(&mut self) {
-        let waits = self.layer.can_code(monotonic()) || self.settings.change.thin_acks;
+        let thins = self.settings.change.thin_acks && self.deaf != Some(Deaf::Aggregating);
+        let waits = self.layer.can_code(monotonic()) || thins;
         if let Some(slave) = &mut self.slave
             && let Err(error) = slave.socket.keep_short(waits)
         {

@@ -48,8 +48,6 @@ pub struct Air {
     pub overhearing: Overhearing,
     /// The monitor's frames, or why there is none.
     pub monitor: Result<PromiscuousSocket, Deaf>,
-    /// Whether the radio sends many frames as one.
-    aggregates: bool,
     _made: Option<Monitor>,
 }
 
@@ -113,8 +111,7 @@ impl Slave {
         let air = self.air.as_ref()?;
         match &air.monitor {
             Err(deaf) => Some(deaf.clone()),
-            Ok(_) if air.overhearing.encrypted => Some(Deaf::Encrypted),
-            Ok(_) => air.aggregates.then_some(Deaf::Aggregating),
+            Ok(_) => air.overhearing.encrypted.then_some(Deaf::Encrypted),
         }
     }
 }
@@ -129,7 +126,11 @@ pub enum MonitorName {
 
 impl Air {
     fn open(mut radio: Radio, facts: Facts, name: &MonitorName) -> Self {
-        let (overhearing, aggregates) = (Overhearing::new(radio.has_keys()), radio.aggregates());
+        let overhearing = Overhearing::new(radio.has_keys());
+        // A monitor costs work for each frame on the channel.
+        if radio.aggregates() {
+            return Self { overhearing, monitor: Err(Deaf::Aggregating), _made: None };
+        }
         let (made, index) = match name {
             MonitorName::Given(name) => {
                 let link = Net::open().and_then(|mut net| net.link(name));
@@ -145,7 +146,7 @@ impl Air {
         };
         let refused = |error: io::Error| Deaf::Refused(name.name().to_owned(), error.to_string());
         let monitor = index.and_then(|index| PromiscuousSocket::open(index, facts.mtu).map_err(refused));
-        Self { overhearing, monitor, aggregates, _made: made }
+        Self { overhearing, monitor, _made: made }
     }
 }
 

@@ -148,7 +148,7 @@ impl NcLayer {
     pub(super) fn receive_greeting(&mut self, now: Duration, from: Mac, greeting: &Greeting) {
         if greeting.asks {
             self.neighbours.learn(now, from, greeting.nonce);
-            self.greetings.answer(from, greeting.nonce);
+            self.greetings.answer(now, from, greeting.nonce);
             self.coded_for_until = now.saturating_add(CODED_FOR);
         } else if self.greetings.is_answered(now, greeting.nonce) {
             self.neighbours.note(now, from);
