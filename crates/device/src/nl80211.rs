@@ -8,15 +8,20 @@ use crate::net::Net;
 const GET_INTERFACE: u8 = 5;
 const NEW_INTERFACE: u8 = 7;
 const GET_KEY: u8 = 9;
+const GET_MESH_CONFIG: u8 = 28;
 const ATTR_WIPHY: u16 = 1;
 const ATTR_IFINDEX: u16 = 3;
 const ATTR_IFNAME: u16 = 4;
 const ATTR_IFTYPE: u16 = 5;
 const ATTR_KEY_INDEX: u16 = 8;
 const ATTR_MONITOR_FLAGS: u16 = 23;
+const ATTR_MESH_CONFIG: u16 = 35;
 const ATTR_CHANNEL_WIDTH: u16 = 159;
 /// The interface goes with the socket that made it.
 const ATTR_SOCKET_OWNER: u16 = 204;
+/// In the attribute of a mesh's configuration: whether its frames are sent on, and how attributes that hold others are marked.
+const MESH_FORWARDING: u16 = 19;
+const NESTED: u16 = 0x8000;
 /// Widths of channels (`enum nl80211_chan_width`) on which frames go one by one: 20 MHz as before 802.11n, 5 and 10 MHz.
 const SINGLE: [u32; 3] = [0, 6, 7];
 const TYPE_MONITOR: u32 = 6;
@@ -40,6 +45,10 @@ pub struct Monitor {
     /// Its index.
     pub index: u32,
     _owner: GenericNetlink,
+}
+
+fn within(bytes: &[u8], wanted: u16) -> Option<&[u8]> {
+    attributes(bytes).find(|(kind, _)| kind & !NESTED == wanted).map(|(_, found)| found)
 }
 
 impl Radio {
@@ -71,6 +80,13 @@ impl Radio {
         (0..GROUP_KEYS).any(|key| {
             self.socket.request(GET_KEY, &[(ATTR_IFINDEX, &interface), (ATTR_KEY_INDEX, &[key])]).is_ok()
         })
+    }
+
+    /// Whether the interface is an 802.11s mesh's, and the kernel sends the mesh's frames on, those to all as well.
+    pub fn forwards(&mut self) -> bool {
+        let interface = self.interface.to_ne_bytes();
+        let answer = self.socket.request(GET_MESH_CONFIG, &[(ATTR_IFINDEX, &interface)]).unwrap_or_default();
+        within(&answer, ATTR_MESH_CONFIG).and_then(|config| within(config, MESH_FORWARDING)) == Some(&[1][..])
     }
 
     /// Makes a monitor, up; fails where the driver has none, or the name is taken.

@@ -291,7 +291,7 @@ impl<R: RngCore> Node<R> {
     }
 
     fn send(&mut self, kind: Kind, ttl: u8, data: &[u8]) {
-        let Settings { rules, epoch, .. } = self.settings;
+        let (rules, epoch) = (self.settings.rules, self.epoch());
         let wire = rules.format.wire();
         if data.len() > self.data_max || (wire == Wire::Paper && kind != Kind::Data) {
             return self.sequence.count(ttl, false);
@@ -356,10 +356,14 @@ impl<R: RngCore> Node<R> {
     }
 
     fn welcome(&self) -> Welcome {
-        let Settings { rules, epoch, ttl, .. } = self.settings;
-        let wire = rules.format.wire();
-        let epoch = if wire == Wire::Paper { 0 } else { epoch };
-        Welcome { id: rules.id, epoch, wire: wire as u8, ttl, data_max_bytes: self.data_max }
+        let Settings { rules, ttl, .. } = self.settings;
+        let wire = rules.format.wire() as u8;
+        Welcome { id: rules.id, epoch: self.epoch(), wire, ttl, data_max_bytes: self.data_max }
+    }
+
+    /// As this node's frames have it: the paper's have none.
+    fn epoch(&self) -> u32 {
+        if self.settings.rules.format.wire() == Wire::Paper { 0 } else { self.settings.epoch }
     }
 
     fn serve(&mut self, token: u64) -> io::Result<()> {
@@ -434,7 +438,7 @@ impl<R: RngCore> Node<R> {
                  is another, or they take them for old ones (`old-epoch` there)"
             )
         });
-        self.settings.warning.iter().cloned().chain(unheard).chain(vanished).chain(self.flushed()).collect()
+        self.settings.warnings.iter().cloned().chain(unheard).chain(vanished).chain(self.flushed()).collect()
     }
 
     fn flushed(&self) -> Option<String> {

@@ -35,7 +35,7 @@ pub struct Settings {
     /// Looks for frames again and again, which takes a processor, instead of sleeping until woken.
     pub busy_poll: bool,
     /// What whoever starts it knows that may go wrong, for its state.
-    pub warning: Option<String>,
+    pub warnings: Vec<String>,
 }
 
 impl Settings {

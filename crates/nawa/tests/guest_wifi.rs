@@ -72,6 +72,7 @@ fn inside_a_guest() {
     wifi.join(Kind::Mesh);
     sums_are_decoded_at_both_ends(&wifi);
     floods_reach_everybody_over_three_hops(&wifi);
+    a_mesh_that_forwards_is_named(&wifi);
 }
 
 /// What the radios make up.
@@ -162,6 +163,14 @@ impl Wifi {
             common::output(&mut self.nodes[0].command("ping", ping)).status.success().then_some(())
         });
         daemons
+    }
+
+    /// A daemon that floods.
+    fn flood(&self, node: usize) -> Daemon {
+        let path = self.folder.path().join(format!("flood{node}.toml"));
+        let text = format!("[[flood]]\ninterface = 'wlan{node}'\nid = {}\n", node + 1);
+        fs::write(&path, text).expect("the configuration file");
+        Daemon::start(&self.nodes[node], &path)
     }
 
     fn status(&self, node: usize) -> Value {
@@ -255,16 +264,23 @@ fn sums_are_decoded_at_both_ends(wifi: &Wifi) {
 
 /// In generic XDP, which is what radios get; a node that is killed and begins anew is heard. A broadcast that meets a beacon is lost,
 /// as nobody repeats it: of three hops' broadcasts a tenth may be.
+fn a_mesh_that_forwards_is_named(wifi: &Wifi) {
+    for (forwards, warnings) in [(0, 0), (1, 1)] {
+        wifi.iw(0, &format!("dev wlan0 set mesh_param mesh_fwding {forwards}"));
+        let _daemon = wifi.flood(0);
+        let status = wifi.nodes[0].status()["flood"][0].clone();
+        let found = status["warnings"].as_array().expect("a list").iter();
+        let found =
+            found.filter(|text| text.as_str().is_some_and(|text| text.contains("mesh_fwding"))).count();
+        assert_eq!(found, warnings, "{status}");
+    }
+}
+
 fn floods_reach_everybody_over_three_hops(wifi: &Wifi) {
     const MESSAGES: u64 = 30;
     /// A message takes three frames of 1 Mbit/s, and the guest's processor.
     const LIMIT: Duration = Duration::from_secs(2);
-    let start = |number: usize| {
-        let path = wifi.folder.path().join(format!("flood{number}.toml"));
-        let text = format!("[[flood]]\ninterface = 'wlan{number}'\nid = {}\n", number + 1);
-        fs::write(&path, text).expect("the configuration file");
-        Daemon::start(&wifi.nodes[number], &path)
-    };
+    let start = |number: usize| wifi.flood(number);
     let heard =
         |number: usize| wifi.nodes[number].status()["flood"][0]["new_frames"].as_u64().expect("a number");
     let mut daemons: Vec<_> = (0..RADIOS).map(start).collect();
