@@ -97,6 +97,7 @@ struct tcp_sock {
 	u32 snd_una;
 	u32 mss_cache;
 	u32 snd_cwnd;
+	u32 snd_cwnd_clamp;
 	u32 snd_ssthresh;
 	u32 prior_cwnd;
 	u32 prr_out;

@@ -18,7 +18,7 @@ pub struct TcpStructOps {
     pub cong_control_with_flag: bool,
     /// `cwnd_event_tx_start` tells that sending begins again (since 7.1), not `cwnd_event`.
     pub tx_start: bool,
-    /// The functions of CUBIC can be called by programs.
+    /// The functions of CUBIC can be called by programs (before 6.10 on x86_64 alone).
     pub cubic: bool,
     /// Where a registered struct_ops map's value holds the name, in bytes from its start.
     pub(crate) name_at: usize,
@@ -33,7 +33,7 @@ pub struct TcpStructOps {
 pub fn tcp_struct_ops() -> Result<TcpStructOps, Error> {
     allowed()?;
     let types = Btf::from_vmlinux().map_err(|error| Error::NoTypes(error.to_string()))?;
-    describe(&types).ok_or(Error::NoStructOps)
+    describe(&types, std::env::consts::ARCH).ok_or(Error::NoStructOps)
 }
 
 /// Whether this process may load programs.
@@ -77,17 +77,21 @@ fn in_container(uid_map: &str) -> bool {
     !matches!(words.as_slice(), [] | ["0", "0", "4294967295"])
 }
 
-fn describe(types: &Btf) -> Option<TcpStructOps> {
+/// By the types of a kernel for `architecture`, as Rust names it.
+fn describe(types: &Btf, architecture: &str) -> Option<TcpStructOps> {
     let ops: Struct = types.type_by_name("tcp_congestion_ops")?;
     let value: Struct = types.type_by_name("bpf_struct_ops_tcp_congestion_ops")?;
     let struct_ops: Struct = types.type_by_name("bpf_struct_ops")?;
     let name_at = offset(&Composite::from(value), "data")? + offset(&Composite::from(ops), "name")?;
     let cubic = ["cubictcp_init", "cubictcp_cong_avoid", "cubictcp_recalc_ssthresh", "cubictcp_state"];
+    let cong_control_with_flag = parameters(types, &Composite::from(ops), "cong_control")? > 2;
+    // Types do not say which functions programs may call: CUBIC's anywhere since 6.10, which brought the flag, too.
+    let listed = architecture == "x86_64" || cong_control_with_flag;
     Some(TcpStructOps {
         links: offset(&Composite::from(struct_ops), "update").is_some(),
-        cong_control_with_flag: parameters(types, &Composite::from(ops), "cong_control")? > 2,
+        cong_control_with_flag,
         tx_start: offset(&Composite::from(ops), "cwnd_event_tx_start").is_some(),
-        cubic: cubic.iter().all(|function| types.type_by_name::<Func>(function).is_some()),
+        cubic: listed && cubic.iter().all(|function| types.type_by_name::<Func>(function).is_some()),
         name_at,
         value_type: u32::from(value.type_id()),
     })
@@ -130,35 +134,74 @@ mod tests {
         assert_eq!(missing(CapabilitySet::NET_ADMIN), ["CAP_BPF", "CAP_PERFMON"]);
     }
 
-    /// This kernel's types as Linux 7.1 has them: without `cubictcp_cwnd_event`, whose name is given to the member that was `cwnd_event`.
-    fn types_of_7_1() -> Btf<'static> {
-        let (gone, came) = (b"\0cubictcp_cwnd_event\0", b"\0cwnd_event_tx_start\0");
+    /// This kernel's types after `edit` of their words and of their strings, as that version of Linux has them.
+    fn edited(version: &str, edit: impl FnOnce(&mut [u8], &mut [u8])) -> Btf<'static> {
         let mut types = std::fs::read("/sys/kernel/btf/vmlinux").expect("this kernel describes its types");
         let word = |at: usize| u32::from_ne_bytes(types[at..at + 4].try_into().expect("four bytes")) as usize;
         // `struct btf_header`: its length, and where types and strings are behind it.
         let (from, length, strings) = (word(4) + word(8), word(12), word(4) + word(16));
-        let find = |name: &[u8]| types[strings..].windows(name.len()).position(|bytes| bytes == name);
-        let function = find(gone).expect("CUBIC has it");
-        let member = u32::try_from(find(b"\0cwnd_event\0").expect("so far") + 1).expect("an offset");
-        types[strings + function..][..came.len()].copy_from_slice(came);
-        let named = u32::try_from(function + 1).expect("an offset");
-        for word in
-            types[from..from + length].chunks_exact_mut(4).filter(|word| *word == member.to_ne_bytes())
-        {
-            word.copy_from_slice(&named.to_ne_bytes());
-        }
-        let file = std::env::temp_dir().join(format!("nawa-types-{}", std::process::id()));
+        let (front, strings) = types.split_at_mut(strings);
+        edit(&mut front[from..from + length], strings);
+        let file = std::env::temp_dir().join(format!("nawa-types-{}-{version}", std::process::id()));
         std::fs::write(&file, types).expect("a file");
         let types = Btf::from_path(&file).expect("types");
         std::fs::remove_file(&file).expect("it was there");
         types
     }
 
+    /// Where that string begins.
+    fn place(strings: &[u8], string: &str) -> usize {
+        let string = format!("\0{string}\0");
+        let found = strings.windows(string.len()).position(|bytes| bytes == string.as_bytes());
+        found.expect("so far") + 1
+    }
+
+    /// Has what has the one string for its name have the other.
+    fn swap_names(words: &mut [u8], places: [usize; 2]) {
+        let names = places.map(|place| u32::try_from(place).expect("an offset").to_ne_bytes());
+        for word in words.chunks_exact_mut(4) {
+            if let Some(nth) = names.iter().position(|name| *word == *name) {
+                word.copy_from_slice(&names[1 - nth]);
+            }
+        }
+    }
+
+    /// Without `cubictcp_cwnd_event`, whose name is given to the member that was `cwnd_event`.
+    fn types_of_7_1() -> Btf<'static> {
+        edited("7.1", |words, strings| {
+            let places = ["cubictcp_cwnd_event", "cwnd_event"].map(|string| place(strings, string));
+            let came = b"cwnd_event_tx_start";
+            strings[places[0]..][..came.len()].copy_from_slice(came);
+            swap_names(words, places);
+        })
+    }
+
+    /// With `cong_control` for the name of `cwnd_event`, which takes two as that did.
+    fn types_of_6_9() -> Btf<'static> {
+        edited("6.9", |words, strings| {
+            swap_names(words, ["cong_control", "cwnd_event"].map(|string| place(strings, string)));
+        })
+    }
+
     #[test]
     fn linux_7_1_is_known_by_its_event_and_needs_no_function_that_is_gone() {
+        let describe = |types: &Btf| describe(types, std::env::consts::ARCH);
         let before = describe(&Btf::from_path("/sys/kernel/btf/vmlinux").expect("types")).expect("TCP's");
         let types = types_of_7_1();
         assert!(types.type_by_name::<Func>("cubictcp_cwnd_event").is_none(), "it is hidden");
         assert_eq!(describe(&types), Some(TcpStructOps { tx_start: true, ..before }));
+    }
+
+    #[test]
+    fn before_linux_6_10_programs_may_call_cubic_on_x86_64_alone() {
+        let cubic = |types: &Btf, architecture: &str| {
+            let found = describe(types, architecture).expect("TCP's");
+            (found.cong_control_with_flag, found.cubic)
+        };
+        let (before, now) = (types_of_6_9(), Btf::from_path("/sys/kernel/btf/vmlinux").expect("types"));
+        assert_eq!(cubic(&before, "x86_64"), (false, true));
+        assert_eq!(cubic(&before, "aarch64"), (false, false));
+        let (flag, _) = cubic(&now, "x86_64");
+        assert_eq!([cubic(&now, "x86_64"), cubic(&now, "aarch64")], [(flag, true), (flag, flag)]);
     }
 }

@@ -106,14 +106,17 @@ INLINE struct fsat_ack measured(const struct tcp_sock *tp, const struct connecti
 	};
 }
 
+/* No window is more than what TCP may have at most, packets: a route may say so (`cwnd lock`). */
+INLINE u32 clamped(const struct tcp_sock *tp, u32 window) { return fsat_min(window, tp->snd_cwnd_clamp); }
+
 INLINE u32 window(const struct tcp_sock *tp, const struct connection *c)
 {
 	struct fsat_ack a = { .cwnd = bytes(tp, c->cwnd), .mss = mss(tp) };
 	u32 window = options.paper ? fsat_paper_window(&c->fsat, a.cwnd, a.mss) : fsat_window(&c->fsat, &constants, &a);
 
 	if (window == a.cwnd) /* free of rounding, and of a division */
-		return c->cwnd;
-	return window > a.mss ? window / a.mss : 1;
+		return clamped(tp, c->cwnd);
+	return clamped(tp, window > a.mss ? window / a.mss : 1);
 }
 
 /* RFC 9937: how many packets this ACK allows to send on the way to `goal`. */
@@ -139,7 +142,7 @@ INLINE u32 recovering(const struct tcp_sock *tp, struct connection *c, bool safe
 		return tp->snd_cwnd;
 	send = reduction(tp, c, in_flight, window(tp, c), safe, acked);
 	send = in_flight + (send > least ? send : least);
-	return send > 1 ? send : 1;
+	return clamped(tp, send > 1 ? send : 1);
 }
 
 /* What the kernel sets without `cong_control`: bounds TSO bursts and the host's own queue. */

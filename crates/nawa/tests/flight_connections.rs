@@ -223,3 +223,29 @@ fn each_subflow_of_mptcp_runs_under_it() {
         stream.finish();
     }
 }
+
+/// Packets to which a route locks the window: more than a connection begins with, less than the link carries.
+const LOCKED: u64 = 12;
+
+#[test]
+fn a_window_that_a_route_locks_is_never_more() {
+    let Some(_on) = registered_or_skip("a_window_that_a_route_locks_is_never_more") else { return };
+    for control in CONTROLS {
+        let net = Net::new(control, link());
+        let next = net.network.relay_address(0);
+        let routes = ["table 101", "metric 1"]
+            .map(|which| format!("route replace default via {next} {which} cwnd lock {LOCKED}"));
+        net.network.client.ip(&routes).expect("routes");
+        // The kernel has it from what it remembers of a peer, which begins with the end of a connection.
+        net.sysctl("ipv4/tcp_no_metrics_save", "0");
+        let mut first = net.connect();
+        first.transfer(1000, || ());
+        first.finish();
+        let remembered = || succeed(net.network.client.command("ip").args(["tcp_metrics", "show"]));
+        eventually("the peer is remembered", || remembered().contains("cwnd").then_some(()));
+        let (mut stream, mut most) = (net.connect(), 0);
+        stream.transfer(MIB, || most = most.max(net.sample().cwnd()));
+        stream.finish();
+        assert!(most <= LOCKED && 2 * most > LOCKED, "{control}: {most} of {LOCKED} packets");
+    }
+}
