@@ -28,7 +28,7 @@ INLINE __u64 rank(const struct walk *w, const struct association *a, __u32 remot
 	       (a->rate.late == remote + 1 ? 1ull << 33 : 0);
 }
 
-/* Whether a packet, or one of a train that is yet to be cut, is too long for the other interface. */
+/* Above 0 if a packet, or one of a train that is yet to be cut, is too long for the other interface; below if that is gone. */
 INLINE int too_long(struct __sk_buff *skb, __u32 interface)
 {
 	__u32 mtu = 0;
@@ -36,7 +36,8 @@ INLINE int too_long(struct __sk_buff *skb, __u32 interface)
 	return bpf_check_mtu(skb, interface, &mtu, 0, BPF_MTU_CHK_SEGS);
 }
 
-/* One pair of addresses, which counts if the stack has used it after `since`: `w->best` becomes it if it is better. */
+/* One pair of addresses, which counts if the stack has used it after `since`, and by an interface that the programs are on, for it is
+ * there that a copy gets its addresses: `w->best` becomes it if it is better. */
 INLINE void consider(struct walk *w, const struct association *a, __u32 local, __u32 remote, __u32 own, __u32 train,
 		     __u64 since)
 {
@@ -44,15 +45,15 @@ INLINE void consider(struct walk *w, const struct association *a, __u32 local, _
 	struct way way = a->locals[local].ways[remote];
 	__u64 is;
 
-	if (!way.interface || way.interface == own || way.seen_ns <= since)
+	if (!way.interface || way.interface == own || way.interface == w->barred || way.seen_ns <= since)
 		return;
 	is = rank(w, a, remote);
-	if (!is || (w->best.rank && is >= w->best.rank))
+	if (!is || (w->best.rank && is >= w->best.rank) || !bpf_map_lookup_elem(&hooked, &way.interface))
 		return;
 	if (r->mtu && (train || w->ip_length > r->mtu))
 		w->best.too_long = 1;
 	else
-		w->best = (struct choice){ is, local, remote, way.interface, 0 };
+		w->best = (struct choice){ is, local, remote, way.interface, w->best.too_long };
 }
 
 /* `w->best` becomes the best pair of addresses for a packet, or a train of them, that leaves by the interface `own`. */
@@ -60,37 +61,46 @@ GLOBAL int find_best(struct walk *w, const struct association *a, __u32 own, __u
 {
 	if (!w || !a)
 		return 0;
+	w->best.rank = 0;
 	for (__u32 i = 0; i < ADDRESSES * ADDRESSES; i++)
 		consider(w, a, i / ADDRESSES, i % ADDRESSES, own, train, since);
 	return 1;
 }
 
-/* Whether a copy may leave from the address chosen: this host's may have gone since it was learnt, and is then learnt anew. Nor may
- * the interface be one whose hook the programs have left, for it is there that the copy gets its addresses. */
-INLINE int still_there(struct association *a, const struct choice *best)
+/* Whether a copy may leave as was chosen. If not, what it cannot leave by is not chosen again: the interface for this packet, or the
+ * address, which may have gone from this host since it was learnt, and is then learnt anew. */
+INLINE int may_leave(struct __sk_buff *skb, struct walk *w, struct association *a)
 {
-	struct local *local = &a->locals[best->local % ADDRESSES];
+	struct local *local = &a->locals[w->best.local % ADDRESSES];
+	int wrong = too_long(skb, w->best.interface);
 
-	if (!bpf_map_lookup_elem(&hooked, &best->interface))
+	if (wrong) {
+		w->barred = w->best.interface;
+		w->best.too_long |= wrong > 0;
 		return 0;
+	}
 	if (local->forwarded || bpf_map_lookup_elem(&own, &local->address))
 		return 1;
 	*local = (struct local){};
 	return 0;
 }
 
-/* Chooses between which addresses, and by which interface, a copy goes; whether there are any. */
+/* Chooses between which addresses, and by which interface, a copy goes; whether there are any. What cannot be used has one substitute. */
 INLINE int choose(struct __sk_buff *skb, struct walk *w, struct association *a)
 {
 	__u32 own = skb->ifindex, train = skb->gso_segs > 1;
 	__u64 now = bpf_ktime_get_coarse_ns(), since = now > WAY_NS ? now - WAY_NS : 0;
 	__u64 *changed_ns = bpf_map_lookup_elem(&rules_changed, &(__u32){ 0 });
 
-	find_best(w, a, own, train, changed_ns && *changed_ns > since ? *changed_ns : since);
-	if (w->best.rank && too_long(skb, w->best.interface))
-		w->best = (struct choice){ .too_long = 1 };
-	if (w->best.rank && still_there(a, &w->best))
-		return 1;
+	if (changed_ns && *changed_ns > since)
+		since = *changed_ns;
+	for (int tries = 0; tries < 2; tries++) {
+		find_best(w, a, own, train, since);
+		if (!w->best.rank)
+			break;
+		if (may_leave(skb, w, a))
+			return 1;
+	}
 	add(&a->skipped[w->best.too_long ? SKIPPED_TOO_LONG : SKIPPED_NO_PATH], 1);
 	return 0;
 }
@@ -214,9 +224,7 @@ INLINE void learn_from_sent(struct __sk_buff *skb, const struct walk *w, const s
 		a->rate.stack = STACK_ADDRESSES_FIRST;
 	if (w->places[HEARTBEAT].length)
 		probe_sent(skb, w, key, a);
-	if (w->places[HEARTBEAT_ACK].length)
-		way_seen(a, local_place(a, &w->source), remote_place(a, &w->destination), skb->ifindex,
-			 bpf_ktime_get_coarse_ns());
+	way_used(skb, w, a);
 	if (w->places[ASCONF].length)
 		changed(skb, w, a, 1);
 }

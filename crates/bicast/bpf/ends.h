@@ -9,8 +9,9 @@
  *     HEARTBEATs;
  *   - an address of this host counts once a packet with the association's tag has arrived at it; with `forwarding`, that
  *     of a host behind this one as well;
- *   - a copy goes between two addresses by an interface by which the stack itself has sent a HEARTBEAT between the two that was
- *     answered, or an answer to one: there is a route then, and neither a firewall nor IPsec stands in its way;
+ *   - a copy goes between two addresses by an interface by which the stack itself has sent between the two: a HEARTBEAT that was
+ *     answered, an answer to one, or, since no stack probes a path that it uses, DATA or a SACK to an address that counts. There is a
+ *     route then, and neither a firewall nor IPsec stands in its way;
  *   - ASCONF takes addresses away at once (RFC 5061 4.2.2).
  */
 #ifndef NAWA_BICAST_ENDS_H
@@ -90,6 +91,19 @@ INLINE void way_seen(struct association *a, __u64 local, __u64 remote, __u32 int
 {
 	if (local < ADDRESSES && remote < ADDRESSES)
 		a->locals[index(local)].ways[index(remote)] = (struct way){ interface, seen_ns };
+}
+
+/* The stack sends the packet, at `a->seen_ns`. What it uses it does not probe: so what is sent to an address that counts says so, too. */
+INLINE void way_used(const struct __sk_buff *skb, const struct walk *w, struct association *a)
+{
+	__u32 carries = (w->fields.found & FOUND_DATA) || w->places[SACK].length;
+	__u64 remote;
+
+	if (!carries && !w->places[HEARTBEAT_ACK].length)
+		return;
+	remote = remote_place(a, &w->destination);
+	if (remote < ADDRESSES && (w->places[HEARTBEAT_ACK].length || a->remotes[index(remote)].confirmed))
+		way_seen(a, local_place(a, &w->source), remote, skb->ifindex, a->seen_ns);
 }
 
 /* Another address of the peer's takes that place. */

@@ -29,7 +29,7 @@ struct key {
 	__u16 remote_port;
 };
 
-/* That this host's stack has sent between two addresses, by an interface, and was answered or has answered. */
+/* That this host's stack has sent between two addresses, by an interface: what was answered, an answer, or DATA or a SACK (ends.h). */
 struct way {
 	__u32 interface; /* 0: it has not */
 	__u64 seen_ns;   /* when it has sent, last; CLOCK_MONOTONIC */

@@ -73,6 +73,7 @@ struct walk {
 	__u16 source_port, destination_port; /* network byte order, as is the tag */
 	__u32 tag;
 	struct choice best; /* so far */
+	__u32 barred; /* the interface that no copy of it can leave by; 0: none */
 };
 
 enum walked {

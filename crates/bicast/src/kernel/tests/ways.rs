@@ -357,3 +357,76 @@ fn no_copy_leaves_by_an_interface_that_the_programs_have_left() {
         assert_eq!(copies(world, &again), 0, "nobody would give it its addresses");
     });
 }
+
+/// Has three paths known; a retransmission on the first is what is sent from now on. The path, from 0, that its copy takes.
+fn learn_three(world: &mut World) -> usize {
+    world.add_third();
+    for nth in [1, 2, 3] {
+        let pair = [1, 2].map(|host| Carrier::V4.address(nth, host));
+        answered(world, usize::from(nth) - 1, Carrier::V4, pair, [9899; 2]);
+    }
+    assert_eq!(taken(world), None, "sent for the first time");
+    taken(world).expect("a copy")
+}
+
+/// The path that the copy of a packet on the first takes.
+fn taken(world: &World) -> Option<usize> {
+    let copies = world.send_among_all(0, &Carrier::V4.out(1, OUT, &data(10)));
+    copies.iter().position(|copies| !copies.is_empty())
+}
+
+/// Interfaces by their paths.
+const NAMES: [&str; 3] = ["a0", "b0", "c0"];
+
+#[test]
+fn a_copy_that_cannot_leave_by_one_interface_leaves_by_another() {
+    in_world("a_copy_that_cannot_leave_by_one_interface_leaves_by_another", |world| {
+        let path = learn_three(world);
+        let (name, other) = (NAMES[path], 3 - path);
+        world.leave_one(path);
+        assert_eq!(taken(world), Some(other), "the programs have left {name}");
+        world.attach_all();
+        assert_eq!(taken(world), Some(path));
+        world.ip(&format!("link set {name} mtu 100"));
+        assert_eq!(taken(world), Some(other), "{name} takes no packets so long");
+        world.ip(&format!("link set {name} mtu 1500"));
+        assert_eq!(taken(world), Some(path));
+        world.take_address(Carrier::V4.address(path as u8 + 1, 1));
+        assert_eq!(taken(world), Some(other), "the address is gone from {name}");
+        assert_eq!(world.only().skipped.values().sum::<u64>(), 0);
+    });
+}
+
+#[test]
+fn an_interface_that_is_gone_is_not_one_that_takes_no_packets_so_long() {
+    in_world("an_interface_that_is_gone_is_not_one_that_takes_no_packets_so_long", |world| {
+        let path = learn_three(world);
+        world.ip(&format!("link delete {}", NAMES[path]));
+        assert_eq!(taken(world), Some(3 - path));
+        world.ip(&format!("link delete {}", NAMES[3 - path]));
+        assert_eq!(taken(world), None);
+        let skipped = world.only().skipped;
+        assert_eq!((skipped["too-long"], skipped["no-path"]), (0, 1));
+    });
+}
+
+/// A stack sends no HEARTBEATs by the path that it uses.
+#[test]
+fn a_path_in_use_is_one_for_copies() {
+    in_world("a_path_in_use_is_one_for_copies", |world| {
+        let carrier = Carrier::V4;
+        for used in [data(11), sack(0, 0)] {
+            super::after_init(world, &[]);
+            world.receive(0, &carrier.incoming(1, IN, &data(1)));
+            answered(world, 1, carrier, [1, 2].map(|host| carrier.address(2, host)), [9899; 2]);
+            let again = carrier.out(2, OUT, &data(10));
+            world.send_from(1, &again);
+            assert_eq!(world.send_from(1, &again).concat().len(), 0, "the stack has not sent by the other");
+            world.send(&carrier.out(1, OUT, &used));
+            let [copies, own] = world.send_from(1, &again);
+            assert_eq!((copies.len(), own.len()), (1, 0));
+            assert_eq!(copies[0][ETHERNET..], carrier.out(1, OUT, &data(10))[ETHERNET..]);
+            world.send(&carrier.out(1, OUT, &chunk(kind::SHUTDOWN_COMPLETE, 0, &[])));
+        }
+    });
+}

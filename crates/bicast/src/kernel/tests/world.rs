@@ -191,6 +191,13 @@ impl World {
             .expect("they attach");
     }
 
+    /// The programs are on all interfaces but that one.
+    pub fn leave_one(&mut self, nth: usize) {
+        let mut interfaces: BTreeMap<u32, u32> = self.interfaces.iter().map(|index| (*index, 100)).collect();
+        interfaces.remove(&self.interfaces[nth]);
+        self.programs.attach(&interfaces).expect("they attach");
+    }
+
     /// Has `program` look at what leaves that interface.
     pub fn attach_others(&self, program: BorrowedFd, nth: usize, by_link: bool) -> Attached {
         let attach = if by_link { bpf::tc::attach } else { bpf::tc::attach_filter };
