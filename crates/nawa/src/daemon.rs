@@ -15,7 +15,7 @@ use crate::control::server::Server;
 use crate::event::Event;
 use crate::failure::Failure;
 use crate::live::Live;
-use crate::{metrics, notify};
+use crate::{logging, metrics, notify};
 
 /// Runs what `settings`, read from `file`, ask for. Calls `ready` once traffic is forwarded.
 ///
@@ -26,6 +26,8 @@ pub fn run(file: &Path, settings: Settings, ready: impl FnOnce()) -> Result<(), 
     // First of all, or a reload that comes early ends the process.
     forward_signals(sender.clone())
         .map_err(|error| Failure::failed(format!("cannot watch signals: {error}")))?;
+    let _log =
+        logging::write_apart().map_err(|error| Failure::failed(format!("cannot write the log: {error}")))?;
     let control = Server::bind()?;
     let resolved = settings.resolve()?;
     let metrics = resolved.metrics;

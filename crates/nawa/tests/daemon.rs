@@ -2,14 +2,18 @@
 
 mod common;
 
+use std::fs::File;
+use std::io::Write;
 use std::net::TcpStream;
 use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::path::PathBuf;
 
 use common::{
     Daemon, Namespace, Node, copy_for_anybody, namespaces_or_skip, output, stderr, stdout, succeed,
 };
+use rustix::fs::OFlags;
 use rustix::process::Signal;
 
 /// A tunnel's end whose peer never answers: enough for a daemon to run.
@@ -138,6 +142,29 @@ fn a_log_that_nobody_takes_ends_nothing() {
     });
     succeed(&mut namespace.nawa(["path", "add", "office", "lte", "--remote", "192.0.2.1:9"]));
     daemon.signal(Signal::TERM);
+    assert_eq!(daemon.wait(), Some(0));
+}
+
+/// As into a pager that nobody scrolls.
+#[test]
+fn a_log_whose_reader_stalls_holds_nothing_up() {
+    let Some(_alone) = namespaces_or_skip("a_log_whose_reader_stalls_holds_nothing_up") else { return };
+    let (namespace, (_node, file)) = (Namespace::new(), lonely());
+    let daemon = Daemon::start(&namespace, &file);
+    let without_waiting = i32::try_from(OFlags::NONBLOCK.bits()).expect("a flag");
+    let mut stderr = File::options()
+        .write(true)
+        .custom_flags(without_waiting)
+        .open(format!("/proc/{}/fd/2", daemon.id()))
+        .expect("the other end of the pipe");
+    while stderr.write_all(b"x").is_ok() {}
+    std::fs::write(&file, "nonsense").expect("the file");
+    daemon.signal(Signal::HUP);
+    let add = ["path", "add", "office", "lte", "--remote", "192.0.2.1:9"];
+    for command in [&add[..], &["status"], &["down"]] {
+        let in_time = ["20", env!("CARGO_BIN_EXE_nawa")];
+        succeed(&mut namespace.command("timeout", in_time.iter().chain(command).copied()));
+    }
     assert_eq!(daemon.wait(), Some(0));
 }
 

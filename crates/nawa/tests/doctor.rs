@@ -219,10 +219,14 @@ fn what_a_killed_daemon_left_is_found_and_removed() {
     let rules = || net.van.ip("rule") + &net.van.ip("-6 rule");
     let before = rules();
     let default = net.van_file("", "'0.0.0.0/0', '::/0'", &path("l1", ""));
+    let _office = Daemon::start(&net.office, &net.office_file(""));
     for removes in ["down", "run"] {
         drop(Daemon::start(&net.van, &default));
         assert_eq!(rules().lines().count(), before.lines().count() + 8, "a killed daemon leaves its rules");
         finds(&net, &default, "leftover", "a routing rule");
+        // The path would come up all the same.
+        let all = findings(&net, &default);
+        assert!(all.iter().any(|one| one["check"] == L1 && one["level"] == "ok"), "{all:#?}");
         let without = stdout(&output(&mut net.van.nawa(["doctor"])));
         assert!(without.contains("WARN  leftover: a routing rule"), "{without}");
         if removes == "down" {

@@ -27,7 +27,7 @@ use device::worker::{Watch, Worker, once, watch};
 use crate::status::TunnelStatus;
 
 use interface::Interface;
-pub use interface::{Hold, TABLE, remove_left};
+pub use interface::{Hold, TABLE, mark, remove_left};
 pub use settings::{Listen, Reconfiguration, Settings, StartError};
 pub(crate) use sockets::{Sockets, may_be_gone};
 pub use taps::{Batch, Capture, Taken, Wanted};

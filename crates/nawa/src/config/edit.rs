@@ -1,7 +1,7 @@
 //! The configuration in force, changed as `nawa path` and `nawa peer` ask.
 
-use tunnel::PublicKey;
 use tunnel::config::{Bicast, Config, Cost, Local, PathConfig, PeerConfig};
+use tunnel::{PresharedKey, PublicKey};
 
 use super::value::{self, HostPort};
 use super::{Path, Via, resolve, secret};
@@ -84,7 +84,7 @@ pub fn add_peer(config: &mut Config, add: &peer::Add) -> Result<(), String> {
         return Err("this peer has no route, so nothing reaches it; give its inner addresses".into());
     }
     let keepalive = add.keepalive.as_deref().map(|text| value::keepalive(&text.into())).transpose()?;
-    let preshared_key = add.preshared_key_file.as_deref().map(secret::read).transpose()?;
+    let preshared_key = add.preshared_key_file.as_deref().map(preshared_key).transpose()?;
     config.peers.push(PeerConfig {
         name: value::label(&add.name)?,
         public_key: add.public_key,
@@ -106,6 +106,14 @@ pub fn del_peer(config: &mut Config, del: &peer::Del) -> Result<(), String> {
     peer(config, &del.name)?;
     config.peers.retain(|peer| peer.name != del.name);
     Ok(())
+}
+
+/// The daemon reads it, and may see less than whoever names it, who has the secret already.
+fn preshared_key(file: &std::path::Path) -> Result<PresharedKey, String> {
+    let hidden = "its systemd unit hides /home, /root and /tmp, so put the file into /etc/nawa";
+    std::fs::metadata(file)
+        .map_err(|error| format!("the daemon does not see {}: {error}; {hidden}", file.display()))?;
+    secret::read(file)
 }
 
 fn rank(number: u8) -> Result<u8, String> {
@@ -159,8 +167,6 @@ fn written(path: &PathConfig) -> Path {
 
 #[cfg(test)]
 mod tests {
-    use tunnel::PresharedKey;
-
     use super::*;
 
     fn config() -> Config {
@@ -224,5 +230,20 @@ mod tests {
         let last = serde_json::json!({"peer": "office", "name": "a", "remote": "192.0.2.1:9", "prefer": 16});
         assert!(add(&mut config, &read(last)).is_err_and(|why| why.starts_with("16 is not a rank")));
         assert_eq!(config.peers[0].paths, []);
+    }
+
+    /// A new one would take the place of the secret that both ends share.
+    #[test]
+    fn a_secret_that_the_daemon_does_not_see_is_not_made_anew() {
+        let mut config = config();
+        let new = serde_json::json!({
+            "name": "home", "public-key": PublicKey::from([9; 32]).to_string(), "routes": ["10.88.0.0/16"],
+            "preshared-key-file": "/none/office.psk",
+        });
+        let refused = add_peer(&mut config, &read(new)).expect_err("no such file");
+        assert!(refused.starts_with("the daemon does not see /none/office.psk: "), "{refused}");
+        assert!(refused.ends_with("so put the file into /etc/nawa"), "{refused}");
+        assert!(!refused.contains("keygen"), "{refused}");
+        assert_eq!(config.peers.len(), 1);
     }
 }

@@ -217,6 +217,8 @@ pub fn trial(settings: Settings) -> Result<Value, Failure> {
     let ((tunnel, config), key) =
         resolved.tunnel.zip(resolved.key).ok_or_else(|| Failure::failed("the file has no [tunnel]"))?;
     let Tunnel { listen, fwmark, .. } = tunnel;
+    // Of the tunnel with its routes: by it packets pass the rules that a killed daemon has left.
+    let fwmark = daemon::mark(fwmark, &config);
     let settings = daemon::Settings {
         interface: TRIAL.into(),
         addresses: Vec::new(),

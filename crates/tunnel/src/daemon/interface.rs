@@ -404,7 +404,10 @@ pub fn remove_left(held: &Hold) -> usize {
                 left += 1 + usize::from(net.delete_rule(&main).is_ok());
             }
             // Of two that differ in their mark alone, either may be gone now.
-            held.0.iter().filter(|rule| unreachable && rule.v6 == v6).for_each(|rule| drop(net.add_rule(rule)));
+            held.0
+                .iter()
+                .filter(|rule| unreachable && rule.v6 == v6)
+                .for_each(|rule| drop(net.add_rule(rule)));
         }
     }
     left
