@@ -40,13 +40,14 @@ pub(crate) struct Outcome {
 impl Outcome {
     /// The share of packets that were not answered within `limit`, 0 to 1.
     pub(crate) fn loss_ratio(&self, limit: Duration) -> f64 {
+        let answered = self.round_trips.iter().flatten().filter(|time| **time <= limit).count();
         let sent = self.round_trips.len();
-        (sent - self.answered(limit).count()) as f64 / sent.max(1) as f64
+        (sent - answered) as f64 / sent.max(1) as f64
     }
 
-    /// The round trips of the others.
-    pub(crate) fn answered(&self, limit: Duration) -> impl Iterator<Item = Duration> {
-        self.round_trips.iter().flatten().copied().filter(move |time| *time <= limit)
+    /// How long each packet waited for its answer, at most `limit`: what never comes is no better than what comes late.
+    pub(crate) fn waits(&self, limit: Duration) -> Vec<Duration> {
+        self.round_trips.iter().map(|time| time.unwrap_or(limit).min(limit)).collect()
     }
 }
 

@@ -54,7 +54,7 @@ const NOTES: [&str; 9] = [
     "goodput_mbps: a download and an upload together; interactive_p99_ms: 100 bytes asked for ten times a second, from when each was due \
      until its 1000 bytes are there, on one connection beside them, what is not answered counted until the end",
     "call_loss_ratio: of 50 packets of 60 bytes a second, each sent back, those not answered within a second; call_p99_ms: the round \
-     trips of the others",
+     trips of all, of which those are a second",
     "hazard_delivered_ratio: of 10 messages a second that the first vehicle floods, over the three others; hazard_p99_ms: of those that came, \
      one way",
     "air_bytes: all frames on the medium, repetitions included; metered_bytes: frames over lte, both ways; cpu_cores: what the machine did but \

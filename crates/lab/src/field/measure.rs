@@ -76,7 +76,7 @@ impl Field {
         let hazards = hazards.stop();
         let association = association.outcome()?;
         let [down, up] = traffic.bytes;
-        let answered: Vec<Duration> = traffic.call.answered(CALL_LIMIT).collect();
+        let waits = traffic.call.waits(CALL_LIMIT);
         let mut sample = Sample::from([
             ("goodput_mbps", Some(mbps(down + up, time))),
             ("download_mbps", Some(mbps(down, time))),
@@ -84,8 +84,8 @@ impl Field {
             ("interactive_p50_ms", ms(&traffic.answers, 50)),
             ("interactive_p99_ms", ms(&traffic.answers, 99)),
             ("call_loss_ratio", Some(traffic.call.loss_ratio(CALL_LIMIT))),
-            ("call_p50_ms", ms(&answered, 50)),
-            ("call_p99_ms", ms(&answered, 99)),
+            ("call_p50_ms", ms(&waits, 50)),
+            ("call_p99_ms", ms(&waits, 99)),
             ("hazard_p50_ms", ms(&hazards.took, 50)),
             ("hazard_p99_ms", ms(&hazards.took, 99)),
             ("hazard_delivered_ratio", Some(hazards.took.len() as f64 / hazards.due.max(1) as f64)),
