@@ -67,7 +67,7 @@ fn a_program_in_c_sends_and_receives() {
             epoch: 1,
             suppression: suppression::Rules::PURE,
             busy_poll: false,
-            warning: None,
+            warnings: Vec::new(),
         };
         let node = node::start(settings, OsRng.unwrap_err(), |why| panic!("{why}")).expect("it starts");
         let child = Command::new(&program).arg("air0").stdout(std::process::Stdio::piped()).spawn();

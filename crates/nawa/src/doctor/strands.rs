@@ -34,6 +34,7 @@ pub fn findings(facts: &Facts) -> Vec<Finding> {
         all.extend(own_address_elsewhere(facts, *address));
         all.extend(own_address_at_peer(facts, *address));
     }
+    all.extend([false, true].into_iter().filter_map(|v6| default_without_address(facts, v6)));
     all
 }
 
@@ -101,6 +102,23 @@ fn own_address_at_peer(facts: &Facts, address: IpNet) -> Option<Finding> {
     Some(Finding::new(Level::Fail, "duplicate address", what, costs, "give each end an address of its own"))
 }
 
+/// What goes by the default route leaves from an address of another interface.
+fn default_without_address(facts: &Facts, v6: bool) -> Option<Finding> {
+    let leads = |(_, route): &&(String, IpNet)| route.prefix_len() == 0 && route.addr().is_ipv6() == v6;
+    let (peer, route) = facts.routes.iter().find(leads)?;
+    if facts.addresses.iter().any(|address| address.addr().is_ipv6() == v6) {
+        return None;
+    }
+    let (family, interface) = (if v6 { "IPv6" } else { "IPv4" }, &facts.interface);
+    let what = format!("all {family} goes to {peer}, and {interface} has no address of it");
+    let costs =
+        "it has another interface's address, which the other end does not take: programs wait for answers";
+    let todo = format!(
+        "give `[tunnel]` an {family} address that is routed here at the other end, or leave \"{route}\" out"
+    );
+    Some(Finding::new(Level::Warn, "default route", what, costs, todo))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -143,6 +161,13 @@ mod tests {
             "10.77.0.1 is this end's own, and office's route as well"
         );
         assert_eq!(says(|facts| facts.needed[0].2 = false), "there is no interface wlan0");
+        assert_eq!(
+            says(|facts| {
+                facts.addresses.pop();
+                facts.routes.push(("office".into(), "::/0".parse().expect("a network")));
+            }),
+            "all IPv6 goes to office, and nawa0 has no address of it"
+        );
     }
 
     #[test]

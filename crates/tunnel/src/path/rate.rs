@@ -530,7 +530,7 @@ impl Rate {
             number: round.number + 1,
             end: self.delivered,
             arrival: Some(self.delivered_arrival),
-            loss_before: (self.loss.packets >= REMEMBERED).then(|| self.loss.value),
+            loss_before: (self.loss.packets >= REMEMBERED).then_some(self.loss.value),
             ..Round::default()
         };
         self.last_round = round;
