@@ -234,10 +234,10 @@ impl Rate {
         (window + 2.0 * self.packet()) as usize
     }
 
-    /// When a burst more than `in_flight` may be in flight if no report comes before that: what has arrived meanwhile makes room.
-    pub fn room_at(&self, in_flight: usize) -> Option<Duration> {
-        let unreported = (in_flight as f64 - 2.0 * self.packet()).max(0.0) / (WINDOW * self.taken()?);
-        Some(self.first_sent + self.queue + Duration::try_from_secs_f64(unreported).ok()? + BURST)
+    /// How long to wait for room at least, so that nothing wakes for each packet: as long as a timer may be late, but no longer than a
+    /// round trip, for a report may come by then, and put off whatever waits for it.
+    pub fn patience(&self) -> Duration {
+        self.credit().min(self.trip().unwrap_or_default().max(BURST))
     }
 
     /// Bytes of the largest data packet of late. Ten full packets in place of ten acknowledgements would stand for half a second in an

@@ -352,7 +352,9 @@ impl Sent {
         if self.in_flight < self.window(now) {
             return Some(self.rate.next_send());
         }
-        self.rate.room_at(self.in_flight).filter(|at| self.in_flight < self.window(*at))
+        let excess = self.rate.transmit_time(self.in_flight - self.window(now));
+        let at = now + excess.max(self.rate.patience());
+        (self.in_flight < self.window(at)).then_some(at)
     }
 
     /// Round-trip time.

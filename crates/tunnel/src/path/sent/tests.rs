@@ -380,7 +380,7 @@ fn a_full_window_that_grows_while_reports_wait_is_used_before_the_next_one() {
     while s.in_flight() < s.window(100 * MS) {
         send(&mut s, 100, 1);
     }
-    // Whatever wakes the path meanwhile does not put it off.
-    let [room, later] = [100 * MS, 100 * MS + MS / 2].map(|now| s.room_at(now));
-    assert!(room.is_some_and(|room| room < 103 * MS) && room == later, "{room:?}, {later:?}");
+    // Whatever wakes the path meanwhile puts it off by less than a report takes.
+    let rooms = [100 * MS + MS / 2, 101 * MS].map(|now| s.room_at(now));
+    assert!(rooms.iter().all(|room| room.is_some_and(|room| room < 103 * MS)), "{rooms:?}");
 }
