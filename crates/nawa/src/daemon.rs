@@ -26,8 +26,6 @@ pub fn run(file: &Path, settings: Settings, ready: impl FnOnce()) -> Result<(), 
     // First of all, or a reload that comes early ends the process.
     forward_signals(sender.clone())
         .map_err(|error| Failure::failed(format!("cannot watch signals: {error}")))?;
-    let _log =
-        logging::write_apart().map_err(|error| Failure::failed(format!("cannot write the log: {error}")))?;
     let control = Server::bind()?;
     let resolved = settings.resolve()?;
     let metrics = resolved.metrics;
@@ -37,11 +35,13 @@ pub fn run(file: &Path, settings: Settings, ready: impl FnOnce()) -> Result<(), 
     if let Err(error) = followed {
         tracing::warn!("is not told of interfaces that come and go: {error}");
     }
-    let result = answer(control, metrics, &live).and_then(|()| {
+    let answers = answer(control, metrics, &live);
+    if answers.is_ok() {
         notify::ready();
         ready();
-        wait(file, &live, &events)
-    });
+    }
+    let _log = logging::write_apart();
+    let result = answers.and_then(|()| wait(file, &live, &events));
     notify::stopping();
     live.stop();
     result

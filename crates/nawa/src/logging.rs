@@ -1,19 +1,17 @@
 //! Logs on stderr, which in the background is the journal or, where there is none, a file. Levels by who must act: `error` somebody
 //! now, `warn` somebody some day, `info` nobody, `debug` a developer; what happens per packet is `trace`.
 //!
-//! A daemon's lines are written by a thread of their own ([`write_apart`]); those of other commands at once.
+//! The lines of a daemon that is ready are written by a thread of their own ([`write_apart`]), others at once.
 
-use std::collections::VecDeque;
 use std::fs::{self, File, Metadata};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::thread;
-use std::time::Duration;
+use std::sync::OnceLock;
 
+use tracing_appender::non_blocking::{NonBlocking, NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
@@ -21,10 +19,8 @@ use crate::failure::Failure;
 
 /// The log's file takes so many bytes; then it is put aside as `nawa.log.1`, in place of the one before.
 const LARGEST: u64 = 1 << 20;
-/// So many bytes of lines wait to be written: thousands of them, as of a burst, and little memory where nobody takes any.
-const LARGEST_QUEUE: usize = 1 << 20;
-/// A reader that has not taken all by then has stalled, and is not waited for.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// So many lines wait to be written, half a MiB or so: as many as a burst has, and little memory where nobody takes any.
+const WAITING: usize = 4096;
 
 /// Where the log goes in the background.
 enum Place {
@@ -35,7 +31,7 @@ enum Place {
 
 static PLACE: OnceLock<Place> = OnceLock::new();
 /// There once lines are written apart.
-static QUEUE: OnceLock<Queue> = OnceLock::new();
+static APART: OnceLock<NonBlocking> = OnceLock::new();
 
 /// Starts logging at `level`; without one as `RUST_LOG` says, or `info`.
 ///
@@ -57,36 +53,13 @@ pub fn start(level: Option<&str>) -> Result<(), Failure> {
 }
 
 /// Lines are written by a thread of their own from here on: who logs does not wait for a reader that stalls. The thread leaves to
-/// others the signals that the calling one does.
-///
-/// # Errors
-/// Memory or processes have run out.
-pub fn write_apart() -> io::Result<Apart> {
-    let write = || {
-        let queue = QUEUE.get_or_init(Queue::default);
-        loop {
-            let line = queue.next();
-            // Where nobody listens, nobody misses it.
-            let _ = writer().write_all(&line);
-        }
-    };
-    thread::Builder::new().name("log".into()).spawn(write)?;
-    Ok(Apart(QUEUE.get_or_init(Queue::default)))
-}
-
-/// Dropped at the end: what waits is written then, as far as somebody takes it.
-pub struct Apart(&'static Queue);
-
-impl Drop for Apart {
-    fn drop(&mut self) {
-        self.0.wait_until_written();
-    }
-}
-
-/// A line of no level, in its place among the others.
-pub fn say(line: &str) {
-    // A closed stderr is no reason to stop.
-    let _ = Log.write_all(format!("{line}\n").as_bytes());
+/// others the signals that the calling one does. When what is returned is dropped, what waits is written, or a second is over.
+pub fn write_apart() -> WorkerGuard {
+    let builder = NonBlockingBuilder::default().buffered_lines_limit(WAITING).thread_name("log");
+    let (lines, guard) = builder.finish(Apart::default());
+    // It begins once.
+    let _ = APART.set(lines);
+    guard
 }
 
 /// Where the log of this process is, for people; `None` if it is this process's stderr.
@@ -102,10 +75,6 @@ pub fn place() -> Option<String> {
 
 /// Logs to the journal from here on or, where there is none, to `nawa.log` in `folder`.
 pub fn leave_terminal(folder: &Path) {
-    // What was said before belongs to the terminal.
-    if let Some(queue) = QUEUE.get() {
-        queue.wait_until_written();
-    }
     let file = folder.join("nawa.log");
     let (log, place) = match journal() {
         Ok(journal) => (Ok(OwnedFd::from(journal)), Place::Journal),
@@ -137,11 +106,10 @@ struct Log;
 
 impl Write for Log {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        match QUEUE.get() {
-            Some(queue) => queue.push(line),
-            None => io::stderr().write_all(line)?,
+        match APART.get() {
+            Some(lines) => lines.clone().write(line),
+            None => io::stderr().write(line),
         }
-        Ok(line.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -149,66 +117,25 @@ impl Write for Log {
     }
 }
 
-/// Lines that wait to be written.
+/// Writes what others have logged, and how much found no room.
 #[derive(Default)]
-struct Queue {
-    waiting: Mutex<Waiting>,
-    changed: Condvar,
+struct Apart {
+    lost: usize,
 }
 
-#[derive(Default)]
-struct Waiting {
-    lines: VecDeque<Vec<u8>>,
-    bytes: usize,
-    /// How many came behind these and found no room.
-    lost: u64,
-    /// Another is being written.
-    writing: bool,
-}
-
-impl Queue {
-    /// Adds a line, if there is room. Once one is lost, others are until all that wait are written: then one line tells of them, in
-    /// their place.
-    fn push(&self, line: &[u8]) {
-        let mut waiting = self.lock();
-        if waiting.lost > 0 || waiting.bytes + line.len() > LARGEST_QUEUE {
-            waiting.lost += 1;
-        } else {
-            waiting.bytes += line.len();
-            waiting.lines.push_back(line.to_vec());
+impl Write for Apart {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let mut to = writer();
+        let lost = APART.get().map_or(0, |lines| lines.error_counter().dropped_lines());
+        if lost > self.lost {
+            writeln!(to, "nawa: {} lines of the log are lost: nobody took them in time", lost - self.lost)?;
+            self.lost = lost;
         }
-        self.changed.notify_all();
+        to.write(line)
     }
 
-    /// The next line to write, once there is one. The one before is written.
-    fn next(&self) -> Vec<u8> {
-        let mut waiting = self.lock();
-        waiting.writing = false;
-        self.changed.notify_all();
-        let nothing = |waiting: &mut Waiting| waiting.lines.is_empty() && waiting.lost == 0;
-        let mut waiting = self.changed.wait_while(waiting, nothing).unwrap_or_else(PoisonError::into_inner);
-        waiting.writing = true;
-        match waiting.lines.pop_front() {
-            Some(line) => {
-                waiting.bytes -= line.len();
-                line
-            }
-            None => {
-                let lost = std::mem::take(&mut waiting.lost);
-                format!("nawa: lines of the log that are lost, for nobody took them in time: {lost}\n").into()
-            }
-        }
-    }
-
-    /// Returns when all is written, or after [`PATIENCE`].
-    fn wait_until_written(&self) {
-        let unwritten =
-            |waiting: &mut Waiting| waiting.writing || !waiting.lines.is_empty() || waiting.lost > 0;
-        drop(self.changed.wait_timeout_while(self.lock(), PATIENCE, unwritten));
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -278,27 +205,5 @@ mod tests {
         let read = |name: &str| fs::read_to_string(folder.path().join(name)).expect("a log");
         assert_eq!((read("nawa.log").as_str(), read("nawa.log.1").as_str()), ("fourth\n", "third\n"));
         assert_eq!(fs::read_dir(folder.path()).expect("the folder").count(), 2);
-    }
-
-    #[test]
-    fn what_finds_no_room_is_counted_in_its_place() {
-        let (queue, half) = (Queue::default(), vec![b'x'; LARGEST_QUEUE / 2]);
-        (0..3).for_each(|_| queue.push(&half));
-        assert!(queue.next() == half, "two have room");
-        queue.push(b"behind the lost one\n");
-        assert!(queue.next() == half, "two have room");
-        let told = String::from_utf8(queue.next()).expect("text");
-        assert!(told.ends_with("are lost, for nobody took them in time: 2\n"), "{told}");
-        queue.push(b"again\n");
-        assert_eq!(queue.next(), b"again\n");
-    }
-
-    #[test]
-    fn a_reader_that_stalls_is_not_waited_for() {
-        let queue = Queue::default();
-        queue.wait_until_written();
-        queue.push(b"never taken\n");
-        queue.wait_until_written();
-        assert_eq!(queue.next(), b"never taken\n");
     }
 }

@@ -24,9 +24,10 @@ pub fn run(file: &Path, background: bool) -> Result<(), Failure> {
 /// The line goes to the stderr that it was started with; whoever reads it may close that at once.
 /// `folder`: in the background the log may go there.
 fn tell_ready(folder: Option<&Path>) {
-    let Some(folder) = folder else { return logging::say(super::READY) };
     let stderr = io::stderr().as_fd().try_clone_to_owned();
-    logging::leave_terminal(folder);
+    if let Some(folder) = folder {
+        logging::leave_terminal(folder);
+    }
     // In one piece, or a line of the log could come between. A closed stderr is no reason to stop.
     let _ = stderr.and_then(|stderr| File::from(stderr).write_all(format!("{}\n", super::READY).as_bytes()));
 }
