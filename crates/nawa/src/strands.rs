@@ -135,22 +135,12 @@ impl Strands {
     /// # Errors
     /// One sentence if one cannot start; then none runs. What a daemon that was killed held back is held back still.
     pub fn start(resolved: Resolved, events: &Sender<Event>) -> Result<Strands, String> {
-        let tunnel = resolved.tunnel.as_ref().map(|(place, config)| (config.clone(), place.fwmark));
-        let hold = |held: &mut Hold| tunnel.as_ref().is_some_and(|(config, mark)| held.take(config, *mark));
-        let mut held = Hold::default();
-        let goes_on = hold(&mut held);
-        let started = Self::start_all(resolved, held, events);
-        if goes_on && started.is_err() {
-            let mut held = Hold::default();
-            hold(&mut held);
-            held.leave();
-        }
-        started
-    }
-
-    fn start_all(resolved: Resolved, held: Hold, events: &Sender<Event>) -> Result<Strands, String> {
         let Resolved { key, state_dir, tunnel, relay, flight, bicast, floods, codings, metrics } = resolved;
         let caps = Caps::load(&state_dir);
+        let mut held = Hold::default();
+        if let Some((tunnel, config)) = &tunnel {
+            held.take(config, tunnel.fwmark);
+        }
         remove_left_but(&held);
         let flight = flight.map(Provided::start).transpose()?;
         let bicast = bicast.map(|config| Copies::start(config, events)).transpose()?;
@@ -530,7 +520,9 @@ fn start_tunnel(
     events: &Sender<Event>,
 ) -> Result<RunningTunnel, String> {
     let mut tunnel = RunningTunnel { place, now, running: None, held };
-    tunnel.run(key, events).map(|()| tunnel)
+    tunnel.run(key, events)?;
+    tunnel.held.adopt();
+    Ok(tunnel)
 }
 
 fn start_relay(settings: Relay, key: PrivateKey, events: &Sender<Event>) -> Result<RunningRelay, String> {

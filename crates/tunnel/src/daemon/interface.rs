@@ -335,59 +335,61 @@ impl fmt::Display for Piece {
 /// Routing rules by which packets of default routes go nowhere where the tunnel's own, which come before, do not take them: while it is
 /// started again, and once the daemon has been killed. Gone when dropped.
 #[derive(Debug, Default)]
-pub struct Hold(Vec<Rule>);
+pub struct Hold {
+    rules: Vec<Rule>,
+    /// Some of them were there already, from a daemon that was killed: they outlast a start that fails.
+    inherited: bool,
+}
 
 impl Hold {
-    /// Holds what `config`, whose outer packets have the mark `fwmark`, sends into the tunnel, unless that may go beside it. Whether some of
-    /// that was held already, by a daemon that was killed.
-    pub fn take(&mut self, config: &Config, fwmark: u32) -> bool {
+    /// Holds what `config`, whose outer packets have the mark `fwmark`, sends into the tunnel, unless that may go beside it.
+    pub fn take(&mut self, config: &Config, fwmark: u32) {
         let mark = mark(fwmark, config);
         let defaults = default_families(config).filter(|_| !config.fail_open);
-        self.set(defaults.flat_map(|v6| rules(v6, HELD, mark, true)).collect())
+        self.set(defaults.flat_map(|v6| rules(v6, HELD, mark, true)).collect());
     }
 
     /// Puts back what somebody has taken away.
     pub fn restore(&mut self) {
-        self.set(self.0.clone());
+        self.set(self.rules.clone());
     }
 
-    /// Goes on without this, until [`remove_left`].
-    pub fn leave(mut self) {
-        self.0.clear();
+    /// The start has not failed.
+    pub fn adopt(&mut self) {
+        self.inherited = false;
     }
 
-    fn set(&mut self, wanted: Vec<Rule>) -> bool {
-        let old = std::mem::replace(&mut self.0, wanted);
-        let mut held = false;
-        if old.is_empty() && self.0.is_empty() {
-            return held;
+    fn set(&mut self, wanted: Vec<Rule>) {
+        let old = std::mem::replace(&mut self.rules, wanted);
+        if old.is_empty() && self.rules.is_empty() {
+            return;
         }
         let not_held = |error| tracing::warn!("packets of the default route are not held back: {error}");
         let mut net = match Net::open() {
             Ok(net) => net,
-            Err(error) => {
-                not_held(error);
-                return held;
-            }
+            Err(error) => return not_held(error),
         };
-        for rule in &self.0 {
+        for rule in &self.rules {
             match net.add_rule(rule) {
                 Ok(()) if old.contains(rule) => {
                     tracing::warn!("the rule of priority {} was missing; it is put back", rule.priority);
                 }
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => held |= !old.contains(rule),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    self.inherited |= old.is_empty()
+                }
                 result => result.unwrap_or_else(not_held),
             }
         }
-        let gone = old.iter().filter(|rule| !self.0.contains(rule));
+        let gone = old.iter().filter(|rule| !self.rules.contains(rule));
         gone.for_each(|rule| drop(net.delete_rule(rule)));
-        held
     }
 }
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        self.set(Vec::new());
+        if !self.inherited {
+            self.set(Vec::new());
+        }
     }
 }
 
@@ -404,10 +406,8 @@ pub fn remove_left(held: &Hold) -> usize {
                 left += 1 + usize::from(net.delete_rule(&main).is_ok());
             }
             // Of two that differ in their mark alone, either may be gone now.
-            held.0
-                .iter()
-                .filter(|rule| unreachable && rule.v6 == v6)
-                .for_each(|rule| drop(net.add_rule(rule)));
+            let again = held.rules.iter().filter(|rule| unreachable && rule.v6 == v6);
+            again.for_each(|rule| drop(net.add_rule(rule)));
         }
     }
     left
