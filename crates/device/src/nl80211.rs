@@ -19,8 +19,9 @@ const ATTR_MESH_CONFIG: u16 = 35;
 const ATTR_CHANNEL_WIDTH: u16 = 159;
 /// The interface goes with the socket that made it.
 const ATTR_SOCKET_OWNER: u16 = 204;
-/// In the attribute of a mesh's configuration: whether its frames are sent on, and how attributes that hold others are marked.
+/// Whether a mesh's frames are sent on: an attribute in that of the mesh's configuration.
 const MESH_FORWARDING: u16 = 19;
+/// An attribute's kind has this bit, or not, where it holds others.
 const NESTED: u16 = 0x8000;
 /// Widths of channels (`enum nl80211_chan_width`) on which frames go one by one: 20 MHz as before 802.11n, 5 and 10 MHz.
 const SINGLE: [u32; 3] = [0, 6, 7];
@@ -47,6 +48,7 @@ pub struct Monitor {
     _owner: GenericNetlink,
 }
 
+/// What the first attribute of this kind holds.
 fn within(bytes: &[u8], wanted: u16) -> Option<&[u8]> {
     attributes(bytes).find(|(kind, _)| kind & !NESTED == wanted).map(|(_, found)| found)
 }
@@ -61,10 +63,7 @@ impl Radio {
         let Ok(answer) = socket.request(GET_INTERFACE, &[(ATTR_IFINDEX, &interface.to_ne_bytes())]) else {
             return Ok(None);
         };
-        let number = |wanted: u16| {
-            let found = attributes(&answer).find(|(kind, _)| *kind == wanted);
-            found.and_then(|(_, number)| number.first_chunk().copied()).map(u32::from_ne_bytes)
-        };
+        let number = |wanted| within(&answer, wanted)?.first_chunk().copied().map(u32::from_ne_bytes);
         let (wiphy, width) = (number(ATTR_WIPHY), number(ATTR_CHANNEL_WIDTH));
         Ok(wiphy.map(|wiphy| Self { socket, interface, wiphy, width }))
     }

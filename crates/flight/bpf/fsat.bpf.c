@@ -115,8 +115,10 @@ INLINE u32 window(const struct tcp_sock *tp, const struct connection *c)
 	u32 window = options.paper ? fsat_paper_window(&c->fsat, a.cwnd, a.mss) : fsat_window(&c->fsat, &constants, &a);
 
 	if (window == a.cwnd) /* free of rounding, and of a division */
-		return clamped(tp, c->cwnd);
-	return clamped(tp, window > a.mss ? window / a.mss : 1);
+		window = c->cwnd;
+	else
+		window = window > a.mss ? window / a.mss : 1;
+	return clamped(tp, window);
 }
 
 /* RFC 9937: how many packets this ACK allows to send on the way to `goal`. */

@@ -185,32 +185,31 @@ pub struct Called(Talk);
 /// # Errors
 /// One sentence.
 pub fn call<'a>(invite: &'a Invite, me: &PrivateKey) -> Result<(Called, Terms, &'a HostPort), String> {
-    let (mut unreachable, mut refused) = (Vec::new(), Vec::new());
+    let (mut reached, mut why) = (false, Vec::new());
     for endpoint in &invite.endpoints {
-        let stream = match connect(endpoint) {
-            Ok(stream) => stream,
-            Err(why) => {
-                unreachable.extend(why);
-                continue;
+        match connect(endpoint) {
+            Ok(stream) => {
+                let wire = Wire { stream: Arc::new(stream), deadline: monotonic() + CALL };
+                match ask(wire, invite, me) {
+                    Ok((called, terms)) => return Ok((called, terms, endpoint)),
+                    Err(error) => why.push(format!("{endpoint}: {error}")),
+                }
+                reached = true;
             }
-        };
-        let wire = Wire { stream: Arc::new(stream), deadline: monotonic() + CALL };
-        match ask(wire, invite, me) {
-            Ok((called, terms)) => return Ok((called, terms, endpoint)),
-            Err(error) => refused.push(format!("{endpoint}: {error}")),
+            Err(errors) => why.extend(errors),
         }
     }
-    if !refused.is_empty() {
-        return Err(format!(
-            "the inviter does not take this invite ({}); it may have been used, or be over: ask for another",
-            refused.join("; ")
-        ));
-    }
-    Err(format!(
-        "the inviter cannot be reached by TCP ({}); see that `nawa invite` still waits there, and that a firewall lets TCP \
-         through to this port as well",
-        unreachable.join("; ")
-    ))
+    let why = why.join("; ");
+    Err(if reached {
+        format!(
+            "the inviter does not take this invite ({why}); it may have been used, or be over: ask for another"
+        )
+    } else {
+        format!(
+            "the inviter cannot be reached by TCP ({why}); see that `nawa invite` still waits there, and that a firewall lets \
+             TCP through to this port as well"
+        )
+    })
 }
 
 fn ask(mut wire: Wire, invite: &Invite, me: &PrivateKey) -> io::Result<(Called, Terms)> {
