@@ -1,20 +1,20 @@
 //! The tunnel running: a thread that owns the TUN interface, the UDP sockets and the [`Endpoint`](crate::endpoint::Endpoint)
-//! between them, one that asks the host, and one for handshakes. Begin with [`start`]; the threads' loops are in `turn.rs` and `ways.rs`.
+//! between them, one that asks the host, and one for handshakes. Begin with [`start`]; the threads' loops are in `event_loop.rs` and `host_watch.rs`.
 
-mod back;
+mod captures;
 pub mod dns;
-mod hands;
+mod event_loop;
+mod handshake_thread;
+mod host_watch;
 mod interface;
 mod names;
 mod resolver;
+mod return_routes;
 mod reverse_path;
 mod routing;
 mod settings;
 mod sockets;
-mod taps;
 pub(crate) mod tls;
-mod turn;
-mod ways;
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,14 +26,14 @@ use device::worker::{Watch, Worker, once, watch};
 
 use crate::status::TunnelStatus;
 
+pub use captures::{Batch, Capture, Taken, Wanted};
+pub use event_loop::Change;
+use event_loop::EventLoop;
+use host_watch::{HostWatch, Order};
 use interface::Interface;
 pub use interface::{Hold, TABLE, mark, remove_left};
 pub use settings::{Listen, Reconfiguration, Settings, StartError};
 pub(crate) use sockets::{Sockets, may_be_gone};
-pub use taps::{Batch, Capture, Taken, Wanted};
-pub use turn::Change;
-use turn::Turn;
-use ways::{Order, Ways};
 
 /// What asks a running tunnel for its state.
 pub type TunnelWatch = Watch<TunnelStatus, Change>;
@@ -43,8 +43,8 @@ pub type TunnelWatch = Watch<TunnelStatus, Change>;
 /// # Errors
 /// One sentence: the tunnel has ended, or enough captures run.
 pub fn capture(tunnel: &TunnelWatch, wanted: Wanted) -> Result<Capture, String> {
-    let (tap, capture) = taps::capture(wanted);
-    tunnel.change(Change::Capture(tap)).map(|()| capture)
+    let (sender, capture) = captures::capture(wanted);
+    tunnel.change(Change::Capture(sender)).map(|()| capture)
 }
 
 /// A running tunnel; dropping it stops it.
@@ -52,7 +52,7 @@ pub fn capture(tunnel: &TunnelWatch, wanted: Wanted) -> Result<Capture, String> 
 pub struct Running {
     worker: Worker<TunnelStatus, Change>,
     /// Ends after the other: what it has set up goes last.
-    ways: Worker<(), Order>,
+    watcher: Worker<(), Order>,
     /// Counts what was taken up. Held while something is.
     generation: Mutex<u64>,
     address: SocketAddr,
@@ -84,13 +84,19 @@ pub fn start(
     let (tun, interface) = Interface::make(&settings)?;
     let index = interface.index();
     let (tunnel_watch, inbox) = watch()?;
-    let (ways_watch, ways_inbox) = watch()?;
+    let (host_watch, host_inbox) = watch()?;
     let (told, news) = channel();
     let config = settings.tunnel;
-    let ways =
-        Ways::new(interface, settings.fwmark, &config, address, ways_inbox, (told, inbox.waker.clone()))?;
-    let host = turn::Host { ways: ways_watch.clone(), news, fwmark: settings.fwmark };
-    let turn = Turn::new(config, settings.key, tun, sockets, host, inbox)?;
+    let watcher = HostWatch::new(
+        interface,
+        settings.fwmark,
+        &config,
+        address,
+        host_inbox,
+        (told, inbox.waker.clone()),
+    )?;
+    let host = event_loop::Host { watch: host_watch.clone(), news, fwmark: settings.fwmark };
+    let event_loop = EventLoop::new(config, settings.key, tun, sockets, host, inbox)?;
     // Either is of no use without the other.
     let stopped = Arc::new(AtomicBool::new(false));
     let told = Arc::clone(&stopped);
@@ -100,9 +106,9 @@ pub fn start(
         }
     };
     let on_end = Arc::new(Mutex::new(Some(on_end)));
-    let ways = Worker::start("ways", ways_watch, once(&on_end), move || ways.run())?;
-    let worker = Worker::start("tunnel", tunnel_watch, once(&on_end), move || turn.run())?;
-    Ok(Running { worker, ways, generation: Mutex::new(0), address, index, stopped })
+    let watcher = Worker::start("host", host_watch, once(&on_end), move || watcher.run())?;
+    let worker = Worker::start("tunnel", tunnel_watch, once(&on_end), move || event_loop.run())?;
+    Ok(Running { worker, watcher, generation: Mutex::new(0), address, index, stopped })
 }
 
 impl Running {
@@ -123,12 +129,12 @@ impl Running {
     fn try_reconfigure(&self, change: Reconfiguration) -> Result<(), String> {
         let Reconfiguration { addresses, config } = change;
         let mut generation = self.generation.lock().unwrap_or_else(PoisonError::into_inner);
-        let (tunnel, ways) = (self.worker.watch(), self.ways.watch());
+        let (tunnel, host) = (self.worker.watch(), self.watcher.watch());
         tunnel.change(Change::Check(config.clone()))?;
-        ways.change(Order::Interface(addresses, config.clone()))?;
+        host.change(Order::Interface(addresses, config.clone()))?;
         *generation += 1;
         tunnel.change(Change::TakeUp(*generation, config.clone()))?;
-        ways.change(Order::Paths(*generation, config))
+        host.change(Order::Paths(*generation, config))
     }
 
     /// The state now; `None` if the thread has ended or does not answer.

@@ -423,7 +423,7 @@ impl Endpoint {
     /// Whether a path carries data, as was said last.
     pub fn is_up(&self, peer: usize, path: usize) -> bool {
         let path = self.peers.get(peer).and_then(|peer| peer.paths.get(path));
-        path.is_some_and(|path| path.said.is_up())
+        path.is_some_and(|path| path.log.is_up())
     }
 
     /// Whether there is a path, as was said last, to every peer that has a default route.

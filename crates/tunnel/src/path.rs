@@ -11,8 +11,8 @@ pub mod registration;
 pub mod remote;
 pub mod replay;
 pub mod rtt;
-pub mod said;
 pub mod sent;
+pub mod state;
 #[cfg(test)]
 mod tests;
 
@@ -32,8 +32,8 @@ use crate::path::recv_enqueue::Received;
 use crate::path::registration::Registration;
 use crate::path::remote::{Proved, Remote};
 use crate::path::replay::ReplayWindow;
-use crate::path::said::Said;
 use crate::path::sent::{Content, Outcome, Sent};
+use crate::path::state::StateLog;
 use crate::schedule::weights::Weight;
 use crate::why::{Larger, Why};
 use crate::wire::address::{Address, LocalAddress, Way};
@@ -86,8 +86,8 @@ pub struct Path {
     pub obstacle: Option<Why>,
     /// What was last heard to be amiss on the way, and when.
     pub trouble: Option<(Duration, Why)>,
-    /// What was said of it last.
-    pub said: Said,
+    /// Its state, and how that changed.
+    pub log: StateLog,
     /// When it last began to lead somewhere.
     pub tried_since: Duration,
     /// Cookies for handshakes over this path.
@@ -144,7 +144,7 @@ impl Path {
             registration: None,
             obstacle: None,
             trouble: None,
-            said: Said::default(),
+            log: StateLog::default(),
             tried_since: Duration::ZERO,
             jar: CookieJar::new(peer),
             sent: Sent::default(),

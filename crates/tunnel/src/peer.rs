@@ -41,7 +41,7 @@ use crate::wire::frame::{MAX_PIECES, Report};
 pub use memory::Memory;
 pub use notice::{Others, why_of};
 
-pub use crate::path::said::{Change, State};
+pub use crate::path::state::{Change, State};
 pub use reconfigure::Common;
 
 /// Bytes of inner packets kept until there are keys and a path: the first of a connection, the last of a call.
@@ -330,7 +330,7 @@ impl Peer {
 
     /// The same, as was said last.
     pub fn leads_out(&self) -> bool {
-        self.paths.iter().any(|path| path.said.is_up())
+        self.paths.iter().any(|path| path.log.is_up())
     }
 
     /// Whether inner packets wait to be sent (again).
@@ -390,7 +390,7 @@ impl Peer {
         next.add(self.unconfirmed.front_due().filter(|_| self.has_choice()));
         next.add(self.ordered.poll_timeout(self.hold()));
         for path in &self.paths {
-            next.add(path.said.due);
+            next.add(path.log.due);
         }
         // Without an interface there is no way to ask a relay.
         for path in self.paths.iter().filter(|p| p.way().is_some()) {

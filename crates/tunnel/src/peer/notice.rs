@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::Peer;
 use crate::config::Local;
 use crate::path::Path;
-use crate::path::said::{Change, State};
+use crate::path::state::{Change, State};
 use crate::schedule::choice::tier_of;
 use crate::why::Why;
 
@@ -35,7 +35,7 @@ impl Path {
 
     /// Since when it is what it is.
     fn since(&self, now: Duration) -> Duration {
-        if self.said.now.0 == self.state() { self.said.now.1 } else { now }
+        if self.log.now.0 == self.state() { self.log.now.1 } else { now }
     }
 
     /// What keeps it from carrying packets, both ways.
@@ -106,13 +106,13 @@ impl Path {
 
     /// When its state or its reason changes though nothing happens.
     fn next_change(&self, now: Duration) -> Option<Duration> {
-        let waits = match self.said.now.0 {
+        let waits = match self.log.now.0 {
             State::Up => self.brings_nothing().map(|_| NOTHING_COMES),
             State::Down => self.relay().map(|_| PATIENCE),
             State::Checking | State::Silent => Some(PATIENCE),
         };
         let trouble = self.trouble.as_ref().map(|(at, _)| *at + TROUBLE_LIFE);
-        waits.map(|time| self.said.now.1 + time).into_iter().chain(trouble).filter(|at| *at > now).min()
+        waits.map(|time| self.log.now.1 + time).into_iter().chain(trouble).filter(|at| *at > now).min()
     }
 }
 
@@ -190,33 +190,33 @@ impl Peer {
         let mut fell_silent = false;
         for (index, path) in self.paths.iter_mut().enumerate() {
             let state = path.state();
-            if path.said.now.0 != state {
+            if path.log.now.0 != state {
                 fell_silent |= state == State::Silent;
-                path.said.now = (state, now);
+                path.log.now = (state, now);
             }
-            if state == State::Down || path.said.changes.is_empty() {
+            if state == State::Down || path.log.changes.is_empty() {
                 path.tried_since = now;
             }
             let why = why_of(path, others, now);
-            path.said.due = path.next_change(now);
-            if (path.said.state, &path.said.why) == (state, &why) {
+            path.log.due = path.next_change(now);
+            if (path.log.state, &path.log.why) == (state, &why) {
                 continue;
             }
-            if path.said.at > Duration::ZERO && now < path.said.at + INTERVAL {
-                path.said.due = Some(path.said.at + INTERVAL);
+            if path.log.at > Duration::ZERO && now < path.log.at + INTERVAL {
+                path.log.due = Some(path.log.at + INTERVAL);
                 continue;
             }
             say(&self.config.name, path, state, why.as_ref());
-            if (state == State::Up) != (path.said.state == State::Up) {
+            if (state == State::Up) != (path.log.state == State::Up) {
                 each(index, state == State::Up);
             }
             let cause = path.cause(why.as_ref());
             let decided = path.decided(now, state, why.as_ref());
-            if path.said.changes.len() == CHANGES {
-                path.said.changes.pop_front();
+            if path.log.changes.len() == CHANGES {
+                path.log.changes.pop_front();
             }
-            path.said.changes.push_back(Change { at: now, state, cause, why: decided });
-            (path.said.state, path.said.why, path.said.at) = (state, why, now);
+            path.log.changes.push_back(Change { at: now, state, cause, why: decided });
+            (path.log.state, path.log.why, path.log.at) = (state, why, now);
         }
         // Where nothing is sent, silence shows by keepalives alone: whether it is this link's or the peer's, the others tell at once.
         if fell_silent && !self.is_active(now) {

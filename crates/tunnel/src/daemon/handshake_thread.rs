@@ -8,14 +8,14 @@ use device::Waker;
 
 use crate::endpoint::{Done, Work};
 
-/// To that thread, and back.
+/// The channels to that thread, and from it.
 #[derive(Debug)]
-pub struct Hands {
+pub struct HandshakeThread {
     work: Sender<Work>,
     done: Receiver<Done>,
 }
 
-impl Hands {
+impl HandshakeThread {
     /// Starts the thread, which wakes `waker` whenever something is done and ends with this value.
     pub fn start(waker: Waker) -> io::Result<Self> {
         let (work, to_do) = channel::<Work>();

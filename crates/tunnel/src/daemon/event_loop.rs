@@ -1,5 +1,5 @@
-//! The thread's loop. A turn: wait, take what came from the network and from the TUN; then
-//! hand out what the core has for either.
+//! The thread's event loop: wait, take what came from the network and from the TUN; then hand out what the core has for
+//! either.
 
 use std::io;
 use std::net::SocketAddr;
@@ -12,12 +12,12 @@ use device::udp::{Meta, RecvBatch, Transmit};
 use device::worker::{Asked, Inbox, Watch};
 use rand_core::{OsRng, TryRngCore};
 
-use super::back::Back;
-use super::hands::Hands;
+use super::captures::{CaptureSender, Captures};
+use super::handshake_thread::HandshakeThread;
+use super::host_watch::{Order, Told, What};
 use super::interface::mark;
+use super::return_routes::ReturnRoutes;
 use super::sockets::{Family, PLACES, Sockets, is_for_room, may_be_gone, too_large};
-use super::taps::{Tap, Taps};
-use super::ways::{Order, Told, What};
 use crate::capture::TrainNotes;
 use crate::config::Config;
 use crate::endpoint::{Arrival, Endpoint};
@@ -31,7 +31,7 @@ const WAKER: u64 = 0;
 /// The sockets' tokens start here, and those of the TUN's queues.
 const SOCKETS: u64 = 1;
 const TUN: u64 = 64;
-/// Reads of the TUN in a turn, of up to 64 KiB each, but one at least of each queue: the network's datagrams wait meanwhile.
+/// Reads of the TUN in an iteration, of up to 64 KiB each, but one at least of each queue: the network's datagrams wait meanwhile.
 const READS: usize = 4;
 /// A thread that is later by so much was not merely kept from a processor: the host was suspended, or the process stopped.
 const STOPPED: Duration = Duration::from_secs(1);
@@ -61,13 +61,13 @@ pub enum Change {
     /// To take this up, the configuration of this number, which it has been asked about.
     TakeUp(u64, Config),
     /// To let somebody capture.
-    Capture(Tap),
+    Capture(CaptureSender),
 }
 
 /// The thread that asks the host, and what it says.
 pub struct Host {
     /// To ask it.
-    pub ways: Watch<(), Order>,
+    pub watch: Watch<(), Order>,
     /// Its answers.
     pub news: Receiver<Told>,
     /// The mark that the file gives the outer packets; 0: none.
@@ -75,11 +75,11 @@ pub struct Host {
 }
 
 /// All that the thread owns.
-pub struct Turn {
-    ends: Ends,
+pub struct EventLoop {
+    state: State,
     tun: Tun,
     inbox: Inbox<TunnelStatus, Change>,
-    hands: Hands,
+    handshakes: HandshakeThread,
     poller: Poller,
     batch: RecvBatch,
     trains: Vec<Train>,
@@ -87,22 +87,22 @@ pub struct Turn {
 }
 
 /// What the configuration is about.
-struct Ends {
+struct State {
     now: Duration,
     generation: u64,
     endpoint: Endpoint,
     sockets: Sockets,
-    back: Back,
+    return_routes: ReturnRoutes,
     host: Host,
     mark: u32,
     /// The interface's, as last asked for.
     mtu: u16,
     /// Whether packets of default routes go beside the tunnel, as last asked for.
     open: bool,
-    taps: Taps,
+    captures: Captures,
 }
 
-impl Turn {
+impl EventLoop {
     /// Everything is made; nothing has been sent yet. The network namespace is the calling thread's.
     pub fn new(
         config: Config,
@@ -123,24 +123,24 @@ impl Turn {
             }
         }
         let mark = mark(host.fwmark, &config);
-        let (now, back) = (boottime(), Back::new(mark)?);
+        let (now, return_routes) = (boottime(), ReturnRoutes::new(mark)?);
         let endpoint = Endpoint::new(config, key, &mut OsRng.unwrap_err());
         let mtu = endpoint.inner_mtu();
         Ok(Self {
-            ends: Ends {
+            state: State {
                 now,
                 generation: 0,
                 endpoint,
                 sockets,
-                back,
+                return_routes,
                 host,
                 mark,
                 mtu,
                 open: false,
-                taps: Taps::default(),
+                captures: Captures::default(),
             },
             tun,
-            hands: Hands::start(inbox.waker.clone())?,
+            handshakes: HandshakeThread::start(inbox.waker.clone())?,
             inbox,
             poller,
             batch: RecvBatch::default(),
@@ -155,29 +155,29 @@ impl Turn {
         loop {
             let (ready, due) = self.wait()?;
             let now = boottime();
-            self.ends.now = now;
+            self.state.now = now;
             // Before what has come meanwhile is looked at.
             if due.is_some_and(|due| now > due + STOPPED) {
-                self.ends.endpoint.handle_stop(now);
+                self.state.endpoint.handle_stop(now);
             }
-            if ready.waker && self.inbox.answer(&mut self.ends) {
+            if ready.waker && self.inbox.answer(&mut self.state) {
                 return Ok(());
             }
-            self.ends.hear(&self.poller);
+            self.state.hear(&self.poller);
             self.take_datagrams(now, ready);
             self.take_inner(now, ready)?;
-            self.shake_hands(now);
-            self.ends.endpoint.handle_timeout(now);
+            self.run_handshakes(now);
+            self.state.endpoint.handle_timeout(now);
             self.send_datagrams(now);
             self.send_inner()?;
             self.give_captured();
-            self.ends.tell();
+            self.state.tell();
         }
     }
 
     /// Waits until something is ready, or due; when that was.
     fn wait(&mut self) -> io::Result<(Ready, Option<Duration>)> {
-        let due = self.ends.endpoint.poll_timeout(self.ends.now);
+        let due = self.state.endpoint.poll_timeout(self.state.now);
         let timeout = due.map(|due| due.saturating_sub(boottime()));
         let mut all = Ready::default();
         for ready in self.poller.wait(timeout)? {
@@ -190,9 +190,9 @@ impl Turn {
         Ok((all, due))
     }
 
-    /// One batch of each socket that is ready; more comes with the next turn.
+    /// One batch of each socket that is ready; more comes with the next iteration.
     fn take_datagrams(&mut self, now: Duration, ready: Ready) {
-        let (Ends { endpoint, sockets, .. }, batch) = (&mut self.ends, &mut self.batch);
+        let (State { endpoint, sockets, .. }, batch) = (&mut self.state, &mut self.batch);
         let places = (0..PLACES).flat_map(|place| [(Family::V4, place), (Family::V6, place)]);
         let ready =
             places.filter(|(family, place)| ready.sockets & 1 << (token(*family, *place) - SOCKETS) != 0);
@@ -212,11 +212,11 @@ impl Turn {
         }
     }
 
-    fn shake_hands(&mut self, now: Duration) {
-        let endpoint = &mut self.ends.endpoint;
-        self.hands.done().for_each(|done| endpoint.handle_work(now, done));
+    fn run_handshakes(&mut self, now: Duration) {
+        let endpoint = &mut self.state.endpoint;
+        self.handshakes.done().for_each(|done| endpoint.handle_work(now, done));
         while let Some(work) = endpoint.poll_work() {
-            if let Err(work) = self.hands.give(work) {
+            if let Err(work) = self.handshakes.give(work) {
                 endpoint.handle_work(now, work.run());
             }
         }
@@ -225,7 +225,7 @@ impl Turn {
     /// The TUN's queues share the reads.
     fn take_inner(&mut self, now: Duration, ready: Ready) -> io::Result<()> {
         let reads = READS.div_ceil(ready.tun.count_ones().max(1) as usize);
-        let endpoint = &mut self.ends.endpoint;
+        let endpoint = &mut self.state.endpoint;
         for queue in (0..32).filter(|queue| ready.tun & 1 << queue != 0) {
             for _ in 0..reads {
                 match self.tun.recv_from(queue, |packet| endpoint.handle_inner(now, packet)) {
@@ -240,18 +240,18 @@ impl Turn {
 
     fn send_datagrams(&mut self, now: Duration) {
         loop {
-            let Ends { endpoint, sockets, back, taps, .. } = &mut self.ends;
+            let State { endpoint, sockets, return_routes, captures, .. } = &mut self.state;
             let empty = self.trains.iter_mut().position(|train| !endpoint.poll_transmit(now, train));
             let filled = empty.unwrap_or(self.trains.len());
             self.trains[..filled]
                 .iter_mut()
                 .filter_map(|train| train.to.as_mut())
-                .for_each(|to| back.settle(to));
+                .for_each(|to| return_routes.settle(to));
             let trains = self.trains[..filled].iter().filter_map(transmit);
-            if !taps.is_empty() {
+            if !captures.is_empty() {
                 let (time, port) = (realtime(), port_of(sockets));
                 for train in &self.trains[..filled] {
-                    train.tell(|one| taps.put(time, &port, &one));
+                    train.tell(|one| captures.put(time, &port, &one));
                 }
             }
             sockets.send(now, trains, |transmit, error| {
@@ -279,17 +279,17 @@ impl Turn {
 
     /// Gives readers what was noted, and makes notes only while there are readers.
     fn give_captured(&mut self) {
-        let Ends { endpoint, sockets, taps, .. } = &mut self.ends;
-        if taps.is_empty() {
+        let State { endpoint, sockets, captures, .. } = &mut self.state;
+        if captures.is_empty() {
             return;
         }
         let (time, port) = (realtime(), port_of(sockets));
-        endpoint.take_captured().iter().for_each(|one| taps.put(time, &port, one));
-        taps.forget();
-        if taps.is_empty() {
+        endpoint.take_captured().iter().for_each(|one| captures.put(time, &port, one));
+        captures.forget();
+        if captures.is_empty() {
             endpoint.set_captured(false);
         }
-        let noted = !taps.is_empty();
+        let noted = !captures.is_empty();
         if self.trains.iter().any(|train| train.notes.is_some() != noted) {
             self.trains.iter_mut().for_each(|train| train.notes = noted.then(TrainNotes::default));
         }
@@ -297,7 +297,7 @@ impl Turn {
 
     /// All in one batch, so that the packets of a flow go as one.
     fn send_inner(&mut self) -> io::Result<()> {
-        let endpoint = &mut self.ends.endpoint;
+        let endpoint = &mut self.state.endpoint;
         self.inner.extend(std::iter::from_fn(|| endpoint.poll_inner()));
         self.tun.send(&self.inner).map_err(|error| gone(&error))?;
         self.inner.clear();
@@ -305,13 +305,13 @@ impl Turn {
     }
 }
 
-impl Ends {
+impl State {
     /// Takes in what is new about the host. What was said of another configuration is said again of this one.
     fn hear(&mut self, poller: &Poller) {
         for Told { generation, what } in self.host.news.try_iter() {
             let (now, endpoint) = (self.now, &mut self.endpoint);
             match what {
-                What::Routes => self.back.forget(self.mark),
+                What::Routes => self.return_routes.forget(self.mark),
                 What::Unreachable(remote, why) => endpoint.handle_trouble(now, remote, &why),
                 What::TooLarge(remote, size) => endpoint.handle_too_large(remote, size, Larger::Refused),
                 _ if generation != self.generation => {}
@@ -322,7 +322,7 @@ impl Ends {
                     endpoint.set_way(now, peer, path, way);
                     // What it has missed while the configuration was another.
                     let up = endpoint.is_up(peer, path);
-                    self.host.ways.tell(Order::State(generation, (peer, path), up));
+                    self.host.watch.tell(Order::State(generation, (peer, path), up));
                 }
                 What::Addresses(peer, path) => endpoint.handle_address_change(now, peer, path),
             }
@@ -332,15 +332,15 @@ impl Ends {
     /// The interface takes what the paths carry, and names are asked for while their paths are not up.
     fn tell(&mut self) {
         while let Some((peer, path, up)) = self.endpoint.poll_state() {
-            self.host.ways.tell(Order::State(self.generation, (peer, path), up));
+            self.host.watch.tell(Order::State(self.generation, (peer, path), up));
         }
         let mtu = self.endpoint.inner_mtu();
         if std::mem::replace(&mut self.mtu, mtu) != mtu {
-            self.host.ways.tell(Order::Mtu(mtu));
+            self.host.watch.tell(Order::Mtu(mtu));
         }
         let open = self.endpoint.fails_open();
         if std::mem::replace(&mut self.open, open) != open {
-            self.host.ways.tell(Order::Open(open));
+            self.host.watch.tell(Order::Open(open));
         }
     }
 
@@ -348,7 +348,7 @@ impl Ends {
         if std::mem::replace(&mut self.mark, mark) == mark {
             return;
         }
-        self.back.forget(mark);
+        self.return_routes.forget(mark);
         for socket in self.sockets.iter() {
             if let Err(error) = socket.set_mark(mark) {
                 tracing::warn!("{error}; start the daemon anew");
@@ -357,7 +357,7 @@ impl Ends {
     }
 }
 
-impl Asked<TunnelStatus, Change> for Ends {
+impl Asked<TunnelStatus, Change> for State {
     fn status(&self) -> TunnelStatus {
         TunnelStatus { fwmark: self.mark, ..self.endpoint.status(self.now) }
     }
@@ -370,8 +370,8 @@ impl Asked<TunnelStatus, Change> for Ends {
                 self.set_mark(mark(self.host.fwmark, &config));
                 self.endpoint.reconfigure(self.now, config)
             }
-            Change::Capture(tap) => {
-                self.taps.add(tap)?;
+            Change::Capture(sender) => {
+                self.captures.add(sender)?;
                 self.endpoint.set_captured(true);
                 return Ok(());
             }

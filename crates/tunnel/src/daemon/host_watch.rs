@@ -1,6 +1,6 @@
 //! The thread that asks the host: where the listed paths leave it and lead, and whether the tunnel's interface still has what it was
 //! given. Interfaces, addresses, routes and rules come and go; the data thread hears of what that changes, and asks the kernel for
-//! nothing but ways back to peers ([`back`](super::back)).
+//! nothing but routes back to peers ([`return_routes`](super::return_routes)).
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -133,7 +133,7 @@ impl Tls {
 }
 
 /// All that the thread owns.
-pub struct Ways {
+pub struct HostWatch {
     state: State,
     inbox: Inbox<(), Order>,
     changes: Option<Changes>,
@@ -178,7 +178,7 @@ struct State {
     connections: u64,
 }
 
-impl Ways {
+impl HostWatch {
     /// Of the paths in `config`, in the calling thread's network namespace. What is new goes to `told`, and wakes `waker`.
     pub fn new(
         interface: Interface,

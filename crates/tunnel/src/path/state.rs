@@ -1,4 +1,4 @@
-//! What a path is good for, and what was said of that.
+//! A path's state, and the log of its changes.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -51,27 +51,27 @@ pub struct Change {
     pub why: String,
 }
 
-/// What was said of a path last.
+/// A path's state as it was logged last, and before.
 #[derive(Debug, Default)]
-pub struct Said {
+pub struct StateLog {
     pub(crate) state: State,
     pub(crate) why: Option<Why>,
     pub(crate) at: Duration,
-    /// What was said before, the newest last.
+    /// What was logged, the newest last.
     pub(crate) changes: VecDeque<Change>,
-    /// The state that it is in, and since when.
+    /// The state that it is in, logged or not yet, and since when.
     pub(crate) now: (State, Duration),
     /// When to look again though nothing happens.
     pub(crate) due: Option<Duration>,
 }
 
-impl Said {
-    /// Whether it was said to carry data.
+impl StateLog {
+    /// Whether it was logged to carry data.
     pub fn is_up(&self) -> bool {
         self.state == State::Up
     }
 
-    /// What was said, the newest last.
+    /// What was logged, the newest last.
     pub fn changes(&self) -> impl Iterator<Item = &Change> {
         self.changes.iter()
     }

@@ -10,19 +10,19 @@ use device::net::Query;
 use super::routing::leaves_by;
 use crate::wire::address::{Address, LocalAddress};
 
-/// Ways back that are remembered; beyond that all are forgotten, and asked for again.
+/// Routes that are remembered; beyond that all are forgotten, and asked for again.
 const MAX_KNOWN: usize = 4096;
 
-/// What the kernel said of ways back.
+/// What the kernel said of the routes by which answers leave.
 #[derive(Debug)]
-pub struct Back {
+pub struct ReturnRoutes {
     net: Net,
     mark: u32,
     /// How packets leave to the first address, from the second, by the interface if a route leads there by it.
     known: HashMap<(IpAddr, IpAddr, u32), LocalAddress>,
 }
 
-impl Back {
+impl ReturnRoutes {
     /// Of packets with this mark.
     pub fn new(mark: u32) -> io::Result<Self> {
         Ok(Self { net: Net::open()?, mark, known: HashMap::new() })

@@ -80,7 +80,7 @@ impl Shared {
 
 /// The tunnel's end of a capture.
 #[derive(Debug)]
-pub struct Tap {
+pub struct CaptureSender {
     wanted: Wanted,
     shared: Arc<Shared>,
 }
@@ -90,9 +90,9 @@ pub struct Tap {
 pub struct Capture(Arc<Shared>);
 
 /// Both ends.
-pub fn capture(wanted: Wanted) -> (Tap, Capture) {
+pub fn capture(wanted: Wanted) -> (CaptureSender, Capture) {
     let shared = Arc::new(Shared::default());
-    (Tap { wanted, shared: Arc::clone(&shared) }, Capture(shared))
+    (CaptureSender { wanted, shared: Arc::clone(&shared) }, Capture(shared))
 }
 
 impl Capture {
@@ -114,7 +114,7 @@ impl Drop for Capture {
     }
 }
 
-impl Tap {
+impl CaptureSender {
     fn is_read(&self) -> bool {
         !self.shared.lock().reader_is_gone
     }
@@ -132,7 +132,7 @@ impl Tap {
     }
 }
 
-impl Drop for Tap {
+impl Drop for CaptureSender {
     fn drop(&mut self) {
         self.shared.lock().tunnel_is_gone = true;
         self.shared.news.notify_one();
@@ -141,25 +141,25 @@ impl Drop for Tap {
 
 /// The captures that run.
 #[derive(Debug, Default)]
-pub struct Taps(Vec<Tap>);
+pub struct Captures(Vec<CaptureSender>);
 
-impl Taps {
+impl Captures {
     /// One more.
     ///
     /// # Errors
     /// There are enough.
-    pub fn add(&mut self, tap: Tap) -> Result<(), String> {
+    pub fn add(&mut self, sender: CaptureSender) -> Result<(), String> {
         self.forget();
         if self.0.len() >= CAPTURES {
             return Err(format!("{CAPTURES} captures run already; end one"));
         }
-        self.0.push(tap);
+        self.0.push(sender);
         Ok(())
     }
 
     /// Ends those that nobody reads any more.
     pub fn forget(&mut self) {
-        self.0.retain(Tap::is_read);
+        self.0.retain(CaptureSender::is_read);
     }
 
     /// Whether anybody captures.
@@ -169,7 +169,7 @@ impl Taps {
 
     /// Gives a packet to whoever wants it; `port` is this host's.
     pub fn put(&self, time: Duration, port: impl FnOnce(SocketAddr, u8) -> u16, captured: &Captured) {
-        let mut taking = self.0.iter().filter(|tap| tap.wanted.takes(captured)).peekable();
+        let mut taking = self.0.iter().filter(|sender| sender.wanted.takes(captured)).peekable();
         if taking.peek().is_none() {
             return;
         }
@@ -180,7 +180,7 @@ impl Taps {
             };
             SocketAddr::new(ends.local.ip.unwrap_or(any), port(ends.remote, ends.local.socket))
         });
-        taking.for_each(|tap| tap.put(time, local, captured));
+        taking.for_each(|sender| sender.put(time, local, captured));
     }
 }
 
@@ -200,19 +200,19 @@ mod tests {
         Captured { path, ..capture::dropped(Direction::Out, Some(peer), &vec![0; size], "x") }
     }
 
-    fn put(taps: &Taps, captured: &Captured) {
-        taps.put(NOW, |_, _| 0, captured);
+    fn put(captures: &Captures, captured: &Captured) {
+        captures.put(NOW, |_, _| 0, captured);
     }
 
     #[test]
     fn a_slow_reader_loses_what_is_counted() {
-        let (mut taps, (tap, capture)) = (Taps::default(), capture(wanted()));
-        taps.add(tap).unwrap();
-        (0..10_000).for_each(|_| put(&taps, &packet("office", None, 1400)));
+        let (mut captures, (sender, capture)) = (Captures::default(), capture(wanted()));
+        captures.add(sender).unwrap();
+        (0..10_000).for_each(|_| put(&captures, &packet("office", None, 1400)));
         let first = capture.take(NOW).unwrap();
         assert!((1..3000).contains(&first.taken.len()), "{}", first.taken.len());
         assert_eq!(first.taken.len() as u64 + first.missed, 10_000);
-        put(&taps, &packet("office", None, 1400));
+        put(&captures, &packet("office", None, 1400));
         let next = capture.take(NOW).unwrap();
         assert_eq!((next.taken.len(), next.missed), (1, 0));
     }
@@ -220,40 +220,41 @@ mod tests {
     #[test]
     fn what_is_wanted_is_taken_and_nothing_else() {
         let of = |wanted| {
-            let (mut taps, (tap, capture)) = (Taps::default(), capture(wanted));
-            taps.add(tap).unwrap();
+            let (mut captures, (sender, capture)) = (Captures::default(), capture(wanted));
+            captures.add(sender).unwrap();
             for (peer, path) in [("office", Some("lte")), ("office", None), ("home", Some("lte"))] {
-                put(&taps, &packet(peer, path, 9));
+                put(&captures, &packet(peer, path, 9));
             }
             capture.take(NOW).unwrap().taken.len()
         };
         assert_eq!(of(wanted()), 3);
         assert_eq!(of(Wanted { peer: Some("office".into()), ..wanted() }), 2);
         assert_eq!(of(Wanted { path: Some("lte".into()), ..wanted() }), 2);
-        let (mut taps, (tap, capture)) = (Taps::default(), capture(Wanted { inner: false, ..wanted() }));
-        taps.add(tap).unwrap();
-        put(&taps, &packet("office", None, 9));
+        let (mut captures, (sender, capture)) =
+            (Captures::default(), capture(Wanted { inner: false, ..wanted() }));
+        captures.add(sender).unwrap();
+        put(&captures, &packet("office", None, 9));
         assert_eq!(capture.take(Duration::ZERO).map(|batch| batch.taken.len()), Some(0));
     }
 
     #[test]
     fn both_ends_hear_when_the_other_goes() {
-        let mut taps = Taps::default();
-        let mut captures: Vec<_> = (0..CAPTURES)
+        let mut captures = Captures::default();
+        let mut readers: Vec<_> = (0..CAPTURES)
             .map(|_| {
-                let (tap, reader) = capture(wanted());
-                taps.add(tap).unwrap();
+                let (sender, reader) = capture(wanted());
+                captures.add(sender).unwrap();
                 reader
             })
             .collect();
-        let (tap, _reader) = capture(wanted());
-        assert!(taps.add(tap).is_err());
-        captures.truncate(1);
-        taps.forget();
-        let (tap, reader) = capture(wanted());
-        taps.add(tap).unwrap();
-        put(&taps, &packet("office", None, 9));
-        drop(taps);
+        let (sender, _reader) = capture(wanted());
+        assert!(captures.add(sender).is_err());
+        readers.truncate(1);
+        captures.forget();
+        let (sender, reader) = capture(wanted());
+        captures.add(sender).unwrap();
+        put(&captures, &packet("office", None, 9));
+        drop(captures);
         assert_eq!(reader.take(NOW).map(|batch| batch.taken.len()), Some(1));
         assert!(reader.take(NOW).is_none());
     }
