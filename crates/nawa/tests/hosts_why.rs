@@ -56,6 +56,23 @@ fn a_port_where_nobody_listens_is_told_from_silence() {
 }
 
 #[test]
+fn a_router_that_knows_no_way_is_named() {
+    let Some(_alone) = namespaces_or_skip("a_router_that_knows_no_way_is_named") else { return };
+    let net = Uplinks::new();
+    nft(&net.core, "add rule inet isp forward udp dport 51900 reject with icmpx type host-unreachable");
+    let mut van = van(&net, &(path("l1", "local = 'wan1'") + &path_to(FAMILIES[1], "l6", "local = 'wan1'")));
+    for (name, to) in [("l1", "203.0.113.7:51900"), ("l6", "[2001:db8::7]:51900")] {
+        let why = format!("a router on the way to {to} says that it cannot be reached");
+        net.wait_why(name, &why);
+        net.wait_for(name, "a cause", |path| path["cause"] == "unreachable");
+        van.read_until(&why);
+    }
+    nft(&net.core, "flush chain inet isp forward");
+    let _office = Daemon::start(&net.office, &net.office_file(""));
+    net.wait_up(&["l1", "l6"]);
+}
+
+#[test]
 fn what_the_kernel_does_not_send_is_said() {
     let Some(_alone) = namespaces_or_skip("what_the_kernel_does_not_send_is_said") else { return };
     let net = Uplinks::new();

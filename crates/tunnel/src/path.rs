@@ -315,16 +315,22 @@ impl Path {
         [here.copied(), home.copied(), rival.copied()].into_iter().flatten()
     }
 
-    /// When a packet sent now is expected to be there, µs, with an offset common to all paths: as delays are reported or, if that is
-    /// later, behind what is in flight, by the path's jitter late. And later by what a repair takes, as likely as one is lost of
-    /// what its flow sends in a round trip at `rate`, bytes per second: all that the flow sends waits for that one.
-    pub fn expected_arrival(&self, rate: f64) -> Option<i64> {
+    /// When a packet sent now is there unless it is lost, µs, with an offset common to all paths: as delays are reported or, if that
+    /// is later, behind what is in flight, by the path's jitter late.
+    pub fn queued_arrival(&self) -> Option<i64> {
         let queue = micros(self.sent.rate.queue_delay(self.sent.in_flight()));
-        let queued = self.delay?.max(self.least_arrival(0.0)? + queue);
-        Some(queued + micros(self.repair(rate)))
+        Some(self.delay?.max(self.least_arrival(0.0)? + queue))
     }
 
-    /// The same without what is in flight.
+    /// And later by what a repair takes, as likely as one is lost of what its flow sends in a round trip at `rate`, bytes per second:
+    /// all that the flow sends waits for that one. What is `copied` if this path loses hardly ever waits for a repair: it
+    /// counts for so much less.
+    pub fn expected_arrival(&self, rate: f64, copied: bool) -> Option<i64> {
+        let repair = self.repair(rate);
+        Some(self.queued_arrival()? + micros(if copied { repair.div_f64(LIKELY) } else { repair }))
+    }
+
+    /// When it would be there if nothing were in flight.
     pub fn least_arrival(&self, rate: f64) -> Option<i64> {
         let (least, _) = self.least_delay?;
         Some(least + micros(self.sent.rate.jitter() + self.repair(rate)))

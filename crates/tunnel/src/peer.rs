@@ -471,8 +471,10 @@ impl Peer {
                 copies.handle_confirmed(order);
             }
         }
+        let soonest = self.paths.iter().filter(|p| p.is_up()).map(|p| p.sent.report_expected_in()).min();
+        let again = now + soonest.unwrap_or_default();
         for &order in &self.outcome.lost {
-            self.unconfirmed.handle_lost(now, order);
+            self.unconfirmed.handle_lost(now, again, order);
         }
     }
 

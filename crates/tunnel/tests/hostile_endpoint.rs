@@ -202,13 +202,16 @@ fn a_peer_with_a_cookie_gets_in_through_a_flood_in_its_name() {
     // Its first message is at the other end, and the cookie on its way back.
     net.pass(15 * MS);
     let (seen, start) = (net.seen_at.clone(), net.now);
+    let mut said = false;
     while net.peer(0).session_age_s.is_none() {
+        said |= net.peer(0).paths.iter().any(|path| path.cause == "limited");
         // 20,000 per second in others' names, and as many in the peer's.
         flood(&mut net, &stranger, 20);
         flood(&mut net, &|n| seen[n as usize % seen.len()], 20);
         net.pass(MS);
         assert!(net.now < start + S / 10, "its next message was not answered");
     }
+    assert!(said, "the peer does not say that it is made to wait");
 }
 
 /// Who receives at one address may use the cookie that it got there.

@@ -30,8 +30,8 @@ const MIN_TARGET: Duration = Duration::from_millis(20);
 const TARGET_SHARE: u32 = 4;
 /// Below so many bytes nothing is dropped: there is no queue to speak of.
 const LITTLE: usize = 2 * 1500;
-/// A flow that is told by its window loses only if it does not obey: if packets wait for twice the target for so many
-/// intervals, in which what waited before it was told drains.
+/// A flow that is told by its window loses only if it does not obey: if packets wait for too long for so many intervals, in
+/// which what waited before it was told drains.
 const DEAF: u32 = 4;
 const QUANTUM: isize = 1514;
 const FLOWS: usize = 256;
@@ -63,8 +63,8 @@ struct Waiting {
 pub struct Head<'a> {
     /// The packet.
     pub packet: &'a [u8],
-    /// Whether the flow sends little, and nothing else of it waits. An acknowledgement waits for its path to have room, for a later
-    /// one may take its place meanwhile.
+    /// Whether the flow sends little, and no more of it waits than it may send in a turn. An acknowledgement waits for its path to have room, for a later one
+    /// may take its place meanwhile.
     pub sparse: bool,
     /// Bytes that this and the other flows that wait have left to send, each as many as this one, as far as can be told.
     pub rest: f64,
@@ -369,7 +369,7 @@ impl FlowQueue {
         let left = flow.window.left().unwrap_or(recent.max(flow.bytes as f64));
         Some(Head {
             packet,
-            sparse: recent < self.sparse && flow.packets.len() == 1 && !packet::is_pure_ack(packet),
+            sparse: recent < self.sparse && flow.bytes as isize <= QUANTUM && !packet::is_pure_ack(packet),
             rest: flows * left,
             rate: recent / MEMORY.as_secs_f64(),
         })
@@ -421,10 +421,7 @@ impl FlowQueue {
     fn is_late(&mut self, now: Duration, at: usize) -> bool {
         let target = self.target + self.allowance(now, at);
         let flow = &mut self.flows[at];
-        let (target, interval) = match flow.window.left().is_some() {
-            true => (2 * target, DEAF * self.interval),
-            false => (target, self.interval),
-        };
+        let interval = if flow.window.left().is_some() { DEAF * self.interval } else { self.interval };
         let waited = flow.packets.front().map_or(Duration::ZERO, |first| now.saturating_sub(first.since));
         if waited < target || flow.bytes <= LITTLE {
             flow.above_until = None;

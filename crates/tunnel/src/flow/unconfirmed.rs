@@ -30,8 +30,15 @@ struct Slot {
     sent: Duration,
     /// Copies in flight.
     copies: u8,
-    /// The path that the last copy went over, and when it should be confirmed.
+    /// The path that the last copy went over, and when all that are in flight should be confirmed.
     way: Way,
+}
+
+impl Slot {
+    fn add_copy(&mut self, way: Way) {
+        let due = if self.copies > 0 { way.due.max(self.way.due) } else { way.due };
+        (self.copies, self.way) = (self.copies + 1, Way { due, ..way });
+    }
 }
 
 /// How a packet was sent.
@@ -54,8 +61,8 @@ pub struct Resend<'a> {
     pub sparse: bool,
     /// The id of the path that its last copy went over.
     pub path: u16,
-    /// A copy may still arrive.
-    pub under_way: bool,
+    /// Copies are in flight, and overdue.
+    pub overdue: bool,
     /// The inner packet.
     pub packet: &'a [u8],
 }
@@ -149,8 +156,7 @@ impl Unconfirmed {
     /// One more copy of `order` was sent, though nothing says that the last was lost.
     pub fn handle_copied(&mut self, order: u64, way: Way) {
         if let Some(slot) = self.slot(order).filter(|slot| !slot.done) {
-            slot.copies += 1;
-            slot.way = way;
+            slot.add_copy(way);
         }
     }
 
@@ -160,17 +166,18 @@ impl Unconfirmed {
         self.trim();
     }
 
-    /// A copy is taken to be lost: the last one in flight puts the packet up to be sent again, or gives it up.
-    pub fn handle_lost(&mut self, now: Duration, order: u64) {
+    /// A copy is taken to be lost. It is sent again, or given up, unless those in flight are confirmed before one that is sent now,
+    /// `again`.
+    pub fn handle_lost(&mut self, now: Duration, again: Duration, order: u64) {
         let deadline = self.deadline;
         let Some(slot) = self.slot(order).filter(|s| !s.done) else { return };
         slot.copies = slot.copies.saturating_sub(1);
-        if slot.copies > 0 {
-            return;
-        }
+        let alone = slot.copies == 0;
         if slot.packet.is_none() || now >= slot.sent + deadline {
-            self.give_up(order);
-        } else {
+            if alone {
+                self.give_up(order);
+            }
+        } else if alone || slot.way.due > again {
             let bulk = !slot.sparse;
             self.resends.insert((bulk, order));
         }
@@ -222,11 +229,11 @@ impl Unconfirmed {
     }
 
     /// The packet to send again next.
-    pub fn peek_resend(&mut self) -> Option<Resend<'_>> {
+    pub fn peek_resend(&mut self, now: Duration) -> Option<Resend<'_>> {
         let order = self.front_resend()?;
         let &mut Slot { behind, sparse, way, copies, ref packet, .. } = self.slot(order)?;
-        let (path, under_way) = (way.path, copies > 0);
-        Some(Resend { order, behind, sparse, path, under_way, packet: packet.as_deref()? })
+        let (path, overdue) = (way.path, copies > 0 && way.due <= now);
+        Some(Resend { order, behind, sparse, path, overdue, packet: packet.as_deref()? })
     }
 
     /// A packet that is kept.
@@ -244,8 +251,7 @@ impl Unconfirmed {
         if let Some((_, order)) = self.resends.pop_first()
             && let Some(slot) = self.slot(order)
         {
-            slot.copies += 1;
-            slot.way = way;
+            slot.add_copy(way);
             self.resent += 1;
         }
     }
@@ -299,7 +305,7 @@ mod tests {
     const S: Duration = Duration::from_secs(1);
     const WAY: Way = Way { path: 7, due: S };
     const AGAIN: Resend =
-        Resend { order: 1, behind: 1, sparse: false, path: 7, under_way: false, packet: &[1] };
+        Resend { order: 1, behind: 1, sparse: false, path: 7, overdue: false, packet: &[1] };
 
     fn store(n: u8, repeat: bool) -> Unconfirmed {
         let mut u = Unconfirmed::new(repeat, 1000);
@@ -320,14 +326,14 @@ mod tests {
     #[test]
     fn what_is_lost_is_offered_again_once_per_loss_of_its_last_copy() {
         let mut u = store(2, true);
-        u.handle_lost(Duration::ZERO, 1);
-        assert_eq!(u.peek_resend(), Some(AGAIN));
+        u.handle_lost(Duration::ZERO, S, 1);
+        assert_eq!(u.peek_resend(2 * S), Some(AGAIN));
         u.pop_resend(WAY);
-        assert_eq!(u.peek_resend(), None);
-        u.handle_lost(Duration::ZERO, 1);
-        assert_eq!(u.peek_resend(), Some(AGAIN));
+        assert_eq!(u.peek_resend(2 * S), None);
+        u.handle_lost(Duration::ZERO, S, 1);
+        assert_eq!(u.peek_resend(2 * S), Some(AGAIN));
         u.handle_confirmed(1);
-        assert_eq!(u.peek_resend(), None, "confirmed after all");
+        assert_eq!(u.peek_resend(2 * S), None, "confirmed after all");
     }
 
     #[test]
@@ -342,24 +348,24 @@ mod tests {
         assert_eq!(u.front_due(), Some(S));
         u.repeat_overdue(2 * S);
         assert_eq!((u.resend_packets(), u.front_due()), (2, None));
-        assert_eq!(u.peek_resend(), Some(Resend { under_way: true, ..AGAIN }));
+        assert_eq!(u.peek_resend(2 * S), Some(Resend { overdue: true, ..AGAIN }));
         u.pop_resend(Way { path: 8, due: 5 * S });
         assert_eq!(u.front_due(), None, "two copies are on their way");
-        u.handle_lost(2 * S, 1);
+        u.handle_lost(2 * S, 3 * S, 1);
         assert_eq!(u.front_due(), Some(5 * S));
         u.handle_confirmed(2);
-        assert_eq!(u.peek_resend(), None, "confirmed after all");
-        u.handle_lost(Duration::ZERO, 1);
-        assert_eq!(u.peek_resend(), Some(Resend { path: 8, ..AGAIN }));
+        assert_eq!(u.peek_resend(2 * S), None, "confirmed after all");
+        u.handle_lost(Duration::ZERO, S, 1);
+        assert_eq!(u.peek_resend(2 * S), Some(Resend { path: 8, ..AGAIN }));
     }
 
     #[test]
     fn what_sends_little_goes_first() {
         let mut u = Unconfirmed::new(true, 1000);
         (0..4).for_each(|n| u.push(Duration::ZERO, 1, vec![n], n == 2, WAY));
-        (0..4).for_each(|order| u.handle_lost(Duration::ZERO, order));
+        (0..4).for_each(|order| u.handle_lost(Duration::ZERO, S, order));
         let next = |u: &mut Unconfirmed| {
-            let order = u.peek_resend().map(|resend| resend.order);
+            let order = u.peek_resend(2 * S).map(|resend| resend.order);
             u.pop_resend(WAY);
             order
         };
@@ -370,22 +376,36 @@ mod tests {
     fn what_went_twice_is_lost_when_both_are() {
         for repeat in [true, false] {
             let mut u = store(2, repeat);
-            u.handle_copied(1, Way { path: 8, due: 2 * S });
-            u.handle_lost(Duration::ZERO, 1);
+            u.handle_copied(1, Way { path: 8, due: S });
+            u.handle_lost(Duration::ZERO, S, 1);
             assert_eq!((u.has_resend(), u.totals().0), (false, 0));
-            u.handle_lost(Duration::ZERO, 1);
+            u.handle_lost(Duration::ZERO, S, 1);
             assert_eq!((u.has_resend(), u.totals().0), (repeat, u64::from(!repeat)));
+        }
+    }
+
+    #[test]
+    fn what_comes_sooner_if_it_is_sent_again_does_not_wait_for_its_copy() {
+        for repeat in [true, false] {
+            let mut u = store(2, repeat);
+            u.handle_copied(1, Way { path: 8, due: 2 * S });
+            u.handle_lost(Duration::ZERO, S, 1);
+            let again = u.peek_resend(Duration::ZERO);
+            assert_eq!(again, repeat.then_some(Resend { path: 8, ..AGAIN }));
+            assert_eq!(u.totals().0, 0);
+            u.handle_lost(DEADLINE, DEADLINE + S, 1);
+            assert_eq!(u.totals().0, 1);
         }
     }
 
     #[test]
     fn the_deadline_gives_up() {
         let mut u = store(2, true);
-        u.handle_lost(Duration::ZERO, 0);
+        u.handle_lost(Duration::ZERO, S, 0);
         assert_eq!(u.poll_timeout(), Some(DEADLINE));
         u.handle_timeout(S);
         assert_eq!((u.floor(), u.totals().0), (1, 1));
-        u.handle_lost(2 * S, 1);
+        u.handle_lost(2 * S, 3 * S, 1);
         assert_eq!((u.floor(), u.bytes()), (2, 0));
     }
 
@@ -403,8 +423,8 @@ mod tests {
     #[test]
     fn without_repetition_a_loss_is_given_up_at_once() {
         let mut u = store(2, false);
-        u.handle_lost(Duration::ZERO, 0);
-        assert_eq!(u.peek_resend(), None);
+        u.handle_lost(Duration::ZERO, S, 0);
+        assert_eq!(u.peek_resend(2 * S), None);
         assert_eq!((u.floor(), u.bytes()), (1, 0));
     }
 }

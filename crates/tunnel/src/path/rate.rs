@@ -94,6 +94,7 @@ struct Round {
     trip: Option<Duration>,
     app_limited: bool,
     acked: u32,
+    lost: u32,
     /// The most bytes that were in flight.
     in_flight: usize,
     /// Bytes of the largest data packet.
@@ -325,6 +326,7 @@ impl Rate {
             self.own_loss.add(lost);
         }
         self.round.acked += u32::from(!lost);
+        self.round.lost += u32::from(lost);
         if let Some(cubic) = self.competing.as_mut().filter(|_| lost) {
             cubic.handle_lost(packet.sent);
         }
@@ -533,6 +535,10 @@ impl Rate {
             loss_before: (self.loss.packets >= REMEMBERED).then_some(self.loss.value),
             ..Round::default()
         };
+        // A queue of this end's grows while the path starts, or overflows: else the path has become longer.
+        let delays = self.last_round.min_delay.zip(round.min_delay);
+        let grows = delays.is_some_and(|(before, delay)| longer(delay, before) > self.jitter())
+            || f64::from(round.lost) > EXCESS_LOSS * f64::from(round.lost + round.acked);
         self.last_round = round;
         let memory = if queued { 1 } else { ROUNDS };
         self.max.forget(self.round.number, memory);
@@ -549,7 +555,8 @@ impl Rate {
             false => (self.full.0, self.full.1.saturating_add(u8::from(filled && !round.app_limited))),
         };
         // Three rounds that brought no quarter more, or a queue, or losses.
-        if self.phase == Phase::Startup && (self.full.1 >= 3 || (filled && (self.queued_rounds > 1 || lossy)))
+        if self.phase == Phase::Startup
+            && (self.full.1 >= 3 || (filled && ((self.queued_rounds > 1 && grows) || lossy)))
         {
             self.phase = Phase::Drain;
         }
@@ -560,24 +567,17 @@ impl Rate {
     }
 
     fn advance(&mut self, now: Duration, in_flight: usize) {
-        let drained = in_flight as f64 <= self.bdp();
-        if self.phase == Phase::Drain && drained {
-            self.phase = Phase::Cruise;
-            self.enter(2, now);
+        let rate = self.bytes_per_second().unwrap_or(0.0);
+        if self.phase == Phase::Drain && in_flight as f64 <= self.bdp() {
+            (self.phase, self.cycle) = (Phase::Cruise, (2, now, rate));
         }
         let (at, since, before) = self.cycle;
         let rtt = self.min_rtt().unwrap_or_default().max(SLACK);
-        let over = now >= since + rtt || (CYCLE[at] < 1.0 && drained);
-        if self.phase != Phase::Cruise || !over {
-            return;
+        if self.phase == Phase::Cruise && now >= since + rtt {
+            // A probe goes on for as long as the path takes more: a link that recovers is followed at once.
+            let more = CYCLE[at] > 1.0 && rate > GREW * before;
+            self.cycle = (if more { at } else { (at + 1) % CYCLE.len() }, now, rate);
         }
-        // A probe goes on for as long as the path takes more: a link that recovers is followed at once.
-        let more = CYCLE[at] > 1.0 && self.bytes_per_second().is_some_and(|rate| rate > GREW * before);
-        self.enter(if more { at } else { (at + 1) % CYCLE.len() }, now);
-    }
-
-    fn enter(&mut self, at: usize, now: Duration) {
-        self.cycle = (at, now, self.bytes_per_second().unwrap_or(0.0));
     }
 
     /// Whether the least delay of a round shows a queue on the path, beyond what jitter and the window's two packets add.

@@ -194,7 +194,7 @@ impl Peer {
     fn pack_resend(&mut self, now: Duration, train: &mut Train) -> bool {
         let has_choice = self.has_choice();
         let behind_it = self.unconfirmed.resend_packets().saturating_sub(1) * usize::from(MIN_INNER_MTU);
-        let Some(Resend { packet, sparse, path, under_way, .. }) = self.unconfirmed.peek_resend() else {
+        let Some(Resend { packet, sparse, path, overdue, .. }) = self.unconfirmed.peek_resend(now) else {
             return false;
         };
         let want = Want {
@@ -203,13 +203,14 @@ impl Peer {
             // All that is sent waits for it.
             rate: self.paths.iter().filter_map(|p| p.sent.rate.bytes_per_second()).sum(),
             sparse,
+            copied: false,
             lost_by: Some(path),
-            avoid: Some(path).filter(|_| under_way && has_choice),
+            avoid: Some(path).filter(|_| overdue && has_choice),
             backlog: 0,
         };
         let Some((at, _)) = choose(&self.paths, self.scheduler, now, &want) else { return false };
         let (Some(session), Some(Resend { order, behind, packet, .. })) =
-            (self.sessions.current(now), self.unconfirmed.peek_resend())
+            (self.sessions.current(now), self.unconfirmed.peek_resend(now))
         else {
             return false;
         };
@@ -232,10 +233,12 @@ impl Peer {
     /// Sends a burst of fresh packets over one path.
     fn pack_fresh(&mut self, now: Duration, train: &mut Train) {
         let (paths, scheduler, marks) = (&self.paths, self.scheduler, self.marks);
-        let backlog = self.queue.bytes();
+        let (backlog, (total, extra)) = (self.queue.bytes(), self.twice_bytes);
         let chosen = self.queue.pop(now, |head| {
             let Head { packet, sparse, rest, rate, .. } = *head;
-            let want = Want { size: packet.len(), rest, rate, sparse, lost_by: None, avoid: None, backlog };
+            let size = packet.len();
+            let copied = sparse && bicast::within_budget(total, extra, size as u32, TWICE_PERCENT);
+            let want = Want { size, rest, rate, sparse, copied, lost_by: None, avoid: None, backlog };
             let (at, tried) = choose(paths, scheduler, now, &want)?;
             let takes = takes(&paths[at], train, outer(&paths[at], marks, packet), packet.len());
             takes.then_some((at, sparse, tried.map(|at| paths[at].id)))
@@ -409,7 +412,7 @@ impl Peer {
                 && p.sent.in_flight() < 2 * p.sent.window(now)
         };
         let order =
-            |p: &Path| (p.sent.is_silent(), p.sent.is_late(now), p.expected_arrival(0.0).unwrap_or(i64::MAX));
+            |p: &Path| (p.sent.is_silent(), p.sent.is_late(now), p.queued_arrival().unwrap_or(i64::MAX));
         let others = self.paths.iter().enumerate().filter(|(_, p)| p.id != first && takes(p));
         others.min_by_key(|(_, p)| order(p)).map(|(at, _)| at)
     }
@@ -463,7 +466,7 @@ impl Peer {
         let up = |backup: bool| self.paths.iter().filter(move |p| p.is_up() && p.backup == backup);
         let sent = up(true).map(|path| path.sent.totals().1).sum();
         let rate = up(false).map(|path| path.sent.rate.perhaps()).sum();
-        let there = up(false).filter_map(|path| path.expected_arrival(0.0)).min();
+        let there = up(false).filter_map(|path| path.queued_arrival()).min();
         let by_backup = up(true).filter_map(|path| path.least_arrival(0.0)).min();
         let later = there.zip(by_backup).map(|(there, by_backup)| (there - by_backup) as f64 / 1e6);
         let helps = self.help.judge(now, sent, self.queue.bytes(), rate, later);

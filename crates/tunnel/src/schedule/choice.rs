@@ -38,6 +38,8 @@ pub struct Want {
     pub rate: f64,
     /// Its flow sends little.
     pub sparse: bool,
+    /// A second path takes a copy of it if the first one loses.
+    pub copied: bool,
     /// The id of the path that lost it, if it is sent again: that one may be full.
     pub lost_by: Option<u16>,
     /// The id of a path that it is on already.
@@ -116,7 +118,7 @@ fn view(scheduler: Scheduler, now: Duration, index: usize, path: &Path, want: &W
         let wait = rate.next_send().saturating_sub(now).max(rate.transmit_time(excess));
         (has_room(scheduler, path, now, false), wait)
     };
-    let arrival = path.expected_arrival(want.rate);
+    let arrival = path.expected_arrival(want.rate, want.copied);
     xmit::View {
         index,
         room,
@@ -130,10 +132,10 @@ fn view(scheduler: Scheduler, now: Duration, index: usize, path: &Path, want: &W
 
 /// Why path `at` is taken: what speaks against each of the others.
 pub fn explain(paths: &[Path], scheduler: Scheduler, now: Duration, at: usize, sparse: bool) -> String {
-    let here = paths[at].expected_arrival(0.0);
+    let here = paths[at].queued_arrival();
     let against = |path: &Path| {
         let full = !has_room(scheduler, path, now, false);
-        let later = here.zip(path.expected_arrival(0.0)).map(|(here, there)| (there - here) as f64 / 1e3);
+        let later = here.zip(path.queued_arrival()).map(|(here, there)| (there - here) as f64 / 1e3);
         let why = match later {
             _ if !path.is_up() => "not up".to_owned(),
             _ if path.is_kept() && !paths[at].is_kept() => "backup".to_owned(),
