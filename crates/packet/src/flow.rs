@@ -3,8 +3,8 @@
 use crate::ip::{self, Ip};
 use std::net::{IpAddr, SocketAddr};
 
-/// A number that all packets of one flow and direction share: addresses, protocol and, for unfragmented TCP and
-/// UDP, ports. Fragments of one packet share one too.
+/// A number that all packets of one flow and direction share: addresses, protocol and, for unfragmented TCP, UDP
+/// and SCTP, ports. Fragments of one packet share one too.
 ///
 /// `seed` keeps two users of the hash from splitting flows alike. Not proof against someone who looks for collisions.
 pub fn flow_hash(ip: &Ip<'_>, seed: u64) -> u64 {
@@ -26,7 +26,7 @@ pub struct FlowName {
     pub source: IpAddr,
     /// Where they go.
     pub destination: IpAddr,
-    /// The ports of source and destination, of unfragmented TCP and UDP.
+    /// The ports of source and destination, of unfragmented TCP, UDP and SCTP.
     pub ports: Option<[u16; 2]>,
 }
 
@@ -62,7 +62,7 @@ fn hash(protocol: u8, source: IpAddr, destination: IpAddr, ports: Option<[u8; 4]
 }
 
 fn ports(ip: &Ip<'_>) -> Option<[u8; 4]> {
-    let whole = matches!(ip.protocol(), ip::TCP | ip::UDP) && !ip.is_fragment();
+    let whole = matches!(ip.protocol(), ip::TCP | ip::UDP | ip::SCTP) && !ip.is_fragment();
     ip.payload().first_chunk().copied().filter(|_| whole)
 }
 
@@ -129,9 +129,9 @@ mod tests {
             source.starts_with("192.0.2.1:") && destination.starts_with("192.0.2.2:"),
             "{source} {destination}"
         );
-        let mut icmp = udp.clone();
-        icmp[9] = 1;
-        assert_eq!(name(&icmp), ["192.0.2.1", "192.0.2.2"]);
+        let of_protocol = |protocol: u8| name(&[&udp[..9], &[protocol], &udp[10..]].concat());
+        assert_eq!(of_protocol(ip::SCTP), name(&udp));
+        assert_eq!(of_protocol(1), ["192.0.2.1", "192.0.2.2"], "ICMP");
     }
 
     #[test]
