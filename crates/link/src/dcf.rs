@@ -31,7 +31,6 @@
 
 mod air;
 mod config;
-mod flows;
 mod phy;
 mod station;
 

@@ -3,13 +3,17 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use fq_codel::Flows;
 use serde::Serialize;
 
-use super::flows::{self, Flows};
 use super::phy::Phy;
 use crate::dice::Dice;
 use crate::stats::Tally;
 use crate::units::PacketCount;
+
+/// A flow's name: IPv4's addresses and the ports behind them, in a frame without options; all others are one flow.
+type Flow = [u8; 12];
+const FLOW_AT: usize = 26;
 
 /// Whom a frame is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,7 +68,7 @@ enum Phase {
 #[derive(Debug)]
 pub(super) struct Station {
     /// What waits above the hardware, and how many frames that has at most, if it waits by flow.
-    flows: Option<(Flows<Outgoing>, usize)>,
+    flows: Option<(Flows<Flow, Outgoing>, usize)>,
     pub(super) queue: VecDeque<Outgoing>,
     pub(super) stats: StationStats,
     /// When to answer a transmission, whom, and how many of its frames.
@@ -129,7 +133,8 @@ impl Station {
         let outgoing = Outgoing { to, frame, sequence: None, failures: 0 };
         match &mut self.flows {
             Some((flows, _)) => {
-                flows.push(now, flows::name(&outgoing.frame), outgoing.frame.len() as u64, outgoing);
+                let flow = outgoing.frame.get(FLOW_AT..).and_then(|from| from.first_chunk().copied());
+                flows.push(now, flow.unwrap_or_default(), outgoing.frame.len() as u64, outgoing);
             }
             None => self.queue.push_back(outgoing),
         }
@@ -145,9 +150,7 @@ impl Station {
     fn refill(&mut self, now: Duration) {
         let Some((flows, below)) = &mut self.flows else { return };
         while self.queue.len() < *below {
-            let (next, dropped) = flows.pop(now);
-            self.stats.dropped += PacketCount(dropped);
-            let Some(next) = next else { break };
+            let Some(next) = flows.pop(now, |_| self.stats.dropped += PacketCount(1)) else { break };
             self.queue.push_back(next);
         }
     }
