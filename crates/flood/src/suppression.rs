@@ -56,7 +56,7 @@ const SPREAD: u32 = 32;
 /// What waits grow to at most: who was cut off for a while is not slow when it is back.
 const WAIT_MAX: Duration = Duration::from_secs(1);
 
-/// Messages that wait at most; the next one drops the one that is due first.
+/// Messages that wait at most; the next one drops the one that is due first, an own one that was not sent last of all.
 pub const PENDING_MAX: usize = 1024;
 
 /// One node's messages that are still to be relayed or repeated. `K` tells messages apart, `F` is what is sent.
@@ -190,9 +190,13 @@ impl<K: Copy + Ord, F: Clone, R: RngCore> Suppression<K, F, R> {
         self.pending.insert(key, pending);
     }
 
-    /// Makes room: what is due first has had the longest time to be heard elsewhere.
+    /// Makes room: what is due first has had the longest time to be heard elsewhere. An own message was heard nowhere before it is sent.
     fn drop_first(&mut self) {
-        let dropped = self.due.pop_first().and_then(|(_, key)| self.pending.remove(&key));
+        let is_unheard = |key| self.pending.get(key).is_some_and(|pending| pending.heard + pending.sent == 0);
+        let heard = self.due.iter().find(|(_, key)| !is_unheard(key));
+        let Some(&(due, key)) = heard.or(self.due.first()) else { return };
+        self.due.remove(&(due, key));
+        let dropped = self.pending.remove(&key);
         self.stats.dropped += u64::from(dropped.is_some_and(|pending| pending.sent == 0));
     }
 
@@ -365,6 +369,16 @@ mod tests {
         (0..messages).for_each(|key| node.handle_first(Duration::ZERO, key, key));
         assert_eq!(node.pending(), PENDING_MAX);
         assert_eq!(node.stats().dropped, 2 * PENDING_MAX as u64);
+    }
+
+    #[test]
+    fn an_own_message_is_sent_however_many_wait() {
+        let mut node = node(Rules::SUPPRESSED);
+        let messages = 2 * PENDING_MAX as u32;
+        (1..messages).for_each(|key| node.handle_first(Duration::ZERO, key, key));
+        node.handle_own(Duration::ZERO, 0, 0);
+        (messages..2 * messages).for_each(|key| node.handle_first(Duration::ZERO, key, key));
+        assert_eq!((node.poll_transmit(Duration::ZERO), node.pending()), (Some(0), PENDING_MAX));
     }
 
     #[derive(Clone, Debug)]
