@@ -51,3 +51,12 @@ pub struct Config {
     /// What the slave carries behind an Ethernet header, in bytes.
     pub mtu: usize,
 }
+
+impl Config {
+    /// Whether each flow has its own interface queue, as in mac80211. The paper's modes have one for all, first in, first out, as the
+    /// paper has, and so has ACK thinning: in a queue of their own ACKs leave before later ones could take their place. With `off` the
+    /// queue is the interface's.
+    pub(crate) fn queues_by_flow(&self) -> bool {
+        self.mode == Mode::Any && !self.thin_acks
+    }
+}

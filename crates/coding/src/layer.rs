@@ -74,7 +74,7 @@ impl NcLayer {
             coded_for_until: Duration::ZERO,
             many_waited: None,
             quiet_until: Duration::ZERO,
-            interface_queue: InterfaceQueue::default(),
+            interface_queue: InterfaceQueue::new(config.queues_by_flow(), secret),
             decoding_buffer: DecodingBuffer::default(),
             arrivals: Arrivals::default(),
             delivered: VecDeque::new(),
@@ -86,6 +86,7 @@ impl NcLayer {
     pub fn reconfigure(&mut self, now: Duration, config: Config) {
         let waiting = [self.flows.clear(), self.holds.clear()].concat();
         self.send_held(now, waiting);
+        self.interface_queue.set_by_flow(now, config.queues_by_flow());
         self.config = config;
     }
 
@@ -123,9 +124,10 @@ impl NcLayer {
         all
     }
 
-    /// Whether to read more from the master: while there is no room here, frames wait there.
-    pub fn has_room(&self) -> bool {
-        self.interface_queue.has_room()
+    /// Whether to read more from the master. With a queue for each flow always, so that what is dropped is the longest flow's; else
+    /// frames wait there while there is no room here.
+    pub fn takes_more(&self) -> bool {
+        self.interface_queue.takes_more()
     }
 
     /// Whether there may be something to code, so that packets are to wait here: in mode `any` if two neighbours decode, as only a
@@ -142,7 +144,7 @@ impl NcLayer {
     pub fn handle_master(&mut self, now: Duration, frame: Vec<u8>) {
         match self.transit(now, &frame) {
             Some(packet) => self.route(now, packet),
-            None => self.enqueue(Entry::Untouched(frame)),
+            None => self.enqueue(now, Entry::Untouched(frame)),
         }
     }
 
@@ -188,7 +190,7 @@ impl NcLayer {
         if now < self.quiet_until {
             return None;
         }
-        let entry = self.interface_queue.pop()?;
+        let entry = self.interface_queue.pop(now, &mut self.stats)?;
         self.holds.note_activity(now);
         self.stats.sent += 1;
         Some(match entry {
@@ -232,7 +234,7 @@ impl NcLayer {
         }
         match self.config.mode {
             Mode::Any if packet.previous_hop.is_some() => self.wait_or_go(now, packet),
-            Mode::Any => self.enqueue(Entry::Packet(packet)),
+            Mode::Any => self.enqueue(now, Entry::Packet(packet)),
             _ => self.xmit(now, packet),
         }
     }
@@ -241,27 +243,27 @@ impl NcLayer {
     fn xmit(&mut self, now: Duration, packet: Transit) {
         let flow = packet.datagram.segment().map(|segment| segment.flow);
         let Some(flow) = flow.filter(|_| packet.previous_hop.is_some()) else {
-            return self.enqueue(Entry::Packet(packet));
+            return self.enqueue(now, Entry::Packet(packet));
         };
         self.stats.relayed += 1;
         if self.config.mode == Mode::Piggy {
-            return self.enqueue(Entry::Packet(packet));
+            return self.enqueue(now, Entry::Packet(packet));
         }
         match packet.datagram.kind() {
             Kind::Open => {
                 let mut evicted = Vec::new();
                 self.flows.open(now, flow, &mut evicted);
                 self.send_held(now, evicted);
-                self.enqueue(Entry::Packet(packet));
+                self.enqueue(now, Entry::Packet(packet));
             }
             Kind::Close => {
                 let held = self.flows.close(&flow);
                 self.send_held(now, held);
-                self.enqueue(Entry::Packet(packet));
+                self.enqueue(now, Entry::Packet(packet));
             }
             Kind::Data => self.hold(now, flow, packet),
             Kind::Ack => self.try_code(now, flow, packet),
-            Kind::Other => self.enqueue(Entry::Packet(packet)),
+            Kind::Other => self.enqueue(now, Entry::Packet(packet)),
         }
     }
 
@@ -290,9 +292,9 @@ impl NcLayer {
         match partner {
             Some(data) => {
                 self.stats.released(now.saturating_sub(data.came));
-                self.enqueue(Entry::Sum(Box::new([data, ack])));
+                self.enqueue(now, Entry::Sum(Box::new([data, ack])));
             }
-            None => self.enqueue(Entry::Packet(ack)),
+            None => self.enqueue(now, Entry::Packet(ack)),
         }
     }
 
@@ -311,15 +313,13 @@ impl NcLayer {
     fn send_held(&mut self, now: Duration, packets: Vec<Transit>) {
         for packet in packets {
             self.stats.released(now.saturating_sub(packet.came));
-            self.enqueue(Entry::Packet(packet));
+            self.enqueue(now, Entry::Packet(packet));
         }
     }
 
-    fn enqueue(&mut self, entry: Entry) {
-        let Some(entry) = self.thin(entry) else { return };
-        let packets = if matches!(entry, Entry::Sum(_)) { 2 } else { 1 };
-        if !self.interface_queue.push(entry) {
-            self.stats.queue_dropped += packets;
+    fn enqueue(&mut self, now: Duration, entry: Entry) {
+        if let Some(entry) = self.thin(entry) {
+            self.interface_queue.push(now, entry, &mut self.stats);
         }
     }
 
@@ -335,14 +335,14 @@ impl NcLayer {
     /// The partner of a packet that leaves, if the mode codes what meets in the interface queue.
     fn meet(&mut self, now: Duration, leaving: &Transit) -> Option<Transit> {
         match self.config.mode {
-            Mode::Piggy => self.meet_ack_or_data(leaving),
+            Mode::Piggy => self.meet_ack_or_data(now, leaving),
             Mode::Any => self.meet_any(now, leaving),
             _ => None,
         }
     }
 
     /// PiggyCode: an ACK for data or data for an ACK, of the same flow.
-    fn meet_ack_or_data(&mut self, leaving: &Transit) -> Option<Transit> {
+    fn meet_ack_or_data(&mut self, now: Duration, leaving: &Transit) -> Option<Transit> {
         let wanted = match leaving.datagram.kind() {
             Kind::Data => Kind::Ack,
             Kind::Ack => Kind::Data,
@@ -350,11 +350,12 @@ impl NcLayer {
         };
         let flow = |packet: &Transit| packet.datagram.segment().map(|segment| segment.flow);
         let mtu = self.config.mtu;
-        self.interface_queue.take_partner(leaving, |other| {
+        let fits = |other: &Transit| {
             other.datagram.kind() == wanted
                 && flow(other) == flow(leaving)
                 && payload_len(&other.datagram, &leaving.datagram) <= mtu
-        })
+        };
+        self.interface_queue.take_partner(now, leaving, fits, &mut self.stats)
     }
 
     /// Keeps a copy of a packet that a relay may yet send on in a sum.

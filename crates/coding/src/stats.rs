@@ -37,7 +37,7 @@ pub struct Stats {
     pub reports: u64,
     /// Pure ACKs that a later one took the place of.
     pub thinned: u64,
-    /// Frames dropped because the interface queue was full.
+    /// Frames dropped from the interface queue: it was full, or they had waited in it for too long (CoDel).
     pub queue_dropped: u64,
 }
 

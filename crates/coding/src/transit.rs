@@ -65,18 +65,18 @@ impl Transit {
 const LOOKED_AT: usize = 64;
 
 /// Where the partner of `leaving` is: the first opposing packet that `fits`, if it overtakes none of its own flow.
-pub fn find_partner<'a>(
-    packets: impl Iterator<Item = (usize, &'a Transit)>,
+pub fn find_partner<'a, P>(
+    packets: impl Iterator<Item = (P, &'a Transit)>,
     leaving: &Transit,
     fits: impl Fn(&Transit) -> bool,
-) -> Option<usize> {
+) -> Option<P> {
     let opposing = packets.filter(|(_, packet)| packet.opposes(leaving)).take(LOOKED_AT);
     let mut passed = Vec::new();
-    for (index, packet) in opposing {
+    for (place, packet) in opposing {
         let order = packet.order();
         if !passed.contains(&order) {
             if fits(packet) {
-                return Some(index);
+                return Some(place);
             }
             passed.push(order);
         }

@@ -9,7 +9,7 @@ mod sim;
 
 use coding::Mode;
 use common::ms;
-use sim::{Scenario, run};
+use sim::{Outcome, Scenario, run};
 
 const SEEDS: [u64; 11] = [2, 3, 4, 5, 6, 7, 8, 9, 10, 26, 27];
 
@@ -22,7 +22,9 @@ struct Gain {
 
 fn gain(scenario: &Scenario) -> Gain {
     let of = |seed| {
-        let scenario = Scenario { seed, seconds: 5, ..scenario.clone() };
+        // Like with like: where the layer's queue is by flow and with CoDel, so is the interface's.
+        let fq_codel = scenario.mode == Mode::Any && !scenario.thin_acks;
+        let scenario = Scenario { seed, seconds: 5, fq_codel, ..scenario.clone() };
         let plain = run(&Scenario { mode: Mode::Off, thin_acks: false, ..scenario.clone() });
         let outcome = run(&scenario);
         let goodput = (outcome.goodput_mbps / plain.goodput_mbps - 1.0) * 100.0;
@@ -106,12 +108,14 @@ fn controlled_has_the_shorter_round_trips_once_acks_come_in_time() {
     }
 }
 
+/// Of the bound a little is out of reach: a loss, as CoDel's, brings an ACK for each segment, and some meet no data.
 #[test]
 fn any_saves_nearly_what_can_be_saved() {
     for (hops, goodput) in [(2, 7.0), (3, 11.0)] {
         let gain = gain(&Scenario { hops, mode: Mode::Any, ..Scenario::default() });
         let share = gain.saved / bound(hops, gain.data_per_ack);
-        assert!(share >= 0.95 && gain.goodput >= goodput, "{hops} hops: {share:.3} of the bound");
+        println!("{hops} hops: {share:.3} of the bound");
+        assert!(share >= 0.92 && gain.goodput >= goodput, "{hops} hops: {share:.3} of the bound");
     }
 }
 
@@ -207,6 +211,29 @@ fn what_aggregates_needs_as_many_frames_below_as_go_as_one() {
                 "{aggregate}: a relay steps aside with its queue too"
             );
         }
+    }
+}
+
+/// Beside transfers that fill the relays' queues, whose packets go in sums: data with data, though ACKs have their turn first.
+#[test]
+fn a_call_does_not_wait_behind_what_is_coded() {
+    for (hops, window, least) in [(2, 64, 1.26), (3, 64, 1.34), (2, 256, 1.26), (3, 256, 1.34)] {
+        let scenario =
+            Scenario { hops, window, both_ways: true, call: true, fq_codel: true, ..Scenario::default() };
+        let median = |scenario: &Scenario, of: fn(&Outcome) -> f64| {
+            let mut values = SEEDS.map(|seed| of(&run(&Scenario { seed, seconds: 5, ..scenario.clone() })));
+            values.sort_by(f64::total_cmp);
+            values[5]
+        };
+        let [any, plain] = [Mode::Any, Mode::Off].map(|mode| Scenario { mode, ..scenario.clone() });
+        let (delay, lost) = (median(&any, |o| o.call_ms), median(&any, |o| o.call_lost));
+        let [goodput, of_plain] = [&any, &plain].map(|scenario| median(scenario, |o| o.goodput_mbps));
+        println!(
+            "a call, {hops} hops, window {window}: {delay:.1} ms ({:.1} without coding), {lost:.1} % lost, beside {goodput:.2} Mbit/s \
+             ({of_plain:.2})",
+            median(&plain, |o| o.call_ms)
+        );
+        assert!(delay < 60.0 && lost < 1.0 && goodput > least * of_plain, "{hops} hops, window {window}");
     }
 }
 

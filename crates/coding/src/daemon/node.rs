@@ -105,10 +105,10 @@ impl Node {
         }
     }
 
-    /// Frames from IP, as long as they have room in the layer; the others wait at the master.
+    /// Frames from IP, as long as the layer takes more; the others wait at the master.
     fn take(&mut self) -> io::Result<()> {
         for _ in 0..TURN {
-            if !self.layer.has_room() {
+            if !self.layer.takes_more() {
                 break;
             }
             match self.master.tap.recv(&mut self.buffer) {
@@ -205,7 +205,7 @@ impl Node {
             self.poller.change(&slave.socket, SLAVE, if full { Interest::Both } else { Interest::Read })?;
             self.waits_for_room = full;
         }
-        let reads = self.layer.has_room();
+        let reads = self.layer.takes_more();
         if reads != self.reads_master {
             let tap = &self.master.tap;
             if reads {

@@ -111,7 +111,7 @@ pub struct Status {
     pub coding_ratio: Option<f64>,
     /// Frames that the slave did not take, or that waited when it went down.
     pub unsent_frames: u64,
-    /// Frames dropped because the interface queue was full.
+    /// Frames dropped from the interface queue: it was full, or they had waited in it for too long (CoDel).
     pub queue_dropped_frames: u64,
     /// Packets of other nodes that were relayed, in sums or not.
     pub relayed_packets: u64,

@@ -37,14 +37,14 @@ impl NcLayer {
         if !self.can_be_held(now, &packet) {
             let held = self.holds.release(&packet);
             self.send_held(now, held);
-            return self.enqueue(Entry::Packet(packet));
+            return self.enqueue(now, Entry::Packet(packet));
         }
         let leaving = self.leaving(now, &packet);
         let until = now.saturating_add(self.config.wait);
         let out = self.holds.insert(now, until, packet, leaving);
         let (waited, came_now) = out.into_iter().partition(|packet| packet.came < now);
         self.send_pushed_out(now, waited);
-        Vec::into_iter(came_now).for_each(|packet| self.enqueue(Entry::Packet(packet)));
+        Vec::into_iter(came_now).for_each(|packet| self.enqueue(now, Entry::Packet(packet)));
     }
 
     fn leaving(&self, now: Duration, packet: &Transit) -> Leaving {
@@ -91,15 +91,19 @@ impl NcLayer {
         let fits = |other: &Transit| can_sum(leaving, other);
         // A sum takes as long as its longer packet: what it saves is the shorter one's time.
         let fits_well = |other: &Transit| fits(other) && leaving.is_about_as_long_as(other);
+        // While many packets wait, one of another length is left to those of that length that wait for the same way: an ACK has its
+        // turn before data, and would take the data that opposes it from them.
+        let is_another = |own: &Transit| own.follows_the_way_of(leaving) && !own.is_about_as_long_as(leaving);
+        let leaves = self.windows_are_large(now) && self.interface_queue.count_packets(is_another) > 0;
         let (queue, holds, stats) = (&mut self.interface_queue, &mut self.holds, &mut self.stats);
         let mut take = |fits: &dyn Fn(&Transit) -> bool| {
-            queue.take_partner(leaving, fits).or_else(|| {
+            queue.take_partner(now, leaving, fits, stats).or_else(|| {
                 let held = holds.take_partner(leaving, fits)?;
                 stats.released(now.saturating_sub(held.came));
                 Some(held)
             })
         };
-        take(&fits_well).or_else(|| take(&fits))
+        take(&fits_well).or_else(|| if leaves { None } else { take(&fits) })
     }
 
     /// The next report or greeting that is due. They go first: what they say is late otherwise.

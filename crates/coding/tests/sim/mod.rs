@@ -9,12 +9,16 @@ use coding::ethernet::Frame;
 use coding::{Config, Mode, NcLayer, Stats};
 use link::dcf::{DcfConfig, Destination, Medium, Phy, Position};
 use link::{PacketCount, Probability};
+use packet::ip::UDP;
 
-use crate::common::{config, forwarded, ip_frame, mac};
+use crate::common::{config, forwarded, ip_frame, mac, udp};
 use tcp::{Connection, MSS, mean_ms};
 
 /// Frames that an interface's own queue takes.
 const OWN_QUEUE: u64 = 1000;
+/// A call, as G.711 has it: 20 ms of speech with RTP's header, in bytes.
+const CALL_EVERY: Duration = Duration::from_millis(20);
+const CALL_BYTES: usize = 172;
 
 /// What is simulated.
 #[derive(Clone, Debug)]
@@ -27,6 +31,8 @@ pub struct Scenario {
     pub window: u32,
     pub flows: u16,
     pub both_ways: bool,
+    /// Whether host 1 calls the last: a datagram every 20 ms.
+    pub call: bool,
     pub overhearing_loss: f64,
     /// Frames that go as one transmission at most.
     pub aggregate: usize,
@@ -52,6 +58,7 @@ impl Default for Scenario {
             window: 64,
             flows: 1,
             both_ways: false,
+            call: false,
             overhearing_loss: 0.0,
             aggregate: 1,
             below: 1,
@@ -69,6 +76,10 @@ impl Default for Scenario {
 pub struct Outcome {
     pub goodput_mbps: f64,
     pub rtt_ms: f64,
+    /// The 95th percentile of the call's delays, in ms; of those lost as of none.
+    pub call_ms: f64,
+    /// Of the call's datagrams, in percent.
+    pub call_lost: f64,
     /// By all nodes, per segment delivered.
     pub sent_per_segment: f64,
     pub data_per_ack: f64,
@@ -82,8 +93,16 @@ impl Outcome {
     }
 }
 
+/// A call's datagrams: when each was sent, and how long those that arrived took.
+#[derive(Default)]
+struct Call {
+    sent: Vec<Duration>,
+    delays: Vec<Duration>,
+}
+
 struct World {
     medium: Medium,
+    call: Option<Call>,
     layers: Vec<NcLayer>,
     connections: Vec<Connection>,
     below: u64,
@@ -103,6 +122,7 @@ pub fn run(scenario: &Scenario) -> Outcome {
     let back = back.filter(|_| scenario.both_ways);
     let mut world = World {
         medium: Medium::new(dcf, scenario.seed),
+        call: scenario.call.then(Call::default),
         layers: (1..=scenario.hops + 1)
             .map(|n| Config { thin_acks: scenario.thin_acks, ..config(n, scenario.mode, scenario.wait) })
             .zip(1..)
@@ -116,12 +136,30 @@ pub fn run(scenario: &Scenario) -> Outcome {
     world.outcome(scenario)
 }
 
+impl Call {
+    fn next(&self) -> Duration {
+        CALL_EVERY * self.sent.len() as u32
+    }
+
+    fn p95_ms(&self) -> f64 {
+        let mut delays = self.delays.clone();
+        delays.sort();
+        delays[delays.len() * 95 / 100].as_secs_f64() * 1e3
+    }
+
+    /// Those still under way count as well.
+    fn lost_percent(&self) -> f64 {
+        (1.0 - self.delays.len() as f64 / self.sent.len() as f64) * 100.0
+    }
+}
+
 impl World {
     fn run(&mut self, until: Duration) {
         while self.now < until {
             for index in 0..self.connections.len() {
                 self.fill(index);
             }
+            self.talk();
             self.transmit();
             let next = self.next();
             self.now = next.max(self.now);
@@ -144,7 +182,19 @@ impl World {
         let holds = self.layers.iter().enumerate().filter(|(n, _)| self.has_room(*n));
         let holds = holds.filter_map(|(_, layer)| layer.poll_timeout());
         let timers = self.connections.iter().map(Connection::next_timer);
-        holds.chain(timers).chain(self.medium.poll_timeout()).min().unwrap()
+        let call = self.call.as_ref().map(Call::next);
+        holds.chain(timers).chain(call).chain(self.medium.poll_timeout()).min().unwrap()
+    }
+
+    /// The call's datagrams that are due, each with its number in it.
+    fn talk(&mut self) {
+        let last = self.layers.len() as u8;
+        while let Some(call) = self.call.as_mut().filter(|call| call.next() <= self.now) {
+            let number = call.sent.len() as u32;
+            call.sent.push(self.now);
+            let payload = [&number.to_be_bytes()[..], &[0; CALL_BYTES - 4]].concat();
+            self.originate(1, last, &udp(1, last, &payload));
+        }
     }
 
     fn fill(&mut self, index: usize) {
@@ -196,6 +246,11 @@ impl World {
 
     fn arrive(&mut self, host: usize, packet: &[u8]) {
         let now = self.now;
+        if let Some(call) = self.call.as_mut().filter(|_| packet[9] == UDP) {
+            let number = u32::from_be_bytes(packet[28..32].try_into().unwrap());
+            call.delays.push(now - call.sent[number as usize]);
+            return;
+        }
         let Some((index, (seq, ack, data))) =
             self.connections.iter().enumerate().find_map(|(n, c)| Some((n, c.reads(packet)?)))
         else {
@@ -216,6 +271,8 @@ impl World {
         Outcome {
             goodput_mbps: (segments * u64::from(MSS) * 8) as f64 / scenario.seconds as f64 / 1e6,
             rtt_ms: mean_ms(&rtts),
+            call_ms: self.call.as_ref().map_or(0.0, Call::p95_ms),
+            call_lost: self.call.as_ref().map_or(0.0, Call::lost_percent),
             sent_per_segment: sent as f64 / segments as f64,
             data_per_ack: segments as f64 / acks as f64,
             retransmitted: self.connections.iter().map(|c| c.retransmitted).sum(),
