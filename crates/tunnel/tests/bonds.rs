@@ -196,6 +196,14 @@ fn a_link_that_becomes_longer_carries_what_it_did() {
     }
 }
 
+/// A call's packets do not wait for one that was lost: it alone is late, by a round trip and more.
+#[test]
+fn a_call_does_not_wait_for_what_it_has_lost() {
+    let case = given("20@60 3% q100").expect("a link");
+    let gaps = each(&[1, 2, 3], |seed| run_bond(&case, &Load { seed: *seed, ..Load::default() }).call_gap);
+    assert!(gaps.iter().all(|ms| *ms < 200.0), "ms without a packet of the call: {gaps:.0?}");
+}
+
 /// Its acknowledgements never fill the way back, and stand there in a queue all the same: once that shows to be theirs, the rate is
 /// known, and later ones wait where they take the place of earlier ones.
 #[test]

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use packet::ip;
+
 use super::{LEAST_REORDERING, MARKER_LONGEST, Peer, Second};
 use crate::config::{Marks, Scheduler};
 use crate::flow::copies::Copy;
@@ -36,6 +38,8 @@ const UNKNOWN_RTT: Duration = Duration::from_secs(1);
 /// What little is sent goes over a second path as well where the first loses a greater share, in all this much of the bytes.
 const DOUBTFUL_LOSS: f64 = 0.01;
 const TWICE_PERCENT: u32 = 3;
+/// Bytes of a packet that says something by itself, at most: a datagram of 512 bytes (RFC 1035 §2.3.4) over IPv6.
+const MOST_ALONE: usize = 560;
 /// Bytes of a packet that is no data, at least for what an unproved address may be sent; of an announcement or feedback.
 const SMALL: usize = 100;
 const LARGE: usize = MIN_INNER_MTU as usize + RELAY_HEADER_LEN + HEADER_LEN + TAG_LEN;
@@ -284,10 +288,8 @@ impl Peer {
         let order = self.unconfirmed.next();
         let why = train.notes.is_some().then(|| explain(&self.paths, self.scheduler, now, at, sparse));
         let path = &mut self.paths[at];
-        // A later acknowledgement says all that an earlier one does (RFC 9293 §3.10.7.4): it waits for none, or one that is late
-        // would stop the sender at the other end, until it takes all for lost.
-        let ordered = self.scheduler != Scheduler::Auto || !packet::is_pure_ack(packet);
-        let behind = if ordered { self.queue.chain(next.flow, order) } else { 0 };
+        let free = self.scheduler == Scheduler::Auto && waits_for_nothing(packet, sparse);
+        let behind = if free { 0 } else { self.queue.chain(next.flow, order) };
         let resends = self.unconfirmed.repeats();
         let tos = outer(path, self.marks, packet);
         let doubtful = path.sent.is_late(now) || path.sent.rate.loss() > DOUBTFUL_LOSS;
@@ -562,6 +564,16 @@ fn remark(train: &mut Train, why: impl FnOnce() -> String) {
     if let Some(notes) = &mut train.notes {
         notes.remark(why());
     }
+}
+
+/// A later acknowledgement says all that an earlier one does (RFC 9293 §3.10.7.4): were it to wait for one that is late, the sender at the
+/// other end would stop, until it takes all for lost. A call, a game or a ping does not mind what overtakes it: were it to wait for
+/// one that was lost, all that follow would be late as well. Full packets are of something larger, as of QUIC, which takes what
+/// overtakes for a loss.
+fn waits_for_nothing(packet: &[u8], sparse: bool) -> bool {
+    let protocol = packet::Ip::parse(packet).map(|ip| ip.protocol());
+    let alone = protocol.is_ok_and(|protocol| matches!(protocol, ip::UDP | ip::ICMP | ip::ICMPV6));
+    (sparse && alone && packet.len() <= MOST_ALONE) || packet::is_pure_ack(packet)
 }
 
 /// The outer packet's traffic class on this path.
