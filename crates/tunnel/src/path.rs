@@ -323,8 +323,8 @@ impl Path {
     }
 
     /// And later by what a repair takes, as likely as one is lost of what its flow sends in a round trip at `rate`, bytes per second:
-    /// all that the flow sends waits for that one. What is `copied` if this path loses hardly ever waits for a repair: it
-    /// counts for so much less.
+    /// all that the flow sends waits for that one. What is `copied` if this path loses hardly ever waits for a repair: of that, one
+    /// part in [`LIKELY`] counts.
     pub fn expected_arrival(&self, rate: f64, copied: bool) -> Option<i64> {
         let repair = self.repair(rate);
         Some(self.queued_arrival()? + micros(if copied { repair.div_f64(LIKELY) } else { repair }))

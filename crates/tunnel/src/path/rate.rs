@@ -535,9 +535,9 @@ impl Rate {
             loss_before: (self.loss.packets >= REMEMBERED).then_some(self.loss.value),
             ..Round::default()
         };
-        // A queue of this end's grows while the path starts, or overflows: else the path has become longer.
+        // A queue of this end's grows while the path starts, or overflows; else the path has become longer.
         let delays = self.last_round.min_delay.zip(round.min_delay);
-        let grows = delays.is_some_and(|(before, delay)| longer(delay, before) > self.jitter())
+        let is_own = delays.is_some_and(|(before, delay)| longer(delay, before) > self.jitter())
             || f64::from(round.lost) > EXCESS_LOSS * f64::from(round.lost + round.acked);
         self.last_round = round;
         let memory = if queued { 1 } else { ROUNDS };
@@ -554,9 +554,9 @@ impl Rate {
             true => (rate, 0),
             false => (self.full.0, self.full.1.saturating_add(u8::from(filled && !round.app_limited))),
         };
-        // Three rounds that brought no quarter more, or a queue, or losses.
+        // Three rounds that brought no quarter more, or a queue of this end's, or losses.
         if self.phase == Phase::Startup
-            && (self.full.1 >= 3 || (filled && ((self.queued_rounds > 1 && grows) || lossy)))
+            && (self.full.1 >= 3 || (filled && ((self.queued_rounds > 1 && is_own) || lossy)))
         {
             self.phase = Phase::Drain;
         }

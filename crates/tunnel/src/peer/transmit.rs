@@ -237,11 +237,11 @@ impl Peer {
     /// Sends a burst of fresh packets over one path.
     fn pack_fresh(&mut self, now: Duration, train: &mut Train) {
         let (paths, scheduler, marks) = (&self.paths, self.scheduler, self.marks);
-        let (backlog, (total, extra)) = (self.queue.bytes(), self.twice_bytes);
+        let (backlog, twice) = (self.queue.bytes(), self.twice_bytes);
         let chosen = self.queue.pop(now, |head| {
             let Head { packet, sparse, rest, rate, .. } = *head;
             let size = packet.len();
-            let copied = sparse && bicast::within_budget(total, extra, size as u32, TWICE_PERCENT);
+            let copied = sparse && may_go_twice(twice, size);
             let want = Want { size, rest, rate, sparse, copied, lost_by: None, avoid: None, backlog };
             let (at, tried) = choose(paths, scheduler, now, &want)?;
             let takes = takes(&paths[at], train, outer(&paths[at], marks, packet), packet.len());
@@ -311,7 +311,6 @@ impl Peer {
     fn poll_twice(&mut self, now: Duration, train: &mut Train) -> bool {
         while let Some((order, behind, second)) = self.twice.pop_front() {
             let Some(packet) = self.unconfirmed.packet(order).map(<[u8]>::to_vec) else { continue };
-            let (total, extra) = self.twice_bytes;
             let at = match second {
                 Second::Tried(path) => self.paths.iter().position(|p| {
                     p.id == path
@@ -320,7 +319,7 @@ impl Peer {
                         && p.may_take(p.payload_size(packet.len()))
                 }),
                 Second::But(first) => {
-                    let spare = bicast::within_budget(total, extra, packet.len() as u32, TWICE_PERCENT);
+                    let spare = may_go_twice(self.twice_bytes, packet.len());
                     let at = self.second_path(now, first, packet.len()).filter(|_| spare);
                     at.filter(|at| !self.paths[*at].backup)
                 }
@@ -564,6 +563,11 @@ fn remark(train: &mut Train, why: impl FnOnce() -> String) {
     if let Some(notes) = &mut train.notes {
         notes.remark(why());
     }
+}
+
+/// Whether one more packet of `size` bytes may be copied, after so many bytes in all, and so many in copies.
+fn may_go_twice((total, extra): (u64, u64), size: usize) -> bool {
+    bicast::within_budget(total, extra, size as u32, TWICE_PERCENT)
 }
 
 /// A later acknowledgement says all that an earlier one does (RFC 9293 §3.10.7.4): were it to wait for one that is late, the sender at the
