@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, bind, recv, socket_with};
 
-use crate::netlink::{Reply, attributes, replies};
+use crate::netlink::{Reply, address, attributes, replies};
 
 /// What is listened to, a bit for each group.
 const GROUPS: u32 = (libc::RTMGRP_LINK
@@ -38,8 +39,9 @@ pub struct News {
     /// Rules of policy routing changed, the sysctls of an interface that have to do with it, or routes that name no interface: those with
     /// several next hops, or to nowhere.
     pub rules: bool,
-    /// A route took the place of another, which may have led by another interface.
-    pub replaced: bool,
+    /// Prefixes to which routes came, or from which they went. One may take the place of another that led by another
+    /// interface, or stand before it.
+    pub prefixes: BTreeSet<(IpAddr, u8)>,
     /// There was more than the kernel kept: anything may have changed.
     pub overrun: bool,
 }
@@ -94,7 +96,7 @@ impl News {
             }
             libc::RTM_NEWADDR | libc::RTM_DELADDR => self.interfaces.extend(address_index(message.body)),
             libc::RTM_NEWROUTE | libc::RTM_DELROUTE => {
-                self.replaced |= i32::from(message.flags) & libc::NLM_F_REPLACE != 0;
+                self.prefixes.extend(route_prefix(message.body));
                 match route_index(message.body) {
                     Some(index) => drop(self.interfaces.insert(index)),
                     None => self.rules = true,
@@ -121,6 +123,17 @@ fn address_index(body: &[u8]) -> Option<u32> {
 fn route_index(body: &[u8]) -> Option<u32> {
     let mut found = attributes(body.get(ROUTE_HEADER..)?);
     word(found.find(|(kind, _)| *kind == libc::RTA_OIF)?.1)
+}
+
+/// The prefix of a route, `struct rtmsg`: family 1, length of the prefix 1; that of a default route is not said.
+fn route_prefix(body: &[u8]) -> Option<(IpAddr, u8)> {
+    let to = attributes(body.get(ROUTE_HEADER..)?).find(|(kind, _)| *kind == libc::RTA_DST);
+    let any = || match i32::from(body[0]) {
+        libc::AF_INET => Some(Ipv4Addr::UNSPECIFIED.into()),
+        libc::AF_INET6 => Some(Ipv6Addr::UNSPECIFIED.into()),
+        _ => None,
+    };
+    Some((to.map_or_else(any, |(_, data)| address(data))?, body[1]))
 }
 
 fn word(bytes: &[u8]) -> Option<u32> {
@@ -165,6 +178,22 @@ mod tests {
                 assert_eq!(news(&[message.finish(0, 0)]), News { rules: true, ..News::default() });
             }
         }
+    }
+
+    #[test]
+    fn routes_name_their_prefixes() {
+        let route = |kind, family: libc::c_int, length, to: Option<&str>| {
+            let head = [family as u8, length, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+            let message = Message::new(kind).fixed(&head);
+            let to = to.map(|to| to.parse().unwrap());
+            to.map_or(Message::new(kind).fixed(&head), |to| message.address(libc::RTA_DST, to)).finish(0, 0)
+        };
+        let came = route(libc::RTM_NEWROUTE, libc::AF_INET, 16, Some("10.99.0.0"));
+        let went = route(libc::RTM_DELROUTE, libc::AF_INET6, 64, Some("fd99::"));
+        let default = route(libc::RTM_NEWROUTE, libc::AF_INET6, 0, None);
+        let named = [("10.99.0.0", 16), ("fd99::", 64), ("::", 0)];
+        let named = named.map(|(to, length)| (to.parse::<IpAddr>().unwrap(), length));
+        assert_eq!(news(&[came, went, default]).prefixes, BTreeSet::from(named));
     }
 
     #[test]

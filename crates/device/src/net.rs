@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, sendto, socket_with};
 
-use crate::netlink::{Message, Reply, attribute, attributes, replies};
+use crate::netlink::{Message, Reply, address, attribute, attributes, replies};
 
 /// `struct ifinfomsg`, in bytes.
 const LINK_HEADER: usize = 16;
@@ -34,8 +34,8 @@ const RULE_TABLE: u16 = 15;
 const RULE_TO_TABLE: u8 = 1;
 const RULE_UNREACHABLE: u8 = 7;
 const RULE_INVERT: u32 = 2;
-/// Asks for what the tables hold, not for what the kernel makes of it (linux/rtnetlink.h).
-const FIB_MATCH: u32 = 0x2000;
+/// Asks for what the tables hold, not for what the kernel makes of it, and which of them does (linux/rtnetlink.h).
+const FIB_MATCH: u32 = 0x2000 | 0x1000;
 /// Bytes that one reply may have: a link's description with statistics is about 2 KiB.
 const REPLY: usize = 32 << 10;
 
@@ -128,6 +128,17 @@ pub struct WayOut {
     pub interface: u32,
     /// The source address it would take.
     pub source: Option<IpAddr>,
+}
+
+/// The route that the kernel takes, as it stands in its table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// The table's number, as [`MAIN_TABLE`].
+    pub table: u32,
+    /// Its prefix's length in bits.
+    pub prefix: u8,
+    /// Index of the interface that it leads to; `None` if there are several next hops.
+    pub interface: Option<u32>,
 }
 
 /// A connection to the kernel of the network namespace that the thread was in when it was opened.
@@ -271,10 +282,15 @@ impl Net {
     /// Whether the tables have a route for such a packet. [`way_to`](Self::way_to) does not say where an interface is given:
     /// for IPv4 the kernel then takes any destination for a neighbour, and for IPv6 with a source it asks for no interface.
     pub fn has_route(&mut self, query: &Query) -> bool {
-        let Ok(reply) = self.request(query.request(FIB_MATCH), 0, "find a route") else { return false };
-        // One with several next hops names none.
-        let found = read_way(&reply).map(|way| way.interface);
-        query.interface.is_none() || found.is_none() || found == query.interface
+        let Ok(found) = self.find_route(query) else { return false };
+        query.interface.is_none() || found.interface.is_none() || found.interface == query.interface
+    }
+
+    /// The route that such a packet takes. Fails where there is none, or one that leads nowhere.
+    pub fn find_route(&mut self, query: &Query) -> io::Result<Found> {
+        let doing = format!("find the route to {}", query.destination);
+        let reply = self.request(query.request(FIB_MATCH), 0, &doing)?;
+        read_route(&reply).ok_or_else(|| explain(&doing, "the kernel's answer is not understood"))
     }
 
     /// A request that is answered by an acknowledgement only.
@@ -438,13 +454,13 @@ fn read_way(body: &[u8]) -> Option<WayOut> {
     Some(WayOut { interface, source: find(libc::RTA_PREFSRC).and_then(address) })
 }
 
-fn number(data: &[u8]) -> Option<u32> {
-    data.try_into().ok().map(u32::from_ne_bytes)
+fn read_route(body: &[u8]) -> Option<Found> {
+    let (header, rest) = body.split_first_chunk::<ROUTE_HEADER>()?;
+    let find =
+        |kind: u16| attributes(rest).find(|(found, _)| *found == kind).and_then(|(_, data)| number(data));
+    Some(Found { table: find(libc::RTA_TABLE)?, prefix: header[1], interface: find(libc::RTA_OIF) })
 }
 
-fn address(data: &[u8]) -> Option<IpAddr> {
-    match data.len() {
-        4 => <[u8; 4]>::try_from(data).ok().map(IpAddr::from),
-        _ => <[u8; 16]>::try_from(data).ok().map(IpAddr::from),
-    }
+fn number(data: &[u8]) -> Option<u32> {
+    data.try_into().ok().map(u32::from_ne_bytes)
 }

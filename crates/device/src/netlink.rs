@@ -68,8 +68,6 @@ pub(crate) fn attribute(kind: u16, data: &[u8]) -> Vec<u8> {
 pub(crate) struct Reply<'a> {
     /// What it is about, as `RTM_NEWLINK`.
     pub(crate) kind: u16,
-    /// As `NLM_F_REPLACE`.
-    pub(crate) flags: u16,
     /// That of the request.
     pub(crate) sequence: u32,
     /// What follows the header.
@@ -94,7 +92,7 @@ pub(crate) fn replies(bytes: &[u8]) -> impl Iterator<Item = Reply<'_>> {
         let length = usize::try_from(word(0)).ok()?;
         let body = rest.get(HEADER..length)?;
         let half = |at: usize| u16::from_ne_bytes([header[at], header[at + 1]]);
-        let reply = Reply { kind: half(4), flags: half(6), sequence: word(8), body };
+        let reply = Reply { kind: half(4), sequence: word(8), body };
         rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
         Some(reply)
     })
@@ -111,6 +109,14 @@ pub fn attributes(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
         rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
         Some((kind, data))
     })
+}
+
+/// The address that an attribute holds.
+pub(crate) fn address(data: &[u8]) -> Option<IpAddr> {
+    match data.len() {
+        4 => <[u8; 4]>::try_from(data).ok().map(IpAddr::from),
+        _ => <[u8; 16]>::try_from(data).ok().map(IpAddr::from),
+    }
 }
 
 #[cfg(test)]

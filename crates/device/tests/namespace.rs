@@ -216,6 +216,8 @@ fn a_route_is_told_from_a_guess() {
         net.add_rule(&rule).unwrap();
         assert_eq!(net.add_rule(&rule).unwrap_err().kind(), std::io::ErrorKind::AlreadyExists);
         assert!(net.has_route(&bound) && !net.has_route(&Query { mark: 9, ..bound }));
+        let found = net.find_route(&Query::to(far)).unwrap();
+        assert_eq!((found.table, found.prefix, found.interface), (7000, 32, Some(interface)));
         assert_eq!(device::holders(LEFT.parse().unwrap()).unwrap(), ["nawa0"]);
         net.delete_rule(&rule).unwrap();
         assert!(!net.has_route(&bound));
@@ -240,7 +242,8 @@ fn changes_are_told() {
         assert!(news.links && news.interfaces.contains(&index), "{news:?}");
         let destination = "192.0.2.0".parse().unwrap();
         net.add_route(&route(destination, 24, index, MAIN_TABLE)).unwrap();
-        assert_eq!(told(), News { interfaces: [index].into(), ..News::default() });
+        let prefixes = [(destination, 24)].into();
+        assert_eq!(told(), News { interfaces: [index].into(), prefixes, ..News::default() });
         net.add_address(index, RIGHT.parse().unwrap(), 32, true).unwrap();
         assert!(told().interfaces.contains(&index));
         assert_eq!(changes.take().unwrap(), News::default(), "once");

@@ -278,6 +278,71 @@ fn what_others_take_from_the_interface_comes_back() {
     net.ping("10.77.0.2");
 }
 
+/// Another program's route or rule comes before the tunnel's, in whatever table.
+#[test]
+fn what_comes_before_the_tunnels_routes_gives_way_or_is_said() {
+    let name = "what_comes_before_the_tunnels_routes_gives_way_or_is_said";
+    let Some(_alone) = namespaces_or_skip(name) else { return };
+    let net = Uplinks::new();
+    net.van.ip("route add default via 10.0.1.1");
+    let routes = "'10.77.0.2/32', '10.99.0.0/16', 'fd99::/64', '0.0.0.0/0'";
+    let [_office, mut van] = net.start("", routes, &path("l1", "local = 'wan1'"));
+    let outside = ["10.99.1.1", "fd99::1", "192.0.2.99"];
+    let all_in = || outside.iter().all(|to| goes_in(&net.van, to));
+    assert!(all_in());
+    for before in [
+        "ip route prepend 10.99.0.0/16 via 10.0.1.1 dev wan1",
+        "ip route prepend 10.99.0.0/16 via 10.0.2.1; ip route prepend 10.99.0.0/16 via 10.0.1.1",
+        "ip route prepend unreachable 10.99.0.0/16",
+        "ip route prepend default via 10.0.1.1 table 0x6e617761",
+    ] {
+        shell(&net.van, before);
+        van.read_until("put back");
+        eventually(before, || all_in().then_some(()));
+    }
+    let why = || {
+        let peer = net.van.status()["tunnel"]["peers"][0].clone();
+        peer["why"].as_str().unwrap_or_default().to_owned()
+    };
+    for (before, again, said) in [
+        (
+            "ip -6 route add fd99::/64 via fd01::1 metric 5",
+            "ip -6 route del fd99::/64 via fd01::1 metric 5",
+            "packets to fd99::/64 go by wan1 and not into nawa0, for another route in the table main comes first",
+        ),
+        (
+            "ip -6 route add unreachable fd99::/64 metric 5",
+            "ip -6 route del unreachable fd99::/64 metric 5",
+            "packets to fd99::/64 go nowhere and not into nawa0, for another route or rule comes first",
+        ),
+        (
+            "ip route add 10.99.0.0/16 via 10.0.1.1 table 99; ip rule add lookup 99 priority 100",
+            "ip route flush table 99; ip rule del priority 100",
+            "packets to 10.99.0.0/16 go by wan1 and not into nawa0, for a route in the table 99 comes first",
+        ),
+        (
+            "ip rule add lookup main priority 100",
+            "ip rule del priority 100",
+            "packets to 0.0.0.0/0 go by wan1 and not into nawa0, for another route in the table main comes first",
+        ),
+    ] {
+        shell(&net.van, before);
+        van.read_until(said);
+        eventually(said, || why().starts_with(said).then_some(()));
+        if before.contains("lookup main") {
+            let shown = succeed(&mut net.van.nawa(["status"]));
+            assert!(shown.contains("default route: IPv4 beside the tunnel, for another route"), "{shown}");
+        }
+        shell(&net.van, again);
+        eventually("nothing is said any more", || (!why().contains("comes first") && all_in()).then_some(()));
+    }
+    // A narrower route is its owner's will.
+    net.van.ip("route add 10.99.0.0/17 via 10.0.1.1");
+    net.van.ip("route add 10.99.128.0/17 via 10.0.1.1");
+    net.wait_up(&["l1"]);
+    assert_eq!(why(), "");
+}
+
 /// The answers come by an uplink that the tunnel's default route does not leave by.
 #[test]
 fn a_default_route_passes_a_strict_reverse_path_filter() {

@@ -209,6 +209,12 @@ impl Endpoint {
         peer.set_way(now, path, way, &self.me, &mut self.rng);
     }
 
+    /// Why packets that are routed to `peer` (in the order of the configuration) do not come to this end, if some do not.
+    pub fn set_beside(&mut self, peer: usize, why: Option<Why>) {
+        self.roster.wake(peer);
+        self.peers.get_mut(peer).into_iter().for_each(|peer| peer.beside.clone_from(&why));
+    }
+
     /// Whether a path leads or is registered there, or was a second ago. What strangers bring about, a flood of it, ends with this
     /// question: it costs the same whatever the number of peers.
     pub fn leads_to(&mut self, now: Duration, remote: SocketAddr) -> bool {

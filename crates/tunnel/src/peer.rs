@@ -160,6 +160,8 @@ pub struct Peer {
     delay_base: Option<u32>,
     skew: ClockSkew,
     reports_sent: u64,
+    /// Why packets that are routed to it do not come to this end, if some do not.
+    pub(crate) beside: Option<Why>,
     /// What was said of it last.
     said: Option<Why>,
     /// What came in last, while somebody captures; `None` while nobody does.
@@ -209,6 +211,7 @@ impl Peer {
             delay_base: None,
             skew: ClockSkew::default(),
             reports_sent: 0,
+            beside: None,
             said: None,
             noted: None,
             counters: PeerCounters::default(),

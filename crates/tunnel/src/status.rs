@@ -63,7 +63,7 @@ pub enum Goes {
     Held,
     /// They leave beside the tunnel for the same reason: it fails open.
     Clear,
-    /// They leave beside it, for no peer has such a route.
+    /// They leave beside it, for no peer has such a route, or another program's comes before it.
     Beside,
 }
 
@@ -262,9 +262,10 @@ impl Endpoint {
             let leads = |net: &ipnet::IpNet| net.prefix_len() == 0 && net.addr().is_ipv4() == v4;
             self.peers().iter().find(|peer| peer.config.routes.iter().any(leads))
         };
-        let leads = |peer: Option<&Peer>| Leads {
+        let leads = |v4: bool, peer: Option<&Peer>| Leads {
             goes: match peer {
                 None => Goes::Beside,
+                Some(peer) if peer.beside.as_ref().is_some_and(|why| why.is_of_default(v4)) => Goes::Beside,
                 Some(_) if self.fails_open() => Goes::Clear,
                 Some(peer) if peer.carries() => Goes::Tunnel,
                 Some(_) => Goes::Held,
@@ -272,7 +273,8 @@ impl Endpoint {
             peer: peer.map(|peer| peer.config.name.clone()),
         };
         let (ipv4, ipv6) = (exit(true), exit(false));
-        (ipv4.is_some() || ipv6.is_some()).then(|| DefaultRoute { ipv4: leads(ipv4), ipv6: leads(ipv6) })
+        (ipv4.is_some() || ipv6.is_some())
+            .then(|| DefaultRoute { ipv4: leads(true, ipv4), ipv6: leads(false, ipv6) })
     }
 }
 

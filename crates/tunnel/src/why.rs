@@ -2,6 +2,11 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use ipnet::IpNet;
+
+/// The routing table `main`, as the kernel numbers it.
+const MAIN_TABLE: u32 = 254;
+
 /// What keeps a path from being used, or from being used both ways.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Why {
@@ -150,6 +155,24 @@ pub enum Why {
     /// The same, and they go nowhere.
     #[error("no path is up to it, so packets of the default route go nowhere (fail closed)")]
     HeldBack,
+    /// Another program's route or rule comes before this end's.
+    #[error(
+        "packets to {net} go {way} and not into {interface}, for {} comes first: \
+         delete it (`ip route get {to}` shows where they go)",
+        rival(*table)
+    )]
+    Beside {
+        /// What is routed to the peer.
+        net: IpNet,
+        /// The tunnel's own interface.
+        interface: String,
+        /// An address in it.
+        to: IpAddr,
+        /// Where packets go: as `by wan1`.
+        way: String,
+        /// The table that has the route, if one does.
+        table: Option<u32>,
+    },
     /// Two hosts have one key, and take the sessions from each other.
     #[error(
         "two hosts have this peer's key, and each ends the other's session: give one of them a key of its own"
@@ -202,7 +225,24 @@ impl Why {
             Why::Helps => "helps",
             Why::FailsOpen => "fails-open",
             Why::HeldBack => "held-back",
+            Why::Beside { .. } => "beside",
             Why::TwoPlaces => "two-places",
         }
+    }
+}
+
+impl Why {
+    /// Whether packets of a default route, IPv4's or IPv6's, go beside it.
+    pub fn is_of_default(&self, v4: bool) -> bool {
+        matches!(self, Why::Beside { net, .. } if net.prefix_len() == 0 && net.addr().is_ipv4() == v4)
+    }
+}
+
+/// What comes before a route of the tunnel's.
+fn rival(table: Option<u32>) -> String {
+    match table {
+        Some(MAIN_TABLE) => "another route in the table main".into(),
+        Some(table) => format!("a route in the table {table}"),
+        None => "another route or rule".into(),
     }
 }

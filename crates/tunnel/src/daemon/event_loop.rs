@@ -324,6 +324,7 @@ impl State {
                     let up = endpoint.is_up(peer, path);
                     self.host.watch.tell(Order::State(generation, (peer, path), up));
                 }
+                What::Beside(peer, why) => endpoint.set_beside(peer, why),
                 What::Addresses(peer, path) => endpoint.handle_address_change(now, peer, path),
             }
         }

@@ -20,7 +20,7 @@ use super::resolver::By;
 use super::routing::Host;
 use super::sockets::PLACES;
 use super::tls::{self, Client, Target};
-use crate::config::{self, Config, Local, PathConfig};
+use crate::config::{self, Config, Local, PathConfig, PeerConfig};
 use crate::handshake::cookie::LoadGauge;
 use crate::keys::PublicKey;
 use crate::why::Why;
@@ -59,6 +59,8 @@ pub enum What {
     /// A path's way out is the same, but addresses or routes on it have changed, and with them perhaps where packets come
     /// from.
     Addresses(usize, usize),
+    /// Why packets that are routed to a peer (in the order of the configuration) do not go into the tunnel, if some do not.
+    Beside(usize, Option<Why>),
     /// Routes may have changed.
     Routes,
     /// A datagram to there did not arrive, as ICMP says.
@@ -102,6 +104,15 @@ struct Listed {
     stale: Option<(Duration, Duration)>,
     /// As last told; `None` before the first look.
     known: Option<Result<Way, Why>>,
+}
+
+/// A peer of the configuration, and what is routed to it.
+#[derive(Debug)]
+struct Routed {
+    peer: usize,
+    routes: Vec<IpNet>,
+    /// As last told.
+    beside: Option<Why>,
 }
 
 /// A path's connection to its relay.
@@ -151,6 +162,7 @@ struct State {
     mark: u32,
     generation: u64,
     listed: Vec<Listed>,
+    routed: Vec<Routed>,
     /// What was told and not looked at yet.
     news: News,
     /// When to look again, if ever; not before `rest`.
@@ -200,6 +212,7 @@ impl HostWatch {
             mark: 0,
             generation: 0,
             listed: Vec::new(),
+            routed: Vec::new(),
             news: News::default(),
             due: None,
             rest: Duration::ZERO,
@@ -320,6 +333,9 @@ impl State {
             }
         }
         old.into_iter().for_each(|listed| self.forget(listed.tls));
+        let routed =
+            |(peer, config): (_, &PeerConfig)| Routed { peer, routes: config.routes.clone(), beside: None };
+        self.routed = config.peers.iter().enumerate().map(routed).collect();
         (self.due, self.rest) = (Some(Duration::ZERO), Duration::ZERO);
     }
 
@@ -363,7 +379,7 @@ impl State {
     fn note(&mut self, news: News) {
         self.news.links |= news.links;
         self.news.rules |= news.rules;
-        self.news.replaced |= news.replaced;
+        self.news.prefixes.extend(news.prefixes);
         self.news.overrun |= news.overrun;
         self.news.changed.extend(news.changed);
         self.news.interfaces.extend(news.interfaces);
@@ -426,9 +442,11 @@ impl State {
         let own = self.interface.index();
         let touched =
             news.changed.contains(&own) | news.removed.contains(&own) | news.interfaces.remove(&own);
-        let touched = untold || touched || news.overrun || news.rules || news.replaced;
+        let touched = untold || touched || news.overrun || news.rules;
+        let touched = touched || self.interface.has_route_of(&news.prefixes);
         if touched && now < self.restore_from {
-            (self.news.replaced, self.due) = (true, Some(self.restore_from));
+            self.news.interfaces.insert(own);
+            self.due = Some(self.restore_from);
         } else if touched && self.interface.restore()? {
             self.restore_from = now + INTERVAL;
         }
@@ -436,12 +454,22 @@ impl State {
         let changed: Vec<_> =
             self.listed.iter_mut().filter_map(|listed| listed.look(&mut host, &news)).collect();
         self.connect(now);
-        for what in changed.into_iter().chain([What::Routes]) {
+        let beside: Vec<_> =
+            self.routed.iter_mut().filter_map(|routed| routed.look(&mut self.interface)).collect();
+        for what in changed.into_iter().chain(beside).chain([What::Routes]) {
             // Refused only when the data thread has ended.
             let _ = self.told.send(Told { generation: self.generation, what });
         }
         self.waker.wake();
         Ok(())
+    }
+}
+
+impl Routed {
+    fn look(&mut self, interface: &mut Interface) -> Option<What> {
+        let beside = self.routes.iter().find_map(|net| interface.leads_beside(net));
+        let told = std::mem::replace(&mut self.beside, beside.clone());
+        (told != beside).then_some(What::Beside(self.peer, beside))
     }
 }
 

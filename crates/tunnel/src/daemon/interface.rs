@@ -4,17 +4,20 @@
 //! table `main` has been asked for everything else (as wg-quick does): so the uplinks' default routes stay, whatever their
 //! metrics, and the tunnel's own packets never come back into it.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use device::Tun;
-use device::net::{MAIN_TABLE, Net, Route, Rule, existing};
+use device::net::{MAIN_TABLE, Net, Query, Route, Rule, existing};
 use ipnet::IpNet;
 
 use super::reverse_path::ReversePath;
 use super::settings::{Settings, StartError};
 use crate::config::{Config, Mtu};
 use crate::path::MIN_INNER_MTU;
+use crate::why::Why;
 
 /// Packets (with offload: super-packets) that the kernel keeps while the tunnel does not read; more are dropped, which
 /// is what slows local senders down. The kernel's default; less would cut into bursts of a fast sender, which come
@@ -123,13 +126,13 @@ impl Interface {
         // With an address the kernel may have taken others of its prefix, and the routes.
         for piece in self.pieces.clone() {
             self.put_back(&piece);
-            self.put_instead(&piece);
+            self.put_first(&piece);
         }
         self.loosen();
         Ok(())
     }
 
-    /// Puts back what somebody has taken away; whether that was a route in whose place another stood.
+    /// Puts back what somebody has taken away; whether that was a route in whose place, or before which, another stood.
     ///
     /// # Errors
     /// It has gone from this network namespace: deleted, or moved to another.
@@ -158,9 +161,38 @@ impl Interface {
             if self.put_back(&piece) {
                 tracing::warn!("somebody has taken {piece} from {}; it is put back", self.name);
             }
-            replaced |= self.put_instead(&piece);
+            replaced |= self.put_first(&piece);
         }
         Ok(replaced)
+    }
+
+    /// Whether it has a route of one of these prefixes, each an address and its length.
+    pub fn has_route_of(&self, prefixes: &BTreeSet<(IpAddr, u8)>) -> bool {
+        let of = |piece: &Piece| matches!(piece, Piece::Route(route) if prefixes.contains(&(route.destination, route.prefix)));
+        self.pieces.iter().any(of)
+    }
+
+    /// Why packets to `net`, one of its routes, go somewhere else, unless a narrower route leads them there: another route
+    /// or rule comes first. Of a large prefix it is tried with some of its addresses.
+    pub fn leads_beside(&mut self, net: &IpNet) -> Option<Why> {
+        if self.open && net.prefix_len() == 0 {
+            return None;
+        }
+        let mut nowhere = None;
+        for to in samples(net) {
+            let beside = |way, table| Why::Beside { net: *net, interface: self.name.clone(), to, way, table };
+            match self.net.find_route(&Query::to(to)) {
+                Ok(found) if found.interface == Some(self.index) => return None,
+                Ok(found) if found.prefix > net.prefix_len() => {}
+                Ok(found) => {
+                    let link = found.interface.and_then(|index| self.net.link_at(index).ok());
+                    let way = link.map_or("several ways".into(), |link| format!("by {}", link.name));
+                    return Some(beside(way, Some(found.table)));
+                }
+                Err(_) => nowhere = nowhere.or(Some(beside("nowhere".into(), None))),
+            }
+        }
+        nowhere
     }
 
     /// Packets of the default routes go beside it from now on, or into it again.
@@ -263,14 +295,19 @@ impl Interface {
         }
     }
 
-    /// True for a route in whose place another stood: it is put there again.
-    fn put_instead(&mut self, piece: &Piece) -> bool {
+    /// True for a route in whose place, or before which, another stood: it is put there again.
+    fn put_first(&mut self, piece: &Piece) -> bool {
         let Piece::Route(route) = piece else { return false };
-        // It fits behind those of its prefix only if it is none of them.
-        if self.net.append_route(route).is_err() {
+        // It fits behind those of its prefix only if it is none of them. IPv4's takes the place of the first only if it is
+        // none, or the first itself.
+        let first = |net: &mut Net| piece.is_v6() || net.replace_route(route).is_ok();
+        if self.net.append_route(route).is_err() && first(&mut self.net) {
             return false;
         }
-        tracing::warn!("somebody has put another in the place of {piece}; it is put back into {}", self.name);
+        tracing::warn!(
+            "somebody has put another in the place of {piece}, or before it; it is put back into {}",
+            self.name
+        );
         self.delete(piece);
         self.net.replace_route(route).unwrap_or_else(|error| tracing::warn!("{error}"));
         true
@@ -411,6 +448,22 @@ pub fn remove_left(held: &Hold) -> usize {
         }
     }
     left
+}
+
+/// Some addresses of a prefix, unlike each other.
+fn samples(net: &IpNet) -> impl Iterator<Item = IpAddr> {
+    const BITS: [u128; 3] =
+        [0x5555_5555 << 96 | 0x5555_5555, 0xaaaa_aaaa << 96 | 0xaaaa_aaaa, 0x0123_4567 << 96 | 0x3210_cdef];
+    let (base, host) = (net.network(), net.hostmask());
+    BITS.into_iter().map(move |bits| match (base, host) {
+        (IpAddr::V4(base), IpAddr::V4(host)) => {
+            Ipv4Addr::from(u32::from(base) | bits as u32 & u32::from(host)).into()
+        }
+        (IpAddr::V6(base), IpAddr::V6(host)) => {
+            Ipv6Addr::from(u128::from(base) | bits & u128::from(host)).into()
+        }
+        (base, _) => base,
+    })
 }
 
 fn has_v6(pieces: &[Piece]) -> bool {

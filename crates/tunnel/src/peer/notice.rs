@@ -175,7 +175,7 @@ impl Peer {
 
     /// What is amiss with it, whatever its paths are like.
     pub fn why(&self, now: Duration) -> Option<Why> {
-        self.sessions.is_of_two(now).then_some(Why::TwoPlaces)
+        self.sessions.is_of_two(now).then_some(Why::TwoPlaces).or_else(|| self.beside.clone())
     }
 
     /// Says what is new of it and of its paths, a line for each change, and calls `each` with those (in the order of the

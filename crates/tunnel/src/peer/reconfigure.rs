@@ -53,6 +53,7 @@ impl Peer {
         rng: &mut impl RngCore,
     ) {
         let listed = self.listed();
+        self.beside = None;
         self.sessions.set_preshared_key(&config.preshared_key);
         self.set_common(now, common, &config);
         self.replace_paths(now, &config.paths, me, rng);

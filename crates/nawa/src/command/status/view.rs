@@ -167,7 +167,8 @@ impl Leads {
             "tunnel" => format!("through the tunnel to {peer}"),
             "held" => format!("held back, for no path is up to {peer} (fail closed)"),
             "clear" => format!("in the clear, for no path is up to {peer} (fail-open)"),
-            _ => format!("beside the tunnel, for no peer has {net}"),
+            _ if self.peer.is_none() => format!("beside the tunnel, for no peer has {net}"),
+            _ => format!("beside the tunnel, for another route or rule comes before that to {peer}"),
         }
     }
 }
