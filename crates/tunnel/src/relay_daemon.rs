@@ -1,6 +1,6 @@
 //! The relay running: two threads, one for each direction, on sockets that share a port. The kernel gives datagrams
-//! that go down to the second, all others, with the handshakes, to the first. Begin with [`start`]; the threads' loops
-//! are in `forward.rs`.
+//! that go down to the second, all others, with the handshakes, to the first. It goes by the first of a train: what is
+//! behind it and is for the other thread is handed over. Begin with [`start`]; the threads' loops are in `forward.rs`.
 
 mod forward;
 mod tls;
@@ -18,7 +18,7 @@ use crate::keys::{PrivateKey, PublicKey};
 use crate::relay::{Limits, RelayControl, RelayStatus};
 use crate::wire::Kind;
 
-use forward::{Forwarder, Replies};
+use forward::{Forwarder, Replies, hand};
 use tls::{Clients, Server};
 
 /// What [`start`] runs.
@@ -78,14 +78,16 @@ pub fn start(
         Ok::<_, StartError>((watch, server))
     });
     let tls = tls.transpose()?;
+    let (handing, handed) = hand(up_inbox.waker.clone());
     let up = Forwarder::new(up, replies.clone(), up_inbox)?;
     let down = Forwarder::new(down, replies, down_inbox)?;
     let on_end = Arc::new(Mutex::new(Some(on_end)));
     let tls =
         tls.map(|(watch, server)| Worker::start("relay-tls", watch, once(&on_end), move || server.run()));
     let tls = tls.transpose()?;
-    let down = Worker::start("relay-down", down_watch, once(&on_end), move || down.run_down(&table))?;
-    let up = Worker::start("relay", up_watch, once(&on_end), move || up.run_up(control, clients))?;
+    let down =
+        Worker::start("relay-down", down_watch, once(&on_end), move || down.run_down(&table, &handing))?;
+    let up = Worker::start("relay", up_watch, once(&on_end), move || up.run_up(control, clients, &handed))?;
     Ok(RelayRunning { up, _down: down, _tls: tls, address })
 }
 

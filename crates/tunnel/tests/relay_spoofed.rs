@@ -6,8 +6,9 @@ use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use common::{Namespace, join, namespaces_or_skip};
-use device::poller::{Poller, monotonic};
+use device::poller::{Interest, Poller, monotonic};
 use device::raw::{RawSender, Sniffer};
+use device::udp::{Options, RecvBatch, Transmit};
 use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore, SeedableRng};
 use tunnel::PrivateKey;
@@ -241,6 +242,40 @@ fn a_host_that_a_client_names_gets_challenges_only_and_few() {
     let all = [challenges, net.seen_by_victim()].concat();
     assert!(all.iter().all(|bytes| bytes.len() == CHALLENGE_LEN));
     assert!(all.len() <= 10, "{} challenges", all.len());
+}
+
+/// The kernel gives a train to a thread by its first datagram, and joins an answer to the data before it.
+#[test]
+fn an_answer_behind_data_in_one_train_is_heard() {
+    let Some(_alone) = namespaces_or_skip("an_answer_behind_data_in_one_train_is_heard") else { return };
+    let net = Net::new();
+    let office = net.namespaces[1]
+        .within(|| device::UdpSocket::bind(([10, 7, 0, 2], 2001).into(), Options::default()));
+    let office = office.unwrap();
+    assert!(office.cuts_trains(), "the kernel sends no trains");
+    let mut rng = ChaCha20Rng::seed_from_u64(5);
+    let to = office.local_address().unwrap();
+    let mut client = Registration::new(monotonic(), &key(1), &key(9).public(), to, &mut rng);
+    net.ask(&mut client);
+    let (mut batch, mut poller) = (RecvBatch::default(), Poller::new().unwrap());
+    poller.add(&office, 0, Interest::Read).unwrap();
+    assert!(poller.wait(Some(PATIENCE)).unwrap().next().is_some(), "no challenge");
+    let mut asked = Vec::new();
+    office.recv(&mut batch, |_, datagram| asked.push(datagram.to_vec())).unwrap();
+    let Ok(Message::Challenge { session, token }) = Message::parse(&asked[0]) else { panic!("no challenge") };
+
+    let data = [&wire::relay_header(Direction::Down, session)[..], &[7; 100]].concat();
+    let train = [&data[..], &data, &wire::echo(session, token)].concat();
+    let transmit = Transmit {
+        remote: relay_address(),
+        local: None,
+        interface: None,
+        tos: 0,
+        segment_size: Some(data.len()),
+        contents: &train,
+    };
+    assert!(office.send(&[transmit]).failures.is_empty());
+    assert!(client.handle_message(monotonic(), &receive(&net.client)), "the session is open");
 }
 
 #[test]

@@ -4,9 +4,11 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
+use device::Waker;
 use device::poller::{Interest, Poller, boottime};
 use device::udp::{Meta, RecvBatch, Transmit};
 use device::worker::{Asked, Inbox, NoState};
@@ -14,8 +16,8 @@ use device::worker::{Asked, Inbox, NoState};
 use super::tls::Clients;
 use crate::daemon::{Sockets, may_be_gone};
 use crate::keys::PublicKey;
-use crate::relay::{Action, RelayControl, RelayStatus, RelayTable};
-use crate::wire::Kind;
+use crate::relay::{Action, DropReason, RelayControl, RelayStatus, RelayTable};
+use crate::wire::{Kind, Message};
 
 const WAKER: u64 = 0;
 /// The sockets' tokens start here.
@@ -46,6 +48,41 @@ impl Replies {
     fn handle_failure(&self, failed: &Transmit<'_>, error: &io::Error) {
         if may_be_gone(error) {
             self.0.write().unwrap_or_else(PoisonError::into_inner).remove(&failed.remote);
+        }
+    }
+}
+
+/// Handshakes and echoes that wait for their thread at most, where they came to the other.
+const HANDED: usize = 256;
+
+/// A datagram, and what came with it.
+type Handed = (Meta, Vec<u8>);
+
+/// Hands over what came behind data in one train and is for the thread that `waker` wakes.
+pub struct Handing {
+    sender: SyncSender<Handed>,
+    waker: Waker,
+}
+
+/// Both ends.
+pub fn hand(waker: Waker) -> (Handing, Receiver<Handed>) {
+    let (sender, handed) = sync_channel(HANDED);
+    (Handing { sender, waker }, handed)
+}
+
+impl Handing {
+    /// What becomes of a datagram that came to the thread that sends down.
+    fn take(&self, now: Duration, table: &RelayTable, meta: &Meta, datagram: &[u8]) -> Action {
+        let data = matches!(Kind::of(datagram), Ok(Kind::RelayUp | Kind::RelayDown));
+        if data || Message::parse(datagram).is_err() {
+            return table.read().forward(now, meta.remote, datagram);
+        }
+        match self.sender.try_send((*meta, datagram.to_vec())) {
+            Ok(()) => {
+                self.waker.wake();
+                Action::Taken
+            }
+            Err(_) => table.counters().drop(DropReason::Load),
         }
     }
 }
@@ -102,22 +139,29 @@ impl<S, C> Forwarder<S, C> {
             let replies = &self.replies;
             let failed = |transmit: &Transmit<'_>, error: &io::Error| replies.handle_failure(transmit, error);
             self.sockets.send(now, out.runs.iter().map(|run| (0, run.transmit(replies))), failed);
-            let answers = out.answers.iter().map(|(meta, answer)| (0, answer_to(meta, answer)));
-            self.sockets.send(now, answers, failed);
+            let answers = out.answers;
+            self.send_answers(now, &answers);
         }
+    }
+
+    fn send_answers(&mut self, now: Duration, answers: &[(Meta, Vec<u8>)]) {
+        let replies = &self.replies;
+        let failed = |transmit: &Transmit<'_>, error: &io::Error| replies.handle_failure(transmit, error);
+        let answers = answers.iter().map(|(meta, answer)| (0, answer_to(meta, answer)));
+        self.sockets.send(now, answers, failed);
     }
 }
 
 impl Forwarder<()> {
     /// Sends on what goes down until it is told to stop.
-    pub fn run_down(mut self, table: &RelayTable) -> io::Result<()> {
+    pub fn run_down(mut self, table: &RelayTable, handing: &Handing) -> io::Result<()> {
         loop {
             let ready = self.wait(None)?;
             if ready.waker && self.inbox.answer(&mut NoState) {
                 return Ok(());
             }
             let now = boottime();
-            self.forward(now, ready, |meta, datagram| table.read().forward(now, meta.remote, datagram));
+            self.forward(now, ready, |meta, datagram| handing.take(now, table, meta, datagram));
         }
     }
 }
@@ -148,7 +192,12 @@ impl Asked<RelayStatus, Vec<PublicKey>> for Timed {
 
 impl Forwarder<RelayStatus, Vec<PublicKey>> {
     /// Does all else until it is told to stop.
-    pub fn run_up(mut self, control: RelayControl, tls: Clients) -> io::Result<()> {
+    pub fn run_up(
+        mut self,
+        control: RelayControl,
+        tls: Clients,
+        handed: &Receiver<Handed>,
+    ) -> io::Result<()> {
         let mut timed = Timed { now: boottime(), control, tls };
         loop {
             let timeout = timed.control.poll_timeout().map(|due| due.saturating_sub(boottime()));
@@ -160,15 +209,36 @@ impl Forwarder<RelayStatus, Vec<PublicKey>> {
             }
             let control = &mut timed.control;
             let replies = self.replies.clone();
-            self.forward(now, ready, |meta, datagram| {
+            let mut decide = |meta: &Meta, datagram: &[u8]| {
                 let action = control.handle_datagram(now, meta.remote, datagram);
                 if proves_address(&action, datagram) {
                     replies.learn(meta.remote, meta.local);
                 }
                 action
-            });
+            };
+            self.forward(now, ready, &mut decide);
+            self.take_handed(now, handed, decide);
             self.send_own(now, control);
         }
+    }
+
+    /// Takes what came to the other thread; none of it is data.
+    fn take_handed(
+        &mut self,
+        now: Duration,
+        handed: &Receiver<Handed>,
+        mut decide: impl FnMut(&Meta, &[u8]) -> Action,
+    ) {
+        let all: Vec<_> = handed.try_iter().take(HANDED).collect();
+        if all.len() == HANDED {
+            self.inbox.waker.wake();
+        }
+        let answer = |(meta, datagram): &Handed| match decide(meta, datagram) {
+            Action::Reply(answer) => Some((*meta, answer)),
+            Action::Forward { .. } | Action::Taken | Action::Drop(_) => None,
+        };
+        let answers: Vec<_> = all.iter().filter_map(answer).collect();
+        self.send_answers(now, &answers);
     }
 
     /// What the core has to say by itself.
