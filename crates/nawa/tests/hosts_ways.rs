@@ -278,6 +278,24 @@ fn what_others_take_from_the_interface_comes_back() {
     net.ping("10.77.0.2");
 }
 
+#[test]
+fn an_interface_that_is_renamed_goes_on_by_its_new_name() {
+    let name = "an_interface_that_is_renamed_goes_on_by_its_new_name";
+    let Some(_alone) = namespaces_or_skip(name) else { return };
+    let net = Uplinks::new();
+    net.van.ip("route add default via 10.0.1.1");
+    let [_office, mut van] = net.start("", "'10.77.0.2/32'", &path("l1", ""));
+    net.wait_up(&["l1"]);
+    for (from, to) in [("nawa0", "inner"), ("inner", "nawa0")] {
+        net.van.ip(&format!("link set {from} name {to}"));
+        van.read_until(&format!("somebody has renamed {from} to {to}"));
+        net.van.ip(&format!("route flush dev {to}"));
+        van.read_until(&format!("route 10.77.0.2/32 from {to}; it is put back"));
+        assert_eq!(net.van.status()["interface"], to);
+        net.ping("10.77.0.2");
+    }
+}
+
 /// Another program's route or rule comes before the tunnel's, in whatever table.
 #[test]
 fn what_comes_before_the_tunnels_routes_gives_way_or_is_said() {

@@ -139,7 +139,14 @@ impl Interface {
     pub fn restore(&mut self) -> io::Result<bool> {
         let gone = |error| io::Error::other(format!("{} is not here any more: {error}", self.name));
         let link = self.net.link_at(self.index).map_err(gone)?;
-        self.name.clone_from(&link.name);
+        if link.name != self.name {
+            tracing::warn!(
+                "somebody has renamed {} to {}; the tunnel goes on by that name",
+                self.name,
+                link.name
+            );
+            self.name.clone_from(&link.name);
+        }
         if link.mtu != u32::from(self.mtu) {
             tracing::warn!("somebody has set the MTU of {} to {}; it is set back", self.name, link.mtu);
             if let Err(error) = self.net.set_mtu(self.index, self.mtu.into()) {
