@@ -128,6 +128,37 @@ fn up_says_why_not() {
     assert!(stderr(&output).contains("missing key `listen`"), "{}", stderr(&output));
 }
 
+/// Each with what is wrong, where, and what to do about it.
+#[test]
+fn what_is_in_a_tunnels_way_is_named() {
+    let Some(_alone) = namespaces_or_skip("what_is_in_a_tunnels_way_is_named") else { return };
+    let (namespace, other, (_node, file)) = (Namespace::new(), Namespace::new(), lonely());
+    Namespace::connect((&namespace, "lan", "10.88.0.1/16"), (&other, "lan", "10.88.0.2/16"));
+    let text = std::fs::read_to_string(&file).expect("the file");
+    let why_not = |from: &str, to: &str| {
+        std::fs::write(&file, text.replace(from, to)).expect("the file");
+        let up = output(&mut namespace.nawa(["up", file.to_str().expect("UTF-8")]));
+        assert_eq!(up.status.code(), Some(1));
+        stderr(&up)
+    };
+    assert_eq!(
+        why_not("", ""),
+        "nawa: cannot route 10.88.0.0/16 into nawa0: lan has a route of that prefix; delete that route, or give the peer \
+         narrower routes\n"
+    );
+    let said = why_not("listen", "congestion-control = 'nope'\nlisten");
+    assert!(
+        said.contains("with congestion control nope: this kernel has none of that name; write one that"),
+        "{said}"
+    );
+    let said = why_not("51900", "'192.0.2.9:51900'");
+    assert!(said.ends_with("; listen on an address that this host has, or on a port alone\n"), "{said}");
+    let _taken = namespace.within(|| std::net::UdpSocket::bind("10.88.0.1:51900")).expect("the port is free");
+    let said = why_not("", "");
+    assert!(said.ends_with("; listen on another port, or stop the program that has this one\n"), "{said}");
+    assert!(!namespace.has_interface("nawa0"));
+}
+
 /// As over a terminal that is hung up, or into a pipe whose reader has ended.
 #[test]
 fn a_log_that_nobody_takes_ends_nothing() {

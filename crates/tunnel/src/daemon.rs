@@ -32,6 +32,7 @@ use event_loop::EventLoop;
 use host_watch::{HostWatch, Order};
 use interface::Interface;
 pub use interface::{Hold, TABLE, mark, remove_left};
+pub(crate) use settings::listen_advice;
 pub use settings::{Listen, Reconfiguration, Settings, StartError};
 pub(crate) use sockets::{Sockets, may_be_gone};
 

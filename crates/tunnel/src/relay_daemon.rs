@@ -13,7 +13,7 @@ use device::udp::Options;
 use device::worker::{Watch, Worker, once, watch};
 use rand_core::{OsRng, TryRngCore};
 
-use crate::daemon::{Listen, Sockets};
+use crate::daemon::{Listen, Sockets, listen_advice};
 use crate::keys::{PrivateKey, PublicKey};
 use crate::relay::{Limits, RelayControl, RelayStatus};
 use crate::wire::Kind;
@@ -38,7 +38,7 @@ pub struct Settings {
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The port is taken, or the address is not local.
-    #[error("{0}; let the relay listen on another port, or stop the program that has this one")]
+    #[error("{0}; {advice}", advice = listen_advice(.0))]
     Listen(io::Error),
     /// Descriptors, memory or randomness have run out.
     #[error("cannot start the relay's threads: {0}; see the limits on open files and memory")]

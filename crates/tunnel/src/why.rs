@@ -82,6 +82,9 @@ pub enum Why {
     /// ICMP says that nobody listens there.
     #[error("{0} refuses: no daemon listens on that port")]
     Refused(SocketAddr),
+    /// The same of an address of this host.
+    #[error("{0} is this host's own, and no program listens there: write the peer's address")]
+    RefusedHere(SocketAddr),
     /// ICMP says that no router knows the way.
     #[error("a router on the way to {0} says that it cannot be reached")]
     Unreachable(SocketAddr),
@@ -209,7 +212,7 @@ impl Why {
             Why::NoTls { .. } => "no-tls",
             Why::OverTls(_) => "tls",
             Why::NotSent { .. } => "not-sent",
-            Why::Refused(_) => "refused",
+            Why::Refused(_) | Why::RefusedHere(_) => "refused",
             Why::Unreachable(_) => "unreachable",
             Why::Stranger(_) => "stranger",
             Why::Limited(_) => "limited",

@@ -299,6 +299,18 @@ fn unknown_and_missing_keys() {
 }
 
 #[test]
+fn names_that_the_kernel_keeps_name_no_interface() {
+    for name in ["all", "default"] {
+        assert_complaints(
+            &format!("{NODE}[tunnel]\ninterface = '{name}'\naddresses = ['10.77.0.1/24']\n"),
+            &format!(
+                "nawa.toml:4:13: \"{name}\" cannot name an interface, for the kernel keeps that name; write another"
+            ),
+        );
+    }
+}
+
+#[test]
 fn values_of_the_tunnel() {
     assert_complaints(
         &format!(

@@ -115,6 +115,12 @@ pub fn interface(name: &str) -> Result<String, String> {
         && name.bytes().all(|b| b.is_ascii_graphic() && !b"/:%".contains(&b))
         && name != "."
         && name != "..";
+    // The kernel's settings of interfaces (sysctl) have one for all and one for those to come.
+    if ["all", "default"].contains(&name) {
+        return Err(format!(
+            "\"{name}\" cannot name an interface, for the kernel keeps that name; write another"
+        ));
+    }
     if good {
         Ok(name.to_owned())
     } else {

@@ -253,9 +253,41 @@ impl Interface {
     /// Fails with `AlreadyExists` for a route that is another's; what else is there already is as good as added.
     fn add(&mut self, piece: &Piece) -> io::Result<()> {
         match piece {
-            Piece::Route(_) => self.put(piece, self.pieces.iter().any(|own| piece.replaces(own))),
+            Piece::Route(route) => {
+                let instead = self.pieces.iter().any(|own| piece.replaces(own));
+                self.put(piece, instead).map_err(|error| self.why_not(route, error))
+            }
             _ => existing(self.put(piece, false)),
         }
+    }
+
+    /// Why a route could not be added, where the kernel's word for it says little.
+    fn why_not(&mut self, route: &Route, error: io::Error) -> io::Error {
+        let to = format!("{}/{}", route.destination, route.prefix);
+        match (error.kind(), &route.congestion_control) {
+            (kind @ io::ErrorKind::AlreadyExists, _) => {
+                let holder = self.holder(route).unwrap_or_else(|| "somebody".into());
+                io::Error::new(
+                    kind,
+                    format!("cannot route {to} into {}: {holder} has a route of that prefix", self.name),
+                )
+            }
+            (io::ErrorKind::InvalidInput, Some(name)) => {
+                let why = format!(
+                    "cannot route {to} with congestion control {name}: this kernel has none of that name"
+                );
+                io::Error::new(io::ErrorKind::NotFound, why)
+            }
+            _ => error,
+        }
+    }
+
+    /// The interface that a route of the same prefix leads to.
+    fn holder(&mut self, route: &Route) -> Option<String> {
+        let net = IpNet::new(route.destination, route.prefix).ok()?;
+        let mut found = samples(&net).filter_map(|to| self.net.find_route(&Query::to(to)).ok());
+        let index = found.find(|found| found.prefix == route.prefix)?.interface?;
+        Some(self.net.link_at(index).ok()?.name)
     }
 
     /// Undoes [`add`](Self::add).

@@ -58,12 +58,31 @@ pub enum StartError {
     )]
     Interface(io::Error),
     /// A peer's route is there already, to somewhere else.
-    #[error("{0}; delete that route, or give the peer narrower routes")]
+    #[error("{0}; {advice}", advice = route_advice(.0))]
     Route(io::Error),
     /// The UDP port is taken, or the address is not local.
-    #[error("{0}; listen on another port, or stop the program that has this one")]
+    #[error("{0}; {advice}", advice = listen_advice(.0))]
     Listen(io::Error),
     /// Descriptors, memory or randomness have run out.
     #[error("cannot start the tunnel's thread: {0}; see the limits on open files and memory")]
     Resources(#[from] io::Error),
+}
+
+fn route_advice(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::AlreadyExists => "delete that route, or give the peer narrower routes",
+        io::ErrorKind::NotFound => {
+            "write one that `sysctl net.ipv4.tcp_available_congestion_control` lists, or load its module"
+        }
+        _ => "see that the peer's routes are right and that IPv6 is not switched off",
+    }
+}
+
+/// What is to be done where nobody can listen.
+pub fn listen_advice(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => "listen on another port, or stop the program that has this one",
+        io::ErrorKind::AddrNotAvailable => "listen on an address that this host has, or on a port alone",
+        _ => "listen on another port or address",
+    }
 }
