@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use tracing_appender::non_blocking::{NonBlocking, NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::EnvFilter;
@@ -30,6 +30,8 @@ enum Place {
 }
 
 static PLACE: OnceLock<Place> = OnceLock::new();
+/// Why the last line could not be written.
+static FAILED: Mutex<Option<String>> = Mutex::new(None);
 /// There once lines are written apart.
 static APART: OnceLock<NonBlocking> = OnceLock::new();
 
@@ -67,7 +69,10 @@ pub fn place() -> Option<String> {
     let of_process = || format!("journalctl _PID={}", std::process::id());
     match PLACE.get() {
         Some(Place::Journal) => Some("journalctl -t nawa".into()),
-        Some(Place::File(file)) => Some(file.display().to_string()),
+        Some(Place::File(file)) => match &*FAILED.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(why) => Some(format!("none, for {} cannot be written: {why}", file.display())),
+            None => Some(file.display().to_string()),
+        },
         Some(Place::Nowhere(why)) => Some(format!("none, {why}")),
         None => is_journal().then(of_process),
     }
@@ -131,7 +136,10 @@ impl Write for Apart {
             writeln!(to, "nawa: {} lines of the log are lost: nobody took them in time", lost - self.lost)?;
             self.lost = lost;
         }
-        to.write(line)
+        let written = to.write(line);
+        let failed = written.as_ref().err().map(io::Error::to_string);
+        *FAILED.lock().unwrap_or_else(PoisonError::into_inner) = failed;
+        written
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -159,6 +159,26 @@ fn what_is_in_a_tunnels_way_is_named() {
     assert!(!namespace.has_interface("nawa0"));
 }
 
+#[test]
+fn a_log_that_cannot_be_written_is_said() {
+    let Some(_alone) = namespaces_or_skip("a_log_that_cannot_be_written_is_said") else { return };
+    let (namespace, (node, file)) = (Namespace::new(), lonely());
+    let text = std::fs::read_to_string(&file).expect("the file");
+    std::fs::write(&file, text.replace("key-file", "state-dir = 'state'\nkey-file")).expect("the file");
+    let log = node.key().with_file_name("state/nawa.log");
+    std::fs::create_dir(log.parent().expect("a folder")).expect("the folder");
+    std::os::unix::fs::symlink("/dev/full", &log).expect("a link to a disk that is full");
+    succeed(&mut namespace.nawa(["up", file.to_str().expect("UTF-8")]));
+    if !std::path::Path::new("/run/systemd/journal/stdout").exists() {
+        succeed(&mut namespace.nawa(["path", "add", "office", "lte", "--remote", "192.0.2.1:9"]));
+        let why =
+            format!("none, for {} cannot be written: No space left on device (os error 28)", log.display());
+        common::eventually(&why, || (namespace.status()["log"] == why.as_str()).then_some(()));
+        std::fs::remove_file(&log).expect("the link");
+    }
+    succeed(&mut namespace.nawa(["down"]));
+}
+
 /// As over a terminal that is hung up, or into a pipe whose reader has ended.
 #[test]
 fn a_log_that_nobody_takes_ends_nothing() {
