@@ -227,6 +227,15 @@ fn what_a_killed_daemon_left_is_found_and_removed() {
         // The path would come up all the same.
         let all = findings(&net, &default);
         assert!(all.iter().any(|one| one["check"] == L1 && one["level"] == "ok"), "{all:#?}");
+        // But for a filter, a loose one too, that finds no way back.
+        shell(&net.van, "echo 2 >/proc/sys/net/ipv4/conf/all/rp_filter");
+        finds(
+            &net,
+            &default,
+            "tunnel",
+            "its paths are not tried: by the rules that a killed daemon has left",
+        );
+        shell(&net.van, "echo 0 >/proc/sys/net/ipv4/conf/all/rp_filter");
         let without = stdout(&output(&mut net.van.nawa(["doctor"])));
         assert!(without.contains("WARN  leftover: a routing rule"), "{without}");
         if removes == "down" {

@@ -59,6 +59,19 @@ pub fn run(doctor: &Doctor) -> Result<(), Failure> {
             all.extend(strands::findings(&gather::strands(&settings)));
             match daemon {
                 Some(state) => state["tunnel"].clone(),
+                None if gather::answers_are_dropped(&facts) => {
+                    let what = "its paths are not tried: by the rules that a killed daemon has left, \
+                                no way leads back to a peer, and rp_filter drops its answers";
+                    let todo = "`nawa down`, and ask again";
+                    all.push(Finding::new(
+                        Level::Fail,
+                        "tunnel",
+                        what,
+                        "whether they come up is not known",
+                        todo,
+                    ));
+                    Value::Null
+                }
                 None => try_out(settings, &mut all),
             }
         }

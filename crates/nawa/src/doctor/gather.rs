@@ -195,17 +195,29 @@ pub fn left() -> Vec<String> {
         tables.iter().map(|name| format!("nftables' table ip {name}, of a flood")).collect();
     left.extend(crate::flight::left());
     for family in ["-4", "-6"] {
-        let table = daemon::TABLE.to_string();
-        let found = Command::new("ip").args([family, "rule", "show"]).output();
-        let rules =
-            found.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+        let rules = own_rules(family);
         let held = if rules.contains("unreachable") { "; the default route goes nowhere" } else { "" };
-        let found = rules.contains(&table);
+        let table = daemon::TABLE;
+        let found = !rules.is_empty();
         left.extend(
             found.then(|| format!("a routing rule (ip {family} rule) to the tunnel's table {table}{held}")),
         );
     }
     left
+}
+
+/// The routing rules of a family, as `ip` takes it, that ask the tunnel's own table.
+fn own_rules(family: &str) -> String {
+    let found = Command::new("ip").args([family, "rule", "show"]).output();
+    let rules = found.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+    let table = daemon::TABLE.to_string();
+    rules.lines().filter(|rule| rule.contains(&table)).collect::<Vec<_>>().join("\n")
+}
+
+/// Whether rules that a killed daemon has left lead IPv4's way back nowhere, so that a reverse-path filter, a loose one
+/// too, drops what a path brings.
+pub fn answers_are_dropped(facts: &Facts) -> bool {
+    facts.interfaces.iter().any(|one| one.rp_filter > 0) && own_rules("-4").contains("unreachable")
 }
 
 /// What a tunnel says of its paths that is started for a few seconds, without addresses and routes of its own.
