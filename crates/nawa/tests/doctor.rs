@@ -6,7 +6,7 @@ mod common;
 use std::path::Path;
 
 use common::uplinks::{Resolver, Uplinks, nft, path, shell};
-use common::{Daemon, Node, eventually, namespaces_or_skip, output, stdout, succeed};
+use common::{Daemon, Namespace, Node, eventually, namespaces_or_skip, output, stdout, succeed};
 use serde_json::Value;
 
 const OFFICE: &str = "'10.77.0.2/32', 'fd77::2/128'";
@@ -246,6 +246,16 @@ fn what_a_killed_daemon_left_is_found_and_removed() {
         }
         assert_eq!(rules(), before, "by {removes}");
     }
+}
+
+#[test]
+fn a_host_without_the_loopback_address_lacks_nothing_else() {
+    let name = "a_host_without_the_loopback_address_lacks_nothing_else";
+    let Some(_alone) = namespaces_or_skip(name) else { return };
+    let host = Namespace::new();
+    host.ip("address del 127.0.0.1/8 dev lo");
+    let found = stdout(&output(&mut host.nawa(["doctor"])));
+    assert!(found.contains("ok    udp offload"), "{found}");
 }
 
 #[test]

@@ -37,7 +37,7 @@ pub fn host() -> Facts {
     let kernel = read("/proc/sys/kernel/osrelease");
     let lockdown = read("/sys/kernel/security/lockdown");
     let chosen = lockdown.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
-    let any: SocketAddr = (Ipv4Addr::LOCALHOST, 0).into();
+    let any: SocketAddr = (Ipv4Addr::UNSPECIFIED, 0).into();
     Facts {
         capabilities: capabilities(&read("/proc/self/status")),
         container: bpf::probe::is_container(),
