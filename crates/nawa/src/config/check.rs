@@ -106,10 +106,10 @@ fn complain_of_bicast_below_coding(source: &mut Source, document: &Document) {
 
 /// An end that lists no path and has no fixed port can neither call nor be called.
 fn complain_of_unreachable(source: &mut Source, peers: &[peer::Checked]) {
-    for peer in peers.iter().filter(|peer| peer.value.paths.is_empty()) {
+    for peer in peers.iter().filter(|peer| !peer.lists_paths) {
         source.complain(
             peer.span.clone(),
-            "this peer has no usable [[peer.path]] and [tunnel] has no `listen`, so neither end can call; write one",
+            "this peer has no [[peer.path]] and [tunnel] has no `listen`, so neither end can call; write one",
         );
     }
 }

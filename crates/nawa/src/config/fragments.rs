@@ -2,12 +2,15 @@
 //! in all of them together, and what may stand several times (`[[peer]]`) is spread over as many files as one likes.
 
 use std::fs;
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use toml::de::{DeTable, DeValue};
 
 use super::source::{Complaint, Files, Source};
+
+/// A file of more bytes is none: tens of thousands of peers take less.
+const LARGEST: u64 = 16 << 20;
 
 /// Reads `file` and its fragments; `new`, where there is one, is to stand in `file`, and is read in its place.
 ///
@@ -52,7 +55,11 @@ fn contents(file: &Path, regular: bool) -> io::Result<String> {
     if regular && !fs::metadata(file)?.is_file() {
         return Err(io::Error::other("it is not a regular file"));
     }
-    let text = fs::read_to_string(file)?;
+    let mut text = String::new();
+    fs::File::open(file)?.take(LARGEST + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > LARGEST {
+        return Err(io::Error::other("it is larger than a configuration can be"));
+    }
     // Some editors begin a file with a mark of its encoding, which may not stand in the middle of a text.
     Ok(text.strip_prefix('\u{feff}').map_or(text.clone(), str::to_owned))
 }

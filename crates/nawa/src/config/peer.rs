@@ -17,6 +17,8 @@ pub struct Checked {
     pub value: Peer,
     /// For complaints about the whole peer.
     pub span: Range<usize>,
+    /// It has paths, right ones or wrong ones.
+    pub lists_paths: bool,
 }
 
 /// Checks every peer by itself, then all of them together. Those without a usable name, key or route are left out.
@@ -49,6 +51,7 @@ fn one(source: &mut Source, written: document::Peer, me: Option<&PublicKey>) -> 
     let routes = routes(source, written.routes);
     let keepalive =
         written.keepalive.and_then(|text| source.expect(text.span(), value::keepalive(text.get_ref())));
+    let lists_paths = !written.paths.is_empty();
     let paths = paths(source, written.paths);
     let preshared_key = preshared_key.unwrap_or_default();
     let bicast = written.bicast.and_then(|text| source.expect(text.span(), bicast(text.get_ref())));
@@ -62,7 +65,7 @@ fn one(source: &mut Source, written: document::Peer, me: Option<&PublicKey>) -> 
         bicast: bicast.unwrap_or_default(),
         paths,
     };
-    Some(Checked { value, span })
+    Some(Checked { value, span, lists_paths })
 }
 
 fn bicast(text: &str) -> Result<Bicast, String> {

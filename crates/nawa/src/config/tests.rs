@@ -84,6 +84,15 @@ fn assert_complaints(text: &str, expected: &str) {
 }
 
 #[test]
+fn a_file_without_an_end_is_none() {
+    let lines = load(Path::new("/dev/zero")).expect_err("it has no end").lines;
+    assert_eq!(
+        lines,
+        ["/dev/zero: cannot be read: it is larger than a configuration can be; name a file that can"]
+    );
+}
+
+#[test]
 fn what_is_not_toml() {
     assert_complaints("[node\n", "nawa.toml:1:6: unclosed table, expected `]`");
     assert_complaints(
@@ -373,9 +382,12 @@ fn somebody_has_to_call() {
     let deaf = "[tunnel]\ninterface = 'nawa0'\naddresses = ['10.77.0.1/24']\n";
     assert_complaints(
         &format!("{NODE}{deaf}{}", peer("")),
-        "nawa.toml:7:8: this peer has no usable [[peer.path]] and [tunnel] has no `listen`, \
+        "nawa.toml:7:8: this peer has no [[peer.path]] and [tunnel] has no `listen`, \
          so neither end can call; write one",
     );
+    let wrong = path("").replace("51900", "0");
+    let complaints = complaints(&format!("{NODE}{deaf}{}{wrong}", peer("")));
+    assert_eq!(complaints.lines().count(), 1, "one mistake, one line: {complaints}");
     assert_complaints(&format!("{NODE}{deaf}{}{}", peer(""), path("")), "nothing");
 }
 
