@@ -1,6 +1,7 @@
 //! From what is written to what is meant, with every contradiction named.
 
 use std::ffi::OsStr;
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use ipnet::IpNet;
@@ -114,6 +115,23 @@ fn complain_of_unreachable(source: &mut Source, peers: &[peer::Checked]) {
     }
 }
 
+/// A peer's address inside the tunnel is reached by the tunnel, and not the other way round.
+fn complain_of_inner_remotes(source: &mut Source, addresses: &[IpNet], peers: &[peer::Checked]) {
+    for peer in peers {
+        let routed = |ip: &IpAddr| peer.value.routes.contains(&IpNet::from(*ip));
+        let inner = |ip: &IpAddr| routed(ip) && addresses.iter().any(|net| net.contains(ip));
+        for path in &peer.value.paths {
+            if let Some(ip) = path.remote.ip().filter(inner) {
+                let name = &path.name;
+                let what = format!(
+                    "path {name} leads to {ip}, this peer's address inside the tunnel; write the one outside"
+                );
+                source.complain(peer.span.clone(), what);
+            }
+        }
+    }
+}
+
 /// All of `[tunnel]`; the peers come later. What is wrong is replaced by something harmless.
 fn tunnel(source: &mut Source, written: document::Tunnel, peers: &[peer::Checked]) -> Tunnel {
     let interface = source.expect(written.interface.span(), value::interface(written.interface.get_ref()));
@@ -138,7 +156,8 @@ fn tunnel(source: &mut Source, written: document::Tunnel, peers: &[peer::Checked
             source.complain(span.clone(), what);
         }
     }
-    let addresses = addresses.into_iter().map(|(_, address)| address).collect();
+    let addresses: Vec<_> = addresses.into_iter().map(|(_, address)| address).collect();
+    complain_of_inner_remotes(source, &addresses, peers);
     let scheduler =
         written.scheduler.and_then(|text| source.expect(text.span(), value::scheduler(text.get_ref())));
     let mtu = written.mtu.and_then(|mtu| source.expect(mtu.span(), value::mtu(mtu.get_ref())));

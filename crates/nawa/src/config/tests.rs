@@ -378,6 +378,15 @@ fn what_peers_may_not_share() {
 }
 
 #[test]
+fn a_path_does_not_lead_into_the_tunnel_that_it_is_to_carry() {
+    let inner = path("").replace("203.0.113.7", "10.77.0.2");
+    assert_complaints(
+        &format!("{NODE}{TUNNEL}{}{inner}", peer("")),
+        "nawa.toml:8:8: path lte leads to 10.77.0.2, this peer's address inside the tunnel; write the one outside",
+    );
+}
+
+#[test]
 fn somebody_has_to_call() {
     let deaf = "[tunnel]\ninterface = 'nawa0'\naddresses = ['10.77.0.1/24']\n";
     assert_complaints(

@@ -300,6 +300,11 @@ impl HostPort {
         self.port
     }
 
+    /// Its address, if it is none by name.
+    pub fn ip(&self) -> Option<IpAddr> {
+        self.host.parse().ok()
+    }
+
     /// What the tunnel is told. With `local` given, only an address of its family will do.
     ///
     /// # Errors
