@@ -151,6 +151,20 @@ fn small_packets_do_not_stand_in_a_thin_uplink() {
     assert!(pings.iter().all(|ms| *ms < 400.0), "pings take {pings:.0?} ms");
 }
 
+/// A full packet takes 12 or 30 ms there. Were that taken for jitter, or were two more in flight than the path holds, each ping would wait
+/// for several.
+#[test]
+fn pings_wait_for_a_packet_or_two_on_a_thin_path() {
+    for (text, most) in [("1@10 q200", 60.0), ("0.4@4 q400, 2.6@148 q300", 200.0)] {
+        let case = given(text).expect("links");
+        let mut p50 = each(&[1, 2, 3, 4, 5], |seed| {
+            quantile(&run_bond(&case, &Load { seed: *seed, ..Load::default() }).loaded, 0.5)
+        });
+        p50.sort_by(f64::total_cmp);
+        assert!(p50[2] < most, "{text}: pings of {p50:.0?} ms");
+    }
+}
+
 /// Two pings that wait are still few: were they to wait behind a flow and what it has lost, they would take seconds once the quick path
 /// is as thin as here.
 #[test]

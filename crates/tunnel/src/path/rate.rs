@@ -3,7 +3,7 @@
 //! A model of the path as BBR's (draft-cardwell-iccrg-bbr-congestion-control-00 §4): r, the greatest delivery rate of the last
 //! rounds; t, how long ago the newest packet that was reported was sent, no longer than a report may take; q, how long that one
 //! waited on the path beyond jitter, by its one-way delay; m, the least round trip of the last round without such a wait. In flight is
-//! r · max(m, t − q), a tenth more for probes, and two packets. So what has arrived and is not reported yet makes room for more, whether
+//! r · max(m, t − q), a tenth more for probes, and one packet. So what has arrived and is not reported yet makes room for more, whether
 //! the way back is long or full or releases reports in bunches; a queue on the path takes it. Delivery rates are sampled as draft-cheng-iccrg-delivery-rate-estimation-02 has them, but the time in which
 //! packets arrived is taken from the receiver's clock, so that a slow or bunched way back does not blur it.
 //!
@@ -232,7 +232,7 @@ impl Rate {
             }
             (None, _) => (WINDOW * full).max(self.competing_window()),
         };
-        (window + 2.0 * self.packet()) as usize
+        (window + self.packet()) as usize
     }
 
     /// How long to wait for room at least, so that nothing wakes for each packet: as long as a timer may be late, but no longer than a
@@ -419,11 +419,12 @@ impl Rate {
         }
     }
 
-    /// What varies while no more is sent than the path carries is no queue of this end's. No delay is longer than its round trip: what
-    /// differs by more is a clock that was set.
+    /// What varies while no more is sent than the path carries is no queue of this end's, but for the time that a packet itself takes: a
+    /// full one delays a small one that follows. No delay is longer than its round trip: what differs by more is a clock that was set.
     fn measure_jitter(&mut self, delay: u32, rtt: Duration, calm: bool) {
         let (last, before) = self.last_delay.replace((delay, rtt)).unwrap_or((delay, rtt));
         let step = apart(delay, last).min(rtt.max(before));
+        let step = step.saturating_sub(self.transmit_time(self.packet() as usize));
         if calm {
             let weight = if step > self.jitter { 8 } else { 64 };
             self.jitter = (self.jitter * (weight - 1) + step) / weight;
@@ -580,7 +581,7 @@ impl Rate {
         }
     }
 
-    /// Whether the least delay of a round shows a queue on the path, beyond what jitter and the window's two packets add.
+    /// Whether the least delay of a round shows a queue on the path, beyond what jitter and two packets add.
     fn is_queued(&self, round: &Round) -> bool {
         let (Some(delay), Some(least)) = (round.min_delay, self.min_delay) else { return false };
         let allowed = self.transmit_time(2 * self.packet() as usize);
