@@ -93,7 +93,7 @@ impl Holds {
     ) -> Vec<Transit> {
         let Some(way) = way(&packet) else { return vec![packet] };
         self.count(now, way);
-        self.held.push_back(Held { until, packet });
+        self.hold(until, packet);
         let (waiting, may_wait) = (self.waiting(way), self.may_wait(now, way));
         // Two that wait for each other would both wait in vain. Of those that wait, each that leaves already takes one.
         let wanted = self.waiting((way.1, way.0)).saturating_sub(leaving.own).min(waiting);
@@ -103,6 +103,11 @@ impl Holds {
             own.spend(ONE * wanted as u32 + PUSHED_OUT * pushed_out as u32);
         }
         (0..going).filter_map(|_| self.take_first(way)).collect()
+    }
+
+    /// A packet waits until `until`, or for less.
+    pub fn hold(&mut self, until: Duration, packet: Transit) {
+        self.held.push_back(Held { until, packet });
     }
 
     fn waiting(&self, way: Way) -> usize {

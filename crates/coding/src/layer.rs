@@ -190,20 +190,25 @@ impl NcLayer {
         if now < self.quiet_until {
             return None;
         }
-        let entry = self.interface_queue.pop(now, &mut self.stats)?;
+        let frame = loop {
+            match self.interface_queue.pop(now, &mut self.stats)? {
+                Entry::Untouched(frame) => {
+                    self.keep_copy(now, &frame);
+                    break frame;
+                }
+                Entry::Sum(pair) => break self.send_sum(now, &pair),
+                Entry::Packet(packet) => match self.meet(now, &packet) {
+                    Some(partner) => break self.send_sum(now, &[packet, partner]),
+                    None if self.waits_for_its_like(now, &packet) => {
+                        self.holds.hold(packet.came.saturating_add(self.config.wait), packet);
+                    }
+                    None => break self.send_plain(&packet),
+                },
+            }
+        };
         self.holds.note_activity(now);
         self.stats.sent += 1;
-        Some(match entry {
-            Entry::Untouched(frame) => {
-                self.keep_copy(now, &frame);
-                frame
-            }
-            Entry::Sum(pair) => self.send_sum(now, &pair),
-            Entry::Packet(packet) => match self.meet(now, &packet) {
-                Some(partner) => self.send_sum(now, &[packet, partner]),
-                None => self.send_plain(&packet),
-            },
-        })
+        Some(frame)
     }
 
     /// When to call [`poll_slave`](Self::poll_slave) next if nothing happens before; the past if something waits there.

@@ -8,8 +8,8 @@ use coding::ethernet::{self, Frame};
 use coding::header::{Greeting, Header, Report};
 use coding::{Mac, Mode, NcLayer};
 use common::{
-    LATER, acquaint, config, forwarded, frame, greeting, greeting_in, heard, ip_frame, layer, mac, ms, relay,
-    sent, trying, trying_relay, udp,
+    ACK, LATER, Tcp, acquaint, config, forwarded, frame, greeting, greeting_in, heard, ip_frame, layer, mac,
+    ms, relay, sent, trying, trying_relay, udp,
 };
 
 const THERE: [usize; 3] = [1, 2, 3];
@@ -268,6 +268,30 @@ fn packets_that_may_not_be_its_partners_keep_none_back() {
     }
     let held = middle.stats().held - before.held;
     assert!(middle.stats().sent_coded == before.sent_coded && held < 25, "{held} of 500 held for nothing");
+}
+
+/// A segment of a connection from host 1 to 3 or back, or an ACK of the other's data, on the same way.
+fn segment(there: bool, n: u32, payload: &[u8]) -> Vec<u8> {
+    let ((from, to), port) =
+        (if there { (1, 3) } else { (3, 1) }, if there == payload.is_empty() { 2 } else { 1 });
+    common::tcp(Tcp { six: false, from, to, port, flags: ACK, seq: n * 1000, ack: n * 1000, payload })
+}
+
+#[test]
+fn an_ack_that_leaves_data_to_data_waits_for_another_ack() {
+    let (mut middle, now) = after_missing(0);
+    relay(&mut middle, now, THERE, &segment(true, 1, &[]));
+    for (way, n) in [(THERE, 0..20), (BACK, 20..40)] {
+        n.for_each(|n| relay(&mut middle, now, way, &segment(way == THERE, n, &[n as u8; 1000])));
+    }
+    // The medium falls silent, and none is held any longer.
+    let silent = now + ms(1);
+    let mut frames: Vec<_> = (0..10).filter_map(|_| middle.poll_slave(silent)).collect();
+    relay(&mut middle, silent, BACK, &segment(false, 1, &[]));
+    [silent, now + ms(11)].iter().for_each(|now| frames.extend(sent(&mut middle, *now)));
+    let of_acks: Vec<_> = frames.iter().filter(|frame| frame.len() < 1000).collect();
+    assert_eq!(of_acks.len(), 1, "both in one frame");
+    coded(of_acks[0]);
 }
 
 /// How long a relay is silent that overhears a sum, after so many others, having had a packet to send, while so many more wait there.

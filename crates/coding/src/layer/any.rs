@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use super::{CODED_FOR, NcLayer};
+use crate::config::Mode;
+use crate::datagram::Kind;
 use crate::encoder::payload_len;
 use crate::ethernet::{self, Mac};
 use crate::header::{self, Greeting, Report};
@@ -91,10 +93,7 @@ impl NcLayer {
         let fits = |other: &Transit| can_sum(leaving, other);
         // A sum takes as long as its longer packet: what it saves is the shorter one's time.
         let fits_well = |other: &Transit| fits(other) && leaving.is_about_as_long_as(other);
-        // While many packets wait, one of another length is left to those of that length that wait for the same way: an ACK has its
-        // turn before data, and would take the data that opposes it from them.
-        let is_another = |own: &Transit| own.follows_the_way_of(leaving) && !own.is_about_as_long_as(leaving);
-        let leaves = self.windows_are_large(now) && self.interface_queue.count_packets(is_another) > 0;
+        let leaves = self.leaves_to_others(now, leaving);
         let (queue, holds, stats) = (&mut self.interface_queue, &mut self.holds, &mut self.stats);
         let mut take = |fits: &dyn Fn(&Transit) -> bool| {
             queue.take_partner(now, leaving, fits, stats).or_else(|| {
@@ -104,6 +103,22 @@ impl NcLayer {
             })
         };
         take(&fits_well).or_else(|| if leaves { None } else { take(&fits) })
+    }
+
+    /// While many packets wait, one of another length is left to those of that length that wait for the same way: an ACK has its
+    /// turn before data, and would take the data that opposes it from them.
+    fn leaves_to_others(&self, now: Duration, leaving: &Transit) -> bool {
+        let is_another = |own: &Transit| own.follows_the_way_of(leaving) && !own.is_about_as_long_as(leaving);
+        self.windows_are_large(now) && self.interface_queue.count_packets(is_another) > 0
+    }
+
+    /// An ACK that so goes without a partner lets the others go first for the rest of its time: by then one may oppose it.
+    pub(super) fn waits_for_its_like(&self, now: Duration, leaving: &Transit) -> bool {
+        self.config.mode == Mode::Any
+            && leaving.datagram.kind() == Kind::Ack
+            && now < leaving.came.saturating_add(self.config.wait)
+            && self.can_be_held(now, leaving)
+            && self.leaves_to_others(now, leaving)
     }
 
     /// The next report or greeting that is due. They go first: what they say is late otherwise.
