@@ -240,7 +240,7 @@ fn a_flow_over_three_bad_links_never_stalls() {
 }
 
 /// Beside one flow of CUBIC that fills a deep queue, paths hold two fifths in the mean of what TCP without the tunnel does, where a path
-/// that takes their queue for its own would hold a fifth.
+/// that takes their queue for its own would hold a tenth.
 #[test]
 fn a_path_holds_its_own_beside_others() {
     let texts = ["10@20±1 q400", "50@20±1 q200", "5@150±1 q300", "20@40±1 q400"];
