@@ -122,7 +122,7 @@ fn a_main_link_that_is_next_to_useless_is_helped_by_the_backup() {
         ..main.clone()
     };
     let worse = [
-        (loses(0.3), 50_000),
+        (loses(0.3), 30_000),
         (loses(0.6), 200_000),
         (plain(20.0, 4 * S), 400_000),
         (plain(0.064, 15 * MS), 300_000),
