@@ -34,8 +34,8 @@ const RULE_TABLE: u16 = 15;
 const RULE_TO_TABLE: u8 = 1;
 const RULE_UNREACHABLE: u8 = 7;
 const RULE_INVERT: u32 = 2;
-/// Asks for what the tables hold, not for what the kernel makes of it, and which of them does (linux/rtnetlink.h).
-const FIB_MATCH: u32 = 0x2000 | 0x1000;
+/// Asks for what the tables hold, not for what the kernel makes of it, and which of them does.
+const IN_TABLES: u32 = libc::RTM_F_FIB_MATCH | libc::RTM_F_LOOKUP_TABLE;
 /// Bytes that one reply may have: a link's description with statistics is about 2 KiB.
 const REPLY: usize = 32 << 10;
 
@@ -289,7 +289,7 @@ impl Net {
     /// The route that such a packet takes. Fails where there is none, or one that leads nowhere.
     pub fn find_route(&mut self, query: &Query) -> io::Result<Found> {
         let doing = format!("find the route to {}", query.destination);
-        let reply = self.request(query.request(FIB_MATCH), 0, &doing)?;
+        let reply = self.request(query.request(IN_TABLES), 0, &doing)?;
         read_route(&reply).ok_or_else(|| explain(&doing, "the kernel's answer is not understood"))
     }
 

@@ -4,9 +4,6 @@ use std::net::{IpAddr, SocketAddr};
 
 use ipnet::IpNet;
 
-/// The routing table `main`, as the kernel numbers it.
-const MAIN_TABLE: u32 = 254;
-
 /// What keeps a path from being used, or from being used both ways.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Why {
@@ -160,9 +157,8 @@ pub enum Why {
     HeldBack,
     /// Another program's route or rule comes before this end's.
     #[error(
-        "packets to {net} go {way} and not into {interface}, for {} comes first: \
-         delete it (`ip route get {to}` shows where they go)",
-        rival(*table)
+        "packets to {net} go {way} and not into {interface}, for {rival} comes first: \
+         delete it (`ip route get {to}` shows where they go)"
     )]
     Beside {
         /// What is routed to the peer.
@@ -173,8 +169,8 @@ pub enum Why {
         to: IpAddr,
         /// Where packets go: as `by wan1`.
         way: String,
-        /// The table that has the route, if one does.
-        table: Option<u32>,
+        /// What comes first: as `a route in the table 99`.
+        rival: String,
     },
     /// Two hosts have one key, and take the sessions from each other.
     #[error(
@@ -238,14 +234,5 @@ impl Why {
     /// Whether packets of a default route, IPv4's or IPv6's, go beside it.
     pub fn is_of_default(&self, v4: bool) -> bool {
         matches!(self, Why::Beside { net, .. } if net.prefix_len() == 0 && net.addr().is_ipv4() == v4)
-    }
-}
-
-/// What comes before a route of the tunnel's.
-fn rival(table: Option<u32>) -> String {
-    match table {
-        Some(MAIN_TABLE) => "another route in the table main".into(),
-        Some(table) => format!("a route in the table {table}"),
-        None => "another route or rule".into(),
     }
 }

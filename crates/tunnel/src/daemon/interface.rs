@@ -187,16 +187,23 @@ impl Interface {
         }
         let mut nowhere = None;
         for to in samples(net) {
-            let beside = |way, table| Why::Beside { net: *net, interface: self.name.clone(), to, way, table };
+            let beside =
+                |way, rival: String| Why::Beside { net: *net, interface: self.name.clone(), to, way, rival };
             match self.net.find_route(&Query::to(to)) {
                 Ok(found) if found.interface == Some(self.index) => return None,
                 Ok(found) if found.prefix > net.prefix_len() => {}
                 Ok(found) => {
                     let link = found.interface.and_then(|index| self.net.link_at(index).ok());
                     let way = link.map_or("several ways".into(), |link| format!("by {}", link.name));
-                    return Some(beside(way, Some(found.table)));
+                    let rival = match found.table {
+                        MAIN_TABLE => "another route in the table main".into(),
+                        table => format!("a route in the table {table}"),
+                    };
+                    return Some(beside(way, rival));
                 }
-                Err(_) => nowhere = nowhere.or(Some(beside("nowhere".into(), None))),
+                Err(_) => {
+                    nowhere = nowhere.or(Some(beside("nowhere".into(), "another route or rule".into())))
+                }
             }
         }
         nowhere
