@@ -1,6 +1,6 @@
 //! The relay running: two threads, one for each direction, on sockets that share a port. The kernel gives datagrams
-//! that go down to the second, all others, with the handshakes, to the first. It goes by the first of a train: what is
-//! behind it and is for the other thread is handed over. Begin with [`start`]; the threads' loops are in `forward.rs`.
+//! that go down to the second, all others, with the handshakes, to the first. Begin with [`start`]; the threads' loop is in
+//! `forward.rs`.
 
 mod forward;
 mod tls;
@@ -18,7 +18,7 @@ use crate::keys::{PrivateKey, PublicKey};
 use crate::relay::{Limits, RelayControl, RelayStatus};
 use crate::wire::Kind;
 
-use forward::{Forwarder, Replies, hand};
+use forward::{Core, Forwarder};
 use tls::{Clients, Server};
 
 /// What [`start`] runs.
@@ -50,7 +50,7 @@ pub enum StartError {
 pub struct RelayRunning {
     up: Worker<RelayStatus, Vec<PublicKey>>,
     /// Only held, so that it stops with the other.
-    _down: Worker<()>,
+    _down: Worker<RelayStatus, Vec<PublicKey>>,
     _tls: Option<Worker<()>>,
     address: SocketAddr,
 }
@@ -67,27 +67,25 @@ pub fn start(
     let (up, down, address) = bind(settings.listen).map_err(StartError::Listen)?;
     let mut rng = OsRng.unwrap_err();
     let control = RelayControl::new(settings.key, settings.allow, Limits::default(), &mut rng);
-    let (table, replies) = (control.table(), Arc::new(Replies::default()));
+    let clients = Clients::default();
+    let core = Arc::new(Core::new(control, clients.clone()));
     let (up_watch, up_inbox) = watch()?;
     let (down_watch, down_inbox) = watch()?;
-    let clients = Clients::default();
     let tls = settings.tls.map(|listen| {
         let (watch, inbox) = watch()?;
-        let server = Server::bind(listen, address, clients.clone(), inbox).map_err(StartError::Listen)?;
+        let server = Server::bind(listen, address, clients, inbox).map_err(StartError::Listen)?;
         tracing::info!(listen = %server.local_address()?, "the relay is reached by TLS as well");
         Ok::<_, StartError>((watch, server))
     });
     let tls = tls.transpose()?;
-    let (handing, handed) = hand(up_inbox.waker.clone());
-    let up = Forwarder::new(up, replies.clone(), up_inbox)?;
-    let down = Forwarder::new(down, replies, down_inbox)?;
+    let up = Forwarder::new(up, core.clone(), up_inbox)?;
+    let down = Forwarder::new(down, core, down_inbox)?;
     let on_end = Arc::new(Mutex::new(Some(on_end)));
     let tls =
         tls.map(|(watch, server)| Worker::start("relay-tls", watch, once(&on_end), move || server.run()));
     let tls = tls.transpose()?;
-    let down =
-        Worker::start("relay-down", down_watch, once(&on_end), move || down.run_down(&table, &handing))?;
-    let up = Worker::start("relay", up_watch, once(&on_end), move || up.run_up(control, clients, &handed))?;
+    let down = Worker::start("relay-down", down_watch, once(&on_end), move || down.run())?;
+    let up = Worker::start("relay", up_watch, once(&on_end), move || up.run())?;
     Ok(RelayRunning { up, _down: down, _tls: tls, address })
 }
 

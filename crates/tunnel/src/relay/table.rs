@@ -179,7 +179,7 @@ impl Counters {
         self.drops[reason as usize].load(Relaxed)
     }
 
-    pub(crate) fn drop(&self, reason: DropReason) -> Action {
+    pub(super) fn drop(&self, reason: DropReason) -> Action {
         self.drops[reason as usize].fetch_add(1, Relaxed);
         Action::Drop(reason)
     }

@@ -1,23 +1,21 @@
-//! The relay's two loops: receive trains, ask the core where each datagram goes, send on as trains what goes the same
+//! The loop of the relay's two threads: receive trains, ask the core where each datagram goes, send on as trains what goes the same
 //! way.
 
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
-use device::Waker;
 use device::poller::{Interest, Poller, boottime};
 use device::udp::{Meta, RecvBatch, Transmit};
-use device::worker::{Asked, Inbox, NoState};
+use device::worker::{Asked, Inbox};
 
 use super::tls::Clients;
 use crate::daemon::{Sockets, may_be_gone};
 use crate::keys::PublicKey;
-use crate::relay::{Action, DropReason, RelayControl, RelayStatus, RelayTable};
-use crate::wire::{Kind, Message};
+use crate::relay::{Action, RelayControl, RelayStatus, RelayTable};
+use crate::wire::Kind;
 
 const WAKER: u64 = 0;
 /// The sockets' tokens start here.
@@ -52,46 +50,63 @@ impl Replies {
     }
 }
 
-/// Handshakes and echoes that wait for their thread at most, where they came to the other.
-const HANDED: usize = 256;
-
-/// A datagram, and what came with it.
-type Handed = (Meta, Vec<u8>);
-
-/// Hands over what came behind data in one train and is for the thread that `waker` wakes.
-pub struct Handing {
-    sender: SyncSender<Handed>,
-    waker: Waker,
+/// The core, for both threads. The kernel gives a train to one of them by its first datagram: a handshake or an echo behind
+/// data comes to either.
+pub struct Core {
+    control: Mutex<RelayControl>,
+    table: Arc<RelayTable>,
+    tls: Clients,
+    replies: Replies,
 }
 
-/// Both ends.
-pub fn hand(waker: Waker) -> (Handing, Receiver<Handed>) {
-    let (sender, handed) = sync_channel(HANDED);
-    (Handing { sender, waker }, handed)
-}
+impl Core {
+    /// With the clients that come by TLS.
+    pub fn new(control: RelayControl, tls: Clients) -> Self {
+        Self { table: control.table(), control: Mutex::new(control), tls, replies: Replies::default() }
+    }
 
-impl Handing {
-    /// What becomes of a datagram that came to the thread that sends down.
-    fn take(&self, now: Duration, table: &RelayTable, meta: &Meta, datagram: &[u8]) -> Action {
-        let data = matches!(Kind::of(datagram), Ok(Kind::RelayUp | Kind::RelayDown));
-        if data || Message::parse(datagram).is_err() {
-            return table.read().forward(now, meta.remote, datagram);
+    fn control(&self) -> MutexGuard<'_, RelayControl> {
+        self.control.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is to be done with a datagram. Data waits for no handshake that the other thread is about.
+    fn decide(&self, now: Duration, meta: &Meta, datagram: &[u8]) -> Action {
+        let kind = Kind::of(datagram);
+        let action = match kind {
+            Ok(Kind::RelayDown) => return self.table.read().forward(now, meta.remote, datagram),
+            Ok(Kind::RelayUp) => self.table.read().forward(now, meta.remote, datagram),
+            _ => self.control().handle_datagram(now, meta.remote, datagram),
+        };
+        // Anybody could send the first of a handshake in another's name.
+        if kind != Ok(Kind::Initiation) && !matches!(action, Action::Drop(_)) {
+            self.replies.learn(meta.remote, meta.local);
         }
-        match self.sender.try_send((*meta, datagram.to_vec())) {
-            Ok(()) => {
-                self.waker.wake();
-                Action::Taken
+        action
+    }
+}
+
+impl Asked<RelayStatus, Vec<PublicKey>> for &Core {
+    fn status(&self) -> RelayStatus {
+        let mut status = self.control().status(boottime());
+        for session in &mut status.sessions {
+            if let Some(really) = self.tls.really(session.client) {
+                (session.client, session.tls) = (really, true);
             }
-            Err(_) => table.counters().drop(DropReason::Load),
         }
+        status
+    }
+
+    fn change(&mut self, allow: Vec<PublicKey>) -> Result<(), String> {
+        self.control().set_allow(allow);
+        Ok(())
     }
 }
 
 /// What each of the two threads owns.
-pub struct Forwarder<S, C = ()> {
+pub struct Forwarder {
     sockets: Sockets,
-    replies: Arc<Replies>,
-    inbox: Inbox<S, C>,
+    core: Arc<Core>,
+    inbox: Inbox<RelayStatus, Vec<PublicKey>>,
     poller: Poller,
     batch: RecvBatch,
 }
@@ -103,15 +118,33 @@ struct Ready {
     sockets: [bool; 2],
 }
 
-impl<S, C> Forwarder<S, C> {
+impl Forwarder {
     /// Fails only where descriptors have run out.
-    pub fn new(sockets: Sockets, replies: Arc<Replies>, inbox: Inbox<S, C>) -> io::Result<Self> {
+    pub fn new(
+        sockets: Sockets,
+        core: Arc<Core>,
+        inbox: Inbox<RelayStatus, Vec<PublicKey>>,
+    ) -> io::Result<Self> {
         let poller = Poller::new()?;
         poller.add(&inbox.waker, WAKER, Interest::Read)?;
         for (token, socket) in (SOCKETS..).zip(sockets.iter()) {
             poller.add(socket, token, Interest::Read)?;
         }
-        Ok(Self { sockets, replies, inbox, poller, batch: RecvBatch::default() })
+        Ok(Self { sockets, core, inbox, poller, batch: RecvBatch::default() })
+    }
+
+    /// Runs until it is told to stop. What the core is to do later is done by whichever thread is first.
+    pub fn run(mut self) -> io::Result<()> {
+        loop {
+            let due = self.core.control().poll_timeout();
+            let ready = self.wait(due.map(|due| due.saturating_sub(boottime())))?;
+            if ready.waker && self.inbox.answer(&mut &*self.core) {
+                return Ok(());
+            }
+            let now = boottime();
+            self.forward(now, ready);
+            self.send_own(now);
+        }
     }
 
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<Ready> {
@@ -125,8 +158,8 @@ impl<S, C> Forwarder<S, C> {
         Ok(all)
     }
 
-    /// One batch of each socket that is ready. `decide` says what is to be done with each datagram.
-    fn forward(&mut self, now: Duration, ready: Ready, mut decide: impl FnMut(&Meta, &[u8]) -> Action) {
+    /// One batch of each socket that is ready.
+    fn forward(&mut self, now: Duration, ready: Ready) {
         for (index, _) in ready.sockets.iter().enumerate().filter(|(_, ready)| **ready) {
             // What a socket reports here is what became of an earlier datagram, or short memory: it passes.
             let filled = self.sockets.iter().nth(index).map(|socket| socket.fill(&mut self.batch));
@@ -134,131 +167,34 @@ impl<S, C> Forwarder<S, C> {
                 tracing::trace!("cannot receive: {error}");
                 continue;
             }
-            let mut out = Outgoing::default();
-            self.batch.trains().for_each(|(meta, train)| out.add(&meta, train, |d| decide(&meta, d)));
-            let replies = &self.replies;
-            let failed = |transmit: &Transmit<'_>, error: &io::Error| replies.handle_failure(transmit, error);
-            self.sockets.send(now, out.runs.iter().map(|run| (0, run.transmit(replies))), failed);
-            let answers = out.answers;
-            self.send_answers(now, &answers);
+            let (core, mut out) = (&self.core, Outgoing::default());
+            self.batch
+                .trains()
+                .for_each(|(meta, train)| out.add(&meta, train, |d| core.decide(now, &meta, d)));
+            let (runs, answers) = (out.runs.iter(), out.answers.iter());
+            let runs = runs.map(|run| run.transmit(&core.replies));
+            let all = runs.chain(answers.map(|(meta, answer)| to(meta.remote, meta.local, answer)));
+            self.sockets.send(now, all.map(|transmit| (0, transmit)), |transmit, error| {
+                core.replies.handle_failure(transmit, error)
+            });
         }
-    }
-
-    fn send_answers(&mut self, now: Duration, answers: &[(Meta, Vec<u8>)]) {
-        let replies = &self.replies;
-        let failed = |transmit: &Transmit<'_>, error: &io::Error| replies.handle_failure(transmit, error);
-        let answers = answers.iter().map(|(meta, answer)| (0, answer_to(meta, answer)));
-        self.sockets.send(now, answers, failed);
-    }
-}
-
-impl Forwarder<()> {
-    /// Sends on what goes down until it is told to stop.
-    pub fn run_down(mut self, table: &RelayTable, handing: &Handing) -> io::Result<()> {
-        loop {
-            let ready = self.wait(None)?;
-            if ready.waker && self.inbox.answer(&mut NoState) {
-                return Ok(());
-            }
-            let now = boottime();
-            self.forward(now, ready, |meta, datagram| handing.take(now, table, meta, datagram));
-        }
-    }
-}
-
-/// The core, and the time of this turn.
-struct Timed {
-    now: Duration,
-    control: RelayControl,
-    tls: Clients,
-}
-
-impl Asked<RelayStatus, Vec<PublicKey>> for Timed {
-    fn status(&self) -> RelayStatus {
-        let mut status = self.control.status(self.now);
-        for session in &mut status.sessions {
-            if let Some(really) = self.tls.really(session.client) {
-                (session.client, session.tls) = (really, true);
-            }
-        }
-        status
-    }
-
-    fn change(&mut self, allow: Vec<PublicKey>) -> Result<(), String> {
-        self.control.set_allow(allow);
-        Ok(())
-    }
-}
-
-impl Forwarder<RelayStatus, Vec<PublicKey>> {
-    /// Does all else until it is told to stop.
-    pub fn run_up(
-        mut self,
-        control: RelayControl,
-        tls: Clients,
-        handed: &Receiver<Handed>,
-    ) -> io::Result<()> {
-        let mut timed = Timed { now: boottime(), control, tls };
-        loop {
-            let timeout = timed.control.poll_timeout().map(|due| due.saturating_sub(boottime()));
-            let ready = self.wait(timeout)?;
-            let now = boottime();
-            timed.now = now;
-            if ready.waker && self.inbox.answer(&mut timed) {
-                return Ok(());
-            }
-            let control = &mut timed.control;
-            let replies = self.replies.clone();
-            let mut decide = |meta: &Meta, datagram: &[u8]| {
-                let action = control.handle_datagram(now, meta.remote, datagram);
-                if proves_address(&action, datagram) {
-                    replies.learn(meta.remote, meta.local);
-                }
-                action
-            };
-            self.forward(now, ready, &mut decide);
-            self.take_handed(now, handed, decide);
-            self.send_own(now, control);
-        }
-    }
-
-    /// Takes what came to the other thread; none of it is data.
-    fn take_handed(
-        &mut self,
-        now: Duration,
-        handed: &Receiver<Handed>,
-        mut decide: impl FnMut(&Meta, &[u8]) -> Action,
-    ) {
-        let all: Vec<_> = handed.try_iter().take(HANDED).collect();
-        if all.len() == HANDED {
-            self.inbox.waker.wake();
-        }
-        let answer = |(meta, datagram): &Handed| match decide(meta, datagram) {
-            Action::Reply(answer) => Some((*meta, answer)),
-            Action::Forward { .. } | Action::Taken | Action::Drop(_) => None,
-        };
-        let answers: Vec<_> = all.iter().filter_map(answer).collect();
-        self.send_answers(now, &answers);
     }
 
     /// What the core has to say by itself.
-    fn send_own(&mut self, now: Duration, control: &mut RelayControl) {
-        while let Some((remote, message)) = control.poll_transmit(now) {
-            let local = self.replies.from(remote);
-            let transmit =
-                Transmit { remote, local, interface: None, tos: 0, segment_size: None, contents: &message };
-            let failed = |transmit: &Transmit<'_>, error: &io::Error| {
-                self.replies.handle_failure(transmit, error);
-            };
-            self.sockets.send(now, std::iter::once((0, transmit)), failed);
+    fn send_own(&mut self, now: Duration) {
+        let core = &self.core;
+        let next = || core.control().poll_transmit(now);
+        while let Some((remote, message)) = next() {
+            let transmit = to(remote, core.replies.from(remote), &message);
+            self.sockets.send(now, std::iter::once((0, transmit)), |transmit, error| {
+                core.replies.handle_failure(transmit, error)
+            });
         }
     }
 }
 
-/// Whether the core took the datagram as one from an address that the sender is known to receive at: any but the first
-/// of a handshake, which anybody could send in another's name.
-fn proves_address(action: &Action, datagram: &[u8]) -> bool {
-    !matches!(action, Action::Drop(_)) && Kind::of(datagram).is_ok_and(|kind| kind != Kind::Initiation)
+fn to(remote: SocketAddr, local: Option<IpAddr>, contents: &[u8]) -> Transmit<'_> {
+    Transmit { remote, local, interface: None, tos: 0, segment_size: None, contents }
 }
 
 /// Consecutive datagrams of one train that go to one address.
@@ -316,17 +252,6 @@ impl<'a> Outgoing<'a> {
         if let Some(to) = to.filter(|_| !contents.is_empty()) {
             self.runs.push(Run { to, tos: meta.tos, segment_size: meta.segment_size, contents });
         }
-    }
-}
-
-fn answer_to<'a>(meta: &Meta, answer: &'a [u8]) -> Transmit<'a> {
-    Transmit {
-        remote: meta.remote,
-        local: meta.local,
-        interface: None,
-        tos: 0,
-        segment_size: None,
-        contents: answer,
     }
 }
 
