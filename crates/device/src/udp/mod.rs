@@ -3,19 +3,18 @@
 
 pub(crate) mod control;
 mod receive;
-mod refused;
 mod transmit;
 
 pub use receive::{Meta, RecvBatch};
 pub use transmit::{SendFailure, SendReport, Transmit};
 
+use std::collections::BTreeSet;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Mutex;
 
 use crate::BUFFER;
-use refused::Refused;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 /// How a socket is bound.
@@ -34,7 +33,9 @@ pub struct Options {
 #[derive(Debug)]
 pub struct UdpSocket {
     socket: OwnedFd,
-    refused: Mutex<Refused>,
+    /// Ways out that do not take trains, by interface if one was asked for, and address: a driver without checksum offload fails
+    /// them with EIO, and the kernel with EINVAL.
+    refused: Mutex<BTreeSet<(Option<u32>, IpAddr)>>,
 }
 
 impl UdpSocket {

@@ -11,6 +11,8 @@ use super::control::{Control, Name, packet_info_v4, packet_info_v6};
 const MESSAGES: usize = 32;
 /// Datagrams that the kernel cuts one message into at most (UDP_MAX_SEGMENTS before Linux 6.9).
 const MAX_SEGMENTS: usize = 64;
+/// Ways out whose refusal of trains is remembered; beyond that all are forgotten.
+const MAX_REFUSED: usize = 4096;
 /// The longest message, in bytes: 65535 less the headers of IPv4 and UDP.
 const MAX_MESSAGE: usize = 65507;
 
@@ -102,12 +104,15 @@ impl UdpSocket {
 
     fn takes_trains(&self, transmit: &Transmit<'_>) -> bool {
         let refused = self.refused.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        !refused.has(transmit.interface, transmit.remote.ip())
+        !refused.contains(&(transmit.interface, transmit.remote.ip()))
     }
 
     fn refuse_trains(&self, transmit: &Transmit<'_>) {
         let mut refused = self.refused.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        refused.add(transmit.interface, transmit.remote.ip());
+        if refused.len() >= MAX_REFUSED {
+            refused.clear();
+        }
+        refused.insert((transmit.interface, transmit.remote.ip()));
     }
 
     /// Sends `pieces`; `Err` with a transmit's index where the buffer was full.
