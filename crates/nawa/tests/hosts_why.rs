@@ -26,7 +26,7 @@ fn a_port_where_nobody_listens_is_told_from_silence() {
     van.read_until("path l1 to office is");
     let own = ["path", "add", "office", "own", "--remote", "10.0.2.2:51900"];
     succeed(&mut net.van.nawa(own));
-    net.wait_why("own", "10.0.2.2:51900 is this host's own, and no program listens there");
+    net.wait_why("own", "10.0.2.2:51900 refuses: no daemon listens on that port; is it the peer's address?");
     succeed(&mut net.van.nawa(["path", "del", "office", "own"]));
     nft(&net.core, "add rule inet isp forward udp dport 51900 drop");
     net.wait_why("l1", "no answer from 203.0.113.7:51900");

@@ -77,11 +77,8 @@ pub enum Why {
         error: String,
     },
     /// ICMP says that nobody listens there.
-    #[error("{0} refuses: no daemon listens on that port")]
+    #[error("{0} refuses: no daemon listens on that port; is it the peer's address?")]
     Refused(SocketAddr),
-    /// The same of an address of this host.
-    #[error("{0} is this host's own, and no program listens there: write the peer's address")]
-    RefusedHere(SocketAddr),
     /// ICMP says that no router knows the way.
     #[error("a router on the way to {0} says that it cannot be reached")]
     Unreachable(SocketAddr),
@@ -208,7 +205,7 @@ impl Why {
             Why::NoTls { .. } => "no-tls",
             Why::OverTls(_) => "tls",
             Why::NotSent { .. } => "not-sent",
-            Why::Refused(_) | Why::RefusedHere(_) => "refused",
+            Why::Refused(_) => "refused",
             Why::Unreachable(_) => "unreachable",
             Why::Stranger(_) => "stranger",
             Why::Limited(_) => "limited",

@@ -82,7 +82,7 @@ fn advice(cause: &str) -> &'static str {
             "start the relay with `tls` in its [relay], and see that nothing on the way stops TCP to that port"
         }
         "not-sent" => "this host's own firewall or routes forbid it: let UDP out to that port",
-        "refused" => "the host is there and no daemon listens: start it there, or correct the port",
+        "refused" => "the host is there and no daemon listens: start it there, or correct `remote`",
         "unreachable" => "the host is down, or its router knows no way to it: start it, or correct `remote`",
         "stranger" => {
             "another program answers, or the peer has another key: correct `public-key`, or the port"

@@ -580,16 +580,10 @@ fn passed_on(
     lost: impl Iterator<Item = Unreachable>,
 ) -> impl Iterator<Item = What> {
     lost.filter(move |_| !gauge.under_load(now)).map(|Unreachable { remote, because }| match because {
-        Because::Refused if is_own(remote.ip()) => What::Unreachable(remote, Why::RefusedHere(remote)),
         Because::Refused => What::Unreachable(remote, Why::Refused(remote)),
         Because::NoWay => What::Unreachable(remote, Why::Unreachable(remote)),
         Because::TooBig(size) => What::TooLarge(remote, size),
     })
-}
-
-/// Whether an interface of this host has it.
-fn is_own(address: IpAddr) -> bool {
-    device::holders(address).is_ok_and(|holders| !holders.is_empty())
 }
 
 /// A path that is bound to no interface may leave by any.
