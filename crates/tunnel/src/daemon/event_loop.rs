@@ -254,7 +254,7 @@ impl EventLoop {
                     train.tell(|one| captures.put(time, &port, &one));
                 }
             }
-            sockets.send(now, trains, |transmit, error| {
+            sockets.send(trains, |transmit, error| {
                 let to = transmit.remote;
                 // What a stranger gets concerns no path.
                 if !endpoint.leads_to(now, to) {

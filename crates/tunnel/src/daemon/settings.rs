@@ -11,7 +11,7 @@ use crate::keys::PrivateKey;
 /// Where a socket listens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Listen {
-    /// This port on every local address, IPv4 and, where the host has it, IPv6; 0 takes any free port.
+    /// This port on every local address, IPv4 and, where the host has it, IPv6; 0 takes any that is free, in each.
     Port(u16),
     /// This address only.
     Address(SocketAddr),

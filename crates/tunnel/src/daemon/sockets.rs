@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::time::Duration;
 
 use device::UdpSocket;
 use device::udp::{Options, SendFailure, Transmit};
@@ -11,11 +10,6 @@ use rustix::io::Errno;
 
 use super::settings::Listen;
 use crate::wire::address::{Address, LocalAddress};
-
-/// Times a free IPv4 port is looked for whose number is free in IPv6 too.
-const PORT_TRIES: usize = 16;
-/// One line in the log for each kind of failure in this time.
-const LOG_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Places of sockets of each family: the first is what others know this end by. Spare ones are opened when they are asked
 /// for, and stay.
@@ -27,8 +21,6 @@ pub struct Sockets {
     /// By family and place.
     all: BTreeMap<(Family, u8), UdpSocket>,
     options: Options,
-    /// When a failure of each kind (errno) was last logged.
-    logged: BTreeMap<Option<i32>, Duration>,
 }
 
 /// Of addresses.
@@ -55,12 +47,11 @@ impl Sockets {
         let (v4, v6) = match listen {
             Listen::Address(address) if address.is_ipv4() => (Some(one(address)?), None),
             Listen::Address(address) => (None, Some(one(address)?)),
-            Listen::Port(0) => any_port(one)?,
             Listen::Port(port) => everywhere(port, one)?,
         };
         let v4 = v4.map(|socket| ((Family::V4, 0), socket));
         let all = v4.into_iter().chain(v6.map(|socket| ((Family::V6, 0), socket))).collect();
-        Ok(Self { all, options, logged: BTreeMap::new() })
+        Ok(Self { all, options })
     }
 
     /// Where they are bound; of the IPv4 one, if there are two.
@@ -97,8 +88,7 @@ impl Sockets {
     /// Sends all, each by the socket of its place, in order, but for the order of those by different sockets. What cannot be sent is
     /// lost, as on any network, and `failed` is told.
     pub fn send<'a>(
-        &mut self,
-        now: Duration,
+        &self,
         all: impl Iterator<Item = (u8, Transmit<'a>)> + Clone,
         mut failed: impl FnMut(&Transmit<'_>, &io::Error),
     ) {
@@ -114,18 +104,9 @@ impl Sockets {
                 None => vec![SendFailure { index: 0, error: io::ErrorKind::Unsupported.into() }],
             };
             for SendFailure { index, error } in failures {
-                self.log(now, transmits[index].remote, &error);
+                tracing::trace!("cannot send to {}: {error}", transmits[index].remote);
                 failed(&transmits[index], &error);
             }
-        }
-    }
-
-    fn log(&mut self, now: Duration, remote: SocketAddr, error: &io::Error) {
-        let kind = error.raw_os_error();
-        let recent = self.logged.get(&kind).is_some_and(|last| now < *last + LOG_INTERVAL);
-        if !recent {
-            self.logged.insert(kind, now);
-            tracing::debug!("cannot send to {remote}: {error}");
         }
     }
 }
@@ -155,10 +136,10 @@ fn is(error: &io::Error, number: Errno) -> bool {
 
 type Pair = (Option<UdpSocket>, Option<UdpSocket>);
 
-/// Both families on `port`; only IPv4 on a host without IPv6.
+/// Both families on `port`, or each on one that is free; only IPv4 on a host without IPv6.
 fn everywhere(port: u16, one: impl Fn(SocketAddr) -> io::Result<UdpSocket>) -> io::Result<Pair> {
     let v4 = one((Ipv4Addr::UNSPECIFIED, port).into())?;
-    let v6 = one((Ipv6Addr::UNSPECIFIED, v4.local_address()?.port()).into());
+    let v6 = one((Ipv6Addr::UNSPECIFIED, port).into());
     match v6 {
         Ok(v6) => Ok((Some(v4), Some(v6))),
         Err(error) if matches!(error.kind(), io::ErrorKind::AddrInUse | io::ErrorKind::PermissionDenied) => {
@@ -169,18 +150,6 @@ fn everywhere(port: u16, one: impl Fn(SocketAddr) -> io::Result<UdpSocket>) -> i
             Ok((Some(v4), None))
         }
     }
-}
-
-/// Both families on a port that is free in both.
-fn any_port(one: impl Fn(SocketAddr) -> io::Result<UdpSocket>) -> io::Result<Pair> {
-    let mut result = everywhere(0, &one);
-    for _ in 1..PORT_TRIES {
-        if !matches!(&result, Err(error) if error.kind() == io::ErrorKind::AddrInUse) {
-            break;
-        }
-        result = everywhere(0, &one);
-    }
-    result
 }
 
 #[cfg(test)]

@@ -174,19 +174,19 @@ impl Forwarder {
             let (runs, answers) = (out.runs.iter(), out.answers.iter());
             let runs = runs.map(|run| run.transmit(&core.replies));
             let all = runs.chain(answers.map(|(meta, answer)| to(meta.remote, meta.local, answer)));
-            self.sockets.send(now, all.map(|transmit| (0, transmit)), |transmit, error| {
+            self.sockets.send(all.map(|transmit| (0, transmit)), |transmit, error| {
                 core.replies.handle_failure(transmit, error)
             });
         }
     }
 
     /// What the core has to say by itself.
-    fn send_own(&mut self, now: Duration) {
+    fn send_own(&self, now: Duration) {
         let core = &self.core;
         let next = || core.control().poll_transmit(now);
         while let Some((remote, message)) = next() {
             let transmit = to(remote, core.replies.from(remote), &message);
-            self.sockets.send(now, std::iter::once((0, transmit)), |transmit, error| {
+            self.sockets.send(std::iter::once((0, transmit)), |transmit, error| {
                 core.replies.handle_failure(transmit, error)
             });
         }
