@@ -13,10 +13,8 @@ use super::resolver::{self, By};
 use crate::config::Host;
 use crate::why::Why;
 
-/// A path that has not been up for so long may lead elsewhere by now: its names are asked for.
-const PATIENCE: Duration = Duration::from_secs(1);
-/// And again after this, for as long as it is not: with what a lookup and a handshake take, a path is back within five seconds of
-/// its name being right. A path that is never up costs some 12 MB a day in questions and answers.
+/// A path that has not been up for so long may lead elsewhere by now: its names are asked for, and again and again for as long as it is
+/// not. With what a lookup and a handshake take, a path is back within five seconds of its name being right. A path that is never up costs some 12 MB a day in questions and answers.
 const RETRY: Duration = Duration::from_secs(2);
 
 /// What the resolver said.
@@ -114,7 +112,7 @@ impl Name {
     pub fn handle_state(&mut self, now: Duration, up: bool) {
         self.up = up;
         if self.host.address().is_none() && self.asked.is_none() && !self.found.is_empty() {
-            self.due = (!up).then_some(now + PATIENCE);
+            self.due = (!up).then_some(now + RETRY);
         }
     }
 
@@ -275,9 +273,9 @@ mod tests {
         answered(&mut name, 20 * S, Ok(found.clone()));
         assert_eq!((name.candidates(None)[0], name.due()), (found[1], None));
         name.handle_state(30 * S, false);
-        assert_eq!(name.due(), Some(30 * S + PATIENCE));
+        assert_eq!(name.due(), Some(30 * S + RETRY));
         let moved = addresses(&["192.0.2.2:9"]);
-        answered(&mut name, 31 * S, Ok(moved.clone()));
+        answered(&mut name, 32 * S, Ok(moved.clone()));
         assert_eq!(name.candidates(None), moved);
         answered(&mut name, 35 * S, Err("no".into()));
         assert_eq!(name.candidates(None), moved, "what was known stays");

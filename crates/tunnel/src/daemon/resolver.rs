@@ -1,6 +1,7 @@
 //! Asks for the addresses of a host as the tunnel's own packets go: with their mark and by their interface, and so beside the
 //! tunnel. The system's own resolver, whose sockets have no mark, knows more kinds of names, and is for what is not found here.
 
+use std::collections::BTreeSet;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 use std::time::Duration;
@@ -23,17 +24,13 @@ const BEHIND_CACHES: [&str; 3] = [
     "/run/dnsmasq/resolv.conf",
 ];
 const PORT: u16 = 53;
-/// As most resolvers take it; a file is read no further.
-const MAX_SERVERS: usize = 8;
-const MAX_SEARCH: usize = 6;
 /// A lookup takes so long at most, for all servers and all of the search list.
 const PATIENCE: Duration = Duration::from_secs(4);
-/// The next server is asked beside one that has not answered within this.
+/// The next server is asked beside one that has not answered within this, and addresses of one family wait so long for those of the
+/// other.
 const STAGGER: Duration = Duration::from_millis(250);
 /// And this one is asked again after this.
 const AGAIN: Duration = Duration::from_secs(1);
-/// Addresses of one family wait so long for those of the other.
-const OTHER_FAMILY: Duration = Duration::from_millis(500);
 
 /// Whom to ask, and how questions leave.
 #[derive(Clone, Debug, Default)]
@@ -97,14 +94,8 @@ fn servers(given: &[IpAddr], conf: &resolv_conf::Config) -> Vec<SocketAddr> {
         let behind = BEHIND_CACHES.iter().filter_map(|path| read(path)).flat_map(|conf| conf.nameservers);
         all.extend({ behind }.filter_map(|ip| server(&ip)).filter(|server| !server.ip().is_loopback()));
     }
-    let mut seen = Vec::new();
-    all.retain(|server| {
-        !seen.contains(server) && {
-            seen.push(*server);
-            true
-        }
-    });
-    all.truncate(MAX_SERVERS);
+    let mut seen = BTreeSet::new();
+    all.retain(|server| seen.insert(*server));
     all
 }
 
@@ -124,7 +115,7 @@ fn server(ip: &ScopedIp) -> Option<SocketAddr> {
 fn candidates(name: &str, conf: &resolv_conf::Config) -> Vec<String> {
     let bare = name.strip_suffix('.').unwrap_or(name);
     let suffixes = conf.get_last_search_or_domain().filter(|suffix| *suffix != "." && !name.ends_with('.'));
-    let mut all: Vec<_> = suffixes.take(MAX_SEARCH).map(|suffix| format!("{bare}.{suffix}")).collect();
+    let mut all: Vec<_> = suffixes.map(|suffix| format!("{bare}.{suffix}")).collect();
     let enough = bare.matches('.').count() >= conf.ndots as usize;
     all.insert(if enough { 0 } else { all.len() }, bare.to_owned());
     all
@@ -247,7 +238,7 @@ impl Asking {
 
     fn wait(&self, now: Duration) {
         let again = self.asked.iter().map(|asked| if asked.broken.is_some() { now } else { asked.again });
-        let others = self.asked.iter().filter_map(|asked| Some(asked.since? + OTHER_FAMILY));
+        let others = self.asked.iter().filter_map(|asked| Some(asked.since? + STAGGER));
         let next = (!self.left.is_empty()).then_some(self.next);
         let due = again.chain(others).chain(next).min().unwrap_or(self.deadline).min(self.deadline);
         let timeout = Timespec::try_from(due.saturating_sub(now)).ok();
@@ -322,7 +313,7 @@ impl Asked {
     /// What it knows, if that is all, or enough.
     fn found(&self, now: Duration) -> Option<Vec<IpAddr>> {
         let all = self.replies.iter().all(Option::is_some);
-        let waited = self.since.is_some_and(|since| now >= since + OTHER_FAMILY);
+        let waited = self.since.is_some_and(|since| now >= since + STAGGER);
         (all || waited).then(|| self.replies.iter().flatten().flatten().copied().collect())
     }
 }
