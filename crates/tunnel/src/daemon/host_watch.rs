@@ -26,7 +26,7 @@ use crate::keys::PublicKey;
 use crate::why::Why;
 use crate::wire::address::{LocalAddress, Way};
 
-/// How often interfaces are looked at where the kernel does not tell of changes, and what could not begin is tried again.
+/// What could not begin is tried again after this.
 const INTERVAL: Duration = Duration::from_secs(1);
 /// The kernel tells of an address in several messages, and routers of many routes: what comes within this time of the
 /// last look is looked at together.
@@ -147,7 +147,7 @@ impl Tls {
 pub struct HostWatch {
     state: State,
     inbox: Inbox<(), Order>,
-    changes: Option<Changes>,
+    changes: Changes,
     /// Of IPv4 and IPv6, where they can be had.
     refusals: Vec<Listener>,
     /// Of what they say.
@@ -200,10 +200,7 @@ impl HostWatch {
         inbox: Inbox<(), Order>,
         (told, waker): (Sender<Told>, Waker),
     ) -> io::Result<Self> {
-        let changes = Changes::subscribe();
-        if let Err(error) = &changes {
-            tracing::warn!("cannot be told of changed addresses, and looks for itself each second: {error}");
-        }
+        let changes = Changes::subscribe()?;
         let (sender, found) = channel();
         let mut state = State {
             net: Net::open()?,
@@ -232,16 +229,14 @@ impl HostWatch {
         // Where raw sockets are not to be had, refusals are silence.
         let refusals = [false, true].into_iter().filter_map(|v6| Listener::open(v6).ok()).collect();
         let gauge = LoadGauge::new(REFUSALS_PER_SECOND, REFUSALS_PER_SECOND);
-        Ok(Self { state, inbox, changes: changes.ok(), refusals, gauge })
+        Ok(Self { state, inbox, changes, refusals, gauge })
     }
 
     /// Runs until it is told to stop.
     pub fn run(mut self) -> io::Result<()> {
         let mut poller = Poller::new()?;
         poller.add(&self.inbox.waker, WAKER, Interest::Read)?;
-        if let Some(changes) = &self.changes {
-            poller.add(changes, CHANGES, Interest::Read)?;
-        }
+        poller.add(&self.changes, CHANGES, Interest::Read)?;
         for listener in &self.refusals {
             poller.add(listener, REFUSALS, Interest::Read)?;
         }
@@ -250,11 +245,11 @@ impl HostWatch {
             self.state.ask(now);
             self.state.hear_connections(now);
             self.state.leave_ports(now);
-            self.state.look(now, self.changes.is_none())?;
+            self.state.look(now)?;
             let timeout = self.state.poll_timeout().map(|due| due.saturating_sub(boottime()));
             for ready in poller.wait(timeout)? {
                 match ready.token {
-                    CHANGES => self.listen(),
+                    CHANGES => self.state.note(self.changes.take()?),
                     REFUSALS => self.hear(),
                     _ if self.inbox.answer(&mut self.state) => return Ok(()),
                     _ => {}
@@ -272,19 +267,6 @@ impl HostWatch {
         }
         if told {
             self.state.waker.wake();
-        }
-    }
-
-    /// Takes in what the kernel tells.
-    fn listen(&mut self) {
-        match self.changes.as_ref().map(Changes::take) {
-            None => {}
-            Some(Ok(news)) => self.state.note(news),
-            Some(Err(error)) => {
-                tracing::warn!("is not told of changed addresses any more, and looks each second: {error}");
-                self.changes = None;
-                self.state.due = Some(self.state.rest);
-            }
         }
     }
 }
@@ -432,18 +414,17 @@ impl State {
     ///
     /// # Errors
     /// The tunnel's interface has gone.
-    fn look(&mut self, now: Duration, untold: bool) -> io::Result<()> {
+    fn look(&mut self, now: Duration) -> io::Result<()> {
         if self.due.is_none_or(|due| now < due) {
             return Ok(());
         }
-        self.due = untold.then_some(now + INTERVAL);
+        self.due = None;
         self.rest = now + REST;
         let mut news = std::mem::take(&mut self.news);
         let own = self.interface.index();
         let touched =
             news.changed.contains(&own) | news.removed.contains(&own) | news.interfaces.remove(&own);
-        let touched = untold || touched || news.overrun || news.rules;
-        let touched = touched || self.interface.has_route_of(&news.prefixes);
+        let touched = touched || news.overrun || news.rules || self.interface.has_route_of(&news.prefixes);
         if touched && now < self.restore_from {
             self.news.interfaces.insert(own);
             self.due = Some(self.restore_from);
