@@ -17,6 +17,9 @@ pub enum KeyError {
     /// Base64 of a wrong number of bytes.
     #[error("this key holds {0} bytes instead of 32; copy all 44 characters of it")]
     Length(usize),
+    /// No private key has it.
+    #[error("this is nobody's public key; copy what `nawa pubkey` prints at the other end")]
+    SmallOrder,
 }
 
 /// Who a node is: an X25519 public key (RFC 7748).
@@ -39,8 +42,10 @@ impl From<[u8; 32]> for PublicKey {
 impl FromStr for PublicKey {
     type Err = KeyError;
 
+    /// Of points of small order no private key has any, and whatever is agreed upon with one is known to all.
     fn from_str(text: &str) -> Result<Self, KeyError> {
-        decode(text).map(|bytes| Self(*bytes))
+        let key = Self(*decode(text)?);
+        PrivateKey([0; 32]).agree(&key).map(|_| key).ok_or(KeyError::SmallOrder)
     }
 }
 
@@ -190,6 +195,17 @@ mod tests {
         assert_eq!("not a key".parse::<PublicKey>(), Err(KeyError::NotBase64));
         assert_eq!("AAAA".parse::<PublicKey>(), Err(KeyError::Length(3)));
         assert_eq!("AAAA".parse::<PrivateKey>().err(), Some(KeyError::Length(3)));
+        // 0, 1, p - 1 (RFC 7748 §6.1 has them refused), and one of order eight.
+        let ends = |first: u8, middle: u8, last: u8| {
+            let mut bytes = [middle; 32];
+            (bytes[0], bytes[31]) = (first, last);
+            PublicKey(bytes)
+        };
+        let eight = "4Ot6fDtBuK4WVuP68Z/EatoJjeucMrH9hmIFFl9JuAA=";
+        for key in [ends(0, 0, 0), ends(1, 0, 0), ends(0xec, 0xff, 0x7f)].map(|key| key.to_string()) {
+            assert_eq!(key.parse::<PublicKey>(), Err(KeyError::SmallOrder), "{key}");
+        }
+        assert_eq!(eight.parse::<PublicKey>(), Err(KeyError::SmallOrder));
     }
 
     #[test]

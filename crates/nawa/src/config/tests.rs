@@ -360,6 +360,11 @@ fn values_of_a_peer() {
          nawa.toml:10:11: \"10.77.0.2/24\" has bits set behind its prefix length; \
          write \"10.77.0.0/24\" for the network or \"10.77.0.2/32\" for the host",
     );
+    let nobody = format!("{}=", "A".repeat(43));
+    assert_complaints(
+        &format!("{NODE}{TUNNEL}{}", peer("").replace(BOB, &nobody)),
+        "nawa.toml:9:14: this is nobody's public key; copy what `nawa pubkey` prints at the other end",
+    );
     assert_complaints(
         &format!("{NODE}{TUNNEL}[[peer]]\nname = 'me'\npublic-key = '{ALICE}'\nroutes = []\n"),
         "nawa.toml:9:14: this is this node's own key; write the peer's\n\
