@@ -70,9 +70,14 @@ fn fragments(file: &Path) -> Result<Vec<PathBuf>, Complaint> {
     let folder = PathBuf::from(folder);
     let entries = match fs::read_dir(&folder) {
         Ok(entries) => entries,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        // Too long a name is the file's own, or with what is put behind it: then there is no such folder either.
+        Err(error) if [ErrorKind::NotFound, ErrorKind::InvalidFilename].contains(&error.kind()) => {
+            return Ok(Vec::new());
+        }
         Err(error) => {
-            return Err(Complaint::about_file(&folder, format!("cannot be read: {error}; let root read it")));
+            let what =
+                format!("cannot be read: {error}; make it a folder that root may read, or move it away");
+            return Err(Complaint::about_file(&folder, what));
         }
     };
     let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));

@@ -492,6 +492,10 @@ fn fragments_are_read_with_their_file() {
     let folder = folder();
     let file = folder.path().join("nawa.toml");
     let fragments = folder.path().join("nawa.toml.d");
+    std::fs::write(&fragments, "").expect("no folder");
+    let lines = load(&file).expect_err("it is no folder").lines;
+    assert!(lines[0].ends_with("; make it a folder that root may read, or move it away"), "{lines:?}");
+    std::fs::remove_file(&fragments).expect("it is there");
     std::fs::create_dir(&fragments).expect("a folder");
     let write = |name: &str, text: &str| std::fs::write(fragments.join(name), text).expect("a fragment");
     let tunnel = "[tunnel]\ninterface = 'nawa0'\naddresses = ['10.77.0.1/24']\nlisten = 51900\n";
@@ -543,6 +547,12 @@ fn a_file_that_is_not_there() {
         [
             "/nonexistent/nawa.toml: there is no such file; `nawa init` or `nawa join` writes one, or name another"
         ]
+    );
+    let long = "a".repeat(300);
+    let lines = load(Path::new(&long)).expect_err("no such file").lines;
+    assert_eq!(
+        lines,
+        [format!("{long}: cannot be read: File name too long (os error 36); name a file that can")]
     );
 }
 
