@@ -9,6 +9,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::path::PathBuf;
+use std::process::Stdio;
 
 use common::{
     Daemon, Namespace, Node, copy_for_anybody, namespaces_or_skip, output, stderr, stdout, succeed,
@@ -218,6 +219,28 @@ fn a_log_whose_reader_stalls_holds_nothing_up() {
     }
     assert_eq!(daemon.wait(), Some(0));
 }
+/// Nobody waits for ever for a daemon that is stopped or stuck.
+#[test]
+fn a_daemon_that_does_not_answer_is_named() {
+    let Some(_alone) = namespaces_or_skip("a_daemon_that_does_not_answer_is_named") else { return };
+    let (namespace, (_node, file)) = (Namespace::new(), lonely());
+    let daemon = Daemon::start(&namespace, &file);
+    daemon.signal(Signal::STOP);
+    let waiting = ["status", "down"].map(|command| {
+        let in_time = ["60", env!("CARGO_BIN_EXE_nawa"), command];
+        let mut command = namespace.command("timeout", in_time);
+        command.stderr(Stdio::piped()).spawn().expect("it starts")
+    });
+    for waiting in waiting {
+        let said = waiting.wait_with_output().expect("it ends");
+        assert_eq!(said.status.code(), Some(1));
+        let why = format!("nawa: the daemon (process {0}) does not answer; `kill -CONT {0}`,", daemon.id());
+        assert!(stderr(&said).starts_with(&why), "{}", stderr(&said));
+    }
+    daemon.signal(Signal::CONT);
+    assert_eq!(daemon.wait(), Some(0), "it has been told to stop");
+}
+
 
 #[test]
 fn one_daemon_in_each_namespace() {

@@ -12,6 +12,10 @@ use serde_json::Value;
 use super::{ROOT, Request, address};
 use crate::failure::Failure;
 
+/// A daemon that does not say how it is within this time, nor that it stops, is stopped itself (SIGSTOP) or stuck. Longer than it
+/// waits for its own threads.
+const PATIENCE: Duration = Duration::from_secs(15);
+
 /// A connection to the daemon of this network namespace.
 pub struct Daemon {
     stream: BufReader<UnixStream>,
@@ -62,11 +66,14 @@ impl Daemon {
     /// # Errors
     /// Failed if the daemon refuses or goes away; its refusal is the sentence.
     pub fn ask(&mut self, request: Request) -> Result<Value, Failure> {
+        let pid = self.pid;
         let line = self.exchange(request).map_err(|error| {
-            Failure::failed(format!(
-                "the daemon (process {}) went away while asked: {error}; try again",
-                self.pid
-            ))
+            Failure::failed(match error.kind() {
+                ErrorKind::WouldBlock => {
+                    format!("the daemon (process {pid}) does not answer; `kill -CONT {pid}`, or else `kill -KILL {pid}`")
+                }
+                _ => format!("the daemon (process {pid}) went away while asked: {error}; try again"),
+            })
         })?;
         let answer: Value = serde_json::from_str(&line).map_err(|error| {
             Failure::failed(format!("the daemon (process {}) answers no JSON: {error}", self.pid))
@@ -80,6 +87,9 @@ impl Daemon {
     fn exchange(&mut self, request: Request) -> std::io::Result<String> {
         let mut line = serde_json::to_string(&request)?;
         line.push('\n');
+        // A change that is made after all has to be waited for.
+        let patience = matches!(request, Request::Status | Request::Stop).then_some(PATIENCE);
+        self.stream.get_ref().set_read_timeout(patience)?;
         // Who is refused is so before he asks, and reads why all the same.
         let written = self.stream.get_mut().write_all(line.as_bytes());
         let mut answer = String::new();
@@ -102,6 +112,7 @@ impl Daemon {
         let pid = Pid::from_raw(self.pid);
         let process = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
         // A reset says the same as an end.
+        let _ = self.stream.get_ref().set_read_timeout(longest);
         let _ = self.stream.read_to_end(&mut Vec::new());
         let longest = longest.and_then(|time| Timespec::try_from(time).ok());
         process.is_none_or(|process| {
