@@ -12,7 +12,8 @@ use std::path::PathBuf;
 use std::process::Stdio;
 
 use common::{
-    Daemon, Namespace, Node, copy_for_anybody, namespaces_or_skip, output, stderr, stdout, succeed,
+    Daemon, Namespace, Node, copy_for_anybody, keep_state_beside, namespaces_or_skip, output, replace,
+    stderr, stdout, succeed,
 };
 use rustix::fs::OFlags;
 use rustix::process::Signal;
@@ -77,8 +78,7 @@ fn up_and_down_leave_nothing() {
 fn up_has_a_log_also_without_a_journal() {
     let Some(_alone) = namespaces_or_skip("up_has_a_log_also_without_a_journal") else { return };
     let (namespace, (node, file)) = (Namespace::new(), lonely());
-    let text = std::fs::read_to_string(&file).expect("the file");
-    std::fs::write(&file, text.replace("key-file", "state-dir = 'state'\nkey-file")).expect("the file");
+    keep_state_beside(&file);
     succeed(&mut namespace.nawa(["up", file.to_str().expect("UTF-8")]));
     let log = namespace.status()["log"].as_str().expect("it is said where").to_owned();
     let table = succeed(&mut namespace.nawa(["status"]));
@@ -164,8 +164,7 @@ fn what_is_in_a_tunnels_way_is_named() {
 fn a_log_that_cannot_be_written_is_said() {
     let Some(_alone) = namespaces_or_skip("a_log_that_cannot_be_written_is_said") else { return };
     let (namespace, (node, file)) = (Namespace::new(), lonely());
-    let text = std::fs::read_to_string(&file).expect("the file");
-    std::fs::write(&file, text.replace("key-file", "state-dir = 'state'\nkey-file")).expect("the file");
+    keep_state_beside(&file);
     let log = node.key().with_file_name("state/nawa.log");
     std::fs::create_dir(log.parent().expect("a folder")).expect("the folder");
     std::os::unix::fs::symlink("/dev/full", &log).expect("a link to a disk that is full");
@@ -219,6 +218,7 @@ fn a_log_whose_reader_stalls_holds_nothing_up() {
     }
     assert_eq!(daemon.wait(), Some(0));
 }
+
 /// Nobody waits for ever for a daemon that is stopped or stuck.
 #[test]
 fn a_daemon_that_does_not_answer_is_named() {
@@ -240,7 +240,6 @@ fn a_daemon_that_does_not_answer_is_named() {
     daemon.signal(Signal::CONT);
     assert_eq!(daemon.wait(), Some(0), "it has been told to stop");
 }
-
 
 #[test]
 fn one_daemon_in_each_namespace() {
@@ -310,8 +309,7 @@ fn the_tunnel_has_ipv6_where_the_links_have_none() {
     let (namespace, (_node, file)) = (Namespace::new(), lonely());
     let off = "for i in all default; do echo 1 >/proc/sys/net/ipv6/conf/$i/disable_ipv6; done";
     common::uplinks::shell(&namespace, off);
-    let text = std::fs::read_to_string(&file).expect("the file");
-    std::fs::write(&file, text.replace("/24'", "/24', 'fd77::1/64'")).expect("the file");
+    replace(&file, "/24'", "/24', 'fd77::1/64'");
     let _daemon = Daemon::start(&namespace, &file);
     assert!(namespace.ip("address show dev nawa0").contains("fd77::1/64"));
 }

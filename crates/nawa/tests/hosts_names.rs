@@ -265,10 +265,7 @@ fn a_name_is_asked_for_by_its_paths_own_link() {
     let Some(_alone) = namespaces_or_skip("a_name_is_asked_for_by_its_paths_own_link") else { return };
     let net = Uplinks::new();
     // The first uplink is there, and leads nowhere; the server is one of IPv6.
-    net.van.ip("route add default via 10.0.1.1 metric 10");
-    net.van.ip("route add default via 10.0.2.1 metric 20");
-    net.van.ip("route add default via fd01::1 metric 10");
-    net.van.ip("route add default via fd02::1 metric 20");
+    net.lead_out();
     nft(
         &net.core,
         "table inet hole { chain pre { type filter hook prerouting priority 0; iifname wan1 meta l4proto { udp, tcp } drop\n}\n}",

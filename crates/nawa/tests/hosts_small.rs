@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 
 use common::uplinks::{FAMILIES, Uplinks, path, path_to, shell};
-use common::{Daemon, Node, eventually, namespaces_or_skip, succeed};
+use common::{Daemon, Node, eventually, namespaces_or_skip, replace, succeed};
 use rustix::process::Signal;
 
 const OFFICE: &str = "'10.77.0.2/32', 'fd77::2/128'";
@@ -71,8 +71,7 @@ fn a_reload_brings_ipv6_into_a_tunnel_over_a_small_link() {
     net.core.ip("link set eth0 mtu 576");
     net.office.ip("link set eth0 mtu 576");
     let file = net.van_file("", "'10.77.0.2/32'", &path("l1", ""));
-    let v4 = std::fs::read_to_string(&file).expect("the file").replace(", 'fd77::1/64'", "");
-    std::fs::write(&file, v4).expect("it can be written");
+    replace(&file, ", 'fd77::1/64'", "");
     let (_office, van) = (Daemon::start(&net.office, &net.office_file("")), Daemon::start(&net.van, &file));
     let link = || net.van.ip("link show dev nawa0");
     eventually("the link's size", || (!link().contains("mtu 1280")).then_some(()));

@@ -26,8 +26,7 @@ fn a_path_by_address_leaves_by_the_interface_that_has_it() {
         return;
     };
     let net = Uplinks::new();
-    net.van.ip("route add default via 10.0.1.1 metric 10");
-    net.van.ip("route add default via 10.0.2.1 metric 20");
+    net.lead_out();
     let paths = path("l1", "local = '10.0.1.2'") + &path("l2", "local = '10.0.2.2'");
     let _daemons = net.start("", OFFICE, &paths);
     net.wait_up(&["l1", "l2"]);
@@ -44,8 +43,7 @@ fn a_path_by_address_of_ipv6_leaves_by_the_interface_that_has_it() {
     let name = "a_path_by_address_of_ipv6_leaves_by_the_interface_that_has_it";
     let Some(_alone) = namespaces_or_skip(name) else { return };
     let net = Uplinks::new();
-    net.van.ip("route add default via fd01::1 metric 10");
-    net.van.ip("route add default via fd02::1 metric 20");
+    net.lead_out();
     let paths = path("l1", "local = 'fd01::2'") + &path("l2", "local = 'fd02::2'");
     let _daemons = net.start("", OFFICE, &paths.replace("203.0.113.7", "[2001:db8::7]"));
     net.wait_up(&["l1", "l2"]);
@@ -88,10 +86,7 @@ fn a_path_by_interface_finds_a_rule_by_source() {
 fn answers_leave_by_the_interface_that_was_hit() {
     let Some(_alone) = namespaces_or_skip("answers_leave_by_the_interface_that_was_hit") else { return };
     let net = Uplinks::new();
-    net.van.ip("route add default via 10.0.1.1 metric 10");
-    net.van.ip("route add default via 10.0.2.1 metric 20");
-    net.van.ip("route add default via fd01::1 metric 10");
-    net.van.ip("route add default via fd02::1 metric 20");
+    net.lead_out();
     let hub = net.van_file("listen = 51900", OFFICE, "");
     let to = |ip: &str| format!("[[peer.path]]\nname = 'by-{}'\nremote = '{ip}:51900'\n", name(ip));
     fn name(ip: &str) -> String {

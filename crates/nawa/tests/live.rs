@@ -11,7 +11,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use common::uplinks::shell;
-use common::{Daemon, Namespace, Node, eventually, namespaces_or_skip, output, stderr, stdout, succeed};
+use common::{
+    Daemon, Namespace, Node, eventually, namespaces_or_skip, output, replace, stderr, stdout, succeed,
+};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -22,10 +24,10 @@ struct Pair {
     nodes: [Node; 2],
 }
 
-/// `[[peer.path]]` over cable `cable`.
 /// Somebody's public key.
 const HOME: &str = "3p7bfXt9wbTTW2HC7OQ1Nz+DQ8hbeGdNrfx+FG+IK08=";
 
+/// `[[peer.path]]` over cable `cable`.
 fn path(cable: &str) -> String {
     let net = if cable == "lte" { 1 } else { 2 };
     format!("[[peer.path]]\nname = '{cable}'\nlocal = '{cable}'\nremote = '10.{net}.0.2:51900'\n")
@@ -103,8 +105,7 @@ fn a_reload_may_bring_the_first_of_ipv6() {
     shell(&pair.van, "echo 1 >/proc/sys/net/ipv6/conf/default/disable_ipv6");
     let file = pair.van_file("", "", &path("lte"));
     let van = Daemon::start(&pair.van, &file);
-    let with = std::fs::read_to_string(&file).expect("the file").replace("1/24'", "1/24', 'fd77::1/64'");
-    std::fs::write(&file, with).expect("it can be written");
+    replace(&file, "1/24'", "1/24', 'fd77::1/64'");
     van.signal(Signal::HUP);
     let address = || pair.van.ip("-6 address show dev nawa0").contains("fd77::1/64").then_some(());
     eventually("an address", address);

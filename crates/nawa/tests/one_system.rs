@@ -3,7 +3,10 @@
 mod common;
 
 use common::uplinks::{Uplinks, path};
-use common::{Daemon, Namespace, Node, eventually, namespaces_or_skip, output, stderr, succeed};
+use common::{
+    Daemon, Namespace, Node, eventually, keep_state_beside, namespaces_or_skip, output, replace, stderr,
+    succeed,
+};
 use rustix::process::Signal;
 
 const OFFICE: &str = "'10.77.0.2/32', 'fd77::2/128'";
@@ -131,8 +134,7 @@ fn a_path_whose_monthly_cap_is_spent_is_a_backup_also_after_a_restart() {
     let net = Uplinks::new();
     net.van.ip("route add default via 10.0.1.1");
     let file = net.van_file("", OFFICE, &(path("l1", "") + &path("l2", "monthly-cap = '1kB'")));
-    let text = std::fs::read_to_string(&file).expect("the file");
-    std::fs::write(&file, text.replace("key-file", "state-dir = 'state'\nkey-file")).expect("the file");
+    keep_state_beside(&file);
     let _office = Daemon::start(&net.office, &net.office_file(""));
     for _ in 0..2 {
         let _van = Daemon::start(&net.van, &file);
@@ -153,8 +155,7 @@ fn what_a_path_carried_before_a_stop_counts() {
     let net = Uplinks::new();
     net.van.ip("route add default via 10.0.1.1");
     let file = net.van_file("", OFFICE, &path("l1", "monthly-cap = '1GB'"));
-    let text = std::fs::read_to_string(&file).expect("the file");
-    std::fs::write(&file, text.replace("key-file", "state-dir = 'state'\nkey-file")).expect("the file");
+    keep_state_beside(&file);
     let _office = Daemon::start(&net.office, &net.office_file(""));
     let van = Daemon::start(&net.van, &file);
     net.wait_up(&["l1"]);
@@ -171,8 +172,7 @@ fn what_a_path_carried_before_a_stop_counts() {
     assert!(!shown.contains("forgotten"), "{shown}");
     // Where it cannot be kept, status says so.
     drop(van);
-    std::fs::write(&file, text.replace("key-file", "state-dir = '/dev/null/state'\nkey-file"))
-        .expect("the file");
+    replace(&file, "'state'", "'/dev/null/state'");
     let _van = Daemon::start(&net.van, &file);
     net.wait_for("l1", "not kept", |path| path["monthly_unsaved"].is_string());
     let shown = succeed(&mut net.van.nawa(["status"]));
@@ -244,8 +244,7 @@ fn a_monthly_cap_counts_that_a_running_daemon_is_given() {
     let net = Uplinks::new();
     net.van.ip("route add default via 10.0.1.1");
     let file = net.van_file("", OFFICE, &path("l1", ""));
-    let text = std::fs::read_to_string(&file).expect("the file");
-    std::fs::write(&file, text.replace("key-file", "state-dir = 'state'\nkey-file")).expect("the file");
+    keep_state_beside(&file);
     let _office = Daemon::start(&net.office, &net.office_file(""));
     let _van = Daemon::start(&net.van, &file);
     net.wait_up(&["l1"]);

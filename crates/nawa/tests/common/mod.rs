@@ -278,6 +278,17 @@ impl Node {
     }
 }
 
+/// Writes `to` into a file, wherever `from` stands there.
+pub fn replace(file: &Path, from: &str, to: &str) {
+    let text = fs::read_to_string(file).expect("the file");
+    fs::write(file, text.replace(from, to)).expect("the file");
+}
+
+/// Has a daemon keep its state in a folder beside its file.
+pub fn keep_state_beside(file: &Path) {
+    replace(file, "key-file", "state-dir = 'state'\nkey-file");
+}
+
 /// A copy of the binary under test in `folder`, because the folder of the build may be closed to others.
 pub fn copy_for_anybody(folder: &Path) -> String {
     fs::set_permissions(folder, Permissions::from_mode(0o755)).expect("its mode");
