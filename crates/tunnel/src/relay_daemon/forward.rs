@@ -111,13 +111,6 @@ pub struct Forwarder {
     batch: RecvBatch,
 }
 
-/// What is ready.
-#[derive(Clone, Copy, Debug, Default)]
-struct Ready {
-    waker: bool,
-    sockets: [bool; 2],
-}
-
 impl Forwarder {
     /// Fails only where descriptors have run out.
     pub fn new(
@@ -137,33 +130,22 @@ impl Forwarder {
     pub fn run(mut self) -> io::Result<()> {
         loop {
             let due = self.core.control().poll_timeout();
-            let ready = self.wait(due.map(|due| due.saturating_sub(boottime())))?;
-            if ready.waker && self.inbox.answer(&mut &*self.core) {
+            let timeout = due.map(|due| due.saturating_sub(boottime()));
+            let ready: Vec<_> = self.poller.wait(timeout)?.map(|ready| ready.token).collect();
+            if ready.contains(&WAKER) && self.inbox.answer(&mut &*self.core) {
                 return Ok(());
             }
             let now = boottime();
-            self.forward(now, ready);
+            self.forward(now, &ready);
             self.send_own(now);
         }
     }
 
-    fn wait(&mut self, timeout: Option<Duration>) -> io::Result<Ready> {
-        let mut all = Ready::default();
-        for ready in self.poller.wait(timeout)? {
-            match ready.token {
-                WAKER => all.waker = true,
-                socket => all.sockets[(socket - SOCKETS) as usize] = true,
-            }
-        }
-        Ok(all)
-    }
-
     /// One batch of each socket that is ready.
-    fn forward(&mut self, now: Duration, ready: Ready) {
-        for (index, _) in ready.sockets.iter().enumerate().filter(|(_, ready)| **ready) {
+    fn forward(&mut self, now: Duration, ready: &[u64]) {
+        for (_, socket) in (SOCKETS..).zip(self.sockets.iter()).filter(|(token, _)| ready.contains(token)) {
             // What a socket reports here is what became of an earlier datagram, or short memory: it passes.
-            let filled = self.sockets.iter().nth(index).map(|socket| socket.fill(&mut self.batch));
-            if let Some(Err(error)) = filled {
+            if let Err(error) = socket.fill(&mut self.batch) {
                 tracing::trace!("cannot receive: {error}");
                 continue;
             }
