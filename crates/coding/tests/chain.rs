@@ -214,6 +214,28 @@ fn what_aggregates_needs_as_many_frames_below_as_go_as_one() {
     }
 }
 
+/// An interface that takes all frames at once, as a veth does, leaves the layer no queue to code in, but only what it holds: that gains
+/// less, and costs nothing.
+#[test]
+fn an_interface_that_takes_all_at_once_costs_nothing() {
+    for (hops, window) in [(2, 4), (2, 64), (3, 4), (3, 64)] {
+        for both_ways in [false, true] {
+            let scenario =
+                Scenario { hops, window, both_ways, below: 1000, seconds: 5, ..Scenario::default() };
+            let mut ratios = SEEDS.map(|seed| {
+                let goodput = |mode| run(&Scenario { mode, seed, ..scenario.clone() }).goodput_mbps;
+                goodput(Mode::Any) / goodput(Mode::Off)
+            });
+            ratios.sort_by(f64::total_cmp);
+            let [least, _, _, _, _, median, .., most] = ratios;
+            println!(
+                "all at once, {hops} hops, window {window}, both ways {both_ways}: goodput {median:.3} ({least:.3} to {most:.3}) of off's"
+            );
+            assert!(median >= 0.99, "{hops} hops, window {window}, both ways {both_ways}: {median:.3}");
+        }
+    }
+}
+
 /// Beside transfers that fill the relays' queues, whose packets go in sums: data with data, though ACKs have their turn first.
 #[test]
 fn a_call_does_not_wait_behind_what_is_coded() {
