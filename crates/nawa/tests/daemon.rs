@@ -234,7 +234,10 @@ fn a_daemon_that_does_not_answer_is_named() {
     for waiting in waiting {
         let said = waiting.wait_with_output().expect("it ends");
         assert_eq!(said.status.code(), Some(1));
-        let why = format!("nawa: the daemon (process {0}) does not answer; `kill -CONT {0}`,", daemon.id());
+        let why = format!(
+            "nawa: the daemon (process {0}) has not answered for 15 s: it is stopped or stuck; `kill -CONT {0}` lets",
+            daemon.id()
+        );
         assert!(stderr(&said).starts_with(&why), "{}", stderr(&said));
     }
     daemon.signal(Signal::CONT);
