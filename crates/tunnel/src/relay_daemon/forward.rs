@@ -69,16 +69,15 @@ impl Core {
         self.control.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is to be done with a datagram. Data waits for no handshake that the other thread is about.
+    /// What is to be done with a datagram.
     fn decide(&self, now: Duration, meta: &Meta, datagram: &[u8]) -> Action {
         let kind = Kind::of(datagram);
-        let action = match kind {
-            Ok(Kind::RelayDown) => return self.table.read().forward(now, meta.remote, datagram),
-            Ok(Kind::RelayUp) => self.table.read().forward(now, meta.remote, datagram),
-            _ => self.control().handle_datagram(now, meta.remote, datagram),
+        let action = match is_data(datagram) {
+            true => self.table.read().forward(now, meta.remote, datagram),
+            false => self.control().handle_datagram(now, meta.remote, datagram),
         };
         // Anybody could send the first of a handshake in another's name.
-        if kind != Ok(Kind::Initiation) && !matches!(action, Action::Drop(_)) {
+        if !matches!(kind, Ok(Kind::Initiation | Kind::RelayDown)) && !matches!(action, Action::Drop(_)) {
             self.replies.learn(meta.remote, meta.local);
         }
         action
@@ -126,23 +125,31 @@ impl Forwarder {
         Ok(Self { sockets, core, inbox, poller, batch: RecvBatch::default() })
     }
 
-    /// Runs until it is told to stop. What the core is to do later is done by whichever thread is first.
+    /// Runs until it is told to stop. Of what the core is to do later each thread sees to what it has asked it for, so that one that
+    /// has only data waits for no handshake that the other is about.
     pub fn run(mut self) -> io::Result<()> {
+        let (mut due, mut asked) = (None, true);
         loop {
-            let due = self.core.control().poll_timeout();
-            let timeout = due.map(|due| due.saturating_sub(boottime()));
+            if asked {
+                due = self.core.control().poll_timeout();
+            }
+            let timeout = due.map(|due: Duration| due.saturating_sub(boottime()));
             let ready: Vec<_> = self.poller.wait(timeout)?.map(|ready| ready.token).collect();
-            if ready.contains(&WAKER) && self.inbox.answer(&mut &*self.core) {
+            let woken = ready.contains(&WAKER);
+            if woken && self.inbox.answer(&mut &*self.core) {
                 return Ok(());
             }
             let now = boottime();
-            self.forward(now, &ready);
-            self.send_own(now);
+            asked = self.forward(now, &ready) || woken || ready.is_empty();
+            if asked {
+                self.send_own(now);
+            }
         }
     }
 
-    /// One batch of each socket that is ready.
-    fn forward(&mut self, now: Duration, ready: &[u64]) {
+    /// One batch of each socket that is ready. Whether anything but data was there.
+    fn forward(&mut self, now: Duration, ready: &[u64]) -> bool {
+        let mut asked = false;
         for (_, socket) in (SOCKETS..).zip(self.sockets.iter()).filter(|(token, _)| ready.contains(token)) {
             // What a socket reports here is what became of an earlier datagram, or short memory: it passes.
             if let Err(error) = socket.fill(&mut self.batch) {
@@ -150,9 +157,11 @@ impl Forwarder {
                 continue;
             }
             let (core, mut out) = (&self.core, Outgoing::default());
-            self.batch
-                .trains()
-                .for_each(|(meta, train)| out.add(&meta, train, |d| core.decide(now, &meta, d)));
+            let mut decide = |meta: &Meta, datagram: &[u8]| {
+                asked |= !is_data(datagram);
+                core.decide(now, meta, datagram)
+            };
+            self.batch.trains().for_each(|(meta, train)| out.add(&meta, train, |d| decide(&meta, d)));
             let (runs, answers) = (out.runs.iter(), out.answers.iter());
             let runs = runs.map(|run| run.transmit(&core.replies));
             let all = runs.chain(answers.map(|(meta, answer)| to(meta.remote, meta.local, answer)));
@@ -160,6 +169,7 @@ impl Forwarder {
                 core.replies.handle_failure(transmit, error)
             });
         }
+        asked
     }
 
     /// What the core has to say by itself.
@@ -173,6 +183,10 @@ impl Forwarder {
             });
         }
     }
+}
+
+fn is_data(datagram: &[u8]) -> bool {
+    matches!(Kind::of(datagram), Ok(Kind::RelayUp | Kind::RelayDown))
 }
 
 fn to(remote: SocketAddr, local: Option<IpAddr>, contents: &[u8]) -> Transmit<'_> {
