@@ -13,8 +13,9 @@ use super::resolver::{self, By};
 use crate::config::Host;
 use crate::why::Why;
 
-/// A path that has not been up for so long may lead elsewhere by now: its names are asked for, and again and again for as long as it is
-/// not. With what a lookup and a handshake take, a path is back within five seconds of its name being right. A path that is never up costs some 12 MB a day in questions and answers.
+/// A path that has not been up for so long may lead elsewhere by now: its names are asked for, and again each time that long later.
+/// With what a lookup and a handshake take, a path is back within five seconds of its name being right. A path that is never up costs
+/// some 12 MB a day in questions and answers.
 const RETRY: Duration = Duration::from_secs(2);
 
 /// What the resolver said.
