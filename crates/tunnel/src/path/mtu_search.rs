@@ -50,9 +50,8 @@ pub struct MtuSearch {
     /// The least that is of use, as asked for last, and how often it was probed in vain.
     least: u16,
     vain: u8,
-    /// Place in the falling sizes, and how often that size was probed.
-    size: usize,
-    tries: u8,
+    /// Rounds of probes since the search began.
+    rounds: u8,
     due: Vec<u16>,
     next: Duration,
 }
@@ -65,7 +64,7 @@ impl MtuSearch {
 
     /// Looks for a larger size at once.
     pub fn look_again(&mut self, now: Duration) {
-        (self.size, self.tries, self.next) = (0, 0, now);
+        (self.rounds, self.next) = (0, now);
         self.due.clear();
     }
 
@@ -86,6 +85,9 @@ impl MtuSearch {
 
     /// A packet of `size` passed.
     pub fn handle_carried(&mut self, size: u16) {
+        if self.carried == 0 {
+            (self.rounds, self.next) = (1, Duration::ZERO);
+        }
         self.carried = self.carried.max(size);
         self.refused.take_if(|(refused, _)| *refused <= size);
     }
@@ -109,9 +111,9 @@ impl MtuSearch {
         self.next
     }
 
-    /// Walks down the sizes, one each [`MTU_RETRY`], and until enough has passed probes the least beside it, so that the path
-    /// is of use while larger ones are tried. Where the least does not pass, smaller ones tell what does, and `reserve` is
-    /// enough; each search begins with them again.
+    /// Probes the largest size, which most paths carry, and, until enough has passed, the least beside it. Once anything passes, all
+    /// sizes that may still pass are probed at once, [`MTU_TRIES`] times: a connection that begins meanwhile has small segments for
+    /// good. Where the least does not pass, smaller ones tell what does, and `reserve` is enough; each search begins with them again.
     pub fn poll(&mut self, now: Duration, least: u16, reserve: u16, search: bool) -> Option<u16> {
         self.least = if self.vain < MTU_TRIES { least } else { reserve };
         if self.due.is_empty() && now >= self.next {
@@ -121,11 +123,7 @@ impl MtuSearch {
     }
 
     fn start_round(&mut self, now: Duration, least: u16, search: bool) {
-        let mut larger = SIZES.into_iter().filter(|s| search && *s > least);
-        let candidate = larger.nth(self.size).filter(|s| *s > self.carried);
-        // The last goes out first: the larger one, so that its report does not come after the other's.
-        let again = self.carried < least && (self.size, self.tries) == (0, 0);
-        if again || !self.suffices() {
+        if self.carried < least && (self.rounds == 0 || !self.suffices()) {
             if self.vain >= MTU_TRIES {
                 let small = SMALL.into_iter().filter(|size| *size < least && *size > self.carried);
                 self.due.extend(small.rev());
@@ -133,18 +131,21 @@ impl MtuSearch {
             self.due.push(least);
             self.vain = (self.vain + 1).min(MTU_TRIES);
         }
-        self.due.extend(candidate);
-        self.tries += 1;
-        if self.tries == MTU_TRIES {
-            (self.size, self.tries) = (self.size + 1, 0);
-        }
-        // No larger size is left, and the least, and then smaller ones, were probed [`MTU_TRIES`] times each.
-        let tried = self.size >= 2 && candidate.is_none();
-        if tried && !self.suffices() {
-            self.next = now + TOO_SMALL_LIFE;
-        } else if self.due.is_empty() {
+        // The last goes out first: the largest, so that its report does not come after the least one's.
+        let sizes = match self.carried {
+            0 => &SIZES[..1],
+            _ if self.rounds <= MTU_TRIES => &SIZES,
+            _ => &[],
+        };
+        let larger = sizes.iter().filter(|size| search && **size > least.max(self.carried));
+        self.due.extend(larger.rev());
+        self.rounds = self.rounds.saturating_add(1);
+        if self.due.is_empty() {
             // The largest that passes is known. Later, it is looked for again from the top.
-            (self.size, self.tries, self.next) = (0, 0, now + MTU_LIFE);
+            (self.rounds, self.next) = (0, now + MTU_LIFE);
+        } else if self.rounds >= 2 * MTU_TRIES {
+            // The least, and then smaller ones, were probed [`MTU_TRIES`] times each.
+            self.next = now + TOO_SMALL_LIFE;
         } else {
             self.next = now + MTU_RETRY;
         }
@@ -162,7 +163,7 @@ mod tests {
             while let Some(size) = search.poll(now, least, least, true) {
                 sizes.push(size);
                 if size <= mtu {
-                    search.carried = search.carried.max(size);
+                    search.handle_carried(size);
                 }
             }
             now += MTU_RETRY;
@@ -173,10 +174,24 @@ mod tests {
     #[test]
     fn the_largest_size_that_passes_is_found() {
         assert_eq!(probes(1500, 1364), (vec![1500, 1364], 1500));
-        assert_eq!(probes(1492, 1364), (vec![1500, 1364, 1500, 1500, 1492], 1492));
+        assert_eq!(probes(1492, 1364), (vec![1500, 1364, 1500, 1492, 1460, 1420, 1400, 1500, 1500], 1492));
         assert_eq!(probes(1364, 1364).1, 1364);
         assert_eq!(probes(1300, 1364).1, 1280);
         assert_eq!(probes(500, 1364).1, 0);
+    }
+
+    /// Two round trips tell what passes, whatever it is.
+    #[test]
+    fn a_link_smaller_than_ethernet_is_known_before_a_connection_begins() {
+        for mtu in [1492, 1474, 1430, 1400] {
+            let (mut search, passed) = (MtuSearch::default(), |size: &u16| *size <= mtu);
+            for round_trip in 0..2 {
+                let now = round_trip * MTU_RETRY / 5;
+                let probed: Vec<_> = std::iter::from_fn(|| search.poll(now, 1364, 1364, true)).collect();
+                probed.into_iter().filter(passed).for_each(|size| search.handle_carried(size));
+            }
+            assert_eq!(Some(search.carried), SIZES.into_iter().find(passed));
+        }
     }
 
     /// A size that is fixed is looked for as seldom as others, whatever passes.
