@@ -139,10 +139,11 @@ pub struct Peer {
     pieces: Pieces,
     help: Help,
     peer_repeats: bool,
-    /// What is to go over a second path as well: its order sequence, how far before it the packet is that it must not overtake,
-    /// which path. Bytes sent, and of them so.
-    twice: VecDeque<(u64, u16, Second)>,
+    /// What is to go over a second path as well: its order sequence, which path. Bytes sent, and of them so.
+    twice: VecDeque<(u64, Second)>,
     twice_bytes: (u64, u64),
+    /// Order sequences that were sent again, and go once more if a path has nothing else to do.
+    repeated: VecDeque<u64>,
     /// Reports take no more of their way if none is sent before.
     next_report: Duration,
     /// Reports to be sent once more, over another path.
@@ -199,6 +200,7 @@ impl Peer {
             peer_repeats: false,
             twice: VecDeque::new(),
             twice_bytes: (0, 0),
+            repeated: VecDeque::new(),
             next_report: Duration::ZERO,
             report_again: None,
             outbox: VecDeque::new(),

@@ -218,6 +218,16 @@ fn a_call_does_not_wait_for_what_it_has_lost() {
     assert!(gaps.iter().all(|ms| *ms < 200.0), "ms without a packet of the call: {gaps:.0?}");
 }
 
+/// Of what is sent again a tenth is lost as well. If the receiver waited for that, the round trips that BBR sees would be so much longer
+/// than the least that it would send a quarter of what the link carries, and leave the rest of it idle.
+#[test]
+fn what_is_sent_again_goes_twice_while_the_path_is_idle() {
+    let case = given("99.6@21 10.7% q463").expect("a link");
+    let load = Load { control: CongestionControl::Bbr, probes: false, ..Load::default() };
+    let runs = each(&[1, 2, 3, 4, 5], |seed| run_bond(&case, &Load { seed: *seed, ..load }).goodput);
+    assert!(quantile(&runs, 0.5) > 45.0, "{runs:.1?} Mbit/s");
+}
+
 /// Its acknowledgements never fill the way back, and stand there in a queue all the same: once that shows to be theirs, the rate is
 /// known, and later ones wait where they take the place of earlier ones.
 #[test]

@@ -57,6 +57,7 @@ impl Peer {
             || self.poll_control(now, train)
             || self.poll_report(now, train)
             || self.poll_data(now, train)
+            || self.poll_repeated(now, train)
             || self.note_app_limited(now)
     }
 
@@ -231,6 +232,7 @@ impl Peer {
         let way = pack_data(path, now, session, &data, train);
         remark(train, || "it was lost, or is late".into());
         self.unconfirmed.pop_resend(way);
+        self.repeated.push_back(order);
         true
     }
 
@@ -300,16 +302,16 @@ impl Peer {
             copies.handle_sent(now, order, packet, way.path, patience);
         }
         if sparse && doubtful && self.scheduler == Scheduler::Auto {
-            self.twice.push_back((order, behind, Second::But(way.path)));
+            self.twice.push_back((order, Second::But(way.path)));
         }
-        self.twice.extend(tried.map(|path| (order, behind, Second::Tried(path))));
+        self.twice.extend(tried.map(|path| (order, Second::Tried(path))));
         self.unconfirmed.push(now, behind, next.packet, sparse, way);
     }
 
     /// One more copy of what went out last: of what little went over a path that loses or may have died, over the best of the
     /// others; or over one that is tried.
     fn poll_twice(&mut self, now: Duration, train: &mut Train) -> bool {
-        while let Some((order, behind, second)) = self.twice.pop_front() {
+        while let Some((order, second)) = self.twice.pop_front() {
             let Some(packet) = self.unconfirmed.packet(order).map(<[u8]>::to_vec) else { continue };
             let at = match second {
                 Second::Tried(path) => self.paths.iter().position(|p| {
@@ -325,19 +327,11 @@ impl Peer {
                 }
             };
             let Some(at) = at else { continue };
-            let Some(session) = self.sessions.current(now) else { return false };
-            let path = &mut self.paths[at];
-            let data = Outgoing {
-                order,
-                behind,
-                packet: &packet,
-                tos: outer(path, self.marks, &packet),
-                resend: false,
-                resends: true,
-                trial: matches!(second, Second::Tried(_)),
+            let trial = matches!(second, Second::Tried(_));
+            let Some(way) = self.pack_once_more(now, at, (order, &packet), (false, trial), train) else {
+                return false;
             };
-            let way = pack_data(path, now, session, &data, train);
-            if data.trial {
+            if trial {
                 remark(train, || "a copy: it shows what the path carries".into());
                 return true;
             }
@@ -347,6 +341,54 @@ impl Peer {
             return true;
         }
         false
+    }
+
+    /// One more copy of what was sent again, over the quickest path that has nothing else to do: where much is lost the receiver waits
+    /// for what is lost twice, and a sender that goes by its round trips sends ever less.
+    fn poll_repeated(&mut self, now: Duration, train: &mut Train) -> bool {
+        if self.queue.bytes() > 0 || self.unconfirmed.has_resend() {
+            self.repeated.clear();
+        }
+        while let Some(order) = self.repeated.pop_front() {
+            let Some(packet) = self.unconfirmed.packet(order).map(<[u8]>::to_vec) else { continue };
+            let (tier, size) = (self.tier(), packet.len());
+            let is_idle = |p: &Path| {
+                tier_of(p) == Some(tier)
+                    && !p.cost.metered
+                    && has_room(self.scheduler, p, now, false)
+                    && p.pieces(size).is_some()
+                    && p.may_take(p.payload_size(size))
+            };
+            let idle = self.paths.iter().enumerate().filter(|(_, p)| is_idle(p));
+            let Some((at, _)) = idle.min_by_key(|(_, p)| p.queued_arrival()) else {
+                self.repeated.push_front(order);
+                return false;
+            };
+            let way = self.pack_once_more(now, at, (order, &packet), (true, false), train);
+            let Some(way) = way else { return false };
+            remark(train, || "a copy: it was lost before, and the path has nothing else to do".into());
+            self.unconfirmed.handle_copied(order, way);
+            return true;
+        }
+        false
+    }
+
+    /// Sends the packet of an order sequence once more over the path at `at`, as one that was sent a while ago, or to see what the path
+    /// carries.
+    fn pack_once_more(
+        &mut self,
+        now: Duration,
+        at: usize,
+        (order, packet): (u64, &[u8]),
+        (resend, trial): (bool, bool),
+        train: &mut Train,
+    ) -> Option<Way> {
+        let session = self.sessions.current(now)?;
+        let (behind, resends) = (self.unconfirmed.behind(order), self.unconfirmed.repeats());
+        let path = &mut self.paths[at];
+        let tos = outer(path, self.marks, packet);
+        let data = Outgoing { order, behind, packet, tos, resend, resends, trial };
+        Some(pack_data(path, now, session, &data, train))
     }
 
     /// One copy of what went out last, over the best of the paths that it did not take.
@@ -370,20 +412,7 @@ impl Peer {
     fn pack_copy(&mut self, now: Duration, copy: &Copy, train: &mut Train) -> Option<u16> {
         let packet = &copy.packet[..];
         let at = self.second_path(now, copy.path, packet.len())?;
-        let session = self.sessions.current(now)?;
-        let path = &mut self.paths[at];
-        let resends = self.unconfirmed.repeats();
-        let behind = self.unconfirmed.behind(copy.order);
-        let data = Outgoing {
-            order: copy.order,
-            behind,
-            packet,
-            tos: outer(path, self.marks, packet),
-            resend: copy.late,
-            resends,
-            trial: false,
-        };
-        let way = pack_data(path, now, session, &data, train);
+        let way = self.pack_once_more(now, at, (copy.order, packet), (copy.late, false), train)?;
         remark(train, || "a copy: it controls retransmission (bicast)".into());
         self.unconfirmed.handle_copied(copy.order, way);
         Some(way.path)
