@@ -69,13 +69,11 @@ impl Daemon {
         let pid = self.pid;
         let line = self.exchange(request).map_err(|error| {
             Failure::failed(match error.kind() {
-                ErrorKind::WouldBlock => {
-                    format!(
-                    "the daemon (process {pid}) has not answered for {} s: it is stopped or stuck; `kill -CONT {pid}` lets it go on, \
-                     or else `kill -KILL {pid}` ends it and `nawa down` clears up",
+                ErrorKind::WouldBlock => format!(
+                    "the daemon (process {pid}) has not answered for {} s: it is stopped or stuck; \
+                     `kill -CONT {pid}` lets it go on, or else `kill -KILL {pid}` ends it and `nawa down` clears up",
                     PATIENCE.as_secs()
-                )
-                }
+                ),
                 _ => format!("the daemon (process {pid}) went away while asked: {error}; try again"),
             })
         })?;

@@ -314,12 +314,10 @@ impl Peer {
         while let Some((order, second)) = self.twice.pop_front() {
             let Some(packet) = self.unconfirmed.packet(order).map(<[u8]>::to_vec) else { continue };
             let at = match second {
-                Second::Tried(path) => self.paths.iter().position(|p| {
-                    p.id == path
-                        && has_room(self.scheduler, p, now, false)
-                        && p.pieces(packet.len()).is_some()
-                        && p.may_take(p.payload_size(packet.len()))
-                }),
+                Second::Tried(path) => {
+                    let takes = |p: &Path| p.id == path && self.has_room_for(now, p, packet.len());
+                    self.paths.iter().position(takes)
+                }
                 Second::But(first) => {
                     let spare = may_go_twice(self.twice_bytes, packet.len());
                     let at = self.second_path(now, first, packet.len()).filter(|_| spare);
@@ -351,13 +349,8 @@ impl Peer {
         }
         while let Some(order) = self.repeated.pop_front() {
             let Some(packet) = self.unconfirmed.packet(order).map(<[u8]>::to_vec) else { continue };
-            let (tier, size) = (self.tier(), packet.len());
             let is_idle = |p: &Path| {
-                tier_of(p) == Some(tier)
-                    && !p.cost.metered
-                    && has_room(self.scheduler, p, now, false)
-                    && p.pieces(size).is_some()
-                    && p.may_take(p.payload_size(size))
+                tier_of(p) == Some(self.tier()) && !p.cost.metered && self.has_room_for(now, p, packet.len())
             };
             let idle = self.paths.iter().enumerate().filter(|(_, p)| is_idle(p));
             let Some((at, _)) = idle.min_by_key(|(_, p)| p.queued_arrival()) else {
@@ -371,6 +364,13 @@ impl Peer {
             return true;
         }
         false
+    }
+
+    /// Whether a packet of `size` bytes may go over `path` now.
+    fn has_room_for(&self, now: Duration, path: &Path, size: usize) -> bool {
+        has_room(self.scheduler, path, now, false)
+            && path.pieces(size).is_some()
+            && path.may_take(path.payload_size(size))
     }
 
     /// Sends the packet of an order sequence once more over the path at `at`, as one that was sent a while ago, or to see what the path

@@ -69,12 +69,14 @@ impl Core {
         self.control.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is to be done with a datagram.
-    fn decide(&self, now: Duration, meta: &Meta, datagram: &[u8]) -> Action {
+    /// What is to be done with a datagram. If it is no data, the core was `asked`.
+    fn decide(&self, now: Duration, meta: &Meta, datagram: &[u8], asked: &mut bool) -> Action {
         let kind = Kind::of(datagram);
-        let action = match is_data(datagram) {
-            true => self.table.read().forward(now, meta.remote, datagram),
-            false => self.control().handle_datagram(now, meta.remote, datagram),
+        let action = if matches!(kind, Ok(Kind::RelayUp | Kind::RelayDown)) {
+            self.table.read().forward(now, meta.remote, datagram)
+        } else {
+            *asked = true;
+            self.control().handle_datagram(now, meta.remote, datagram)
         };
         // Anybody could send the first of a handshake in another's name.
         if !matches!(kind, Ok(Kind::Initiation | Kind::RelayDown)) && !matches!(action, Action::Drop(_)) {
@@ -157,11 +159,9 @@ impl Forwarder {
                 continue;
             }
             let (core, mut out) = (&self.core, Outgoing::default());
-            let mut decide = |meta: &Meta, datagram: &[u8]| {
-                asked |= !is_data(datagram);
-                core.decide(now, meta, datagram)
-            };
-            self.batch.trains().for_each(|(meta, train)| out.add(&meta, train, |d| decide(&meta, d)));
+            self.batch
+                .trains()
+                .for_each(|(meta, train)| out.add(&meta, train, |d| core.decide(now, &meta, d, &mut asked)));
             let (runs, answers) = (out.runs.iter(), out.answers.iter());
             let runs = runs.map(|run| run.transmit(&core.replies));
             let all = runs.chain(answers.map(|(meta, answer)| to(meta.remote, meta.local, answer)));
@@ -183,10 +183,6 @@ impl Forwarder {
             });
         }
     }
-}
-
-fn is_data(datagram: &[u8]) -> bool {
-    matches!(Kind::of(datagram), Ok(Kind::RelayUp | Kind::RelayDown))
 }
 
 fn to(remote: SocketAddr, local: Option<IpAddr>, contents: &[u8]) -> Transmit<'_> {
