@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use crate::why::Larger;
 
-/// Outer packet sizes to look for (RFC 8899): Ethernet, PPPoE, and what tunnels and mobile networks leave.
-const SIZES: [u16; 5] = [1500, 1492, 1460, 1420, 1400];
-/// Sizes below what is needed: what IPv6 guarantees and what tunnels in it leave, RFC 1191's plateau, and what IPv4 guarantees.
-const SMALL: [u16; 6] = [1340, 1320, 1280, 1200, 1006, 576];
+/// Outer packet sizes to look for (RFC 8899), the largest first: Ethernet, PPPoE, what tunnels and mobile networks leave, what IPv6
+/// guarantees and what tunnels in it leave, RFC 1191's plateau, and what IPv4 guarantees.
+const SIZES: [u16; 11] = [1500, 1492, 1460, 1420, 1400, 1340, 1320, 1280, 1200, 1006, 576];
 /// Probes of a size before it is taken not to pass.
 const MTU_TRIES: u8 = 3;
 const MTU_RETRY: Duration = Duration::from_millis(500);
@@ -101,7 +100,7 @@ impl MtuSearch {
 
     /// What becomes of what is larger than passes. A size between that passes no more than others has nobody who says so.
     pub fn larger(&self) -> Larger {
-        let sizes = SIZES.into_iter().chain(SMALL).chain([self.least]);
+        let sizes = SIZES.into_iter().chain([self.least]);
         let next = sizes.filter(|size| *size > self.carried).min().unwrap_or(u16::MAX);
         self.refused.filter(|(refused, _)| *refused <= next).map_or(Larger::Vanish, |(_, by)| by)
     }
@@ -125,8 +124,8 @@ impl MtuSearch {
     fn start_round(&mut self, now: Duration, least: u16, search: bool) {
         if self.carried < least && (self.rounds == 0 || !self.suffices()) {
             if self.vain >= MTU_TRIES {
-                let small = SMALL.into_iter().filter(|size| *size < least && *size > self.carried);
-                self.due.extend(small.rev());
+                let smaller = SIZES.into_iter().filter(|size| *size < least && *size > self.carried);
+                self.due.extend(smaller.rev());
             }
             self.due.push(least);
             self.vain = (self.vain + 1).min(MTU_TRIES);
@@ -178,6 +177,20 @@ mod tests {
         assert_eq!(probes(1364, 1364).1, 1364);
         assert_eq!(probes(1300, 1364).1, 1280);
         assert_eq!(probes(500, 1364).1, 0);
+    }
+
+    /// What is larger than passes goes in as few datagrams as it can.
+    #[test]
+    fn below_a_fixed_size_the_largest_that_passes_is_found() {
+        for (mtu, found) in [(9000, 8972), (1500, 1500), (1430, 1420), (1344, 1340), (575, 0)] {
+            let (mut search, mut now) = (MtuSearch::default(), Duration::ZERO);
+            for _ in 0..8 {
+                let probed: Vec<_> = std::iter::from_fn(|| search.poll(now, 8972, 1200, false)).collect();
+                probed.into_iter().filter(|size| *size <= mtu).for_each(|size| search.handle_carried(size));
+                now += MTU_RETRY;
+            }
+            assert_eq!(search.carried, found, "{mtu}");
+        }
     }
 
     /// Two round trips tell what passes, whatever it is.
