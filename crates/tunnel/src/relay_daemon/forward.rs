@@ -137,16 +137,20 @@ impl Forwarder {
             }
             let timeout = due.map(|due: Duration| due.saturating_sub(boottime()));
             let ready: Vec<_> = self.poller.wait(timeout)?.map(|ready| ready.token).collect();
-            let woken = ready.contains(&WAKER);
-            if woken && self.inbox.answer(&mut &*self.core) {
+            if ready.contains(&WAKER) && self.inbox.answer(&mut &*self.core) {
                 return Ok(());
             }
-            let now = boottime();
-            asked = self.forward(now, &ready) || woken || ready.is_empty();
-            if asked {
-                self.send_own(now);
-            }
+            asked = self.turn(boottime(), &ready, due);
         }
+    }
+
+    /// Does what is ready and what is due. Whether the core was asked for anything.
+    fn turn(&mut self, now: Duration, ready: &[u64], due: Option<Duration>) -> bool {
+        let asked = self.forward(now, ready) || ready.contains(&WAKER) || due.is_some_and(|due| due <= now);
+        if asked {
+            self.send_own(now);
+        }
+        asked
     }
 
     /// One batch of each socket that is ready. Whether anything but data was there.
@@ -249,8 +253,120 @@ impl<'a> Outgoing<'a> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::{Ipv4Addr, UdpSocket};
+
+    use device::worker::watch;
+    use rand_chacha::{ChaCha20Rng, rand_core::SeedableRng};
+
     use super::*;
-    use crate::relay::DropReason;
+    use crate::daemon::Listen;
+    use crate::keys::PrivateKey;
+    use crate::path::registration::Registration;
+    use crate::relay::{DropReason, Limits};
+    use crate::wire::{self, Direction, Message};
+
+    /// A relay, and a client with a session that waits for the consent of its destination.
+    struct World {
+        relay: Forwarder,
+        at: SocketAddr,
+        client: UdpSocket,
+        destination: UdpSocket,
+        session: u64,
+        consent: [u8; wire::CHALLENGE_LEN],
+        /// When the destination was asked for it first.
+        asked: Duration,
+    }
+
+    impl World {
+        fn new() -> Self {
+            let mut rng = ChaCha20Rng::seed_from_u64(1);
+            let [me, other] = [(); 2].map(|()| PrivateKey::generate(&mut rng));
+            let [client, destination] = [(); 2].map(|()| {
+                let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+                socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+                socket
+            });
+            let (from, to) = (client.local_addr().unwrap(), destination.local_addr().unwrap());
+            let (asked, public) = (boottime(), me.public());
+            let mut control = RelayControl::new(me, [other.public()], Limits::default(), &mut rng);
+            let mut registration = Registration::new(asked, &other, &public, to, &mut rng);
+            let initiation = registration.poll_transmit(asked).unwrap();
+            let Action::Reply(response) = control.handle_datagram(asked, from, &initiation) else {
+                panic!("no response")
+            };
+            assert!(registration.handle_message(asked, &response));
+            let third = registration.poll_transmit(asked).unwrap();
+            assert_eq!(control.handle_datagram(asked, from, &third), Action::Taken);
+            let (session, token) = challenge(&control.poll_transmit(asked).unwrap().1);
+            let consent = wire::echo(session, token);
+            let listen = Listen::Address((Ipv4Addr::LOCALHOST, 0).into());
+            let sockets = Sockets::bind(listen, device::udp::Options::default()).unwrap();
+            let at = sockets.local_address().unwrap();
+            let core = Arc::new(Core::new(control, Clients::default()));
+            let relay = Forwarder::new(sockets, core, watch().unwrap().1).unwrap();
+            Self { relay, at, client, destination, session, consent, asked }
+        }
+
+        /// The client sends data, or the destination its consent.
+        fn give(&self, datagram: &[u8]) {
+            let from = if datagram == self.consent { &self.destination } else { &self.client };
+            from.send_to(datagram, self.at).unwrap();
+        }
+
+        fn turn(&mut self, now: Duration, due: Option<Duration>) -> bool {
+            let ready: Vec<_> = self.relay.poller.wait(None).unwrap().map(|ready| ready.token).collect();
+            self.relay.turn(now, &ready, due)
+        }
+
+        fn data(&self) -> Vec<u8> {
+            [&wire::relay_header(Direction::Up, self.session)[..], b"sealed"].concat()
+        }
+
+        /// What comes to the destination.
+        fn heard(&self) -> Vec<u8> {
+            let mut buffer = [0; 2048];
+            let length = self.destination.recv(&mut buffer).unwrap();
+            buffer[..length].to_vec()
+        }
+    }
+
+    fn challenge(message: &[u8]) -> (u64, [u8; wire::TAG_LEN]) {
+        match Message::parse(message) {
+            Ok(Message::Challenge { session, token }) => (session, token),
+            other => panic!("{other:?} instead of a challenge"),
+        }
+    }
+
+    #[test]
+    fn what_is_due_is_done_while_nothing_but_data_comes() {
+        let mut world = World::new();
+        let (data, due) = (world.data(), world.relay.core.control().poll_timeout());
+        world.give(&data);
+        assert!(!world.turn(world.asked, due));
+        world.give(&data);
+        assert!(world.turn(world.asked + Duration::from_secs(1), due));
+        assert_eq!(challenge(&world.heard()).0, world.session, "the destination is asked again");
+    }
+
+    /// As while the other thread is about a handshake.
+    #[test]
+    fn data_does_not_wait_for_who_asks_the_core() {
+        let mut world = World::new();
+        world.give(&world.consent);
+        assert!(world.turn(world.asked, None));
+        let data = world.data();
+        world.give(&data);
+        let core = Arc::clone(&world.relay.core);
+        let busy = core.control();
+        let (sender, turned) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            scope.spawn(|| sender.send(world.turn(world.asked, None)));
+            let turned = turned.recv_timeout(Duration::from_secs(20));
+            drop(busy);
+            assert_eq!(turned, Ok(false));
+        });
+        assert_eq!(world.heard(), data);
+    }
 
     #[test]
     fn a_train_is_cut_only_where_its_way_changes() {
