@@ -14,17 +14,12 @@ pub struct Freshness {
 }
 
 impl Freshness {
-    /// Freshness that are remembered: a daemon that restarts every day does so for almost three years.
+    /// Lives that are remembered: a daemon that restarts every day does so for almost three years.
     pub const CAPACITY: usize = 1024;
 
-    /// Whether an initiation is newer than all that its life's have been taken.
-    pub fn is_fresh(&self, life: u64, counter: u64) -> bool {
-        self.largest.get(&life).is_none_or(|largest| counter > *largest)
-    }
-
-    /// Takes an initiation; false if it is not fresh.
+    /// Takes an initiation; false if it is no newer than one that has been taken of its life.
     pub fn take(&mut self, life: u64, counter: u64) -> bool {
-        if !self.is_fresh(life, counter) {
+        if self.largest.get(&life).is_some_and(|largest| counter <= *largest) {
             return false;
         }
         if self.largest.insert(life, counter).is_some() {
@@ -61,7 +56,7 @@ mod tests {
             assert!(life == 0 || lives.take(0, life + 1), "life 0 is heard all the time");
             assert!(lives.order.len() <= Freshness::CAPACITY && lives.largest.len() == lives.order.len());
         }
-        assert!(!lives.is_fresh(0, 1));
-        assert!(lives.is_fresh(1, 1), "long ago");
+        assert!(!lives.take(0, 1));
+        assert!(lives.take(1, 1), "long ago");
     }
 }

@@ -308,15 +308,6 @@ pub struct HandshakeSeen {
 impl HandshakeSeen {
     const CAPACITY: usize = 64;
 
-    /// True the first time that `ephemeral` is given, as far back as the memory goes.
-    pub fn is_new(&mut self, ephemeral: &[u8; 32]) -> bool {
-        let new = !self.contains(ephemeral);
-        if new {
-            self.remember(*ephemeral);
-        }
-        new
-    }
-
     /// Whether `ephemeral` is remembered.
     pub fn contains(&self, ephemeral: &[u8; 32]) -> bool {
         self.last.contains(ephemeral)
@@ -519,14 +510,13 @@ mod tests {
     #[test]
     fn the_memory_of_initiations_is_bounded() {
         let mut seen = HandshakeSeen::default();
-        let ephemeral = |i: u8| [i; 32];
-        for i in 0..=64 {
-            assert!(seen.is_new(&ephemeral(i)));
-            assert!(!seen.is_new(&ephemeral(i)));
+        for ephemeral in (0..=64).map(|i| [i; 32]) {
+            assert!(!seen.contains(&ephemeral));
+            seen.remember(ephemeral);
+            assert!(seen.contains(&ephemeral));
         }
         assert_eq!(seen.last.len(), 64);
-        assert!(seen.is_new(&ephemeral(0)));
-        assert!(!seen.is_new(&ephemeral(64)));
+        assert!(!seen.contains(&[0; 32]) && seen.contains(&[1; 32]));
     }
 
     #[test]
