@@ -197,6 +197,14 @@ fn a_neighbour_is_named_with_its_interface() {
         let seen = shell(&net.core, "nft list table inet seen");
         assert!(seen.contains("wan1") && seen.contains("wan2") && !seen.contains("packets 0"), "{seen}");
         net.ping("10.77.0.2");
+        // Their prefix comes again, behind the one that the tunnel's interface has as well.
+        for (wan, name) in [("wan1", "l1"), ("wan2", "l2")] {
+            net.van.ip(&format!("link set {wan} down"));
+            net.wait_for(name, "down", |path| path["state"] != "up");
+            net.van.ip(&format!("link set {wan} up"));
+            net.van.ip(&format!("address replace {mine}/{prefix} dev {wan}"));
+            net.wait_up(&[name]);
+        }
     }
 }
 

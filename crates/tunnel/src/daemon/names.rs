@@ -2,7 +2,7 @@
 //! take minutes. A name is asked for beside the tunnel first ([`resolver`](super::resolver)), and of the system where that
 //! finds nothing.
 
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, SocketAddrV6, ToSocketAddrs};
 use std::sync::mpsc::Sender;
 use std::thread::Builder;
 use std::time::Duration;
@@ -142,7 +142,10 @@ impl Name {
                 self.vain_beside = true;
             } else {
                 let (by, name) = (by(), name.clone());
-                let look = move || Ok(to_ports(resolver::look(&name, &by)?, port));
+                let look = move || match name.split_once('%') {
+                    Some((ip, zone)) => neighbour(ip, zone, port),
+                    None => Ok(to_ports(resolver::look(&name, &by)?, port)),
+                };
                 self.asked = start(lookups, answers, look);
             }
         }
@@ -182,10 +185,16 @@ impl Name {
     }
 }
 
-/// An address with a zone, and what is looked for by multicast (RFC 6762 §3).
+/// What is looked for by multicast (RFC 6762 §3).
 fn is_for_the_system(name: &str) -> bool {
-    let bare = name.strip_suffix('.').unwrap_or(name);
-    name.contains([':', '%']) || bare.to_ascii_lowercase().ends_with(".local")
+    name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase().ends_with(".local")
+}
+
+/// An address with its zone: the interface may be another one by now, and have another number.
+fn neighbour(ip: &str, zone: &str, port: u16) -> Result<Vec<SocketAddr>, String> {
+    let ip = ip.parse().map_err(|_| "it is no address of IPv6".to_owned())?;
+    let interface = resolver::interface(zone).ok_or_else(|| format!("there is no interface {zone}"))?;
+    Ok(vec![SocketAddrV6::new(ip, port, 0, interface).into()])
 }
 
 fn to_ports(found: Vec<IpAddr>, port: u16) -> Vec<SocketAddr> {
@@ -335,7 +344,24 @@ mod tests {
 
     #[test]
     fn some_names_only_the_system_knows() {
-        assert!(["fe80::1%lo", "office.local", "Office.LOCAL."].into_iter().all(is_for_the_system));
-        assert!(!["office.test", "local", "office"].into_iter().any(is_for_the_system));
+        assert!(["office.local", "Office.LOCAL."].into_iter().all(is_for_the_system));
+        assert!(!["office.test", "local", "office", "fe80::1%lo"].into_iter().any(is_for_the_system));
+    }
+
+    #[test]
+    fn who_is_a_neighbour_by_an_interface_that_is_not_there_is_told_so() {
+        let (sender, answers) = channel();
+        let ask = |name: &str| {
+            let mut name = Name::new(Host::Name(name.into(), 9));
+            name.ask(S, &mut 6, &(sender.clone(), Waker::new().expect("a waker")), By::default);
+            assert!(name.handle_answer(S, &answers.recv().expect("an answer")));
+            name
+        };
+        // The loopback interface's number is always 1.
+        for zone in ["lo", "1"] {
+            assert_eq!(ask(&format!("fe80::7%{zone}")).candidates(None), addresses(&["[fe80::7%1]:9"]));
+        }
+        let why = ask("fe80::7%none0").why().to_string();
+        assert_eq!(why, "\"fe80::7%none0\" has no address: there is no interface none0");
     }
 }

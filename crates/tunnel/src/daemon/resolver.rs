@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
+use std::net::{IpAddr, SocketAddr, SocketAddrV6, TcpStream, UdpSocket};
 use std::time::Duration;
 
 use device::Outgoing;
@@ -103,12 +103,14 @@ fn server(ip: &ScopedIp) -> Option<SocketAddr> {
     Some(match ip {
         ScopedIp::V4(ip) => (*ip, PORT).into(),
         ScopedIp::V6(ip, None) => (*ip, PORT).into(),
-        ScopedIp::V6(ip, Some(zone)) => {
-            let index =
-                zone.parse().ok().or_else(|| device::Net::open().ok()?.link(zone).ok().map(|l| l.index));
-            std::net::SocketAddrV6::new(*ip, PORT, 0, index?).into()
-        }
+        ScopedIp::V6(ip, Some(zone)) => SocketAddrV6::new(*ip, PORT, 0, interface(zone)?).into(),
     })
+}
+
+/// The index of the interface that has this name, or this number.
+pub fn interface(zone: &str) -> Option<u32> {
+    let named = || device::Net::open().ok()?.link(zone).ok();
+    named().map(|link| link.index).or_else(|| zone.parse().ok())
 }
 
 /// The name as it stands, and with each suffix of the search list: first as it stands if it has dots enough.

@@ -30,7 +30,7 @@ impl Host<'_> {
     ) -> Result<(SocketAddr, LocalAddress), Why> {
         let mut result = Err(name.why());
         for address in name.candidates(source).into_iter().rev() {
-            match self.way(local, address.ip()) {
+            match self.way(local, address) {
                 Ok(way) => result = Ok((address, way)),
                 Err(why) if result.is_err() => result = Err(why),
                 Err(_) => {}
@@ -51,7 +51,7 @@ impl Host<'_> {
         chosen: SocketAddr,
     ) -> Option<(SocketAddr, LocalAddress)> {
         let others = name.candidates(source).into_iter().filter(|one| one.is_ipv4() != chosen.is_ipv4());
-        others.into_iter().find_map(|one| Some((one, self.way(local, one.ip()).ok()?)))
+        others.into_iter().find_map(|one| Some((one, self.way(local, one).ok()?)))
     }
 
     /// How this end's own questions leave for what a path is about: as its packets do, wherever they lead.
@@ -65,8 +65,13 @@ impl Host<'_> {
         Outgoing { mark: self.mark, interface, source }
     }
 
-    fn way(&mut self, local: &Local, to: IpAddr) -> Result<LocalAddress, Why> {
-        let query = Query { mark: self.mark, ..Query::to(to) };
+    fn way(&mut self, local: &Local, to: SocketAddr) -> Result<LocalAddress, Why> {
+        // Many interfaces, the tunnel's own too, have a route to the prefix of neighbours.
+        let interface = match to {
+            SocketAddr::V6(to) => Some(to.scope_id()).filter(|zone| *zone > 0),
+            SocketAddr::V4(_) => None,
+        };
+        let query = Query { mark: self.mark, interface, ..Query::to(to.ip()) };
         match local {
             Local::Any => self.outside(&query, String::new()).map(|()| LocalAddress::default()),
             Local::Interface(name) => self.by_interface(name, &query),
