@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::io::{self, ErrorKind, Read};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use toml::de::{DeTable, DeValue};
@@ -36,6 +37,9 @@ pub fn read(file: &Path, new: Option<&str>) -> Result<Files, Vec<Complaint>> {
             }
             Err(error) => {
                 let what = match error.kind() {
+                    ErrorKind::NotFound if index > 0 => {
+                        "this link leads to no file; remove it, or put the file in its place".into()
+                    }
                     ErrorKind::NotFound => {
                         "there is no such file; `nawa init` or `nawa join` writes one, or name another".into()
                     }
@@ -49,10 +53,11 @@ pub fn read(file: &Path, new: Option<&str>) -> Result<Files, Vec<Complaint>> {
     if complaints.is_empty() { Ok(files) } else { Err(complaints) }
 }
 
-/// What `file` holds. A fragment that is no regular file, as a pipe, might never be read to its end; the file itself may be one, for
-/// `nawa check`.
-fn contents(file: &Path, regular: bool) -> io::Result<String> {
-    if regular && !fs::metadata(file)?.is_file() {
+/// What `file` holds. What is no regular file might never be read to its end. The file itself may be what a link leads to, as
+/// `/dev/stdin` and a shell's `<(…)`: somebody writes there. To a pipe that has a name of its own perhaps nobody ever does.
+fn contents(file: &Path, fragment: bool) -> io::Result<String> {
+    let pipe = fs::symlink_metadata(file)?.file_type().is_fifo();
+    if pipe || (fragment && !fs::metadata(file)?.is_file()) {
         return Err(io::Error::other("it is not a regular file"));
     }
     let mut text = String::new();
@@ -61,15 +66,17 @@ fn contents(file: &Path, regular: bool) -> io::Result<String> {
         return Err(io::Error::other("it is larger than a configuration can be"));
     }
     // Some editors begin a file with a mark of its encoding, which may not stand in the middle of a text.
-    Ok(text.strip_prefix('\u{feff}').map_or(text.clone(), str::to_owned))
+    Ok(text.strip_prefix('\u{feff}').unwrap_or(&text).to_owned())
 }
 
 fn fragments(file: &Path) -> Result<Vec<PathBuf>, Complaint> {
     let mut folder = file.as_os_str().to_owned();
     folder.push(".d");
     let folder = PathBuf::from(folder);
-    let entries = match fs::read_dir(&folder) {
-        Ok(entries) => entries,
+    // One that cannot be listed to its end has fragments that nobody has read.
+    let listed = fs::read_dir(&folder).and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect());
+    let paths: Vec<PathBuf> = match listed {
+        Ok(paths) => paths,
         // Too long a name is the file's own, or with what is put behind it: then there is no such folder either.
         Err(error) if [ErrorKind::NotFound, ErrorKind::InvalidFilename].contains(&error.kind()) => {
             return Ok(Vec::new());
@@ -80,11 +87,10 @@ fn fragments(file: &Path) -> Result<Vec<PathBuf>, Complaint> {
             return Err(Complaint::about_file(&folder, what));
         }
     };
-    let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
     // Hidden files are editors' own: locks, and copies of what is being written.
     let hidden = |path: &Path| path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
     let is_fragment = |path: &PathBuf| path.extension().is_some_and(|end| end == "toml") && !hidden(path);
-    let mut all: Vec<_> = paths.filter(is_fragment).collect();
+    let mut all: Vec<_> = paths.into_iter().filter(is_fragment).collect();
     all.sort();
     Ok(all)
 }

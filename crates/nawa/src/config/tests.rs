@@ -529,6 +529,10 @@ fn fragments_are_read_with_their_file() {
     let lines = load(&file).expect_err("it is a pipe").lines;
     assert!(lines[0].contains("30-pipe.toml: cannot be read: it is not a regular file"), "{lines:?}");
     std::fs::remove_file(fragments.join("30-pipe.toml")).expect("it is there");
+    std::os::unix::fs::symlink("/nonexistent/peer.toml", fragments.join("30-link.toml")).expect("a link");
+    let lines = load(&file).expect_err("it leads nowhere").lines;
+    assert!(lines[0].contains("30-link.toml: this link leads to no file; remove it"), "{lines:?}");
+    std::fs::remove_file(fragments.join("30-link.toml")).expect("it is there");
     says(
         "30-a.toml",
         "\n[[peer.path]]\nname = 'x'\nremote = '192.0.2.1:9'\n",
@@ -536,6 +540,23 @@ fn fragments_are_read_with_their_file() {
     );
     says("30-a.toml", "[relay\n", "1:");
     assert!(load(&file).is_ok());
+}
+
+/// What a shell gives as `<(…)` is read, and nobody waits for a pipe that is opened by its name.
+#[test]
+fn a_file_may_be_what_somebody_writes_and_no_pipe_of_its_own() {
+    let folder = folder();
+    let file = folder.path().join("nawa.toml");
+    pipe(&file);
+    let lines = load(&file).expect_err("nobody writes").lines;
+    let expected =
+        format!("{}: cannot be read: it is not a regular file; name a file that can", file.display());
+    assert_eq!(lines, [expected]);
+    let (reader, mut writer) = std::io::pipe().expect("a pipe");
+    std::io::Write::write_all(&mut writer, b"[flight]\n").expect("it has room");
+    drop(writer);
+    let file = format!("/dev/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&reader));
+    assert!(load(Path::new(&file)).expect("it is read").flight.is_some());
 }
 
 #[test]
