@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, ErrorKind, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -56,16 +56,18 @@ impl Caps {
     pub fn load(folder: &Path) -> Self {
         let file = folder.join("usage.json");
         let kept = match fs::read(&file) {
-            Ok(bytes) => serde_json::from_slice(&bytes).unwrap_or_else(|error| {
-                tracing::warn!("{} is no count of bytes ({error}); it begins anew", file.display());
-                Kept::default()
-            }),
-            Err(_) => Kept::default(),
+            Ok(bytes) => serde_json::from_slice(&bytes).map_err(io::Error::from),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(Kept::default()),
+            Err(error) => Err(error),
         };
+        let kept = kept.unwrap_or_else(|error| {
+            tracing::warn!("{} holds no count of bytes ({error}); it begins anew", file.display());
+            Kept::default()
+        });
         Self { file, kept, seen: BTreeMap::new() }
     }
 
-    /// Takes what was counted by then for none of this month's, as while no path has a cap.
+    /// Takes what was counted by then for none of this month's, as while no path has a cap; of a tunnel that begins that is nothing.
     pub fn pass_over(&mut self, paths: impl Iterator<Item = Counted>) {
         self.seen = paths.map(|(name, id, _, packets, bytes)| ((name, id), (packets, bytes))).collect();
     }

@@ -1,6 +1,7 @@
 //! The strands that a file asks for, running: the tunnel, the relay, the nodes that flood and those that code, each on
 //! threads of its own, and the congestion controls and copies, which the kernel makes.
 
+use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::mpsc::Sender;
@@ -275,7 +276,8 @@ impl Strands {
         }
         match (tunnel.zip(key.clone()), &mut self.tunnel) {
             (Some(((place, now), key)), None) => {
-                self.tunnel = Some(start_tunnel(place, now, key, Hold::default(), events)?)
+                self.tunnel = Some(start_tunnel(place, now, key, Hold::default(), events)?);
+                self.caps.pass_over(std::iter::empty());
             }
             (Some(((_, now), _)), Some(running)) => running.reconfigure(now)?,
             (None, _) => {}
@@ -297,7 +299,10 @@ impl Strands {
     /// A strand has ended by itself: what is left of it goes, the others go on, and it is started again after a while.
     pub fn handle_failure(&mut self, now: Duration, strand: Strand, why: String) {
         match &strand {
-            Strand::Tunnel => self.tunnel.iter_mut().for_each(|tunnel| tunnel.running = None),
+            Strand::Tunnel => {
+                self.tunnel.iter_mut().for_each(|tunnel| tunnel.running = None);
+                self.caps.pass_over(std::iter::empty());
+            }
             Strand::Relay => self.relay.iter_mut().for_each(|relay| relay.running = None),
             Strand::Bicast => self.bicast.iter_mut().for_each(Copies::stop),
             Strand::Flood(interface) => self.floods.stop(interface, &why),
@@ -359,13 +364,14 @@ impl Strands {
             return self.caps.pass_over(counts);
         }
         self.caps.count(time, counts);
-        self.unsaved = self.caps.save().err().map(|error| {
-            tracing::warn!("what paths have carried is forgotten at the next start: {error}");
-            format!(
-                "forgotten at the next start, for {} cannot be written: {error}",
-                self.state_dir.display()
-            )
-        });
+        let folder = self.state_dir.display();
+        let forgotten =
+            |why: io::Error| format!("forgotten at the next start, for {folder} cannot be written: {why}");
+        let unsaved = self.caps.save().err().map(forgotten);
+        if let Some(why) = unsaved.as_ref().filter(|_| unsaved != self.unsaved) {
+            tracing::warn!("what paths have carried is {why}");
+        }
+        self.unsaved = unsaved;
     }
 
     fn judge(&mut self) {

@@ -179,6 +179,38 @@ fn what_a_path_carried_before_a_stop_counts() {
     assert!(shown.contains("forgotten at the next start, for /dev/null/state cannot be written"), "{shown}");
 }
 
+/// Each tunnel counts from nothing.
+#[test]
+fn what_a_path_carries_once_its_tunnel_has_failed_counts() {
+    let Some(_alone) = namespaces_or_skip("what_a_path_carries_once_its_tunnel_has_failed_counts") else {
+        return;
+    };
+    let net = Uplinks::new();
+    net.van.ip("route add default via 10.0.1.1");
+    let file = net.van_file("", OFFICE, &path("l1", "monthly-cap = '1GB'"));
+    keep_state_beside(&file);
+    let _office = Daemon::start(&net.office, &net.office_file(""));
+    let _van = Daemon::start(&net.van, &file);
+    let used_after = |pings: &str| {
+        net.wait_up(&["l1"]);
+        succeed(
+            &mut net.van.command("ping", ["-c", pings, "-i", "0.01", "-s", "1000", "-w", "30", "10.77.0.2"]),
+        );
+        // What has been carried is counted before anything changes.
+        succeed(&mut net.van.nawa(["path", "set", "office", "l1", "--metered", "false"]));
+        let status = net.van.status();
+        status
+            .pointer("/tunnel/peers/0/paths/0/monthly_used_bytes")
+            .and_then(|used| used.as_u64())
+            .expect("a count")
+    };
+    let before = used_after("20");
+    net.van.ip("link delete nawa0");
+    eventually("it has failed", || net.van.status()["failed"].is_array().then_some(()));
+    let after = used_after("40");
+    assert!(after - before > 80_000, "{before} and {after} bytes");
+}
+
 /// What fails late in a reload undoes what came before it.
 #[test]
 fn a_reload_is_taken_up_as_a_whole_or_not_at_all() {
