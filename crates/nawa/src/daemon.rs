@@ -27,10 +27,9 @@ pub fn run(file: &Path, settings: Settings, ready: impl FnOnce()) -> Result<(), 
     forward_signals(sender.clone())
         .map_err(|error| Failure::failed(format!("cannot watch signals: {error}")))?;
     let control = Server::bind()?;
-    let resolved = settings.resolve()?;
-    let metrics = resolved.metrics;
+    let metrics = settings.metrics;
     let changes = Changes::subscribe();
-    let live = Arc::new(Live::start(resolved, sender)?);
+    let live = Arc::new(Live::start(settings, sender)?);
     let followed = changes.and_then(|changes| follow_interfaces(changes, Arc::clone(&live)));
     if let Err(error) = followed {
         tracing::warn!("is not told of interfaces that come and go: {error}");

@@ -8,7 +8,7 @@ use std::time::Duration;
 use device::{News, realtime};
 use serde_json::{Value, json};
 
-use crate::config::{self, Resolved, edit};
+use crate::config::{self, Settings, edit};
 use crate::control::Request;
 use crate::control::server::Answer;
 use crate::event::Event;
@@ -28,12 +28,12 @@ pub struct Live {
 }
 
 impl Live {
-    /// Starts what `resolved` asks for; see [`Strands::start`].
+    /// Starts what `settings` ask for; see [`Strands::start`].
     ///
     /// # Errors
     /// Failed if a strand cannot start; then none runs.
-    pub fn start(resolved: Resolved, events: Sender<Event>) -> Result<Live, Failure> {
-        let strands = Strands::start(resolved, &events).map_err(Failure::failed)?;
+    pub fn start(settings: Settings, events: Sender<Event>) -> Result<Live, Failure> {
+        let strands = Strands::start(settings, &events).map_err(Failure::failed)?;
         let status = Mutex::new(strands.status());
         Ok(Live { strands: Mutex::new(Some(strands)), status, refused: Mutex::default(), events })
     }
@@ -123,11 +123,10 @@ impl Live {
         if std::fs::metadata(file).is_ok_and(|found| !found.is_file()) {
             return Err(vec![format!("{}: it is not a regular file; put one in its place", file.display())]);
         }
-        let resolved = config::load(file).and_then(config::Settings::resolve);
-        let resolved = resolved.map_err(|failure| failure.sentences())?;
+        let settings = config::load(file).map_err(|failure| failure.sentences())?;
         let reload = |strands: &mut Strands| {
             strands.take_count(realtime());
-            strands.reload(resolved, &self.events)
+            strands.reload(settings, &self.events)
         };
         self.change(reload).unwrap_or(Ok(()))
     }

@@ -18,7 +18,7 @@ use tunnel::{PrivateKey, PublicKey, daemon, relay_daemon};
 use crate::bicast::Copies;
 use crate::caps::{self, Caps};
 use crate::coding::Codings;
-use crate::config::{Flight, Flood, Relay, Resolved, Tunnel};
+use crate::config::{Flight, Flood, Relay, Settings, Tunnel};
 use crate::control::capture;
 use crate::event::{Event, ended};
 use crate::flight::{self, Provided};
@@ -131,16 +131,16 @@ struct Cap {
 }
 
 impl Strands {
-    /// Starts what `resolved` asks for. A strand that ends by itself sends [`Event::Failed`].
+    /// Starts what `settings` ask for. A strand that ends by itself sends [`Event::Failed`].
     ///
     /// # Errors
     /// One sentence if one cannot start; then none runs. What a daemon that was killed held back is held back still.
-    pub fn start(resolved: Resolved, events: &Sender<Event>) -> Result<Strands, String> {
-        let Resolved { key, state_dir, tunnel, relay, flight, bicast, floods, codings, metrics } = resolved;
+    pub fn start(settings: Settings, events: &Sender<Event>) -> Result<Strands, String> {
+        let Settings { key, state_dir, tunnel, relay, flight, bicast, floods, codings, metrics } = settings;
         let caps = Caps::load(&state_dir);
         let mut held = Hold::default();
-        if let Some((tunnel, config)) = &tunnel {
-            held.take(config, tunnel.fwmark);
+        if let Some(tunnel) = &tunnel {
+            held.take(&tunnel.config, tunnel.fwmark);
         }
         remove_left_but(&held);
         let flight = flight.map(Provided::start).transpose()?;
@@ -202,17 +202,17 @@ impl Strands {
         paths.filter_map(used).collect()
     }
 
-    /// Runs what `resolved` asks for from now on. What is the same goes on undisturbed.
+    /// Runs what `settings` ask for from now on. What is the same goes on undisturbed.
     ///
     /// # Errors
     /// A sentence for each thing that cannot change in a running daemon, or for what failed; then all is as before.
-    pub fn reload(&mut self, resolved: Resolved, events: &Sender<Event>) -> Result<(), Vec<String>> {
-        let refused = self.refusals(&resolved);
+    pub fn reload(&mut self, settings: Settings, events: &Sender<Event>) -> Result<(), Vec<String>> {
+        let refused = self.refusals(&settings);
         if !refused.is_empty() {
             return Err(refused);
         }
         self.count_at = Duration::ZERO;
-        let Resolved { key, tunnel, relay, flight, bicast, floods, codings, .. } = resolved;
+        let Settings { key, tunnel, relay, flight, bicast, floods, codings, .. } = settings;
         let tunnel = tunnel.map(wanted_tunnel);
         let gone = self.peers_gone(tunnel.as_ref().map(|(_, now)| &now.config));
         let before = self.wanted();
@@ -434,21 +434,21 @@ impl Strands {
         tunnel.reconfigure(wanted)
     }
 
-    /// What `resolved` would change that cannot change in a running daemon.
-    fn refusals(&self, resolved: &Resolved) -> Vec<String> {
+    /// What `settings` would change that cannot change in a running daemon.
+    fn refusals(&self, settings: &Settings) -> Vec<String> {
         let public = |key: &Option<PrivateKey>| key.as_ref().map(PrivateKey::public);
-        let key = public(&resolved.key).zip(public(&self.key));
+        let key = public(&settings.key).zip(public(&self.key));
         let mut fixed = vec![
             ("[node] key-file", key.is_none_or(|(new, old)| new == old)),
-            ("[node] state-dir", resolved.state_dir == self.state_dir),
-            ("[metrics] listen", resolved.metrics == self.metrics),
+            ("[node] state-dir", settings.state_dir == self.state_dir),
+            ("[metrics] listen", settings.metrics == self.metrics),
         ];
-        if let (Some((new, _)), Some(old)) = (&resolved.tunnel, &self.tunnel) {
+        if let (Some(new), Some(old)) = (&settings.tunnel, &self.tunnel) {
             fixed.push(("[tunnel] interface", new.interface == old.place.interface));
             fixed.push(("[tunnel] listen", new.listen == old.place.listen));
             fixed.push(("[tunnel] fwmark", new.fwmark == old.place.fwmark));
         }
-        if let (Some(new), Some(old)) = (&resolved.relay, &self.relay) {
+        if let (Some(new), Some(old)) = (&settings.relay, &self.relay) {
             fixed.push(("[relay] listen", new.listen == old.settings.listen));
             fixed.push(("[relay] tls", new.tls == old.settings.tls));
         }
@@ -468,8 +468,8 @@ fn refusal(what: &str) -> String {
 }
 
 /// What a file asks of a tunnel.
-fn wanted_tunnel((tunnel, config): (Tunnel, Config)) -> (Place, Reconfiguration) {
-    let Tunnel { interface, addresses, listen, fwmark, .. } = tunnel;
+fn wanted_tunnel(tunnel: Tunnel) -> (Place, Reconfiguration) {
+    let Tunnel { interface, addresses, listen, fwmark, config, .. } = tunnel;
     (Place { interface, listen, fwmark }, Reconfiguration { addresses, config })
 }
 

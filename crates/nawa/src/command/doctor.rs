@@ -23,7 +23,7 @@ pub fn run(doctor: &Doctor) -> Result<(), Failure> {
     all.extend(daemon.iter().flat_map(of_daemon));
     let settings = doctor.file.as_deref().map(config::load);
     let called = |settings: &Settings| {
-        settings.tunnel.as_ref().is_some_and(|tunnel| tunnel.peers.iter().any(|peer| peer.paths.is_empty()))
+        settings.tunnel.iter().flat_map(|tunnel| &tunnel.config.peers).any(|peer| peer.paths.is_empty())
     };
     let is_hub = match (&settings, &daemon) {
         (Some(Ok(settings)), _) => called(settings),

@@ -54,7 +54,8 @@ pub fn run(args: &Invite) -> Result<(), Failure> {
     // Those that live edits have brought are not in the file.
     let live = live(&me)?;
     let named = |name: &String| *name == args.name;
-    if tunnel.peers.iter().map(|peer| &peer.name).chain(live.iter().map(|peer| &peer.name)).any(named) {
+    let peers = &tunnel.config.peers;
+    if peers.iter().map(|peer| &peer.name).chain(live.iter().map(|peer| &peer.name)).any(named) {
         return Err(Failure::bad_input(format!(
             "there is a peer {} already; choose another name",
             args.name
@@ -109,11 +110,8 @@ fn show(invite: &str, args: &Invite) -> Result<(), Failure> {
 /// In each of the tunnel's prefixes the first address that is not this end's and no peer's.
 fn free(tunnel: &Tunnel, live: &[Live]) -> Result<Vec<IpNet>, Failure> {
     let taken = |address: &IpNet| {
-        let mut routes = tunnel
-            .peers
-            .iter()
-            .flat_map(|peer| &peer.routes)
-            .chain(live.iter().flat_map(|peer| &peer.routes));
+        let peers = tunnel.config.peers.iter().map(|peer| &peer.routes);
+        let mut routes = peers.chain(live.iter().map(|peer| &peer.routes)).flatten();
         tunnel.addresses.iter().any(|own| own.addr() == address.addr())
             || routes.any(|route| route.prefix_len() > 0 && route.contains(address))
     };

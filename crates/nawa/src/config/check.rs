@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use ipnet::IpNet;
 use tunnel::PrivateKey;
-use tunnel::config::Marks;
+use tunnel::config::{Config, Marks};
 use tunnel::daemon::Listen;
 
 use super::coding;
@@ -32,11 +32,9 @@ pub fn check(source: &mut Source, document: Document) -> Option<Settings> {
     if written.as_ref().is_some_and(|tunnel| tunnel.listen.is_none()) {
         complain_of_unreachable(source, &peers);
     }
-    let tunnel = written.map(|written| tunnel(source, written, &peers));
+    let tunnel = written.map(|written| tunnel(source, written, peers));
     let relay =
         document.relay.read().map(|written| relay(source, written, tunnel.as_ref().map(|t| t.listen)));
-    let tunnel =
-        tunnel.map(|tunnel| Tunnel { peers: peers.into_iter().map(|peer| peer.value).collect(), ..tunnel });
     let flight = document.flight.read().map(|written| flight(source, written));
     let floods = flood::all(source, document.floods);
     let codings = coding::all(source, document.codings);
@@ -121,7 +119,7 @@ fn complain_of_inner_remotes(source: &mut Source, addresses: &[IpNet], peers: &[
         let routed = |ip: &IpAddr| peer.value.routes.contains(&IpNet::from(*ip));
         let inner = |ip: &IpAddr| routed(ip) && addresses.iter().any(|net| net.contains(ip));
         for path in &peer.value.paths {
-            if let Some(ip) = path.remote.ip().filter(inner) {
+            if let Some(ip) = path.remote.address().map(|to| to.ip()).filter(inner) {
                 let name = &path.name;
                 let what = format!(
                     "path {name} leads to {ip}, this peer's address inside the tunnel; write the one outside"
@@ -132,8 +130,8 @@ fn complain_of_inner_remotes(source: &mut Source, addresses: &[IpNet], peers: &[
     }
 }
 
-/// All of `[tunnel]`; the peers come later. What is wrong is replaced by something harmless.
-fn tunnel(source: &mut Source, written: document::Tunnel, peers: &[peer::Checked]) -> Tunnel {
+/// All of `[tunnel]`, with its peers. What is wrong is replaced by something harmless.
+fn tunnel(source: &mut Source, written: document::Tunnel, peers: Vec<peer::Checked>) -> Tunnel {
     let interface = source.expect(written.interface.span(), value::interface(written.interface.get_ref()));
     if written.addresses.get_ref().is_empty() {
         source.complain(
@@ -157,7 +155,7 @@ fn tunnel(source: &mut Source, written: document::Tunnel, peers: &[peer::Checked
         }
     }
     let addresses: Vec<_> = addresses.into_iter().map(|(_, address)| address).collect();
-    complain_of_inner_remotes(source, &addresses, peers);
+    complain_of_inner_remotes(source, &addresses, &peers);
     let scheduler =
         written.scheduler.and_then(|text| source.expect(text.span(), value::scheduler(text.get_ref())));
     let mtu = written.mtu.and_then(|mtu| source.expect(mtu.span(), value::mtu(mtu.get_ref())));
@@ -176,14 +174,16 @@ fn tunnel(source: &mut Source, written: document::Tunnel, peers: &[peer::Checked
         addresses,
         listen: listen.unwrap_or(Listen::Port(0)),
         endpoints,
-        scheduler: scheduler.unwrap_or_default(),
-        mtu: mtu.unwrap_or_default(),
         fwmark: written.fwmark,
-        marks: Marks { dscp: written.copy_dscp, ecn: written.copy_ecn },
-        fail_open: written.fail_open,
-        congestion_control,
-        resolvers,
-        peers: Vec::new(),
+        config: Config {
+            scheduler: scheduler.unwrap_or_default(),
+            mtu: mtu.unwrap_or_default(),
+            marks: Marks { dscp: written.copy_dscp, ecn: written.copy_ecn },
+            fail_open: written.fail_open,
+            congestion_control,
+            resolvers,
+            peers: peers.into_iter().map(|peer| peer.value).collect(),
+        },
     }
 }
 

@@ -1,10 +1,11 @@
 //! The configuration in force, changed as `nawa path` and `nawa peer` ask.
 
-use tunnel::config::{Bicast, Config, Cost, Local, PathConfig, PeerConfig};
+use tunnel::config::{Bicast, Config, Cost, Local, PathConfig, PeerConfig, Via};
 use tunnel::{PresharedKey, PublicKey};
 
+use super::peer::fits;
+use super::secret;
 use super::value::{self, HostPort};
-use super::{Path, Via, resolve, secret};
 use crate::control::path::{Add, Del, Set};
 use crate::control::peer;
 
@@ -14,16 +15,17 @@ use crate::control::peer;
 /// One sentence; `config` is as it was.
 pub fn add(config: &mut Config, add: &Add) -> Result<(), String> {
     let peer = peer(config, &add.peer)?;
-    let path = Path {
+    let path = PathConfig {
         name: value::label(&add.name)?,
         local: local(add.local.as_deref())?.unwrap_or_default(),
-        remote: add.remote.clone(),
+        remote: add.remote.clone().into(),
         via: via(add.via.as_ref(), add.via_key.as_ref(), add.via_tls)?,
         backup: add.backup,
         receive: add.receive,
         cost: Cost { metered: add.metered, prefer: rank(add.prefer)?, ..Cost::default() },
     };
-    peer.paths.push(resolve::path(&path)?);
+    fits(&path)?;
+    peer.paths.push(path);
     Ok(())
 }
 
@@ -45,9 +47,9 @@ pub fn del(config: &mut Config, del: &Del) -> Result<(), String> {
 pub fn set(config: &mut Config, set: &Set) -> Result<(), String> {
     let peer = peer(config, &set.peer)?;
     let at = position(peer, &set.name)?;
-    let mut path = written(&peer.paths[at]);
+    let mut path = peer.paths[at].clone();
     if let Some(remote) = &set.remote {
-        path.remote = remote.clone();
+        path.remote = remote.clone().into();
     }
     if let Some(local) = local(set.local.as_deref())?.or(set.no_local.then_some(Local::Any)) {
         path.local = local;
@@ -69,7 +71,8 @@ pub fn set(config: &mut Config, set: &Set) -> Result<(), String> {
     if set.no_monthly_cap {
         (path.cost.monthly_cap, path.cost.spent) = (None, false);
     }
-    peer.paths[at] = resolve::path(&path)?;
+    fits(&path)?;
+    peer.paths[at] = path;
     Ok(())
 }
 
@@ -145,23 +148,11 @@ fn local(text: Option<&str>) -> Result<Option<Local>, String> {
 
 fn via(address: Option<&HostPort>, key: Option<&PublicKey>, tls: bool) -> Result<Option<Via>, String> {
     match (address, key) {
-        (Some(address), Some(key)) => Ok(Some(Via { address: address.clone(), tls, public_key: *key })),
+        (Some(address), Some(key)) => {
+            Ok(Some(Via { address: address.clone().into(), tls, public_key: *key }))
+        }
         (None, None) if !tls => Ok(None),
         _ => Err("a relay needs its address and its public key; give both `via` and `via-key`".into()),
-    }
-}
-
-/// A path as a file would have it.
-fn written(path: &PathConfig) -> Path {
-    let via = path.via.as_ref();
-    Path {
-        name: path.name.clone(),
-        local: path.local.clone(),
-        remote: (&path.remote).into(),
-        via: via.map(|via| Via { address: (&via.address).into(), tls: via.tls, public_key: via.public_key }),
-        backup: path.backup,
-        receive: path.receive,
-        cost: path.cost,
     }
 }
 

@@ -1,5 +1,5 @@
-//! The configuration file: read ([`document`]), checked ([`check`], [`peer`]), resolved ([`resolve`]). A file with
-//! one mistake starts nothing, and all its mistakes are named at once.
+//! The configuration file: read ([`document`]) and checked ([`check`], [`peer`]). A file with one mistake starts nothing, and all
+//! its mistakes are named at once.
 
 mod bicast;
 mod check;
@@ -9,7 +9,6 @@ pub mod edit;
 mod flood;
 mod fragments;
 mod peer;
-mod resolve;
 mod secret;
 mod settings;
 mod source;
@@ -24,8 +23,7 @@ use tunnel::PrivateKey;
 
 pub use self::bicast::mode_name;
 pub use flood::Flood;
-pub use resolve::Resolved;
-pub use settings::{Base, Flight, Path, Peer, Relay, Settings, Tunnel, Via};
+pub use settings::{Base, Flight, Relay, Settings, Tunnel};
 pub use source::Complaint;
 pub use value::HostPort;
 

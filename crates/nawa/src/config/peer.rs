@@ -3,18 +3,18 @@
 use std::ops::Range;
 
 use toml::Spanned;
-use tunnel::config::{Cost, Local, MAX_PATHS};
+use tunnel::config::{Cost, Host, Local, MAX_PATHS, PathConfig, PeerConfig, Via};
 use tunnel::{Bicast, PresharedKey, PublicKey};
 
 use super::document;
+use super::secret;
 use super::source::{Source, unique};
 use super::value::{self, HostPort};
-use super::{Path, Peer, Via, resolve, secret};
 
 /// A peer, and where its name stands.
 pub struct Checked {
     /// Its meaning.
-    pub value: Peer,
+    pub value: PeerConfig,
     /// For complaints about the whole peer.
     pub span: Range<usize>,
     /// It has paths, right ones or wrong ones.
@@ -55,7 +55,7 @@ fn one(source: &mut Source, written: document::Peer, me: Option<&PublicKey>) -> 
     let paths = paths(source, written.paths);
     let preshared_key = preshared_key.unwrap_or_default();
     let bicast = written.bicast.and_then(|text| source.expect(text.span(), bicast(text.get_ref())));
-    let value = Peer {
+    let value = PeerConfig {
         name: name?,
         public_key: key?,
         preshared_key,
@@ -98,7 +98,7 @@ fn routes(source: &mut Source, written: Spanned<Vec<Spanned<String>>>) -> Vec<ip
         .collect()
 }
 
-fn paths(source: &mut Source, written: Vec<document::Path>) -> Vec<Path> {
+fn paths(source: &mut Source, written: Vec<document::Path>) -> Vec<PathConfig> {
     let names = written.iter().map(|path| (path.name.span(), path.name.get_ref().clone()));
     unique(source, names, "another path of this peer has this name; choose another name");
     if let Some(extra) = written.get(MAX_PATHS) {
@@ -110,14 +110,14 @@ fn paths(source: &mut Source, written: Vec<document::Path>) -> Vec<Path> {
     written.into_iter().filter_map(|written| path(source, written)).collect()
 }
 
-fn path(source: &mut Source, written: document::Path) -> Option<Path> {
+fn path(source: &mut Source, written: document::Path) -> Option<PathConfig> {
     let name = source.expect(written.name.span(), value::label(written.name.get_ref()));
     let place = written.local.as_ref().map_or(written.remote.span(), Spanned::span);
     let local = match written.local {
         Some(text) => source.expect(text.span(), value::local(text.get_ref())),
         None => Some(Local::Any),
     };
-    let remote = host_port(source, &written.remote);
+    let remote = host(source, &written.remote);
     let prefer = written.prefer.and_then(|text| source.expect(text.span(), value::prefer(text.get_ref())));
     let prefer = prefer.unwrap_or_default();
     let monthly_cap =
@@ -126,7 +126,7 @@ fn path(source: &mut Source, written: document::Path) -> Option<Path> {
         Some(written) => via(source, written).map(Some),
         None => Some(None),
     };
-    let path = Path {
+    let path = PathConfig {
         name: name?,
         local: local?,
         remote: remote?,
@@ -135,8 +135,23 @@ fn path(source: &mut Source, written: document::Path) -> Option<Path> {
         receive: written.receive,
         cost: Cost { metered: written.metered, prefer, monthly_cap, spent: false },
     };
-    source.expect(place, resolve::path(&path))?;
+    source.expect(place, fits(&path))?;
     Some(path)
+}
+
+/// Whether a path's local address, if it has one, is of the family of where it leads: the relay's or, of a direct one, the peer's.
+///
+/// # Errors
+/// One sentence.
+pub fn fits(path: &PathConfig) -> Result<(), String> {
+    let to = path.via.as_ref().map_or(&path.remote, |via| &via.address);
+    match (&path.local, to) {
+        (Local::Address(local), Host::Address(to)) if local.is_ipv4() != to.is_ipv4() => Err(format!(
+            "\"{}\" has no address of the same family as `local`; change one of the two",
+            to.ip()
+        )),
+        _ => Ok(()),
+    }
 }
 
 fn via(source: &mut Source, written: document::Via) -> Option<Via> {
@@ -150,11 +165,11 @@ fn via(source: &mut Source, written: document::Via) -> Option<Via> {
             return None;
         }
     };
-    Some(Via { address: host_port(source, text)?, tls, public_key: public_key? })
+    Some(Via { address: host(source, text)?, tls, public_key: public_key? })
 }
 
-fn host_port(source: &mut Source, text: &Spanned<String>) -> Option<HostPort> {
-    source.expect(text.span(), text.get_ref().parse::<HostPort>())
+fn host(source: &mut Source, text: &Spanned<String>) -> Option<Host> {
+    source.expect(text.span(), text.get_ref().parse::<HostPort>()).map(Host::from)
 }
 
 /// Parses a public key.

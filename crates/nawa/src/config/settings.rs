@@ -1,15 +1,14 @@
-//! What a file asks for, once it is read and checked.
+//! What a file asks for, once it is read and checked: what the daemon starts.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::ValueEnum;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
-use tunnel::config::{Cost, Local, Marks, Mtu, Scheduler};
+use tunnel::config::Config;
 use tunnel::daemon::Listen;
-use tunnel::{PresharedKey, PrivateKey, PublicKey};
+use tunnel::{PrivateKey, PublicKey};
 
 use super::flood::Flood;
 use super::value::HostPort;
@@ -48,73 +47,10 @@ pub struct Tunnel {
     pub listen: Listen,
     /// By which others reach this end; only invites tell them.
     pub endpoints: Vec<HostPort>,
-    /// How packets are spread over paths.
-    pub scheduler: Scheduler,
-    /// Of the TUN interface.
-    pub mtu: Mtu,
     /// On the outer packets; 0 leaves them unmarked.
     pub fwmark: u32,
-    /// What outer packets have of inner ones.
-    pub marks: Marks,
-    /// Whether packets of a default route go beside the tunnel while it is down.
-    pub fail_open: bool,
-    /// What this host's TCP connections into the tunnel use, whatever they ask for.
-    pub congestion_control: Option<String>,
-    /// Who is asked for the names in paths, instead of those that the host's files name.
-    pub resolvers: Vec<IpAddr>,
-    /// The other ends.
-    pub peers: Vec<Peer>,
-}
-
-/// `[[peer]]`
-#[derive(Debug)]
-pub struct Peer {
-    /// Unique.
-    pub name: String,
-    /// Unique.
-    pub public_key: PublicKey,
-    /// 32 zero bytes if there is none.
-    pub preshared_key: PresharedKey,
-    /// Inner prefixes, of one peer each.
-    pub routes: Vec<IpNet>,
-    /// More than nothing, at most an hour.
-    pub keepalive: Option<Duration>,
-    /// What a path lost is sent again over another.
-    pub resend: bool,
-    /// Which packets go over two paths.
-    pub bicast: tunnel::Bicast,
-    /// At most 16.
-    pub paths: Vec<Path>,
-}
-
-/// `[[peer.path]]`
-#[derive(Debug)]
-pub struct Path {
-    /// Unique within the peer.
-    pub name: String,
-    /// Where to leave this host.
-    pub local: Local,
-    /// The peer, perhaps by name.
-    pub remote: HostPort,
-    /// The relay in between.
-    pub via: Option<Via>,
-    /// Carries data only while no other path does.
-    pub backup: bool,
-    /// The peer sends on it beside other paths, not only while no other works.
-    pub receive: bool,
-    /// What using it costs.
-    pub cost: Cost,
-}
-
-/// `via` of a path.
-#[derive(Debug)]
-pub struct Via {
-    /// The relay, perhaps by name.
-    pub address: HostPort,
-    /// By TLS over TCP, not by UDP.
-    pub tls: bool,
-    /// Who it is.
-    pub public_key: PublicKey,
+    /// What its core is told.
+    pub config: Config,
 }
 
 /// `[relay]`

@@ -511,7 +511,7 @@ fn fragments_are_read_with_their_file() {
     std::os::unix::fs::symlink("someone@host.1", fragments.join(".#20-home.toml")).expect("a lock");
     let settings = load(&file).expect("it is good");
     let names: Vec<_> =
-        settings.tunnel.iter().flat_map(|tunnel| &tunnel.peers).map(|peer| &peer.name).collect();
+        settings.tunnel.iter().flat_map(|tunnel| &tunnel.config.peers).map(|peer| &peer.name).collect();
     assert_eq!(names, ["office", "home"]);
     assert!(settings.flight.is_some() && settings.metrics.is_some());
     // Each mistake is at its place in its own file.
@@ -588,8 +588,8 @@ fn the_sample_is_good_and_shows_every_option() {
     let settings = read(folder.path(), &sample).expect("the sample is a good file");
     let tunnel = settings.tunnel.expect("it has a tunnel");
     assert_eq!((tunnel.interface.as_str(), tunnel.listen, tunnel.fwmark), ("nawa0", Listen::Port(51900), 0));
-    assert_eq!((tunnel.scheduler, tunnel.mtu), (Scheduler::Auto, Mtu::Auto));
-    let [office] = &tunnel.peers[..] else { panic!("it has one peer") };
+    assert_eq!((tunnel.config.scheduler, tunnel.config.mtu), (Scheduler::Auto, Mtu::Auto));
+    let [office] = &tunnel.config.peers[..] else { panic!("it has one peer") };
     assert_eq!((office.resend, office.bicast), (true, Bicast::Off));
     assert_eq!(office.keepalive, Some(std::time::Duration::from_secs(20)));
     let locals: Vec<_> = office.paths.iter().map(|path| &path.local).collect();

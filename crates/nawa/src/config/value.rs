@@ -15,8 +15,6 @@ use tunnel::daemon::Listen;
 const MTU_RANGE: RangeInclusive<i64> = 1280..=9000;
 /// Longer than any NAT keeps a mapping.
 const LONGEST_KEEPALIVE: Duration = Duration::from_secs(3600);
-/// Asking more often shows nothing new.
-const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
 /// Of a host's name, and of a part of it, bytes (RFC 1035 §2.3.4).
 const LONGEST_NAME: usize = 253;
 const LONGEST_LABEL: usize = 63;
@@ -241,35 +239,36 @@ pub fn keepalive(value: &toml::Value) -> Result<Duration, String> {
     Ok(duration)
 }
 
-/// The time from one round of `nawa monitor` to the next: with its unit, a tenth of a second to an hour.
+/// The time from one round of `nawa monitor` to the next: asking more often shows nothing new.
 pub fn interval(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("\"{text}\" is no interval; write a duration from \"100ms\" to \"1h\"");
-    let range = SHORTEST_INTERVAL..=LONGEST_KEEPALIVE;
-    duration(text).filter(|interval| range.contains(interval)).ok_or_else(wrong)
+    within(text, "interval", ["100ms", "1h"])
 }
 
-/// The longest wait before a relay, at most a second.
+/// The longest wait before a relay.
 pub fn jitter(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("\"{text}\" is no jitter; write a duration from \"0ms\" to \"1s\"");
-    duration(text).filter(|jitter| *jitter <= Duration::from_secs(1)).ok_or_else(wrong)
+    within(text, "jitter", ["0ms", "1s"])
 }
 
-/// How long a packet waits for a partner, at most a second.
+/// How long a packet waits for a partner.
 pub fn wait(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("\"{text}\" is no wait; write a duration from \"0ms\" to \"1s\"");
-    duration(text).filter(|wait| *wait <= Duration::from_secs(1)).ok_or_else(wrong)
+    within(text, "wait", ["0ms", "1s"])
 }
 
 /// As a pause, and more than nothing.
 pub fn time(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("\"{text}\" is no time to wait; write one from \"1ms\" to \"1h\"");
-    pause(text).ok().filter(|time| !time.is_zero()).ok_or_else(wrong)
+    within(text, "time to wait", ["1ms", "1h"])
 }
 
-/// How long to wait, with its unit, at most an hour.
+/// How long to wait.
 pub fn pause(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("\"{text}\" is no duration; write one from \"0ms\" to \"1h\"");
-    duration(text).filter(|time| *time <= LONGEST_KEEPALIVE).ok_or_else(wrong)
+    within(text, "pause", ["0ms", "1h"])
+}
+
+/// With its unit, between these two.
+fn within(text: &str, what: &str, [least, most]: [&str; 2]) -> Result<Duration, String> {
+    let wrong = || format!("\"{text}\" is no {what}; write a duration from \"{least}\" to \"{most}\"");
+    let bounds = duration(least)..=duration(most);
+    duration(text).filter(|time| bounds.contains(&Some(*time))).ok_or_else(wrong)
 }
 
 /// A whole number with one of the units ms, s, min, h.
@@ -299,24 +298,14 @@ impl HostPort {
     pub fn port(&self) -> u16 {
         self.port
     }
+}
 
-    /// Its address, if it is none by name.
-    pub fn ip(&self) -> Option<IpAddr> {
-        self.host.parse().ok()
-    }
-
-    /// What the tunnel is told. With `local` given, only an address of its family will do.
-    ///
-    /// # Errors
-    /// One sentence if this is an address of the other family.
-    pub fn host(&self, local: Option<IpAddr>) -> Result<Host, String> {
-        match self.host.parse::<IpAddr>() {
-            Ok(ip) if local.is_some_and(|local| local.is_ipv4() != ip.is_ipv4()) => Err(format!(
-                "\"{}\" has no address of the same family as `local`; change one of the two",
-                self.host
-            )),
-            Ok(ip) => Ok(Host::Address(SocketAddr::new(ip, self.port))),
-            Err(_) => Ok(Host::Name(self.host.clone(), self.port)),
+/// What the tunnel is told.
+impl From<HostPort> for Host {
+    fn from(HostPort { host, port }: HostPort) -> Self {
+        match host.parse() {
+            Ok(ip) => Host::Address(SocketAddr::new(ip, port)),
+            Err(_) => Host::Name(host, port),
         }
     }
 }
@@ -355,15 +344,6 @@ impl FromStr for HostPort {
         let written = named || (text.starts_with('[') && (host.parse::<IpAddr>().is_ok() || zoned(&host)));
         let good = port > 0 && !host.is_empty() && written;
         if good { Ok(HostPort { host, port }) } else { Err(wrong()) }
-    }
-}
-
-impl From<&Host> for HostPort {
-    fn from(host: &Host) -> Self {
-        match host {
-            Host::Address(address) => HostPort { host: address.ip().to_string(), port: address.port() },
-            Host::Name(name, port) => HostPort { host: name.clone(), port: *port },
-        }
     }
 }
 
@@ -515,13 +495,11 @@ mod tests {
     }
 
     #[test]
-    fn an_address_has_the_family_of_the_local_one() {
-        let host: HostPort = "127.0.0.1:9".parse().expect("an address and a port");
-        let address = "127.0.0.1:9".parse().expect("an address");
-        assert_eq!(host.host(None), Ok(Host::Address(address)));
-        assert!(host.host(Some("::1".parse().expect("an address"))).is_err());
-        let zoned: HostPort = "[fe80::b%wan1]:9".parse().expect("an address with a zone");
-        assert_eq!(zoned.host(None), Ok(Host::Name("fe80::b%wan1".into(), 9)), "the resolver knows zones");
+    fn the_tunnel_looks_for_all_but_addresses() {
+        let host = |text: &str| Host::from(text.parse::<HostPort>().expect("a host and a port"));
+        assert_eq!(host("127.0.0.1:9"), Host::Address("127.0.0.1:9".parse().expect("an address")));
+        assert_eq!(host("office.test:9"), Host::Name("office.test".into(), 9));
+        assert_eq!(host("[fe80::b%wan1]:9"), Host::Name("fe80::b%wan1".into(), 9));
     }
 
     #[test]

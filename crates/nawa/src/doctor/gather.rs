@@ -142,8 +142,8 @@ pub fn strands(settings: &Settings) -> strands::Facts {
     if let Some(tunnel) = &settings.tunnel {
         facts.interface = tunnel.interface.clone();
         facts.addresses = tunnel.addresses.clone();
-        let routes =
-            tunnel.peers.iter().flat_map(|peer| peer.routes.iter().map(|net| (peer.name.clone(), *net)));
+        let peers = tunnel.config.peers.iter();
+        let routes = peers.flat_map(|peer| peer.routes.iter().map(|net| (peer.name.clone(), *net)));
         facts.routes = routes.collect();
         let networks = device::networks().unwrap_or_default().into_iter();
         let networks = networks.filter_map(|(name, ip, bits)| Some((name, IpNet::new(ip, bits).ok()?)));
@@ -225,10 +225,9 @@ pub fn answers_are_dropped(facts: &Facts) -> bool {
 /// # Errors
 /// One sentence: it cannot start.
 pub fn trial(settings: Settings) -> Result<Value, Failure> {
-    let resolved = settings.resolve()?;
-    let ((tunnel, config), key) =
-        resolved.tunnel.zip(resolved.key).ok_or_else(|| Failure::failed("the file has no [tunnel]"))?;
-    let Tunnel { listen, fwmark, .. } = tunnel;
+    let (tunnel, key) =
+        settings.tunnel.zip(settings.key).ok_or_else(|| Failure::failed("the file has no [tunnel]"))?;
+    let Tunnel { listen, fwmark, config, .. } = tunnel;
     // Of the tunnel with its routes: by it packets pass the rules that a killed daemon has left.
     let fwmark = daemon::mark(fwmark, &config);
     let settings = daemon::Settings {
