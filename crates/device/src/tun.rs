@@ -43,7 +43,8 @@ impl Tun {
     /// Makes the interface `name` (at most 15 bytes; a `%d` in it becomes a number) in the calling thread's network
     /// namespace, non-blocking, with as much offload as the kernel has. It is down and has no address yet.
     ///
-    /// Fails without CAP_NET_ADMIN or `/dev/net/tun`, and where `name` is taken or too long.
+    /// Fails without CAP_NET_ADMIN or `/dev/net/tun`, where `name` is taken or too long, and with `QuotaExceeded` where too many files
+    /// are open.
     pub fn create(name: &str) -> io::Result<Self> {
         Self::with_queues(name, 1)
     }
@@ -199,7 +200,13 @@ fn refusal(error: io::Error) -> io::Result<()> {
 fn open() -> io::Result<File> {
     let flags = libc::O_NONBLOCK | libc::O_CLOEXEC;
     let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open("/dev/net/tun");
-    file.map_err(|error| io::Error::new(error.kind(), format!("cannot open /dev/net/tun: {error}")))
+    file.map_err(|error| {
+        let kind = match error.raw_os_error() {
+            Some(libc::EMFILE | libc::ENFILE) => io::ErrorKind::QuotaExceeded,
+            _ => error.kind(),
+        };
+        io::Error::new(kind, format!("cannot open /dev/net/tun: {error}"))
+    })
 }
 
 /// Turns an open `/dev/net/tun` into the TUN `name`; the name it got.

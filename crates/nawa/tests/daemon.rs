@@ -290,6 +290,16 @@ fn without_descriptors_it_rests() {
 }
 
 #[test]
+fn who_has_too_few_descriptors_is_told_so() {
+    let Some(_alone) = namespaces_or_skip("who_has_too_few_descriptors_is_told_so") else { return };
+    let (namespace, (_node, file)) = (Namespace::new(), lonely());
+    let few = format!("ulimit -n 16; exec {} run {}", env!("CARGO_BIN_EXE_nawa"), file.display());
+    let said = stderr(&output(&mut namespace.command("sh", ["-c", &few])));
+    assert!(said.contains("(os error 24); see the limits on open files"), "{said}");
+    assert!(!said.contains("needs root"), "{said}");
+}
+
+#[test]
 fn only_root_may_ask() {
     let Some(_alone) = namespaces_or_skip("only_root_may_ask") else { return };
     let (namespace, (_node, file)) = (Namespace::new(), lonely());

@@ -50,7 +50,7 @@ pub enum StartError {
     #[error("interface `{0}` exists already and is another's; choose a name that is free")]
     InterfaceExists(String),
     /// The TUN interface cannot be made.
-    #[error("{0}; this needs root (CAP_NET_ADMIN) and /dev/net/tun")]
+    #[error("{0}; {advice}", advice = tun_advice(.0))]
     Tun(io::Error),
     /// The interface cannot be given its addresses.
     #[error(
@@ -66,6 +66,13 @@ pub enum StartError {
     /// Descriptors, memory or randomness have run out.
     #[error("cannot start the tunnel's thread: {0}; see the limits on open files and memory")]
     Resources(#[from] io::Error),
+}
+
+fn tun_advice(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::QuotaExceeded => "see the limits on open files",
+        _ => "this needs root (CAP_NET_ADMIN) and /dev/net/tun",
+    }
 }
 
 fn route_advice(error: &io::Error) -> &'static str {
