@@ -11,14 +11,14 @@ use device::worker::Watch;
 use device::{News, monotonic, realtime};
 use serde_json::{Value, json};
 use tunnel::config::{Config, PathConfig};
-use tunnel::daemon::{Hold, Listen, Reconfiguration, TunnelWatch};
+use tunnel::daemon::{Hold, TunnelWatch};
 use tunnel::relay::RelayStatus;
 use tunnel::{PrivateKey, PublicKey, daemon, relay_daemon};
 
 use crate::bicast::Copies;
 use crate::caps::{self, Caps};
 use crate::coding::Codings;
-use crate::config::{Flight, Flood, Relay, Settings, Tunnel};
+use crate::config::{Relay, Settings, Tunnel};
 use crate::control::capture;
 use crate::event::{Event, ended};
 use crate::flight::{self, Provided};
@@ -44,26 +44,13 @@ pub struct Strands {
     metrics: Option<SocketAddr>,
 }
 
-/// What all of them are to do.
-struct Wanted {
-    key: Option<PrivateKey>,
-    tunnel: Option<(Place, Reconfiguration)>,
-    relay: Option<Relay>,
-    flight: Option<Flight>,
-    floods: Vec<Flood>,
-    codings: Vec<coding::daemon::Settings>,
-    bicast: Option<bicast::daemon::Config>,
-}
-
-impl Wanted {
-    fn has(&self, strand: &Strand) -> bool {
-        match strand {
-            Strand::Tunnel => self.tunnel.is_some(),
-            Strand::Relay => self.relay.is_some(),
-            Strand::Bicast => self.bicast.is_some(),
-            Strand::Flood(interface) => self.floods.iter().any(|flood| flood.interface == *interface),
-            Strand::Coding(interface) => self.codings.iter().any(|coding| coding.interface == *interface),
-        }
+fn has(settings: &Settings, strand: &Strand) -> bool {
+    match strand {
+        Strand::Tunnel => settings.tunnel.is_some(),
+        Strand::Relay => settings.relay.is_some(),
+        Strand::Bicast => settings.bicast.is_some(),
+        Strand::Flood(interface) => settings.floods.iter().any(|flood| flood.interface == *interface),
+        Strand::Coding(interface) => settings.codings.iter().any(|coding| coding.interface == *interface),
     }
 }
 
@@ -81,18 +68,9 @@ fn remove_left_but(held: &Hold) {
     flight::remove_left();
 }
 
-/// What a tunnel has for its life.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Place {
-    interface: String,
-    listen: Listen,
-    fwmark: u32,
-}
-
 struct RunningTunnel {
-    place: Place,
     /// What is in force.
-    now: Reconfiguration,
+    now: Tunnel,
     /// `None` while it waits to be started again.
     running: Option<daemon::Running>,
     /// What goes nowhere meanwhile, and if this daemon is killed.
@@ -152,9 +130,8 @@ impl Strands {
         running.reconfigure(floods, Unable::Refuses, events)?;
         let relay = relay.zip(key.clone());
         let relay = relay.map(|(relay, key)| start_relay(relay, key, events)).transpose()?;
-        let tunnel = tunnel.map(wanted_tunnel).zip(key.clone());
-        let tunnel =
-            tunnel.map(|((place, now), key)| start_tunnel(place, now, key, held, events)).transpose()?;
+        let tunnel = tunnel.zip(key.clone());
+        let tunnel = tunnel.map(|(tunnel, key)| start_tunnel(tunnel, key, held, events)).transpose()?;
         let restarts = Restarts::default();
         Ok(Strands {
             key,
@@ -179,7 +156,7 @@ impl Strands {
             restarts: self.restarts.clone(),
             tunnel: self.tunnel.as_ref().and_then(|tunnel| {
                 let running = tunnel.running.as_ref()?;
-                let name = running.interface().unwrap_or_else(|| tunnel.place.interface.clone());
+                let name = running.interface().unwrap_or_else(|| tunnel.now.interface.clone());
                 Some((name, running.watch()))
             }),
             relay: self.relay.as_ref().and_then(|relay| Some(relay.running.as_ref()?.watch())),
@@ -212,15 +189,9 @@ impl Strands {
             return Err(refused);
         }
         self.count_at = Duration::ZERO;
-        let Settings { key, tunnel, relay, flight, bicast, floods, codings, .. } = settings;
-        let tunnel = tunnel.map(wanted_tunnel);
-        let gone = self.peers_gone(tunnel.as_ref().map(|(_, now)| &now.config));
+        let gone = self.peers_gone(settings.tunnel.as_ref().map(|tunnel| &tunnel.config));
         let before = self.wanted();
-        let result = self.take_up(
-            Wanted { key, tunnel, relay, flight, floods, codings, bicast },
-            Unable::Refuses,
-            events,
-        );
+        let result = self.take_up(settings, Unable::Refuses, events);
         match &result {
             Ok(()) => gone.iter().for_each(|name| {
                 tracing::warn!("peer {name} goes with this reload: it is not listed there");
@@ -232,7 +203,7 @@ impl Strands {
             }
         }
         let wanted = self.wanted();
-        self.restarts.retain(|strand| wanted.has(strand));
+        self.restarts.retain(|strand| has(&wanted, strand));
         result.map_err(|why| vec![why])
     }
 
@@ -246,10 +217,12 @@ impl Strands {
     }
 
     /// What all are to do at present.
-    fn wanted(&self) -> Wanted {
-        Wanted {
+    fn wanted(&self) -> Settings {
+        Settings {
             key: self.key.clone(),
-            tunnel: self.tunnel.as_ref().map(|tunnel| (tunnel.place.clone(), tunnel.now.clone())),
+            state_dir: self.state_dir.clone(),
+            metrics: self.metrics,
+            tunnel: self.tunnel.as_ref().map(|tunnel| tunnel.now.clone()),
             relay: self.relay.as_ref().map(|relay| relay.settings.clone()),
             flight: self.flight.as_ref().map(Provided::settings),
             floods: self.floods.wanted(),
@@ -260,8 +233,8 @@ impl Strands {
 
     /// Does what `wanted` says from now on: what may fail comes first, and what is not wanted any more goes last. If something fails,
     /// what came before it is in force: whoever asks goes back.
-    fn take_up(&mut self, wanted: Wanted, unable: Unable, events: &Sender<Event>) -> Result<(), String> {
-        let Wanted { key, tunnel, relay, flight, floods, codings, bicast } = wanted;
+    fn take_up(&mut self, wanted: Settings, unable: Unable, events: &Sender<Event>) -> Result<(), String> {
+        let Settings { key, tunnel, relay, flight, floods, codings, bicast, .. } = wanted;
         let (no_tunnel, no_relay) = (tunnel.is_none(), relay.is_none());
         // Before what may flood on a master.
         self.codings.reconfigure(codings, unable, events)?;
@@ -275,11 +248,11 @@ impl Strands {
             (None, _) => {}
         }
         match (tunnel.zip(key.clone()), &mut self.tunnel) {
-            (Some(((place, now), key)), None) => {
-                self.tunnel = Some(start_tunnel(place, now, key, Hold::default(), events)?);
+            (Some((tunnel, key)), None) => {
+                self.tunnel = Some(start_tunnel(tunnel, key, Hold::default(), events)?);
                 self.caps.pass_over(std::iter::empty());
             }
-            (Some(((_, now), _)), Some(running)) => running.reconfigure(now)?,
+            (Some((tunnel, _)), Some(running)) => running.reconfigure(tunnel)?,
             (None, _) => {}
         }
         self.tunnel.take_if(|_| no_tunnel);
@@ -444,9 +417,9 @@ impl Strands {
             ("[metrics] listen", settings.metrics == self.metrics),
         ];
         if let (Some(new), Some(old)) = (&settings.tunnel, &self.tunnel) {
-            fixed.push(("[tunnel] interface", new.interface == old.place.interface));
-            fixed.push(("[tunnel] listen", new.listen == old.place.listen));
-            fixed.push(("[tunnel] fwmark", new.fwmark == old.place.fwmark));
+            fixed.push(("[tunnel] interface", new.interface == old.now.interface));
+            fixed.push(("[tunnel] listen", new.listen == old.now.listen));
+            fixed.push(("[tunnel] fwmark", new.fwmark == old.now.fwmark));
         }
         if let (Some(new), Some(old)) = (&settings.relay, &self.relay) {
             fixed.push(("[relay] listen", new.listen == old.settings.listen));
@@ -467,32 +440,25 @@ fn refusal(what: &str) -> String {
     )
 }
 
-/// What a file asks of a tunnel.
-fn wanted_tunnel(tunnel: Tunnel) -> (Place, Reconfiguration) {
-    let Tunnel { interface, addresses, listen, fwmark, config, .. } = tunnel;
-    (Place { interface, listen, fwmark }, Reconfiguration { addresses, config })
-}
-
 impl RunningTunnel {
-    fn reconfigure(&mut self, wanted: Reconfiguration) -> Result<(), String> {
+    fn reconfigure(&mut self, wanted: Tunnel) -> Result<(), String> {
         if let Some(running) = &self.running {
-            running.reconfigure(wanted.clone())?;
+            running.reconfigure(&wanted.addresses, &wanted.config)?;
         } else {
             wanted.config.validate().map_err(|error| error.to_string())?;
         }
-        self.held.take(&wanted.config, self.place.fwmark);
+        self.held.take(&wanted.config, wanted.fwmark);
         self.now = wanted;
         Ok(())
     }
 
     fn run(&mut self, key: PrivateKey, events: &Sender<Event>) -> Result<(), String> {
-        let Reconfiguration { addresses, config: tunnel } = self.now.clone();
-        let Place { interface, listen, fwmark } = self.place.clone();
+        let Tunnel { interface, addresses, listen, fwmark, config: tunnel, .. } = self.now.clone();
         self.held.take(&tunnel, fwmark);
         let settings = daemon::Settings { interface, addresses, listen, fwmark, tunnel, key };
         let running =
             daemon::start(settings, ended(events, Strand::Tunnel)).map_err(|error| error.to_string())?;
-        tracing::info!(interface = self.place.interface, listen = %running.local_address(), "the tunnel runs");
+        tracing::info!(interface = self.now.interface, listen = %running.local_address(), "the tunnel runs");
         self.running = Some(running);
         Ok(())
     }
@@ -519,13 +485,12 @@ impl RunningRelay {
 }
 
 fn start_tunnel(
-    place: Place,
-    now: Reconfiguration,
+    now: Tunnel,
     key: PrivateKey,
     held: Hold,
     events: &Sender<Event>,
 ) -> Result<RunningTunnel, String> {
-    let mut tunnel = RunningTunnel { place, now, running: None, held };
+    let mut tunnel = RunningTunnel { now, running: None, held };
     tunnel.run(key, events)?;
     tunnel.held.adopt();
     Ok(tunnel)

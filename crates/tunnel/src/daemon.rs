@@ -23,7 +23,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use device::udp::Options;
 use device::worker::{Watch, Worker, once, watch};
+use ipnet::IpNet;
 
+use crate::config::Config;
 use crate::status::TunnelStatus;
 
 pub use captures::{Batch, Capture, Taken, Wanted};
@@ -33,7 +35,7 @@ use host_watch::{HostWatch, Order};
 use interface::Interface;
 pub use interface::{Hold, TABLE, mark, remove_left};
 pub(crate) use settings::listen_advice;
-pub use settings::{Listen, Reconfiguration, Settings, StartError};
+pub use settings::{Listen, Settings, StartError};
 pub(crate) use sockets::{Sockets, may_be_gone};
 
 /// What asks a running tunnel for its state.
@@ -118,24 +120,24 @@ impl Running {
         self.worker.watch().clone()
     }
 
-    /// Takes up `change` and returns when it has. Sessions, and whatever is the same, go on.
+    /// Has these addresses, and does what `config` says, when it returns. Sessions, and whatever is the same, go on.
     ///
     /// # Errors
     /// One sentence; then all is as before.
-    pub fn reconfigure(&self, change: Reconfiguration) -> Result<(), String> {
-        self.try_reconfigure(change).map_err(|why| format!("the tunnel goes on as it was: {why}"))
+    pub fn reconfigure(&self, addresses: &[IpNet], config: &Config) -> Result<(), String> {
+        let result = self.try_reconfigure(addresses, config);
+        result.map_err(|why| format!("the tunnel goes on as it was: {why}"))
     }
 
     /// What may be refused comes first and is undone; what remains cannot fail.
-    fn try_reconfigure(&self, change: Reconfiguration) -> Result<(), String> {
-        let Reconfiguration { addresses, config } = change;
+    fn try_reconfigure(&self, addresses: &[IpNet], config: &Config) -> Result<(), String> {
         let mut generation = self.generation.lock().unwrap_or_else(PoisonError::into_inner);
         let (tunnel, host) = (self.worker.watch(), self.watcher.watch());
         tunnel.change(Change::Check(config.clone()))?;
-        host.change(Order::Interface(addresses, config.clone()))?;
+        host.change(Order::Interface(addresses.to_vec(), config.clone()))?;
         *generation += 1;
         tunnel.change(Change::TakeUp(*generation, config.clone()))?;
-        host.change(Order::Paths(*generation, config))
+        host.change(Order::Paths(*generation, config.clone()))
     }
 
     /// The state now; `None` if the thread has ended or does not answer.

@@ -37,7 +37,7 @@ pub struct Settings {
 }
 
 /// `[tunnel]` with its peers.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Tunnel {
     /// The TUN interface to make.
     pub interface: String,

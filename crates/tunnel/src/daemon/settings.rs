@@ -34,15 +34,6 @@ pub struct Settings {
     pub key: PrivateKey,
 }
 
-/// What a running tunnel can be told anew: all of it, also what stays. What else is in [`Settings`] takes a new start.
-#[derive(Clone, Debug)]
-pub struct Reconfiguration {
-    /// The TUN interface's addresses, each with its prefix.
-    pub addresses: Vec<IpNet>,
-    /// What the core is told.
-    pub config: Config,
-}
-
 /// Why the tunnel does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
