@@ -34,8 +34,7 @@ use event_loop::EventLoop;
 use host_watch::{HostWatch, Order};
 use interface::Interface;
 pub use interface::{Hold, TABLE, mark, remove_left};
-pub(crate) use settings::listen_advice;
-pub use settings::{Listen, Settings, StartError};
+pub use settings::{Listen, Settings, StartError, listen_advice};
 pub(crate) use sockets::{Sockets, may_be_gone};
 
 /// What asks a running tunnel for its state.

@@ -1,6 +1,6 @@
 //! `nawa invite`
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use qrcode::{QrCode, render::unicode::Dense1x2};
 use rand_core::{OsRng, TryRngCore};
 use serde::Deserialize;
 use serde_json::Value;
-use tunnel::daemon::Listen;
+use tunnel::daemon::{Listen, listen_advice};
 use tunnel::{PresharedKey, PrivateKey, PublicKey};
 
 use crate::config::{self, HostPort, Tunnel, value};
@@ -139,8 +139,11 @@ fn listen(tunnel: Listen) -> Result<TcpListener, Failure> {
         Listen::Address(address) => vec![address],
     };
     TcpListener::bind(places.as_slice()).map_err(|error| {
-        let port = places[0].port();
-        Failure::failed(format!("cannot listen at TCP port {port}: {error}; another `nawa invite` may wait"))
+        let todo = match error.kind() {
+            ErrorKind::AddrInUse => "another `nawa invite` may wait",
+            _ => listen_advice(&error),
+        };
+        Failure::failed(format!("cannot listen at TCP port {}: {error}; {todo}", places[0].port()))
     })
 }
 

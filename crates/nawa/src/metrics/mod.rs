@@ -30,8 +30,9 @@ const METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-
 /// # Errors
 /// One sentence if `listen` cannot be taken.
 pub fn serve(listen: SocketAddr, state: impl Fn() -> Value + Send + Sync + 'static) -> Result<(), String> {
+    let todo = "name an address that this host has, and a port that is free";
     let listener = TcpListener::bind(listen)
-        .map_err(|error| format!("[metrics] cannot listen at {listen}: {error}; choose another port"))?;
+        .map_err(|error| format!("[metrics] cannot listen at {listen}: {error}; {todo}"))?;
     let cannot = |error| format!("[metrics] cannot start: {error}");
     let mut incoming = Incoming::new().map_err(cannot)?;
     let (state, callers) = (Arc::new(state), Arc::new(AtomicUsize::new(0)));
