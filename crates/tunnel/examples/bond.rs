@@ -1,12 +1,13 @@
 //! What one TCP flow gets through the tunnel and over each link alone, in virtual time, and a ping and a call beside it.
 //!
-//! `cargo run --release -p tunnel --example bond -- [case=NAME] [cc=cubic|bbr] [seconds=12] [seeds=1] [random=FROM..TO]
+//! `cargo run --release -p tunnel --example bond -- [case=NAME,…] [cc=cubic|bbr] [seconds=12] [seeds=1] [random=FROM..TO]
 //! [rough=FROM..TO] [demo=FROM..TO] [thin=FROM..TO] [back=0.256] [v6=no|yes] [links="20@15±3 1% q50, 5@40 p4/30 s90/2, 9@50 cell1"]
-//! [flows=1] [against=0] [beside=0] [shared=no|yes] [way=up|down] [singles=only|none] [probes=none] [show=MS]`, in any order; `back` is what the ways
-//! back carry, `case` may be a part of a name, `against` flows come from the other end at the same time, `beside` flows of CUBIC use the first link without the
-//! tunnel, `shared=yes` has all paths on it, `probes=none` leaves out the ping and the call, which take a thin link's rate and are
-//! not on the single links, and `show` prints the first flow's sender each so many ms. Figures are medians of the seeds, Mbit/s and
-//! ms. `/kernel` is the best single link over what Linux 6.18 got on it in one run of 12 s; it is for one flow of 12 s only.
+//! [flows=1] [against=0] [beside=0] [shared=no|yes] [way=up|down] [singles=only|none] [probes=none] [show=MS]`, in any order, written
+//! as for `nawa lab run`; a NAME may be a part of a case's, `back` is what the ways back carry, `against` flows come from the other end
+//! at the same time, `beside` flows of CUBIC use the first link without the tunnel, `shared=yes` has all paths on it, `probes=none`
+//! leaves out the ping and the call, which take a thin link's rate and are not on the single links, and `show` prints the first flow's
+//! sender each so many ms. Figures are medians of the seeds, Mbit/s and ms. `/kernel` is the best single link over what Linux 6.18 got
+//! on it in one run of 12 s; it is for one flow of 12 s only.
 //!
 //! So near it comes (medians of 15 seeds): within 6 % in 19 of 23 cases with CUBIC and 20 with BBR. The others:
 //!
@@ -25,8 +26,7 @@ mod bond;
 #[path = "../tests/sim/mod.rs"]
 mod sim;
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, mpsc};
 use std::time::Duration;
 
 use link::LinkConfig;
@@ -54,33 +54,24 @@ fn main() {
         "{:13} {:>20} /kernel | {:>6} /best  /sum | idle p95 | loaded p50   p95   p99 lost | call loss  gap | stall   rto  again |",
         "case", "each single", "Nawa"
     );
-    let next = AtomicUsize::new(0);
-    let lines: Mutex<Vec<Option<String>>> = Mutex::new(vec![None; arguments.cases.len()]);
+    let job = |case| {
+        let (said, line) = mpsc::channel();
+        ((case, said), line)
+    };
+    let (jobs, lines): (Vec<_>, Vec<_>) = arguments.cases.iter().map(job).unzip();
+    let jobs = Mutex::new(jobs.into_iter());
+    let next = || jobs.lock().expect("no thread panics").next();
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
-                while let Some((at, case)) = Some(next.fetch_add(1, Ordering::Relaxed))
-                    .and_then(|at| Some((at, arguments.cases.get(at)?)))
-                {
-                    let line = line(case, &arguments);
-                    print_in_order(&mut lines.lock().expect("no thread panics"), at, line);
+                while let Some((case, said)) = next() {
+                    let _ = said.send(line(case, &arguments));
                 }
             });
         }
+        // In the cases' order, each as soon as it is there.
+        lines.iter().flat_map(mpsc::Receiver::recv).for_each(|line| println!("{line}"));
     });
-}
-
-/// Prints a line as soon as all before it are printed.
-fn print_in_order(lines: &mut [Option<String>], at: usize, line: String) {
-    lines[at] = Some(line);
-    let printed = |line: &Option<String>| line.as_ref().is_some_and(String::is_empty);
-    for i in lines.iter().position(|line| !printed(line)).unwrap_or(0)..lines.len() {
-        match lines[i].take() {
-            Some(line) => println!("{line}"),
-            None => return,
-        }
-        lines[i] = Some(String::new());
-    }
 }
 
 fn line(case: &Case, arguments: &Arguments) -> String {
@@ -154,6 +145,12 @@ fn median(mut values: Vec<f64>) -> f64 {
     quantile(&values, 0.5)
 }
 
+/// Draws links from a seed.
+type Generator = fn(u64) -> Case;
+
+const GENERATORS: [(&str, Generator); 4] =
+    [("random", random), ("rough", rough), ("thin", thin), ("demo", demo)];
+
 fn parse() -> Result<Arguments, String> {
     let mut arguments =
         Arguments { cases: cases(), load: Load::default(), seeds: 1, singles: true, bond: true };
@@ -162,41 +159,34 @@ fn parse() -> Result<Arguments, String> {
     for argument in std::env::args().skip(1) {
         let (key, value) = argument.split_once('=').ok_or_else(|| format!("{argument}: write key=value"))?;
         let wrong = || format!("{value:?} is no value of {key}");
-        let number = || value.parse::<u64>().map_err(|_| wrong());
-        match key {
-            "case" => arguments.cases.retain(|case| case.name.contains(value)),
-            "cc" => {
-                arguments.load.control = match value {
-                    "cubic" => CongestionControl::Cubic,
-                    "bbr" => CongestionControl::Bbr,
-                    _ => return Err(wrong()),
-                }
+        let read = |text: &str| text.parse::<u64>().map_err(|_| wrong());
+        let (number, load) = (|| read(value), &mut arguments.load);
+        match (key, value) {
+            ("case", names) => {
+                arguments.cases.retain(|case| names.split(',').any(|name| case.name.contains(name)))
             }
-            "links" => arguments.cases = vec![given(value).ok_or_else(wrong)?],
-            "seconds" => arguments.load.time = Duration::from_secs(number()?),
-            "seeds" => arguments.seeds = number()?,
-            "flows" => arguments.load.flows = number()? as usize,
-            "show" => arguments.load.show = Some(Duration::from_millis(number()?.max(1))),
-            "against" => arguments.load.against = number()? as usize,
-            "beside" => arguments.load.beside = number()? as usize,
-            "shared" => arguments.load.shared = value == "yes",
-            "way" => arguments.load.from = usize::from(value == "down"),
-            "probes" => arguments.load.probes = value != "none",
-            "singles" => (arguments.singles, arguments.bond) = (value != "none", value != "only"),
-            "back" => back = Some(value.parse().map_err(|_| wrong())?),
-            "v6" => v6 = Some(value == "yes"),
-            "random" | "rough" | "thin" | "demo" => {
-                let generator = match key {
-                    "random" => random,
-                    "rough" => rough,
-                    "thin" => thin,
-                    _ => demo,
-                };
+            ("cc", "cubic") => load.control = CongestionControl::Cubic,
+            ("cc", "bbr") => load.control = CongestionControl::Bbr,
+            ("cc", _) => return Err(wrong()),
+            ("links", links) => arguments.cases = vec![given(links).ok_or_else(wrong)?],
+            ("seconds", _) => load.time = Duration::from_secs(number()?),
+            ("seeds", _) => arguments.seeds = number()?,
+            ("flows", _) => load.flows = number()? as usize,
+            ("show", _) => load.show = Some(Duration::from_millis(number()?.max(1))),
+            ("against", _) => load.against = number()? as usize,
+            ("beside", _) => load.beside = number()? as usize,
+            ("shared", _) => load.shared = value == "yes",
+            ("way", _) => load.from = usize::from(value == "down"),
+            ("probes", _) => load.probes = value != "none",
+            ("singles", _) => (arguments.singles, arguments.bond) = (value != "none", value != "only"),
+            ("back", _) => back = Some(value.parse().map_err(|_| wrong())?),
+            ("v6", _) => v6 = Some(value == "yes"),
+            _ => {
+                let found = GENERATORS.iter().find(|(name, _)| *name == key);
+                let (_, generator) = found.ok_or_else(|| format!("there is no {key}"))?;
                 let (from, to) = value.split_once("..").ok_or_else(wrong)?;
-                let bound = |text: &str| text.parse::<u64>().map_err(|_| wrong());
-                arguments.cases = (bound(from)?..bound(to)?).map(generator).collect();
+                arguments.cases = (read(from)?..read(to)?).map(generator).collect();
             }
-            _ => return Err(format!("there is no {key}")),
         }
     }
     for case in &mut arguments.cases {
