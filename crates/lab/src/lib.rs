@@ -14,7 +14,7 @@
 //!   thread as `real_time` has it;
 //! - [`guest`] boots another kernel in a namespace, for what the running one lacks;
 //! - `disturbance` cuts links, changes addresses and restarts relays in mid-transfer;
-//! - `report` prints the table and writes the JSON; `page` draws a folder of such files (`paper`).
+//! - `report` prints the table and writes the JSON; `page` draws a folder of such files (`paper`), and the `series` of one run.
 //!
 //! Everything is removed at the end ([`cleanup`]): when a value is dropped, on SIGINT and SIGTERM, and by the next run
 //! after a SIGKILL.
@@ -62,6 +62,7 @@ mod real_time;
 mod report;
 mod runner;
 mod schedule;
+mod series;
 mod statistics;
 pub mod system;
 mod traces;

@@ -20,6 +20,7 @@ use crate::http::HttpServer;
 use crate::iperf::{Iperf, Protocol};
 use crate::network::{Network, Topology};
 use crate::ping::Ping;
+use crate::series;
 use crate::statistics::{mbps, percentile_ms};
 use crate::system::{NawaSetup, Ready, System};
 use crate::workload::{Need, Prepared, Sample, Site, Workload};
@@ -94,7 +95,9 @@ impl<T: Task> Workload for OnLinks<T> {
 impl<T: Task> Prepared for Standing<'_, T> {
     fn measure(mut self: Box<Self>) -> Result<Sample> {
         let bench = Bench { setup: &self.workload.setup, network: &self.network, site: &self.site };
-        let sample = self.workload.task.measure(&bench, &mut self.ready)?;
+        let (names, wires) = (self.network.path_names(), self.network.wires());
+        let (task, ready) = (&self.workload.task, &mut self.ready);
+        let sample = series::beside(&self.site, names, wires, || task.measure(&bench, ready))?;
         self.ready.check()?;
         Ok(sample)
     }

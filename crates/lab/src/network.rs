@@ -193,6 +193,11 @@ impl Network {
         self.wires.iter().map(Wire::queues).collect()
     }
 
+    /// The emulated links, in order.
+    pub(crate) fn wires(&self) -> &[Wire] {
+        &self.wires
+    }
+
     fn path(&self, path: usize) -> Path {
         Path { index: u8::try_from(path + 1).unwrap_or(u8::MAX) }
     }

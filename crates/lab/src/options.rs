@@ -15,7 +15,7 @@ pub struct RunOptions {
     pub json: Option<PathBuf>,
     /// Where to write the results as a page.
     pub html: Option<PathBuf>,
-    /// A folder for what happens in the course of each run of the `flight` experiments.
+    /// A folder for what happens in the course of each run over emulated links.
     pub series: Option<PathBuf>,
     /// The `nawa` that is started as a system under test.
     pub nawa: PathBuf,

@@ -15,6 +15,7 @@ use crate::error::{Doing, Error, Result};
 use crate::paper::{Claim, Figure, Paper};
 use crate::partial::write_whole;
 use crate::report::{escape, number};
+use crate::series::FIRST;
 
 const STYLE: &str = include_str!("page/style.css");
 
@@ -55,18 +56,18 @@ pub fn picture(folder: &Path, file: &Path) -> Result<()> {
     write_whole(file, (svg + "</svg>\n").as_bytes()).doing(|| format!("write {}", file.display()))
 }
 
-/// Writes a page of one run that `--series` has written: its queue, windows and round trips in the course of time, and how they are
-/// distributed.
+/// Writes a page of one run that `--series` has written: what it has of queues, windows, round trips and rates in the course of time,
+/// and how they are distributed.
 pub fn show(run: &Path, file: &Path) -> Result<()> {
     let text = std::fs::read_to_string(run).doing(|| format!("read {}", run.display()))?;
     let mut body = String::new();
-    for (name, column) in [("queue_packets", 1), ("cwnd_packets", 3), ("rtt_ms", 7)] {
-        let flows = data::flows(&text, column).ok_or_else(|| Error::BadTrace {
-            path: run.into(),
-            reason:
-                "it is not a series of the lab: the first line has to begin with time_s,queue_packets,flow"
-                    .into(),
-        })?;
+    for name in ["queue_packets", "cwnd_packets", "rtt_ms", "mbps"] {
+        let reason = format!("it is not a series of the lab: the first line has to begin with {FIRST}");
+        let none = || Error::BadTrace { path: run.into(), reason };
+        let flows = data::flows(&text, name).ok_or_else(none)?;
+        if flows.is_empty() {
+            continue;
+        }
         let course = flows.iter().map(|(flow, points)| Series::line(flow, points.clone()));
         let shares = flows.iter().map(|(flow, points)| Series::line(flow, distribution(points)));
         let charts = [
@@ -235,22 +236,20 @@ fn drawn(figure: &Figure, results: &Results) -> Vec<Series> {
         }
         return drawn.into_values().collect();
     }
-    let mut series: BTreeMap<(usize, String), Series> = BTreeMap::new();
-    let mut names: Vec<String> = Vec::new();
+    let mut series: Vec<Series> = Vec::new();
     let published = results.published(figure.experiment, figure.only).map(|row| (row, true));
     for (row, is_published) in
         results.rows(figure.experiment, figure.only).map(|row| (row, false)).chain(published)
     {
         let (Some(x), Some(y)) = (row.field(figure.x), row.metrics.get(figure.metric)) else { continue };
         let name = words(row);
-        let index = names.iter().position(|known| *known == name).unwrap_or_else(|| {
-            names.push(name.clone());
-            names.len() - 1
+        let index = series.iter().position(|one| one.name == name).unwrap_or_else(|| {
+            series.push(Series::new(&name));
+            series.len() - 1
         });
-        let series = series.entry((index, name.clone())).or_insert_with(|| Series::new(&name));
-        series.add(x, *y, row.intervals.get(figure.metric).copied(), is_published);
+        series[index].add(x, *y, row.intervals.get(figure.metric).copied(), is_published);
     }
-    series.into_values().collect()
+    series
 }
 
 /// Which files the page is of, and under which conditions each was made.

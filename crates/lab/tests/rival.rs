@@ -33,6 +33,7 @@ fn a_rival_is_measured_beside_nawa() {
         rival: Some(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/rivals/vxlan")),
         only: ["links=50+10", "system=cubic,vxlan"].map(str::to_owned).to_vec(),
         json: Some(file.clone()),
+        series: Some(folder.path().join("series")),
         ..RunOptions::default()
     };
     lab::run("tunnel", &options).unwrap();
@@ -43,6 +44,13 @@ fn a_rival_is_measured_beside_nawa() {
     };
     // Both have the first path alone; 50 bytes of each packet are VXLAN's.
     assert!(goodput("vxlan") > 0.0 && goodput("cubic") > 0.0, "{json}");
+    let series = std::fs::read_dir(folder.path().join("series")).unwrap().map(|entry| entry.unwrap().path());
+    for run in series.collect::<Vec<_>>() {
+        let (text, page) = (std::fs::read_to_string(&run).unwrap(), run.with_extension("html"));
+        assert!(text.lines().count() > 40 && text.contains(",fast up,"), "{text}");
+        lab::show(&run, &page).unwrap();
+        assert_eq!(std::fs::read_to_string(page).unwrap().matches("role=\"img\"").count(), 4);
+    }
     assert_eq!(left_in("/run/netns", std::process::id()), Vec::<String>::new());
 }
 

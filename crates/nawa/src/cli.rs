@@ -446,7 +446,7 @@ pub struct LabRun {
     /// Write the results as JSON
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Write what happens in the course of each run of the `flight` experiments (queue, cwnd, RTT) as CSV files
+    /// Write the course of each run over emulated links as a CSV file (queues and rates, of `flight` cwnd and RTT)
     #[arg(long, value_name = "DIR")]
     pub series: Option<PathBuf>,
     /// Write a report to open in a browser

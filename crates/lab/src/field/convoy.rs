@@ -185,6 +185,11 @@ impl Convoy {
         Ok(())
     }
 
+    /// The uplinks, in order.
+    pub(super) fn wires(&self) -> &[Wire] {
+        &self.wires
+    }
+
     /// Sets the time of all uplinks to zero.
     pub(super) fn restart_links(&self) {
         self.wires.iter().for_each(Wire::restart);

@@ -3,17 +3,17 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use super::convoy::{LTE, USER};
+use super::convoy::{LTE, UPLINKS, USER};
 use super::fault::{LENGTH, TIMELINE};
 use super::hazards::Hazards;
 use super::running::{Field, Place, wait_until};
 use super::system::{Strand, System};
-use super::traffic::Association;
-use super::traffic::{REQUESTS_A_SECOND, Traffic};
+use super::traffic::{Association, REQUESTS_A_SECOND, Traffic};
 use crate::bicast::check_usrsctp;
 use crate::clock;
 use crate::error::{Doing, Result};
 use crate::program::on_cpu;
+use crate::series;
 use crate::statistics::{mbps, percentile_ms as ms};
 use crate::workload::{Need, Prepared, Sample, Site, Workload};
 
@@ -43,13 +43,14 @@ impl Workload for Test {
             let place = Place { nawa, folder, emulator: site.emulator, seed: site.seed };
             let field = Field::build(self.system, &place)?;
             field.start()?;
-            field.measure()
+            let names = UPLINKS.map(|uplink| uplink.name);
+            series::beside(&site, &names, field.convoy.wires(), || field.measure())
         }))
     }
 }
 
 impl Field {
-    fn measure(self) -> Result<Sample> {
+    fn measure(&self) -> Result<Sample> {
         self.convoy.restart_links();
         let hazards = Hazards::start(&self.convoy, self.system.flood_interface())?;
         let traffic = Traffic::start(self.convoy.vehicle(USER), &self.convoy.hub, self.way())?;
@@ -126,14 +127,8 @@ impl Busy {
     fn now() -> Result<Self> {
         let text = std::fs::read_to_string("/proc/stat").doing(|| "read /proc/stat".into())?;
         // User, nice and system time, idle, waiting, interrupts hard and soft, stolen (proc_stat(5)), in hundredths of a second.
-        let ticks: Vec<u64> = text
-            .lines()
-            .next()
-            .unwrap_or_default()
-            .split_whitespace()
-            .skip(1)
-            .map_while(|word| word.parse().ok())
-            .collect();
+        let words = text.lines().next().unwrap_or_default().split_whitespace().skip(1);
+        let ticks: Vec<u64> = words.map_while(|word| word.parse().ok()).collect();
         let idle: u64 = [3, 4, 7].iter().filter_map(|&field| ticks.get(field)).sum();
         let numbered = |line: &&str| {
             line.strip_prefix("cpu").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))

@@ -1,18 +1,17 @@
-//! TCP flows over one link, what is measured of them, and a file of what happens in the course of a run.
+//! TCP flows over one link, what is measured of them, and what happens in the course of a run.
 
-use std::fs::{self, File};
-use std::io::{BufWriter, Write};
-use std::path::Path;
 use std::time::Duration;
 
+use device::tcp::TcpInfo;
 use link::{Bitrate, Capacity, LinkConfig, Loss, Queue};
 use serde_json::Value;
 
 use crate::axes::Cell;
-use crate::error::{Doing, Result};
+use crate::error::Result;
 use crate::experiment::{Case, Experiment, Fields, Ratio};
 use crate::flows::{self, FlowSpec, FlowTest, Guests, Look, Origin, Outcome, Watch, check_origin};
 use crate::network::{Network, Topology};
+use crate::series::Series;
 use crate::statistics::mbps;
 use crate::workload::{Need, Prepared, Sample, Site, Workload};
 
@@ -179,12 +178,11 @@ impl Prepared for Linked<'_> {
     }
 
     fn measure(mut self: Box<Self>) -> Result<Sample> {
-        let Site { options, title, seed, .. } = &self.site;
-        let series = options.series.as_deref();
-        let mut series = series.map(|folder| Series::create(folder, title, *seed)).transpose()?;
-        let mut write = series.as_mut().map(|series| |look| series.write(look));
+        let mut series = Series::of(&self.site, COLUMNS)?;
+        let mut write = series.as_mut().map(|series| |look| write(series, look));
         let watch = write.as_mut().map(|write| write as Watch);
-        let outcome = flows::run(&self.network, &mut self.guests, &self.flows.test, *seed, watch)?;
+        let (test, seed) = (&self.flows.test, self.site.seed);
+        let outcome = flows::run(&self.network, &mut self.guests, test, seed, watch)?;
         Ok(metrics(&self.flows.topology, &outcome).into())
     }
 }
@@ -241,48 +239,26 @@ fn utilisation(topology: &Topology, outcome: &Outcome) -> Option<f64> {
     (offered > 0.0).then(|| outcome.delivered as f64 / offered)
 }
 
-/// A file of comma-separated values, a line per look and flow.
-pub(super) struct Series(BufWriter<File>);
+/// What a series has of each flow.
+const COLUMNS: &str = "cwnd_packets,ssthresh_packets,unacked_packets,window_bytes,rtt_ms,min_rtt_ms,acked_bytes,\
+                       retransmitted_packets,pacing_bytes_per_s";
 
-const HEADER: &str = "time_s,queue_packets,flow,cwnd_packets,ssthresh_packets,unacked_packets,window_bytes,rtt_ms,\
-                      min_rtt_ms,acked_bytes,retransmitted_packets,pacing_bytes_per_s";
+/// Only a sender knows them: they are empty for one in a guest, and before a flow has begun.
+const UNKNOWN: &str = ",,,,,,,,";
 
-/// The columns that only a sender knows: empty for one in a guest, and before a flow has begun.
-const UNKNOWN: usize = 9;
-
-impl Series {
-    /// In `folder`, which is made if it is not there.
-    pub(super) fn create(folder: &Path, title: &str, seed: u64) -> Result<Self> {
-        let path = folder.join(format!("{} {seed}.csv", title.replace('/', "_")));
-        let made = fs::create_dir_all(folder).and_then(|()| File::create(&path));
-        let mut file = BufWriter::new(made.doing(|| format!("make {}", path.display()))?);
-        writeln!(file, "{HEADER}").doing(|| "write a series".into())?;
-        Ok(Self(file))
+fn write(series: &mut Series, look: Look) {
+    for (flow, info) in look.infos.iter().enumerate() {
+        let columns = info.as_ref().map_or_else(|| UNKNOWN.into(), columns);
+        series.write(look.time, look.queued, flow, columns);
     }
+}
 
-    /// What cannot be written is missing from the file, and the measurement goes on.
-    pub(super) fn write(&mut self, look: Look) {
-        for (flow, info) in look.infos.iter().enumerate() {
-            let (time, queue) = (look.time.as_secs_f64(), look.queued);
-            let _ = write!(self.0, "{time:.3},{queue},{flow}");
-            let Some(info) = info else {
-                let _ = writeln!(self.0, "{}", ",".repeat(UNKNOWN));
-                continue;
-            };
-            let (rtt, min_rtt) = (info.rtt.as_secs_f64() * 1e3, info.min_rtt.as_secs_f64() * 1e3);
-            let _ = writeln!(
-                self.0,
-                ",{},{},{},{},{rtt:.3},{min_rtt:.3},{},{},{}",
-                info.cwnd,
-                info.ssthresh,
-                info.unacked,
-                info.snd_wnd,
-                info.bytes_acked,
-                info.retransmitted,
-                info.pacing_rate
-            );
-        }
-    }
+fn columns(info: &TcpInfo) -> String {
+    let TcpInfo { cwnd, ssthresh, unacked, snd_wnd, bytes_acked, retransmitted, pacing_rate, .. } = info;
+    let [rtt, min_rtt] = [info.rtt, info.min_rtt].map(|time| time.as_secs_f64() * 1e3);
+    format!(
+        "{cwnd},{ssthresh},{unacked},{snd_wnd},{rtt:.3},{min_rtt:.3},{bytes_acked},{retransmitted},{pacing_rate}"
+    )
 }
 
 #[cfg(test)]
@@ -298,12 +274,9 @@ mod tests {
     #[test]
     fn every_line_has_the_columns_of_the_first() {
         let folder = tempfile::tempdir().unwrap();
-        let mut series = Series::create(folder.path(), "x", 1).unwrap();
-        series.write(Look {
-            time: std::time::Duration::from_millis(250),
-            queued: 7,
-            infos: vec![None, Some(Default::default())],
-        });
+        let mut series = Series::create(folder.path(), "x", 1, COLUMNS).unwrap();
+        let infos = vec![None, Some(TcpInfo::default())];
+        write(&mut series, Look { time: Duration::from_millis(250), queued: 7, infos });
         drop(series);
         let text = std::fs::read_to_string(folder.path().join("x 1.csv")).unwrap();
         let columns: Vec<usize> = text.lines().map(|line| line.split(',').count()).collect();

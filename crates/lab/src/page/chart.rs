@@ -9,7 +9,7 @@ use crate::report::escape;
 /// One line, or the bars of one colour.
 #[derive(Debug)]
 pub(super) struct Series {
-    name: String,
+    pub(super) name: String,
     points: Vec<Point>,
     /// A line of a course, without marks.
     is_course: bool,
@@ -131,9 +131,8 @@ impl Scale {
             let up = |tick: f64| ((self.bottom + tick) * 1e9).round() / 1e9;
             return ticks(self.top - self.bottom).into_iter().map(up).collect();
         };
-        std::iter::successors(Some(from), |tick| Some(tick * 10.0))
-            .take_while(|tick| *tick <= self.top)
-            .collect()
+        let powers = std::iter::successors(Some(from), |tick| Some(tick * 10.0));
+        powers.take_while(|tick| *tick <= self.top).collect()
     }
 
     /// What stands below.
@@ -148,11 +147,9 @@ impl Scale {
             let round = ticks(high - low).into_iter().map(|tick| after(tick).round() / 1e9);
             return round.filter(|tick| *tick <= high).map(|tick| tick.to_string()).collect();
         }
-        let mut labels: Vec<(f64, String)> = series
-            .iter()
-            .flat_map(|series| &series.points)
-            .filter_map(|point| Some((point.x.parse().ok()?, point.x.clone())))
-            .collect();
+        let label = |point: &Point| Some((point.x.parse::<f64>().ok()?, point.x.clone()));
+        let mut labels: Vec<(f64, String)> =
+            series.iter().flat_map(|series| &series.points).filter_map(label).collect();
         labels.sort_by(|a, b| a.0.total_cmp(&b.0));
         labels.dedup_by(|a, b| a.0 == b.0);
         labels.into_iter().map(|(_, label)| label).collect()
@@ -169,13 +166,9 @@ fn ticks(top: f64) -> Vec<f64> {
     (0..=count).map(|n| (n as f64 * step * 1e9).round() / 1e9).collect()
 }
 
+/// A chart of `series`, of which there are some.
 pub(super) fn draw(title: &str, series: &[Series], events: &[Event]) -> String {
     let (caption, label) = (escape(title), escape(title).replace('"', "&quot;"));
-    if series.is_empty() {
-        return format!(
-            "<figure><figcaption>{caption}</figcaption><p>There is nothing to draw.</p></figure>\n"
-        );
-    }
     let entries = series.iter().enumerate().filter(|(_, one)| !one.name.is_empty());
     let legend = entries.map(|(index, one)| {
         let (mark, name) = (mark(index, 7.0, 7.0, false), escape(&one.name));

@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::error::{Doing, Error, Result};
 use crate::experiment::plain;
+use crate::series::FIRST;
 
 pub(super) struct Results {
     pub(super) files: Vec<File>,
@@ -73,9 +74,8 @@ impl Results {
     }
 
     /// What happens in the course of each of its cases.
-    pub(super) fn events(&self, experiment: &str) -> &[Event] {
-        let files = self.files.iter().filter(|file| file.experiment == experiment);
-        files.map(|file| &*file.events).find(|events| !events.is_empty()).unwrap_or_default()
+    pub(super) fn events<'a>(&'a self, experiment: &'a str) -> &'a [Event] {
+        self.of(experiment).map(|file| &*file.events).find(|events| !events.is_empty()).unwrap_or_default()
     }
 
     fn of<'a>(&'a self, experiment: &'a str) -> impl Iterator<Item = &'a File> {
@@ -112,16 +112,19 @@ impl Row {
 /// A flow's name, and its values with their times in seconds.
 pub(super) type Series = (String, Vec<(f64, f64)>);
 
-/// What a column of a series has at each time, by flow; `None` if the text is no series.
-pub(super) fn flows(text: &str, column: usize) -> Option<Vec<Series>> {
+/// What the column `name` of a series has at each time, by flow, which is a number or a way of a link; nothing of a column that is
+/// not there, and `None` if the text is no series.
+pub(super) fn flows(text: &str, name: &str) -> Option<Vec<Series>> {
     let mut lines = text.lines();
-    lines.next().filter(|header| header.starts_with("time_s,queue_packets,flow"))?;
+    let header = lines.next().filter(|header| header.starts_with(FIRST))?;
+    let column = header.split(',').position(|own| own == name).unwrap_or(usize::MAX);
     let mut flows: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
     for line in lines {
         let fields: Vec<&str> = line.split(',').collect();
         let number = |index: usize| fields.get(index)?.parse::<f64>().ok();
         if let (Some(time), Some(value), Some(flow)) = (number(0), number(column), fields.get(2)) {
-            flows.entry(format!("flow {flow}")).or_default().push((time, value));
+            let flow = if flow.parse::<u32>().is_ok() { format!("flow {flow}") } else { (*flow).into() };
+            flows.entry(flow).or_default().push((time, value));
         }
     }
     Some(flows.into_iter().collect())
