@@ -3,6 +3,7 @@
 mod progress;
 mod ratios;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io::Write as _;
 
@@ -23,25 +24,22 @@ pub(crate) use progress::{Progress, rough};
 pub(crate) struct Report<'a> {
     experiment: &'a Experiment,
     conditions: Value,
-    samples: Vec<Vec<Sample>>,
-    /// The repeats in which the samples were taken.
-    repeats: Vec<Vec<usize>>,
+    /// By case, and by the repeat in which each was taken.
+    samples: Vec<BTreeMap<usize, Sample>>,
     notes: Vec<String>,
 }
 
 impl<'a> Report<'a> {
     pub(crate) fn new(experiment: &'a Experiment, options: &RunOptions) -> Self {
-        let samples = vec![Vec::new(); experiment.cases.len()];
-        let repeats = vec![Vec::new(); experiment.cases.len()];
-        Self { experiment, conditions: conditions(options), samples, repeats, notes: Vec::new() }
+        let samples = vec![BTreeMap::new(); experiment.cases.len()];
+        Self { experiment, conditions: conditions(options), samples, notes: Vec::new() }
     }
 
     pub(crate) fn add(&mut self, case: usize, repeat: usize, sample: Sample) {
         if let Some(remark) = &sample.remark {
             self.note(case, remark);
         }
-        self.samples[case].push(sample);
-        self.repeats[case].push(repeat);
+        self.samples[case].insert(repeat, sample);
     }
 
     pub(crate) fn fail(&mut self, case: usize, error: &Error) {
@@ -49,7 +47,7 @@ impl<'a> Report<'a> {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.samples.iter().all(Vec::is_empty)
+        self.samples.iter().all(BTreeMap::is_empty)
     }
 
     fn note(&mut self, case: usize, text: &str) {
@@ -100,7 +98,7 @@ impl<'a> Report<'a> {
     fn results(&self) -> Vec<Outcome<'_>> {
         let measured =
             self.experiment.cases.iter().zip(&self.samples).filter(|(_, samples)| !samples.is_empty());
-        measured.map(|(case, samples)| Outcome::of(&case.key, samples)).collect()
+        measured.map(|(case, samples)| Outcome::of(&case.key, samples.values().collect())).collect()
     }
 
     fn table(&self) -> Table {
@@ -212,7 +210,7 @@ fn load() -> Option<f64> {
 struct Outcome<'a> {
     key: &'a Fields<Value>,
     metrics: Vec<Metric<'a>>,
-    samples: &'a [Sample],
+    samples: Vec<&'a Sample>,
 }
 
 /// Over those samples that have it.
@@ -225,8 +223,8 @@ struct Metric<'a> {
 }
 
 impl<'a> Outcome<'a> {
-    fn of(key: &'a Fields<Value>, samples: &'a [Sample]) -> Self {
-        let all = samples.iter().flat_map(|sample| &sample.metrics);
+    fn of(key: &'a Fields<Value>, samples: Vec<&'a Sample>) -> Self {
+        let all = samples.iter().flat_map(|&sample| &sample.metrics);
         let names = distinct(all.map(|(name, _)| &**name).collect());
         let values = |name| -> Vec<f64> {
             samples.iter().filter_map(|sample| field(&sample.metrics, name)).copied().collect()
@@ -236,7 +234,8 @@ impl<'a> Outcome<'a> {
             let interval = interval(values(name)).filter(|_| samples > 1);
             Metric { name, median: median(values(name)), interval, samples }
         };
-        Self { key, metrics: names.into_iter().map(of).collect(), samples }
+        let metrics = names.into_iter().map(of).collect();
+        Self { key, metrics, samples }
     }
 
     /// The median, where it lies if there was more than one sample, and how many have it unless all do.
@@ -304,7 +303,7 @@ fn lines(json: &Value) -> String {
 }
 
 /// What the intervals in the table are, by the number of samples.
-fn distinct_kinds(results: &[Outcome]) -> std::collections::BTreeMap<usize, String> {
+fn distinct_kinds(results: &[Outcome]) -> BTreeMap<usize, String> {
     let metrics = results.iter().flat_map(|result| &result.metrics);
     metrics.filter_map(|metric| Some((metric.samples, metric.interval?.kind()))).collect()
 }
@@ -314,7 +313,7 @@ fn field<'f, N: AsRef<str>, T>(fields: &'f [(N, T)], name: &str) -> Option<&'f T
 }
 
 fn distinct(mut names: Vec<&str>) -> Vec<&str> {
-    let mut seen = std::collections::BTreeSet::new();
+    let mut seen = BTreeSet::new();
     names.retain(|name| seen.insert(*name));
     names
 }
@@ -340,15 +339,20 @@ mod tests {
     use super::*;
     use crate::catalog;
 
+    /// That of an experiment as it is by itself, before anything is measured.
+    pub(in crate::report) fn report_of(name: &str) -> Report<'static> {
+        let options = RunOptions::default();
+        let experiment = catalog::find(name, &options).unwrap();
+        Report::new(Box::leak(Box::new(experiment)), &options)
+    }
+
     fn sample(goodput: f64) -> Sample {
-        Sample { metrics: vec![("goodput_mbps".into(), goodput)], ..Sample::default() }
+        vec![("goodput_mbps", goodput)].into()
     }
 
     #[test]
     fn results_are_medians_with_their_samples() {
-        let options = RunOptions::default();
-        let experiment = catalog::find("tunnel", &options).unwrap();
-        let mut report = Report::new(&experiment, &options);
+        let mut report = report_of("tunnel");
         (0..).zip([3.0, 1.0, 2.5]).for_each(|(repeat, goodput)| report.add(0, repeat, sample(goodput)));
         let json = report.json();
         assert_eq!(json["schema"], 2);
@@ -362,9 +366,7 @@ mod tests {
 
     #[test]
     fn what_not_all_samples_have_says_how_many_do() {
-        let options = RunOptions::default();
-        let experiment = catalog::find("field", &options).unwrap();
-        let mut report = Report::new(&experiment, &options);
+        let mut report = report_of("field");
         for gap in [Some(2.0), None, Some(1.0), None] {
             let mut sample = sample(1.0);
             sample.add(gap.map(|gap| ("sctp_longest_gap_ms", gap)));
@@ -380,9 +382,7 @@ mod tests {
 
     #[test]
     fn a_course_is_the_median_in_each_second() {
-        let options = RunOptions::default();
-        let experiment = catalog::find("field", &options).unwrap();
-        let mut report = Report::new(&experiment, &options);
+        let mut report = report_of("field");
         for (repeat, course) in [vec![1.0, 9.0], vec![2.0, 7.0], vec![4.0]].into_iter().enumerate() {
             let course = vec![("goodput_mbps".into(), course)];
             report.add(0, repeat, Sample { course, ..sample(1.0) });
@@ -394,9 +394,7 @@ mod tests {
 
     #[test]
     fn what_was_not_measured_is_said() {
-        let options = RunOptions::default();
-        let experiment = catalog::find("demo", &options).unwrap();
-        let mut report = Report::new(&experiment, &options);
+        let mut report = report_of("demo");
         report.fail(0, &Error::NotRoot);
         assert!(report.is_empty());
         assert!(report.json()["notes"][0].as_str().unwrap().starts_with("cubic: not measured: "));

@@ -19,9 +19,10 @@ impl Report<'_> {
 
     fn add_ratio(&mut self, case: usize, ratio: &Ratio) {
         let group = self.group(ratio, case);
-        for index in 0..self.samples[case].len() {
-            let whole = self.whole(ratio, &group, self.repeats[case][index]);
-            let sample = &mut self.samples[case][index];
+        let repeats: Vec<usize> = self.samples[case].keys().copied().collect();
+        for repeat in repeats {
+            let whole = self.whole(ratio, &group, repeat);
+            let Some(sample) = self.samples[case].get_mut(&repeat) else { continue };
             let Some((part, whole)) = field(&sample.metrics, ratio.metric).copied().zip(whole) else {
                 continue;
             };
@@ -43,15 +44,16 @@ impl Report<'_> {
 
     /// `None` unless all of `group`, and there are any, were measured in `repeat`.
     fn whole(&self, ratio: &Ratio, group: &[usize], repeat: usize) -> Option<f64> {
-        let value = |&case: &usize| {
-            let index = self.repeats[case].iter().position(|&other| other == repeat)?;
-            field(&self.samples[case][index].metrics, ratio.metric).copied()
-        };
-        let values: Vec<f64> = group.iter().map(value).collect::<Option<_>>()?;
+        let values: Vec<f64> =
+            group.iter().map(|&case| self.value(ratio, case, repeat)).collect::<Option<_>>()?;
         values.into_iter().reduce(match ratio.whole {
             Whole::Greatest => f64::max,
             Whole::Sum => |one, other| one + other,
         })
+    }
+
+    fn value(&self, ratio: &Ratio, case: usize, repeat: usize) -> Option<f64> {
+        field(&self.samples[case].get(&repeat)?.metrics, ratio.metric).copied()
     }
 
     fn group(&self, ratio: &Ratio, case: usize) -> Vec<usize> {
@@ -107,12 +109,10 @@ impl Report<'_> {
     /// Adds the samples of `case` to `pool`.
     fn pool(&self, ratio: &Ratio, case: usize, pool: &mut Pool) {
         let of = self.group(ratio, case).first().copied();
-        let value = |case: usize, index: usize| field(&self.samples[case][index].metrics, ratio.metric);
-        for (index, repeat) in self.repeats[case].iter().enumerate() {
-            let Some(own) = value(case, index) else { continue };
+        for &repeat in self.samples[case].keys() {
+            let Some(own) = self.value(ratio, case, repeat) else { continue };
             if let Some(of) = of {
-                let paired = self.repeats[of].iter().position(|other| other == repeat);
-                let Some(other) = paired.and_then(|other| value(of, other)) else { continue };
+                let Some(other) = self.value(ratio, of, repeat) else { continue };
                 pool.other += other;
             }
             pool.sum += own;
@@ -163,7 +163,7 @@ mod tests {
     use super::*;
     use crate::catalog::{self, find};
     use crate::experiment::{RunOptions, Size};
-    use crate::workload::Sample;
+    use crate::report::tests::report_of;
 
     #[test]
     fn what_cases_are_compared_with_is_measured() {
@@ -184,11 +184,9 @@ mod tests {
 
     #[test]
     fn what_is_rare_is_added_up_over_repeats_and_cells() {
-        let options = RunOptions::default();
-        let experiment = find("bicast-load", &options).unwrap();
-        let mut report = Report::new(&experiment, &options);
+        let mut report = report_of("bicast-load");
         let mut cells = 0.0;
-        for (index, case) in experiment.cases.iter().enumerate() {
+        for (index, case) in report.experiment.cases.iter().enumerate() {
             let is = |name: &str, value: Value| field(&case.key, name) == Some(&value);
             let gaps = match (is("mode", "normal".into()), is("mode", "full".into())) {
                 (true, _) => 20.0,
@@ -200,8 +198,7 @@ mod tests {
             );
             // A repeat that only one of the two has does not count.
             for repeat in 0..if is("mode", "selective".into()) { 3 } else { 2 } {
-                let metrics = vec![("gaps_over_500ms".into(), gaps)];
-                report.add(index, repeat, Sample { metrics, ..Sample::default() });
+                report.add(index, repeat, vec![("gaps_over_500ms", gaps)].into());
             }
         }
         report.compare();
@@ -225,13 +222,10 @@ mod tests {
 
     #[test]
     fn of_nothing_nothing_is_the_same_and_more_has_no_ratio_but_a_note() {
-        let options = RunOptions::default();
-        let experiment = find("field", &options).unwrap();
-        let mut report = Report::new(&experiment, &options);
+        let mut report = report_of("field");
         for (case, losses) in [(0, [0.0, 0.2, 0.1, 0.3]), (1, [0.0, 0.1, 0.0, 0.0])] {
             for (repeat, loss) in losses.into_iter().enumerate() {
-                let metrics = vec![("call_loss_ratio".into(), loss)];
-                report.add(case, repeat, Sample { metrics, ..Sample::default() });
+                report.add(case, repeat, vec![("call_loss_ratio", loss)].into());
             }
         }
         report.compare();
@@ -262,8 +256,7 @@ mod tests {
                 // One link of the first repeat has failed, so that its only sample is paired with others' second.
                 if (repeat, index) != (0, 0) {
                     let goodput = goodput * if bbr { 2.0 } else { 1.0 };
-                    let metrics = vec![("goodput_mbps".into(), goodput)];
-                    report.add(index, repeat, Sample { metrics, ..Sample::default() });
+                    report.add(index, repeat, vec![("goodput_mbps", goodput)].into());
                 }
             }
         }
@@ -272,7 +265,7 @@ mod tests {
             field(&case.key, "system").unwrap() == "nawa" && field(&case.key, "cc").unwrap() == "cubic"
         });
         let of =
-            |repeat: usize, name: &str| field(&report.samples[nawa.unwrap()][repeat].metrics, name).copied();
+            |repeat: usize, name: &str| field(&report.samples[nawa.unwrap()][&repeat].metrics, name).copied();
         let names = ["of_best_link", "of_sum", "of_mptcp", "of_best_link_any_cc", "of_mptcp_any_cc"];
         assert_eq!(names.map(|name| of(1, name)), [4.0, 20.0 / 15.0, 1.25, 2.0, 0.625].map(Some));
         assert_eq!(names.map(|name| of(0, name)), [None, None, Some(1.25), None, Some(0.625)]);
