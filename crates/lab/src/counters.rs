@@ -117,24 +117,12 @@ mod tests {
 
     #[test]
     fn costs_are_those_of_the_transfer() {
-        let counted = |counts: [(&'static str, f64); 4]| {
-            let mut counters = Counters::default();
-            counts.into_iter().for_each(|(name, count)| counters.add(name, count));
-            counters
+        let counted = |counts: [f64; 4]| {
+            let names = ["rto_expiries", "sent_bytes", "extra_bytes", "outer_bytes"];
+            Counters(names.into_iter().zip(counts).collect())
         };
-        let before = counted([
-            ("rto_expiries", 3.0),
-            ("sent_bytes", 100.0),
-            ("extra_bytes", 50.0),
-            ("outer_bytes", 0.0),
-        ]);
-        let after = counted([
-            ("rto_expiries", 5.0),
-            ("sent_bytes", 300.0),
-            ("extra_bytes", 60.0),
-            ("outer_bytes", 44.0),
-        ]);
-        let costs = recovery_metrics(&after.since(&before), 40);
+        let after = counted([5.0, 300.0, 60.0, 44.0]);
+        let costs = recovery_metrics(&after.since(&counted([3.0, 100.0, 50.0, 0.0])), 40);
         let value = |name: &str| costs.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
         assert_eq!((value("rto_expiries"), value("extra_bytes_ratio")), (Some(2.0), Some(0.05)));
         assert_eq!(value("sent_bytes_ratio"), Some(1.1));

@@ -231,16 +231,3 @@ fn of_delays(delays: &[Duration]) -> Fields<f64> {
 fn us(time: Duration) -> f64 {
     time.as_nanos() as f64 / 1e3
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_99th_percentile_is_that_of_the_nearest_rank() {
-        let delays: Vec<Duration> = (1..=100).map(Duration::from_micros).collect();
-        let expected = vec![("relay_delay_us", 50.5), ("relay_mean_us", 50.5), ("relay_p99_us", 99.0)];
-        assert_eq!(of_delays(&delays), expected);
-        assert!(of_delays(&[]).is_empty());
-    }
-}
