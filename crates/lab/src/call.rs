@@ -61,13 +61,8 @@ impl Call {
     ) -> Result<Self> {
         let target = SocketAddr::new(server, PORT);
         let source = SocketAddr::new(source.unwrap_or(Ipv4Addr::UNSPECIFIED.into()), 0);
-        let bound = |address| {
-            let socket = UdpSocket::bind(address)?;
-            socket.set_nonblocking(true).map(|()| socket)
-        };
-        let far = far.run(|| bound(target))?.doing(|| format!("bind {target}"))?;
-        let near = near.run(|| bound(source).and_then(|near| near.connect(target).map(|()| near)));
-        let near = near?.doing(|| format!("reach {target}"))?;
+        let (far, near) = (far.udp(target)?, near.udp(source)?);
+        near.connect(target).doing(|| format!("reach {target}"))?;
         Background::start("call", move |over| talk(&near, &far, over)).map(Self)
     }
 

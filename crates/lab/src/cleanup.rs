@@ -142,7 +142,8 @@ fn owner(name: &str) -> Option<u32> {
     name.strip_prefix(PREFIX)?.split_once('-')?.0.parse().ok()
 }
 
-fn pids(namespace: &str) -> Vec<Pid> {
+/// What runs in a namespace, but for this process.
+pub(crate) fn pids(namespace: &str) -> Vec<Pid> {
     let Ok(output) = Command::new("ip").args(["netns", "pids", namespace]).output() else {
         return Vec::new();
     };

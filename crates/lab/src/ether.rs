@@ -3,19 +3,13 @@
 use std::time::Duration;
 
 use link::dcf::{self, Destination};
-use link::{Adjacency, LinkConfig, PacketCount};
+use link::{Adjacency, Arrival, LinkConfig, PacketCount};
 
 /// What frames go over.
 pub(crate) enum Ether {
     /// A link for each two that hear each other: nobody waits for others, nothing collides, and all is for everybody.
     Links(Box<link::Medium>),
     Dcf(Box<dcf::Medium>),
-}
-
-pub(crate) struct Arrival {
-    pub(crate) time: Duration,
-    pub(crate) at: usize,
-    pub(crate) frame: Vec<u8>,
 }
 
 impl Ether {
@@ -44,16 +38,11 @@ impl Ether {
 
     pub(crate) fn poll(&mut self, now: Duration) -> Option<Arrival> {
         match self {
-            Ether::Links(medium) => medium.poll(now).map(|arrival| Arrival {
-                time: arrival.time,
-                at: arrival.at,
-                frame: arrival.frame,
-            }),
-            Ether::Dcf(medium) => medium.poll(now).map(|arrival| Arrival {
-                time: arrival.at,
-                at: arrival.station,
-                frame: arrival.frame,
-            }),
+            Ether::Links(medium) => medium.poll(now),
+            Ether::Dcf(medium) => {
+                let dcf::Arrival { at: time, station: at, from, frame, .. } = medium.poll(now)?;
+                Some(Arrival { time, at, from, frame })
+            }
         }
     }
 

@@ -229,11 +229,6 @@ fn within(mut cases: &[Case], up_to: Bitrate) -> impl Iterator<Item = &[Case]> {
     })
 }
 
-/// How long cases take side by side.
-pub(crate) fn longest<'a>(cases: impl Iterator<Item = &'a Case>) -> Duration {
-    cases.map(|case| case.estimate).max().unwrap_or_default()
-}
-
 /// A JSON value as a person writes it.
 pub(crate) fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)

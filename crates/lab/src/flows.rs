@@ -7,9 +7,7 @@
 mod guests;
 pub(crate) mod pipes;
 
-use std::io;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use device::tcp::{self, TcpInfo};
@@ -17,7 +15,7 @@ use link::{QueueStats, Stats};
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
 
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, Result};
 use crate::guest::Job;
 use crate::network::{Network, SERVER};
 
@@ -171,7 +169,6 @@ struct Running<'a> {
 struct Flow {
     spec: FlowSpec,
     start: Duration,
-    address: SocketAddr,
     started: bool,
     /// What sends in a guest, out of reach.
     guest: Option<Job>,
@@ -190,11 +187,10 @@ impl<'a> Running<'a> {
         let (mut dice, mut pipes) = (ChaCha8Rng::seed_from_u64(seed), Pipes::new()?);
         let mut flows = Vec::new();
         for (index, spec) in test.flows.iter().enumerate() {
-            let address = address(index);
-            let listener = network.server.run(|| pipes::listen(address, spec.receive_buffer))?;
-            pipes.listen(listener.doing(|| format!("listen at {address}"))?, spec.bytes, None)?;
+            let at = (&network.server, address(index));
+            pipes.listen(at, spec.bytes, (spec.receive_buffer, None))?;
             let start = draw(spec.start, &mut dice);
-            flows.push(Flow { spec: spec.clone(), start, address, started: false, guest: None });
+            flows.push(Flow { spec: spec.clone(), start, started: false, guest: None });
         }
         Ok(Self { network, guests, pipes, flows })
     }
@@ -243,7 +239,8 @@ impl<'a> Running<'a> {
                 flow.started = true;
                 flow.guest = self.guests.start(index)?;
                 if flow.guest.is_none() {
-                    self.pipes.send_by(index, flow.connect(self.network)?)?;
+                    let way = (&self.network.client, address(index));
+                    self.pipes.connect(index, way, flow.spec.congestion_control)?;
                 }
             }
         }
@@ -283,16 +280,6 @@ impl<'a> Running<'a> {
 }
 
 impl Flow {
-    fn connect(&self, network: &Network) -> Result<OwnedFd> {
-        let (name, address) = (self.spec.congestion_control, self.address);
-        match network.client.run(|| pipes::connect(address, name))? {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                Err(Error::NoCongestionControl(name.into()))
-            }
-            connected => connected.doing(|| format!("connect to {}", self.address)),
-        }
-    }
-
     /// Fails if its guest has not brought a connection about.
     fn check(&self, pipe: &Pipe) -> Result<()> {
         match (&self.guest, &pipe.receiver) {

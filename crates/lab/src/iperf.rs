@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::error::{Doing, Error, Result};
 use crate::namespace::Namespace;
-use crate::program::{Process, await_port};
+use crate::program::{Process, await_port, read_json};
 
 /// What iperf3 sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -191,8 +191,7 @@ fn number(part: &Value, name: &str) -> Result<f64> {
 }
 
 fn parse(report: &str) -> Result<Value> {
-    let report: Value = serde_json::from_str(report)
-        .map_err(|error| Error::program("iperf3", format!("bad JSON: {error}")))?;
+    let report = read_json("iperf3", report)?;
     let mut intervals = report["intervals"].as_array().into_iter().flatten();
     match report["error"].as_str() {
         None => Ok(report),

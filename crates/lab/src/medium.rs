@@ -61,8 +61,8 @@ pub struct Relayed {
 }
 
 impl Medium {
-    /// One namespace for each node of `adjacency` (at most 256), with the interface [`INTERFACE`], the MAC address that
-    /// [`mac`] names and the address that [`address`] does. Where it is `timed`, so are relays of messages of wire version 1.
+    /// One namespace for each node of `adjacency` (at most 256), with the interface [`INTERFACE`] and the address that
+    /// [`address`] names. Where it is `timed`, so are relays of messages of wire version 1.
     pub fn build(adjacency: &Adjacency, timed: bool) -> Result<Self> {
         if adjacency.nodes() > NODES_MAX {
             let reason = format!("{} nodes are more than {NODES_MAX}", adjacency.nodes());
@@ -160,21 +160,15 @@ impl Medium {
     }
 }
 
-/// The MAC address of `node`'s interface.
-pub fn mac(node: usize) -> String {
-    format!("02:00:00:00:00:{node:02x}")
-}
-
 /// The IPv4 address of `node`'s interface, in a network of 24 bits.
 pub fn address(node: usize) -> std::net::Ipv4Addr {
     std::net::Ipv4Addr::new(10, 99, 0, u8::try_from(node).unwrap_or(u8::MAX).saturating_add(1))
 }
 
 fn veth(node: u32, to: &Namespace) -> String {
-    let (index, name, mac) = (FIRST + node, to.name(), mac(node as usize));
-    format!(
-        "link add n{node} index {index} mtu {MTU} type veth peer name {INTERFACE} address {mac} mtu {MTU} netns {name}"
-    )
+    let (index, name, peer) =
+        (FIRST + node, to.name(), format!("{INTERFACE} address 02:00:00:00:00:{node:02x}"));
+    format!("link add n{node} index {index} mtu {MTU} type veth peer name {peer} mtu {MTU} netns {name}")
 }
 
 /// Checksums are written where the packet is made, and frames get to a node whether or not it has an XDP program.

@@ -1,5 +1,6 @@
 //! One network namespace, `nawalab-PID-NUMBER-LABEL`, made and removed with iproute2.
 
+use std::net::{SocketAddr, UdpSocket};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -71,6 +72,15 @@ impl Namespace {
     /// What `work` returns inside, on a thread of its own.
     pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T> {
         device::netns::run_in(&self.path(), work).doing(|| format!("enter the namespace {}", self.name))
+    }
+
+    /// A UDP socket inside that is bound to `address` and does not block.
+    pub(crate) fn udp(&self, address: SocketAddr) -> Result<UdpSocket> {
+        let bound = self.run(|| {
+            let socket = UdpSocket::bind(address)?;
+            socket.set_nonblocking(true).map(|()| socket)
+        });
+        bound?.doing(|| format!("bind {address}"))
     }
 
     /// A command that runs `program` inside. Its process is `program`'s own and dies with the thread that starts it;

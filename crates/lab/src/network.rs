@@ -42,6 +42,18 @@ impl PathSpec {
         Self::symmetric(name, fixed(mbps, Duration::from_millis(delay_ms), Queue::Packets(100)))
     }
 
+    /// A path whose ways up and down have these capacities, and are alike otherwise.
+    pub(crate) fn of(
+        name: impl Into<String>,
+        capacities: [Capacity; 2],
+        delay: Duration,
+        queue: Queue,
+    ) -> Self {
+        let way = |capacity| LinkConfig { capacity, delay, queue, ..LinkConfig::default() };
+        let [up, down] = capacities.map(way);
+        Self { name: name.into(), up, down }
+    }
+
     /// A path that is alike in both directions.
     pub fn symmetric(name: impl Into<String>, link: LinkConfig) -> Self {
         Self { name: name.into(), up: link.clone(), down: link }

@@ -51,10 +51,14 @@ pub(crate) fn find(program: &Path) -> Option<PathBuf> {
     std::env::split_paths(&folders).map(|folder| folder.join(program)).find(|path| path.is_file())
 }
 
-pub(crate) fn json(host: &Namespace, program: &Path, arguments: &[&str]) -> Result<Value> {
-    let text = output(host, program, arguments)?;
-    let bad = |error| Error::program(&format!("nawa {}", arguments.join(" ")), format!("bad JSON: {error}"));
-    serde_json::from_str(&text).map_err(bad)
+/// What `nawa` says in `host` as JSON.
+pub(crate) fn json(host: &Namespace, nawa: &Path, arguments: &[&str]) -> Result<Value> {
+    read_json(&format!("nawa {}", arguments.join(" ")), &output(host, nawa, arguments)?)
+}
+
+/// What `program` has said as JSON.
+pub(crate) fn read_json(program: &str, said: &str) -> Result<Value> {
+    serde_json::from_str(said).map_err(|error| Error::program(program, format!("bad JSON: {error}")))
 }
 
 /// What `nawa status --json` says in `host`.
@@ -122,9 +126,10 @@ impl Process {
 
     /// Memory that it has in RAM, in MiB.
     pub fn resident_mb(&self) -> Result<f64> {
-        let bytes =
-            memory(self.child.id(), "VmRSS:").ok_or_else(|| Error::program(&self.name, "it has ended"))?;
-        Ok(bytes as f64 / 1_048_576.0)
+        let text = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap_or_default();
+        let kib = text.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB"));
+        let mib = kib.and_then(|kib| Some(kib.parse::<f64>().ok()? / 1024.0));
+        mib.ok_or_else(|| Error::program(&self.name, "it has ended"))
     }
 
     /// Time that it has had on a processor, all its threads together; what interrupts took meanwhile is in it.
@@ -201,13 +206,6 @@ pub fn output<A: AsRef<OsStr>>(
 /// The last part of a program's path.
 fn name_of(program: &OsStr) -> String {
     Path::new(program).file_name().unwrap_or(program).to_string_lossy().into_owned()
-}
-
-/// Bytes of the memory that process `pid` has, by the beginning of their line in proc_pid_status(5).
-pub(crate) fn memory(pid: u32, kind: &str) -> Option<u64> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix(kind))?;
-    Some(line.trim().strip_suffix(" kB")?.parse::<u64>().ok()? << 10)
 }
 
 /// Time that a thread, a folder of `/proc/PID/task`, has had on a processor.

@@ -12,7 +12,7 @@ use std::time::Duration;
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
 
-use crate::experiment::{Case, Experiment, SideBySide, longest};
+use crate::experiment::{Case, Experiment, SideBySide};
 
 /// Cases to be measured at the same time.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -119,7 +119,7 @@ impl Turn {
         Self {
             repeat,
             cases: cases.iter().map(|(index, _)| *index).collect(),
-            estimate: longest(cases.iter().map(|(_, case)| *case)),
+            estimate: cases.iter().map(|(_, case)| case.estimate).max().unwrap_or_default(),
             load: cases.iter().map(|(_, case)| case.workload.rate().as_bps()).sum(),
         }
     }

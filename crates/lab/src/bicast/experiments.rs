@@ -10,8 +10,7 @@ use super::test::{STACKS_BY_NAME, Stack, Test, Where};
 use crate::axes::{ALL, Cell, FULL, Grid, QUICK, cases, cells};
 use crate::error::Result;
 use crate::experiment::{Case, Experiment, Pooled, Ratio, RunOptions, SideBySide, Size};
-use crate::links::Fetch;
-use crate::links::{OnLinks, Setup};
+use crate::links::{Fetch, OnLinks, Setup};
 use crate::network::{PathSpec, Topology, fixed, percent_lost};
 use crate::system::{NawaSetup, System};
 

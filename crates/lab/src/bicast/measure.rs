@@ -5,8 +5,6 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use serde_json::Value;
-
 use super::network::{NawaInside, Network};
 use super::test::{PATHS, Test, Where};
 use super::transfer::{self, Outcome, Program};
@@ -15,7 +13,7 @@ use crate::clock;
 use crate::command::complete;
 use crate::counters::Counters;
 use crate::emulator::Emulator;
-use crate::error::{Doing, Result};
+use crate::error::Result;
 use crate::experiment::Fields;
 use crate::iperf::Iperf;
 use crate::program::{Process, require};
@@ -168,9 +166,7 @@ const NAMES: &str = "sent_bytes extra_bytes duplicated_packets";
 
 fn copied(network: &mut Network, nawa: &Path) -> Result<Counters> {
     let mut copied = Counters::default();
-    for text in network.status(nawa)? {
-        let status: serde_json::Result<Value> = serde_json::from_str(&text);
-        let status = status.map_err(std::io::Error::from).doing(|| "read nawa's status".into())?;
+    for status in network.status(nawa)? {
         copied.add_all(&status["bicast"], NAMES)?;
     }
     Ok(copied)

@@ -12,13 +12,15 @@
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
+use serde_json::Value;
+
 use super::test::{PATHS, Stack, Test};
 use crate::command::end;
 use crate::emulator::{Emulator, Wire};
 use crate::error::Result;
 use crate::guest::{self, Booting, Guest, GuestSpec, Segment};
 use crate::namespace::Namespace;
-use crate::program::output;
+use crate::program::{output, read_json, status};
 
 /// The segment of the host behind `b`.
 const SERVER: u8 = 2;
@@ -133,14 +135,13 @@ impl Network {
     }
 
     /// What `nawa status --json` says wherever it runs.
-    pub(super) fn status(&mut self, nawa: &Path) -> Result<Vec<String>> {
+    pub(super) fn status(&mut self, nawa: &Path) -> Result<Vec<Value>> {
+        const STATUS: &str = "nawa status --json";
         if self.nawa_in_guests {
-            return self.guests.up.iter_mut().map(|guest| guest.run("nawa status --json")).collect();
+            let read = |guest: &mut Guest| read_json(STATUS, &guest.run(STATUS)?);
+            return self.guests.up.iter_mut().map(read).collect();
         }
-        [&self.client, &self.server]
-            .map(|host| output(host, nawa, &["status", "--json"]))
-            .into_iter()
-            .collect()
+        [&self.client, &self.server].iter().map(|host| status(host, nawa)).collect()
     }
 
     /// Sets the time of all links to zero.
@@ -151,19 +152,19 @@ impl Network {
     /// Where the receiving end is, and its addresses.
     pub(super) fn receiver(&mut self) -> (Place<'_>, [String; PATHS]) {
         match self.guests.up.first_mut() {
-            Some(guest) => (Place::Guest(guest), addresses(SERVER)),
-            None => (Place::Host(&self.server), host_addresses(2)),
+            Some(guest) => (Place::Guest(guest), addresses(SERVER, 2)),
+            None => (Place::Host(&self.server), addresses(0, 2)),
         }
     }
 
     /// Where sender `number` is, and its addresses.
     pub(super) fn sender(&mut self, number: usize) -> (Place<'_>, [String; PATHS]) {
         if self.clients.is_empty() {
-            return (Place::Host(&self.client), host_addresses(1));
+            return (Place::Host(&self.client), addresses(0, 1));
         }
         // One of each primary path from every host.
         let client = number / PATHS % self.clients.len();
-        (Place::Guest(&mut self.guests.up[1 + client]), addresses(self.clients[client]))
+        (Place::Guest(&mut self.guests.up[1 + client]), addresses(self.clients[client], 2))
     }
 
     /// What the kernels that send have counted; usrsctp counts for itself.
@@ -176,13 +177,9 @@ impl Network {
     }
 }
 
-/// Of a host behind, on each path.
-fn addresses(segment: u8) -> [String; PATHS] {
-    std::array::from_fn(|path| format!("10.{}.{segment}.2", path + 1))
-}
-
-fn host_addresses(host: u8) -> [String; PATHS] {
-    std::array::from_fn(|path| format!("10.{}.0.{host}", path + 1))
+/// Of a host, on each path.
+fn addresses(segment: u8, host: u8) -> [String; PATHS] {
+    std::array::from_fn(|path| format!("10.{}.{segment}.{host}", path + 1))
 }
 
 fn spec(program: &Path, inside: Option<&NawaInside>) -> GuestSpec {

@@ -1,6 +1,6 @@
 //! The program that transfers, `transfer.c`, and one run of it at both ends.
 
-use std::fs::File;
+use std::fs::{self, File, Permissions};
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -33,16 +33,12 @@ pub(crate) struct Program(PathBuf);
 impl Program {
     /// Writes it into `folder`; that for usrsctp is compiled now, with the library that is installed.
     pub(super) fn make(stack: Stack, folder: &Path) -> Result<Self> {
-        let path = folder.join("transfer");
-        match stack {
-            Stack::Linux | Stack::LinuxProbed | Stack::LinuxNative => {
-                std::fs::write(&path, FOR_KERNEL).doing(|| format!("write {}", path.display()))?;
-                let executable = std::fs::Permissions::from_mode(0o755);
-                std::fs::set_permissions(&path, executable).doing(|| format!("change {}", path.display()))?;
-            }
-            Stack::Usrsctp => return Self::compile(folder),
+        if stack == Stack::Usrsctp {
+            return Self::compile(folder);
         }
-        Ok(Self(path))
+        let (path, executable) = (folder.join("transfer"), Permissions::from_mode(0o755));
+        let made = fs::write(&path, FOR_KERNEL).and_then(|()| fs::set_permissions(&path, executable));
+        made.doing(|| format!("write {}", path.display())).map(|()| Self(path))
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -79,7 +75,7 @@ impl Program {
     /// Compiles it in `folder` with the usrsctp that is installed.
     pub(crate) fn compile(folder: &Path) -> Result<Self> {
         let (source, program) = (folder.join("transfer.c"), folder.join("transfer"));
-        std::fs::write(&source, SOURCE).doing(|| format!("write {}", source.display()))?;
+        fs::write(&source, SOURCE).doing(|| format!("write {}", source.display()))?;
         let mut compiler = Command::new("cc");
         compiler.args(["-O2", "-DUSRSCTP", "-o"]).args([&program, &source]).args(["-lusrsctp", "-lpthread"]);
         complete("cc", &mut compiler, "").map(|_| Self(program))

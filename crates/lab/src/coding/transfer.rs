@@ -7,7 +7,6 @@ use std::time::Duration;
 use device::tcp::{self, TcpInfo};
 
 use crate::error::{Doing, Error, Result};
-use crate::flows::pipes;
 use crate::flows::pipes::{Pipe, Pipes};
 use crate::namespace::Namespace;
 use crate::statistics::mbps;
@@ -125,15 +124,10 @@ impl Transfer {
     ) -> Result<()> {
         let port = PORTS[from].saturating_add(u16::try_from(number).unwrap_or(u16::MAX));
         let address = SocketAddr::from((address, port));
-        let listener = target.run(|| pipes::listen(address, Some(RECEIVE_BUFFER)))?;
-        let listener = listener.doing(|| format!("listen at {address}"))?;
         let window = plan.window.saturating_mul(SEGMENT as u32);
-        // What has been advertised once is not taken back: the first window has to be small too.
-        tcp::clamp_window(&listener, window).doing(|| "limit a receiver's window".into())?;
         let bytes = if let End::Packets(packets) = plan.end { Some(packets * SEGMENT) } else { None };
-        self.pipes.listen(listener, bytes, Some(window))?;
-        let sender = source.run(|| pipes::connect(address, CONGESTION_CONTROL))?;
-        self.pipes.send_by(self.from.len(), sender.doing(|| format!("connect to {address}"))?)?;
+        self.pipes.listen((target, address), bytes, (Some(RECEIVE_BUFFER), Some(window)))?;
+        self.pipes.connect(self.from.len(), (source, address), CONGESTION_CONTROL)?;
         self.from.push(from);
         Ok(())
     }

@@ -57,10 +57,14 @@ impl Field {
             }
             Fault::Lost(uplink) => self.convoy.set_up(uplink, false),
             Fault::Off(vehicle) => {
-                self.signal(vehicle, Signal::KILL).and_then(|()| self.radio(vehicle, "down"))
+                self.signal(vehicle, Signal::KILL);
+                self.radio(vehicle, "down")
             }
             Fault::OutOfRange(vehicle) => self.convoy.set_in_range(vehicle, false),
-            Fault::Killed(vehicle) => self.signal(vehicle, Signal::KILL),
+            Fault::Killed(vehicle) => {
+                self.signal(vehicle, Signal::KILL);
+                Ok(())
+            }
             Fault::Down(vehicle) => self.radio(vehicle, "down"),
             Fault::Unplugged(vehicle) => {
                 self.radio(vehicle, &format!("netns {}", self.convoy.drawer().name()))
@@ -101,12 +105,11 @@ impl Field {
     }
 
     /// Sends the daemon of `vehicle` a signal.
-    fn signal(&self, vehicle: usize, signal: Signal) -> Result<()> {
-        for pid in pids(self.convoy.vehicle(vehicle), self.nawa())? {
+    fn signal(&self, vehicle: usize, signal: Signal) {
+        for pid in pids(self.convoy.vehicle(vehicle), self.nawa()) {
             // One that has ended meanwhile needs none.
             let _ = kill_process(pid, signal);
         }
-        Ok(())
     }
 
     /// Has the daemon of `vehicle` read its file changed by `change`.
@@ -115,7 +118,7 @@ impl Field {
         let doing = || format!("change {}", path.display());
         let text = std::fs::read_to_string(&path).doing(doing)?;
         std::fs::write(&path, change(&text)).doing(doing)?;
-        self.signal(vehicle, Signal::HUP)?;
+        self.signal(vehicle, Signal::HUP);
         // Until it is read, the old text may not come back.
         wait_until(clock::now() + Duration::from_millis(300));
         std::fs::write(&path, text).doing(doing)

@@ -4,10 +4,13 @@ use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use rustix::process::Pid;
+
 use super::convoy::{Convoy, HUB_INNER, POLICED, USER, VEHICLES, hub_address};
 use super::system::{Identities, Strand, System, hub_file, vehicle_file};
 use super::traffic::Way;
 use crate::bicast::transfer::Program;
+use crate::cleanup;
 use crate::clock;
 use crate::congestion;
 use crate::dcf::INTERFACE;
@@ -142,9 +145,7 @@ pub(super) fn wait_until(moment: Instant) {
 }
 
 /// The processes in `host` that run the file `program`.
-pub(super) fn pids(host: &Namespace, program: &Path) -> Result<Vec<rustix::process::Pid>> {
-    let text = output(host, "ip", &["netns", "pids", host.name()])?;
-    let numbers = text.lines().filter_map(|line| line.trim().parse::<i32>().ok());
-    let runs = |pid: &i32| std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|file| file == program);
-    Ok(numbers.filter(runs).filter_map(rustix::process::Pid::from_raw).collect())
+pub(super) fn pids(host: &Namespace, program: &Path) -> impl Iterator<Item = Pid> {
+    let link = |pid: &Pid| std::fs::read_link(format!("/proc/{}/exe", pid.as_raw_nonzero()));
+    cleanup::pids(host.name()).into_iter().filter(move |pid| link(pid).is_ok_and(|file| file == program))
 }

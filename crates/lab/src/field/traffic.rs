@@ -5,8 +5,7 @@ use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use rustix::net::{SocketFlags, sockopt};
@@ -171,18 +170,22 @@ fn prepare(stream: &TcpStream) -> io::Result<()> {
     stream.set_write_timeout(Some(LOOK_EVERY))
 }
 
-fn is_wait(error: &io::Error) -> bool {
-    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
+/// How many bytes were moved: none where there was nothing to be moved in time. At the end of a connection there are no more.
+fn moved(result: io::Result<usize>) -> io::Result<usize> {
+    use ErrorKind::{Interrupted, TimedOut, WouldBlock};
+    match result {
+        Ok(0) => Err(ErrorKind::UnexpectedEof.into()),
+        Err(error) if matches!(error.kind(), WouldBlock | TimedOut | Interrupted) => Ok(0),
+        other => other,
+    }
 }
 
 fn send_on(mut stream: TcpStream, over: &AtomicBool) {
     let content = [0; 1 << 14];
     let _ = prepare(&stream);
     while !over.load(Relaxed) {
-        match stream.write(&content) {
-            Ok(0) => return,
-            Err(error) if !is_wait(&error) => return,
-            _ => {}
+        if moved(stream.write(&content)).is_err() {
+            return;
         }
     }
     let _ = stream.shutdown(Shutdown::Both);
@@ -192,12 +195,8 @@ fn take_in(mut stream: TcpStream, count: &AtomicU64, over: &AtomicBool) {
     let mut buffer = vec![0; 1 << 16];
     let _ = prepare(&stream);
     while !over.load(Relaxed) {
-        match stream.read(&mut buffer) {
-            Ok(0) => return,
-            Ok(length) => drop(count.fetch_add(length as u64, Relaxed)),
-            Err(error) if is_wait(&error) => {}
-            Err(_) => return,
-        }
+        let Ok(length) = moved(stream.read(&mut buffer)) else { return };
+        count.fetch_add(length as u64, Relaxed);
     }
     let _ = stream.shutdown(Shutdown::Both);
 }
@@ -206,12 +205,8 @@ fn answer(mut stream: TcpStream, over: &AtomicBool) {
     let (mut buffer, mut asked) = ([0; 4096], 0);
     let _ = prepare(&stream).and_then(|()| stream.set_nodelay(true));
     while !over.load(Relaxed) {
-        match stream.read(&mut buffer) {
-            Ok(0) => return,
-            Ok(length) => asked += length,
-            Err(error) if is_wait(&error) => continue,
-            Err(_) => return,
-        }
+        let Ok(length) = moved(stream.read(&mut buffer)) else { return };
+        asked += length;
         while asked >= REQUEST {
             asked -= REQUEST;
             if write_whole(&mut stream, &[0; ANSWER], over).is_err() {
@@ -223,11 +218,7 @@ fn answer(mut stream: TcpStream, over: &AtomicBool) {
 
 fn write_whole(stream: &mut TcpStream, mut content: &[u8], over: &AtomicBool) -> io::Result<()> {
     while !content.is_empty() && !over.load(Relaxed) {
-        match stream.write(content) {
-            Ok(length) => content = &content[length..],
-            Err(error) if is_wait(&error) => {}
-            Err(error) => return Err(error),
-        }
+        content = &content[moved(stream.write(content))?..];
     }
     Ok(())
 }
@@ -273,13 +264,10 @@ fn ask_over(
             continue;
         }
         stream.set_read_timeout(Some((*next - now).max(Duration::from_millis(1))))?;
-        match stream.read(&mut buffer) {
-            Err(error) if is_wait(&error) => continue,
+        match moved(stream.read(&mut buffer)) {
             // The far end closes when it is over.
-            Ok(0) | Err(_) if over.load(Relaxed) => return Ok(()),
-            Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
-            Ok(length) => come += length,
-            Err(error) => return Err(error),
+            Err(_) if over.load(Relaxed) => return Ok(()),
+            length => come += length?,
         }
         while come >= ANSWER {
             come -= ANSWER;
@@ -315,10 +303,8 @@ impl Association {
 
     /// What came of it; `None` while it goes on.
     pub(super) fn outcome(mut self) -> Result<Option<transfer::Outcome>> {
-        self.receiver
-            .has_ended()
-            .then(|| transfer::Outcome::read(&self.receiver.expect_line(LIMIT)?))
-            .transpose()
+        let ended = self.receiver.has_ended();
+        ended.then(|| transfer::Outcome::read(&self.receiver.expect_line(LIMIT)?)).transpose()
     }
 }
 

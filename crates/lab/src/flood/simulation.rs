@@ -6,12 +6,12 @@ use std::time::Duration;
 use flood::suppression::Rules as Suppressing;
 use flood::{Format, Padding, Rules, Suppression, Verdict, Window, Wire, frame::Kind};
 use link::dcf::{DcfConfig, Destination};
-use link::{Adjacency, LinkConfig};
+use link::{Adjacency, Arrival, LinkConfig};
 use rand_chacha::ChaCha8Rng;
 use rand_core::SeedableRng;
 
 use crate::datagram::ETHERNET;
-use crate::ether::{Arrival, Ether};
+use crate::ether::Ether;
 
 /// At least any diameter here.
 pub(super) const TTL: u8 = 255;
@@ -186,12 +186,8 @@ impl Simulation {
 
     /// Nodes whose frame has been on the air may send the next.
     fn finish(&mut self) {
-        let done: Vec<_> = self
-            .below
-            .iter()
-            .filter(|(index, _)| self.ether.is_done(**index))
-            .map(|(&index, &since)| (index, since))
-            .collect();
+        let below = self.below.iter().map(|(&index, &since)| (index, since));
+        let done: Vec<_> = below.filter(|(index, _)| self.ether.is_done(*index)).collect();
         for (index, since) in done {
             self.below.remove(&index);
             self.change(index, |node, now| node.suppression.handle_sent(now - since));

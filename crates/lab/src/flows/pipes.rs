@@ -14,7 +14,8 @@ use rustix::net::{
 };
 
 use crate::clock;
-use crate::error::{Doing, Result};
+use crate::error::{Doing, Error, Result};
+use crate::namespace::Namespace;
 
 /// One connection's sockets, and how far it is.
 pub(crate) struct Pipe {
@@ -50,13 +51,18 @@ impl Pipes {
         Ok(Self { poller, all: Vec::new(), started: clock::now(), buffer: vec![0; 1 << 16] })
     }
 
-    /// The next connection is accepted at `listener` and carries so many bytes at most.
+    /// The next connection is accepted by `host` at `address` and carries so many bytes at most. Its receiver has a buffer of so many
+    /// bytes, and advertises so many, at most, where that is not left to the kernel.
     pub(crate) fn listen(
         &mut self,
-        listener: OwnedFd,
+        (host, address): (&Namespace, SocketAddr),
         bytes: Option<u64>,
-        window: Option<u32>,
+        (buffer, window): (Option<u32>, Option<u32>),
     ) -> Result<()> {
+        let listener = host.run(|| listen(address, buffer))?.doing(|| format!("listen at {address}"))?;
+        // What has been advertised once is not taken back: the first window has to be small too.
+        let limited = window.map_or(Ok(()), |window| tcp::clamp_window(&listener, window));
+        limited.doing(|| "limit a receiver's window".into())?;
         let token = 3 * self.all.len() as u64 + LISTENER;
         self.poller.add(&listener, token, Interest::Read).doing(|| "wait for a socket".into())?;
         let unsent = bytes.unwrap_or(u64::MAX);
@@ -65,8 +71,19 @@ impl Pipes {
         Ok(())
     }
 
-    /// Connection `index` begins to send.
-    pub(crate) fn send_by(&mut self, index: usize, sender: OwnedFd) -> Result<()> {
+    /// Connection `index` begins to send, from `host` by `congestion_control` to `address`.
+    pub(crate) fn connect(
+        &mut self,
+        index: usize,
+        (host, address): (&Namespace, SocketAddr),
+        congestion_control: &str,
+    ) -> Result<()> {
+        let sender = match host.run(|| connect(address, congestion_control))? {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(Error::NoCongestionControl(congestion_control.into()));
+            }
+            sender => sender.doing(|| format!("connect to {address}"))?,
+        };
         let token = 3 * index as u64 + SENDER;
         self.poller.add(&sender, token, Interest::Write).doing(|| "wait for a socket".into())?;
         self.all[index].sender = Some(sender);
@@ -133,7 +150,7 @@ impl Pipe {
 const FLAGS: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
 
 /// Listens in the calling thread's namespace. The connections accepted from it have the receive buffer given, in bytes.
-pub(crate) fn listen(address: SocketAddr, receive_buffer: Option<u32>) -> io::Result<OwnedFd> {
+fn listen(address: SocketAddr, receive_buffer: Option<u32>) -> io::Result<OwnedFd> {
     let socket = make_with(FLAGS, false)?;
     if let Some(bytes) = receive_buffer {
         sockopt::set_socket_recv_buffer_size_force(&socket, bytes as usize)?;
@@ -145,7 +162,7 @@ pub(crate) fn listen(address: SocketAddr, receive_buffer: Option<u32>) -> io::Re
 
 /// Begins to connect from the calling thread's namespace. [`io::ErrorKind::NotFound`] if the kernel has no such
 /// congestion control.
-pub(crate) fn connect(address: SocketAddr, congestion_control: &str) -> io::Result<OwnedFd> {
+fn connect(address: SocketAddr, congestion_control: &str) -> io::Result<OwnedFd> {
     let socket = make_with(FLAGS, false)?;
     sockopt::set_tcp_congestion(&socket, congestion_control)?;
     match rustix::net::connect(&socket, &address) {

@@ -118,10 +118,8 @@ mod tests {
     fn seen(launcher: &[OsString]) -> Duration {
         let mut words = launcher.to_vec();
         words.push(std::env::current_exe().unwrap().into());
-        words.extend(
-            ["--ignored", "--nocapture", "--exact", "system::clocks::tests::prints_its_clock"]
-                .map(Into::into),
-        );
+        let own = ["--ignored", "--nocapture", "--exact", "system::clocks::tests::prints_its_clock"];
+        words.extend(own.map(Into::into));
         let output = Command::new(&words[0]).args(&words[1..]).output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
         let number = text.split_once("clock ").and_then(|(_, rest)| rest.split_once(" ns"));

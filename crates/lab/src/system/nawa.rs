@@ -65,10 +65,9 @@ fn await_paths(network: &Network, means: &Means) -> Result<()> {
         up = paths.into_iter().flatten().filter(|path| path["state"] == "up").count();
         (up == wanted).then_some(())
     };
-    let seconds = START_LIMIT.as_secs();
     let all_up = clock::poll_until(START_LIMIT, all_up);
-    all_up
-        .ok_or_else(|| Error::Late { what: format!("only {up} of {wanted} paths of Nawa came up"), seconds })
+    let what = format!("only {up} of {wanted} paths of Nawa came up");
+    all_up.ok_or(Error::Late { what, seconds: START_LIMIT.as_secs() })
 }
 
 /// Starts `nawa run` with a file of this `text`, by `launcher`; returns when it says that it is ready.

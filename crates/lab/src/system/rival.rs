@@ -36,9 +36,8 @@ pub(super) fn wireguard(program: &str) -> Result<[OsString; 4]> {
 /// Starts `program` with the word `client` and with `server`, each on its host; returns when the server's inner address answers. What
 /// they get is in docs/lab.md.
 pub(super) fn start(program: &[OsString], network: &Network, means: &Means) -> Result<Ready> {
-    let paths: Vec<String> = (0..network.path_names().len())
-        .map(|path| format!("{}={}", network.interface(path), network.client_address(path)))
-        .collect();
+    let path = |path| format!("{}={}", network.interface(path), network.client_address(path));
+    let paths: Vec<String> = (0..network.path_names().len()).map(path).collect();
     let end = |host: &Namespace, role: &str, [own, peer]: [Ipv4Addr; 2]| {
         let mut words: Vec<OsString> = [
             format!("NAWA_LAB_INNER={own}"),

@@ -172,12 +172,8 @@ mod tests {
     fn recordings_are_pairs_and_named_where_they_are_missing() {
         let folder = tempfile::tempdir().unwrap();
         let missing = |experiment: &Experiment| {
-            experiment
-                .notes
-                .iter()
-                .filter(|note| note.contains("a folder (--traces)"))
-                .cloned()
-                .collect::<Vec<_>>()
+            let notes = experiment.notes.iter().filter(|note| note.contains("a folder (--traces)"));
+            notes.cloned().collect::<Vec<_>>()
         };
         assert_eq!(missing(&sized(Size::Normal)).len(), 2);
         for name in ["ATT-LTE-x.down", "ATT-LTE-x.up", "TMobile-UMTS-y.down"] {

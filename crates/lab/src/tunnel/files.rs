@@ -4,14 +4,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use link::{Capacity, CellularConfig, LinkConfig, Loss, Probability, Queue, Trace};
+use link::{Capacity, CellularConfig, Loss, Probability, Queue, Trace};
 
 use crate::axes::{ALL, FULL, Grid, cases};
 use crate::disturbance::{Change, Event};
 use crate::error::{Error, Result};
 use crate::experiment::{Case, Experiment, RunOptions};
-use crate::links::Fetch;
-use crate::links::{OnLinks, Setup};
+use crate::links::{Fetch, OnLinks, Setup};
 use crate::network::{PathSpec, Topology};
 use crate::system::{NawaSetup, System};
 use crate::traces::recordings;
@@ -72,17 +71,9 @@ pub(crate) fn experiment(options: &RunOptions) -> Result<Experiment> {
 
 /// The three links. Queues are of the size that such links have in reality, and the same for every system.
 fn paths(options: &RunOptions) -> Result<Vec<PathSpec>> {
-    Ok(vec![lte(options)?, wifi(), PathSpec::plain("satellite", 5.0, 150)])
-}
-
-fn lte(options: &RunOptions) -> Result<PathSpec> {
-    let [up, down] = lte_capacities(options)?.map(|capacity| LinkConfig {
-        capacity,
-        delay: Duration::from_millis(45),
-        queue: Queue::Bytes(500_000),
-        ..LinkConfig::default()
-    });
-    Ok(PathSpec { name: "lte".into(), up, down })
+    let (delay, queue) = (Duration::from_millis(45), Queue::Bytes(500_000));
+    let lte = PathSpec::of("lte", lte_capacities(options)?, delay, queue);
+    Ok(vec![lte, wifi(), PathSpec::plain("satellite", 5.0, 150)])
 }
 
 /// Up and down: the first recording in `--traces`, by name, that has both, or generated ones.

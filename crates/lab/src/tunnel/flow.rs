@@ -8,8 +8,7 @@ use crate::axes::{ALL, Cell, FULL, Grid, NORMAL, PAPER, QUICK, cases};
 use crate::error::Result;
 use crate::experiment::{Case, Experiment, Published, Ratio, RunOptions};
 use crate::iperf::{Iperf, Protocol};
-use crate::links::Stream;
-use crate::links::{OnLinks, Setup};
+use crate::links::{OnLinks, Setup, Stream};
 use crate::network::{PathSpec, Topology};
 use crate::system::{Back, Clocks, NawaSetup, System, find_rival};
 

@@ -40,10 +40,7 @@ pub(crate) fn download(
 ) -> Result<f64> {
     let target = SocketAddr::new(server, PORT);
     let source = SocketAddr::new(source.unwrap_or(Ipv4Addr::UNSPECIFIED.into()), 0);
-    let bound =
-        |address| UdpSocket::bind(address).and_then(|socket| socket.set_nonblocking(true).map(|()| socket));
-    let far = network.server.run(|| bound(target))?.doing(|| format!("bind {target}"))?;
-    let near = network.client.run(|| bound(source))?.doing(|| format!("bind {source}"))?;
+    let (far, near) = (network.server.udp(target)?, network.client.udp(source)?);
     Ok(mbps(transfer(near, far, target, congestion_control, time)?, time))
 }
 

@@ -102,13 +102,8 @@ fn recorded(folder: &Path, names: [&str; 2]) -> Result<Option<Vec<PathSpec>>> {
     let found = |name| recordings.iter().find(|one| one.name.starts_with(name) && !one.has_rates());
     let [Some(first), Some(second)] = names.map(found) else { return Ok(None) };
     let path = |(number, recording): (usize, &Recording)| {
-        let [up, down] = recording.load()?.map(|capacity| LinkConfig {
-            capacity,
-            delay: RECORDED_DELAY,
-            queue: Queue::Bytes(RECORDED_QUEUE),
-            ..LinkConfig::default()
-        });
-        Ok(PathSpec { name: format!("link{number}"), up, down })
+        let (name, queue) = (format!("link{number}"), Queue::Bytes(RECORDED_QUEUE));
+        Ok(PathSpec::of(name, recording.load()?, RECORDED_DELAY, queue))
     };
     [(1, first), (2, second)].into_iter().map(path).collect::<Result<_>>().map(Some)
 }
