@@ -138,7 +138,8 @@ INLINE void copy(struct __sk_buff *skb, const struct walk *w, struct association
 	making->from = a->locals[w->best.local % ADDRESSES].address;
 	making->to = r->address;
 	making->udp = r->udp;
-	if (bpf_clone_redirect(skb, w->best.interface, 0))
+	/* Where the hook there has not run, which another's program before it or `tc qdisc delete` brings about, what left is no copy. */
+	if (bpf_clone_redirect(skb, w->best.interface, 0) || making->interface)
 		add(&a->skipped[SKIPPED_UNSENT], 1);
 	else
 		count_copy(w, a, reasons);

@@ -65,7 +65,7 @@ struct remote {
 enum skipped {
 	SKIPPED_NO_PATH = 0,     /* no other interface by which the stack itself reaches the peer */
 	SKIPPED_BUDGET = 1,
-	SKIPPED_UNSENT = 2,      /* the other interface did not take it */
+	SKIPPED_UNSENT = 2,      /* the other interface did not take it, or its hook has not given it its addresses */
 	SKIPPED_TOO_LONG = 3,    /* for the other path's MTU */
 	SKIPPED_BUSY = 4,        /* another processor had the association */
 	SKIPPED_KINDS = 5,

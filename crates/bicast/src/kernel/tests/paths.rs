@@ -110,7 +110,7 @@ fn ours_sees_packets_before_programs_that_were_there() {
         learn(world, Carrier::V4);
         leave(world);
         for by_link in [true, false] {
-            world.leave_first();
+            world.detach(0);
             let there = world.attach_others(one.as_fd(), 0, by_link);
             if by_link {
                 world.attach_all()

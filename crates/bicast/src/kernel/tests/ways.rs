@@ -358,6 +358,22 @@ fn no_copy_leaves_by_an_interface_that_the_programs_have_left() {
     });
 }
 
+#[test]
+fn what_nobody_has_given_its_addresses_is_no_copy() {
+    in_world("what_nobody_has_given_its_addresses_is_no_copy", |world| {
+        learn(world, Carrier::V4);
+        let again = Carrier::V4.out(1, OUT, &data(10));
+        world.send(&again);
+        assert_eq!(copies(world, &again), 1);
+        let before = world.only();
+        world.detach(1);
+        assert_eq!(world.send(&again), [vec![], vec![again]], "as it was");
+        let known = world.only();
+        assert_eq!((known.copies, known.extra_bytes), (before.copies, before.extra_bytes));
+        assert_eq!(known.skipped["unsent"], 1);
+    });
+}
+
 /// Has three paths known; a retransmission on the first is what is sent from now on. The path, from 0, that its copy takes.
 fn learn_three(world: &mut World) -> usize {
     world.add_third();

@@ -179,9 +179,9 @@ impl World {
         self.programs.attached.insert(self.interfaces[0], both);
     }
 
-    /// The programs are on no interface but the second; they stay told that copies may leave by the first.
-    pub fn leave_first(&mut self) {
-        self.programs.attached.remove(&self.interfaces[0]);
+    /// The programs are not on that interface any more; they stay told that copies may leave by it.
+    pub fn detach(&mut self, nth: usize) {
+        self.programs.attached.remove(&self.interfaces[nth]);
     }
 
     /// The programs are on all interfaces.
