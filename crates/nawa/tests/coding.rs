@@ -424,6 +424,28 @@ fn an_address_that_appears_on_the_slave_is_said_and_stops_nothing() {
 }
 
 #[test]
+fn a_slave_that_is_too_small_for_ipv6_is_said_and_loses_no_address() {
+    let name = "a_slave_that_is_too_small_for_ipv6_is_said_and_loses_no_address";
+    let Some(_alone) = namespaces_or_skip(name) else { return };
+    let chain = Chain::new(2);
+    let daemons = chain.start_all("");
+    let mtu = |mtu: u32| chain.node(1).ip(&format!("link set air0 mtu {mtu}"));
+    mtu(1305);
+    eventually("it is said", || {
+        let status = chain.status(1);
+        status["warning"].as_str().is_some_and(|text| text.contains("MTU of `air0` to 1306")).then_some(())
+    });
+    chain.ping(1, "10.88.0.2");
+    // Nor does that keep anything else from being changed.
+    chain.file(1, "mode = 'off'\n");
+    daemons[0].signal(Signal::HUP);
+    eventually("the mode is changed", || (chain.status(1)["mode"] == "off").then_some(()));
+    mtu(1306);
+    eventually("it is right again", || chain.status(1)["warning"].is_null().then_some(()));
+    chain.ping(1, "fd88::2");
+}
+
+#[test]
 fn a_master_in_a_bridge_is_refused_until_it_is_taken_out() {
     let name = "a_master_in_a_bridge_is_refused_until_it_is_taken_out";
     let Some(_alone) = namespaces_or_skip(name) else { return };

@@ -10,6 +10,9 @@ use super::slave::Facts;
 use super::state::StartError;
 use crate::header;
 
+/// The least MTU of IPv6, in bytes (RFC 8200 §5). The kernel takes its addresses off an interface with less, and gives none back.
+const IPV6: u32 = 1280;
+
 /// The master, up; gone when dropped.
 #[derive(Debug)]
 pub struct Master {
@@ -70,7 +73,23 @@ impl Master {
         self.net.set_mac(self.index, slave.mac.0)?;
         self.net.set_mtu(self.index, mtu)?;
         self.mtu = mtu;
+        if let Err(error) = self.add_missing() {
+            tracing::warn!("{error}");
+        }
         self.tap.set_carrier(true)
+    }
+
+    /// What is wrong if it is too small for one of its addresses, where the slave's name is this.
+    pub fn is_too_small(&self, slave: &str) -> Option<String> {
+        let net = self.addresses.iter().find(|net| !self.carries(net))?;
+        let (mtu, least) = (self.mtu, IPV6 + header::CODED as u32);
+        Some(format!(
+            "the master carries {mtu} bytes, and IPv6 needs {IPV6}, so that it does without {net}; raise the MTU of `{slave}` to {least}"
+        ))
+    }
+
+    fn carries(&self, net: &IpNet) -> bool {
+        self.mtu >= IPV6 || net.addr().is_ipv4()
     }
 
     /// Has no cable, so that IP sends nothing.
@@ -84,7 +103,8 @@ impl Master {
     /// # Errors
     /// One that is new could not be added; then all is as before.
     pub fn set_addresses(&mut self, wanted: &[IpNet]) -> io::Result<()> {
-        let new: Vec<_> = wanted.iter().filter(|net| !self.addresses.contains(net)).collect();
+        let is_new = |net: &&IpNet| self.carries(net) && !self.addresses.contains(net);
+        let new: Vec<_> = wanted.iter().filter(is_new).collect();
         for (count, net) in new.iter().enumerate() {
             if let Err(error) = self.add(net) {
                 new[..count].iter().for_each(|net| self.delete(net));
@@ -93,11 +113,13 @@ impl Master {
         }
         let old = std::mem::replace(&mut self.addresses, wanted.to_vec());
         old.iter().filter(|net| !wanted.contains(net)).for_each(|net| self.delete(net));
-        // With an address the kernel may have taken others of its prefix.
-        for net in wanted {
-            self.add(net)?;
-        }
-        Ok(())
+        self.add_missing()
+    }
+
+    /// With an address the kernel may have taken others of its prefix.
+    fn add_missing(&mut self) -> io::Result<()> {
+        let carried: Vec<_> = self.addresses.iter().filter(|net| self.carries(net)).copied().collect();
+        carried.iter().try_for_each(|net| self.add(net))
     }
 
     fn add(&mut self, net: &IpNet) -> io::Result<()> {

@@ -274,6 +274,7 @@ impl Node {
         let warning = slave::own_address(interface).map(|address| {
             format!("`{interface}` has the address {address}, which nothing reaches, since IP runs on the master; take it off")
         });
+        let warning = warning.or_else(|| self.master.is_too_small(interface));
         if let Some(warning) = warning.as_ref().filter(|_| self.warning != warning) {
             tracing::warn!("{warning}");
         }
