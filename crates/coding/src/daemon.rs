@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!     IP ── master, a TAP (daemon/master.rs)
-//!             │ while the layer takes more
+//!             │
 //!           NcLayer                              daemon/node.rs
 //!             │ only while the slave takes a frame
 //!           slave, a packet socket (daemon/slave.rs) ── MAC

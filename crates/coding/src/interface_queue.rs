@@ -86,13 +86,8 @@ impl InterfaceQueue {
         }
     }
 
-    /// Puts an entry at the end of its flow's queue. If all are full, what has waited for longest in the longest is dropped; of one
-    /// for all, the entry itself.
+    /// Puts an entry at the end of its flow's queue. If there is no room, what has waited for longest in the longest is dropped.
     pub fn push(&mut self, now: Duration, entry: Entry, stats: &mut Stats) {
-        if !self.takes_more() {
-            stats.queue_dropped += entry.packets();
-            return;
-        }
         if !self.has_room() {
             stats.queue_dropped += self.flows.drop_longest().map_or(0, |dropped| dropped.packets());
         }
@@ -160,11 +155,6 @@ impl InterfaceQueue {
     /// Whether one more frame may wait.
     pub fn has_room(&self) -> bool {
         self.len() < MAX_FRAMES
-    }
-
-    /// Whether one more frame may come: it waits, if another is dropped for it.
-    pub fn takes_more(&self) -> bool {
-        self.by_flow || self.has_room()
     }
 
     /// Entries that wait.

@@ -124,12 +124,6 @@ impl NcLayer {
         all
     }
 
-    /// Whether to read more from the master. With a queue for each flow always, so that what is dropped is the longest flow's; else
-    /// frames wait there while there is no room here.
-    pub fn takes_more(&self) -> bool {
-        self.interface_queue.takes_more()
-    }
-
     /// Whether there may be something to code, so that packets are to wait here: in mode `any` if two neighbours decode, as only a
     /// relay finds out, in the paper's modes if the node has relayed. Else the slave's own queue is the better one.
     pub fn can_code(&self, now: Duration) -> bool {

@@ -512,6 +512,31 @@ fn what_cannot_be_a_slave_or_a_master_is_refused() {
 }
 
 #[test]
+fn what_a_slow_slave_has_no_room_for_is_counted_in_every_mode() {
+    let name = "what_a_slow_slave_has_no_room_for_is_counted_in_every_mode";
+    let Some(_alone) = namespaces_or_skip(name) else { return };
+    let chain = Chain::new(1);
+    let node = chain.node(1);
+    let slow = "qdisc replace dev air0 root tbf rate 8kbit burst 1600 limit 100000";
+    succeed(&mut node.command("tc", slow.split(' ')));
+    for mode in MODES {
+        let _daemon = Daemon::start(node, &chain.file(1, &format!("mode = '{mode}'\n")));
+        let master = node.within(|| PacketSocket::open(index("nc0"), None).expect("a packet socket"));
+        let frame = [&[2; 6][..], &chain.mac(1), &[0x88, 0xb7], &[7; 1000]].concat();
+        // As many at a time as a master holds; more than wait here.
+        for sent in [500, 1000, 1500, 2000] {
+            (0..500).for_each(|_| drop(master.send(&frame)));
+            eventually(&format!("{mode}: {sent} are taken"), || {
+                let status = chain.status(1);
+                let taken = ["sent_frames", "queued_frames", "queue_dropped_frames"];
+                (taken.iter().filter_map(|name| status[name].as_u64()).sum::<u64>() >= sent).then_some(())
+            });
+        }
+        assert!(chain.counted(1, "queue_dropped_frames") > 0, "{mode}");
+    }
+}
+
+#[test]
 fn hosts_that_do_not_code_are_reached() {
     let Some(_alone) = namespaces_or_skip("hosts_that_do_not_code_are_reached") else { return };
     let chain = Chain::new(2);

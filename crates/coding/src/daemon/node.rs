@@ -45,8 +45,7 @@ pub struct Node {
     /// Encoded, and refused by the slave until now.
     pending: Option<Vec<u8>>,
     poller: Poller,
-    /// What the poller waits for: the master, and room at the slave.
-    reads_master: bool,
+    /// Whether the poller waits for room at the slave.
     waits_for_room: bool,
     changes: Changes,
     buffer: Box<[u8]>,
@@ -78,7 +77,6 @@ impl Node {
             warning: None,
             pending: None,
             poller,
-            reads_master: true,
             waits_for_room: false,
             changes,
             buffer,
@@ -105,12 +103,9 @@ impl Node {
         }
     }
 
-    /// Frames from IP, as long as the layer takes more; the others wait at the master.
+    /// Frames from IP. They are all taken: what waited at the master for room here would be dropped there, uncounted.
     fn take(&mut self) -> io::Result<()> {
         for _ in 0..TURN {
-            if !self.layer.takes_more() {
-                break;
-            }
             match self.master.tap.recv(&mut self.buffer) {
                 Ok(length) => self.layer.handle_master(monotonic(), self.buffer[..length].to_vec()),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
@@ -204,16 +199,6 @@ impl Node {
         if let Some(slave) = self.slave.as_ref().filter(|_| full != self.waits_for_room) {
             self.poller.change(&slave.socket, SLAVE, if full { Interest::Both } else { Interest::Read })?;
             self.waits_for_room = full;
-        }
-        let reads = self.layer.takes_more();
-        if reads != self.reads_master {
-            let tap = &self.master.tap;
-            if reads {
-                self.poller.add(tap, MASTER, Interest::Read)?
-            } else {
-                self.poller.remove(tap)?
-            }
-            self.reads_master = reads;
         }
         Ok(timeout)
     }
