@@ -12,8 +12,7 @@ use std::time::Duration;
 use fq_codel::Flows;
 use packet::{Ip, flow_hash};
 
-use crate::ack_thinning;
-use crate::ethernet::HEADER;
+use crate::ethernet::{self, Frame, HEADER};
 use crate::stats::Stats;
 use crate::transit::{Transit, find_partner};
 
@@ -37,7 +36,10 @@ impl Entry {
     /// The one IP packet in it.
     pub fn packet(&self) -> Option<&[u8]> {
         match self {
-            Entry::Untouched(frame) => ack_thinning::packet_in(frame),
+            Entry::Untouched(frame) => {
+                let frame = Frame::parse(frame)?;
+                matches!(frame.ethertype, ethernet::IPV4 | ethernet::IPV6).then_some(frame.payload)
+            }
             Entry::Packet(packet) => Some(packet.datagram.bytes()),
             Entry::Sum(_) => None,
         }

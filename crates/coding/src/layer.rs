@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use packet::tcp;
 
-use crate::ack_thinning::is_superseded;
 use crate::arrivals::Arrivals;
 use crate::config::{Config, Mode};
 use crate::datagram::{Datagram, Kind, without_padding};
@@ -322,11 +321,12 @@ impl NcLayer {
         }
     }
 
-    /// Lets an ACK take an earlier one's place, if ACKs are thinned; anything else comes back.
+    /// Lets a pure ACK take the place of an earlier one that it says all of, if ACKs are thinned (RFC 3449 §5.2.2); anything else
+    /// comes back. The sender sees fewer ACKs, each for more data, as from a receiver that delays them longer.
     fn thin(&mut self, entry: Entry) -> Option<Entry> {
         let ack = entry.packet().filter(|packet| self.config.thin_acks && tcp::is_pure_ack(packet));
         let Some(ack) = ack.map(<[u8]>::to_vec) else { return Some(entry) };
-        let left = self.interface_queue.replace(entry, |older| is_superseded(older, &ack));
+        let left = self.interface_queue.replace(entry, |older| tcp::says_all_of(&ack, older));
         self.stats.thinned += u64::from(left.is_none());
         left
     }

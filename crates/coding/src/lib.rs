@@ -21,7 +21,6 @@
 //! gives the master interface the slave's MAC address, and has the slave hear frames that are for its neighbours: with the
 //! feature `daemon`, that is `daemon.rs`, the only part that touches sockets and the clock.
 
-mod ack_thinning;
 mod arrivals;
 mod config;
 #[cfg(feature = "daemon")]
