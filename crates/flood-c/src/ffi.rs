@@ -20,7 +20,7 @@ pub struct Header {
 
 fn errno(error: &ClientError) -> c_int {
     match error {
-        ClientError::NoNode(_) => libc::ECONNREFUSED,
+        ClientError::NoNode(_) | ClientError::Stranger(_) => libc::ECONNREFUSED,
         ClientError::Closed => libc::EPIPE,
         ClientError::TooLong(..) => libc::EMSGSIZE,
         ClientError::Unsent(error) | ClientError::System(error) => error.raw_os_error().unwrap_or(libc::EIO),

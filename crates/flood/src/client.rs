@@ -13,7 +13,7 @@ use rustix::net::{RecvFlags, SendFlags, connect, recv, send};
 
 use crate::board::Reader;
 use crate::frame::{Format, Header, Kind, Wire};
-use crate::local::{Ask, Welcome, address, open, recv_with};
+use crate::local::{Ask, Welcome, address, is_roots, open, recv_with};
 use crate::medium::ethernet;
 use crate::sequence::Sequence;
 
@@ -41,6 +41,9 @@ pub enum ClientError {
         "no node floods on `{0}` in this network namespace; start one with a [[flood]] section and `nawa up`"
     )]
     NoNode(String),
+    /// Somebody who is not root has the name.
+    #[error("who holds the socket @nawa-flood-{0} is not root, and so no node; end that process (`ss -xlp`)")]
+    Stranger(String),
     /// The node has closed the connection.
     #[error("the node has closed the connection; it stops, or only root may talk to it")]
     Closed,
@@ -103,6 +106,9 @@ impl Client {
         match connect(&socket, &address(interface)?) {
             Err(Errno::CONNREFUSED) => return Err(ClientError::NoNode(interface.to_owned())),
             other => other.map_err(io::Error::from)?,
+        }
+        if !is_roots(&socket) {
+            return Err(ClientError::Stranger(interface.to_owned()));
         }
         let (packet, descriptors) = answer(&socket)?;
         let welcome: Welcome = serde_json::from_slice(&packet).map_err(io::Error::other)?;
@@ -302,5 +308,30 @@ fn wait(source: impl AsFd, what: PollFlags, timeout: Option<Duration>) -> io::Re
     match poll(&mut [PollFd::new(&source, what)], timeout.as_ref()) {
         Ok(_) | Err(Errno::INTR) => Ok(()),
         Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::process::Uid;
+    use rustix::thread::set_thread_res_uid;
+
+    use super::*;
+    use crate::local::Listener;
+
+    #[test]
+    fn who_is_not_root_is_no_node() {
+        if !rustix::process::geteuid().is_root() {
+            return println!("SKIPPED: who_is_not_root_is_no_node: needs root");
+        }
+        let connected = device::netns::run_in_new(|| {
+            let become_user = |uid| set_thread_res_uid(Uid::ROOT, uid, Uid::ROOT).expect("root may");
+            become_user(Uid::from_raw(65_534));
+            let listener = Listener::bind("air0");
+            become_user(Uid::ROOT);
+            let _listener = listener.expect("anybody may");
+            Client::connect("air0").map(drop)
+        });
+        assert!(matches!(connected, Ok(Err(ClientError::Stranger(_)))), "{connected:?}");
     }
 }

@@ -86,6 +86,11 @@ pub(crate) fn address(interface: &str) -> io::Result<SocketAddrUnix> {
     Ok(SocketAddrUnix::new_abstract_name(format!("nawa-flood-{interface}").as_bytes())?)
 }
 
+/// Whether the other end is root's. Anybody may take a name.
+pub(crate) fn is_roots(socket: &OwnedFd) -> bool {
+    socket_peercred(socket).is_ok_and(|peer| peer.uid.is_root())
+}
+
 pub(crate) fn open() -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     Ok(socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?)
@@ -129,8 +134,7 @@ impl Listener {
     /// The next application; `None` if there is none, or it is not root's.
     pub(crate) fn accept(&self) -> Option<Application> {
         let socket = accept_with(&self.0, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK).ok()?;
-        let is_root = socket_peercred(&socket).is_ok_and(|peer| peer.uid.is_root());
-        is_root.then_some(Application { socket, listening: None, dropped: 0 })
+        is_roots(&socket).then_some(Application { socket, listening: None, dropped: 0 })
     }
 }
 
