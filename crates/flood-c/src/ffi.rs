@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_char, c_int, c_long, c_void};
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
-use flood::{Client, ClientError, Kind};
+use flood::{Client, ClientError};
 
 /// `struct nawa_flood_header`.
 #[repr(C)]
@@ -103,13 +103,10 @@ pub unsafe extern "C" fn nawa_flood_recv(
     // SAFETY: as the caller says.
     let Some(client) = (unsafe { flood.as_ref() }) else { return c_long::from(-libc::EINVAL) };
     let timeout = u64::try_from(timeout_ms).ok().map(Duration::from_millis);
-    let message = loop {
-        match client.recv(timeout) {
-            Ok(Some(message)) if message.header.kind == Kind::Data => break message,
-            Ok(Some(_)) => {}
-            Ok(None) => return c_long::from(-libc::ETIMEDOUT),
-            Err(error) => return c_long::from(-errno(&error)),
-        }
+    let message = match client.recv_data(timeout) {
+        Ok(Some(message)) => message,
+        Ok(None) => return c_long::from(-libc::ETIMEDOUT),
+        Err(error) => return c_long::from(-errno(&error)),
     };
     let flood::Header { id, epoch, seq, ttl, .. } = message.header;
     if !header.is_null() {

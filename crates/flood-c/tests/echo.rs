@@ -1,14 +1,16 @@
-//! The example in C, compiled and run beside a node in a network namespace that lives as long as a thread.
+//! What C calls, and the example in C, compiled and run, beside a node in a network namespace of its own.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use device::poller::Interest;
-use device::{Net, Poller, Tap};
-use flood::node::{self, Mode, Settings};
-use flood::{Format, Frame, Header, Padding, Rules, Wire, suppression};
+use device::{Net, Poller, Tap, Waker};
+use flood::node::{self, Mode, Running, Settings};
+use flood::{Format, Frame, Header, Kind, Padding, Rules, Wire, suppression};
+use nawa_flood::ffi;
 use rand_core::{OsRng, TryRngCore};
+use rustix::io::Errno;
 
 fn compile(folder: &Path) -> PathBuf {
     let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -44,16 +46,12 @@ fn next_frame(tap: &Tap, format: &Format) -> (Header, Vec<u8>) {
     }
 }
 
-#[test]
-fn a_program_in_c_sends_and_receives() {
+/// Runs `test` beside a node on a TAP, which are gone with it, unless it has to be skipped.
+fn beside_a_node(name: &str, test: impl FnOnce(&Tap, &Format, &Running) + Send) {
     if !rustix::process::geteuid().is_root() || !Path::new("/dev/net/tun").exists() {
-        return println!("SKIPPED: a_program_in_c_sends_and_receives: needs root and /dev/net/tun");
+        return println!("SKIPPED: {name}: needs root and /dev/net/tun");
     }
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let program = compile(folder.path());
     let inside = || {
-        // SAFETY: a new network namespace for this thread alone invalidates no descriptor and no memory.
-        unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNET) }.expect("root may");
         let (tap, mut net) = (Tap::create("air0").expect("a TAP"), Net::open().expect("netlink"));
         let index = net.link("air0").expect("it is there").index;
         net.set_up(index).expect("it can be switched on");
@@ -70,21 +68,62 @@ fn a_program_in_c_sends_and_receives() {
             warnings: Vec::new(),
         };
         let node = node::start(settings, OsRng.unwrap_err(), |why| panic!("{why}")).expect("it starts");
+        test(&tap, &format, &node);
+    };
+    device::netns::run_in_new(inside).expect("root may");
+}
+
+/// A frame of node 9, to everybody.
+fn from_another(format: &Format, header: Header, data: &[u8]) -> Vec<u8> {
+    let message = format.write(&Header { id: 9, epoch: 1, ttl: 1, ..header }, data);
+    [&[0xff; 6][..], &[2, 0, 0, 0, 0, 9], &[0x88, 0xb5], message.as_slice()].concat()
+}
+
+#[test]
+fn a_program_in_c_sends_and_receives() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    beside_a_node("a_program_in_c_sends_and_receives", |tap, format, node| {
+        let program = compile(folder.path());
         let child = Command::new(&program).arg("air0").stdout(std::process::Stdio::piped()).spawn();
         let child = child.expect("the program starts");
-        let (header, data) = next_frame(&tap, &format);
+        let (header, data) = next_frame(tap, format);
         assert_eq!((header.id, header.ttl, data.as_slice()), (7, 3, &b"hello from C"[..]));
         assert_eq!(node.watch().status().map(|status| status.receivers), Some(1));
-        let message =
-            format.write(&Header { id: 9, epoch: 1, seq: 5, ttl: 1, ..Header::default() }, b"and back");
-        let ethernet = [&[0xff; 6][..], &[2, 0, 0, 0, 0, 9], &[0x88, 0xb5], message.as_slice()].concat();
-        tap.send(&ethernet).expect("it goes");
-        let (header, data) = next_frame(&tap, &format);
+        let message = from_another(format, Header { seq: 5, ..Header::default() }, b"and back");
+        tap.send(&message).expect("it goes");
+        let (header, data) = next_frame(tap, format);
         assert_eq!((header.id, header.ttl, data.as_slice()), (7, 16, &b"and back"[..]));
         let output = child.wait_with_output().expect("it ends");
         assert!(output.status.success());
         assert_eq!(String::from_utf8_lossy(&output.stdout), "9 5 1 and back\n");
-    };
-    std::thread::scope(|scope| scope.spawn(inside).join())
-        .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    });
+}
+
+/// Every node hears the answers to everybody's pings.
+#[test]
+fn answers_to_pings_make_nobody_wait_longer() {
+    beside_a_node("answers_to_pings_make_nobody_wait_longer", |tap, format, _| {
+        // SAFETY: a string.
+        let flood = unsafe { ffi::nawa_flood_open(c"air0".as_ptr()) };
+        // SAFETY: it is open.
+        assert_eq!(unsafe { ffi::nawa_flood_listen(flood) }, 0);
+        let (mut poller, done) = (Poller::new().expect("a poller"), Waker::new().expect("a waker"));
+        poller.add(&done, 0, Interest::Read).expect("it can be watched");
+        let mut answer = |seq: u32| {
+            let header = Header { seq, kind: Kind::EchoReply, ..Header::default() };
+            tap.send(&from_another(format, header, &[0; 12])).expect("it goes");
+            poller.wait(Some(Duration::from_millis(10))).expect("it waits").count() > 0
+        };
+        std::thread::scope(|scope| {
+            let answers = scope.spawn(|| (0..500).find(|seq| answer(*seq)));
+            // SAFETY: it is open; there is no room for a header or data.
+            let heard =
+                unsafe { ffi::nawa_flood_recv(flood, std::ptr::null_mut(), std::ptr::null_mut(), 0, 100) };
+            done.wake();
+            assert_eq!(heard, std::ffi::c_long::from(-Errno::TIMEDOUT.raw_os_error()));
+            assert!(answers.join().expect("it ends").is_some(), "it came back after the last of them");
+        });
+        // SAFETY: it is open, and not used any more.
+        unsafe { ffi::nawa_flood_close(flood) };
+    });
 }

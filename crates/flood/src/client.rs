@@ -176,11 +176,29 @@ impl Client {
     /// # Errors
     /// If the node is gone, and all is read.
     pub fn recv(&self, timeout: Option<Duration>) -> Result<Option<Message>, ClientError> {
+        self.recv_if(timeout, |_| true)
+    }
+
+    /// The next message of an application's; what answers pings is left out, and makes nobody wait longer.
+    ///
+    /// # Errors
+    /// As of [`Client::recv`].
+    pub fn recv_data(&self, timeout: Option<Duration>) -> Result<Option<Message>, ClientError> {
+        self.recv_if(timeout, |message| message.header.kind == Kind::Data)
+    }
+
+    fn recv_if(
+        &self,
+        timeout: Option<Duration>,
+        wanted: impl Fn(&Message) -> bool,
+    ) -> Result<Option<Message>, ClientError> {
         let until = timeout.map(|timeout| monotonic() + timeout);
         let mut ear = self.ear.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
-            if let Some(message) = self.take(ear.as_mut())? {
-                return Ok(Some(message));
+            match self.take(ear.as_mut())? {
+                Some(message) if wanted(&message) => return Ok(Some(message)),
+                Some(_) => continue,
+                None => {}
             }
             self.check()?;
             let rest = until.map(|until| until.saturating_sub(monotonic()));

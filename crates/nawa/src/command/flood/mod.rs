@@ -31,11 +31,8 @@ pub fn recv(recv: &FloodRecv) -> Result<(), Failure> {
     client.listen().map_err(failure)?;
     let mut received = 0;
     while recv.count.is_none_or(|count| received < count) {
-        let message = client.recv(recv.timeout).map_err(failure)?;
+        let message = client.recv_data(recv.timeout).map_err(failure)?;
         let message = message.ok_or_else(|| Failure::failed("no message has come in time"))?;
-        if message.header.kind != flood::Kind::Data {
-            continue;
-        }
         if recv.echo {
             client.send(0, &message.data).map_err(failure)?;
         }
