@@ -326,9 +326,11 @@ impl<R: RngCore> Node<R> {
         }
         while let Some(frame) = suppression.poll_transmit(monotonic()) {
             let Some(header) = self.settings.rules.format.header(&frame) else { continue };
-            match (self.medium.send(&frame), header.id == self.settings.rules.id) {
-                (Ok(()), false) => self.counts.relayed += 1,
-                (sent, _) => self.sequence.count(header.ttl, sent.is_ok()),
+            let went = self.medium.send(&frame).is_ok();
+            if header.id == self.settings.rules.id {
+                self.sequence.count(header.ttl, went);
+            } else {
+                self.counts.relayed += u64::from(went);
             }
             if !self.medium.has_sent() {
                 self.below = Some(monotonic());
@@ -558,6 +560,67 @@ mod tests {
         let told = [(1, 0), (1, 1), (1, 2), (1, 3), (2, 3), (20, 20)];
         let told = told.map(|(dropped, relayed)| vanished(dropped, relayed).is_some());
         assert_eq!(told, [false, false, false, false, true, true]);
+    }
+
+    /// Draws the longest waits.
+    struct Longest;
+
+    impl RngCore for Longest {
+        fn next_u32(&mut self) -> u32 {
+            u32::MAX
+        }
+        fn next_u64(&mut self) -> u64 {
+            u64::MAX
+        }
+        fn fill_bytes(&mut self, to: &mut [u8]) {
+            to.fill(u8::MAX);
+        }
+    }
+
+    #[test]
+    fn what_is_not_relayed_is_no_message_of_this_host() {
+        if !rustix::process::geteuid().is_root() || !std::path::Path::new("/dev/net/tun").exists() {
+            return println!("SKIPPED: what_is_not_relayed_is_no_message_of_this_host: needs root and /dev/net/tun");
+        }
+        let inside = || {
+            let (tap, mut net) = (device::Tap::create("air0").expect("a TAP"), Net::open().expect("netlink"));
+            let index = net.link("air0").expect("it is there").index;
+            net.set_up(index).expect("it can be switched on");
+            let format = crate::Format::new(Wire::One, None);
+            // The other's message is due once, in half a second; the own one at once, and once more in a second.
+            let jitter = Duration::from_millis(500);
+            let settings = Settings {
+                interface: "air0".into(),
+                rules: crate::Rules { format, id: 7, rate_limit: None },
+                mode: Mode::Driver,
+                ttl: 16,
+                port: 51902,
+                epoch: 1,
+                suppression: crate::suppression::Rules { jitter, threshold: 0, enough: 1, repeats: 1 },
+                busy_poll: false,
+                warnings: Vec::new(),
+            };
+            let node = start(settings, Longest, |why| panic!("{why}")).expect("it starts");
+            let eventually = |right: fn(&Status) -> bool| {
+                let until = monotonic() + Duration::from_secs(30);
+                loop {
+                    let status = node.watch().status().expect("it runs");
+                    if right(&status) {
+                        return status;
+                    }
+                    assert!(monotonic() < until, "{status:?}");
+                }
+            };
+            let other = format.write(&Header { id: 9, epoch: 1, ttl: 3, ..Header::default() }, b"other");
+            tap.send(&crate::medium::ethernet([2, 0, 0, 0, 0, 9], &other)).expect("it goes");
+            eventually(|status| status.new_frames == 1);
+            let down = std::process::Command::new("ip").args(["link", "set", "air0", "down"]).status();
+            assert!(down.expect("ip starts").success());
+            crate::Client::connect("air0").expect("a node").send(0, b"own").expect("it is taken");
+            let status = eventually(|status| status.repeated_frames == 1);
+            assert_eq!((status.relayed_frames, status.sent_frames, status.unsent_frames), (0, 0, 2));
+        };
+        device::netns::run_in_new(inside).expect("root may");
     }
 
     #[test]
