@@ -178,7 +178,6 @@ enum tcp_ca_state {
 };
 
 #define TCP_CONG_NON_RESTRICTED 1
-#define TCP_INFINITE_SSTHRESH 0x7fffffff
 #define TCP_INIT_CWND 10
 #define SK_PACING_NONE 0
 #define SK_PACING_NEEDED 1

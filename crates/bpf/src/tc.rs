@@ -38,13 +38,6 @@ enum How {
     Filter { interface: u32, direction: Direction, handle: u32 },
 }
 
-impl Attached {
-    /// Whether it goes with its holder, whatever ends that.
-    pub fn is_link(&self) -> bool {
-        matches!(self.0, How::Link { .. })
-    }
-}
-
 impl Drop for Attached {
     fn drop(&mut self) {
         if let How::Filter { interface, direction, handle } = self.0 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only
  *
- * What a TCP connection under `fsat` keeps, and what is told about it. Shared with Rust (`kernel/record.rs`).
+ * What a TCP connection under `fsat` keeps, and what is told about it. Shared with Rust (`kernel/connections.rs`).
  */
 #ifndef NAWA_CONNECTION_H
 #define NAWA_CONNECTION_H

@@ -31,12 +31,8 @@ impl Ecn {
     }
 }
 
-/// The outer field for an inner one: a copy (RFC 6040 §4.1, normal mode).
-pub fn encapsulate(inner: Ecn) -> Ecn {
-    inner
-}
-
-/// The field of the forwarded inner packet, or `None` to drop it (RFC 6040 §4.2, figure 4).
+/// The field of the forwarded inner packet, or `None` to drop it (RFC 6040 §4.2, figure 4). The outer field is a copy of the inner one
+/// to begin with (§4.1, normal mode).
 pub fn decapsulate(inner: Ecn, outer: Ecn) -> Option<Ecn> {
     match (inner, outer) {
         (Ecn::NotEct, Ecn::Ce) => None,
