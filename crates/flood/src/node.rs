@@ -77,7 +77,7 @@ pub struct Status {
     pub answered_pings: u64,
     /// Applications that listen.
     pub receivers: usize,
-    /// Frames that went no further, by reason.
+    /// Frames that went no further, by reason; this host's own as well where too many waited (`full`).
     pub dropped_frames: BTreeMap<&'static str, u64>,
 }
 
@@ -509,7 +509,10 @@ impl<R: RngCore> Asked<Status, ()> for Node<R> {
                 }),
             answered_pings: self.counts.answered,
             receivers: self.clients.values().filter(|client| client.listening.is_some()).count(),
-            dropped_frames: dropped.map(|verdict| (verdict.name(), verdicts[*verdict as usize])).collect(),
+            dropped_frames: dropped
+                .map(|verdict| (verdict.name(), verdicts[*verdict as usize]))
+                .chain([("full", waited.dropped)])
+                .collect(),
         }
     }
 }
@@ -553,7 +556,11 @@ fn wait(below: bool, due: Option<Duration>, now: Duration) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
+    use device::Tap;
+
     use super::*;
+    use crate::suppression::PENDING_MAX;
+    use crate::{Format, Rules};
 
     #[test]
     fn relays_vanish_where_many_were_sent_back_and_half_of_them_dropped() {
@@ -577,50 +584,76 @@ mod tests {
         }
     }
 
-    #[test]
-    fn what_is_not_relayed_is_no_message_of_this_host() {
+    /// Runs `test` with a TAP and a node on it that waits as `rules` say, for as long as they may, unless it has to be skipped.
+    fn waiting(name: &str, suppression: crate::suppression::Rules, test: impl FnOnce(&Tap, &Running) + Send) {
         if !rustix::process::geteuid().is_root() || !std::path::Path::new("/dev/net/tun").exists() {
-            return println!("SKIPPED: what_is_not_relayed_is_no_message_of_this_host: needs root and /dev/net/tun");
+            return println!("SKIPPED: {name}: needs root and /dev/net/tun");
         }
         let inside = || {
-            let (tap, mut net) = (device::Tap::create("air0").expect("a TAP"), Net::open().expect("netlink"));
+            let (tap, mut net) = (Tap::create("air0").expect("a TAP"), Net::open().expect("netlink"));
             let index = net.link("air0").expect("it is there").index;
             net.set_up(index).expect("it can be switched on");
-            let format = crate::Format::new(Wire::One, None);
-            // The other's message is due once, in half a second; the own one at once, and once more in a second.
-            let jitter = Duration::from_millis(500);
             let settings = Settings {
                 interface: "air0".into(),
-                rules: crate::Rules { format, id: 7, rate_limit: None },
+                rules: Rules { format: Format::new(Wire::One, None), id: 7, rate_limit: None },
                 mode: Mode::Driver,
                 ttl: 16,
                 port: 51902,
                 epoch: 1,
-                suppression: crate::suppression::Rules { jitter, threshold: 0, enough: 1, repeats: 1 },
+                suppression,
                 busy_poll: false,
                 warnings: Vec::new(),
             };
-            let node = start(settings, Longest, |why| panic!("{why}")).expect("it starts");
-            let eventually = |right: fn(&Status) -> bool| {
-                let until = monotonic() + Duration::from_secs(30);
-                loop {
-                    let status = node.watch().status().expect("it runs");
-                    if right(&status) {
-                        return status;
-                    }
-                    assert!(monotonic() < until, "{status:?}");
-                }
-            };
-            let other = format.write(&Header { id: 9, epoch: 1, ttl: 3, ..Header::default() }, b"other");
-            tap.send(&crate::medium::ethernet([2, 0, 0, 0, 0, 9], &other)).expect("it goes");
-            eventually(|status| status.new_frames == 1);
+            test(&tap, &start(settings, Longest, |why| panic!("{why}")).expect("it starts"));
+        };
+        device::netns::run_in_new(inside).expect("root may");
+    }
+
+    /// Another's message arrives.
+    fn hear(tap: &Tap, seq: u32) {
+        let header = Header { id: 9, epoch: 1, seq, ttl: 3, ..Header::default() };
+        let frame = Format::new(Wire::One, None).write(&header, b"other");
+        tap.send(&crate::medium::ethernet([2, 0, 0, 0, 0, 9], &frame)).expect("it goes");
+    }
+
+    fn eventually(node: &Running, right: fn(&Status) -> bool) -> Status {
+        let until = monotonic() + Duration::from_secs(30);
+        loop {
+            let status = node.watch().status().expect("it runs");
+            if right(&status) {
+                return status;
+            }
+            assert!(monotonic() < until, "{status:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_relayed_is_no_message_of_this_host() {
+        // The other's message is due once, in half a second; the own one at once, and once more in a second.
+        let jitter = Duration::from_millis(500);
+        let rules = crate::suppression::Rules { jitter, threshold: 0, enough: 1, repeats: 1 };
+        waiting("what_is_not_relayed_is_no_message_of_this_host", rules, |tap, node| {
+            hear(tap, 0);
+            eventually(node, |status| status.new_frames == 1);
             let down = std::process::Command::new("ip").args(["link", "set", "air0", "down"]).status();
             assert!(down.expect("ip starts").success());
             crate::Client::connect("air0").expect("a node").send(0, b"own").expect("it is taken");
-            let status = eventually(|status| status.repeated_frames == 1);
+            let status = eventually(node, |status| status.repeated_frames == 1);
             assert_eq!((status.relayed_frames, status.sent_frames, status.unsent_frames), (0, 0, 2));
+        });
+    }
+
+    #[test]
+    fn what_too_many_wait_for_is_counted() {
+        let rules = crate::suppression::Rules {
+            jitter: Duration::from_secs(1000),
+            ..crate::suppression::Rules::PURE
         };
-        device::netns::run_in_new(inside).expect("root may");
+        waiting("what_too_many_wait_for_is_counted", rules, |tap, node| {
+            (0..PENDING_MAX as u32 + 5).for_each(|seq| hear(tap, seq));
+            let status = eventually(node, |status| status.dropped_frames.get("full") == Some(&5));
+            assert_eq!((status.new_frames, status.relayed_frames), (PENDING_MAX as u64 + 5, 0));
+        });
     }
 
     #[test]

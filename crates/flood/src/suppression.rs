@@ -81,7 +81,7 @@ pub struct Stats {
     pub repeated: u64,
     /// Not relayed, because enough copies were heard.
     pub suppressed: u64,
-    /// Not relayed, because too many messages waited.
+    /// Never sent, because too many messages waited.
     pub dropped: u64,
 }
 
