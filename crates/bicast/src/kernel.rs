@@ -7,7 +7,7 @@ mod tests;
 #[cfg(test)]
 mod vectors;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::time::Duration;
@@ -59,8 +59,6 @@ pub struct Counters {
 pub struct Programs {
     object: Object,
     attached: BTreeMap<u32, [Attached; 2]>,
-    own: BTreeSet<Vec<u8>>,
-    hooked: BTreeSet<Vec<u8>>,
 }
 
 impl Programs {
@@ -73,8 +71,7 @@ impl Programs {
         let refused = |error| bpf::refused("bicast", error);
         let open = ObjectBuilder::default().open_memory(OBJECT).map_err(refused)?;
         let object = open.load().map_err(refused)?;
-        let programs =
-            Programs { object, attached: BTreeMap::new(), own: BTreeSet::new(), hooked: BTreeSet::new() };
+        let programs = Programs { object, attached: BTreeMap::new() };
         programs.set(settings)?;
         Ok(programs)
     }
@@ -114,7 +111,7 @@ impl Programs {
         // No copy is sent to a hook that is left.
         let staying =
             self.attached.keys().filter(|index| interfaces.contains_key(index)).map(share).collect();
-        self.hooked = self.replace("hooked", &self.hooked, staying)?;
+        self.replace("hooked", staying)?;
         self.attached.retain(|index, _| interfaces.contains_key(index));
         let new: Vec<u32> = interfaces.keys().filter(|i| !self.attached.contains_key(i)).copied().collect();
         let mut result = Ok(());
@@ -124,8 +121,7 @@ impl Programs {
                 Err(error) => result = Err(error),
             }
         }
-        let all = self.attached.keys().map(share).collect();
-        self.hooked = self.replace("hooked", &self.hooked, all)?;
+        self.replace("hooked", self.attached.keys().map(share).collect())?;
         result
     }
 
@@ -145,28 +141,22 @@ impl Programs {
     ///
     /// # Errors
     /// What the kernel says.
-    pub fn set_own(&mut self, addresses: &BTreeMap<IpAddr, u32>) -> Result<(), Error> {
-        let new =
-            addresses.iter().map(|(address, index)| (address_bytes(*address).to_vec(), *index)).collect();
-        self.own = self.replace("own", &self.own, new)?;
-        Ok(())
+    pub fn set_own(&self, addresses: &BTreeMap<IpAddr, u32>) -> Result<(), Error> {
+        let own = addresses.iter().map(|(address, index)| (address_bytes(*address).to_vec(), *index));
+        self.replace("own", own.collect())
     }
 
-    /// Has the map hold `new` in place of what it had for the keys `old`; the new ones.
-    fn replace(
-        &self,
-        name: &'static str,
-        old: &BTreeSet<Vec<u8>>,
-        new: BTreeMap<Vec<u8>, u32>,
-    ) -> Result<BTreeSet<Vec<u8>>, Error> {
+    /// Has the map hold `new` and nothing else.
+    fn replace(&self, name: &'static str, new: BTreeMap<Vec<u8>, u32>) -> Result<(), Error> {
         let map = self.map(name)?;
-        for gone in old.iter().filter(|key| !new.contains_key(*key)) {
-            map.delete(gone).map_err(failed)?;
+        // Deleting while walking may lead back to the start.
+        for gone in map.keys().filter(|key| !new.contains_key(key)).collect::<Vec<_>>() {
+            map.delete(&gone).map_err(failed)?;
         }
         for (key, value) in &new {
             map.update(key, &value.to_ne_bytes(), MapFlags::ANY).map_err(failed)?;
         }
-        Ok(new.into_keys().collect())
+        Ok(())
     }
 
     /// What can be asked from any thread.

@@ -1,8 +1,8 @@
 //! That copies go the ways that the stack itself goes: its routes, ports and sizes, and nobody else's.
 
-use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
+use libbpf_rs::MapCore;
 use packet::Ip;
 use packet::checksum::{self, Sum};
 use packet::ip::UDP;
@@ -274,9 +274,14 @@ fn a_path_that_dies_comes_after_others_once_one_copy_is_late() {
 #[test]
 fn a_host_may_have_thousands_of_addresses() {
     in_world("a_host_may_have_thousands_of_addresses", |world| {
-        let all: BTreeMap<IpAddr, u32> =
-            (0..4000u32).map(|nth| (IpAddr::from(nth.to_be_bytes()), 1)).collect();
-        world.programs.set_own(&all).expect("as many as there are");
+        let set = |count: u32| {
+            let all = (0..count).map(|nth| (IpAddr::from(nth.to_be_bytes()), 1)).collect();
+            world.programs.set_own(&all).is_ok()
+        };
+        assert!(set(4000) && !set(65_537), "as many as the map has");
+        // And nothing is left of what was too much.
+        assert!(set(3));
+        assert_eq!(world.programs.map("own").expect("a map").keys().count(), 3);
     });
 }
 
