@@ -322,7 +322,20 @@ fn a_monitor_that_cannot_be_used_is_named(wifi: &Wifi) {
     );
     wifi.iw(1, "dev wlan1 interface add mon7 type monitor flags otherbss");
     wifi.nodes[1].ip("link set mon7 up");
-    eventually("it is used", || wifi.status(1)["off_because"].is_null().then_some(()));
+    let is_used = || eventually("it is used", || wifi.status(1)["off_because"].is_null().then_some(()));
+    is_used();
+    // Down, and up again before anybody looks.
+    let file = wifi.folder.path().join("batch");
+    std::fs::write(&file, "link set mon7 down\nlink set mon7 up\n".repeat(20)).expect("a file");
+    wifi.nodes[1].ip(&format!("-batch {}", file.display()));
+    is_used();
+    wifi.nodes[1].ip("link set mon7 down");
+    eventually("it is said", || {
+        let status = wifi.status(1);
+        status["off_because"].as_str().is_some_and(|why| why.contains("`mon7` is down")).then_some(())
+    });
+    wifi.nodes[1].ip("link set mon7 up");
+    is_used();
     wifi.iw(1, "dev mon7 del");
     eventually("it is missed", || wifi.status(1)["off_because"].as_str().map(drop));
 }

@@ -141,10 +141,9 @@ impl Node {
             let overhearing = &mut air.overhearing;
             let heard =
                 socket.recv(|bytes| overhearing.handle(own, bytes, |frame| layer.handle_slave(now, frame)));
-            match heard {
-                Ok(_) => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(_) => air.monitor = Err(Deaf::Gone),
+            // What fails is the interface here, too, which may be up again by now, and the socket with it.
+            if heard.is_err() {
+                break;
             }
         }
         self.note_deafness();

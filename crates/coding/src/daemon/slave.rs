@@ -134,7 +134,8 @@ impl Air {
         let (made, index) = match name {
             MonitorName::Given(name) => {
                 let link = Net::open().and_then(|mut net| net.link(name));
-                (None, link.map(|link| link.index).map_err(|_| Deaf::Absent(name.clone())))
+                let link = link.map_err(|_| Deaf::Absent(name.clone()));
+                (None, link.and_then(|link| link.up.then_some(link.index).ok_or(Deaf::Down(name.clone()))))
             }
             MonitorName::Own(name) => match radio.monitor(name) {
                 Ok(monitor) => {

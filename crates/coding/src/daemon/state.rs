@@ -48,11 +48,11 @@ pub enum Deaf {
     /// The driver, or a name that is taken.
     #[error("what neighbours send each other is not heard: the monitor interface `{0}` cannot be used ({1})")]
     Refused(String, String),
-    /// It went away.
+    /// The named one is switched off.
     #[error(
-        "what neighbours send each other is not heard: the monitor interface is gone; it is used again when it is there"
+        "what neighbours send each other is not heard: the monitor interface `{0}` is down; `ip link set {0} up`"
     )]
-    Gone,
+    Down(String),
     /// 802.11n or later.
     #[error(
         "the network is one of 802.11n or later, where sending many frames as one gains more than coding; join it without HT for coding \
