@@ -11,8 +11,9 @@ use crate::{Tcp, flow_hash, tcp};
 
 /// The longest IP packet, in bytes.
 const MAX_PACKET: usize = 65535;
-/// The kernel refuses super-packets of more UDP datagrams (UDP_MAX_SEGMENTS before Linux 6.9).
-const MAX_UDP_SEGMENTS: usize = 64;
+/// The kernel refuses super-packets of more UDP datagrams (UDP_MAX_SEGMENTS before Linux 6.9), and cuts writes of more than 1,024 parts
+/// (IOV_MAX). So many full segments of TCP are longer than a packet may be.
+const MAX_SEGMENTS: usize = 64;
 /// Trains that are searched for a packet's flow.
 const LOOK_BACK: usize = 16;
 /// An IPv6 header and 60 bytes of TCP.
@@ -157,10 +158,9 @@ impl Train {
             && mine.headers == shape.headers
             && payload <= mine.segment_size
             && self.length + payload <= MAX_PACKET
-            && match mine.kind {
-                Segmentation::Tcp => mine.sequence == shape.sequence.wrapping_sub(payload as u32),
-                Segmentation::Udp => self.count < MAX_UDP_SEGMENTS,
-            }
+            && self.count < MAX_SEGMENTS
+            && (mine.kind == Segmentation::Udp
+                || mine.sequence == shape.sequence.wrapping_sub(payload as u32))
             && same_headers(shape, packet, first)
     }
 
@@ -380,6 +380,8 @@ mod tests {
         let groups = grouped(&packets);
         assert_eq!(groups.iter().map(Vec::len).collect::<Vec<_>>(), [46, 4]);
         assert_eq!(grouped(&vec![Build::v4().udp(b"a"); 65]).len(), 2);
+        let short: Vec<_> = (0..2000).map(|i| data(Build::v4(), i * 20, tcp::ACK, 20)).collect();
+        assert!(grouped(&short).iter().all(|train| train.len() + 2 <= 1024), "each goes as one write");
     }
 
     proptest! {
