@@ -6,9 +6,9 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, recvfrom, sendto, socket_with,
-    sockopt,
 };
 
+use crate::udp::set;
 use crate::{BUFFER, interface_request};
 
 /// A non-blocking UDP socket that hears what comes to everybody at a port by one interface, and sends to that port of all
@@ -27,13 +27,12 @@ impl BroadcastSocket {
     pub fn bind(interface: &str, port: u16, checksums: bool) -> io::Result<Self> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, flags, None)?;
-        sockopt::set_socket_broadcast(&socket, true)?;
-        bind_to_device(&socket, interface)?;
-        if !checksums {
-            set_no_checksums(&socket)?;
-        }
+        set(&socket, libc::SOL_SOCKET, libc::SO_BROADCAST, 1)?;
+        let name = interface_request::with_flags(interface, 0)?.ifr_name;
+        set(&socket, libc::SOL_SOCKET, libc::SO_BINDTODEVICE, name)?;
+        set(&socket, libc::SOL_SOCKET, libc::SO_NO_CHECK, libc::c_int::from(!checksums))?;
         // What the kernel's limit cuts off is no error.
-        let _ = sockopt::set_socket_recv_buffer_size_force(&socket, BUFFER as usize);
+        let _ = set(&socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, BUFFER);
         bind(&socket, &SocketAddrV4::new(Ipv4Addr::BROADCAST, port))?;
         let here = address(&socket, interface)?;
         Ok(Self { socket, everybody: SocketAddrV4::new(Ipv4Addr::BROADCAST, port), here })
@@ -75,25 +74,4 @@ fn address(socket: &OwnedFd, interface: &str) -> io::Result<Ipv4Addr> {
     let bytes = unsafe { request.ifr_ifru.ifru_addr.sa_data };
     let [a, b, c, d] = [bytes[2], bytes[3], bytes[4], bytes[5]].map(|byte| byte as u8);
     Ok(Ipv4Addr::new(a, b, c, d))
-}
-
-fn bind_to_device(socket: &OwnedFd, interface: &str) -> io::Result<()> {
-    let (name, length) = (interface.as_ptr().cast(), interface.len() as libc::socklen_t);
-    // SAFETY: so many bytes of the name, which the kernel only reads and which outlive the call.
-    check(unsafe {
-        libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_BINDTODEVICE, name, length)
-    })
-}
-
-fn set_no_checksums(socket: &OwnedFd) -> io::Result<()> {
-    let (on, length) = (1 as libc::c_int, size_of::<libc::c_int>() as libc::socklen_t);
-    // SAFETY: one int, which the kernel only reads and which outlives the call.
-    check(unsafe {
-        let value = (&raw const on).cast();
-        libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_NO_CHECK, value, length)
-    })
-}
-
-fn check(result: libc::c_int) -> io::Result<()> {
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

@@ -5,6 +5,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with};
 
+use crate::udp::set;
+
 /// A non-blocking packet socket at one interface. What leaves this host is not heard.
 #[derive(Debug)]
 pub struct PacketSocket {
@@ -22,12 +24,7 @@ impl PacketSocket {
         set(&socket, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1)?;
         // What the kernel's limit cuts off is no error.
         let _ = set(&socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, crate::BUFFER);
-        let mut name = address();
-        name.sll_protocol = ethertype.unwrap_or(0).to_be();
-        name.sll_ifindex = i32::try_from(interface).map_err(io::Error::other)?;
-        let length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
-        // SAFETY: the name is one `sockaddr_ll` of the length given, which outlives the call.
-        check(unsafe { libc::bind(socket.as_raw_fd(), (&raw const name).cast(), length) })?;
+        bind(&socket, ethertype.unwrap_or(0), interface)?;
         Self::adopt(socket)
     }
 
@@ -101,24 +98,23 @@ impl AsFd for PacketSocket {
     }
 }
 
-pub(crate) fn address() -> libc::sockaddr_ll {
+fn address() -> libc::sockaddr_ll {
     // SAFETY: all zero is a valid `sockaddr_ll`: integers and bytes.
     let mut name: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
     name.sll_family = libc::AF_PACKET as u16;
     name
 }
 
-pub(crate) fn set(
-    socket: &OwnedFd,
-    level: libc::c_int,
-    name: libc::c_int,
-    value: libc::c_int,
-) -> io::Result<()> {
-    let length = size_of_val(&value) as libc::socklen_t;
-    // SAFETY: the value is one int, which the kernel only reads and which outlives the call.
-    check(unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, (&raw const value).cast(), length) })
+/// Has a packet socket hear the frames of this EtherType, 0: of none, at the interface with this index, and send by it.
+pub(crate) fn bind(socket: &OwnedFd, ethertype: u16, interface: u32) -> io::Result<()> {
+    let mut name = address();
+    name.sll_protocol = ethertype.to_be();
+    name.sll_ifindex = i32::try_from(interface).map_err(io::Error::other)?;
+    let length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+    // SAFETY: the name is one `sockaddr_ll` of the length given, which outlives the call.
+    check(unsafe { libc::bind(socket.as_raw_fd(), (&raw const name).cast(), length) })
 }
 
-pub(crate) fn check(result: libc::c_int) -> io::Result<()> {
+fn check(result: libc::c_int) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

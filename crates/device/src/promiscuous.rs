@@ -8,8 +8,9 @@ use packet::{gso, sctp};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 use crate::BUFFER;
-use crate::packet_socket::{address, check, set};
+use crate::packet_socket::{bind, unsent};
 use crate::udp::control::{Control, array};
+use crate::udp::set;
 use crate::virtio::VirtioHeader;
 
 /// The longest that one receive returns, in bytes: a train that the kernel joined, behind Ethernet's header.
@@ -50,7 +51,14 @@ impl PromiscuousSocket {
         }
         // What the kernel's limit cuts off is no error.
         let _ = set(&socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, BUFFER);
-        listen(&socket, i32::try_from(interface).map_err(io::Error::other)?)?;
+        bind(&socket, libc::ETH_P_ALL as u16, interface)?;
+        let mode = libc::packet_mreq {
+            mr_ifindex: interface.cast_signed(),
+            mr_type: libc::PACKET_MR_PROMISC as u16,
+            mr_alen: 0,
+            mr_address: [0; 8],
+        };
+        set(&socket, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, mode)?;
         let opened = Self { socket, below: memory_of(mtu), short: true, buffer: vec![0; READ].into() };
         opened.limit()?;
         Ok(opened)
@@ -80,10 +88,7 @@ impl PromiscuousSocket {
         if !self.short {
             return true;
         }
-        let mut queued: libc::c_int = 0;
-        // SAFETY: SIOCOUTQ writes one int, which outlives the call.
-        let result = unsafe { libc::ioctl(self.socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut queued) };
-        result < 0 || queued.cast_unsigned() + 1 < self.below
+        unsent(&self.socket).map_or(true, |queued| queued + 1 < self.below)
     }
 
     /// Sends one frame, checksums filled in, from its destination address on.
@@ -147,25 +152,6 @@ const AROUND_DATA: u32 = 512;
 /// What a frame of that many bytes of payload takes in the kernel, and one byte.
 fn memory_of(mtu: u32) -> u32 {
     (mtu + AROUND_DATA).next_power_of_two() + SKB + 1
-}
-
-fn listen(socket: &OwnedFd, interface: i32) -> io::Result<()> {
-    let mut name = address();
-    name.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
-    name.sll_ifindex = interface;
-    let length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
-    // SAFETY: the name is one `sockaddr_ll` of the length given, which outlives the call.
-    check(unsafe { libc::bind(socket.as_raw_fd(), (&raw const name).cast(), length) })?;
-    let member = libc::packet_mreq {
-        mr_ifindex: interface,
-        mr_type: libc::PACKET_MR_PROMISC as u16,
-        mr_alen: 0,
-        mr_address: [0; 8],
-    };
-    let (level, option) = (libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP);
-    let length = size_of_val(&member) as libc::socklen_t;
-    // SAFETY: the value is one `packet_mreq`, which the kernel only reads and which outlives the call.
-    check(unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const member).cast(), length) })
 }
 
 /// The four bytes of a VLAN's tag that the kernel has taken out of the frame.

@@ -6,6 +6,8 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use rustix::net::{AddressFamily, Protocol, RecvFlags, SocketFlags, SocketType, recv, socket_with};
 
+use crate::packet_socket::bind;
+
 /// Packets per system call.
 const MESSAGES: usize = 64;
 /// Where IPv4 puts the destination address.
@@ -89,16 +91,9 @@ impl Sniffer {
     pub fn new(interface: &str) -> io::Result<Self> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::PACKET, SocketType::DGRAM, flags, None)?;
-        // SAFETY: all zero is a valid `sockaddr_ll`: integers and bytes.
-        let mut name: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
-        name.sll_family = libc::AF_PACKET as u16;
-        name.sll_protocol = (libc::ETH_P_IP as u16).to_be();
         let index = rustix::net::netdevice::name_to_index(&socket, interface)?;
-        name.sll_ifindex = i32::try_from(index).map_err(io::Error::other)?;
-        let length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
-        // SAFETY: the name is one `sockaddr_ll` of the length given, which outlives the call.
-        let result = unsafe { libc::bind(socket.as_raw_fd(), (&raw const name).cast(), length) };
-        if result < 0 { Err(io::Error::last_os_error()) } else { Ok(Self { socket }) }
+        bind(&socket, libc::ETH_P_IP as u16, index)?;
+        Ok(Self { socket })
     }
 
     /// The next packet, from its IP header on; `None` if there is none. What is longer than `buffer` is cut.

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
+use crate::udp::set;
+
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 128;
 
@@ -66,14 +68,7 @@ pub fn set_most_unsent(socket: impl AsFd, bytes: u32) -> io::Result<()> {
 }
 
 fn set_int(socket: impl AsFd, name: libc::c_int, value: u32) -> io::Result<()> {
-    let value = libc::c_int::try_from(value).unwrap_or(libc::c_int::MAX);
-    let descriptor = socket.as_fd().as_raw_fd();
-    // SAFETY: the value is one int, which the kernel only reads and which outlives the call.
-    let result = unsafe {
-        let (value, length) = ((&raw const value).cast(), size_of_val(&value) as libc::socklen_t);
-        libc::setsockopt(descriptor, libc::IPPROTO_TCP, name, value, length)
-    };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    set(socket, libc::IPPROTO_TCP, name, libc::c_int::try_from(value).unwrap_or(libc::c_int::MAX))
 }
 
 /// Listens on `address` without blocking; an IPv6 address that is unspecified takes IPv4 as well.
