@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use bpf::Error;
 use bpf::tc::{self, Attached, Direction};
-use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, ObjectBuilder, PrintLevel};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, Object};
 
 use crate::core::Mode;
 use records::address_bytes;
@@ -67,10 +67,7 @@ impl Programs {
     /// # Errors
     /// What the kernel lacks or says.
     pub fn load(settings: &Settings) -> Result<Programs, Error> {
-        hush();
-        let refused = |error| bpf::refused("bicast", error);
-        let open = ObjectBuilder::default().open_memory(OBJECT).map_err(refused)?;
-        let object = open.load().map_err(refused)?;
+        let object = bpf::open(OBJECT, "bicast")?.load().map_err(|error| bpf::refused("bicast", error))?;
         let programs = Programs { object, attached: BTreeMap::new() };
         programs.set(settings)?;
         Ok(programs)
@@ -128,11 +125,8 @@ impl Programs {
     fn attach_one(&self, index: u32) -> Result<[Attached; 2], Error> {
         // A namespace has one daemon, so whatever is there is a crash's.
         remove_left(index);
-        let attach = |name: &str, direction| {
-            let program = self.object.progs().find(|one| one.name() == name);
-            let program = program.ok_or_else(|| Error::NoProgram(name.to_owned()))?;
-            tc::attach(program.as_fd(), index, direction)
-        };
+        let attach =
+            |name: &str, direction| tc::attach(bpf::program(&self.object, name)?.as_fd(), index, direction);
         // What is learnt from what arrives goes first.
         Ok([attach("bicast_ingress", Direction::Ingress)?, attach("bicast_egress", Direction::Egress)?])
     }
@@ -169,7 +163,7 @@ impl Programs {
 
     fn map(&self, name: &'static str) -> Result<MapHandle, Error> {
         let map = self.object.maps().find(|map| map.name() == name);
-        let map = map.ok_or_else(|| Error::NoProgram(name.to_owned()))?;
+        let map = map.ok_or_else(|| Error::Missing(name.to_owned()))?;
         MapHandle::try_from(&map).map_err(failed)
     }
 }
@@ -225,13 +219,7 @@ impl Watch {
 /// Takes off what a crash left on the interface with this index; only kernels before 6.6 leave anything. True if there
 /// was something.
 pub fn remove_left(interface: u32) -> bool {
-    hush();
     tc::remove_left(interface, PREFIX)
-}
-
-/// What libbpf says is for developers.
-fn hush() {
-    libbpf_rs::set_print(Some((PrintLevel::Debug, |_, line| tracing::debug!("{}", line.trim_end()))));
 }
 
 fn failed(error: libbpf_rs::Error) -> Error {

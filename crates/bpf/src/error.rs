@@ -36,9 +36,9 @@ pub enum Error {
     /// No kfuncs of the base.
     #[error("this kernel has no {0}, on which to build; choose another with --base")]
     NoBase(&'static str),
-    /// The object has no such program.
-    #[error("the BPF object has no program {0}")]
-    NoProgram(String),
+    /// The object has no such program or map.
+    #[error("the BPF object has nothing named {0}")]
+    Missing(String),
     /// bpffs is not mounted, and cannot be from here.
     #[error("no BPF file system is mounted on /sys/fs/bpf ({0}); use `mount -t bpf bpf /sys/fs/bpf`")]
     NoBpffs(std::io::Error),

@@ -37,7 +37,7 @@ pub use error::Error;
 #[cfg(feature = "load")]
 pub use maps::Traced;
 #[cfg(feature = "load")]
-pub use refusal::refused;
+pub use refusal::{open, program, refused};
 
 /// Whether this process may load programs at all.
 #[cfg(feature = "load")]

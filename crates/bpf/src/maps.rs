@@ -59,9 +59,7 @@ impl Loaded {
     /// # Errors
     /// If there are no such map, program or interface.
     pub fn set_port(&self, name: &str, key: u32, interface: u32, program: &str) -> Result<(), Error> {
-        let program = self.object.progs_mut().find(|one| one.name() == program);
-        let program = program.ok_or_else(|| Error::NoProgram(name.to_owned()))?;
-        let fd = program.as_fd().as_raw_fd();
+        let fd = crate::program(&self.object, program)?.as_fd().as_raw_fd();
         self.update(name, key, &[interface.to_ne_bytes(), fd.to_ne_bytes()].concat())
     }
 
@@ -71,8 +69,7 @@ impl Loaded {
     /// # Errors
     /// If there is no such program, or the kernel does not run it.
     pub fn send(&self, program: &str, frame: &[u8], interface: u32, count: u32) -> Result<(), Error> {
-        let found = self.object.progs_mut().find(|one| one.name() == program);
-        let found = found.ok_or_else(|| Error::NoProgram(program.to_owned()))?;
+        let found = crate::program(&self.object, program)?;
         let mut context = [0; CONTEXT_BYTES];
         context[CONTEXT_END].copy_from_slice(&u32::try_from(frame.len()).unwrap_or(0).to_ne_bytes());
         context[CONTEXT_INTERFACE].copy_from_slice(&interface.to_ne_bytes());
@@ -99,9 +96,7 @@ impl Loaded {
         interface: u32,
         direction: tc::Direction,
     ) -> Result<tc::Attached, Error> {
-        let found = self.object.progs().find(|one| one.name() == program);
-        let found = found.ok_or_else(|| Error::NoProgram(program.to_owned()))?;
-        tc::attach(found.as_fd(), interface, direction)
+        tc::attach(crate::program(&self.object, program)?.as_fd(), interface, direction)
     }
 
     /// Attaches all programs to the tracepoints that their sections name, for as long as what is returned lives.
@@ -115,8 +110,8 @@ impl Loaded {
         Ok(Traced { _links: links })
     }
 
-    fn map(&self, name: &str) -> Result<Map<'_>, Error> {
+    pub(crate) fn map(&self, name: &str) -> Result<Map<'_>, Error> {
         let found = self.object.maps().find(|map| map.name().to_string_lossy().ends_with(name));
-        found.ok_or_else(|| Error::NoProgram(name.to_owned()))
+        found.ok_or_else(|| Error::Missing(name.to_owned()))
     }
 }

@@ -1,6 +1,30 @@
-//! Why the kernel takes no program.
+//! Opening objects, and why the kernel takes no program.
+
+use libbpf_rs::{Object, ObjectBuilder, OpenObject, PrintLevel, ProgramMut};
 
 use crate::{Error, probe};
+
+/// What libbpf says is for developers.
+pub(crate) fn hush() {
+    libbpf_rs::set_print(Some((PrintLevel::Debug, |_, line| tracing::debug!("{}", line.trim_end()))));
+}
+
+/// Opens the compiled `object`; errors call it `name`.
+///
+/// # Errors
+/// What libbpf says.
+pub fn open(object: &[u8], name: &str) -> Result<OpenObject, Error> {
+    hush();
+    ObjectBuilder::default().open_memory(object).map_err(|error| refused(name, error))
+}
+
+/// The program `name` of a loaded object.
+///
+/// # Errors
+/// There is none.
+pub fn program<'a>(object: &'a Object, name: &str) -> Result<ProgramMut<'a>, Error> {
+    object.progs_mut().find(|one| one.name() == name).ok_or_else(|| Error::Missing(name.to_owned()))
+}
 
 /// The kernel refuses `program`: it is locked down, this process may load none, or for another reason.
 pub fn refused(program: &str, error: libbpf_rs::Error) -> Error {

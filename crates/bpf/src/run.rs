@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 
-use libbpf_rs::{Object, ObjectBuilder, PrintLevel, ProgramInput};
+use libbpf_rs::{Object, ProgramInput};
 
 use crate::{Error, ffi};
 
@@ -16,10 +16,9 @@ impl Runnable {
     /// # Errors
     /// What the kernel says.
     pub fn load(object: &[u8]) -> Result<Runnable, Error> {
-        libbpf_rs::set_print(Some((PrintLevel::Debug, |_, line| tracing::debug!("{}", line.trim_end()))));
-        let refused = |error| crate::refusal::refused("to run by hand", error);
-        let open = ObjectBuilder::default().open_memory(object).map_err(refused)?;
-        Ok(Runnable(open.load().map_err(refused)?))
+        let name = "to run by hand";
+        let loaded = crate::open(object, name)?.load().map_err(|error| crate::refused(name, error))?;
+        Ok(Runnable(loaded))
     }
 
     /// Runs `program` on `context`, which it may change.
@@ -27,8 +26,7 @@ impl Runnable {
     /// # Errors
     /// If there is none, or the kernel does not run it.
     pub fn run(&self, program: &str, context: &mut [u8]) -> Result<(), Error> {
-        let found = self.0.progs_mut().find(|one| one.name() == program);
-        let found = found.ok_or(Error::NoProgram(program.to_owned()))?;
+        let found = crate::program(&self.0, program)?;
         let input = ProgramInput { context_in: Some(context), ..ProgramInput::default() };
         found.test_run(input).map(drop).map_err(|error| Error::loader("run a BPF program", error))
     }

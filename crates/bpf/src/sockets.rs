@@ -4,7 +4,7 @@ use std::io::Read;
 use std::os::fd::AsFd;
 
 use libbpf_rs::query::MapInfoIter;
-use libbpf_rs::{Iter, MapHandle, MapType, ObjectBuilder, PrintLevel};
+use libbpf_rs::{Iter, MapHandle, MapType};
 
 use crate::Error;
 
@@ -15,17 +15,14 @@ use crate::Error;
 /// If the kernel refuses the iterator.
 pub fn read(object: &[u8], program: &str, map: &str, value: usize) -> Result<Vec<u8>, Error> {
     let mut written = Vec::new();
-    libbpf_rs::set_print(Some((PrintLevel::Debug, |_, line| tracing::debug!("{}", line.trim_end()))));
-    let refused = |error| crate::refusal::refused(program, error);
+    let refused = |error| crate::refused(program, error);
     for kept in maps(map, value) {
-        let mut open = ObjectBuilder::default().open_memory(object).map_err(refused)?;
+        let mut open = crate::open(object, program)?;
         for mut own in open.maps_mut().filter(|own| own.name() == map) {
             own.reuse_fd(kept.as_fd()).map_err(refused)?;
         }
         let loaded = open.load().map_err(refused)?;
-        let iterator = loaded.progs_mut().find(|one| one.name() == program);
-        let iterator = iterator.ok_or_else(|| Error::NoProgram(program.to_owned()))?;
-        let link = iterator.attach().map_err(refused)?;
+        let link = crate::program(&loaded, program)?.attach().map_err(refused)?;
         let mut iteration = Iter::new(&link).map_err(refused)?;
         iteration.read_to_end(&mut written).map_err(Error::system("read the sockets' state"))?;
     }

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use libbpf_rs::query::{LinkInfoIter, LinkTypeInfo, MapInfoIter};
-use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, Object, ObjectBuilder, OpenObject, PrintLevel};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, Object, OpenObject};
 use rustix::io::Errno;
 
 use crate::probe::TcpStructOps;
@@ -56,9 +56,8 @@ pub enum Registration {
 /// # Errors
 /// What the kernel says.
 pub fn load(source: Source, kernel: &TcpStructOps) -> Result<Loaded, Error> {
-    libbpf_rs::set_print(Some((PrintLevel::Debug, |_, line| tracing::debug!("{}", line.trim_end()))));
-    let refused = |error| crate::refusal::refused(source.name, error);
-    let mut open = ObjectBuilder::default().open_memory(source.object).map_err(refused)?;
+    let refused = |error| crate::refused(source.name, error);
+    let mut open = crate::open(source.object, source.name)?;
     prepare(&mut open, source, kernel).map_err(refused)?;
     let object = open.load().map_err(refused)?;
     Ok(Loaded { object, map: source.map.to_owned(), name: source.name.to_owned(), links: kernel.links })

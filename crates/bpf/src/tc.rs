@@ -94,6 +94,7 @@ fn any_program(interface: u32, direction: Direction, handle: u32) -> TcHook {
 /// Removes filters that a crash left on the interface with index `interface`, if the programs' names start with
 /// `prefix`. True if there were any.
 pub fn remove_left(interface: u32, prefix: &str) -> bool {
+    crate::refusal::hush();
     let remove = |direction, handle| {
         let mut hook = any_program(interface, direction, handle);
         let ours = hook.query().is_ok_and(|id| name_of(id).is_some_and(|name| name.starts_with(prefix)));

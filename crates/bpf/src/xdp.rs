@@ -5,9 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use libbpf_rs::{
-    MapCore, MapFlags, Object, ObjectBuilder, PrintLevel, ProgramInput, RingBuffer, RingBufferBuilder,
-};
+use libbpf_rs::{MapCore, MapFlags, Object, ProgramInput, RingBuffer, RingBufferBuilder};
 
 use rustix::io::Errno;
 
@@ -74,9 +72,9 @@ fn load_programs(
     constants: &[(&str, &[u8])],
     programs: Option<&[&str]>,
 ) -> Result<Loaded, Error> {
-    libbpf_rs::set_print(Some((PrintLevel::Debug, |_, line| tracing::debug!("{}", line.trim_end()))));
-    let refused = |error| crate::refusal::refused("for XDP", error);
-    let mut open = ObjectBuilder::default().open_memory(object).map_err(refused)?;
+    let mut open = crate::open(object, "object")?;
+    let name = open.progs_mut().next().map(|first| first.name().to_string_lossy().into_owned());
+    let refused = |error| crate::refused(name.as_deref().unwrap_or_default(), error);
     for mut map in open.maps_mut() {
         let name = map.name().to_string_lossy().into_owned();
         let set = constants.iter().find(|(section, _)| name.ends_with(&format!(".rodata.{section}")));
@@ -145,8 +143,7 @@ impl Loaded {
     /// # Errors
     /// What the kernel says of the latter; something else may be attached there.
     pub fn attach(&self, program: &str, interface: u32) -> Result<Attached, Error> {
-        let found = self.object.progs_mut().find(|one| one.name() == program);
-        let found = found.ok_or_else(|| Error::NoProgram(program.to_owned()))?;
+        let found = crate::program(&self.object, program)?;
         let refused = match ffi::attach_xdp(found.as_fd(), interface, libbpf_sys::XDP_FLAGS_DRV_MODE) {
             Ok(link) => return Ok(Attached { mode: Mode::Native, refused: None, _link: link }),
             Err(error) => refusal(&error),
@@ -161,9 +158,7 @@ impl Loaded {
     /// # Errors
     /// If there is none of that size.
     pub fn set(&self, name: &str, value: &[u8]) -> Result<(), Error> {
-        let found = self.object.maps().find(|map| map.name().to_string_lossy().ends_with(name));
-        let found = found.ok_or_else(|| Error::NoProgram(name.to_owned()))?;
-        let changed = found.update(&0u32.to_ne_bytes(), value, MapFlags::ANY);
+        let changed = self.map(name)?.update(&0u32.to_ne_bytes(), value, MapFlags::ANY);
         changed.map_err(|error| Error::loader("change a BPF program's variables", error))
     }
 
@@ -172,8 +167,7 @@ impl Loaded {
     /// # Errors
     /// If there is no such map.
     pub fn sums(&self, name: &str) -> Result<Vec<u64>, Error> {
-        let map = self.object.maps().find(|map| map.name() == name);
-        let map = map.ok_or_else(|| Error::NoProgram(name.to_owned()))?;
+        let map = self.map(name)?;
         let sum = |key: u32| {
             let values = map.lookup_percpu(&key.to_ne_bytes(), MapFlags::ANY)?.unwrap_or_default();
             let number = |value: &Vec<u8>| value.as_slice().try_into().map_or(0, u64::from_ne_bytes);
@@ -188,9 +182,7 @@ impl Loaded {
     /// # Errors
     /// If there is no such map, or descriptors have run out.
     pub fn descriptor(&self, name: &str) -> Result<OwnedFd, Error> {
-        let map = self.object.maps().find(|map| map.name() == name);
-        let map = map.ok_or_else(|| Error::NoProgram(name.to_owned()))?;
-        map.as_fd().try_clone_to_owned().map_err(Error::system("keep a BPF map"))
+        self.map(name)?.as_fd().try_clone_to_owned().map_err(Error::system("keep a BPF map"))
     }
 
     /// The reading end of the ring buffer `name`.
@@ -198,8 +190,7 @@ impl Loaded {
     /// # Errors
     /// If there is no such map.
     pub fn ring(&self, name: &str) -> Result<Ring, Error> {
-        let map = self.object.maps().find(|map| map.name() == name);
-        let map = map.ok_or_else(|| Error::NoProgram(name.to_owned()))?;
+        let map = self.map(name)?;
         let failed = |error| Error::loader("read a ring buffer", error);
         let taken = Arc::new(Mutex::new(Vec::new()));
         let into = Arc::clone(&taken);
@@ -218,8 +209,7 @@ impl Loaded {
     /// # Errors
     /// If there is no such program, or descriptors have run out.
     pub fn program(&self, name: &str) -> Result<OwnedFd, Error> {
-        let found = self.object.progs_mut().find(|one| one.name() == name);
-        let found = found.ok_or_else(|| Error::NoProgram(name.to_owned()))?;
+        let found = crate::program(&self.object, name)?;
         found.as_fd().try_clone_to_owned().map_err(Error::system("keep a BPF program"))
     }
 
@@ -228,8 +218,7 @@ impl Loaded {
     /// # Errors
     /// If the kernel does not run it.
     pub fn run(&self, program: &str, frame: &[u8], repeat: u32) -> Result<Run, Error> {
-        let found = self.object.progs_mut().find(|one| one.name() == program);
-        let found = found.ok_or_else(|| Error::NoProgram(program.to_owned()))?;
+        let found = crate::program(&self.object, program)?;
         let mut out = vec![0; 4096];
         let input = ProgramInput {
             data_in: Some(frame),

@@ -4,12 +4,10 @@
 
 use std::io;
 use std::net::IpAddr;
-use std::os::fd::AsFd;
 
 use bpf::tc::{self, Attached, Direction};
 use device::nl80211::{Monitor, Radio};
 use device::{Net, PromiscuousSocket};
-use libbpf_rs::{ObjectBuilder, PrintLevel};
 
 use super::state::{Deaf, LEAST_MTU, Unusable};
 use crate::ethernet::Mac;
@@ -169,13 +167,7 @@ impl MonitorName {
 
 /// Keeps IP off the interface with this index.
 fn silence(interface: u32) -> Result<Attached, bpf::Error> {
-    libbpf_rs::set_print(Some((PrintLevel::Debug, |_, line| tracing::debug!("{}", line.trim_end()))));
-    let refused = |error| bpf::refused(PROGRAM, error);
-    let object =
-        ObjectBuilder::default().open_memory(OBJECT).and_then(|open| open.load()).map_err(refused)?;
-    let program = object.progs().find(|one| one.name() == PROGRAM);
-    let program = program.ok_or_else(|| bpf::Error::NoProgram(PROGRAM.into()))?;
-    tc::attach(program.as_fd(), interface, Direction::Ingress)
+    bpf::xdp::load(OBJECT, &[])?.attach_to_hook(PROGRAM, interface, Direction::Ingress)
 }
 
 /// Takes off what a crash left on the interface with index `interface`, on kernels before 6.6. True if there was anything.
