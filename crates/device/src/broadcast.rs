@@ -8,7 +8,7 @@ use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, recvfrom, sendto, socket_with,
 };
 
-use crate::udp::set;
+use crate::socket_option::set;
 use crate::{BUFFER, interface_request};
 
 /// A non-blocking UDP socket that hears what comes to everybody at a port by one interface, and sends to that port of all

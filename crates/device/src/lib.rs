@@ -23,6 +23,7 @@ pub mod process;
 pub mod promiscuous;
 pub mod raw;
 pub mod shared_memory;
+mod socket_option;
 pub mod steering;
 pub mod tap;
 pub mod tcp;

@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
-use crate::udp::set;
+use crate::socket_option::set;
 
 /// How packets leave.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

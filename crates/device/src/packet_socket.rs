@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with};
 
-use crate::udp::set;
+use crate::socket_option::set;
 
 /// A non-blocking packet socket at one interface. What leaves this host is not heard.
 #[derive(Debug)]

@@ -9,8 +9,8 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 use crate::BUFFER;
 use crate::packet_socket::{bind, unsent};
+use crate::socket_option::set;
 use crate::udp::control::{Control, array};
-use crate::udp::set;
 use crate::virtio::VirtioHeader;
 
 /// The longest that one receive returns, in bytes: a train that the kernel joined, behind Ethernet's header.

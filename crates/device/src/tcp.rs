@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
-use crate::udp::set;
+use crate::socket_option::set;
 
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 128;

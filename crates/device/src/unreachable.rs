@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::net::{AddressFamily, Protocol, RecvFlags, SocketFlags, SocketType, recv, socket_with};
 
-use crate::udp::set;
+use crate::socket_option::set;
 
 /// ICMP_FILTER and ICMPV6_FILTER, which the C library's headers lack.
 const FILTER: libc::c_int = 1;

@@ -197,10 +197,9 @@ impl Client {
         loop {
             match self.take(ear.as_mut())? {
                 Some(message) if wanted(&message) => return Ok(Some(message)),
-                Some(_) => continue,
-                None => {}
+                Some(_) => {}
+                None => self.check()?,
             }
-            self.check()?;
             let rest = until.map(|until| until.saturating_sub(monotonic()));
             if rest.is_some_and(|rest| rest.is_zero()) {
                 return Ok(None);

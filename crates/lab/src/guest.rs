@@ -234,8 +234,8 @@ impl Drop for Machine {
 
 /// What the kernel is told. Its console is the standard input and output, its complaints go to standard error.
 fn arguments(spec: &GuestSpec, folder: &Path) -> Vec<String> {
-    const ALWAYS: &str = "root=/dev/ram0 quiet loglevel=4 panic=-1 umid=guest con=null con0=null,fd:2 console=tty0 ssl0=fd:0,fd:1";
-    let mut words: Vec<String> = ALWAYS.split(' ').map(str::to_owned).collect();
+    let always = "root=/dev/ram0 quiet loglevel=4 panic=-1 umid=guest con=null con0=null,fd:2 console=tty0 ssl0=fd:0,fd:1";
+    let mut words: Vec<String> = always.split(' ').map(str::to_owned).collect();
     words.push(format!("mem={}M", spec.memory_mb.unwrap_or(MEMORY_MB)));
     words.push(format!("initrd={}", folder.join("initramfs").display()));
     words.push(format!("uml_dir={}/", folder.display()));

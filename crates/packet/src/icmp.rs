@@ -6,8 +6,6 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// An ICMPv4 error carries as much of the packet as fits into this many bytes (RFC 1812 §4.3.2.3).
 const V4_LIMIT: usize = 576;
-/// An ICMPv6 error must not exceed the least MTU (RFC 4443 §3.2).
-const V6_LIMIT: usize = 1280;
 /// Hop limit of what is built here.
 const TTL: u8 = 64;
 
@@ -83,7 +81,8 @@ fn answer_v4(packet: &[u8], from: Ipv4Addr, to: Ipv4Addr, fits: Option<u16>, rep
 }
 
 fn answer_v6(packet: &[u8], from: Ipv6Addr, to: Ipv6Addr, fits: Option<u16>, reply: &mut Vec<u8>) {
-    let quote = &packet[..packet.len().min(V6_LIMIT - 48)];
+    // The whole must not exceed the least MTU (RFC 4443 §3.2).
+    let quote = &packet[..packet.len().min(usize::from(ip::LEAST_MTU_V6) - 48)];
     let length = 8 + quote.len();
     let [high, low] = (length as u16).to_be_bytes();
     reply.extend([0x60, 0, 0, 0, high, low, ip::ICMPV6, TTL]);

@@ -13,6 +13,8 @@ pub const UDP: u8 = 17;
 pub const SCTP: u8 = 132;
 /// ICMP for IPv6.
 pub const ICMPV6: u8 = 58;
+/// The least MTU of a link that carries IPv6, in bytes (RFC 8200 §5).
+pub const LEAST_MTU_V6: u16 = 1280;
 
 /// IPv6 extension headers that are walked before a packet is refused.
 const MAX_EXTENSIONS: usize = 8;

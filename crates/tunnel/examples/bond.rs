@@ -26,7 +26,7 @@ mod bond;
 #[path = "../tests/sim/mod.rs"]
 mod sim;
 
-use std::sync::{Mutex, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use link::LinkConfig;
@@ -59,16 +59,19 @@ fn main() {
         ((case, said), line)
     };
     let (jobs, lines): (Vec<_>, Vec<_>) = arguments.cases.iter().map(job).unzip();
-    let jobs = Mutex::new(jobs.into_iter());
-    let next = || jobs.lock().expect("no thread panics").next();
+    let jobs = Arc::new(Mutex::new(jobs.into_iter()));
     std::thread::scope(|scope| {
         for _ in 0..2 {
-            scope.spawn(|| {
+            let (jobs, arguments) = (Arc::clone(&jobs), &arguments);
+            scope.spawn(move || {
+                let next = || jobs.lock().expect("no thread panics here").next();
                 while let Some((case, said)) = next() {
-                    let _ = said.send(line(case, &arguments));
+                    let _ = said.send(line(case, arguments));
                 }
             });
         }
+        // What no thread is left to do is waited for by nobody.
+        drop(jobs);
         // In the cases' order, each as soon as it is there.
         lines.iter().flat_map(mpsc::Receiver::recv).for_each(|line| println!("{line}"));
     });

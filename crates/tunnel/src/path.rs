@@ -41,8 +41,8 @@ use crate::wire::frame::{DATA_HEADER, put_challenge};
 use crate::wire::train::Train;
 use crate::wire::{HEADER_LEN, TAG_LEN, TransportHeader};
 
-/// IPv6's least MTU (RFC 8200 §5): what the inner interface has, unless only IPv4 is routed into it and a path carries less.
-pub const MIN_INNER_MTU: u16 = 1280;
+/// What the inner interface has at least, in bytes, unless only IPv4 is routed into it and a path carries less.
+pub const MIN_INNER_MTU: u16 = packet::ip::LEAST_MTU_V6;
 /// After more probe time-outs in which nothing came back a path is not up.
 const SILENCES: u32 = 2;
 /// One-way delays change by more only when a clock has been set or stood still, as in a suspended host: on all paths.

@@ -5,13 +5,11 @@ use std::io;
 use device::net::existing;
 use device::{Net, Tap};
 use ipnet::IpNet;
+use packet::ip::LEAST_MTU_V6;
 
 use super::slave::Facts;
 use super::state::StartError;
 use crate::header;
-
-/// The least MTU of IPv6, in bytes (RFC 8200 §5). The kernel takes its addresses off an interface with less, and gives none back.
-const IPV6: u32 = 1280;
 
 /// The master, up; gone when dropped.
 #[derive(Debug)]
@@ -82,14 +80,15 @@ impl Master {
     /// What is wrong if it is too small for one of its addresses, where the slave's name is this.
     pub fn is_too_small(&self, slave: &str) -> Option<String> {
         let net = self.addresses.iter().find(|net| !self.carries(net))?;
-        let (mtu, least) = (self.mtu, IPV6 + header::CODED as u32);
+        let (mtu, least) = (self.mtu, u32::from(LEAST_MTU_V6) + header::CODED as u32);
         Some(format!(
-            "the master carries {mtu} bytes, and IPv6 needs {IPV6}, so that it does without {net}; raise the MTU of `{slave}` to {least}"
+            "the master carries {mtu} bytes, and IPv6 needs {LEAST_MTU_V6}, so that it does without {net}; raise the MTU of `{slave}` to {least}"
         ))
     }
 
+    /// The kernel takes the addresses of IPv6 off an interface with less, and gives none back.
     fn carries(&self, net: &IpNet) -> bool {
-        self.mtu >= IPV6 || net.addr().is_ipv4()
+        self.mtu >= u32::from(LEAST_MTU_V6) || net.addr().is_ipv4()
     }
 
     /// Has no cable, so that IP sends nothing.

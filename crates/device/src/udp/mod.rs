@@ -11,10 +11,11 @@ pub use transmit::{SendFailure, SendReport, Transmit};
 use std::collections::BTreeSet;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Mutex;
 
 use crate::BUFFER;
+use crate::socket_option::set;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 /// How a socket is bound.
@@ -135,18 +136,4 @@ fn inform(socket: &OwnedFd, v6: bool) -> io::Result<()> {
         ]
     };
     options.iter().try_for_each(|(level, name, value)| set(socket, *level, *name, *value))
-}
-
-/// `T` is the type that the kernel takes for this option.
-pub(crate) fn set<T: Copy>(
-    socket: impl AsFd,
-    level: libc::c_int,
-    name: libc::c_int,
-    value: T,
-) -> io::Result<()> {
-    let (socket, length) = (socket.as_fd().as_raw_fd(), size_of::<T>() as libc::socklen_t);
-    // SAFETY: the option's value is one `T`, which outlives the call, as does what it points to; the kernel only reads
-    // both. The descriptor is open.
-    let result = unsafe { libc::setsockopt(socket, level, name, (&raw const value).cast(), length) };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
