@@ -59,7 +59,7 @@ const RATIOS: [Ratio; 5] = [
 ];
 
 /// The sum of links' rates up to which cases run beside each other without a change of ratios (docs/lab.md).
-const SIDE_BY_SIDE: Bitrate = Bitrate::from_bps(240_000_000);
+const SIDE_BY_SIDE: Bitrate = Bitrate::from_bps(120_000_000);
 
 const NOTES: [&str; 8] = [
     "goodput_mbps: payload that reached the receivers of iperf3 over 12 s (recorded links: 30 s), the start included, of both ways \
