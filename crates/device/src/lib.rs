@@ -8,6 +8,7 @@
 mod addresses;
 pub mod broadcast;
 mod changes;
+mod explained;
 pub mod genetlink;
 mod interface_request;
 pub mod macvtap;
@@ -40,6 +41,7 @@ const BUFFER: i32 = 4 << 20;
 pub use addresses::{addresses, holders, interfaces, networks};
 pub use broadcast::BroadcastSocket;
 pub use changes::{Changes, News};
+pub use explained::explained;
 pub use genetlink::GenericNetlink;
 pub use net::Net;
 pub use notices::Notices;

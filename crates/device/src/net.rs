@@ -8,6 +8,7 @@ use std::os::fd::OwnedFd;
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, sendto, socket_with};
 
+use crate::explained;
 use crate::netlink::{Message, Reply, address, attribute, attributes, replies};
 
 /// `struct ifinfomsg`, in bytes.
@@ -300,7 +301,7 @@ impl Net {
 
     /// Sends `request`; the body of its answer, empty if that is an acknowledgement.
     fn request(&mut self, request: Message, flags: libc::c_int, doing: &str) -> io::Result<Vec<u8>> {
-        let explain = |error: io::Error| io::Error::new(error.kind(), format!("cannot {doing}: {error}"));
+        let explain = |error| explained(error, format_args!("cannot {doing}"));
         self.sequence = self.sequence.wrapping_add(1);
         let bytes = request.finish(self.sequence, flags);
         let kernel = SocketAddrNetlink::new(0, 0);

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
+use crate::explained;
 use crate::socket_option::set;
 
 /// Connections that wait to be accepted.
@@ -85,7 +86,7 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
         rustix::net::listen(&socket, BACKLOG)?;
         Ok::<_, io::Error>(socket.into())
     };
-    listen().map_err(|error| io::Error::new(error.kind(), format!("cannot listen on TCP {address}: {error}")))
+    listen().map_err(|error| explained(error, format_args!("cannot listen on TCP {address}")))
 }
 
 /// Offsets are those of `struct tcp_info` in linux/tcp.h, which only grows at its end.

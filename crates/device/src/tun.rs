@@ -13,6 +13,7 @@ use packet::checksum::Sum;
 use packet::gro::{Accepts, Header, Train, Trains};
 use packet::gso::{self, Segmentation};
 
+use crate::explained;
 use crate::interface_request;
 use crate::steering;
 use crate::virtio::VirtioHeader;
@@ -52,9 +53,7 @@ impl Tun {
     /// The same with so many queues, each as long as the interface's: packets to one destination wait in one queue, so that others
     /// are not dropped for them.
     pub fn with_queues(name: &str, queues: usize) -> io::Result<Self> {
-        let explain = |error: io::Error| {
-            io::Error::new(error.kind(), format!("cannot make the TUN interface `{name}`: {error}"))
-        };
+        let explain = |error| explained(error, format_args!("cannot make the TUN interface `{name}`"));
         let several = if queues > 1 { libc::IFF_MULTI_QUEUE } else { 0 };
         let first = open()?;
         let given = attach(&first, name, several).map_err(explain)?;
@@ -200,13 +199,7 @@ fn refusal(error: io::Error) -> io::Result<()> {
 fn open() -> io::Result<File> {
     let flags = libc::O_NONBLOCK | libc::O_CLOEXEC;
     let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open("/dev/net/tun");
-    file.map_err(|error| {
-        let kind = match error.raw_os_error() {
-            Some(libc::EMFILE | libc::ENFILE) => io::ErrorKind::QuotaExceeded,
-            _ => error.kind(),
-        };
-        io::Error::new(kind, format!("cannot open /dev/net/tun: {error}"))
-    })
+    file.map_err(|error| explained(error, "cannot open /dev/net/tun"))
 }
 
 /// Turns an open `/dev/net/tun` into the TUN `name`; the name it got.

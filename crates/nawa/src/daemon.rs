@@ -49,9 +49,11 @@ pub fn run(file: &Path, settings: Settings, ready: impl FnOnce()) -> Result<(), 
 /// Answers on the control socket, and scrapers.
 fn answer(control: Server, metrics: Option<SocketAddr>, live: &Arc<Live>) -> Result<(), Failure> {
     let answering = Arc::clone(live);
-    control
-        .serve(move |request| answering.answer(request))
-        .map_err(|error| Failure::failed(format!("cannot answer on the control socket: {error}")))?;
+    control.serve(move |request| answering.answer(request)).map_err(|error| {
+        Failure::failed(format!(
+            "cannot answer on the control socket: {error}; see the limits on open files and memory"
+        ))
+    })?;
     let Some(listen) = metrics else { return Ok(()) };
     let asked = Arc::clone(live);
     metrics::serve(listen, move || asked.status()).map_err(Failure::failed)

@@ -195,11 +195,13 @@ fn a_port_that_is_taken_leaves_nothing_behind() {
     ));
     let _taken = namespace.within(|| std::net::TcpListener::bind("127.0.0.1:9477").expect("a port"));
     let before = (namespace.ip("rule"), namespace.ip("route show table all"));
-    for place in ["127.0.0.1:9477", "192.0.2.1:9477"] {
+    for (place, todo) in [
+        ("127.0.0.1:9477", "; listen on another port, or stop the program that has this one\n"),
+        ("192.0.2.1:9477", "; listen on an address that this host has\n"),
+    ] {
         replace(&file, "127.0.0.1:9477", place);
         let output = output(&mut namespace.nawa(["run", file.to_str().expect("UTF-8")]));
         assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
-        let todo = "; name an address that this host has, and a port that is free\n";
         assert!(stderr(&output).ends_with(todo), "{}", stderr(&output));
         assert_eq!((namespace.ip("rule"), namespace.ip("route show table all")), before);
     }

@@ -35,6 +35,7 @@ use host_watch::{HostWatch, Order};
 use interface::Interface;
 pub use interface::{Hold, TABLE, mark, remove_left};
 pub use settings::{Listen, Settings, StartError, listen_advice};
+pub use sockets::listen_tcp;
 pub(crate) use sockets::{Sockets, may_be_gone};
 
 /// What asks a running tunnel for its state.

@@ -13,7 +13,7 @@ use device::udp::Options;
 use device::worker::{Watch, Worker, once, watch};
 use rand_core::{OsRng, TryRngCore};
 
-use crate::daemon::{Listen, Sockets, listen_advice};
+use crate::daemon::{Listen, Sockets, listen_advice, listen_tcp};
 use crate::keys::{PrivateKey, PublicKey};
 use crate::relay::{Limits, RelayControl, RelayStatus};
 use crate::wire::Kind;
@@ -73,7 +73,8 @@ pub fn start(
     let (down_watch, down_inbox) = watch()?;
     let tls = settings.tls.map(|listen| {
         let (watch, inbox) = watch()?;
-        let server = Server::bind(listen, address, clients, inbox).map_err(StartError::Listen)?;
+        let listener = listen_tcp(listen).map_err(StartError::Listen)?;
+        let server = Server::new(listener, address, clients, inbox)?;
         tracing::info!(listen = %server.local_address()?, "the relay is reached by TLS as well");
         Ok::<_, StartError>((watch, server))
     });

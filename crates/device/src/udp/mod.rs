@@ -15,6 +15,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Mutex;
 
 use crate::BUFFER;
+use crate::explained;
 use crate::socket_option::set;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
@@ -45,7 +46,7 @@ impl UdpSocket {
     pub fn bind(address: SocketAddr, options: Options) -> io::Result<Self> {
         let socket = open(address, options)
             .and_then(|socket| rustix::net::bind(&socket, &address).map(|()| socket).map_err(Into::into))
-            .map_err(|error| io::Error::new(error.kind(), format!("cannot bind UDP {address}: {error}")))?;
+            .map_err(|error| explained(error, format_args!("cannot bind UDP {address}")))?;
         Ok(Self { socket, refused: Mutex::default() })
     }
 
@@ -67,7 +68,7 @@ impl UdpSocket {
     /// Marks every packet sent from now on (SO_MARK); 0: none. Needs CAP_NET_ADMIN.
     pub fn set_mark(&self, mark: u32) -> io::Result<()> {
         set(&self.socket, libc::SOL_SOCKET, libc::SO_MARK, mark.cast_signed())
-            .map_err(|error| io::Error::new(error.kind(), format!("cannot set the mark {mark:#x}: {error}")))
+            .map_err(|error| explained(error, format_args!("cannot set the mark {mark:#x}")))
     }
 
     /// Whether the kernel cuts trains of datagrams (UDP_SEGMENT).
@@ -101,7 +102,7 @@ fn open(address: SocketAddr, options: Options) -> io::Result<OwnedFd> {
     }
     if options.fwmark != 0 {
         set(&socket, libc::SOL_SOCKET, libc::SO_MARK, options.fwmark.cast_signed())
-            .map_err(|error| io::Error::new(error.kind(), format!("mark {:#x}: {error}", options.fwmark)))?;
+            .map_err(|error| explained(error, format_args!("mark {:#x}", options.fwmark)))?;
     }
     enlarge(&socket);
     inform(&socket, v6)?;

@@ -1,7 +1,7 @@
 //! `nawa invite`
 
 use std::io::{ErrorKind, Write};
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::net::TcpListener;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use qrcode::{QrCode, render::unicode::Dense1x2};
 use rand_core::{OsRng, TryRngCore};
 use serde::Deserialize;
 use serde_json::Value;
-use tunnel::daemon::{Listen, listen_advice};
+use tunnel::daemon::{Listen, listen_advice, listen_tcp};
 use tunnel::{PresharedKey, PrivateKey, PublicKey};
 
 use crate::config::{self, HostPort, Tunnel, value};
@@ -126,24 +126,20 @@ fn free(tunnel: &Tunnel, live: &[Live]) -> Result<Vec<IpNet>, Failure> {
 
 /// TCP's port of the number that the tunnel has by UDP.
 fn listen(tunnel: Listen) -> Result<TcpListener, Failure> {
-    let places: Vec<SocketAddr> = match tunnel {
-        Listen::Port(0) => {
-            return Err(Failure::bad_input(
-                "this end has no fixed port to be reached at; give [tunnel] a `listen`",
-            ));
-        }
-        // Where the host has no IPv6, only the second can be.
-        Listen::Port(port) => {
-            vec![(Ipv6Addr::UNSPECIFIED, port).into(), (Ipv4Addr::UNSPECIFIED, port).into()]
-        }
-        Listen::Address(address) => vec![address],
-    };
-    TcpListener::bind(places.as_slice()).map_err(|error| {
+    if tunnel == Listen::Port(0) {
+        let todo = "this end has no fixed port to be reached at; give [tunnel] a `listen`";
+        return Err(Failure::bad_input(todo));
+    }
+    let listener = listen_tcp(tunnel).and_then(|listener| {
+        listener.set_nonblocking(false)?;
+        Ok(listener)
+    });
+    listener.map_err(|error| {
         let todo = match error.kind() {
             ErrorKind::AddrInUse => "another `nawa invite` may wait",
             _ => listen_advice(&error),
         };
-        Failure::failed(format!("cannot listen at TCP port {}: {error}; {todo}", places[0].port()))
+        Failure::failed(format!("{error}; {todo}"))
     })
 }
 

@@ -4,7 +4,7 @@
 mod families;
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use device::monotonic;
 use serde_json::Value;
+use tunnel::daemon::{Listen, listen_advice, listen_tcp};
 
 use crate::incoming::Incoming;
 
@@ -30,10 +31,10 @@ const METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-
 /// # Errors
 /// One sentence if `listen` cannot be taken.
 pub fn serve(listen: SocketAddr, state: impl Fn() -> Value + Send + Sync + 'static) -> Result<(), String> {
-    let todo = "name an address that this host has, and a port that is free";
-    let listener = TcpListener::bind(listen)
-        .map_err(|error| format!("[metrics] cannot listen at {listen}: {error}; {todo}"))?;
-    let cannot = |error| format!("[metrics] cannot start: {error}");
+    let listener = listen_tcp(Listen::Address(listen))
+        .map_err(|error| format!("[metrics] {error}; {}", listen_advice(&error)))?;
+    let cannot = |error| format!("[metrics] cannot start: {error}; see the limits on open files and memory");
+    listener.set_nonblocking(false).map_err(cannot)?;
     let mut incoming = Incoming::new().map_err(cannot)?;
     let (state, callers) = (Arc::new(state), Arc::new(AtomicUsize::new(0)));
     let accept = move || {
@@ -135,6 +136,8 @@ fn read_target(stream: &mut TcpStream, deadline: Duration) -> io::Result<Option<
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
+
     use serde_json::json;
 
     use super::*;

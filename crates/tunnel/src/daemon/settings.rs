@@ -59,9 +59,11 @@ pub enum StartError {
     Resources(#[from] io::Error),
 }
 
+const FILES: &str = "see the limits on open files";
+
 fn tun_advice(error: &io::Error) -> &'static str {
     match error.kind() {
-        io::ErrorKind::QuotaExceeded => "see the limits on open files",
+        io::ErrorKind::QuotaExceeded => FILES,
         _ => "this needs root (CAP_NET_ADMIN) and /dev/net/tun",
     }
 }
@@ -80,7 +82,8 @@ fn route_advice(error: &io::Error) -> &'static str {
 pub fn listen_advice(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::AddrInUse => "listen on another port, or stop the program that has this one",
-        io::ErrorKind::AddrNotAvailable => "listen on an address that this host has, or on a port alone",
+        io::ErrorKind::AddrNotAvailable => "listen on an address that this host has",
+        io::ErrorKind::QuotaExceeded => FILES,
         _ => "listen on another port or address",
     }
 }

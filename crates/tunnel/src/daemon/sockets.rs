@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 
 use device::UdpSocket;
 use device::udp::{Options, SendFailure, Transmit};
@@ -136,19 +136,34 @@ fn is(error: &io::Error, number: Errno) -> bool {
 
 type Pair = (Option<UdpSocket>, Option<UdpSocket>);
 
+/// Listens for TCP where `listen` says, without blocking.
+pub fn listen_tcp(listen: Listen) -> io::Result<TcpListener> {
+    let port = match listen {
+        Listen::Address(address) => return device::tcp::listen(address),
+        Listen::Port(port) => port,
+    };
+    match if_there(device::tcp::listen((Ipv6Addr::UNSPECIFIED, port).into()))? {
+        Some(both) => Ok(both),
+        None => device::tcp::listen((Ipv4Addr::UNSPECIFIED, port).into()),
+    }
+}
+
 /// Both families on `port`, or each on one that is free; only IPv4 on a host without IPv6.
 fn everywhere(port: u16, one: impl Fn(SocketAddr) -> io::Result<UdpSocket>) -> io::Result<Pair> {
     let v4 = one((Ipv4Addr::UNSPECIFIED, port).into())?;
-    let v6 = one((Ipv6Addr::UNSPECIFIED, port).into());
+    let v6 = if_there(one((Ipv6Addr::UNSPECIFIED, port).into()))?;
+    Ok((Some(v4), v6))
+}
+
+/// `None` on a host without IPv6; whatever else is wrong with an IPv6 socket is an error.
+fn if_there<T>(v6: io::Result<T>) -> io::Result<Option<T>> {
+    use io::ErrorKind::{AddrInUse, PermissionDenied, QuotaExceeded};
     match v6 {
-        Ok(v6) => Ok((Some(v4), Some(v6))),
-        Err(error) if matches!(error.kind(), io::ErrorKind::AddrInUse | io::ErrorKind::PermissionDenied) => {
-            Err(error)
-        }
-        Err(error) => {
+        Err(error) if !matches!(error.kind(), AddrInUse | PermissionDenied | QuotaExceeded) => {
             tracing::info!("going on without IPv6: {error}");
-            Ok((Some(v4), None))
+            Ok(None)
         }
+        other => other.map(Some),
     }
 }
 
@@ -157,6 +172,13 @@ mod tests {
     use std::net::IpAddr;
 
     use super::*;
+
+    #[test]
+    fn a_port_that_is_taken_for_ipv6_is_taken() {
+        let other = TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).unwrap();
+        let listen = Listen::Port(other.local_addr().unwrap().port());
+        assert_eq!(listen_tcp(listen).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+    }
 
     #[test]
     fn spare_ports_are_at_the_address_that_is_listened_at() {

@@ -17,7 +17,6 @@ use device::poller::{Interest, Poller, boottime};
 use device::worker::{Inbox, NoState};
 use rustls::{ServerConfig, ServerConnection};
 
-use crate::daemon::Listen;
 use crate::handshake::rate_limit::{self, RateLimit};
 use crate::relay::IDLE;
 use crate::tls::pump::{Pump, stand_in};
@@ -95,14 +94,13 @@ struct Connection {
 }
 
 impl Server {
-    /// Binds in the calling thread's network namespace; the relay's socket is at `relay`.
-    pub fn bind(listen: Listen, relay: SocketAddr, clients: Clients, inbox: Inbox<()>) -> io::Result<Self> {
-        let listener = match listen {
-            Listen::Address(address) => device::tcp::listen(address)?,
-            // A host without IPv6 has IPv4.
-            Listen::Port(port) => device::tcp::listen(SocketAddr::from(([0; 16], port)))
-                .or_else(|_| device::tcp::listen(SocketAddr::from(([0; 4], port))))?,
-        };
+    /// Clients come to `listener`; the relay's socket is at `relay`.
+    pub fn new(
+        listener: TcpListener,
+        relay: SocketAddr,
+        clients: Clients,
+        inbox: Inbox<()>,
+    ) -> io::Result<Self> {
         let ip = relay.ip();
         let relay = if ip.is_unspecified() { SocketAddr::new(loopback(ip), relay.port()) } else { relay };
         let poller = Poller::new()?;
@@ -283,7 +281,8 @@ mod tests {
         let clients = Clients::default();
         let (watch, inbox) = watch().unwrap();
         let relay = relay.local_addr().unwrap();
-        let mut server = Server::bind(Listen::Address(here(0)), relay, clients.clone(), inbox).unwrap();
+        let listener = device::tcp::listen(here(0)).unwrap();
+        let mut server = Server::new(listener, relay, clients.clone(), inbox).unwrap();
         server.most = most;
         let address = server.local_address().unwrap();
         let worker = Worker::start("relay-tls", watch, |why| panic!("{why}"), move || server.run()).unwrap();
@@ -339,7 +338,8 @@ mod tests {
         assert!(news(&client, &told).is_err());
         let (watch, inbox) = watch().unwrap();
         let relay_at = relay.local_addr().unwrap();
-        let server = Server::bind(Listen::Address(to), relay_at, Clients::default(), inbox).unwrap();
+        let listener = device::tcp::listen(to).unwrap();
+        let server = Server::new(listener, relay_at, Clients::default(), inbox).unwrap();
         let _server =
             Worker::<()>::start("relay-tls", watch, |why| panic!("{why}"), move || server.run()).unwrap();
         let found = std::iter::repeat_with(|| news(&client, &told)).find_map(Result::ok).unwrap();
