@@ -82,6 +82,11 @@ impl Restarts {
         }
     }
 
+    /// Those that wait are due at once: what was wrong with them may be mended.
+    pub fn hurry(&mut self) {
+        self.0.values_mut().filter_map(|one| one.due.as_mut()).for_each(|due| *due = Duration::ZERO);
+    }
+
     /// Forgets those that nobody wants any more.
     pub fn retain(&mut self, wanted: impl Fn(&Strand) -> bool) {
         self.0.retain(|strand, _| wanted(strand));

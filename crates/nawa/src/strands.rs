@@ -204,6 +204,7 @@ impl Strands {
         }
         let wanted = self.wanted();
         self.restarts.retain(|strand| has(&wanted, strand));
+        self.restarts.hurry();
         result.map_err(|why| vec![why])
     }
 
