@@ -32,7 +32,7 @@ const DIRECTIONS: [(&str, Direction); 3] =
 
 /// Each is measured by every system.
 const GRIDS: [Grid; 9] = [
-    Grid(QUICK, &["case=three,50+10,lossy30,sat+dsl,tiny", ONE, CC]),
+    Grid(QUICK, &["case=three,lossy30,sat+dsl,tiny", ONE, CC]),
     Grid(NORMAL, &[PROFILES, ONE, CC]),
     Grid(NORMAL, &[RECORDED, ONE, CC]),
     Grid(NORMAL, &["case=three,50+10,sat+dsl,tiny,bloat flows=8 direction=down", CC]),
