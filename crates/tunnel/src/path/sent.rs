@@ -12,7 +12,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::path::MIN_INNER_MTU;
+use packet::ip::LEAST_MTU_V6;
+
 use crate::path::rate::{Rate, Snapshot};
 use crate::path::rtt::{INITIAL_RTT, MIN_VARIATION, Rtt};
 use crate::wire::frame::{Piece, Report};
@@ -33,7 +34,7 @@ const SHORT_SILENCE: Duration = Duration::from_secs(1);
 const MAX_PROBE_INTERVAL: Duration = Duration::from_secs(1);
 /// Bytes of UDP payload. Those larger than the first carry inner packets beyond IPv6's least MTU, whatever is around them; than the second, which count on
 /// a path that carries no such, do not pass links of 576 bytes.
-const LARGE: [u32; 2] = [MIN_INNER_MTU as u32 + 12 + 44, 576 - 28];
+const LARGE: [u32; 2] = [LEAST_MTU_V6 as u32 + 12 + 44, 576 - 28];
 /// So many large packets lost over so long, and none arrived though smaller ones did: large ones do not pass (RFC 8899
 /// §4.3).
 const SWALLOWED: u32 = 8;
