@@ -72,10 +72,10 @@ fn set_int(socket: impl AsFd, name: libc::c_int, value: u32) -> io::Result<()> {
     set(socket, libc::IPPROTO_TCP, name, libc::c_int::try_from(value).unwrap_or(libc::c_int::MAX))
 }
 
-/// Listens on `address` without blocking; an IPv6 address that is unspecified takes IPv4 as well.
+/// Listens on `address`; an IPv6 address that is unspecified takes IPv4 as well.
 pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let family = if address.is_ipv6() { AddressFamily::INET6 } else { AddressFamily::INET };
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let flags = SocketFlags::CLOEXEC;
     let listen = || {
         let socket = socket_with(family, SocketType::STREAM, flags, None)?;
         rustix::net::sockopt::set_socket_reuseaddr(&socket, true)?;

@@ -130,11 +130,7 @@ fn listen(tunnel: Listen) -> Result<TcpListener, Failure> {
         let todo = "this end has no fixed port to be reached at; give [tunnel] a `listen`";
         return Err(Failure::bad_input(todo));
     }
-    let listener = listen_tcp(tunnel).and_then(|listener| {
-        listener.set_nonblocking(false)?;
-        Ok(listener)
-    });
-    listener.map_err(|error| {
+    listen_tcp(tunnel).map_err(|error| {
         let todo = match error.kind() {
             ErrorKind::AddrInUse => "another `nawa invite` may wait",
             _ => listen_advice(&error),

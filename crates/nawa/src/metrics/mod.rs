@@ -34,7 +34,6 @@ pub fn serve(listen: SocketAddr, state: impl Fn() -> Value + Send + Sync + 'stat
     let listener = listen_tcp(Listen::Address(listen))
         .map_err(|error| format!("[metrics] {error}; {}", listen_advice(&error)))?;
     let cannot = |error| format!("[metrics] cannot start: {error}; see the limits on open files and memory");
-    listener.set_nonblocking(false).map_err(cannot)?;
     let mut incoming = Incoming::new().map_err(cannot)?;
     let (state, callers) = (Arc::new(state), Arc::new(AtomicUsize::new(0)));
     let accept = move || {

@@ -134,9 +134,7 @@ fn is(error: &io::Error, number: Errno) -> bool {
     error.raw_os_error() == Some(number.raw_os_error())
 }
 
-type Pair = (Option<UdpSocket>, Option<UdpSocket>);
-
-/// Listens for TCP where `listen` says, without blocking.
+/// Listens for TCP where `listen` says.
 pub fn listen_tcp(listen: Listen) -> io::Result<TcpListener> {
     let port = match listen {
         Listen::Address(address) => return device::tcp::listen(address),
@@ -147,6 +145,8 @@ pub fn listen_tcp(listen: Listen) -> io::Result<TcpListener> {
         None => device::tcp::listen((Ipv4Addr::UNSPECIFIED, port).into()),
     }
 }
+
+type Pair = (Option<UdpSocket>, Option<UdpSocket>);
 
 /// Both families on `port`, or each on one that is free; only IPv4 on a host without IPv6.
 fn everywhere(port: u16, one: impl Fn(SocketAddr) -> io::Result<UdpSocket>) -> io::Result<Pair> {

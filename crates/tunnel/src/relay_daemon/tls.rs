@@ -103,6 +103,7 @@ impl Server {
     ) -> io::Result<Self> {
         let ip = relay.ip();
         let relay = if ip.is_unspecified() { SocketAddr::new(loopback(ip), relay.port()) } else { relay };
+        listener.set_nonblocking(true)?;
         let poller = Poller::new()?;
         poller.add(&inbox.waker, WAKER, Interest::Read)?;
         poller.add(&listener, LISTENER, Interest::Read)?;
