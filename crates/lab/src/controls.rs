@@ -9,6 +9,8 @@ use std::fs::{File, OpenOptions};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
+
 use crate::cleanup::{self, AtEnd};
 use crate::command::complete;
 use crate::error::{Doing, Error, Result};
@@ -29,9 +31,6 @@ const PROVIDED: [Provided; 2] = [
 
 /// Held by whoever needs them.
 const LOCK: &str = "/run/lock/nawa-fsat.lock";
-
-/// What the kernel has now.
-const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
 
 /// Keeps the congestion controls that an experiment needs; dropping it takes off what it put on.
 #[derive(Debug)]
@@ -90,9 +89,10 @@ pub(crate) fn without_missing(mut experiment: Experiment) -> (Experiment, Vec<St
     (experiment, notes)
 }
 
+/// Whether a socket can have it. Asked so, the kernel loads its module; `tcp_available_congestion_control` names only what is loaded.
 fn available(name: &str) -> bool {
-    let names = std::fs::read_to_string(AVAILABLE).unwrap_or_default();
-    names.split_whitespace().any(|known| known == name)
+    let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None);
+    socket.and_then(|socket| sockopt::set_tcp_congestion(&socket, name)).is_ok()
 }
 
 fn missing(name: &str, reason: Option<&Error>) -> String {
