@@ -62,7 +62,7 @@ impl Iperf {
     /// The start that [`Iperf::finish`] does not count: TCP, and a tunnel, are still finding their rate.
     pub const WARM_UP: Duration = Duration::from_secs(2);
 
-    /// How much longer than its flows a test of [`Iperf::run_whole`] may take before it is given up.
+    /// How much longer than its flows a test may take before it is given up: where packets are lost iperf3 may wait for ever.
     const PATIENCE: Duration = Duration::from_secs(20);
 
     /// Bytes of payload in each UDP packet: with what Nawa adds it fits into links of 1500 bytes.
@@ -86,15 +86,8 @@ impl Iperf {
     /// TCP flows between `host` and the server: the payload that arrived, of both ways together, the start included, in Mbit/s. [`Error::NoFlow`] where it
     /// failed before it moved anything.
     pub fn run_whole(&self, host: &Namespace, launcher: &[&str]) -> Result<f64> {
-        let limit = (self.time + Self::PATIENCE).as_secs().to_string();
-        let words = [vec![limit], self.words(launcher, self.time)].concat();
-        let mut client = Process::start(host, "timeout", &words)?;
-        let report = report_of(&mut client)?;
-        // It reports its failures as well.
-        if report.is_empty() {
-            client.finish()?
-        }
-        received(&report)
+        let words = self.words(launcher, self.time);
+        received(&report_of(Process::start(host, &words[0], &words[1..])?)?)
     }
 
     /// Starts the client on `host`: flows to the server, for [`Iperf::finish`].
@@ -105,15 +98,14 @@ impl Iperf {
     }
 
     /// Waits for a client's end: what arrived, once [`Iperf::WARM_UP`] is over.
-    pub fn finish(mut client: Process) -> Result<Throughput> {
-        let report = report_of(&mut client)?;
-        client.finish()?;
-        throughput(&report)
+    pub fn finish(client: Process) -> Result<Throughput> {
+        throughput(&report_of(client)?)
     }
 
     fn words(&self, launcher: &[&str], time: Duration) -> Vec<String> {
-        let mut words: Vec<String> = launcher.iter().map(|&word| word.into()).collect();
-        words.extend(["iperf3", "-J", "-c"].map(str::to_owned));
+        let limit = (time + Self::PATIENCE).as_secs().to_string();
+        let words = [&["timeout", limit.as_str()][..], launcher, &["iperf3", "-J", "-c"]].concat();
+        let mut words: Vec<String> = words.into_iter().map(str::to_owned).collect();
         words.push(self.server.to_string());
         words.extend(["-t".into(), time.as_secs().to_string(), "-P".into(), self.flows.to_string()]);
         words.extend(match self.direction {
@@ -146,9 +138,13 @@ fn socket_buffer() -> usize {
     [limit("rmem_max"), limit("wmem_max")].into_iter().flatten().fold(4 << 20, usize::min)
 }
 
-fn report_of(client: &mut Process) -> Result<String> {
+fn report_of(mut client: Process) -> Result<String> {
     let mut report = String::new();
     client.stdout()?.read_to_string(&mut report).doing(|| "read what `iperf3` says".into())?;
+    // It reports its failures as well.
+    if report.is_empty() {
+        client.finish()?
+    }
     Ok(report)
 }
 
@@ -205,6 +201,13 @@ fn parse(report: &str) -> Result<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_client_that_does_not_end_is_given_up() {
+        let iperf = Iperf::tcp([10, 0, 0, 2].into(), None, "cubic");
+        let words = iperf.words(&["mptcpize", "run"], Iperf::WARM_UP);
+        assert_eq!(words[..5], ["timeout", "22", "mptcpize", "run", "iperf3"]);
+    }
 
     #[test]
     fn what_was_received_counts_from_the_start() {
