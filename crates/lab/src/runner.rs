@@ -224,7 +224,8 @@ impl<'a> Lab<'a> {
     }
 }
 
-/// Runs every experiment of the lab; the results are `FOLDER/NAME.json`. What is there already is not measured again.
+/// Runs every experiment of the lab; the results are `FOLDER/NAME.json`, and the series of each are in a folder NAME.
+/// What is there already is not measured again.
 ///
 /// What cannot be measured on this machine is said beforehand, and left out.
 pub fn run_all(options: &RunOptions, folder: &Path) -> Result<()> {
@@ -250,7 +251,8 @@ pub fn run_each(experiments: &[Experiment], options: &RunOptions, folder: &Path)
     say(&format!("{} experiments into {}, about {}", plan.len(), folder.display(), rough(whole)));
     plan.iter().for_each(Plan::say);
     for (experiment, plan) in experiments.iter().zip(&plan).filter(|(_, plan)| plan.skipped.is_none()) {
-        let options = RunOptions { json: Some(plan.file.clone()), ..options.clone() };
+        let series = options.series.as_ref().map(|folder| folder.join(experiment.name));
+        let options = RunOptions { json: Some(plan.file.clone()), series, ..options.clone() };
         match run_experiment(experiment, &options) {
             Err(error @ Error::Corrupted { .. }) => return Err(error),
             Err(error) => say(&format!("{}: nothing was measured: {error}", experiment.name)),

@@ -5,11 +5,11 @@ mod common;
 use std::time::Duration;
 
 use common::{alone, alone_with_guests, left_in, report};
-use lab::RunOptions;
 use lab::experiment::{Case, Experiment, Ratio, SideBySide};
 use lab::flight::Flows;
 use lab::flows::{BUFFER_MAX, FlowSpec, FlowTest, Origin};
 use lab::network::{PathSpec, Topology};
+use lab::{RunOptions, run_each};
 use link::{Bitrate, Capacity, LinkConfig, Queue};
 use serde_json::Value;
 
@@ -95,6 +95,24 @@ fn flows_side_by_side_are_measured_and_nothing_remains() {
     let csv = std::fs::read_to_string(series.join("reno 1 1.csv")).unwrap();
     assert!(csv.lines().count() > 10 && csv.starts_with("time_s,queue_packets,flow,cwnd_packets"), "{csv}");
     assert_eq!(left_in("/run/netns", std::process::id()), Vec::<String>::new());
+}
+
+#[test]
+fn the_series_of_each_experiment_are_in_a_folder_of_their_own() {
+    let Some(_alone) = alone("the_series_of_each_experiment_are_in_a_folder_of_their_own") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let series = folder.path().join("series");
+    let one = |name| Experiment {
+        name,
+        cases: vec![case("reno", vec![flow("reno", 0)])],
+        ratios: Vec::new(),
+        ..experiment()
+    };
+    let options = RunOptions { series: Some(series.clone()), ..RunOptions::default() };
+    run_each(&["one", "two"].map(one), &options, folder.path()).unwrap();
+    for name in ["one", "two"] {
+        assert!(series.join(name).join("reno 1 1.csv").exists(), "{name}");
+    }
 }
 
 #[test]
