@@ -145,8 +145,10 @@ impl BestPaths {
 }
 
 impl Sample {
+    /// Without what is no number, as a share of nothing: JSON has none for it, and what reads a file as numbers refuses all of it.
     pub(crate) fn add(&mut self, metrics: impl IntoIterator<Item = (&'static str, f64)>) {
-        self.metrics.extend(metrics.into_iter().map(|(name, value)| (name.into(), value)));
+        let numbers = metrics.into_iter().filter(|(_, value)| value.is_finite());
+        self.metrics.extend(numbers.map(|(name, value)| (name.into(), value)));
     }
 }
 
@@ -168,6 +170,14 @@ impl<const N: usize> From<[(&'static str, Option<f64>); N]> for Sample {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_share_of_nothing_is_no_metric_and_a_sample_can_be_read_again() {
+        let sample = Sample::from(vec![("goodput_mbps", 0.0), ("share", f64::NAN), ("jain", f64::INFINITY)]);
+        assert_eq!(sample, Sample::from(vec![("goodput_mbps", 0.0)]));
+        let text = serde_json::to_string(&sample).unwrap();
+        assert_eq!(serde_json::from_str::<Sample>(&text).unwrap(), sample);
+    }
 
     #[test]
     fn each_congestion_control_has_its_own_best_path() {
