@@ -38,8 +38,8 @@ pub struct Transfer {
     pub longest_stall: Duration,
 }
 
-/// Fetches all `requests` at once from `host`; the first that is complete, as its index and what it brought. The
-/// others are stopped. `launcher` precedes curl, as `mptcpize run`. `received` counts the bytes of the first request.
+/// Fetches all `requests` at once from `host`; the first that is complete, as its index and what it brought, or, if none is, the first
+/// failure. The others are stopped. `launcher` precedes curl, as `mptcpize run`. `received` counts the bytes of the first request.
 pub fn race(
     host: &Namespace,
     launcher: &[&str],
@@ -59,10 +59,15 @@ pub fn race(
             scope.spawn(move || ended.send((index, receive(pipe, started, count))));
         }
         drop(ended);
-        let none = |_| Error::program("curl", "nothing was to be fetched");
-        let (index, transfer) = ends.recv().map_err(none)?;
-        running.swap_remove(index).finish()?;
-        Ok((index, transfer.doing(|| "read what `curl` says".into())?))
+        let mut failure = None;
+        for (index, transfer) in ends {
+            let transfer = transfer.doing(|| "read what `curl` says".into());
+            match running[index].finish().and(transfer) {
+                Ok(transfer) => return Ok((index, transfer)),
+                Err(error) => failure = failure.or(Some(error)),
+            }
+        }
+        Err(failure.unwrap_or_else(|| Error::program("curl", "nothing was to be fetched")))
     })
 }
 

@@ -120,6 +120,21 @@ fn all_subflows_have_the_congestion_control_of_the_server() {
 }
 
 #[test]
+fn a_request_that_fails_leaves_the_race_to_the_others() {
+    let Some(_alone) = alone("a_request_that_fails_leaves_the_race_to_the_others") else { return };
+    let network = network();
+    let (folder, hash) = folder(300_000);
+    let _server = serve(&network, Transport::Tcp, folder.path());
+    let [first, second] = [0, 1].map(|path| request(network.client_address(path)));
+    let missing = Request { file: "missing".into(), ..first };
+    let run = |requests: &[Request]| race(&network.client, &[], requests, &AtomicU64::new(0));
+    let (winner, transfer) = run(&[missing.clone(), second]).unwrap();
+    assert_eq!((winner, transfer.sha256), (1, hash));
+    let error = run(&[missing.clone(), missing]).unwrap_err();
+    assert!(error.to_string().contains("404"), "{error}");
+}
+
+#[test]
 fn no_answer_is_faster_than_the_links() {
     let Some(_alone) = alone("no_answer_is_faster_than_the_links") else { return };
     let network = network();
