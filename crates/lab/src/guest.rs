@@ -130,7 +130,7 @@ impl Guest {
         self.console.tell(line)
     }
 
-    /// Runs a line of shell to its end, within half a minute; what it said, on standard output and standard error.
+    /// Runs a line of shell to its end, within [`RUN_LIMIT`]; what it said, on standard output and standard error.
     /// Fails if it does.
     pub fn run(&mut self, line: &str) -> Result<String> {
         let job = self.start(line)?;

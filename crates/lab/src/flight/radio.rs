@@ -21,7 +21,7 @@ const QUEUE: Queue = Queue::Packets(2000);
 const LOSSES: [f64; 2] = [0.0, 1.0];
 
 /// Cases of a quick run at the same time, whose links carry up to some 20 Mbit/s each. Delay-based controls in guests suffer from it
-/// (docs/lab.md); otherwise those of one link are.
+/// (docs/lab.md); otherwise those of one link are, unless some are left out.
 const SIDE_BY_SIDE_QUICK: usize = 16;
 
 const RATIOS: [Ratio; 4] = [
