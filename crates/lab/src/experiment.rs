@@ -37,8 +37,6 @@ pub struct Experiment {
     pub ratios: Vec<Ratio>,
     /// What happens meanwhile, from one second until another.
     pub events: Vec<(Range<u64>, &'static str)>,
-    /// What is added up over samples and cases, and then compared.
-    pub pooled: Option<Pooled>,
     /// What a paper published for the same cases.
     pub paper: Vec<Published>,
     /// What a reader of the figures has to know.
@@ -104,16 +102,6 @@ pub enum Whole {
     Greatest,
     /// All together.
     Sum,
-}
-
-/// A count that is too rare to have a ratio in each repeat: its sum over all samples of all cases that differ in some fields
-/// only, and what share that is of the sum in the cases compared with.
-#[derive(Clone, Copy, Debug)]
-pub struct Pooled {
-    /// The share, and of what. Only repeats count that both cases have.
-    pub ratio: Ratio,
-    /// The fields over which it is added up.
-    pub over: &'static [&'static str],
 }
 
 /// One thing that is measured.

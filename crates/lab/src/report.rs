@@ -138,9 +138,6 @@ impl<'a> Report<'a> {
             "paper": paper.collect::<Vec<_>>(),
             "notes": self.all_notes(),
         });
-        if self.experiment.pooled.is_some() {
-            report["pooled"] = self.pools_json().into();
-        }
         let events = self.experiment.events.iter();
         let events: Vec<_> = events.map(|(time, what)| json!([time.start, time.end, what])).collect();
         if !events.is_empty() {

@@ -58,7 +58,6 @@ fn experiment() -> Experiment {
         side_by_side: SideBySide::Cases(3),
         repeats: 1,
         ratios: vec![Ratio::new("of_reno", "goodput_mbps", &[("cc", "reno")])],
-        pooled: None,
         ..Experiment::default()
     }
 }

@@ -9,7 +9,7 @@ use link::{LinkConfig, Loss, Probability, Queue};
 use super::test::{STACKS_BY_NAME, Stack, Test, Where};
 use crate::axes::{ALL, Cell, FULL, Grid, QUICK, cases, cells};
 use crate::error::Result;
-use crate::experiment::{Case, Experiment, Pooled, Ratio, RunOptions, SideBySide, Size};
+use crate::experiment::{Case, Experiment, Ratio, RunOptions, SideBySide, Size};
 use crate::links::{Fetch, OnLinks, Setup};
 use crate::network::{PathSpec, Topology, fixed, percent_lost};
 use crate::system::{NawaSetup, System};
@@ -61,12 +61,6 @@ const RATIOS: [Ratio; 3] = [
     Ratio::new("time_of_full", "transfer_s", &[("mode", "full")]),
     Ratio::new("time_of_selective", "transfer_s", &[("mode", "selective")]),
 ];
-
-/// One run has few of them, and none at all where a mode does well.
-const GAPS: Pooled = Pooled {
-    ratio: Ratio::new("gaps_of_normal", "gaps_over_500ms", &[("mode", "normal")]),
-    over: &["transfers", "loss", "links", "clients"],
-};
 
 const NOTES: [&str; 5] = [
     "each transfer: 10 MiB from client to server, a process and a fixed primary path of its own, spread evenly over the \
@@ -158,7 +152,7 @@ fn experiment(
 ) -> Result<Experiment> {
     let cases: Result<_> = cells(grids, size).iter().map(|cell| case(cell, key, cut.clone())).collect();
     let experiment = Experiment::of(sorted(cases?), repeats, &RATIOS, &[notes, &NOTES].concat());
-    Ok(Experiment { side_by_side: side_by_side(size), pooled: Some(GAPS), ..experiment })
+    Ok(Experiment { side_by_side: side_by_side(size), ..experiment })
 }
 
 const LOSS: [Grid; 3] = [
@@ -204,10 +198,8 @@ pub(crate) fn budget(options: &RunOptions) -> Result<Experiment> {
     let (size, key) = (options.size, "budget_percent");
     let experiment = experiment(&BUDGET, (size, size.of(1, 3, 3)), key, None, &[note])?;
     // What is without copies has no budget.
-    const NORMAL: &[(&str, &str)] = &[("mode", "normal"), ("budget_percent", "0")];
-    let gaps = Ratio { of: NORMAL, ..GAPS.ratio };
-    let ratios = vec![Ratio { of: NORMAL, ..RATIOS[0] }];
-    Ok(Experiment { ratios, pooled: Some(Pooled { ratio: gaps, ..GAPS }), ..experiment })
+    let of_normal = Ratio { of: &[("mode", "normal"), ("budget_percent", "0")], ..RATIOS[0] };
+    Ok(Experiment { ratios: vec![of_normal], ..experiment })
 }
 
 /// On paths that are alike only several hosts are new.

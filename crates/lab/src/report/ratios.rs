@@ -1,15 +1,13 @@
-//! What was measured as a share of what the same repeat measured in other cases, and of sums over all repeats.
+//! What was measured as a share of what the same repeat measured in other cases.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::{Report, field, number};
-use crate::experiment::{Fields, Pooled, Ratio, Whole, object, plain};
+use super::{Report, field};
+use crate::experiment::{Fields, Ratio, Whole, plain};
 
 impl Report<'_> {
-    /// Adds the experiment's ratios to the samples that have one, and to the notes what is pooled.
+    /// Adds the experiment's ratios to the samples that have one.
     pub(crate) fn compare(&mut self) {
-        let sentences: Vec<String> = self.pools().iter().map(|pool| self.sentence(pool)).collect();
-        self.notes.extend(sentences);
         for case in 0..self.samples.len() {
             for ratio in &self.experiment.ratios {
                 self.add_ratio(case, ratio);
@@ -79,87 +77,14 @@ impl Report<'_> {
     }
 }
 
-/// A sum over samples, and that of the cases compared with over the same repeats.
-pub(super) struct Pool<'k> {
-    key: Vec<&'k (&'static str, Value)>,
-    sum: f64,
-    samples: usize,
-    /// 0 for the cases that others are compared with.
-    other: f64,
-}
-
-impl Report<'_> {
-    /// What the experiment pools, in the order of its cases.
-    pub(super) fn pools(&self) -> Vec<Pool<'_>> {
-        let Some(Pooled { ratio, over }) = self.experiment.pooled else { return Vec::new() };
-        let mut pools: Vec<Pool> = Vec::new();
-        for (case, own) in self.experiment.cases.iter().enumerate() {
-            let key: Vec<_> = without(&own.key, over).collect();
-            let known = pools.iter().position(|pool| pool.key == key);
-            let index = known.unwrap_or_else(|| {
-                pools.push(Pool { key, sum: 0.0, samples: 0, other: 0.0 });
-                pools.len() - 1
-            });
-            self.pool(&ratio, case, &mut pools[index]);
-        }
-        pools.retain(|pool| pool.samples > 0);
-        pools
-    }
-
-    /// Adds the samples of `case` to `pool`.
-    fn pool(&self, ratio: &Ratio, case: usize, pool: &mut Pool) {
-        let of = self.group(ratio, case).first().copied();
-        for &repeat in self.samples[case].keys() {
-            let Some(own) = self.value(ratio, case, repeat) else { continue };
-            if let Some(of) = of {
-                let Some(other) = self.value(ratio, of, repeat) else { continue };
-                pool.other += other;
-            }
-            pool.sum += own;
-            pool.samples += 1;
-        }
-    }
-
-    fn sentence(&self, pool: &Pool) -> String {
-        let Some(Pooled { ratio, over }) = self.experiment.pooled else { return String::new() };
-        let key: Vec<String> = pool.key.iter().map(|(_, value)| plain(value)).collect();
-        let Pool { sum, samples, .. } = pool;
-        let mut text = format!(
-            "{}: {} {sum} in {samples} samples, over all {}",
-            key.join(" "),
-            ratio.metric,
-            over.join(", ")
-        );
-        if let Some(share) = pool.share() {
-            text += &format!("; {} {}", ratio.name, number(share));
-        }
-        text
-    }
-
-    pub(super) fn pools_json(&self) -> Vec<Value> {
-        let Some(Pooled { ratio, .. }) = self.experiment.pooled else { return Vec::new() };
-        let row = |pool: &Pool| {
-            let key: Fields<Value> = pool.key.iter().map(|&field| field.clone()).collect();
-            let mut metrics = vec![(ratio.metric, pool.sum)];
-            metrics.extend(pool.share().map(|share| (ratio.name, share)));
-            json!({ "case": object(&key), "metrics": object(&metrics), "samples": pool.samples })
-        };
-        self.pools().iter().map(row).collect()
-    }
-}
-
-impl Pool<'_> {
-    fn share(&self) -> Option<f64> {
-        (self.other > 0.0).then(|| self.sum / self.other)
-    }
-}
-
 fn without<'k>(key: &'k Fields<Value>, names: &'k [&str]) -> impl Iterator<Item = &'k (&'static str, Value)> {
     key.iter().filter(move |(known, _)| !names.contains(known))
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use crate::catalog::{self, find};
     use crate::experiment::{RunOptions, Size};
@@ -180,44 +105,6 @@ mod tests {
                 }
             }
         }
-    }
-
-    #[test]
-    fn what_is_rare_is_added_up_over_repeats_and_cells() {
-        let mut report = report_of("bicast-load");
-        let mut cells = 0.0;
-        for (index, case) in report.experiment.cases.iter().enumerate() {
-            let is = |name: &str, value: Value| field(&case.key, name) == Some(&value);
-            let gaps = match (is("mode", "normal".into()), is("mode", "full".into())) {
-                (true, _) => 20.0,
-                (_, true) => 0.0,
-                _ => 1.0,
-            };
-            cells += f64::from(
-                is("stack", "usrsctp".into()) && is("mode", "full".into()) && is("loss_percent", 5.0.into()),
-            );
-            // A repeat that only one of the two has does not count.
-            for repeat in 0..if is("mode", "selective".into()) { 3 } else { 2 } {
-                report.add(index, repeat, vec![("gaps_over_500ms", gaps)].into());
-            }
-        }
-        report.compare();
-        let rows = report.pools_json();
-        let row = |mode: &str| {
-            let is = |row: &&Value| {
-                let case = &row["case"];
-                case["stack"] == "usrsctp" && case["mode"] == mode && case["loss_percent"] == 5.0
-            };
-            rows.iter().find(is).unwrap_or_else(|| panic!("no row of {mode}"))
-        };
-        assert_eq!(row("normal")["metrics"], json!({ "gaps_over_500ms": 40.0 * cells }));
-        assert_eq!(row("full")["metrics"]["gaps_of_normal"], 0.0);
-        assert_eq!(
-            row("selective")["metrics"],
-            json!({ "gaps_over_500ms": 2.0 * cells, "gaps_of_normal": 0.05 })
-        );
-        let start = "usrsctp selective 5.0 host: gaps_over_500ms";
-        assert!(report.notes.iter().any(|note| note.starts_with(start)), "{:?}", report.notes);
     }
 
     #[test]
