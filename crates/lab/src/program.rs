@@ -231,9 +231,7 @@ mod tests {
     #[test]
     fn a_missing_program_names_its_package() {
         let error = require(&["no-such-program-anywhere"]).unwrap_err();
-        assert!(
-            matches!(error, Error::MissingProgram { package, .. } if package == "no-such-program-anywhere")
-        );
-        assert_eq!(PACKAGES.iter().find(|(name, _)| *name == "ping"), Some(&("ping", "iputils-ping")));
+        assert!(error.to_string().ends_with("package `no-such-program-anywhere`"), "{error}");
+        assert!(missing("ping").to_string().ends_with("package `iputils-ping`"));
     }
 }

@@ -178,15 +178,4 @@ mod tests {
         let text = serde_json::to_string(&sample).unwrap();
         assert_eq!(serde_json::from_str::<Sample>(&text).unwrap(), sample);
     }
-
-    #[test]
-    fn each_congestion_control_has_its_own_best_path() {
-        let best = BestPaths::default();
-        assert_eq!(best.of("bbr"), 0);
-        for (control, path) in [("cubic", 1), ("bbr", 2), ("cubic", 0)] {
-            best.learn(&Sample { best_path: Some((control.into(), path)), ..Sample::default() });
-        }
-        best.learn(&Sample::default());
-        assert_eq!(["cubic", "bbr"].map(|control| best.of(control)), [0, 2]);
-    }
 }

@@ -42,8 +42,8 @@ fn folder(bytes: usize) -> (tempfile::TempDir, [u8; 32]) {
     (folder, Sha256::digest(&content).into())
 }
 
-fn serve(network: &Network, transport: Transport, folder: &Path) -> HttpServer {
-    HttpServer::start(&network.server, transport, "cubic", SocketAddr::new(SERVER, 80), folder).unwrap()
+fn serve(network: &Network, folder: &Path) -> HttpServer {
+    HttpServer::start(&network.server, Transport::Tcp, "cubic", SocketAddr::new(SERVER, 80), folder).unwrap()
 }
 
 fn request(source: IpAddr) -> Request {
@@ -56,7 +56,7 @@ fn a_file_crosses_each_path_and_nothing_remains() {
     let (folder, hash) = folder(300_000);
     {
         let network = network();
-        let _server = serve(&network, Transport::Tcp, folder.path());
+        let _server = serve(&network, folder.path());
         for path in 0..2 {
             network.restart_links();
             let transfer = fetch(&network.client, &[], &request(network.client_address(path))).unwrap();
@@ -69,26 +69,6 @@ fn a_file_crosses_each_path_and_nothing_remains() {
     assert_eq!(left_in("/run/netns", std::process::id()), Vec::<String>::new());
 }
 
-#[test]
-fn mptcp_uses_both_paths_of_its_own_network() {
-    let Some(_alone) = alone("mptcp_uses_both_paths_of_its_own_network") else { return };
-    let emulator = Emulator::start().unwrap();
-    let networks = [1, 2].map(|seed| Network::build(&emulator, &two_paths(), seed).unwrap());
-    let (folder, hash) = folder(4_000_000);
-    let means = lab::system::Means { nawa: Path::new("nawa"), folder: folder.path() };
-    let ready = lab::system::System::Mptcp.start(&networks[0], &means, 0).unwrap();
-    let _server = serve(&networks[0], ready.transport, folder.path());
-    let request = request(networks[0].client_address(0));
-    let transfer = fetch(&networks[0].client, ready.launcher, &request).unwrap();
-    assert_eq!((transfer.bytes, transfer.sha256), (4_000_000, hash));
-    for [_, down] in networks[0].stats().unwrap() {
-        assert!(down.delivered.bytes.get() > 100_000, "both paths carried a part: {down:?}");
-    }
-    for [_, down] in networks[1].stats().unwrap() {
-        assert_eq!(down.delivered.bytes.get(), 0, "the other network is another one");
-    }
-}
-
 /// The congestion controls of the connections that the server has accepted.
 fn controls(network: &Network) -> Vec<String> {
     let words = ["-tinHO", "state", "established", "sport", "=", ":80"];
@@ -99,10 +79,11 @@ fn controls(network: &Network) -> Vec<String> {
 }
 
 #[test]
-fn all_subflows_have_the_congestion_control_of_the_server() {
-    let Some(_alone) = alone("all_subflows_have_the_congestion_control_of_the_server") else { return };
-    let network = network();
-    let (folder, _) = folder(8_000_000);
+fn mptcp_uses_both_paths_by_the_congestion_control_of_the_server() {
+    let Some(_alone) = alone("mptcp_uses_both_paths_by_the_congestion_control_of_the_server") else { return };
+    let emulator = Emulator::start().unwrap();
+    let [network, other] = [1, 2].map(|seed| Network::build(&emulator, &two_paths(), seed).unwrap());
+    let (folder, hash) = folder(8_000_000);
     let means = lab::system::Means { nawa: Path::new("nawa"), folder: folder.path() };
     let ready = lab::system::System::Mptcp.start(&network, &means, 0).unwrap();
     let address = SocketAddr::new(SERVER, 80);
@@ -110,13 +91,21 @@ fn all_subflows_have_the_congestion_control_of_the_server() {
         HttpServer::start(&network.server, ready.transport, "reno", address, folder.path()).unwrap();
     let request = request(network.client_address(0));
     let mut seen = Vec::new();
-    std::thread::scope(|scope| {
+    let transfer = std::thread::scope(|scope| {
         let fetching = scope.spawn(|| fetch(&network.client, ready.launcher, &request).unwrap());
         while seen.len() < 2 && !fetching.is_finished() {
             seen = controls(&network);
         }
+        fetching.join().unwrap()
     });
     assert_eq!(seen, ["reno", "reno"]);
+    assert_eq!((transfer.bytes, transfer.sha256), (8_000_000, hash));
+    for [_, down] in network.stats().unwrap() {
+        assert!(down.delivered.bytes.get() > 100_000, "both paths carried a part: {down:?}");
+    }
+    for [_, down] in other.stats().unwrap() {
+        assert_eq!(down.delivered.bytes.get(), 0, "the other network is another one");
+    }
 }
 
 #[test]
@@ -124,7 +113,7 @@ fn a_request_that_fails_leaves_the_race_to_the_others() {
     let Some(_alone) = alone("a_request_that_fails_leaves_the_race_to_the_others") else { return };
     let network = network();
     let (folder, hash) = folder(300_000);
-    let _server = serve(&network, Transport::Tcp, folder.path());
+    let _server = serve(&network, folder.path());
     let [first, second] = [0, 1].map(|path| request(network.client_address(path)));
     let missing = Request { file: "missing".into(), ..first };
     let run = |requests: &[Request]| race(&network.client, &[], requests, &AtomicU64::new(0));
@@ -139,7 +128,7 @@ fn no_answer_is_faster_than_the_links() {
     let Some(_alone) = alone("no_answer_is_faster_than_the_links") else { return };
     let network = network();
     let (folder, _) = folder(2_000_000);
-    let _server = serve(&network, Transport::Tcp, folder.path());
+    let _server = serve(&network, folder.path());
     let source = network.client_address(1);
     let ping = Ping::start(&network.client, Some(source), SERVER, Duration::from_millis(100)).unwrap();
     fetch(&network.client, &[], &request(source)).unwrap();
@@ -153,7 +142,7 @@ fn a_transfer_outlives_a_cut() {
     let Some(_alone) = alone("a_transfer_outlives_a_cut") else { return };
     let network = network();
     let (folder, hash) = folder(1_000_000);
-    let _server = serve(&network, Transport::Tcp, folder.path());
+    let _server = serve(&network, folder.path());
     let (cut, received) = (Duration::from_millis(500), AtomicU64::new(0));
     let requests = [request(network.client_address(0))];
     let transfer = std::thread::scope(|scope| {
